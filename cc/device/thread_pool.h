@@ -1,0 +1,53 @@
+// File: cc/device/thread_pool.h
+// The one pool of compute threads of an engine. The calling thread takes part as worker 0.
+//
+//   ThreadPool pool({.num_threads = 2});
+//   pool.ParallelFor(rows, /*grain=*/8, [&](int64_t begin, int64_t end, int worker) { ... });
+//
+// ParallelFor splits [0, n) into chunks of at least `grain`, hands them out dynamically, and returns
+// when all are done. Which worker runs which chunk is not fixed, so a body must give the same result
+// whoever runs it (every kernel here does: an output element is computed by one chunk).
+// Workers spin for `spin_us` after work, then park, so an idle engine uses no CPU.
+// One ParallelFor at a time (the engine thread); not reentrant.
+#ifndef PAGEMILL_CC_DEVICE_THREAD_POOL_H_
+#define PAGEMILL_CC_DEVICE_THREAD_POOL_H_
+
+#include <cstdint>
+#include <memory>
+#include <type_traits>
+
+namespace pagemill::device {
+
+struct ThreadPoolOptions {
+  int32_t num_threads = 1;  // workers, the caller included; >= 1
+  int32_t spin_us = 100;    // how long an idle worker spins before it parks
+};
+
+class ThreadPool {
+ public:
+  explicit ThreadPool(const ThreadPoolOptions& options);
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  int32_t num_threads() const;
+
+  // Calls body(begin, end, worker) until [0, n) is covered. worker is in [0, num_threads).
+  template <typename Body>
+  void ParallelFor(int64_t n, int64_t grain, Body&& body) {
+    using B = std::remove_reference_t<Body>;
+    Run(n, grain, [](void* b, int64_t begin, int64_t end, int worker) {
+      (*static_cast<B*>(b))(begin, end, worker);
+    }, const_cast<std::remove_const_t<B>*>(&body));
+  }
+
+ private:
+  using RawBody = void (*)(void* body, int64_t begin, int64_t end, int worker);
+  void Run(int64_t n, int64_t grain, RawBody raw, void* body);
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace pagemill::device
+
+#endif  // PAGEMILL_CC_DEVICE_THREAD_POOL_H_

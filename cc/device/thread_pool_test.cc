@@ -1,0 +1,114 @@
+#include "cc/device/thread_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <ctime>
+#include <thread>
+#include <vector>
+
+namespace pagemill::device {
+namespace {
+
+// Every index is visited once, whatever n, grain and the number of threads.
+TEST(ThreadPool, CoversEveryIndexOnce) {
+  for (int32_t threads : {1, 2, 3, 5}) {
+    ThreadPool pool({.num_threads = threads});
+    for (int64_t n : {0, 1, 2, 3, 7, 31, 32, 33, 97, 1000, 4099}) {
+      for (int64_t grain : {1, 2, 5, 64, 5000}) {
+        std::vector<std::atomic<int>> visits(n);
+        pool.ParallelFor(n, grain, [&](int64_t begin, int64_t end, int worker) {
+          EXPECT_LE(0, begin);
+          EXPECT_LT(begin, end);
+          EXPECT_LE(end, n);
+          EXPECT_GE(end - begin, std::min(grain, n));
+          EXPECT_GE(worker, 0);
+          EXPECT_LT(worker, threads);
+          for (int64_t i = begin; i < end; ++i) visits[i].fetch_add(1);
+        });
+        for (int64_t i = 0; i < n; ++i) ASSERT_EQ(visits[i].load(), 1) << n << " " << grain;
+      }
+    }
+  }
+}
+
+TEST(ThreadPool, NothingToDoCallsNothing) {
+  ThreadPool pool({.num_threads = 2});
+  pool.ParallelFor(0, 1, [](int64_t, int64_t, int) { FAIL(); });
+  pool.ParallelFor(-3, 1, [](int64_t, int64_t, int) { FAIL(); });
+}
+
+// Plain memory written inside one call is readable after it and inside the next one: under the
+// thread sanitizer this is the test of the hand-over.
+TEST(ThreadPool, ThousandsOfTinyCallsSeeEachOthersWrites) {
+  ThreadPool pool({.num_threads = 3, .spin_us = 20});
+  std::vector<int64_t> values(13, 0);
+  constexpr int kCalls = 5000;
+  for (int call = 0; call < kCalls; ++call) {
+    pool.ParallelFor(static_cast<int64_t>(values.size()), 1,
+                     [&](int64_t begin, int64_t end, int) {
+                       for (int64_t i = begin; i < end; ++i) values[i] += i + 1;
+                     });
+  }
+  for (size_t i = 0; i < values.size(); ++i) {
+    ASSERT_EQ(values[i], static_cast<int64_t>(i + 1) * kCalls);
+  }
+}
+
+// Workers that have parked are woken, and the work is shared: no chunk ends before two threads
+// have met, so one thread alone could not finish.
+TEST(ThreadPool, ParkedWorkersWakeUp) {
+  ThreadPool pool({.num_threads = 2, .spin_us = 0});
+  for (int round = 0; round < 20; ++round) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    std::atomic<int> inside{0};
+    pool.ParallelFor(2, 1, [&](int64_t, int64_t, int) {
+      inside.fetch_add(1);
+      while (inside.load() < 2) std::this_thread::yield();
+    });
+    ASSERT_EQ(inside.load(), 2);
+  }
+}
+
+// The caller sleeps when a worker's chunk takes longer than the spin, and is woken by its end.
+TEST(ThreadPool, CallerWaitsForSlowWorkers) {
+  ThreadPool pool({.num_threads = 2, .spin_us = 10});
+  for (int round = 0; round < 5; ++round) {
+    std::atomic<int> finished{0};
+    std::atomic<bool> worker_has_chunk{false};
+    pool.ParallelFor(2, 1, [&](int64_t, int64_t, int worker) {
+      if (worker == 0) {
+        while (!worker_has_chunk.load()) std::this_thread::yield();
+      } else {
+        worker_has_chunk.store(true);
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      }
+      finished.fetch_add(1);
+    });
+    ASSERT_EQ(finished.load(), 2);
+  }
+}
+
+// An idle pool uses no processor time.
+TEST(ThreadPool, IdleWorkersPark) {
+  ThreadPool pool({.num_threads = 4, .spin_us = 50});
+  pool.ParallelFor(64, 1, [](int64_t, int64_t, int) {});
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  const std::clock_t before = std::clock();
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  const double busy_s = static_cast<double>(std::clock() - before) / CLOCKS_PER_SEC;
+  EXPECT_LT(busy_s, 0.05);  // four spinning workers would use 0.2 s a core
+}
+
+TEST(ThreadPool, StartsAndStopsWithoutWork) {
+  for (int i = 0; i < 50; ++i) {
+    ThreadPool pool({.num_threads = 1 + i % 4});
+    EXPECT_EQ(pool.num_threads(), 1 + i % 4);
+  }
+}
+
+}  // namespace
+}  // namespace pagemill::device

@@ -1,0 +1,100 @@
+// File: cc/engine/engine.h
+// The engine: scheduler, KV cache and loop around a Runner, on a thread of its own. Hosts submit
+// requests and read outputs; both may happen on any threads.
+//
+//   SteadyClock clock;
+//   PM_ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine,
+//                       Engine::Create(EngineOptions{}, std::move(runner), &clock, log_sink));
+//   Request request;
+//   request.id = RequestId(1);
+//   request.prompt_token_ids = {1, 2, 3};
+//   PM_RETURN_IF_ERROR(engine->Submit(std::move(request)));
+//   for (bool done = false; !done;) {
+//     for (const RequestOutput& out : engine->Wait(/*timeout_s=*/1.0)) done = out.finished();
+//   }
+//
+// Every accepted request ends with exactly one output that has a finish_reason, whatever happens: stop,
+// length, abort, a failure of the runner, shutdown. A runner's failure ends the requests of that step
+// only.
+//
+// Bounds: at most `max_waiting_requests` requests wait and at most as many again may be finished but
+// unread; what is above that is refused. Unread outputs of one request are merged.
+//
+// Thread safety: all methods are thread-safe, but each output is handed out once, so one consumer is
+// usual. Submit() and Abort() never wait for a step; Poll() never waits at all.
+#ifndef PAGEMILL_CC_ENGINE_ENGINE_H_
+#define PAGEMILL_CC_ENGINE_ENGINE_H_
+
+#include <memory>
+#include <vector>
+
+#include "cc/base/clock.h"
+#include "cc/base/log_sink.h"
+#include "cc/base/status.h"
+#include "cc/engine/engine_options.h"
+#include "cc/engine/engine_stats.h"
+#include "cc/engine/request_output.h"
+#include "cc/engine/runner.h"
+#include "cc/step/request.h"
+
+namespace pagemill::engine {
+
+class StepLoop;
+
+class Engine {
+ public:
+  // Starts the engine's thread. kInvalidArgument where options or the runner's limits make no sense.
+  // `clock` outlives the engine.
+  static StatusOr<std::unique_ptr<Engine>> Create(const EngineOptions& options,
+                                                  std::unique_ptr<Runner> runner,
+                                                  const Clock* clock, LogSink log);
+  // The same with a runner that the caller keeps and that outlives the engine.
+  static StatusOr<std::unique_ptr<Engine>> Create(const EngineOptions& options, Runner* runner,
+                                                  const Clock* clock, LogSink log);
+  ~Engine();  // Shutdown()
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  // Accepts the request or says why not; nothing is heard of a refused request again.
+  // kInvalidArgument: it can never run here. kResourceExhausted: too many wait or are unread.
+  // kUnavailable: draining or shut down. kFailedPrecondition: the id is in use (until its last output
+  // has been read).
+  Status Submit(step::Request request);
+
+  // Ends the request with finish_reason kAbort. Unknown and finished ids are ignored.
+  void Abort(step::RequestId id);
+
+  // Outputs that wait to be read, oldest request first; empty where there are none.
+  std::vector<RequestOutput> Poll();
+  // Like Poll(), but waits up to `timeout_s` seconds for the first output. Returns at once, with what is
+  // there, after Shutdown().
+  std::vector<RequestOutput> Wait(double timeout_s);
+  // A descriptor that is readable while outputs wait (for epoll, asyncio); owned by the engine. -1 on
+  // platforms that have none.
+  int output_fd() const;
+
+  // A consistent snapshot; never waits for a step, so it also works on a stuck engine.
+  EngineStats stats() const;
+
+  // Refuses new requests from now on; those accepted run to their end. Returns at once.
+  void Drain();
+  // Waits until no accepted request is unfinished. False on timeout.
+  bool WaitIdle(double timeout_s);
+  // Refuses new requests, aborts all, waits for the step in flight, and joins the thread. Outputs stay
+  // readable. Idempotent.
+  void Shutdown();
+
+  // Forgets all cached prefixes, between two steps. False (and nothing happens) while requests hold
+  // blocks, or after Shutdown(). Waits for the step in flight.
+  bool ResetPrefixCache();
+
+ private:
+  Engine(std::unique_ptr<Runner> owned, std::unique_ptr<StepLoop> loop);
+
+  std::unique_ptr<Runner> owned_runner_;  // null where the caller keeps it
+  std::unique_ptr<StepLoop> loop_;
+};
+
+}  // namespace pagemill::engine
+
+#endif  // PAGEMILL_CC_ENGINE_ENGINE_H_

@@ -1,0 +1,45 @@
+// File: cc/engine/engine_stats.h
+// A snapshot of an engine for metrics, readiness and liveness. Gauges are of this moment, counters only
+// grow, durations are in seconds.
+#ifndef PAGEMILL_CC_ENGINE_ENGINE_STATS_H_
+#define PAGEMILL_CC_ENGINE_ENGINE_STATS_H_
+
+#include <cstdint>
+
+namespace pagemill::engine {
+
+struct EngineStats {
+  // Gauges.
+  int64_t num_running = 0;      // requests that hold a slot
+  int64_t num_waiting = 0;      // requests without one: new or preempted
+  int64_t kv_blocks_total = 0;  // usable blocks (the null block does not count)
+  int64_t kv_blocks_used = 0;   // blocks held by requests; cached blocks that nobody holds do not count
+  bool draining = false;        // new requests are refused
+
+  // Counters.
+  uint64_t num_steps = 0;
+  uint64_t num_failed_steps = 0;  // the runner failed the whole step
+  uint64_t num_preemptions = 0;
+  uint64_t prefix_cache_query_tokens = 0;  // prompt tokens looked up
+  uint64_t prefix_cache_hit_tokens = 0;    // of those, found
+  uint64_t prompt_tokens = 0;              // of requests that started, cached ones included
+  uint64_t generation_tokens = 0;
+  uint64_t num_submitted = 0;  // accepted requests
+  uint64_t num_refused = 0;    // refused by Submit
+  uint64_t finished_stop = 0;
+  uint64_t finished_length = 0;
+  uint64_t finished_abort = 0;
+  uint64_t finished_error = 0;
+
+  // Progress.
+  double last_step_s = 0;        // schedule, execute and update of the last finished step
+  uint64_t heartbeat = 0;        // grows with every turn of the loop
+  double progress_age_s = 0;     // since the last finished step or arrival, while there is work; else 0
+
+  // Is there work, and has none of it been finished for so long? Liveness probes ask this.
+  bool IsStuck(double threshold_s) const { return progress_age_s > threshold_s; }
+};
+
+}  // namespace pagemill::engine
+
+#endif  // PAGEMILL_CC_ENGINE_ENGINE_STATS_H_

@@ -1,0 +1,71 @@
+// File: cc/engine/fake_runner.h
+// A Runner without a model, for tests of everything above the runner: step::FakeModel (a pseudo-model
+// whose tokens depend on every token of the context, read through the block tables) behind the Runner
+// interface, with failures, delays and hangs on request.
+//
+//   FakeRunner runner(FakeRunner::DefaultLimits());
+//   auto engine = Engine::Create(EngineOptions{}, &runner, &clock, {});
+//   ... EXPECT_EQ(tokens, step::FakeModel::Continue(prompt, tokens.size(), vocab_size));
+//
+// Thread safety: the injection methods may be called from any thread while an engine runs it.
+#ifndef PAGEMILL_CC_ENGINE_FAKE_RUNNER_H_
+#define PAGEMILL_CC_ENGINE_FAKE_RUNNER_H_
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "cc/engine/runner.h"
+#include "cc/step/fake_model.h"
+
+namespace pagemill::engine {
+
+class FakeRunner final : public Runner {
+ public:
+  // 64 blocks of 4 tokens, 8 requests, 32 tokens a step, a vocabulary of 97 tokens.
+  static RunnerLimits DefaultLimits();
+
+  explicit FakeRunner(const RunnerLimits& limits);
+
+  const RunnerLimits& limits() const override { return limits_; }
+  Status Execute(const step::StepPlan& plan) override;
+  StatusOr<step::StepResult> Collect() override;
+
+  // The next Execute() (or Collect()) returns this status instead of working.
+  void FailNextExecute(Status status);
+  void FailNextCollect(Status status);
+  // The next result of this request is a failure with this status.
+  void FailRequest(step::RequestId id, Status status);
+  // Collect() sleeps that long before it returns.
+  void SetStepDelayMicros(int64_t micros);
+  // While held, Collect() does not return: a hung device.
+  void Hold();
+  void Release();
+
+  // The first plan that broke the contract of step_plan.h or the limits, as a sentence; empty if none.
+  std::string violation() const;
+  int64_t num_steps() const;
+
+ private:
+  void ApplyInjectedFailures(const step::StepPlan& plan, step::StepResult* result);
+
+  const RunnerLimits limits_;
+  mutable std::mutex mutex_;
+  std::condition_variable released_;
+  bool held_ = false;
+  int64_t delay_micros_ = 0;
+  int64_t num_steps_ = 0;
+  Status fail_execute_;
+  Status fail_collect_;
+  std::optional<std::pair<step::RequestId, Status>> fail_request_;
+  step::FakeModel model_;
+  std::deque<step::StepResult> started_;
+};
+
+}  // namespace pagemill::engine
+
+#endif  // PAGEMILL_CC_ENGINE_FAKE_RUNNER_H_

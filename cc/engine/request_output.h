@@ -1,0 +1,44 @@
+// File: cc/engine/request_output.h
+// What a client of the engine learns about one request: news since the last output of that request.
+// Outputs that a slow consumer has not read yet are merged, so one output may carry many tokens.
+#ifndef PAGEMILL_CC_ENGINE_REQUEST_OUTPUT_H_
+#define PAGEMILL_CC_ENGINE_REQUEST_OUTPUT_H_
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "cc/base/status.h"
+#include "cc/step/finish_reason.h"
+#include "cc/step/request.h"
+#include "cc/step/step_result.h"
+
+namespace pagemill::engine {
+
+struct RequestOutput {
+  step::RequestId request_id;
+  std::vector<int32_t> new_token_ids;
+  // One per new token where SamplingParams::logprobs asks for them.
+  std::optional<std::vector<step::TokenLogprobs>> logprobs;
+  // Once, complete, where SamplingParams::prompt_logprobs asks for them; entry 0 belongs to prompt
+  // token 1, so a prompt of one token has none.
+  std::optional<std::vector<step::TokenLogprobs>> prompt_logprobs;
+  std::optional<std::vector<float>> pooled;  // of a pooling request
+
+  // Set on the last output of the request; everything below is final there.
+  std::optional<step::FinishReason> finish_reason;
+  std::optional<int32_t> stop_token_id;  // the client's stop token that ended it; not set for EOS
+  Status error;                          // why, where finish_reason is kError
+
+  int32_t num_cached_tokens = 0;  // prompt tokens that came from the prefix cache; set from the start
+  // Set on the last output, in seconds; a phase that the request never reached has 0.
+  double queued_s = 0;   // submission to the first step that runs it
+  double prefill_s = 0;  // from there to the first token (or to the end, where there is none)
+  double decode_s = 0;   // first token to last token
+
+  bool finished() const { return finish_reason.has_value(); }
+};
+
+}  // namespace pagemill::engine
+
+#endif  // PAGEMILL_CC_ENGINE_REQUEST_OUTPUT_H_

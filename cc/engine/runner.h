@@ -1,0 +1,46 @@
+// File: cc/engine/runner.h
+// The seam between the control column (scheduler, cache, engine) and whatever runs a model: the native
+// runner, a host program's own, or the fake one in fake_runner.h.
+#ifndef PAGEMILL_CC_ENGINE_RUNNER_H_
+#define PAGEMILL_CC_ENGINE_RUNNER_H_
+
+#include <cstdint>
+
+#include "cc/base/status.h"
+#include "cc/step/step_plan.h"
+#include "cc/step/step_result.h"
+
+namespace pagemill::engine {
+
+// What a runner can hold. Constant over its life; the engine sizes scheduler and cache from it.
+struct RunnerLimits {
+  int32_t max_num_tokens = 2048;      // tokens of one step
+  int32_t max_num_seqs = 128;         // requests of one step, and slots
+  int32_t max_num_logits_rows = 256;  // rows of logits of one step
+  int32_t max_model_len = 2048;       // tokens of one request, prompt and output
+  int32_t vocab_size = 0;             // bounds token ids; 0 = not checked
+  int32_t num_blocks = 0;             // KV blocks, the null block included
+  int32_t block_size = 16;            // tokens per block
+  bool chunked_prefill = true;        // false: a prompt runs in one step (bidirectional models)
+  bool prefix_caching = true;         // false: KV of equal prefixes is not interchangeable
+  bool pooling = false;               // this model pools instead of generating
+};
+
+// Obligations of an implementer:
+// 1. limits() never changes and may be called from any thread.
+// 2. Execute() starts the step and may return before it is done; Collect() waits for the oldest started
+//    step and returns its result. Both are called by the engine thread only, Collect exactly once per
+//    successful Execute, at most `max_in_flight_steps` apart.
+// 3. A non-OK status of Execute or Collect fails every request of that step and no other; the runner
+//    stays usable. A failure of a single request belongs in its RequestResult.
+class Runner {
+ public:
+  virtual ~Runner() = default;
+  virtual const RunnerLimits& limits() const = 0;
+  virtual Status Execute(const step::StepPlan& plan) = 0;
+  virtual StatusOr<step::StepResult> Collect() = 0;
+};
+
+}  // namespace pagemill::engine
+
+#endif  // PAGEMILL_CC_ENGINE_RUNNER_H_

@@ -1,0 +1,29 @@
+// File: cc/ops/block_format/block_format.h
+// Weight rows of any dtype as floats: the portable dequantization that the embedding, the reference
+// kernels and the portable kernels share. Kernels for one instruction set decode blocks in registers
+// instead (decoder_<isa>.h beside this file); all give the same bits (block_layout.h says why).
+//
+//   std::vector<float> row(576);
+//   DequantizeRow(DType::kQ4_1, weights.Row<uint8_t>(7), 576, row.data());
+//
+// Thread safety: pure functions. Cost: about 1 ns for 4 to 8 elements.
+#ifndef PAGEMILL_CC_OPS_BLOCK_FORMAT_BLOCK_FORMAT_H_
+#define PAGEMILL_CC_OPS_BLOCK_FORMAT_BLOCK_FORMAT_H_
+
+#include <cstdint>
+
+#include "cc/tensor/dtype.h"
+
+namespace pagemill::ops {
+
+// The dtypes that a weight matrix may have: f32, bf16, f16 and the block formats.
+bool IsWeightDType(DType dtype);
+
+// Converts `elements` consecutive elements at `row` (any alignment; block formats little endian, f32,
+// bf16 and f16 in `row_is_little_endian` or host order) to floats. `elements` is a multiple of the
+// block size. Integer dtypes are not weights: aborts.
+void DequantizeRow(DType dtype, const uint8_t* row, int64_t elements, float* out);
+
+}  // namespace pagemill::ops
+
+#endif  // PAGEMILL_CC_OPS_BLOCK_FORMAT_BLOCK_FORMAT_H_

@@ -1,0 +1,71 @@
+// File: cc/ops/block_format/block_layout.h
+// Where the fields of a block lie in the GGUF block formats, and the unpacking of the 6-bit scales
+// of Q4_K and Q5_K. All multi-byte fields are little endian and unaligned. Source of the layouts:
+// the GGUF Python package (gguf/quants.py) and specification.
+//
+//   Q4_0  32: f16 d; 16 bytes, element j in the low nibble of byte j, j + 16 in the high nibble
+//             w = d * (q - 8)
+//   Q4_1  32: f16 d, f16 m; nibbles as Q4_0                      w = d * q + m
+//   Q5_0  32: f16 d; u32 fifth bits, bit j of element j; nibbles w = d * (q - 16)
+//   Q8_0  32: f16 d; 32 int8                                     w = d * q
+//   Q4_K 256: f16 d, f16 dmin; 12 bytes of 8 (scale, min) pairs of 6 bits; 128 bytes of nibbles:
+//             each 32 bytes hold sub-blocks 2g (low) and 2g + 1 (high)
+//             w = (d * scale) * q - dmin * min
+//   Q5_K 256: as Q4_K with 32 bytes of fifth bits before the nibbles: bit s of byte j belongs to
+//             element j of sub-block s
+//   Q6_K 256: 128 bytes of low nibbles, 64 bytes of high bit pairs, 16 int8 scales (one for 16
+//             elements), f16 d. Per half of 128 elements, sub-block s in 0..3 of 32: low bits in
+//             bytes 32 * (s % 2) + j, nibble s / 2; high bits in byte j, bits 2s
+//             w = (d * scale) * (q - 32)
+//
+// Every product in these formulas is exact in float (11 bits of scale times at most 12 bits of
+// integers), so only the final addition of Q4_1, Q4_K and Q5_K rounds: all implementations, with
+// fused multiply-add or without, give the same bits.
+#ifndef PAGEMILL_CC_OPS_BLOCK_FORMAT_BLOCK_LAYOUT_H_
+#define PAGEMILL_CC_OPS_BLOCK_FORMAT_BLOCK_LAYOUT_H_
+
+#include <cstdint>
+
+#include "cc/tensor/float16.h"
+
+namespace pagemill::ops {
+
+struct BlockLayout {
+  int32_t elements;
+  int32_t bytes;
+  int32_t quants;     // offset of the nibbles or bytes
+  int32_t high_bits;  // offset of the bits above the nibble; 0 where the format has none
+};
+
+inline constexpr BlockLayout kQ4_0Layout{32, 18, 2, 0};
+inline constexpr BlockLayout kQ4_1Layout{32, 20, 4, 0};
+inline constexpr BlockLayout kQ5_0Layout{32, 22, 6, 2};
+inline constexpr BlockLayout kQ8_0Layout{32, 34, 2, 0};
+inline constexpr BlockLayout kQ4_KLayout{256, 144, 16, 0};
+inline constexpr BlockLayout kQ5_KLayout{256, 176, 48, 16};
+inline constexpr BlockLayout kQ6_KLayout{256, 210, 0, 128};
+inline constexpr int32_t kSubBlockElements = 32;
+inline constexpr int32_t kSubBlocksOfK = 8;            // in a block of 256
+inline constexpr int32_t kQ45KScalesOffset = 4;        // 12 bytes of packed 6-bit pairs
+inline constexpr int32_t kQ6KScalesOffset = 192;       // 16 int8
+inline constexpr int32_t kQ6KScaleOffset = 208;        // f16 d
+inline constexpr int32_t kQ6KHalfElements = 128;
+
+// The 8 scales and 8 minima of Q4_K and Q5_K, one a byte: bytes 0..7 scales, 8..15 minima.
+//
+// In the file, byte i < 4 holds scale i (low 6 bits), byte 4 + i minimum i; their top two bits are
+// the top bits of scale and minimum i + 4, whose low 4 bits share byte 8 + i (scale low, minimum
+// high). Four bytes at a time in a 32-bit word; word order is that of the file on any CPU.
+[[gnu::always_inline]] inline void UnpackScales6(const uint8_t* packed, uint32_t words[4]) {
+  const uint32_t a = LoadLe32(packed);
+  const uint32_t b = LoadLe32(packed + 4);
+  const uint32_t c = LoadLe32(packed + 8);
+  words[0] = a & 0x3f3f3f3fu;
+  words[1] = (c & 0x0f0f0f0fu) | ((a >> 2) & 0x30303030u);
+  words[2] = b & 0x3f3f3f3fu;
+  words[3] = ((c >> 4) & 0x0f0f0f0fu) | ((b >> 2) & 0x30303030u);
+}
+
+}  // namespace pagemill::ops
+
+#endif  // PAGEMILL_CC_OPS_BLOCK_FORMAT_BLOCK_LAYOUT_H_

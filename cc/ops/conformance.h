@@ -1,0 +1,117 @@
+// File: cc/ops/conformance.h
+// What the conformance bodies of all ops share: reproducible random operands of every dtype,
+// tensors between guard bytes, poisoned outputs and workspace, and comparisons that report where
+// and how far two results differ. Test code only (uses googletest); needs no particular back end.
+//
+//   Random random(1);
+//   TestTensor x(DType::kF32, {3, 65}, {.misalign_bytes = 4}), y(DType::kF32, {3, 65});
+//   x.FillUniform(random, -1, 1);
+//   const TensorView inputs[] = {x.view()}, outputs[] = {y.view()};
+//   const OpCall call{.inputs = inputs, .outputs = outputs, .attributes = &attributes};
+//   for (const KernelRow* row : SupportedRows(ReluOp(), caps, call)) {
+//     y.Poison();
+//     RunRow(*row, call, pool);                     // checks the guards of the workspace
+//     EXPECT_TRUE(y.GuardsIntact()) << row->name;
+//     EXPECT_TRUE(AllClose(y.ToFloat(), expected, {.abs = 1e-6})) << row->name;
+//   }
+//
+// Thread safety: none; every test has its own.
+#ifndef PAGEMILL_CC_OPS_CONFORMANCE_H_
+#define PAGEMILL_CC_OPS_CONFORMANCE_H_
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+#include <vector>
+
+#include "cc/device/capabilities.h"
+#include "cc/device/thread_pool.h"
+#include "cc/ops/op.h"
+#include "cc/tensor/tensor_view.h"
+
+namespace pagemill::ops::conformance {
+
+// splitmix64: the same sequence on every CPU and standard library.
+class Random {
+ public:
+  explicit Random(uint64_t seed) : state_(seed) {}
+  uint64_t Next();
+  int64_t Int(int64_t low, int64_t high);  // uniform in [low, high]
+  float Uniform(float low, float high);    // uniform in [low, high)
+  float Normal();                          // mean 0, variance 1 (sum of uniforms: |value| <= 6)
+
+ private:
+  uint64_t state_;
+};
+
+struct TestTensorOptions {
+  int64_t misalign_bytes = 0;     // distance of the data from a 64-byte boundary
+  int64_t row_padding_bytes = 0;  // guard bytes between consecutive rows
+};
+
+// A tensor that owns its memory, surrounded by guard bytes (between its rows too, when padded).
+// Starts poisoned.
+class TestTensor {
+ public:
+  TestTensor(DType dtype, std::initializer_list<int64_t> dims,
+             const TestTensorOptions& options = {});
+  TestTensor(TestTensor&&) = default;
+
+  const TensorView& view() const { return view_; }
+
+  // Floats become NaN, i32 INT32_MIN, blocks have NaN scales: an element nobody wrote is noticed.
+  void Poison();
+  // f32, bf16, f16: uniform in [low, high). i32, i8, u8: uniform integers in [low, high].
+  // Block formats: random bytes under scales such that values span about [low, high] around their
+  // mean; both signs of the scale occur.
+  void FillUniform(Random& random, float low, float high);
+  // f32, bf16, f16 and i32: the elements in row-major order, converted.
+  void Set(std::span<const float> values);
+  void SetInt(std::span<const int32_t> values);
+
+  // Elements in row-major order as float (f32, bf16, f16, i32, i8, u8).
+  std::vector<float> ToFloat() const;
+  // The bytes of all rows without padding, for bit-exact comparisons.
+  std::vector<uint8_t> Bytes() const;
+  bool GuardsIntact() const;
+
+ private:
+  int64_t row_bytes_ = 0;
+  std::vector<uint8_t> memory_;
+  TensorView view_;
+};
+
+// The rows of `op` that can run `call` on a machine with `caps`, in table order.
+std::vector<const KernelRow*> SupportedRows(const OpDefinition& op,
+                                            const device::Capabilities& caps, const OpCall& call);
+
+// The row named "reference"; aborts when the op has none.
+const KernelRow& ReferenceRow(const OpDefinition& op);
+
+// Runs the row with exactly workspace_bytes() of NaN-poisoned, guarded workspace, and expects the
+// guards to be intact afterwards.
+void RunRow(const KernelRow& row, const OpCall& call, device::ThreadPool& pool);
+
+// An element passes when |actual - expected| <= abs + rel * |expected|. NaN passes against NaN only,
+// infinity against the same infinity only.
+struct Tolerance {
+  double abs = 0;
+  double rel = 0;
+};
+
+// On failure names the worst element, both values, and the largest excess.
+::testing::AssertionResult AllClose(std::span<const float> actual, std::span<const float> expected,
+                                    const Tolerance& tolerance);
+
+// Equal bit for bit, so NaN payloads and the sign of zero count.
+::testing::AssertionResult BitEqual(std::span<const float> actual,
+                                    std::span<const float> expected);
+
+// sum((actual - expected)^2) / sum(expected^2), in double; 0 for two empty or zero spans.
+double NormalizedSquaredError(std::span<const float> actual, std::span<const float> expected);
+
+}  // namespace pagemill::ops::conformance
+
+#endif  // PAGEMILL_CC_OPS_CONFORMANCE_H_

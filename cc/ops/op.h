@@ -1,0 +1,96 @@
+// File: cc/ops/op.h
+// What an op is to the executor: a name, a call (inputs, outputs, attributes, the step's batch) and
+// rows of a kernel table that can run it. Each op folder defines the typed contract
+// (`<op>/<op>.h`), converts an OpCall to it, and exports its rows; `cpu_table.cc` joins them.
+//
+// A kernel allocates nothing, throws nothing, and is pure but for its outputs and workspace. Shapes
+// and dtypes are checked once, at bind time, by the op's `check`, with the largest shapes the program
+// can see; a kernel trusts them. Leading dimensions may be 0 at run time: then it does nothing.
+#ifndef PAGEMILL_CC_OPS_OP_H_
+#define PAGEMILL_CC_OPS_OP_H_
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "cc/base/status.h"
+#include "cc/device/capabilities.h"
+#include "cc/device/thread_pool.h"
+#include "cc/ops/batch_view.h"
+#include "cc/tensor/tensor_view.h"
+
+namespace pagemill::ops {
+
+// Attributes of one op instance: numbers only, a handful, looked up by name.
+class Attributes {
+ public:
+  void Set(std::string name, double value) { values_.emplace_back(std::move(name), value); }
+  double Get(std::string_view name, double fallback) const {
+    for (const auto& [key, value] : values_) {
+      if (key == name) return value;
+    }
+    return fallback;
+  }
+  int64_t GetInt(std::string_view name, int64_t fallback) const {
+    return static_cast<int64_t>(Get(name, static_cast<double>(fallback)));
+  }
+  const std::vector<std::pair<std::string, double>>& values() const { return values_; }
+
+ private:
+  std::vector<std::pair<std::string, double>> values_;
+};
+
+struct OpCall {
+  std::span<const TensorView> inputs;
+  std::span<const TensorView> outputs;
+  const Attributes* attributes = nullptr;
+  const BatchView* batch = nullptr;  // for ops that read the step's batch
+};
+
+struct KernelContext {
+  device::ThreadPool* pool = nullptr;
+  std::span<std::byte> workspace;  // at least workspace_bytes() of the chosen row, 64-byte aligned
+};
+
+struct KernelRow {
+  std::string_view op;         // "rms_norm"
+  std::string_view name;       // "avx512", "avx2", "portable", "reference"
+  int32_t priority = 0;        // higher wins; the reference has 0; ties break by name
+  // Can this row run a call of these dtypes and shapes on this machine? `call` holds the largest shapes.
+  bool (*supports)(const device::Capabilities& caps, const OpCall& call) = nullptr;
+  void (*run)(const OpCall& call, KernelContext& context) = nullptr;
+  // Bytes of workspace for a call of these (largest) shapes; null means none.
+  int64_t (*workspace_bytes)(const OpCall& call, int32_t num_threads) = nullptr;
+};
+
+// Output `output` may share the memory of input `input` when that input is not read later.
+struct AliasRule {
+  int8_t input;
+  int8_t output;
+};
+
+struct OpDefinition {
+  std::string_view op;
+  // Do the call's operands fit the contract? The message names op, operand, expected and got.
+  Status (*check)(const OpCall& call) = nullptr;
+  std::span<const KernelRow> rows;
+  std::span<const AliasRule> may_alias = {};
+};
+
+// Every op of the CPU, sorted by name (defined in cpu_table.cc).
+std::span<const OpDefinition> CpuOps();
+
+// The definition, or kUnimplemented naming the op.
+StatusOr<const OpDefinition*> FindOp(std::span<const OpDefinition> ops, std::string_view name);
+
+// The row that runs `call`: highest priority among those that support it, then name. Deterministic.
+// `only` (e.g. "reference"), when not empty, restricts the choice by row name.
+StatusOr<const KernelRow*> ChooseKernel(const OpDefinition& op, const device::Capabilities& caps,
+                                        const OpCall& call, std::string_view only = {});
+
+}  // namespace pagemill::ops
+
+#endif  // PAGEMILL_CC_OPS_OP_H_

@@ -1,0 +1,175 @@
+#include "cc/ops/sample/sample.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <random>
+#include <vector>
+
+#include "cc/ops/sample/philox.h"
+#include "gtest/gtest.h"
+
+namespace pagemill::ops {
+namespace {
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+
+std::vector<float> RandomLogits(std::mt19937& rng, size_t n, bool coarse) {
+  std::normal_distribution<float> normal(0.0f, 3.0f);
+  std::vector<float> x(n);
+  // Coarse values make equal logits common.
+  for (float& v : x) v = coarse ? std::round(normal(rng)) : normal(rng);
+  return x;
+}
+
+TEST(Philox, KnownAnswers) {
+  // Random123's published vectors for philox4x32 with 10 rounds.
+  EXPECT_EQ(Philox4x32({0, 0, 0, 0}, {0, 0}),
+            (std::array<uint32_t, 4>{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
+  const uint32_t f = 0xffffffff;
+  EXPECT_EQ(Philox4x32({f, f, f, f}, {f, f}),
+            (std::array<uint32_t, 4>{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
+}
+
+TEST(Philox, UniformIsInRangeAndDependsOnBothArguments) {
+  double sum = 0.0;
+  for (uint64_t i = 0; i < 10000; ++i) {
+    const double u = PhiloxUniform(7, i);
+    ASSERT_GE(u, 0.0);
+    ASSERT_LT(u, 1.0);
+    sum += u;
+  }
+  EXPECT_NEAR(sum / 10000, 0.5, 0.015);  // five standard deviations of the mean
+  EXPECT_NE(PhiloxUniform(7, 0), PhiloxUniform(8, 0));
+  EXPECT_NE(PhiloxUniform(7, 0), PhiloxUniform(7, uint64_t{1} << 32));
+}
+
+TEST(ArgMax, EqualsReferenceOnOddSizes) {
+  std::mt19937 rng(1);
+  for (size_t n : {1, 2, 15, 16, 17, 31, 33, 100, 1021, 49152}) {
+    for (bool coarse : {false, true}) {
+      const std::vector<float> x = RandomLogits(rng, n, coarse);
+      const MaxEntry want = reference::ArgMax(x);
+      const MaxEntry got = ArgMax(x);
+      EXPECT_EQ(got.token_id, want.token_id) << n;
+      EXPECT_EQ(got.logit, want.logit) << n;
+    }
+  }
+}
+
+TEST(ArgMax, RefusesRowsThatAreNotNumbers) {
+  for (size_t n : {3, 16, 40}) {
+    for (size_t at = 0; at < n; ++at) {
+      std::vector<float> x(n, 1.0f);
+      x[at] = std::nanf("");
+      EXPECT_EQ(ArgMax(x).token_id, -1) << n << " " << at;
+      x[at] = kInf;
+      EXPECT_EQ(ArgMax(x).token_id, -1) << n << " " << at;
+    }
+    EXPECT_EQ(ArgMax(std::vector<float>(n, -kInf)).token_id, -1);
+  }
+}
+
+TEST(LogSumExp, WithinBoundOfReference) {
+  std::mt19937 rng(2);
+  for (size_t n : {1, 5, 16, 37, 50257}) {
+    std::vector<float> x = RandomLogits(rng, n, false);
+    if (n > 5) x[3] = -kInf;  // an excluded token
+    const float max = *std::max_element(x.begin(), x.end());
+    EXPECT_NEAR(LogSumExp(x, max), reference::LogSumExp(x, max), 2e-6) << n;
+  }
+}
+
+TEST(TopEntries, EqualsReferenceWithTies) {
+  std::mt19937 rng(3);
+  for (size_t n : {1, 7, 300}) {
+    const std::vector<float> x = RandomLogits(rng, n, true);
+    for (int32_t count : {0, 1, 5, 299, 1000}) {
+      std::vector<Candidate> a(n), b(n);
+      const auto got = TopEntries(x, count, a);
+      const auto want = reference::TopEntries(x, count, b);
+      ASSERT_EQ(got.size(), want.size());
+      for (size_t i = 0; i < got.size(); ++i) EXPECT_EQ(got[i].token_id, want[i].token_id);
+    }
+  }
+}
+
+TEST(RankOf, CountsStrictlyLarger) {
+  const std::vector<float> x = {1, 3, 3, 2, -kInf};
+  EXPECT_EQ(RankOf(x, 3), 1);
+  EXPECT_EQ(RankOf(x, 2), 3);
+  EXPECT_EQ(RankOf(x, -kInf), 5);
+}
+
+TEST(DrawToken, EqualsReferenceOverParameters) {
+  std::mt19937 rng(4);
+  std::uniform_real_distribution<double> uniform(0.0, 1.0);
+  int compared = 0;
+  int different = 0;
+  for (int round = 0; round < 3000; ++round) {
+    const size_t n = 1 + rng() % 700;
+    std::vector<float> x = RandomLogits(rng, n, round % 3 == 0);
+    if (n > 4 && round % 5 == 0) x[n / 2] = -kInf;
+    DrawParams p;
+    p.temperature = 0.05f + 2.0f * static_cast<float>(uniform(rng));
+    p.min_p = round % 2 ? 0.0f : 0.3f * static_cast<float>(uniform(rng));
+    p.top_k = round % 3 ? 0 : static_cast<int32_t>(rng() % 80);
+    p.top_p = round % 4 ? 1.0f : 0.05f + 0.95f * static_cast<float>(uniform(rng));
+    p.uniform = uniform(rng);
+    const MaxEntry max = ArgMax(x);
+    std::vector<Candidate> a(n), b(n);
+    const int32_t got = DrawToken(x, max, p, a);
+    ++compared;
+    if (got != reference::DrawToken(x, max, p, b)) ++different;
+    EXPECT_GT(x[got], -kInf);
+  }
+  // The contract allows a difference where a boundary is within 1e-6: about 1e-6 * 700 a draw.
+  EXPECT_LE(different, compared / 500);
+}
+
+TEST(DrawToken, FrequenciesFollowTheDistribution) {
+  const std::vector<float> x = {0.0f, 1.0f, 2.0f, -kInf, 0.5f};
+  const MaxEntry max = ArgMax(x);
+  std::map<int32_t, int> counts;
+  const int draws = 200000;
+  std::vector<Candidate> storage(x.size());
+  for (int i = 0; i < draws; ++i) {
+    DrawParams p;
+    p.temperature = 0.7f;
+    p.uniform = PhiloxUniform(42, static_cast<uint64_t>(i));
+    ++counts[DrawToken(x, max, p, storage)];
+  }
+  double total = 0.0;
+  for (float v : x) total += std::exp(v / 0.7);
+  for (size_t i = 0; i < x.size(); ++i) {
+    const double want = std::exp(x[i] / 0.7) / total;
+    const double sigma = std::sqrt(want * (1 - want) / draws);
+    EXPECT_NEAR(counts[static_cast<int32_t>(i)] / double{draws}, want, 5 * sigma + 1e-9) << i;
+  }
+}
+
+TEST(DrawToken, ExtremesPickTheMostLikely) {
+  const std::vector<float> x = {-1.0f, 5.0f, 4.9f, 5.0f};
+  const MaxEntry max = ArgMax(x);
+  std::vector<Candidate> storage(x.size());
+  for (double u : {0.0, 0.5, 0.999999}) {
+    DrawParams p;
+    p.uniform = u;
+    p.top_p = 1e-6f;
+    EXPECT_EQ(DrawToken(x, max, p, storage), 1);
+    p = {};
+    p.uniform = u;
+    p.top_k = 1;  // equals of the k-th stay: both maxima
+    const int32_t id = DrawToken(x, max, p, storage);
+    EXPECT_TRUE(id == 1 || id == 3) << id;
+    p = {};
+    p.uniform = u;
+    p.min_p = 1.0f;
+    const int32_t id2 = DrawToken(x, max, p, storage);
+    EXPECT_TRUE(id2 == 1 || id2 == 3) << id2;
+  }
+}
+
+}  // namespace
+}  // namespace pagemill::ops

@@ -1,0 +1,153 @@
+// File: cc/program/program.h
+// A traced model: a straight list of ops over named values. Text form: docs/program_format.md.
+//
+//   PM_ASSIGN_OR_RETURN(Program program, Program::Parse(text));
+//   for (const Op& op : program.ops()) Use(op.name, program.value(op.inputs[0]).shape);
+//   std::string same = program.ToText();  // canonical text; Parse(same) == program
+//
+// A Program holds no weights, only where they lie. Parse() checks everything that needs no kernel
+// table: names, order of definition, ranges. Whether operands fit an op is CheckOps()
+// (check_ops.h). A rewrite (rewrites.h) edits the list of ops through mutable_ops().
+//
+// Thread safety: a value type; concurrent const access is safe.
+#ifndef PAGEMILL_CC_PROGRAM_PROGRAM_H_
+#define PAGEMILL_CC_PROGRAM_PROGRAM_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cc/base/status.h"
+#include "cc/base/strong_id.h"
+#include "cc/ops/op.h"  // Attributes
+#include "cc/tensor/dtype.h"
+#include "cc/tensor/tensor_view.h"
+
+namespace pagemill::program {
+
+// Index into Program::values().
+using ValueId = StrongId<struct ValueTag, int32_t>;
+// A missing optional operand, `-` in text.
+inline constexpr ValueId kNoValue{-1};
+
+// What dimension 0 stands for.
+enum class Symbol : uint8_t {
+  kNone,        // a number
+  kTokens,      // T, tokens of the step
+  kRequests,    // R, requests of the step
+  kLogitsRows,  // L, rows of logits of the step
+};
+
+// The value of each symbol, of one step or at most.
+struct StepSizes {
+  int64_t tokens = 0;
+  int64_t requests = 0;
+  int64_t logits_rows = 0;
+
+  int64_t Of(Symbol symbol) const;  // not kNone
+  friend bool operator==(const StepSizes&, const StepSizes&) = default;
+};
+
+struct Shape {
+  Symbol symbol = Symbol::kNone;
+  int32_t rank = 0;
+  std::array<int64_t, TensorView::kMaxRank> dims{};  // dims[0] is 0 under a symbol
+
+  int64_t RowElements() const;                // of one index of dimension 0
+  int64_t Rows(const StepSizes& sizes) const;  // dimension 0
+  std::string ToString() const;                // "T,9,64"
+  friend bool operator==(const Shape&, const Shape&) = default;
+};
+
+enum class ValueKind : uint8_t { kWeight, kCache, kInput, kActivation };
+
+// Where a weight's bytes lie.
+struct WeightSource {
+  int32_t file = 0;      // index into Program::files()
+  int64_t offset = 0;    // bytes from the start of the file
+  friend bool operator==(const WeightSource&, const WeightSource&) = default;
+};
+
+// One layer's KV cache.
+struct CacheSpec {
+  int32_t kv_heads = 0;
+  int32_t head_dim = 0;
+  int32_t window = 0;  // tokens a query can look back, 0 = all
+  friend bool operator==(const CacheSpec&, const CacheSpec&) = default;
+};
+
+struct Value {
+  std::string name;
+  ValueKind kind = ValueKind::kActivation;
+  DType dtype = DType::kF32;  // not of a cache
+  Shape shape;                // not of a cache
+  WeightSource weight;        // of a weight only
+  CacheSpec cache;            // of a cache only
+  int32_t line = 0;           // of the text it came from, 0 = none; not part of equality
+
+  int64_t Bytes(const StepSizes& sizes) const;  // not of a cache
+  bool operator==(const Value& other) const;
+};
+
+struct Op {
+  std::string name;
+  std::vector<ValueId> inputs;   // kNoValue where an optional operand is missing
+  std::vector<ValueId> outputs;
+  ops::Attributes attributes;
+  int32_t line = 0;
+
+  bool operator==(const Op& other) const;
+};
+
+// The path of the file that stands for the constants section.
+inline constexpr std::string_view kConstantsPath = "@";
+
+class Program {
+ public:
+  // kInvalidArgument with the number of the offending line.
+  static StatusOr<Program> Parse(std::string_view text);
+  std::string ToText() const;
+
+  const std::vector<std::string>& files() const { return files_; }
+  const std::vector<Value>& values() const { return values_; }
+  const std::vector<Op>& ops() const { return ops_; }
+  const std::vector<ValueId>& outputs() const { return outputs_; }
+  const std::vector<std::byte>& constants() const { return constants_; }
+
+  const Value& value(ValueId id) const { return values_[static_cast<size_t>(id.value())]; }
+  std::optional<ValueId> Find(std::string_view name) const;  // O(values)
+  // The output of this name ("logits" or "pooled"), found by its shape's symbol; empty where absent.
+  std::optional<ValueId> logits() const { return OutputOf(Symbol::kLogitsRows); }
+  std::optional<ValueId> pooled() const { return OutputOf(Symbol::kRequests); }
+
+  // For rewrites, which call CheckIntegrity() when they are done.
+  std::vector<Op>& mutable_ops() { return ops_; }
+  // Every rule of the format that is about names and order: single definition before use, known
+  // outputs, sources within range. Parse() has called it.
+  Status CheckIntegrity() const;
+
+  bool operator==(const Program&) const = default;
+
+ private:
+  friend class ProgramParser;
+  std::optional<ValueId> OutputOf(Symbol symbol) const;
+  Status CheckOperands(const Op& op, const std::vector<bool>& written) const;
+  Status CheckOutputs() const;
+
+  std::vector<std::string> files_;
+  std::vector<Value> values_;
+  std::vector<Op> ops_;
+  std::vector<ValueId> outputs_;
+  std::vector<std::byte> constants_;
+};
+
+// "program line 12: " or, for something that no line describes, "program: ".
+std::string LinePrefix(int32_t line);
+
+}  // namespace pagemill::program
+
+#endif  // PAGEMILL_CC_PROGRAM_PROGRAM_H_

@@ -1,0 +1,327 @@
+// Program::Parse: the text form of docs/program_format.md, read.
+#include <charconv>
+#include <string>
+#include <unordered_map>
+
+#include "cc/program/program.h"
+
+namespace pagemill::program {
+namespace {
+
+constexpr std::string_view kHeader = "pagemill-program 1";
+
+// Splits at every `separator`; "" gives one empty field.
+std::vector<std::string_view> Split(std::string_view text, char separator) {
+  std::vector<std::string_view> fields;
+  size_t begin = 0;
+  while (true) {
+    const size_t end = text.find(separator, begin);
+    fields.push_back(text.substr(begin, end - begin));
+    if (end == std::string_view::npos) return fields;
+    begin = end + 1;
+  }
+}
+
+template <typename T>
+bool ParseNumber(std::string_view text, T* number) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *number);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+int HexDigit(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  return -1;
+}
+
+std::string Quote(std::string_view text) { return "'" + std::string(text) + "'"; }
+
+}  // namespace
+
+// One pass over the lines; every error names the line.
+class ProgramParser {
+ public:
+  StatusOr<Program> Parse(std::string_view text);
+
+ private:
+  using Fields = std::vector<std::string_view>;
+
+  Status ParseLine(std::string_view line);
+  Status ParseFile(std::string_view line, const Fields& fields);
+  Status ParseWeight(const Fields& fields);
+  Status ParseCache(const Fields& fields);
+  Status ParseInput(const Fields& fields);
+  Status ParseActivation(const Fields& fields);
+  Status ParseOp(const Fields& fields);
+  Status ParseAttributes(const Fields& fields, size_t first, Op* op);
+  Status ParseOutput(const Fields& fields);
+  Status ParseConstants(const Fields& fields, std::string_view* rest);
+
+  Status AddValue(std::string_view name, Value value);
+  Status ParseTypeAndShape(std::string_view dtype, std::string_view shape, Value* value);
+  Status ParseOperands(std::string_view list, std::vector<ValueId>* ids);
+  Status ExpectFields(const Fields& fields, size_t count, std::string_view form);
+  Status Error(const std::string& message) const {
+    return InvalidArgument(LinePrefix(line_) + message);
+  }
+
+  Program program_;
+  std::unordered_map<std::string_view, ValueId> ids_;  // keys point into the text
+  int32_t line_ = 0;
+  bool has_constants_ = false;
+};
+
+StatusOr<Program> ProgramParser::Parse(std::string_view text) {
+  std::string_view rest = text;
+  const auto next_line = [&](std::string_view* line) {
+    if (rest.empty()) return false;
+    const size_t end = rest.find('\n');
+    *line = rest.substr(0, end);
+    rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
+    ++line_;
+    return true;
+  };
+  std::string_view line;
+  if (!next_line(&line) || line != kHeader) {
+    line_ = 1;
+    return Error("expected the header " + Quote(kHeader));
+  }
+  while (next_line(&line)) {
+    if (line.empty() || line[0] == '#') continue;
+    if (has_constants_) return Error("nothing may follow the bytes of the constants");
+    if (line.starts_with("constants ")) {
+      PM_RETURN_IF_ERROR(ParseConstants(Split(line, ' '), &rest));
+    } else {
+      PM_RETURN_IF_ERROR(ParseLine(line));
+    }
+  }
+  PM_RETURN_IF_ERROR(program_.CheckIntegrity());
+  return std::move(program_);
+}
+
+Status ProgramParser::ParseLine(std::string_view line) {
+  const Fields fields = Split(line, ' ');
+  const std::string_view kind = fields[0];
+  if (kind == "file") return ParseFile(line, fields);
+  if (kind == "weight") return ParseWeight(fields);
+  if (kind == "cache") return ParseCache(fields);
+  if (kind == "input") return ParseInput(fields);
+  if (kind == "value") return ParseActivation(fields);
+  if (kind == "op") return ParseOp(fields);
+  if (kind == "output") return ParseOutput(fields);
+  return Error("unknown kind of line " + Quote(kind) +
+               "; known: file, weight, cache, input, value, op, output, constants");
+}
+
+Status ProgramParser::ExpectFields(const Fields& fields, size_t count, std::string_view form) {
+  if (fields.size() == count) return OkStatus();
+  return Error("expected " + Quote(form) + ", got " + std::to_string(fields.size()) +
+               " fields separated by single spaces");
+}
+
+Status ProgramParser::ParseFile(std::string_view line, const Fields& fields) {
+  int32_t id = -1;
+  if (fields.size() < 3 || !ParseNumber(fields[1], &id)) return Error("expected 'file <id> <path>'");
+  if (id != static_cast<int32_t>(program_.files_.size())) {
+    return Error("expected file id " + std::to_string(program_.files_.size()) + ", got " +
+                 std::to_string(id));
+  }
+  const std::string_view path = line.substr(fields[0].size() + fields[1].size() + 2);
+  if (path.empty()) return Error("the path of the file is empty");
+  for (const std::string& other : program_.files_) {
+    if (path == kConstantsPath && other == path) return Error("a second file is '@'");
+  }
+  program_.files_.emplace_back(path);
+  return OkStatus();
+}
+
+Status ProgramParser::AddValue(std::string_view name, Value value) {
+  if (name.empty() || name == "-" || name.find_first_of(",=") != std::string_view::npos) {
+    return Error("a name must not be empty, be '-', or hold ',' or '=': " + Quote(name));
+  }
+  const ValueId id(static_cast<int32_t>(program_.values_.size()));
+  const auto [it, inserted] = ids_.try_emplace(name, id);
+  if (!inserted) {
+    return Error(Quote(name) + " is defined already, in line " +
+                 std::to_string(program_.value(it->second).line));
+  }
+  value.name = std::string(name);
+  value.line = line_;
+  program_.values_.push_back(std::move(value));
+  return OkStatus();
+}
+
+Status ProgramParser::ParseTypeAndShape(std::string_view dtype, std::string_view shape,
+                                        Value* value) {
+  const std::optional<DType> type = ParseDType(dtype);
+  if (!type) return Error("unknown dtype " + Quote(dtype));
+  value->dtype = *type;
+  const Fields dims = Split(shape, ',');
+  if (dims.size() > static_cast<size_t>(TensorView::kMaxRank)) {
+    return Error("shape " + Quote(shape) + " has more than 4 dimensions");
+  }
+  Shape& s = value->shape;
+  s.rank = static_cast<int32_t>(dims.size());
+  int64_t elements = 1;
+  for (size_t i = 0; i < dims.size(); ++i) {
+    if (i == 0 && dims[0].size() == 1 && std::string_view("TRL").find(dims[0]) != std::string::npos) {
+      s.symbol = dims[0] == "T" ? Symbol::kTokens
+                 : dims[0] == "R" ? Symbol::kRequests
+                                  : Symbol::kLogitsRows;
+      continue;
+    }
+    if (!ParseNumber(dims[i], &s.dims[i]) || s.dims[i] < 1 ||
+        s.dims[i] > (int64_t{1} << 40) / elements) {
+      return Error("dimension " + Quote(dims[i]) + " of shape " + Quote(shape) +
+                   " is not a number from 1 to a total of 2^40 elements" +
+                   (i == 0 ? ", nor T, R or L" : ""));
+    }
+    elements *= s.dims[i];
+  }
+  const int64_t block = Info(*type).block_elements;
+  if (block > 1 && (s.rank < 2 || s.RowElements() % block != 0)) {
+    return Error("shape " + Quote(shape) + " of block format " + std::string(dtype) +
+                 " needs two or more dimensions and rows of a multiple of " +
+                 std::to_string(block) + " elements");
+  }
+  return OkStatus();
+}
+
+Status ProgramParser::ParseWeight(const Fields& fields) {
+  PM_RETURN_IF_ERROR(ExpectFields(fields, 6, "weight <name> <dtype> <shape> <file> <offset>"));
+  Value value;
+  value.kind = ValueKind::kWeight;
+  PM_RETURN_IF_ERROR(ParseTypeAndShape(fields[2], fields[3], &value));
+  if (value.shape.symbol != Symbol::kNone) return Error("a weight's shape has no symbol");
+  if (!ParseNumber(fields[4], &value.weight.file) ||
+      !ParseNumber(fields[5], &value.weight.offset) || value.weight.offset < 0) {
+    return Error("file " + Quote(fields[4]) + " and offset " + Quote(fields[5]) +
+                 " must be whole numbers >= 0");
+  }
+  return AddValue(fields[1], std::move(value));
+}
+
+Status ProgramParser::ParseCache(const Fields& fields) {
+  PM_RETURN_IF_ERROR(ExpectFields(fields, 5, "cache <name> <kv_heads> <head_dim> <window>"));
+  Value value;
+  value.kind = ValueKind::kCache;
+  CacheSpec& c = value.cache;
+  if (!ParseNumber(fields[2], &c.kv_heads) || !ParseNumber(fields[3], &c.head_dim) ||
+      !ParseNumber(fields[4], &c.window) || c.kv_heads < 1 || c.head_dim < 1 || c.window < 0 ||
+      c.kv_heads > 65536 || c.head_dim > 65536) {
+    return Error("a cache needs kv_heads and head_dim from 1 to 65536 and a window >= 0");
+  }
+  return AddValue(fields[1], std::move(value));
+}
+
+Status ProgramParser::ParseInput(const Fields& fields) {
+  PM_RETURN_IF_ERROR(ExpectFields(fields, 4, "input <name> <dtype> <shape>"));
+  Value value;
+  value.kind = ValueKind::kInput;
+  PM_RETURN_IF_ERROR(ParseTypeAndShape(fields[2], fields[3], &value));
+  const std::string_view expected = fields[1] == "logits_rows" ? "L" : "T";
+  if (fields[1] != "token_ids" && fields[1] != "positions" && fields[1] != "logits_rows") {
+    return Error("unknown input " + Quote(fields[1]) + "; known: token_ids, positions, logits_rows");
+  }
+  if (value.dtype != DType::kI32 || fields[3] != expected) {
+    return Error("input " + Quote(fields[1]) + " must be i32 " + std::string(expected));
+  }
+  return AddValue(fields[1], std::move(value));
+}
+
+Status ProgramParser::ParseActivation(const Fields& fields) {
+  PM_RETURN_IF_ERROR(ExpectFields(fields, 4, "value <name> <dtype> <shape>"));
+  Value value;
+  PM_RETURN_IF_ERROR(ParseTypeAndShape(fields[2], fields[3], &value));
+  if (value.dtype != DType::kF32) return Error("activations are f32, got " + Quote(fields[2]));
+  return AddValue(fields[1], std::move(value));
+}
+
+Status ProgramParser::ParseOperands(std::string_view list, std::vector<ValueId>* ids) {
+  for (std::string_view name : Split(list, ',')) {
+    if (name == "-") {
+      ids->push_back(kNoValue);
+      continue;
+    }
+    const auto it = ids_.find(name);
+    if (it == ids_.end()) return Error("operand " + Quote(name) + " is not defined");
+    ids->push_back(it->second);
+  }
+  return OkStatus();
+}
+
+Status ProgramParser::ParseOp(const Fields& fields) {
+  if (fields.size() < 5 || fields[3] != "->") {
+    return Error("expected 'op <name> <inputs> -> <outputs> [attribute=number ...]'");
+  }
+  Op op;
+  op.name = std::string(fields[1]);
+  op.line = line_;
+  PM_RETURN_IF_ERROR(ParseOperands(fields[2], &op.inputs));
+  if (fields[4] != "-") {
+    PM_RETURN_IF_ERROR(ParseOperands(fields[4], &op.outputs));
+    for (ValueId id : op.outputs) {
+      if (id == kNoValue) return Error("an output is '-' among others");
+    }
+  }
+  PM_RETURN_IF_ERROR(ParseAttributes(fields, 5, &op));
+  program_.ops_.push_back(std::move(op));
+  return OkStatus();
+}
+
+Status ProgramParser::ParseAttributes(const Fields& fields, size_t first, Op* op) {
+  for (size_t i = first; i < fields.size(); ++i) {
+    const size_t equals = fields[i].find('=');
+    double number = 0;
+    if (equals == 0 || equals == std::string_view::npos ||
+        !ParseNumber(fields[i].substr(equals + 1), &number)) {
+      return Error("attribute " + Quote(fields[i]) + " is not of the form name=number");
+    }
+    const std::string name(fields[i].substr(0, equals));
+    for (const auto& [other, unused] : op->attributes.values()) {
+      if (other == name) return Error("attribute " + Quote(name) + " is given twice");
+    }
+    op->attributes.Set(name, number);
+  }
+  return OkStatus();
+}
+
+Status ProgramParser::ParseOutput(const Fields& fields) {
+  PM_RETURN_IF_ERROR(ExpectFields(fields, 3, "output <logits|pooled> <value>"));
+  const auto it = ids_.find(fields[2]);
+  if (it == ids_.end()) return Error("output " + Quote(fields[2]) + " is not defined");
+  const Symbol symbol = program_.value(it->second).shape.symbol;
+  if (!(fields[1] == "logits" && symbol == Symbol::kLogitsRows) &&
+      !(fields[1] == "pooled" && symbol == Symbol::kRequests)) {
+    return Error("output " + Quote(fields[1]) + " must be 'logits' of shape L,<vocabulary> or " +
+                 "'pooled' of shape R,<dimension>");
+  }
+  program_.outputs_.push_back(it->second);
+  return OkStatus();
+}
+
+Status ProgramParser::ParseConstants(const Fields& fields, std::string_view* rest) {
+  PM_RETURN_IF_ERROR(ExpectFields(fields, 2, "constants <bytes>"));
+  size_t bytes = 0;
+  if (!ParseNumber(fields[1], &bytes)) return Error("the number of bytes is not a number");
+  const size_t end = rest->find('\n');
+  const std::string_view hex = rest->substr(0, end);
+  ++line_;
+  if (hex.size() != 2 * bytes) {
+    return Error("expected " + std::to_string(2 * bytes) + " hex digits for " +
+                 std::to_string(bytes) + " bytes of constants, got " + std::to_string(hex.size()));
+  }
+  program_.constants_.resize(bytes);
+  for (size_t i = 0; i < bytes; ++i) {
+    const int high = HexDigit(hex[2 * i]), low = HexDigit(hex[2 * i + 1]);
+    if (high < 0 || low < 0) return Error("constants hold a character that is no hex digit");
+    program_.constants_[i] = static_cast<std::byte>(high * 16 + low);
+  }
+  rest->remove_prefix(end == std::string_view::npos ? rest->size() : end + 1);
+  has_constants_ = true;
+  return OkStatus();
+}
+
+StatusOr<Program> Program::Parse(std::string_view text) { return ProgramParser().Parse(text); }
+
+}  // namespace pagemill::program

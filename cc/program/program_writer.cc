@@ -1,0 +1,77 @@
+// Program::ToText: the canonical text, docs/program_format.md.
+#include <charconv>
+#include <string>
+
+#include "cc/program/program.h"
+
+namespace pagemill::program {
+namespace {
+
+std::string FormatDouble(double value) {
+  char buffer[40];  // the shortest text of a double has at most 24 characters
+  return std::string(buffer, std::to_chars(buffer, buffer + sizeof(buffer), value).ptr);
+}
+
+std::string TypeAndShape(const Value& v) {
+  return std::string(Info(v.dtype).name) + " " + v.shape.ToString();
+}
+
+std::string ValueLine(const Value& v) {
+  switch (v.kind) {
+    case ValueKind::kWeight:
+      return "weight " + v.name + " " + TypeAndShape(v) + " " + std::to_string(v.weight.file) +
+             " " + std::to_string(v.weight.offset) + "\n";
+    case ValueKind::kCache:
+      return "cache " + v.name + " " + std::to_string(v.cache.kv_heads) + " " +
+             std::to_string(v.cache.head_dim) + " " + std::to_string(v.cache.window) + "\n";
+    case ValueKind::kInput: return "input " + v.name + " " + TypeAndShape(v) + "\n";
+    case ValueKind::kActivation: break;
+  }
+  return "value " + v.name + " " + TypeAndShape(v) + "\n";
+}
+
+std::string Operands(const Program& program, const std::vector<ValueId>& ids) {
+  if (ids.empty()) return "-";
+  std::string text;
+  for (ValueId id : ids) {
+    if (!text.empty()) text += ',';
+    text += id == kNoValue ? "-" : program.value(id).name;
+  }
+  return text;
+}
+
+std::string OpLine(const Program& program, const Op& op) {
+  std::string text = "op " + op.name + " " + Operands(program, op.inputs) + " -> " +
+                     Operands(program, op.outputs);
+  for (const auto& [name, value] : op.attributes.values()) {
+    text += " " + name + "=" + FormatDouble(value);
+  }
+  return text + "\n";
+}
+
+}  // namespace
+
+std::string Program::ToText() const {
+  std::string text = "pagemill-program 1\n";
+  for (size_t i = 0; i < files_.size(); ++i) {
+    text += "file " + std::to_string(i) + " " + files_[i] + "\n";
+  }
+  for (const Value& v : values_) text += ValueLine(v);
+  for (const Op& op : ops_) text += OpLine(*this, op);
+  for (ValueId id : outputs_) {
+    const bool logits = value(id).shape.symbol == Symbol::kLogitsRows;
+    text += (logits ? "output logits " : "output pooled ") + value(id).name + "\n";
+  }
+  if (!constants_.empty()) {
+    constexpr char kDigits[] = "0123456789abcdef";
+    text += "constants " + std::to_string(constants_.size()) + "\n";
+    for (std::byte b : constants_) {
+      text += kDigits[static_cast<int>(b) >> 4];
+      text += kDigits[static_cast<int>(b) & 15];
+    }
+    text += '\n';
+  }
+  return text;
+}
+
+}  // namespace pagemill::program

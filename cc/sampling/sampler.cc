@@ -1,0 +1,154 @@
+#include "cc/sampling/sampler.h"
+
+#include <algorithm>
+#include <limits>
+#include <string>
+
+#include "cc/ops/sample/philox.h"
+#include "cc/ops/sample/sample.h"
+#include "cc/sampling/penalties.h"
+
+namespace pagemill::sampling {
+namespace {
+
+constexpr float kExcluded = -std::numeric_limits<float>::infinity();
+constexpr float kLowestTemperature = 0.01f;  // what smaller ones that are not greedy count as
+
+// Log probabilities of `token_id` in a row, with `wanted` alternatives (see step::SamplingParams).
+step::TokenLogprobs MakeLogprobs(std::span<const float> logits, const ops::MaxEntry& max,
+                                 int32_t token_id, int32_t wanted,
+                                 std::span<ops::Candidate> storage) {
+  const double lse = ops::LogSumExp(logits, max.logit);
+  const auto logprob = [lse](float logit) { return static_cast<float>(double{logit} - lse); };
+  step::TokenLogprobs out;
+  out.token_id = token_id;
+  out.logprob = logprob(logits[token_id]);
+  out.rank = ops::RankOf(logits, logits[token_id]);
+  if (wanted == step::SamplingParams::kAllLogprobs) wanted = static_cast<int32_t>(logits.size());
+  if (wanted <= 0) return out;
+  const auto top = ops::TopEntries(logits, wanted, storage);
+  out.top.reserve(top.size());
+  for (const ops::Candidate& c : top) out.top.emplace_back(c.token_id, logprob(c.logit));
+  return out;
+}
+
+}  // namespace
+
+struct Sampler::Slot {
+  std::shared_ptr<const step::Request> request;  // null: the slot is free
+  int32_t num_outputs = 0;                       // tokens sampled so far
+  Penalties penalties;
+
+  bool BelowMinTokens() const { return num_outputs < request->sampling.min_tokens; }
+  bool ChangesLogits() const {
+    return BelowMinTokens() || !request->sampling.logit_bias.empty() || penalties.active();
+  }
+};
+
+struct Sampler::Scratch {
+  std::vector<float> logits;               // [vocab], a row that penalties change
+  std::vector<ops::Candidate> candidates;  // [vocab]
+};
+
+Sampler::Sampler(const SamplerOptions& options, device::ThreadPool* pool)
+    : options_(options), pool_(pool) {
+  slots_.resize(static_cast<size_t>(options.max_num_seqs));
+  scratch_.resize(static_cast<size_t>(pool->num_threads()));
+  for (Scratch& s : scratch_) {
+    s.logits.resize(static_cast<size_t>(options.vocab_size));
+    s.candidates.resize(static_cast<size_t>(options.vocab_size));
+  }
+}
+
+Sampler::~Sampler() = default;
+
+void Sampler::Start(step::RequestIndex index, std::shared_ptr<const step::Request> request,
+                    std::span<const int32_t> output_token_ids) {
+  Slot& slot = slots_[index.value()];
+  slot.request = std::move(request);
+  slot.num_outputs = static_cast<int32_t>(output_token_ids.size());
+  slot.penalties.Start(*slot.request, options_.vocab_size);
+  for (int32_t id : output_token_ids) slot.penalties.AddOutput(id);
+}
+
+void Sampler::Release(step::RequestIndex index) { slots_[index.value()] = Slot(); }
+
+void Sampler::Run(std::span<const LogitsRow> rows, std::span<RowOutput> outputs) {
+  PM_CHECK(rows.size() == outputs.size());
+  // Rows of one request depend on each other (a sampled token counts at once), so a chunk of work is
+  // all rows of a request.
+  std::vector<size_t> starts;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (i == 0 || rows[i].index != rows[i - 1].index) starts.push_back(i);
+  }
+  pool_->ParallelFor(static_cast<int64_t>(starts.size()), 1,
+                     [&](int64_t begin, int64_t end, int worker) {
+                       for (int64_t s = begin; s < end; ++s) {
+                         const size_t next = static_cast<size_t>(s) + 1;
+                         const size_t stop = next < starts.size() ? starts[next] : rows.size();
+                         for (size_t i = starts[s]; i < stop; ++i) {
+                           RunRow(rows[i], scratch_[worker], outputs[i]);
+                         }
+                       }
+                     });
+}
+
+void Sampler::RunRow(const LogitsRow& row, Scratch& scratch, RowOutput& output) {
+  Slot& slot = slots_[row.index.value()];
+  PM_CHECK(slot.request != nullptr);
+  const step::SamplingParams& params = slot.request->sampling;
+  std::span<const float> logits(row.logits, static_cast<size_t>(options_.vocab_size));
+  const ops::MaxEntry raw_max = ops::ArgMax(logits);
+  if (raw_max.token_id < 0) {
+    output.failure = Internal(
+        "the model's logits are not finite; the weights or a kernel are at fault "
+        "(`pagemill doctor` shows the kernels in use)");
+    return;
+  }
+  const bool prompt_row = row.prompt_token_id >= 0;
+  const int32_t wanted = prompt_row ? params.prompt_logprobs : params.logprobs;
+  if (prompt_row) {
+    output.token_id = row.prompt_token_id;
+  } else {
+    std::span<const float> processed = logits;
+    ops::MaxEntry max = raw_max;
+    if (slot.ChangesLogits()) {
+      std::copy(logits.begin(), logits.end(), scratch.logits.begin());
+      std::span<float> mutable_logits(scratch.logits);
+      if (slot.BelowMinTokens()) {
+        for (int32_t id : params.eos_token_ids) mutable_logits[id] = kExcluded;
+        for (int32_t id : params.stop_token_ids) mutable_logits[id] = kExcluded;
+      }
+      for (const auto& [id, bias] : params.logit_bias) mutable_logits[id] += bias;
+      slot.penalties.Apply(mutable_logits);
+      processed = mutable_logits;
+      max = ops::ArgMax(processed);
+      if (max.token_id < 0) max = raw_max;  // everything was excluded: the model's choice stands
+    }
+    output.token_id = max.token_id;
+    if (!params.greedy()) {
+      const ops::DrawParams draw{
+          .temperature = std::max(params.temperature, kLowestTemperature),
+          .min_p = params.min_p,
+          .top_k = params.top_k,
+          .top_p = params.top_p,
+          .uniform = ops::PhiloxUniform(params.seed, static_cast<uint64_t>(slot.num_outputs))};
+      output.token_id = ops::DrawToken(processed, max, draw, scratch.candidates);
+    }
+    slot.penalties.AddOutput(output.token_id);
+    ++slot.num_outputs;
+  }
+  if (wanted != step::SamplingParams::kNoLogprobs) {
+    output.has_logprobs = true;
+    output.logprobs = MakeLogprobs(logits, raw_max, output.token_id, wanted, scratch.candidates);
+  }
+}
+
+void Sampler::CheckIntegrity() const {
+  for (const Slot& slot : slots_) {
+    PM_CHECK(slot.num_outputs >= 0);
+    PM_CHECK(slot.request != nullptr || slot.num_outputs == 0);
+  }
+}
+
+}  // namespace pagemill::sampling

@@ -1,0 +1,40 @@
+// File: cc/step/step_result.h
+// What the runner reports for one step, entry for entry in the order of StepPlan::scheduled.
+#ifndef PAGEMILL_CC_STEP_STEP_RESULT_H_
+#define PAGEMILL_CC_STEP_STEP_RESULT_H_
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "cc/base/status.h"
+#include "cc/step/request.h"
+
+namespace pagemill::step {
+
+// Log probabilities (natural log, of the unmodified model distribution) at one position.
+struct TokenLogprobs {
+  int32_t token_id = 0;
+  float logprob = 0.0f;
+  int32_t rank = 0;  // 1 = the most likely token
+  std::vector<std::pair<int32_t, float>> top;  // most likely first
+};
+
+struct RequestResult {
+  RequestIndex index;
+  // Accepted drafts, then the sampled token; empty where the plan did not ask to sample.
+  std::vector<int32_t> sampled_token_ids;
+  std::vector<TokenLogprobs> logprobs;         // one per sampled token, where asked for
+  std::vector<TokenLogprobs> prompt_logprobs;  // of prompt tokens num_computed + 1 ... in order
+  std::vector<float> pooled;                   // of a pooling request whose tokens are all computed
+  Status failure;                              // not OK: this request fails, the others go on
+};
+
+struct StepResult {
+  uint64_t step_id = 0;
+  std::vector<RequestResult> results;
+};
+
+}  // namespace pagemill::step
+
+#endif  // PAGEMILL_CC_STEP_STEP_RESULT_H_

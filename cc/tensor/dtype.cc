@@ -1,0 +1,42 @@
+#include "cc/tensor/dtype.h"
+
+#include <array>
+
+#include "cc/base/status.h"
+
+namespace pagemill {
+namespace {
+
+constexpr std::array<DTypeInfo, 13> kInfos = {{
+    {DType::kF32, "f32", 1, 4},
+    {DType::kBF16, "bf16", 1, 2},
+    {DType::kF16, "f16", 1, 2},
+    {DType::kI32, "i32", 1, 4},
+    {DType::kI8, "i8", 1, 1},
+    {DType::kU8, "u8", 1, 1},
+    {DType::kQ4_0, "q4_0", 32, 18},
+    {DType::kQ4_1, "q4_1", 32, 20},
+    {DType::kQ5_0, "q5_0", 32, 22},
+    {DType::kQ8_0, "q8_0", 32, 34},
+    {DType::kQ4_K, "q4_k", 256, 144},
+    {DType::kQ5_K, "q5_k", 256, 176},
+    {DType::kQ6_K, "q6_k", 256, 210},
+}};
+
+}  // namespace
+
+const DTypeInfo& Info(DType dtype) {
+  for (const DTypeInfo& info : kInfos) {
+    if (info.dtype == dtype) return info;
+  }
+  CheckFailed(__FILE__, __LINE__, "DType without a row in kInfos");
+}
+
+std::optional<DType> ParseDType(std::string_view name) {
+  for (const DTypeInfo& info : kInfos) {
+    if (info.name == name) return info.dtype;
+  }
+  return std::nullopt;
+}
+
+}  // namespace pagemill

@@ -1,0 +1,50 @@
+// File: cc/tensor/dtype.h
+// Element types of tensors, the GGUF block formats included. Block formats store `block_elements`
+// consecutive elements of a row in `block_bytes` bytes (little endian, as in the GGUF file); a row
+// of K elements needs K % block_elements == 0.
+#ifndef PAGEMILL_CC_TENSOR_DTYPE_H_
+#define PAGEMILL_CC_TENSOR_DTYPE_H_
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace pagemill {
+
+enum class DType : uint8_t {
+  kF32 = 0,
+  kBF16 = 1,
+  kF16 = 2,
+  kI32 = 3,
+  kI8 = 4,
+  kU8 = 5,
+  kQ4_0 = 16,  // 32 elements: f16 scale, 16 bytes of nibbles
+  kQ4_1 = 17,  // 32 elements: f16 scale, f16 minimum, 16 bytes
+  kQ5_0 = 18,  // 32 elements: f16 scale, 4 bytes of high bits, 16 bytes
+  kQ8_0 = 19,  // 32 elements: f16 scale, 32 int8
+  kQ4_K = 20,  // 256 elements, 144 bytes
+  kQ5_K = 21,  // 256 elements, 176 bytes
+  kQ6_K = 22,  // 256 elements, 210 bytes
+};
+
+struct DTypeInfo {
+  DType dtype;
+  std::string_view name;  // as written in program text: "f32", "bf16", "q4_1", ...
+  int32_t block_elements;
+  int32_t block_bytes;
+};
+
+const DTypeInfo& Info(DType dtype);
+std::optional<DType> ParseDType(std::string_view name);
+
+inline bool IsBlockFormat(DType dtype) { return static_cast<uint8_t>(dtype) >= 16; }
+
+// Bytes of a row of `elements`; `elements` is a multiple of the block size.
+inline int64_t RowBytes(DType dtype, int64_t elements) {
+  const DTypeInfo& info = Info(dtype);
+  return elements / info.block_elements * info.block_bytes;
+}
+
+}  // namespace pagemill
+
+#endif  // PAGEMILL_CC_TENSOR_DTYPE_H_

@@ -1,0 +1,76 @@
+"""The environment, read in this one place.
+
+| name | meaning |
+|---|---|
+| PAGEMILL_API_KEY | key(s) of the server, separated by commas; `--api-key` wins |
+| PAGEMILL_CACHE_DIR | folder for downloaded models; `--cache-dir` wins |
+| XDG_CACHE_HOME | parent of the cache folder where neither is given; else `~/.cache` |
+
+Other programs' variables (proxies, `HF_TOKEN`, `PIP_INDEX_URL`) are theirs to read: pip and
+huggingface_hub, which do the downloading, see the same environment.
+"""
+
+import difflib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pagemill.config.fields import ConfigError
+
+_API_KEY = "PAGEMILL_API_KEY"
+_CACHE_DIR = "PAGEMILL_CACHE_DIR"
+_XDG_CACHE = "XDG_CACHE_HOME"
+NAMES = (_API_KEY, _CACHE_DIR, _XDG_CACHE)
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """What the environment says. `api_keys` is empty where no key is set."""
+
+    api_keys: tuple[str, ...]
+    cache_dir: Path
+
+
+def read_environment(variables: Mapping[str, str] | None = None) -> Environment:
+    """Returns the settings of `variables`, which is the process's environment where None.
+
+    Raises:
+      ConfigError: a value cannot be used, or a name is a near miss of one of ours (a misspelt
+        PAGEMILL_API_KEY would otherwise leave a server open).
+    """
+    env = os.environ if variables is None else variables
+    for name in env:
+        if name.startswith("PAGEMILL_") and name not in NAMES:
+            close = difflib.get_close_matches(name, [_API_KEY, _CACHE_DIR], n=1, cutoff=0.85)
+            if close:
+                raise ConfigError(f"environment variable {name}: did you mean {close[0]}?")
+    return Environment(api_keys=_api_keys(env), cache_dir=_cache_dir(env))
+
+
+def _api_keys(env: Mapping[str, str]) -> tuple[str, ...]:
+    if _API_KEY not in env:
+        return ()
+    keys = tuple(key.strip() for key in env[_API_KEY].split(","))
+    if not all(keys):
+        raise ConfigError(f"{_API_KEY} holds an empty key; unset it to serve without one")
+    if not all(key.isascii() and key.isprintable() for key in keys):
+        raise ConfigError(f"{_API_KEY}: a key is printable ASCII, for it travels in an HTTP header")
+    return keys
+
+
+def _cache_dir(env: Mapping[str, str]) -> Path:
+    for name, below in ((_CACHE_DIR, ""), (_XDG_CACHE, "pagemill")):
+        value = env.get(name, "")
+        if not value:
+            continue
+        path = Path(value).expanduser()
+        if not path.is_absolute():
+            if name == _XDG_CACHE:
+                continue  # the XDG specification says to ignore relative paths
+            raise ConfigError(f"{name}={value!r} is not an absolute path")
+        return path / below
+    try:
+        return Path.home() / ".cache" / "pagemill"
+    except RuntimeError:
+        raise ConfigError(f"no home folder is known: set {_CACHE_DIR} or --cache-dir") from None

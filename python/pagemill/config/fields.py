@@ -1,0 +1,279 @@
+"""One description of an option, from which flags, YAML keys, checks, help and docs all come.
+
+A configuration is a tree of frozen dataclasses. A leaf is a field made by `option()`:
+
+    @dataclass(frozen=True, slots=True)
+    class CacheConfig:
+        '''KV cache.'''
+        block_size: int = option(16, "Tokens per KV block.", unit="tokens", allowed=Range(1, 256))
+
+    config = build(CacheConfig, {"block_size": "32"})    # or {"block-size": 32}
+
+Leaf names are unique within a tree, because a flag or a YAML key is the leaf's name alone.
+"""
+
+import dataclasses
+import difflib
+import json
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
+
+from pagemill.config.quantities import parse_bytes, parse_count
+
+T = TypeVar("T")
+_METADATA_KEY = "pagemill.option"
+
+
+class ConfigError(ValueError):
+    """A configuration that cannot be used. The message names the option and what would be right."""
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Numbers from `low` to `high`, both included; None leaves that side open."""
+
+    low: float | None = None
+    high: float | None = None
+
+    def __str__(self) -> str:
+        if self.low is not None and self.high is not None:
+            return f"from {self.low:g} to {self.high:g}"
+        return f"at least {self.low:g}" if self.low is not None else f"at most {self.high:g}"
+
+
+Kind = Literal["flag", "positional", "secret"]
+
+
+@dataclass(frozen=True, slots=True)
+class OptionSpec:
+    """What a field's metadata says about it; see `option`."""
+
+    help: str
+    unit: str
+    allowed: tuple[str, ...] | Range | None
+    kind: Kind
+    short: str
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """One option of a configuration tree."""
+
+    name: str  # the field's name, with underscores
+    type: Any  # resolved annotation
+    default: Any
+    spec: OptionSpec
+    owner: type  # the dataclass it is a field of
+
+    @property
+    def flag(self) -> str:
+        """The command-line spelling: `--max-model-len`."""
+        return "--" + self.name.replace("_", "-")
+
+    @property
+    def base_type(self) -> Any:
+        """`type` without `| None`."""
+        if typing.get_origin(self.type) in (types.UnionType, typing.Union):
+            (base,) = [a for a in typing.get_args(self.type) if a is not types.NoneType]
+            return base
+        return self.type
+
+    @property
+    def is_optional(self) -> bool:
+        """May the value be None (left to the program to choose)?"""
+        return self.base_type is not self.type
+
+    @property
+    def is_list(self) -> bool:
+        """Is it a tuple that a repeated flag or a YAML list fills?"""
+        return typing.get_origin(self.base_type) is tuple
+
+
+def option(
+    default: Any,
+    help: str,
+    *,
+    unit: str = "",
+    allowed: tuple[str, ...] | Range | None = None,
+    kind: Kind = "flag",
+    short: str = "",
+) -> Any:
+    """Returns a dataclass field that is a command-line flag and a YAML key too.
+
+    Args:
+      default: the value where nothing is said. None means that the program chooses; `help` says how.
+      help: one or two sentences for `--help` and the docs, without the default.
+      unit: "tokens", "bytes", "s", ...; "bytes" lets the value be written as 4GiB.
+      allowed: the choices of a string, or the range of a number.
+      kind: "positional" may also be given without a flag; "secret" is never printed.
+      short: a one-letter flag, without the dash.
+    """
+    spec = OptionSpec(help=help, unit=unit, allowed=allowed, kind=kind, short=short)
+    metadata = {_METADATA_KEY: spec}
+    shown = kind != "secret"
+    if isinstance(default, dict):
+        return dataclasses.field(default_factory=dict, metadata=metadata, repr=shown)
+    return dataclasses.field(default=default, metadata=metadata, repr=shown)
+
+
+def leaves(cls: type) -> list[Leaf]:
+    """Returns the options of the configuration tree `cls`, depth first, in the order of the source."""
+    hints = typing.get_type_hints(cls)
+    found: list[Leaf] = []
+    for field in dataclasses.fields(cls):
+        spec = field.metadata.get(_METADATA_KEY)
+        if spec is not None:
+            default = field.default
+            if field.default_factory is not dataclasses.MISSING:
+                default = field.default_factory()
+            found.append(Leaf(field.name, hints[field.name], default, spec, cls))
+        elif dataclasses.is_dataclass(hints[field.name]):
+            found.extend(leaves(typing.cast(type, hints[field.name])))
+    return found
+
+
+def build(cls: type[T], values: Mapping[str, Any]) -> T:
+    """Returns the configuration tree `cls` with `values` in place of defaults.
+
+    Args:
+      cls: a dataclass of options or of such dataclasses.
+      values: leaf name (dashes or underscores) to a value or its text.
+
+    Raises:
+      ConfigError: a name is unknown (the message names the closest), or a value does not fit.
+    """
+    known = {leaf.name: leaf for leaf in leaves(cls)}
+    parsed: dict[str, Any] = {}
+    for key, raw in values.items():
+        name = key.replace("-", "_")
+        if name not in known:
+            raise ConfigError(f"unknown option {key!r}{did_you_mean(name, known)}")
+        if name in parsed:
+            raise ConfigError(f"option {key!r} is given twice, with a dash and with an underscore")
+        parsed[name] = parse_value(known[name], raw)
+    return _construct(cls, parsed)
+
+
+def flatten(config: Any) -> dict[str, Any]:
+    """Returns every option of the tree as leaf name -> value; secrets are left out."""
+    flat: dict[str, Any] = {}
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        spec = field.metadata.get(_METADATA_KEY)
+        if spec is None:
+            flat.update(flatten(value))
+        elif spec.kind != "secret":
+            flat[field.name] = value
+    return flat
+
+
+def check(config: Any) -> None:
+    """Checks every option of one dataclass; its `__post_init__` calls this.
+
+    Raises:
+      ConfigError: a value is of the wrong type or outside what is allowed.
+    """
+    for leaf in leaves(type(config)):
+        if leaf.owner is type(config):
+            _check_value(leaf, getattr(config, leaf.name))
+
+
+def did_you_mean(name: str, known: Mapping[str, Any] | list[str]) -> str:
+    """Returns "; did you mean 'x'?" for the closest of `known`, or the list of them, or ""."""
+    names = [n.replace("_", "-") for n in known]
+    close = difflib.get_close_matches(name.replace("_", "-"), names, n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def parse_value(leaf: Leaf, raw: Any) -> Any:
+    """Returns the value of `leaf` for `raw`: text from a command line, or a YAML or Python value.
+
+    Raises:
+      ConfigError: `raw` does not fit.
+    """
+    if raw is None and leaf.is_optional:
+        return None
+    try:
+        value = _converted(leaf, raw)
+    except ValueError as error:
+        raise ConfigError(f"{leaf.flag}: {error}") from None
+    _check_value(leaf, value)
+    return value
+
+
+def _construct(cls: type[T], parsed: dict[str, Any]) -> T:
+    hints = typing.get_type_hints(cls)
+    arguments: dict[str, Any] = {}
+    for field in dataclasses.fields(typing.cast(Any, cls)):
+        if _METADATA_KEY not in field.metadata:
+            arguments[field.name] = _construct(hints[field.name], parsed)
+        elif field.name in parsed:
+            arguments[field.name] = parsed[field.name]
+    return cls(**arguments)
+
+
+def _converted(leaf: Leaf, raw: Any) -> Any:
+    base = leaf.base_type
+    if leaf.is_list:
+        items = raw if isinstance(raw, (list, tuple)) else [raw]
+        element = typing.get_args(base)[0]
+        return tuple(_scalar(element, item, leaf.spec.unit) for item in items)
+    if typing.get_origin(base) is dict:
+        if isinstance(raw, str):
+            raw = json.loads(raw)
+        if not isinstance(raw, Mapping):
+            raise ValueError(f"{raw!r} is not a JSON object")
+        return dict(raw)
+    return _scalar(base, raw, leaf.spec.unit)
+
+
+def _scalar(kind: Any, raw: Any, unit: str) -> Any:
+    if kind is str and isinstance(raw, (int, float)) and not isinstance(raw, bool):
+        return str(raw)  # YAML reads `api-key: 1234` as a number
+    if not isinstance(raw, str) or kind is str:
+        if kind is float and isinstance(raw, int) and not isinstance(raw, bool):
+            return float(raw)
+        return raw
+    if kind is bool:
+        words = {"true": True, "yes": True, "on": True, "1": True}
+        words |= {"false": False, "no": False, "off": False, "0": False}
+        if raw.lower() not in words:
+            raise ValueError(f"{raw!r} is neither true nor false")
+        return words[raw.lower()]
+    if kind is int:
+        return parse_bytes(raw) if unit == "bytes" else parse_count(raw)
+    return float(raw)
+
+
+def _check_value(leaf: Leaf, value: Any) -> None:
+    if value is None:
+        if not leaf.is_optional:
+            raise ConfigError(f"{leaf.flag} needs a value")
+        return
+    base = leaf.base_type
+    element = typing.get_args(base)[0] if leaf.is_list else typing.get_origin(base) or base
+    if leaf.is_list and not isinstance(value, tuple):
+        raise ConfigError(f"{leaf.flag}: {value!r} is not a tuple")
+    for item in value if leaf.is_list else (value,):
+        bad_bool = isinstance(item, bool) and element is not bool
+        fits = isinstance(item, element) or (element is float and isinstance(item, int))
+        if bad_bool or not fits:
+            raise ConfigError(f"{leaf.flag}: {item!r} is not of type {element.__name__}")
+        _check_allowed(leaf, item)
+
+
+def _check_allowed(leaf: Leaf, value: Any) -> None:
+    allowed = leaf.spec.allowed
+    if isinstance(allowed, tuple) and value not in allowed:
+        close = did_you_mean(str(value), list(allowed))
+        raise ConfigError(f"{leaf.flag}: {value!r} is not one of {', '.join(allowed)}{close}")
+    if isinstance(allowed, Range):
+        # `not >=` rather than `<`: NaN is outside every range.
+        too_low = allowed.low is not None and not value >= allowed.low
+        too_high = allowed.high is not None and not value <= allowed.high
+        if too_low or too_high:
+            unit = f" {leaf.spec.unit}" if leaf.spec.unit else ""
+            raise ConfigError(f"{leaf.flag}: {value} is out of range, which is {allowed}{unit}")

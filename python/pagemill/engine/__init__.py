@@ -1,0 +1,1 @@
+"""From token ids to token ids: the native engine seen from asyncio and from plain Python."""

@@ -1,0 +1,216 @@
+"""The native engine on an asyncio event loop.
+
+    stream = engine.submit(prompts, sampling)
+    with stream:
+        async for outputs in stream:
+            ...
+
+The loop watches the engine's output descriptor; one wake-up drains all outputs that wait. Nothing
+polls and nothing blocks the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pagemill.engine.fan_out import child_sampling
+from pagemill.engine.native import NativeEngine, NativeOutput
+from pagemill.engine.outputs import ChoiceOutput, EngineError
+from pagemill.engine.request_stream import RequestStream
+from pagemill.engine.sampling import SamplingParams
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """One prompt of a request: int32 token ids `[tokens]` and how many may follow."""
+
+    token_ids: np.ndarray
+    max_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class NativeSeam:
+    """What the compiled extension contributes: the engine, a constructor and its error."""
+
+    engine: NativeEngine
+    make_sampling: Callable[..., object]
+    status_error: type[Exception]
+    """Raised by the extension; has `code` and `message`."""
+
+
+class AsyncEngine:
+    """Submits requests and routes outputs. Lives on one event loop; not thread-safe.
+
+    Every submitted child request is either routed to a live `RequestStream` or has been aborted:
+    `num_live` counts them, and `check_integrity` verifies the tables.
+    """
+
+    def __init__(self, native: NativeSeam, eos_token_ids: Sequence[int]) -> None:
+        self._engine = native.engine
+        self._make_sampling = native.make_sampling
+        self._status_error = native.status_error
+        self._eos_token_ids = tuple(eos_token_ids)
+        self._ids = itertools.count(1)
+        self._routes: dict[int, tuple[RequestStream, int]] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._fd = -1
+
+    @property
+    def num_live(self) -> int:
+        """Child requests that have not finished and were not aborted."""
+        return len(self._routes)
+
+    def start(self) -> None:
+        """Watches the engine's outputs on the running event loop."""
+        self._loop = asyncio.get_running_loop()
+        self._fd = self._engine.output_fd()
+        self._loop.add_reader(self._fd, self._on_readable)
+
+    def submit(
+        self,
+        prompts: Sequence[Prompt],
+        sampling: SamplingParams | None,
+        *,
+        priority: int = 0,
+        cache_salt: str = "",
+    ) -> RequestStream:
+        """Submits each prompt `sampling.n` times; choice `p * n + i` is sample `i` of prompt `p`.
+
+        `sampling` None asks for pooled outputs. All or nothing: when one child is refused, those
+        before it are aborted.
+
+        Raises:
+            EngineError: the engine's refusal.
+        """
+        stream = RequestStream(self._abort)
+        index = 0
+        try:
+            for prompt in prompts:
+                for native in self._children(prompt, sampling):
+                    self._submit_child(stream, index, prompt, native, (priority, cache_salt))
+                    index += 1
+        except BaseException:
+            stream.close()
+            raise
+        return stream
+
+    def check_integrity(self) -> None:
+        """Raises AssertionError when the routing table and the streams disagree."""
+        for child, (stream, _) in self._routes.items():
+            if child not in stream.live_children:
+                raise AssertionError(f"child request {child} is routed to a stream without it")
+
+    async def shutdown(self) -> None:
+        """Aborts what runs, joins the engine's thread and ends every stream."""
+        if self._loop is not None and self._fd >= 0:
+            self._loop.remove_reader(self._fd)
+            self._fd = -1
+        await asyncio.to_thread(self._engine.shutdown)
+        self._fail_all(EngineError("UNAVAILABLE", "The server is shutting down."))
+
+    def _children(self, prompt: Prompt, sampling: SamplingParams | None) -> Sequence[object]:
+        if sampling is None:
+            return [None]
+        return child_sampling(
+            sampling,
+            max_tokens=prompt.max_tokens,
+            eos_token_ids=self._eos_token_ids,
+            make=self._make_native_sampling,
+        )
+
+    def _make_native_sampling(self, **fields: object) -> object:
+        try:
+            return self._make_sampling(**fields)
+        except self._status_error as error:
+            raise to_engine_error(error) from error
+        except (TypeError, OverflowError) as error:
+            raise EngineError(
+                "INVALID_ARGUMENT", f"A sampling parameter is out of range: {_first_line(error)}"
+            ) from error
+
+    def _submit_child(
+        self,
+        stream: RequestStream,
+        index: int,
+        prompt: Prompt,
+        sampling: object,
+        cache: tuple[int, str],
+    ) -> None:
+        child = next(self._ids)
+        # Routed before it is submitted: its first output may be on its way when submit returns.
+        self._routes[child] = (stream, index)
+        try:
+            self._engine.submit(
+                child, prompt.token_ids, sampling, priority=cache[0], cache_salt=cache[1]
+            )
+        except self._status_error as error:
+            del self._routes[child]
+            raise to_engine_error(error) from error
+        except BaseException:
+            del self._routes[child]
+            raise
+        stream.adopt(child, index)
+
+    def _abort(self, child: int) -> None:
+        if self._routes.pop(child, None) is not None:
+            self._engine.abort(child)
+
+    def _on_readable(self) -> None:
+        try:
+            outputs = self._engine.poll()
+        except self._status_error as error:
+            self._fail_all(to_engine_error(error))
+            return
+        now = time.monotonic()
+        for output in outputs:
+            route = self._routes.get(output.request_id)
+            if route is None:  # aborted here; the engine had not heard of it yet
+                continue
+            stream, index = route
+            if output.finish_reason is not None:
+                del self._routes[output.request_id]
+            stream.push(output.request_id, _choice_output(output, index, now))
+
+    def _fail_all(self, error: EngineError) -> None:
+        streams = {id(stream): stream for stream, _ in self._routes.values()}
+        self._routes.clear()
+        for stream in streams.values():
+            stream.fail(error)
+
+
+def to_engine_error(error: Exception) -> EngineError:
+    """The extension's StatusError as an EngineError; `param` is the field its sentence names."""
+    code = str(getattr(error, "code"))  # noqa: B009  (the extension's type is only known to it)
+    message = str(getattr(error, "message"))  # noqa: B009
+    return EngineError(code, message)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+def _choice_output(output: NativeOutput, index: int, now: float) -> ChoiceOutput:
+    error = None
+    if output.error_code is not None:
+        error = EngineError(output.error_code, output.error_message or "The request failed.")
+    return ChoiceOutput(
+        index=index,
+        token_ids=list(output.new_token_ids),
+        logprobs=output.logprobs,
+        prompt_logprobs=output.prompt_logprobs,
+        finish_reason=output.finish_reason,
+        stop_token_id=output.stop_token_id,
+        num_cached_tokens=output.num_cached_tokens,
+        pooled=output.pooled,
+        error=error,
+        queued_s=output.queued_s,
+        prefill_s=output.prefill_s,
+        decode_s=output.decode_s,
+        created=now,
+    )

@@ -1,0 +1,71 @@
+"""One request with `n` choices becomes `n` child requests of the native engine."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Sequence
+
+from pagemill.engine.outputs import EngineError
+from pagemill.engine.sampling import ALL_LOGPROBS, SamplingParams
+
+_NATIVE_NO_LOGPROBS = -1  # step::SamplingParams::kNoLogprobs
+_NATIVE_ALL_LOGPROBS = -2  # step::SamplingParams::kAllLogprobs
+_SEED_MASK = (1 << 64) - 1
+
+
+def child_sampling(
+    sampling: SamplingParams,
+    *,
+    max_tokens: int,
+    eos_token_ids: Sequence[int],
+    make: Callable[..., object],
+) -> list[object]:
+    """The native sampling parameters of each of the request's `n` children.
+
+    The children differ in their seed only: child `i` draws with `seed + i`, and a request without
+    a seed gets a random one. `make` is the native `SamplingParams` constructor. `sampling` has
+    every field that `SamplingDefaults.fill` sets.
+
+    Raises:
+        EngineError: INVALID_ARGUMENT for `n < 1` and for several greedy choices.
+    """
+    if sampling.n < 1:
+        raise EngineError("INVALID_ARGUMENT", f"`n` must be at least 1, got {sampling.n}.", "n")
+    if sampling.n > 1 and sampling.greedy:
+        raise EngineError(
+            "INVALID_ARGUMENT",
+            f"`n` must be 1 with greedy sampling (temperature {sampling.temperature}): all"
+            f" {sampling.n} choices would be the same.",
+            "n",
+        )
+    seed = secrets.randbits(64) if sampling.seed is None else sampling.seed
+    return [
+        make(
+            temperature=sampling.temperature,
+            top_k=0 if sampling.top_k == -1 else sampling.top_k,
+            top_p=sampling.top_p,
+            min_p=sampling.min_p,
+            presence_penalty=sampling.presence_penalty,
+            frequency_penalty=sampling.frequency_penalty,
+            repetition_penalty=sampling.repetition_penalty,
+            logit_bias=[
+                (token, min(100.0, max(-100.0, bias)))
+                for token, bias in sampling.logit_bias.items()
+            ],
+            seed=(seed + child) & _SEED_MASK,
+            max_tokens=max_tokens,
+            min_tokens=sampling.min_tokens,
+            ignore_eos=sampling.ignore_eos,
+            eos_token_ids=list(eos_token_ids),
+            stop_token_ids=list(sampling.stop_token_ids),
+            logprobs=_native_logprobs(sampling.logprobs),
+            prompt_logprobs=_native_logprobs(sampling.prompt_logprobs) if child == 0 else -1,
+        )
+        for child in range(sampling.n)
+    ]
+
+
+def _native_logprobs(count: int | None) -> int:
+    if count is None:
+        return _NATIVE_NO_LOGPROBS
+    return _NATIVE_ALL_LOGPROBS if count == ALL_LOGPROBS else count

@@ -1,0 +1,56 @@
+"""What the engine hands to its callers: per-choice deltas of token ids, and refusals."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+
+class EngineError(Exception):
+    """A refusal or failure of one request.
+
+    `code` is a name of the closed vocabulary of cc/base/status.h ("INVALID_ARGUMENT", ...);
+    `message` is one sentence a person can act on; `param` names the request field where known.
+    """
+
+    def __init__(self, code: str, message: str, param: str | None = None) -> None:
+        super().__init__(f"{code}: {message}")
+        self.code = code
+        self.message = message
+        self.param = param
+
+
+class TokenLogprobs(Protocol):
+    """Log probabilities at one position: natural log, of the unmodified distribution."""
+
+    token_id: int
+    logprob: float
+    rank: int
+    top: list[tuple[int, float]]
+
+
+@dataclass(slots=True)
+class ChoiceOutput:
+    """What one choice of a request produced since the last time it was asked.
+
+    `token_ids` holds every new token, the one that stopped the choice included. `logprobs` runs
+    parallel to it where asked for. `prompt_logprobs[i]` belongs to prompt token `i + 1` and comes
+    with the first output. `finish_reason` is None until the last output.
+    """
+
+    index: int
+    token_ids: list[int]
+    logprobs: list[TokenLogprobs] | None = None
+    prompt_logprobs: list[TokenLogprobs] | None = None
+    finish_reason: str | None = None
+    stop_token_id: int | None = None
+    num_cached_tokens: int = 0
+    pooled: np.ndarray | None = None
+    error: EngineError | None = None
+    queued_s: float = 0.0
+    prefill_s: float = 0.0
+    decode_s: float = 0.0
+    created: float = 0.0
+    """`time.monotonic()` at which the first token of this output reached Python."""

@@ -1,0 +1,115 @@
+"""The outputs of one submitted request, merged over its choices, as an async iterator."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from pagemill.engine.outputs import ChoiceOutput, EngineError
+
+
+class RequestStream:
+    """Yields lists of `ChoiceOutput`, each list holding at most one entry per choice.
+
+    Outputs that arrive while the consumer is busy are merged, so a slow consumer costs no more
+    memory than the tokens themselves. Use it as a context manager: leaving the block aborts what
+    has not finished, whatever the reason for leaving.
+
+    Used on the event loop's thread only.
+    """
+
+    def __init__(self, abort: Callable[[int], None]) -> None:
+        self._abort = abort
+        self._choice_of: dict[int, int] = {}  # live child id -> choice index
+        self._pending: dict[int, ChoiceOutput] = {}  # choice index -> output
+        self._waiter: asyncio.Future[None] | None = None
+        self._failure: EngineError | None = None
+
+    def __enter__(self) -> RequestStream:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __aiter__(self) -> RequestStream:
+        return self
+
+    async def __anext__(self) -> list[ChoiceOutput]:
+        while not self._pending:
+            if self._failure is not None:
+                raise self._failure
+            if not self._choice_of:
+                raise StopAsyncIteration
+            self._waiter = asyncio.get_running_loop().create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+        outputs = list(self._pending.values())
+        self._pending.clear()
+        return outputs
+
+    @property
+    def live_children(self) -> list[int]:
+        """Native ids of the choices that have not finished."""
+        return list(self._choice_of)
+
+    def adopt(self, child: int, index: int) -> None:
+        """Child request `child` is choice `index` from now on."""
+        self._choice_of[child] = index
+
+    def push(self, child: int, output: ChoiceOutput) -> None:
+        """Takes an output of `child`; the engine calls it."""
+        if child not in self._choice_of:
+            return
+        pending = self._pending.get(output.index)
+        if pending is None:
+            self._pending[output.index] = output
+        else:
+            _merge(pending, output)
+        if output.finish_reason is not None:
+            del self._choice_of[child]
+        self._wake()
+
+    def fail(self, error: EngineError) -> None:
+        """Ends the stream: what is pending is still delivered, then `error` is raised."""
+        self._choice_of.clear()
+        self._failure = error
+        self._wake()
+
+    def stop(self, index: int) -> None:
+        """The consumer needs no more of choice `index` (a stop string matched): aborts it."""
+        self._pending.pop(index, None)
+        for child in [c for c, i in self._choice_of.items() if i == index]:
+            del self._choice_of[child]
+            self._abort(child)
+
+    def close(self) -> None:
+        """Aborts every choice that has not finished. Idempotent."""
+        live, self._choice_of = self._choice_of, {}
+        self._pending.clear()
+        for child in live:
+            self._abort(child)
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+def _merge(into: ChoiceOutput, later: ChoiceOutput) -> None:
+    into.token_ids.extend(later.token_ids)
+    if later.logprobs is not None:
+        into.logprobs = (into.logprobs or []) + later.logprobs
+    if later.prompt_logprobs is not None:
+        into.prompt_logprobs = (into.prompt_logprobs or []) + later.prompt_logprobs
+    into.num_cached_tokens = max(into.num_cached_tokens, later.num_cached_tokens)
+    if later.finish_reason is None:
+        return
+    into.finish_reason = later.finish_reason
+    into.stop_token_id = later.stop_token_id
+    into.pooled = later.pooled
+    into.error = later.error
+    into.queued_s = later.queued_s
+    into.prefill_s = later.prefill_s
+    into.decode_s = later.decode_s

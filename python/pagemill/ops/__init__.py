@@ -1,0 +1,35 @@
+"""The ops a model is written with; see `docs/program_format.md` for the vocabulary.
+
+Each module `<op>.py` holds the typed face that a model calls while it is traced, the shape rule, and
+the torch reference that the native kernels are tested against. Importing a face needs no torch.
+"""
+
+from pagemill.ops.activation import ActivationKind, activation
+from pagemill.ops.add import add
+from pagemill.ops.embedding import embedding
+from pagemill.ops.gated_activation import gated_activation
+from pagemill.ops.kv_write import kv_write
+from pagemill.ops.layer_norm import layer_norm
+from pagemill.ops.linear import linear
+from pagemill.ops.paged_attention import paged_attention
+from pagemill.ops.pool import PoolKind, pool
+from pagemill.ops.rms_norm import rms_norm
+from pagemill.ops.rotary import rotary
+from pagemill.ops.select_rows import select_rows
+
+__all__ = [
+    "ActivationKind",
+    "PoolKind",
+    "activation",
+    "add",
+    "embedding",
+    "gated_activation",
+    "kv_write",
+    "layer_norm",
+    "linear",
+    "paged_attention",
+    "pool",
+    "rms_norm",
+    "rotary",
+    "select_rows",
+]

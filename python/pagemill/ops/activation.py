@@ -1,0 +1,56 @@
+"""`activation`: an elementwise nonlinearity."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+from pagemill.ops.checks import require_f32
+from pagemill.ops.trace import Tensor
+
+if TYPE_CHECKING:
+    import torch
+
+    from pagemill.ops.torch_step import TorchStep
+
+
+class ActivationKind(IntEnum):
+    """The nonlinearities of `activation` and `gated_activation`; the numbers are the format's."""
+
+    SILU = 0
+    GELU = 1  # with the error function
+    GELU_TANH = 2
+    RELU = 3
+    TANH = 4
+
+
+def activation(x: Tensor, kind: ActivationKind) -> Tensor:
+    """x [N, F] -> act(x), same shape.
+
+    Raises:
+        ShapeError: `x` is not f32.
+    """
+    require_f32("activation", x=x)
+    return x.trace.emit("activation", [x], [x.shape], [("kind", int(kind))])[0]
+
+
+def apply(x: torch.Tensor, kind: ActivationKind) -> torch.Tensor:
+    """act(x) in torch."""
+    from torch.nn import functional
+
+    if kind is ActivationKind.SILU:
+        return functional.silu(x)
+    if kind is ActivationKind.RELU:
+        return functional.relu(x)
+    if kind is ActivationKind.TANH:
+        return x.tanh()
+    return functional.gelu(x, approximate="tanh" if kind is ActivationKind.GELU_TANH else "none")
+
+
+def reference(
+    inputs: Sequence[torch.Tensor], attributes: Mapping[str, float], step: TorchStep
+) -> tuple[torch.Tensor, ...]:
+    """The op in torch."""
+    del step
+    return (apply(inputs[0], ActivationKind(int(attributes["kind"]))),)

@@ -1,0 +1,37 @@
+"""`add`: elementwise sum; the second operand may be one row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from pagemill.ops.checks import require_equal_shapes, require_f32, require_vector
+from pagemill.ops.trace import Tensor
+
+if TYPE_CHECKING:
+    import torch
+
+    from pagemill.ops.torch_step import TorchStep
+
+
+def add(a: Tensor, b: Tensor) -> Tensor:
+    """a [N, H], b [N, H] or [H] -> a + b.
+
+    Raises:
+        ShapeError: the operands do not fit.
+    """
+    require_f32("add", a=a, b=b)
+    if len(b.shape) == 1:
+        require_vector("add", "b", b, a.width)
+    else:
+        require_equal_shapes("add", a, b)
+    return a.trace.emit("add", [a, b], [a.shape])[0]
+
+
+def reference(
+    inputs: Sequence[torch.Tensor], attributes: Mapping[str, float], step: TorchStep
+) -> tuple[torch.Tensor, ...]:
+    """The op in torch."""
+    del attributes, step
+    a, b = inputs
+    return (a + b,)

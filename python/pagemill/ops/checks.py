@@ -1,0 +1,53 @@
+"""Shape and dtype checks that the faces of the ops share; each message names op and operand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pagemill.ops.trace import ShapeError, Tensor, format_shape
+
+
+def require_f32(op: str, **operands: Tensor | None) -> None:
+    """Activations and small weights are f32."""
+    for name, tensor in operands.items():
+        if tensor is not None and tensor.dtype != "f32":
+            raise ShapeError(f"{op}: {name} ({tensor.name}) must be f32, got {tensor.dtype}")
+
+
+def require_dtype(op: str, name: str, tensor: Tensor, allowed: Iterable[str]) -> None:
+    """`tensor` has one of the `allowed` dtypes."""
+    if tensor.dtype not in allowed:
+        expected = ", ".join(sorted(allowed))
+        raise ShapeError(f"{op}: {name} ({tensor.name}) is {tensor.dtype}; expected {expected}")
+
+
+def require_vector(op: str, name: str, tensor: Tensor | None, length: int) -> None:
+    """`tensor`, where present, is [length]."""
+    if tensor is not None and tensor.shape != (length,):
+        shape = format_shape(tensor.shape)
+        raise ShapeError(f"{op}: {name} ({tensor.name}) must be [{length}], got {shape}")
+
+
+def require_rank(op: str, name: str, tensor: Tensor, rank: int) -> None:
+    """`tensor` has `rank` dimensions."""
+    if len(tensor.shape) != rank:
+        shape = format_shape(tensor.shape)
+        raise ShapeError(f"{op}: {name} ({tensor.name}) must have rank {rank}, got {shape}")
+
+
+def require_equal_shapes(op: str, left: Tensor, right: Tensor) -> None:
+    """Both have the same shape."""
+    if left.shape != right.shape:
+        raise ShapeError(
+            f"{op}: {left.name} is {format_shape(left.shape)} "
+            f"but {right.name} is {format_shape(right.shape)}"
+        )
+
+
+def last_dim(op: str, name: str, tensor: Tensor) -> int:
+    """The last dimension, which must be a number."""
+    last = tensor.shape[-1]
+    if not isinstance(last, int):
+        shape = format_shape(tensor.shape)
+        raise ShapeError(f"{op}: {name} ({tensor.name}) needs a row dimension, got {shape}")
+    return last

@@ -1,0 +1,58 @@
+"""Element types of program text, the GGUF block formats included (`cc/tensor/dtype.h`)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class DTypeInfo:
+    """A block of `block_elements` consecutive elements of a row takes `block_bytes` bytes."""
+
+    name: str
+    block_elements: int
+    block_bytes: int
+
+
+DTYPES: dict[str, DTypeInfo] = {
+    info.name: info
+    for info in (
+        DTypeInfo("f32", 1, 4),
+        DTypeInfo("bf16", 1, 2),
+        DTypeInfo("f16", 1, 2),
+        DTypeInfo("i32", 1, 4),
+        DTypeInfo("i8", 1, 1),
+        DTypeInfo("u8", 1, 1),
+        DTypeInfo("q4_0", 32, 18),
+        DTypeInfo("q4_1", 32, 20),
+        DTypeInfo("q5_0", 32, 22),
+        DTypeInfo("q8_0", 32, 34),
+        DTypeInfo("q4_k", 256, 144),
+        DTypeInfo("q5_k", 256, 176),
+        DTypeInfo("q6_k", 256, 210),
+    )
+}
+
+FLOAT_DTYPES = frozenset({"f32", "bf16", "f16"})
+
+# What the matrix of `linear` and `embedding` may be stored as.
+MATRIX_DTYPES = FLOAT_DTYPES | {name for name, info in DTYPES.items() if info.block_elements > 1}
+
+
+def tensor_bytes(dtype: str, shape: Sequence[int]) -> int:
+    """Bytes of a dense row-major tensor.
+
+    Raises:
+        ValueError: `dtype` is unknown, or a row is no whole number of blocks.
+    """
+    if dtype not in DTYPES:
+        raise ValueError(f"unknown dtype {dtype!r}; known: {', '.join(DTYPES)}")
+    info = DTYPES[dtype]
+    row = shape[-1] if shape else 1
+    if row % info.block_elements:
+        raise ValueError(
+            f"a row of {row} elements is no whole number of {dtype} blocks of {info.block_elements}"
+        )
+    return math.prod(shape) // info.block_elements * info.block_bytes

@@ -1,0 +1,36 @@
+"""`gated_activation`: act(gate) * up, the middle of a gated MLP."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from pagemill.ops.activation import ActivationKind, apply
+from pagemill.ops.checks import require_equal_shapes, require_f32
+from pagemill.ops.trace import Tensor
+
+if TYPE_CHECKING:
+    import torch
+
+    from pagemill.ops.torch_step import TorchStep
+
+
+def gated_activation(gate: Tensor, up: Tensor, kind: ActivationKind) -> Tensor:
+    """gate, up [N, F] -> act(gate) * up.
+
+    Raises:
+        ShapeError: the operands do not fit.
+    """
+    require_f32("gated_activation", gate=gate, up=up)
+    require_equal_shapes("gated_activation", gate, up)
+    operands = [gate, up]
+    return gate.trace.emit("gated_activation", operands, [gate.shape], [("kind", int(kind))])[0]
+
+
+def reference(
+    inputs: Sequence[torch.Tensor], attributes: Mapping[str, float], step: TorchStep
+) -> tuple[torch.Tensor, ...]:
+    """The op in torch."""
+    del step
+    gate, up = inputs
+    return (apply(gate, ActivationKind(int(attributes["kind"]))) * up,)

@@ -1,0 +1,44 @@
+"""`kv_write`: stores the step's keys and values in a layer's cache."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from pagemill.ops.checks import require_equal_shapes, require_f32, require_rank
+from pagemill.ops.trace import Cache, ShapeError, Tensor, format_shape
+
+if TYPE_CHECKING:
+    import torch
+
+    from pagemill.ops.torch_step import TorchCache, TorchStep
+
+
+def kv_write(k: Tensor, v: Tensor, cache: Cache) -> None:
+    """k, v [T, Hk, D] -> the slots that the step's slot mapping names.
+
+    Raises:
+        ShapeError: the operands do not fit.
+    """
+    require_f32("kv_write", k=k, v=v)
+    require_rank("kv_write", "k", k, 3)
+    require_equal_shapes("kv_write", k, v)
+    if k.shape[1:] != (cache.kv_heads, cache.head_dim):
+        raise ShapeError(
+            f"kv_write: {cache.name} holds {cache.kv_heads} heads of {cache.head_dim}, "
+            f"k is {format_shape(k.shape)}"
+        )
+    k.trace.emit("kv_write", [k, v, cache], [])
+
+
+def reference(
+    inputs: tuple[torch.Tensor, torch.Tensor, TorchCache],
+    attributes: Mapping[str, float],
+    step: TorchStep,
+) -> Sequence[torch.Tensor]:
+    """The op in torch."""
+    del attributes
+    k, v, cache = inputs
+    cache.key.index_copy_(0, step.slot_mapping, k.to(cache.key.dtype))
+    cache.value.index_copy_(0, step.slot_mapping, v.to(cache.value.dtype))
+    return ()

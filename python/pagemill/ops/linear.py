@@ -1,0 +1,57 @@
+"""`linear`: rows times the transpose of a weight matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from pagemill.ops.checks import require_dtype, require_f32, require_rank, require_vector
+from pagemill.ops.dtypes import MATRIX_DTYPES
+from pagemill.ops.program import Shape
+from pagemill.ops.trace import ShapeError, Tensor, row_width
+
+if TYPE_CHECKING:
+    import torch
+
+    from pagemill.ops.torch_step import TorchStep
+
+
+def linear(
+    x: Tensor, weight: Tensor, bias: Tensor | None = None, *, row_shape: Sequence[int] | None = None
+) -> Tensor:
+    """x [N, K], weight [M, K], bias [M] -> x weight^T + bias, [N, M].
+
+    `row_shape`, e.g. (heads, head_dim), gives the rows of the result another shape of M elements.
+
+    Raises:
+        ShapeError: the operands do not fit.
+    """
+    require_f32("linear", x=x, bias=bias)
+    require_rank("linear", "weight", weight, 2)
+    require_dtype("linear", "weight", weight, MATRIX_DTYPES)
+    features = weight.width
+    if x.width != features:
+        raise ShapeError(
+            f"linear: {x.name} has rows of {x.width}, weight {weight.name} takes {features}"
+        )
+    out = int(weight.rows)
+    require_vector("linear", "bias", bias, out)
+    shape: Shape = (x.rows, *(row_shape or (out,)))
+    if row_width(shape) != out:
+        raise ShapeError(f"linear: rows of {out} of {weight.name} do not fit {tuple(shape[1:])}")
+    operands = [x, weight] if bias is None else [x, weight, bias]
+    return x.trace.emit("linear", operands, [shape])[0]
+
+
+def reference(
+    inputs: Sequence[torch.Tensor | None], attributes: Mapping[str, float], step: TorchStep
+) -> tuple[torch.Tensor, ...]:
+    """The op in torch, the product in the type of `x` (torch accumulates in f32)."""
+    from torch.nn.functional import linear as torch_linear
+
+    del attributes, step
+    x, weight = inputs[0], inputs[1]
+    assert x is not None and weight is not None
+    bias = inputs[2] if len(inputs) > 2 else None
+    rows = x.reshape(x.shape[0], weight.shape[1])
+    return (torch_linear(rows, weight, None if bias is None else bias.to(x.dtype)),)

@@ -1,0 +1,55 @@
+"""`pool`: one vector for each request, from its tokens of the step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+from pagemill.ops.checks import require_f32, require_rank
+from pagemill.ops.trace import Tensor
+
+if TYPE_CHECKING:
+    import torch
+
+    from pagemill.ops.torch_step import TorchStep
+
+
+class PoolKind(IntEnum):
+    """How tokens become one vector; the numbers are the format's."""
+
+    MEAN = 0
+    FIRST = 1  # the CLS token of an encoder
+    LAST = 2
+
+
+def pool(x: Tensor, kind: PoolKind, *, normalize: bool) -> Tensor:
+    """x [T, H] -> [R, H]; with `normalize`, of L2 norm 1 (a norm below 1e-12 counts as 1e-12).
+
+    Raises:
+        ShapeError: `x` is not f32 of rank 2.
+    """
+    require_f32("pool", x=x)
+    require_rank("pool", "x", x, 2)
+    attributes = [("kind", int(kind)), ("normalize", int(normalize))]
+    return x.trace.emit("pool", [x], [("R", *x.shape[1:])], attributes)[0]
+
+
+def reference(
+    inputs: Sequence[torch.Tensor], attributes: Mapping[str, float], step: TorchStep
+) -> tuple[torch.Tensor, ...]:
+    """The op in torch, in f32."""
+    import torch
+
+    x = inputs[0].float()
+    kind = PoolKind(int(attributes["kind"]))
+    if kind is PoolKind.MEAN:
+        pooled = [x[span.begin : span.end].mean(0) for span in step.spans]
+    elif kind is PoolKind.FIRST:
+        pooled = [x[span.begin] for span in step.spans]
+    else:
+        pooled = [x[span.end - 1] for span in step.spans]
+    result = torch.stack(pooled)
+    if attributes.get("normalize", 0.0):
+        result = torch.nn.functional.normalize(result, dim=-1, eps=1e-12)
+    return (result,)

@@ -1,0 +1,105 @@
+"""A traced model: a straight list of ops over values (`docs/program_format.md`).
+
+The data only; `program_text` reads and writes its text form, `trace` builds it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+Dim = int | str  # a symbol (T tokens, R requests, L logits rows) only as dimension 0
+Shape = tuple[Dim, ...]
+
+SYMBOLS = ("T", "R", "L")
+CONSTANTS_PATH = "@"  # the "file" whose bytes the program itself carries
+
+
+@dataclass(frozen=True, slots=True)
+class WeightEntry:
+    """A tensor in file number `file`, `offset` bytes from its start."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    file: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class CacheEntry:
+    """The KV cache of one layer; `window` tokens are visible to a query (0 = all)."""
+
+    name: str
+    kv_heads: int
+    head_dim: int
+    window: int
+
+
+@dataclass(frozen=True, slots=True)
+class ValueEntry:
+    """A step input or a value that an op computes."""
+
+    name: str
+    dtype: str
+    shape: Shape
+
+
+@dataclass(frozen=True, slots=True)
+class OpEntry:
+    """One op; a missing optional operand is None."""
+
+    op: str
+    inputs: tuple[str | None, ...]
+    outputs: tuple[str, ...]
+    attributes: tuple[tuple[str, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class OutputEntry:
+    """What a step returns: `kind` is "logits" or "pooled"."""
+
+    kind: str
+    value: str
+
+
+@dataclass(slots=True)
+class Program:
+    """Lists in the order of the text form; file number i is `files[i]`."""
+
+    files: list[str] = field(default_factory=list[str])
+    weights: list[WeightEntry] = field(default_factory=list[WeightEntry])
+    caches: list[CacheEntry] = field(default_factory=list[CacheEntry])
+    inputs: list[ValueEntry] = field(default_factory=list[ValueEntry])
+    values: list[ValueEntry] = field(default_factory=list[ValueEntry])
+    ops: list[OpEntry] = field(default_factory=list[OpEntry])
+    outputs: list[OutputEntry] = field(default_factory=list[OutputEntry])
+    constants: bytearray = field(default_factory=bytearray)
+
+    def check_integrity(self) -> None:
+        """Names are unique, operands exist, each value has one writer that precedes its readers.
+
+        Raises:
+            ValueError: naming the op or value at fault.
+        """
+        ready: set[str] = set()
+        for entry in [*self.weights, *self.caches, *self.inputs]:
+            if entry.name in ready:
+                raise ValueError(f"the name {entry.name!r} is declared twice")
+            ready.add(entry.name)
+        declared = {value.name for value in self.values}
+        if len(declared) != len(self.values) or declared & ready:
+            raise ValueError("two values, or a value and a weight, share a name")
+        for index, op in enumerate(self.ops):
+            for name in op.inputs:
+                if name is not None and name not in ready:
+                    raise ValueError(f"op {index} ({op.op}) reads {name!r} before it is written")
+            for name in op.outputs:
+                if name not in declared or name in ready:
+                    raise ValueError(f"op {index} ({op.op}) writes {name!r}: undeclared or written")
+                ready.add(name)
+        for output in self.outputs:
+            if output.value not in ready:
+                raise ValueError(f"output {output.kind} names {output.value!r}, never written")
+        for weight in self.weights:
+            if not 0 <= weight.file < len(self.files):
+                raise ValueError(f"weight {weight.name!r} lies in file {weight.file}, undeclared")

@@ -1,0 +1,160 @@
+"""The text form of a program (`docs/program_format.md`): what Python hands to C++ and back."""
+
+from __future__ import annotations
+
+import math
+
+from pagemill.ops.dtypes import DTYPES
+from pagemill.ops.program import (
+    SYMBOLS,
+    CacheEntry,
+    Dim,
+    OpEntry,
+    OutputEntry,
+    Program,
+    Shape,
+    ValueEntry,
+    WeightEntry,
+)
+
+HEADER = "pagemill-program 1"
+
+
+class ProgramTextError(ValueError):
+    """The text is no program; the message names the line."""
+
+
+def to_text(program: Program) -> str:
+    """Write `program`; equal programs give equal texts."""
+    lines = [HEADER]
+    lines += [f"file {index} {path}" for index, path in enumerate(program.files)]
+    for weight in program.weights:
+        shape = _shape_text(weight.shape)
+        lines.append(f"weight {weight.name} {weight.dtype} {shape} {weight.file} {weight.offset}")
+    for cache in program.caches:
+        lines.append(f"cache {cache.name} {cache.kv_heads} {cache.head_dim} {cache.window}")
+    for word, entries in (("input", program.inputs), ("value", program.values)):
+        lines += [f"{word} {e.name} {e.dtype} {_shape_text(e.shape)}" for e in entries]
+    lines += [_op_text(op) for op in program.ops]
+    lines += [f"output {output.kind} {output.value}" for output in program.outputs]
+    if program.constants:
+        lines += [f"constants {len(program.constants)}", program.constants.hex()]
+    return "\n".join(lines) + "\n"
+
+
+def from_text(text: str) -> Program:
+    """Read a program and check that it is sound.
+
+    Raises:
+        ProgramTextError: a line cannot be read, or the program is inconsistent.
+    """
+    lines = text.split("\n")
+    if lines[0] != HEADER:
+        raise ProgramTextError(f"line 1: expected {HEADER!r}, found {lines[0][:40]!r}")
+    program = Program()
+    index = 1
+    while index < len(lines):
+        line = lines[index]
+        index += 1
+        if not line or line.startswith("#"):
+            continue
+        word, _, rest = line.partition(" ")
+        try:
+            if word == "constants":
+                data = lines[index] if index < len(lines) else ""
+                index += 1
+                program.constants = _constants(rest, data)
+            else:
+                _read_line(program, word, rest)
+        except (ValueError, IndexError) as error:
+            raise ProgramTextError(f"line {index}: {error} in {line[:120]!r}") from error
+    try:
+        program.check_integrity()
+    except ValueError as error:
+        raise ProgramTextError(str(error)) from error
+    return program
+
+
+def _shape_text(shape: Shape) -> str:
+    return ",".join(str(dim) for dim in shape)
+
+
+def _number_text(value: float) -> str:
+    """Shortest decimal that reads back as the same double; integers without a point."""
+    return str(int(value)) if value == math.floor(value) and abs(value) < 1e15 else repr(value)
+
+
+def _op_text(op: OpEntry) -> str:
+    operands = ",".join("-" if name is None else name for name in op.inputs)
+    parts = [f"op {op.op} {operands} ->"]
+    if op.outputs:
+        parts.append(",".join(op.outputs))
+    parts += [f"{name}={_number_text(value)}" for name, value in op.attributes]
+    return " ".join(parts)
+
+
+def _read_line(program: Program, word: str, rest: str) -> None:
+    if word == "file":
+        number, path = rest.split(" ", 1)  # a path may hold spaces
+        if int(number) != len(program.files):
+            raise ValueError(f"file {number} out of order")
+        program.files.append(path)
+        return
+    fields = rest.split(" ")
+    if word == "op":
+        program.ops.append(_read_op(fields))
+        return
+    if len(fields) != _FIELDS.get(word, -1):
+        raise ValueError(f"unknown word {word!r}" if word not in _FIELDS else "wrong field count")
+    if word == "weight":
+        shape = tuple(int(dim) for dim in fields[2].split(","))
+        entry = WeightEntry(fields[0], _dtype(fields[1]), shape, int(fields[3]), int(fields[4]))
+        program.weights.append(entry)
+    elif word == "cache":
+        program.caches.append(CacheEntry(fields[0], int(fields[1]), int(fields[2]), int(fields[3])))
+    elif word == "output":
+        program.outputs.append(OutputEntry(fields[0], fields[1]))
+    else:
+        entries = program.inputs if word == "input" else program.values
+        entries.append(ValueEntry(fields[0], _dtype(fields[1]), _shape(fields[2])))
+
+
+# Fields after the word; `file` and `op` have a grammar of their own.
+_FIELDS = {"weight": 5, "cache": 4, "input": 3, "value": 3, "output": 2}
+
+
+def _read_op(fields: list[str]) -> OpEntry:
+    op, operands, arrow = fields[:3]
+    if arrow != "->":
+        raise ValueError("expected '->'")
+    rest = fields[3:]
+    outputs: tuple[str, ...] = ()
+    if rest and "=" not in rest[0]:
+        outputs = tuple(rest.pop(0).split(",")) if rest[0] else ()
+    attributes: list[tuple[str, float]] = []
+    for field in rest:
+        name, equals, value = field.partition("=")
+        if not equals:
+            raise ValueError(f"attribute {field!r} is not name=value")
+        attributes.append((name, float(value)))
+    inputs = tuple(None if name == "-" else name for name in operands.split(","))
+    return OpEntry(op, inputs, outputs, tuple(attributes))
+
+
+def _dtype(name: str) -> str:
+    if name not in DTYPES:
+        raise ValueError(f"unknown dtype {name!r}")
+    return name
+
+
+def _shape(text: str) -> Shape:
+    first, *others = text.split(",")
+    dims: list[Dim] = [first if first in SYMBOLS else int(first)]
+    return (*dims, *(int(dim) for dim in others))
+
+
+def _constants(size: str, data: str) -> bytearray:
+    constants = bytearray.fromhex(data)
+    if len(constants) != int(size):
+        raise ValueError(f"{len(constants)} bytes of constants, {size} announced")
+    return constants

@@ -1,0 +1,40 @@
+"""`rms_norm`: root mean square normalization over the last dimension."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from pagemill.ops.checks import last_dim, require_f32, require_vector
+from pagemill.ops.trace import Tensor
+
+if TYPE_CHECKING:
+    import torch
+
+    from pagemill.ops.torch_step import TorchStep
+
+
+def rms_norm(x: Tensor, weight: Tensor, *, eps: float, weight_offset: float = 0.0) -> Tensor:
+    """x [N, ..., H], weight [H] -> x / sqrt(mean(x^2) + eps) * (weight + weight_offset).
+
+    Raises:
+        ShapeError: the operands do not fit.
+    """
+    require_f32("rms_norm", x=x, weight=weight)
+    require_vector("rms_norm", "weight", weight, last_dim("rms_norm", "x", x))
+    attributes = [("eps", eps)]
+    if weight_offset != 0.0:
+        attributes.append(("weight_offset", weight_offset))
+    return x.trace.emit("rms_norm", [x, weight], [x.shape], attributes)[0]
+
+
+def reference(
+    inputs: Sequence[torch.Tensor], attributes: Mapping[str, float], step: TorchStep
+) -> tuple[torch.Tensor, ...]:
+    """The op in torch; computed in f32 whatever the type of `x`."""
+    del step
+    x, weight = inputs
+    wide = x.float()
+    scale = (wide.pow(2).mean(-1, keepdim=True) + attributes["eps"]).rsqrt()
+    offset = attributes.get("weight_offset", 0.0)
+    return ((wide * scale * (weight.float() + offset)).to(x.dtype),)

@@ -1,0 +1,34 @@
+"""The ops by name, and where the torch reference of each lives (imported at its first use)."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+OPS: dict[str, str] = {
+    "activation": "pagemill.ops.activation",
+    "add": "pagemill.ops.add",
+    "add_rms_norm": "pagemill.ops.add_rms_norm",
+    "embedding": "pagemill.ops.embedding",
+    "gated_activation": "pagemill.ops.gated_activation",
+    "kv_write": "pagemill.ops.kv_write",
+    "layer_norm": "pagemill.ops.layer_norm",
+    "linear": "pagemill.ops.linear",
+    "paged_attention": "pagemill.ops.paged_attention",
+    "pool": "pagemill.ops.pool",
+    "rms_norm": "pagemill.ops.rms_norm",
+    "rotary": "pagemill.ops.rotary",
+    "select_rows": "pagemill.ops.select_rows",
+}
+
+
+def reference(op: str) -> Callable[..., Any]:
+    """The function `reference(inputs, attributes, step) -> outputs` of `op`.
+
+    Raises:
+        ValueError: no op has this name.
+    """
+    if op not in OPS:
+        raise ValueError(f"unknown op {op!r}; known: {', '.join(OPS)}")
+    return importlib.import_module(OPS[op]).reference

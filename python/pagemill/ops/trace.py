@@ -1,0 +1,160 @@
+"""Tracing: a model called on symbolic tensors leaves a `Program` behind.
+
+    trace = Trace()
+    ids = trace.input("token_ids", "i32", ("T",))
+    table = trace.weight("embed", "q8_0", (49152, 576), file=trace.file(path), offset=123456)
+    trace.output("logits", ops.linear(ops.embedding(ids, table), table))
+    text = to_text(trace.program)
+
+The ops are functions of `pagemill.ops`; each checks shapes when it is called, so that a mistake in
+a model is reported at the line that makes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from pagemill.ops.dtypes import tensor_bytes
+from pagemill.ops.program import (
+    CONSTANTS_PATH,
+    SYMBOLS,
+    CacheEntry,
+    Dim,
+    OpEntry,
+    OutputEntry,
+    Program,
+    Shape,
+    ValueEntry,
+    WeightEntry,
+)
+
+_CONSTANT_ALIGNMENT = 64  # bytes; a cache line, so that kernels may use aligned loads
+
+
+class ShapeError(ValueError):
+    """An op was called on operands that do not fit its contract."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A symbolic tensor: a weight, a step input or the result of an op."""
+
+    name: str
+    dtype: str
+    shape: Shape
+    trace: Trace = field(repr=False, compare=False)
+
+    @property
+    def rows(self) -> Dim:
+        """Dimension 0."""
+        return self.shape[0]
+
+    @property
+    def width(self) -> int:
+        """Elements of a row: the product of all dimensions but the first."""
+        return row_width(self.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class Cache:
+    """One layer's KV cache, an operand of `kv_write` and `paged_attention`."""
+
+    name: str
+    kv_heads: int
+    head_dim: int
+    window: int
+    trace: Trace = field(repr=False, compare=False)
+
+
+Operand = Tensor | Cache | None
+
+
+def row_width(shape: Shape) -> int:
+    """The product of all dimensions but the first."""
+    width = 1
+    for dim in shape[1:]:
+        if not isinstance(dim, int):
+            raise ShapeError(f"{format_shape(shape)}: a symbol may only be dimension 0")
+        width *= dim
+    return width
+
+
+def format_shape(shape: Shape) -> str:
+    """`[T, 9, 64]`."""
+    return "[" + ", ".join(str(dim) for dim in shape) + "]"
+
+
+class Trace:
+    """Collects one program. Not thread safe; lives as long as the tracing."""
+
+    def __init__(self) -> None:
+        self.program = Program()
+
+    def file(self, path: str) -> int:
+        """The number of the weight file `path`, declared at its first use."""
+        if path not in self.program.files:
+            if "\n" in path or path != path.strip() or not path:
+                raise ValueError(f"the path {path!r} cannot stand in program text")
+            self.program.files.append(path)
+        return self.program.files.index(path)
+
+    def weight(
+        self, name: str, dtype: str, shape: Sequence[int], *, file: int, offset: int
+    ) -> Tensor:
+        """Declare a tensor that lies in a file, row-major, `offset` bytes from its start."""
+        tensor_bytes(dtype, shape)
+        entry = WeightEntry(name, dtype, tuple(shape), file, offset)
+        self.program.weights.append(entry)
+        return Tensor(name, dtype, entry.shape, self)
+
+    def constant(self, name: str, dtype: str, shape: Sequence[int], data: bytes) -> Tensor:
+        """Declare a tensor whose bytes (little endian) travel in the program: rotary frequencies,
+        norms of a checkpoint that stores them in another type than f32."""
+        if len(data) != tensor_bytes(dtype, shape):
+            raise ValueError(f"constant {name}: {len(data)} bytes do not fill {dtype} {shape}")
+        constants = self.program.constants
+        constants += bytes(-len(constants) % _CONSTANT_ALIGNMENT)
+        offset = len(constants)
+        constants += data
+        return self.weight(name, dtype, shape, file=self.file(CONSTANTS_PATH), offset=offset)
+
+    def cache(self, name: str, kv_heads: int, head_dim: int, window: int = 0) -> Cache:
+        """Declare a layer's KV cache; `window` is how many tokens a query sees (0 = all)."""
+        self.program.caches.append(CacheEntry(name, kv_heads, head_dim, window))
+        return Cache(name, kv_heads, head_dim, window, self)
+
+    def input(self, name: str, dtype: str, shape: Shape) -> Tensor:
+        """Declare an array of the step's batch by its name in `cc/ops/batch_view.h`."""
+        self.program.inputs.append(ValueEntry(name, dtype, shape))
+        return Tensor(name, dtype, shape, self)
+
+    def output(self, kind: str, value: Tensor) -> None:
+        """Return `value` from each step as "logits" or "pooled"."""
+        if kind not in ("logits", "pooled"):
+            raise ValueError(f"a program returns logits or pooled, not {kind!r}")
+        self.program.outputs.append(OutputEntry(kind, value.name))
+
+    def emit(
+        self,
+        op: str,
+        inputs: Sequence[Operand],
+        output_shapes: Sequence[Shape],
+        attributes: Sequence[tuple[str, float]] = (),
+    ) -> tuple[Tensor, ...]:
+        """Append an op and its f32 outputs; called by the faces in `pagemill.ops` only."""
+        for operand in inputs:
+            if operand is not None and operand.trace is not self:
+                raise ValueError(f"{op}: operand {operand.name} belongs to another trace")
+        outputs: list[Tensor] = []
+        for shape in output_shapes:
+            if isinstance(shape[0], str) and shape[0] not in SYMBOLS:
+                raise ShapeError(f"{op}: unknown symbol in {format_shape(shape)}")
+            entry = ValueEntry(f"v{len(self.program.values)}", "f32", shape)
+            self.program.values.append(entry)
+            outputs.append(Tensor(entry.name, entry.dtype, shape, self))
+        names = tuple(None if operand is None else operand.name for operand in inputs)
+        self.program.ops.append(
+            OpEntry(op, names, tuple(output.name for output in outputs), tuple(attributes))
+        )
+        return tuple(outputs)

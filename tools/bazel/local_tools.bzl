@@ -1,0 +1,42 @@
+"""Repository rule: which optional compilers and emulators this machine has.
+
+`@local_tools//:defs.bzl` holds two dictionaries:
+
+    TOOLS                 name -> absolute path, "" where missing
+    CROSS_GCC_VERSIONS    CPU -> major version of its cross compiler, "" where missing
+
+What needs a missing tool is skipped (see `requires` in //tools/bazel:requires.bzl), not broken.
+"""
+
+_CROSS_CPUS = ["aarch64", "s390x"]
+_VENDOR_COMPILERS = ["nvcc", "hipcc", "icpx"]
+
+def _cross_tools(cpu):
+    return [cpu + "-linux-gnu-g++", "qemu-" + cpu]
+
+def _dict(name, entries):
+    rows = ["    \"{}\": \"{}\",\n".format(key, value) for key, value in entries.items()]
+    return "{} = {{\n{}}}\n".format(name, "".join(rows))
+
+def _impl(rctx):
+    tools = {name: rctx.which(name) or "" for name in _VENDOR_COMPILERS}
+    versions = {}
+
+    # The cross toolchains are set up for x86-64 Linux hosts.
+    host_fits = rctx.execute(["uname", "-sm"]).stdout.strip() == "Linux x86_64"
+    for cpu in _CROSS_CPUS:
+        gcc, qemu = _cross_tools(cpu)
+        tools[gcc] = rctx.which(gcc) or "" if host_fits else ""
+        tools[qemu] = rctx.which(qemu) or "" if host_fits else ""
+        versions[cpu] = rctx.execute([tools[gcc], "-dumpversion"]).stdout.strip() if tools[gcc] else ""
+
+    rctx.file("defs.bzl", _dict("TOOLS", tools) + _dict("CROSS_GCC_VERSIONS", versions))
+    rctx.file("WORKSPACE", "")
+    rctx.file("BUILD.bazel", "")
+
+local_tools = repository_rule(
+    implementation = _impl,
+    configure = True,
+    environ = ["PATH"],
+    local = True,
+)

@@ -1,0 +1,90 @@
+"""Packs a wheel; the rule `wheel` in package.bzl calls it. Only the standard library is used."""
+
+import argparse
+import base64
+import hashlib
+import pathlib
+import zipfile
+
+# The oldest time that a zip file can state: the bytes do not depend on when they were packed.
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+_TESTS = ("_test.py",)
+
+
+class _Wheel:
+    """A zip file that remembers what RECORD must say."""
+
+    def __init__(self, path: str) -> None:
+        self._zip = zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED)
+        self._record: list[str] = []
+
+    def add(self, name: str, data: bytes, *, executable: bool = False) -> None:
+        info = zipfile.ZipInfo(name, _EPOCH)
+        info.compress_type = zipfile.ZIP_DEFLATED
+        info.external_attr = (0o100755 if executable else 0o100644) << 16
+        self._zip.writestr(info, data)
+        digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+        self._record.append(f"{name},sha256={digest},{len(data)}")
+
+    def close(self, record_name: str) -> None:
+        lines = [*self._record, f"{record_name},,"]
+        self._zip.writestr(zipfile.ZipInfo(record_name, _EPOCH), "\n".join(lines) + "\n")
+        self._zip.close()
+
+
+def _requirements(path: str) -> list[str]:
+    lines = pathlib.Path(path).read_text().splitlines()
+    return [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+
+
+def _metadata(args: argparse.Namespace) -> str:
+    lines = [
+        "Metadata-Version: 2.1",
+        f"Name: {args.distribution}",
+        f"Version: {args.version}",
+        f"Summary: {args.summary}",
+        "License: Apache-2.0",
+        "License-File: LICENSE",
+        "Requires-Python: >=3.11",
+    ]
+    lines += [f"Requires-Dist: {line}" for line in _requirements(args.requires)]
+    return "\n".join(lines) + "\n"
+
+
+def _wheel_file(tag: str) -> str:
+    lines = ["Wheel-Version: 1.0", "Generator: pagemill", "Root-Is-Purelib: false", f"Tag: {tag}"]
+    return "\n".join(lines) + "\n"
+
+
+def _packed_files(root: str, pairs: list[str]) -> list[tuple[str, pathlib.Path]]:
+    """Returns (name in the wheel, file) of what lies below `root` and is no test, sorted."""
+    files = {}
+    for pair in pairs:
+        name, path = pair.split("=", 1)
+        if name.startswith(root) and not name.endswith(_TESTS):
+            files[name.removeprefix(root)] = pathlib.Path(path)
+    return sorted(files.items())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(fromfile_prefix_chars="@")
+    for flag in ("distribution", "version", "tag", "summary", "requires", "license", "root", "out"):
+        parser.add_argument(f"--{flag}", required=True)
+    parser.add_argument("--console-script", action="append", default=[])
+    parser.add_argument("files", nargs="*", help="NAME=PATH")
+    args = parser.parse_args()
+
+    info = f"{args.distribution}-{args.version}.dist-info"
+    wheel = _Wheel(args.out)
+    for name, path in _packed_files(args.root, args.files):
+        wheel.add(name, path.read_bytes(), executable=name.endswith(".so"))
+    wheel.add(f"{info}/METADATA", _metadata(args).encode())
+    wheel.add(f"{info}/WHEEL", _wheel_file(args.tag).encode())
+    scripts = "".join(f"{script.replace('=', ' = ')}\n" for script in args.console_script)
+    wheel.add(f"{info}/entry_points.txt", f"[console_scripts]\n{scripts}".encode())
+    wheel.add(f"{info}/LICENSE", pathlib.Path(args.license).read_bytes())
+    wheel.close(f"{info}/RECORD")
+
+
+if __name__ == "__main__":
+    main()

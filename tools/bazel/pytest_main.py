@@ -1,0 +1,39 @@
+"""Runs pytest as Bazel expects of a test: `pytest_main.py ROOT FILE...`."""
+
+import os
+import sys
+
+import pytest
+
+
+def main(root: str, files: list[str]) -> int:
+    """Runs the files' tests and returns the exit status; a file without tests fails."""
+    scratch = os.environ.get("TEST_TMPDIR", "")
+    if scratch:
+        os.environ["HOME"] = scratch
+        os.environ["XDG_CACHE_HOME"] = os.path.join(scratch, "cache")
+    arguments = [
+        "-c", os.devnull,
+        "--rootdir", root,
+        "--confcutdir", root,
+        "--import-mode=importlib",
+        "-p", "no:cacheprovider",
+        "-ra",
+        *files,
+    ]  # fmt: skip
+    if scratch:
+        arguments += ["--basetemp", os.path.join(scratch, "pytest")]
+    if report := os.environ.get("XML_OUTPUT_FILE"):
+        arguments += ["--junitxml", report]
+    name_filter = os.environ.get("TESTBRIDGE_TEST_ONLY")
+    if name_filter:
+        arguments += ["-k", name_filter]
+    status = pytest.main(arguments)
+    if status == pytest.ExitCode.NO_TESTS_COLLECTED and name_filter:
+        return 0  # the filter of a run over many targets need not match in each of them
+    return int(status)
+
+
+if __name__ == "__main__":
+    # What follows the files is passed on by `--test_arg`.
+    sys.exit(main(sys.argv[1], sys.argv[2:]))
