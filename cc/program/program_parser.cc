@@ -251,20 +251,21 @@ Status ProgramParser::ParseOperands(std::string_view list, std::vector<ValueId>*
 }
 
 Status ProgramParser::ParseOp(const Fields& fields) {
-  if (fields.size() < 5 || fields[3] != "->") {
-    return Error("expected 'op <name> <inputs> -> <outputs> [attribute=number ...]'");
+  if (fields.size() < 4 || fields[3] != "->") {
+    return Error("expected 'op <name> <inputs> -> [outputs] [attribute=number ...]'");
   }
   Op op;
   op.name = std::string(fields[1]);
   op.line = line_;
   PM_RETURN_IF_ERROR(ParseOperands(fields[2], &op.inputs));
-  if (fields[4] != "-") {
+  const bool has_outputs = fields.size() > 4 && fields[4].find('=') == std::string_view::npos;
+  if (has_outputs) {
     PM_RETURN_IF_ERROR(ParseOperands(fields[4], &op.outputs));
     for (ValueId id : op.outputs) {
-      if (id == kNoValue) return Error("an output is '-' among others");
+      if (id == kNoValue) return Error("an output must have a name, got '-'");
     }
   }
-  PM_RETURN_IF_ERROR(ParseAttributes(fields, 5, &op));
+  PM_RETURN_IF_ERROR(ParseAttributes(fields, has_outputs ? 5 : 4, &op));
   program_.ops_.push_back(std::move(op));
   return OkStatus();
 }

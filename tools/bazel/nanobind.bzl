@@ -1,6 +1,7 @@
 """Macros for the compiled extension."""
 
 load("@rules_cc//cc:defs.bzl", "cc_binary", "cc_library")
+load("//:version.bzl", "VERSION")
 
 _NANOBIND = "@py_server//:nanobind"
 
@@ -8,7 +9,7 @@ _NANOBIND = "@py_server//:nanobind"
 _COPTS = ["-fvisibility=hidden"]
 
 def nanobind_library(name, srcs, copts = [], deps = [], **kwargs):
-    """A cc_library of bindings: nanobind's headers and flags are added.
+    """A cc_library of bindings: nanobind's headers and flags, and PAGEMILL_VERSION, are added.
 
     Args:
       name: of the library.
@@ -21,6 +22,7 @@ def nanobind_library(name, srcs, copts = [], deps = [], **kwargs):
         name = name,
         srcs = srcs,
         copts = _COPTS + copts,
+        local_defines = ["PAGEMILL_VERSION=\\\"{}\\\"".format(VERSION)],
         deps = deps + [_NANOBIND],
         **kwargs
     )

@@ -63,10 +63,10 @@ class Leaf:
     """One option of a configuration tree."""
 
     name: str  # the field's name, with underscores
-    type: Any  # resolved annotation
+    annotation: Any  # resolved
     default: Any
     spec: OptionSpec
-    owner: type  # the dataclass it is a field of
+    owner: type[Any]  # the dataclass it is a field of
 
     @property
     def flag(self) -> str:
@@ -75,16 +75,16 @@ class Leaf:
 
     @property
     def base_type(self) -> Any:
-        """`type` without `| None`."""
-        if typing.get_origin(self.type) in (types.UnionType, typing.Union):
-            (base,) = [a for a in typing.get_args(self.type) if a is not types.NoneType]
+        """`annotation` without `| None`."""
+        if typing.get_origin(self.annotation) in (types.UnionType, typing.Union):
+            (base,) = [a for a in typing.get_args(self.annotation) if a is not types.NoneType]
             return base
-        return self.type
+        return self.annotation
 
     @property
     def is_optional(self) -> bool:
         """May the value be None (left to the program to choose)?"""
-        return self.base_type is not self.type
+        return self.base_type is not self.annotation
 
     @property
     def is_list(self) -> bool:
@@ -104,7 +104,7 @@ def option(
     """Returns a dataclass field that is a command-line flag and a YAML key too.
 
     Args:
-      default: the value where nothing is said. None means that the program chooses; `help` says how.
+      default: the value where nothing is said. None: the program chooses, and `help` says how.
       help: one or two sentences for `--help` and the docs, without the default.
       unit: "tokens", "bytes", "s", ...; "bytes" lets the value be written as 4GiB.
       allowed: the choices of a string, or the range of a number.
@@ -114,13 +114,13 @@ def option(
     spec = OptionSpec(help=help, unit=unit, allowed=allowed, kind=kind, short=short)
     metadata = {_METADATA_KEY: spec}
     shown = kind != "secret"
-    if isinstance(default, dict):
+    if default == {}:
         return dataclasses.field(default_factory=dict, metadata=metadata, repr=shown)
     return dataclasses.field(default=default, metadata=metadata, repr=shown)
 
 
-def leaves(cls: type) -> list[Leaf]:
-    """Returns the options of the configuration tree `cls`, depth first, in the order of the source."""
+def leaves(cls: type[Any]) -> list[Leaf]:
+    """Returns the options of the configuration tree `cls`, depth first, in source order."""
     hints = typing.get_type_hints(cls)
     found: list[Leaf] = []
     for field in dataclasses.fields(cls):
@@ -176,8 +176,9 @@ def check(config: Any) -> None:
     Raises:
       ConfigError: a value is of the wrong type or outside what is allowed.
     """
-    for leaf in leaves(type(config)):
-        if leaf.owner is type(config):
+    cls: type[Any] = type(config)
+    for leaf in leaves(cls):
+        if leaf.owner is cls:
             _check_value(leaf, getattr(config, leaf.name))
 
 
@@ -218,7 +219,7 @@ def _construct(cls: type[T], parsed: dict[str, Any]) -> T:
 def _converted(leaf: Leaf, raw: Any) -> Any:
     base = leaf.base_type
     if leaf.is_list:
-        items = raw if isinstance(raw, (list, tuple)) else [raw]
+        items: list[Any] = [*raw] if isinstance(raw, (list, tuple)) else [raw]  # pyright: ignore[reportUnknownVariableType]
         element = typing.get_args(base)[0]
         return tuple(_scalar(element, item, leaf.spec.unit) for item in items)
     if typing.get_origin(base) is dict:
@@ -226,7 +227,7 @@ def _converted(leaf: Leaf, raw: Any) -> Any:
             raw = json.loads(raw)
         if not isinstance(raw, Mapping):
             raise ValueError(f"{raw!r} is not a JSON object")
-        return dict(raw)
+        return dict(typing.cast(Mapping[str, Any], raw))
     return _scalar(base, raw, leaf.spec.unit)
 
 
@@ -257,7 +258,8 @@ def _check_value(leaf: Leaf, value: Any) -> None:
     element = typing.get_args(base)[0] if leaf.is_list else typing.get_origin(base) or base
     if leaf.is_list and not isinstance(value, tuple):
         raise ConfigError(f"{leaf.flag}: {value!r} is not a tuple")
-    for item in value if leaf.is_list else (value,):
+    items = typing.cast(tuple[Any, ...], value if leaf.is_list else (value,))
+    for item in items:
         bad_bool = isinstance(item, bool) and element is not bool
         fits = isinstance(item, element) or (element is float and isinstance(item, int))
         if bad_bool or not fits:

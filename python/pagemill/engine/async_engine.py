@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import re
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -24,6 +25,8 @@ from pagemill.engine.native import NativeEngine, NativeOutput
 from pagemill.engine.outputs import ChoiceOutput, EngineError
 from pagemill.engine.request_stream import RequestStream
 from pagemill.engine.sampling import SamplingParams
+
+_SAMPLING_FIELDS = frozenset(field.name for field in fields(SamplingParams))
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,18 +146,14 @@ class AsyncEngine:
         cache: tuple[int, str],
     ) -> None:
         child = next(self._ids)
-        # Routed before it is submitted: its first output may be on its way when submit returns.
-        self._routes[child] = (stream, index)
         try:
             self._engine.submit(
                 child, prompt.token_ids, sampling, priority=cache[0], cache_salt=cache[1]
             )
         except self._status_error as error:
-            del self._routes[child]
             raise to_engine_error(error) from error
-        except BaseException:
-            del self._routes[child]
-            raise
+        # Its first output may be waiting already, but is only read by this thread, later.
+        self._routes[child] = (stream, index)
         stream.adopt(child, index)
 
     def _abort(self, child: int) -> None:
@@ -188,7 +187,9 @@ def to_engine_error(error: Exception) -> EngineError:
     """The extension's StatusError as an EngineError; `param` is the field its sentence names."""
     code = str(getattr(error, "code"))  # noqa: B009  (the extension's type is only known to it)
     message = str(getattr(error, "message"))  # noqa: B009
-    return EngineError(code, message)
+    word = re.match(r"\W*([a-z_]+)", message)
+    param = word[1] if word is not None and word[1] in _SAMPLING_FIELDS else None
+    return EngineError(code, message, param)
 
 
 def _first_line(error: Exception) -> str:

@@ -59,7 +59,7 @@ def child_sampling(
             eos_token_ids=list(eos_token_ids),
             stop_token_ids=list(sampling.stop_token_ids),
             logprobs=_native_logprobs(sampling.logprobs),
-            prompt_logprobs=_native_logprobs(sampling.prompt_logprobs) if child == 0 else -1,
+            prompt_logprobs=_native_logprobs(sampling.prompt_logprobs),
         )
         for child in range(sampling.n)
     ]

@@ -1,0 +1,199 @@
+#include "cc/step/fake_model.h"
+
+#include <algorithm>
+
+#include "cc/base/endian.h"
+#include "cc/base/xxh3.h"
+
+namespace pagemill::step {
+namespace {
+
+uint64_t HashTokens(std::span<const int32_t> tokens) {
+  std::vector<uint8_t> bytes(tokens.size() * 4);
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    StoreLittle32(static_cast<uint32_t>(tokens[i]), bytes.data() + 4 * i);
+  }
+  return Xxh3_128(bytes.data(), bytes.size()).low;
+}
+
+int32_t NextToken(std::span<const int32_t> context, int32_t vocab_size) {
+  return static_cast<int32_t>(HashTokens(context) % static_cast<uint64_t>(vocab_size));
+}
+
+Status Broken(const ScheduledRequest& entry, const std::string& what) {
+  return Internal("plan entry of slot " + std::to_string(entry.index.value()) + ": " + what);
+}
+
+}  // namespace
+
+FakeModel::FakeModel(const Options& options)
+    : options_(options),
+      slots_(options.max_num_seqs),
+      kv_(static_cast<size_t>(options.num_blocks) * options.block_size, -1) {}
+
+StatusOr<StepResult> FakeModel::Run(const StepPlan& plan) {
+  PM_RETURN_IF_ERROR(CheckTotals(plan));
+  for (RequestIndex index : plan.released) {
+    if (index.value() < 0 || index.value() >= options_.max_num_seqs ||
+        slots_[index.value()].request == nullptr) {
+      return Internal("released slot " + std::to_string(index.value()) + " holds no request");
+    }
+    slots_[index.value()] = Slot();
+  }
+  StepResult result;
+  result.step_id = plan.step_id;
+  for (const ScheduledRequest& entry : plan.scheduled) {
+    if (entry.index.value() < 0 || entry.index.value() >= options_.max_num_seqs) {
+      return Broken(entry, "no such slot");
+    }
+    Slot* slot = &slots_[entry.index.value()];
+    PM_RETURN_IF_ERROR(Start(entry, slot));
+    PM_RETURN_IF_ERROR(Append(entry, slot));
+    PM_RETURN_IF_ERROR(Write(entry, slot));
+  }
+  // Answers only after all writes: whatever one entry spoils for another one shows.
+  for (const ScheduledRequest& entry : plan.scheduled) {
+    RequestResult answer;
+    PM_RETURN_IF_ERROR(Answer(entry, &slots_[entry.index.value()], &answer));
+    result.results.push_back(std::move(answer));
+  }
+  return result;
+}
+
+Status FakeModel::CheckTotals(const StepPlan& plan) const {
+  int32_t tokens = 0, rows = 0;
+  std::vector<bool> seen(options_.max_num_seqs, false);
+  for (const ScheduledRequest& entry : plan.scheduled) {
+    tokens += entry.num_tokens();
+    if (entry.prompt_logprobs) {
+      rows += entry.num_tokens();
+    } else if (entry.sample) {
+      rows += 1;
+    }
+    if (entry.num_tokens() == 0) return Broken(entry, "runs no tokens");
+    const size_t at = static_cast<size_t>(entry.index.value());
+    if (at < seen.size() && seen[at]) return Broken(entry, "scheduled twice");
+    if (at < seen.size()) seen[at] = true;
+  }
+  if (tokens != plan.total_num_tokens) return Internal("total_num_tokens is not the sum");
+  if (tokens > options_.max_num_tokens) return Internal("the plan exceeds the token limit");
+  if (rows > options_.max_num_logits_rows) return Internal("the plan exceeds the logits row limit");
+  return OkStatus();
+}
+
+Status FakeModel::Start(const ScheduledRequest& entry, Slot* slot) {
+  if (entry.start == nullptr) {
+    if (slot->request == nullptr) return Broken(entry, "runs in a slot that was never started");
+    return OkStatus();
+  }
+  if (slot->request != nullptr) return Broken(entry, "starts in a slot that was not released");
+  *slot = Slot();
+  slot->request = entry.start;
+  slot->num_computed_tokens = entry.num_computed_tokens;
+  slot->num_known_tokens = static_cast<int32_t>(entry.start->prompt_token_ids.size() +
+                                                entry.resumed_output_token_ids.size());
+  return OkStatus();
+}
+
+Status FakeModel::Append(const ScheduledRequest& entry, Slot* slot) {
+  if (entry.new_block_ids.size() > 1) return Broken(entry, "more KV groups than the model has");
+  for (const std::vector<BlockId>& group : entry.new_block_ids) {
+    for (BlockId block : group) {
+      if (block.value() <= 0 || block.value() >= options_.num_blocks) {
+        return Broken(entry, "no such block: " + std::to_string(block.value()));
+      }
+      slot->blocks.push_back(block);
+    }
+  }
+  return OkStatus();
+}
+
+Status FakeModel::Write(const ScheduledRequest& entry, Slot* slot) {
+  if (entry.num_computed_tokens != slot->num_computed_tokens) {
+    return Broken(entry, "num_computed_tokens is not where the slot stands");
+  }
+  const int32_t end = slot->num_computed_tokens + entry.num_tokens();
+  const auto capacity = static_cast<int32_t>(slot->blocks.size()) * options_.block_size;
+  if (end > capacity) return Broken(entry, "tokens beyond the block table");
+  if (end > slot->num_known_tokens) return Broken(entry, "tokens beyond those known");
+  const auto prompt_size = static_cast<int32_t>(slot->request->prompt_token_ids.size());
+  if (!options_.chunked_prefill && end < prompt_size) return Broken(entry, "the prompt is cut");
+  for (int32_t position = slot->num_computed_tokens; position < end; ++position) {
+    const BlockId block = slot->blocks[position / options_.block_size];
+    kv_[block.value() * options_.block_size + position % options_.block_size] =
+        entry.token_ids[position - slot->num_computed_tokens];
+  }
+  slot->num_computed_tokens = end;
+  return OkStatus();
+}
+
+Status FakeModel::Read(const Slot& slot, std::vector<int32_t>* context) const {
+  context->clear();
+  for (int32_t position = 0; position < slot.num_computed_tokens; ++position) {
+    const BlockId block = slot.blocks[position / options_.block_size];
+    context->push_back(kv_[block.value() * options_.block_size + position % options_.block_size]);
+    if (context->back() < 0) return Internal("a context token was never written");
+  }
+  return OkStatus();
+}
+
+Status FakeModel::Answer(const ScheduledRequest& entry, Slot* slot, RequestResult* result) {
+  result->index = entry.index;
+  const bool complete = slot->num_computed_tokens == slot->num_known_tokens;
+  const Request& request = *slot->request;
+  if (!entry.sample && !entry.prompt_logprobs && !request.pooling) return OkStatus();
+  std::vector<int32_t> context;
+  PM_RETURN_IF_ERROR(Read(*slot, &context));
+  const std::span<const int32_t> tokens(context);
+  if (entry.prompt_logprobs) {
+    const auto last = std::min(tokens.size(), request.prompt_token_ids.size() - 1);
+    for (size_t i = static_cast<size_t>(entry.num_computed_tokens); i < last + 1; ++i) {
+      if (i + 1 >= request.prompt_token_ids.size()) break;
+      if (i >= tokens.size()) break;
+      result->prompt_logprobs.push_back(Logprobs(tokens.first(i + 1),
+                                                 request.prompt_token_ids[i + 1],
+                                                 request.sampling.prompt_logprobs));
+    }
+  }
+  if (request.pooling && complete) result->pooled = Pool(tokens);
+  if (!entry.sample) return OkStatus();
+  if (!complete) return Broken(entry, "samples before the last known token");
+  const int32_t token = NextToken(tokens, options_.vocab_size);
+  result->sampled_token_ids.push_back(token);
+  if (request.sampling.logprobs != SamplingParams::kNoLogprobs) {
+    result->logprobs.push_back(Logprobs(tokens, token, request.sampling.logprobs));
+  }
+  ++slot->num_known_tokens;
+  return OkStatus();
+}
+
+std::vector<int32_t> FakeModel::Continue(std::span<const int32_t> prompt, size_t count,
+                                         int32_t vocab_size) {
+  std::vector<int32_t> tokens(prompt.begin(), prompt.end());
+  for (size_t i = 0; i < count; ++i) tokens.push_back(NextToken(tokens, vocab_size));
+  return {tokens.begin() + static_cast<ptrdiff_t>(prompt.size()), tokens.end()};
+}
+
+std::vector<float> FakeModel::Pool(std::span<const int32_t> prompt) {
+  std::vector<float> pooled(kPooledSize);
+  const uint64_t hash = HashTokens(prompt);
+  for (int32_t i = 0; i < kPooledSize; ++i) {
+    pooled[i] = static_cast<float>((hash >> (16 * i)) & 0xFFFF) / 65536.0f;
+  }
+  return pooled;
+}
+
+TokenLogprobs FakeModel::Logprobs(std::span<const int32_t> context, int32_t token_id,
+                                  int32_t num_top) {
+  const uint64_t hash = HashTokens(context);
+  TokenLogprobs entry;
+  entry.token_id = token_id;
+  entry.logprob = -static_cast<float>(hash % 1000) / 1000.0f;
+  entry.rank = 1 + static_cast<int32_t>(hash % 7);
+  for (int32_t i = 0; i < num_top; ++i) {
+    entry.top.emplace_back(i, -0.5f * static_cast<float>(i + 1));
+  }
+  return entry;
+}
+
+}  // namespace pagemill::step

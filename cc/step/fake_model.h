@@ -1,0 +1,78 @@
+// File: cc/step/fake_model.h
+// A pseudo-model that runs StepPlans without weights, for tests of everything that makes or carries
+// plans. It keeps a fake KV store, one token per slot of each block, which only plans write. The next
+// token of a request is a hash of its whole context, read back through its block table: a wrong block
+// table, a lost or twice used block, a stale prefix or a skipped token gives other tokens than
+// Continue() does.
+//
+// It also checks each plan against the contract of step_plan.h and the limits.
+//
+//   FakeModel model({.num_blocks = 64, .block_size = 4, .max_num_seqs = 8});
+//   PM_ASSIGN_OR_RETURN(StepResult result, model.Run(plan));
+//   ... the tokens of a greedy request equal FakeModel::Continue(prompt, n, vocab_size)
+//
+// Thread safety: none.
+#ifndef PAGEMILL_CC_STEP_FAKE_MODEL_H_
+#define PAGEMILL_CC_STEP_FAKE_MODEL_H_
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cc/base/status.h"
+#include "cc/step/step_plan.h"
+#include "cc/step/step_result.h"
+
+namespace pagemill::step {
+
+class FakeModel {
+ public:
+  struct Options {
+    int32_t num_blocks = 64;  // the null block included
+    int32_t block_size = 4;   // tokens
+    int32_t max_num_seqs = 8;
+    int32_t vocab_size = 97;
+    int32_t max_num_tokens = 32;
+    int32_t max_num_logits_rows = 32;
+    bool chunked_prefill = true;  // false: a prompt must come in one step
+  };
+  static constexpr int32_t kPooledSize = 4;
+
+  explicit FakeModel(const Options& options);
+
+  // kInternal, with a sentence, where the plan breaks the contract; the model is then unusable.
+  StatusOr<StepResult> Run(const StepPlan& plan);
+
+  // The tokens that the model must give after `prompt`.
+  static std::vector<int32_t> Continue(std::span<const int32_t> prompt, size_t count,
+                                       int32_t vocab_size);
+  // The pooled vector that it must give for `prompt`.
+  static std::vector<float> Pool(std::span<const int32_t> prompt);
+  // Its logprob entry for `token_id` after `context`, with `num_top` alternatives.
+  static TokenLogprobs Logprobs(std::span<const int32_t> context, int32_t token_id, int32_t num_top);
+
+ private:
+  struct Slot {
+    std::shared_ptr<const Request> request;  // null: free
+    std::vector<BlockId> blocks;
+    int32_t num_computed_tokens = 0;
+    int32_t num_known_tokens = 0;  // at `start` and after each sampled token
+  };
+
+  Status CheckTotals(const StepPlan& plan) const;
+  Status Start(const ScheduledRequest& entry, Slot* slot);
+  Status Append(const ScheduledRequest& entry, Slot* slot);
+  Status Write(const ScheduledRequest& entry, Slot* slot);
+  Status Read(const Slot& slot, std::vector<int32_t>* context) const;
+  Status Answer(const ScheduledRequest& entry, Slot* slot, RequestResult* result);
+
+  const Options options_;
+  std::vector<Slot> slots_;
+  std::vector<int32_t> kv_;  // [num_blocks * block_size] token ids; -1 = never written
+};
+
+}  // namespace pagemill::step
+
+#endif  // PAGEMILL_CC_STEP_FAKE_MODEL_H_

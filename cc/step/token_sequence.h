@@ -1,0 +1,47 @@
+// File: cc/step/token_sequence.h
+// A request's tokens, prompt then output, seen as one sequence without copying.
+//
+//   TokenSequence tokens(request.prompt_token_ids, output_token_ids);
+//   tokens.CopyTo(begin, end, &plan_entry.token_ids);
+//
+// Borrows both parts: valid until either changes.
+#ifndef PAGEMILL_CC_STEP_TOKEN_SEQUENCE_H_
+#define PAGEMILL_CC_STEP_TOKEN_SEQUENCE_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace pagemill::step {
+
+class TokenSequence {
+ public:
+  TokenSequence(std::span<const int32_t> prompt, std::span<const int32_t> output)
+      : prompt_(prompt), output_(output) {}
+
+  int32_t size() const { return prompt_size() + static_cast<int32_t>(output_.size()); }
+  int32_t prompt_size() const { return static_cast<int32_t>(prompt_.size()); }
+  int32_t operator[](int32_t i) const {
+    return i < prompt_size() ? prompt_[i] : output_[i - prompt_size()];
+  }
+
+  // Replaces `out` by the tokens [begin, end); keeps its capacity.
+  void CopyTo(int32_t begin, int32_t end, std::vector<int32_t>* out) const {
+    out->clear();
+    const int32_t border = std::clamp(prompt_size(), begin, end);
+    const int32_t n = prompt_size();
+    if (begin < border) out->assign(prompt_.begin() + begin, prompt_.begin() + border);
+    if (border < end) {
+      out->insert(out->end(), output_.begin() + (border - n), output_.begin() + (end - n));
+    }
+  }
+
+ private:
+  std::span<const int32_t> prompt_;
+  std::span<const int32_t> output_;
+};
+
+}  // namespace pagemill::step
+
+#endif  // PAGEMILL_CC_STEP_TOKEN_SEQUENCE_H_

@@ -1,0 +1,39 @@
+"""Configuration: frozen dataclasses from which flags, YAML, help and docs all come.
+
+from pagemill.config import EngineConfig, build
+
+config = build(EngineConfig, {"model": "model.gguf", "max-model-len": "4k"})
+config.scheduler.max_num_seqs
+"""
+
+from pagemill.config.cache import CacheConfig
+from pagemill.config.engine import EngineConfig, ServeConfig
+from pagemill.config.env import Environment, read_environment
+from pagemill.config.executor import ExecutorConfig
+from pagemill.config.fields import ConfigError, Range, build, check, flatten, leaves, option
+from pagemill.config.model import ModelConfig
+from pagemill.config.observe import ObserveConfig
+from pagemill.config.sampling import SamplingConfig
+from pagemill.config.scheduler import SchedulerConfig
+from pagemill.config.server import ServerConfig
+
+__all__ = [
+    "CacheConfig",
+    "ConfigError",
+    "EngineConfig",
+    "Environment",
+    "ExecutorConfig",
+    "ModelConfig",
+    "ObserveConfig",
+    "Range",
+    "SamplingConfig",
+    "SchedulerConfig",
+    "ServeConfig",
+    "ServerConfig",
+    "build",
+    "check",
+    "flatten",
+    "leaves",
+    "option",
+    "read_environment",
+]

@@ -1,0 +1,41 @@
+"""The paged KV cache."""
+
+from dataclasses import dataclass
+
+from pagemill.config.fields import ConfigError, Range, check, option
+
+
+@dataclass(frozen=True, slots=True)
+class CacheConfig:
+    """The KV cache: how large, in what pages, shared or not."""
+
+    block_size: int = option(
+        16, "Tokens per KV block: a power of two.", unit="tokens", allowed=Range(1, 256)
+    )
+    kv_cache_dtype: str = option(
+        "auto",
+        "Type of cached keys and values. auto: f32 for a model with f32 weights, else bf16.",
+        allowed=("auto", "bf16", "f32"),
+    )
+    kv_cache_memory_bytes: int | None = option(
+        None,
+        "Size of the KV cache, such as 2GiB. Default: room for one request of --max-model-len"
+        " tokens, and for 16,384 tokens at least, within --memory-utilization.",
+        unit="bytes",
+        allowed=Range(1, 2**62),
+    )
+    memory_utilization: float = option(
+        0.8,
+        "Share of the memory available at start (a container's limit counts) that weights,"
+        " activations and KV cache together may use.",
+        allowed=Range(0.01, 1.0),
+    )
+    enable_prefix_caching: bool = option(
+        True, "Reuse the KV blocks of prompts that begin alike. Off: every prompt is computed."
+    )
+
+    def __post_init__(self) -> None:
+        """Checks each field; see `check`."""
+        check(self)
+        if self.block_size & (self.block_size - 1):
+            raise ConfigError(f"--block-size: {self.block_size} is not a power of two")

@@ -1,0 +1,32 @@
+"""The whole configuration of an engine, and of a server around one."""
+
+from dataclasses import dataclass, field
+
+from pagemill.config.cache import CacheConfig
+from pagemill.config.executor import ExecutorConfig
+from pagemill.config.model import ModelConfig
+from pagemill.config.observe import ObserveConfig
+from pagemill.config.scheduler import SchedulerConfig
+from pagemill.config.server import ServerConfig
+
+
+@dataclass(frozen=True, slots=True)
+class EngineConfig:
+    """Everything about one engine.
+
+    `build(EngineConfig, {"model": "model.gguf", "max_model_len": 4096})` makes one from flat names.
+    """
+
+    model: ModelConfig = field(default_factory=ModelConfig)
+    cache: CacheConfig = field(default_factory=CacheConfig)
+    scheduler: SchedulerConfig = field(default_factory=SchedulerConfig)
+    executor: ExecutorConfig = field(default_factory=ExecutorConfig)
+
+
+@dataclass(frozen=True, slots=True)
+class ServeConfig:
+    """Everything about `pagemill serve`."""
+
+    engine: EngineConfig = field(default_factory=EngineConfig)
+    server: ServerConfig = field(default_factory=ServerConfig)
+    observe: ObserveConfig = field(default_factory=ObserveConfig)

@@ -1,0 +1,32 @@
+"""What runs the model's program."""
+
+from dataclasses import dataclass
+
+from pagemill.config.fields import Range, check, option
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutorConfig:
+    """Execution: which executor, on how many threads."""
+
+    executor: str = option(
+        "native",
+        "native: compiled kernels for this CPU. torch: the same program with torch's operators,"
+        " which is slow and needs torch; it is the reference that kernels are tested against.",
+        allowed=("native", "torch"),
+    )
+    threads: int = option(
+        0,
+        "Threads that compute; 0 is one for each physical core this process may use.",
+        unit="threads",
+        allowed=Range(0, 1024),
+    )
+    kernel_filter: str = option(
+        "",
+        "Use only kernels whose name contains this, the reference where there is none: to find out"
+        " whether a kernel is at fault. `pagemill doctor` lists the names.",
+    )
+
+    def __post_init__(self) -> None:
+        """Checks each field; see `check`."""
+        check(self)

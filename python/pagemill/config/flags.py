@@ -1,0 +1,204 @@
+"""Command-line flags of configuration trees.
+
+    parser = FlagParser(prog="pagemill serve", description="...")
+    parser.add_config(ServeConfig)
+    config = parser.read(ServeConfig, parser.parse_args(argv))
+
+`--max-model-len` and `--max_model_len` are the same flag, `=` or a space precedes its value, and
+`--config FILE` reads a YAML file that flags override.
+"""
+
+import argparse
+import inspect
+import shutil
+import textwrap
+from collections.abc import Sequence
+from typing import Any, NoReturn, TypeVar
+
+from pagemill.config.fields import ConfigError, Leaf, Range, build, did_you_mean, leaves
+from pagemill.config.quantities import format_bytes
+from pagemill.config.yaml_file import read_yaml
+
+T = TypeVar("T")
+
+
+class HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """Help with room for the flags' names, at most 100 columns wide."""
+
+    def __init__(self, prog: str) -> None:
+        columns = shutil.get_terminal_size((100, 24)).columns
+        super().__init__(prog, max_help_position=28, width=min(columns, 100))
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        # argparse's own would break a flag at its hyphen.
+        return textwrap.wrap(text, width, break_on_hyphens=False, break_long_words=False)
+
+
+class FlagParser(argparse.ArgumentParser):
+    """An argument parser for configuration trees, which names the flag a typo was meant to be."""
+
+    def __init__(self, prog: str, description: str, epilog: str = "") -> None:
+        super().__init__(
+            prog=prog,
+            description=description,
+            epilog=epilog,
+            formatter_class=HelpFormatter,
+            allow_abbrev=False,
+        )
+        self._in_intermixed = False
+        self._config_flag_added = False
+
+    def add_config(self, cls: type[Any]) -> None:
+        """Adds the options of the tree `cls`, one help group for each dataclass, and `--config`."""
+        groups: dict[type[Any], Any] = {}
+        for leaf in leaves(cls):
+            if leaf.owner not in groups:
+                title, _, what = (inspect.getdoc(leaf.owner) or "").splitlines()[0].partition(": ")
+                what = what[:1].upper() + what[1:]
+                groups[leaf.owner] = self.add_argument_group(title, what)
+            _add_leaf(groups[leaf.owner], leaf)
+        if not self._config_flag_added:
+            self.add_argument(
+                "--config",
+                metavar="FILE",
+                help="YAML file with any of these options by name; flags win over it",
+            )
+            self._config_flag_added = True
+
+    def format_usage(self) -> str:
+        """A usage line that names the positionals; the flags are listed below it anyway."""
+        words = [self.prog]
+        for action in self._actions:
+            if not action.option_strings and action.help is not argparse.SUPPRESS:
+                name = self._get_formatter()._metavar_formatter(action, action.dest)(1)[0]
+                words.append(name if action.required else f"[{name}]")
+        return f"usage: {' '.join(words)} [options]\n"
+
+    def format_help(self) -> str:
+        """As argparse's, with the short usage line."""
+        if self.usage is None and self._subparsers is None:
+            self.usage = self.format_usage().removeprefix("usage: ").strip().replace("%", "%%")
+        return super().format_help()
+
+    def read(self, cls: type[T], args: argparse.Namespace, known: Sequence[type[Any]] = ()) -> T:
+        """Returns the tree `cls` from parsed flags over the `--config` file over defaults.
+
+        Args:
+          cls: the tree to build.
+          args: what `parse_args` returned.
+          known: further trees of this command, whose names the file may hold too.
+
+        Raises:
+          ConfigError: the file holds an unknown name, or a value does not fit.
+        """
+        own = {leaf.name for leaf in leaves(cls)}
+        allowed = own.union(*({leaf.name for leaf in leaves(other)} for other in known))
+        values: dict[str, Any] = {}
+        if args.config is not None:
+            for key, value in read_yaml(args.config).items():
+                name = key.replace("-", "_")
+                if name not in allowed:
+                    hint = did_you_mean(name, sorted(allowed))
+                    raise ConfigError(f"--config {args.config}: unknown option {key!r}{hint}")
+                if name in values:
+                    raise ConfigError(f"--config {args.config}: {key!r} is given twice")
+                values[name] = value
+        values.update({k: v for k, v in vars(args).items() if k in own})
+        return build(cls, {k: v for k, v in values.items() if k in own})
+
+    def parse_known_args(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, args: Sequence[str] | None = None, namespace: Any = None
+    ) -> tuple[Any, list[str]]:
+        """As argparse's, with underscores in flags, and positionals anywhere among the flags."""
+        if args is not None:
+            args = [self._with_dashes(arg) for arg in args]
+        if self._in_intermixed or args is None or self._subparsers is not None:
+            return super().parse_known_args(args, namespace)
+        # argparse alone would match an optional positional before the first flag, with nothing.
+        self._in_intermixed = True
+        try:
+            return self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self._in_intermixed = False
+
+    def parse_args(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, args: Sequence[str] | None = None, namespace: Any = None
+    ) -> Any:
+        """As argparse's, but an unknown flag is answered with the closest known one."""
+        found, rest = self.parse_known_args(args, namespace)
+        if rest:
+            name = rest[0].split("=")[0]
+            hint = did_you_mean(name, list(self._option_string_actions))
+            kind = "option" if name.startswith("-") else "argument"
+            self.error(f"unknown {kind} {rest[0]!r}{hint}")
+        return found
+
+    def error(self, message: str) -> NoReturn:
+        """Prints `message` and where to read more, and exits with status 2."""
+        self.exit(2, f"{self.prog}: {message}\nTry `{self.prog} --help`.\n")
+
+    def _with_dashes(self, arg: str) -> str:
+        if not arg.startswith("--") or "_" not in arg:
+            return arg
+        name, equals, value = arg.partition("=")
+        dashed = name.replace("_", "-")
+        return dashed + equals + value if dashed in self._option_string_actions else arg
+
+
+def describe(leaf: Leaf) -> str:
+    """Returns the help text of one option, with its default."""
+    text = leaf.spec.help.rstrip(".")
+    default = leaf.default
+    if leaf.base_type is bool:
+        return f"{text} (default: {'on' if default else 'off'})"
+    if default in (None, "", (), {}):
+        return text
+    if leaf.spec.unit == "bytes":
+        shown = format_bytes(default)
+    elif isinstance(default, (int, float)):
+        shown = f"{default:,g}" if isinstance(default, float) else str(default)
+        shown += f" {leaf.spec.unit}" if leaf.spec.unit and default else ""
+    else:
+        shown = " ".join(default) if leaf.is_list else str(default)
+    return f"{text} (default: {shown})"
+
+
+def _add_leaf(group: Any, leaf: Leaf) -> None:
+    # A percent sign in help is argparse's formatting character.
+    text = describe(leaf).replace("%", "%%")
+    names = [f"-{leaf.spec.short}", leaf.flag] if leaf.spec.short else [leaf.flag]
+    shared: dict[str, Any] = {"dest": leaf.name, "default": argparse.SUPPRESS, "help": text}
+    if leaf.base_type is bool:
+        group.add_argument(*names, action=_OnOff, nargs=0, **shared)
+    elif leaf.is_list:
+        group.add_argument(*names, action="append", metavar=_metavar(leaf), **shared)
+    elif leaf.spec.kind == "positional":
+        group.add_argument(
+            leaf.name, nargs="?", metavar=_metavar(leaf), default=argparse.SUPPRESS, help=text
+        )
+        group.add_argument(*names, **{**shared, "help": argparse.SUPPRESS})
+    else:
+        group.add_argument(*names, metavar=_metavar(leaf), **shared)
+
+
+def _metavar(leaf: Leaf) -> str:
+    if isinstance(leaf.spec.allowed, tuple):
+        return "|".join(leaf.spec.allowed)
+    if leaf.spec.kind == "positional":
+        return leaf.name.upper()
+    if leaf.spec.unit:
+        return leaf.spec.unit.upper() if leaf.spec.unit != "s" else "SECONDS"
+    if isinstance(leaf.spec.allowed, Range):
+        return "N" if leaf.base_type is int else "X"
+    return "JSON" if leaf.base_type is not str and not leaf.is_list else "TEXT"
+
+
+class _OnOff(argparse.BooleanOptionalAction):
+    """`--x` and `--no-x`, with our own words about the default."""
+
+    def __init__(
+        self, option_strings: Sequence[str], dest: str, nargs: int, default: Any, help: str
+    ) -> None:
+        del nargs  # always 0
+        super().__init__(option_strings=list(option_strings), dest=dest, default=default)
+        self.help = help

@@ -1,0 +1,165 @@
+"""How much memory there is, and how much of it the KV cache gets.
+
+`pagemill plan` and the server decide with the same function, so that they agree.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pagemill.config.cache import CacheConfig
+from pagemill.config.fields import ConfigError
+from pagemill.config.quantities import format_bytes
+
+_AUTO_TOKENS = 16384  # the pool's memory is touched as it fills, so an idle server does not pay it
+
+
+@dataclass(frozen=True, slots=True)
+class FixedCosts:
+    """What a model takes whatever the KV cache is, from the executor's planner.
+
+    `fixed_bytes`: weights (packed copies included), activations, workspace and logits.
+    `kv_bytes_per_block`: 0 for a model that caches nothing.
+    """
+
+    fixed_bytes: int
+    kv_bytes_per_block: int
+
+
+@dataclass(frozen=True, slots=True)
+class KvBudget:
+    """The KV cache that was decided on."""
+
+    num_blocks: int  # the null block included
+    kv_bytes: int
+    num_tokens: int  # that fit: usable blocks times the block size
+    limit_bytes: int  # what all parts together may take
+
+
+def available_memory_bytes(root: Path = Path("/")) -> int:
+    """Returns the bytes that this process may still take without swapping, on Linux.
+
+    The least of what the kernel calls available and what each enclosing control group leaves.
+
+    Args:
+      root: where /proc and /sys are looked for.
+
+    Raises:
+      ConfigError: the kernel does not say.
+    """
+    meminfo = _read(root / "proc/meminfo")
+    for line in meminfo.splitlines():
+        if line.startswith("MemAvailable:"):
+            least = int(line.split()[1]) * 1024
+            break
+    else:
+        raise ConfigError("/proc/meminfo does not say how much memory is available")
+    for group in _control_groups(root):
+        for limit_name, usage_name in (
+            ("memory.max", "memory.current"),
+            ("memory.limit_in_bytes", "memory.usage_in_bytes"),
+        ):
+            limit, usage = _read(group / limit_name).strip(), _read(group / usage_name).strip()
+            if limit.isdigit() and usage.isdigit():
+                # The page cache counts as usage, but gives way.
+                reclaimable = _inactive_file_bytes(group)
+                least = min(least, max(0, int(limit) - int(usage) + reclaimable))
+    return least
+
+
+def plan_kv_cache(
+    cache: CacheConfig, max_model_len: int, costs: FixedCosts, available_bytes: int
+) -> KvBudget:
+    """Returns the KV cache to allocate.
+
+    Args:
+      cache: what was asked for.
+      max_model_len: tokens of the longest request; that much always fits.
+      costs: what the model takes besides.
+      available_bytes: see `available_memory_bytes`.
+
+    Raises:
+      ConfigError: a request of `max_model_len` tokens would not fit. The message has the numbers
+        and the flags that would make it fit.
+    """
+    limit = int(available_bytes * cache.memory_utilization)
+    left = limit - costs.fixed_bytes
+    per_block = costs.kv_bytes_per_block
+    needed = _blocks(max_model_len, cache.block_size)
+    if cache.kv_cache_memory_bytes is None:
+        wanted = max(needed, _blocks(_AUTO_TOKENS, cache.block_size))
+        fitting = max(left, 0) // per_block if per_block else wanted
+        blocks = min(wanted, fitting)
+    else:
+        blocks = cache.kv_cache_memory_bytes // per_block if per_block else needed
+    if left < 0 or blocks < needed or blocks * per_block > left:
+        _refuse(cache, max_model_len, costs, limit)
+    tokens = (blocks - 1) * cache.block_size
+    return KvBudget(blocks, blocks * per_block, tokens, limit)
+
+
+def _refuse(cache: CacheConfig, max_model_len: int, costs: FixedCosts, limit: int) -> None:
+    needed = _blocks(max_model_len, cache.block_size) * costs.kv_bytes_per_block
+    asked = cache.kv_cache_memory_bytes
+    if asked is not None and asked < needed:
+        raise ConfigError(
+            f"a KV cache of {format_bytes(asked)} does not hold one request of {max_model_len}"
+            f" tokens, which takes {format_bytes(needed)}: raise --kv-cache-memory-bytes, or lower"
+            f" --max-model-len to {_fitting_len(cache, costs, asked)}"
+        )
+    left = limit - costs.fixed_bytes
+    size = format_bytes(asked or needed)
+    share = f"--memory-utilization {cache.memory_utilization:g}"
+    head = (
+        f"the model takes {format_bytes(costs.fixed_bytes)} without its KV cache and the KV cache"
+        f" {size} for {max_model_len} tokens, but {format_bytes(limit)} may be used ({share})"
+    )
+    fitting = _fitting_len(cache, costs, left)
+    if asked is not None and left > needed:
+        raise ConfigError(f"{head}: lower --kv-cache-memory-bytes to {format_bytes(left)}")
+    if fitting > 0:
+        raise ConfigError(f"{head}: set --max-model-len {fitting}, or raise --memory-utilization")
+    raise ConfigError(
+        f"{head}: lower --max-num-batched-tokens, raise --memory-utilization, or use a smaller"
+        " or more strongly quantized model"
+    )
+
+
+def _fitting_len(cache: CacheConfig, costs: FixedCosts, kv_bytes: int) -> int:
+    if costs.kv_bytes_per_block == 0:
+        return 0
+    return max(0, kv_bytes // costs.kv_bytes_per_block - 1) * cache.block_size
+
+
+def _blocks(tokens: int, block_size: int) -> int:
+    return -(-tokens // block_size) + 1  # one more: the null block
+
+
+def _control_groups(root: Path) -> list[Path]:
+    groups: list[Path] = []
+    for line in _read(root / "proc/self/cgroup").splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers not in ("", "memory"):
+            continue
+        base = root / "sys/fs/cgroup" / controllers
+        # Within a container the path may be the host's, so the mount's own root is tried too.
+        group = base / path.lstrip("/")
+        while group != base and base in group.parents:
+            groups.append(group)
+            group = group.parent
+        groups.append(base)
+    return groups
+
+
+def _inactive_file_bytes(group: Path) -> int:
+    for line in _read(group / "memory.stat").splitlines():
+        name, _, value = line.partition(" ")
+        if name in ("inactive_file", "total_inactive_file"):
+            return int(value)
+    return 0
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return ""

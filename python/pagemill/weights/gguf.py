@@ -1,0 +1,229 @@
+"""Reader of GGUF files (versions 2 and 3): metadata and tensor infos, not the tensors themselves.
+
+    gguf = GgufFile.open("model.gguf")
+    gguf.metadata["general.architecture"]  # "llama"
+    gguf.tensors["token_embd.weight"].offset
+
+No count in the file is trusted: each is checked against the bytes that are left before anything is
+read or allocated. Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pagemill.ops.dtypes import DTYPES, tensor_bytes
+from pagemill.weights.errors import WeightsError
+from pagemill.weights.location import TensorLocation
+
+_MAGIC = b"GGUF"
+_MAX_DIMENSIONS = 4
+_MAX_ARRAY_DEPTH = 2
+
+# GGML's numbers of the tensor types that Pagemill computes on, and names of some others.
+_TENSOR_TYPES = {
+    0: "f32",
+    1: "f16",
+    2: "q4_0",
+    3: "q4_1",
+    6: "q5_0",
+    8: "q8_0",
+    12: "q4_k",
+    13: "q5_k",
+    14: "q6_k",
+    24: "i8",
+    26: "i32",
+    30: "bf16",
+}
+_OTHER_TYPES = {7: "q5_1", 9: "q8_1", 10: "q2_k", 11: "q3_k", 20: "iq4_nl", 23: "iq4_xs", 39: "mxfp4"}
+
+# GGUF's metadata types: struct format and array type code of the fixed-size ones.
+_STRING, _ARRAY, _BOOL = 8, 9, 7
+_SCALARS = {
+    0: "B",
+    1: "b",
+    2: "H",
+    3: "h",
+    4: "I",
+    5: "i",
+    6: "f",
+    7: "B",
+    10: "Q",
+    11: "q",
+    12: "d",
+}
+
+Metadata = dict[str, Any]  # str, int, float, bool, or a list of one of them
+
+
+@dataclass(frozen=True, slots=True)
+class GgufFile:
+    """An opened file; a value, it holds no descriptor."""
+
+    path: str
+    metadata: Metadata
+    tensors: dict[str, TensorLocation]
+
+    @classmethod
+    def open(cls, path: str | Path) -> GgufFile:
+        """Read the header of `path`.
+
+        Raises:
+            WeightsError: the file is no GGUF file, is cut short or inconsistent, or stores tensors
+                in a type that is not supported.
+            OSError: the file cannot be read.
+        """
+        path = str(path)
+        with open(path, "rb") as file:
+            size = file.seek(0, 2)
+            if size < 24:
+                raise WeightsError(f"{path}: {size} bytes are no GGUF file")
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+                try:
+                    return _Parser(path, data).parse()
+                except (struct.error, UnicodeDecodeError) as error:
+                    raise WeightsError(f"{path}: corrupt GGUF header: {error}") from error
+
+
+class _Parser:
+    def __init__(self, path: str, data: mmap.mmap) -> None:
+        self._path = path
+        self._data = data
+        self._size = len(data)
+        self._at = 0
+
+    def parse(self) -> GgufFile:
+        if self._data[:4] != _MAGIC:
+            raise self._error("it does not start with 'GGUF'")
+        self._at = 4
+        version = self._scalar("I")
+        if version not in (2, 3):
+            swapped = int.from_bytes(version.to_bytes(4, "little"), "big")
+            kind = "big-endian GGUF" if swapped in (2, 3) else f"GGUF version {version}"
+            raise self._error(f"{kind} is not supported; versions 2 and 3, little endian, are")
+        tensor_count, entry_count = self._scalar("Q"), self._scalar("Q")
+        # A tensor info takes at least 24 bytes, a metadata entry 13.
+        self._require(tensor_count, 24, "tensors")
+        self._require(entry_count, 13, "metadata entries")
+        metadata: Metadata = {}
+        for _ in range(entry_count):
+            key = self._string()
+            if key in metadata:
+                raise self._error(f"the metadata key {key!r} occurs twice")
+            metadata[key] = self._value(self._scalar("I"), 0)
+        infos = [self._tensor_info() for _ in range(tensor_count)]
+        return GgufFile(self._path, metadata, self._locate(metadata, infos))
+
+    def _error(self, what: str) -> WeightsError:
+        return WeightsError(f"{self._path}: {what}")
+
+    def _require(self, count: int, item_bytes: int, what: str) -> None:
+        if count * item_bytes > self._size - self._at:
+            raise self._error(
+                f"cut short or corrupt: {count} {what} announced, "
+                f"{self._size - self._at} bytes left at offset {self._at}"
+            )
+
+    def _scalar(self, code: str) -> Any:
+        width = struct.calcsize("<" + code)
+        self._require(1, width, "numbers")
+        (value,) = struct.unpack_from("<" + code, self._data, self._at)
+        self._at += width
+        return value
+
+    def _string(self) -> str:
+        length = self._scalar("Q")
+        self._require(length, 1, "characters")
+        start, self._at = self._at, self._at + length
+        return self._data[start : self._at].decode("utf-8")
+
+    def _value(self, kind: int, depth: int) -> Any:
+        if kind == _STRING:
+            return self._string()
+        if kind == _ARRAY:
+            return self._array(depth + 1)
+        if kind not in _SCALARS:
+            raise self._error(f"unknown metadata type {kind} before offset {self._at}")
+        value = self._scalar(_SCALARS[kind])
+        return bool(value) if kind == _BOOL else value
+
+    def _array(self, depth: int) -> list[Any]:
+        if depth > _MAX_ARRAY_DEPTH:
+            raise self._error("metadata arrays are nested too deep")
+        kind, count = self._scalar("I"), self._scalar("Q")
+        if kind == _STRING:
+            self._require(count, 8, "strings")
+            return self._strings(count)
+        if kind == _ARRAY:
+            self._require(count, 12, "arrays")
+            return [self._array(depth + 1) for _ in range(count)]
+        if kind not in _SCALARS:
+            raise self._error(f"unknown metadata type {kind} before offset {self._at}")
+        code = _SCALARS[kind]
+        width = struct.calcsize("<" + code)
+        self._require(count, width, "numbers")
+        numbers = struct.unpack_from(f"<{count}{code}", self._data, self._at)
+        self._at += count * width
+        return [bool(number) for number in numbers] if kind == _BOOL else list(numbers)
+
+    def _strings(self, count: int) -> list[str]:
+        # The one hot loop of the parser (vocabularies have 10^5 entries): local names, no calls to
+        # our own methods, one slice for each string.
+        data, at, size = self._data, self._at, self._size
+        from_bytes = int.from_bytes
+        strings: list[str] = []
+        append = strings.append
+        for _ in range(count):
+            begin = at + 8
+            at = begin + from_bytes(data[at:begin], "little")
+            if at > size:
+                break
+            append(data[begin:at].decode())
+        if at > size or len(strings) != count:
+            self._at = min(at, size)
+            raise self._error(f"cut short or corrupt: a string ends beyond the file's {size} bytes")
+        self._at = at
+        return strings
+
+    def _tensor_info(self) -> tuple[str, str, tuple[int, ...], int]:
+        name = self._string()
+        rank = self._scalar("I")
+        if not 1 <= rank <= _MAX_DIMENSIONS:
+            raise self._error(f"tensor {name!r} has {rank} dimensions")
+        # GGML lists the fastest dimension first.
+        shape = tuple(self._scalar("Q") for _ in range(rank))[::-1]
+        kind, offset = self._scalar("I"), self._scalar("Q")
+        if kind not in _TENSOR_TYPES:
+            type_name = _OTHER_TYPES.get(kind, f"number {kind}")
+            supported = ", ".join(sorted(_TENSOR_TYPES.values()))
+            raise self._error(
+                f"tensor {name!r} is stored as GGML type {type_name}; supported: {supported}"
+            )
+        return name, _TENSOR_TYPES[kind], shape, offset
+
+    def _locate(
+        self, metadata: Metadata, infos: list[tuple[str, str, tuple[int, ...], int]]
+    ) -> dict[str, TensorLocation]:
+        alignment = metadata.get("general.alignment", 32)
+        if not isinstance(alignment, int) or alignment < 1 or alignment & (alignment - 1):
+            raise self._error(f"the alignment {alignment!r} is no power of two")
+        start = -(-self._at // alignment) * alignment
+        tensors: dict[str, TensorLocation] = {}
+        for name, dtype, shape, offset in infos:
+            if name in tensors:
+                raise self._error(f"the tensor {name!r} occurs twice")
+            if shape[-1] % DTYPES[dtype].block_elements or offset % alignment:
+                raise self._error(f"tensor {name!r}: shape {shape} or offset {offset} is not whole")
+            end = start + offset + tensor_bytes(dtype, shape)
+            if end > self._size:
+                raise self._error(
+                    f"cut short: tensor {name!r} ends at byte {end}, the file at {self._size}"
+                )
+            tensors[name] = TensorLocation(name, dtype, shape, self._path, start + offset)
+        return tensors
+
+

@@ -1,0 +1,128 @@
+"""Which package of python/pagemill may import which; function-local imports count too."""
+
+import ast
+from collections.abc import Iterable, Iterator
+
+from tests.source_tree import SourceFile
+
+# Package -> packages it may use directly. Use is transitive: cli may import what server may import.
+# docs/architecture.md has the picture.
+USES: dict[str, set[str]] = {
+    "cli": {"server"},
+    "server": {"engine", "render", "structured"},
+    "render": {"weights"},  # a tokenizer may lie in a GGUF file
+    "engine": {"_native", "distributed", "kv", "runner", "structured"},
+    "distributed": {"runner"},
+    "kv": {"_native"},
+    "runner": {"models"},
+    "models": {"layers", "quantization", "weights"},
+    "layers": {"ops"},
+    "quantization": {"ops"},
+    "weights": {"ops"},
+    "ops": {"_native"},
+    "structured": set(),
+    "_native": set(),
+    "config": set(),
+    "observe": set(),
+}
+
+# Imported by everyone; they import nothing in-tree.
+_EVERYWHERE = {"config", "observe"}
+
+# The two places that put rendering and engine together.
+COMPOSERS = {"python/pagemill/engine/llm.py", "python/pagemill/server/pipeline.py"}
+
+# Never imported by `import pagemill` or by serving a natively supported model.
+_HEAVY = {"torch", "transformers"}
+
+
+def _reachable(package: str) -> set[str]:
+    reached: set[str] = set()
+    frontier = {package}
+    while frontier:
+        reached |= frontier
+        frontier = set().union(*(USES[name] for name in frontier)) - reached
+    return reached | _EVERYWHERE
+
+
+def _module_name(path: str) -> str:
+    name = path.removeprefix("python/").removesuffix(".py").replace("/", ".")
+    return name.removesuffix(".__init__")
+
+
+def _imported(node: ast.AST, file: SourceFile) -> Iterator[str]:
+    """Yields the absolute dotted names that an import statement may bind a module for."""
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        base = node.module or ""
+        if node.level:
+            package = _module_name(file.path).split(".")
+            if not file.path.endswith("__init__.py"):
+                package = package[:-1]
+            base = ".".join([*package[: len(package) - node.level + 1], *filter(None, [base])])
+        yield base
+        yield from (f"{base}.{alias.name}" for alias in node.names)
+
+
+def _packages(names: Iterable[str]) -> set[str]:
+    parts = (name.split(".") for name in names)
+    return {part[1] for part in parts if part[0] == "pagemill" and len(part) > 1} & set(USES)
+
+
+def layer_offences(files: Iterable[SourceFile]) -> list[str]:
+    """Returns one line per import that the table forbids. Tests and `__init__` of the root are free
+    to compose."""
+    found: set[str] = set()
+    for file in files:
+        if len(file.parts) < 4 or file.path.endswith("_test.py"):
+            continue
+        package = file.parts[2]
+        if package not in USES:
+            found.add(f"{file.path}: package {package} is not in the table")
+            continue
+        nodes = ast.walk(ast.parse(file.text))
+        used = _packages(name for node in nodes for name in _imported(node, file))
+        allowed = {package} if package in _EVERYWHERE else _reachable(package)
+        if file.path in COMPOSERS:
+            allowed = allowed | _reachable("render")
+        elif package == "server" and {"render", "engine"} <= used:
+            found.add(f"{file.path}: only pipeline.py composes render and engine")
+        found |= {f"{file.path}: {package} may not import {name}" for name in used - allowed}
+    return sorted(found)
+
+
+def _is_type_checking(node: ast.stmt) -> bool:
+    return isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
+
+
+def _import_time_nodes(body: Iterable[ast.stmt]) -> Iterator[ast.AST]:
+    """Yields the statements that run when a module is imported: not those inside functions."""
+    for node in body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or _is_type_checking(node):
+            continue
+        yield node
+        children = [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.stmt)]
+        yield from _import_time_nodes(children)
+
+
+def heavy_imports(files: Iterable[SourceFile], start: str) -> list[str]:
+    """Returns chains of modules through which importing `start` imports torch or transformers."""
+    modules = {_module_name(file.path): file for file in files}
+    found: list[str] = []
+    seen: set[str] = set()
+    frontier = [(start, start)]
+    while frontier:
+        name, chain = frontier.pop()
+        if name in seen or name not in modules:
+            continue
+        seen.add(name)
+        parent = name.rpartition(".")[0]
+        frontier.append((parent, f"{chain} -> {parent}"))
+        file = modules[name]
+        for node in _import_time_nodes(ast.parse(file.text).body):
+            for used in _imported(node, file):
+                if used.split(".")[0] in _HEAVY:
+                    found.append(f"{chain} -> {used}")
+                frontier.append((used, f"{chain} -> {used}"))
+    return sorted(found)

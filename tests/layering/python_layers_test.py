@@ -1,0 +1,75 @@
+"""The Python packages of the real tree keep to the table, and the check sees what breaks it."""
+
+import pytest
+
+from tests.layering import python_layers
+from tests.source_tree import SourceFile, source_files
+
+_ROOT = "python/pagemill"
+
+
+def _python_files():
+    return list(source_files(".py", under=_ROOT))
+
+
+def test_real_tree_keeps_to_the_table():
+    files = _python_files()
+    assert files, "no Python files found"
+    offences = python_layers.layer_offences(files)
+    assert not offences, "\n".join(offences)
+
+
+@pytest.mark.parametrize("start", ["pagemill", "pagemill.cli", "pagemill.server"])
+def test_serving_imports_neither_torch_nor_transformers(start: str):
+    assert python_layers.heavy_imports(_python_files(), start) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("ops/a.py", "from pagemill.models import llama"),
+        ("ops/a.py", "def f():\n    import pagemill.server.app"),
+        ("render/a.py", "from pagemill import engine"),
+        ("engine/a.py", "from pagemill.render.tokenizer import Tokenizer"),
+        ("config/a.py", "from pagemill import _native"),
+        ("observe/a.py", "from pagemill.config import env"),
+        ("weights/a.py", "from ..runner import bind"),
+        ("server/app.py", "from pagemill import engine, render"),
+        ("unheard_of/a.py", ""),
+    ],
+)
+def test_offence_is_seen(path: str, text: str):
+    assert len(python_layers.layer_offences([SourceFile(f"{_ROOT}/{path}", text)])) == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("cli/serve.py", "from pagemill.server import app"),
+        ("server/pipeline.py", "from pagemill import engine, render"),
+        ("engine/llm.py", "from pagemill.render import tokenizer"),
+        ("engine/a.py", "from pagemill import config, _native, runner"),
+        ("models/llama.py", "from . import base\nfrom pagemill.layers import mlp"),
+        ("__init__.py", "from pagemill.engine import LLM"),
+    ],
+)
+def test_rightful_import_passes(path: str, text: str):
+    assert python_layers.layer_offences([SourceFile(f"{_ROOT}/{path}", text)]) == []
+
+
+def _toy_tree(text_of_b: str) -> list[SourceFile]:
+    files = {"__init__": "from pagemill import a", "a": "import pagemill.b", "b": text_of_b}
+    return [SourceFile(f"{_ROOT}/{name}.py", text) for name, text in files.items()]
+
+
+def test_heavy_import_is_found_through_modules():
+    (chain,) = python_layers.heavy_imports(_toy_tree("import torch"), "pagemill")
+    assert chain.startswith("pagemill -> pagemill.a -> pagemill.b -> torch")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["def f():\n    import torch", "if TYPE_CHECKING:\n    import torch", "import tokenizers"],
+)
+def test_lazy_import_is_not_heavy(text: str):
+    assert python_layers.heavy_imports(_toy_tree(text), "pagemill") == []

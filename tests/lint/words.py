@@ -1,0 +1,60 @@
+"""Words that must not stand in files, and names that files must not have."""
+
+import re
+from collections.abc import Iterator
+
+from tests.source_tree import SourceFile
+
+# Written so that no pattern matches its own source.
+_RULES = (
+    (
+        re.compile(r"(?<![\w.}])/(work|root|home/\w+|Users/\w+)/[\w.]|(?<![\w.}])/tmp/[\w.]"),
+        "is a path of one machine",
+    ),
+    (
+        re.compile(
+            r"\b(pypi[.](org|io)|pythonhosted[.]org|registry[.]npmjs|deb[.]debian|"
+            r"download[.]pytorch[.]org)"
+        ),
+        "is the host of a package registry; leave it to the machine's own configuration",
+    ),
+)
+
+_VAGUE_NAMES = {"util", "utils", "common", "helper", "helpers", "misc", "manager2"}
+
+# Labels there are those of somebody else's modules.
+_FOREIGN_NAMES = "third_party/bazel4/"
+
+_PYTHON_ENVIRONMENT = re.compile(r"\b(os[.]environ|os[.]getenv|os[.]putenv|from os import environ)")
+_CC_ENVIRONMENT = re.compile(r"\b(getenv|setenv|putenv)\s*\(")
+_ENVIRONMENT_READER = "python/pagemill/config/env.py"
+_ENVIRONMENT_NAME = re.compile(r"[\"'](PAGEMILL_[A-Z0-9_]+)[\"']")
+ENVIRONMENT_NAMES = 8
+
+
+def _environment_errors(file: SourceFile) -> Iterator[str]:
+    """One file reads the environment; what a test sets is the test's own business."""
+    if re.search(r"_test\.\w+$", file.path):
+        return
+    if file.path == _ENVIRONMENT_READER:
+        names = set(_ENVIRONMENT_NAME.findall(file.text))
+        if len(names) > ENVIRONMENT_NAMES:
+            yield f"{file.path}: {len(names)} variables, at most {ENVIRONMENT_NAMES}"
+    elif file.parts[:2] == ("python", "pagemill"):
+        for word in _PYTHON_ENVIRONMENT.findall(file.text):
+            yield f"{file.path}: {word}: only {_ENVIRONMENT_READER} reads the environment"
+    elif file.parts[0] in {"cc", "cuda", "hip", "sycl"}:
+        for word in _CC_ENVIRONMENT.findall(file.text):
+            yield f"{file.path}: {word}: C++ takes options, not environment variables"
+
+
+def errors(file: SourceFile) -> Iterator[str]:
+    """Yields one line per offence."""
+    for number, line in enumerate(file.text.split("\n"), start=1):
+        for pattern, reason in _RULES:
+            if match := pattern.search(line):
+                yield f"{file.path}:{number}: {match.group()} {reason}"
+    for part in file.parts if not file.path.startswith(_FOREIGN_NAMES) else ():
+        if part.split(".")[0] in _VAGUE_NAMES:
+            yield f"{file.path}: {part} says nothing about what is inside"
+    yield from _environment_errors(file)

@@ -1,0 +1,45 @@
+"""The tree has no word or name that it must not have, and the lint sees those."""
+
+import pytest
+
+from tests.lint import words
+from tests.source_tree import SourceFile, source_files
+
+
+def test_real_tree():
+    # The tests of the lint have to spell what it looks for.
+    files = [file for file in source_files() if file.path != "tests/lint/words_test.py"]
+    assert files
+    errors = [line for file in files for line in words.errors(file)]
+    assert not errors, "\n".join(errors)
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("docs/a.md", "see /work/main/x"),
+        ("docs/a.md", "cd /root/x"),
+        ("tools/a", 'open("/tmp/model.gguf")'),
+        ("tools/a", "--index-url https://pypi.org/simple"),
+        ("cc/base/utils.h", ""),
+        ("python/pagemill/helpers/a.py", ""),
+        ("python/pagemill/engine/a.py", "import os\nos.environ['A']"),
+        ("cc/base/a.cc", 'std::getenv("A")'),
+        ("python/pagemill/config/env.py", "\n".join(f'"PAGEMILL_{n}"' for n in range(9))),
+    ],
+)
+def test_offence_is_seen(path: str, text: str):
+    assert len(list(words.errors(SourceFile(path, text)))) == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("docs/a.md", "the homework/main of https://example.org/work/a"),
+        ("python/pagemill/config/env.py", "os.environ"),
+        ("python/pagemill/engine/a_test.py", "os.environ"),
+        ("cc/base/target.h", "// not getenv"),
+    ],
+)
+def test_rightful_text_passes(path: str, text: str):
+    assert list(words.errors(SourceFile(path, text))) == []

@@ -1,0 +1,46 @@
+"""Finds the real source tree from inside a test and lists its text files.
+
+A filegroup in every package would be a burden on each of them and would miss the package that
+forgot it. The runfiles hold MODULE.bazel as a link into the tree, and the sandbox lets a test read
+the tree through it.
+"""
+
+import dataclasses
+import os
+import pathlib
+from collections.abc import Iterator
+
+ROOT = pathlib.Path(os.path.realpath("MODULE.bazel")).parent
+
+# What is generated, fetched, or no part of the project.
+_SKIPPED_FOLDERS = {".git", ".venv", "__pycache__", ".ruff_cache", ".hypothesis", "node_modules"}
+_BINARY_SUFFIXES = {".png", ".jpg", ".ico", ".gguf", ".safetensors", ".gz", ".pyc", ".so", ".wav"}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SourceFile:
+    """A text file of the tree."""
+
+    path: str  # from the root, with slashes
+    text: str
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        return tuple(self.path.split("/"))
+
+
+def source_files(*suffixes: str, under: str = "") -> Iterator[SourceFile]:
+    """Yields the text files below `under` whose name ends with one of `suffixes` (all if none)."""
+    for folder, folders, names in os.walk(ROOT / under):
+        folders[:] = sorted(
+            name
+            for name in folders
+            if name not in _SKIPPED_FOLDERS and not name.startswith("bazel-")
+        )
+        for name in sorted(names):
+            path = pathlib.Path(folder, name)
+            if path.is_symlink() or path.suffix in _BINARY_SUFFIXES:
+                continue
+            if suffixes and not name.endswith(suffixes):
+                continue
+            yield SourceFile(path.relative_to(ROOT).as_posix(), path.read_text("utf-8"))

@@ -1,0 +1,54 @@
+"""The wheel has what pip needs, leaves tests out, and is the same every time."""
+
+import subprocess
+import sys
+import zipfile
+
+_TOOL = "tools/bazel/make_wheel.py"
+
+
+def _pack(folder, name):
+    for path, text in {"a.py": "a = 1", "a_test.py": "", "_core.so": "ELF"}.items():
+        (folder / path).write_text(text)
+    (folder / "requires").write_text("# why\nnumpy\npip>=24.1\n")
+    out = folder / name
+    pairs = [f"python/toy/{path}={folder / path}" for path in ("a.py", "a_test.py", "_core.so")]
+    options = {
+        "distribution": "toy",
+        "version": "1.0",
+        "tag": "cp311-cp311-linux_x86_64",
+        "summary": "A toy",
+        "requires": folder / "requires",
+        "license": folder / "requires",
+        "root": "python/",
+        "out": out,
+        "console-script": "toy=toy.a:main",
+    }
+    flags = [f"--{key}={value}" for key, value in options.items()]
+    subprocess.run([sys.executable, _TOOL, *flags, *pairs, "elsewhere/b.py=b"], check=True)
+    return out
+
+
+def test_contents(tmp_path):
+    wheel = zipfile.ZipFile(_pack(tmp_path, "toy-1.0-cp311-cp311-linux_x86_64.whl"))
+    info = "toy-1.0.dist-info"
+    assert [name for name in wheel.namelist() if info not in name] == ["toy/_core.so", "toy/a.py"]
+    metadata = wheel.read(f"{info}/METADATA").decode()
+    assert "Requires-Dist: numpy\nRequires-Dist: pip>=24.1\n" in metadata
+    assert "Root-Is-Purelib: false" in wheel.read(f"{info}/WHEEL").decode()
+    assert "toy = toy.a:main" in wheel.read(f"{info}/entry_points.txt").decode()
+    assert len(wheel.read(f"{info}/RECORD").decode().splitlines()) == len(wheel.namelist())
+
+
+def test_reproducible(tmp_path):
+    assert _pack(tmp_path, "one.whl").read_bytes() == _pack(tmp_path, "two.whl").read_bytes()
+
+
+def test_pip_installs_it(tmp_path):
+    wheel = _pack(tmp_path, "toy-1.0-cp311-cp311-linux_x86_64.whl")
+    renamed = wheel.rename(tmp_path / "toy-1.0-py3-none-any.whl")  # any interpreter will do here
+    target = tmp_path / "site"
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index"]
+    subprocess.run([*pip, "--target", str(target), str(renamed)], check=True)
+    assert (target / "toy" / "_core.so").exists()
+    assert (target / "bin" / "toy").exists()
