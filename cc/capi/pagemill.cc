@@ -2,14 +2,11 @@
 
 #include <cstring>
 #include <deque>
-#include <fstream>
 #include <memory>
 #include <new>
-#include <sstream>
 #include <string>
 #include <utility>
 
-#include "cc/base/clock.h"
 #include "cc/capi/host.h"
 #include "cc/engine/engine.h"
 #include "cc/step/request.h"
@@ -70,6 +67,26 @@ pagemill::step::SamplingParams Convert(const pagemill_sampling_params& p) {
   return s;
 }
 
+pagemill::StatusOr<pagemill::capi::HostOptions> Convert(const pagemill_engine_options& o) {
+  const auto kv_dtype = pagemill::ParseDType(o.kv_cache_dtype);
+  if (!kv_dtype) {
+    return pagemill::InvalidArgument("kv_cache_dtype is '" + std::string(o.kv_cache_dtype) +
+                                     "'; it must be bf16 or f32");
+  }
+  pagemill::capi::HostOptions h;
+  h.program_path = o.program_path;
+  h.max_model_len = o.max_model_len;
+  h.executor.num_threads = o.num_threads;
+  h.executor.max_num_tokens = o.max_num_tokens;
+  h.executor.max_num_seqs = o.max_num_seqs;
+  h.executor.max_num_logits_rows = o.max_num_logits_rows;
+  h.executor.num_blocks = o.num_blocks;
+  h.executor.block_size = o.block_size;
+  h.executor.kv_cache_dtype = *kv_dtype;
+  h.engine.max_waiting_requests = o.max_waiting_requests;
+  return h;
+}
+
 int32_t FinishReasonOf(const pagemill::engine::RequestOutput& output) {
   if (!output.finish_reason) return PAGEMILL_NOT_FINISHED;
   return static_cast<int32_t>(*output.finish_reason) + 1;
@@ -121,7 +138,9 @@ pagemill_status pagemill_engine_create(const pagemill_engine_options* options,
   if (o.program_path == nullptr) return Invalid("options.program_path is NULL");
   if (o.kv_cache_dtype == nullptr) return Invalid("options.kv_cache_dtype is NULL");
   return Guard([&]() -> Status {
-    PM_ASSIGN_OR_RETURN(std::unique_ptr<pagemill::capi::Host> host, pagemill::capi::Host::Create(o));
+    PM_ASSIGN_OR_RETURN(pagemill::capi::HostOptions host_options, Convert(o));
+    PM_ASSIGN_OR_RETURN(std::unique_ptr<pagemill::capi::Host> host,
+                        pagemill::capi::Host::Create(std::move(host_options)));
     *engine = new pagemill_engine{std::move(host), {}, {}};
     return pagemill::OkStatus();
   });

@@ -16,8 +16,9 @@
 #include <deque>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <string>
+#include <unordered_map>
+#include <utility>
 
 #include "cc/engine/runner.h"
 #include "cc/step/fake_model.h"
@@ -26,7 +27,7 @@ namespace pagemill::engine {
 
 class FakeRunner final : public Runner {
  public:
-  // 64 blocks of 4 tokens, 8 requests, 32 tokens a step, a vocabulary of 97 tokens.
+  // 64 usable blocks of 4 tokens, 8 requests, 32 tokens a step, a vocabulary of 97 tokens.
   static RunnerLimits DefaultLimits();
 
   explicit FakeRunner(const RunnerLimits& limits);
@@ -51,7 +52,7 @@ class FakeRunner final : public Runner {
   int64_t num_steps() const;
 
  private:
-  void ApplyInjectedFailures(const step::StepPlan& plan, step::StepResult* result);
+  void ApplyInjectedFailure(const step::StepPlan& plan, step::StepResult* result);
 
   const RunnerLimits limits_;
   mutable std::mutex mutex_;
@@ -62,6 +63,8 @@ class FakeRunner final : public Runner {
   Status fail_execute_;
   Status fail_collect_;
   std::optional<std::pair<step::RequestId, Status>> fail_request_;
+  std::string violation_;
+  std::unordered_map<step::RequestIndex, step::RequestId> ids_;  // which request a slot holds
   step::FakeModel model_;
   std::deque<step::StepResult> started_;
 };

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "cc/base/status.h"
+#include "cc/ops/block_format/block_layout.h"
 #include "cc/tensor/float16.h"
 
 namespace pagemill::ops::conformance {

@@ -60,6 +60,13 @@ StatusOr<StepResult> FakeModel::Run(const StepPlan& plan) {
   return result;
 }
 
+void FakeModel::Skip(const StepPlan& plan) {
+  for (RequestIndex index : plan.released) slots_[index.value()] = Slot();
+  for (const ScheduledRequest& entry : plan.scheduled) {
+    if (entry.start != nullptr) slots_[entry.index.value()].request = entry.start;
+  }
+}
+
 Status FakeModel::CheckTotals(const StepPlan& plan) const {
   int32_t tokens = 0, rows = 0;
   std::vector<bool> seen(options_.max_num_seqs, false);
@@ -146,13 +153,11 @@ Status FakeModel::Answer(const ScheduledRequest& entry, Slot* slot, RequestResul
   PM_RETURN_IF_ERROR(Read(*slot, &context));
   const std::span<const int32_t> tokens(context);
   if (entry.prompt_logprobs) {
-    const auto last = std::min(tokens.size(), request.prompt_token_ids.size() - 1);
-    for (size_t i = static_cast<size_t>(entry.num_computed_tokens); i < last + 1; ++i) {
-      if (i + 1 >= request.prompt_token_ids.size()) break;
-      if (i >= tokens.size()) break;
-      result->prompt_logprobs.push_back(Logprobs(tokens.first(i + 1),
-                                                 request.prompt_token_ids[i + 1],
-                                                 request.sampling.prompt_logprobs));
+    const std::vector<int32_t>& prompt = request.prompt_token_ids;
+    const size_t end = std::min(tokens.size(), prompt.size() - 1);
+    for (size_t i = static_cast<size_t>(entry.num_computed_tokens); i < end; ++i) {
+      result->prompt_logprobs.push_back(
+          Logprobs(tokens.first(i + 1), prompt[i + 1], request.sampling.prompt_logprobs));
     }
   }
   if (request.pooling && complete) result->pooled = Pool(tokens);

@@ -45,6 +45,10 @@ class FakeModel {
   // kInternal, with a sentence, where the plan breaks the contract; the model is then unusable.
   StatusOr<StepResult> Run(const StepPlan& plan);
 
+  // Takes note of a step that failed before it did anything: its requests end, their slots will be
+  // released by a later plan.
+  void Skip(const StepPlan& plan);
+
   // The tokens that the model must give after `prompt`.
   static std::vector<int32_t> Continue(std::span<const int32_t> prompt, size_t count,
                                        int32_t vocab_size);

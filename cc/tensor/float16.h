@@ -2,10 +2,9 @@
 // Conversions between float and the two 16-bit floating point formats, bit-exact on every CPU:
 // IEEE binary16 (f16) and bfloat16 (bf16). Narrowing rounds to nearest, ties to even, as the
 // hardware instructions do; NaN stays NaN (quiet), overflow becomes infinity, subnormals are kept.
-// Also the unaligned little-endian loads with which files are read on either byte order.
 //
-//   float x = F16ToFloat(LoadLe16(block));
-//   uint16_t y = FloatToBf16(x);
+//   uint16_t bits = FloatToBf16(0.1f);
+//   float x = Bf16ToFloat(bits);
 //
 // Every function is always inlined, so that the copies in files compiled for different instruction
 // sets never meet in the linker.
@@ -58,20 +57,6 @@ namespace pagemill {
   }
   const uint32_t rounded = magnitude + 0xfffu + ((magnitude >> 13) & 1u) - 0x38000000u;
   return static_cast<uint16_t>(sign | (rounded >> 13));
-}
-
-[[gnu::always_inline]] inline uint16_t LoadLe16(const uint8_t* bytes) {
-  return static_cast<uint16_t>(bytes[0] | (bytes[1] << 8));
-}
-
-[[gnu::always_inline]] inline uint32_t LoadLe32(const uint8_t* bytes) {
-  return static_cast<uint32_t>(bytes[0]) | (static_cast<uint32_t>(bytes[1]) << 8) |
-         (static_cast<uint32_t>(bytes[2]) << 16) | (static_cast<uint32_t>(bytes[3]) << 24);
-}
-
-[[gnu::always_inline]] inline void StoreLe16(uint8_t* bytes, uint16_t value) {
-  bytes[0] = static_cast<uint8_t>(value);
-  bytes[1] = static_cast<uint8_t>(value >> 8);
 }
 
 }  // namespace pagemill

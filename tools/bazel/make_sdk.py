@@ -1,6 +1,6 @@
 """Packs an SDK archive; the rule `sdk` in package.bzl calls it. Only the standard library is used.
 
-    lib/*.so  lib/pkgconfig/<package>.pc  include/<package>/*.h  LICENSE
+In it: lib/*.so, lib/pkgconfig/<package>.pc, include/**/*.h and LICENSE.
 """
 
 import argparse

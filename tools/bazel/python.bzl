@@ -131,21 +131,19 @@ def py_program(name, module, args_prefix = [], python_env = "server", **kwargs):
         **kwargs
     )
 
-def pytest_test(name, srcs, python_env = "test", tags = [], **kwargs):
-    """A test made of pytest files; docs/build.md says what it sees.
+def pytest_test(name, srcs, tags = [], **kwargs):
+    """A test made of pytest files, in the "test" environment; docs/build.md says what it sees.
 
     Args:
       name: of the test.
       srcs: files with tests; modules that they share belong in deps.
-      python_env: "test" (torch, transformers, ...) or "server" (what a user has, no pytest: not for
-        pytest files, only for programs).
       tags: of the test; "python" is added.
       **kwargs: deps, data, env and the attributes that every test has.
     """
     _pytest_test(
         name = name,
         srcs = srcs,
-        python = _ENVIRONMENTS[python_env],
+        python = _ENVIRONMENTS["test"],
         tags = tags + ["python"],
         **kwargs
     )

@@ -26,7 +26,7 @@
 
 #include <cstdint>
 
-#include "cc/tensor/float16.h"
+#include "cc/tensor/dtype.h"
 
 namespace pagemill::ops {
 
@@ -44,12 +44,52 @@ inline constexpr BlockLayout kQ8_0Layout{32, 34, 2, 0};
 inline constexpr BlockLayout kQ4_KLayout{256, 144, 16, 0};
 inline constexpr BlockLayout kQ5_KLayout{256, 176, 48, 16};
 inline constexpr BlockLayout kQ6_KLayout{256, 210, 0, 128};
-inline constexpr int32_t kSubBlockElements = 32;
+
+// Layout of a weight dtype; f32, bf16 and f16 count as blocks of one element.
+constexpr BlockLayout LayoutOf(DType dtype) {
+  switch (dtype) {
+    case DType::kQ4_0:
+      return kQ4_0Layout;
+    case DType::kQ4_1:
+      return kQ4_1Layout;
+    case DType::kQ5_0:
+      return kQ5_0Layout;
+    case DType::kQ8_0:
+      return kQ8_0Layout;
+    case DType::kQ4_K:
+      return kQ4_KLayout;
+    case DType::kQ5_K:
+      return kQ5_KLayout;
+    case DType::kQ6_K:
+      return kQ6_KLayout;
+    case DType::kBF16:
+    case DType::kF16:
+      return {1, 2, 0, 0};
+    default:
+      return {1, 4, 0, 0};
+  }
+}
+
 inline constexpr int32_t kSubBlocksOfK = 8;            // in a block of 256
 inline constexpr int32_t kQ45KScalesOffset = 4;        // 12 bytes of packed 6-bit pairs
 inline constexpr int32_t kQ6KScalesOffset = 192;       // 16 int8
 inline constexpr int32_t kQ6KScaleOffset = 208;        // f16 d
-inline constexpr int32_t kQ6KHalfElements = 128;
+
+// Little-endian fields at any address. Always inlined, unlike those of cc/base/endian.h: decoders are
+// compiled for several instruction sets, and the linker would keep one copy of an inline function.
+[[gnu::always_inline]] inline uint16_t LoadLe16(const uint8_t* bytes) {
+  return static_cast<uint16_t>(bytes[0] | (bytes[1] << 8));
+}
+
+[[gnu::always_inline]] inline uint32_t LoadLe32(const uint8_t* bytes) {
+  return static_cast<uint32_t>(bytes[0]) | (static_cast<uint32_t>(bytes[1]) << 8) |
+         (static_cast<uint32_t>(bytes[2]) << 16) | (static_cast<uint32_t>(bytes[3]) << 24);
+}
+
+[[gnu::always_inline]] inline void StoreLe16(uint8_t* bytes, uint16_t value) {
+  bytes[0] = static_cast<uint8_t>(value);
+  bytes[1] = static_cast<uint8_t>(value >> 8);
+}
 
 // The 8 scales and 8 minima of Q4_K and Q5_K, one a byte: bytes 0..7 scales, 8..15 minima.
 //

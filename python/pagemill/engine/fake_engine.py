@@ -7,6 +7,7 @@ script it through `FakeOptions`.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
@@ -184,10 +185,8 @@ class FakeEngine:
     def poll(self) -> list[FakeOutput]:
         """All waiting outputs."""
         with self._lock:
-            try:
+            with contextlib.suppress(BlockingIOError):
                 os.read(self._read_fd, 4096)
-            except BlockingIOError:
-                pass
             outputs = list(self._outputs.values())
             self._outputs.clear()
             return outputs

@@ -1,0 +1,21 @@
+// File: cc/bindings/bindings.h
+// The parts of the extension module `pagemill._native._core`, one function per subject; module.cc calls
+// them in this order. Bindings convert and call; they decide nothing. The Python face is
+// python/pagemill/_native/_core.pyi.
+#ifndef PAGEMILL_CC_BINDINGS_BINDINGS_H_
+#define PAGEMILL_CC_BINDINGS_BINDINGS_H_
+
+#include <nanobind/nanobind.h>
+
+namespace pagemill::bindings {
+
+void BindStatus(nanobind::module_& m);
+void BindProgram(nanobind::module_& m);
+void BindExecutors(nanobind::module_& m);
+void BindRunner(nanobind::module_& m);
+void BindSamplingParams(nanobind::module_& m);
+void BindEngine(nanobind::module_& m);
+
+}  // namespace pagemill::bindings
+
+#endif  // PAGEMILL_CC_BINDINGS_BINDINGS_H_

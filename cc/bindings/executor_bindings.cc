@@ -1,0 +1,122 @@
+// Executors: the native one, and one around a Python callable.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "cc/bindings/batch_arrays.h"
+#include "cc/bindings/bindings.h"
+#include "cc/bindings/python_executor.h"
+#include "cc/bindings/status_error.h"
+#include "cc/bindings/target.h"
+#include "cc/program/native_executor.h"
+#include "cc/program/program.h"
+
+namespace pagemill::bindings {
+
+namespace nb = nanobind;
+using program::ExecutorOptions;
+using program::NativeExecutor;
+using program::Program;
+
+namespace {
+
+using OpTimeTuple = std::tuple<std::string, std::string, int64_t, double>;
+
+// Ids index the rows of embedding tables; a batch from Python may hold anything.
+void RequireIdsInTables(const Program& program, const BatchArrays& arrays) {
+  for (const program::Op& op : program.ops()) {
+    if (op.name != "embedding" || op.inputs.size() < 2) continue;
+    const program::Value& ids = program.value(op.inputs[0]);
+    const Int32Vector& array = ids.name == "positions" ? arrays.positions : arrays.token_ids;
+    const int64_t rows = program.value(op.inputs[1]).shape.dims[0];
+    const auto outside = [&](int32_t id) { return id < 0 || id >= rows; };
+    if (std::any_of(array.data(), array.data() + array.size(), outside)) {
+      ThrowIfError(InvalidArgument(ids.name + " must be from 0 to " + std::to_string(rows - 1)));
+    }
+  }
+}
+
+// A numpy array that owns a copy of the view's rows; None for rank 0.
+nb::object CopyRows(const TensorView& view) {
+  if (view.rank == 0) return nb::none();
+  const size_t rows = static_cast<size_t>(view.shape[0]);
+  const size_t columns = static_cast<size_t>(view.shape[1]);
+  auto copy = std::make_unique<float[]>(rows * columns + 1);
+  if (rows > 0) std::memcpy(copy.get(), view.data, rows * columns * sizeof(float));
+  float* data = copy.release();
+  nb::capsule owner(data, [](void* p) noexcept { delete[] static_cast<float*>(p); });
+  return nb::cast(nb::ndarray<nb::numpy, float>(data, {rows, columns}, owner));
+}
+
+nb::tuple Execute(NativeExecutor& self, const BatchArrays& arrays) {
+  const ExecutorOptions& options = self.options();
+  RequireIdsInTables(self.program(), arrays);
+  const ops::BatchView batch = arrays.ToBatchView(options.block_size, options.num_blocks);
+  program::ExecutorOutput output;
+  Status status;
+  {
+    nb::gil_scoped_release release;
+    status = self.Execute(batch, &output);
+  }
+  ThrowIfError(std::move(status));
+  return nb::make_tuple(CopyRows(output.logits), CopyRows(output.pooled));
+}
+
+void BindNativeExecutor(nb::module_& m) {
+  nb::class_<NativeExecutor>(m, "NativeExecutor")
+      .def(nb::new_([](const std::string& text, const ExecutorOptions& options) {
+             nb::gil_scoped_release release;  // maps files
+             return ValueOrThrow(NativeExecutor::Create(ValueOrThrow(Program::Parse(text)),
+                                                        CpuTarget(), options));
+           }),
+           nb::arg("text"), nb::arg("options"))
+      .def(
+          "execute",
+          [](NativeExecutor& self, Int32Vector token_ids, Int32Vector positions,
+             Int32Vector slot_mapping, Int32Vector query_start, Int32Vector seq_lens,
+             Int32Matrix block_table, Int32Vector logits_rows) {
+            return Execute(self, {token_ids, positions, slot_mapping, query_start, seq_lens,
+                                  block_table, logits_rows});
+          },
+          nb::kw_only(), nb::arg("token_ids"), nb::arg("positions"), nb::arg("slot_mapping"),
+          nb::arg("query_start"), nb::arg("seq_lens"), nb::arg("block_table"),
+          nb::arg("logits_rows"))
+      .def_prop_ro("memory_plan", &NativeExecutor::memory_plan)
+      .def("set_profiling", &NativeExecutor::SetProfiling, nb::arg("on"))
+      .def("profile", [](const NativeExecutor& self) {
+        std::vector<OpTimeTuple> times;
+        for (const program::OpTime& t : self.Profile()) {
+          times.emplace_back(t.op, t.kernel, t.calls, t.seconds);
+        }
+        return times;
+      });
+}
+
+int TraverseExecutor(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  if (!nb::inst_ready(self)) return 0;
+  Py_VISIT(nb::inst_ptr<PythonExecutor>(self)->callable().ptr());
+  return 0;
+}
+
+}  // namespace
+
+void BindExecutors(nb::module_& m) {
+  BindNativeExecutor(m);
+  static const PyType_Slot slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(TraverseExecutor)},
+                                {0, nullptr}};
+  nb::class_<PythonExecutor>(m, "PythonExecutor", nb::type_slots(slots))
+      .def(nb::init<nb::callable>(), nb::arg("callable"));
+}
+
+}  // namespace pagemill::bindings

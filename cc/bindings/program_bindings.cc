@@ -1,0 +1,135 @@
+// Programs: rewriting, planning, and which kernels would run them.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "cc/bindings/bindings.h"
+#include "cc/bindings/status_error.h"
+#include "cc/bindings/target.h"
+#include "cc/program/executor_options.h"
+#include "cc/program/kernel_selection.h"
+#include "cc/program/memory_plan.h"
+#include "cc/program/program.h"
+#include "cc/program/rewrites.h"
+
+namespace pagemill::bindings {
+
+namespace nb = nanobind;
+using program::ExecutorOptions;
+using program::MemoryPlan;
+using program::Program;
+
+namespace {
+
+using Choice = std::tuple<std::string, std::string, std::string, int32_t>;
+
+std::vector<Choice> KernelChoices(std::string_view text, const ExecutorOptions& options) {
+  const Program program = ValueOrThrow(Program::Parse(text));
+  const program::KernelSelection selection =
+      ValueOrThrow(SelectKernels(program, CpuTarget(), options));
+  std::vector<Choice> choices;
+  for (program::KernelChoice& c : Summarize(program, selection, options)) {
+    choices.emplace_back(c.op, c.operands, c.kernel, c.count);
+  }
+  return choices;
+}
+
+DType ParseCacheDType(const std::string& name) {
+  const std::optional<DType> dtype = ParseDType(name);
+  if (!dtype) ThrowIfError(InvalidArgument("unknown kv_cache_dtype '" + name + "'"));
+  return *dtype;
+}
+
+void BindExecutorOptions(nb::module_& m) {
+  nb::class_<ExecutorOptions>(m, "ExecutorOptions")
+      .def(
+          "__init__",
+          [](ExecutorOptions* self, int32_t num_threads, int32_t max_num_tokens,
+             int32_t max_num_seqs, int32_t max_num_logits_rows, int32_t num_blocks,
+             int32_t block_size, const std::string& kv_cache_dtype, std::string kernel_filter) {
+            const ExecutorOptions options = {.num_threads = num_threads,
+                                             .max_num_tokens = max_num_tokens,
+                                             .max_num_seqs = max_num_seqs,
+                                             .max_num_logits_rows = max_num_logits_rows,
+                                             .num_blocks = num_blocks,
+                                             .block_size = block_size,
+                                             .kv_cache_dtype = ParseCacheDType(kv_cache_dtype),
+                                             .kernel_filter = std::move(kernel_filter)};
+            ThrowIfError(options.Validate());
+            new (self) ExecutorOptions(options);
+          },
+          nb::kw_only(), nb::arg("num_threads") = 0, nb::arg("max_num_tokens") = 2048,
+          nb::arg("max_num_seqs") = 128, nb::arg("max_num_logits_rows") = 256,
+          nb::arg("num_blocks") = 1, nb::arg("block_size") = 16,
+          nb::arg("kv_cache_dtype") = "bf16", nb::arg("kernel_filter") = "")
+      .def_ro("num_threads", &ExecutorOptions::num_threads)
+      .def_ro("max_num_tokens", &ExecutorOptions::max_num_tokens)
+      .def_ro("max_num_seqs", &ExecutorOptions::max_num_seqs)
+      .def_ro("max_num_logits_rows", &ExecutorOptions::max_num_logits_rows)
+      .def_ro("num_blocks", &ExecutorOptions::num_blocks)
+      .def_ro("block_size", &ExecutorOptions::block_size)
+      .def_prop_ro("kv_cache_dtype",
+                   [](const ExecutorOptions& o) { return std::string(Info(o.kv_cache_dtype).name); })
+      .def_ro("kernel_filter", &ExecutorOptions::kernel_filter);
+}
+
+void BindMemoryPlan(nb::module_& m) {
+  nb::class_<MemoryPlan>(m, "MemoryPlan")
+      .def_ro("weights_bytes", &MemoryPlan::weights_bytes)
+      .def_ro("packed_bytes", &MemoryPlan::packed_bytes)
+      .def_ro("activation_bytes", &MemoryPlan::activation_bytes)
+      .def_ro("workspace_bytes", &MemoryPlan::workspace_bytes)
+      .def_ro("logits_bytes", &MemoryPlan::logits_bytes)
+      .def_ro("kv_bytes_per_block", &MemoryPlan::kv_bytes_per_block)
+      .def_ro("kv_bytes", &MemoryPlan::kv_bytes)
+      .def_prop_ro("total_bytes", &MemoryPlan::total_bytes)
+      .def("__str__", &MemoryPlan::ToString);
+}
+
+void BindCapabilities(nb::module_& m) {
+  using device::Capabilities;
+  nb::class_<Capabilities>(m, "Capabilities")
+      .def_ro("avx2", &Capabilities::avx2)
+      .def_ro("avx512", &Capabilities::avx512)
+      .def_ro("avx512_vnni", &Capabilities::avx512_vnni)
+      .def_ro("avx512_bf16", &Capabilities::avx512_bf16)
+      .def_ro("amx_bf16", &Capabilities::amx_bf16)
+      .def_ro("amx_int8", &Capabilities::amx_int8)
+      .def_ro("asimd_dotprod", &Capabilities::asimd_dotprod)
+      .def_ro("asimd_bf16", &Capabilities::asimd_bf16)
+      .def_ro("asimd_i8mm", &Capabilities::asimd_i8mm)
+      .def_ro("vxe", &Capabilities::vxe)
+      .def_ro("cores", &Capabilities::cores)
+      .def("__str__", &Capabilities::ToString);
+  m.def("detect_capabilities", &device::DetectCapabilities);
+}
+
+}  // namespace
+
+void BindProgram(nb::module_& m) {
+  BindExecutorOptions(m);
+  BindMemoryPlan(m);
+  BindCapabilities(m);
+  m.def(
+      "rewrite_program",
+      [](std::string_view text) {
+        return ValueOrThrow(RewriteProgram(ValueOrThrow(Program::Parse(text)))).ToText();
+      },
+      nb::arg("text"));
+  m.def(
+      "plan_memory",
+      [](std::string_view text, const ExecutorOptions& options) {
+        return ValueOrThrow(
+            PlanMemory(ValueOrThrow(Program::Parse(text)), CpuTarget(), options));
+      },
+      nb::arg("text"), nb::arg("options"));
+  m.def("kernel_choices", &KernelChoices, nb::arg("text"), nb::arg("options"));
+}
+
+}  // namespace pagemill::bindings

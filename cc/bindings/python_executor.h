@@ -1,0 +1,43 @@
+// File: cc/bindings/python_executor.h
+// An executor whose step is a Python callable: the torch executor, or a test's own. Takes the GIL only
+// inside Execute(); an exception of the callable becomes a failed step that carries its message.
+#ifndef PAGEMILL_CC_BINDINGS_PYTHON_EXECUTOR_H_
+#define PAGEMILL_CC_BINDINGS_PYTHON_EXECUTOR_H_
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+
+#include <utility>
+
+#include "cc/base/status.h"
+#include "cc/device/thread_pool.h"
+#include "cc/program/executor.h"
+
+namespace pagemill::bindings {
+
+// callable(arrays: dict) -> (logits: float32 [L, vocab] | None, pooled: float32 [R, dim] | None), both
+// C-contiguous in host memory; kept until the next step.
+class PythonExecutor final : public program::Executor {
+ public:
+  explicit PythonExecutor(nanobind::callable callable) : callable_(std::move(callable)) {}
+
+  Status Execute(const ops::BatchView& batch, program::ExecutorOutput* output) override;
+
+  // For sampling: one thread, since the callable's library has threads of its own.
+  device::ThreadPool* thread_pool() { return &pool_; }
+  nanobind::handle callable() const { return callable_; }
+
+ private:
+  using Rows = nanobind::ndarray<const float, nanobind::ndim<2>, nanobind::c_contig,
+                                 nanobind::device::cpu>;
+  Status Call(const ops::BatchView& batch, program::ExecutorOutput* output);
+
+  nanobind::callable callable_;
+  device::ThreadPool pool_{{.num_threads = 1}};
+  Rows logits_;
+  Rows pooled_;
+};
+
+}  // namespace pagemill::bindings
+
+#endif  // PAGEMILL_CC_BINDINGS_PYTHON_EXECUTOR_H_

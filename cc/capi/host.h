@@ -1,0 +1,54 @@
+// File: cc/capi/host.h
+// An engine around the native executor, put together for a host without Python: reads a program's text, binds it to
+// this machine, and starts an engine on it. The C ABI is a face of this class; C++ hosts may use it directly.
+//
+//   HostOptions options;
+//   options.program_path = "model.program";
+//   PM_ASSIGN_OR_RETURN(std::unique_ptr<Host> host, Host::Create(options));
+//   host->engine().Submit(...);
+//
+// Thread safety: engine() is; see engine.h.
+#ifndef PAGEMILL_CC_CAPI_HOST_H_
+#define PAGEMILL_CC_CAPI_HOST_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "cc/base/clock.h"
+#include "cc/base/log_sink.h"
+#include "cc/base/status.h"
+#include "cc/engine/engine.h"
+#include "cc/program/executor_options.h"
+
+namespace pagemill::capi {
+
+struct HostOptions {
+  std::string program_path;              // text of a program (docs/program_format.md)
+  int32_t max_model_len = 2048;          // tokens of one request, prompt and output
+  program::ExecutorOptions executor;     // num_blocks 0 = room for one request of max_model_len
+  engine::EngineOptions engine;
+  LogSink log;                           // empty: silent
+};
+
+class Host {
+ public:
+  // kNotFound where the program cannot be read; else what parsing, binding or the engine refuse.
+  static StatusOr<std::unique_ptr<Host>> Create(HostOptions options);
+  ~Host();  // shuts the engine down
+  Host(const Host&) = delete;
+  Host& operator=(const Host&) = delete;
+
+  engine::Engine& engine() { return *engine_; }
+  int32_t vocab_size() const { return vocab_size_; }
+
+ private:
+  Host() = default;
+  SteadyClock clock_;
+  int32_t vocab_size_ = 0;
+  std::unique_ptr<engine::Engine> engine_;
+};
+
+}  // namespace pagemill::capi
+
+#endif  // PAGEMILL_CC_CAPI_HOST_H_

@@ -1,0 +1,30 @@
+// File: cc/kv_cache/block.h
+// Bookkeeping of one page of the KV pool: who uses it, what it holds, and its place in the free list.
+// 48 bytes a block; the page itself lives with the runner.
+#ifndef PAGEMILL_CC_KV_CACHE_BLOCK_H_
+#define PAGEMILL_CC_KV_CACHE_BLOCK_H_
+
+#include <cstdint>
+
+#include "cc/base/strong_id.h"
+#include "cc/kv_cache/block_hash.h"
+#include "cc/step/request.h"
+
+namespace pagemill::kv_cache {
+
+using step::BlockId;
+using step::kNullBlock;
+
+// A set of layers that share one block table; see KvCacheOptions::groups.
+using GroupId = StrongId<struct GroupTag, uint16_t>;
+
+struct Block {
+  BlockHash hash;         // of the content, while the prefix cache knows it; else empty
+  int32_t ref_count = 0;  // requests that hold the block; 0 = it is in the free list
+  BlockId prev, next;     // neighbours in the free list, while it is there
+  GroupId group;          // whose content `hash` names
+};
+
+}  // namespace pagemill::kv_cache
+
+#endif  // PAGEMILL_CC_KV_CACHE_BLOCK_H_

@@ -1,0 +1,56 @@
+#include "cc/kv_cache/block_hash.h"
+
+#include <cstring>
+
+#include "cc/base/endian.h"
+#include "cc/base/sha256.h"
+#include "cc/base/xxh3.h"
+
+namespace pagemill::kv_cache {
+
+StatusOr<HashAlgorithm> ParseHashAlgorithm(std::string_view name) {
+  if (name == "xxh3-128") return HashAlgorithm::kXxh3_128;
+  if (name == "sha256") return HashAlgorithm::kSha256;
+  return InvalidArgument("prefix_caching_hash is \"" + std::string(name) +
+                         "\", it must be one of xxh3-128, sha256");
+}
+
+std::string ExtraKeys(const step::Request& request, int32_t block_index) {
+  std::string keys;
+  if (block_index == 0 && !request.cache_salt.empty()) {
+    keys = "salt";
+    uint8_t size[4];
+    StoreLittle32(static_cast<uint32_t>(request.cache_salt.size()), size);
+    keys.append(reinterpret_cast<const char*>(size), sizeof(size));
+    keys += request.cache_salt;
+  }
+  return keys;
+}
+
+BlockHash BlockHasher::Hash(const BlockHash& parent, std::string_view extra_keys,
+                            const step::TokenSequence& tokens, int32_t begin, int32_t end) {
+  constexpr size_t kParentSize = 32;
+  const size_t header = kParentSize + 4;
+  const size_t count = static_cast<size_t>(end - begin);
+  buffer_.resize(header + extra_keys.size() + 4 * count);
+  uint8_t* out = buffer_.data();
+  for (int i = 0; i < 4; ++i) StoreLittle64(parent.words[i], out + 8 * i);
+  StoreLittle32(static_cast<uint32_t>(extra_keys.size()), out + kParentSize);
+  if (!extra_keys.empty()) std::memcpy(out + header, extra_keys.data(), extra_keys.size());
+  uint8_t* token_bytes = out + header + extra_keys.size();
+  for (int32_t i = begin; i < end; ++i, token_bytes += 4) {
+    StoreLittle32(static_cast<uint32_t>(tokens[i]), token_bytes);
+  }
+
+  BlockHash hash;
+  if (algorithm_ == HashAlgorithm::kXxh3_128) {
+    const Digest128 digest = Xxh3_128(buffer_.data(), buffer_.size());
+    hash.words = {digest.low, digest.high, 0, 0};
+  } else {
+    const Digest256 digest = Sha256(buffer_.data(), buffer_.size());
+    for (int i = 0; i < 4; ++i) hash.words[i] = LoadLittle64(digest.data() + 8 * i);
+  }
+  return hash;
+}
+
+}  // namespace pagemill::kv_cache

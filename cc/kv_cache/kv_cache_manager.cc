@@ -1,0 +1,159 @@
+#include "cc/kv_cache/kv_cache_manager.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "cc/kv_cache/kinds/kinds.h"
+
+namespace pagemill::kv_cache {
+namespace {
+
+GroupId GroupAt(size_t g) { return GroupId(static_cast<uint16_t>(g)); }
+
+}  // namespace
+
+KvCacheManager::KvCacheManager(const KvCacheOptions& options)
+    : options_(options), pool_(options.num_blocks), hasher_(options.hash_algorithm) {
+  PM_CHECK(options.Validate().ok());
+  for (const std::string& name : options.groups) {
+    kinds_.push_back(*MakeCacheKind(name, options.block_size));
+  }
+}
+
+int32_t KvCacheManager::NumBlocks(int32_t num_tokens) const {
+  int32_t total = 0;
+  for (const auto& kind : kinds_) total += kind->NumBlocks(num_tokens);
+  return total;
+}
+
+void KvCacheManager::ExtendHashes(const step::Request& request, const step::TokenSequence& tokens,
+                                  int32_t num_blocks, RequestBlocks* blocks) {
+  std::vector<BlockHash>& hashes = blocks->hashes_;
+  const int32_t size = options_.block_size;
+  for (auto i = static_cast<int32_t>(hashes.size()); i < num_blocks; ++i) {
+    const BlockHash parent = hashes.empty() ? BlockHash() : hashes.back();
+    hashes.push_back(
+        hasher_.Hash(parent, ExtraKeys(request, i), tokens, i * size, (i + 1) * size));
+  }
+}
+
+PrefixMatch KvCacheManager::FindPrefix(const step::Request& request,
+                                       const step::TokenSequence& tokens, RequestBlocks* blocks) {
+  PM_CHECK(blocks->empty());
+  PrefixMatch match;
+  const int32_t num_full = (tokens.size() - 1) / options_.block_size;
+  if (!options_.enable_prefix_caching || num_full <= 0) return match;
+  ExtendHashes(request, tokens, num_full, blocks);
+
+  // All groups must agree on the length: each one gets what the ones before it found, and where it finds
+  // less, those before it are cut. All kinds so far can go on after any block.
+  std::span<const BlockHash> hashes(blocks->hashes_.data(), static_cast<size_t>(num_full));
+  match.groups.resize(kinds_.size());
+  for (size_t g = 0; g < kinds_.size(); ++g) {
+    kinds_[g]->FindPrefix(hashes, GroupAt(g), pool_, &match.groups[g]);
+    hashes = hashes.first(match.groups[g].size());
+  }
+  for (std::vector<BlockId>& group : match.groups) {
+    group.resize(hashes.size());
+    match.num_free_blocks += static_cast<int32_t>(std::count_if(
+        group.begin(), group.end(), [this](BlockId id) { return pool_.ref_count(id) == 0; }));
+  }
+  match.num_tokens = static_cast<int32_t>(hashes.size()) * options_.block_size;
+  return match;
+}
+
+int32_t KvCacheManager::NumNewBlocks(const RequestBlocks& blocks, int32_t num_tokens) const {
+  int32_t count = 0;
+  for (size_t g = 0; g < kinds_.size(); ++g) {
+    const auto held = blocks.empty() ? 0 : static_cast<int32_t>(blocks.groups_[g].size());
+    count += std::max(0, kinds_[g]->NumBlocks(num_tokens) - held);
+  }
+  return count;
+}
+
+bool KvCacheManager::CanAllocate(const RequestBlocks& blocks, const PrefixMatch* match,
+                                 int32_t num_tokens, int32_t num_reserved_blocks) const {
+  int32_t taken = NumNewBlocks(blocks, num_tokens);
+  if (match != nullptr) {
+    // Found blocks that others hold cost nothing.
+    for (const std::vector<BlockId>& group : match->groups) {
+      taken -= static_cast<int32_t>(group.size());
+    }
+    taken += match->num_free_blocks;
+  }
+  return taken == 0 || taken + num_reserved_blocks <= pool_.num_free();
+}
+
+void KvCacheManager::Allocate(int32_t num_tokens, const PrefixMatch* match, RequestBlocks* blocks,
+                              std::vector<std::vector<BlockId>>* new_block_ids) {
+  if (blocks->empty()) blocks->groups_.resize(kinds_.size());
+  if (match != nullptr && match->num_tokens > 0) {
+    PM_CHECK(blocks->num_committed_blocks_ == 0);
+    for (size_t g = 0; g < kinds_.size(); ++g) {
+      for (BlockId id : match->groups[g]) pool_.AddReference(id);
+    }
+    blocks->groups_ = match->groups;
+    blocks->num_committed_blocks_ = match->num_tokens / options_.block_size;
+    *new_block_ids = match->groups;
+  }
+  for (size_t g = 0; g < kinds_.size(); ++g) {
+    std::vector<BlockId>& table = blocks->groups_[g];
+    const int32_t wanted = kinds_[g]->NumBlocks(num_tokens);
+    if (static_cast<int32_t>(table.size()) >= wanted) continue;
+    if (new_block_ids->empty()) new_block_ids->resize(kinds_.size());
+    while (static_cast<int32_t>(table.size()) < wanted) {
+      table.push_back(pool_.Allocate());
+      (*new_block_ids)[g].push_back(table.back());
+    }
+  }
+}
+
+void KvCacheManager::Commit(const step::Request& request, const step::TokenSequence& tokens,
+                            int32_t num_computed_tokens, RequestBlocks* blocks) {
+  const int32_t num_full = num_computed_tokens / options_.block_size;
+  if (!options_.enable_prefix_caching || num_full <= blocks->num_committed_blocks_) return;
+  ExtendHashes(request, tokens, num_full, blocks);
+  for (int32_t i = blocks->num_committed_blocks_; i < num_full; ++i) {
+    for (size_t g = 0; g < kinds_.size(); ++g) {
+      pool_.Cache(blocks->groups_[g][i], blocks->hashes_[i], GroupAt(g));
+    }
+  }
+  blocks->num_committed_blocks_ = num_full;
+}
+
+void KvCacheManager::Free(RequestBlocks* blocks) {
+  for (std::vector<BlockId>& table : blocks->groups_) {
+    for (auto id = table.rbegin(); id != table.rend(); ++id) pool_.Release(*id);
+  }
+  blocks->groups_.clear();
+  blocks->num_committed_blocks_ = 0;
+}
+
+bool KvCacheManager::Reset() {
+  if (pool_.num_free() != pool_.num_usable()) return false;
+  pool_.Reset();
+  return true;
+}
+
+Status KvCacheManager::CheckIntegrity(std::span<const RequestBlocks* const> holders) const {
+  PM_RETURN_IF_ERROR(pool_.CheckIntegrity());
+  std::vector<int32_t> refs(pool_.num_blocks(), 0);
+  for (const RequestBlocks* holder : holders) {
+    for (const std::vector<BlockId>& table : holder->groups_) {
+      for (BlockId id : table) ++refs[id.value()];
+      if (holder->num_committed_blocks_ > static_cast<int32_t>(table.size())) {
+        return Internal("KV cache: more blocks committed than held");
+      }
+    }
+  }
+  for (int32_t i = 0; i < pool_.num_blocks(); ++i) {
+    if (refs[i] != pool_.ref_count(BlockId(i))) {
+      return Internal("KV cache: block " + std::to_string(i) + " has " +
+                      std::to_string(pool_.ref_count(BlockId(i))) + " references, " +
+                      std::to_string(refs[i]) + " holders");
+    }
+  }
+  return OkStatus();
+}
+
+}  // namespace pagemill::kv_cache

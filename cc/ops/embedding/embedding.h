@@ -1,0 +1,28 @@
+// File: cc/ops/embedding/embedding.h
+// Row gather from a table of weights: y[n] = scale * dequantized W[ids[n]].
+//
+//   inputs   ids   i32 [N], each in [0, V) (the runner checks token ids before a step)
+//            W     f32, bf16, f16 or a block format [V, H]; H is a multiple of its block size
+//   outputs  y     f32 [N, H]
+//   attributes     scale = 1
+//   aliasing       none
+//
+// Exact: dequantization gives the same bits everywhere, the scale is one float multiplication.
+#ifndef PAGEMILL_CC_OPS_EMBEDDING_EMBEDDING_H_
+#define PAGEMILL_CC_OPS_EMBEDDING_EMBEDDING_H_
+
+#include "cc/ops/op.h"
+
+namespace pagemill::ops {
+
+const OpDefinition& EmbeddingOp();
+
+namespace embedding {
+// The kernels; y must not overlap W. Both work in place on y, without workspace.
+void RunPortable(const OpCall& call, KernelContext& context);
+void RunReference(const OpCall& call, KernelContext& context);
+}  // namespace embedding
+
+}  // namespace pagemill::ops
+
+#endif  // PAGEMILL_CC_OPS_EMBEDDING_EMBEDDING_H_

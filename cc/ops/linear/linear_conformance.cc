@@ -1,0 +1,195 @@
+#include "cc/ops/linear/linear_conformance.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "cc/ops/block_format/block_format.h"
+#include "cc/ops/conformance.h"
+#include "cc/ops/linear/linear.h"
+
+namespace pagemill::ops::linear {
+namespace {
+
+using conformance::BitEqual;
+using conformance::Random;
+using conformance::RunRow;
+using conformance::SupportedRows;
+using conformance::TestTensor;
+using device::ThreadPool;
+
+constexpr DType kWeightDTypes[] = {DType::kF32,  DType::kBF16, DType::kF16,  DType::kQ4_0,
+                                   DType::kQ4_1, DType::kQ5_0, DType::kQ8_0, DType::kQ4_K,
+                                   DType::kQ5_K, DType::kQ6_K};
+
+struct Case {
+  int64_t n;
+  int64_t m;
+  int64_t k;
+  bool bias;
+  // Of every pointer from a 64-byte boundary; weights of block formats are off by half of it, since
+  // files align them to 2 bytes only.
+  int64_t misalign_bytes;
+  int64_t row_padding_bytes;  // of x and y
+};
+
+// The operands of one call, random but for the outputs.
+struct Operation {
+  Operation(const Case& c, DType dtype, Random& random)
+      : x(DType::kF32, {c.n, c.k}, {c.misalign_bytes, c.row_padding_bytes}),
+        w(dtype, {c.m, c.k}, {IsBlockFormat(dtype) ? c.misalign_bytes / 2 : c.misalign_bytes, 0}),
+        bias(DType::kF32, {c.m}, {c.misalign_bytes, 0}),
+        y(DType::kF32, {c.n, c.m}, {c.misalign_bytes, c.row_padding_bytes}) {
+    x.FillUniform(random, -2, 2);
+    w.FillUniform(random, -1, 1);
+    bias.FillUniform(random, -1, 1);
+    inputs[0] = x.view();
+    inputs[1] = w.view();
+    if (c.bias) inputs[2] = bias.view();
+    outputs[0] = y.view();
+    call = {inputs, outputs, &attributes, nullptr};
+  }
+  Operation(const Operation&) = delete;
+
+  TestTensor x, w, bias, y;
+  TensorView inputs[3];
+  TensorView outputs[1];
+  Attributes attributes;
+  OpCall call;
+};
+
+// The exact result and the allowed distance from it, element by element.
+struct Expected {
+  std::vector<double> y;
+  std::vector<double> bound;
+};
+
+Expected Compute(const Case& c, const Operation& op) {
+  Expected e;
+  e.y.resize(c.n * c.m);
+  e.bound.resize(c.n * c.m);
+  const std::vector<float> x = op.x.ToFloat();
+  const std::vector<float> bias = op.bias.ToFloat();
+  std::vector<float> row(c.k);
+  for (int64_t m = 0; m < c.m; ++m) {
+    DequantizeRow(op.w.view().dtype, op.w.view().Row<uint8_t>(m), c.k, row.data());
+    for (int64_t n = 0; n < c.n; ++n) {
+      double sum = c.bias ? bias[m] : 0.0;
+      double magnitude = std::abs(sum);
+      for (int64_t k = 0; k < c.k; ++k) {
+        const double product = static_cast<double>(row[k]) * x[n * c.k + k];
+        sum += product;
+        magnitude += std::abs(product);
+      }
+      e.y[n * c.m + m] = sum;
+      e.bound[n * c.m + m] = LinearErrorBound(c.k) * magnitude;
+    }
+  }
+  return e;
+}
+
+void CheckAgainstExact(const Case& c, DType dtype, const OpDefinition& op,
+                       const device::Capabilities& caps, ThreadPool& pool, Random& random) {
+  Operation operation(c, dtype, random);
+  ASSERT_TRUE(op.check(operation.call).ok()) << op.check(operation.call).ToString();
+  const Expected expected = Compute(c, operation);
+  for (const KernelRow* row : SupportedRows(op, caps, operation.call)) {
+    SCOPED_TRACE(std::string(row->name));
+    operation.y.Poison();
+    RunRow(*row, operation.call, pool);
+    EXPECT_TRUE(operation.y.GuardsIntact());
+    const std::vector<float> y = operation.y.ToFloat();
+    for (size_t i = 0; i < y.size(); ++i) {
+      // Not `>`: NaN must fail.
+      ASSERT_TRUE(std::abs(y[i] - expected.y[i]) <= expected.bound[i])
+          << "y[" << i / c.m << ", " << i % c.m << "] is " << y[i] << ", expected "
+          << expected.y[i] << " within " << expected.bound[i];
+    }
+  }
+}
+
+void CheckValues(const OpDefinition& op, const device::Capabilities& caps) {
+  // K = 256 * j serves every format; the others, every format whose blocks divide them.
+  const Case cases[] = {
+      {1, 1, 1, false, 4, 0},    {1, 7, 256, true, 4, 0},    {2, 5, 512, false, 12, 0},
+      {3, 9, 96, true, 0, 20},   {4, 4, 256, false, 36, 4},  {5, 33, 256, true, 4, 8},
+      {6, 17, 33, false, 4, 4},  {7, 66, 256, true, 0, 0},   {13, 19, 47, true, 60, 12},
+      {67, 5, 288, false, 4, 0}, {0, 5, 256, true, 0, 0},    {16, 131, 15, false, 0, 0},
+      {1, 70, 64, true, 4, 0},   {9, 3, 1536, true, 20, 0},  {2, 18, 19, true, 4, 0},
+      {4, 21, 37, false, 8, 0},  {3, 100, 768, false, 0, 0},
+  };
+  ThreadPool pool({.num_threads = 2});
+  Random random(1);
+  for (const Case& c : cases) {
+    for (DType dtype : kWeightDTypes) {
+      if (c.k % Info(dtype).block_elements != 0) continue;
+      SCOPED_TRACE(std::string(Info(dtype).name) + " n=" + std::to_string(c.n) +
+                   " m=" + std::to_string(c.m) + " k=" + std::to_string(c.k));
+      CheckAgainstExact(c, dtype, op, caps, pool, random);
+    }
+  }
+}
+
+// Rows [begin, end) of the operation's x in a call of their own.
+std::vector<float> RunSlice(const KernelRow& row, Operation& operation, int64_t begin, int64_t end,
+                            ThreadPool& pool) {
+  const int64_t columns = operation.y.view().shape[1];
+  TestTensor part(DType::kF32, {end - begin, columns});
+  TensorView inputs[3] = {operation.inputs[0], operation.inputs[1], operation.inputs[2]};
+  inputs[0].data = inputs[0].Row<float>(begin);
+  inputs[0].shape[0] = end - begin;
+  const TensorView outputs[1] = {part.view()};
+  RunRow(row, {inputs, outputs, &operation.attributes, nullptr}, pool);
+  return part.ToFloat();
+}
+
+void CheckInvariance(const Case& c, DType dtype, const OpDefinition& op,
+                     const device::Capabilities& caps, Random& random) {
+  Operation operation(c, dtype, random);
+  for (const KernelRow* row : SupportedRows(op, caps, operation.call)) {
+    SCOPED_TRACE(std::string(row->name));
+    ThreadPool alone({.num_threads = 1});
+    std::vector<float> one_by_one;
+    for (int64_t n = 0; n < c.n; ++n) {
+      const std::vector<float> y = RunSlice(*row, operation, n, n + 1, alone);
+      one_by_one.insert(one_by_one.end(), y.begin(), y.end());
+    }
+    for (int32_t threads = 1; threads <= 3; ++threads) {
+      ThreadPool pool({.num_threads = threads});
+      ASSERT_TRUE(BitEqual(RunSlice(*row, operation, 0, c.n, pool), one_by_one))
+          << threads << " threads";
+    }
+    std::vector<float> in_pieces;
+    for (int64_t begin = 0; begin < c.n;) {
+      const int64_t end = std::min<int64_t>(c.n, begin + random.Int(1, 9));
+      const std::vector<float> y = RunSlice(*row, operation, begin, end, alone);
+      in_pieces.insert(in_pieces.end(), y.begin(), y.end());
+      begin = end;
+    }
+    ASSERT_TRUE(BitEqual(in_pieces, one_by_one)) << "random pieces";
+  }
+}
+
+void CheckBatchInvariance(const OpDefinition& op, const device::Capabilities& caps) {
+  Random random(2);
+  for (DType dtype : kWeightDTypes) {
+    SCOPED_TRACE(std::string(Info(dtype).name));
+    for (int64_t n : {2, 3, 4, 5, 6, 7, 8, 11, 12, 13, 31, 67}) {
+      // 83 weight rows: more than one panel and more than one grain, no multiple of a tile.
+      const int64_t k = IsBlockFormat(dtype) ? 256 : 75;
+      CheckInvariance({n, 83, k, n % 2 == 0, 4, 0}, dtype, op, caps, random);
+    }
+  }
+}
+
+}  // namespace
+
+void CheckLinearConformance(const OpDefinition& op, const device::Capabilities& caps) {
+  CheckValues(op, caps);
+  CheckBatchInvariance(op, caps);
+}
+
+}  // namespace pagemill::ops::linear

@@ -1,0 +1,26 @@
+// File: cc/ops/linear/linear_driver.h
+// Runs a KernelSet over a call of `linear`: reads the operands, chooses between the direct and the
+// tiled path, and splits the weight rows over the threads. Also what the reference shares with it.
+#ifndef PAGEMILL_CC_OPS_LINEAR_LINEAR_DRIVER_H_
+#define PAGEMILL_CC_OPS_LINEAR_LINEAR_DRIVER_H_
+
+#include <cstdint>
+
+#include "cc/ops/linear/kernel_set.h"
+#include "cc/ops/op.h"
+
+namespace pagemill::ops::linear {
+
+Operands ReadOperands(const OpCall& call);
+
+void RunKernelSet(const KernelSet& kernels, const OpCall& call, KernelContext& context);
+// For any KernelSet: a panel of dequantized weight rows per thread.
+int64_t DriverWorkspaceBytes(const OpCall& call, int32_t num_threads);
+
+void RunReference(const OpCall& call, KernelContext& context);
+// One dequantized weight row per thread.
+int64_t ReferenceWorkspaceBytes(const OpCall& call, int32_t num_threads);
+
+}  // namespace pagemill::ops::linear
+
+#endif  // PAGEMILL_CC_OPS_LINEAR_LINEAR_DRIVER_H_

@@ -1,0 +1,133 @@
+#include "cc/ops/linear/linear.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "cc/device/capabilities.h"
+#include "cc/ops/block_format/block_format.h"
+#include "cc/ops/conformance.h"
+#include "cc/ops/linear/kernel_set.h"
+#include "cc/ops/linear/linear_conformance.h"
+
+namespace pagemill::ops {
+namespace {
+
+using conformance::Random;
+using conformance::TestTensor;
+
+TEST(Linear, Conformance) {
+  linear::CheckLinearConformance(LinearOp(), device::DetectCapabilities());
+}
+
+TEST(Linear, TableHasTheKernelsOfThisMachine) {
+  device::Capabilities caps;
+  TestTensor x(DType::kF32, {1, 32}), w(DType::kQ4_1, {4, 32}), y(DType::kF32, {1, 4});
+  const TensorView inputs[] = {x.view(), w.view()};
+  const TensorView outputs[] = {y.view()};
+  const OpCall call{.inputs = inputs, .outputs = outputs};
+  EXPECT_EQ((*ChooseKernel(LinearOp(), caps, call))->name, "portable");
+  EXPECT_EQ((*ChooseKernel(LinearOp(), caps, call, "reference"))->name, "reference");
+#if defined(__x86_64__)
+  caps.avx2 = true;
+  EXPECT_EQ((*ChooseKernel(LinearOp(), caps, call))->name, "avx2");
+  caps.avx512 = true;
+  EXPECT_EQ((*ChooseKernel(LinearOp(), caps, call))->name, "avx512");
+#endif
+}
+
+// Decoders in registers against the portable ones, bit for bit (block_layout.h says why).
+void CheckDecoder(const linear::KernelSet& kernels, const std::string& name) {
+  Random random(3);
+  for (DType dtype : {DType::kF32, DType::kBF16, DType::kF16, DType::kQ4_0, DType::kQ4_1,
+                      DType::kQ5_0, DType::kQ8_0, DType::kQ4_K, DType::kQ5_K, DType::kQ6_K}) {
+    const int64_t k = IsBlockFormat(dtype) ? 512 : 301;
+    TestTensor row(dtype, {1, k}, {.misalign_bytes = 2});
+    TestTensor out(DType::kF32, {1, k}, {.misalign_bytes = 4});
+    row.FillUniform(random, -3, 3);
+    std::vector<float> expected(k);
+    DequantizeRow(dtype, row.view().Row<uint8_t>(0), k, expected.data());
+    kernels.dequantize(dtype, row.view().Row<uint8_t>(0), k, out.view().Row<float>(0));
+    EXPECT_TRUE(conformance::BitEqual(out.ToFloat(), expected))
+        << name << " " << Info(dtype).name;
+    EXPECT_TRUE(out.GuardsIntact()) << name << " " << Info(dtype).name;
+  }
+}
+
+TEST(Linear, DecodersAgree) {
+  CheckDecoder(linear::kPortableKernels, "portable");
+#if defined(__x86_64__)
+  const device::Capabilities caps = device::DetectCapabilities();
+  if (caps.avx2) CheckDecoder(linear::kAvx2Kernels, "avx2");
+  if (caps.avx512) CheckDecoder(linear::kAvx512Kernels, "avx512");
+#endif
+}
+
+// A NaN of one row of x reaches the outputs of that row only.
+TEST(Linear, RowsDoNotMix) {
+  Random random(4);
+  device::ThreadPool pool({.num_threads = 1});
+  TestTensor x(DType::kF32, {7, 64}), w(DType::kQ8_0, {5, 64}), y(DType::kF32, {7, 5});
+  x.FillUniform(random, -1, 1);
+  w.FillUniform(random, -1, 1);
+  x.view().Row<float>(3)[17] = std::nanf("");
+  const TensorView inputs[] = {x.view(), w.view()};
+  const TensorView outputs[] = {y.view()};
+  const OpCall call{.inputs = inputs, .outputs = outputs};
+  for (const KernelRow* row :
+       conformance::SupportedRows(LinearOp(), device::DetectCapabilities(), call)) {
+    y.Poison();
+    conformance::RunRow(*row, call, pool);
+    const std::vector<float> values = y.ToFloat();
+    for (int i = 0; i < 35; ++i) EXPECT_EQ(std::isnan(values[i]), i / 5 == 3) << row->name;
+  }
+}
+
+class LinearCheck : public ::testing::Test {
+ protected:
+  Status Check(const TensorView& x, const TensorView& w, const TensorView& y,
+               const TensorView& bias = {}) {
+    const TensorView inputs[] = {x, w, bias};
+    const TensorView outputs[] = {y};
+    return LinearOp().check({.inputs = inputs, .outputs = outputs});
+  }
+  static TensorView View(DType dtype, std::initializer_list<int64_t> dims) {
+    return TensorView::Dense(nullptr, dtype, dims);
+  }
+  static constexpr DType kF32 = DType::kF32;
+};
+
+TEST_F(LinearCheck, AcceptsAnyRankWithTheRightRows) {
+  EXPECT_TRUE(Check(View(kF32, {8, 64}), View(DType::kQ4_0, {18, 64}), View(kF32, {8, 9, 2})).ok());
+  EXPECT_TRUE(Check(View(kF32, {8, 4, 16}), View(DType::kQ8_0, {18, 64}), View(kF32, {8, 18}),
+                    View(kF32, {18}))
+                  .ok());
+  EXPECT_TRUE(Check(View(kF32, {0, 3}), View(DType::kBF16, {5, 3}), View(kF32, {0, 5})).ok());
+}
+
+TEST_F(LinearCheck, NamesWhatDoesNotFit) {
+  const TensorView w = View(DType::kQ4_0, {18, 64});
+  const TensorView x = View(kF32, {8, 64});
+  const TensorView y = View(kF32, {8, 18});
+  EXPECT_EQ(Check(View(kF32, {8, 32}), w, y).message(),
+            "linear: rows of x have 32 elements where rows of W have 64");
+  EXPECT_EQ(Check(View(DType::kBF16, {8, 64}), w, y).message(),
+            "linear: x must be f32 of rank 2 or more, got bf16 of rank 2");
+  EXPECT_EQ(Check(x, View(DType::kI8, {18, 64}), y).message(),
+            "linear: W must be a weight of rank 2, got i8 of rank 2");
+  EXPECT_EQ(Check(View(kF32, {8, 64}), View(DType::kQ4_K, {18, 64}), y).message(),
+            "linear: rows of W have 64 elements, no multiple of the block of 256 of q4_k");
+  EXPECT_EQ(Check(x, w, View(kF32, {8, 17})).message(),
+            "linear: y must be f32 with rows of 18 elements (rows of W), got f32 with rows of 17");
+  EXPECT_EQ(Check(x, w, View(kF32, {7, 18})).message(), "linear: y has 7 rows where x has 8");
+  EXPECT_EQ(Check(x, w, y, View(kF32, {64})).message(),
+            "linear: bias must be f32 [18], got f32 of rank 1 and length 64");
+  EXPECT_EQ(Check(x, w, y, View(DType::kBF16, {18})).code(), StatusCode::kInvalidArgument);
+  const TensorView inputs[] = {x};
+  EXPECT_FALSE(LinearOp().check({.inputs = inputs, .outputs = {}}).ok());
+}
+
+}  // namespace
+}  // namespace pagemill::ops

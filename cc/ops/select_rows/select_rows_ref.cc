@@ -1,0 +1,18 @@
+// The plain form of `select_rows`: one element at a time.
+#include <cstdint>
+
+#include "cc/ops/select_rows/select_rows.h"
+
+namespace pagemill::ops::select_rows {
+
+void RunReference(const OpCall& call, KernelContext&) {
+  const TensorView& x = call.inputs[0];
+  const TensorView& rows = call.inputs[1];
+  const TensorView& y = call.outputs[0];
+  for (int64_t l = 0; l < rows.shape[0]; ++l) {
+    const float* from = x.Row<const float>(rows.Data<const int32_t>()[l]);
+    for (int64_t i = 0; i < x.RowElements(); ++i) y.Row<float>(l)[i] = from[i];
+  }
+}
+
+}  // namespace pagemill::ops::select_rows

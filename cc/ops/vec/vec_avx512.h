@@ -1,0 +1,86 @@
+// File: cc/ops/vec/vec_avx512.h
+// `Vec` on AVX-512: 16 floats a register. The interface is described in vec_portable.h. Include it
+// only from a file compiled with the avx512 flags, and only one vec_*.h per file.
+#ifndef PAGEMILL_CC_OPS_VEC_VEC_AVX512_H_
+#define PAGEMILL_CC_OPS_VEC_VEC_AVX512_H_
+
+#include <immintrin.h>
+
+#include <cstdint>
+
+namespace pagemill::ops {
+namespace {
+
+struct Vec {
+  using F = __m512;
+  static constexpr int kLanes = 16;
+  static constexpr int kRegisters = 32;
+
+  static F Zero() { return _mm512_setzero_ps(); }
+  static F Set(float v) { return _mm512_set1_ps(v); }
+  static F Load(const float* p) { return _mm512_loadu_ps(p); }
+  static F LoadN(const float* p, int n) { return _mm512_maskz_loadu_ps(First(n), p); }
+  static void Store(float* p, F v) { _mm512_storeu_ps(p, v); }
+  static void StoreN(float* p, F v, int n) { _mm512_mask_storeu_ps(p, First(n), v); }
+
+  static F Load(const uint16_t* p) { return Widen(_mm256_loadu_si256((const __m256i*)p)); }
+  static F LoadN(const uint16_t* p, int n) { return Widen(_mm256_maskz_loadu_epi16(First(n), p)); }
+  static void Store(uint16_t* p, F v) { _mm256_storeu_si256((__m256i*)p, Narrow(v)); }
+  static void StoreN(uint16_t* p, F v, int n) {
+    _mm256_mask_storeu_epi16(p, First(n), Narrow(v));
+  }
+
+  static F Add(F a, F b) { return _mm512_add_ps(a, b); }
+  static F Sub(F a, F b) { return _mm512_sub_ps(a, b); }
+  static F Mul(F a, F b) { return _mm512_mul_ps(a, b); }
+  static F Div(F a, F b) { return _mm512_div_ps(a, b); }
+  static F Fma(F a, F b, F c) { return _mm512_fmadd_ps(a, b, c); }
+  static F Max(F a, F b) { return _mm512_max_ps(a, b); }
+  static F Min(F a, F b) { return _mm512_min_ps(a, b); }
+  static F Abs(F a) { return _mm512_abs_ps(a); }
+  static F CopySign(F magnitude, F sign) {
+    const F bit = _mm512_set1_ps(-0.0f);
+    return _mm512_or_ps(_mm512_andnot_ps(bit, magnitude), _mm512_and_ps(bit, sign));
+  }
+  static F Less(F a, F b, F then, F otherwise) {
+    return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, b, _CMP_LT_OQ), otherwise, then);
+  }
+  static F Range(F inside, F outside, int low, int high) {
+    return _mm512_mask_blend_ps(First(high) & ~First(low), outside, inside);
+  }
+  static F Round(F a) { return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT); }
+  static F ScaleByPowerOf2(F a, F n) { return _mm512_scalef_ps(a, n); }
+
+  static float Sum(F a) {
+    const __m256 half = _mm256_add_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps(a, 1));
+    return Sum4(_mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1)));
+  }
+  static float Maximum(F a) { return _mm512_reduce_max_ps(a); }
+
+ private:
+  static __mmask16 First(int n) {
+    return n >= 16 ? 0xffff : n <= 0 ? 0 : static_cast<__mmask16>((1u << n) - 1);
+  }
+  static F Widen(__m256i v) {
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(v), 16));
+  }
+  // Rounds to nearest even; a NaN stays one (its quiet bit is set).
+  static __m256i Narrow(F v) {
+    const __m512i bits = _mm512_castps_si512(v);
+    const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+    const __m512i up = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), odd);
+    const __m512i quiet = _mm512_or_si512(bits, _mm512_set1_epi32(0x400000));
+    const __m512i chosen =
+        _mm512_mask_blend_epi32(_mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q), up, quiet);
+    return _mm512_cvtepi32_epi16(_mm512_srli_epi32(chosen, 16));
+  }
+  static float Sum4(__m128 a) {
+    const __m128 pair = _mm_add_ps(a, _mm_movehl_ps(a, a));
+    return _mm_cvtss_f32(_mm_add_ss(pair, _mm_movehdup_ps(pair)));
+  }
+};
+
+}  // namespace
+}  // namespace pagemill::ops
+
+#endif  // PAGEMILL_CC_OPS_VEC_VEC_AVX512_H_

@@ -1,0 +1,128 @@
+// File: cc/ops/vec/vec_portable.h
+// `Vec`: a register of floats, the vocabulary in which row kernels are written once and compiled for
+// each instruction set. This one uses the compilers' vector extension, 4 floats, which becomes SSE2
+// on the x86-64 baseline, ASIMD on aarch64 and the vector facility on s390x.
+//
+// A kernel is a template over nothing: it names `Vec` and is included, in an anonymous namespace,
+// after exactly one of vec_avx512.h, vec_avx2.h and vec_portable.h. `Vec` itself lives in an
+// anonymous namespace too, so that the linker never merges code of different instruction sets.
+//
+//   #include "cc/ops/vec/vec_avx2.h"
+//   #include "cc/ops/rms_norm/rms_norm_row_inl.h"
+//   void RmsNormRowAvx2(const RmsNormRow& row) { NormalizeRow(row); }
+//
+// What each member means, for n in [0, kLanes]:
+//   Load(p), Store(p, v)       kLanes elements; float, or uint16_t holding bf16 (stores round to
+//                              nearest even); no alignment needed
+//   LoadN(p, n), StoreN        the first n only: others read as 0, and are not touched
+//   Fma(a, b, c)               a b + c, rounded once where the machine can
+//   Max(a, b), Min(a, b)       b where either is NaN
+//   Less(a, b, x, y)           a < b ? x : y, lane by lane
+//   Range(x, y, low, high)     x in lanes [low, high), y elsewhere
+//   Round(a)                   nearest integer, |a| < 2^22
+//   ScaleByPowerOf2(a, n)      a 2^n for integral n in [-126, 128]
+//   Sum(a), Maximum(a)         over the lanes, in a fixed order
+#ifndef PAGEMILL_CC_OPS_VEC_VEC_PORTABLE_H_
+#define PAGEMILL_CC_OPS_VEC_VEC_PORTABLE_H_
+
+#include <cstdint>
+#include <cstring>
+
+namespace pagemill::ops {
+namespace {
+
+struct Vec {
+  using F = float __attribute__((vector_size(16)));
+  static constexpr int kLanes = 4;
+#if defined(__x86_64__)
+  static constexpr int kRegisters = 16;
+#else
+  static constexpr int kRegisters = 32;
+#endif
+
+  static F Zero() { return F{0, 0, 0, 0}; }
+  static F Set(float v) { return F{v, v, v, v}; }
+  static F Load(const float* p) {
+    F v;
+    std::memcpy(&v, p, sizeof(v));
+    return v;
+  }
+  static F LoadN(const float* p, int n) {
+    F v = Zero();
+    for (int i = 0; i < kLanes && i < n; ++i) v[i] = p[i];
+    return v;
+  }
+  static void Store(float* p, F v) { std::memcpy(p, &v, sizeof(v)); }
+  static void StoreN(float* p, F v, int n) {
+    for (int i = 0; i < kLanes && i < n; ++i) p[i] = v[i];
+  }
+
+  static F Load(const uint16_t* p) {
+    Half v;
+    std::memcpy(&v, p, sizeof(v));
+    return Widen(v);
+  }
+  static F LoadN(const uint16_t* p, int n) {
+    Half v = {};
+    for (int i = 0; i < kLanes && i < n; ++i) v[i] = p[i];
+    return Widen(v);
+  }
+  static void Store(uint16_t* p, F v) {
+    const Half h = Narrow(v);
+    std::memcpy(p, &h, sizeof(h));
+  }
+  static void StoreN(uint16_t* p, F v, int n) {
+    const Half h = Narrow(v);
+    for (int i = 0; i < kLanes && i < n; ++i) p[i] = h[i];
+  }
+
+  static F Add(F a, F b) { return a + b; }
+  static F Sub(F a, F b) { return a - b; }
+  static F Mul(F a, F b) { return a * b; }
+  static F Div(F a, F b) { return a / b; }
+  static F Fma(F a, F b, F c) { return a * b + c; }
+  static F Max(F a, F b) { return a > b ? a : b; }
+  static F Min(F a, F b) { return a < b ? a : b; }
+  static F Abs(F a) { return (F)((I)a & 0x7fffffff); }
+  static F CopySign(F magnitude, F sign) {
+    const I bit = (I)Set(-0.0f);
+    return (F)(((I)magnitude & ~bit) | ((I)sign & bit));
+  }
+  static F Less(F a, F b, F then, F otherwise) { return a < b ? then : otherwise; }
+  static F Range(F inside, F outside, int low, int high) {
+    const I lane = {0, 1, 2, 3};
+    return (lane >= low) & (lane < high) ? inside : outside;
+  }
+  // Adding 1.5 * 2^23 leaves no bits for a fraction.
+  static F Round(F a) { return (a + 12582912.0f) - 12582912.0f; }
+  static F ScaleByPowerOf2(F a, F n) {
+    const I exponent = __builtin_convertvector(n, I) + 127;
+    return a * (F)(exponent << 23);
+  }
+
+  static float Sum(F a) { return (a[0] + a[2]) + (a[1] + a[3]); }
+  static float Maximum(F a) {
+    const float even = a[0] > a[2] ? a[0] : a[2];
+    const float odd = a[1] > a[3] ? a[1] : a[3];
+    return even > odd ? even : odd;
+  }
+
+ private:
+  using I = int32_t __attribute__((vector_size(16)));
+  using U = uint32_t __attribute__((vector_size(16)));
+  using Half = uint16_t __attribute__((vector_size(8)));
+
+  static F Widen(Half v) { return (F)(__builtin_convertvector(v, U) << 16); }
+  // Rounds to nearest even; a NaN stays one (its quiet bit is set).
+  static Half Narrow(F v) {
+    const U bits = (U)v;
+    const U up = bits + 0x7fff + ((bits >> 16) & 1);
+    const U rounded = (v == v) ? up : (bits | 0x400000);
+    return __builtin_convertvector(rounded >> 16, Half);
+  }
+};
+
+}  // namespace
+}  // namespace pagemill::ops
+
+#endif  // PAGEMILL_CC_OPS_VEC_VEC_PORTABLE_H_

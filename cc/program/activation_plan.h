@@ -1,0 +1,47 @@
+// File: cc/program/activation_plan.h
+// Where each activation lies in the one arena of a program: exact, ahead of time, from lifetimes.
+//
+//   ActivationPlan plan = PlanActivations(program, ops, {.tokens = 2048, .requests = 128, ...});
+//   std::byte* x = arena + plan.offsets[x_id.value()];
+//
+// A value lives from the op that writes it to the last op that reads it, both included. Two values
+// that live at a common op do not overlap, but for an output that takes over the memory of an input
+// which dies there, where the op's definition allows the pair (AliasRule). Program outputs do not lie
+// in the arena: they outlive the step. Offsets are multiples of 64.
+//
+// O(n^2) in the number of values. Deterministic.
+#ifndef PAGEMILL_CC_PROGRAM_ACTIVATION_PLAN_H_
+#define PAGEMILL_CC_PROGRAM_ACTIVATION_PLAN_H_
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "cc/ops/op.h"
+#include "cc/program/program.h"
+
+namespace pagemill::program {
+
+// Indices of ops, both inclusive; first = -1 for what no op writes.
+struct Lifetime {
+  int32_t first = -1;
+  int32_t last = -1;
+};
+
+// Of every value. A value that nobody reads dies at the op that writes it.
+std::vector<Lifetime> Lifetimes(const Program& program);
+
+struct ActivationPlan {
+  static constexpr int64_t kNotInArena = -1;
+
+  std::vector<int64_t> offsets;  // of every value, in bytes
+  int64_t arena_bytes = 0;
+};
+
+// `program` has passed CheckOps(program, ops).
+ActivationPlan PlanActivations(const Program& program, std::span<const ops::OpDefinition> ops,
+                               const StepSizes& max_sizes);
+
+}  // namespace pagemill::program
+
+#endif  // PAGEMILL_CC_PROGRAM_ACTIVATION_PLAN_H_

@@ -1,0 +1,74 @@
+#include "cc/program/kernel_selection.h"
+
+#include <algorithm>
+
+#include "cc/program/check_ops.h"
+
+namespace pagemill::program {
+namespace {
+
+StatusOr<const ops::KernelRow*> ChooseRow(const ops::OpDefinition& definition,
+                                          const device::Capabilities& capabilities,
+                                          const ops::OpCall& call, const std::string& filter) {
+  if (!filter.empty()) {
+    StatusOr<const ops::KernelRow*> row =
+        ops::ChooseKernel(definition, capabilities, call, filter);
+    if (row.ok()) return row;
+  }
+  return ops::ChooseKernel(definition, capabilities, call);
+}
+
+}  // namespace
+
+CacheGeometry GeometryOf(const ExecutorOptions& options) {
+  return {.num_blocks = options.num_blocks,
+          .block_size = options.block_size,
+          .dtype = options.kv_cache_dtype};
+}
+
+StatusOr<KernelSelection> SelectKernels(const Program& program, const Target& target,
+                                        const ExecutorOptions& options) {
+  PM_RETURN_IF_ERROR(options.Validate());
+  PM_RETURN_IF_ERROR(CheckOps(program, target.ops));
+  KernelSelection selection;
+  selection.num_threads =
+      options.num_threads > 0 ? options.num_threads : std::max(1, target.capabilities.cores);
+  for (const Op& op : program.ops()) {
+    PM_ASSIGN_OR_RETURN(const ops::OpDefinition* definition, ops::FindOp(target.ops, op.name));
+    const OperandViews operands(program, op, options.max_sizes(), GeometryOf(options));
+    const StatusOr<const ops::KernelRow*> row =
+        ChooseRow(*definition, target.capabilities, operands.call(), options.kernel_filter);
+    if (!row.ok()) {
+      return Status(row.status().code(), LinePrefix(op.line) + row.status().message() + ": " +
+                                             operands.ToString());
+    }
+    selection.rows.push_back(*row);
+    if ((*row)->workspace_bytes != nullptr) {
+      selection.workspace_bytes =
+          std::max(selection.workspace_bytes,
+                   (*row)->workspace_bytes(operands.call(), selection.num_threads));
+    }
+  }
+  return selection;
+}
+
+std::vector<KernelChoice> Summarize(const Program& program, const KernelSelection& selection,
+                                    const ExecutorOptions& options) {
+  std::vector<KernelChoice> choices;
+  for (size_t i = 0; i < program.ops().size(); ++i) {
+    const Op& op = program.ops()[i];
+    const OperandViews views(program, op, options.max_sizes(), GeometryOf(options));
+    KernelChoice choice = {op.name, views.ToString(), std::string(selection.rows[i]->name), 1};
+    const auto same = std::find_if(choices.begin(), choices.end(), [&](const KernelChoice& c) {
+      return c.op == choice.op && c.operands == choice.operands && c.kernel == choice.kernel;
+    });
+    if (same == choices.end()) {
+      choices.push_back(std::move(choice));
+    } else {
+      ++same->count;
+    }
+  }
+  return choices;
+}
+
+}  // namespace pagemill::program

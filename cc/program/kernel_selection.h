@@ -1,0 +1,52 @@
+// File: cc/program/kernel_selection.h
+// Which kernel runs each op of a program on this machine, and how much workspace that takes.
+#ifndef PAGEMILL_CC_PROGRAM_KERNEL_SELECTION_H_
+#define PAGEMILL_CC_PROGRAM_KERNEL_SELECTION_H_
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cc/base/status.h"
+#include "cc/device/capabilities.h"
+#include "cc/ops/op.h"
+#include "cc/program/executor_options.h"
+#include "cc/program/operand_views.h"
+#include "cc/program/program.h"
+
+namespace pagemill::program {
+
+// The device that a program is bound to: its op table and what it can do.
+struct Target {
+  std::span<const ops::OpDefinition> ops;
+  device::Capabilities capabilities;
+};
+
+struct KernelSelection {
+  std::vector<const ops::KernelRow*> rows;  // of each op of the program
+  int32_t num_threads = 1;
+  int64_t workspace_bytes = 0;  // the most that one op needs; ops run one after the other
+};
+
+CacheGeometry GeometryOf(const ExecutorOptions& options);
+
+// Checks options and operands, then chooses for the largest shapes of a step. An op without a kernel
+// named options.kernel_filter that fits gets the best one.
+StatusOr<KernelSelection> SelectKernels(const Program& program, const Target& target,
+                                        const ExecutorOptions& options);
+
+// How often which kernel runs which op on which operands, in order of first use (`pagemill doctor`).
+struct KernelChoice {
+  std::string op;
+  std::string operands;  // "f32[2048,576] q4_1[960,576] - -> f32[2048,960]"
+  std::string kernel;
+  int32_t count = 0;
+};
+
+std::vector<KernelChoice> Summarize(const Program& program, const KernelSelection& selection,
+                                    const ExecutorOptions& options);
+
+}  // namespace pagemill::program
+
+#endif  // PAGEMILL_CC_PROGRAM_KERNEL_SELECTION_H_

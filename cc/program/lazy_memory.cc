@@ -1,0 +1,29 @@
+#include "cc/program/lazy_memory.h"
+
+#include <sys/mman.h>
+
+#include <string>
+
+namespace pagemill::program {
+
+StatusOr<LazyMemory> LazyMemory::Allocate(int64_t bytes, const char* purpose) {
+  constexpr int64_t kHugePage = 2 << 20;
+  if (bytes <= 0) return LazyMemory();
+  void* data = ::mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (data == MAP_FAILED) {
+    return ResourceExhausted("cannot reserve " + std::to_string(bytes) + " bytes for " + purpose +
+                             "; lower num_blocks or max_num_tokens");
+  }
+#ifdef MADV_HUGEPAGE
+  // Advice: where the kernel has no huge pages to give, small ones do.
+  if (bytes >= 2 * kHugePage) ::madvise(data, static_cast<size_t>(bytes), MADV_HUGEPAGE);
+#endif
+  return LazyMemory(std::span(static_cast<std::byte*>(data), static_cast<size_t>(bytes)));
+}
+
+LazyMemory::~LazyMemory() {
+  if (!bytes_.empty()) ::munmap(bytes_.data(), bytes_.size());
+}
+
+}  // namespace pagemill::program

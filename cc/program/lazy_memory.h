@@ -1,0 +1,39 @@
+// File: cc/program/lazy_memory.h
+// A large zeroed range of which only touched pages take memory; given back when the object dies. For
+// arenas that are planned for the largest step and mostly used for small ones.
+#ifndef PAGEMILL_CC_PROGRAM_LAZY_MEMORY_H_
+#define PAGEMILL_CC_PROGRAM_LAZY_MEMORY_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+
+#include "cc/base/status.h"
+
+namespace pagemill::program {
+
+class LazyMemory {
+ public:
+  LazyMemory() = default;
+  // Page aligned. Asks for huge pages where the range is large enough for them: hardware prefetch stops
+  // at a page border. kResourceExhausted where the address space is.
+  static StatusOr<LazyMemory> Allocate(int64_t bytes, const char* purpose);
+  ~LazyMemory();
+  LazyMemory(LazyMemory&& other) noexcept : bytes_(std::exchange(other.bytes_, {})) {}
+  LazyMemory& operator=(LazyMemory&& other) noexcept {
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
+
+  std::byte* data() const { return bytes_.data(); }
+  std::span<std::byte> bytes() const { return bytes_; }
+
+ private:
+  explicit LazyMemory(std::span<std::byte> bytes) : bytes_(bytes) {}
+  std::span<std::byte> bytes_;
+};
+
+}  // namespace pagemill::program
+
+#endif  // PAGEMILL_CC_PROGRAM_LAZY_MEMORY_H_

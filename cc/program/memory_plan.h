@@ -1,0 +1,41 @@
+// File: cc/program/memory_plan.h
+// What a bound program takes, in bytes, exactly and before anything is allocated.
+//
+//   PM_ASSIGN_OR_RETURN(MemoryPlan plan, PlanMemory(program, target, options));
+//   std::cout << plan.ToString();
+#ifndef PAGEMILL_CC_PROGRAM_MEMORY_PLAN_H_
+#define PAGEMILL_CC_PROGRAM_MEMORY_PLAN_H_
+
+#include <cstdint>
+#include <string>
+
+#include "cc/base/status.h"
+#include "cc/program/executor_options.h"
+#include "cc/program/kernel_selection.h"
+#include "cc/program/program.h"
+
+namespace pagemill::program {
+
+struct MemoryPlan {
+  int64_t weights_bytes = 0;       // as stored in their files; mapped, but for packed_bytes
+  int64_t packed_bytes = 0;        // of the weights, held as copies of our own (weights.h)
+  int64_t activation_bytes = 0;    // the arena, for the largest step
+  int64_t workspace_bytes = 0;     // of the op that needs most
+  int64_t logits_bytes = 0;        // the program's outputs, for the largest step
+  int64_t kv_bytes_per_block = 0;  // one block in every layer
+  int64_t kv_bytes = 0;            // all blocks in every layer
+
+  int64_t total_bytes() const {
+    return weights_bytes + activation_bytes + workspace_bytes + logits_bytes + kv_bytes;
+  }
+  // One line each, in MiB.
+  std::string ToString() const;
+};
+
+// Opens no file. Errors are those of SelectKernels().
+StatusOr<MemoryPlan> PlanMemory(const Program& program, const Target& target,
+                                const ExecutorOptions& options);
+
+}  // namespace pagemill::program
+
+#endif  // PAGEMILL_CC_PROGRAM_MEMORY_PLAN_H_

@@ -1,0 +1,305 @@
+#include "cc/program/native_executor.h"
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <span>
+#include <utility>
+
+#include "cc/program/activation_plan.h"
+#include "cc/program/lazy_memory.h"
+#include "cc/program/weights.h"
+
+namespace pagemill::program {
+namespace {
+
+// Views whose dimension 0 or data changes with the step.
+struct StepViews {
+  std::vector<TensorView*> tokens;
+  std::vector<TensorView*> requests;
+  std::vector<TensorView*> logits_rows;
+  std::vector<TensorView*> token_ids;  // inputs: over the batch's arrays
+  std::vector<TensorView*> positions;
+  std::vector<TensorView*> rows;
+};
+
+struct BoundOp {
+  void (*run)(const ops::OpCall&, ops::KernelContext&) = nullptr;
+  ops::OpCall call;
+};
+
+void SetRows(const std::vector<TensorView*>& views, int64_t rows) {
+  for (TensorView* view : views) view->shape[0] = rows;
+}
+
+void SetData(const std::vector<TensorView*>& views, const int32_t* data) {
+  for (TensorView* view : views) view->data = const_cast<int32_t*>(data);
+}
+
+void PoisonFloats(std::byte* data, int64_t bytes) {
+  std::fill_n(reinterpret_cast<float*>(data), bytes / static_cast<int64_t>(sizeof(float)),
+              std::numeric_limits<float>::quiet_NaN());
+}
+
+}  // namespace
+
+struct NativeExecutor::Bound {
+  Program program;
+  ExecutorOptions options;
+  MemoryPlan plan;
+  KernelSelection kernels;
+  Weights weights;
+  LazyMemory arena;
+  LazyMemory outputs;
+  LazyMemory workspace;
+  LazyMemory kv;
+  std::unique_ptr<device::ThreadPool> pool;
+
+  std::vector<std::byte*> data;   // of every value; null for inputs
+  std::vector<TensorView> views;  // of every operand of every op, in order; never resized
+  std::vector<BoundOp> ops;
+  StepViews step;
+  ops::BatchView batch;
+  ops::KernelContext context;
+  TensorView logits;  // rank 0 where the program has none
+  TensorView pooled;
+
+  bool profiling = false;
+  std::vector<OpTime> times;               // of every op, while profiling
+  std::vector<std::vector<ValueId>> dead;  // values whose last reader an op is, where poisoned
+
+  Status AllocateMemory(const Target& target);
+  void PlaceValues(const ActivationPlan& activations);
+  void BindOps();
+  TensorView BindOperand(ValueId id);
+  void RegisterOperand(ValueId id, TensorView* view);
+  Status CheckBatch(const ops::BatchView& batch) const;
+  void SetSizes();
+  void Walk();
+  void WalkInstrumented();
+  void PoisonOutputs(size_t op);
+};
+
+Status NativeExecutor::Bound::AllocateMemory(const Target& target) {
+  const ActivationPlan activations =
+      PlanActivations(program, target.ops, options.max_sizes());
+  PM_ASSIGN_OR_RETURN(arena, LazyMemory::Allocate(plan.activation_bytes, "activations"));
+  PM_ASSIGN_OR_RETURN(workspace, LazyMemory::Allocate(plan.workspace_bytes, "workspace"));
+  PM_ASSIGN_OR_RETURN(outputs, LazyMemory::Allocate(plan.logits_bytes, "logits"));
+  PM_ASSIGN_OR_RETURN(kv, LazyMemory::Allocate(plan.kv_bytes, "the KV cache"));
+  pool = std::make_unique<device::ThreadPool>(
+      device::ThreadPoolOptions{.num_threads = kernels.num_threads});
+  context = {.pool = pool.get(), .workspace = workspace.bytes()};
+  PlaceValues(activations);
+  return OkStatus();
+}
+
+void NativeExecutor::Bound::PlaceValues(const ActivationPlan& activations) {
+  data.assign(program.values().size(), nullptr);
+  int64_t kv_offset = 0;
+  for (size_t i = 0; i < data.size(); ++i) {
+    const Value& v = program.values()[i];
+    if (v.kind == ValueKind::kWeight) {
+      data[i] = const_cast<std::byte*>(weights.data(ValueId(static_cast<int32_t>(i))));
+    } else if (v.kind == ValueKind::kCache) {
+      data[i] = kv.data() + kv_offset;
+      kv_offset += CacheBlockBytes(v.cache, GeometryOf(options)) * options.num_blocks;
+    } else if (activations.offsets[i] != ActivationPlan::kNotInArena) {
+      data[i] = arena.data() + activations.offsets[i];
+    }
+  }
+  int64_t output_offset = 0;
+  for (ValueId id : program.outputs()) {
+    data[static_cast<size_t>(id.value())] = outputs.data() + output_offset;
+    output_offset += program.value(id).Bytes(options.max_sizes());
+  }
+}
+
+TensorView NativeExecutor::Bound::BindOperand(ValueId id) {
+  if (id == kNoValue) return TensorView{};
+  return MakeView(program.value(id), options.max_sizes(), GeometryOf(options),
+                  data[static_cast<size_t>(id.value())]);
+}
+
+void NativeExecutor::Bound::RegisterOperand(ValueId id, TensorView* view) {
+  if (id == kNoValue || program.value(id).kind == ValueKind::kCache) return;
+  const Value& v = program.value(id);
+  switch (v.shape.symbol) {
+    case Symbol::kTokens: step.tokens.push_back(view); break;
+    case Symbol::kRequests: step.requests.push_back(view); break;
+    case Symbol::kLogitsRows: step.logits_rows.push_back(view); break;
+    case Symbol::kNone: break;
+  }
+  if (v.kind != ValueKind::kInput) return;
+  if (v.name == "token_ids") step.token_ids.push_back(view);
+  if (v.name == "positions") step.positions.push_back(view);
+  if (v.name == "logits_rows") step.rows.push_back(view);
+}
+
+void NativeExecutor::Bound::BindOps() {
+  size_t num_operands = 0;
+  for (const Op& op : program.ops()) num_operands += op.inputs.size() + op.outputs.size();
+  views.reserve(num_operands);  // calls point into it
+  for (size_t i = 0; i < program.ops().size(); ++i) {
+    const Op& op = program.ops()[i];
+    const auto bind = [&](const std::vector<ValueId>& ids) {
+      TensorView* first = views.data() + views.size();
+      for (ValueId id : ids) {
+        views.push_back(BindOperand(id));
+        RegisterOperand(id, &views.back());
+      }
+      return std::span<const TensorView>(first, ids.size());
+    };
+    const std::span<const TensorView> inputs = bind(op.inputs);
+    const std::span<const TensorView> outputs_of_op = bind(op.outputs);
+    ops.push_back({.run = kernels.rows[i]->run,
+                   .call = {.inputs = inputs,
+                            .outputs = outputs_of_op,
+                            .attributes = &op.attributes,
+                            .batch = &batch}});
+  }
+  if (program.logits()) logits = BindOperand(*program.logits());
+  if (program.pooled()) pooled = BindOperand(*program.pooled());
+  if (!options.poison_dead_memory) return;
+  dead.resize(program.ops().size());
+  const std::vector<Lifetime> lifetimes = Lifetimes(program);
+  for (size_t i = 0; i < lifetimes.size(); ++i) {
+    const ValueId id(static_cast<int32_t>(i));
+    const bool is_output = std::find(program.outputs().begin(), program.outputs().end(), id) !=
+                           program.outputs().end();
+    if (program.value(id).kind != ValueKind::kActivation || is_output) continue;
+    dead[static_cast<size_t>(lifetimes[i].last)].push_back(id);
+  }
+}
+
+Status NativeExecutor::Bound::CheckBatch(const ops::BatchView& b) const {
+  const auto check = [](const char* what, int32_t got, int32_t limit, const char* flag) {
+    if (got >= 0 && got <= limit) return OkStatus();
+    return InvalidArgument("a step of " + std::to_string(got) + " " + what + " exceeds " + flag +
+                           " = " + std::to_string(limit));
+  };
+  PM_RETURN_IF_ERROR(check("tokens", b.num_tokens, options.max_num_tokens, "max_num_tokens"));
+  PM_RETURN_IF_ERROR(check("requests", b.num_requests, options.max_num_seqs, "max_num_seqs"));
+  PM_RETURN_IF_ERROR(check("rows of logits", b.num_logits_rows, options.max_num_logits_rows,
+                           "max_num_logits_rows"));
+  if (b.block_size == options.block_size) return OkStatus();
+  return InvalidArgument("a step with blocks of " + std::to_string(b.block_size) +
+                         " tokens on a cache with blocks of " +
+                         std::to_string(options.block_size));
+}
+
+void NativeExecutor::Bound::SetSizes() {
+  SetRows(step.tokens, batch.num_tokens);
+  SetRows(step.requests, batch.num_requests);
+  SetRows(step.logits_rows, batch.num_logits_rows);
+  SetData(step.token_ids, batch.token_ids);
+  SetData(step.positions, batch.positions);
+  SetData(step.rows, batch.logits_rows);
+}
+
+void NativeExecutor::Bound::Walk() {
+  for (const BoundOp& op : ops) op.run(op.call, context);
+}
+
+void NativeExecutor::Bound::PoisonOutputs(size_t index) {
+  for (ValueId id : program.ops()[index].outputs) {
+    std::byte* target = data[static_cast<size_t>(id.value())];
+    bool takes_over_input = false;
+    for (ValueId input : program.ops()[index].inputs) {
+      takes_over_input |= input != kNoValue && data[static_cast<size_t>(input.value())] == target;
+    }
+    if (!takes_over_input) PoisonFloats(target, program.value(id).Bytes(options.max_sizes()));
+  }
+}
+
+void NativeExecutor::Bound::WalkInstrumented() {
+  using Clock = std::chrono::steady_clock;
+  for (size_t i = 0; i < ops.size(); ++i) {
+    if (options.poison_dead_memory) PoisonOutputs(i);
+    const Clock::time_point start = Clock::now();
+    ops[i].run(ops[i].call, context);
+    if (profiling) {
+      times[i].seconds += std::chrono::duration<double>(Clock::now() - start).count();
+      ++times[i].calls;
+    }
+    if (!options.poison_dead_memory) continue;
+    for (ValueId id : dead[i]) {
+      std::byte* target = data[static_cast<size_t>(id.value())];
+      bool taken_over = false;
+      for (ValueId output : program.ops()[i].outputs) {
+        taken_over |= output != id && data[static_cast<size_t>(output.value())] == target;
+      }
+      if (!taken_over) PoisonFloats(target, program.value(id).Bytes(options.max_sizes()));
+    }
+  }
+}
+
+StatusOr<std::unique_ptr<NativeExecutor>> NativeExecutor::Create(Program program,
+                                                                 const Target& target,
+                                                                 const ExecutorOptions& options) {
+  auto bound = std::make_unique<Bound>();
+  PM_ASSIGN_OR_RETURN(bound->kernels, SelectKernels(program, target, options));
+  PM_ASSIGN_OR_RETURN(bound->plan, PlanMemory(program, target, options));
+  PM_ASSIGN_OR_RETURN(bound->weights, Weights::Load(program));
+  bound->program = std::move(program);
+  bound->options = options;
+  PM_RETURN_IF_ERROR(bound->AllocateMemory(target));
+  bound->BindOps();
+  return std::unique_ptr<NativeExecutor>(new NativeExecutor(std::move(bound)));
+}
+
+NativeExecutor::NativeExecutor(std::unique_ptr<Bound> bound) : bound_(std::move(bound)) {}
+NativeExecutor::~NativeExecutor() = default;
+
+Status NativeExecutor::Execute(const ops::BatchView& batch, ExecutorOutput* output) {
+  Bound& b = *bound_;
+  PM_RETURN_IF_ERROR(b.CheckBatch(batch));
+  b.batch = batch;
+  b.SetSizes();
+  if (b.profiling || b.options.poison_dead_memory) {
+    b.WalkInstrumented();
+  } else {
+    b.Walk();
+  }
+  output->logits = b.logits;
+  output->pooled = b.pooled;
+  output->logits.shape[0] = batch.num_logits_rows;
+  output->pooled.shape[0] = batch.num_requests;
+  return OkStatus();
+}
+
+const Program& NativeExecutor::program() const { return bound_->program; }
+const ExecutorOptions& NativeExecutor::options() const { return bound_->options; }
+const MemoryPlan& NativeExecutor::memory_plan() const { return bound_->plan; }
+const KernelSelection& NativeExecutor::kernels() const { return bound_->kernels; }
+device::ThreadPool* NativeExecutor::thread_pool() { return bound_->pool.get(); }
+
+void NativeExecutor::SetProfiling(bool on) {
+  bound_->profiling = on;
+  if (!on) return;
+  bound_->times.clear();
+  for (size_t i = 0; i < bound_->ops.size(); ++i) {
+    bound_->times.push_back(
+        {bound_->program.ops()[i].name, std::string(bound_->kernels.rows[i]->name), 0, 0});
+  }
+}
+
+std::vector<OpTime> NativeExecutor::Profile() const {
+  std::vector<OpTime> merged;
+  for (const OpTime& time : bound_->times) {
+    auto same = std::find_if(merged.begin(), merged.end(), [&](const OpTime& m) {
+      return m.op == time.op && m.kernel == time.kernel;
+    });
+    if (same == merged.end()) {
+      merged.push_back(time);
+      continue;
+    }
+    same->calls += time.calls;
+    same->seconds += time.seconds;
+  }
+  std::stable_sort(merged.begin(), merged.end(),
+                   [](const OpTime& a, const OpTime& b) { return a.seconds > b.seconds; });
+  return merged;
+}
+
+}  // namespace pagemill::program

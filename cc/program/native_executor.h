@@ -1,0 +1,68 @@
+// File: cc/program/native_executor.h
+// Runs a program with the kernels of an op table, in this process, without Python.
+//
+//   Target target = {.ops = ops::CpuOps(), .capabilities = device::DetectCapabilities()};
+//   PM_ASSIGN_OR_RETURN(std::unique_ptr<NativeExecutor> executor,
+//                       NativeExecutor::Create(program, target, options));
+//   ExecutorOutput output;
+//   PM_RETURN_IF_ERROR(executor->Execute(batch, &output));
+//
+// Create() checks operands, chooses kernels, maps weights and reserves memory as planned
+// (memory_plan.h). Execute() allocates nothing: it sets the step's sizes in the views it made then and
+// walks the list. Activations, outputs and KV cache take memory as they are touched.
+//
+// Ownership: keeps the program, the weights and the threads. Thread safety: that of Executor.
+#ifndef PAGEMILL_CC_PROGRAM_NATIVE_EXECUTOR_H_
+#define PAGEMILL_CC_PROGRAM_NATIVE_EXECUTOR_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cc/base/status.h"
+#include "cc/device/thread_pool.h"
+#include "cc/program/executor.h"
+#include "cc/program/executor_options.h"
+#include "cc/program/kernel_selection.h"
+#include "cc/program/memory_plan.h"
+#include "cc/program/program.h"
+
+namespace pagemill::program {
+
+// Time spent in one kind of op since profiling began.
+struct OpTime {
+  std::string op;
+  std::string kernel;
+  int64_t calls = 0;
+  double seconds = 0;
+};
+
+class NativeExecutor final : public Executor {
+ public:
+  static StatusOr<std::unique_ptr<NativeExecutor>> Create(Program program, const Target& target,
+                                                          const ExecutorOptions& options);
+  ~NativeExecutor() override;
+
+  // kInvalidArgument where the batch is larger than the options allow.
+  Status Execute(const ops::BatchView& batch, ExecutorOutput* output) override;
+
+  const Program& program() const;
+  const ExecutorOptions& options() const;
+  const MemoryPlan& memory_plan() const;
+  const KernelSelection& kernels() const;
+  // The compute threads; others may use them between two Execute()s, on the same thread.
+  device::ThreadPool* thread_pool();
+
+  // While on, steps also measure each op (~50 ns an op). Turning it on resets the times.
+  void SetProfiling(bool on);
+  std::vector<OpTime> Profile() const;  // slowest first
+
+ private:
+  struct Bound;
+  explicit NativeExecutor(std::unique_ptr<Bound> bound);
+  std::unique_ptr<Bound> bound_;
+};
+
+}  // namespace pagemill::program
+
+#endif  // PAGEMILL_CC_PROGRAM_NATIVE_EXECUTOR_H_

@@ -1,0 +1,58 @@
+// File: cc/program/operand_views.h
+// From values to the TensorViews that ops see: at the largest sizes for checking and kernel choice, and
+// as the views that the native executor keeps and resizes.
+#ifndef PAGEMILL_CC_PROGRAM_OPERAND_VIEWS_H_
+#define PAGEMILL_CC_PROGRAM_OPERAND_VIEWS_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cc/ops/op.h"
+#include "cc/program/program.h"
+#include "cc/tensor/tensor_view.h"
+
+namespace pagemill::program {
+
+// How KV caches are paged.
+struct CacheGeometry {
+  int32_t num_blocks = 1;  // the null block included
+  int32_t block_size = 16;
+  DType dtype = DType::kBF16;
+};
+
+// Bytes of one block of one layer's cache: K and V.
+int64_t CacheBlockBytes(const CacheSpec& cache, const CacheGeometry& geometry);
+
+// The view of `value` with dimension 0 at `sizes`, over `data`.
+TensorView MakeView(const Value& value, const StepSizes& sizes, const CacheGeometry& geometry,
+                    void* data);
+
+// One op's operands, for a call that is checked but not run: every present operand points to the same
+// few bytes, a missing one is TensorView{} (rank 0, null).
+//
+//   OperandViews operands(program, op, sizes, geometry);
+//   Status status = definition.check(operands.call());
+//
+// Holds pointers into itself and into `op`: neither moves nor outlives it.
+class OperandViews {
+ public:
+  OperandViews(const Program& program, const Op& op, const StepSizes& sizes,
+               const CacheGeometry& geometry);
+  OperandViews(const OperandViews&) = delete;
+  OperandViews& operator=(const OperandViews&) = delete;
+
+  const ops::OpCall& call() const { return call_; }
+  // "f32[2048,576] q4_1[960,576] - -> f32[2048,960]"
+  std::string ToString() const;
+
+ private:
+  std::vector<TensorView> inputs_;
+  std::vector<TensorView> outputs_;
+  ops::BatchView batch_;
+  ops::OpCall call_;
+};
+
+}  // namespace pagemill::program
+
+#endif  // PAGEMILL_CC_PROGRAM_OPERAND_VIEWS_H_

@@ -1,0 +1,104 @@
+#include "cc/program/weights.h"
+
+#include <bit>
+#include <cstring>
+#include <map>
+#include <set>
+#include <string>
+#include <tuple>
+
+namespace pagemill::program {
+namespace {
+
+// A range of a file; weights that are tied name the same one.
+using ByteRange = std::tuple<int32_t, int64_t, int64_t>;  // file, offset, size
+
+// Of the unit that a byte swap reverses: block formats have none, kernels read them by bytes.
+int32_t ElementBytes(DType dtype) { return IsBlockFormat(dtype) ? 1 : Info(dtype).block_bytes; }
+
+bool NeedsCopy(const Program& program, const Value& weight) {
+  const int32_t element = ElementBytes(weight.dtype);
+  return program.files()[static_cast<size_t>(weight.weight.file)] == kConstantsPath ||
+         weight.weight.offset % element != 0 ||
+         (element > 1 && std::endian::native == std::endian::big);
+}
+
+// Owned memory aligned to a cache line, for kernels that like it.
+std::byte* AlignedCopy(std::span<const std::byte> source, int32_t element_bytes,
+                       std::vector<std::unique_ptr<std::byte[]>>* copies) {
+  constexpr size_t kAlignment = 64;
+  void* data = copies->emplace_back(std::make_unique<std::byte[]>(source.size() + kAlignment)).get();
+  size_t space = source.size() + kAlignment;
+  data = std::align(kAlignment, source.size(), data, space);
+  std::span<std::byte> target(static_cast<std::byte*>(data), source.size());
+  CopyElements(source, element_bytes, target);
+  return target.data();
+}
+
+}  // namespace
+
+WeightBytes CountWeightBytes(const Program& program) {
+  WeightBytes bytes;
+  std::set<ByteRange> seen;
+  for (const Value& v : program.values()) {
+    if (v.kind != ValueKind::kWeight) continue;
+    const int64_t size = v.Bytes({});
+    if (!seen.emplace(v.weight.file, v.weight.offset, size).second) continue;
+    bytes.total_bytes += size;
+    if (NeedsCopy(program, v)) bytes.copied_bytes += size;
+  }
+  return bytes;
+}
+
+void CopyElements(std::span<const std::byte> source, int32_t element_bytes,
+                  std::span<std::byte> target) {
+  if (std::endian::native == std::endian::little || element_bytes == 1) {
+    std::memcpy(target.data(), source.data(), source.size());
+    return;
+  }
+  const size_t step = static_cast<size_t>(element_bytes);
+  for (size_t i = 0; i < source.size(); i += step) {
+    for (size_t b = 0; b < step; ++b) target[i + b] = source[i + step - 1 - b];
+  }
+}
+
+StatusOr<Weights> Weights::Load(const Program& program) {
+  Weights weights;
+  std::vector<std::span<const std::byte>> bytes;
+  for (const std::string& path : program.files()) {
+    if (path == kConstantsPath) {
+      bytes.emplace_back(program.constants());
+      continue;
+    }
+    PM_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path));
+    bytes.push_back(file.bytes());
+    weights.files_.push_back(std::move(file));
+  }
+  std::map<ByteRange, const std::byte*> copied;
+  for (const Value& v : program.values()) {
+    weights.data_.push_back(nullptr);
+    if (v.kind != ValueKind::kWeight) continue;
+    const std::span<const std::byte> file = bytes[static_cast<size_t>(v.weight.file)];
+    const int64_t size = v.Bytes({});
+    const int64_t file_size = static_cast<int64_t>(file.size());
+    if (v.weight.offset > file_size || size > file_size - v.weight.offset) {
+      const std::string& path = program.files()[static_cast<size_t>(v.weight.file)];
+      return DataLoss("weight '" + v.name + "' takes bytes " + std::to_string(v.weight.offset) +
+                      " to " + std::to_string(v.weight.offset + size) + " of '" + path +
+                      "', which has " + std::to_string(file_size) +
+                      ": the file is incomplete; download it again");
+    }
+    const std::span<const std::byte> range =
+        file.subspan(static_cast<size_t>(v.weight.offset), static_cast<size_t>(size));
+    if (!NeedsCopy(program, v)) {
+      weights.data_.back() = range.data();
+      continue;
+    }
+    const std::byte*& copy = copied[{v.weight.file, v.weight.offset, size}];
+    if (copy == nullptr) copy = AlignedCopy(range, ElementBytes(v.dtype), &weights.copies_);
+    weights.data_.back() = copy;
+  }
+  return weights;
+}
+
+}  // namespace pagemill::program

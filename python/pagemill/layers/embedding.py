@@ -1,0 +1,20 @@
+"""Token ids to vectors, and vectors to logits."""
+
+from __future__ import annotations
+
+from pagemill import ops
+from pagemill.layers.base import Weights
+from pagemill.ops.trace import Tensor
+
+
+def embedding(
+    weights: Weights, name: str, ids: Tensor, shape: tuple[int, int], *, scale: float = 1.0
+) -> Tensor:
+    """ids i32 [N] -> rows of `<name>.weight` [V, H], times scale: [N, H]."""
+    return ops.embedding(ids, weights.matrix(f"{name}.weight", shape), scale=scale)
+
+
+def logits(weights: Weights, x: Tensor, vocab_size: int, *, tied_to: str | None) -> Tensor:
+    """x [L, H] -> [L, vocab] by `lm_head.weight`, or by the embedding `tied_to`."""
+    name = "lm_head" if tied_to is None else tied_to
+    return ops.linear(x, weights.matrix(f"{name}.weight", (vocab_size, x.width)))

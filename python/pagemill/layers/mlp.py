@@ -1,0 +1,45 @@
+"""Feed-forward layers."""
+
+from __future__ import annotations
+
+from pagemill import ops
+from pagemill.layers.base import Weights
+from pagemill.layers.linear import linear
+from pagemill.ops.trace import Tensor
+
+_KINDS = {
+    "gelu": ops.ActivationKind.GELU,
+    "gelu_new": ops.ActivationKind.GELU_TANH,
+    "gelu_pytorch_tanh": ops.ActivationKind.GELU_TANH,
+    "relu": ops.ActivationKind.RELU,
+    "silu": ops.ActivationKind.SILU,
+    "swish": ops.ActivationKind.SILU,
+    "tanh": ops.ActivationKind.TANH,
+}
+
+
+def activation_kind(name: str) -> ops.ActivationKind:
+    """The activation that a configuration calls `name`.
+
+    Raises:
+        ValueError: there is none of this name.
+    """
+    if name not in _KINDS:
+        raise ValueError(f"unknown activation {name!r}; known: {', '.join(_KINDS)}")
+    return _KINDS[name]
+
+
+def gated_mlp(
+    weights: Weights,
+    prefix: str,
+    x: Tensor,
+    intermediate: int,
+    kind: ops.ActivationKind,
+    *,
+    bias: bool = False,
+) -> Tensor:
+    """x [N, H] -> down(act(gate(x)) * up(x)), [N, H]."""
+    gate = linear(weights, f"{prefix}.gate_proj", x, (intermediate,), bias=bias)
+    up = linear(weights, f"{prefix}.up_proj", x, (intermediate,), bias=bias)
+    inner = ops.gated_activation(gate, up, kind)
+    return linear(weights, f"{prefix}.down_proj", inner, (x.width,), bias=bias)

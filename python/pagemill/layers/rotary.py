@@ -1,0 +1,160 @@
+"""Rotary position embedding: the frequencies of each scaling rule, and the layer.
+
+The frequencies are those of `transformers`: the same formulas, rounded to f32 at the same places, so
+that an angle at position 10^5 differs by no more than the power function's last bit. Plain Python,
+since a table has a few dozen entries.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pagemill import ops
+from pagemill.layers.base import Weights
+from pagemill.ops.trace import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class RotaryTable:
+    """`inv_freq` in radians per position; cosine and sine are multiplied by `mscale`."""
+
+    inv_freq: tuple[float, ...]
+    mscale: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Rotary:
+    """A table bound to a trace: call it on q and k [T, heads, head_dim]."""
+
+    positions: Tensor
+    inv_freq: Tensor
+    mscale: float
+    interleaved: bool
+
+    def __call__(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        return ops.rotary(
+            q,
+            k,
+            self.positions,
+            self.inv_freq,
+            interleaved=self.interleaved,
+            mscale=self.mscale,
+        )
+
+
+def bind_rotary(
+    weights: Weights, name: str, table: RotaryTable, positions: Tensor, *, interleaved: bool
+) -> Rotary:
+    """Declare `table` as the constant `name`; positions i32 [T]."""
+    inv_freq = weights.frequencies(name, table.inv_freq)
+    return Rotary(positions, inv_freq, table.mscale, interleaved)
+
+
+def rotary_table(rope: Mapping[str, Any], head_dim: int, max_positions: int) -> RotaryTable:
+    """The table that `rope` (the `rope_parameters` of a config.json) describes.
+
+    Raises:
+        ValueError: the rule is not known or one of its parameters is missing.
+    """
+    rule = rope.get("rope_type", "default")
+    if rule not in _RULES:
+        raise ValueError(f"unknown rope_type {rule!r}; known: {', '.join(_RULES)}")
+    dim = int(head_dim * rope.get("partial_rotary_factor", 1.0))
+    try:
+        return _RULES[rule](rope, dim, max_positions)
+    except KeyError as error:
+        raise ValueError(f"rope_type {rule!r} needs {error}") from error
+
+
+def _f32(value: float) -> float:
+    return struct.unpack("<f", struct.pack("<f", value))[0]
+
+
+def _wavelengths(base: float, dim: int) -> list[float]:
+    """base^(2i / dim), each step rounded to f32."""
+    return [_f32(base ** _f32(i / dim)) for i in range(0, dim, 2)]
+
+
+def _default(rope: Mapping[str, Any], dim: int, max_positions: int) -> RotaryTable:
+    del max_positions
+    return RotaryTable(tuple(_f32(1.0 / w) for w in _wavelengths(float(rope["rope_theta"]), dim)))
+
+
+def _linear(rope: Mapping[str, Any], dim: int, max_positions: int) -> RotaryTable:
+    factor = float(rope["factor"])
+    table = _default(rope, dim, max_positions)
+    return RotaryTable(tuple(_f32(f / factor) for f in table.inv_freq))
+
+
+def _llama3(rope: Mapping[str, Any], dim: int, max_positions: int) -> RotaryTable:
+    """Long wavelengths are stretched by `factor`, short ones kept, those between interpolated."""
+    factor = float(rope["factor"])
+    low, high = float(rope["low_freq_factor"]), float(rope["high_freq_factor"])
+    context = float(rope["original_max_position_embeddings"])
+    scaled: list[float] = []
+    for frequency in _default(rope, dim, max_positions).inv_freq:
+        wavelength = _f32(_f32(2 * math.pi) / frequency)
+        if wavelength > context / low:
+            frequency = _f32(frequency / factor)
+        elif wavelength >= context / high:
+            smooth = _f32(_f32(_f32(context / wavelength) - low) / (high - low))
+            stretched = _f32(_f32(_f32(1 - smooth) * frequency) / factor)
+            frequency = _f32(stretched + _f32(smooth * frequency))
+        scaled.append(frequency)
+    return RotaryTable(tuple(scaled))
+
+
+def _factors(rope: Mapping[str, Any], dim: int, max_positions: int) -> RotaryTable:
+    """GGUF's form of llama3: the divisor of each frequency, precomputed."""
+    table, factors = _default(rope, dim, max_positions), rope["factors"]
+    if len(factors) != len(table.inv_freq):
+        raise ValueError(f"{len(factors)} rope factors for {len(table.inv_freq)} frequencies")
+    return RotaryTable(tuple(_f32(f / by) for f, by in zip(table.inv_freq, factors, strict=True)))
+
+
+def _yarn(rope: Mapping[str, Any], dim: int, max_positions: int) -> RotaryTable:
+    """YaRN (arXiv 2309.00071): a ramp over the dimensions between kept and stretched."""
+    base, original = float(rope["rope_theta"]), rope["original_max_position_embeddings"]
+    factor = rope.get("factor") or max_positions / original
+
+    def turning_dim(rotations: float) -> float:
+        return dim * math.log(original / (rotations * 2 * math.pi)) / (2 * math.log(base))
+
+    low = turning_dim(rope.get("beta_fast") or 32)
+    high = turning_dim(rope.get("beta_slow") or 1)
+    if rope.get("truncate", True):
+        low, high = math.floor(low), math.ceil(high)
+    low, high = max(low, 0), min(high, dim - 1)
+    span = (high - low) or 0.001
+    frequencies: list[float] = []
+    for index, wavelength in enumerate(_wavelengths(base, dim)):
+        kept = _f32(1.0 - min(max(_f32(_f32(index - low) / span), 0.0), 1.0))
+        stretched = _f32(1.0 / _f32(factor * wavelength))
+        plain = _f32(1.0 / wavelength)
+        frequencies.append(_f32(_f32(stretched * _f32(1 - kept)) + _f32(plain * kept)))
+    return RotaryTable(tuple(frequencies), _yarn_mscale(rope, factor))
+
+
+def _yarn_mscale(rope: Mapping[str, Any], factor: float) -> float:
+    def mscale(weight: float) -> float:
+        return 1.0 if factor <= 1 else 0.1 * weight * math.log(factor) + 1.0
+
+    stated = rope.get("attention_factor")
+    if stated is not None:
+        return float(stated)
+    if rope.get("mscale") and rope.get("mscale_all_dim"):
+        return mscale(rope["mscale"]) / mscale(rope["mscale_all_dim"])
+    return mscale(1.0)
+
+
+_RULES: dict[str, Callable[[Mapping[str, Any], int, int], RotaryTable]] = {
+    "default": _default,
+    "factors": _factors,
+    "linear": _linear,
+    "llama3": _llama3,
+    "yarn": _yarn,
+}

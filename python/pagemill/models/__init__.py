@@ -1,0 +1,1 @@
+"""Model families: each module builds one family's program from a configuration and weights."""

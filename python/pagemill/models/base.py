@@ -1,0 +1,56 @@
+"""What a model family is to the program builder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, Self
+
+from pagemill.layers.base import Weights
+from pagemill.ops.trace import Tensor
+
+Config = Mapping[str, Any]
+
+
+class ModelConfigError(ValueError):
+    """A configuration lacks a key, or asks for something that the family does not support."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepInputs:
+    """The step's arrays that every model reads: token_ids and positions, i32 [T]."""
+
+    token_ids: Tensor
+    positions: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class ModelTraits:
+    """What the engine has to know of a model. `causal`: a token never sees a later one, so that
+    prompts can be computed in chunks and equal prefixes have equal KV. `generates`: it has logits."""
+
+    vocab_size: int
+    hidden_size: int
+    max_model_len: int
+    causal: bool
+    generates: bool
+
+
+class Model(Protocol):
+    """One model of a family.
+
+    1. `from_config` reads a config.json (or its equivalent of a GGUF file) and refuses what the
+       family cannot do with a ModelConfigError.
+    2. `hidden` traces the model from token ids to final, normalized vectors [T, H].
+    3. `logits` traces the head on some of their rows [L, H] -> [L, vocab]; only where it generates.
+    """
+
+    @classmethod
+    def from_config(cls, config: Config) -> Self: ...
+
+    @property
+    def traits(self) -> ModelTraits: ...
+
+    def hidden(self, weights: Weights, inputs: StepInputs) -> Tensor: ...
+
+    def logits(self, weights: Weights, rows: Tensor) -> Tensor: ...

@@ -1,0 +1,27 @@
+"""Architectures by the name that a config.json gives them; a family is imported at its first use."""
+
+from __future__ import annotations
+
+import importlib
+
+from pagemill.models.base import Model, ModelConfigError
+
+ARCHITECTURES: dict[str, str] = {
+    "BertModel": "pagemill.models.bert:BertModel",
+    "Gemma3ForCausalLM": "pagemill.models.gemma3:Gemma3Model",
+    "LlamaForCausalLM": "pagemill.models.llama:LlamaModel",
+    "Qwen2ForCausalLM": "pagemill.models.qwen2:Qwen2Model",
+}
+
+
+def model_class(architecture: str) -> type[Model]:
+    """The family of `architecture`.
+
+    Raises:
+        ModelConfigError: none is known.
+    """
+    if architecture not in ARCHITECTURES:
+        known = ", ".join(ARCHITECTURES)
+        raise ModelConfigError(f"unknown architecture {architecture!r}; known: {known}")
+    module, _, name = ARCHITECTURES[architecture].partition(":")
+    return getattr(importlib.import_module(module), name)

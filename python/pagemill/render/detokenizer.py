@@ -1,0 +1,58 @@
+"""Token ids to text, a few at a time.
+
+Bytes go through an incremental UTF-8 decoder, so that what comes out is the same however the ids
+were portioned, and never half a character. Bytes that are no UTF-8 become U+FFFD.
+"""
+
+import codecs
+from collections.abc import Sequence
+
+from pagemill.render.token_bytes import TokenBytes
+
+_CONTEXT_TOKENS = 4  # a character has at most four bytes, so it began at most this many tokens ago
+
+
+class Detokenizer:
+    """One text in the making. Not thread-safe; cheap to make.
+
+    After `flush` it must not be used.
+    """
+
+    def __init__(
+        self,
+        token_bytes: TokenBytes,
+        prompt_token_ids: Sequence[int] = (),
+        skip_special_tokens: bool = True,
+    ) -> None:
+        """Begins after `prompt_token_ids`, whose text is not repeated.
+
+        A space at the start of the whole text is dropped where the vocabulary adds one there; the
+        first token after a prompt keeps its own. A character that the prompt left unfinished comes
+        out with the token that finishes it.
+        """
+        self._token_bytes = token_bytes
+        self._skip_special = skip_special_tokens
+        self._utf8 = codecs.getincrementaldecoder("utf-8")("replace")
+        self._at_start = token_bytes.strips_leading_space
+        if self._at_start:
+            self._at_start = all(not self._visible(token_id) for token_id in prompt_token_ids)
+        # Leaves the decoder where the prompt left it; the prompt's own text is dropped.
+        for token_id in prompt_token_ids[-_CONTEXT_TOKENS:]:
+            self._utf8.decode(self._visible(token_id))
+
+    def push(self, token_ids: Sequence[int]) -> str:
+        """Returns the text that `token_ids` complete."""
+        data = b"".join([self._visible(token_id) for token_id in token_ids])
+        if self._at_start and data:
+            self._at_start = False
+            data = data.removeprefix(b" ")
+        return self._utf8.decode(data)
+
+    def flush(self) -> str:
+        """Returns what an unfinished character leaves: U+FFFD or nothing."""
+        return self._utf8.decode(b"", final=True)
+
+    def _visible(self, token_id: int) -> bytes:
+        if self._skip_special and self._token_bytes.is_special(token_id):
+            return b""
+        return self._token_bytes[token_id]

@@ -1,0 +1,221 @@
+"""A tokenizer from the metadata of a GGUF file.
+
+Two kinds are known: "gpt2", byte-level BPE with merges, and "llama", SentencePiece BPE, where the
+order of merges follows from the pieces' scores and what no piece covers becomes bytes.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tokenizers import (
+    AddedToken,
+    Regex,
+    Tokenizer,
+    decoders,
+    normalizers,
+    pre_tokenizers,
+    processors,
+)
+from tokenizers.models import BPE
+
+from pagemill.render.errors import RenderError
+from pagemill.render.split_patterns import SPLIT_RULES, SplitRule
+
+_CONTROL, _USER_DEFINED = 3, 4  # values of tokenizer.ggml.token_type
+_SPACE = "\u2581"  # SentencePiece's visible space
+
+
+def tokenizer_from_gguf(metadata: Mapping[str, Any]) -> Tokenizer:
+    """Returns the tokenizer that a GGUF file's metadata describes.
+
+    Raises:
+      RenderError: the metadata is incomplete, or of a kind that is not supported.
+    """
+    kind = metadata.get("tokenizer.ggml.model")
+    tokens = metadata.get("tokenizer.ggml.tokens")
+    if not isinstance(tokens, list) or not tokens:
+        raise RenderError("the GGUF file holds no tokenizer: tokenizer.ggml.tokens is missing")
+    if kind == "gpt2":
+        tokenizer = _byte_level(metadata, tokens)
+    elif kind == "llama":
+        tokenizer = _sentencepiece(metadata, tokens)
+    else:
+        raise RenderError(
+            f"the GGUF file's tokenizer is of kind {kind!r}; supported: gpt2, llama. A directory in"
+            " Hugging Face's layout with a tokenizer.json works for every kind"
+        )
+    _add_special_tokens(tokenizer, metadata, tokens)
+    _add_begin_and_end(tokenizer, metadata, tokens)
+    return tokenizer
+
+
+def _byte_level(metadata: Mapping[str, Any], tokens: Sequence[str]) -> Tokenizer:
+    name = metadata.get("tokenizer.ggml.pre", "default")
+    rule = SPLIT_RULES.get(name)
+    if rule is None:
+        known = ", ".join(sorted(SPLIT_RULES))
+        raise RenderError(f"the GGUF file's pre-tokenizer {name!r} is unknown; known: {known}")
+    merges = metadata.get("tokenizer.ggml.merges")
+    if not isinstance(merges, list):
+        raise RenderError("the GGUF file's tokenizer.ggml.merges is missing")
+    model = _bpe(
+        _vocabulary(tokens),
+        [_pair(merge) for merge in merges],
+        ignore_merges=rule.whole_words,
+    )
+    tokenizer = Tokenizer(model)
+    if rule.nfc:
+        tokenizer.normalizer = normalizers.NFC()
+    prefix = bool(metadata.get("tokenizer.ggml.add_space_prefix", False))
+    tokenizer.pre_tokenizer = _splitter(rule, prefix)
+    tokenizer.decoder = decoders.ByteLevel()
+    return tokenizer
+
+
+def _splitter(rule: SplitRule, prefix_space: bool) -> pre_tokenizers.PreTokenizer:
+    byte_level = pre_tokenizers.ByteLevel(
+        add_prefix_space=prefix_space, use_regex=rule.pattern is None
+    )
+    first: pre_tokenizers.PreTokenizer
+    if rule.pattern is not None:
+        first = pre_tokenizers.Split(Regex(rule.pattern), behavior="isolated")
+    elif rule.single_digits:
+        first = pre_tokenizers.Digits(individual_digits=True)
+    else:
+        return byte_level
+    return pre_tokenizers.Sequence([first, byte_level])
+
+
+def _sentencepiece(metadata: Mapping[str, Any], tokens: list[str]) -> Tokenizer:
+    is_gemma = str(metadata.get("general.architecture", "")).startswith("gemma")
+    if is_gemma:
+        # Runs of spaces are stored as such, and are looked up as visible ones.
+        tokens = [_SPACE * len(t) if t.startswith("  ") and t.isspace() else t for t in tokens]
+    vocabulary = _vocabulary(tokens)
+    scores: list[float] | None = None
+    if not is_gemma:  # Gemma's scores do not follow its merge order; the order of its pieces does
+        scores = metadata.get("tokenizer.ggml.scores")
+        if not isinstance(scores, list) or len(scores) != len(tokens):
+            raise RenderError("the GGUF file's tokenizer.ggml.scores is missing or too short")
+    stated = metadata.get("tokenizer.ggml.merges")
+    merges = [_pair(merge) for merge in stated] if stated else derive_merges(tokens, scores)
+    unknown = metadata.get("tokenizer.ggml.unknown_token_id")
+    tokenizer = Tokenizer(
+        _bpe(
+            vocabulary,
+            merges,
+            unk_token=tokens[_checked_id(unknown, tokens)] if unknown is not None else None,
+            fuse_unk=True,
+            byte_fallback=True,
+        )
+    )
+    steps: list[Any] = [decoders.Replace(_SPACE, " "), decoders.ByteFallback(), decoders.Fuse()]
+    if is_gemma:
+        tokenizer.normalizer = normalizers.Replace(" ", _SPACE)
+    else:
+        prefix = bool(metadata.get("tokenizer.ggml.add_space_prefix", True))
+        scheme = "first" if prefix else "never"
+        tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(_SPACE, scheme, split=False)
+        if prefix:
+            steps.append(decoders.Strip(" ", 1, 0))
+    tokenizer.decoder = decoders.Sequence(steps)
+    return tokenizer
+
+
+def derive_merges(
+    tokens: Sequence[str], scores: Sequence[float] | None = None
+) -> list[tuple[str, str]]:
+    """Returns the merges that a SentencePiece BPE vocabulary implies, the first to apply first.
+
+    Each way to cut a piece into two pieces of the vocabulary is a merge. Pieces rank by score, best
+    first, or by their place in `tokens` where `scores` is None; among the ways to cut one piece,
+    the longer left part is first.
+
+    Raises:
+      RenderError: a score is not a number.
+    """
+    if scores is not None and any(math.isnan(score) for score in scores):
+        raise RenderError("the GGUF file's tokenizer.ggml.scores holds NaN")
+    known = set(tokens)
+    merges: list[tuple[str, str]] = []
+    ranks: list[tuple[float, int, int]] = []
+    for index, piece in enumerate(tokens):
+        for cut in range(len(piece) - 1, 0, -1):
+            left = piece[:cut]
+            if left in known and piece[cut:] in known:
+                merges.append((left, piece[cut:]))
+                if scores is not None:
+                    ranks.append((scores[index], cut, len(piece) - cut))
+    if scores is None:
+        return merges
+    best_first = sorted(range(len(merges)), key=ranks.__getitem__, reverse=True)
+    return [merges[at] for at in best_first]
+
+
+def _add_special_tokens(
+    tokenizer: Tokenizer, metadata: Mapping[str, Any], tokens: Sequence[str]
+) -> None:
+    types = metadata.get("tokenizer.ggml.token_type", [])
+    special = {index for index, kind in enumerate(types[: len(tokens)]) if kind == _CONTROL}
+    for name in ("bos", "eos", "unknown", "padding", "eot", "eom"):
+        index = metadata.get(f"tokenizer.ggml.{name}_token_id")
+        if index is not None:
+            special.add(_checked_id(index, tokens))
+    plain = [
+        AddedToken(tokens[index], normalized=False, special=False)
+        for index, kind in enumerate(types[: len(tokens)])
+        if kind == _USER_DEFINED
+        and index not in special
+        # Gemma's runs of spaces were respelt above: they are pieces like any other.
+        and tokenizer.token_to_id(tokens[index]) == index
+    ]
+    tokenizer.add_special_tokens(
+        [AddedToken(tokens[i], normalized=False, special=True) for i in sorted(special)]
+    )
+    tokenizer.add_tokens(plain)
+
+
+def _add_begin_and_end(
+    tokenizer: Tokenizer, metadata: Mapping[str, Any], tokens: Sequence[str]
+) -> None:
+    # Files older than the flag are SentencePiece ones that begin with BOS.
+    default_bos = metadata.get("tokenizer.ggml.model") == "llama"
+    template: list[str] = ["$A"]
+    used: list[tuple[str, int]] = []
+    for name, flag in (("bos", default_bos), ("eos", False)):
+        index = metadata.get(f"tokenizer.ggml.{name}_token_id")
+        if index is None or not metadata.get(f"tokenizer.ggml.add_{name}_token", flag):
+            continue
+        used.append((tokens[_checked_id(index, tokens)], index))
+        template.insert(0 if name == "bos" else len(template), used[-1][0])
+    if used:
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single=template, special_tokens=used
+        )
+
+
+def _bpe(vocabulary: dict[str, int], merges: list[tuple[str, str]], **flags: Any) -> BPE:
+    try:
+        return BPE(vocab=vocabulary, merges=merges, **flags)
+    except Exception as error:  # noqa: BLE001  the library raises bare Exception
+        raise RenderError(f"the GGUF file's tokenizer is inconsistent: {error}") from None
+
+
+def _vocabulary(tokens: Sequence[Any]) -> dict[str, int]:
+    if not all(isinstance(token, str) for token in tokens):
+        raise RenderError("the GGUF file's tokenizer.ggml.tokens are not strings")
+    return dict(zip(tokens, range(len(tokens)), strict=True))
+
+
+def _pair(merge: Any) -> tuple[str, str]:
+    left, space, right = merge.partition(" ") if isinstance(merge, str) else ("", "", "")
+    if not (left and space and right):
+        raise RenderError(f"the GGUF file's tokenizer.ggml.merges holds {merge!r}")
+    return left, right
+
+
+def _checked_id(index: Any, tokens: Sequence[str]) -> int:
+    if not isinstance(index, int) or not 0 <= index < len(tokens):
+        raise RenderError(f"the GGUF file names token {index!r}, but has {len(tokens)} tokens")
+    return index

@@ -1,0 +1,62 @@
+"""Names and files that say which tokens of a model are special."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pagemill.render.errors import RenderError
+
+_MAX_FILE_BYTES = 2**26
+_TOKEN_NAMES = ("bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "cls_token")
+
+
+def tokens_from_gguf(metadata: Mapping[str, Any]) -> dict[str, str]:
+    """Returns template variables (`bos_token`, ...) from a GGUF file's metadata."""
+    tokens = metadata["tokenizer.ggml.tokens"]
+    found: dict[str, str] = {}
+    for name, key in zip(_TOKEN_NAMES, ("bos", "eos", "unknown", "padding"), strict=False):
+        index = metadata.get(f"tokenizer.ggml.{key}_token_id")
+        if isinstance(index, int) and 0 <= index < len(tokens):
+            found[name] = tokens[index]
+    return found
+
+
+def tokens_from_config(config: Mapping[str, Any]) -> dict[str, str]:
+    """Returns template variables from a `tokenizer_config.json`."""
+    found: dict[str, str] = {}
+    for name in _TOKEN_NAMES:
+        value = config.get(name)
+        if isinstance(value, Mapping):  # a serialized AddedToken
+            value = value.get("content")
+        if isinstance(value, str):
+            found[name] = value
+    return found
+
+
+def end_ids(values: Any) -> list[int]:
+    """Returns the ids of an `eos_token_id` field, which is an id, a list of them, or null."""
+    if isinstance(values, int) and not isinstance(values, bool):
+        return [values]
+    if isinstance(values, list):
+        return [value for value in values if isinstance(value, int)]
+    return []
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Returns the object in `path`, {} where there is no such file.
+
+    Raises:
+      RenderError: the file is not a JSON object, or larger than 64 MiB.
+    """
+    if not path.is_file():
+        return {}
+    if path.stat().st_size > _MAX_FILE_BYTES:
+        raise RenderError(f"{path} is larger than 64 MiB")
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise RenderError(f"{path} is not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise RenderError(f"{path} is not a JSON object")
+    return value

@@ -1,0 +1,137 @@
+"""Text to token ids.
+
+A thin face over Hugging Face's `tokenizers`, which releases the GIL while it works. What it adds:
+whether control tokens in the text are taken for what they say, and refusals in place of surprises.
+"""
+
+import re
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tokenizers import AddedToken, Tokenizer
+
+from pagemill.render.errors import RenderError
+from pagemill.render.gguf_tokenizer import tokenizer_from_gguf
+from pagemill.render.token_bytes import TokenBytes
+
+MAX_TEXT_CHARS = 2**24  # about 4 million tokens: beyond any context, and a second of work
+_PREFIX_CHARS = 3
+
+
+class TextTokenizer:
+    """A vocabulary with its rules. Thread-safe.
+
+    Takes the longer, the more text; call it in a worker thread.
+    """
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        """Takes over `tokenizer`; padding and truncation, which it may bring along, are undone."""
+        tokenizer.no_padding()
+        tokenizer.no_truncation()
+        self._tokenizer = tokenizer
+        self._literal: Tokenizer | None = None
+        self._lock = threading.Lock()
+        self.vocab_size: int = tokenizer.get_vocab_size(with_added_tokens=True)
+        self._token_bytes: TokenBytes | None = None
+        added = tokenizer.get_added_tokens_decoder().values()
+        starts = sorted({token.content[:_PREFIX_CHARS] for token in added if token.special})
+        self._maybe_special = re.compile("|".join(map(re.escape, starts))) if starts else None
+
+    @classmethod
+    def from_gguf(cls, metadata: Mapping[str, Any]) -> "TextTokenizer":
+        """Returns the tokenizer of a GGUF file; see `tokenizer_from_gguf`."""
+        return cls(tokenizer_from_gguf(metadata))
+
+    @classmethod
+    def from_file(cls, path: Path) -> "TextTokenizer":
+        """Returns the tokenizer of a `tokenizer.json`.
+
+        Raises:
+          RenderError: there is no such file, or the library cannot read it.
+        """
+        if not path.is_file():
+            raise RenderError(
+                f"{path} is missing: without a tokenizer.json a model directory cannot be served"
+            )
+        try:
+            return cls(Tokenizer.from_file(str(path)))
+        except RenderError:
+            raise
+        except Exception as error:
+            # The library raises bare Exception.
+            raise RenderError(f"{path} is not a tokenizer: {error}") from None
+
+    def encode(self, text: str, *, add_special_tokens: bool, parse_special: bool) -> list[int]:
+        """Returns the token ids of `text`.
+
+        Args:
+          text: at most MAX_TEXT_CHARS characters.
+          add_special_tokens: put the tokens around it that the model expects, such as BOS.
+          parse_special: read "<|im_end|>" in the text as the control token, not as ten characters.
+
+        Raises:
+          RenderError: the text is too long, or holds half a surrogate pair.
+        """
+        if len(text) > MAX_TEXT_CHARS:
+            raise RenderError(
+                f"a text of {len(text)} characters is too long; at most {MAX_TEXT_CHARS} are taken"
+            )
+        tokenizer = self._tokenizer
+        if not parse_special and self._maybe_special and self._maybe_special.search(text):
+            tokenizer = self._literal_tokenizer()
+        try:
+            # The batch form releases the GIL, and the fast one computes no offsets.
+            (encoding,) = tokenizer.encode_batch_fast([text], add_special_tokens=add_special_tokens)
+        except UnicodeEncodeError as error:
+            raise RenderError(
+                f"the text holds half a surrogate pair at character {error.start}, which is not"
+                " Unicode text"
+            ) from None
+        return encoding.ids
+
+    def token_id(self, content: str) -> int | None:
+        """Returns the id of the token that is exactly `content`, if there is one."""
+        return self._tokenizer.token_to_id(content)
+
+    def token_content(self, token_id: int) -> str | None:
+        """Returns a token as the vocabulary spells it, if there is one."""
+        return self._tokenizer.id_to_token(token_id)
+
+    @property
+    def token_bytes(self) -> TokenBytes:
+        """What bytes each token stands for.
+
+        Raises:
+          RenderError: the vocabulary is of a kind that cannot be decoded.
+        """
+        if self._token_bytes is None:
+            self._token_bytes = TokenBytes(self._tokenizer)
+        return self._token_bytes
+
+    def _literal_tokenizer(self) -> Tokenizer:
+        # Whether control tokens are parsed is a setting of the library's object, so a second one
+        # is made when it is first needed; it shares the vocabulary with the first.
+        with self._lock:
+            if self._literal is None:
+                self._literal = _literal_copy(self._tokenizer)
+            return self._literal
+
+
+def _literal_copy(original: Tokenizer) -> Tokenizer:
+    copy = Tokenizer(original.model)
+    if original.normalizer is not None:
+        copy.normalizer = original.normalizer
+    if original.pre_tokenizer is not None:
+        copy.pre_tokenizer = original.pre_tokenizer
+    if original.post_processor is not None:
+        copy.post_processor = original.post_processor
+    added: dict[int, AddedToken] = original.get_added_tokens_decoder()
+    for _, token in sorted(added.items()):
+        copy.add_tokens([token])
+    if any(copy.token_to_id(token.content) != index for index, token in added.items()):
+        # Ids with holes cannot be had by adding in order.
+        copy = Tokenizer.from_str(original.to_str())
+    copy.encode_special_tokens = True
+    return copy

@@ -1,0 +1,1 @@
+"""Builds programs from models on disk, and runs them in torch."""

@@ -1,0 +1,121 @@
+"""From a model on disk to the program that an executor runs.
+
+    built = build(ModelSource.open(path), BuildOptions())
+    executor = _native.NativeExecutor(built.program_text, options)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pagemill import ops
+from pagemill.layers.pooler import pool
+from pagemill.models.base import Model, ModelConfigError, ModelTraits, StepInputs
+from pagemill.models.table import model_class
+from pagemill.ops.program_text import to_text
+from pagemill.ops.trace import Trace
+from pagemill.weights.binder import WeightBinder
+from pagemill.weights.pooling import Pooling
+from pagemill.weights.source import ModelSource
+
+
+@dataclass(frozen=True, slots=True)
+class BuildOptions:
+    """`max_model_len` tokens of prompt and output, None = as many as the model knows; `pooling` makes
+    an embedding model of any model ("mean", "first", "last"), None = what the model's files say;
+    `rewrite` applies the fusions of the native rewriter (needs the compiled extension)."""
+
+    max_model_len: int | None = None
+    pooling: str | None = None
+    normalize: bool = True
+    rewrite: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltModel:
+    """A program and what the engine has to know to run it. `output_size` is the width of a step's
+    output rows: the vocabulary, or the embedding's dimension."""
+
+    program_text: str
+    architecture: str
+    vocab_size: int
+    output_size: int
+    max_model_len: int
+    pooling: bool
+    chunked_prefill: bool
+    prefix_caching: bool
+    eos_token_ids: tuple[int, ...]
+
+
+def build(source: ModelSource, options: BuildOptions) -> BuiltModel:
+    """Trace the model of `source` and rewrite its program.
+
+    Raises:
+        ModelConfigError: the architecture or one of its settings is not supported, or
+            `max_model_len` exceeds the model's.
+        WeightsError: a weight is missing or of the wrong shape.
+    """
+    model = model_class(source.architecture).from_config(source.config)
+    traits = model.traits
+    pooling = _pooling(source, traits, options)
+    text = trace_model(model, source, pooling)
+    if options.rewrite:
+        from pagemill import _native
+
+        text = _native.rewrite_program(text)
+    # A pooled vector is computed from the tokens of one step, so that a prompt must run whole; KV of
+    # a prefix is reusable only where no token sees a later one, and a step without the prefix's
+    # tokens could not pool over them.
+    generates = pooling is None
+    return BuiltModel(
+        program_text=text,
+        architecture=source.architecture,
+        vocab_size=traits.vocab_size,
+        output_size=traits.vocab_size if generates else traits.hidden_size,
+        max_model_len=_max_model_len(traits, pooling, options.max_model_len),
+        pooling=not generates,
+        chunked_prefill=generates,
+        prefix_caching=generates,
+        eos_token_ids=source.eos_token_ids,
+    )
+
+
+def trace_model(model: Model, source: ModelSource, pooling: Pooling | None) -> str:
+    """The text of the program of `model` with the weights of `source`, as traced.
+
+    Raises:
+        WeightsError: a weight is missing or of the wrong shape.
+    """
+    trace = Trace()
+    weights = WeightBinder(trace, source)
+    inputs = StepInputs(
+        trace.input("token_ids", "i32", ("T",)), trace.input("positions", "i32", ("T",))
+    )
+    hidden = model.hidden(weights, inputs)
+    if pooling is None:
+        rows = ops.select_rows(hidden, trace.input("logits_rows", "i32", ("L",)))
+        trace.output("logits", model.logits(weights, rows))
+    else:
+        trace.output("pooled", pool(hidden, pooling.kind, normalize=pooling.normalize))
+    trace.program.check_integrity()
+    return to_text(trace.program)
+
+
+def _pooling(source: ModelSource, traits: ModelTraits, options: BuildOptions) -> Pooling | None:
+    if options.pooling is not None:
+        limit = None if source.pooling is None else source.pooling.max_seq_length
+        return Pooling(options.pooling, options.normalize, limit)
+    if source.pooling is not None:
+        return source.pooling
+    # An encoder without the files of sentence-transformers: the mean, as its library defaults to.
+    return None if traits.generates else Pooling("mean", options.normalize)
+
+
+def _max_model_len(traits: ModelTraits, pooling: Pooling | None, wanted: int | None) -> int:
+    longest = traits.max_model_len
+    if wanted is not None:
+        if not 1 <= wanted <= longest:
+            raise ModelConfigError(f"max_model_len {wanted} is outside the model's 1..{longest}")
+        return wanted
+    stated = None if pooling is None else pooling.max_seq_length
+    return longest if stated is None else min(longest, stated)

@@ -1,0 +1,164 @@
+"""Runs a program with the torch reference of each op, on any torch device.
+
+The oracle of the native kernels, and the first working path on a new accelerator. It takes the same
+text and the same batches as the native executor, and serves the engine as the callable of
+`_native.PythonExecutor`:
+
+    executor = TorchExecutor(built.program_text, TorchOptions(device="cuda", dtype="bf16"))
+    logits, pooled = executor(batch)
+
+Weights are expanded to the activations' type when they are loaded. Within a step nothing waits for
+the device before the result is copied to the host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from pagemill.ops.dtypes import tensor_bytes
+from pagemill.ops.program import CONSTANTS_PATH, Program, WeightEntry
+from pagemill.ops.program_text import from_text
+from pagemill.ops.table import reference
+from pagemill.ops.torch_step import TorchCache, TorchStep, make_step
+from pagemill.weights.location import TensorLocation
+from pagemill.weights.read import as_f32, read_bytes
+
+_DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
+
+Batch = Mapping[str, npt.NDArray[np.int32]]
+
+
+@dataclass(frozen=True, slots=True)
+class TorchOptions:
+    """`device` as torch names it; `dtype` ("f32" or "bf16") of activations, weights and caches;
+    `num_blocks` KV blocks of `block_size` tokens, the null block included."""
+
+    device: str = "cpu"
+    dtype: str = "f32"
+    num_blocks: int = 64
+    block_size: int = 16
+
+
+@dataclass(frozen=True, slots=True)
+class _BoundOp:
+    """`dead`: values that no later op reads; `row_shapes`: dimensions 1... of each output."""
+
+    run: Callable[..., tuple[torch.Tensor, ...]]
+    inputs: tuple[str | None, ...]
+    outputs: tuple[str, ...]
+    row_shapes: tuple[tuple[int, ...], ...]
+    attributes: Mapping[str, float]
+    dead: tuple[str, ...]
+
+
+class TorchExecutor:
+    """One program with its weights and caches on a device. One step at a time.
+
+    Raises (on construction):
+        ProgramTextError: the text is no program.
+        ValueError: an option, an op or a weight's type is not known.
+        OSError: a weight file cannot be read.
+    """
+
+    def __init__(self, program_text: str, options: TorchOptions) -> None:
+        if options.dtype not in _DTYPES:
+            raise ValueError(f"dtype {options.dtype!r}; known: {', '.join(_DTYPES)}")
+        program = from_text(program_text)
+        self._options = options
+        self._device = torch.device(options.device)
+        self._dtype = _DTYPES[options.dtype]
+        self._constants: dict[str, Any] = {
+            weight.name: self._load(program, weight) for weight in program.weights
+        }
+        self.weight_bytes = sum(t.nbytes for t in self._constants.values())
+        slots = options.num_blocks * options.block_size
+        for cache in program.caches:
+            shape = (slots, cache.kv_heads, cache.head_dim)
+            self._constants[cache.name] = TorchCache(*(self._zeros(shape) for _ in range(2)))
+        self._input_names = [entry.name for entry in program.inputs]
+        self._outputs = {output.kind: output.value for output in program.outputs}
+        self._ops = _bind(program)
+
+    def __call__(
+        self, batch: Batch
+    ) -> tuple[npt.NDArray[np.float32] | None, npt.NDArray[np.float32] | None]:
+        """Run one step: the int32 arrays of BatchView by name, `block_table` of rank 2.
+
+        Returns logits [L, vocab] or None, and pooled vectors [R, dim] or None.
+        """
+        outputs = self.run(batch)
+        logits, pooled = (
+            None if tensor is None else tensor.cpu().numpy()
+            for tensor in (outputs.get("logits"), outputs.get("pooled"))
+        )
+        return logits, pooled
+
+    @torch.inference_mode()
+    def run(self, batch: Batch) -> dict[str, torch.Tensor]:
+        """Like a call, but the f32 results stay on the device and may still be being computed."""
+        return self.run_step(make_step(batch, self._options.block_size, self._device))
+
+    @torch.inference_mode()
+    def run_step(self, step: TorchStep) -> dict[str, torch.Tensor]:
+        """Run a step whose batch is on the device already; reads no host memory."""
+        values: dict[str, Any] = {name: step.inputs[name] for name in self._input_names}
+        constants = self._constants
+        for op in self._ops:
+            operands = [
+                None if name is None else constants[name] if name in constants else values[name]
+                for name in op.inputs
+            ]
+            results = op.run(operands, op.attributes, step)
+            for name, row_shape, result in zip(op.outputs, op.row_shapes, results, strict=True):
+                values[name] = result.reshape(result.shape[0], *row_shape)
+            for name in op.dead:
+                del values[name]
+        return {kind: values[name].float() for kind, name in self._outputs.items()}
+
+    def _zeros(self, shape: tuple[int, ...]) -> torch.Tensor:
+        return torch.zeros(shape, dtype=self._dtype, device=self._device)
+
+    def _load(self, program: Program, weight: WeightEntry) -> torch.Tensor:
+        """The weight on the device: matrices in the activations' type, vectors in f32."""
+        data = _stored_bytes(program, weight)
+        matrix = len(weight.shape) > 1
+        if weight.dtype == "bf16" and matrix and self._dtype is torch.bfloat16:
+            bits = torch.from_numpy(np.array(data).view(np.int16)).view(torch.bfloat16)
+            return bits.reshape(weight.shape).to(self._device)
+        values = torch.from_numpy(np.array(as_f32(weight.dtype, weight.shape, data)))
+        return values.to(self._device).to(self._dtype if matrix else torch.float32)
+
+
+def _stored_bytes(program: Program, weight: WeightEntry) -> npt.NDArray[np.uint8]:
+    path = program.files[weight.file]
+    if path == CONSTANTS_PATH:
+        size = tensor_bytes(weight.dtype, weight.shape)
+        return np.frombuffer(program.constants, np.uint8, size, weight.offset)
+    return read_bytes(TensorLocation(weight.name, weight.dtype, weight.shape, path, weight.offset))
+
+
+def _bind(program: Program) -> list[_BoundOp]:
+    shapes = {value.name: value.shape for value in program.values}
+    last_use: dict[str, int] = {}
+    for index, op in enumerate(program.ops):
+        # A result that nobody reads dies where it is made.
+        last_use |= {name: index for name in (*op.inputs, *op.outputs) if name in shapes}
+    for output in program.outputs:
+        last_use[output.value] = len(program.ops)
+    return [
+        _BoundOp(
+            reference(op.op),
+            op.inputs,
+            op.outputs,
+            tuple(tuple(int(dim) for dim in shapes[name][1:]) for name in op.outputs),
+            dict(op.attributes),
+            tuple(name for name, last in last_use.items() if last == index),
+        )
+        for index, op in enumerate(program.ops)
+    ]

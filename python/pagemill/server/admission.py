@@ -1,0 +1,97 @@
+"""What every API request passes before its handler: the server's phase, and the body's size.
+
+Queue bounds are the engine's: it refuses what it cannot hold, and the client sees 429.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from pagemill.server.errors import ApiError, error_response
+from pagemill.server.lifecycle import Lifecycle
+
+_REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,128}")
+_API_PREFIX = "/v1/"
+
+
+class Admission:
+    """Counts requests to `/v1/...` as active, refuses them unless ready, and names each request.
+
+    The response's `X-Request-Id` is the client's own where it sent a usable one, else a new one;
+    handlers find it in `scope["state"]["request_id"]`.
+    """
+
+    def __init__(self, app: ASGIApp, lifecycle: Lifecycle) -> None:
+        self._app = app
+        self._lifecycle = lifecycle
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI entry."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request_id = _request_id(scope)
+        scope.setdefault("state", {})["request_id"] = request_id
+        header = (b"x-request-id", request_id.encode())
+
+        async def send_with_id(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message["headers"], header]
+            await send(message)
+
+        if not scope["path"].startswith(_API_PREFIX):
+            await self._app(scope, receive, send_with_id)
+            return
+        try:
+            self._lifecycle.enter()
+        except ApiError as error:
+            await error_response(error)(scope, receive, send_with_id)
+            return
+        try:
+            await self._app(scope, receive, send_with_id)
+        finally:
+            self._lifecycle.leave()
+
+
+async def read_body(request: Request, max_bytes: int) -> bytes:
+    """The whole body of a JSON request.
+
+    Raises:
+        ApiError: 400 for another content type, 413 for more than `max_bytes`.
+        ClientDisconnect: the client went away.
+    """
+    content_type = request.headers.get("content-type", "application/json")
+    if content_type.partition(";")[0].strip().lower() != "application/json":
+        raise ApiError(
+            400, f"Content-Type must be application/json, not {content_type[:100]}.", None
+        )
+    declared = request.headers.get("content-length", "0")
+    too_large = ApiError(
+        413, f"The request body is larger than {max_bytes} bytes (--max-body-bytes)."
+    )
+    if declared.isdigit() and int(declared) > max_bytes:
+        raise too_large
+    parts: list[bytes] = []
+    size = 0
+    while True:
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        part = message.get("body", b"")
+        size += len(part)
+        if size > max_bytes:
+            raise too_large
+        parts.append(part)
+        if not message.get("more_body", False):
+            return b"".join(parts)
+
+
+def _request_id(scope: Scope) -> str:
+    for name, value in scope["headers"]:
+        if name == b"x-request-id" and _REQUEST_ID.fullmatch(value):
+            return value.decode()
+    return secrets.token_hex(16)

@@ -1,0 +1,115 @@
+"""The error object of the HTTP contract, and which status each refusal has.
+
+    {"error": {"message": str, "type": str, "param": str | null, "code": int}}
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import msgspec
+from starlette.responses import Response
+
+from pagemill.engine.outputs import EngineError
+
+# cc/base/status.h says the status beside each code. A request that its own client cancelled is
+# never answered; 499 is for the metrics.
+STATUS_OF_CODE: Mapping[str, int] = {
+    "INVALID_ARGUMENT": 400,
+    "NOT_FOUND": 404,
+    "RESOURCE_EXHAUSTED": 429,
+    "DEADLINE_EXCEEDED": 504,
+    "UNAVAILABLE": 503,
+    "UNIMPLEMENTED": 501,
+    "FAILED_PRECONDITION": 409,
+    "CANCELLED": 499,
+    "INTERNAL": 500,
+    "DATA_LOSS": 500,
+}
+_TYPE_OF_STATUS: Mapping[int, str] = {
+    400: "BadRequestError",
+    401: "AuthenticationError",
+    404: "NotFoundError",
+    405: "MethodNotAllowedError",
+    409: "ConflictError",
+    413: "PayloadTooLargeError",
+    429: "RateLimitError",
+    500: "InternalServerError",
+    501: "NotImplementedError",
+    503: "ServiceUnavailableError",
+    504: "TimeoutError",
+}
+_RETRY_AFTER_S: Mapping[int, int] = {429: 1, 503: 5}
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+
+
+class ApiError(Exception):
+    """A refusal with its HTTP status. `type_name` None is the status's usual type."""
+
+    def __init__(
+        self, status: int, message: str, param: str | None = None, type_name: str | None = None
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.param = param
+        self.type_name = type_name or _TYPE_OF_STATUS.get(status, "Error")
+
+
+def bad_request(message: str, param: str | None = None) -> ApiError:
+    """A 400 about a field's value."""
+    return ApiError(400, message, param)
+
+
+def invalid_body(message: str, param: str | None = None) -> ApiError:
+    """A 400 about the body's shape: the type is the reference system's for validation errors."""
+    return ApiError(400, message, param, "Bad Request")
+
+
+def not_implemented(message: str, param: str) -> ApiError:
+    """A 501: a valid request that this version cannot serve."""
+    return ApiError(501, message, param)
+
+
+def model_not_found(model: str) -> ApiError:
+    """The 404 of an unknown model name."""
+    return ApiError(404, f"The model `{model}` does not exist.", "model")
+
+
+def from_engine(error: EngineError) -> ApiError:
+    """The engine's refusal or failure as the client sees it."""
+    return ApiError(STATUS_OF_CODE.get(error.code, 500), error.message, error.param)
+
+
+class ErrorBody(msgspec.Struct):
+    """The inner object."""
+
+    message: str
+    type: str
+    param: str | None
+    code: int
+
+
+class ErrorResponse(msgspec.Struct):
+    """The outer object."""
+
+    error: ErrorBody
+
+
+def error_json(error: ApiError) -> bytes:
+    """The encoded error object; memory addresses never leave the process."""
+    message = _ADDRESS.sub("", error.message)
+    return msgspec.json.encode(
+        ErrorResponse(ErrorBody(message, error.type_name, error.param, error.status))
+    )
+
+
+def error_response(error: ApiError) -> Response:
+    """The complete HTTP response, with Retry-After where retrying can help."""
+    headers: dict[str, str] = {}
+    if error.status in _RETRY_AFTER_S:
+        headers["retry-after"] = str(_RETRY_AFTER_S[error.status])
+    if error.status == 401:
+        headers["www-authenticate"] = "Bearer"
+    return Response(error_json(error), error.status, headers, media_type="application/json")

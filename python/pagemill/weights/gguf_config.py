@@ -1,0 +1,166 @@
+"""GGUF metadata in the shape of a Hugging Face `config.json`, so that a model family reads one kind
+of configuration wherever its weights come from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pagemill.weights.errors import WeightsError
+from pagemill.weights.gguf import GgufFile
+from pagemill.weights.read import read_f32
+
+Config = dict[str, Any]
+
+_ARCHITECTURES = {
+    "gemma3": "Gemma3ForCausalLM",
+    "llama": "LlamaForCausalLM",
+    "qwen2": "Qwen2ForCausalLM",
+}
+
+
+def config_from_gguf(gguf: GgufFile) -> Config:
+    """The configuration of the model in `gguf`.
+
+    Beyond the keys of `config.json`: `rope_interleaved`, whether query and key rows are stored for
+    interleaved rotary pairs (GGUF's order for Llama); `norm_weight_offset`, what a norm's stored
+    weight lacks (Gemma's GGUF already holds the + 1 that its checkpoints leave out).
+
+    Raises:
+        WeightsError: the architecture is not known or a key is missing or of the wrong type.
+    """
+    architecture = gguf.metadata.get("general.architecture")
+    if architecture not in _ARCHITECTURES:
+        known = ", ".join(sorted(_ARCHITECTURES))
+        raise WeightsError(f"{gguf.path}: GGUF architecture {architecture!r}; known: {known}")
+    reader = _Reader(gguf, architecture)
+    config = _base(reader)
+    config |= _tokens(reader)
+    config |= _FAMILIES[architecture](reader, config)
+    return config
+
+
+class _Reader:
+    """Typed access to `<architecture>.<key>`."""
+
+    def __init__(self, gguf: GgufFile, architecture: str) -> None:
+        self.gguf = gguf
+        self.architecture = architecture
+
+    def _get(self, key: str, kind: type | tuple[type, ...]) -> Any:
+        value = self.gguf.metadata.get(f"{self.architecture}.{key}")
+        if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
+            raise WeightsError(f"{self.gguf.path}: {self.architecture}.{key} is {value!r:.60}")
+        return value
+
+    def find_int(self, key: str) -> int | None:
+        return self._get(key, int)
+
+    def integer(self, key: str) -> int:
+        value = self.find_int(key)
+        if value is None:
+            raise WeightsError(f"{self.gguf.path}: the key {self.architecture}.{key} is missing")
+        return value
+
+    def number(self, key: str, default: float) -> float:
+        value = self._get(key, (int, float))
+        return default if value is None else float(value)
+
+    def find_str(self, key: str) -> str | None:
+        return self._get(key, str)
+
+
+def _base(reader: _Reader) -> Config:
+    hidden, heads = reader.integer("embedding_length"), reader.integer("attention.head_count")
+    if heads < 1:
+        raise WeightsError(f"{reader.gguf.path}: {heads} attention heads")
+    embedding = reader.gguf.tensors.get("token_embd.weight")
+    if embedding is None:
+        raise WeightsError(f"{reader.gguf.path}: the tensor token_embd.weight is missing")
+    head_dim = reader.find_int("attention.key_length")
+    kv_heads = reader.find_int("attention.head_count_kv")
+    return {
+        "architectures": [_ARCHITECTURES[reader.architecture]],
+        "model_type": reader.architecture,
+        "vocab_size": embedding.shape[0],
+        "hidden_size": hidden,
+        "intermediate_size": reader.integer("feed_forward_length"),
+        "num_hidden_layers": reader.integer("block_count"),
+        "num_attention_heads": heads,
+        "num_key_value_heads": heads if kv_heads is None else kv_heads,
+        "head_dim": hidden // heads if head_dim is None else head_dim,
+        "max_position_embeddings": reader.integer("context_length"),
+        "rms_norm_eps": reader.number("attention.layer_norm_rms_epsilon", 1e-6),
+        "tie_word_embeddings": "output.weight" not in reader.gguf.tensors,
+        "rope_parameters": _rope(reader),
+        "rope_interleaved": False,
+    }
+
+
+def _rope(reader: _Reader) -> Config:
+    rope: Config = {
+        "rope_type": "default",
+        "rope_theta": reader.number("rope.freq_base", 10000.0),
+    }
+    scaling = reader.find_str("rope.scaling.type")
+    if scaling not in (None, "none"):
+        original = reader.find_int("rope.scaling.original_context_length")
+        rope |= {"rope_type": scaling, "factor": reader.number("rope.scaling.factor", 1.0)}
+        if original is not None:
+            rope["original_max_position_embeddings"] = original
+    return rope
+
+
+def _tokens(reader: _Reader) -> Config:
+    """Token ids; a chat model may end a turn with another token than a text."""
+    metadata = reader.gguf.metadata
+    prefix = "tokenizer.ggml."
+    ends = [metadata.get(f"{prefix}{kind}_token_id") for kind in ("eos", "eot", "eom")]
+    config: Config = {"eos_token_id": sorted({end for end in ends if isinstance(end, int)})}
+    for name, key in (("bos_token_id", "bos"), ("pad_token_id", "padding")):
+        value = metadata.get(f"{prefix}{key}_token_id")
+        if isinstance(value, int):
+            config[name] = value
+    return config
+
+
+def _llama(reader: _Reader, config: Config) -> Config:
+    rotary = reader.find_int("rope.dimension_count")
+    rope = dict(config["rope_parameters"])
+    if rotary is not None and rotary != config["head_dim"]:
+        rope["partial_rotary_factor"] = rotary / config["head_dim"]
+    factors = reader.gguf.tensors.get("rope_freqs.weight")
+    if factors is not None:  # Llama 3.1's scaling, worked out by whoever made the file
+        rope |= {"rope_type": "factors", "factors": read_f32(factors).tolist()}
+    return {"hidden_act": "silu", "rope_interleaved": True, "rope_parameters": rope}
+
+
+def _qwen2(reader: _Reader, config: Config) -> Config:
+    del reader, config
+    return {"hidden_act": "silu"}
+
+
+def _gemma3(reader: _Reader, config: Config) -> Config:
+    # The 27B model is the one of the family whose query scale is not its head size; GGUF has no
+    # key for it (62 layers are how llama.cpp tells it, too).
+    is_27b = config["num_hidden_layers"] == 62
+    scalar = config["hidden_size"] // config["num_attention_heads"] if is_27b else config["head_dim"]
+    sliding = {"rope_type": "default", "rope_theta": reader.number("rope.freq_base_swa", 10000.0)}
+    return {
+        "hidden_activation": "gelu_pytorch_tanh",
+        "sliding_window": reader.integer("attention.sliding_window"),
+        "sliding_window_pattern": reader.find_int("attention.sliding_window_pattern") or 6,
+        "query_pre_attn_scalar": scalar,
+        "norm_weight_offset": 0.0,
+        "rope_parameters": {
+            "full_attention": config["rope_parameters"],
+            "sliding_attention": sliding,
+        },
+    }
+
+
+_FAMILIES: dict[str, Callable[[_Reader, Config], Config]] = {
+    "gemma3": _gemma3,
+    "llama": _llama,
+    "qwen2": _qwen2,
+}

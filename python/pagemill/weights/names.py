@@ -1,0 +1,51 @@
+"""GGUF's tensor names for the names that Hugging Face checkpoints use, by GGUF architecture."""
+
+from __future__ import annotations
+
+import re
+
+_LAYER = re.compile(r"model\.layers\.(\d+)\.(.+)")
+
+_DECODER = {
+    "model.embed_tokens.weight": "token_embd.weight",
+    "model.norm.weight": "output_norm.weight",
+    "lm_head.weight": "output.weight",
+}
+
+_LLAMA_LAYER = {
+    "input_layernorm": "attn_norm",
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output",
+    "post_attention_layernorm": "ffn_norm",
+    "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down",
+}
+
+_GEMMA3_LAYER = _LLAMA_LAYER | {
+    "self_attn.q_norm": "attn_q_norm",
+    "self_attn.k_norm": "attn_k_norm",
+    "post_attention_layernorm": "post_attention_norm",
+    "pre_feedforward_layernorm": "ffn_norm",
+    "post_feedforward_layernorm": "post_ffw_norm",
+}
+
+_LAYERS = {"gemma3": _GEMMA3_LAYER, "llama": _LLAMA_LAYER, "qwen2": _LLAMA_LAYER}
+
+
+def gguf_name(architecture: str, name: str) -> str | None:
+    """What a GGUF file of `architecture` calls the tensor `name`; None if it has no such tensor.
+
+    >>> gguf_name("llama", "model.layers.7.self_attn.q_proj.weight")
+    'blk.7.attn_q.weight'
+    """
+    if name in _DECODER:
+        return _DECODER[name]
+    match = _LAYER.fullmatch(name)
+    if match is None:
+        return None
+    module, _, kind = match[2].rpartition(".")
+    layer_names = _LAYERS[architecture]
+    return f"blk.{match[1]}.{layer_names[module]}.{kind}" if module in layer_names else None

@@ -1,0 +1,52 @@
+"""Reads tensors into memory as f32; the native executor maps them instead."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from pagemill.ops.dtypes import tensor_bytes
+from pagemill.weights.dequantize import dequantize
+from pagemill.weights.errors import WeightsError
+from pagemill.weights.location import TensorLocation
+
+
+def read_bytes(location: TensorLocation) -> npt.NDArray[np.uint8]:
+    """The tensor's bytes as they are stored, a read-only map of the file.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    size = tensor_bytes(location.dtype, location.shape)
+    if size == 0:
+        return np.empty(0, np.uint8)
+    return np.memmap(location.file, np.uint8, "r", location.offset, (size,))
+
+
+def as_f32(
+    dtype: str, shape: tuple[int, ...], data: npt.NDArray[np.uint8]
+) -> npt.NDArray[np.float32]:
+    """The values of a tensor stored as `dtype` in the bytes `data`.
+
+    Raises:
+        WeightsError: `dtype` holds no real numbers.
+    """
+    if dtype == "f32":
+        return data.view("<f4").reshape(shape)
+    if dtype == "f16":
+        return data.view("<f2").astype(np.float32).reshape(shape)
+    if dtype == "bf16":
+        return (data.view("<u2").astype(np.uint32) << 16).view(np.float32).reshape(shape)
+    if dtype.startswith("q"):
+        return dequantize(dtype, data).reshape(shape)
+    raise WeightsError(f"a tensor of {dtype} is no weight")
+
+
+def read_f32(location: TensorLocation) -> npt.NDArray[np.float32]:
+    """The tensor's values.
+
+    Raises:
+        WeightsError: the dtype holds no real numbers.
+        OSError: the file cannot be read.
+    """
+    return as_f32(location.dtype, location.shape, read_bytes(location))

@@ -1,0 +1,118 @@
+"""One opened model on disk: a GGUF file or a Hugging Face directory, seen alike.
+
+    source = ModelSource.open("SmolLM2-135M-Instruct.Q4_1.gguf")
+    source.config["num_hidden_layers"]                            # as config.json would say it
+    source.tensor("model.layers.0.self_attn.q_proj.weight").dtype # "q4_1"
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pagemill.weights.errors import MissingTensorError, WeightsError
+from pagemill.weights.gguf import GgufFile
+from pagemill.weights.gguf_config import config_from_gguf
+from pagemill.weights.location import TensorLocation
+from pagemill.weights.names import gguf_name
+from pagemill.weights.pooling import Pooling, read_pooling
+from pagemill.weights.safetensors import read_directory
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSource:
+    """Where a model's weights and configuration are; holds no file open.
+
+    `kind` is "gguf" or "hf"; `config` has the shape of `config.json` for both (see
+    `gguf_config.config_from_gguf`), with `eos_token_id` a list of all tokens that end a text.
+    """
+
+    kind: str
+    path: Path
+    config: Mapping[str, Any]
+    gguf: GgufFile | None
+    pooling: Pooling | None
+    _tensors: Mapping[str, TensorLocation]
+
+    @classmethod
+    def open(cls, path: str | Path) -> ModelSource:
+        """Read headers and configuration; no weights.
+
+        Raises:
+            WeightsError: `path` is neither a GGUF file nor a directory of safetensors with a
+                config.json, or one of its files is corrupt.
+            OSError: a file cannot be read.
+        """
+        path = Path(path).absolute()
+        if path.is_dir():
+            config = _directory_config(path)
+            return cls("hf", path, config, None, read_pooling(path), read_directory(path))
+        if not path.exists():
+            raise WeightsError(f"{path} does not exist")
+        gguf = GgufFile.open(path)
+        return cls("gguf", path, config_from_gguf(gguf), gguf, None, gguf.tensors)
+
+    @property
+    def architecture(self) -> str:
+        """The first of the configuration's architectures, e.g. "LlamaForCausalLM".
+
+        Raises:
+            WeightsError: the configuration names none.
+        """
+        names = self.config.get("architectures")
+        if not isinstance(names, list) or not names or not isinstance(names[0], str):
+            raise WeightsError(f"{self.path}: the configuration names no architecture")
+        return names[0]
+
+    @property
+    def eos_token_ids(self) -> tuple[int, ...]:
+        """The tokens that end a text."""
+        return tuple(self.config["eos_token_id"])
+
+    def has(self, name: str) -> bool:
+        """Is there a tensor of this (Hugging Face) name?"""
+        return self._find(name) is not None
+
+    def tensor(self, name: str) -> TensorLocation:
+        """Where the tensor of this (Hugging Face) name lies.
+
+        Raises:
+            MissingTensorError: the model has none.
+        """
+        location = self._find(name)
+        if location is None:
+            raise MissingTensorError(f"{self.path}: the tensor {name!r} is missing")
+        return location
+
+    def _find(self, name: str) -> TensorLocation | None:
+        if self.gguf is None:
+            return self._tensors.get(name)
+        stored = gguf_name(self.config["model_type"], name)
+        return None if stored is None else self._tensors.get(stored)
+
+
+def _directory_config(directory: Path) -> dict[str, Any]:
+    config = _read_object(directory / "config.json")
+    generation = directory / "generation_config.json"
+    ends = _token_ids(config.get("eos_token_id"))
+    if generation.exists():
+        ends |= _token_ids(_read_object(generation).get("eos_token_id"))
+    return config | {"eos_token_id": sorted(ends)}
+
+
+def _token_ids(value: object) -> set[int]:
+    values = value if isinstance(value, list) else [value]
+    return {number for number in values if isinstance(number, int)}
+
+
+def _read_object(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise WeightsError(f"{path}: {error}") from error
+    if not isinstance(value, dict):
+        raise WeightsError(f"{path}: not a JSON object")
+    return value

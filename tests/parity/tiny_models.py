@@ -1,0 +1,158 @@
+"""Tiny random-weight models of each family, made by `transformers` and saved as checkpoints.
+
+Sizes are odd on purpose, and nothing is left at its initial value (norms of 1, biases of 0), so that
+a forgotten operand shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from transformers import (
+    BertConfig,
+    BertModel,
+    Gemma3ForCausalLM,
+    Gemma3TextConfig,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedModel,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+)
+
+DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
+SLIDING_WINDOW = 7  # tokens; far below the prompts of the tests
+
+
+def _llama() -> PreTrainedModel:
+    return LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=257,
+            hidden_size=96,
+            intermediate_size=136,
+            num_hidden_layers=3,
+            num_attention_heads=6,
+            num_key_value_heads=2,
+            max_position_embeddings=4096,
+            tie_word_embeddings=True,
+            rms_norm_eps=1e-5,
+            attn_implementation="eager",
+        )
+    )
+
+
+def _llama3() -> PreTrainedModel:
+    """Llama 3's rotary scaling, untied head, biases."""
+    rope = {
+        "rope_type": "llama3",
+        "rope_theta": 1e4,
+        "factor": 8.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 64,
+    }
+    return LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=193,
+            hidden_size=64,
+            intermediate_size=88,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            num_key_value_heads=4,
+            head_dim=24,
+            attention_bias=True,
+            mlp_bias=True,
+            max_position_embeddings=4096,
+            rope_parameters=rope,
+            attn_implementation="eager",
+        )
+    )
+
+
+def _qwen2() -> PreTrainedModel:
+    return Qwen2ForCausalLM(
+        Qwen2Config(
+            vocab_size=331,
+            hidden_size=80,
+            intermediate_size=120,
+            num_hidden_layers=3,
+            num_attention_heads=5,
+            num_key_value_heads=1,
+            max_position_embeddings=4096,
+            tie_word_embeddings=False,
+            attn_implementation="eager",
+        )
+    )
+
+
+def _gemma3() -> PreTrainedModel:
+    rope = {
+        "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
+        "full_attention": {"rope_type": "linear", "rope_theta": 1e6, "factor": 8.0},
+    }
+    return Gemma3ForCausalLM(
+        Gemma3TextConfig(
+            vocab_size=263,
+            hidden_size=72,
+            intermediate_size=104,
+            num_hidden_layers=7,
+            num_attention_heads=3,
+            num_key_value_heads=1,
+            head_dim=32,
+            query_pre_attn_scalar=48,
+            sliding_window=SLIDING_WINDOW,
+            max_position_embeddings=4096,
+            rope_parameters=rope,
+            attn_implementation="eager",
+        )
+    )
+
+
+def _bert() -> PreTrainedModel:
+    return BertModel(
+        BertConfig(
+            vocab_size=211,
+            hidden_size=60,
+            intermediate_size=100,
+            num_hidden_layers=3,
+            num_attention_heads=5,
+            max_position_embeddings=160,
+            attn_implementation="eager",
+        ),
+        add_pooling_layer=False,
+    )
+
+
+_MAKERS: dict[str, Callable[[], PreTrainedModel]] = {
+    "bert": _bert,
+    "gemma3": _gemma3,
+    "llama": _llama,
+    "llama3": _llama3,
+    "qwen2": _qwen2,
+}
+DECODERS = ("gemma3", "llama", "llama3", "qwen2")
+
+
+def make(family: str, directory: Path, dtype: str = "f32", *, seed: int = 0) -> PreTrainedModel:
+    """Save a checkpoint of `family` with weights of `dtype`; returns the f32 reference of it."""
+    torch.manual_seed(seed)
+    model = _MAKERS[family]().eval()
+    _randomize(model)
+    model = model.to(DTYPES[dtype])
+    model.save_pretrained(directory)
+    return model.float()
+
+
+@torch.no_grad()
+def _randomize(model: PreTrainedModel) -> None:
+    """Matrices keep the size of what passes through; norms and biases are anything but neutral."""
+    for name, parameter in model.named_parameters():
+        noise = torch.randn_like(parameter)
+        if name.endswith("bias"):
+            parameter.copy_(0.3 * noise)
+        elif parameter.ndim == 1:  # norms: around what they are initialized to, 1 or Gemma's 0
+            parameter.add_(0.3 * noise)
+        else:
+            parameter.copy_(noise / parameter.shape[1] ** 0.5)
