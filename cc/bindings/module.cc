@@ -9,4 +9,7 @@ NB_MODULE(_core, m) {
   pagemill::bindings::BindStatus(m);
   pagemill::bindings::BindProgram(m);
   pagemill::bindings::BindExecutors(m);
+  pagemill::bindings::BindRunner(m);
+  pagemill::bindings::BindSamplingParams(m);
+  pagemill::bindings::BindEngine(m);
 }

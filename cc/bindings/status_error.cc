@@ -1,6 +1,7 @@
 #include "cc/bindings/status_error.h"
 
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
 
 #include <string>
 

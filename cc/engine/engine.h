@@ -17,8 +17,8 @@
 // length, abort, a failure of the runner, shutdown. A runner's failure ends the requests of that step
 // only.
 //
-// Bounds: at most `max_waiting_requests` requests wait and at most as many again may be finished but
-// unread; what is above that is refused. Unread outputs of one request are merged.
+// Bounds: at most max_num_seqs + max_waiting_requests requests are unfinished, and at most as many again
+// finished but unread; what is above that is refused. Unread outputs of one request are merged.
 //
 // Thread safety: all methods are thread-safe, but each output is handed out once, so one consumer is
 // usual. Submit() and Abort() never wait for a step; Poll() never waits at all.
@@ -64,7 +64,7 @@ class Engine {
   // Ends the request with finish_reason kAbort. Unknown and finished ids are ignored.
   void Abort(step::RequestId id);
 
-  // Outputs that wait to be read, oldest request first; empty where there are none.
+  // Outputs that wait to be read, at most one per request, those that wait longest first.
   std::vector<RequestOutput> Poll();
   // Like Poll(), but waits up to `timeout_s` seconds for the first output. Returns at once, with what is
   // there, after Shutdown().
@@ -89,10 +89,10 @@ class Engine {
   bool ResetPrefixCache();
 
  private:
-  Engine(std::unique_ptr<Runner> owned, std::unique_ptr<StepLoop> loop);
+  explicit Engine(std::unique_ptr<StepLoop> loop);
 
   std::unique_ptr<Runner> owned_runner_;  // null where the caller keeps it
-  std::unique_ptr<StepLoop> loop_;
+  std::unique_ptr<StepLoop> loop_;        // destroyed first: it uses the runner
 };
 
 }  // namespace pagemill::engine

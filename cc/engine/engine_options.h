@@ -19,7 +19,8 @@ struct EngineOptions {
   // Most tokens of one request in one step, so that a long prompt does not delay the tokens of others;
   // 0 = no cap. Without effect on a runner that cannot chunk prompts.
   int32_t long_prefill_token_threshold = 0;
-  // Requests that may wait for their first step. More are refused with kResourceExhausted.
+  // Requests that may wait beyond those for which a slot is free. More are refused with
+  // kResourceExhausted.
   int32_t max_waiting_requests = 1024;
   // Order of waiting requests and choice of victims: a name of scheduler/policies/policies.h ("fcfs").
   std::string scheduling_policy = "fcfs";

@@ -14,7 +14,8 @@ struct EngineStats {
   int64_t num_waiting = 0;      // requests without one: new or preempted
   int64_t kv_blocks_total = 0;  // usable blocks (the null block does not count)
   int64_t kv_blocks_used = 0;   // blocks held by requests; cached blocks that nobody holds do not count
-  bool draining = false;        // new requests are refused
+  int64_t num_unread_outputs = 0;  // requests with outputs that nobody has read
+  bool draining = false;           // new requests are refused
 
   // Counters.
   uint64_t num_steps = 0;
@@ -32,9 +33,10 @@ struct EngineStats {
   uint64_t finished_error = 0;
 
   // Progress.
-  double last_step_s = 0;        // schedule, execute and update of the last finished step
-  uint64_t heartbeat = 0;        // grows with every turn of the loop
-  double progress_age_s = 0;     // since the last finished step or arrival, while there is work; else 0
+  double last_step_s = 0;  // from the plan of the last finished step to its outputs
+  uint64_t heartbeat = 0;  // grows with every turn of the loop
+  // Since the last finished step, or since work came to an idle engine; 0 where there is no work.
+  double progress_age_s = 0;
 
   // Is there work, and has none of it been finished for so long? Liveness probes ask this.
   bool IsStuck(double threshold_s) const { return progress_age_s > threshold_s; }

@@ -81,6 +81,12 @@ StatusOr<step::StepResult> FakeRunner::Collect() {
   return result;
 }
 
+void FakeRunner::Restart() {
+  std::lock_guard lock(mutex_);
+  model_.Restart();
+  started_.clear();
+}
+
 void FakeRunner::FailNextExecute(Status status) {
   std::lock_guard lock(mutex_);
   fail_execute_ = std::move(status);

@@ -36,6 +36,9 @@ class FakeRunner final : public Runner {
   Status Execute(const step::StepPlan& plan) override;
   StatusOr<step::StepResult> Collect() override;
 
+  // Forgets all requests and blocks, for another engine that starts at the beginning.
+  void Restart();
+
   // The next Execute() (or Collect()) returns this status instead of working.
   void FailNextExecute(Status status);
   void FailNextCollect(Status status);

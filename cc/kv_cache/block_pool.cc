@@ -3,7 +3,7 @@
 namespace pagemill::kv_cache {
 
 BlockPool::BlockPool(int32_t num_blocks) : blocks_(num_blocks), free_(&blocks_), cache_(&blocks_) {
-  PM_CHECK(num_blocks >= 2);
+  PM_CHECK(num_blocks >= 1);
   for (int32_t i = 1; i < num_blocks; ++i) free_.PushBack(BlockId(i));
 }
 

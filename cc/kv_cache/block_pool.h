@@ -37,7 +37,7 @@ namespace pagemill::kv_cache {
 
 class BlockPool {
  public:
-  // `num_blocks` includes the null block; at least 2.
+  // `num_blocks` includes the null block.
   explicit BlockPool(int32_t num_blocks);
   BlockPool(const BlockPool&) = delete;
   BlockPool& operator=(const BlockPool&) = delete;

@@ -42,7 +42,7 @@ PrefixMatch KvCacheManager::FindPrefix(const step::Request& request,
   PM_CHECK(blocks->empty());
   PrefixMatch match;
   const int32_t num_full = (tokens.size() - 1) / options_.block_size;
-  if (!options_.enable_prefix_caching || num_full <= 0) return match;
+  if (!options_.enable_prefix_caching || kinds_.empty() || num_full <= 0) return match;
   ExtendHashes(request, tokens, num_full, blocks);
 
   // All groups must agree on the length: each one gets what the ones before it found, and where it finds
@@ -111,7 +111,8 @@ void KvCacheManager::Allocate(int32_t num_tokens, const PrefixMatch* match, Requ
 void KvCacheManager::Commit(const step::Request& request, const step::TokenSequence& tokens,
                             int32_t num_computed_tokens, RequestBlocks* blocks) {
   const int32_t num_full = num_computed_tokens / options_.block_size;
-  if (!options_.enable_prefix_caching || num_full <= blocks->num_committed_blocks_) return;
+  if (!options_.enable_prefix_caching || kinds_.empty()) return;
+  if (num_full <= blocks->num_committed_blocks_) return;
   ExtendHashes(request, tokens, num_full, blocks);
   for (int32_t i = blocks->num_committed_blocks_; i < num_full; ++i) {
     for (size_t g = 0; g < kinds_.size(); ++g) {

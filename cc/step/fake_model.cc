@@ -60,6 +60,11 @@ StatusOr<StepResult> FakeModel::Run(const StepPlan& plan) {
   return result;
 }
 
+void FakeModel::Restart() {
+  std::fill(slots_.begin(), slots_.end(), Slot());
+  std::fill(kv_.begin(), kv_.end(), -1);
+}
+
 void FakeModel::Skip(const StepPlan& plan) {
   for (RequestIndex index : plan.released) slots_[index.value()] = Slot();
   for (const ScheduledRequest& entry : plan.scheduled) {

@@ -45,6 +45,8 @@ class FakeModel {
   // kInternal, with a sentence, where the plan breaks the contract; the model is then unusable.
   StatusOr<StepResult> Run(const StepPlan& plan);
 
+  // Forgets all requests and everything computed.
+  void Restart();
   // Takes note of a step that failed before it did anything: its requests end, their slots will be
   // released by a later plan.
   void Skip(const StepPlan& plan);

@@ -1,4 +1,4 @@
-"""Logits of every decoder family equal those of `transformers`: whole prompts, chunks, and decode."""
+"""Logits of each decoder family equal those of `transformers`: whole prompts, chunks, decode."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
+from pagemill.weights.source import ModelSource
 from transformers import PreTrainedModel
 
-from pagemill.weights.source import ModelSource
 from tests.parity.executors import EXECUTORS, make_executor, new_batches
 from tests.parity.tiny_models import DECODERS, make
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-
 from pagemill.runner.build import BuildOptions, build
 from pagemill.weights.source import ModelSource
+
 from tests.parity.executors import EXECUTORS, make_executor, new_batches
 from tests.parity.tiny_models import make
 
@@ -38,7 +38,7 @@ def _prompts(vocab_size: int) -> dict[int, list[int]]:
 def test_pooled_vectors(family: str, kind: str, pooling: str, tmp_path: Path) -> None:
     reference = make(family, tmp_path)
     prompts = _prompts(reference.config.vocab_size)
-    run = make_executor(kind, ModelSource.open(tmp_path), BuildOptions(pooling=pooling))
+    run = make_executor(kind, ModelSource.open(tmp_path), pooling=pooling)
     logits, pooled = run(new_batches().step(prompts))
     assert logits is None and pooled is not None
     for row, prompt in zip(pooled, prompts.values(), strict=True):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 import pytest
-
 from pagemill.runner.build import BuildOptions, build
 from pagemill.runner.simple_batch import SimpleBatch
 from pagemill.runner.torch_executor import TorchExecutor, TorchOptions
@@ -17,11 +17,11 @@ from pagemill.weights.source import ModelSource
 Batch = Mapping[str, npt.NDArray[np.int32]]
 Run = Callable[[Batch], tuple[npt.NDArray[np.float32] | None, npt.NDArray[np.float32] | None]]
 
-# "torch" runs the program as traced, "torch-rewritten" after the native rewriter, "native" in C++ with
-# the kernels that the machine chooses, "native-reference" with the plain ones.
+# "torch" runs the program as traced, "torch-rewritten" after the native rewriter, "native" in C++
+# with the kernels that the machine chooses, "native-reference" with the plain ones.
 EXECUTORS = ("torch", "torch-rewritten", "native", "native-reference")
 
-NUM_BLOCKS, BLOCK_SIZE, MAX_TOKENS, MAX_SEQS = 256, 16, 2304, 40
+NUM_BLOCKS, BLOCK_SIZE, MAX_TOKENS, MAX_SEQS = 256, 16, 2304, 64
 
 
 def require_native() -> None:
@@ -30,19 +30,22 @@ def require_native() -> None:
         pytest.importorskip("pagemill._native", exc_type=ImportError)
 
 
-def make_executor(kind: str, source: ModelSource, options: BuildOptions | None = None) -> Run:
-    """An executor of the model of `source`, its caches in f32."""
-    options = options or BuildOptions()
-    if kind == "torch":
-        traced = BuildOptions(pooling=options.pooling, rewrite=False)
-        text = build(source, traced).program_text
-        return TorchExecutor(text, TorchOptions(num_blocks=NUM_BLOCKS, block_size=BLOCK_SIZE))
-    require_native()
+def make_executor(
+    kind: str,
+    source: ModelSource,
+    *,
+    pooling: str | None = None,
+    num_blocks: int = NUM_BLOCKS,
+    kv_cache_dtype: Literal["bf16", "f32"] = "f32",
+) -> Run:
+    """An executor of the model of `source`."""
+    if kind != "torch":
+        require_native()
+    text = build(source, BuildOptions(pooling=pooling, rewrite=kind != "torch")).program_text
+    if kind.startswith("torch"):
+        return TorchExecutor(text, TorchOptions(num_blocks=num_blocks, block_size=BLOCK_SIZE))
     from pagemill import _native
 
-    text = build(source, options).program_text
-    if kind == "torch-rewritten":
-        return TorchExecutor(text, TorchOptions(num_blocks=NUM_BLOCKS, block_size=BLOCK_SIZE))
     executor = _native.NativeExecutor(
         text,
         _native.ExecutorOptions(
@@ -50,15 +53,15 @@ def make_executor(kind: str, source: ModelSource, options: BuildOptions | None =
             max_num_tokens=MAX_TOKENS,
             max_num_seqs=MAX_SEQS,
             max_num_logits_rows=MAX_TOKENS,
-            num_blocks=NUM_BLOCKS,
+            num_blocks=num_blocks,
             block_size=BLOCK_SIZE,
-            kv_cache_dtype="f32",
+            kv_cache_dtype=kv_cache_dtype,
             kernel_filter="reference" if kind == "native-reference" else "",
         ),
     )
-    return executor.execute
+    return lambda batch: executor.execute(**batch)
 
 
-def new_batches() -> SimpleBatch:
-    """Batches for an executor of `make_executor`."""
-    return SimpleBatch(NUM_BLOCKS, BLOCK_SIZE)
+def new_batches(num_blocks: int = NUM_BLOCKS) -> SimpleBatch:
+    """Batches for an executor of `make_executor` with as many blocks."""
+    return SimpleBatch(num_blocks, BLOCK_SIZE)

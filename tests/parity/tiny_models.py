@@ -1,7 +1,7 @@
 """Tiny random-weight models of each family, made by `transformers` and saved as checkpoints.
 
-Sizes are odd on purpose, and nothing is left at its initial value (norms of 1, biases of 0), so that
-a forgotten operand shows.
+Sizes are odd on purpose, and nothing is left at its initial value (norms of 1, biases of 0): a
+forgotten operand shows.
 """
 
 from __future__ import annotations
@@ -140,9 +140,13 @@ def make(family: str, directory: Path, dtype: str = "f32", *, seed: int = 0) -> 
     torch.manual_seed(seed)
     model = _MAKERS[family]().eval()
     _randomize(model)
-    model = model.to(DTYPES[dtype])
-    model.save_pretrained(directory)
-    return model.float()
+    model.to(DTYPES[dtype]).save_pretrained(directory)
+    # Loaded anew: `to` has rounded the rotary frequencies as well, which no checkpoint holds.
+    return (
+        type(model)
+        .from_pretrained(directory, dtype=torch.float32, attn_implementation="eager")
+        .eval()
+    )
 
 
 @torch.no_grad()

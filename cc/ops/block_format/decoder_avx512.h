@@ -119,8 +119,11 @@ struct DecoderAvx512<DType::kQ4_1> {
   static constexpr int kElements = 32, kBytes = kQ4_1Layout.bytes, kParts = 1, kVectors = 2;
   using State = DecoderAvx512<DType::kQ4_0>::State;
   PM_INLINE void Begin(const uint8_t* block, State* state) {
-    state->table = _mm512_fmadd_ps(internal_avx512::BroadcastF16(block), internal_avx512::Iota(),
-                                   internal_avx512::BroadcastF16(block + 2));
+    // Lanes d, m, d, m, ...: one conversion for both.
+    const __m512 both =
+        _mm512_cvtph_ps(_mm256_set1_epi32(static_cast<int32_t>(LoadLe32(block))));
+    state->table = _mm512_fmadd_ps(_mm512_moveldup_ps(both), internal_avx512::Iota(),
+                                   _mm512_movehdup_ps(both));
     state->quants = block + kQ4_1Layout.quants;
   }
   PM_INLINE void Decode(const State& state, int part, __m512* out) {

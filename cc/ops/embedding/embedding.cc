@@ -3,6 +3,7 @@
 #include <string>
 
 #include "cc/ops/block_format/block_format.h"
+#include "cc/ops/operand_check.h"
 
 namespace pagemill::ops {
 namespace {
@@ -11,33 +12,20 @@ namespace {
 constexpr int64_t kGrainRows = 16;
 
 Status CheckEmbedding(const OpCall& call) {
-  if (call.inputs.size() != 2 || call.outputs.size() != 1) {
-    return InvalidArgument("embedding: takes ids and W, and returns y");
-  }
-  const TensorView& ids = call.inputs[0];
-  const TensorView& w = call.inputs[1];
-  const TensorView& y = call.outputs[0];
-  if (ids.rank != 1 || ids.dtype != DType::kI32) {
-    return InvalidArgument("embedding: ids must be i32 of rank 1, got " +
-                           std::string(Info(ids.dtype).name) + " of rank " +
-                           std::to_string(ids.rank));
-  }
-  if (w.rank != 2 || !IsWeightDType(w.dtype) ||
-      w.shape[1] % Info(w.dtype).block_elements != 0) {
-    return InvalidArgument("embedding: W must be a weight of rank 2 with rows of whole blocks, got " +
-                           std::string(Info(w.dtype).name) + " of rank " +
-                           std::to_string(w.rank) + " with rows of " +
-                           std::to_string(w.RowElements()) + " elements");
-  }
-  if (y.rank < 2 || y.dtype != DType::kF32 || y.shape[0] != ids.shape[0] ||
-      y.RowElements() != w.shape[1]) {
-    return InvalidArgument("embedding: y must be f32 [" + std::to_string(ids.shape[0]) + ", " +
-                           std::to_string(w.shape[1]) + "], got " +
-                           std::string(Info(y.dtype).name) + " with " +
-                           std::to_string(y.shape[0]) + " rows of " +
-                           std::to_string(y.RowElements()));
-  }
-  return OkStatus();
+  OperandCheck check("embedding", call, /*inputs=*/2, /*outputs=*/1);
+  if (!check.ok()) return check.Result();
+  const DType dtype = call.inputs[1].dtype;
+  check.Require(IsWeightDType(dtype),
+                "W must be a weight dtype, got " + std::string(Info(dtype).name));
+  check.Input(0, "ids", DType::kI32, "N");
+  check.Input(1, "W", dtype, "V,H");
+  check.Require(check.Dim('H') % Info(dtype).block_elements == 0,
+                "rows of W have " + std::to_string(check.Dim('H')) +
+                    " elements, no multiple of the block of " +
+                    std::to_string(Info(dtype).block_elements) + " of " +
+                    std::string(Info(dtype).name));
+  check.Output(0, "y", DType::kF32, "N,H*");
+  return check.Result();
 }
 
 bool Always(const device::Capabilities&, const OpCall&) { return true; }

@@ -22,10 +22,14 @@
 #include "cc/ops/linear/kernel_set.h"
 #include "cc/tensor/dtype.h"
 
+#ifndef PFB
+#define PFB 4096
+#endif
 #define PM_INLINE [[gnu::always_inline]] inline
 
 namespace pagemill::ops::linear {
 
+inline constexpr int kPrefetchBytes = PFB;
 inline constexpr int kTileM = 4;  // weight rows of a register tile: what Sum4 takes
 
 // y[n][m .. m + 3] from accumulators, those past m_end dropped.
@@ -54,11 +58,13 @@ PM_INLINE void DirectTile(const Operands& o, int64_t m, int64_t m_end) {
     x[n] = o.x + (n < o.n ? n : o.n - 1) * o.x_stride;
     for (int i = 0; i < kTileM; ++i) sums[n][i] = Isa::Zero();
   }
+  const uint8_t* ahead = w[0] + kPrefetchBytes;
   int64_t k = 0;
   for (; k + Decoder::kElements <= o.k; k += Decoder::kElements) {
+    for (int b = 0; b < kTileM * Decoder::kBytes; b += 64) Isa::Prefetch(ahead + b);
+    ahead += kTileM * Decoder::kBytes;
     typename Decoder::State states[kTileM];
     for (int i = 0; i < kTileM; ++i) {
-      Isa::Prefetch(w[i]);
       Decoder::Begin(w[i], &states[i]);
       w[i] += Decoder::kBytes;
     }

@@ -5,54 +5,28 @@
 #include "cc/ops/block_format/block_format.h"
 #include "cc/ops/linear/kernel_set.h"
 #include "cc/ops/linear/linear_driver.h"
+#include "cc/ops/operand_check.h"
 
 namespace pagemill::ops {
 namespace {
 
-std::string Number(int64_t value) { return std::to_string(value); }
-
 Status CheckLinear(const OpCall& call) {
-  if (call.inputs.size() < 2 || call.inputs.size() > 3 || call.outputs.size() != 1) {
-    return InvalidArgument("linear: takes x, W and an optional bias, and returns y");
-  }
-  const TensorView& x = call.inputs[0];
-  const TensorView& w = call.inputs[1];
-  const TensorView& y = call.outputs[0];
-  if (x.rank < 2 || x.dtype != DType::kF32) {
-    return InvalidArgument("linear: x must be f32 of rank 2 or more, got " +
-                           std::string(Info(x.dtype).name) + " of rank " + Number(x.rank));
-  }
-  if (w.rank != 2 || !IsWeightDType(w.dtype)) {
-    return InvalidArgument("linear: W must be a weight of rank 2, got " +
-                           std::string(Info(w.dtype).name) + " of rank " + Number(w.rank));
-  }
-  if (w.shape[1] % Info(w.dtype).block_elements != 0) {
-    return InvalidArgument("linear: rows of W have " + Number(w.shape[1]) +
-                           " elements, no multiple of the block of " +
-                           Number(Info(w.dtype).block_elements) + " of " +
-                           std::string(Info(w.dtype).name));
-  }
-  if (x.RowElements() != w.shape[1]) {
-    return InvalidArgument("linear: rows of x have " + Number(x.RowElements()) +
-                           " elements where rows of W have " + Number(w.shape[1]));
-  }
-  if (y.rank < 2 || y.dtype != DType::kF32 || y.RowElements() != w.shape[0]) {
-    return InvalidArgument("linear: y must be f32 with rows of " + Number(w.shape[0]) +
-                           " elements (rows of W), got " + std::string(Info(y.dtype).name) +
-                           " with rows of " + Number(y.RowElements()));
-  }
-  if (y.shape[0] != x.shape[0]) {
-    return InvalidArgument("linear: y has " + Number(y.shape[0]) + " rows where x has " +
-                           Number(x.shape[0]));
-  }
-  if (call.inputs.size() == 2 || call.inputs[2].rank == 0) return OkStatus();
-  const TensorView& bias = call.inputs[2];
-  if (bias.rank != 1 || bias.dtype != DType::kF32 || bias.shape[0] != w.shape[0]) {
-    return InvalidArgument("linear: bias must be f32 [" + Number(w.shape[0]) + "], got " +
-                           std::string(Info(bias.dtype).name) + " of rank " + Number(bias.rank) +
-                           " and length " + Number(bias.shape[0]));
-  }
-  return OkStatus();
+  const bool has_bias_operand = call.inputs.size() == 3;
+  OperandCheck check("linear", call, has_bias_operand ? 3 : 2, 1);
+  if (!check.ok()) return check.Result();
+  const DType dtype = call.inputs[1].dtype;
+  check.Require(IsWeightDType(dtype),
+                "W must be a weight dtype, got " + std::string(Info(dtype).name));
+  check.Input(1, "W", dtype, "M,K");
+  check.Require(check.Dim('K') % Info(dtype).block_elements == 0,
+                "rows of W have " + std::to_string(check.Dim('K')) +
+                    " elements, no multiple of the block of " +
+                    std::to_string(Info(dtype).block_elements) + " of " +
+                    std::string(Info(dtype).name));
+  check.Input(0, "x", DType::kF32, "N,K*");
+  check.Output(0, "y", DType::kF32, "N,M*");
+  if (has_bias_operand && call.inputs[2].rank > 0) check.Input(2, "bias", DType::kF32, "M");
+  return check.Result();
 }
 
 bool Always(const device::Capabilities&, const OpCall&) { return true; }

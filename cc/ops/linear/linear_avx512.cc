@@ -40,7 +40,7 @@ struct Avx512 {
     const __m512i first_of_each = _mm512_setr_epi32(0, 4, 8, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
     _mm_storeu_ps(out, _mm512_castps512_ps128(_mm512_permutexvar_ps(first_of_each, s)));
   }
-  static void Prefetch(const uint8_t*) {}
+  [[gnu::always_inline]] static void Prefetch(const uint8_t* p) { _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T0); }
 
  private:
   // [a.low + a.high, b.low + b.high], halves of 256 bits.

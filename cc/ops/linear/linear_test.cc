@@ -91,7 +91,8 @@ class LinearCheck : public ::testing::Test {
                const TensorView& bias = {}) {
     const TensorView inputs[] = {x, w, bias};
     const TensorView outputs[] = {y};
-    return LinearOp().check({.inputs = inputs, .outputs = outputs});
+    const Attributes attributes;
+    return LinearOp().check({.inputs = inputs, .outputs = outputs, .attributes = &attributes});
   }
   static TensorView View(DType dtype, std::initializer_list<int64_t> dims) {
     return TensorView::Dense(nullptr, dtype, dims);
@@ -112,21 +113,24 @@ TEST_F(LinearCheck, NamesWhatDoesNotFit) {
   const TensorView x = View(kF32, {8, 64});
   const TensorView y = View(kF32, {8, 18});
   EXPECT_EQ(Check(View(kF32, {8, 32}), w, y).message(),
-            "linear: rows of x have 32 elements where rows of W have 64");
+            "linear: x must be f32 [N=8, K=64*], got f32 [8, 32]");
   EXPECT_EQ(Check(View(DType::kBF16, {8, 64}), w, y).message(),
-            "linear: x must be f32 of rank 2 or more, got bf16 of rank 2");
+            "linear: x must be f32 [N, K=64*], got bf16 [8, 64]");
   EXPECT_EQ(Check(x, View(DType::kI8, {18, 64}), y).message(),
-            "linear: W must be a weight of rank 2, got i8 of rank 2");
+            "linear: W must be a weight dtype, got i8");
   EXPECT_EQ(Check(View(kF32, {8, 64}), View(DType::kQ4_K, {18, 64}), y).message(),
             "linear: rows of W have 64 elements, no multiple of the block of 256 of q4_k");
   EXPECT_EQ(Check(x, w, View(kF32, {8, 17})).message(),
-            "linear: y must be f32 with rows of 18 elements (rows of W), got f32 with rows of 17");
-  EXPECT_EQ(Check(x, w, View(kF32, {7, 18})).message(), "linear: y has 7 rows where x has 8");
+            "linear: y must be f32 [N=8, M=18*], got f32 [8, 17]");
+  EXPECT_EQ(Check(x, w, View(kF32, {7, 18})).message(),
+            "linear: y must be f32 [N=8, M=18*], got f32 [7, 18]");
   EXPECT_EQ(Check(x, w, y, View(kF32, {64})).message(),
-            "linear: bias must be f32 [18], got f32 of rank 1 and length 64");
+            "linear: bias must be f32 [M=18], got f32 [64]");
   EXPECT_EQ(Check(x, w, y, View(DType::kBF16, {18})).code(), StatusCode::kInvalidArgument);
   const TensorView inputs[] = {x};
-  EXPECT_FALSE(LinearOp().check({.inputs = inputs, .outputs = {}}).ok());
+  const Attributes attributes;
+  EXPECT_FALSE(
+      LinearOp().check({.inputs = inputs, .outputs = {}, .attributes = &attributes}).ok());
 }
 
 }  // namespace

@@ -1,7 +1,8 @@
 #include "cc/ops/select_rows/select_rows.h"
 
 #include <cstring>
-#include <string>
+
+#include "cc/ops/operand_check.h"
 
 namespace pagemill::ops {
 namespace {
@@ -10,31 +11,11 @@ namespace {
 constexpr int64_t kGrainRows = 16;
 
 Status CheckSelectRows(const OpCall& call) {
-  if (call.inputs.size() != 2 || call.outputs.size() != 1) {
-    return InvalidArgument("select_rows: takes x and rows, and returns y");
-  }
-  const TensorView& x = call.inputs[0];
-  const TensorView& rows = call.inputs[1];
-  const TensorView& y = call.outputs[0];
-  if (x.rank < 2 || x.dtype != DType::kF32) {
-    return InvalidArgument("select_rows: x must be f32 of rank 2 or more, got " +
-                           std::string(Info(x.dtype).name) + " of rank " +
-                           std::to_string(x.rank));
-  }
-  if (rows.rank != 1 || rows.dtype != DType::kI32) {
-    return InvalidArgument("select_rows: rows must be i32 of rank 1, got " +
-                           std::string(Info(rows.dtype).name) + " of rank " +
-                           std::to_string(rows.rank));
-  }
-  if (y.rank < 2 || y.dtype != DType::kF32 || y.shape[0] != rows.shape[0] ||
-      y.RowElements() != x.RowElements()) {
-    return InvalidArgument("select_rows: y must be f32 with " + std::to_string(rows.shape[0]) +
-                           " rows of " + std::to_string(x.RowElements()) + " elements, got " +
-                           std::string(Info(y.dtype).name) + " with " +
-                           std::to_string(y.shape[0]) + " rows of " +
-                           std::to_string(y.RowElements()));
-  }
-  return OkStatus();
+  OperandCheck check("select_rows", call, /*inputs=*/2, /*outputs=*/1);
+  check.Input(0, "x", DType::kF32, "T,H*");
+  check.Input(1, "rows", DType::kI32, "L");
+  check.Output(0, "y", DType::kF32, "L,H*");
+  return check.Result();
 }
 
 bool Always(const device::Capabilities&, const OpCall&) { return true; }

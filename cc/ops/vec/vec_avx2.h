@@ -63,6 +63,18 @@ struct Vec {
     return _mm256_mul_ps(a, _mm256_castsi256_ps(_mm256_slli_epi32(exponent, 23)));
   }
 
+  static F SwapPairs(F a) { return _mm256_permute_ps(a, 0xb1); }
+
+  static void Transpose(F* r) {
+    F t[8];
+    Transpose4(r, t);
+    Transpose4(r + 4, t + 4);
+    for (int j = 0; j < 4; ++j) {
+      r[j] = _mm256_permute2f128_ps(t[j], t[4 + j], 0x20);
+      r[4 + j] = _mm256_permute2f128_ps(t[j], t[4 + j], 0x31);
+    }
+  }
+
   static float Sum(F a) {
     const __m128 four = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
     const __m128 pair = _mm_add_ps(four, _mm_movehl_ps(four, four));
@@ -75,6 +87,17 @@ struct Vec {
   }
 
  private:
+  // Transposes the 4 x 4 parts in each half of four registers.
+  static void Transpose4(const F* r, F* t) {
+    const F a = _mm256_unpacklo_ps(r[0], r[1]);
+    const F b = _mm256_unpackhi_ps(r[0], r[1]);
+    const F c = _mm256_unpacklo_ps(r[2], r[3]);
+    const F d = _mm256_unpackhi_ps(r[2], r[3]);
+    t[0] = _mm256_shuffle_ps(a, c, 0x44);
+    t[1] = _mm256_shuffle_ps(a, c, 0xee);
+    t[2] = _mm256_shuffle_ps(b, d, 0x44);
+    t[3] = _mm256_shuffle_ps(b, d, 0xee);
+  }
   // All bits of the lanes below n.
   static __m256i First(int n) {
     return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));

@@ -51,6 +51,24 @@ struct Vec {
   static F Round(F a) { return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT); }
   static F ScaleByPowerOf2(F a, F n) { return _mm512_scalef_ps(a, n); }
 
+  static F SwapPairs(F a) { return _mm512_permute_ps(a, 0xb1); }
+
+  static void Transpose(F* r) {
+    __m512 t[16];
+    for (int i = 0; i < 16; i += 4) Transpose4(r + i, t + i);
+    // t[4 i + j] holds, in each quarter q, rows 4 i .. 4 i + 3 of column 4 q + j.
+    for (int j = 0; j < 4; ++j) {
+      const __m512 a = _mm512_shuffle_f32x4(t[j], t[4 + j], 0x88);
+      const __m512 b = _mm512_shuffle_f32x4(t[8 + j], t[12 + j], 0x88);
+      const __m512 c = _mm512_shuffle_f32x4(t[j], t[4 + j], 0xdd);
+      const __m512 d = _mm512_shuffle_f32x4(t[8 + j], t[12 + j], 0xdd);
+      r[j] = _mm512_shuffle_f32x4(a, b, 0x88);
+      r[4 + j] = _mm512_shuffle_f32x4(c, d, 0x88);
+      r[8 + j] = _mm512_shuffle_f32x4(a, b, 0xdd);
+      r[12 + j] = _mm512_shuffle_f32x4(c, d, 0xdd);
+    }
+  }
+
   static float Sum(F a) {
     const __m256 half = _mm256_add_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps(a, 1));
     return Sum4(_mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1)));
@@ -58,6 +76,17 @@ struct Vec {
   static float Maximum(F a) { return _mm512_reduce_max_ps(a); }
 
  private:
+  // Transposes the 4 x 4 parts in each quarter of four registers.
+  static void Transpose4(const F* r, F* t) {
+    const F a = _mm512_unpacklo_ps(r[0], r[1]);
+    const F b = _mm512_unpackhi_ps(r[0], r[1]);
+    const F c = _mm512_unpacklo_ps(r[2], r[3]);
+    const F d = _mm512_unpackhi_ps(r[2], r[3]);
+    t[0] = _mm512_shuffle_ps(a, c, 0x44);
+    t[1] = _mm512_shuffle_ps(a, c, 0xee);
+    t[2] = _mm512_shuffle_ps(b, d, 0x44);
+    t[3] = _mm512_shuffle_ps(b, d, 0xee);
+  }
   static __mmask16 First(int n) {
     return n >= 16 ? 0xffff : n <= 0 ? 0 : static_cast<__mmask16>((1u << n) - 1);
   }

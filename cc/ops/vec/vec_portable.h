@@ -21,6 +21,8 @@
 //   Range(x, y, low, high)     x in lanes [low, high), y elsewhere
 //   Round(a)                   nearest integer, |a| < 2^22
 //   ScaleByPowerOf2(a, n)      a 2^n for integral n in [-126, 128]
+//   SwapPairs(a)               lanes 1, 0, 3, 2, 5, 4, ...
+//   Transpose(r)               of kLanes registers, in place
 //   Sum(a), Maximum(a)         over the lanes, in a fixed order
 #ifndef PAGEMILL_CC_OPS_VEC_VEC_PORTABLE_H_
 #define PAGEMILL_CC_OPS_VEC_VEC_PORTABLE_H_
@@ -32,6 +34,12 @@ namespace pagemill::ops {
 namespace {
 
 struct Vec {
+ private:
+  using I = int32_t __attribute__((vector_size(16)));
+  using U = uint32_t __attribute__((vector_size(16)));
+  using Half = uint16_t __attribute__((vector_size(8)));
+
+ public:
   using F = float __attribute__((vector_size(16)));
   static constexpr int kLanes = 4;
 #if defined(__x86_64__)
@@ -100,6 +108,19 @@ struct Vec {
     return a * (F)(exponent << 23);
   }
 
+  static F SwapPairs(F a) { return __builtin_shuffle(a, I{1, 0, 3, 2}); }
+
+  static void Transpose(F* r) {
+    const F a = __builtin_shuffle(r[0], r[1], I{0, 4, 1, 5});
+    const F b = __builtin_shuffle(r[0], r[1], I{2, 6, 3, 7});
+    const F c = __builtin_shuffle(r[2], r[3], I{0, 4, 1, 5});
+    const F d = __builtin_shuffle(r[2], r[3], I{2, 6, 3, 7});
+    r[0] = __builtin_shuffle(a, c, I{0, 1, 4, 5});
+    r[1] = __builtin_shuffle(a, c, I{2, 3, 6, 7});
+    r[2] = __builtin_shuffle(b, d, I{0, 1, 4, 5});
+    r[3] = __builtin_shuffle(b, d, I{2, 3, 6, 7});
+  }
+
   static float Sum(F a) { return (a[0] + a[2]) + (a[1] + a[3]); }
   static float Maximum(F a) {
     const float even = a[0] > a[2] ? a[0] : a[2];
@@ -108,10 +129,6 @@ struct Vec {
   }
 
  private:
-  using I = int32_t __attribute__((vector_size(16)));
-  using U = uint32_t __attribute__((vector_size(16)));
-  using Half = uint16_t __attribute__((vector_size(8)));
-
   static F Widen(Half v) { return (F)(__builtin_convertvector(v, U) << 16); }
   // Rounds to nearest even; a NaN stays one (its quiet bit is set).
   static Half Narrow(F v) {

@@ -34,6 +34,7 @@ class ChoiceDelta:
 
     `token_ids` counts every generated token, the stopping one included; `text` leaves it out unless
     asked for. `stop_reason` is the stop string or the client's stop token that ended the choice.
+    `prompt_logprobs[i]` belongs to prompt token `i + 1`.
     """
 
     index: int
@@ -42,6 +43,7 @@ class ChoiceDelta:
     logprobs: list[TokenLogprobs] | None
     finish_reason: str | None = None
     stop_reason: str | int | None = None
+    prompt_logprobs: list[TokenLogprobs] | None = None
 
 
 class ChoiceAssembler:

@@ -257,8 +257,9 @@ class FakeEngine:
             return
         output = FakeOutput(request_id)
         if position == 0 and sampling.prompt_logprobs != -1:
-            output.prompt_logprobs = [_logprobs(t, sampling.prompt_logprobs)
-                                      for t in request.prompt[1:]]
+            output.prompt_logprobs = [
+                _logprobs(t, sampling.prompt_logprobs) for t in request.prompt[1:]
+            ]
         if sampling.max_tokens > 0:
             previous = request.output[-1] if request.output else request.prompt[-1]
             token = self._options.next_token(previous, position, sampling.seed & 0xFFFF)

@@ -1,8 +1,8 @@
 """Rotary position embedding: the frequencies of each scaling rule, and the layer.
 
-The frequencies are those of `transformers`: the same formulas, rounded to f32 at the same places, so
-that an angle at position 10^5 differs by no more than the power function's last bit. Plain Python,
-since a table has a few dozen entries.
+The frequencies are those of `transformers`: the same formulas, rounded to f32 at the same places,
+so that they differ by no more than the last bit. Plain Python, since a table has a few dozen
+entries.
 """
 
 from __future__ import annotations

@@ -26,8 +26,8 @@ class StepInputs:
 
 @dataclass(frozen=True, slots=True)
 class ModelTraits:
-    """What the engine has to know of a model. `causal`: a token never sees a later one, so that
-    prompts can be computed in chunks and equal prefixes have equal KV. `generates`: it has logits."""
+    """What the engine has to know of a model. `causal`: a token never sees a later one;
+    `generates`: it has logits."""
 
     vocab_size: int
     hidden_size: int

@@ -10,11 +10,11 @@ from __future__ import annotations
 from typing import Self
 
 from pagemill import ops
-from pagemill.layers import attention, embedding, mlp, norm
+from pagemill.layers import attention, embedding, norm
 from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
 from pagemill.models.base import Config, ModelConfigError, ModelTraits, StepInputs
-from pagemill.models.config_keys import number, positive_int, refuse
+from pagemill.models.config_keys import activation, number, positive_int, refuse
 from pagemill.ops.trace import Tensor
 
 
@@ -32,7 +32,7 @@ class BertModel:
         self._positions = positive_int(config, "max_position_embeddings")
         self._types = positive_int(config, "type_vocab_size", 2)
         self._eps = number(config, "layer_norm_eps", 1e-12)
-        self._activation = mlp.activation_kind(config.get("hidden_act", "gelu"))
+        self._activation = activation(config, "hidden_act", "gelu")
         heads = positive_int(config, "num_attention_heads")
         head_dim = self._hidden // heads
         self._shape = attention.AttentionShape(

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
+from pagemill.layers.mlp import activation_kind
 from pagemill.layers.rotary import RotaryTable, rotary_table
 from pagemill.models.base import Config, ModelConfigError
+from pagemill.ops import ActivationKind
 
 
 def positive_int(config: Config, key: str, default: int | None = None) -> int:
@@ -36,8 +38,20 @@ def number(config: Config, key: str, default: float) -> float:
     return float(value)
 
 
+def activation(config: Config, key: str, default: str) -> ActivationKind:
+    """The activation that `key` names.
+
+    Raises:
+        ModelConfigError: there is none of this name.
+    """
+    try:
+        return activation_kind(str(config.get(key) or default))
+    except ValueError as error:
+        raise ModelConfigError(f"{key}: {error}") from error
+
+
 def refuse(config: Config, *keys: str) -> None:
-    """Raise ModelConfigError if one of `keys` is set: it changes the result and is not supported."""
+    """Raise ModelConfigError if one of `keys` is set: what it asks for is not supported."""
     for key in keys:
         if config.get(key):
             raise ModelConfigError(f"{key}={config[key]!r} is not supported by this family")
@@ -49,11 +63,11 @@ def rope_parameters(config: Config, layer_type: str | None = None) -> Mapping[st
     Newer checkpoints have one `rope_parameters` object (or one for each layer type); older ones
     have `rope_theta`, `rope_scaling` and, for sliding layers, `rope_local_base_freq`.
     """
-    rope = config.get("rope_parameters")
-    if isinstance(rope, Mapping):
+    rope: dict[str, Any] | None = config.get("rope_parameters")
+    if rope is not None:
         if layer_type is None:
             return rope
-        if isinstance(rope.get(layer_type), Mapping):
+        if layer_type in rope:
             return rope[layer_type]
         raise ModelConfigError(f"rope_parameters has no entry for {layer_type}")
     if layer_type == "sliding_attention" and "rope_local_base_freq" in config:

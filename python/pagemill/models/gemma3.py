@@ -17,6 +17,7 @@ from pagemill.layers.rotary import Rotary, bind_rotary
 from pagemill.models.base import Config, ModelConfigError, ModelTraits, StepInputs
 from pagemill.models.config_keys import (
     DecoderSizes,
+    activation,
     make_rotary_table,
     number,
     positive_int,
@@ -48,9 +49,7 @@ class Gemma3Model:
         }
         self._scale = number(config, "query_pre_attn_scalar", self._sizes.head_dim) ** -0.5
         self._norm_offset = number(config, "norm_weight_offset", 1.0)
-        self._activation = mlp.activation_kind(
-            config.get("hidden_activation") or "gelu_pytorch_tanh"
-        )
+        self._activation = activation(config, "hidden_activation", "gelu_pytorch_tanh")
 
     @classmethod
     def from_config(cls, config: Config) -> Self:

@@ -1,8 +1,8 @@
 """Llama, and the models that share its architecture (SmolLM2, ...).
 
 Weights: `model.layers.<i>.{input_layernorm, self_attn.{q,k,v,o}_proj, post_attention_layernorm,
-mlp.{gate,up,down}_proj}`, `model.{embed_tokens,norm}`, `lm_head` unless tied. A GGUF file stores the
-rows of q_proj and k_proj in the order of interleaved rotary pairs (`rope_interleaved`).
+mlp.{gate,up,down}_proj}`, `model.{embed_tokens,norm}`, `lm_head` unless tied. A GGUF file stores
+the rows of q_proj and k_proj in the order of interleaved rotary pairs (`rope_interleaved`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
 from pagemill.layers.rotary import Rotary, bind_rotary
 from pagemill.models.base import Config, ModelTraits, StepInputs
-from pagemill.models.config_keys import DecoderSizes, make_rotary_table
+from pagemill.models.config_keys import DecoderSizes, activation, make_rotary_table
 from pagemill.ops.trace import Tensor
 
 _EMBEDDING = "model.embed_tokens"
@@ -28,7 +28,7 @@ class LlamaModel:
         self._sizes = DecoderSizes.read(config, tied_by_default=False)
         self._rotary = make_rotary_table(config, self._sizes.head_dim)
         self._interleaved = bool(config.get("rope_interleaved", False))
-        self._activation = mlp.activation_kind(config.get("hidden_act", "silu"))
+        self._activation = activation(config, "hidden_act", "silu")
         self._attention_bias = bool(config.get("attention_bias", False))
         self._mlp_bias = bool(config.get("mlp_bias", False))
 
@@ -62,9 +62,7 @@ class LlamaModel:
         sizes, prefix = self._sizes, f"model.layers.{layer}"
         normed = norm.rms_norm(weights, f"{prefix}.input_layernorm", x, sizes.rms_norm_eps)
         x = ops.add(x, self._attention(weights, layer, normed, rotary))
-        normed = norm.rms_norm(
-            weights, f"{prefix}.post_attention_layernorm", x, sizes.rms_norm_eps
-        )
+        normed = norm.rms_norm(weights, f"{prefix}.post_attention_layernorm", x, sizes.rms_norm_eps)
         inner = mlp.gated_mlp(
             weights,
             f"{prefix}.mlp",

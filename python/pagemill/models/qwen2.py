@@ -13,7 +13,7 @@ from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
 from pagemill.layers.rotary import Rotary, bind_rotary
 from pagemill.models.base import Config, ModelTraits, StepInputs
-from pagemill.models.config_keys import DecoderSizes, make_rotary_table, positive_int
+from pagemill.models.config_keys import DecoderSizes, activation, make_rotary_table, positive_int
 from pagemill.ops.trace import Tensor
 
 _EMBEDDING = "model.embed_tokens"
@@ -25,7 +25,7 @@ class Qwen2Model:
     def __init__(self, config: Config) -> None:
         self._sizes = DecoderSizes.read(config, tied_by_default=False)
         self._rotary = make_rotary_table(config, self._sizes.head_dim)
-        self._activation = mlp.activation_kind(config.get("hidden_act", "silu"))
+        self._activation = activation(config, "hidden_act", "silu")
         self._windows = _windows(config, self._sizes.layers)
 
     @classmethod
@@ -42,9 +42,7 @@ class Qwen2Model:
     def hidden(self, weights: Weights, inputs: StepInputs) -> Tensor:
         sizes = self._sizes
         table = (sizes.vocab_size, sizes.hidden_size)
-        rotary = bind_rotary(
-            weights, "inv_freq", self._rotary, inputs.positions, interleaved=False
-        )
+        rotary = bind_rotary(weights, "inv_freq", self._rotary, inputs.positions, interleaved=False)
         x = embedding.embedding(weights, _EMBEDDING, inputs.token_ids, table)
         for layer in range(sizes.layers):
             x = self._layer(weights, layer, x, rotary)
@@ -58,9 +56,7 @@ class Qwen2Model:
         sizes, prefix = self._sizes, f"model.layers.{layer}"
         normed = norm.rms_norm(weights, f"{prefix}.input_layernorm", x, sizes.rms_norm_eps)
         x = ops.add(x, self._attention(weights, layer, normed, rotary))
-        normed = norm.rms_norm(
-            weights, f"{prefix}.post_attention_layernorm", x, sizes.rms_norm_eps
-        )
+        normed = norm.rms_norm(weights, f"{prefix}.post_attention_layernorm", x, sizes.rms_norm_eps)
         inner = mlp.gated_mlp(
             weights, f"{prefix}.mlp", normed, sizes.intermediate_size, self._activation
         )

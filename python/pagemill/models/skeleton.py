@@ -39,9 +39,7 @@ class SkeletonModel:
     def hidden(self, weights: Weights, inputs: StepInputs) -> Tensor:
         sizes = self._sizes
         table = (sizes.vocab_size, sizes.hidden_size)
-        rotary = bind_rotary(
-            weights, "inv_freq", self._rotary, inputs.positions, interleaved=False
-        )
+        rotary = bind_rotary(weights, "inv_freq", self._rotary, inputs.positions, interleaved=False)
         x = embedding.embedding(weights, "embed", inputs.token_ids, table)
         for layer in range(sizes.layers):
             prefix = f"layers.{layer}"

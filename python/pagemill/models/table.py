@@ -1,4 +1,4 @@
-"""Architectures by the name that a config.json gives them; a family is imported at its first use."""
+"""Model families by the architecture that a config.json names; imported at their first use."""
 
 from __future__ import annotations
 

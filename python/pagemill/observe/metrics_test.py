@@ -28,8 +28,9 @@ class Stats:
 def samples(metrics: RequestMetrics) -> dict[str, float]:
     families = text_string_to_metric_families(metrics.render().decode())
     return {
-        sample.name + sample.labels.get("finished_reason", "") + sample.labels.get("le", ""):
-        sample.value
+        sample.name
+        + sample.labels.get("finished_reason", "")
+        + sample.labels.get("le", ""): sample.value
         for family in families
         for sample in family.samples
     }

@@ -67,9 +67,7 @@ class TorchStep:
     prefills: Sequence[Prefill]
 
 
-def make_step(
-    batch: Mapping[str, np.ndarray], block_size: int, device: torch.device
-) -> TorchStep:
+def make_step(batch: Mapping[str, np.ndarray], block_size: int, device: torch.device) -> TorchStep:
     """Upload `batch`: the int32 arrays of BatchView by name, `block_table` of rank 2."""
     starts = batch["query_start"].tolist()
     contexts = batch["seq_lens"].tolist()
@@ -80,7 +78,7 @@ def make_step(
 
     def upload(array: np.ndarray) -> torch.Tensor:
         # Indices are 64 bit in torch. A copy, since the caller may reuse its array after the step.
-        return torch.from_numpy(array.astype(np.int64)).to(device, non_blocking=True)
+        return torch.as_tensor(array.astype(np.int64)).to(device, non_blocking=True)
 
     single = [span for span in spans if span.end - span.begin == 1]
     decode = None
@@ -105,9 +103,7 @@ def make_step(
     return TorchStep(inputs, upload(batch["slot_mapping"]), spans, decode, prefills)
 
 
-def _context_slots(
-    block_table: np.ndarray, block_size: int, requests: Sequence[int]
-) -> np.ndarray:
+def _context_slots(block_table: np.ndarray, block_size: int, requests: Sequence[int]) -> np.ndarray:
     """The slot of each position of the blocks of `requests`, `[requests, blocks * block_size]`."""
     blocks = block_table[list(requests)].astype(np.int64)
     slots = blocks[:, :, None] * block_size + np.arange(block_size)

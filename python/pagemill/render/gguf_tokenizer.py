@@ -111,14 +111,12 @@ def _sentencepiece(metadata: Mapping[str, Any], tokens: list[str]) -> Tokenizer:
         )
     )
     steps: list[Any] = [decoders.Replace(_SPACE, " "), decoders.ByteFallback(), decoders.Fuse()]
-    if is_gemma:
-        tokenizer.normalizer = normalizers.Replace(" ", _SPACE)
-    else:
-        prefix = bool(metadata.get("tokenizer.ggml.add_space_prefix", True))
-        scheme = "first" if prefix else "never"
-        tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(_SPACE, scheme, split=False)
-        if prefix:
-            steps.append(decoders.Strip(" ", 1, 0))
+    tokenizer.normalizer = normalizers.Replace(" ", _SPACE)
+    if not is_gemma and metadata.get("tokenizer.ggml.add_space_prefix", True):
+        tokenizer.normalizer = normalizers.Sequence(
+            [normalizers.Prepend(_SPACE), normalizers.Replace(" ", _SPACE)]
+        )
+        steps.append(decoders.Strip(" ", 1, 0))
     tokenizer.decoder = decoders.Sequence(steps)
     return tokenizer
 

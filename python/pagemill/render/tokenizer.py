@@ -78,17 +78,18 @@ class TextTokenizer:
             raise RenderError(
                 f"a text of {len(text)} characters is too long; at most {MAX_TEXT_CHARS} are taken"
             )
-        tokenizer = self._tokenizer
-        if not parse_special and self._maybe_special and self._maybe_special.search(text):
-            tokenizer = self._literal_tokenizer()
         try:
-            # The batch form releases the GIL, and the fast one computes no offsets.
-            (encoding,) = tokenizer.encode_batch_fast([text], add_special_tokens=add_special_tokens)
+            text.encode()
         except UnicodeEncodeError as error:
             raise RenderError(
                 f"the text holds half a surrogate pair at character {error.start}, which is not"
                 " Unicode text"
             ) from None
+        tokenizer = self._tokenizer
+        if not parse_special and self._maybe_special and self._maybe_special.search(text):
+            tokenizer = self._literal_tokenizer()
+        # The batch form releases the GIL, and the fast one computes no offsets.
+        (encoding,) = tokenizer.encode_batch_fast([text], add_special_tokens=add_special_tokens)
         return encoding.ids
 
     def token_id(self, content: str) -> int | None:
@@ -128,8 +129,7 @@ def _literal_copy(original: Tokenizer) -> Tokenizer:
     if original.post_processor is not None:
         copy.post_processor = original.post_processor
     added: dict[int, AddedToken] = original.get_added_tokens_decoder()
-    for _, token in sorted(added.items()):
-        copy.add_tokens([token])
+    copy.add_tokens([token for _, token in sorted(added.items(), key=lambda item: item[0])])
     if any(copy.token_to_id(token.content) != index for index, token in added.items()):
         # Ids with holes cannot be had by adding in order.
         copy = Tokenizer.from_str(original.to_str())

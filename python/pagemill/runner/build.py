@@ -1,7 +1,7 @@
 """From a model on disk to the program that an executor runs.
 
-    built = build(ModelSource.open(path), BuildOptions())
-    executor = _native.NativeExecutor(built.program_text, options)
+built = build(ModelSource.open(path), BuildOptions())
+executor = _native.NativeExecutor(built.program_text, options)
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from pagemill.weights.source import ModelSource
 
 @dataclass(frozen=True, slots=True)
 class BuildOptions:
-    """`max_model_len` tokens of prompt and output, None = as many as the model knows; `pooling` makes
-    an embedding model of any model ("mean", "first", "last"), None = what the model's files say;
-    `rewrite` applies the fusions of the native rewriter (needs the compiled extension)."""
+    """`max_model_len` tokens of prompt and output, None = as many as the model knows; `pooling`
+    makes an embedding model of any model ("mean", "first", "last"), None = what the model's files
+    say; `rewrite` applies the fusions of the native rewriter (needs the compiled extension)."""
 
     max_model_len: int | None = None
     pooling: str | None = None
@@ -63,9 +63,8 @@ def build(source: ModelSource, options: BuildOptions) -> BuiltModel:
         from pagemill import _native
 
         text = _native.rewrite_program(text)
-    # A pooled vector is computed from the tokens of one step, so that a prompt must run whole; KV of
-    # a prefix is reusable only where no token sees a later one, and a step without the prefix's
-    # tokens could not pool over them.
+    # A pooled vector is computed from the tokens of one step: a prompt must run whole, and a step
+    # that skips a cached prefix could not pool over it.
     generates = pooling is None
     return BuiltModel(
         program_text=text,

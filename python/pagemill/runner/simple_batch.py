@@ -3,6 +3,8 @@
     sequences = SimpleBatch(num_blocks=64, block_size=16)
     batch = sequences.step({0: [1, 5, 9], 1: [7]})      # request 0 runs three tokens, 1 runs one
     logits, _ = executor(batch)                         # one row for each request
+
+A batch is the int32 arrays of `cc/ops/batch_view.h` by name.
 """
 
 from __future__ import annotations
@@ -53,7 +55,8 @@ class SimpleBatch:
             self._computed[request] = end
             query_start.append(len(token_ids))
             seq_lens.append(end)
-            logits_rows += range(query_start[-2] if all_logits else len(token_ids) - 1, len(token_ids))
+            first = query_start[-2] if all_logits else len(token_ids) - 1
+            logits_rows += range(first, len(token_ids))
         arrays = {
             "token_ids": token_ids,
             "positions": positions,

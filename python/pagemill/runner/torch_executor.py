@@ -129,9 +129,9 @@ class TorchExecutor:
         data = _stored_bytes(program, weight)
         matrix = len(weight.shape) > 1
         if weight.dtype == "bf16" and matrix and self._dtype is torch.bfloat16:
-            bits = torch.from_numpy(np.array(data).view(np.int16)).view(torch.bfloat16)
+            bits = torch.as_tensor(np.array(data).view(np.int16)).view(torch.bfloat16)
             return bits.reshape(weight.shape).to(self._device)
-        values = torch.from_numpy(np.array(as_f32(weight.dtype, weight.shape, data)))
+        values = torch.as_tensor(np.array(as_f32(weight.dtype, weight.shape, data)))
         return values.to(self._device).to(self._dtype if matrix else torch.float32)
 
 

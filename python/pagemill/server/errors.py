@@ -1,6 +1,6 @@
 """The error object of the HTTP contract, and which status each refusal has.
 
-    {"error": {"message": str, "type": str, "param": str | null, "code": int}}
+{"error": {"message": str, "type": str, "param": str | null, "code": int}}
 """
 
 from __future__ import annotations

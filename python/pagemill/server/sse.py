@@ -7,7 +7,7 @@ with it the engine's side of the request, as soon as the client is gone.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
@@ -29,10 +29,15 @@ def event(payload: bytes) -> bytes:
 
 
 class EventStream(Response):
-    """Streams `source`, whose items are complete events (one or several, concatenated)."""
+    """Streams `source`, whose items are complete events (one or several, concatenated).
 
-    def __init__(self, source: AsyncGenerator[bytes, None]) -> None:
+    `close` is called when the response is over, however it ends: a source that was never started
+    has no `finally` to run.
+    """
+
+    def __init__(self, source: AsyncGenerator[bytes, None], close: Callable[[], None]) -> None:
         self._source = source
+        self._close = close
         self.status_code = 200
         self.background = None
         self.raw_headers = list(_HEADERS)
@@ -43,13 +48,11 @@ class EventStream(Response):
             with contextlib.suppress(ClientDisconnect):  # nobody is left to tell
                 await until_disconnect(self._write(send), receive)
         finally:
+            self._close()
             await self._source.aclose()
 
     async def _write(self, send: Send) -> None:
-        await send(
-            {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
-        )
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         async for chunk in self._source:
             await send({"type": "http.response.body", "body": chunk, "more_body": True})
         await send({"type": "http.response.body", "body": b"", "more_body": False})
-

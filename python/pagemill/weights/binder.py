@@ -1,7 +1,7 @@
 """Declares a source's tensors in a trace, under the names and in the forms that ops want.
 
-A matrix is used as it lies in its file. A small f32 operand (norm, bias) is used from the file where
-it is stored as f32 and travels as a constant of the program otherwise.
+A matrix is used as it lies in its file. So is a small operand (norm, bias) that is stored as f32;
+another travels as an f32 constant of the program.
 """
 
 from __future__ import annotations

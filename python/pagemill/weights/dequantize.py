@@ -16,6 +16,8 @@ from pagemill.ops.dtypes import DTYPES
 Bytes = npt.NDArray[np.uint8]
 Floats = npt.NDArray[np.float32]
 
+_LOW, _FOUR = np.uint8(15), np.uint8(4)  # typed, so that results stay uint8
+
 
 def dequantize(dtype: str, data: Bytes) -> Floats:
     """`data` is uint8 [...], a whole number of blocks of `dtype`; returns its values, flat.
@@ -35,7 +37,7 @@ def _half(blocks: Bytes, at: int) -> Floats:
 
 def _nibbles(packed: Bytes) -> Bytes:
     """[blocks, n] -> [blocks, 2 n]: the low nibbles of all bytes, then the high ones."""
-    return np.concatenate([packed & 15, packed >> 4], axis=1)
+    return np.concatenate([packed & _LOW, packed >> _FOUR], axis=1)
 
 
 def _q4_0(blocks: Bytes) -> Floats:
@@ -48,7 +50,7 @@ def _q4_1(blocks: Bytes) -> Floats:
 
 def _q5_0(blocks: Bytes) -> Floats:
     fifth = np.unpackbits(blocks[:, 2:6], axis=1, bitorder="little")
-    quants = _nibbles(blocks[:, 6:22]) | (fifth << 4)
+    quants = _nibbles(blocks[:, 6:22]) | (fifth << _FOUR)
     return (quants.astype(np.float32) - 16) * _half(blocks, 0)
 
 
@@ -69,13 +71,14 @@ def _super_block(blocks: Bytes, quants: Bytes) -> Floats:
     scales, minima = _scales_k4(blocks[:, 4:16])
     scale = (_half(blocks, 0) * scales)[:, :, None]
     minimum = (_half(blocks, 2) * minima)[:, :, None]
-    return (scale * quants.astype(np.float32) - minimum).reshape(-1, 256)
+    values: Floats = np.subtract(scale * quants.astype(np.float32), minimum, dtype=np.float32)
+    return values.reshape(-1, 256)
 
 
 def _paired_nibbles(packed: Bytes) -> Bytes:
     """[blocks, 128] -> [blocks, 8, 32]: of each 32 bytes first the low, then the high nibbles."""
     groups = packed.reshape(-1, 4, 1, 32)
-    return np.concatenate([groups & 15, groups >> 4], axis=2).reshape(-1, 8, 32)
+    return np.concatenate([groups & _LOW, groups >> _FOUR], axis=2).reshape(-1, 8, 32)
 
 
 def _q4_k(blocks: Bytes) -> Floats:
@@ -85,18 +88,20 @@ def _q4_k(blocks: Bytes) -> Floats:
 def _q5_k(blocks: Bytes) -> Floats:
     # Bit j of byte i of the high bits belongs to element i of sub-block j.
     high = blocks[:, None, 16:48] >> np.arange(8, dtype=np.uint8)[None, :, None]
-    return _super_block(blocks, _paired_nibbles(blocks[:, 48:176]) | ((high & 1) << 4))
+    high = (high & np.uint8(1)) << _FOUR
+    return _super_block(blocks, _paired_nibbles(blocks[:, 48:176]) | high)
 
 
 def _q6_k(blocks: Bytes) -> Floats:
     # Two halves of 128 elements: 64 bytes of low nibbles, 32 bytes of high bit pairs each.
     low = blocks[:, 0:128].reshape(-1, 2, 1, 64)
-    low = np.concatenate([low & 15, low >> 4], axis=2).reshape(-1, 2, 4, 32)
+    low = np.concatenate([low & _LOW, low >> _FOUR], axis=2).reshape(-1, 2, 4, 32)
     shifts = np.array([0, 2, 4, 6], dtype=np.uint8)[None, None, :, None]
     high = (blocks[:, 128:192].reshape(-1, 2, 1, 32) >> shifts) & 3
     quants = (low | (high << 4)).astype(np.float32) - 32
     scales = blocks[:, 192:208].view(np.int8).astype(np.float32) * _half(blocks, 208)
-    return (quants.reshape(-1, 16, 16) * scales[:, :, None]).reshape(-1, 256)
+    values: Floats = np.multiply(quants.reshape(-1, 16, 16), scales[:, :, None], dtype=np.float32)
+    return values.reshape(-1, 256)
 
 
 _FORMATS: dict[str, Callable[[Bytes], Floats]] = {

@@ -39,9 +39,9 @@ _TENSOR_TYPES = {
     26: "i32",
     30: "bf16",
 }
-_OTHER_TYPES = {7: "q5_1", 9: "q8_1", 10: "q2_k", 11: "q3_k", 20: "iq4_nl", 23: "iq4_xs", 39: "mxfp4"}
+_OTHER_TYPES = {7: "q5_1", 10: "q2_k", 11: "q3_k", 20: "iq4_nl", 23: "iq4_xs", 39: "mxfp4"}
 
-# GGUF's metadata types: struct format and array type code of the fixed-size ones.
+# GGUF's metadata types, and the struct codes of those of fixed size.
 _STRING, _ARRAY, _BOOL = 8, 9, 7
 _SCALARS = {
     0: "B",
@@ -225,5 +225,3 @@ class _Parser:
                 )
             tensors[name] = TensorLocation(name, dtype, shape, self._path, start + offset)
         return tensors
-
-

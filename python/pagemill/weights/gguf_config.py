@@ -143,8 +143,9 @@ def _qwen2(reader: _Reader, config: Config) -> Config:
 def _gemma3(reader: _Reader, config: Config) -> Config:
     # The 27B model is the one of the family whose query scale is not its head size; GGUF has no
     # key for it (62 layers are how llama.cpp tells it, too).
-    is_27b = config["num_hidden_layers"] == 62
-    scalar = config["hidden_size"] // config["num_attention_heads"] if is_27b else config["head_dim"]
+    scalar = config["head_dim"]
+    if config["num_hidden_layers"] == 62:
+        scalar = config["hidden_size"] // config["num_attention_heads"]
     sliding = {"rope_type": "default", "rope_theta": reader.number("rope.freq_base_swa", 10000.0)}
     return {
         "hidden_activation": "gelu_pytorch_tanh",

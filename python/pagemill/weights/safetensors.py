@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from pagemill.ops.dtypes import tensor_bytes
 from pagemill.weights.errors import WeightsError
@@ -61,14 +61,14 @@ def read_file(path: Path) -> dict[str, TensorLocation]:
             raise WeightsError(f"{path}: cut short or no safetensors file ({size} bytes)")
         header = file.read(header_bytes)
     try:
-        entries = json.loads(header)
+        entries: Any = json.loads(header)
     except (ValueError, RecursionError) as error:
         raise WeightsError(f"{path}: the header is no JSON: {error}") from error
     if not isinstance(entries, dict):
         raise WeightsError(f"{path}: the header is no JSON object")
     start = 8 + header_bytes
     tensors: dict[str, TensorLocation] = {}
-    for name, entry in entries.items():
+    for name, entry in cast("dict[str, Any]", entries).items():
         if name == "__metadata__":
             continue
         location = _locate(path, name, entry, start, size)

@@ -3,6 +3,8 @@
     source = ModelSource.open("SmolLM2-135M-Instruct.Q4_1.gguf")
     source.config["num_hidden_layers"]                            # as config.json would say it
     source.tensor("model.layers.0.self_attn.q_proj.weight").dtype # "q4_1"
+
+Nothing is read but headers and configuration.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from pagemill.weights.errors import MissingTensorError, WeightsError
 from pagemill.weights.gguf import GgufFile
@@ -104,7 +106,7 @@ def _directory_config(directory: Path) -> dict[str, Any]:
 
 
 def _token_ids(value: object) -> set[int]:
-    values = value if isinstance(value, list) else [value]
+    values = cast("list[object]", value) if isinstance(value, list) else [value]
     return {number for number in values if isinstance(number, int)}
 
 
@@ -115,4 +117,4 @@ def _read_object(path: Path) -> dict[str, Any]:
         raise WeightsError(f"{path}: {error}") from error
     if not isinstance(value, dict):
         raise WeightsError(f"{path}: not a JSON object")
-    return value
+    return cast("dict[str, Any]", value)

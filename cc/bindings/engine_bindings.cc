@@ -1,0 +1,247 @@
+// The engine. Every call releases the GIL: the engine's thread may want it for a step or a log line.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cc/base/clock.h"
+#include "cc/base/log_sink.h"
+#include "cc/bindings/batch_arrays.h"
+#include "cc/bindings/bindings.h"
+#include "cc/bindings/runner_holder.h"
+#include "cc/bindings/status_error.h"
+#include "cc/engine/engine.h"
+
+namespace pagemill::bindings {
+
+namespace nb = nanobind;
+using engine::Engine;
+using engine::RequestOutput;
+using step::RequestId;
+using step::SamplingParams;
+
+namespace {
+
+using WithoutGil = nb::call_guard<nb::gil_scoped_release>;
+
+// Python's sink is called from the engine's thread; what it raises is reported and dropped.
+LogSink MakeLogSink(const nb::object& log) {
+  if (log.is_none()) return {};
+  const auto deleter = [](nb::object* object) {
+    nb::gil_scoped_acquire gil;
+    delete object;
+  };
+  std::shared_ptr<nb::object> callable(new nb::object(log), deleter);
+  return [callable](LogSeverity severity, std::string_view line) {
+    static constexpr const char* kNames[] = {"debug", "info", "warning", "error"};
+    nb::gil_scoped_acquire gil;
+    try {
+      (*callable)(kNames[static_cast<int>(severity)], std::string(line));
+    } catch (nb::python_error& e) {
+      e.discard_as_unraisable("the engine's log function");
+    }
+  };
+}
+
+// The engine with what it borrows. Its thread is joined without the GIL.
+class EngineHolder {
+ public:
+  EngineHolder(nb::object runner, const engine::EngineOptions& options, const nb::object& log)
+      : runner_(std::move(runner)) {
+    RunnerHolder& holder = nb::cast<RunnerHolder&>(runner_);
+    LogSink sink = MakeLogSink(log);
+    nb::gil_scoped_release release;
+    engine_ = ValueOrThrow(Engine::Create(options, holder.runner.get(), &clock_, std::move(sink)));
+  }
+  ~EngineHolder() {
+    nb::gil_scoped_release release;
+    engine_.reset();
+  }
+  EngineHolder(const EngineHolder&) = delete;
+  EngineHolder& operator=(const EngineHolder&) = delete;
+
+  Engine& engine() { return *engine_; }
+
+ private:
+  nb::object runner_;
+  SteadyClock clock_;
+  std::unique_ptr<Engine> engine_;
+};
+
+void Submit(EngineHolder& self, uint64_t request_id, std::vector<int32_t> prompt_token_ids,
+            const SamplingParams* sampling, int32_t priority, std::string cache_salt,
+            bool skip_reading_prefix_cache) {
+  step::Request request;
+  request.id = RequestId(request_id);
+  request.prompt_token_ids = std::move(prompt_token_ids);
+  if (sampling != nullptr) {
+    request.sampling = *sampling;
+  } else {
+    request.pooling.emplace();
+  }
+  request.priority = priority;
+  request.cache_salt = std::move(cache_salt);
+  request.skip_reading_prefix_cache = skip_reading_prefix_cache;
+  nb::gil_scoped_release release;
+  ThrowIfError(self.engine().Submit(std::move(request)));
+}
+
+template <typename T>
+nb::object OrNone(const std::optional<T>& value) {
+  return value ? nb::cast(*value) : nb::none();
+}
+
+// A numpy array that owns its copy, or None.
+nb::object Pooled(const RequestOutput& output) {
+  if (!output.pooled) return nb::none();
+  auto copy = std::make_unique<std::vector<float>>(*output.pooled);
+  std::vector<float>* data = copy.release();
+  nb::capsule owner(data, [](void* p) noexcept { delete static_cast<std::vector<float>*>(p); });
+  return nb::cast(nb::ndarray<nb::numpy, float>(data->data(), {data->size()}, owner));
+}
+
+nb::object FinishReason(const RequestOutput& output) {
+  if (!output.finish_reason) return nb::none();
+  const std::string_view name = step::FinishReasonName(*output.finish_reason);
+  return nb::str(name.data(), name.size());
+}
+
+nb::object ErrorText(const RequestOutput& output, std::string_view text) {
+  return output.error.ok() ? nb::none() : nb::object(nb::str(text.data(), text.size()));
+}
+
+void BindRequestOutput(nb::module_& m) {
+  nb::class_<RequestOutput>(m, "RequestOutput")
+      .def_prop_ro("request_id", [](const RequestOutput& o) { return o.request_id.value(); })
+      .def_ro("new_token_ids", &RequestOutput::new_token_ids)
+      .def_prop_ro("logprobs", [](const RequestOutput& o) { return OrNone(o.logprobs); })
+      .def_prop_ro("prompt_logprobs",
+                   [](const RequestOutput& o) { return OrNone(o.prompt_logprobs); })
+      .def_prop_ro("finish_reason", &FinishReason)
+      .def_prop_ro("stop_token_id", [](const RequestOutput& o) { return OrNone(o.stop_token_id); })
+      .def_ro("num_cached_tokens", &RequestOutput::num_cached_tokens)
+      .def_prop_ro("pooled", &Pooled)
+      .def_prop_ro("error_code",
+                   [](const RequestOutput& o) {
+                     return ErrorText(o, StatusCodeName(o.error.code()));
+                   })
+      .def_prop_ro("error_message",
+                   [](const RequestOutput& o) { return ErrorText(o, o.error.message()); })
+      .def_ro("queued_s", &RequestOutput::queued_s)
+      .def_ro("prefill_s", &RequestOutput::prefill_s)
+      .def_ro("decode_s", &RequestOutput::decode_s);
+}
+
+void BindEngineOptions(nb::module_& m) {
+  using engine::EngineOptions;
+  const EngineOptions defaults;
+  nb::class_<EngineOptions>(m, "EngineOptions")
+      .def(
+          "__init__",
+          [](EngineOptions* self, int32_t max_num_scheduled_tokens, int32_t max_num_seqs,
+             int32_t long_prefill_token_threshold, int32_t max_waiting_requests,
+             std::string scheduling_policy, bool enable_prefix_caching,
+             std::string prefix_caching_hash, int32_t max_in_flight_steps, bool check_integrity) {
+            EngineOptions options;
+            options.max_num_scheduled_tokens = max_num_scheduled_tokens;
+            options.max_num_seqs = max_num_seqs;
+            options.long_prefill_token_threshold = long_prefill_token_threshold;
+            options.max_waiting_requests = max_waiting_requests;
+            options.scheduling_policy = std::move(scheduling_policy);
+            options.enable_prefix_caching = enable_prefix_caching;
+            options.prefix_caching_hash = std::move(prefix_caching_hash);
+            options.max_in_flight_steps = max_in_flight_steps;
+            options.check_integrity = check_integrity;
+            ThrowIfError(options.Validate());
+            new (self) EngineOptions(std::move(options));
+          },
+          nb::kw_only(),
+          nb::arg("max_num_scheduled_tokens") = defaults.max_num_scheduled_tokens,
+          nb::arg("max_num_seqs") = defaults.max_num_seqs,
+          nb::arg("long_prefill_token_threshold") = defaults.long_prefill_token_threshold,
+          nb::arg("max_waiting_requests") = defaults.max_waiting_requests,
+          nb::arg("scheduling_policy") = defaults.scheduling_policy,
+          nb::arg("enable_prefix_caching") = defaults.enable_prefix_caching,
+          nb::arg("prefix_caching_hash") = defaults.prefix_caching_hash,
+          nb::arg("max_in_flight_steps") = defaults.max_in_flight_steps,
+          nb::arg("check_integrity") = defaults.check_integrity);
+}
+
+void BindEngineStats(nb::module_& m) {
+  using engine::EngineStats;
+  nb::class_<EngineStats>(m, "EngineStats")
+      .def_ro("num_running", &EngineStats::num_running)
+      .def_ro("num_waiting", &EngineStats::num_waiting)
+      .def_ro("kv_blocks_total", &EngineStats::kv_blocks_total)
+      .def_ro("kv_blocks_used", &EngineStats::kv_blocks_used)
+      .def_ro("draining", &EngineStats::draining)
+      .def_ro("num_steps", &EngineStats::num_steps)
+      .def_ro("num_failed_steps", &EngineStats::num_failed_steps)
+      .def_ro("num_preemptions", &EngineStats::num_preemptions)
+      .def_ro("prefix_cache_query_tokens", &EngineStats::prefix_cache_query_tokens)
+      .def_ro("prefix_cache_hit_tokens", &EngineStats::prefix_cache_hit_tokens)
+      .def_ro("prompt_tokens", &EngineStats::prompt_tokens)
+      .def_ro("generation_tokens", &EngineStats::generation_tokens)
+      .def_ro("num_submitted", &EngineStats::num_submitted)
+      .def_ro("num_refused", &EngineStats::num_refused)
+      .def_ro("finished_stop", &EngineStats::finished_stop)
+      .def_ro("finished_length", &EngineStats::finished_length)
+      .def_ro("finished_abort", &EngineStats::finished_abort)
+      .def_ro("finished_error", &EngineStats::finished_error)
+      .def_ro("last_step_s", &EngineStats::last_step_s)
+      .def_ro("heartbeat", &EngineStats::heartbeat)
+      .def_ro("progress_age_s", &EngineStats::progress_age_s);
+}
+
+}  // namespace
+
+void BindEngine(nb::module_& m) {
+  BindRequestOutput(m);
+  BindEngineOptions(m);
+  BindEngineStats(m);
+  nb::class_<EngineHolder>(m, "Engine")
+      .def(
+          "__init__",
+          [](EngineHolder* self, nb::object runner, const engine::EngineOptions& options,
+             const nb::object& log) { new (self) EngineHolder(std::move(runner), options, log); },
+          nb::arg("runner"), nb::arg("options"), nb::kw_only(), nb::arg("log") = nb::none())
+      .def(
+          "submit",
+          [](EngineHolder& self, uint64_t id, Int32Vector prompt, const SamplingParams* sampling,
+             int32_t priority, std::string salt, bool skip) {
+            Submit(self, id, {prompt.data(), prompt.data() + prompt.size()}, sampling, priority,
+                   std::move(salt), skip);
+          },
+          nb::arg("request_id"), nb::arg("prompt_token_ids").noconvert(),
+          nb::arg("sampling").none(), nb::kw_only(), nb::arg("priority") = 0,
+          nb::arg("cache_salt") = "", nb::arg("skip_reading_prefix_cache") = false)
+      .def("submit", &Submit, nb::arg("request_id"), nb::arg("prompt_token_ids"),
+           nb::arg("sampling").none(), nb::kw_only(), nb::arg("priority") = 0,
+           nb::arg("cache_salt") = "", nb::arg("skip_reading_prefix_cache") = false)
+      .def(
+          "abort", [](EngineHolder& self, uint64_t id) { self.engine().Abort(RequestId(id)); },
+          nb::arg("request_id"), WithoutGil())
+      .def("poll", [](EngineHolder& self) { return self.engine().Poll(); }, WithoutGil())
+      .def(
+          "wait", [](EngineHolder& self, double timeout_s) { return self.engine().Wait(timeout_s); },
+          nb::arg("timeout_s"), WithoutGil())
+      .def("output_fd", [](EngineHolder& self) { return self.engine().output_fd(); })
+      .def("stats", [](EngineHolder& self) { return self.engine().stats(); }, WithoutGil())
+      .def("drain", [](EngineHolder& self) { self.engine().Drain(); }, WithoutGil())
+      .def(
+          "wait_idle",
+          [](EngineHolder& self, double timeout_s) { return self.engine().WaitIdle(timeout_s); },
+          nb::arg("timeout_s"), WithoutGil())
+      .def("shutdown", [](EngineHolder& self) { self.engine().Shutdown(); }, WithoutGil())
+      .def(
+          "reset_prefix_cache",
+          [](EngineHolder& self) { return self.engine().ResetPrefixCache(); }, WithoutGil());
+}
+
+}  // namespace pagemill::bindings

@@ -1,0 +1,110 @@
+// The runner: an executor with batch state and sampling around it.
+#include <nanobind/nanobind.h>
+
+#include <utility>
+
+#include "cc/bindings/bindings.h"
+#include "cc/bindings/python_executor.h"
+#include "cc/bindings/runner_holder.h"
+#include "cc/bindings/status_error.h"
+#include "cc/engine/runner.h"
+#include "cc/program/native_executor.h"
+
+namespace pagemill::bindings {
+
+namespace nb = nanobind;
+using engine::RunnerLimits;
+using program::NativeExecutor;
+using runner::ModelRunner;
+
+namespace {
+
+// What the executor was bound for, it must be able to hold.
+void RequireFits(const program::ExecutorOptions& options, const RunnerLimits& limits) {
+  const auto require = [](const char* field, int32_t wanted, int32_t bound) {
+    if (wanted <= bound) return;
+    ThrowIfError(InvalidArgument(std::string("RunnerLimits.") + field + " = " +
+                                 std::to_string(wanted) + " exceeds the executor's " +
+                                 std::to_string(bound)));
+  };
+  require("max_num_tokens", limits.max_num_tokens, options.max_num_tokens);
+  require("max_num_seqs", limits.max_num_seqs, options.max_num_seqs);
+  require("max_num_logits_rows", limits.max_num_logits_rows, options.max_num_logits_rows);
+  require("num_blocks", limits.num_blocks, options.num_blocks);
+  if (limits.block_size != options.block_size) {
+    ThrowIfError(InvalidArgument("RunnerLimits.block_size = " + std::to_string(limits.block_size) +
+                                 " differs from the executor's " +
+                                 std::to_string(options.block_size)));
+  }
+}
+
+void InitFromNative(RunnerHolder* self, nb::object executor, const RunnerLimits& limits) {
+  NativeExecutor& native = nb::cast<NativeExecutor&>(executor);
+  RequireFits(native.options(), limits);
+  auto runner = ValueOrThrow(ModelRunner::Create(&native, native.thread_pool(), limits));
+  new (self) RunnerHolder{std::move(executor), std::move(runner)};
+}
+
+void InitFromPython(RunnerHolder* self, nb::object executor, const RunnerLimits& limits) {
+  PythonExecutor& python = nb::cast<PythonExecutor&>(executor);
+  auto runner = ValueOrThrow(ModelRunner::Create(&python, python.thread_pool(), limits));
+  new (self) RunnerHolder{std::move(executor), std::move(runner)};
+}
+
+void BindRunnerLimits(nb::module_& m) {
+  nb::class_<RunnerLimits>(m, "RunnerLimits")
+      .def(
+          "__init__",
+          [](RunnerLimits* self, int32_t max_num_tokens, int32_t max_num_seqs,
+             int32_t max_num_logits_rows, int32_t max_model_len, int32_t vocab_size,
+             int32_t num_blocks, int32_t block_size, bool chunked_prefill, bool prefix_caching,
+             bool pooling) {
+            new (self) RunnerLimits{.max_num_tokens = max_num_tokens,
+                                    .max_num_seqs = max_num_seqs,
+                                    .max_num_logits_rows = max_num_logits_rows,
+                                    .max_model_len = max_model_len,
+                                    .vocab_size = vocab_size,
+                                    .num_blocks = num_blocks,
+                                    .block_size = block_size,
+                                    .chunked_prefill = chunked_prefill,
+                                    .prefix_caching = prefix_caching,
+                                    .pooling = pooling};
+          },
+          nb::kw_only(), nb::arg("max_num_tokens") = 2048, nb::arg("max_num_seqs") = 128,
+          nb::arg("max_num_logits_rows") = 256, nb::arg("max_model_len") = 2048,
+          nb::arg("vocab_size"), nb::arg("num_blocks"), nb::arg("block_size") = 16,
+          nb::arg("chunked_prefill") = true, nb::arg("prefix_caching") = true,
+          nb::arg("pooling") = false)
+      .def_ro("max_num_tokens", &RunnerLimits::max_num_tokens)
+      .def_ro("max_num_seqs", &RunnerLimits::max_num_seqs)
+      .def_ro("max_num_logits_rows", &RunnerLimits::max_num_logits_rows)
+      .def_ro("max_model_len", &RunnerLimits::max_model_len)
+      .def_ro("vocab_size", &RunnerLimits::vocab_size)
+      .def_ro("num_blocks", &RunnerLimits::num_blocks)
+      .def_ro("block_size", &RunnerLimits::block_size)
+      .def_ro("chunked_prefill", &RunnerLimits::chunked_prefill)
+      .def_ro("prefix_caching", &RunnerLimits::prefix_caching)
+      .def_ro("pooling", &RunnerLimits::pooling);
+}
+
+}  // namespace
+
+void BindRunner(nb::module_& m) {
+  BindRunnerLimits(m);
+  nb::class_<RunnerHolder>(m, "ModelRunner")
+      .def(
+          "__init__",
+          [](RunnerHolder* self, nb::object executor, const RunnerLimits& limits) {
+            if (nb::isinstance<NativeExecutor>(executor)) {
+              InitFromNative(self, std::move(executor), limits);
+            } else if (nb::isinstance<PythonExecutor>(executor)) {
+              InitFromPython(self, std::move(executor), limits);
+            } else {
+              throw nb::type_error("executor must be a NativeExecutor or a PythonExecutor");
+            }
+          },
+          nb::arg("executor"), nb::arg("limits"))
+      .def_prop_ro("limits", [](const RunnerHolder& self) { return self.runner->limits(); });
+}
+
+}  // namespace pagemill::bindings

@@ -1,0 +1,83 @@
+#include "cc/capi/host.h"
+
+#include <fstream>
+#include <sstream>
+#include <utility>
+
+#include "cc/device/capabilities.h"
+#include "cc/engine/runner.h"
+#include "cc/ops/op.h"
+#include "cc/program/native_executor.h"
+#include "cc/program/program.h"
+#include "cc/runner/model_runner.h"
+
+namespace pagemill::capi {
+namespace {
+
+StatusOr<std::string> ReadFile(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) return NotFound("cannot read the program '" + path + "'; `pagemill export` makes one");
+  std::ostringstream text;
+  text << in.rdbuf();
+  return std::move(text).str();
+}
+
+// Blocks for one request of `max_model_len` tokens, and the null block.
+int32_t BlocksForOneRequest(int32_t max_model_len, int32_t block_size) {
+  return 1 + (max_model_len + block_size - 1) / block_size;
+}
+
+// A model runner that also keeps its executor.
+class OwningRunner final : public engine::Runner {
+ public:
+  OwningRunner(std::unique_ptr<program::NativeExecutor> executor,
+               std::unique_ptr<runner::ModelRunner> runner)
+      : executor_(std::move(executor)), runner_(std::move(runner)) {}
+  const engine::RunnerLimits& limits() const override { return runner_->limits(); }
+  Status Execute(const step::StepPlan& plan) override { return runner_->Execute(plan); }
+  StatusOr<step::StepResult> Collect() override { return runner_->Collect(); }
+
+ private:
+  std::unique_ptr<program::NativeExecutor> executor_;
+  std::unique_ptr<runner::ModelRunner> runner_;
+};
+
+}  // namespace
+
+Host::~Host() = default;
+
+StatusOr<std::unique_ptr<Host>> Host::Create(HostOptions options) {
+  if (options.max_model_len < 1) return InvalidArgument("max_model_len must be at least 1");
+  program::ExecutorOptions& o = options.executor;
+  if (o.block_size < 1) return InvalidArgument("block_size must be at least 1");
+  if (o.num_blocks == 0) o.num_blocks = BlocksForOneRequest(options.max_model_len, o.block_size);
+  PM_ASSIGN_OR_RETURN(const std::string text, ReadFile(options.program_path));
+  PM_ASSIGN_OR_RETURN(program::Program program, program::Program::Parse(text));
+  if (!program.logits()) {
+    return Unimplemented("'" + options.program_path + "' pools; this host generates tokens");
+  }
+  const auto vocab_size = static_cast<int32_t>(program.value(*program.logits()).shape.RowElements());
+  const program::Target target = {.ops = ops::CpuOps(),
+                                  .capabilities = device::DetectCapabilities()};
+  PM_ASSIGN_OR_RETURN(std::unique_ptr<program::NativeExecutor> executor,
+                      program::NativeExecutor::Create(std::move(program), target, o));
+  const engine::RunnerLimits limits = {.max_num_tokens = o.max_num_tokens,
+                                       .max_num_seqs = o.max_num_seqs,
+                                       .max_num_logits_rows = o.max_num_logits_rows,
+                                       .max_model_len = options.max_model_len,
+                                       .vocab_size = vocab_size,
+                                       .num_blocks = o.num_blocks,
+                                       .block_size = o.block_size};
+  PM_ASSIGN_OR_RETURN(
+      std::unique_ptr<runner::ModelRunner> runner,
+      runner::ModelRunner::Create(executor.get(), executor->thread_pool(), limits));
+  std::unique_ptr<Host> host(new Host());
+  host->vocab_size_ = vocab_size;
+  auto owning = std::make_unique<OwningRunner>(std::move(executor), std::move(runner));
+  PM_ASSIGN_OR_RETURN(host->engine_,
+                      engine::Engine::Create(options.engine, std::move(owning), &host->clock_,
+                                             std::move(options.log)));
+  return host;
+}
+
+}  // namespace pagemill::capi

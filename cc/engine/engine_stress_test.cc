@@ -1,0 +1,113 @@
+// Many threads on one engine: submitters, aborters, resets, failures, statistics and one reader. Run it
+// under the thread sanitizer.
+#include <algorithm>
+#include <atomic>
+#include <map>
+#include <mutex>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "cc/engine/engine.h"
+#include "cc/engine/fake_runner.h"
+#include "gtest/gtest.h"
+
+namespace pagemill::engine {
+namespace {
+
+using step::FakeModel;
+using step::FinishReason;
+using step::Request;
+using step::RequestId;
+
+constexpr int kNumSubmitters = 4;
+constexpr int kRequestsEach = 400;
+
+class EngineStress : public testing::TestWithParam<int32_t> {
+ protected:
+  void Submit(int thread) {
+    std::mt19937 random(static_cast<uint32_t>(thread));
+    for (int i = 0; i < kRequestsEach; ++i) {
+      Request request;
+      request.id = RequestId(static_cast<uint64_t>(thread) * 1000000 + i);
+      const uint32_t size = 1 + random() % 30;
+      for (uint32_t t = 0; t < size; ++t) {
+        request.prompt_token_ids.push_back(static_cast<int32_t>(t < size / 2 ? t : random() % 97));
+      }
+      request.sampling.max_tokens = 1 + static_cast<int32_t>(random() % 20);
+      {
+        std::lock_guard lock(mutex_);
+        expected_[request.id] = FakeModel::Continue(
+            request.prompt_token_ids, static_cast<size_t>(request.sampling.max_tokens), 97);
+      }
+      while (true) {
+        const Status status = engine_->Submit(request);
+        if (status.ok()) break;
+        ASSERT_EQ(status.code(), StatusCode::kResourceExhausted) << status.ToString();
+        std::this_thread::yield();
+      }
+      if (random() % 8 == 0) engine_->Abort(request.id);
+      if (random() % 50 == 0) runner_.FailNextCollect(Internal("injected"));
+      if (random() % 50 == 0) runner_.FailNextExecute(Internal("injected"));
+      if (random() % 40 == 0) engine_->ResetPrefixCache();
+      if (random() % 10 == 0) {
+        EXPECT_GE(engine_->stats().num_waiting, 0);
+      }
+    }
+  }
+
+  void Read(const RequestOutput& output) {
+    std::lock_guard lock(mutex_);
+    const auto found = expected_.find(output.request_id);
+    ASSERT_NE(found, expected_.end()) << "an output behind the last one";
+    std::vector<int32_t>& got = got_[output.request_id];
+    got.insert(got.end(), output.new_token_ids.begin(), output.new_token_ids.end());
+    ASSERT_LE(got.size(), found->second.size());
+    EXPECT_TRUE(std::equal(got.begin(), got.end(), found->second.begin()));
+    if (!output.finished()) return;
+    ++num_finished_;
+    if (output.finish_reason == FinishReason::kLength) {
+      ++num_complete_;
+      EXPECT_EQ(got, found->second);
+    }
+    expected_.erase(found);
+  }
+
+  FakeRunner runner_{FakeRunner::DefaultLimits()};
+  SteadyClock clock_;
+  std::unique_ptr<Engine> engine_;
+  std::mutex mutex_;
+  std::map<RequestId, std::vector<int32_t>> expected_, got_;
+  int num_finished_ = 0;
+  int num_complete_ = 0;
+};
+
+TEST_P(EngineStress, EveryRequestEndsOnceWithItsTokens) {
+  EngineOptions options;
+  options.max_waiting_requests = 20;
+  options.max_in_flight_steps = GetParam();
+  options.check_integrity = true;
+  auto engine = Engine::Create(options, &runner_, &clock_, {});
+  ASSERT_TRUE(engine.ok());
+  engine_ = std::move(*engine);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kNumSubmitters; ++t) threads.emplace_back([this, t] { Submit(t); });
+  while (num_finished_ < kNumSubmitters * kRequestsEach && !HasFailure()) {
+    for (const RequestOutput& output : engine_->Wait(60)) Read(output);
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_TRUE(engine_->WaitIdle(60));
+  const EngineStats stats = engine_->stats();
+  EXPECT_EQ(stats.kv_blocks_used, 0);
+  EXPECT_EQ(stats.num_submitted, stats.finished_stop + stats.finished_length +
+                                     stats.finished_abort + stats.finished_error);
+  EXPECT_GT(num_complete_, kNumSubmitters * kRequestsEach / 2);
+  EXPECT_GT(stats.num_preemptions, 0u);
+  engine_->Shutdown();
+  EXPECT_EQ(runner_.violation(), "");
+}
+
+INSTANTIATE_TEST_SUITE_P(StepsInFlight, EngineStress, testing::Values(1, 2));
+
+}  // namespace
+}  // namespace pagemill::engine

@@ -1,0 +1,124 @@
+// File: cc/engine/step_loop.h
+// The engine's thread and what it shares with its clients: inbox in, outputs out. engine.h is the face;
+// methods of the same name are documented there.
+//
+// One mutex guards everything that is shared; the thread holds it to take the inbox and to publish what a
+// step brought, never while it schedules or while the runner works. The scheduler and the plan are the
+// thread's own.
+#ifndef PAGEMILL_CC_ENGINE_STEP_LOOP_H_
+#define PAGEMILL_CC_ENGINE_STEP_LOOP_H_
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <future>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <unordered_map>
+#include <variant>
+#include <vector>
+
+#include "cc/base/clock.h"
+#include "cc/base/log_sink.h"
+#include "cc/base/status.h"
+#include "cc/engine/engine_options.h"
+#include "cc/engine/engine_stats.h"
+#include "cc/engine/output_event.h"
+#include "cc/engine/output_queue.h"
+#include "cc/engine/request_output.h"
+#include "cc/engine/runner.h"
+#include "cc/scheduler/scheduler.h"
+
+namespace pagemill::engine {
+
+class StepLoop {
+ public:
+  // Starts the thread. `runner` and `clock` outlive the loop.
+  static StatusOr<std::unique_ptr<StepLoop>> Create(const EngineOptions& options, Runner* runner,
+                                                    const Clock* clock, LogSink log);
+  ~StepLoop();
+
+  Status Submit(step::Request request);
+  void Abort(step::RequestId id);
+  std::vector<RequestOutput> Take(double timeout_s);  // 0: does not wait
+  int output_fd() const { return output_event_.fd(); }
+  EngineStats stats() const;
+  void Drain();
+  bool WaitIdle(double timeout_s);
+  void Shutdown();
+  bool ResetPrefixCache();
+
+ private:
+  struct AbortCommand {
+    step::RequestId id;
+  };
+  struct ResetCommand {
+    std::promise<bool> done;
+  };
+  using Command = std::variant<step::Request, AbortCommand, ResetCommand>;
+
+  // A request from Submit() until its last output has been read. Times in clock nanoseconds.
+  struct Tracked {
+    int64_t submitted = 0;
+    int64_t started = kNever;
+    int64_t first_token = kNever;
+    bool finished = false;
+  };
+  static constexpr int64_t kNever = -1;
+
+  StepLoop(const EngineOptions& options, Runner* runner, const Clock* clock, LogSink log,
+           std::unique_ptr<scheduler::Scheduler> scheduler);
+
+  Status CheckOpen() const;  // with mutex_
+
+  // The thread.
+  void Run();
+  bool TakeInbox(bool wait);
+  void Obey(Command command);
+  bool Turn();
+  bool StartStep();
+  void FinishStep();
+  void NoteStarts();
+  void AbortAll();
+  void Publish();
+  void UpdateStats(const scheduler::SchedulerStats& counted);  // with mutex_
+  RequestOutput ToOutput(scheduler::RequestEvent event, int64_t now);  // with mutex_
+  void CheckIntegrity() const;
+
+  const EngineOptions options_;
+  const size_t max_unfinished_;
+  Runner* const runner_;
+  const Clock* const clock_;
+  const LogSink log_;
+
+  // The thread's own; others use only admission(), which is immutable.
+  const std::unique_ptr<scheduler::Scheduler> scheduler_;
+  step::StepPlan plan_;
+  std::vector<scheduler::RequestEvent> events_;
+  std::deque<int64_t> step_starts_;  // when the steps in flight were planned
+  uint64_t num_failed_steps_ = 0;
+
+  mutable std::mutex mutex_;
+  std::condition_variable inbox_filled_;
+  std::condition_variable outputs_filled_;
+  std::condition_variable idle_;
+  // Guarded by mutex_.
+  std::vector<Command> inbox_;
+  OutputQueue outputs_;
+  OutputEvent output_event_;
+  std::unordered_map<step::RequestId, Tracked> tracked_;
+  size_t num_unfinished_ = 0;
+  int64_t last_progress_ = 0;
+  bool draining_ = false;
+  bool closing_ = false;  // the thread ends as soon as it can
+  bool closed_ = false;   // it has published its last output
+  EngineStats stats_;
+
+  std::mutex join_mutex_;
+  std::thread thread_;
+};
+
+}  // namespace pagemill::engine
+
+#endif  // PAGEMILL_CC_ENGINE_STEP_LOOP_H_

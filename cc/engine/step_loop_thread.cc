@@ -1,0 +1,191 @@
+// The engine's thread: take the inbox, start steps, finish the oldest, publish.
+#include <algorithm>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include "cc/engine/step_loop.h"
+
+namespace pagemill::engine {
+
+void StepLoop::Run() {
+  bool busy = false;
+  while (TakeInbox(/*wait=*/!busy)) busy = Turn();
+  AbortAll();
+  std::lock_guard lock(mutex_);
+  closed_ = true;
+  outputs_filled_.notify_all();
+}
+
+// Obeys what came in; waits for something if asked to. False once the engine closes.
+bool StepLoop::TakeInbox(bool wait) {
+  std::vector<Command> commands;
+  bool closing = false;
+  {
+    std::unique_lock lock(mutex_);
+    if (wait) inbox_filled_.wait(lock, [this] { return !inbox_.empty() || closing_; });
+    commands.swap(inbox_);
+    closing = closing_;
+    ++stats_.heartbeat;
+  }
+  for (Command& command : commands) Obey(std::move(command));
+  if (!events_.empty()) Publish();
+  return !closing;
+}
+
+void StepLoop::Obey(Command command) {
+  if (auto* reset = std::get_if<ResetCommand>(&command)) {
+    reset->done.set_value(scheduler_->ResetPrefixCache());
+  } else if (auto* abort = std::get_if<AbortCommand>(&command)) {
+    scheduler_->Abort(abort->id, &events_);
+  } else {
+    auto& request = std::get<step::Request>(command);
+    const step::RequestId id = request.id;
+    const Status status = scheduler_->Add(std::move(request));
+    if (status.ok()) return;
+    // Submit() checks the same, so this is not expected; the client hears of it all the same.
+    scheduler::RequestEvent& event = events_.emplace_back();
+    event.id = id;
+    event.finish_reason = step::FinishReason::kError;
+    event.error = status;
+  }
+}
+
+// Starts what may start and finishes one step. False where there was nothing to do.
+bool StepLoop::Turn() {
+  const auto most = static_cast<size_t>(options_.max_in_flight_steps);
+  while (scheduler_->num_steps_in_flight() < most && StartStep()) {
+  }
+  if (scheduler_->num_steps_in_flight() == 0) return false;
+  FinishStep();
+  return true;
+}
+
+// False where nothing can run now, or the runner would not.
+bool StepLoop::StartStep() {
+  const int64_t start = clock_->NowNanos();
+  scheduler_->Schedule(&plan_);
+  if (plan_.empty()) return false;
+  step_starts_.push_back(start);
+  NoteStarts();
+  const Status status = runner_->Execute(plan_);
+  if (status.ok()) return true;
+  // This step is the newest; the results before it come first.
+  while (scheduler_->num_steps_in_flight() > 1) FinishStep();
+  Log(log_, LogSeverity::kWarning, "the runner refused a step: " + status.ToString());
+  scheduler_->FailStep(status, &events_);
+  ++num_failed_steps_;
+  Publish();
+  return true;
+}
+
+void StepLoop::FinishStep() {
+  StatusOr<step::StepResult> result = runner_->Collect();
+  if (result.ok()) {
+    scheduler_->Update(std::move(*result), &events_);
+  } else {
+    Log(log_, LogSeverity::kWarning, "the runner lost a step: " + result.status().ToString());
+    scheduler_->FailStep(result.status(), &events_);
+    ++num_failed_steps_;
+  }
+  if (options_.check_integrity) CheckIntegrity();
+  Publish();
+}
+
+void StepLoop::CheckIntegrity() const {
+  const Status status = scheduler_->CheckIntegrity();
+  if (!status.ok()) CheckFailed(__FILE__, __LINE__, status.ToString());
+}
+
+void StepLoop::NoteStarts() {
+  const int64_t now = step_starts_.back();
+  const scheduler::SchedulerStats counted = scheduler_->stats();
+  std::lock_guard lock(mutex_);
+  UpdateStats(counted);
+  for (const step::ScheduledRequest& entry : plan_.scheduled) {
+    if (entry.start == nullptr) continue;
+    Tracked& tracked = tracked_[entry.start->id];
+    if (tracked.started == kNever) tracked.started = now;
+  }
+}
+
+// On the way out: every request ends, and the runner is left without steps.
+void StepLoop::AbortAll() {
+  std::vector<step::RequestId> unfinished;
+  {
+    std::lock_guard lock(mutex_);
+    for (const auto& [id, tracked] : tracked_) {
+      if (!tracked.finished) unfinished.push_back(id);
+    }
+  }
+  std::sort(unfinished.begin(), unfinished.end());
+  for (step::RequestId id : unfinished) scheduler_->Abort(id, &events_);
+  Publish();
+  while (scheduler_->num_steps_in_flight() > 0) FinishStep();
+}
+
+// Hands events_ to the clients, together with the numbers that go with them.
+void StepLoop::Publish() {
+  const int64_t now = clock_->NowNanos();
+  const scheduler::SchedulerStats counted = scheduler_->stats();
+  const size_t in_flight = scheduler_->num_steps_in_flight();
+  std::lock_guard lock(mutex_);
+  const bool had_outputs = !outputs_.empty();
+  for (scheduler::RequestEvent& event : events_) outputs_.Push(ToOutput(std::move(event), now));
+  events_.clear();
+
+  // Nothing is in flight any more that was started before: those steps are done.
+  while (step_starts_.size() > in_flight) {
+    stats_.last_step_s = SecondsBetween(step_starts_.front(), now);
+    step_starts_.pop_front();
+    ++stats_.num_steps;
+    last_progress_ = now;
+  }
+  UpdateStats(counted);
+  if (!had_outputs && !outputs_.empty()) {
+    output_event_.Set();
+    outputs_filled_.notify_all();
+  }
+  if (num_unfinished_ == 0) idle_.notify_all();
+}
+
+void StepLoop::UpdateStats(const scheduler::SchedulerStats& counted) {
+  stats_.num_running = counted.num_running;
+  stats_.kv_blocks_used = counted.kv_blocks_used;
+  stats_.num_preemptions = counted.num_preemptions;
+  stats_.prefix_cache_query_tokens = counted.prefix_cache_query_tokens;
+  stats_.prefix_cache_hit_tokens = counted.prefix_cache_hit_tokens;
+  stats_.prompt_tokens = counted.prompt_tokens;
+  stats_.generation_tokens = counted.generation_tokens;
+  stats_.num_failed_steps = num_failed_steps_;
+}
+
+RequestOutput StepLoop::ToOutput(scheduler::RequestEvent event, int64_t now) {
+  Tracked& tracked = tracked_[event.id];
+  if (event.first_tokens) tracked.first_token = now;
+  RequestOutput output;
+  output.request_id = event.id;
+  output.new_token_ids = std::move(event.new_token_ids);
+  if (!event.logprobs.empty()) output.logprobs = std::move(event.logprobs);
+  output.prompt_logprobs = std::move(event.prompt_logprobs);
+  output.pooled = std::move(event.pooled);
+  output.num_cached_tokens = event.num_cached_tokens;
+  if (!event.finish_reason) return output;
+
+  output.finish_reason = event.finish_reason;
+  output.stop_token_id = event.stop_token_id;
+  output.error = std::move(event.error);
+  const int64_t started = tracked.started == kNever ? now : tracked.started;
+  const int64_t first_token = tracked.first_token == kNever ? now : tracked.first_token;
+  output.queued_s = SecondsBetween(tracked.submitted, started);
+  output.prefill_s = SecondsBetween(started, first_token);
+  output.decode_s = SecondsBetween(first_token, now);
+  tracked.finished = true;
+  --num_unfinished_;
+  uint64_t* const counters[] = {&stats_.finished_stop, &stats_.finished_length,
+                                &stats_.finished_abort, &stats_.finished_error};
+  ++*counters[static_cast<size_t>(*event.finish_reason)];
+  return output;
+}
+
+}  // namespace pagemill::engine

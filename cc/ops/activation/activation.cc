@@ -1,0 +1,62 @@
+#include "cc/ops/activation/activation.h"
+
+#include "cc/ops/activation/activation_row.h"
+#include "cc/ops/operand_check.h"
+#include "cc/ops/row_split.h"
+
+namespace pagemill::ops {
+namespace {
+
+Status CheckActivation(const OpCall& call) {
+  OperandCheck check("activation", call, /*inputs=*/1, /*outputs=*/1);
+  check.Input(0, "x", DType::kF32, "N,F*");
+  check.Output(0, "y", DType::kF32, "N,F*");
+  check.IntegerAttribute("kind", /*fallback=*/-1, 0, kNumActivationKinds - 1);
+  return check.Result();
+}
+
+template <ActivationRowFunction kRow>
+void Run(const OpCall& call, KernelContext& context) {
+  const ActivationArgs args = ToActivationArgs(call);
+  const int64_t size = args.x.RowElements();
+  context.pool->ParallelFor(
+      args.x.shape[0], RowsPerChunk(size), [&](int64_t begin, int64_t end, int) {
+        for (int64_t i = begin; i < end; ++i) {
+          kRow({.x = args.x.Row<float>(i),
+                .y = args.y.Row<float>(i),
+                .size = size,
+                .kind = args.kind});
+        }
+      });
+}
+
+constexpr KernelRow kRows[] = {
+#if defined(__x86_64__)
+    {"activation", "avx512", 30,
+     [](const device::Capabilities& caps, const OpCall&) { return caps.avx512; },
+     Run<ActivationRowAvx512>},
+    {"activation", "avx2", 20,
+     [](const device::Capabilities& caps, const OpCall&) { return caps.avx2; },
+     Run<ActivationRowAvx2>},
+#endif
+    {"activation", "portable", 10, [](const device::Capabilities&, const OpCall&) { return true; },
+     Run<ActivationRowPortable>},
+    {"activation", "reference", 0, [](const device::Capabilities&, const OpCall&) { return true; },
+     ActivationReference},
+};
+
+constexpr AliasRule kAliases[] = {{.input = 0, .output = 0}};
+
+constexpr OpDefinition kDefinition{"activation", CheckActivation, kRows, kAliases};
+
+}  // namespace
+
+ActivationArgs ToActivationArgs(const OpCall& call) {
+  return {.x = call.inputs[0],
+          .y = call.outputs[0],
+          .kind = static_cast<ActivationKind>(call.attributes->GetInt("kind", 0))};
+}
+
+const OpDefinition& ActivationOp() { return kDefinition; }
+
+}  // namespace pagemill::ops

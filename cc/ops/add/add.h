@@ -1,0 +1,32 @@
+// File: cc/ops/add/add.h
+// Elementwise sum: y = a + b, where b is a tensor of a's rows or one row for all of them.
+//
+//   inputs   a  f32 [N, ...]   rows of H elements, any trailing shape
+//            b  f32 [N, ...] (rows of H elements) or f32 [H]
+//   outputs  y  f32 [N, ...]   rows of H elements
+//   aliasing    y may be a
+//
+// Result: exact rounding of each sum; every kernel gives the same bits.
+//
+// Kernels: "portable", "reference". Programs of the fast families have no `add` left (see
+// cc/ops/add_rms_norm), and an addition runs at memory speed in either.
+#ifndef PAGEMILL_CC_OPS_ADD_ADD_H_
+#define PAGEMILL_CC_OPS_ADD_ADD_H_
+
+#include "cc/ops/op.h"
+
+namespace pagemill::ops {
+
+struct AddArgs {
+  TensorView a, b, y;
+};
+
+AddArgs ToAddArgs(const OpCall& call);
+const OpDefinition& AddOp();
+
+void AddReference(const OpCall& call, KernelContext& context);
+void AddPortable(const OpCall& call, KernelContext& context);
+
+}  // namespace pagemill::ops
+
+#endif  // PAGEMILL_CC_OPS_ADD_ADD_H_

@@ -1,0 +1,65 @@
+#include "cc/ops/gated_activation/gated_activation.h"
+
+#include "cc/ops/activation/activation_row.h"
+#include "cc/ops/operand_check.h"
+#include "cc/ops/row_split.h"
+
+namespace pagemill::ops {
+namespace {
+
+Status CheckGatedActivation(const OpCall& call) {
+  OperandCheck check("gated_activation", call, /*inputs=*/2, /*outputs=*/1);
+  check.Input(0, "gate", DType::kF32, "N,F*");
+  check.Input(1, "up", DType::kF32, "N,F*");
+  check.Output(0, "y", DType::kF32, "N,F*");
+  check.IntegerAttribute("kind", /*fallback=*/-1, 0, kNumActivationKinds - 1);
+  return check.Result();
+}
+
+template <ActivationRowFunction kRow>
+void Run(const OpCall& call, KernelContext& context) {
+  const GatedActivationArgs args = ToGatedActivationArgs(call);
+  const int64_t size = args.gate.RowElements();
+  context.pool->ParallelFor(
+      args.gate.shape[0], RowsPerChunk(size), [&](int64_t begin, int64_t end, int) {
+        for (int64_t i = begin; i < end; ++i) {
+          kRow({.x = args.gate.Row<float>(i),
+                .factor = args.up.Row<float>(i),
+                .y = args.y.Row<float>(i),
+                .size = size,
+                .kind = args.kind});
+        }
+      });
+}
+
+constexpr KernelRow kRows[] = {
+#if defined(__x86_64__)
+    {"gated_activation", "avx512", 30,
+     [](const device::Capabilities& caps, const OpCall&) { return caps.avx512; },
+     Run<ActivationRowAvx512>},
+    {"gated_activation", "avx2", 20,
+     [](const device::Capabilities& caps, const OpCall&) { return caps.avx2; },
+     Run<ActivationRowAvx2>},
+#endif
+    {"gated_activation", "portable", 10,
+     [](const device::Capabilities&, const OpCall&) { return true; }, Run<ActivationRowPortable>},
+    {"gated_activation", "reference", 0,
+     [](const device::Capabilities&, const OpCall&) { return true; }, GatedActivationReference},
+};
+
+constexpr AliasRule kAliases[] = {{.input = 0, .output = 0}};
+
+constexpr OpDefinition kDefinition{"gated_activation", CheckGatedActivation, kRows, kAliases};
+
+}  // namespace
+
+GatedActivationArgs ToGatedActivationArgs(const OpCall& call) {
+  return {.gate = call.inputs[0],
+          .up = call.inputs[1],
+          .y = call.outputs[0],
+          .kind = static_cast<ActivationKind>(call.attributes->GetInt("kind", 0))};
+}
+
+const OpDefinition& GatedActivationOp() { return kDefinition; }
+
+}  // namespace pagemill::ops

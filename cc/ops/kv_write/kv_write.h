@@ -1,0 +1,33 @@
+// File: cc/ops/kv_write/kv_write.h
+// Stores the step's keys and values in the paged cache (layout: docs/program_format.md).
+//
+//   inputs   k, v   f32 [T, Hk, D]
+//            cache  f32 or bf16 [num_blocks, 2 * Hk * D * block_size]: written
+//   outputs  none
+//   batch    slot_mapping, block_size (needed when the call is checked, too)
+//   aliasing none
+//
+// A bf16 cache gets the nearest value, ties to even; NaN stays NaN. Tokens whose slot is negative are
+// not stored. Two tokens of one step never have the same slot. Every kernel stores the same bits.
+//
+// Kernels: "avx512", "avx2", "portable", "reference".
+#ifndef PAGEMILL_CC_OPS_KV_WRITE_KV_WRITE_H_
+#define PAGEMILL_CC_OPS_KV_WRITE_KV_WRITE_H_
+
+#include "cc/ops/op.h"
+
+namespace pagemill::ops {
+
+struct KvWriteArgs {
+  TensorView k, v, cache;
+  const BatchView* batch = nullptr;
+};
+
+KvWriteArgs ToKvWriteArgs(const OpCall& call);
+const OpDefinition& KvWriteOp();
+
+void KvWriteReference(const OpCall& call, KernelContext& context);
+
+}  // namespace pagemill::ops
+
+#endif  // PAGEMILL_CC_OPS_KV_WRITE_KV_WRITE_H_

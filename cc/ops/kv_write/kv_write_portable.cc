@@ -1,0 +1,10 @@
+// clang-format off: the instruction set comes first.
+#include "cc/ops/vec/vec_portable.h"
+#include "cc/ops/kv_write/kv_write_run_inl.h"
+// clang-format on
+
+namespace pagemill::ops {
+
+const KvWriteKernel kKvWritePortable = {StoreRun<float>, StoreRun<uint16_t>};
+
+}  // namespace pagemill::ops

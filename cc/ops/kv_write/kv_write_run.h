@@ -1,0 +1,36 @@
+// File: cc/ops/kv_write/kv_write_run.h
+// Stores one head of a run of tokens that lie side by side in one block, for each instruction set.
+// Plain data and functions only: this header is included where wide instructions are allowed
+// (docs/build.md).
+#ifndef PAGEMILL_CC_OPS_KV_WRITE_KV_WRITE_RUN_H_
+#define PAGEMILL_CC_OPS_KV_WRITE_KV_WRITE_RUN_H_
+
+#include <cstdint>
+
+namespace pagemill::ops {
+
+struct KvWriteRun {
+  const float* k = nullptr;   // first token of the run, [head_dim]
+  const float* v = nullptr;
+  int64_t k_stride = 0;       // elements from one token to the next
+  int64_t v_stride = 0;
+  void* k_page = nullptr;     // this head's [head_dim, block_size]
+  void* v_page = nullptr;     // this head's [block_size, head_dim]
+  int32_t tokens = 0;         // offset + tokens <= block_size
+  int32_t offset = 0;         // of the first token in the block
+  int32_t block_size = 0;
+  int32_t head_dim = 0;
+};
+
+struct KvWriteKernel {
+  void (*f32)(const KvWriteRun& run);
+  void (*bf16)(const KvWriteRun& run);
+};
+
+extern const KvWriteKernel kKvWritePortable;
+extern const KvWriteKernel kKvWriteAvx2;
+extern const KvWriteKernel kKvWriteAvx512;
+
+}  // namespace pagemill::ops
+
+#endif  // PAGEMILL_CC_OPS_KV_WRITE_KV_WRITE_RUN_H_

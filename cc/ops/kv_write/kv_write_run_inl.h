@@ -1,0 +1,87 @@
+// File: cc/ops/kv_write/kv_write_run_inl.h
+// The bodies of a KvWriteKernel, over the `Vec` of the file that includes it
+// (cc/ops/vec/vec_portable.h).
+#ifndef PAGEMILL_CC_OPS_KV_WRITE_KV_WRITE_RUN_INL_H_
+#define PAGEMILL_CC_OPS_KV_WRITE_KV_WRITE_RUN_INL_H_
+
+#include "cc/ops/kv_write/kv_write_run.h"
+
+namespace pagemill::ops {
+namespace {
+
+// Rounds kLanes dimensions of one token and scatters them down a column of the page.
+template <typename Element>
+inline void StoreKeyColumn(const float* k, Element* page, int block_size, int dims) {
+  Element lanes[Vec::kLanes];
+  Vec::Store(lanes, dims < Vec::kLanes ? Vec::LoadN(k, dims) : Vec::Load(k));
+  for (int i = 0; i < dims; ++i) page[static_cast<int64_t>(i) * block_size] = lanes[i];
+}
+
+// Transposes kLanes dimensions of up to kLanes tokens.
+template <typename Element>
+inline void StoreKeyTile(const KvWriteRun& run, int first, int dim, int tokens, int dims) {
+  Vec::F tile[Vec::kLanes];
+  const float* k = run.k + first * run.k_stride + dim;
+  for (int t = 0; t < Vec::kLanes; ++t) {
+    if (t >= tokens) {
+      tile[t] = Vec::Zero();
+    } else {
+      const float* row = k + t * run.k_stride;
+      tile[t] = dims < Vec::kLanes ? Vec::LoadN(row, dims) : Vec::Load(row);
+    }
+  }
+  Vec::Transpose(tile);
+  Element* page = static_cast<Element*>(run.k_page) +
+                  static_cast<int64_t>(dim) * run.block_size + run.offset + first;
+  for (int i = 0; i < dims; ++i) {
+    Element* target = page + static_cast<int64_t>(i) * run.block_size;
+    if (tokens == Vec::kLanes) {
+      Vec::Store(target, tile[i]);
+    } else {
+      Vec::StoreN(target, tile[i], tokens);
+    }
+  }
+}
+
+template <typename Element>
+inline void StoreKeys(const KvWriteRun& run) {
+  constexpr int kLanes = Vec::kLanes;
+  for (int first = 0; first < run.tokens; first += kLanes) {
+    const int tokens = run.tokens - first < kLanes ? run.tokens - first : kLanes;
+    for (int dim = 0; dim < run.head_dim; dim += kLanes) {
+      const int dims = run.head_dim - dim < kLanes ? run.head_dim - dim : kLanes;
+      if (tokens > 1) {
+        StoreKeyTile<Element>(run, first, dim, tokens, dims);
+      } else {
+        Element* page = static_cast<Element*>(run.k_page) +
+                        static_cast<int64_t>(dim) * run.block_size + run.offset + first;
+        StoreKeyColumn(run.k + first * run.k_stride + dim, page, run.block_size, dims);
+      }
+    }
+  }
+}
+
+template <typename Element>
+inline void StoreValues(const KvWriteRun& run) {
+  constexpr int kLanes = Vec::kLanes;
+  for (int t = 0; t < run.tokens; ++t) {
+    const float* v = run.v + t * run.v_stride;
+    Element* target = static_cast<Element*>(run.v_page) +
+                      static_cast<int64_t>(run.offset + t) * run.head_dim;
+    int i = 0;
+    for (; i + kLanes <= run.head_dim; i += kLanes) Vec::Store(target + i, Vec::Load(v + i));
+    const int rest = run.head_dim - i;
+    if (rest > 0) Vec::StoreN(target + i, Vec::LoadN(v + i, rest), rest);
+  }
+}
+
+template <typename Element>
+inline void StoreRun(const KvWriteRun& run) {
+  StoreKeys<Element>(run);
+  StoreValues<Element>(run);
+}
+
+}  // namespace
+}  // namespace pagemill::ops
+
+#endif  // PAGEMILL_CC_OPS_KV_WRITE_KV_WRITE_RUN_INL_H_

@@ -1,0 +1,41 @@
+#include "cc/ops/layer_norm/layer_norm.h"
+
+#include "cc/ops/operand_check.h"
+
+namespace pagemill::ops {
+namespace {
+
+Status CheckLayerNorm(const OpCall& call) {
+  OperandCheck check("layer_norm", call, /*inputs=*/3, /*outputs=*/1);
+  check.Input(1, "w", DType::kF32, "H");
+  check.Input(2, "b", DType::kF32, "H");
+  check.Input(0, "x", DType::kF32, "N,H*");
+  check.Output(0, "y", DType::kF32, "N,H*");
+  if (!check.ok()) return check.Result();
+  check.Require(check.Dim('H') > 0, "rows must not be empty");
+  check.Require(call.attributes->Get("eps", 0) > 0, "attribute eps must be above 0");
+  return check.Result();
+}
+
+bool Always(const device::Capabilities&, const OpCall&) { return true; }
+
+constexpr KernelRow kRows[] = {
+    {"layer_norm", "portable", 10, Always, LayerNormPortable},
+    {"layer_norm", "reference", 0, Always, LayerNormReference},
+};
+
+constexpr OpDefinition kDefinition{"layer_norm", CheckLayerNorm, kRows};
+
+}  // namespace
+
+LayerNormArgs ToLayerNormArgs(const OpCall& call) {
+  return {.x = call.inputs[0],
+          .w = call.inputs[1],
+          .b = call.inputs[2],
+          .y = call.outputs[0],
+          .eps = static_cast<float>(call.attributes->Get("eps", 0))};
+}
+
+const OpDefinition& LayerNormOp() { return kDefinition; }
+
+}  // namespace pagemill::ops

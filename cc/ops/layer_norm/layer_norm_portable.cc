@@ -1,0 +1,58 @@
+// clang-format off: the instruction set comes first.
+#include "cc/ops/vec/vec_portable.h"
+// clang-format on
+#include "cc/ops/layer_norm/layer_norm.h"
+#include "cc/ops/row_split.h"
+
+namespace pagemill::ops {
+namespace {
+
+// Sum over the row of term(v), in four chains; lanes beyond the row count nothing.
+template <typename Term>
+float SumTerms(const float* x, int64_t size, const Term& term) {
+  constexpr int kLanes = Vec::kLanes;
+  Vec::F chain[4] = {Vec::Zero(), Vec::Zero(), Vec::Zero(), Vec::Zero()};
+  int64_t i = 0;
+  for (; i + 4 * kLanes <= size; i += 4 * kLanes) {
+    for (int c = 0; c < 4; ++c) {
+      chain[c] = Vec::Add(chain[c], term(Vec::Load(x + i + c * kLanes)));
+    }
+  }
+  for (; i < size; i += kLanes) {
+    const int n = size - i < kLanes ? static_cast<int>(size - i) : kLanes;
+    chain[0] = Vec::Add(chain[0], Vec::Range(term(Vec::LoadN(x + i, n)), Vec::Zero(), 0, n));
+  }
+  return Vec::Sum(Vec::Add(Vec::Add(chain[0], chain[1]), Vec::Add(chain[2], chain[3])));
+}
+
+void NormalizeRow(const LayerNormArgs& args, const float* x, float* y, int64_t size) {
+  const float count = static_cast<float>(size);
+  const Vec::F mean = Vec::Set(SumTerms(x, size, [](Vec::F v) { return v; }) / count);
+  const float squares = SumTerms(x, size, [&](Vec::F v) {
+    const Vec::F difference = Vec::Sub(v, mean);
+    return Vec::Mul(difference, difference);
+  });
+  const Vec::F scale = Vec::Set(1.0f / __builtin_sqrtf(squares / count + args.eps));
+  const float* w = args.w.Data<float>();
+  const float* b = args.b.Data<float>();
+  for (int64_t i = 0; i < size; i += Vec::kLanes) {
+    const int n = size - i < Vec::kLanes ? static_cast<int>(size - i) : Vec::kLanes;
+    const Vec::F normal = Vec::Mul(Vec::Sub(Vec::LoadN(x + i, n), mean), scale);
+    Vec::StoreN(y + i, Vec::Fma(normal, Vec::LoadN(w + i, n), Vec::LoadN(b + i, n)), n);
+  }
+}
+
+}  // namespace
+
+void LayerNormPortable(const OpCall& call, KernelContext& context) {
+  const LayerNormArgs args = ToLayerNormArgs(call);
+  const int64_t size = args.w.shape[0];
+  context.pool->ParallelFor(
+      args.x.shape[0], RowsPerChunk(size), [&](int64_t begin, int64_t end, int) {
+        for (int64_t i = begin; i < end; ++i) {
+          NormalizeRow(args, args.x.Row<float>(i), args.y.Row<float>(i), size);
+        }
+      });
+}
+
+}  // namespace pagemill::ops

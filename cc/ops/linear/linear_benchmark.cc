@@ -1,0 +1,171 @@
+// Speed of `linear` at the shapes of real models, next to the machine's limits measured in the same
+// run. Counters: GB/s of weights and its share of the read bandwidth (`of_read`) where N is small;
+// GFLOP/s and its share of the multiply-add peak (`of_peak`) where N is large; `tok/s` for one pass over
+// all matrices of SmolLM2-135M with Q4_1 layers, what a model could reach if it were nothing else.
+//
+//   linear_benchmark --benchmark_filter=SmolLM2        (the whole model)
+//   linear_benchmark --benchmark_filter='Shape/avx512/q4_1/576x49152/n:1/'
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cc/base/status.h"
+#include "cc/device/capabilities.h"
+#include "cc/device/thread_pool.h"
+#include "cc/ops/conformance.h"
+#include "cc/ops/linear/linear.h"
+#include "cc/ops/linear/machine_limits.h"
+
+namespace pagemill::ops::linear {
+namespace {
+
+using conformance::Random;
+using conformance::TestTensor;
+using device::ThreadPool;
+
+struct Shape {
+  int64_t k;
+  int64_t m;
+};
+
+// A call with operands of its own.
+class Problem {
+ public:
+  Problem(const Shape& shape, DType dtype, int64_t n, const std::string& kernel, int32_t threads)
+      : x_(DType::kF32, {n, shape.k}), w_(dtype, {shape.m, shape.k}), y_(DType::kF32, {n, shape.m}) {
+    Random random(1);
+    x_.FillUniform(random, -1, 1);
+    w_.FillUniform(random, -1, 1);
+    inputs_[0] = x_.view();
+    inputs_[1] = w_.view();
+    outputs_[0] = y_.view();
+    call_ = {inputs_, outputs_, &attributes_, nullptr};
+    const auto row = ChooseKernel(LinearOp(), device::DetectCapabilities(), call_, kernel);
+    if (row.ok()) row_ = *row;
+    if (row.ok() && row_->workspace_bytes != nullptr) {
+      workspace_.resize(row_->workspace_bytes(call_, threads) + 64);
+    }
+  }
+  Problem(const Problem&) = delete;
+
+  bool runnable() const { return row_ != nullptr; }
+  void Run(ThreadPool& pool) {
+    const uintptr_t address = reinterpret_cast<uintptr_t>(workspace_.data());
+    std::byte* aligned = workspace_.data() + (64 - address % 64) % 64;
+    KernelContext context{&pool, {aligned, workspace_.size()}};
+    row_->run(call_, context);
+  }
+  std::span<const uint8_t> weights() const {
+    return {w_.view().Data<const uint8_t>(),
+            static_cast<size_t>(w_.view().shape[0] * w_.view().row_stride_bytes)};
+  }
+  double flops() const {
+    return 2.0 * static_cast<double>(x_.view().Elements()) * w_.view().shape[0];
+  }
+
+ private:
+  TestTensor x_, w_, y_;
+  TensorView inputs_[2];
+  TensorView outputs_[1];
+  Attributes attributes_;
+  OpCall call_;
+  const KernelRow* row_ = nullptr;
+  std::vector<std::byte> workspace_;
+};
+
+using benchmark::Counter;
+
+void RunShape(benchmark::State& state, const std::string& kernel, DType dtype, Shape shape) {
+  const int64_t n = state.range(0);
+  const int32_t threads = static_cast<int32_t>(state.range(1));
+  ThreadPool pool({.num_threads = threads, .spin_us = 1000});
+  Problem problem(shape, dtype, n, kernel, threads);
+  if (!problem.runnable()) return state.SkipWithError("not on this machine");
+  for (auto _ : state) problem.Run(pool);
+  const double runs = static_cast<double>(state.iterations());
+  if (n <= 4) {
+    const double bytes = static_cast<double>(problem.weights().size());
+    const double limit = MeasureReadBandwidth(problem.weights(), pool);
+    state.counters["GB/s"] = Counter(bytes * runs / 1e9, Counter::kIsRate);
+    state.counters["of_read"] = Counter(bytes * runs / limit, Counter::kIsRate);
+  } else {
+    const double limit = MeasureFlops(device::DetectCapabilities(), pool);
+    state.counters["GFLOP/s"] = Counter(problem.flops() * runs / 1e9, Counter::kIsRate);
+    state.counters["of_peak"] = Counter(problem.flops() * runs / limit, Counter::kIsRate);
+  }
+}
+
+// The matrices of one token: layers of hidden 576, 3 key heads of 64, 1536 in the MLP, and the
+// vocabulary projection, which the GGUF file stores as Q8_0.
+void RunSmolLM2(benchmark::State& state, const std::string& kernel) {
+  const int64_t n = state.range(0);
+  const int32_t threads = static_cast<int32_t>(state.range(1));
+  ThreadPool pool({.num_threads = threads, .spin_us = 1000});
+  std::vector<std::unique_ptr<Problem>> problems;
+  const Shape layer[] = {{576, 576},  {576, 192},  {576, 192}, {576, 576},
+                         {576, 1536}, {576, 1536}, {1536, 576}};
+  for (int i = 0; i < 30; ++i) {
+    for (const Shape& s : layer) {
+      problems.push_back(std::make_unique<Problem>(s, DType::kQ4_1, n, kernel, threads));
+    }
+  }
+  // Only the last token of a prompt is projected.
+  const int64_t projected = n <= 32 ? n : 1;
+  problems.push_back(
+      std::make_unique<Problem>(Shape{576, 49152}, DType::kQ8_0, projected, kernel, threads));
+  if (!problems[0]->runnable()) return state.SkipWithError("not on this machine");
+  double bytes = 0;
+  double flops = 0;
+  for (const auto& problem : problems) {
+    bytes += static_cast<double>(problem->weights().size());
+    flops += problem->flops();
+  }
+  for (auto _ : state) {
+    for (const auto& problem : problems) problem->Run(pool);
+  }
+  const double runs = static_cast<double>(state.iterations());
+  state.counters["tok/s"] = Counter(static_cast<double>(n) * runs, Counter::kIsRate);
+  const std::vector<uint8_t> model(static_cast<size_t>(bytes), 1);
+  state.counters["of_read"] =
+      Counter(bytes * runs / MeasureReadBandwidth(model, pool), Counter::kIsRate);
+  state.counters["of_peak"] = Counter(
+      flops * runs / MeasureFlops(device::DetectCapabilities(), pool), Counter::kIsRate);
+}
+
+// All combinations as benchmarks; google benchmark keeps them.
+[[maybe_unused]] const bool kRegistered = [] {
+  const Shape shapes[] = {{576, 576},  {576, 192},  {576, 1536}, {1536, 576}, {576, 49152},
+                          {896, 4864}, {4864, 896}};
+  const DType dtypes[] = {DType::kF32,  DType::kBF16, DType::kF16,  DType::kQ4_0, DType::kQ4_1,
+                          DType::kQ5_0, DType::kQ8_0, DType::kQ4_K, DType::kQ5_K, DType::kQ6_K};
+  for (const char* kernel : {"avx512", "avx2", "portable"}) {
+    for (DType dtype : dtypes) {
+      for (const Shape& shape : shapes) {
+        // Rows of 576, 1536, ...: block formats of 256 take the nearest multiple.
+        Shape s = shape;
+        if (Info(dtype).block_elements == 256) s.k = (s.k + 255) / 256 * 256;
+        const std::string name = "Shape/" + std::string(kernel) + "/" +
+                                 std::string(Info(dtype).name) + "/" + std::to_string(s.k) + "x" +
+                                 std::to_string(s.m);
+        benchmark::RegisterBenchmark(name.c_str(), RunShape, std::string(kernel), dtype, s)
+            ->ArgNames({"n", "threads"})
+            ->ArgsProduct({{1, 2, 4, 8, 32, 512}, {1, 2}})
+            ->UseRealTime();
+      }
+    }
+    benchmark::RegisterBenchmark((std::string("SmolLM2/") + kernel).c_str(), RunSmolLM2,
+                                 std::string(kernel))
+        ->ArgNames({"n", "threads"})
+        ->ArgsProduct({{1, 2, 4, 8, 32, 128, 512}, {1, 2}})
+        ->Unit(benchmark::kMillisecond)
+        ->UseRealTime();
+  }
+  return true;
+}();
+
+}  // namespace
+}  // namespace pagemill::ops::linear

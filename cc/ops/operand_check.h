@@ -1,0 +1,59 @@
+// File: cc/ops/operand_check.h
+// Checks an OpCall against shape patterns with shared symbols, for the `check` of an op:
+//
+//   OperandCheck check("layer_norm", call, /*inputs=*/3, /*outputs=*/1);
+//   check.Input(0, "x", DType::kF32, "N,H*");
+//   check.Input(1, "w", DType::kF32, "H");
+//   check.Output(0, "y", DType::kF32, "N,H*");
+//   check.Require(check.Dim('H') > 0, "rows are empty");
+//   return check.Result();
+//
+// A pattern lists dimensions, one letter each: the first use of a letter gives it its value, later
+// uses must agree. "H*" at the end is the product of all remaining dimensions (an op that looks at a
+// value as rows does not mind how a row is shaped); "*" in front skips any leading dimensions.
+// The first failure is kept, and names the op, the operand, what was expected and what was there.
+// Used at bind time only; allocates.
+#ifndef PAGEMILL_CC_OPS_OPERAND_CHECK_H_
+#define PAGEMILL_CC_OPS_OPERAND_CHECK_H_
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "cc/base/status.h"
+#include "cc/ops/op.h"
+
+namespace pagemill::ops {
+
+class OperandCheck {
+ public:
+  OperandCheck(std::string_view op, const OpCall& call, size_t inputs, size_t outputs);
+
+  void Input(size_t index, std::string_view name, DType dtype, std::string_view pattern);
+  void Output(size_t index, std::string_view name, DType dtype, std::string_view pattern);
+  // Is the attribute a whole number in [low, high]?
+  void IntegerAttribute(std::string_view name, double fallback, int64_t low, int64_t high);
+  // `what` completes the sentence "<op>: <what>".
+  void Require(bool condition, const std::string& what);
+
+  bool ok() const { return status_.ok(); }
+  int64_t Dim(char symbol) const;  // 0 when no pattern has given it a value
+  Status Result() const { return status_; }
+
+ private:
+  void Operand(const TensorView& view, std::string_view name, DType dtype,
+               std::string_view pattern);
+  bool Matches(const TensorView& view, std::string_view pattern);
+  bool Bind(char symbol, int64_t value);
+  std::string Explain(std::string_view pattern) const;
+
+  std::string op_;
+  const OpCall& call_;
+  Status status_;
+  std::array<int64_t, 128> dims_;  // by letter; -1 where unknown
+};
+
+}  // namespace pagemill::ops
+
+#endif  // PAGEMILL_CC_OPS_OPERAND_CHECK_H_

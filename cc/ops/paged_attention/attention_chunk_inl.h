@@ -1,0 +1,201 @@
+// File: cc/ops/paged_attention/attention_chunk_inl.h
+// The three steps over one chunk of keys: scores, softmax, weighted values; over the `Vec` of the
+// file that includes it (cc/ops/vec/vec_portable.h).
+//
+// Every score is one chain of fused multiply-adds over the dimensions, and every element of an
+// accumulator one chain over the keys, whatever the number of rows that a register block handles at
+// once. That is what makes a row's result independent of its neighbours.
+#ifndef PAGEMILL_CC_OPS_PAGED_ATTENTION_ATTENTION_CHUNK_INL_H_
+#define PAGEMILL_CC_OPS_PAGED_ATTENTION_ATTENTION_CHUNK_INL_H_
+
+#include "cc/ops/paged_attention/attention_kernel.h"
+#include "cc/ops/vec/vec_math.h"
+
+namespace pagemill::ops {
+namespace {
+
+constexpr int kGroupsPerChunk = kAttentionChunk / kAttentionKeyGroup;
+constexpr int kVecsPerGroup = kAttentionKeyGroup / Vec::kLanes;
+constexpr int kVecsPerChunk = kGroupsPerChunk * kVecsPerGroup;
+// Registers for accumulators; the others hold operands.
+constexpr int kAccumulators = Vec::kRegisters == 32 ? 24 : 12;
+constexpr int kMaxRows = kAccumulators / kVecsPerGroup < 6 ? kAccumulators / kVecsPerGroup : 6;
+
+constexpr int AtMost(int value, int limit) { return value < limit ? value : limit; }
+
+// Where the keys and values of a chunk lie: one pointer for each group of 16 keys.
+template <typename Element>
+struct Chunk {
+  const Element* keys[kGroupsPerChunk];    // [head_dim, block_size], at the group's first key
+  const Element* values[kGroupsPerChunk];  // [16, head_dim]
+};
+
+// The keys [low, high) of the chunk that a row sees.
+struct KeyRange {
+  int low = 0;
+  int high = 0;
+  bool operator==(const KeyRange& o) const { return low == o.low && high == o.high; }
+};
+
+// scores[r][16 g + j] = sum_d q[r][d] key[g][d][j] for kRows rows and kGroups groups from `first`.
+template <int kRows, int kGroups, typename Element>
+inline void ScoreBlock(const AttentionShape& shape, const float* q, const Chunk<Element>& chunk,
+                       int first, float* scores) {
+  Vec::F sum[kRows][kGroups][kVecsPerGroup];
+  for (int r = 0; r < kRows; ++r) {
+    for (int g = 0; g < kGroups; ++g) {
+      for (int v = 0; v < kVecsPerGroup; ++v) sum[r][g][v] = Vec::Zero();
+    }
+  }
+  const Element* keys[kGroups];
+  for (int g = 0; g < kGroups; ++g) keys[g] = chunk.keys[first + g];
+  for (int d = 0; d < shape.head_dim; ++d) {
+    Vec::F key[kGroups][kVecsPerGroup];
+    for (int g = 0; g < kGroups; ++g) {
+      for (int v = 0; v < kVecsPerGroup; ++v) key[g][v] = Vec::Load(keys[g] + v * Vec::kLanes);
+      keys[g] += shape.block_size;
+    }
+    for (int r = 0; r < kRows; ++r) {
+      const Vec::F factor = Vec::Set(q[r * shape.padded_dim + d]);
+      for (int g = 0; g < kGroups; ++g) {
+        for (int v = 0; v < kVecsPerGroup; ++v) {
+          sum[r][g][v] = Vec::Fma(factor, key[g][v], sum[r][g][v]);
+        }
+      }
+    }
+  }
+  for (int r = 0; r < kRows; ++r) {
+    for (int g = 0; g < kGroups; ++g) {
+      float* target = scores + r * kAttentionChunk + (first + g) * kAttentionKeyGroup;
+      for (int v = 0; v < kVecsPerGroup; ++v) Vec::Store(target + v * Vec::kLanes, sum[r][g][v]);
+    }
+  }
+}
+
+// Groups [first, last) for kRows rows, as many groups at once as there are registers.
+template <int kRows, typename Element>
+inline void ScoreRows(const AttentionShape& shape, const float* q, const Chunk<Element>& chunk,
+                      int first, int last, float* scores) {
+  constexpr int kMost = AtMost(kAccumulators / (kRows * kVecsPerGroup), kGroupsPerChunk);
+  while (last - first >= kMost) {
+    ScoreBlock<kRows, kMost>(shape, q, chunk, first, scores);
+    first += kMost;
+  }
+  if constexpr (kMost > 1) {
+    if (last - first == 3) ScoreBlock<kRows, AtMost(3, kMost)>(shape, q, chunk, first, scores);
+    if (last - first == 2) ScoreBlock<kRows, AtMost(2, kMost)>(shape, q, chunk, first, scores);
+    if (last - first == 1) ScoreBlock<kRows, 1>(shape, q, chunk, first, scores);
+  }
+}
+
+// Turns a row's scores in `range` into weights 2^(score - max), other keys of the vectors that it
+// touches into 0. Updates max and sum; returns by what the row's accumulator has to be scaled first.
+// Not inlined: one copy of the arithmetic for all rows.
+[[gnu::noinline]] inline float SoftmaxRow(const AttentionShape& shape, KeyRange range,
+                                          float* scores, float* max, float* sum) {
+  constexpr int kLanes = Vec::kLanes;
+  const int first = range.low / kLanes;
+  const int last = (range.high + kLanes - 1) / kLanes;
+  const Vec::F none = Vec::Set(-__builtin_inff());
+  Vec::F highest = none;
+  Vec::F score[kVecsPerChunk];
+  for (int i = first; i < last; ++i) {
+    Vec::F v = Vec::Load(scores + i * kLanes);
+    if (shape.soft_cap != 0) v = Vec::Mul(Tanh(v), Vec::Set(shape.soft_cap));
+    score[i] = Vec::Range(v, none, range.low - i * kLanes, range.high - i * kLanes);
+    highest = Vec::Max(highest, score[i]);
+  }
+  const float chunk_max = Vec::Maximum(highest);
+  const float new_max = *max > chunk_max ? *max : chunk_max;
+  const Vec::F shift = Vec::Set(new_max);
+  const Vec::F scale = Exp2(Vec::Sub(Vec::Set(*max), shift));
+  for (int j = 0; j < kVecsPerGroup; ++j) {
+    Vec::Store(sum + j * kLanes, Vec::Mul(Vec::Load(sum + j * kLanes), scale));
+  }
+  for (int i = first; i < last; ++i) {
+    const Vec::F weight = Vec::Range(Exp2(Vec::Sub(score[i], shift)), Vec::Zero(),
+                                     range.low - i * kLanes, range.high - i * kLanes);
+    Vec::Store(scores + i * kLanes, weight);
+    float* lanes = sum + i % kVecsPerGroup * kLanes;
+    Vec::Store(lanes, Vec::Add(Vec::Load(lanes), weight));
+  }
+  *max = new_max;
+  float first_lane[Vec::kLanes];
+  Vec::Store(first_lane, scale);
+  return first_lane[0];
+}
+
+// kVecs registers of dimensions from `dim`, for kRows rows that see the same keys:
+// acc[r] = acc[r] scale[r] + sum_j weight[r][j] value[j]. Only the first `width` of the last register's
+// dimensions exist when kPartial.
+template <int kRows, int kVecs, bool kPartial, typename Element>
+inline void ValueBlock(const AttentionShape& shape, const Chunk<Element>& chunk, KeyRange range,
+                       int dim, const float* weights, const float* scale, float* acc) {
+  Vec::F sum[kRows][kVecs];
+  for (int r = 0; r < kRows; ++r) {
+    for (int v = 0; v < kVecs; ++v) {
+      sum[r][v] = Vec::Mul(Vec::Load(acc + r * shape.padded_dim + dim + v * Vec::kLanes),
+                           Vec::Set(scale[r]));
+    }
+  }
+  int key = range.low;
+  while (key < range.high) {
+    const int group = key / kAttentionKeyGroup;
+    const int end = AtMost((group + 1) * kAttentionKeyGroup, range.high);
+    const Element* value = chunk.values[group] +
+                           (key - group * kAttentionKeyGroup) * shape.head_dim + dim;
+    for (; key < end; ++key, value += shape.head_dim) {
+      Vec::F element[kVecs];
+      for (int v = 0; v < kVecs; ++v) {
+        element[v] = kPartial ? Vec::LoadN(value, shape.head_dim - dim)
+                              : Vec::Load(value + v * Vec::kLanes);
+      }
+      for (int r = 0; r < kRows; ++r) {
+        const Vec::F weight = Vec::Set(weights[r * kAttentionChunk + key]);
+        for (int v = 0; v < kVecs; ++v) sum[r][v] = Vec::Fma(weight, element[v], sum[r][v]);
+      }
+    }
+  }
+  for (int r = 0; r < kRows; ++r) {
+    for (int v = 0; v < kVecs; ++v) {
+      Vec::Store(acc + r * shape.padded_dim + dim + v * Vec::kLanes, sum[r][v]);
+    }
+  }
+}
+
+// All dimensions for kRows rows that see the same keys.
+template <int kRows, typename Element>
+inline void ValueRows(const AttentionShape& shape, const Chunk<Element>& chunk, KeyRange range,
+                      const float* weights, const float* scale, float* acc) {
+  constexpr int kMost = kAccumulators / kRows >= 8 ? 8 : kAccumulators / kRows >= 4 ? 4 : 2;
+  constexpr int kLanes = Vec::kLanes;
+  int dim = 0;
+  const auto left = [&] { return (shape.head_dim - dim) / kLanes; };
+  for (; left() >= kMost; dim += kMost * kLanes) {
+    ValueBlock<kRows, kMost, false>(shape, chunk, range, dim, weights, scale, acc);
+  }
+  if constexpr (kMost > 4) {
+    if (left() >= 4) {
+      ValueBlock<kRows, 4, false>(shape, chunk, range, dim, weights, scale, acc);
+      dim += 4 * kLanes;
+    }
+  }
+  if constexpr (kMost > 2) {
+    if (left() >= 2) {
+      ValueBlock<kRows, 2, false>(shape, chunk, range, dim, weights, scale, acc);
+      dim += 2 * kLanes;
+    }
+  }
+  if (left() >= 1) {
+    ValueBlock<kRows, 1, false>(shape, chunk, range, dim, weights, scale, acc);
+    dim += kLanes;
+  }
+  if (dim < shape.head_dim) {
+    ValueBlock<kRows, 1, true>(shape, chunk, range, dim, weights, scale, acc);
+  }
+}
+
+}  // namespace
+}  // namespace pagemill::ops
+
+#endif  // PAGEMILL_CC_OPS_PAGED_ATTENTION_ATTENTION_CHUNK_INL_H_

@@ -1,0 +1,246 @@
+#include "cc/ops/paged_attention/attention_driver.h"
+
+#include <algorithm>
+
+namespace pagemill::ops {
+namespace {
+
+// With fewer tiles a thread than this their splits are shared out, too.
+constexpr int64_t kFewTilesPerThread = 4;
+// Splits of one wave, per thread: enough to share evenly.
+constexpr int64_t kWaveSplitsPerThread = 8;
+
+// Rows of one request that make a tile with each KV head.
+struct TileRows {
+  int32_t request;
+  int32_t first_row;
+};
+
+// [first, last): the splits that hold keys which some row of the tile sees.
+struct SplitRange {
+  int32_t first;
+  int32_t last;
+  int32_t size() const { return last - first; }
+};
+
+int64_t Padded(int64_t head_dim) { return (head_dim + 15) / 16 * 16; }
+int64_t StateFloats(int64_t padded_dim) {
+  return kAttentionTileRows * (padded_dim + kAttentionKeyGroup) + 64;  // max: 48, rounded up
+}
+int64_t ScratchFloats(int64_t padded_dim) {
+  return kAttentionTileRows * (padded_dim + kAttentionChunk);
+}
+
+// Carves the workspace: states, per-thread scratch, then the list of tiles.
+class Workspace {
+ public:
+  Workspace(std::byte* base, int64_t padded_dim, int32_t num_threads)
+      : base_(reinterpret_cast<float*>(base)), padded_dim_(padded_dim), threads_(num_threads) {}
+
+  // Of the splits of a wave, and of the tiles that waves belong to; or two per thread.
+  static int64_t NumStates(int64_t num_threads) {
+    return num_threads * (kWaveSplitsPerThread + kFewTilesPerThread);
+  }
+  static int64_t Bytes(int64_t padded_dim, int64_t num_threads, int64_t max_tile_rows) {
+    const int64_t floats = NumStates(num_threads) * StateFloats(padded_dim) +
+                           num_threads * ScratchFloats(padded_dim);
+    return floats * static_cast<int64_t>(sizeof(float)) +
+           max_tile_rows * static_cast<int64_t>(sizeof(TileRows));
+  }
+
+  AttentionState State(int64_t index) const {
+    float* acc = base_ + index * StateFloats(padded_dim_);
+    float* sum = acc + kAttentionTileRows * padded_dim_;
+    return {.acc = acc, .sum = sum, .max = sum + kAttentionTileRows * kAttentionKeyGroup};
+  }
+  AttentionScratch Scratch(int64_t worker) const {
+    float* q = base_ + NumStates(threads_) * StateFloats(padded_dim_) +
+               worker * ScratchFloats(padded_dim_);
+    return {.q = q, .scores = q + kAttentionTileRows * padded_dim_};
+  }
+  TileRows* Tiles() const { return reinterpret_cast<TileRows*>(Scratch(threads_).q); }
+
+ private:
+  float* base_;
+  int64_t padded_dim_;
+  int32_t threads_;
+};
+
+AttentionShape MakeShape(const PagedAttentionArgs& args) {
+  constexpr float kLog2E = 1.44269504f;
+  AttentionShape shape;
+  shape.head_dim = static_cast<int32_t>(args.q.shape[2]);
+  shape.padded_dim = static_cast<int32_t>(Padded(shape.head_dim));
+  shape.kv_heads = args.kv_heads;
+  shape.group = static_cast<int32_t>(args.q.shape[1]) / args.kv_heads;
+  shape.block_size = args.batch->block_size;
+  shape.window = args.window;
+  shape.causal = args.causal;
+  const bool capped = args.soft_cap > 0;
+  shape.query_scale = capped ? args.scale / args.soft_cap : args.scale * kLog2E;
+  shape.soft_cap = args.soft_cap * kLog2E;
+  shape.cache = args.cache.data;
+  shape.block_stride_bytes = args.cache.row_stride_bytes;
+  return shape;
+}
+
+class Driver {
+ public:
+  Driver(const AttentionKernel& kernel, const PagedAttentionArgs& args, KernelContext& context)
+      : kernel_(kernel),
+        args_(args),
+        shape_(MakeShape(args)),
+        pool_(*context.pool),
+        workspace_(context.workspace.data(), shape_.padded_dim, context.pool->num_threads()) {
+    attend_ = args.cache.dtype == DType::kF32 ? kernel.attend_f32 : kernel.attend_bf16;
+  }
+
+  void Run() {
+    ListTiles();
+    const int64_t tiles = num_tile_rows_ * shape_.kv_heads;
+    const bool few = tiles < pool_.num_threads() * kFewTilesPerThread;
+    if (few && pool_.num_threads() > 1 && LongestContext() > kAttentionSplit) {
+      RunShared(static_cast<int32_t>(tiles));
+      return;
+    }
+    pool_.ParallelFor(tiles, /*grain=*/1, [this](int64_t begin, int64_t end, int worker) {
+      for (int64_t i = begin; i < end; ++i) RunTile(Tile(i), worker);
+    });
+  }
+
+ private:
+  // The costliest first: later rows of a request see more keys.
+  void ListTiles() {
+    const BatchView& batch = *args_.batch;
+    TileRows* tiles = workspace_.Tiles();
+    for (int32_t request = 0; request < batch.num_requests; ++request) {
+      const int32_t rows = Rows(request);
+      const int32_t count = (rows + kAttentionTileRows - 1) / kAttentionTileRows;
+      for (int32_t i = count - 1; i >= 0; --i) {
+        tiles[num_tile_rows_++] = {.request = request, .first_row = i * kAttentionTileRows};
+      }
+    }
+  }
+
+  int32_t Rows(int32_t request) const {
+    const int32_t* start = args_.batch->query_start + request;
+    return (start[1] - start[0]) * shape_.group;
+  }
+
+  int32_t LongestContext() const {
+    const int32_t* lens = args_.batch->seq_lens;
+    return *std::max_element(lens, lens + args_.batch->num_requests);
+  }
+
+  // KV heads of the same rows follow one another.
+  AttentionTile Tile(int64_t index) const {
+    const TileRows rows = workspace_.Tiles()[index / shape_.kv_heads];
+    const BatchView& batch = *args_.batch;
+    const int32_t first_token = batch.query_start[rows.request];
+    AttentionTile tile;
+    tile.kv_head = static_cast<int32_t>(index % shape_.kv_heads);
+    const int64_t offset = static_cast<int64_t>(tile.kv_head) * shape_.group * shape_.head_dim;
+    tile.q = args_.q.Row<float>(first_token) + offset;
+    tile.y = args_.y.Row<float>(first_token) + offset;
+    tile.q_stride = args_.q.row_stride_bytes / static_cast<int64_t>(sizeof(float));
+    tile.y_stride = args_.y.row_stride_bytes / static_cast<int64_t>(sizeof(float));
+    tile.block_table = batch.block_table + rows.request * batch.block_table_stride;
+    tile.first_row = rows.first_row;
+    tile.rows = std::min(kAttentionTileRows, Rows(rows.request) - rows.first_row);
+    tile.seq_len = batch.seq_lens[rows.request];
+    tile.first_position = tile.seq_len - (batch.query_start[rows.request + 1] - first_token);
+    return tile;
+  }
+
+  SplitRange Splits(const AttentionTile& tile) const {
+    const int32_t first_position = tile.first_position + tile.first_row / shape_.group;
+    const int32_t last_position =
+        tile.first_position + (tile.first_row + tile.rows - 1) / shape_.group;
+    const int32_t low = shape_.window > 0 ? std::max(0, first_position + 1 - shape_.window) : 0;
+    const int32_t high = shape_.causal ? last_position + 1 : tile.seq_len;
+    return {.first = low / kAttentionSplit,
+            .last = (high + kAttentionSplit - 1) / kAttentionSplit};
+  }
+
+  void RunTile(const AttentionTile& tile, int worker) const {
+    const AttentionScratch scratch = workspace_.Scratch(worker);
+    const AttentionState total = workspace_.State(2 * worker);
+    const AttentionState next = workspace_.State(2 * worker + 1);
+    const SplitRange splits = Splits(tile);
+    kernel_.load_queries(shape_, tile, scratch);
+    attend_(shape_, tile, scratch, splits.first * kAttentionSplit, total);
+    for (int32_t split = splits.first + 1; split < splits.last; ++split) {
+      attend_(shape_, tile, scratch, split * kAttentionSplit, next);
+      kernel_.merge(shape_, tile.rows, total, next);
+    }
+    kernel_.finish(shape_, tile, total);
+  }
+
+  // Fewer tiles than states for them: tile t's total is the state after those of the wave.
+  void RunShared(int32_t tiles) {
+    const int64_t wave = pool_.num_threads() * kWaveSplitsPerThread;
+    const int32_t splits_per_wave = static_cast<int32_t>(std::max<int64_t>(1, wave / tiles));
+    int32_t most_splits = 0;
+    for (int32_t t = 0; t < tiles; ++t) most_splits = std::max(most_splits, Splits(Tile(t)).size());
+    for (int32_t done = 0; done < most_splits; done += splits_per_wave) {
+      const int32_t count = std::min(splits_per_wave, most_splits - done);
+      const int64_t units = static_cast<int64_t>(tiles) * count;
+      pool_.ParallelFor(units, /*grain=*/1, [&](int64_t begin, int64_t end, int worker) {
+        for (int64_t u = begin; u < end; ++u) {
+          AttendSplit(Tile(u / count), done + static_cast<int32_t>(u % count), u, worker);
+        }
+      });
+      pool_.ParallelFor(tiles, /*grain=*/1, [&](int64_t begin, int64_t end, int) {
+        for (int64_t t = begin; t < end; ++t) MergeWave(t, done, count, wave + t);
+      });
+    }
+  }
+
+  // Split `index` of the tile's own, into state `slot`.
+  void AttendSplit(const AttentionTile& tile, int32_t index, int64_t slot, int worker) const {
+    const SplitRange splits = Splits(tile);
+    if (index >= splits.size()) return;
+    const AttentionScratch scratch = workspace_.Scratch(worker);
+    kernel_.load_queries(shape_, tile, scratch);
+    attend_(shape_, tile, scratch, (splits.first + index) * kAttentionSplit,
+            workspace_.State(slot));
+  }
+
+  // Merges splits [done, done + count) of tile t, which lie in states from t * count.
+  void MergeWave(int64_t t, int32_t done, int32_t count, int64_t total_slot) const {
+    const AttentionTile tile = Tile(t);
+    const int32_t splits = Splits(tile).size();
+    const AttentionState total = workspace_.State(total_slot);
+    if (done == 0) std::fill_n(total.max, tile.rows, -__builtin_inff());
+    for (int32_t i = 0; i < count && done + i < splits; ++i) {
+      kernel_.merge(shape_, tile.rows, total, workspace_.State(t * count + i));
+    }
+    if (done < splits && splits <= done + count) kernel_.finish(shape_, tile, total);
+  }
+
+  const AttentionKernel& kernel_;
+  const PagedAttentionArgs& args_;
+  const AttentionShape shape_;
+  device::ThreadPool& pool_;
+  const Workspace workspace_;
+  decltype(AttentionKernel::attend_f32) attend_;
+  int64_t num_tile_rows_ = 0;
+};
+
+}  // namespace
+
+void RunAttention(const AttentionKernel& kernel, const OpCall& call, KernelContext& context) {
+  const PagedAttentionArgs args = ToPagedAttentionArgs(call);
+  if (args.batch->num_requests == 0) return;
+  Driver(kernel, args, context).Run();
+}
+
+int64_t AttentionWorkspaceBytes(const OpCall& call, int32_t num_threads) {
+  const TensorView& q = call.inputs[0];
+  // A request's rows are at most tokens * q heads; each request adds one tile that is not full.
+  const int64_t rows = q.shape[0] * q.shape[1];
+  return Workspace::Bytes(Padded(q.shape[2]), num_threads,
+                          rows / kAttentionTileRows + q.shape[0] + 1);
+}
+
+}  // namespace pagemill::ops

@@ -1,0 +1,89 @@
+// File: cc/ops/paged_attention/attention_kernel.h
+// What attention_driver asks of an instruction set: the softmax-weighted sum of values over a range
+// of keys, for a tile of query rows that share a KV head. Plain data and functions only: this header
+// is included where wide instructions are allowed (docs/build.md).
+//
+// A request's rows are its (token, query head of the KV head's group) pairs, token-major: row r is
+// token r / group, head r % group. Positions do not fall along the rows of a tile.
+#ifndef PAGEMILL_CC_OPS_PAGED_ATTENTION_ATTENTION_KERNEL_H_
+#define PAGEMILL_CC_OPS_PAGED_ATTENTION_ATTENTION_KERNEL_H_
+
+#include <cstdint>
+
+namespace pagemill::ops {
+
+// The partition of a context that all results follow, in absolute key positions. Within a split the
+// softmax runs on chunk by chunk; splits are computed alone and merged in ascending order, so it does
+// not matter who computes them.
+inline constexpr int32_t kAttentionChunk = 64;
+inline constexpr int32_t kAttentionSplit = 256;
+inline constexpr int32_t kAttentionKeyGroup = 16;  // keys of a block that lie side by side
+inline constexpr int32_t kAttentionTileRows = 48;
+
+// The same for all tiles of a call.
+struct AttentionShape {
+  int32_t head_dim = 0;
+  int32_t padded_dim = 0;  // head_dim rounded up to 16
+  int32_t group = 0;       // query heads per KV head
+  int32_t kv_heads = 0;
+  int32_t block_size = 0;
+  int32_t window = 0;
+  bool causal = true;
+  float query_scale = 1;  // queries are multiplied by it, so that ...
+  float soft_cap = 0;     // ... scores are in units of log2(e), or, if this is not 0, tanh(score) *
+                          // soft_cap is
+  const void* cache = nullptr;
+  int64_t block_stride_bytes = 0;
+};
+
+// Rows [first_row, first_row + rows) of one request.
+struct AttentionTile {
+  const float* q = nullptr;  // the request's first token, head 0 of the KV head's group
+  float* y = nullptr;
+  int64_t q_stride = 0;      // elements from token to token
+  int64_t y_stride = 0;
+  const int32_t* block_table = nullptr;
+  int32_t kv_head = 0;
+  int32_t first_row = 0;
+  int32_t rows = 0;
+  int32_t first_position = 0;  // of the request's first token of the step
+  int32_t seq_len = 0;
+};
+
+// Softmax so far: acc = sum 2^(score - max) v, sum = sum 2^(score - max), spread over 16 lanes by key.
+struct AttentionState {
+  float* acc = nullptr;  // [rows, padded_dim]
+  float* sum = nullptr;  // [rows, 16]
+  float* max = nullptr;  // [rows]; -infinity: the row has seen no key
+};
+
+struct AttentionScratch {
+  float* q = nullptr;       // [kAttentionTileRows, padded_dim]
+  float* scores = nullptr;  // [kAttentionTileRows, kAttentionChunk]
+};
+
+struct AttentionKernel {
+  // Copies the tile's queries, scaled, to scratch.q.
+  void (*load_queries)(const AttentionShape& shape, const AttentionTile& tile,
+                       const AttentionScratch& scratch);
+  // Sets `state` to the softmax over the keys of split [begin, begin + kAttentionSplit) that each row
+  // sees. `begin` is a multiple of kAttentionSplit.
+  void (*attend_f32)(const AttentionShape& shape, const AttentionTile& tile,
+                     const AttentionScratch& scratch, int32_t begin, const AttentionState& state);
+  void (*attend_bf16)(const AttentionShape& shape, const AttentionTile& tile,
+                      const AttentionScratch& scratch, int32_t begin, const AttentionState& state);
+  // Adds `next`, of the split after those in `total`.
+  void (*merge)(const AttentionShape& shape, int32_t rows, const AttentionState& total,
+                const AttentionState& next);
+  // Divides by the sums and stores the tile's rows of y.
+  void (*finish)(const AttentionShape& shape, const AttentionTile& tile,
+                 const AttentionState& state);
+};
+
+extern const AttentionKernel kAttentionPortable;
+extern const AttentionKernel kAttentionAvx2;
+extern const AttentionKernel kAttentionAvx512;
+
+}  // namespace pagemill::ops
+
+#endif  // PAGEMILL_CC_OPS_PAGED_ATTENTION_ATTENTION_KERNEL_H_

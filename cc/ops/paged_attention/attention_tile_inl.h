@@ -1,0 +1,177 @@
+// File: cc/ops/paged_attention/attention_tile_inl.h
+// The functions of an AttentionKernel, over the `Vec` of the file that includes it
+// (cc/ops/vec/vec_portable.h).
+#ifndef PAGEMILL_CC_OPS_PAGED_ATTENTION_ATTENTION_TILE_INL_H_
+#define PAGEMILL_CC_OPS_PAGED_ATTENTION_ATTENTION_TILE_INL_H_
+
+#include "cc/ops/paged_attention/attention_chunk_inl.h"
+
+namespace pagemill::ops {
+namespace {
+
+constexpr int kSumLanes = kAttentionKeyGroup;
+
+// The keys of the chunk at `begin` that row `row` of the tile sees; high <= low: none.
+inline KeyRange VisibleKeys(const AttentionShape& shape, const AttentionTile& tile, int row,
+                            int32_t begin) {
+  const int32_t position = tile.first_position + (tile.first_row + row) / shape.group;
+  const int32_t high = shape.causal ? position + 1 : tile.seq_len;
+  const int32_t low = shape.window > 0 ? position + 1 - shape.window : 0;
+  return {.low = low > begin ? low - begin : 0,
+          .high = high - begin < kAttentionChunk ? high - begin : kAttentionChunk};
+}
+
+template <typename Element>
+inline Chunk<Element> LocateChunk(const AttentionShape& shape, const AttentionTile& tile,
+                                  int32_t begin, int first_group, int last_group) {
+  const int64_t page = static_cast<int64_t>(shape.head_dim) * shape.block_size;
+  Chunk<Element> chunk = {};
+  for (int g = first_group; g < last_group; ++g) {
+    const int32_t key = begin + g * kAttentionKeyGroup;
+    const int64_t block = tile.block_table[key / shape.block_size];
+    const int32_t offset = key % shape.block_size;
+    const Element* base = reinterpret_cast<const Element*>(
+        static_cast<const char*>(shape.cache) + block * shape.block_stride_bytes);
+    chunk.keys[g] = base + tile.kv_head * page + offset;
+    chunk.values[g] = base + (shape.kv_heads + tile.kv_head) * page +
+                      static_cast<int64_t>(offset) * shape.head_dim;
+  }
+  return chunk;
+}
+
+// Calls step<kRows>(row) for blocks of at most kMaxRows rows that cover [row, end).
+template <typename Step>
+inline void ForRowBlocks(int row, int end, const Step& step) {
+  if constexpr (kMaxRows >= 6) {
+    for (; end - row >= 6; row += 6) step.template operator()<6>(row);
+  }
+  if constexpr (kMaxRows >= 4) {
+    for (; end - row >= 4; row += 4) step.template operator()<4>(row);
+  }
+  for (; end - row >= 3; row += 3) step.template operator()<3>(row);
+  if (end - row == 2) step.template operator()<2>(row);
+  if (end - row == 1) step.template operator()<1>(row);
+}
+
+// Adds the chunk at `begin` to the rows [first, last) of the tile, all of which see a part of it.
+template <typename Element>
+inline void AttendChunk(const AttentionShape& shape, const AttentionTile& tile,
+                        const AttentionScratch& scratch, int32_t begin, int first, int last,
+                        const AttentionState& state) {
+  const int first_group = VisibleKeys(shape, tile, first, begin).low / kAttentionKeyGroup;
+  const int last_group =
+      (VisibleKeys(shape, tile, last - 1, begin).high + kAttentionKeyGroup - 1) /
+      kAttentionKeyGroup;
+  const Chunk<Element> chunk =
+      LocateChunk<Element>(shape, tile, begin, first_group, last_group);
+  ForRowBlocks(first, last, [&]<int kRows>(int row) {
+    ScoreRows<kRows>(shape, scratch.q + row * shape.padded_dim, chunk, first_group, last_group,
+                     scratch.scores + row * kAttentionChunk);
+  });
+  KeyRange range[kAttentionTileRows];
+  float scale[kAttentionTileRows];
+  for (int row = first; row < last; ++row) {
+    range[row] = VisibleKeys(shape, tile, row, begin);
+    scale[row] = SoftmaxRow(shape, range[row], scratch.scores + row * kAttentionChunk,
+                            state.max + row, state.sum + row * kSumLanes);
+  }
+  for (int row = first; row < last;) {
+    int end = row + 1;
+    while (end < last && range[end] == range[row]) ++end;
+    ForRowBlocks(row, end, [&]<int kRows>(int r) {
+      ValueRows<kRows>(shape, chunk, range[r], scratch.scores + r * kAttentionChunk, scale + r,
+                       state.acc + r * shape.padded_dim);
+    });
+    row = end;
+  }
+}
+
+template <typename Element>
+void Attend(const AttentionShape& shape, const AttentionTile& tile,
+            const AttentionScratch& scratch, int32_t begin, const AttentionState& state) {
+  for (int row = 0; row < tile.rows; ++row) state.max[row] = -__builtin_inff();
+  for (int i = 0; i < tile.rows * kSumLanes; ++i) state.sum[i] = 0;
+  for (int i = 0; i < tile.rows * shape.padded_dim; ++i) state.acc[i] = 0;
+  int first = 0;
+  for (int32_t chunk = begin; chunk < begin + kAttentionSplit; chunk += kAttentionChunk) {
+    // Without causality every row sees the same keys; with it later rows see later ones.
+    while (first < tile.rows && VisibleKeys(shape, tile, first, chunk).high <= 0) ++first;
+    int last = tile.rows;
+    while (last > first && VisibleKeys(shape, tile, last - 1, chunk).low >= kAttentionChunk) --last;
+    if (first < last) AttendChunk<Element>(shape, tile, scratch, chunk, first, last, state);
+  }
+}
+
+inline void LoadQueries(const AttentionShape& shape, const AttentionTile& tile,
+                        const AttentionScratch& scratch) {
+  for (int row = 0; row < tile.rows; ++row) {
+    const int32_t r = tile.first_row + row;
+    const float* q = tile.q + r / shape.group * tile.q_stride +
+                     static_cast<int64_t>(r % shape.group) * shape.head_dim;
+    float* target = scratch.q + row * shape.padded_dim;
+    for (int i = 0; i < shape.head_dim; ++i) target[i] = q[i] * shape.query_scale;
+  }
+}
+
+inline void CopyRow(const AttentionShape& shape, int row, const AttentionState& to,
+                    const AttentionState& from) {
+  to.max[row] = from.max[row];
+  for (int i = 0; i < kSumLanes; ++i) to.sum[row * kSumLanes + i] = from.sum[row * kSumLanes + i];
+  for (int i = 0; i < shape.padded_dim; ++i) {
+    to.acc[row * shape.padded_dim + i] = from.acc[row * shape.padded_dim + i];
+  }
+}
+
+// a = a x + b y, elementwise.
+inline void Combine(float* a, Vec::F x, const float* b, Vec::F y, int size) {
+  for (int i = 0; i < size; i += Vec::kLanes) {
+    Vec::Store(a + i, Vec::Fma(Vec::Load(b + i), y, Vec::Mul(Vec::Load(a + i), x)));
+  }
+}
+
+inline void Merge(const AttentionShape& shape, int32_t rows, const AttentionState& total,
+                  const AttentionState& next) {
+  const float none = -__builtin_inff();
+  for (int row = 0; row < rows; ++row) {
+    if (next.max[row] == none) continue;
+    if (total.max[row] == none) {
+      CopyRow(shape, row, total, next);
+      continue;
+    }
+    const float max = total.max[row] > next.max[row] ? total.max[row] : next.max[row];
+    const Vec::F x = Exp2(Vec::Set(total.max[row] - max));
+    const Vec::F y = Exp2(Vec::Set(next.max[row] - max));
+    Combine(total.sum + row * kSumLanes, x, next.sum + row * kSumLanes, y, kSumLanes);
+    Combine(total.acc + row * shape.padded_dim, x, next.acc + row * shape.padded_dim, y,
+            shape.padded_dim);
+    total.max[row] = max;
+  }
+}
+
+inline void Finish(const AttentionShape& shape, const AttentionTile& tile,
+                   const AttentionState& state) {
+  for (int row = 0; row < tile.rows; ++row) {
+    const int32_t r = tile.first_row + row;
+    float* y = tile.y + r / shape.group * tile.y_stride +
+               static_cast<int64_t>(r % shape.group) * shape.head_dim;
+    Vec::F sum = Vec::Load(state.sum + row * kSumLanes);
+    for (int v = 1; v < kVecsPerGroup; ++v) {
+      sum = Vec::Add(sum, Vec::Load(state.sum + row * kSumLanes + v * Vec::kLanes));
+    }
+    const Vec::F inverse = Vec::Set(1.0f / Vec::Sum(sum));
+    const float* acc = state.acc + row * shape.padded_dim;
+    int i = 0;
+    for (; i + Vec::kLanes <= shape.head_dim; i += Vec::kLanes) {
+      Vec::Store(y + i, Vec::Mul(Vec::Load(acc + i), inverse));
+    }
+    const int rest = shape.head_dim - i;
+    if (rest > 0) Vec::StoreN(y + i, Vec::Mul(Vec::LoadN(acc + i, rest), inverse), rest);
+  }
+}
+
+constexpr AttentionKernel kKernel = {LoadQueries, Attend<float>, Attend<uint16_t>, Merge, Finish};
+
+}  // namespace
+}  // namespace pagemill::ops
+
+#endif  // PAGEMILL_CC_OPS_PAGED_ATTENTION_ATTENTION_TILE_INL_H_

@@ -1,0 +1,104 @@
+#include "cc/ops/paged_attention/paged_attention.h"
+
+#include <cmath>
+
+#include "cc/ops/operand_check.h"
+#include "cc/ops/paged_attention/attention_driver.h"
+#include "cc/ops/paged_attention/attention_kernel.h"
+
+namespace pagemill::ops {
+namespace {
+
+constexpr int64_t kMaxHeadDim = 512;
+
+void CheckAttributes(const OpCall& call, OperandCheck& check) {
+  check.IntegerAttribute("window", /*fallback=*/0, 0, INT32_MAX);
+  check.IntegerAttribute("causal", /*fallback=*/1, 0, 1);
+  if (!check.ok()) return;
+  const Attributes& attributes = *call.attributes;
+  const double scale = attributes.Get("scale", 0);
+  check.Require(scale > 0 && std::isfinite(scale), "attribute scale must be a number above 0");
+  const double soft_cap = attributes.Get("soft_cap", 0);
+  check.Require(soft_cap >= 0 && std::isfinite(soft_cap),
+                "attribute soft_cap must be 0 (none) or a number above");
+  check.Require(attributes.Get("causal", 1) != 0 || attributes.Get("window", 0) == 0,
+                "a window needs causal=1: without it every query sees all keys");
+}
+
+Status CheckPagedAttention(const OpCall& call) {
+  OperandCheck check("paged_attention", call, /*inputs=*/2, /*outputs=*/1);
+  check.Input(0, "q", DType::kF32, "T,Q,D");
+  check.Output(0, "y", DType::kF32, "T,Q,D");
+  if (!check.ok()) return check.Result();
+  const TensorView& cache = call.inputs[1];
+  check.Require(cache.dtype == DType::kF32 || cache.dtype == DType::kBF16,
+                "cache must be f32 or bf16, got " + std::string(Info(cache.dtype).name));
+  check.Input(1, "cache", cache.dtype, "B,E");
+  check.Require(call.batch != nullptr && call.batch->block_size > 0,
+                "needs the batch's block_size when it is checked");
+  check.Require(check.Dim('D') >= 1 && check.Dim('D') <= kMaxHeadDim,
+                "head dimension must be 1 to 512, got " + std::to_string(check.Dim('D')));
+  if (!check.ok()) return check.Result();
+  const int64_t head_elements = 2 * check.Dim('D') * call.batch->block_size;
+  const int64_t kv_heads = check.Dim('E') / head_elements;
+  check.Require(kv_heads > 0 && check.Dim('E') % head_elements == 0 &&
+                    check.Dim('Q') % kv_heads == 0,
+                "a block of the cache must hold 2 * kv_heads * " + std::to_string(check.Dim('D')) +
+                    " dimensions * " + std::to_string(call.batch->block_size) +
+                    " tokens with kv_heads a divisor of " + std::to_string(check.Dim('Q')) +
+                    " query heads, got " + std::to_string(check.Dim('E')) + " elements");
+  CheckAttributes(call, check);
+  return check.Result();
+}
+
+bool WholeKeyGroups(const OpCall& call) {
+  return call.batch->block_size % kAttentionKeyGroup == 0;
+}
+
+template <const AttentionKernel* kKernel>
+void Run(const OpCall& call, KernelContext& context) {
+  RunAttention(*kKernel, call, context);
+}
+
+constexpr KernelRow kRows[] = {
+#if defined(__x86_64__)
+    {"paged_attention", "avx512", 30,
+     [](const device::Capabilities& caps, const OpCall& call) {
+       return caps.avx512 && WholeKeyGroups(call);
+     },
+     Run<&kAttentionAvx512>, AttentionWorkspaceBytes},
+    {"paged_attention", "avx2", 20,
+     [](const device::Capabilities& caps, const OpCall& call) {
+       return caps.avx2 && WholeKeyGroups(call);
+     },
+     Run<&kAttentionAvx2>, AttentionWorkspaceBytes},
+#endif
+    {"paged_attention", "portable", 10,
+     [](const device::Capabilities&, const OpCall& call) { return WholeKeyGroups(call); },
+     Run<&kAttentionPortable>, AttentionWorkspaceBytes},
+    {"paged_attention", "reference", 0,
+     [](const device::Capabilities&, const OpCall&) { return true; }, PagedAttentionReference},
+};
+
+constexpr OpDefinition kDefinition{"paged_attention", CheckPagedAttention, kRows};
+
+}  // namespace
+
+PagedAttentionArgs ToPagedAttentionArgs(const OpCall& call) {
+  PagedAttentionArgs args;
+  args.q = call.inputs[0];
+  args.cache = call.inputs[1];
+  args.y = call.outputs[0];
+  args.batch = call.batch;
+  args.kv_heads = static_cast<int32_t>(args.cache.shape[1] /
+                                       (2 * args.q.shape[2] * call.batch->block_size));
+  args.scale = static_cast<float>(call.attributes->Get("scale", 1));
+  args.window = static_cast<int32_t>(call.attributes->GetInt("window", 0));
+  args.causal = call.attributes->GetInt("causal", 1) != 0;
+  args.soft_cap = static_cast<float>(call.attributes->Get("soft_cap", 0));
+  return args;
+}
+
+const OpDefinition& PagedAttentionOp() { return kDefinition; }
+
+}  // namespace pagemill::ops

@@ -1,0 +1,53 @@
+// File: cc/ops/paged_attention/paged_attention.h
+// Attention of the step's queries over each request's cached context: prefill, decode and any mix of
+// them in one call.
+//
+//   inputs   q      f32 [T, Hq, D]   1 <= D <= 512
+//            cache  f32 or bf16 [num_blocks, 2 * Hk * D * block_size] (docs/program_format.md), in
+//                   which the step's own keys and values have been stored; Hq is a multiple of Hk
+//   outputs  y      f32 [T, Hq, D]
+//   batch    query_start, seq_lens, block_table, block_size (the last is needed at check time, too)
+//   attributes  scale > 0; window = 0 (none); causal = 1; soft_cap = 0 (none)
+//   aliasing    none
+//
+// A query at position p sees keys (p - window, p], from 0 without a window; with causal = 0 (then
+// without window) all seq_len keys. Scores are q k^T scale, then soft_cap tanh(score / soft_cap).
+// Head h of q reads head h / (Hq / Hk) of the cache. Slots that a query does not see may hold
+// anything, NaN included, and blocks that no query of the request sees are not read (their entries in
+// the block table may be anything).
+//
+// Result: the bits of one query's output depend on its q, its position and the keys and values it
+// sees: not on the other queries and requests of the call, on how the prompt was cut into steps, or
+// on threads. (README.md says how.)
+//
+// Error bound: |y - exact| <= 4e-6 (1 + max |score|) max |v| over the visible keys, on the cache's
+// values as stored: a score carries relative errors of about sqrt(D) 2^-24 of its largest partial
+// sum, and the softmax turns an absolute error of a score into a relative error of its weight.
+//
+// Kernels: "avx512", "avx2", "portable" (block_size a multiple of 16), "reference" (any block size,
+// in double).
+#ifndef PAGEMILL_CC_OPS_PAGED_ATTENTION_PAGED_ATTENTION_H_
+#define PAGEMILL_CC_OPS_PAGED_ATTENTION_PAGED_ATTENTION_H_
+
+#include "cc/ops/op.h"
+
+namespace pagemill::ops {
+
+struct PagedAttentionArgs {
+  TensorView q, cache, y;
+  const BatchView* batch = nullptr;
+  int32_t kv_heads = 0;
+  float scale = 1;
+  int32_t window = 0;
+  bool causal = true;
+  float soft_cap = 0;
+};
+
+PagedAttentionArgs ToPagedAttentionArgs(const OpCall& call);
+const OpDefinition& PagedAttentionOp();
+
+void PagedAttentionReference(const OpCall& call, KernelContext& context);
+
+}  // namespace pagemill::ops
+
+#endif  // PAGEMILL_CC_OPS_PAGED_ATTENTION_PAGED_ATTENTION_H_

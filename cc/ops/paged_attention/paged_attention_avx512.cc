@@ -1,0 +1,10 @@
+// clang-format off: the instruction set comes first.
+#include "cc/ops/vec/vec_avx512.h"
+#include "cc/ops/paged_attention/attention_tile_inl.h"
+// clang-format on
+
+namespace pagemill::ops {
+
+const AttentionKernel kAttentionAvx512 = kKernel;
+
+}  // namespace pagemill::ops

@@ -1,0 +1,10 @@
+// clang-format off: the instruction set comes first.
+#include "cc/ops/vec/vec_portable.h"
+#include "cc/ops/paged_attention/attention_tile_inl.h"
+// clang-format on
+
+namespace pagemill::ops {
+
+const AttentionKernel kAttentionPortable = kKernel;
+
+}  // namespace pagemill::ops

@@ -1,0 +1,89 @@
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "cc/ops/paged_attention/paged_attention.h"
+
+namespace pagemill::ops {
+namespace {
+
+double CacheElement(const TensorView& cache, int64_t block, int64_t index) {
+  if (cache.dtype == DType::kF32) return cache.Row<float>(block)[index];
+  return std::bit_cast<float>(static_cast<uint32_t>(cache.Row<uint16_t>(block)[index]) << 16);
+}
+
+// One head of one query.
+class Query {
+ public:
+  Query(const PagedAttentionArgs& args, int64_t request, int64_t token, int64_t head)
+      : args_(args),
+        block_table_(args.batch->block_table + request * args.batch->block_table_stride),
+        head_dim_(args.q.shape[2]),
+        kv_head_(head / (args.q.shape[1] / args.kv_heads)),
+        q_(args.q.Row<float>(token) + head * head_dim_),
+        y_(args.y.Row<float>(token) + head * head_dim_) {
+    const int64_t end = args.batch->query_start[request + 1];
+    const int64_t position = args.batch->seq_lens[request] - end + token;
+    high_ = args.causal ? position + 1 : args.batch->seq_lens[request];
+    low_ = args.window > 0 ? std::max<int64_t>(0, position + 1 - args.window) : 0;
+  }
+
+  // Scores are computed twice rather than stored: nothing is allocated.
+  void Run() const {
+    double max = -std::numeric_limits<double>::infinity();
+    for (int64_t key = low_; key < high_; ++key) max = std::max(max, Score(key));
+    double sum = 0;
+    double acc[512] = {};
+    for (int64_t key = low_; key < high_; ++key) {
+      const double weight = std::exp(Score(key) - max);
+      sum += weight;
+      for (int64_t d = 0; d < head_dim_; ++d) acc[d] += weight * Value(key, d);
+    }
+    for (int64_t d = 0; d < head_dim_; ++d) y_[d] = static_cast<float>(acc[d] / sum);
+  }
+
+ private:
+  double Score(int64_t key) const {
+    const int64_t block_size = args_.batch->block_size;
+    const int64_t block = block_table_[key / block_size];
+    double dot = 0;
+    for (int64_t d = 0; d < head_dim_; ++d) {
+      const int64_t index = (kv_head_ * head_dim_ + d) * block_size + key % block_size;
+      dot += q_[d] * CacheElement(args_.cache, block, index);
+    }
+    dot *= args_.scale;
+    return args_.soft_cap > 0 ? args_.soft_cap * std::tanh(dot / args_.soft_cap) : dot;
+  }
+
+  double Value(int64_t key, int64_t d) const {
+    const int64_t block_size = args_.batch->block_size;
+    const int64_t row = (args_.kv_heads + kv_head_) * block_size + key % block_size;
+    return CacheElement(args_.cache, block_table_[key / block_size], row * head_dim_ + d);
+  }
+
+  const PagedAttentionArgs& args_;
+  const int32_t* block_table_;
+  int64_t head_dim_;
+  int64_t kv_head_;
+  const float* q_;
+  float* y_;
+  int64_t low_ = 0;
+  int64_t high_ = 0;
+};
+
+}  // namespace
+
+void PagedAttentionReference(const OpCall& call, KernelContext&) {
+  const PagedAttentionArgs args = ToPagedAttentionArgs(call);
+  for (int64_t request = 0; request < args.batch->num_requests; ++request) {
+    for (int64_t token = args.batch->query_start[request];
+         token < args.batch->query_start[request + 1]; ++token) {
+      for (int64_t head = 0; head < args.q.shape[1]; ++head) {
+        Query(args, request, token, head).Run();
+      }
+    }
+  }
+}
+
+}  // namespace pagemill::ops

@@ -1,0 +1,38 @@
+#include "cc/ops/pool/pool.h"
+
+#include "cc/ops/operand_check.h"
+
+namespace pagemill::ops {
+namespace {
+
+Status CheckPool(const OpCall& call) {
+  OperandCheck check("pool", call, /*inputs=*/1, /*outputs=*/1);
+  check.Input(0, "x", DType::kF32, "T,H*");
+  check.Output(0, "y", DType::kF32, "R,H*");
+  check.IntegerAttribute("kind", /*fallback=*/-1, 0, 2);
+  check.IntegerAttribute("normalize", /*fallback=*/0, 0, 1);
+  return check.Result();
+}
+
+bool Always(const device::Capabilities&, const OpCall&) { return true; }
+
+constexpr KernelRow kRows[] = {
+    {"pool", "portable", 10, Always, PoolPortable},
+    {"pool", "reference", 0, Always, PoolReference},
+};
+
+constexpr OpDefinition kDefinition{"pool", CheckPool, kRows};
+
+}  // namespace
+
+PoolArgs ToPoolArgs(const OpCall& call) {
+  return {.x = call.inputs[0],
+          .y = call.outputs[0],
+          .batch = call.batch,
+          .kind = static_cast<PoolKind>(call.attributes->GetInt("kind", 0)),
+          .normalize = call.attributes->GetInt("normalize", 0) != 0};
+}
+
+const OpDefinition& PoolOp() { return kDefinition; }
+
+}  // namespace pagemill::ops

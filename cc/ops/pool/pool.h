@@ -1,0 +1,40 @@
+// File: cc/ops/pool/pool.h
+// One vector per request from its tokens of the step, optionally of unit L2 norm.
+//
+//   inputs   x  f32 [T, ...]   rows of H elements, any trailing shape
+//   outputs  y  f32 [R, H]
+//   batch       query_start, num_requests
+//   attributes  kind: a PoolKind; normalize = 0 or 1: divides by max(norm, 1e-12)
+//   aliasing    none
+//
+// A request without tokens in the step gives zeros. Result: a request's bits depend on its rows
+// alone. Error bound: 1e-6 relative to the largest |x| of the column (sums are in double, one
+// rounding to fp32 each for the mean and the division by the norm).
+//
+// Kernels: "portable", "reference". It runs once per request, not per layer.
+#ifndef PAGEMILL_CC_OPS_POOL_POOL_H_
+#define PAGEMILL_CC_OPS_POOL_POOL_H_
+
+#include "cc/ops/op.h"
+
+namespace pagemill::ops {
+
+// Values of the attribute `kind` in program text.
+enum class PoolKind : int32_t { kMean = 0, kFirst = 1, kLast = 2 };
+
+struct PoolArgs {
+  TensorView x, y;
+  const BatchView* batch = nullptr;
+  PoolKind kind = PoolKind::kMean;
+  bool normalize = false;
+};
+
+PoolArgs ToPoolArgs(const OpCall& call);
+const OpDefinition& PoolOp();
+
+void PoolReference(const OpCall& call, KernelContext& context);
+void PoolPortable(const OpCall& call, KernelContext& context);
+
+}  // namespace pagemill::ops
+
+#endif  // PAGEMILL_CC_OPS_POOL_POOL_H_

@@ -1,0 +1,73 @@
+#include "cc/ops/rms_norm/rms_norm.h"
+
+#include "cc/ops/operand_check.h"
+#include "cc/ops/rms_norm/rms_norm_row.h"
+#include "cc/ops/row_split.h"
+
+namespace pagemill::ops {
+namespace {
+
+Status CheckRmsNorm(const OpCall& call) {
+  OperandCheck check("rms_norm", call, /*inputs=*/2, /*outputs=*/1);
+  check.Input(1, "w", DType::kF32, "H");
+  check.Input(0, "x", DType::kF32, "*,H");
+  check.Output(0, "y", DType::kF32, "*,H");
+  if (!check.ok()) return check.Result();
+  check.Require(call.inputs[0].shape == call.outputs[0].shape, "y must have the shape of x");
+  check.Require(call.inputs[0].rank >= 2, "x must have two dimensions or more");
+  check.Require(check.Dim('H') > 0, "rows must not be empty");
+  check.Require(call.attributes->Get("eps", 0) > 0, "attribute eps must be above 0");
+  return check.Result();
+}
+
+template <RmsNormRowFunction kRow>
+void Run(const OpCall& call, KernelContext& context) {
+  const RmsNormArgs args = ToRmsNormArgs(call);
+  const int64_t size = args.w.shape[0];
+  const int64_t rows_per_index = args.x.RowElements() / size;  // a rank-1 x is refused by the check
+  const int64_t rows = args.x.shape[0] * rows_per_index;
+  context.pool->ParallelFor(rows, RowsPerChunk(size), [&](int64_t begin, int64_t end, int) {
+    RmsNormRow row;
+    row.w = args.w.Data<float>();
+    row.size = size;
+    row.eps = args.eps;
+    row.weight_offset = args.weight_offset;
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t offset = i % rows_per_index * size;
+      row.x = args.x.Row<float>(i / rows_per_index) + offset;
+      row.y = args.y.Row<float>(i / rows_per_index) + offset;
+      kRow(row);
+    }
+  });
+}
+
+constexpr KernelRow kRows[] = {
+#if defined(__x86_64__)
+    {"rms_norm", "avx512", 30,
+     [](const device::Capabilities& caps, const OpCall&) { return caps.avx512; },
+     Run<RmsNormRowAvx512>},
+    {"rms_norm", "avx2", 20,
+     [](const device::Capabilities& caps, const OpCall&) { return caps.avx2; },
+     Run<RmsNormRowAvx2>},
+#endif
+    {"rms_norm", "portable", 10, [](const device::Capabilities&, const OpCall&) { return true; },
+     Run<RmsNormRowPortable>},
+    {"rms_norm", "reference", 0, [](const device::Capabilities&, const OpCall&) { return true; },
+     RmsNormReference},
+};
+
+constexpr OpDefinition kDefinition{"rms_norm", CheckRmsNorm, kRows};
+
+}  // namespace
+
+RmsNormArgs ToRmsNormArgs(const OpCall& call) {
+  return {.x = call.inputs[0],
+          .w = call.inputs[1],
+          .y = call.outputs[0],
+          .eps = static_cast<float>(call.attributes->Get("eps", 0)),
+          .weight_offset = static_cast<float>(call.attributes->Get("weight_offset", 0))};
+}
+
+const OpDefinition& RmsNormOp() { return kDefinition; }
+
+}  // namespace pagemill::ops

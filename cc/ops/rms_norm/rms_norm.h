@@ -1,0 +1,36 @@
+// File: cc/ops/rms_norm/rms_norm.h
+// Root mean square normalization of the last dimension:
+//   y = x / sqrt(mean(x^2) + eps) * (w + weight_offset)
+//
+//   inputs   x  f32 [N, ..., H]   any rank; every run of H elements is one row
+//            w  f32 [H]
+//   outputs  y  f32 [N, ..., H]
+//   attributes  eps > 0; weight_offset = 0 (Gemma stores w - 1: 1)
+//   aliasing    none
+//
+// Result: a row's bits depend on that row and the kernel alone. Error bound: relative 2e-6 of the
+// exact value for H up to 2^16 (the mean of squares is summed in kLanes x 4 chains of fp32, each
+// shorter than H / 16; its square root halves the error).
+//
+// Kernels: "avx512", "avx2", "portable", "reference" (accumulates in double).
+#ifndef PAGEMILL_CC_OPS_RMS_NORM_RMS_NORM_H_
+#define PAGEMILL_CC_OPS_RMS_NORM_RMS_NORM_H_
+
+#include "cc/ops/op.h"
+
+namespace pagemill::ops {
+
+struct RmsNormArgs {
+  TensorView x, w, y;
+  float eps = 0;
+  float weight_offset = 0;
+};
+
+RmsNormArgs ToRmsNormArgs(const OpCall& call);
+const OpDefinition& RmsNormOp();
+
+void RmsNormReference(const OpCall& call, KernelContext& context);
+
+}  // namespace pagemill::ops
+
+#endif  // PAGEMILL_CC_OPS_RMS_NORM_RMS_NORM_H_

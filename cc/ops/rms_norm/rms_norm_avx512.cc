@@ -1,0 +1,10 @@
+// clang-format off: the instruction set comes first.
+#include "cc/ops/vec/vec_avx512.h"
+#include "cc/ops/rms_norm/rms_norm_row_inl.h"
+// clang-format on
+
+namespace pagemill::ops {
+
+void RmsNormRowAvx512(const RmsNormRow& row) { NormalizeRow(row); }
+
+}  // namespace pagemill::ops

@@ -1,0 +1,82 @@
+#include "cc/ops/rotary/rotary.h"
+
+#include "cc/ops/operand_check.h"
+#include "cc/ops/rotary/rotary_token.h"
+#include "cc/ops/row_split.h"
+
+namespace pagemill::ops {
+namespace {
+
+Status CheckRotary(const OpCall& call) {
+  OperandCheck check("rotary", call, /*inputs=*/4, /*outputs=*/2);
+  check.Input(0, "q", DType::kF32, "T,Q,D");
+  check.Input(1, "k", DType::kF32, "T,K,D");
+  check.Input(2, "positions", DType::kI32, "T");
+  check.Input(3, "inv_freq", DType::kF32, "P");
+  check.Output(0, "q", DType::kF32, "T,Q,D");
+  check.Output(1, "k", DType::kF32, "T,K,D");
+  check.IntegerAttribute("interleaved", /*fallback=*/0, 0, 1);
+  check.Require(2 * check.Dim('P') <= check.Dim('D') && check.Dim('P') <= kMaxRotaryPairs,
+                "inv_freq has " + std::to_string(check.Dim('P')) + " pairs, more than " +
+                    std::to_string(kMaxRotaryPairs) + " or than half the head dimension " +
+                    std::to_string(check.Dim('D')));
+  return check.Result();
+}
+
+template <const RotaryKernel* kKernel>
+void Run(const OpCall& call, KernelContext& context) {
+  const RotaryArgs args = ToRotaryArgs(call);
+  const int64_t head_dim = args.q.shape[2];
+  const int64_t q_heads = args.q.shape[1];
+  const int64_t k_heads = args.k.shape[1];
+  const RotaryFrequencies frequencies{.inv_freq = args.inv_freq.Data<float>(),
+                                      .pairs = static_cast<int32_t>(args.inv_freq.shape[0]),
+                                      .interleaved = args.interleaved,
+                                      .mscale = args.mscale};
+  const int64_t grain = RowsPerChunk((q_heads + k_heads) * head_dim);
+  context.pool->ParallelFor(args.q.shape[0], grain, [&](int64_t begin, int64_t end, int) {
+    RotaryAngles angles;
+    for (int64_t t = begin; t < end; ++t) {
+      kKernel->angles(frequencies, *args.positions.Row<int32_t>(t), &angles);
+      kKernel->rotate(frequencies, angles,
+                      {args.q.Row<float>(t), args.q_out.Row<float>(t), q_heads, head_dim});
+      kKernel->rotate(frequencies, angles,
+                      {args.k.Row<float>(t), args.k_out.Row<float>(t), k_heads, head_dim});
+    }
+  });
+}
+
+constexpr KernelRow kRows[] = {
+#if defined(__x86_64__)
+    {"rotary", "avx512", 30,
+     [](const device::Capabilities& caps, const OpCall&) { return caps.avx512; },
+     Run<&kRotaryAvx512>},
+    {"rotary", "avx2", 20,
+     [](const device::Capabilities& caps, const OpCall&) { return caps.avx2; }, Run<&kRotaryAvx2>},
+#endif
+    {"rotary", "portable", 10, [](const device::Capabilities&, const OpCall&) { return true; },
+     Run<&kRotaryPortable>},
+    {"rotary", "reference", 0, [](const device::Capabilities&, const OpCall&) { return true; },
+     RotaryReference},
+};
+
+constexpr AliasRule kAliases[] = {{.input = 0, .output = 0}, {.input = 1, .output = 1}};
+
+constexpr OpDefinition kDefinition{"rotary", CheckRotary, kRows, kAliases};
+
+}  // namespace
+
+RotaryArgs ToRotaryArgs(const OpCall& call) {
+  return {.q = call.inputs[0],
+          .k = call.inputs[1],
+          .positions = call.inputs[2],
+          .inv_freq = call.inputs[3],
+          .q_out = call.outputs[0],
+          .k_out = call.outputs[1],
+          .interleaved = call.attributes->GetInt("interleaved", 0) != 0,
+          .mscale = static_cast<float>(call.attributes->Get("mscale", 1))};
+}
+
+const OpDefinition& RotaryOp() { return kDefinition; }
+
+}  // namespace pagemill::ops

@@ -1,0 +1,38 @@
+// File: cc/ops/rotary/rotary.h
+// Rotary position embedding: rotates pairs of elements of every q and k head by an angle that grows
+// with the token's position.
+//
+//   inputs   q  f32 [T, Hq, D];  k  f32 [T, Hk, D];  positions  i32 [T]
+//            inv_freq  f32 [P]   P <= min(D / 2, 256): the first 2 P elements of a head are rotated
+//   outputs  q, k                of the same shapes
+//   attributes  interleaved = 0: pairs (i, i + P), else (2 i, 2 i + 1); mscale = 1 scales cos and sin
+//   aliasing    output q may be input q, output k may be input k
+//
+// The angle is float(position) * inv_freq[i], rounded to fp32 as the reference models do; its sine
+// and cosine are then accurate to 1.5e-7 for |position| up to 2^20 (the reduction by pi / 2 is in
+// double). Error bound: 4e-7 (|a| + |b|) mscale for the pair (a, b).
+// Result: a token's bits depend on its q, k and position alone.
+//
+// Kernels: "avx512", "avx2", "portable", "reference". Cosines and sines are computed once per token
+// and used for all heads.
+#ifndef PAGEMILL_CC_OPS_ROTARY_ROTARY_H_
+#define PAGEMILL_CC_OPS_ROTARY_ROTARY_H_
+
+#include "cc/ops/op.h"
+
+namespace pagemill::ops {
+
+struct RotaryArgs {
+  TensorView q, k, positions, inv_freq, q_out, k_out;
+  bool interleaved = false;
+  float mscale = 1;
+};
+
+RotaryArgs ToRotaryArgs(const OpCall& call);
+const OpDefinition& RotaryOp();
+
+void RotaryReference(const OpCall& call, KernelContext& context);
+
+}  // namespace pagemill::ops
+
+#endif  // PAGEMILL_CC_OPS_ROTARY_ROTARY_H_

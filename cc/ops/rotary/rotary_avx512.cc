@@ -1,0 +1,10 @@
+// clang-format off: the instruction set comes first.
+#include "cc/ops/vec/vec_avx512.h"
+#include "cc/ops/rotary/rotary_token_inl.h"
+// clang-format on
+
+namespace pagemill::ops {
+
+const RotaryKernel kRotaryAvx512 = {ComputeAngles, RotateHeads};
+
+}  // namespace pagemill::ops

@@ -1,0 +1,48 @@
+// File: cc/ops/rotary/rotary_token.h
+// The two steps of `rotary` for one token, for each instruction set. Plain data and functions only:
+// this header is included where wide instructions are allowed (docs/build.md).
+#ifndef PAGEMILL_CC_OPS_ROTARY_ROTARY_TOKEN_H_
+#define PAGEMILL_CC_OPS_ROTARY_ROTARY_TOKEN_H_
+
+#include <cstdint>
+
+namespace pagemill::ops {
+
+inline constexpr int kMaxRotaryPairs = 256;
+
+// Cosines and sines of one token. Half layout: element i belongs to pair i. Interleaved: elements
+// 2 i and 2 i + 1 belong to pair i, and sin[2 i] is negated, so that a rotation is
+// x cos + swap_pairs(x) sin.
+struct RotaryAngles {
+  float cos[2 * kMaxRotaryPairs];
+  float sin[2 * kMaxRotaryPairs];
+};
+
+struct RotaryFrequencies {
+  const float* inv_freq = nullptr;  // [pairs]
+  int32_t pairs = 0;
+  bool interleaved = false;
+  float mscale = 1;
+};
+
+// `heads` consecutive heads of one token.
+struct RotaryHeads {
+  const float* source = nullptr;  // [heads, head_dim]
+  float* target = nullptr;        // the same; may be source
+  int64_t heads = 0;
+  int64_t head_dim = 0;
+};
+
+struct RotaryKernel {
+  void (*angles)(const RotaryFrequencies& frequencies, int32_t position, RotaryAngles* angles);
+  void (*rotate)(const RotaryFrequencies& frequencies, const RotaryAngles& angles,
+                 const RotaryHeads& heads);
+};
+
+extern const RotaryKernel kRotaryPortable;
+extern const RotaryKernel kRotaryAvx2;
+extern const RotaryKernel kRotaryAvx512;
+
+}  // namespace pagemill::ops
+
+#endif  // PAGEMILL_CC_OPS_ROTARY_ROTARY_TOKEN_H_

@@ -1,0 +1,145 @@
+#include "cc/runner/model_runner.h"
+
+#include <cmath>
+#include <string>
+#include <utility>
+
+namespace pagemill::runner {
+namespace {
+
+Status CheckPositive(const char* field, int32_t value) {
+  if (value >= 1) return OkStatus();
+  return InvalidArgument(std::string(field) + " must be at least 1, got " + std::to_string(value));
+}
+
+Status CheckLimits(const engine::RunnerLimits& limits) {
+  PM_RETURN_IF_ERROR(CheckPositive("max_num_tokens", limits.max_num_tokens));
+  PM_RETURN_IF_ERROR(CheckPositive("max_num_seqs", limits.max_num_seqs));
+  PM_RETURN_IF_ERROR(CheckPositive("max_num_logits_rows", limits.max_num_logits_rows));
+  PM_RETURN_IF_ERROR(CheckPositive("max_model_len", limits.max_model_len));
+  PM_RETURN_IF_ERROR(CheckPositive("vocab_size", limits.vocab_size));
+  PM_RETURN_IF_ERROR(CheckPositive("num_blocks", limits.num_blocks));
+  return CheckPositive("block_size", limits.block_size);
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<ModelRunner>> ModelRunner::Create(program::Executor* executor,
+                                                           device::ThreadPool* pool,
+                                                           const engine::RunnerLimits& limits) {
+  PM_RETURN_IF_ERROR(CheckLimits(limits));
+  return std::unique_ptr<ModelRunner>(new ModelRunner(executor, pool, limits));
+}
+
+ModelRunner::ModelRunner(program::Executor* executor, device::ThreadPool* pool,
+                         const engine::RunnerLimits& limits)
+    : executor_(executor),
+      limits_(limits),
+      batch_(limits),
+      sampler_({.max_num_seqs = limits.max_num_seqs, .vocab_size = limits.vocab_size}, pool) {}
+
+Status ModelRunner::Execute(const step::StepPlan& plan) {
+  PM_RETURN_IF_ERROR(batch_.CheckSlots(plan));
+  ApplyToSampler(plan);  // first, so that a step that fails leaves no request behind in it
+  PM_RETURN_IF_ERROR(batch_.Apply(plan));
+  step::StepResult result;
+  result.step_id = plan.step_id;
+  result.results.resize(plan.scheduled.size());
+  for (size_t i = 0; i < plan.scheduled.size(); ++i) {
+    if (!plan.scheduled[i].draft_token_ids.empty()) {
+      return Unimplemented("this runner verifies no draft tokens; turn speculation off");
+    }
+    result.results[i].index = plan.scheduled[i].index;
+  }
+  if (!plan.empty()) {
+    program::ExecutorOutput output;
+    PM_RETURN_IF_ERROR(executor_->Execute(batch_.view(), &output));
+    PM_RETURN_IF_ERROR(CheckOutput(output));
+    SampleRows(plan, output.logits, &result);
+    TakePooled(plan, output.pooled, &result);
+  }
+  finished_.push_back(std::move(result));
+  return OkStatus();
+}
+
+StatusOr<step::StepResult> ModelRunner::Collect() {
+  if (finished_.empty()) return FailedPrecondition("no step was executed that is not collected");
+  step::StepResult result = std::move(finished_.front());
+  finished_.pop_front();
+  return result;
+}
+
+void ModelRunner::ApplyToSampler(const step::StepPlan& plan) {
+  for (step::RequestIndex index : plan.released) sampler_.Release(index);
+  for (const step::ScheduledRequest& entry : plan.scheduled) {
+    if (entry.start == nullptr || entry.start->pooling) continue;
+    sampler_.Start(entry.index, entry.start, entry.resumed_output_token_ids);
+  }
+}
+
+Status ModelRunner::CheckOutput(const program::ExecutorOutput& output) const {
+  const bool needs_logits = !batch_.rows().empty();
+  if (needs_logits && output.logits.rank != 2) {
+    return FailedPrecondition("this model has no logits: it cannot generate or score tokens");
+  }
+  if (needs_logits && output.logits.shape[1] < limits_.vocab_size) {
+    return Internal("the program's logits have " + std::to_string(output.logits.shape[1]) +
+                    " columns, fewer than vocab_size = " + std::to_string(limits_.vocab_size));
+  }
+  return OkStatus();
+}
+
+void ModelRunner::SampleRows(const step::StepPlan& plan, const TensorView& logits,
+                             step::StepResult* result) {
+  rows_.clear();
+  for (size_t i = 0; i < batch_.rows().size(); ++i) {
+    const BatchRow& row = batch_.rows()[i];
+    rows_.push_back({.index = plan.scheduled[static_cast<size_t>(row.entry)].index,
+                     .logits = logits.Row<const float>(static_cast<int64_t>(i)),
+                     .prompt_token_id = row.prompt_token_id});
+  }
+  row_outputs_.assign(rows_.size(), {});
+  sampler_.Run(rows_, row_outputs_);
+  for (size_t i = 0; i < rows_.size(); ++i) {
+    step::RequestResult& target = result->results[static_cast<size_t>(batch_.rows()[i].entry)];
+    sampling::RowOutput& output = row_outputs_[i];
+    if (!output.failure.ok()) {
+      target.failure = std::move(output.failure);
+      continue;
+    }
+    const bool is_prompt = rows_[i].prompt_token_id >= 0;
+    if (!is_prompt) target.sampled_token_ids.push_back(output.token_id);
+    if (!output.has_logprobs) continue;
+    (is_prompt ? target.prompt_logprobs : target.logprobs).push_back(std::move(output.logprobs));
+  }
+}
+
+void ModelRunner::TakePooled(const step::StepPlan& plan, const TensorView& pooled,
+                             step::StepResult* result) {
+  for (size_t i = 0; i < plan.scheduled.size(); ++i) {
+    const step::ScheduledRequest& entry = plan.scheduled[i];
+    const step::Request& request = *batch_.request(entry.index);
+    const size_t computed = static_cast<size_t>(entry.num_computed_tokens) + entry.token_ids.size();
+    if (!request.pooling || computed < request.prompt_token_ids.size()) continue;
+    step::RequestResult& target = result->results[i];
+    if (pooled.rank != 2) {
+      target.failure = FailedPrecondition("this model does not pool: it makes no embeddings");
+      continue;
+    }
+    const float* row = pooled.Row<const float>(static_cast<int64_t>(i));
+    target.pooled.assign(row, row + pooled.shape[1]);
+    for (float x : target.pooled) {
+      if (std::isfinite(x)) continue;
+      target.pooled.clear();
+      target.failure = Internal("the model's pooled output is not finite");
+      break;
+    }
+  }
+}
+
+void ModelRunner::CheckIntegrity() const {
+  batch_.CheckIntegrity();
+  sampler_.CheckIntegrity();
+}
+
+}  // namespace pagemill::runner

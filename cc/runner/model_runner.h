@@ -1,0 +1,63 @@
+// File: cc/runner/model_runner.h
+// The engine's Runner over a program: batch state, executor, sampler.
+//
+//   PM_ASSIGN_OR_RETURN(std::unique_ptr<ModelRunner> runner,
+//                       ModelRunner::Create(executor.get(), executor->thread_pool(), limits));
+//   Engine::Create(options, std::move(runner), ...);
+//
+// Execute() runs the step to its end on the calling thread; Collect() hands its result over.
+//
+// Ownership: executor and pool are the caller's and outlive the runner. Thread safety: that of Runner.
+#ifndef PAGEMILL_CC_RUNNER_MODEL_RUNNER_H_
+#define PAGEMILL_CC_RUNNER_MODEL_RUNNER_H_
+
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "cc/base/status.h"
+#include "cc/device/thread_pool.h"
+#include "cc/engine/runner.h"
+#include "cc/program/executor.h"
+#include "cc/runner/batch_state.h"
+#include "cc/sampling/sampler.h"
+#include "cc/step/step_plan.h"
+#include "cc/step/step_result.h"
+
+namespace pagemill::runner {
+
+class ModelRunner final : public engine::Runner {
+ public:
+  // kInvalidArgument where the limits make no sense. Logits may have more columns than
+  // limits.vocab_size (a padded vocabulary); the rest is ignored.
+  static StatusOr<std::unique_ptr<ModelRunner>> Create(program::Executor* executor,
+                                                       device::ThreadPool* pool,
+                                                       const engine::RunnerLimits& limits);
+
+  const engine::RunnerLimits& limits() const override { return limits_; }
+  Status Execute(const step::StepPlan& plan) override;
+  StatusOr<step::StepResult> Collect() override;
+
+  // Aborts where its parts contradict themselves.
+  void CheckIntegrity() const;
+
+ private:
+  ModelRunner(program::Executor* executor, device::ThreadPool* pool,
+              const engine::RunnerLimits& limits);
+  void ApplyToSampler(const step::StepPlan& plan);
+  Status CheckOutput(const program::ExecutorOutput& output) const;
+  void SampleRows(const step::StepPlan& plan, const TensorView& logits, step::StepResult* result);
+  void TakePooled(const step::StepPlan& plan, const TensorView& pooled, step::StepResult* result);
+
+  program::Executor* executor_;
+  const engine::RunnerLimits limits_;
+  BatchState batch_;
+  sampling::Sampler sampler_;
+  std::vector<sampling::LogitsRow> rows_;
+  std::vector<sampling::RowOutput> row_outputs_;
+  std::deque<step::StepResult> finished_;  // executed and not collected
+};
+
+}  // namespace pagemill::runner
+
+#endif  // PAGEMILL_CC_RUNNER_MODEL_RUNNER_H_

@@ -1,0 +1,36 @@
+// File: cc/scheduler/policies/policy.h
+// Which waiting request starts next, and which running one gives way. One implementation per policy;
+// policies.cc has the table.
+#ifndef PAGEMILL_CC_SCHEDULER_POLICIES_POLICY_H_
+#define PAGEMILL_CC_SCHEDULER_POLICIES_POLICY_H_
+
+#include <cstddef>
+#include <span>
+
+#include "cc/base/status.h"
+#include "cc/scheduler/request_state.h"
+
+namespace pagemill::scheduler {
+
+// Obligations of an implementer:
+// 1. Insert() takes a request, new or preempted, into the queue; Remove() takes a member out.
+// 2. Next() is the member to start first, null where there is none; it stays a member.
+// 3. Decisions depend on the calls made, on nothing else: no time, no randomness, no addresses.
+class Policy {
+ public:
+  virtual ~Policy() = default;
+  virtual void Insert(RequestState* request) = 0;
+  virtual void Remove(RequestState* request) = 0;
+  virtual RequestState* Next() = 0;
+
+  // Which of `running` loses its blocks for the first of them: an index into it. Not empty, in the order
+  // of their starts, and none of them has a place in the current step yet.
+  virtual size_t Victim(std::span<RequestState* const> running) const { return running.size() - 1; }
+  // Does it order by Request::priority? Otherwise a request with one is refused.
+  virtual bool uses_priority() const { return false; }
+  virtual Status CheckIntegrity() const { return OkStatus(); }
+};
+
+}  // namespace pagemill::scheduler
+
+#endif  // PAGEMILL_CC_SCHEDULER_POLICIES_POLICY_H_

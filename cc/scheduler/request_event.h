@@ -1,0 +1,34 @@
+// File: cc/scheduler/request_event.h
+// News of one request that an update or an abort brings.
+#ifndef PAGEMILL_CC_SCHEDULER_REQUEST_EVENT_H_
+#define PAGEMILL_CC_SCHEDULER_REQUEST_EVENT_H_
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "cc/base/status.h"
+#include "cc/step/finish_reason.h"
+#include "cc/step/request.h"
+#include "cc/step/step_result.h"
+
+namespace pagemill::scheduler {
+
+struct RequestEvent {
+  step::RequestId id;
+  std::vector<int32_t> new_token_ids;
+  std::vector<step::TokenLogprobs> logprobs;  // one per new token, where asked for
+  // All of them at once, with the event of the step that completes the prompt.
+  std::optional<std::vector<step::TokenLogprobs>> prompt_logprobs;
+  std::optional<std::vector<float>> pooled;
+  bool first_tokens = false;  // `new_token_ids` are the first ones of the request
+  int32_t num_cached_tokens = 0;
+
+  std::optional<step::FinishReason> finish_reason;  // set: the request is gone, its id is free
+  std::optional<int32_t> stop_token_id;
+  Status error;  // where finish_reason is kError
+};
+
+}  // namespace pagemill::scheduler
+
+#endif  // PAGEMILL_CC_SCHEDULER_REQUEST_EVENT_H_

@@ -1,0 +1,41 @@
+// File: cc/scheduler/request_queue.h
+// Waiting requests in order of arrival: a doubly linked list through the requests themselves, so that an
+// abort among 100,000 waiting ones costs what any other operation costs. Nothing is allocated.
+//
+//   RequestQueue queue;
+//   queue.Insert(request);          // O(1) for a new request, and for one older than all others
+//   RequestState* next = queue.front();
+//   queue.Remove(next);             // O(1)
+//
+// Does not own the requests. Thread safety: none.
+#ifndef PAGEMILL_CC_SCHEDULER_REQUEST_QUEUE_H_
+#define PAGEMILL_CC_SCHEDULER_REQUEST_QUEUE_H_
+
+#include <cstddef>
+
+#include "cc/base/status.h"
+#include "cc/scheduler/request_state.h"
+
+namespace pagemill::scheduler {
+
+class RequestQueue {
+ public:
+  RequestState* front() const { return head_; }  // the oldest; null where empty
+  size_t size() const { return size_; }
+
+  // Puts the request where its arrival says. Otherwise O(requests that are older, or that are newer,
+  // whichever end is nearer in practice: preempted requests go near the front).
+  void Insert(RequestState* request);
+  void Remove(RequestState* request);  // only a member
+
+  Status CheckIntegrity() const;
+
+ private:
+  RequestState* head_ = nullptr;
+  RequestState* tail_ = nullptr;
+  size_t size_ = 0;
+};
+
+}  // namespace pagemill::scheduler
+
+#endif  // PAGEMILL_CC_SCHEDULER_REQUEST_QUEUE_H_

@@ -1,0 +1,60 @@
+// File: cc/scheduler/request_state.h
+// A request and its progress. Owned by the Scheduler; policies order it.
+//
+//   0 <= num_computed_tokens <= num_scheduled_tokens <= num_tokens()
+//
+// The difference of the first two is in flight: planned, result not seen yet.
+#ifndef PAGEMILL_CC_SCHEDULER_REQUEST_STATE_H_
+#define PAGEMILL_CC_SCHEDULER_REQUEST_STATE_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "cc/kv_cache/request_blocks.h"
+#include "cc/step/request.h"
+#include "cc/step/step_result.h"
+#include "cc/step/token_sequence.h"
+
+namespace pagemill::scheduler {
+
+enum class RequestStatus {
+  kWaiting,  // in the policy's queue: new, or preempted
+  kRunning,  // holds a slot and blocks
+};
+
+struct RequestState {
+  std::shared_ptr<const step::Request> request;
+  uint64_t arrival = 0;  // number of the Add() call: total order of requests
+  RequestStatus status = RequestStatus::kWaiting;
+
+  std::vector<int32_t> output_token_ids;
+  int32_t num_scheduled_tokens = 0;
+  int32_t num_computed_tokens = 0;
+  std::optional<int32_t> num_cached_tokens;  // prefix hit of the first start; empty before it
+
+  step::RequestIndex index;      // while running
+  kv_cache::RequestBlocks blocks;
+
+  // Collected so far; complete (or not asked for, or handed out) once the flag is set.
+  std::vector<step::TokenLogprobs> prompt_logprobs;
+  bool prompt_logprobs_done = true;
+
+  // Links of RequestQueue, while in one.
+  RequestState* queue_prev = nullptr;
+  RequestState* queue_next = nullptr;
+
+  int32_t prompt_size() const { return static_cast<int32_t>(request->prompt_token_ids.size()); }
+  step::TokenSequence tokens() const { return {request->prompt_token_ids, output_token_ids}; }
+  int32_t num_tokens() const {
+    return prompt_size() + static_cast<int32_t>(output_token_ids.size());
+  }
+  bool pooling() const { return request->pooling.has_value(); }
+  // Does it want tokens, once everything known is computed?
+  bool generates() const { return !pooling() && request->sampling.max_tokens > 0; }
+};
+
+}  // namespace pagemill::scheduler
+
+#endif  // PAGEMILL_CC_SCHEDULER_REQUEST_STATE_H_

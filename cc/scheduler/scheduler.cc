@@ -1,0 +1,143 @@
+#include "cc/scheduler/scheduler.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "cc/scheduler/policies/policies.h"
+
+namespace pagemill::scheduler {
+
+StatusOr<std::unique_ptr<Scheduler>> Scheduler::Create(const SchedulerOptions& options) {
+  PM_RETURN_IF_ERROR(options.Validate());
+  return std::unique_ptr<Scheduler>(new Scheduler(options));
+}
+
+Scheduler::Scheduler(const SchedulerOptions& options)
+    : options_(options),
+      cache_(options.kv_cache),
+      admission_(options, cache_),
+      policy_(*MakePolicy(options.policy)),
+      slots_(options.max_num_seqs) {
+  for (int32_t i = options.max_num_seqs - 1; i >= 0; --i) {
+    free_slots_.push_back(step::RequestIndex(i));
+  }
+}
+
+Status Scheduler::Add(step::Request request) {
+  PM_RETURN_IF_ERROR(admission_.Check(request));
+  const auto most = static_cast<size_t>(options_.max_waiting_requests) + slots_.size();
+  if (requests_.size() >= most) {
+    return ResourceExhausted(std::to_string(options_.max_waiting_requests) +
+                             " requests are waiting already (--max-num-queued-reqs); retry later");
+  }
+  auto state = std::make_unique<RequestState>();
+  const step::RequestId id = request.id;
+  state->prompt_logprobs_done =
+      request.pooling.has_value() ||
+      request.sampling.prompt_logprobs == step::SamplingParams::kNoLogprobs;
+  state->request = std::make_shared<const step::Request>(std::move(request));
+  state->arrival = num_arrivals_;
+  RequestState* added = state.get();
+  if (!requests_.emplace(id, std::move(state)).second) {
+    return FailedPrecondition("request id " + std::to_string(id.value()) + " is in use");
+  }
+  ++num_arrivals_;
+  policy_->Insert(added);
+  return OkStatus();
+}
+
+bool Scheduler::Abort(step::RequestId id, std::vector<RequestEvent>* events) {
+  const auto found = requests_.find(id);
+  if (found == requests_.end()) return false;
+  events->emplace_back();
+  Finish(found->second.get(), step::FinishReason::kAbort, &events->back());
+  DropFinished();
+  return true;
+}
+
+void Scheduler::ReleaseSlot(RequestState* request) {
+  Slot& slot = slots_[request->index.value()];
+  slot.holder = nullptr;
+  ++slot.generation;
+  free_slots_.push_back(request->index);
+  released_.push_back(request->index);
+}
+
+// The state stays until DropFinished(), so that lists that name it stay valid.
+void Scheduler::Finish(RequestState* request, step::FinishReason reason, RequestEvent* event) {
+  event->id = request->request->id;
+  event->finish_reason = reason;
+  event->num_cached_tokens = request->num_cached_tokens.value_or(0);
+  if (request->status == RequestStatus::kRunning) {
+    cache_.Free(&request->blocks);
+    ReleaseSlot(request);
+  } else {
+    policy_->Remove(request);
+  }
+  finished_.push_back(request);
+  ++counters_.finished[static_cast<size_t>(reason)];
+}
+
+void Scheduler::DropFinished() {
+  if (finished_.empty()) return;
+  // A running request whose slot is not its own any more is one of the finished.
+  std::erase_if(running_, [this](const RequestState* request) {
+    return slots_[request->index.value()].holder != request;
+  });
+  for (const RequestState* request : finished_) requests_.erase(request->request->id);
+  finished_.clear();
+}
+
+SchedulerStats Scheduler::stats() const {
+  SchedulerStats stats = counters_;
+  stats.num_running = static_cast<int64_t>(running_.size());
+  stats.num_waiting = static_cast<int64_t>(requests_.size() - running_.size());
+  stats.kv_blocks_total = cache_.num_usable_blocks();
+  stats.kv_blocks_used = cache_.num_usable_blocks() - cache_.num_free_blocks();
+  return stats;
+}
+
+Status Scheduler::CheckRequest(const RequestState& request) const {
+  const std::string name = "request " + std::to_string(request.request->id.value());
+  if (request.num_computed_tokens < 0 ||
+      request.num_computed_tokens > request.num_scheduled_tokens ||
+      request.num_scheduled_tokens > request.num_tokens()) {
+    return Internal(name + ": token counts out of order");
+  }
+  if (in_flight_.empty() && request.num_computed_tokens != request.num_scheduled_tokens) {
+    return Internal(name + ": tokens in flight without a step");
+  }
+  if (request.status == RequestStatus::kWaiting) {
+    if (request.num_scheduled_tokens == 0 && request.blocks.empty()) return OkStatus();
+    return Internal(name + ": waits, but holds blocks or tokens");
+  }
+  if (slots_[request.index.value()].holder != &request) return Internal(name + ": not in its slot");
+  int32_t held = 0;
+  for (const auto& table : request.blocks.groups()) held += static_cast<int32_t>(table.size());
+  if (held != cache_.NumBlocks(request.num_scheduled_tokens)) {
+    return Internal(name + ": holds " + std::to_string(held) + " blocks for " +
+                    std::to_string(request.num_scheduled_tokens) + " tokens");
+  }
+  return OkStatus();
+}
+
+Status Scheduler::CheckIntegrity() const {
+  std::vector<const kv_cache::RequestBlocks*> holders;
+  size_t num_running = 0;
+  for (const auto& [id, request] : requests_) {
+    PM_RETURN_IF_ERROR(CheckRequest(*request));
+    holders.push_back(&request->blocks);
+    num_running += request->status == RequestStatus::kRunning;
+  }
+  const auto taken = static_cast<size_t>(std::count_if(
+      slots_.begin(), slots_.end(), [](const Slot& slot) { return slot.holder != nullptr; }));
+  if (num_running != running_.size() || taken != running_.size() ||
+      taken + free_slots_.size() != slots_.size() || !finished_.empty()) {
+    return Internal("scheduler: running requests and slots disagree");
+  }
+  PM_RETURN_IF_ERROR(policy_->CheckIntegrity());
+  return cache_.CheckIntegrity(holders);
+}
+
+}  // namespace pagemill::scheduler

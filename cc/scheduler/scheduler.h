@@ -1,0 +1,152 @@
+// File: cc/scheduler/scheduler.h
+// Decides which tokens of which requests run in the next step, and what a step's result means for them.
+// Knows no tensor, no device, no clock and no randomness: the same calls give the same plans.
+//
+//   PM_ASSIGN_OR_RETURN(std::unique_ptr<Scheduler> scheduler, Scheduler::Create(options));
+//   PM_RETURN_IF_ERROR(scheduler->Add(std::move(request)));
+//   StepPlan plan;
+//   std::vector<RequestEvent> events;
+//   while (scheduler->HasWork()) {
+//     scheduler->Schedule(&plan);
+//     scheduler->Update(run_the_model(plan), &events);
+//     ... hand out `events`, events.clear() ...
+//   }
+//
+// A step: running requests first, in the order of their starts, then waiting ones as the policy orders
+// them, within budgets of tokens, requests and rows of logits. A running request that finds no free block
+// preempts the policy's victim, which gives up its blocks and computes them again later (the prefix cache
+// usually gives most of them back); a step that preempts starts nobody. A waiting request starts when its
+// whole known sequence fits, so that it does not starve half way. docs/scheduling.md has the reasons.
+//
+// Several steps may be planned before the first result is in (results come in the order of the plans). A
+// request whose next token is not known yet has no place in the later plan; chunks of a prompt do.
+//
+// Cost of Schedule() + Update(): O(requests in the plan + blocks that change hands); no history, block
+// table or request is copied but for what starts. Thread safety: none.
+#ifndef PAGEMILL_CC_SCHEDULER_SCHEDULER_H_
+#define PAGEMILL_CC_SCHEDULER_SCHEDULER_H_
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "cc/base/status.h"
+#include "cc/kv_cache/kv_cache_manager.h"
+#include "cc/scheduler/admission.h"
+#include "cc/scheduler/policies/policy.h"
+#include "cc/scheduler/request_event.h"
+#include "cc/scheduler/request_state.h"
+#include "cc/scheduler/scheduler_options.h"
+#include "cc/scheduler/scheduler_stats.h"
+#include "cc/step/step_plan.h"
+#include "cc/step/step_result.h"
+
+namespace pagemill::scheduler {
+
+class Scheduler {
+ public:
+  // kInvalidArgument where the options make no sense.
+  static StatusOr<std::unique_ptr<Scheduler>> Create(const SchedulerOptions& options);
+
+  // Queues a request, or says why not: kInvalidArgument (Admission), kFailedPrecondition (the id is in
+  // use), kResourceExhausted (the queue is full).
+  Status Add(step::Request request);
+  // Ends a request; its event is appended. False where there is none with this id.
+  bool Abort(step::RequestId id, std::vector<RequestEvent>* events);
+
+  // Writes the next step over `plan`, reusing its memory. The plan is empty where nothing can run now:
+  // there is no work, or all of it waits for results. An empty plan is not to be run nor reported.
+  void Schedule(step::StepPlan* plan);
+  // Takes the result of the oldest plan without one; appends events in the order of the plan. A result
+  // that does not fit its plan fails the plan's requests.
+  void Update(step::StepResult result, std::vector<RequestEvent>* events);
+  // Instead of Update(): the runner failed the oldest plan without a result; its requests end with `why`.
+  void FailStep(const Status& why, std::vector<RequestEvent>* events);
+
+  bool HasWork() const { return !requests_.empty(); }
+  size_t num_steps_in_flight() const { return in_flight_.size(); }
+  const Admission& admission() const { return admission_; }
+  SchedulerStats stats() const;
+  // Forgets all cached prefixes. False, and nothing happens, while requests hold blocks.
+  bool ResetPrefixCache() { return cache_.Reset(); }
+
+  // Invariants of requests, slots, queue and cache. O(requests + blocks).
+  Status CheckIntegrity() const;
+
+ private:
+  struct Slot {
+    RequestState* holder = nullptr;
+    uint32_t generation = 0;  // changes when the holder does: late results are recognised by it
+  };
+  struct InFlightEntry {
+    step::RequestIndex index;
+    uint32_t generation;
+    int32_t num_tokens;
+    bool sample;
+    bool prompt_logprobs;
+  };
+  struct InFlightStep {
+    uint64_t step_id = 0;
+    std::vector<InFlightEntry> entries;
+  };
+  struct Budget {
+    int32_t tokens;
+    int32_t rows;
+  };
+
+  explicit Scheduler(const SchedulerOptions& options);
+
+  // scheduler.cc
+  void ReleaseSlot(RequestState* request);
+  void Finish(RequestState* request, step::FinishReason reason, RequestEvent* event);
+  Status CheckRequest(const RequestState& request) const;
+
+  // scheduler_plan.cc
+  void ScheduleRunning(Budget* budget, step::StepPlan* plan);
+  void ScheduleWaiting(Budget* budget, step::StepPlan* plan);
+  int32_t NumTokensToRun(const RequestState& request, const Budget& budget) const;
+  int32_t NumPromisedBlocks() const;
+  bool ReadsPrefixCache(const RequestState& request) const;
+  bool MakeRoom(size_t position, int32_t num_tokens);
+  void Preempt(size_t position);
+  void Start(RequestState* request, const kv_cache::PrefixMatch& match,
+             step::ScheduledRequest* entry);
+  void Place(RequestState* request, int32_t num_tokens, const kv_cache::PrefixMatch* match,
+             Budget* budget, step::ScheduledRequest* entry);
+  step::ScheduledRequest* NextEntry(step::StepPlan* plan);
+
+  // scheduler_update.cc
+  InFlightStep PopOldestStep();
+  void FailEntries(const InFlightStep& step, const Status& why, std::vector<RequestEvent>* events);
+  Status CheckResult(const RequestState& request, const InFlightEntry& entry,
+                     const step::RequestResult& result) const;
+  void Apply(RequestState* request, const InFlightEntry& entry, step::RequestResult* result,
+             RequestEvent* event);
+  void AppendTokens(RequestState* request, step::RequestResult* result, RequestEvent* event);
+  void DropFinished();
+
+  const SchedulerOptions options_;
+  kv_cache::KvCacheManager cache_;
+  const Admission admission_;
+  std::unique_ptr<Policy> policy_;
+
+  std::unordered_map<step::RequestId, std::unique_ptr<RequestState>> requests_;
+  std::vector<RequestState*> running_;  // in the order of their starts
+  std::vector<Slot> slots_;
+  std::vector<step::RequestIndex> free_slots_;         // a stack
+  std::vector<step::RequestIndex> released_;           // since the last plan
+  std::vector<RequestState*> finished_;                // during Update, before they are dropped
+
+  std::deque<InFlightStep> in_flight_;
+  std::vector<InFlightEntry> spare_entries_;  // memory of the last step that came back
+  size_t num_entries_ = 0;                    // of the plan under construction
+  uint64_t num_arrivals_ = 0;
+  uint64_t num_plans_ = 0;
+  SchedulerStats counters_;  // its gauges are not kept up to date
+};
+
+}  // namespace pagemill::scheduler
+
+#endif  // PAGEMILL_CC_SCHEDULER_SCHEDULER_H_

@@ -1,0 +1,29 @@
+#include "cc/scheduler/scheduler_options.h"
+
+#include "cc/scheduler/policies/policies.h"
+
+namespace pagemill::scheduler {
+namespace {
+
+Status CheckAtLeast(const char* field, int32_t value, int32_t least) {
+  if (value >= least) return OkStatus();
+  return InvalidArgument(std::string(field) + " is " + std::to_string(value) +
+                         ", it must be at least " + std::to_string(least));
+}
+
+}  // namespace
+
+Status SchedulerOptions::Validate() const {
+  PM_RETURN_IF_ERROR(CheckAtLeast("max_num_tokens", max_num_tokens, 1));
+  PM_RETURN_IF_ERROR(CheckAtLeast("max_num_seqs", max_num_seqs, 1));
+  PM_RETURN_IF_ERROR(CheckAtLeast("max_num_logits_rows", max_num_logits_rows, 1));
+  PM_RETURN_IF_ERROR(CheckAtLeast("max_model_len", max_model_len, 1));
+  PM_RETURN_IF_ERROR(CheckAtLeast("vocab_size", vocab_size, 0));
+  PM_RETURN_IF_ERROR(
+      CheckAtLeast("long_prefill_token_threshold", long_prefill_token_threshold, 0));
+  PM_RETURN_IF_ERROR(CheckAtLeast("max_waiting_requests", max_waiting_requests, 0));
+  PM_RETURN_IF_ERROR(MakePolicy(policy).status());
+  return kv_cache.Validate();
+}
+
+}  // namespace pagemill::scheduler

@@ -1,0 +1,35 @@
+// File: cc/scheduler/scheduler_options.h
+// The limits that a scheduler keeps.
+#ifndef PAGEMILL_CC_SCHEDULER_SCHEDULER_OPTIONS_H_
+#define PAGEMILL_CC_SCHEDULER_SCHEDULER_OPTIONS_H_
+
+#include <cstdint>
+#include <string>
+
+#include "cc/base/status.h"
+#include "cc/kv_cache/kv_cache_options.h"
+
+namespace pagemill::scheduler {
+
+struct SchedulerOptions {
+  int32_t max_num_tokens = 2048;      // tokens of one step over all requests
+  int32_t max_num_seqs = 128;         // requests that run at the same time, and slots
+  int32_t max_num_logits_rows = 256;  // rows of logits of one step
+  int32_t max_model_len = 2048;       // tokens of one request, prompt and output
+  int32_t vocab_size = 0;             // bounds token ids; 0 = not checked
+  // Most tokens of one request in one step; 0 = no cap. Not applied to prompts that cannot be cut.
+  int32_t long_prefill_token_threshold = 0;
+  // Requests that may wait beyond those for which a slot is free.
+  int32_t max_waiting_requests = 1024;
+  std::string policy = "fcfs";  // a name of policies/policies.h
+  bool chunked_prefill = true;  // false: a prompt runs in one step
+  bool pooling = false;         // the model pools: only pooling requests, else none
+  kv_cache::KvCacheOptions kv_cache;
+
+  // kInvalidArgument names the field, its value and its range.
+  Status Validate() const;
+};
+
+}  // namespace pagemill::scheduler
+
+#endif  // PAGEMILL_CC_SCHEDULER_SCHEDULER_OPTIONS_H_

@@ -1,0 +1,29 @@
+// File: cc/scheduler/scheduler_stats.h
+// Gauges and counters of a scheduler; counters only grow.
+#ifndef PAGEMILL_CC_SCHEDULER_SCHEDULER_STATS_H_
+#define PAGEMILL_CC_SCHEDULER_SCHEDULER_STATS_H_
+
+#include <array>
+#include <cstdint>
+
+#include "cc/step/finish_reason.h"
+
+namespace pagemill::scheduler {
+
+struct SchedulerStats {
+  int64_t num_running = 0;
+  int64_t num_waiting = 0;      // new and preempted
+  int64_t kv_blocks_total = 0;  // the null block does not count
+  int64_t kv_blocks_used = 0;   // held by requests
+
+  uint64_t num_preemptions = 0;
+  uint64_t prefix_cache_query_tokens = 0;  // prompt tokens of first starts that looked
+  uint64_t prefix_cache_hit_tokens = 0;
+  uint64_t prompt_tokens = 0;  // of requests that started, cached ones included
+  uint64_t generation_tokens = 0;
+  std::array<uint64_t, step::kNumFinishReasons> finished{};  // by FinishReason
+};
+
+}  // namespace pagemill::scheduler
+
+#endif  // PAGEMILL_CC_SCHEDULER_SCHEDULER_STATS_H_

@@ -1,0 +1,149 @@
+// Scheduler::Update() and what it is made of.
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "cc/scheduler/scheduler.h"
+#include "cc/scheduler/stop_check.h"
+
+namespace pagemill::scheduler {
+
+using step::FinishReason;
+
+Scheduler::InFlightStep Scheduler::PopOldestStep() {
+  PM_CHECK(!in_flight_.empty());
+  InFlightStep step = std::move(in_flight_.front());
+  in_flight_.pop_front();
+  return step;
+}
+
+void Scheduler::FailStep(const Status& why, std::vector<RequestEvent>* events) {
+  FailEntries(PopOldestStep(), why, events);
+}
+
+void Scheduler::FailEntries(const InFlightStep& step, const Status& why,
+                            std::vector<RequestEvent>* events) {
+  for (const InFlightEntry& entry : step.entries) {
+    const Slot& slot = slots_[entry.index.value()];
+    if (slot.generation != entry.generation) continue;
+    RequestEvent& event = events->emplace_back();
+    event.error = why;
+    Finish(slot.holder, FinishReason::kError, &event);
+  }
+  DropFinished();
+}
+
+void Scheduler::Update(step::StepResult result, std::vector<RequestEvent>* events) {
+  InFlightStep step = PopOldestStep();
+  if (result.step_id != step.step_id || result.results.size() != step.entries.size()) {
+    const Status why =
+        Internal("the runner answered step " + std::to_string(step.step_id) + " (" +
+                 std::to_string(step.entries.size()) + " requests) with step " +
+                 std::to_string(result.step_id) + " (" + std::to_string(result.results.size()) +
+                 " requests)");
+    FailEntries(step, why, events);
+    return;
+  }
+  for (size_t i = 0; i < step.entries.size(); ++i) {
+    const InFlightEntry& entry = step.entries[i];
+    const Slot& slot = slots_[entry.index.value()];
+    // Aborted or preempted since: nobody waits for this answer.
+    if (slot.generation != entry.generation) continue;
+    RequestEvent& event = events->emplace_back();
+    Apply(slot.holder, entry, &result.results[i], &event);
+    const bool news = event.finish_reason || event.prompt_logprobs || !event.new_token_ids.empty();
+    if (!news) events->pop_back();
+  }
+  DropFinished();
+  spare_entries_ = std::move(step.entries);
+}
+
+// Runners are written by others: what they answer is checked before it is believed.
+Status Scheduler::CheckResult(const RequestState& request, const InFlightEntry& entry,
+                              const step::RequestResult& result) const {
+  if (!result.failure.ok()) return result.failure;
+  if (result.index != entry.index) return Internal("the runner answered for another request");
+  if (result.sampled_token_ids.empty() == entry.sample) {
+    return Internal(entry.sample ? "the runner sampled no token" : "the runner sampled unasked");
+  }
+  for (int32_t token : result.sampled_token_ids) {
+    if (token < 0 || (options_.vocab_size > 0 && token >= options_.vocab_size)) {
+      return Internal("the runner sampled token " + std::to_string(token) +
+                      ", which is outside the vocabulary");
+    }
+  }
+  const bool logprobs =
+      !request.pooling() && request.request->sampling.logprobs != step::SamplingParams::kNoLogprobs;
+  if (logprobs && result.logprobs.size() != result.sampled_token_ids.size()) {
+    return Internal("the runner gave logprobs for " + std::to_string(result.logprobs.size()) +
+                    " of " + std::to_string(result.sampled_token_ids.size()) + " tokens");
+  }
+  if (entry.prompt_logprobs) {
+    const int32_t last = std::min(request.num_computed_tokens + entry.num_tokens,
+                                  request.prompt_size() - 1);
+    if (static_cast<int32_t>(result.prompt_logprobs.size()) !=
+        last - request.num_computed_tokens) {
+      return Internal("the runner gave " + std::to_string(result.prompt_logprobs.size()) +
+                      " prompt logprobs instead of " +
+                      std::to_string(last - request.num_computed_tokens));
+    }
+  }
+  const bool whole = request.num_computed_tokens + entry.num_tokens == request.num_tokens();
+  if (request.pooling() && whole && result.pooled.empty()) {
+    return Internal("the runner gave no pooled output");
+  }
+  return OkStatus();
+}
+
+void Scheduler::Apply(RequestState* request, const InFlightEntry& entry,
+                      step::RequestResult* result, RequestEvent* event) {
+  event->id = request->request->id;
+  event->num_cached_tokens = *request->num_cached_tokens;
+  event->error = CheckResult(*request, entry, *result);
+  if (!event->error.ok()) {
+    Finish(request, FinishReason::kError, event);
+    return;
+  }
+  request->num_computed_tokens += entry.num_tokens;
+  cache_.Commit(*request->request, request->tokens(), request->num_computed_tokens,
+                &request->blocks);
+  const bool whole_prompt = request->num_computed_tokens >= request->prompt_size();
+  if (entry.prompt_logprobs) {
+    std::move(result->prompt_logprobs.begin(), result->prompt_logprobs.end(),
+              std::back_inserter(request->prompt_logprobs));
+    if (whole_prompt) {
+      event->prompt_logprobs = std::move(request->prompt_logprobs);
+      request->prompt_logprobs_done = true;
+    }
+  }
+  if (request->generates()) {
+    if (entry.sample) AppendTokens(request, result, event);
+  } else if (whole_prompt) {
+    if (request->pooling()) event->pooled = std::move(result->pooled);
+    Finish(request, request->pooling() ? FinishReason::kStop : FinishReason::kLength, event);
+  }
+}
+
+void Scheduler::AppendTokens(RequestState* request, step::RequestResult* result,
+                             RequestEvent* event) {
+  event->first_tokens = request->output_token_ids.empty();
+  event->new_token_ids = std::move(result->sampled_token_ids);
+  event->logprobs = std::move(result->logprobs);
+  for (size_t i = 0; i < event->new_token_ids.size(); ++i) {
+    const int32_t token = event->new_token_ids[i];
+    request->output_token_ids.push_back(token);
+    ++counters_.generation_tokens;
+    const std::optional<Stop> stop = CheckStop(
+        request->request->sampling, token, static_cast<int32_t>(request->output_token_ids.size()),
+        request->num_tokens(), admission_.max_request_tokens());
+    if (!stop) continue;
+    // Tokens accepted behind the one that stops are not part of the output.
+    event->new_token_ids.resize(i + 1);
+    if (event->logprobs.size() > i + 1) event->logprobs.resize(i + 1);
+    event->stop_token_id = stop->stop_token_id;
+    Finish(request, stop->reason, event);
+    return;
+  }
+}
+
+}  // namespace pagemill::scheduler

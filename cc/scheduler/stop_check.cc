@@ -1,0 +1,29 @@
+#include "cc/scheduler/stop_check.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace pagemill::scheduler {
+namespace {
+
+bool Contains(const std::vector<int32_t>& ids, int32_t token) {
+  return std::find(ids.begin(), ids.end(), token) != ids.end();
+}
+
+}  // namespace
+
+std::optional<Stop> CheckStop(const step::SamplingParams& sampling, int32_t token,
+                              int32_t num_output_tokens, int32_t num_tokens,
+                              int32_t max_request_tokens) {
+  // The token that makes the output min_tokens long may itself stop.
+  if (num_output_tokens >= sampling.min_tokens) {
+    if (!sampling.ignore_eos && Contains(sampling.eos_token_ids, token)) return Stop{};
+    if (Contains(sampling.stop_token_ids, token)) return Stop{step::FinishReason::kStop, token};
+  }
+  if (num_output_tokens >= sampling.max_tokens || num_tokens >= max_request_tokens) {
+    return Stop{step::FinishReason::kLength, std::nullopt};
+  }
+  return std::nullopt;
+}
+
+}  // namespace pagemill::scheduler

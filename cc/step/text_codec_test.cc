@@ -1,0 +1,137 @@
+#include "cc/step/text_codec.h"
+
+#include <cmath>
+#include <limits>
+#include <random>
+#include <string>
+
+#include "gtest/gtest.h"
+
+namespace pagemill::step {
+namespace {
+
+Request ExampleRequest() {
+  Request request;
+  request.id = RequestId(18446744073709551615u);
+  request.prompt_token_ids = {5, 0, 2147483647};
+  request.priority = -3;
+  request.cache_salt = std::string("a =\n\0\xff", 6);
+  request.skip_reading_prefix_cache = true;
+  request.sampling.temperature = 0.1f;
+  request.sampling.top_k = 40;
+  request.sampling.logit_bias = {{7, -1.5f}, {8, 100.0f}};
+  request.sampling.seed = 1234567890123456789u;
+  request.sampling.ignore_eos = true;
+  request.sampling.eos_token_ids = {1};
+  request.sampling.stop_token_ids = {2, 3};
+  request.sampling.logprobs = SamplingParams::kAllLogprobs;
+  return request;
+}
+
+StepResult ExampleResult() {
+  StepResult result;
+  result.step_id = 9;
+  RequestResult& first = result.results.emplace_back();
+  first.index = RequestIndex(3);
+  first.sampled_token_ids = {11, 12};
+  first.logprobs = {{11, -0.25f, 1, {{11, -0.25f}, {4, -7.0f}}}, {12, -3.0f, 5, {}}};
+  first.prompt_logprobs = {{6, -std::numeric_limits<float>::infinity(), 2, {{1, 0.0f}}}};
+  RequestResult& second = result.results.emplace_back();
+  second.index = RequestIndex(0);
+  second.pooled = {1.0f, -0.0f, std::numeric_limits<float>::denorm_min()};
+  RequestResult& third = result.results.emplace_back();
+  third.failure = Internal("out of paper, \"again\"");
+  return result;
+}
+
+TEST(TextCodec, RequestSurvives) {
+  for (bool pooling : {false, true}) {
+    Request request = ExampleRequest();
+    if (pooling) request.pooling.emplace();
+    const std::string text = ToText(request);
+    EXPECT_EQ(text.find('\n'), std::string::npos);
+    const StatusOr<Request> again = ParseRequest(text);
+    ASSERT_TRUE(again.ok()) << again.status().ToString();
+    EXPECT_EQ(ToText(*again), text);
+    EXPECT_EQ(again->id, request.id);
+    EXPECT_EQ(again->prompt_token_ids, request.prompt_token_ids);
+    EXPECT_EQ(again->cache_salt, request.cache_salt);
+    EXPECT_EQ(again->sampling.temperature, request.sampling.temperature);
+    EXPECT_EQ(again->sampling.logit_bias, request.sampling.logit_bias);
+    EXPECT_EQ(again->sampling.seed, request.sampling.seed);
+    EXPECT_EQ(again->sampling.stop_token_ids, request.sampling.stop_token_ids);
+    EXPECT_EQ(again->pooling.has_value(), pooling);
+  }
+}
+
+TEST(TextCodec, ResultSurvives) {
+  const StepResult result = ExampleResult();
+  const std::string text = ToText(result);
+  const StatusOr<StepResult> again = ParseStepResult(text);
+  ASSERT_TRUE(again.ok()) << again.status().ToString();
+  EXPECT_EQ(ToText(*again), text);
+  ASSERT_EQ(again->results.size(), 3u);
+  EXPECT_EQ(again->results[0].sampled_token_ids, result.results[0].sampled_token_ids);
+  EXPECT_EQ(again->results[0].logprobs[0].top, result.results[0].logprobs[0].top);
+  EXPECT_TRUE(std::isinf(again->results[0].prompt_logprobs[0].logprob));
+  EXPECT_EQ(again->results[1].pooled, result.results[1].pooled);
+  EXPECT_TRUE(std::signbit(again->results[1].pooled[1]));
+  EXPECT_EQ(again->results[2].failure, result.results[2].failure);
+}
+
+TEST(TextCodec, PlanIsReadable) {
+  StepPlan plan;
+  plan.step_id = 4;
+  plan.total_num_tokens = 3;
+  plan.released = {RequestIndex(2), RequestIndex(1)};
+  ScheduledRequest& entry = plan.scheduled.emplace_back();
+  entry.index = RequestIndex(1);
+  entry.start = std::make_shared<const Request>(ExampleRequest());
+  entry.resumed_output_token_ids = {9};
+  entry.num_computed_tokens = 16;
+  entry.token_ids = {5, 6, 7};
+  entry.new_block_ids = {{BlockId(3), BlockId(8)}};
+  entry.sample = true;
+  EXPECT_EQ(ToText(plan),
+            "plan step=4 total=3 released=2,1\n"
+            "run slot=1 start=18446744073709551615 resumed=9 computed=16 tokens=5,6,7 drafts="
+            " blocks=3,8 sample=1 prompt_logprobs=0\n");
+}
+
+TEST(TextCodec, GarbageIsRefusedAndHarmless) {
+  for (const char* text : {"", "request", "result", "result step=", "result step=1 more=2",
+                           "result step=1\nanswer slot=0", "request id=x"}) {
+    EXPECT_EQ(ParseRequest(text).status().code(), StatusCode::kDataLoss) << text;
+    EXPECT_EQ(ParseStepResult(text).status().code(), StatusCode::kDataLoss) << text;
+  }
+  // Whatever is accepted after damage is a value like any other: it is written as it was read.
+  std::mt19937 random(1);
+  const std::string request = ToText(ExampleRequest()), result = ToText(ExampleResult());
+  int num_refused = 0;
+  for (int i = 0; i < 20000; ++i) {
+    std::string text = i % 2 == 0 ? request : result;
+    const size_t at = random() % text.size();
+    switch (random() % 3) {
+      case 0: text[at] = static_cast<char>(random()); break;
+      case 1: text.erase(at, 1 + random() % 9); break;
+      default: text.insert(at, 1, "0129=:,/ x\n"[random() % 11]); break;
+    }
+    if (i % 2 == 0) {
+      const StatusOr<Request> parsed = ParseRequest(text);
+      num_refused += !parsed.ok();
+      if (parsed.ok()) {
+        EXPECT_EQ(ToText(*ParseRequest(ToText(*parsed))), ToText(*parsed));
+      }
+    } else {
+      const StatusOr<StepResult> parsed = ParseStepResult(text);
+      num_refused += !parsed.ok();
+      if (parsed.ok()) {
+        EXPECT_EQ(ToText(*ParseStepResult(ToText(*parsed))), ToText(*parsed));
+      }
+    }
+  }
+  EXPECT_GT(num_refused, 10000);
+}
+
+}  // namespace
+}  // namespace pagemill::step

@@ -1,0 +1,69 @@
+"""The one door to the compiled extension `_core`: everything else imports it from here.
+
+Checks the CPU before it loads the extension and the version after; both failures are ImportErrors
+that say what to do.
+"""
+
+from __future__ import annotations
+
+import pagemill
+from pagemill._native import cpu_check
+
+cpu_check.require_baseline()
+
+try:
+    from pagemill._native import _core
+except ImportError as error:
+    raise ImportError(
+        f"pagemill's compiled extension cannot be loaded ({error}). From a checkout use "
+        "`./bazelw run //python:pagemill`, or install a wheel (`./bazelw build //python:wheel`) that "
+        "was built for this Python"
+    ) from error
+
+if _core.version != pagemill.__version__:
+    raise ImportError(
+        f"pagemill {pagemill.__version__} found a compiled extension of version {_core.version} at "
+        f"{_core.__file__}: reinstall pagemill, or build the extension again"
+    )
+
+from pagemill._native._core import (  # noqa: E402  (after the checks)
+    Capabilities,
+    Engine,
+    EngineOptions,
+    EngineStats,
+    ExecutorOptions,
+    MemoryPlan,
+    ModelRunner,
+    NativeExecutor,
+    PythonExecutor,
+    RequestOutput,
+    RunnerLimits,
+    SamplingParams,
+    StatusError,
+    TokenLogprobs,
+    detect_capabilities,
+    kernel_choices,
+    plan_memory,
+    rewrite_program,
+)
+
+__all__ = [
+    "Capabilities",
+    "Engine",
+    "EngineOptions",
+    "EngineStats",
+    "ExecutorOptions",
+    "MemoryPlan",
+    "ModelRunner",
+    "NativeExecutor",
+    "PythonExecutor",
+    "RequestOutput",
+    "RunnerLimits",
+    "SamplingParams",
+    "StatusError",
+    "TokenLogprobs",
+    "detect_capabilities",
+    "kernel_choices",
+    "plan_memory",
+    "rewrite_program",
+]

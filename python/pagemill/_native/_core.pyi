@@ -1,0 +1,406 @@
+"""The compiled extension (cc/bindings). Written by hand; `_native_test.py` compares names with it."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+version: str
+
+class StatusError(Exception):
+    """A refusal or failure of the core."""
+
+    code: str
+    """`INVALID_ARGUMENT`, `RESOURCE_EXHAUSTED`, ...: cc/base/status.h."""
+    message: str
+
+# --- programs -------------------------------------------------------------------------------------
+
+class ExecutorOptions:
+    """cc/program/executor_options.h."""
+
+    def __init__(
+        self,
+        *,
+        num_threads: int = 0,
+        max_num_tokens: int = 2048,
+        max_num_seqs: int = 128,
+        max_num_logits_rows: int = 256,
+        num_blocks: int = 1,
+        block_size: int = 16,
+        kv_cache_dtype: Literal["bf16", "f32"] = "bf16",
+        kernel_filter: str = "",
+    ) -> None: ...
+    @property
+    def num_threads(self) -> int: ...
+    @property
+    def max_num_tokens(self) -> int: ...
+    @property
+    def max_num_seqs(self) -> int: ...
+    @property
+    def max_num_logits_rows(self) -> int: ...
+    @property
+    def num_blocks(self) -> int: ...
+    @property
+    def block_size(self) -> int: ...
+    @property
+    def kv_cache_dtype(self) -> str: ...
+    @property
+    def kernel_filter(self) -> str: ...
+
+class MemoryPlan:
+    """Bytes that a bound program takes; str() is a table."""
+
+    @property
+    def weights_bytes(self) -> int: ...
+    @property
+    def packed_bytes(self) -> int:
+        """Of the weights, held as copies of our own instead of mapped."""
+    @property
+    def activation_bytes(self) -> int: ...
+    @property
+    def workspace_bytes(self) -> int: ...
+    @property
+    def logits_bytes(self) -> int: ...
+    @property
+    def kv_bytes_per_block(self) -> int:
+        """One block in every layer."""
+    @property
+    def kv_bytes(self) -> int: ...
+    @property
+    def total_bytes(self) -> int: ...
+
+class Capabilities:
+    """What this CPU can do (cc/device/capabilities.h); str() lists it."""
+
+    @property
+    def avx2(self) -> bool: ...
+    @property
+    def avx512(self) -> bool: ...
+    @property
+    def avx512_vnni(self) -> bool: ...
+    @property
+    def avx512_bf16(self) -> bool: ...
+    @property
+    def amx_bf16(self) -> bool: ...
+    @property
+    def amx_int8(self) -> bool: ...
+    @property
+    def asimd_dotprod(self) -> bool: ...
+    @property
+    def asimd_bf16(self) -> bool: ...
+    @property
+    def asimd_i8mm(self) -> bool: ...
+    @property
+    def vxe(self) -> bool: ...
+    @property
+    def cores(self) -> int: ...
+
+def detect_capabilities() -> Capabilities: ...
+def rewrite_program(text: str) -> str:
+    """The same model with fused ops; raises StatusError that names the line."""
+
+def plan_memory(text: str, options: ExecutorOptions) -> MemoryPlan:
+    """Opens no weight file."""
+
+def kernel_choices(text: str, options: ExecutorOptions) -> list[tuple[str, str, str, int]]:
+    """(op, operands, kernel, count), in order of first use."""
+
+# --- executors ------------------------------------------------------------------------------------
+
+class NativeExecutor:
+    """Runs a program with the CPU's kernels."""
+
+    def __init__(self, text: str, options: ExecutorOptions) -> None: ...
+    def execute(
+        self,
+        *,
+        token_ids: NDArray[np.int32],
+        positions: NDArray[np.int32],
+        slot_mapping: NDArray[np.int32],
+        query_start: NDArray[np.int32],
+        seq_lens: NDArray[np.int32],
+        block_table: NDArray[np.int32],
+        logits_rows: NDArray[np.int32],
+    ) -> tuple[NDArray[np.float32] | None, NDArray[np.float32] | None]:
+        """One step, outside an engine: copies of logits [L, vocab] and pooled [R, dim]."""
+    @property
+    def memory_plan(self) -> MemoryPlan: ...
+    def set_profiling(self, on: bool) -> None: ...
+    def profile(self) -> list[tuple[str, str, int, float]]:
+        """(op, kernel, calls, seconds), slowest first."""
+
+class PythonExecutor:
+    """Runs a step by calling Python, on the engine's thread, with the GIL held.
+
+    The callable gets a dict of read-only int32 arrays, valid during the call: token_ids [T],
+    positions [T], slot_mapping [T], query_start [R + 1], seq_lens [R], block_table [R, stride],
+    logits_rows [L], and the int block_size. It returns (logits, pooled): C-contiguous float32 arrays
+    [L, vocab] and [R, dim] in host memory, or None. What it raises fails the step.
+    """
+
+    def __init__(
+        self,
+        callable: Callable[
+            [dict[str, Any]], tuple[NDArray[np.float32] | None, NDArray[np.float32] | None]
+        ],
+    ) -> None: ...
+
+# --- the engine -----------------------------------------------------------------------------------
+
+class RunnerLimits:
+    """What a runner can hold: cc/engine/runner.h."""
+
+    def __init__(
+        self,
+        *,
+        max_num_tokens: int = 2048,
+        max_num_seqs: int = 128,
+        max_num_logits_rows: int = 256,
+        max_model_len: int = 2048,
+        vocab_size: int,
+        num_blocks: int,
+        block_size: int = 16,
+        chunked_prefill: bool = True,
+        prefix_caching: bool = True,
+        pooling: bool = False,
+    ) -> None: ...
+    @property
+    def max_num_tokens(self) -> int: ...
+    @property
+    def max_num_seqs(self) -> int: ...
+    @property
+    def max_num_logits_rows(self) -> int: ...
+    @property
+    def max_model_len(self) -> int: ...
+    @property
+    def vocab_size(self) -> int: ...
+    @property
+    def num_blocks(self) -> int: ...
+    @property
+    def block_size(self) -> int: ...
+    @property
+    def chunked_prefill(self) -> bool: ...
+    @property
+    def prefix_caching(self) -> bool: ...
+    @property
+    def pooling(self) -> bool: ...
+
+class ModelRunner:
+    """An executor with batch state and sampling; for one engine. Keeps its executor alive."""
+
+    def __init__(self, executor: NativeExecutor | PythonExecutor, limits: RunnerLimits) -> None: ...
+    @property
+    def limits(self) -> RunnerLimits: ...
+
+class SamplingParams:
+    """cc/step/sampling_params.h; ranges are checked by `Engine.submit`."""
+
+    def __init__(
+        self,
+        *,
+        temperature: float = 1.0,
+        top_k: int = 0,
+        top_p: float = 1.0,
+        min_p: float = 0.0,
+        presence_penalty: float = 0.0,
+        frequency_penalty: float = 0.0,
+        repetition_penalty: float = 1.0,
+        logit_bias: Sequence[tuple[int, float]] = ...,
+        seed: int = 0,
+        max_tokens: int = 16,
+        min_tokens: int = 0,
+        ignore_eos: bool = False,
+        eos_token_ids: Sequence[int] = ...,
+        stop_token_ids: Sequence[int] = ...,
+        logprobs: int = -1,
+        prompt_logprobs: int = -1,
+    ) -> None: ...
+    @property
+    def temperature(self) -> float: ...
+    @property
+    def top_k(self) -> int: ...
+    @property
+    def top_p(self) -> float: ...
+    @property
+    def min_p(self) -> float: ...
+    @property
+    def presence_penalty(self) -> float: ...
+    @property
+    def frequency_penalty(self) -> float: ...
+    @property
+    def repetition_penalty(self) -> float: ...
+    @property
+    def logit_bias(self) -> list[tuple[int, float]]: ...
+    @property
+    def seed(self) -> int: ...
+    @property
+    def max_tokens(self) -> int: ...
+    @property
+    def min_tokens(self) -> int: ...
+    @property
+    def ignore_eos(self) -> bool: ...
+    @property
+    def eos_token_ids(self) -> list[int]: ...
+    @property
+    def stop_token_ids(self) -> list[int]: ...
+    @property
+    def logprobs(self) -> int:
+        """Alternatives per sampled token; -1 = none, -2 = the whole vocabulary."""
+    @property
+    def prompt_logprobs(self) -> int: ...
+
+class TokenLogprobs:
+    """One position's log probabilities under the unmodified model distribution."""
+
+    @property
+    def token_id(self) -> int: ...
+    @property
+    def logprob(self) -> float: ...
+    @property
+    def rank(self) -> int:
+        """1 = the most likely token."""
+    @property
+    def top(self) -> list[tuple[int, float]]:
+        """The most likely first."""
+
+class RequestOutput:
+    """News of one request since its last output: cc/engine/request_output.h."""
+
+    @property
+    def request_id(self) -> int: ...
+    @property
+    def new_token_ids(self) -> list[int]: ...
+    @property
+    def logprobs(self) -> list[TokenLogprobs] | None: ...
+    @property
+    def prompt_logprobs(self) -> list[TokenLogprobs] | None:
+        """Entry 0 belongs to prompt token 1."""
+    @property
+    def finish_reason(self) -> Literal["stop", "length", "abort", "error"] | None: ...
+    @property
+    def stop_token_id(self) -> int | None:
+        """The client's stop token that ended it; None for an end-of-sequence token."""
+    @property
+    def num_cached_tokens(self) -> int: ...
+    @property
+    def pooled(self) -> NDArray[np.float32] | None: ...
+    @property
+    def error_code(self) -> str | None: ...
+    @property
+    def error_message(self) -> str | None: ...
+    @property
+    def queued_s(self) -> float: ...
+    @property
+    def prefill_s(self) -> float: ...
+    @property
+    def decode_s(self) -> float: ...
+
+class EngineOptions:
+    """cc/engine/engine_options.h."""
+
+    def __init__(
+        self,
+        *,
+        max_num_scheduled_tokens: int = 0,
+        max_num_seqs: int = 0,
+        long_prefill_token_threshold: int = 0,
+        max_waiting_requests: int = 1024,
+        scheduling_policy: str = "fcfs",
+        enable_prefix_caching: bool = True,
+        prefix_caching_hash: str = "xxh3-128",
+        max_in_flight_steps: int = 1,
+        check_integrity: bool = False,
+    ) -> None: ...
+
+class EngineStats:
+    """A snapshot: cc/engine/engine_stats.h."""
+
+    @property
+    def num_running(self) -> int: ...
+    @property
+    def num_waiting(self) -> int: ...
+    @property
+    def kv_blocks_total(self) -> int: ...
+    @property
+    def kv_blocks_used(self) -> int: ...
+    @property
+    def draining(self) -> bool: ...
+    @property
+    def num_steps(self) -> int: ...
+    @property
+    def num_failed_steps(self) -> int: ...
+    @property
+    def num_preemptions(self) -> int: ...
+    @property
+    def prefix_cache_query_tokens(self) -> int: ...
+    @property
+    def prefix_cache_hit_tokens(self) -> int: ...
+    @property
+    def prompt_tokens(self) -> int: ...
+    @property
+    def generation_tokens(self) -> int: ...
+    @property
+    def num_submitted(self) -> int: ...
+    @property
+    def num_refused(self) -> int: ...
+    @property
+    def finished_stop(self) -> int: ...
+    @property
+    def finished_length(self) -> int: ...
+    @property
+    def finished_abort(self) -> int: ...
+    @property
+    def finished_error(self) -> int: ...
+    @property
+    def last_step_s(self) -> float: ...
+    @property
+    def heartbeat(self) -> int: ...
+    @property
+    def progress_age_s(self) -> float: ...
+
+class Engine:
+    """Scheduler, KV cache and loop around a runner, on a thread of its own: cc/engine/engine.h.
+
+    `log(severity, line)` is called from the engine's thread; severity is debug, info, warning, error.
+    """
+
+    def __init__(
+        self,
+        runner: ModelRunner,
+        options: EngineOptions,
+        *,
+        log: Callable[[str, str], None] | None = None,
+    ) -> None: ...
+    def submit(
+        self,
+        request_id: int,
+        prompt_token_ids: Sequence[int] | NDArray[np.int32],
+        sampling: SamplingParams | None,
+        *,
+        priority: int = 0,
+        cache_salt: str = "",
+        skip_reading_prefix_cache: bool = False,
+    ) -> None:
+        """`sampling` None = a pooling request. Raises StatusError for a refusal."""
+
+    def abort(self, request_id: int) -> None:
+        """Unknown and finished requests are ignored."""
+
+    def poll(self) -> list[RequestOutput]:
+        """Outputs that wait to be read; never blocks."""
+
+    def wait(self, timeout_s: float) -> list[RequestOutput]: ...
+    def output_fd(self) -> int:
+        """Readable while outputs wait; `poll` clears it."""
+
+    def stats(self) -> EngineStats: ...
+    def drain(self) -> None:
+        """Refuses new requests with UNAVAILABLE and finishes the rest; returns at once."""
+
+    def wait_idle(self, timeout_s: float) -> bool: ...
+    def shutdown(self) -> None:
+        """Aborts all, joins the thread."""
+
+    def reset_prefix_cache(self) -> bool: ...

@@ -1,0 +1,71 @@
+"""Every command: its name, the module that holds it, and what it is for.
+
+A command's module has `parser() -> FlagParser` and `run(parser, args) -> int`. It is imported when
+the command is given and at no other time, and imports what it needs when it runs.
+"""
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pagemill.config.fields import ConfigError, did_you_mean
+from pagemill.config.flags import FlagParser
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One row; `words` is how it is called, such as ("bench", "latency")."""
+
+    words: tuple[str, ...]
+    module: str
+    summary: str
+
+    @property
+    def parser(self) -> Callable[[], FlagParser]:
+        """Makes the command's parser; imports its module."""
+        return importlib.import_module(self.module).parser
+
+    @property
+    def run(self) -> Callable[[FlagParser, Any], int]:
+        """Runs the command on what its parser made of the arguments."""
+        return importlib.import_module(self.module).run
+
+
+COMMANDS = (
+    Command(("serve",), "pagemill.cli.serve", "serve a model over HTTP, as OpenAI's API"),
+    Command(("generate",), "pagemill.cli.generate", "generate text from prompts, offline"),
+    Command(("chat",), "pagemill.cli.chat", "talk to a model, here or on a server"),
+    Command(("complete",), "pagemill.cli.complete", "continue text, here or on a server"),
+    Command(
+        ("bench", "latency"), "pagemill.cli.bench_latency", "time one batch from start to end"
+    ),
+    Command(
+        ("bench", "throughput"),
+        "pagemill.cli.bench_throughput",
+        "tokens per second over many requests, offline",
+    ),
+    Command(("bench", "serve"), "pagemill.cli.bench_serve", "put load on a server and time it"),
+    Command(("plan",), "pagemill.cli.plan", "what memory a model takes and what fits, unloaded"),
+    Command(("doctor",), "pagemill.cli.doctor", "what this machine can do and what is missing"),
+)
+
+
+def find(argv: list[str]) -> tuple[Command, list[str]]:
+    """Returns the command that `argv` begins with, and the rest of it.
+
+    Raises:
+      ConfigError: there is none; the message names the closest or lists what may follow.
+    """
+    for command in COMMANDS:
+        if tuple(argv[: len(command.words)]) == command.words:
+            return command, argv[len(command.words) :]
+    first = argv[0]
+    seconds = [command.words[1] for command in COMMANDS if command.words[0] == first]
+    if seconds:
+        said = f"unknown: {' '.join(argv[:2])}; " if len(argv) > 1 else ""
+        raise ConfigError(f"{said}`pagemill {first}` is followed by {', '.join(seconds)}")
+    names = sorted({command.words[0] for command in COMMANDS})
+    raise ConfigError(
+        f"unknown command {first!r}{did_you_mean(first, names)}; known: {', '.join(names)}"
+    )

@@ -1,0 +1,67 @@
+"""The table of architectures, and what families refuse."""
+
+from typing import Any
+
+import pytest
+
+from pagemill.models.base import ModelConfigError
+from pagemill.models.config_keys import rope_parameters
+from pagemill.models.table import ARCHITECTURES, model_class
+
+DECODER: dict[str, Any] = {
+    "vocab_size": 100,
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "max_position_embeddings": 128,
+    "sliding_window": 8,
+}
+
+
+def test_table_is_sorted_and_every_row_loads():
+    assert list(ARCHITECTURES) == sorted(ARCHITECTURES)
+    for architecture in ARCHITECTURES:
+        traits = model_class(architecture).from_config(DECODER).traits
+        assert (traits.vocab_size, traits.hidden_size, traits.max_model_len) == (100, 64, 128)
+        assert traits.generates == traits.causal == (architecture != "BertModel")
+
+
+def test_unknown_architecture_lists_the_known():
+    with pytest.raises(ModelConfigError, match="'MambaForCausalLM'; known: BertModel, Gemma3"):
+        model_class("MambaForCausalLM")
+
+
+@pytest.mark.parametrize(
+    ("architecture", "changes", "message"),
+    [
+        ("LlamaForCausalLM", {"hidden_size": None}, "needs hidden_size > 0, it has None"),
+        ("LlamaForCausalLM", {"num_hidden_layers": "4"}, "num_hidden_layers"),
+        ("LlamaForCausalLM", {"num_key_value_heads": 3}, "4 heads cannot share 3"),
+        ("LlamaForCausalLM", {"rope_scaling": {"rope_type": "longrope"}}, "unknown rope_type"),
+        ("LlamaForCausalLM", {"hidden_act": "mish"}, "unknown activation 'mish'; known: gelu"),
+        ("Gemma3ForCausalLM", {"final_logit_softcapping": 30.0}, "final_logit_softcapping=30.0"),
+        ("Gemma3ForCausalLM", {"layer_types": ["full_attention"]}, "layer_types of 4 layers"),
+        ("BertModel", {"is_decoder": True}, "is_decoder=True is not supported"),
+        ("BertModel", {"position_embedding_type": "relative_key"}, "relative position"),
+    ],
+)
+def test_refusals(architecture: str, changes: dict[str, Any], message: str):
+    with pytest.raises(ModelConfigError, match=message):
+        model_class(architecture).from_config(DECODER | changes)
+
+
+def test_rope_parameters_of_old_and_new_checkpoints_agree():
+    new = {
+        "full_attention": {"rope_type": "linear", "rope_theta": 1e6, "factor": 8.0},
+        "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
+    }
+    old = {
+        "rope_theta": 1e6,
+        "rope_local_base_freq": 1e4,
+        "rope_scaling": {"type": "linear", "factor": 8.0},
+    }
+    for kind, rope in new.items():
+        assert rope_parameters({"rope_parameters": new}, kind) == rope
+        assert rope_parameters(old, kind) == rope
+    assert rope_parameters({}) == {"rope_type": "default", "rope_theta": 10000.0}

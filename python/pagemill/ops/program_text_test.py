@@ -1,0 +1,94 @@
+"""Program text reads back as it was written, and bad text is refused with its line."""
+
+import pytest
+
+from pagemill import ops
+from pagemill.ops.program_text import ProgramTextError, from_text, to_text
+from pagemill.ops.trace import Trace
+
+
+def _trace() -> Trace:
+    trace = Trace()
+    ids = trace.input("token_ids", "i32", ("T",))
+    rows = trace.input("logits_rows", "i32", ("L",))
+    file = trace.file("/models/a name with spaces.gguf")
+    table = trace.weight("embed", "q8_0", (50, 64), file=file, offset=96)
+    norm = trace.constant("norm", "f32", (64,), bytes(range(256)))
+    bias = trace.constant("bias", "f32", (2,), b"\x00\x00\x80\x3f" * 2)
+    assert bias.shape == (2,)
+    x = ops.embedding(ids, table, scale=0.1)
+    q = ops.linear(x, trace.weight("q", "f16", (64, 64), file=file, offset=4096), row_shape=(2, 32))
+    cache = trace.cache("kv0", 2, 32, window=7)
+    ops.kv_write(q, q, cache)
+    y = ops.rms_norm(ops.paged_attention(q, cache, scale=1 / 3), _vector(trace, 32), eps=1e-6)
+    x = ops.rms_norm(ops.linear(y, table_like(trace, file)), norm, eps=1e-5, weight_offset=1.0)
+    trace.output("logits", ops.linear(ops.select_rows(x, rows), table))
+    return trace
+
+
+def _vector(trace: Trace, length: int):
+    return trace.constant("head_norm", "f32", (length,), bytes(4 * length))
+
+
+def table_like(trace: Trace, file: int):
+    return trace.weight("o", "bf16", (64, 64), file=file, offset=12288)
+
+
+def test_round_trip():
+    program = _trace().program
+    program.check_integrity()
+    text = to_text(program)
+    assert from_text(text) == program
+    assert to_text(from_text(text)) == text
+
+
+def test_text_is_what_the_format_says():
+    lines = to_text(_trace().program).split("\n")
+    assert lines[0] == "pagemill-program 1"
+    assert "file 0 /models/a name with spaces.gguf" in lines
+    assert "file 1 @" in lines
+    assert "weight embed q8_0 50,64 0 96" in lines
+    assert "weight bias f32 2 1 256" in lines  # constants start at multiples of 64 bytes
+    assert "cache kv0 2 32 7" in lines
+    assert "input token_ids i32 T" in lines
+    assert "value v1 f32 T,2,32" in lines
+    assert "op embedding token_ids,embed -> v0 scale=0.1" in lines
+    assert "op kv_write v1,v1,kv0 ->" in lines
+    assert f"op paged_attention v1,kv0 -> v2 scale={1 / 3!r} window=7 causal=1" in lines
+    assert "op rms_norm v4,norm -> v5 eps=1e-05 weight_offset=1" in lines
+    assert "output logits v7" in lines
+    constants = lines.index(f"constants {(256 + 64) + 128}")
+    assert bytes.fromhex(lines[constants + 1])[:256] == bytes(range(256))
+
+
+def test_comments_and_missing_operands():
+    text = to_text(_trace().program)
+    commented = text.replace("cache kv0", "# what follows is a cache\ncache kv0")
+    assert from_text(commented) == from_text(text)
+    with_dash = text.replace("op linear v0,q ->", "op linear v0,q,- ->")
+    assert from_text(with_dash).ops[1].inputs == ("v0", "q", None)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("pagemill-program 1", "pagemill-program 2", "line 1"),
+        ("input token_ids i32 T", "input token_ids i33 T", "unknown dtype 'i33'"),
+        ("input token_ids i32 T", "input token_ids i32 Q", "line 11"),
+        ("input token_ids", "imput token_ids", "unknown word 'imput'"),
+        ("cache kv0 2 32 7", "cache kv0 2 32", "wrong field count"),
+        ("cache kv0", "cache norm", "'norm' is declared twice"),
+        ("op embedding token_ids,", "op embedding v3,", "reads 'v3' before it is written"),
+        ("o -> v4", "o -> v2", "writes 'v2': undeclared or written"),
+        ("output logits v7", "output logits v70", "never written"),
+        ("eps=1e-05", "eps", "not name=value"),
+        ("weight embed q8_0 50,64 0", "weight embed q8_0 50,64 9", "undeclared"),
+        ("constants 448", "constants 449", "448 bytes of constants, 449 announced"),
+        ("file 1 @", "file 2 @", "out of order"),
+    ],
+)
+def test_bad_text_is_refused(old: str, new: str, message: str):
+    text = to_text(_trace().program)
+    assert old in text
+    with pytest.raises(ProgramTextError, match=message):
+        from_text(text.replace(old, new))

@@ -1,0 +1,142 @@
+"""The torch references against plain formulas; they in turn are what native kernels must equal."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from pagemill.ops.table import OPS, reference
+from pagemill.ops.torch_step import TorchCache, make_step
+
+DEVICE = torch.device("cpu")
+
+
+def _run(op: str, *inputs: object, **attributes: float) -> tuple[torch.Tensor, ...]:
+    return reference(op)(list(inputs), attributes, None)
+
+
+def _random(*shape: int) -> torch.Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(math.prod(shape)))
+
+
+def test_every_op_has_a_reference():
+    assert list(OPS) == sorted(OPS)
+    assert all(callable(reference(op)) for op in OPS)
+    with pytest.raises(ValueError, match="unknown op 'softmax'; known: activation, add,"):
+        reference("softmax")
+
+
+def test_norms():
+    x, w, b = _random(3, 2, 5), _random(5), _random(1, 5)[0]
+    (y,) = _run("rms_norm", x, w, eps=0.5, weight_offset=1.0)
+    expected = x / torch.sqrt((x * x).sum(-1, keepdim=True) / 5 + 0.5) * (1 + w)
+    torch.testing.assert_close(y, expected)
+    (y,) = _run("layer_norm", x, w, b, eps=1e-5)
+    torch.testing.assert_close(y, torch.nn.functional.layer_norm(x, (5,), w, b, 1e-5))
+    residual = _random(3, 5, 2).reshape(3, 2, 5)
+    y, total = _run("add_rms_norm", x, residual, w, eps=1e-6)
+    torch.testing.assert_close(total, x + residual)
+    torch.testing.assert_close(y, _run("rms_norm", x + residual, w, eps=1e-6)[0])
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        (0, lambda x: x / (1 + math.exp(-x))),
+        (1, lambda x: x * 0.5 * (1 + math.erf(x / math.sqrt(2)))),
+        (2, lambda x: x * 0.5 * (1 + math.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))),
+        (3, lambda x: max(x, 0.0)),
+        (4, math.tanh),
+    ],
+)
+def test_activations(kind, expected):
+    x, up = _random(4, 7), _random(7, 4).T
+    want = torch.tensor([[expected(float(v)) for v in row] for row in x])
+    torch.testing.assert_close(_run("activation", x, kind=kind)[0], want)
+    torch.testing.assert_close(_run("gated_activation", x, up, kind=kind)[0], want * up)
+
+
+@pytest.mark.parametrize("interleaved", [0, 1])
+def test_rotary_turns_pairs_as_complex_numbers(interleaved):
+    q, k, positions = _random(3, 2, 10), _random(3, 1, 10), torch.tensor([0, 5, 1000])
+    frequencies = torch.tensor([1.0, 0.3, 0.01])  # the first 6 of 10 dimensions turn
+    pairs = [(2 * i, 2 * i + 1) if interleaved else (i, i + 3) for i in range(3)]
+    rotated = _run("rotary", q, k, positions, frequencies, interleaved=interleaved, mscale=1.5)
+    for x, y in zip((q, k), rotated, strict=True):
+        expected = x.clone()
+        for token, position in enumerate(positions.tolist()):
+            for (a, b), frequency in zip(pairs, frequencies.tolist(), strict=True):
+                turn = 1.5 * np.exp(1j * position * frequency)
+                z = (x[token, :, a].numpy() + 1j * x[token, :, b].numpy()) * turn
+                expected[token, :, a], expected[token, :, b] = map(
+                    torch.from_numpy, (z.real.astype(np.float32), z.imag.astype(np.float32))
+                )
+        torch.testing.assert_close(y, expected, atol=2e-4, rtol=0)  # f32 angles up to 1000
+
+
+def _attention_by_hand(q, keys, values, visible, scale, soft_cap):
+    """Double precision, one head and query at a time."""
+    output = np.zeros(q.shape)
+    group = q.shape[1] // keys.shape[1]
+    for token in range(q.shape[0]):
+        for head in range(q.shape[1]):
+            seen = visible[token]
+            scores = keys[seen, head // group] @ q[token, head] * scale
+            if soft_cap:
+                scores = soft_cap * np.tanh(scores / soft_cap)
+            weights = np.exp(scores - scores.max())
+            output[token, head] = weights / weights.sum() @ values[seen, head // group]
+    return output
+
+
+@pytest.mark.parametrize(
+    ("window", "causal", "soft_cap"), [(0, 1, 0), (5, 1, 0), (0, 0, 0), (3, 1, 2), (0, 1, 2)]
+)
+def test_paged_attention_over_shuffled_blocks(window, causal, soft_cap):
+    block_size, heads, kv_heads, head_dim = 4, 6, 2, 8
+    # Three requests: decode at length 11, a chunk of 5 after 6, a whole prompt of 9.
+    new, lengths = (1, 5, 9), (11, 11, 9)
+    if not causal:
+        new, lengths = (1, 5, 9), (1, 5, 9)  # bidirectional prompts run whole
+    table = np.array([[7, 2, 5], [1, 9, 3], [8, 4, 6]], np.int32)
+    rng = np.random.default_rng(window + soft_cap)
+    keys, values = rng.normal(size=(2, 3, 12, kv_heads, head_dim)).astype(np.float32)
+    cache = TorchCache(*(torch.full((40, kv_heads, head_dim), 1e6) for _ in range(2)))
+    slots = (table[:, :, None] * block_size + np.arange(block_size)).reshape(3, -1)
+    for request, length in enumerate(lengths):
+        cache.key[slots[request, :length]] = torch.from_numpy(keys[request, :length])
+        cache.value[slots[request, :length]] = torch.from_numpy(values[request, :length])
+    starts = np.cumsum([0, *new]).astype(np.int32)
+    empty = np.zeros(starts[-1], np.int32)
+    batch = {
+        "token_ids": empty,
+        "positions": empty,
+        "logits_rows": empty,
+        "slot_mapping": empty,
+        "query_start": starts,
+        "seq_lens": np.array(lengths, np.int32),
+        "block_table": table,
+    }
+    q = torch.from_numpy(rng.normal(size=(starts[-1], heads, head_dim)).astype(np.float32))
+    attributes = {"scale": 0.4, "window": window, "causal": causal, "soft_cap": soft_cap}
+    step = make_step(batch, block_size, DEVICE)
+    (output,) = reference("paged_attention")([q, cache], attributes, step)
+    for request, length in enumerate(lengths):
+        positions = np.arange(length - new[request], length)[:, None]
+        key_positions = np.arange(length)
+        visible = np.ones((new[request], length), bool)
+        if causal:
+            visible = key_positions <= positions
+            if window:
+                visible &= key_positions > positions - window
+        rows = slice(starts[request], starts[request + 1])
+        expected = _attention_by_hand(
+            q[rows].double().numpy(),
+            keys[request, :length].astype(float),
+            values[request, :length].astype(float),
+            visible,
+            0.4,
+            soft_cap,
+        )
+        np.testing.assert_allclose(output[rows].numpy(), expected, atol=2e-6, rtol=0)

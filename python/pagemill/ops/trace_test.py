@@ -1,0 +1,110 @@
+"""Ops give the shapes of their contract, and refuse operands that do not fit it."""
+
+from collections.abc import Callable
+
+import pytest
+
+from pagemill import ops
+from pagemill.ops.trace import ShapeError, Tensor, Trace
+
+
+class _Values:
+    """Symbolic tensors of one trace."""
+
+    def __init__(self) -> None:
+        self.trace = Trace()
+        self.cache = self.trace.cache("kv", 2, 16)
+
+    def f32(self, *shape: int | str) -> Tensor:
+        name = f"x{len(self.trace.program.inputs)}"
+        return self.trace.input(name, "f32", shape)
+
+    def i32(self, *shape: int | str) -> Tensor:
+        name = f"x{len(self.trace.program.inputs)}"
+        return self.trace.input(name, "i32", shape)
+
+    def weight(self, dtype: str, *shape: int) -> Tensor:
+        name = f"w{len(self.trace.program.weights)}"
+        return self.trace.weight(name, dtype, shape, file=self.trace.file("f"), offset=0)
+
+
+GOOD: list[tuple[Callable[[_Values], Tensor], tuple[int | str, ...]]] = [
+    (lambda v: ops.embedding(v.i32("T"), v.weight("q4_k", 9, 256)), ("T", 256)),
+    (lambda v: ops.add(v.f32("T", 4), v.f32("T", 4)), ("T", 4)),
+    (lambda v: ops.add(v.f32("T", 4), v.weight("f32", 4)), ("T", 4)),
+    (lambda v: ops.rms_norm(v.f32("T", 3, 8), v.weight("f32", 8), eps=1), ("T", 3, 8)),
+    (
+        lambda v: ops.layer_norm(v.f32("T", 8), v.weight("f32", 8), v.weight("f32", 8), eps=1),
+        ("T", 8),
+    ),
+    (lambda v: ops.linear(v.f32("T", 2, 16), v.weight("q4_0", 6, 32)), ("T", 6)),
+    (lambda v: ops.linear(v.f32("L", 8), v.weight("f16", 6, 8), v.weight("f32", 6)), ("L", 6)),
+    (lambda v: ops.linear(v.f32("T", 8), v.weight("f32", 6, 8), row_shape=(3, 2)), ("T", 3, 2)),
+    (lambda v: ops.paged_attention(v.f32("T", 6, 16), v.cache, scale=1), ("T", 6, 16)),
+    (lambda v: ops.activation(v.f32("T", 5), ops.ActivationKind.TANH), ("T", 5)),
+    (
+        lambda v: ops.gated_activation(v.f32("T", 5), v.f32("T", 5), ops.ActivationKind.SILU),
+        ("T", 5),
+    ),
+    (lambda v: ops.select_rows(v.f32("T", 5), v.i32("L")), ("L", 5)),
+    (lambda v: ops.pool(v.f32("T", 5), ops.PoolKind.LAST, normalize=True), ("R", 5)),
+]
+
+
+@pytest.mark.parametrize(("call", "shape"), GOOD)
+def test_result_shapes(call: Callable[[_Values], Tensor], shape: tuple[int | str, ...]):
+    values = _Values()
+    result = call(values)
+    assert (result.shape, result.dtype) == (shape, "f32")
+    values.trace.program.check_integrity()
+
+
+def test_rotary_keeps_the_shapes_of_q_and_k():
+    v = _Values()
+    q, k = ops.rotary(v.f32("T", 4, 8), v.f32("T", 2, 8), v.i32("T"), v.weight("f32", 3))
+    assert (q.shape, k.shape) == (("T", 4, 8), ("T", 2, 8))
+
+
+BAD: list[tuple[Callable[[_Values], object], str]] = [
+    (lambda v: ops.embedding(v.f32("T"), v.weight("f32", 9, 4)), "ids .* is f32"),
+    (lambda v: ops.embedding(v.i32("T"), v.weight("i8", 9, 4)), "weight .* is i8; expected bf16"),
+    (lambda v: ops.add(v.f32("T", 4), v.f32("L", 4)), r"\[T, 4\] but .* \[L, 4\]"),
+    (lambda v: ops.add(v.f32("T", 4), v.weight("f32", 5)), r"must be \[4\], got \[5\]"),
+    (lambda v: ops.add(v.f32("T", 4), v.weight("bf16", 4)), "must be f32, got bf16"),
+    (lambda v: ops.rms_norm(v.f32("T", 8), v.weight("f32", 4), eps=1), r"must be \[8\]"),
+    (lambda v: ops.linear(v.f32("T", 8), v.weight("f32", 6, 4)), "rows of 8, weight w0 takes 4"),
+    (
+        lambda v: ops.linear(v.f32("T", 8), v.weight("f32", 6, 8), row_shape=(4, 2)),
+        r"do not fit \(4, 2\)",
+    ),
+    (lambda v: ops.linear(v.f32("T", 8), v.weight("f32", 6, 8), v.weight("f32", 8)), "bias"),
+    (lambda v: ops.kv_write(v.f32("T", 2, 8), v.f32("T", 2, 8), v.cache), "2 heads of 16"),
+    (lambda v: ops.paged_attention(v.f32("T", 5, 16), v.cache, scale=1), "2 heads of 16"),
+    (
+        lambda v: ops.rotary(v.f32("T", 2, 8), v.f32("T", 2, 8), v.i32("T"), v.weight("f32", 5)),
+        "5 frequencies do not fit heads of 8",
+    ),
+    (lambda v: ops.select_rows(v.f32("T", 5), v.f32("L")), "rows .* is f32"),
+    (lambda v: ops.pool(v.f32("T", 5, 2), ops.PoolKind.MEAN, normalize=False), "rank 2"),
+]
+
+
+@pytest.mark.parametrize(("call", "message"), BAD)
+def test_operands_that_do_not_fit(call: Callable[[_Values], object], message: str):
+    with pytest.raises(ShapeError, match=message):
+        call(_Values())
+
+
+def test_operands_of_another_trace_are_refused():
+    with pytest.raises(ValueError, match="belongs to another trace"):
+        ops.add(_Values().f32("T", 4), _Values().f32("T", 4))
+
+
+def test_constants_must_fill_their_shape():
+    with pytest.raises(ValueError, match="5 bytes do not fill"):
+        Trace().constant("c", "f32", (2,), b"12345")
+
+
+def test_a_row_must_be_whole_blocks():
+    with pytest.raises(ValueError, match="no whole number of q4_k blocks"):
+        _Values().weight("q4_k", 4, 128)

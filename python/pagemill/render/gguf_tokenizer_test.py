@@ -1,0 +1,148 @@
+"""Tests of pagemill.render.gguf_tokenizer on small vocabularies."""
+
+from typing import Any
+
+import pytest
+import sentencepiece
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import Tokenizer
+
+from pagemill.render.errors import RenderError
+from pagemill.render.gguf_tokenizer import derive_merges, tokenizer_from_gguf
+from pagemill.render.sample_vocabularies import (
+    TEXT,
+    byte_level_metadata,
+    sentencepiece_metadata,
+    sentencepiece_model,
+)
+from pagemill.render.split_patterns import SPLIT_RULES
+
+BYTE_LEVEL = byte_level_metadata()
+MODELS = {prefix: sentencepiece_model(prefix) for prefix in (True, False)}
+
+
+@given(st.text())
+@settings(max_examples=300)
+def test_byte_level_text_round_trips(text: str) -> None:
+    tokenizer = tokenizer_from_gguf(BYTE_LEVEL)
+    assert tokenizer.decode(tokenizer.encode(text).ids, skip_special_tokens=False) == text
+
+
+def test_merges_are_used() -> None:
+    tokenizer = tokenizer_from_gguf(BYTE_LEVEL)
+    for text in TEXT[:3]:
+        assert len(tokenizer.encode(text).ids) < 0.7 * len(text)
+
+
+@pytest.mark.parametrize(
+    ("pre", "text", "pieces"),
+    [
+        ("smollm", "a  12 b", ["a", "  ", "1", "2", " b"]),
+        ("gpt-2", "a  12 b", ["a", " ", " 12", " b"]),
+        ("qwen2", "a  12 b'LL\n\n x", ["a", " ", " ", "1", "2", " b", "'LL", "\n\n", " x"]),
+        ("llama-bpe", "12345, it's", ["123", "45", ",", " it", "'s"]),
+    ],
+)
+def test_text_is_cut_as_the_file_says(pre: str, text: str, pieces: list[str]) -> None:
+    tokenizer = tokenizer_from_gguf({**BYTE_LEVEL, "tokenizer.ggml.pre": pre})
+    assert tokenizer.pre_tokenizer is not None
+    cut = tokenizer.pre_tokenizer.pre_tokenize_str(text)
+    assert [text[start:end] for _, (start, end) in cut] == pieces
+
+
+@pytest.mark.parametrize("pre", sorted(SPLIT_RULES))
+def test_no_way_of_cutting_loses_text(pre: str) -> None:
+    tokenizer = tokenizer_from_gguf({**BYTE_LEVEL, "tokenizer.ggml.pre": pre})
+    for text in (*TEXT, " \t\r\n \u3000x", "'S 'll", "\u0660\u0661\u00bd"):
+        assert tokenizer.decode(tokenizer.encode(text).ids) == text
+
+
+def test_control_tokens_in_text() -> None:
+    ids = tokenizer_from_gguf(BYTE_LEVEL).encode("<|im_start|>a<|im_end|>").ids
+    assert (ids[0], ids[-1]) == (1, 2)
+    assert len(ids) == 3
+
+
+@pytest.mark.parametrize("prefix", [True, False])
+@given(text=st.one_of(st.text(), st.text("aehlotz \u2581\n12", max_size=60), st.sampled_from(TEXT)))
+@settings(max_examples=400)
+def test_sentencepiece_ids_equal_the_librarys_own(prefix: bool, text: str) -> None:
+    # SentencePiece itself drops NUL; and it treats its space symbol as a space, like this one.
+    text = text.replace("\0", "")
+    theirs = sentencepiece.SentencePieceProcessor(model_proto=MODELS[prefix])
+    ours = _cached(prefix)
+    assert ours.encode(text, add_special_tokens=False).ids == theirs.encode(text)
+
+
+_CACHE: dict[bool, Tokenizer] = {}
+
+
+def _cached(prefix: bool) -> Tokenizer:
+    if prefix not in _CACHE:
+        _CACHE[prefix] = tokenizer_from_gguf(sentencepiece_metadata(MODELS[prefix], prefix))
+    return _CACHE[prefix]
+
+
+def test_begin_and_end_follow_the_flags() -> None:
+    metadata = sentencepiece_metadata(MODELS[True])
+    assert tokenizer_from_gguf(metadata).encode("the").ids[0] == 1  # llama: BOS unless told not to
+    metadata["tokenizer.ggml.add_eos_token"] = True
+    ids = tokenizer_from_gguf(metadata).encode("the").ids
+    assert (ids[0], ids[-1]) == (1, 2)
+    metadata["tokenizer.ggml.add_bos_token"] = False
+    ids = tokenizer_from_gguf(metadata).encode("the").ids
+    assert ids[0] != 1
+    assert ids[-1] == 2
+    assert tokenizer_from_gguf(BYTE_LEVEL).encode("the").ids[0] != 1
+
+
+def test_gemma_ranks_by_place_and_respells_runs_of_spaces() -> None:
+    tokens = ["<pad>", "<eos>", "<bos>", "<unk>", "\u2581", "a", "b", "  ", "ab", "a\u2581", "ba"]
+    metadata: dict[str, Any] = {
+        "general.architecture": "gemma3",
+        "tokenizer.ggml.model": "llama",
+        "tokenizer.ggml.tokens": tokens,
+        "tokenizer.ggml.token_type": [3, 3, 3, 3, 1, 1, 1, 4, 1, 1, 1],
+        "tokenizer.ggml.unknown_token_id": 3,
+        "tokenizer.ggml.bos_token_id": 2,
+        "tokenizer.ggml.add_bos_token": True,
+    }
+    tokenizer = tokenizer_from_gguf(metadata)
+    assert tokenizer.encode("a  ba b").ids == [2, 5, 7, 6, 9, 6]  # "a\u2581" before "ba"
+    assert tokenizer.encode("aba").ids == [2, 8, 5]  # "ab" is listed before "ba"
+    assert tokenizer.decode([5, 7, 8]) == "a  ab"
+
+
+def test_merges_from_scores() -> None:
+    tokens = ["a", "b", "ab", "abb", "bb"]
+    merges = derive_merges(tokens, [-9.0, -9.0, -2.0, -3.0, -1.0])
+    assert merges == [("b", "b"), ("a", "b"), ("ab", "b"), ("a", "bb")]
+    assert derive_merges(tokens) == [("a", "b"), ("ab", "b"), ("a", "bb"), ("b", "b")]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"tokenizer.ggml.model": "bert"}, "'bert'; supported: gpt2, llama"),
+        ({"tokenizer.ggml.pre": "martian"}, "'martian' is unknown; known: .*smollm"),
+        ({"tokenizer.ggml.tokens": None}, "holds no tokenizer"),
+        ({"tokenizer.ggml.tokens": []}, "holds no tokenizer"),
+        ({"tokenizer.ggml.tokens": [1, 2]}, "not strings"),
+        ({"tokenizer.ggml.merges": None}, "merges is missing"),
+        ({"tokenizer.ggml.merges": ["ab"]}, "merges holds 'ab'"),
+        ({"tokenizer.ggml.merges": ["\u2603 \u2603"]}, "inconsistent"),
+        ({"tokenizer.ggml.eos_token_id": 10**6}, "names token 1000000"),
+        ({"tokenizer.ggml.eos_token_id": -1}, "names token -1"),
+    ],
+)
+def test_bad_metadata_is_refused(change: dict[str, Any], words: str) -> None:
+    with pytest.raises(RenderError, match=words):
+        tokenizer_from_gguf({**BYTE_LEVEL, **change})
+
+
+def test_bad_scores_are_refused() -> None:
+    metadata = sentencepiece_metadata(MODELS[True])
+    for scores in (None, [0.0], [float("nan")] * len(metadata["tokenizer.ggml.tokens"])):
+        with pytest.raises(RenderError, match="scores"):
+            tokenizer_from_gguf({**metadata, "tokenizer.ggml.scores": scores})

@@ -1,0 +1,199 @@
+"""Tests of pagemill.render.renderer on small vocabularies and a model directory made here."""
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tokenizers import AddedToken
+
+from pagemill.render.errors import RenderError
+from pagemill.render.gguf_tokenizer import tokenizer_from_gguf
+from pagemill.render.renderer import Renderer
+from pagemill.render.sample_vocabularies import (
+    CHATML,
+    TEXT,
+    byte_level_metadata,
+    sentencepiece_metadata,
+    sentencepiece_model,
+)
+from pagemill.render.tokenizer import MAX_TEXT_CHARS
+
+HI = [{"role": "user", "content": "the dog"}]
+
+
+@dataclass
+class Gguf:
+    metadata: dict[str, Any]
+
+
+@dataclass
+class Source:
+    gguf: Gguf | None = None
+    path: Path = Path()
+    config: dict[str, Any] = field(default_factory=dict)
+
+
+def _byte_level(**change: Any) -> Renderer:
+    return Renderer.open(Source(Gguf({**byte_level_metadata(), **change})))
+
+
+@pytest.fixture(name="folder")
+def _folder(tmp_path: Path) -> Path:
+    tokenizer = tokenizer_from_gguf(byte_level_metadata())
+    tokenizer.add_tokens([AddedToken("<tool_call>", normalized=False, special=False)])
+    tokenizer.enable_truncation(4)
+    tokenizer.enable_padding(length=8)
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    config = {
+        "eos_token": {"content": "<|im_end|>", "special": True},
+        "bos_token": "<|im_start|>",
+        "chat_template": CHATML,
+    }
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    (tmp_path / "generation_config.json").write_text('{"eos_token_id": [2, 0]}')
+    return tmp_path
+
+
+def test_chat_goes_through_the_template_and_parses_control_tokens() -> None:
+    renderer = _byte_level()
+    text = renderer.apply_chat_template(HI)
+    assert text == "<|im_start|>user\nthe dog<|im_end|>\n<|im_start|>assistant\n"
+    ids = renderer.encode_chat(HI)
+    assert ids == renderer.encode(text, parse_special=True)
+    assert (ids.count(1), ids.count(2)) == (2, 1)
+    assert renderer.decode(ids, skip_special_tokens=False) == text
+    assert renderer.decode(ids) == "user\nthe dog\nassistant\n"
+
+
+def test_text_is_literal_unless_asked() -> None:
+    renderer = _byte_level()
+    literal = renderer.encode("a<|im_end|>")
+    assert 2 not in literal
+    assert renderer.decode(literal) == "a<|im_end|>"
+    assert renderer.encode("a<|im_end|>", parse_special=True)[-1] == 2
+    assert renderer.encode("a < b") == renderer.encode("a < b", parse_special=True)
+
+
+def test_begin_token_once() -> None:
+    metadata = sentencepiece_metadata(sentencepiece_model())
+    metadata["tokenizer.chat_template"] = "{{ bos_token }}{{ messages[0].content }}"
+    renderer = Renderer.open(Source(Gguf(metadata)))
+    assert renderer.encode("the dog")[0] == 1
+    assert renderer.encode("the dog", add_special_tokens=False)[0] != 1
+    assert renderer.encode_chat(HI).count(1) == 1
+    assert renderer.decode(renderer.encode("the dog")) == "the dog"
+
+
+def test_a_directory(folder: Path) -> None:
+    renderer = Renderer.open(Source(path=folder, config={"eos_token_id": 2}))
+    assert renderer.eos_token_ids == (2, 0)
+    assert renderer.vocab_size == 451
+    long = TEXT[0]
+    ids = renderer.encode(long)
+    assert len(ids) > 8  # neither cut nor filled up, whatever tokenizer.json says
+    assert renderer.decode(ids) == long
+    assert renderer.encode_chat(HI) == _byte_level().encode_chat(HI)
+    # An added token that is not a control token is itself in any text.
+    assert renderer.encode("x<tool_call><|im_end|>")[1] == 450
+    assert renderer.decode([450]) == "<tool_call>"
+
+
+def test_a_template_file_of_its_own_wins(folder: Path) -> None:
+    (folder / "chat_template.jinja").write_text("J {{ messages[0].content }}")
+    assert Renderer.open(Source(path=folder)).apply_chat_template(HI) == "J the dog"
+    override = folder / "mine.jinja"
+    override.write_text("M {{ messages[0].content }}")
+    source = Source(path=folder)
+    assert Renderer.open(source, str(override)).apply_chat_template(HI) == "M the dog"
+    assert Renderer.open(source, "L {{ bos_token }}").apply_chat_template(HI) == "L <|im_start|>"
+    with pytest.raises(RenderError, match="No such file"):
+        Renderer.open(source, str(folder / "none.jinja"))
+
+
+def test_named_templates(folder: Path) -> None:
+    named = [{"name": "default", "template": "D"}, {"name": "tool_use", "template": "T"}]
+    (folder / "tokenizer_config.json").write_text(json.dumps({"chat_template": named}))
+    renderer = Renderer.open(Source(path=folder))
+    assert renderer.apply_chat_template(HI) == "D"
+    assert renderer.apply_chat_template(HI, tools=[{"type": "function"}]) == "T"
+
+
+def test_a_base_model_says_how_to_pass_a_template() -> None:
+    renderer = _byte_level(**{"tokenizer.chat_template": None})
+    assert not renderer.has_chat_template
+    with pytest.raises(RenderError, match="no chat template: .*--chat-template FILE"):
+        renderer.encode_chat(HI)
+
+
+def test_continuing_the_last_message() -> None:
+    renderer = _byte_level()
+    messages = [*HI, {"role": "assistant", "content": " It is "}]
+    prompt = renderer.apply_chat_template(
+        messages, add_generation_prompt=False, continue_final_message=True
+    )
+    assert prompt.endswith("<|im_start|>assistant\n It is ")
+    with pytest.raises(RenderError, match="exclude each other"):
+        renderer.apply_chat_template(messages, continue_final_message=True)
+    with pytest.raises(RenderError, match="no text to continue"):
+        renderer.apply_chat_template(
+            [{"role": "user", "content": " "}],
+            add_generation_prompt=False,
+            continue_final_message=True,
+        )
+
+
+@pytest.mark.parametrize(
+    ("messages", "words"),
+    [([], "messages is empty"), ([{"content": "x"}], "no role"), ([{"role": "user"}], "failed")],
+)
+def test_bad_messages(messages: list[dict[str, Any]], words: str) -> None:
+    with pytest.raises(RenderError, match=words):
+        _byte_level().encode_chat(messages)
+
+
+def test_bad_text() -> None:
+    renderer = _byte_level()
+    with pytest.raises(RenderError, match="half a surrogate pair at character 2"):
+        renderer.encode("ab\ud800")
+    with pytest.raises(RenderError, match="too long"):
+        renderer.encode("x" * (MAX_TEXT_CHARS + 1))
+
+
+def test_missing_and_bad_files(folder: Path) -> None:
+    (folder / "tokenizer.json").write_text("{}")
+    with pytest.raises(RenderError, match="is not a tokenizer"):
+        Renderer.open(Source(path=folder))
+    (folder / "tokenizer.json").unlink()
+    with pytest.raises(RenderError, match="tokenizer.json is missing"):
+        Renderer.open(Source(path=folder))
+    with pytest.raises(RenderError, match="is not JSON"):
+        tokenizer_from_gguf(byte_level_metadata()).save(str(folder / "tokenizer.json"))
+        (folder / "tokenizer_config.json").write_text("{")
+        Renderer.open(Source(path=folder))
+
+
+def test_single_tokens() -> None:
+    renderer = _byte_level()
+    assert renderer.token_text(1) == "<|im_start|>"
+    (half, *_) = renderer.encode("\U0001f9ff")
+    assert renderer.token_text(half) == "\ufffd"
+    assert len(renderer.token_bytes(half)) < 4
+    for outside in (-1, 450, 10**9):
+        assert renderer.token_bytes(outside) == b""
+        assert renderer.token_text(outside) == ""
+
+
+def test_many_threads() -> None:
+    renderer = _byte_level()
+    want = [(renderer.encode(text), text) for text in TEXT]
+
+    def work(n: int) -> bool:
+        ids, text = want[n % len(want)]
+        literal = renderer.encode(f"{text}<|im_end|>")
+        return renderer.encode(text) == ids and renderer.decode(ids) == text and 2 not in literal
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(work, range(400)))

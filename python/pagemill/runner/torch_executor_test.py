@@ -1,0 +1,54 @@
+"""Options of the torch executor that the parity tests do not reach."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from pagemill import ops
+from pagemill.ops.program_text import to_text
+from pagemill.ops.trace import Trace
+from pagemill.runner.simple_batch import SimpleBatch
+from pagemill.runner.torch_executor import TorchExecutor, TorchOptions
+from pagemill.weights.safetensors import read_file
+
+
+def _program(directory: Path, table: torch.Tensor) -> str:
+    save_file({"table": table}, directory / "t.safetensors")
+    at = read_file(directory / "t.safetensors")["table"]
+    trace = Trace()
+    shape = (table.shape[0], table.shape[1])
+    weight = trace.weight("t", at.dtype, shape, file=trace.file(at.file), offset=at.offset)
+    x = ops.embedding(trace.input("token_ids", "i32", ("T",)), weight)
+    rows = ops.select_rows(x, trace.input("logits_rows", "i32", ("L",)))
+    trace.output("logits", ops.linear(rows, weight))
+    return to_text(trace.program)
+
+
+@pytest.mark.parametrize("stored", [torch.float32, torch.bfloat16, torch.float16])
+def test_bf16_activations(tmp_path: Path, stored: torch.dtype):
+    table = torch.randn(9, 40).to(stored)
+    text = _program(tmp_path, table)
+    batch = SimpleBatch(4, 16).step({0: [3, 8], 1: [5]})
+    logits, _ = TorchExecutor(text, TorchOptions(dtype="bf16"))(batch)
+    assert logits is not None and logits.dtype == np.float32
+    exact = (table.double()[[8, 5]] @ table.double().T).numpy()
+    # bf16 keeps 8 bits: each of 40 products of about 1 is off by up to 2^-8 before they are summed,
+    # and the sum is rounded once more.
+    np.testing.assert_allclose(logits, exact, atol=0.05, rtol=2**-7)
+    assert np.abs(logits - exact).max() > 0
+
+
+def test_no_logits_rows(tmp_path: Path):
+    """A chunk in the middle of a prompt wants none."""
+    text = _program(tmp_path, torch.randn(9, 40))
+    batch = SimpleBatch(4, 16).step({0: [3, 8]}) | {"logits_rows": np.zeros(0, np.int32)}
+    logits, pooled = TorchExecutor(text, TorchOptions())(batch)
+    assert logits is not None and logits.shape == (0, 9) and pooled is None
+
+
+def test_unknown_dtype():
+    with pytest.raises(ValueError, match="dtype 'fp8'; known: f32, bf16"):
+        TorchExecutor("", TorchOptions(dtype="fp8"))

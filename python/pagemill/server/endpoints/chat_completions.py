@@ -1,0 +1,239 @@
+"""`POST /v1/chat/completions`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+from starlette.requests import Request
+from starlette.responses import Response
+
+from pagemill.engine.assembly import ChoiceDelta
+from pagemill.server.admission import read_body
+from pagemill.server.disconnect import until_disconnect
+from pagemill.server.errors import bad_request, not_implemented
+from pagemill.server.logprobs import LogprobFormatter
+from pagemill.server.pipeline import Generation, GenerationOptions, Pipeline
+from pagemill.server.protocol.chat import (
+    RULES,
+    ChatChoice,
+    ChatChunk,
+    ChatChunkChoice,
+    ChatDelta,
+    ChatMessage,
+    ChatRequest,
+    ChatResponse,
+    ChoiceLogprobs,
+    check_messages,
+)
+from pagemill.server.protocol.decode import decode_request
+from pagemill.server.protocol.sampling import to_sampling
+from pagemill.server.rendering import rendered
+from pagemill.server.sse import EventStream, event
+from pagemill.server.state import state_of
+from pagemill.server.streaming import guarded
+
+ROLE = "assistant"
+
+
+async def create(request: Request) -> Response:
+    """Answers the last of a list of messages."""
+    state = state_of(request)
+    body = await read_body(request, state.config.max_body_bytes)
+    asked = decode_request(body, ChatRequest, RULES)
+    pipeline = state.pipeline
+    pipeline.model.check_name(asked.model)
+    pipeline.model.check_generates()
+    name = f"chatcmpl-{asked.request_id or request.state.request_id}"
+    chat = _Chat(pipeline, asked, name, await _start(pipeline, asked, len(body)))
+    if asked.stream:
+        return EventStream(guarded(chat.events()), chat.close)
+    try:
+        response = await until_disconnect(chat.collect(), request.receive)
+    finally:
+        chat.close()
+    return Response(msgspec.json.encode(response), media_type="application/json")
+
+
+async def _start(pipeline: Pipeline, asked: ChatRequest, size: int) -> Generation:
+    """Renders and submits.
+
+    Raises:
+        ApiError: the request cannot be served.
+    """
+    _check(asked)
+    sampling = to_sampling(
+        asked,
+        logprobs=asked.top_logprobs if asked.logprobs else None,
+        prompt_logprobs=asked.prompt_logprobs,
+        max_logprobs=pipeline.model.max_logprobs,
+    )
+    renderer, variables = pipeline.renderer, _template_variables(asked)
+
+    def encode() -> list[int]:
+        text = renderer.apply_chat_template(
+            asked.messages,
+            asked.tools or None,
+            asked.add_generation_prompt,
+            asked.continue_final_message,
+            variables,
+        )
+        return renderer.encode(text, asked.add_special_tokens, parse_special=True)
+
+    token_ids = await rendered(encode, size)
+    requested = asked.max_completion_tokens
+    options = GenerationOptions(
+        max_tokens=asked.max_tokens if requested is None else requested,
+        default_max_tokens=pipeline.model.defaults.max_tokens,
+        truncate_prompt_tokens=asked.truncate_prompt_tokens,
+        cache_salt=asked.cache_salt or "",
+        param="messages",
+    )
+    return pipeline.generate([token_ids], sampling, options)
+
+
+def _check(asked: ChatRequest) -> None:
+    check_messages(asked.messages)
+    if asked.tools and asked.tool_choice != "none":
+        raise not_implemented(
+            "`tools` is not supported: calls are not parsed in this version. With"
+            ' `tool_choice: "none"` the model is shown the tools and answers in text.',
+            "tools",
+        )
+    if asked.tool_choice not in (None, "none", "auto"):
+        raise not_implemented("`tool_choice` can only be `none` in this version.", "tool_choice")
+    if asked.top_logprobs and not asked.logprobs:
+        raise bad_request("`top_logprobs` needs `logprobs: true`.", "top_logprobs")
+    if asked.prompt_logprobs is not None and asked.stream:
+        raise bad_request("`prompt_logprobs` cannot be streamed.", "prompt_logprobs")
+    if asked.chat_template is not None or "chat_template" in asked.chat_template_kwargs:
+        raise bad_request(
+            "`chat_template` cannot be given with a request: it would run on the server. Start the"
+            " server with --chat-template.",
+            "chat_template",
+        )
+    if asked.continue_final_message and asked.add_generation_prompt:
+        raise bad_request(
+            "`continue_final_message` and `add_generation_prompt` exclude each other: set"
+            " `add_generation_prompt: false`.",
+            "continue_final_message",
+        )
+
+
+def _template_variables(asked: ChatRequest) -> dict[str, Any]:
+    variables = dict(asked.chat_template_kwargs)
+    if asked.documents is not None:
+        variables["documents"] = asked.documents
+    if asked.reasoning_effort is not None:
+        variables["reasoning_effort"] = asked.reasoning_effort
+    return variables
+
+
+class _Chat:
+    """One request being answered."""
+
+    def __init__(
+        self, pipeline: Pipeline, asked: ChatRequest, name: str, generation: Generation
+    ) -> None:
+        self._asked = asked
+        self._name = name
+        self._model = pipeline.model.name
+        self._created = int(time.time())
+        self._generation = generation
+        self._formatter = LogprobFormatter(pipeline.renderer, asked.return_tokens_as_token_ids)
+        last = asked.messages[-1]
+        echoed = last.get("content") if asked.echo and last.get("role") == ROLE else None
+        self._echo = echoed if isinstance(echoed, str) else ""
+
+    def close(self) -> None:
+        """Aborts what has not finished."""
+        self._generation.close()
+
+    async def collect(self) -> ChatResponse:
+        """The complete response."""
+        asked, count = self._asked, self._generation.num_choices
+        texts = [[self._echo] for _ in range(count)]
+        token_ids: list[list[int]] = [[] for _ in range(count)]
+        logprobs = [ChoiceLogprobs([]) if asked.logprobs else None for _ in range(count)]
+        ended: list[tuple[str, str | int | None]] = [("abort", None)] * count
+        prompt_logprobs = UNSET
+        async for deltas in self._generation.deltas():
+            for delta in deltas:
+                texts[delta.index].append(delta.text)
+                token_ids[delta.index] += delta.token_ids
+                part, whole = self._logprobs(delta), logprobs[delta.index]
+                if part is not None and whole is not None:
+                    whole.content += part.content
+                if delta.prompt_logprobs is not None:
+                    prompt_logprobs = self._formatter.prompt(delta.prompt_logprobs)
+                if delta.finish_reason is not None:
+                    ended[delta.index] = (delta.finish_reason, delta.stop_reason)
+        choices = [
+            ChatChoice(
+                index=i,
+                message=ChatMessage(ROLE, "".join(texts[i])),
+                logprobs=logprobs[i],
+                finish_reason=ended[i][0],
+                stop_reason=ended[i][1],
+                token_ids=token_ids[i] if asked.return_token_ids else UNSET,
+            )
+            for i in range(count)
+        ]
+        return ChatResponse(
+            id=self._name,
+            created=self._created,
+            model=self._model,
+            choices=choices,
+            usage=self._generation.usage,
+            prompt_logprobs=prompt_logprobs,
+            prompt_token_ids=self._prompt_token_ids(),
+        )
+
+    async def events(self) -> AsyncGenerator[bytes, None]:
+        """The stream's events, without the `[DONE]`."""
+        encode = msgspec.json.Encoder().encode
+        stream_options = self._asked.stream_options
+        continuous = stream_options is not None and stream_options.continuous_usage_stats
+        chunk = ChatChunk(self._name, self._created, self._model, [])
+        started: set[int] = set()
+        async for deltas in self._generation.deltas():
+            events: list[bytes] = []
+            for delta in deltas:
+                if continuous:
+                    chunk.usage = self._generation.usage
+                if delta.index not in started:
+                    started.add(delta.index)
+                    chunk.prompt_token_ids = self._prompt_token_ids()
+                    chunk.choices = [ChatChunkChoice(delta.index, ChatDelta(ROLE, self._echo))]
+                    events.append(event(encode(chunk)))
+                    chunk.prompt_token_ids = UNSET
+                choice = self._chunk_choice(delta)
+                if delta.text or delta.finish_reason or choice.logprobs or choice.token_ids:
+                    chunk.choices = [choice]
+                    events.append(event(encode(chunk)))
+            if events:
+                yield b"".join(events)
+        if stream_options is not None and stream_options.include_usage:
+            chunk.choices, chunk.usage = [], self._generation.usage
+            yield event(encode(chunk))
+
+    def _chunk_choice(self, delta: ChoiceDelta) -> ChatChunkChoice:
+        return ChatChunkChoice(
+            delta.index,
+            ChatDelta(content=delta.text),
+            self._logprobs(delta),
+            delta.finish_reason,
+            UNSET if delta.finish_reason is None else delta.stop_reason,
+            delta.token_ids if self._asked.return_token_ids else UNSET,
+        )
+
+    def _logprobs(self, delta: ChoiceDelta) -> ChoiceLogprobs | None:
+        if not self._asked.logprobs or not delta.logprobs:
+            return None
+        return self._formatter.chat(delta.logprobs, self._asked.top_logprobs)
+
+    def _prompt_token_ids(self) -> Any:
+        return self._generation.prompts[0].tolist() if self._asked.return_token_ids else UNSET

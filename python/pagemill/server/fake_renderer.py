@@ -1,0 +1,72 @@
+"""A renderer without a vocabulary, for tests of the server: token ids are bytes of UTF-8."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pagemill.render.errors import RenderError
+
+
+class FakeDetokenizer:
+    """Bytes to complete characters; byte 0 is a special token without text."""
+
+    def __init__(self, skip_special_tokens: bool) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._skip = skip_special_tokens
+
+    def push(self, token_ids: Sequence[int]) -> str:
+        """The text that `token_ids` complete."""
+        kept = (i for i in token_ids if i or not self._skip)
+        return self._decoder.decode(b"".join(b"<eos>" if i == 0 else bytes([i]) for i in kept))
+
+    def flush(self) -> str:
+        """What an unfinished character leaves."""
+        return self._decoder.decode(b"", final=True)
+
+
+class FakeRenderer:
+    """Has the methods of `rendering.Renderer`."""
+
+    def encode(
+        self, text: str, add_special_tokens: bool = True, parse_special: bool = False
+    ) -> list[int]:
+        """The bytes of `text`."""
+        del add_special_tokens, parse_special
+        return list(text.encode())
+
+    def apply_chat_template(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        add_generation_prompt: bool = True,
+        continue_final_message: bool = False,
+        template_kwargs: Mapping[str, Any] | None = None,
+    ) -> str:
+        """`role:content` lines; a role "refuse" is refused."""
+        del tools, continue_final_message, template_kwargs
+        if any(message["role"] == "refuse" for message in messages):
+            raise RenderError("the template refuses", "messages")
+        lines = [f"{message['role']}:{message['content']}" for message in messages]
+        return "\n".join([*lines, "assistant:"] if add_generation_prompt else lines)
+
+    def decode(self, token_ids: Sequence[int], skip_special_tokens: bool = True) -> str:
+        """The text of `token_ids`."""
+        detokenizer = FakeDetokenizer(skip_special_tokens)
+        return detokenizer.push(token_ids) + detokenizer.flush()
+
+    def detokenizer(
+        self, prompt_token_ids: Sequence[int] = (), skip_special_tokens: bool = True
+    ) -> FakeDetokenizer:
+        """A detokenizer for what follows."""
+        del prompt_token_ids
+        return FakeDetokenizer(skip_special_tokens)
+
+    def token_bytes(self, token_id: int) -> bytes:
+        """The byte."""
+        return bytes([token_id])
+
+    def token_text(self, token_id: int) -> str:
+        """The byte as text by itself."""
+        return self.token_bytes(token_id).decode("utf-8", "replace")

@@ -1,0 +1,69 @@
+"""A server over the fake engine and the fake renderer, for tests of the HTTP contract."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass
+
+import httpx
+
+from pagemill.config import ServerConfig
+from pagemill.engine.async_engine import AsyncEngine, NativeSeam
+from pagemill.engine.fake_engine import FakeEngine, FakeOptions, FakeSampling, FakeStatusError
+from pagemill.engine.sampling import SamplingDefaults
+from pagemill.observe.metrics import RequestMetrics
+from pagemill.server.app import create_app
+from pagemill.server.fake_renderer import FakeRenderer
+from pagemill.server.model_info import ModelInfo
+from pagemill.server.pipeline import Pipeline
+from pagemill.server.state import ServerState
+
+EOS = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FakeServer:
+    """The parts of a running fake, and a client of its app."""
+
+    client: httpx.AsyncClient
+    state: ServerState
+    engine: FakeEngine
+    async_engine: AsyncEngine
+
+
+def make_pipeline(
+    engine: FakeEngine, *, pooling: bool = False, max_model_len: int = 256
+) -> Pipeline:
+    """The pipeline over `engine`; its AsyncEngine is started on the running loop."""
+    async_engine = AsyncEngine(NativeSeam(engine, FakeSampling, FakeStatusError), [EOS])
+    async_engine.start()
+    model = ModelInfo(
+        names=("fake", "alias"),
+        max_model_len=max_model_len,
+        vocab_size=256,
+        pooling=pooling,
+        created=1700000000,
+        defaults=SamplingDefaults(),
+    )
+    return Pipeline(async_engine, FakeRenderer(), model, RequestMetrics("fake", max_model_len))
+
+
+@contextlib.asynccontextmanager
+async def fake_server(
+    options: FakeOptions | None = None, *, api_keys: Sequence[str] = (), loaded: bool = True
+) -> AsyncGenerator[FakeServer, None]:
+    """Runs a server in this process; `loaded` False leaves it in its loading phase."""
+    options = options or FakeOptions()
+    engine = FakeEngine(options)
+    config = ServerConfig(api_key=tuple(api_keys), max_body_bytes=100_000)
+    state = ServerState(config, stuck_after_s=5.0)
+    pipeline = make_pipeline(engine, pooling=options.pooled_size > 0)
+    if loaded:
+        state.serve(pipeline, engine.stats)
+    transport = httpx.ASGITransport(create_app(state))
+    try:
+        async with httpx.AsyncClient(transport=transport, base_url="http://fake") as client:
+            yield FakeServer(client, state, engine, pipeline.engine)
+    finally:
+        await pipeline.engine.shutdown()

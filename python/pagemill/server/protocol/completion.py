@@ -1,0 +1,106 @@
+"""Bodies of `/v1/completions`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from pagemill.server.errors import bad_request, invalid_body
+from pagemill.server.protocol.chat import PromptLogprobs
+from pagemill.server.protocol.decode import FieldRules, Unsupported, falsy
+from pagemill.server.protocol.sampling import (
+    IGNORED,
+    UNSUPPORTED,
+    Count,
+    Logprobs,
+    SamplingFields,
+)
+from pagemill.server.protocol.usage import Usage
+
+DEFAULT_MAX_TOKENS = 16
+MAX_PROMPTS = 2048
+
+
+class CompletionRequest(SamplingFields, kw_only=True):
+    """The request. `prompt` has four shapes; `prompts` sorts them out."""
+
+    prompt: Any
+    max_tokens: Count | None = None
+    logprobs: Logprobs | None = None
+    echo: bool = False
+    add_special_tokens: bool = True
+
+
+RULES = FieldRules(
+    unsupported={
+        **UNSUPPORTED,
+        "suffix": Unsupported(falsy, "this model does not fill in the middle."),
+        "best_of": Unsupported(lambda v: v == 1, "use `n`, and choose."),
+    },
+    ignored=IGNORED,
+)
+
+TextOrIds = str | list[int]
+
+
+def prompts(prompt: object, param: str = "prompt") -> list[TextOrIds]:
+    """The prompts of a request: a string, token ids, or a list of either.
+
+    Raises:
+        ApiError: 400 for another shape, or more than MAX_PROMPTS.
+    """
+    if isinstance(prompt, str):
+        return [prompt]
+    if not isinstance(prompt, list) or not prompt:
+        raise invalid_body(
+            f"`{param}` must be a string, a list of strings, a list of token ids, or a list of"
+            " lists of token ids, and not be empty.",
+            param,
+        )
+    if all(type(item) is int for item in prompt):
+        return [prompt]
+    if len(prompt) > MAX_PROMPTS:
+        raise bad_request(
+            f"`{param}` has {len(prompt)} prompts; at most {MAX_PROMPTS} are allowed.", param
+        )
+    for at, item in enumerate(prompt):
+        ids = isinstance(item, list) and all(type(token) is int for token in item)
+        if not isinstance(item, str) and not ids:
+            raise invalid_body(f"`{param}[{at}]` must be a string or a list of token ids.", param)
+    return prompt
+
+
+class CompletionLogprobs(msgspec.Struct):
+    """`logprobs` of a choice: parallel lists, one entry per token."""
+
+    text_offset: list[int]
+    token_logprobs: list[float | None]
+    tokens: list[str]
+    top_logprobs: list[dict[str, float] | None]
+
+
+class CompletionChoice(msgspec.Struct):
+    """A choice, complete or a part of one."""
+
+    index: int
+    text: str
+    logprobs: CompletionLogprobs | None = None
+    finish_reason: str | None = None
+    stop_reason: str | int | None = None
+    token_ids: list[int] | UnsetType = UNSET
+    prompt_token_ids: list[int] | UnsetType = UNSET
+    prompt_logprobs: PromptLogprobs | UnsetType = UNSET
+
+
+class CompletionResponse(msgspec.Struct):
+    """A response, or one event of a stream."""
+
+    id: str
+    created: int
+    model: str
+    choices: list[CompletionChoice]
+    object: str = "text_completion"
+    system_fingerprint: None = None
+    usage: Usage | UnsetType = UNSET

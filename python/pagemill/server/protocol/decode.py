@@ -1,0 +1,101 @@
+"""A request body to a struct, or a 400 that names the field."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import msgspec
+
+from pagemill.server.errors import invalid_body, not_implemented
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+_LOGGER = logging.getLogger("pagemill.server")
+_PATH = re.compile(r"(?s)^(?P<what>.*?) - at `\$\.?(?P<path>.*)`$")
+_MISSING = re.compile(r"missing required field `(?P<field>\w+)`")
+
+
+@dataclass(frozen=True, slots=True)
+class Unsupported:
+    """A field of the contract that this server cannot honour yet.
+
+    `harmless` says whether a value asks for nothing; any other value is refused with 501.
+    """
+
+    harmless: Callable[[Any], bool]
+    sentence: str
+
+
+def falsy(value: object) -> bool:
+    """Harmless values of most fields: null, false, 0, "" and empty lists and objects."""
+    return not value
+
+
+@dataclass(frozen=True, slots=True)
+class FieldRules:
+    """What is known about a body besides the struct's own fields."""
+
+    unsupported: Mapping[str, Unsupported]
+    ignored: frozenset[str]
+    """Fields of the contract that cannot change this server's output."""
+
+
+def decode_request(body: bytes, kind: type[T], rules: FieldRules) -> T:
+    """The body as a `kind`. A null field counts as absent; unknown fields are logged and ignored.
+
+    Raises:
+        ApiError: 400 for a body that is not such a struct, 501 for an unsupported field.
+    """
+    raw = decode_object(body)
+    present = {name: value for name, value in raw.items() if value is not None}
+    for name, rule in rules.unsupported.items():
+        if name in present and not rule.harmless(present[name]):
+            raise not_implemented(f"`{name}` is not supported: {rule.sentence}", name)
+    known = set(kind.__struct_fields__) | rules.unsupported.keys() | rules.ignored
+    unknown = sorted(raw.keys() - known)
+    if unknown:
+        shown = ", ".join(repr(name[:40]) for name in unknown[:10])
+        _LOGGER.info("ignored %d unknown request field(s): %s", len(unknown), shown)
+    try:
+        return msgspec.convert(present, kind)
+    except msgspec.ValidationError as error:
+        message, param = explain(error)
+        raise invalid_body(message, param) from error
+    except RecursionError as error:
+        raise invalid_body("The body is nested too deeply.") from error
+
+
+def decode_object(body: bytes) -> dict[str, Any]:
+    """The body as a JSON object.
+
+    Raises:
+        ApiError: 400 for anything else.
+    """
+    try:
+        raw = msgspec.json.decode(body)
+    except msgspec.DecodeError as error:
+        raise invalid_body(f"The body is not valid JSON: {error}") from error
+    except RecursionError as error:
+        raise invalid_body("The body is nested too deeply.") from error
+    if not isinstance(raw, dict):
+        raise invalid_body(f"The body must be a JSON object, not {type(raw).__name__}.")
+    return raw
+
+
+def explain(error: msgspec.ValidationError) -> tuple[str, str | None]:
+    """A sentence about the error, and the top-level field it is about."""
+    text = str(error)
+    located = _PATH.match(text)
+    if located is not None:
+        path = located["path"]
+        field = re.match(r"\w+", path)
+        what = located["what"]
+        return f"`{path}`: {what[:1].lower()}{what[1:]}.", field[0] if field else None
+    missing = _MISSING.search(text)
+    if missing is not None:
+        return f"`{missing['field']}` is required.", missing["field"]
+    return f"{text}.", None

@@ -1,0 +1,62 @@
+"""Bodies of `/v1/embeddings`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from pagemill.server.protocol.decode import FieldRules, Unsupported, falsy
+
+
+class EmbeddingRequest(msgspec.Struct, kw_only=True):
+    """The request."""
+
+    input: Any
+    model: str | None = None
+    encoding_format: Literal["float", "base64"] = "float"
+    dimensions: Annotated[int, Meta(ge=1, le=2**31 - 1)] | None = None
+    truncate_prompt_tokens: Annotated[int, Meta(ge=-1, le=2**31 - 1)] | None = None
+    add_special_tokens: bool = True
+    cache_salt: Annotated[str, Meta(min_length=1, max_length=1024)] | None = None
+    request_id: Annotated[str, Meta(max_length=128)] | None = None
+
+
+RULES = FieldRules(
+    unsupported={
+        "messages": Unsupported(falsy, "send `input`."),
+        "embed_dtype": Unsupported(lambda v: v == "float32", "embeddings are float32."),
+        "endianness": Unsupported(lambda v: v in ("native", "little"), "they are little-endian."),
+        "normalize": Unsupported(lambda v: v is True, "the model decides."),
+        "use_activation": Unsupported(lambda v: v is True, "the model decides."),
+        "priority": Unsupported(falsy, "requests run first come, first served."),
+    },
+    ignored=frozenset({"user", "mm_processor_kwargs"}),
+)
+
+
+class EmbeddingUsage(msgspec.Struct):
+    """`usage`: nothing is generated."""
+
+    prompt_tokens: int
+    total_tokens: int
+
+
+class Embedding(msgspec.Struct):
+    """One vector: floats, or base64 of little-endian float32."""
+
+    index: int
+    embedding: list[float] | str
+    object: str = "embedding"
+
+
+class EmbeddingResponse(msgspec.Struct):
+    """The response."""
+
+    id: str
+    created: int
+    model: str
+    data: list[Embedding]
+    usage: EmbeddingUsage
+    object: str = "list"

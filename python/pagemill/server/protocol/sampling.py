@@ -1,0 +1,177 @@
+"""The sampling fields that chat and completions share."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from pagemill.engine.sampling import ALL_LOGPROBS, SamplingParams
+from pagemill.server.errors import bad_request
+from pagemill.server.protocol.decode import Unsupported, falsy
+
+INT32_MAX = 2**31 - 1
+MAX_CHOICES = 128  # `n`, as in the OpenAI API
+MAX_STOP_STRINGS = 64
+_MAX_STOP_CHARS = 4096
+
+Count = Annotated[int, Meta(ge=0, le=INT32_MAX)]
+Positive = Annotated[int, Meta(ge=1, le=INT32_MAX)]
+TokenId = Annotated[int, Meta(ge=0, le=INT32_MAX)]
+Logprobs = Annotated[int, Meta(ge=-1, le=INT32_MAX)]
+Penalty = Annotated[float, Meta(ge=-2, le=2)]
+
+
+class StreamOptions(msgspec.Struct, kw_only=True):
+    """`stream_options`."""
+
+    include_usage: bool = True
+    continuous_usage_stats: bool = False
+
+
+class SamplingFields(msgspec.Struct, kw_only=True):
+    """Fields of a generating request. The ranges are those of the API; the engine checks again.
+
+    `None` is "not stated" and becomes the model's default.
+    """
+
+    model: str | None = None
+    stream: bool = False
+    stream_options: StreamOptions | None = None
+    n: Annotated[int, Meta(ge=1, le=MAX_CHOICES)] = 1
+    temperature: Annotated[float, Meta(ge=0, le=100)] | None = None
+    top_p: Annotated[float, Meta(gt=0, le=1)] | None = None
+    top_k: Annotated[int, Meta(ge=-1, le=INT32_MAX)] | None = None
+    min_p: Annotated[float, Meta(ge=0, le=1)] | None = None
+    presence_penalty: Penalty = 0.0
+    frequency_penalty: Penalty = 0.0
+    repetition_penalty: Annotated[float, Meta(gt=0, le=1000)] | None = None
+    logit_bias: dict[str, float] = {}
+    seed: Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)] | None = None
+    min_tokens: Count = 0
+    ignore_eos: bool = False
+    stop: str | list[str] = []
+    stop_token_ids: list[TokenId] = []
+    include_stop_str_in_output: bool = False
+    skip_special_tokens: bool = True
+    prompt_logprobs: Logprobs | None = None
+    truncate_prompt_tokens: Annotated[int, Meta(ge=-1, le=INT32_MAX)] | None = None
+    return_token_ids: bool = False
+    return_tokens_as_token_ids: bool = False
+    cache_salt: Annotated[str, Meta(min_length=1, max_length=1024)] | None = None
+    priority: Annotated[int, Meta(ge=-INT32_MAX, le=INT32_MAX)] = 0
+    request_id: Annotated[str, Meta(max_length=128)] | None = None
+
+
+def _text_format(value: Any) -> bool:
+    return falsy(value) or (isinstance(value, dict) and value.get("type") == "text")
+
+
+_GRAMMAR = "output cannot be constrained to a grammar in this version."
+UNSUPPORTED = {
+    "response_format": Unsupported(_text_format, "only the type `text` is, in this version."),
+    "structured_outputs": Unsupported(falsy, _GRAMMAR),
+    "guided_json": Unsupported(falsy, _GRAMMAR),
+    "guided_regex": Unsupported(falsy, _GRAMMAR),
+    "guided_choice": Unsupported(falsy, _GRAMMAR),
+    "guided_grammar": Unsupported(falsy, _GRAMMAR),
+    "allowed_token_ids": Unsupported(falsy, "use `logit_bias` to favour tokens."),
+    "bad_words": Unsupported(falsy, "use `logit_bias` to ban tokens."),
+    "use_beam_search": Unsupported(falsy, "only sampling is, in this version."),
+    "logits_processors": Unsupported(falsy, "requests cannot carry code."),
+    "kv_transfer_params": Unsupported(falsy, "this server does not exchange KV caches."),
+    "vllm_xargs": Unsupported(falsy, "this server has no plugins."),
+    "prompt_embeds": Unsupported(falsy, "prompts are text or token ids."),
+}
+IGNORED = frozenset(
+    {
+        *("store", "user", "metadata", "service_tier", "prompt_cache_key", "safety_identifier"),
+        *("spaces_between_special_tokens", "length_penalty", "mm_processor_kwargs"),
+        *("prompt_cache_retention", "stream_interval"),
+    }
+)
+
+
+def to_sampling(
+    fields: SamplingFields, *, logprobs: int | None, prompt_logprobs: int | None, max_logprobs: int
+) -> SamplingParams:
+    """The request's fields as the engine's parameters.
+
+    Args:
+        fields: the request.
+        logprobs: alternatives per generated token, None for no log probabilities.
+        prompt_logprobs: the same for prompt tokens.
+        max_logprobs: the server's bound on both; -1 is the whole vocabulary.
+
+    Raises:
+        ApiError: 400 naming the field.
+    """
+    for name, count in (("logprobs", logprobs), ("prompt_logprobs", prompt_logprobs)):
+        _check_logprobs(name, count, max_logprobs)
+    if fields.stream_options is not None and not fields.stream:
+        raise bad_request(
+            "`stream_options` may only be given with `stream: true`.", "stream_options"
+        )
+    if fields.priority != 0:
+        raise bad_request(
+            "`priority` must be 0: this server schedules first come, first served.", "priority"
+        )
+    return SamplingParams(
+        n=fields.n,
+        temperature=fields.temperature,
+        top_k=fields.top_k,
+        top_p=fields.top_p,
+        min_p=fields.min_p,
+        presence_penalty=fields.presence_penalty,
+        frequency_penalty=fields.frequency_penalty,
+        repetition_penalty=fields.repetition_penalty,
+        logit_bias=_logit_bias(fields.logit_bias),
+        seed=None if fields.seed == -1 else fields.seed,
+        min_tokens=fields.min_tokens,
+        ignore_eos=fields.ignore_eos,
+        stop=_stop_strings(fields.stop),
+        stop_token_ids=tuple(fields.stop_token_ids),
+        logprobs=logprobs,
+        prompt_logprobs=prompt_logprobs,
+        include_stop_str_in_output=fields.include_stop_str_in_output,
+        skip_special_tokens=fields.skip_special_tokens,
+    )
+
+
+def _check_logprobs(name: str, count: int | None, maximum: int) -> None:
+    if count is None or maximum == -1:
+        return
+    if count == ALL_LOGPROBS or count > maximum:
+        asked = "the whole vocabulary" if count == ALL_LOGPROBS else str(count)
+        raise bad_request(
+            f"`{name}` asks for {asked}; this server gives at most {maximum} (--max-logprobs).",
+            name,
+        )
+
+
+def _stop_strings(stop: str | list[str]) -> tuple[str, ...]:
+    strings = [stop] if isinstance(stop, str) else stop
+    if len(strings) > MAX_STOP_STRINGS:
+        raise bad_request(
+            f"`stop` has {len(strings)} strings; at most {MAX_STOP_STRINGS} are allowed.", "stop"
+        )
+    for text in strings:
+        if not 0 < len(text) <= _MAX_STOP_CHARS:
+            raise bad_request(
+                f"`stop`: a stop string has 1 to {_MAX_STOP_CHARS} characters, not {len(text)}.",
+                "stop",
+            )
+    return tuple(strings)
+
+
+def _logit_bias(biases: dict[str, float]) -> dict[int, float]:
+    parsed: dict[int, float] = {}
+    for key, bias in biases.items():
+        if not (key.isascii() and key.isdigit() and len(key) < 10):
+            raise bad_request(
+                f"`logit_bias`: {key[:40]!r} is not a token id; keys are token ids as strings.",
+                "logit_bias",
+            )
+        parsed[int(key)] = bias
+    return parsed

@@ -1,0 +1,28 @@
+"""Block formats are expanded as the `gguf` package expands them."""
+
+import gguf
+import numpy as np
+import pytest
+from gguf.quants import dequantize as gguf_dequantize
+
+from pagemill.ops.dtypes import DTYPES
+from pagemill.weights.dequantize import dequantize
+
+FORMATS = ("q4_0", "q4_1", "q4_k", "q5_0", "q5_k", "q6_k", "q8_0")
+
+
+@pytest.mark.parametrize("dtype", FORMATS)
+def test_random_blocks(dtype: str):
+    # Any bytes are a block; 301 of them hold scales of every kind, infinities and NaN included.
+    rng = np.random.default_rng(3)
+    data = rng.integers(0, 256, (301, DTYPES[dtype].block_bytes), dtype=np.uint8)
+    with np.errstate(invalid="ignore", over="ignore"):
+        expected = gguf_dequantize(data, gguf.GGMLQuantizationType[dtype.upper()])
+        actual = dequantize(dtype, data)
+    assert actual.dtype == np.float32 and actual.shape == (301 * DTYPES[dtype].block_elements,)
+    np.testing.assert_array_equal(actual, expected.reshape(-1))
+
+
+def test_unknown_format():
+    with pytest.raises(ValueError, match="q2_k is no block format; known: q4_0, q4_1"):
+        dequantize("q2_k", np.zeros(84, np.uint8))

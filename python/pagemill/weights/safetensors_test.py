@@ -1,0 +1,93 @@
+"""Safetensors headers are read as written; corrupt ones end in WeightsError."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from safetensors.torch import save_file
+
+from pagemill.weights import WeightsError
+from pagemill.weights.read import read_f32
+from pagemill.weights.safetensors import INDEX_FILE, read_directory, read_file
+
+TENSORS = {
+    "a": torch.arange(6, dtype=torch.float32).reshape(2, 3),
+    "b": torch.tensor([[1.5], [-2.0]], dtype=torch.bfloat16),
+    "h": torch.tensor([0.5, 65504.0], dtype=torch.float16),
+    "wide": torch.zeros(2, dtype=torch.float64),  # a type that no op takes
+}
+
+
+def test_values(tmp_path: Path):
+    save_file(TENSORS, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    found = read_directory(tmp_path)
+    assert set(found) == {"a", "b", "h"}
+    assert [found[name].dtype for name in "abh"] == ["f32", "bf16", "f16"]
+    for name, location in found.items():
+        assert torch.equal(torch.from_numpy(read_f32(location).copy()), TENSORS[name].float())
+
+
+def test_shards(tmp_path: Path):
+    save_file({"a": TENSORS["a"]}, tmp_path / "one.safetensors")
+    save_file({"b": TENSORS["b"]}, tmp_path / "two.safetensors")
+    index = {"weight_map": {"a": "one.safetensors", "b": "two.safetensors"}}
+    (tmp_path / INDEX_FILE).write_text(json.dumps(index))
+    found = read_directory(tmp_path)
+    assert Path(found["b"].file).name == "two.safetensors" and set(found) == {"a", "b"}
+    index["weight_map"]["c"] = "one.safetensors"
+    (tmp_path / INDEX_FILE).write_text(json.dumps(index))
+    with pytest.raises(WeightsError, match="1 tensors are in no shard, first 'c'"):
+        read_directory(tmp_path)
+    index["weight_map"] = {"a": "../secret.safetensors"}
+    (tmp_path / INDEX_FILE).write_text(json.dumps(index))
+    with pytest.raises(WeightsError, match="no plain file name"):
+        read_directory(tmp_path)
+
+
+def _write(path: Path, header: object, data: bytes = bytes(16)) -> Path:
+    text = json.dumps(header).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + data)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("header", "message"),
+    [
+        ([], "no JSON object"),
+        ({"a": 3}, "malformed entry"),
+        ({"a": {"dtype": "F32", "shape": [4]}}, "malformed entry"),
+        ({"a": {"dtype": "F32", "shape": [5], "data_offsets": [0, 20]}}, "outside the file"),
+        ({"a": {"dtype": "F32", "shape": [-4], "data_offsets": [0, 16]}}, "outside the file"),
+        ({"a": {"dtype": "F32", "shape": [3], "data_offsets": [0, 16]}}, "16 bytes for F32"),
+    ],
+)
+def test_message(tmp_path: Path, header: object, message: str):
+    with pytest.raises(WeightsError, match=message):
+        read_file(_write(tmp_path / "x.safetensors", header))
+
+
+def test_header_length_is_not_trusted(tmp_path: Path):
+    (tmp_path / "x").write_bytes(b"\xff" * 8 + b"{}")
+    with pytest.raises(WeightsError, match="cut short"):
+        read_file(tmp_path / "x")
+
+
+@settings(
+    max_examples=300, deadline=2000, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(at=st.integers(0, 400), junk=st.binary(min_size=1, max_size=6), cut=st.integers(0, 40))
+def test_corruption_is_an_error_or_harmless(tmp_path: Path, at: int, junk: bytes, cut: int):
+    path = tmp_path / "model.safetensors"
+    save_file(TENSORS, path)
+    data = bytearray(path.read_bytes())
+    data[at : at + len(junk)] = junk
+    path.write_bytes(data[: len(data) - cut])
+    try:
+        found = read_file(path)
+    except WeightsError:
+        return
+    for location in found.values():
+        read_f32(location)
