@@ -10,11 +10,10 @@
 #include <utility>
 #include <vector>
 
-#include "cc/base/clock.h"
-#include "cc/base/log_sink.h"
 #include "cc/bindings/batch_arrays.h"
 #include "cc/bindings/bindings.h"
-#include "cc/bindings/runner_holder.h"
+#include "cc/bindings/collectable.h"
+#include "cc/bindings/engine_holder.h"
 #include "cc/bindings/status_error.h"
 #include "cc/engine/engine.h"
 
@@ -29,50 +28,6 @@ using step::SamplingParams;
 namespace {
 
 using WithoutGil = nb::call_guard<nb::gil_scoped_release>;
-
-// Python's sink is called from the engine's thread; what it raises is reported and dropped.
-LogSink MakeLogSink(const nb::object& log) {
-  if (log.is_none()) return {};
-  const auto deleter = [](nb::object* object) {
-    nb::gil_scoped_acquire gil;
-    delete object;
-  };
-  std::shared_ptr<nb::object> callable(new nb::object(log), deleter);
-  return [callable](LogSeverity severity, std::string_view line) {
-    static constexpr const char* kNames[] = {"debug", "info", "warning", "error"};
-    nb::gil_scoped_acquire gil;
-    try {
-      (*callable)(kNames[static_cast<int>(severity)], std::string(line));
-    } catch (nb::python_error& e) {
-      e.discard_as_unraisable("the engine's log function");
-    }
-  };
-}
-
-// The engine with what it borrows. Its thread is joined without the GIL.
-class EngineHolder {
- public:
-  EngineHolder(nb::object runner, const engine::EngineOptions& options, const nb::object& log)
-      : runner_(std::move(runner)) {
-    RunnerHolder& holder = nb::cast<RunnerHolder&>(runner_);
-    LogSink sink = MakeLogSink(log);
-    nb::gil_scoped_release release;
-    engine_ = ValueOrThrow(Engine::Create(options, holder.runner.get(), &clock_, std::move(sink)));
-  }
-  ~EngineHolder() {
-    nb::gil_scoped_release release;
-    engine_.reset();
-  }
-  EngineHolder(const EngineHolder&) = delete;
-  EngineHolder& operator=(const EngineHolder&) = delete;
-
-  Engine& engine() { return *engine_; }
-
- private:
-  nb::object runner_;
-  SteadyClock clock_;
-  std::unique_ptr<Engine> engine_;
-};
 
 void Submit(EngineHolder& self, uint64_t request_id, std::vector<int32_t> prompt_token_ids,
             const SamplingParams* sampling, int32_t priority, std::string cache_salt,
@@ -205,11 +160,14 @@ void BindEngine(nb::module_& m) {
   BindRequestOutput(m);
   BindEngineOptions(m);
   BindEngineStats(m);
-  nb::class_<EngineHolder>(m, "Engine")
+  nb::class_<EngineHolder>(m, "Engine",
+                           nb::type_slots(CollectableSlots<EngineHolder>::kSlots))
       .def(
           "__init__",
           [](EngineHolder* self, nb::object runner, const engine::EngineOptions& options,
-             const nb::object& log) { new (self) EngineHolder(std::move(runner), options, log); },
+             nb::object log) {
+            new (self) EngineHolder(std::move(runner), std::move(log), options);
+          },
           nb::arg("runner"), nb::arg("options"), nb::kw_only(), nb::arg("log") = nb::none())
       .def(
           "submit",

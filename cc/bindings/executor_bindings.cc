@@ -16,6 +16,7 @@
 
 #include "cc/bindings/batch_arrays.h"
 #include "cc/bindings/bindings.h"
+#include "cc/bindings/collectable.h"
 #include "cc/bindings/python_executor.h"
 #include "cc/bindings/status_error.h"
 #include "cc/bindings/target.h"
@@ -103,20 +104,12 @@ void BindNativeExecutor(nb::module_& m) {
       });
 }
 
-int TraverseExecutor(PyObject* self, visitproc visit, void* arg) {
-  Py_VISIT(Py_TYPE(self));
-  if (!nb::inst_ready(self)) return 0;
-  Py_VISIT(nb::inst_ptr<PythonExecutor>(self)->callable().ptr());
-  return 0;
-}
-
 }  // namespace
 
 void BindExecutors(nb::module_& m) {
   BindNativeExecutor(m);
-  static const PyType_Slot slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(TraverseExecutor)},
-                                {0, nullptr}};
-  nb::class_<PythonExecutor>(m, "PythonExecutor", nb::type_slots(slots))
+  nb::class_<PythonExecutor>(m, "PythonExecutor",
+                             nb::type_slots(CollectableSlots<PythonExecutor>::kSlots))
       .def(nb::init<nb::callable>(), nb::arg("callable"));
 }
 

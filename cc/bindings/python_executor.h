@@ -25,14 +25,20 @@ class PythonExecutor final : public program::Executor {
 
   // For sampling: one thread, since the callable's library has threads of its own.
   device::ThreadPool* thread_pool() { return &pool_; }
-  nanobind::handle callable() const { return callable_; }
+
+  // For the garbage collector (collectable.h). A step after Forget() fails.
+  int Visit(visitproc visit, void* arg) {
+    Py_VISIT(callable_.ptr());
+    return 0;
+  }
+  void Forget() { callable_ = nanobind::none(); }
 
  private:
   using Rows = nanobind::ndarray<const float, nanobind::ndim<2>, nanobind::c_contig,
                                  nanobind::device::cpu>;
   Status Call(const ops::BatchView& batch, program::ExecutorOutput* output);
 
-  nanobind::callable callable_;
+  nanobind::object callable_;
   device::ThreadPool pool_{{.num_threads = 1}};
   Rows logits_;
   Rows pooled_;

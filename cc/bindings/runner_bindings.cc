@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "cc/bindings/bindings.h"
+#include "cc/bindings/collectable.h"
 #include "cc/bindings/python_executor.h"
 #include "cc/bindings/runner_holder.h"
 #include "cc/bindings/status_error.h"
@@ -91,7 +92,8 @@ void BindRunnerLimits(nb::module_& m) {
 
 void BindRunner(nb::module_& m) {
   BindRunnerLimits(m);
-  nb::class_<RunnerHolder>(m, "ModelRunner")
+  nb::class_<RunnerHolder>(m, "ModelRunner",
+                           nb::type_slots(CollectableSlots<RunnerHolder>::kSlots))
       .def(
           "__init__",
           [](RunnerHolder* self, nb::object executor, const RunnerLimits& limits) {

@@ -14,6 +14,13 @@ namespace pagemill::bindings {
 struct RunnerHolder {
   nanobind::object executor;  // dies after the runner
   std::unique_ptr<runner::ModelRunner> runner;
+
+  // For the garbage collector (collectable.h). The runner needs its executor to the end.
+  int Visit(visitproc visit, void* arg) {
+    Py_VISIT(executor.ptr());
+    return 0;
+  }
+  void Forget() {}
 };
 
 }  // namespace pagemill::bindings

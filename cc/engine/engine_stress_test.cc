@@ -23,6 +23,13 @@ using step::RequestId;
 constexpr int kNumSubmitters = 4;
 constexpr int kRequestsEach = 400;
 
+// So few blocks that requests are preempted all the time.
+RunnerLimits TightLimits() {
+  RunnerLimits limits = FakeRunner::DefaultLimits();
+  limits.num_blocks = 25;
+  return limits;
+}
+
 class EngineStress : public testing::TestWithParam<int32_t> {
  protected:
   void Submit(int thread) {
@@ -73,7 +80,7 @@ class EngineStress : public testing::TestWithParam<int32_t> {
     expected_.erase(found);
   }
 
-  FakeRunner runner_{FakeRunner::DefaultLimits()};
+  FakeRunner runner_{TightLimits()};
   SteadyClock clock_;
   std::unique_ptr<Engine> engine_;
   std::mutex mutex_;

@@ -26,7 +26,9 @@ struct Operands {
   int64_t k;
 };
 
-// Rows [m_begin, m_end) of the weights as floats.
+inline constexpr int64_t kMaxPanelRows = 64;
+
+// Rows [m_begin, m_end) of the weights as floats, at most kMaxPanelRows.
 struct Panel {
   const uint8_t* rows;  // any alignment
   int64_t stride;       // bytes

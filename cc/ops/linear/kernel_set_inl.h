@@ -7,7 +7,7 @@
 //   kDirectN                           largest number of x rows of the direct path: 1, 2 or 4
 //   kTileN                             x rows of the largest register tile
 //   Zero(), Load(p), LoadPartial(p, count < kLanes: missing lanes are 0), Fma(a, b, c) = a * b + c,
-//   Store(p, v), Sum4(v[4], out[4])    sums of the lanes, in a fixed order
+//   Store(p, v), Sum4(v[4])            sums of the lanes of four vectors, in a fixed order
 //   Decoder<DType>                     kElements of a block in kBytes: State Begin(block), then
 //                                      Decode(state, part, out[kVectors]) for each of kParts parts;
 //                                      DecodePartial(p, count) where a row may end inside a block
@@ -22,40 +22,57 @@
 #include "cc/ops/linear/kernel_set.h"
 #include "cc/tensor/dtype.h"
 
+#ifndef PFD
+#define PFD 4096
+#endif
 #ifndef PFB
-#define PFB 4096
+#define PFB 8192
 #endif
 #define PM_INLINE [[gnu::always_inline]] inline
 
 namespace pagemill::ops::linear {
 
 inline constexpr int kPrefetchBytes = PFB;
+using Float4 = float __attribute__((vector_size(16)));
+#ifndef KPART
+#define KPART 768
+#endif
+inline constexpr int64_t kPartElements = KPART;
 inline constexpr int kTileM = 4;  // weight rows of a register tile: what Sum4 takes
 
-// y[n][m .. m + 3] from accumulators, those past m_end dropped.
+// y[n][m .. m + 3] from accumulators; those past m_end are dropped.
 template <class Isa>
 PM_INLINE void StoreOutputs(const Operands& o, const typename Isa::Vec sums[kTileM], int64_t n,
                             int64_t m, int64_t m_end) {
-  float out[kTileM];
-  Isa::Sum4(sums, out);
+  Float4 out = Isa::Sum4(sums);
   float* y = o.y + n * o.y_stride + m;
-  for (int i = 0; i < kTileM; ++i) {
-    if (m + i < m_end) y[i] = o.bias == nullptr ? out[i] : out[i] + o.bias[m + i];
+  if (m + kTileM <= m_end) {
+    if (o.bias != nullptr) {
+      Float4 bias;
+      __builtin_memcpy(&bias, o.bias + m, sizeof(bias));
+      out += bias;
+    }
+    __builtin_memcpy(y, &out, sizeof(out));
+    return;
   }
+  for (int i = 0; i < m_end - m; ++i) y[i] = o.bias == nullptr ? out[i] : out[i] + o.bias[m + i];
 }
 
-// kN rows of x (those past o.n repeat the last) times 4 weight rows from m on.
+// kN rows of x from n on (those past o.n repeat the last) times 4 weight rows from m on.
 template <class Isa, class Decoder, int kN>
-PM_INLINE void DirectTile(const Operands& o, int64_t m, int64_t m_end) {
+PM_INLINE void DirectTile(const Operands& o, int64_t first_n, int64_t m, int64_t m_end) {
   using Vec = typename Isa::Vec;
   const uint8_t* w[kTileM];
   const float* x[kN];
   Vec sums[kN][kTileM];
+#pragma GCC unroll 4
   for (int i = 0; i < kTileM; ++i) {
     w[i] = o.weights + (m + i < m_end ? m + i : m_end - 1) * o.weight_stride;
   }
+#pragma GCC unroll 4
   for (int n = 0; n < kN; ++n) {
-    x[n] = o.x + (n < o.n ? n : o.n - 1) * o.x_stride;
+    x[n] = o.x + (first_n + n < o.n ? first_n + n : o.n - 1) * o.x_stride;
+#pragma GCC unroll 4
     for (int i = 0; i < kTileM; ++i) sums[n][i] = Isa::Zero();
   }
   const uint8_t* ahead = w[0] + kPrefetchBytes;
@@ -64,6 +81,7 @@ PM_INLINE void DirectTile(const Operands& o, int64_t m, int64_t m_end) {
     for (int b = 0; b < kTileM * Decoder::kBytes; b += 64) Isa::Prefetch(ahead + b);
     ahead += kTileM * Decoder::kBytes;
     typename Decoder::State states[kTileM];
+#pragma GCC unroll 4
     for (int i = 0; i < kTileM; ++i) {
       Decoder::Begin(w[i], &states[i]);
       w[i] += Decoder::kBytes;
@@ -88,28 +106,34 @@ PM_INLINE void DirectTile(const Operands& o, int64_t m, int64_t m_end) {
   if constexpr (Decoder::kElements == Isa::kLanes) {
     if (k < o.k) {
       const int count = static_cast<int>(o.k - k);
+#pragma GCC unroll 4
       for (int i = 0; i < kTileM; ++i) {
         const Vec weights = Decoder::DecodePartial(w[i], count);
+#pragma GCC unroll 4
         for (int n = 0; n < kN; ++n) {
           sums[n][i] = Isa::Fma(weights, Isa::LoadPartial(x[n] + k, count), sums[n][i]);
         }
       }
     }
   }
+#pragma GCC unroll 4
   for (int n = 0; n < kN; ++n) {
-    if (n < o.n) StoreOutputs<Isa>(o, sums[n], n, m, m_end);
+    if (first_n + n < o.n) StoreOutputs<Isa>(o, sums[n], first_n + n, m, m_end);
   }
 }
 
+// All rows of x against one tile of weight rows, which stays in L1 meanwhile.
 template <class Isa, class Decoder>
 void DirectRows(const Operands& o, int64_t m_begin, int64_t m_end) {
   for (int64_t m = m_begin; m < m_end; m += kTileM) {
-    if (o.n == 1) {
-      DirectTile<Isa, Decoder, 1>(o, m, m_end);
-    } else if (Isa::kDirectN == 2 || o.n == 2) {
-      DirectTile<Isa, Decoder, 2>(o, m, m_end);
-    } else if constexpr (Isa::kDirectN == 4) {
-      DirectTile<Isa, Decoder, 4>(o, m, m_end);
+    for (int64_t n = 0; n < o.n; n += Isa::kDirectN) {
+      if (o.n - n == 1) {
+        DirectTile<Isa, Decoder, 1>(o, n, m, m_end);
+      } else if (Isa::kDirectN == 2 || o.n - n == 2) {
+        DirectTile<Isa, Decoder, 2>(o, n, m, m_end);
+      } else if constexpr (Isa::kDirectN == 4) {
+        DirectTile<Isa, Decoder, 4>(o, n, m, m_end);
+      }
     }
   }
 }
@@ -118,6 +142,7 @@ template <class Isa, class Decoder>
 void DequantizeBlocks(const uint8_t* row, int64_t count, float* out) {
   int64_t k = 0;
   for (; k + Decoder::kElements <= count; k += Decoder::kElements, row += Decoder::kBytes) {
+    for (int b = 0; b < Decoder::kBytes; b += 64) Isa::Prefetch(row + PFD + b);
     typename Decoder::State state;
     Decoder::Begin(row, &state);
 #pragma GCC unroll 8
@@ -136,45 +161,89 @@ void DequantizeBlocks(const uint8_t* row, int64_t count, float* out) {
   }
 }
 
+// A part of the sum over k, and where the accumulators of a tile wait between parts.
+template <class Isa>
+struct Part {
+  int64_t begin;
+  int64_t end;
+  bool first;
+  bool last;
+  typename Isa::Vec* sums;  // [kN, kTileM] of this tile
+};
+
 // kN rows of x from n on times 4 float weight rows from m on.
 template <class Isa, int kN>
-PM_INLINE void PanelTile(const Operands& o, const Panel& p, int64_t n, int64_t m) {
+PM_INLINE void PanelTile(const Operands& o, const Panel& p, const Part<Isa>& part, int64_t n,
+                         int64_t m) {
   using Vec = typename Isa::Vec;
   const uint8_t* w[kTileM];
   const float* x[kN];
   Vec sums[kN][kTileM];
+#pragma GCC unroll 4
   for (int i = 0; i < kTileM; ++i) {
     const int64_t row = m + i < p.m_end ? m + i : p.m_end - 1;
     w[i] = p.rows + (row - p.m_begin) * p.stride;
   }
+#pragma GCC unroll 8
   for (int j = 0; j < kN; ++j) {
     x[j] = o.x + (n + j) * o.x_stride;
-    for (int i = 0; i < kTileM; ++i) sums[j][i] = Isa::Zero();
+#pragma GCC unroll 4
+    for (int i = 0; i < kTileM; ++i) {
+      sums[j][i] = part.first ? Isa::Zero() : part.sums[j * kTileM + i];
+    }
   }
-  int64_t k = 0;
-  for (; k + Isa::kLanes <= o.k; k += Isa::kLanes) {
+  int64_t k = part.begin;
+  for (; k + Isa::kLanes <= part.end; k += Isa::kLanes) {
     Vec inputs[kN];
+#pragma GCC unroll 8
     for (int j = 0; j < kN; ++j) inputs[j] = Isa::Load(x[j] + k);
+#pragma GCC unroll 4
     for (int i = 0; i < kTileM; ++i) {
       const Vec weights = Isa::Load(w[i] + k * 4);
+#pragma GCC unroll 8
       for (int j = 0; j < kN; ++j) sums[j][i] = Isa::Fma(weights, inputs[j], sums[j][i]);
     }
   }
-  if (k < o.k) {
-    const int count = static_cast<int>(o.k - k);
+  if (k < part.end) {
+    const int count = static_cast<int>(part.end - k);
+#pragma GCC unroll 4
     for (int i = 0; i < kTileM; ++i) {
       const Vec weights = Isa::LoadPartial(w[i] + k * 4, count);
+#pragma GCC unroll 8
       for (int j = 0; j < kN; ++j) {
         sums[j][i] = Isa::Fma(weights, Isa::LoadPartial(x[j] + k, count), sums[j][i]);
       }
     }
   }
-  for (int j = 0; j < kN; ++j) StoreOutputs<Isa>(o, sums[j], n + j, m, p.m_end);
+#pragma GCC unroll 8
+  for (int j = 0; j < kN; ++j) {
+    if (part.last) {
+      StoreOutputs<Isa>(o, sums[j], n + j, m, p.m_end);
+      continue;
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < kTileM; ++i) part.sums[j * kTileM + i] = sums[j][i];
+  }
 }
 
+// kN rows of x against the whole panel, one part of k after the other: a part of the rows of x and
+// of a tile of weights stay in L1 together.
 template <class Isa, int kN>
 void PanelStrip(const Operands& o, const Panel& p, int64_t n) {
-  for (int64_t m = p.m_begin; m < p.m_end; m += kTileM) PanelTile<Isa, kN>(o, p, n, m);
+  typename Isa::Vec waiting[kMaxPanelRows / kTileM][kN * kTileM];
+  const int64_t parts = o.k <= kPartElements ? 1 : (o.k + kPartElements - 1) / kPartElements;
+  const int64_t vectors = o.k / Isa::kLanes;
+  for (int64_t i = 0; i < parts; ++i) {
+    Part<Isa> part;
+    part.begin = i * vectors / parts * Isa::kLanes;
+    part.end = i == parts - 1 ? o.k : (i + 1) * vectors / parts * Isa::kLanes;
+    part.first = i == 0;
+    part.last = i == parts - 1;
+    for (int64_t m = p.m_begin; m < p.m_end; m += kTileM) {
+      part.sums = waiting[(m - p.m_begin) / kTileM];
+      PanelTile<Isa, kN>(o, p, part, n, m);
+    }
+  }
 }
 
 // The strip of `count` rows of x, 1 <= count <= kN.
@@ -186,7 +255,7 @@ void PanelStripOf(const Operands& o, const Panel& p, int64_t n, int64_t count) {
   PanelStrip<Isa, kN>(o, p, n);
 }
 
-// Strips of x of nearly equal height stay in L1 while the panel streams from L2.
+// Strips of nearly equal height, so that none is much less efficient than the others.
 template <class Isa>
 void MultiplyPanel(const Operands& o, const Panel& p) {
   const int64_t strips = (o.n + Isa::kTileN - 1) / Isa::kTileN;
@@ -239,7 +308,7 @@ void Dequantize(DType dtype, const uint8_t* row, int64_t k, float* out) {
 }
 
 template <class Isa>
-inline constexpr KernelSet kKernelSetOf{Isa::kDirectN, Direct<Isa>, Dequantize<Isa>,
+inline constexpr KernelSet kKernelSetOf{Isa::kMaxDirectN, Direct<Isa>, Dequantize<Isa>,
                                         MultiplyPanel<Isa>};
 
 }  // namespace pagemill::ops::linear

@@ -15,6 +15,7 @@ struct Avx2 {
   using Vec = __m256;
   static constexpr int kLanes = 8;
   static constexpr int64_t kDirectN = 2;
+  static constexpr int64_t kMaxDirectN = 4;
   static constexpr int64_t kTileN = 3;
   template <DType kDType>
   using Decoder = DecoderAvx2<kDType>;
@@ -29,13 +30,13 @@ struct Avx2 {
   static void Store(float* to, Vec v) { _mm256_storeu_ps(to, v); }
   static Vec Fma(Vec a, Vec b, Vec c) { return _mm256_fmadd_ps(a, b, c); }
   // Lanes (i, i + 4), then (i, i + 1), then the two pairs.
-  static void Sum4(const Vec v[4], float out[4]) {
+  static Float4 Sum4(const Vec v[4]) {
     __m128 halves[4];
+#pragma GCC unroll 4
     for (int i = 0; i < 4; ++i) {
       halves[i] = _mm_add_ps(_mm256_castps256_ps128(v[i]), _mm256_extractf128_ps(v[i], 1));
     }
-    _mm_storeu_ps(out, _mm_hadd_ps(_mm_hadd_ps(halves[0], halves[1]),
-                                   _mm_hadd_ps(halves[2], halves[3])));
+    return _mm_hadd_ps(_mm_hadd_ps(halves[0], halves[1]), _mm_hadd_ps(halves[2], halves[3]));
   }
   [[gnu::always_inline]] static void Prefetch(const uint8_t* p) { _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T0); }
 };

@@ -18,6 +18,7 @@ struct Avx512 {
   using Vec = __m512;
   static constexpr int kLanes = 16;
   static constexpr int64_t kDirectN = 4;
+  static constexpr int64_t kMaxDirectN = 8;
   static constexpr int64_t kTileN = 6;
   template <DType kDType>
   using Decoder = DecoderAvx512<kDType>;
@@ -30,7 +31,7 @@ struct Avx512 {
   static void Store(float* to, Vec v) { _mm512_storeu_ps(to, v); }
   static Vec Fma(Vec a, Vec b, Vec c) { return _mm512_fmadd_ps(a, b, c); }
   // Lanes (i, i + 8), then (i, i + 4), (i, i + 2), (i, i + 1).
-  static void Sum4(const Vec v[4], float out[4]) {
+  static Float4 Sum4(const Vec v[4]) {
     const Vec a = AddHalves(v[0], v[1]);
     const Vec b = AddHalves(v[2], v[3]);
     // 128-bit lane i belongs to v[i].
@@ -38,7 +39,7 @@ struct Avx512 {
     s = _mm512_add_ps(s, _mm512_permute_ps(s, 0x4e));
     s = _mm512_add_ps(s, _mm512_permute_ps(s, 0xb1));
     const __m512i first_of_each = _mm512_setr_epi32(0, 4, 8, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
-    _mm_storeu_ps(out, _mm512_castps512_ps128(_mm512_permutexvar_ps(first_of_each, s)));
+    return _mm512_castps512_ps128(_mm512_permutexvar_ps(first_of_each, s));
   }
   [[gnu::always_inline]] static void Prefetch(const uint8_t* p) { _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T0); }
 

@@ -10,8 +10,7 @@ namespace {
 constexpr int64_t kDirectGrainRows = 16;
 
 // A panel stays in L2 (1 to 2 MiB on server cores) beside the rows of x that pass by.
-constexpr int64_t kMaxPanelBytes = 256 << 10;
-constexpr int64_t kMaxPanelRows = 64;
+constexpr int64_t kMaxPanelBytes = 512 << 10;
 constexpr int64_t kMinPanelRows = 8;
 // Panels per thread, so that a thread that loses its core for a while delays little.
 constexpr int64_t kPanelsPerThread = 6;

@@ -14,6 +14,7 @@ struct Portable {
   using Vec = float __attribute__((vector_size(16)));
   static constexpr int kLanes = 4;
   static constexpr int64_t kDirectN = 2;
+  static constexpr int64_t kMaxDirectN = 2;
 #if defined(__x86_64__)
   static constexpr int64_t kTileN = 2;  // 16 registers: 8 sums and their operands
 #else
@@ -34,8 +35,11 @@ struct Portable {
   static void Store(float* to, Vec v) { std::memcpy(to, &v, sizeof(v)); }
   // Contracted to one instruction where the CPU has it (-ffp-contract=fast, GCC's default).
   static Vec Fma(Vec a, Vec b, Vec c) { return a * b + c; }
-  static void Sum4(const Vec v[4], float out[4]) {
+  static Float4 Sum4(const Vec v[4]) {
+    Float4 out;
+#pragma GCC unroll 4
     for (int i = 0; i < 4; ++i) out[i] = (v[i][0] + v[i][2]) + (v[i][1] + v[i][3]);
+    return out;
   }
   static void Prefetch(const uint8_t*) {}
 

@@ -2,8 +2,158 @@
 
 import os
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from pagemill.config import CacheConfig, EngineConfig, read_environment
+from pagemill.config import ConfigError, EngineConfig, read_environment
 from pagemill.config.memory import FixedCosts, KvBudget, available_memory_bytes, plan_kv_cache
-from pagemill.engine.model_loading import built_model, executor_options, model_source
+
+if TYPE_CHECKING:
+    from pagemill.runner.build import BuiltModel
+    from pagemill.weights.source import ModelSource
+
+
+@dataclass(frozen=True, slots=True)
+class ModelPlan:
+    """The budget of one model under one configuration. Sizes in bytes.
+
+    `kv` is None where the model does not fit, and `refusal` says why and what would help.
+    """
+
+    path: str
+    architecture: str
+    max_model_len: int
+    weights: int
+    packed: int
+    activations: int
+    workspace: int
+    logits: int
+    kv_per_block: int
+    block_size: int
+    available: int
+    limit: int
+    largest_kv_tokens: int
+    kv: KvBudget | None
+    refusal: str
+
+    @property
+    def fixed(self) -> int:
+        """Everything but the KV cache."""
+        return self.weights + self.activations + self.workspace + self.logits
+
+    def concurrency(self, tokens: int) -> int:
+        """How many requests of `tokens` tokens the KV cache holds at the same time."""
+        if self.kv is None:
+            return 0
+        blocks = -(-tokens // self.block_size)
+        return (self.kv.num_blocks - 1) // blocks
+
+    def as_json(self) -> dict[str, Any]:
+        """Everything, for machines."""
+        kv = self.kv
+        return {
+            "model": self.path,
+            "architecture": self.architecture,
+            "max_model_len": self.max_model_len,
+            "bytes": {
+                "weights": self.weights,
+                "weights_packed": self.packed,
+                "activations": self.activations,
+                "workspace": self.workspace,
+                "logits": self.logits,
+                "kv_cache": kv.kv_bytes if kv else None,
+                "total": self.fixed + kv.kv_bytes if kv else None,
+                "kv_per_token": self.kv_per_block // self.block_size,
+                "available": self.available,
+                "limit": self.limit,
+            },
+            "kv_cache_tokens": kv.num_tokens if kv else None,
+            "kv_cache_tokens_largest": self.largest_kv_tokens,
+            "fits": kv is not None,
+            "concurrency": self.concurrency(self.max_model_len),
+            "refusal": self.refusal or None,
+        }
+
+
+def model_path(config: EngineConfig) -> Path:
+    """Returns where the configured model is, fetching it if need be."""
+    from pagemill.weights.fetch import resolve
+
+    cache_dir = config.model.cache_dir
+    folder = Path(cache_dir).expanduser() if cache_dir else read_environment().cache_dir
+    return resolve(config.model.model, cache_dir=folder, revision=config.model.revision)
+
+
+def plan_model(config: EngineConfig) -> ModelPlan:
+    """Returns the budget of the configured model. Reads headers, no weights.
+
+    Raises:
+      FetchError, WeightsError, ModelConfigError, StatusError: there is no such model, or it is of a
+        kind that is not supported.
+    """
+    from pagemill import _native
+    from pagemill.runner.build import BuildOptions, build
+    from pagemill.weights.source import ModelSource
+
+    path = model_path(config)
+    source = ModelSource.open(path)
+    built = build(source, BuildOptions(max_model_len=config.model.max_model_len))
+    options = executor_options(config, source, built)
+    memory = _native.plan_memory(built.program_text, options)
+    available = available_memory_bytes()
+    fixed = memory.weights_bytes + memory.activation_bytes + memory.workspace_bytes
+    costs = FixedCosts(fixed + memory.logits_bytes, memory.kv_bytes_per_block)
+    limit = int(available * config.cache.memory_utilization)
+    kv: KvBudget | None = None
+    refusal = ""
+    try:
+        kv = plan_kv_cache(config.cache, built.max_model_len, costs, available)
+    except ConfigError as error:
+        refusal = str(error)
+    per_block = memory.kv_bytes_per_block
+    largest = max(0, limit - costs.fixed_bytes) // per_block if per_block else 0
+    return ModelPlan(
+        path=os.fspath(path),
+        architecture=built.architecture,
+        max_model_len=built.max_model_len,
+        weights=memory.weights_bytes,
+        packed=memory.packed_bytes,
+        activations=memory.activation_bytes,
+        workspace=memory.workspace_bytes,
+        logits=memory.logits_bytes,
+        kv_per_block=per_block,
+        block_size=config.cache.block_size,
+        available=available,
+        limit=limit,
+        largest_kv_tokens=max(0, largest - 1) * config.cache.block_size,
+        kv=kv,
+        refusal=refusal,
+    )
+
+
+def executor_options(config: EngineConfig, source: "ModelSource", built: "BuiltModel") -> Any:
+    """Returns the `_native.ExecutorOptions` of a configuration, without a KV cache.
+
+    Without chunked prefill a prompt runs in one step, however long. The automatic type of the KV
+    cache is f32 where the model's configuration says that its weights are, else bf16.
+    """
+    from pagemill import _native
+
+    tokens = config.scheduler.max_num_batched_tokens
+    if not built.chunked_prefill:
+        tokens = max(tokens, built.max_model_len)
+    dtype = config.cache.kv_cache_dtype
+    if dtype == "auto":
+        stated = source.config.get("dtype", source.config.get("torch_dtype"))
+        dtype = "f32" if stated == "float32" else "bf16"
+    return _native.ExecutorOptions(
+        num_threads=config.executor.threads,
+        max_num_tokens=tokens,
+        max_num_seqs=config.scheduler.max_num_seqs,
+        max_num_logits_rows=config.scheduler.max_num_logits_rows,
+        num_blocks=1,
+        block_size=config.cache.block_size,
+        kv_cache_dtype="f32" if dtype == "f32" else "bf16",
+        kernel_filter=config.executor.kernel_filter,
+    )
+

@@ -4,8 +4,7 @@ import sys
 from collections.abc import Sequence
 
 import pagemill
-from pagemill.cli.table import COMMANDS, find
-from pagemill.config.fields import ConfigError
+from pagemill.cli.table import COMMANDS, Command, find, not_found
 
 _USAGE = """\
 usage: pagemill COMMAND [options]
@@ -41,17 +40,17 @@ def run(argv: Sequence[str] | None) -> int:
     if arguments[0] == "bench" and arguments[1:] in ([], ["-h"], ["--help"]):
         print(_usage("bench"), end="")
         return 0 if arguments[1:] else 2
-    try:
-        command, rest = find(arguments)
-    except ConfigError as error:
-        print(f"pagemill: {error}", file=sys.stderr)
+    command = find(arguments)
+    if command is None:
+        print(f"pagemill: {not_found(arguments)}", file=sys.stderr)
         return 2
-    return _guarded(command.words, rest)
+    return _guarded(command, arguments[len(command.words) :])
 
 
-def _guarded(words: tuple[str, ...], rest: list[str]) -> int:
-    command, _ = find(list(words))
-    name = "pagemill " + " ".join(words)
+def _guarded(command: Command, rest: list[str]) -> int:
+    from pagemill.config.fields import ConfigError
+
+    name = "pagemill " + " ".join(command.words)
     parser = command.parser()
     args = parser.parse_args(rest)
     try:

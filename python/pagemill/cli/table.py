@@ -4,13 +4,15 @@ A command's module has `parser() -> FlagParser` and `run(parser, args) -> int`. 
 the command is given and at no other time, and imports what it needs when it runs.
 """
 
+from __future__ import annotations
+
 import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pagemill.config.fields import ConfigError, did_you_mean
-from pagemill.config.flags import FlagParser
+if TYPE_CHECKING:  # `pagemill --help` needs none of it
+    from pagemill.config.flags import FlagParser
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,21 +53,23 @@ COMMANDS = (
 )
 
 
-def find(argv: list[str]) -> tuple[Command, list[str]]:
-    """Returns the command that `argv` begins with, and the rest of it.
-
-    Raises:
-      ConfigError: there is none; the message names the closest or lists what may follow.
-    """
+def find(argv: list[str]) -> Command | None:
+    """Returns the command that `argv` begins with."""
     for command in COMMANDS:
         if tuple(argv[: len(command.words)]) == command.words:
-            return command, argv[len(command.words) :]
+            return command
+    return None
+
+
+def not_found(argv: list[str]) -> str:
+    """Returns a sentence for arguments that begin with no command: the closest, and all there are.
+    """
+    from pagemill.config.fields import did_you_mean
+
     first = argv[0]
     seconds = [command.words[1] for command in COMMANDS if command.words[0] == first]
     if seconds:
         said = f"unknown: {' '.join(argv[:2])}; " if len(argv) > 1 else ""
-        raise ConfigError(f"{said}`pagemill {first}` is followed by {', '.join(seconds)}")
+        return f"{said}`pagemill {first}` is followed by {', '.join(seconds)}"
     names = sorted({command.words[0] for command in COMMANDS})
-    raise ConfigError(
-        f"unknown command {first!r}{did_you_mean(first, names)}; known: {', '.join(names)}"
-    )
+    return f"unknown command {first!r}{did_you_mean(first, names)}; known: {', '.join(names)}"

@@ -53,7 +53,7 @@ def reference(
         group = step.decode
         key_positions = torch.arange(group.slots.shape[1], device=q.device)
         # With one token, what the request has is what it sees: padding is masked in either mode.
-        visible = _visible(group.positions, key_positions, attributes, causal=True)
+        visible = _visible(group.positions, key_positions, attributes, causal=True).unsqueeze(1)
         queries = q[group.rows].unsqueeze(1)
         keys, values = cache.key[group.slots], cache.value[group.slots]
         output[group.rows] = _attend(queries, keys, values, visible, attributes).squeeze(1)
@@ -95,22 +95,25 @@ def _attend(
     visible: torch.Tensor,
     attributes: Mapping[str, float],
 ) -> torch.Tensor:
-    """q [B, Q, Hq, D], k, v [B, C, Hk, D], visible [B, Q, C] (or [B, C]) -> [B, Q, Hq, D]."""
+    """q [B, Q, Hq, D], k, v [B, C, Hk, D], visible [B, Q, C] -> [B, Q, Hq, D].
+
+    The queries of the heads that share keys become rows of one product, so that keys are not
+    repeated.
+    """
     import torch
     from torch.nn.functional import scaled_dot_product_attention
 
-    mask = visible.view(visible.shape[0], 1, -1, visible.shape[-1])
-    queries, keys, values = q.transpose(1, 2), k.to(q.dtype), v.to(q.dtype)
-    keys, values = keys.transpose(1, 2), values.transpose(1, 2)
-    soft_cap = attributes.get("soft_cap", 0.0)
-    if not soft_cap:
-        scale = attributes["scale"]
-        return scaled_dot_product_attention(
-            queries, keys, values, attn_mask=mask, scale=scale, enable_gqa=True
-        ).transpose(1, 2)
-    groups = queries.shape[1] // keys.shape[1]
-    keys, values = keys.repeat_interleave(groups, 1), values.repeat_interleave(groups, 1)
-    scores = (queries.float() @ keys.float().mT) * attributes["scale"]
-    scores = soft_cap * torch.tanh(scores / soft_cap)
-    weights = scores.masked_fill(~mask, -torch.inf).softmax(-1)
-    return (weights @ values.float()).to(q.dtype).transpose(1, 2)
+    batch, length, heads, head_dim = q.shape
+    groups = heads // k.shape[2]
+    queries = q.view(batch, length, -1, groups, head_dim).transpose(1, 2).flatten(2, 3)
+    keys, values = k.to(q.dtype).transpose(1, 2), v.to(q.dtype).transpose(1, 2)
+    mask = visible.repeat_interleave(groups, 1).unsqueeze(1)
+    scale, soft_cap = attributes["scale"], attributes.get("soft_cap", 0.0)
+    if soft_cap:
+        scores = soft_cap * torch.tanh((queries.float() @ keys.float().mT) * scale / soft_cap)
+        weights = scores.masked_fill(~mask, -torch.inf).softmax(-1)
+        attended = (weights @ values.float()).to(q.dtype)
+    else:
+        attended = scaled_dot_product_attention(queries, keys, values, mask, scale=scale)
+    by_group = attended.unflatten(2, (length, groups)).transpose(1, 2)
+    return by_group.reshape(batch, length, heads, head_dim)

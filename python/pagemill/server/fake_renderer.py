@@ -29,6 +29,8 @@ class FakeDetokenizer:
 class FakeRenderer:
     """Has the methods of `rendering.Renderer`."""
 
+    eos_token_ids: tuple[int, ...] = (0,)
+
     def encode(
         self, text: str, add_special_tokens: bool = True, parse_special: bool = False
     ) -> list[int]:

@@ -67,6 +67,10 @@ class Lifecycle:
         if self._active == 0:
             self._idle.set()
 
+    def give_up(self) -> None:
+        """Ends `wait_idle` although requests may be active."""
+        self._idle.set()
+
     async def wait_idle(self, timeout_s: float) -> bool:
         """Waits until no request is active; False when `timeout_s` passes first."""
         try:

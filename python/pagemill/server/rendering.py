@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
-from pagemill.engine.assembly import Detokenizer
 from pagemill.render.errors import RenderError
+from pagemill.render.renderer import Renderer as ModelRenderer
+from pagemill.render.renderer import RenderSource
 from pagemill.server.errors import ApiError, bad_request
 
 T = TypeVar("T")
@@ -16,8 +17,18 @@ T = TypeVar("T")
 INLINE_CHARS = 4096
 
 
+class Detokenizer(Protocol):
+    """Token ids in, complete characters out."""
+
+    def push(self, token_ids: Sequence[int]) -> str: ...
+
+    def flush(self) -> str: ...
+
+
 class Renderer(Protocol):
     """The part of `render.Renderer` that the server uses."""
+
+    eos_token_ids: tuple[int, ...]
 
     def encode(
         self, text: str, add_special_tokens: bool = True, parse_special: bool = False
@@ -41,6 +52,15 @@ class Renderer(Protocol):
     def token_bytes(self, token_id: int) -> bytes: ...
 
     def token_text(self, token_id: int) -> str: ...
+
+
+def open_renderer(source: RenderSource, chat_template: str | None) -> ModelRenderer:
+    """The renderer of an opened model; `chat_template` (file or text) replaces the model's own.
+
+    Raises:
+        RenderError: the tokenizer or the template cannot be used.
+    """
+    return ModelRenderer.open(source, chat_template)
 
 
 async def rendered(work: Callable[[], T], size: int) -> T:

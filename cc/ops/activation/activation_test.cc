@@ -1,0 +1,52 @@
+#include "cc/ops/activation/activation.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "cc/device/capabilities.h"
+#include "cc/ops/activation/activation_conformance.h"
+#include "cc/ops/conformance.h"
+
+namespace pagemill::ops {
+namespace {
+
+TEST(Activation, Conformance) {
+  CheckActivationConformance(ActivationOp(), device::DetectCapabilities());
+}
+
+// Infinities and NaN come out as the formulas say, and do not touch their neighbours.
+TEST(Activation, SpecialValues) {
+  const device::Capabilities caps = device::DetectCapabilities();
+  device::ThreadPool pool({.num_threads = 1});
+  const float inf = std::numeric_limits<float>::infinity();
+  const std::vector<float> values = {inf, NAN, 100, -100, 0, 1e30f, -1e30f, 2};
+  conformance::TestTensor x(DType::kF32, {1, 8}), y(DType::kF32, {1, 8});
+  x.Set(values);
+  for (int32_t kind = 0; kind < kNumActivationKinds; ++kind) {
+    Attributes attributes;
+    attributes.Set("kind", kind);
+    const TensorView inputs[] = {x.view()}, outputs[] = {y.view()};
+    const OpCall call{.inputs = inputs, .outputs = outputs, .attributes = &attributes};
+    for (const KernelRow* row : conformance::SupportedRows(ActivationOp(), caps, call)) {
+      y.Poison();
+      conformance::RunRow(*row, call, pool);
+      const std::vector<float> result = y.ToFloat();
+      const float top = static_cast<ActivationKind>(kind) == ActivationKind::kTanh ? 1 : inf;
+      EXPECT_EQ(result[0], top) << kind << " " << row->name;
+      EXPECT_TRUE(std::isnan(result[1])) << kind << " " << row->name;
+      EXPECT_EQ(result[4], 0) << kind << " " << row->name;
+      for (int i : {2, 3, 5, 6, 7}) {
+        const double expected =
+            ActivateReference(static_cast<ActivationKind>(kind), values[i]);
+        EXPECT_NEAR(result[i], expected, 1e-6 * std::fmax(1, std::fabs(expected)))
+            << kind << " " << row->name << " " << values[i];
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace pagemill::ops

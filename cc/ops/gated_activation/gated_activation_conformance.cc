@@ -1,0 +1,22 @@
+#include "cc/ops/gated_activation/gated_activation_conformance.h"
+
+#include "cc/ops/activation/activation_kind.h"
+#include "cc/ops/row_conformance.h"
+
+namespace pagemill::ops {
+
+void CheckGatedActivationConformance(const OpDefinition& op, const device::Capabilities& caps) {
+  for (int32_t kind = 0; kind < kNumActivationKinds; ++kind) {
+    for (int64_t size : {1, 3, 4, 7, 16, 17, 31, 100, 1536}) {
+      conformance::RowCase c{.op = op};
+      c.AddRows({7, size}).FillUniform(c.random, -6, 6);
+      c.AddRows({7, size});
+      c.AddOutput({7, size});
+      c.attributes.Set("kind", kind);
+      c.tolerance = {.abs = 1e-6 * 6 * 2};  // the contract's bound at |gate| <= 6, |up| <= 2
+      CheckRowCase(c, caps);
+    }
+  }
+}
+
+}  // namespace pagemill::ops

@@ -1,0 +1,22 @@
+#include "cc/ops/layer_norm/layer_norm_conformance.h"
+
+#include "cc/ops/row_conformance.h"
+
+namespace pagemill::ops {
+
+void CheckLayerNormConformance(const OpDefinition& op, const device::Capabilities& caps) {
+  for (int64_t size : {1, 2, 3, 4, 5, 15, 16, 17, 33, 64, 384, 1001}) {
+    conformance::RowCase c{.op = op};
+    c.AddRows({9, size});
+    c.AddShared({size});
+    c.AddShared({size});
+    c.AddOutput({9, size});
+    c.attributes.Set("eps", 1e-5);
+    // The contract's bound with |x - mean| / deviation <= 4, |w|, |b| <= 2, |mean| / deviation <= 2
+    // beyond size 1; size 1 has deviation 0, where only b is left, exactly.
+    c.tolerance = {.abs = 6e-5};
+    CheckRowCase(c, caps);
+  }
+}
+
+}  // namespace pagemill::ops

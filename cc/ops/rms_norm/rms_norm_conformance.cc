@@ -1,0 +1,31 @@
+#include "cc/ops/rms_norm/rms_norm_conformance.h"
+
+#include "cc/ops/row_conformance.h"
+
+namespace pagemill::ops {
+
+void CheckRmsNormConformance(const OpDefinition& op, const device::Capabilities& caps) {
+  for (int64_t size : {1, 3, 4, 15, 16, 17, 31, 63, 64, 65, 130, 576, 1000}) {
+    for (float offset : {0.0f, 1.0f}) {
+      conformance::RowCase c{.op = op};
+      c.AddRows({5, size});
+      c.AddShared({size});
+      c.AddOutput({5, size});
+      c.attributes.Set("eps", 1e-5);
+      c.attributes.Set("weight_offset", offset);
+      // The contract's relative bound; w + offset near 0 loses digits of its own.
+      c.tolerance = {.abs = 1e-6, .rel = 2e-6};
+      CheckRowCase(c, caps);
+    }
+  }
+  // Heads of a token are rows of their own.
+  conformance::RowCase heads{.op = op};
+  heads.AddRows({37, 3, 80});
+  heads.AddShared({80});
+  heads.AddOutput({37, 3, 80});
+  heads.attributes.Set("eps", 1e-6);
+  heads.tolerance = {.abs = 1e-6, .rel = 2e-6};
+  CheckRowCase(heads, caps);
+}
+
+}  // namespace pagemill::ops

@@ -1,0 +1,17 @@
+// File: cc/ops/rotary/rotary_conformance.h
+// What every kernel row of `rotary` must fulfil: closeness to the reference within the contract's
+// bound for odd sizes, and what row_conformance.h checks. A back end's test calls it with its table
+// and its machine.
+#ifndef PAGEMILL_CC_OPS_ROTARY_ROTARY_CONFORMANCE_H_
+#define PAGEMILL_CC_OPS_ROTARY_ROTARY_CONFORMANCE_H_
+
+#include "cc/device/capabilities.h"
+#include "cc/ops/op.h"
+
+namespace pagemill::ops {
+
+void CheckRotaryConformance(const OpDefinition& op, const device::Capabilities& caps);
+
+}  // namespace pagemill::ops
+
+#endif  // PAGEMILL_CC_OPS_ROTARY_ROTARY_CONFORMANCE_H_

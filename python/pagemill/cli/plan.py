@@ -1,0 +1,80 @@
+"""`pagemill plan`: what a model takes and what fits, before anything of it is loaded."""
+
+import json
+from argparse import Namespace
+
+from pagemill.cli.model_plan import ModelPlan, plan_model
+from pagemill.config import EngineConfig
+from pagemill.config.flags import FlagParser
+from pagemill.config.quantities import format_bytes
+
+
+def parser() -> FlagParser:
+    """Returns the command's parser."""
+    made = FlagParser(
+        "pagemill plan",
+        "Prints what memory a model takes and what context and concurrency fit, without loading"
+        " it. The server decides with the same numbers. Exits with 1 where the model does not fit.",
+        "pagemill plan\npagemill plan model.gguf --max-model-len 32K --kv-cache-dtype bf16",
+    )
+    made.add_argument("--json", action="store_true", help="print JSON")
+    made.add_config(EngineConfig)
+    return made
+
+
+def run(parser: FlagParser, args: Namespace) -> int:
+    """Prints the plan."""
+    plan = plan_model(parser.read(EngineConfig, args))
+    print(json.dumps(plan.as_json(), indent=2) if args.json else _table(plan))
+    return 0 if plan.kv is not None else 1
+
+
+def _table(plan: ModelPlan) -> str:
+    rows = [
+        ("model", f"{plan.path}"),
+        ("", f"{plan.architecture}, {plan.max_model_len:,} tokens of context"),
+        ("weights", _size(plan.weights) + _packed(plan)),
+        ("activations", _size(plan.activations)),
+        ("workspace", _size(plan.workspace)),
+        ("logits", _size(plan.logits)),
+    ]
+    if plan.kv is not None:
+        kv = plan.kv
+        note = f"   {kv.num_tokens:,} tokens" if plan.kv_per_block else "   none is needed"
+        rows += [
+            ("KV cache", _size(kv.kv_bytes) + note),
+            ("total", _size(plan.fixed + kv.kv_bytes)),
+        ]
+    rows.append(("may use", f"{_size(plan.limit)}   of {format_bytes(plan.available)} available"))
+    if plan.kv_per_block:
+        each = plan.kv_per_block / plan.block_size
+        rows.append(("KV per token", f"{_size(round(each))}"))
+    lines = [f"{name:<13}{text}" for name, text in rows]
+    return "\n".join([*lines, "", *_what_fits(plan)])
+
+
+def _what_fits(plan: ModelPlan) -> list[str]:
+    if plan.kv is None:
+        return [f"does not fit: {plan.refusal}"]
+    if not plan.kv_per_block:
+        return ["fits"]
+    lengths = sorted({min(n, plan.max_model_len) for n in (1024, 4096, plan.max_model_len)})
+    lines = [
+        f"fits: {plan.concurrency(tokens):,} requests of {tokens:,} tokens at the same time"
+        for tokens in lengths
+    ]
+    if plan.largest_kv_tokens > plan.kv.num_tokens:
+        largest = (plan.largest_kv_tokens // plan.block_size + 1) * plan.kv_per_block
+        lines.append(
+            f"room for {plan.largest_kv_tokens:,} tokens: --kv-cache-memory-bytes"
+            f" {largest // 2**20}MiB"
+        )
+    return lines
+
+
+def _packed(plan: ModelPlan) -> str:
+    return f"   {format_bytes(plan.packed)} of them repacked in memory" if plan.packed else ""
+
+
+def _size(count: int) -> str:
+    return f"{format_bytes(count):>12}"

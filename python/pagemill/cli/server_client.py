@@ -1,0 +1,151 @@
+"""A client of a running server: what `chat`, `complete` and `bench serve` need of one."""
+
+import http.client
+import json
+import ssl
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+_MAX_LINE_BYTES = 2**24
+
+
+class ClientError(ValueError):
+    """The server could not be reached, or refused; the message says which and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerAddress:
+    """Where a server is. `path` is what stands before /v1, mostly nothing."""
+
+    host: str
+    port: int
+    tls: bool
+    path: str
+
+    @classmethod
+    def parse(cls, url: str) -> "ServerAddress":
+        """Returns the address in `url`, with or without a scheme and a final /v1.
+
+        Raises:
+          ClientError: it is not the URL of an HTTP server.
+        """
+        parts = urlsplit(url if "://" in url else f"http://{url}")
+        try:
+            port = parts.port
+        except ValueError as error:
+            raise ClientError(f"{url} is not a URL: {error}") from None
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ClientError(f"{url} is not the URL of an HTTP server")
+        tls = parts.scheme == "https"
+        path = parts.path.rstrip("/").removesuffix("/v1")
+        return cls(parts.hostname, port or (443 if tls else 80), tls, path)
+
+
+class ServerClient:
+    """Requests to one server, each on a connection of its own."""
+
+    def __init__(self, url: str, api_key: str = "", timeout_s: float = 600.0) -> None:
+        """Remembers where the server is; nothing is sent yet.
+
+        Raises:
+          ClientError: `url` is not the URL of an HTTP server.
+        """
+        self.address = ServerAddress.parse(url)
+        self._api_key = api_key
+        self._timeout_s = timeout_s
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Headers of every request."""
+        headers = {"Content-Type": "application/json"}
+        if self._api_key:
+            headers["Authorization"] = f"Bearer {self._api_key}"
+        return headers
+
+    def first_model(self) -> str:
+        """Returns the name of the model that the server serves.
+
+        Raises:
+          ClientError: the server is not there, refuses, or serves none.
+        """
+        models = self._read("GET", "/v1/models", None).get("data", [])
+        if not models:
+            raise ClientError("the server serves no model")
+        return str(models[0]["id"])
+
+    def stream(self, path: str, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """Yields the events of a streamed answer.
+
+        Raises:
+          ClientError: the server is not there, refuses, or fails midway.
+        """
+        connection, response = self._send("POST", path, {**body, "stream": True})
+        try:
+            while line := response.readline(_MAX_LINE_BYTES):
+                if not line.startswith(b"data:"):
+                    continue
+                data = line[5:].strip()
+                if data == b"[DONE]":
+                    return
+                event = json.loads(data)
+                if "error" in event:
+                    raise ClientError(_error_text(event, 500))
+                yield event
+            raise ClientError("the server broke off its answer")
+        except (OSError, http.client.HTTPException) as error:
+            raise ClientError(f"the connection to the server broke: {error}") from None
+        finally:
+            connection.close()
+
+    def _read(self, method: str, path: str, body: dict[str, Any] | None) -> dict[str, Any]:
+        connection, response = self._send(method, path, body)
+        try:
+            return json.loads(response.read())
+        except (OSError, ValueError) as error:
+            raise ClientError(f"the server's answer to {path} cannot be read: {error}") from None
+        finally:
+            connection.close()
+
+    def _send(
+        self, method: str, path: str, body: dict[str, Any] | None
+    ) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
+        at = self.address
+        if at.tls:
+            connection: http.client.HTTPConnection = http.client.HTTPSConnection(
+                at.host, at.port, timeout=self._timeout_s, context=ssl.create_default_context()
+            )
+        else:
+            connection = http.client.HTTPConnection(at.host, at.port, timeout=self._timeout_s)
+        payload = None if body is None else json.dumps(body).encode()
+        try:
+            connection.request(method, at.path + path, payload, self.headers)
+            response = connection.getresponse()
+            if response.status != 200:
+                raise ClientError(_error_text(_parsed(response.read()), response.status))
+        except (OSError, http.client.HTTPException) as error:
+            connection.close()
+            raise ClientError(
+                f"no server answers at {at.host}:{at.port} ({error}): start one with"
+                " `pagemill serve`, or name it with --url"
+            ) from None
+        except ClientError:
+            connection.close()
+            raise
+        return connection, response
+
+
+def _parsed(data: bytes) -> Any:
+    try:
+        return json.loads(data)
+    except ValueError:
+        return {}
+
+
+def _error_text(body: Any, status: int) -> str:
+    error = body.get("error") if isinstance(body, dict) else None
+    message = error.get("message") if isinstance(error, dict) else error
+    if isinstance(message, str):
+        return f"the server refused ({status}): {message}"
+    return f"the server refused with HTTP status {status}"

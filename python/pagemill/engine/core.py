@@ -1,0 +1,138 @@
+"""A built model and a configuration become a running native engine.
+
+core = EngineCore.create(built, config, weights_dtype="bfloat16")
+core.seam.engine.submit(...)
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from pagemill import _native
+from pagemill.config import EngineConfig
+from pagemill.config.memory import FixedCosts, KvBudget, available_memory_bytes, plan_kv_cache
+from pagemill.config.quantities import format_bytes
+from pagemill.engine.async_engine import NativeSeam
+from pagemill.runner.build import BuiltModel
+
+_LOGGER = logging.getLogger("pagemill.engine")
+_LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING}
+
+
+@dataclass(frozen=True, slots=True)
+class EngineCore:
+    """A running engine: `seam` is how to talk to it, `budget` the KV cache it got."""
+
+    built: BuiltModel
+    seam: NativeSeam
+    budget: KvBudget
+    max_choices: int
+    """Requests that the engine holds when it is otherwise idle."""
+
+    @classmethod
+    def create(cls, built: BuiltModel, config: EngineConfig, weights_dtype: str) -> EngineCore:
+        """Sizes the KV cache, binds the program to this machine and starts the engine's thread.
+
+        Args:
+            built: the model's program.
+            config: everything about the engine.
+            weights_dtype: what the model's configuration says its weights are ("float32", ...);
+                decides the KV cache's type where the configuration leaves it open.
+
+        Raises:
+            ConfigError: the model does not fit; the message has the numbers and the flags.
+            StatusError: the program cannot be bound.
+        """
+        wanted = _BoundSizes.of(built, config, weights_dtype)
+        plan = _native.plan_memory(built.program_text, wanted.executor_options(config, 1))
+        # The planner's one block is the null block.
+        fixed = FixedCosts(plan.total_bytes - plan.kv_bytes, plan.kv_bytes_per_block)
+        budget = plan_kv_cache(config.cache, built.max_model_len, fixed, available_memory_bytes())
+        _LOGGER.info(
+            "%s: weights %s, activations %s, KV cache %s = %d tokens",
+            built.architecture,
+            format_bytes(plan.weights_bytes),
+            format_bytes(plan.activation_bytes + plan.workspace_bytes + plan.logits_bytes),
+            format_bytes(budget.kv_bytes),
+            budget.num_tokens,
+        )
+        executor = _executor(built, config, wanted, budget.num_blocks)
+        runner = _native.ModelRunner(executor, _limits(built, config, wanted, budget.num_blocks))
+        options = _native.EngineOptions(
+            long_prefill_token_threshold=config.scheduler.long_prefill_token_threshold,
+            max_waiting_requests=config.scheduler.max_num_queued_reqs,
+            enable_prefix_caching=config.cache.enable_prefix_caching,
+        )
+        engine = _native.Engine(runner, options, log=_log)
+        seam = NativeSeam(engine, _native.SamplingParams, _native.StatusError)
+        held = config.scheduler.max_num_queued_reqs
+        return cls(built, seam, budget, max(1, held))
+
+
+@dataclass(frozen=True, slots=True)
+class _BoundSizes:
+    """What follows from configuration and model together."""
+
+    max_num_tokens: int
+    kv_cache_dtype: str
+
+    @classmethod
+    def of(cls, built: BuiltModel, config: EngineConfig, weights_dtype: str) -> _BoundSizes:
+        tokens = config.scheduler.max_num_batched_tokens
+        if not built.chunked_prefill:  # a prompt runs in one step, so a step holds the longest
+            tokens = max(tokens, built.max_model_len)
+        dtype = config.cache.kv_cache_dtype
+        if dtype == "auto":
+            wide = weights_dtype == "float32" or config.executor.executor == "torch"
+            dtype = "f32" if wide else "bf16"
+        return cls(tokens, dtype)
+
+    def executor_options(self, config: EngineConfig, num_blocks: int) -> _native.ExecutorOptions:
+        return _native.ExecutorOptions(
+            num_threads=config.executor.threads,
+            max_num_tokens=self.max_num_tokens,
+            max_num_seqs=config.scheduler.max_num_seqs,
+            max_num_logits_rows=config.scheduler.max_num_logits_rows,
+            num_blocks=num_blocks,
+            block_size=config.cache.block_size,
+            kv_cache_dtype="f32" if self.kv_cache_dtype == "f32" else "bf16",
+            kernel_filter=config.executor.kernel_filter,
+        )
+
+
+def _executor(
+    built: BuiltModel, config: EngineConfig, sizes: _BoundSizes, num_blocks: int
+) -> _native.NativeExecutor | _native.PythonExecutor:
+    if config.executor.executor == "native":
+        return _native.NativeExecutor(
+            built.program_text, sizes.executor_options(config, num_blocks)
+        )
+    # Imports torch, which serving natively must not.
+    from pagemill.runner.torch_executor import TorchExecutor, TorchOptions
+
+    options = TorchOptions(
+        dtype=sizes.kv_cache_dtype, num_blocks=num_blocks, block_size=config.cache.block_size
+    )
+    return _native.PythonExecutor(TorchExecutor(built.program_text, options))
+
+
+def _limits(
+    built: BuiltModel, config: EngineConfig, sizes: _BoundSizes, num_blocks: int
+) -> _native.RunnerLimits:
+    return _native.RunnerLimits(
+        max_num_tokens=sizes.max_num_tokens,
+        max_num_seqs=config.scheduler.max_num_seqs,
+        max_num_logits_rows=config.scheduler.max_num_logits_rows,
+        max_model_len=built.max_model_len,
+        vocab_size=built.vocab_size,
+        num_blocks=num_blocks,
+        block_size=config.cache.block_size,
+        chunked_prefill=built.chunked_prefill,
+        prefix_caching=built.prefix_caching,
+        pooling=built.pooling,
+    )
+
+
+def _log(severity: str, line: str) -> None:
+    _LOGGER.log(_LEVELS.get(severity, logging.ERROR), "%s", line)

@@ -1,0 +1,48 @@
+"""Room after a prompt, and token ids that make no sense."""
+
+import numpy as np
+import pytest
+
+from pagemill.engine.limits import prompt_array, resolve_max_tokens
+from pagemill.engine.outputs import EngineError
+
+
+@pytest.mark.parametrize(
+    ("prompt", "requested", "default", "room"),
+    [
+        (10, None, None, 90),
+        (10, None, 16, 16),
+        (90, None, 16, 10),  # a default is cut, not refused
+        (10, 90, 16, 90),
+        (10, 0, 16, 0),
+        (100, 0, 16, 0),  # scoring a prompt that fills the context
+        (99, None, None, 1),
+    ],
+)
+def test_room(prompt: int, requested: int | None, default: int | None, room: int) -> None:
+    assert resolve_max_tokens(prompt, requested, default, 100) == room
+
+
+@pytest.mark.parametrize(
+    ("prompt", "requested", "param"),
+    [(100, None, "prompt"), (101, 0, "prompt"), (100, 1, "prompt"), (10, 91, "max_tokens")],
+)
+def test_no_room(prompt: int, requested: int | None, param: str) -> None:
+    with pytest.raises(EngineError) as refusal:
+        resolve_max_tokens(prompt, requested, 16, 100)
+    assert refusal.value.code == "INVALID_ARGUMENT"
+    assert refusal.value.param == param
+    assert "100" in refusal.value.message and str(prompt) in refusal.value.message
+
+
+def test_prompt_array() -> None:
+    array = prompt_array([0, 255], 256)
+    assert array.dtype == np.int32 and array.tolist() == [0, 255]
+
+
+@pytest.mark.parametrize("ids", [[], [-1], [1, 256], [2**31], [2**63], [-(2**70)]])
+def test_bad_ids(ids: list[int]) -> None:
+    with pytest.raises(EngineError) as refusal:
+        prompt_array(ids, 256, "input")
+    assert refusal.value.code == "INVALID_ARGUMENT"
+    assert refusal.value.param == "input"

@@ -1,0 +1,260 @@
+"""What surrounds the endpoints: keys, request ids, body limits, phases, probes, disconnects."""
+
+import asyncio
+import base64
+from typing import Any
+
+import httpx
+import msgspec
+import numpy as np
+import pytest
+from starlette.types import Message
+
+from pagemill.engine.fake_engine import FakeEngine, FakeOptions
+from pagemill.server.app import create_app
+from pagemill.server.endpoints.table import ENDPOINTS
+from pagemill.server.fake_server import FakeServer, fake_server
+
+
+def check_error(response: httpx.Response, status: int) -> dict[str, Any]:
+    assert response.status_code == status, response.text
+    error = response.json()["error"]
+    assert set(error) == {"message", "type", "param", "code"}
+    assert error["code"] == status
+    return error
+
+
+def test_a_key_protects_every_route_but_the_probes() -> None:
+    async def body() -> None:
+        async with fake_server(api_keys=["k1", "k2"]) as server:
+            paths = [(e.method, e.path.replace("{model:path}", "fake")) for e in ENDPOINTS]
+            paths += [("GET", "/openapi.json"), ("GET", "/nope"), ("GET", "/health/")]
+            for method, path in paths:
+                for header in (None, "k1", "Bearer", "Bearer ", "Bearer k3", "Basic k1"):
+                    headers = {} if header is None else {"authorization": header}
+                    got = await server.client.request(method, path, headers=headers)
+                    if path in ("/health", "/ready"):
+                        assert got.status_code == 200
+                    else:
+                        check_error(got, 401)
+                        assert got.headers["www-authenticate"] == "Bearer"
+            for key in ("Bearer k1", "bearer k2"):
+                got = await server.client.get("/v1/models", headers={"authorization": key})
+                assert got.status_code == 200
+
+    asyncio.run(body())
+
+
+def test_request_ids() -> None:
+    async def body() -> None:
+        async with fake_server() as server:
+            asked = {"prompt": "a", "max_tokens": 1}
+            got = await server.client.post(
+                "/v1/completions", json=asked, headers={"X-Request-Id": "mine"}
+            )
+            assert got.headers["x-request-id"] == "mine"
+            assert got.json()["id"] == "cmpl-mine"
+            for bad in ("", "x" * 200, "a b"):
+                got = await server.client.post(
+                    "/v1/completions", json=asked, headers={"X-Request-Id": bad}
+                )
+                assert len(got.headers["x-request-id"]) == 32
+            got = await server.client.post("/v1/completions", json={**asked, "request_id": "r"})
+            assert got.json()["id"] == "cmpl-r"
+
+    asyncio.run(body())
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"[]", b"5", b"\xff", b'{"prompt": "\\ud800"}', b"[" * 100_000]
+)
+def test_bodies_that_are_no_request(content: bytes) -> None:
+    async def body() -> None:
+        async with fake_server() as server:
+            for path in ("/v1/completions", "/v1/chat/completions", "/v1/embeddings"):
+                got = await server.client.post(path, content=content[:99_000])
+                assert len(check_error(got, 400)["message"]) > 10
+
+    asyncio.run(body())
+
+
+def test_body_limit_and_content_type() -> None:
+    async def body() -> None:
+        async with fake_server() as server:
+            large = b'{"prompt": "' + b"x" * 100_000 + b'"}'
+            check_error(await server.client.post("/v1/completions", content=large), 413)
+
+            async def chunks():
+                for at in range(0, len(large), 1000):
+                    yield large[at : at + 1000]
+
+            check_error(await server.client.post("/v1/completions", content=chunks()), 413)
+            got = await server.client.post(
+                "/v1/completions", content=b"{}", headers={"content-type": "text/plain"}
+            )
+            assert "application/json" in check_error(got, 400)["message"]
+
+    asyncio.run(body())
+
+
+def test_routes_and_methods() -> None:
+    async def body() -> None:
+        async with fake_server() as server:
+            check_error(await server.client.get("/nope"), 404)
+            check_error(await server.client.get("/v1/completions"), 405)
+            check_error(await server.client.get("/v1/models/x"), 404)
+            got = (await server.client.get("/v1/models")).json()
+            assert [m["id"] for m in got["data"]] == ["fake", "alias"]
+            assert got["data"][0]["max_model_len"] == 256
+            assert (await server.client.get("/v1/models/alias")).json()["id"] == "alias"
+            assert set((await server.client.get("/version")).json()) == {"version"}
+            text = (await server.client.get("/metrics")).text
+            assert 'pagemill:num_requests_running{engine="0",model_name="fake"} 0.0' in text
+
+    asyncio.run(body())
+
+
+def test_loading() -> None:
+    async def body() -> None:
+        async with fake_server(loaded=False) as server:
+            assert (await server.client.get("/health")).status_code == 200
+            assert "loading" in check_error(await server.client.get("/ready"), 503)["message"]
+            got = await server.client.post("/v1/completions", json={"prompt": "a"})
+            check_error(got, 503)
+            assert int(got.headers["retry-after"]) > 0
+
+    asyncio.run(body())
+
+
+def test_draining() -> None:
+    async def body() -> None:
+        async with fake_server() as server:
+            running = asyncio.create_task(
+                server.client.post("/v1/completions", json={"prompt": "a", "max_tokens": 200})
+            )
+            await asyncio.sleep(0.02)
+            lifecycle = server.state.lifecycle
+            lifecycle.begin_drain()
+            assert "draining" in check_error(await server.client.get("/ready"), 503)["message"]
+            assert (await server.client.get("/health")).status_code == 200
+            got = await server.client.post("/v1/completions", json={"prompt": "a"})
+            check_error(got, 503)
+            assert not await lifecycle.wait_idle(0.001)
+            assert await lifecycle.wait_idle(10)
+            done = await running
+            assert done.json()["usage"]["completion_tokens"] == 200
+            lifecycle.became_ready()
+            check_error(await server.client.get("/ready"), 503)
+
+    asyncio.run(body())
+
+
+def test_a_stuck_engine_is_neither_ready_nor_healthy() -> None:
+    async def body() -> None:
+        async with fake_server() as server:
+            server.engine.stats().progress_age_s = 6.0
+            check_error(await server.client.get("/ready"), 503)
+            assert "6 s" in check_error(await server.client.get("/health"), 503)["message"]
+            server.engine.stats().progress_age_s = 4.0
+            assert (await server.client.get("/health")).status_code == 200
+
+    asyncio.run(body())
+
+
+def test_embeddings() -> None:
+    async def body() -> None:
+        async with fake_server(FakeOptions(pooled_size=4)) as server:
+            asked = {"model": "fake", "input": ["ab", "c"]}
+            got = (await server.client.post("/v1/embeddings", json=asked)).json()
+            assert got["usage"] == {"prompt_tokens": 3, "total_tokens": 3}
+            vectors = [np.array(d["embedding"], np.float32) for d in got["data"]]
+            asked["encoding_format"] = "base64"
+            coded = (await server.client.post("/v1/embeddings", json=asked)).json()
+            for vector, item in zip(vectors, coded["data"], strict=True):
+                raw = np.frombuffer(base64.b64decode(item["embedding"]), "<f4")
+                assert np.array_equal(raw, vector)
+            assert not np.array_equal(vectors[0], vectors[1])
+            many = {"input": [[i % 256] for i in range(1500)]}
+            got = (await server.client.post("/v1/embeddings", json=many)).json()
+            assert [d["index"] for d in got["data"]] == list(range(1500))
+            for bad in ({"input": []}, {"input": "x" * 300}, {"input": 5}, {}, {"input": [-1]}):
+                error = check_error(await server.client.post("/v1/embeddings", json=bad), 400)
+                assert error["param"] == "input"
+            bad = {"input": "a", "dimensions": 3}
+            error = check_error(await server.client.post("/v1/embeddings", json=bad), 400)
+            assert error["param"] == "dimensions"
+            got = await server.client.post("/v1/completions", json={"prompt": "a"})
+            assert "/v1/embeddings" in check_error(got, 400)["message"]
+        async with fake_server() as server:
+            got = await server.client.post("/v1/embeddings", json={"input": "a"})
+            assert "generates" in check_error(got, 400)["message"]
+
+    asyncio.run(body())
+
+
+async def disconnect(server: FakeServer, body: dict[str, Any], after: asyncio.Event) -> int:
+    """Posts `body` to /v1/completions and disconnects once `after` is set; returns body bytes."""
+    received = 0
+    sent = False
+
+    async def receive() -> Message:
+        nonlocal sent
+        if not sent:
+            sent = True
+            return {"type": "http.request", "body": msgspec.json.encode(body), "more_body": False}
+        await after.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Message) -> None:
+        nonlocal received
+        received += len(message.get("body", b""))
+        if received > 500:
+            after.set()
+
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/v1/completions",
+        "raw_path": b"/v1/completions",
+        "query_string": b"",
+        "root_path": "",
+        "scheme": "http",
+        "headers": [(b"content-type", b"application/json")],
+        "http_version": "1.1",
+    }
+    await asyncio.wait_for(create_app(server.state)(scope, receive, send), 10)
+    return received
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_a_client_that_goes_away_aborts_its_request(streamed: bool) -> None:
+    async def body() -> None:
+        async with fake_server(FakeOptions(step_s=0.01)) as server:
+            gone = asyncio.Event()
+            asked = {"prompt": ["a", "b"], "n": 2, "max_tokens": 200, "stream": streamed}
+            if not streamed:
+                asyncio.get_running_loop().call_later(0.05, gone.set)
+            await disconnect(server, asked, gone)
+            assert server.async_engine.num_live == 0
+            assert server.engine.stats().num_running == 0
+            assert server.engine.stats().finished_abort == 4
+            assert server.state.lifecycle.active == 0
+            text = (await server.client.get("/metrics")).text
+            assert 'finished_reason="abort",model_name="fake"} 4.0' in text
+
+    asyncio.run(body())
+
+
+def test_a_client_that_is_gone_before_the_first_token() -> None:
+    async def body() -> None:
+        engine_options = FakeOptions(step_s=0.05)
+        async with fake_server(engine_options) as server:
+            engine: FakeEngine = server.engine
+            gone = asyncio.Event()
+            gone.set()
+            for streamed in (False, True):
+                await disconnect(server, {"prompt": "a", "stream": streamed}, gone)
+                assert server.async_engine.num_live == 0
+            assert engine.stats().num_running == 0
+
+    asyncio.run(body())

@@ -1,0 +1,437 @@
+"""`/v1/completions` over the fake engine: shapes, echo, logprobs, stop, n, usage, streaming."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from pagemill.engine.fake_engine import FakeOptions, next_token
+from pagemill.server.fake_server import FakeServer, fake_server
+
+Body = dict[str, Any]
+
+
+def run(test: Callable[[FakeServer], Awaitable[None]], options: FakeOptions | None = None) -> None:
+    async def body() -> None:
+        async with fake_server(options) as server:
+            await test(server)
+            assert server.async_engine.num_live == 0
+            assert server.state.lifecycle.active == 0
+            assert server.engine.stats().num_running == 0
+
+    asyncio.run(body())
+
+
+async def post(server: FakeServer, **body: Any) -> Body:
+    response = await server.client.post("/v1/completions", json=body)
+    assert response.status_code == 200, response.text
+    return response.json()
+
+
+async def stream(server: FakeServer, **body: Any) -> list[Body]:
+    response = await server.client.post("/v1/completions", json={**body, "stream": True})
+    assert response.status_code == 200, response.text
+    assert response.headers["content-type"].startswith("text/event-stream")
+    events = response.text.split("\n\n")
+    assert events[-2:] == ["data: [DONE]", ""]
+    return [msgspec.json.decode(e.removeprefix("data: ")) for e in events[:-2]]
+
+
+async def refuse(server: FakeServer, status: int, param: str | None, **body: Any) -> str:
+    response = await server.client.post("/v1/completions", json=body)
+    assert response.status_code == status, response.text
+    error = response.json()["error"]
+    assert (error["code"], error["param"]) == (status, param)
+    return error["message"]
+
+
+def continued(prompt: str, seed: int, count: int) -> str:
+    last, text = ord(prompt[-1]), ""
+    for position in range(count):
+        last = next_token(last, position, seed)
+        text += chr(last)
+    return text
+
+
+def test_response() -> None:
+    async def body(server: FakeServer) -> None:
+        got = await post(server, model="alias", prompt="hello", seed=3, max_tokens=5)
+        assert got["object"] == "text_completion"
+        assert got["model"] == "fake"
+        assert got["id"].startswith("cmpl-")
+        assert got["choices"] == [
+            {
+                "index": 0,
+                "text": continued("hello", 3, 5),
+                "logprobs": None,
+                "finish_reason": "length",
+                "stop_reason": None,
+            }
+        ]
+        assert got["usage"] == {
+            "prompt_tokens": 5,
+            "completion_tokens": 5,
+            "total_tokens": 10,
+            "prompt_tokens_details": {"cached_tokens": 0},
+        }
+
+    run(body)
+
+
+def test_default_is_sixteen_tokens() -> None:
+    async def body(server: FakeServer) -> None:
+        assert (await post(server, prompt="x"))["usage"]["completion_tokens"] == 16
+
+    run(body)
+
+
+def test_prompt_shapes() -> None:
+    async def body(server: FakeServer) -> None:
+        text = continued("b", 1, 4)
+        for prompt, count in (("ab", 1), ([97, 98], 1), (["ab", "b"], 2), ([[97, 98], [98]], 2)):
+            got = await post(server, prompt=prompt, seed=1, max_tokens=4)
+            assert [c["text"] for c in got["choices"]] == [text] * count
+            assert [c["index"] for c in got["choices"]] == list(range(count))
+
+    run(body)
+
+
+@pytest.mark.parametrize(
+    "prompt", [None, 5, {}, [], [[]], [""], "", [1, "a"], [[1], [True]], [1.5]]
+)
+def test_bad_prompts(prompt: object) -> None:
+    async def body(server: FakeServer) -> None:
+        assert "prompt" in await refuse(server, 400, "prompt", prompt=prompt)
+
+    run(body)
+
+
+def test_streamed_text_and_usage_equal_the_unstreamed() -> None:
+    async def body(server: FakeServer) -> None:
+        asked = {"prompt": ["ab", "xyz"], "n": 3, "seed": 5, "max_tokens": 20, "stop": ["m", "qz"]}
+        whole = await post(server, **asked)
+        chunks = await stream(server, **asked, stream_options={"include_usage": True})
+        texts, reasons = {}, {}
+        for chunk in chunks[:-1]:
+            (choice,) = chunk["choices"]
+            texts[choice["index"]] = texts.get(choice["index"], "") + choice["text"]
+            if choice["finish_reason"] is not None:
+                assert choice["index"] not in reasons
+                reasons[choice["index"]] = (choice["finish_reason"], choice["stop_reason"])
+        for choice in whole["choices"]:
+            assert texts[choice["index"]] == choice["text"]
+            assert reasons[choice["index"]] == (choice["finish_reason"], choice["stop_reason"])
+        assert ("stop", "m") in reasons.values()
+        assert chunks[-1]["choices"] == []
+        assert chunks[-1]["usage"] == whole["usage"]
+        assert all("usage" not in chunk for chunk in chunks[:-1])
+
+    run(body)
+
+
+def test_continuous_usage() -> None:
+    async def body(server: FakeServer) -> None:
+        options = {"continuous_usage_stats": True, "include_usage": False}
+        chunks = await stream(server, prompt="ab", max_tokens=4, stream_options=options)
+        counts = [chunk["usage"]["completion_tokens"] for chunk in chunks]
+        assert counts == sorted(counts) and counts[-1] == 4
+
+    run(body)
+
+
+def test_stop_string_kept_where_asked() -> None:
+    async def body(server: FakeServer) -> None:
+        text = continued("a", 2, 16)
+        stop = text[5:7]
+        end = text.index(stop)
+        for include in (False, True):
+            got = await post(
+                server, prompt="a", seed=2, stop=stop, include_stop_str_in_output=include
+            )
+            choice = got["choices"][0]
+            assert choice["text"] == text[: end + 2 * include]
+            assert (choice["finish_reason"], choice["stop_reason"]) == ("stop", stop)
+            assert got["usage"]["completion_tokens"] == end + 2
+
+    run(body)
+
+
+def test_stop_token_ids() -> None:
+    async def body(server: FakeServer) -> None:
+        text = continued("a", 2, 16)
+        end = text.index(text[4])
+        got = await post(server, prompt="a", seed=2, stop_token_ids=[ord(text[4])])
+        choice = got["choices"][0]
+        assert choice["text"] == text[:end]
+        assert (choice["finish_reason"], choice["stop_reason"]) == ("stop", ord(text[4]))
+
+    run(body)
+
+
+def test_end_of_sequence_is_no_stop_reason_and_no_text() -> None:
+    async def body(server: FakeServer) -> None:
+        for skip in (True, False):
+            choice = (await post(server, prompt="a", skip_special_tokens=skip))["choices"][0]
+            assert choice["text"] == "bb"
+            assert (choice["finish_reason"], choice["stop_reason"]) == ("stop", None)
+        got = await post(server, prompt="a", ignore_eos=True, max_tokens=4)
+        assert got["choices"][0]["text"] == "bbb"
+
+    run(body, FakeOptions(next_token=lambda last, position, seed: 0 if position == 2 else 98))
+
+
+def test_half_a_character_is_never_sent() -> None:
+    snowman = "☃".encode()
+
+    async def body(server: FakeServer) -> None:
+        chunks = await stream(server, prompt="a", max_tokens=7)
+        texts = [chunk["choices"][0]["text"] for chunk in chunks]
+        assert "".join(texts) == "☃☃\ufffd"
+        assert texts[:-1] == ["☃", "☃"] or texts == ["☃", "☃\ufffd"]
+
+    run(body, FakeOptions(next_token=lambda last, position, seed: snowman[position % 3]))
+
+
+def test_logprobs() -> None:
+    async def body(server: FakeServer) -> None:
+        text = continued("b", 1, 3)
+        for streamed in (False, True):
+            asked = {"prompt": "ab", "seed": 1, "max_tokens": 3, "logprobs": 2}
+            if streamed:
+                parts = [c["choices"][0]["logprobs"] for c in await stream(server, **asked)]
+                got = {key: sum((part[key] for part in parts), []) for key in parts[0]}
+            else:
+                got = (await post(server, **asked))["choices"][0]["logprobs"]
+            assert got["tokens"] == list(text)
+            assert got["token_logprobs"] == [-0.5] * 3
+            assert got["text_offset"] == [0, 1, 2]
+            assert got["top_logprobs"][0] == {text[0]: -0.5, chr(ord(text[0]) + 1): -1.5}
+
+    run(body)
+
+
+def test_echo_with_logprobs() -> None:
+    async def body(server: FakeServer) -> None:
+        got = await post(server, prompt="abc", echo=True, logprobs=1, max_tokens=2, seed=1)
+        choice = got["choices"][0]
+        assert choice["text"] == "abc" + continued("c", 1, 2)
+        assert choice["logprobs"]["tokens"] == list(choice["text"])
+        assert choice["logprobs"]["token_logprobs"] == [None] + [-0.5] * 4
+        assert choice["logprobs"]["text_offset"] == [0, 1, 2, 3, 4]
+        assert "prompt_logprobs" not in choice
+
+    run(body)
+
+
+def test_echo_alone_scores_the_prompt() -> None:
+    async def body(server: FakeServer) -> None:
+        for prompt in ("abc", [97, 98, 99]):
+            got = await post(server, prompt=prompt, echo=True, max_tokens=0)
+            assert got["choices"][0]["text"] == "abc"
+            assert got["choices"][0]["logprobs"] is None
+            assert got["usage"]["completion_tokens"] == 0
+        got = await post(server, prompt="abc", echo=True, max_tokens=0, logprobs=0)
+        assert got["choices"][0]["logprobs"]["token_logprobs"] == [None, -0.5, -0.5]
+        chunks = await stream(server, prompt="abc", echo=True, max_tokens=0)
+        assert "".join(c["choices"][0]["text"] for c in chunks) == "abc"
+        await refuse(server, 400, "max_tokens", prompt="abc", max_tokens=0)
+
+    run(body)
+
+
+def test_prompt_logprobs() -> None:
+    async def body(server: FakeServer) -> None:
+        got = await post(server, prompt="ab", prompt_logprobs=2, max_tokens=1)
+        first, second = got["choices"][0]["prompt_logprobs"]
+        assert first is None
+        assert second["98"] == {"logprob": -0.5, "rank": 1, "decoded_token": "b"}
+        assert second["99"] == {"logprob": -1.5, "rank": 2, "decoded_token": "c"}
+        await refuse(server, 400, "prompt_logprobs", prompt="a", prompt_logprobs=1, stream=True)
+
+    run(body)
+
+
+def test_token_ids() -> None:
+    async def body(server: FakeServer) -> None:
+        asked = {"prompt": "ab", "max_tokens": 2, "seed": 1, "return_token_ids": True}
+        choice = (await post(server, **asked, return_tokens_as_token_ids=True, logprobs=0))[
+            "choices"
+        ][0]
+        ids = [ord(c) for c in continued("b", 1, 2)]
+        assert (choice["token_ids"], choice["prompt_token_ids"]) == (ids, [97, 98])
+        assert choice["logprobs"]["tokens"] == [f"token_id:{i}" for i in ids]
+        chunks = await stream(server, **asked)
+        streamed = [chunk["choices"][0] for chunk in chunks]
+        assert sum((c["token_ids"] for c in streamed), []) == ids
+        assert streamed[0]["prompt_token_ids"] == [97, 98]
+        assert all("prompt_token_ids" not in c for c in streamed[1:])
+
+    run(body)
+
+
+def test_truncation_keeps_the_end() -> None:
+    async def body(server: FakeServer) -> None:
+        got = await post(server, prompt="abcdef", truncate_prompt_tokens=2, echo=True, max_tokens=1)
+        assert got["usage"]["prompt_tokens"] == 2
+        got = await post(server, prompt="x" * 1000, truncate_prompt_tokens=-1, max_tokens=6)
+        assert got["usage"]["prompt_tokens"] == 250
+
+    run(body)
+
+
+def test_context_length() -> None:
+    async def body(server: FakeServer) -> None:
+        message = await refuse(server, 400, "prompt", prompt="x" * 300)
+        assert "256" in message and "300" in message
+        message = await refuse(server, 400, "max_tokens", prompt="x" * 100, max_tokens=157)
+        assert "256 - 100 = 156" in message
+        got = await post(server, prompt="x" * 250)
+        assert got["usage"]["completion_tokens"] == 6
+
+    run(body)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("n", 0),
+        ("n", 129),
+        ("n", 1.5),
+        ("n", "2"),
+        ("temperature", -0.1),
+        ("temperature", "hot"),
+        ("top_p", 0),
+        ("top_p", 1.1),
+        ("top_k", -2),
+        ("min_p", 2),
+        ("presence_penalty", 2.5),
+        ("frequency_penalty", -3),
+        ("repetition_penalty", 0),
+        ("max_tokens", -1),
+        ("max_tokens", 2**40),
+        ("min_tokens", -1),
+        ("seed", 2**63),
+        ("seed", "x"),
+        ("stop", [""]),
+        ("stop", ["x"] * 65),
+        ("stop", 5),
+        ("stop_token_ids", [-1]),
+        ("stop_token_ids", [2**31]),
+        ("logit_bias", {"x": 1}),
+        ("logit_bias", {"-1": 1}),
+        ("logit_bias", {"1": "x"}),
+        ("logprobs", 21),
+        ("logprobs", -1),
+        ("logprobs", True),
+        ("prompt_logprobs", 21),
+        ("stream", "yes"),
+        ("stream_options", {}),
+        ("stream_options", 5),
+        ("cache_salt", ""),
+        ("priority", 1),
+        ("echo", 1),
+        ("ignore_eos", "no"),
+        ("truncate_prompt_tokens", -2),
+    ],
+)
+def test_bad_values_name_the_field(field: str, value: object) -> None:
+    async def body(server: FakeServer) -> None:
+        message = await refuse(server, 400, field, **{"prompt": "a", field: value})
+        assert field in message
+
+    run(body)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("suffix", "x"),
+        ("best_of", 2),
+        ("response_format", {"type": "json_object"}),
+        ("use_beam_search", True),
+        ("guided_json", {}.__class__(a=1)),
+        ("structured_outputs", {"regex": "a"}),
+        ("bad_words", ["x"]),
+        ("allowed_token_ids", [1]),
+        ("prompt_embeds", "AAAA"),
+    ],
+)
+def test_what_cannot_be_honoured_is_refused(field: str, value: object) -> None:
+    async def body(server: FakeServer) -> None:
+        message = await refuse(server, 501, field, **{"prompt": "a", field: value})
+        assert message.startswith(f"`{field}` is not supported")
+
+    run(body)
+
+
+def test_what_asks_for_nothing_is_accepted() -> None:
+    async def body(server: FakeServer) -> None:
+        await post(
+            server,
+            prompt="a",
+            suffix=None,
+            best_of=1,
+            response_format={"type": "text"},
+            user="u",
+            metadata={},
+            temperature=None,
+            stop=None,
+            n=None,
+            no_such_field=1,
+        )
+
+    run(body)
+
+
+def test_greedy_choices_are_all_the_same_and_refused() -> None:
+    async def body(server: FakeServer) -> None:
+        await refuse(server, 400, "n", prompt="a", n=2, temperature=0)
+        await post(server, prompt="a", n=1, temperature=0)
+
+    run(body)
+
+
+def test_a_request_that_can_never_be_held_is_not_worth_retrying() -> None:
+    async def body(server: FakeServer) -> None:
+        assert "1024" in await refuse(server, 400, "n", prompt=["a"] * 100, n=100)
+
+    run(body)
+
+
+def test_a_full_queue() -> None:
+    async def body(server: FakeServer) -> None:
+        server.engine.paused = True
+        waiting = asyncio.create_task(
+            server.client.post("/v1/completions", json={"prompt": ["a"] * 3})
+        )
+        await asyncio.sleep(0.05)
+        response = await server.client.post("/v1/completions", json={"prompt": ["a"] * 3})
+        assert response.status_code == 429
+        assert int(response.headers["retry-after"]) >= 1
+        assert response.json()["error"]["type"] == "RateLimitError"
+        server.engine.paused = False
+        assert (await waiting).status_code == 200
+
+    run(body, FakeOptions(max_running=2, max_waiting=2))
+
+
+def test_a_request_that_fails_while_it_runs() -> None:
+    async def body(server: FakeServer) -> None:
+        response = await server.client.post("/v1/completions", json={"prompt": "a"})
+        assert response.status_code == 500
+        assert response.json()["error"]["type"] == "InternalServerError"
+        chunks = await stream(server, prompt="a")
+        assert chunks[-1]["error"]["code"] == 500
+        assert "".join(c["choices"][0]["text"] for c in chunks[:-1]) != ""
+
+    run(body, FakeOptions(fail_at_position=3))
+
+
+def test_unknown_model() -> None:
+    async def body(server: FakeServer) -> None:
+        message = await refuse(server, 404, "model", model="gpt", prompt="a")
+        assert message == "The model `gpt` does not exist."
+
+    run(body)

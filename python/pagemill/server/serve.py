@@ -1,0 +1,195 @@
+"""`pagemill serve`: listens, loads the model, serves, drains, exits.
+
+The socket listens before the model is loaded, so that probes are answered from the start: `/health`
+says that the process lives, `/ready` that it is not there yet.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import gc
+import logging
+import signal
+import socket
+import time
+from collections.abc import Generator
+
+import uvicorn
+import uvloop
+
+from pagemill.config import ServeConfig, read_environment
+from pagemill.engine.async_engine import AsyncEngine
+from pagemill.engine.loading import LoadedModel, load
+from pagemill.observe.logging import configure
+from pagemill.observe.metrics import RequestMetrics
+from pagemill.observe.stats_line import StatsLine
+from pagemill.server.app import create_app
+from pagemill.server.model_info import ModelInfo
+from pagemill.server.pipeline import Pipeline
+from pagemill.server.rendering import Renderer, open_renderer
+from pagemill.server.state import ServerState
+
+_LOGGER = logging.getLogger("pagemill.server")
+_STATS_INTERVAL_S = 10.0
+_KEEP_ALIVE_S = 75  # above the idle timeout of common proxies, so that they close first
+_ABORT_GRACE_S = 5.0  # for responses to be written after their requests were aborted
+
+
+def run(config: ServeConfig) -> int:
+    """Serves until SIGTERM or SIGINT; returns the process's exit status.
+
+    Raises:
+        ConfigError: a setting does not fit the model or the machine.
+        OSError: the address cannot be listened on.
+    """
+    configure(config.observe.log_level)
+    config = _with_environment_keys(config)
+    with (
+        contextlib.closing(_listen(config)) as listener,
+        asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
+    ):
+        return runner.run(_Server(config, listener).run())
+
+
+class _Uvicorn(uvicorn.Server):
+    """uvicorn without its signal handling: a signal starts the drain and not the end."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        yield
+
+
+class _Server:
+    """One run of the server."""
+
+    def __init__(self, config: ServeConfig, listener: socket.socket) -> None:
+        self._config = config
+        self._listener = listener
+        self._state = ServerState(config.server)
+        self._http = _Uvicorn(
+            uvicorn.Config(
+                create_app(self._state),
+                http="httptools",
+                ws="none",
+                lifespan="off",
+                log_config=None,
+                access_log=config.observe.access_log,
+                server_header=False,
+                date_header=True,
+                timeout_keep_alive=_KEEP_ALIVE_S,
+            )
+        )
+        self._engine: AsyncEngine | None = None
+        self._stop = asyncio.Event()
+
+    async def run(self) -> int:
+        """Listens, loads, serves; returns after the drain."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._on_signal, number)
+        serving = asyncio.create_task(self._http.serve([self._listener]))
+        background = asyncio.create_task(self._load_and_report())
+        stopping = asyncio.create_task(self._stop.wait())
+        try:
+            await asyncio.wait({serving, background, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            if background.done():
+                background.result()  # only ends by failing: a model that cannot be loaded
+            await self._drain()
+        finally:
+            background.cancel()
+            stopping.cancel()
+            if self._engine is not None:
+                await self._engine.shutdown()
+            self._http.should_exit = True
+            await asyncio.wait({serving}, timeout=_ABORT_GRACE_S)
+        _LOGGER.info("stopped")
+        return 0
+
+    def _on_signal(self, number: signal.Signals) -> None:
+        if self._stop.is_set():
+            _LOGGER.warning("second %s: not waiting any longer", number.name)
+            self._state.lifecycle.give_up()
+        self._stop.set()
+
+    async def _load_and_report(self) -> None:
+        started = time.monotonic()
+        loaded, renderer = await asyncio.to_thread(_load, self._config)
+        pipeline = self._make_pipeline(loaded, renderer)
+        stats = loaded.core.seam.engine.stats
+        # What exists now lives as long as the process: collections need not look at it again.
+        gc.collect()
+        gc.freeze()
+        self._state.serve(pipeline, stats)
+        host, port = self._listener.getsockname()[:2]
+        shown = f"[{host}]" if ":" in host else host
+        _LOGGER.info(
+            "%s is ready after %.2f s: http://%s:%d/v1",
+            pipeline.model.name,
+            time.monotonic() - started,
+            shown,
+            port,
+        )
+        line = StatsLine(stats)
+        while True:
+            await asyncio.sleep(_STATS_INTERVAL_S)
+            line.log()
+
+    def _make_pipeline(self, loaded: LoadedModel, renderer: Renderer) -> Pipeline:
+        built = loaded.core.built
+        model = ModelInfo(
+            names=loaded.names,
+            max_model_len=built.max_model_len,
+            vocab_size=built.vocab_size,
+            pooling=built.pooling,
+            created=int(time.time()),
+            defaults=loaded.defaults,
+            max_tokens_cap=loaded.max_tokens_cap,
+            max_choices=loaded.core.max_choices,
+            max_logprobs=self._config.engine.model.max_logprobs,
+            root=str(self._config.engine.model.model or loaded.names[0]),
+        )
+        eos = dict.fromkeys((*built.eos_token_ids, *renderer.eos_token_ids))
+        self._engine = AsyncEngine(loaded.core.seam, tuple(eos))
+        self._engine.start()
+        metrics = RequestMetrics(model.name, model.max_model_len)
+        return Pipeline(self._engine, renderer, model, metrics)
+
+    async def _drain(self) -> None:
+        lifecycle = self._state.lifecycle
+        lifecycle.begin_drain()
+        timeout = self._config.server.shutdown_timeout
+        _LOGGER.info("draining: %d request(s) may run for %g s more", lifecycle.active, timeout)
+        if not await lifecycle.wait_idle(timeout):
+            _LOGGER.warning("aborting %d request(s)", lifecycle.active)
+
+
+def _load(config: ServeConfig) -> tuple[LoadedModel, Renderer]:
+    loaded = load(config.engine)
+    return loaded, open_renderer(loaded.source, config.engine.model.chat_template)
+
+
+def _with_environment_keys(config: ServeConfig) -> ServeConfig:
+    if config.server.api_key:
+        return config
+    keys = read_environment().api_keys
+    server = dataclasses.replace(config.server, api_key=keys)
+    return dataclasses.replace(config, server=server)
+
+
+def _listen(config: ServeConfig) -> socket.socket:
+    host, port = config.server.host, config.server.port
+    family, kind, protocol, _, address = socket.getaddrinfo(
+        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )[0]
+    listener = socket.socket(family, kind, protocol)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(2048)
+    except OSError as error:
+        listener.close()
+        raise OSError(error.errno, f"cannot listen on {host}:{port}: {error.strerror}") from error
+    listener.setblocking(False)
+    return listener
