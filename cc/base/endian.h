@@ -1,6 +1,6 @@
 // File: cc/base/endian.h
-// Reading and writing integers in a stated byte order, at any address, on any machine. Compilers turn
-// each of these into one instruction.
+// Reading and writing integers in a stated byte order, at any address, on any machine. Compilers
+// turn each of these into one instruction.
 #ifndef PAGEMILL_CC_BASE_ENDIAN_H_
 #define PAGEMILL_CC_BASE_ENDIAN_H_
 

@@ -107,16 +107,16 @@ class [[nodiscard]] StatusOr {
 }  // namespace pagemill
 
 // Aborts when `condition` is false: an invariant of ours is broken.
-#define PM_CHECK(condition)                                                        \
-  do {                                                                             \
-    if (!(condition)) ::pagemill::CheckFailed(__FILE__, __LINE__, #condition);     \
+#define PM_CHECK(condition)                                                    \
+  do {                                                                         \
+    if (!(condition)) ::pagemill::CheckFailed(__FILE__, __LINE__, #condition); \
   } while (false)
 
 // Returns the status of `expr` from the enclosing function when it is not OK.
-#define PM_RETURN_IF_ERROR(expr)                    \
-  do {                                              \
-    ::pagemill::Status pm_status_ = (expr);         \
-    if (!pm_status_.ok()) return pm_status_;        \
+#define PM_RETURN_IF_ERROR(expr)             \
+  do {                                       \
+    ::pagemill::Status pm_status_ = (expr);  \
+    if (!pm_status_.ok()) return pm_status_; \
   } while (false)
 
 #define PM_CONCAT_INNER_(a, b) a##b

@@ -168,7 +168,8 @@ Digest128 HashLong(const uint8_t* in, size_t size) {
   }
   const size_t rest = num_blocks * kBlockSize;
   const size_t num_stripes = (size - 1 - rest) / kStripeSize;
-  for (size_t s = 0; s < num_stripes; ++s) AccumulateStripe(in + rest + s * kStripeSize, 8 * s, acc);
+  for (size_t s = 0; s < num_stripes; ++s)
+    AccumulateStripe(in + rest + s * kStripeSize, 8 * s, acc);
   AccumulateStripe(in + size - kStripeSize, kSecretSize - kStripeSize - 7, acc);
   return {MergeAccumulators(acc, 11, size * kPrime64_1),
           MergeAccumulators(acc, kSecretSize - kStripeSize - 11, ~(size * kPrime64_2))};

@@ -1,11 +1,12 @@
 // File: cc/base/xxh3.h
-// XXH3, 128 bits, seed 0, default secret: a fast hash without cryptographic strength. The same bytes
-// give the same digest on every machine, little or big endian.
+// XXH3, 128 bits, seed 0, default secret: a fast hash without cryptographic strength. The same
+// bytes give the same digest on every machine, little or big endian.
 //
 //   Digest128 d = Xxh3_128(bytes.data(), bytes.size());
 //
-// Source: the XXH3 algorithm by Yann Collet, https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md
-// Speed: about 25 ns for the 100 bytes of a block of 16 tokens, a few GB/s for long input.
+// Source: the XXH3 algorithm by Yann Collet,
+// https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md Speed: about 25 ns for the 100
+// bytes of a block of 16 tokens, a few GB/s for long input.
 #ifndef PAGEMILL_CC_BASE_XXH3_H_
 #define PAGEMILL_CC_BASE_XXH3_H_
 

@@ -12,8 +12,8 @@ namespace nb = nanobind;
 
 namespace {
 
-// A read-only numpy array over memory of the batch. It has no owner: the batch outlives the call that
-// it is passed to.
+// A read-only numpy array over memory of the batch. It has no owner: the batch outlives the call
+// that it is passed to.
 nb::object View(const int32_t* data, std::initializer_list<size_t> shape) {
   static constexpr int32_t kNothing = 0;  // numpy wants an address for an empty array too
   return nb::cast(nb::ndarray<nb::numpy, const int32_t>(data == nullptr ? &kNothing : data, shape),
@@ -31,10 +31,9 @@ void RequireLength(const char* name, const Int32Vector& array, size_t length) {
 
 void RequireRange(const char* name, const int32_t* data, size_t size, int32_t low, int64_t high) {
   for (size_t i = 0; i < size; ++i) {
-    Require(data[i] >= low && data[i] < high, std::string(name) + " must be from " +
-                                                  std::to_string(low) + " to " +
-                                                  std::to_string(high - 1) + ", got " +
-                                                  std::to_string(data[i]));
+    Require(data[i] >= low && data[i] < high,
+            std::string(name) + " must be from " + std::to_string(low) + " to " +
+                std::to_string(high - 1) + ", got " + std::to_string(data[i]));
   }
 }
 

@@ -1,6 +1,6 @@
 // File: cc/bindings/bindings.h
-// The parts of the extension module `pagemill._native._core`, one function per subject; module.cc calls
-// them in this order. Bindings convert and call; they decide nothing. The Python face is
+// The parts of the extension module `pagemill._native._core`, one function per subject; module.cc
+// calls them in this order. Bindings convert and call; they decide nothing. The Python face is
 // python/pagemill/_native/_core.pyi.
 #ifndef PAGEMILL_CC_BINDINGS_BINDINGS_H_
 #define PAGEMILL_CC_BINDINGS_BINDINGS_H_

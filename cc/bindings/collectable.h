@@ -1,12 +1,14 @@
 // File: cc/bindings/collectable.h
-// Lets Python's garbage collector see and break cycles through a bound class that keeps Python objects:
-// an engine whose log function is a method of the object that keeps the engine, for example.
+// Lets Python's garbage collector see and break cycles through a bound class that keeps Python
+// objects: an engine whose log function is a method of the object that keeps the engine, for
+// example.
 //
 //   nb::class_<Holder>(m, "Holder", nb::type_slots(CollectableSlots<Holder>::kSlots));
 //
 // Holder has
 //   int Visit(visitproc visit, void* arg);  // Py_VISIT of each object that it keeps
-//   void Forget();  // drops those that it can do without: it is garbage, but may still be in use by
+//   void Forget();  // drops those that it can do without: it is garbage, but may still be in use
+//   by
 //                   // other garbage and by the engine's thread
 #ifndef PAGEMILL_CC_BINDINGS_COLLECTABLE_H_
 #define PAGEMILL_CC_BINDINGS_COLLECTABLE_H_

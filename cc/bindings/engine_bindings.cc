@@ -1,4 +1,5 @@
-// The engine. Every call releases the GIL: the engine's thread may want it for a step or a log line.
+// The engine. Every call releases the GIL: the engine's thread may want it for a step or a log
+// line.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
@@ -82,10 +83,9 @@ void BindRequestOutput(nb::module_& m) {
       .def_prop_ro("stop_token_id", [](const RequestOutput& o) { return OrNone(o.stop_token_id); })
       .def_ro("num_cached_tokens", &RequestOutput::num_cached_tokens)
       .def_prop_ro("pooled", &Pooled)
-      .def_prop_ro("error_code",
-                   [](const RequestOutput& o) {
-                     return ErrorText(o, StatusCodeName(o.error.code()));
-                   })
+      .def_prop_ro(
+          "error_code",
+          [](const RequestOutput& o) { return ErrorText(o, StatusCodeName(o.error.code())); })
       .def_prop_ro("error_message",
                    [](const RequestOutput& o) { return ErrorText(o, o.error.message()); })
       .def_ro("queued_s", &RequestOutput::queued_s)
@@ -116,8 +116,7 @@ void BindEngineOptions(nb::module_& m) {
             ThrowIfError(options.Validate());
             new (self) EngineOptions(std::move(options));
           },
-          nb::kw_only(),
-          nb::arg("max_num_scheduled_tokens") = defaults.max_num_scheduled_tokens,
+          nb::kw_only(), nb::arg("max_num_scheduled_tokens") = defaults.max_num_scheduled_tokens,
           nb::arg("max_num_seqs") = defaults.max_num_seqs,
           nb::arg("long_prefill_token_threshold") = defaults.long_prefill_token_threshold,
           nb::arg("max_waiting_requests") = defaults.max_waiting_requests,
@@ -160,8 +159,7 @@ void BindEngine(nb::module_& m) {
   BindRequestOutput(m);
   BindEngineOptions(m);
   BindEngineStats(m);
-  nb::class_<EngineHolder>(m, "Engine",
-                           nb::type_slots(CollectableSlots<EngineHolder>::kSlots))
+  nb::class_<EngineHolder>(m, "Engine", nb::type_slots(CollectableSlots<EngineHolder>::kSlots))
       .def(
           "__init__",
           [](EngineHolder* self, nb::object runner, const engine::EngineOptions& options,
@@ -185,21 +183,26 @@ void BindEngine(nb::module_& m) {
       .def(
           "abort", [](EngineHolder& self, uint64_t id) { self.engine().Abort(RequestId(id)); },
           nb::arg("request_id"), WithoutGil())
-      .def("poll", [](EngineHolder& self) { return self.engine().Poll(); }, WithoutGil())
       .def(
-          "wait", [](EngineHolder& self, double timeout_s) { return self.engine().Wait(timeout_s); },
+          "poll", [](EngineHolder& self) { return self.engine().Poll(); }, WithoutGil())
+      .def(
+          "wait",
+          [](EngineHolder& self, double timeout_s) { return self.engine().Wait(timeout_s); },
           nb::arg("timeout_s"), WithoutGil())
       .def("output_fd", [](EngineHolder& self) { return self.engine().output_fd(); })
-      .def("stats", [](EngineHolder& self) { return self.engine().stats(); }, WithoutGil())
-      .def("drain", [](EngineHolder& self) { self.engine().Drain(); }, WithoutGil())
+      .def(
+          "stats", [](EngineHolder& self) { return self.engine().stats(); }, WithoutGil())
+      .def(
+          "drain", [](EngineHolder& self) { self.engine().Drain(); }, WithoutGil())
       .def(
           "wait_idle",
           [](EngineHolder& self, double timeout_s) { return self.engine().WaitIdle(timeout_s); },
           nb::arg("timeout_s"), WithoutGil())
-      .def("shutdown", [](EngineHolder& self) { self.engine().Shutdown(); }, WithoutGil())
       .def(
-          "reset_prefix_cache",
-          [](EngineHolder& self) { return self.engine().ResetPrefixCache(); }, WithoutGil());
+          "shutdown", [](EngineHolder& self) { self.engine().Shutdown(); }, WithoutGil())
+      .def(
+          "reset_prefix_cache", [](EngineHolder& self) { return self.engine().ResetPrefixCache(); },
+          WithoutGil());
 }
 
 }  // namespace pagemill::bindings

@@ -20,8 +20,8 @@ EngineHolder::EngineHolder(nb::object runner, nb::object log, const engine::Engi
     sink = [this](LogSeverity severity, std::string_view line) { Log(severity, line); };
   }
   nb::gil_scoped_release release;
-  engine_ = ValueOrThrow(
-      engine::Engine::Create(options, holder.runner.get(), &clock_, std::move(sink)));
+  engine_ =
+      ValueOrThrow(engine::Engine::Create(options, holder.runner.get(), &clock_, std::move(sink)));
 }
 
 EngineHolder::~EngineHolder() {

@@ -1,6 +1,6 @@
 // File: cc/bindings/engine_holder.h
-// An engine together with the Python objects that it uses: its runner and its log function. The engine's
-// thread is joined without the GIL, which it may be waiting for.
+// An engine together with the Python objects that it uses: its runner and its log function. The
+// engine's thread is joined without the GIL, which it may be waiting for.
 #ifndef PAGEMILL_CC_BINDINGS_ENGINE_HOLDER_H_
 #define PAGEMILL_CC_BINDINGS_ENGINE_HOLDER_H_
 
@@ -19,8 +19,7 @@ class EngineHolder {
  public:
   // `runner` is a ModelRunner, `log` None or callable(severity: str, line: str). Throws
   // StatusException.
-  EngineHolder(nanobind::object runner, nanobind::object log,
-               const engine::EngineOptions& options);
+  EngineHolder(nanobind::object runner, nanobind::object log, const engine::EngineOptions& options);
   ~EngineHolder();
   EngineHolder(const EngineHolder&) = delete;
   EngineHolder& operator=(const EngineHolder&) = delete;

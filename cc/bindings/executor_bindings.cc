@@ -78,8 +78,8 @@ void BindNativeExecutor(nb::module_& m) {
   nb::class_<NativeExecutor>(m, "NativeExecutor")
       .def(nb::new_([](const std::string& text, const ExecutorOptions& options) {
              nb::gil_scoped_release release;  // maps files
-             return ValueOrThrow(NativeExecutor::Create(ValueOrThrow(Program::Parse(text)),
-                                                        CpuTarget(), options));
+             return ValueOrThrow(
+                 NativeExecutor::Create(ValueOrThrow(Program::Parse(text)), CpuTarget(), options));
            }),
            nb::arg("text"), nb::arg("options"))
       .def(

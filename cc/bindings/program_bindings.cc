@@ -66,16 +66,17 @@ void BindExecutorOptions(nb::module_& m) {
           },
           nb::kw_only(), nb::arg("num_threads") = 0, nb::arg("max_num_tokens") = 2048,
           nb::arg("max_num_seqs") = 128, nb::arg("max_num_logits_rows") = 256,
-          nb::arg("num_blocks") = 1, nb::arg("block_size") = 16,
-          nb::arg("kv_cache_dtype") = "bf16", nb::arg("kernel_filter") = "")
+          nb::arg("num_blocks") = 1, nb::arg("block_size") = 16, nb::arg("kv_cache_dtype") = "bf16",
+          nb::arg("kernel_filter") = "")
       .def_ro("num_threads", &ExecutorOptions::num_threads)
       .def_ro("max_num_tokens", &ExecutorOptions::max_num_tokens)
       .def_ro("max_num_seqs", &ExecutorOptions::max_num_seqs)
       .def_ro("max_num_logits_rows", &ExecutorOptions::max_num_logits_rows)
       .def_ro("num_blocks", &ExecutorOptions::num_blocks)
       .def_ro("block_size", &ExecutorOptions::block_size)
-      .def_prop_ro("kv_cache_dtype",
-                   [](const ExecutorOptions& o) { return std::string(Info(o.kv_cache_dtype).name); })
+      .def_prop_ro(
+          "kv_cache_dtype",
+          [](const ExecutorOptions& o) { return std::string(Info(o.kv_cache_dtype).name); })
       .def_ro("kernel_filter", &ExecutorOptions::kernel_filter);
 }
 
@@ -125,8 +126,7 @@ void BindProgram(nb::module_& m) {
   m.def(
       "plan_memory",
       [](std::string_view text, const ExecutorOptions& options) {
-        return ValueOrThrow(
-            PlanMemory(ValueOrThrow(Program::Parse(text)), CpuTarget(), options));
+        return ValueOrThrow(PlanMemory(ValueOrThrow(Program::Parse(text)), CpuTarget(), options));
       },
       nb::arg("text"), nb::arg("options"));
   m.def("kernel_choices", &KernelChoices, nb::arg("text"), nb::arg("options"));

@@ -17,7 +17,7 @@ Status TakeRows(nb::handle value, const char* name, int32_t rows, Rows* kept, Te
   *view = TensorView{};
   *kept = Rows();
   if (value.is_none()) return OkStatus();
-  if (!nb::try_cast(value, *kept)) {
+  if (!nb::try_cast(value, *kept, /*convert=*/false)) {
     return Internal(std::string("the executor's callable must return ") + name +
                     " as a C-contiguous float32 array of two dimensions, or None");
   }

@@ -1,6 +1,7 @@
 // File: cc/bindings/python_executor.h
-// An executor whose step is a Python callable: the torch executor, or a test's own. Takes the GIL only
-// inside Execute(); an exception of the callable becomes a failed step that carries its message.
+// An executor whose step is a Python callable: the torch executor, or a test's own. Takes the GIL
+// only inside Execute(); an exception of the callable becomes a failed step that carries its
+// message.
 #ifndef PAGEMILL_CC_BINDINGS_PYTHON_EXECUTOR_H_
 #define PAGEMILL_CC_BINDINGS_PYTHON_EXECUTOR_H_
 
@@ -15,8 +16,8 @@
 
 namespace pagemill::bindings {
 
-// callable(arrays: dict) -> (logits: float32 [L, vocab] | None, pooled: float32 [R, dim] | None), both
-// C-contiguous in host memory; kept until the next step.
+// callable(arrays: dict) -> (logits: float32 [L, vocab] | None, pooled: float32 [R, dim] | None),
+// both C-contiguous in host memory; kept until the next step.
 class PythonExecutor final : public program::Executor {
  public:
   explicit PythonExecutor(nanobind::callable callable) : callable_(std::move(callable)) {}
@@ -34,8 +35,8 @@ class PythonExecutor final : public program::Executor {
   void Forget() { callable_ = nanobind::none(); }
 
  private:
-  using Rows = nanobind::ndarray<const float, nanobind::ndim<2>, nanobind::c_contig,
-                                 nanobind::device::cpu>;
+  using Rows =
+      nanobind::ndarray<const float, nanobind::ndim<2>, nanobind::c_contig, nanobind::device::cpu>;
   Status Call(const ops::BatchView& batch, program::ExecutorOutput* output);
 
   nanobind::object callable_;

@@ -92,8 +92,7 @@ void BindRunnerLimits(nb::module_& m) {
 
 void BindRunner(nb::module_& m) {
   BindRunnerLimits(m);
-  nb::class_<RunnerHolder>(m, "ModelRunner",
-                           nb::type_slots(CollectableSlots<RunnerHolder>::kSlots))
+  nb::class_<RunnerHolder>(m, "ModelRunner", nb::type_slots(CollectableSlots<RunnerHolder>::kSlots))
       .def(
           "__init__",
           [](RunnerHolder* self, nb::object executor, const RunnerLimits& limits) {

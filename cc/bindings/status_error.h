@@ -1,6 +1,6 @@
 // File: cc/bindings/status_error.h
-// The one way from a Status to a Python exception: `StatusError` with `code` ("INVALID_ARGUMENT") and
-// `message`.
+// The one way from a Status to a Python exception: `StatusError` with `code` ("INVALID_ARGUMENT")
+// and `message`.
 //
 //   ThrowIfError(engine.Submit(std::move(request)));
 //   Program program = ValueOrThrow(Program::Parse(text));

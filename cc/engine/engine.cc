@@ -7,8 +7,8 @@
 namespace pagemill::engine {
 
 StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& options,
-                                                 std::unique_ptr<Runner> runner,
-                                                 const Clock* clock, LogSink log) {
+                                                 std::unique_ptr<Runner> runner, const Clock* clock,
+                                                 LogSink log) {
   PM_ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine,
                       Create(options, runner.get(), clock, std::move(log)));
   engine->owned_runner_ = std::move(runner);

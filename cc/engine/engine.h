@@ -13,15 +13,16 @@
 //     for (const RequestOutput& out : engine->Wait(/*timeout_s=*/1.0)) done = out.finished();
 //   }
 //
-// Every accepted request ends with exactly one output that has a finish_reason, whatever happens: stop,
-// length, abort, a failure of the runner, shutdown. A runner's failure ends the requests of that step
-// only.
+// Every accepted request ends with exactly one output that has a finish_reason, whatever happens:
+// stop, length, abort, a failure of the runner, shutdown. A runner's failure ends the requests of
+// that step only.
 //
-// Bounds: at most max_num_seqs + max_waiting_requests requests are unfinished, and at most as many again
-// finished but unread; what is above that is refused. Unread outputs of one request are merged.
+// Bounds: at most max_num_seqs + max_waiting_requests requests are unfinished, and at most as many
+// again finished but unread; what is above that is refused. Unread outputs of one request are
+// merged.
 //
-// Thread safety: all methods are thread-safe, but each output is handed out once, so one consumer is
-// usual. Submit() and Abort() never wait for a step; Poll() never waits at all.
+// Thread safety: all methods are thread-safe, but each output is handed out once, so one consumer
+// is usual. Submit() and Abort() never wait for a step; Poll() never waits at all.
 #ifndef PAGEMILL_CC_ENGINE_ENGINE_H_
 #define PAGEMILL_CC_ENGINE_ENGINE_H_
 
@@ -43,8 +44,8 @@ class StepLoop;
 
 class Engine {
  public:
-  // Starts the engine's thread. kInvalidArgument where options or the runner's limits make no sense.
-  // `clock` outlives the engine.
+  // Starts the engine's thread. kInvalidArgument where options or the runner's limits make no
+  // sense. `clock` outlives the engine.
   static StatusOr<std::unique_ptr<Engine>> Create(const EngineOptions& options,
                                                   std::unique_ptr<Runner> runner,
                                                   const Clock* clock, LogSink log);
@@ -57,8 +58,8 @@ class Engine {
 
   // Accepts the request or says why not; nothing is heard of a refused request again.
   // kInvalidArgument: it can never run here. kResourceExhausted: too many wait or are unread.
-  // kUnavailable: draining or shut down. kFailedPrecondition: the id is in use (until its last output
-  // has been read).
+  // kUnavailable: draining or shut down. kFailedPrecondition: the id is in use (until its last
+  // output has been read).
   Status Submit(step::Request request);
 
   // Ends the request with finish_reason kAbort. Unknown and finished ids are ignored.
@@ -66,11 +67,11 @@ class Engine {
 
   // Outputs that wait to be read, at most one per request, those that wait longest first.
   std::vector<RequestOutput> Poll();
-  // Like Poll(), but waits up to `timeout_s` seconds for the first output. Returns at once, with what is
-  // there, after Shutdown().
+  // Like Poll(), but waits up to `timeout_s` seconds for the first output. Returns at once, with
+  // what is there, after Shutdown().
   std::vector<RequestOutput> Wait(double timeout_s);
-  // A descriptor that is readable while outputs wait (for epoll, asyncio); owned by the engine. -1 on
-  // platforms that have none.
+  // A descriptor that is readable while outputs wait (for epoll, asyncio); owned by the engine. -1
+  // on platforms that have none.
   int output_fd() const;
 
   // A consistent snapshot; never waits for a step, so it also works on a stuck engine.
@@ -80,8 +81,8 @@ class Engine {
   void Drain();
   // Waits until no accepted request is unfinished. False on timeout.
   bool WaitIdle(double timeout_s);
-  // Refuses new requests, aborts all, waits for the step in flight, and joins the thread. Outputs stay
-  // readable. Idempotent.
+  // Refuses new requests, aborts all, waits for the step in flight, and joins the thread. Outputs
+  // stay readable. Idempotent.
   void Shutdown();
 
   // Forgets all cached prefixes, between two steps. False (and nothing happens) while requests hold

@@ -17,8 +17,7 @@ Status CheckAtLeast(const char* field, int32_t value, int32_t least) {
 Status EngineOptions::Validate() const {
   PM_RETURN_IF_ERROR(CheckAtLeast("max_num_scheduled_tokens", max_num_scheduled_tokens, 0));
   PM_RETURN_IF_ERROR(CheckAtLeast("max_num_seqs", max_num_seqs, 0));
-  PM_RETURN_IF_ERROR(
-      CheckAtLeast("long_prefill_token_threshold", long_prefill_token_threshold, 0));
+  PM_RETURN_IF_ERROR(CheckAtLeast("long_prefill_token_threshold", long_prefill_token_threshold, 0));
   PM_RETURN_IF_ERROR(CheckAtLeast("max_waiting_requests", max_waiting_requests, 0));
   PM_RETURN_IF_ERROR(CheckAtLeast("max_in_flight_steps", max_in_flight_steps, 1));
   PM_RETURN_IF_ERROR(scheduler::MakePolicy(scheduling_policy).status());

@@ -16,20 +16,21 @@ struct EngineOptions {
   int32_t max_num_scheduled_tokens = 0;
   // Requests that run at the same time; 0 = the runner's limit.
   int32_t max_num_seqs = 0;
-  // Most tokens of one request in one step, so that a long prompt does not delay the tokens of others;
-  // 0 = no cap. Without effect on a runner that cannot chunk prompts.
+  // Most tokens of one request in one step, so that a long prompt does not delay the tokens of
+  // others; 0 = no cap. Without effect on a runner that cannot chunk prompts.
   int32_t long_prefill_token_threshold = 0;
   // Requests that may wait beyond those for which a slot is free. More are refused with
   // kResourceExhausted.
   int32_t max_waiting_requests = 1024;
-  // Order of waiting requests and choice of victims: a name of scheduler/policies/policies.h ("fcfs").
+  // Order of waiting requests and choice of victims: a name of scheduler/policies/policies.h
+  // ("fcfs").
   std::string scheduling_policy = "fcfs";
   // Reuse the KV blocks of equal prefixes. Off where the runner says that they cannot be shared.
   bool enable_prefix_caching = true;
   // "xxh3-128" (fast) or "sha256" (where tenants must not be able to construct collisions).
   std::string prefix_caching_hash = "xxh3-128";
-  // Steps handed to the runner before the first of them is collected. More than 1 pays on devices that
-  // work asynchronously.
+  // Steps handed to the runner before the first of them is collected. More than 1 pays on devices
+  // that work asynchronously.
   int32_t max_in_flight_steps = 1;
   // Verify scheduler and cache after every step. For tests: costs O(blocks).
   bool check_integrity = false;

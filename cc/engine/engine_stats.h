@@ -1,6 +1,6 @@
 // File: cc/engine/engine_stats.h
-// A snapshot of an engine for metrics, readiness and liveness. Gauges are of this moment, counters only
-// grow, durations are in seconds.
+// A snapshot of an engine for metrics, readiness and liveness. Gauges are of this moment, counters
+// only grow, durations are in seconds.
 #ifndef PAGEMILL_CC_ENGINE_ENGINE_STATS_H_
 #define PAGEMILL_CC_ENGINE_ENGINE_STATS_H_
 
@@ -13,7 +13,8 @@ struct EngineStats {
   int64_t num_running = 0;      // requests that hold a slot
   int64_t num_waiting = 0;      // requests without one: new or preempted
   int64_t kv_blocks_total = 0;  // usable blocks (the null block does not count)
-  int64_t kv_blocks_used = 0;   // blocks held by requests; cached blocks that nobody holds do not count
+  int64_t kv_blocks_used =
+      0;  // blocks held by requests; cached blocks that nobody holds do not count
   int64_t num_unread_outputs = 0;  // requests with outputs that nobody has read
   bool draining = false;           // new requests are refused
 

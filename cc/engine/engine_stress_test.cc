@@ -1,5 +1,5 @@
-// Many threads on one engine: submitters, aborters, resets, failures, statistics and one reader. Run it
-// under the thread sanitizer.
+// Many threads on one engine: submitters, aborters, resets, failures, statistics and one reader.
+// Run it under the thread sanitizer.
 #include <algorithm>
 #include <atomic>
 #include <map>

@@ -125,7 +125,8 @@ TEST_F(EngineTest, RefusesWhatCannotRunWithASentence) {
   const Status too_long = engine_->Submit(MakeRequest(1, std::vector<int32_t>(128, 1), 16));
   EXPECT_EQ(too_long.code(), StatusCode::kInvalidArgument);
   EXPECT_NE(too_long.message().find("144 (128 in the prompt, 16 for the completion)"),
-            std::string::npos) << too_long.message();
+            std::string::npos)
+      << too_long.message();
   EXPECT_EQ(engine_->stats().num_refused, 2u);
   ExpectAnswers(MakeRequest(1, {1, 2, 3}, 4));
 }
@@ -321,12 +322,12 @@ class TickingRunner final : public Runner {
 TEST_F(EngineTest, TimesAreThoseOfThePhases) {
   options_.max_num_seqs = 1;
   options_.long_prefill_token_threshold = 2;
-  auto engine = Engine::Create(
-      options_, std::make_unique<TickingRunner>(&runner_, &clock_), &clock_, {});
+  auto engine =
+      Engine::Create(options_, std::make_unique<TickingRunner>(&runner_, &clock_), &clock_, {});
   ASSERT_TRUE(engine.ok());
   engine_ = std::move(*engine);
   runner_.Hold();
-  ASSERT_TRUE(engine_->Submit(MakeRequest(1, {1}, 3)).ok());           // 3 steps
+  ASSERT_TRUE(engine_->Submit(MakeRequest(1, {1}, 3)).ok());  // 3 steps
   while (engine_->stats().num_running == 0) std::this_thread::yield();
   // The clock may stand at 0 or 1 here; the first step ends at 1 either way.
   while (clock_.NowNanos() == 0) std::this_thread::yield();

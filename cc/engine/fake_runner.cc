@@ -33,7 +33,8 @@ RunnerLimits FakeRunner::DefaultLimits() {
   return limits;
 }
 
-FakeRunner::FakeRunner(const RunnerLimits& limits) : limits_(limits), model_(ModelOptions(limits)) {}
+FakeRunner::FakeRunner(const RunnerLimits& limits)
+    : limits_(limits), model_(ModelOptions(limits)) {}
 
 Status FakeRunner::Execute(const step::StepPlan& plan) {
   std::lock_guard lock(mutex_);

@@ -1,7 +1,7 @@
 // File: cc/engine/fake_runner.h
-// A Runner without a model, for tests of everything above the runner: step::FakeModel (a pseudo-model
-// whose tokens depend on every token of the context, read through the block tables) behind the Runner
-// interface, with failures, delays and hangs on request.
+// A Runner without a model, for tests of everything above the runner: step::FakeModel (a
+// pseudo-model whose tokens depend on every token of the context, read through the block tables)
+// behind the Runner interface, with failures, delays and hangs on request.
 //
 //   FakeRunner runner(FakeRunner::DefaultLimits());
 //   auto engine = Engine::Create(EngineOptions{}, &runner, &clock, {});
@@ -50,7 +50,8 @@ class FakeRunner final : public Runner {
   void Hold();
   void Release();
 
-  // The first plan that broke the contract of step_plan.h or the limits, as a sentence; empty if none.
+  // The first plan that broke the contract of step_plan.h or the limits, as a sentence; empty if
+  // none.
   std::string violation() const;
   int64_t num_steps() const;
 

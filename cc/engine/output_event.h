@@ -1,6 +1,7 @@
 // File: cc/engine/output_event.h
-// A descriptor that is readable while something is set: how an event loop (epoll, asyncio) learns that
-// outputs wait. An eventfd on Linux; on systems without one fd() is -1 and the rest does nothing.
+// A descriptor that is readable while something is set: how an event loop (epoll, asyncio) learns
+// that outputs wait. An eventfd on Linux; on systems without one fd() is -1 and the rest does
+// nothing.
 //
 // Thread safety: the caller serialises Set() and Clear().
 #ifndef PAGEMILL_CC_ENGINE_OUTPUT_EVENT_H_

@@ -20,9 +20,9 @@ StatusOr<scheduler::SchedulerOptions> MakeSchedulerOptions(const EngineOptions& 
                                                            const RunnerLimits& limits) {
   PM_RETURN_IF_ERROR(options.Validate());
   scheduler::SchedulerOptions made;
-  PM_ASSIGN_OR_RETURN(made.max_num_tokens, Lowered("max_num_scheduled_tokens",
-                                                   options.max_num_scheduled_tokens,
-                                                   limits.max_num_tokens));
+  PM_ASSIGN_OR_RETURN(
+      made.max_num_tokens,
+      Lowered("max_num_scheduled_tokens", options.max_num_scheduled_tokens, limits.max_num_tokens));
   PM_ASSIGN_OR_RETURN(made.max_num_seqs,
                       Lowered("max_num_seqs", options.max_num_seqs, limits.max_num_seqs));
   made.max_num_logits_rows = limits.max_num_logits_rows;
@@ -108,8 +108,8 @@ Status StepLoop::Submit(step::Request request) {
     std::lock_guard lock(mutex_);
     Status status = possible.ok() ? CheckOpen() : possible;
     if (status.ok() && tracked_.contains(request.id)) {
-      status = FailedPrecondition("request id " + std::to_string(request.id.value()) +
-                                  " is in use");
+      status =
+          FailedPrecondition("request id " + std::to_string(request.id.value()) + " is in use");
     }
     if (!status.ok()) {
       ++stats_.num_refused;

@@ -1,10 +1,10 @@
 // File: cc/engine/step_loop.h
-// The engine's thread and what it shares with its clients: inbox in, outputs out. engine.h is the face;
-// methods of the same name are documented there.
+// The engine's thread and what it shares with its clients: inbox in, outputs out. engine.h is the
+// face; methods of the same name are documented there.
 //
-// One mutex guards everything that is shared; the thread holds it to take the inbox and to publish what a
-// step brought, never while it schedules or while the runner works. The scheduler and the plan are the
-// thread's own.
+// One mutex guards everything that is shared; the thread holds it to take the inbox and to publish
+// what a step brought, never while it schedules or while the runner works. The scheduler and the
+// plan are the thread's own.
 #ifndef PAGEMILL_CC_ENGINE_STEP_LOOP_H_
 #define PAGEMILL_CC_ENGINE_STEP_LOOP_H_
 
@@ -82,7 +82,7 @@ class StepLoop {
   void NoteStarts();
   void AbortAll();
   void Publish();
-  void UpdateStats(const scheduler::SchedulerStats& counted);  // with mutex_
+  void UpdateStats(const scheduler::SchedulerStats& counted);          // with mutex_
   RequestOutput ToOutput(scheduler::RequestEvent event, int64_t now);  // with mutex_
   void CheckIntegrity() const;
 

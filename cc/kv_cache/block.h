@@ -1,6 +1,6 @@
 // File: cc/kv_cache/block.h
-// Bookkeeping of one page of the KV pool: who uses it, what it holds, and its place in the free list.
-// 48 bytes a block; the page itself lives with the runner.
+// Bookkeeping of one page of the KV pool: who uses it, what it holds, and its place in the free
+// list. 48 bytes a block; the page itself lives with the runner.
 #ifndef PAGEMILL_CC_KV_CACHE_BLOCK_H_
 #define PAGEMILL_CC_KV_CACHE_BLOCK_H_
 

@@ -1,7 +1,7 @@
 // File: cc/kv_cache/block_hash.h
-// The identity of a full block of tokens: a hash chain over (parent block's hash, extra keys, tokens).
-// Equal hashes mean equal tokens from the start of the request to the end of the block, under equal
-// extra keys (salt, later adapter and media ids). The same on every machine.
+// The identity of a full block of tokens: a hash chain over (parent block's hash, extra keys,
+// tokens). Equal hashes mean equal tokens from the start of the request to the end of the block,
+// under equal extra keys (salt, later adapter and media ids). The same on every machine.
 //
 //   BlockHasher hasher(HashAlgorithm::kXxh3_128);
 //   BlockHash first = hasher.Hash(BlockHash{}, ExtraKeys(request, 0), tokens, 0, 16);

@@ -1,17 +1,17 @@
 // File: cc/kv_cache/block_pool.h
-// All blocks of the KV cache: which are free, who refers to them, and which hold content that can be
-// reused. Block 0 is the null block and never handed out.
+// All blocks of the KV cache: which are free, who refers to them, and which hold content that can
+// be reused. Block 0 is the null block and never handed out.
 //
 // A block that nobody refers to is free, but keeps its content and its hash until it is handed out
-// again, so a later request with the same prefix can take it back. Free blocks are handed out in this
-// order:
+// again, so a later request with the same prefix can take it back. Free blocks are handed out in
+// this order:
 //   1. blocks without reusable content that were in use before, the latest first: their memory is
 //      resident and warm, and nothing is lost;
 //   2. blocks that were never used, by id: they make the process larger, but taking a cached block
 //      instead would throw away work while there is room;
 //   3. blocks with reusable content, least recently used first.
-// One list gives this order: released blocks without a hash go to its front, those with a hash to its
-// back, and it starts with all blocks by id. Among cached blocks it is exact LRU.
+// One list gives this order: released blocks without a hash go to its front, those with a hash to
+// its back, and it starts with all blocks by id. Among cached blocks it is exact LRU.
 //
 //   BlockPool pool(num_blocks);
 //   BlockId id = pool.Allocate();          // reference count 1
@@ -55,8 +55,8 @@ class BlockPool {
   void Release(BlockId id);
 
   // Makes the content of a block that is in use reusable. Where another block has the same content
-  // already, one of the two stays cached: the other where it is in use, else this one, which will be
-  // used later.
+  // already, one of the two stays cached: the other where it is in use, else this one, which will
+  // be used later.
   void Cache(BlockId id, const BlockHash& hash, GroupId group);
   std::optional<BlockId> Find(const BlockHash& hash, GroupId group) const {
     return cache_.Find(hash, group);

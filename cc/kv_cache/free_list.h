@@ -1,7 +1,7 @@
 // File: cc/kv_cache/free_list.h
-// The blocks that nobody holds, as a doubly linked list through the blocks themselves. The null block is
-// the sentinel of the ring, so no operation has a special case. All operations are O(1); nothing is
-// allocated.
+// The blocks that nobody holds, as a doubly linked list through the blocks themselves. The null
+// block is the sentinel of the ring, so no operation has a special case. All operations are O(1);
+// nothing is allocated.
 //
 //   FreeList list(&blocks);       // blocks[0] is the null block; all others start outside the list
 //   list.PushBack(BlockId(3));
@@ -28,8 +28,8 @@ class FreeList {
 
   void PushFront(BlockId id) { InsertBefore(front(), id); }
   void PushBack(BlockId id) { InsertBefore(kNullBlock, id); }
-  BlockId PopFront();        // not where the list is empty
-  void Remove(BlockId id);   // only a block of the list
+  BlockId PopFront();       // not where the list is empty
+  void Remove(BlockId id);  // only a block of the list
 
   // Links agree, members have no references, others are not members. O(blocks).
   Status CheckIntegrity() const;

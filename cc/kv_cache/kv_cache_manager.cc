@@ -32,8 +32,7 @@ void KvCacheManager::ExtendHashes(const step::Request& request, const step::Toke
   const int32_t size = options_.block_size;
   for (auto i = static_cast<int32_t>(hashes.size()); i < num_blocks; ++i) {
     const BlockHash parent = hashes.empty() ? BlockHash() : hashes.back();
-    hashes.push_back(
-        hasher_.Hash(parent, ExtraKeys(request, i), tokens, i * size, (i + 1) * size));
+    hashes.push_back(hasher_.Hash(parent, ExtraKeys(request, i), tokens, i * size, (i + 1) * size));
   }
 }
 
@@ -45,8 +44,8 @@ PrefixMatch KvCacheManager::FindPrefix(const step::Request& request,
   if (!options_.enable_prefix_caching || kinds_.empty() || num_full <= 0) return match;
   ExtendHashes(request, tokens, num_full, blocks);
 
-  // All groups must agree on the length: each one gets what the ones before it found, and where it finds
-  // less, those before it are cut. All kinds so far can go on after any block.
+  // All groups must agree on the length: each one gets what the ones before it found, and where it
+  // finds less, those before it are cut. All kinds so far can go on after any block.
   std::span<const BlockHash> hashes(blocks->hashes_.data(), static_cast<size_t>(num_full));
   match.groups.resize(kinds_.size());
   for (size_t g = 0; g < kinds_.size(); ++g) {
@@ -86,6 +85,9 @@ bool KvCacheManager::CanAllocate(const RequestBlocks& blocks, const PrefixMatch*
 
 void KvCacheManager::Allocate(int32_t num_tokens, const PrefixMatch* match, RequestBlocks* blocks,
                               std::vector<std::vector<BlockId>>* new_block_ids) {
+  const int32_t size = options_.block_size;
+  if (Covers(*blocks, num_tokens)) return;
+  blocks->num_covered_tokens_ = (num_tokens + size - 1) / size * size;
   if (blocks->empty()) blocks->groups_.resize(kinds_.size());
   if (match != nullptr && match->num_tokens > 0) {
     PM_CHECK(blocks->num_committed_blocks_ == 0);
@@ -93,7 +95,7 @@ void KvCacheManager::Allocate(int32_t num_tokens, const PrefixMatch* match, Requ
       for (BlockId id : match->groups[g]) pool_.AddReference(id);
     }
     blocks->groups_ = match->groups;
-    blocks->num_committed_blocks_ = match->num_tokens / options_.block_size;
+    blocks->num_committed_blocks_ = match->num_tokens / size;
     *new_block_ids = match->groups;
   }
   for (size_t g = 0; g < kinds_.size(); ++g) {
@@ -123,10 +125,18 @@ void KvCacheManager::Commit(const step::Request& request, const step::TokenSeque
 }
 
 void KvCacheManager::Free(RequestBlocks* blocks) {
-  for (std::vector<BlockId>& table : blocks->groups_) {
-    for (auto id = table.rbegin(); id != table.rend(); ++id) pool_.Release(*id);
+  // Position by position, so that the groups lose the end of a prefix together.
+  size_t longest = 0;
+  for (const std::vector<BlockId>& table : blocks->groups_) {
+    longest = std::max(longest, table.size());
+  }
+  for (size_t i = longest; i-- > 0;) {
+    for (const std::vector<BlockId>& table : blocks->groups_) {
+      if (i < table.size()) pool_.Release(table[i]);
+    }
   }
   blocks->groups_.clear();
+  blocks->num_covered_tokens_ = 0;
   blocks->num_committed_blocks_ = 0;
 }
 
@@ -145,6 +155,9 @@ Status KvCacheManager::CheckIntegrity(std::span<const RequestBlocks* const> hold
       if (holder->num_committed_blocks_ > static_cast<int32_t>(table.size())) {
         return Internal("KV cache: more blocks committed than held");
       }
+    }
+    if (!holder->empty() && NumNewBlocks(*holder, holder->num_covered_tokens_) != 0) {
+      return Internal("KV cache: fewer blocks held than the covered tokens need");
     }
   }
   for (int32_t i = 0; i < pool_.num_blocks(); ++i) {

@@ -1,5 +1,6 @@
 // File: cc/kv_cache/kv_cache_manager.h
-// Gives requests the blocks they need for a step, finds cached prefixes, and remembers what was computed.
+// Gives requests the blocks they need for a step, finds cached prefixes, and remembers what was
+// computed.
 //
 //   KvCacheManager cache(options);
 //   RequestBlocks blocks;                                       // of one request
@@ -13,8 +14,8 @@
 // Nothing is allocated that the step does not use, and only computed tokens enter the prefix cache.
 // At most num_tokens - 1 tokens are found, so that there is always one to compute.
 //
-// Cost: Allocate and Free O(blocks concerned), Commit O(blocks filled), FindPrefix O(full blocks), with
-// each block of a request hashed once in its life. Thread safety: none.
+// Cost: Allocate and Free O(blocks concerned), Commit O(blocks filled), FindPrefix O(full blocks),
+// with each block of a request hashed once in its life. Thread safety: none.
 #ifndef PAGEMILL_CC_KV_CACHE_KV_CACHE_MANAGER_H_
 #define PAGEMILL_CC_KV_CACHE_KV_CACHE_MANAGER_H_
 
@@ -58,24 +59,30 @@ class KvCacheManager {
   PrefixMatch FindPrefix(const step::Request& request, const step::TokenSequence& tokens,
                          RequestBlocks* blocks);
 
-  // Can `blocks` be extended to `num_tokens` tokens, and leave `num_reserved_blocks` free? `match` is
-  // null, or what FindPrefix() just gave.
+  // Does `blocks` have room for `num_tokens` tokens as it is?
+  static bool Covers(const RequestBlocks& blocks, int32_t num_tokens) {
+    return num_tokens <= blocks.num_covered_tokens_;
+  }
+  // Can `blocks` be extended to `num_tokens` tokens, and leave `num_reserved_blocks` free? `match`
+  // is null, or what FindPrefix() just gave.
   bool CanAllocate(const RequestBlocks& blocks, const PrefixMatch* match, int32_t num_tokens,
                    int32_t num_reserved_blocks = 0) const;
-  // Extends `blocks`, first by the match. Appends what is new to `new_block_ids`, one list per group; it
-  // stays empty where nothing is new. Only after CanAllocate() said yes.
+  // Extends `blocks`, first by the match. Appends what is new to `new_block_ids`, one list per
+  // group; it stays empty where nothing is new. Only after CanAllocate() said yes.
   void Allocate(int32_t num_tokens, const PrefixMatch* match, RequestBlocks* blocks,
                 std::vector<std::vector<BlockId>>* new_block_ids);
   // The first `num_computed_tokens` of `tokens` are in the cache: full blocks may be reused.
   void Commit(const step::Request& request, const step::TokenSequence& tokens,
               int32_t num_computed_tokens, RequestBlocks* blocks);
-  // Gives all blocks back, the last one first, so that the end of a prefix is evicted before its start.
+  // Gives all blocks back, the last one first, so that the end of a prefix is evicted before its
+  // start.
   void Free(RequestBlocks* blocks);
 
   // Forgets all cached prefixes. False, and nothing happens, while requests hold blocks.
   bool Reset();
 
-  // Invariants of the parts, and reference counts against `holders`, all that hold blocks. O(blocks).
+  // Invariants of the parts, and reference counts against `holders`, all that hold blocks.
+  // O(blocks).
   Status CheckIntegrity(std::span<const RequestBlocks* const> holders) const;
 
  private:

@@ -7,8 +7,9 @@ namespace pagemill::kv_cache {
 Status KvCacheOptions::Validate() const {
   const int32_t least = groups.empty() ? 1 : 2;
   if (num_blocks < least) {
-    return InvalidArgument("num_blocks is " + std::to_string(num_blocks) + ", it must be at least " +
-                           std::to_string(least) + " (block 0 is the null block)");
+    return InvalidArgument("num_blocks is " + std::to_string(num_blocks) +
+                           ", it must be at least " + std::to_string(least) +
+                           " (block 0 is the null block)");
   }
   if (block_size < 1) {
     return InvalidArgument("block_size is " + std::to_string(block_size) +

@@ -17,8 +17,8 @@ struct KvCacheOptions {
   int32_t block_size = 16;  // tokens of one page
   bool enable_prefix_caching = true;
   HashAlgorithm hash_algorithm = HashAlgorithm::kXxh3_128;
-  // Layers with equal needs form a group with its own block table; all groups take pages from the one
-  // pool. Names of kinds/kinds.h. Empty for a model that keeps no KV.
+  // Layers with equal needs form a group with its own block table; all groups take pages from the
+  // one pool. Names of kinds/kinds.h. Empty for a model that keeps no KV.
   std::vector<std::string> groups = {"full"};
 
   // kInvalidArgument names the field, its value and its range.

@@ -36,8 +36,8 @@ void PrefixCache::Erase(BlockId id) {
   const Block& block = (*blocks_)[id.value()];
   size_t hole = Probe(block.hash, block.group);
   PM_CHECK(slots_[hole] == id);
-  // Entries behind the hole move up, unless that would put them before their home slot; so the table
-  // needs no tombstones.
+  // Entries behind the hole move up, unless that would put them before their home slot; so the
+  // table needs no tombstones.
   for (size_t at = (hole + 1) & mask_; slots_[at] != kNullBlock; at = (at + 1) & mask_) {
     const size_t home = Home((*blocks_)[slots_[at].value()].hash);
     if (((at - home) & mask_) >= ((at - hole) & mask_)) {
@@ -64,8 +64,8 @@ Status PrefixCache::CheckIntegrity() const {
       return Internal("prefix cache: a block with a hash is not found");
     }
   }
-  const auto used = std::count_if(slots_.begin(), slots_.end(),
-                                  [](BlockId id) { return id != kNullBlock; });
+  const auto used =
+      std::count_if(slots_.begin(), slots_.end(), [](BlockId id) { return id != kNullBlock; });
   if (hashed != size_ || used != size_) return Internal("prefix cache: entries and size disagree");
   return OkStatus();
 }

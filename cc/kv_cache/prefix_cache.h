@@ -1,8 +1,8 @@
 // File: cc/kv_cache/prefix_cache.h
 // Which block holds the content with a given hash. At most one block per (hash, group).
 //
-// An open-addressing table (linear probing, at most half full) of block ids; the keys are the hashes in
-// the blocks. 8 to 16 bytes a block, sized once, never allocates again.
+// An open-addressing table (linear probing, at most half full) of block ids; the keys are the
+// hashes in the blocks. 8 to 16 bytes a block, sized once, never allocates again.
 //
 //   PrefixCache cache(&blocks);
 //   blocks[3].hash = hash;

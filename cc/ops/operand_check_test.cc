@@ -58,7 +58,7 @@ TEST_F(OperandCheckTest, RankAndDtypeMatter) {
   EXPECT_FALSE(rank.ok());
   OperandCheck dtype("op", call, 2, 0);
   dtype.Input(1, "ids", DType::kF32, "N");
-  EXPECT_EQ(dtype.Result().message(), "op: ids must be f32 [N=7], got i32 [7]");
+  EXPECT_EQ(dtype.Result().message(), "op: ids must be f32 [N], got i32 [7]");
 }
 
 TEST_F(OperandCheckTest, FirstFailureStays) {

@@ -135,9 +135,9 @@ ActivationPlan PlanActivations(const Program& program, std::span<const ops::OpDe
   for (size_t index : order) {
     Buffer& buffer = buffers[index];
     buffer.offset = LowestOffset(buffer, placed_by_offset);
-    const auto at = std::upper_bound(
-        placed_by_offset.begin(), placed_by_offset.end(), &buffer,
-        [](const Buffer* a, const Buffer* b) { return a->offset < b->offset; });
+    const auto at =
+        std::upper_bound(placed_by_offset.begin(), placed_by_offset.end(), &buffer,
+                         [](const Buffer* a, const Buffer* b) { return a->offset < b->offset; });
     placed_by_offset.insert(at, &buffer);
     plan.arena_bytes = std::max(plan.arena_bytes, buffer.offset + buffer.bytes);
     for (size_t value : buffer.values) plan.offsets[value] = buffer.offset;

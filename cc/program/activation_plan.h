@@ -6,8 +6,8 @@
 //
 // A value lives from the op that writes it to the last op that reads it, both included. Two values
 // that live at a common op do not overlap, but for an output that takes over the memory of an input
-// which dies there, where the op's definition allows the pair (AliasRule). Program outputs do not lie
-// in the arena: they outlive the step. Offsets are multiples of 64.
+// which dies there, where the op's definition allows the pair (AliasRule). Program outputs do not
+// lie in the arena: they outlive the step. Offsets are multiples of 64.
 //
 // O(n^2) in the number of values. Deterministic.
 #ifndef PAGEMILL_CC_PROGRAM_ACTIVATION_PLAN_H_

@@ -1,6 +1,6 @@
 // File: cc/program/check_ops.h
-// Do the operands of every op fit the op's contract? The part of a program's validation that needs an
-// op table.
+// Do the operands of every op fit the op's contract? The part of a program's validation that needs
+// an op table.
 #ifndef PAGEMILL_CC_PROGRAM_CHECK_OPS_H_
 #define PAGEMILL_CC_PROGRAM_CHECK_OPS_H_
 
@@ -12,8 +12,8 @@
 
 namespace pagemill::program {
 
-// kUnimplemented for an op that the table lacks, else what the op's `check` says; the message names the
-// program's line. T, R and L are given different sizes, so that a mix-up shows.
+// kUnimplemented for an op that the table lacks, else what the op's `check` says; the message names
+// the program's line. T, R and L are given different sizes, so that a mix-up shows.
 Status CheckOps(const Program& program, std::span<const ops::OpDefinition> ops);
 
 }  // namespace pagemill::program

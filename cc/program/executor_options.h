@@ -1,6 +1,6 @@
 // File: cc/program/executor_options.h
-// What is chosen when a program is bound to this machine: how large a step may get, how much KV cache
-// there is, and how many threads compute.
+// What is chosen when a program is bound to this machine: how large a step may get, how much KV
+// cache there is, and how many threads compute.
 #ifndef PAGEMILL_CC_PROGRAM_EXECUTOR_OPTIONS_H_
 #define PAGEMILL_CC_PROGRAM_EXECUTOR_OPTIONS_H_
 
@@ -14,12 +14,12 @@
 namespace pagemill::program {
 
 struct ExecutorOptions {
-  int32_t num_threads = 0;            // compute threads, the caller included; 0 = one per core
-  int32_t max_num_tokens = 2048;      // tokens of one step (T)
-  int32_t max_num_seqs = 128;         // requests of one step (R)
-  int32_t max_num_logits_rows = 256;  // rows of logits of one step (L)
-  int32_t num_blocks = 1;             // KV blocks, the null block included
-  int32_t block_size = 16;            // tokens per KV block
+  int32_t num_threads = 0;              // compute threads, the caller included; 0 = one per core
+  int32_t max_num_tokens = 2048;        // tokens of one step (T)
+  int32_t max_num_seqs = 128;           // requests of one step (R)
+  int32_t max_num_logits_rows = 256;    // rows of logits of one step (L)
+  int32_t num_blocks = 1;               // KV blocks, the null block included
+  int32_t block_size = 16;              // tokens per KV block
   DType kv_cache_dtype = DType::kBF16;  // bf16 or f32
   // Run every op by the kernel of this name where it has one that fits ("reference", "portable");
   // empty = the best one.

@@ -11,8 +11,7 @@ StatusOr<const ops::KernelRow*> ChooseRow(const ops::OpDefinition& definition,
                                           const device::Capabilities& capabilities,
                                           const ops::OpCall& call, const std::string& filter) {
   if (!filter.empty()) {
-    StatusOr<const ops::KernelRow*> row =
-        ops::ChooseKernel(definition, capabilities, call, filter);
+    StatusOr<const ops::KernelRow*> row = ops::ChooseKernel(definition, capabilities, call, filter);
     if (row.ok()) return row;
   }
   return ops::ChooseKernel(definition, capabilities, call);
@@ -39,8 +38,8 @@ StatusOr<KernelSelection> SelectKernels(const Program& program, const Target& ta
     const StatusOr<const ops::KernelRow*> row =
         ChooseRow(*definition, target.capabilities, operands.call(), options.kernel_filter);
     if (!row.ok()) {
-      return Status(row.status().code(), LinePrefix(op.line) + row.status().message() + ": " +
-                                             operands.ToString());
+      return Status(row.status().code(),
+                    LinePrefix(op.line) + row.status().message() + ": " + operands.ToString());
     }
     selection.rows.push_back(*row);
     if ((*row)->workspace_bytes != nullptr) {

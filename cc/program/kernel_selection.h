@@ -31,12 +31,13 @@ struct KernelSelection {
 
 CacheGeometry GeometryOf(const ExecutorOptions& options);
 
-// Checks options and operands, then chooses for the largest shapes of a step. An op without a kernel
-// named options.kernel_filter that fits gets the best one.
+// Checks options and operands, then chooses for the largest shapes of a step. An op without a
+// kernel named options.kernel_filter that fits gets the best one.
 StatusOr<KernelSelection> SelectKernels(const Program& program, const Target& target,
                                         const ExecutorOptions& options);
 
-// How often which kernel runs which op on which operands, in order of first use (`pagemill doctor`).
+// How often which kernel runs which op on which operands, in order of first use (`pagemill
+// doctor`).
 struct KernelChoice {
   std::string op;
   std::string operands;  // "f32[2048,576] q4_1[960,576] - -> f32[2048,960]"

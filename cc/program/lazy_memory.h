@@ -1,6 +1,6 @@
 // File: cc/program/lazy_memory.h
-// A large zeroed range of which only touched pages take memory; given back when the object dies. For
-// arenas that are planned for the largest step and mostly used for small ones.
+// A large zeroed range of which only touched pages take memory; given back when the object dies.
+// For arenas that are planned for the largest step and mostly used for small ones.
 #ifndef PAGEMILL_CC_PROGRAM_LAZY_MEMORY_H_
 #define PAGEMILL_CC_PROGRAM_LAZY_MEMORY_H_
 
@@ -16,8 +16,8 @@ namespace pagemill::program {
 class LazyMemory {
  public:
   LazyMemory() = default;
-  // Page aligned. Asks for huge pages where the range is large enough for them: hardware prefetch stops
-  // at a page border. kResourceExhausted where the address space is.
+  // Page aligned. Asks for huge pages where the range is large enough for them: hardware prefetch
+  // stops at a page border. kResourceExhausted where the address space is.
   static StatusOr<LazyMemory> Allocate(int64_t bytes, const char* purpose);
   ~LazyMemory();
   LazyMemory(LazyMemory&& other) noexcept : bytes_(std::exchange(other.bytes_, {})) {}

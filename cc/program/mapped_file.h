@@ -1,11 +1,12 @@
 // File: cc/program/mapped_file.h
-// A file mapped read-only, unmapped when the object dies. Pages are read when they are first touched
-// and can be dropped again by the system, so mapping costs no memory.
+// A file mapped read-only, unmapped when the object dies. Pages are read when they are first
+// touched and can be dropped again by the system, so mapping costs no memory.
 //
 //   PM_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open("/models/smol.gguf"));
 //   std::span<const std::byte> bytes = file.bytes();
 //
-// A file that is truncated while it is mapped raises SIGBUS on access; replace model files by renaming.
+// A file that is truncated while it is mapped raises SIGBUS on access; replace model files by
+// renaming.
 #ifndef PAGEMILL_CC_PROGRAM_MAPPED_FILE_H_
 #define PAGEMILL_CC_PROGRAM_MAPPED_FILE_H_
 

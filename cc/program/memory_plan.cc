@@ -32,8 +32,7 @@ StatusOr<MemoryPlan> PlanMemory(const Program& program, const Target& target,
   const WeightBytes weights = CountWeightBytes(program);
   plan.weights_bytes = weights.total_bytes;
   plan.packed_bytes = weights.copied_bytes;
-  plan.activation_bytes =
-      PlanActivations(program, target.ops, options.max_sizes()).arena_bytes;
+  plan.activation_bytes = PlanActivations(program, target.ops, options.max_sizes()).arena_bytes;
   plan.workspace_bytes = selection.workspace_bytes;
   for (ValueId id : program.outputs()) {
     plan.logits_bytes += program.value(id).Bytes(options.max_sizes());

@@ -81,8 +81,7 @@ struct NativeExecutor::Bound {
 };
 
 Status NativeExecutor::Bound::AllocateMemory(const Target& target) {
-  const ActivationPlan activations =
-      PlanActivations(program, target.ops, options.max_sizes());
+  const ActivationPlan activations = PlanActivations(program, target.ops, options.max_sizes());
   PM_ASSIGN_OR_RETURN(arena, LazyMemory::Allocate(plan.activation_bytes, "activations"));
   PM_ASSIGN_OR_RETURN(workspace, LazyMemory::Allocate(plan.workspace_bytes, "workspace"));
   PM_ASSIGN_OR_RETURN(outputs, LazyMemory::Allocate(plan.logits_bytes, "logits"));
@@ -125,10 +124,17 @@ void NativeExecutor::Bound::RegisterOperand(ValueId id, TensorView* view) {
   if (id == kNoValue || program.value(id).kind == ValueKind::kCache) return;
   const Value& v = program.value(id);
   switch (v.shape.symbol) {
-    case Symbol::kTokens: step.tokens.push_back(view); break;
-    case Symbol::kRequests: step.requests.push_back(view); break;
-    case Symbol::kLogitsRows: step.logits_rows.push_back(view); break;
-    case Symbol::kNone: break;
+    case Symbol::kTokens:
+      step.tokens.push_back(view);
+      break;
+    case Symbol::kRequests:
+      step.requests.push_back(view);
+      break;
+    case Symbol::kLogitsRows:
+      step.logits_rows.push_back(view);
+      break;
+    case Symbol::kNone:
+      break;
   }
   if (v.kind != ValueKind::kInput) return;
   if (v.name == "token_ids") step.token_ids.push_back(view);
@@ -184,8 +190,7 @@ Status NativeExecutor::Bound::CheckBatch(const ops::BatchView& b) const {
                            "max_num_logits_rows"));
   if (b.block_size == options.block_size) return OkStatus();
   return InvalidArgument("a step with blocks of " + std::to_string(b.block_size) +
-                         " tokens on a cache with blocks of " +
-                         std::to_string(options.block_size));
+                         " tokens on a cache with blocks of " + std::to_string(options.block_size));
 }
 
 void NativeExecutor::Bound::SetSizes() {

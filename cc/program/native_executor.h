@@ -8,8 +8,8 @@
 //   PM_RETURN_IF_ERROR(executor->Execute(batch, &output));
 //
 // Create() checks operands, chooses kernels, maps weights and reserves memory as planned
-// (memory_plan.h). Execute() allocates nothing: it sets the step's sizes in the views it made then and
-// walks the list. Activations, outputs and KV cache take memory as they are touched.
+// (memory_plan.h). Execute() allocates nothing: it sets the step's sizes in the views it made then
+// and walks the list. Activations, outputs and KV cache take memory as they are touched.
 //
 // Ownership: keeps the program, the weights and the threads. Thread safety: that of Executor.
 #ifndef PAGEMILL_CC_PROGRAM_NATIVE_EXECUTOR_H_

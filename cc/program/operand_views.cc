@@ -44,10 +44,9 @@ OperandViews::OperandViews(const Program& program, const Op& op, const StepSizes
                            const CacheGeometry& geometry) {
   const auto add = [&](const std::vector<ValueId>& ids, std::vector<TensorView>* views) {
     for (ValueId id : ids) {
-      views->push_back(id == kNoValue
-                           ? TensorView{}
-                           : MakeView(program.value(id), sizes, geometry,
-                                      const_cast<std::byte*>(kPlaceholder)));
+      views->push_back(id == kNoValue ? TensorView{}
+                                      : MakeView(program.value(id), sizes, geometry,
+                                                 const_cast<std::byte*>(kPlaceholder)));
     }
   };
   add(op.inputs, &inputs_);

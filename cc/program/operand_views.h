@@ -1,6 +1,6 @@
 // File: cc/program/operand_views.h
-// From values to the TensorViews that ops see: at the largest sizes for checking and kernel choice, and
-// as the views that the native executor keeps and resizes.
+// From values to the TensorViews that ops see: at the largest sizes for checking and kernel choice,
+// and as the views that the native executor keeps and resizes.
 #ifndef PAGEMILL_CC_PROGRAM_OPERAND_VIEWS_H_
 #define PAGEMILL_CC_PROGRAM_OPERAND_VIEWS_H_
 
@@ -28,8 +28,8 @@ int64_t CacheBlockBytes(const CacheSpec& cache, const CacheGeometry& geometry);
 TensorView MakeView(const Value& value, const StepSizes& sizes, const CacheGeometry& geometry,
                     void* data);
 
-// One op's operands, for a call that is checked but not run: every present operand points to the same
-// few bytes, a missing one is TensorView{} (rank 0, null).
+// One op's operands, for a call that is checked but not run: every present operand points to the
+// same few bytes, a missing one is TensorView{} (rank 0, null).
 //
 //   OperandViews operands(program, op, sizes, geometry);
 //   Status status = definition.check(operands.call());

@@ -6,10 +6,14 @@ namespace pagemill::program {
 
 int64_t StepSizes::Of(Symbol symbol) const {
   switch (symbol) {
-    case Symbol::kTokens: return tokens;
-    case Symbol::kRequests: return requests;
-    case Symbol::kLogitsRows: return logits_rows;
-    case Symbol::kNone: break;
+    case Symbol::kTokens:
+      return tokens;
+    case Symbol::kRequests:
+      return requests;
+    case Symbol::kLogitsRows:
+      return logits_rows;
+    case Symbol::kNone:
+      break;
   }
   CheckFailed(__FILE__, __LINE__, "size of a dimension that is not symbolic");
 }
@@ -42,8 +46,8 @@ int64_t Value::Bytes(const StepSizes& sizes) const {
 }
 
 bool Value::operator==(const Value& other) const {
-  return name == other.name && kind == other.kind && dtype == other.dtype &&
-         shape == other.shape && weight == other.weight && cache == other.cache;
+  return name == other.name && kind == other.kind && dtype == other.dtype && shape == other.shape &&
+         weight == other.weight && cache == other.cache;
 }
 
 bool Op::operator==(const Op& other) const {
@@ -111,8 +115,7 @@ Status Program::CheckOperands(const Op& op, const std::vector<bool>& written) co
     if (v.kind != ValueKind::kActivation) {
       return InvalidArgument(prefix + "writes '" + v.name + "', which is not an activation");
     }
-    if (written[static_cast<size_t>(it->value())] ||
-        std::find(op.outputs.begin(), it, *it) != it) {
+    if (written[static_cast<size_t>(it->value())] || std::find(op.outputs.begin(), it, *it) != it) {
       return InvalidArgument(prefix + "writes '" + v.name + "' a second time");
     }
   }

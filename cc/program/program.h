@@ -57,7 +57,7 @@ struct Shape {
   int32_t rank = 0;
   std::array<int64_t, TensorView::kMaxRank> dims{};  // dims[0] is 0 under a symbol
 
-  int64_t RowElements() const;                // of one index of dimension 0
+  int64_t RowElements() const;                 // of one index of dimension 0
   int64_t Rows(const StepSizes& sizes) const;  // dimension 0
   std::string ToString() const;                // "T,9,64"
   friend bool operator==(const Shape&, const Shape&) = default;
@@ -67,8 +67,8 @@ enum class ValueKind : uint8_t { kWeight, kCache, kInput, kActivation };
 
 // Where a weight's bytes lie.
 struct WeightSource {
-  int32_t file = 0;      // index into Program::files()
-  int64_t offset = 0;    // bytes from the start of the file
+  int32_t file = 0;    // index into Program::files()
+  int64_t offset = 0;  // bytes from the start of the file
   friend bool operator==(const WeightSource&, const WeightSource&) = default;
 };
 
@@ -95,7 +95,7 @@ struct Value {
 
 struct Op {
   std::string name;
-  std::vector<ValueId> inputs;   // kNoValue where an optional operand is missing
+  std::vector<ValueId> inputs;  // kNoValue where an optional operand is missing
   std::vector<ValueId> outputs;
   ops::Attributes attributes;
   int32_t line = 0;
@@ -120,7 +120,8 @@ class Program {
 
   const Value& value(ValueId id) const { return values_[static_cast<size_t>(id.value())]; }
   std::optional<ValueId> Find(std::string_view name) const;  // O(values)
-  // The output of this name ("logits" or "pooled"), found by its shape's symbol; empty where absent.
+  // The output of this name ("logits" or "pooled"), found by its shape's symbol; empty where
+  // absent.
   std::optional<ValueId> logits() const { return OutputOf(Symbol::kLogitsRows); }
   std::optional<ValueId> pooled() const { return OutputOf(Symbol::kRequests); }
 

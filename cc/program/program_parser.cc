@@ -121,7 +121,8 @@ Status ProgramParser::ExpectFields(const Fields& fields, size_t count, std::stri
 
 Status ProgramParser::ParseFile(std::string_view line, const Fields& fields) {
   int32_t id = -1;
-  if (fields.size() < 3 || !ParseNumber(fields[1], &id)) return Error("expected 'file <id> <path>'");
+  if (fields.size() < 3 || !ParseNumber(fields[1], &id))
+    return Error("expected 'file <id> <path>'");
   if (id != static_cast<int32_t>(program_.files_.size())) {
     return Error("expected file id " + std::to_string(program_.files_.size()) + ", got " +
                  std::to_string(id));
@@ -164,8 +165,9 @@ Status ProgramParser::ParseTypeAndShape(std::string_view dtype, std::string_view
   s.rank = static_cast<int32_t>(dims.size());
   int64_t elements = 1;
   for (size_t i = 0; i < dims.size(); ++i) {
-    if (i == 0 && dims[0].size() == 1 && std::string_view("TRL").find(dims[0]) != std::string::npos) {
-      s.symbol = dims[0] == "T" ? Symbol::kTokens
+    if (i == 0 && dims[0].size() == 1 &&
+        std::string_view("TRL").find(dims[0]) != std::string::npos) {
+      s.symbol = dims[0] == "T"   ? Symbol::kTokens
                  : dims[0] == "R" ? Symbol::kRequests
                                   : Symbol::kLogitsRows;
       continue;
@@ -221,7 +223,8 @@ Status ProgramParser::ParseInput(const Fields& fields) {
   PM_RETURN_IF_ERROR(ParseTypeAndShape(fields[2], fields[3], &value));
   const std::string_view expected = fields[1] == "logits_rows" ? "L" : "T";
   if (fields[1] != "token_ids" && fields[1] != "positions" && fields[1] != "logits_rows") {
-    return Error("unknown input " + Quote(fields[1]) + "; known: token_ids, positions, logits_rows");
+    return Error("unknown input " + Quote(fields[1]) +
+                 "; known: token_ids, positions, logits_rows");
   }
   if (value.dtype != DType::kI32 || fields[3] != expected) {
     return Error("input " + Quote(fields[1]) + " must be i32 " + std::string(expected));

@@ -24,8 +24,10 @@ std::string ValueLine(const Value& v) {
     case ValueKind::kCache:
       return "cache " + v.name + " " + std::to_string(v.cache.kv_heads) + " " +
              std::to_string(v.cache.head_dim) + " " + std::to_string(v.cache.window) + "\n";
-    case ValueKind::kInput: return "input " + v.name + " " + TypeAndShape(v) + "\n";
-    case ValueKind::kActivation: break;
+    case ValueKind::kInput:
+      return "input " + v.name + " " + TypeAndShape(v) + "\n";
+    case ValueKind::kActivation:
+      break;
   }
   return "value " + v.name + " " + TypeAndShape(v) + "\n";
 }

@@ -19,8 +19,8 @@ StatusOr<Program> RewriteProgram(Program program) {
     rewrite.apply(program);
     const Status status = program.CheckIntegrity();
     if (!status.ok()) {
-      return Internal("rewrite '" + std::string(rewrite.name) + "' broke the program: " +
-                      status.message());
+      return Internal("rewrite '" + std::string(rewrite.name) +
+                      "' broke the program: " + status.message());
     }
   }
   return program;

@@ -28,8 +28,8 @@ std::span<const Rewrite> Rewrites();
 // Applies them all and checks the result.
 StatusOr<Program> RewriteProgram(Program program);
 
-// s = add(a, b); y = rms_norm(s, w)  ->  y, s = add_rms_norm(a, b, w). The sum is written as before, so
-// others may read it. Fuses the first rms_norm of a sum, of equal shapes of rank 2.
+// s = add(a, b); y = rms_norm(s, w)  ->  y, s = add_rms_norm(a, b, w). The sum is written as
+// before, so others may read it. Fuses the first rms_norm of a sum, of equal shapes of rank 2.
 int32_t FuseAddRmsNorm(Program& program);
 
 }  // namespace pagemill::program

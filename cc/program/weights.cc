@@ -27,7 +27,8 @@ bool NeedsCopy(const Program& program, const Value& weight) {
 std::byte* AlignedCopy(std::span<const std::byte> source, int32_t element_bytes,
                        std::vector<std::unique_ptr<std::byte[]>>* copies) {
   constexpr size_t kAlignment = 64;
-  void* data = copies->emplace_back(std::make_unique<std::byte[]>(source.size() + kAlignment)).get();
+  void* data =
+      copies->emplace_back(std::make_unique<std::byte[]>(source.size() + kAlignment)).get();
   size_t space = source.size() + kAlignment;
   data = std::align(kAlignment, source.size(), data, space);
   std::span<std::byte> target(static_cast<std::byte*>(data), source.size());

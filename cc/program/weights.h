@@ -1,7 +1,8 @@
 // File: cc/program/weights.h
-// The bytes of a program's weights. Mapped from their files where they can be used as they lie; copied
-// where they cannot: constants, elements that are not aligned to their size, and, on a big-endian host,
-// elements of more than one byte (files are little endian; block formats are read byte by byte).
+// The bytes of a program's weights. Mapped from their files where they can be used as they lie;
+// copied where they cannot: constants, elements that are not aligned to their size, and, on a
+// big-endian host, elements of more than one byte (files are little endian; block formats are read
+// byte by byte).
 //
 //   PM_ASSIGN_OR_RETURN(Weights weights, Weights::Load(program));
 //   const void* data = weights.data(weight_id);
@@ -30,20 +31,18 @@ struct WeightBytes {
 // Sizes alone: opens no file.
 WeightBytes CountWeightBytes(const Program& program);
 
-// Copies `source` (little-endian elements of `element_bytes`: 1, 2 or 4) to `target` of the same size
-// in this host's byte order.
+// Copies `source` (little-endian elements of `element_bytes`: 1, 2 or 4) to `target` of the same
+// size in this host's byte order.
 void CopyElements(std::span<const std::byte> source, int32_t element_bytes,
                   std::span<std::byte> target);
 
 class Weights {
  public:
-  // Maps each file once. kDataLoss where a weight lies beyond the end of its file; the file's own errors
-  // otherwise.
+  // Maps each file once. kDataLoss where a weight lies beyond the end of its file; the file's own
+  // errors otherwise.
   static StatusOr<Weights> Load(const Program& program);
 
-  const std::byte* data(ValueId weight) const {
-    return data_[static_cast<size_t>(weight.value())];
-  }
+  const std::byte* data(ValueId weight) const { return data_[static_cast<size_t>(weight.value())]; }
 
  private:
   std::vector<MappedFile> files_;

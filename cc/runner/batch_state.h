@@ -1,6 +1,6 @@
 // File: cc/runner/batch_state.h
-// From step plans to the flat arrays that kernels read (ops::BatchView). Keeps each slot's block table
-// from step to step and applies a plan as the diff that it is.
+// From step plans to the flat arrays that kernels read (ops::BatchView). Keeps each slot's block
+// table from step to step and applies a plan as the diff that it is.
 //
 //   BatchState state(options);
 //   PM_RETURN_IF_ERROR(state.Apply(plan));
@@ -8,8 +8,8 @@
 //   for (const BatchRow& row : state.rows()) ...  // which logits row is for what
 //
 // Cost of Apply(): O(tokens of the step + new blocks); a block table is copied whole only when its
-// request moves to another place in the running order. No allocation once the arrays have been used.
-// Thread safety: used by the engine thread only.
+// request moves to another place in the running order. No allocation once the arrays have been
+// used. Thread safety: used by the engine thread only.
 #ifndef PAGEMILL_CC_RUNNER_BATCH_STATE_H_
 #define PAGEMILL_CC_RUNNER_BATCH_STATE_H_
 
@@ -38,8 +38,8 @@ class BatchState {
   // kInternal where the plan names a slot that does not exist. Apply() calls it first.
   Status CheckSlots(const step::StepPlan& plan) const;
 
-  // kInternal where the plan contradicts itself or the limits: the scheduler's bug. The requests of that
-  // step fail and are released by a later plan; the state stays usable for the others.
+  // kInternal where the plan contradicts itself or the limits: the scheduler's bug. The requests of
+  // that step fail and are released by a later plan; the state stays usable for the others.
   Status Apply(const step::StepPlan& plan);
 
   // Of the last Apply(); valid until the next.

@@ -7,7 +7,8 @@
 //
 // Execute() runs the step to its end on the calling thread; Collect() hands its result over.
 //
-// Ownership: executor and pool are the caller's and outlive the runner. Thread safety: that of Runner.
+// Ownership: executor and pool are the caller's and outlive the runner. Thread safety: that of
+// Runner.
 #ifndef PAGEMILL_CC_RUNNER_MODEL_RUNNER_H_
 #define PAGEMILL_CC_RUNNER_MODEL_RUNNER_H_
 

@@ -42,16 +42,16 @@ Status Admission::CheckKind(const step::Request& request) const {
     return InvalidArgument("this model gives embeddings; it does not generate text");
   }
   if (request.priority != 0 && !uses_priority_) {
-    return InvalidArgument("priority is " + Text(request.priority) +
-                           ", but scheduling policy \"" + options_.policy +
-                           "\" ignores it: leave it at 0");
+    return InvalidArgument("priority is " + Text(request.priority) + ", but scheduling policy \"" +
+                           options_.policy + "\" ignores it: leave it at 0");
   }
   return OkStatus();
 }
 
 Status Admission::CheckTokens(const step::Request& request) const {
   const std::vector<int32_t>& prompt = request.prompt_token_ids;
-  if (prompt.empty()) return InvalidArgument("the prompt is empty; it must have at least one token");
+  if (prompt.empty())
+    return InvalidArgument("the prompt is empty; it must have at least one token");
   for (size_t i = 0; i < prompt.size(); ++i) {
     if (prompt[i] < 0 || (options_.vocab_size > 0 && prompt[i] >= options_.vocab_size)) {
       const std::string last =
@@ -66,7 +66,8 @@ Status Admission::CheckTokens(const step::Request& request) const {
 Status Admission::CheckLength(const step::Request& request) const {
   const auto prompt = static_cast<int64_t>(request.prompt_token_ids.size());
   const int64_t wanted = request.pooling ? 0 : request.sampling.max_tokens;
-  // One token is enough to be worth starting: the rest ends with "length" where the context is full.
+  // One token is enough to be worth starting: the rest ends with "length" where the context is
+  // full.
   const int64_t least = prompt + (wanted > 0 ? 1 : 0);
   if (least <= max_request_tokens_) return OkStatus();
   if (least > options_.max_model_len) {
@@ -88,13 +89,12 @@ Status Admission::CheckLength(const step::Request& request) const {
 Status Admission::CheckUncut(const step::Request& request) const {
   const auto prompt = static_cast<int64_t>(request.prompt_token_ids.size());
   if (prompt > options_.max_num_tokens) {
-    return InvalidArgument("this model runs a prompt in one step of at most " +
-                           Text(options_.max_num_tokens) +
-                           " tokens (--max-num-batched-tokens), but the prompt has " +
-                           Text(prompt) + ": shorten it");
+    return InvalidArgument(
+        "this model runs a prompt in one step of at most " + Text(options_.max_num_tokens) +
+        " tokens (--max-num-batched-tokens), but the prompt has " + Text(prompt) + ": shorten it");
   }
-  const bool logprobs = !request.pooling &&
-                        request.sampling.prompt_logprobs != step::SamplingParams::kNoLogprobs;
+  const bool logprobs =
+      !request.pooling && request.sampling.prompt_logprobs != step::SamplingParams::kNoLogprobs;
   if (logprobs && prompt > options_.max_num_logits_rows) {
     return InvalidArgument("this model gives prompt_logprobs for at most " +
                            Text(options_.max_num_logits_rows) +

@@ -1,6 +1,7 @@
 // File: cc/scheduler/admission.h
-// Can a request ever run here? Decided from the request and the limits alone, before it is queued, so that
-// an impossible request is refused at once and with a sentence that names the limit and its flag.
+// Can a request ever run here? Decided from the request and the limits alone, before it is queued,
+// so that an impossible request is refused at once and with a sentence that names the limit and its
+// flag.
 //
 //   Admission admission(options);
 //   PM_RETURN_IF_ERROR(admission.Check(request));
@@ -24,8 +25,8 @@ class Admission {
   // kInvalidArgument: the client must change the request. kUnimplemented: not with this model.
   Status Check(const step::Request& request) const;
 
-  // Tokens at which a request ends with "length": max_model_len, or less where the whole KV pool holds
-  // less than that.
+  // Tokens at which a request ends with "length": max_model_len, or less where the whole KV pool
+  // holds less than that.
   int32_t max_request_tokens() const { return max_request_tokens_; }
 
  private:

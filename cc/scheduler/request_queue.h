@@ -1,6 +1,7 @@
 // File: cc/scheduler/request_queue.h
-// Waiting requests in order of arrival: a doubly linked list through the requests themselves, so that an
-// abort among 100,000 waiting ones costs what any other operation costs. Nothing is allocated.
+// Waiting requests in order of arrival: a doubly linked list through the requests themselves, so
+// that an abort among 100,000 waiting ones costs what any other operation costs. Nothing is
+// allocated.
 //
 //   RequestQueue queue;
 //   queue.Insert(request);          // O(1) for a new request, and for one older than all others
@@ -23,8 +24,8 @@ class RequestQueue {
   RequestState* front() const { return head_; }  // the oldest; null where empty
   size_t size() const { return size_; }
 
-  // Puts the request where its arrival says. Otherwise O(requests that are older, or that are newer,
-  // whichever end is nearer in practice: preempted requests go near the front).
+  // Puts the request where its arrival says. Otherwise O(requests that are older, or that are
+  // newer, whichever end is nearer in practice: preempted requests go near the front).
   void Insert(RequestState* request);
   void Remove(RequestState* request);  // only a member
 

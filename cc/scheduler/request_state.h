@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "cc/kv_cache/request_blocks.h"
@@ -25,7 +26,23 @@ enum class RequestStatus {
 };
 
 struct RequestState {
-  std::shared_ptr<const step::Request> request;
+  explicit RequestState(step::Request taken)
+      : request(std::make_shared<const step::Request>(std::move(taken))),
+        prompt_size(static_cast<int32_t>(request->prompt_token_ids.size())),
+        pooling(request->pooling.has_value()),
+        generates(!pooling && request->sampling.max_tokens > 0),
+        wants_logprobs(!pooling && request->sampling.logprobs != step::SamplingParams::kNoLogprobs),
+        prompt_logprobs_done(pooling || request->sampling.prompt_logprobs ==
+                                            step::SamplingParams::kNoLogprobs) {}
+
+  const std::shared_ptr<const step::Request> request;
+  // Of the request, here because every step asks.
+  const int32_t prompt_size;
+  const bool pooling;
+  const bool generates;  // it wants tokens, once everything known is computed
+  const bool wants_logprobs;
+  // The logprobs of the prompt were not asked for, or are complete and handed out.
+  bool prompt_logprobs_done;
   uint64_t arrival = 0;  // number of the Add() call: total order of requests
   RequestStatus status = RequestStatus::kWaiting;
 
@@ -34,25 +51,17 @@ struct RequestState {
   int32_t num_computed_tokens = 0;
   std::optional<int32_t> num_cached_tokens;  // prefix hit of the first start; empty before it
 
-  step::RequestIndex index;      // while running
+  step::RequestIndex index;  // while running
   kv_cache::RequestBlocks blocks;
 
-  // Collected so far; complete (or not asked for, or handed out) once the flag is set.
-  std::vector<step::TokenLogprobs> prompt_logprobs;
-  bool prompt_logprobs_done = true;
+  std::vector<step::TokenLogprobs> prompt_logprobs;  // collected so far, until they are done
 
   // Links of RequestQueue, while in one.
   RequestState* queue_prev = nullptr;
   RequestState* queue_next = nullptr;
 
-  int32_t prompt_size() const { return static_cast<int32_t>(request->prompt_token_ids.size()); }
   step::TokenSequence tokens() const { return {request->prompt_token_ids, output_token_ids}; }
-  int32_t num_tokens() const {
-    return prompt_size() + static_cast<int32_t>(output_token_ids.size());
-  }
-  bool pooling() const { return request->pooling.has_value(); }
-  // Does it want tokens, once everything known is computed?
-  bool generates() const { return !pooling() && request->sampling.max_tokens > 0; }
+  int32_t num_tokens() const { return prompt_size + static_cast<int32_t>(output_token_ids.size()); }
 };
 
 }  // namespace pagemill::scheduler

@@ -31,12 +31,8 @@ Status Scheduler::Add(step::Request request) {
     return ResourceExhausted(std::to_string(options_.max_waiting_requests) +
                              " requests are waiting already (--max-num-queued-reqs); retry later");
   }
-  auto state = std::make_unique<RequestState>();
   const step::RequestId id = request.id;
-  state->prompt_logprobs_done =
-      request.pooling.has_value() ||
-      request.sampling.prompt_logprobs == step::SamplingParams::kNoLogprobs;
-  state->request = std::make_shared<const step::Request>(std::move(request));
+  auto state = std::make_unique<RequestState>(std::move(request));
   state->arrival = num_arrivals_;
   RequestState* added = state.get();
   if (!requests_.emplace(id, std::move(state)).second) {

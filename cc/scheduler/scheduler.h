@@ -1,6 +1,6 @@
 // File: cc/scheduler/scheduler.h
-// Decides which tokens of which requests run in the next step, and what a step's result means for them.
-// Knows no tensor, no device, no clock and no randomness: the same calls give the same plans.
+// Decides which tokens of which requests run in the next step, and what a step's result means for
+// them. Knows no tensor, no device, no clock and no randomness: the same calls give the same plans.
 //
 //   PM_ASSIGN_OR_RETURN(std::unique_ptr<Scheduler> scheduler, Scheduler::Create(options));
 //   PM_RETURN_IF_ERROR(scheduler->Add(std::move(request)));
@@ -12,17 +12,19 @@
 //     ... hand out `events`, events.clear() ...
 //   }
 //
-// A step: running requests first, in the order of their starts, then waiting ones as the policy orders
-// them, within budgets of tokens, requests and rows of logits. A running request that finds no free block
-// preempts the policy's victim, which gives up its blocks and computes them again later (the prefix cache
-// usually gives most of them back); a step that preempts starts nobody. A waiting request starts when its
-// whole known sequence fits, so that it does not starve half way. docs/scheduling.md has the reasons.
+// A step: running requests first, in the order of their starts, then waiting ones as the policy
+// orders them, within budgets of tokens, requests and rows of logits. A running request that finds
+// no free block preempts the policy's victim, which gives up its blocks and computes them again
+// later (the prefix cache usually gives most of them back); a step that preempts starts nobody. A
+// waiting request starts when its whole known sequence fits, so that it does not starve half way.
+// docs/scheduling.md has the reasons.
 //
-// Several steps may be planned before the first result is in (results come in the order of the plans). A
-// request whose next token is not known yet has no place in the later plan; chunks of a prompt do.
+// Several steps may be planned before the first result is in (results come in the order of the
+// plans). A request whose next token is not known yet has no place in the later plan; chunks of a
+// prompt do.
 //
-// Cost of Schedule() + Update(): O(requests in the plan + blocks that change hands); no history, block
-// table or request is copied but for what starts. Thread safety: none.
+// Cost of Schedule() + Update(): O(requests in the plan + blocks that change hands); no history,
+// block table or request is copied but for what starts. Thread safety: none.
 #ifndef PAGEMILL_CC_SCHEDULER_SCHEDULER_H_
 #define PAGEMILL_CC_SCHEDULER_SCHEDULER_H_
 
@@ -50,19 +52,22 @@ class Scheduler {
   // kInvalidArgument where the options make no sense.
   static StatusOr<std::unique_ptr<Scheduler>> Create(const SchedulerOptions& options);
 
-  // Queues a request, or says why not: kInvalidArgument (Admission), kFailedPrecondition (the id is in
-  // use), kResourceExhausted (the queue is full).
+  // Queues a request, or says why not: kInvalidArgument (Admission), kFailedPrecondition (the id is
+  // in use), kResourceExhausted (the queue is full).
   Status Add(step::Request request);
   // Ends a request; its event is appended. False where there is none with this id.
   bool Abort(step::RequestId id, std::vector<RequestEvent>* events);
 
-  // Writes the next step over `plan`, reusing its memory. The plan is empty where nothing can run now:
-  // there is no work, or all of it waits for results. An empty plan is not to be run nor reported.
+  // Writes the next step over `plan`, reusing its memory. The plan is empty where nothing can run
+  // now: there is no work, or all of it waits for results. An empty plan is not to be run nor
+  // reported.
   void Schedule(step::StepPlan* plan);
-  // Takes the result of the oldest plan without one; appends events in the order of the plan. A result
-  // that does not fit its plan fails the plan's requests.
-  void Update(step::StepResult result, std::vector<RequestEvent>* events);
-  // Instead of Update(): the runner failed the oldest plan without a result; its requests end with `why`.
+  // Takes the result of the oldest plan without one; appends events in the order of the plan. A
+  // result that does not fit its plan fails the plan's requests. Moves tokens and logprobs out of
+  // `result`.
+  void Update(step::StepResult&& result, std::vector<RequestEvent>* events);
+  // Instead of Update(): the runner failed the oldest plan without a result; its requests end with
+  // `why`.
   void FailStep(const Status& why, std::vector<RequestEvent>* events);
 
   bool HasWork() const { return !requests_.empty(); }
@@ -135,9 +140,9 @@ class Scheduler {
   std::unordered_map<step::RequestId, std::unique_ptr<RequestState>> requests_;
   std::vector<RequestState*> running_;  // in the order of their starts
   std::vector<Slot> slots_;
-  std::vector<step::RequestIndex> free_slots_;         // a stack
-  std::vector<step::RequestIndex> released_;           // since the last plan
-  std::vector<RequestState*> finished_;                // during Update, before they are dropped
+  std::vector<step::RequestIndex> free_slots_;  // a stack
+  std::vector<step::RequestIndex> released_;    // since the last plan
+  std::vector<RequestState*> finished_;         // during Update, before they are dropped
 
   std::deque<InFlightStep> in_flight_;
   std::vector<InFlightEntry> spare_entries_;  // memory of the last step that came back

@@ -19,8 +19,7 @@ Status SchedulerOptions::Validate() const {
   PM_RETURN_IF_ERROR(CheckAtLeast("max_num_logits_rows", max_num_logits_rows, 1));
   PM_RETURN_IF_ERROR(CheckAtLeast("max_model_len", max_model_len, 1));
   PM_RETURN_IF_ERROR(CheckAtLeast("vocab_size", vocab_size, 0));
-  PM_RETURN_IF_ERROR(
-      CheckAtLeast("long_prefill_token_threshold", long_prefill_token_threshold, 0));
+  PM_RETURN_IF_ERROR(CheckAtLeast("long_prefill_token_threshold", long_prefill_token_threshold, 0));
   PM_RETURN_IF_ERROR(CheckAtLeast("max_waiting_requests", max_waiting_requests, 0));
   PM_RETURN_IF_ERROR(MakePolicy(policy).status());
   return kv_cache.Validate();

@@ -56,8 +56,7 @@ void Scheduler::ScheduleWaiting(Budget* budget, step::StepPlan* plan) {
     }
     request->num_scheduled_tokens = match.num_tokens;
     const int32_t n = NumTokensToRun(*request, *budget);
-    if (n == 0 ||
-        !cache_.CanAllocate(request->blocks, &match, request->num_tokens(), promised)) {
+    if (n == 0 || !cache_.CanAllocate(request->blocks, &match, request->num_tokens(), promised)) {
       request->num_scheduled_tokens = 0;
       return;
     }
@@ -74,15 +73,15 @@ int32_t Scheduler::NumPromisedBlocks() const {
   int32_t promised = 0;
   for (const RequestState* request : running_) {
     if (request->num_scheduled_tokens == request->num_tokens()) continue;
-    promised += cache_.NumBlocks(request->num_tokens()) -
-                cache_.NumBlocks(request->num_scheduled_tokens);
+    promised +=
+        cache_.NumBlocks(request->num_tokens()) - cache_.NumBlocks(request->num_scheduled_tokens);
   }
   return promised;
 }
 
 // A pooled output or the logprobs of a prompt need every token to be run.
 bool Scheduler::ReadsPrefixCache(const RequestState& request) const {
-  return !request.request->skip_reading_prefix_cache && !request.pooling() &&
+  return !request.request->skip_reading_prefix_cache && !request.pooling &&
          request.prompt_logprobs_done;
 }
 
@@ -96,20 +95,21 @@ int32_t Scheduler::NumTokensToRun(const RequestState& request, const Budget& bud
       n = std::min(n, options_.long_prefill_token_threshold);
     }
   } else {
-    least = std::max(least, request.prompt_size() - request.num_scheduled_tokens);
+    least = std::max(least, request.prompt_size - request.num_scheduled_tokens);
   }
   if (!request.prompt_logprobs_done) {
     n = std::min(n, budget.rows);
-  } else if (n == left && budget.rows == 0 && request.generates()) {
+  } else if (n == left && budget.rows == 0 && request.generates) {
     --n;  // all but the token after which a row would be needed
   }
   return n < least ? 0 : n;
 }
 
-// Makes it possible to extend running_[position] to `num_tokens`, by preemption if need be. False where
-// that request itself had to give way.
+// Makes it possible to extend running_[position] to `num_tokens`, by preemption if need be. False
+// where that request itself had to give way.
 bool Scheduler::MakeRoom(size_t position, int32_t num_tokens) {
   const RequestState* request = running_[position];
+  if (cache_.Covers(request->blocks, num_tokens)) return true;
   while (!cache_.CanAllocate(request->blocks, nullptr, num_tokens)) {
     const auto candidates = std::span<RequestState* const>(running_).subspan(position);
     const size_t victim = position + policy_->Victim(candidates);
@@ -146,24 +146,23 @@ void Scheduler::Start(RequestState* request, const kv_cache::PrefixMatch& match,
   entry->resumed_output_token_ids = request->output_token_ids;
   if (request->num_cached_tokens) return;  // a resumed request was counted before
   request->num_cached_tokens = match.num_tokens;
-  counters_.prompt_tokens += static_cast<uint64_t>(request->prompt_size());
+  counters_.prompt_tokens += static_cast<uint64_t>(request->prompt_size);
   if (ReadsPrefixCache(*request) && options_.kv_cache.enable_prefix_caching) {
-    counters_.prefix_cache_query_tokens += static_cast<uint64_t>(request->prompt_size());
+    counters_.prefix_cache_query_tokens += static_cast<uint64_t>(request->prompt_size);
     counters_.prefix_cache_hit_tokens += static_cast<uint64_t>(match.num_tokens);
   }
 }
 
 // Gives the request `num_tokens` tokens of this step, and the blocks for them.
-void Scheduler::Place(RequestState* request, int32_t num_tokens,
-                      const kv_cache::PrefixMatch* match, Budget* budget,
-                      step::ScheduledRequest* entry) {
+void Scheduler::Place(RequestState* request, int32_t num_tokens, const kv_cache::PrefixMatch* match,
+                      Budget* budget, step::ScheduledRequest* entry) {
   const int32_t begin = request->num_scheduled_tokens;
   const int32_t end = begin + num_tokens;
   cache_.Allocate(end, match, &request->blocks, &entry->new_block_ids);
   entry->index = request->index;
   entry->num_computed_tokens = begin;
   request->tokens().CopyTo(begin, end, &entry->token_ids);
-  entry->sample = end == request->num_tokens() && request->generates();
+  entry->sample = end == request->num_tokens() && request->generates;
   entry->prompt_logprobs = !request->prompt_logprobs_done;
   request->num_scheduled_tokens = end;
 

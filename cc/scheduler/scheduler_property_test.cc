@@ -1,5 +1,6 @@
-// Random requests, aborts, steps, failures and resets against a reference that knows nothing of blocks,
-// batches or preemption: each request must get exactly the tokens that the fake model gives it alone.
+// Random requests, aborts, steps, failures and resets against a reference that knows nothing of
+// blocks, batches or preemption: each request must get exactly the tokens that the fake model gives
+// it alone.
 #include <algorithm>
 #include <deque>
 #include <map>
@@ -186,8 +187,9 @@ class Simulation {
     const Status status = scheduler_->Add(request);
     if (!status.ok()) {
       const bool full = live_.size() >= static_cast<size_t>(setup_.max_num_seqs) + 10;
-      EXPECT_EQ(status.code() == StatusCode::kResourceExhausted, full &&
-                scheduler_->admission().Check(request).ok()) << status.ToString();
+      EXPECT_EQ(status.code() == StatusCode::kResourceExhausted,
+                full && scheduler_->admission().Check(request).ok())
+          << status.ToString();
       return;
     }
     live_[request.id] = {
@@ -340,7 +342,8 @@ TEST_P(SchedulerProperty, EveryRequestGetsItsExactTokens) {
   simulation.Run();
   const SchedulerStats stats = simulation.stats();
   EXPECT_GT(simulation.num_finished(), GetParam().num_operations / 20);
-  // The setups reach what they are for. Pooling requests start only where they fit, and do not grow.
+  // The setups reach what they are for. Pooling requests start only where they fit, and do not
+  // grow.
   EXPECT_EQ(stats.prefix_cache_hit_tokens > 0, GetParam().prefix_caching && !GetParam().pooling);
   EXPECT_EQ(stats.num_preemptions > 0, GetParam().num_blocks < 400 && !GetParam().pooling);
 }

@@ -33,14 +33,13 @@ void Scheduler::FailEntries(const InFlightStep& step, const Status& why,
   DropFinished();
 }
 
-void Scheduler::Update(step::StepResult result, std::vector<RequestEvent>* events) {
+void Scheduler::Update(step::StepResult&& result, std::vector<RequestEvent>* events) {
   InFlightStep step = PopOldestStep();
   if (result.step_id != step.step_id || result.results.size() != step.entries.size()) {
-    const Status why =
-        Internal("the runner answered step " + std::to_string(step.step_id) + " (" +
-                 std::to_string(step.entries.size()) + " requests) with step " +
-                 std::to_string(result.step_id) + " (" + std::to_string(result.results.size()) +
-                 " requests)");
+    const Status why = Internal("the runner answered step " + std::to_string(step.step_id) + " (" +
+                                std::to_string(step.entries.size()) + " requests) with step " +
+                                std::to_string(result.step_id) + " (" +
+                                std::to_string(result.results.size()) + " requests)");
     FailEntries(step, why, events);
     return;
   }
@@ -72,24 +71,21 @@ Status Scheduler::CheckResult(const RequestState& request, const InFlightEntry& 
                       ", which is outside the vocabulary");
     }
   }
-  const bool logprobs =
-      !request.pooling() && request.request->sampling.logprobs != step::SamplingParams::kNoLogprobs;
-  if (logprobs && result.logprobs.size() != result.sampled_token_ids.size()) {
+  if (request.wants_logprobs && result.logprobs.size() != result.sampled_token_ids.size()) {
     return Internal("the runner gave logprobs for " + std::to_string(result.logprobs.size()) +
                     " of " + std::to_string(result.sampled_token_ids.size()) + " tokens");
   }
   if (entry.prompt_logprobs) {
-    const int32_t last = std::min(request.num_computed_tokens + entry.num_tokens,
-                                  request.prompt_size() - 1);
-    if (static_cast<int32_t>(result.prompt_logprobs.size()) !=
-        last - request.num_computed_tokens) {
+    const int32_t last =
+        std::min(request.num_computed_tokens + entry.num_tokens, request.prompt_size - 1);
+    if (static_cast<int32_t>(result.prompt_logprobs.size()) != last - request.num_computed_tokens) {
       return Internal("the runner gave " + std::to_string(result.prompt_logprobs.size()) +
                       " prompt logprobs instead of " +
                       std::to_string(last - request.num_computed_tokens));
     }
   }
   const bool whole = request.num_computed_tokens + entry.num_tokens == request.num_tokens();
-  if (request.pooling() && whole && result.pooled.empty()) {
+  if (request.pooling && whole && result.pooled.empty()) {
     return Internal("the runner gave no pooled output");
   }
   return OkStatus();
@@ -99,15 +95,16 @@ void Scheduler::Apply(RequestState* request, const InFlightEntry& entry,
                       step::RequestResult* result, RequestEvent* event) {
   event->id = request->request->id;
   event->num_cached_tokens = *request->num_cached_tokens;
-  event->error = CheckResult(*request, entry, *result);
-  if (!event->error.ok()) {
+  Status problem = CheckResult(*request, entry, *result);
+  if (!problem.ok()) {
+    event->error = std::move(problem);
     Finish(request, FinishReason::kError, event);
     return;
   }
   request->num_computed_tokens += entry.num_tokens;
   cache_.Commit(*request->request, request->tokens(), request->num_computed_tokens,
                 &request->blocks);
-  const bool whole_prompt = request->num_computed_tokens >= request->prompt_size();
+  const bool whole_prompt = request->num_computed_tokens >= request->prompt_size;
   if (entry.prompt_logprobs) {
     std::move(result->prompt_logprobs.begin(), result->prompt_logprobs.end(),
               std::back_inserter(request->prompt_logprobs));
@@ -116,11 +113,11 @@ void Scheduler::Apply(RequestState* request, const InFlightEntry& entry,
       request->prompt_logprobs_done = true;
     }
   }
-  if (request->generates()) {
+  if (request->generates) {
     if (entry.sample) AppendTokens(request, result, event);
   } else if (whole_prompt) {
-    if (request->pooling()) event->pooled = std::move(result->pooled);
-    Finish(request, request->pooling() ? FinishReason::kStop : FinishReason::kLength, event);
+    if (request->pooling) event->pooled = std::move(result->pooled);
+    Finish(request, request->pooling ? FinishReason::kStop : FinishReason::kLength, event);
   }
 }
 

@@ -1,9 +1,9 @@
 // File: cc/step/fake_model.h
 // A pseudo-model that runs StepPlans without weights, for tests of everything that makes or carries
-// plans. It keeps a fake KV store, one token per slot of each block, which only plans write. The next
-// token of a request is a hash of its whole context, read back through its block table: a wrong block
-// table, a lost or twice used block, a stale prefix or a skipped token gives other tokens than
-// Continue() does.
+// plans. It keeps a fake KV store, one token per slot of each block, which only plans write. The
+// next token of a request is a hash of its whole context, read back through its block table: a
+// wrong block table, a lost or twice used block, a stale prefix or a skipped token gives other
+// tokens than Continue() does.
 //
 // It also checks each plan against the contract of step_plan.h and the limits.
 //
@@ -57,7 +57,8 @@ class FakeModel {
   // The pooled vector that it must give for `prompt`.
   static std::vector<float> Pool(std::span<const int32_t> prompt);
   // Its logprob entry for `token_id` after `context`, with `num_top` alternatives.
-  static TokenLogprobs Logprobs(std::span<const int32_t> context, int32_t token_id, int32_t num_top);
+  static TokenLogprobs Logprobs(std::span<const int32_t> context, int32_t token_id,
+                                int32_t num_top);
 
  private:
   struct Slot {

@@ -22,8 +22,8 @@ using BlockId = StrongId<struct BlockIdTag, int32_t>;
 
 inline constexpr BlockId kNullBlock{0};
 
-// Present on a request for a pooled output (embedding) instead of generated tokens. The pooling itself
-// is the program's tail.
+// Present on a request for a pooled output (embedding) instead of generated tokens. The pooling
+// itself is the program's tail.
 struct PoolingParams {};
 
 struct Request {
@@ -31,8 +31,8 @@ struct Request {
   std::vector<int32_t> prompt_token_ids;  // not empty
   SamplingParams sampling;                // ignored where `pooling` is set
   std::optional<PoolingParams> pooling;
-  int32_t priority = 0;                   // lower runs earlier; needs the priority policy
-  std::string cache_salt;                 // separates prefix-cache namespaces; empty = shared
+  int32_t priority = 0;    // lower runs earlier; needs the priority policy
+  std::string cache_salt;  // separates prefix-cache namespaces; empty = shared
   bool skip_reading_prefix_cache = false;
 };
 

@@ -2,8 +2,8 @@
 // What the scheduler asks of the runner for one step. There is no prefill and no decode: each entry
 // says how many tokens were computed before and which tokens to run now.
 //
-// A plan is a diff: block tables and requests that did not change are not repeated. A runner applies,
-// in this order: `released`, then each entry of `scheduled`.
+// A plan is a diff: block tables and requests that did not change are not repeated. A runner
+// applies, in this order: `released`, then each entry of `scheduled`.
 #ifndef PAGEMILL_CC_STEP_STEP_PLAN_H_
 #define PAGEMILL_CC_STEP_STEP_PLAN_H_
 
@@ -17,20 +17,24 @@ namespace pagemill::step {
 
 struct ScheduledRequest {
   RequestIndex index;
-  // Set when `index` starts to hold this request (first run, or resumed after preemption): the runner
-  // resets the slot's block table and sampling state before it applies the rest. Null otherwise.
+  // Set when `index` starts to hold this request (first run, or resumed after preemption): the
+  // runner resets the slot's block table and sampling state before it applies the rest. Null
+  // otherwise.
   std::shared_ptr<const Request> start;
-  // With `start`: output tokens that exist already (a resumed request): penalties and seeds need them.
+  // With `start`: output tokens that exist already (a resumed request): penalties and seeds need
+  // them.
   std::vector<int32_t> resumed_output_token_ids;
 
-  int32_t num_computed_tokens = 0;      // context before this step
-  std::vector<int32_t> token_ids;       // the tokens to run; token i has position num_computed_tokens + i
-  std::vector<int32_t> draft_token_ids; // tokens after `token_ids` to verify; run too
+  int32_t num_computed_tokens = 0;  // context before this step
+  std::vector<int32_t>
+      token_ids;  // the tokens to run; token i has position num_computed_tokens + i
+  std::vector<int32_t> draft_token_ids;  // tokens after `token_ids` to verify; run too
   // Blocks appended to the slot's block table, one list per KV group.
   std::vector<std::vector<BlockId>> new_block_ids;
   // Does the step reach the request's last known token, so that a token is to be sampled?
   bool sample = false;
-  // Logprobs of the prompt tokens that follow this step's tokens are wanted (one logits row a token).
+  // Logprobs of the prompt tokens that follow this step's tokens are wanted (one logits row a
+  // token).
   bool prompt_logprobs = false;
 
   int32_t num_tokens() const {

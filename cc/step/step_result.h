@@ -16,7 +16,7 @@ namespace pagemill::step {
 struct TokenLogprobs {
   int32_t token_id = 0;
   float logprob = 0.0f;
-  int32_t rank = 0;  // 1 = the most likely token
+  int32_t rank = 0;                            // 1 = the most likely token
   std::vector<std::pair<int32_t, float>> top;  // most likely first
 };
 

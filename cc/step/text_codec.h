@@ -1,7 +1,7 @@
 // File: cc/step/text_codec.h
-// What stages exchange, as text: for traces that can be recorded and replayed, and for a person who looks
-// at a step. One line of `key=value` fields per request and per result entry; numbers are exact (floats
-// as the hex of their bits), strings are hex. The same text on every machine.
+// What stages exchange, as text: for traces that can be recorded and replayed, and for a person who
+// looks at a step. One line of `key=value` fields per request and per result entry; numbers are
+// exact (floats as the hex of their bits), strings are hex. The same text on every machine.
 //
 //   std::string line = ToText(request);
 //   PM_ASSIGN_OR_RETURN(Request again, ParseRequest(line));

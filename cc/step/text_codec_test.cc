@@ -112,9 +112,15 @@ TEST(TextCodec, GarbageIsRefusedAndHarmless) {
     std::string text = i % 2 == 0 ? request : result;
     const size_t at = random() % text.size();
     switch (random() % 3) {
-      case 0: text[at] = static_cast<char>(random()); break;
-      case 1: text.erase(at, 1 + random() % 9); break;
-      default: text.insert(at, 1, "0129=:,/ x\n"[random() % 11]); break;
+      case 0:
+        text[at] = static_cast<char>(random());
+        break;
+      case 1:
+        text.erase(at, 1 + random() % 9);
+        break;
+      default:
+        text.insert(at, 1, "0129=:,/ x\n"[random() % 11]);
+        break;
     }
     if (i % 2 == 0) {
       const StatusOr<Request> parsed = ParseRequest(text);

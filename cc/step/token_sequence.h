@@ -29,6 +29,10 @@ class TokenSequence {
   // Replaces `out` by the tokens [begin, end); keeps its capacity.
   void CopyTo(int32_t begin, int32_t end, std::vector<int32_t>* out) const {
     out->clear();
+    if (end - begin == 1) {  // most calls: a decode step
+      out->push_back((*this)[begin]);
+      return;
+    }
     const int32_t border = std::clamp(prompt_size(), begin, end);
     const int32_t n = prompt_size();
     if (begin < border) out->assign(prompt_.begin() + begin, prompt_.begin() + border);

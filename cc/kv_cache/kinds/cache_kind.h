@@ -14,8 +14,11 @@ namespace pagemill::kv_cache {
 
 // Obligations of an implementer:
 // 1. Both functions depend on their arguments only.
-// 2. NumBlocks() never shrinks as the number of tokens grows.
-// 3. FindPrefix() appends to `found` the blocks for the longest leading part of `hashes` after which a
+// 2. NumBlocks() never shrinks as the number of tokens grows, and changes only from a multiple of
+// the
+//    block size to the next token.
+// 3. FindPrefix() appends to `found` the blocks for the longest leading part of `hashes` after
+// which a
 //    request can go on, one per hash, and takes no references.
 class CacheKind {
  public:

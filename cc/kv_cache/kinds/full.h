@@ -1,6 +1,6 @@
 // File: cc/kv_cache/kinds/full.h
-// Full attention: every token of the context is read, so every block stays until the request ends, and a
-// prefix is usable up to the first block that is missing.
+// Full attention: every token of the context is read, so every block stays until the request ends,
+// and a prefix is usable up to the first block that is missing.
 #ifndef PAGEMILL_CC_KV_CACHE_KINDS_FULL_H_
 #define PAGEMILL_CC_KV_CACHE_KINDS_FULL_H_
 

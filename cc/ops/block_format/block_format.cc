@@ -1,5 +1,7 @@
 #include "cc/ops/block_format/block_format.h"
 
+#include <algorithm>
+
 #include "cc/base/status.h"
 #include "cc/ops/block_format/decoder_portable.h"
 
@@ -17,8 +19,7 @@ void Dequantize(const uint8_t* row, int64_t elements, float* out) {
 }  // namespace
 
 bool IsWeightDType(DType dtype) {
-  return dtype == DType::kF32 || dtype == DType::kBF16 || dtype == DType::kF16 ||
-         IsBlockFormat(dtype);
+  return std::ranges::find(kWeightDTypes, dtype) != std::ranges::end(kWeightDTypes);
 }
 
 void DequantizeRow(DType dtype, const uint8_t* row, int64_t elements, float* out) {

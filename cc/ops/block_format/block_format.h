@@ -19,7 +19,10 @@
 
 namespace pagemill::ops {
 
-// The dtypes that a weight matrix may have: f32, bf16, f16 and the block formats.
+// The dtypes that a weight matrix may have.
+inline constexpr DType kWeightDTypes[] = {DType::kF32,  DType::kBF16, DType::kF16,  DType::kQ4_0,
+                                          DType::kQ4_1, DType::kQ5_0, DType::kQ8_0, DType::kQ4_K,
+                                          DType::kQ5_K, DType::kQ6_K};
 bool IsWeightDType(DType dtype);
 
 // Converts `elements` consecutive elements at `row` (any alignment) to floats. `elements` is a

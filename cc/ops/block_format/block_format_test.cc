@@ -75,8 +75,7 @@ TEST(DequantizeRow, ReadsPlainTypesInHostOrder) {
 }
 
 TEST(IsWeightDType, ExcludesIntegers) {
-  EXPECT_TRUE(IsWeightDType(DType::kF32));
-  EXPECT_TRUE(IsWeightDType(DType::kQ6_K));
+  for (DType dtype : kWeightDTypes) EXPECT_TRUE(IsWeightDType(dtype));
   EXPECT_FALSE(IsWeightDType(DType::kI32));
   EXPECT_FALSE(IsWeightDType(DType::kI8));
   EXPECT_FALSE(IsWeightDType(DType::kU8));

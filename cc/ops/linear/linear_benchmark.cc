@@ -16,6 +16,7 @@
 #include "cc/base/status.h"
 #include "cc/device/capabilities.h"
 #include "cc/device/thread_pool.h"
+#include "cc/ops/block_format/block_format.h"
 #include "cc/ops/conformance.h"
 #include "cc/ops/linear/linear.h"
 #include "cc/ops/linear/machine_limits.h"
@@ -140,10 +141,8 @@ void RunSmolLM2(benchmark::State& state, const std::string& kernel) {
 [[maybe_unused]] const bool kRegistered = [] {
   const Shape shapes[] = {{576, 576},  {576, 192},  {576, 1536}, {1536, 576}, {576, 49152},
                           {896, 4864}, {4864, 896}};
-  const DType dtypes[] = {DType::kF32,  DType::kBF16, DType::kF16,  DType::kQ4_0, DType::kQ4_1,
-                          DType::kQ5_0, DType::kQ8_0, DType::kQ4_K, DType::kQ5_K, DType::kQ6_K};
   for (const char* kernel : {"avx512", "avx2", "portable"}) {
-    for (DType dtype : dtypes) {
+    for (DType dtype : kWeightDTypes) {
       for (const Shape& shape : shapes) {
         // Rows of 576, 1536, ...: block formats of 256 take the nearest multiple.
         Shape s = shape;

@@ -12,10 +12,10 @@
 #include "cc/device/capabilities.h"
 #include "cc/ops/op.h"
 
-namespace pagemill::ops::linear {
+namespace pagemill::ops {
 
 void CheckLinearConformance(const OpDefinition& op, const device::Capabilities& caps);
 
-}  // namespace pagemill::ops::linear
+}  // namespace pagemill::ops
 
 #endif  // PAGEMILL_CC_OPS_LINEAR_LINEAR_CONFORMANCE_H_

@@ -19,7 +19,7 @@ using conformance::Random;
 using conformance::TestTensor;
 
 TEST(Linear, Conformance) {
-  linear::CheckLinearConformance(LinearOp(), device::DetectCapabilities());
+  CheckLinearConformance(LinearOp(), device::DetectCapabilities());
 }
 
 TEST(Linear, TableHasTheKernelsOfThisMachine) {
@@ -41,8 +41,7 @@ TEST(Linear, TableHasTheKernelsOfThisMachine) {
 // Decoders in registers against the portable ones, bit for bit (block_layout.h says why).
 void CheckDecoder(const linear::KernelSet& kernels, const std::string& name) {
   Random random(3);
-  for (DType dtype : {DType::kF32, DType::kBF16, DType::kF16, DType::kQ4_0, DType::kQ4_1,
-                      DType::kQ5_0, DType::kQ8_0, DType::kQ4_K, DType::kQ5_K, DType::kQ6_K}) {
+  for (DType dtype : kWeightDTypes) {
     const int64_t k = IsBlockFormat(dtype) ? 512 : 301;
     TestTensor row(dtype, {1, k}, {.misalign_bytes = 2});
     TestTensor out(DType::kF32, {1, k}, {.misalign_bytes = 4});

@@ -1,6 +1,6 @@
 // File: cc/ops/select_rows/select_rows.h
-// Row gather of activations: y[l] = x[rows[l]]. The vocabulary projection of a step runs on the rows
-// that are sampled from, not on all its tokens.
+// Row gather of activations: y[l] = x[rows[l]]. The vocabulary projection of a step runs on the
+// rows that are sampled from, not on all its tokens.
 //
 //   inputs   x     f32 [T, ...]
 //            rows  i32 [L], each in [0, T)

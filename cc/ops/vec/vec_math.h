@@ -3,11 +3,11 @@
 // vec_*.h (see vec_portable.h). Bounds are over all finite arguments and were measured against double
 // precision (vec_math_test.cc):
 //
-//   Exp2, Exp   relative error 2e-7 where the result is above 2^-126 (below, the result is between 0
-//               and 2^-126); Exp adds 1 ulp of |x| log2(e) from its scaling, so 1e-6 near |x| = 80;
-//               Exp2(0) is exactly 1; NaN gives NaN, large arguments infinity
+//   Exp2        relative error 2e-7 where the result is above 2^-126 (below, the result is between 0
+//               and 2^-126); exactly 1 at 0; NaN gives NaN, large arguments infinity
+//   Exp         relative error 2e-7 + 7e-8 |x|, from scaling x by log2(e); else as Exp2
 //   Tanh        relative error 4e-7
-//   Silu        relative error 1.5e-6 for x > -80, absolute 1e-6 max(1, |x|) everywhere
+//   Silu        relative error 4e-7 + 7e-8 |x| for x > -80, absolute 1e-6 max(1, |x|) everywhere
 //   GeluErf     absolute error 1e-6 max(1, |x|)
 //   GeluTanh    the same, against the formula 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))
 #ifndef PAGEMILL_CC_OPS_VEC_VEC_MATH_H_

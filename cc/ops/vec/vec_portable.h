@@ -27,6 +27,10 @@
 #ifndef PAGEMILL_CC_OPS_VEC_VEC_PORTABLE_H_
 #define PAGEMILL_CC_OPS_VEC_VEC_PORTABLE_H_
 
+#if defined(__aarch64__)
+#include <arm_neon.h>
+#endif
+
 #include <cstdint>
 #include <cstring>
 
@@ -88,7 +92,17 @@ struct Vec {
   static F Sub(F a, F b) { return a - b; }
   static F Mul(F a, F b) { return a * b; }
   static F Div(F a, F b) { return a / b; }
-  static F Fma(F a, F b, F c) { return a * b + c; }
+  // Spelled out where there is an instruction: a compiler that fuses a * b + c by itself may, beside
+  // another product, choose differently in different places, and results would not repeat.
+  static F Fma(F a, F b, F c) {
+#if defined(__aarch64__)
+    return (F)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
+#elif defined(__s390x__) && defined(__VX__)
+    return __builtin_s390_vfmasb(a, b, c);
+#else
+    return a * b + c;
+#endif
+  }
   static F Max(F a, F b) { return a > b ? a : b; }
   static F Min(F a, F b) { return a < b ? a : b; }
   static F Abs(F a) { return (F)((I)a & 0x7fffffff); }

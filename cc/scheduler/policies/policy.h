@@ -1,6 +1,6 @@
 // File: cc/scheduler/policies/policy.h
-// Which waiting request starts next, and which running one gives way. One implementation per policy;
-// policies.cc has the table.
+// Which waiting request starts next, and which running one gives way. One implementation per
+// policy; policies.cc has the table.
 #ifndef PAGEMILL_CC_SCHEDULER_POLICIES_POLICY_H_
 #define PAGEMILL_CC_SCHEDULER_POLICIES_POLICY_H_
 
@@ -23,8 +23,8 @@ class Policy {
   virtual void Remove(RequestState* request) = 0;
   virtual RequestState* Next() = 0;
 
-  // Which of `running` loses its blocks for the first of them: an index into it. Not empty, in the order
-  // of their starts, and none of them has a place in the current step yet.
+  // Which of `running` loses its blocks for the first of them: an index into it. Not empty, in the
+  // order of their starts, and none of them has a place in the current step yet.
   virtual size_t Victim(std::span<RequestState* const> running) const { return running.size() - 1; }
   // Does it order by Request::priority? Otherwise a request with one is refused.
   virtual bool uses_priority() const { return false; }

@@ -85,8 +85,8 @@ inline bool ParseNumber(std::string_view text, float* value) {
   return error == std::errc() && end == text.data() + text.size();
 }
 
-// Reads the fields of a line in the order in which they were written. After the first mistake ok() is
-// false and everything else is empty.
+// Reads the fields of a line in the order in which they were written. After the first mistake ok()
+// is false and everything else is empty.
 class FieldReader {
  public:
   explicit FieldReader(std::string_view line) : rest_(line) {}

@@ -16,8 +16,8 @@ try:
 except ImportError as error:
     raise ImportError(
         f"pagemill's compiled extension cannot be loaded ({error}). From a checkout use "
-        "`./bazelw run //python:pagemill`, or install a wheel (`./bazelw build //python:wheel`) that "
-        "was built for this Python"
+        "`./bazelw run //python:pagemill`, or install a wheel (`./bazelw build //python:wheel`) "
+        "that was built for this Python"
     ) from error
 
 if _core.version != pagemill.__version__:

@@ -1,4 +1,4 @@
-"""The compiled extension (cc/bindings). Written by hand; `_native_test.py` compares names with it."""
+"""The compiled extension (cc/bindings). Written by hand; `native_test.py` compares the names."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
@@ -136,8 +136,8 @@ class PythonExecutor:
 
     The callable gets a dict of read-only int32 arrays, valid during the call: token_ids [T],
     positions [T], slot_mapping [T], query_start [R + 1], seq_lens [R], block_table [R, stride],
-    logits_rows [L], and the int block_size. It returns (logits, pooled): C-contiguous float32 arrays
-    [L, vocab] and [R, dim] in host memory, or None. What it raises fails the step.
+    logits_rows [L], and the int block_size. It returns (logits, pooled): C-contiguous float32
+    arrays [L, vocab] and [R, dim] in host memory, or None. What it raises fails the step.
     """
 
     def __init__(
@@ -363,7 +363,8 @@ class EngineStats:
 class Engine:
     """Scheduler, KV cache and loop around a runner, on a thread of its own: cc/engine/engine.h.
 
-    `log(severity, line)` is called from the engine's thread; severity is debug, info, warning, error.
+    `log(severity, line)` is called from the engine's thread; severity is "debug", "info",
+    "warning" or "error".
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Can this CPU run the compiled extension? Asked before it is loaded, since after that it is SIGILL.
+"""Can this CPU run the compiled extension? Asked before it is loaded: later the answer is SIGILL.
 
 Kernels are dispatched at run time, so only the baseline that the compiler was given matters:
 x86-64 and armv8-a are what every 64-bit machine has; on s390x it is z14 with the vector facility.
@@ -46,6 +46,6 @@ def require_baseline() -> None:
     missing = missing_features(machine, read_features())
     if missing:
         raise ImportError(
-            f"pagemill on {machine} needs the CPU features {', '.join(missing)}, which this machine "
-            "lacks: use a z14 or newer, or a hypervisor that passes the vector facility on"
+            f"pagemill on {machine} needs the CPU features {', '.join(missing)}, which this "
+            "machine lacks: use a z14 or newer, or a hypervisor that passes the vector facility on"
         )

@@ -107,16 +107,17 @@ def _converse(source: TextSource, sampling: SamplingConfig, system: list[Message
             _turn(source, sampling, messages, said)
 
 
-def _turn(
-    source: TextSource, sampling: SamplingConfig, messages: list[Message], said: str
-) -> None:
+def _turn(source: TextSource, sampling: SamplingConfig, messages: list[Message], said: str) -> None:
+    from pagemill.engine.outputs import EngineError
+
     messages.append({"role": "user", "content": said})
     try:
         answer = write_stream(source.chat(messages, sampling), sys.stdout)
     except KeyboardInterrupt:  # the answer was long enough; the conversation goes on without it
         print(file=sys.stderr)
         messages.pop()
-    except ValueError as error:  # such as a conversation that outgrew the context
+    except (ValueError, EngineError) as error:
+        # Such as a conversation that outgrew the context; it goes on without this turn.
         print(f"{error}", file=sys.stderr)
         messages.pop()
     else:

@@ -102,7 +102,7 @@ def _model_report(config: EngineConfig) -> dict[str, Any]:
     from pagemill.runner.build import BuildOptions, build
     from pagemill.weights.source import ModelSource
 
-    source = ModelSource.open(model_path(config))
+    source = ModelSource.open(model_path(config.model))
     built = build(source, BuildOptions(max_model_len=config.model.max_model_len))
     options = executor_options(config, source, built)
     choices = _native.kernel_choices(built.program_text, options)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pagemill.config import ConfigError, EngineConfig, read_environment
+from pagemill.config import ConfigError, EngineConfig, ModelConfig, read_environment
 from pagemill.config.memory import FixedCosts, KvBudget, available_memory_bytes, plan_kv_cache
 
 if TYPE_CHECKING:
@@ -75,13 +75,12 @@ class ModelPlan:
         }
 
 
-def model_path(config: EngineConfig) -> Path:
+def model_path(model: ModelConfig) -> Path:
     """Returns where the configured model is, fetching it if need be."""
     from pagemill.weights.fetch import resolve
 
-    cache_dir = config.model.cache_dir
-    folder = Path(cache_dir).expanduser() if cache_dir else read_environment().cache_dir
-    return resolve(config.model.model, cache_dir=folder, revision=config.model.revision)
+    folder = Path(model.cache_dir or read_environment().cache_dir).expanduser()
+    return resolve(model.model, cache_dir=folder, revision=model.revision)
 
 
 def plan_model(config: EngineConfig) -> ModelPlan:
@@ -95,7 +94,7 @@ def plan_model(config: EngineConfig) -> ModelPlan:
     from pagemill.runner.build import BuildOptions, build
     from pagemill.weights.source import ModelSource
 
-    path = model_path(config)
+    path = model_path(config.model)
     source = ModelSource.open(path)
     built = build(source, BuildOptions(max_model_len=config.model.max_model_len))
     options = executor_options(config, source, built)
@@ -156,4 +155,3 @@ def executor_options(config: EngineConfig, source: "ModelSource", built: "BuiltM
         kv_cache_dtype="f32" if dtype == "f32" else "bf16",
         kernel_filter=config.executor.kernel_filter,
     )
-

@@ -49,7 +49,8 @@ def _section(command: Command, parser: FlagParser, seen: dict[str, str]) -> str:
         seen.setdefault(title + "@", name)
         lines += [heading, "", "| option | meaning |", "|---|---|", text, ""]
     if parser.epilog:
-        lines += ["Examples:", "", *[f"    {line.strip()}" for line in parser.epilog.splitlines()]]
+        _, *examples = parser.epilog.splitlines()
+        lines += ["Examples:", "", *[f"    {line.strip()}" for line in examples]]
         lines.append("")
     return "\n".join(lines)
 

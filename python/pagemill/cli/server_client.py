@@ -5,7 +5,7 @@ import json
 import ssl
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 _MAX_LINE_BYTES = 2**24
@@ -143,9 +143,13 @@ def _parsed(data: bytes) -> Any:
         return {}
 
 
+def _field(value: Any, name: str) -> Any:
+    return cast(dict[str, Any], value).get(name) if isinstance(value, dict) else None
+
+
 def _error_text(body: Any, status: int) -> str:
-    error = body.get("error") if isinstance(body, dict) else None
-    message = error.get("message") if isinstance(error, dict) else error
+    error = _field(body, "error")
+    message = _field(error, "message") or error
     if isinstance(message, str):
         return f"the server refused ({status}): {message}"
     return f"the server refused with HTTP status {status}"

@@ -39,9 +39,7 @@ COMMANDS = (
     Command(("generate",), "pagemill.cli.generate", "generate text from prompts, offline"),
     Command(("chat",), "pagemill.cli.chat", "talk to a model, here or on a server"),
     Command(("complete",), "pagemill.cli.complete", "continue text, here or on a server"),
-    Command(
-        ("bench", "latency"), "pagemill.cli.bench_latency", "time one batch from start to end"
-    ),
+    Command(("bench", "latency"), "pagemill.cli.bench_latency", "time one batch from start to end"),
     Command(
         ("bench", "throughput"),
         "pagemill.cli.bench_throughput",
@@ -49,6 +47,7 @@ COMMANDS = (
     ),
     Command(("bench", "serve"), "pagemill.cli.bench_serve", "put load on a server and time it"),
     Command(("plan",), "pagemill.cli.plan", "what memory a model takes and what fits, unloaded"),
+    Command(("export",), "pagemill.cli.export", "what a host program without Python loads"),
     Command(("doctor",), "pagemill.cli.doctor", "what this machine can do and what is missing"),
 )
 
@@ -62,8 +61,7 @@ def find(argv: list[str]) -> Command | None:
 
 
 def not_found(argv: list[str]) -> str:
-    """Returns a sentence for arguments that begin with no command: the closest, and all there are.
-    """
+    """Returns a sentence about arguments that begin with no command, naming those there are."""
     from pagemill.config.fields import did_you_mean
 
     first = argv[0]

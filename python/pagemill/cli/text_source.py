@@ -88,7 +88,7 @@ def _wire(sampling: SamplingConfig) -> dict[str, Any]:
     from pagemill.config import flatten
 
     return {
-        name: list(value) if isinstance(value, tuple) else value
+        name: list(sampling.stop) if name == "stop" else value
         for name, value in flatten(sampling).items()
-        if value not in (None, (), False)
+        if value is not None and value != () and value is not False  # 0 is a value: greedy
     }

@@ -115,7 +115,8 @@ def option(
     metadata = {_METADATA_KEY: spec}
     shown = kind != "secret"
     if default == {}:
-        return dataclasses.field(default_factory=dict, metadata=metadata, repr=shown)
+        empty = typing.cast("type[dict[str, Any]]", dict)
+        return dataclasses.field(default_factory=empty, metadata=metadata, repr=shown)
     return dataclasses.field(default=default, metadata=metadata, repr=shown)
 
 
@@ -176,7 +177,7 @@ def check(config: Any) -> None:
     Raises:
       ConfigError: a value is of the wrong type or outside what is allowed.
     """
-    cls: type[Any] = type(config)
+    cls = typing.cast(type[Any], type(config))
     for leaf in leaves(cls):
         if leaf.owner is cls:
             _check_value(leaf, getattr(config, leaf.name))

@@ -29,6 +29,11 @@ class HelpFormatter(argparse.RawDescriptionHelpFormatter):
         columns = shutil.get_terminal_size((100, 24)).columns
         super().__init__(prog, max_help_position=28, width=min(columns, 100))
 
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        # Line by line: a description is one long line, examples are several short ones.
+        lines = text.splitlines()
+        return "\n".join(textwrap.fill(line, width, subsequent_indent=indent) for line in lines)
+
     def _split_lines(self, text: str, width: int) -> list[str]:
         # argparse's own would break a flag at its hyphen.
         return textwrap.wrap(text, width, break_on_hyphens=False, break_long_words=False)
@@ -37,11 +42,14 @@ class HelpFormatter(argparse.RawDescriptionHelpFormatter):
 class FlagParser(argparse.ArgumentParser):
     """An argument parser for configuration trees, which names the flag a typo was meant to be."""
 
-    def __init__(self, prog: str, description: str, epilog: str = "") -> None:
+    def __init__(self, prog: str, description: str, examples: str = "") -> None:
+        """Makes a parser without options; `examples` has one example on each line."""
         super().__init__(
             prog=prog,
             description=description,
-            epilog=epilog,
+            epilog="\n".join(["examples:", *(f"  {line}" for line in examples.splitlines())])
+            if examples
+            else None,
             formatter_class=HelpFormatter,
             allow_abbrev=False,
         )

@@ -26,9 +26,9 @@ def read_yaml(path: str | Path) -> dict[str, Any]:
             raise ConfigError(f"--config {path}: larger than 1 MiB")
         with open(path, encoding="utf-8") as file:
             text = file.read()
-        compose: Any = yaml.compose  # pyright: ignore[reportUnknownMemberType]
-        node = compose(text, Loader=yaml.SafeLoader)
-        values: Any = yaml.safe_load(text)
+        parser = cast(Any, yaml)  # its types are partly unknown
+        node = parser.compose(text, Loader=yaml.SafeLoader)
+        values = parser.safe_load(text)
     except OSError as error:
         raise ConfigError(f"--config {path}: {error.strerror}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:

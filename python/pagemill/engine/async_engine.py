@@ -174,7 +174,7 @@ class AsyncEngine:
             stream, index = route
             if output.finish_reason is not None:
                 del self._routes[output.request_id]
-            stream.push(output.request_id, _choice_output(output, index, now))
+            stream.push(output.request_id, choice_output(output, index, now))
 
     def _fail_all(self, error: EngineError) -> None:
         streams = {id(stream): stream for stream, _ in self._routes.values()}
@@ -196,7 +196,8 @@ def _first_line(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 
-def _choice_output(output: NativeOutput, index: int, now: float) -> ChoiceOutput:
+def choice_output(output: NativeOutput, index: int, now: float) -> ChoiceOutput:
+    """A native output as choice `index` of its request; `now` is `time.monotonic()`."""
     error = None
     if output.error_code is not None:
         error = EngineError(output.error_code, output.error_message or "The request failed.")

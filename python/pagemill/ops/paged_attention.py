@@ -115,5 +115,5 @@ def _attend(
         attended = (weights @ values.float()).to(q.dtype)
     else:
         attended = scaled_dot_product_attention(queries, keys, values, mask, scale=scale)
-    by_group = attended.unflatten(2, (length, groups)).transpose(1, 2)
+    by_group = attended.reshape(batch, -1, length, groups, head_dim).transpose(1, 2)
     return by_group.reshape(batch, length, heads, head_dim)

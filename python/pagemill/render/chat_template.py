@@ -18,6 +18,7 @@ from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from pagemill.render.errors import RenderError
+from pagemill.render.json_values import as_array, as_object
 
 MAX_TEMPLATE_CHARS = 2**18
 MAX_OUTPUT_CHARS = 2**24
@@ -100,11 +101,11 @@ class ChatTemplate:
 
     def _prepared(self, message: Message) -> dict[str, Any]:
         prepared = dict(message)
-        content = prepared.get("content")
-        if isinstance(content, (list, tuple)) and not self.takes_content_parts:
-            prepared["content"] = joined_text(content)
-        calls = prepared.get("tool_calls")
-        if isinstance(calls, (list, tuple)):
+        parts = as_array(prepared.get("content"))
+        if parts is not None and not self.takes_content_parts:
+            prepared["content"] = joined_text(parts)
+        calls = as_array(prepared.get("tool_calls"))
+        if calls is not None:
             prepared["tool_calls"] = [_with_parsed_arguments(call) for call in calls]
         return prepared
 
@@ -117,11 +118,12 @@ def joined_text(parts: Sequence[Any]) -> str:
     """
     texts: list[str] = []
     for part in parts:
+        fields = as_object(part)
         text = part if isinstance(part, str) else None
-        if isinstance(part, Mapping) and part.get("type") in ("text", "input_text", "output_text"):
-            text = part.get("text")
+        kind = type(part).__name__ if fields is None else fields.get("type")
+        if fields is not None and kind in ("text", "input_text", "output_text"):
+            text = fields.get("text")
         if not isinstance(text, str):
-            kind = part.get("type") if isinstance(part, Mapping) else type(part).__name__
             raise RenderError(
                 f"a content part of type {kind!r} cannot be given to this model; it takes text",
                 "messages",
@@ -142,9 +144,9 @@ class _Environment(ImmutableSandboxedEnvironment):
             extensions=["jinja2.ext.loopcontrols", _GenerationBlock],
         )
         self._clock = threading.local()  # renders run side by side in worker threads
+        names: dict[str, Any] = self.globals
+        names |= {"raise_exception": _raise_exception, "strftime_now": _strftime_now}
         self.filters["tojson"] = _to_json
-        self.globals["raise_exception"] = _raise_exception
-        self.globals["strftime_now"] = _strftime_now
 
     def start_clock(self) -> None:
         """Gives this thread's next render its time."""
@@ -203,15 +205,15 @@ def _loops_over_content(tree: nodes.Template) -> bool:
 
 def _with_parsed_arguments(call: Any) -> Any:
     # Clients send arguments as JSON text; templates print them as JSON again.
-    function = call.get("function") if isinstance(call, Mapping) else None
-    arguments = function.get("arguments") if isinstance(function, Mapping) else None
-    if not isinstance(arguments, str):
+    fields = as_object(call)
+    function = as_object(fields.get("function")) if fields is not None else None
+    if fields is None or function is None or not isinstance(function.get("arguments"), str):
         return call
     try:
-        parsed = json.loads(arguments)
+        parsed = json.loads(function["arguments"])
     except (ValueError, RecursionError):
         return call  # a model's own malformed call, replayed: the template gets the text
-    return {**call, "function": {**function, "arguments": parsed}}
+    return {**fields, "function": {**function, "arguments": parsed}}
 
 
 def _to_json(

@@ -20,6 +20,7 @@ from tokenizers import (
 from tokenizers.models import BPE
 
 from pagemill.render.errors import RenderError
+from pagemill.render.json_values import as_array
 from pagemill.render.split_patterns import SPLIT_RULES, SplitRule
 
 _CONTROL, _USER_DEFINED = 3, 4  # values of tokenizer.ggml.token_type
@@ -33,8 +34,8 @@ def tokenizer_from_gguf(metadata: Mapping[str, Any]) -> Tokenizer:
       RenderError: the metadata is incomplete, or of a kind that is not supported.
     """
     kind = metadata.get("tokenizer.ggml.model")
-    tokens = metadata.get("tokenizer.ggml.tokens")
-    if not isinstance(tokens, list) or not tokens:
+    tokens = as_array(metadata.get("tokenizer.ggml.tokens"))
+    if not tokens:
         raise RenderError("the GGUF file holds no tokenizer: tokenizer.ggml.tokens is missing")
     if kind == "gpt2":
         tokenizer = _byte_level(metadata, tokens)
@@ -56,8 +57,8 @@ def _byte_level(metadata: Mapping[str, Any], tokens: Sequence[str]) -> Tokenizer
     if rule is None:
         known = ", ".join(sorted(SPLIT_RULES))
         raise RenderError(f"the GGUF file's pre-tokenizer {name!r} is unknown; known: {known}")
-    merges = metadata.get("tokenizer.ggml.merges")
-    if not isinstance(merges, list):
+    merges = as_array(metadata.get("tokenizer.ggml.merges"))
+    if merges is None:
         raise RenderError("the GGUF file's tokenizer.ggml.merges is missing")
     model = _bpe(
         _vocabulary(tokens),
@@ -95,8 +96,8 @@ def _sentencepiece(metadata: Mapping[str, Any], tokens: list[str]) -> Tokenizer:
     vocabulary = _vocabulary(tokens)
     scores: list[float] | None = None
     if not is_gemma:  # Gemma's scores do not follow its merge order; the order of its pieces does
-        scores = metadata.get("tokenizer.ggml.scores")
-        if not isinstance(scores, list) or len(scores) != len(tokens):
+        scores = as_array(metadata.get("tokenizer.ggml.scores"))
+        if scores is None or len(scores) != len(tokens):
             raise RenderError("the GGUF file's tokenizer.ggml.scores is missing or too short")
     stated = metadata.get("tokenizer.ggml.merges")
     merges = [_pair(merge) for merge in stated] if stated else derive_merges(tokens, scores)
@@ -151,9 +152,7 @@ def derive_merges(
     return [merges[at] for at in best_first]
 
 
-def _add_special_tokens(
-    tokenizer: Tokenizer, metadata: Mapping[str, Any], tokens: Sequence[str]
-) -> None:
+def _add_special_tokens(tokenizer: Any, metadata: Mapping[str, Any], tokens: Sequence[str]) -> None:
     types = metadata.get("tokenizer.ggml.token_type", [])
     special = {index for index, kind in enumerate(types[: len(tokens)]) if kind == _CONTROL}
     for name in ("bos", "eos", "unknown", "padding", "eot", "eom"):

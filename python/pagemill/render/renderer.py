@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from pagemill.render.chat_template import MAX_TEMPLATE_CHARS, ChatTemplate, Message
 from pagemill.render.detokenizer import Detokenizer
 from pagemill.render.errors import RenderError
+from pagemill.render.json_values import as_array, as_object
 from pagemill.render.special_tokens import (
     end_ids,
     read_json,
@@ -182,6 +183,16 @@ class Renderer:
         """Returns a token as text by itself; bytes that are no characters show as U+FFFD."""
         return self.token_bytes(token_id).decode("utf-8", "replace")
 
+    def merge_ranks(self) -> dict[int, int]:
+        """Returns token id -> rank of the first merge that makes the token; lower applies earlier.
+
+        Slow (it goes through the tokenizer's JSON): for exports.
+
+        Raises:
+          RenderError: the tokenizer does not work by merges.
+        """
+        return self._tokenizer.merge_ranks()
+
     def _template(self, with_tools: bool) -> ChatTemplate:
         name = "tool_use" if with_tools and "tool_use" in self._templates else "default"
         template = self._templates.get(name)
@@ -219,13 +230,13 @@ def _templates_of(folder: Path, config: Mapping[str, Any]) -> dict[str, Any]:
     if file.is_file():
         return {"default": read_template(str(file))}
     value = config.get("chat_template")
-    if isinstance(value, list):  # several, by name
-        return {
-            entry["name"]: entry["template"]
-            for entry in value
-            if isinstance(entry, Mapping) and {"name", "template"} <= set(entry)
-        }
-    return {"default": value}
+    several = as_array(value)
+    if several is None:
+        return {"default": value}
+    entries = [entry for entry in map(as_object, several) if entry is not None]
+    return {
+        entry["name"]: entry["template"] for entry in entries if {"name", "template"} <= set(entry)
+    }
 
 
 def _id_of(tokenizer: TextTokenizer, content: str | None) -> int | None:
@@ -234,9 +245,9 @@ def _id_of(tokenizer: TextTokenizer, content: str | None) -> int | None:
 
 def _cut_to_continue(prompt: str, last: Message) -> str:
     content = last.get("content")
-    if isinstance(content, (list, tuple)):
-        parts = [part.get("text") for part in content if isinstance(part, Mapping)]
-        content = parts[-1] if parts else None
+    if (parts := as_array(content)) is not None:
+        texts = [part.get("text") for part in map(as_object, parts) if part is not None]
+        content = texts[-1] if texts else None
     if not isinstance(content, str) or not content.strip():
         raise RenderError("the last message has no text to continue", "continue_final_message")
     at = prompt.rfind(content.strip())

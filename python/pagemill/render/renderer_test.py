@@ -186,6 +186,16 @@ def test_single_tokens() -> None:
         assert renderer.token_text(outside) == ""
 
 
+def test_merge_ranks() -> None:
+    renderer = _byte_level()
+    merges = byte_level_metadata()["tokenizer.ggml.merges"]
+    ranks = renderer.merge_ranks()
+    assert len(ranks) == 450 - 256 - 3  # all but bytes and control tokens
+    assert sorted(ranks.values()) == list(range(len(merges)))
+    (dog,) = (index for index in ranks if renderer.token_bytes(index) == b" dog")
+    assert merges[ranks[dog]].replace(" ", "") == "\u0120dog"
+
+
 def test_many_threads() -> None:
     renderer = _byte_level()
     want = [(renderer.encode(text), text) for text in TEXT]

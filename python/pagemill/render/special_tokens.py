@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from pagemill.render.errors import RenderError
+from pagemill.render.json_values import as_array, as_object
 
 _MAX_FILE_BYTES = 2**26
 _TOKEN_NAMES = ("bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "cls_token")
@@ -27,8 +28,8 @@ def tokens_from_config(config: Mapping[str, Any]) -> dict[str, str]:
     found: dict[str, str] = {}
     for name in _TOKEN_NAMES:
         value = config.get(name)
-        if isinstance(value, Mapping):  # a serialized AddedToken
-            value = value.get("content")
+        if (token := as_object(value)) is not None:  # a serialized AddedToken
+            value = token.get("content")
         if isinstance(value, str):
             found[name] = value
     return found
@@ -38,9 +39,7 @@ def end_ids(values: Any) -> list[int]:
     """Returns the ids of an `eos_token_id` field, which is an id, a list of them, or null."""
     if isinstance(values, int) and not isinstance(values, bool):
         return [values]
-    if isinstance(values, list):
-        return [value for value in values if isinstance(value, int)]
-    return []
+    return [value for value in as_array(values) or [] if isinstance(value, int)]
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -54,9 +53,9 @@ def read_json(path: Path) -> dict[str, Any]:
     if path.stat().st_size > _MAX_FILE_BYTES:
         raise RenderError(f"{path} is larger than 64 MiB")
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        value = as_object(json.loads(path.read_text(encoding="utf-8")))
     except (ValueError, RecursionError) as error:
         raise RenderError(f"{path} is not JSON: {error}") from None
-    if not isinstance(value, dict):
+    if value is None:
         raise RenderError(f"{path} is not a JSON object")
-    return value
+    return dict(value)

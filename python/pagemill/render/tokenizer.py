@@ -4,6 +4,7 @@ A thin face over Hugging Face's `tokenizers`, which releases the GIL while it wo
 whether control tokens in the text are taken for what they say, and refusals in place of surprises.
 """
 
+import json
 import re
 import threading
 from collections.abc import Mapping
@@ -100,6 +101,16 @@ class TextTokenizer:
         """Returns a token as the vocabulary spells it, if there is one."""
         return self._tokenizer.id_to_token(token_id)
 
+    def merge_ranks(self) -> dict[int, int]:
+        """Returns token id -> rank of the first merge that makes it; see `Renderer.merge_ranks`."""
+        model = json.loads(self._tokenizer.to_str())["model"]
+        if model["type"] != "BPE":
+            raise RenderError(f"a tokenizer of type {model['type']} has no merges")
+        ranks: dict[int, int] = {}
+        for rank, (left, right) in enumerate(model["merges"]):
+            ranks.setdefault(model["vocab"][left + right], rank)
+        return ranks
+
     @property
     def token_bytes(self) -> TokenBytes:
         """What bytes each token stands for.
@@ -121,7 +132,7 @@ class TextTokenizer:
 
 
 def _literal_copy(original: Tokenizer) -> Tokenizer:
-    copy = Tokenizer(original.model)
+    copy: Any = Tokenizer(original.model)
     if original.normalizer is not None:
         copy.normalizer = original.normalizer
     if original.pre_tokenizer is not None:

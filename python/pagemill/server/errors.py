@@ -52,7 +52,7 @@ class ApiError(Exception):
     ) -> None:
         super().__init__(message)
         self.status = status
-        self.message = message
+        self.message = message if message.endswith((".", "?", "!")) else f"{message}."
         self.param = param
         self.type_name = type_name or _TYPE_OF_STATUS.get(status, "Error")
 

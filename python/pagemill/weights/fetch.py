@@ -12,7 +12,7 @@ import contextlib
 import fcntl
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 from typing import TextIO
 
@@ -124,7 +124,7 @@ def _local(path: Path) -> Path:
 
 
 @contextlib.contextmanager
-def _lock(cache_dir: Path, name: str, out: TextIO) -> Iterator[None]:
+def _lock(cache_dir: Path, name: str, out: TextIO) -> Generator[None]:
     """Holds the one lock of `name` among all processes; its holder's death releases it."""
     folder = cache_dir / "locks"
     _make_folder(folder)

@@ -96,11 +96,11 @@ def fetch_hub_model(wanted: HubId, cache: Path) -> Path:
     import huggingface_hub
     from huggingface_hub import errors
 
+    hub: Any = huggingface_hub  # its types depend on packages that are not installed
     try:
-        api = huggingface_hub.HfApi()
-        info: Any = api.model_info(wanted.repo, revision=wanted.revision)
-        files = choose_files(wanted, [sibling.rfilename for sibling in info.siblings or []])
-        folder = huggingface_hub.snapshot_download(
+        info = hub.HfApi().model_info(wanted.repo, revision=wanted.revision)
+        files = choose_files(wanted, _names(info))
+        folder = hub.snapshot_download(
             wanted.repo, revision=info.sha, allow_patterns=files, cache_dir=str(cache / "hub")
         )
     except errors.GatedRepoError:
@@ -130,6 +130,11 @@ def fetch_hub_model(wanted: HubId, cache: Path) -> Path:
     partial.write_text(json.dumps({"path": str(path), "revision": info.sha}), encoding="utf-8")
     partial.replace(marker)
     return path
+
+
+def _names(info: Any) -> list[str]:
+    siblings: list[Any] = info.siblings or []
+    return [str(sibling.rfilename) for sibling in siblings]
 
 
 def _marker(wanted: HubId, cache: Path) -> Path:

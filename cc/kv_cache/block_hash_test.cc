@@ -1,0 +1,73 @@
+#include "cc/kv_cache/block_hash.h"
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace pagemill::kv_cache {
+namespace {
+
+constexpr HashAlgorithm kAlgorithms[] = {HashAlgorithm::kXxh3_128, HashAlgorithm::kSha256};
+
+BlockHash HashAll(HashAlgorithm algorithm, const std::vector<int32_t>& tokens,
+                  std::string_view extra_keys = "", const BlockHash& parent = {}) {
+  BlockHasher hasher(algorithm);
+  return hasher.Hash(parent, extra_keys, step::TokenSequence(tokens, {}), 0,
+                     static_cast<int32_t>(tokens.size()));
+}
+
+TEST(BlockHash, IsTheSameOnEveryMachine) {
+  // The digest of 32 zero bytes, the 4 bytes 01 00 00 00, "k", and the tokens 1 and -2 as 4 bytes
+  // each, little endian; made with the Python packages xxhash and hashlib.
+  EXPECT_EQ(HashAll(HashAlgorithm::kXxh3_128, {1, -2}, "k").words,
+            (std::array<uint64_t, 4>{0x55c740ff250943bcu, 0xcb302224c104b273u, 0, 0}));
+  EXPECT_EQ(HashAll(HashAlgorithm::kSha256, {1, -2}, "k").words,
+            (std::array<uint64_t, 4>{0x8d69bffb10f26a85u, 0xbb8e12a6554f9c50u, 0x77f468ab8d961fdeu,
+                                     0xfb38009e4750be7au}));
+}
+
+TEST(BlockHash, EverythingThatMattersChangesIt) {
+  for (HashAlgorithm algorithm : kAlgorithms) {
+    const std::vector<int32_t> tokens = {1, 2, 3, 4};
+    const BlockHash base = HashAll(algorithm, tokens);
+    EXPECT_FALSE(base.empty());
+    EXPECT_EQ(HashAll(algorithm, tokens), base);
+    std::vector<BlockHash> others = {
+        HashAll(algorithm, {1, 2, 3, 5}),   HashAll(algorithm, {1, 2, 3}),
+        HashAll(algorithm, {2, 1, 3, 4}),   HashAll(algorithm, tokens, "salt"),
+        HashAll(algorithm, tokens, "tlas"), HashAll(algorithm, tokens, "", base)};
+    others.push_back(base);
+    for (size_t i = 0; i < others.size(); ++i) {
+      for (size_t j = 0; j < i; ++j) EXPECT_NE(others[i], others[j]) << i << " " << j;
+    }
+  }
+}
+
+TEST(BlockHash, PromptAndOutputAreOneSequence) {
+  BlockHasher hasher(HashAlgorithm::kXxh3_128);
+  const std::vector<int32_t> all = {9, 8, 7, 6, 5, 4}, prompt = {9, 8, 7}, output = {6, 5, 4};
+  const step::TokenSequence whole(all, {}), split(prompt, output);
+  EXPECT_EQ(hasher.Hash({}, "", whole, 2, 6), hasher.Hash({}, "", split, 2, 6));
+}
+
+TEST(ExtraKeys, TheSaltEntersAtTheFirstBlock) {
+  step::Request request;
+  EXPECT_EQ(ExtraKeys(request, 0), "");
+  request.cache_salt = "tenant";
+  EXPECT_NE(ExtraKeys(request, 0), "");
+  EXPECT_EQ(ExtraKeys(request, 1), "");
+  step::Request other = request;
+  other.cache_salt = "tenant2";
+  EXPECT_NE(ExtraKeys(request, 0), ExtraKeys(other, 0));
+}
+
+TEST(HashAlgorithm, IsParsed) {
+  EXPECT_EQ(*ParseHashAlgorithm("xxh3-128"), HashAlgorithm::kXxh3_128);
+  EXPECT_EQ(*ParseHashAlgorithm("sha256"), HashAlgorithm::kSha256);
+  EXPECT_EQ(ParseHashAlgorithm("sha1").status().code(), StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace pagemill::kv_cache

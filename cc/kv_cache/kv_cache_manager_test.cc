@@ -1,0 +1,219 @@
+#include "cc/kv_cache/kv_cache_manager.h"
+
+#include <numeric>
+#include <vector>
+
+#include "cc/kv_cache/kinds/kinds.h"
+#include "gtest/gtest.h"
+
+namespace pagemill::kv_cache {
+namespace {
+
+KvCacheOptions Options(int32_t num_blocks, std::vector<std::string> groups = {"full"}) {
+  KvCacheOptions options;
+  options.num_blocks = num_blocks;
+  options.block_size = 4;
+  options.groups = std::move(groups);
+  return options;
+}
+
+step::Request MakeRequest(int32_t prompt_size, const std::string& salt = "") {
+  step::Request request;
+  request.prompt_token_ids.resize(static_cast<size_t>(prompt_size));
+  std::iota(request.prompt_token_ids.begin(), request.prompt_token_ids.end(), 100);
+  request.cache_salt = salt;
+  return request;
+}
+
+step::TokenSequence Tokens(const step::Request& request) { return {request.prompt_token_ids, {}}; }
+
+// Runs `request` as far as `num_tokens` and gives its blocks back.
+void RunAndFree(const step::Request& request, int32_t num_tokens, KvCacheManager* cache) {
+  RequestBlocks blocks;
+  std::vector<std::vector<BlockId>> added;
+  ASSERT_TRUE(cache->CanAllocate(blocks, nullptr, num_tokens));
+  cache->Allocate(num_tokens, nullptr, &blocks, &added);
+  cache->Commit(request, Tokens(request), num_tokens, &blocks);
+  cache->Free(&blocks);
+}
+
+int32_t NumFound(const step::Request& request, KvCacheManager* cache) {
+  RequestBlocks blocks;
+  return cache->FindPrefix(request, Tokens(request), &blocks).num_tokens;
+}
+
+TEST(KvCacheManager, AllocatesOnlyWhatTheTokensNeed) {
+  KvCacheManager cache(Options(6));
+  RequestBlocks blocks;
+  std::vector<std::vector<BlockId>> added;
+  cache.Allocate(4, nullptr, &blocks, &added);
+  EXPECT_EQ(added, (std::vector<std::vector<BlockId>>{{BlockId(1)}}));
+  added.clear();
+  EXPECT_TRUE(cache.CanAllocate(blocks, nullptr, 20));
+  EXPECT_FALSE(cache.CanAllocate(blocks, nullptr, 21));
+  EXPECT_TRUE(cache.CanAllocate(blocks, nullptr, 12, /*num_reserved_blocks=*/2));
+  EXPECT_FALSE(cache.CanAllocate(blocks, nullptr, 12, /*num_reserved_blocks=*/3));
+  cache.Allocate(5, nullptr, &blocks, &added);
+  EXPECT_EQ(added, (std::vector<std::vector<BlockId>>{{BlockId(2)}}));
+  added.clear();
+  cache.Allocate(8, nullptr, &blocks, &added);
+  EXPECT_TRUE(added.empty());
+  EXPECT_EQ(cache.num_free_blocks(), 3);
+  const RequestBlocks* holders[] = {&blocks};
+  EXPECT_TRUE(cache.CheckIntegrity(holders).ok());
+  EXPECT_FALSE(cache.CheckIntegrity({}).ok());  // it must see that somebody holds them
+  cache.Free(&blocks);
+  EXPECT_TRUE(cache.CheckIntegrity({}).ok());
+}
+
+TEST(KvCacheManager, OneTokenIsAlwaysLeftToCompute) {
+  for (int32_t size = 1; size <= 13; ++size) {
+    KvCacheManager cache(Options(8));
+    const step::Request request = MakeRequest(size);
+    RunAndFree(request, size, &cache);
+    EXPECT_EQ(NumFound(request, &cache), (size - 1) / 4 * 4) << size;
+  }
+}
+
+TEST(KvCacheManager, OnlyComputedTokensAreFound) {
+  KvCacheManager cache(Options(8));
+  const step::Request request = MakeRequest(16);
+  RequestBlocks blocks;
+  std::vector<std::vector<BlockId>> added;
+  cache.Allocate(16, nullptr, &blocks, &added);
+  EXPECT_EQ(NumFound(request, &cache), 0);
+  cache.Commit(request, Tokens(request), 7, &blocks);
+  EXPECT_EQ(NumFound(request, &cache), 4);
+  cache.Commit(request, Tokens(request), 8, &blocks);
+  EXPECT_EQ(NumFound(request, &cache), 8);
+  cache.Free(&blocks);
+  EXPECT_EQ(NumFound(request, &cache), 8);
+}
+
+TEST(KvCacheManager, SaltsSeparate) {
+  KvCacheManager cache(Options(16));
+  RunAndFree(MakeRequest(9, "a"), 9, &cache);
+  EXPECT_EQ(NumFound(MakeRequest(9, "a"), &cache), 8);
+  EXPECT_EQ(NumFound(MakeRequest(9, "b"), &cache), 0);
+  EXPECT_EQ(NumFound(MakeRequest(9), &cache), 0);
+}
+
+TEST(KvCacheManager, SharedBlocksCostNothing) {
+  KvCacheManager cache(Options(5));
+  const step::Request request = MakeRequest(12);
+  RequestBlocks first, second;
+  std::vector<std::vector<BlockId>> added;
+  cache.Allocate(12, nullptr, &first, &added);
+  cache.Commit(request, Tokens(request), 12, &first);
+  added.clear();
+
+  PrefixMatch match = cache.FindPrefix(request, Tokens(request), &second);
+  EXPECT_EQ(match.num_tokens, 8);
+  EXPECT_EQ(match.num_free_blocks, 0);
+  EXPECT_TRUE(cache.CanAllocate(second, &match, 12));  // 4 usable, 3 held, 1 new
+  EXPECT_FALSE(cache.CanAllocate(second, &match, 13));
+  cache.Allocate(12, &match, &second, &added);
+  EXPECT_EQ(added[0], (std::vector<BlockId>{BlockId(1), BlockId(2), BlockId(4)}));
+  cache.Free(&first);
+  EXPECT_EQ(cache.num_free_blocks(), 1);  // 3; the shared ones are still held
+  const RequestBlocks* holders[] = {&second};
+  EXPECT_TRUE(cache.CheckIntegrity(holders).ok());
+
+  // Found blocks that nobody holds do cost.
+  cache.Free(&second);
+  RequestBlocks third;
+  match = cache.FindPrefix(request, Tokens(request), &third);
+  EXPECT_EQ(match.num_free_blocks, 2);
+  EXPECT_TRUE(cache.CanAllocate(third, &match, 16));
+  EXPECT_FALSE(cache.CanAllocate(third, &match, 17));
+}
+
+TEST(KvCacheManager, TheEndOfAPrefixIsEvictedFirst) {
+  KvCacheManager cache(Options(5));
+  const step::Request request = MakeRequest(17);
+  RunAndFree(request, 16, &cache);
+  EXPECT_EQ(NumFound(request, &cache), 16);
+  for (int32_t left : {12, 8, 4, 0}) {
+    // One block more of somebody else, with content that is not kept.
+    RequestBlocks other;
+    std::vector<std::vector<BlockId>> added;
+    cache.Allocate(4 * (4 - left / 4), nullptr, &other, &added);
+    EXPECT_EQ(NumFound(request, &cache), left);
+    cache.Free(&other);
+  }
+  EXPECT_EQ(cache.num_evictions(), 4);
+}
+
+TEST(KvCacheManager, ResetOnlyWhileNobodyHoldsBlocks) {
+  KvCacheManager cache(Options(8));
+  const step::Request request = MakeRequest(9);
+  RunAndFree(request, 9, &cache);
+  RequestBlocks blocks;
+  std::vector<std::vector<BlockId>> added;
+  cache.Allocate(1, nullptr, &blocks, &added);
+  EXPECT_FALSE(cache.Reset());
+  EXPECT_EQ(NumFound(request, &cache), 8);
+  cache.Free(&blocks);
+  EXPECT_TRUE(cache.Reset());
+  EXPECT_EQ(NumFound(request, &cache), 0);
+}
+
+TEST(KvCacheManager, WithoutPrefixCachingNothingIsFound) {
+  KvCacheOptions options = Options(8);
+  options.enable_prefix_caching = false;
+  KvCacheManager cache(options);
+  RunAndFree(MakeRequest(9), 9, &cache);
+  EXPECT_EQ(NumFound(MakeRequest(9), &cache), 0);
+  EXPECT_EQ(cache.num_cached_blocks(), 0);
+}
+
+TEST(KvCacheManager, GroupsHaveTablesOfTheirOwn) {
+  KvCacheManager cache(Options(9, {"full", "full"}));
+  const step::Request request = MakeRequest(9);
+  RequestBlocks blocks;
+  std::vector<std::vector<BlockId>> added;
+  EXPECT_EQ(cache.NumBlocks(9), 6);
+  cache.Allocate(9, nullptr, &blocks, &added);
+  ASSERT_EQ(added.size(), 2u);
+  EXPECT_EQ(added[0].size(), 3u);
+  EXPECT_EQ(added[1].size(), 3u);
+  cache.Commit(request, Tokens(request), 9, &blocks);
+  EXPECT_EQ(cache.num_cached_blocks(), 4);
+  cache.Free(&blocks);
+  RequestBlocks again;
+  const PrefixMatch match = cache.FindPrefix(request, Tokens(request), &again);
+  EXPECT_EQ(match.num_tokens, 8);
+  EXPECT_EQ(match.num_free_blocks, 4);
+  // 6 of 8 blocks: 2 of the 4 cached ones go, the end of the prefix in both groups.
+  std::vector<std::vector<BlockId>> taken;
+  cache.Allocate(12, nullptr, &blocks, &taken);
+  EXPECT_EQ(NumFound(request, &cache), 4);
+  cache.Free(&blocks);
+}
+
+TEST(KvCacheManager, AModelWithoutKvNeedsNoBlocks) {
+  KvCacheManager cache(Options(1, {}));
+  RequestBlocks blocks;
+  std::vector<std::vector<BlockId>> added;
+  const step::Request request = MakeRequest(9);
+  EXPECT_EQ(NumFound(request, &cache), 0);
+  EXPECT_TRUE(cache.CanAllocate(blocks, nullptr, 1000));
+  cache.Allocate(1000, nullptr, &blocks, &added);
+  EXPECT_TRUE(added.empty());
+  cache.Commit(request, Tokens(request), 9, &blocks);
+  cache.Free(&blocks);
+  EXPECT_TRUE(cache.CheckIntegrity({}).ok());
+}
+
+TEST(KvCacheOptions, RefusalsNameTheField) {
+  EXPECT_TRUE(Options(2).Validate().ok());
+  const auto message = [](KvCacheOptions options) { return options.Validate().message(); };
+  EXPECT_NE(message(Options(1)).find("num_blocks"), std::string::npos);
+  EXPECT_NE(message(Options(2, {"fuller"})).find("fuller"), std::string::npos);
+  KvCacheOptions options = Options(2);
+  options.block_size = 0;
+  EXPECT_NE(message(options).find("block_size"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace pagemill::kv_cache

@@ -1,0 +1,42 @@
+// The table of CPU ops: one line for each op folder, sorted by name.
+#include <array>
+
+#include "cc/ops/activation/activation.h"
+#include "cc/ops/add/add.h"
+#include "cc/ops/add_rms_norm/add_rms_norm.h"
+#include "cc/ops/embedding/embedding.h"
+#include "cc/ops/gated_activation/gated_activation.h"
+#include "cc/ops/kv_write/kv_write.h"
+#include "cc/ops/layer_norm/layer_norm.h"
+#include "cc/ops/linear/linear.h"
+#include "cc/ops/op.h"
+#include "cc/ops/paged_attention/paged_attention.h"
+#include "cc/ops/pool/pool.h"
+#include "cc/ops/rms_norm/rms_norm.h"
+#include "cc/ops/rotary/rotary.h"
+#include "cc/ops/select_rows/select_rows.h"
+
+namespace pagemill::ops {
+
+std::span<const OpDefinition> CpuOps() {
+  // clang-format off
+  static const std::array kOps = {
+      ActivationOp(),
+      AddOp(),
+      AddRmsNormOp(),
+      EmbeddingOp(),
+      GatedActivationOp(),
+      KvWriteOp(),
+      LayerNormOp(),
+      LinearOp(),
+      PagedAttentionOp(),
+      PoolOp(),
+      RmsNormOp(),
+      RotaryOp(),
+      SelectRowsOp(),
+  };
+  // clang-format on
+  return kOps;
+}
+
+}  // namespace pagemill::ops

@@ -1,0 +1,64 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "cc/ops/op.h"
+
+namespace pagemill::ops {
+namespace {
+
+TEST(CpuTable, HoldsEveryOpOfTheProgramFormat) {
+  // docs/program_format.md, "The ops".
+  const std::string_view names[] = {
+      "activation", "add",    "add_rms_norm",    "embedding", "gated_activation", "kv_write",
+      "layer_norm", "linear", "paged_attention", "pool",      "rms_norm",         "rotary",
+      "select_rows"};
+  std::set<std::string_view> found;
+  for (const OpDefinition& op : CpuOps()) found.insert(op.op);
+  EXPECT_EQ(found, std::set<std::string_view>(std::begin(names), std::end(names)));
+  EXPECT_EQ(found.size(), CpuOps().size()) << "an op occurs twice";
+}
+
+TEST(CpuTable, IsSortedByName) {
+  EXPECT_TRUE(std::is_sorted(
+      CpuOps().begin(), CpuOps().end(),
+      [](const OpDefinition& a, const OpDefinition& b) { return a.op < b.op; }));
+}
+
+TEST(CpuTable, RowsAreComplete) {
+  for (const OpDefinition& op : CpuOps()) {
+    SCOPED_TRACE(std::string(op.op));
+    EXPECT_NE(op.check, nullptr);
+    ASSERT_FALSE(op.rows.empty());
+    std::set<std::string_view> names;
+    for (const KernelRow& row : op.rows) {
+      EXPECT_EQ(row.op, op.op);
+      EXPECT_NE(row.supports, nullptr);
+      EXPECT_NE(row.run, nullptr);
+      EXPECT_TRUE(names.insert(row.name).second) << row.name << " occurs twice";
+      EXPECT_EQ(row.priority == 0, row.name == "reference") << row.name;
+      EXPECT_GE(row.priority, 0) << row.name;
+    }
+    EXPECT_TRUE(names.contains("reference"));
+  }
+}
+
+TEST(CpuTable, AliasRulesAreThoseOfTheProgramFormat) {
+  std::set<std::string> rules;
+  for (const OpDefinition& op : CpuOps()) {
+    for (const AliasRule& rule : op.may_alias) {
+      rules.insert(std::string(op.op) + " " + std::to_string(rule.input) + ">" +
+                   std::to_string(rule.output));
+    }
+  }
+  const std::set<std::string> expected = {"activation 0>0",   "add 0>0",    "add_rms_norm 0>0",
+                                          "add_rms_norm 1>1", "rotary 0>0", "rotary 1>1",
+                                          "gated_activation 0>0"};
+  EXPECT_EQ(rules, expected);
+}
+
+}  // namespace
+}  // namespace pagemill::ops

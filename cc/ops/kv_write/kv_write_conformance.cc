@@ -1,0 +1,106 @@
+#include "cc/ops/kv_write/kv_write_conformance.h"
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "cc/ops/conformance.h"
+#include "cc/ops/paged_batch.h"
+
+namespace pagemill::ops {
+namespace {
+
+using conformance::PagedBatch;
+using conformance::Random;
+using conformance::RunRow;
+using conformance::TestTensor;
+
+struct Shape {
+  int64_t heads, head_dim;
+  int32_t block_size;
+};
+
+// Keys and values are views into one wider row, as a fused projection leaves them, and hold what
+// rounding finds hard: ties, overflow, infinity, NaN.
+void Fill(TestTensor& tensor, Random& random) {
+  std::vector<float> values(tensor.view().Elements());
+  for (float& v : values) {
+    v = random.Normal();
+    switch (random.Int(0, 19)) {
+      case 0:
+        v = 1.00390625f;  // between two bf16 numbers, the lower even
+        break;
+      case 1:
+        v = 1.01171875f;  // the upper even
+        break;
+      case 2:
+        v = 3.4e38f;
+        break;
+      case 3:
+        v = -std::numeric_limits<float>::infinity();
+        break;
+      case 4:
+        v = std::nanf("");
+        break;
+      default:
+        break;
+    }
+  }
+  tensor.Set(values);
+}
+
+void CheckShape(const OpDefinition& op, const device::Capabilities& caps, const Shape& shape,
+                DType dtype) {
+  Random random(shape.heads * 1000 + shape.head_dim);
+  const PagedBatch batch(shape.block_size,
+                         {{.context = 5, .tokens = 1},
+                          {.context = 0, .tokens = 3 * shape.block_size + 3},
+                          {.context = shape.block_size - 2, .tokens = 5},
+                          {.context = 0, .tokens = 0},
+                          {.context = 2 * shape.block_size, .tokens = 40}},
+                         random);
+  const int64_t tokens = batch.view().num_tokens;
+  // Some tokens are not to be stored.
+  std::vector<int32_t> slots(batch.view().slot_mapping, batch.view().slot_mapping + tokens);
+  slots[0] = -1;
+  slots[7] = -1;
+  BatchView view = batch.view();
+  view.slot_mapping = slots.data();
+  TestTensor k(DType::kF32, {tokens, shape.heads, shape.head_dim}, {.row_padding_bytes = 12});
+  TestTensor v(DType::kF32, {tokens, shape.heads, shape.head_dim}, {.misalign_bytes = 4});
+  Fill(k, random);
+  Fill(v, random);
+  TestTensor cache(dtype, {batch.num_blocks(),
+                           2 * shape.heads * shape.head_dim * shape.block_size});
+  const TensorView inputs[] = {k.view(), v.view(), cache.view()};
+  const Attributes attributes;
+  const OpCall call{.inputs = inputs, .outputs = {}, .attributes = &attributes, .batch = &view};
+  ASSERT_TRUE(op.check(call).ok()) << op.check(call).ToString();
+  device::ThreadPool one({.num_threads = 1});
+  cache.Poison();
+  RunRow(conformance::ReferenceRow(op), call, one);
+  const std::vector<uint8_t> expected = cache.Bytes();
+  for (const KernelRow* row : conformance::SupportedRows(op, caps, call)) {
+    for (int32_t threads = 1; threads <= 3; ++threads) {
+      device::ThreadPool pool({.num_threads = threads});
+      cache.Poison();
+      RunRow(*row, call, pool);
+      EXPECT_TRUE(cache.Bytes() == expected)
+          << row->name << " head_dim " << shape.head_dim << " block " << shape.block_size;
+      EXPECT_TRUE(cache.GuardsIntact() && k.GuardsIntact() && v.GuardsIntact()) << row->name;
+    }
+  }
+}
+
+}  // namespace
+
+void CheckKvWriteConformance(const OpDefinition& op, const device::Capabilities& caps) {
+  const Shape shapes[] = {{3, 64, 16}, {1, 80, 16}, {2, 256, 16}, {2, 72, 32},
+                          {1, 5, 16},  {2, 24, 8},  {1, 16, 1},   {2, 33, 48}};
+  for (const Shape& shape : shapes) {
+    CheckShape(op, caps, shape, DType::kF32);
+    CheckShape(op, caps, shape, DType::kBF16);
+  }
+}
+
+}  // namespace pagemill::ops

@@ -1,0 +1,106 @@
+#include "cc/ops/paged_attention/attention_case.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <utility>
+
+namespace pagemill::ops::conformance {
+namespace {
+
+enum class Role : uint64_t { kQuery = 1, kKey = 2, kValue = 3 };
+
+// The vector of one token: normal numbers seeded by who it is.
+std::vector<float> TokenVector(Role role, int32_t id, int32_t position, int64_t size) {
+  Random random(static_cast<uint64_t>(role) * 1000003 + static_cast<uint64_t>(id) * 7919 +
+                static_cast<uint64_t>(position) * 104729);
+  std::vector<float> values(size);
+  for (float& v : values) v = random.Normal();
+  return values;
+}
+
+void StoreElement(const TensorView& cache, int64_t block, int64_t index, float value) {
+  if (cache.dtype == DType::kF32) {
+    cache.Row<float>(block)[index] = value;
+  } else {  // truncated: any bf16 number will do
+    cache.Row<uint16_t>(block)[index] =
+        static_cast<uint16_t>(std::bit_cast<uint32_t>(value) >> 16);
+  }
+}
+
+}  // namespace
+
+AttentionCase::AttentionCase(const AttentionOptions& options, std::vector<PagedRequest> requests,
+                             std::vector<int32_t> ids)
+    : options_(options),
+      batch_(options.block_size, std::move(requests), Random(5)),
+      q_(DType::kF32, {batch().num_tokens, options.q_heads, options.head_dim},
+         {.misalign_bytes = 4, .row_padding_bytes = 4}),
+      cache_(options.dtype, {batch_.num_blocks(), 2 * options.kv_heads * options.head_dim *
+                                                      options.block_size}),
+      y_(DType::kF32, {batch().num_tokens, options.q_heads, options.head_dim},
+         {.misalign_bytes = 8, .row_padding_bytes = 12}) {
+  const int64_t row = options.q_heads * options.head_dim;
+  std::vector<float> queries;
+  for (int64_t r = 0; r < batch().num_requests; ++r) {
+    const int32_t id = ids.empty() ? static_cast<int32_t>(r) : ids[r];
+    const PagedRequest& request = batch_.requests()[r];
+    for (int32_t i = 0; i < request.tokens; ++i) {
+      const std::vector<float> q = TokenVector(Role::kQuery, id, request.context + i, row);
+      queries.insert(queries.end(), q.begin(), q.end());
+    }
+    if (request.tokens > 0) StoreContext(r, id);
+  }
+  q_.Set(queries);
+  attributes_.Set("scale", 1 / std::sqrt(static_cast<double>(options.head_dim)));
+  attributes_.Set("window", options.window);
+  attributes_.Set("causal", options.causal ? 1 : 0);
+  attributes_.Set("soft_cap", options.soft_cap);
+  inputs_[0] = q_.view();
+  inputs_[1] = cache_.view();
+  outputs_[0] = y_.view();
+  call_ = {.inputs = inputs_,
+           .outputs = outputs_,
+           .attributes = &attributes_,
+           .batch = &batch_.view()};
+}
+
+void AttentionCase::StoreContext(int64_t request, int32_t id) {
+  const PagedRequest& r = batch_.requests()[request];
+  const int32_t end = r.context + r.tokens;
+  const int32_t begin = options_.window > 0 ? std::max(0, r.context + 1 - options_.window) : 0;
+  const int64_t size = options_.kv_heads * options_.head_dim;
+  for (int32_t position = begin; position < end; ++position) {
+    const std::vector<float> k = TokenVector(Role::kKey, id, position, size);
+    const std::vector<float> v = TokenVector(Role::kValue, id, position, size);
+    StoreToken(batch_.Slot(request, position), k.data(), v.data());
+  }
+  visible_bytes_ += 2 * size * (end - begin) * RowBytes(options_.dtype, 1);
+  const int32_t capacity = static_cast<int32_t>(batch().block_table_stride);
+  for (int32_t block = 0; block < capacity; ++block) {
+    const bool seen = block * options_.block_size < end && (block + 1) * options_.block_size > begin;
+    if (!seen) batch_.ForgetBlock(request, block);
+  }
+}
+
+void AttentionCase::StoreToken(int64_t slot, const float* k, const float* v) {
+  const int64_t block = slot / options_.block_size;
+  const int64_t offset = slot % options_.block_size;
+  for (int64_t h = 0; h < options_.kv_heads; ++h) {
+    for (int64_t d = 0; d < options_.head_dim; ++d) {
+      const int64_t source = h * options_.head_dim + d;
+      StoreElement(cache_.view(), block, source * options_.block_size + offset, k[source]);
+      const int64_t row = (options_.kv_heads + h) * options_.block_size + offset;
+      StoreElement(cache_.view(), block, row * options_.head_dim + d, v[source]);
+    }
+  }
+}
+
+std::vector<float> AttentionCase::Run(const KernelRow& row, device::ThreadPool& pool) {
+  y_.Poison();
+  RunRow(row, call_, pool);
+  EXPECT_TRUE(y_.GuardsIntact() && q_.GuardsIntact() && cache_.GuardsIntact()) << row.name;
+  return y_.ToFloat();
+}
+
+}  // namespace pagemill::ops::conformance

@@ -1,0 +1,60 @@
+// File: cc/ops/paged_attention/attention_case.h
+// One call of `paged_attention` with random queries, keys and values, for its conformance body and
+// benchmark: the cache starts as NaN everywhere, and holds what the requests' tokens stored.
+// Test code only.
+#ifndef PAGEMILL_CC_OPS_PAGED_ATTENTION_ATTENTION_CASE_H_
+#define PAGEMILL_CC_OPS_PAGED_ATTENTION_ATTENTION_CASE_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "cc/ops/conformance.h"
+#include "cc/ops/op.h"
+#include "cc/ops/paged_batch.h"
+
+namespace pagemill::ops::conformance {
+
+struct AttentionOptions {
+  int64_t q_heads = 9;
+  int64_t kv_heads = 3;
+  int64_t head_dim = 64;
+  int32_t block_size = 16;
+  DType dtype = DType::kBF16;
+  int32_t window = 0;
+  bool causal = true;
+  double soft_cap = 0;
+};
+
+class AttentionCase {
+ public:
+  // Query, key and value of a token follow from its request's number and its position alone (request
+  // r is number ids[r], or r). Keys and values that no query of the step sees stay NaN, and blocks
+  // without any other are taken out of the block table.
+  AttentionCase(const AttentionOptions& options, std::vector<PagedRequest> requests,
+                std::vector<int32_t> ids = {});
+  AttentionCase(const AttentionCase&) = delete;
+
+  // With NaN outputs before it; the rows of y, [T, q_heads * head_dim].
+  std::vector<float> Run(const KernelRow& row, device::ThreadPool& pool);
+  const OpCall& call() const { return call_; }
+  const BatchView& batch() const { return batch_.view(); }
+  // Bytes of keys and values that the step's queries see, each block once per request.
+  int64_t visible_bytes() const { return visible_bytes_; }
+
+ private:
+  void StoreContext(int64_t request, int32_t id);
+  void StoreToken(int64_t slot, const float* k, const float* v);
+
+  AttentionOptions options_;
+  PagedBatch batch_;
+  TestTensor q_, cache_, y_;
+  Attributes attributes_;
+  TensorView inputs_[2];
+  TensorView outputs_[1];
+  OpCall call_;
+  int64_t visible_bytes_ = 0;
+};
+
+}  // namespace pagemill::ops::conformance
+
+#endif  // PAGEMILL_CC_OPS_PAGED_ATTENTION_ATTENTION_CASE_H_

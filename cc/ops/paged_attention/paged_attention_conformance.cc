@@ -1,0 +1,141 @@
+#include "cc/ops/paged_attention/paged_attention_conformance.h"
+
+#include <algorithm>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "cc/ops/conformance.h"
+#include "cc/ops/paged_attention/attention_case.h"
+
+namespace pagemill::ops {
+namespace {
+
+using conformance::AttentionCase;
+using conformance::AttentionOptions;
+using conformance::BitEqual;
+using conformance::PagedRequest;
+
+// The contract's bound: scores are normal, below 6 in absolute value (10 where a head is tiny and
+// products of two large numbers are likely), values below 6.
+constexpr conformance::Tolerance kTolerance{.abs = 4e-6 * (1 + 10) * 6};
+
+// Close to the reference, and the same bits with 1 to 3 threads.
+void CheckCase(const OpDefinition& op, const device::Capabilities& caps,
+               const AttentionOptions& options, const std::vector<PagedRequest>& requests) {
+  AttentionCase c(options, requests);
+  ASSERT_TRUE(op.check(c.call()).ok()) << op.check(c.call()).ToString();
+  device::ThreadPool one({.num_threads = 1});
+  const std::vector<float> expected = c.Run(conformance::ReferenceRow(op), one);
+  for (const KernelRow* row : conformance::SupportedRows(op, caps, c.call())) {
+    const std::vector<float> alone = c.Run(*row, one);
+    EXPECT_TRUE(AllClose(alone, expected, kTolerance))
+        << row->name << " head_dim " << options.head_dim << " window " << options.window;
+    for (int32_t threads = 2; threads <= 3; ++threads) {
+      device::ThreadPool pool({.num_threads = threads});
+      EXPECT_TRUE(BitEqual(c.Run(*row, pool), alone)) << row->name << " " << threads;
+    }
+  }
+}
+
+// 31 requests of mixed lengths: some decode, some prefill.
+std::vector<PagedRequest> Others() {
+  std::vector<PagedRequest> requests;
+  for (int32_t i = 0; i < 31; ++i) {
+    requests.push_back({.context = i * 23 % 290, .tokens = i % 5 == 0 ? 17 : 1});
+  }
+  return requests;
+}
+
+// Rows of request 0, of number 100, when it runs `tokens` tokens after `context` others; alone or
+// with the 31.
+std::vector<float> Rows(const KernelRow& row, const AttentionOptions& options, int32_t context,
+                        int32_t tokens, bool with_others, int32_t threads) {
+  std::vector<PagedRequest> requests = {{.context = context, .tokens = tokens}};
+  std::vector<int32_t> ids = {100};
+  if (with_others) {
+    for (const PagedRequest& other : Others()) {
+      ids.push_back(static_cast<int32_t>(ids.size()));
+      requests.push_back(other);
+    }
+  }
+  AttentionCase c(options, requests, ids);
+  device::ThreadPool pool({.num_threads = threads});
+  std::vector<float> y = c.Run(row, pool);
+  y.resize(tokens * options.q_heads * options.head_dim);
+  return y;
+}
+
+void ExpectSame(const KernelRow& row, const AttentionOptions& options,
+                const std::vector<float>& whole, int32_t context, int32_t tokens,
+                bool with_others) {
+  const int64_t size = options.q_heads * options.head_dim;
+  const int32_t threads = 1 + context % 3;
+  const std::vector<float> part = Rows(row, options, context, tokens, with_others, threads);
+  const std::span<const float> expected(whole.data() + context * size, tokens * size);
+  EXPECT_TRUE(BitEqual(part, expected))
+      << row.name << " window " << options.window << ": other bits for tokens [" << context << ", "
+      << context + tokens << ") " << (with_others ? "among others" : "alone");
+}
+
+// A prompt in one go, in chunks of 64, token by token, alone and among others: the same bits.
+void CheckInvariance(const OpDefinition& op, const device::Capabilities& caps,
+                     const AttentionOptions& options, int32_t prompt, int32_t single_step) {
+  const AttentionCase shape(options, {{.context = 0, .tokens = prompt}});
+  for (const KernelRow* row : conformance::SupportedRows(op, caps, shape.call())) {
+    const std::vector<float> whole = Rows(*row, options, 0, prompt, false, 1);
+    ExpectSame(*row, options, whole, 0, prompt, true);
+    for (int32_t context = 0; context < prompt; context += 64) {
+      ExpectSame(*row, options, whole, context, std::min(64, prompt - context), context % 128 == 0);
+    }
+    for (int32_t context = 0; context < prompt; context += single_step) {
+      ExpectSame(*row, options, whole, context, 1, context % 2 == 0);
+    }
+  }
+}
+
+void CheckShapes(const OpDefinition& op, const device::Capabilities& caps, DType dtype) {
+  const std::vector<PagedRequest> mixed = {{0, 1},  {0, 37}, {15, 1}, {16, 1},  {63, 2},
+                                           {64, 1}, {90, 0}, {5, 70}, {300, 3}, {255, 2}};
+  for (int64_t head_dim : {64, 80, 96, 128, 256, 16, 72, 24, 5}) {
+    CheckCase(op, caps, {.q_heads = 6, .kv_heads = 2, .head_dim = head_dim, .dtype = dtype}, mixed);
+  }
+  const std::pair<int64_t, int64_t> heads[] = {{1, 1}, {4, 4}, {4, 2}, {4, 1}, {14, 2}, {50, 1}};
+  for (const auto& [q_heads, kv_heads] : heads) {
+    CheckCase(op, caps,
+              {.q_heads = q_heads, .kv_heads = kv_heads, .head_dim = 32, .dtype = dtype}, mixed);
+  }
+  for (int32_t block_size : {32, 8, 1, 24}) {
+    CheckCase(op, caps, {.q_heads = 3, .kv_heads = 3, .head_dim = 16, .block_size = block_size,
+                         .dtype = dtype}, mixed);
+  }
+}
+
+}  // namespace
+
+void CheckPagedAttentionConformance(const OpDefinition& op, const device::Capabilities& caps) {
+  CheckShapes(op, caps, DType::kBF16);
+  CheckShapes(op, caps, DType::kF32);
+  const std::vector<PagedRequest> mixed = {{0, 40}, {100, 1}, {600, 1}, {511, 70}, {7, 3}};
+  for (int32_t window : {1, 7, 16, 64, 100, 512}) {
+    CheckCase(op, caps, {.q_heads = 4, .kv_heads = 1, .head_dim = 32, .window = window}, mixed);
+  }
+  CheckCase(op, caps, {.q_heads = 4, .kv_heads = 2, .head_dim = 32, .causal = false},
+            {{0, 1}, {0, 17}, {0, 64}, {0, 65}, {0, 300}});
+  CheckCase(op, caps, {.q_heads = 4, .kv_heads = 2, .head_dim = 32, .soft_cap = 3}, mixed);
+  CheckCase(op, caps, {.q_heads = 4, .kv_heads = 2, .head_dim = 32}, {});
+  // Few tiles and long contexts: splits are shared among threads, in more waves than one.
+  CheckCase(op, caps, {.head_dim = 16}, {{6000, 1}});
+  CheckCase(op, caps, {.q_heads = 2, .kv_heads = 1, .head_dim = 16, .window = 700},
+            {{6000, 2}, {300, 1}});
+}
+
+void CheckPagedAttentionInvariance(const OpDefinition& op, const device::Capabilities& caps) {
+  CheckInvariance(op, caps, {.q_heads = 3, .kv_heads = 1, .head_dim = 32}, 300, 1);
+  CheckInvariance(op, caps, {.q_heads = 2, .kv_heads = 2, .head_dim = 24, .dtype = DType::kF32,
+                             .window = 50}, 300, 7);
+  CheckInvariance(op, caps, {.q_heads = 7, .kv_heads = 1, .head_dim = 80, .soft_cap = 5}, 300, 13);
+  CheckInvariance(op, caps, {.q_heads = 4, .kv_heads = 1, .head_dim = 16}, 1100, 41);
+}
+
+}  // namespace pagemill::ops

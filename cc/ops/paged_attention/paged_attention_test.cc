@@ -1,0 +1,80 @@
+#include "cc/ops/paged_attention/paged_attention.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "cc/device/capabilities.h"
+#include "cc/ops/conformance.h"
+#include "cc/ops/paged_attention/paged_attention_conformance.h"
+
+namespace pagemill::ops {
+namespace {
+
+TEST(PagedAttention, Conformance) {
+  CheckPagedAttentionConformance(PagedAttentionOp(), device::DetectCapabilities());
+}
+
+TEST(PagedAttention, Invariance) {
+  CheckPagedAttentionInvariance(PagedAttentionOp(), device::DetectCapabilities());
+}
+
+// What the reference itself computes, on a case small enough to see: two keys, one dimension.
+TEST(PagedAttention, TwoKeysByHand) {
+  const int32_t query_start[] = {0, 1}, seq_lens[] = {2}, block_table[] = {0};
+  const BatchView batch{.num_tokens = 1,
+                        .num_requests = 1,
+                        .block_size = 16,
+                        .query_start = query_start,
+                        .seq_lens = seq_lens,
+                        .block_table = block_table,
+                        .block_table_stride = 1};
+  conformance::TestTensor q(DType::kF32, {1, 1, 1}), y(DType::kF32, {1, 1, 1});
+  conformance::TestTensor cache(DType::kF32, {1, 32});
+  q.Set(std::vector<float>{2});
+  float* block = cache.view().Data<float>();
+  block[0] = 0;  // keys, then values
+  block[1] = std::log(3.0f);
+  block[16] = 1;
+  block[17] = 5;
+  Attributes attributes;
+  attributes.Set("scale", 0.5);
+  const TensorView inputs[] = {q.view(), cache.view()}, outputs[] = {y.view()};
+  const OpCall call{
+      .inputs = inputs, .outputs = outputs, .attributes = &attributes, .batch = &batch};
+  device::ThreadPool pool({.num_threads = 1});
+  for (const KernelRow* row :
+       conformance::SupportedRows(PagedAttentionOp(), device::DetectCapabilities(), call)) {
+    conformance::RunRow(*row, call, pool);
+    EXPECT_NEAR(y.ToFloat()[0], 1 * 0.25 + 5 * 0.75, 1e-6) << row->name;
+  }
+}
+
+TEST(PagedAttention, RefusesWhatDoesNotFit) {
+  const TensorView q = TensorView::Dense(nullptr, DType::kF32, {4, 6, 8});
+  const BatchView batch{.block_size = 16};
+  const auto check = [&](int64_t kv_heads, std::vector<std::pair<const char*, double>> values,
+                         const BatchView* view) {
+    const TensorView cache =
+        TensorView::Dense(nullptr, DType::kBF16, {5, 2 * kv_heads * 8 * 16});
+    Attributes attributes;
+    for (const auto& [name, value] : values) attributes.Set(name, value);
+    const TensorView inputs[] = {q, cache};
+    return PagedAttentionOp()
+        .check({.inputs = inputs, .outputs = {&q, 1}, .attributes = &attributes, .batch = view})
+        .ok();
+  };
+  EXPECT_TRUE(check(2, {{"scale", 0.1}}, &batch));
+  EXPECT_TRUE(check(6, {{"scale", 0.1}, {"window", 512}}, &batch));
+  EXPECT_FALSE(check(4, {{"scale", 0.1}}, &batch));
+  EXPECT_FALSE(check(2, {}, &batch));
+  EXPECT_FALSE(check(2, {{"scale", 0.1}}, nullptr));
+  EXPECT_FALSE(check(2, {{"scale", 0.1}, {"window", -1}}, &batch));
+  EXPECT_FALSE(check(2, {{"scale", 0.1}, {"window", 4}, {"causal", 0}}, &batch));
+  EXPECT_FALSE(check(2, {{"scale", 0.1}, {"soft_cap", -1}}, &batch));
+}
+
+}  // namespace
+}  // namespace pagemill::ops

@@ -1,0 +1,54 @@
+#include "cc/ops/paged_batch.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+namespace pagemill::ops::conformance {
+
+PagedBatch::PagedBatch(int32_t block_size, std::vector<PagedRequest> requests, Random random,
+                       int32_t capacity)
+    : requests_(std::move(requests)), block_size_(block_size) {
+  for (const PagedRequest& request : requests_) {
+    const int32_t tokens = std::max(capacity, request.context + request.tokens);
+    stride_ = std::max<int64_t>(stride_, (tokens + block_size - 1) / block_size);
+  }
+  const int64_t count = static_cast<int64_t>(requests_.size());
+  num_blocks_ = stride_ * count + 1;  // block 0 is nobody's
+  std::vector<int32_t> blocks(num_blocks_ - 1);
+  std::iota(blocks.begin(), blocks.end(), 1);
+  for (size_t i = blocks.size(); i > 1; --i) {
+    std::swap(blocks[i - 1], blocks[random.Int(0, static_cast<int64_t>(i) - 1)]);
+  }
+  block_table_ = std::move(blocks);
+  query_start_.push_back(0);
+  for (int64_t r = 0; r < count; ++r) {
+    const PagedRequest& request = requests_[r];
+    for (int32_t i = 0; i < request.tokens; ++i) {
+      positions_.push_back(request.context + i);
+      slots_.push_back(static_cast<int32_t>(Slot(r, request.context + i)));
+    }
+    query_start_.push_back(static_cast<int32_t>(positions_.size()));
+    seq_lens_.push_back(request.context + request.tokens);
+  }
+  view_.num_tokens = static_cast<int32_t>(positions_.size());
+  view_.num_requests = static_cast<int32_t>(count);
+  view_.block_size = block_size;
+  view_.positions = positions_.data();
+  view_.slot_mapping = slots_.data();
+  view_.query_start = query_start_.data();
+  view_.seq_lens = seq_lens_.data();
+  view_.block_table = block_table_.data();
+  view_.block_table_stride = stride_;
+}
+
+int64_t PagedBatch::Slot(int64_t request, int32_t position) const {
+  const int64_t block = block_table_[request * stride_ + position / block_size_];
+  return block * block_size_ + position % block_size_;
+}
+
+void PagedBatch::ForgetBlock(int64_t request, int32_t index) {
+  block_table_[request * stride_ + index] = 1 << 30;
+}
+
+}  // namespace pagemill::ops::conformance

@@ -1,0 +1,52 @@
+// File: cc/ops/paged_batch.h
+// A step's batch over a paged cache, for tests and benchmarks of the ops that read one: requests get
+// blocks in shuffled order, and the flat arrays of a BatchView follow from their lengths.
+//
+//   PagedBatch batch(/*block_size=*/16, {{.context = 100, .tokens = 1}, {.context = 0, .tokens = 7}},
+//                    random);
+//   OpCall call{..., .batch = &batch.view()};
+//
+// Test code only.
+#ifndef PAGEMILL_CC_OPS_PAGED_BATCH_H_
+#define PAGEMILL_CC_OPS_PAGED_BATCH_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "cc/ops/batch_view.h"
+#include "cc/ops/conformance.h"
+
+namespace pagemill::ops::conformance {
+
+struct PagedRequest {
+  int32_t context = 0;  // tokens whose keys and values are in the cache before the step
+  int32_t tokens = 0;   // tokens of the step
+};
+
+class PagedBatch {
+ public:
+  // `capacity`: blocks are assigned for this many tokens of each request at least, so that a longer
+  // batch of the same requests, built with the same seed, finds the same blocks.
+  PagedBatch(int32_t block_size, std::vector<PagedRequest> requests, Random random,
+             int32_t capacity = 0);
+
+  const BatchView& view() const { return view_; }
+  const std::vector<PagedRequest>& requests() const { return requests_; }
+  int64_t num_blocks() const { return num_blocks_; }
+  // Where a token of a request lives: block * block_size + offset.
+  int64_t Slot(int64_t request, int32_t position) const;
+  // Points the table at a block far outside the cache: reading it ends the test.
+  void ForgetBlock(int64_t request, int32_t index);
+
+ private:
+  std::vector<PagedRequest> requests_;
+  int32_t block_size_;
+  int64_t stride_ = 0;
+  int64_t num_blocks_ = 0;
+  std::vector<int32_t> positions_, slots_, query_start_, seq_lens_, block_table_;
+  BatchView view_;
+};
+
+}  // namespace pagemill::ops::conformance
+
+#endif  // PAGEMILL_CC_OPS_PAGED_BATCH_H_

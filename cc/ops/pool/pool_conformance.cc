@@ -1,0 +1,52 @@
+#include "cc/ops/pool/pool_conformance.h"
+
+#include "cc/ops/conformance.h"
+#include "cc/ops/paged_batch.h"
+#include "cc/ops/pool/pool.h"
+
+namespace pagemill::ops {
+namespace {
+
+void CheckCase(const OpDefinition& op, const device::Capabilities& caps, int64_t size,
+               PoolKind kind, bool normalize) {
+  conformance::Random random(size);
+  // Requests of one token, of many, of none, and one that continues an earlier step.
+  const conformance::PagedBatch batch(
+      16, {{0, 1}, {0, 77}, {0, 0}, {30, 5}, {0, 2}}, random);
+  conformance::TestTensor x(DType::kF32, {batch.view().num_tokens, size},
+                            {.misalign_bytes = 4, .row_padding_bytes = 4});
+  conformance::TestTensor y(DType::kF32, {5, size}, {.misalign_bytes = 4});
+  x.FillUniform(random, -2, 2);
+  Attributes attributes;
+  attributes.Set("kind", static_cast<double>(kind));
+  attributes.Set("normalize", normalize ? 1 : 0);
+  const TensorView inputs[] = {x.view()}, outputs[] = {y.view()};
+  const OpCall call{
+      .inputs = inputs, .outputs = outputs, .attributes = &attributes, .batch = &batch.view()};
+  ASSERT_TRUE(op.check(call).ok()) << op.check(call).ToString();
+  device::ThreadPool one({.num_threads = 1});
+  conformance::RunRow(conformance::ReferenceRow(op), call, one);
+  const std::vector<float> expected = y.ToFloat();
+  for (const KernelRow* row : conformance::SupportedRows(op, caps, call)) {
+    for (int32_t threads = 1; threads <= 3; ++threads) {
+      device::ThreadPool pool({.num_threads = threads});
+      y.Poison();
+      conformance::RunRow(*row, call, pool);
+      EXPECT_TRUE(conformance::AllClose(y.ToFloat(), expected, {.abs = 2e-6})) << row->name;  // |x| <= 2
+      EXPECT_TRUE(y.GuardsIntact()) << row->name;
+    }
+  }
+}
+
+}  // namespace
+
+void CheckPoolConformance(const OpDefinition& op, const device::Capabilities& caps) {
+  for (int64_t size : {1, 3, 63, 64, 65, 384}) {
+    for (PoolKind kind : {PoolKind::kMean, PoolKind::kFirst, PoolKind::kLast}) {
+      CheckCase(op, caps, size, kind, /*normalize=*/false);
+      CheckCase(op, caps, size, kind, /*normalize=*/true);
+    }
+  }
+}
+
+}  // namespace pagemill::ops

@@ -1,0 +1,55 @@
+#include "cc/ops/select_rows/select_rows_conformance.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "cc/ops/conformance.h"
+
+namespace pagemill::ops {
+namespace {
+
+using conformance::Random;
+using conformance::TestTensor;
+
+void CheckGather(const OpDefinition& op, const device::Capabilities& caps, int64_t tokens,
+                 int64_t rows, int64_t hidden) {
+  SCOPED_TRACE(::testing::Message() << tokens << " tokens, " << rows << " rows of " << hidden);
+  Random random(6);
+  TestTensor x(DType::kF32, {tokens, hidden}, {.misalign_bytes = 4, .row_padding_bytes = 4});
+  TestTensor indices(DType::kI32, {rows}, {.misalign_bytes = 4});
+  TestTensor y(DType::kF32, {rows, hidden}, {.misalign_bytes = 4, .row_padding_bytes = 8});
+  x.FillUniform(random, -1, 1);
+  indices.FillUniform(random, 0, static_cast<float>(tokens - 1));
+  std::vector<float> expected;
+  for (int64_t l = 0; l < rows; ++l) {
+    const float* row = x.view().Row<float>(*(indices.view().Row<int32_t>(l)));
+    expected.insert(expected.end(), row, row + hidden);
+  }
+  const Attributes attributes;
+  const TensorView inputs[] = {x.view(), indices.view()};
+  const TensorView outputs[] = {y.view()};
+  const OpCall call{.inputs = inputs, .outputs = outputs, .attributes = &attributes};
+  ASSERT_TRUE(op.check(call).ok());
+  for (int32_t threads = 1; threads <= 3; threads += 2) {
+    device::ThreadPool pool({.num_threads = threads});
+    for (const KernelRow* row : conformance::SupportedRows(op, caps, call)) {
+      y.Poison();
+      conformance::RunRow(*row, call, pool);
+      EXPECT_TRUE(conformance::BitEqual(y.ToFloat(), expected)) << row->name;
+      EXPECT_TRUE(y.GuardsIntact()) << row->name;
+    }
+  }
+}
+
+}  // namespace
+
+void CheckSelectRowsConformance(const OpDefinition& op, const device::Capabilities& caps) {
+  CheckGather(op, caps, 1, 1, 1);
+  CheckGather(op, caps, 9, 0, 5);
+  CheckGather(op, caps, 9, 4, 33);
+  CheckGather(op, caps, 67, 67, 7);
+  CheckGather(op, caps, 3, 50, 576);  // rows may repeat
+}
+
+}  // namespace pagemill::ops

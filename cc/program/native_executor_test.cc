@@ -1,0 +1,223 @@
+#include "cc/program/native_executor.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <memory>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "cc/program/testing/step_arrays.h"
+#include "cc/program/testing/tiny_llama.h"
+
+namespace {
+std::atomic<int64_t> num_allocations{0};
+}  // namespace
+
+// Counts what the process allocates, so that a test can see that a step allocates nothing.
+[[gnu::noinline]] void* operator new(size_t size) {
+  num_allocations.fetch_add(1, std::memory_order_relaxed);
+  void* memory = std::malloc(size);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+
+namespace pagemill::program {
+namespace {
+
+using testing::StepArrays;
+
+Target CpuTarget() { return {.ops = ops::CpuOps(), .capabilities = device::DetectCapabilities()}; }
+
+// out[l] = table[token of row l] + table[token of row l], vectors of 3 elements 1..9 as f32.
+constexpr char kDoubling[] = R"(pagemill-program 1
+file 0 @
+weight table f32 3,3 0 0
+input token_ids i32 T
+input logits_rows i32 L
+value x f32 T,3
+value y f32 T,3
+value out f32 L,3
+op embedding token_ids,table -> x
+op add x,x -> y
+op select_rows y,logits_rows -> out
+output logits out
+constants 36
+0000803f0000004000004040000080400000a0400000c0400000e0400000004100001041
+)";
+
+Program MustParse(const std::string& text) {
+  StatusOr<Program> program = Program::Parse(text);
+  EXPECT_TRUE(program.ok()) << program.status().ToString();
+  return *std::move(program);
+}
+
+std::unique_ptr<NativeExecutor> MustCreate(const std::string& text,
+                                           const ExecutorOptions& options) {
+  StatusOr<std::unique_ptr<NativeExecutor>> executor =
+      NativeExecutor::Create(MustParse(text), CpuTarget(), options);
+  EXPECT_TRUE(executor.ok()) << executor.status().ToString();
+  return *std::move(executor);
+}
+
+ExecutorOptions SmallOptions() {
+  ExecutorOptions options;
+  options.num_threads = 1;
+  options.max_num_tokens = 8;
+  options.max_num_seqs = 3;
+  options.max_num_logits_rows = 2;
+  options.num_blocks = 13;
+  return options;
+}
+
+TEST(NativeExecutorTest, ComputesStepsOfDifferentSizes) {
+  const auto executor = MustCreate(kDoubling, SmallOptions());
+  for (int repeat = 0; repeat < 2; ++repeat) {
+    StepArrays two(16, 4);
+    two.Add(0, 0, {1, 2});
+    two.Add(1, 0, {0});
+    ExecutorOutput output;
+    ASSERT_TRUE(executor->Execute(two.view(), &output).ok());
+    ASSERT_EQ(output.logits.shape[0], 2);
+    EXPECT_EQ(output.logits.Row<float>(0)[0], 14.0f);
+    EXPECT_EQ(output.logits.Row<float>(1)[2], 6.0f);
+    EXPECT_EQ(output.pooled.rank, 0);
+    StepArrays one(16, 4);
+    one.Add(0, 0, {1});
+    ASSERT_TRUE(executor->Execute(one.view(), &output).ok());
+    ASSERT_EQ(output.logits.shape[0], 1);
+    EXPECT_EQ(output.logits.Row<float>(0)[1], 10.0f);
+  }
+  ExecutorOutput output;
+  ASSERT_TRUE(executor->Execute(StepArrays(16, 4).view(), &output).ok()) << "an empty step is fine";
+  EXPECT_EQ(output.logits.shape[0], 0);
+}
+
+TEST(NativeExecutorTest, RefusesStepsBeyondItsLimits) {
+  const auto executor = MustCreate(kDoubling, SmallOptions());
+  ExecutorOutput output;
+  StepArrays tokens(16, 4), rows(16, 4), requests(16, 4), blocks(8, 4);
+  tokens.Add(0, 0, {0, 0, 0, 0, 0, 0, 0, 0, 0});
+  for (int32_t s = 0; s < 3; ++s) rows.Add(s, 0, {0});
+  for (int32_t s = 0; s < 4; ++s) requests.Add(s, 0, {0});
+  blocks.Add(0, 0, {0});
+  const auto message = [&](const StepArrays& arrays) {
+    const Status status = executor->Execute(arrays.view(), &output);
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+    return status.message();
+  };
+  EXPECT_NE(message(tokens).find("9 tokens exceeds max_num_tokens = 8"), std::string::npos);
+  EXPECT_NE(message(rows).find("max_num_logits_rows = 2"), std::string::npos);
+  EXPECT_NE(message(requests).find("max_num_seqs = 3"), std::string::npos);
+  EXPECT_NE(message(blocks).find("blocks of 8 tokens"), std::string::npos);
+}
+
+TEST(NativeExecutorTest, NamesTheLineOfABadOp) {
+  const auto error = [](const std::string& from, const std::string& to) {
+    std::string text = kDoubling;
+    text.replace(text.find(from), from.size(), to);
+    return NativeExecutor::Create(MustParse(text), CpuTarget(), SmallOptions()).status();
+  };
+  const Status unknown = error("op add", "op frobnicate");
+  EXPECT_EQ(unknown.code(), StatusCode::kUnimplemented);
+  EXPECT_NE(unknown.message().find("line 10: op 'frobnicate'"), std::string::npos);
+  const Status shape = error("value y f32 T,3", "value y f32 T,4");
+  EXPECT_EQ(shape.code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(shape.message().find("line 10: "), std::string::npos) << shape.message();
+  const Status rows = error("value y f32 T,3", "value y f32 3,3");
+  EXPECT_NE(rows.message().find("line 10: "), std::string::npos) << rows.message();
+}
+
+TEST(NativeExecutorTest, AStepAllocatesNothing) {
+  ExecutorOptions options = SmallOptions();
+  options.num_threads = 2;
+  const auto executor = MustCreate(testing::TinyLlamaText({}), options);
+  StepArrays arrays(16, 4);
+  arrays.Add(0, 0, {1, 2, 3});
+  arrays.Add(1, 5, {4});
+  ExecutorOutput output;
+  for (int step = 0; step < 3; ++step) {
+    const int64_t before = num_allocations.load();
+    ASSERT_TRUE(executor->Execute(arrays.view(), &output).ok());
+    EXPECT_EQ(num_allocations.load() - before, 0) << "step " << step;
+  }
+}
+
+TEST(NativeExecutorTest, ProfilesOnlyWhenAsked) {
+  const auto executor = MustCreate(kDoubling, SmallOptions());
+  StepArrays arrays(16, 4);
+  arrays.Add(0, 0, {1});
+  ExecutorOutput output;
+  ASSERT_TRUE(executor->Execute(arrays.view(), &output).ok());
+  EXPECT_TRUE(executor->Profile().empty());
+  executor->SetProfiling(true);
+  ASSERT_TRUE(executor->Execute(arrays.view(), &output).ok());
+  ASSERT_TRUE(executor->Execute(arrays.view(), &output).ok());
+  executor->SetProfiling(false);
+  ASSERT_TRUE(executor->Execute(arrays.view(), &output).ok());
+  const std::vector<OpTime> times = executor->Profile();
+  ASSERT_EQ(times.size(), 3u);
+  for (const OpTime& time : times) EXPECT_EQ(time.calls, 2) << time.op;
+}
+
+TEST(KernelSelectionTest, FilterAppliesWhereItCan) {
+  ExecutorOptions options = SmallOptions();
+  const Program program = MustParse(kDoubling);
+  // A table whose add has one kernel, of another name than the filter's.
+  std::vector<ops::OpDefinition> table(ops::CpuOps().begin(), ops::CpuOps().end());
+  std::vector<ops::KernelRow> only;
+  for (ops::OpDefinition& op : table) {
+    if (op.op != "add") continue;
+    only.push_back(op.rows[0]);
+    only[0].name = "special";
+    op.rows = only;
+  }
+  options.kernel_filter = "reference";
+  const StatusOr<KernelSelection> selection =
+      SelectKernels(program, {.ops = table, .capabilities = {}}, options);
+  ASSERT_TRUE(selection.ok()) << selection.status().ToString();
+  EXPECT_EQ(selection->rows[0]->name, "reference");
+  EXPECT_EQ(selection->rows[1]->name, "special");
+  const std::vector<KernelChoice> choices = Summarize(program, *selection, options);
+  ASSERT_EQ(choices.size(), 3u);
+  EXPECT_EQ(choices[1].operands, "f32[8,3] f32[8,3] -> f32[8,3]");
+  EXPECT_EQ(choices[1].count, 1);
+}
+
+TEST(MemoryPlanTest, CountsExactly) {
+  const testing::TinyLlamaOptions model = {
+      .layers = 3, .hidden = 64, .heads = 4, .kv_heads = 2, .ffn = 96, .vocab = 83};
+  ExecutorOptions options = SmallOptions();
+  const StatusOr<MemoryPlan> plan =
+      PlanMemory(MustParse(testing::TinyLlamaText(model)), CpuTarget(), options);
+  ASSERT_TRUE(plan.ok()) << plan.status().ToString();
+  const int64_t layer = 64 * 64 * 2 + 32 * 64 * 2 + 64 * 96 * 3 + 2 * 64;  // matrices and two norms
+  EXPECT_EQ(plan->weights_bytes, 4 * (3 * layer + 64 + 83 * 64 + 8));
+  EXPECT_EQ(plan->packed_bytes, plan->weights_bytes) << "constants are copied";
+  EXPECT_EQ(plan->logits_bytes, 2 * 83 * 4);
+  EXPECT_EQ(plan->kv_bytes_per_block, 3 * 2 * 2 * 16 * 16 * 2);
+  EXPECT_EQ(plan->kv_bytes, 13 * plan->kv_bytes_per_block);
+  // At the widest moment: the residual, and gate, up and the input of the MLP's first layers.
+  EXPECT_GE(plan->activation_bytes, 8 * (64 + 96 + 96) * 4);
+  EXPECT_LE(plan->activation_bytes, 8 * (64 + 64 + 96 + 96) * 4);
+  EXPECT_EQ(plan->total_bytes(), plan->weights_bytes + plan->activation_bytes +
+                                     plan->workspace_bytes + plan->logits_bytes + plan->kv_bytes);
+  EXPECT_NE(plan->ToString().find(std::to_string(plan->kv_bytes)), std::string::npos);
+}
+
+TEST(ExecutorOptionsTest, NamesFieldAndRange) {
+  ExecutorOptions options = SmallOptions();
+  EXPECT_TRUE(options.Validate().ok());
+  options.num_blocks = 0;
+  EXPECT_NE(options.Validate().message().find("num_blocks must be from 1"), std::string::npos);
+  options = SmallOptions();
+  options.kv_cache_dtype = DType::kQ8_0;
+  EXPECT_NE(options.Validate().message().find("bf16 or f32, got q8_0"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace pagemill::program

@@ -1,0 +1,165 @@
+#include "cc/program/testing/tiny_llama.h"
+
+#include <cmath>
+#include <cstddef>
+#include <vector>
+
+#include "cc/ops/conformance.h"
+#include "cc/program/weights.h"
+
+namespace pagemill::program::testing {
+namespace {
+
+// Collects the lines of a program while its ops are written down in order.
+class Writer {
+ public:
+  explicit Writer(const TinyLlamaOptions& options) : options_(options), random_(options.seed) {}
+
+  std::string Matrix(int64_t rows, int64_t columns) {
+    const float scale = 1.5f / std::sqrt(static_cast<float>(columns));
+    return Weight(options_.weight_dtype, {rows, columns}, -scale, scale);
+  }
+  std::string Norm() { return Weight(DType::kF32, {options_.hidden}, 0.5f, 1.5f); }
+  std::string Frequencies(int32_t head_dim) {
+    ops::conformance::TestTensor tensor(DType::kF32, {head_dim / 2});
+    std::vector<float> values;
+    for (int32_t i = 0; i < head_dim / 2; ++i) {
+      values.push_back(
+          std::pow(100.0f, -2.0f * static_cast<float>(i) / static_cast<float>(head_dim)));
+    }
+    tensor.Set(values);
+    return AddWeight(tensor, DType::kF32, std::to_string(head_dim / 2));
+  }
+  std::string Cache(int32_t head_dim, int32_t window) {
+    const std::string name = NextName("kv");
+    declarations_ += "cache " + name + " " + std::to_string(options_.kv_heads) + " " +
+                     std::to_string(head_dim) + " " + std::to_string(window) + "\n";
+    return name;
+  }
+  std::string Value(const std::string& shape) {
+    const std::string name = NextName("v");
+    declarations_ += "value " + name + " f32 " + shape + "\n";
+    return name;
+  }
+  void Input(const std::string& name, const std::string& shape) {
+    declarations_ += "input " + name + " i32 " + shape + "\n";
+  }
+  // Writes an op with one output of `shape` and returns its name.
+  std::string Op(const std::string& op, const std::string& operands, const std::string& shape,
+                 const std::string& attributes = "") {
+    const std::string output = Value(shape);
+    Line(op, operands, output, attributes);
+    return output;
+  }
+  void Line(const std::string& op, const std::string& operands, const std::string& outputs,
+            const std::string& attributes = "") {
+    ops_ += "op " + op + " " + operands + " ->" + (outputs.empty() ? "" : " " + outputs) +
+            (attributes.empty() ? "" : " " + attributes) + "\n";
+  }
+  std::string Finish(const std::string& output) const {
+    return "pagemill-program 1\nfile 0 @\n" + declarations_ + ops_ + "output " + output + "\n" +
+           "constants " + std::to_string(hex_.size() / 2) + "\n" + hex_ + "\n";
+  }
+
+ private:
+  std::string NextName(const std::string& prefix) { return prefix + std::to_string(count_++); }
+
+  std::string Weight(DType dtype, std::vector<int64_t> dims, float low, float high) {
+    ops::conformance::TestTensor tensor =
+        dims.size() == 1 ? ops::conformance::TestTensor(dtype, {dims[0]})
+                         : ops::conformance::TestTensor(dtype, {dims[0], dims[1]});
+    tensor.FillUniform(random_, low, high);
+    std::string shape = std::to_string(dims[0]);
+    if (dims.size() > 1) shape += "," + std::to_string(dims[1]);
+    return AddWeight(tensor, dtype, shape);
+  }
+
+  std::string AddWeight(const ops::conformance::TestTensor& tensor, DType dtype,
+                        const std::string& shape) {
+    const std::vector<uint8_t> bytes = tensor.Bytes();
+    std::vector<std::byte> little_endian(bytes.size());
+    CopyElements(std::as_bytes(std::span(bytes)),
+                 IsBlockFormat(dtype) ? 1 : Info(dtype).block_bytes, little_endian);
+    const std::string name = NextName("w");
+    declarations_ += "weight " + name + " " + std::string(Info(dtype).name) + " " + shape + " 0 " +
+                     std::to_string(hex_.size() / 2) + "\n";
+    for (std::byte b : little_endian) {
+      hex_ += "0123456789abcdef"[static_cast<int>(b) >> 4];
+      hex_ += "0123456789abcdef"[static_cast<int>(b) & 15];
+    }
+    return name;
+  }
+
+  const TinyLlamaOptions& options_;
+  ops::conformance::Random random_;
+  int32_t count_ = 0;
+  std::string declarations_, ops_, hex_;
+};
+
+// Attention of one layer: from the normalized hidden state to what is added to the residual.
+std::string Attention(const TinyLlamaOptions& options, Writer& w, const std::string& x,
+                      const std::string& frequencies, int32_t window) {
+  const int32_t head_dim = options.hidden / options.heads;
+  const std::string dim = "," + std::to_string(head_dim);
+  const std::string q_shape = "T," + std::to_string(options.heads) + dim;
+  const std::string kv_shape = "T," + std::to_string(options.kv_heads) + dim;
+  const int64_t kv_columns = int64_t{options.kv_heads} * head_dim;
+  const std::string q =
+      w.Op("linear", x + "," + w.Matrix(options.hidden, options.hidden) + ",-", q_shape);
+  const std::string k =
+      w.Op("linear", x + "," + w.Matrix(kv_columns, options.hidden) + ",-", kv_shape);
+  const std::string v =
+      w.Op("linear", x + "," + w.Matrix(kv_columns, options.hidden) + ",-", kv_shape);
+  const std::string rotated_q = w.Value(q_shape), rotated_k = w.Value(kv_shape);
+  w.Line("rotary", q + "," + k + ",positions," + frequencies, rotated_q + "," + rotated_k);
+  const std::string cache = w.Cache(head_dim, window);
+  w.Line("kv_write", rotated_k + "," + v + "," + cache, "");
+  const std::string scale = std::to_string(1.0 / std::sqrt(static_cast<double>(head_dim)));
+  const std::string y = w.Op("paged_attention", rotated_q + "," + cache, q_shape,
+                             "scale=" + scale + " window=" + std::to_string(window));
+  return w.Op("linear", y + "," + w.Matrix(options.hidden, options.hidden) + ",-",
+              "T," + std::to_string(options.hidden));
+}
+
+std::string Mlp(const TinyLlamaOptions& options, Writer& w, const std::string& x) {
+  const std::string ffn = "T," + std::to_string(options.ffn);
+  const std::string gate =
+      w.Op("linear", x + "," + w.Matrix(options.ffn, options.hidden) + ",-", ffn);
+  const std::string up =
+      w.Op("linear", x + "," + w.Matrix(options.ffn, options.hidden) + ",-", ffn);
+  const std::string gated = w.Op("gated_activation", gate + "," + up, ffn, "kind=0");
+  return w.Op("linear", gated + "," + w.Matrix(options.hidden, options.ffn) + ",-",
+              "T," + std::to_string(options.hidden));
+}
+
+}  // namespace
+
+std::string TinyLlamaText(const TinyLlamaOptions& options) {
+  Writer w(options);
+  w.Input("token_ids", "T");
+  w.Input("positions", "T");
+  if (!options.pooled) w.Input("logits_rows", "L");
+  const std::string hidden = "T," + std::to_string(options.hidden);
+  const std::string frequencies = w.Frequencies(options.hidden / options.heads);
+  const std::string table = w.Matrix(options.vocab, options.hidden);
+  std::string x = w.Op("embedding", "token_ids," + table, hidden, "scale=4");
+  const auto norm = [&] { return w.Op("rms_norm", x + "," + w.Norm(), hidden, "eps=1e-05"); };
+  for (int32_t layer = 0; layer < options.layers; ++layer) {
+    const int32_t window = layer % 2 == 1 ? options.window : 0;
+    const std::string attended = Attention(options, w, norm(), frequencies, window);
+    x = w.Op("add", x + "," + attended, hidden);
+    const std::string mixed = Mlp(options, w, norm());
+    x = w.Op("add", x + "," + mixed, hidden);
+  }
+  x = norm();
+  if (options.pooled) {
+    const std::string shape = "R," + std::to_string(options.hidden);
+    return w.Finish("pooled " + w.Op("pool", x, shape, "kind=0 normalize=1"));
+  }
+  const std::string last =
+      w.Op("select_rows", x + ",logits_rows", "L," + std::to_string(options.hidden));
+  return w.Finish("logits " +
+                  w.Op("linear", last + "," + table + ",-", "L," + std::to_string(options.vocab)));
+}
+
+}  // namespace pagemill::program::testing

@@ -1,0 +1,275 @@
+#include "cc/runner/batch_state.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace pagemill::runner {
+namespace {
+
+using step::BlockId;
+using step::Request;
+using step::RequestIndex;
+using step::ScheduledRequest;
+using step::StepPlan;
+
+engine::RunnerLimits SmallLimits() {
+  engine::RunnerLimits limits;
+  limits.max_num_tokens = 40;
+  limits.max_num_seqs = 6;
+  limits.max_num_logits_rows = 40;
+  limits.max_model_len = 30;
+  limits.vocab_size = 100;
+  limits.num_blocks = 64;
+  limits.block_size = 4;
+  return limits;
+}
+
+std::shared_ptr<const Request> MakeRequest(std::vector<int32_t> prompt) {
+  auto request = std::make_shared<Request>();
+  request->prompt_token_ids = std::move(prompt);
+  return request;
+}
+
+ScheduledRequest Entry(int32_t slot, int32_t computed, std::vector<int32_t> tokens,
+                       std::vector<int32_t> blocks) {
+  ScheduledRequest entry;
+  entry.index = RequestIndex(slot);
+  entry.num_computed_tokens = computed;
+  entry.token_ids = std::move(tokens);
+  entry.new_block_ids.emplace_back();
+  for (int32_t b : blocks) entry.new_block_ids[0].push_back(BlockId(b));
+  return entry;
+}
+
+StepPlan PlanOf(std::vector<ScheduledRequest> entries) {
+  StepPlan plan;
+  plan.scheduled = std::move(entries);
+  return plan;
+}
+
+TEST(BatchStateTest, FillsTheArraysOfAStep) {
+  BatchState state(SmallLimits());
+  ScheduledRequest a = Entry(2, 0, {10, 11, 12, 13, 14}, {7, 9});
+  a.start = MakeRequest({10, 11, 12, 13, 14, 15});
+  a.prompt_logprobs = true;
+  ScheduledRequest b = Entry(0, 0, {20}, {3});
+  b.start = MakeRequest({20});
+  b.sample = true;
+  ASSERT_TRUE(state.Apply(PlanOf({a, b})).ok());
+  const ops::BatchView& v = state.view();
+  EXPECT_EQ(std::vector(v.token_ids, v.token_ids + 6), (std::vector{10, 11, 12, 13, 14, 20}));
+  EXPECT_EQ(std::vector(v.positions, v.positions + 6), (std::vector{0, 1, 2, 3, 4, 0}));
+  EXPECT_EQ(std::vector(v.slot_mapping, v.slot_mapping + 6), (std::vector{28, 29, 30, 31, 36, 12}));
+  EXPECT_EQ(std::vector(v.query_start, v.query_start + 3), (std::vector{0, 5, 6}));
+  EXPECT_EQ(std::vector(v.seq_lens, v.seq_lens + 2), (std::vector{5, 1}));
+  EXPECT_EQ(v.block_table[0], 7);
+  EXPECT_EQ(v.block_table[v.block_table_stride], 3);
+  EXPECT_EQ(v.num_logits_rows, 6);
+  ASSERT_EQ(state.rows().size(), 6u);
+  EXPECT_EQ(state.rows()[0].prompt_token_id, 11);
+  EXPECT_EQ(state.rows()[4].prompt_token_id, 15);
+  EXPECT_EQ(state.rows()[5].entry, 1);
+  EXPECT_EQ(state.rows()[5].prompt_token_id, -1);
+
+  // The rest of the prompt: its last token has no successor to score, and samples.
+  ScheduledRequest rest = Entry(2, 5, {15}, {});
+  rest.prompt_logprobs = true;
+  rest.sample = true;
+  ASSERT_TRUE(state.Apply(PlanOf({rest})).ok());
+  ASSERT_EQ(state.rows().size(), 1u);
+  EXPECT_EQ(state.rows()[0].prompt_token_id, -1);
+  EXPECT_EQ(state.view().slot_mapping[0], 37);
+  EXPECT_EQ(state.view().block_table[1], 9);
+}
+
+TEST(BatchStateTest, APoolingRequestHasNoRows) {
+  BatchState state(SmallLimits());
+  auto request = std::make_shared<Request>();
+  request->prompt_token_ids = {1, 2};
+  request->pooling.emplace();
+  ScheduledRequest entry = Entry(0, 0, {1, 2}, {1});
+  entry.start = request;
+  entry.sample = true;
+  ASSERT_TRUE(state.Apply(PlanOf({entry})).ok());
+  EXPECT_EQ(state.view().num_logits_rows, 0);
+}
+
+TEST(BatchStateTest, RefusesPlansThatContradictThemselves) {
+  const auto error = [](ScheduledRequest entry, bool start) {
+    BatchState state(SmallLimits());
+    if (start) entry.start = MakeRequest({1, 2, 3});
+    const Status status = state.Apply(PlanOf({std::move(entry)}));
+    EXPECT_EQ(status.code(), StatusCode::kInternal);
+    return status.message();
+  };
+  EXPECT_NE(error(Entry(6, 0, {1}, {1}), true).find("slot 6: the slot does not"),
+            std::string::npos);
+  EXPECT_NE(error(Entry(-1, 0, {1}, {1}), true).find("slot -1"), std::string::npos);
+  EXPECT_NE(error(Entry(0, 0, {1}, {1}), false).find("holds no request"), std::string::npos);
+  EXPECT_NE(error(Entry(0, 0, {}, {1}), true).find("no token"), std::string::npos);
+  EXPECT_NE(error(Entry(0, 4, {1}, {1}), true).find("5 tokens do not fit"), std::string::npos);
+  EXPECT_NE(error(Entry(0, 0, {1}, {64}), true).find("block 64"), std::string::npos);
+  EXPECT_NE(error(Entry(0, 0, {1}, std::vector<int32_t>(9, 1)), true).find("max_model_len"),
+            std::string::npos);
+  ScheduledRequest groups = Entry(0, 0, {1}, {1});
+  groups.new_block_ids.emplace_back();
+  EXPECT_NE(error(groups, true).find("more than one KV group"), std::string::npos);
+  StepPlan released;
+  released.released = {RequestIndex(6)};
+  EXPECT_FALSE(BatchState(SmallLimits()).Apply(released).ok());
+}
+
+TEST(BatchStateTest, TooManyTokensOrRowsFailTheStepOnly) {
+  engine::RunnerLimits limits = SmallLimits();
+  limits.max_num_tokens = 4;
+  limits.max_num_logits_rows = 2;
+  BatchState state(limits);
+  ScheduledRequest big = Entry(0, 0, {1, 2, 3, 4, 5}, {1, 2});
+  big.start = MakeRequest({1, 2, 3, 4, 5});
+  ScheduledRequest other = Entry(1, 0, {7}, {3});
+  other.start = MakeRequest({7});
+  EXPECT_NE(state.Apply(PlanOf({big, other})).message().find("max_num_tokens"), std::string::npos);
+  // The other request's diff has been applied.
+  ASSERT_TRUE(state.Apply(PlanOf({Entry(1, 1, {8}, {})})).ok());
+  EXPECT_EQ(state.view().slot_mapping[0], 3 * 4 + 1);
+  ScheduledRequest rows = Entry(2, 0, {1, 2, 3}, {4});
+  rows.start = MakeRequest({1, 2, 3, 4});
+  rows.prompt_logprobs = true;
+  EXPECT_NE(state.Apply(PlanOf({rows})).message().find("max_num_logits_rows = 2"),
+            std::string::npos);
+  state.CheckIntegrity();
+}
+
+// What the plans so far mean, kept the plain way.
+struct Model {
+  struct Slot {
+    std::shared_ptr<const Request> request;
+    std::vector<int32_t> tokens;  // prompt and outputs
+    std::vector<int32_t> blocks;
+    int32_t computed = 0;
+  };
+  std::map<int32_t, Slot> slots;
+};
+
+class RandomPlans {
+ public:
+  explicit RandomPlans(uint32_t seed) : random_(seed) {}
+
+  StepPlan Next(Model& model) {
+    StepPlan plan;
+    for (auto it = model.slots.begin(); it != model.slots.end();) {
+      const bool full = it->second.tokens.size() + 6 > 30;
+      if (full || Pick(0, 9) == 0) {
+        plan.released.push_back(RequestIndex(it->first));
+        it = model.slots.erase(it);
+      } else {
+        ++it;
+      }
+    }
+    std::vector<int32_t> order = {0, 1, 2, 3, 4, 5};
+    if (Pick(0, 2) == 0) std::shuffle(order.begin(), order.end(), random_);
+    for (int32_t slot : order) {
+      if (Pick(0, 4) == 0) continue;
+      plan.scheduled.push_back(model.slots.count(slot) > 0 ? Continue(slot, model.slots[slot])
+                                                           : Start(slot, model.slots[slot]));
+    }
+    return plan;
+  }
+
+ private:
+  int32_t Pick(int32_t low, int32_t high) {
+    return std::uniform_int_distribution<int32_t>(low, high)(random_);
+  }
+
+  ScheduledRequest Start(int32_t index, Model::Slot& slot) {
+    std::vector<int32_t> prompt;
+    for (int32_t n = Pick(1, 12); n > 0; --n) prompt.push_back(Pick(0, 99));
+    slot.request = MakeRequest(prompt);
+    slot.tokens = prompt;
+    ScheduledRequest entry = Continue(index, slot);
+    entry.start = slot.request;
+    return entry;
+  }
+
+  ScheduledRequest Continue(int32_t index, Model::Slot& slot) {
+    if (slot.computed == static_cast<int32_t>(slot.tokens.size())) {
+      slot.tokens.push_back(Pick(0, 99));
+    }
+    const int32_t missing = static_cast<int32_t>(slot.tokens.size()) - slot.computed;
+    const int32_t count = Pick(1, std::min(missing, 6));
+    ScheduledRequest entry = Entry(
+        index, slot.computed,
+        {slot.tokens.begin() + slot.computed, slot.tokens.begin() + slot.computed + count}, {});
+    slot.computed += count;
+    while (static_cast<int32_t>(slot.blocks.size()) * 4 < slot.computed) {
+      slot.blocks.push_back(Pick(1, 63));
+      entry.new_block_ids[0].push_back(BlockId(slot.blocks.back()));
+    }
+    entry.prompt_logprobs = Pick(0, 1) == 0;
+    entry.sample = slot.computed == static_cast<int32_t>(slot.tokens.size());
+    return entry;
+  }
+
+  std::mt19937 random_;
+};
+
+// Rebuilds every array of the step from the model and compares.
+void ExpectMatches(const BatchState& state, const StepPlan& plan, const Model& model) {
+  const ops::BatchView& v = state.view();
+  ASSERT_EQ(v.num_requests, static_cast<int32_t>(plan.scheduled.size()));
+  int32_t token = 0;
+  size_t row = 0;
+  for (size_t r = 0; r < plan.scheduled.size(); ++r) {
+    const ScheduledRequest& entry = plan.scheduled[r];
+    const Model::Slot& slot = model.slots.at(entry.index.value());
+    ASSERT_EQ(v.query_start[r], token);
+    ASSERT_EQ(v.seq_lens[r], slot.computed);
+    for (size_t b = 0; b < slot.blocks.size(); ++b) {
+      ASSERT_EQ(v.block_table[r * static_cast<size_t>(v.block_table_stride) + b], slot.blocks[b]);
+    }
+    for (int32_t p = entry.num_computed_tokens; p < slot.computed; ++p, ++token) {
+      ASSERT_EQ(v.token_ids[token], slot.tokens[static_cast<size_t>(p)]);
+      ASSERT_EQ(v.positions[token], p);
+      ASSERT_EQ(v.slot_mapping[token], slot.blocks[static_cast<size_t>(p / 4)] * 4 + p % 4);
+      const size_t next = static_cast<size_t>(p) + 1;
+      const bool scores = entry.prompt_logprobs && next < slot.request->prompt_token_ids.size();
+      const bool samples = entry.sample && next == slot.tokens.size();
+      if (!scores && !samples) continue;
+      ASSERT_LT(row, state.rows().size());
+      ASSERT_EQ(v.logits_rows[row], token);
+      ASSERT_EQ(state.rows()[row].entry, static_cast<int32_t>(r));
+      ASSERT_EQ(state.rows()[row].prompt_token_id,
+                scores ? slot.request->prompt_token_ids[next] : -1);
+      ++row;
+    }
+  }
+  ASSERT_EQ(v.query_start[plan.scheduled.size()], token);
+  ASSERT_EQ(v.num_tokens, token);
+  ASSERT_EQ(static_cast<size_t>(v.num_logits_rows), row);
+  ASSERT_EQ(state.rows().size(), row);
+}
+
+TEST(BatchStateTest, RandomPlansMatchARebuild) {
+  for (uint32_t seed = 0; seed < 30; ++seed) {
+    BatchState state(SmallLimits());
+    Model model;
+    RandomPlans plans(seed);
+    for (int step = 0; step < 200; ++step) {
+      const StepPlan plan = plans.Next(model);
+      const Status status = state.Apply(plan);
+      ASSERT_TRUE(status.ok()) << status.ToString();
+      ExpectMatches(state, plan, model);
+      if (HasFatalFailure()) FAIL() << "seed " << seed << " step " << step;
+      state.CheckIntegrity();
+    }
+  }
+}
+
+}  // namespace
+}  // namespace pagemill::runner

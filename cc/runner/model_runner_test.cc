@@ -1,0 +1,255 @@
+#include "cc/runner/model_runner.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace pagemill::runner {
+namespace {
+
+using step::BlockId;
+using step::Request;
+using step::RequestIndex;
+using step::SamplingParams;
+using step::ScheduledRequest;
+using step::StepPlan;
+using step::StepResult;
+
+constexpr int32_t kVocab = 11;
+constexpr int32_t kColumns = 13;  // padded
+
+// The most likely token after token t at position p is (3 t + p) mod kVocab; a padding column is
+// even more likely and must be ignored.
+int32_t NextToken(int32_t token, int32_t position) { return (3 * token + position) % kVocab; }
+
+class FakeExecutor final : public program::Executor {
+ public:
+  Status Execute(const ops::BatchView& batch, program::ExecutorOutput* output) override {
+    ++num_steps;
+    if (!next_status.ok()) return std::exchange(next_status, OkStatus());
+    logits_.assign(static_cast<size_t>(batch.num_logits_rows * kColumns), 0.0f);
+    for (int32_t l = 0; l < batch.num_logits_rows; ++l) {
+      float* row = &logits_[static_cast<size_t>(l * kColumns)];
+      const int32_t t = batch.logits_rows[l];
+      row[NextToken(batch.token_ids[t], batch.positions[t])] = 5.0f;
+      row[kVocab] = 100.0f;
+      if (batch.token_ids[t] == poisoned_token) row[4] = std::numeric_limits<float>::quiet_NaN();
+    }
+    pooled_.clear();
+    for (int32_t r = 0; r < batch.num_requests; ++r) {
+      const int32_t first = batch.token_ids[batch.query_start[r]];
+      pooled_.push_back(static_cast<float>(batch.seq_lens[r]));
+      pooled_.push_back(first == poisoned_token ? std::numeric_limits<float>::infinity() : 0.5f);
+    }
+    output->logits = has_logits ? TensorView::Dense(logits_.data(), DType::kF32,
+                                                    {batch.num_logits_rows, kColumns})
+                                : TensorView{};
+    output->pooled = has_pooled
+                         ? TensorView::Dense(pooled_.data(), DType::kF32, {batch.num_requests, 2})
+                         : TensorView{};
+    return OkStatus();
+  }
+
+  bool has_logits = true;
+  bool has_pooled = false;
+  int32_t poisoned_token = -1;
+  Status next_status;
+  int num_steps = 0;
+
+ private:
+  std::vector<float> logits_, pooled_;
+};
+
+engine::RunnerLimits SmallLimits() {
+  engine::RunnerLimits limits;
+  limits.max_num_tokens = 32;
+  limits.max_num_seqs = 4;
+  limits.max_num_logits_rows = 16;
+  limits.max_model_len = 32;
+  limits.vocab_size = kVocab;
+  limits.num_blocks = 20;
+  limits.block_size = 8;
+  return limits;
+}
+
+std::shared_ptr<Request> MakeRequest(std::vector<int32_t> prompt) {
+  auto request = std::make_shared<Request>();
+  request->prompt_token_ids = std::move(prompt);
+  request->sampling.temperature = 0;
+  return request;
+}
+
+ScheduledRequest Start(int32_t slot, const std::shared_ptr<Request>& request) {
+  ScheduledRequest entry;
+  entry.index = RequestIndex(slot);
+  entry.start = request;
+  entry.token_ids = request->prompt_token_ids;
+  entry.new_block_ids = {{BlockId(1 + slot)}};
+  entry.sample = true;
+  return entry;
+}
+
+class ModelRunnerTest : public ::testing::Test {
+ protected:
+  ModelRunnerTest() : pool_({.num_threads = 2}) {
+    runner_ = *ModelRunner::Create(&executor_, &pool_, SmallLimits());
+  }
+
+  StepResult MustRun(std::vector<ScheduledRequest> entries) {
+    StepPlan plan;
+    plan.step_id = ++step_id_;
+    plan.scheduled = std::move(entries);
+    const Status status = runner_->Execute(plan);
+    EXPECT_TRUE(status.ok()) << status.ToString();
+    StatusOr<StepResult> result = runner_->Collect();
+    EXPECT_TRUE(result.ok()) << result.status().ToString();
+    EXPECT_EQ(result->step_id, step_id_);
+    EXPECT_EQ(result->results.size(), plan.scheduled.size());
+    runner_->CheckIntegrity();
+    return *std::move(result);
+  }
+
+  FakeExecutor executor_;
+  device::ThreadPool pool_;
+  std::unique_ptr<ModelRunner> runner_;
+  uint64_t step_id_ = 0;
+};
+
+TEST_F(ModelRunnerTest, SamplesWhatThePlanAsksFor) {
+  ScheduledRequest chunk = Start(1, MakeRequest({5, 6}));
+  chunk.sample = false;
+  const StepResult first = MustRun({Start(0, MakeRequest({1, 2, 3})), chunk});
+  EXPECT_EQ(first.results[0].index, RequestIndex(0));
+  EXPECT_EQ(first.results[0].sampled_token_ids, std::vector{NextToken(3, 2)});
+  EXPECT_TRUE(first.results[0].logprobs.empty());
+  EXPECT_EQ(first.results[1].index, RequestIndex(1));
+  EXPECT_TRUE(first.results[1].sampled_token_ids.empty());
+  EXPECT_TRUE(first.results[1].failure.ok());
+
+  ScheduledRequest next;
+  next.index = RequestIndex(0);
+  next.num_computed_tokens = 3;
+  next.token_ids = first.results[0].sampled_token_ids;
+  next.sample = true;
+  EXPECT_EQ(MustRun({next}).results[0].sampled_token_ids,
+            std::vector{NextToken(next.token_ids[0], 3)});
+}
+
+TEST_F(ModelRunnerTest, ScoresPromptTokensAndSampledOnes) {
+  auto request = MakeRequest({1, 2, 7});
+  request->sampling.logprobs = 2;
+  request->sampling.prompt_logprobs = 0;
+  ScheduledRequest entry = Start(0, request);
+  entry.prompt_logprobs = true;
+  const step::RequestResult result = MustRun({entry}).results[0];
+  ASSERT_EQ(result.prompt_logprobs.size(), 2u);
+  // One logit of 5 among ten of 0: log(e^5 + 10) below the winner.
+  const double log_sum = std::log(std::exp(5.0) + kVocab - 1);
+  EXPECT_EQ(result.prompt_logprobs[0].token_id, 2);
+  EXPECT_NEAR(result.prompt_logprobs[0].logprob, (NextToken(1, 0) == 2 ? 5 : 0) - log_sum, 1e-5);
+  EXPECT_EQ(result.prompt_logprobs[1].token_id, 7);
+  EXPECT_EQ(NextToken(2, 1), 7);
+  EXPECT_NEAR(result.prompt_logprobs[1].logprob, 5 - log_sum, 1e-5);
+  EXPECT_EQ(result.prompt_logprobs[1].rank, 1);
+  ASSERT_EQ(result.logprobs.size(), 1u);
+  EXPECT_EQ(result.logprobs[0].token_id, result.sampled_token_ids[0]);
+  EXPECT_EQ(result.logprobs[0].top.size(), 2u);
+}
+
+TEST_F(ModelRunnerTest, ResumedOutputsCountForPenalties) {
+  auto request = MakeRequest({1, 2, 3});
+  request->sampling.presence_penalty = 2;
+  request->sampling.logit_bias = {{NextToken(3, 2), -4.0f}};  // 5 - 4 = 1, above 0, below it at -2
+  EXPECT_EQ(MustRun({Start(0, request)}).results[0].sampled_token_ids[0], NextToken(3, 2));
+  ScheduledRequest resumed = Start(0, request);
+  resumed.resumed_output_token_ids = {NextToken(3, 2)};
+  EXPECT_NE(MustRun({resumed}).results[0].sampled_token_ids[0], NextToken(3, 2));
+}
+
+TEST_F(ModelRunnerTest, NanLogitsFailOneRequest) {
+  executor_.poisoned_token = 9;
+  const StepResult result =
+      MustRun({Start(0, MakeRequest({1})), Start(1, MakeRequest({9})), Start(2, MakeRequest({2}))});
+  EXPECT_TRUE(result.results[0].failure.ok());
+  EXPECT_EQ(result.results[1].failure.code(), StatusCode::kInternal);
+  EXPECT_TRUE(result.results[1].sampled_token_ids.empty());
+  EXPECT_TRUE(result.results[2].failure.ok());
+  EXPECT_EQ(result.results[2].sampled_token_ids.size(), 1u);
+}
+
+TEST_F(ModelRunnerTest, PoolsOnceThePromptIsComputed) {
+  executor_.has_pooled = true;
+  executor_.has_logits = false;
+  executor_.poisoned_token = 9;
+  auto request = MakeRequest({4, 5, 6});
+  request->pooling.emplace();
+  auto bad = MakeRequest({9});
+  bad->pooling.emplace();
+  const StepResult result = MustRun({Start(3, request), Start(1, bad)});
+  EXPECT_EQ(result.results[0].pooled, (std::vector{3.0f, 0.5f}));
+  EXPECT_TRUE(result.results[0].sampled_token_ids.empty());
+  EXPECT_EQ(result.results[1].failure.code(), StatusCode::kInternal);
+  ScheduledRequest part = Start(2, request);
+  part.token_ids.pop_back();
+  EXPECT_TRUE(MustRun({part}).results[0].pooled.empty());
+  executor_.has_pooled = false;
+  EXPECT_EQ(MustRun({Start(3, request)}).results[0].failure.code(),
+            StatusCode::kFailedPrecondition);
+}
+
+TEST_F(ModelRunnerTest, AFailedStepLeavesTheRunnerUsable) {
+  executor_.next_status = Internal("the device caught fire");
+  StepPlan plan;
+  plan.scheduled = {Start(0, MakeRequest({1}))};
+  EXPECT_EQ(runner_->Execute(plan).message(), "the device caught fire");
+  EXPECT_EQ(runner_->Collect().status().code(), StatusCode::kFailedPrecondition);
+  EXPECT_EQ(MustRun({Start(0, MakeRequest({2}))}).results[0].sampled_token_ids,
+            std::vector{NextToken(2, 0)});
+  executor_.has_logits = false;
+  EXPECT_EQ(runner_->Execute(plan).code(), StatusCode::kFailedPrecondition);
+}
+
+TEST_F(ModelRunnerTest, RefusesDrafts) {
+  StepPlan plan;
+  plan.scheduled = {Start(0, MakeRequest({1}))};
+  plan.scheduled[0].draft_token_ids = {2};
+  EXPECT_EQ(runner_->Execute(plan).code(), StatusCode::kUnimplemented);
+  EXPECT_EQ(executor_.num_steps, 0);
+}
+
+TEST_F(ModelRunnerTest, AStepThatOnlyReleasesRunsNothing) {
+  MustRun({Start(0, MakeRequest({1}))});
+  StepPlan plan;
+  plan.released = {RequestIndex(0)};
+  ASSERT_TRUE(runner_->Execute(plan).ok());
+  EXPECT_TRUE(runner_->Collect()->results.empty());
+  EXPECT_EQ(executor_.num_steps, 1);
+  ScheduledRequest gone;
+  gone.index = RequestIndex(0);
+  gone.num_computed_tokens = 1;
+  gone.token_ids = {3};
+  plan = {};
+  plan.scheduled = {gone};
+  EXPECT_EQ(runner_->Execute(plan).code(), StatusCode::kInternal);
+}
+
+TEST_F(ModelRunnerTest, RefusesSenselessLimits) {
+  engine::RunnerLimits limits = SmallLimits();
+  limits.vocab_size = 0;
+  const auto runner = ModelRunner::Create(&executor_, &pool_, limits);
+  ASSERT_FALSE(runner.ok());
+  EXPECT_EQ(runner.status().message(), "vocab_size must be at least 1, got 0");
+  limits.vocab_size = kColumns + 1;
+  const auto wide = *ModelRunner::Create(&executor_, &pool_, limits);
+  StepPlan plan;
+  plan.scheduled = {Start(0, MakeRequest({1}))};
+  EXPECT_NE(wide->Execute(plan).message().find("13 columns"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace pagemill::runner

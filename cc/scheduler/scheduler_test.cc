@@ -1,0 +1,352 @@
+#include "cc/scheduler/scheduler.h"
+
+#include <memory>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "cc/step/fake_model.h"
+#include "gtest/gtest.h"
+
+namespace pagemill::scheduler {
+namespace {
+
+using step::FakeModel;
+using step::FinishReason;
+using step::Request;
+using step::RequestId;
+using step::ScheduledRequest;
+
+SchedulerOptions SmallOptions() {
+  SchedulerOptions options;
+  options.max_num_tokens = 16;
+  options.max_num_seqs = 4;
+  options.max_num_logits_rows = 8;
+  options.max_model_len = 64;
+  options.vocab_size = 97;
+  options.max_waiting_requests = 4;
+  options.kv_cache.num_blocks = 33;
+  options.kv_cache.block_size = 4;
+  return options;
+}
+
+Request MakeRequest(uint64_t id, int32_t prompt_size, int32_t max_tokens) {
+  Request request;
+  request.id = RequestId(id);
+  request.prompt_token_ids.resize(static_cast<size_t>(prompt_size));
+  std::iota(request.prompt_token_ids.begin(), request.prompt_token_ids.end(),
+            static_cast<int32_t>(id % 10));
+  request.sampling.max_tokens = max_tokens;
+  return request;
+}
+
+class SchedulerTest : public testing::Test {
+ protected:
+  void Start(const SchedulerOptions& options) {
+    auto scheduler = Scheduler::Create(options);
+    ASSERT_TRUE(scheduler.ok()) << scheduler.status().ToString();
+    scheduler_ = std::move(*scheduler);
+    FakeModel::Options model;
+    model.num_blocks = options.kv_cache.num_blocks;
+    model.block_size = options.kv_cache.block_size;
+    model.max_num_seqs = options.max_num_seqs;
+    model.max_num_tokens = options.max_num_tokens;
+    model.max_num_logits_rows = options.max_num_logits_rows;
+    model_ = std::make_unique<FakeModel>(model);
+  }
+
+  void Add(const Request& request) {
+    const Status status = scheduler_->Add(request);
+    ASSERT_TRUE(status.ok()) << status.ToString();
+  }
+
+  // "id:tokens" for each entry of the next plan.
+  std::string Schedule() {
+    scheduler_->Schedule(&plan_);
+    std::string text;
+    for (const ScheduledRequest& entry : plan_.scheduled) {
+      if (entry.start) ids_[entry.index.value()] = entry.start->id.value();
+      text += (text.empty() ? "" : " ") + std::to_string(ids_[entry.index.value()]) + ":" +
+              std::to_string(entry.num_tokens());
+    }
+    return text;
+  }
+
+  // Runs the plan and reports it. Events are those of this step.
+  void Finish() {
+    events_.clear();
+    StatusOr<step::StepResult> result = model_->Run(plan_);
+    ASSERT_TRUE(result.ok()) << result.status().ToString();
+    scheduler_->Update(std::move(*result), &events_);
+    const Status status = scheduler_->CheckIntegrity();
+    ASSERT_TRUE(status.ok()) << status.ToString();
+  }
+
+  std::string Step() {
+    const std::string text = Schedule();
+    if (!plan_.empty()) Finish();
+    return text;
+  }
+
+  std::unique_ptr<Scheduler> scheduler_;
+  std::unique_ptr<FakeModel> model_;
+  step::StepPlan plan_;
+  std::vector<RequestEvent> events_;
+  uint64_t ids_[64] = {};
+};
+
+TEST_F(SchedulerTest, RunningComeFirstThenWaitingWithinTheTokenBudget) {
+  Start(SmallOptions());
+  Add(MakeRequest(1, 10, 9));
+  Add(MakeRequest(2, 11, 9));
+  Add(MakeRequest(3, 3, 9));
+  EXPECT_EQ(Step(), "1:10 2:6");
+  EXPECT_EQ(Step(), "1:1 2:5 3:3");
+  EXPECT_EQ(Step(), "1:1 2:1 3:1");
+}
+
+TEST_F(SchedulerTest, SlotsBoundTheRunning) {
+  Start(SmallOptions());
+  for (uint64_t id = 1; id <= 6; ++id) Add(MakeRequest(id, 1, id == 2 ? 1 : 3));
+  EXPECT_EQ(Step(), "1:1 2:1 3:1 4:1");
+  EXPECT_EQ(scheduler_->stats().num_waiting, 2);
+  EXPECT_EQ(Step(), "1:1 3:1 4:1 5:1");
+  EXPECT_EQ(plan_.released.size(), 1u);
+  EXPECT_EQ(plan_.released[0], plan_.scheduled[3].index);
+}
+
+TEST_F(SchedulerTest, ALongPromptIsCapped) {
+  SchedulerOptions options = SmallOptions();
+  options.long_prefill_token_threshold = 5;
+  Start(options);
+  Add(MakeRequest(1, 12, 2));
+  Add(MakeRequest(2, 9, 2));
+  EXPECT_EQ(Step(), "1:5 2:5");
+  EXPECT_EQ(Step(), "1:5 2:4");
+  EXPECT_EQ(Step(), "1:2 2:1");
+}
+
+TEST_F(SchedulerTest, APromptThatCannotBeCutWaitsForRoom) {
+  SchedulerOptions options = SmallOptions();
+  options.chunked_prefill = false;
+  Start(options);
+  Add(MakeRequest(1, 10, 3));
+  Add(MakeRequest(2, 7, 3));
+  EXPECT_EQ(Step(), "1:10");
+  EXPECT_EQ(Step(), "1:1 2:7");
+}
+
+TEST_F(SchedulerTest, LogitsRowsAreABudget) {
+  SchedulerOptions options = SmallOptions();
+  options.max_num_logits_rows = 3;
+  Start(options);
+  Request scored = MakeRequest(1, 7, 2);
+  scored.sampling.prompt_logprobs = 0;
+  Add(scored);
+  for (uint64_t id = 2; id <= 4; ++id) Add(MakeRequest(id, 2, 9));
+  // No row is left: the others stop before the token that would need one.
+  EXPECT_EQ(Step(), "1:3 2:1 3:1 4:1");
+  EXPECT_TRUE(events_.empty());
+  EXPECT_EQ(Step(), "1:3");
+  EXPECT_EQ(Step(), "1:1 2:1 3:1");
+  ASSERT_EQ(events_.size(), 3u);
+  ASSERT_TRUE(events_[0].prompt_logprobs.has_value());
+  EXPECT_EQ(events_[0].prompt_logprobs->size(), 6u);
+  EXPECT_EQ(Step(), "1:1 2:1 3:1");
+  EXPECT_EQ(Step(), "2:1 3:1 4:1");
+}
+
+TEST_F(SchedulerTest, APlanIsADiff) {
+  Start(SmallOptions());
+  Add(MakeRequest(1, 6, 9));
+  Step();
+  EXPECT_NE(plan_.scheduled[0].start, nullptr);
+  EXPECT_EQ(plan_.scheduled[0].new_block_ids[0].size(), 2u);
+  for (int32_t position = 6; position < 10; ++position) {
+    Step();
+    const ScheduledRequest& entry = plan_.scheduled[0];
+    EXPECT_EQ(entry.start, nullptr);
+    EXPECT_EQ(entry.num_computed_tokens, position);
+    EXPECT_EQ(entry.token_ids.size(), 1u);
+    EXPECT_EQ(entry.new_block_ids.empty(), position != 8) << position;
+    EXPECT_TRUE(entry.sample);
+  }
+}
+
+TEST_F(SchedulerTest, TheYoungestGivesWayAndComesBackFirst) {
+  SchedulerOptions options = SmallOptions();
+  options.kv_cache.num_blocks = 5;  // 16 tokens
+  options.kv_cache.enable_prefix_caching = false;
+  Start(options);
+  Add(MakeRequest(1, 4, 6));
+  Add(MakeRequest(2, 7, 6));
+  EXPECT_EQ(Step(), "1:4 2:7");
+  Add(MakeRequest(3, 1, 1));
+  EXPECT_EQ(Step(), "1:1 2:1");  // 3 would need a fifth block
+  // 2 wants a block for its ninth token, there is none, and it is the youngest.
+  EXPECT_EQ(Step(), "1:1");
+  EXPECT_EQ(scheduler_->stats().num_preemptions, 1u);
+  EXPECT_EQ(plan_.released.size(), 1u);
+  // It does not fit (3 blocks of 2), and nobody overtakes it.
+  EXPECT_EQ(Step(), "1:1");
+  EXPECT_EQ(Step(), "1:1");
+  EXPECT_EQ(Step(), "1:1");
+  EXPECT_EQ(events_[0].finish_reason, FinishReason::kLength);
+  EXPECT_EQ(Step(), "2:9 3:1");
+  EXPECT_EQ(plan_.scheduled[0].resumed_output_token_ids.size(), 2u);
+  EXPECT_EQ(plan_.scheduled[0].num_computed_tokens, 0);
+}
+
+TEST_F(SchedulerTest, APrefixIsComputedOnce) {
+  Start(SmallOptions());
+  Add(MakeRequest(1, 14, 1));
+  Step();
+  Add(MakeRequest(11, 14, 1));  // the same prompt
+  EXPECT_EQ(Step(), "11:2");
+  EXPECT_EQ(plan_.scheduled[0].num_computed_tokens, 12);
+  EXPECT_EQ(plan_.scheduled[0].new_block_ids[0].size(), 4u);
+  EXPECT_EQ(events_[0].num_cached_tokens, 12);
+  EXPECT_EQ(scheduler_->stats().prefix_cache_query_tokens, 28u);
+  EXPECT_EQ(scheduler_->stats().prefix_cache_hit_tokens, 12u);
+}
+
+TEST_F(SchedulerTest, WhoNeedsEveryTokenDoesNotReadThePrefixCache) {
+  Start(SmallOptions());
+  Add(MakeRequest(1, 6, 1));
+  Step();
+  Request scored = MakeRequest(11, 6, 1);
+  scored.sampling.prompt_logprobs = 0;
+  Add(scored);
+  EXPECT_EQ(Step(), "11:6");
+  Request skipping = MakeRequest(21, 6, 1);
+  skipping.skip_reading_prefix_cache = true;
+  Add(skipping);
+  EXPECT_EQ(Step(), "21:6");
+  EXPECT_EQ(scheduler_->stats().prefix_cache_query_tokens, 6u);
+}
+
+TEST_F(SchedulerTest, APromptMayBeScoredWithoutGenerating) {
+  Start(SmallOptions());
+  for (int32_t size : {1, 5}) {
+    Request request = MakeRequest(1, size, 0);
+    request.sampling.prompt_logprobs = 2;
+    Add(request);
+    Step();
+    ASSERT_EQ(events_.size(), 1u);
+    EXPECT_FALSE(plan_.scheduled[0].sample);
+    EXPECT_EQ(events_[0].finish_reason, FinishReason::kLength);
+    EXPECT_TRUE(events_[0].new_token_ids.empty());
+    ASSERT_TRUE(events_[0].prompt_logprobs.has_value());
+    EXPECT_EQ(events_[0].prompt_logprobs->size(), static_cast<size_t>(size - 1));
+  }
+}
+
+TEST_F(SchedulerTest, AnAbortedRequestsResultIsDropped) {
+  Start(SmallOptions());
+  Add(MakeRequest(1, 5, 5));
+  Add(MakeRequest(2, 5, 5));
+  Schedule();
+  EXPECT_TRUE(scheduler_->Abort(RequestId(1), &events_));
+  EXPECT_FALSE(scheduler_->Abort(RequestId(1), &events_));
+  Add(MakeRequest(1, 3, 5));  // the id is free at once
+  Finish();
+  ASSERT_EQ(events_.size(), 1u);
+  EXPECT_EQ(events_[0].id, RequestId(2));
+  EXPECT_EQ(Step(), "2:1 1:3");
+}
+
+TEST_F(SchedulerTest, StepsInFlightHoldChunksButNoUnknownTokens) {
+  Start(SmallOptions());
+  Add(MakeRequest(1, 40, 5));
+  EXPECT_EQ(Schedule(), "1:16");
+  StatusOr<step::StepResult> first = model_->Run(plan_);
+  EXPECT_EQ(Schedule(), "1:16");
+  StatusOr<step::StepResult> second = model_->Run(plan_);
+  EXPECT_EQ(Schedule(), "1:8");
+  StatusOr<step::StepResult> third = model_->Run(plan_);
+  EXPECT_EQ(Schedule(), "");  // its next token is not known yet
+  ASSERT_TRUE(first.ok() && second.ok() && third.ok());
+  EXPECT_EQ(scheduler_->num_steps_in_flight(), 3u);
+  events_.clear();
+  scheduler_->Update(std::move(*first), &events_);
+  scheduler_->Update(std::move(*second), &events_);
+  EXPECT_TRUE(events_.empty());
+  scheduler_->Update(std::move(*third), &events_);
+  EXPECT_EQ(events_.size(), 1u);
+  EXPECT_EQ(Schedule(), "1:1");
+}
+
+TEST_F(SchedulerTest, APoolSmallerThanTheContextEndsRequestsWithLength) {
+  SchedulerOptions options = SmallOptions();
+  options.kv_cache.num_blocks = 4;  // 12 tokens
+  Start(options);
+  EXPECT_EQ(scheduler_->admission().max_request_tokens(), 12);
+  Add(MakeRequest(1, 5, 50));
+  size_t num_tokens = 0;
+  while (scheduler_->HasWork()) {
+    Step();
+    num_tokens += events_[0].new_token_ids.size();
+  }
+  EXPECT_EQ(num_tokens, 7u);
+  EXPECT_EQ(events_[0].finish_reason, FinishReason::kLength);
+}
+
+TEST_F(SchedulerTest, TheQueueIsBoundedAndIdsAreUnique) {
+  Start(SmallOptions());
+  for (uint64_t id = 1; id <= 8; ++id) Add(MakeRequest(id, 2, 2));
+  EXPECT_EQ(scheduler_->Add(MakeRequest(9, 2, 2)).code(), StatusCode::kResourceExhausted);
+  EXPECT_TRUE(scheduler_->Abort(RequestId(8), &events_));
+  EXPECT_EQ(scheduler_->Add(MakeRequest(3, 2, 2)).code(), StatusCode::kFailedPrecondition);
+  Add(MakeRequest(9, 2, 2));
+}
+
+TEST_F(SchedulerTest, AnswersThatDoNotFitThePlanFailItsRequests) {
+  const auto answer = [this](auto change) {
+    Start(SmallOptions());
+    Request request = MakeRequest(1, 5, 5);
+    request.sampling.logprobs = 0;
+    Add(request);
+    Schedule();
+    StatusOr<step::StepResult> result = model_->Run(plan_);
+    ASSERT_TRUE(result.ok());
+    change(*result);
+    events_.clear();
+    scheduler_->Update(std::move(*result), &events_);
+    ASSERT_EQ(events_.size(), 1u);
+    EXPECT_EQ(events_[0].finish_reason, FinishReason::kError);
+    EXPECT_EQ(events_[0].error.code(), StatusCode::kInternal);
+    EXPECT_FALSE(scheduler_->HasWork());
+    EXPECT_EQ(scheduler_->stats().kv_blocks_used, 0);
+    EXPECT_TRUE(scheduler_->CheckIntegrity().ok());
+  };
+  answer([](step::StepResult& r) { r.step_id = 99; });
+  answer([](step::StepResult& r) { r.results.clear(); });
+  answer([](step::StepResult& r) { r.results[0].index = step::RequestIndex(3); });
+  answer([](step::StepResult& r) { r.results[0].sampled_token_ids.clear(); });
+  answer([](step::StepResult& r) { r.results[0].sampled_token_ids[0] = 97; });
+  answer([](step::StepResult& r) { r.results[0].sampled_token_ids[0] = -1; });
+  answer([](step::StepResult& r) { r.results[0].logprobs.clear(); });
+  answer([](step::StepResult& r) { r.results[0].failure = Internal("no"); });
+}
+
+TEST(SchedulerOptions, RefusalsNameTheField) {
+  const auto message = [](auto change) {
+    SchedulerOptions options = SmallOptions();
+    change(options);
+    return Scheduler::Create(options).status().ToString();
+  };
+  const auto names = [](const std::string& text, const char* field) {
+    return text.find("INVALID_ARGUMENT") == 0 && text.find(field) != std::string::npos;
+  };
+  EXPECT_EQ(message([](SchedulerOptions&) {}), "OK");
+  EXPECT_TRUE(names(message([](SchedulerOptions& o) { o.max_num_tokens = 0; }), "max_num_tokens"));
+  EXPECT_TRUE(names(message([](SchedulerOptions& o) { o.max_num_seqs = -1; }), "max_num_seqs"));
+  EXPECT_TRUE(names(message([](SchedulerOptions& o) { o.max_num_logits_rows = 0; }),
+                    "max_num_logits_rows"));
+  EXPECT_TRUE(names(message([](SchedulerOptions& o) { o.max_model_len = 0; }), "max_model_len"));
+  EXPECT_TRUE(names(message([](SchedulerOptions& o) { o.policy = "lifo"; }), "fcfs"));
+  EXPECT_TRUE(names(message([](SchedulerOptions& o) { o.kv_cache.num_blocks = 1; }), "num_blocks"));
+}
+
+}  // namespace
+}  // namespace pagemill::scheduler

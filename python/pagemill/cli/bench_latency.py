@@ -1,0 +1,66 @@
+"""`pagemill bench latency`: one batch, from its submission to its last token."""
+
+import json
+import statistics
+from argparse import Namespace
+from typing import Any
+
+from pagemill.cli.workload import WorkloadConfig, random_prompts
+from pagemill.config import EngineConfig
+from pagemill.config.flags import FlagParser
+
+
+def parser() -> FlagParser:
+    """Returns the command's parser."""
+    made = FlagParser(
+        "pagemill bench latency",
+        "Times one batch of requests from submission to the last token, offline. With one request"
+        " (--num-prompts 1) it is single-stream decoding, and is compared with the limit that"
+        " reading the weights once for each token sets.",
+        "pagemill bench latency --num-prompts 1\npagemill bench latency model.gguf --input-len 1k",
+    )
+    made.add_argument("--json", action="store_true", help="print JSON")
+    made.add_config(WorkloadConfig)
+    made.add_config(EngineConfig)
+    return made
+
+
+def run(parser: FlagParser, args: Namespace) -> int:
+    """Runs the benchmark and prints its report."""
+    from pagemill.cli.bench_report import decode_limit, describe, note
+    from pagemill.cli.offline import OfflineModel
+
+    workload = parser.read(WorkloadConfig, args, (EngineConfig,))
+    config = parser.read(EngineConfig, args, (WorkloadConfig,))
+    limit = decode_limit(config)
+    model = OfflineModel.load(config)
+    totals: list[float] = []
+    firsts: list[float] = []
+    try:
+        for run_index in range(workload.num_warmups + workload.num_iters):
+            prompts = random_prompts(workload, model.vocab_size, run_index)
+            outputs = model.run(prompts, workload.output_len)
+            if run_index >= workload.num_warmups:
+                totals.append(max(output.done_s for output in outputs))
+                firsts.append(statistics.median(output.first_token_s for output in outputs))
+                note(f"run {len(totals)}: {totals[-1]:.3f} s")
+    finally:
+        model.close()
+    total, first = statistics.median(totals), statistics.median(firsts)
+    # Tokens after the first, one step each, all requests side by side.
+    steps = (workload.output_len - 1) / (total - first) if workload.output_len > 1 else None
+    report: dict[str, Any] = {
+        "requests": workload.num_prompts,
+        "input_tokens": workload.input_len,
+        "output_tokens": workload.output_len,
+        "latency_ms": 1e3 * total,
+        "first_token_ms": 1e3 * first,
+        "prefill_tokens_per_s": workload.num_prompts * workload.input_len / first,
+        "decode_steps_per_s": steps,
+        "decode_tokens_per_s": steps * workload.num_prompts if steps else None,
+        "read_bandwidth_gb_per_s": limit.bandwidth / 1e9,
+        "limit_steps_per_s": limit.steps_per_second,
+        "achieved_of_limit": steps / limit.steps_per_second if steps else None,
+    }
+    print(json.dumps(report, indent=2) if args.json else describe(report))
+    return 0

@@ -1,0 +1,67 @@
+"""`pagemill bench throughput`: tokens per second over many requests."""
+
+import json
+import statistics
+from argparse import Namespace
+from typing import Any
+
+from pagemill.cli.workload import WorkloadConfig, random_prompts
+from pagemill.config import EngineConfig
+from pagemill.config.flags import FlagParser
+
+
+def parser() -> FlagParser:
+    """Returns the command's parser."""
+    made = FlagParser(
+        "pagemill bench throughput",
+        "Submits many requests at once, offline, and reports tokens per second over the whole run."
+        " The limit given is that of decoding alone: the weights read once for each step of"
+        " --max-num-seqs requests.",
+        "pagemill bench throughput\n"
+        "pagemill bench throughput --num-prompts 200 --input-len 512 --prefix-len 480",
+    )
+    made.add_argument("--json", action="store_true", help="print JSON")
+    made.add_config(WorkloadConfig)
+    made.add_config(EngineConfig)
+    return made
+
+
+def run(parser: FlagParser, args: Namespace) -> int:
+    """Runs the benchmark and prints its report."""
+    from pagemill.cli.bench_report import decode_limit, describe, note
+    from pagemill.cli.offline import OfflineModel
+
+    workload = parser.read(WorkloadConfig, args, (EngineConfig,))
+    config = parser.read(EngineConfig, args, (WorkloadConfig,))
+    limit = decode_limit(config)
+    model = OfflineModel.load(config)
+    times: list[float] = []
+    cached = 0
+    try:
+        for run_index in range(workload.num_warmups + workload.num_iters):
+            prompts = random_prompts(workload, model.vocab_size, run_index)
+            outputs = model.run(prompts, workload.output_len)
+            if run_index >= workload.num_warmups:
+                times.append(max(output.done_s for output in outputs))
+                cached = sum(output.num_cached_tokens for output in outputs)
+                note(f"run {len(times)}: {times[-1]:.3f} s")
+    finally:
+        model.close()
+    seconds = statistics.median(times)
+    generated = workload.num_prompts * workload.output_len
+    together = min(workload.num_prompts, config.scheduler.max_num_seqs)
+    report: dict[str, Any] = {
+        "requests": workload.num_prompts,
+        "input_tokens": workload.input_len,
+        "of_them_cached": cached / workload.num_prompts,
+        "output_tokens": workload.output_len,
+        "seconds": seconds,
+        "requests_per_s": workload.num_prompts / seconds,
+        "output_tokens_per_s": generated / seconds,
+        "total_tokens_per_s": (generated + workload.num_prompts * workload.input_len) / seconds,
+        "read_bandwidth_gb_per_s": limit.bandwidth / 1e9,
+        "limit_output_tokens_per_s": limit.steps_per_second * together,
+        "achieved_of_limit": generated / seconds / (limit.steps_per_second * together),
+    }
+    print(json.dumps(report, indent=2) if args.json else describe(report))
+    return 0

@@ -1,0 +1,164 @@
+"""The commands that load a model, on the default model's file.
+
+PAGEMILL_TEST_SMOLLM2_GGUF names it; outside Bazel the tests are skipped without it.
+"""
+
+import io
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from pagemill.cli import main
+from pagemill.cli.local_text import LocalText
+from pagemill.config import EngineConfig, ModelConfig, SamplingConfig
+from pagemill.engine.outputs import EngineError
+
+GREEDY = ("--temperature", "0", "--max-tokens", "24")
+FRANCE = "What is the capital of France?"
+
+
+@pytest.fixture(name="model", scope="module")
+def _model() -> str:
+    value = os.environ.get("PAGEMILL_TEST_SMOLLM2_GGUF")
+    if value is None:
+        assert "TEST_SRCDIR" not in os.environ, "the BUILD file does not name the model"
+        pytest.skip("PAGEMILL_TEST_SMOLLM2_GGUF is not set")
+    return value
+
+
+def _run(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str, str]:
+    status = main(argv)
+    captured = capsys.readouterr()
+    return status, captured.out, captured.err
+
+
+def test_generate(model: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "prompts.txt"
+    file.write_text("Name a colour.\n\n")
+    argv = ("generate", model, "-p", FRANCE, "--prompts-file", str(file), *GREEDY, "--json")
+    status, out, _ = _run(capsys, *argv)
+    assert status == 0
+    first, second = (json.loads(line) for line in out.splitlines())
+    assert "Paris" in first["text"]
+    assert first["finish_reason"] == "stop"
+    assert second["prompt"] == "Name a colour."
+    assert 0 < second["output_tokens"] <= 24
+
+
+def test_stop_strings_end_one_prompt_and_not_the_others(
+    model: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    argv = ("generate", model, "-p", FRANCE, "-p", "Name a colour.", *GREEDY)
+    _, plain, _ = _run(capsys, *argv)
+    status, stopped, _ = _run(capsys, *argv, "--stop", " is Paris")
+    assert status == 0
+    first, _, second = plain.partition("\n")
+    assert "is Paris" in first
+    assert stopped == first.partition(" is Paris")[0] + "\n" + second
+
+
+def test_chat_and_complete(
+    model: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    status, out, _ = _run(capsys, "chat", model, "-q", FRANCE, *GREEDY)
+    assert (status, "Paris" in out) == (0, True)
+    monkeypatch.setattr("sys.stdin", io.StringIO("One, two, three,"))
+    status, out, _ = _run(capsys, "complete", model, "-q", "-", *GREEDY)
+    assert (status, "four" in out) == (0, True)
+
+
+def test_conversation(
+    model: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = [FRANCE, "/help", "And of Italy?", "/reset", FRANCE, "/quit"]
+    monkeypatch.setattr("sys.stdin", io.StringIO("\n".join(lines)))
+    status, out, err = _run(capsys, "chat", model, *GREEDY)
+    assert status == 0
+    assert err.count("/reset  forget") == 2
+    first, second, again = (answer for answer in out.split("> ") if answer.strip())
+    assert "Paris" in first
+    assert "Rome" in second
+    assert again == first  # nothing of before was remembered
+
+
+def test_too_long_a_wish_is_refused(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+    status, _, err = _run(capsys, "chat", model, "-q", "Hi", "--max-tokens", "9000")
+    assert status == 1
+    assert "8192" in err
+    assert "Traceback" not in err
+
+
+def test_streams_follow_each_other(model: str) -> None:
+    local = LocalText.load(EngineConfig(model=ModelConfig(model=model)))
+    try:
+        sampling = SamplingConfig(temperature=0.0, max_tokens=12)
+        pieces = list(local.complete("The sky is", sampling))
+        assert len(pieces) > 3  # streamed, not at once
+        # An abandoned stream leaves nothing behind that disturbs the next.
+        next(iter(local.complete("Once upon a time", sampling)))
+        assert "".join(local.complete("The sky is", sampling)) == "".join(pieces)
+        seeded = SamplingConfig(temperature=1.0, seed=7, max_tokens=12)
+        first = "".join(local.complete("The sky is", seeded))
+        assert "".join(local.complete("The sky is", seeded)) == first != "".join(pieces)
+        stopped = SamplingConfig(temperature=0.0, max_tokens=12, stop=(pieces[2],))
+        cut = "".join(local.complete("The sky is", stopped))
+        assert cut == "".join(pieces).partition(pieces[2])[0]
+        with pytest.raises(EngineError, match="empty"):
+            list(local.complete("", sampling))
+    finally:
+        local.close()
+
+
+def test_plan(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = _run(capsys, "plan", model, "--json", "--max-model-len", "4K")
+    plan = json.loads(out)
+    assert status == 0
+    assert plan["fits"]
+    assert plan["max_model_len"] == 4096
+    # 30 layers x (keys and values) x 3 heads x 64 x 2 bytes.
+    assert plan["bytes"]["kv_per_token"] == 30 * 2 * 3 * 64 * 2
+    assert plan["kv_cache_tokens"] == 16384
+    assert plan["concurrency"] == 4
+    # The file without its metadata: nothing is expanded.
+    assert 0.9 < plan["bytes"]["weights"] / os.path.getsize(model) <= 1.05
+    status, out, _ = _run(capsys, "plan", model, "--kv-cache-memory-bytes", "10MiB")
+    assert status == 1
+    assert "does not fit" in out
+    assert "--max-model-len" in out
+    status, out, _ = _run(capsys, "plan", model)
+    assert status == 0
+    assert "16,384 tokens" in out
+
+
+def test_doctor(model: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    _, out, _ = _run(capsys, "doctor", model, "--json")
+    report = json.loads(out)
+    assert report["native"]["cores"] >= 1
+    assert {"linear", "paged_attention"} <= {row["op"] for row in report["kernels"]}
+    _, out, _ = _run(capsys, "doctor", "--cache-dir", str(tmp_path))
+    assert "not fetched yet" in out  # and nothing was fetched
+    assert not list(tmp_path.iterdir())
+
+
+def test_export(model: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    status, out, _ = _run(capsys, "export", model, "-o", str(tmp_path / "a/b"), "--json")
+    written = json.loads(out)
+    assert status == 0
+    assert Path(written["program"]).read_text().startswith("pagemill-program 1\n")
+    vocabulary = Path(written["vocabulary"]).read_text().splitlines()
+    assert len(vocabulary) == 49152
+    assert vocabulary[2] == b"<|im_end|>".hex() + " -1"
+
+
+@pytest.mark.parametrize("kind", ["latency", "throughput"])
+def test_offline_benchmarks(model: str, kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+    sizes = ("--num-prompts", "3", "--input-len", "20", "--output-len", "4", "--prefix-len", "17")
+    argv = ("bench", kind, model, *sizes, "--num-iters", "1", "--num-warmups", "0", "--json")
+    status, out, _ = _run(capsys, *argv)
+    report = json.loads(out)
+    assert status == 0
+    assert report["requests"] == 3
+    assert report["read_bandwidth_gb_per_s"] > 0.1
+    assert 0 < report["achieved_of_limit"] < 2  # above 1 only if the machine was busy before

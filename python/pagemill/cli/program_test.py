@@ -1,0 +1,113 @@
+"""Tests of the command line as a whole, in this process and in processes of its own."""
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import pagemill
+from pagemill.cli import main
+from pagemill.cli.reference import reference
+from pagemill.cli.table import COMMANDS, find
+
+ROOT = Path(__file__).parents[3]
+
+
+def _run(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str, str]:
+    try:
+        status = main(argv)
+    except SystemExit as stop:
+        status = int(stop.code or 0)
+    captured = capsys.readouterr()
+    return status, captured.out, captured.err
+
+
+def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = _run(capsys, "--help")
+    assert status == 0
+    for command in COMMANDS:
+        assert f"  {' '.join(command.words)} " in out
+    assert _run(capsys)[0] == 2
+    status, out, _ = _run(capsys, "bench")
+    assert status == 2
+    assert "bench throughput" in out
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert _run(capsys, "--version") == (0, f"pagemill {pagemill.__version__}\n", "")
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: " ".join(command.words))
+def test_each_command_has_help(
+    command: "pagemill.cli.table.Command",  # pyright: ignore
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    status, out, _ = _run(capsys, *command.words, "--help")
+    assert status == 0
+    assert out.startswith(f"usage: pagemill {' '.join(command.words)} ")
+    assert "--config FILE" in out
+    assert max(map(len, out.splitlines())) <= 100
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (("srve",), "did you mean 'serve'"),
+        (("bench", "latncy"), "unknown: bench latncy; `pagemill bench` is followed by latency"),
+        (("serve", "--prot", "1"), "did you mean '--port'"),
+        (("serve", "--port", "70000"), "--port: 70000 is out of range"),
+        (("plan", "--config", "/nonexistent.yaml"), "No such file"),
+        (("chat", "--url", "ftp://x", "-q", "hi"), "not the URL of an HTTP server"),
+        (("chat", "--url", "http://127.0.0.1:9", "-q", "hi"), "no server answers at 127.0.0.1:9"),
+        (("plan", "/nonexistent.gguf"), "no such file or directory"),
+        (("bench", "serve", "--plot", "x.png", "--url", "127.0.0.1:9"), "matplotlib|no server"),
+    ],
+)
+def test_failures_are_sentences(
+    argv: tuple[str, ...], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, _, err = _run(capsys, *argv)
+    assert status in (1, 2)
+    assert "Traceback" not in err
+    assert any(word in err for word in words.split("|")), err
+
+
+def test_find_takes_the_whole_name() -> None:
+    found = find(["bench", "serve", "--json"])
+    assert found is not None
+    assert found.words == ("bench", "serve")
+    assert find(["bench"]) is None
+
+
+def _imported(statement: str) -> set[str]:
+    script = f"{statement}\nimport json, sys\nprint(json.dumps(sorted(sys.modules)))"
+    out = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
+    return set(json.loads(out.stdout.splitlines()[-1]))
+
+
+def test_importing_the_command_line_imports_nothing_heavy() -> None:
+    heavy = {"numpy", "torch", "transformers", "tokenizers", "fastapi", "argparse", "yaml"}
+    assert not heavy & _imported("import pagemill.cli, pagemill.cli.program")
+    # A command's parser, with all its options, needs argparse and nothing else of these.
+    parsers = "from pagemill.cli.table import COMMANDS\nfor c in COMMANDS: c.parser()"
+    assert heavy & _imported(parsers) == {"argparse"}
+
+
+def test_help_is_quick() -> None:
+    def once() -> float:
+        begin = time.perf_counter()
+        subprocess.run(
+            [sys.executable, "-m", "pagemill.cli", "--help"], check=True, capture_output=True
+        )
+        return time.perf_counter() - begin
+
+    # 50 ms where it was measured; the best of several, for the machine may be busy.
+    assert min(once() for _ in range(8)) < 0.5
+
+
+def test_the_reference_is_up_to_date() -> None:
+    stored = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+    assert stored == reference(), "run `python -m pagemill.cli.reference > docs/cli.md`"

@@ -1,0 +1,28 @@
+"""`pagemill serve`: a model over HTTP."""
+
+from argparse import Namespace
+
+from pagemill.config import ServeConfig
+from pagemill.config.flags import FlagParser
+
+
+def parser() -> FlagParser:
+    """Returns the command's parser."""
+    made = FlagParser(
+        "pagemill serve",
+        "Serves a model over HTTP with the paths and fields of OpenAI's API. SIGTERM lets running"
+        " requests finish.",
+        "pagemill serve\npagemill serve model.gguf --port 9000 --served-model-name small\n"
+        "pagemill serve /models/Qwen2.5-0.5B-Instruct --host 0.0.0.0 --api-key SECRET\n"
+        "pagemill serve --config serve.yaml",
+    )
+    made.add_config(ServeConfig)
+    return made
+
+
+def run(parser: FlagParser, args: Namespace) -> int:
+    """Serves until it is told to stop."""
+    config = parser.read(ServeConfig, args)
+    from pagemill.server.serve import run as run_server
+
+    return run_server(config)

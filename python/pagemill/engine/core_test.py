@@ -1,0 +1,55 @@
+"""EngineCore sizes the KV cache, refuses what does not fit, and runs both executors."""
+
+import importlib.util
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pagemill.config import ConfigError, EngineConfig, build
+from pagemill.engine.llm import LLM
+from pagemill.engine.loading import load
+
+SMOLLM2 = os.environ.get("PAGEMILL_TEST_SMOLLM2_GGUF", "")
+pytestmark = pytest.mark.skipif(not SMOLLM2, reason="PAGEMILL_TEST_SMOLLM2_GGUF is not set")
+
+
+def config(**options: Any) -> EngineConfig:
+    return build(EngineConfig, {"model": SMOLLM2, **options})
+
+
+def test_the_pool_has_the_size_that_was_asked_for() -> None:
+    loaded = load(config(max_model_len=256, kv_cache_memory_bytes="16MiB"))
+    engine = loaded.core.seam.engine
+    try:
+        budget = loaded.core.budget
+        assert budget.kv_bytes <= 16 * 2**20 < budget.kv_bytes + budget.kv_bytes // 10
+        # The null block holds no tokens.
+        assert engine.stats().kv_blocks_total == budget.num_blocks - 1
+    finally:
+        engine.shutdown()
+
+
+def test_what_does_not_fit_is_refused_with_the_flag_that_would_make_it_fit() -> None:
+    with pytest.raises(ConfigError, match=r"MiB.*--kv-cache-memory-bytes.*--max-model-len"):
+        load(config(max_model_len=4096, kv_cache_memory_bytes="16MiB"))
+
+
+def test_default_name_and_model_path() -> None:
+    loaded = load(config(max_model_len=256, served_model_name=("a", "b")))
+    loaded.core.seam.engine.shutdown()
+    assert loaded.names == ("a", "b")
+    assert loaded.source.path == Path(SMOLLM2).absolute()
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
+def test_the_torch_executor_says_the_same() -> None:
+    texts: list[list[str]] = []
+    for executor in ("native", "torch"):
+        with LLM(SMOLLM2, max_model_len=128, max_num_batched_tokens=128, executor=executor) as llm:
+            outputs = llm.generate(
+                ["The capital of France is", "1, 2, 3, 4,"], temperature=0.0, max_tokens=6
+            )
+            texts.append([output.choices[0].text for output in outputs])
+    assert texts[0] == texts[1]

@@ -1,0 +1,274 @@
+"""Offline use: a model in this process, without a server.
+
+    with LLM("model.gguf") as llm:
+        (output,) = llm.generate("The capital of France is", SamplingParams(temperature=0))
+        print(output.choices[0].text)
+
+Rendering, stop strings and defaults are those of the server.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TextIO, cast
+
+import numpy as np
+
+from pagemill.config import EngineConfig, build
+from pagemill.engine.assembly import ChoiceAssembler
+from pagemill.engine.fan_out import child_sampling
+from pagemill.engine.limits import prompt_array, resolve_max_tokens
+from pagemill.engine.loading import LoadedModel, load
+from pagemill.engine.offline_batch import OfflineBatch, Request
+from pagemill.engine.outputs import ChoiceOutput, EngineError, TokenLogprobs
+from pagemill.engine.progress_bar import ProgressBar
+from pagemill.engine.sampling import SamplingParams
+from pagemill.render.renderer import Renderer
+from pagemill.render.stop_strings import StopStringFilter
+
+Message = Mapping[str, Any]
+Prompt = str | Sequence[int]
+
+_DEFAULT_COMPLETION_TOKENS = 16  # as the HTTP API has it; a chat gets all the room there is
+
+
+@dataclass(slots=True)
+class Choice:
+    """One continuation. `token_ids` includes the token that stopped it; `text` does not."""
+
+    text: str = ""
+    token_ids: list[int] = field(default_factory=list[int])
+    logprobs: list[TokenLogprobs] | None = None
+    finish_reason: str | None = None
+    stop_reason: str | int | None = None
+
+
+@dataclass(slots=True)
+class Output:
+    """A prompt and its `n` continuations. `prompt_logprobs[i]` is of prompt token `i + 1`."""
+
+    prompt_token_ids: list[int]
+    choices: list[Choice]
+    prompt_logprobs: list[TokenLogprobs] | None = None
+    num_cached_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    """A child request: where its news go."""
+
+    output: Output
+    choice: Choice
+    assembler: ChoiceAssembler
+
+    def take(self, news: ChoiceOutput) -> int:
+        """Adds `news`; returns how many tokens they brought."""
+        if news.error is not None:
+            raise news.error
+        delta = self.assembler.push(news)
+        choice, output = self.choice, self.output
+        choice.text += delta.text
+        choice.token_ids += delta.token_ids
+        if delta.logprobs is not None:
+            choice.logprobs = (choice.logprobs or []) + delta.logprobs
+        choice.finish_reason, choice.stop_reason = delta.finish_reason, delta.stop_reason
+        output.num_cached_tokens = max(output.num_cached_tokens, news.num_cached_tokens)
+        if news.prompt_logprobs is not None:
+            output.prompt_logprobs = news.prompt_logprobs
+        return len(delta.token_ids)
+
+
+class LLM:
+    """A loaded model. Close it, or use it as a context manager. Not thread-safe."""
+
+    def __init__(self, model: str | None = None, **options: Any) -> None:
+        """Loads `model`; without one, the default model.
+
+        Args:
+            model: a .gguf file, a directory, or a hub id.
+            options: any option of `pagemill serve` about the engine, by its name with
+                underscores: `max_model_len=4096`, `kv_cache_memory_bytes="2GiB"`.
+
+        Raises:
+            ConfigError: an option is unknown, or the model does not fit this machine.
+            FetchError, WeightsError, RenderError: the model cannot be found or read.
+        """
+        self._open(build(EngineConfig, {**options, "model": model}))
+
+    @classmethod
+    def from_config(cls, config: EngineConfig) -> LLM:
+        """Loads what `config` says; raises what the constructor does."""
+        llm = cls.__new__(cls)
+        llm._open(config)
+        return llm
+
+    def _open(self, config: EngineConfig) -> None:
+        self._loaded: LoadedModel = load(config)
+        self._engine = self._loaded.core.seam.engine
+        self._next_id = 1
+        try:
+            self._renderer = Renderer.open(self._loaded.source, config.model.chat_template)
+        except BaseException:
+            self.close()
+            raise
+        built = self._loaded.core.built
+        self._eos = tuple(dict.fromkeys((*built.eos_token_ids, *self._renderer.eos_token_ids)))
+
+    def __enter__(self) -> LLM:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the engine. Idempotent."""
+        self._engine.shutdown()
+
+    @property
+    def renderer(self) -> Renderer:
+        """The model's tokenizer and chat template."""
+        return self._renderer
+
+    def generate(
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        sampling: SamplingParams | None = None,
+        *,
+        progress: TextIO | None = None,
+        **fields: Any,
+    ) -> list[Output]:
+        """Continues each prompt; outputs come in the order of the prompts.
+
+        Args:
+            prompts: a text, token ids, or a list of either.
+            sampling: how to sample; `max_tokens` is 16 unless it says otherwise.
+            fields: fields of `SamplingParams`, in place of `sampling`.
+            progress: where a progress bar is drawn; standard error, if that is a terminal, where
+                None.
+
+        Raises:
+            EngineError: a request is refused or fails; the others are aborted.
+        """
+        token_ids = [
+            self._renderer.encode(prompt, parse_special=True) if isinstance(prompt, str) else prompt
+            for prompt in _as_list(prompts)
+        ]
+        stated = _stated(sampling, fields)
+        return self._run(token_ids, stated, _DEFAULT_COMPLETION_TOKENS, progress)
+
+    def chat(
+        self,
+        messages: Sequence[Message] | Sequence[Sequence[Message]],
+        sampling: SamplingParams | None = None,
+        *,
+        progress: TextIO | None = None,
+        **fields: Any,
+    ) -> list[Output]:
+        """Answers one conversation, or several; the arguments are those of `generate`.
+
+        Raises:
+            RenderError: the model has no chat template, or it refuses the messages.
+            EngineError: see `generate`.
+        """
+        single = bool(messages) and isinstance(messages[0], Mapping)
+        conversations: Any = [messages] if single else messages
+        token_ids = [self._renderer.encode_chat(conversation) for conversation in conversations]
+        stated = _stated(sampling, fields)
+        return self._run(token_ids, stated, self._loaded.defaults.max_tokens, progress)
+
+    def embed(
+        self, texts: Prompt | Sequence[Prompt], *, progress: TextIO | None = None
+    ) -> np.ndarray:
+        """Embeds each text with a pooling model: float32 `[texts, dim]`.
+
+        Raises:
+            EngineError: a text is too long, or the model does not pool.
+        """
+        built = self._loaded.core.built
+        prompts: list[np.ndarray] = []
+        for text in _as_list(texts):
+            ids = self._renderer.encode(text) if isinstance(text, str) else text
+            if len(ids) > built.max_model_len:
+                raise EngineError(
+                    "INVALID_ARGUMENT",
+                    f"a text has {len(ids)} tokens; the model takes {built.max_model_len}",
+                )
+            prompts.append(prompt_array(ids, built.vocab_size, "texts"))
+        vectors: dict[int, np.ndarray] = {}
+        with contextlib.closing(ProgressBar(len(prompts), progress or sys.stderr)) as bar:
+            for news in self._batch([(prompt, None) for prompt in prompts]):
+                if news.error is not None:
+                    raise news.error
+                if news.pooled is not None:
+                    vectors[news.index] = news.pooled
+                bar.add(tokens=0, finished=news.finish_reason is not None)
+        return np.stack([vectors[i] for i in range(len(prompts))])
+
+    def _run(
+        self,
+        prompts: Sequence[Sequence[int]],
+        stated: SamplingParams,
+        default_max_tokens: int | None,
+        progress: TextIO | None,
+    ) -> list[Output]:
+        params = self._loaded.defaults.fill(stated)
+        built = self._loaded.core.built
+        outputs: list[Output] = []
+        running: list[_Running] = []
+        requests: list[Request] = []
+        for ids in prompts:
+            array = prompt_array(ids, built.vocab_size, "prompts")
+            room = resolve_max_tokens(
+                len(array), stated.max_tokens, default_max_tokens, built.max_model_len, "prompts"
+            )
+            output = Output(array.tolist(), [Choice() for _ in range(params.n)])
+            outputs.append(output)
+            children = child_sampling(
+                params,
+                max_tokens=room,
+                eos_token_ids=self._eos,
+                make=self._loaded.core.seam.make_sampling,
+            )
+            for choice, native in zip(output.choices, children, strict=True):
+                running.append(_Running(output, choice, self._assembler(array, params)))
+                requests.append((array, native))
+        batch = self._batch(requests)
+        with contextlib.closing(ProgressBar(len(requests), progress or sys.stderr)) as bar:
+            for news in batch:
+                child = running[news.index]
+                tokens = child.take(news)
+                if child.assembler.finished:
+                    batch.stop(news.index)  # where a stop string matched, the engine goes on
+                bar.add(tokens=tokens, finished=child.assembler.finished)
+        return outputs
+
+    def _batch(self, requests: list[Request]) -> OfflineBatch:
+        core = self._loaded.core
+        first_id, self._next_id = self._next_id, self._next_id + len(requests)
+        return OfflineBatch(core.seam, requests, core.max_choices, first_id)
+
+    def _assembler(self, prompt: np.ndarray, params: SamplingParams) -> ChoiceAssembler:
+        stop = None
+        if params.stop:
+            stop = StopStringFilter(params.stop, params.include_stop_str_in_output)
+        return ChoiceAssembler(
+            self._renderer.detokenizer(prompt.tolist(), params.skip_special_tokens),
+            stop,
+            include_stop=params.include_stop_str_in_output,
+            min_tokens=params.min_tokens,
+        )
+
+
+def _as_list(prompts: Prompt | Sequence[Prompt]) -> Sequence[Prompt]:
+    if isinstance(prompts, str) or (len(prompts) > 0 and isinstance(prompts[0], int)):
+        return [cast(Prompt, prompts)]
+    return cast(Sequence[Prompt], prompts)
+
+
+def _stated(sampling: SamplingParams | None, fields: Mapping[str, Any]) -> SamplingParams:
+    if sampling is not None and fields:
+        raise TypeError("give either `sampling` or its fields, not both")
+    return sampling or SamplingParams(**fields)

@@ -1,0 +1,34 @@
+"""An API key, by flag and by environment, with the `openai` client."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import httpx
+import openai
+import pytest
+
+from tests.e2e.server_process import NAME, SMOLLM2, SMOLLM2_REASON, serve
+
+pytestmark = pytest.mark.skipif(not SMOLLM2, reason=SMOLLM2_REASON)
+
+
+@pytest.mark.parametrize(
+    ("options", "environment"),
+    [(["--api-key", "sesame"], {}), ([], {"PAGEMILL_API_KEY": "other,sesame"})],
+)
+def test_key(tmp_path: Path, options: list[str], environment: dict[str, str]) -> None:
+    with serve(SMOLLM2, tmp_path, options, environment=environment) as server:
+        for path in ("/v1/models", "/metrics", "/version", "/openapi.json", "/nope"):
+            got = httpx.get(server.base_url + path, timeout=10)
+            assert got.status_code == 401
+            assert set(got.json()["error"]) == {"message", "type", "param", "code"}
+        for path in ("/health", "/ready"):
+            assert httpx.get(server.base_url + path, timeout=10).status_code == 200
+        url = f"{server.base_url}/v1"
+        with pytest.raises(openai.AuthenticationError):
+            openai.OpenAI(base_url=url, api_key="wrong", max_retries=0).models.list()
+        right = openai.OpenAI(base_url=url, api_key="sesame", max_retries=0)
+        got = right.completions.create(model=NAME, prompt="Hi", max_tokens=2)
+        assert got.usage is not None and got.usage.completion_tokens > 0
+        assert "sesame" not in server.log.read_text()

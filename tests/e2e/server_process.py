@@ -1,0 +1,139 @@
+"""Starts the real server in a process of its own and stops it again."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+
+SMOLLM2 = os.environ.get("PAGEMILL_TEST_SMOLLM2_GGUF", "")
+# The directory of the file that the variable names, or the directory itself.
+MINILM = os.environ.get("PAGEMILL_TEST_MINILM_DIR", "")
+SMOLLM2_REASON = "PAGEMILL_TEST_SMOLLM2_GGUF does not name the model file"
+MINILM_REASON = "PAGEMILL_TEST_MINILM_DIR does not name the model's directory"
+NAME = "test-model"
+
+# Prints which modules the process has when it exits.
+_WITH_MODULES = (
+    "import atexit, sys;"
+    "atexit.register(lambda: print('modules:', *sorted(sys.modules)));"
+    "from pagemill.cli.program import run;"
+    "sys.exit(run(sys.argv[1:]))"
+)
+
+
+def minilm_directory() -> str:
+    """The embedding model's directory; "" where there is none."""
+    path = Path(MINILM)
+    return str(path.parent if MINILM and path.is_file() else path) if MINILM else ""
+
+
+@dataclass(frozen=True)
+class ServerProcess:
+    """A running server."""
+
+    process: subprocess.Popen[str]
+    base_url: str
+    log: Path
+    seconds_to_ready: float
+
+    @property
+    def resident_bytes(self) -> int:
+        """Resident memory of the process."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        found = re.search(r"^VmRSS:\s+(\d+) kB", status, re.MULTILINE)
+        assert found is not None
+        return int(found[1]) * 1024
+
+    def metric(self, name: str, **labels: str) -> float:
+        """The value of one sample of /metrics; it must exist exactly once."""
+        text = httpx.get(f"{self.base_url}/metrics", timeout=10).text
+        values = [
+            float(line.rpartition(" ")[2])
+            for line in text.splitlines()
+            if line.startswith(f"pagemill:{name}{{")
+            and all(f'{key}="{value}"' in line for key, value in labels.items())
+        ]
+        assert len(values) == 1, f"{name} {labels}: {values}"
+        return values[0]
+
+    def wait_until_idle(self, timeout_s: float = 30) -> None:
+        """Returns when nothing runs, waits or holds a block; fails after `timeout_s`."""
+        names = ("num_requests_running", "num_requests_waiting", "kv_blocks_used")
+        deadline = time.monotonic() + timeout_s
+        while True:
+            values = {name: self.metric(name) for name in names}
+            if not any(values.values()):
+                return
+            assert time.monotonic() < deadline, values
+            time.sleep(0.05)
+
+    def stop(self, timeout_s: float = 30) -> int:
+        """SIGTERM; returns the exit status."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(timeout_s)
+
+
+@contextlib.contextmanager
+def serve(
+    model: str,
+    folder: Path,
+    options: Sequence[str] = (),
+    *,
+    report_modules: bool = False,
+    environment: Mapping[str, str] | None = None,
+) -> Iterator[ServerProcess]:
+    """Runs `pagemill serve model`, waits until it is ready, and kills it afterwards if need be.
+
+    Args:
+        model: what to serve.
+        folder: where the log goes.
+        options: further command-line arguments.
+        report_modules: the log ends with the modules that were imported.
+        environment: further environment variables.
+    """
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    log = folder / "server.log"
+    launcher = ["-c", _WITH_MODULES] if report_modules else ["-m", "pagemill.cli"]
+    command = [sys.executable, *launcher, "serve", model, "--port", str(port)]
+    command += ["--served-model-name", NAME, *options]
+    began = time.monotonic()
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            command,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env={**os.environ, **(environment or {})},
+        )
+    try:
+        base_url = f"http://127.0.0.1:{port}"
+        _wait_until_ready(process, base_url, log)
+        yield ServerProcess(process, base_url, log, time.monotonic() - began)
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+
+
+def _wait_until_ready(process: subprocess.Popen[str], base_url: str, log: Path) -> None:
+    deadline = time.monotonic() + 120
+    with httpx.Client(timeout=5) as client:
+        while True:
+            assert process.poll() is None, f"the server exited:\n{log.read_text()}"
+            assert time.monotonic() < deadline, f"never ready:\n{log.read_text()}"
+            with contextlib.suppress(httpx.TransportError):
+                if client.get(f"{base_url}/ready").status_code == 200:
+                    return
+            time.sleep(0.01)

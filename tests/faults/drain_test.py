@@ -1,0 +1,89 @@
+"""SIGTERM: running requests finish, new ones are refused, and the process exits with 0."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.e2e.server_process import SMOLLM2, SMOLLM2_REASON, ServerProcess, serve
+
+pytestmark = pytest.mark.skipif(not SMOLLM2, reason=SMOLLM2_REASON)
+
+LONG = {"prompt": "Once upon a time", "ignore_eos": True, "stream": True}
+
+
+def events(response: httpx.Response) -> Iterator[str]:
+    return (line.removeprefix("data: ") for line in response.iter_lines() if line)
+
+
+def start(server: ServerProcess, client: httpx.Client, tokens: int):
+    return client.stream(
+        "POST", f"{server.base_url}/v1/completions", json={**LONG, "max_tokens": tokens}
+    )
+
+
+def test_running_requests_finish(tmp_path: Path) -> None:
+    with serve(SMOLLM2, tmp_path) as server, httpx.Client(timeout=120) as client:
+        with start(server, client, 300) as response:
+            lines = events(response)
+            next(lines)
+            server.process.send_signal(signal.SIGTERM)
+            deadline = time.monotonic() + 10
+            while httpx.get(f"{server.base_url}/ready").status_code == 200:
+                assert time.monotonic() < deadline
+            assert httpx.get(f"{server.base_url}/health").status_code == 200
+            refused = httpx.post(f"{server.base_url}/v1/completions", json={"prompt": "x"})
+            assert refused.status_code == 503
+            assert int(refused.headers["retry-after"]) > 0
+            rest = list(lines)
+        assert rest[-1] == "[DONE]"
+        assert json.loads(rest[-2])["choices"][0]["finish_reason"] == "length"
+        assert server.process.wait(20) == 0
+
+
+def test_what_does_not_finish_in_time_is_told(tmp_path: Path) -> None:
+    options = ["--shutdown-timeout", "0.5"]
+    with serve(SMOLLM2, tmp_path, options) as server, httpx.Client(timeout=120) as client:
+        with start(server, client, 8000) as response:
+            lines = events(response)
+            next(lines)
+            began = time.monotonic()
+            server.process.send_signal(signal.SIGTERM)
+            rest = list(lines)
+        assert rest[-1] == "[DONE]"
+        assert json.loads(rest[-2])["error"]["code"] == 503
+        assert server.process.wait(20) == 0
+        assert time.monotonic() - began < 15
+
+
+def test_an_idle_server_exits_at_once(tmp_path: Path) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        with serve(SMOLLM2, tmp_path) as server:
+            began = time.monotonic()
+            server.process.send_signal(number)
+            assert server.process.wait(20) == 0
+            assert time.monotonic() - began < 10  # far below the 30 s that requests may take
+            assert "Traceback" not in server.log.read_text()
+
+
+def test_a_second_signal_does_not_wait(tmp_path: Path) -> None:
+    with (
+        serve(SMOLLM2, tmp_path) as server,
+        httpx.Client(timeout=120) as client,
+        start(server, client, 8000) as response,
+    ):
+        lines = events(response)  # kept: a collected iterator would hang up
+        next(lines)
+        server.process.send_signal(signal.SIGTERM)
+        while httpx.get(f"{server.base_url}/ready").status_code == 200:
+            pass
+        server.process.send_signal(signal.SIGTERM)
+        began = time.monotonic()
+        assert server.process.wait(20) == 0
+        assert time.monotonic() - began < 15

@@ -1,0 +1,130 @@
+"""Requests that no client should send: a seeded stream of them, for the fuzz test."""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import dataclass
+from typing import Any
+
+NUMBERS = (
+    *(-1, 0, 1, -(2**31), 2**31, 2**63, 2**64, -(2**63) - 1, 10**30, 1e308, -1e308),
+    *(0.1, -0.0, 1.5, 1e-300),
+)
+TEXTS = (
+    "",
+    "x",
+    "\x00",
+    "é☃𝄞",
+    "<|im_end|>",
+    "null",
+    "a" * 50_000,
+    " " * 10_000,
+    "\u202e",
+    "💥" * 999,
+)
+
+_SAMPLING_FIELDS = (
+    *("n", "temperature", "top_p", "top_k", "min_p", "presence_penalty", "frequency_penalty"),
+    *("repetition_penalty", "logit_bias", "seed", "min_tokens", "max_tokens", "ignore_eos", "stop"),
+    *("stop_token_ids", "include_stop_str_in_output", "skip_special_tokens", "prompt_logprobs"),
+    *("truncate_prompt_tokens", "return_token_ids", "return_tokens_as_token_ids", "cache_salt"),
+    *("priority", "request_id", "stream", "stream_options", "model", "logprobs", "echo", "user"),
+    *("response_format", "structured_outputs", "bad_words", "allowed_token_ids", "no_such_field"),
+)
+_COMPLETION_FIELDS = (*_SAMPLING_FIELDS, "prompt", "suffix", "best_of", "add_special_tokens")
+_CHAT_FIELDS = (
+    *_SAMPLING_FIELDS,
+    *("messages", "top_logprobs", "max_completion_tokens", "tools", "tool_choice", "documents"),
+    *("chat_template", "chat_template_kwargs", "add_generation_prompt", "continue_final_message"),
+    *("add_special_tokens", "reasoning_effort", "functions", "modalities"),
+)
+_EMBEDDING_FIELDS = ("input", "model", "encoding_format", "dimensions", "truncate_prompt_tokens")
+
+_BASES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
+    "/v1/completions": ({"prompt": "Hello", "max_tokens": 1}, _COMPLETION_FIELDS),
+    "/v1/chat/completions": (
+        {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1},
+        _CHAT_FIELDS,
+    ),
+    "/v1/embeddings": ({"input": "Hello"}, _EMBEDDING_FIELDS),
+}
+PATHS = tuple(_BASES)
+
+
+@dataclass(frozen=True)
+class Shot:
+    """One request. `must_fail`: the body can never be a valid request."""
+
+    path: str
+    body: bytes
+    content_type: str = "application/json"
+    must_fail: bool = False
+
+
+def shots(seed: int, count: int) -> list[Shot]:
+    """`count` requests; the same for the same seed."""
+    rng = random.Random(seed)
+    return [_shot(rng) for _ in range(count)]
+
+
+def _shot(rng: random.Random) -> Shot:
+    path = rng.choice(PATHS)
+    kind = rng.random()
+    if kind < 0.15:
+        return Shot(path, _no_json(rng), must_fail=True)
+    base, fields = _BASES[path]
+    body = json.loads(json.dumps(base))
+    if kind < 0.25:
+        del body[next(iter(base))]  # the one required field
+        return Shot(path, json.dumps(body).encode(), must_fail=True)
+    if kind < 0.30:
+        return Shot(path, json.dumps(body).encode(), content_type="text/plain", must_fail=True)
+    for _ in range(rng.choice((1, 1, 1, 2, 3, 6))):
+        body[rng.choice(fields)] = _value(rng, 0)
+    if kind < 0.45 and "messages" in body:
+        body["messages"] = [_message(rng) for _ in range(rng.randrange(1, 4))]
+    return Shot(path, json.dumps(body).encode())
+
+
+def _message(rng: random.Random) -> object:
+    if rng.random() < 0.2:
+        return _value(rng, 1)
+    keys = ("role", "content", "name", "tool_calls", "tool_call_id")
+    message: dict[str, Any] = {"role": "user", "content": "Hi"}
+    for _ in range(rng.randrange(1, 3)):
+        message[rng.choice(keys)] = _value(rng, 1)
+    return message
+
+
+def _value(rng: random.Random, depth: int) -> Any:
+    kind = rng.randrange(9 if depth < 4 else 5)
+    if kind == 0:
+        return rng.choice((None, True, False))
+    if kind in (1, 2):
+        return rng.choice(NUMBERS)
+    if kind in (3, 4):
+        return rng.choice(TEXTS)
+    if kind in (5, 6):
+        return [_value(rng, depth + 1) for _ in range(rng.randrange(4))]
+    if kind == 7:
+        return [rng.choice((-1, 0, 5, 49151, 49152, 2**31)) for _ in range(rng.randrange(1, 40))]
+    return {rng.choice(TEXTS[:7]): _value(rng, depth + 1) for _ in range(rng.randrange(4))}
+
+
+def _no_json(rng: random.Random) -> bytes:
+    valid = json.dumps({"prompt": "Hello", "max_tokens": 1}).encode()
+    kind = rng.randrange(7)
+    if kind == 0:
+        return rng.randbytes(rng.randrange(1, 200)) + b"\xff"
+    if kind == 1:
+        return valid[: rng.randrange(len(valid))]
+    if kind == 2:
+        return b"[" * rng.choice((10, 1000, 100_000))
+    if kind == 3:
+        return b'{"prompt": ' + b"[" * 5000 + b"]" * 5000 + b', "messages": 1, "input": 1}'
+    if kind == 4:
+        return rng.choice((b"[]", b"5", b"null", b'"prompt"', b"NaN", b"true"))
+    if kind == 5:
+        return b'{"prompt": "\\ud800", "messages": "\\ud800", "input": "\\ud800"}'
+    return b'{"messages": 1, "input": {}, "prompt": ' + b'{"a":' * 3000 + b"1" + b"}" * 3000 + b"}"

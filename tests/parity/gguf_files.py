@@ -1,0 +1,111 @@
+"""Writes the tiny models of `tiny_models.py` as GGUF files, the way converters do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import gguf
+import numpy as np
+import numpy.typing as npt
+import torch
+from gguf.quants import dequantize, quantize
+from transformers import PreTrainedModel
+
+ARCHITECTURES = {"gemma3": "gemma3", "llama": "llama", "qwen2": "qwen2"}
+BLOCK = 32  # elements; a matrix whose rows are no whole number of blocks is stored as f16
+Array = npt.NDArray[np.float32]
+
+_LAYER = {
+    "input_layernorm": "attn_norm",
+    "mlp.down_proj": "ffn_down",
+    "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up",
+    "self_attn.k_norm": "attn_k_norm",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.o_proj": "attn_output",
+    "self_attn.q_norm": "attn_q_norm",
+    "self_attn.q_proj": "attn_q",
+    "self_attn.v_proj": "attn_v",
+}
+_NORMS = {
+    "gemma3": {
+        "post_attention_layernorm": "post_attention_norm",
+        "post_feedforward_layernorm": "post_ffw_norm",
+        "pre_feedforward_layernorm": "ffn_norm",
+    },
+    "llama": {"post_attention_layernorm": "ffn_norm"},
+    "qwen2": {"post_attention_layernorm": "ffn_norm"},
+}
+_TOP = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
+
+
+def write_gguf(model: PreTrainedModel, family: str, path: Path, matrix_type: str) -> None:
+    """Save `model` with matrices of `matrix_type` ("Q4_0", ...), and round its own weights to what
+    was saved, so that it is the reference of the file."""
+    writer = gguf.GGUFWriter(path, ARCHITECTURES[family])
+    _write_settings(writer, model, family)
+    kind = gguf.GGMLQuantizationType[matrix_type]
+    tied = model.config.tie_word_embeddings
+    for name, parameter in model.named_parameters():
+        if tied and name == "lm_head.weight":
+            continue
+        values = parameter.detach().numpy().astype(np.float32)
+        permute = family == "llama" and ("q_proj" in name or "k_proj" in name)
+        stored = _interleave(values, model.config.head_dim) if permute else values
+        if family == "gemma3" and name.endswith("norm.weight"):
+            stored = stored + np.float32(1)
+        gguf_name = _tensor_name(name, family)
+        if values.ndim == 1:
+            writer.add_tensor(gguf_name, stored)
+            continue
+        row_kind = kind if values.shape[1] % BLOCK == 0 else gguf.GGMLQuantizationType.F16
+        data = quantize(stored, row_kind)
+        writer.add_tensor(gguf_name, data, raw_dtype=row_kind)
+        rounded = dequantize(data, row_kind)
+        rounded = _halves(rounded, model.config.head_dim) if permute else rounded
+        with torch.no_grad():
+            parameter.copy_(torch.from_numpy(rounded.reshape(values.shape)))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def _interleave(weight: Array, head_dim: int) -> Array:
+    """Rows of each head from half-rotated order to pairs side by side."""
+    rows = weight.reshape(-1, 2, head_dim // 2, weight.shape[1])
+    return np.ascontiguousarray(rows.swapaxes(1, 2)).reshape(weight.shape)
+
+
+def _halves(weight: Array, head_dim: int) -> Array:
+    """The inverse of `_interleave`."""
+    rows = weight.reshape(-1, head_dim // 2, 2, weight.shape[-1])
+    return np.ascontiguousarray(rows.swapaxes(1, 2)).reshape(weight.shape)
+
+
+def _tensor_name(name: str, family: str) -> str:
+    module, _, kind = name.rpartition(".")
+    if module in _TOP:
+        return f"{_TOP[module]}.{kind}"
+    _, _, layer, inner = module.split(".", 3)
+    return f"blk.{layer}.{(_LAYER | _NORMS[family])[inner]}.{kind}"
+
+
+def _write_settings(writer: gguf.GGUFWriter, model: PreTrainedModel, family: str) -> None:
+    config = model.config
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_head_count(config.num_attention_heads)
+    writer.add_head_count_kv(config.num_key_value_heads)
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    if family != "gemma3":
+        writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
+        return
+    full = config.rope_parameters["full_attention"]
+    writer.add_rope_freq_base(full["rope_theta"])
+    writer.add_rope_scaling_type(gguf.RopeScalingType(full["rope_type"]))
+    writer.add_rope_scaling_factor(full["factor"])
+    writer.add_key_length(config.head_dim)
+    writer.add_sliding_window(config.sliding_window)
