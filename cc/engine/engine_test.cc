@@ -279,6 +279,7 @@ TEST_F(EngineTest, ShutdownAbortsAndOutputsStayReadable) {
   }
   while (engine_->stats().num_running == 0) std::this_thread::yield();
   std::thread closer([this] { engine_->Shutdown(); });
+  while (!engine_->stats().draining) std::this_thread::yield();
   runner_.Release();
   closer.join();
   engine_->Shutdown();

@@ -159,9 +159,9 @@ TestTensor::TestTensor(DType dtype, std::initializer_list<int64_t> dims,
   row_bytes_ = view_.row_stride_bytes;
   view_.row_stride_bytes += options.row_padding_bytes;
   const int64_t rows = view_.rank == 0 ? 1 : view_.shape[0];
-  memory_.assign(rows * view_.row_stride_bytes + 2 * (kGuardBytes + kAlignment) +
-                     options.misalign_bytes,
-                 kGuard);
+  memory_.assign(
+      rows * view_.row_stride_bytes + 2 * (kGuardBytes + kAlignment) + options.misalign_bytes,
+      kGuard);
   view_.data = PlaceAfterGuard(memory_, options.misalign_bytes);
   Poison();
 }
@@ -174,8 +174,8 @@ void TestTensor::Poison() {
       continue;
     }
     const int64_t size = Info(view_.dtype).block_bytes;
-    const bool integer = view_.dtype == DType::kI32 || view_.dtype == DType::kI8 ||
-                         view_.dtype == DType::kU8;
+    const bool integer =
+        view_.dtype == DType::kI32 || view_.dtype == DType::kI8 || view_.dtype == DType::kU8;
     const float value = view_.dtype == DType::kI32 ? -0x1p31f
                         : integer                  ? 85.f
                                                    : std::numeric_limits<float>::quiet_NaN();
@@ -184,8 +184,8 @@ void TestTensor::Poison() {
 }
 
 void TestTensor::FillUniform(Random& random, float low, float high) {
-  const bool integer = view_.dtype == DType::kI32 || view_.dtype == DType::kI8 ||
-                       view_.dtype == DType::kU8;
+  const bool integer =
+      view_.dtype == DType::kI32 || view_.dtype == DType::kI8 || view_.dtype == DType::kU8;
   for (int64_t i = 0; i < view_.shape[0]; ++i) {
     uint8_t* row = view_.Row<uint8_t>(i);
     if (IsBlockFormat(view_.dtype)) {
@@ -194,9 +194,9 @@ void TestTensor::FillUniform(Random& random, float low, float high) {
     }
     const int64_t size = Info(view_.dtype).block_bytes;
     for (int64_t at = 0; at < row_bytes_; at += size) {
-      const float value =
-          integer ? static_cast<float>(random.Int(std::lround(low), std::lround(high)))
-                  : random.Uniform(low, high);
+      const float value = integer
+                              ? static_cast<float>(random.Int(std::lround(low), std::lround(high)))
+                              : random.Uniform(low, high);
       StoreElement(view_.dtype, row + at, value);
     }
   }
@@ -252,8 +252,7 @@ bool TestTensor::GuardsIntact() const {
 }
 
 std::vector<const KernelRow*> SupportedRows(const OpDefinition& op,
-                                            const device::Capabilities& caps,
-                                            const OpCall& call) {
+                                            const device::Capabilities& caps, const OpCall& call) {
   std::vector<const KernelRow*> rows;
   for (const KernelRow& row : op.rows) {
     if (row.supports(caps, call)) rows.push_back(&row);
@@ -307,8 +306,8 @@ void RunRow(const KernelRow& row, const OpCall& call, device::ThreadPool& pool) 
   if (failures == 0) return ::testing::AssertionSuccess();
   return ::testing::AssertionFailure()
          << failures << " of " << actual.size() << " elements out of tolerance, worst [" << worst
-         << "]: got " << actual[worst] << ", expected " << expected[worst] << ", "
-         << worst_excess << " past abs " << tolerance.abs << " + rel " << tolerance.rel;
+         << "]: got " << actual[worst] << ", expected " << expected[worst] << ", " << worst_excess
+         << " past abs " << tolerance.abs << " + rel " << tolerance.rel;
 }
 
 ::testing::AssertionResult BitEqual(std::span<const float> actual,

@@ -94,8 +94,8 @@ const KernelRow& ReferenceRow(const OpDefinition& op);
 // guards to be intact afterwards.
 void RunRow(const KernelRow& row, const OpCall& call, device::ThreadPool& pool);
 
-// An element passes when |actual - expected| <= abs + rel * |expected|. NaN passes against NaN only,
-// infinity against the same infinity only.
+// An element passes when |actual - expected| <= abs + rel * |expected|. NaN passes against NaN
+// only, infinity against the same infinity only.
 struct Tolerance {
   double abs = 0;
   double rel = 0;
@@ -106,8 +106,7 @@ struct Tolerance {
                                     const Tolerance& tolerance);
 
 // Equal bit for bit, so NaN payloads and the sign of zero count.
-::testing::AssertionResult BitEqual(std::span<const float> actual,
-                                    std::span<const float> expected);
+::testing::AssertionResult BitEqual(std::span<const float> actual, std::span<const float> expected);
 
 // sum((actual - expected)^2) / sum(expected^2), in double; 0 for two empty or zero spans.
 double NormalizedSquaredError(std::span<const float> actual, std::span<const float> expected);

@@ -99,8 +99,8 @@ TEST(BitEqual, TellsZerosApart) {
 
 TEST(NormalizedSquaredError, IsRelativeToTheExpectedValues) {
   EXPECT_EQ(NormalizedSquaredError({}, {}), 0);
-  EXPECT_DOUBLE_EQ(
-      NormalizedSquaredError(std::vector<float>{3, 5}, std::vector<float>{3, 4}), 1.0 / 25);
+  EXPECT_DOUBLE_EQ(NormalizedSquaredError(std::vector<float>{3, 5}, std::vector<float>{3, 4}),
+                   1.0 / 25);
 }
 
 bool Always(const device::Capabilities&, const OpCall&) { return true; }

@@ -15,9 +15,8 @@
 // A step: running requests first, in the order of their starts, then waiting ones as the policy
 // orders them, within budgets of tokens, requests and rows of logits. A running request that finds
 // no free block preempts the policy's victim, which gives up its blocks and computes them again
-// later (the prefix cache usually gives most of them back); a step that preempts starts nobody. A
-// waiting request starts when its whole known sequence fits, so that it does not starve half way.
-// docs/scheduling.md has the reasons.
+// later (the prefix cache usually gives most of them back). A waiting request starts when its whole
+// known sequence fits, so that it does not starve half way. docs/scheduling.md has the reasons.
 //
 // Several steps may be planned before the first result is in (results come in the order of the
 // plans). A request whose next token is not known yet has no place in the later plan; chunks of a

@@ -14,9 +14,8 @@ void Scheduler::Schedule(step::StepPlan* plan) {
   in_flight_.back().entries.clear();
 
   Budget budget{options_.max_num_tokens, options_.max_num_logits_rows};
-  const uint64_t preemptions = counters_.num_preemptions;
   ScheduleRunning(&budget, plan);
-  if (counters_.num_preemptions == preemptions) ScheduleWaiting(&budget, plan);
+  ScheduleWaiting(&budget, plan);
 
   plan->scheduled.resize(num_entries_);
   if (plan->empty()) {

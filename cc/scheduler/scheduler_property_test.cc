@@ -154,13 +154,19 @@ class Simulation {
   Request RandomRequest() {
     Request request;
     request.id = RequestId(next_id_++);
-    // Few distinct beginnings, so that prefixes are shared.
+    // Few distinct beginnings, so that prefixes are shared, and few distinct blocks, so that equal
+    // blocks stand behind different beginnings.
     const int32_t family = Pick(0, 3);
+    const bool patchwork = Pick(0, 2) == 0;
     const int32_t size = Pick(1, Pick(1, 8) == 1 ? setup_.max_model_len : 20);
     const int32_t common = Pick(0, size);
+    int32_t patch = 0;
     for (int32_t i = 0; i < size; ++i) {
-      request.prompt_token_ids.push_back(i < common ? (family * 17 + i * 5) % kVocabSize
-                                                    : Pick(0, kVocabSize - 1));
+      const int32_t offset = i % setup_.block_size;
+      if (offset == 0) patch = Pick(0, 2);
+      request.prompt_token_ids.push_back(patchwork    ? patch * 9 + offset
+                                         : i < common ? (family * 17 + i * 5) % kVocabSize
+                                                      : Pick(0, kVocabSize - 1));
     }
     if (Pick(0, 5) == 0) request.cache_salt = Pick(0, 1) == 0 ? "a" : "b";
     request.skip_reading_prefix_cache = Pick(0, 9) == 0;

@@ -255,6 +255,31 @@ TEST_F(SchedulerTest, AnAbortedRequestsResultIsDropped) {
   EXPECT_EQ(Step(), "2:1 1:3");
 }
 
+TEST_F(SchedulerTest, ARunnerMayAnswerWithSeveralTokens) {
+  Start(SmallOptions());
+  Request request = MakeRequest(1, 5, 9);
+  request.sampling.stop_token_ids = {33};
+  Add(request);
+  const auto answer = [this](std::vector<int32_t> tokens) {
+    step::StepResult result;
+    result.step_id = plan_.step_id;
+    result.results.resize(1);
+    result.results[0].sampled_token_ids = std::move(tokens);
+    events_.clear();
+    scheduler_->Update(std::move(result), &events_);
+    EXPECT_TRUE(scheduler_->CheckIntegrity().ok());
+  };
+  EXPECT_EQ(Schedule(), "1:5");
+  answer({31, 32});
+  EXPECT_EQ(Schedule(), "1:2");
+  EXPECT_EQ(plan_.scheduled[0].token_ids, (std::vector<int32_t>{31, 32}));
+  answer({30, 33, 34});
+  // What was accepted behind the token that stops is not part of the output.
+  EXPECT_EQ(events_[0].new_token_ids, (std::vector<int32_t>{30, 33}));
+  EXPECT_EQ(events_[0].stop_token_id, 33);
+  EXPECT_EQ(scheduler_->stats().generation_tokens, 4u);
+}
+
 TEST_F(SchedulerTest, StepsInFlightHoldChunksButNoUnknownTokens) {
   Start(SmallOptions());
   Add(MakeRequest(1, 40, 5));

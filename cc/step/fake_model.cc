@@ -29,7 +29,7 @@ Status Broken(const ScheduledRequest& entry, const std::string& what) {
 FakeModel::FakeModel(const Options& options)
     : options_(options),
       slots_(options.max_num_seqs),
-      kv_(static_cast<size_t>(options.num_blocks) * options.block_size, -1) {}
+      kv_(static_cast<size_t>(options.num_blocks) * options.block_size) {}
 
 StatusOr<StepResult> FakeModel::Run(const StepPlan& plan) {
   PM_RETURN_IF_ERROR(CheckTotals(plan));
@@ -62,7 +62,7 @@ StatusOr<StepResult> FakeModel::Run(const StepPlan& plan) {
 
 void FakeModel::Restart() {
   std::fill(slots_.begin(), slots_.end(), Slot());
-  std::fill(kv_.begin(), kv_.end(), -1);
+  std::fill(kv_.begin(), kv_.end(), Entry());
 }
 
 void FakeModel::Skip(const StepPlan& plan) {
@@ -91,6 +91,22 @@ Status FakeModel::CheckTotals(const StepPlan& plan) const {
   if (tokens > options_.max_num_tokens) return Internal("the plan exceeds the token limit");
   if (rows > options_.max_num_logits_rows) return Internal("the plan exceeds the logits row limit");
   return OkStatus();
+}
+
+FakeModel::Entry* FakeModel::At(const Slot& slot, int32_t position) {
+  const BlockId block = slot.blocks[position / options_.block_size];
+  return &kv_[block.value() * options_.block_size + position % options_.block_size];
+}
+
+uint64_t FakeModel::Fingerprint(const Slot& slot, int32_t position, int32_t token) {
+  const std::string& salt = slot.request->cache_salt;
+  uint64_t h =
+      position == 0 ? Xxh3_128(salt.data(), salt.size()).low : At(slot, position - 1)->fingerprint;
+  // The finalizer of splitmix64, by Sebastiano Vigna.
+  h += (static_cast<uint64_t>(token) + 1) * 0x9E3779B97F4A7C15u;
+  h = (h ^ (h >> 30)) * 0xBF58476D1CE4E5B9u;
+  h = (h ^ (h >> 27)) * 0x94D049BB133111EBu;
+  return h ^ (h >> 31);
 }
 
 Status FakeModel::Start(const ScheduledRequest& entry, Slot* slot) {
@@ -131,20 +147,23 @@ Status FakeModel::Write(const ScheduledRequest& entry, Slot* slot) {
   const auto prompt_size = static_cast<int32_t>(slot->request->prompt_token_ids.size());
   if (!options_.chunked_prefill && end < prompt_size) return Broken(entry, "the prompt is cut");
   for (int32_t position = slot->num_computed_tokens; position < end; ++position) {
-    const BlockId block = slot->blocks[position / options_.block_size];
-    kv_[block.value() * options_.block_size + position % options_.block_size] =
-        entry.token_ids[position - slot->num_computed_tokens];
+    const int32_t token = entry.token_ids[position - slot->num_computed_tokens];
+    *At(*slot, position) = {token, Fingerprint(*slot, position, token)};
   }
   slot->num_computed_tokens = end;
   return OkStatus();
 }
 
-Status FakeModel::Read(const Slot& slot, std::vector<int32_t>* context) const {
+Status FakeModel::Read(const Slot& slot, std::vector<int32_t>* context) {
   context->clear();
   for (int32_t position = 0; position < slot.num_computed_tokens; ++position) {
-    const BlockId block = slot.blocks[position / options_.block_size];
-    context->push_back(kv_[block.value() * options_.block_size + position % options_.block_size]);
-    if (context->back() < 0) return Internal("a context token was never written");
+    const Entry& entry = *At(slot, position);
+    if (entry.token < 0) return Internal("a context token was never written");
+    if (entry.fingerprint != Fingerprint(slot, position, entry.token)) {
+      return Internal("the token at position " + std::to_string(position) +
+                      " was computed behind another context");
+    }
+    context->push_back(entry.token);
   }
   return OkStatus();
 }

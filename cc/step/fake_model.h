@@ -1,9 +1,11 @@
 // File: cc/step/fake_model.h
 // A pseudo-model that runs StepPlans without weights, for tests of everything that makes or carries
-// plans. It keeps a fake KV store, one token per slot of each block, which only plans write. The
-// next token of a request is a hash of its whole context, read back through its block table: a
-// wrong block table, a lost or twice used block, a stale prefix or a skipped token gives other
-// tokens than Continue() does.
+// plans. It keeps a fake KV store that only plans write: for each slot of each block a token, and a
+// fingerprint of the cache salt and all tokens up to it, made from the slot before it as keys and
+// values are made from the context. The next token of a request is a hash of its whole context,
+// read back through its block table: a wrong block table, a lost or twice used block, a stale
+// prefix or a skipped token gives other tokens than Continue() does, or fingerprints that do not
+// fit, an error.
 //
 // It also checks each plan against the contract of step_plan.h and the limits.
 //
@@ -61,6 +63,10 @@ class FakeModel {
                                 int32_t num_top);
 
  private:
+  struct Entry {
+    int32_t token = -1;  // never written
+    uint64_t fingerprint = 0;
+  };
   struct Slot {
     std::shared_ptr<const Request> request;  // null: free
     std::vector<BlockId> blocks;
@@ -68,16 +74,19 @@ class FakeModel {
     int32_t num_known_tokens = 0;  // at `start` and after each sampled token
   };
 
+  Entry* At(const Slot& slot, int32_t position);
+  // The fingerprint of `token` at `position`, from what the KV store holds before it.
+  uint64_t Fingerprint(const Slot& slot, int32_t position, int32_t token);
   Status CheckTotals(const StepPlan& plan) const;
   Status Start(const ScheduledRequest& entry, Slot* slot);
   Status Append(const ScheduledRequest& entry, Slot* slot);
   Status Write(const ScheduledRequest& entry, Slot* slot);
-  Status Read(const Slot& slot, std::vector<int32_t>* context) const;
+  Status Read(const Slot& slot, std::vector<int32_t>* context);
   Status Answer(const ScheduledRequest& entry, Slot* slot, RequestResult* result);
 
   const Options options_;
   std::vector<Slot> slots_;
-  std::vector<int32_t> kv_;  // [num_blocks * block_size] token ids; -1 = never written
+  std::vector<Entry> kv_;  // [num_blocks * block_size]
 };
 
 }  // namespace pagemill::step

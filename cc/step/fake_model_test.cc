@@ -63,7 +63,7 @@ TEST(FakeModel, ContinuesFromWhatPlansWrote) {
   EXPECT_EQ(result->results[0].sampled_token_ids, std::vector<int32_t>{expected[1]});
 }
 
-TEST(FakeModel, ABlockUsedTwiceGivesOtherTokens) {
+TEST(FakeModel, ABlockUsedTwiceIsSeen) {
   const std::vector<int32_t> expected = FakeModel::Continue(kPrompt, 2, 50);
   FakeModel model(kOptions);
   ASSERT_TRUE(model.Run(FirstPlan()).ok());
@@ -74,9 +74,27 @@ TEST(FakeModel, ABlockUsedTwiceGivesOtherTokens) {
   other.token_ids = {49};
   other.new_block_ids = {{BlockId(2)}};  // holds tokens 2 and 3 of the first request
   plan.total_num_tokens = 2;
-  const StatusOr<StepResult> result = model.Run(plan);
-  ASSERT_TRUE(result.ok()) << result.status().ToString();
-  EXPECT_NE(result->results[0].sampled_token_ids, std::vector<int32_t>{expected[1]});
+  EXPECT_NE(model.Run(plan).status().message().find("another context"), std::string::npos);
+}
+
+TEST(FakeModel, APrefixOfAnotherContextOrSaltIsSeen) {
+  for (const char* salt : {"", "other"}) {
+    for (const BlockId second : {BlockId(2), BlockId(7)}) {
+      FakeModel model(kOptions);
+      ASSERT_TRUE(model.Run(FirstPlan()).ok());
+      // Takes over the first two blocks of the other request, or its first and third one.
+      StepPlan plan = SecondPlan(6);
+      Request request = MakeRequest();
+      request.cache_salt = salt;
+      ScheduledRequest& entry = plan.scheduled[0];
+      entry.index = RequestIndex(1);
+      entry.start = std::make_shared<const Request>(request);
+      entry.num_computed_tokens = 4;
+      entry.token_ids = {5};
+      entry.new_block_ids = {{BlockId(5), second, BlockId(1)}};
+      EXPECT_EQ(model.Run(plan).ok(), salt[0] == 0 && second == BlockId(2));
+    }
+  }
 }
 
 TEST(FakeModel, BrokenPlansAreRefused) {

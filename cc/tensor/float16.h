@@ -37,8 +37,7 @@ namespace pagemill {
   const float rebased = __builtin_bit_cast(float, magnitude) * 0x1p112f;
   const uint32_t special = (bits & 0x7c00u) == 0x7c00u ? 0x7f800000u : 0u;
   const uint32_t quiet = special != 0 && (bits & 0x3ffu) != 0 ? 0x400000u : 0u;
-  return __builtin_bit_cast(float,
-                            __builtin_bit_cast(uint32_t, rebased) | sign | special | quiet);
+  return __builtin_bit_cast(float, __builtin_bit_cast(uint32_t, rebased) | sign | special | quiet);
 }
 
 [[gnu::always_inline]] inline uint16_t FloatToF16(float value) {

@@ -67,7 +67,8 @@ def _exports(ctx):
 
 def _launch(ctx, arguments, srcs, chdir):
     """Writes the launcher; returns the providers of an executable target."""
-    launcher = ctx.actions.declare_file(ctx.label.name)
+    # Not the target's bare name: //python:pagemill lies beside the folder python/pagemill.
+    launcher = ctx.actions.declare_file(ctx.label.name + ".sh")
     ctx.actions.write(launcher, _LAUNCHER.format(
         arguments = " ".join(arguments),
         chdir = chdir,

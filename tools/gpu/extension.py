@@ -2,8 +2,8 @@
 
 Which sources: every `cc/**/*.cc` but
 
-- tests, benchmarks, conformance bodies and fakes, by their names (`*_test.cc`, `*_benchmark.cc`,
-  `*conformance.cc`, `fake_*.cc`);
+- what only tests use: `*_test.cc`, `*_benchmark.cc`, `fake_*.cc`, and whatever includes, directly
+  or not, a `*conformance.h`;
 - the folders that no binding reaches (`capi`, `examples`, `sim`);
 - the kernels of other CPUs: a file named `<op>_<isa>.cc` is compiled with the flags that
   `tools/bazel/isa.bzl` gives for the instruction set, and only on its CPU.
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import subprocess
 import sysconfig
 from concurrent.futures import ThreadPoolExecutor
@@ -20,8 +21,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-_LEFT_OUT_NAMES = ("*_test.cc", "*_benchmark.cc", "*conformance.cc", "fake_*.cc")
-_LEFT_OUT_FOLDERS = {"capi", "examples", "sim"}
+_LEFT_OUT_NAMES = ("*_test.cc", "*_benchmark.cc", "fake_*.cc")
+_LEFT_OUT_FOLDERS = ("capi", "examples", "sim")
+_INCLUDE = re.compile(r'^#include "(cc/[^"]+)"', re.MULTILINE)
 _FLAGS = ["-std=c++20", "-O2", "-fPIC", "-fvisibility=hidden", "-fno-strict-aliasing"]
 
 
@@ -59,13 +61,27 @@ def sources(root: Path, isas: IsaTable, machine: str) -> list[Path]:
     """The files to compile on `machine`, as this module's rule says."""
     found: list[Path] = []
     for path in sorted((root / "cc").rglob("*.cc")):
-        folder = path.relative_to(root / "cc").parts[0]
-        left_out = any(path.match(pattern) for pattern in _LEFT_OUT_NAMES)
-        if folder in _LEFT_OUT_FOLDERS or left_out:
+        if path.relative_to(root / "cc").parts[0] in _LEFT_OUT_FOLDERS:
             continue
-        if isas.cpu[isas.of_file(path)] in ("", machine):
+        if any(path.match(pattern) for pattern in _LEFT_OUT_NAMES):
+            continue
+        if isas.cpu[isas.of_file(path)] not in ("", machine):
+            continue
+        if not any(name.endswith("conformance.h") for name in _included(root, path)):
             found.append(path)
     return found
+
+
+def _included(root: Path, path: Path) -> set[str]:
+    """The in-tree headers that `path` includes, directly or not, as paths from the root."""
+    seen: set[str] = set()
+    frontier = [path]
+    while frontier:
+        for name in _INCLUDE.findall(frontier.pop().read_text()):
+            if name not in seen and (root / name).exists():
+                seen.add(name)
+                frontier.append(root / name)
+    return seen
 
 
 def build(root: Path, output: Path, build_folder: Path, *, jobs: int | None = None) -> None:

@@ -18,18 +18,21 @@ def tree(tmp_path: Path) -> Path:
         "cc/capi/capi.cc",
         "cc/engine/fake_runner.cc",
         "cc/examples/embed/main.cc",
-        "cc/ops/conformance.cc",
+        "cc/ops/conformance.h",
+        "cc/ops/norm/cases.h",
         "cc/ops/norm/norm.cc",
         "cc/ops/norm/norm_avx512.cc",
         "cc/ops/norm/norm_avx512_bf16.cc",
         "cc/ops/norm/norm_asimd_dotprod.cc",
         "cc/ops/norm/norm_vxe.cc",
         "cc/ops/norm/norm_benchmark.cc",
-        "cc/ops/norm/norm_conformance.cc",
+        "cc/ops/norm/cases.cc",
     )
     for name in names:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
+    (tmp_path / "cc/ops/norm/cases.h").write_text('#include "cc/ops/conformance.h"\n')
+    (tmp_path / "cc/ops/norm/cases.cc").write_text('#include "cc/ops/norm/cases.h"\n')
     return tmp_path
 
 

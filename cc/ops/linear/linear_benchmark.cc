@@ -1,7 +1,8 @@
 // Speed of `linear` at the shapes of real models, next to the machine's limits measured in the same
 // run. Counters: GB/s of weights and its share of the read bandwidth (`of_read`) where N is small;
-// GFLOP/s and its share of the multiply-add peak (`of_peak`) where N is large; `tok/s` for one pass over
-// all matrices of SmolLM2-135M with Q4_1 layers, what a model could reach if it were nothing else.
+// GFLOP/s and its share of the multiply-add peak (`of_peak`) where N is large; `tok/s` for one pass
+// over all matrices of SmolLM2-135M with Q4_1 layers, what a model could reach if it were nothing
+// else.
 //
 //   linear_benchmark --benchmark_filter=SmolLM2        (the whole model)
 //   linear_benchmark --benchmark_filter='Shape/avx512/q4_1/576x49152/n:1/'
@@ -37,7 +38,9 @@ struct Shape {
 class Problem {
  public:
   Problem(const Shape& shape, DType dtype, int64_t n, const std::string& kernel, int32_t threads)
-      : x_(DType::kF32, {n, shape.k}), w_(dtype, {shape.m, shape.k}), y_(DType::kF32, {n, shape.m}) {
+      : x_(DType::kF32, {n, shape.k}),
+        w_(dtype, {shape.m, shape.k}),
+        y_(DType::kF32, {n, shape.m}) {
     Random random(1);
     x_.FillUniform(random, -1, 1);
     w_.FillUniform(random, -1, 1);
@@ -90,7 +93,8 @@ void RunShape(benchmark::State& state, const std::string& kernel, DType dtype, S
   const double runs = static_cast<double>(state.iterations());
   if (n <= 4) {
     const double bytes = static_cast<double>(problem.weights().size());
-    const double limit = MeasureReadBandwidth(problem.weights(), pool);
+    const double limit =
+        MeasureReadBandwidth(device::DetectCapabilities(), problem.weights(), pool);
     state.counters["GB/s"] = Counter(bytes * runs / 1e9, Counter::kIsRate);
     state.counters["of_read"] = Counter(bytes * runs / limit, Counter::kIsRate);
   } else {
@@ -132,15 +136,16 @@ void RunSmolLM2(benchmark::State& state, const std::string& kernel) {
   state.counters["tok/s"] = Counter(static_cast<double>(n) * runs, Counter::kIsRate);
   const std::vector<uint8_t> model(static_cast<size_t>(bytes), 1);
   state.counters["of_read"] =
-      Counter(bytes * runs / MeasureReadBandwidth(model, pool), Counter::kIsRate);
-  state.counters["of_peak"] = Counter(
-      flops * runs / MeasureFlops(device::DetectCapabilities(), pool), Counter::kIsRate);
+      Counter(bytes * runs / MeasureReadBandwidth(device::DetectCapabilities(), model, pool),
+              Counter::kIsRate);
+  state.counters["of_peak"] =
+      Counter(flops * runs / MeasureFlops(device::DetectCapabilities(), pool), Counter::kIsRate);
 }
 
 // All combinations as benchmarks; google benchmark keeps them.
 [[maybe_unused]] const bool kRegistered = [] {
-  const Shape shapes[] = {{576, 576},  {576, 192},  {576, 1536}, {1536, 576}, {576, 49152},
-                          {896, 4864}, {4864, 896}};
+  const Shape shapes[] = {{576, 576},   {576, 192},  {576, 1536}, {1536, 576},
+                          {576, 49152}, {896, 4864}, {4864, 896}};
   for (const char* kernel : {"avx512", "avx2", "portable"}) {
     for (DType dtype : kWeightDTypes) {
       for (const Shape& shape : shapes) {

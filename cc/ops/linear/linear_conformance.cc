@@ -101,8 +101,8 @@ void CheckAgainstExact(const Case& c, DType dtype, const OpDefinition& op,
     for (size_t i = 0; i < y.size(); ++i) {
       // Not `>`: NaN must fail.
       ASSERT_TRUE(std::abs(y[i] - expected.y[i]) <= expected.bound[i])
-          << "y[" << i / c.m << ", " << i % c.m << "] is " << y[i] << ", expected "
-          << expected.y[i] << " within " << expected.bound[i];
+          << "y[" << i / c.m << ", " << i % c.m << "] is " << y[i] << ", expected " << expected.y[i]
+          << " within " << expected.bound[i];
     }
   }
 }
@@ -116,8 +116,7 @@ void CheckValues(const OpDefinition& op, const device::Capabilities& caps) {
       {67, 5, 288, false, 4, 0}, {0, 5, 256, true, 0, 0},    {16, 131, 15, false, 0, 0},
       {1, 70, 64, true, 4, 0},   {9, 3, 1536, true, 20, 0},  {2, 18, 19, true, 4, 0},
       {4, 21, 37, false, 8, 0},  {3, 100, 768, false, 0, 0}, {13, 9, 1603, true, 4, 0},
-      {7, 6, 2304, false, 0, 4}
-  };
+      {7, 6, 2304, false, 0, 4}};
   ThreadPool pool({.num_threads = 2});
   Random random(1);
   for (const Case& c : cases) {
@@ -180,7 +179,8 @@ void CheckBatchInvariance(const OpDefinition& op, const device::Capabilities& ca
       CheckInvariance({n, 83, k, n % 2 == 0, 4, 0}, dtype, op, caps, random);
     }
     // Long rows: their sums are worked through in parts.
-    CheckInvariance({15, 9, IsBlockFormat(dtype) ? 1792 : 1597, true, 0, 0}, dtype, op, caps, random);
+    CheckInvariance({15, 9, IsBlockFormat(dtype) ? 1792 : 1597, true, 0, 0}, dtype, op, caps,
+                    random);
   }
 }
 

@@ -47,8 +47,7 @@ void RunTiled(const KernelSet& kernels, const Operands& o, KernelContext& contex
   const int64_t stride = PanelStride(o.k);
   const int64_t panels = (o.m + rows - 1) / rows;
   context.pool->ParallelFor(panels, 1, [&](int64_t begin, int64_t end, int worker) {
-    uint8_t* buffer =
-        reinterpret_cast<uint8_t*>(context.workspace.data()) + worker * rows * stride;
+    uint8_t* buffer = reinterpret_cast<uint8_t*>(context.workspace.data()) + worker * rows * stride;
     for (int64_t p = begin; p < end; ++p) {
       const int64_t m_begin = p * rows;
       const int64_t m_end = std::min(m_begin + rows, o.m);

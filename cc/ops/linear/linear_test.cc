@@ -18,9 +18,7 @@ namespace {
 using conformance::Random;
 using conformance::TestTensor;
 
-TEST(Linear, Conformance) {
-  CheckLinearConformance(LinearOp(), device::DetectCapabilities());
-}
+TEST(Linear, Conformance) { CheckLinearConformance(LinearOp(), device::DetectCapabilities()); }
 
 TEST(Linear, TableHasTheKernelsOfThisMachine) {
   device::Capabilities caps;
@@ -49,8 +47,7 @@ void CheckDecoder(const linear::KernelSet& kernels, const std::string& name) {
     std::vector<float> expected(k);
     DequantizeRow(dtype, row.view().Row<uint8_t>(0), k, expected.data());
     kernels.dequantize(dtype, row.view().Row<uint8_t>(0), k, out.view().Row<float>(0));
-    EXPECT_TRUE(conformance::BitEqual(out.ToFloat(), expected))
-        << name << " " << Info(dtype).name;
+    EXPECT_TRUE(conformance::BitEqual(out.ToFloat(), expected)) << name << " " << Info(dtype).name;
     EXPECT_TRUE(out.GuardsIntact()) << name << " " << Info(dtype).name;
   }
 }
@@ -128,8 +125,7 @@ TEST_F(LinearCheck, NamesWhatDoesNotFit) {
   EXPECT_EQ(Check(x, w, y, View(DType::kBF16, {18})).code(), StatusCode::kInvalidArgument);
   const TensorView inputs[] = {x};
   const Attributes attributes;
-  EXPECT_FALSE(
-      LinearOp().check({.inputs = inputs, .outputs = {}, .attributes = &attributes}).ok());
+  EXPECT_FALSE(LinearOp().check({.inputs = inputs, .outputs = {}, .attributes = &attributes}).ok());
 }
 
 }  // namespace

@@ -11,6 +11,9 @@ using Clock = std::chrono::steady_clock;
 using Lanes4 = float __attribute__((vector_size(16)));
 using Lanes8 = float __attribute__((vector_size(32)));
 using Lanes16 = float __attribute__((vector_size(64)));
+using Words2 = uint64_t __attribute__((vector_size(16)));
+using Words4 = uint64_t __attribute__((vector_size(32)));
+using Words8 = uint64_t __attribute__((vector_size(64)));
 
 // Enough independent chains for two units of latency 5; fits 16 registers.
 constexpr int kChains = 12;
@@ -47,19 +50,36 @@ double MultiplyAddPortable(float* sink) { return MultiplyAdd<Lanes4>(sink); }
 }
 #endif
 
-uint64_t ReadAll(const uint8_t* from, int64_t bytes) {
-  using Words = uint64_t __attribute__((vector_size(64)));
-  Words sums[4] = {};
-  for (int64_t i = 0; i + 256 <= bytes; i += 256) {
-    for (int c = 0; c < 4; ++c) {
-      Words words;
-      std::memcpy(&words, from + i + 64 * c, 64);
+// Sums the buffer a register at a time.
+template <typename V>
+[[gnu::always_inline]] inline uint64_t ReadAll(const uint8_t* from, int64_t bytes) {
+  constexpr int kSums = 8;
+  constexpr int64_t kStep = kSums * sizeof(V);
+  V sums[kSums] = {};
+  for (int64_t i = 0; i + kStep <= bytes; i += kStep) {
+#pragma GCC unroll 8
+    for (int c = 0; c < kSums; ++c) {
+      V words;
+      std::memcpy(&words, from + i + c * sizeof(V), sizeof(V));
       sums[c] += words;
     }
   }
-  const Words sum = sums[0] + sums[1] + sums[2] + sums[3];
-  return sum[0] + sum[1] + sum[2] + sum[3] + sum[4] + sum[5] + sum[6] + sum[7];
+  uint64_t sum = 0;
+  for (int c = 0; c < kSums; ++c) sum += sums[c][0] + sums[c][1];
+  return sum;
 }
+
+uint64_t ReadAllPortable(const uint8_t* from, int64_t bytes) {
+  return ReadAll<Words2>(from, bytes);
+}
+#if defined(__x86_64__)
+[[gnu::target("avx2")]] uint64_t ReadAllAvx2(const uint8_t* from, int64_t bytes) {
+  return ReadAll<Words4>(from, bytes);
+}
+[[gnu::target("avx512f")]] uint64_t ReadAllAvx512(const uint8_t* from, int64_t bytes) {
+  return ReadAll<Words8>(from, bytes);
+}
+#endif
 
 }  // namespace
 
@@ -87,7 +107,14 @@ double MeasureFlops(const device::Capabilities& caps, device::ThreadPool& pool) 
   return best;
 }
 
-double MeasureReadBandwidth(std::span<const uint8_t> buffer, device::ThreadPool& pool) {
+double MeasureReadBandwidth(const device::Capabilities& caps, std::span<const uint8_t> buffer,
+                            device::ThreadPool& pool) {
+  uint64_t (*read)(const uint8_t*, int64_t) = ReadAllPortable;
+#if defined(__x86_64__)
+  if (caps.avx2) read = ReadAllAvx2;
+  if (caps.avx512) read = ReadAllAvx512;
+#endif
+  (void)caps;
   constexpr int64_t kGrainBytes = 16 << 10;
   // Small buffers are read several times per measurement, so that the clock's grain does not show.
   const int64_t repeats = std::max<int64_t>(1, (64 << 20) / static_cast<int64_t>(buffer.size()));
@@ -97,7 +124,7 @@ double MeasureReadBandwidth(std::span<const uint8_t> buffer, device::ThreadPool&
     for (int64_t r = 0; r < repeats; ++r) {
       const int64_t grains = static_cast<int64_t>(buffer.size()) / kGrainBytes;
       pool.ParallelFor(grains, 1, [&](int64_t begin, int64_t end, int) {
-        uint64_t sum = ReadAll(buffer.data() + begin * kGrainBytes, (end - begin) * kGrainBytes);
+        uint64_t sum = read(buffer.data() + begin * kGrainBytes, (end - begin) * kGrainBytes);
         asm volatile("" : "+r"(sum));
       });
     }

@@ -1,5 +1,5 @@
-// Speed of `select_rows`: one row of each of 32 requests of a step of 512 tokens, and all rows. Counter:
-// bytes read a second; the limit is a memcpy of as many bytes (`copy`).
+// Speed of `select_rows`: one row of each of 32 requests of a step of 512 tokens, and all rows.
+// Counter: bytes read a second; the limit is a memcpy of as many bytes (`copy`).
 #include <benchmark/benchmark.h>
 
 #include <cstring>

@@ -204,8 +204,8 @@ def choice_output(output: NativeOutput, index: int, now: float) -> ChoiceOutput:
     return ChoiceOutput(
         index=index,
         token_ids=list(output.new_token_ids),
-        logprobs=output.logprobs,
-        prompt_logprobs=output.prompt_logprobs,
+        logprobs=None if output.logprobs is None else list(output.logprobs),
+        prompt_logprobs=None if output.prompt_logprobs is None else list(output.prompt_logprobs),
         finish_reason=output.finish_reason,
         stop_token_id=output.stop_token_id,
         num_cached_tokens=output.num_cached_tokens,

@@ -37,13 +37,13 @@ class FakeSampling:
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
     repetition_penalty: float = 1.0
-    logit_bias: list[tuple[int, float]] = field(default_factory=list)
+    logit_bias: list[tuple[int, float]] = field(default_factory=list[tuple[int, float]])
     seed: int = 0
     max_tokens: int = 16
     min_tokens: int = 0
     ignore_eos: bool = False
-    eos_token_ids: list[int] = field(default_factory=list)
-    stop_token_ids: list[int] = field(default_factory=list)
+    eos_token_ids: list[int] = field(default_factory=list[int])
+    stop_token_ids: list[int] = field(default_factory=list[int])
     logprobs: int = -1
     prompt_logprobs: int = -1
 
@@ -63,7 +63,7 @@ class FakeOutput:
     """The fields of the native RequestOutput."""
 
     request_id: int
-    new_token_ids: list[int] = field(default_factory=list)
+    new_token_ids: list[int] = field(default_factory=list[int])
     logprobs: list[FakeLogprobs] | None = None
     prompt_logprobs: list[FakeLogprobs] | None = None
     finish_reason: str | None = None
@@ -126,7 +126,7 @@ class FakeOptions:
 class _Request:
     prompt: list[int]
     sampling: FakeSampling | None
-    output: list[int] = field(default_factory=list)
+    output: list[int] = field(default_factory=list[int])
 
 
 class FakeEngine:

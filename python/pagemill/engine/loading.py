@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from pagemill.config import ConfigError, EngineConfig, ModelConfig, read_environment
 from pagemill.engine.core import EngineCore
@@ -82,12 +82,12 @@ def _read(path: Path, *, required: bool) -> dict[str, Any]:
     if not required and not path.is_file():
         return {}
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content: Any = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ConfigError(f"--generation-config: {path} cannot be read: {error}") from None
     if not isinstance(content, dict):
         raise ConfigError(f"--generation-config: {path} is not a JSON object")
-    return content
+    return cast(dict[str, Any], content)
 
 
 def _weights_dtype(config: Mapping[str, Any]) -> str:

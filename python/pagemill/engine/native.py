@@ -7,29 +7,43 @@ interchangeable and nothing here imports the extension.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from pagemill.engine.outputs import TokenLogprobs
+from pagemill.observe.snapshot import EngineSnapshot
 
 
 class NativeOutput(Protocol):
     """One request's news; see `_native/_core.pyi`."""
 
-    request_id: int
-    new_token_ids: list[int]
-    logprobs: list[TokenLogprobs] | None
-    prompt_logprobs: list[TokenLogprobs] | None
-    finish_reason: str | None
-    stop_token_id: int | None
-    num_cached_tokens: int
-    pooled: np.ndarray | None
-    error_code: str | None
-    error_message: str | None
-    queued_s: float
-    prefill_s: float
-    decode_s: float
+    @property
+    def request_id(self) -> int: ...
+    @property
+    def new_token_ids(self) -> Sequence[int]: ...
+    @property
+    def logprobs(self) -> Sequence[TokenLogprobs] | None: ...
+    @property
+    def prompt_logprobs(self) -> Sequence[TokenLogprobs] | None: ...
+    @property
+    def finish_reason(self) -> str | None: ...
+    @property
+    def stop_token_id(self) -> int | None: ...
+    @property
+    def num_cached_tokens(self) -> int: ...
+    @property
+    def pooled(self) -> np.ndarray | None: ...
+    @property
+    def error_code(self) -> str | None: ...
+    @property
+    def error_message(self) -> str | None: ...
+    @property
+    def queued_s(self) -> float: ...
+    @property
+    def prefill_s(self) -> float: ...
+    @property
+    def decode_s(self) -> float: ...
 
 
 class NativeEngine(Protocol):
@@ -38,8 +52,8 @@ class NativeEngine(Protocol):
     def submit(
         self,
         request_id: int,
-        prompt_token_ids: Sequence[int] | np.ndarray,
-        sampling: object | None,
+        prompt_token_ids: np.ndarray,
+        sampling: Any,
         *,
         priority: int = 0,
         cache_salt: str = "",
@@ -54,7 +68,7 @@ class NativeEngine(Protocol):
 
     def output_fd(self) -> int: ...
 
-    def stats(self) -> object: ...
+    def stats(self) -> EngineSnapshot: ...
 
     def drain(self) -> None: ...
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -25,10 +26,14 @@ class EngineError(Exception):
 class TokenLogprobs(Protocol):
     """Log probabilities at one position: natural log, of the unmodified distribution."""
 
-    token_id: int
-    logprob: float
-    rank: int
-    top: list[tuple[int, float]]
+    @property
+    def token_id(self) -> int: ...
+    @property
+    def logprob(self) -> float: ...
+    @property
+    def rank(self) -> int: ...
+    @property
+    def top(self) -> Sequence[tuple[int, float]]: ...
 
 
 @dataclass(slots=True)

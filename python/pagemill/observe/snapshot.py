@@ -8,19 +8,32 @@ from typing import Protocol
 class EngineSnapshot(Protocol):
     """Fields of the native EngineStats; counters only grow, durations are in seconds."""
 
-    num_running: int
-    num_waiting: int
-    kv_blocks_total: int
-    kv_blocks_used: int
-    num_steps: int
-    num_failed_steps: int
-    num_preemptions: int
-    prefix_cache_query_tokens: int
-    prefix_cache_hit_tokens: int
-    prompt_tokens: int
-    generation_tokens: int
-    num_refused: int
-    progress_age_s: float
+    @property
+    def num_running(self) -> int: ...
+    @property
+    def num_waiting(self) -> int: ...
+    @property
+    def kv_blocks_total(self) -> int: ...
+    @property
+    def kv_blocks_used(self) -> int: ...
+    @property
+    def num_steps(self) -> int: ...
+    @property
+    def num_failed_steps(self) -> int: ...
+    @property
+    def num_preemptions(self) -> int: ...
+    @property
+    def prefix_cache_query_tokens(self) -> int: ...
+    @property
+    def prefix_cache_hit_tokens(self) -> int: ...
+    @property
+    def prompt_tokens(self) -> int: ...
+    @property
+    def generation_tokens(self) -> int: ...
+    @property
+    def num_refused(self) -> int: ...
+    @property
+    def progress_age_s(self) -> float: ...
 
 
 def kv_usage(stats: EngineSnapshot) -> float:

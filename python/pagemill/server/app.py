@@ -16,6 +16,7 @@ from pagemill.server.admission import Admission
 from pagemill.server.auth import ApiKeyAuth
 from pagemill.server.endpoints.table import ENDPOINTS, Endpoint, Handler
 from pagemill.server.errors import ApiError, error_response
+from pagemill.server.openapi import describe_bodies
 from pagemill.server.state import ServerState, state_of
 
 _LOGGER = logging.getLogger("pagemill.server")
@@ -38,6 +39,7 @@ def create_app(state: ServerState, endpoints: Sequence[Endpoint] = ENDPOINTS) ->
             response_model=None,
         )
     app.add_exception_handler(HTTPException, _http_error)
+    describe_bodies(app)
     return ApiKeyAuth(Admission(app, state.lifecycle), state.config.api_key)
 
 

@@ -5,15 +5,12 @@ import base64
 from typing import Any
 
 import httpx
-import msgspec
 import numpy as np
 import pytest
-from starlette.types import Message
 
-from pagemill.engine.fake_engine import FakeEngine, FakeOptions
-from pagemill.server.app import create_app
+from pagemill.engine.fake_engine import FakeOptions
 from pagemill.server.endpoints.table import ENDPOINTS
-from pagemill.server.fake_server import FakeServer, fake_server
+from pagemill.server.fake_server import fake_server
 
 
 def check_error(response: httpx.Response, status: int) -> dict[str, Any]:
@@ -188,73 +185,5 @@ def test_embeddings() -> None:
         async with fake_server() as server:
             got = await server.client.post("/v1/embeddings", json={"input": "a"})
             assert "generates" in check_error(got, 400)["message"]
-
-    asyncio.run(body())
-
-
-async def disconnect(server: FakeServer, body: dict[str, Any], after: asyncio.Event) -> int:
-    """Posts `body` to /v1/completions and disconnects once `after` is set; returns body bytes."""
-    received = 0
-    sent = False
-
-    async def receive() -> Message:
-        nonlocal sent
-        if not sent:
-            sent = True
-            return {"type": "http.request", "body": msgspec.json.encode(body), "more_body": False}
-        await after.wait()
-        return {"type": "http.disconnect"}
-
-    async def send(message: Message) -> None:
-        nonlocal received
-        received += len(message.get("body", b""))
-        if received > 500:
-            after.set()
-
-    scope = {
-        "type": "http",
-        "method": "POST",
-        "path": "/v1/completions",
-        "raw_path": b"/v1/completions",
-        "query_string": b"",
-        "root_path": "",
-        "scheme": "http",
-        "headers": [(b"content-type", b"application/json")],
-        "http_version": "1.1",
-    }
-    await asyncio.wait_for(create_app(server.state)(scope, receive, send), 10)
-    return received
-
-
-@pytest.mark.parametrize("streamed", [False, True])
-def test_a_client_that_goes_away_aborts_its_request(streamed: bool) -> None:
-    async def body() -> None:
-        async with fake_server(FakeOptions(step_s=0.01)) as server:
-            gone = asyncio.Event()
-            asked = {"prompt": ["a", "b"], "n": 2, "max_tokens": 200, "stream": streamed}
-            if not streamed:
-                asyncio.get_running_loop().call_later(0.05, gone.set)
-            await disconnect(server, asked, gone)
-            assert server.async_engine.num_live == 0
-            assert server.engine.stats().num_running == 0
-            assert server.engine.stats().finished_abort == 4
-            assert server.state.lifecycle.active == 0
-            text = (await server.client.get("/metrics")).text
-            assert 'finished_reason="abort",model_name="fake"} 4.0' in text
-
-    asyncio.run(body())
-
-
-def test_a_client_that_is_gone_before_the_first_token() -> None:
-    async def body() -> None:
-        engine_options = FakeOptions(step_s=0.05)
-        async with fake_server(engine_options) as server:
-            engine: FakeEngine = server.engine
-            gone = asyncio.Event()
-            gone.set()
-            for streamed in (False, True):
-                await disconnect(server, {"prompt": "a", "stream": streamed}, gone)
-                assert server.async_engine.num_live == 0
-            assert engine.stats().num_running == 0
 
     asyncio.run(body())

@@ -30,7 +30,8 @@ _CLIENT = """
 import asyncio, json, sys
 async def one(port, tokens, path):
     body = {"max_tokens": tokens, "stream": True}
-    body |= {"prompt": "a"} if "chat" not in path else {"messages": [{"role": "user", "content": "a"}]}
+    message = {"role": "user", "content": "a"}
+    body |= {"messages": [message]} if "chat" in path else {"prompt": "a"}
     data = json.dumps(body).encode()
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     head = f"POST {path} HTTP/1.1\\r\\nHost: x\\r\\nContent-Type: application/json\\r\\n"
@@ -86,9 +87,7 @@ def main() -> None:
     parser.add_argument("--path", default="/v1/completions")
     options = parser.parse_args()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        result = runner.run(
-            measure(options.rate, options.streams, options.tokens, options.path)
-        )
+        result = runner.run(measure(options.rate, options.streams, options.tokens, options.path))
     print(json.dumps(result))
 
 

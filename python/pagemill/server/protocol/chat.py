@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -61,7 +61,7 @@ def check_messages(messages: list[dict[str, Any]]) -> None:
         if content is None and role != "assistant":
             raise bad_request(f"`messages[{at}].content` is required.", "messages")
         if isinstance(content, list):
-            for number, part in enumerate(content):
+            for number, part in enumerate(cast(list[Any], content)):
                 _check_part(part, f"messages[{at}].content[{number}]")
         elif not isinstance(content, str | None):
             raise bad_request(
@@ -71,18 +71,19 @@ def check_messages(messages: list[dict[str, Any]]) -> None:
             )
 
 
-def _check_part(part: object, where: str) -> None:
+def _check_part(part: Any, where: str) -> None:
     if isinstance(part, str):
         return
     if not isinstance(part, dict):
         raise bad_request(f"`{where}` must be an object with a `type`.", "messages")
-    kind = part.get("type")
+    fields = cast(dict[str, Any], part)
+    kind = fields.get("type")
     if kind not in ("text", "input_text", "output_text"):
         raise bad_request(
             f"`{where}.type` is {str(kind)[:40]!r}; this model takes parts of type `text` only.",
             "messages",
         )
-    if not isinstance(part.get("text"), str):
+    if not isinstance(fields.get("text"), str):
         raise bad_request(f"`{where}.text` must be a string.", "messages")
 
 

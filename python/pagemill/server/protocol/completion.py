@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -53,23 +53,27 @@ def prompts(prompt: object, param: str = "prompt") -> list[TextOrIds]:
     """
     if isinstance(prompt, str):
         return [prompt]
-    if not isinstance(prompt, list) or not prompt:
+    items = cast(list[Any], prompt) if isinstance(prompt, list) else []
+    if not items:
         raise invalid_body(
             f"`{param}` must be a string, a list of strings, a list of token ids, or a list of"
             " lists of token ids, and not be empty.",
             param,
         )
-    if all(type(item) is int for item in prompt):
-        return [prompt]
-    if len(prompt) > MAX_PROMPTS:
+    if _are_ids(items):
+        return [items]
+    if len(items) > MAX_PROMPTS:
         raise bad_request(
-            f"`{param}` has {len(prompt)} prompts; at most {MAX_PROMPTS} are allowed.", param
+            f"`{param}` has {len(items)} prompts; at most {MAX_PROMPTS} are allowed.", param
         )
-    for at, item in enumerate(prompt):
-        ids = isinstance(item, list) and all(type(token) is int for token in item)
-        if not isinstance(item, str) and not ids:
+    for at, item in enumerate(items):
+        if not isinstance(item, str) and not _are_ids(item):
             raise invalid_body(f"`{param}[{at}]` must be a string or a list of token ids.", param)
-    return prompt
+    return items
+
+
+def _are_ids(value: Any) -> bool:
+    return isinstance(value, list) and all(type(item) is int for item in cast(list[Any], value))
 
 
 class CompletionLogprobs(msgspec.Struct):

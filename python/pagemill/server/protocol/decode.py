@@ -6,7 +6,7 @@ import logging
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import msgspec
 
@@ -76,14 +76,14 @@ def decode_object(body: bytes) -> dict[str, Any]:
         ApiError: 400 for anything else.
     """
     try:
-        raw = msgspec.json.decode(body)
+        raw: Any = msgspec.json.decode(body)
     except msgspec.DecodeError as error:
         raise invalid_body(f"The body is not valid JSON: {error}") from error
     except RecursionError as error:
         raise invalid_body("The body is nested too deeply.") from error
     if not isinstance(raw, dict):
         raise invalid_body(f"The body must be a JSON object, not {type(raw).__name__}.")
-    return raw
+    return cast(dict[str, Any], raw)
 
 
 def explain(error: msgspec.ValidationError) -> tuple[str, str | None]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Mapping
+from typing import Annotated, Any, cast
 
 import msgspec
 from msgspec import Meta
@@ -65,7 +66,10 @@ class SamplingFields(msgspec.Struct, kw_only=True):
 
 
 def _text_format(value: Any) -> bool:
-    return falsy(value) or (isinstance(value, dict) and value.get("type") == "text")
+    if not isinstance(value, Mapping):
+        return falsy(value)
+    fields = cast(Mapping[str, Any], value)
+    return fields.get("type", "text") == "text"
 
 
 _GRAMMAR = "output cannot be constrained to a grammar in this version."
