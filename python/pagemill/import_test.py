@@ -1,4 +1,4 @@
-"""`import pagemill` is instant and imports nothing heavy; `pagemill.LLM` is found when asked for."""
+"""`import pagemill` imports nothing heavy; `pagemill.LLM` is found when asked for."""
 
 import subprocess
 import sys
@@ -11,8 +11,8 @@ HEAVY = {"fastapi", "numpy", "tokenizers", "torch", "transformers", "uvicorn"}
 
 
 def _modules_after(statement: str) -> set[str]:
-    code = f"{statement}; import sys; print(*sys.modules)"
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    command = [sys.executable, "-c", f"{statement}; import sys; print(*sys.modules)"]
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
     return {name.split(".")[0] for name in result.stdout.split()}
 
 

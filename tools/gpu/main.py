@@ -60,6 +60,7 @@ def check(options: argparse.Namespace) -> int:
     print(f"extension: {build_s:.0f} s", flush=True)
     limits = measure.device_limits(options.device, size=options.matrix)
     print(limits, flush=True)
+    batches = [int(batch) for batch in options.batches.split(",")]
     results: dict[str, object] = {}
     passed = True
     for name in options.models.split(","):
@@ -68,7 +69,6 @@ def check(options: argparse.Namespace) -> int:
             models.write_checkpoint(models.SHAPES[name], directory, options.device)
             compared = parity.check_parity(directory, options.device, native=name in NATIVE_MODELS)
             print(f"{name}: {compared}", flush=True)
-            batches = [int(batch) for batch in options.batches.split(",")]
             speed = measure.measure_speed(
                 directory, options.device, limits, context=options.context, batches=batches
             )
