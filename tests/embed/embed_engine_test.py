@@ -6,9 +6,8 @@ import os
 import subprocess
 from pathlib import Path
 
-import pytest
-
 import pagemill
+import pytest
 from pagemill.cli.program import run
 
 MODEL = os.environ.get("PAGEMILL_TEST_SMOLLM2_GGUF", "")
@@ -45,7 +44,9 @@ def test_same_text(exported: Path, expected: list[str], index: int) -> None:
     prompt = PROMPTS[index]
     done = subprocess.run(
         [BINARY, str(exported), prompt, str(MAX_TOKENS)],
-        capture_output=True, timeout=120, check=False,
+        capture_output=True,
+        timeout=120,
+        check=False,
     )
     assert done.returncode == 0, done.stderr.decode()
     text = done.stdout.decode("utf-8", "replace")

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-
 from pagemill import _native
 from pagemill.runner.build import BuildOptions, BuiltModel, build
 from pagemill.weights.source import ModelSource
@@ -45,7 +44,7 @@ def built() -> BuiltModel:
 
 @pytest.fixture(scope="module")
 def prompts(built: BuiltModel) -> list[list[int]]:
-    """32 prompts of 3 to 300 tokens; pairs share a prefix, so that a hot cache has something to hit."""
+    """32 prompts of 3 to 300 tokens; half share a prefix, so that a hot cache can hit."""
     rng = random.Random(7)
     shared = [rng.randrange(100, built.vocab_size) for _ in range(150)]
     result = []
@@ -56,12 +55,18 @@ def prompts(built: BuiltModel) -> list[list[int]]:
 
 
 def sampling(index: int) -> _native.SamplingParams:
-    """Greedy for every other request, else sampled with penalties: the sampler's state matters too."""
+    """Greedy for every other request, else sampled with penalties: sampler state matters too."""
     if index % 2 == 0:
         return _native.SamplingParams(temperature=0.0, max_tokens=MAX_TOKENS, ignore_eos=True)
     return _native.SamplingParams(
-        temperature=0.8, top_p=0.9, top_k=40, seed=1000 + index, presence_penalty=0.3,
-        repetition_penalty=1.1, max_tokens=MAX_TOKENS, ignore_eos=True,
+        temperature=0.8,
+        top_p=0.9,
+        top_k=40,
+        seed=1000 + index,
+        presence_penalty=0.3,
+        repetition_penalty=1.1,
+        max_tokens=MAX_TOKENS,
+        ignore_eos=True,
     )
 
 
@@ -70,21 +75,27 @@ class Run:
 
     def __init__(self, built: BuiltModel, setup: Setup) -> None:
         options = _native.ExecutorOptions(
-            num_threads=setup.threads, max_num_tokens=setup.max_num_tokens,
-            max_num_seqs=NUM_REQUESTS, max_num_logits_rows=NUM_REQUESTS,
-            num_blocks=setup.num_blocks, block_size=BLOCK, kv_cache_dtype="bf16",
+            num_threads=setup.threads,
+            max_num_tokens=setup.max_num_tokens,
+            max_num_seqs=NUM_REQUESTS,
+            max_num_logits_rows=NUM_REQUESTS,
+            num_blocks=setup.num_blocks,
+            block_size=BLOCK,
+            kv_cache_dtype="bf16",
         )
         limits = _native.RunnerLimits(
-            max_num_tokens=setup.max_num_tokens, max_num_seqs=NUM_REQUESTS,
-            max_num_logits_rows=NUM_REQUESTS, max_model_len=built.max_model_len,
-            vocab_size=built.vocab_size, num_blocks=setup.num_blocks, block_size=BLOCK,
+            max_num_tokens=setup.max_num_tokens,
+            max_num_seqs=NUM_REQUESTS,
+            max_num_logits_rows=NUM_REQUESTS,
+            max_model_len=built.max_model_len,
+            vocab_size=built.vocab_size,
+            num_blocks=setup.num_blocks,
+            block_size=BLOCK,
         )
         executor = _native.NativeExecutor(built.program_text, options)
         self.engine = _native.Engine(
             _native.ModelRunner(executor, limits),
-            _native.EngineOptions(
-                enable_prefix_caching=setup.prefix_caching, check_integrity=True
-            ),
+            _native.EngineOptions(enable_prefix_caching=setup.prefix_caching, check_integrity=True),
         )
         self._next_id = 0
 
@@ -118,7 +129,9 @@ def expected(built: BuiltModel, prompts: list[list[int]]) -> list[list[int]]:
     return tokens
 
 
-def test_batch_of_32(built: BuiltModel, prompts: list[list[int]], expected: list[list[int]]) -> None:
+def test_batch_of_32(
+    built: BuiltModel, prompts: list[list[int]], expected: list[list[int]]
+) -> None:
     assert Run(built, Setup()).tokens(prompts, ALL) == expected
 
 

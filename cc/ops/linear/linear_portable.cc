@@ -59,9 +59,19 @@ struct Portable {
       alignas(16) float weights[kElements];
     };
     static void Begin(const uint8_t* block, State* state) {
-      for (int i = 0; i < kBlocks; ++i) {
-        DecodeBlock<kDType>(block + i * kBlockBytes, state->weights + i * kBlockElements);
+      if constexpr (kPlain) {
+        for (int i = 0; i < kBlocks; ++i) {
+          DecodeBlock<kDType>(block + i * kBlockBytes, state->weights + i);
+        }
+      } else {
+        DecodeOutOfLine(block, state->weights);
       }
+    }
+    // A call for 32 or 256 elements costs little. Inlined for each of four rows, the loops of the
+    // formats take GCC minutes and a gigabyte to compile for s390x.
+    [[gnu::noinline]] static void DecodeOutOfLine(const uint8_t* __restrict block,
+                                                  float* __restrict out) {
+      DecodeBlock<kDType>(block, out);
     }
     static void Decode(const State& state, int part, Vec* out) {
       *out = Load(state.weights + part * kLanes);

@@ -91,7 +91,8 @@ def _model_report(config: EngineConfig) -> dict[str, Any]:
     from pathlib import Path
 
     from pagemill import _native
-    from pagemill.cli.model_plan import executor_options, model_path
+    from pagemill.cli.model_plan import model_path
+    from pagemill.engine.executor_sizes import ExecutorSizes, weights_dtype
     from pagemill.weights.fetch import default_model_path, is_complete
 
     if config.model.model is None:
@@ -104,7 +105,8 @@ def _model_report(config: EngineConfig) -> dict[str, Any]:
 
     source = ModelSource.open(model_path(config.model))
     built = build(source, BuildOptions(max_model_len=config.model.max_model_len))
-    options = executor_options(config, source, built)
+    sizes = ExecutorSizes.of(built, config, weights_dtype(source.config))
+    options = sizes.executor_options(config, num_blocks=1)
     choices = _native.kernel_choices(built.program_text, options)
     return {
         "model": f"{source.path} ({built.architecture})",

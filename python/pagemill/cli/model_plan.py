@@ -9,8 +9,7 @@ from pagemill.config import ConfigError, EngineConfig, ModelConfig, read_environ
 from pagemill.config.memory import FixedCosts, KvBudget, available_memory_bytes, plan_kv_cache
 
 if TYPE_CHECKING:
-    from pagemill.runner.build import BuiltModel
-    from pagemill.weights.source import ModelSource
+    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +90,15 @@ def plan_model(config: EngineConfig) -> ModelPlan:
         kind that is not supported.
     """
     from pagemill import _native
+    from pagemill.engine.executor_sizes import ExecutorSizes, weights_dtype
     from pagemill.runner.build import BuildOptions, build
     from pagemill.weights.source import ModelSource
 
     path = model_path(config.model)
     source = ModelSource.open(path)
     built = build(source, BuildOptions(max_model_len=config.model.max_model_len))
-    options = executor_options(config, source, built)
+    sizes = ExecutorSizes.of(built, config, weights_dtype(source.config))
+    options = sizes.executor_options(config, num_blocks=1)
     memory = _native.plan_memory(built.program_text, options)
     available = available_memory_bytes()
     fixed = memory.weights_bytes + memory.activation_bytes + memory.workspace_bytes
@@ -127,31 +128,4 @@ def plan_model(config: EngineConfig) -> ModelPlan:
         largest_kv_tokens=max(0, largest - 1) * config.cache.block_size,
         kv=kv,
         refusal=refusal,
-    )
-
-
-def executor_options(config: EngineConfig, source: "ModelSource", built: "BuiltModel") -> Any:
-    """Returns the `_native.ExecutorOptions` of a configuration, without a KV cache.
-
-    Without chunked prefill a prompt runs in one step, however long. The automatic type of the KV
-    cache is f32 where the model's configuration says that its weights are, else bf16.
-    """
-    from pagemill import _native
-
-    tokens = config.scheduler.max_num_batched_tokens
-    if not built.chunked_prefill:
-        tokens = max(tokens, built.max_model_len)
-    dtype = config.cache.kv_cache_dtype
-    if dtype == "auto":
-        stated = source.config.get("dtype", source.config.get("torch_dtype"))
-        dtype = "f32" if stated == "float32" else "bf16"
-    return _native.ExecutorOptions(
-        num_threads=config.executor.threads,
-        max_num_tokens=tokens,
-        max_num_seqs=config.scheduler.max_num_seqs,
-        max_num_logits_rows=config.scheduler.max_num_logits_rows,
-        num_blocks=1,
-        block_size=config.cache.block_size,
-        kv_cache_dtype="f32" if dtype == "f32" else "bf16",
-        kernel_filter=config.executor.kernel_filter,
     )

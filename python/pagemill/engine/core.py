@@ -14,6 +14,7 @@ from pagemill.config import EngineConfig
 from pagemill.config.memory import FixedCosts, KvBudget, available_memory_bytes, plan_kv_cache
 from pagemill.config.quantities import format_bytes
 from pagemill.engine.async_engine import NativeSeam
+from pagemill.engine.executor_sizes import ExecutorSizes
 from pagemill.runner.build import BuiltModel
 
 _LOGGER = logging.getLogger("pagemill.engine")
@@ -44,7 +45,7 @@ class EngineCore:
             ConfigError: the model does not fit; the message has the numbers and the flags.
             StatusError: the program cannot be bound.
         """
-        wanted = _BoundSizes.of(built, config, weights_dtype)
+        wanted = ExecutorSizes.of(built, config, weights_dtype)
         plan = _native.plan_memory(built.program_text, wanted.executor_options(config, 1))
         # The planner's one block is the null block.
         fixed = FixedCosts(plan.total_bytes - plan.kv_bytes, plan.kv_bytes_per_block)
@@ -70,39 +71,8 @@ class EngineCore:
         return cls(built, seam, budget, max(1, held))
 
 
-@dataclass(frozen=True, slots=True)
-class _BoundSizes:
-    """What follows from configuration and model together."""
-
-    max_num_tokens: int
-    kv_cache_dtype: str
-
-    @classmethod
-    def of(cls, built: BuiltModel, config: EngineConfig, weights_dtype: str) -> _BoundSizes:
-        tokens = config.scheduler.max_num_batched_tokens
-        if not built.chunked_prefill:  # a prompt runs in one step, so a step holds the longest
-            tokens = max(tokens, built.max_model_len)
-        dtype = config.cache.kv_cache_dtype
-        if dtype == "auto":
-            wide = weights_dtype == "float32" or config.executor.executor == "torch"
-            dtype = "f32" if wide else "bf16"
-        return cls(tokens, dtype)
-
-    def executor_options(self, config: EngineConfig, num_blocks: int) -> _native.ExecutorOptions:
-        return _native.ExecutorOptions(
-            num_threads=config.executor.threads,
-            max_num_tokens=self.max_num_tokens,
-            max_num_seqs=config.scheduler.max_num_seqs,
-            max_num_logits_rows=config.scheduler.max_num_logits_rows,
-            num_blocks=num_blocks,
-            block_size=config.cache.block_size,
-            kv_cache_dtype="f32" if self.kv_cache_dtype == "f32" else "bf16",
-            kernel_filter=config.executor.kernel_filter,
-        )
-
-
 def _executor(
-    built: BuiltModel, config: EngineConfig, sizes: _BoundSizes, num_blocks: int
+    built: BuiltModel, config: EngineConfig, sizes: ExecutorSizes, num_blocks: int
 ) -> _native.NativeExecutor | _native.PythonExecutor:
     if config.executor.executor == "native":
         return _native.NativeExecutor(
@@ -118,7 +88,7 @@ def _executor(
 
 
 def _limits(
-    built: BuiltModel, config: EngineConfig, sizes: _BoundSizes, num_blocks: int
+    built: BuiltModel, config: EngineConfig, sizes: ExecutorSizes, num_blocks: int
 ) -> _native.RunnerLimits:
     return _native.RunnerLimits(
         max_num_tokens=sizes.max_num_tokens,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 from pagemill.config import ConfigError, EngineConfig, ModelConfig, read_environment
 from pagemill.engine.core import EngineCore
+from pagemill.engine.executor_sizes import weights_dtype
 from pagemill.engine.sampling import SamplingDefaults
 from pagemill.runner.build import BuildOptions, build
 from pagemill.weights.fetch import resolve
@@ -47,7 +47,7 @@ def load(config: EngineConfig) -> LoadedModel:
     defaults, cap = sampling_defaults(model, source)
     return LoadedModel(
         source=source,
-        core=EngineCore.create(built, config, _weights_dtype(source.config)),
+        core=EngineCore.create(built, config, weights_dtype(source.config)),
         names=model.served_model_name or (model.model or DEFAULT_MODEL_NAME,),
         defaults=defaults,
         max_tokens_cap=cap,
@@ -88,11 +88,3 @@ def _read(path: Path, *, required: bool) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise ConfigError(f"--generation-config: {path} is not a JSON object")
     return cast(dict[str, Any], content)
-
-
-def _weights_dtype(config: Mapping[str, Any]) -> str:
-    for key in ("dtype", "torch_dtype"):
-        value = config.get(key)
-        if isinstance(value, str):
-            return value
-    return "bfloat16"

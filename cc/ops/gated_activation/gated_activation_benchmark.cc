@@ -1,0 +1,31 @@
+// Speed of `gated_activation` (SiLU) against reading its operands from the cache level that they fit
+// in.
+#include <benchmark/benchmark.h>
+
+#include "cc/ops/benchmark_call.h"
+#include "cc/ops/gated_activation/gated_activation.h"
+
+namespace pagemill::ops {
+namespace {
+
+void Run(benchmark::State& state, const std::string& kernel) {
+  const int64_t rows = state.range(0);
+  const int64_t size = state.range(1);
+  BenchmarkCall call(GatedActivationOp(), {kernel, static_cast<int32_t>(state.range(2))});
+  call.AddInput({rows, size});
+  call.AddInput({rows, size});
+  call.AddOutput({rows, size});
+  call.attributes().Set("kind", static_cast<double>(ActivationKind::kSilu));
+  call.Time(state);
+  call.ReportBytes(state, call.OperandBytes());
+}
+
+[[maybe_unused]] const bool kRegistered = [] {
+  for (auto* b : RegisterForKernels("GatedActivation", Run)) {
+    b->ArgNames({"rows", "size", "threads"})->ArgsProduct({{1, 32, 1024}, {1536}, {1, 2}});
+  }
+  return true;
+}();
+
+}  // namespace
+}  // namespace pagemill::ops

@@ -1,0 +1,62 @@
+// Speed of `paged_attention`. Decode reads each request's context once, so its limit is reading those
+// bytes (`of_read`); prefill multiplies, and its limit is the multiply-add peak (`of_peak`; 4 D operations
+// for each query head and visible key).
+#include <benchmark/benchmark.h>
+
+#include "cc/ops/benchmark_call.h"
+#include "cc/ops/paged_attention/attention_case.h"
+#include "cc/ops/paged_attention/paged_attention.h"
+
+namespace pagemill::ops {
+namespace {
+
+struct Heads {
+  int64_t q, kv, dim;
+};
+// SmolLM2-135M; a Llama of 8 B; Gemma 3 270M.
+constexpr Heads kHeads[] = {{9, 3, 64}, {32, 8, 128}, {4, 1, 256}};
+
+conformance::AttentionOptions Options(const benchmark::State& state) {
+  const Heads& heads = kHeads[state.range(3)];
+  return {.q_heads = heads.q, .kv_heads = heads.kv, .head_dim = heads.dim};
+}
+
+void Decode(benchmark::State& state, const std::string& kernel) {
+  const conformance::PagedRequest request{.context = static_cast<int32_t>(state.range(1)) - 1,
+                                          .tokens = 1};
+  conformance::AttentionCase c(
+      Options(state), std::vector<conformance::PagedRequest>(state.range(0), request));
+  BenchmarkCall call(PagedAttentionOp(), {kernel, static_cast<int32_t>(state.range(2))});
+  call.Time(state, c.call());
+  call.ReportBytes(state, c.visible_bytes());
+}
+
+void Prefill(benchmark::State& state, const std::string& kernel) {
+  const int32_t prompt = static_cast<int32_t>(state.range(1));
+  const conformance::AttentionOptions options = Options(state);
+  conformance::AttentionCase c(
+      options, std::vector<conformance::PagedRequest>(state.range(0),
+                                                      {.context = 0, .tokens = prompt}));
+  BenchmarkCall call(PagedAttentionOp(), {kernel, static_cast<int32_t>(state.range(2))});
+  call.Time(state, c.call());
+  const double pairs = 0.5 * prompt * (prompt + 1.0) * static_cast<double>(state.range(0));
+  call.ReportOperations(
+      state, 4 * pairs * static_cast<double>(options.q_heads * options.head_dim));
+}
+
+[[maybe_unused]] const bool kRegistered = [] {
+  for (auto* b : RegisterForKernels("Decode", Decode)) {
+    b->ArgNames({"requests", "context", "threads", "heads"})
+        ->ArgsProduct({{1, 32}, {128, 1024, 8192}, {1, 2}, {0}})
+        ->ArgsProduct({{1}, {1024}, {1, 2}, {1, 2}});
+  }
+  for (auto* b : RegisterForKernels("Prefill", Prefill)) {
+    b->ArgNames({"requests", "prompt", "threads", "heads"})
+        ->ArgsProduct({{1}, {128, 1024}, {1, 2}, {0}})
+        ->ArgsProduct({{1}, {1024}, {1}, {1, 2}});
+  }
+  return true;
+}();
+
+}  // namespace
+}  // namespace pagemill::ops

@@ -1,0 +1,55 @@
+"""What follows from a configuration and a built model together: one rule for `serve` and `plan`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pagemill import _native
+from pagemill.config import EngineConfig
+from pagemill.runner.build import BuiltModel
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutorSizes:
+    """How large a step may get, in tokens, and what the KV cache is made of ("bf16" or "f32")."""
+
+    max_num_tokens: int
+    kv_cache_dtype: str
+
+    @classmethod
+    def of(cls, built: BuiltModel, config: EngineConfig, weights_dtype: str) -> ExecutorSizes:
+        """The sizes for a model whose weights are of `weights_dtype` ("float32", ...): the
+        automatic type of the KV cache is f32 where the weights are, else bf16.
+        """
+        tokens = config.scheduler.max_num_batched_tokens
+        if not built.chunked_prefill:  # a prompt runs in one step, so a step holds the longest
+            tokens = max(tokens, built.max_model_len)
+        dtype = config.cache.kv_cache_dtype
+        if dtype == "auto":
+            wide = weights_dtype == "float32" or config.executor.executor == "torch"
+            dtype = "f32" if wide else "bf16"
+        return cls(tokens, dtype)
+
+    def executor_options(self, config: EngineConfig, num_blocks: int) -> _native.ExecutorOptions:
+        """The native options with a cache of `num_blocks` blocks, the null block included."""
+        return _native.ExecutorOptions(
+            num_threads=config.executor.threads,
+            max_num_tokens=self.max_num_tokens,
+            max_num_seqs=config.scheduler.max_num_seqs,
+            max_num_logits_rows=config.scheduler.max_num_logits_rows,
+            num_blocks=num_blocks,
+            block_size=config.cache.block_size,
+            kv_cache_dtype="f32" if self.kv_cache_dtype == "f32" else "bf16",
+            kernel_filter=config.executor.kernel_filter,
+        )
+
+
+def weights_dtype(model_config: Mapping[str, Any]) -> str:
+    """What a model's configuration says its weights are; "bfloat16" where it says nothing."""
+    for key in ("dtype", "torch_dtype"):
+        value = model_config.get(key)
+        if isinstance(value, str):
+            return value
+    return "bfloat16"
