@@ -44,7 +44,7 @@ class BigramModel {
     text += "op select_rows x,logits_rows -> last\n";
     text += "op linear last,head,- -> y\noutput logits y\n";
     char word[20];
-    std::snprintf(word, sizeof(word), "%zx", bytes);
+    std::snprintf(word, sizeof(word), "%zu", bytes);
     text += "constants " + std::string(word) + "\n";
     for (float w : both) {
       uint32_t bits;

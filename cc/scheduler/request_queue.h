@@ -24,8 +24,8 @@ class RequestQueue {
   RequestState* front() const { return head_; }  // the oldest; null where empty
   size_t size() const { return size_; }
 
-  // Puts the request where its arrival says. Otherwise O(requests that are older, or that are
-  // newer, whichever end is nearer in practice: preempted requests go near the front).
+  // Puts the request where its arrival says. O(members that are older than it), and O(1) where all
+  // are; a preempted request is older than nearly all that wait.
   void Insert(RequestState* request);
   void Remove(RequestState* request);  // only a member
 

@@ -32,12 +32,16 @@ namespace pagemill {
 // multiplication with 2^112, which normalizes subnormals too; infinity and NaN need the exponent
 // field of float filled up.
 [[gnu::always_inline]] inline float F16ToFloat(uint16_t bits) {
+#if defined(__aarch64__)
+  return static_cast<float>(__builtin_bit_cast(__fp16, bits));
+#else
   const uint32_t sign = static_cast<uint32_t>(bits & 0x8000u) << 16;
   const uint32_t magnitude = static_cast<uint32_t>(bits & 0x7fffu) << 13;
   const float rebased = __builtin_bit_cast(float, magnitude) * 0x1p112f;
-  const uint32_t special = (bits & 0x7c00u) == 0x7c00u ? 0x7f800000u : 0u;
-  const uint32_t quiet = special != 0 && (bits & 0x3ffu) != 0 ? 0x400000u : 0u;
+  const uint32_t special = magnitude >= (0x7c00u << 13) ? 0x7f800000u : 0u;
+  const uint32_t quiet = magnitude > (0x7c00u << 13) ? 0x400000u : 0u;
   return __builtin_bit_cast(float, __builtin_bit_cast(uint32_t, rebased) | sign | special | quiet);
+#endif
 }
 
 [[gnu::always_inline]] inline uint16_t FloatToF16(float value) {

@@ -68,6 +68,7 @@ PM_INLINE void Scale(__m256 d, __m256* v) {
 template <>
 struct DecoderAvx2<DType::kF32> {
   static constexpr int kElements = 8, kBytes = 32, kParts = 1, kVectors = 1;
+  static constexpr bool kRowsMayEndInside = true;
   using State = internal_avx2::PlainState;
   PM_INLINE void Begin(const uint8_t* block, State* state) { state->elements = block; }
   PM_INLINE void Decode(const State& state, int, __m256* out) {
@@ -83,6 +84,7 @@ struct DecoderAvx2<DType::kF32> {
 template <>
 struct DecoderAvx2<DType::kBF16> {
   static constexpr int kElements = 8, kBytes = 16, kParts = 1, kVectors = 1;
+  static constexpr bool kRowsMayEndInside = true;
   using State = internal_avx2::PlainState;
   PM_INLINE void Begin(const uint8_t* block, State* state) { state->elements = block; }
   PM_INLINE void Decode(const State& state, int, __m256* out) {
@@ -101,6 +103,7 @@ struct DecoderAvx2<DType::kBF16> {
 template <>
 struct DecoderAvx2<DType::kF16> {
   static constexpr int kElements = 8, kBytes = 16, kParts = 1, kVectors = 1;
+  static constexpr bool kRowsMayEndInside = true;
   using State = internal_avx2::PlainState;
   PM_INLINE void Begin(const uint8_t* block, State* state) { state->elements = block; }
   PM_INLINE void Decode(const State& state, int, __m256* out) {
@@ -118,6 +121,7 @@ struct DecoderAvx2<DType::kF16> {
 template <>
 struct DecoderAvx2<DType::kQ4_0> {
   static constexpr int kElements = 32, kBytes = kQ4_0Layout.bytes, kParts = 1, kVectors = 4;
+  static constexpr bool kRowsMayEndInside = false;
   using State = internal_avx2::BlockState;
   PM_INLINE void Begin(const uint8_t* block, State* state) {
     state->d = _mm256_set1_ps(internal_avx2::LoadF16(block));
@@ -135,6 +139,7 @@ struct DecoderAvx2<DType::kQ4_0> {
 template <>
 struct DecoderAvx2<DType::kQ4_1> {
   static constexpr int kElements = 32, kBytes = kQ4_1Layout.bytes, kParts = 1, kVectors = 4;
+  static constexpr bool kRowsMayEndInside = false;
   using State = internal_avx2::BlockState;
   PM_INLINE void Begin(const uint8_t* block, State* state) {
     state->d = _mm256_set1_ps(internal_avx2::LoadF16(block));
@@ -152,6 +157,7 @@ struct DecoderAvx2<DType::kQ4_1> {
 template <>
 struct DecoderAvx2<DType::kQ5_0> {
   static constexpr int kElements = 32, kBytes = kQ5_0Layout.bytes, kParts = 1, kVectors = 4;
+  static constexpr bool kRowsMayEndInside = false;
   using State = internal_avx2::BlockState;
   PM_INLINE void Begin(const uint8_t* block, State* state) {
     state->d = _mm256_set1_ps(internal_avx2::LoadF16(block));
@@ -172,6 +178,7 @@ struct DecoderAvx2<DType::kQ5_0> {
 template <>
 struct DecoderAvx2<DType::kQ8_0> {
   static constexpr int kElements = 32, kBytes = kQ8_0Layout.bytes, kParts = 1, kVectors = 4;
+  static constexpr bool kRowsMayEndInside = false;
   using State = internal_avx2::BlockState;
   PM_INLINE void Begin(const uint8_t* block, State* state) {
     state->d = _mm256_set1_ps(internal_avx2::LoadF16(block));
@@ -221,6 +228,7 @@ PM_INLINE void ApplySubBlock(const SubBlockState& state, int part, const __m128i
 template <>
 struct DecoderAvx2<DType::kQ4_K> {
   static constexpr int kElements = 256, kBytes = kQ4_KLayout.bytes, kParts = 8, kVectors = 4;
+  static constexpr bool kRowsMayEndInside = false;
   using State = internal_avx2::SubBlockState;
   PM_INLINE void Begin(const uint8_t* block, State* state) {
     internal_avx2::BeginSubBlocks(block, state);
@@ -238,6 +246,7 @@ struct DecoderAvx2<DType::kQ4_K> {
 template <>
 struct DecoderAvx2<DType::kQ5_K> {
   static constexpr int kElements = 256, kBytes = kQ5_KLayout.bytes, kParts = 8, kVectors = 4;
+  static constexpr bool kRowsMayEndInside = false;
   using State = internal_avx2::SubBlockState;
   PM_INLINE void Begin(const uint8_t* block, State* state) {
     internal_avx2::BeginSubBlocks(block, state);
@@ -261,6 +270,7 @@ struct DecoderAvx2<DType::kQ5_K> {
 template <>
 struct DecoderAvx2<DType::kQ6_K> {
   static constexpr int kElements = 256, kBytes = kQ6_KLayout.bytes, kParts = 8, kVectors = 4;
+  static constexpr bool kRowsMayEndInside = false;
   using State = internal_avx2::SubBlockState;
   PM_INLINE void Begin(const uint8_t* block, State* state) {
     __m256 integers[2];

@@ -55,6 +55,7 @@ struct PlainState {
 template <>
 struct DecoderAvx512<DType::kF32> {
   static constexpr int kElements = 16, kBytes = 64, kParts = 1, kVectors = 1;
+  static constexpr bool kRowsMayEndInside = true;
   using State = internal_avx512::PlainState;
   PM_INLINE void Begin(const uint8_t* block, State* state) { state->elements = block; }
   PM_INLINE void Decode(const State& state, int, __m512* out) {
@@ -68,6 +69,7 @@ struct DecoderAvx512<DType::kF32> {
 template <>
 struct DecoderAvx512<DType::kBF16> {
   static constexpr int kElements = 16, kBytes = 32, kParts = 1, kVectors = 1;
+  static constexpr bool kRowsMayEndInside = true;
   using State = internal_avx512::PlainState;
   PM_INLINE __m512 Widen(__m256i bits) {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
@@ -84,6 +86,7 @@ struct DecoderAvx512<DType::kBF16> {
 template <>
 struct DecoderAvx512<DType::kF16> {
   static constexpr int kElements = 16, kBytes = 32, kParts = 1, kVectors = 1;
+  static constexpr bool kRowsMayEndInside = true;
   using State = internal_avx512::PlainState;
   PM_INLINE void Begin(const uint8_t* block, State* state) { state->elements = block; }
   PM_INLINE void Decode(const State& state, int, __m512* out) {
@@ -97,6 +100,7 @@ struct DecoderAvx512<DType::kF16> {
 template <>
 struct DecoderAvx512<DType::kQ4_0> {
   static constexpr int kElements = 32, kBytes = kQ4_0Layout.bytes, kParts = 1, kVectors = 2;
+  static constexpr bool kRowsMayEndInside = false;
   struct State {
     __m512 table;
     const uint8_t* quants;
@@ -116,6 +120,7 @@ struct DecoderAvx512<DType::kQ4_0> {
 template <>
 struct DecoderAvx512<DType::kQ4_1> {
   static constexpr int kElements = 32, kBytes = kQ4_1Layout.bytes, kParts = 1, kVectors = 2;
+  static constexpr bool kRowsMayEndInside = false;
   using State = DecoderAvx512<DType::kQ4_0>::State;
   PM_INLINE void Begin(const uint8_t* block, State* state) {
     // Lanes d, m, d, m, ...: one conversion for both.
@@ -132,6 +137,7 @@ struct DecoderAvx512<DType::kQ4_1> {
 template <>
 struct DecoderAvx512<DType::kQ5_0> {
   static constexpr int kElements = 32, kBytes = kQ5_0Layout.bytes, kParts = 1, kVectors = 2;
+  static constexpr bool kRowsMayEndInside = false;
   struct State {
     __m512 low;   // values of nibbles without the fifth bit
     __m512 high;  // and with it
@@ -158,6 +164,7 @@ struct DecoderAvx512<DType::kQ5_0> {
 template <>
 struct DecoderAvx512<DType::kQ8_0> {
   static constexpr int kElements = 32, kBytes = kQ8_0Layout.bytes, kParts = 1, kVectors = 2;
+  static constexpr bool kRowsMayEndInside = false;
   struct State {
     __m512 d;
     const uint8_t* quants;
@@ -202,6 +209,7 @@ PM_INLINE void BeginSubBlocks(const uint8_t* block, SubBlockState* state) {
 template <>
 struct DecoderAvx512<DType::kQ4_K> {
   static constexpr int kElements = 256, kBytes = kQ4_KLayout.bytes, kParts = 8, kVectors = 2;
+  static constexpr bool kRowsMayEndInside = false;
   using State = internal_avx512::SubBlockState;
   PM_INLINE void Begin(const uint8_t* block, State* state) {
     internal_avx512::BeginSubBlocks(block, state);
@@ -222,6 +230,7 @@ struct DecoderAvx512<DType::kQ4_K> {
 template <>
 struct DecoderAvx512<DType::kQ5_K> {
   static constexpr int kElements = 256, kBytes = kQ5_KLayout.bytes, kParts = 8, kVectors = 2;
+  static constexpr bool kRowsMayEndInside = false;
   using State = internal_avx512::SubBlockState;
   PM_INLINE void Begin(const uint8_t* block, State* state) {
     internal_avx512::BeginSubBlocks(block, state);
@@ -249,6 +258,7 @@ struct DecoderAvx512<DType::kQ5_K> {
 template <>
 struct DecoderAvx512<DType::kQ6_K> {
   static constexpr int kElements = 256, kBytes = kQ6_KLayout.bytes, kParts = 8, kVectors = 2;
+  static constexpr bool kRowsMayEndInside = false;
   struct State {
     alignas(64) float scales[16];  // one for 16 elements
     const uint8_t* block;

@@ -10,11 +10,12 @@
 //   Prefetch(p)                        must be always inlined: GCC drops calls of functions that do
 //   nothing
 //                                      but prefetch
-//   Zero(), Load(p), LoadPartial(p, count < kLanes: missing lanes are 0), Fma(a, b, c) = a * b + c,
-//   Store(p, v), Sum4(v[4])            sums of the lanes of four vectors, in a fixed order
+//   Zero(), Load(p), LoadPartial(p, count <= kLanes: missing lanes are 0), Fma(a, b, c) = a * b +
+//   c, Store(p, v), Sum4(v[4])            sums of the lanes of four vectors, in a fixed order
 //   Decoder<DType>                     kElements of a block in kBytes: State Begin(block), then
 //                                      Decode(state, part, out[kVectors]) for each of kParts parts;
-//                                      DecodePartial(p, count) where a row may end inside a block
+//                                      where kRowsMayEndInside a block, DecodePartial(p, count)
+//                                      gives one vector of count <= kLanes elements
 //
 // Order of accumulation: lane i of an output's accumulator takes k = i, i + kLanes, ... ascending,
 // then the lanes are summed by Sum4. Direct and tiled loops both do exactly that.
@@ -59,6 +60,11 @@ PM_INLINE void StoreOutputs(const Operands& o, const typename Isa::Vec sums[kTil
     return;
   }
   for (int i = 0; i < m_end - m; ++i) y[i] = o.bias == nullptr ? out[i] : out[i] + o.bias[m + i];
+}
+
+template <class Isa>
+PM_INLINE int LanesLeft(int64_t elements) {
+  return elements < Isa::kLanes ? static_cast<int>(elements) : Isa::kLanes;
 }
 
 // kN rows of x from n on (those past o.n repeat the last) times 4 weight rows from m on.
@@ -106,12 +112,13 @@ PM_INLINE void DirectTile(const Operands& o, int64_t first_n, int64_t m, int64_t
       }
     }
   }
-  if constexpr (Decoder::kElements == Isa::kLanes) {
-    if (k < o.k) {
-      const int count = static_cast<int>(o.k - k);
+  if constexpr (Decoder::kRowsMayEndInside) {
+    for (; k < o.k; k += Isa::kLanes) {
+      const int count = LanesLeft<Isa>(o.k - k);
 #pragma GCC unroll 4
       for (int i = 0; i < kTileM; ++i) {
         const Vec weights = Decoder::DecodePartial(w[i], count);
+        w[i] += Decoder::kBytes / (Decoder::kElements / Isa::kLanes);
 #pragma GCC unroll 4
         for (int n = 0; n < kN; ++n) {
           sums[n][i] = Isa::Fma(weights, Isa::LoadPartial(x[n] + k, count), sums[n][i]);
@@ -155,11 +162,13 @@ void DequantizeBlocks(const uint8_t* row, int64_t count, float* out) {
       for (int v = 0; v < Decoder::kVectors; ++v, out += Isa::kLanes) Isa::Store(out, weights[v]);
     }
   }
-  if constexpr (Decoder::kElements == Isa::kLanes) {
-    if (k < count) {
+  if constexpr (Decoder::kRowsMayEndInside) {
+    for (; k < count; k += Isa::kLanes, out += Isa::kLanes) {
+      const int left = LanesLeft<Isa>(count - k);
       float last[Isa::kLanes];
-      Isa::Store(last, Decoder::DecodePartial(row, static_cast<int>(count - k)));
-      for (int i = 0; i < count - k; ++i) out[i] = last[i];
+      Isa::Store(last, Decoder::DecodePartial(row, left));
+      for (int i = 0; i < left; ++i) out[i] = last[i];
+      row += Decoder::kBytes / (Decoder::kElements / Isa::kLanes);
     }
   }
 }

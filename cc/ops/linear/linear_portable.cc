@@ -41,14 +41,15 @@ struct Portable {
     for (int i = 0; i < 4; ++i) out[i] = (v[i][0] + v[i][2]) + (v[i][1] + v[i][3]);
     return out;
   }
-  static void Prefetch(const uint8_t*) {}
+  [[gnu::always_inline]] static void Prefetch(const uint8_t* p) { __builtin_prefetch(p); }
 
   // A block is decoded to memory by vectorised loops, then read back a vector at a time.
   template <DType kDType>
   struct Decoder {
     static constexpr bool kPlain =
         kDType == DType::kF32 || kDType == DType::kBF16 || kDType == DType::kF16;
-    static constexpr int kBlocks = kPlain ? kLanes : 1;
+    static constexpr bool kRowsMayEndInside = kPlain;
+    static constexpr int kBlocks = kPlain ? 16 : 1;
     static constexpr int kBlockElements = LayoutOf(kDType).elements;
     static constexpr int kBlockBytes = LayoutOf(kDType).bytes;
     static constexpr int kElements = kBlocks * kBlockElements;

@@ -39,6 +39,25 @@ inline Chunk<Element> LocateChunk(const AttentionShape& shape, const AttentionTi
   return chunk;
 }
 
+// Asks for the keys and values of a chunk, all of which lie in pages of their own, while the one before
+// it is computed: the hardware's own prefetching starts anew at each page.
+template <typename Element>
+inline void PrefetchChunk(const AttentionShape& shape, const AttentionTile& tile, int32_t begin,
+                          int32_t end) {
+  constexpr int kLineBytes = 64;
+  const int groups = (AtMost(end - begin, kAttentionChunk) + kAttentionKeyGroup - 1) /
+                     kAttentionKeyGroup;
+  if (groups <= 0 || shape.block_size != kAttentionKeyGroup) return;
+  const Chunk<Element> chunk = LocateChunk<Element>(shape, tile, begin, 0, groups);
+  const int64_t bytes = int64_t{shape.head_dim} * kAttentionKeyGroup * sizeof(Element);
+  for (int g = 0; g < groups; ++g) {
+    for (int64_t i = 0; i < bytes && i < PF * kLineBytes; i += kLineBytes) {
+      __builtin_prefetch(reinterpret_cast<const char*>(chunk.keys[g]) + i);
+      __builtin_prefetch(reinterpret_cast<const char*>(chunk.values[g]) + i);
+    }
+  }
+}
+
 // Calls step<kRows>(row) for blocks of at most kMaxRows rows that cover [row, end).
 template <typename Step>
 inline void ForRowBlocks(int row, int end, const Step& step) {
@@ -98,7 +117,12 @@ void Attend(const AttentionShape& shape, const AttentionTile& tile,
     while (first < tile.rows && VisibleKeys(shape, tile, first, chunk).high <= 0) ++first;
     int last = tile.rows;
     while (last > first && VisibleKeys(shape, tile, last - 1, chunk).low >= kAttentionChunk) --last;
-    if (first < last) AttendChunk<Element>(shape, tile, scratch, chunk, first, last, state);
+    if (first >= last) continue;
+#if PF
+    PrefetchChunk<Element>(shape, tile, chunk + kAttentionChunk,
+                           VisibleKeys(shape, tile, last - 1, 0).high);
+#endif
+    AttendChunk<Element>(shape, tile, scratch, chunk, first, last, state);
   }
 }
 
