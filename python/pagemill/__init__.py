@@ -10,15 +10,21 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pagemill.engine.llm import LLM as LLM
+    from pagemill.engine.sampling import SamplingParams as SamplingParams
 
 __version__ = "0.1.0"
-__all__ = ["LLM", "__version__"]
+__all__ = ["LLM", "SamplingParams", "__version__"]
 
 
 def __getattr__(name: str) -> object:
-    """Import `LLM` at its first use (PEP 562), so that `import pagemill` stays instant."""
+    """Import the offline interface at its first use (PEP 562), so that `import pagemill` stays
+    instant."""
     if name == "LLM":
         from pagemill.engine.llm import LLM
 
         return LLM
+    if name == "SamplingParams":
+        from pagemill.engine.sampling import SamplingParams
+
+        return SamplingParams
     raise AttributeError(f"module 'pagemill' has no attribute {name!r}")
