@@ -112,9 +112,11 @@ void KvCacheManager::Allocate(int32_t num_tokens, const PrefixMatch* match, Requ
 
 void KvCacheManager::Commit(const step::Request& request, const step::TokenSequence& tokens,
                             int32_t num_computed_tokens, RequestBlocks* blocks) {
-  const int32_t num_full = num_computed_tokens / options_.block_size;
+  // Most calls end here: a decode step fills no block.
+  const int32_t size = options_.block_size;
+  if (num_computed_tokens < (blocks->num_committed_blocks_ + 1) * size) return;
   if (!options_.enable_prefix_caching || kinds_.empty()) return;
-  if (num_full <= blocks->num_committed_blocks_) return;
+  const int32_t num_full = num_computed_tokens / size;
   ExtendHashes(request, tokens, num_full, blocks);
   for (int32_t i = blocks->num_committed_blocks_; i < num_full; ++i) {
     for (size_t g = 0; g < kinds_.size(); ++g) {
