@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import platform
 import re
+import shutil
 import subprocess
 import sysconfig
 from concurrent.futures import ThreadPoolExecutor
@@ -119,7 +120,7 @@ def build(root: Path, output: Path, build_folder: Path, *, jobs: int | None = No
     partial = build_folder / "_core.so"
     link = ["g++", "-shared", "-o", str(partial), *objects, nanobind_object]
     _run([*link, "-lpthread", "-Wl,--exclude-libs,ALL"])
-    os.replace(partial, output)
+    shutil.move(partial, output)  # the build folder may be on another file system
 
 
 def _version(root: Path) -> str:
