@@ -56,7 +56,8 @@ StatusOr<std::unique_ptr<Host>> Host::Create(HostOptions options) {
   if (!program.logits()) {
     return Unimplemented("'" + options.program_path + "' pools; this host generates tokens");
   }
-  const auto vocab_size = static_cast<int32_t>(program.value(*program.logits()).shape.RowElements());
+  const auto vocab_size =
+      static_cast<int32_t>(program.value(*program.logits()).shape.RowElements());
   const program::Target target = {.ops = ops::CpuOps(),
                                   .capabilities = device::DetectCapabilities()};
   PM_ASSIGN_OR_RETURN(std::unique_ptr<program::NativeExecutor> executor,
@@ -68,15 +69,13 @@ StatusOr<std::unique_ptr<Host>> Host::Create(HostOptions options) {
                                        .vocab_size = vocab_size,
                                        .num_blocks = o.num_blocks,
                                        .block_size = o.block_size};
-  PM_ASSIGN_OR_RETURN(
-      std::unique_ptr<runner::ModelRunner> runner,
-      runner::ModelRunner::Create(executor.get(), executor->thread_pool(), limits));
+  PM_ASSIGN_OR_RETURN(std::unique_ptr<runner::ModelRunner> runner,
+                      runner::ModelRunner::Create(executor.get(), executor->thread_pool(), limits));
   std::unique_ptr<Host> host(new Host());
   host->vocab_size_ = vocab_size;
   auto owning = std::make_unique<OwningRunner>(std::move(executor), std::move(runner));
-  PM_ASSIGN_OR_RETURN(host->engine_,
-                      engine::Engine::Create(options.engine, std::move(owning), &host->clock_,
-                                             std::move(options.log)));
+  PM_ASSIGN_OR_RETURN(host->engine_, engine::Engine::Create(options.engine, std::move(owning),
+                                                            &host->clock_, std::move(options.log)));
   return host;
 }
 

@@ -1,6 +1,7 @@
 // File: cc/capi/host.h
-// An engine around the native executor, put together for a host without Python: reads a program's text, binds it to
-// this machine, and starts an engine on it. The C ABI is a face of this class; C++ hosts may use it directly.
+// An engine around the native executor, put together for a host without Python: reads a program's
+// text, binds it to this machine, and starts an engine on it. The C ABI is a face of this class;
+// C++ hosts may use it directly.
 //
 //   HostOptions options;
 //   options.program_path = "model.program";
@@ -24,11 +25,11 @@
 namespace pagemill::capi {
 
 struct HostOptions {
-  std::string program_path;              // text of a program (docs/program_format.md)
-  int32_t max_model_len = 2048;          // tokens of one request, prompt and output
-  program::ExecutorOptions executor;     // num_blocks 0 = room for one request of max_model_len
+  std::string program_path;           // text of a program (docs/program_format.md)
+  int32_t max_model_len = 2048;       // tokens of one request, prompt and output
+  program::ExecutorOptions executor;  // num_blocks 0 = room for one request of max_model_len
   engine::EngineOptions engine;
-  LogSink log;                           // empty: silent
+  LogSink log;  // empty: silent
 };
 
 class Host {

@@ -26,7 +26,9 @@ pagemill_status Report(const Status& status) {
   return static_cast<pagemill_status>(status.code());
 }
 
-pagemill_status Invalid(const char* sentence) { return Report(pagemill::InvalidArgument(sentence)); }
+pagemill_status Invalid(const char* sentence) {
+  return Report(pagemill::InvalidArgument(sentence));
+}
 
 // Runs `body`, which returns a Status, and turns what the standard library throws into one.
 template <typename Body>
@@ -184,7 +186,8 @@ pagemill_status pagemill_engine_next(pagemill_engine* engine, double timeout_s,
   if (engine == nullptr || output == nullptr) return Invalid("engine or output is NULL");
   return Guard([&]() -> Status {
     if (engine->ready.empty()) {
-      for (auto& out : engine->host->engine().Wait(timeout_s)) engine->ready.push_back(std::move(out));
+      for (auto& out : engine->host->engine().Wait(timeout_s))
+        engine->ready.push_back(std::move(out));
     }
     if (engine->ready.empty()) {
       return {StatusCode::kDeadlineExceeded, "no request had news within the timeout"};

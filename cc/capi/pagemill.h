@@ -1,7 +1,7 @@
 /* File: cc/capi/pagemill.h
- * The C ABI of the engine: load a program (`pagemill export`), submit token ids, read tokens. No function throws or
- * aborts on bad input; each returns a pagemill_status, and pagemill_last_error() gives the sentence that goes with
- * it.
+ * The C ABI of the engine: load a program (`pagemill export`), submit token ids, read tokens. No
+ * function throws or aborts on bad input; each returns a pagemill_status, and pagemill_last_error()
+ * gives the sentence that goes with it.
  *
  *   pagemill_engine_options options;
  *   pagemill_engine_options_init(&options);
@@ -18,9 +18,10 @@
  *   } while (output.finish_reason == PAGEMILL_NOT_FINISHED);
  *   pagemill_engine_destroy(engine);
  *
- * Compatibility: structs begin with their size and only ever grow at the end; *_init() fills it in. Enumerators keep
- * their values. A host built against an older header works with a newer library of the same ABI version.
- * Thread safety: submit, abort and stats from any thread; next from one thread at a time.
+ * Compatibility: structs begin with their size and only ever grow at the end; *_init() fills it in.
+ * Enumerators keep their values. A host built against an older header works with a newer library of
+ * the same ABI version. Thread safety: submit, abort and stats from any thread; next from one
+ * thread at a time.
  */
 #ifndef PAGEMILL_CC_CAPI_PAGEMILL_H_
 #define PAGEMILL_CC_CAPI_PAGEMILL_H_
@@ -66,13 +67,14 @@ typedef struct pagemill_engine pagemill_engine;
 
 typedef struct pagemill_engine_options {
   size_t struct_size;
-  const char* program_path;     /* text of a program; required */
-  int32_t num_threads;          /* 0 = one per core */
-  int32_t max_model_len;        /* tokens of one request, prompt and output */
-  int32_t max_num_tokens;       /* tokens of one step */
-  int32_t max_num_seqs;         /* requests of one step */
-  int32_t max_num_logits_rows;  /* rows of logits of one step */
-  int32_t num_blocks;           /* KV blocks of block_size tokens; 0 = room for one request of max_model_len */
+  const char* program_path;    /* text of a program; required */
+  int32_t num_threads;         /* 0 = one per core */
+  int32_t max_model_len;       /* tokens of one request, prompt and output */
+  int32_t max_num_tokens;      /* tokens of one step */
+  int32_t max_num_seqs;        /* requests of one step */
+  int32_t max_num_logits_rows; /* rows of logits of one step */
+  int32_t
+      num_blocks; /* KV blocks of block_size tokens; 0 = room for one request of max_model_len */
   int32_t block_size;           /* tokens */
   const char* kv_cache_dtype;   /* "bf16" or "f32" */
   int32_t max_waiting_requests; /* more are refused with PAGEMILL_RESOURCE_EXHAUSTED */
@@ -112,7 +114,8 @@ typedef struct pagemill_stats {
 
 /* PAGEMILL_ABI_VERSION of the library. */
 PAGEMILL_API int32_t pagemill_abi_version(void);
-/* The sentence of this thread's last call that failed; "" before the first. Valid until the next call that fails. */
+/* The sentence of this thread's last call that failed; "" before the first. Valid until the next
+ * call that fails. */
 PAGEMILL_API const char* pagemill_last_error(void);
 
 /* Fill in the size and the defaults. */
@@ -130,7 +133,8 @@ PAGEMILL_API pagemill_status pagemill_engine_submit(pagemill_engine* engine, uin
                                                     size_t num_prompt_tokens,
                                                     const pagemill_sampling_params* params);
 PAGEMILL_API pagemill_status pagemill_engine_abort(pagemill_engine* engine, uint64_t request_id);
-/* Waits up to timeout_s seconds for news of any request: PAGEMILL_OK, or PAGEMILL_DEADLINE_EXCEEDED. */
+/* Waits up to timeout_s seconds for news of any request: PAGEMILL_OK, or
+ * PAGEMILL_DEADLINE_EXCEEDED. */
 PAGEMILL_API pagemill_status pagemill_engine_next(pagemill_engine* engine, double timeout_s,
                                                   pagemill_output* output);
 PAGEMILL_API pagemill_status pagemill_engine_stats(const pagemill_engine* engine,

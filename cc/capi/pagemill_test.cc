@@ -15,8 +15,8 @@ namespace {
 constexpr int kVocab = 53;
 constexpr int kHidden = 32;
 
-// A model without attention: the next token is the one whose row of W has the largest product with the row
-// of the last token.
+// A model without attention: the next token is the one whose row of W has the largest product with
+// the row of the last token.
 class BigramModel {
  public:
   BigramModel() : weights_(kVocab * kHidden) {

@@ -11,11 +11,11 @@ namespace pagemill::device {
 
 struct Capabilities {
   // x86-64
-  bool avx2 = false;         // with FMA and F16C
-  bool avx512 = false;       // F, BW, DQ, VL
+  bool avx2 = false;    // with FMA and F16C
+  bool avx512 = false;  // F, BW, DQ, VL
   bool avx512_vnni = false;
   bool avx512_bf16 = false;
-  bool amx_bf16 = false;     // tile data permitted by the kernel too
+  bool amx_bf16 = false;  // tile data permitted by the kernel too
   bool amx_int8 = false;
   // aarch64
   bool asimd_dotprod = false;
@@ -23,7 +23,7 @@ struct Capabilities {
   bool asimd_i8mm = false;
   // s390x
   bool vxe = false;
-  int32_t cores = 1;         // physical cores this process may run on (affinity and cgroup honoured)
+  int32_t cores = 1;  // physical cores this process may run on (affinity and cgroup honoured)
 
   // "avx2 avx512 avx512_vnni", for `doctor` and logs.
   std::string ToString() const;

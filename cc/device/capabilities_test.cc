@@ -19,9 +19,9 @@ TEST(Capabilities, DetectionAgreesWithTheCompilersOwn) {
   EXPECT_GE(caps.cores, 1);
 #if defined(__x86_64__)
   EXPECT_EQ(caps.avx2, __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"));
-  EXPECT_EQ(caps.avx512,
-            __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"));
+  EXPECT_EQ(caps.avx512, __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                             __builtin_cpu_supports("avx512dq") &&
+                             __builtin_cpu_supports("avx512vl"));
   EXPECT_EQ(caps.avx512_vnni, __builtin_cpu_supports("avx512vnni") && caps.avx512);
   EXPECT_FALSE(caps.vxe || caps.asimd_dotprod);
 #else

@@ -11,9 +11,9 @@
 namespace pagemill::device {
 
 struct CoreCountSources {
-  std::vector<int32_t> allowed_cpus;      // logical CPUs of the affinity mask
-  std::string sysfs_root = "/sys";        // holds devices/system/cpu and fs/cgroup
-  std::string procfs_root = "/proc";      // holds self/cgroup
+  std::vector<int32_t> allowed_cpus;  // logical CPUs of the affinity mask
+  std::string sysfs_root = "/sys";    // holds devices/system/cpu and fs/cgroup
+  std::string procfs_root = "/proc";  // holds self/cgroup
 };
 
 // The affinity mask of the calling thread; empty when the kernel does not tell.

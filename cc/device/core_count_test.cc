@@ -28,8 +28,7 @@ class CoreCountTest : public testing::Test {
 
   // Logical CPU `cpu` is a thread of core `core` in socket `package`.
   void AddCpu(int cpu, int package, int core) {
-    const std::string topology =
-        "sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/";
+    const std::string topology = "sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/";
     Write(topology + "core_id", std::to_string(core));
     Write(topology + "physical_package_id", std::to_string(package));
     sources_.allowed_cpus.push_back(cpu);

@@ -18,9 +18,9 @@ bool Bit(uint64_t word, int bit) { return ((word >> bit) & 1) != 0; }
 #if defined(__x86_64__)
 
 // Bits of XCR0: which register files the operating system saves on a context switch.
-constexpr uint64_t kXcr0Avx = 0x6;          // SSE and YMM
-constexpr uint64_t kXcr0Avx512 = 0xe6;      // the above, opmask, ZMM 0-15 and ZMM 16-31
-constexpr uint64_t kXcr0Tiles = 0x60000;    // TILECFG and TILEDATA
+constexpr uint64_t kXcr0Avx = 0x6;        // SSE and YMM
+constexpr uint64_t kXcr0Avx512 = 0xe6;    // the above, opmask, ZMM 0-15 and ZMM 16-31
+constexpr uint64_t kXcr0Tiles = 0x60000;  // TILECFG and TILEDATA
 
 uint64_t ReadXcr0() {
   uint32_t low = 0;

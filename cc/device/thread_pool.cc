@@ -106,8 +106,8 @@ void ThreadPool::Impl::RunChunks(int worker) {
   }
 }
 
-// The caller waits for chunks that workers hold. It sleeps rather than spins for long: a worker that
-// lost its core to another process can then be moved to this one.
+// The caller waits for chunks that workers hold. It sleeps rather than spins for long: a worker
+// that lost its core to another process can then be moved to this one.
 void ThreadPool::Impl::WaitForOthers() {
   const auto done = [this] { return unfinished.load(std::memory_order_acquire) == 0; };
   if (SpinUntil(spin, done)) return;
@@ -160,9 +160,7 @@ ThreadPool::~ThreadPool() {
   for (std::thread& thread : impl_->threads) thread.join();
 }
 
-int32_t ThreadPool::num_threads() const {
-  return static_cast<int32_t>(impl_->threads.size()) + 1;
-}
+int32_t ThreadPool::num_threads() const { return static_cast<int32_t>(impl_->threads.size()) + 1; }
 
 void ThreadPool::Run(int64_t n, int64_t grain, RawBody raw, void* body) {
   if (n <= 0) return;

@@ -4,9 +4,9 @@
 //   ThreadPool pool({.num_threads = 2});
 //   pool.ParallelFor(rows, /*grain=*/8, [&](int64_t begin, int64_t end, int worker) { ... });
 //
-// ParallelFor splits [0, n) into chunks of at least `grain`, hands them out dynamically, and returns
-// when all are done. Which worker runs which chunk is not fixed, so a body must give the same result
-// whoever runs it (every kernel here does: an output element is computed by one chunk).
+// ParallelFor splits [0, n) into chunks of at least `grain`, hands them out dynamically, and
+// returns when all are done. Which worker runs which chunk is not fixed, so a body must give the
+// same result whoever runs it (every kernel here does: an output element is computed by one chunk).
 // Workers spin for `spin_us` after work, then park, so an idle engine uses no CPU.
 // One ParallelFor at a time (the engine thread); not reentrant.
 #ifndef PAGEMILL_CC_DEVICE_THREAD_POOL_H_
@@ -36,9 +36,12 @@ class ThreadPool {
   template <typename Body>
   void ParallelFor(int64_t n, int64_t grain, Body&& body) {
     using B = std::remove_reference_t<Body>;
-    Run(n, grain, [](void* b, int64_t begin, int64_t end, int worker) {
-      (*static_cast<B*>(b))(begin, end, worker);
-    }, const_cast<std::remove_const_t<B>*>(&body));
+    Run(
+        n, grain,
+        [](void* b, int64_t begin, int64_t end, int worker) {
+          (*static_cast<B*>(b))(begin, end, worker);
+        },
+        const_cast<std::remove_const_t<B>*>(&body));
   }
 
  private:

@@ -48,10 +48,9 @@ TEST(ThreadPool, ThousandsOfTinyCallsSeeEachOthersWrites) {
   std::vector<int64_t> values(13, 0);
   constexpr int kCalls = 5000;
   for (int call = 0; call < kCalls; ++call) {
-    pool.ParallelFor(static_cast<int64_t>(values.size()), 1,
-                     [&](int64_t begin, int64_t end, int) {
-                       for (int64_t i = begin; i < end; ++i) values[i] += i + 1;
-                     });
+    pool.ParallelFor(static_cast<int64_t>(values.size()), 1, [&](int64_t begin, int64_t end, int) {
+      for (int64_t i = begin; i < end; ++i) values[i] += i + 1;
+    });
   }
   for (size_t i = 0; i < values.size(); ++i) {
     ASSERT_EQ(values[i], static_cast<int64_t>(i + 1) * kCalls);

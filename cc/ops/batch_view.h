@@ -6,8 +6,8 @@
 //
 //   request r runs tokens [query_start[r], query_start[r + 1]); after the step it has seq_lens[r]
 //   tokens of context, so its first new token has position seq_lens[r] - (number of new tokens).
-//   Token position p of request r lives in block block_table[r * block_table_stride + p / block_size]
-//   at offset p % block_size; slot = block * block_size + offset.
+//   Token position p of request r lives in block block_table[r * block_table_stride + p /
+//   block_size] at offset p % block_size; slot = block * block_size + offset.
 #ifndef PAGEMILL_CC_OPS_BATCH_VIEW_H_
 #define PAGEMILL_CC_OPS_BATCH_VIEW_H_
 
@@ -16,10 +16,10 @@
 namespace pagemill::ops {
 
 struct BatchView {
-  int32_t num_tokens = 0;       // T
-  int32_t num_requests = 0;     // R
-  int32_t num_logits_rows = 0;  // L
-  int32_t block_size = 16;      // tokens per KV block
+  int32_t num_tokens = 0;                 // T
+  int32_t num_requests = 0;               // R
+  int32_t num_logits_rows = 0;            // L
+  int32_t block_size = 16;                // tokens per KV block
   const int32_t* token_ids = nullptr;     // [T]
   const int32_t* positions = nullptr;     // [T]
   const int32_t* slot_mapping = nullptr;  // [T]
@@ -27,7 +27,7 @@ struct BatchView {
   const int32_t* seq_lens = nullptr;      // [R]
   const int32_t* block_table = nullptr;   // [R, block_table_stride]
   int64_t block_table_stride = 0;
-  const int32_t* logits_rows = nullptr;   // [L] indices into the T tokens, ascending
+  const int32_t* logits_rows = nullptr;  // [L] indices into the T tokens, ascending
 };
 
 }  // namespace pagemill::ops

@@ -19,8 +19,7 @@ int64_t ViewBytes(const TensorView& view) {
 BenchmarkCall::BenchmarkCall(const OpDefinition& op, const BenchmarkCallOptions& options)
     : op_(op), options_(options), pool_({.num_threads = options.threads, .spin_us = 1000}) {}
 
-conformance::TestTensor& BenchmarkCall::AddInput(std::initializer_list<int64_t> dims,
-                                                 DType dtype) {
+conformance::TestTensor& BenchmarkCall::AddInput(std::initializer_list<int64_t> dims, DType dtype) {
   conformance::TestTensor& tensor = tensors_.emplace_back(dtype, dims);
   tensor.FillUniform(random_, -2, 2);
   inputs_.push_back(tensor.view());
@@ -40,13 +39,13 @@ void BenchmarkCall::Time(benchmark::State& state, const OpCall& call) {
   const Status fits = op_.check(call);
   if (!fits.ok()) return state.SkipWithError(fits.message().c_str());
   const auto row = ChooseKernel(op_, device::DetectCapabilities(), call, options_.kernel);
-  if (!row.ok()) return state.SkipWithError("not on this machine");
+  if (!row.ok()) return state.SkipWithError("the op or this machine has no such kernel");
   int64_t bytes = 0;
   if ((*row)->workspace_bytes != nullptr) bytes = (*row)->workspace_bytes(call, options_.threads);
   std::vector<std::byte> memory(bytes + 64);
   const uintptr_t address = reinterpret_cast<uintptr_t>(memory.data());
-  KernelContext context{&pool_, {memory.data() + (64 - address % 64) % 64,
-                                 static_cast<size_t>(bytes)}};
+  KernelContext context{&pool_,
+                        {memory.data() + (64 - address % 64) % 64, static_cast<size_t>(bytes)}};
   for (auto _ : state) (*row)->run(call, context);
 }
 
@@ -59,8 +58,7 @@ int64_t BenchmarkCall::OperandBytes() const {
 
 void BenchmarkCall::ReportBytes(benchmark::State& state, int64_t bytes) {
   const std::vector<uint8_t> buffer(bytes, 1);
-  const double limit =
-      linear::MeasureReadBandwidth(device::DetectCapabilities(), buffer, pool_);
+  const double limit = linear::MeasureReadBandwidth(device::DetectCapabilities(), buffer, pool_);
   const double total = static_cast<double>(bytes) * static_cast<double>(state.iterations());
   state.counters["GB/s"] = Counter(total / 1e9, Counter::kIsRate);
   state.counters["of_read"] = Counter(total / limit, Counter::kIsRate);
@@ -77,9 +75,9 @@ std::vector<benchmark::internal::Benchmark*> RegisterForKernels(
     const std::string& name, void (*body)(benchmark::State& state, const std::string& kernel)) {
   std::vector<benchmark::internal::Benchmark*> registered;
   for (const char* kernel : {"avx512", "avx2", "portable"}) {
-    registered.push_back(benchmark::RegisterBenchmark((name + "/" + kernel).c_str(), body,
-                                                      std::string(kernel))
-                             ->UseRealTime());
+    registered.push_back(
+        benchmark::RegisterBenchmark((name + "/" + kernel).c_str(), body, std::string(kernel))
+            ->UseRealTime());
   }
   return registered;
 }

@@ -1,6 +1,7 @@
 // File: cc/ops/benchmark_call.h
-// What the benchmarks of ops share: a call with operands of its own on a named kernel, and the report
-// of bytes or operations per second next to the machine's limit, measured in the same process.
+// What the benchmarks of ops share: a call with operands of its own on a named kernel, and the
+// report of bytes or operations per second next to the machine's limit, measured in the same
+// process.
 //
 //   BenchmarkCall call(RmsNormOp(), {.kernel = "avx512", .threads = 2});
 //   call.AddInput({rows, 576});
@@ -39,8 +40,7 @@ class BenchmarkCall {
   BenchmarkCall(const BenchmarkCall&) = delete;
 
   // Uniform in [-2, 2); lives as long as the call.
-  conformance::TestTensor& AddInput(std::initializer_list<int64_t> dims,
-                                    DType dtype = DType::kF32);
+  conformance::TestTensor& AddInput(std::initializer_list<int64_t> dims, DType dtype = DType::kF32);
   void AddOutput(std::initializer_list<int64_t> dims);
   Attributes& attributes() { return attributes_; }
   void set_batch(const BatchView* batch) { batch_ = batch; }

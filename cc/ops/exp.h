@@ -1,7 +1,7 @@
 // File: cc/ops/exp.h
 // e^x in fp32, written so that compilers vectorize loops over it. Relative error below 2e-7 on
-// [-87, 88]; 0 below -87.3 (-inf included); x above 88 counts as 88. NaN gives an unspecified number: callers
-// check their input.
+// [-87, 88]; 0 below -87.3 (-inf included); x above 88 counts as 88. NaN gives an unspecified
+// number: callers check their input.
 //
 // Static, so that each file compiled for another instruction set keeps its own copy.
 #ifndef PAGEMILL_CC_OPS_EXP_H_

@@ -4,8 +4,9 @@
 // (`<op>/<op>.h`), converts an OpCall to it, and exports its rows; `cpu_table.cc` joins them.
 //
 // A kernel allocates nothing, throws nothing, and is pure but for its outputs and workspace. Shapes
-// and dtypes are checked once, at bind time, by the op's `check`, with the largest shapes the program
-// can see; a kernel trusts them. Leading dimensions may be 0 at run time: then it does nothing.
+// and dtypes are checked once, at bind time, by the op's `check`, with the largest shapes the
+// program can see; a kernel trusts them. Leading dimensions may be 0 at run time: then it does
+// nothing.
 #ifndef PAGEMILL_CC_OPS_OP_H_
 #define PAGEMILL_CC_OPS_OP_H_
 
@@ -56,10 +57,11 @@ struct KernelContext {
 };
 
 struct KernelRow {
-  std::string_view op;         // "rms_norm"
-  std::string_view name;       // "avx512", "avx2", "portable", "reference"
-  int32_t priority = 0;        // higher wins; the reference has 0; ties break by name
-  // Can this row run a call of these dtypes and shapes on this machine? `call` holds the largest shapes.
+  std::string_view op;    // "rms_norm"
+  std::string_view name;  // "avx512", "avx2", "portable", "reference"
+  int32_t priority = 0;   // higher wins; the reference has 0; ties break by name
+  // Can this row run a call of these dtypes and shapes on this machine? `call` holds the largest
+  // shapes.
   bool (*supports)(const device::Capabilities& caps, const OpCall& call) = nullptr;
   void (*run)(const OpCall& call, KernelContext& context) = nullptr;
   // Bytes of workspace for a call of these (largest) shapes; null means none.

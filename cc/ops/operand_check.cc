@@ -43,9 +43,8 @@ void OperandCheck::IntegerAttribute(std::string_view name, double fallback, int6
   const double value = call_.attributes->Get(name, fallback);
   Require(value == std::floor(value) && value >= static_cast<double>(low) &&
               value <= static_cast<double>(high),
-          "attribute " + std::string(name) + " must be a whole number from " +
-              std::to_string(low) + " to " + std::to_string(high) + ", got " +
-              std::to_string(value));
+          "attribute " + std::string(name) + " must be a whole number from " + std::to_string(low) +
+              " to " + std::to_string(high) + ", got " + std::to_string(value));
 }
 
 void OperandCheck::Require(bool condition, const std::string& what) {

@@ -9,8 +9,8 @@
 //   return check.Result();
 //
 // A pattern lists dimensions, one letter each: the first use of a letter gives it its value, later
-// uses must agree. "H*" at the end is the product of all remaining dimensions (an op that looks at a
-// value as rows does not mind how a row is shaped); "*" in front skips any leading dimensions.
+// uses must agree. "H*" at the end is the product of all remaining dimensions (an op that looks at
+// a value as rows does not mind how a row is shaped); "*" in front skips any leading dimensions.
 // The first failure is kept, and names the op, the operand, what was expected and what was there.
 // Used at bind time only; allocates.
 #ifndef PAGEMILL_CC_OPS_OPERAND_CHECK_H_

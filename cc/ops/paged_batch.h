@@ -1,8 +1,9 @@
 // File: cc/ops/paged_batch.h
-// A step's batch over a paged cache, for tests and benchmarks of the ops that read one: requests get
-// blocks in shuffled order, and the flat arrays of a BatchView follow from their lengths.
+// A step's batch over a paged cache, for tests and benchmarks of the ops that read one: requests
+// get blocks in shuffled order, and the flat arrays of a BatchView follow from their lengths.
 //
-//   PagedBatch batch(/*block_size=*/16, {{.context = 100, .tokens = 1}, {.context = 0, .tokens = 7}},
+//   PagedBatch batch(/*block_size=*/16, {{.context = 100, .tokens = 1}, {.context = 0, .tokens =
+//   7}},
 //                    random);
 //   OpCall call{..., .batch = &batch.view()};
 //

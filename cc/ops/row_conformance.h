@@ -10,9 +10,10 @@
 //   c.tolerance = {.abs = 1e-5};
 //   CheckRowCase(c, caps);
 //
-// For every kernel row that supports the call, the outputs must be close to the reference's, written
-// within their bounds, and have the same bits with 1 to 3 threads, when each row is computed alone,
-// and when outputs share memory with inputs as the op's alias rules allow. No rows: nothing happens.
+// For every kernel row that supports the call, the outputs must be close to the reference's,
+// written within their bounds, and have the same bits with 1 to 3 threads, when each row is
+// computed alone, and when outputs share memory with inputs as the op's alias rules allow. No rows:
+// nothing happens.
 #ifndef PAGEMILL_CC_OPS_ROW_CONFORMANCE_H_
 #define PAGEMILL_CC_OPS_ROW_CONFORMANCE_H_
 

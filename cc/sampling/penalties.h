@@ -1,6 +1,6 @@
 // File: cc/sampling/penalties.h
-// Which tokens of a request occurred, and what that does to its logits. Costs O(distinct tokens that
-// occurred) per row, and nothing for a request without penalties.
+// Which tokens of a request occurred, and what that does to its logits. Costs O(distinct tokens
+// that occurred) per row, and nothing for a request without penalties.
 #ifndef PAGEMILL_CC_SAMPLING_PENALTIES_H_
 #define PAGEMILL_CC_SAMPLING_PENALTIES_H_
 
@@ -29,7 +29,7 @@ class Penalties {
   float frequency_ = 0.0f;
   float presence_ = 0.0f;
   bool counts_outputs_ = false;
-  std::vector<int32_t> prompt_ids_;                    // sorted, distinct; only for repetition
+  std::vector<int32_t> prompt_ids_;  // sorted, distinct; only for repetition
   std::unordered_map<int32_t, int32_t> output_counts_;
 };
 

@@ -75,8 +75,8 @@ void Sampler::Release(step::RequestIndex index) { slots_[index.value()] = Slot()
 
 void Sampler::Run(std::span<const LogitsRow> rows, std::span<RowOutput> outputs) {
   PM_CHECK(rows.size() == outputs.size());
-  // Rows of one request depend on each other (a sampled token counts at once), so a chunk of work is
-  // all rows of a request.
+  // Rows of one request depend on each other (a sampled token counts at once), so a chunk of work
+  // is all rows of a request.
   std::vector<size_t> starts;
   for (size_t i = 0; i < rows.size(); ++i) {
     if (i == 0 || rows[i].index != rows[i - 1].index) starts.push_back(i);

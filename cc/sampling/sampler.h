@@ -34,15 +34,15 @@ struct SamplerOptions {
 // One row of logits. Either a token is sampled from it, or it scores a prompt token that is known.
 struct LogitsRow {
   step::RequestIndex index;
-  const float* logits = nullptr;     // [vocab_size], not modified
-  int32_t prompt_token_id = -1;      // >= 0: report this token's logprobs, sample nothing
+  const float* logits = nullptr;  // [vocab_size], not modified
+  int32_t prompt_token_id = -1;   // >= 0: report this token's logprobs, sample nothing
 };
 
 struct RowOutput {
-  int32_t token_id = -1;             // sampled, or the row's prompt_token_id
+  int32_t token_id = -1;  // sampled, or the row's prompt_token_id
   bool has_logprobs = false;
-  step::TokenLogprobs logprobs;      // where the request asked for them
-  Status failure;                    // not OK: the logits are not numbers
+  step::TokenLogprobs logprobs;  // where the request asked for them
+  Status failure;                // not OK: the logits are not numbers
 };
 
 class Sampler {
@@ -52,12 +52,14 @@ class Sampler {
   Sampler(const Sampler&) = delete;
   Sampler& operator=(const Sampler&) = delete;
 
-  // The slot begins to hold `request`, of which `output_token_ids` exist already (resumed requests).
+  // The slot begins to hold `request`, of which `output_token_ids` exist already (resumed
+  // requests).
   void Start(step::RequestIndex index, std::shared_ptr<const step::Request> request,
              std::span<const int32_t> output_token_ids);
   void Release(step::RequestIndex index);
 
-  // Handles every row; rows of one request are in position order. Sampled tokens count as outputs at once.
+  // Handles every row; rows of one request are in position order. Sampled tokens count as outputs
+  // at once.
   void Run(std::span<const LogitsRow> rows, std::span<RowOutput> outputs);
 
   // Aborts when state of a slot contradicts itself. O(slots).

@@ -35,7 +35,8 @@ std::vector<float> RandomRow(uint32_t seed) {
 
 class SamplerTest : public testing::Test {
  protected:
-  SamplerTest() : pool_({.num_threads = 2}), sampler_({.max_num_seqs = 64, .vocab_size = kVocab}, &pool_) {}
+  SamplerTest()
+      : pool_({.num_threads = 2}), sampler_({.max_num_seqs = 64, .vocab_size = kVocab}, &pool_) {}
 
   RowOutput RunOne(int32_t slot, const std::vector<float>& row, int32_t prompt_token = -1) {
     std::vector<LogitsRow> rows = {
@@ -89,7 +90,8 @@ TEST_F(SamplerTest, SameSeedSameTokensWhateverElseRunsAndAfterResuming) {
   for (uint32_t i = 0; i < 30; ++i) {
     const auto row = RandomRow(i);
     std::vector<LogitsRow> rows;
-    for (int32_t s = 20; s < 51; ++s) rows.push_back({.index = RequestIndex(s), .logits = row.data()});
+    for (int32_t s = 20; s < 51; ++s)
+      rows.push_back({.index = RequestIndex(s), .logits = row.data()});
     rows.insert(rows.begin() + 7, {.index = RequestIndex(17), .logits = row.data()});
     std::vector<RowOutput> out(rows.size());
     sampler_.Run(rows, out);

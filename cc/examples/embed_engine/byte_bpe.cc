@@ -31,7 +31,8 @@ size_t NextWord(std::string_view text) {
   if (std::isdigit(first)) return space == 0 ? 1 : space;  // the space stays alone before a digit
   if (IsLetter(first)) return run(IsLetter);
   if (IsOther(first)) return run(IsOther);
-  // White space: all of it at the end of the text, else all but the last, which joins the next word.
+  // White space: all of it at the end of the text, else all but the last, which joins the next
+  // word.
   end = 0;
   run([](unsigned char c) { return std::isspace(c) != 0; });
   return end == text.size() || end == 1 ? end : end - 1;

@@ -1,10 +1,11 @@
 // File: cc/examples/embed_engine/byte_bpe.h
-// Just enough tokenization for an example: byte-level BPE of the GPT-2 kind, read from the vocabulary file
-// that `pagemill export` writes. Splits words as GPT-2 does, with digits apart (SmolLM2), treating every
-// byte above 127 as a letter: exact for ASCII text. Real hosts bring their own tokenizer.
+// Just enough tokenization for an example: byte-level BPE of the GPT-2 kind, read from the
+// vocabulary file that `pagemill export` writes. Splits words as GPT-2 does, with digits apart
+// (SmolLM2), treating every byte above 127 as a letter: exact for ASCII text. Real hosts bring
+// their own tokenizer.
 //
-// The file has one line per token, in id order: the token's bytes in hex ("-" for none), a space, and its
-// rank among merges (-1: not made by a merge, such as single bytes and control tokens).
+// The file has one line per token, in id order: the token's bytes in hex ("-" for none), a space,
+// and its rank among merges (-1: not made by a merge, such as single bytes and control tokens).
 #ifndef PAGEMILL_CC_EXAMPLES_EMBED_ENGINE_BYTE_BPE_H_
 #define PAGEMILL_CC_EXAMPLES_EMBED_ENGINE_BYTE_BPE_H_
 
@@ -35,8 +36,9 @@ class ByteBpe {
     int32_t id;
     int32_t rank;
   };
-  std::vector<std::string> bytes_;                // by token id
-  std::unordered_map<std::string, Entry> by_bytes_;  // tokens made of bytes, control tokens left out
+  std::vector<std::string> bytes_;  // by token id
+  std::unordered_map<std::string, Entry>
+      by_bytes_;  // tokens made of bytes, control tokens left out
 };
 
 }  // namespace pagemill::examples

@@ -1,5 +1,5 @@
-// Generates text from a model with no Python in the process. `pagemill export` made the two files that it
-// reads: the program (which says where the weights lie) and the vocabulary.
+// Generates text from a model with no Python in the process. `pagemill export` made the two files
+// that it reads: the program (which says where the weights lie) and the vocabulary.
 //
 //   pagemill export --output /tmp/smollm2
 //   embed_engine /tmp/smollm2 "The capital of France is" 24
@@ -52,8 +52,10 @@ pagemill::Status Generate(const std::string& folder, const std::string& prompt, 
 
 int main(int argc, char** argv) {
   if (argc < 3) {
-    std::fprintf(stderr, "usage: %s FOLDER PROMPT [MAX_TOKENS]\n"
-                         "FOLDER is what `pagemill export --output FOLDER` wrote.\n", argv[0]);
+    std::fprintf(stderr,
+                 "usage: %s FOLDER PROMPT [MAX_TOKENS]\n"
+                 "FOLDER is what `pagemill export --output FOLDER` wrote.\n",
+                 argv[0]);
     return 2;
   }
   const int max_tokens = argc > 3 ? std::atoi(argv[3]) : 32;

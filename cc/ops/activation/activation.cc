@@ -19,15 +19,15 @@ template <ActivationRowFunction kRow>
 void Run(const OpCall& call, KernelContext& context) {
   const ActivationArgs args = ToActivationArgs(call);
   const int64_t size = args.x.RowElements();
-  context.pool->ParallelFor(
-      args.x.shape[0], RowsPerChunk(size), [&](int64_t begin, int64_t end, int) {
-        for (int64_t i = begin; i < end; ++i) {
-          kRow({.x = args.x.Row<float>(i),
-                .y = args.y.Row<float>(i),
-                .size = size,
-                .kind = args.kind});
-        }
-      });
+  context.pool->ParallelFor(args.x.shape[0], RowsPerChunk(size),
+                            [&](int64_t begin, int64_t end, int) {
+                              for (int64_t i = begin; i < end; ++i) {
+                                kRow({.x = args.x.Row<float>(i),
+                                      .y = args.y.Row<float>(i),
+                                      .size = size,
+                                      .kind = args.kind});
+                              }
+                            });
 }
 
 constexpr KernelRow kRows[] = {

@@ -20,7 +20,8 @@ void Run(benchmark::State& state, const std::string& kernel) {
 
 [[maybe_unused]] const bool kRegistered = [] {
   for (auto* b : RegisterForKernels("Activation", Run)) {
-    b->ArgNames({"rows", "size", "threads", "kind"})->ArgsProduct({{64}, {1536}, {1}, {0, 1, 2, 3, 4}});
+    b->ArgNames({"rows", "size", "threads", "kind"})
+        ->ArgsProduct({{64}, {1536}, {1}, {0, 1, 2, 3, 4}});
   }
   return true;
 }();

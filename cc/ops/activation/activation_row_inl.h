@@ -1,5 +1,6 @@
 // File: cc/ops/activation/activation_row_inl.h
-// The body of ActivationRow*, over the `Vec` of the file that includes it (cc/ops/vec/vec_portable.h).
+// The body of ActivationRow*, over the `Vec` of the file that includes it
+// (cc/ops/vec/vec_portable.h).
 #ifndef PAGEMILL_CC_OPS_ACTIVATION_ACTIVATION_ROW_INL_H_
 #define PAGEMILL_CC_OPS_ACTIVATION_ACTIVATION_ROW_INL_H_
 

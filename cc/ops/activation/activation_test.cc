@@ -39,8 +39,7 @@ TEST(Activation, SpecialValues) {
       EXPECT_TRUE(std::isnan(result[1])) << kind << " " << row->name;
       EXPECT_EQ(result[4], 0) << kind << " " << row->name;
       for (int i : {2, 3, 5, 6, 7}) {
-        const double expected =
-            ActivateReference(static_cast<ActivationKind>(kind), values[i]);
+        const double expected = ActivateReference(static_cast<ActivationKind>(kind), values[i]);
         EXPECT_NEAR(result[i], expected, 1e-6 * std::fmax(1, std::fabs(expected)))
             << kind << " " << row->name << " " << values[i];
       }

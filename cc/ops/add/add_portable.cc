@@ -1,4 +1,5 @@
-// clang-format off: the instruction set comes first.
+// The instruction set comes first.
+// clang-format off
 #include "cc/ops/vec/vec_portable.h"
 // clang-format on
 #include "cc/ops/add/add.h"
@@ -21,13 +22,13 @@ void AddPortable(const OpCall& call, KernelContext& context) {
   const AddArgs args = ToAddArgs(call);
   const int64_t size = args.a.RowElements();
   const bool broadcast = args.b.rank == 1;
-  context.pool->ParallelFor(
-      args.a.shape[0], RowsPerChunk(size), [&](int64_t begin, int64_t end, int) {
-        for (int64_t i = begin; i < end; ++i) {
-          AddRow(args.a.Row<float>(i), args.b.Row<float>(broadcast ? 0 : i), args.y.Row<float>(i),
-                 size);
-        }
-      });
+  context.pool->ParallelFor(args.a.shape[0], RowsPerChunk(size),
+                            [&](int64_t begin, int64_t end, int) {
+                              for (int64_t i = begin; i < end; ++i) {
+                                AddRow(args.a.Row<float>(i), args.b.Row<float>(broadcast ? 0 : i),
+                                       args.y.Row<float>(i), size);
+                              }
+                            });
 }
 
 }  // namespace pagemill::ops

@@ -8,9 +8,7 @@
 namespace pagemill::ops {
 namespace {
 
-TEST(Add, Conformance) {
-  CheckAddConformance(AddOp(), device::DetectCapabilities());
-}
+TEST(Add, Conformance) { CheckAddConformance(AddOp(), device::DetectCapabilities()); }
 
 }  // namespace
 }  // namespace pagemill::ops

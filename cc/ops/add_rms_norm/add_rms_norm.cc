@@ -24,21 +24,21 @@ template <RmsNormRowFunction kRow>
 void Run(const OpCall& call, KernelContext& context) {
   const AddRmsNormArgs args = ToAddRmsNormArgs(call);
   const int64_t size = args.w.shape[0];
-  context.pool->ParallelFor(
-      args.x.shape[0], RowsPerChunk(size), [&](int64_t begin, int64_t end, int) {
-        RmsNormRow row;
-        row.w = args.w.Data<float>();
-        row.size = size;
-        row.eps = args.eps;
-        row.weight_offset = args.weight_offset;
-        for (int64_t i = begin; i < end; ++i) {
-          row.x = args.x.Row<float>(i);
-          row.residual = args.residual.Row<float>(i);
-          row.y = args.y.Row<float>(i);
-          row.sum = args.sum.Row<float>(i);
-          kRow(row);
-        }
-      });
+  context.pool->ParallelFor(args.x.shape[0], RowsPerChunk(size),
+                            [&](int64_t begin, int64_t end, int) {
+                              RmsNormRow row;
+                              row.w = args.w.Data<float>();
+                              row.size = size;
+                              row.eps = args.eps;
+                              row.weight_offset = args.weight_offset;
+                              for (int64_t i = begin; i < end; ++i) {
+                                row.x = args.x.Row<float>(i);
+                                row.residual = args.residual.Row<float>(i);
+                                row.y = args.y.Row<float>(i);
+                                row.sum = args.sum.Row<float>(i);
+                                kRow(row);
+                              }
+                            });
 }
 
 constexpr KernelRow kRows[] = {

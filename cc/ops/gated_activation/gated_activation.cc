@@ -20,16 +20,16 @@ template <ActivationRowFunction kRow>
 void Run(const OpCall& call, KernelContext& context) {
   const GatedActivationArgs args = ToGatedActivationArgs(call);
   const int64_t size = args.gate.RowElements();
-  context.pool->ParallelFor(
-      args.gate.shape[0], RowsPerChunk(size), [&](int64_t begin, int64_t end, int) {
-        for (int64_t i = begin; i < end; ++i) {
-          kRow({.x = args.gate.Row<float>(i),
-                .factor = args.up.Row<float>(i),
-                .y = args.y.Row<float>(i),
-                .size = size,
-                .kind = args.kind});
-        }
-      });
+  context.pool->ParallelFor(args.gate.shape[0], RowsPerChunk(size),
+                            [&](int64_t begin, int64_t end, int) {
+                              for (int64_t i = begin; i < end; ++i) {
+                                kRow({.x = args.gate.Row<float>(i),
+                                      .factor = args.up.Row<float>(i),
+                                      .y = args.y.Row<float>(i),
+                                      .size = size,
+                                      .kind = args.kind});
+                              }
+                            });
 }
 
 constexpr KernelRow kRows[] = {

@@ -1,5 +1,5 @@
-// Speed of `gated_activation` (SiLU) against reading its operands from the cache level that they fit
-// in.
+// Speed of `gated_activation` (SiLU) against reading its operands from the cache level that they
+// fit in.
 #include <benchmark/benchmark.h>
 
 #include "cc/ops/benchmark_call.h"

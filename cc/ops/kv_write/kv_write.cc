@@ -58,8 +58,7 @@ void StoreTokens(const KvWriteArgs& args, const KvWriteKernel& kernel, int64_t f
 // Does token t continue the run of token t - 1?
 bool Continues(const BatchView& batch, int64_t t) {
   const int32_t slot = batch.slot_mapping[t];
-  return t > 0 && slot > 0 && slot == batch.slot_mapping[t - 1] + 1 &&
-         slot % batch.block_size != 0;
+  return t > 0 && slot > 0 && slot == batch.slot_mapping[t - 1] + 1 && slot % batch.block_size != 0;
 }
 
 // A run belongs to the chunk that its first token lies in, so that blocks are not torn apart where
@@ -90,8 +89,7 @@ constexpr KernelRow kRows[] = {
      [](const device::Capabilities& caps, const OpCall&) { return caps.avx512; },
      Run<&kKvWriteAvx512>},
     {"kv_write", "avx2", 20,
-     [](const device::Capabilities& caps, const OpCall&) { return caps.avx2; },
-     Run<&kKvWriteAvx2>},
+     [](const device::Capabilities& caps, const OpCall&) { return caps.avx2; }, Run<&kKvWriteAvx2>},
 #endif
     {"kv_write", "portable", 10, [](const device::Capabilities&, const OpCall&) { return true; },
      Run<&kKvWritePortable>},
@@ -104,10 +102,7 @@ constexpr OpDefinition kDefinition{"kv_write", CheckKvWrite, kRows};
 }  // namespace
 
 KvWriteArgs ToKvWriteArgs(const OpCall& call) {
-  return {.k = call.inputs[0],
-          .v = call.inputs[1],
-          .cache = call.inputs[2],
-          .batch = call.batch};
+  return {.k = call.inputs[0], .v = call.inputs[1], .cache = call.inputs[2], .batch = call.batch};
 }
 
 const OpDefinition& KvWriteOp() { return kDefinition; }

@@ -7,8 +7,9 @@
 //   batch    slot_mapping, block_size (needed when the call is checked, too)
 //   aliasing none
 //
-// A bf16 cache gets the nearest value, ties to even; NaN stays NaN. Tokens whose slot is negative are
-// not stored. Two tokens of one step never have the same slot. Every kernel stores the same bits.
+// A bf16 cache gets the nearest value, ties to even; NaN stays NaN. Tokens whose slot is negative
+// are not stored. Two tokens of one step never have the same slot. Every kernel stores the same
+// bits.
 //
 // Kernels: "avx512", "avx2", "portable", "reference".
 #ifndef PAGEMILL_CC_OPS_KV_WRITE_KV_WRITE_H_

@@ -70,8 +70,8 @@ void CheckShape(const OpDefinition& op, const device::Capabilities& caps, const 
   TestTensor v(DType::kF32, {tokens, shape.heads, shape.head_dim}, {.misalign_bytes = 4});
   Fill(k, random);
   Fill(v, random);
-  TestTensor cache(dtype, {batch.num_blocks(),
-                           2 * shape.heads * shape.head_dim * shape.block_size});
+  TestTensor cache(dtype,
+                   {batch.num_blocks(), 2 * shape.heads * shape.head_dim * shape.block_size});
   const TensorView inputs[] = {k.view(), v.view(), cache.view()};
   const Attributes attributes;
   const OpCall call{.inputs = inputs, .outputs = {}, .attributes = &attributes, .batch = &view};

@@ -31,8 +31,8 @@ inline void StoreKeyTile(const KvWriteRun& run, int first, int dim, int tokens, 
     }
   }
   Vec::Transpose(tile);
-  Element* page = static_cast<Element*>(run.k_page) +
-                  static_cast<int64_t>(dim) * run.block_size + run.offset + first;
+  Element* page = static_cast<Element*>(run.k_page) + static_cast<int64_t>(dim) * run.block_size +
+                  run.offset + first;
   for (int i = 0; i < dims; ++i) {
     Element* target = page + static_cast<int64_t>(i) * run.block_size;
     if (tokens == Vec::kLanes) {
@@ -66,8 +66,8 @@ inline void StoreValues(const KvWriteRun& run) {
   constexpr int kLanes = Vec::kLanes;
   for (int t = 0; t < run.tokens; ++t) {
     const float* v = run.v + t * run.v_stride;
-    Element* target = static_cast<Element*>(run.v_page) +
-                      static_cast<int64_t>(run.offset + t) * run.head_dim;
+    Element* target =
+        static_cast<Element*>(run.v_page) + static_cast<int64_t>(run.offset + t) * run.head_dim;
     int i = 0;
     for (; i + kLanes <= run.head_dim; i += kLanes) Vec::Store(target + i, Vec::Load(v + i));
     const int rest = run.head_dim - i;

@@ -8,9 +8,7 @@
 namespace pagemill::ops {
 namespace {
 
-TEST(KvWrite, Conformance) {
-  CheckKvWriteConformance(KvWriteOp(), device::DetectCapabilities());
-}
+TEST(KvWrite, Conformance) { CheckKvWriteConformance(KvWriteOp(), device::DetectCapabilities()); }
 
 TEST(KvWrite, RefusesCachesThatDoNotFit) {
   const TensorView k = TensorView::Dense(nullptr, DType::kF32, {4, 2, 8});
@@ -21,7 +19,9 @@ TEST(KvWrite, RefusesCachesThatDoNotFit) {
   const BatchView batch{.block_size = 16};
   const auto check = [&](const TensorView& cache, const BatchView* view) {
     const TensorView inputs[] = {k, k, cache};
-    return KvWriteOp().check({.inputs = inputs, .outputs = {}, .attributes = &attributes, .batch = view}).ok();
+    return KvWriteOp()
+        .check({.inputs = inputs, .outputs = {}, .attributes = &attributes, .batch = view})
+        .ok();
   };
   EXPECT_TRUE(check(good, &batch));
   EXPECT_FALSE(check(narrow, &batch));

@@ -9,9 +9,9 @@
 //   aliasing    none
 //
 // Result: a row's bits depend on that row and the kernel alone. Error bound: 4e-6 (|x - mean| /
-// sqrt(var + eps) |w| + |b|) + 4e-6 |mean| / sqrt(var + eps) |w|, for H up to 2^16: mean and variance
-// are summed in fp32, the variance from the differences to the mean (a second pass over the row,
-// which is in the first-level cache), so a large mean costs only its own rounding.
+// sqrt(var + eps) |w| + |b|) + 4e-6 |mean| / sqrt(var + eps) |w|, for H up to 2^16: mean and
+// variance are summed in fp32, the variance from the differences to the mean (a second pass over
+// the row, which is in the first-level cache), so a large mean costs only its own rounding.
 //
 // Kernels: "portable", "reference" (accumulates in double). Encoders of a few hundred dimensions
 // spend under 1 % of a step here.

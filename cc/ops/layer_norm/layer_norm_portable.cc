@@ -1,4 +1,5 @@
-// clang-format off: the instruction set comes first.
+// The instruction set comes first.
+// clang-format off
 #include "cc/ops/vec/vec_portable.h"
 // clang-format on
 #include "cc/ops/layer_norm/layer_norm.h"
@@ -35,10 +36,17 @@ void NormalizeRow(const LayerNormArgs& args, const float* x, float* y, int64_t s
   const Vec::F scale = Vec::Set(1.0f / __builtin_sqrtf(squares / count + args.eps));
   const float* w = args.w.Data<float>();
   const float* b = args.b.Data<float>();
-  for (int64_t i = 0; i < size; i += Vec::kLanes) {
-    const int n = size - i < Vec::kLanes ? static_cast<int>(size - i) : Vec::kLanes;
-    const Vec::F normal = Vec::Mul(Vec::Sub(Vec::LoadN(x + i, n), mean), scale);
-    Vec::StoreN(y + i, Vec::Fma(normal, Vec::LoadN(w + i, n), Vec::LoadN(b + i, n)), n);
+  const auto normalize = [&](Vec::F v, Vec::F weight, Vec::F bias) {
+    return Vec::Fma(Vec::Mul(Vec::Sub(v, mean), scale), weight, bias);
+  };
+  int64_t i = 0;
+  for (; i + Vec::kLanes <= size; i += Vec::kLanes) {
+    Vec::Store(y + i, normalize(Vec::Load(x + i), Vec::Load(w + i), Vec::Load(b + i)));
+  }
+  if (i < size) {
+    const int n = static_cast<int>(size - i);
+    Vec::StoreN(y + i, normalize(Vec::LoadN(x + i, n), Vec::LoadN(w + i, n), Vec::LoadN(b + i, n)),
+                n);
   }
 }
 

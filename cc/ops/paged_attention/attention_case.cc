@@ -23,8 +23,7 @@ void StoreElement(const TensorView& cache, int64_t block, int64_t index, float v
   if (cache.dtype == DType::kF32) {
     cache.Row<float>(block)[index] = value;
   } else {  // truncated: any bf16 number will do
-    cache.Row<uint16_t>(block)[index] =
-        static_cast<uint16_t>(std::bit_cast<uint32_t>(value) >> 16);
+    cache.Row<uint16_t>(block)[index] = static_cast<uint16_t>(std::bit_cast<uint32_t>(value) >> 16);
   }
 }
 
@@ -36,8 +35,8 @@ AttentionCase::AttentionCase(const AttentionOptions& options, std::vector<PagedR
       batch_(options.block_size, std::move(requests), Random(5)),
       q_(DType::kF32, {batch().num_tokens, options.q_heads, options.head_dim},
          {.misalign_bytes = 4, .row_padding_bytes = 4}),
-      cache_(options.dtype, {batch_.num_blocks(), 2 * options.kv_heads * options.head_dim *
-                                                      options.block_size}),
+      cache_(options.dtype,
+             {batch_.num_blocks(), 2 * options.kv_heads * options.head_dim * options.block_size}),
       y_(DType::kF32, {batch().num_tokens, options.q_heads, options.head_dim},
          {.misalign_bytes = 8, .row_padding_bytes = 12}) {
   const int64_t row = options.q_heads * options.head_dim;
@@ -59,10 +58,8 @@ AttentionCase::AttentionCase(const AttentionOptions& options, std::vector<PagedR
   inputs_[0] = q_.view();
   inputs_[1] = cache_.view();
   outputs_[0] = y_.view();
-  call_ = {.inputs = inputs_,
-           .outputs = outputs_,
-           .attributes = &attributes_,
-           .batch = &batch_.view()};
+  call_ = {
+      .inputs = inputs_, .outputs = outputs_, .attributes = &attributes_, .batch = &batch_.view()};
 }
 
 void AttentionCase::StoreContext(int64_t request, int32_t id) {
@@ -78,7 +75,8 @@ void AttentionCase::StoreContext(int64_t request, int32_t id) {
   visible_bytes_ += 2 * size * (end - begin) * RowBytes(options_.dtype, 1);
   const int32_t capacity = static_cast<int32_t>(batch().block_table_stride);
   for (int32_t block = 0; block < capacity; ++block) {
-    const bool seen = block * options_.block_size < end && (block + 1) * options_.block_size > begin;
+    const bool seen =
+        block * options_.block_size < end && (block + 1) * options_.block_size > begin;
     if (!seen) batch_.ForgetBlock(request, block);
   }
 }

@@ -27,9 +27,9 @@ struct AttentionOptions {
 
 class AttentionCase {
  public:
-  // Query, key and value of a token follow from its request's number and its position alone (request
-  // r is number ids[r], or r). Keys and values that no query of the step sees stay NaN, and blocks
-  // without any other are taken out of the block table.
+  // Query, key and value of a token follow from its request's number and its position alone
+  // (request r is number ids[r], or r). Keys and values that no query of the step sees stay NaN,
+  // and blocks without any other are taken out of the block table.
   AttentionCase(const AttentionOptions& options, std::vector<PagedRequest> requests,
                 std::vector<int32_t> ids = {});
   AttentionCase(const AttentionCase&) = delete;

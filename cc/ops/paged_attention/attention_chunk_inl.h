@@ -23,6 +23,21 @@ constexpr int kMaxRows = kAccumulators / kVecsPerGroup < 6 ? kAccumulators / kVe
 
 constexpr int AtMost(int value, int limit) { return value < limit ? value : limit; }
 
+// How many groups of keys a block of so many rows scores at once: such that accumulators, one
+// operand of each and a broadcast fit the registers.
+constexpr int GroupsAtOnce(int rows) {
+  int groups = kGroupsPerChunk;
+  while (groups > 1 && (rows + 1) * groups * kVecsPerGroup + 1 > Vec::kRegisters) --groups;
+  return groups;
+}
+
+// And how many registers of values a block of so many rows takes at once.
+constexpr int ValuesAtOnce(int rows) {
+  int vecs = 8;
+  while (vecs > 2 && (rows + 1) * vecs + 1 > Vec::kRegisters) vecs /= 2;
+  return vecs;
+}
+
 // Where the keys and values of a chunk lie: one pointer for each group of 16 keys.
 template <typename Element>
 struct Chunk {
@@ -39,8 +54,8 @@ struct KeyRange {
 
 // scores[r][16 g + j] = sum_d q[r][d] key[g][d][j] for kRows rows and kGroups groups from `first`.
 template <int kRows, int kGroups, typename Element>
-inline void ScoreBlock(const AttentionShape& shape, const float* q, const Chunk<Element>& chunk,
-                       int first, float* scores) {
+[[gnu::noinline]] void ScoreBlock(const AttentionShape& shape, const float* q,
+                                  const Chunk<Element>& chunk, int first, float* scores) {
   Vec::F sum[kRows][kGroups][kVecsPerGroup];
   for (int r = 0; r < kRows; ++r) {
     for (int g = 0; g < kGroups; ++g) {
@@ -76,7 +91,7 @@ inline void ScoreBlock(const AttentionShape& shape, const float* q, const Chunk<
 template <int kRows, typename Element>
 inline void ScoreRows(const AttentionShape& shape, const float* q, const Chunk<Element>& chunk,
                       int first, int last, float* scores) {
-  constexpr int kMost = AtMost(kAccumulators / (kRows * kVecsPerGroup), kGroupsPerChunk);
+  constexpr int kMost = GroupsAtOnce(kRows);
   while (last - first >= kMost) {
     ScoreBlock<kRows, kMost>(shape, q, chunk, first, scores);
     first += kMost;
@@ -88,49 +103,61 @@ inline void ScoreRows(const AttentionShape& shape, const float* q, const Chunk<E
   }
 }
 
-// Turns a row's scores in `range` into weights 2^(score - max), other keys of the vectors that it
-// touches into 0. Updates max and sum; returns by what the row's accumulator has to be scaled first.
-// Not inlined: one copy of the arithmetic for all rows.
-[[gnu::noinline]] inline float SoftmaxRow(const AttentionShape& shape, KeyRange range,
-                                          float* scores, float* max, float* sum) {
+// The body of SoftmaxRow; kWhole: the row sees the whole chunk.
+template <bool kWhole>
+inline float SoftmaxScores(const AttentionShape& shape, KeyRange range, float* scores, float* max,
+                           float* sum) {
   constexpr int kLanes = Vec::kLanes;
-  const int first = range.low / kLanes;
-  const int last = (range.high + kLanes - 1) / kLanes;
+  const int first = kWhole ? 0 : range.low / kLanes;
+  const int last = kWhole ? kVecsPerChunk : (range.high + kLanes - 1) / kLanes;
+  // Keys of the row's vectors that it does not see are replaced by `other`.
+  const auto seen = [&](Vec::F v, Vec::F other, int i) {
+    return kWhole ? v : Vec::Range(v, other, range.low - i * kLanes, range.high - i * kLanes);
+  };
   const Vec::F none = Vec::Set(-__builtin_inff());
   Vec::F highest = none;
   Vec::F score[kVecsPerChunk];
   for (int i = first; i < last; ++i) {
     Vec::F v = Vec::Load(scores + i * kLanes);
     if (shape.soft_cap != 0) v = Vec::Mul(Tanh(v), Vec::Set(shape.soft_cap));
-    score[i] = Vec::Range(v, none, range.low - i * kLanes, range.high - i * kLanes);
+    score[i] = seen(v, none, i);
     highest = Vec::Max(highest, score[i]);
   }
   const float chunk_max = Vec::Maximum(highest);
   const float new_max = *max > chunk_max ? *max : chunk_max;
   const Vec::F shift = Vec::Set(new_max);
   const Vec::F scale = Exp2(Vec::Sub(Vec::Set(*max), shift));
-  for (int j = 0; j < kVecsPerGroup; ++j) {
-    Vec::Store(sum + j * kLanes, Vec::Mul(Vec::Load(sum + j * kLanes), scale));
-  }
+  Vec::F total[kVecsPerGroup];
+  for (int j = 0; j < kVecsPerGroup; ++j) total[j] = Vec::Mul(Vec::Load(sum + j * kLanes), scale);
   for (int i = first; i < last; ++i) {
-    const Vec::F weight = Vec::Range(Exp2(Vec::Sub(score[i], shift)), Vec::Zero(),
-                                     range.low - i * kLanes, range.high - i * kLanes);
+    const Vec::F weight = seen(Exp2(Vec::Sub(score[i], shift)), Vec::Zero(), i);
     Vec::Store(scores + i * kLanes, weight);
-    float* lanes = sum + i % kVecsPerGroup * kLanes;
-    Vec::Store(lanes, Vec::Add(Vec::Load(lanes), weight));
+    total[i % kVecsPerGroup] = Vec::Add(total[i % kVecsPerGroup], weight);
   }
+  for (int j = 0; j < kVecsPerGroup; ++j) Vec::Store(sum + j * kLanes, total[j]);
   *max = new_max;
-  float first_lane[Vec::kLanes];
-  Vec::Store(first_lane, scale);
-  return first_lane[0];
+  return Vec::First(scale);
+}
+
+// Turns a row's scores in `range` into weights 2^(score - max), other keys of the vectors that it
+// touches into 0. Updates max and sum; returns by what the row's accumulator has to be scaled
+// first. Not inlined: one copy of the arithmetic for all rows; which of its two bodies runs follows
+// from the row's own range.
+[[gnu::noinline]] inline float SoftmaxRow(const AttentionShape& shape, KeyRange range,
+                                          float* scores, float* max, float* sum) {
+  if (range.low == 0 && range.high == kAttentionChunk) {
+    return SoftmaxScores<true>(shape, range, scores, max, sum);
+  }
+  return SoftmaxScores<false>(shape, range, scores, max, sum);
 }
 
 // kVecs registers of dimensions from `dim`, for kRows rows that see the same keys:
-// acc[r] = acc[r] scale[r] + sum_j weight[r][j] value[j]. Only the first `width` of the last register's
-// dimensions exist when kPartial.
+// acc[r] = acc[r] scale[r] + sum_j weight[r][j] value[j]. Only the first `width` of the last
+// register's dimensions exist when kPartial.
 template <int kRows, int kVecs, bool kPartial, typename Element>
-inline void ValueBlock(const AttentionShape& shape, const Chunk<Element>& chunk, KeyRange range,
-                       int dim, const float* weights, const float* scale, float* acc) {
+[[gnu::noinline]] void ValueBlock(const AttentionShape& shape, const Chunk<Element>& chunk,
+                                  KeyRange range, int dim, const float* weights, const float* scale,
+                                  float* acc) {
   Vec::F sum[kRows][kVecs];
   for (int r = 0; r < kRows; ++r) {
     for (int v = 0; v < kVecs; ++v) {
@@ -142,13 +169,13 @@ inline void ValueBlock(const AttentionShape& shape, const Chunk<Element>& chunk,
   while (key < range.high) {
     const int group = key / kAttentionKeyGroup;
     const int end = AtMost((group + 1) * kAttentionKeyGroup, range.high);
-    const Element* value = chunk.values[group] +
-                           (key - group * kAttentionKeyGroup) * shape.head_dim + dim;
+    const Element* value =
+        chunk.values[group] + (key - group * kAttentionKeyGroup) * shape.head_dim + dim;
     for (; key < end; ++key, value += shape.head_dim) {
       Vec::F element[kVecs];
       for (int v = 0; v < kVecs; ++v) {
-        element[v] = kPartial ? Vec::LoadN(value, shape.head_dim - dim)
-                              : Vec::Load(value + v * Vec::kLanes);
+        element[v] =
+            kPartial ? Vec::LoadN(value, shape.head_dim - dim) : Vec::Load(value + v * Vec::kLanes);
       }
       for (int r = 0; r < kRows; ++r) {
         const Vec::F weight = Vec::Set(weights[r * kAttentionChunk + key]);
@@ -167,7 +194,7 @@ inline void ValueBlock(const AttentionShape& shape, const Chunk<Element>& chunk,
 template <int kRows, typename Element>
 inline void ValueRows(const AttentionShape& shape, const Chunk<Element>& chunk, KeyRange range,
                       const float* weights, const float* scale, float* acc) {
-  constexpr int kMost = kAccumulators / kRows >= 8 ? 8 : kAccumulators / kRows >= 4 ? 4 : 2;
+  constexpr int kMost = ValuesAtOnce(kRows);
   constexpr int kLanes = Vec::kLanes;
   int dim = 0;
   const auto left = [&] { return (shape.head_dim - dim) / kLanes; };

@@ -42,8 +42,8 @@ class Workspace {
     return num_threads * (kWaveSplitsPerThread + kFewTilesPerThread);
   }
   static int64_t Bytes(int64_t padded_dim, int64_t num_threads, int64_t max_tile_rows) {
-    const int64_t floats = NumStates(num_threads) * StateFloats(padded_dim) +
-                           num_threads * ScratchFloats(padded_dim);
+    const int64_t floats =
+        NumStates(num_threads) * StateFloats(padded_dim) + num_threads * ScratchFloats(padded_dim);
     return floats * static_cast<int64_t>(sizeof(float)) +
            max_tile_rows * static_cast<int64_t>(sizeof(TileRows));
   }
@@ -158,8 +158,7 @@ class Driver {
         tile.first_position + (tile.first_row + tile.rows - 1) / shape_.group;
     const int32_t low = shape_.window > 0 ? std::max(0, first_position + 1 - shape_.window) : 0;
     const int32_t high = shape_.causal ? last_position + 1 : tile.seq_len;
-    return {.first = low / kAttentionSplit,
-            .last = (high + kAttentionSplit - 1) / kAttentionSplit};
+    return {.first = low / kAttentionSplit, .last = (high + kAttentionSplit - 1) / kAttentionSplit};
   }
 
   void RunTile(const AttentionTile& tile, int worker) const {

@@ -1,10 +1,10 @@
 // File: cc/ops/paged_attention/attention_driver.h
-// Runs an AttentionKernel over a call of `paged_attention`: cuts the batch into tiles and shares them
-// among the threads.
+// Runs an AttentionKernel over a call of `paged_attention`: cuts the batch into tiles and shares
+// them among the threads.
 //
-// A tile is up to 48 query rows of one KV head of one request. When there are many, each is computed
-// by one thread, split after split. When there are few (a long context decoded alone), the splits of
-// a tile are shared, too, in waves that fit the workspace, and merged in order.
+// A tile is up to 48 query rows of one KV head of one request. When there are many, each is
+// computed by one thread, split after split. When there are few (a long context decoded alone), the
+// splits of a tile are shared, too, in waves that fit the workspace, and merged in order.
 #ifndef PAGEMILL_CC_OPS_PAGED_ATTENTION_ATTENTION_DRIVER_H_
 #define PAGEMILL_CC_OPS_PAGED_ATTENTION_ATTENTION_DRIVER_H_
 

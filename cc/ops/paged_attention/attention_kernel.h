@@ -1,7 +1,7 @@
 // File: cc/ops/paged_attention/attention_kernel.h
 // What attention_driver asks of an instruction set: the softmax-weighted sum of values over a range
-// of keys, for a tile of query rows that share a KV head. Plain data and functions only: this header
-// is included where wide instructions are allowed (docs/build.md).
+// of keys, for a tile of query rows that share a KV head. Plain data and functions only: this
+// header is included where wide instructions are allowed (docs/build.md).
 //
 // A request's rows are its (token, query head of the KV head's group) pairs, token-major: row r is
 // token r / group, head r % group. Positions do not fall along the rows of a tile.
@@ -13,8 +13,8 @@
 namespace pagemill::ops {
 
 // The partition of a context that all results follow, in absolute key positions. Within a split the
-// softmax runs on chunk by chunk; splits are computed alone and merged in ascending order, so it does
-// not matter who computes them.
+// softmax runs on chunk by chunk; splits are computed alone and merged in ascending order, so it
+// does not matter who computes them.
 inline constexpr int32_t kAttentionChunk = 64;
 inline constexpr int32_t kAttentionSplit = 256;
 inline constexpr int32_t kAttentionKeyGroup = 16;  // keys of a block that lie side by side
@@ -40,7 +40,7 @@ struct AttentionShape {
 struct AttentionTile {
   const float* q = nullptr;  // the request's first token, head 0 of the KV head's group
   float* y = nullptr;
-  int64_t q_stride = 0;      // elements from token to token
+  int64_t q_stride = 0;  // elements from token to token
   int64_t y_stride = 0;
   const int32_t* block_table = nullptr;
   int32_t kv_head = 0;
@@ -50,7 +50,8 @@ struct AttentionTile {
   int32_t seq_len = 0;
 };
 
-// Softmax so far: acc = sum 2^(score - max) v, sum = sum 2^(score - max), spread over 16 lanes by key.
+// Softmax so far: acc = sum 2^(score - max) v, sum = sum 2^(score - max), spread over 16 lanes by
+// key.
 struct AttentionState {
   float* acc = nullptr;  // [rows, padded_dim]
   float* sum = nullptr;  // [rows, 16]
@@ -66,8 +67,8 @@ struct AttentionKernel {
   // Copies the tile's queries, scaled, to scratch.q.
   void (*load_queries)(const AttentionShape& shape, const AttentionTile& tile,
                        const AttentionScratch& scratch);
-  // Sets `state` to the softmax over the keys of split [begin, begin + kAttentionSplit) that each row
-  // sees. `begin` is a multiple of kAttentionSplit.
+  // Sets `state` to the softmax over the keys of split [begin, begin + kAttentionSplit) that each
+  // row sees. `begin` is a multiple of kAttentionSplit.
   void (*attend_f32)(const AttentionShape& shape, const AttentionTile& tile,
                      const AttentionScratch& scratch, int32_t begin, const AttentionState& state);
   void (*attend_bf16)(const AttentionShape& shape, const AttentionTile& tile,

@@ -30,32 +30,13 @@ inline Chunk<Element> LocateChunk(const AttentionShape& shape, const AttentionTi
     const int32_t key = begin + g * kAttentionKeyGroup;
     const int64_t block = tile.block_table[key / shape.block_size];
     const int32_t offset = key % shape.block_size;
-    const Element* base = reinterpret_cast<const Element*>(
-        static_cast<const char*>(shape.cache) + block * shape.block_stride_bytes);
+    const Element* base = reinterpret_cast<const Element*>(static_cast<const char*>(shape.cache) +
+                                                           block * shape.block_stride_bytes);
     chunk.keys[g] = base + tile.kv_head * page + offset;
     chunk.values[g] = base + (shape.kv_heads + tile.kv_head) * page +
                       static_cast<int64_t>(offset) * shape.head_dim;
   }
   return chunk;
-}
-
-// Asks for the keys and values of a chunk, all of which lie in pages of their own, while the one before
-// it is computed: the hardware's own prefetching starts anew at each page.
-template <typename Element>
-inline void PrefetchChunk(const AttentionShape& shape, const AttentionTile& tile, int32_t begin,
-                          int32_t end) {
-  constexpr int kLineBytes = 64;
-  const int groups = (AtMost(end - begin, kAttentionChunk) + kAttentionKeyGroup - 1) /
-                     kAttentionKeyGroup;
-  if (groups <= 0 || shape.block_size != kAttentionKeyGroup) return;
-  const Chunk<Element> chunk = LocateChunk<Element>(shape, tile, begin, 0, groups);
-  const int64_t bytes = int64_t{shape.head_dim} * kAttentionKeyGroup * sizeof(Element);
-  for (int g = 0; g < groups; ++g) {
-    for (int64_t i = 0; i < bytes && i < PF * kLineBytes; i += kLineBytes) {
-      __builtin_prefetch(reinterpret_cast<const char*>(chunk.keys[g]) + i);
-      __builtin_prefetch(reinterpret_cast<const char*>(chunk.values[g]) + i);
-    }
-  }
 }
 
 // Calls step<kRows>(row) for blocks of at most kMaxRows rows that cover [row, end).
@@ -67,8 +48,10 @@ inline void ForRowBlocks(int row, int end, const Step& step) {
   if constexpr (kMaxRows >= 4) {
     for (; end - row >= 4; row += 4) step.template operator()<4>(row);
   }
-  for (; end - row >= 3; row += 3) step.template operator()<3>(row);
-  if (end - row == 2) step.template operator()<2>(row);
+  if constexpr (kMaxRows >= 3) {
+    for (; end - row >= 3; row += 3) step.template operator()<3>(row);
+  }
+  for (; end - row >= 2; row += 2) step.template operator()<2>(row);
   if (end - row == 1) step.template operator()<1>(row);
 }
 
@@ -78,11 +61,9 @@ inline void AttendChunk(const AttentionShape& shape, const AttentionTile& tile,
                         const AttentionScratch& scratch, int32_t begin, int first, int last,
                         const AttentionState& state) {
   const int first_group = VisibleKeys(shape, tile, first, begin).low / kAttentionKeyGroup;
-  const int last_group =
-      (VisibleKeys(shape, tile, last - 1, begin).high + kAttentionKeyGroup - 1) /
-      kAttentionKeyGroup;
-  const Chunk<Element> chunk =
-      LocateChunk<Element>(shape, tile, begin, first_group, last_group);
+  const int last_group = (VisibleKeys(shape, tile, last - 1, begin).high + kAttentionKeyGroup - 1) /
+                         kAttentionKeyGroup;
+  const Chunk<Element> chunk = LocateChunk<Element>(shape, tile, begin, first_group, last_group);
   ForRowBlocks(first, last, [&]<int kRows>(int row) {
     ScoreRows<kRows>(shape, scratch.q + row * shape.padded_dim, chunk, first_group, last_group,
                      scratch.scores + row * kAttentionChunk);
@@ -106,8 +87,8 @@ inline void AttendChunk(const AttentionShape& shape, const AttentionTile& tile,
 }
 
 template <typename Element>
-void Attend(const AttentionShape& shape, const AttentionTile& tile,
-            const AttentionScratch& scratch, int32_t begin, const AttentionState& state) {
+void Attend(const AttentionShape& shape, const AttentionTile& tile, const AttentionScratch& scratch,
+            int32_t begin, const AttentionState& state) {
   for (int row = 0; row < tile.rows; ++row) state.max[row] = -__builtin_inff();
   for (int i = 0; i < tile.rows * kSumLanes; ++i) state.sum[i] = 0;
   for (int i = 0; i < tile.rows * shape.padded_dim; ++i) state.acc[i] = 0;
@@ -117,12 +98,7 @@ void Attend(const AttentionShape& shape, const AttentionTile& tile,
     while (first < tile.rows && VisibleKeys(shape, tile, first, chunk).high <= 0) ++first;
     int last = tile.rows;
     while (last > first && VisibleKeys(shape, tile, last - 1, chunk).low >= kAttentionChunk) --last;
-    if (first >= last) continue;
-#if PF
-    PrefetchChunk<Element>(shape, tile, chunk + kAttentionChunk,
-                           VisibleKeys(shape, tile, last - 1, 0).high);
-#endif
-    AttendChunk<Element>(shape, tile, scratch, chunk, first, last, state);
+    if (first < last) AttendChunk<Element>(shape, tile, scratch, chunk, first, last, state);
   }
 }
 

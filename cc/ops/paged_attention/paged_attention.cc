@@ -41,19 +41,17 @@ Status CheckPagedAttention(const OpCall& call) {
   if (!check.ok()) return check.Result();
   const int64_t head_elements = 2 * check.Dim('D') * call.batch->block_size;
   const int64_t kv_heads = check.Dim('E') / head_elements;
-  check.Require(kv_heads > 0 && check.Dim('E') % head_elements == 0 &&
-                    check.Dim('Q') % kv_heads == 0,
-                "a block of the cache must hold 2 * kv_heads * " + std::to_string(check.Dim('D')) +
-                    " dimensions * " + std::to_string(call.batch->block_size) +
-                    " tokens with kv_heads a divisor of " + std::to_string(check.Dim('Q')) +
-                    " query heads, got " + std::to_string(check.Dim('E')) + " elements");
+  check.Require(
+      kv_heads > 0 && check.Dim('E') % head_elements == 0 && check.Dim('Q') % kv_heads == 0,
+      "a block of the cache must hold 2 * kv_heads * " + std::to_string(check.Dim('D')) +
+          " dimensions * " + std::to_string(call.batch->block_size) +
+          " tokens with kv_heads a divisor of " + std::to_string(check.Dim('Q')) +
+          " query heads, got " + std::to_string(check.Dim('E')) + " elements");
   CheckAttributes(call, check);
   return check.Result();
 }
 
-bool WholeKeyGroups(const OpCall& call) {
-  return call.batch->block_size % kAttentionKeyGroup == 0;
-}
+bool WholeKeyGroups(const OpCall& call) { return call.batch->block_size % kAttentionKeyGroup == 0; }
 
 template <const AttentionKernel* kKernel>
 void Run(const OpCall& call, KernelContext& context) {
@@ -90,8 +88,8 @@ PagedAttentionArgs ToPagedAttentionArgs(const OpCall& call) {
   args.cache = call.inputs[1];
   args.y = call.outputs[0];
   args.batch = call.batch;
-  args.kv_heads = static_cast<int32_t>(args.cache.shape[1] /
-                                       (2 * args.q.shape[2] * call.batch->block_size));
+  args.kv_heads =
+      static_cast<int32_t>(args.cache.shape[1] / (2 * args.q.shape[2] * call.batch->block_size));
   args.scale = static_cast<float>(call.attributes->Get("scale", 1));
   args.window = static_cast<int32_t>(call.attributes->GetInt("window", 0));
   args.causal = call.attributes->GetInt("causal", 1) != 0;

@@ -1,6 +1,6 @@
 // File: cc/ops/paged_attention/paged_attention.h
-// Attention of the step's queries over each request's cached context: prefill, decode and any mix of
-// them in one call.
+// Attention of the step's queries over each request's cached context: prefill, decode and any mix
+// of them in one call.
 //
 //   inputs   q      f32 [T, Hq, D]   1 <= D <= 512
 //            cache  f32 or bf16 [num_blocks, 2 * Hk * D * block_size] (docs/program_format.md), in
@@ -13,8 +13,8 @@
 // A query at position p sees keys (p - window, p], from 0 without a window; with causal = 0 (then
 // without window) all seq_len keys. Scores are q k^T scale, then soft_cap tanh(score / soft_cap).
 // Head h of q reads head h / (Hq / Hk) of the cache. Slots that a query does not see may hold
-// anything, NaN included, and blocks that no query of the request sees are not read (their entries in
-// the block table may be anything).
+// anything, NaN included, and blocks that no query of the request sees are not read (their entries
+// in the block table may be anything).
 //
 // Result: the bits of one query's output depend on its q, its position and the keys and values it
 // sees: not on the other queries and requests of the call, on how the prompt was cut into steps, or

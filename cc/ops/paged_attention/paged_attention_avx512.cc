@@ -1,4 +1,5 @@
-// clang-format off: the instruction set comes first.
+// The instruction set comes first.
+// clang-format off
 #include "cc/ops/vec/vec_avx512.h"
 #include "cc/ops/paged_attention/attention_tile_inl.h"
 // clang-format on

@@ -1,6 +1,6 @@
-// Speed of `paged_attention`. Decode reads each request's context once, so its limit is reading those
-// bytes (`of_read`); prefill multiplies, and its limit is the multiply-add peak (`of_peak`; 4 D operations
-// for each query head and visible key).
+// Speed of `paged_attention`. Decode reads each request's context once, so its limit is reading
+// those bytes (`of_read`); prefill multiplies, and its limit is the multiply-add peak (`of_peak`; 4
+// D operations for each query head and visible key).
 #include <benchmark/benchmark.h>
 
 #include "cc/ops/benchmark_call.h"
@@ -24,8 +24,8 @@ conformance::AttentionOptions Options(const benchmark::State& state) {
 void Decode(benchmark::State& state, const std::string& kernel) {
   const conformance::PagedRequest request{.context = static_cast<int32_t>(state.range(1)) - 1,
                                           .tokens = 1};
-  conformance::AttentionCase c(
-      Options(state), std::vector<conformance::PagedRequest>(state.range(0), request));
+  conformance::AttentionCase c(Options(state),
+                               std::vector<conformance::PagedRequest>(state.range(0), request));
   BenchmarkCall call(PagedAttentionOp(), {kernel, static_cast<int32_t>(state.range(2))});
   call.Time(state, c.call());
   call.ReportBytes(state, c.visible_bytes());
@@ -34,14 +34,12 @@ void Decode(benchmark::State& state, const std::string& kernel) {
 void Prefill(benchmark::State& state, const std::string& kernel) {
   const int32_t prompt = static_cast<int32_t>(state.range(1));
   const conformance::AttentionOptions options = Options(state);
-  conformance::AttentionCase c(
-      options, std::vector<conformance::PagedRequest>(state.range(0),
-                                                      {.context = 0, .tokens = prompt}));
+  conformance::AttentionCase c(options, std::vector<conformance::PagedRequest>(
+                                            state.range(0), {.context = 0, .tokens = prompt}));
   BenchmarkCall call(PagedAttentionOp(), {kernel, static_cast<int32_t>(state.range(2))});
   call.Time(state, c.call());
   const double pairs = 0.5 * prompt * (prompt + 1.0) * static_cast<double>(state.range(0));
-  call.ReportOperations(
-      state, 4 * pairs * static_cast<double>(options.q_heads * options.head_dim));
+  call.ReportOperations(state, 4 * pairs * static_cast<double>(options.q_heads * options.head_dim));
 }
 
 [[maybe_unused]] const bool kRegistered = [] {

@@ -111,12 +111,14 @@ void CheckShapes(const OpDefinition& op, const device::Capabilities& caps, DType
   }
   const std::pair<int64_t, int64_t> heads[] = {{1, 1}, {4, 4}, {4, 2}, {4, 1}, {14, 2}, {50, 1}};
   for (const auto& [q_heads, kv_heads] : heads) {
-    CheckCase(op, caps,
-              {.q_heads = q_heads, .kv_heads = kv_heads, .head_dim = 32, .dtype = dtype}, mixed);
+    CheckCase(op, caps, {.q_heads = q_heads, .kv_heads = kv_heads, .head_dim = 32, .dtype = dtype},
+              mixed);
   }
   for (int32_t block_size : {32, 8, 1, 24}) {
-    CheckCase(op, caps, {.q_heads = 3, .kv_heads = 3, .head_dim = 16, .block_size = block_size,
-                         .dtype = dtype}, mixed);
+    CheckCase(
+        op, caps,
+        {.q_heads = 3, .kv_heads = 3, .head_dim = 16, .block_size = block_size, .dtype = dtype},
+        mixed);
   }
 }
 
@@ -141,8 +143,9 @@ void CheckPagedAttentionConformance(const OpDefinition& op, const device::Capabi
 
 void CheckPagedAttentionInvariance(const OpDefinition& op, const device::Capabilities& caps) {
   CheckInvariance(op, caps, {.q_heads = 3, .kv_heads = 1, .head_dim = 32}, 300, 1);
-  CheckInvariance(op, caps, {.q_heads = 2, .kv_heads = 2, .head_dim = 24, .dtype = DType::kF32,
-                             .window = 50}, 300, 7);
+  CheckInvariance(op, caps,
+                  {.q_heads = 2, .kv_heads = 2, .head_dim = 24, .dtype = DType::kF32, .window = 50},
+                  300, 7);
   CheckInvariance(op, caps, {.q_heads = 7, .kv_heads = 1, .head_dim = 80, .soft_cap = 5}, 300, 13);
   CheckInvariance(op, caps, {.q_heads = 4, .kv_heads = 1, .head_dim = 16}, 1100, 41);
 }

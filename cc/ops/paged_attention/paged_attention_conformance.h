@@ -1,6 +1,6 @@
 // File: cc/ops/paged_attention/paged_attention_conformance.h
-// What every kernel row of `paged_attention` must fulfil, on any back end whose memory the CPU can address. A
-// back end's test calls it with its table and its machine.
+// What every kernel row of `paged_attention` must fulfil, on any back end whose memory the CPU can
+// address. A back end's test calls it with its table and its machine.
 #ifndef PAGEMILL_CC_OPS_PAGED_ATTENTION_PAGED_ATTENTION_CONFORMANCE_H_
 #define PAGEMILL_CC_OPS_PAGED_ATTENTION_PAGED_ATTENTION_CONFORMANCE_H_
 

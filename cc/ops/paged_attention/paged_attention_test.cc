@@ -57,8 +57,7 @@ TEST(PagedAttention, RefusesWhatDoesNotFit) {
   const BatchView batch{.block_size = 16};
   const auto check = [&](int64_t kv_heads, std::vector<std::pair<const char*, double>> values,
                          const BatchView* view) {
-    const TensorView cache =
-        TensorView::Dense(nullptr, DType::kBF16, {5, 2 * kv_heads * 8 * 16});
+    const TensorView cache = TensorView::Dense(nullptr, DType::kBF16, {5, 2 * kv_heads * 8 * 16});
     Attributes attributes;
     for (const auto& [name, value] : values) attributes.Set(name, value);
     const TensorView inputs[] = {q, cache};

@@ -11,8 +11,7 @@ void CheckCase(const OpDefinition& op, const device::Capabilities& caps, int64_t
                PoolKind kind, bool normalize) {
   conformance::Random random(size);
   // Requests of one token, of many, of none, and one that continues an earlier step.
-  const conformance::PagedBatch batch(
-      16, {{0, 1}, {0, 77}, {0, 0}, {30, 5}, {0, 2}}, random);
+  const conformance::PagedBatch batch(16, {{0, 1}, {0, 77}, {0, 0}, {30, 5}, {0, 2}}, random);
   conformance::TestTensor x(DType::kF32, {batch.view().num_tokens, size},
                             {.misalign_bytes = 4, .row_padding_bytes = 4});
   conformance::TestTensor y(DType::kF32, {5, size}, {.misalign_bytes = 4});
@@ -32,7 +31,8 @@ void CheckCase(const OpDefinition& op, const device::Capabilities& caps, int64_t
       device::ThreadPool pool({.num_threads = threads});
       y.Poison();
       conformance::RunRow(*row, call, pool);
-      EXPECT_TRUE(conformance::AllClose(y.ToFloat(), expected, {.abs = 2e-6})) << row->name;  // |x| <= 2
+      EXPECT_TRUE(conformance::AllClose(y.ToFloat(), expected, {.abs = 2e-6}))
+          << row->name;  // |x| <= 2
       EXPECT_TRUE(y.GuardsIntact()) << row->name;
     }
   }

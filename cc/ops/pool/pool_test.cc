@@ -12,9 +12,7 @@
 namespace pagemill::ops {
 namespace {
 
-TEST(Pool, Conformance) {
-  CheckPoolConformance(PoolOp(), device::DetectCapabilities());
-}
+TEST(Pool, Conformance) { CheckPoolConformance(PoolOp(), device::DetectCapabilities()); }
 
 // What the reference itself computes, on a case small enough to see.
 TEST(Pool, MeanAndNormByHand) {
@@ -24,19 +22,15 @@ TEST(Pool, MeanAndNormByHand) {
   x.Set(std::vector<float>{1, 2, 5, 6, 0, 0});
   device::ThreadPool pool({.num_threads = 1});
   for (const KernelRow& row : PoolOp().rows) {
-    for (const auto& [normalize, expected] :
-         {std::pair(0, std::vector<float>{3, 4, 0, 0}),
-          std::pair(1, std::vector<float>{0.6f, 0.8f, 0, 0})}) {
+    for (const auto& [normalize, expected] : {std::pair(0, std::vector<float>{3, 4, 0, 0}),
+                                              std::pair(1, std::vector<float>{0.6f, 0.8f, 0, 0})}) {
       Attributes attributes;
       attributes.Set("kind", 0);
       attributes.Set("normalize", normalize);
       const TensorView inputs[] = {x.view()}, outputs[] = {y.view()};
-      conformance::RunRow(row,
-                          {.inputs = inputs,
-                           .outputs = outputs,
-                           .attributes = &attributes,
-                           .batch = &batch},
-                          pool);
+      conformance::RunRow(
+          row, {.inputs = inputs, .outputs = outputs, .attributes = &attributes, .batch = &batch},
+          pool);
       EXPECT_TRUE(conformance::AllClose(y.ToFloat(), expected, {.abs = 1e-7})) << row.name;
     }
   }

@@ -1,4 +1,5 @@
-// clang-format off: the instruction set comes first.
+// The instruction set comes first.
+// clang-format off
 #include "cc/ops/vec/vec_portable.h"
 #include "cc/ops/rms_norm/rms_norm_row_inl.h"
 // clang-format on

@@ -13,7 +13,7 @@ struct RmsNormRow {
   const float* residual = nullptr;  // [size], or null: nothing is added
   const float* w = nullptr;         // [size]
   float* y = nullptr;               // [size]; may be x
-  float* sum = nullptr;             // [size], x + residual; may be residual; unused without residual
+  float* sum = nullptr;  // [size], x + residual; may be residual; unused without residual
   int64_t size = 0;
   float eps = 0;
   float weight_offset = 0;

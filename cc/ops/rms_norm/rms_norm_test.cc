@@ -10,9 +10,7 @@
 namespace pagemill::ops {
 namespace {
 
-TEST(RmsNorm, Conformance) {
-  CheckRmsNormConformance(RmsNormOp(), device::DetectCapabilities());
-}
+TEST(RmsNorm, Conformance) { CheckRmsNormConformance(RmsNormOp(), device::DetectCapabilities()); }
 
 TEST(RmsNorm, RefusesWhatDoesNotFit) {
   const TensorView x = TensorView::Dense(nullptr, DType::kF32, {4, 8});

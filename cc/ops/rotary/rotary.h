@@ -5,8 +5,8 @@
 //   inputs   q  f32 [T, Hq, D];  k  f32 [T, Hk, D];  positions  i32 [T]
 //            inv_freq  f32 [P]   P <= min(D / 2, 256): the first 2 P elements of a head are rotated
 //   outputs  q, k                of the same shapes
-//   attributes  interleaved = 0: pairs (i, i + P), else (2 i, 2 i + 1); mscale = 1 scales cos and sin
-//   aliasing    output q may be input q, output k may be input k
+//   attributes  interleaved = 0: pairs (i, i + P), else (2 i, 2 i + 1); mscale = 1 scales cos and
+//   sin aliasing    output q may be input q, output k may be input k
 //
 // The angle is float(position) * inv_freq[i], rounded to fp32 as the reference models do; its sine
 // and cosine are then accurate to 1.5e-7 for |position| up to 2^20 (the reduction by pi / 2 is in

@@ -8,9 +8,7 @@
 namespace pagemill::ops {
 namespace {
 
-TEST(Rotary, Conformance) {
-  CheckRotaryConformance(RotaryOp(), device::DetectCapabilities());
-}
+TEST(Rotary, Conformance) { CheckRotaryConformance(RotaryOp(), device::DetectCapabilities()); }
 
 TEST(Rotary, RefusesMorePairsThanHalfTheHead) {
   const TensorView q = TensorView::Dense(nullptr, DType::kF32, {4, 2, 8});

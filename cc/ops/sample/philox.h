@@ -26,9 +26,9 @@ inline std::array<uint32_t, 4> Philox4x32(std::array<uint32_t, 4> counter,
 
 // Uniform in [0, 1) with 53 bits.
 inline double PhiloxUniform(uint64_t seed, uint64_t counter) {
-  const auto r = Philox4x32(
-      {static_cast<uint32_t>(counter), static_cast<uint32_t>(counter >> 32), 0, 0},
-      {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
+  const auto r =
+      Philox4x32({static_cast<uint32_t>(counter), static_cast<uint32_t>(counter >> 32), 0, 0},
+                 {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
   const uint64_t bits = (uint64_t{r[0]} << 32 | r[1]) >> 11;
   return static_cast<double>(bits) * 0x1.0p-53;
 }

@@ -72,8 +72,8 @@ double RowWeight(std::span<const float> logits, float max, float inv_temperature
   return total;
 }
 
-// A logit that at least k tokens reach: the k-th largest of the maxima of k or more equal stretches of the
-// row. `maxima` is storage for them. -inf where the row is too short for that to pay.
+// A logit that at least k tokens reach: the k-th largest of the maxima of k or more equal stretches
+// of the row. `maxima` is storage for them. -inf where the row is too short for that to pay.
 float TopKCut(std::span<const float> logits, int32_t k, std::span<Candidate> maxima) {
   constexpr size_t kStretch = 4 * kLanes;
   const size_t stretches = logits.size() / kStretch;
@@ -92,8 +92,9 @@ float TopKCut(std::span<const float> logits, int32_t k, std::span<Candidate> max
   return maxima[k - 1].logit;
 }
 
-// A logit that every member of the top-p set reaches: tokens that weigh less than (1 - p) / vocab of the
-// whole row weigh less than 1 - p of it together. Only valid where nothing else was excluded.
+// A logit that every member of the top-p set reaches: tokens that weigh less than (1 - p) / vocab
+// of the whole row weigh less than 1 - p of it together. Only valid where nothing else was
+// excluded.
 float TopPCut(std::span<const float> logits, const MaxEntry& max, const DrawParams& p) {
   if (p.top_p >= 1.0f) return -std::numeric_limits<float>::infinity();
   const double total = RowWeight(logits, max.logit, 1.0f / p.temperature);
@@ -102,12 +103,14 @@ float TopPCut(std::span<const float> logits, const MaxEntry& max, const DrawPara
   return max.logit + p.temperature * static_cast<float>(std::log(weight));
 }
 
-// Draws from the whole row: finds the group in which the cumulated weight passes, then the token in it.
+// Draws from the whole row: finds the group in which the cumulated weight passes, then the token in
+// it.
 int32_t DrawFromRow(std::span<const float> logits, const MaxEntry& max, const DrawParams& p) {
   const float inv_temperature = 1.0f / p.temperature;
   const double target = p.uniform * RowWeight(logits, max.logit, inv_temperature);
   double sum = 0.0;
-  int32_t last = max.token_id;  // the last token with any weight, should rounding leave sum below target
+  int32_t last =
+      max.token_id;  // the last token with any weight, should rounding leave sum below target
   for (size_t i = 0; i < logits.size(); i += kLanes) {
     const double group = GroupWeight(logits, i, max.logit, inv_temperature);
     if (group > 0.0 && sum + group > target) {
@@ -125,8 +128,8 @@ int32_t DrawFromRow(std::span<const float> logits, const MaxEntry& max, const Dr
   return last;
 }
 
-// Drops all but the smallest set of most likely candidates that weighs `target`. Sorts prefixes of growing
-// size, because the set is nearly always small.
+// Drops all but the smallest set of most likely candidates that weighs `target`. Sorts prefixes of
+// growing size, because the set is nearly always small.
 std::span<Candidate> KeepTopP(std::span<Candidate> kept, double target, float max,
                               float inv_temperature) {
   double sum = 0.0;

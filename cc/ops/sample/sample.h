@@ -1,12 +1,12 @@
 // File: cc/ops/sample/sample.h
-// Kernels over one row of fp32 logits [vocab]: the maximum, log-softmax pieces, the top entries, and a
-// draw after temperature, min-p, top-k and top-p. Semantics: docs/sampling.md. They are the program's tail
-// and run once per row, so they are functions, not rows of the op table.
+// Kernels over one row of fp32 logits [vocab]: the maximum, log-softmax pieces, the top entries,
+// and a draw after temperature, min-p, top-k and top-p. Semantics: docs/sampling.md. They are the
+// program's tail and run once per row, so they are functions, not rows of the op table.
 //
 // Nothing here allocates: callers pass candidate storage of `vocab` entries.
 // Error bounds against sample_ref.cc: ArgMax and TopEntries are exact; LogSumExp within 2e-6 (fp32
-// exponentials summed in double); DrawToken picks the same token unless the uniform number falls within
-// 1e-6 of the boundary between two tokens, or top_p within 1e-6 of a partial sum.
+// exponentials summed in double); DrawToken picks the same token unless the uniform number falls
+// within 1e-6 of the boundary between two tokens, or top_p within 1e-6 of a partial sum.
 #ifndef PAGEMILL_CC_OPS_SAMPLE_SAMPLE_H_
 #define PAGEMILL_CC_OPS_SAMPLE_SAMPLE_H_
 
@@ -42,9 +42,9 @@ std::span<const Candidate> TopEntries(std::span<const float> logits, int32_t cou
 struct DrawParams {
   float temperature = 1.0f;  // > 0
   float min_p = 0.0f;
-  int32_t top_k = 0;         // 0 = off
+  int32_t top_k = 0;  // 0 = off
   float top_p = 1.0f;
-  double uniform = 0.0;      // [0, 1)
+  double uniform = 0.0;  // [0, 1)
 };
 
 // Draws one token. `max` is ArgMax(logits); storage.size() >= logits.size().

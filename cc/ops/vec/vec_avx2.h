@@ -1,6 +1,6 @@
 // File: cc/ops/vec/vec_avx2.h
-// `Vec` on AVX2 with FMA: 8 floats a register. The interface is described in vec_portable.h. Include
-// it only from a file compiled with the avx2 flags, and only one vec_*.h per file.
+// `Vec` on AVX2 with FMA: 8 floats a register. The interface is described in vec_portable.h.
+// Include it only from a file compiled with the avx2 flags, and only one vec_*.h per file.
 #ifndef PAGEMILL_CC_OPS_VEC_VEC_AVX2_H_
 #define PAGEMILL_CC_OPS_VEC_VEC_AVX2_H_
 
@@ -19,9 +19,9 @@ struct Vec {
   static F Zero() { return _mm256_setzero_ps(); }
   static F Set(float v) { return _mm256_set1_ps(v); }
   static F Load(const float* p) { return _mm256_loadu_ps(p); }
-  static F LoadN(const float* p, int n) { return _mm256_maskload_ps(p, First(n)); }
+  static F LoadN(const float* p, int n) { return _mm256_maskload_ps(p, Below(n)); }
   static void Store(float* p, F v) { _mm256_storeu_ps(p, v); }
-  static void StoreN(float* p, F v, int n) { _mm256_maskstore_ps(p, First(n), v); }
+  static void StoreN(float* p, F v, int n) { _mm256_maskstore_ps(p, Below(n), v); }
 
   static F Load(const uint16_t* p) { return Widen(_mm_loadu_si128((const __m128i*)p)); }
   static F LoadN(const uint16_t* p, int n) {
@@ -52,17 +52,16 @@ struct Vec {
     return _mm256_blendv_ps(otherwise, then, _mm256_cmp_ps(a, b, _CMP_LT_OQ));
   }
   static F Range(F inside, F outside, int low, int high) {
-    const __m256i mask = _mm256_andnot_si256(First(low), First(high));
+    const __m256i mask = _mm256_andnot_si256(Below(low), Below(high));
     return _mm256_blendv_ps(outside, inside, _mm256_castsi256_ps(mask));
   }
-  static F Round(F a) {
-    return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-  }
+  static F Round(F a) { return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
   static F ScaleByPowerOf2(F a, F n) {
     const __m256i exponent = _mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127));
     return _mm256_mul_ps(a, _mm256_castsi256_ps(_mm256_slli_epi32(exponent, 23)));
   }
 
+  static float First(F a) { return _mm256_cvtss_f32(a); }
   static F SwapPairs(F a) { return _mm256_permute_ps(a, 0xb1); }
 
   static void Transpose(F* r) {
@@ -99,7 +98,7 @@ struct Vec {
     t[3] = _mm256_shuffle_ps(b, d, 0xee);
   }
   // All bits of the lanes below n.
-  static __m256i First(int n) {
+  static __m256i Below(int n) {
     return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
   }
   static F Widen(__m128i v) {

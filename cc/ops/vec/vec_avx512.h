@@ -19,16 +19,14 @@ struct Vec {
   static F Zero() { return _mm512_setzero_ps(); }
   static F Set(float v) { return _mm512_set1_ps(v); }
   static F Load(const float* p) { return _mm512_loadu_ps(p); }
-  static F LoadN(const float* p, int n) { return _mm512_maskz_loadu_ps(First(n), p); }
+  static F LoadN(const float* p, int n) { return _mm512_maskz_loadu_ps(Below(n), p); }
   static void Store(float* p, F v) { _mm512_storeu_ps(p, v); }
-  static void StoreN(float* p, F v, int n) { _mm512_mask_storeu_ps(p, First(n), v); }
+  static void StoreN(float* p, F v, int n) { _mm512_mask_storeu_ps(p, Below(n), v); }
 
   static F Load(const uint16_t* p) { return Widen(_mm256_loadu_si256((const __m256i*)p)); }
-  static F LoadN(const uint16_t* p, int n) { return Widen(_mm256_maskz_loadu_epi16(First(n), p)); }
+  static F LoadN(const uint16_t* p, int n) { return Widen(_mm256_maskz_loadu_epi16(Below(n), p)); }
   static void Store(uint16_t* p, F v) { _mm256_storeu_si256((__m256i*)p, Narrow(v)); }
-  static void StoreN(uint16_t* p, F v, int n) {
-    _mm256_mask_storeu_epi16(p, First(n), Narrow(v));
-  }
+  static void StoreN(uint16_t* p, F v, int n) { _mm256_mask_storeu_epi16(p, Below(n), Narrow(v)); }
 
   static F Add(F a, F b) { return _mm512_add_ps(a, b); }
   static F Sub(F a, F b) { return _mm512_sub_ps(a, b); }
@@ -46,11 +44,12 @@ struct Vec {
     return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, b, _CMP_LT_OQ), otherwise, then);
   }
   static F Range(F inside, F outside, int low, int high) {
-    return _mm512_mask_blend_ps(First(high) & ~First(low), outside, inside);
+    return _mm512_mask_blend_ps(Below(high) & ~Below(low), outside, inside);
   }
   static F Round(F a) { return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT); }
   static F ScaleByPowerOf2(F a, F n) { return _mm512_scalef_ps(a, n); }
 
+  static float First(F a) { return _mm512_cvtss_f32(a); }
   static F SwapPairs(F a) { return _mm512_permute_ps(a, 0xb1); }
 
   static void Transpose(F* r) {
@@ -87,7 +86,7 @@ struct Vec {
     t[2] = _mm512_shuffle_ps(b, d, 0x44);
     t[3] = _mm512_shuffle_ps(b, d, 0xee);
   }
-  static __mmask16 First(int n) {
+  static __mmask16 Below(int n) {
     return n >= 16 ? 0xffff : n <= 0 ? 0 : static_cast<__mmask16>((1u << n) - 1);
   }
   static F Widen(__m256i v) {

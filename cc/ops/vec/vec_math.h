@@ -1,9 +1,10 @@
 // File: cc/ops/vec/vec_math.h
 // Exponential, hyperbolic tangent and the activations over `Vec` registers. Include it after one of
-// vec_*.h (see vec_portable.h). Bounds are over all finite arguments and were measured against double
-// precision (vec_math_test.cc):
+// vec_*.h (see vec_portable.h). Bounds are over all finite arguments and were measured against
+// double precision (vec_math_test.cc):
 //
-//   Exp2        relative error 2e-7 where the result is above 2^-126 (below, the result is between 0
+//   Exp2        relative error 2e-7 where the result is above 2^-126 (below, the result is between
+//   0
 //               and 2^-126); exactly 1 at 0; NaN gives NaN, large arguments infinity
 //   Exp         relative error 2e-7 + 7e-8 |x|, from scaling x by log2(e); else as Exp2
 //   Tanh        relative error 4e-7

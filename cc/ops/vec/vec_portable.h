@@ -1,7 +1,7 @@
 // File: cc/ops/vec/vec_portable.h
-// `Vec`: a register of floats, the vocabulary in which row kernels are written once and compiled for
-// each instruction set. This one uses the compilers' vector extension, 4 floats, which becomes SSE2
-// on the x86-64 baseline, ASIMD on aarch64 and the vector facility on s390x.
+// `Vec`: a register of floats, the vocabulary in which row kernels are written once and compiled
+// for each instruction set. This one uses the compilers' vector extension, 4 floats, which becomes
+// SSE2 on the x86-64 baseline, ASIMD on aarch64 and the vector facility on s390x.
 //
 // A kernel is a template over nothing: it names `Vec` and is included, in an anonymous namespace,
 // after exactly one of vec_avx512.h, vec_avx2.h and vec_portable.h. `Vec` itself lives in an
@@ -21,6 +21,7 @@
 //   Range(x, y, low, high)     x in lanes [low, high), y elsewhere
 //   Round(a)                   nearest integer, |a| < 2^22
 //   ScaleByPowerOf2(a, n)      a 2^n for integral n in [-126, 128]
+//   First(a)                   lane 0
 //   SwapPairs(a)               lanes 1, 0, 3, 2, 5, 4, ...
 //   Transpose(r)               of kLanes registers, in place
 //   Sum(a), Maximum(a)         over the lanes, in a fixed order
@@ -92,8 +93,8 @@ struct Vec {
   static F Sub(F a, F b) { return a - b; }
   static F Mul(F a, F b) { return a * b; }
   static F Div(F a, F b) { return a / b; }
-  // Spelled out where there is an instruction: a compiler that fuses a * b + c by itself may, beside
-  // another product, choose differently in different places, and results would not repeat.
+  // Spelled out where there is an instruction: a compiler that fuses a * b + c by itself may,
+  // beside another product, choose differently in different places, and results would not repeat.
   static F Fma(F a, F b, F c) {
 #if defined(__aarch64__)
     return (F)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
@@ -122,6 +123,7 @@ struct Vec {
     return a * (F)(exponent << 23);
   }
 
+  static float First(F a) { return a[0]; }
   static F SwapPairs(F a) { return __builtin_shuffle(a, I{1, 0, 3, 2}); }
 
   static void Transpose(F* r) {

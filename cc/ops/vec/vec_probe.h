@@ -17,7 +17,8 @@ struct VecProbe {
   void (*silu)(const float* x, float* y, int64_t n);
   void (*gelu_erf)(const float* x, float* y, int64_t n);
   void (*gelu_tanh)(const float* x, float* y, int64_t n);
-  // The first n (at most lanes) elements, through LoadN and StoreN; the others of y are not touched.
+  // The first n (at most lanes) elements, through LoadN and StoreN; the others of y are not
+  // touched.
   void (*copy_n)(const float* x, float* y, int n);
   void (*narrow_n)(const float* x, uint16_t* y, int n);
   void (*widen_n)(const uint16_t* x, float* y, int n);

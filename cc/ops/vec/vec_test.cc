@@ -67,9 +67,8 @@ auto Relative(const Function& exact) {
 // Absolute error in units of max(1, |x|).
 template <typename Function>
 auto Absolute(const Function& exact) {
-  return [exact](double x, double y) {
-    return std::fabs(y - exact(x)) / std::fmax(1, std::fabs(x));
-  };
+  return
+      [exact](double x, double y) { return std::fabs(y - exact(x)) / std::fmax(1, std::fabs(x)); };
 }
 
 TEST_P(VecTest, Exp2) {
@@ -88,9 +87,11 @@ TEST_P(VecTest, Exp2) {
 
 TEST_P(VecTest, Exp) {
   const auto exact = [](double x) { return std::exp(x); };
-  EXPECT_LE(Worst(probe().exp, -80, 80, [&](double x, double y) {
-    return Relative(exact)(x, y) / (2e-7 + 7e-8 * std::fabs(x));
-  }), 1);
+  EXPECT_LE(Worst(probe().exp, -80, 80,
+                  [&](double x, double y) {
+                    return Relative(exact)(x, y) / (2e-7 + 7e-8 * std::fabs(x));
+                  }),
+            1);
 }
 
 TEST_P(VecTest, Tanh) {
@@ -104,9 +105,11 @@ TEST_P(VecTest, Tanh) {
 
 TEST_P(VecTest, Silu) {
   const auto exact = [](double x) { return x / (1 + std::exp(-x)); };
-  EXPECT_LE(Worst(probe().silu, -80, 80, [&](double x, double y) {
-    return Relative(exact)(x, y) / (4e-7 + 7e-8 * std::fabs(x));
-  }), 1);
+  EXPECT_LE(Worst(probe().silu, -80, 80,
+                  [&](double x, double y) {
+                    return Relative(exact)(x, y) / (4e-7 + 7e-8 * std::fabs(x));
+                  }),
+            1);
   EXPECT_LE(Worst(probe().silu, -200, 200, Absolute(exact)), 1e-6);
 }
 
@@ -142,7 +145,8 @@ TEST_P(VecTest, FirstElementsOnly) {
 
 TEST_P(VecTest, RoundsToBf16) {
   const float values[16] = {1.00390625f, 1.01171875f, 1.0039063f, -1.00390625f, 3.4e38f, -3.4e38f,
-                            kInf, -kInf, NAN, -NAN, 0.0f, -0.0f, 1e-40f, 65280.5f, 0.1f, 3.0f};
+                            kInf,        -kInf,       NAN,        -NAN,         0.0f,    -0.0f,
+                            1e-40f,      65280.5f,    0.1f,       3.0f};
   for (int first = 0; first < 16; first += lanes()) {
     std::vector<uint16_t> half(lanes());
     std::vector<float> wide(lanes());
@@ -190,15 +194,15 @@ TEST_P(VecTest, Transpose) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    , VecTest,
-    testing::Values(
+INSTANTIATE_TEST_SUITE_P(, VecTest,
+                         testing::Values(
 #if defined(__x86_64__)
-        std::pair<std::string, const VecProbe*>("avx512", &kVecProbeAvx512),
-        std::pair<std::string, const VecProbe*>("avx2", &kVecProbeAvx2),
+                             std::pair<std::string, const VecProbe*>("avx512", &kVecProbeAvx512),
+                             std::pair<std::string, const VecProbe*>("avx2", &kVecProbeAvx2),
 #endif
-        std::pair<std::string, const VecProbe*>("portable", &kVecProbePortable)),
-    [](const auto& info) { return info.param.first; });
+                             std::pair<std::string, const VecProbe*>("portable",
+                                                                     &kVecProbePortable)),
+                         [](const auto& info) { return info.param.first; });
 
 }  // namespace
 }  // namespace pagemill::ops
