@@ -22,11 +22,10 @@ RESIDENT_BYTES = 500e6
 
 
 async def _many(server: ServerProcess, count: int) -> None:
+    """Runs requests of 256 + 128 distinct tokens: more than the KV pool holds, so all is used."""
     async with httpx.AsyncClient(base_url=server.base_url, timeout=300) as client:
-        bodies = [
-            {"prompt": f"{i} " + "the quick brown fox " * 25, "max_tokens": 64, "ignore_eos": True}
-            for i in range(count)
-        ]
+        prompts = [[(i * 997 + j * 11) % 40_000 + 100 for j in range(256)] for i in range(count)]
+        bodies = [{"prompt": p, "max_tokens": 128, "ignore_eos": True} for p in prompts]
         got = await asyncio.gather(
             *[client.post("/v1/completions", json={**b, "model": NAME}) for b in bodies]
         )

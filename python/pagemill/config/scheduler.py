@@ -15,7 +15,7 @@ class SchedulerConfig:
         128, "Most requests that run at the same time.", unit="requests", allowed=Range(1, 65536)
     )
     max_num_batched_tokens: int = option(
-        2048,
+        1024,
         "Most tokens of one step over all requests; a longer prompt runs in several steps. Decides"
         " how much memory activations take.",
         unit="tokens",
