@@ -119,7 +119,7 @@ def test_plan(model: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert plan["max_model_len"] == 4096
     # 30 layers x (keys and values) x 3 heads x 64 x 2 bytes.
     assert plan["bytes"]["kv_per_token"] == 30 * 2 * 3 * 64 * 2
-    assert plan["kv_cache_tokens"] == 16384
+    assert plan["kv_cache_tokens"] == 11264
     assert plan["concurrency"] == 4
     # The file without its metadata: nothing is expanded.
     assert 0.9 < plan["bytes"]["weights"] / os.path.getsize(model) <= 1.05

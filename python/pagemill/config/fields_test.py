@@ -25,7 +25,7 @@ def test_defaults_are_the_documented_ones() -> None:
     config = build(ServeConfig, {})
     assert config == ServeConfig()
     assert config.engine.scheduler == SchedulerConfig(
-        max_num_seqs=128, max_num_batched_tokens=2048, max_num_logits_rows=256
+        max_num_seqs=128, max_num_batched_tokens=1024, max_num_logits_rows=256
     )
     assert config.engine.cache.block_size == 16
     assert config.engine.cache.kv_cache_dtype == "auto"
