@@ -4,6 +4,9 @@
 #include "cc/bindings/bindings.h"
 
 NB_MODULE(_core, m) {
+  // The interpreter ends while event loops and threads still hold objects of this module; what the
+  // process leaves behind then is no leak that a user could do anything about.
+  nanobind::set_leak_warnings(false);
   m.doc() = "The compiled core of Pagemill. Import it through pagemill._native.";
   m.attr("version") = PAGEMILL_VERSION;
   pagemill::bindings::BindStatus(m);
