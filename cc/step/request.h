@@ -20,11 +20,23 @@ using RequestIndex = StrongId<struct RequestIndexTag, int32_t>;
 // A page of the KV pool; 0 is the null block.
 using BlockId = StrongId<struct BlockIdTag, int32_t>;
 
+// A set of adapter weights; 0 = the model as it is.
+using AdapterId = StrongId<struct AdapterIdTag, int32_t>;
+
 inline constexpr BlockId kNullBlock{0};
+inline constexpr AdapterId kNoAdapter{0};
 
 // Present on a request for a pooled output (embedding) instead of generated tokens. The pooling
 // itself is the program's tail.
 struct PoolingParams {};
+
+// An image, a clip, ...: the output of an encoder takes the place of the embeddings of
+// `num_tokens` placeholder tokens.
+struct MediaItem {
+  std::string content_id;   // equal ids = equal encoder output; not empty
+  int32_t first_token = 0;  // position in the prompt
+  int32_t num_tokens = 0;   // placeholders, and embeddings that the encoder gives
+};
 
 struct Request {
   RequestId id;
@@ -32,8 +44,20 @@ struct Request {
   SamplingParams sampling;                // ignored where `pooling` is set
   std::optional<PoolingParams> pooling;
   int32_t priority = 0;    // lower runs earlier; needs the priority policy
+  std::string tenant;      // whose share the fair policy charges; empty = the default tenant
   std::string cache_salt;  // separates prefix-cache namespaces; empty = shared
   bool skip_reading_prefix_cache = false;
+  AdapterId adapter = kNoAdapter;
+  std::vector<MediaItem> media;  // in the order of their positions, not overlapping
+  // The request does not start before Scheduler::Release(): something it needs is being made, such
+  // as its grammar.
+  bool starts_held = false;
+  // More of the prompt comes by Scheduler::Extend(); nothing is sampled before its last part.
+  bool streaming_input = false;
+  // In microseconds of the caller's clock (Scheduler::Expire); empty = none. A request that has not
+  // started by the first, or not ended by the second, ends with kDeadlineExceeded.
+  std::optional<int64_t> start_deadline_us;
+  std::optional<int64_t> deadline_us;
 };
 
 }  // namespace pagemill::step

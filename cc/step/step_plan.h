@@ -9,11 +9,17 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "cc/step/request.h"
 
 namespace pagemill::step {
+
+// In ScheduledRequest::token_ids: the token that the request's sample in the step before gives.
+// That step is in flight, so its result is not known to whoever makes the plan; the runner puts it
+// in.
+inline constexpr int32_t kPlaceholderTokenId = -1;
 
 struct ScheduledRequest {
   RequestIndex index;
@@ -29,7 +35,11 @@ struct ScheduledRequest {
   std::vector<int32_t>
       token_ids;  // the tokens to run; token i has position num_computed_tokens + i
   std::vector<int32_t> draft_token_ids;  // tokens after `token_ids` to verify; run too
-  // Blocks appended to the slot's block table, one list per KV group.
+  // Indices into Request::media: encoder outputs to make before the tokens run. All that a token of
+  // this step needs and no earlier step made for it.
+  std::vector<int32_t> media_to_encode;
+  // Blocks appended to the slot's block table, one list per KV group. The null block stands at
+  // positions that the group's layers never read.
   std::vector<std::vector<BlockId>> new_block_ids;
   // Does the step reach the request's last known token, so that a token is to be sampled?
   bool sample = false;
@@ -45,8 +55,12 @@ struct ScheduledRequest {
 struct StepPlan {
   uint64_t step_id = 0;
   std::vector<RequestIndex> released;       // slots that hold no request any more
+  std::vector<std::string> released_media;  // content ids whose encoder outputs are not kept
   std::vector<ScheduledRequest> scheduled;  // running order
   int32_t total_num_tokens = 0;
+  // Per KV group: leading blocks that all entries of `scheduled` have in common. Attention may read
+  // them once for the whole batch.
+  std::vector<int32_t> num_common_prefix_blocks;
 
   bool empty() const { return scheduled.empty(); }
 };

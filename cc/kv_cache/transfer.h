@@ -1,0 +1,65 @@
+// File: cc/kv_cache/transfer.h
+// Copies between KV pages and some other medium, as data. The control column says what is to be
+// copied; a TransferWorker, which sees the pages, copies; the result comes back as a value.
+//
+// Transfers do not belong to a step. Pages of a load are held by a request that is parked until the
+// load ends, pages of a store are pinned until the store ends, and a store is planned only when its
+// pages are computed: so a transfer may take any time and no step waits for it.
+#ifndef PAGEMILL_CC_KV_CACHE_TRANSFER_H_
+#define PAGEMILL_CC_KV_CACHE_TRANSFER_H_
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cc/base/status.h"
+#include "cc/base/strong_id.h"
+#include "cc/kv_cache/block.h"
+#include "cc/kv_cache/block_hash.h"
+
+namespace pagemill::kv_cache {
+
+// Grows from 1; unique in one scheduler.
+using TransferId = StrongId<struct TransferIdTag, uint64_t>;
+
+// The content of one block: what it is called everywhere, and where it lies here.
+struct BlockContent {
+  BlockHash hash;
+  GroupId group;
+  BlockId block;
+};
+
+struct KvTransfer {
+  enum class Direction { kLoad, kStore };
+
+  TransferId id;
+  Direction direction = Direction::kLoad;
+  std::string medium;                 // which worker copies: "host", "disk", "file", ...
+  std::vector<BlockContent> blocks;   // in the order of the sequence
+  std::vector<int64_t> medium_slots;  // where the medium keeps each block; empty: it knows by hash
+};
+
+struct KvTransferResult {
+  TransferId id;
+  // Leading blocks that were copied whole. All of them where `status` is OK.
+  int32_t num_blocks_done = 0;
+  Status status;
+};
+
+// Obligations of an implementer:
+// 1. Start() takes a transfer and returns at once; the pages stay as they are until its result.
+// 2. Poll() appends the results of transfers that ended since, each exactly once, in any order.
+// 3. Wait() returns when a result is there to poll, or after `timeout_us` microseconds.
+// All three are called by the engine thread only.
+class TransferWorker {
+ public:
+  virtual ~TransferWorker() = default;
+  virtual void Start(KvTransfer transfer) = 0;
+  virtual void Poll(std::vector<KvTransferResult>* results) = 0;
+  virtual void Wait(int64_t timeout_us) = 0;
+};
+
+}  // namespace pagemill::kv_cache
+
+#endif  // PAGEMILL_CC_KV_CACHE_TRANSFER_H_
