@@ -1,7 +1,4 @@
-"""Rules that make what people install: the Python wheel and the C++ SDK archive.
-
-Both are reproducible: the same inputs give the same bytes.
-"""
+"""The rule that makes the Python wheel. It is reproducible: the same inputs give the same bytes."""
 
 def _runtime_files(deps):
     return depset(transitive = [
@@ -64,37 +61,5 @@ wheel = rule(
         "_license": _LICENSE,
         "_python": _PYTHON,
         "_tool": attr.label(allow_single_file = True, default = "//tools/bazel:make_wheel.py"),
-    },
-)
-
-def _sdk_impl(ctx):
-    out = ctx.actions.declare_file(ctx.label.name + ".tar.gz")
-    args = ctx.actions.args()
-    args.add(ctx.attr.package, format = "--package=%s")
-    args.add(ctx.attr.version, format = "--version=%s")
-    args.add(ctx.attr.summary, format = "--summary=%s")
-    args.add(ctx.file._license, format = "--license=%s")
-    args.add(ctx.attr.header_root, format = "--header-root=%s")
-    args.add_all(ctx.files.libs, format_each = "--lib=%s")
-    args.add(out, format = "--out=%s")
-    args.add_all(ctx.files.hdrs, map_each = _name_and_path)
-    inputs = depset(ctx.files.libs + ctx.files.hdrs + [ctx.file._license])
-    return _run_tool(ctx, args, inputs, out)
-
-sdk = rule(
-    implementation = _sdk_impl,
-    attrs = {
-        "hdrs": attr.label_list(allow_files = True),
-        "header_root": attr.string(
-            default = "",
-            doc = "What is cut off a header's path from the root to get its place in include/.",
-        ),
-        "libs": attr.label_list(allow_files = True),
-        "package": attr.string(doc = "Name for pkg-config.", mandatory = True),
-        "summary": attr.string(),
-        "version": attr.string(mandatory = True),
-        "_license": _LICENSE,
-        "_python": _PYTHON,
-        "_tool": attr.label(allow_single_file = True, default = "//tools/bazel:make_sdk.py"),
     },
 )

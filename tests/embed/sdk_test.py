@@ -1,0 +1,157 @@
+"""The SDK archive alone is enough: its examples build with plain gcc and g++, and run."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tarfile
+from pathlib import Path
+
+import pagemill
+import pytest
+from pagemill.cli.program import run
+
+SDK = os.environ.get("PAGEMILL_TEST_SDK", "")
+MODEL = os.environ.get("PAGEMILL_TEST_SMOLLM2_GGUF", "")
+
+pytestmark = pytest.mark.skipif(
+    not SDK or not MODEL, reason="PAGEMILL_TEST_SDK or _SMOLLM2_GGUF is not set"
+)
+
+PROMPT = "The capital of France is"
+MAX_TOKENS = 8
+
+# Functions of the C library that start threads, or read and write files and sockets.
+IMPURE = re.compile(
+    r"pthread_create|std::thread|std::.*filebuf|\b(fopen|open|read|write|socket|mmap|getenv|rand|"
+    r"time|clock_gettime)(@.*)?$"
+)
+
+
+def _output(*command: str | Path) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.fixture(scope="module")
+def sdk(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("sdk")
+    with tarfile.open(SDK) as archive:
+        archive.extractall(folder, filter="data")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def examples(sdk: Path) -> Path:
+    done = subprocess.run(
+        ["make", "-C", str(sdk / "cc/examples")], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "warning" not in done.stderr
+    return sdk / "cc/examples/bin"
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("exported")
+    assert run(["export", MODEL, "--output", str(folder)]) == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def expected() -> pagemill.RequestOutput:
+    with pagemill.LLM(MODEL, max_model_len=512, max_num_seqs=4) as llm:
+        (output,) = llm.generate([PROMPT], temperature=0.0, max_tokens=MAX_TOKENS)
+    return output
+
+
+def test_has_licence_readme_and_parts(sdk: Path) -> None:
+    names = {str(path.relative_to(sdk)) for path in sdk.rglob("*") if path.is_file()}
+    assert {"LICENSE", "README.md", "include/pagemill.h"} < names
+    assert {Path(name).name for name in names if name.startswith("lib/")} == {
+        "libpagemill.so",
+        "libpagemill_engine.a",
+        "libpagemill_scheduler.a",
+        "pagemill.pc",
+        "pagemill-engine.pc",
+        "pagemill-scheduler.pc",
+    }
+    assert not [name for name in names if re.search(r"_test\.|/internal/|BUILD", name)]
+
+
+def test_every_header_stands_alone(sdk: Path, tmp_path: Path) -> None:
+    root = sdk / "include/pagemill"
+    headers = sorted(str(path.relative_to(root)) for path in root.rglob("*.h"))
+    source = tmp_path / "all.cc"
+    for order in (headers, headers[::-1]):
+        source.write_text("".join(f'#include "{header}"\n' for header in order))
+        command = ["g++", "-std=c++20", "-Wall", "-Werror", "-fsyntax-only", f"-I{root}", source]
+        subprocess.run(command, check=True)
+    for compiler in (["gcc", "-std=c99", "-xc"], ["g++", "-std=c++98", "-xc++"]):
+        flags = ["-Wall", "-Wpedantic", "-Wno-long-long", "-fsyntax-only"]
+        subprocess.run([*compiler, *flags, sdk / "include/pagemill.h"], check=True)
+
+
+def test_shared_library_exports_the_c_abi_only(sdk: Path) -> None:
+    symbols = _output("nm", "-D", "--defined-only", sdk / "lib/libpagemill.so")
+    names = {line.split()[-1].split("@")[0] for line in symbols.splitlines()}
+    names.discard("PAGEMILL_1")  # the version itself
+    header = (sdk / "include/pagemill.h").read_text()
+    assert names == set(re.findall(r"^PAGEMILL_API [^;(]*?(\w+)\(", header, re.MULTILINE))
+
+
+def test_scheduler_library_is_pure(sdk: Path) -> None:
+    undefined = _output("nm", "-uC", sdk / "lib/libpagemill_scheduler.a")
+    symbols = [line.split(maxsplit=1)[1] for line in undefined.splitlines() if " U " in line]
+    assert symbols
+    assert not [symbol for symbol in symbols if IMPURE.search(symbol)]
+
+
+def test_scheduler_example(examples: Path) -> None:
+    assert "12 requests" in _output(examples / "embed_scheduler")
+
+
+def test_engine_example(examples: Path, exported: Path, expected: pagemill.RequestOutput) -> None:
+    text = _output(examples / "embed_engine", exported, PROMPT, str(MAX_TOKENS))
+    assert text == PROMPT + expected.choices[0].text + "\n"
+
+
+def test_c_example(examples: Path, exported: Path, expected: pagemill.RequestOutput) -> None:
+    prompt = [str(token) for token in expected.prompt_token_ids]
+    program = exported / "model.program"
+    tokens = _output(examples / "embed_c", program, str(MAX_TOKENS), *prompt)
+    assert [int(token) for token in tokens.split()] == list(expected.choices[0].token_ids)
+    refused = subprocess.run(
+        [examples / "embed_c", exported / "none", "8", "1"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert refused.returncode == 1
+    assert "cannot read the program" in refused.stderr
+
+
+@pytest.mark.skipif(shutil.which("pkg-config") is None, reason="no pkg-config")
+def test_pkg_config_files_suffice(sdk: Path, exported: Path, tmp_path: Path) -> None:
+    engine = ["embed_engine/main.cc", "embed_engine/byte_bpe.cc"]
+    builds = {
+        "pagemill": ["gcc", "embed_c/main.c"],
+        "pagemill-engine": ["g++", "-std=c++20", f"-I{sdk}", *engine],
+        "pagemill-scheduler": ["g++", "-std=c++20", "embed_scheduler/main.cc"],
+    }
+    environment = {**os.environ, "PKG_CONFIG_PATH": str(sdk / "lib/pkgconfig")}
+    for package, (compiler, *arguments) in builds.items():
+        flags = subprocess.run(
+            ["pkg-config", "--cflags", "--libs", package],
+            capture_output=True,
+            env=environment,
+            text=True,
+            check=True,
+        ).stdout.split()
+        binary = tmp_path / package
+        command = [compiler, *arguments, *flags, "-o", str(binary)]
+        subprocess.run(command, check=True, cwd=sdk / "cc/examples")
+    assert "12 requests" in _output(tmp_path / "pagemill-scheduler")
+    assert PROMPT in _output(tmp_path / "pagemill-engine", exported, PROMPT, "2")
+    assert _output(tmp_path / "pagemill", exported / "model.program", "2", "504").split()

@@ -1,0 +1,146 @@
+"""Rules that make the C and C++ SDK archive. It is reproducible: the same inputs give the same bytes.
+
+An SDK has parts. A part is one library, the headers that a host includes to use it, and a
+pkg-config file; `sdk_shared_library` and `sdk_static_library` make them, `sdk` packs them.
+"""
+
+load("@rules_cc//cc/common:cc_common.bzl", "cc_common")
+load("@rules_cc//cc/common:cc_info.bzl", "CcInfo")
+
+SdkPartInfo = provider(
+    doc = "One library of an SDK.",
+    fields = {
+        "files": "depset of what the manifest names",
+        "manifest": "dict for make_sdk.py, which documents it",
+    },
+)
+
+_PART_ATTRS = {
+    "include": attr.string(
+        doc = "Folder of the headers in the archive, for -I.",
+        mandatory = True,
+    ),
+    "package": attr.string(doc = "Name for pkg-config.", mandatory = True),
+    "summary": attr.string(mandatory = True),
+}
+
+def _part(ctx, lib, roots, headers, link):
+    manifest = {
+        "headers": {header.short_path: header.path for header in headers},
+        "include": ctx.attr.include,
+        "lib": lib.path,
+        "link": link,
+        "package": ctx.attr.package,
+        "roots": roots,
+        "strip": getattr(ctx.attr, "strip", ""),
+        "summary": ctx.attr.summary,
+    }
+    return [
+        DefaultInfo(files = depset([lib])),
+        SdkPartInfo(files = depset([lib] + headers), manifest = manifest),
+    ]
+
+def _shared_impl(ctx):
+    link = ["-Wl,-rpath,${libdir}", "-l" + ctx.file.lib.basename[len("lib"):-len(".so")]]
+    roots = [header.short_path for header in ctx.files.hdrs]
+    return _part(ctx, ctx.file.lib, roots, ctx.files.hdrs, link)
+
+sdk_shared_library = rule(
+    implementation = _shared_impl,
+    attrs = dict(
+        _PART_ATTRS,
+        hdrs = attr.label_list(allow_files = [".h"]),
+        lib = attr.label(allow_single_file = [".so"], mandatory = True),
+        strip = attr.string(doc = "Cut off the headers' paths from the root."),
+    ),
+)
+
+def _objects(deps):
+    """Returns the objects of all libraries below `deps`, each once."""
+    inputs = [dep[CcInfo].linking_context.linker_inputs for dep in deps]
+    objects = []
+    for linker_input in depset(transitive = inputs).to_list():
+        for library in linker_input.libraries:
+            members = library.pic_objects or library.objects
+            if not members and (library.pic_static_library or library.static_library):
+                fail("{} has no objects to pack".format(linker_input.owner))
+            objects.extend(members or [])
+    return objects
+
+def _static_impl(ctx):
+    lib = ctx.actions.declare_file("lib{}.a".format(ctx.label.name))
+    objects = _objects(ctx.attr.deps)
+    toolchain = ctx.attr._cc_toolchain[cc_common.CcToolchainInfo]
+    args = ctx.actions.args()
+    args.use_param_file("@%s", use_always = True)
+    args.add("qcsD")  # no times or owners; objects of equal names stay apart
+    args.add(lib)
+    args.add_all(objects)
+    ctx.actions.run(
+        arguments = [args],
+        executable = toolchain.ar_executable,
+        inputs = depset(objects, transitive = [toolchain.all_files]),
+        mnemonic = "PagemillArchive",
+        outputs = [lib],
+        progress_message = "Archiving " + lib.short_path,
+    )
+    headers = depset(transitive = [
+        dep[CcInfo].compilation_context.headers
+        for dep in ctx.attr.deps
+    ])
+    link = ["-l" + ctx.label.name] + ctx.attr.linkopts
+    return _part(ctx, lib, ctx.attr.roots, headers.to_list(), link)
+
+sdk_static_library = rule(
+    implementation = _static_impl,
+    attrs = dict(
+        _PART_ATTRS,
+        deps = attr.label_list(doc = "Their whole closure is packed.", providers = [CcInfo]),
+        linkopts = attr.string_list(doc = "What hosts link besides."),
+        roots = attr.string_list(doc = "Headers that hosts include, as they include them."),
+        _cc_toolchain = attr.label(default = "@bazel_tools//tools/cpp:current_cc_toolchain"),
+    ),
+    doc = "lib<name>.a with everything below `deps`, and the headers that `roots` reach.",
+)
+
+def _sdk_impl(ctx):
+    out = ctx.actions.declare_file(ctx.label.name + ".tar.gz")
+    manifest = ctx.actions.declare_file(ctx.label.name + ".json")
+    parts = [part[SdkPartInfo] for part in ctx.attr.parts]
+    files = {file.short_path: file.path for file in ctx.files.examples}
+    files["LICENSE"] = ctx.file._license.path
+    files["README.md"] = ctx.file.readme.path
+    ctx.actions.write(manifest, json.encode({
+        "files": files,
+        "parts": [part.manifest for part in parts],
+        "version": ctx.attr.version,
+    }))
+    ctx.actions.run(
+        arguments = [ctx.file._tool.path, manifest.path, out.path],
+        executable = ctx.file._python,
+        inputs = depset(
+            [ctx.file._tool, ctx.file._python, ctx.file._license, ctx.file.readme, manifest] +
+            ctx.files.examples,
+            transitive = [part.files for part in parts],
+        ),
+        mnemonic = "PagemillPackage",
+        outputs = [out],
+        progress_message = "Packing " + out.short_path,
+    )
+    return [DefaultInfo(files = depset([out]))]
+
+sdk = rule(
+    implementation = _sdk_impl,
+    attrs = {
+        "examples": attr.label_list(
+            allow_files = True,
+            doc = "Sources, kept under their paths from the root.",
+        ),
+        "parts": attr.label_list(providers = [SdkPartInfo]),
+        "readme": attr.label(allow_single_file = True, mandatory = True),
+        "version": attr.string(mandatory = True),
+        "_license": attr.label(allow_single_file = True, default = "//:LICENSE"),
+        "_python": attr.label(allow_single_file = True, default = "@py_server//:python"),
+        "_tool": attr.label(allow_single_file = True, default = "//tools/bazel:make_sdk.py"),
+    },
+)
