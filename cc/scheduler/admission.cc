@@ -23,7 +23,7 @@ int32_t FittingTokens(const kv_cache::KvCacheManager& cache, int32_t limit) {
 
 Admission::Admission(const SchedulerOptions& options, const kv_cache::KvCacheManager& cache)
     : options_(options),
-      uses_priority_((*MakePolicy(options.policy))->uses_priority()),
+      uses_priority_((*MakePolicy(options.policy, options.tenant_weights))->uses_priority()),
       max_request_tokens_(FittingTokens(cache, options.max_model_len)) {}
 
 Status Admission::Check(const step::Request& request) const {

@@ -56,6 +56,8 @@ struct RequestState {
 
   std::vector<step::TokenLogprobs> prompt_logprobs;  // collected so far, until they are done
 
+  int32_t tenant_index = -1;  // the fair policy's; -1 = not seen by it
+
   // Links of RequestQueue, while in one.
   RequestState* queue_prev = nullptr;
   RequestState* queue_next = nullptr;

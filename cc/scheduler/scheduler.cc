@@ -17,7 +17,8 @@ Scheduler::Scheduler(const SchedulerOptions& options)
     : options_(options),
       cache_(options.kv_cache),
       admission_(options, cache_),
-      policy_(*MakePolicy(options.policy)),
+      policy_(*MakePolicy(options.policy, options.tenant_weights)),
+      charges_(policy_->charges()),
       slots_(options.max_num_seqs) {
   for (int32_t i = options.max_num_seqs - 1; i >= 0; --i) {
     free_slots_.push_back(step::RequestIndex(i));
@@ -71,6 +72,7 @@ void Scheduler::Finish(RequestState* request, step::FinishReason reason, Request
   } else {
     policy_->Remove(request);
   }
+  policy_->Forget(*request);
   finished_.push_back(request);
   ++counters_.finished[static_cast<size_t>(reason)];
 }
@@ -131,6 +133,11 @@ Status Scheduler::CheckIntegrity() const {
   if (num_running != running_.size() || taken != running_.size() ||
       taken + free_slots_.size() != slots_.size() || !finished_.empty()) {
     return Internal("scheduler: running requests and slots disagree");
+  }
+  for (size_t i = 1; i < running_.size(); ++i) {
+    if (policy_->RunsBefore(*running_[i], *running_[i - 1])) {
+      return Internal("scheduler: running requests are not in the policy's order");
+    }
   }
   PM_RETURN_IF_ERROR(policy_->CheckIntegrity());
   return cache_.CheckIntegrity(holders);

@@ -108,9 +108,13 @@ class Scheduler {
   Status CheckRequest(const RequestState& request) const;
 
   // scheduler_plan.cc
+  void GiveWay();
+  bool Seat(RequestState* request, size_t num_slots, int32_t* promised);
+  bool HasBlocksFor(RequestState* request, int32_t num_reserved_blocks);
   void ScheduleRunning(Budget* budget, step::StepPlan* plan);
   void ScheduleWaiting(Budget* budget, step::StepPlan* plan);
   int32_t NumTokensToRun(const RequestState& request, const Budget& budget) const;
+  int32_t NumPromisedBlocks(const RequestState& request) const;
   int32_t NumPromisedBlocks() const;
   bool ReadsPrefixCache(const RequestState& request) const;
   bool MakeRoom(size_t position, int32_t num_tokens);
@@ -134,13 +138,15 @@ class Scheduler {
   const SchedulerOptions options_;
   kv_cache::KvCacheManager cache_;
   const Admission admission_;
-  std::unique_ptr<Policy> policy_;
+  const std::unique_ptr<Policy> policy_;
+  const bool charges_;  // does the policy want to know what it serves?
 
   std::unordered_map<step::RequestId, std::unique_ptr<RequestState>> requests_;
-  std::vector<RequestState*> running_;  // in the order of their starts
+  std::vector<RequestState*> running_;  // in the policy's order: that of their starts, mostly
   std::vector<Slot> slots_;
   std::vector<step::RequestIndex> free_slots_;  // a stack
   std::vector<step::RequestIndex> released_;    // since the last plan
+  std::vector<RequestState*> seated_;           // during GiveWay
   std::vector<RequestState*> finished_;         // during Update, before they are dropped
 
   std::deque<InFlightStep> in_flight_;

@@ -1,7 +1,5 @@
 #include "cc/scheduler/scheduler_options.h"
 
-#include "cc/scheduler/policies/policies.h"
-
 namespace pagemill::scheduler {
 namespace {
 
@@ -21,7 +19,7 @@ Status SchedulerOptions::Validate() const {
   PM_RETURN_IF_ERROR(CheckAtLeast("vocab_size", vocab_size, 0));
   PM_RETURN_IF_ERROR(CheckAtLeast("long_prefill_token_threshold", long_prefill_token_threshold, 0));
   PM_RETURN_IF_ERROR(CheckAtLeast("max_waiting_requests", max_waiting_requests, 0));
-  PM_RETURN_IF_ERROR(MakePolicy(policy).status());
+  PM_RETURN_IF_ERROR(MakePolicy(policy, tenant_weights).status());
   return kv_cache.Validate();
 }
 

@@ -8,6 +8,7 @@
 
 #include "cc/base/status.h"
 #include "cc/kv_cache/kv_cache_options.h"
+#include "cc/scheduler/policies/policies.h"  // TenantWeights
 
 namespace pagemill::scheduler {
 
@@ -21,9 +22,10 @@ struct SchedulerOptions {
   int32_t long_prefill_token_threshold = 0;
   // Requests that may wait beyond those for which a slot is free.
   int32_t max_waiting_requests = 1024;
-  std::string policy = "fcfs";  // a name of policies/policies.h
-  bool chunked_prefill = true;  // false: a prompt runs in one step
-  bool pooling = false;         // the model pools: only pooling requests, else none
+  std::string policy = "fcfs";   // a name of policies/policies.h
+  TenantWeights tenant_weights;  // for policy "fair"; tenants not named here have weight 1
+  bool chunked_prefill = true;   // false: a prompt runs in one step
+  bool pooling = false;          // the model pools: only pooling requests, else none
   kv_cache::KvCacheOptions kv_cache;
 
   // kInvalidArgument names the field, its value and its range.

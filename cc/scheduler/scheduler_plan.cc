@@ -14,6 +14,7 @@ void Scheduler::Schedule(step::StepPlan* plan) {
   in_flight_.back().entries.clear();
 
   Budget budget{options_.max_num_tokens, options_.max_num_logits_rows};
+  GiveWay();
   ScheduleRunning(&budget, plan);
   ScheduleWaiting(&budget, plan);
 
@@ -30,14 +31,60 @@ void Scheduler::Schedule(step::StepPlan* plan) {
   in_flight_.back().step_id = plan->step_id;
 }
 
+// Preempts running requests for waiting ones that the policy prefers to them and that find no slot
+// or no blocks. Before the running ones get tokens, so that none loses a place in the plan.
+void Scheduler::GiveWay() {
+  int32_t promised = -1;
+  seated_.clear();
+  RequestState* request = policy_->Next();
+  while (request != nullptr && !running_.empty() && policy_->Preempts(*request, *running_.back())) {
+    if (promised < 0) promised = NumPromisedBlocks();
+    if (!Seat(request, seated_.size() + 1, &promised)) break;
+    policy_->Remove(request);
+    seated_.push_back(request);
+    request = policy_->Next();
+  }
+  for (RequestState* seated : seated_) policy_->Insert(seated);
+}
+
+// Preempts until `num_slots` slots and the request's blocks are free. False, and nothing happens,
+// where it would not help.
+bool Scheduler::Seat(RequestState* request, size_t num_slots, int32_t* promised) {
+  // What would be free if all that may be preempted were.
+  int32_t reserved = *promised;
+  size_t slots = free_slots_.size();
+  for (size_t i = running_.size(); i-- > 0 && policy_->Preempts(*request, *running_[i]); ++slots) {
+    reserved -= cache_.NumBlocks(running_[i]->num_tokens());
+  }
+  if (slots < num_slots || !HasBlocksFor(request, reserved)) return false;
+  while (free_slots_.size() < num_slots || !HasBlocksFor(request, *promised)) {
+    // Blocks that others share stay taken: it can still end without success.
+    if (running_.empty() || !policy_->Preempts(*request, *running_.back())) return false;
+    *promised -= NumPromisedBlocks(*running_.back());
+    Preempt(running_.size() - 1);
+  }
+  *promised += cache_.NumBlocks(request->num_tokens());
+  return true;
+}
+
+bool Scheduler::HasBlocksFor(RequestState* request, int32_t num_reserved_blocks) {
+  kv_cache::PrefixMatch match;
+  if (ReadsPrefixCache(*request)) {
+    match = cache_.FindPrefix(*request->request, request->tokens(), &request->blocks);
+  }
+  return cache_.CanAllocate(request->blocks, &match, request->num_tokens(), num_reserved_blocks);
+}
+
 void Scheduler::ScheduleRunning(Budget* budget, step::StepPlan* plan) {
-  for (size_t i = 0; i < running_.size() && budget->tokens > 0; ++i) {
+  for (size_t i = 0; i < running_.size() && budget->tokens > 0;) {
     RequestState* request = running_[i];
     const int32_t n = NumTokensToRun(*request, *budget);
-    if (n == 0) continue;
-    // Without room the request itself was preempted, and with it all that come after it.
-    if (!MakeRoom(i, request->num_scheduled_tokens + n)) return;
-    Place(request, n, nullptr, budget, NextEntry(plan));
+    if (n > 0) {
+      // Without room the request itself was preempted: another one stands at its place.
+      if (!MakeRoom(i, request->num_scheduled_tokens + n)) continue;
+      Place(request, n, nullptr, budget, NextEntry(plan));
+    }
+    ++i;
   }
 }
 
@@ -62,19 +109,19 @@ void Scheduler::ScheduleWaiting(Budget* budget, step::StepPlan* plan) {
     step::ScheduledRequest* entry = NextEntry(plan);
     Start(request, match, entry);
     Place(request, n, &match, budget, entry);
-    promised +=
-        cache_.NumBlocks(request->num_tokens()) - cache_.NumBlocks(request->num_scheduled_tokens);
+    promised += NumPromisedBlocks(*request);
   }
 }
 
-// Blocks that running requests still need for the tokens they are known to have.
+// Blocks that a running request still needs for the tokens it is known to have.
+int32_t Scheduler::NumPromisedBlocks(const RequestState& request) const {
+  if (request.num_scheduled_tokens == request.num_tokens()) return 0;
+  return cache_.NumBlocks(request.num_tokens()) - cache_.NumBlocks(request.num_scheduled_tokens);
+}
+
 int32_t Scheduler::NumPromisedBlocks() const {
   int32_t promised = 0;
-  for (const RequestState* request : running_) {
-    if (request->num_scheduled_tokens == request->num_tokens()) continue;
-    promised +=
-        cache_.NumBlocks(request->num_tokens()) - cache_.NumBlocks(request->num_scheduled_tokens);
-  }
+  for (const RequestState* request : running_) promised += NumPromisedBlocks(*request);
   return promised;
 }
 
@@ -140,11 +187,14 @@ void Scheduler::Start(RequestState* request, const kv_cache::PrefixMatch& match,
   free_slots_.pop_back();
   slots_[request->index.value()].holder = request;
   request->num_computed_tokens = match.num_tokens;
-  running_.push_back(request);
+  auto place = running_.end();
+  while (place != running_.begin() && policy_->RunsBefore(*request, **(place - 1))) --place;
+  running_.insert(place, request);
   entry->start = request->request;
   entry->resumed_output_token_ids = request->output_token_ids;
   if (request->num_cached_tokens) return;  // a resumed request was counted before
   request->num_cached_tokens = match.num_tokens;
+  if (charges_) policy_->Charge(*request, request->prompt_size);
   counters_.prompt_tokens += static_cast<uint64_t>(request->prompt_size);
   if (ReadsPrefixCache(*request) && options_.kv_cache.enable_prefix_caching) {
     counters_.prefix_cache_query_tokens += static_cast<uint64_t>(request->prompt_size);

@@ -130,6 +130,7 @@ void Scheduler::AppendTokens(RequestState* request, step::RequestResult* result,
     const int32_t token = event->new_token_ids[i];
     request->output_token_ids.push_back(token);
     ++counters_.generation_tokens;
+    if (charges_) policy_->Charge(*request, 1);
     const std::optional<Stop> stop = CheckStop(
         request->request->sampling, token, static_cast<int32_t>(request->output_token_ids.size()),
         request->num_tokens(), admission_.max_request_tokens());

@@ -7,12 +7,15 @@
 #include <string_view>
 
 #include "cc/base/status.h"
+#include "cc/scheduler/policies/fair.h"  // TenantWeights
 #include "cc/scheduler/policies/policy.h"
 
 namespace pagemill::scheduler {
 
-// kInvalidArgument lists the known policies.
-StatusOr<std::unique_ptr<Policy>> MakePolicy(std::string_view name);
+// kInvalidArgument lists the known policies, or names the weight that is out of range or of no use
+// to the policy.
+StatusOr<std::unique_ptr<Policy>> MakePolicy(std::string_view name,
+                                             const TenantWeights& tenant_weights = {});
 
 }  // namespace pagemill::scheduler
 

@@ -1,0 +1,269 @@
+// What the policies mean in a scheduler: who is preempted for whom, and that everything ends with
+// the right tokens all the same.
+#include <map>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "cc/scheduler/scheduler.h"
+#include "cc/step/fake_model.h"
+#include "gtest/gtest.h"
+
+namespace pagemill::scheduler {
+namespace {
+
+using step::FakeModel;
+using step::Request;
+using step::RequestId;
+
+SchedulerOptions Options(const std::string& policy) {
+  SchedulerOptions options;
+  options.max_num_tokens = 16;
+  options.max_num_seqs = 2;
+  options.max_num_logits_rows = 8;
+  options.max_model_len = 64;
+  options.vocab_size = 97;
+  options.policy = policy;
+  options.kv_cache.num_blocks = 33;
+  options.kv_cache.block_size = 4;
+  return options;
+}
+
+Request MakeRequest(uint64_t id, int32_t prompt_size, int32_t max_tokens) {
+  Request request;
+  request.id = RequestId(id);
+  request.prompt_token_ids.resize(static_cast<size_t>(prompt_size));
+  std::iota(request.prompt_token_ids.begin(), request.prompt_token_ids.end(),
+            static_cast<int32_t>(id % 50));
+  request.sampling.max_tokens = max_tokens;
+  return request;
+}
+
+class PoliciesTest : public testing::Test {
+ protected:
+  void Start(const SchedulerOptions& options) {
+    auto scheduler = Scheduler::Create(options);
+    ASSERT_TRUE(scheduler.ok()) << scheduler.status().ToString();
+    scheduler_ = std::move(*scheduler);
+    FakeModel::Options model;
+    model.num_blocks = options.kv_cache.num_blocks;
+    model.block_size = options.kv_cache.block_size;
+    model.max_num_seqs = options.max_num_seqs;
+    model.max_num_tokens = options.max_num_tokens;
+    model.max_num_logits_rows = options.max_num_logits_rows;
+    model_ = std::make_unique<FakeModel>(model);
+  }
+
+  void Add(uint64_t id, int32_t prompt_size, int32_t max_tokens, int32_t priority,
+           const std::string& tenant = "") {
+    Request request = MakeRequest(id, prompt_size, max_tokens);
+    request.priority = priority;
+    request.tenant = tenant;
+    expected_[id] = FakeModel::Continue(request.prompt_token_ids, static_cast<size_t>(max_tokens),
+                                        /*vocab_size=*/97);
+    const Status status = scheduler_->Add(std::move(request));
+    ASSERT_TRUE(status.ok()) << status.ToString();
+  }
+
+  // One step; "id:tokens" for each entry of its plan. Tokens of requests that end are checked.
+  std::string Step() {
+    scheduler_->Schedule(&plan_);
+    std::string text;
+    for (const step::ScheduledRequest& entry : plan_.scheduled) {
+      if (entry.start) ids_[entry.index.value()] = entry.start->id.value();
+      text += (text.empty() ? "" : " ") + std::to_string(ids_[entry.index.value()]) + ":" +
+              std::to_string(entry.num_tokens());
+    }
+    if (plan_.empty()) return text;
+    StatusOr<step::StepResult> result = model_->Run(plan_);
+    EXPECT_TRUE(result.ok()) << result.status().ToString();
+    std::vector<RequestEvent> events;
+    scheduler_->Update(std::move(*result), &events);
+    for (RequestEvent& event : events) {
+      std::vector<int32_t>& tokens = tokens_[event.id.value()];
+      tokens.insert(tokens.end(), event.new_token_ids.begin(), event.new_token_ids.end());
+      if (event.finish_reason) {
+        EXPECT_EQ(tokens, expected_[event.id.value()]) << "request " << event.id.value();
+        ended_.push_back(event.id.value());
+      }
+    }
+    const Status status = scheduler_->CheckIntegrity();
+    EXPECT_TRUE(status.ok()) << status.ToString();
+    return text;
+  }
+
+  void Drain() {
+    for (int i = 0; i < 100'000 && scheduler_->HasWork() && !HasFailure(); ++i) Step();
+    EXPECT_FALSE(scheduler_->HasWork());
+    EXPECT_EQ(ended_.size(), expected_.size());
+  }
+
+  std::unique_ptr<Scheduler> scheduler_;
+  std::unique_ptr<FakeModel> model_;
+  step::StepPlan plan_;
+  std::map<uint64_t, std::vector<int32_t>> expected_, tokens_;
+  std::vector<uint64_t> ended_;  // in this order
+  uint64_t ids_[64] = {};
+};
+
+TEST_F(PoliciesTest, PriorityPreemptsForASlot) {
+  Start(Options("priority"));
+  Add(1, 3, 6, 1);
+  Add(2, 3, 6, 2);
+  EXPECT_EQ(Step(), "1:3 2:3");
+  Add(3, 3, 2, 0);
+  EXPECT_EQ(Step(), "1:1 3:3") << "2 is the worst";
+  EXPECT_EQ(Step(), "3:1 1:1") << "and the best gets its tokens first";
+  EXPECT_EQ(Step(), "1:1 2:4") << "a slot is free again; 2 computes its tokens again";
+  EXPECT_EQ(scheduler_->stats().num_preemptions, 1u);
+  Drain();
+}
+
+TEST_F(PoliciesTest, PriorityDoesNotPreemptEquals) {
+  Start(Options("priority"));
+  Add(1, 3, 4, 1);
+  Add(2, 3, 4, 1);
+  Step();
+  Add(3, 3, 4, 1);
+  EXPECT_EQ(Step(), "1:1 2:1");
+  Drain();
+  EXPECT_EQ(scheduler_->stats().num_preemptions, 0u);
+}
+
+TEST_F(PoliciesTest, PriorityPreemptsForBlocks) {
+  SchedulerOptions options = Options("priority");
+  options.kv_cache.num_blocks = 9;  // 32 tokens
+  options.kv_cache.enable_prefix_caching = false;
+  options.max_num_seqs = 4;
+  Start(options);
+  Add(1, 12, 4, 1);
+  Add(2, 12, 4, 2);
+  Step();
+  Step();
+  Add(3, 14, 1, 0);  // 4 blocks, none is free
+  EXPECT_EQ(Step(), "1:1 3:14") << "2 is enough";
+  Drain();
+}
+
+TEST_F(PoliciesTest, PriorityPreemptsNobodyInVain) {
+  SchedulerOptions options = Options("priority");
+  options.kv_cache.num_blocks = 17;  // 64 tokens
+  options.kv_cache.enable_prefix_caching = false;
+  options.max_num_seqs = 4;
+  Start(options);
+  Add(1, 16, 20, 0);
+  Add(2, 16, 20, 2);
+  Step();
+  Step();
+  Add(3, 50, 1, 1);  // 13 blocks: more than 2 could give
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(Step(), "1:1 2:1");
+  EXPECT_EQ(scheduler_->stats().num_preemptions, 0u);
+  Drain();
+}
+
+TEST_F(PoliciesTest, PriorityMakesRoomForSeveralInOneStep) {
+  SchedulerOptions options = Options("priority");
+  options.max_num_seqs = 4;
+  Start(options);
+  for (uint64_t id = 1; id <= 4; ++id) Add(id, 2, 9, 5);
+  Step();
+  for (uint64_t id = 5; id <= 7; ++id) Add(id, 3, 2, 0);
+  EXPECT_EQ(Step(), "1:1 5:3 6:3 7:3");
+  Drain();
+}
+
+TEST_F(PoliciesTest, PriorityGivesWayWithTheWorstWhereBlocksRunOut) {
+  SchedulerOptions options = Options("priority");
+  options.kv_cache.num_blocks = 7;  // 24 tokens
+  options.kv_cache.enable_prefix_caching = false;
+  Start(options);
+  Add(1, 12, 8, 3);
+  Step();
+  Add(2, 12, 8, 0);  // younger, but better
+  Step();
+  Step();
+  EXPECT_EQ(Step(), "2:1");
+  Drain();
+  EXPECT_EQ(ended_, (std::vector<uint64_t>{2, 1}));
+}
+
+TEST_F(PoliciesTest, FairSharesTokensByWeight) {
+  SchedulerOptions options = Options("fair");
+  options.tenant_weights = {{"gold", 3}};
+  options.max_waiting_requests = 1000;
+  Start(options);
+  for (uint64_t id = 1; id <= 200; ++id) Add(id, 10, 5, 0, "tin");
+  for (uint64_t id = 201; id <= 400; ++id) Add(id, 10, 5, 0, "gold");
+  while (ended_.size() < 160) Step();
+  int gold = 0;
+  for (uint64_t id : ended_) gold += id > 200;
+  EXPECT_NEAR(gold, 120, 3);
+  Drain();
+}
+
+TEST_F(PoliciesTest, FairGivesWayWithTheTenantMostOverItsShare) {
+  SchedulerOptions options = Options("fair");
+  options.kv_cache.num_blocks = 11;  // 40 tokens
+  options.kv_cache.enable_prefix_caching = false;
+  options.max_num_seqs = 3;
+  Start(options);
+  Add(1, 12, 12, 0, "greedy");
+  Add(2, 12, 12, 0, "greedy");
+  Add(3, 12, 12, 0, "modest");
+  Step();
+  Step();
+  Step();
+  // The ten blocks are full: the greedy tenant's younger request goes, not the youngest of all.
+  while (scheduler_->stats().num_preemptions == 0) Step();
+  EXPECT_EQ(scheduler_->stats().num_running, 2);
+  EXPECT_EQ(ids_[plan_.scheduled[0].index.value()], 1u);
+  EXPECT_EQ(ids_[plan_.scheduled[1].index.value()], 3u);
+  Drain();
+}
+
+TEST_F(PoliciesTest, APolicyThatIgnoresWeightsRefusesThem) {
+  SchedulerOptions options = Options("fcfs");
+  options.tenant_weights = {{"gold", 3}};
+  const Status status = options.Validate();
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(status.message().find("tenant_weights"), std::string::npos);
+}
+
+// Small pools, all the time somebody gives way: exact tokens for everybody.
+class PoliciesPropertyTest : public PoliciesTest,
+                             public testing::WithParamInterface<const char*> {};
+
+TEST_P(PoliciesPropertyTest, EveryRequestGetsItsTokens) {
+  SchedulerOptions options = Options(GetParam());
+  if (options.policy == "fair") options.tenant_weights = {{"t1", 4}};
+  options.kv_cache.num_blocks = 16;
+  options.max_num_seqs = 5;
+  options.max_waiting_requests = 1'000'000;
+  Start(options);
+  std::mt19937 random(23);
+  const auto pick = [&random](int32_t low, int32_t high) {
+    return low + static_cast<int32_t>(random() % static_cast<uint32_t>(high - low + 1));
+  };
+  uint64_t id = 0;
+  for (int i = 0; i < 4000 && !HasFailure(); ++i) {
+    if (pick(0, 9) < 2) {
+      const int32_t priority = options.policy == "priority" ? pick(-2, 2) : 0;
+      Add(++id, pick(1, 30), pick(1, 25), priority, "t" + std::to_string(pick(0, 3)));
+    }
+    if (id > 0 && pick(0, 49) == 0) {
+      std::vector<RequestEvent> events;
+      const uint64_t victim = 1 + random() % id;
+      if (scheduler_->Abort(RequestId(victim), &events)) expected_.erase(victim);
+    }
+    Step();
+  }
+  Drain();
+  EXPECT_GT(scheduler_->stats().num_preemptions, 100u);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, PoliciesPropertyTest, testing::Values("fcfs", "priority", "fair"));
+
+}  // namespace
+}  // namespace pagemill::scheduler
