@@ -6,17 +6,15 @@
 
 #include <cstdint>
 
-#include "cc/base/strong_id.h"
 #include "cc/kv_cache/block_hash.h"
+#include "cc/step/page_store.h"
 #include "cc/step/request.h"
 
 namespace pagemill::kv_cache {
 
 using step::BlockId;
+using step::GroupId;
 using step::kNullBlock;
-
-// A set of layers that share one block table; see KvCacheOptions::groups.
-using GroupId = StrongId<struct GroupTag, uint16_t>;
 
 struct Block {
   BlockHash hash;         // of the content, while the prefix cache knows it; else empty

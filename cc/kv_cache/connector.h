@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "cc/base/status.h"
 #include "cc/kv_cache/block_hash.h"
 #include "cc/kv_cache/transfer.h"
 #include "cc/step/request.h"
@@ -17,28 +18,44 @@ namespace pagemill::kv_cache {
 
 struct ConnectorMatch {
   // The answer is not known yet, or the blocks are on their way: the request parks, and the
-  // connector is asked again at every later step.
+  // connector is asked again after the next Finish().
   bool ask_again = false;
   int32_t num_blocks = 0;  // that can be loaded, in a row from the first one asked for
+};
+
+// Counters only grow; blocks are pages, so a block of two groups counts twice.
+struct KvConnectorStats {
+  uint64_t num_lookups = 0;
+  uint64_t num_deferred = 0;    // lookups answered with ask_again
+  uint64_t blocks_loaded = 0;   // copied into pages
+  uint64_t blocks_stored = 0;   // copied from pages
+  uint64_t blocks_dropped = 0;  // not stored: the medium was busy
+  uint64_t blocks_demoted = 0;  // copied from the host tier to the disk tier
+  uint64_t blocks_evicted = 0;  // gone from the last medium that had them, to make room
+  uint64_t num_failures = 0;    // transfers that ended with an error
 };
 
 // Obligations of an implementer:
 // 1. No call blocks, does input or output, or depends on anything but the calls made before.
 // 2. Lookup() says how many of `hashes`, the request's blocks behind those that the pool has, can
-// be
-//    loaded. It promises nothing: a load may still fail, and the request then computes from the
-//    first block that did not come.
+//    be loaded. It promises nothing: a load may still fail, and the request then computes from the
+//    first block that did not come. It may append transfers (ids unset) that find out; it says
+//    ask_again only where a transfer of its own is under way, whose Finish() brings the answer.
 // 3. Transfer() appends the transfers (ids unset) that load `blocks`, or store them. A load covers
-//    all blocks, in order, in transfers of its own; a store may leave out what it does not want.
+//    all blocks, in transfers of its own, each in order; a store may leave out what it does not
+//    want. It may append transfers that have no page, too.
 // 4. Finish() hears of every transfer once, `transfer` as it was started.
 class KvConnector {
  public:
   virtual ~KvConnector() = default;
-  virtual ConnectorMatch Lookup(const step::Request& request,
-                                std::span<const BlockHash> hashes) = 0;
+  virtual ConnectorMatch Lookup(const step::Request& request, std::span<const BlockHash> hashes,
+                                std::vector<KvTransfer>* transfers) = 0;
   virtual void Transfer(KvTransfer::Direction direction, std::span<const BlockContent> blocks,
                         std::vector<KvTransfer>* transfers) = 0;
   virtual void Finish(const KvTransfer& transfer, const KvTransferResult& result) = 0;
+
+  virtual KvConnectorStats stats() const { return {}; }
+  virtual Status CheckIntegrity() const { return OkStatus(); }
 };
 
 }  // namespace pagemill::kv_cache

@@ -8,6 +8,8 @@
 namespace pagemill::step {
 namespace {
 
+constexpr size_t kSlotBytes = 12;  // a token and a fingerprint
+
 uint64_t HashTokens(std::span<const int32_t> tokens) {
   std::vector<uint8_t> bytes(tokens.size() * 4);
   for (size_t i = 0; i < tokens.size(); ++i) {
@@ -31,6 +33,25 @@ FakeModel::FakeModel(const Options& options)
       slots_(options.max_num_seqs),
       kv_(static_cast<size_t>(options.num_blocks) * options.block_size) {}
 
+size_t FakeModel::page_bytes(GroupId) const {
+  return kSlotBytes * static_cast<size_t>(options_.block_size);
+}
+
+void FakeModel::Read(GroupId, BlockId block, std::span<std::byte> to) const {
+  const Entry* entry = &kv_[static_cast<size_t>(block.value()) * options_.block_size];
+  for (size_t i = 0; i < to.size(); i += kSlotBytes, ++entry) {
+    StoreLittle32(static_cast<uint32_t>(entry->token), &to[i]);
+    StoreLittle64(entry->fingerprint, &to[i + 4]);
+  }
+}
+
+void FakeModel::Write(GroupId, BlockId block, std::span<const std::byte> from) {
+  Entry* entry = &kv_[static_cast<size_t>(block.value()) * options_.block_size];
+  for (size_t i = 0; i < from.size(); i += kSlotBytes, ++entry) {
+    *entry = {static_cast<int32_t>(LoadLittle32(&from[i])), LoadLittle64(&from[i + 4])};
+  }
+}
+
 StatusOr<StepResult> FakeModel::Run(const StepPlan& plan) {
   PM_RETURN_IF_ERROR(CheckTotals(plan));
   for (RequestIndex index : plan.released) {
@@ -49,7 +70,7 @@ StatusOr<StepResult> FakeModel::Run(const StepPlan& plan) {
     Slot* slot = &slots_[entry.index.value()];
     PM_RETURN_IF_ERROR(Start(entry, slot));
     PM_RETURN_IF_ERROR(Append(entry, slot));
-    PM_RETURN_IF_ERROR(Write(entry, slot));
+    PM_RETURN_IF_ERROR(WriteTokens(entry, slot));
   }
   // Answers only after all writes: whatever one entry spoils for another one shows.
   for (const ScheduledRequest& entry : plan.scheduled) {
@@ -136,7 +157,7 @@ Status FakeModel::Append(const ScheduledRequest& entry, Slot* slot) {
   return OkStatus();
 }
 
-Status FakeModel::Write(const ScheduledRequest& entry, Slot* slot) {
+Status FakeModel::WriteTokens(const ScheduledRequest& entry, Slot* slot) {
   if (entry.num_computed_tokens != slot->num_computed_tokens) {
     return Broken(entry, "num_computed_tokens is not where the slot stands");
   }
@@ -154,7 +175,7 @@ Status FakeModel::Write(const ScheduledRequest& entry, Slot* slot) {
   return OkStatus();
 }
 
-Status FakeModel::Read(const Slot& slot, std::vector<int32_t>* context) {
+Status FakeModel::ReadContext(const Slot& slot, std::vector<int32_t>* context) {
   context->clear();
   for (int32_t position = 0; position < slot.num_computed_tokens; ++position) {
     const Entry& entry = *At(slot, position);
@@ -174,7 +195,7 @@ Status FakeModel::Answer(const ScheduledRequest& entry, Slot* slot, RequestResul
   const Request& request = *slot->request;
   if (!entry.sample && !entry.prompt_logprobs && !request.pooling) return OkStatus();
   std::vector<int32_t> context;
-  PM_RETURN_IF_ERROR(Read(*slot, &context));
+  PM_RETURN_IF_ERROR(ReadContext(*slot, &context));
   const std::span<const int32_t> tokens(context);
   if (entry.prompt_logprobs) {
     const std::vector<int32_t>& prompt = request.prompt_token_ids;

@@ -13,7 +13,7 @@
 //   PM_ASSIGN_OR_RETURN(StepResult result, model.Run(plan));
 //   ... the tokens of a greedy request equal FakeModel::Continue(prompt, n, vocab_size)
 //
-// Thread safety: none.
+// Thread safety: none, but its pages may be copied while it runs, as page_store.h says.
 #ifndef PAGEMILL_CC_STEP_FAKE_MODEL_H_
 #define PAGEMILL_CC_STEP_FAKE_MODEL_H_
 
@@ -24,12 +24,13 @@
 #include <vector>
 
 #include "cc/base/status.h"
+#include "cc/step/page_store.h"
 #include "cc/step/step_plan.h"
 #include "cc/step/step_result.h"
 
 namespace pagemill::step {
 
-class FakeModel {
+class FakeModel final : public PageStore {
  public:
   struct Options {
     int32_t num_blocks = 64;  // the null block included
@@ -52,6 +53,11 @@ class FakeModel {
   // Takes note of a step that failed before it did anything: its requests end, their slots will be
   // released by a later plan.
   void Skip(const StepPlan& plan);
+
+  // A page: 12 bytes a slot of the block, the same on every machine; every group has the same ones.
+  size_t page_bytes(GroupId group) const override;
+  void Read(GroupId group, BlockId block, std::span<std::byte> to) const override;
+  void Write(GroupId group, BlockId block, std::span<const std::byte> from) override;
 
   // The tokens that the model must give after `prompt`.
   static std::vector<int32_t> Continue(std::span<const int32_t> prompt, size_t count,
@@ -80,8 +86,8 @@ class FakeModel {
   Status CheckTotals(const StepPlan& plan) const;
   Status Start(const ScheduledRequest& entry, Slot* slot);
   Status Append(const ScheduledRequest& entry, Slot* slot);
-  Status Write(const ScheduledRequest& entry, Slot* slot);
-  Status Read(const Slot& slot, std::vector<int32_t>* context);
+  Status WriteTokens(const ScheduledRequest& entry, Slot* slot);
+  Status ReadContext(const Slot& slot, std::vector<int32_t>* context);
   Status Answer(const ScheduledRequest& entry, Slot* slot, RequestResult* result);
 
   const Options options_;

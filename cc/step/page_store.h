@@ -1,0 +1,42 @@
+// File: cc/step/page_store.h
+// The bytes of KV pages, for those who copy them elsewhere: tiers, connectors, saved sessions. A
+// runner that has one lets its KV leave the device (engine/runner.h).
+//
+//   std::vector<std::byte> bytes(pages->page_bytes(GroupId(0)));
+//   pages->Read(GroupId(0), BlockId(7), bytes);
+//
+// The bytes mean something to a store of the same model, layout and machine only.
+#ifndef PAGEMILL_CC_STEP_PAGE_STORE_H_
+#define PAGEMILL_CC_STEP_PAGE_STORE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "cc/base/strong_id.h"
+#include "cc/step/request.h"
+
+namespace pagemill::step {
+
+// A set of layers that share one block table; see KvCacheOptions::groups.
+using GroupId = StrongId<struct GroupTag, uint16_t>;
+
+// Obligations of an implementer:
+// 1. page_bytes() is constant and may be called from any thread. It is what a page holds for the
+//    layers of `group`; spans given to the other two have this size.
+// 2. Read() and Write() are called from any threads, also while a step runs, and touch no byte of
+//    other blocks. The caller sees to it that nobody writes the block, and while it is written
+//    nobody reads it.
+// 3. Write() of what Read() gave makes the block, for the layers of the group, what it was, bit for
+//    bit.
+class PageStore {
+ public:
+  virtual ~PageStore() = default;
+  virtual size_t page_bytes(GroupId group) const = 0;
+  virtual void Read(GroupId group, BlockId block, std::span<std::byte> to) const = 0;
+  virtual void Write(GroupId group, BlockId block, std::span<const std::byte> from) = 0;
+};
+
+}  // namespace pagemill::step
+
+#endif  // PAGEMILL_CC_STEP_PAGE_STORE_H_
