@@ -15,8 +15,8 @@ GroupId GroupAt(size_t g) { return GroupId(static_cast<uint16_t>(g)); }
 KvCacheManager::KvCacheManager(const KvCacheOptions& options)
     : options_(options), pool_(options.num_blocks), hasher_(options.hash_algorithm) {
   PM_CHECK(options.Validate().ok());
-  for (const std::string& name : options.groups) {
-    kinds_.push_back(*MakeCacheKind(name, options.block_size));
+  for (const KvGroupOptions& group : options.groups) {
+    kinds_.push_back(*MakeCacheKind(group, options.block_size));
   }
 }
 
@@ -110,6 +110,95 @@ void KvCacheManager::Allocate(int32_t num_tokens, const PrefixMatch* match, Requ
   }
 }
 
+void KvCacheManager::AllocateForLoad(int32_t num_tokens, const PrefixMatch* match,
+                                     RequestBlocks* blocks) {
+  std::vector<std::vector<BlockId>> unplanned;
+  Allocate(num_tokens, match, blocks, &unplanned);
+}
+
+bool KvCacheManager::TruncateComputed(int32_t num_tokens, RequestBlocks* blocks) {
+  const int32_t size = options_.block_size;
+  PM_CHECK(num_tokens % size == 0);
+  for (size_t g = 0; g < blocks->groups_.size(); ++g) {
+    std::vector<BlockId>& table = blocks->groups_[g];
+    const int32_t keep = kinds_[g]->NumBlocks(num_tokens);
+    while (static_cast<int32_t>(table.size()) > keep) {
+      pool_.Release(table.back());
+      table.pop_back();
+    }
+  }
+  blocks->num_covered_tokens_ = std::min(blocks->num_covered_tokens_, num_tokens);
+  blocks->num_committed_blocks_ = std::min(blocks->num_committed_blocks_, num_tokens / size);
+  return true;
+}
+
+std::span<const BlockHash> KvCacheManager::Hashes(const step::Request& request,
+                                                  const step::TokenSequence& tokens,
+                                                  int32_t num_tokens, RequestBlocks* blocks) {
+  const int32_t num_full = num_tokens / options_.block_size;
+  ExtendHashes(request, tokens, num_full, blocks);
+  return std::span(blocks->hashes_).first(static_cast<size_t>(num_full));
+}
+
+void KvCacheManager::Contents(const RequestBlocks& blocks, int32_t begin, int32_t end,
+                              std::vector<BlockContent>* contents) const {
+  const int32_t size = options_.block_size;
+  PM_CHECK(begin % size == 0 && end % size == 0);
+  for (int32_t i = begin / size; i < end / size; ++i) {
+    for (size_t g = 0; g < blocks.groups_.size(); ++g) {
+      contents->push_back({blocks.hashes_[i], GroupAt(g), blocks.groups_[g][i]});
+    }
+  }
+}
+
+void KvCacheManager::Hold(std::span<const BlockId> ids) {
+  for (BlockId id : ids) {
+    pool_.AddReference(id);
+    ++held_[id];
+  }
+}
+
+void KvCacheManager::Unhold(std::span<const BlockId> ids) {
+  for (BlockId id : ids) {
+    const auto found = held_.find(id);
+    PM_CHECK(found != held_.end());
+    if (--found->second == 0) held_.erase(found);
+    pool_.Release(id);
+  }
+}
+
+StatusOr<PinId> KvCacheManager::Pin(std::span<const BlockHash> hashes) {
+  std::vector<BlockId> ids;
+  for (const BlockHash& hash : hashes) {
+    for (size_t g = 0; g < kinds_.size(); ++g) {
+      if (const std::optional<BlockId> id = pool_.Find(hash, GroupAt(g))) ids.push_back(*id);
+    }
+  }
+  if (ids.empty()) return NotFound("nothing of the prefix to pin is cached: run it first");
+  const auto count = static_cast<int32_t>(ids.size());
+  if (num_pinned_blocks_ + count > options_.max_pinned_blocks) {
+    return ResourceExhausted("pinning " + std::to_string(count) + " blocks beside " +
+                             std::to_string(num_pinned_blocks_) + " pinned ones exceeds " +
+                             "max_pinned_blocks, " + std::to_string(options_.max_pinned_blocks));
+  }
+  Hold(ids);
+  num_pinned_blocks_ += count;
+  const PinId id(++num_pins_);
+  pins_.emplace(id, std::move(ids));
+  return id;
+}
+
+bool KvCacheManager::Unpin(PinId id) {
+  const auto found = pins_.find(id);
+  if (found == pins_.end()) return false;
+  num_pinned_blocks_ -= static_cast<int32_t>(found->second.size());
+  // The last one first, as Free() does.
+  std::reverse(found->second.begin(), found->second.end());
+  Unhold(found->second);
+  pins_.erase(found);
+  return true;
+}
+
 void KvCacheManager::Commit(const step::Request& request, const step::TokenSequence& tokens,
                             int32_t num_computed_tokens, RequestBlocks* blocks) {
   // Most calls end here: a decode step fills no block.
@@ -151,6 +240,7 @@ bool KvCacheManager::Reset() {
 Status KvCacheManager::CheckIntegrity(std::span<const RequestBlocks* const> holders) const {
   PM_RETURN_IF_ERROR(pool_.CheckIntegrity());
   std::vector<int32_t> refs(pool_.num_blocks(), 0);
+  for (const auto& [id, count] : held_) refs[id.value()] += count;
   for (const RequestBlocks* holder : holders) {
     for (const std::vector<BlockId>& table : holder->groups_) {
       for (BlockId id : table) ++refs[id.value()];

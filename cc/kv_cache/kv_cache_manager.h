@@ -11,6 +11,21 @@
 //   cache.Commit(request, tokens, num_computed_tokens, &blocks);
 //   cache.Free(&blocks);
 //
+// KV that comes from elsewhere is loaded into blocks of a request before the request runs:
+//
+//   PrefixMatch match = cache.FindPrefix(...);
+//   cache.Hashes(...).subspan(match.num_tokens / block_size)    // ask the other place for these
+//   cache.AllocateForLoad(num_tokens, &match, &blocks);
+//   cache.Contents(blocks, match.num_tokens, num_tokens, &contents);   // what to load, and where
+//   to
+//   ... some of it arrives, or all ...
+//   cache.Commit(request, tokens, num_arrived_tokens, &blocks);
+//   cache.TruncateComputed(num_arrived_tokens, &blocks) || Free, and start over
+//
+// and what is to be stored elsewhere is held while it is read:
+//
+//   cache.Contents(blocks, begin, end, &contents);  cache.Hold(ids);  ...  cache.Unhold(ids);
+//
 // Nothing is allocated that the step does not use, and only computed tokens enter the prefix cache.
 // At most num_tokens - 1 tokens are found, so that there is always one to compute.
 //
@@ -20,16 +35,20 @@
 #define PAGEMILL_CC_KV_CACHE_KV_CACHE_MANAGER_H_
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "cc/base/status.h"
+#include "cc/base/strong_id.h"
 #include "cc/kv_cache/block_hash.h"
 #include "cc/kv_cache/block_pool.h"
 #include "cc/kv_cache/kinds/cache_kind.h"
 #include "cc/kv_cache/kv_cache_options.h"
 #include "cc/kv_cache/request_blocks.h"
+#include "cc/kv_cache/transfer.h"
 #include "cc/step/request.h"
 #include "cc/step/token_sequence.h"
 
@@ -42,6 +61,9 @@ struct PrefixMatch {
   int32_t num_free_blocks = 0;               // how many of them are in the free list
 };
 
+// Grows from 1; unique in one cache.
+using PinId = StrongId<struct PinIdTag, uint64_t>;
+
 class KvCacheManager {
  public:
   // `options` are valid.
@@ -52,6 +74,8 @@ class KvCacheManager {
   int32_t num_free_blocks() const { return pool_.num_free(); }
   int32_t num_cached_blocks() const { return pool_.num_cached(); }
   int64_t num_evictions() const { return pool_.num_evictions(); }
+  // Blocks that a request can count on when it is alone: all but those that may be pinned.
+  int32_t num_request_blocks() const { return pool_.num_usable() - options_.max_pinned_blocks; }
   // Blocks of all groups that a request with that many tokens in the cache holds.
   int32_t NumBlocks(int32_t num_tokens) const;
 
@@ -71,12 +95,43 @@ class KvCacheManager {
   // group; it stays empty where nothing is new. Only after CanAllocate() said yes.
   void Allocate(int32_t num_tokens, const PrefixMatch* match, RequestBlocks* blocks,
                 std::vector<std::vector<BlockId>>* new_block_ids);
-  // The first `num_computed_tokens` of `tokens` are in the cache: full blocks may be reused.
+  // The same, for tokens that are loaded instead of computed: only what a step needs that goes on
+  // after them. No plan tells the runner; the request's first plan must have all of groups().
+  void AllocateForLoad(int32_t num_tokens, const PrefixMatch* match, RequestBlocks* blocks);
+  // The first `num_computed_tokens` of `tokens` are in the cache, computed or loaded: full blocks
+  // may be reused.
   void Commit(const step::Request& request, const step::TokenSequence& tokens,
               int32_t num_computed_tokens, RequestBlocks* blocks);
   // Gives all blocks back, the last one first, so that the end of a prefix is evicted before its
   // start.
   void Free(RequestBlocks* blocks);
+
+  // Gives back what only tokens from `num_tokens` on use; they are computed, or loaded, again.
+  // False where the request cannot go on after so many tokens, because a group has given back what
+  // that takes: the caller must Free() and start over. `num_tokens` is a multiple of the block
+  // size.
+  bool TruncateComputed(int32_t num_tokens, RequestBlocks* blocks);
+
+  // The hash chain over the full blocks of block_size among the first `num_tokens` tokens. Valid
+  // until `blocks` changes.
+  std::span<const BlockHash> Hashes(const step::Request& request, const step::TokenSequence& tokens,
+                                    int32_t num_tokens, RequestBlocks* blocks);
+  // Appends what the request holds of the tokens [begin, end), multiples of the block size, in the
+  // order of the sequence: one entry per page, where a block of a group has several, they follow
+  // one another with equal hashes. The hashes up to `end` were asked for before.
+  void Contents(const RequestBlocks& blocks, int32_t begin, int32_t end,
+                std::vector<BlockContent>* contents) const;
+
+  // Keeps blocks that somebody holds, and their content, until Unhold(), whatever becomes of their
+  // requests: a transfer reads or writes them. Calls count.
+  void Hold(std::span<const BlockId> ids);
+  void Unhold(std::span<const BlockId> ids);
+  // Keeps whatever is cached under `hashes` from being evicted, until Unpin(). kNotFound where it
+  // is nothing, kResourceExhausted above max_pinned_blocks (a block counts once per pin).
+  StatusOr<PinId> Pin(std::span<const BlockHash> hashes);
+  // False where there is no such pin.
+  bool Unpin(PinId id);
+  int32_t num_pinned_blocks() const { return num_pinned_blocks_; }
 
   // Forgets all cached prefixes. False, and nothing happens, while requests hold blocks.
   bool Reset();
@@ -95,6 +150,12 @@ class KvCacheManager {
   BlockPool pool_;
   BlockHasher hasher_;
   std::vector<std::unique_ptr<CacheKind>> kinds_;  // one per group
+
+  // References that no request has: of holds and pins.
+  std::unordered_map<BlockId, int32_t> held_;
+  std::map<PinId, std::vector<BlockId>> pins_;
+  int32_t num_pinned_blocks_ = 0;
+  uint64_t num_pins_ = 0;  // ever
 };
 
 }  // namespace pagemill::kv_cache

@@ -9,7 +9,7 @@
 namespace pagemill::kv_cache {
 namespace {
 
-KvCacheOptions Options(int32_t num_blocks, std::vector<std::string> groups = {"full"}) {
+KvCacheOptions Options(int32_t num_blocks, std::vector<KvGroupOptions> groups = {{"full"}}) {
   KvCacheOptions options;
   options.num_blocks = num_blocks;
   options.block_size = 4;
@@ -168,7 +168,7 @@ TEST(KvCacheManager, WithoutPrefixCachingNothingIsFound) {
 }
 
 TEST(KvCacheManager, GroupsHaveTablesOfTheirOwn) {
-  KvCacheManager cache(Options(9, {"full", "full"}));
+  KvCacheManager cache(Options(9, {{"full"}, {"full"}}));
   const step::Request request = MakeRequest(9);
   RequestBlocks blocks;
   std::vector<std::vector<BlockId>> added;
@@ -205,14 +205,92 @@ TEST(KvCacheManager, AModelWithoutKvNeedsNoBlocks) {
   EXPECT_TRUE(cache.CheckIntegrity({}).ok());
 }
 
+std::vector<BlockId> Ids(const std::vector<BlockContent>& contents) {
+  std::vector<BlockId> ids;
+  for (const BlockContent& content : contents) ids.push_back(content.block);
+  return ids;
+}
+
+TEST(KvCacheManager, HeldBlocksOutliveTheirRequest) {
+  KvCacheManager cache(Options(4));
+  const step::Request request = MakeRequest(9);
+  RequestBlocks blocks;
+  std::vector<std::vector<BlockId>> added;
+  cache.Allocate(9, nullptr, &blocks, &added);
+  cache.Commit(request, Tokens(request), 9, &blocks);
+  std::vector<BlockContent> contents;
+  cache.Contents(blocks, 4, 8, &contents);
+  ASSERT_EQ(Ids(contents), std::vector<BlockId>{BlockId(2)});
+  EXPECT_EQ(contents[0].hash, cache.Hashes(request, Tokens(request), 9, &blocks)[1]);
+  cache.Hold(Ids(contents));
+  cache.Hold(Ids(contents));
+  cache.Free(&blocks);
+  EXPECT_EQ(cache.num_free_blocks(), 2);
+  EXPECT_TRUE(cache.CheckIntegrity({}).ok());
+  EXPECT_FALSE(cache.CanAllocate(blocks, nullptr, 9));
+  cache.Unhold(Ids(contents));
+  EXPECT_EQ(cache.num_free_blocks(), 2);
+  cache.Unhold(Ids(contents));
+  EXPECT_EQ(cache.num_free_blocks(), 3);
+  EXPECT_TRUE(cache.CheckIntegrity({}).ok());
+}
+
+TEST(KvCacheManager, OnlyWhatWasLoadedIsFound) {
+  KvCacheManager cache(Options(8));
+  const step::Request request = MakeRequest(17);
+  RequestBlocks blocks;
+  PrefixMatch match = cache.FindPrefix(request, Tokens(request), &blocks);
+  cache.AllocateForLoad(16, &match, &blocks);
+  std::vector<BlockContent> contents;
+  cache.Contents(blocks, 0, 16, &contents);
+  EXPECT_EQ(contents.size(), 4u);
+  EXPECT_EQ(NumFound(request, &cache), 0);
+  cache.Commit(request, Tokens(request), 8, &blocks);
+  EXPECT_TRUE(cache.TruncateComputed(8, &blocks));
+  EXPECT_EQ(NumFound(request, &cache), 8);
+  EXPECT_EQ(blocks.groups()[0].size(), 2u);
+  const RequestBlocks* holders[] = {&blocks};
+  EXPECT_TRUE(cache.CheckIntegrity(holders).ok());
+  std::vector<std::vector<BlockId>> added;
+  cache.Allocate(17, nullptr, &blocks, &added);
+  EXPECT_EQ(added[0].size(), 3u);
+  cache.Free(&blocks);
+}
+
+TEST(KvCacheManager, PinnedContentIsNotEvicted) {
+  KvCacheOptions options = Options(6);
+  options.max_pinned_blocks = 2;
+  KvCacheManager cache(options);
+  EXPECT_EQ(cache.num_request_blocks(), 3);
+  const step::Request request = MakeRequest(13);
+  RequestBlocks blocks;
+  const auto hashes = [&](int32_t n) { return cache.Hashes(request, Tokens(request), n, &blocks); };
+  EXPECT_EQ(cache.Pin(hashes(8)).status().code(), StatusCode::kNotFound);
+  RunAndFree(request, 13, &cache);
+  EXPECT_EQ(cache.Pin(hashes(12)).status().code(), StatusCode::kResourceExhausted);
+  const StatusOr<PinId> pin = cache.Pin(hashes(8));
+  ASSERT_TRUE(pin.ok());
+  EXPECT_EQ(cache.num_pinned_blocks(), 2);
+  EXPECT_TRUE(cache.CheckIntegrity({}).ok());
+  RunAndFree(MakeRequest(12, "other"), 12, &cache);
+  EXPECT_EQ(NumFound(request, &cache), 8);
+  EXPECT_TRUE(cache.Unpin(*pin));
+  EXPECT_FALSE(cache.Unpin(*pin));
+  EXPECT_EQ(cache.num_free_blocks(), 5);
+  EXPECT_TRUE(cache.CheckIntegrity({}).ok());
+}
+
 TEST(KvCacheOptions, RefusalsNameTheField) {
   EXPECT_TRUE(Options(2).Validate().ok());
   const auto message = [](KvCacheOptions options) { return options.Validate().message(); };
   EXPECT_NE(message(Options(1)).find("num_blocks"), std::string::npos);
-  EXPECT_NE(message(Options(2, {"fuller"})).find("fuller"), std::string::npos);
+  EXPECT_NE(message(Options(2, {{"fuller"}})).find("fuller"), std::string::npos);
   KvCacheOptions options = Options(2);
   options.block_size = 0;
   EXPECT_NE(message(options).find("block_size"), std::string::npos);
+  options = Options(4);
+  options.max_pinned_blocks = 3;
+  EXPECT_NE(message(options).find("max_pinned_blocks"), std::string::npos);
 }
 
 }  // namespace

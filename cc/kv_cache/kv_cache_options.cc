@@ -1,5 +1,8 @@
 #include "cc/kv_cache/kv_cache_options.h"
 
+#include <algorithm>
+#include <string>
+
 #include "cc/kv_cache/kinds/kinds.h"
 
 namespace pagemill::kv_cache {
@@ -15,8 +18,13 @@ Status KvCacheOptions::Validate() const {
     return InvalidArgument("block_size is " + std::to_string(block_size) +
                            ", it must be at least 1 token");
   }
-  for (const std::string& kind : groups) {
-    PM_RETURN_IF_ERROR(MakeCacheKind(kind, block_size).status());
+  if (max_pinned_blocks < 0 || max_pinned_blocks > std::max(0, num_blocks - least)) {
+    return InvalidArgument("max_pinned_blocks is " + std::to_string(max_pinned_blocks) +
+                           ", it must be from 0 to " + std::to_string(num_blocks - least) +
+                           " (num_blocks less " + std::to_string(least) + ")");
+  }
+  for (const KvGroupOptions& group : groups) {
+    PM_RETURN_IF_ERROR(MakeCacheKind(group, block_size).status());
   }
   return OkStatus();
 }

@@ -14,7 +14,7 @@ int32_t FittingTokens(const kv_cache::KvCacheManager& cache, int32_t limit) {
   int32_t fits = 0, too_many = limit + 1;
   while (fits + 1 < too_many) {
     const int32_t middle = fits + (too_many - fits) / 2;
-    (cache.NumBlocks(middle) <= cache.num_usable_blocks() ? fits : too_many) = middle;
+    (cache.NumBlocks(middle) <= cache.num_request_blocks() ? fits : too_many) = middle;
   }
   return fits;
 }

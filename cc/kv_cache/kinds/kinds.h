@@ -3,16 +3,18 @@
 #ifndef PAGEMILL_CC_KV_CACHE_KINDS_KINDS_H_
 #define PAGEMILL_CC_KV_CACHE_KINDS_KINDS_H_
 
+#include <cstdint>
 #include <memory>
-#include <string_view>
 
 #include "cc/base/status.h"
 #include "cc/kv_cache/kinds/cache_kind.h"
+#include "cc/kv_cache/kv_group_options.h"
 
 namespace pagemill::kv_cache {
 
-// kInvalidArgument lists the known kinds.
-StatusOr<std::unique_ptr<CacheKind>> MakeCacheKind(std::string_view name, int32_t block_size);
+// `grain` is the cache's block_size, in tokens. kInvalidArgument names the field of `group`, its
+// value and what is possible.
+StatusOr<std::unique_ptr<CacheKind>> MakeCacheKind(const KvGroupOptions& group, int32_t grain);
 
 }  // namespace pagemill::kv_cache
 
