@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "cc/kv_cache/request_blocks.h"
+#include "cc/scheduler/park_reason.h"
 #include "cc/step/request.h"
 #include "cc/step/step_result.h"
 #include "cc/step/token_sequence.h"
@@ -23,6 +24,7 @@ namespace pagemill::scheduler {
 enum class RequestStatus {
   kWaiting,  // in the policy's queue: new, or preempted
   kRunning,  // holds a slot and blocks
+  kParked,   // waits for something other than its turn; in no queue
 };
 
 struct RequestState {
@@ -45,6 +47,7 @@ struct RequestState {
   bool prompt_logprobs_done;
   uint64_t arrival = 0;  // number of the Add() call: total order of requests
   RequestStatus status = RequestStatus::kWaiting;
+  ParkReason park_reason = ParkReason::kHeld;  // while parked
 
   std::vector<int32_t> output_token_ids;
   int32_t num_scheduled_tokens = 0;
@@ -58,7 +61,7 @@ struct RequestState {
 
   int32_t tenant_index = -1;  // the fair policy's; -1 = not seen by it
 
-  // Links of RequestQueue, while in one.
+  // Links of RequestQueue or ParkedRequests, while in one.
   RequestState* queue_prev = nullptr;
   RequestState* queue_next = nullptr;
 

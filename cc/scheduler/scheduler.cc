@@ -40,7 +40,11 @@ Status Scheduler::Add(step::Request request) {
     return FailedPrecondition("request id " + std::to_string(id.value()) + " is in use");
   }
   ++num_arrivals_;
-  policy_->Insert(added);
+  if (added->request->starts_held) {
+    parked_.Add(added, ParkReason::kHeld);
+  } else {
+    Enqueue(added);
+  }
   return OkStatus();
 }
 
@@ -49,7 +53,7 @@ bool Scheduler::Abort(step::RequestId id, std::vector<RequestEvent>* events) {
   if (found == requests_.end()) return false;
   events->emplace_back();
   Finish(found->second.get(), step::FinishReason::kAbort, &events->back());
-  DropFinished();
+  DropStopped();
   return true;
 }
 
@@ -61,28 +65,44 @@ void Scheduler::ReleaseSlot(RequestState* request) {
   released_.push_back(request->index);
 }
 
-// The state stays until DropFinished(), so that lists that name it stay valid.
+// The request gives up its slot and what was planned for it; results of steps in flight will be
+// dropped. Its blocks are the caller's to free or to keep: a step in flight may still write to
+// them, but it runs before any step that is planned from now on, so they may be handed out at once.
+void Scheduler::StopRunning(RequestState* request) {
+  ReleaseSlot(request);
+  request->num_scheduled_tokens = 0;
+  request->num_computed_tokens = 0;
+  // Half of the prompt's logprobs are of no use: the prompt runs again from its start.
+  if (!request->prompt_logprobs_done) request->prompt_logprobs.clear();
+}
+
+// The state stays until DropStopped(), so that lists that name it stay valid.
 void Scheduler::Finish(RequestState* request, step::FinishReason reason, RequestEvent* event) {
   event->id = request->request->id;
   event->finish_reason = reason;
   event->num_cached_tokens = request->num_cached_tokens.value_or(0);
   if (request->status == RequestStatus::kRunning) {
-    cache_.Free(&request->blocks);
-    ReleaseSlot(request);
+    StopRunning(request);
+    running_changed_ = true;
+  } else if (request->status == RequestStatus::kParked) {
+    parked_.Remove(request);
   } else {
     policy_->Remove(request);
   }
   policy_->Forget(*request);
+  cache_.Free(&request->blocks);
   finished_.push_back(request);
   ++counters_.finished[static_cast<size_t>(reason)];
 }
 
-void Scheduler::DropFinished() {
-  if (finished_.empty()) return;
-  // A running request whose slot is not its own any more is one of the finished.
-  std::erase_if(running_, [this](const RequestState* request) {
-    return slots_[request->index.value()].holder != request;
-  });
+void Scheduler::DropStopped() {
+  if (running_changed_) {
+    // Who runs no more gave up its slot.
+    std::erase_if(running_, [this](const RequestState* request) {
+      return slots_[request->index.value()].holder != request;
+    });
+    running_changed_ = false;
+  }
   for (const RequestState* request : finished_) requests_.erase(request->request->id);
   finished_.clear();
 }
@@ -90,7 +110,10 @@ void Scheduler::DropFinished() {
 SchedulerStats Scheduler::stats() const {
   SchedulerStats stats = counters_;
   stats.num_running = static_cast<int64_t>(running_.size());
-  stats.num_waiting = static_cast<int64_t>(requests_.size() - running_.size());
+  stats.num_waiting = static_cast<int64_t>(requests_.size() - running_.size() - parked_.size());
+  for (size_t i = 0; i < kNumParkReasons; ++i) {
+    stats.num_parked[i] = static_cast<int64_t>(parked_.size(static_cast<ParkReason>(i)));
+  }
   stats.kv_blocks_total = cache_.num_usable_blocks();
   stats.kv_blocks_used = cache_.num_usable_blocks() - cache_.num_free_blocks();
   return stats;
@@ -106,9 +129,11 @@ Status Scheduler::CheckRequest(const RequestState& request) const {
   if (in_flight_.empty() && request.num_computed_tokens != request.num_scheduled_tokens) {
     return Internal(name + ": tokens in flight without a step");
   }
-  if (request.status == RequestStatus::kWaiting) {
-    if (request.num_scheduled_tokens == 0 && request.blocks.empty()) return OkStatus();
-    return Internal(name + ": waits, but holds blocks or tokens");
+  if (request.status != RequestStatus::kRunning) {
+    const bool loads =
+        request.status == RequestStatus::kParked && request.park_reason == ParkReason::kKvLoad;
+    if (request.num_scheduled_tokens == 0 && (request.blocks.empty() || loads)) return OkStatus();
+    return Internal(name + ": does not run, but holds blocks or tokens");
   }
   if (slots_[request.index.value()].holder != &request) return Internal(name + ": not in its slot");
   int32_t held = 0;
@@ -122,11 +147,12 @@ Status Scheduler::CheckRequest(const RequestState& request) const {
 
 Status Scheduler::CheckIntegrity() const {
   std::vector<const kv_cache::RequestBlocks*> holders;
-  size_t num_running = 0;
+  size_t num_running = 0, num_parked = 0;
   for (const auto& [id, request] : requests_) {
     PM_RETURN_IF_ERROR(CheckRequest(*request));
     holders.push_back(&request->blocks);
     num_running += request->status == RequestStatus::kRunning;
+    num_parked += request->status == RequestStatus::kParked;
   }
   const auto taken = static_cast<size_t>(std::count_if(
       slots_.begin(), slots_.end(), [](const Slot& slot) { return slot.holder != nullptr; }));
@@ -139,6 +165,8 @@ Status Scheduler::CheckIntegrity() const {
       return Internal("scheduler: running requests are not in the policy's order");
     }
   }
+  if (num_parked != parked_.size()) return Internal("scheduler: parked requests are miscounted");
+  PM_RETURN_IF_ERROR(parked_.CheckIntegrity());
   PM_RETURN_IF_ERROR(policy_->CheckIntegrity());
   return cache_.CheckIntegrity(holders);
 }

@@ -36,6 +36,7 @@
 #include "cc/base/status.h"
 #include "cc/kv_cache/kv_cache_manager.h"
 #include "cc/scheduler/admission.h"
+#include "cc/scheduler/parked_requests.h"
 #include "cc/scheduler/policies/policy.h"
 #include "cc/scheduler/request_event.h"
 #include "cc/scheduler/request_state.h"
@@ -56,6 +57,9 @@ class Scheduler {
   Status Add(step::Request request);
   // Ends a request; its event is appended. False where there is none with this id.
   bool Abort(step::RequestId id, std::vector<RequestEvent>* events);
+  // Lets a request start that was added with `starts_held`. False where there is none with this id
+  // that still waits for it.
+  bool Release(step::RequestId id);
 
   // Writes the next step over `plan`, reusing its memory. The plan is empty where nothing can run
   // now: there is no work, or all of it waits for results. An empty plan is not to be run nor
@@ -104,8 +108,16 @@ class Scheduler {
 
   // scheduler.cc
   void ReleaseSlot(RequestState* request);
+  void StopRunning(RequestState* request);
   void Finish(RequestState* request, step::FinishReason reason, RequestEvent* event);
   Status CheckRequest(const RequestState& request) const;
+
+  // scheduler_parked.cc. A request of any status parks, even parked already; only kKvLoad keeps
+  // blocks. Unpark() gives them up and sends the request to the policy's queue.
+  void Park(RequestState* request, ParkReason reason);
+  void Unpark(RequestState* request);
+  void Enqueue(RequestState* request);
+  RequestState* FindParked(step::RequestId id, ParkReason reason) const;  // null where it is not
 
   // scheduler_plan.cc
   void GiveWay();
@@ -133,7 +145,7 @@ class Scheduler {
   void Apply(RequestState* request, const InFlightEntry& entry, step::RequestResult* result,
              RequestEvent* event);
   void AppendTokens(RequestState* request, step::RequestResult* result, RequestEvent* event);
-  void DropFinished();
+  void DropStopped();
 
   const SchedulerOptions options_;
   kv_cache::KvCacheManager cache_;
@@ -142,7 +154,9 @@ class Scheduler {
   const bool charges_;  // does the policy want to know what it serves?
 
   std::unordered_map<step::RequestId, std::unique_ptr<RequestState>> requests_;
+  ParkedRequests parked_;
   std::vector<RequestState*> running_;  // in the policy's order: that of their starts, mostly
+  bool running_changed_ = false;        // some of them run no more; until DropStopped()
   std::vector<Slot> slots_;
   std::vector<step::RequestIndex> free_slots_;  // a stack
   std::vector<step::RequestIndex> released_;    // since the last plan

@@ -168,14 +168,9 @@ bool Scheduler::MakeRoom(size_t position, int32_t num_tokens) {
 void Scheduler::Preempt(size_t position) {
   RequestState* request = running_[position];
   running_.erase(running_.begin() + static_cast<ptrdiff_t>(position));
+  StopRunning(request);
   cache_.Free(&request->blocks);
-  ReleaseSlot(request);
-  request->status = RequestStatus::kWaiting;
-  request->num_scheduled_tokens = 0;
-  request->num_computed_tokens = 0;
-  // Half of the prompt's logprobs are of no use: the prompt runs again from its start.
-  if (!request->prompt_logprobs_done) request->prompt_logprobs.clear();
-  policy_->Insert(request);
+  Enqueue(request);
   ++counters_.num_preemptions;
 }
 

@@ -6,15 +6,17 @@
 #include <array>
 #include <cstdint>
 
+#include "cc/scheduler/park_reason.h"
 #include "cc/step/finish_reason.h"
 
 namespace pagemill::scheduler {
 
 struct SchedulerStats {
   int64_t num_running = 0;
-  int64_t num_waiting = 0;      // new and preempted
-  int64_t kv_blocks_total = 0;  // the null block does not count
-  int64_t kv_blocks_used = 0;   // held by requests
+  int64_t num_waiting = 0;                            // new and preempted
+  std::array<int64_t, kNumParkReasons> num_parked{};  // by ParkReason
+  int64_t kv_blocks_total = 0;                        // the null block does not count
+  int64_t kv_blocks_used = 0;                         // held by requests
 
   uint64_t num_preemptions = 0;
   uint64_t prefix_cache_query_tokens = 0;  // prompt tokens of first starts that looked

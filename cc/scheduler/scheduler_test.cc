@@ -1,99 +1,14 @@
 #include "cc/scheduler/scheduler.h"
 
 #include <memory>
-#include <numeric>
 #include <string>
 #include <vector>
 
-#include "cc/step/fake_model.h"
+#include "cc/scheduler/scheduler_fixture.h"
 #include "gtest/gtest.h"
 
 namespace pagemill::scheduler {
 namespace {
-
-using step::FakeModel;
-using step::FinishReason;
-using step::Request;
-using step::RequestId;
-using step::ScheduledRequest;
-
-SchedulerOptions SmallOptions() {
-  SchedulerOptions options;
-  options.max_num_tokens = 16;
-  options.max_num_seqs = 4;
-  options.max_num_logits_rows = 8;
-  options.max_model_len = 64;
-  options.vocab_size = 97;
-  options.max_waiting_requests = 4;
-  options.kv_cache.num_blocks = 33;
-  options.kv_cache.block_size = 4;
-  return options;
-}
-
-Request MakeRequest(uint64_t id, int32_t prompt_size, int32_t max_tokens) {
-  Request request;
-  request.id = RequestId(id);
-  request.prompt_token_ids.resize(static_cast<size_t>(prompt_size));
-  std::iota(request.prompt_token_ids.begin(), request.prompt_token_ids.end(),
-            static_cast<int32_t>(id % 10));
-  request.sampling.max_tokens = max_tokens;
-  return request;
-}
-
-class SchedulerTest : public testing::Test {
- protected:
-  void Start(const SchedulerOptions& options) {
-    auto scheduler = Scheduler::Create(options);
-    ASSERT_TRUE(scheduler.ok()) << scheduler.status().ToString();
-    scheduler_ = std::move(*scheduler);
-    FakeModel::Options model;
-    model.num_blocks = options.kv_cache.num_blocks;
-    model.block_size = options.kv_cache.block_size;
-    model.max_num_seqs = options.max_num_seqs;
-    model.max_num_tokens = options.max_num_tokens;
-    model.max_num_logits_rows = options.max_num_logits_rows;
-    model_ = std::make_unique<FakeModel>(model);
-  }
-
-  void Add(const Request& request) {
-    const Status status = scheduler_->Add(request);
-    ASSERT_TRUE(status.ok()) << status.ToString();
-  }
-
-  // "id:tokens" for each entry of the next plan.
-  std::string Schedule() {
-    scheduler_->Schedule(&plan_);
-    std::string text;
-    for (const ScheduledRequest& entry : plan_.scheduled) {
-      if (entry.start) ids_[entry.index.value()] = entry.start->id.value();
-      text += (text.empty() ? "" : " ") + std::to_string(ids_[entry.index.value()]) + ":" +
-              std::to_string(entry.num_tokens());
-    }
-    return text;
-  }
-
-  // Runs the plan and reports it. Events are those of this step.
-  void Finish() {
-    events_.clear();
-    StatusOr<step::StepResult> result = model_->Run(plan_);
-    ASSERT_TRUE(result.ok()) << result.status().ToString();
-    scheduler_->Update(std::move(*result), &events_);
-    const Status status = scheduler_->CheckIntegrity();
-    ASSERT_TRUE(status.ok()) << status.ToString();
-  }
-
-  std::string Step() {
-    const std::string text = Schedule();
-    if (!plan_.empty()) Finish();
-    return text;
-  }
-
-  std::unique_ptr<Scheduler> scheduler_;
-  std::unique_ptr<FakeModel> model_;
-  step::StepPlan plan_;
-  std::vector<RequestEvent> events_;
-  uint64_t ids_[64] = {};
-};
 
 TEST_F(SchedulerTest, RunningComeFirstThenWaitingWithinTheTokenBudget) {
   Start(SmallOptions());

@@ -30,7 +30,7 @@ void Scheduler::FailEntries(const InFlightStep& step, const Status& why,
     event.error = why;
     Finish(slot.holder, FinishReason::kError, &event);
   }
-  DropFinished();
+  DropStopped();
 }
 
 void Scheduler::Update(step::StepResult&& result, std::vector<RequestEvent>* events) {
@@ -53,7 +53,7 @@ void Scheduler::Update(step::StepResult&& result, std::vector<RequestEvent>* eve
     const bool news = event.finish_reason || event.prompt_logprobs || !event.new_token_ids.empty();
     if (!news) events->pop_back();
   }
-  DropFinished();
+  DropStopped();
   spare_entries_ = std::move(step.entries);
 }
 

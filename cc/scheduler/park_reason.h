@@ -1,0 +1,34 @@
+// File: cc/scheduler/park_reason.h
+// What a parked request waits for, other than its turn (docs/scheduling.md, "Parked requests").
+#ifndef PAGEMILL_CC_SCHEDULER_PARK_REASON_H_
+#define PAGEMILL_CC_SCHEDULER_PARK_REASON_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace pagemill::scheduler {
+
+enum class ParkReason : int32_t {
+  kHeld,            // Request::starts_held, until Scheduler::Release()
+  kPrefixInFlight,  // a running request is computing blocks that this one needs next
+  kAwaitingInput,   // all input so far is computed, or a turn is over; until Scheduler::Extend()
+  kKvLookup,        // a connector does not know yet what it has; asked again at every step
+  kKvLoad,          // a connector loads into the blocks that the request holds
+  kAdapterSlot,     // every adapter slot is taken by other adapters
+  kEncoderBudget,   // its media do not fit beside those of other requests
+};
+
+inline constexpr size_t kNumParkReasons = 7;
+
+// "held", "prefix_in_flight", ...: for metrics and messages.
+constexpr std::string_view ParkReasonName(ParkReason reason) {
+  constexpr std::string_view kNames[kNumParkReasons] = {
+      "held",    "prefix_in_flight", "awaiting_input", "kv_lookup",
+      "kv_load", "adapter_slot",     "encoder_budget"};
+  return kNames[static_cast<size_t>(reason)];
+}
+
+}  // namespace pagemill::scheduler
+
+#endif  // PAGEMILL_CC_SCHEDULER_PARK_REASON_H_
