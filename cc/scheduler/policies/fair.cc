@@ -93,6 +93,7 @@ void Fair::Charge(const RequestState& request, int32_t num_tokens) {
 }
 
 void Fair::Forget(const RequestState& request) {
+  if (request.tenant_index < 0) return;
   Tenant* tenant = &tenants_[request.tenant_index];
   if (--tenant->num_requests == 0) Leave(tenant);
 }

@@ -41,7 +41,7 @@ class Policy {
   // it generates. Called where charges() says so.
   virtual void Charge(const RequestState& /*request*/, int32_t /*num_tokens*/) {}
   virtual bool charges() const { return false; }
-  // The request ended; it is no member any more. Called once for each that was inserted.
+  // The request ended; it is no member any more, and may never have been one. Called once for each.
   virtual void Forget(const RequestState& /*request*/) {}
   // Does it order by Request::priority? Otherwise a request with one is refused.
   virtual bool uses_priority() const { return false; }
