@@ -189,7 +189,8 @@ def test_options_are_checked() -> None:
         _native.ExecutorOptions(block_size=0)
     with pytest.raises(_native.StatusError, match="unknown kv_cache_dtype 'int3'"):
         _native.ExecutorOptions(kv_cache_dtype="int3")  # type: ignore[arg-type]
-    with pytest.raises(_native.StatusError, match='policy "nonesuch" is not one of fair, fcfs, priority'):
+    known = 'policy "nonesuch" is not one of fair, fcfs, priority'
+    with pytest.raises(_native.StatusError, match=known):
         _native.EngineOptions(scheduling_policy="nonesuch")
 
 
