@@ -1,0 +1,69 @@
+// File: cc/sim/engine_node.h
+// One simulated engine: the real scheduler, and a cost model in place of a runner. It has no clock;
+// whoever drives it says what time it is.
+//
+//   PM_ASSIGN_OR_RETURN(auto node, EngineNode::Create(options, &cost_model, &requests));
+//   PM_RETURN_IF_ERROR(node->Add(std::move(request)));
+//   std::optional<StepCost> step = node->Start(now);    // ends at now + step->total_ns
+//   node->Finish(&events);
+//
+// One step at a time. `requests` has a record of each request that was added. Thread safety: none.
+#ifndef PAGEMILL_CC_SIM_ENGINE_NODE_H_
+#define PAGEMILL_CC_SIM_ENGINE_NODE_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "cc/base/status.h"
+#include "cc/scheduler/request_event.h"
+#include "cc/scheduler/scheduler.h"
+#include "cc/sim/cost_model.h"
+#include "cc/sim/request_table.h"
+#include "cc/step/step_plan.h"
+
+namespace pagemill::sim {
+
+class EngineNode {
+ public:
+  // The pointers outlive the node. kInvalidArgument where the options make no sense.
+  static StatusOr<std::unique_ptr<EngineNode>> Create(const scheduler::SchedulerOptions& options,
+                                                      const CostModel* cost,
+                                                      RequestTable* requests);
+
+  // Scheduler::Add()
+  Status Add(step::Request request) { return scheduler_->Add(std::move(request)); }
+  // Plans a step and says what it costs; empty where one is running, or nothing can run. Sets
+  // start_ns of the requests that begin.
+  std::optional<StepCost> Start(int64_t now_ns);
+  // The running step is done: appends what it brought.
+  void Finish(std::vector<scheduler::RequestEvent>* events);
+
+  bool running() const { return running_; }
+  int32_t num_tokens() const { return plan_.total_num_tokens; }  // of the latest step
+  int32_t num_entries() const { return static_cast<int32_t>(plan_.scheduled.size()); }
+  bool HasWork() const { return scheduler_->HasWork(); }
+  scheduler::SchedulerStats stats() const { return scheduler_->stats(); }
+  Status CheckIntegrity() const { return scheduler_->CheckIntegrity(); }
+
+ private:
+  EngineNode(std::unique_ptr<scheduler::Scheduler> scheduler, const CostModel* cost,
+             RequestTable* requests, int32_t num_slots);
+
+  struct Slot {
+    step::RequestId id;
+    int32_t prompt_size = 0;
+  };
+
+  std::unique_ptr<scheduler::Scheduler> scheduler_;
+  const CostModel* cost_;
+  RequestTable* requests_;
+  std::vector<Slot> slots_;  // which request a slot of the plan holds
+  step::StepPlan plan_;
+  bool running_ = false;
+};
+
+}  // namespace pagemill::sim
+
+#endif  // PAGEMILL_CC_SIM_ENGINE_NODE_H_

@@ -1,0 +1,189 @@
+#include "cc/sim/simulator.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "cc/sim/routing/routing.h"
+
+namespace pagemill::sim {
+
+using scheduler::RequestEvent;
+
+Status SimulatorOptions::Validate() const {
+  if (num_engines < 1 || num_engines > 100000) {
+    return InvalidArgument("num_engines is " + std::to_string(num_engines) +
+                           ", it must be from 1 to 100000");
+  }
+  PM_RETURN_IF_ERROR(device.Validate());
+  PM_RETURN_IF_ERROR(model.Validate());
+  return scheduler.Validate();
+}
+
+StatusOr<std::unique_ptr<Simulator>> Simulator::Create(const SimulatorOptions& options,
+                                                       std::unique_ptr<Workload> workload) {
+  PM_RETURN_IF_ERROR(options.Validate());
+  auto routing = MakeRoutingPolicy(options.routing, options.num_engines);
+  PM_RETURN_IF_ERROR(routing.status());
+  std::unique_ptr<Simulator> simulator(
+      new Simulator(options, std::move(workload), *std::move(routing)));
+  for (int32_t i = 0; i < options.num_engines; ++i) {
+    auto node = EngineNode::Create(options.scheduler, &simulator->cost_, &simulator->requests_);
+    PM_RETURN_IF_ERROR(node.status());
+    simulator->engines_.push_back(*std::move(node));
+  }
+  simulator->report_.kv_blocks_each = simulator->engines_[0]->stats().kv_blocks_total;
+  return simulator;
+}
+
+Simulator::Simulator(const SimulatorOptions& options, std::unique_ptr<Workload> workload,
+                     std::unique_ptr<RoutingPolicy> routing)
+    : cost_(options.device, options.model),
+      workload_(std::move(workload)),
+      routing_(std::move(routing)),
+      requests_(options.model.vocab_size),
+      known_(static_cast<size_t>(options.num_engines)),
+      loads_(static_cast<size_t>(options.num_engines), 0) {
+  report_.num_engines = options.num_engines;
+}
+
+Status Simulator::Run(uint64_t num_requests) {
+  const uint64_t goal = report_.num_finished + report_.num_refused + num_requests;
+  while (report_.num_finished + report_.num_refused < goal) {
+    const std::optional<int64_t> arrival = workload_->NextTime();
+    if (!arrival && steps_.empty()) break;
+    const bool arrives = arrival && (steps_.empty() || *arrival <= steps_.top().time_ns);
+    now_ns_ = arrives ? *arrival : steps_.top().time_ns;
+    report_.series.Advance(now_ns_, gauges_);
+    report_.duration_ns = now_ns_;
+    if (arrives) {
+      Deliver();
+    } else {
+      FinishStep();
+    }
+  }
+  const auto [least, most] =
+      std::minmax_element(known_.begin(), known_.end(),
+                          [](const Known& a, const Known& b) { return a.busy_ns < b.busy_ns; });
+  report_.least_busy_ns = least->busy_ns;
+  report_.most_busy_ns = most->busy_ns;
+  if (done() && requests_.size() > 0) {
+    return Internal(std::to_string(requests_.size()) +
+                    " requests are left that no engine can run; the workload needs something that "
+                    "the simulator does not give");
+  }
+  return OkStatus();
+}
+
+void Simulator::Deliver() {
+  Arrival arrival = workload_->Take();
+  const int32_t engine = routing_->Route(arrival.prompt, loads_);
+  step::Request request;
+  request.id = requests_.Add(&arrival);
+  request.prompt_token_ids = std::move(arrival.prompt);
+  request.sampling.max_tokens = arrival.num_output_tokens;
+  request.sampling.ignore_eos = true;
+  const step::RequestId id = request.id;
+  ++report_.series.At(now_ns_).num_arrived;
+  ++loads_[engine];
+  if (!engines_[engine]->Add(std::move(request)).ok()) {
+    ++report_.num_refused;
+    End(engine, id);
+    return;
+  }
+  StartStep(engine);
+  Observe(engine);
+}
+
+void Simulator::StartStep(int32_t engine) {
+  const std::optional<StepCost> cost = engines_[engine]->Start(now_ns_);
+  if (!cost) return;
+  ++report_.num_steps;
+  report_.step_tokens += static_cast<uint64_t>(engines_[engine]->num_tokens());
+  report_.step_requests += static_cast<uint64_t>(engines_[engine]->num_entries());
+  report_.busy_ns += cost->total_ns;
+  report_.compute_ns += cost->compute_ns;
+  report_.memory_ns += cost->memory_ns;
+  known_[engine].busy_ns += cost->total_ns;
+  ++gauges_.engines_busy;
+  steps_.push({now_ns_ + cost->total_ns, engine});
+}
+
+void Simulator::FinishStep() {
+  const int32_t engine = steps_.top().engine;
+  steps_.pop();
+  --gauges_.engines_busy;
+  events_.clear();
+  engines_[engine]->Finish(&events_);
+  for (const RequestEvent& event : events_) Account(engine, event);
+  StartStep(engine);
+  Observe(engine);
+}
+
+void Simulator::Account(int32_t engine, const RequestEvent& event) {
+  RequestRecord& record = requests_[event.id];
+  TimeSeries::Point& point = report_.series.At(now_ns_);
+  if (!event.new_token_ids.empty()) {
+    if (!record.last_token_ns) {
+      report_.queueing.Add(*record.start_ns - record.arrival_ns);
+      report_.ttft.Add(now_ns_ - record.arrival_ns);
+      const auto prompt = static_cast<uint64_t>(record.prompt_size);
+      const auto cached = static_cast<uint64_t>(event.num_cached_tokens);
+      report_.prompt_tokens += prompt;
+      report_.cached_tokens += cached;
+      point.prompt_tokens += prompt;
+      point.cached_tokens += cached;
+    } else {
+      report_.itl.Add(now_ns_ - *record.last_token_ns);
+    }
+    record.last_token_ns = now_ns_;
+    report_.generated_tokens += event.new_token_ids.size();
+    point.generated_tokens += event.new_token_ids.size();
+  }
+  if (!event.finish_reason) return;
+  report_.e2e.Add(now_ns_ - record.arrival_ns);
+  ++report_.num_finished;
+  ++point.num_finished;
+  if (!event.error.ok()) ++report_.num_failed;
+  End(engine, event.id);
+}
+
+void Simulator::End(int32_t engine, step::RequestId id) {
+  --loads_[engine];
+  workload_->Finish(requests_[id].ticket, now_ns_);
+  requests_.Remove(id);
+}
+
+// Brings the gauges and counters up to date with one engine.
+void Simulator::Observe(int32_t engine) {
+  const scheduler::SchedulerStats stats = engines_[engine]->stats();
+  Known& known = known_[engine];
+  gauges_.num_waiting += stats.num_waiting - known.num_waiting;
+  gauges_.num_running += stats.num_running - known.num_running;
+  gauges_.kv_blocks_used += stats.kv_blocks_used - known.kv_blocks_used;
+  report_.preemptions += stats.num_preemptions - known.preemptions;
+  report_.series.At(now_ns_).preemptions += stats.num_preemptions - known.preemptions;
+  known.num_waiting = stats.num_waiting;
+  known.num_running = stats.num_running;
+  known.kv_blocks_used = stats.kv_blocks_used;
+  known.preemptions = stats.num_preemptions;
+}
+
+Status Simulator::CheckIntegrity() const {
+  int64_t waiting = 0, running = 0;
+  for (size_t i = 0; i < engines_.size(); ++i) {
+    PM_RETURN_IF_ERROR(engines_[i]->CheckIntegrity());
+    const scheduler::SchedulerStats stats = engines_[i]->stats();
+    waiting += stats.num_waiting;
+    running += stats.num_running;
+    if (loads_[i] != stats.num_waiting + stats.num_running) {
+      return Internal("simulator: engine " + std::to_string(i) + " has another load than known");
+    }
+  }
+  if (waiting != gauges_.num_waiting || running != gauges_.num_running ||
+      static_cast<size_t>(waiting + running) != requests_.size()) {
+    return Internal("simulator: gauges and engines disagree");
+  }
+  return OkStatus();
+}
+
+}  // namespace pagemill::sim
