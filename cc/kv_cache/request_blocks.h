@@ -6,6 +6,7 @@
 #define PAGEMILL_CC_KV_CACHE_REQUEST_BLOCKS_H_
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "cc/kv_cache/block.h"
@@ -17,6 +18,9 @@ class RequestBlocks {
   // One block table per group; empty while the request holds nothing.
   const std::vector<std::vector<BlockId>>& groups() const { return groups_; }
   bool empty() const { return groups_.empty(); }
+  // Hashes of the leading full blocks of the known tokens, as far as anybody asked. They stay when
+  // the blocks are freed.
+  std::span<const BlockHash> hashes() const { return hashes_; }
 
  private:
   friend class KvCacheManager;

@@ -59,6 +59,13 @@ struct RequestState {
 
   std::vector<step::TokenLogprobs> prompt_logprobs;  // collected so far, until they are done
 
+  // PrefixesInFlight's: the block that others may wait for (-1 = none) and who does; whom this one
+  // waits for, until so many blocks are computed.
+  int32_t announced_block = -1;
+  int32_t num_prefix_blocks = 0;
+  RequestState* prefix_computer = nullptr;
+  std::vector<RequestState*> prefix_waiters;
+
   int32_t tenant_index = -1;  // the fair policy's; -1 = not seen by it
 
   // Links of RequestQueue or ParkedRequests, while in one.

@@ -70,6 +70,7 @@ void Scheduler::ReleaseSlot(RequestState* request) {
 // them, but it runs before any step that is planned from now on, so they may be handed out at once.
 void Scheduler::StopRunning(RequestState* request) {
   ReleaseSlot(request);
+  prefixes_in_flight_.Withdraw(request, &awake_);
   request->num_scheduled_tokens = 0;
   request->num_computed_tokens = 0;
   // Half of the prompt's logprobs are of no use: the prompt runs again from its start.
@@ -85,6 +86,7 @@ void Scheduler::Finish(RequestState* request, step::FinishReason reason, Request
     StopRunning(request);
     running_changed_ = true;
   } else if (request->status == RequestStatus::kParked) {
+    prefixes_in_flight_.StopWaiting(request);
     parked_.Remove(request);
   } else {
     policy_->Remove(request);
@@ -103,6 +105,7 @@ void Scheduler::DropStopped() {
     });
     running_changed_ = false;
   }
+  UnparkAwake();
   for (const RequestState* request : finished_) requests_.erase(request->request->id);
   finished_.clear();
 }
@@ -167,6 +170,7 @@ Status Scheduler::CheckIntegrity() const {
   }
   if (num_parked != parked_.size()) return Internal("scheduler: parked requests are miscounted");
   PM_RETURN_IF_ERROR(parked_.CheckIntegrity());
+  PM_RETURN_IF_ERROR(prefixes_in_flight_.CheckIntegrity());
   PM_RETURN_IF_ERROR(policy_->CheckIntegrity());
   return cache_.CheckIntegrity(holders);
 }

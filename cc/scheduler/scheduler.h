@@ -38,6 +38,7 @@
 #include "cc/scheduler/admission.h"
 #include "cc/scheduler/parked_requests.h"
 #include "cc/scheduler/policies/policy.h"
+#include "cc/scheduler/prefixes_in_flight.h"
 #include "cc/scheduler/request_event.h"
 #include "cc/scheduler/request_state.h"
 #include "cc/scheduler/scheduler_options.h"
@@ -118,6 +119,9 @@ class Scheduler {
   void Unpark(RequestState* request);
   void Enqueue(RequestState* request);
   RequestState* FindParked(step::RequestId id, ParkReason reason) const;  // null where it is not
+  bool WaitForPrefix(RequestState* request, const kv_cache::PrefixMatch& match);
+  void AdvancePrefix(RequestState* request);
+  void UnparkAwake();
 
   // scheduler_plan.cc
   void GiveWay();
@@ -155,6 +159,8 @@ class Scheduler {
 
   std::unordered_map<step::RequestId, std::unique_ptr<RequestState>> requests_;
   ParkedRequests parked_;
+  PrefixesInFlight prefixes_in_flight_;
+  std::vector<RequestState*> awake_;    // during a call: waited for a prefix, need not any longer
   std::vector<RequestState*> running_;  // in the policy's order: that of their starts, mostly
   bool running_changed_ = false;        // some of them run no more; until DropStopped()
   std::vector<Slot> slots_;

@@ -9,6 +9,7 @@ void Scheduler::Park(RequestState* request, ParkReason reason) {
     StopRunning(request);
     running_changed_ = true;
   } else if (request->status == RequestStatus::kParked) {
+    prefixes_in_flight_.StopWaiting(request);
     parked_.Remove(request);
   } else {
     policy_->Remove(request);
@@ -18,6 +19,7 @@ void Scheduler::Park(RequestState* request, ParkReason reason) {
 }
 
 void Scheduler::Unpark(RequestState* request) {
+  prefixes_in_flight_.StopWaiting(request);
   parked_.Remove(request);
   cache_.Free(&request->blocks);
   Enqueue(request);
@@ -34,6 +36,29 @@ RequestState* Scheduler::FindParked(step::RequestId id, ParkReason reason) const
   RequestState* request = found->second.get();
   const bool parked = request->status == RequestStatus::kParked && request->park_reason == reason;
   return parked ? request : nullptr;
+}
+
+// Parks the request where a running one is computing what comes behind its cached prefix.
+bool Scheduler::WaitForPrefix(RequestState* request, const kv_cache::PrefixMatch& match) {
+  if (!ReadsPrefixCache(*request)) return false;
+  const int32_t next_block = match.num_tokens / options_.kv_cache.block_size;
+  RequestState* computer = prefixes_in_flight_.FindComputer(*request, next_block);
+  if (computer == nullptr) return false;
+  Park(request, ParkReason::kPrefixInFlight);
+  prefixes_in_flight_.Wait(request, computer);
+  return true;
+}
+
+// The request's computed tokens were committed.
+void Scheduler::AdvancePrefix(RequestState* request) {
+  if (request->announced_block < 0) return;  // most calls: a decode step
+  prefixes_in_flight_.Advance(request, request->num_computed_tokens / options_.kv_cache.block_size,
+                              &awake_);
+}
+
+void Scheduler::UnparkAwake() {
+  for (RequestState* request : awake_) Unpark(request);
+  awake_.clear();
 }
 
 bool Scheduler::Release(step::RequestId id) {

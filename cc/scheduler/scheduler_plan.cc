@@ -100,6 +100,7 @@ void Scheduler::ScheduleWaiting(Budget* budget, step::StepPlan* plan) {
     if (ReadsPrefixCache(*request)) {
       match = cache_.FindPrefix(*request->request, request->tokens(), &request->blocks);
     }
+    if (WaitForPrefix(request, match)) continue;
     request->num_scheduled_tokens = match.num_tokens;
     const int32_t n = NumTokensToRun(*request, *budget);
     if (n == 0 || !cache_.CanAllocate(request->blocks, &match, request->num_tokens(), promised)) {
@@ -171,6 +172,7 @@ void Scheduler::Preempt(size_t position) {
   StopRunning(request);
   cache_.Free(&request->blocks);
   Enqueue(request);
+  UnparkAwake();
   ++counters_.num_preemptions;
 }
 
@@ -187,6 +189,9 @@ void Scheduler::Start(RequestState* request, const kv_cache::PrefixMatch& match,
   running_.insert(place, request);
   entry->start = request->request;
   entry->resumed_output_token_ids = request->output_token_ids;
+  if (ReadsPrefixCache(*request)) {
+    prefixes_in_flight_.Announce(request, match.num_tokens / options_.kv_cache.block_size);
+  }
   if (request->num_cached_tokens) return;  // a resumed request was counted before
   request->num_cached_tokens = match.num_tokens;
   if (charges_) policy_->Charge(*request, request->prompt_size);

@@ -104,6 +104,7 @@ void Scheduler::Apply(RequestState* request, const InFlightEntry& entry,
   request->num_computed_tokens += entry.num_tokens;
   cache_.Commit(*request->request, request->tokens(), request->num_computed_tokens,
                 &request->blocks);
+  AdvancePrefix(request);
   const bool whole_prompt = request->num_computed_tokens >= request->prompt_size;
   if (entry.prompt_logprobs) {
     std::move(result->prompt_logprobs.begin(), result->prompt_logprobs.end(),
