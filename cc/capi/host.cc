@@ -1,5 +1,6 @@
 #include "cc/capi/host.h"
 
+#include <algorithm>
 #include <fstream>
 #include <sstream>
 #include <utility>
@@ -24,7 +25,8 @@ StatusOr<std::string> ReadFile(const std::string& path) {
 
 // Blocks for one request of `max_model_len` tokens, and the null block.
 int32_t BlocksForOneRequest(int32_t max_model_len, int32_t block_size) {
-  return 1 + (max_model_len + block_size - 1) / block_size;
+  const int64_t blocks = 1 + (int64_t{max_model_len} + block_size - 1) / block_size;
+  return static_cast<int32_t>(std::min<int64_t>(blocks, INT32_MAX));
 }
 
 // A model runner that also keeps its executor.
@@ -73,6 +75,7 @@ StatusOr<std::unique_ptr<Host>> Host::Create(HostOptions options) {
                       runner::ModelRunner::Create(executor.get(), executor->thread_pool(), limits));
   std::unique_ptr<Host> host(new Host());
   host->vocab_size_ = vocab_size;
+  host->max_model_len_ = options.max_model_len;
   auto owning = std::make_unique<OwningRunner>(std::move(executor), std::move(runner));
   PM_ASSIGN_OR_RETURN(host->engine_, engine::Engine::Create(options.engine, std::move(owning),
                                                             &host->clock_, std::move(options.log)));

@@ -42,11 +42,13 @@ class Host {
 
   engine::Engine& engine() { return *engine_; }
   int32_t vocab_size() const { return vocab_size_; }
+  int32_t max_model_len() const { return max_model_len_; }
 
  private:
   Host() = default;
   SteadyClock clock_;
   int32_t vocab_size_ = 0;
+  int32_t max_model_len_ = 0;
   std::unique_ptr<engine::Engine> engine_;
 };
 

@@ -4,24 +4,29 @@
  * gives the sentence that goes with it.
  *
  *   pagemill_engine_options options;
- *   pagemill_engine_options_init(&options);
+ *   pagemill_engine_options_init(&options, sizeof(options));
  *   options.program_path = "model.program";
  *   pagemill_engine* engine = NULL;
  *   if (pagemill_engine_create(&options, &engine) != PAGEMILL_OK) puts(pagemill_last_error());
  *   pagemill_sampling_params sampling;
- *   pagemill_sampling_params_init(&sampling);
+ *   pagemill_sampling_params_init(&sampling, sizeof(sampling));
  *   pagemill_engine_submit(engine, 1, prompt, num_prompt_tokens, &sampling);
  *   pagemill_output output;
+ *   pagemill_output_init(&output, sizeof(output));
  *   do {
  *     if (pagemill_engine_next(engine, 1.0, &output) != PAGEMILL_OK) break;
  *     for (size_t i = 0; i < output.num_tokens; ++i) use(output.token_ids[i]);
  *   } while (output.finish_reason == PAGEMILL_NOT_FINISHED);
  *   pagemill_engine_destroy(engine);
  *
- * Compatibility: structs begin with their size and only ever grow at the end; *_init() fills it in.
- * Enumerators keep their values. A host built against an older header works with a newer library of
- * the same ABI version. Thread safety: submit, abort and stats from any thread; next from one
- * thread at a time.
+ * Compatibility: every struct begins with its size in the host's header, and only ever grows at the
+ * end; *_init() fills in the size and the defaults. Enumerators keep their values; functions stay.
+ * So a host built against an older header works with a newer library of the same ABI version: the
+ * library neither reads nor writes what the host's structs do not have. cc/capi/abi/ has the layout
+ * that a test holds the library to.
+ *
+ * Flags are int32_t, 0 or 1. Strings end with 0 and are copied. Thread safety: next from one thread
+ * at a time; destroy when no other call runs; the rest from any thread.
  */
 #ifndef PAGEMILL_CC_CAPI_PAGEMILL_H_
 #define PAGEMILL_CC_CAPI_PAGEMILL_H_
@@ -67,17 +72,21 @@ typedef struct pagemill_engine pagemill_engine;
 
 typedef struct pagemill_engine_options {
   size_t struct_size;
-  const char* program_path;    /* text of a program; required */
-  int32_t num_threads;         /* 0 = one per core */
-  int32_t max_model_len;       /* tokens of one request, prompt and output */
-  int32_t max_num_tokens;      /* tokens of one step */
-  int32_t max_num_seqs;        /* requests of one step */
-  int32_t max_num_logits_rows; /* rows of logits of one step */
-  int32_t
-      num_blocks; /* KV blocks of block_size tokens; 0 = room for one request of max_model_len */
+  const char* program_path;     /* text of a program; required */
+  int32_t num_threads;          /* 0 = one per core */
+  int32_t max_model_len;        /* tokens of one request, prompt and output */
+  int32_t max_num_tokens;       /* tokens of one step */
+  int32_t max_num_seqs;         /* requests of one step */
+  int32_t max_num_logits_rows;  /* rows of logits of one step */
+  int32_t num_blocks;           /* of the KV cache; 0 = room for one request of max_model_len */
   int32_t block_size;           /* tokens */
-  const char* kv_cache_dtype;   /* "bf16" or "f32" */
   int32_t max_waiting_requests; /* more are refused with PAGEMILL_RESOURCE_EXHAUSTED */
+  const char* kv_cache_dtype;   /* "bf16" or "f32" */
+
+  const char* scheduling_policy;        /* "fcfs", ...: docs/scheduling.md */
+  const char* prefix_caching_hash;      /* "xxh3-128" or "sha256" */
+  int32_t enable_prefix_caching;        /* flag */
+  int32_t long_prefill_token_threshold; /* most tokens of one request in one step; 0 = no cap */
 } pagemill_engine_options;
 
 typedef struct pagemill_sampling_params {
@@ -96,20 +105,58 @@ typedef struct pagemill_sampling_params {
   size_t num_stop_token_ids;
 } pagemill_sampling_params;
 
+typedef struct pagemill_request {
+  size_t struct_size;
+  uint64_t request_id;             /* the caller's choice, unique among unfinished requests */
+  const int32_t* prompt_token_ids; /* copied */
+  size_t num_prompt_tokens;
+  const pagemill_sampling_params* sampling; /* copied; NULL = the defaults */
+  const char* tenant;     /* whose share policy "fair" charges; NULL or "" = the default tenant */
+  const char* cache_salt; /* separates prefix-cache namespaces; NULL or "" = shared */
+  int32_t priority;       /* lower runs earlier under policy "priority" */
+  int32_t skip_reading_prefix_cache; /* flag */
+} pagemill_request;
+
 typedef struct pagemill_output {
+  size_t struct_size;
   uint64_t request_id;
   const int32_t* token_ids; /* new tokens; valid until the next call of pagemill_engine_next */
   size_t num_tokens;
-  int32_t finish_reason;     /* a pagemill_finish_reason */
+  int32_t finish_reason;     /* a pagemill_finish_reason; the rest is final where it is not 0 */
   int32_t num_cached_tokens; /* prompt tokens that came from the prefix cache */
   int32_t error;             /* a pagemill_status, where finish_reason is PAGEMILL_FINISH_ERROR */
+  int32_t stop_token_id;     /* which of stop_token_ids ended the request; -1 = none did */
+
+  const char* error_message; /* "" where error is 0; valid as long as token_ids */
+  double queued_s;           /* submission to the first step that runs it */
+  double prefill_s;          /* from there to the first token */
+  double decode_s;           /* first token to last token */
 } pagemill_output;
 
+/* Gauges are of this moment, counters only grow. */
 typedef struct pagemill_stats {
-  uint64_t num_running;
-  uint64_t num_waiting;
-  uint64_t num_used_blocks;
-  uint64_t num_blocks;
+  size_t struct_size;
+  uint64_t num_running;     /* gauge: requests that hold a slot */
+  uint64_t num_waiting;     /* gauge: requests without one */
+  uint64_t num_used_blocks; /* gauge: KV blocks that requests hold */
+  uint64_t num_blocks;      /* usable KV blocks */
+
+  uint64_t num_unread_outputs; /* gauge: requests with outputs that nobody has read */
+  uint64_t num_steps;
+  uint64_t num_failed_steps;
+  uint64_t num_preemptions;
+  uint64_t prefix_cache_query_tokens; /* prompt tokens looked up */
+  uint64_t prefix_cache_hit_tokens;   /* of those, found */
+  uint64_t prompt_tokens;             /* of requests that started, cached ones included */
+  uint64_t generation_tokens;
+  uint64_t num_submitted; /* accepted requests */
+  uint64_t num_refused;   /* refused by submit */
+  uint64_t finished_stop;
+  uint64_t finished_length;
+  uint64_t finished_abort;
+  uint64_t finished_error;
+  uint64_t heartbeat;    /* grows with every turn of the engine's loop */
+  double progress_age_s; /* how long there has been work and none of it done */
 } pagemill_stats;
 
 /* PAGEMILL_ABI_VERSION of the library. */
@@ -118,20 +165,29 @@ PAGEMILL_API int32_t pagemill_abi_version(void);
  * call that fails. */
 PAGEMILL_API const char* pagemill_last_error(void);
 
-/* Fill in the size and the defaults. */
-PAGEMILL_API void pagemill_engine_options_init(pagemill_engine_options* options);
-PAGEMILL_API void pagemill_sampling_params_init(pagemill_sampling_params* params);
+/* Fill in the size, which is sizeof the struct, and the defaults. NULL is ignored. */
+PAGEMILL_API void pagemill_engine_options_init(pagemill_engine_options* options,
+                                               size_t struct_size);
+PAGEMILL_API void pagemill_sampling_params_init(pagemill_sampling_params* params,
+                                                size_t struct_size);
+PAGEMILL_API void pagemill_request_init(pagemill_request* request, size_t struct_size);
+PAGEMILL_API void pagemill_output_init(pagemill_output* output, size_t struct_size);
+PAGEMILL_API void pagemill_stats_init(pagemill_stats* stats, size_t struct_size);
 
 PAGEMILL_API pagemill_status pagemill_engine_create(const pagemill_engine_options* options,
                                                     pagemill_engine** engine);
 /* Aborts what runs and waits for the step in flight. NULL is ignored. */
 PAGEMILL_API void pagemill_engine_destroy(pagemill_engine* engine);
 
-/* request_id is the caller's choice, unique among unfinished requests. The arrays are copied. */
+/* Accepts a request, or says why not; of a refused request nothing is heard again. */
+PAGEMILL_API pagemill_status pagemill_engine_submit_request(pagemill_engine* engine,
+                                                            const pagemill_request* request);
+/* The same for a request with nothing but a prompt. */
 PAGEMILL_API pagemill_status pagemill_engine_submit(pagemill_engine* engine, uint64_t request_id,
                                                     const int32_t* prompt_token_ids,
                                                     size_t num_prompt_tokens,
                                                     const pagemill_sampling_params* params);
+/* Ends the request with PAGEMILL_FINISH_ABORT. Unknown and finished ids are ignored. */
 PAGEMILL_API pagemill_status pagemill_engine_abort(pagemill_engine* engine, uint64_t request_id);
 /* Waits up to timeout_s seconds for news of any request: PAGEMILL_OK, or
  * PAGEMILL_DEADLINE_EXCEEDED. */
@@ -139,6 +195,14 @@ PAGEMILL_API pagemill_status pagemill_engine_next(pagemill_engine* engine, doubl
                                                   pagemill_output* output);
 PAGEMILL_API pagemill_status pagemill_engine_stats(const pagemill_engine* engine,
                                                    pagemill_stats* stats);
+
+/* Refuses new requests from now on; those accepted run to their end. Returns at once. */
+PAGEMILL_API pagemill_status pagemill_engine_drain(pagemill_engine* engine);
+/* Waits up to timeout_s seconds until no accepted request is unfinished: PAGEMILL_OK, or
+ * PAGEMILL_DEADLINE_EXCEEDED. */
+PAGEMILL_API pagemill_status pagemill_engine_wait_idle(pagemill_engine* engine, double timeout_s);
+/* Forgets all cached prefixes. PAGEMILL_FAILED_PRECONDITION while requests hold blocks. */
+PAGEMILL_API pagemill_status pagemill_engine_reset_prefix_cache(pagemill_engine* engine);
 
 #ifdef __cplusplus
 }

@@ -1,90 +1,24 @@
 #include "cc/capi/pagemill.h"
 
 #include <cstdint>
-#include <cstdio>
 #include <cstring>
 #include <fstream>
-#include <random>
 #include <string>
 #include <vector>
 
+#include "cc/capi/testing/bigram_model.h"
 #include "gtest/gtest.h"
 
 namespace {
 
-constexpr int kVocab = 53;
-constexpr int kHidden = 32;
-
-// A model without attention: the next token is the one whose row of W has the largest product with
-// the row of the last token.
-class BigramModel {
- public:
-  BigramModel() : weights_(kVocab * kHidden) {
-    std::mt19937 rng(11);
-    std::normal_distribution<float> normal;
-    for (float& w : weights_) w = normal(rng);
-    // Without this every token would be followed by itself.
-    for (int t = 0; t < kVocab; ++t) shifted_.push_back((t * 7 + 3) % kVocab);
-  }
-
-  // Expects W [vocab, hidden] as the embedding and its rows in shifted order as the head.
-  std::string ProgramText() const {
-    std::vector<float> both = weights_;
-    for (int t = 0; t < kVocab; ++t) {
-      const float* row = weights_.data() + shifted_[t] * kHidden;
-      both.insert(both.end(), row, row + kHidden);
-    }
-    const size_t bytes = both.size() * sizeof(float);
-    std::string text = "pagemill-program 1\nfile 0 @\n";
-    text += "weight table f32 53,32 0 0\n";
-    text += "weight head f32 53,32 0 " + std::to_string(kVocab * kHidden * 4) + "\n";
-    text += "input token_ids i32 T\ninput logits_rows i32 L\n";
-    text += "value x f32 T,32\nvalue last f32 L,32\nvalue y f32 L,53\n";
-    text += "op embedding token_ids,table -> x scale=1\n";
-    text += "op select_rows x,logits_rows -> last\n";
-    text += "op linear last,head,- -> y\noutput logits y\n";
-    char word[20];
-    std::snprintf(word, sizeof(word), "%zu", bytes);
-    text += "constants " + std::string(word) + "\n";
-    for (float w : both) {
-      uint32_t bits;
-      std::memcpy(&bits, &w, sizeof(bits));
-      for (int i = 0; i < 4; ++i) {  // little endian
-        std::snprintf(word, sizeof(word), "%02x", (bits >> (8 * i)) & 0xff);
-        text += word;
-      }
-    }
-    return text + "\n";
-  }
-
-  // Greedy successor: row shifted_[t] of W is most like row `token` when shifted_[t] == token.
-  int32_t Next(int32_t token) const {
-    int32_t best = 0;
-    double best_logit = -1e30;
-    for (int t = 0; t < kVocab; ++t) {
-      double logit = 0;
-      for (int i = 0; i < kHidden; ++i) {
-        logit += double{weights_[token * kHidden + i]} * weights_[shifted_[t] * kHidden + i];
-      }
-      if (logit > best_logit) {
-        best_logit = logit;
-        best = t;
-      }
-    }
-    return best;
-  }
-
- private:
-  std::vector<float> weights_;
-  std::vector<int> shifted_;
-};
+using pagemill::capi::BigramModel;
 
 class CapiTest : public testing::Test {
  protected:
   void SetUp() override {
     path_ = testing::TempDir() + "/bigram.program";
     std::ofstream(path_) << model_.ProgramText();
-    pagemill_engine_options_init(&options_);
+    pagemill_engine_options_init(&options_, sizeof(options_));
     options_.program_path = path_.c_str();
     options_.num_threads = 1;
     options_.max_model_len = 64;
@@ -98,10 +32,12 @@ class CapiTest : public testing::Test {
   std::vector<int32_t> Finish(int32_t* finish_reason) {
     std::vector<int32_t> tokens;
     pagemill_output out;
+    pagemill_output_init(&out, sizeof(out));
     do {
       if (pagemill_engine_next(engine_, 20.0, &out) != PAGEMILL_OK) break;
       tokens.insert(tokens.end(), out.token_ids, out.token_ids + out.num_tokens);
       *finish_reason = out.finish_reason;
+      num_cached_tokens_ = out.num_cached_tokens;
     } while (out.finish_reason == PAGEMILL_NOT_FINISHED);
     return tokens;
   }
@@ -110,12 +46,13 @@ class CapiTest : public testing::Test {
   std::string path_;
   pagemill_engine_options options_;
   pagemill_engine* engine_ = nullptr;
+  int32_t num_cached_tokens_ = -1;  // of what Finish() read
 };
 
 TEST_F(CapiTest, GeneratesTheModelsTokens) {
   Create();
   pagemill_sampling_params params;
-  pagemill_sampling_params_init(&params);
+  pagemill_sampling_params_init(&params, sizeof(params));
   params.temperature = 0.0f;
   params.max_tokens = 20;
   const std::vector<int32_t> prompt = {5, 9, 14};
@@ -129,6 +66,7 @@ TEST_F(CapiTest, GeneratesTheModelsTokens) {
   EXPECT_EQ(tokens, want);
 
   pagemill_stats stats;
+  pagemill_stats_init(&stats, sizeof(stats));
   ASSERT_EQ(pagemill_engine_stats(engine_, &stats), PAGEMILL_OK);
   EXPECT_EQ(stats.num_running, 0u);
   EXPECT_EQ(stats.num_used_blocks, 0u);
@@ -137,7 +75,7 @@ TEST_F(CapiTest, GeneratesTheModelsTokens) {
 TEST_F(CapiTest, StopTokenEndsTheRequest) {
   Create();
   pagemill_sampling_params params;
-  pagemill_sampling_params_init(&params);
+  pagemill_sampling_params_init(&params, sizeof(params));
   params.temperature = 0.0f;
   params.max_tokens = 50;
   const int32_t prompt = 1;
@@ -153,7 +91,7 @@ TEST_F(CapiTest, StopTokenEndsTheRequest) {
 TEST_F(CapiTest, AbortEndsTheRequest) {
   Create();
   pagemill_sampling_params params;
-  pagemill_sampling_params_init(&params);
+  pagemill_sampling_params_init(&params, sizeof(params));
   params.max_tokens = 60;
   const int32_t prompt = 1;
   ASSERT_EQ(pagemill_engine_submit(engine_, 1, &prompt, 1, &params), PAGEMILL_OK);
@@ -182,8 +120,8 @@ TEST_F(CapiTest, RefusalsHaveACodeAndASentence) {
 
   Create();
   pagemill_sampling_params params;
-  pagemill_sampling_params_init(&params);
-  const int32_t out_of_range = kVocab;
+  pagemill_sampling_params_init(&params, sizeof(params));
+  const int32_t out_of_range = BigramModel::kVocab;
   EXPECT_EQ(pagemill_engine_submit(engine_, 1, &out_of_range, 1, &params),
             PAGEMILL_INVALID_ARGUMENT);
   EXPECT_EQ(pagemill_engine_submit(engine_, 1, nullptr, 0, &params), PAGEMILL_INVALID_ARGUMENT);
@@ -197,14 +135,189 @@ TEST_F(CapiTest, RefusalsHaveACodeAndASentence) {
   EXPECT_NE(std::string(pagemill_last_error()).find("top_p"), std::string::npos)
       << pagemill_last_error();
   pagemill_output out;
+  pagemill_output_init(&out, sizeof(out));
   EXPECT_EQ(pagemill_engine_next(engine_, 0.01, &out), PAGEMILL_DEADLINE_EXCEEDED);
 }
 
-TEST(Capi, OlderHostsStructsKeepTheDefaultsOfNewFields) {
+TEST_F(CapiTest, RequestCarriesWhatSubmitDoesNot) {
+  Create();
+  const std::vector<int32_t> prompt(40, 3);
+  pagemill_request request;
+  pagemill_request_init(&request, sizeof(request));
+  request.prompt_token_ids = prompt.data();
+  request.num_prompt_tokens = prompt.size();
+  // The same prompt hits the prefix cache under the same salt, and where it may read it.
+  const struct {
+    const char* salt;
+    int32_t skip_reading;
+    int32_t num_cached_tokens;
+  } cases[] = {{"x", 0, 0}, {"x", 0, 32}, {"y", 0, 0}, {"x", 1, 0}, {nullptr, 0, 0}};
+  for (const auto& c : cases) {
+    ++request.request_id;
+    request.cache_salt = c.salt;
+    request.skip_reading_prefix_cache = c.skip_reading;
+    ASSERT_EQ(pagemill_engine_submit_request(engine_, &request), PAGEMILL_OK)
+        << pagemill_last_error();
+    int32_t reason = -1;
+    EXPECT_EQ(Finish(&reason).size(), 16u);  // the default of max_tokens
+    EXPECT_EQ(num_cached_tokens_, c.num_cached_tokens) << request.request_id;
+  }
+}
+
+TEST_F(CapiTest, ResetForgetsPrefixes) {
+  Create();
+  const std::vector<int32_t> prompt(40, 3);
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_EQ(pagemill_engine_submit(engine_, 1, prompt.data(), prompt.size(), nullptr),
+              PAGEMILL_OK);
+    int32_t reason = -1;
+    Finish(&reason);
+    EXPECT_EQ(num_cached_tokens_, 0);
+    EXPECT_EQ(pagemill_engine_reset_prefix_cache(engine_), PAGEMILL_OK);
+  }
+}
+
+TEST_F(CapiTest, DrainRefusesAndWaitIdleWaits) {
+  Create();
+  const int32_t prompt = 1;
+  ASSERT_EQ(pagemill_engine_submit(engine_, 1, &prompt, 1, nullptr), PAGEMILL_OK);
+  EXPECT_EQ(pagemill_engine_drain(engine_), PAGEMILL_OK);
+  EXPECT_EQ(pagemill_engine_submit(engine_, 2, &prompt, 1, nullptr), PAGEMILL_UNAVAILABLE);
+  EXPECT_EQ(pagemill_engine_wait_idle(engine_, 20.0), PAGEMILL_OK);
+  pagemill_stats stats;
+  pagemill_stats_init(&stats, sizeof(stats));
+  ASSERT_EQ(pagemill_engine_stats(engine_, &stats), PAGEMILL_OK);
+  EXPECT_EQ(stats.num_submitted, 1u);
+  EXPECT_EQ(stats.num_refused, 1u);
+  EXPECT_EQ(stats.finished_length, 1u);
+  EXPECT_EQ(stats.generation_tokens, 16u);
+  EXPECT_EQ(stats.num_unread_outputs, 1u);
+}
+
+TEST_F(CapiTest, ANullIsRefusedEverywhere) {
+  Create();
+  const auto refused = [](pagemill_status status) { return status == PAGEMILL_INVALID_ARGUMENT; };
+  pagemill_request request;
+  pagemill_request_init(&request, sizeof(request));
+  pagemill_output output;
+  pagemill_output_init(&output, sizeof(output));
+  pagemill_stats stats;
+  pagemill_stats_init(&stats, sizeof(stats));
+  EXPECT_TRUE(refused(pagemill_engine_submit_request(nullptr, &request)));
+  EXPECT_TRUE(refused(pagemill_engine_submit_request(engine_, nullptr)));
+  EXPECT_TRUE(refused(pagemill_engine_submit(nullptr, 1, nullptr, 0, nullptr)));
+  EXPECT_TRUE(refused(pagemill_engine_abort(nullptr, 1)));
+  EXPECT_TRUE(refused(pagemill_engine_next(nullptr, 0, &output)));
+  EXPECT_TRUE(refused(pagemill_engine_next(engine_, 0, nullptr)));
+  EXPECT_TRUE(refused(pagemill_engine_stats(nullptr, &stats)));
+  EXPECT_TRUE(refused(pagemill_engine_stats(engine_, nullptr)));
+  EXPECT_TRUE(refused(pagemill_engine_drain(nullptr)));
+  EXPECT_TRUE(refused(pagemill_engine_wait_idle(nullptr, 0)));
+  EXPECT_TRUE(refused(pagemill_engine_reset_prefix_cache(nullptr)));
+  pagemill_engine_options_init(nullptr, sizeof(options_));
+  pagemill_sampling_params_init(nullptr, 8);
+  pagemill_request_init(nullptr, 8);
+  pagemill_output_init(nullptr, 8);
+  pagemill_stats_init(nullptr, 8);
+  pagemill_engine_destroy(nullptr);
+}
+
+TEST_F(CapiTest, AStructOfNoKnownSizeIsRefused) {
+  Create();
+  const size_t sizes[] = {0, 4, 8, sizeof(pagemill_output) - 1, sizeof(pagemill_output) + 8};
+  for (size_t size : sizes) {
+    pagemill_output output;
+    output.struct_size = size;
+    EXPECT_EQ(pagemill_engine_next(engine_, 0, &output), PAGEMILL_INVALID_ARGUMENT) << size;
+  }
+  EXPECT_NE(std::string(pagemill_last_error()).find("output->struct_size is 88"), std::string::npos)
+      << pagemill_last_error();
+}
+
+TEST_F(CapiTest, ValuesOutOfRangeAreRefusedByName) {
+  Create();
+  const std::string long_name(1025, 'x');
+  const int32_t prompt[] = {1};
+  pagemill_request good;
+  pagemill_request_init(&good, sizeof(good));
+  good.prompt_token_ids = prompt;
+  good.num_prompt_tokens = 1;
+  const auto expect_refusal = [&](const char* field, pagemill_request bad) {
+    EXPECT_EQ(pagemill_engine_submit_request(engine_, &bad), PAGEMILL_INVALID_ARGUMENT) << field;
+    EXPECT_NE(std::string(pagemill_last_error()).find(field), std::string::npos)
+        << pagemill_last_error();
+  };
+  pagemill_request bad = good;
+  bad.num_prompt_tokens = SIZE_MAX;
+  expect_refusal("prompt_token_ids", bad);
+  bad = good;
+  bad.tenant = long_name.c_str();
+  expect_refusal("tenant", bad);
+  bad = good;
+  bad.cache_salt = long_name.c_str();
+  expect_refusal("cache_salt", bad);
+  bad = good;
+  bad.priority = -3;  // of no use under the default policy
+  expect_refusal("priority is -3", bad);
+  bad = good;
+  bad.skip_reading_prefix_cache = 2;
+  expect_refusal("skip_reading_prefix_cache", bad);
+  pagemill_sampling_params sampling;
+  pagemill_sampling_params_init(&sampling, sizeof(sampling));
+  sampling.num_stop_token_ids = SIZE_MAX;
+  sampling.stop_token_ids = prompt;
+  bad = good;
+  bad.sampling = &sampling;
+  expect_refusal("stop_token_ids", bad);
+}
+
+TEST_F(CapiTest, OptionsOutOfRangeAreRefusedByName) {
+  const auto expect_refusal = [&](const char* field, const pagemill_engine_options& bad) {
+    EXPECT_EQ(pagemill_engine_create(&bad, &engine_), PAGEMILL_INVALID_ARGUMENT) << field;
+    EXPECT_EQ(engine_, nullptr);
+    EXPECT_NE(std::string(pagemill_last_error()).find(field), std::string::npos)
+        << pagemill_last_error();
+  };
+  pagemill_engine_options bad = options_;
+  bad.program_path = nullptr;
+  expect_refusal("program_path", bad);
+  bad = options_;
+  bad.scheduling_policy = "luck";
+  expect_refusal("luck", bad);
+  bad = options_;
+  bad.prefix_caching_hash = nullptr;
+  expect_refusal("prefix_caching_hash", bad);
+  bad = options_;
+  bad.enable_prefix_caching = -1;
+  expect_refusal("enable_prefix_caching", bad);
+  bad = options_;
+  bad.long_prefill_token_threshold = -1;
+  expect_refusal("long_prefill_token_threshold", bad);
+  for (int32_t value : {-1, 0, INT32_MIN}) {
+    bad = options_;
+    bad.max_model_len = value;
+    expect_refusal("max_model_len", bad);
+    bad = options_;
+    bad.block_size = value;
+    expect_refusal("block_size", bad);
+  }
+  bad = options_;
+  bad.max_model_len = INT32_MAX;
+  bad.block_size = INT32_MAX;
+  expect_refusal("block_size", bad);
+}
+
+TEST(Capi, InitFillsInDefaultsAndNoMoreThanTheStruct) {
   pagemill_sampling_params params;
-  pagemill_sampling_params_init(&params);
+  pagemill_sampling_params_init(&params, sizeof(params));
   EXPECT_EQ(params.struct_size, sizeof(params));
   EXPECT_EQ(params.top_p, 1.0f);
+  pagemill_stats stats;
+  std::memset(&stats, 0xab, sizeof(stats));
+  pagemill_stats_init(&stats, 16);  // of a header that knows one field
+  EXPECT_EQ(stats.struct_size, 16u);
+  EXPECT_EQ(stats.num_running, 0u);
+  EXPECT_EQ(stats.num_waiting, 0xababababababababu);
   EXPECT_EQ(pagemill_abi_version(), PAGEMILL_ABI_VERSION);
 }
 

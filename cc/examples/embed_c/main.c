@@ -18,6 +18,7 @@ static int Fail(const char* what) {
 /* Prints the tokens of request 1 as they come. */
 static int PrintTokens(pagemill_engine* engine) {
   pagemill_output output;
+  pagemill_output_init(&output, sizeof(output));
   do {
     const pagemill_status status = pagemill_engine_next(engine, 1.0, &output);
     if (status == PAGEMILL_DEADLINE_EXCEEDED) {
@@ -42,7 +43,7 @@ int main(int argc, char** argv) {
   for (size_t i = 0; i < num_prompt_tokens; ++i) prompt[i] = atoi(argv[3 + i]);
 
   pagemill_engine_options options;
-  pagemill_engine_options_init(&options);
+  pagemill_engine_options_init(&options, sizeof(options));
   options.program_path = argv[1];
   options.max_model_len = 1024;
   options.max_num_tokens = 512;
@@ -52,7 +53,7 @@ int main(int argc, char** argv) {
   if (pagemill_engine_create(&options, &engine) != PAGEMILL_OK) return Fail("create");
 
   pagemill_sampling_params sampling;
-  pagemill_sampling_params_init(&sampling);
+  pagemill_sampling_params_init(&sampling, sizeof(sampling));
   sampling.temperature = 0.0f;
   sampling.max_tokens = atoi(argv[2]);
   int code;

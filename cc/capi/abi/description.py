@@ -1,0 +1,76 @@
+"""Says what the C ABI is, one fact a line: struct layouts, enumerators, functions, versions.
+
+    python3.11 cc/capi/abi/description.py > cc/capi/abi/pagemill_abi_1.txt
+
+from the root writes the file that abi_test.py compares with. Layouts come from a C program that the
+compiler makes of the header; sizes are those of 64-bit machines.
+"""
+
+import itertools
+import pathlib
+import re
+import subprocess
+import tempfile
+from collections.abc import Iterator
+
+HEADER = pathlib.Path("cc/capi/pagemill.h")
+
+_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
+_STRUCT = re.compile(r"typedef struct (\w+) \{(.*?)\} \1;", re.DOTALL)
+_ENUM = re.compile(r"typedef enum (\w+) \{(.*?)\} \1;", re.DOTALL)
+_FUNCTION = re.compile(r"^PAGEMILL_API\s+([^;]+);", re.MULTILINE)
+
+
+def _words(text: str) -> str:
+    return " ".join(text.split())
+
+
+def fields(header: str) -> Iterator[tuple[str, str, str]]:
+    """Yields (struct, field, type) in the header's order."""
+    for struct, body in _STRUCT.findall(_COMMENT.sub("", header)):
+        for declaration in filter(None, map(_words, body.split(";"))):
+            kind, field = re.fullmatch(r"(.*[ *])(\w+)", declaration).groups()
+            yield struct, field, kind.strip()
+
+
+def functions(header: str) -> list[str]:
+    """Returns the declarations, each as one line."""
+    return sorted(_words(text) for text in _FUNCTION.findall(_COMMENT.sub("", header)))
+
+
+def function_names(header: str) -> set[str]:
+    """Returns the names of the functions that the header declares."""
+    return {re.search(r"(\w+)\(", text).group(1) for text in functions(header)}
+
+
+def _probe(header: str) -> Iterator[str]:
+    """Yields the lines of a C program that prints layouts and values."""
+    yield "#include <stdio.h>"
+    yield "#include <cc/capi/pagemill.h>"
+    yield "int main(void) {"
+    yield '  printf("version %d\\n", PAGEMILL_ABI_VERSION);'
+    for enum, body in _ENUM.findall(_COMMENT.sub("", header)):
+        yield f'  printf("enum {enum} size %zu\\n", sizeof({enum}));'
+        for name in re.findall(r"\w+(?= =)", body):
+            yield f'  printf("  {name} = %d\\n", {name});'
+    for struct, members in itertools.groupby(fields(header), key=lambda row: row[0]):
+        yield f'  printf("struct {struct} size %zu\\n", sizeof({struct}));'
+        for _, field, kind in members:
+            place = f"offsetof({struct}, {field}), sizeof((({struct}*)0)->{field})"
+            yield f'  printf("  %zu+%zu {field}: {kind}\\n", {place});'
+    yield "}"
+
+
+def describe() -> list[str]:
+    """Returns the lines for the header of this tree."""
+    header = HEADER.read_text()
+    with tempfile.TemporaryDirectory() as folder:
+        source, program = pathlib.Path(folder, "probe.c"), pathlib.Path(folder, "probe")
+        source.write_text("\n".join(_probe(header)) + "\n")
+        subprocess.run(["gcc", "-Wall", "-Werror", "-I.", "-o", program, source], check=True)
+        probed = subprocess.run([program], capture_output=True, text=True, check=True).stdout
+    return probed.splitlines() + functions(header)
+
+
+if __name__ == "__main__":
+    print("\n".join(describe()))

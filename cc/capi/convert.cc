@@ -1,0 +1,206 @@
+#include "cc/capi/convert.h"
+
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "cc/capi/versioned.h"
+#include "cc/tensor/dtype.h"
+
+namespace pagemill::capi {
+namespace {
+
+constexpr size_t kFirstEngineOptionsSize = offsetof(pagemill_engine_options, scheduling_policy);
+constexpr size_t kFirstSamplingParamsSize = sizeof(pagemill_sampling_params);
+constexpr size_t kFirstRequestSize = sizeof(pagemill_request);
+
+constexpr size_t kMaxStringBytes = 1024;  // of a tenant's name or a salt
+constexpr size_t kMaxPathBytes = 4096;    // PATH_MAX
+
+StatusOr<std::string> CopyString(const char* field, const char* value, size_t max_bytes) {
+  if (value == nullptr) return InvalidArgument(std::string(field) + " is NULL");
+  const size_t size = strnlen(value, max_bytes + 1);
+  if (size <= max_bytes) return std::string(value, size);
+  return InvalidArgument(std::string(field) + " has more than " + std::to_string(max_bytes) +
+                         " bytes");
+}
+
+StatusOr<std::string> CopyOptionalString(const char* field, const char* value) {
+  if (value == nullptr) return std::string();
+  return CopyString(field, value, kMaxStringBytes);
+}
+
+StatusOr<bool> CheckFlag(const char* field, int32_t value) {
+  if (value == 0 || value == 1) return value == 1;
+  return InvalidArgument(std::string(field) + " is " + std::to_string(value) +
+                         "; it must be 0 or 1");
+}
+
+StatusOr<std::vector<int32_t>> CopyTokens(const char* field, const int32_t* tokens, size_t count,
+                                          size_t max_count) {
+  if (count > max_count) {
+    return InvalidArgument(std::string(field) + " has " + std::to_string(count) +
+                           " entries; it may have " + std::to_string(max_count));
+  }
+  if (count == 0) return std::vector<int32_t>();
+  if (tokens == nullptr) return InvalidArgument(std::string(field) + " is NULL");
+  return std::vector<int32_t>(tokens, tokens + count);
+}
+
+StatusOr<step::SamplingParams> ToSamplingParams(const pagemill_sampling_params& p,
+                                                int32_t vocab_size) {
+  step::SamplingParams s;
+  s.temperature = p.temperature;
+  s.top_k = p.top_k;
+  s.top_p = p.top_p;
+  s.min_p = p.min_p;
+  s.presence_penalty = p.presence_penalty;
+  s.frequency_penalty = p.frequency_penalty;
+  s.repetition_penalty = p.repetition_penalty;
+  s.seed = p.seed;
+  s.max_tokens = p.max_tokens;
+  s.min_tokens = p.min_tokens;
+  PM_ASSIGN_OR_RETURN(s.stop_token_ids,
+                      CopyTokens("stop_token_ids", p.stop_token_ids, p.num_stop_token_ids,
+                                 static_cast<size_t>(vocab_size)));
+  return s;
+}
+
+}  // namespace
+
+const pagemill_engine_options kDefaultEngineOptions = {
+    .struct_size = sizeof(pagemill_engine_options),
+    .program_path = nullptr,
+    .num_threads = 0,
+    .max_model_len = 2048,
+    .max_num_tokens = 2048,
+    .max_num_seqs = 32,
+    .max_num_logits_rows = 32,
+    .num_blocks = 0,
+    .block_size = 16,
+    .max_waiting_requests = 1024,
+    .kv_cache_dtype = "bf16",
+    .scheduling_policy = "fcfs",
+    .prefix_caching_hash = "xxh3-128",
+    .enable_prefix_caching = 1,
+    .long_prefill_token_threshold = 0,
+};
+
+const pagemill_sampling_params kDefaultSamplingParams = {
+    .struct_size = sizeof(pagemill_sampling_params),
+    .temperature = 1.0f,
+    .top_k = 0,
+    .top_p = 1.0f,
+    .min_p = 0.0f,
+    .presence_penalty = 0.0f,
+    .frequency_penalty = 0.0f,
+    .repetition_penalty = 1.0f,
+    .seed = 0,
+    .max_tokens = 16,
+    .min_tokens = 0,
+    .stop_token_ids = nullptr,
+    .num_stop_token_ids = 0,
+};
+
+const pagemill_request kDefaultRequest = {};
+const pagemill_output kDefaultOutput = {};
+const pagemill_stats kDefaultStats = {};
+
+StatusOr<HostOptions> ToHostOptions(const pagemill_engine_options* options) {
+  pagemill_engine_options o = kDefaultEngineOptions;
+  PM_RETURN_IF_ERROR(CopyIn("options", options, kFirstEngineOptionsSize, &o));
+  HostOptions h;
+  PM_ASSIGN_OR_RETURN(h.program_path, CopyString("program_path", o.program_path, kMaxPathBytes));
+  PM_ASSIGN_OR_RETURN(const std::string dtype,
+                      CopyString("kv_cache_dtype", o.kv_cache_dtype, kMaxStringBytes));
+  const auto kv_dtype = ParseDType(dtype);
+  if (!kv_dtype) {
+    return InvalidArgument("kv_cache_dtype is '" + dtype + "'; it must be bf16 or f32");
+  }
+  h.max_model_len = o.max_model_len;
+  h.executor.num_threads = o.num_threads;
+  h.executor.max_num_tokens = o.max_num_tokens;
+  h.executor.max_num_seqs = o.max_num_seqs;
+  h.executor.max_num_logits_rows = o.max_num_logits_rows;
+  h.executor.num_blocks = o.num_blocks;
+  h.executor.block_size = o.block_size;
+  h.executor.kv_cache_dtype = *kv_dtype;
+  h.engine.max_waiting_requests = o.max_waiting_requests;
+  h.engine.long_prefill_token_threshold = o.long_prefill_token_threshold;
+  PM_ASSIGN_OR_RETURN(h.engine.scheduling_policy,
+                      CopyString("scheduling_policy", o.scheduling_policy, kMaxStringBytes));
+  PM_ASSIGN_OR_RETURN(h.engine.prefix_caching_hash,
+                      CopyString("prefix_caching_hash", o.prefix_caching_hash, kMaxStringBytes));
+  PM_ASSIGN_OR_RETURN(h.engine.enable_prefix_caching,
+                      CheckFlag("enable_prefix_caching", o.enable_prefix_caching));
+  return h;
+}
+
+StatusOr<step::Request> ToRequest(const pagemill_request* request, int32_t max_model_len,
+                                  int32_t vocab_size) {
+  pagemill_request r = kDefaultRequest;
+  PM_RETURN_IF_ERROR(CopyIn("request", request, kFirstRequestSize, &r));
+  pagemill_sampling_params sampling = kDefaultSamplingParams;
+  if (r.sampling != nullptr) {
+    PM_RETURN_IF_ERROR(CopyIn("sampling", r.sampling, kFirstSamplingParamsSize, &sampling));
+  }
+  step::Request made;
+  made.id = step::RequestId(r.request_id);
+  PM_ASSIGN_OR_RETURN(made.prompt_token_ids,
+                      CopyTokens("prompt_token_ids", r.prompt_token_ids, r.num_prompt_tokens,
+                                 static_cast<size_t>(max_model_len)));
+  PM_ASSIGN_OR_RETURN(made.sampling, ToSamplingParams(sampling, vocab_size));
+  PM_ASSIGN_OR_RETURN(made.tenant, CopyOptionalString("tenant", r.tenant));
+  PM_ASSIGN_OR_RETURN(made.cache_salt, CopyOptionalString("cache_salt", r.cache_salt));
+  made.priority = r.priority;
+  PM_ASSIGN_OR_RETURN(made.skip_reading_prefix_cache,
+                      CheckFlag("skip_reading_prefix_cache", r.skip_reading_prefix_cache));
+  return made;
+}
+
+pagemill_output FromOutput(const engine::RequestOutput& output) {
+  const bool finished = output.finish_reason.has_value();
+  return {
+      .struct_size = sizeof(pagemill_output),
+      .request_id = output.request_id.value(),
+      .token_ids = output.new_token_ids.data(),
+      .num_tokens = output.new_token_ids.size(),
+      .finish_reason =
+          finished ? static_cast<int32_t>(*output.finish_reason) + 1 : PAGEMILL_NOT_FINISHED,
+      .num_cached_tokens = output.num_cached_tokens,
+      .error = static_cast<int32_t>(output.error.code()),
+      .stop_token_id = output.stop_token_id.value_or(-1),
+      .error_message = output.error.message().c_str(),
+      .queued_s = output.queued_s,
+      .prefill_s = output.prefill_s,
+      .decode_s = output.decode_s,
+  };
+}
+
+pagemill_stats FromStats(const engine::EngineStats& s) {
+  return {
+      .struct_size = sizeof(pagemill_stats),
+      .num_running = static_cast<uint64_t>(s.num_running),
+      .num_waiting = static_cast<uint64_t>(s.num_waiting),
+      .num_used_blocks = static_cast<uint64_t>(s.kv_blocks_used),
+      .num_blocks = static_cast<uint64_t>(s.kv_blocks_total),
+      .num_unread_outputs = static_cast<uint64_t>(s.num_unread_outputs),
+      .num_steps = s.num_steps,
+      .num_failed_steps = s.num_failed_steps,
+      .num_preemptions = s.num_preemptions,
+      .prefix_cache_query_tokens = s.prefix_cache_query_tokens,
+      .prefix_cache_hit_tokens = s.prefix_cache_hit_tokens,
+      .prompt_tokens = s.prompt_tokens,
+      .generation_tokens = s.generation_tokens,
+      .num_submitted = s.num_submitted,
+      .num_refused = s.num_refused,
+      .finished_stop = s.finished_stop,
+      .finished_length = s.finished_length,
+      .finished_abort = s.finished_abort,
+      .finished_error = s.finished_error,
+      .heartbeat = s.heartbeat,
+      .progress_age_s = s.progress_age_s,
+  };
+}
+
+}  // namespace pagemill::capi

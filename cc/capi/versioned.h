@@ -1,0 +1,61 @@
+// File: cc/capi/versioned.h
+// Structs of the C ABI that a host built against another header passes in. Each begins with its
+// size in the host's header; the library touches no byte behind it.
+//
+//   pagemill_request request;
+//   PM_RETURN_IF_ERROR(CopyIn("request", from_host, kFirstRequestSize, &request));
+//
+// A host's size is at least that of the first header of this ABI version, and a whole number of
+// the struct's alignment, so that it never ends within a field. No struct ends with padding:
+// a later field would lie in bytes that older hosts have and do not set (abi_test.py checks it).
+#ifndef PAGEMILL_CC_CAPI_VERSIONED_H_
+#define PAGEMILL_CC_CAPI_VERSIONED_H_
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <string>
+
+#include "cc/base/status.h"
+
+namespace pagemill::capi {
+
+// What `*_init(to, struct_size)` does: the first `struct_size` bytes of `defaults`.
+template <typename T>
+void Initialize(const T& defaults, size_t struct_size, T* to) {
+  if (to == nullptr || struct_size < sizeof(size_t)) return;
+  std::memcpy(static_cast<void*>(to), &defaults, std::min(struct_size, sizeof(T)));
+  to->struct_size = struct_size;
+}
+
+// Is `host`, which the host calls `name`, there and of a size that this library knows?
+template <typename T>
+Status CheckSize(const char* name, const T* host, size_t first_size) {
+  if (host == nullptr) return InvalidArgument(std::string(name) + " is NULL");
+  const size_t size = host->struct_size;
+  if (size >= first_size && size <= sizeof(T) && size % alignof(T) == 0) return OkStatus();
+  return InvalidArgument(std::string(name) + "->struct_size is " + std::to_string(size) +
+                         "; this library knows " + std::to_string(first_size) + " to " +
+                         std::to_string(sizeof(T)) +
+                         ": fill the struct in with its _init function, and use a library that is "
+                         "not older than the header");
+}
+
+// Copies what the host's version has over the defaults, which `to` holds.
+template <typename T>
+Status CopyIn(const char* name, const T* host, size_t first_size, T* to) {
+  PM_RETURN_IF_ERROR(CheckSize(name, host, first_size));
+  std::memcpy(static_cast<void*>(to), host, host->struct_size);
+  return OkStatus();
+}
+
+// Gives the host what its version has of `from`. Only after CheckSize().
+template <typename T>
+void CopyOut(T from, T* host) {
+  from.struct_size = host->struct_size;
+  std::memcpy(static_cast<void*>(host), &from, host->struct_size);
+}
+
+}  // namespace pagemill::capi
+
+#endif  // PAGEMILL_CC_CAPI_VERSIONED_H_
