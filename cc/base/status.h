@@ -49,6 +49,13 @@ class [[nodiscard]] Status {
   bool ok() const { return code_ == StatusCode::kOk; }
   StatusCode code() const { return code_; }
   const std::string& message() const { return message_; }
+  // With kResourceExhausted and kUnavailable: seconds after which a retry makes sense; 0 = not
+  // known.
+  int32_t retry_after_s() const { return retry_after_s_; }
+  Status WithRetryAfter(int32_t seconds) && {
+    retry_after_s_ = seconds;
+    return std::move(*this);
+  }
   // "OK" or "INVALID_ARGUMENT: message".
   std::string ToString() const;
 
@@ -56,6 +63,7 @@ class [[nodiscard]] Status {
 
  private:
   StatusCode code_ = StatusCode::kOk;
+  int32_t retry_after_s_ = 0;
   std::string message_;
 };
 

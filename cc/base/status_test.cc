@@ -73,5 +73,13 @@ TEST(StrongId, ComparesAndHashes) {
   EXPECT_EQ(std::hash<Id>()(Id(7)), std::hash<int32_t>()(7));
 }
 
+TEST(Status, CarriesWhenToRetry) {
+  const Status status = ResourceExhausted("full").WithRetryAfter(7);
+  EXPECT_EQ(status.retry_after_s(), 7);
+  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(Status().retry_after_s(), 0);
+  EXPECT_NE(status, ResourceExhausted("full"));
+}
+
 }  // namespace
 }  // namespace pagemill

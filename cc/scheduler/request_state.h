@@ -15,6 +15,7 @@
 
 #include "cc/kv_cache/request_blocks.h"
 #include "cc/scheduler/park_reason.h"
+#include "cc/scheduler/queue_ticket.h"
 #include "cc/step/request.h"
 #include "cc/step/step_result.h"
 #include "cc/step/token_sequence.h"
@@ -66,6 +67,7 @@ struct RequestState {
   RequestState* prefix_computer = nullptr;
   std::vector<RequestState*> prefix_waiters;
 
+  QueueTicket ticket;         // of the scheduler's QueueAdmission
   int32_t tenant_index = -1;  // the fair policy's; -1 = not seen by it
 
   // Links of RequestQueue or ParkedRequests, while in one.

@@ -17,6 +17,7 @@ Scheduler::Scheduler(const SchedulerOptions& options)
     : options_(options),
       cache_(options.kv_cache),
       admission_(options, cache_),
+      queue_(options),
       policy_(*MakePolicy(options.policy, options.tenant_weights)),
       charges_(policy_->charges()),
       slots_(options.max_num_seqs) {
@@ -27,11 +28,7 @@ Scheduler::Scheduler(const SchedulerOptions& options)
 
 Status Scheduler::Add(step::Request request) {
   PM_RETURN_IF_ERROR(admission_.Check(request));
-  const auto most = static_cast<size_t>(options_.max_waiting_requests) + slots_.size();
-  if (requests_.size() >= most) {
-    return ResourceExhausted(std::to_string(options_.max_waiting_requests) +
-                             " requests are waiting already (--max-num-queued-reqs); retry later");
-  }
+  PM_RETURN_IF_ERROR(queue_.Check(request, std::nullopt));
   const step::RequestId id = request.id;
   auto state = std::make_unique<RequestState>(std::move(request));
   state->arrival = num_arrivals_;
@@ -40,6 +37,7 @@ Status Scheduler::Add(step::Request request) {
     return FailedPrecondition("request id " + std::to_string(id.value()) + " is in use");
   }
   ++num_arrivals_;
+  added->ticket = queue_.Enter(*added->request);
   if (added->request->starts_held) {
     parked_.Add(added, ParkReason::kHeld);
   } else {
@@ -93,6 +91,10 @@ void Scheduler::Finish(RequestState* request, step::FinishReason reason, Request
   }
   policy_->Forget(*request);
   cache_.Free(&request->blocks);
+  queue_.Leave(request->ticket);
+  if (request->generates && request->num_cached_tokens) {
+    queue_.estimator().ObserveOutput(static_cast<int64_t>(request->output_token_ids.size()));
+  }
   finished_.push_back(request);
   ++counters_.finished[static_cast<size_t>(reason)];
 }
@@ -172,6 +174,7 @@ Status Scheduler::CheckIntegrity() const {
   PM_RETURN_IF_ERROR(parked_.CheckIntegrity());
   PM_RETURN_IF_ERROR(prefixes_in_flight_.CheckIntegrity());
   PM_RETURN_IF_ERROR(policy_->CheckIntegrity());
+  PM_RETURN_IF_ERROR(queue_.CheckIntegrity());
   return cache_.CheckIntegrity(holders);
 }
 

@@ -39,6 +39,7 @@
 #include "cc/scheduler/parked_requests.h"
 #include "cc/scheduler/policies/policy.h"
 #include "cc/scheduler/prefixes_in_flight.h"
+#include "cc/scheduler/queue_admission.h"
 #include "cc/scheduler/request_event.h"
 #include "cc/scheduler/request_state.h"
 #include "cc/scheduler/scheduler_options.h"
@@ -54,7 +55,7 @@ class Scheduler {
   static StatusOr<std::unique_ptr<Scheduler>> Create(const SchedulerOptions& options);
 
   // Queues a request, or says why not: kInvalidArgument (Admission), kFailedPrecondition (the id is
-  // in use), kResourceExhausted (the queue is full).
+  // in use), kResourceExhausted (QueueAdmission).
   Status Add(step::Request request);
   // Ends a request; its event is appended. False where there is none with this id.
   bool Abort(step::RequestId id, std::vector<RequestEvent>* events);
@@ -77,6 +78,8 @@ class Scheduler {
   bool HasWork() const { return !requests_.empty(); }
   size_t num_steps_in_flight() const { return in_flight_.size(); }
   const Admission& admission() const { return admission_; }
+  // The account of the queue, for estimates; whoever measures steps tells its estimator.
+  QueueAdmission& queue_admission() { return queue_; }
   SchedulerStats stats() const;
   // Forgets all cached prefixes. False, and nothing happens, while requests hold blocks.
   bool ResetPrefixCache() { return cache_.Reset(); }
@@ -154,6 +157,7 @@ class Scheduler {
   const SchedulerOptions options_;
   kv_cache::KvCacheManager cache_;
   const Admission admission_;
+  QueueAdmission queue_;
   const std::unique_ptr<Policy> policy_;
   const bool charges_;  // does the policy want to know what it serves?
 

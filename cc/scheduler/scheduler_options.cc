@@ -1,9 +1,11 @@
 #include "cc/scheduler/scheduler_options.h"
 
+#include "cc/scheduler/policies/policies.h"
+
 namespace pagemill::scheduler {
 namespace {
 
-Status CheckAtLeast(const char* field, int32_t value, int32_t least) {
+Status CheckAtLeast(const char* field, int64_t value, int64_t least) {
   if (value >= least) return OkStatus();
   return InvalidArgument(std::string(field) + " is " + std::to_string(value) +
                          ", it must be at least " + std::to_string(least));
@@ -19,6 +21,8 @@ Status SchedulerOptions::Validate() const {
   PM_RETURN_IF_ERROR(CheckAtLeast("vocab_size", vocab_size, 0));
   PM_RETURN_IF_ERROR(CheckAtLeast("long_prefill_token_threshold", long_prefill_token_threshold, 0));
   PM_RETURN_IF_ERROR(CheckAtLeast("max_waiting_requests", max_waiting_requests, 0));
+  PM_RETURN_IF_ERROR(CheckAtLeast("max_waiting_tokens", max_waiting_tokens, 0));
+  PM_RETURN_IF_ERROR(CheckAtLeast("max_waiting_per_tenant", max_waiting_per_tenant, 0));
   PM_RETURN_IF_ERROR(MakePolicy(policy, tenant_weights).status());
   return kv_cache.Validate();
 }

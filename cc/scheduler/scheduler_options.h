@@ -8,7 +8,7 @@
 
 #include "cc/base/status.h"
 #include "cc/kv_cache/kv_cache_options.h"
-#include "cc/scheduler/policies/policies.h"  // TenantWeights
+#include "cc/scheduler/policies/tenant_weights.h"
 
 namespace pagemill::scheduler {
 
@@ -22,6 +22,11 @@ struct SchedulerOptions {
   int32_t long_prefill_token_threshold = 0;
   // Requests that may wait beyond those for which a slot is free.
   int32_t max_waiting_requests = 1024;
+  // Prompt tokens of requests that have not started; 0 = no bound. Where none waits, one prompt may
+  // be larger.
+  int64_t max_waiting_tokens = 0;
+  // Requests of one tenant that may wait beyond those for which a slot is free; 0 = no bound.
+  int32_t max_waiting_per_tenant = 0;
   std::string policy = "fcfs";   // a name of policies/policies.h
   TenantWeights tenant_weights;  // for policy "fair"; tenants not named here have weight 1
   bool chunked_prefill = true;   // false: a prompt runs in one step

@@ -194,6 +194,7 @@ void Scheduler::Start(RequestState* request, const kv_cache::PrefixMatch& match,
   }
   if (request->num_cached_tokens) return;  // a resumed request was counted before
   request->num_cached_tokens = match.num_tokens;
+  queue_.Start(&request->ticket);
   if (charges_) policy_->Charge(*request, request->prompt_size);
   counters_.prompt_tokens += static_cast<uint64_t>(request->prompt_size);
   if (ReadsPrefixCache(*request) && options_.kv_cache.enable_prefix_caching) {

@@ -21,7 +21,6 @@
 #define PAGEMILL_CC_SCHEDULER_POLICIES_FAIR_H_
 
 #include <cstdint>
-#include <map>
 #include <set>
 #include <string>
 #include <unordered_map>
@@ -29,12 +28,9 @@
 #include <vector>
 
 #include "cc/scheduler/policies/policy.h"
+#include "cc/scheduler/policies/tenant_weights.h"
 
 namespace pagemill::scheduler {
-
-// Tenant -> weight, from 1 to kMaxTenantWeight.
-using TenantWeights = std::map<std::string, int32_t>;
-inline constexpr int32_t kMaxTenantWeight = 1000;
 
 class Fair final : public Policy {
  public:

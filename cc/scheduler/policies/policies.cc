@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "cc/scheduler/policies/fair.h"
 #include "cc/scheduler/policies/fcfs.h"
 #include "cc/scheduler/policies/priority.h"
 

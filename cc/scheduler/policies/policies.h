@@ -7,8 +7,8 @@
 #include <string_view>
 
 #include "cc/base/status.h"
-#include "cc/scheduler/policies/fair.h"  // TenantWeights
 #include "cc/scheduler/policies/policy.h"
+#include "cc/scheduler/policies/tenant_weights.h"
 
 namespace pagemill::scheduler {
 
