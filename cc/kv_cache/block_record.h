@@ -1,0 +1,46 @@
+// File: cc/kv_cache/block_record.h
+// How the bytes of a block are kept where they can be damaged: a header that says what they are,
+// with a checksum, then the bytes. Numbers are little endian.
+//
+//   std::array<std::byte, kRecordHeaderBytes> header;
+//   EncodeRecordHeader(name, bytes, header);
+//   ... written and read back ...
+//   PM_RETURN_IF_ERROR(CheckRecord(name, header, bytes));
+//
+// The fingerprint names what the bytes depend on besides tokens: model, weights, layout.
+#ifndef PAGEMILL_CC_KV_CACHE_BLOCK_RECORD_H_
+#define PAGEMILL_CC_KV_CACHE_BLOCK_RECORD_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "cc/base/status.h"
+#include "cc/base/xxh3.h"
+#include "cc/kv_cache/block.h"
+#include "cc/kv_cache/block_hash.h"
+
+namespace pagemill::kv_cache {
+
+inline constexpr size_t kRecordHeaderBytes = 96;
+
+struct RecordName {
+  Digest128 fingerprint;
+  BlockHash hash;
+  GroupId group;
+};
+
+// Writes the header for `bytes` over `header`, of kRecordHeaderBytes.
+void EncodeRecordHeader(const RecordName& name, std::span<const std::byte> bytes,
+                        std::span<std::byte> header);
+// Is `header` that of `name` and of exactly these bytes? kDataLoss, with what differs.
+Status CheckRecord(const RecordName& name, std::span<const std::byte> header,
+                   std::span<const std::byte> bytes);
+
+// "0123abcd..." of 64 digits: the same on every machine.
+std::string HexName(const BlockHash& hash);
+
+}  // namespace pagemill::kv_cache
+
+#endif  // PAGEMILL_CC_KV_CACHE_BLOCK_RECORD_H_

@@ -1,0 +1,126 @@
+#include "cc/kv_cache/connectors/file_medium.h"
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "cc/kv_cache/block_record.h"
+#include "cc/kv_cache/internal/posix_file.h"
+
+namespace pagemill::kv_cache {
+namespace {
+
+namespace fs = std::filesystem;
+using Direction = KvTransfer::Direction;
+using internal::PosixFile;
+
+StatusOr<int64_t> CountBytes(const std::string& folder) {
+  std::error_code error;
+  int64_t total = 0;
+  for (auto it = fs::recursive_directory_iterator(folder, error);
+       !error && it != fs::recursive_directory_iterator(); it.increment(error)) {
+    std::error_code gone;  // another process may remove it meanwhile
+    if (!it->is_regular_file(gone) || gone) continue;
+    const auto size = it->file_size(gone);
+    if (!gone) total += static_cast<int64_t>(size);
+  }
+  if (!error) return total;
+  return InvalidArgument("cannot read the folder \"" + folder + "\": " + error.message());
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<FileMedium>> FileMedium::Create(const Options& options,
+                                                         step::PageStore* pages) {
+  std::error_code error;
+  fs::create_directories(options.folder, error);
+  if (error) {
+    return InvalidArgument("cannot make the folder \"" + options.folder + "\": " + error.message());
+  }
+  PM_ASSIGN_OR_RETURN(const int64_t num_bytes, CountBytes(options.folder));
+  return std::unique_ptr<FileMedium>(new FileMedium(options, pages, num_bytes));
+}
+
+std::string FileMedium::PathOf(const BlockContent& block) const {
+  const std::string name = HexName(block.hash);
+  return options_.folder + "/" + name.substr(0, 2) + "/" + name + "-" +
+         std::to_string(block.group.value());
+}
+
+KvTransferResult FileMedium::Run(const KvTransfer& transfer) {
+  KvTransferResult result{transfer.id, 0, OkStatus()};
+  for (const BlockContent& block : transfer.blocks) {
+    if (transfer.direction == Direction::kProbe) {
+      if (::access(PathOf(block).c_str(), R_OK) != 0) return result;
+    } else if (transfer.direction == Direction::kLoad) {
+      result.status = Load(block);
+    } else if (transfer.direction == Direction::kStore) {
+      result.status = Store(block);
+    } else {
+      result.status = Internal("the file connector does not demote");
+    }
+    if (!result.status.ok()) return result;
+    ++result.num_blocks_done;
+  }
+  return result;
+}
+
+Status FileMedium::Load(const BlockContent& block) {
+  const std::string path = PathOf(block);
+  PM_ASSIGN_OR_RETURN(const PosixFile file, PosixFile::OpenToRead(path));
+  PM_ASSIGN_OR_RETURN(const int64_t size, file.size());
+  record_.resize(kRecordHeaderBytes + pages_->page_bytes(block.group));
+  const auto bytes = std::span<const std::byte>(record_).subspan(kRecordHeaderBytes);
+  Status status = size == static_cast<int64_t>(record_.size())
+                      ? file.ReadAt(0, record_)
+                      : DataLoss("\"" + path + "\" has " + std::to_string(size) +
+                                 " bytes, a block has " + std::to_string(record_.size()));
+  if (status.ok()) {
+    status = CheckRecord({options_.fingerprint, block.hash, block.group},
+                         std::span(record_).first(kRecordHeaderBytes), bytes);
+  }
+  if (status.ok()) {
+    pages_->Write(block.group, block.block, bytes);
+    return status;
+  }
+  if (status.code() == StatusCode::kDataLoss && internal::RemoveFile(path).ok()) num_bytes_ -= size;
+  return status;
+}
+
+Status FileMedium::Store(const BlockContent& block) {
+  const std::string path = PathOf(block);
+  if (::access(path.c_str(), R_OK) == 0) return OkStatus();
+  record_.resize(kRecordHeaderBytes + pages_->page_bytes(block.group));
+  const auto size = static_cast<int64_t>(record_.size());
+  if (num_bytes_ + size > options_.max_bytes) {
+    return ResourceExhausted("\"" + options_.folder + "\" has " + std::to_string(num_bytes_) +
+                             " bytes of KV blocks, its bound is " +
+                             std::to_string(options_.max_bytes));
+  }
+  const auto bytes = std::span(record_).subspan(kRecordHeaderBytes);
+  pages_->Read(block.group, block.block, bytes);
+  EncodeRecordHeader({options_.fingerprint, block.hash, block.group}, bytes,
+                     std::span(record_).first(kRecordHeaderBytes));
+  std::error_code error;
+  fs::create_directory(fs::path(path).parent_path(), error);
+  if (error) return DataLoss("cannot make the folder of \"" + path + "\": " + error.message());
+  // Not synced: what a loss of power cuts short has no valid checksum.
+  const std::string temporary =
+      path + "." + std::to_string(::getpid()) + "-" + std::to_string(++num_written_) + ".tmp";
+  Status status = OkStatus();
+  {
+    PM_ASSIGN_OR_RETURN(PosixFile file, PosixFile::CreateNew(temporary));
+    status = file.WriteAt(0, record_);
+  }
+  if (status.ok()) status = internal::RenameFile(temporary, path);
+  if (status.ok()) {
+    num_bytes_ += size;
+  } else {
+    (void)internal::RemoveFile(temporary);
+  }
+  return status;
+}
+
+}  // namespace pagemill::kv_cache

@@ -1,0 +1,199 @@
+// Both sides of the file connector together.
+#include "cc/kv_cache/connectors/file.h"
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "cc/kv_cache/connectors/file_medium.h"
+#include "cc/step/fake_model.h"
+#include "gtest/gtest.h"
+
+namespace pagemill::kv_cache {
+namespace {
+
+namespace fs = std::filesystem;
+using Direction = KvTransfer::Direction;
+
+constexpr GroupId kGroup{0};
+
+BlockHash Hash(int i) {
+  BlockHash hash;
+  hash.words[0] = (static_cast<uint64_t>(i) + 1) * 0x9E3779B97F4A7C15u;
+  return hash;
+}
+
+class FileTest : public testing::Test {
+ protected:
+  FileTest() {
+    folder_ = testing::TempDir() + "/kv_files_" + std::to_string(::getpid()) + "_" +
+              testing::UnitTest::GetInstance()->current_test_info()->name();
+    fs::remove_all(folder_);
+    medium_ = Medium({});
+  }
+  ~FileTest() override { fs::remove_all(folder_); }
+
+  std::unique_ptr<FileMedium> Medium(FileMedium::Options options) {
+    options.folder = folder_;
+    if (options.fingerprint == Digest128()) options.fingerprint = {3, 4};
+    return *FileMedium::Create(options, &model_);
+  }
+
+  void Fill(int block, int seed) {
+    std::vector<std::byte> bytes(model_.page_bytes(kGroup));
+    for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i + seed);
+    model_.Write(kGroup, BlockId(block), bytes);
+  }
+  std::vector<std::byte> Read(int block) {
+    std::vector<std::byte> bytes(model_.page_bytes(kGroup));
+    model_.Read(kGroup, BlockId(block), bytes);
+    return bytes;
+  }
+
+  std::vector<KvTransfer> Transfer(Direction direction, int begin, int end, int first_page) {
+    std::vector<BlockContent> blocks;
+    for (int i = begin; i < end; ++i) {
+      blocks.push_back({Hash(i), kGroup, BlockId(first_page + i - begin)});
+    }
+    std::vector<KvTransfer> transfers;
+    connector_->Transfer(direction, blocks, &transfers);
+    return transfers;
+  }
+  Status Finish(const std::vector<KvTransfer>& transfers) {
+    Status last;
+    for (const KvTransfer& transfer : transfers) {
+      const KvTransferResult result = medium_->Run(transfer);
+      last = result.status;
+      connector_->Finish(transfer, result);
+      EXPECT_EQ(connector_->CheckIntegrity(), OkStatus());
+    }
+    return last;
+  }
+  // Asks until there is an answer.
+  int32_t Lookup(int begin, int end) {
+    std::vector<BlockHash> hashes;
+    for (int i = begin; i < end; ++i) hashes.push_back(Hash(i));
+    for (int tries = 0; tries < 5; ++tries) {
+      std::vector<KvTransfer> probes;
+      const ConnectorMatch match = connector_->Lookup(step::Request(), hashes, &probes);
+      if (!match.ask_again) return match.num_blocks;
+      EXPECT_FALSE(probes.empty());
+      EXPECT_EQ(Finish(probes), OkStatus());
+    }
+    ADD_FAILURE() << "no answer";
+    return -1;
+  }
+  std::string PathOf(int i) const { return medium_->PathOf({Hash(i), kGroup, kNullBlock}); }
+
+  std::string folder_;
+  step::FakeModel model_{step::FakeModel::Options{}};
+  std::unique_ptr<FileMedium> medium_;
+  std::unique_ptr<FileConnector> connector_ =
+      std::make_unique<FileConnector>(FileConnector::Options{});
+};
+
+TEST_F(FileTest, ALookupProbesAndThenKnows) {
+  EXPECT_EQ(Lookup(0, 3), 0);
+  EXPECT_EQ(Finish(Transfer(Direction::kStore, 0, 2, 1)), OkStatus());
+  EXPECT_EQ(Lookup(0, 3), 2);
+  EXPECT_EQ(connector_->stats().blocks_stored, 2u);
+}
+
+TEST_F(FileTest, BlocksOutliveTheProcessThatWroteThem) {
+  Fill(1, 10);
+  Fill(2, 20);
+  EXPECT_EQ(Finish(Transfer(Direction::kStore, 0, 2, 1)), OkStatus());
+  connector_ = std::make_unique<FileConnector>(FileConnector::Options{});
+  medium_ = Medium({});
+  EXPECT_EQ(Lookup(0, 3), 2);
+  EXPECT_EQ(Finish(Transfer(Direction::kLoad, 0, 2, 5)), OkStatus());
+  EXPECT_EQ(Read(5), Read(1));
+  EXPECT_EQ(Read(6), Read(2));
+}
+
+TEST_F(FileTest, BlocksOnTheirWayAreAskedForAgain) {
+  const auto store = Transfer(Direction::kStore, 0, 1, 1);
+  std::vector<KvTransfer> probes;
+  const BlockHash hashes[] = {Hash(0)};
+  EXPECT_TRUE(connector_->Lookup(step::Request(), hashes, &probes).ask_again);
+  EXPECT_TRUE(probes.empty()) << "the store will answer";
+  EXPECT_EQ(Finish(store), OkStatus());
+  EXPECT_EQ(Lookup(0, 1), 1);
+}
+
+TEST_F(FileTest, WhatIsThereIsNotWrittenAgain) {
+  EXPECT_EQ(Finish(Transfer(Direction::kStore, 0, 1, 1)), OkStatus());
+  EXPECT_TRUE(Transfer(Direction::kStore, 0, 1, 1).empty());
+}
+
+TEST_F(FileTest, StoresAreDroppedWhileTooManyBlocksAreInFlight) {
+  EXPECT_EQ(Transfer(Direction::kStore, 0, 50, 1)[0].blocks.size(), 50u);
+  EXPECT_EQ(Transfer(Direction::kStore, 50, 300, 1)[0].blocks.size(), 206u);
+  EXPECT_EQ(connector_->stats().blocks_dropped, 44u);
+}
+
+TEST_F(FileTest, ADamagedFileFailsItsLoadAndIsRemoved) {
+  EXPECT_EQ(Finish(Transfer(Direction::kStore, 0, 3, 1)), OkStatus());
+  {
+    std::fstream file(PathOf(1), std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(100);
+    file.put('x');
+  }
+  const auto before = Read(6);
+  const auto load = Transfer(Direction::kLoad, 0, 3, 5);
+  const KvTransferResult result = medium_->Run(load[0]);
+  EXPECT_EQ(result.status, DataLoss("a damaged KV block (checksum)"));
+  EXPECT_EQ(result.num_blocks_done, 1);
+  EXPECT_EQ(Read(6), before);
+  EXPECT_FALSE(fs::exists(PathOf(1)));
+  connector_->Finish(load[0], result);
+  EXPECT_EQ(Lookup(0, 3), 1);
+}
+
+TEST_F(FileTest, ATruncatedFileAndOneOfAnotherModelFailTheirLoads) {
+  EXPECT_EQ(Finish(Transfer(Direction::kStore, 0, 2, 1)), OkStatus());
+  fs::resize_file(PathOf(0), 50);
+  EXPECT_EQ(Finish(Transfer(Direction::kLoad, 0, 1, 5)).code(), StatusCode::kDataLoss);
+  medium_ = Medium({.fingerprint = {9, 9}});
+  EXPECT_EQ(Finish(Transfer(Direction::kLoad, 1, 2, 5)),
+            DataLoss("a KV block of another model or layout"));
+}
+
+TEST_F(FileTest, AFileThatIsGoneFailsItsLoad) {
+  EXPECT_EQ(Finish(Transfer(Direction::kStore, 0, 1, 1)), OkStatus());
+  fs::remove(PathOf(0));
+  EXPECT_EQ(Lookup(0, 1), 1);
+  EXPECT_EQ(Finish(Transfer(Direction::kLoad, 0, 1, 5)).code(), StatusCode::kNotFound);
+  EXPECT_EQ(Lookup(0, 1), 0);
+}
+
+TEST_F(FileTest, TheFolderIsBounded) {
+  medium_ = Medium({.max_bytes = 300});  // a block takes 96 + 48 bytes
+  EXPECT_EQ(Finish(Transfer(Direction::kStore, 0, 3, 1)).code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(Lookup(0, 3), 2);
+  medium_ = Medium({.max_bytes = 300});
+  EXPECT_EQ(Finish(Transfer(Direction::kStore, 2, 3, 1)).code(), StatusCode::kResourceExhausted)
+      << "files of an earlier process count";
+}
+
+TEST_F(FileTest, NoTemporaryFilesAreLeft) {
+  EXPECT_EQ(Finish(Transfer(Direction::kStore, 0, 9, 1)), OkStatus());
+  int num_files = 0;
+  for (const auto& entry : fs::recursive_directory_iterator(folder_)) {
+    if (!entry.is_regular_file()) continue;
+    ++num_files;
+    EXPECT_NE(entry.path().extension(), ".tmp");
+  }
+  EXPECT_EQ(num_files, 9);
+}
+
+TEST_F(FileTest, AFolderThatCannotBeMadeIsRefused) {
+  EXPECT_EQ(FileMedium::Create({.folder = "/proc/nothing"}, &model_).status().code(),
+            StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace pagemill::kv_cache

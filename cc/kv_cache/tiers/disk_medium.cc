@@ -1,0 +1,70 @@
+#include "cc/kv_cache/tiers/disk_medium.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "cc/kv_cache/block_record.h"
+
+namespace pagemill::kv_cache {
+
+using Direction = KvTransfer::Direction;
+
+int64_t DiskMedium::SlotFileBytes(size_t slot_bytes) {
+  return static_cast<int64_t>(kRecordHeaderBytes + slot_bytes);
+}
+
+StatusOr<std::unique_ptr<DiskMedium>> DiskMedium::Create(const Options& options,
+                                                         step::PageStore* pages,
+                                                         std::shared_ptr<HostArena> arena) {
+  PM_ASSIGN_OR_RETURN(internal::PosixFile file, internal::PosixFile::CreateNew(options.path));
+  PM_RETURN_IF_ERROR(internal::RemoveFile(options.path));
+  PM_RETURN_IF_ERROR(file.Reserve(options.num_slots * SlotFileBytes(options.slot_bytes)));
+  return std::unique_ptr<DiskMedium>(
+      new DiskMedium(options, pages, std::move(arena), std::move(file)));
+}
+
+DiskMedium::DiskMedium(const Options& options, step::PageStore* pages,
+                       std::shared_ptr<HostArena> arena, internal::PosixFile file)
+    : options_(options), pages_(pages), arena_(std::move(arena)), file_(std::move(file)) {}
+
+KvTransferResult DiskMedium::Run(const KvTransfer& transfer) {
+  KvTransferResult result{transfer.id, 0, OkStatus()};
+  for (size_t i = 0; i < transfer.blocks.size(); ++i) {
+    result.status = Copy(transfer, i);
+    if (!result.status.ok()) break;
+    ++result.num_blocks_done;
+  }
+  return result;
+}
+
+Status DiskMedium::Copy(const KvTransfer& transfer, size_t i) {
+  const BlockContent& block = transfer.blocks[i];
+  const size_t size = pages_->page_bytes(block.group);
+  const int64_t at = transfer.medium_slots[i] * SlotFileBytes(options_.slot_bytes);
+  const RecordName name{options_.fingerprint, block.hash, block.group};
+  record_.resize(kRecordHeaderBytes + size);
+  const auto header = std::span(record_).first(kRecordHeaderBytes);
+  const auto bytes = std::span(record_).subspan(kRecordHeaderBytes);
+  switch (transfer.direction) {
+    case Direction::kLoad:
+      PM_RETURN_IF_ERROR(file_.ReadAt(at, record_));
+      PM_RETURN_IF_ERROR(CheckRecord(name, header, bytes));
+      pages_->Write(block.group, block.block, bytes);
+      return OkStatus();
+    case Direction::kStore:
+      pages_->Read(block.group, block.block, bytes);
+      break;
+    case Direction::kDemote: {
+      if (arena_ == nullptr) return Internal("the disk tier demotes from no host tier");
+      const std::span<std::byte> from = arena_->slot(transfer.source_slots[i], size);
+      std::copy(from.begin(), from.end(), bytes.begin());
+      break;
+    }
+    case Direction::kProbe:
+      return Internal("the disk tier is not probed: its index is the connector's");
+  }
+  EncodeRecordHeader(name, bytes, header);
+  return file_.WriteAt(at, record_);
+}
+
+}  // namespace pagemill::kv_cache

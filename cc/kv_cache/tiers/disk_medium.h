@@ -1,0 +1,66 @@
+// File: cc/kv_cache/tiers/disk_medium.h
+// The disk tier's file: slots of one size, each a block record (block_record.h), so that a damaged
+// or foreign slot is a failed load and never wrong content.
+//
+//   PM_ASSIGN_OR_RETURN(std::unique_ptr<DiskMedium> disk,
+//                       DiskMedium::Create({.path = path, .num_slots = 1000}, pages, arena));
+//   worker.Add(kDiskMedium, std::move(disk));
+//
+// The file's space is reserved at once and given back with the medium: the file has no name by
+// then, so that nothing is left behind by a process that dies. What it holds does not outlive the
+// process; connectors/file.h does.
+#ifndef PAGEMILL_CC_KV_CACHE_TIERS_DISK_MEDIUM_H_
+#define PAGEMILL_CC_KV_CACHE_TIERS_DISK_MEDIUM_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cc/base/status.h"
+#include "cc/base/xxh3.h"
+#include "cc/kv_cache/internal/posix_file.h"
+#include "cc/kv_cache/tiers/host_medium.h"
+#include "cc/kv_cache/tiers/threaded_worker.h"
+#include "cc/kv_cache/transfer.h"
+#include "cc/step/page_store.h"
+
+namespace pagemill::kv_cache {
+
+class DiskMedium final : public TransferMedium {
+ public:
+  struct Options {
+    std::string path = {};  // must not exist
+    int64_t num_slots = 0;  // at least 1
+    size_t slot_bytes = 0;  // of the largest page
+    Digest128 fingerprint = {};
+  };
+  // What a slot takes of the file.
+  static int64_t SlotFileBytes(size_t slot_bytes);
+
+  // `arena` is the host tier's, for demotions; null where there is none. `pages` outlives the
+  // medium. kResourceExhausted where the file system has no room, kInvalidArgument where the file
+  // cannot be made.
+  static StatusOr<std::unique_ptr<DiskMedium>> Create(const Options& options,
+                                                      step::PageStore* pages,
+                                                      std::shared_ptr<HostArena> arena);
+
+  KvTransferResult Run(const KvTransfer& transfer) override;
+
+ private:
+  DiskMedium(const Options& options, step::PageStore* pages, std::shared_ptr<HostArena> arena,
+             internal::PosixFile file);
+  Status Copy(const KvTransfer& transfer, size_t i);
+
+  const Options options_;
+  step::PageStore* const pages_;
+  const std::shared_ptr<HostArena> arena_;
+  internal::PosixFile file_;
+  std::vector<std::byte> record_;  // header and bytes of one block
+};
+
+}  // namespace pagemill::kv_cache
+
+#endif  // PAGEMILL_CC_KV_CACHE_TIERS_DISK_MEDIUM_H_

@@ -1,0 +1,23 @@
+#include "cc/kv_cache/tiers/host_medium.h"
+
+namespace pagemill::kv_cache {
+
+KvTransferResult HostMedium::Run(const KvTransfer& transfer) {
+  const bool loads = transfer.direction == KvTransfer::Direction::kLoad;
+  if (!loads && transfer.direction != KvTransfer::Direction::kStore) {
+    return {transfer.id, 0, Internal("the host tier only loads and stores")};
+  }
+  for (size_t i = 0; i < transfer.blocks.size(); ++i) {
+    const BlockContent& block = transfer.blocks[i];
+    const std::span<std::byte> slot =
+        arena_->slot(transfer.medium_slots[i], pages_->page_bytes(block.group));
+    if (loads) {
+      pages_->Write(block.group, block.block, slot);
+    } else {
+      pages_->Read(block.group, block.block, slot);
+    }
+  }
+  return {transfer.id, static_cast<int32_t>(transfer.blocks.size()), OkStatus()};
+}
+
+}  // namespace pagemill::kv_cache

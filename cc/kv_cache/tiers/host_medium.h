@@ -1,0 +1,55 @@
+// File: cc/kv_cache/tiers/host_medium.h
+// The host tier's memory, and the copies between it and KV pages.
+//
+//   auto arena = std::make_shared<HostArena>(num_slots, slot_bytes);
+//   worker.Add(kHostMedium, std::make_unique<HostMedium>(arena, pages));
+//
+// Memory is taken when a slot is first written. Thread safety: slots are independent; the index
+// (BlockTier) sees to it that nobody writes a slot that another one uses.
+#ifndef PAGEMILL_CC_KV_CACHE_TIERS_HOST_MEDIUM_H_
+#define PAGEMILL_CC_KV_CACHE_TIERS_HOST_MEDIUM_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <utility>
+
+#include "cc/kv_cache/tiers/threaded_worker.h"
+#include "cc/kv_cache/transfer.h"
+#include "cc/step/page_store.h"
+
+namespace pagemill::kv_cache {
+
+class HostArena {
+ public:
+  HostArena(int64_t num_slots, size_t slot_bytes)
+      : slot_bytes_(slot_bytes),
+        bytes_(new std::byte[static_cast<size_t>(num_slots) * slot_bytes]) {}  // not touched
+
+  // The first `size` bytes of a slot.
+  std::span<std::byte> slot(int64_t slot, size_t size) const {
+    return {bytes_.get() + static_cast<size_t>(slot) * slot_bytes_, size};
+  }
+
+ private:
+  const size_t slot_bytes_;
+  const std::unique_ptr<std::byte[]> bytes_;
+};
+
+class HostMedium final : public TransferMedium {
+ public:
+  // `pages` outlives the medium.
+  HostMedium(std::shared_ptr<HostArena> arena, step::PageStore* pages)
+      : arena_(std::move(arena)), pages_(pages) {}
+
+  KvTransferResult Run(const KvTransfer& transfer) override;
+
+ private:
+  const std::shared_ptr<HostArena> arena_;
+  step::PageStore* const pages_;
+};
+
+}  // namespace pagemill::kv_cache
+
+#endif  // PAGEMILL_CC_KV_CACHE_TIERS_HOST_MEDIUM_H_

@@ -1,0 +1,163 @@
+// The workers' side of the tiers, over the pages of a fake model.
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "cc/kv_cache/tiers/disk_medium.h"
+#include "cc/kv_cache/tiers/host_medium.h"
+#include "cc/kv_cache/tiers/threaded_worker.h"
+#include "cc/kv_cache/tiers/tiered_connector.h"
+#include "cc/step/fake_model.h"
+#include "gtest/gtest.h"
+
+namespace pagemill::kv_cache {
+namespace {
+
+using Direction = KvTransfer::Direction;
+
+constexpr GroupId kGroup{0};
+
+std::vector<std::byte> Bytes(const step::PageStore& pages, int seed) {
+  std::vector<std::byte> bytes(pages.page_bytes(kGroup));
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i * 7 + seed);
+  return bytes;
+}
+
+std::vector<std::byte> Read(const step::PageStore& pages, int block) {
+  std::vector<std::byte> bytes(pages.page_bytes(kGroup));
+  pages.Read(kGroup, BlockId(block), bytes);
+  return bytes;
+}
+
+KvTransfer Transfer(Direction direction, const char* medium, int block, int64_t slot) {
+  static uint64_t id = 0;
+  KvTransfer transfer;
+  transfer.id = TransferId(++id);
+  transfer.direction = direction;
+  transfer.medium = medium;
+  BlockHash hash;
+  hash.words[0] = 77;
+  transfer.blocks.push_back({hash, kGroup, BlockId(block)});
+  transfer.medium_slots.push_back(slot);
+  return transfer;
+}
+
+std::string TempPath(const std::string& name) {
+  return testing::TempDir() + "/" + name + std::to_string(::getpid());
+}
+
+DiskMedium::Options DiskOptions(const std::string& name) {
+  return {.path = TempPath(name), .num_slots = 4, .slot_bytes = 48, .fingerprint = {1, 2}};
+}
+
+TEST(HostMedium, APageComesBackBitForBit) {
+  step::FakeModel model({});
+  HostMedium host(std::make_shared<HostArena>(4, model.page_bytes(kGroup)), &model);
+  const auto bytes = Bytes(model, 1);
+  model.Write(kGroup, BlockId(3), bytes);
+  EXPECT_EQ(host.Run(Transfer(Direction::kStore, "host", 3, 2)).num_blocks_done, 1);
+  EXPECT_EQ(host.Run(Transfer(Direction::kLoad, "host", 5, 2)).num_blocks_done, 1);
+  EXPECT_EQ(Read(model, 5), bytes);
+}
+
+TEST(DiskMedium, APageComesBackBitForBit) {
+  step::FakeModel model({});
+  auto disk = *DiskMedium::Create(DiskOptions("disk"), &model, nullptr);
+  EXPECT_FALSE(std::filesystem::exists(TempPath("disk"))) << "the file has no name";
+  const auto bytes = Bytes(model, 2);
+  model.Write(kGroup, BlockId(3), bytes);
+  EXPECT_TRUE(disk->Run(Transfer(Direction::kStore, "disk", 3, 1)).status.ok());
+  EXPECT_TRUE(disk->Run(Transfer(Direction::kLoad, "disk", 5, 1)).status.ok());
+  EXPECT_EQ(Read(model, 5), bytes);
+}
+
+TEST(DiskMedium, ASlotWithOtherContentFailsTheLoadAndLeavesThePage) {
+  step::FakeModel model({});
+  auto disk = *DiskMedium::Create(DiskOptions("other"), &model, nullptr);
+  const auto before = Read(model, 5);
+  EXPECT_EQ(disk->Run(Transfer(Direction::kLoad, "disk", 5, 1)).status.code(),
+            StatusCode::kDataLoss);
+  EXPECT_TRUE(disk->Run(Transfer(Direction::kStore, "disk", 3, 1)).status.ok());
+  KvTransfer load = Transfer(Direction::kLoad, "disk", 5, 1);
+  load.blocks[0].hash.words[0] = 78;
+  const KvTransferResult result = disk->Run(load);
+  EXPECT_EQ(result.status, DataLoss("a KV block with other tokens"));
+  EXPECT_EQ(result.num_blocks_done, 0);
+  EXPECT_EQ(Read(model, 5), before);
+}
+
+TEST(DiskMedium, DemotesFromTheHostTier) {
+  step::FakeModel model({});
+  auto arena = std::make_shared<HostArena>(4, model.page_bytes(kGroup));
+  HostMedium host(arena, &model);
+  auto disk = *DiskMedium::Create(DiskOptions("demote"), &model, arena);
+  const auto bytes = Bytes(model, 3);
+  model.Write(kGroup, BlockId(3), bytes);
+  EXPECT_TRUE(host.Run(Transfer(Direction::kStore, "host", 3, 2)).status.ok());
+  KvTransfer demotion = Transfer(Direction::kDemote, "disk", 0, 1);
+  demotion.source_slots = {2};
+  EXPECT_TRUE(disk->Run(demotion).status.ok());
+  EXPECT_TRUE(disk->Run(Transfer(Direction::kLoad, "disk", 6, 1)).status.ok());
+  EXPECT_EQ(Read(model, 6), bytes);
+}
+
+TEST(DiskMedium, APathThatCannotBeMadeIsRefused) {
+  step::FakeModel model({});
+  DiskMedium::Options options = DiskOptions("x");
+  options.path = "/nowhere/at/all";
+  EXPECT_EQ(DiskMedium::Create(options, &model, nullptr).status().code(),
+            StatusCode::kInvalidArgument);
+}
+
+TEST(ThreadedWorker, EveryTransferEndsOnce) {
+  step::FakeModel model({});
+  ThreadedWorker worker;
+  auto arena = std::make_shared<HostArena>(4, model.page_bytes(kGroup));
+  worker.Add("host", std::make_unique<HostMedium>(arena, &model));
+  std::set<uint64_t> waiting;
+  for (int i = 0; i < 200; ++i) {
+    const KvTransfer transfer = Transfer(Direction::kStore, "host", 1 + i % 8, i % 4);
+    waiting.insert(transfer.id.value());
+    worker.Start(transfer);
+  }
+  std::vector<KvTransferResult> results;
+  while (!waiting.empty()) {
+    worker.Wait(1'000'000);
+    worker.Poll(&results);
+    for (const KvTransferResult& result : results) {
+      EXPECT_TRUE(result.status.ok());
+      EXPECT_EQ(waiting.erase(result.id.value()), 1u);
+    }
+    results.clear();
+  }
+}
+
+TEST(ThreadedWorker, ATransferForAnUnknownMediumFails) {
+  ThreadedWorker worker;
+  worker.Start(Transfer(Direction::kLoad, "tape", 1, 0));
+  std::vector<KvTransferResult> results;
+  worker.Wait(0);
+  worker.Poll(&results);
+  ASSERT_EQ(results.size(), 1u);
+  EXPECT_EQ(results[0].status, NotFound("no medium is called \"tape\""));
+}
+
+TEST(ThreadedWorker, EndsWithTransfersUnderWay) {
+  step::FakeModel model({});
+  ThreadedWorker worker;
+  worker.Add("host", std::make_unique<HostMedium>(
+                         std::make_shared<HostArena>(4, model.page_bytes(kGroup)), &model));
+  for (int i = 0; i < 100; ++i) worker.Start(Transfer(Direction::kStore, "host", 1, 0));
+}
+
+TEST(HostAndDisk, TheSlotSizeOfTheDiskCoversThePage) {
+  step::FakeModel model({});
+  EXPECT_EQ(DiskOptions("").slot_bytes, model.page_bytes(kGroup));
+}
+
+}  // namespace
+}  // namespace pagemill::kv_cache

@@ -1,0 +1,66 @@
+// File: cc/kv_cache/tiers/threaded_worker.h
+// A TransferWorker made of media, each of which copies on a thread of its own, one transfer after
+// another in the order of their starts.
+//
+//   ThreadedWorker worker;
+//   worker.Add("host", std::make_unique<HostMedium>(arena, pages));
+//   worker.Add("disk", std::move(disk));
+//   worker.Start(transfer);
+//   worker.Wait(1000);
+//   worker.Poll(&results);
+//
+// A transfer for a medium that is not there fails. The destructor finishes the transfer that each
+// medium is at and drops the rest. Thread safety: Add() first; then that of TransferWorker.
+#ifndef PAGEMILL_CC_KV_CACHE_TIERS_THREADED_WORKER_H_
+#define PAGEMILL_CC_KV_CACHE_TIERS_THREADED_WORKER_H_
+
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "cc/kv_cache/transfer.h"
+
+namespace pagemill::kv_cache {
+
+// Obligations of an implementer: Run() carries out the transfer and says how it ended; it is called
+// by one thread at a time.
+class TransferMedium {
+ public:
+  virtual ~TransferMedium() = default;
+  virtual KvTransferResult Run(const KvTransfer& transfer) = 0;
+};
+
+class ThreadedWorker final : public TransferWorker {
+ public:
+  ThreadedWorker() = default;
+  ~ThreadedWorker() override;
+  void Add(const std::string& name, std::unique_ptr<TransferMedium> medium);
+
+  void Start(KvTransfer transfer) override;
+  void Poll(std::vector<KvTransferResult>* results) override;
+  void Wait(int64_t timeout_us) override;
+
+ private:
+  struct Lane {
+    std::unique_ptr<TransferMedium> medium;
+    std::deque<KvTransfer> queue;  // guarded by mutex_
+    std::condition_variable filled;
+    std::thread thread;
+  };
+  void Work(Lane* lane);
+
+  std::map<std::string, std::unique_ptr<Lane>> lanes_;
+  std::mutex mutex_;
+  std::condition_variable ended_;
+  std::vector<KvTransferResult> results_;  // guarded by mutex_
+  bool closing_ = false;                   // guarded by mutex_
+};
+
+}  // namespace pagemill::kv_cache
+
+#endif  // PAGEMILL_CC_KV_CACHE_TIERS_THREADED_WORKER_H_
