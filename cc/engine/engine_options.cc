@@ -20,6 +20,8 @@ Status EngineOptions::Validate() const {
   PM_RETURN_IF_ERROR(CheckAtLeast("long_prefill_token_threshold", long_prefill_token_threshold, 0));
   PM_RETURN_IF_ERROR(CheckAtLeast("max_waiting_requests", max_waiting_requests, 0));
   PM_RETURN_IF_ERROR(CheckAtLeast("max_in_flight_steps", max_in_flight_steps, 1));
+  PM_RETURN_IF_ERROR(CheckAtLeast("max_draft_tokens", max_draft_tokens, 0));
+  PM_RETURN_IF_ERROR(CheckAtLeast("max_step_draft_tokens", max_step_draft_tokens, 0));
   PM_RETURN_IF_ERROR(scheduler::MakePolicy(scheduling_policy).status());
   return kv_cache::ParseHashAlgorithm(prefix_caching_hash).status();
 }

@@ -5,6 +5,7 @@
 #include <map>
 #include <mutex>
 #include <random>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -27,10 +28,16 @@ constexpr int kRequestsEach = 400;
 RunnerLimits TightLimits() {
   RunnerLimits limits = FakeRunner::DefaultLimits();
   limits.num_blocks = 25;
+  limits.max_draft_tokens = 4;
   return limits;
 }
 
-class EngineStress : public testing::TestWithParam<int32_t> {
+struct Ahead {
+  int32_t max_in_flight_steps;
+  int32_t max_draft_tokens;
+};
+
+class EngineStress : public testing::TestWithParam<Ahead> {
  protected:
   void Submit(int thread) {
     std::mt19937 random(static_cast<uint32_t>(thread));
@@ -92,7 +99,8 @@ class EngineStress : public testing::TestWithParam<int32_t> {
 TEST_P(EngineStress, EveryRequestEndsOnceWithItsTokens) {
   EngineOptions options;
   options.max_waiting_requests = 20;
-  options.max_in_flight_steps = GetParam();
+  options.max_in_flight_steps = GetParam().max_in_flight_steps;
+  options.max_draft_tokens = GetParam().max_draft_tokens;
   options.check_integrity = true;
   auto engine = Engine::Create(options, &runner_, &clock_, {});
   ASSERT_TRUE(engine.ok());
@@ -114,7 +122,12 @@ TEST_P(EngineStress, EveryRequestEndsOnceWithItsTokens) {
   EXPECT_EQ(runner_.violation(), "");
 }
 
-INSTANTIATE_TEST_SUITE_P(StepsInFlight, EngineStress, testing::Values(1, 2));
+INSTANTIATE_TEST_SUITE_P(All, EngineStress,
+                         testing::Values(Ahead{1, 0}, Ahead{2, 0}, Ahead{1, 4}, Ahead{2, 4}),
+                         [](const auto& info) {
+                           return "Steps" + std::to_string(info.param.max_in_flight_steps) +
+                                  "Drafts" + std::to_string(info.param.max_draft_tokens);
+                         });
 
 }  // namespace
 }  // namespace pagemill::engine

@@ -16,6 +16,7 @@ step::FakeModel::Options ModelOptions(const RunnerLimits& limits) {
   options.max_num_tokens = limits.max_num_tokens;
   options.max_num_logits_rows = limits.max_num_logits_rows;
   options.chunked_prefill = limits.chunked_prefill;
+  options.max_draft_tokens = limits.max_draft_tokens;
   return options;
 }
 
@@ -30,6 +31,7 @@ RunnerLimits FakeRunner::DefaultLimits() {
   limits.vocab_size = 97;
   limits.num_blocks = 65;
   limits.block_size = 4;
+  limits.placeholders = true;
   return limits;
 }
 

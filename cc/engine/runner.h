@@ -23,7 +23,10 @@ struct RunnerLimits {
   int32_t block_size = 16;            // tokens per block
   bool chunked_prefill = true;        // false: a prompt runs in one step (bidirectional models)
   bool prefix_caching = true;         // false: KV of equal prefixes is not interchangeable
-  bool pooling = false;               // this model pools instead of generating
+  // It replaces step::kPlaceholderTokenId: several decode steps of a request may be in flight.
+  bool placeholders = false;
+  int32_t max_draft_tokens = 0;  // drafts of one request that it verifies in one step
+  bool pooling = false;          // this model pools instead of generating
 };
 
 // Obligations of an implementer:

@@ -29,6 +29,14 @@ StatusOr<scheduler::SchedulerOptions> MakeSchedulerOptions(const EngineOptions& 
   made.max_model_len = limits.max_model_len;
   made.vocab_size = limits.vocab_size;
   made.long_prefill_token_threshold = options.long_prefill_token_threshold;
+  if (options.max_draft_tokens > limits.max_draft_tokens) {
+    return InvalidArgument("max_draft_tokens is " + std::to_string(options.max_draft_tokens) +
+                           ", but the runner verifies at most " +
+                           std::to_string(limits.max_draft_tokens) + " drafts of a request");
+  }
+  made.drafts = {options.max_draft_tokens, options.max_step_draft_tokens};
+  made.decode_ahead =
+      limits.placeholders && options.max_in_flight_steps > 1 && options.max_draft_tokens == 0;
   made.max_waiting_requests = options.max_waiting_requests;
   made.policy = options.scheduling_policy;
   made.chunked_prefill = limits.chunked_prefill;

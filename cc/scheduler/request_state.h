@@ -1,9 +1,12 @@
 // File: cc/scheduler/request_state.h
 // A request and its progress. Owned by the Scheduler; policies order it.
 //
-//   0 <= num_computed_tokens <= num_scheduled_tokens <= num_tokens()
+//   0 <= num_computed_tokens <= num_scheduled_tokens
+//     <= num_tokens() + num_samples_in_flight + num_drafts_in_flight
 //
-// The difference of the first two is in flight: planned, result not seen yet.
+// The difference of the first two is in flight: planned, result not seen yet. Known tokens are
+// num_tokens(); what is planned behind them are drafts, or placeholders of tokens that steps in
+// flight sample.
 #ifndef PAGEMILL_CC_SCHEDULER_REQUEST_STATE_H_
 #define PAGEMILL_CC_SCHEDULER_REQUEST_STATE_H_
 
@@ -14,6 +17,7 @@
 #include <vector>
 
 #include "cc/kv_cache/request_blocks.h"
+#include "cc/scheduler/draft_length.h"
 #include "cc/scheduler/park_reason.h"
 #include "cc/scheduler/queue_ticket.h"
 #include "cc/step/request.h"
@@ -53,6 +57,10 @@ struct RequestState {
   std::vector<int32_t> output_token_ids;
   int32_t num_scheduled_tokens = 0;
   int32_t num_computed_tokens = 0;
+  int32_t num_samples_in_flight = 0;     // steps in flight that sample a token of it
+  int32_t num_drafts_in_flight = 0;      // the first of `draft_token_ids`
+  std::vector<int32_t> draft_token_ids;  // proposed to follow the last known token
+  DraftLength draft_length;
   std::optional<int32_t> num_cached_tokens;  // prefix hit of the first start; empty before it
 
   step::RequestIndex index;  // while running

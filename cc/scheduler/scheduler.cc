@@ -71,6 +71,9 @@ void Scheduler::StopRunning(RequestState* request) {
   prefixes_in_flight_.Withdraw(request, &awake_);
   request->num_scheduled_tokens = 0;
   request->num_computed_tokens = 0;
+  request->num_samples_in_flight = 0;
+  request->num_drafts_in_flight = 0;
+  request->draft_token_ids.clear();
   // Half of the prompt's logprobs are of no use: the prompt runs again from its start.
   if (!request->prompt_logprobs_done) request->prompt_logprobs.clear();
 }
@@ -128,10 +131,13 @@ Status Scheduler::CheckRequest(const RequestState& request) const {
   const std::string name = "request " + std::to_string(request.request->id.value());
   if (request.num_computed_tokens < 0 ||
       request.num_computed_tokens > request.num_scheduled_tokens ||
-      request.num_scheduled_tokens > request.num_tokens()) {
+      request.num_scheduled_tokens >
+          request.num_tokens() + request.num_samples_in_flight + request.num_drafts_in_flight) {
     return Internal(name + ": token counts out of order");
   }
-  if (in_flight_.empty() && request.num_computed_tokens != request.num_scheduled_tokens) {
+  const int32_t in_flight = request.num_scheduled_tokens - request.num_computed_tokens +
+                            request.num_samples_in_flight + request.num_drafts_in_flight;
+  if (in_flight_.empty() && in_flight != 0) {
     return Internal(name + ": tokens in flight without a step");
   }
   if (request.status != RequestStatus::kRunning) {
@@ -141,9 +147,11 @@ Status Scheduler::CheckRequest(const RequestState& request) const {
     return Internal(name + ": does not run, but holds blocks or tokens");
   }
   if (slots_[request.index.value()].holder != &request) return Internal(name + ": not in its slot");
+  // Blocks for drafts that were rejected stay: the next tokens need them.
+  const int32_t most = request.num_scheduled_tokens + options_.drafts.max_draft_tokens;
   int32_t held = 0;
   for (const auto& table : request.blocks.groups()) held += static_cast<int32_t>(table.size());
-  if (held != cache_.NumBlocks(request.num_scheduled_tokens)) {
+  if (held < cache_.NumBlocks(request.num_scheduled_tokens) || held > cache_.NumBlocks(most)) {
     return Internal(name + ": holds " + std::to_string(held) + " blocks for " +
                     std::to_string(request.num_scheduled_tokens) + " tokens");
   }

@@ -19,8 +19,11 @@
 // known sequence fits, so that it does not starve half way. docs/scheduling.md has the reasons.
 //
 // Several steps may be planned before the first result is in (results come in the order of the
-// plans). A request whose next token is not known yet has no place in the later plan; chunks of a
-// prompt do.
+// plans). Chunks of a prompt need no result and go on. A request whose next token is not known yet
+// has a placeholder for it in the later plan (SchedulerOptions::decode_ahead), or no place there.
+// Results of requests that ended, were preempted or parked meanwhile are dropped.
+//
+// A runner may propose draft tokens with its results; they are verified in the request's next step.
 //
 // Cost of Schedule() + Update(): O(requests in the plan + blocks that change hands); no history,
 // block table or request is copied but for what starts. Thread safety: none.
@@ -30,6 +33,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -44,6 +48,7 @@
 #include "cc/scheduler/request_state.h"
 #include "cc/scheduler/scheduler_options.h"
 #include "cc/scheduler/scheduler_stats.h"
+#include "cc/scheduler/stop_check.h"
 #include "cc/step/step_plan.h"
 #include "cc/step/step_result.h"
 
@@ -95,7 +100,8 @@ class Scheduler {
   struct InFlightEntry {
     step::RequestIndex index;
     uint32_t generation;
-    int32_t num_tokens;
+    int32_t num_tokens;  // without drafts
+    int32_t num_drafts;
     bool sample;
     bool prompt_logprobs;
   };
@@ -132,17 +138,31 @@ class Scheduler {
   bool HasBlocksFor(RequestState* request, int32_t num_reserved_blocks);
   void ScheduleRunning(Budget* budget, step::StepPlan* plan);
   void ScheduleWaiting(Budget* budget, step::StepPlan* plan);
+  int32_t NumReachableTokens(const RequestState& request) const;
   int32_t NumTokensToRun(const RequestState& request, const Budget& budget) const;
   int32_t NumPromisedBlocks(const RequestState& request) const;
   int32_t NumPromisedBlocks() const;
   bool ReadsPrefixCache(const RequestState& request) const;
+  static bool NeedsPromptLogprobs(const RequestState& request);
   bool MakeRoom(size_t position, int32_t num_tokens);
   void Preempt(size_t position);
   void Start(RequestState* request, const kv_cache::PrefixMatch& match,
              step::ScheduledRequest* entry);
-  void Place(RequestState* request, int32_t num_tokens, const kv_cache::PrefixMatch* match,
-             Budget* budget, step::ScheduledRequest* entry);
+  struct Run {  // of one request in this step
+    int32_t num_tokens = 0;
+    int32_t num_drafts = 0;
+    const kv_cache::PrefixMatch* match = nullptr;  // where it starts
+  };
+  void Place(RequestState* request, const Run& run, Budget* budget, step::ScheduledRequest* entry);
   step::ScheduledRequest* NextEntry(step::StepPlan* plan);
+
+  // scheduler_drafts.cc
+  int32_t NumDraftsToRun(const RequestState& request, int32_t num_tokens,
+                         const Budget& budget) const;
+  Status CheckSampled(const RequestState& request, const InFlightEntry& entry,
+                      const step::RequestResult& result) const;
+  void SettleDrafts(RequestState* request, const InFlightEntry& entry, int32_t num_accepted);
+  void ProposeDrafts(RequestState* request, std::vector<int32_t>&& draft_token_ids);
 
   // scheduler_update.cc
   InFlightStep PopOldestStep();
@@ -151,7 +171,10 @@ class Scheduler {
                      const step::RequestResult& result) const;
   void Apply(RequestState* request, const InFlightEntry& entry, step::RequestResult* result,
              RequestEvent* event);
-  void AppendTokens(RequestState* request, step::RequestResult* result, RequestEvent* event);
+  void FinishPrompt(RequestState* request, const InFlightEntry& entry, step::RequestResult* result,
+                    RequestEvent* event);
+  std::optional<Stop> AppendTokens(RequestState* request, const InFlightEntry& entry,
+                                   step::RequestResult* result, RequestEvent* event);
   void DropStopped();
 
   const SchedulerOptions options_;

@@ -9,6 +9,7 @@
 #include "cc/base/status.h"
 #include "cc/kv_cache/kv_cache_options.h"
 #include "cc/scheduler/policies/tenant_weights.h"
+#include "cc/scheduler/draft_length.h"
 
 namespace pagemill::scheduler {
 
@@ -20,6 +21,11 @@ struct SchedulerOptions {
   int32_t vocab_size = 0;             // bounds token ids; 0 = not checked
   // Most tokens of one request in one step; 0 = no cap. Not applied to prompts that cannot be cut.
   int32_t long_prefill_token_threshold = 0;
+  // Lookahead for tokens that the runner proposes; none by default.
+  DraftLimits drafts;
+  // Plan a request's next step before the token that it runs is known: the plan has a placeholder,
+  // which the runner replaces. For runners with several steps in flight; not together with drafts.
+  bool decode_ahead = false;
   // Requests that may wait beyond those for which a slot is free.
   int32_t max_waiting_requests = 1024;
   // Prompt tokens of requests that have not started; 0 = no bound. Where none waits, one prompt may

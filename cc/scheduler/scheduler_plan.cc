@@ -82,7 +82,7 @@ void Scheduler::ScheduleRunning(Budget* budget, step::StepPlan* plan) {
     if (n > 0) {
       // Without room the request itself was preempted: another one stands at its place.
       if (!MakeRoom(i, request->num_scheduled_tokens + n)) continue;
-      Place(request, n, nullptr, budget, NextEntry(plan));
+      Place(request, {n, NumDraftsToRun(*request, n, *budget)}, budget, NextEntry(plan));
     }
     ++i;
   }
@@ -109,14 +109,14 @@ void Scheduler::ScheduleWaiting(Budget* budget, step::StepPlan* plan) {
     }
     step::ScheduledRequest* entry = NextEntry(plan);
     Start(request, match, entry);
-    Place(request, n, &match, budget, entry);
+    Place(request, {.num_tokens = n, .match = &match}, budget, entry);
     promised += NumPromisedBlocks(*request);
   }
 }
 
 // Blocks that a running request still needs for the tokens it is known to have.
 int32_t Scheduler::NumPromisedBlocks(const RequestState& request) const {
-  if (request.num_scheduled_tokens == request.num_tokens()) return 0;
+  if (request.num_scheduled_tokens >= request.num_tokens()) return 0;
   return cache_.NumBlocks(request.num_tokens()) - cache_.NumBlocks(request.num_scheduled_tokens);
 }
 
@@ -132,9 +132,22 @@ bool Scheduler::ReadsPrefixCache(const RequestState& request) const {
          request.prompt_logprobs_done;
 }
 
+// Known tokens, and a token that a step in flight samples where the plan may go ahead of it. Who
+// is certain to end with what is in flight needs no more.
+int32_t Scheduler::NumReachableTokens(const RequestState& request) const {
+  const int32_t known = request.num_tokens();
+  const int32_t unknown = request.num_samples_in_flight;
+  if (unknown == 0 || !options_.decode_ahead) return known;
+  const auto num_outputs = static_cast<int32_t>(request.output_token_ids.size());
+  const bool ends = num_outputs + unknown >= request.request->sampling.max_tokens ||
+                    known + unknown >= admission_.max_request_tokens();
+  return ends ? known : known + unknown;
+}
+
 // How many tokens the request may run now; 0 where it cannot.
 int32_t Scheduler::NumTokensToRun(const RequestState& request, const Budget& budget) const {
-  const int32_t left = request.num_tokens() - request.num_scheduled_tokens;
+  const int32_t left = NumReachableTokens(request) - request.num_scheduled_tokens;
+  if (left <= 0) return 0;
   int32_t n = std::min(left, budget.tokens);
   int32_t least = 1;
   if (options_.chunked_prefill) {
@@ -144,7 +157,7 @@ int32_t Scheduler::NumTokensToRun(const RequestState& request, const Budget& bud
   } else {
     least = std::max(least, request.prompt_size - request.num_scheduled_tokens);
   }
-  if (!request.prompt_logprobs_done) {
+  if (NeedsPromptLogprobs(request)) {
     n = std::min(n, budget.rows);
   } else if (n == left && budget.rows == 0 && request.generates) {
     --n;  // all but the token after which a row would be needed
@@ -203,23 +216,40 @@ void Scheduler::Start(RequestState* request, const kv_cache::PrefixMatch& match,
   }
 }
 
-// Gives the request `num_tokens` tokens of this step, and the blocks for them.
-void Scheduler::Place(RequestState* request, int32_t num_tokens, const kv_cache::PrefixMatch* match,
-                      Budget* budget, step::ScheduledRequest* entry) {
+// The logprobs of the prompt tokens that a step runs are wanted from it.
+bool Scheduler::NeedsPromptLogprobs(const RequestState& request) {
+  return !request.prompt_logprobs_done && request.num_scheduled_tokens < request.prompt_size;
+}
+
+// Gives the request its tokens of this step, and the blocks for them.
+void Scheduler::Place(RequestState* request, const Run& run, Budget* budget,
+                      step::ScheduledRequest* entry) {
   const int32_t begin = request->num_scheduled_tokens;
-  const int32_t end = begin + num_tokens;
-  cache_.Allocate(end, match, &request->blocks, &entry->new_block_ids);
+  const int32_t end = begin + run.num_tokens;
+  const int32_t num_known = request->num_tokens();
+  cache_.Allocate(end + run.num_drafts, run.match, &request->blocks, &entry->new_block_ids);
   entry->index = request->index;
   entry->num_computed_tokens = begin;
-  request->tokens().CopyTo(begin, end, &entry->token_ids);
-  entry->sample = end == request->num_tokens() && request->generates;
-  entry->prompt_logprobs = !request->prompt_logprobs_done;
-  request->num_scheduled_tokens = end;
+  if (begin < num_known) {
+    request->tokens().CopyTo(begin, end, &entry->token_ids);
+  } else {
+    // Known tokens and a placeholder never come together: a step that samples ran all known ones.
+    entry->token_ids.assign(1, step::kPlaceholderTokenId);
+  }
+  entry->draft_token_ids.assign(request->draft_token_ids.begin(),
+                                request->draft_token_ids.begin() + run.num_drafts);
+  entry->sample = end == num_known + request->num_samples_in_flight && request->generates;
+  entry->prompt_logprobs = NeedsPromptLogprobs(*request);
+  request->num_scheduled_tokens = end + run.num_drafts;
+  request->num_drafts_in_flight = run.num_drafts;
+  request->num_samples_in_flight += entry->sample;
 
-  budget->tokens -= num_tokens;
-  budget->rows -= entry->prompt_logprobs ? num_tokens : (entry->sample ? 1 : 0);
+  const int32_t rows = entry->sample ? 1 + run.num_drafts : 0;
+  budget->tokens -= run.num_tokens + run.num_drafts;
+  budget->rows -= entry->prompt_logprobs ? run.num_tokens : rows;
   in_flight_.back().entries.push_back({request->index, slots_[request->index.value()].generation,
-                                       num_tokens, entry->sample, entry->prompt_logprobs});
+                                       run.num_tokens, run.num_drafts, entry->sample,
+                                       entry->prompt_logprobs});
 }
 
 // The plan's next entry, emptied; memory of earlier plans is used again.

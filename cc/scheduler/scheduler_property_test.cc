@@ -38,6 +38,8 @@ struct Setup {
   bool pooling = false;
   kv_cache::HashAlgorithm hash = kv_cache::HashAlgorithm::kXxh3_128;
   int max_in_flight = 1;
+  int32_t max_draft_tokens = 0;
+  bool decode_ahead = false;
 };
 
 constexpr int32_t kVocabSize = 61;
@@ -89,6 +91,8 @@ class Simulation {
     options.max_waiting_requests = 10;
     options.chunked_prefill = setup.chunked_prefill;
     options.pooling = setup.pooling;
+    options.drafts.max_draft_tokens = setup.max_draft_tokens;
+    options.decode_ahead = setup.decode_ahead;
     options.kv_cache.num_blocks = setup.num_blocks;
     options.kv_cache.block_size = setup.block_size;
     options.kv_cache.enable_prefix_caching = setup.prefix_caching;
@@ -127,6 +131,7 @@ class Simulation {
     options.max_num_tokens = setup.max_num_tokens;
     options.max_num_logits_rows = setup.max_num_logits_rows;
     options.chunked_prefill = setup.chunked_prefill;
+    options.max_draft_tokens = setup.max_draft_tokens;
     return options;
   }
 
@@ -351,6 +356,8 @@ TEST_P(SchedulerProperty, EveryRequestGetsItsExactTokens) {
   // The setups reach what they are for. Pooling requests start only where they fit, and do not
   // grow.
   EXPECT_EQ(stats.prefix_cache_hit_tokens > 0, GetParam().prefix_caching && !GetParam().pooling);
+  EXPECT_EQ(stats.accepted_draft_tokens > 0, GetParam().max_draft_tokens > 0);
+  EXPECT_EQ(stats.draft_tokens > stats.accepted_draft_tokens, GetParam().max_draft_tokens > 0);
   EXPECT_EQ(stats.num_preemptions > 0, GetParam().num_blocks < 400 && !GetParam().pooling);
 }
 
@@ -370,6 +377,11 @@ std::vector<Setup> Setups() {
   add("LongPrefillCap", 20000, [](Setup& s) { s.long_prefill_token_threshold = 5; });
   add("UncutPrompts", 20000, [](Setup& s) { s.chunked_prefill = false; });
   add("NoPrefixCache", 20000, [](Setup& s) { s.prefix_caching = false; });
+  add("Drafts", 30000, [](Setup& s) { s.max_draft_tokens = 4; });
+  add("DraftsInATightPool", 20000, [](Setup& s) { s.max_draft_tokens = 4, s.num_blocks = 9; });
+  add("DecodeAhead", 30000, [](Setup& s) { s.max_in_flight = 2, s.decode_ahead = true; });
+  add("DecodeFarAheadInATightPool", 20000,
+      [](Setup& s) { s.max_in_flight = 4, s.decode_ahead = true, s.num_blocks = 12; });
   add("Sha256", 10000, [](Setup& s) { s.hash = kv_cache::HashAlgorithm::kSha256; });
   add("Pooling", 10000, [](Setup& s) {
     s.pooling = true, s.chunked_prefill = true, s.long_prefill_token_threshold = 4;

@@ -23,6 +23,8 @@ struct SchedulerStats {
   uint64_t prefix_cache_hit_tokens = 0;
   uint64_t prompt_tokens = 0;  // of requests that started, cached ones included
   uint64_t generation_tokens = 0;
+  uint64_t draft_tokens = 0;  // verified
+  uint64_t accepted_draft_tokens = 0;
   std::array<uint64_t, step::kNumFinishReasons> finished{};  // by FinishReason
 };
 

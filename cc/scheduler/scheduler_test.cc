@@ -170,31 +170,6 @@ TEST_F(SchedulerTest, AnAbortedRequestsResultIsDropped) {
   EXPECT_EQ(Step(), "2:1 1:3");
 }
 
-TEST_F(SchedulerTest, ARunnerMayAnswerWithSeveralTokens) {
-  Start(SmallOptions());
-  Request request = MakeRequest(1, 5, 9);
-  request.sampling.stop_token_ids = {33};
-  Add(request);
-  const auto answer = [this](std::vector<int32_t> tokens) {
-    step::StepResult result;
-    result.step_id = plan_.step_id;
-    result.results.resize(1);
-    result.results[0].sampled_token_ids = std::move(tokens);
-    events_.clear();
-    scheduler_->Update(std::move(result), &events_);
-    EXPECT_TRUE(scheduler_->CheckIntegrity().ok());
-  };
-  EXPECT_EQ(Schedule(), "1:5");
-  answer({31, 32});
-  EXPECT_EQ(Schedule(), "1:2");
-  EXPECT_EQ(plan_.scheduled[0].token_ids, (std::vector<int32_t>{31, 32}));
-  answer({30, 33, 34});
-  // What was accepted behind the token that stops is not part of the output.
-  EXPECT_EQ(events_[0].new_token_ids, (std::vector<int32_t>{30, 33}));
-  EXPECT_EQ(events_[0].stop_token_id, 33);
-  EXPECT_EQ(scheduler_->stats().generation_tokens, 4u);
-}
-
 TEST_F(SchedulerTest, StepsInFlightHoldChunksButNoUnknownTokens) {
   Start(SmallOptions());
   Add(MakeRequest(1, 40, 5));
@@ -265,6 +240,8 @@ TEST_F(SchedulerTest, AnswersThatDoNotFitThePlanFailItsRequests) {
   answer([](step::StepResult& r) { r.results[0].sampled_token_ids.clear(); });
   answer([](step::StepResult& r) { r.results[0].sampled_token_ids[0] = 97; });
   answer([](step::StepResult& r) { r.results[0].sampled_token_ids[0] = -1; });
+  answer([](step::StepResult& r) { r.results[0].sampled_token_ids.push_back(5); });
+  answer([](step::StepResult& r) { r.results[0].draft_token_ids = {97}; });
   answer([](step::StepResult& r) { r.results[0].logprobs.clear(); });
   answer([](step::StepResult& r) { r.results[0].failure = Internal("no"); });
 }
@@ -284,6 +261,13 @@ TEST(SchedulerOptions, RefusalsNameTheField) {
   EXPECT_TRUE(names(message([](SchedulerOptions& o) { o.max_num_logits_rows = 0; }),
                     "max_num_logits_rows"));
   EXPECT_TRUE(names(message([](SchedulerOptions& o) { o.max_model_len = 0; }), "max_model_len"));
+  EXPECT_TRUE(names(message([](SchedulerOptions& o) { o.drafts.max_draft_tokens = -1; }),
+                    "max_draft_tokens"));
+  EXPECT_TRUE(names(message([](SchedulerOptions& o) { o.drafts.max_step_draft_tokens = -1; }),
+                    "max_step_draft_tokens"));
+  EXPECT_TRUE(names(
+      message([](SchedulerOptions& o) { o.decode_ahead = true, o.drafts.max_draft_tokens = 2; }),
+      "decode_ahead"));
   EXPECT_TRUE(names(message([](SchedulerOptions& o) { o.policy = "lifo"; }), "fcfs"));
   EXPECT_TRUE(names(message([](SchedulerOptions& o) { o.kv_cache.num_blocks = 1; }), "num_blocks"));
 }

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "cc/scheduler/scheduler.h"
-#include "cc/scheduler/stop_check.h"
 
 namespace pagemill::scheduler {
 
@@ -65,12 +64,7 @@ Status Scheduler::CheckResult(const RequestState& request, const InFlightEntry& 
   if (result.sampled_token_ids.empty() == entry.sample) {
     return Internal(entry.sample ? "the runner sampled no token" : "the runner sampled unasked");
   }
-  for (int32_t token : result.sampled_token_ids) {
-    if (token < 0 || (options_.vocab_size > 0 && token >= options_.vocab_size)) {
-      return Internal("the runner sampled token " + std::to_string(token) +
-                      ", which is outside the vocabulary");
-    }
-  }
+  if (entry.sample) PM_RETURN_IF_ERROR(CheckSampled(request, entry, result));
   if (request.wants_logprobs && result.logprobs.size() != result.sampled_token_ids.size()) {
     return Internal("the runner gave logprobs for " + std::to_string(result.logprobs.size()) +
                     " of " + std::to_string(result.sampled_token_ids.size()) + " tokens");
@@ -84,7 +78,7 @@ Status Scheduler::CheckResult(const RequestState& request, const InFlightEntry& 
                       std::to_string(last - request.num_computed_tokens));
     }
   }
-  const bool whole = request.num_computed_tokens + entry.num_tokens == request.num_tokens();
+  const bool whole = request.num_computed_tokens + entry.num_tokens >= request.prompt_size;
   if (request.pooling && whole && result.pooled.empty()) {
     return Internal("the runner gave no pooled output");
   }
@@ -102,47 +96,60 @@ void Scheduler::Apply(RequestState* request, const InFlightEntry& entry,
     return;
   }
   request->num_computed_tokens += entry.num_tokens;
+  std::optional<Stop> stop;
+  if (entry.sample) stop = AppendTokens(request, entry, result, event);
   cache_.Commit(*request->request, request->tokens(), request->num_computed_tokens,
                 &request->blocks);
   AdvancePrefix(request);
-  const bool whole_prompt = request->num_computed_tokens >= request->prompt_size;
+  FinishPrompt(request, entry, result, event);
+  if (stop) {
+    event->stop_token_id = stop->stop_token_id;
+    Finish(request, stop->reason, event);
+  }
+}
+
+// What the computed part of the prompt brings besides tokens.
+void Scheduler::FinishPrompt(RequestState* request, const InFlightEntry& entry,
+                             step::RequestResult* result, RequestEvent* event) {
+  const bool whole = request->num_computed_tokens >= request->prompt_size;
   if (entry.prompt_logprobs) {
     std::move(result->prompt_logprobs.begin(), result->prompt_logprobs.end(),
               std::back_inserter(request->prompt_logprobs));
-    if (whole_prompt) {
+    if (whole) {
       event->prompt_logprobs = std::move(request->prompt_logprobs);
       request->prompt_logprobs_done = true;
     }
   }
-  if (request->generates) {
-    if (entry.sample) AppendTokens(request, result, event);
-  } else if (whole_prompt) {
-    if (request->pooling) event->pooled = std::move(result->pooled);
-    Finish(request, request->pooling ? FinishReason::kStop : FinishReason::kLength, event);
-  }
+  if (request->generates || !whole) return;
+  if (request->pooling) event->pooled = std::move(result->pooled);
+  Finish(request, request->pooling ? FinishReason::kStop : FinishReason::kLength, event);
 }
 
-void Scheduler::AppendTokens(RequestState* request, step::RequestResult* result,
-                             RequestEvent* event) {
+// Accepted drafts and the sampled token become output, up to one with which the request ends.
+std::optional<Stop> Scheduler::AppendTokens(RequestState* request, const InFlightEntry& entry,
+                                            step::RequestResult* result, RequestEvent* event) {
+  --request->num_samples_in_flight;
   event->first_tokens = request->output_token_ids.empty();
   event->new_token_ids = std::move(result->sampled_token_ids);
   event->logprobs = std::move(result->logprobs);
-  for (size_t i = 0; i < event->new_token_ids.size(); ++i) {
-    const int32_t token = event->new_token_ids[i];
+  const size_t num_accepted = event->new_token_ids.size() - 1;
+  std::optional<Stop> stop;
+  size_t kept = 0;
+  while (kept < event->new_token_ids.size() && !stop) {
+    const int32_t token = event->new_token_ids[kept++];
     request->output_token_ids.push_back(token);
     ++counters_.generation_tokens;
     if (charges_) policy_->Charge(*request, 1);
-    const std::optional<Stop> stop = CheckStop(
-        request->request->sampling, token, static_cast<int32_t>(request->output_token_ids.size()),
-        request->num_tokens(), admission_.max_request_tokens());
-    if (!stop) continue;
-    // Tokens accepted behind the one that stops are not part of the output.
-    event->new_token_ids.resize(i + 1);
-    if (event->logprobs.size() > i + 1) event->logprobs.resize(i + 1);
-    event->stop_token_id = stop->stop_token_id;
-    Finish(request, stop->reason, event);
-    return;
+    stop = CheckStop(request->request->sampling, token,
+                     static_cast<int32_t>(request->output_token_ids.size()), request->num_tokens(),
+                     admission_.max_request_tokens());
   }
+  // Tokens accepted behind the one that stops are not part of the output.
+  event->new_token_ids.resize(kept);
+  if (event->logprobs.size() > kept) event->logprobs.resize(kept);
+  SettleDrafts(request, entry, static_cast<int32_t>(std::min(kept, num_accepted)));
+  ProposeDrafts(request, std::move(result->draft_token_ids));
+  return stop;
 }
 
 }  // namespace pagemill::scheduler

@@ -101,7 +101,7 @@ Status FakeModel::CheckTotals(const StepPlan& plan) const {
     if (entry.prompt_logprobs) {
       rows += entry.num_tokens();
     } else if (entry.sample) {
-      rows += 1;
+      rows += 1 + static_cast<int32_t>(entry.draft_token_ids.size());
     }
     if (entry.num_tokens() == 0) return Broken(entry, "runs no tokens");
     const size_t at = static_cast<size_t>(entry.index.value());
@@ -164,15 +164,32 @@ Status FakeModel::WriteTokens(const ScheduledRequest& entry, Slot* slot) {
   const int32_t end = slot->num_computed_tokens + entry.num_tokens();
   const auto capacity = static_cast<int32_t>(slot->blocks.size()) * options_.block_size;
   if (end > capacity) return Broken(entry, "tokens beyond the block table");
-  if (end > slot->num_known_tokens) return Broken(entry, "tokens beyond those known");
+  const auto num_drafts = static_cast<int32_t>(entry.draft_token_ids.size());
+  if (end - num_drafts > slot->num_known_tokens) return Broken(entry, "tokens beyond those known");
+  if (num_drafts > 0 && (!entry.sample || entry.prompt_logprobs || entry.token_ids.empty())) {
+    return Broken(entry, "drafts that nothing is sampled behind");
+  }
   const auto prompt_size = static_cast<int32_t>(slot->request->prompt_token_ids.size());
   if (!options_.chunked_prefill && end < prompt_size) return Broken(entry, "the prompt is cut");
   for (int32_t position = slot->num_computed_tokens; position < end; ++position) {
-    const int32_t token = entry.token_ids[position - slot->num_computed_tokens];
+    PM_ASSIGN_OR_RETURN(const int32_t token,
+                        Resolve(entry, *slot, position - slot->num_computed_tokens));
     *At(*slot, position) = {token, Fingerprint(*slot, position, token)};
   }
   slot->num_computed_tokens = end;
   return OkStatus();
+}
+
+StatusOr<int32_t> FakeModel::Resolve(const ScheduledRequest& entry, const Slot& slot,
+                                     int32_t i) const {
+  const auto count = static_cast<int32_t>(entry.token_ids.size());
+  if (i >= count) return entry.draft_token_ids[i - count];
+  const int32_t token = entry.token_ids[i];
+  if (token != kPlaceholderTokenId) return token;
+  if (slot.last_sampled < 0 || entry.num_computed_tokens + i + 1 != slot.num_known_tokens) {
+    return Broken(entry, "a placeholder where no token was sampled");
+  }
+  return slot.last_sampled;
 }
 
 Status FakeModel::ReadContext(const Slot& slot, std::vector<int32_t>* context) {
@@ -191,7 +208,8 @@ Status FakeModel::ReadContext(const Slot& slot, std::vector<int32_t>* context) {
 
 Status FakeModel::Answer(const ScheduledRequest& entry, Slot* slot, RequestResult* result) {
   result->index = entry.index;
-  const bool complete = slot->num_computed_tokens == slot->num_known_tokens;
+  const auto num_drafts = static_cast<int32_t>(entry.draft_token_ids.size());
+  const bool complete = slot->num_computed_tokens - num_drafts == slot->num_known_tokens;
   const Request& request = *slot->request;
   if (!entry.sample && !entry.prompt_logprobs && !request.pooling) return OkStatus();
   std::vector<int32_t> context;
@@ -208,13 +226,35 @@ Status FakeModel::Answer(const ScheduledRequest& entry, Slot* slot, RequestResul
   if (request.pooling && complete) result->pooled = Pool(tokens);
   if (!entry.sample) return OkStatus();
   if (!complete) return Broken(entry, "samples before the last known token");
-  const int32_t token = NextToken(tokens, options_.vocab_size);
-  result->sampled_token_ids.push_back(token);
-  if (request.sampling.logprobs != SamplingParams::kNoLogprobs) {
-    result->logprobs.push_back(Logprobs(tokens, token, request.sampling.logprobs));
-  }
-  ++slot->num_known_tokens;
+  Sample(entry, std::move(context), slot, result);
   return OkStatus();
+}
+
+void FakeModel::Sample(const ScheduledRequest& entry, std::vector<int32_t> context, Slot* slot,
+                       RequestResult* result) const {
+  const SamplingParams& sampling = slot->request->sampling;
+  context.resize(context.size() - entry.draft_token_ids.size());
+  for (size_t i = 0;; ++i) {
+    const int32_t token = NextToken(context, options_.vocab_size);
+    result->sampled_token_ids.push_back(token);
+    if (sampling.logprobs != SamplingParams::kNoLogprobs) {
+      result->logprobs.push_back(Logprobs(context, token, sampling.logprobs));
+    }
+    context.push_back(token);
+    if (i == entry.draft_token_ids.size() || entry.draft_token_ids[i] != token) break;
+  }
+  slot->last_sampled = context.back();
+  slot->num_known_tokens = static_cast<int32_t>(context.size());
+  slot->num_computed_tokens = slot->num_known_tokens - 1;
+  if (options_.max_draft_tokens > 0) Propose(std::move(context), &result->draft_token_ids);
+}
+
+void FakeModel::Propose(std::vector<int32_t> context, std::vector<int32_t>* drafts) const {
+  for (int32_t i = 0; i < options_.max_draft_tokens; ++i) {
+    context.push_back(NextToken(context, options_.vocab_size));
+    const bool wrong = context.back() % 3 == 0;
+    drafts->push_back(wrong ? (context.back() + 1) % options_.vocab_size : context.back());
+  }
 }
 
 std::vector<int32_t> FakeModel::Continue(std::span<const int32_t> prompt, size_t count,

@@ -7,6 +7,9 @@
 // prefix or a skipped token gives other tokens than Continue() does, or fingerprints that do not
 // fit, an error.
 //
+// Placeholders stand for the token sampled last. Draft tokens are verified: they are run, and those
+// up to the first one that it would not have sampled itself are accepted.
+//
 // It also checks each plan against the contract of step_plan.h and the limits.
 //
 //   FakeModel model({.num_blocks = 64, .block_size = 4, .max_num_seqs = 8});
@@ -40,6 +43,9 @@ class FakeModel final : public PageStore {
     int32_t max_num_tokens = 32;
     int32_t max_num_logits_rows = 32;
     bool chunked_prefill = true;  // false: a prompt must come in one step
+    // Proposes so many tokens with every token that it samples: the right ones, but for one in
+    // three.
+    int32_t max_draft_tokens = 0;
   };
   static constexpr int32_t kPooledSize = 4;
 
@@ -78,6 +84,7 @@ class FakeModel final : public PageStore {
     std::vector<BlockId> blocks;
     int32_t num_computed_tokens = 0;
     int32_t num_known_tokens = 0;  // at `start` and after each sampled token
+    int32_t last_sampled = -1;     // what a placeholder stands for
   };
 
   Entry* At(const Slot& slot, int32_t position);
@@ -88,6 +95,12 @@ class FakeModel final : public PageStore {
   Status Append(const ScheduledRequest& entry, Slot* slot);
   Status WriteTokens(const ScheduledRequest& entry, Slot* slot);
   Status ReadContext(const Slot& slot, std::vector<int32_t>* context);
+  // The token that a placeholder stands for; others stand for themselves.
+  StatusOr<int32_t> Resolve(const ScheduledRequest& entry, const Slot& slot, int32_t i) const;
+  // Accepts drafts and samples behind them, in `context`; the slot stands behind what is accepted.
+  void Sample(const ScheduledRequest& entry, std::vector<int32_t> context, Slot* slot,
+              RequestResult* result) const;
+  void Propose(std::vector<int32_t> context, std::vector<int32_t>* drafts) const;
   Status Answer(const ScheduledRequest& entry, Slot* slot, RequestResult* result);
 
   const Options options_;

@@ -1,16 +1,20 @@
 #include "cc/step/text_codec.h"
 
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "cc/step/internal/text_fields.h"
 
 namespace pagemill::step {
 namespace {
 
+using internal::AppendHex;
 using internal::AppendNumber;
 using internal::CutAt;
 using internal::FieldReader;
 using internal::FieldWriter;
+using internal::ParseHex;
 using internal::ParseNumber;
 
 using IdAndFloat = std::pair<int32_t, float>;
@@ -47,6 +51,34 @@ bool ParseLogprobs(std::string_view item, TokenLogprobs* entry) {
   return true;
 }
 
+// first:count:content id in hex
+void AppendMedia(const MediaItem& item, std::string* out) {
+  AppendNumber(item.first_token, out);
+  *out += ':';
+  AppendNumber(item.num_tokens, out);
+  *out += ':';
+  AppendHex(item.content_id, out);
+}
+
+bool ParseMedia(std::string_view text, MediaItem* item) {
+  return ParseNumber(CutAt(':', &text), &item->first_token) &&
+         ParseNumber(CutAt(':', &text), &item->num_tokens) && ParseHex(text, &item->content_id);
+}
+
+// A time, or "-" for none.
+void AppendTime(const std::optional<int64_t>& time_us, std::string* out) {
+  if (time_us) {
+    AppendNumber(*time_us, out);
+  } else {
+    *out += '-';
+  }
+}
+
+bool ParseTime(std::string_view text, std::optional<int64_t>* time_us) {
+  if (text == "-") return true;
+  return ParseNumber(text, &time_us->emplace());
+}
+
 void AppendIndex(RequestIndex index, std::string* out) { AppendNumber(index.value(), out); }
 
 void AppendEntry(const ScheduledRequest& entry, std::string* out) {
@@ -60,6 +92,7 @@ void AppendEntry(const ScheduledRequest& entry, std::string* out) {
   fields.Number("computed", entry.num_computed_tokens);
   fields.Numbers("tokens", entry.token_ids);
   fields.Numbers("drafts", entry.draft_token_ids);
+  fields.Numbers("encode", entry.media_to_encode);
   for (const std::vector<BlockId>& group : entry.new_block_ids) {
     fields.List("blocks", group,
                 [](BlockId id, std::string* text) { AppendNumber(id.value(), text); });
@@ -74,6 +107,7 @@ void AppendAnswer(const RequestResult& answer, std::string* out) {
   FieldWriter fields(out);
   fields.Number("slot", answer.index.value());
   fields.Numbers("sampled", answer.sampled_token_ids);
+  fields.Numbers("drafts", answer.draft_token_ids);
   fields.List("logprobs", answer.logprobs, AppendLogprobs);
   fields.List("prompt_logprobs", answer.prompt_logprobs, AppendLogprobs);
   fields.List("pooled", answer.pooled, [](float v, std::string* text) { AppendNumber(v, text); });
@@ -89,6 +123,7 @@ bool ParseAnswer(std::string_view line, RequestResult* answer) {
   fields.Word("answer");
   fields.Number("slot", &slot);
   fields.Numbers("sampled", &answer->sampled_token_ids);
+  fields.Numbers("drafts", &answer->draft_token_ids);
   fields.List("logprobs", &answer->logprobs, ParseLogprobs);
   fields.List("prompt_logprobs", &answer->prompt_logprobs, ParseLogprobs);
   fields.Numbers("pooled", &answer->pooled);
@@ -110,6 +145,13 @@ std::string ToText(const Request& request) {
   fields.Numbers("prompt", request.prompt_token_ids);
   fields.Number("pooling", int32_t{request.pooling.has_value()});
   fields.Number("priority", request.priority);
+  fields.Bytes("tenant", request.tenant);
+  fields.Number("adapter", request.adapter.value());
+  fields.List("media", request.media, AppendMedia);
+  fields.Number("starts_held", int32_t{request.starts_held});
+  fields.Number("streaming_input", int32_t{request.streaming_input});
+  fields.List("deadlines_us", std::vector{request.start_deadline_us, request.deadline_us},
+              AppendTime);
   fields.Bytes("salt", request.cache_salt);
   fields.Number("skip_reading_prefix_cache", int32_t{request.skip_reading_prefix_cache});
   fields.Number("temperature", p.temperature);
@@ -137,11 +179,19 @@ StatusOr<Request> ParseRequest(std::string_view text) {
   FieldReader fields(text);
   uint64_t id = 0;
   bool pooling = false;
+  int32_t adapter = 0;
+  std::vector<std::optional<int64_t>> deadlines_us;
   fields.Word("request");
   fields.Number("id", &id);
   fields.Numbers("prompt", &request.prompt_token_ids);
   fields.Flag("pooling", &pooling);
   fields.Number("priority", &request.priority);
+  fields.Bytes("tenant", &request.tenant);
+  fields.Number("adapter", &adapter);
+  fields.List("media", &request.media, ParseMedia);
+  fields.Flag("starts_held", &request.starts_held);
+  fields.Flag("streaming_input", &request.streaming_input);
+  fields.List("deadlines_us", &deadlines_us, ParseTime);
   fields.Bytes("salt", &request.cache_salt);
   fields.Flag("skip_reading_prefix_cache", &request.skip_reading_prefix_cache);
   fields.Number("temperature", &p.temperature);
@@ -160,8 +210,13 @@ StatusOr<Request> ParseRequest(std::string_view text) {
   fields.Numbers("stop", &p.stop_token_ids);
   fields.Number("logprobs", &p.logprobs);
   fields.Number("prompt_logprobs", &p.prompt_logprobs);
-  if (!fields.ok() || !fields.AtEnd()) return DataLoss("not a request: " + std::string(text));
+  if (!fields.ok() || !fields.AtEnd() || deadlines_us.size() != 2) {
+    return DataLoss("not a request: " + std::string(text));
+  }
   request.id = RequestId(id);
+  request.adapter = AdapterId(adapter);
+  request.start_deadline_us = deadlines_us[0];
+  request.deadline_us = deadlines_us[1];
   if (pooling) request.pooling.emplace();
   return request;
 }
@@ -172,6 +227,8 @@ std::string ToText(const StepPlan& plan) {
   fields.Number("step", plan.step_id);
   fields.Number("total", plan.total_num_tokens);
   fields.List("released", plan.released, AppendIndex);
+  fields.List("released_media", plan.released_media, AppendHex);
+  fields.Numbers("common_prefix", plan.num_common_prefix_blocks);
   text += '\n';
   for (const ScheduledRequest& entry : plan.scheduled) AppendEntry(entry, &text);
   return text;

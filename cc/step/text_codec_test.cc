@@ -17,6 +17,12 @@ Request ExampleRequest() {
   request.priority = -3;
   request.cache_salt = std::string("a =\n\0\xff", 6);
   request.skip_reading_prefix_cache = true;
+  request.tenant = "t, =";
+  request.adapter = AdapterId(4);
+  request.media = {{"cat:1,", 2, 5}, {"dog", 9, 1}};
+  request.starts_held = true;
+  request.streaming_input = true;
+  request.deadline_us = -5;
   request.sampling.temperature = 0.1f;
   request.sampling.top_k = 40;
   request.sampling.logit_bias = {{7, -1.5f}, {8, 100.0f}};
@@ -34,6 +40,7 @@ StepResult ExampleResult() {
   RequestResult& first = result.results.emplace_back();
   first.index = RequestIndex(3);
   first.sampled_token_ids = {11, 12};
+  first.draft_token_ids = {21, 22};
   first.logprobs = {{11, -0.25f, 1, {{11, -0.25f}, {4, -7.0f}}}, {12, -3.0f, 5, {}}};
   first.prompt_logprobs = {{6, -std::numeric_limits<float>::infinity(), 2, {{1, 0.0f}}}};
   RequestResult& second = result.results.emplace_back();
@@ -56,6 +63,15 @@ TEST(TextCodec, RequestSurvives) {
     EXPECT_EQ(again->id, request.id);
     EXPECT_EQ(again->prompt_token_ids, request.prompt_token_ids);
     EXPECT_EQ(again->cache_salt, request.cache_salt);
+    EXPECT_EQ(again->tenant, request.tenant);
+    EXPECT_EQ(again->adapter, request.adapter);
+    ASSERT_EQ(again->media.size(), 2u);
+    EXPECT_EQ(again->media[0].content_id, "cat:1,");
+    EXPECT_EQ(again->media[0].num_tokens, 5);
+    EXPECT_EQ(again->media[1].first_token, 9);
+    EXPECT_TRUE(again->starts_held && again->streaming_input);
+    EXPECT_EQ(again->start_deadline_us, std::nullopt);
+    EXPECT_EQ(again->deadline_us, -5);
     EXPECT_EQ(again->sampling.temperature, request.sampling.temperature);
     EXPECT_EQ(again->sampling.logit_bias, request.sampling.logit_bias);
     EXPECT_EQ(again->sampling.seed, request.sampling.seed);
@@ -84,18 +100,21 @@ TEST(TextCodec, PlanIsReadable) {
   plan.step_id = 4;
   plan.total_num_tokens = 3;
   plan.released = {RequestIndex(2), RequestIndex(1)};
+  plan.released_media = {"a1"};
+  plan.num_common_prefix_blocks = {2};
   ScheduledRequest& entry = plan.scheduled.emplace_back();
   entry.index = RequestIndex(1);
   entry.start = std::make_shared<const Request>(ExampleRequest());
   entry.resumed_output_token_ids = {9};
   entry.num_computed_tokens = 16;
   entry.token_ids = {5, 6, 7};
+  entry.media_to_encode = {1};
   entry.new_block_ids = {{BlockId(3), BlockId(8)}};
   entry.sample = true;
   EXPECT_EQ(ToText(plan),
-            "plan step=4 total=3 released=2,1\n"
-            "run slot=1 start=18446744073709551615 resumed=9 computed=16 tokens=5,6,7 drafts="
-            " blocks=3,8 sample=1 prompt_logprobs=0\n");
+            "plan step=4 total=3 released=2,1 released_media=6131 common_prefix=2\n"
+            "run slot=1 start=18446744073709551615 resumed=9 computed=16 tokens=5,6,7 drafts= "
+            "encode=1 blocks=3,8 sample=1 prompt_logprobs=0\n");
 }
 
 TEST(TextCodec, GarbageIsRefusedAndHarmless) {

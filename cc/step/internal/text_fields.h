@@ -23,6 +23,14 @@ inline void AppendNumber(float value, std::string* out) {
   out->append(digits, end);
 }
 
+inline void AppendHex(std::string_view bytes, std::string* out) {
+  constexpr char kDigits[] = "0123456789abcdef";
+  for (char c : bytes) {
+    *out += kDigits[static_cast<uint8_t>(c) >> 4];
+    *out += kDigits[static_cast<uint8_t>(c) & 15];
+  }
+}
+
 class FieldWriter {
  public:
   explicit FieldWriter(std::string* out) : out_(out) {}
@@ -48,11 +56,7 @@ class FieldWriter {
   }
   void Bytes(std::string_view key, std::string_view bytes) {
     Key(key);
-    constexpr char kDigits[] = "0123456789abcdef";
-    for (char c : bytes) {
-      *out_ += kDigits[static_cast<uint8_t>(c) >> 4];
-      *out_ += kDigits[static_cast<uint8_t>(c) & 15];
-    }
+    AppendHex(bytes, out_);
   }
 
  private:
@@ -83,6 +87,18 @@ inline bool ParseNumber(std::string_view text, float* value) {
   const auto [end, error] = std::from_chars(text.data() + 1, text.data() + text.size(), bits, 16);
   *value = std::bit_cast<float>(bits);
   return error == std::errc() && end == text.data() + text.size();
+}
+
+inline bool ParseHex(std::string_view digits, std::string* bytes) {
+  if (digits.size() % 2 != 0) return false;
+  for (size_t i = 0; i < digits.size(); i += 2) {
+    uint8_t byte = 0;
+    const char* end = digits.data() + i + 2;
+    const auto result = std::from_chars(digits.data() + i, end, byte, 16);
+    if (result.ec != std::errc() || result.ptr != end) return false;
+    *bytes += static_cast<char>(byte);
+  }
+  return true;
 }
 
 // Reads the fields of a line in the order in which they were written. After the first mistake ok()
@@ -118,17 +134,7 @@ class FieldReader {
   void Numbers(std::string_view key, std::vector<T>* values) {
     List(key, values, [](std::string_view item, T* value) { return ParseNumber(item, value); });
   }
-  void Bytes(std::string_view key, std::string* bytes) {
-    const std::string_view digits = Value(key);
-    Check(digits.size() % 2 == 0);
-    for (size_t i = 0; ok_ && i < digits.size(); i += 2) {
-      uint8_t byte = 0;
-      const char* end = digits.data() + i + 2;
-      const auto result = std::from_chars(digits.data() + i, end, byte, 16);
-      Check(result.ec == std::errc() && result.ptr == end);
-      *bytes += static_cast<char>(byte);
-    }
-  }
+  void Bytes(std::string_view key, std::string* bytes) { Check(ParseHex(Value(key), bytes)); }
 
  private:
   void Check(bool good) { ok_ = ok_ && good; }

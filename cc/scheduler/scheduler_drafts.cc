@@ -1,0 +1,78 @@
+// Draft tokens: lookahead tokens behind the last known one, of which the runner keeps what it would
+// have sampled. They are run like other tokens but are not known ones: nothing is planned for the
+// request behind them, and they enter the prefix cache only as accepted.
+#include <algorithm>
+#include <string>
+
+#include "cc/scheduler/scheduler.h"
+
+namespace pagemill::scheduler {
+
+// How many of the proposed drafts the request verifies behind the `num_tokens` tokens that it gets
+// in this step.
+int32_t Scheduler::NumDraftsToRun(const RequestState& request, int32_t num_tokens,
+                                  const Budget& budget) const {
+  if (request.draft_token_ids.empty()) return 0;
+  const int32_t end = request.num_scheduled_tokens + num_tokens;
+  if (end != request.num_tokens() || !request.prompt_logprobs_done) return 0;
+  const auto num_outputs = static_cast<int32_t>(request.output_token_ids.size());
+  // A step that accepts all of them gives one token more.
+  int32_t n =
+      std::min({static_cast<int32_t>(request.draft_token_ids.size()),
+                request.draft_length.Get(options_.drafts, static_cast<int32_t>(running_.size())),
+                budget.tokens - num_tokens, budget.rows - 1,
+                request.request->sampling.max_tokens - num_outputs - 1,
+                admission_.max_request_tokens() - end - 1});
+  // Drafts take only blocks that no running request will need at once, and preempt nobody.
+  const auto reserved = static_cast<int32_t>(running_.size());
+  while (n > 0 && !cache_.Covers(request.blocks, end + n) &&
+         !cache_.CanAllocate(request.blocks, nullptr, end + n, reserved)) {
+    --n;
+  }
+  return std::max(0, n);
+}
+
+// The answer to a step that asked to sample: accepted drafts, then one token more.
+Status Scheduler::CheckSampled(const RequestState& request, const InFlightEntry& entry,
+                               const step::RequestResult& result) const {
+  const std::vector<int32_t>& tokens = result.sampled_token_ids;
+  if (static_cast<int32_t>(tokens.size()) > entry.num_drafts + 1) {
+    return Internal("the runner sampled " + std::to_string(tokens.size()) + " tokens behind " +
+                    std::to_string(entry.num_drafts) + " drafts");
+  }
+  if (!std::equal(tokens.begin(), tokens.end() - 1, request.draft_token_ids.begin())) {
+    return Internal("the runner accepted tokens that were not drafted");
+  }
+  for (const std::vector<int32_t>* ids : {&tokens, &result.draft_token_ids}) {
+    for (int32_t token : *ids) {
+      if (token >= 0 && (options_.vocab_size == 0 || token < options_.vocab_size)) continue;
+      return Internal("the runner " + std::string(ids == &tokens ? "sampled" : "drafted") +
+                      " token " + std::to_string(token) + ", which is outside the vocabulary");
+    }
+  }
+  return OkStatus();
+}
+
+// Of the drafts of the step, `num_accepted` became output: the rest was never there.
+void Scheduler::SettleDrafts(RequestState* request, const InFlightEntry& entry,
+                             int32_t num_accepted) {
+  if (entry.num_drafts == 0) return;
+  request->num_drafts_in_flight = 0;
+  request->num_computed_tokens += num_accepted;
+  request->num_scheduled_tokens -= entry.num_drafts - num_accepted;
+  request->draft_length.Verified(options_.drafts, entry.num_drafts, num_accepted);
+  counters_.draft_tokens += static_cast<uint64_t>(entry.num_drafts);
+  counters_.accepted_draft_tokens += static_cast<uint64_t>(num_accepted);
+}
+
+// Takes over what the runner proposes behind the token that it sampled. Behind a token that a later
+// step runs already, a proposal comes too late.
+void Scheduler::ProposeDrafts(RequestState* request, std::vector<int32_t>&& draft_token_ids) {
+  request->draft_token_ids.clear();
+  if (options_.drafts.max_draft_tokens == 0 || request->num_samples_in_flight > 0) return;
+  request->draft_token_ids = std::move(draft_token_ids);
+  const auto most = static_cast<size_t>(options_.drafts.max_draft_tokens);
+  if (request->draft_token_ids.size() > most) request->draft_token_ids.resize(most);
+}
+
+}  // namespace pagemill::scheduler
