@@ -17,11 +17,14 @@ using step::GroupId;
 using step::kNullBlock;
 
 struct Block {
-  BlockHash hash;         // of the content, while the prefix cache knows it; else empty
-  int32_t ref_count = 0;  // requests that hold the block; 0 = it is in the free list
-  BlockId prev, next;     // neighbours in the free list, while it is there
-  GroupId group;          // whose content `hash` names
+  BlockHash hash;             // of the content, while the prefix cache knows it; else empty
+  int32_t ref_count = 0;      // holders of the page; 0 = it is free
+  BlockId prev, next;         // neighbours in the list of free pages that it is in
+  GroupId group;              // whose content `hash` names
+  bool reused = false;        // another request went on from the content, lately
+  bool is_protected = false;  // of the eviction policy
 };
+static_assert(sizeof(Block) == 48);
 
 }  // namespace pagemill::kv_cache
 

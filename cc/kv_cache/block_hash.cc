@@ -1,5 +1,6 @@
 #include "cc/kv_cache/block_hash.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "cc/base/endian.h"
@@ -15,14 +16,42 @@ StatusOr<HashAlgorithm> ParseHashAlgorithm(std::string_view name) {
                          "\", it must be one of xxh3-128, sha256");
 }
 
-std::string ExtraKeys(const step::Request& request, int32_t block_index) {
+namespace {
+
+std::string_view Bytes(uint32_t value, uint8_t (&buffer)[4]) {
+  StoreLittle32(value, buffer);
+  return {reinterpret_cast<const char*>(buffer), sizeof(buffer)};
+}
+
+void AppendRecord(std::string_view tag, std::string_view first, std::string_view second,
+                  std::string* keys) {
+  uint8_t buffer[4];
+  keys->append(tag);
+  keys->append(Bytes(static_cast<uint32_t>(first.size() + second.size()), buffer));
+  keys->append(first);
+  keys->append(second);
+}
+
+}  // namespace
+
+std::string ExtraKeys(const step::Request& request, int32_t begin, int32_t end) {
   std::string keys;
-  if (block_index == 0 && !request.cache_salt.empty()) {
-    keys = "salt";
-    uint8_t size[4];
-    StoreLittle32(static_cast<uint32_t>(request.cache_salt.size()), size);
-    keys.append(reinterpret_cast<const char*>(size), sizeof(size));
-    keys += request.cache_salt;
+  uint8_t buffer[4];
+  if (begin == 0 && !request.cache_salt.empty()) {
+    AppendRecord("salt", request.cache_salt, "", &keys);
+  }
+  if (begin == 0 && request.adapter != step::kNoAdapter) {
+    const auto id = static_cast<uint32_t>(request.adapter.value());
+    AppendRecord("adpt", Bytes(id, buffer), "", &keys);
+  }
+  if (request.media.empty()) return keys;
+  const auto ends_before = [](const step::MediaItem& item, int32_t position) {
+    return item.first_token + item.num_tokens <= position;
+  };
+  auto item = std::lower_bound(request.media.begin(), request.media.end(), begin, ends_before);
+  for (; item != request.media.end() && item->first_token < end; ++item) {
+    const auto offset = static_cast<uint32_t>(item->first_token - begin);
+    AppendRecord("mdia", Bytes(offset, buffer), item->content_id, &keys);
   }
   return keys;
 }

@@ -1,11 +1,14 @@
 // File: cc/kv_cache/block_hash.h
 // The identity of a full block of tokens: a hash chain over (parent block's hash, extra keys,
 // tokens). Equal hashes mean equal tokens from the start of the request to the end of the block,
-// under equal extra keys (salt, later adapter and media ids). The same on every machine.
+// under equal extra keys (salt, adapter, media ids). The same on every machine.
 //
 //   BlockHasher hasher(HashAlgorithm::kXxh3_128);
-//   BlockHash first = hasher.Hash(BlockHash{}, ExtraKeys(request, 0), tokens, 0, 16);
-//   BlockHash second = hasher.Hash(first, ExtraKeys(request, 1), tokens, 16, 32);
+//   BlockHash first = hasher.Hash(BlockHash{}, ExtraKeys(request, 0, 16), tokens, 0, 16);
+//   BlockHash second = hasher.Hash(first, ExtraKeys(request, 16, 32), tokens, 16, 32);
+//
+// What is hashed: 32 bytes of the parent (its words, zero at the root), the size of the extra keys,
+// the extra keys, the tokens; all integers are 4 bytes, little endian.
 //
 // Thread safety: a BlockHasher has a scratch buffer; one per thread.
 #ifndef PAGEMILL_CC_KV_CACHE_BLOCK_HASH_H_
@@ -40,9 +43,15 @@ enum class HashAlgorithm {
 // "xxh3-128" or "sha256"; kInvalidArgument lists them.
 StatusOr<HashAlgorithm> ParseHashAlgorithm(std::string_view name);
 
-// What distinguishes equal tokens of `request` in block number `block_index`, in an unambiguous
-// encoding. The salt enters at block 0 and reaches the others through the chain.
-std::string ExtraKeys(const step::Request& request, int32_t block_index);
+// What distinguishes equal tokens of `request` in the block of the tokens [begin, end). A list of
+// records, each a tag of 4 letters, the size of the rest (4 bytes, little endian), and the rest:
+//   salt  the salt                                          at begin = 0, where it is not empty
+//   adpt  the adapter's id (4 bytes)                        at begin = 0, where there is one
+//   mdia  where the item starts, counted from `begin`,      for each media item with tokens in the
+//         negative for one that started before (4 bytes),   block, by position
+//         and its content id
+// Salt and adapter reach the later blocks through the chain. Empty for most blocks.
+std::string ExtraKeys(const step::Request& request, int32_t begin, int32_t end);
 
 class BlockHasher {
  public:

@@ -52,15 +52,39 @@ TEST(BlockHash, PromptAndOutputAreOneSequence) {
   EXPECT_EQ(hasher.Hash({}, "", whole, 2, 6), hasher.Hash({}, "", split, 2, 6));
 }
 
-TEST(ExtraKeys, TheSaltEntersAtTheFirstBlock) {
+TEST(ExtraKeys, SaltAndAdapterEnterAtTheFirstBlock) {
   step::Request request;
-  EXPECT_EQ(ExtraKeys(request, 0), "");
-  request.cache_salt = "tenant";
-  EXPECT_NE(ExtraKeys(request, 0), "");
-  EXPECT_EQ(ExtraKeys(request, 1), "");
-  step::Request other = request;
-  other.cache_salt = "tenant2";
-  EXPECT_NE(ExtraKeys(request, 0), ExtraKeys(other, 0));
+  EXPECT_EQ(ExtraKeys(request, 0, 4), "");
+  request.cache_salt = "ab";
+  request.adapter = step::AdapterId(0x0102);
+  EXPECT_EQ(ExtraKeys(request, 0, 4), std::string("salt\2\0\0\0ab"
+                                                  "adpt\4\0\0\0\2\1\0\0",
+                                                  22));
+  EXPECT_EQ(ExtraKeys(request, 4, 8), "");
+}
+
+TEST(ExtraKeys, DifferentKeysDoNotLookAlike) {
+  step::Request a, b;
+  a.cache_salt = "x";
+  a.adapter = step::AdapterId(7);
+  b.cache_salt = ExtraKeys(a, 0, 4).substr(8);  // the adapter's record as part of the salt
+  EXPECT_NE(ExtraKeys(a, 0, 4), ExtraKeys(b, 0, 4));
+}
+
+TEST(ExtraKeys, MediaEnterEveryBlockThatTheyTouch) {
+  step::Request request;
+  request.media = {{"cat", 3, 2}, {"dog", 5, 6}, {"fox", 16, 1}};
+  EXPECT_EQ(ExtraKeys(request, 0, 4), std::string("mdia\7\0\0\0\3\0\0\0cat", 15));
+  EXPECT_EQ(ExtraKeys(request, 4, 8), std::string("mdia\7\0\0\0\xff\xff\xff\xff"
+                                                  "cat"
+                                                  "mdia\7\0\0\0\1\0\0\0"
+                                                  "dog",
+                                                  30));
+  EXPECT_EQ(ExtraKeys(request, 8, 12), std::string("mdia\7\0\0\0\xfd\xff\xff\xff"
+                                                   "dog",
+                                                   15));
+  EXPECT_EQ(ExtraKeys(request, 12, 16), "");
+  EXPECT_NE(ExtraKeys(request, 16, 20), "");
 }
 
 TEST(HashAlgorithm, IsParsed) {

@@ -1,82 +1,149 @@
 #include "cc/kv_cache/block_pool.h"
 
+#include "cc/kv_cache/eviction/policies.h"
+
 namespace pagemill::kv_cache {
 
-BlockPool::BlockPool(int32_t num_blocks) : blocks_(num_blocks), free_(&blocks_), cache_(&blocks_) {
+BlockPool::BlockPool(int32_t num_blocks, std::string_view eviction, EventLog* events)
+    : blocks_(num_blocks),
+      empty_(&blocks_),
+      eviction_(*MakeEvictionPolicy(eviction, &blocks_)),
+      cache_(&blocks_),
+      events_(events) {
   PM_CHECK(num_blocks >= 1);
-  for (int32_t i = 1; i < num_blocks; ++i) free_.PushBack(BlockId(i));
+  for (int32_t i = 1; i < num_blocks; ++i) empty_.PushBack(BlockId(i));
 }
 
 BlockId BlockPool::Allocate() {
-  const BlockId id = free_.PopFront();
-  if (!blocks_[id.value()].hash.empty()) {
-    Forget(id);
+  if (empty_.size() == 0) {
+    PM_CHECK(num_evictable_ > 0);
+    Forget(FirstPage(eviction_->Victim()));
     ++num_evictions_;
   }
-  blocks_[id.value()].ref_count = 1;
+  const BlockId id = empty_.front();
+  empty_.Remove(id);
+  At(id).ref_count = 1;
+  At(id).reused = false;
   return id;
 }
 
 void BlockPool::AddReference(BlockId id) {
-  Block& block = blocks_[id.value()];
-  if (block.ref_count == 0) free_.Remove(id);
-  ++block.ref_count;
+  Block& block = At(id);
+  if (block.ref_count++ > 0) return;
+  if (HasContent(id)) {
+    eviction_->Remove(id);
+    --num_evictable_;
+  } else {
+    empty_.Remove(id);
+  }
 }
 
 void BlockPool::Release(BlockId id) {
-  Block& block = blocks_[id.value()];
+  Block& block = At(id);
   PM_CHECK(id != kNullBlock && block.ref_count > 0);
   if (--block.ref_count > 0) return;
-  if (block.hash.empty()) {
-    free_.PushFront(id);
+  if (HasContent(id)) {
+    eviction_->Insert(id);
+    ++num_evictable_;
   } else {
-    free_.PushBack(id);
+    empty_.PushFront(id);
   }
 }
 
-void BlockPool::Cache(BlockId id, const BlockHash& hash, GroupId group) {
-  Block& block = blocks_[id.value()];
-  PM_CHECK(block.ref_count > 0 && block.hash.empty() && !hash.empty());
+bool BlockPool::Cache(std::span<const BlockId> pages, const BlockHash& hash, GroupId group) {
+  Block& block = At(pages.front());
+  PM_CHECK(block.ref_count > 0 && !hash.empty());
+  if (!block.hash.empty()) return false;
+  bool known = false;
   if (const std::optional<BlockId> other = cache_.Find(hash, group)) {
-    if (blocks_[other->value()].ref_count > 0) return;
-    Forget(*other);
-    free_.Remove(*other);
-    free_.PushFront(*other);
+    if (At(*other).ref_count > 0) return false;
+    block.reused = At(*other).reused;
+    Clear(*other);
+    known = true;
   }
   block.hash = hash;
   block.group = group;
-  cache_.Insert(id);
+  cache_.Insert(pages.front());
+  if (pages.size() == 1) return !known;
+  if (ring_.empty()) {
+    for (int32_t i = 0; i < num_blocks(); ++i) ring_.push_back(BlockId(i));
+  }
+  for (size_t i = 0; i < pages.size(); ++i) {
+    ring_[pages[i].value()] = pages[(i + 1) % pages.size()];
+    At(pages[i]).reused = block.reused;
+  }
+  return !known;
+}
+
+BlockId BlockPool::FirstPage(BlockId id) const {
+  while (At(id).hash.empty()) id = NextPage(id);
+  return id;
 }
 
 void BlockPool::Forget(BlockId id) {
-  cache_.Erase(id);
-  blocks_[id.value()].hash = BlockHash();
+  if (At(id).hash.empty()) return;
+  if (events_ != nullptr) events_->Removed(At(id).hash, At(id).group);
+  Clear(id);
+}
+
+// Takes the content from a block, and moves its free pages to those without content, such that the
+// first page is handed out first.
+void BlockPool::Clear(BlockId first) {
+  BlockId id = first;
+  do {
+    id = NextPage(id);
+    if (At(id).ref_count > 0) continue;
+    eviction_->Remove(id);
+    --num_evictable_;
+    empty_.PushFront(id);
+  } while (id != first);
+  cache_.Erase(first);
+  At(first).hash = BlockHash();
+  if (ring_.empty()) return;
+  do {
+    const BlockId next = ring_[id.value()];
+    ring_[id.value()] = id;
+    id = next;
+  } while (id != first);
 }
 
 void BlockPool::Reset() {
-  cache_.Clear();
   for (int32_t i = num_blocks() - 1; i > 0; --i) {
-    Block& block = blocks_[i];
-    if (block.hash.empty()) continue;
-    block.hash = BlockHash();
-    if (block.ref_count > 0) continue;
-    free_.Remove(BlockId(i));
-    free_.PushFront(BlockId(i));
+    if (!blocks_[i].hash.empty()) Clear(BlockId(i));
   }
+  if (events_ != nullptr) events_->Cleared();
 }
 
 Status BlockPool::CheckIntegrity() const {
-  PM_RETURN_IF_ERROR(free_.CheckIntegrity());
+  PM_RETURN_IF_ERROR(empty_.CheckIntegrity());
   PM_RETURN_IF_ERROR(cache_.CheckIntegrity());
-  if (blocks_[kNullBlock.value()].ref_count != 0 || !blocks_[kNullBlock.value()].hash.empty()) {
+  PM_RETURN_IF_ERROR(eviction_->CheckIntegrity(num_evictable_));
+  if (At(kNullBlock).ref_count != 0 || HasContent(kNullBlock)) {
     return Internal("block pool: the null block is in use");
   }
-  // Blocks without content come before those with content.
-  bool cached = false;
-  for (BlockId id = free_.front(); id != kNullBlock; id = blocks_[id.value()].next) {
-    const bool has_content = !blocks_[id.value()].hash.empty();
-    if (cached && !has_content) return Internal("block pool: an empty block behind a cached one");
-    cached = has_content;
+  int32_t num_unreferenced = 0, num_evictable = 0;
+  for (int32_t i = 1; i < num_blocks(); ++i) {
+    if (blocks_[i].ref_count > 0) continue;
+    ++num_unreferenced;
+    num_evictable += HasContent(BlockId(i));
+  }
+  for (BlockId id = empty_.front(); id != kNullBlock; id = empty_.After(id)) {
+    if (HasContent(id)) return Internal("block pool: a cached page among those without content");
+  }
+  if (num_evictable != num_evictable_ || num_unreferenced != num_free()) {
+    return Internal("block pool: " + std::to_string(num_unreferenced) +
+                    " pages without references, " + std::to_string(num_free()) + " free ones");
+  }
+  for (size_t i = 0; i < ring_.size(); ++i) {
+    int32_t named = 0, left = num_blocks();
+    BlockId id(static_cast<int32_t>(i));
+    do {
+      named += !At(id).hash.empty();
+      id = NextPage(id);
+    } while (id.value() != static_cast<int32_t>(i) && --left > 0);
+    if (left == 0 || (NextPage(id) != id && named != 1)) {
+      return Internal("block pool: broken ring of pages");
+    }
   }
   return OkStatus();
 }

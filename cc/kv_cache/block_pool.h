@@ -1,77 +1,117 @@
 // File: cc/kv_cache/block_pool.h
-// All blocks of the KV cache: which are free, who refers to them, and which hold content that can
-// be reused. Block 0 is the null block and never handed out.
+// All pages of the KV cache: which are free, who refers to them, and which hold content that can be
+// reused. Page 0 is the null block and never handed out.
 //
-// A block that nobody refers to is free, but keeps its content and its hash until it is handed out
-// again, so a later request with the same prefix can take it back. Free blocks are handed out in
+// A page that nobody refers to is free, but keeps its content and its hash until it is handed out
+// again, so a later request with the same prefix can take it back. Free pages are handed out in
 // this order:
-//   1. blocks without reusable content that were in use before, the latest first: their memory is
+//   1. pages without reusable content that were in use before, the latest first: their memory is
 //      resident and warm, and nothing is lost;
-//   2. blocks that were never used, by id: they make the process larger, but taking a cached block
+//   2. pages that were never used, by id: they make the process larger, but taking a cached page
 //      instead would throw away work while there is room;
-//   3. blocks with reusable content, least recently used first.
-// One list gives this order: released blocks without a hash go to its front, those with a hash to
-// its back, and it starts with all blocks by id. Among cached blocks it is exact LRU.
+//   3. pages with reusable content, as the eviction policy says.
+// One list gives 1 and 2: released pages without a hash go to its front, and it starts with all
+// pages by id.
+//
+// The content of one block may take several pages; they get their content's hash together and lose
+// it together, references are per page.
 //
 //   BlockPool pool(num_blocks);
-//   BlockId id = pool.Allocate();          // reference count 1
-//   pool.Cache(id, hash, GroupId(0));      // once its content is computed
+//   BlockId id = pool.Allocate();             // reference count 1
+//   pool.Cache(id, hash, GroupId(0));   // once its content is computed
 //   pool.Release(id);
 //   std::optional<BlockId> hit = pool.Find(hash, GroupId(0));
-//   if (hit) pool.AddReference(*hit);      // takes it out of the free list
+//   if (hit) pool.Reuse(*hit);                // takes it out of the free pages
 //
-// All operations but Reset and CheckIntegrity are O(1). Thread safety: none.
+// All operations but Reset and CheckIntegrity are O(1), or O(pages of the block). Thread safety:
+// none.
 #ifndef PAGEMILL_CC_KV_CACHE_BLOCK_POOL_H_
 #define PAGEMILL_CC_KV_CACHE_BLOCK_POOL_H_
 
 #include <cstdint>
+#include <memory>
 #include <optional>
+#include <span>
+#include <string_view>
 #include <vector>
 
 #include "cc/base/status.h"
 #include "cc/kv_cache/block.h"
-#include "cc/kv_cache/free_list.h"
+#include "cc/kv_cache/block_list.h"
+#include "cc/kv_cache/event_log.h"
+#include "cc/kv_cache/eviction/eviction_policy.h"
 #include "cc/kv_cache/prefix_cache.h"
 
 namespace pagemill::kv_cache {
 
 class BlockPool {
  public:
-  // `num_blocks` includes the null block.
-  explicit BlockPool(int32_t num_blocks);
+  // `num_blocks` includes the null block. `eviction` is a name of eviction/policies.h. `events`,
+  // where given, hears of content that goes, and outlives the pool.
+  explicit BlockPool(int32_t num_blocks, std::string_view eviction = "lru",
+                     EventLog* events = nullptr);
   BlockPool(const BlockPool&) = delete;
   BlockPool& operator=(const BlockPool&) = delete;
 
   int32_t num_blocks() const { return static_cast<int32_t>(blocks_.size()); }
   int32_t num_usable() const { return num_blocks() - 1; }
-  int32_t num_free() const { return free_.size(); }
+  int32_t num_free() const { return empty_.size() + num_evictable_; }
+  // Blocks (not pages) with reusable content, and how many of them gave way to others.
   int32_t num_cached() const { return cache_.size(); }
   int64_t num_evictions() const { return num_evictions_; }
-  int32_t ref_count(BlockId id) const { return blocks_[id.value()].ref_count; }
+  int32_t ref_count(BlockId id) const { return At(id).ref_count; }
 
-  // A free block, its former content forgotten. Only where num_free() > 0.
+  // Did a request go on from the content of the page, lately?
+  bool was_reused(BlockId id) const { return At(id).reused; }
+
+  // A free page, its former content forgotten. Only where num_free() > 0.
   BlockId Allocate();
   void AddReference(BlockId id);
+  // The same, by a request that goes on from the page's content.
+  void Reuse(BlockId id) {
+    AddReference(id);
+    blocks_[id.value()].reused = true;
+  }
   void Release(BlockId id);
 
-  // Makes the content of a block that is in use reusable. Where another block has the same content
-  // already, one of the two stays cached: the other where it is in use, else this one, which will
-  // be used later.
-  void Cache(BlockId id, const BlockHash& hash, GroupId group);
+  // Makes the content of pages that are in use reusable; `pages` is one block of the group. Where
+  // another block has the same content already, one of the two stays cached: the other where its
+  // first page is in use, else this one, which will be used later. True where it is this one, and
+  // was not known before.
+  bool Cache(std::span<const BlockId> pages, const BlockHash& hash, GroupId group);
+  bool Cache(BlockId page, const BlockHash& hash, GroupId group) {
+    return Cache(std::span(&page, 1), hash, group);
+  }
+  // First page of the block with that content.
   std::optional<BlockId> Find(const BlockHash& hash, GroupId group) const {
     return cache_.Find(hash, group);
   }
-  // Forgets all reusable content; references stay. O(blocks).
+  // The page after `id` of a cached block with several; the first one again after the last.
+  BlockId NextPage(BlockId id) const { return ring_.empty() ? id : ring_[id.value()]; }
+  // Forgets the content of the block that `id` is the first page of, where it has any.
+  void Forget(BlockId id);
+  // Forgets all reusable content; references stay. O(pages).
   void Reset();
 
   Status CheckIntegrity() const;
 
  private:
-  void Forget(BlockId id);
+  Block& At(BlockId id) { return blocks_[id.value()]; }
+  const Block& At(BlockId id) const { return blocks_[id.value()]; }
+  // Is the page part of a block that the cache knows?
+  bool HasContent(BlockId id) const { return !At(id).hash.empty() || NextPage(id) != id; }
+  BlockId FirstPage(BlockId id) const;
+  void Clear(BlockId first);
 
   std::vector<Block> blocks_;
-  FreeList free_;
+  BlockList empty_;  // free pages without content
+  std::unique_ptr<EvictionPolicy> eviction_;
+  int32_t num_evictable_ = 0;  // free pages with content
   PrefixCache cache_;
+  // The pages of each cached block in a ring; others point at themselves. Made when the first block
+  // of several pages is cached.
+  std::vector<BlockId> ring_;
+  EventLog* events_;
   int64_t num_evictions_ = 0;
 };
 

@@ -160,10 +160,57 @@ TEST(BlockPool, RandomOperationsAgreeWithAModel) {
   }
 }
 
+TEST(BlockPool, PagesOfOneBlockComeAndGoTogether) {
+  BlockPool pool(8);
+  std::vector<BlockId> pages;
+  for (int i = 0; i < 7; ++i) pages.push_back(pool.Allocate());
+  const BlockId first[] = {pages[4], pages[1], pages[2]}, second[] = {pages[0], pages[6]};
+  EXPECT_TRUE(pool.Cache(first, HashOf(1), kGroup));
+  EXPECT_TRUE(pool.Cache(second, HashOf(2), kGroup));
+  EXPECT_TRUE(pool.Cache(pages[3], HashOf(3), kGroup));
+  EXPECT_EQ(pool.num_cached(), 3);
+  EXPECT_EQ(pool.NextPage(pages[4]), pages[1]);
+  EXPECT_EQ(pool.NextPage(pages[2]), pages[4]);
+  EXPECT_EQ(pool.NextPage(pages[3]), pages[3]);
+  ASSERT_TRUE(pool.CheckIntegrity().ok());
+  for (BlockId id : pages) pool.Release(id);
+  EXPECT_EQ(pool.num_free(), 7);
+  ASSERT_TRUE(pool.CheckIntegrity().ok());
+  // Page 5 held nothing. The oldest of the others, 0, takes 6 with it.
+  EXPECT_EQ(pool.Allocate(), pages[5]);
+  EXPECT_EQ(pool.Allocate(), pages[0]);
+  EXPECT_EQ(pool.Find(HashOf(2), kGroup), std::nullopt);
+  ASSERT_TRUE(pool.CheckIntegrity().ok());
+  EXPECT_EQ(pool.Allocate(), pages[6]);
+  EXPECT_EQ(pool.num_evictions(), 1);
+  // A page of a block that is held keeps it from being handed out, not its neighbours.
+  pool.AddReference(pages[1]);
+  EXPECT_EQ(pool.Find(HashOf(1), kGroup), pages[4]);
+  EXPECT_EQ(pool.Allocate(), pages[4]);
+  EXPECT_EQ(pool.Find(HashOf(1), kGroup), std::nullopt);
+  EXPECT_EQ(pool.num_free(), 2);
+  EXPECT_EQ(pool.ref_count(pages[1]), 1);
+  ASSERT_TRUE(pool.CheckIntegrity().ok());
+  EXPECT_EQ(AllocateAll(&pool), (std::vector<int32_t>{3, 4}));
+}
+
+TEST(BlockPool, ForgottenContentIsHandedOutFirst) {
+  BlockPool pool(5);
+  for (int32_t i = 1; i <= 2; ++i) {
+    pool.Allocate();
+    pool.Cache(BlockId(i), HashOf(i), kGroup);
+    pool.Release(BlockId(i));
+  }
+  pool.Forget(BlockId(1));
+  pool.Forget(BlockId(1));
+  EXPECT_EQ(pool.num_cached(), 1);
+  EXPECT_EQ(AllocateAll(&pool), (std::vector<int32_t>{1, 3, 4, 2}));
+}
+
 // CheckIntegrity() is what the other tests rely on: it must see damage.
-TEST(FreeList, IntegrityCheckSeesDamage) {
+TEST(BlockList, IntegrityCheckSeesDamage) {
   std::vector<Block> blocks(4);
-  FreeList list(&blocks);
+  BlockList list(&blocks);
   for (int32_t i = 1; i < 4; ++i) list.PushBack(BlockId(i));
   EXPECT_TRUE(list.CheckIntegrity().ok());
   blocks[2].ref_count = 1;

@@ -31,6 +31,8 @@
 //
 // Cost: Allocate and Free O(blocks concerned), Commit O(blocks filled), FindPrefix O(full blocks),
 // with each block of a request hashed once in its life. Thread safety: none.
+//
+// Implemented in kv_cache_{lookup,allocation,commit,transfer,integrity}.cc by concern.
 #ifndef PAGEMILL_CC_KV_CACHE_KV_CACHE_MANAGER_H_
 #define PAGEMILL_CC_KV_CACHE_KV_CACHE_MANAGER_H_
 
@@ -45,6 +47,7 @@
 #include "cc/base/strong_id.h"
 #include "cc/kv_cache/block_hash.h"
 #include "cc/kv_cache/block_pool.h"
+#include "cc/kv_cache/event_log.h"
 #include "cc/kv_cache/kinds/cache_kind.h"
 #include "cc/kv_cache/kv_cache_options.h"
 #include "cc/kv_cache/request_blocks.h"
@@ -57,8 +60,9 @@ namespace pagemill::kv_cache {
 // A cached prefix of a request. Holds no references: valid until the cache changes.
 struct PrefixMatch {
   int32_t num_tokens = 0;
-  std::vector<std::vector<BlockId>> groups;  // the blocks, per group
-  int32_t num_free_blocks = 0;               // how many of them are in the free list
+  std::vector<std::vector<BlockId>> groups;  // the block tables, as in RequestBlocks::groups()
+  int32_t num_blocks = 0;                    // pages in them, and how many of those are free
+  int32_t num_free_blocks = 0;
 };
 
 // Grows from 1; unique in one cache.
@@ -76,8 +80,10 @@ class KvCacheManager {
   int64_t num_evictions() const { return pool_.num_evictions(); }
   // Blocks that a request can count on when it is alone: all but those that may be pinned.
   int32_t num_request_blocks() const { return pool_.num_usable() - options_.max_pinned_blocks; }
-  // Blocks of all groups that a request with that many tokens in the cache holds.
-  int32_t NumBlocks(int32_t num_tokens) const;
+  // Most pages that a request with that many tokens in the cache holds at a time, and how many more
+  // than it has now `blocks` may come to hold for that.
+  int32_t NumBlocks(int32_t num_tokens, const RequestShape& shape = {}) const;
+  int32_t NumMissingBlocks(const RequestBlocks& blocks, int32_t num_tokens) const;
 
   // The longest cached prefix; empty where prefix caching is off. `blocks` holds nothing yet.
   PrefixMatch FindPrefix(const step::Request& request, const step::TokenSequence& tokens,
@@ -87,8 +93,9 @@ class KvCacheManager {
   static bool Covers(const RequestBlocks& blocks, int32_t num_tokens) {
     return num_tokens <= blocks.num_covered_tokens_;
   }
-  // Can `blocks` be extended to `num_tokens` tokens, and leave `num_reserved_blocks` free? `match`
-  // is null, or what FindPrefix() just gave.
+  // Can `blocks` be extended to `num_tokens` tokens, and leave `num_reserved_blocks` free? Where
+  // they are empty: is there room to get there in any number of steps? `match` is null, or what
+  // FindPrefix() just gave.
   bool CanAllocate(const RequestBlocks& blocks, const PrefixMatch* match, int32_t num_tokens,
                    int32_t num_reserved_blocks = 0) const;
   // Extends `blocks`, first by the match. Appends what is new to `new_block_ids`, one list per
@@ -99,7 +106,7 @@ class KvCacheManager {
   // after them. No plan tells the runner; the request's first plan must have all of groups().
   void AllocateForLoad(int32_t num_tokens, const PrefixMatch* match, RequestBlocks* blocks);
   // The first `num_computed_tokens` of `tokens` are in the cache, computed or loaded: full blocks
-  // may be reused.
+  // may be reused, and what no later step needs is given back.
   void Commit(const step::Request& request, const step::TokenSequence& tokens,
               int32_t num_computed_tokens, RequestBlocks* blocks);
   // Gives all blocks back, the last one first, so that the end of a prefix is evicted before its
@@ -133,23 +140,82 @@ class KvCacheManager {
   bool Unpin(PinId id);
   int32_t num_pinned_blocks() const { return num_pinned_blocks_; }
 
-  // Forgets all cached prefixes. False, and nothing happens, while requests hold blocks.
+  // Appends, per group, how many leading blocks all requests that hold blocks have in common; the
+  // caller is one of them. Counts only what is computed; 0 for groups that give blocks back early.
+  // O(1) but for blocks that became common since the last call.
+  void NumCommonPrefixBlocks(const RequestBlocks& blocks, std::vector<int32_t>* counts);
+
+  // What came and went; null where max_events is 0. Others may append events of their own media.
+  EventLog* events() { return events_.get(); }
+
+  // Forgets all cached prefixes and pins. False, and nothing happens, while requests hold blocks.
   bool Reset();
+  // The same while requests hold blocks: they keep them and may go on, but nothing they hold or
+  // compute is found by others before they Free() it and start again.
+  void ForgetContent();
 
   // Invariants of the parts, and reference counts against `holders`, all that hold blocks.
   // O(blocks).
   Status CheckIntegrity(std::span<const RequestBlocks* const> holders) const;
 
  private:
-  // Hashes the first `num_blocks` blocks of the request's tokens, where not done yet.
+  struct Group {
+    GroupId id;
+    std::unique_ptr<CacheKind> kind;
+    CacheKind::Traits traits;
+    int32_t block_tokens;
+    int32_t stride;  // blocks of the cache's size in one of the group's
+    int32_t pages;   // of one block
+    // Leading blocks known to be common to all that hold blocks; more may be.
+    int32_t num_common = 0;
+  };
+  using Tables = std::vector<std::vector<BlockId>>;
+
+  std::span<const BlockId> PagesAt(const Group& group, const std::vector<BlockId>& table,
+                                   int32_t index) const {
+    return std::span(table).subspan(static_cast<size_t>(index * group.pages),
+                                    static_cast<size_t>(group.pages));
+  }
+  static int32_t Length(const Group& group, const std::vector<BlockId>& table) {
+    return static_cast<int32_t>(table.size()) / group.pages;
+  }
+  int32_t MaxHeld(const Group& group, int32_t num_tokens, const RequestShape& shape) const;
+
+  // kv_cache_lookup.cc
   void ExtendHashes(const step::Request& request, const step::TokenSequence& tokens,
                     int32_t num_blocks, RequestBlocks* blocks);
-  int32_t NumNewBlocks(const RequestBlocks& blocks, int32_t num_tokens) const;
+  int32_t LongestCommonPrefix(std::span<const BlockHash> hashes, int32_t num_blocks,
+                              bool with_checkpoints) const;
+  void FillMatch(const RequestBlocks& blocks, PrefixMatch* match) const;
+
+  // kv_cache_allocation.cc
+  void Begin(const PrefixMatch* match, RequestBlocks* blocks);
+  void Grow(const Group& group, TokenRange range, RequestBlocks* blocks,
+            std::vector<BlockId>* added);
+  void GiveBack(const Group& group, int32_t index, RequestBlocks* blocks);
+
+  // kv_cache_commit.cc
+  void CacheFilled(const step::Request& request, const step::TokenSequence& tokens,
+                   const Group& group, int32_t num_computed_tokens, RequestBlocks* blocks);
+  void AppendStored(const step::Request& request, const step::TokenSequence& tokens,
+                    const Group& group, TokenRange range, const RequestBlocks& blocks);
+  void GiveBackUnneeded(const Group& group, int32_t num_computed_tokens, RequestBlocks* blocks);
+  void DropSuperseded(const Group& group, int32_t num_blocks, RequestBlocks* blocks);
+  int32_t NumHolders(BlockId id) const;  // requests only
+
+  // kv_cache_integrity.cc
+  Status CheckHolder(const RequestBlocks& holder, std::vector<int32_t>* refs) const;
 
   const KvCacheOptions options_;
+  const std::unique_ptr<EventLog> events_;  // null: none
   BlockPool pool_;
   BlockHasher hasher_;
-  std::vector<std::unique_ptr<CacheKind>> kinds_;  // one per group
+  std::vector<Group> groups_;
+  std::vector<size_t> lookup_order_;  // of groups: those whose prefixes nest come first
+  bool caching_ = false;              // does the prefix cache apply to this model?
+  bool checkpoints_ = false;          // is there a group with checkpoints?
+  uint64_t generation_ = 0;           // number of ForgetContent() calls
+  int32_t num_holders_ = 0;           // RequestBlocks that are not empty
 
   // References that no request has: of holds and pins.
   std::unordered_map<BlockId, int32_t> held_;

@@ -3,9 +3,19 @@
 #include <algorithm>
 #include <string>
 
+#include "cc/kv_cache/eviction/policies.h"
 #include "cc/kv_cache/kinds/kinds.h"
 
 namespace pagemill::kv_cache {
+namespace {
+
+Status CheckAtLeast(const char* field, int32_t value, int32_t least) {
+  if (value >= least) return OkStatus();
+  return InvalidArgument(std::string(field) + " is " + std::to_string(value) +
+                         ", it must be at least " + std::to_string(least));
+}
+
+}  // namespace
 
 Status KvCacheOptions::Validate() const {
   const int32_t least = groups.empty() ? 1 : 2;
@@ -23,6 +33,11 @@ Status KvCacheOptions::Validate() const {
                            ", it must be from 0 to " + std::to_string(num_blocks - least) +
                            " (num_blocks less " + std::to_string(least) + ")");
   }
+  PM_RETURN_IF_ERROR(CheckAtLeast("max_events", max_events, 0));
+  PM_RETURN_IF_ERROR(CheckAtLeast("max_step_tokens", max_step_tokens, 0));
+  PM_RETURN_IF_ERROR(CheckAtLeast("max_steps_in_flight", max_steps_in_flight, 1));
+  std::vector<Block> none(1);
+  PM_RETURN_IF_ERROR(MakeEvictionPolicy(eviction, &none).status());
   for (const KvGroupOptions& group : groups) {
     PM_RETURN_IF_ERROR(MakeCacheKind(group, block_size).status());
   }

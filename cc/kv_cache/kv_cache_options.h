@@ -4,6 +4,7 @@
 #define PAGEMILL_CC_KV_CACHE_KV_CACHE_OPTIONS_H_
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "cc/base/status.h"
@@ -21,6 +22,12 @@ struct KvCacheOptions {
   std::vector<KvGroupOptions> groups = {KvGroupOptions{}};
   // Most blocks that Pin() may hold at a time; requests cannot count on them. 0 = no pinning.
   int32_t max_pinned_blocks = 0;
+  std::string eviction = "lru";  // a name of eviction/policies.h
+  int32_t max_events = 0;        // KV events that are kept; 0 = none are made
+  // Most tokens of one request in one step, and steps that run ahead of their results: bounds what
+  // groups with windows and states need of a long request. 0 tokens = not known.
+  int32_t max_step_tokens = 0;
+  int32_t max_steps_in_flight = 2;
 
   // kInvalidArgument names the field, its value and its range.
   Status Validate() const;

@@ -10,27 +10,50 @@
 #include <vector>
 
 #include "cc/kv_cache/block.h"
+#include "cc/kv_cache/kinds/cache_kind.h"
+#include "cc/step/request.h"
 
 namespace pagemill::kv_cache {
 
 class RequestBlocks {
  public:
-  // One block table per group; empty while the request holds nothing.
+  RequestBlocks() = default;  // of a request without media, whose prompt is not known
+  explicit RequestBlocks(const step::Request& request) {
+    shape_.prompt_tokens = static_cast<int32_t>(request.prompt_token_ids.size());
+    for (const step::MediaItem& item : request.media) shape_.media_tokens += item.num_tokens;
+  }
+
+  // One block table per group, pages_per_block entries per block; empty while the request holds
+  // nothing. The null block stands where the request holds no page (any more). A runner may keep
+  // what stood there before: nothing reads it.
   const std::vector<std::vector<BlockId>>& groups() const { return groups_; }
   bool empty() const { return groups_.empty(); }
   // Hashes of the leading full blocks of the known tokens, as far as anybody asked. They stay when
   // the blocks are freed.
   std::span<const BlockHash> hashes() const { return hashes_; }
+  // Where the same tokens are cached for the groups without checkpoints, but no state is: a state
+  // is kept when the request comes by, for the next one. 0 = nowhere.
+  int32_t branch_tokens() const { return shape_.branch_tokens; }
 
  private:
   friend class KvCacheManager;
 
+  // In blocks of the group.
+  struct Progress {
+    int32_t first_held = 0;       // all before it were given back, or never held
+    int32_t num_held = 0;         // positions that are not null
+    int32_t last_checkpoint = 0;  // length of the prefix whose state was cached last; 0 = none
+  };
+
+  RequestShape shape_;
   std::vector<std::vector<BlockId>> groups_;
+  std::vector<Progress> progress_;  // per group
   // Hash chain over the leading full blocks of the known tokens, as far as anybody asked. It
   // depends on the tokens only, so it survives Free().
   std::vector<BlockHash> hashes_;
   int32_t num_covered_tokens_ = 0;    // for so many tokens no further block is needed
-  int32_t num_committed_blocks_ = 0;  // leading blocks whose content the prefix cache was told of
+  int32_t num_committed_tokens_ = 0;  // whose content the prefix cache was told of
+  uint64_t generation_ = 0;           // of the cache, when the first block was taken
 };
 
 }  // namespace pagemill::kv_cache

@@ -40,7 +40,8 @@ struct RequestState {
         generates(!pooling && request->sampling.max_tokens > 0),
         wants_logprobs(!pooling && request->sampling.logprobs != step::SamplingParams::kNoLogprobs),
         prompt_logprobs_done(pooling || request->sampling.prompt_logprobs ==
-                                            step::SamplingParams::kNoLogprobs) {}
+                                            step::SamplingParams::kNoLogprobs),
+        blocks(*request) {}
 
   const std::shared_ptr<const step::Request> request;
   // Of the request, here because every step asks.

@@ -147,12 +147,8 @@ Status Scheduler::CheckRequest(const RequestState& request) const {
     return Internal(name + ": does not run, but holds blocks or tokens");
   }
   if (slots_[request.index.value()].holder != &request) return Internal(name + ": not in its slot");
-  // Blocks for drafts that were rejected stay: the next tokens need them.
-  const int32_t most = request.num_scheduled_tokens + options_.drafts.max_draft_tokens;
-  int32_t held = 0;
-  for (const auto& table : request.blocks.groups()) held += static_cast<int32_t>(table.size());
-  if (held < cache_.NumBlocks(request.num_scheduled_tokens) || held > cache_.NumBlocks(most)) {
-    return Internal(name + ": holds " + std::to_string(held) + " blocks for " +
+  if (!kv_cache::KvCacheManager::Covers(request.blocks, request.num_scheduled_tokens)) {
+    return Internal(name + ": holds no blocks for all of " +
                     std::to_string(request.num_scheduled_tokens) + " tokens");
   }
   return OkStatus();

@@ -117,7 +117,7 @@ void Scheduler::ScheduleWaiting(Budget* budget, step::StepPlan* plan) {
 // Blocks that a running request still needs for the tokens it is known to have.
 int32_t Scheduler::NumPromisedBlocks(const RequestState& request) const {
   if (request.num_scheduled_tokens >= request.num_tokens()) return 0;
-  return cache_.NumBlocks(request.num_tokens()) - cache_.NumBlocks(request.num_scheduled_tokens);
+  return cache_.NumMissingBlocks(request.blocks, request.num_tokens());
 }
 
 int32_t Scheduler::NumPromisedBlocks() const {

@@ -1,32 +1,93 @@
 // File: cc/kv_cache/kinds/cache_kind.h
 // What the layers of one group need of the cache, as a function of how far a request is. One
 // implementation per kind; kinds.cc has the table.
+//
+// The group's part of a request is a table of blocks. Some positions of the table hold pages, the
+// others are the null block: nothing reads or writes them any more, or ever.
 #ifndef PAGEMILL_CC_KV_CACHE_KINDS_CACHE_KIND_H_
 #define PAGEMILL_CC_KV_CACHE_KINDS_CACHE_KIND_H_
 
 #include <cstdint>
 #include <span>
-#include <vector>
 
 #include "cc/kv_cache/block_pool.h"
 
 namespace pagemill::kv_cache {
 
+// What a kind may know about a request.
+struct RequestShape {
+  int32_t prompt_tokens = 0;
+  int32_t media_tokens = 0;  // outputs of encoders, all media items together
+  // Another request is known to have the same tokens up to here, and others after; 0 = none.
+  int32_t branch_tokens = 0;
+};
+
+// The tokens [begin, end) of a step. begin == end: whatever step comes next, from `begin` on.
+struct TokenRange {
+  int32_t begin = 0;
+  int32_t end = 0;
+};
+
+// How much of one request may be planned without a result.
+struct PlanBounds {
+  int32_t step_tokens = 0;  // of one step; 0 = no bound
+  int32_t steps = 1;
+};
+
+// The hashes of a group's blocks, and where to look for them.
+class GroupContent {
+ public:
+  // `grain_hashes` are those of the cache's blocks, of which `stride` make one of the group.
+  GroupContent(std::span<const BlockHash> grain_hashes, int32_t stride, GroupId group,
+               const BlockPool& pool)
+      : hashes_(grain_hashes), stride_(static_cast<size_t>(stride)), group_(group), pool_(pool) {}
+
+  bool Has(int32_t index) const {
+    const size_t last = (static_cast<size_t>(index) + 1) * stride_ - 1;
+    return pool_.Find(hashes_[last], group_).has_value();
+  }
+
+ private:
+  std::span<const BlockHash> hashes_;
+  size_t stride_;
+  GroupId group_;
+  const BlockPool& pool_;
+};
+
 // Obligations of an implementer:
-// 1. Both functions depend on their arguments only.
-// 2. NumBlocks() never shrinks as the number of tokens grows, and changes only from a multiple of
-// the
-//    block size to the next token.
-// 3. FindPrefix() appends to `found` the blocks for the longest leading part of `hashes` after
-// which a
-//    request can go on, one per hash, and takes no references.
+// 1. All functions depend on their arguments only.
+// 2. NumBlocks(), the length of the table of a request with that many tokens, never shrinks as the
+//    number of tokens grows.
+// 3. Needs() says whether the step reads or writes table position `index`. What no step from some
+//    token on needs, none from a later token on does.
+// 4. LongestPrefix() gives the largest number of blocks, at most `max_blocks`, after which a
+// request
+//    can go on when the content says so: all positions that the next step Needs() are there.
 class CacheKind {
  public:
   virtual ~CacheKind() = default;
-  // Length of the block table of a request with that many tokens in the cache.
-  virtual int32_t NumBlocks(int32_t num_tokens) const = 0;
-  virtual void FindPrefix(std::span<const BlockHash> hashes, GroupId group, const BlockPool& pool,
-                          std::vector<BlockId>* found) const = 0;
+  virtual int32_t NumBlocks(int32_t num_tokens, const RequestShape& shape) const = 0;
+  virtual bool Needs(int32_t index, TokenRange range, const RequestShape& shape) const = 0;
+  virtual int32_t LongestPrefix(const GroupContent& content, int32_t max_blocks) const = 0;
+
+  // Most positions that hold pages at a time.
+  virtual int32_t MaxHeld(int32_t num_tokens, const RequestShape& shape,
+                          const PlanBounds& bounds) const {
+    static_cast<void>(bounds);
+    return NumBlocks(num_tokens, shape);
+  }
+  // Is the content of a position worth keeping once the request has gone on without it?
+  virtual bool Outlives(int32_t index, const RequestShape& shape) const {
+    static_cast<void>(index), static_cast<void>(shape);
+    return true;
+  }
+
+  struct Traits {
+    bool cacheable = true;      // false: the content is of use to its request only
+    bool prefixes_nest = true;  // where n blocks can be gone on from, so can any fewer
+    bool checkpoints = false;   // content is only where somebody asked for it (branch_tokens)
+  };
+  virtual Traits traits() const { return {}; }
 };
 
 }  // namespace pagemill::kv_cache

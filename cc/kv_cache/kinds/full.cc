@@ -1,16 +1,15 @@
 #include "cc/kv_cache/kinds/full.h"
 
-#include <optional>
-
 namespace pagemill::kv_cache {
 
-void FullAttention::FindPrefix(std::span<const BlockHash> hashes, GroupId group,
-                               const BlockPool& pool, std::vector<BlockId>* found) const {
-  for (const BlockHash& hash : hashes) {
-    const std::optional<BlockId> block = pool.Find(hash, group);
-    if (!block) return;
-    found->push_back(*block);
-  }
+int32_t FullAttention::NumBlocks(int32_t num_tokens, const RequestShape&) const {
+  return (num_tokens + block_size_ - 1) / block_size_;
+}
+
+int32_t FullAttention::LongestPrefix(const GroupContent& content, int32_t max_blocks) const {
+  int32_t n = 0;
+  while (n < max_blocks && content.Has(n)) ++n;
+  return n;
 }
 
 }  // namespace pagemill::kv_cache

@@ -4,22 +4,22 @@
 #ifndef PAGEMILL_CC_KV_CACHE_KINDS_FULL_H_
 #define PAGEMILL_CC_KV_CACHE_KINDS_FULL_H_
 
+#include <cstdint>
+
 #include "cc/kv_cache/kinds/cache_kind.h"
 
 namespace pagemill::kv_cache {
 
-class FullAttention final : public CacheKind {
+class FullAttention : public CacheKind {
  public:
   explicit FullAttention(int32_t block_size) : block_size_(block_size) {}
 
-  int32_t NumBlocks(int32_t num_tokens) const override {
-    return (num_tokens + block_size_ - 1) / block_size_;
-  }
-  void FindPrefix(std::span<const BlockHash> hashes, GroupId group, const BlockPool& pool,
-                  std::vector<BlockId>* found) const override;
+  int32_t NumBlocks(int32_t num_tokens, const RequestShape& shape) const override;
+  bool Needs(int32_t, TokenRange, const RequestShape&) const override { return true; }
+  int32_t LongestPrefix(const GroupContent& content, int32_t max_blocks) const override;
 
  private:
-  int32_t block_size_;
+  const int32_t block_size_;  // tokens
 };
 
 }  // namespace pagemill::kv_cache

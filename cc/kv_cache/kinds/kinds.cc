@@ -2,24 +2,53 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
 
+#include "cc/kv_cache/kinds/chunked_local.h"
+#include "cc/kv_cache/kinds/cross.h"
+#include "cc/kv_cache/kinds/encoder_only.h"
 #include "cc/kv_cache/kinds/full.h"
+#include "cc/kv_cache/kinds/mla.h"
+#include "cc/kv_cache/kinds/sliding_window.h"
+#include "cc/kv_cache/kinds/state_space.h"
 
 namespace pagemill::kv_cache {
 namespace {
 
+using Made = std::unique_ptr<CacheKind>;
+
 struct Row {
   std::string_view name;
-  std::unique_ptr<CacheKind> (*make)(int32_t block_size);
+  bool has_window;
+  Made (*make)(const KvGroupOptions& group, int32_t block_size);
 };
 
 template <typename Kind>
-std::unique_ptr<CacheKind> Make(int32_t block_size) {
+Made Make(const KvGroupOptions&, int32_t block_size) {
   return std::make_unique<Kind>(block_size);
 }
 
+template <typename Kind>
+Made MakeWindowed(const KvGroupOptions& group, int32_t block_size) {
+  return std::make_unique<Kind>(block_size, group.window_tokens);
+}
+
+Made MakeEncoderOnly(const KvGroupOptions&, int32_t) {
+  return std::make_unique<EncoderOnlyAttention>();
+}
+
+Made MakeStateSpace(const KvGroupOptions& group, int32_t block_size) {
+  return std::make_unique<StateSpace>(block_size, group.checkpoints);
+}
+
 constexpr Row kKinds[] = {
-    {"full", Make<FullAttention>},
+    {"chunked_local", true, MakeWindowed<ChunkedLocalAttention>},
+    {"cross", false, Make<CrossAttention>},
+    {"encoder_only", false, MakeEncoderOnly},
+    {"full", false, Make<FullAttention>},
+    {"mla", false, Make<MultiHeadLatentAttention>},
+    {"sliding_window", true, MakeWindowed<SlidingWindowAttention>},
+    {"state_space", false, MakeStateSpace},
 };
 
 Status Refusal(const KvGroupOptions& group, const char* field, int32_t value, std::string range) {
@@ -27,23 +56,32 @@ Status Refusal(const KvGroupOptions& group, const char* field, int32_t value, st
                          std::to_string(value) + ", it must be " + std::move(range));
 }
 
+Status CheckShape(const KvGroupOptions& group, bool has_window, int32_t grain) {
+  if (group.block_size < 0 || group.block_size % grain != 0) {
+    return Refusal(group, "block_size", group.block_size,
+                   "a multiple of the cache's block_size, " + std::to_string(grain));
+  }
+  if (group.pages_per_block < 1) {
+    return Refusal(group, "pages_per_block", group.pages_per_block, "at least 1");
+  }
+  if (has_window && group.window_tokens < 1) {
+    return Refusal(group, "window_tokens", group.window_tokens, "at least 1 token");
+  }
+  if (!has_window && group.window_tokens != 0) {
+    return Refusal(group, "window_tokens", group.window_tokens, "0 with this kind");
+  }
+  return OkStatus();
+}
+
 }  // namespace
 
-StatusOr<std::unique_ptr<CacheKind>> MakeCacheKind(const KvGroupOptions& group, int32_t grain) {
+StatusOr<Made> MakeCacheKind(const KvGroupOptions& group, int32_t grain) {
   std::string known;
   for (const Row& row : kKinds) {
     known += (known.empty() ? "" : ", ") + std::string(row.name);
     if (row.name != group.kind) continue;
-    if (group.block_size != 0 && group.block_size != grain) {
-      return Refusal(group, "block_size", group.block_size, std::to_string(grain));
-    }
-    if (group.pages_per_block != 1) {
-      return Refusal(group, "pages_per_block", group.pages_per_block, "1");
-    }
-    if (group.window_tokens != 0) {
-      return Refusal(group, "window_tokens", group.window_tokens, "0 with this kind");
-    }
-    return row.make(grain);
+    PM_RETURN_IF_ERROR(CheckShape(group, row.has_window, grain));
+    return row.make(group, group.block_size == 0 ? grain : group.block_size);
   }
   return InvalidArgument("KV cache kind \"" + group.kind + "\" is not one of " + known);
 }

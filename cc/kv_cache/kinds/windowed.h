@@ -1,0 +1,38 @@
+// File: cc/kv_cache/kinds/windowed.h
+// Base of the kinds whose layers read the last part of the context only: sliding windows and
+// chunks. Blocks in front of that part go back to the pool while the request runs (what they hold
+// stays in the prefix cache), and a prefix is usable where the part before its end is there.
+#ifndef PAGEMILL_CC_KV_CACHE_KINDS_WINDOWED_H_
+#define PAGEMILL_CC_KV_CACHE_KINDS_WINDOWED_H_
+
+#include <cstdint>
+
+#include "cc/kv_cache/kinds/cache_kind.h"
+
+namespace pagemill::kv_cache {
+
+class WindowedAttention : public CacheKind {
+ public:
+  int32_t NumBlocks(int32_t num_tokens, const RequestShape& shape) const override;
+  bool Needs(int32_t index, TokenRange range, const RequestShape& shape) const override;
+  int32_t LongestPrefix(const GroupContent& content, int32_t max_blocks) const override;
+  int32_t MaxHeld(int32_t num_tokens, const RequestShape& shape,
+                  const PlanBounds& bounds) const override;
+  Traits traits() const override { return {.prefixes_nest = false}; }
+
+ protected:
+  WindowedAttention(int32_t block_size, int32_t window_tokens)
+      : block_size_(block_size), window_tokens_(window_tokens) {}
+  int32_t window_tokens() const { return window_tokens_; }
+
+ private:
+  // The first token that the token at `position` reads; at most window_tokens - 1 before it.
+  virtual int32_t FirstToken(int32_t position) const = 0;
+
+  const int32_t block_size_;     // tokens
+  const int32_t window_tokens_;  // at least 1
+};
+
+}  // namespace pagemill::kv_cache
+
+#endif  // PAGEMILL_CC_KV_CACHE_KINDS_WINDOWED_H_

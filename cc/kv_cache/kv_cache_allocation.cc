@@ -1,0 +1,160 @@
+// Taking blocks and giving them back.
+#include <algorithm>
+
+#include "cc/kv_cache/kv_cache_manager.h"
+
+namespace pagemill::kv_cache {
+
+bool KvCacheManager::CanAllocate(const RequestBlocks& blocks, const PrefixMatch* match,
+                                 int32_t num_tokens, int32_t num_reserved_blocks) const {
+  int32_t taken = 0;
+  if (blocks.empty()) {
+    taken = NumMissingBlocks(blocks, num_tokens);
+    // Found blocks that others hold cost nothing.
+    if (match != nullptr) taken += match->num_free_blocks - std::min(taken, match->num_blocks);
+  } else {
+    for (size_t g = 0; g < groups_.size(); ++g) {
+      const Group& group = groups_[g];
+      const int32_t length = Length(group, blocks.groups_[g]);
+      const int32_t wanted = group.kind->NumBlocks(num_tokens, blocks.shape_);
+      const TokenRange range{length * group.block_tokens, num_tokens};
+      for (int32_t i = length; i < wanted; ++i) {
+        if (group.kind->Needs(i, range, blocks.shape_)) taken += group.pages;
+      }
+    }
+  }
+  return taken == 0 || taken + num_reserved_blocks <= pool_.num_free();
+}
+
+// The first blocks: those of the match.
+void KvCacheManager::Begin(const PrefixMatch* match, RequestBlocks* blocks) {
+  ++num_holders_;
+  blocks->generation_ = generation_;
+  blocks->groups_.resize(groups_.size());
+  blocks->progress_.assign(groups_.size(), {});
+  if (match != nullptr && match->num_tokens > 0) {
+    blocks->groups_ = match->groups;
+    blocks->num_committed_tokens_ = match->num_tokens;
+  }
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    Group& group = groups_[g];
+    RequestBlocks::Progress& progress = blocks->progress_[g];
+    const std::vector<BlockId>& table = blocks->groups_[g];
+    const int32_t length = Length(group, table);
+    for (int32_t i = 0; i < length; ++i) {
+      for (BlockId id : PagesAt(group, table, i)) {
+        if (id != kNullBlock) pool_.Reuse(id);
+      }
+      const bool is_held = table[static_cast<size_t>(i * group.pages)] != kNullBlock;
+      if (is_held && progress.num_held++ == 0) progress.first_held = i;
+    }
+    // Common is what the others have in common, as far as this request has it too.
+    int32_t common = 0;
+    while (common < std::min(group.num_common, length) &&
+           NumHolders(table[static_cast<size_t>(common * group.pages)]) == num_holders_) {
+      ++common;
+    }
+    group.num_common = common;
+  }
+}
+
+void KvCacheManager::Grow(const Group& group, TokenRange range, RequestBlocks* blocks,
+                          std::vector<BlockId>* added) {
+  std::vector<BlockId>& table = blocks->groups_[group.id.value()];
+  const int32_t wanted = group.kind->NumBlocks(range.end, blocks->shape_);
+  for (int32_t i = Length(group, table); i < wanted; ++i) {
+    const bool needed = group.kind->Needs(i, range, blocks->shape_);
+    blocks->progress_[group.id.value()].num_held += needed;
+    for (int32_t k = 0; k < group.pages; ++k) {
+      table.push_back(needed ? pool_.Allocate() : kNullBlock);
+      added->push_back(table.back());
+    }
+  }
+}
+
+void KvCacheManager::Allocate(int32_t num_tokens, const PrefixMatch* match, RequestBlocks* blocks,
+                              Tables* new_block_ids) {
+  if (Covers(*blocks, num_tokens)) return;
+  const int32_t size = options_.block_size;
+  blocks->num_covered_tokens_ = (num_tokens + size - 1) / size * size;
+  if (blocks->empty()) {
+    if (groups_.empty()) return;
+    Begin(match, blocks);
+    if (blocks->num_committed_tokens_ > 0) *new_block_ids = blocks->groups_;
+  }
+  for (const Group& group : groups_) {
+    const int32_t length = Length(group, blocks->groups_[group.id.value()]);
+    if (group.kind->NumBlocks(num_tokens, blocks->shape_) <= length) continue;
+    if (new_block_ids->empty()) new_block_ids->resize(groups_.size());
+    const TokenRange range{length * group.block_tokens, num_tokens};
+    Grow(group, range, blocks, &(*new_block_ids)[group.id.value()]);
+  }
+}
+
+void KvCacheManager::AllocateForLoad(int32_t num_tokens, const PrefixMatch* match,
+                                     RequestBlocks* blocks) {
+  PM_CHECK(blocks->empty() && num_tokens % options_.block_size == 0);
+  if (groups_.empty()) return;
+  Begin(match, blocks);
+  blocks->num_covered_tokens_ = num_tokens;
+  std::vector<BlockId> unplanned;
+  for (const Group& group : groups_) Grow(group, {num_tokens, num_tokens}, blocks, &unplanned);
+}
+
+void KvCacheManager::GiveBack(const Group& group, int32_t index, RequestBlocks* blocks) {
+  std::vector<BlockId>& table = blocks->groups_[group.id.value()];
+  const auto first = table.begin() + index * group.pages;
+  if (*first == kNullBlock) return;
+  --blocks->progress_[group.id.value()].num_held;
+  for (int32_t k = group.pages; k-- > 0;) {
+    pool_.Release(first[k]);
+    first[k] = kNullBlock;
+  }
+}
+
+bool KvCacheManager::TruncateComputed(int32_t num_tokens, RequestBlocks* blocks) {
+  PM_CHECK(num_tokens % options_.block_size == 0);
+  if (blocks->empty()) return true;
+  bool complete = true;
+  for (Group& group : groups_) {
+    std::vector<BlockId>& table = blocks->groups_[group.id.value()];
+    const int32_t length = group.kind->NumBlocks(num_tokens, blocks->shape_);
+    for (int32_t i = Length(group, table); i-- > length;) GiveBack(group, i, blocks);
+    table.resize(std::min(table.size(), static_cast<size_t>(length * group.pages)));
+    group.num_common = std::min(group.num_common, length);
+    RequestBlocks::Progress& progress = blocks->progress_[group.id.value()];
+    progress.first_held = std::min(progress.first_held, Length(group, table));
+    const TokenRange range{num_tokens, num_tokens};
+    for (int32_t i = 0; i < length && num_tokens > 0; ++i) {
+      const bool is_held =
+          i < Length(group, table) && table[static_cast<size_t>(i * group.pages)] != kNullBlock;
+      if (!is_held && group.kind->Needs(i, range, blocks->shape_)) complete = false;
+    }
+  }
+  blocks->num_covered_tokens_ = std::min(blocks->num_covered_tokens_, num_tokens);
+  blocks->num_committed_tokens_ = std::min(blocks->num_committed_tokens_, num_tokens);
+  return complete;
+}
+
+void KvCacheManager::Free(RequestBlocks* blocks) {
+  if (!blocks->empty()) --num_holders_;
+  // Position by position, so that the groups lose the end of a prefix together.
+  int32_t longest = 0;
+  for (const Group& group : groups_) {
+    if (blocks->empty()) break;
+    longest = std::max(longest, Length(group, blocks->groups_[group.id.value()]) * group.stride);
+  }
+  for (int32_t i = longest; i-- > 0;) {
+    for (const Group& group : groups_) {
+      if (i % group.stride != 0) continue;
+      const int32_t index = i / group.stride;
+      if (index < Length(group, blocks->groups_[group.id.value()])) GiveBack(group, index, blocks);
+    }
+  }
+  blocks->groups_.clear();
+  blocks->progress_.clear();
+  blocks->num_covered_tokens_ = 0;
+  blocks->num_committed_tokens_ = 0;
+}
+
+}  // namespace pagemill::kv_cache

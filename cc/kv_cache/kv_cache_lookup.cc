@@ -1,0 +1,94 @@
+// Finding cached prefixes.
+#include <algorithm>
+
+#include "cc/kv_cache/kv_cache_manager.h"
+
+namespace pagemill::kv_cache {
+
+void KvCacheManager::ExtendHashes(const step::Request& request, const step::TokenSequence& tokens,
+                                  int32_t num_blocks, RequestBlocks* blocks) {
+  std::vector<BlockHash>& hashes = blocks->hashes_;
+  const int32_t size = options_.block_size;
+  for (auto i = static_cast<int32_t>(hashes.size()); i < num_blocks; ++i) {
+    const BlockHash parent = hashes.empty() ? BlockHash() : hashes.back();
+    const int32_t begin = i * size, end = begin + size;
+    hashes.push_back(hasher_.Hash(parent, ExtraKeys(request, begin, end), tokens, begin, end));
+  }
+}
+
+std::span<const BlockHash> KvCacheManager::Hashes(const step::Request& request,
+                                                  const step::TokenSequence& tokens,
+                                                  int32_t num_tokens, RequestBlocks* blocks) {
+  const int32_t num_full = num_tokens / options_.block_size;
+  ExtendHashes(request, tokens, num_full, blocks);
+  return std::span(blocks->hashes_).first(static_cast<size_t>(num_full));
+}
+
+// The largest length, at most `num_blocks` blocks of the cache's size, that every group can go on
+// after: each group cuts what the others left, until none does. A group whose prefixes nest needs
+// to be asked once.
+int32_t KvCacheManager::LongestCommonPrefix(std::span<const BlockHash> hashes, int32_t num_blocks,
+                                            bool with_checkpoints) const {
+  int32_t length = num_blocks;
+  bool first = true;
+  for (bool cut = true; cut; first = false) {
+    cut = false;
+    for (size_t g : lookup_order_) {
+      const Group& group = groups_[g];
+      if (group.traits.checkpoints && !with_checkpoints) continue;
+      int32_t n = length / group.stride;
+      if (first || !group.traits.prefixes_nest) {
+        n = group.kind->LongestPrefix(GroupContent(hashes, group.stride, group.id, pool_), n);
+      }
+      cut = cut || n * group.stride < length;
+      length = n * group.stride;
+    }
+  }
+  return length;
+}
+
+PrefixMatch KvCacheManager::FindPrefix(const step::Request& request,
+                                       const step::TokenSequence& tokens, RequestBlocks* blocks) {
+  PM_CHECK(blocks->empty());
+  PrefixMatch match;
+  const int32_t num_full = (tokens.size() - 1) / options_.block_size;
+  if (!caching_ || num_full <= 0) return match;
+  ExtendHashes(request, tokens, num_full, blocks);
+  const std::span<const BlockHash> hashes(blocks->hashes_);
+  int32_t length = num_full;
+  if (checkpoints_) {
+    const int32_t without = LongestCommonPrefix(hashes, num_full, /*with_checkpoints=*/false);
+    length = LongestCommonPrefix(hashes, without, /*with_checkpoints=*/true);
+    blocks->shape_.branch_tokens = length < without ? without * options_.block_size : 0;
+  } else {
+    length = LongestCommonPrefix(hashes, num_full, /*with_checkpoints=*/true);
+  }
+  match.num_tokens = length * options_.block_size;
+  if (length > 0) FillMatch(*blocks, &match);
+  return match;
+}
+
+void KvCacheManager::FillMatch(const RequestBlocks& blocks, PrefixMatch* match) const {
+  match->groups.resize(groups_.size());
+  const TokenRange range{match->num_tokens, match->num_tokens};
+  for (const Group& group : groups_) {
+    std::vector<BlockId>& table = match->groups[group.id.value()];
+    const int32_t length = match->num_tokens / group.block_tokens;
+    table.reserve(static_cast<size_t>(length * group.pages));
+    for (int32_t i = 0; i < length; ++i) {
+      if (!group.kind->Needs(i, range, blocks.shape_)) {
+        table.insert(table.end(), static_cast<size_t>(group.pages), kNullBlock);
+        continue;
+      }
+      const size_t last = static_cast<size_t>((i + 1) * group.stride - 1);
+      BlockId page = *pool_.Find(blocks.hashes_[last], group.id);
+      for (int32_t k = 0; k < group.pages; ++k, page = pool_.NextPage(page)) {
+        table.push_back(page);
+        ++match->num_blocks;
+        match->num_free_blocks += pool_.ref_count(page) == 0;
+      }
+    }
+  }
+}
+
+}  // namespace pagemill::kv_cache

@@ -1,0 +1,76 @@
+// What is kept for others than running requests: transfers and pins.
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "cc/kv_cache/kv_cache_manager.h"
+
+namespace pagemill::kv_cache {
+
+void KvCacheManager::Contents(const RequestBlocks& blocks, int32_t begin, int32_t end,
+                              std::vector<BlockContent>* contents) const {
+  const int32_t size = options_.block_size;
+  PM_CHECK(begin % size == 0 && end % size == 0);
+  for (int32_t i = begin / size; i < end / size; ++i) {
+    for (const Group& group : groups_) {
+      if (blocks.empty() || !group.traits.cacheable || (i + 1) % group.stride != 0) continue;
+      const std::vector<BlockId>& table = blocks.groups_[group.id.value()];
+      for (BlockId id : PagesAt(group, table, i / group.stride)) {
+        if (id != kNullBlock) contents->push_back({blocks.hashes_[i], group.id, id});
+      }
+    }
+  }
+}
+
+void KvCacheManager::Hold(std::span<const BlockId> ids) {
+  for (BlockId id : ids) {
+    pool_.AddReference(id);
+    ++held_[id];
+  }
+}
+
+void KvCacheManager::Unhold(std::span<const BlockId> ids) {
+  for (BlockId id : ids) {
+    const auto found = held_.find(id);
+    PM_CHECK(found != held_.end());
+    if (--found->second == 0) held_.erase(found);
+    pool_.Release(id);
+  }
+}
+
+StatusOr<PinId> KvCacheManager::Pin(std::span<const BlockHash> hashes) {
+  std::vector<BlockId> ids;
+  for (const BlockHash& hash : hashes) {
+    for (const Group& group : groups_) {
+      const std::optional<BlockId> first = pool_.Find(hash, group.id);
+      if (!first) continue;
+      BlockId id = *first;
+      for (int32_t k = 0; k < group.pages; ++k, id = pool_.NextPage(id)) ids.push_back(id);
+    }
+  }
+  if (ids.empty()) return NotFound("nothing of the prefix to pin is cached: run it first");
+  const auto count = static_cast<int32_t>(ids.size());
+  if (num_pinned_blocks_ + count > options_.max_pinned_blocks) {
+    return ResourceExhausted("pinning " + std::to_string(count) + " blocks beside " +
+                             std::to_string(num_pinned_blocks_) + " pinned ones exceeds " +
+                             "max_pinned_blocks, " + std::to_string(options_.max_pinned_blocks));
+  }
+  Hold(ids);
+  num_pinned_blocks_ += count;
+  const PinId id(++num_pins_);
+  pins_.emplace(id, std::move(ids));
+  return id;
+}
+
+bool KvCacheManager::Unpin(PinId id) {
+  const auto found = pins_.find(id);
+  if (found == pins_.end()) return false;
+  num_pinned_blocks_ -= static_cast<int32_t>(found->second.size());
+  // The last one first, as Free() does.
+  std::reverse(found->second.begin(), found->second.end());
+  Unhold(found->second);
+  pins_.erase(found);
+  return true;
+}
+
+}  // namespace pagemill::kv_cache
