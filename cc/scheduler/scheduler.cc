@@ -7,6 +7,15 @@
 #include "cc/scheduler/policies/policies.h"
 
 namespace pagemill::scheduler {
+namespace {
+
+kv_cache::KvCacheOptions CacheOptions(const SchedulerOptions& options) {
+  kv_cache::KvCacheOptions made = options.kv_cache;
+  if (made.max_step_tokens == 0) made.max_step_tokens = options.max_num_tokens;
+  return made;
+}
+
+}  // namespace
 
 StatusOr<std::unique_ptr<Scheduler>> Scheduler::Create(const SchedulerOptions& options) {
   PM_RETURN_IF_ERROR(options.Validate());
@@ -15,7 +24,7 @@ StatusOr<std::unique_ptr<Scheduler>> Scheduler::Create(const SchedulerOptions& o
 
 Scheduler::Scheduler(const SchedulerOptions& options)
     : options_(options),
-      cache_(options.kv_cache),
+      cache_(CacheOptions(options)),
       admission_(options, cache_),
       queue_(options),
       policy_(*MakePolicy(options.policy, options.tenant_weights)),
