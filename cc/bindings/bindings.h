@@ -15,6 +15,7 @@ void BindExecutors(nanobind::module_& m);
 void BindRunner(nanobind::module_& m);
 void BindSamplingParams(nanobind::module_& m);
 void BindEngine(nanobind::module_& m);
+void BindSimulator(nanobind::module_& m);
 
 }  // namespace pagemill::bindings
 

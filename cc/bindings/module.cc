@@ -15,4 +15,5 @@ NB_MODULE(_core, m) {
   pagemill::bindings::BindRunner(m);
   pagemill::bindings::BindSamplingParams(m);
   pagemill::bindings::BindEngine(m);
+  pagemill::bindings::BindSimulator(m);
 }

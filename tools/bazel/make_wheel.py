@@ -48,6 +48,10 @@ def _metadata(args: argparse.Namespace) -> str:
         "Requires-Python: >=3.11",
     ]
     lines += [f"Requires-Dist: {line}" for line in _requirements(args.requires)]
+    for extra in args.extra:
+        name, path = extra.split("=", 1)
+        lines.append(f"Provides-Extra: {name}")
+        lines += [f'Requires-Dist: {line}; extra == "{name}"' for line in _requirements(path)]
     return "\n".join(lines) + "\n"
 
 
@@ -71,6 +75,7 @@ def main() -> None:
     for flag in ("distribution", "version", "tag", "summary", "requires", "license", "root", "out"):
         parser.add_argument(f"--{flag}", required=True)
     parser.add_argument("--console-script", action="append", default=[])
+    parser.add_argument("--extra", action="append", default=[], help="NAME=FILE")
     parser.add_argument("files", nargs="*", help="NAME=PATH")
     args = parser.parse_args()
 

@@ -11,6 +11,7 @@ def _pack(folder, name):
     for path, text in {"a.py": "a = 1", "a_test.py": "", "_core.so": "ELF"}.items():
         (folder / path).write_text(text)
     (folder / "requires").write_text("# why\nnumpy\npip>=24.1\n")
+    (folder / "fast").write_text("# more\nuvloop\n")
     out = folder / name
     pairs = [f"python/toy/{path}={folder / path}" for path in ("a.py", "a_test.py", "_core.so")]
     options = {
@@ -23,6 +24,7 @@ def _pack(folder, name):
         "root": "python/",
         "out": out,
         "console-script": "toy=toy.a:main",
+        "extra": f"fast={folder / 'fast'}",
     }
     flags = [f"--{key}={value}" for key, value in options.items()]
     subprocess.run([sys.executable, _TOOL, *flags, *pairs, "elsewhere/b.py=b"], check=True)
@@ -35,6 +37,7 @@ def test_contents(tmp_path):
     assert [name for name in wheel.namelist() if info not in name] == ["toy/_core.so", "toy/a.py"]
     metadata = wheel.read(f"{info}/METADATA").decode()
     assert "Requires-Dist: numpy\nRequires-Dist: pip>=24.1\n" in metadata
+    assert 'Provides-Extra: fast\nRequires-Dist: uvloop; extra == "fast"\n' in metadata
     assert "Root-Is-Purelib: false" in wheel.read(f"{info}/WHEEL").decode()
     assert "toy = toy.a:main" in wheel.read(f"{info}/entry_points.txt").decode()
     assert len(wheel.read(f"{info}/RECORD").decode().splitlines()) == len(wheel.namelist())

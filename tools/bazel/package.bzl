@@ -38,9 +38,13 @@ def _wheel_impl(ctx):
     args.add(ctx.file._license, format = "--license=%s")
     args.add(ctx.attr.root, format = "--root=%s")
     args.add_all(ctx.attr.console_scripts, format_each = "--console-script=%s")
+    extras = []
+    for target, name in ctx.attr.extras.items():
+        extras += target[DefaultInfo].files.to_list()
+        args.add("--extra={}={}".format(name, target[DefaultInfo].files.to_list()[0].path))
     args.add(out, format = "--out=%s")
     args.add_all(files, map_each = _name_and_path)
-    inputs = depset([ctx.file.requires, ctx.file._license], transitive = [files])
+    inputs = depset([ctx.file.requires, ctx.file._license] + extras, transitive = [files])
     return _run_tool(ctx, args, inputs, out)
 
 wheel = rule(
@@ -49,6 +53,10 @@ wheel = rule(
         "console_scripts": attr.string_list(doc = "As in 'name=module:function'."),
         "deps": attr.label_list(doc = "py_library targets; their files below root are packed."),
         "distribution": attr.string(mandatory = True),
+        "extras": attr.label_keyed_string_dict(
+            allow_files = True,
+            doc = "Files like `requires`, each with the name of the extra it stands for.",
+        ),
         "requires": attr.label(
             allow_single_file = True,
             doc = "A file with one direct requirement a line.",

@@ -405,3 +405,118 @@ class Engine:
         """Aborts all, joins the thread."""
 
     def reset_prefix_cache(self) -> bool: ...
+
+class SimDevice:
+    """DeviceSpec of cc/sim/cost_model.h; checked when a simulator is made."""
+
+    peak_flops: int
+    bandwidth_bytes: int
+    compute_efficiency_permille: int
+    bandwidth_efficiency_permille: int
+    step_overhead_ns: int
+
+class SimModel:
+    """ModelShape of cc/sim/cost_model.h."""
+
+    num_layers: int
+    hidden_size: int
+    num_heads: int
+    num_kv_heads: int
+    head_size: int
+    intermediate_size: int
+    num_mlp_matrices: int
+    vocab_size: int
+    weight_bytes: int
+    kv_bits: int
+    @property
+    def num_weights(self) -> int: ...
+    @property
+    def kv_token_bytes(self) -> int: ...
+    def validate(self) -> None:
+        """Raises StatusError where a field is out of range."""
+
+class SimScheduler:
+    """cc/scheduler/scheduler_options.h, as far as simulations set it."""
+
+    max_num_tokens: int
+    max_num_seqs: int
+    max_num_logits_rows: int
+    max_model_len: int
+    long_prefill_token_threshold: int
+    max_waiting_requests: int
+    policy: str
+    num_blocks: int
+    block_size: int
+    enable_prefix_caching: bool
+
+class SimLengths:
+    """cc/sim/length_distribution.h"""
+
+    distribution: str
+    mean_tokens: int
+    spread_permille: int
+    max_tokens: int
+
+class SyntheticLoad:
+    """cc/sim/synthetic_workload.h"""
+
+    seed: int
+    num_requests: int
+    arrival_process: str
+    mean_gap_ns: int
+    mean_burst: int
+    concurrency: int
+    prompt: SimLengths
+    output: SimLengths
+    num_prefixes: int
+    prefix_tokens: int
+    mean_turns: int
+    mean_think_ns: int
+
+class TraceReplay:
+    """TraceOptions of cc/sim/trace_workload.h"""
+
+    concurrency: int
+    think_ns: int
+
+class SimulatorOptions:
+    """cc/sim/simulator.h"""
+
+    def __init__(
+        self,
+        *,
+        num_engines: int,
+        routing: str,
+        scheduler: SimScheduler,
+        device: SimDevice,
+        model: SimModel,
+    ) -> None:
+        """Raises StatusError where a field is out of range."""
+
+class Simulator:
+    """cc/sim/simulator.h"""
+
+    @staticmethod
+    def synthetic(options: SimulatorOptions, load: SyntheticLoad) -> Simulator:
+        """Raises StatusError where a field is out of range."""
+
+    @staticmethod
+    def replay(
+        options: SimulatorOptions,
+        trace: list[tuple[int, int, list[tuple[int, int]], int, int]],
+        how: TraceReplay,
+    ) -> Simulator:
+        """`trace`: (time in ns, session or 0, [(content, tokens)], prompt and output tokens)."""
+
+    def run(self, num_requests: int) -> None:
+        """Goes on until so many more requests ended; without the GIL."""
+
+    @property
+    def done(self) -> bool: ...
+    @property
+    def num_ended(self) -> int: ...
+    def report(self) -> dict[str, Any]:
+        """cc/sim/report.h; histograms and the series as dictionaries."""
+
+    def report_text(self) -> str:
+        """Report::ToText()"""

@@ -119,6 +119,8 @@ def declared_names() -> dict[str, set[str]]:
             names[""].add(node.name)
             members = (m for m in node.body if isinstance(m, ast.FunctionDef))
             names[node.name] = {m.name for m in members if not m.name.startswith("__")}
+            fields = (m.target for m in node.body if isinstance(m, ast.AnnAssign))
+            names[node.name] |= {field.id for field in fields if isinstance(field, ast.Name)}
     return names
 
 

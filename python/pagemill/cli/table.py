@@ -47,6 +47,7 @@ COMMANDS = (
     ),
     Command(("bench", "serve"), "pagemill.cli.bench_serve", "put load on a server and time it"),
     Command(("plan",), "pagemill.cli.plan", "what memory a model takes and what fits, unloaded"),
+    Command(("simulate",), "pagemill.cli.simulate", "what a load would need, in virtual time"),
     Command(("export",), "pagemill.cli.export", "what a host program without Python loads"),
     Command(("doctor",), "pagemill.cli.doctor", "what this machine can do and what is missing"),
 )

@@ -1,0 +1,1 @@
+"""What `pagemill simulate` simulates: devices, models, load; and how it reports."""
