@@ -38,16 +38,17 @@ struct KvTransfer {
     kProbe,  // nothing is copied: how many of the blocks, from the first one, does the medium have?
   };
 
-  TransferId id;
+  TransferId id = {};
   Direction direction = Direction::kLoad;
-  std::string medium;                 // which worker copies: "host", "disk", "file", ...
-  std::vector<BlockContent> blocks;   // in the order of the sequence
-  std::vector<int64_t> medium_slots;  // where the medium keeps each block; empty: it knows by hash
-  std::vector<int64_t> source_slots;  // kDemote: where the host tier keeps each block
+  std::string medium = {};                // which worker copies: "host", "disk", "file", ...
+  std::vector<BlockContent> blocks = {};  // in the order of the sequence
+  std::vector<int64_t> medium_slots =
+      {};  // where the medium keeps each block; empty: it knows by hash
+  std::vector<int64_t> source_slots = {};  // kDemote: where the host tier keeps each block
 };
 
 struct KvTransferResult {
-  TransferId id;
+  TransferId id = {};
   // Leading blocks that were copied whole (kProbe: that are there). All of them where `status` of a
   // copy is OK; at least one is missing where it is not.
   int32_t num_blocks_done = 0;

@@ -13,8 +13,8 @@ enum class ParkReason : int32_t {
   kHeld,            // Request::starts_held, until Scheduler::Release()
   kPrefixInFlight,  // a running request is computing blocks that this one needs next
   kAwaitingInput,   // all input so far is computed, or a turn is over; until Scheduler::Extend()
-  kKvLookup,        // a connector does not know yet what it has; asked again at every step
-  kKvLoad,          // a connector loads into the blocks that the request holds
+  kKvLookup,        // a connector does not know yet what it has; asked again with the next result
+  kKvLoad,          // a connector loads blocks that will be the request's prefix
   kAdapterSlot,     // every adapter slot is taken by other adapters
   kEncoderBudget,   // its media do not fit beside those of other requests
 };

@@ -77,6 +77,8 @@ struct RequestState {
   std::vector<RequestState*> prefix_waiters;
 
   QueueTicket ticket;         // of the scheduler's QueueAdmission
+  bool kv_looked_up = false;  // since it last ran, the connector was asked; what it had has come
+
   int32_t tenant_index = -1;  // the fair policy's; -1 = not seen by it
 
   // Links of RequestQueue or ParkedRequests, while in one.

@@ -83,6 +83,7 @@ void Scheduler::StopRunning(RequestState* request) {
   request->num_samples_in_flight = 0;
   request->num_drafts_in_flight = 0;
   request->draft_token_ids.clear();
+  request->kv_looked_up = false;
   // Half of the prompt's logprobs are of no use: the prompt runs again from its start.
   if (!request->prompt_logprobs_done) request->prompt_logprobs.clear();
 }
@@ -97,6 +98,7 @@ void Scheduler::Finish(RequestState* request, step::FinishReason reason, Request
     running_changed_ = true;
   } else if (request->status == RequestStatus::kParked) {
     prefixes_in_flight_.StopWaiting(request);
+    DetachLoad(*request);
     parked_.Remove(request);
   } else {
     policy_->Remove(request);
@@ -150,9 +152,7 @@ Status Scheduler::CheckRequest(const RequestState& request) const {
     return Internal(name + ": tokens in flight without a step");
   }
   if (request.status != RequestStatus::kRunning) {
-    const bool loads =
-        request.status == RequestStatus::kParked && request.park_reason == ParkReason::kKvLoad;
-    if (request.num_scheduled_tokens == 0 && (request.blocks.empty() || loads)) return OkStatus();
+    if (request.num_scheduled_tokens == 0 && request.blocks.empty()) return OkStatus();
     return Internal(name + ": does not run, but holds blocks or tokens");
   }
   if (slots_[request.index.value()].holder != &request) return Internal(name + ": not in its slot");
@@ -188,6 +188,7 @@ Status Scheduler::CheckIntegrity() const {
   PM_RETURN_IF_ERROR(prefixes_in_flight_.CheckIntegrity());
   PM_RETURN_IF_ERROR(policy_->CheckIntegrity());
   PM_RETURN_IF_ERROR(queue_.CheckIntegrity());
+  PM_RETURN_IF_ERROR(CheckTransfers(&holders));
   return cache_.CheckIntegrity(holders);
 }
 

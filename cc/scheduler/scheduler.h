@@ -34,12 +34,15 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
 #include "cc/base/status.h"
+#include "cc/kv_cache/connector.h"
 #include "cc/kv_cache/kv_cache_manager.h"
 #include "cc/scheduler/admission.h"
+#include "cc/scheduler/kv_transfers.h"
 #include "cc/scheduler/parked_requests.h"
 #include "cc/scheduler/policies/policy.h"
 #include "cc/scheduler/prefixes_in_flight.h"
@@ -79,6 +82,21 @@ class Scheduler {
   // Instead of Update(): the runner failed the oldest plan without a result; its requests end with
   // `why`.
   void FailStep(const Status& why, std::vector<RequestEvent>* events);
+
+  // KV that lives elsewhere (docs/kv_tiers.md). The connector outlives the scheduler; null = none.
+  // kFailedPrecondition while transfers are under way, kUnimplemented where a group of layers has
+  // other blocks than the cache.
+  Status SetConnector(kv_cache::KvConnector* connector);
+  // Appends the transfers to start now. To be called after Schedule(), Update() and
+  // FinishTransfers(); copying must not wait for a step, nor a step for copying.
+  void TakeTransfers(std::vector<kv_cache::KvTransfer>* transfers);
+  // Takes what the worker says; results of transfers that are not under way are counted and
+  // dropped.
+  void FinishTransfers(std::span<const kv_cache::KvTransferResult> results);
+  // Nobody waits for this transfer any longer: a request that does computes instead. Its pages stay
+  // taken until its result comes, and the connector is not used while one like it is under way.
+  void AbandonTransfer(kv_cache::TransferId id);
+  size_t num_transfers_in_flight() const { return transfers_.size(); }
 
   bool HasWork() const { return !requests_.empty(); }
   size_t num_steps_in_flight() const { return in_flight_.size(); }
@@ -122,8 +140,8 @@ class Scheduler {
   void Finish(RequestState* request, step::FinishReason reason, RequestEvent* event);
   Status CheckRequest(const RequestState& request) const;
 
-  // scheduler_parked.cc. A request of any status parks, even parked already; only kKvLoad keeps
-  // blocks. Unpark() gives them up and sends the request to the policy's queue.
+  // scheduler_parked.cc. A request of any status parks, even parked already, and gives up its
+  // blocks. Unpark() sends the request to the policy's queue.
   void Park(RequestState* request, ParkReason reason);
   void Unpark(RequestState* request);
   void Enqueue(RequestState* request);
@@ -163,6 +181,17 @@ class Scheduler {
                       const step::RequestResult& result) const;
   void SettleDrafts(RequestState* request, const InFlightEntry& entry, int32_t num_accepted);
   void ProposeDrafts(RequestState* request, std::vector<int32_t>&& draft_token_ids);
+  // scheduler_transfers.cc
+  bool FetchKv(RequestState* request, const kv_cache::PrefixMatch& match, int32_t promised);
+  void StartLoad(RequestState* request, const kv_cache::PrefixMatch& match, int32_t end);
+  void PlanTransfers(std::vector<kv_cache::KvTransfer>* planned, KvLoad* load);
+  int32_t NumLoadedTokens(const KvLoad& load) const;
+  void EndLoad(KvLoad* load);
+  void OfferStores(const RequestState& request, int32_t num_blocks);
+  void PlanStores();
+  void AskAgain();
+  void DetachLoad(const RequestState& request);
+  Status CheckTransfers(std::vector<const kv_cache::RequestBlocks*>* holders) const;
 
   // scheduler_update.cc
   InFlightStep PopOldestStep();
@@ -195,6 +224,10 @@ class Scheduler {
   std::vector<step::RequestIndex> released_;    // since the last plan
   std::vector<RequestState*> seated_;           // during GiveWay
   std::vector<RequestState*> finished_;         // during Update, before they are dropped
+
+  kv_cache::KvConnector* connector_ = nullptr;
+  KvTransfers transfers_;
+  std::vector<kv_cache::BlockContent> to_store_;  // during a call: filled blocks
 
   std::deque<InFlightStep> in_flight_;
   std::vector<InFlightEntry> spare_entries_;  // memory of the last step that came back

@@ -8,8 +8,8 @@
 
 #include "cc/base/status.h"
 #include "cc/kv_cache/kv_cache_options.h"
-#include "cc/scheduler/policies/tenant_weights.h"
 #include "cc/scheduler/draft_length.h"
+#include "cc/scheduler/policies/tenant_weights.h"
 
 namespace pagemill::scheduler {
 

@@ -1,5 +1,6 @@
-// Ways into and out of the parked state. A parked request is in no queue and holds no slot and, but
-// for a load into them, no blocks: what it had computed is found again by the prefix cache.
+// Ways into and out of the parked state. A parked request is in no queue and holds no slot and no
+// blocks (those of a load belong to the load): what it had computed is found again by the prefix
+// cache.
 #include "cc/scheduler/scheduler.h"
 
 namespace pagemill::scheduler {
@@ -14,7 +15,7 @@ void Scheduler::Park(RequestState* request, ParkReason reason) {
   } else {
     policy_->Remove(request);
   }
-  if (reason != ParkReason::kKvLoad) cache_.Free(&request->blocks);
+  cache_.Free(&request->blocks);
   parked_.Add(request, reason);
 }
 

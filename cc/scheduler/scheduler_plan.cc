@@ -100,7 +100,7 @@ void Scheduler::ScheduleWaiting(Budget* budget, step::StepPlan* plan) {
     if (ReadsPrefixCache(*request)) {
       match = cache_.FindPrefix(*request->request, request->tokens(), &request->blocks);
     }
-    if (WaitForPrefix(request, match)) continue;
+    if (WaitForPrefix(request, match) || FetchKv(request, match, promised)) continue;
     request->num_scheduled_tokens = match.num_tokens;
     const int32_t n = NumTokensToRun(*request, *budget);
     if (n == 0 || !cache_.CanAllocate(request->blocks, &match, request->num_tokens(), promised)) {

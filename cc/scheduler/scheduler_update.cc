@@ -52,6 +52,7 @@ void Scheduler::Update(step::StepResult&& result, std::vector<RequestEvent>* eve
     const bool news = event.finish_reason || event.prompt_logprobs || !event.new_token_ids.empty();
     if (!news) events->pop_back();
   }
+  if (connector_ != nullptr) PlanStores();
   DropStopped();
   spare_entries_ = std::move(step.entries);
 }
@@ -98,8 +99,10 @@ void Scheduler::Apply(RequestState* request, const InFlightEntry& entry,
   request->num_computed_tokens += entry.num_tokens;
   std::optional<Stop> stop;
   if (entry.sample) stop = AppendTokens(request, entry, result, event);
+  const int32_t num_filled = request->blocks.num_committed_blocks();
   cache_.Commit(*request->request, request->tokens(), request->num_computed_tokens,
                 &request->blocks);
+  if (connector_ != nullptr) OfferStores(*request, num_filled);
   AdvancePrefix(request);
   FinishPrompt(request, entry, result, event);
   if (stop) {

@@ -1,0 +1,80 @@
+// File: cc/scheduler/kv_transfers.h
+// Transfers that a scheduler has planned and whose results it does not have yet, and the loads that
+// requests wait for. Bookkeeping only: what it means for requests and blocks is in
+// scheduler_transfers.cc.
+//
+//   KvTransfers transfers;
+//   transfers.Plan(std::move(transfer), load, fence);   // gives it an id
+//   transfers.Take(oldest_step_in_flight, &out);        // for the worker
+//   std::optional<KvTransfers::InFlight> ended = transfers.End(id);
+//
+// A load may start only when the steps that were in flight when it was planned are done: its pages
+// may have belonged to a request of such a step, which still writes to them.
+//
+// Thread safety: none.
+#ifndef PAGEMILL_CC_SCHEDULER_KV_TRANSFERS_H_
+#define PAGEMILL_CC_SCHEDULER_KV_TRANSFERS_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "cc/base/status.h"
+#include "cc/kv_cache/request_blocks.h"
+#include "cc/kv_cache/transfer.h"
+#include "cc/scheduler/request_state.h"
+
+namespace pagemill::scheduler {
+
+// Blocks on their way to a request. They belong to the load, not to the request, until all its
+// transfers have ended: the request may be gone by then.
+struct KvLoad {
+  RequestState* request = nullptr;  // who waits; null where nobody does any more
+  kv_cache::RequestBlocks blocks;
+  int32_t first_token = 0;  // the load brings the tokens [first_token, end_token)
+  int32_t end_token = 0;
+  std::vector<kv_cache::BlockContent> missing;  // the first one of each transfer that fell short
+  std::vector<kv_cache::TransferId> transfers;  // that have not ended
+};
+
+class KvTransfers {
+ public:
+  struct InFlight {
+    kv_cache::KvTransfer transfer;
+    KvLoad* load = nullptr;  // of kLoad
+    uint64_t fence = 0;      // starts when no step up to this one is in flight
+    bool taken = false;
+    bool abandoned = false;  // it took too long; nobody waits for it
+  };
+
+  // The load is owned here until it is dropped.
+  KvLoad* AddLoad(KvLoad load);
+  void DropLoad(const KvLoad* load);
+  // What `request` waits for; null where it waits for nothing.
+  KvLoad* FindLoad(const RequestState& request);
+
+  void Plan(kv_cache::KvTransfer transfer, KvLoad* load, uint64_t fence);
+  // Appends what may start, in the order of planning. Steps before `oldest_step` are done.
+  void Take(uint64_t oldest_step, std::vector<kv_cache::KvTransfer>* out);
+  InFlight* Find(kv_cache::TransferId id);  // null where it is not in flight, or not taken
+  void End(kv_cache::TransferId id);        // forgets it
+
+  bool empty() const { return in_flight_.empty(); }
+  size_t size() const { return in_flight_.size(); }
+  const std::vector<std::unique_ptr<KvLoad>>& loads() const { return loads_; }
+  size_t num_abandoned = 0;  // transfers in flight that are abandoned
+
+  Status CheckIntegrity() const;
+
+ private:
+  std::map<kv_cache::TransferId, InFlight> in_flight_;
+  std::vector<kv_cache::TransferId> planned_;  // not taken yet
+  std::vector<std::unique_ptr<KvLoad>> loads_;
+  uint64_t num_transfers_ = 0;  // ever
+};
+
+}  // namespace pagemill::scheduler
+
+#endif  // PAGEMILL_CC_SCHEDULER_KV_TRANSFERS_H_

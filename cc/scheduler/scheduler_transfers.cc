@@ -1,0 +1,240 @@
+// KV that comes from elsewhere and goes elsewhere: lookups and loads before a request starts,
+// stores of what was computed. No step waits for a transfer.
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "cc/scheduler/scheduler.h"
+
+namespace pagemill::scheduler {
+
+using kv_cache::BlockContent;
+using kv_cache::BlockId;
+using kv_cache::KvTransfer;
+using kv_cache::KvTransferResult;
+using Direction = kv_cache::KvTransfer::Direction;
+
+namespace {
+
+// The pages of a store, which must not change until it ends.
+std::vector<BlockId> PagesOf(const KvTransfer& transfer) {
+  std::vector<BlockId> pages;
+  if (transfer.direction != Direction::kStore) return pages;
+  for (const BlockContent& block : transfer.blocks) pages.push_back(block.block);
+  return pages;
+}
+
+// Workers are written by others: at most what was asked for was done, and less where it failed.
+KvTransferResult Sanitized(const KvTransfer& transfer, const KvTransferResult& result) {
+  KvTransferResult sane = result;
+  const auto size = static_cast<int32_t>(transfer.blocks.size());
+  sane.num_blocks_done = std::clamp(result.num_blocks_done, 0, size);
+  if (transfer.direction == Direction::kProbe) return sane;
+  if (!sane.status.ok()) sane.num_blocks_done = std::min(sane.num_blocks_done, size - 1);
+  if (sane.status.ok() && sane.num_blocks_done < size) {
+    sane.status = Internal("the worker copied " + std::to_string(sane.num_blocks_done) + " of " +
+                           std::to_string(size) + " blocks and called that a success");
+  }
+  return sane;
+}
+
+}  // namespace
+
+Status Scheduler::SetConnector(kv_cache::KvConnector* connector) {
+  if (!transfers_.empty()) return FailedPrecondition("transfers of a connector are under way");
+  for (const kv_cache::KvGroupOptions& group : options_.kv_cache.groups) {
+    const bool same_grain =
+        group.block_size == 0 || group.block_size == options_.kv_cache.block_size;
+    if (connector == nullptr || (same_grain && group.pages_per_block == 1)) continue;
+    return Unimplemented("a KV connector needs groups with one page per block of " +
+                         std::to_string(options_.kv_cache.block_size) + " tokens; \"" + group.kind +
+                         "\" has others");
+  }
+  connector_ = connector;
+  return OkStatus();
+}
+
+void Scheduler::PlanTransfers(std::vector<KvTransfer>* planned, KvLoad* load) {
+  for (KvTransfer& transfer : *planned) {
+    cache_.Hold(PagesOf(transfer));
+    const bool loads = transfer.direction == Direction::kLoad;
+    transfers_.Plan(std::move(transfer), loads ? load : nullptr, loads ? num_plans_ : 0);
+  }
+  planned->clear();
+}
+
+// Asks the connector for what comes behind the request's cached prefix. True where the request
+// parked, because the answer is not known yet or because its blocks are on their way.
+bool Scheduler::FetchKv(RequestState* request, const kv_cache::PrefixMatch& match,
+                        int32_t promised) {
+  if (connector_ == nullptr || request->kv_looked_up || !ReadsPrefixCache(*request)) return false;
+  if (!options_.kv_cache.enable_prefix_caching || transfers_.num_abandoned > 0) return false;
+  const int32_t size = options_.kv_cache.block_size;
+  const int32_t whole = (request->num_tokens() - 1) / size * size;  // one token is computed here
+  if (whole <= match.num_tokens) return false;
+  const auto hashes = cache_.Hashes(*request->request, request->tokens(), whole, &request->blocks);
+  std::vector<KvTransfer> planned;
+  const kv_cache::ConnectorMatch found =
+      connector_->Lookup(*request->request, hashes.subspan(match.num_tokens / size), &planned);
+  PlanTransfers(&planned, nullptr);
+  if (found.ask_again && !transfers_.empty()) {
+    Park(request, ParkReason::kKvLookup);
+    return true;
+  }
+  const int32_t end = std::min(whole, match.num_tokens + found.num_blocks * size);
+  if (found.ask_again || end <= match.num_tokens) {
+    request->kv_looked_up = true;
+    return false;
+  }
+  if (!cache_.CanAllocate(request->blocks, &match, request->num_tokens(), promised)) return false;
+  StartLoad(request, match, end);
+  return true;
+}
+
+void Scheduler::StartLoad(RequestState* request, const kv_cache::PrefixMatch& match, int32_t end) {
+  cache_.AllocateForLoad(end, &match, &request->blocks);
+  std::vector<BlockContent> contents;
+  cache_.Contents(request->blocks, match.num_tokens, end, &contents);
+  std::erase_if(contents, [](const BlockContent& c) { return c.block == kv_cache::kNullBlock; });
+  std::vector<KvTransfer> planned;
+  connector_->Transfer(Direction::kLoad, contents, &planned);
+  KvLoad load;
+  load.request = request;
+  load.blocks = std::exchange(request->blocks, kv_cache::RequestBlocks());
+  load.first_token = match.num_tokens;
+  load.end_token = end;
+  Park(request, ParkReason::kKvLoad);
+  KvLoad* added = transfers_.AddLoad(std::move(load));
+  PlanTransfers(&planned, added);
+  if (!added->transfers.empty()) return;
+  // A connector that finds blocks and loads none of them.
+  added->missing = {contents.front()};
+  EndLoad(added);
+}
+
+// How much of the load came: up to the first block of which a part is missing.
+int32_t Scheduler::NumLoadedTokens(const KvLoad& load) const {
+  const auto hashes = load.blocks.hashes();
+  int32_t end = load.end_token;
+  for (const BlockContent& content : load.missing) {
+    const auto found = std::find(hashes.begin(), hashes.end(), content.hash);
+    const auto block = static_cast<int32_t>(found - hashes.begin());
+    end = std::min(end, block * options_.kv_cache.block_size);
+  }
+  return std::max(end, load.first_token);
+}
+
+// All transfers of the load have ended. What came enters the prefix cache, where the request finds
+// it when its turn comes; the rest it computes.
+void Scheduler::EndLoad(KvLoad* load) {
+  RequestState* request = load->request;
+  if (request == nullptr) {
+    cache_.Free(&load->blocks);
+    transfers_.DropLoad(load);
+    return;
+  }
+  const int32_t end = NumLoadedTokens(*load);
+  counters_.kv_loaded_tokens += static_cast<uint64_t>(end - load->first_token);
+  counters_.num_failed_kv_loads += end < load->end_token;
+  request->blocks = std::move(load->blocks);
+  cache_.Commit(*request->request, request->tokens(), end, &request->blocks);
+  if (end > load->first_token) {
+    cache_.Contents(request->blocks, load->first_token, end, &to_store_);
+    PlanStores();  // a faster medium may want them
+  }
+  transfers_.DropLoad(load);
+  request->kv_looked_up = true;
+  Unpark(request);
+}
+
+// The blocks that the request filled since it had `num_blocks` full ones.
+void Scheduler::OfferStores(const RequestState& request, int32_t num_blocks) {
+  const int32_t size = options_.kv_cache.block_size;
+  const int32_t filled = request.blocks.num_committed_blocks();
+  if (filled > num_blocks) {
+    cache_.Contents(request.blocks, num_blocks * size, filled * size, &to_store_);
+  }
+}
+
+void Scheduler::PlanStores() {
+  std::erase_if(to_store_, [](const BlockContent& c) { return c.block == kv_cache::kNullBlock; });
+  if (!to_store_.empty() && transfers_.num_abandoned == 0) {
+    std::vector<KvTransfer> planned;
+    connector_->Transfer(Direction::kStore, to_store_, &planned);
+    PlanTransfers(&planned, nullptr);
+  }
+  to_store_.clear();
+}
+
+void Scheduler::TakeTransfers(std::vector<KvTransfer>* transfers) {
+  if (transfers_.empty()) return;
+  const uint64_t oldest = in_flight_.empty() ? num_plans_ + 1 : in_flight_.front().step_id;
+  transfers_.Take(oldest, transfers);
+}
+
+void Scheduler::FinishTransfers(std::span<const KvTransferResult> results) {
+  for (const KvTransferResult& result : results) {
+    KvTransfers::InFlight* entry = transfers_.Find(result.id);
+    if (entry == nullptr) {  // answered before, or never asked
+      ++counters_.num_stray_transfer_results;
+      continue;
+    }
+    const KvTransferResult sane = Sanitized(entry->transfer, result);
+    connector_->Finish(entry->transfer, sane);
+    KvLoad* load = entry->load;
+    if (load != nullptr && !sane.status.ok()) {
+      load->missing.push_back(entry->transfer.blocks[sane.num_blocks_done]);
+    }
+    cache_.Unhold(PagesOf(entry->transfer));
+    transfers_.End(result.id);
+    if (load != nullptr && load->transfers.empty()) EndLoad(load);
+  }
+  if (!results.empty()) AskAgain();
+}
+
+void Scheduler::AskAgain() {
+  while (RequestState* request = parked_.front(ParkReason::kKvLookup)) Unpark(request);
+}
+
+void Scheduler::AbandonTransfer(kv_cache::TransferId id) {
+  KvTransfers::InFlight* entry = transfers_.Find(id);
+  if (entry == nullptr || entry->abandoned) return;
+  entry->abandoned = true;
+  ++transfers_.num_abandoned;
+  if (entry->load != nullptr && entry->load->request != nullptr) {
+    RequestState* request = std::exchange(entry->load->request, nullptr);
+    request->kv_looked_up = true;
+    ++counters_.num_failed_kv_loads;
+    Unpark(request);
+  }
+  AskAgain();
+}
+
+// The request ends while its blocks are on their way: they are free when the load has ended.
+void Scheduler::DetachLoad(const RequestState& request) {
+  if (KvLoad* load = transfers_.FindLoad(request)) load->request = nullptr;
+}
+
+Status Scheduler::CheckTransfers(std::vector<const kv_cache::RequestBlocks*>* holders) const {
+  for (const auto& load : transfers_.loads()) {
+    holders->push_back(&load->blocks);
+    const RequestState* request = load->request;
+    if (request == nullptr) continue;
+    if (request->status != RequestStatus::kParked || request->park_reason != ParkReason::kKvLoad) {
+      return Internal("scheduler: a load for a request that does not wait for it");
+    }
+  }
+  const auto waited_for =
+      static_cast<size_t>(std::count_if(transfers_.loads().begin(), transfers_.loads().end(),
+                                        [](const auto& load) { return load->request != nullptr; }));
+  if (waited_for != parked_.size(ParkReason::kKvLoad)) {
+    return Internal("scheduler: a request waits for a load that does not exist");
+  }
+  if (parked_.size(ParkReason::kKvLookup) > 0 && transfers_.empty()) {
+    return Internal("scheduler: a request waits for an answer that will not come");
+  }
+  if (connector_ != nullptr) PM_RETURN_IF_ERROR(connector_->CheckIntegrity());
+  return transfers_.CheckIntegrity();
+}
+
+}  // namespace pagemill::scheduler
