@@ -35,8 +35,8 @@ class RequestBlocks {
   // is kept when the request comes by, for the next one. 0 = nowhere.
   int32_t branch_tokens() const { return shape_.branch_tokens; }
 
-  // Leading blocks whose content is computed, or loaded.
-  int32_t num_committed_blocks() const { return num_committed_blocks_; }
+  // Leading tokens that are computed, or loaded, as far as the prefix cache was told.
+  int32_t num_committed_tokens() const { return num_committed_tokens_; }
 
  private:
   friend class KvCacheManager;

@@ -187,7 +187,7 @@ class Scheduler {
   void PlanTransfers(std::vector<kv_cache::KvTransfer>* planned, KvLoad* load);
   int32_t NumLoadedTokens(const KvLoad& load) const;
   void EndLoad(KvLoad* load);
-  void OfferStores(const RequestState& request, int32_t num_blocks);
+  void OfferStores(const RequestState& request, int32_t num_tokens);
   void PlanStores();
   void AskAgain();
   void DetachLoad(const RequestState& request);

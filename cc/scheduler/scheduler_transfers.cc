@@ -100,7 +100,7 @@ void Scheduler::StartLoad(RequestState* request, const kv_cache::PrefixMatch& ma
   connector_->Transfer(Direction::kLoad, contents, &planned);
   KvLoad load;
   load.request = request;
-  load.blocks = std::exchange(request->blocks, kv_cache::RequestBlocks());
+  load.blocks = std::exchange(request->blocks, kv_cache::RequestBlocks(*request->request));
   load.first_token = match.num_tokens;
   load.end_token = end;
   Park(request, ParkReason::kKvLoad);
@@ -147,13 +147,14 @@ void Scheduler::EndLoad(KvLoad* load) {
   Unpark(request);
 }
 
-// The blocks that the request filled since it had `num_blocks` full ones.
-void Scheduler::OfferStores(const RequestState& request, int32_t num_blocks) {
+// The blocks that the request filled since `num_tokens` of its tokens were computed.
+void Scheduler::OfferStores(const RequestState& request, int32_t num_tokens) {
   const int32_t size = options_.kv_cache.block_size;
-  const int32_t filled = request.blocks.num_committed_blocks();
-  if (filled > num_blocks) {
-    cache_.Contents(request.blocks, num_blocks * size, filled * size, &to_store_);
-  }
+  const int32_t begin = num_tokens / size * size;
+  // Where the cache does not apply there are no hashes, and nothing to store.
+  const auto hashed = static_cast<int32_t>(request.blocks.hashes().size());
+  const int32_t end = std::min(request.blocks.num_committed_tokens() / size, hashed) * size;
+  if (end > begin) cache_.Contents(request.blocks, begin, end, &to_store_);
 }
 
 void Scheduler::PlanStores() {

@@ -99,10 +99,10 @@ void Scheduler::Apply(RequestState* request, const InFlightEntry& entry,
   request->num_computed_tokens += entry.num_tokens;
   std::optional<Stop> stop;
   if (entry.sample) stop = AppendTokens(request, entry, result, event);
-  const int32_t num_filled = request->blocks.num_committed_blocks();
+  const int32_t num_committed = request->blocks.num_committed_tokens();
   cache_.Commit(*request->request, request->tokens(), request->num_computed_tokens,
                 &request->blocks);
-  if (connector_ != nullptr) OfferStores(*request, num_filled);
+  if (connector_ != nullptr) OfferStores(*request, num_committed);
   AdvancePrefix(request);
   FinishPrompt(request, entry, result, event);
   if (stop) {
