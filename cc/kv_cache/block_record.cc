@@ -53,6 +53,16 @@ Status CheckRecord(const RecordName& name, std::span<const std::byte> header,
   return OkStatus();
 }
 
+ContentKey RecordKey(std::span<const std::byte> header) {
+  PM_CHECK(header.size() == kRecordHeaderBytes);
+  ContentKey key;
+  for (size_t i = 0; i < 4; ++i) key.hash.words[i] = LoadLittle64(&header[kHashAt + 8 * i]);
+  // A group that does not fit is none that a model has.
+  const uint64_t group = LoadLittle64(&header[kGroupAt]);
+  key.group = GroupId(static_cast<uint16_t>(group > 0xFFFF ? 0xFFFF : group));
+  return key;
+}
+
 std::string HexName(const BlockHash& hash) {
   static constexpr char kDigits[] = "0123456789abcdef";
   std::string name;

@@ -20,6 +20,7 @@
 #include "cc/base/xxh3.h"
 #include "cc/kv_cache/block.h"
 #include "cc/kv_cache/block_hash.h"
+#include "cc/kv_cache/tiers/content_key.h"
 
 namespace pagemill::kv_cache {
 
@@ -37,6 +38,9 @@ void EncodeRecordHeader(const RecordName& name, std::span<const std::byte> bytes
 // Is `header` that of `name` and of exactly these bytes? kDataLoss, with what differs.
 Status CheckRecord(const RecordName& name, std::span<const std::byte> header,
                    std::span<const std::byte> bytes);
+
+// The content that a header says it has; anything, where it was not checked.
+ContentKey RecordKey(std::span<const std::byte> header);
 
 // "0123abcd..." of 64 digits: the same on every machine.
 std::string HexName(const BlockHash& hash);

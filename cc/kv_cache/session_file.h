@@ -1,0 +1,76 @@
+// File: cc/kv_cache/session_file.h
+// A saved session: the tokens of a conversation and the KV pages that they cost, in one file that
+// outlives the process.
+//
+//   PM_RETURN_IF_ERROR(WriteSession(path, layout, tokens, contents, pages));
+//   PM_ASSIGN_OR_RETURN(SessionReader reader, SessionReader::Open(path, layout));
+//   PM_RETURN_IF_ERROR(reader.Read({hash, group}, bytes));   // a page of reader.token_ids()
+//
+// Layout, all numbers little endian: a header of 64 bytes (magic, version, fingerprint, block size,
+// numbers of tokens and pages, page sizes), the tokens, a block record per page (block_record.h),
+// and a digest over header, tokens and the headers of all records, which have the checksums of
+// their bytes. A file is written under a temporary name, synced and renamed. Whatever a file
+// contains, reading it is safe: sizes are checked against the file's before anything is allocated.
+#ifndef PAGEMILL_CC_KV_CACHE_SESSION_FILE_H_
+#define PAGEMILL_CC_KV_CACHE_SESSION_FILE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "cc/base/status.h"
+#include "cc/base/xxh3.h"
+#include "cc/kv_cache/internal/posix_file.h"
+#include "cc/kv_cache/tiers/content_key.h"
+#include "cc/kv_cache/transfer.h"
+#include "cc/step/page_store.h"
+
+namespace pagemill::kv_cache {
+
+// What the reader of a session must have in common with its writer.
+struct SessionLayout {
+  Digest128 fingerprint;           // of the model, its weights and the format of its KV
+  int32_t block_size = 0;          // tokens
+  std::vector<size_t> page_bytes;  // by group
+};
+
+// Saves `contents`, whose pages hold the KV of leading blocks of `token_ids` and do not change
+// meanwhile. Replaces a file that is there.
+Status WriteSession(const std::string& path, const SessionLayout& layout,
+                    std::span<const int32_t> token_ids, std::span<const BlockContent> contents,
+                    const step::PageStore& pages);
+
+class SessionReader {
+ public:
+  // Checks all but the bytes of the pages. kNotFound where there is no file, kDataLoss where it is
+  // damaged or no session, kFailedPrecondition where it is of another model or layout.
+  static StatusOr<SessionReader> Open(const std::string& path, const SessionLayout& layout);
+
+  const std::vector<int32_t>& token_ids() const { return token_ids_; }
+  int64_t num_pages() const { return static_cast<int64_t>(offsets_.size()); }
+  // The page with this content. kNotFound where the session has none, kDataLoss where it is
+  // damaged.
+  Status Read(const ContentKey& key, std::span<std::byte> bytes) const;
+
+ private:
+  SessionReader(internal::PosixFile file, const SessionLayout& layout)
+      : file_(std::move(file)), layout_(layout) {}
+  Status ReadHeader(std::span<const std::byte> header);
+  Status ReadTokens(std::vector<std::byte>* digested);
+  Status ReadRecordHeaders(int64_t end, std::vector<std::byte>* digested);
+
+  internal::PosixFile file_;
+  SessionLayout layout_;
+  int64_t num_tokens_ = 0;
+  int64_t num_pages_ = 0;
+  std::vector<int32_t> token_ids_;
+  std::unordered_map<ContentKey, int64_t, ContentKeyHash> offsets_;  // of the records
+};
+
+}  // namespace pagemill::kv_cache
+
+#endif  // PAGEMILL_CC_KV_CACHE_SESSION_FILE_H_

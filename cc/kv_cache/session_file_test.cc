@@ -1,0 +1,142 @@
+#include "cc/kv_cache/session_file.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "cc/step/fake_model.h"
+#include "gtest/gtest.h"
+
+namespace pagemill::kv_cache {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr GroupId kGroup{0};
+
+BlockHash Hash(uint64_t i) {
+  BlockHash hash;
+  hash.words[0] = i + 1;
+  return hash;
+}
+
+class SessionFileTest : public testing::Test {
+ protected:
+  SessionFileTest() {
+    path_ = testing::TempDir() + "/session_" + std::to_string(::getpid()) + "_" +
+            testing::UnitTest::GetInstance()->current_test_info()->name();
+    layout_ = {.fingerprint = {5, 6}, .block_size = 4, .page_bytes = {model_.page_bytes(kGroup)}};
+    for (int i = 0; i < 3; ++i) {
+      contents_.push_back({Hash(static_cast<uint64_t>(i)), kGroup, BlockId(i + 1)});
+      std::vector<std::byte> bytes(model_.page_bytes(kGroup), static_cast<std::byte>(i + 40));
+      model_.Write(kGroup, BlockId(i + 1), bytes);
+    }
+  }
+  ~SessionFileTest() override { fs::remove(path_); }
+
+  Status Write() { return WriteSession(path_, layout_, tokens_, contents_, model_); }
+  std::string Contents() const {
+    std::ifstream file(path_, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  void Replace(const std::string& bytes) const {
+    std::ofstream(path_, std::ios::binary | std::ios::trunc) << bytes;
+  }
+  // Opens and reads everything: the first thing that is wrong.
+  Status ReadAll() const {
+    PM_ASSIGN_OR_RETURN(const SessionReader reader, SessionReader::Open(path_, layout_));
+    std::vector<std::byte> bytes(layout_.page_bytes[0]);
+    for (const BlockContent& content : contents_) {
+      PM_RETURN_IF_ERROR(reader.Read({content.hash, content.group}, bytes));
+      const auto expected = static_cast<std::byte>(content.block.value() + 39);
+      if (std::count(bytes.begin(), bytes.end(), expected) != std::ssize(bytes)) {
+        return Internal("other bytes than were saved");
+      }
+    }
+    return reader.token_ids() == tokens_ ? OkStatus() : Internal("other tokens than were saved");
+  }
+
+  step::FakeModel model_{step::FakeModel::Options{}};
+  std::string path_;
+  SessionLayout layout_;
+  std::vector<int32_t> tokens_ = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13};
+  std::vector<BlockContent> contents_;
+};
+
+TEST_F(SessionFileTest, WhatIsReadIsWhatWasSaved) {
+  ASSERT_EQ(Write(), OkStatus());
+  EXPECT_EQ(ReadAll(), OkStatus());
+  ASSERT_EQ(Write(), OkStatus()) << "a session may be saved again";
+}
+
+TEST_F(SessionFileTest, NoFileIsNotFound) {
+  EXPECT_EQ(SessionReader::Open(path_, layout_).status().code(), StatusCode::kNotFound);
+}
+
+TEST_F(SessionFileTest, AnotherModelOrLayoutIsRefused) {
+  ASSERT_EQ(Write(), OkStatus());
+  SessionLayout other = layout_;
+  other.fingerprint.low = 7;
+  EXPECT_EQ(SessionReader::Open(path_, other).status(),
+            FailedPrecondition("\"" + path_ + "\" was saved with another model"));
+  other = layout_;
+  other.block_size = 8;
+  EXPECT_EQ(SessionReader::Open(path_, other).status().code(), StatusCode::kFailedPrecondition);
+  other = layout_;
+  other.page_bytes.push_back(48);
+  EXPECT_EQ(SessionReader::Open(path_, other).status().code(), StatusCode::kFailedPrecondition);
+}
+
+TEST_F(SessionFileTest, EveryFlippedByteIsNoticed) {
+  ASSERT_EQ(Write(), OkStatus());
+  const std::string whole = Contents();
+  for (size_t i = 0; i < whole.size(); ++i) {
+    std::string damaged = whole;
+    damaged[i] = static_cast<char>(damaged[i] ^ 0x41);
+    Replace(damaged);
+    EXPECT_FALSE(ReadAll().ok()) << "byte " << i;
+  }
+}
+
+TEST_F(SessionFileTest, EveryTruncationAndAnyAppendixIsNoticed) {
+  ASSERT_EQ(Write(), OkStatus());
+  const std::string whole = Contents();
+  for (size_t size = 0; size < whole.size(); size += 5) {
+    Replace(whole.substr(0, size));
+    EXPECT_EQ(SessionReader::Open(path_, layout_).status().code(), StatusCode::kDataLoss) << size;
+  }
+  Replace(whole + "x");
+  EXPECT_EQ(SessionReader::Open(path_, layout_).status().code(), StatusCode::kDataLoss);
+}
+
+TEST_F(SessionFileTest, RandomGarbageBehindAValidBeginningIsRefused) {
+  ASSERT_EQ(Write(), OkStatus());
+  const std::string whole = Contents();
+  std::mt19937 random(3);
+  for (int i = 0; i < 150; ++i) {
+    std::string bytes = whole.substr(0, 32 + random() % 64);
+    const size_t size = random() % 600;
+    while (bytes.size() < size) bytes += static_cast<char>(random());
+    Replace(bytes);
+    EXPECT_FALSE(SessionReader::Open(path_, layout_).ok());
+  }
+}
+
+TEST_F(SessionFileTest, AFailedSaveLeavesTheOldFileAndNoTemporaryOne) {
+  ASSERT_EQ(Write(), OkStatus());
+  const std::string other = path_ + "_folder";
+  fs::create_directory(other);
+  EXPECT_FALSE(WriteSession(other, layout_, tokens_, contents_, model_).ok());
+  EXPECT_FALSE(fs::exists(other + "." + std::to_string(::getpid()) + ".tmp"));
+  fs::remove(other);
+  EXPECT_FALSE(WriteSession("/nowhere/x", layout_, tokens_, contents_, model_).ok());
+  EXPECT_EQ(ReadAll(), OkStatus());
+}
+
+}  // namespace
+}  // namespace pagemill::kv_cache
