@@ -17,9 +17,9 @@
 #include <vector>
 
 #include "cc/kv_cache/request_blocks.h"
+#include "cc/scheduler/admission/queue_ticket.h"
 #include "cc/scheduler/draft_length.h"
 #include "cc/scheduler/park_reason.h"
-#include "cc/scheduler/queue_ticket.h"
 #include "cc/step/request.h"
 #include "cc/step/step_result.h"
 #include "cc/step/token_sequence.h"

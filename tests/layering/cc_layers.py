@@ -71,7 +71,7 @@ def offences(files: Iterable[SourceFile], users: dict[str, set[str]]) -> list[st
     found: set[str] = set()
     for file in files:
         layer = file.parts[1]
-        is_test = re.search(r"_(test|benchmark|conformance)\.", file.path) is not None
+        is_test = re.search(r"_(test|benchmark|conformance)\.|/testing/", file.path) is not None
         for used in _uses(file):
             if re.match(r"(//)?cc/\w+", used) and not _may_use(layer, used, users):
                 found.add(f"{file.path}: {layer} may not use {used}")

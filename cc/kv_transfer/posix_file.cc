@@ -1,4 +1,4 @@
-#include "cc/kv_cache/internal/posix_file.h"
+#include "cc/kv_transfer/posix_file.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -9,7 +9,7 @@
 #include <cstring>
 #include <filesystem>
 
-namespace pagemill::kv_cache::internal {
+namespace pagemill::kv_transfer {
 namespace {
 
 std::string Why(const std::string& what, const std::string& path, int error) {
@@ -101,4 +101,4 @@ Status RemoveFile(const std::string& path) {
   return InvalidArgument(Why("cannot remove", path, errno));
 }
 
-}  // namespace pagemill::kv_cache::internal
+}  // namespace pagemill::kv_transfer

@@ -1,6 +1,4 @@
 // Both sides of the file connector together.
-#include "cc/kv_cache/connectors/file.h"
-
 #include <unistd.h>
 
 #include <filesystem>
@@ -8,20 +6,21 @@
 #include <string>
 #include <vector>
 
-#include "cc/kv_cache/connectors/file_medium.h"
+#include "cc/kv_cache/connectors/file.h"
+#include "cc/kv_transfer/file_medium.h"
 #include "cc/step/fake_model.h"
 #include "gtest/gtest.h"
 
-namespace pagemill::kv_cache {
+namespace pagemill::kv_transfer {
 namespace {
 
 namespace fs = std::filesystem;
-using Direction = KvTransfer::Direction;
+using Direction = kv_cache::KvTransfer::Direction;
 
-constexpr GroupId kGroup{0};
+constexpr kv_cache::GroupId kGroup{0};
 
-BlockHash Hash(int i) {
-  BlockHash hash;
+kv_cache::BlockHash Hash(int i) {
+  kv_cache::BlockHash hash;
   hash.words[0] = (static_cast<uint64_t>(i) + 1) * 0x9E3779B97F4A7C15u;
   return hash;
 }
@@ -45,27 +44,28 @@ class FileTest : public testing::Test {
   void Fill(int block, int seed) {
     std::vector<std::byte> bytes(model_.page_bytes(kGroup));
     for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i + seed);
-    model_.Write(kGroup, BlockId(block), bytes);
+    model_.Write(kGroup, kv_cache::BlockId(block), bytes);
   }
   std::vector<std::byte> Read(int block) {
     std::vector<std::byte> bytes(model_.page_bytes(kGroup));
-    model_.Read(kGroup, BlockId(block), bytes);
+    model_.Read(kGroup, kv_cache::BlockId(block), bytes);
     return bytes;
   }
 
-  std::vector<KvTransfer> Transfer(Direction direction, int begin, int end, int first_page) {
-    std::vector<BlockContent> blocks;
+  std::vector<kv_cache::KvTransfer> Transfer(Direction direction, int begin, int end,
+                                             int first_page) {
+    std::vector<kv_cache::BlockContent> blocks;
     for (int i = begin; i < end; ++i) {
-      blocks.push_back({Hash(i), kGroup, BlockId(first_page + i - begin)});
+      blocks.push_back({Hash(i), kGroup, kv_cache::BlockId(first_page + i - begin)});
     }
-    std::vector<KvTransfer> transfers;
+    std::vector<kv_cache::KvTransfer> transfers;
     connector_->Transfer(direction, blocks, &transfers);
     return transfers;
   }
-  Status Finish(const std::vector<KvTransfer>& transfers) {
+  Status Finish(const std::vector<kv_cache::KvTransfer>& transfers) {
     Status last;
-    for (const KvTransfer& transfer : transfers) {
-      const KvTransferResult result = medium_->Run(transfer);
+    for (const kv_cache::KvTransfer& transfer : transfers) {
+      const kv_cache::KvTransferResult result = medium_->Run(transfer);
       last = result.status;
       connector_->Finish(transfer, result);
       EXPECT_EQ(connector_->CheckIntegrity(), OkStatus());
@@ -74,11 +74,11 @@ class FileTest : public testing::Test {
   }
   // Asks until there is an answer.
   int32_t Lookup(int begin, int end) {
-    std::vector<BlockHash> hashes;
+    std::vector<kv_cache::BlockHash> hashes;
     for (int i = begin; i < end; ++i) hashes.push_back(Hash(i));
     for (int tries = 0; tries < 5; ++tries) {
-      std::vector<KvTransfer> probes;
-      const ConnectorMatch match = connector_->Lookup(step::Request(), hashes, &probes);
+      std::vector<kv_cache::KvTransfer> probes;
+      const kv_cache::ConnectorMatch match = connector_->Lookup(step::Request(), hashes, &probes);
       if (!match.ask_again) return match.num_blocks;
       EXPECT_FALSE(probes.empty());
       EXPECT_EQ(Finish(probes), OkStatus());
@@ -86,13 +86,15 @@ class FileTest : public testing::Test {
     ADD_FAILURE() << "no answer";
     return -1;
   }
-  std::string PathOf(int i) const { return medium_->PathOf({Hash(i), kGroup, kNullBlock}); }
+  std::string PathOf(int i) const {
+    return medium_->PathOf({Hash(i), kGroup, kv_cache::kNullBlock});
+  }
 
   std::string folder_;
   step::FakeModel model_{step::FakeModel::Options{}};
   std::unique_ptr<FileMedium> medium_;
-  std::unique_ptr<FileConnector> connector_ =
-      std::make_unique<FileConnector>(FileConnector::Options{});
+  std::unique_ptr<kv_cache::FileConnector> connector_ =
+      std::make_unique<kv_cache::FileConnector>(kv_cache::FileConnector::Options{});
 };
 
 TEST_F(FileTest, ALookupProbesAndThenKnows) {
@@ -106,7 +108,7 @@ TEST_F(FileTest, BlocksOutliveTheProcessThatWroteThem) {
   Fill(1, 10);
   Fill(2, 20);
   EXPECT_EQ(Finish(Transfer(Direction::kStore, 0, 2, 1)), OkStatus());
-  connector_ = std::make_unique<FileConnector>(FileConnector::Options{});
+  connector_ = std::make_unique<kv_cache::FileConnector>(kv_cache::FileConnector::Options{});
   medium_ = Medium({});
   EXPECT_EQ(Lookup(0, 3), 2);
   EXPECT_EQ(Finish(Transfer(Direction::kLoad, 0, 2, 5)), OkStatus());
@@ -116,8 +118,8 @@ TEST_F(FileTest, BlocksOutliveTheProcessThatWroteThem) {
 
 TEST_F(FileTest, BlocksOnTheirWayAreAskedForAgain) {
   const auto store = Transfer(Direction::kStore, 0, 1, 1);
-  std::vector<KvTransfer> probes;
-  const BlockHash hashes[] = {Hash(0)};
+  std::vector<kv_cache::KvTransfer> probes;
+  const kv_cache::BlockHash hashes[] = {Hash(0)};
   EXPECT_TRUE(connector_->Lookup(step::Request(), hashes, &probes).ask_again);
   EXPECT_TRUE(probes.empty()) << "the store will answer";
   EXPECT_EQ(Finish(store), OkStatus());
@@ -144,7 +146,7 @@ TEST_F(FileTest, ADamagedFileFailsItsLoadAndIsRemoved) {
   }
   const auto before = Read(6);
   const auto load = Transfer(Direction::kLoad, 0, 3, 5);
-  const KvTransferResult result = medium_->Run(load[0]);
+  const kv_cache::KvTransferResult result = medium_->Run(load[0]);
   EXPECT_EQ(result.status, DataLoss("a damaged KV block (checksum)"));
   EXPECT_EQ(result.num_blocks_done, 1);
   EXPECT_EQ(Read(6), before);
@@ -196,4 +198,4 @@ TEST_F(FileTest, AFolderThatCannotBeMadeIsRefused) {
 }
 
 }  // namespace
-}  // namespace pagemill::kv_cache
+}  // namespace pagemill::kv_transfer

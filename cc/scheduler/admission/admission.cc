@@ -1,4 +1,4 @@
-#include "cc/scheduler/admission.h"
+#include "cc/scheduler/admission/admission.h"
 
 #include <string>
 

@@ -1,4 +1,4 @@
-#include "cc/scheduler/wait_estimator.h"
+#include "cc/scheduler/admission/wait_estimator.h"
 
 #include "gtest/gtest.h"
 

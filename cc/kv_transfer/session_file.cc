@@ -1,4 +1,4 @@
-#include "cc/kv_cache/session_file.h"
+#include "cc/kv_transfer/session_file.h"
 
 #include <unistd.h>
 
@@ -7,12 +7,11 @@
 #include <utility>
 
 #include "cc/base/endian.h"
-#include "cc/kv_cache/block_record.h"
+#include "cc/kv_transfer/block_record.h"
 
-namespace pagemill::kv_cache {
+namespace pagemill::kv_transfer {
 namespace {
 
-using internal::PosixFile;
 
 constexpr size_t kHeaderBytes = 64;
 constexpr char kMagic[8] = {'P', 'M', 'S', 'E', 'S', 'S', '0', '1'};
@@ -69,7 +68,7 @@ class Appender {
 };
 
 Status WriteAll(PosixFile* file, const SessionLayout& layout, std::span<const int32_t> token_ids,
-                std::span<const BlockContent> contents, const step::PageStore& pages) {
+                std::span<const kv_cache::BlockContent> contents, const step::PageStore& pages) {
   Appender out(file);
   PM_RETURN_IF_ERROR(out.Append(MakeHeader(layout, token_ids.size(), contents.size()), true));
   std::vector<std::byte> bytes(4 * token_ids.size());
@@ -78,7 +77,7 @@ Status WriteAll(PosixFile* file, const SessionLayout& layout, std::span<const in
   }
   PM_RETURN_IF_ERROR(out.Append(bytes, true));
   std::array<std::byte, kRecordHeaderBytes> header;
-  for (const BlockContent& content : contents) {
+  for (const kv_cache::BlockContent& content : contents) {
     bytes.resize(layout.page_bytes[content.group.value()]);
     pages.Read(content.group, content.block, bytes);
     EncodeRecordHeader({layout.fingerprint, content.hash, content.group}, bytes, header);
@@ -96,18 +95,19 @@ Status Damaged(const PosixFile& file, const std::string& what) {
 }  // namespace
 
 Status WriteSession(const std::string& path, const SessionLayout& layout,
-                    std::span<const int32_t> token_ids, std::span<const BlockContent> contents,
+                    std::span<const int32_t> token_ids,
+                    std::span<const kv_cache::BlockContent> contents,
                     const step::PageStore& pages) {
   const std::string temporary = path + "." + std::to_string(::getpid()) + ".tmp";
-  PM_RETURN_IF_ERROR(internal::RemoveFile(temporary));
+  PM_RETURN_IF_ERROR(RemoveFile(temporary));
   Status status;
   {
     PM_ASSIGN_OR_RETURN(PosixFile file, PosixFile::CreateNew(temporary));
     status = WriteAll(&file, layout, token_ids, contents, pages);
   }
-  if (status.ok()) status = internal::RenameFile(temporary, path);
-  if (status.ok()) return internal::SyncFolderOf(path);
-  (void)internal::RemoveFile(temporary);
+  if (status.ok()) status = RenameFile(temporary, path);
+  if (status.ok()) return SyncFolderOf(path);
+  (void)RemoveFile(temporary);
   return status;
 }
 
@@ -178,7 +178,7 @@ Status SessionReader::ReadRecordHeaders(int64_t end, std::vector<std::byte>* dig
     if (at > end - static_cast<int64_t>(kRecordHeaderBytes)) return Damaged(file_, "it is cut");
     PM_RETURN_IF_ERROR(file_.ReadAt(at, header));
     digested->insert(digested->end(), header.begin(), header.end());
-    const ContentKey key = RecordKey(header);
+    const kv_cache::ContentKey key = RecordKey(header);
     if (key.group.value() >= layout_.page_bytes.size()) return Damaged(file_, "a strange group");
     offsets_.emplace(key, at);
     at += static_cast<int64_t>(kRecordHeaderBytes + layout_.page_bytes[key.group.value()]);
@@ -186,7 +186,7 @@ Status SessionReader::ReadRecordHeaders(int64_t end, std::vector<std::byte>* dig
   return at == end ? OkStatus() : Damaged(file_, "its length is not that of its blocks");
 }
 
-Status SessionReader::Read(const ContentKey& key, std::span<std::byte> bytes) const {
+Status SessionReader::Read(const kv_cache::ContentKey& key, std::span<std::byte> bytes) const {
   const auto found = offsets_.find(key);
   if (found == offsets_.end()) return NotFound("the session has no such block");
   std::array<std::byte, kRecordHeaderBytes> header;
@@ -195,4 +195,4 @@ Status SessionReader::Read(const ContentKey& key, std::span<std::byte> bytes) co
   return CheckRecord({layout_.fingerprint, key.hash, key.group}, header, bytes);
 }
 
-}  // namespace pagemill::kv_cache
+}  // namespace pagemill::kv_transfer

@@ -1,4 +1,4 @@
-#include "cc/kv_cache/connectors/file_medium.h"
+#include "cc/kv_transfer/file_medium.h"
 
 #include <unistd.h>
 
@@ -6,15 +6,14 @@
 #include <system_error>
 #include <utility>
 
-#include "cc/kv_cache/block_record.h"
-#include "cc/kv_cache/internal/posix_file.h"
+#include "cc/kv_transfer/block_record.h"
+#include "cc/kv_transfer/posix_file.h"
 
-namespace pagemill::kv_cache {
+namespace pagemill::kv_transfer {
 namespace {
 
 namespace fs = std::filesystem;
-using Direction = KvTransfer::Direction;
-using internal::PosixFile;
+using Direction = kv_cache::KvTransfer::Direction;
 
 StatusOr<int64_t> CountBytes(const std::string& folder) {
   std::error_code error;
@@ -43,15 +42,15 @@ StatusOr<std::unique_ptr<FileMedium>> FileMedium::Create(const Options& options,
   return std::unique_ptr<FileMedium>(new FileMedium(options, pages, num_bytes));
 }
 
-std::string FileMedium::PathOf(const BlockContent& block) const {
+std::string FileMedium::PathOf(const kv_cache::BlockContent& block) const {
   const std::string name = HexName(block.hash);
   return options_.folder + "/" + name.substr(0, 2) + "/" + name + "-" +
          std::to_string(block.group.value());
 }
 
-KvTransferResult FileMedium::Run(const KvTransfer& transfer) {
-  KvTransferResult result{transfer.id, 0, OkStatus()};
-  for (const BlockContent& block : transfer.blocks) {
+kv_cache::KvTransferResult FileMedium::Run(const kv_cache::KvTransfer& transfer) {
+  kv_cache::KvTransferResult result{transfer.id, 0, OkStatus()};
+  for (const kv_cache::BlockContent& block : transfer.blocks) {
     if (transfer.direction == Direction::kProbe) {
       if (::access(PathOf(block).c_str(), R_OK) != 0) return result;
     } else if (transfer.direction == Direction::kLoad) {
@@ -67,7 +66,7 @@ KvTransferResult FileMedium::Run(const KvTransfer& transfer) {
   return result;
 }
 
-Status FileMedium::Load(const BlockContent& block) {
+Status FileMedium::Load(const kv_cache::BlockContent& block) {
   const std::string path = PathOf(block);
   PM_ASSIGN_OR_RETURN(const PosixFile file, PosixFile::OpenToRead(path));
   PM_ASSIGN_OR_RETURN(const int64_t size, file.size());
@@ -85,11 +84,11 @@ Status FileMedium::Load(const BlockContent& block) {
     pages_->Write(block.group, block.block, bytes);
     return status;
   }
-  if (status.code() == StatusCode::kDataLoss && internal::RemoveFile(path).ok()) num_bytes_ -= size;
+  if (status.code() == StatusCode::kDataLoss && RemoveFile(path).ok()) num_bytes_ -= size;
   return status;
 }
 
-Status FileMedium::Store(const BlockContent& block) {
+Status FileMedium::Store(const kv_cache::BlockContent& block) {
   const std::string path = PathOf(block);
   if (::access(path.c_str(), R_OK) == 0) return OkStatus();
   record_.resize(kRecordHeaderBytes + pages_->page_bytes(block.group));
@@ -114,13 +113,13 @@ Status FileMedium::Store(const BlockContent& block) {
     PM_ASSIGN_OR_RETURN(PosixFile file, PosixFile::CreateNew(temporary));
     status = file.WriteAt(0, record_);
   }
-  if (status.ok()) status = internal::RenameFile(temporary, path);
+  if (status.ok()) status = RenameFile(temporary, path);
   if (status.ok()) {
     num_bytes_ += size;
   } else {
-    (void)internal::RemoveFile(temporary);
+    (void)RemoveFile(temporary);
   }
   return status;
 }
 
-}  // namespace pagemill::kv_cache
+}  // namespace pagemill::kv_transfer

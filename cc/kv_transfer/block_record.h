@@ -1,4 +1,4 @@
-// File: cc/kv_cache/block_record.h
+// File: cc/kv_transfer/block_record.h
 // How the bytes of a block are kept where they can be damaged: a header that says what they are,
 // with a checksum, then the bytes. Numbers are little endian.
 //
@@ -8,8 +8,8 @@
 //   PM_RETURN_IF_ERROR(CheckRecord(name, header, bytes));
 //
 // The fingerprint names what the bytes depend on besides tokens: model, weights, layout.
-#ifndef PAGEMILL_CC_KV_CACHE_BLOCK_RECORD_H_
-#define PAGEMILL_CC_KV_CACHE_BLOCK_RECORD_H_
+#ifndef PAGEMILL_CC_KV_TRANSFER_BLOCK_RECORD_H_
+#define PAGEMILL_CC_KV_TRANSFER_BLOCK_RECORD_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -22,14 +22,14 @@
 #include "cc/kv_cache/block_hash.h"
 #include "cc/kv_cache/tiers/content_key.h"
 
-namespace pagemill::kv_cache {
+namespace pagemill::kv_transfer {
 
 inline constexpr size_t kRecordHeaderBytes = 96;
 
 struct RecordName {
   Digest128 fingerprint;
-  BlockHash hash;
-  GroupId group;
+  kv_cache::BlockHash hash;
+  kv_cache::GroupId group;
 };
 
 // Writes the header for `bytes` over `header`, of kRecordHeaderBytes.
@@ -40,11 +40,11 @@ Status CheckRecord(const RecordName& name, std::span<const std::byte> header,
                    std::span<const std::byte> bytes);
 
 // The content that a header says it has; anything, where it was not checked.
-ContentKey RecordKey(std::span<const std::byte> header);
+kv_cache::ContentKey RecordKey(std::span<const std::byte> header);
 
 // "0123abcd..." of 64 digits: the same on every machine.
-std::string HexName(const BlockHash& hash);
+std::string HexName(const kv_cache::BlockHash& hash);
 
-}  // namespace pagemill::kv_cache
+}  // namespace pagemill::kv_transfer
 
-#endif  // PAGEMILL_CC_KV_CACHE_BLOCK_RECORD_H_
+#endif  // PAGEMILL_CC_KV_TRANSFER_BLOCK_RECORD_H_

@@ -1,4 +1,4 @@
-// File: cc/kv_cache/connectors/file_medium.h
+// File: cc/kv_transfer/file_medium.h
 // The worker's side of the file connector: blocks as files <folder>/<hash prefix>/<hash>-<group>,
 // each a block record (block_record.h). A file is written under a temporary name and renamed, so
 // that nobody sees a part of one. A file that is damaged, or of another model, fails its load and
@@ -10,8 +10,8 @@
 //
 // Two models that share a folder destroy each other's files: give each its own, named after its
 // fingerprint.
-#ifndef PAGEMILL_CC_KV_CACHE_CONNECTORS_FILE_MEDIUM_H_
-#define PAGEMILL_CC_KV_CACHE_CONNECTORS_FILE_MEDIUM_H_
+#ifndef PAGEMILL_CC_KV_TRANSFER_FILE_MEDIUM_H_
+#define PAGEMILL_CC_KV_TRANSFER_FILE_MEDIUM_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -21,11 +21,11 @@
 
 #include "cc/base/status.h"
 #include "cc/base/xxh3.h"
-#include "cc/kv_cache/tiers/threaded_worker.h"
 #include "cc/kv_cache/transfer.h"
+#include "cc/kv_transfer/threaded_worker.h"
 #include "cc/step/page_store.h"
 
-namespace pagemill::kv_cache {
+namespace pagemill::kv_transfer {
 
 class FileMedium final : public TransferMedium {
  public:
@@ -41,15 +41,15 @@ class FileMedium final : public TransferMedium {
   static StatusOr<std::unique_ptr<FileMedium>> Create(const Options& options,
                                                       step::PageStore* pages);
 
-  KvTransferResult Run(const KvTransfer& transfer) override;
+  kv_cache::KvTransferResult Run(const kv_cache::KvTransfer& transfer) override;
 
-  std::string PathOf(const BlockContent& block) const;
+  std::string PathOf(const kv_cache::BlockContent& block) const;
 
  private:
   FileMedium(const Options& options, step::PageStore* pages, int64_t num_bytes)
       : options_(options), pages_(pages), num_bytes_(num_bytes) {}
-  Status Load(const BlockContent& block);
-  Status Store(const BlockContent& block);
+  Status Load(const kv_cache::BlockContent& block);
+  Status Store(const kv_cache::BlockContent& block);
 
   const Options options_;
   step::PageStore* const pages_;
@@ -58,6 +58,6 @@ class FileMedium final : public TransferMedium {
   std::vector<std::byte> record_;  // header and bytes of one block
 };
 
-}  // namespace pagemill::kv_cache
+}  // namespace pagemill::kv_transfer
 
-#endif  // PAGEMILL_CC_KV_CACHE_CONNECTORS_FILE_MEDIUM_H_
+#endif  // PAGEMILL_CC_KV_TRANSFER_FILE_MEDIUM_H_

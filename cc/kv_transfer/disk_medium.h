@@ -1,4 +1,4 @@
-// File: cc/kv_cache/tiers/disk_medium.h
+// File: cc/kv_transfer/disk_medium.h
 // The disk tier's file: slots of one size, each a block record (block_record.h), so that a damaged
 // or foreign slot is a failed load and never wrong content.
 //
@@ -8,9 +8,9 @@
 //
 // The file's space is reserved at once and given back with the medium: the file has no name by
 // then, so that nothing is left behind by a process that dies. What it holds does not outlive the
-// process; connectors/file.h does.
-#ifndef PAGEMILL_CC_KV_CACHE_TIERS_DISK_MEDIUM_H_
-#define PAGEMILL_CC_KV_CACHE_TIERS_DISK_MEDIUM_H_
+// process; that of file_medium.h does.
+#ifndef PAGEMILL_CC_KV_TRANSFER_DISK_MEDIUM_H_
+#define PAGEMILL_CC_KV_TRANSFER_DISK_MEDIUM_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -21,13 +21,13 @@
 
 #include "cc/base/status.h"
 #include "cc/base/xxh3.h"
-#include "cc/kv_cache/internal/posix_file.h"
-#include "cc/kv_cache/tiers/host_medium.h"
-#include "cc/kv_cache/tiers/threaded_worker.h"
 #include "cc/kv_cache/transfer.h"
+#include "cc/kv_transfer/host_medium.h"
+#include "cc/kv_transfer/posix_file.h"
+#include "cc/kv_transfer/threaded_worker.h"
 #include "cc/step/page_store.h"
 
-namespace pagemill::kv_cache {
+namespace pagemill::kv_transfer {
 
 class DiskMedium final : public TransferMedium {
  public:
@@ -47,20 +47,20 @@ class DiskMedium final : public TransferMedium {
                                                       step::PageStore* pages,
                                                       std::shared_ptr<HostArena> arena);
 
-  KvTransferResult Run(const KvTransfer& transfer) override;
+  kv_cache::KvTransferResult Run(const kv_cache::KvTransfer& transfer) override;
 
  private:
   DiskMedium(const Options& options, step::PageStore* pages, std::shared_ptr<HostArena> arena,
-             internal::PosixFile file);
-  Status Copy(const KvTransfer& transfer, size_t i);
+             PosixFile file);
+  Status Copy(const kv_cache::KvTransfer& transfer, size_t i);
 
   const Options options_;
   step::PageStore* const pages_;
   const std::shared_ptr<HostArena> arena_;
-  internal::PosixFile file_;
+  PosixFile file_;
   std::vector<std::byte> record_;  // header and bytes of one block
 };
 
-}  // namespace pagemill::kv_cache
+}  // namespace pagemill::kv_transfer
 
-#endif  // PAGEMILL_CC_KV_CACHE_TIERS_DISK_MEDIUM_H_
+#endif  // PAGEMILL_CC_KV_TRANSFER_DISK_MEDIUM_H_

@@ -1,4 +1,4 @@
-// File: cc/scheduler/queue_admission.h
+// File: cc/scheduler/admission/queue_admission.h
 // Is there room for one more request in the queue, and will it start in time? Keeps account of the
 // requests that wait and run, and refuses by value, with the time after which a retry makes sense.
 // Admission (admission.h) says whether a request can ever run; this says whether it can be taken
@@ -14,8 +14,8 @@
 // priority (priority), or its tenant's own, stretched by the others' share (fair).
 //
 // Thread safety: none. Enter, Start, Leave: O(log priorities). Check: O(priorities + weights).
-#ifndef PAGEMILL_CC_SCHEDULER_QUEUE_ADMISSION_H_
-#define PAGEMILL_CC_SCHEDULER_QUEUE_ADMISSION_H_
+#ifndef PAGEMILL_CC_SCHEDULER_ADMISSION_QUEUE_ADMISSION_H_
+#define PAGEMILL_CC_SCHEDULER_ADMISSION_QUEUE_ADMISSION_H_
 
 #include <cstdint>
 #include <map>
@@ -24,9 +24,9 @@
 #include <unordered_map>
 
 #include "cc/base/status.h"
-#include "cc/scheduler/queue_ticket.h"
+#include "cc/scheduler/admission/queue_ticket.h"
+#include "cc/scheduler/admission/wait_estimator.h"
 #include "cc/scheduler/scheduler_options.h"
-#include "cc/scheduler/wait_estimator.h"
 #include "cc/step/request.h"
 
 namespace pagemill::scheduler {
@@ -92,4 +92,4 @@ class QueueAdmission {
 
 }  // namespace pagemill::scheduler
 
-#endif  // PAGEMILL_CC_SCHEDULER_QUEUE_ADMISSION_H_
+#endif  // PAGEMILL_CC_SCHEDULER_ADMISSION_QUEUE_ADMISSION_H_

@@ -1,11 +1,11 @@
-#include "cc/kv_cache/block_record.h"
+#include "cc/kv_transfer/block_record.h"
 
 #include <array>
 #include <cstring>
 
 #include "cc/base/endian.h"
 
-namespace pagemill::kv_cache {
+namespace pagemill::kv_transfer {
 namespace {
 
 // Layout of the header, in bytes.
@@ -53,17 +53,17 @@ Status CheckRecord(const RecordName& name, std::span<const std::byte> header,
   return OkStatus();
 }
 
-ContentKey RecordKey(std::span<const std::byte> header) {
+kv_cache::ContentKey RecordKey(std::span<const std::byte> header) {
   PM_CHECK(header.size() == kRecordHeaderBytes);
-  ContentKey key;
+  kv_cache::ContentKey key;
   for (size_t i = 0; i < 4; ++i) key.hash.words[i] = LoadLittle64(&header[kHashAt + 8 * i]);
   // A group that does not fit is none that a model has.
   const uint64_t group = LoadLittle64(&header[kGroupAt]);
-  key.group = GroupId(static_cast<uint16_t>(group > 0xFFFF ? 0xFFFF : group));
+  key.group = kv_cache::GroupId(static_cast<uint16_t>(group > 0xFFFF ? 0xFFFF : group));
   return key;
 }
 
-std::string HexName(const BlockHash& hash) {
+std::string HexName(const kv_cache::BlockHash& hash) {
   static constexpr char kDigits[] = "0123456789abcdef";
   std::string name;
   for (uint64_t word : hash.words) {
@@ -72,4 +72,4 @@ std::string HexName(const BlockHash& hash) {
   return name;
 }
 
-}  // namespace pagemill::kv_cache
+}  // namespace pagemill::kv_transfer

@@ -1,4 +1,4 @@
-// File: cc/kv_cache/tiers/host_medium.h
+// File: cc/kv_transfer/host_medium.h
 // The host tier's memory, and the copies between it and KV pages.
 //
 //   auto arena = std::make_shared<HostArena>(num_slots, slot_bytes);
@@ -6,8 +6,8 @@
 //
 // Memory is taken when a slot is first written. Thread safety: slots are independent; the index
 // (BlockTier) sees to it that nobody writes a slot that another one uses.
-#ifndef PAGEMILL_CC_KV_CACHE_TIERS_HOST_MEDIUM_H_
-#define PAGEMILL_CC_KV_CACHE_TIERS_HOST_MEDIUM_H_
+#ifndef PAGEMILL_CC_KV_TRANSFER_HOST_MEDIUM_H_
+#define PAGEMILL_CC_KV_TRANSFER_HOST_MEDIUM_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -15,11 +15,11 @@
 #include <span>
 #include <utility>
 
-#include "cc/kv_cache/tiers/threaded_worker.h"
 #include "cc/kv_cache/transfer.h"
+#include "cc/kv_transfer/threaded_worker.h"
 #include "cc/step/page_store.h"
 
-namespace pagemill::kv_cache {
+namespace pagemill::kv_transfer {
 
 class HostArena {
  public:
@@ -43,13 +43,13 @@ class HostMedium final : public TransferMedium {
   HostMedium(std::shared_ptr<HostArena> arena, step::PageStore* pages)
       : arena_(std::move(arena)), pages_(pages) {}
 
-  KvTransferResult Run(const KvTransfer& transfer) override;
+  kv_cache::KvTransferResult Run(const kv_cache::KvTransfer& transfer) override;
 
  private:
   const std::shared_ptr<HostArena> arena_;
   step::PageStore* const pages_;
 };
 
-}  // namespace pagemill::kv_cache
+}  // namespace pagemill::kv_transfer
 
-#endif  // PAGEMILL_CC_KV_CACHE_TIERS_HOST_MEDIUM_H_
+#endif  // PAGEMILL_CC_KV_TRANSFER_HOST_MEDIUM_H_

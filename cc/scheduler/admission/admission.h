@@ -1,4 +1,4 @@
-// File: cc/scheduler/admission.h
+// File: cc/scheduler/admission/admission.h
 // Can a request ever run here? Decided from the request and the limits alone, before it is queued,
 // so that an impossible request is refused at once and with a sentence that names the limit and its
 // flag.
@@ -7,8 +7,8 @@
 //   PM_RETURN_IF_ERROR(admission.Check(request));
 //
 // Thread safety: immutable.
-#ifndef PAGEMILL_CC_SCHEDULER_ADMISSION_H_
-#define PAGEMILL_CC_SCHEDULER_ADMISSION_H_
+#ifndef PAGEMILL_CC_SCHEDULER_ADMISSION_ADMISSION_H_
+#define PAGEMILL_CC_SCHEDULER_ADMISSION_ADMISSION_H_
 
 #include "cc/base/status.h"
 #include "cc/kv_cache/kv_cache_manager.h"
@@ -42,4 +42,4 @@ class Admission {
 
 }  // namespace pagemill::scheduler
 
-#endif  // PAGEMILL_CC_SCHEDULER_ADMISSION_H_
+#endif  // PAGEMILL_CC_SCHEDULER_ADMISSION_ADMISSION_H_

@@ -1,14 +1,14 @@
-#include "cc/kv_cache/tiers/host_medium.h"
+#include "cc/kv_transfer/host_medium.h"
 
-namespace pagemill::kv_cache {
+namespace pagemill::kv_transfer {
 
-KvTransferResult HostMedium::Run(const KvTransfer& transfer) {
-  const bool loads = transfer.direction == KvTransfer::Direction::kLoad;
-  if (!loads && transfer.direction != KvTransfer::Direction::kStore) {
+kv_cache::KvTransferResult HostMedium::Run(const kv_cache::KvTransfer& transfer) {
+  const bool loads = transfer.direction == kv_cache::KvTransfer::Direction::kLoad;
+  if (!loads && transfer.direction != kv_cache::KvTransfer::Direction::kStore) {
     return {transfer.id, 0, Internal("the host tier only loads and stores")};
   }
   for (size_t i = 0; i < transfer.blocks.size(); ++i) {
-    const BlockContent& block = transfer.blocks[i];
+    const kv_cache::BlockContent& block = transfer.blocks[i];
     const std::span<std::byte> slot =
         arena_->slot(transfer.medium_slots[i], pages_->page_bytes(block.group));
     if (loads) {
@@ -20,4 +20,4 @@ KvTransferResult HostMedium::Run(const KvTransfer& transfer) {
   return {transfer.id, static_cast<int32_t>(transfer.blocks.size()), OkStatus()};
 }
 
-}  // namespace pagemill::kv_cache
+}  // namespace pagemill::kv_transfer

@@ -1,4 +1,4 @@
-#include "cc/scheduler/queue_admission.h"
+#include "cc/scheduler/admission/queue_admission.h"
 
 #include <algorithm>
 #include <memory>

@@ -1,4 +1,4 @@
-#include "cc/kv_cache/session_file.h"
+#include "cc/kv_transfer/session_file.h"
 
 #include <unistd.h>
 
@@ -13,14 +13,14 @@
 #include "cc/step/fake_model.h"
 #include "gtest/gtest.h"
 
-namespace pagemill::kv_cache {
+namespace pagemill::kv_transfer {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr GroupId kGroup{0};
+constexpr kv_cache::GroupId kGroup{0};
 
-BlockHash Hash(uint64_t i) {
-  BlockHash hash;
+kv_cache::BlockHash Hash(uint64_t i) {
+  kv_cache::BlockHash hash;
   hash.words[0] = i + 1;
   return hash;
 }
@@ -32,9 +32,9 @@ class SessionFileTest : public testing::Test {
             testing::UnitTest::GetInstance()->current_test_info()->name();
     layout_ = {.fingerprint = {5, 6}, .block_size = 4, .page_bytes = {model_.page_bytes(kGroup)}};
     for (int i = 0; i < 3; ++i) {
-      contents_.push_back({Hash(static_cast<uint64_t>(i)), kGroup, BlockId(i + 1)});
+      contents_.push_back({Hash(static_cast<uint64_t>(i)), kGroup, kv_cache::BlockId(i + 1)});
       std::vector<std::byte> bytes(model_.page_bytes(kGroup), static_cast<std::byte>(i + 40));
-      model_.Write(kGroup, BlockId(i + 1), bytes);
+      model_.Write(kGroup, kv_cache::BlockId(i + 1), bytes);
     }
   }
   ~SessionFileTest() override { fs::remove(path_); }
@@ -51,7 +51,7 @@ class SessionFileTest : public testing::Test {
   Status ReadAll() const {
     PM_ASSIGN_OR_RETURN(const SessionReader reader, SessionReader::Open(path_, layout_));
     std::vector<std::byte> bytes(layout_.page_bytes[0]);
-    for (const BlockContent& content : contents_) {
+    for (const kv_cache::BlockContent& content : contents_) {
       PM_RETURN_IF_ERROR(reader.Read({content.hash, content.group}, bytes));
       const auto expected = static_cast<std::byte>(content.block.value() + 39);
       if (std::count(bytes.begin(), bytes.end(), expected) != std::ssize(bytes)) {
@@ -65,7 +65,7 @@ class SessionFileTest : public testing::Test {
   std::string path_;
   SessionLayout layout_;
   std::vector<int32_t> tokens_ = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13};
-  std::vector<BlockContent> contents_;
+  std::vector<kv_cache::BlockContent> contents_;
 };
 
 TEST_F(SessionFileTest, WhatIsReadIsWhatWasSaved) {
@@ -139,4 +139,4 @@ TEST_F(SessionFileTest, AFailedSaveLeavesTheOldFileAndNoTemporaryOne) {
 }
 
 }  // namespace
-}  // namespace pagemill::kv_cache
+}  // namespace pagemill::kv_transfer

@@ -1,4 +1,4 @@
-// File: cc/scheduler/wait_estimator.h
+// File: cc/scheduler/admission/wait_estimator.h
 // How long until a request starts, from the work that is ahead of it and the speed seen lately.
 // There is no clock in here: whoever runs the steps hands in what they took.
 //
@@ -9,8 +9,8 @@
 //
 // Recent steps count more: what is older than about kWindowMicros of work fades out. Integers only:
 // the same observations give the same estimates. Thread safety: none. O(1).
-#ifndef PAGEMILL_CC_SCHEDULER_WAIT_ESTIMATOR_H_
-#define PAGEMILL_CC_SCHEDULER_WAIT_ESTIMATOR_H_
+#ifndef PAGEMILL_CC_SCHEDULER_ADMISSION_WAIT_ESTIMATOR_H_
+#define PAGEMILL_CC_SCHEDULER_ADMISSION_WAIT_ESTIMATOR_H_
 
 #include <cstdint>
 #include <optional>
@@ -43,4 +43,4 @@ class WaitEstimator {
 
 }  // namespace pagemill::scheduler
 
-#endif  // PAGEMILL_CC_SCHEDULER_WAIT_ESTIMATOR_H_
+#endif  // PAGEMILL_CC_SCHEDULER_ADMISSION_WAIT_ESTIMATOR_H_

@@ -1,9 +1,9 @@
-#include "cc/kv_cache/tiers/threaded_worker.h"
+#include "cc/kv_transfer/threaded_worker.h"
 
 #include <chrono>
 #include <utility>
 
-namespace pagemill::kv_cache {
+namespace pagemill::kv_transfer {
 
 ThreadedWorker::~ThreadedWorker() {
   {
@@ -22,7 +22,7 @@ void ThreadedWorker::Add(const std::string& name, std::unique_ptr<TransferMedium
   added->thread = std::thread([this, added] { Work(added); });
 }
 
-void ThreadedWorker::Start(KvTransfer transfer) {
+void ThreadedWorker::Start(kv_cache::KvTransfer transfer) {
   const auto lane = lanes_.find(transfer.medium);
   {
     std::lock_guard lock(mutex_);
@@ -36,9 +36,9 @@ void ThreadedWorker::Start(KvTransfer transfer) {
   lane->second->filled.notify_one();
 }
 
-void ThreadedWorker::Poll(std::vector<KvTransferResult>* results) {
+void ThreadedWorker::Poll(std::vector<kv_cache::KvTransferResult>* results) {
   std::lock_guard lock(mutex_);
-  for (KvTransferResult& result : results_) results->push_back(std::move(result));
+  for (kv_cache::KvTransferResult& result : results_) results->push_back(std::move(result));
   results_.clear();
 }
 
@@ -53,14 +53,14 @@ void ThreadedWorker::Work(Lane* lane) {
   while (true) {
     lane->filled.wait(lock, [&] { return closing_ || !lane->queue.empty(); });
     if (closing_) return;
-    const KvTransfer transfer = std::move(lane->queue.front());
+    const kv_cache::KvTransfer transfer = std::move(lane->queue.front());
     lane->queue.pop_front();
     lock.unlock();
-    KvTransferResult result = lane->medium->Run(transfer);
+    kv_cache::KvTransferResult result = lane->medium->Run(transfer);
     lock.lock();
     results_.push_back(std::move(result));
     ended_.notify_all();
   }
 }
 
-}  // namespace pagemill::kv_cache
+}  // namespace pagemill::kv_transfer

@@ -1,4 +1,4 @@
-// File: cc/kv_cache/session_file.h
+// File: cc/kv_transfer/session_file.h
 // A saved session: the tokens of a conversation and the KV pages that they cost, in one file that
 // outlives the process.
 //
@@ -11,8 +11,8 @@
 // and a digest over header, tokens and the headers of all records, which have the checksums of
 // their bytes. A file is written under a temporary name, synced and renamed. Whatever a file
 // contains, reading it is safe: sizes are checked against the file's before anything is allocated.
-#ifndef PAGEMILL_CC_KV_CACHE_SESSION_FILE_H_
-#define PAGEMILL_CC_KV_CACHE_SESSION_FILE_H_
+#ifndef PAGEMILL_CC_KV_TRANSFER_SESSION_FILE_H_
+#define PAGEMILL_CC_KV_TRANSFER_SESSION_FILE_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -24,12 +24,12 @@
 
 #include "cc/base/status.h"
 #include "cc/base/xxh3.h"
-#include "cc/kv_cache/internal/posix_file.h"
 #include "cc/kv_cache/tiers/content_key.h"
 #include "cc/kv_cache/transfer.h"
+#include "cc/kv_transfer/posix_file.h"
 #include "cc/step/page_store.h"
 
-namespace pagemill::kv_cache {
+namespace pagemill::kv_transfer {
 
 // What the reader of a session must have in common with its writer.
 struct SessionLayout {
@@ -41,8 +41,8 @@ struct SessionLayout {
 // Saves `contents`, whose pages hold the KV of leading blocks of `token_ids` and do not change
 // meanwhile. Replaces a file that is there.
 Status WriteSession(const std::string& path, const SessionLayout& layout,
-                    std::span<const int32_t> token_ids, std::span<const BlockContent> contents,
-                    const step::PageStore& pages);
+                    std::span<const int32_t> token_ids,
+                    std::span<const kv_cache::BlockContent> contents, const step::PageStore& pages);
 
 class SessionReader {
  public:
@@ -54,23 +54,24 @@ class SessionReader {
   int64_t num_pages() const { return static_cast<int64_t>(offsets_.size()); }
   // The page with this content. kNotFound where the session has none, kDataLoss where it is
   // damaged.
-  Status Read(const ContentKey& key, std::span<std::byte> bytes) const;
+  Status Read(const kv_cache::ContentKey& key, std::span<std::byte> bytes) const;
 
  private:
-  SessionReader(internal::PosixFile file, const SessionLayout& layout)
+  SessionReader(PosixFile file, const SessionLayout& layout)
       : file_(std::move(file)), layout_(layout) {}
   Status ReadHeader(std::span<const std::byte> header);
   Status ReadTokens(std::vector<std::byte>* digested);
   Status ReadRecordHeaders(int64_t end, std::vector<std::byte>* digested);
 
-  internal::PosixFile file_;
+  PosixFile file_;
   SessionLayout layout_;
   int64_t num_tokens_ = 0;
   int64_t num_pages_ = 0;
   std::vector<int32_t> token_ids_;
-  std::unordered_map<ContentKey, int64_t, ContentKeyHash> offsets_;  // of the records
+  std::unordered_map<kv_cache::ContentKey, int64_t, kv_cache::ContentKeyHash>
+      offsets_;  // of the records
 };
 
-}  // namespace pagemill::kv_cache
+}  // namespace pagemill::kv_transfer
 
-#endif  // PAGEMILL_CC_KV_CACHE_SESSION_FILE_H_
+#endif  // PAGEMILL_CC_KV_TRANSFER_SESSION_FILE_H_

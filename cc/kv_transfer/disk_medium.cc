@@ -1,13 +1,13 @@
-#include "cc/kv_cache/tiers/disk_medium.h"
+#include "cc/kv_transfer/disk_medium.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "cc/kv_cache/block_record.h"
+#include "cc/kv_transfer/block_record.h"
 
-namespace pagemill::kv_cache {
+namespace pagemill::kv_transfer {
 
-using Direction = KvTransfer::Direction;
+using Direction = kv_cache::KvTransfer::Direction;
 
 int64_t DiskMedium::SlotFileBytes(size_t slot_bytes) {
   return static_cast<int64_t>(kRecordHeaderBytes + slot_bytes);
@@ -16,19 +16,19 @@ int64_t DiskMedium::SlotFileBytes(size_t slot_bytes) {
 StatusOr<std::unique_ptr<DiskMedium>> DiskMedium::Create(const Options& options,
                                                          step::PageStore* pages,
                                                          std::shared_ptr<HostArena> arena) {
-  PM_ASSIGN_OR_RETURN(internal::PosixFile file, internal::PosixFile::CreateNew(options.path));
-  PM_RETURN_IF_ERROR(internal::RemoveFile(options.path));
+  PM_ASSIGN_OR_RETURN(PosixFile file, PosixFile::CreateNew(options.path));
+  PM_RETURN_IF_ERROR(RemoveFile(options.path));
   PM_RETURN_IF_ERROR(file.Reserve(options.num_slots * SlotFileBytes(options.slot_bytes)));
   return std::unique_ptr<DiskMedium>(
       new DiskMedium(options, pages, std::move(arena), std::move(file)));
 }
 
 DiskMedium::DiskMedium(const Options& options, step::PageStore* pages,
-                       std::shared_ptr<HostArena> arena, internal::PosixFile file)
+                       std::shared_ptr<HostArena> arena, PosixFile file)
     : options_(options), pages_(pages), arena_(std::move(arena)), file_(std::move(file)) {}
 
-KvTransferResult DiskMedium::Run(const KvTransfer& transfer) {
-  KvTransferResult result{transfer.id, 0, OkStatus()};
+kv_cache::KvTransferResult DiskMedium::Run(const kv_cache::KvTransfer& transfer) {
+  kv_cache::KvTransferResult result{transfer.id, 0, OkStatus()};
   for (size_t i = 0; i < transfer.blocks.size(); ++i) {
     result.status = Copy(transfer, i);
     if (!result.status.ok()) break;
@@ -37,8 +37,8 @@ KvTransferResult DiskMedium::Run(const KvTransfer& transfer) {
   return result;
 }
 
-Status DiskMedium::Copy(const KvTransfer& transfer, size_t i) {
-  const BlockContent& block = transfer.blocks[i];
+Status DiskMedium::Copy(const kv_cache::KvTransfer& transfer, size_t i) {
+  const kv_cache::BlockContent& block = transfer.blocks[i];
   const size_t size = pages_->page_bytes(block.group);
   const int64_t at = transfer.medium_slots[i] * SlotFileBytes(options_.slot_bytes);
   const RecordName name{options_.fingerprint, block.hash, block.group};
@@ -67,4 +67,4 @@ Status DiskMedium::Copy(const KvTransfer& transfer, size_t i) {
   return file_.WriteAt(at, record_);
 }
 
-}  // namespace pagemill::kv_cache
+}  // namespace pagemill::kv_transfer

@@ -1,4 +1,4 @@
-// File: cc/kv_cache/tiers/threaded_worker.h
+// File: cc/kv_transfer/threaded_worker.h
 // A TransferWorker made of media, each of which copies on a thread of its own, one transfer after
 // another in the order of their starts.
 //
@@ -11,8 +11,8 @@
 //
 // A transfer for a medium that is not there fails. The destructor finishes the transfer that each
 // medium is at and drops the rest. Thread safety: Add() first; then that of TransferWorker.
-#ifndef PAGEMILL_CC_KV_CACHE_TIERS_THREADED_WORKER_H_
-#define PAGEMILL_CC_KV_CACHE_TIERS_THREADED_WORKER_H_
+#ifndef PAGEMILL_CC_KV_TRANSFER_THREADED_WORKER_H_
+#define PAGEMILL_CC_KV_TRANSFER_THREADED_WORKER_H_
 
 #include <condition_variable>
 #include <deque>
@@ -25,30 +25,30 @@
 
 #include "cc/kv_cache/transfer.h"
 
-namespace pagemill::kv_cache {
+namespace pagemill::kv_transfer {
 
 // Obligations of an implementer: Run() carries out the transfer and says how it ended; it is called
 // by one thread at a time.
 class TransferMedium {
  public:
   virtual ~TransferMedium() = default;
-  virtual KvTransferResult Run(const KvTransfer& transfer) = 0;
+  virtual kv_cache::KvTransferResult Run(const kv_cache::KvTransfer& transfer) = 0;
 };
 
-class ThreadedWorker final : public TransferWorker {
+class ThreadedWorker final : public kv_cache::TransferWorker {
  public:
   ThreadedWorker() = default;
   ~ThreadedWorker() override;
   void Add(const std::string& name, std::unique_ptr<TransferMedium> medium);
 
-  void Start(KvTransfer transfer) override;
-  void Poll(std::vector<KvTransferResult>* results) override;
+  void Start(kv_cache::KvTransfer transfer) override;
+  void Poll(std::vector<kv_cache::KvTransferResult>* results) override;
   void Wait(int64_t timeout_us) override;
 
  private:
   struct Lane {
     std::unique_ptr<TransferMedium> medium;
-    std::deque<KvTransfer> queue;  // guarded by mutex_
+    std::deque<kv_cache::KvTransfer> queue;  // guarded by mutex_
     std::condition_variable filled;
     std::thread thread;
   };
@@ -57,10 +57,10 @@ class ThreadedWorker final : public TransferWorker {
   std::map<std::string, std::unique_ptr<Lane>> lanes_;
   std::mutex mutex_;
   std::condition_variable ended_;
-  std::vector<KvTransferResult> results_;  // guarded by mutex_
-  bool closing_ = false;                   // guarded by mutex_
+  std::vector<kv_cache::KvTransferResult> results_;  // guarded by mutex_
+  bool closing_ = false;                             // guarded by mutex_
 };
 
-}  // namespace pagemill::kv_cache
+}  // namespace pagemill::kv_transfer
 
-#endif  // PAGEMILL_CC_KV_CACHE_TIERS_THREADED_WORKER_H_
+#endif  // PAGEMILL_CC_KV_TRANSFER_THREADED_WORKER_H_

@@ -1,7 +1,7 @@
-// File: cc/scheduler/queue_ticket.h
+// File: cc/scheduler/admission/queue_ticket.h
 // A request's entry in the account of a QueueAdmission. Cheap to copy.
-#ifndef PAGEMILL_CC_SCHEDULER_QUEUE_TICKET_H_
-#define PAGEMILL_CC_SCHEDULER_QUEUE_TICKET_H_
+#ifndef PAGEMILL_CC_SCHEDULER_ADMISSION_QUEUE_TICKET_H_
+#define PAGEMILL_CC_SCHEDULER_ADMISSION_QUEUE_TICKET_H_
 
 #include <cstdint>
 #include <string>
@@ -17,4 +17,4 @@ struct QueueTicket {
 
 }  // namespace pagemill::scheduler
 
-#endif  // PAGEMILL_CC_SCHEDULER_QUEUE_TICKET_H_
+#endif  // PAGEMILL_CC_SCHEDULER_ADMISSION_QUEUE_TICKET_H_

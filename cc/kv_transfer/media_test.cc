@@ -7,19 +7,19 @@
 #include <string>
 #include <vector>
 
-#include "cc/kv_cache/tiers/disk_medium.h"
-#include "cc/kv_cache/tiers/host_medium.h"
-#include "cc/kv_cache/tiers/threaded_worker.h"
 #include "cc/kv_cache/tiers/tiered_connector.h"
+#include "cc/kv_transfer/disk_medium.h"
+#include "cc/kv_transfer/host_medium.h"
+#include "cc/kv_transfer/threaded_worker.h"
 #include "cc/step/fake_model.h"
 #include "gtest/gtest.h"
 
-namespace pagemill::kv_cache {
+namespace pagemill::kv_transfer {
 namespace {
 
-using Direction = KvTransfer::Direction;
+using Direction = kv_cache::KvTransfer::Direction;
 
-constexpr GroupId kGroup{0};
+constexpr kv_cache::GroupId kGroup{0};
 
 std::vector<std::byte> Bytes(const step::PageStore& pages, int seed) {
   std::vector<std::byte> bytes(pages.page_bytes(kGroup));
@@ -29,19 +29,19 @@ std::vector<std::byte> Bytes(const step::PageStore& pages, int seed) {
 
 std::vector<std::byte> Read(const step::PageStore& pages, int block) {
   std::vector<std::byte> bytes(pages.page_bytes(kGroup));
-  pages.Read(kGroup, BlockId(block), bytes);
+  pages.Read(kGroup, kv_cache::BlockId(block), bytes);
   return bytes;
 }
 
-KvTransfer Transfer(Direction direction, const char* medium, int block, int64_t slot) {
+kv_cache::KvTransfer Transfer(Direction direction, const char* medium, int block, int64_t slot) {
   static uint64_t id = 0;
-  KvTransfer transfer;
-  transfer.id = TransferId(++id);
+  kv_cache::KvTransfer transfer;
+  transfer.id = kv_cache::TransferId(++id);
   transfer.direction = direction;
   transfer.medium = medium;
-  BlockHash hash;
+  kv_cache::BlockHash hash;
   hash.words[0] = 77;
-  transfer.blocks.push_back({hash, kGroup, BlockId(block)});
+  transfer.blocks.push_back({hash, kGroup, kv_cache::BlockId(block)});
   transfer.medium_slots.push_back(slot);
   return transfer;
 }
@@ -58,7 +58,7 @@ TEST(HostMedium, APageComesBackBitForBit) {
   step::FakeModel model({});
   HostMedium host(std::make_shared<HostArena>(4, model.page_bytes(kGroup)), &model);
   const auto bytes = Bytes(model, 1);
-  model.Write(kGroup, BlockId(3), bytes);
+  model.Write(kGroup, kv_cache::BlockId(3), bytes);
   EXPECT_EQ(host.Run(Transfer(Direction::kStore, "host", 3, 2)).num_blocks_done, 1);
   EXPECT_EQ(host.Run(Transfer(Direction::kLoad, "host", 5, 2)).num_blocks_done, 1);
   EXPECT_EQ(Read(model, 5), bytes);
@@ -69,7 +69,7 @@ TEST(DiskMedium, APageComesBackBitForBit) {
   auto disk = *DiskMedium::Create(DiskOptions("disk"), &model, nullptr);
   EXPECT_FALSE(std::filesystem::exists(TempPath("disk"))) << "the file has no name";
   const auto bytes = Bytes(model, 2);
-  model.Write(kGroup, BlockId(3), bytes);
+  model.Write(kGroup, kv_cache::BlockId(3), bytes);
   EXPECT_TRUE(disk->Run(Transfer(Direction::kStore, "disk", 3, 1)).status.ok());
   EXPECT_TRUE(disk->Run(Transfer(Direction::kLoad, "disk", 5, 1)).status.ok());
   EXPECT_EQ(Read(model, 5), bytes);
@@ -82,9 +82,9 @@ TEST(DiskMedium, ASlotWithOtherContentFailsTheLoadAndLeavesThePage) {
   EXPECT_EQ(disk->Run(Transfer(Direction::kLoad, "disk", 5, 1)).status.code(),
             StatusCode::kDataLoss);
   EXPECT_TRUE(disk->Run(Transfer(Direction::kStore, "disk", 3, 1)).status.ok());
-  KvTransfer load = Transfer(Direction::kLoad, "disk", 5, 1);
+  kv_cache::KvTransfer load = Transfer(Direction::kLoad, "disk", 5, 1);
   load.blocks[0].hash.words[0] = 78;
-  const KvTransferResult result = disk->Run(load);
+  const kv_cache::KvTransferResult result = disk->Run(load);
   EXPECT_EQ(result.status, DataLoss("a KV block with other tokens"));
   EXPECT_EQ(result.num_blocks_done, 0);
   EXPECT_EQ(Read(model, 5), before);
@@ -96,9 +96,9 @@ TEST(DiskMedium, DemotesFromTheHostTier) {
   HostMedium host(arena, &model);
   auto disk = *DiskMedium::Create(DiskOptions("demote"), &model, arena);
   const auto bytes = Bytes(model, 3);
-  model.Write(kGroup, BlockId(3), bytes);
+  model.Write(kGroup, kv_cache::BlockId(3), bytes);
   EXPECT_TRUE(host.Run(Transfer(Direction::kStore, "host", 3, 2)).status.ok());
-  KvTransfer demotion = Transfer(Direction::kDemote, "disk", 0, 1);
+  kv_cache::KvTransfer demotion = Transfer(Direction::kDemote, "disk", 0, 1);
   demotion.source_slots = {2};
   EXPECT_TRUE(disk->Run(demotion).status.ok());
   EXPECT_TRUE(disk->Run(Transfer(Direction::kLoad, "disk", 6, 1)).status.ok());
@@ -120,15 +120,15 @@ TEST(ThreadedWorker, EveryTransferEndsOnce) {
   worker.Add("host", std::make_unique<HostMedium>(arena, &model));
   std::set<uint64_t> waiting;
   for (int i = 0; i < 200; ++i) {
-    const KvTransfer transfer = Transfer(Direction::kStore, "host", 1 + i % 8, i % 4);
+    const kv_cache::KvTransfer transfer = Transfer(Direction::kStore, "host", 1 + i % 8, i % 4);
     waiting.insert(transfer.id.value());
     worker.Start(transfer);
   }
-  std::vector<KvTransferResult> results;
+  std::vector<kv_cache::KvTransferResult> results;
   while (!waiting.empty()) {
     worker.Wait(1'000'000);
     worker.Poll(&results);
-    for (const KvTransferResult& result : results) {
+    for (const kv_cache::KvTransferResult& result : results) {
       EXPECT_TRUE(result.status.ok());
       EXPECT_EQ(waiting.erase(result.id.value()), 1u);
     }
@@ -139,7 +139,7 @@ TEST(ThreadedWorker, EveryTransferEndsOnce) {
 TEST(ThreadedWorker, ATransferForAnUnknownMediumFails) {
   ThreadedWorker worker;
   worker.Start(Transfer(Direction::kLoad, "tape", 1, 0));
-  std::vector<KvTransferResult> results;
+  std::vector<kv_cache::KvTransferResult> results;
   worker.Wait(0);
   worker.Poll(&results);
   ASSERT_EQ(results.size(), 1u);
@@ -160,4 +160,4 @@ TEST(HostAndDisk, TheSlotSizeOfTheDiskCoversThePage) {
 }
 
 }  // namespace
-}  // namespace pagemill::kv_cache
+}  // namespace pagemill::kv_transfer

@@ -1,4 +1,4 @@
-// File: cc/kv_cache/internal/posix_file.h
+// File: cc/kv_transfer/posix_file.h
 // Files as values with statuses: whole reads and writes at offsets, and the steps of writing a file
 // so that it is there whole or not at all.
 //
@@ -9,8 +9,8 @@
 //   PM_RETURN_IF_ERROR(SyncFolderOf(path));
 //
 // Thread safety: none for one object.
-#ifndef PAGEMILL_CC_KV_CACHE_INTERNAL_POSIX_FILE_H_
-#define PAGEMILL_CC_KV_CACHE_INTERNAL_POSIX_FILE_H_
+#ifndef PAGEMILL_CC_KV_TRANSFER_POSIX_FILE_H_
+#define PAGEMILL_CC_KV_TRANSFER_POSIX_FILE_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -20,7 +20,7 @@
 
 #include "cc/base/status.h"
 
-namespace pagemill::kv_cache::internal {
+namespace pagemill::kv_transfer {
 
 class PosixFile {
  public:
@@ -55,6 +55,6 @@ Status RenameFile(const std::string& from, const std::string& to);
 Status SyncFolderOf(const std::string& path);
 Status RemoveFile(const std::string& path);
 
-}  // namespace pagemill::kv_cache::internal
+}  // namespace pagemill::kv_transfer
 
-#endif  // PAGEMILL_CC_KV_CACHE_INTERNAL_POSIX_FILE_H_
+#endif  // PAGEMILL_CC_KV_TRANSFER_POSIX_FILE_H_
