@@ -16,6 +16,7 @@ void BindRunner(nanobind::module_& m);
 void BindSamplingParams(nanobind::module_& m);
 void BindEngine(nanobind::module_& m);
 void BindSimulator(nanobind::module_& m);
+void BindMachineLimits(nanobind::module_& m);
 
 }  // namespace pagemill::bindings
 

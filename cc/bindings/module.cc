@@ -16,4 +16,5 @@ NB_MODULE(_core, m) {
   pagemill::bindings::BindSamplingParams(m);
   pagemill::bindings::BindEngine(m);
   pagemill::bindings::BindSimulator(m);
+  pagemill::bindings::BindMachineLimits(m);
 }

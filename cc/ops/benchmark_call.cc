@@ -3,7 +3,7 @@
 #include <span>
 
 #include "cc/device/capabilities.h"
-#include "cc/ops/linear/machine_limits.h"
+#include "cc/device/machine_limits.h"
 
 namespace pagemill::ops {
 namespace {
@@ -58,14 +58,14 @@ int64_t BenchmarkCall::OperandBytes() const {
 
 void BenchmarkCall::ReportBytes(benchmark::State& state, int64_t bytes) {
   const std::vector<uint8_t> buffer(bytes, 1);
-  const double limit = linear::MeasureReadBandwidth(device::DetectCapabilities(), buffer, pool_);
+  const double limit = device::MeasureReadBandwidth(device::DetectCapabilities(), buffer, pool_);
   const double total = static_cast<double>(bytes) * static_cast<double>(state.iterations());
   state.counters["GB/s"] = Counter(total / 1e9, Counter::kIsRate);
   state.counters["of_read"] = Counter(total / limit, Counter::kIsRate);
 }
 
 void BenchmarkCall::ReportOperations(benchmark::State& state, double operations) {
-  const double limit = linear::MeasureFlops(device::DetectCapabilities(), pool_);
+  const double limit = device::MeasureFlops(device::DetectCapabilities(), pool_);
   const double total = operations * static_cast<double>(state.iterations());
   state.counters["GFLOP/s"] = Counter(total / 1e9, Counter::kIsRate);
   state.counters["of_peak"] = Counter(total / limit, Counter::kIsRate);

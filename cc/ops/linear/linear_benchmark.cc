@@ -16,17 +16,19 @@
 
 #include "cc/base/status.h"
 #include "cc/device/capabilities.h"
+#include "cc/device/machine_limits.h"
 #include "cc/device/thread_pool.h"
 #include "cc/ops/block_format/block_format.h"
 #include "cc/ops/conformance.h"
 #include "cc/ops/linear/linear.h"
-#include "cc/ops/linear/machine_limits.h"
 
 namespace pagemill::ops::linear {
 namespace {
 
 using conformance::Random;
 using conformance::TestTensor;
+using device::MeasureFlops;
+using device::MeasureReadBandwidth;
 using device::ThreadPool;
 
 struct Shape {

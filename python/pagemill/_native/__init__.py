@@ -49,9 +49,13 @@ from pagemill._native._core import (  # noqa: E402  (after the checks)
     SyntheticLoad,
     TokenLogprobs,
     TraceReplay,
+    data_caches,
     detect_capabilities,
     kernel_choices,
+    measure_peak,
+    measure_read_bandwidth,
     plan_memory,
+    present_peaks,
     rewrite_program,
 )
 
@@ -78,8 +82,12 @@ __all__ = [
     "SyntheticLoad",
     "TokenLogprobs",
     "TraceReplay",
+    "data_caches",
     "detect_capabilities",
     "kernel_choices",
+    "measure_peak",
+    "measure_read_bandwidth",
     "plan_memory",
+    "present_peaks",
     "rewrite_program",
 ]

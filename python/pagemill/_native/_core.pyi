@@ -520,3 +520,21 @@ class Simulator:
 
     def report_text(self) -> str:
         """Report::ToText()"""
+
+# --- limits of the machine ------------------------------------------------------------------------
+
+def present_peaks() -> list[tuple[str, str, str]]:
+    """(instruction set, number format, where operands are) of each multiply-add that this CPU has:
+    cc/device/machine_limits.h."""
+
+def measure_peak(
+    peak: tuple[str, str, str], *, threads: int = 0, seconds: float = 0.1
+) -> float:
+    """Operations per second; 0 threads are one for each core. StatusError where it is not one of
+    `present_peaks()`."""
+
+def measure_read_bandwidth(size_bytes: int, *, threads: int = 0, seconds: float = 0.1) -> float:
+    """Bytes per second of reading a block of that size again and again."""
+
+def data_caches() -> list[tuple[int, int, int]]:
+    """(level, bytes, logical CPUs that share it) of the first CPU; empty where nobody tells."""

@@ -12,14 +12,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pagemill.config import ConfigError, Range, option, read_environment
+from pagemill.config import (
+    ConfigError,
+    EngineConfig,
+    ModelConfig,
+    Range,
+    option,
+    read_environment,
+)
 from pagemill.config.fields import check
 from pagemill.config.flags import FlagParser
 
 if TYPE_CHECKING:
     from pagemill.cli.load_generator import RequestTimes
+    from pagemill.cli.machine_limits import MachineLimits, RunSize
+    from pagemill.cli.server_client import ServerClient
 
 _COUNT = Range(1, 10**6)
+_THIS_MACHINE = ("127.0.0.1", "::1", "localhost")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +39,11 @@ class LoadConfig:
     url: str = option("http://127.0.0.1:8000", "Address of the server.")
     model_name: str | None = option(None, "The model to ask for. Default: the first served.")
     client_key: str = option("", "API key to send. Default: PAGEMILL_API_KEY.", kind="secret")
+    model_path: str | None = option(
+        None,
+        "The served model's file or folder on this machine, for the limits. Default: where a server"
+        " on this machine says that it has it from.",
+    )
     num_prompts: int = option(64, "Requests to send.", unit="requests", allowed=_COUNT)
     input_len: int = option(128, "Prompt of each request.", unit="tokens", allowed=_COUNT)
     output_len: int = option(64, "Output of each request.", unit="tokens", allowed=_COUNT)
@@ -62,10 +77,13 @@ def parser() -> FlagParser:
         "pagemill bench serve",
         "Sends streaming completions of random token ids to a running server and reports requests"
         " and tokens per second, time to first token, time between tokens and time to the end."
-        " Exits with 1 where a request failed.",
+        " With a server on this machine the run is compared with the machine's limits, measured"
+        " just before: prompts and steps as short as reading the weights once or their"
+        " multiplications allow (docs/performance.md). Exits with 1 where a request failed.",
         "pagemill bench serve\npagemill bench serve --request-rate 5 --max-concurrency 64 --json",
     )
     made.add_argument("--json", action="store_true", help="print JSON")
+    made.add_argument("--no-limits", action="store_true", help="skip measuring the limits (1 s)")
     made.add_argument("--plot", metavar="FILE", help="draw the distributions into a PNG file")
     made.add_config(LoadConfig)
     return made
@@ -94,10 +112,17 @@ def run(parser: FlagParser, args: Namespace) -> int:
             seed=config.workload_seed,
         )
 
+    limits = None if args.no_limits else _limits(config, client, model)
     if config.num_warmups:
         asyncio.run(generate_load(client, load(_prompts(config, config.num_warmups, "warm-up"))))
     times = asyncio.run(generate_load(client, load(_prompts(config, config.num_prompts, "run"))))
-    report = {"model": model, **summarize(config, times)}
+    report: dict[str, Any] = {"model": model, **summarize(config, times)}
+    if limits and report["seconds"] and not math.isfinite(config.request_rate):
+        shortest = limits.run_seconds(
+            _run_size(config), EngineConfig().scheduler.max_num_batched_tokens
+        )
+        report["limits"] = {**limits.as_json(), "requests_per_s": config.num_prompts / shortest}
+        report["achieved_over_limit"] = shortest / report["seconds"]
     for error in sorted({t.error for t in times if t.error})[:5]:
         note(f"failed: {error}")
     if args.plot:
@@ -132,6 +157,47 @@ def summarize(config: LoadConfig, times: Sequence["RequestTimes"]) -> dict[str, 
         ),
         "e2e_ms": summary([t.last - t.sent for t in done]),
     }
+
+
+def _limits(config: LoadConfig, client: "ServerClient", model: str) -> "MachineLimits | None":
+    """None, with a note, where the model's file is not on this machine."""
+    from pagemill.cli.bench_report import note
+    from pagemill.cli.machine_limits import limits_or_none
+
+    path = config.model_path or _local_model(client, model)
+    if path is None:
+        note("no limits: name the model's file on this machine with --model-path")
+        return None
+    return limits_or_none(EngineConfig(model=ModelConfig(model=path)), True, note)
+
+
+def _local_model(client: "ServerClient", model: str) -> str | None:
+    """The served model's file: the one that the server names, or the default model's."""
+    from pagemill.cli.model_plan import known_model, model_path
+
+    if client.address.host not in _THIS_MACHINE:
+        return None
+    root = client.model_root(model)
+    if root and Path(root).exists():
+        return root
+    default = EngineConfig()
+    if known_model(default) and model_path(default.model).stem.startswith(model):
+        return str(model_path(default.model))
+    return None
+
+
+def _run_size(config: LoadConfig) -> "RunSize":
+    """A prefix that all have in common is computed once."""
+    from pagemill.cli.machine_limits import RunSize
+
+    prefix = min(config.prefix_len, config.input_len)
+    own = config.num_prompts * (config.input_len - prefix)
+    return RunSize(
+        requests=config.num_prompts,
+        together=min(config.num_prompts, config.max_concurrency),
+        prompt_tokens=own + prefix,
+        output_len=config.output_len,
+    )
 
 
 def _prompts(config: LoadConfig, count: int, what: str) -> list[list[int]]:

@@ -1,5 +1,7 @@
 """What a model takes and what fits, before anything of it is loaded."""
 
+from __future__ import annotations
+
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +11,17 @@ from pagemill.config import ConfigError, EngineConfig, ModelConfig, read_environ
 from pagemill.config.memory import FixedCosts, KvBudget, available_memory_bytes, plan_kv_cache
 
 if TYPE_CHECKING:
-    pass
+    from pagemill import _native
+    from pagemill.runner.build import BuiltModel
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedModel:
+    """A traced model, and the options it would be bound with; a cache of one block."""
+
+    path: Path
+    built: BuiltModel
+    options: _native.ExecutorOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,14 +94,23 @@ def model_path(model: ModelConfig) -> Path:
     return resolve(model.model, cache_dir=folder, revision=model.revision)
 
 
-def plan_model(config: EngineConfig) -> ModelPlan:
-    """Returns the budget of the configured model. Reads headers, no weights.
+def known_model(config: EngineConfig) -> EngineConfig | None:
+    """Returns `config` where its model can be looked at without fetching the default model."""
+    from pagemill.weights.fetch import default_model_path, is_complete
+
+    if config.model.model is not None:
+        return config
+    folder = Path(config.model.cache_dir or read_environment().cache_dir).expanduser()
+    return config if is_complete(default_model_path(folder)) else None
+
+
+def built_model(config: EngineConfig) -> PlannedModel:
+    """Traces the configured model. Reads headers, no weights.
 
     Raises:
-      FetchError, WeightsError, ModelConfigError, StatusError: there is no such model, or it is of a
-        kind that is not supported.
+      FetchError, WeightsError, ModelConfigError: there is no such model, or it is of a kind that is
+        not supported.
     """
-    from pagemill import _native
     from pagemill.engine.executor_sizes import ExecutorSizes, weights_dtype
     from pagemill.runner.build import BuildOptions, build
     from pagemill.weights.source import ModelSource
@@ -98,8 +119,21 @@ def plan_model(config: EngineConfig) -> ModelPlan:
     source = ModelSource.open(path)
     built = build(source, BuildOptions(max_model_len=config.model.max_model_len))
     sizes = ExecutorSizes.of(built, config, weights_dtype(source.config))
-    options = sizes.executor_options(config, num_blocks=1)
-    memory = _native.plan_memory(built.program_text, options)
+    return PlannedModel(path, built, sizes.executor_options(config, num_blocks=1))
+
+
+def plan_model(config: EngineConfig) -> ModelPlan:
+    """Returns the budget of the configured model. Reads headers, no weights.
+
+    Raises:
+      FetchError, WeightsError, ModelConfigError, StatusError: there is no such model, or it is of a
+        kind that is not supported.
+    """
+    from pagemill import _native
+
+    model = built_model(config)
+    path, built = model.path, model.built
+    memory = _native.plan_memory(built.program_text, model.options)
     available = available_memory_bytes()
     fixed = memory.weights_bytes + memory.activation_bytes + memory.workspace_bytes
     costs = FixedCosts(fixed + memory.logits_bytes, memory.kv_bytes_per_block)

@@ -70,10 +70,22 @@ class ServerClient:
         Raises:
           ClientError: the server is not there, refuses, or serves none.
         """
+        return str(self._models()[0]["id"])
+
+    def model_root(self, model: str) -> str | None:
+        """Returns where the server says that it has the model from; None where it does not say.
+
+        Raises:
+          ClientError: the server is not there, refuses, or serves none.
+        """
+        roots = [card.get("root") for card in self._models() if card["id"] == model]
+        return str(roots[0]) if roots and roots[0] else None
+
+    def _models(self) -> list[dict[str, Any]]:
         models = self._read("GET", "/v1/models", None).get("data", [])
         if not models:
             raise ClientError("the server serves no model")
-        return str(models[0]["id"])
+        return models
 
     def stream(self, path: str, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """Yields the events of a streamed answer.

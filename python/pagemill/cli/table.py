@@ -46,6 +46,9 @@ COMMANDS = (
         "tokens per second over many requests, offline",
     ),
     Command(("bench", "serve"), "pagemill.cli.bench_serve", "put load on a server and time it"),
+    Command(
+        ("bench", "limits"), "pagemill.cli.bench_limits", "what this machine reads and multiplies"
+    ),
     Command(("plan",), "pagemill.cli.plan", "what memory a model takes and what fits, unloaded"),
     Command(("simulate",), "pagemill.cli.simulate", "what a load would need, in virtual time"),
     Command(("export",), "pagemill.cli.export", "what a host program without Python loads"),
