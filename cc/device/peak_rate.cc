@@ -135,7 +135,8 @@ double MeasureFlops(const Capabilities& caps, ThreadPool& pool) {
   double best = 0;
   for (const Peak& peak : PresentPeaks(caps)) {
     if (peak.format != "f32") continue;
-    best = std::max(best, *MeasurePeak(caps, peak, pool, 0.05));
+    const StatusOr<double> rate = MeasurePeak(caps, peak, pool, 0.05);
+    if (rate.ok()) best = std::max(best, *rate);
   }
   return best;
 }
