@@ -12,8 +12,8 @@ from collections.abc import Iterator
 
 ROOT = pathlib.Path(os.path.realpath("MODULE.bazel")).parent
 
-# What is generated, fetched, or no part of the project.
-_SKIPPED_FOLDERS = {".git", ".venv", "__pycache__", ".ruff_cache", ".hypothesis", "node_modules"}
+# What is generated, fetched, or no part of the project. `.git` is a file in a linked worktree.
+_SKIPPED = {".git", ".venv", "__pycache__", ".ruff_cache", ".hypothesis", "node_modules"}
 _BINARY_SUFFIXES = {".png", ".jpg", ".ico", ".gguf", ".safetensors", ".gz", ".pyc", ".so", ".wav"}
 
 
@@ -33,13 +33,11 @@ def source_files(*suffixes: str, under: str = "") -> Iterator[SourceFile]:
     """Yields the text files below `under` whose name ends with one of `suffixes` (all if none)."""
     for folder, folders, names in os.walk(ROOT / under):
         folders[:] = sorted(
-            name
-            for name in folders
-            if name not in _SKIPPED_FOLDERS and not name.startswith("bazel-")
+            name for name in folders if name not in _SKIPPED and not name.startswith("bazel-")
         )
         for name in sorted(names):
             path = pathlib.Path(folder, name)
-            if path.is_symlink() or path.suffix in _BINARY_SUFFIXES:
+            if name in _SKIPPED or path.is_symlink() or path.suffix in _BINARY_SUFFIXES:
                 continue
             if suffixes and not name.endswith(suffixes):
                 continue
