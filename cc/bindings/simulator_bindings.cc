@@ -14,6 +14,7 @@
 #include "cc/bindings/bindings.h"
 #include "cc/bindings/status_error.h"
 #include "cc/scheduler/scheduler_options.h"
+#include "cc/sim/offline_optimum.h"
 #include "cc/sim/simulator.h"
 #include "cc/sim/synthetic_workload.h"
 #include "cc/sim/trace_workload.h"
@@ -99,6 +100,24 @@ nb::dict ToDict(const Report& report) {
   return dict;
 }
 
+// (kind, tokens of its window or chunk)
+using KvGroup = std::pair<std::string, int32_t>;
+
+std::vector<KvGroup> KvGroups(const SchedulerOptions& options) {
+  std::vector<KvGroup> groups;
+  for (const auto& group : options.kv_cache.groups) {
+    groups.emplace_back(group.kind, group.window_tokens);
+  }
+  return groups;
+}
+
+void SetKvGroups(SchedulerOptions& options, const std::vector<KvGroup>& groups) {
+  options.kv_cache.groups.clear();
+  for (const auto& [kind, window_tokens] : groups) {
+    options.kv_cache.groups.push_back({.kind = kind, .window_tokens = window_tokens});
+  }
+}
+
 void BindOptions(nb::module_& m) {
   using sim::DeviceSpec;
   using sim::ModelShape;
@@ -142,7 +161,13 @@ void BindOptions(nb::module_& m) {
       .def_prop_rw(
           "enable_prefix_caching",
           [](const SchedulerOptions& self) { return self.kv_cache.enable_prefix_caching; },
-          [](SchedulerOptions& self, bool value) { self.kv_cache.enable_prefix_caching = value; });
+          [](SchedulerOptions& self, bool value) { self.kv_cache.enable_prefix_caching = value; })
+      .def_prop_rw(
+          "eviction", [](const SchedulerOptions& self) { return self.kv_cache.eviction; },
+          [](SchedulerOptions& self, std::string value) {
+            self.kv_cache.eviction = std::move(value);
+          })
+      .def_prop_rw("kv_groups", &KvGroups, &SetKvGroups);
 }
 
 void BindWorkloads(nb::module_& m) {
@@ -197,6 +222,17 @@ std::vector<sim::TraceRequest> ToTrace(const std::vector<TraceRow>& rows) {
   return trace;
 }
 
+nb::tuple BestHits(const std::vector<TraceRow>& rows, int32_t num_blocks, int32_t block_size) {
+  const std::vector<sim::TraceRequest> trace = ToTrace(rows);
+  StatusOr<sim::PrefixHits> hits = Internal("not computed");
+  {
+    nb::gil_scoped_release release;
+    hits = sim::BestPrefixHits(trace, {num_blocks, block_size});
+  }
+  const sim::PrefixHits found = ValueOrThrow(std::move(hits));
+  return nb::make_tuple(found.prompt_tokens, found.hit_tokens);
+}
+
 std::unique_ptr<sim::Workload> MakeWorkload(sim::SyntheticOptions load,
                                             const sim::SimulatorOptions& options) {
   load.vocab_size = options.model.vocab_size;
@@ -221,6 +257,8 @@ void BindSimulator(nb::module_& m) {
   nb::class_<SimulatorOptions>(m, "SimulatorOptions")
       .def(nb::new_(options), nb::kw_only(), nb::arg("num_engines"), nb::arg("routing"),
            nb::arg("scheduler"), nb::arg("device"), nb::arg("model"));
+  m.def("best_prefix_hits", &BestHits, nb::arg("trace"), nb::kw_only(), nb::arg("num_blocks"),
+        nb::arg("block_size"));
   nb::class_<Simulator>(m, "Simulator")
       .def_static(
           "synthetic",

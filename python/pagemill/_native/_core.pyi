@@ -448,6 +448,9 @@ class SimScheduler:
     num_blocks: int
     block_size: int
     enable_prefix_caching: bool
+    eviction: str
+    kv_groups: list[tuple[str, int]]
+    """(kind, tokens of its window or chunk, else 0): cc/kv_cache/kv_group_options.h"""
 
 class SimLengths:
     """cc/sim/length_distribution.h"""
@@ -492,6 +495,14 @@ class SimulatorOptions:
         model: SimModel,
     ) -> None:
         """Raises StatusError where a field is out of range."""
+
+def best_prefix_hits(
+    trace: list[tuple[int, int, list[tuple[int, int]], int, int]],
+    *,
+    num_blocks: int,
+    block_size: int,
+) -> tuple[int, int]:
+    """(prompt tokens, most that any eviction order could hit): cc/sim/offline_optimum.h."""
 
 class Simulator:
     """cc/sim/simulator.h"""

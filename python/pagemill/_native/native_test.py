@@ -450,3 +450,18 @@ def test_a_failed_step_is_logged() -> None:
     engine.shutdown()
     owner.engine.shutdown()
     assert any("division by zero" in line for _, line in owner.lines)
+
+
+def test_the_best_prefix_hits_of_a_pool() -> None:
+    trace = [(0, 0, [(content, 8), (9, 1)], 9, 1) for content in (1, 2, 1)]
+    assert _native.best_prefix_hits(trace, num_blocks=5, block_size=4) == (27, 8)
+    assert _native.best_prefix_hits(trace, num_blocks=4, block_size=4) == (27, 4)
+    with pytest.raises(_native.StatusError, match="request 0 needs 3 blocks"):
+        _native.best_prefix_hits(trace, num_blocks=2, block_size=4)
+
+
+def test_kv_groups_of_a_simulated_engine() -> None:
+    scheduler = _native.SimScheduler()
+    assert scheduler.kv_groups == [("full", 0)]
+    scheduler.kv_groups = [("full", 0), ("sliding_window", 512)]
+    assert scheduler.kv_groups == [("full", 0), ("sliding_window", 512)]

@@ -116,6 +116,7 @@ def _scheduler(config: SimulateConfig, kv_tokens: int) -> "_native.SimScheduler"
     scheduler.block_size = engine.block_size
     # Block 0 holds nothing.
     scheduler.num_blocks = min(_MAX_BLOCKS, 1 + -(-kv_tokens // engine.block_size))
+    scheduler.eviction = engine.eviction
     scheduler.enable_prefix_caching = engine.enable_prefix_caching
     return scheduler
 

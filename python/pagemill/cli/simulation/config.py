@@ -114,6 +114,12 @@ class SimulatedEngine:
         "Share of the device's memory that weights and KV cache use.",
         allowed=Range(0.01, 1.0),
     )
+    eviction: str = option(
+        "lru",
+        "Which cached blocks give way first: the least recently used; or of those that were never"
+        " reused the least recently used.",
+        allowed=("lru", "reuse"),
+    )
     enable_prefix_caching: bool = option(True, "Reuse the KV blocks of prompts that begin alike.")
 
     def __post_init__(self) -> None:

@@ -126,6 +126,24 @@ def test_a_trace_is_replayed(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert report["cache_hit_rate"] == pytest.approx(9 * 512 / 9000)
 
 
+def test_the_eviction_policy_decides_what_stays(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # A prompt comes again and again; in between come prompts that nobody asks for twice.
+    rows = [
+        {"timestamp": 10000 * i, "input_length": 900, "output_length": 8, "hash_ids": [ids, ids]}
+        for i, ids in enumerate(0 if i % 6 < 2 else i for i in range(60))
+    ]
+    argv = ("simulate", "smollm2-135m", "--hardware", "cpu-2core", "--max-model-len", "1024")
+    argv += ("--trace", _trace(tmp_path, *rows), "--kv-cache-tokens", "3000", "--json")
+    rates = [
+        json.loads(_run(capsys, *argv, "--eviction", name)[1])["cache_hit_rate"]
+        for name in ("lru", "reuse")
+    ]
+    assert rates[0] < rates[1]
+    assert _run(capsys, *argv, "--eviction", "random")[0] == 2
+
+
 def test_a_bad_trace_names_the_line(tmp_path: Path) -> None:
     good = {"timestamp": 0, "input_length": 20, "output_length": 1, "hash_ids": [1]}
     assert read_trace(_trace(tmp_path, good, {"session": "a"} | good), 512)[1][1] == 1
