@@ -67,6 +67,7 @@ def _exports(ctx):
 
 def _launch(ctx, arguments, srcs, chdir):
     """Writes the launcher; returns the providers of an executable target."""
+
     # Not the target's bare name: //python:pagemill lies beside the folder python/pagemill.
     launcher = ctx.actions.declare_file(ctx.label.name + ".sh")
     ctx.actions.write(launcher, _LAUNCHER.format(
