@@ -51,7 +51,8 @@ struct RequestState {
   const bool wants_logprobs;
   // The logprobs of the prompt were not asked for, or are complete and handed out.
   bool prompt_logprobs_done;
-  uint64_t arrival = 0;  // number of the Add() call: total order of requests
+  uint64_t arrival = 0;                     // number of the Add() call: total order of requests
+  std::optional<int64_t> next_deadline_us;  // DeadlineQueue's; empty = not in it
   RequestStatus status = RequestStatus::kWaiting;
   ParkReason park_reason = ParkReason::kHeld;  // while parked
 

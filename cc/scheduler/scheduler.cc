@@ -46,6 +46,7 @@ Status Scheduler::Add(step::Request request) {
     return FailedPrecondition("request id " + std::to_string(id.value()) + " is in use");
   }
   ++num_arrivals_;
+  deadlines_.Insert(added);
   added->ticket = queue_.Enter(*added->request);
   if (added->request->starts_held) {
     parked_.Add(added, ParkReason::kHeld);
@@ -97,13 +98,13 @@ void Scheduler::Finish(RequestState* request, step::FinishReason reason, Request
     StopRunning(request);
     running_changed_ = true;
   } else if (request->status == RequestStatus::kParked) {
-    prefixes_in_flight_.StopWaiting(request);
     DetachLoad(*request);
-    parked_.Remove(request);
+    LeaveParked(request);
   } else {
     policy_->Remove(request);
   }
   policy_->Forget(*request);
+  deadlines_.Remove(request);
   cache_.Free(&request->blocks);
   queue_.Leave(request->ticket);
   if (request->generates && request->num_cached_tokens) {

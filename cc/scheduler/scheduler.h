@@ -43,8 +43,10 @@
 #include "cc/kv_cache/kv_cache_manager.h"
 #include "cc/scheduler/admission/admission.h"
 #include "cc/scheduler/admission/queue_admission.h"
+#include "cc/scheduler/deadline_queue.h"
 #include "cc/scheduler/kv_transfers.h"
 #include "cc/scheduler/parked_requests.h"
+#include "cc/scheduler/pause_mode.h"
 #include "cc/scheduler/policies/policy.h"
 #include "cc/scheduler/prefixes_in_flight.h"
 #include "cc/scheduler/request_event.h"
@@ -70,6 +72,14 @@ class Scheduler {
   // Lets a request start that was added with `starts_held`. False where there is none with this id
   // that still waits for it.
   bool Release(step::RequestId id);
+
+  // Ends requests whose start deadline or deadline is not after `now_us`, in the order of the
+  // deadlines; their events have kDeadlineExceeded. O(log n) for each of them, else O(1).
+  void Expire(int64_t now_us, std::vector<RequestEvent>* events);
+  // Until Resume(). A second call changes the mode. Events are those of requests that end by it.
+  void Pause(PauseMode mode, std::vector<RequestEvent>* events);
+  void Resume();
+  std::optional<PauseMode> pause_mode() const { return pause_mode_; }
 
   // Writes the next step over `plan`, reusing its memory. The plan is empty where nothing can run
   // now: there is no work, or all of it waits for results. An empty plan is not to be run nor
@@ -104,8 +114,9 @@ class Scheduler {
   // The account of the queue, for estimates; whoever measures steps tells its estimator.
   QueueAdmission& queue_admission() { return queue_; }
   SchedulerStats stats() const;
-  // Forgets all cached prefixes. False, and nothing happens, while requests hold blocks.
-  bool ResetPrefixCache() { return cache_.Reset(); }
+  // Forgets all cached prefixes. False, and nothing is forgotten, while blocks are held: by running
+  // requests, unless they are preempted for it (they compute everything again), by loads, by pins.
+  bool ResetPrefixCache(bool preempt_running = false);
 
   // Invariants of requests, slots, queue and cache. O(requests + blocks).
   Status CheckIntegrity() const;
@@ -140,10 +151,14 @@ class Scheduler {
   void Finish(RequestState* request, step::FinishReason reason, RequestEvent* event);
   Status CheckRequest(const RequestState& request) const;
 
+  // scheduler_control.cc
+  void AbortAll(std::vector<RequestEvent>* events);
+
   // scheduler_parked.cc. A request of any status parks, even parked already, and gives up its
   // blocks. Unpark() sends the request to the policy's queue.
   void Park(RequestState* request, ParkReason reason);
   void Unpark(RequestState* request);
+  void LeaveParked(RequestState* request);
   void Enqueue(RequestState* request);
   RequestState* FindParked(step::RequestId id, ParkReason reason) const;  // null where it is not
   bool WaitForPrefix(RequestState* request, const kv_cache::PrefixMatch& match);
@@ -215,6 +230,8 @@ class Scheduler {
 
   std::unordered_map<step::RequestId, std::unique_ptr<RequestState>> requests_;
   ParkedRequests parked_;
+  DeadlineQueue deadlines_;
+  std::optional<PauseMode> pause_mode_;
   PrefixesInFlight prefixes_in_flight_;
   std::vector<RequestState*> awake_;    // during a call: waited for a prefix, need not any longer
   std::vector<RequestState*> running_;  // in the policy's order: that of their starts, mostly

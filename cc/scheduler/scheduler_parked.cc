@@ -1,6 +1,9 @@
 // Ways into and out of the parked state. A parked request is in no queue and holds no slot and no
 // blocks (those of a load belong to the load): what it had computed is found again by the prefix
 // cache.
+#include <utility>
+#include <vector>
+
 #include "cc/scheduler/scheduler.h"
 
 namespace pagemill::scheduler {
@@ -10,8 +13,7 @@ void Scheduler::Park(RequestState* request, ParkReason reason) {
     StopRunning(request);
     running_changed_ = true;
   } else if (request->status == RequestStatus::kParked) {
-    prefixes_in_flight_.StopWaiting(request);
-    parked_.Remove(request);
+    LeaveParked(request);
   } else {
     policy_->Remove(request);
   }
@@ -19,14 +21,25 @@ void Scheduler::Park(RequestState* request, ParkReason reason) {
   parked_.Add(request, reason);
 }
 
-void Scheduler::Unpark(RequestState* request) {
-  prefixes_in_flight_.StopWaiting(request);
+void Scheduler::LeaveParked(RequestState* request) {
+  if (request->park_reason == ParkReason::kPrefixInFlight) {
+    prefixes_in_flight_.StopWaiting(request);
+    std::erase(awake_, request);
+  }
   parked_.Remove(request);
+}
+
+void Scheduler::Unpark(RequestState* request) {
+  LeaveParked(request);
   cache_.Free(&request->blocks);
   Enqueue(request);
 }
 
 void Scheduler::Enqueue(RequestState* request) {
+  if (pause_mode_ && *pause_mode_ != PauseMode::kKeep && !request->num_cached_tokens) {
+    parked_.Add(request, ParkReason::kPaused);
+    return;
+  }
   request->status = RequestStatus::kWaiting;
   policy_->Insert(request);
 }
@@ -58,8 +71,9 @@ void Scheduler::AdvancePrefix(RequestState* request) {
 }
 
 void Scheduler::UnparkAwake() {
-  for (RequestState* request : awake_) Unpark(request);
-  awake_.clear();
+  if (awake_.empty()) return;
+  const std::vector<RequestState*> awake = std::exchange(awake_, {});
+  for (RequestState* request : awake) Unpark(request);
 }
 
 bool Scheduler::Release(step::RequestId id) {

@@ -14,9 +14,11 @@ void Scheduler::Schedule(step::StepPlan* plan) {
   in_flight_.back().entries.clear();
 
   Budget budget{options_.max_num_tokens, options_.max_num_logits_rows};
-  GiveWay();
-  ScheduleRunning(&budget, plan);
-  ScheduleWaiting(&budget, plan);
+  if (pause_mode_ != PauseMode::kKeep) {
+    GiveWay();
+    ScheduleRunning(&budget, plan);
+    ScheduleWaiting(&budget, plan);
+  }
 
   plan->scheduled.resize(num_entries_);
   if (plan->empty()) {
@@ -208,6 +210,7 @@ void Scheduler::Start(RequestState* request, const kv_cache::PrefixMatch& match,
   if (request->num_cached_tokens) return;  // a resumed request was counted before
   request->num_cached_tokens = match.num_tokens;
   queue_.Start(&request->ticket);
+  deadlines_.Start(request);
   if (charges_) policy_->Charge(*request, request->prompt_size);
   counters_.prompt_tokens += static_cast<uint64_t>(request->prompt_size);
   if (ReadsPrefixCache(*request) && options_.kv_cache.enable_prefix_caching) {
