@@ -24,6 +24,8 @@ struct RequestEvent {
   bool first_tokens = false;  // `new_token_ids` are the first ones of the request
   int32_t num_cached_tokens = 0;
 
+  // Set: a turn of a request with streaming input is over; it waits for Scheduler::Extend().
+  std::optional<step::FinishReason> turn_finished;
   std::optional<step::FinishReason> finish_reason;  // set: the request is gone, its id is free
   std::optional<int32_t> stop_token_id;
   Status error;  // where finish_reason is kError

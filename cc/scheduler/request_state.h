@@ -41,11 +41,14 @@ struct RequestState {
         wants_logprobs(!pooling && request->sampling.logprobs != step::SamplingParams::kNoLogprobs),
         prompt_logprobs_done(pooling || request->sampling.prompt_logprobs ==
                                             step::SamplingParams::kNoLogprobs),
+        input_open(request->streaming_input),
+        session_open(request->streaming_input),
         blocks(*request) {}
 
-  const std::shared_ptr<const step::Request> request;
+  // Replaced by one with a longer prompt where input is appended.
+  std::shared_ptr<const step::Request> request;
   // Of the request, here because every step asks.
-  const int32_t prompt_size;
+  int32_t prompt_size;
   const bool pooling;
   const bool generates;  // it wants tokens, once everything known is computed
   const bool wants_logprobs;
@@ -86,6 +89,13 @@ struct RequestState {
   RequestState* queue_prev = nullptr;
   RequestState* queue_next = nullptr;
 
+  // Of a request with streaming input.
+  bool input_open;                     // more of this turn comes, or the next turn
+  bool session_open;                   // another turn may come after this one
+  bool turn_has_input = true;          // some of this turn came
+  std::vector<int32_t> pending_input;  // came while the request held blocks
+
+  bool samples() const { return generates && !input_open && pending_input.empty(); }
   step::TokenSequence tokens() const { return {request->prompt_token_ids, output_token_ids}; }
   int32_t num_tokens() const { return prompt_size + static_cast<int32_t>(output_token_ids.size()); }
 };

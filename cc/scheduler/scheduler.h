@@ -45,6 +45,7 @@
 #include "cc/scheduler/admission/queue_admission.h"
 #include "cc/scheduler/deadline_queue.h"
 #include "cc/scheduler/kv_transfers.h"
+#include "cc/scheduler/input_part.h"
 #include "cc/scheduler/parked_requests.h"
 #include "cc/scheduler/pause_mode.h"
 #include "cc/scheduler/policies/policy.h"
@@ -73,6 +74,10 @@ class Scheduler {
   // that still waits for it.
   bool Release(step::RequestId id);
 
+  // Appends input to a request with `streaming_input`; `part` says what follows. kNotFound: there
+  // is no such request. kFailedPrecondition: its input is complete, or a turn is being generated.
+  // kInvalidArgument: it would not be admitted with this input. O(its tokens).
+  Status Extend(step::RequestId id, std::vector<int32_t> token_ids, InputPart part);
   // Ends requests whose start deadline or deadline is not after `now_us`, in the order of the
   // deadlines; their events have kDeadlineExceeded. O(log n) for each of them, else O(1).
   void Expire(int64_t now_us, std::vector<RequestEvent>* events);
@@ -150,6 +155,12 @@ class Scheduler {
   void StopRunning(RequestState* request);
   void Finish(RequestState* request, step::FinishReason reason, RequestEvent* event);
   Status CheckRequest(const RequestState& request) const;
+
+  // scheduler_inputs.cc
+  void SetPrompt(RequestState* request, std::shared_ptr<const step::Request> longer);
+  void MergeIntoPrompt(RequestState* request, const std::vector<int32_t>& token_ids);
+  void FinishInput(RequestState* request);
+  void FinishTurn(RequestState* request, const Stop& stop, RequestEvent* event);
 
   // scheduler_control.cc
   void AbortAll(std::vector<RequestEvent>* events);

@@ -161,7 +161,7 @@ int32_t Scheduler::NumTokensToRun(const RequestState& request, const Budget& bud
   }
   if (NeedsPromptLogprobs(request)) {
     n = std::min(n, budget.rows);
-  } else if (n == left && budget.rows == 0 && request.generates) {
+  } else if (n == left && budget.rows == 0 && request.samples()) {
     --n;  // all but the token after which a row would be needed
   }
   return n < least ? 0 : n;
@@ -241,7 +241,7 @@ void Scheduler::Place(RequestState* request, const Run& run, Budget* budget,
   }
   entry->draft_token_ids.assign(request->draft_token_ids.begin(),
                                 request->draft_token_ids.begin() + run.num_drafts);
-  entry->sample = end == num_known + request->num_samples_in_flight && request->generates;
+  entry->sample = end == num_known + request->num_samples_in_flight && request->samples();
   entry->prompt_logprobs = NeedsPromptLogprobs(*request);
   request->num_scheduled_tokens = end + run.num_drafts;
   request->num_drafts_in_flight = run.num_drafts;

@@ -106,8 +106,10 @@ void Scheduler::Apply(RequestState* request, const InFlightEntry& entry,
   AdvancePrefix(request);
   FinishPrompt(request, entry, result, event);
   if (stop) {
-    event->stop_token_id = stop->stop_token_id;
-    Finish(request, stop->reason, event);
+    FinishTurn(request, *stop, event);
+  } else if (request->generates && !entry.sample &&
+             request->num_computed_tokens == request->num_tokens()) {
+    FinishInput(request);
   }
 }
 

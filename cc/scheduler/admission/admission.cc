@@ -28,6 +28,7 @@ Admission::Admission(const SchedulerOptions& options, const kv_cache::KvCacheMan
 
 Status Admission::Check(const step::Request& request) const {
   PM_RETURN_IF_ERROR(CheckKind(request));
+  if (request.streaming_input) PM_RETURN_IF_ERROR(CheckStreaming(request));
   PM_RETURN_IF_ERROR(CheckTokens(request));
   if (!request.pooling) PM_RETURN_IF_ERROR(request.sampling.Validate(options_.vocab_size));
   PM_RETURN_IF_ERROR(CheckLength(request));
@@ -44,6 +45,20 @@ Status Admission::CheckKind(const step::Request& request) const {
   if (request.priority != 0 && !uses_priority_) {
     return InvalidArgument("priority is " + Text(request.priority) + ", but scheduling policy \"" +
                            options_.policy + "\" ignores it: leave it at 0");
+  }
+  return OkStatus();
+}
+
+Status Admission::CheckStreaming(const step::Request& request) const {
+  const step::SamplingParams& sampling = request.sampling;
+  if (request.pooling || sampling.max_tokens == 0 ||
+      sampling.prompt_logprobs != step::SamplingParams::kNoLogprobs) {
+    return InvalidArgument(
+        "streaming_input is set: it goes with generated tokens only, not with pooling, "
+        "prompt_logprobs or max_tokens = 0");
+  }
+  if (!options_.chunked_prefill) {
+    return InvalidArgument("this model runs a prompt in one step: leave streaming_input unset");
   }
   return OkStatus();
 }

@@ -31,6 +31,7 @@ class Admission {
 
  private:
   Status CheckKind(const step::Request& request) const;
+  Status CheckStreaming(const step::Request& request) const;
   Status CheckTokens(const step::Request& request) const;
   Status CheckLength(const step::Request& request) const;
   Status CheckUncut(const step::Request& request) const;
