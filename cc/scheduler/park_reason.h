@@ -17,16 +17,17 @@ enum class ParkReason : int32_t {
   kKvLoad,          // a connector loads blocks that will be the request's prefix
   kAdapterSlot,     // every adapter slot is taken by other adapters
   kEncoderBudget,   // its media do not fit beside those of other requests
+  kLongPrefill,     // as many long prompts are partly computed as may be
   kPaused,          // it has not started, and the scheduler is paused (PauseMode)
 };
 
-inline constexpr size_t kNumParkReasons = 8;
+inline constexpr size_t kNumParkReasons = 9;
 
 // "held", "prefix_in_flight", ...: for metrics and messages.
 constexpr std::string_view ParkReasonName(ParkReason reason) {
   constexpr std::string_view kNames[kNumParkReasons] = {
-      "held",    "prefix_in_flight", "awaiting_input", "kv_lookup",
-      "kv_load", "adapter_slot",     "encoder_budget", "paused"};
+      "held",         "prefix_in_flight", "awaiting_input", "kv_lookup", "kv_load",
+      "adapter_slot", "encoder_budget",   "long_prefill",   "paused"};
   return kNames[static_cast<size_t>(reason)];
 }
 

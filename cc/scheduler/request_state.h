@@ -41,8 +41,6 @@ struct RequestState {
         wants_logprobs(!pooling && request->sampling.logprobs != step::SamplingParams::kNoLogprobs),
         prompt_logprobs_done(pooling || request->sampling.prompt_logprobs ==
                                             step::SamplingParams::kNoLogprobs),
-        input_open(request->streaming_input),
-        session_open(request->streaming_input),
         blocks(*request) {}
 
   // Replaced by one with a longer prompt where input is appended.
@@ -68,7 +66,8 @@ struct RequestState {
   DraftLength draft_length;
   std::optional<int32_t> num_cached_tokens;  // prefix hit of the first start; empty before it
 
-  step::RequestIndex index;  // while running
+  bool prefills_partly = false;  // running, with known tokens that have no place in a plan yet
+  step::RequestIndex index;      // while running
   kv_cache::RequestBlocks blocks;
 
   std::vector<step::TokenLogprobs> prompt_logprobs;  // collected so far, until they are done
@@ -90,10 +89,10 @@ struct RequestState {
   RequestState* queue_next = nullptr;
 
   // Of a request with streaming input.
-  bool input_open;                     // more of this turn comes, or the next turn
-  bool session_open;                   // another turn may come after this one
-  bool turn_has_input = true;          // some of this turn came
-  std::vector<int32_t> pending_input;  // came while the request held blocks
+  bool input_open = request->streaming_input;    // more of this turn comes, or the next turn
+  bool session_open = request->streaming_input;  // another turn may come after this one
+  bool turn_has_input = true;                    // some of this turn came
+  std::vector<int32_t> pending_input;            // came while the request held blocks
 
   bool samples() const { return generates && !input_open && pending_input.empty(); }
   step::TokenSequence tokens() const { return {request->prompt_token_ids, output_token_ids}; }

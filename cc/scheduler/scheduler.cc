@@ -78,6 +78,7 @@ void Scheduler::ReleaseSlot(RequestState* request) {
 // them, but it runs before any step that is planned from now on, so they may be handed out at once.
 void Scheduler::StopRunning(RequestState* request) {
   ReleaseSlot(request);
+  SetPrefillsPartly(request, false);
   prefixes_in_flight_.Withdraw(request, &awake_);
   request->num_scheduled_tokens = 0;
   request->num_computed_tokens = 0;
@@ -167,11 +168,14 @@ Status Scheduler::CheckRequest(const RequestState& request) const {
 Status Scheduler::CheckIntegrity() const {
   std::vector<const kv_cache::RequestBlocks*> holders;
   size_t num_running = 0, num_parked = 0;
+  int32_t num_partial = 0, num_long = 0;
   for (const auto& [id, request] : requests_) {
     PM_RETURN_IF_ERROR(CheckRequest(*request));
     holders.push_back(&request->blocks);
     num_running += request->status == RequestStatus::kRunning;
     num_parked += request->status == RequestStatus::kParked;
+    num_partial += request->prefills_partly;
+    num_long += request->prefills_partly && IsLong(*request);
   }
   const auto taken = static_cast<size_t>(std::count_if(
       slots_.begin(), slots_.end(), [](const Slot& slot) { return slot.holder != nullptr; }));
@@ -185,6 +189,9 @@ Status Scheduler::CheckIntegrity() const {
     }
   }
   if (num_parked != parked_.size()) return Internal("scheduler: parked requests are miscounted");
+  if (num_partial != num_partial_prefills_ || num_long != num_long_partial_prefills_) {
+    return Internal("scheduler: partial prefills are miscounted");
+  }
   PM_RETURN_IF_ERROR(parked_.CheckIntegrity());
   PM_RETURN_IF_ERROR(prefixes_in_flight_.CheckIntegrity());
   PM_RETURN_IF_ERROR(policy_->CheckIntegrity());

@@ -42,10 +42,10 @@
 #include "cc/kv_cache/connector.h"
 #include "cc/kv_cache/kv_cache_manager.h"
 #include "cc/scheduler/admission/admission.h"
+#include "cc/scheduler/admission/deadline_queue.h"
 #include "cc/scheduler/admission/queue_admission.h"
-#include "cc/scheduler/deadline_queue.h"
-#include "cc/scheduler/kv_transfers.h"
 #include "cc/scheduler/input_part.h"
+#include "cc/scheduler/kv_transfers.h"
 #include "cc/scheduler/parked_requests.h"
 #include "cc/scheduler/pause_mode.h"
 #include "cc/scheduler/policies/policy.h"
@@ -146,6 +146,8 @@ class Scheduler {
   struct Budget {
     int32_t tokens;
     int32_t rows;
+    int32_t prefill_tokens = 0;  // of `tokens`, for partial prefills
+    int32_t prefill_shares = 0;  // among so many of them; 0 = not shared
   };
 
   explicit Scheduler(const SchedulerOptions& options);
@@ -200,6 +202,16 @@ class Scheduler {
   void Place(RequestState* request, const Run& run, Budget* budget, step::ScheduledRequest* entry);
   step::ScheduledRequest* NextEntry(step::StepPlan* plan);
 
+  // scheduler_prefill.cc
+  enum class PartialStart { kNow, kLater, kParked };
+  bool IsLong(const RequestState& request) const;
+  void SetPrefillsPartly(RequestState* request, bool partly);
+  void SharePrefills(Budget* budget) const;
+  static int32_t PrefillShare(const Budget& budget, int32_t num_tokens);
+  static void TakePrefillShare(int32_t num_tokens, Budget* budget);
+  PartialStart StartPartially(RequestState* request);
+  void UnparkLongPrefill();
+
   // scheduler_drafts.cc
   int32_t NumDraftsToRun(const RequestState& request, int32_t num_tokens,
                          const Budget& budget) const;
@@ -246,7 +258,9 @@ class Scheduler {
   PrefixesInFlight prefixes_in_flight_;
   std::vector<RequestState*> awake_;    // during a call: waited for a prefix, need not any longer
   std::vector<RequestState*> running_;  // in the policy's order: that of their starts, mostly
-  bool running_changed_ = false;        // some of them run no more; until DropStopped()
+  int32_t num_partial_prefills_ = 0;    // of running_
+  int32_t num_long_partial_prefills_ = 0;  // of those, as options_ count them
+  bool running_changed_ = false;           // some of them run no more; until DropStopped()
   std::vector<Slot> slots_;
   std::vector<step::RequestIndex> free_slots_;  // a stack
   std::vector<step::RequestIndex> released_;    // since the last plan

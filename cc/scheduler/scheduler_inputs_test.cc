@@ -2,7 +2,7 @@
 #include <string>
 #include <vector>
 
-#include "cc/scheduler/scheduler_fixture.h"
+#include "cc/scheduler/testing/scheduler_fixture.h"
 #include "gtest/gtest.h"
 
 namespace pagemill::scheduler {
@@ -25,12 +25,13 @@ class InputsTest : public SchedulerTest {
     context_.insert(context_.end(), tokens.begin(), tokens.end());
     EXPECT_TRUE(scheduler_->CheckIntegrity().ok());
   }
-  // Steps until the turn, or the request, is over: its tokens, which become context.
+  // Steps until the turn of request 1, or all of it, is over: its tokens, which become context.
   Tokens Turn() {
     Tokens tokens;
     for (int i = 0; i < 100; ++i) {
       Step();
       for (const RequestEvent& event : events_) {
+        if (event.id != RequestId(1)) continue;
         tokens.insert(tokens.end(), event.new_token_ids.begin(), event.new_token_ids.end());
         if (!event.turn_finished && !event.finish_reason) continue;
         EXPECT_EQ(tokens, FakeModel::Continue(context_, tokens.size(), 97));

@@ -20,6 +20,13 @@ Status SchedulerOptions::Validate() const {
   PM_RETURN_IF_ERROR(CheckAtLeast("max_model_len", max_model_len, 1));
   PM_RETURN_IF_ERROR(CheckAtLeast("vocab_size", vocab_size, 0));
   PM_RETURN_IF_ERROR(CheckAtLeast("long_prefill_token_threshold", long_prefill_token_threshold, 0));
+  PM_RETURN_IF_ERROR(CheckAtLeast("max_partial_prefills", max_partial_prefills, 0));
+  PM_RETURN_IF_ERROR(CheckAtLeast("max_long_partial_prefills", max_long_partial_prefills, 0));
+  if (max_long_partial_prefills > 0 && long_prefill_token_threshold == 0) {
+    return InvalidArgument("max_long_partial_prefills is " +
+                           std::to_string(max_long_partial_prefills) +
+                           ", but long_prefill_token_threshold is 0, so no prompt is long");
+  }
   PM_RETURN_IF_ERROR(CheckAtLeast("max_waiting_requests", max_waiting_requests, 0));
   PM_RETURN_IF_ERROR(CheckAtLeast("max_waiting_tokens", max_waiting_tokens, 0));
   PM_RETURN_IF_ERROR(CheckAtLeast("max_waiting_per_tenant", max_waiting_per_tenant, 0));

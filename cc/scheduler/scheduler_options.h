@@ -21,6 +21,12 @@ struct SchedulerOptions {
   int32_t vocab_size = 0;             // bounds token ids; 0 = not checked
   // Most tokens of one request in one step; 0 = no cap. Not applied to prompts that cannot be cut.
   int32_t long_prefill_token_threshold = 0;
+  // Requests whose prompt is partly computed at a time, which share the tokens of a step equally; 0
+  // = no limit, and those that started first get all they can use.
+  int32_t max_partial_prefills = 0;
+  // Of those, requests with a prompt longer than long_prefill_token_threshold; shorter ones pass
+  // those that wait for it. 0 = no limit.
+  int32_t max_long_partial_prefills = 0;
   // Lookahead for tokens that the runner proposes; none by default.
   DraftLimits drafts;
   // Plan a request's next step before the token that it runs is known: the plan has a placeholder,

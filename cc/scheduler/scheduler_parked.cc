@@ -36,7 +36,8 @@ void Scheduler::Unpark(RequestState* request) {
 }
 
 void Scheduler::Enqueue(RequestState* request) {
-  if (!request->pending_input.empty()) MergeIntoPrompt(request, std::vector<int32_t>(request->pending_input));
+  if (!request->pending_input.empty())
+    MergeIntoPrompt(request, std::vector<int32_t>(request->pending_input));
   if (pause_mode_ && *pause_mode_ != PauseMode::kKeep && !request->num_cached_tokens) {
     parked_.Add(request, ParkReason::kPaused);
     return;

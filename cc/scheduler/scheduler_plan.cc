@@ -16,6 +16,7 @@ void Scheduler::Schedule(step::StepPlan* plan) {
   Budget budget{options_.max_num_tokens, options_.max_num_logits_rows};
   if (pause_mode_ != PauseMode::kKeep) {
     GiveWay();
+    SharePrefills(&budget);
     ScheduleRunning(&budget, plan);
     ScheduleWaiting(&budget, plan);
   }
@@ -92,6 +93,8 @@ void Scheduler::ScheduleRunning(Budget* budget, step::StepPlan* plan) {
 
 void Scheduler::ScheduleWaiting(Budget* budget, step::StepPlan* plan) {
   if (free_slots_.empty()) return;
+  UnparkLongPrefill();
+  int32_t num_passed = 0;
   int32_t promised = -1;  // counted when the first request comes that might start
   while (budget->tokens > 0 && !free_slots_.empty()) {
     RequestState* request = policy_->Next();
@@ -108,6 +111,13 @@ void Scheduler::ScheduleWaiting(Budget* budget, step::StepPlan* plan) {
     if (n == 0 || !cache_.CanAllocate(request->blocks, &match, request->num_tokens(), promised)) {
       request->num_scheduled_tokens = 0;
       return;
+    }
+    if (request->num_scheduled_tokens + n < request->num_tokens()) {
+      const PartialStart start = StartPartially(request);
+      if (start != PartialStart::kNow) request->num_scheduled_tokens = 0;
+      // Only so many are passed in one step, however many wait.
+      if (start == PartialStart::kParked && ++num_passed < options_.max_num_seqs) continue;
+      if (start != PartialStart::kNow) return;
     }
     step::ScheduledRequest* entry = NextEntry(plan);
     Start(request, match, entry);
@@ -156,6 +166,7 @@ int32_t Scheduler::NumTokensToRun(const RequestState& request, const Budget& bud
     if (options_.long_prefill_token_threshold > 0) {
       n = std::min(n, options_.long_prefill_token_threshold);
     }
+    n = PrefillShare(budget, n);
   } else {
     least = std::max(least, request.prompt_size - request.num_scheduled_tokens);
   }
@@ -245,6 +256,8 @@ void Scheduler::Place(RequestState* request, const Run& run, Budget* budget,
   entry->prompt_logprobs = NeedsPromptLogprobs(*request);
   request->num_scheduled_tokens = end + run.num_drafts;
   request->num_drafts_in_flight = run.num_drafts;
+  if (run.match != nullptr || request->prefills_partly) TakePrefillShare(run.num_tokens, budget);
+  SetPrefillsPartly(request, end < num_known);
   request->num_samples_in_flight += entry->sample;
 
   const int32_t rows = entry->sample ? 1 + run.num_drafts : 0;

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "cc/scheduler/scheduler_fixture.h"
+#include "cc/scheduler/testing/scheduler_fixture.h"
 #include "gtest/gtest.h"
 
 namespace pagemill::scheduler {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "cc/kv_cache/connector.h"
-#include "cc/scheduler/scheduler_fixture.h"
+#include "cc/scheduler/testing/scheduler_fixture.h"
 
 namespace pagemill::scheduler {
 namespace {

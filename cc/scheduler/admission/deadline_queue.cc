@@ -1,4 +1,4 @@
-#include "cc/scheduler/deadline_queue.h"
+#include "cc/scheduler/admission/deadline_queue.h"
 
 #include <algorithm>
 #include <limits>

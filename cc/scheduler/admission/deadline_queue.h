@@ -1,4 +1,4 @@
-// File: cc/scheduler/deadline_queue.h
+// File: cc/scheduler/admission/deadline_queue.h
 // Requests with deadlines, the next one to pass first: until its first start that may be the
 // request's start deadline, afterwards it is the deadline of its end.
 //
@@ -8,8 +8,8 @@
 //
 // Times are microseconds of the caller's clock; equal ones are in order of arrival. Does not own
 // the requests. Thread safety: none.
-#ifndef PAGEMILL_CC_SCHEDULER_DEADLINE_QUEUE_H_
-#define PAGEMILL_CC_SCHEDULER_DEADLINE_QUEUE_H_
+#ifndef PAGEMILL_CC_SCHEDULER_ADMISSION_DEADLINE_QUEUE_H_
+#define PAGEMILL_CC_SCHEDULER_ADMISSION_DEADLINE_QUEUE_H_
 
 #include <cstdint>
 #include <set>
@@ -44,4 +44,4 @@ class DeadlineQueue {
 
 }  // namespace pagemill::scheduler
 
-#endif  // PAGEMILL_CC_SCHEDULER_DEADLINE_QUEUE_H_
+#endif  // PAGEMILL_CC_SCHEDULER_ADMISSION_DEADLINE_QUEUE_H_

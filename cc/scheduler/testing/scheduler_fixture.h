@@ -1,7 +1,7 @@
-// File: cc/scheduler/scheduler_fixture.h
+// File: cc/scheduler/testing/scheduler_fixture.h
 // What the scheduler's tests share: a scheduler beside a FakeModel, stepped by hand.
-#ifndef PAGEMILL_CC_SCHEDULER_SCHEDULER_FIXTURE_H_
-#define PAGEMILL_CC_SCHEDULER_SCHEDULER_FIXTURE_H_
+#ifndef PAGEMILL_CC_SCHEDULER_TESTING_SCHEDULER_FIXTURE_H_
+#define PAGEMILL_CC_SCHEDULER_TESTING_SCHEDULER_FIXTURE_H_
 
 #include <memory>
 #include <numeric>
@@ -103,4 +103,4 @@ class SchedulerTest : public testing::Test {
 
 }  // namespace pagemill::scheduler
 
-#endif  // PAGEMILL_CC_SCHEDULER_SCHEDULER_FIXTURE_H_
+#endif  // PAGEMILL_CC_SCHEDULER_TESTING_SCHEDULER_FIXTURE_H_
