@@ -115,17 +115,19 @@ void KvCacheManager::GiveBack(const Group& group, int32_t index, RequestBlocks* 
 bool KvCacheManager::TruncateComputed(int32_t num_tokens, RequestBlocks* blocks) {
   PM_CHECK(num_tokens % options_.block_size == 0);
   if (blocks->empty()) return true;
-  bool complete = true;
+  bool complete = num_tokens % prefix_grain_ == 0;
   for (Group& group : groups_) {
     std::vector<BlockId>& table = blocks->groups_[group.id.value()];
     const int32_t length = group.kind->NumBlocks(num_tokens, blocks->shape_);
     for (int32_t i = Length(group, table); i-- > length;) GiveBack(group, i, blocks);
     table.resize(std::min(table.size(), static_cast<size_t>(length * group.pages)));
-    group.num_common = std::min(group.num_common, length);
+    group.num_common = std::min(group.num_common, num_tokens / group.block_tokens);
     RequestBlocks::Progress& progress = blocks->progress_[group.id.value()];
     progress.first_held = std::min(progress.first_held, Length(group, table));
+    if (num_tokens == 0) continue;
+    if (group.traits.rewind == CacheKind::Rewind::kNever) complete = false;
     const TokenRange range{num_tokens, num_tokens};
-    for (int32_t i = 0; i < length && num_tokens > 0; ++i) {
+    for (int32_t i = 0; i < length; ++i) {
       const bool is_held =
           i < Length(group, table) && table[static_cast<size_t>(i * group.pages)] != kNullBlock;
       if (!is_held && group.kind->Needs(i, range, blocks->shape_)) complete = false;

@@ -1,6 +1,7 @@
 #include "cc/kv_cache/kv_cache_manager.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "cc/kv_cache/kinds/kinds.h"
@@ -13,7 +14,7 @@ KvCacheManager::KvCacheManager(const KvCacheOptions& options)
       pool_(options.num_blocks, options.eviction, events_.get()),
       hasher_(options.hash_algorithm) {
   PM_CHECK(options.Validate().ok());
-  caching_ = options.enable_prefix_caching && !options.groups.empty();
+  prefix_grain_ = options.block_size;
   for (const KvGroupOptions& group : options.groups) {
     Group made;
     made.id = GroupId(static_cast<uint16_t>(groups_.size()));
@@ -21,12 +22,14 @@ KvCacheManager::KvCacheManager(const KvCacheOptions& options)
     made.traits = made.kind->traits();
     made.block_tokens = group.block_size == 0 ? options.block_size : group.block_size;
     made.stride = made.block_tokens / options.block_size;
+    prefix_grain_ = std::lcm(prefix_grain_, made.block_tokens);
     made.pages = group.pages_per_block;
-    caching_ = caching_ && made.traits.cacheable;
+    cacheable_ = cacheable_ && made.traits.cacheable;
     checkpoints_ = checkpoints_ || made.traits.checkpoints;
     lookup_order_.push_back(groups_.size());
     groups_.push_back(std::move(made));
   }
+  caching_ = cacheable_ && options.enable_prefix_caching && !groups_.empty();
   std::stable_partition(lookup_order_.begin(), lookup_order_.end(),
                         [this](size_t g) { return groups_[g].traits.prefixes_nest; });
 }

@@ -80,6 +80,8 @@ class KvCacheManager {
   int64_t num_evictions() const { return pool_.num_evictions(); }
   // Blocks that a request can count on when it is alone: all but those that may be pinned.
   int32_t num_request_blocks() const { return pool_.num_usable() - options_.max_pinned_blocks; }
+  // Prefixes are found, and can be loaded, in multiples of so many tokens.
+  int32_t prefix_grain_tokens() const { return prefix_grain_; }
   // Most pages that a request with that many tokens in the cache holds at a time, and how many more
   // than it has now `blocks` may come to hold for that.
   int32_t NumBlocks(int32_t num_tokens, const RequestShape& shape = {}) const;
@@ -103,7 +105,8 @@ class KvCacheManager {
   void Allocate(int32_t num_tokens, const PrefixMatch* match, RequestBlocks* blocks,
                 std::vector<std::vector<BlockId>>* new_block_ids);
   // The same, for tokens that are loaded instead of computed: only what a step needs that goes on
-  // after them. No plan tells the runner; the request's first plan must have all of groups().
+  // after them. `num_tokens` is a multiple of prefix_grain_tokens(). No plan tells the runner; the
+  // request's first plan must have all of groups().
   void AllocateForLoad(int32_t num_tokens, const PrefixMatch* match, RequestBlocks* blocks);
   // The first `num_computed_tokens` of `tokens` are in the cache, computed or loaded: full blocks
   // may be reused, and what no later step needs is given back.
@@ -114,9 +117,9 @@ class KvCacheManager {
   void Free(RequestBlocks* blocks);
 
   // Gives back what only tokens from `num_tokens` on use; they are computed, or loaded, again.
-  // False where the request cannot go on after so many tokens, because a group has given back what
-  // that takes: the caller must Free() and start over. `num_tokens` is a multiple of the block
-  // size.
+  // `num_tokens` is a multiple of block_size, and no step is in flight. False where the request
+  // cannot go on after so many tokens: they are no multiple of prefix_grain_tokens(), or a group
+  // has given back or overwritten what that takes. Then the caller must Free() and start over.
   bool TruncateComputed(int32_t num_tokens, RequestBlocks* blocks);
 
   // The hash chain over the full blocks of block_size among the first `num_tokens` tokens. Valid
@@ -125,7 +128,8 @@ class KvCacheManager {
                                     int32_t num_tokens, RequestBlocks* blocks);
   // Appends what the request holds of the tokens [begin, end), multiples of the block size, in the
   // order of the sequence: one entry per page, where a block of a group has several, they follow
-  // one another with equal hashes. The hashes up to `end` were asked for before.
+  // one another with equal hashes. Nothing where a group's content is of use to its request only.
+  // The hashes up to `end` were asked for before.
   void Contents(const RequestBlocks& blocks, int32_t begin, int32_t end,
                 std::vector<BlockContent>* contents) const;
 
@@ -212,7 +216,9 @@ class KvCacheManager {
   BlockHasher hasher_;
   std::vector<Group> groups_;
   std::vector<size_t> lookup_order_;  // of groups: those whose prefixes nest come first
-  bool caching_ = false;              // does the prefix cache apply to this model?
+  int32_t prefix_grain_ = 1;          // tokens; common multiple of the groups' blocks
+  bool cacheable_ = true;             // do prefixes make sense with all groups?
+  bool caching_ = false;              // and is the prefix cache on?
   bool checkpoints_ = false;          // is there a group with checkpoints?
   uint64_t generation_ = 0;           // number of ForgetContent() calls
   int32_t num_holders_ = 0;           // RequestBlocks that are not empty

@@ -27,12 +27,13 @@ step::Request MakeRequest(int32_t prompt_size, const std::string& salt = "") {
 
 step::TokenSequence Tokens(const step::Request& request) { return {request.prompt_token_ids, {}}; }
 
-// Runs `request` as far as `num_tokens` and gives its blocks back.
+// Runs `request` as far as `num_tokens`, from what is cached of it, and gives its blocks back.
 void RunAndFree(const step::Request& request, int32_t num_tokens, KvCacheManager* cache) {
   RequestBlocks blocks;
   std::vector<std::vector<BlockId>> added;
-  ASSERT_TRUE(cache->CanAllocate(blocks, nullptr, num_tokens));
-  cache->Allocate(num_tokens, nullptr, &blocks, &added);
+  const PrefixMatch match = cache->FindPrefix(request, Tokens(request), &blocks);
+  ASSERT_TRUE(cache->CanAllocate(blocks, &match, num_tokens));
+  cache->Allocate(num_tokens, &match, &blocks, &added);
   cache->Commit(request, Tokens(request), num_tokens, &blocks);
   cache->Free(&blocks);
 }
@@ -280,6 +281,169 @@ TEST(KvCacheManager, PinnedContentIsNotEvicted) {
   EXPECT_TRUE(cache.CheckIntegrity({}).ok());
 }
 
+TEST(KvCacheManager, WindowsGiveBlocksBackAsTheRequestGoesOn) {
+  KvCacheOptions options = Options(20, {{.kind = "sliding_window", .window_tokens = 8}});
+  options.max_step_tokens = 4;
+  options.max_steps_in_flight = 1;
+  KvCacheManager cache(options);
+  const step::Request request = MakeRequest(61);
+  RequestBlocks blocks;
+  for (int32_t end = 4; end <= 60; end += 4) {
+    std::vector<std::vector<BlockId>> added;
+    EXPECT_TRUE(cache.CanAllocate(blocks, nullptr, end));
+    cache.Allocate(end, nullptr, &blocks, &added);
+    cache.Commit(request, Tokens(request), end, &blocks);
+    EXPECT_LE(cache.num_usable_blocks() - cache.num_free_blocks(), cache.NumBlocks(end));
+  }
+  EXPECT_EQ(cache.NumBlocks(1000000), 5);
+  EXPECT_EQ(cache.num_usable_blocks() - cache.num_free_blocks(), 2);
+  EXPECT_EQ(blocks.groups()[0][12], kNullBlock);
+  EXPECT_NE(blocks.groups()[0][13], kNullBlock);
+  EXPECT_EQ(NumFound(request, &cache), 60);
+  cache.Free(&blocks);
+}
+
+TEST(KvCacheManager, GroupsAgreeOnTheLengthOfAPrefix) {
+  // Blocks of 4 and of 8 tokens: prefixes of 8, 16, ... are usable.
+  KvCacheManager cache(Options(20, {{"full"}, {.kind = "full", .block_size = 8}}));
+  EXPECT_EQ(cache.prefix_grain_tokens(), 8);
+  EXPECT_EQ(cache.NumBlocks(21), 6 + 3);
+  const step::Request request = MakeRequest(21);
+  RunAndFree(request, 21, &cache);
+  EXPECT_EQ(NumFound(request, &cache), 16);
+  EXPECT_EQ(NumFound(MakeRequest(15), &cache), 8);
+}
+
+TEST(KvCacheManager, BlocksOfSeveralPages) {
+  KvCacheManager cache(Options(10, {{.kind = "mla", .pages_per_block = 3}}));
+  const step::Request request = MakeRequest(9);
+  RequestBlocks blocks;
+  std::vector<std::vector<BlockId>> added;
+  EXPECT_EQ(cache.NumBlocks(9), 9);
+  EXPECT_FALSE(cache.CanAllocate(blocks, nullptr, 13));
+  cache.Allocate(9, nullptr, &blocks, &added);
+  EXPECT_EQ(added[0].size(), 9u);
+  cache.Commit(request, Tokens(request), 9, &blocks);
+  cache.Free(&blocks);
+  EXPECT_EQ(cache.num_cached_blocks(), 2);
+  const PrefixMatch match = cache.FindPrefix(request, Tokens(request), &blocks);
+  EXPECT_EQ(match.num_tokens, 8);
+  EXPECT_EQ(match.num_free_blocks, 6);
+  EXPECT_EQ(match.groups[0], std::vector<BlockId>(added[0].begin(), added[0].begin() + 6));
+}
+
+TEST(KvCacheManager, CrossAttentionIsNeverShared) {
+  KvCacheManager cache(Options(20, {{"full"}, {"cross"}}));
+  step::Request request = MakeRequest(9);
+  request.media = {{"speech", 0, 6}};
+  RequestBlocks blocks(request);
+  std::vector<std::vector<BlockId>> added;
+  cache.Allocate(9, nullptr, &blocks, &added);
+  EXPECT_EQ(added[1].size(), 2u);
+  cache.Commit(request, Tokens(request), 9, &blocks);
+  cache.Free(&blocks);
+  EXPECT_EQ(cache.num_cached_blocks(), 0);
+  EXPECT_EQ(NumFound(request, &cache), 0);
+}
+
+TEST(KvCacheManager, AdaptersAndMediaSeparate) {
+  KvCacheManager cache(Options(30));
+  step::Request request = MakeRequest(13);
+  request.media = {{"cat", 5, 2}};
+  RunAndFree(request, 13, &cache);
+  EXPECT_EQ(NumFound(request, &cache), 12);
+  request.media[0].content_id = "dog";
+  EXPECT_EQ(NumFound(request, &cache), 4);
+  request.adapter = step::AdapterId(1);
+  EXPECT_EQ(NumFound(request, &cache), 0);
+}
+
+TEST(KvCacheManager, CommonPrefixOfAllHolders) {
+  KvCacheManager cache(Options(30));
+  const step::Request request = MakeRequest(17);
+  const auto common = [&cache](const RequestBlocks& blocks) {
+    std::vector<int32_t> counts;
+    cache.NumCommonPrefixBlocks(blocks, &counts);
+    return counts;
+  };
+  RequestBlocks first, second, third;
+  std::vector<std::vector<BlockId>> added;
+  cache.Allocate(17, nullptr, &first, &added);
+  EXPECT_EQ(common(first), std::vector<int32_t>{0});  // nothing is computed
+  cache.Commit(request, Tokens(request), 17, &first);
+  EXPECT_EQ(common(first), std::vector<int32_t>{4});
+  const step::Request shorter = MakeRequest(9);
+  PrefixMatch match = cache.FindPrefix(shorter, Tokens(shorter), &second);
+  cache.Allocate(9, &match, &second, &added);
+  EXPECT_EQ(common(second), std::vector<int32_t>{2});
+  const BlockId held[] = {first.groups()[0][2]};  // a transfer is no request
+  cache.Hold(held);
+  EXPECT_EQ(common(first), std::vector<int32_t>{2});
+  cache.Allocate(1, nullptr, &third, &added);
+  EXPECT_EQ(common(first), std::vector<int32_t>{0});
+  cache.Free(&third);
+  EXPECT_EQ(common(first), std::vector<int32_t>{2});
+  cache.Free(&second);
+  EXPECT_EQ(common(first), std::vector<int32_t>{4});
+  cache.Unhold(held);
+  cache.Free(&first);
+}
+
+TEST(KvCacheManager, ForgottenContentDoesNotComeBack) {
+  KvCacheManager cache(Options(30));
+  const step::Request request = MakeRequest(13);
+  RequestBlocks blocks;
+  std::vector<std::vector<BlockId>> added;
+  cache.Allocate(13, nullptr, &blocks, &added);
+  cache.Commit(request, Tokens(request), 8, &blocks);
+  cache.ForgetContent();
+  EXPECT_EQ(NumFound(request, &cache), 0);
+  cache.Commit(request, Tokens(request), 13, &blocks);  // goes on from forgotten content
+  EXPECT_EQ(NumFound(request, &cache), 0);
+  const RequestBlocks* holders[] = {&blocks};
+  EXPECT_TRUE(cache.CheckIntegrity(holders).ok());
+  cache.Free(&blocks);
+  RunAndFree(request, 13, &cache);
+  EXPECT_EQ(NumFound(request, &cache), 12);
+}
+
+TEST(KvCacheManager, EventsTellWhatCameAndWent) {
+  KvCacheOptions options = Options(5);
+  options.max_events = 10;
+  KvCacheManager cache(options);
+  ASSERT_NE(cache.events(), nullptr);
+  const step::Request request = MakeRequest(13, "salt");
+  RunAndFree(request, 9, &cache);
+  RunAndFree(request, 13, &cache);  // two of its blocks are known
+  RunAndFree(MakeRequest(16), 16, &cache);
+  cache.ForgetContent();
+  const std::vector<KvEvent> events = *cache.events()->Since(1);
+  RequestBlocks blocks;
+  const auto hashes = cache.Hashes(request, Tokens(request), 12, &blocks);
+  using Hashes = std::vector<BlockHash>;
+  ASSERT_EQ(events.size(), 7u);
+  EXPECT_EQ(events[0].type, KvEvent::Type::kStored);
+  EXPECT_EQ(events[0].hashes, Hashes(hashes.begin(), hashes.begin() + 2));
+  EXPECT_TRUE(events[0].parent.empty());
+  EXPECT_EQ(events[0].token_ids, (std::vector<int32_t>{100, 101, 102, 103, 104, 105, 106, 107}));
+  EXPECT_EQ(events[0].extra_keys, (std::vector<std::string>{ExtraKeys(request, 0, 4), ""}));
+  EXPECT_EQ(events[0].block_size, 4);
+  EXPECT_EQ(events[0].medium, "pool");
+  EXPECT_EQ(events[1].hashes, Hashes{hashes[2]});
+  EXPECT_EQ(events[1].parent, hashes[1]);
+  EXPECT_EQ(events[2].type, KvEvent::Type::kRemoved);
+  EXPECT_EQ(events[2].hashes, Hashes{hashes[2]});
+  EXPECT_EQ(events[5].type, KvEvent::Type::kStored);
+  EXPECT_EQ(events[6].type, KvEvent::Type::kCleared);
+  EXPECT_EQ(KvCacheManager(Options(5)).events(), nullptr);
+}
+
+TEST(KvCacheOptions, DraftsNeedGroupsThatCanGoBack) {
+  EXPECT_TRUE(
+      Options(9, {{"full"}, {.kind = "sliding_window", .window_tokens = 4}}).CanRejectTokens());
+  EXPECT_FALSE(Options(9, {{"full"}, {"state_space"}}).CanRejectTokens());
+}
+
 TEST(KvCacheOptions, RefusalsNameTheField) {
   EXPECT_TRUE(Options(2).Validate().ok());
   const auto message = [](KvCacheOptions options) { return options.Validate().message(); };
@@ -288,6 +452,18 @@ TEST(KvCacheOptions, RefusalsNameTheField) {
   KvCacheOptions options = Options(2);
   options.block_size = 0;
   EXPECT_NE(message(options).find("block_size"), std::string::npos);
+  options = Options(4);
+  options.eviction = "fifo";
+  EXPECT_NE(message(options).find("fifo"), std::string::npos);
+  options = Options(4);
+  options.max_events = -1;
+  EXPECT_NE(message(options).find("max_events"), std::string::npos);
+  options = Options(4);
+  options.max_step_tokens = -1;
+  EXPECT_NE(message(options).find("max_step_tokens"), std::string::npos);
+  options = Options(4);
+  options.max_steps_in_flight = 0;
+  EXPECT_NE(message(options).find("max_steps_in_flight"), std::string::npos);
   options = Options(4);
   options.max_pinned_blocks = 3;
   EXPECT_NE(message(options).find("max_pinned_blocks"), std::string::npos);

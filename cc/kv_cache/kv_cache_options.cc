@@ -44,4 +44,11 @@ Status KvCacheOptions::Validate() const {
   return OkStatus();
 }
 
+bool KvCacheOptions::CanRejectTokens() const {
+  return std::all_of(groups.begin(), groups.end(), [this](const KvGroupOptions& group) {
+    const StatusOr<std::unique_ptr<CacheKind>> kind = MakeCacheKind(group, block_size);
+    return (*kind)->traits().rewind == CacheKind::Rewind::kToAnyToken;
+  });
+}
+
 }  // namespace pagemill::kv_cache

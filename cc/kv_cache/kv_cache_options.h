@@ -31,6 +31,9 @@ struct KvCacheOptions {
 
   // kInvalidArgument names the field, its value and its range.
   Status Validate() const;
+  // Can a request go back by any number of tokens, as it does when drafts are rejected? Not where a
+  // group has recurrent states. The options are valid.
+  bool CanRejectTokens() const;
 };
 
 }  // namespace pagemill::kv_cache

@@ -11,9 +11,10 @@ void KvCacheManager::Contents(const RequestBlocks& blocks, int32_t begin, int32_
                               std::vector<BlockContent>* contents) const {
   const int32_t size = options_.block_size;
   PM_CHECK(begin % size == 0 && end % size == 0);
+  if (!cacheable_ || blocks.empty()) return;
   for (int32_t i = begin / size; i < end / size; ++i) {
     for (const Group& group : groups_) {
-      if (blocks.empty() || !group.traits.cacheable || (i + 1) % group.stride != 0) continue;
+      if ((i + 1) % group.stride != 0) continue;
       const std::vector<BlockId>& table = blocks.groups_[group.id.value()];
       for (BlockId id : PagesAt(group, table, i / group.stride)) {
         if (id != kNullBlock) contents->push_back({blocks.hashes_[i], group.id, id});

@@ -82,10 +82,17 @@ class CacheKind {
     return true;
   }
 
+  // How far a request can go back to fewer tokens and go on from there.
+  enum class Rewind {
+    kToAnyToken,
+    kToBoundary,  // to the end of a block whose position is still held
+    kNever,
+  };
   struct Traits {
     bool cacheable = true;      // false: the content is of use to its request only
     bool prefixes_nest = true;  // where n blocks can be gone on from, so can any fewer
-    bool checkpoints = false;   // content is only where somebody asked for it (branch_tokens)
+    Rewind rewind = Rewind::kToAnyToken;
+    bool checkpoints = false;  // content is only where somebody asked for it (branch_tokens)
   };
   virtual Traits traits() const { return {}; }
 };

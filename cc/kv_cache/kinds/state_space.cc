@@ -53,8 +53,10 @@ bool StateSpace::Outlives(int32_t index, const RequestShape& shape) const {
 }
 
 CacheKind::Traits StateSpace::traits() const {
-  return {.cacheable = checkpoints_ != StateCheckpoints::kNone,
+  const bool none = checkpoints_ == StateCheckpoints::kNone;
+  return {.cacheable = !none,
           .prefixes_nest = false,
+          .rewind = none ? Rewind::kNever : Rewind::kToBoundary,
           .checkpoints = checkpoints_ == StateCheckpoints::kLastBoundary};
 }
 

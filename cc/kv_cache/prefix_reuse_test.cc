@@ -1,0 +1,177 @@
+// How much of a realistic traffic the prefix cache finds: conversations of several turns under
+// shared system prompts, some answers asked for again, one-off prompts in between.
+#include <algorithm>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "cc/kv_cache/kv_cache_manager.h"
+#include "gtest/gtest.h"
+
+namespace pagemill::kv_cache {
+namespace {
+
+using Tokens = std::vector<int32_t>;
+
+class Traffic {
+ public:
+  Traffic(const KvCacheOptions& options, uint32_t seed) : cache_(options), random_(seed) {
+    for (Tokens& system : systems_) system = Draw(200, 600);
+  }
+
+  // Runs a number of conversations, their turns mixed.
+  void Converse(int num_conversations) {
+    std::vector<Tokens> histories;
+    for (int i = 0; i < num_conversations; ++i) histories.push_back(systems_[i % kSystems]);
+    for (int turn = 0; turn < 6; ++turn) {
+      for (Tokens& history : histories) {
+        Append(Draw(10, 80), &history);
+        if (Below(5) == 0) Run(history, Draw(10, 150));  // an answer that nobody likes
+        const Tokens answer = Draw(10, 150);
+        Run(history, answer);
+        Append(answer, &history);
+      }
+    }
+  }
+
+  void AskOnce(int32_t num_tokens) { Run(Draw(num_tokens, num_tokens), Draw(4, 4)); }
+  void AskUnderSystem(int system) {
+    Tokens prompt = systems_[system];
+    Append(Draw(10, 20), &prompt);
+    Run(prompt, Draw(4, 4));
+  }
+
+  int64_t num_hit_tokens() const { return num_hit_tokens_; }
+  int64_t num_prompt_tokens() const { return num_prompt_tokens_; }
+
+ private:
+  static constexpr int kSystems = 4;
+
+  uint32_t Below(uint32_t n) { return static_cast<uint32_t>(random_()) % n; }
+  Tokens Draw(int32_t least, int32_t most) {
+    Tokens tokens(static_cast<size_t>(least) + Below(static_cast<uint32_t>(most - least + 1)));
+    for (int32_t& token : tokens) token = static_cast<int32_t>(Below(50000));
+    return tokens;
+  }
+  static void Append(const Tokens& more, Tokens* tokens) {
+    tokens->insert(tokens->end(), more.begin(), more.end());
+  }
+
+  // A prompt in chunks of 256 tokens, then its answer token by token.
+  void Run(const Tokens& prompt, const Tokens& answer) {
+    step::Request request;
+    request.prompt_token_ids = prompt;
+    RequestBlocks blocks(request);
+    Tokens output;
+    const PrefixMatch match = cache_.FindPrefix(request, {prompt, {}}, &blocks);
+    num_hit_tokens_ += match.num_tokens;
+    num_prompt_tokens_ += static_cast<int64_t>(prompt.size());
+    const auto prompt_size = static_cast<int32_t>(prompt.size());
+    int32_t computed = match.num_tokens;
+    ASSERT_TRUE(cache_.CanAllocate(blocks, &match, prompt_size));
+    const auto compute = [&](int32_t end) {
+      std::vector<std::vector<BlockId>> added;
+      ASSERT_TRUE(cache_.CanAllocate(blocks, &match, end));
+      cache_.Allocate(end, &match, &blocks, &added);
+      computed = end;
+      cache_.Commit(request, {prompt, output}, computed, &blocks);
+    };
+    while (computed < prompt_size) compute(std::min(computed + 256, prompt_size));
+    for (int32_t token : answer) {
+      output.push_back(token);
+      compute(computed + 1);
+    }
+    cache_.Free(&blocks);
+  }
+
+  KvCacheManager cache_;
+  std::mt19937 random_;
+  Tokens systems_[kSystems];
+  int64_t num_hit_tokens_ = 0, num_prompt_tokens_ = 0;
+};
+
+KvCacheOptions Options(int32_t num_blocks, std::vector<KvGroupOptions> groups) {
+  KvCacheOptions options;
+  options.num_blocks = num_blocks;
+  options.groups = std::move(groups);
+  return options;
+}
+
+const KvGroupOptions kState{.kind = "state_space", .pages_per_block = 4};
+const KvGroupOptions kEvery{.kind = "state_space", .checkpoints = StateCheckpoints::kEveryBoundary};
+const KvGroupOptions kWindow{.kind = "sliding_window", .window_tokens = 128};
+
+int64_t HitTokens(std::vector<KvGroupOptions> groups) {
+  Traffic traffic(Options(60000, std::move(groups)), 5);
+  traffic.Converse(40);
+  EXPECT_GT(traffic.num_prompt_tokens(), 200000);
+  EXPECT_GT(traffic.num_hit_tokens(), traffic.num_prompt_tokens() * 8 / 10);
+  return traffic.num_hit_tokens();
+}
+
+TEST(PrefixReuse, HybridModelsHitAsMuchAsFullAttention) {
+  const int64_t full = HitTokens({{"full"}});
+  EXPECT_EQ(HitTokens({{"full"}, kWindow}), full);
+  EXPECT_EQ(HitTokens({{"full"}, kEvery}), full);
+  // Each system prompt is computed once more, to learn where its conversations branch; and so is
+  // whatever an answer that was asked for again shares by chance.
+  const int64_t hybrid = HitTokens({{"full"}, kState});
+  EXPECT_LE(hybrid, full);
+  EXPECT_GE(hybrid, full - full / 100);
+}
+
+TEST(PrefixReuse, ABranchIsLearnedByTheSecondRequest) {
+  const auto hits = [](std::vector<KvGroupOptions> groups) {
+    Traffic traffic(Options(1000, std::move(groups)), 3);
+    std::vector<int64_t> hits = {0};
+    for (int i = 0; i < 4; ++i) {
+      traffic.AskUnderSystem(0);
+      hits.push_back(traffic.num_hit_tokens());
+    }
+    for (size_t i = hits.size() - 1; i > 0; --i) hits[i] -= hits[i - 1];
+    return hits;
+  };
+  const std::vector<int64_t> full = hits({{"full"}}), hybrid = hits({{"full"}, kState});
+  EXPECT_EQ(full[1], 0);
+  EXPECT_GT(full[2], 0);
+  EXPECT_LT(hybrid[2], full[2]);
+  EXPECT_EQ(hybrid[3], full[3]);
+  EXPECT_EQ(hybrid[4], full[4]);
+}
+
+TEST(PrefixReuse, GeneratedCheckpointsDoNotPileUp) {
+  // 4,096 generated tokens fill 256 blocks; of their states all but one are dropped.
+  KvCacheManager cache(Options(1000, {{"full"}, {.kind = "state_space"}}));
+  step::Request request;
+  request.prompt_token_ids.assign(40, 7);
+  RequestBlocks blocks(request);
+  const std::vector<int32_t> output(4096, 8);
+  for (int32_t end = 40; end <= 4136; end = end < 4136 ? end + 1 : 5000) {
+    std::vector<std::vector<BlockId>> added;
+    cache.Allocate(end, nullptr, &blocks, &added);
+    cache.Commit(request, {request.prompt_token_ids, output}, end, &blocks);
+  }
+  cache.Free(&blocks);
+  // Of the prompt: the state after 32 tokens. 4136 = 258 blocks and 8 tokens.
+  EXPECT_EQ(cache.num_cached_blocks(), 258 + 2);
+}
+
+TEST(PrefixReuse, TheReusePolicyKeepsSharedPrefixesThroughBurstsOfOthers) {
+  const auto hits = [](const char* eviction) {
+    KvCacheOptions options = Options(400, {{"full"}});
+    options.eviction = eviction;
+    Traffic traffic(options, 9);
+    for (int i = 0; i < 200; ++i) {
+      traffic.AskUnderSystem(i % 4);
+      if (i % 8 == 7) {
+        for (int k = 0; k < 4; ++k) traffic.AskOnce(2000);  // 500 blocks: more than the pool
+      }
+    }
+    return traffic.num_hit_tokens();
+  };
+  const int64_t lru = hits("lru"), reuse = hits("reuse");
+  EXPECT_GT(reuse, lru + lru / 4);
+}
+
+}  // namespace
+}  // namespace pagemill::kv_cache
