@@ -42,7 +42,8 @@ void RequireFits(const program::ExecutorOptions& options, const RunnerLimits& li
 void InitFromNative(RunnerHolder* self, nb::object executor, const RunnerLimits& limits) {
   NativeExecutor& native = nb::cast<NativeExecutor&>(executor);
   RequireFits(native.options(), limits);
-  auto runner = ValueOrThrow(ModelRunner::Create(&native, native.thread_pool(), limits));
+  auto runner =
+      ValueOrThrow(ModelRunner::Create(&native, native.thread_pool(), limits, native.pages()));
   new (self) RunnerHolder{std::move(executor), std::move(runner)};
 }
 

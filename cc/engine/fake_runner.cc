@@ -35,8 +35,9 @@ RunnerLimits FakeRunner::DefaultLimits() {
   return limits;
 }
 
-FakeRunner::FakeRunner(const RunnerLimits& limits)
-    : limits_(limits), model_(ModelOptions(limits)) {}
+FakeRunner::FakeRunner(const RunnerLimits& limits) : limits_(limits), model_(ModelOptions(limits)) {
+  OfferPages(&model_);
+}
 
 Status FakeRunner::Execute(const step::StepPlan& plan) {
   std::lock_guard lock(mutex_);

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "cc/base/status.h"
+#include "cc/step/page_store.h"
 #include "cc/step/step_plan.h"
 #include "cc/step/step_result.h"
 
@@ -46,6 +47,17 @@ class Runner {
   virtual const RunnerLimits& limits() const = 0;
   virtual Status Execute(const step::StepPlan& plan) = 0;
   virtual StatusOr<step::StepResult> Collect() = 0;
+
+  // The bytes of its KV pages, for tiers and saved sessions; null where they cannot leave the
+  // runner.
+  step::PageStore* pages() const { return pages_; }
+
+ protected:
+  // To be called by constructors only. `pages` lives as long as the runner.
+  void OfferPages(step::PageStore* pages) { pages_ = pages; }
+
+ private:
+  step::PageStore* pages_ = nullptr;
 };
 
 }  // namespace pagemill::engine

@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "cc/program/activation_plan.h"
+#include "cc/program/cache_pages.h"
+#include "cc/program/kv_fingerprint.h"
 #include "cc/program/lazy_memory.h"
 #include "cc/program/weights.h"
 
@@ -53,6 +55,7 @@ struct NativeExecutor::Bound {
   LazyMemory outputs;
   LazyMemory workspace;
   LazyMemory kv;
+  std::unique_ptr<CachePages> pages;  // of `kv`; null where there is none
   std::unique_ptr<device::ThreadPool> pool;
 
   std::vector<std::byte*> data;   // of every value; null for inputs
@@ -96,17 +99,21 @@ Status NativeExecutor::Bound::AllocateMemory(const Target& target) {
 void NativeExecutor::Bound::PlaceValues(const ActivationPlan& activations) {
   data.assign(program.values().size(), nullptr);
   int64_t kv_offset = 0;
+  std::vector<CachePages::Layer> layers;
   for (size_t i = 0; i < data.size(); ++i) {
     const Value& v = program.values()[i];
     if (v.kind == ValueKind::kWeight) {
       data[i] = const_cast<std::byte*>(weights.data(ValueId(static_cast<int32_t>(i))));
     } else if (v.kind == ValueKind::kCache) {
       data[i] = kv.data() + kv_offset;
-      kv_offset += CacheBlockBytes(v.cache, GeometryOf(options)) * options.num_blocks;
+      const int64_t block_bytes = CacheBlockBytes(v.cache, GeometryOf(options));
+      layers.push_back({data[i], static_cast<size_t>(block_bytes)});
+      kv_offset += block_bytes * options.num_blocks;
     } else if (activations.offsets[i] != ActivationPlan::kNotInArena) {
       data[i] = arena.data() + activations.offsets[i];
     }
   }
+  if (!layers.empty()) pages = std::make_unique<CachePages>(layers, options.num_blocks);
   int64_t output_offset = 0;
   for (ValueId id : program.outputs()) {
     data[static_cast<size_t>(id.value())] = outputs.data() + output_offset;
@@ -278,6 +285,10 @@ const ExecutorOptions& NativeExecutor::options() const { return bound_->options;
 const MemoryPlan& NativeExecutor::memory_plan() const { return bound_->plan; }
 const KernelSelection& NativeExecutor::kernels() const { return bound_->kernels; }
 device::ThreadPool* NativeExecutor::thread_pool() { return bound_->pool.get(); }
+step::PageStore* NativeExecutor::pages() { return bound_->pages.get(); }
+Digest128 NativeExecutor::kv_fingerprint() const {
+  return KvFingerprint(bound_->program, bound_->weights, GeometryOf(bound_->options));
+}
 
 void NativeExecutor::SetProfiling(bool on) {
   bound_->profiling = on;

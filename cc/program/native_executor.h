@@ -20,12 +20,14 @@
 #include <vector>
 
 #include "cc/base/status.h"
+#include "cc/base/xxh3.h"
 #include "cc/device/thread_pool.h"
 #include "cc/program/executor.h"
 #include "cc/program/executor_options.h"
 #include "cc/program/kernel_selection.h"
 #include "cc/program/memory_plan.h"
 #include "cc/program/program.h"
+#include "cc/step/page_store.h"
 
 namespace pagemill::program {
 
@@ -52,6 +54,11 @@ class NativeExecutor final : public Executor {
   const KernelSelection& kernels() const;
   // The compute threads; others may use them between two Execute()s, on the same thread.
   device::ThreadPool* thread_pool();
+  // The KV cache, for those who copy it elsewhere; null where the program has none. Dies with the
+  // executor.
+  step::PageStore* pages();
+  // What the bytes of its pages depend on besides tokens. Reads some of every weight.
+  Digest128 kv_fingerprint() const;
 
   // While on, steps also measure each op (~50 ns an op). Turning it on resets the times.
   void SetProfiling(bool on);

@@ -26,17 +26,20 @@ Status CheckLimits(const engine::RunnerLimits& limits) {
 
 StatusOr<std::unique_ptr<ModelRunner>> ModelRunner::Create(program::Executor* executor,
                                                            device::ThreadPool* pool,
-                                                           const engine::RunnerLimits& limits) {
+                                                           const engine::RunnerLimits& limits,
+                                                           step::PageStore* pages) {
   PM_RETURN_IF_ERROR(CheckLimits(limits));
-  return std::unique_ptr<ModelRunner>(new ModelRunner(executor, pool, limits));
+  return std::unique_ptr<ModelRunner>(new ModelRunner(executor, pool, limits, pages));
 }
 
 ModelRunner::ModelRunner(program::Executor* executor, device::ThreadPool* pool,
-                         const engine::RunnerLimits& limits)
+                         const engine::RunnerLimits& limits, step::PageStore* pages)
     : executor_(executor),
       limits_(limits),
       batch_(limits),
-      sampler_({.max_num_seqs = limits.max_num_seqs, .vocab_size = limits.vocab_size}, pool) {}
+      sampler_({.max_num_seqs = limits.max_num_seqs, .vocab_size = limits.vocab_size}, pool) {
+  OfferPages(pages);
+}
 
 Status ModelRunner::Execute(const step::StepPlan& plan) {
   PM_RETURN_IF_ERROR(batch_.CheckSlots(plan));

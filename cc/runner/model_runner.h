@@ -22,6 +22,7 @@
 #include "cc/program/executor.h"
 #include "cc/runner/batch_state.h"
 #include "cc/sampling/sampler.h"
+#include "cc/step/page_store.h"
 #include "cc/step/step_plan.h"
 #include "cc/step/step_result.h"
 
@@ -30,10 +31,12 @@ namespace pagemill::runner {
 class ModelRunner final : public engine::Runner {
  public:
   // kInvalidArgument where the limits make no sense. Logits may have more columns than
-  // limits.vocab_size (a padded vocabulary); the rest is ignored.
+  // limits.vocab_size (a padded vocabulary); the rest is ignored. `pages` is the executor's KV
+  // cache; null where that cannot be copied elsewhere.
   static StatusOr<std::unique_ptr<ModelRunner>> Create(program::Executor* executor,
                                                        device::ThreadPool* pool,
-                                                       const engine::RunnerLimits& limits);
+                                                       const engine::RunnerLimits& limits,
+                                                       step::PageStore* pages = nullptr);
 
   const engine::RunnerLimits& limits() const override { return limits_; }
   Status Execute(const step::StepPlan& plan) override;
@@ -44,7 +47,7 @@ class ModelRunner final : public engine::Runner {
 
  private:
   ModelRunner(program::Executor* executor, device::ThreadPool* pool,
-              const engine::RunnerLimits& limits);
+              const engine::RunnerLimits& limits, step::PageStore* pages);
   void ApplyToSampler(const step::StepPlan& plan);
   Status CheckOutput(const program::ExecutorOutput& output) const;
   void SampleRows(const step::StepPlan& plan, const TensorView& logits, step::StepResult* result);

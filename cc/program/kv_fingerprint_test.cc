@@ -1,0 +1,42 @@
+#include "cc/program/kv_fingerprint.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+
+#include "cc/program/testing/tiny_llama.h"
+
+namespace pagemill::program {
+namespace {
+
+Digest128 Fingerprint(const std::string& text, const CacheGeometry& geometry = {}) {
+  StatusOr<Program> program = Program::Parse(text);
+  EXPECT_TRUE(program.ok()) << program.status().ToString();
+  StatusOr<Weights> weights = Weights::Load(*program);
+  EXPECT_TRUE(weights.ok()) << weights.status().ToString();
+  return KvFingerprint(*program, *weights, geometry);
+}
+
+TEST(KvFingerprintTest, IsTheSameForTheSameModel) {
+  EXPECT_EQ(Fingerprint(testing::TinyLlamaText({.seed = 1})),
+            Fingerprint(testing::TinyLlamaText({.seed = 1})));
+}
+
+TEST(KvFingerprintTest, DependsOnWeightsShapesAndPages) {
+  const std::string text = testing::TinyLlamaText({.seed = 1});
+  const Digest128 fingerprint = Fingerprint(text);
+  EXPECT_FALSE(fingerprint == Fingerprint(testing::TinyLlamaText({.seed = 2})));
+  EXPECT_FALSE(fingerprint == Fingerprint(testing::TinyLlamaText({.seed = 1, .layers = 3})));
+  EXPECT_FALSE(fingerprint == Fingerprint(text, {.block_size = 32}));
+  EXPECT_FALSE(fingerprint == Fingerprint(text, {.dtype = DType::kF32}));
+}
+
+// The number of blocks is how much fits, not what a page means.
+TEST(KvFingerprintTest, DoesNotDependOnTheSizeOfTheCache) {
+  const std::string text = testing::TinyLlamaText({.seed = 1});
+  EXPECT_EQ(Fingerprint(text, {.num_blocks = 7}), Fingerprint(text, {.num_blocks = 9}));
+}
+
+}  // namespace
+}  // namespace pagemill::program
