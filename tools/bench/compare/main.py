@@ -1,0 +1,215 @@
+"""Pagemill and its peers side by side: the same prompts, taking turns, in one run.
+
+Each peer is installed from PyPI into a virtual environment of its own below --folder, once. Then,
+for each number format, all are started, and for each workload and round one after the other runs
+the same random prompts while the others are stopped. Each round begins with measuring what the
+machine allows. A run that other processes disturbed is repeated, and marked where it remained so.
+
+    ./bazelw run --config=release //tools/bench/compare -- --peers pagemill,llama.cpp
+    ./bazelw run --config=release //tools/bench/compare -- --formats given --model FILE.gguf
+    ./bazelw run --config=release //tools/bench/compare -- --install-only
+
+docs/performance.md says what the figures mean and what the machine has to be like.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import platform
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from tools.bench.compare.environment import Environment, PeerError
+from tools.bench.compare.formats import ModelFiles
+from tools.bench.compare.peers.base import Peer, Start
+from tools.bench.compare.peers.table import PEERS, peer
+from tools.bench.compare.process import DriverProcess, PeerProcess, ServerProcess, free_port
+from tools.bench.compare.report import OURS, Comparison, write
+from tools.bench.compare.turns import Contestant, Table, take_turns
+from tools.bench.compare.workloads import WORKLOADS, Workload
+
+FORMATS = ("bf16", "q8_0", "given")
+
+
+def _names(known: Sequence[str]) -> Callable[[str], list[str]]:
+    def parse(text: str) -> list[str]:
+        names = text.split(",")
+        for name in names:
+            if name not in known:
+                raise argparse.ArgumentTypeError(f"{name!r} is none of {', '.join(known)}")
+        return names
+
+    return parse
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="compare", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    work = "; ".join(f"{each.name}: {each.text}" for each in WORKLOADS.values())
+    parser.add_argument(
+        "--peers", type=_names(list(PEERS)), default=list(PEERS), metavar="A,B",
+        help=f"of {', '.join(PEERS)} [all]",
+    )  # fmt: skip
+    parser.add_argument(
+        "--formats", type=_names(FORMATS), default=["bf16", "q8_0", "given"], metavar="A,B",
+        help="of bf16, q8_0 and given, which is the file as it is [all]; each peer takes part where"
+        " it loads the format",
+    )  # fmt: skip
+    parser.add_argument(
+        "--workloads", type=_names(list(WORKLOADS)), default=list(WORKLOADS), metavar="A,B",
+        help=f"[all] {work}",
+    )  # fmt: skip
+    parser.add_argument(
+        "--model", type=Path, metavar="FILE.gguf", help="[the default model of `pagemill serve`]"
+    )
+    parser.add_argument("--rounds", type=int, default=3, help="of which medians are taken [3]")
+    parser.add_argument("--threads", type=int, help="of each peer [one for each physical core]")
+    parser.add_argument(
+        "--folder", type=Path, default=Path.home() / ".cache/pagemill-compare",
+        help="where environments, converted models and logs are kept [%(default)s]",
+    )  # fmt: skip
+    parser.add_argument(
+        "--output", type=Path, metavar="STEM",
+        help="writes STEM.json, STEM.md and STEM.svg [bench/results/compare-MODEL]",
+    )  # fmt: skip
+    parser.add_argument("--install-only", action="store_true", help="install the peers and stop")
+    return parser.parse_args(arguments)
+
+
+class _Setting:
+    """Everything that is needed to start a peer."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        from pagemill import _native
+        from pagemill.cli.model_plan import model_path
+        from pagemill.config import ModelConfig
+
+        self.folder: Path = options.folder.expanduser().resolve()
+        self.model: Path = options.model or model_path(ModelConfig())
+        self.threads: int = options.threads or _native.detect_capabilities().cores
+        self.files = ModelFiles(self.model.resolve(), self.folder, self.installed)
+        self._installed: dict[str, Environment] = {}
+
+    def installed(self, name: str) -> Environment:
+        """The environment of that name, installed at its first use."""
+        if name not in self._installed:
+            environment = Environment(self.folder / name)
+            for found in map(peer, PEERS):
+                if found.environment == name:
+                    _note(f"environment {name} ...")
+                    found.install(environment)
+                    break
+            self._installed[name] = environment
+        return self._installed[name]
+
+    def contestant(self, name: str, number_format: str) -> Contestant:
+        """The peer with its model; whatever is missing is installed or converted now."""
+        found = peer(name)
+        environment = self.installed(found.environment)
+        model = self.files.path(found.models[number_format])
+        log = self.folder / "logs" / f"{name}-{number_format}.log"
+
+        def start() -> PeerProcess:
+            port = free_port()
+            command = found.command(environment, Start(model, self.threads, port))
+            if found.kind == "http":
+                return ServerProcess(command, log, port)
+            return DriverProcess(command, log)
+
+        return Contestant(name, start, lambda work: does(found, work))
+
+
+def does(found: Peer, work: Workload) -> bool:
+    """Can this peer run it?"""
+    if work.server_only:
+        return found.kind == "http"
+    return found.concurrent or work.requests == 1
+
+
+def _compare(setting: _Setting, options: argparse.Namespace) -> list[Table]:
+    from pagemill.cli.machine_limits import MachineLimits, measure_limits
+    from pagemill.config import EngineConfig, ExecutorConfig, ModelConfig
+
+    tables: list[Table] = []
+    work = [WORKLOADS[name] for name in options.workloads]
+    for number_format in options.formats:
+        names = [name for name in options.peers if number_format in peer(name).models]
+        contestants = [setting.contestant(name, number_format) for name in names]
+        ours = str(setting.files.path(peer(OURS).models[number_format]))
+        config = EngineConfig(
+            model=ModelConfig(model=ours), executor=ExecutorConfig(threads=setting.threads)
+        )
+
+        def limits(config: EngineConfig = config) -> MachineLimits:
+            return measure_limits(config)
+
+        # All are started once before, so that whatever they cache is there, as it is on a server.
+        for contestant in contestants:
+            _note(f"first start of {contestant.name} ...")
+            contestant.start().stop()
+        table = Table(number_format)
+        turns = sum(c.does(each) for c in contestants for each in work) * (options.rounds + 1)
+        total = turns + len(contestants)
+        lines = take_turns(table, contestants, work, options.rounds, limits)
+        for done, line in enumerate(lines, start=1):
+            _note(f"{_bar(done, total)} {number_format:5} {line}")
+        tables.append(table)
+    return tables
+
+
+def _bar(done: int, total: int) -> str:
+    width = 20
+    filled = width * done // total
+    return f"[{'#' * filled}{'.' * (width - filled)}] {done}/{total}"
+
+
+def _note(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _cpu_name() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Compares; returns the exit status."""
+    options = parse(arguments)
+    # So that the peers' processes end with this one.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    try:
+        setting = _Setting(options)
+        if options.install_only:
+            for name in options.peers:
+                setting.installed(peer(name).environment)
+            return 0
+        tables = _compare(setting, options)
+    except PeerError as error:
+        _note(f"error: {error}")
+        return 1
+    from pagemill import _native
+
+    comparison = Comparison(
+        model=setting.model.stem,
+        cpu=_cpu_name(),
+        isa=str(_native.detect_capabilities()),
+        threads=setting.threads,
+        rounds=options.rounds,
+        date=datetime.date.today().isoformat(),
+        tables=tables,
+    )
+    stem = options.output or Path(f"bench/results/compare-{setting.model.stem.lower()}")
+    for path in write(comparison, stem):
+        print(path)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
