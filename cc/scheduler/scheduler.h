@@ -119,8 +119,8 @@ class Scheduler {
   // The account of the queue, for estimates; whoever measures steps tells its estimator.
   QueueAdmission& queue_admission() { return queue_; }
   SchedulerStats stats() const;
-  // Forgets all cached prefixes. False, and nothing is forgotten, while blocks are held: by running
-  // requests, unless they are preempted for it (they compute everything again), by loads, by pins.
+  // Forgets all cached prefixes and pins. False, and nothing is forgotten, while loads are under
+  // way or requests run, unless those are preempted for it (they compute everything again).
   bool ResetPrefixCache(bool preempt_running = false);
 
   // Invariants of requests, slots, queue and cache. O(requests + blocks).

@@ -1,0 +1,77 @@
+#include "cc/scheduler/testing/pretended_worker.h"
+
+namespace pagemill::scheduler {
+
+using kv_cache::KvTransfer;
+using kv_cache::KvTransferResult;
+using Direction = KvTransfer::Direction;
+
+void PretendedWorker::Start(std::vector<KvTransfer> transfers) {
+  for (KvTransfer& transfer : transfers) copying_.push_back({std::move(transfer), std::nullopt});
+}
+
+void PretendedWorker::Move(std::vector<KvTransferResult>* results) {
+  for (uint32_t n = (*random_)() % 5; n > 0 && !copying_.empty(); --n) {
+    const size_t which = (*random_)() % copying_.size();
+    Copying& copying = copying_[which];
+    if (!copying.result) {
+      const bool fails = static_cast<int>((*random_)() % 100) < percent_failing_;
+      copying.result = Run(copying.transfer, fails);
+      continue;
+    }
+    results->push_back(*copying.result);
+    if ((*random_)() % 20 == 0) results->push_back(*copying.result);
+    copying_.erase(copying_.begin() + static_cast<ptrdiff_t>(which));
+  }
+}
+
+std::optional<kv_cache::TransferId> PretendedWorker::RandomTransfer() {
+  if (copying_.empty()) return std::nullopt;
+  return copying_[(*random_)() % copying_.size()].transfer.id;
+}
+
+void PretendedWorker::LoseSomeFile() {
+  if (!files_.empty()) files_.erase(files_.begin());
+}
+
+KvTransferResult PretendedWorker::Run(const KvTransfer& transfer, bool fails) {
+  const size_t size = transfer.blocks.size();
+  const size_t most = fails ? (*random_)() % size : size;
+  KvTransferResult result{transfer.id, 0, fails ? Internal("injected") : OkStatus()};
+  for (size_t i = 0; i < most; ++i) {
+    if (!Copy(transfer, i)) {
+      if (transfer.direction != Direction::kProbe) result.status = NotFound("it is gone");
+      break;
+    }
+    ++result.num_blocks_done;
+  }
+  return result;
+}
+
+bool PretendedWorker::Copy(const KvTransfer& transfer, size_t i) {
+  const kv_cache::BlockContent& block = transfer.blocks[i];
+  const std::pair file_name{block.hash.words, block.group.value()};
+  if (transfer.direction == Direction::kProbe) return files_.contains(file_name);
+  Page* place = transfer.medium_slots.empty()
+                    ? nullptr
+                    : &slots_[{transfer.medium, transfer.medium_slots[i]}];
+  if (transfer.direction == Direction::kDemote) {
+    *place = slots_.at({"host", transfer.source_slots[i]});
+    return true;
+  }
+  if (transfer.direction == Direction::kStore) {
+    if (place == nullptr) place = &files_[file_name];
+    place->resize(pages_->page_bytes(block.group));
+    pages_->Read(block.group, block.block, *place);
+    return true;
+  }
+  if (place == nullptr) {
+    const auto file = files_.find(file_name);
+    if (file == files_.end()) return false;
+    place = &file->second;
+  }
+  pages_->Write(block.group, block.block, *place);
+  return true;
+}
+
+}  // namespace pagemill::scheduler

@@ -1,0 +1,169 @@
+#include "cc/scheduler/testing/simulation_setups.h"
+
+namespace pagemill::scheduler {
+namespace {
+
+using Setup = SimulationSetup;
+using kv_cache::StateCheckpoints;
+
+template <typename Change>
+void Add(const char* name, Change change, std::vector<Setup>* setups) {
+  Setup setup{.name = name};
+  change(setup);
+  setups->push_back(setup);
+}
+
+void AddPools(std::vector<Setup>* setups) {
+  Add(
+      "Plain", [](Setup&) {}, setups);
+  Add(
+      "Roomy", [](Setup& s) { s.options.kv_cache.num_blocks = 400; }, setups);
+  Add(
+      "TightPool", [](Setup& s) { s.options.kv_cache.num_blocks = 9; }, setups);
+  Add(
+      "BlocksOfOneToken",
+      [](Setup& s) { s.options.kv_cache.block_size = 1, s.options.kv_cache.num_blocks = 70; },
+      setups);
+  Add(
+      "NoPrefixCache", [](Setup& s) { s.options.kv_cache.enable_prefix_caching = false; }, setups);
+  Add(
+      "Sha256",
+      [](Setup& s) {
+        s.options.kv_cache.hash_algorithm = kv_cache::HashAlgorithm::kSha256;
+        s.options.kv_cache.eviction = "reuse";
+      },
+      setups);
+  Add(
+      "Pooling",
+      [](Setup& s) {
+        s.options.pooling = true, s.options.long_prefill_token_threshold = 4;
+        s.options.kv_cache.num_blocks = 17;
+      },
+      setups);
+}
+
+void AddSteps(std::vector<Setup>* setups) {
+  Add(
+      "ThreeStepsInFlight", [](Setup& s) { s.max_steps_in_flight = 3; }, setups);
+  Add(
+      "StepsThatRunLate",
+      [](Setup& s) {
+        s.max_steps_in_flight = 3, s.runs_late = true;
+        s.options.kv_cache.num_blocks = 17;
+      },
+      setups);
+  Add(
+      "FewLogitsRows", [](Setup& s) { s.options.max_num_logits_rows = 3; }, setups);
+  Add(
+      "UncutPrompts",
+      [](Setup& s) { s.options.chunked_prefill = false, s.options.max_num_logits_rows = 24; },
+      setups);
+  Add(
+      "LongPrefillCap", [](Setup& s) { s.options.long_prefill_token_threshold = 5; }, setups);
+  Add(
+      "PartialPrefills",
+      [](Setup& s) {
+        s.options.max_partial_prefills = 3, s.options.max_long_partial_prefills = 1;
+        s.options.long_prefill_token_threshold = 8, s.max_steps_in_flight = 2;
+      },
+      setups);
+  Add(
+      "Drafts", [](Setup& s) { s.options.drafts.max_draft_tokens = 4; }, setups);
+  Add(
+      "DraftsInATightPool",
+      [](Setup& s) {
+        s.options.drafts.max_draft_tokens = 4, s.options.kv_cache.num_blocks = 9;
+        s.max_steps_in_flight = 2;
+      },
+      setups);
+  Add(
+      "DecodeAhead", [](Setup& s) { s.options.decode_ahead = true, s.max_steps_in_flight = 2; },
+      setups);
+  Add(
+      "DecodeFarAheadInATightPool",
+      [](Setup& s) {
+        s.options.decode_ahead = true, s.max_steps_in_flight = 4;
+        s.runs_late = true, s.options.kv_cache.num_blocks = 12;
+      },
+      setups);
+}
+
+void AddPolicies(std::vector<Setup>* setups) {
+  Add(
+      "Priority",
+      [](Setup& s) {
+        s.options.policy = "priority", s.max_steps_in_flight = 2;
+        s.options.kv_cache.num_blocks = 17;
+      },
+      setups);
+  Add(
+      "Fair",
+      [](Setup& s) {
+        s.options.policy = "fair", s.options.tenant_weights = {{"a", 3}, {"b", 1}};
+        s.options.max_waiting_per_tenant = 4, s.options.max_waiting_tokens = 200;
+      },
+      setups);
+}
+
+void AddGroups(std::vector<Setup>* setups) {
+  const auto add = [setups](const char* name, std::vector<kv_cache::KvGroupOptions> groups,
+                            int32_t num_blocks) {
+    Setup setup{.name = name};
+    groups.insert(groups.begin(), kv_cache::KvGroupOptions{});
+    setup.options.kv_cache.groups = std::move(groups);
+    setup.options.kv_cache.num_blocks = num_blocks;
+    setup.max_steps_in_flight = 2;
+    setups->push_back(setup);
+  };
+  add("SlidingWindow", {{.kind = "sliding_window", .window_tokens = 10}}, 40);
+  add("ChunkedLocal", {{.kind = "chunked_local", .window_tokens = 12}}, 40);
+  add("States", {{.kind = "state_space"}}, 30);
+  add("StatesAtEveryBoundary",
+      {{.kind = "state_space", .checkpoints = StateCheckpoints::kEveryBoundary}}, 36);
+  add("OneStateEach", {{.kind = "state_space", .checkpoints = StateCheckpoints::kNone}}, 24);
+  add("LargeBlocks",
+      {{.kind = "sliding_window", .block_size = 8, .window_tokens = 12},
+       {.kind = "state_space", .block_size = 8}},
+      50);
+  add("HybridWithTiers", {{.kind = "sliding_window", .window_tokens = 10}}, 50);
+  setups->back().medium = SimulatedMedium::kTiers;
+  setups->back().runs_late = true;
+}
+
+void AddMedia(std::vector<Setup>* setups) {
+  const auto add = [setups](const char* name, auto change) {
+    Setup setup{.name = name, .medium = SimulatedMedium::kTiers};
+    change(setup);
+    setups->push_back(setup);
+  };
+  add("HostTier", [](Setup&) {});
+  add("HostTierArc", [](Setup& s) { s.tier_policy = "arc"; });
+  add("HostAndDisk", [](Setup& s) { s.host_blocks = 12, s.disk_blocks = 40; });
+  add("DiskOnly", [](Setup& s) { s.host_blocks = 0, s.disk_blocks = 40; });
+  add("Files", [](Setup& s) { s.medium = SimulatedMedium::kFiles; });
+  add("FilesAndStepsThatRunLate", [](Setup& s) {
+    s.medium = SimulatedMedium::kFiles, s.max_steps_in_flight = 3, s.runs_late = true;
+  });
+  add("TiersInATightPool", [](Setup& s) {
+    s.options.kv_cache.num_blocks = 17, s.max_steps_in_flight = 2, s.runs_late = true;
+  });
+  add("MostTransfersFail", [](Setup& s) { s.percent_failing = 70; });
+  add("NoTransferFails", [](Setup& s) { s.percent_failing = 0; });
+  add("Abandoned", [](Setup& s) { s.percent_abandoned = 10; });
+  add("FaultlessTiers",
+      [](Setup& s) { s.controls = s.faults = s.streams = false, s.max_steps_in_flight = 2; });
+}
+
+}  // namespace
+
+std::vector<SimulationSetup> SimulationSetups() {
+  std::vector<SimulationSetup> setups;
+  AddPools(&setups);
+  AddSteps(&setups);
+  AddPolicies(&setups);
+  AddGroups(&setups);
+  AddMedia(&setups);
+  return setups;
+}
+
+}  // namespace pagemill::scheduler
