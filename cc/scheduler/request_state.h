@@ -39,6 +39,9 @@ struct RequestState {
         pooling(request->pooling.has_value()),
         generates(!pooling && request->sampling.max_tokens > 0),
         wants_logprobs(!pooling && request->sampling.logprobs != step::SamplingParams::kNoLogprobs),
+        media_end(request->media.empty()
+                      ? 0
+                      : request->media.back().first_token + request->media.back().num_tokens),
         prompt_logprobs_done(pooling || request->sampling.prompt_logprobs ==
                                             step::SamplingParams::kNoLogprobs),
         blocks(*request) {}
@@ -50,6 +53,7 @@ struct RequestState {
   const bool pooling;
   const bool generates;  // it wants tokens, once everything known is computed
   const bool wants_logprobs;
+  const int32_t media_end;  // behind the placeholders of its last media item; 0 = it has none
   // The logprobs of the prompt were not asked for, or are complete and handed out.
   bool prompt_logprobs_done;
   uint64_t arrival = 0;                     // number of the Add() call: total order of requests
@@ -79,10 +83,11 @@ struct RequestState {
   RequestState* prefix_computer = nullptr;
   std::vector<RequestState*> prefix_waiters;
 
-  QueueTicket ticket;         // of the scheduler's QueueAdmission
   bool kv_looked_up = false;  // since it last ran, the connector was asked; what it had has come
 
-  int32_t tenant_index = -1;  // the fair policy's; -1 = not seen by it
+  std::vector<int32_t> held_media;  // EncoderCache's, while running
+  QueueTicket ticket;               // of the scheduler's QueueAdmission
+  int32_t tenant_index = -1;        // the fair policy's; -1 = not seen by it
 
   // Links of RequestQueue or ParkedRequests, while in one.
   RequestState* queue_prev = nullptr;

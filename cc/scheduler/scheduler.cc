@@ -27,6 +27,10 @@ Scheduler::Scheduler(const SchedulerOptions& options)
       cache_(CacheOptions(options)),
       admission_(options, cache_),
       queue_(options),
+      adapters_(options.max_adapters),
+      encoder_cache_({.max_encoder_tokens = options.max_encoder_tokens,
+                      .encoder_cache_tokens = options.EncoderCacheTokens(),
+                      .chunked_media_input = options.chunked_media_input}),
       policy_(*MakePolicy(options.policy, options.tenant_weights)),
       charges_(policy_->charges()),
       slots_(options.max_num_seqs) {
@@ -79,6 +83,8 @@ void Scheduler::ReleaseSlot(RequestState* request) {
 void Scheduler::StopRunning(RequestState* request) {
   ReleaseSlot(request);
   SetPrefillsPartly(request, false);
+  adapters_.Stop(request->request->adapter);
+  encoder_cache_.Release(*request->request, &request->held_media, /*usable=*/true);
   prefixes_in_flight_.Withdraw(request, &awake_);
   request->num_scheduled_tokens = 0;
   request->num_computed_tokens = 0;
@@ -96,13 +102,19 @@ void Scheduler::Finish(RequestState* request, step::FinishReason reason, Request
   event->finish_reason = reason;
   event->num_cached_tokens = request->num_cached_tokens.value_or(0);
   if (request->status == RequestStatus::kRunning) {
+    // What it was to be encoded for may not have been.
+    if (reason == step::FinishReason::kError) {
+      encoder_cache_.Release(*request->request, &request->held_media, /*usable=*/false);
+    }
     StopRunning(request);
     running_changed_ = true;
   } else if (request->status == RequestStatus::kParked) {
     DetachLoad(*request);
     LeaveParked(request);
+    adapters_.Forget(request->request->adapter);
   } else {
     policy_->Remove(request);
+    adapters_.Forget(request->request->adapter);
   }
   policy_->Forget(*request);
   deadlines_.Remove(request);
@@ -167,11 +179,13 @@ Status Scheduler::CheckRequest(const RequestState& request) const {
 
 Status Scheduler::CheckIntegrity() const {
   std::vector<const kv_cache::RequestBlocks*> holders;
+  std::vector<EncoderCache::Holder> media_holders;
   size_t num_running = 0, num_parked = 0;
   int32_t num_partial = 0, num_long = 0;
   for (const auto& [id, request] : requests_) {
     PM_RETURN_IF_ERROR(CheckRequest(*request));
     holders.push_back(&request->blocks);
+    media_holders.push_back({request->request.get(), &request->held_media});
     num_running += request->status == RequestStatus::kRunning;
     num_parked += request->status == RequestStatus::kParked;
     num_partial += request->prefills_partly;
@@ -193,6 +207,11 @@ Status Scheduler::CheckIntegrity() const {
     return Internal("scheduler: partial prefills are miscounted");
   }
   PM_RETURN_IF_ERROR(parked_.CheckIntegrity());
+  if (parked_.size(ParkReason::kAdapterSlot) != adapters_.num_waiting()) {
+    return Internal("scheduler: requests that wait for adapters are miscounted");
+  }
+  PM_RETURN_IF_ERROR(adapters_.CheckIntegrity());
+  PM_RETURN_IF_ERROR(encoder_cache_.CheckIntegrity(media_holders));
   PM_RETURN_IF_ERROR(prefixes_in_flight_.CheckIntegrity());
   PM_RETURN_IF_ERROR(policy_->CheckIntegrity());
   PM_RETURN_IF_ERROR(queue_.CheckIntegrity());

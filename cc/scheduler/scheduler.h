@@ -52,6 +52,8 @@
 #include "cc/scheduler/prefixes_in_flight.h"
 #include "cc/scheduler/request_event.h"
 #include "cc/scheduler/request_state.h"
+#include "cc/scheduler/resources/adapter_slots.h"
+#include "cc/scheduler/resources/encoder_cache.h"
 #include "cc/scheduler/scheduler_options.h"
 #include "cc/scheduler/scheduler_stats.h"
 #include "cc/scheduler/stop_check.h"
@@ -174,6 +176,9 @@ class Scheduler {
   void LeaveParked(RequestState* request);
   void Enqueue(RequestState* request);
   RequestState* FindParked(step::RequestId id, ParkReason reason) const;  // null where it is not
+  bool WaitForAdapter(RequestState* request);
+  bool WaitForEncoder(RequestState* request);
+  void WakeForStep();
   bool WaitForPrefix(RequestState* request, const kv_cache::PrefixMatch& match);
   void AdvancePrefix(RequestState* request);
   void UnparkAwake();
@@ -186,6 +191,9 @@ class Scheduler {
   void ScheduleWaiting(Budget* budget, step::StepPlan* plan);
   int32_t NumReachableTokens(const RequestState& request) const;
   int32_t NumTokensToRun(const RequestState& request, const Budget& budget) const;
+  int32_t NumTokensWithMedia(const RequestState& request, const Budget& budget) const;
+  int32_t MostTokensToRun(const RequestState& request, const Budget& budget) const;
+  bool LacksEncoder(const RequestState& request, const Budget& budget) const;
   int32_t NumPromisedBlocks(const RequestState& request) const;
   int32_t NumPromisedBlocks() const;
   bool ReadsPrefixCache(const RequestState& request) const;
@@ -248,6 +256,8 @@ class Scheduler {
   kv_cache::KvCacheManager cache_;
   const Admission admission_;
   QueueAdmission queue_;
+  AdapterSlots adapters_;
+  EncoderCache encoder_cache_;
   const std::unique_ptr<Policy> policy_;
   const bool charges_;  // does the policy want to know what it serves?
 

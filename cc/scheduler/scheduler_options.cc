@@ -28,6 +28,9 @@ Status SchedulerOptions::Validate() const {
                            ", but long_prefill_token_threshold is 0, so no prompt is long");
   }
   PM_RETURN_IF_ERROR(CheckAtLeast("max_waiting_requests", max_waiting_requests, 0));
+  PM_RETURN_IF_ERROR(CheckAtLeast("max_adapters", max_adapters, 0));
+  PM_RETURN_IF_ERROR(CheckAtLeast("max_encoder_tokens", max_encoder_tokens, 0));
+  PM_RETURN_IF_ERROR(CheckAtLeast("encoder_cache_tokens", encoder_cache_tokens, 0));
   PM_RETURN_IF_ERROR(CheckAtLeast("max_waiting_tokens", max_waiting_tokens, 0));
   PM_RETURN_IF_ERROR(CheckAtLeast("max_waiting_per_tenant", max_waiting_per_tenant, 0));
   PM_RETURN_IF_ERROR(CheckAtLeast("drafts.max_draft_tokens", drafts.max_draft_tokens, 0));

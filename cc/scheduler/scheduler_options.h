@@ -43,7 +43,19 @@ struct SchedulerOptions {
   TenantWeights tenant_weights;  // for policy "fair"; tenants not named here have weight 1
   bool chunked_prefill = true;   // false: a prompt runs in one step
   bool pooling = false;          // the model pools: only pooling requests, else none
+  // Different adapters among the running requests; 0 = the model takes none.
+  int32_t max_adapters = 0;
+  // Embeddings that encoders make in one step; 0 = the model takes no media. No item is larger.
+  int32_t max_encoder_tokens = 0;
+  // Embeddings that are kept; 0 = max_encoder_tokens. No item is larger.
+  int32_t encoder_cache_tokens = 0;
+  // false: a step does not end inside the placeholders of an item.
+  bool chunked_media_input = true;
   kv_cache::KvCacheOptions kv_cache;
+
+  int32_t EncoderCacheTokens() const {
+    return encoder_cache_tokens == 0 ? max_encoder_tokens : encoder_cache_tokens;
+  }
 
   // kInvalidArgument names the field, its value and its range.
   Status Validate() const;

@@ -21,10 +21,13 @@ void Scheduler::Park(RequestState* request, ParkReason reason) {
   parked_.Add(request, reason);
 }
 
+// Out of the parked requests, and of whatever keeps account of them.
 void Scheduler::LeaveParked(RequestState* request) {
   if (request->park_reason == ParkReason::kPrefixInFlight) {
     prefixes_in_flight_.StopWaiting(request);
     std::erase(awake_, request);
+  } else if (request->park_reason == ParkReason::kAdapterSlot) {
+    adapters_.StopWaiting(request);
   }
   parked_.Remove(request);
 }
@@ -63,6 +66,31 @@ bool Scheduler::WaitForPrefix(RequestState* request, const kv_cache::PrefixMatch
   Park(request, ParkReason::kPrefixInFlight);
   prefixes_in_flight_.Wait(request, computer);
   return true;
+}
+
+// Parks the request where its adapter finds no slot.
+bool Scheduler::WaitForAdapter(RequestState* request) {
+  if (adapters_.CanStart(request->request->adapter)) return false;
+  Park(request, ParkReason::kAdapterSlot);
+  adapters_.Wait(request);
+  return true;
+}
+
+// Parks the request, which could start but for its media, until the next step. All that are parked
+// for this are looked at in each step, so there are never more than may run.
+bool Scheduler::WaitForEncoder(RequestState* request) {
+  if (parked_.size(ParkReason::kEncoderBudget) >= slots_.size()) return false;
+  Park(request, ParkReason::kEncoderBudget);
+  encoder_cache_.Close();
+  return true;
+}
+
+// What may have changed with the results since the last step, or changes with each step.
+void Scheduler::WakeForStep() {
+  encoder_cache_.StartStep();
+  adapters_.Wake(&awake_);
+  while (RequestState* request = parked_.front(ParkReason::kEncoderBudget)) Unpark(request);
+  UnparkAwake();
 }
 
 // The request's computed tokens were committed.

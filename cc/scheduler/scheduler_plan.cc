@@ -7,6 +7,7 @@ namespace pagemill::scheduler {
 
 void Scheduler::Schedule(step::StepPlan* plan) {
   plan->released.clear();
+  plan->released_media.clear();
   plan->total_num_tokens = 0;
   num_entries_ = 0;
   in_flight_.emplace_back();
@@ -15,6 +16,7 @@ void Scheduler::Schedule(step::StepPlan* plan) {
 
   Budget budget{options_.max_num_tokens, options_.max_num_logits_rows};
   if (pause_mode_ != PauseMode::kKeep) {
+    WakeForStep();
     GiveWay();
     SharePrefills(&budget);
     ScheduleRunning(&budget, plan);
@@ -31,6 +33,7 @@ void Scheduler::Schedule(step::StepPlan* plan) {
   plan->step_id = ++num_plans_;
   plan->total_num_tokens = options_.max_num_tokens - budget.tokens;
   plan->released.swap(released_);
+  encoder_cache_.TakeReleased(&plan->released_media);
   in_flight_.back().step_id = plan->step_id;
 }
 
@@ -41,6 +44,10 @@ void Scheduler::GiveWay() {
   seated_.clear();
   RequestState* request = policy_->Next();
   while (request != nullptr && !running_.empty() && policy_->Preempts(*request, *running_.back())) {
+    if (WaitForAdapter(request)) {
+      request = policy_->Next();
+      continue;
+    }
     if (promised < 0) promised = NumPromisedBlocks();
     if (!Seat(request, seated_.size() + 1, &promised)) break;
     policy_->Remove(request);
@@ -81,7 +88,7 @@ bool Scheduler::HasBlocksFor(RequestState* request, int32_t num_reserved_blocks)
 void Scheduler::ScheduleRunning(Budget* budget, step::StepPlan* plan) {
   for (size_t i = 0; i < running_.size() && budget->tokens > 0;) {
     RequestState* request = running_[i];
-    const int32_t n = NumTokensToRun(*request, *budget);
+    const int32_t n = NumTokensWithMedia(*request, *budget);
     if (n > 0) {
       // Without room the request itself was preempted: another one stands at its place.
       if (!MakeRoom(i, request->num_scheduled_tokens + n)) continue;
@@ -99,6 +106,7 @@ void Scheduler::ScheduleWaiting(Budget* budget, step::StepPlan* plan) {
   while (budget->tokens > 0 && !free_slots_.empty()) {
     RequestState* request = policy_->Next();
     if (request == nullptr) return;
+    if (WaitForAdapter(request)) continue;
     if (promised < 0) promised = NumPromisedBlocks();
 
     kv_cache::PrefixMatch match;
@@ -107,9 +115,16 @@ void Scheduler::ScheduleWaiting(Budget* budget, step::StepPlan* plan) {
     }
     if (WaitForPrefix(request, match) || FetchKv(request, match, promised)) continue;
     request->num_scheduled_tokens = match.num_tokens;
-    const int32_t n = NumTokensToRun(*request, *budget);
-    if (n == 0 || !cache_.CanAllocate(request->blocks, &match, request->num_tokens(), promised)) {
+    const int32_t n = NumTokensWithMedia(*request, *budget);
+    const bool lacks_encoder = n == 0 && LacksEncoder(*request, *budget);
+    if ((n == 0 && !lacks_encoder) ||
+        !cache_.CanAllocate(request->blocks, &match, request->num_tokens(), promised)) {
       request->num_scheduled_tokens = 0;
+      return;
+    }
+    if (lacks_encoder) {
+      request->num_scheduled_tokens = 0;
+      if (WaitForEncoder(request)) continue;
       return;
     }
     if (request->num_scheduled_tokens + n < request->num_tokens()) {
@@ -178,6 +193,38 @@ int32_t Scheduler::NumTokensToRun(const RequestState& request, const Budget& bud
   return n < least ? 0 : n;
 }
 
+// The most tokens that NumTokensWithMedia() may raise a step to.
+int32_t Scheduler::MostTokensToRun(const RequestState& request, const Budget& budget) const {
+  if (!request.prompt_logprobs_done) return std::min(budget.tokens, budget.rows);
+  const int32_t left = request.num_tokens() - request.num_scheduled_tokens;
+  const bool no_row = budget.rows == 0 && request.generates;
+  return std::min(budget.tokens, no_row ? left - 1 : left);
+}
+
+// NumTokensToRun(), less what media items do not allow. More than the cap of a long prefill where
+// an item is not to be cut.
+int32_t Scheduler::NumTokensWithMedia(const RequestState& request, const Budget& budget) const {
+  const int32_t n = NumTokensToRun(request, budget);
+  const int32_t begin = request.num_scheduled_tokens;
+  if (n == 0 || begin >= request.media_end) return n;
+  const int32_t fits = encoder_cache_.Fit(*request.request, request.held_media,
+                                          {begin, n, MostTokensToRun(request, budget)});
+  return !options_.chunked_prefill && begin + fits < request.prompt_size ? 0 : fits;
+}
+
+// Would the request, which may not run, run if encoder outputs were no matter? Where it is the
+// tokens of the step that do not suffice for an item that is not to be cut, it waits for its turn.
+bool Scheduler::LacksEncoder(const RequestState& request, const Budget& budget) const {
+  const int32_t begin = request.num_scheduled_tokens;
+  if (begin >= request.media_end || NumTokensToRun(request, budget) == 0) return false;
+  if (options_.chunked_media_input) return true;
+  for (const step::MediaItem& item : request.request->media) {
+    const int32_t end = item.first_token + item.num_tokens;
+    if (end > begin) return end - begin <= MostTokensToRun(request, budget);
+  }
+  return true;
+}
+
 // Makes it possible to extend running_[position] to `num_tokens`, by preemption if need be. False
 // where that request itself had to give way.
 bool Scheduler::MakeRoom(size_t position, int32_t num_tokens) {
@@ -205,6 +252,7 @@ void Scheduler::Preempt(size_t position) {
 void Scheduler::Start(RequestState* request, const kv_cache::PrefixMatch& match,
                       step::ScheduledRequest* entry) {
   policy_->Remove(request);
+  adapters_.Start(request->request->adapter);
   request->status = RequestStatus::kRunning;
   request->index = free_slots_.back();
   free_slots_.pop_back();
@@ -244,6 +292,10 @@ void Scheduler::Place(RequestState* request, const Run& run, Budget* budget,
   cache_.Allocate(end + run.num_drafts, run.match, &request->blocks, &entry->new_block_ids);
   entry->index = request->index;
   entry->num_computed_tokens = begin;
+  if (begin < request->media_end) {
+    encoder_cache_.Take(*request->request, begin, end, &request->held_media,
+                        &entry->media_to_encode);
+  }
   if (begin < num_known) {
     request->tokens().CopyTo(begin, end, &entry->token_ids);
   } else {
@@ -275,6 +327,7 @@ step::ScheduledRequest* Scheduler::NextEntry(step::StepPlan* plan) {
   entry->start.reset();
   entry->resumed_output_token_ids.clear();
   entry->draft_token_ids.clear();
+  entry->media_to_encode.clear();
   entry->new_block_ids.clear();
   return entry;
 }

@@ -104,6 +104,9 @@ void Scheduler::Apply(RequestState* request, const InFlightEntry& entry,
                 &request->blocks);
   if (connector_ != nullptr) OfferStores(*request, num_committed);
   AdvancePrefix(request);
+  if (!request->held_media.empty()) {
+    encoder_cache_.Advance(*request->request, request->num_computed_tokens, &request->held_media);
+  }
   FinishPrompt(request, entry, result, event);
   if (stop) {
     FinishTurn(request, *stop, event);

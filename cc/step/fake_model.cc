@@ -61,6 +61,7 @@ StatusOr<StepResult> FakeModel::Run(const StepPlan& plan) {
     }
     slots_[index.value()] = Slot();
   }
+  PM_RETURN_IF_ERROR(Encode(plan));
   StepResult result;
   result.step_id = plan.step_id;
   for (const ScheduledRequest& entry : plan.scheduled) {
@@ -70,8 +71,10 @@ StatusOr<StepResult> FakeModel::Run(const StepPlan& plan) {
     Slot* slot = &slots_[entry.index.value()];
     PM_RETURN_IF_ERROR(Start(entry, slot));
     PM_RETURN_IF_ERROR(Append(entry, slot));
+    PM_RETURN_IF_ERROR(CheckMedia(entry, *slot));
     PM_RETURN_IF_ERROR(WriteTokens(entry, slot));
   }
+  PM_RETURN_IF_ERROR(CheckAdapters());
   // Answers only after all writes: whatever one entry spoils for another one shows.
   for (const ScheduledRequest& entry : plan.scheduled) {
     RequestResult answer;
@@ -84,10 +87,12 @@ StatusOr<StepResult> FakeModel::Run(const StepPlan& plan) {
 void FakeModel::Restart() {
   std::fill(slots_.begin(), slots_.end(), Slot());
   std::fill(kv_.begin(), kv_.end(), Entry());
+  encoded_.clear();
 }
 
 void FakeModel::Skip(const StepPlan& plan) {
   for (RequestIndex index : plan.released) slots_[index.value()] = Slot();
+  for (const std::string& content_id : plan.released_media) encoded_.erase(content_id);
   for (const ScheduledRequest& entry : plan.scheduled) {
     if (entry.start != nullptr) slots_[entry.index.value()].request = entry.start;
   }
@@ -120,9 +125,8 @@ FakeModel::Entry* FakeModel::At(const Slot& slot, int32_t position) {
 }
 
 uint64_t FakeModel::Fingerprint(const Slot& slot, int32_t position, int32_t token) {
-  const std::string& salt = slot.request->cache_salt;
-  uint64_t h =
-      position == 0 ? Xxh3_128(salt.data(), salt.size()).low : At(slot, position - 1)->fingerprint;
+  uint64_t h = position == 0 ? ContentBefore(*slot.request) : At(slot, position - 1)->fingerprint;
+  h ^= MediaAt(*slot.request, position);
   // The finalizer of splitmix64, by Sebastiano Vigna.
   h += (static_cast<uint64_t>(token) + 1) * 0x9E3779B97F4A7C15u;
   h = (h ^ (h >> 30)) * 0xBF58476D1CE4E5B9u;

@@ -21,6 +21,7 @@
 #define PAGEMILL_CC_STEP_FAKE_MODEL_H_
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -46,6 +47,10 @@ class FakeModel final : public PageStore {
     // Proposes so many tokens with every token that it samples: the right ones, but for one in
     // three.
     int32_t max_draft_tokens = 0;
+    int32_t max_encoder_tokens = 0;    // embeddings made in one step; 0 = no media
+    int32_t encoder_cache_tokens = 0;  // embeddings kept
+    bool chunked_media_input = true;   // false: a step must not end inside an item
+    int32_t max_adapters = 0;          // different ones in the slots
   };
   static constexpr int32_t kPooledSize = 4;
 
@@ -90,7 +95,14 @@ class FakeModel final : public PageStore {
   Entry* At(const Slot& slot, int32_t position);
   // The fingerprint of `token` at `position`, from what the KV store holds before it.
   uint64_t Fingerprint(const Slot& slot, int32_t position, int32_t token);
+  // What keys and values depend on besides the tokens: salt and adapter; the item whose placeholder
+  // stands at a position (0 = none).
+  static uint64_t ContentBefore(const Request& request);
+  static uint64_t MediaAt(const Request& request, int32_t position);
   Status CheckTotals(const StepPlan& plan) const;
+  Status CheckAdapters() const;
+  Status Encode(const StepPlan& plan);
+  Status CheckMedia(const ScheduledRequest& entry, const Slot& slot) const;
   Status Start(const ScheduledRequest& entry, Slot* slot);
   Status Append(const ScheduledRequest& entry, Slot* slot);
   Status WriteTokens(const ScheduledRequest& entry, Slot* slot);
@@ -105,7 +117,8 @@ class FakeModel final : public PageStore {
 
   const Options options_;
   std::vector<Slot> slots_;
-  std::vector<Entry> kv_;  // [num_blocks * block_size]
+  std::vector<Entry> kv_;                   // [num_blocks * block_size]
+  std::map<std::string, int32_t> encoded_;  // content id -> embeddings
 };
 
 }  // namespace pagemill::step

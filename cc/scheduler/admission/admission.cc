@@ -1,5 +1,6 @@
 #include "cc/scheduler/admission/admission.h"
 
+#include <algorithm>
 #include <string>
 
 #include "cc/scheduler/policies/policies.h"
@@ -32,6 +33,7 @@ Status Admission::Check(const step::Request& request) const {
   PM_RETURN_IF_ERROR(CheckTokens(request));
   if (!request.pooling) PM_RETURN_IF_ERROR(request.sampling.Validate(options_.vocab_size));
   PM_RETURN_IF_ERROR(CheckLength(request));
+  if (!request.media.empty()) PM_RETURN_IF_ERROR(CheckMedia(request));
   return options_.chunked_prefill ? OkStatus() : CheckUncut(request);
 }
 
@@ -41,6 +43,11 @@ Status Admission::CheckKind(const step::Request& request) const {
   }
   if (!request.pooling && options_.pooling) {
     return InvalidArgument("this model gives embeddings; it does not generate text");
+  }
+  if (request.adapter.value() < 0 || (request.adapter.value() > 0 && options_.max_adapters == 0)) {
+    return InvalidArgument("adapter is " + Text(request.adapter.value()) +
+                           ", but this engine runs the model without adapters (--max-adapters is " +
+                           Text(options_.max_adapters) + "): leave it at 0");
   }
   if (request.priority != 0 && !uses_priority_) {
     return InvalidArgument("priority is " + Text(request.priority) + ", but scheduling policy \"" +
@@ -115,6 +122,66 @@ Status Admission::CheckUncut(const step::Request& request) const {
                            Text(options_.max_num_logits_rows) +
                            " prompt tokens (--max-num-logits-rows), but the prompt has " +
                            Text(prompt) + ": shorten it");
+  }
+  return OkStatus();
+}
+
+Status Admission::CheckMedia(const step::Request& request) const {
+  if (options_.max_encoder_tokens == 0) {
+    return InvalidArgument(
+        "this model takes no media (--max-encoder-tokens is 0), but the request has " +
+        Text(static_cast<int64_t>(request.media.size())) + " items");
+  }
+  const auto prompt = static_cast<int64_t>(request.prompt_token_ids.size());
+  const bool logprobs =
+      !request.pooling && request.sampling.prompt_logprobs != step::SamplingParams::kNoLogprobs;
+  int64_t end = 0, total = 0;
+  for (size_t i = 0; i < request.media.size(); ++i) {
+    const step::MediaItem& item = request.media[i];
+    const std::string name = "media item " + Text(static_cast<int64_t>(i));
+    if (item.first_token < end || item.num_tokens < 1 ||
+        int64_t{item.first_token} + item.num_tokens > prompt) {
+      return InvalidArgument(name + " has tokens " + Text(item.first_token) + " to " +
+                             Text(int64_t{item.first_token} + item.num_tokens - 1) +
+                             ", it must have at least one, behind those of the item before and "
+                             "within the prompt of " +
+                             Text(prompt));
+    }
+    PM_RETURN_IF_ERROR(CheckMediaItem(item, name));
+    if (!options_.chunked_media_input && logprobs &&
+        item.num_tokens > options_.max_num_logits_rows) {
+      return InvalidArgument(
+          name + " has " + Text(item.num_tokens) +
+          " tokens, and prompt_logprobs of an item that is not cut are given for "
+          "at most " +
+          Text(options_.max_num_logits_rows) + " (--max-num-logits-rows)");
+    }
+    end = int64_t{item.first_token} + item.num_tokens;
+    total += item.num_tokens;
+  }
+  const int32_t most = std::min(options_.max_encoder_tokens, options_.EncoderCacheTokens());
+  if (options_.chunked_prefill || total <= most) return OkStatus();
+  return InvalidArgument("this model runs a prompt in one step, in which at most " + Text(most) +
+                         " embeddings are made (--max-encoder-tokens, --encoder-cache-tokens), but "
+                         "the media items have " +
+                         Text(total) + ": send fewer or smaller ones");
+}
+
+Status Admission::CheckMediaItem(const step::MediaItem& item, const std::string& name) const {
+  if (item.content_id.empty()) return InvalidArgument(name + " has an empty content_id");
+  const std::string size = name + " has " + Text(item.num_tokens) + " tokens, but ";
+  if (item.num_tokens > options_.max_encoder_tokens) {
+    return InvalidArgument(size + "at most " + Text(options_.max_encoder_tokens) +
+                           " are encoded in a step (--max-encoder-tokens): make it smaller");
+  }
+  if (item.num_tokens > options_.EncoderCacheTokens()) {
+    return InvalidArgument(size + "the encoder cache holds " + Text(options_.EncoderCacheTokens()) +
+                           " (--encoder-cache-tokens): make it smaller");
+  }
+  if (!options_.chunked_media_input && item.num_tokens > options_.max_num_tokens) {
+    return InvalidArgument(size + "a step has " + Text(options_.max_num_tokens) +
+                           " and items are not cut (--max-num-batched-tokens, "
+                           "--chunked-media-input): make it smaller");
   }
   return OkStatus();
 }

@@ -10,6 +10,8 @@
 #ifndef PAGEMILL_CC_SCHEDULER_ADMISSION_ADMISSION_H_
 #define PAGEMILL_CC_SCHEDULER_ADMISSION_ADMISSION_H_
 
+#include <string>
+
 #include "cc/base/status.h"
 #include "cc/kv_cache/kv_cache_manager.h"
 #include "cc/scheduler/scheduler_options.h"
@@ -35,6 +37,8 @@ class Admission {
   Status CheckTokens(const step::Request& request) const;
   Status CheckLength(const step::Request& request) const;
   Status CheckUncut(const step::Request& request) const;
+  Status CheckMedia(const step::Request& request) const;
+  Status CheckMediaItem(const step::MediaItem& item, const std::string& name) const;
 
   SchedulerOptions options_;
   bool uses_priority_;

@@ -57,6 +57,10 @@ class SchedulerTest : public testing::Test {
     model.max_num_seqs = options.max_num_seqs;
     model.max_num_tokens = options.max_num_tokens;
     model.max_num_logits_rows = options.max_num_logits_rows;
+    model.max_encoder_tokens = options.max_encoder_tokens;
+    model.encoder_cache_tokens = options.EncoderCacheTokens();
+    model.chunked_media_input = options.chunked_media_input;
+    model.max_adapters = options.max_adapters;
     model.max_draft_tokens = options.drafts.max_draft_tokens;
     model_ = std::make_unique<FakeModel>(model);
   }
