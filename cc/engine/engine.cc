@@ -34,6 +34,16 @@ EngineStats Engine::stats() const { return loop_->stats(); }
 void Engine::Drain() { loop_->Drain(); }
 bool Engine::WaitIdle(double timeout_s) { return loop_->WaitIdle(timeout_s); }
 void Engine::Shutdown() { loop_->Shutdown(); }
-bool Engine::ResetPrefixCache() { return loop_->ResetPrefixCache(); }
+void Engine::Release(step::RequestId id) { loop_->Release(id); }
+Status Engine::Extend(step::RequestId id, std::vector<int32_t> token_ids,
+                      scheduler::InputPart part) {
+  return loop_->Extend(id, std::move(token_ids), part);
+}
+void Engine::Pause(scheduler::PauseMode mode) { loop_->Pause(mode); }
+bool Engine::WaitPaused(double timeout_s) { return loop_->WaitPaused(timeout_s); }
+void Engine::Resume() { loop_->Resume(); }
+bool Engine::ResetPrefixCache(bool preempt_running) {
+  return loop_->ResetPrefixCache(preempt_running);
+}
 
 }  // namespace pagemill::engine

@@ -21,11 +21,17 @@
 // again finished but unread; what is above that is refused. Unread outputs of one request are
 // merged.
 //
+// Times in requests (deadlines) are microseconds of the engine's clock. A request whose deadline
+// passes ends with an error, kDeadlineExceeded, between two steps.
+//
 // Thread safety: all methods are thread-safe, but each output is handed out once, so one consumer
-// is usual. Submit() and Abort() never wait for a step; Poll() never waits at all.
+// is usual. Submit(), Abort() and Release() never wait for a step; Poll() never waits at all.
+// Extend(), Pause(), Resume() and ResetPrefixCache() are obeyed between two steps and wait for
+// that.
 #ifndef PAGEMILL_CC_ENGINE_ENGINE_H_
 #define PAGEMILL_CC_ENGINE_ENGINE_H_
 
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -36,6 +42,8 @@
 #include "cc/engine/engine_stats.h"
 #include "cc/engine/request_output.h"
 #include "cc/engine/runner.h"
+#include "cc/scheduler/input_part.h"
+#include "cc/scheduler/pause_mode.h"
 #include "cc/step/request.h"
 
 namespace pagemill::engine {
@@ -65,6 +73,13 @@ class Engine {
   // Ends the request with finish_reason kAbort. Unknown and finished ids are ignored.
   void Abort(step::RequestId id);
 
+  // Lets a request start that was submitted with `starts_held`. Ids of others are ignored.
+  void Release(step::RequestId id);
+  // Appends input to a request with `streaming_input`; `part` says what follows. kNotFound,
+  // kFailedPrecondition, kInvalidArgument: as Scheduler::Extend(). kFailedPrecondition, too, while
+  // the end of its last turn has not been read. kUnavailable: shut down.
+  Status Extend(step::RequestId id, std::vector<int32_t> token_ids, scheduler::InputPart part);
+
   // Outputs that wait to be read, at most one per request, those that wait longest first.
   std::vector<RequestOutput> Poll();
   // Like Poll(), but waits up to `timeout_s` seconds for the first output. Returns at once, with
@@ -85,9 +100,20 @@ class Engine {
   // stay readable. Idempotent.
   void Shutdown();
 
-  // Forgets all cached prefixes, between two steps. False (and nothing happens) while requests hold
-  // blocks, or after Shutdown(). Waits for the step in flight.
-  bool ResetPrefixCache();
+  // Until Resume(), plans no step (kKeep), or none for a request that has not started (kWait), or
+  // ends all requests and starts no other (kAbort). New requests are taken and wait. A second call
+  // changes the mode.
+  void Pause(scheduler::PauseMode mode);
+  // Waits until the runner is at rest for as long as the pause lasts: no step is in flight, and
+  // with kWait no request that started is unfinished, but for those that wait for input. False on
+  // timeout, and where the engine is not paused.
+  bool WaitPaused(double timeout_s);
+  void Resume();
+
+  // Forgets all cached prefixes. False (and nothing is forgotten) while requests run, unless they
+  // are preempted for it and compute everything again, while KV is being loaded, or after
+  // Shutdown().
+  bool ResetPrefixCache(bool preempt_running = false);
 
  private:
   explicit Engine(std::unique_ptr<StepLoop> loop);

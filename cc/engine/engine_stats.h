@@ -17,6 +17,7 @@ struct EngineStats {
       0;  // blocks held by requests; cached blocks that nobody holds do not count
   int64_t num_unread_outputs = 0;  // requests with outputs that nobody has read
   bool draining = false;           // new requests are refused
+  bool paused = false;             // from Pause() to Resume()
 
   // Counters.
   uint64_t num_steps = 0;
@@ -36,7 +37,8 @@ struct EngineStats {
   // Progress.
   double last_step_s = 0;  // from the plan of the last finished step to its outputs
   uint64_t heartbeat = 0;  // grows with every turn of the loop
-  // Since the last finished step, or since work came to an idle engine; 0 where there is no work.
+  // Since the last finished step, or since work came to an idle engine; 0 where there is no work,
+  // or all of it waits for a client: for input, a release, the end of a pause.
   double progress_age_s = 0;
 
   // Is there work, and has none of it been finished for so long? Liveness probes ask this.

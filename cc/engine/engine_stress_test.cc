@@ -1,4 +1,5 @@
-// Many threads on one engine: submitters, aborters, resets, failures, statistics and one reader.
+// Many threads on one engine: submitters, aborters, pauses, resets, failures, deadlines, input in
+// parts, held starts, statistics and one reader.
 // Run it under the thread sanitizer.
 #include <algorithm>
 #include <atomic>
@@ -16,6 +17,8 @@
 namespace pagemill::engine {
 namespace {
 
+using scheduler::InputPart;
+using scheduler::PauseMode;
 using step::FakeModel;
 using step::FinishReason;
 using step::Request;
@@ -43,7 +46,8 @@ class EngineStress : public testing::TestWithParam<Ahead> {
     std::mt19937 random(static_cast<uint32_t>(thread));
     for (int i = 0; i < kRequestsEach; ++i) {
       Request request;
-      request.id = RequestId(static_cast<uint64_t>(thread) * 1000000 + i);
+      const RequestId id(static_cast<uint64_t>(thread) * 1000000 + i);
+      request.id = id;
       const uint32_t size = 1 + random() % 30;
       for (uint32_t t = 0; t < size; ++t) {
         request.prompt_token_ids.push_back(static_cast<int32_t>(t < size / 2 ? t : random() % 97));
@@ -54,20 +58,46 @@ class EngineStress : public testing::TestWithParam<Ahead> {
         expected_[request.id] = FakeModel::Continue(
             request.prompt_token_ids, static_cast<size_t>(request.sampling.max_tokens), 97);
       }
-      while (true) {
-        const Status status = engine_->Submit(request);
-        if (status.ok()) break;
-        ASSERT_EQ(status.code(), StatusCode::kResourceExhausted) << status.ToString();
-        std::this_thread::yield();
-      }
-      if (random() % 8 == 0) engine_->Abort(request.id);
+      SubmitInParts(std::move(request), &random);
+      if (random() % 8 == 0) engine_->Abort(id);
       if (random() % 50 == 0) runner_.FailNextCollect(Internal("injected"));
       if (random() % 50 == 0) runner_.FailNextExecute(Internal("injected"));
-      if (random() % 40 == 0) engine_->ResetPrefixCache();
+      if (random() % 40 == 0) engine_->ResetPrefixCache(/*preempt_running=*/random() % 2 == 0);
+      if (random() % 60 == 0) {
+        engine_->Pause(random() % 10 == 0  ? PauseMode::kAbort
+                       : random() % 2 == 0 ? PauseMode::kKeep
+                                           : PauseMode::kWait);
+        engine_->WaitPaused(0.001);
+        engine_->Resume();
+      }
       if (random() % 10 == 0) {
         EXPECT_GE(engine_->stats().num_waiting, 0);
       }
     }
+  }
+
+  // All of it at once, or some of the prompt later, or held for a while, or with a deadline.
+  void SubmitInParts(Request request, std::mt19937* random) {
+    const RequestId id = request.id;
+    std::vector<int32_t>& prompt = request.prompt_token_ids;
+    std::vector<int32_t> later;
+    request.streaming_input = (*random)() % 4 == 0;
+    if (request.streaming_input) {
+      later.assign(prompt.begin() + static_cast<ptrdiff_t>((prompt.size() + 1) / 2), prompt.end());
+      prompt.resize((prompt.size() + 1) / 2);
+    }
+    request.starts_held = (*random)() % 4 == 0;
+    if ((*random)() % 20 == 0) request.deadline_us = clock_.NowNanos() / 1000 + (*random)() % 3000;
+    while (true) {
+      const Status status = engine_->Submit(request);
+      if (status.ok()) break;
+      ASSERT_EQ(status.code(), StatusCode::kResourceExhausted) << status.ToString();
+      std::this_thread::yield();
+    }
+    if (request.starts_held) engine_->Release(id);
+    if (!request.streaming_input) return;
+    const Status status = engine_->Extend(id, later, InputPart::kLast);
+    EXPECT_TRUE(status.ok() || status.code() == StatusCode::kNotFound) << status.ToString();
   }
 
   void Read(const RequestOutput& output) {

@@ -20,6 +20,7 @@ void Merge(RequestOutput&& news, RequestOutput* output) {
   }
   if (news.prompt_logprobs) output->prompt_logprobs = std::move(news.prompt_logprobs);
   if (news.pooled) output->pooled = std::move(news.pooled);
+  output->turn_finished = news.turn_finished;
   output->finish_reason = news.finish_reason;
   output->stop_token_id = news.stop_token_id;
   output->error = std::move(news.error);
@@ -39,6 +40,11 @@ void OutputQueue::Push(RequestOutput output) {
   }
   PM_CHECK(!outputs_[found->second].finished());
   Merge(std::move(output), &outputs_[found->second]);
+}
+
+bool OutputQueue::HasTurnEnd(step::RequestId id) const {
+  const auto found = positions_.find(id);
+  return found != positions_.end() && outputs_[found->second].turn_finished.has_value();
 }
 
 std::vector<RequestOutput> OutputQueue::TakeAll() {

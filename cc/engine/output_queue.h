@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "cc/engine/request_output.h"
+#include "cc/step/request.h"
 
 namespace pagemill::engine {
 
@@ -23,7 +24,11 @@ class OutputQueue {
   bool empty() const { return outputs_.empty(); }
   size_t size() const { return outputs_.size(); }
 
-  // Nothing comes after an output with a finish_reason.
+  // Is the end of a turn of this request among them?
+  bool HasTurnEnd(step::RequestId id) const;
+
+  // Nothing comes after an output with a finish_reason, and no new token of the next turn after one
+  // with turn_finished that was not taken.
   void Push(RequestOutput output);
   // In the order in which their requests came to have unread news.
   std::vector<RequestOutput> TakeAll();

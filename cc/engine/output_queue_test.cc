@@ -67,6 +67,19 @@ TEST(OutputQueue, AnAbortDoesNotTakeTokensAway) {
   EXPECT_EQ(outputs[0].finish_reason, FinishReason::kAbort);
 }
 
+TEST(OutputQueue, KnowsTheEndOfATurnUntilItIsTaken) {
+  OutputQueue queue;
+  queue.Push(News(1, {5}));
+  EXPECT_FALSE(queue.HasTurnEnd(step::RequestId(1)));
+  RequestOutput end = News(1, {6});
+  end.turn_finished = FinishReason::kLength;
+  queue.Push(std::move(end));
+  EXPECT_TRUE(queue.HasTurnEnd(step::RequestId(1)));
+  EXPECT_FALSE(queue.HasTurnEnd(step::RequestId(2)));
+  EXPECT_EQ(queue.TakeAll()[0].new_token_ids, (std::vector<int32_t>{5, 6}));
+  EXPECT_FALSE(queue.HasTurnEnd(step::RequestId(1)));
+}
+
 TEST(OutputEvent, IsReadableWhileSet) {
   OutputEvent event;
   if (event.fd() < 0) GTEST_SKIP() << "this system has no eventfd";

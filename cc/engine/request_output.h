@@ -25,10 +25,14 @@ struct RequestOutput {
   std::optional<std::vector<step::TokenLogprobs>> prompt_logprobs;
   std::optional<std::vector<float>> pooled;  // of a pooling request
 
+  // Set: a turn of a request with streaming input is over; the request waits for Engine::Extend().
+  std::optional<step::FinishReason> turn_finished;
+
   // Set on the last output of the request; everything below is final there.
   std::optional<step::FinishReason> finish_reason;
-  std::optional<int32_t> stop_token_id;  // the client's stop token that ended it; not set for EOS
-  Status error;                          // why, where finish_reason is kError
+  // The client's stop token that ended it, or its turn; not set for EOS.
+  std::optional<int32_t> stop_token_id;
+  Status error;  // why, where finish_reason is kError
 
   int32_t num_cached_tokens =
       0;  // prompt tokens that came from the prefix cache; set from the start

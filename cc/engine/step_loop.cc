@@ -132,15 +132,18 @@ Status StepLoop::Submit(step::Request request) {
   return OkStatus();
 }
 
-void StepLoop::Abort(step::RequestId id) {
+void StepLoop::Send(step::RequestId id, Command command) {
   {
     std::lock_guard lock(mutex_);
     const auto found = tracked_.find(id);
     if (found == tracked_.end() || found->second.finished || closing_) return;
-    inbox_.emplace_back(AbortCommand{id});
+    inbox_.push_back(std::move(command));
   }
   inbox_filled_.notify_one();
 }
+
+void StepLoop::Abort(step::RequestId id) { Send(id, AbortCommand{id}); }
+void StepLoop::Release(step::RequestId id) { Send(id, ReleaseCommand{id}); }
 
 std::vector<RequestOutput> StepLoop::Take(double timeout_s) {
   std::unique_lock lock(mutex_);
@@ -165,7 +168,7 @@ EngineStats StepLoop::stats() const {
   stats.num_unread_outputs = static_cast<int64_t>(outputs_.size());
   stats.draining = draining_ || closing_;
   stats.progress_age_s =
-      num_unfinished_ > 0 ? std::max(0.0, SecondsBetween(last_progress_, now)) : 0;
+      num_unfinished_ > 0 && !rests_ ? std::max(0.0, SecondsBetween(last_progress_, now)) : 0;
   return stats;
 }
 
@@ -189,17 +192,55 @@ void StepLoop::Shutdown() {
   if (thread_.joinable()) thread_.join();
 }
 
-bool StepLoop::ResetPrefixCache() {
-  std::future<bool> done;
+Status StepLoop::Ask(std::function<Status()> errand) {
+  Errand task(std::move(errand));
+  std::future<Status> answer = task.get_future();
   {
     std::lock_guard lock(mutex_);
-    if (closing_) return false;
-    ResetCommand command;
-    done = command.done.get_future();
-    inbox_.emplace_back(std::move(command));
+    if (closing_) return Unavailable("the engine is shut down");
+    inbox_.emplace_back(std::move(task));
   }
   inbox_filled_.notify_one();
-  return done.get();
+  return answer.get();
+}
+
+Status StepLoop::Extend(step::RequestId id, std::vector<int32_t> token_ids,
+                        scheduler::InputPart part) {
+  return Ask([this, id, token_ids = std::move(token_ids), part]() mutable {
+    return ExtendNow(id, std::move(token_ids), part);
+  });
+}
+
+// What the following do is published before they return.
+void StepLoop::Pause(scheduler::PauseMode mode) {
+  (void)Ask([this, mode] {
+    scheduler_->Pause(mode, &events_);
+    Publish();
+    return OkStatus();
+  });
+}
+
+void StepLoop::Resume() {
+  (void)Ask([this] {
+    scheduler_->Resume();
+    Publish();
+    return OkStatus();
+  });
+}
+
+bool StepLoop::WaitPaused(double timeout_s) {
+  std::unique_lock lock(mutex_);
+  return idle_.wait_for(lock, WaitTime(timeout_s), [this] { return stats_.paused && rests_; });
+}
+
+bool StepLoop::ResetPrefixCache(bool preempt_running) {
+  bool done = false;
+  (void)Ask([this, preempt_running, &done] {
+    done = scheduler_->ResetPrefixCache(preempt_running);
+    Publish();
+    return OkStatus();
+  });
+  return done;
 }
 
 }  // namespace pagemill::engine

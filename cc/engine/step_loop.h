@@ -11,6 +11,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <future>
 #include <memory>
 #include <mutex>
@@ -47,16 +48,23 @@ class StepLoop {
   void Drain();
   bool WaitIdle(double timeout_s);
   void Shutdown();
-  bool ResetPrefixCache();
+  void Release(step::RequestId id);
+  Status Extend(step::RequestId id, std::vector<int32_t> token_ids, scheduler::InputPart part);
+  void Pause(scheduler::PauseMode mode);
+  bool WaitPaused(double timeout_s);
+  void Resume();
+  bool ResetPrefixCache(bool preempt_running);
 
  private:
   struct AbortCommand {
     step::RequestId id;
   };
-  struct ResetCommand {
-    std::promise<bool> done;
+  struct ReleaseCommand {
+    step::RequestId id;
   };
-  using Command = std::variant<step::Request, AbortCommand, ResetCommand>;
+  // Something to do on the thread, between two steps.
+  using Errand = std::packaged_task<Status()>;
+  using Command = std::variant<step::Request, AbortCommand, ReleaseCommand, Errand>;
 
   // A request from Submit() until its last output has been read. Times in clock nanoseconds.
   struct Tracked {
@@ -71,19 +79,26 @@ class StepLoop {
            std::unique_ptr<scheduler::Scheduler> scheduler);
 
   Status CheckOpen() const;  // with mutex_
+  // Lets the thread do it, and waits for the answer. kUnavailable after Shutdown().
+  Status Ask(std::function<Status()> errand);
+  void Send(step::RequestId id, Command command);  // dropped where the request is over
 
   // The thread.
   void Run();
   bool TakeInbox(bool wait);
+  void WaitForCommand(std::unique_lock<std::mutex>* lock);
   void Obey(Command command);
   bool Turn();
   bool StartStep();
   void FinishStep();
   void NoteStarts();
+  Status ExtendNow(step::RequestId id, std::vector<int32_t> token_ids, scheduler::InputPart part);
   void AbortAll();
   void Publish();
-  void UpdateStats(const scheduler::SchedulerStats& counted);          // with mutex_
-  RequestOutput ToOutput(scheduler::RequestEvent event, int64_t now);  // with mutex_
+  void UpdateStats(const scheduler::SchedulerStats& counted, int64_t now);  // with mutex_
+  RequestOutput ToOutput(scheduler::RequestEvent event, int64_t now);       // with mutex_
+  // Nothing is in flight or can run, unless a client asks for something.
+  bool Rests(const scheduler::SchedulerStats& counted) const;
   void CheckIntegrity() const;
 
   const EngineOptions options_;
@@ -111,6 +126,7 @@ class StepLoop {
   size_t num_unfinished_ = 0;
   int64_t last_progress_ = 0;
   bool draining_ = false;
+  bool rests_ = true;     // Rests(), when the thread last looked
   bool closing_ = false;  // the thread ends as soon as it can
   bool closed_ = false;   // it has published its last output
   EngineStats stats_;

@@ -1,5 +1,7 @@
 // The engine's thread: take the inbox, start steps, finish the oldest, publish.
 #include <algorithm>
+#include <chrono>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -23,19 +25,37 @@ bool StepLoop::TakeInbox(bool wait) {
   bool closing = false;
   {
     std::unique_lock lock(mutex_);
-    if (wait) inbox_filled_.wait(lock, [this] { return !inbox_.empty() || closing_; });
+    if (wait) WaitForCommand(&lock);
     commands.swap(inbox_);
     closing = closing_;
     ++stats_.heartbeat;
   }
   for (Command& command : commands) Obey(std::move(command));
+  scheduler_->Expire(clock_->NowNanos() / 1000, &events_);
   if (!events_.empty()) Publish();
   return !closing;
 }
 
+// Or for the next deadline.
+void StepLoop::WaitForCommand(std::unique_lock<std::mutex>* lock) {
+  constexpr int64_t kLongest = 1'000'000'000;  // microseconds
+  const auto awake = [this] { return !inbox_.empty() || closing_; };
+  const std::optional<int64_t> deadline = scheduler_->next_deadline_us();
+  if (!deadline) {
+    inbox_filled_.wait(*lock, awake);
+    return;
+  }
+  const int64_t now_us = clock_->NowNanos() / 1000;
+  if (*deadline <= now_us) return;
+  const int64_t left_us = std::min(*deadline - now_us, kLongest);
+  inbox_filled_.wait_for(*lock, std::chrono::microseconds(left_us), awake);
+}
+
 void StepLoop::Obey(Command command) {
-  if (auto* reset = std::get_if<ResetCommand>(&command)) {
-    reset->done.set_value(scheduler_->ResetPrefixCache());
+  if (auto* errand = std::get_if<Errand>(&command)) {
+    (*errand)();
+  } else if (auto* release = std::get_if<ReleaseCommand>(&command)) {
+    scheduler_->Release(release->id);
   } else if (auto* abort = std::get_if<AbortCommand>(&command)) {
     scheduler_->Abort(abort->id, &events_);
   } else {
@@ -49,6 +69,18 @@ void StepLoop::Obey(Command command) {
     event.finish_reason = step::FinishReason::kError;
     event.error = status;
   }
+}
+
+Status StepLoop::ExtendNow(step::RequestId id, std::vector<int32_t> token_ids,
+                           scheduler::InputPart part) {
+  {
+    std::lock_guard lock(mutex_);
+    if (outputs_.HasTurnEnd(id)) {
+      return FailedPrecondition("the end of the last turn of request " +
+                                std::to_string(id.value()) + " has not been read");
+    }
+  }
+  return scheduler_->Extend(id, std::move(token_ids), part);
 }
 
 // Starts what may start and finishes one step. False where there was nothing to do.
@@ -101,7 +133,7 @@ void StepLoop::NoteStarts() {
   const int64_t now = step_starts_.back();
   const scheduler::SchedulerStats counted = scheduler_->stats();
   std::lock_guard lock(mutex_);
-  UpdateStats(counted);
+  UpdateStats(counted, now);
   for (const step::ScheduledRequest& entry : plan_.scheduled) {
     if (entry.start == nullptr) continue;
     Tracked& tracked = tracked_[entry.start->id];
@@ -141,15 +173,28 @@ void StepLoop::Publish() {
     ++stats_.num_steps;
     last_progress_ = now;
   }
-  UpdateStats(counted);
+  UpdateStats(counted, now);
   if (!had_outputs && !outputs_.empty()) {
     output_event_.Set();
     outputs_filled_.notify_all();
   }
-  if (num_unfinished_ == 0) idle_.notify_all();
+  if (num_unfinished_ == 0 || rests_) idle_.notify_all();
 }
 
-void StepLoop::UpdateStats(const scheduler::SchedulerStats& counted) {
+bool StepLoop::Rests(const scheduler::SchedulerStats& counted) const {
+  if (scheduler_->num_steps_in_flight() > 0) return false;
+  if (scheduler_->pause_mode() == scheduler::PauseMode::kKeep) return true;
+  int64_t active = counted.num_running + counted.num_waiting;
+  for (const auto reason : {scheduler::ParkReason::kKvLookup, scheduler::ParkReason::kKvLoad}) {
+    active += counted.num_parked[static_cast<size_t>(reason)];
+  }
+  return active == 0;
+}
+
+void StepLoop::UpdateStats(const scheduler::SchedulerStats& counted, int64_t now) {
+  const bool rested = std::exchange(rests_, Rests(counted));
+  if (rested && !rests_) last_progress_ = now;
+  stats_.paused = scheduler_->pause_mode().has_value();
   stats_.num_running = counted.num_running;
   stats_.kv_blocks_used = counted.kv_blocks_used;
   stats_.num_preemptions = counted.num_preemptions;
@@ -170,10 +215,11 @@ RequestOutput StepLoop::ToOutput(scheduler::RequestEvent event, int64_t now) {
   output.prompt_logprobs = std::move(event.prompt_logprobs);
   output.pooled = std::move(event.pooled);
   output.num_cached_tokens = event.num_cached_tokens;
+  output.turn_finished = event.turn_finished;
+  output.stop_token_id = event.stop_token_id;
   if (!event.finish_reason) return output;
 
   output.finish_reason = event.finish_reason;
-  output.stop_token_id = event.stop_token_id;
   output.error = std::move(event.error);
   const int64_t started = tracked.started == kNever ? now : tracked.started;
   const int64_t first_token = tracked.first_token == kNever ? now : tracked.first_token;

@@ -83,6 +83,8 @@ class Scheduler {
   // Ends requests whose start deadline or deadline is not after `now_us`, in the order of the
   // deadlines; their events have kDeadlineExceeded. O(log n) for each of them, else O(1).
   void Expire(int64_t now_us, std::vector<RequestEvent>* events);
+  // The next deadline to pass; empty where no request has one.
+  std::optional<int64_t> next_deadline_us() const { return deadlines_.next_time_us(); }
   // Until Resume(). A second call changes the mode. Events are those of requests that end by it.
   void Pause(PauseMode mode, std::vector<RequestEvent>* events);
   void Resume();

@@ -38,4 +38,9 @@ RequestState* DeadlineQueue::Expired(int64_t now_us) const {
   return queue_.begin()->request;
 }
 
+std::optional<int64_t> DeadlineQueue::next_time_us() const {
+  if (queue_.empty()) return std::nullopt;
+  return queue_.begin()->time_us;
+}
+
 }  // namespace pagemill::scheduler

@@ -12,6 +12,7 @@
 #define PAGEMILL_CC_SCHEDULER_ADMISSION_DEADLINE_QUEUE_H_
 
 #include <cstdint>
+#include <optional>
 #include <set>
 #include <tuple>
 
@@ -26,6 +27,8 @@ class DeadlineQueue {
   void Remove(RequestState* request);  // also where it is not in it
   // The one whose deadline passed first; null where none has.
   RequestState* Expired(int64_t now_us) const;
+  // When the next deadline passes; empty where there is none.
+  std::optional<int64_t> next_time_us() const;
   size_t size() const { return queue_.size(); }
 
  private:

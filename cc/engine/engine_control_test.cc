@@ -1,0 +1,248 @@
+// What clients ask of requests that are under way and of the engine as a whole: input in parts,
+// held starts, deadlines, pause and resume, resets of the prefix cache.
+#include <chrono>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "cc/engine/engine.h"
+#include "cc/engine/fake_runner.h"
+#include "gtest/gtest.h"
+
+namespace pagemill::engine {
+namespace {
+
+using scheduler::InputPart;
+using scheduler::PauseMode;
+using step::FakeModel;
+using step::FinishReason;
+using step::Request;
+using step::RequestId;
+using Tokens = std::vector<int32_t>;
+
+constexpr double kLong = 60;  // seconds: longer than any step takes on a loaded machine
+
+Request MakeRequest(uint64_t id, Tokens prompt, int32_t max_tokens) {
+  Request request;
+  request.id = RequestId(id);
+  request.prompt_token_ids = std::move(prompt);
+  request.sampling.max_tokens = max_tokens;
+  return request;
+}
+
+Tokens Continue(const Tokens& context, size_t count) {
+  return FakeModel::Continue(context, count, FakeRunner::DefaultLimits().vocab_size);
+}
+
+class EngineControlTest : public testing::Test {
+ protected:
+  void Start(const Clock* clock) {
+    EngineOptions options;
+    options.check_integrity = true;
+    auto engine = Engine::Create(options, &runner_, clock, {});
+    ASSERT_TRUE(engine.ok()) << engine.status().ToString();
+    engine_ = std::move(*engine);
+  }
+  void SetUp() override { Start(&clock_); }
+  void TearDown() override {
+    engine_->Shutdown();
+    EXPECT_EQ(runner_.violation(), "");
+  }
+
+  void Submit(const Request& request) {
+    const Status status = engine_->Submit(request);
+    ASSERT_TRUE(status.ok()) << status.ToString();
+  }
+  // Reads until the request, or a turn of it, is over: the last output, with all new tokens.
+  RequestOutput Read(uint64_t id) {
+    RequestOutput sum;
+    while (true) {
+      std::vector<RequestOutput> outputs = engine_->Wait(kLong);
+      if (outputs.empty()) ADD_FAILURE() << "nothing came";
+      if (outputs.empty()) return sum;
+      for (RequestOutput& output : outputs) {
+        if (output.request_id != RequestId(id)) continue;
+        Tokens tokens = std::move(sum.new_token_ids);
+        tokens.insert(tokens.end(), output.new_token_ids.begin(), output.new_token_ids.end());
+        sum = std::move(output);
+        sum.new_token_ids = std::move(tokens);
+        if (sum.finished() || sum.turn_finished) return sum;
+      }
+    }
+  }
+  void WaitUntilRunning(int64_t count) const {
+    while (engine_->stats().num_running != count) std::this_thread::yield();
+  }
+
+  FakeRunner runner_{FakeRunner::DefaultLimits()};
+  FakeClock clock_;
+  std::unique_ptr<Engine> engine_;
+};
+
+TEST_F(EngineControlTest, InputInPartsGivesTheTokensOfTheWhole) {
+  Request request = MakeRequest(1, {1, 2, 3, 4, 5}, 6);
+  request.streaming_input = true;
+  Submit(request);
+  EXPECT_TRUE(engine_->Extend(RequestId(1), {6, 7}, InputPart::kMore).ok());
+  EXPECT_TRUE(engine_->Extend(RequestId(1), {8}, InputPart::kLast).ok());
+  const RequestOutput output = Read(1);
+  EXPECT_EQ(output.new_token_ids, Continue({1, 2, 3, 4, 5, 6, 7, 8}, 6));
+  EXPECT_EQ(output.finish_reason, FinishReason::kLength);
+}
+
+TEST_F(EngineControlTest, TurnsEndWithAnOutputAndGoOnWithInput) {
+  Request request = MakeRequest(1, {1, 2, 3}, 4);
+  request.streaming_input = true;
+  Submit(request);
+  ASSERT_TRUE(engine_->Extend(RequestId(1), {}, InputPart::kTurn).ok());
+  const RequestOutput first = Read(1);
+  EXPECT_EQ(first.turn_finished, FinishReason::kLength);
+  EXPECT_FALSE(first.finished());
+  Tokens context{1, 2, 3};
+  context.insert(context.end(), first.new_token_ids.begin(), first.new_token_ids.end());
+  context.push_back(9);
+  ASSERT_TRUE(engine_->Extend(RequestId(1), {9}, InputPart::kLast).ok());
+  const RequestOutput second = Read(1);
+  EXPECT_TRUE(second.finished());
+  EXPECT_EQ(second.new_token_ids, Continue(context, 4));
+}
+
+TEST_F(EngineControlTest, TheEndOfATurnIsReadBeforeTheNextTurnBegins) {
+  Request request = MakeRequest(1, {1, 2, 3}, 4);
+  request.streaming_input = true;
+  Submit(request);
+  ASSERT_TRUE(engine_->Extend(RequestId(1), {}, InputPart::kTurn).ok());
+  Status status = OkStatus();
+  while (status.message().find("not been read") == std::string::npos) {  // it generates until then
+    status = engine_->Extend(RequestId(1), {9}, InputPart::kLast);
+    ASSERT_EQ(status.code(), StatusCode::kFailedPrecondition);
+  }
+  EXPECT_EQ(Read(1).turn_finished, FinishReason::kLength);
+  EXPECT_TRUE(engine_->Extend(RequestId(1), {9}, InputPart::kLast).ok());
+  EXPECT_TRUE(Read(1).finished());
+}
+
+TEST_F(EngineControlTest, ExtendIsRefusedWithASentence) {
+  EXPECT_EQ(engine_->Extend(RequestId(7), {1}, InputPart::kLast).code(), StatusCode::kNotFound);
+  engine_->Shutdown();
+  EXPECT_EQ(engine_->Extend(RequestId(7), {1}, InputPart::kLast).code(), StatusCode::kUnavailable);
+}
+
+TEST_F(EngineControlTest, AHeldRequestStartsWhenItIsReleased) {
+  Request held = MakeRequest(1, {1, 2}, 3);
+  held.starts_held = true;
+  Submit(held);
+  Submit(MakeRequest(2, {3}, 3));
+  EXPECT_TRUE(Read(2).finished());
+  EXPECT_TRUE(engine_->Poll().empty());
+  engine_->Release(RequestId(99));
+  engine_->Release(RequestId(1));
+  EXPECT_EQ(Read(1).new_token_ids, Continue({1, 2}, 3));
+}
+
+TEST_F(EngineControlTest, WhoWaitsForItsClientIsNotStuck) {
+  Request held = MakeRequest(1, {1, 2}, 3);
+  held.starts_held = true;
+  Submit(held);
+  clock_.AdvanceNanos(100'000'000'000);
+  EXPECT_EQ(engine_->stats().progress_age_s, 0);
+  engine_->Release(RequestId(1));
+  EXPECT_TRUE(Read(1).finished());
+}
+
+TEST_F(EngineControlTest, APauseThatKeepsPlansNoStep) {
+  runner_.SetStepDelayMicros(1000);
+  Submit(MakeRequest(1, {1, 2, 3}, 60));
+  WaitUntilRunning(1);
+  engine_->Pause(PauseMode::kKeep);
+  ASSERT_TRUE(engine_->WaitPaused(kLong));
+  const EngineStats before = engine_->stats();
+  EXPECT_TRUE(before.paused);
+  EXPECT_EQ(before.num_running, 1);
+  Submit(MakeRequest(2, {4}, 2));
+  clock_.AdvanceNanos(100'000'000'000);
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  EXPECT_EQ(engine_->stats().num_steps, before.num_steps);
+  EXPECT_EQ(engine_->stats().progress_age_s, 0);
+  engine_->Resume();
+  EXPECT_FALSE(engine_->stats().paused);
+  EXPECT_EQ(Read(1).new_token_ids, Continue({1, 2, 3}, 60));
+}
+
+TEST_F(EngineControlTest, APauseThatWaitsFinishesWhatStarted) {
+  runner_.SetStepDelayMicros(200);
+  Submit(MakeRequest(1, {1, 2, 3}, 40));
+  WaitUntilRunning(1);
+  engine_->Pause(PauseMode::kWait);
+  Submit(MakeRequest(2, {4}, 2));
+  EXPECT_EQ(Read(1).new_token_ids, Continue({1, 2, 3}, 40));
+  EXPECT_TRUE(engine_->WaitPaused(kLong));
+  EXPECT_TRUE(engine_->Poll().empty());
+  engine_->Resume();
+  EXPECT_EQ(Read(2).new_token_ids, Continue({4}, 2));
+}
+
+TEST_F(EngineControlTest, APauseThatAbortsEndsAll) {
+  runner_.SetStepDelayMicros(200);
+  Submit(MakeRequest(1, {1, 2, 3}, 60));
+  WaitUntilRunning(1);
+  engine_->Pause(PauseMode::kAbort);
+  EXPECT_EQ(Read(1).finish_reason, FinishReason::kAbort);
+  EXPECT_TRUE(engine_->WaitPaused(kLong));
+  Submit(MakeRequest(2, {4}, 2));
+  EXPECT_FALSE(engine_->WaitIdle(0.005));
+  engine_->Resume();
+  EXPECT_TRUE(Read(2).finished());
+}
+
+TEST_F(EngineControlTest, WithoutAPauseNobodyWaitsForOne) {
+  EXPECT_FALSE(engine_->WaitPaused(0.001));
+  engine_->Resume();
+  engine_->Shutdown();
+  engine_->Pause(PauseMode::kKeep);
+  EXPECT_FALSE(engine_->stats().paused);
+}
+
+TEST_F(EngineControlTest, AResetMayPreemptWhatRuns) {
+  runner_.SetStepDelayMicros(500);
+  Submit(MakeRequest(1, {1, 2, 3, 4, 5, 6, 7, 8, 9}, 50));
+  WaitUntilRunning(1);
+  EXPECT_FALSE(engine_->ResetPrefixCache());
+  EXPECT_TRUE(engine_->ResetPrefixCache(/*preempt_running=*/true));
+  EXPECT_EQ(Read(1).new_token_ids, Continue({1, 2, 3, 4, 5, 6, 7, 8, 9}, 50));
+  EXPECT_GE(engine_->stats().num_preemptions, 1u);
+}
+
+TEST_F(EngineControlTest, ADeadlineThatPassesEndsTheRequest) {
+  Request late = MakeRequest(1, {1, 2}, 3);
+  late.starts_held = true;
+  late.start_deadline_us = 5'000'000;
+  Submit(late);
+  Submit(MakeRequest(2, {3}, 3));
+  EXPECT_TRUE(Read(2).finished());
+  clock_.AdvanceNanos(5'000'000'000);
+  Submit(MakeRequest(3, {4}, 3));  // a fake clock wakes nobody
+  const RequestOutput output = Read(1);
+  EXPECT_EQ(output.finish_reason, FinishReason::kError);
+  EXPECT_EQ(output.error.code(), StatusCode::kDeadlineExceeded);
+}
+
+TEST_F(EngineControlTest, AnIdleEngineWakesForADeadline) {
+  engine_->Shutdown();
+  runner_.Restart();
+  const SteadyClock clock;
+  Start(&clock);
+  Request late = MakeRequest(1, {1, 2}, 3);
+  late.starts_held = true;
+  late.deadline_us = clock.NowNanos() / 1000 + 20'000;
+  Submit(late);
+  EXPECT_EQ(Read(1).error.code(), StatusCode::kDeadlineExceeded);
+  EXPECT_GE(clock.NowNanos() / 1000, *late.deadline_us);
+  engine_->Shutdown();  // before its clock goes
+}
+
+}  // namespace
+}  // namespace pagemill::engine
