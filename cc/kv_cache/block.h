@@ -17,12 +17,14 @@ using step::GroupId;
 using step::kNullBlock;
 
 struct Block {
-  BlockHash hash;             // of the content, while the prefix cache knows it; else empty
-  int32_t ref_count = 0;      // holders of the page; 0 = it is free
-  BlockId prev, next;         // neighbours in the list of free pages that it is in
-  GroupId group;              // whose content `hash` names
-  bool reused = false;        // another request went on from the content, lately
-  bool is_protected = false;  // of the eviction policy
+  BlockHash hash;                 // of the content, while the prefix cache knows it; else empty
+  int32_t ref_count = 0;          // holders of the page; 0 = it is free
+  BlockId prev, next;             // neighbours in the list of free pages that it is in
+  GroupId group;                  // whose content `hash` names
+  bool reused : 1 = false;        // another request went on from the content, lately
+  bool branches : 1 = false;      // several did, or are known to come
+  bool superseded : 1 = false;    // there is better than the content: it goes first
+  bool is_protected : 1 = false;  // of the eviction policy
 };
 static_assert(sizeof(Block) == 48);
 

@@ -8,6 +8,7 @@ BlockPool::BlockPool(int32_t num_blocks, std::string_view eviction, EventLog* ev
     : blocks_(num_blocks),
       empty_(&blocks_),
       eviction_(*MakeEvictionPolicy(eviction, &blocks_)),
+      superseded_(&blocks_),
       cache_(&blocks_),
       events_(events) {
   PM_CHECK(num_blocks >= 1);
@@ -17,22 +18,39 @@ BlockPool::BlockPool(int32_t num_blocks, std::string_view eviction, EventLog* ev
 BlockId BlockPool::Allocate() {
   if (empty_.size() == 0) {
     PM_CHECK(num_evictable_ > 0);
-    Forget(FirstPage(eviction_->Victim()));
+    Forget(FirstPage(superseded_.size() > 0 ? superseded_.front() : eviction_->Victim()));
     ++num_evictions_;
   }
   const BlockId id = empty_.front();
   empty_.Remove(id);
   At(id).ref_count = 1;
-  At(id).reused = false;
+  At(id).reused = At(id).branches = false;
   return id;
+}
+
+void BlockPool::InsertEvictable(BlockId id) {
+  ++num_evictable_;
+  if (At(id).superseded) {
+    superseded_.PushBack(id);
+  } else {
+    eviction_->Insert(id);
+  }
+}
+
+void BlockPool::RemoveEvictable(BlockId id) {
+  --num_evictable_;
+  if (At(id).superseded) {
+    superseded_.Remove(id);
+  } else {
+    eviction_->Remove(id);
+  }
 }
 
 void BlockPool::AddReference(BlockId id) {
   Block& block = At(id);
   if (block.ref_count++ > 0) return;
   if (HasContent(id)) {
-    eviction_->Remove(id);
-    --num_evictable_;
+    RemoveEvictable(id);
   } else {
     empty_.Remove(id);
   }
@@ -43,8 +61,7 @@ void BlockPool::Release(BlockId id) {
   PM_CHECK(id != kNullBlock && block.ref_count > 0);
   if (--block.ref_count > 0) return;
   if (HasContent(id)) {
-    eviction_->Insert(id);
-    ++num_evictable_;
+    InsertEvictable(id);
   } else {
     empty_.PushFront(id);
   }
@@ -58,6 +75,7 @@ bool BlockPool::Cache(std::span<const BlockId> pages, const BlockHash& hash, Gro
   if (const std::optional<BlockId> other = cache_.Find(hash, group)) {
     if (At(*other).ref_count > 0) return false;
     block.reused = At(*other).reused;
+    block.branches = At(*other).branches;
     Clear(*other);
     known = true;
   }
@@ -71,6 +89,7 @@ bool BlockPool::Cache(std::span<const BlockId> pages, const BlockHash& hash, Gro
   for (size_t i = 0; i < pages.size(); ++i) {
     ring_[pages[i].value()] = pages[(i + 1) % pages.size()];
     At(pages[i]).reused = block.reused;
+    At(pages[i]).branches = block.branches;
   }
   return !known;
 }
@@ -78,6 +97,18 @@ bool BlockPool::Cache(std::span<const BlockId> pages, const BlockHash& hash, Gro
 BlockId BlockPool::FirstPage(BlockId id) const {
   while (At(id).hash.empty()) id = NextPage(id);
   return id;
+}
+
+void BlockPool::Supersede(BlockId first) {
+  if (At(first).hash.empty() || At(first).superseded || At(first).branches) return;
+  BlockId id = first;
+  do {
+    id = NextPage(id);
+    const bool is_free = At(id).ref_count == 0;
+    if (is_free) RemoveEvictable(id);
+    At(id).superseded = true;
+    if (is_free) InsertEvictable(id);
+  } while (id != first);
 }
 
 void BlockPool::Forget(BlockId id) {
@@ -92,10 +123,11 @@ void BlockPool::Clear(BlockId first) {
   BlockId id = first;
   do {
     id = NextPage(id);
-    if (At(id).ref_count > 0) continue;
-    eviction_->Remove(id);
-    --num_evictable_;
-    empty_.PushFront(id);
+    if (At(id).ref_count == 0) {
+      RemoveEvictable(id);
+      empty_.PushFront(id);
+    }
+    At(id).superseded = false;
   } while (id != first);
   cache_.Erase(first);
   At(first).hash = BlockHash();
@@ -117,7 +149,8 @@ void BlockPool::Reset() {
 Status BlockPool::CheckIntegrity() const {
   PM_RETURN_IF_ERROR(empty_.CheckIntegrity());
   PM_RETURN_IF_ERROR(cache_.CheckIntegrity());
-  PM_RETURN_IF_ERROR(eviction_->CheckIntegrity(num_evictable_));
+  PM_RETURN_IF_ERROR(superseded_.CheckIntegrity());
+  PM_RETURN_IF_ERROR(eviction_->CheckIntegrity(num_evictable_ - superseded_.size()));
   if (At(kNullBlock).ref_count != 0 || HasContent(kNullBlock)) {
     return Internal("block pool: the null block is in use");
   }
@@ -126,6 +159,11 @@ Status BlockPool::CheckIntegrity() const {
     if (blocks_[i].ref_count > 0) continue;
     ++num_unreferenced;
     num_evictable += HasContent(BlockId(i));
+  }
+  for (BlockId id = superseded_.front(); id != kNullBlock; id = superseded_.After(id)) {
+    if (!HasContent(id) || !At(id).superseded) {
+      return Internal("block pool: a page among the superseded ones that is not");
+    }
   }
   for (BlockId id = empty_.front(); id != kNullBlock; id = empty_.After(id)) {
     if (HasContent(id)) return Internal("block pool: a cached page among those without content");

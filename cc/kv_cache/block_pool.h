@@ -9,7 +9,8 @@
 //      resident and warm, and nothing is lost;
 //   2. pages that were never used, by id: they make the process larger, but taking a cached page
 //      instead would throw away work while there is room;
-//   3. pages with reusable content, as the eviction policy says.
+//   3. pages whose content was superseded, in that order;
+//   4. pages with other reusable content, as the eviction policy says.
 // One list gives 1 and 2: released pages without a hash go to its front, and it starts with all
 // pages by id.
 //
@@ -70,7 +71,10 @@ class BlockPool {
   // The same, by a request that goes on from the page's content.
   void Reuse(BlockId id) {
     AddReference(id);
-    blocks_[id.value()].reused = true;
+    Block& block = At(id);
+    block.branches = block.branches || block.reused;
+    block.reused = true;
+    block.superseded = false;
   }
   void Release(BlockId id);
 
@@ -88,6 +92,11 @@ class BlockPool {
   }
   // The page after `id` of a cached block with several; the first one again after the last.
   BlockId NextPage(BlockId id) const { return ring_.empty() ? id : ring_[id.value()]; }
+  // Of the block that `id` is the first page of: who goes on from its content has better, so it
+  // stays but goes before any other content, until it is reused. Nothing where requests branch.
+  void Supersede(BlockId id);
+  // Of the same: several requests will go on from its content.
+  void MarkBranch(BlockId id) { At(id).branches = true; }
   // Forgets the content of the block that `id` is the first page of, where it has any.
   void Forget(BlockId id);
   // Forgets all reusable content; references stay. O(pages).
@@ -101,12 +110,16 @@ class BlockPool {
   // Is the page part of a block that the cache knows?
   bool HasContent(BlockId id) const { return !At(id).hash.empty() || NextPage(id) != id; }
   BlockId FirstPage(BlockId id) const;
+  // A free page with content, into the list that it belongs to, and out of it.
+  void InsertEvictable(BlockId id);
+  void RemoveEvictable(BlockId id);
   void Clear(BlockId first);
 
   std::vector<Block> blocks_;
   BlockList empty_;  // free pages without content
   std::unique_ptr<EvictionPolicy> eviction_;
-  int32_t num_evictable_ = 0;  // free pages with content
+  BlockList superseded_;       // free pages with superseded content
+  int32_t num_evictable_ = 0;  // free pages with content, those included
   PrefixCache cache_;
   // The pages of each cached block in a ring; others point at themselves. Made when the first block
   // of several pages is cached.

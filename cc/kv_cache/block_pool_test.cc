@@ -207,6 +207,51 @@ TEST(BlockPool, ForgottenContentIsHandedOutFirst) {
   EXPECT_EQ(AllocateAll(&pool), (std::vector<int32_t>{1, 3, 4, 2}));
 }
 
+TEST(BlockPool, SupersededContentGoesFirst) {
+  BlockPool pool(7);
+  std::vector<BlockId> pages;
+  for (int i = 0; i < 6; ++i) pages.push_back(pool.Allocate());
+  for (int i : {0, 1, 4, 5}) pool.Cache(pages[i], HashOf(i + 1), kGroup);
+  EXPECT_TRUE(pool.Cache(std::span(pages).subspan(2, 2), HashOf(9), kGroup));
+  pool.Supersede(pages[5]);  // while it is in use
+  for (BlockId id : pages) pool.Release(id);
+  pool.Supersede(pages[2]);
+  pool.Supersede(pages[1]);
+  pool.Supersede(pages[1]);
+  ASSERT_TRUE(pool.CheckIntegrity().ok());
+  EXPECT_EQ(pool.num_cached(), 5);
+  EXPECT_EQ(pool.num_free(), 6);
+  EXPECT_EQ(pool.Find(HashOf(2), kGroup), pages[1]);
+  // Who reuses it makes it as good as any; a transfer that reads it does not.
+  pool.Reuse(pages[1]);
+  pool.AddReference(pages[5]);
+  ASSERT_TRUE(pool.CheckIntegrity().ok());
+  pool.Release(pages[1]);
+  pool.Release(pages[5]);
+  ASSERT_TRUE(pool.CheckIntegrity().ok());
+  // The block of two pages, the transfer's; then by age.
+  EXPECT_EQ(AllocateAll(&pool), (std::vector<int32_t>{3, 4, 6, 1, 5, 2}));
+}
+
+TEST(BlockPool, ContentWhereRequestsBranchIsNotSuperseded) {
+  BlockPool pool(4);
+  for (int32_t i = 1; i <= 3; ++i) {
+    pool.Allocate();
+    pool.Cache(BlockId(i), HashOf(i), kGroup);
+  }
+  pool.MarkBranch(BlockId(1));
+  for (int k = 0; k < 2; ++k) {
+    pool.Reuse(BlockId(2));
+    pool.Release(BlockId(2));
+  }
+  for (int32_t i = 1; i <= 3; ++i) {
+    pool.Release(BlockId(i));
+    pool.Supersede(BlockId(i));
+  }
+  ASSERT_TRUE(pool.CheckIntegrity().ok());
+  EXPECT_EQ(AllocateAll(&pool), (std::vector<int32_t>{3, 1, 2}));
+}
+
 // CheckIntegrity() is what the other tests rely on: it must see damage.
 TEST(BlockList, IntegrityCheckSeesDamage) {
   std::vector<Block> blocks(4);

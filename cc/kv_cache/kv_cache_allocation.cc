@@ -48,6 +48,12 @@ void KvCacheManager::Begin(const PrefixMatch* match, RequestBlocks* blocks) {
       const bool is_held = table[static_cast<size_t>(i * group.pages)] != kNullBlock;
       if (is_held && progress.num_held++ == 0) progress.first_held = i;
     }
+    if (group.traits.checkpoints && length > 0) {
+      // This request goes on from the last checkpoint, and so will who comes after it.
+      for (int32_t i = 0; i < length - 1; ++i) {
+        if (const std::optional<BlockId> page = Find(group, i, *blocks)) pool_.Supersede(*page);
+      }
+    }
     // Common is what the others have in common, as far as this request has it too.
     int32_t common = 0;
     while (common < std::min(group.num_common, length) &&

@@ -36,6 +36,10 @@ void KvCacheManager::CacheFilled(const step::Request& request, const step::Token
     const std::span<const BlockId> pages = PagesAt(group, table, i);
     const BlockHash& hash = blocks->hashes_[static_cast<size_t>((i + 1) * group.stride - 1)];
     const bool is_new = pages.front() != kNullBlock && pool_.Cache(pages, hash, group.id);
+    if (is_new && group.traits.checkpoints &&
+        i + 1 == blocks->shape_.branch_tokens / group.block_tokens) {
+      pool_.MarkBranch(pages.front());
+    }
     if (is_new || events_ == nullptr) continue;
     AppendStored(request, tokens, group, {run, i}, *blocks);
     run = i + 1;
@@ -75,18 +79,22 @@ void KvCacheManager::GiveBackUnneeded(const Group& group, int32_t num_computed_t
   }
 }
 
-// The newest checkpoint makes the one before it worthless, unless others may ask for it: somebody
-// did before, or will. What is dropped displaces nobody.
+// The newest checkpoint takes the place of the one before it: who comes after this request goes on
+// from the newest. What goes at once, or first, displaces nobody.
 void KvCacheManager::DropSuperseded(const Group& group, int32_t num_blocks, RequestBlocks* blocks) {
   int32_t& last = blocks->progress_[group.id.value()].last_checkpoint;
   const std::vector<BlockId>& table = blocks->groups_[group.id.value()];
   if (num_blocks == last ||
       table[static_cast<size_t>((num_blocks - 1) * group.pages)] == kNullBlock)
     return;
-  if (last > 0 && !group.kind->Outlives(last - 1, blocks->shape_)) {
-    const BlockHash& hash = blocks->hashes_[static_cast<size_t>(last * group.stride - 1)];
-    const std::optional<BlockId> page = pool_.Find(hash, group.id);
-    if (page && pool_.ref_count(*page) == 0 && !pool_.was_reused(*page)) pool_.Forget(*page);
+  if (last > 0) {
+    const std::optional<BlockId> page = Find(group, last - 1, *blocks);
+    const CacheKind::Worth worth = group.kind->WorthAfterNext(last - 1, blocks->shape_);
+    if (page && worth == CacheKind::Worth::kLittle) pool_.Supersede(*page);
+    if (page && worth == CacheKind::Worth::kNothing && pool_.ref_count(*page) == 0 &&
+        !pool_.was_reused(*page)) {
+      pool_.Forget(*page);
+    }
   }
   last = num_blocks;
 }

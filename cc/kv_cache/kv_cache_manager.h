@@ -39,6 +39,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -182,6 +183,12 @@ class KvCacheManager {
   }
   static int32_t Length(const Group& group, const std::vector<BlockId>& table) {
     return static_cast<int32_t>(table.size()) / group.pages;
+  }
+  // The cached block with the content of table position `index`.
+  std::optional<BlockId> Find(const Group& group, int32_t index,
+                              const RequestBlocks& blocks) const {
+    const auto last = static_cast<size_t>((index + 1) * group.stride - 1);
+    return pool_.Find(blocks.hashes_[last], group.id);
   }
   int32_t MaxHeld(const Group& group, int32_t num_tokens, const RequestShape& shape) const;
 

@@ -332,6 +332,39 @@ TEST(KvCacheManager, BlocksOfSeveralPages) {
   EXPECT_EQ(match.groups[0], std::vector<BlockId>(added[0].begin(), added[0].begin() + 6));
 }
 
+TEST(KvCacheManager, StatesOfEarlierTurnsGoFirst) {
+  KvCacheManager cache(Options(22, {{"full"}, {"state_space"}}));
+  const auto has_states = [&](const step::Request& request) {
+    std::vector<int32_t> ends;
+    for (int32_t end = 4; end < 40; end += 4) {
+      step::Request prefix = request;
+      prefix.prompt_token_ids.resize(static_cast<size_t>(end) + 1);
+      if (NumFound(prefix, &cache) == end) ends.push_back(end);
+    }
+    return ends;
+  };
+  const step::Request turns[] = {MakeRequest(13), MakeRequest(21), MakeRequest(29)};
+  for (const step::Request& turn : turns) {
+    RequestBlocks blocks(turn);
+    std::vector<std::vector<BlockId>> added;
+    const PrefixMatch match = cache.FindPrefix(turn, Tokens(turn), &blocks);
+    const int32_t size = static_cast<int32_t>(turn.prompt_token_ids.size());
+    cache.Allocate(size, &match, &blocks, &added);
+    cache.Commit(turn, Tokens(turn), size, &blocks);
+    cache.Free(&blocks);
+  }
+  EXPECT_EQ(has_states(turns[2]), (std::vector<int32_t>{12, 20, 28}));
+  // 10 blocks are cached; of those, the state that the first turn left is the first to go: the
+  // third went on from the one after it. 9 blocks of tokens and a state, then one more of both.
+  RequestBlocks other;
+  std::vector<std::vector<BlockId>> added;
+  cache.AllocateForLoad(36, nullptr, &other);
+  EXPECT_EQ(has_states(turns[2]), (std::vector<int32_t>{12, 20, 28}));
+  cache.Allocate(40, nullptr, &other, &added);
+  EXPECT_EQ(has_states(turns[2]), (std::vector<int32_t>{20, 28}));
+  cache.Free(&other);
+}
+
 TEST(KvCacheManager, CrossAttentionIsNeverShared) {
   KvCacheManager cache(Options(20, {{"full"}, {"cross"}}));
   step::Request request = MakeRequest(9);

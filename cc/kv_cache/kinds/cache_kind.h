@@ -76,10 +76,15 @@ class CacheKind {
     static_cast<void>(bounds);
     return NumBlocks(num_tokens, shape);
   }
-  // Is the content of a position worth keeping once the request has gone on without it?
-  virtual bool Outlives(int32_t index, const RequestShape& shape) const {
+  // What is the content of a position worth to others once the request has a later checkpoint?
+  enum class Worth {
+    kNothing,  // nobody is expected to ask for it
+    kLittle,   // somebody might
+    kAll,      // as much as before
+  };
+  virtual Worth WorthAfterNext(int32_t index, const RequestShape& shape) const {
     static_cast<void>(index), static_cast<void>(shape);
-    return true;
+    return Worth::kAll;
   }
 
   // How far a request can go back to fewer tokens and go on from there.

@@ -107,7 +107,7 @@ TEST(StateSpace, EveryBoundaryKeepsAStatePerBlock) {
   EXPECT_EQ(Needed(*kind, {8, 9}), (Positions{1, 2}));
   EXPECT_EQ(Longest(*kind, {2, 5}), 6);
   EXPECT_EQ(Longest(*kind, {2, 5}, 5), 3);
-  EXPECT_TRUE(kind->Outlives(5, {.prompt_tokens = 8}));
+  EXPECT_EQ(kind->WorthAfterNext(5, {.prompt_tokens = 8}), CacheKind::Worth::kAll);
   EXPECT_FALSE(kind->traits().checkpoints);
 }
 
@@ -130,11 +130,12 @@ TEST(StateSpace, LastBoundaryKeepsTheLastOneOfAStep) {
 TEST(StateSpace, GeneratedCheckpointsDoNotOutliveTheNext) {
   const auto kind = Make({.kind = "state_space"});
   const RequestShape shape{.prompt_tokens = 16, .branch_tokens = 24};
-  EXPECT_TRUE(kind->Outlives(1, shape));   // a chunk of the prompt
-  EXPECT_TRUE(kind->Outlives(2, shape));   // the prompt's last one that can be gone on from
-  EXPECT_FALSE(kind->Outlives(3, shape));  // the end of the prompt
-  EXPECT_FALSE(kind->Outlives(4, shape));
-  EXPECT_TRUE(kind->Outlives(5, shape));  // the branch
+  const auto worth = [&](int32_t index) { return kind->WorthAfterNext(index, shape); };
+  EXPECT_EQ(worth(1), CacheKind::Worth::kLittle);   // a chunk of the prompt
+  EXPECT_EQ(worth(2), CacheKind::Worth::kAll);      // the prompt's last that can be gone on from
+  EXPECT_EQ(worth(3), CacheKind::Worth::kNothing);  // the end of the prompt
+  EXPECT_EQ(worth(4), CacheKind::Worth::kNothing);
+  EXPECT_EQ(worth(5), CacheKind::Worth::kAll);  // the branch
 }
 
 TEST(StateSpace, WithoutCheckpointsOnePageIsAll) {

@@ -46,10 +46,12 @@ int32_t StateSpace::MaxHeld(int32_t num_tokens, const RequestShape& shape,
   return static_cast<int32_t>(std::min<int64_t>(all, most));
 }
 
-bool StateSpace::Outlives(int32_t index, const RequestShape& shape) const {
-  if (checkpoints_ != StateCheckpoints::kLastBoundary) return true;
+CacheKind::Worth StateSpace::WorthAfterNext(int32_t index, const RequestShape& shape) const {
+  if (checkpoints_ != StateCheckpoints::kLastBoundary || IsLandmark(index, shape)) {
+    return Worth::kAll;
+  }
   const bool generated = (index + 1) * block_size_ >= shape.prompt_tokens;
-  return !generated || IsLandmark(index, shape);
+  return generated ? Worth::kNothing : Worth::kLittle;
 }
 
 CacheKind::Traits StateSpace::traits() const {

@@ -11,7 +11,8 @@
 // Which boundaries get a page is StateCheckpoints. With kLastBoundary it is the last one of each
 // step, the last one before the end of the prompt (where the same prompt can be gone on from, as
 // one token is always computed), and the branch, if one is known. A later checkpoint replaces one
-// of the generated part, so that a long answer leaves one state behind, not one per block.
+// of the generated part, so that a long answer leaves one state behind, not one per block; one at
+// the end of a chunk of the prompt, or of an earlier turn, stays only while there is room.
 // With kNone the table has one position, read and written by every step.
 #ifndef PAGEMILL_CC_KV_CACHE_KINDS_STATE_SPACE_H_
 #define PAGEMILL_CC_KV_CACHE_KINDS_STATE_SPACE_H_
@@ -33,7 +34,7 @@ class StateSpace final : public CacheKind {
   int32_t LongestPrefix(const GroupContent& content, int32_t max_blocks) const override;
   int32_t MaxHeld(int32_t num_tokens, const RequestShape& shape,
                   const PlanBounds& bounds) const override;
-  bool Outlives(int32_t index, const RequestShape& shape) const override;
+  Worth WorthAfterNext(int32_t index, const RequestShape& shape) const override;
   Traits traits() const override;
 
  private:
