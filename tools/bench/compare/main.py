@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import functools
 import platform
 import signal
 import sys
@@ -132,8 +133,9 @@ def does(found: Peer, work: Workload) -> bool:
 
 
 def _compare(setting: _Setting, options: argparse.Namespace) -> list[Table]:
-    from pagemill.cli.machine_limits import MachineLimits, measure_limits
     from pagemill.config import EngineConfig, ExecutorConfig, ModelConfig
+
+    from tools.bench.compare.limits import measure_best
 
     tables: list[Table] = []
     work = [WORKLOADS[name] for name in options.workloads]
@@ -145,9 +147,7 @@ def _compare(setting: _Setting, options: argparse.Namespace) -> list[Table]:
             model=ModelConfig(model=ours), executor=ExecutorConfig(threads=setting.threads)
         )
 
-        def limits(config: EngineConfig = config) -> MachineLimits:
-            return measure_limits(config)
-
+        limits = functools.partial(measure_best, config, integers=number_format != "bf16")
         # All are started once before, so that whatever they cache is there, as it is on a server.
         for contestant in contestants:
             _note(f"first start of {contestant.name} ...")

@@ -146,7 +146,9 @@ def _plot(comparison: Comparison, path: Path) -> None:
             axes.bar(places, values, width, label=peer)
         for group, table in enumerate(comparison.tables):
             if limit := table.limit(name):
-                axes.hlines(limit, group - 0.4, group + 0.4, colors="black", linestyles="dashed")
+                label = None if group else "the machine's limit"
+                ends = (group - 0.4, group + 0.4)
+                axes.hlines(limit, *ends, colors="black", linestyles="dashed", label=label)
     handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=len(peers))
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(peers) + 1)
     figure.savefig(path, metadata={"Date": None})
