@@ -20,8 +20,11 @@ import functools
 import platform
 import signal
 import sys
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+
+from pagemill.cli.machine_load import MachineLoad
 
 from tools.bench.compare.environment import Environment, PeerError
 from tools.bench.compare.formats import ModelFiles
@@ -29,10 +32,11 @@ from tools.bench.compare.peers.base import Peer, Start
 from tools.bench.compare.peers.table import PEERS, peer
 from tools.bench.compare.process import DriverProcess, PeerProcess, ServerProcess, free_port
 from tools.bench.compare.report import OURS, Comparison, write
-from tools.bench.compare.turns import Contestant, Table, take_turns
+from tools.bench.compare.turns import QUIET_CORES, Contestant, Table, take_turns
 from tools.bench.compare.workloads import WORKLOADS, Workload
 
 FORMATS = ("bf16", "q8_0", "given")
+_LOOK_S = 2.0
 
 
 def _names(known: Sequence[str]) -> Callable[[str], list[str]]:
@@ -57,7 +61,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         help=f"of {', '.join(PEERS)} [all]",
     )  # fmt: skip
     parser.add_argument(
-        "--formats", type=_names(FORMATS), default=["bf16", "q8_0", "given"], metavar="A,B",
+        "--formats", type=_names(FORMATS), default=list(FORMATS), metavar="A,B",
         help="of bf16, q8_0 and given, which is the file as it is [all]; each peer takes part where"
         " it loads the format",
     )  # fmt: skip
@@ -162,6 +166,15 @@ def _compare(setting: _Setting, options: argparse.Namespace) -> list[Table]:
     return tables
 
 
+def _warn_of_load() -> None:
+    """Before an hour is spent on figures that will be marked."""
+    load = MachineLoad()
+    time.sleep(_LOOK_S)
+    others = load.other_cores()
+    if others is not None and others > QUIET_CORES:
+        _note(f"warning: other processes use {others:.1f} cores; the report will be marked")
+
+
 def _bar(done: int, total: int) -> str:
     width = 20
     filled = width * done // total
@@ -190,6 +203,7 @@ def main(arguments: Sequence[str]) -> int:
             for name in options.peers:
                 setting.installed(peer(name).environment)
             return 0
+        _warn_of_load()
         tables = _compare(setting, options)
     except PeerError as error:
         _note(f"error: {error}")
