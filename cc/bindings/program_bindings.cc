@@ -6,7 +6,9 @@
 #include <nanobind/stl/vector.h>
 
 #include <string>
+#include <string_view>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "cc/bindings/bindings.h"
@@ -46,13 +48,35 @@ DType ParseCacheDType(const std::string& name) {
   return *dtype;
 }
 
+constexpr std::pair<std::string_view, ops::ActivationPrecision> kActivationDTypes[] = {
+    {"f32", ops::ActivationPrecision::kF32},
+    {"bf16", ops::ActivationPrecision::kBf16},
+    {"int8", ops::ActivationPrecision::kInt8},
+};
+
+ops::ActivationPrecision ParseActivationDType(const std::string& name) {
+  for (const auto& [known, precision] : kActivationDTypes) {
+    if (known == name) return precision;
+  }
+  ThrowIfError(InvalidArgument("activation_dtype is '" + name + "'; it must be f32, bf16 or int8"));
+  return {};
+}
+
+std::string ActivationDTypeName(ops::ActivationPrecision precision) {
+  for (const auto& [name, known] : kActivationDTypes) {
+    if (known == precision) return std::string(name);
+  }
+  return {};
+}
+
 void BindExecutorOptions(nb::module_& m) {
   nb::class_<ExecutorOptions>(m, "ExecutorOptions")
       .def(
           "__init__",
           [](ExecutorOptions* self, int32_t num_threads, int32_t max_num_tokens,
              int32_t max_num_seqs, int32_t max_num_logits_rows, int32_t num_blocks,
-             int32_t block_size, const std::string& kv_cache_dtype, std::string kernel_filter) {
+             int32_t block_size, const std::string& kv_cache_dtype, std::string kernel_filter,
+             const std::string& activation_dtype) {
             const ExecutorOptions options = {.num_threads = num_threads,
                                              .max_num_tokens = max_num_tokens,
                                              .max_num_seqs = max_num_seqs,
@@ -60,14 +84,15 @@ void BindExecutorOptions(nb::module_& m) {
                                              .num_blocks = num_blocks,
                                              .block_size = block_size,
                                              .kv_cache_dtype = ParseCacheDType(kv_cache_dtype),
-                                             .kernel_filter = std::move(kernel_filter)};
+                                             .kernel_filter = std::move(kernel_filter),
+                                             .activations = ParseActivationDType(activation_dtype)};
             ThrowIfError(options.Validate());
             new (self) ExecutorOptions(options);
           },
           nb::kw_only(), nb::arg("num_threads") = 0, nb::arg("max_num_tokens") = 2048,
           nb::arg("max_num_seqs") = 128, nb::arg("max_num_logits_rows") = 256,
           nb::arg("num_blocks") = 1, nb::arg("block_size") = 16, nb::arg("kv_cache_dtype") = "bf16",
-          nb::arg("kernel_filter") = "")
+          nb::arg("kernel_filter") = "", nb::arg("activation_dtype") = "bf16")
       .def_ro("num_threads", &ExecutorOptions::num_threads)
       .def_ro("max_num_tokens", &ExecutorOptions::max_num_tokens)
       .def_ro("max_num_seqs", &ExecutorOptions::max_num_seqs)
@@ -77,7 +102,9 @@ void BindExecutorOptions(nb::module_& m) {
       .def_prop_ro(
           "kv_cache_dtype",
           [](const ExecutorOptions& o) { return std::string(Info(o.kv_cache_dtype).name); })
-      .def_ro("kernel_filter", &ExecutorOptions::kernel_filter);
+      .def_ro("kernel_filter", &ExecutorOptions::kernel_filter)
+      .def_prop_ro("activation_dtype",
+                   [](const ExecutorOptions& o) { return ActivationDTypeName(o.activations); });
 }
 
 void BindMemoryPlan(nb::module_& m) {

@@ -38,7 +38,7 @@ void BenchmarkCall::Time(benchmark::State& state) {
 void BenchmarkCall::Time(benchmark::State& state, const OpCall& call) {
   const Status fits = op_.check(call);
   if (!fits.ok()) return state.SkipWithError(fits.message().c_str());
-  const auto row = ChooseKernel(op_, device::DetectCapabilities(), call, options_.kernel);
+  const auto row = ChooseKernel(op_, device::DetectCapabilities(), call, {.name = options_.kernel});
   if (!row.ok()) return state.SkipWithError("the op or this machine has no such kernel");
   int64_t bytes = 0;
   if ((*row)->workspace_bytes != nullptr) bytes = (*row)->workspace_bytes(call, options_.threads);

@@ -10,10 +10,11 @@ StatusOr<const OpDefinition*> FindOp(std::span<const OpDefinition> ops, std::str
 }
 
 StatusOr<const KernelRow*> ChooseKernel(const OpDefinition& op, const device::Capabilities& caps,
-                                        const OpCall& call, std::string_view only) {
+                                        const OpCall& call, const KernelLimits& limits) {
   const KernelRow* best = nullptr;
   for (const KernelRow& row : op.rows) {
-    if (!only.empty() && row.name != only) continue;
+    if (!limits.name.empty() && row.name != limits.name) continue;
+    if (row.activations > limits.activations) continue;
     if (!row.supports(caps, call)) continue;
     if (best == nullptr || row.priority > best->priority ||
         (row.priority == best->priority && row.name < best->name)) {

@@ -56,6 +56,13 @@ struct KernelContext {
   std::span<std::byte> workspace;  // at least workspace_bytes() of the chosen row, 64-byte aligned
 };
 
+// What a kernel keeps of activations, from the finest to the coarsest.
+enum class ActivationPrecision : uint8_t {
+  kF32,   // all that f32 holds
+  kBf16,  // 8 bits or more of every value, or 15 bits of the largest in a block of 32
+  kInt8,  // 7 bits of the largest in a block of 32
+};
+
 struct KernelRow {
   std::string_view op;    // "rms_norm"
   std::string_view name;  // "avx512", "avx2", "portable", "reference"
@@ -66,6 +73,16 @@ struct KernelRow {
   void (*run)(const OpCall& call, KernelContext& context) = nullptr;
   // Bytes of workspace for a call of these (largest) shapes; null means none.
   int64_t (*workspace_bytes)(const OpCall& call, int32_t num_threads) = nullptr;
+  // What it rounds activations to on the way in. Rows that do have an error bound of their own in
+  // the op's contract.
+  ActivationPrecision activations = ActivationPrecision::kF32;
+};
+
+// Which rows ChooseKernel may take; by default all.
+struct KernelLimits {
+  std::string_view name = {};  // when not empty, the row of this name ("reference")
+  // The coarsest that a row may round activations to.
+  ActivationPrecision activations = ActivationPrecision::kInt8;
 };
 
 // Output `output` may share the memory of input `input` when that input is not read later.
@@ -88,10 +105,10 @@ std::span<const OpDefinition> CpuOps();
 // The definition, or kUnimplemented naming the op.
 StatusOr<const OpDefinition*> FindOp(std::span<const OpDefinition> ops, std::string_view name);
 
-// The row that runs `call`: highest priority among those that support it, then name. Deterministic.
-// `only` (e.g. "reference"), when not empty, restricts the choice by row name.
+// The row that runs `call`: highest priority among those that support it and are within `limits`,
+// then name. Deterministic.
 StatusOr<const KernelRow*> ChooseKernel(const OpDefinition& op, const device::Capabilities& caps,
-                                        const OpCall& call, std::string_view only = {});
+                                        const OpCall& call, const KernelLimits& limits = {});
 
 }  // namespace pagemill::ops
 

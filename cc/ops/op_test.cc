@@ -37,10 +37,37 @@ TEST(ChooseKernel, TakesTheHighestSupportedPriorityThenTheName) {
 TEST(ChooseKernel, CanBeRestrictedToOneRow) {
   device::Capabilities caps;
   caps.avx2 = true;
-  EXPECT_EQ((*ChooseKernel(kOps[0], caps, {}, "zeta"))->name, "zeta");
-  EXPECT_EQ((*ChooseKernel(kOps[0], caps, {}, "reference"))->name, "reference");
-  EXPECT_EQ(ChooseKernel(kOps[0], caps, {}, "best").status().code(), StatusCode::kUnimplemented);
-  EXPECT_EQ(ChooseKernel(kOps[0], caps, {}, "none").status().code(), StatusCode::kUnimplemented);
+  EXPECT_EQ((*ChooseKernel(kOps[0], caps, {}, {.name = "zeta"}))->name, "zeta");
+  EXPECT_EQ((*ChooseKernel(kOps[0], caps, {}, {.name = "reference"}))->name, "reference");
+  EXPECT_EQ(ChooseKernel(kOps[0], caps, {}, {.name = "best"}).status().code(),
+            StatusCode::kUnimplemented);
+  EXPECT_EQ(ChooseKernel(kOps[0], caps, {}, {.name = "none"}).status().code(),
+            StatusCode::kUnimplemented);
+}
+
+TEST(ChooseKernel, ExcludesRowsThatRoundActivationsMoreThanAllowed) {
+  constexpr auto always = [](const device::Capabilities&, const OpCall&) { return true; };
+  constexpr KernelRow rows[] = {{.op = "twist", .name = "exact", .priority = 1, .supports = always},
+                                {.op = "twist",
+                                 .name = "bf16",
+                                 .priority = 2,
+                                 .supports = always,
+                                 .activations = ActivationPrecision::kBf16},
+                                {.op = "twist",
+                                 .name = "int8",
+                                 .priority = 3,
+                                 .supports = always,
+                                 .activations = ActivationPrecision::kInt8}};
+  const OpDefinition op = {"twist", nullptr, rows};
+  EXPECT_EQ((*ChooseKernel(op, {}, {}))->name, "int8");
+  constexpr auto name = [](const OpDefinition& op, ActivationPrecision coarsest) {
+    return (*ChooseKernel(op, {}, {}, {.activations = coarsest}))->name;
+  };
+  EXPECT_EQ(name(op, ActivationPrecision::kInt8), "int8");
+  EXPECT_EQ(name(op, ActivationPrecision::kBf16), "bf16");
+  EXPECT_EQ(name(op, ActivationPrecision::kF32), "exact");
+  const KernelLimits unfit = {.name = "int8", .activations = ActivationPrecision::kBf16};
+  EXPECT_FALSE(ChooseKernel(op, {}, {}, unfit).ok());
 }
 
 TEST(Attributes, FallBackWhenMissing) {

@@ -92,6 +92,7 @@ TEST_P(ExecutorParityTest, BestKernelsAgreeWithReferences) {
   const std::string text = testing::TinyLlamaText(GetParam().model);
   ExecutorOptions options = DefaultOptions();
   options.poison_dead_memory = true;
+  options.activations = ops::ActivationPrecision::kF32;
   const auto best = MakeExecutor(text, options, /*rewrite=*/true);
   options.kernel_filter = "reference";
   const auto reference = MakeExecutor(text, options, /*rewrite=*/false);

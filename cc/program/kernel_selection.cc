@@ -9,12 +9,14 @@ namespace {
 
 StatusOr<const ops::KernelRow*> ChooseRow(const ops::OpDefinition& definition,
                                           const device::Capabilities& capabilities,
-                                          const ops::OpCall& call, const std::string& filter) {
-  if (!filter.empty()) {
-    StatusOr<const ops::KernelRow*> row = ops::ChooseKernel(definition, capabilities, call, filter);
+                                          const ops::OpCall& call, const ExecutorOptions& options) {
+  ops::KernelLimits limits = {.name = options.kernel_filter, .activations = options.activations};
+  if (!limits.name.empty()) {
+    StatusOr<const ops::KernelRow*> row = ops::ChooseKernel(definition, capabilities, call, limits);
     if (row.ok()) return row;
+    limits.name = {};
   }
-  return ops::ChooseKernel(definition, capabilities, call);
+  return ops::ChooseKernel(definition, capabilities, call, limits);
 }
 
 }  // namespace
@@ -36,7 +38,7 @@ StatusOr<KernelSelection> SelectKernels(const Program& program, const Target& ta
     PM_ASSIGN_OR_RETURN(const ops::OpDefinition* definition, ops::FindOp(target.ops, op.name));
     const OperandViews operands(program, op, options.max_sizes(), GeometryOf(options));
     const StatusOr<const ops::KernelRow*> row =
-        ChooseRow(*definition, target.capabilities, operands.call(), options.kernel_filter);
+        ChooseRow(*definition, target.capabilities, operands.call(), options);
     if (!row.ok()) {
       return Status(row.status().code(),
                     LinePrefix(op.line) + row.status().message() + ": " + operands.ToString());

@@ -37,8 +37,9 @@ def make_executor(
     pooling: str | None = None,
     num_blocks: int = NUM_BLOCKS,
     kv_cache_dtype: Literal["bf16", "f32"] = "f32",
+    activation_dtype: Literal["f32", "bf16", "int8"] = "f32",
 ) -> Run:
-    """An executor of the model of `source`."""
+    """An executor of the model of `source`; by default it rounds nothing that f32 holds."""
     if kind != "torch":
         require_native()
     text = build(source, BuildOptions(pooling=pooling, rewrite=kind != "torch")).program_text
@@ -57,6 +58,7 @@ def make_executor(
             block_size=BLOCK_SIZE,
             kv_cache_dtype=kv_cache_dtype,
             kernel_filter="reference" if kind == "native-reference" else "",
+            activation_dtype=activation_dtype,
         ),
     )
     return lambda batch: executor.execute(**batch)

@@ -38,7 +38,7 @@ TEST(AddRmsNorm, SameBitsAsTheTwoOps) {
     y.Poison();
     const TensorView norm_in[] = {sum.view(), w.view()};
     const OpCall norm{.inputs = norm_in, .outputs = {fused_out, 1}, .attributes = &attributes};
-    const auto norm_row = ChooseKernel(RmsNormOp(), caps, norm, row->name);
+    const auto norm_row = ChooseKernel(RmsNormOp(), caps, norm, {.name = row->name});
     ASSERT_TRUE(norm_row.ok());
     conformance::RunRow(**norm_row, norm, pool);
     EXPECT_TRUE(conformance::BitEqual(fused_y, y.ToFloat())) << row->name;

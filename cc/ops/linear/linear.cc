@@ -3,6 +3,8 @@
 #include <string>
 
 #include "cc/ops/block_format/block_format.h"
+#include "cc/ops/linear/int8_driver.h"
+#include "cc/ops/linear/int8_kernel_set.h"
 #include "cc/ops/linear/kernel_set.h"
 #include "cc/ops/linear/linear_driver.h"
 #include "cc/ops/operand_check.h"
@@ -36,8 +38,26 @@ void Run(const OpCall& call, KernelContext& context) {
   linear::RunKernelSet(*kKernels, call, context);
 }
 
+#if defined(__x86_64__)
+template <const linear::Int8KernelSet* kKernels>
+void RunInt8(const OpCall& call, KernelContext& context) {
+  linear::RunInt8KernelSet(*kKernels, call, context);
+}
+
+template <const linear::Int8KernelSet* kKernels>
+int64_t Int8Bytes(const OpCall& call, int32_t num_threads) {
+  return linear::Int8WorkspaceBytes(*kKernels, call, num_threads);
+}
+#endif
+
 constexpr KernelRow kRows[] = {
 #if defined(__x86_64__)
+    {"linear", "avx512_vnni", 40,
+     [](const device::Capabilities& caps, const OpCall& call) {
+       return caps.avx512 && caps.avx512_vnni && IsBlockFormat(call.inputs[1].dtype);
+     },
+     RunInt8<&linear::kAvx512VnniKernels>, Int8Bytes<&linear::kAvx512VnniKernels>,
+     ActivationPrecision::kInt8},
     {"linear", "avx512", 30,
      [](const device::Capabilities& caps, const OpCall&) { return caps.avx512; },
      Run<&linear::kAvx512Kernels>, linear::DriverWorkspaceBytes},

@@ -8,15 +8,26 @@
 //   outputs  y     f32 [N, ...]   rows of M elements; any trailing shape
 //   aliasing       none
 //
-// Result: the product with the dequantized weights in float; activations are never rounded. Each
-// output is a sum in an order that depends on K and the kernel alone, so y[n] has the same bits
-// whatever other rows are in the call, however many threads work, and whichever computes it.
+// Result: the product with the dequantized weights in float. Each output is a sum in an order that
+// depends on K and the kernel alone, so y[n] has the same bits whatever other rows are in the call,
+// however many threads work, and whichever computes it.
 //
 // Error bound: |y - exact| <= LinearErrorBound(K) * (sum_k |x_k w_k| + |bias|). A sum of K products
 // in 4 or more interleaved chains, each at most K/4 additions long, has at most K/4 + 8 roundings
 // on the path of any product, each of relative size 2^-24; the reference accumulates in double.
 //
-// Kernels: "avx512", "avx2", "portable" (ASIMD, VXE, SSE2) and "reference".
+// Rows of ActivationPrecision::kInt8 quantize each row of x in blocks of 32 to int8, with scale
+// X / 127 where X is the largest |x| of the block, and multiply integers exactly. An element is off
+// by half a scale at most, so
+//   |y - exact| <= sum_k |w_k| * LinearInt8Step() * X_k
+//                  + LinearErrorBound(K) * (sum_k V * X_k + |bias|)
+// where X_k is the X of k's block and V the largest |scale * integer| + |minimum| that W's blocks
+// can stand for: scaled sums are rounded once or twice a block, minima apart. A block whose X is
+// below 2^-100 counts as 0. Errors of the elements of a block are independent: the typical error is
+// smaller by the root of K. README.md has the perplexity of models.
+//
+// Kernels: "avx512_vnni" (block formats; rounds activations), "avx512", "avx2", "portable" (ASIMD,
+// VXE, SSE2) and "reference".
 #ifndef PAGEMILL_CC_OPS_LINEAR_LINEAR_H_
 #define PAGEMILL_CC_OPS_LINEAR_LINEAR_H_
 
@@ -29,6 +40,10 @@ namespace pagemill::ops {
 const OpDefinition& LinearOp();
 
 inline double LinearErrorBound(int64_t k) { return (static_cast<double>(k) / 4 + 8) * 0x1p-24; }
+
+// Half a step of a block quantized to int8, of its largest element, rounded up for the rounding of
+// the scale itself.
+inline double LinearInt8Step() { return 1 / 253.9; }
 
 }  // namespace pagemill::ops
 

@@ -50,7 +50,8 @@ class Problem {
     inputs_[1] = w_.view();
     outputs_[0] = y_.view();
     call_ = {inputs_, outputs_, &attributes_, nullptr};
-    const auto row = ChooseKernel(LinearOp(), device::DetectCapabilities(), call_, kernel);
+    const auto row =
+        ChooseKernel(LinearOp(), device::DetectCapabilities(), call_, {.name = kernel});
     if (row.ok()) row_ = *row;
     if (row.ok() && row_->workspace_bytes != nullptr) {
       workspace_.resize(row_->workspace_bytes(call_, threads) + 64);
@@ -148,7 +149,7 @@ void RunSmolLM2(benchmark::State& state, const std::string& kernel) {
 [[maybe_unused]] const bool kRegistered = [] {
   const Shape shapes[] = {{576, 576},   {576, 192},  {576, 1536}, {1536, 576},
                           {576, 49152}, {896, 4864}, {4864, 896}};
-  for (const char* kernel : {"avx512", "avx2", "portable"}) {
+  for (const char* kernel : {"avx512_vnni", "avx512", "avx2", "portable"}) {
     for (DType dtype : kWeightDTypes) {
       for (const Shape& shape : shapes) {
         // Rows of 576, 1536, ...: block formats of 256 take the nearest multiple.
@@ -166,7 +167,7 @@ void RunSmolLM2(benchmark::State& state, const std::string& kernel) {
     benchmark::RegisterBenchmark((std::string("SmolLM2/") + kernel).c_str(), RunSmolLM2,
                                  std::string(kernel))
         ->ArgNames({"n", "threads"})
-        ->ArgsProduct({{1, 2, 4, 8, 32, 128, 512}, {1, 2}})
+        ->ArgsProduct({{1, 2, 4, 6, 8, 32, 128, 512}, {1, 2}})
         ->Unit(benchmark::kMillisecond)
         ->UseRealTime();
   }

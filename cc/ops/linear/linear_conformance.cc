@@ -61,7 +61,20 @@ struct Operation {
 struct Expected {
   std::vector<double> y;
   std::vector<double> bound;
+  std::vector<double> int8_bound;  // of rows that round activations
 };
+
+// The largest |x| of each block of 32 of the rows of x.
+std::vector<double> BlockMaxima(const std::vector<float>& x, int64_t k) {
+  const int64_t blocks = (k + 31) / 32;
+  std::vector<double> maxima(k == 0 ? 0 : static_cast<int64_t>(x.size()) / k * blocks);
+  for (size_t i = 0; i < x.size(); ++i) {
+    const int64_t column = static_cast<int64_t>(i) % k;
+    double& maximum = maxima[static_cast<int64_t>(i) / k * blocks + column / 32];
+    maximum = std::max<double>(maximum, std::abs(x[i]));
+  }
+  return maxima;
+}
 
 Expected Compute(const Case& c, const Operation& op) {
   Expected e;
@@ -70,18 +83,32 @@ Expected Compute(const Case& c, const Operation& op) {
   const std::vector<float> x = op.x.ToFloat();
   const std::vector<float> bias = op.bias.ToFloat();
   std::vector<float> row(c.k);
+  const std::vector<double> maxima = BlockMaxima(x, c.k);
+  e.int8_bound.resize(c.n * c.m);
+  // Random blocks of one span: none stands for values, or has a minimum, much above this.
+  double largest = 0;
+  for (int64_t m = 0; m < c.m; ++m) {
+    DequantizeRow(op.w.view().dtype, op.w.view().Row<uint8_t>(m), c.k, row.data());
+    for (float w : row) largest = std::max<double>(largest, 4 * std::abs(w));
+  }
   for (int64_t m = 0; m < c.m; ++m) {
     DequantizeRow(op.w.view().dtype, op.w.view().Row<uint8_t>(m), c.k, row.data());
     for (int64_t n = 0; n < c.n; ++n) {
       double sum = c.bias ? bias[m] : 0.0;
       double magnitude = std::abs(sum);
+      double off_by = 0;
+      double int8_magnitude = magnitude;
       for (int64_t k = 0; k < c.k; ++k) {
         const double product = static_cast<double>(row[k]) * x[n * c.k + k];
         sum += product;
         magnitude += std::abs(product);
+        const double maximum = maxima[n * ((c.k + 31) / 32) + k / 32];
+        off_by += std::abs(row[k]) * maximum * LinearInt8Step();
+        int8_magnitude += largest * maximum;
       }
       e.y[n * c.m + m] = sum;
       e.bound[n * c.m + m] = LinearErrorBound(c.k) * magnitude;
+      e.int8_bound[n * c.m + m] = off_by + LinearErrorBound(c.k) * int8_magnitude;
     }
   }
   return e;
@@ -98,11 +125,13 @@ void CheckAgainstExact(const Case& c, DType dtype, const OpDefinition& op,
     RunRow(*row, operation.call, pool);
     EXPECT_TRUE(operation.y.GuardsIntact());
     const std::vector<float> y = operation.y.ToFloat();
+    const std::vector<double>& bound =
+        row->activations == ActivationPrecision::kInt8 ? expected.int8_bound : expected.bound;
     for (size_t i = 0; i < y.size(); ++i) {
       // Not `>`: NaN must fail.
-      ASSERT_TRUE(std::abs(y[i] - expected.y[i]) <= expected.bound[i])
+      ASSERT_TRUE(std::abs(y[i] - expected.y[i]) <= bound[i])
           << "y[" << i / c.m << ", " << i % c.m << "] is " << y[i] << ", expected " << expected.y[i]
-          << " within " << expected.bound[i];
+          << " within " << bound[i];
     }
   }
 }

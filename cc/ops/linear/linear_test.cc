@@ -27,13 +27,80 @@ TEST(Linear, TableHasTheKernelsOfThisMachine) {
   const TensorView outputs[] = {y.view()};
   const OpCall call{.inputs = inputs, .outputs = outputs};
   EXPECT_EQ((*ChooseKernel(LinearOp(), caps, call))->name, "portable");
-  EXPECT_EQ((*ChooseKernel(LinearOp(), caps, call, "reference"))->name, "reference");
+  EXPECT_EQ((*ChooseKernel(LinearOp(), caps, call, {.name = "reference"}))->name, "reference");
 #if defined(__x86_64__)
   caps.avx2 = true;
   EXPECT_EQ((*ChooseKernel(LinearOp(), caps, call))->name, "avx2");
   caps.avx512 = true;
   EXPECT_EQ((*ChooseKernel(LinearOp(), caps, call))->name, "avx512");
+  caps.avx512_vnni = true;
+  EXPECT_EQ((*ChooseKernel(LinearOp(), caps, call))->name, "avx512_vnni");
+  EXPECT_EQ(
+      (*ChooseKernel(LinearOp(), caps, call, {.activations = ActivationPrecision::kF32}))->name,
+      "avx512");
+  TestTensor plain(DType::kBF16, {4, 32});
+  const TensorView plain_inputs[] = {x.view(), plain.view()};
+  EXPECT_EQ((*ChooseKernel(LinearOp(), caps, {.inputs = plain_inputs, .outputs = outputs}))->name,
+            "avx512");
 #endif
+}
+
+// Activations that are whole multiples of their block's scale lose nothing: every row that rounds
+// activations then keeps the bound of those that do not.
+TEST(Linear, IntegerActivationsAreExact) {
+  Random random(5);
+  device::ThreadPool pool({.num_threads = 1});
+  for (DType dtype : kWeightDTypes) {
+    if (!IsBlockFormat(dtype)) continue;
+    TestTensor x(DType::kF32, {9, 256}), w(dtype, {5, 256}), y(DType::kF32, {9, 5});
+    std::vector<float> integers(9 * 256);
+    for (size_t i = 0; i < integers.size(); ++i) {
+      integers[i] = i % 32 == 7 ? 127.0f : static_cast<float>(random.Int(-127, 127));
+    }
+    x.Set(integers);
+    w.FillUniform(random, -1, 1);
+    const TensorView inputs[] = {x.view(), w.view()};
+    const TensorView outputs[] = {y.view()};
+    const OpCall call{.inputs = inputs, .outputs = outputs};
+    conformance::RunRow(conformance::ReferenceRow(LinearOp()), call, pool);
+    const std::vector<float> expected = y.ToFloat();
+    for (const KernelRow* row :
+         conformance::SupportedRows(LinearOp(), device::DetectCapabilities(), call)) {
+      y.Poison();
+      conformance::RunRow(*row, call, pool);
+      // Sums of 256 products of up to 127 times about 4, minima apart.
+      EXPECT_TRUE(conformance::AllClose(y.ToFloat(), expected,
+                                        {.abs = LinearErrorBound(256) * 256 * 127 * 4}))
+          << row->name << " " << Info(dtype).name;
+    }
+  }
+}
+
+// Blocks of zeros, of numbers too small to divide by, and with infinities give no false numbers.
+TEST(Linear, ExtremeActivations) {
+  device::ThreadPool pool({.num_threads = 1});
+  Random random(6);
+  TestTensor x(DType::kF32, {3, 64}), w(DType::kQ4_1, {5, 64}), y(DType::kF32, {3, 5});
+  std::vector<float> values(3 * 64, 0.0f);
+  for (int i = 0; i < 64; ++i) values[64 + i] = 1e-42f;
+  for (int i = 0; i < 64; ++i) values[128 + i] = 1.0f;
+  values[130] = INFINITY;
+  x.Set(values);
+  w.FillUniform(random, -1, 1);
+  const TensorView inputs[] = {x.view(), w.view()};
+  const TensorView outputs[] = {y.view()};
+  const OpCall call{.inputs = inputs, .outputs = outputs};
+  for (const KernelRow* row :
+       conformance::SupportedRows(LinearOp(), device::DetectCapabilities(), call)) {
+    y.Poison();
+    conformance::RunRow(*row, call, pool);
+    const std::vector<float> out = y.ToFloat();
+    for (int m = 0; m < 5; ++m) {
+      EXPECT_EQ(out[m], 0.0f) << row->name;
+      EXPECT_NEAR(out[5 + m], 0.0f, 1e-37f) << row->name;
+      EXPECT_FALSE(std::isfinite(out[10 + m])) << row->name;
+    }
+  }
 }
 
 // Decoders in registers against the portable ones, bit for bit (block_layout.h says why).

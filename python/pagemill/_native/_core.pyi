@@ -31,6 +31,7 @@ class ExecutorOptions:
         block_size: int = 16,
         kv_cache_dtype: Literal["bf16", "f32"] = "bf16",
         kernel_filter: str = "",
+        activation_dtype: Literal["f32", "bf16", "int8"] = "bf16",
     ) -> None: ...
     @property
     def num_threads(self) -> int: ...
@@ -48,6 +49,8 @@ class ExecutorOptions:
     def kv_cache_dtype(self) -> str: ...
     @property
     def kernel_filter(self) -> str: ...
+    @property
+    def activation_dtype(self) -> str: ...
 
 class MemoryPlan:
     """Bytes that a bound program takes; str() is a table."""

@@ -167,6 +167,14 @@ def test_rewrite_fuses() -> None:
     assert "op add_rms_norm x,x,norm -> n,s eps=1e-05\n" in _native.rewrite_program(TEXT)
 
 
+def test_activation_dtype() -> None:
+    assert _native.ExecutorOptions().activation_dtype == "bf16"
+    for name in ("f32", "bf16", "int8"):
+        assert _native.ExecutorOptions(activation_dtype=name).activation_dtype == name
+    with pytest.raises(_native.StatusError, match="'f64'; it must be f32, bf16 or int8"):
+        _native.ExecutorOptions(activation_dtype="f64")  # type: ignore[arg-type]
+
+
 def test_plan_and_choices() -> None:
     options = _native.ExecutorOptions(num_blocks=5, max_num_tokens=7, kernel_filter="reference")
     plan = _native.plan_memory(TEXT, options)

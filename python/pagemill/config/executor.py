@@ -21,6 +21,14 @@ class ExecutorConfig:
         unit="threads",
         allowed=Range(0, 1024),
     )
+    activation_dtype: str = option(
+        "auto",
+        "What activations may be rounded to while they are multiplied with weights, where this CPU"
+        " is faster for it. f32: nothing. auto: what keeps at least as much as bf16. int8: with"
+        " quantized weights, integers in blocks of 32 with a scale each; perplexity stays within"
+        " 0.3 %, but where two tokens are nearly as likely, greedy decoding may take the other.",
+        allowed=("auto", "f32", "int8"),
+    )
     kernel_filter: str = option(
         "",
         "Use only kernels whose name contains this, the reference where there is none: to find out"

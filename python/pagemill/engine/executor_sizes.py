@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final, Literal
 
 from pagemill import _native
 from pagemill.config import EngineConfig
 from pagemill.runner.build import BuiltModel
+
+# The coarsest type that activations may be rounded to, for each value of the option.
+_ACTIVATION_DTYPES: Final[Mapping[str, Literal["f32", "bf16", "int8"]]] = {
+    "auto": "bf16",
+    "f32": "f32",
+    "int8": "int8",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +50,7 @@ class ExecutorSizes:
             block_size=config.cache.block_size,
             kv_cache_dtype="f32" if self.kv_cache_dtype == "f32" else "bf16",
             kernel_filter=config.executor.kernel_filter,
+            activation_dtype=_ACTIVATION_DTYPES[config.executor.activation_dtype],
         )
 
 
