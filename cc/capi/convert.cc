@@ -1,6 +1,8 @@
 #include "cc/capi/convert.h"
 
+#include <algorithm>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -12,7 +14,7 @@ namespace {
 
 constexpr size_t kFirstEngineOptionsSize = offsetof(pagemill_engine_options, scheduling_policy);
 constexpr size_t kFirstSamplingParamsSize = sizeof(pagemill_sampling_params);
-constexpr size_t kFirstRequestSize = sizeof(pagemill_request);
+constexpr size_t kFirstRequestSize = offsetof(pagemill_request, streaming_input);
 
 constexpr size_t kMaxStringBytes = 1024;  // of a tenant's name or a salt
 constexpr size_t kMaxPathBytes = 4096;    // PATH_MAX
@@ -36,15 +38,16 @@ StatusOr<bool> CheckFlag(const char* field, int32_t value) {
                          "; it must be 0 or 1");
 }
 
-StatusOr<std::vector<int32_t>> CopyTokens(const char* field, const int32_t* tokens, size_t count,
-                                          size_t max_count) {
-  if (count > max_count) {
-    return InvalidArgument(std::string(field) + " has " + std::to_string(count) +
-                           " entries; it may have " + std::to_string(max_count));
+// When so many seconds from now have passed, in microseconds of the engine's
+// clock.
+StatusOr<std::optional<int64_t>> ToDeadline(const char* field, double timeout_s, int64_t now_us) {
+  constexpr double kLongest = 1e9;
+  if (!(timeout_s >= 0)) {
+    return InvalidArgument(std::string(field) + " is " + std::to_string(timeout_s) +
+                           "; it must be 0 (no limit) or a number of seconds");
   }
-  if (count == 0) return std::vector<int32_t>();
-  if (tokens == nullptr) return InvalidArgument(std::string(field) + " is NULL");
-  return std::vector<int32_t>(tokens, tokens + count);
+  if (timeout_s == 0) return std::optional<int64_t>();
+  return std::optional(now_us + static_cast<int64_t>(std::min(timeout_s, kLongest) * 1e6));
 }
 
 StatusOr<step::SamplingParams> ToSamplingParams(const pagemill_sampling_params& p,
@@ -136,8 +139,34 @@ StatusOr<HostOptions> ToHostOptions(const pagemill_engine_options* options) {
   return h;
 }
 
-StatusOr<step::Request> ToRequest(const pagemill_request* request, int32_t max_model_len,
-                                  int32_t vocab_size) {
+StatusOr<std::vector<int32_t>> CopyTokens(const char* field, const int32_t* tokens, size_t count,
+                                          size_t max_count) {
+  if (count > max_count) {
+    return InvalidArgument(std::string(field) + " has " + std::to_string(count) +
+                           " entries; it may have " + std::to_string(max_count));
+  }
+  if (count == 0) return std::vector<int32_t>();
+  if (tokens == nullptr) return InvalidArgument(std::string(field) + " is NULL");
+  return std::vector<int32_t>(tokens, tokens + count);
+}
+
+StatusOr<scheduler::InputPart> ToInputPart(int32_t part) {
+  if (part >= PAGEMILL_INPUT_MORE && part <= PAGEMILL_INPUT_LAST) {
+    return static_cast<scheduler::InputPart>(part);
+  }
+  return InvalidArgument("part is " + std::to_string(part) +
+                         "; it must be a pagemill_input_part, 0 to 2");
+}
+
+StatusOr<scheduler::PauseMode> ToPauseMode(int32_t mode) {
+  if (mode >= PAGEMILL_PAUSE_KEEP && mode <= PAGEMILL_PAUSE_ABORT) {
+    return static_cast<scheduler::PauseMode>(mode);
+  }
+  return InvalidArgument("mode is " + std::to_string(mode) +
+                         "; it must be a pagemill_pause_mode, 0 to 2");
+}
+
+StatusOr<step::Request> ToRequest(const pagemill_request* request, const Host& host) {
   pagemill_request r = kDefaultRequest;
   PM_RETURN_IF_ERROR(CopyIn("request", request, kFirstRequestSize, &r));
   pagemill_sampling_params sampling = kDefaultSamplingParams;
@@ -148,25 +177,32 @@ StatusOr<step::Request> ToRequest(const pagemill_request* request, int32_t max_m
   made.id = step::RequestId(r.request_id);
   PM_ASSIGN_OR_RETURN(made.prompt_token_ids,
                       CopyTokens("prompt_token_ids", r.prompt_token_ids, r.num_prompt_tokens,
-                                 static_cast<size_t>(max_model_len)));
-  PM_ASSIGN_OR_RETURN(made.sampling, ToSamplingParams(sampling, vocab_size));
+                                 static_cast<size_t>(host.max_model_len())));
+  PM_ASSIGN_OR_RETURN(made.sampling, ToSamplingParams(sampling, host.vocab_size()));
   PM_ASSIGN_OR_RETURN(made.tenant, CopyOptionalString("tenant", r.tenant));
   PM_ASSIGN_OR_RETURN(made.cache_salt, CopyOptionalString("cache_salt", r.cache_salt));
   made.priority = r.priority;
   PM_ASSIGN_OR_RETURN(made.skip_reading_prefix_cache,
                       CheckFlag("skip_reading_prefix_cache", r.skip_reading_prefix_cache));
+  PM_ASSIGN_OR_RETURN(made.streaming_input, CheckFlag("streaming_input", r.streaming_input));
+  PM_ASSIGN_OR_RETURN(made.starts_held, CheckFlag("starts_held", r.starts_held));
+  const int64_t now_us = host.NowMicros();
+  PM_ASSIGN_OR_RETURN(made.start_deadline_us,
+                      ToDeadline("start_timeout_s", r.start_timeout_s, now_us));
+  PM_ASSIGN_OR_RETURN(made.deadline_us, ToDeadline("timeout_s", r.timeout_s, now_us));
   return made;
 }
 
 pagemill_output FromOutput(const engine::RequestOutput& output) {
-  const bool finished = output.finish_reason.has_value();
+  const auto reason = [](const std::optional<step::FinishReason>& given) {
+    return given ? static_cast<int32_t>(*given) + 1 : int32_t{PAGEMILL_NOT_FINISHED};
+  };
   return {
       .struct_size = sizeof(pagemill_output),
       .request_id = output.request_id.value(),
       .token_ids = output.new_token_ids.data(),
       .num_tokens = output.new_token_ids.size(),
-      .finish_reason =
-          finished ? static_cast<int32_t>(*output.finish_reason) + 1 : PAGEMILL_NOT_FINISHED,
+      .finish_reason = reason(output.finish_reason),
       .num_cached_tokens = output.num_cached_tokens,
       .error = static_cast<int32_t>(output.error.code()),
       .stop_token_id = output.stop_token_id.value_or(-1),
@@ -174,6 +210,7 @@ pagemill_output FromOutput(const engine::RequestOutput& output) {
       .queued_s = output.queued_s,
       .prefill_s = output.prefill_s,
       .decode_s = output.decode_s,
+      .turn_finished = reason(output.turn_finished),
   };
 }
 
@@ -200,6 +237,7 @@ pagemill_stats FromStats(const engine::EngineStats& s) {
       .finished_error = s.finished_error,
       .heartbeat = s.heartbeat,
       .progress_age_s = s.progress_age_s,
+      .paused = s.paused,
   };
 }
 

@@ -4,11 +4,15 @@
 #ifndef PAGEMILL_CC_CAPI_CONVERT_H_
 #define PAGEMILL_CC_CAPI_CONVERT_H_
 
+#include <vector>
+
 #include "cc/base/status.h"
 #include "cc/capi/host.h"
 #include "cc/capi/pagemill.h"
 #include "cc/engine/engine_stats.h"
 #include "cc/engine/request_output.h"
+#include "cc/scheduler/input_part.h"
+#include "cc/scheduler/pause_mode.h"
 #include "cc/step/request.h"
 
 namespace pagemill::capi {
@@ -24,9 +28,13 @@ inline constexpr size_t kFirstOutputSize = offsetof(pagemill_output, error_messa
 inline constexpr size_t kFirstStatsSize = offsetof(pagemill_stats, num_unread_outputs);
 
 StatusOr<HostOptions> ToHostOptions(const pagemill_engine_options* options);
-// `max_model_len` and `vocab_size` of the engine bound the arrays before they are copied.
-StatusOr<step::Request> ToRequest(const pagemill_request* request, int32_t max_model_len,
-                                  int32_t vocab_size);
+// The engine's limits bound the arrays before they are copied; timeouts count from now.
+StatusOr<step::Request> ToRequest(const pagemill_request* request, const Host& host);
+// `field` names the array in messages.
+StatusOr<std::vector<int32_t>> CopyTokens(const char* field, const int32_t* tokens, size_t count,
+                                          size_t max_count);
+StatusOr<scheduler::InputPart> ToInputPart(int32_t part);
+StatusOr<scheduler::PauseMode> ToPauseMode(int32_t mode);
 // Points into `output`.
 pagemill_output FromOutput(const engine::RequestOutput& output);
 pagemill_stats FromStats(const engine::EngineStats& stats);

@@ -43,6 +43,7 @@ class Host {
   engine::Engine& engine() { return *engine_; }
   int32_t vocab_size() const { return vocab_size_; }
   int32_t max_model_len() const { return max_model_len_; }
+  int64_t NowMicros() const { return clock_.NowNanos() / 1000; }  // of the engine's clock
 
  private:
   Host() = default;

@@ -6,6 +6,7 @@
 #include <new>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "cc/capi/convert.h"
 #include "cc/capi/host.h"
@@ -104,9 +105,7 @@ void pagemill_engine_destroy(pagemill_engine* engine) { delete engine; }
 pagemill_status pagemill_engine_submit_request(pagemill_engine* engine,
                                                const pagemill_request* request) {
   return WithEngine(engine, [&](Engine& e) -> Status {
-    const capi::Host& host = *engine->host;
-    PM_ASSIGN_OR_RETURN(pagemill::step::Request made,
-                        capi::ToRequest(request, host.max_model_len(), host.vocab_size()));
+    PM_ASSIGN_OR_RETURN(pagemill::step::Request made, capi::ToRequest(request, *engine->host));
     return e.Submit(std::move(made));
   });
 }
@@ -121,6 +120,24 @@ pagemill_status pagemill_engine_submit(pagemill_engine* engine, uint64_t request
   request.num_prompt_tokens = num_prompt_tokens;
   request.sampling = params;
   return pagemill_engine_submit_request(engine, &request);
+}
+
+pagemill_status pagemill_engine_extend(pagemill_engine* engine, uint64_t request_id,
+                                       const int32_t* token_ids, size_t num_tokens, int32_t part) {
+  return WithEngine(engine, [&](Engine& e) -> Status {
+    PM_ASSIGN_OR_RETURN(std::vector<int32_t> tokens,
+                        capi::CopyTokens("token_ids", token_ids, num_tokens,
+                                         static_cast<size_t>(engine->host->max_model_len())));
+    PM_ASSIGN_OR_RETURN(const pagemill::scheduler::InputPart made, capi::ToInputPart(part));
+    return e.Extend(RequestId(request_id), std::move(tokens), made);
+  });
+}
+
+pagemill_status pagemill_engine_release(pagemill_engine* engine, uint64_t request_id) {
+  return WithEngine(engine, [&](Engine& e) {
+    e.Release(RequestId(request_id));
+    return OkStatus();
+  });
 }
 
 pagemill_status pagemill_engine_abort(pagemill_engine* engine, uint64_t request_id) {
@@ -171,9 +188,38 @@ pagemill_status pagemill_engine_wait_idle(pagemill_engine* engine, double timeou
   });
 }
 
+pagemill_status pagemill_engine_pause(pagemill_engine* engine, int32_t mode) {
+  return WithEngine(engine, [&](Engine& e) -> Status {
+    PM_ASSIGN_OR_RETURN(const pagemill::scheduler::PauseMode made, capi::ToPauseMode(mode));
+    e.Pause(made);
+    return OkStatus();
+  });
+}
+
+pagemill_status pagemill_engine_wait_paused(pagemill_engine* engine, double timeout_s) {
+  return WithEngine(engine, [&](Engine& e) -> Status {
+    if (e.WaitPaused(timeout_s)) return OkStatus();
+    return {StatusCode::kDeadlineExceeded, "the pause is not complete after the timeout"};
+  });
+}
+
+pagemill_status pagemill_engine_resume(pagemill_engine* engine) {
+  return WithEngine(engine, [](Engine& e) {
+    e.Resume();
+    return OkStatus();
+  });
+}
+
 pagemill_status pagemill_engine_reset_prefix_cache(pagemill_engine* engine) {
   return WithEngine(engine, [](Engine& e) -> Status {
     if (e.ResetPrefixCache()) return OkStatus();
     return pagemill::FailedPrecondition("requests hold blocks of the KV cache");
+  });
+}
+
+pagemill_status pagemill_engine_preempt_and_reset_prefix_cache(pagemill_engine* engine) {
+  return WithEngine(engine, [](Engine& e) -> Status {
+    if (e.ResetPrefixCache(/*preempt_running=*/true)) return OkStatus();
+    return pagemill::FailedPrecondition("blocks of the KV cache are being loaded");
   });
 }

@@ -68,6 +68,20 @@ typedef enum pagemill_finish_reason {
   PAGEMILL_FINISH_ERROR = 4
 } pagemill_finish_reason;
 
+/* What follows a part of the input of a request with streaming_input. */
+typedef enum pagemill_input_part {
+  PAGEMILL_INPUT_MORE = 0, /* more input of this turn: nothing is generated yet */
+  PAGEMILL_INPUT_TURN = 1, /* nothing: the turn generates; then the request waits for its next */
+  PAGEMILL_INPUT_LAST = 2  /* nothing: the turn generates; then the request ends */
+} pagemill_input_part;
+
+/* What becomes of the requests that the engine has when it pauses. */
+typedef enum pagemill_pause_mode {
+  PAGEMILL_PAUSE_KEEP = 0, /* no step is planned; who runs goes on afterwards */
+  PAGEMILL_PAUSE_WAIT = 1, /* who started finishes; nobody else starts */
+  PAGEMILL_PAUSE_ABORT = 2 /* all of them end */
+} pagemill_pause_mode;
+
 typedef struct pagemill_engine pagemill_engine;
 
 typedef struct pagemill_engine_options {
@@ -115,6 +129,11 @@ typedef struct pagemill_request {
   const char* cache_salt; /* separates prefix-cache namespaces; NULL or "" = shared */
   int32_t priority;       /* lower runs earlier under policy "priority" */
   int32_t skip_reading_prefix_cache; /* flag */
+
+  int32_t streaming_input; /* flag: the rest of the prompt comes by pagemill_engine_extend */
+  int32_t starts_held;     /* flag: does not start before pagemill_engine_release */
+  double start_timeout_s;  /* unless it starts in time, PAGEMILL_DEADLINE_EXCEEDED ends it; */
+  double timeout_s;        /* the same, unless it ends in time; 0 = no limit */
 } pagemill_request;
 
 typedef struct pagemill_output {
@@ -131,6 +150,8 @@ typedef struct pagemill_output {
   double queued_s;           /* submission to the first step that runs it */
   double prefill_s;          /* from there to the first token */
   double decode_s;           /* first token to last token */
+
+  int32_t turn_finished; /* a pagemill_finish_reason: a turn is over, the request awaits input */
 } pagemill_output;
 
 /* Gauges are of this moment, counters only grow. */
@@ -157,6 +178,8 @@ typedef struct pagemill_stats {
   uint64_t finished_error;
   uint64_t heartbeat;    /* grows with every turn of the engine's loop */
   double progress_age_s; /* how long there has been work and none of it done */
+
+  uint64_t paused; /* gauge: 1 from pagemill_engine_pause to pagemill_engine_resume */
 } pagemill_stats;
 
 /* PAGEMILL_ABI_VERSION of the library. */
@@ -187,6 +210,15 @@ PAGEMILL_API pagemill_status pagemill_engine_submit(pagemill_engine* engine, uin
                                                     const int32_t* prompt_token_ids,
                                                     size_t num_prompt_tokens,
                                                     const pagemill_sampling_params* params);
+/* Appends input, which is copied, to a request with streaming_input; `part` is a
+ * pagemill_input_part. PAGEMILL_NOT_FOUND: there is no such request.
+ * PAGEMILL_FAILED_PRECONDITION: its input is complete, it is generating, or the output that ends
+ * its last turn has not been read. Waits for the step in flight. */
+PAGEMILL_API pagemill_status pagemill_engine_extend(pagemill_engine* engine, uint64_t request_id,
+                                                    const int32_t* token_ids, size_t num_tokens,
+                                                    int32_t part);
+/* Lets a request start that was submitted with starts_held. Others are ignored. */
+PAGEMILL_API pagemill_status pagemill_engine_release(pagemill_engine* engine, uint64_t request_id);
 /* Ends the request with PAGEMILL_FINISH_ABORT. Unknown and finished ids are ignored. */
 PAGEMILL_API pagemill_status pagemill_engine_abort(pagemill_engine* engine, uint64_t request_id);
 /* Waits up to timeout_s seconds for news of any request: PAGEMILL_OK, or
@@ -201,8 +233,19 @@ PAGEMILL_API pagemill_status pagemill_engine_drain(pagemill_engine* engine);
 /* Waits up to timeout_s seconds until no accepted request is unfinished: PAGEMILL_OK, or
  * PAGEMILL_DEADLINE_EXCEEDED. */
 PAGEMILL_API pagemill_status pagemill_engine_wait_idle(pagemill_engine* engine, double timeout_s);
+/* Until pagemill_engine_resume(); `mode` is a pagemill_pause_mode. New requests are accepted and
+ * wait. A second call changes the mode. Waits for the step in flight. */
+PAGEMILL_API pagemill_status pagemill_engine_pause(pagemill_engine* engine, int32_t mode);
+/* Waits up to timeout_s seconds until the pause is complete, so that nothing runs before
+ * pagemill_engine_resume(): PAGEMILL_OK, or PAGEMILL_DEADLINE_EXCEEDED. */
+PAGEMILL_API pagemill_status pagemill_engine_wait_paused(pagemill_engine* engine, double timeout_s);
+PAGEMILL_API pagemill_status pagemill_engine_resume(pagemill_engine* engine);
 /* Forgets all cached prefixes. PAGEMILL_FAILED_PRECONDITION while requests hold blocks. */
 PAGEMILL_API pagemill_status pagemill_engine_reset_prefix_cache(pagemill_engine* engine);
+/* The same, with requests that run: they are preempted, compute everything again and give the same
+ * tokens. */
+PAGEMILL_API pagemill_status
+pagemill_engine_preempt_and_reset_prefix_cache(pagemill_engine* engine);
 
 #ifdef __cplusplus
 }

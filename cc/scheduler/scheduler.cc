@@ -181,6 +181,7 @@ Status Scheduler::CheckIntegrity() const {
   std::vector<const kv_cache::RequestBlocks*> holders;
   std::vector<EncoderCache::Holder> media_holders;
   size_t num_running = 0, num_parked = 0;
+  size_t num_with_deadline = 0;
   int32_t num_partial = 0, num_long = 0;
   for (const auto& [id, request] : requests_) {
     PM_RETURN_IF_ERROR(CheckRequest(*request));
@@ -188,6 +189,7 @@ Status Scheduler::CheckIntegrity() const {
     media_holders.push_back({request->request.get(), &request->held_media});
     num_running += request->status == RequestStatus::kRunning;
     num_parked += request->status == RequestStatus::kParked;
+    num_with_deadline += request->next_deadline_us.has_value();
     num_partial += request->prefills_partly;
     num_long += request->prefills_partly && IsLong(*request);
   }
@@ -205,6 +207,9 @@ Status Scheduler::CheckIntegrity() const {
   if (num_parked != parked_.size()) return Internal("scheduler: parked requests are miscounted");
   if (num_partial != num_partial_prefills_ || num_long != num_long_partial_prefills_) {
     return Internal("scheduler: partial prefills are miscounted");
+  }
+  if (num_with_deadline != deadlines_.size()) {
+    return Internal("scheduler: deadlines are miscounted");
   }
   PM_RETURN_IF_ERROR(parked_.CheckIntegrity());
   if (parked_.size(ParkReason::kAdapterSlot) != adapters_.num_waiting()) {

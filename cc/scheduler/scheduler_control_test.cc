@@ -1,4 +1,5 @@
 // Pause and resume, deadlines, resets of the prefix cache.
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -143,6 +144,7 @@ TEST_F(DeadlineTest, WhoDoesNotStartInTimeEnds) {
   Request late = MakeRequest(2, 3, 3);
   late.start_deadline_us = 1000;
   Add(late);
+  EXPECT_EQ(scheduler_->next_deadline_us(), 1000);
   Step();
   Expire(999);
   EXPECT_TRUE(events_.empty());
@@ -160,6 +162,7 @@ TEST_F(DeadlineTest, WhoStartedInTimeMayGoOn) {
   request.start_deadline_us = 1000;
   Add(request);
   Step();
+  EXPECT_EQ(scheduler_->next_deadline_us(), std::nullopt);
   Expire(5000);
   EXPECT_TRUE(events_.empty());
 }

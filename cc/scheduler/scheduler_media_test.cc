@@ -108,6 +108,19 @@ TEST_F(SchedulerMediaTest, AFailedStepsOutputsAreNotUsed) {
   EXPECT_EQ(plan_.scheduled[0].media_to_encode, std::vector<int32_t>{0});
 }
 
+TEST_F(SchedulerMediaTest, WhatAStepOfAnAbortedRequestWasToEncodeIsNotUsed) {
+  Start(MediaOptions());
+  Add(WithMedia(MakeRequest(1, 8, 3), {{"a", 0, 6}}));
+  Schedule();
+  model_->Skip(plan_);
+  events_.clear();
+  ASSERT_TRUE(scheduler_->Abort(RequestId(1), &events_));
+  scheduler_->FailStep(Internal("lost"), &events_);
+  Add(WithMedia(MakeRequest(2, 8, 3), {{"a", 0, 6}}));
+  EXPECT_EQ(Step(), "2:8");
+  EXPECT_EQ(plan_.scheduled[0].media_to_encode, std::vector<int32_t>{0});
+}
+
 TEST_F(SchedulerMediaTest, EqualTokensWithOtherMediaShareNoBlocks) {
   Start(MediaOptions());
   for (uint64_t id : {1, 11, 21}) {  // equal prompts

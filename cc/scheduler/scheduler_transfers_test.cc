@@ -292,5 +292,18 @@ TEST_F(SchedulerTransfersTest, TheConnectorCannotChangeWhileTransfersAreUnderWay
   EXPECT_EQ(scheduler_->SetConnector(nullptr).code(), StatusCode::kFailedPrecondition);
 }
 
+TEST_F(SchedulerTransfersTest, AConnectorServesGroupsWithTheCachesBlocksOnly) {
+  for (const kv_cache::KvGroupOptions& group : {kv_cache::KvGroupOptions{.block_size = 8},
+                                                kv_cache::KvGroupOptions{.pages_per_block = 2}}) {
+    SchedulerOptions options = SmallOptions();
+    options.kv_cache.groups.push_back(group);
+    Start(options);
+    const Status status = scheduler_->SetConnector(&connector_);
+    EXPECT_EQ(status.code(), StatusCode::kUnimplemented);
+    EXPECT_NE(status.message().find("one page per block of 4 tokens"), std::string::npos);
+    EXPECT_EQ(scheduler_->SetConnector(nullptr), OkStatus());
+  }
+}
+
 }  // namespace
 }  // namespace pagemill::scheduler

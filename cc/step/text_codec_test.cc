@@ -55,6 +55,7 @@ TEST(TextCodec, RequestSurvives) {
   for (bool pooling : {false, true}) {
     Request request = ExampleRequest();
     if (pooling) request.pooling.emplace();
+    if (pooling) request.start_deadline_us = 1234567890123456789;
     const std::string text = ToText(request);
     EXPECT_EQ(text.find('\n'), std::string::npos);
     const StatusOr<Request> again = ParseRequest(text);
@@ -70,7 +71,7 @@ TEST(TextCodec, RequestSurvives) {
     EXPECT_EQ(again->media[0].num_tokens, 5);
     EXPECT_EQ(again->media[1].first_token, 9);
     EXPECT_TRUE(again->starts_held && again->streaming_input);
-    EXPECT_EQ(again->start_deadline_us, std::nullopt);
+    EXPECT_EQ(again->start_deadline_us, request.start_deadline_us);
     EXPECT_EQ(again->deadline_us, -5);
     EXPECT_EQ(again->sampling.temperature, request.sampling.temperature);
     EXPECT_EQ(again->sampling.logit_bias, request.sampling.logit_bias);
@@ -111,10 +112,19 @@ TEST(TextCodec, PlanIsReadable) {
   entry.media_to_encode = {1};
   entry.new_block_ids = {{BlockId(3), BlockId(8)}};
   entry.sample = true;
+  ScheduledRequest& ahead = plan.scheduled.emplace_back();
+  ahead.index = RequestIndex(0);
+  ahead.num_computed_tokens = 7;
+  ahead.token_ids = {kPlaceholderTokenId};
+  ahead.draft_token_ids = {3, 4};
+  ahead.new_block_ids = {{}, {kNullBlock}};
+  ahead.prompt_logprobs = true;
   EXPECT_EQ(ToText(plan),
             "plan step=4 total=3 released=2,1 released_media=6131 common_prefix=2\n"
             "run slot=1 start=18446744073709551615 resumed=9 computed=16 tokens=5,6,7 drafts= "
-            "encode=1 blocks=3,8 sample=1 prompt_logprobs=0\n");
+            "encode=1 blocks=3,8 sample=1 prompt_logprobs=0\n"
+            "run slot=0 computed=7 tokens=-1 drafts=3,4 encode= blocks= blocks=0 sample=0 "
+            "prompt_logprobs=1\n");
 }
 
 TEST(TextCodec, GarbageIsRefusedAndHarmless) {

@@ -100,7 +100,7 @@ void EncoderCache::Evict(Items::iterator item) {
 void EncoderCache::Unreference(const std::string& content_id, bool usable) {
   const auto found = items_.find(content_id);
   Item& item = found->second;
-  item.usable = item.usable && usable;
+  item.usable = item.usable && usable && item.encoded;
   if (--item.num_references > 0) return;
   referenced_ -= item.size;
   item.order = num_orders_++;
@@ -111,6 +111,7 @@ void EncoderCache::Unreference(const std::string& content_id, bool usable) {
 void EncoderCache::Advance(const step::Request& request, int32_t num_computed_tokens, Held* held) {
   std::erase_if(*held, [&](int32_t index) {
     const step::MediaItem& item = request.media[static_cast<size_t>(index)];
+    if (item.first_token < num_computed_tokens) items_.find(item.content_id)->second.encoded = true;
     if (End(item) > num_computed_tokens) return false;
     Unreference(item.content_id, /*usable=*/true);
     return true;

@@ -6,7 +6,7 @@
 //   cache.StartStep();                                        // a new budget
 //   n = cache.Fit(request, held, {begin, n, most});           // all-or-nothing items
 //   cache.Take(request, begin, begin + n, &held, &entry->media_to_encode);
-//   cache.Advance(request, num_computed_tokens, &held);       // with the step's result
+//   cache.Advance(request, num_computed_tokens, &held);       // with the result of a good step
 //   cache.Release(request, &held, /*usable=*/true);           // it ends, or gives way
 //   cache.TakeReleased(&plan->released_media);                // with the next plan
 //
@@ -67,10 +67,12 @@ class EncoderCache {
   // encoded. Only after Fit() allowed these tokens.
   void Take(const step::Request& request, int32_t begin, int32_t end, Held* held,
             std::vector<int32_t>* media_to_encode);
-  // Gives back the items whose placeholders are all among the first `num_computed_tokens`.
+  // Gives back the items whose placeholders are all among the first `num_computed_tokens`. Those
+  // that were needed for some of these tokens do exist.
   void Advance(const step::Request& request, int32_t num_computed_tokens, Held* held);
-  // Gives back all. Not `usable`: they may never have been encoded, because the request failed;
-  // they are dropped as soon as nobody holds them, and nobody else gets them.
+  // Gives back all. Not `usable`: they may never have been encoded, because the request failed. The
+  // same goes for items of steps whose results are not known. They are dropped as soon as nobody
+  // holds them, and nobody else gets them.
   void Release(const step::Request& request, Held* held, bool usable);
   // Moves out the content ids that were evicted since the last call.
   void TakeReleased(std::vector<std::string>* released);
@@ -89,6 +91,7 @@ class EncoderCache {
   struct Item {
     int32_t size = 0;
     int32_t num_references = 0;
+    bool encoded = false;  // a step that needed it went well
     bool usable = true;
     uint64_t order = 0;  // key in `unreferenced_`, where nobody refers to it
   };

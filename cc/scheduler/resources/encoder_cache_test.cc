@@ -76,7 +76,7 @@ TEST(EncoderCache, UnreferencedItemsAreEvictedFirstInFirstOutWhenRoomIsNeeded) {
   const step::Request large = MakeRequest({{"d", 5, 15}});
   Held none;
   EXPECT_EQ(cache.Fit(large, none, {0, 20, 100}), 5) << "all are needed";
-  for (int i : {1, 0}) cache.Release(requests[i], &held[i], true);
+  for (int i : {1, 0}) cache.Advance(requests[i], 10, &held[i]);
   EXPECT_TRUE(Released(&cache).empty());
   EXPECT_EQ(cache.Fit(large, none, {0, 20, 100}), 20);
   EXPECT_EQ(Take(&cache, large, 0, 20, &none), std::vector<int32_t>{0});
@@ -89,9 +89,9 @@ TEST(EncoderCache, MakingRoomDoesNotEvictWhatTheSameTokensNeed) {
   Held held;
   cache.StartStep();
   Take(&cache, first, 0, 10, &held);
-  cache.Release(first, &held, true);
+  cache.Advance(first, 10, &held);
   Take(&cache, second, 0, 5, &held);
-  cache.Release(second, &held, true);
+  cache.Advance(second, 5, &held);
   const step::Request both = MakeRequest({{"c", 0, 10}, {"a", 10, 10}});
   EXPECT_EQ(cache.Fit(both, held, {0, 20, 100}), 20);
   EXPECT_EQ(Take(&cache, both, 0, 20, &held), std::vector<int32_t>{0});
@@ -152,6 +152,18 @@ TEST(EncoderCache, WhatMayNeverHaveBeenEncodedIsNotUsedAgain) {
   EXPECT_EQ(Released(&cache), std::vector<std::string>{"a"});
   EXPECT_EQ(cache.Fit(request, {}, {0, 10, 100}), 10);
   EXPECT_EQ(cache.num_used_tokens(), 0);
+}
+
+TEST(EncoderCache, WhatNoGoodStepNeededYetIsNotUsedAgain) {
+  EncoderCache cache({.max_encoder_tokens = 100, .encoder_cache_tokens = 100});
+  const step::Request request = MakeRequest({{"a", 0, 10}, {"b", 10, 10}});
+  Held held;
+  cache.StartStep();
+  Take(&cache, request, 0, 15, &held);
+  cache.Advance(request, 5, &held);
+  cache.Release(request, &held, /*usable=*/true);
+  EXPECT_EQ(Released(&cache), std::vector<std::string>{"b"});
+  EXPECT_EQ(cache.num_used_tokens(), 10);
 }
 
 // Random requests against a list of what the runner holds: nothing runs without its items, budget

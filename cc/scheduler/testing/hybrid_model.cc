@@ -19,6 +19,17 @@ uint64_t Mix(uint64_t a, uint64_t b) {
   return Xxh3_128(bytes, sizeof(bytes)).low;
 }
 
+uint64_t HashOf(const std::string& text) { return Xxh3_128(text.data(), text.size()).low; }
+
+// What stands at a position besides the token: an item of media, or nothing.
+uint64_t MediaAt(const step::Request& request, int32_t position) {
+  for (const step::MediaItem& item : request.media) {
+    const int32_t offset = position - item.first_token;
+    if (offset >= 0 && offset < item.num_tokens) return HashOf(item.content_id);
+  }
+  return 0;
+}
+
 Status Broken(const std::string& kind, int32_t token, const char* what) {
   return Internal("group \"" + kind + "\", token " + std::to_string(token) + ": " + what);
 }
@@ -33,6 +44,10 @@ FakeModel::Options ModelOptions(const SchedulerOptions& options) {
   made.max_num_logits_rows = options.max_num_logits_rows;
   made.chunked_prefill = options.chunked_prefill;
   made.max_draft_tokens = options.drafts.max_draft_tokens;
+  made.max_encoder_tokens = options.max_encoder_tokens;
+  made.encoder_cache_tokens = options.EncoderCacheTokens();
+  made.chunked_media_input = options.chunked_media_input;
+  made.max_adapters = options.max_adapters;
   return made;
 }
 
@@ -76,11 +91,12 @@ void HybridModel::Skip(const step::StepPlan& plan) {
 void HybridModel::Start(const step::ScheduledRequest& entry, Slot* slot) const {
   if (entry.start != nullptr) {
     *slot = Slot();
+    slot->request = entry.start;
     slot->context = entry.start->prompt_token_ids;
     slot->context.insert(slot->context.end(), entry.resumed_output_token_ids.begin(),
                          entry.resumed_output_token_ids.end());
-    const std::string& salt = entry.start->cache_salt;
-    slot->prints = {Xxh3_128(salt.data(), salt.size()).low};
+    const auto adapter = static_cast<uint64_t>(entry.start->adapter.value());
+    slot->prints = {Mix(HashOf(entry.start->cache_salt), adapter)};
     slot->tables.resize(groups_.size());
   }
   for (size_t g = 0; g < entry.new_block_ids.size(); ++g) {
@@ -103,7 +119,8 @@ Status HybridModel::RunEntry(const step::ScheduledRequest& entry, Slot* slot) {
   const size_t known = std::min(slot->prints.size(), static_cast<size_t>(begin) + 1);
   slot->prints.resize(known);
   for (size_t i = known - 1; i < static_cast<size_t>(end); ++i) {
-    slot->prints.push_back(Mix(slot->prints.back(), static_cast<uint64_t>(tokens[i])));
+    const uint64_t media = MediaAt(*slot->request, static_cast<int32_t>(i));
+    slot->prints.push_back(Mix(slot->prints.back(), static_cast<uint64_t>(tokens[i]) ^ media));
   }
   for (size_t g = 0; g < groups_.size(); ++g) {
     PM_RETURN_IF_ERROR(IsState(g) ? RunState(*slot, g, {begin, end})

@@ -43,6 +43,7 @@ class HybridModel final : public step::PageStore {
 
  private:
   struct Slot {
+    std::shared_ptr<const step::Request> request;
     std::vector<int32_t> context;  // known tokens
     std::vector<uint64_t> prints;  // prints[n]: of all that determines the first n tokens
     std::vector<std::vector<step::BlockId>> tables;  // per group

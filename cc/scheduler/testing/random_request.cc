@@ -1,5 +1,6 @@
 #include "cc/scheduler/testing/random_request.h"
 
+#include <string>
 #include <vector>
 
 namespace pagemill::scheduler {
@@ -39,6 +40,18 @@ void MakeSampling(const SimulationSetup& setup, std::mt19937* random, step::Requ
   if (OneIn(2, random)) p.max_tokens = p.min_tokens = 0;
 }
 
+// Of few contents, each of its own size.
+void AddMedia(const SchedulerOptions& options, std::mt19937* random, step::Request* request) {
+  const auto size = static_cast<int32_t>(request->prompt_token_ids.size());
+  int32_t at = Pick(0, 12, random);
+  while (!OneIn(3, random)) {
+    const int32_t content = Pick(1, options.max_encoder_tokens, random);
+    if (at + content > size) return;
+    request->media.push_back({"item " + std::to_string(content), at, content});
+    at += content + Pick(0, 6, random);
+  }
+}
+
 }  // namespace
 
 step::Request MakeRandomRequest(const SimulationSetup& setup, step::RequestId id, int64_t now_us,
@@ -50,6 +63,9 @@ step::Request MakeRandomRequest(const SimulationSetup& setup, step::RequestId id
   request.skip_reading_prefix_cache = OneIn(10, random);
   request.tenant = std::string(1, static_cast<char>('a' + Pick(0, 2, random)));
   if (setup.options.policy == "priority") request.priority = Pick(0, 2, random);
+  if (setup.options.max_encoder_tokens > 0) AddMedia(setup.options, random, &request);
+  const int32_t num_adapters = setup.options.max_adapters;
+  if (num_adapters > 0) request.adapter = step::AdapterId(Pick(0, 2 * num_adapters, random));
   if (setup.controls) {
     request.starts_held = OneIn(10, random);
     if (OneIn(10, random)) request.start_deadline_us = now_us + Pick(0, 300, random);

@@ -130,7 +130,35 @@ void AddGroups(std::vector<Setup>* setups) {
   setups->back().runs_late = true;
 }
 
-void AddMedia(std::vector<Setup>* setups) {
+void AddParts(std::vector<Setup>* setups) {
+  Add(
+      "Adapters", [](Setup& s) { s.options.max_adapters = 2, s.max_steps_in_flight = 2; }, setups);
+  Add(
+      "Media",
+      [](Setup& s) {
+        s.options.max_encoder_tokens = 12, s.options.encoder_cache_tokens = 20;
+        s.max_steps_in_flight = 2;
+      },
+      setups);
+  Add(
+      "MediaThatAreNotCut",
+      [](Setup& s) {
+        s.options.max_encoder_tokens = 10, s.options.chunked_media_input = false;
+        s.options.max_num_logits_rows = 16, s.options.policy = "priority";
+        s.options.kv_cache.num_blocks = 17;
+      },
+      setups);
+  Add(
+      "MediaAdaptersAndTiers",
+      [](Setup& s) {
+        s.options.max_encoder_tokens = 12, s.options.max_adapters = 1;
+        s.max_steps_in_flight = 3, s.runs_late = true, s.medium = SimulatedMedium::kTiers;
+        s.options.max_partial_prefills = 2, s.options.decode_ahead = true;
+      },
+      setups);
+}
+
+void AddTransfers(std::vector<Setup>* setups) {
   const auto add = [setups](const char* name, auto change) {
     Setup setup{.name = name, .medium = SimulatedMedium::kTiers};
     change(setup);
@@ -162,7 +190,8 @@ std::vector<SimulationSetup> SimulationSetups() {
   AddSteps(&setups);
   AddPolicies(&setups);
   AddGroups(&setups);
-  AddMedia(&setups);
+  AddParts(&setups);
+  AddTransfers(&setups);
   return setups;
 }
 
