@@ -28,6 +28,19 @@ TEST(BlockHash, IsTheSameOnEveryMachine) {
                                      0xfb38009e4750be7au}));
 }
 
+TEST(BlockHash, AChainIsTheSameOnEveryMachine) {
+  // The block after the one above, of the tokens 3 and 4, without extra keys: 32 bytes of the
+  // parent, 00 00 00 00, the tokens.
+  const auto second = [](HashAlgorithm algorithm) {
+    return HashAll(algorithm, {3, 4}, "", HashAll(algorithm, {1, -2}, "k")).words;
+  };
+  EXPECT_EQ(second(HashAlgorithm::kXxh3_128),
+            (std::array<uint64_t, 4>{0xed437a18f6fcdce0u, 0xb23d9d3dfdeb28f2u, 0, 0}));
+  EXPECT_EQ(second(HashAlgorithm::kSha256),
+            (std::array<uint64_t, 4>{0xc50a8060b8eeebecu, 0x7a53803027379f61u, 0x7361e6f5fc70231cu,
+                                     0x4fbacb081b566793u}));
+}
+
 TEST(BlockHash, EverythingThatMattersChangesIt) {
   for (HashAlgorithm algorithm : kAlgorithms) {
     const std::vector<int32_t> tokens = {1, 2, 3, 4};

@@ -1,0 +1,41 @@
+#include "cc/kv_cache/kv_cache_options.h"
+
+#include "cc/kv_cache/testing/small_caches.h"
+#include "gtest/gtest.h"
+
+namespace pagemill::kv_cache {
+namespace {
+
+TEST(KvCacheOptions, DraftsNeedGroupsThatCanGoBack) {
+  EXPECT_TRUE(
+      Options(9, {{"full"}, {.kind = "sliding_window", .window_tokens = 4}}).CanRejectTokens());
+  EXPECT_FALSE(Options(9, {{"full"}, {"state_space"}}).CanRejectTokens());
+}
+
+TEST(KvCacheOptions, RefusalsNameTheField) {
+  EXPECT_TRUE(Options(2).Validate().ok());
+  const auto message = [](KvCacheOptions options) { return options.Validate().message(); };
+  EXPECT_NE(message(Options(1)).find("num_blocks"), std::string::npos);
+  EXPECT_NE(message(Options(2, {{"fuller"}})).find("fuller"), std::string::npos);
+  KvCacheOptions options = Options(2);
+  options.block_size = 0;
+  EXPECT_NE(message(options).find("block_size"), std::string::npos);
+  options = Options(4);
+  options.eviction = "fifo";
+  EXPECT_NE(message(options).find("fifo"), std::string::npos);
+  options = Options(4);
+  options.max_events = -1;
+  EXPECT_NE(message(options).find("max_events"), std::string::npos);
+  options = Options(4);
+  options.max_step_tokens = -1;
+  EXPECT_NE(message(options).find("max_step_tokens"), std::string::npos);
+  options = Options(4);
+  options.max_steps_in_flight = 0;
+  EXPECT_NE(message(options).find("max_steps_in_flight"), std::string::npos);
+  options = Options(4);
+  options.max_pinned_blocks = 3;
+  EXPECT_NE(message(options).find("max_pinned_blocks"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace pagemill::kv_cache

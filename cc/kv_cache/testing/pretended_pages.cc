@@ -1,0 +1,122 @@
+#include "cc/kv_cache/testing/pretended_pages.h"
+
+#include <algorithm>
+
+#include "gtest/gtest.h"
+
+namespace pagemill::kv_cache {
+
+uint64_t Mix(uint64_t a, uint64_t b) {
+  a = (a ^ (b + 0x9e3779b97f4a7c15u)) * 0xbf58476d1ce4e5b9u;
+  return a ^ (a >> 29);
+}
+
+PretendedPages::PretendedPages(const KvCacheOptions& options) : options_(options) {
+  for (const KvGroupOptions& group : options.groups) {
+    const int32_t tokens = group.block_size == 0 ? options.block_size : group.block_size;
+    block_tokens_.push_back(tokens);
+    pages_.emplace_back(static_cast<size_t>(options.num_blocks),
+                        std::vector<uint64_t>(static_cast<size_t>(tokens)));
+  }
+}
+
+void PretendedPages::Run(const PretendedRequest& request, TokenRange step) {
+  for (size_t g = 0; g < options_.groups.size(); ++g) {
+    const std::string& kind = options_.groups[g].kind;
+    if (is_state(g)) {
+      ReadState(request, g, step.begin);
+      WriteState(request, g, step);
+    } else if (kind == "cross") {
+      RunCross(request, g, step);
+    } else if (kind != "encoder_only") {
+      ReadTokens(request, g, step);
+      WriteTokens(request, g, step);
+    }
+  }
+}
+
+void PretendedPages::Load(const PretendedRequest& request, TokenRange range) {
+  for (size_t g = 0; g < options_.groups.size(); ++g) {
+    // Full blocks only.
+    const TokenRange full{range.begin, range.end / block_tokens_[g] * block_tokens_[g]};
+    if (full.begin >= full.end) continue;
+    is_state(g) ? WriteState(request, g, full) : WriteTokens(request, g, full);
+  }
+}
+
+void PretendedPages::RunCross(const PretendedRequest& request, size_t group, TokenRange step) {
+  const uint64_t print = Mix(request.prints[0], 77);
+  for (int32_t i = 0; i < request.media_tokens(); ++i) {
+    uint64_t* token = TokenAt(request, group, i);
+    if (step.begin == 0) *token = print;
+    ASSERT_EQ(*token, print) << "media token " << i;
+  }
+}
+
+void PretendedPages::ReadTokens(const PretendedRequest& request, size_t group, TokenRange step) {
+  const KvGroupOptions& options = options_.groups[group];
+  const int32_t window = options.window_tokens;
+  int32_t first = 0;
+  if (options.kind == "sliding_window") first = std::max(0, step.begin - window + 1);
+  if (options.kind == "chunked_local") first = step.begin / window * window;
+  for (int32_t i = first; i < step.begin; ++i) {
+    ASSERT_EQ(*TokenAt(request, group, i), request.prints[static_cast<size_t>(i) + 1])
+        << options.kind << ", token " << i << " of the step from " << step.begin;
+  }
+}
+
+void PretendedPages::WriteTokens(const PretendedRequest& request, size_t group, TokenRange range) {
+  const int32_t pages = options_.groups[group].pages_per_block;
+  for (int32_t i = range.begin; i < range.end; ++i) {
+    const auto entry = static_cast<size_t>(i / block_tokens_[group] * pages);
+    if (request.tables[group].at(entry) == kNullBlock) continue;  // a load leaves out windows
+    Claim(request.tables[group][entry], group);
+    *TokenAt(request, group, i) = request.prints[static_cast<size_t>(i) + 1];
+  }
+}
+
+void PretendedPages::ReadState(const PretendedRequest& request, size_t group, int32_t begin) {
+  if (begin == 0) return;
+  const int32_t position = is_one_state(group) ? 0 : (begin - 1) / block_tokens_[group];
+  const uint64_t* state = StateAt(request, group, position);
+  ASSERT_NE(state, nullptr) << "before token " << begin;
+  ASSERT_EQ(*state, request.prints[static_cast<size_t>(begin)]) << "before token " << begin;
+}
+
+void PretendedPages::WriteState(const PretendedRequest& request, size_t group, TokenRange range) {
+  const int32_t size = block_tokens_[group];
+  const int32_t last = is_one_state(group) ? 0 : (range.end - 1) / size;
+  for (int32_t i = is_one_state(group) ? 0 : range.begin / size; i <= last; ++i) {
+    uint64_t* state = StateAt(request, group, i);
+    if (state == nullptr) {
+      EXPECT_NE(i, last);
+      continue;
+    }
+    const int32_t pages = options_.groups[group].pages_per_block;
+    Claim(request.tables[group][static_cast<size_t>((i + 1) * pages - 1)], group);
+    *state = request.prints[static_cast<size_t>(i == last ? range.end : (i + 1) * size)];
+  }
+}
+
+uint64_t* PretendedPages::TokenAt(const PretendedRequest& request, size_t group, int32_t token) {
+  const int32_t pages = options_.groups[group].pages_per_block, size = block_tokens_[group];
+  const BlockId id =
+      request.tables[group].at(static_cast<size_t>(token / size * pages + token % pages));
+  EXPECT_NE(id, kNullBlock) << "token " << token;
+  return &pages_[group][static_cast<size_t>(id.value())][static_cast<size_t>(token % size)];
+}
+
+uint64_t* PretendedPages::StateAt(const PretendedRequest& request, size_t group, int32_t position) {
+  const int32_t pages = options_.groups[group].pages_per_block;
+  const BlockId id = request.tables[group].at(static_cast<size_t>((position + 1) * pages - 1));
+  return id == kNullBlock ? nullptr : &pages_[group][static_cast<size_t>(id.value())][0];
+}
+
+void PretendedPages::Claim(BlockId id, size_t group) {
+  for (size_t other = 0; other < pages_.size(); ++other) {
+    auto& page = pages_[other][static_cast<size_t>(id.value())];
+    if (other != group) std::fill(page.begin(), page.end(), 0);
+  }
+}
+
+}  // namespace pagemill::kv_cache

@@ -1,0 +1,72 @@
+// File: cc/kv_cache/testing/pretended_pages.h
+// Pages of a pretended model, of every kind of layers. A step writes a fingerprint of the tokens so
+// far where a layer would write keys, values or a state, and reads whatever the layer would read:
+// it must be what the same tokens gave, whoever computed them.
+//
+// Tests only. Thread safety: none.
+#ifndef PAGEMILL_CC_KV_CACHE_TESTING_PRETENDED_PAGES_H_
+#define PAGEMILL_CC_KV_CACHE_TESTING_PRETENDED_PAGES_H_
+
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "cc/kv_cache/kv_cache_options.h"
+#include "cc/kv_cache/request_blocks.h"
+#include "cc/step/request.h"
+#include "cc/step/token_sequence.h"
+
+namespace pagemill::kv_cache {
+
+// A request as its runner and its scheduler know it.
+struct PretendedRequest {
+  step::Request request;
+  std::vector<int32_t> output;
+  std::vector<uint64_t> prints;  // prints[n]: of all that determines the first n tokens
+  RequestBlocks blocks;
+  std::vector<std::vector<BlockId>> tables;  // as the runner has them
+  std::deque<TokenRange> in_flight;
+  int32_t planned = 0, computed = 0;
+
+  step::TokenSequence tokens() const { return {request.prompt_token_ids, output}; }
+  int32_t size() const { return tokens().size(); }
+  int32_t media_tokens() const { return request.media.empty() ? 0 : request.media[0].num_tokens; }
+};
+
+uint64_t Mix(uint64_t a, uint64_t b);
+
+class PretendedPages {
+ public:
+  explicit PretendedPages(const KvCacheOptions& options);
+
+  // Reads and writes what all layers do in the step.
+  void Run(const PretendedRequest& request, TokenRange step);
+  // What a transfer writes into the blocks of the request: the content of the tokens of `range`.
+  void Load(const PretendedRequest& request, TokenRange range);
+
+  int32_t block_tokens(size_t group) const { return block_tokens_[group]; }
+  bool is_state(size_t group) const { return options_.groups[group].kind == "state_space"; }
+  bool is_one_state(size_t group) const {
+    return is_state(group) && options_.groups[group].checkpoints == StateCheckpoints::kNone;
+  }
+
+ private:
+  void ReadTokens(const PretendedRequest& request, size_t group, TokenRange step);
+  void WriteTokens(const PretendedRequest& request, size_t group, TokenRange range);
+  void ReadState(const PretendedRequest& request, size_t group, int32_t begin);
+  void WriteState(const PretendedRequest& request, size_t group, TokenRange range);
+  void RunCross(const PretendedRequest& request, size_t group, TokenRange step);
+  // Where a token is, in one of the pages of its block; the state at a position, null where there
+  // is no page. The page has the content of this group from now on.
+  uint64_t* TokenAt(const PretendedRequest& request, size_t group, int32_t token);
+  uint64_t* StateAt(const PretendedRequest& request, size_t group, int32_t position);
+  void Claim(BlockId id, size_t group);
+
+  const KvCacheOptions options_;
+  std::vector<int32_t> block_tokens_;                      // per group
+  std::vector<std::vector<std::vector<uint64_t>>> pages_;  // [group][page][token of the block]
+};
+
+}  // namespace pagemill::kv_cache
+
+#endif  // PAGEMILL_CC_KV_CACHE_TESTING_PRETENDED_PAGES_H_
