@@ -130,6 +130,7 @@ bool KvCacheManager::TruncateComputed(int32_t num_tokens, RequestBlocks* blocks)
     group.num_common = std::min(group.num_common, num_tokens / group.block_tokens);
     RequestBlocks::Progress& progress = blocks->progress_[group.id.value()];
     progress.first_held = std::min(progress.first_held, Length(group, table));
+    if (progress.last_checkpoint > num_tokens / group.block_tokens) progress.last_checkpoint = 0;
     if (num_tokens == 0) continue;
     if (group.traits.rewind == CacheKind::Rewind::kNever) complete = false;
     const TokenRange range{num_tokens, num_tokens};

@@ -130,6 +130,25 @@ TEST(KvCacheGroups, StatesOfEarlierTurnsGoFirst) {
   cache.Free(&other);
 }
 
+TEST(KvCacheGroups, GoingBackForgetsLaterCheckpoints) {
+  KvCacheManager cache(Options(30, {{"full"}, {.kind = "state_space", .block_size = 8}}));
+  const step::Request request = MakeRequest(25);
+  RequestBlocks blocks(request);
+  std::vector<std::vector<BlockId>> added;
+  const RequestBlocks* holders[] = {&blocks};
+  cache.Allocate(16, nullptr, &blocks, &added);
+  cache.Commit(request, Tokens(request), 16, &blocks);
+  for (int32_t num_tokens : {16, 8, 0}) {
+    EXPECT_EQ(cache.TruncateComputed(num_tokens, &blocks), num_tokens != 8);  // no state at 8
+    EXPECT_TRUE(cache.CheckIntegrity(holders).ok()) << num_tokens;
+  }
+  cache.Allocate(4, nullptr, &blocks, &added);
+  cache.Commit(request, Tokens(request), 4, &blocks);  // fewer tokens than a block of states has
+  EXPECT_TRUE(cache.CheckIntegrity(holders).ok());
+  cache.Free(&blocks);
+  EXPECT_EQ(NumFound(request, &cache), 16);
+}
+
 TEST(KvCacheGroups, CrossAttentionIsNeverShared) {
   KvCacheManager cache(Options(20, {{"full"}, {"cross"}}));
   step::Request request = MakeRequest(9);

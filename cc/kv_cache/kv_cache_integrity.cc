@@ -31,6 +31,9 @@ Status KvCacheManager::CheckHolder(const RequestBlocks& holder, std::vector<int3
         return Internal("KV cache: a block is held that nothing needs");
       }
     }
+    if (progress.last_checkpoint * group.block_tokens > holder.num_committed_tokens_) {
+      return Internal("KV cache: a checkpoint of tokens that are not committed");
+    }
     if (num_held != progress.num_held) return Internal("KV cache: held blocks are miscounted");
   }
   return OkStatus();
