@@ -14,6 +14,7 @@ void BindProgram(nanobind::module_& m);
 void BindExecutors(nanobind::module_& m);
 void BindRunner(nanobind::module_& m);
 void BindSamplingParams(nanobind::module_& m);
+void BindKvTierOptions(nanobind::module_& m);
 void BindEngine(nanobind::module_& m);
 void BindSimulator(nanobind::module_& m);
 void BindMachineLimits(nanobind::module_& m);

@@ -102,7 +102,8 @@ void BindEngineOptions(nb::module_& m) {
           [](EngineOptions* self, int32_t max_num_scheduled_tokens, int32_t max_num_seqs,
              int32_t long_prefill_token_threshold, int32_t max_waiting_requests,
              std::string scheduling_policy, bool enable_prefix_caching,
-             std::string prefix_caching_hash, int32_t max_in_flight_steps, bool check_integrity) {
+             std::string prefix_caching_hash, int32_t max_in_flight_steps, bool check_integrity,
+             const engine::KvTierOptions* kv_tiers) {
             EngineOptions options;
             options.max_num_scheduled_tokens = max_num_scheduled_tokens;
             options.max_num_seqs = max_num_seqs;
@@ -113,6 +114,7 @@ void BindEngineOptions(nb::module_& m) {
             options.prefix_caching_hash = std::move(prefix_caching_hash);
             options.max_in_flight_steps = max_in_flight_steps;
             options.check_integrity = check_integrity;
+            if (kv_tiers != nullptr) options.kv_tiers = *kv_tiers;
             ThrowIfError(options.Validate());
             new (self) EngineOptions(std::move(options));
           },
@@ -124,7 +126,8 @@ void BindEngineOptions(nb::module_& m) {
           nb::arg("enable_prefix_caching") = defaults.enable_prefix_caching,
           nb::arg("prefix_caching_hash") = defaults.prefix_caching_hash,
           nb::arg("max_in_flight_steps") = defaults.max_in_flight_steps,
-          nb::arg("check_integrity") = defaults.check_integrity);
+          nb::arg("check_integrity") = defaults.check_integrity,
+          nb::arg("kv_tiers").none() = nb::none());
 }
 
 void BindEngineStats(nb::module_& m) {
@@ -140,6 +143,15 @@ void BindEngineStats(nb::module_& m) {
       .def_ro("num_preemptions", &EngineStats::num_preemptions)
       .def_ro("prefix_cache_query_tokens", &EngineStats::prefix_cache_query_tokens)
       .def_ro("prefix_cache_hit_tokens", &EngineStats::prefix_cache_hit_tokens)
+      .def_ro("kv_query_tokens", &EngineStats::kv_query_tokens)
+      .def_ro("kv_loaded_tokens", &EngineStats::kv_loaded_tokens)
+      .def_ro("num_failed_kv_loads", &EngineStats::num_failed_kv_loads)
+      .def_ro("num_failed_kv_transfers", &EngineStats::num_failed_kv_transfers)
+      .def_ro("kv_blocks_loaded", &EngineStats::kv_blocks_loaded)
+      .def_ro("kv_blocks_stored", &EngineStats::kv_blocks_stored)
+      .def_ro("kv_blocks_demoted", &EngineStats::kv_blocks_demoted)
+      .def_ro("kv_blocks_evicted", &EngineStats::kv_blocks_evicted)
+      .def_ro("kv_blocks_dropped", &EngineStats::kv_blocks_dropped)
       .def_ro("prompt_tokens", &EngineStats::prompt_tokens)
       .def_ro("generation_tokens", &EngineStats::generation_tokens)
       .def_ro("num_submitted", &EngineStats::num_submitted)

@@ -8,6 +8,8 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <cinttypes>
+#include <cstdio>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -74,6 +76,13 @@ nb::tuple Execute(NativeExecutor& self, const BatchArrays& arrays) {
   return nb::make_tuple(CopyRows(output.logits), CopyRows(output.pooled));
 }
 
+std::string KvFingerprint(const NativeExecutor& self) {
+  const Digest128 digest = self.kv_fingerprint();
+  char text[33];
+  std::snprintf(text, sizeof(text), "%016" PRIx64 "%016" PRIx64, digest.high, digest.low);
+  return text;
+}
+
 void BindNativeExecutor(nb::module_& m) {
   nb::class_<NativeExecutor>(m, "NativeExecutor")
       .def(nb::new_([](const std::string& text, const ExecutorOptions& options) {
@@ -94,6 +103,7 @@ void BindNativeExecutor(nb::module_& m) {
           nb::arg("query_start"), nb::arg("seq_lens"), nb::arg("block_table"),
           nb::arg("logits_rows"))
       .def_prop_ro("memory_plan", &NativeExecutor::memory_plan)
+      .def_prop_ro("kv_fingerprint", &KvFingerprint)
       .def("set_profiling", &NativeExecutor::SetProfiling, nb::arg("on"))
       .def("profile", [](const NativeExecutor& self) {
         std::vector<OpTimeTuple> times;

@@ -14,6 +14,7 @@ NB_MODULE(_core, m) {
   pagemill::bindings::BindExecutors(m);
   pagemill::bindings::BindRunner(m);
   pagemill::bindings::BindSamplingParams(m);
+  pagemill::bindings::BindKvTierOptions(m);
   pagemill::bindings::BindEngine(m);
   pagemill::bindings::BindSimulator(m);
   pagemill::bindings::BindMachineLimits(m);

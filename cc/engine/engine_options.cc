@@ -23,6 +23,7 @@ Status EngineOptions::Validate() const {
   PM_RETURN_IF_ERROR(CheckAtLeast("max_draft_tokens", max_draft_tokens, 0));
   PM_RETURN_IF_ERROR(CheckAtLeast("max_step_draft_tokens", max_step_draft_tokens, 0));
   PM_RETURN_IF_ERROR(scheduler::MakePolicy(scheduling_policy).status());
+  PM_RETURN_IF_ERROR(kv_tiers.Validate());
   return kv_cache::ParseHashAlgorithm(prefix_caching_hash).status();
 }
 

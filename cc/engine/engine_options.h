@@ -8,6 +8,7 @@
 #include <string>
 
 #include "cc/base/status.h"
+#include "cc/engine/kv_tier_options.h"
 
 namespace pagemill::engine {
 
@@ -38,6 +39,8 @@ struct EngineOptions {
   int32_t max_draft_tokens = 0;
   // Most draft tokens of a step: each running request gets an equal part; 0 = no bound of its own.
   int32_t max_step_draft_tokens = 0;
+  // KV beyond the pool: tiers and connectors, and what names saved sessions.
+  KvTierOptions kv_tiers;
   // Verify scheduler and cache after every step. For tests: costs O(blocks).
   bool check_integrity = false;
 

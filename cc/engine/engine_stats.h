@@ -25,7 +25,17 @@ struct EngineStats {
   uint64_t num_preemptions = 0;
   uint64_t prefix_cache_query_tokens = 0;  // prompt tokens looked up
   uint64_t prefix_cache_hit_tokens = 0;    // of those, found
-  uint64_t prompt_tokens = 0;              // of requests that started, cached ones included
+  // KV of tiers and connectors (kv_tier_options.h); a block counts once per group of layers.
+  uint64_t kv_query_tokens = 0;          // prompt tokens that they were asked for
+  uint64_t kv_loaded_tokens = 0;         // that were loaded instead of computed
+  uint64_t num_failed_kv_loads = 0;      // of which some or all did not come and was computed
+  uint64_t num_failed_kv_transfers = 0;  // copies of any direction that ended with an error
+  uint64_t kv_blocks_loaded = 0;
+  uint64_t kv_blocks_stored = 0;
+  uint64_t kv_blocks_demoted = 0;  // copied from host memory to disk
+  uint64_t kv_blocks_evicted = 0;  // gone from the last medium that had them
+  uint64_t kv_blocks_dropped = 0;  // not stored, because the medium was busy
+  uint64_t prompt_tokens = 0;      // of requests that started, cached ones included
   uint64_t generation_tokens = 0;
   uint64_t num_submitted = 0;  // accepted requests
   uint64_t num_refused = 0;    // refused by Submit

@@ -38,6 +38,7 @@ RunnerLimits TightLimits() {
 struct Ahead {
   int32_t max_in_flight_steps;
   int32_t max_draft_tokens;
+  int64_t host_bytes = 0;  // of a tier behind the pool
 };
 
 class EngineStress : public testing::TestWithParam<Ahead> {
@@ -131,6 +132,7 @@ TEST_P(EngineStress, EveryRequestEndsOnceWithItsTokens) {
   options.max_waiting_requests = 20;
   options.max_in_flight_steps = GetParam().max_in_flight_steps;
   options.max_draft_tokens = GetParam().max_draft_tokens;
+  options.kv_tiers.host_bytes = GetParam().host_bytes;
   options.check_integrity = true;
   auto engine = Engine::Create(options, &runner_, &clock_, {});
   ASSERT_TRUE(engine.ok());
@@ -148,15 +150,18 @@ TEST_P(EngineStress, EveryRequestEndsOnceWithItsTokens) {
                                      stats.finished_abort + stats.finished_error);
   EXPECT_GT(num_complete_, kNumSubmitters * kRequestsEach / 2);
   EXPECT_GT(stats.num_preemptions, 0u);
+  EXPECT_EQ(stats.kv_blocks_loaded > 0, GetParam().host_bytes > 0);
   engine_->Shutdown();
   EXPECT_EQ(runner_.violation(), "");
 }
 
 INSTANTIATE_TEST_SUITE_P(All, EngineStress,
-                         testing::Values(Ahead{1, 0}, Ahead{2, 0}, Ahead{1, 4}, Ahead{2, 4}),
+                         testing::Values(Ahead{1, 0}, Ahead{2, 0}, Ahead{1, 4}, Ahead{2, 4},
+                                         Ahead{1, 0, 1 << 14}, Ahead{2, 4, 1 << 14}),
                          [](const auto& info) {
                            return "Steps" + std::to_string(info.param.max_in_flight_steps) +
-                                  "Drafts" + std::to_string(info.param.max_draft_tokens);
+                                  "Drafts" + std::to_string(info.param.max_draft_tokens) +
+                                  (info.param.host_bytes > 0 ? "Tier" : "");
                          });
 
 }  // namespace

@@ -70,25 +70,32 @@ StatusOr<std::unique_ptr<StepLoop>> StepLoop::Create(const EngineOptions& option
                       scheduler::Scheduler::Create(made));
   EngineOptions settled = options;
   settled.max_num_seqs = made.max_num_seqs;
+  std::unique_ptr<KvTiers> tiers;
+  if (options.kv_tiers.enabled()) {
+    PM_ASSIGN_OR_RETURN(tiers,
+                        KvTiers::Create(options.kv_tiers, made.kv_cache, runner->pages(), log));
+    PM_RETURN_IF_ERROR(scheduler->SetConnector(tiers->connector()));
+  }
   const int32_t fits = scheduler->admission().max_request_tokens();
   if (fits < made.max_model_len) {
     Log(log, LogSeverity::kWarning,
         "the KV cache holds " + std::to_string(fits) + " tokens, less than the model's " +
             std::to_string(made.max_model_len) + ": longer requests end with \"length\"");
   }
-  return std::unique_ptr<StepLoop>(
-      new StepLoop(settled, runner, clock, std::move(log), std::move(scheduler)));
+  return std::unique_ptr<StepLoop>(new StepLoop(settled, runner, clock, std::move(log),
+                                                {std::move(tiers), std::move(scheduler)}));
 }
 
 StepLoop::StepLoop(const EngineOptions& options, Runner* runner, const Clock* clock, LogSink log,
-                   std::unique_ptr<scheduler::Scheduler> scheduler)
+                   Core core)
     : options_(options),
       max_unfinished_(static_cast<size_t>(options.max_num_seqs) +
                       static_cast<size_t>(options.max_waiting_requests)),
       runner_(runner),
       clock_(clock),
       log_(std::move(log)),
-      scheduler_(std::move(scheduler)) {
+      tiers_(std::move(core.tiers)),
+      scheduler_(std::move(core.scheduler)) {
   stats_.kv_blocks_total = scheduler_->stats().kv_blocks_total;
   thread_ = std::thread([this] { Run(); });
 }

@@ -25,6 +25,7 @@
 #include "cc/base/status.h"
 #include "cc/engine/engine_options.h"
 #include "cc/engine/engine_stats.h"
+#include "cc/engine/kv_tiers.h"
 #include "cc/engine/output_event.h"
 #include "cc/engine/output_queue.h"
 #include "cc/engine/request_output.h"
@@ -75,8 +76,12 @@ class StepLoop {
   };
   static constexpr int64_t kNever = -1;
 
+  struct Core {
+    std::unique_ptr<KvTiers> tiers;  // null: none
+    std::unique_ptr<scheduler::Scheduler> scheduler;
+  };
   StepLoop(const EngineOptions& options, Runner* runner, const Clock* clock, LogSink log,
-           std::unique_ptr<scheduler::Scheduler> scheduler);
+           Core core);
 
   Status CheckOpen() const;  // with mutex_
   // Lets the thread do it, and waits for the answer. kUnavailable after Shutdown().
@@ -86,17 +91,20 @@ class StepLoop {
   // The thread.
   void Run();
   bool TakeInbox(bool wait);
-  void WaitForCommand(std::unique_lock<std::mutex>* lock);
+  void WaitForNews(std::unique_lock<std::mutex>* lock);  // with mutex_
   void Obey(Command command);
   bool Turn();
   bool StartStep();
   void FinishStep();
   void NoteStarts();
   Status ExtendNow(step::RequestId id, std::vector<int32_t> token_ids, scheduler::InputPart part);
+  void MoveKv(int64_t now);
   void AbortAll();
   void Publish();
   void UpdateStats(const scheduler::SchedulerStats& counted, int64_t now);  // with mutex_
-  RequestOutput ToOutput(scheduler::RequestEvent event, int64_t now);       // with mutex_
+  void UpdateKvStats(const scheduler::SchedulerStats& counted,
+                     const kv_cache::KvConnectorStats& moved);         // with mutex_
+  RequestOutput ToOutput(scheduler::RequestEvent event, int64_t now);  // with mutex_
   // Nothing is in flight or can run, unless a client asks for something.
   bool Rests(const scheduler::SchedulerStats& counted) const;
   void CheckIntegrity() const;
@@ -107,12 +115,14 @@ class StepLoop {
   const Clock* const clock_;
   const LogSink log_;
 
-  // The thread's own; others use only admission(), which is immutable.
+  // The thread's own; of the scheduler others use admission(), which is immutable.
+  const std::unique_ptr<KvTiers> tiers_;  // outlives the scheduler
   const std::unique_ptr<scheduler::Scheduler> scheduler_;
   step::StepPlan plan_;
   std::vector<scheduler::RequestEvent> events_;
   std::deque<int64_t> step_starts_;  // when the steps in flight were planned
   uint64_t num_failed_steps_ = 0;
+  bool kv_moved_ = false;  // since the statistics were published
 
   mutable std::mutex mutex_;
   std::condition_variable inbox_filled_;

@@ -14,6 +14,7 @@ void StepLoop::Run() {
   bool busy = false;
   while (TakeInbox(/*wait=*/!busy)) busy = Turn();
   AbortAll();
+  if (tiers_ != nullptr) tiers_->Close();
   std::lock_guard lock(mutex_);
   closed_ = true;
   outputs_filled_.notify_all();
@@ -25,7 +26,7 @@ bool StepLoop::TakeInbox(bool wait) {
   bool closing = false;
   {
     std::unique_lock lock(mutex_);
-    if (wait) WaitForCommand(&lock);
+    if (wait) WaitForNews(&lock);
     commands.swap(inbox_);
     closing = closing_;
     ++stats_.heartbeat;
@@ -36,19 +37,30 @@ bool StepLoop::TakeInbox(bool wait) {
   return !closing;
 }
 
-// Or for the next deadline.
-void StepLoop::WaitForCommand(std::unique_lock<std::mutex>* lock) {
-  constexpr int64_t kLongest = 1'000'000'000;  // microseconds
-  const auto awake = [this] { return !inbox_.empty() || closing_; };
+// For a command, the next deadline, or a copy. A copy that ends wakes a request that waits for it
+// at once; a command has to wait for a millisecond then. Copies that nobody waits for are looked
+// after now and then.
+void StepLoop::WaitForNews(std::unique_lock<std::mutex>* lock) {
+  constexpr int64_t kLongest = 1'000'000'000;  // microseconds, as those below
+  constexpr int64_t kPause = 1'000, kIdlePause = 20'000;
+  const auto has_news = [this] { return !inbox_.empty() || closing_; };
   const std::optional<int64_t> deadline = scheduler_->next_deadline_us();
-  if (!deadline) {
-    inbox_filled_.wait(*lock, awake);
-    return;
+  int64_t left = kLongest;
+  if (deadline) left = std::min(left, *deadline - clock_->NowNanos() / 1000);
+  if (left <= 0 || has_news()) return;
+  if (scheduler_->num_transfers_in_flight() == 0) {
+    if (deadline) {
+      inbox_filled_.wait_for(*lock, std::chrono::microseconds(left), has_news);
+    } else {
+      inbox_filled_.wait(*lock, has_news);
+    }
+  } else if (!scheduler_->HasWork()) {
+    inbox_filled_.wait_for(*lock, std::chrono::microseconds(std::min(left, kIdlePause)), has_news);
+  } else {
+    lock->unlock();
+    tiers_->Wait(std::min(left, kPause));
+    lock->lock();
   }
-  const int64_t now_us = clock_->NowNanos() / 1000;
-  if (*deadline <= now_us) return;
-  const int64_t left_us = std::min(*deadline - now_us, kLongest);
-  inbox_filled_.wait_for(*lock, std::chrono::microseconds(left_us), awake);
 }
 
 void StepLoop::Obey(Command command) {
@@ -88,7 +100,10 @@ bool StepLoop::Turn() {
   const auto most = static_cast<size_t>(options_.max_in_flight_steps);
   while (scheduler_->num_steps_in_flight() < most && StartStep()) {
   }
-  if (scheduler_->num_steps_in_flight() == 0) return false;
+  if (scheduler_->num_steps_in_flight() == 0) {
+    if (kv_moved_) Publish();
+    return false;
+  }
   FinishStep();
   return true;
 }
@@ -96,7 +111,9 @@ bool StepLoop::Turn() {
 // False where nothing can run now, or the runner would not.
 bool StepLoop::StartStep() {
   const int64_t start = clock_->NowNanos();
+  MoveKv(start);
   scheduler_->Schedule(&plan_);
+  MoveKv(start);
   if (plan_.empty()) return false;
   step_starts_.push_back(start);
   NoteStarts();
@@ -109,6 +126,11 @@ bool StepLoop::StartStep() {
   ++num_failed_steps_;
   Publish();
   return true;
+}
+
+// What the last steps planned starts before the runner is busy with the next one.
+void StepLoop::MoveKv(int64_t now) {
+  if (tiers_ != nullptr && tiers_->Move(scheduler_.get(), now)) kv_moved_ = true;
 }
 
 void StepLoop::FinishStep() {
@@ -160,11 +182,14 @@ void StepLoop::AbortAll() {
 void StepLoop::Publish() {
   const int64_t now = clock_->NowNanos();
   const scheduler::SchedulerStats counted = scheduler_->stats();
+  const kv_cache::KvConnectorStats moved =
+      tiers_ != nullptr ? tiers_->connector()->stats() : kv_cache::KvConnectorStats();
   const size_t in_flight = scheduler_->num_steps_in_flight();
   std::lock_guard lock(mutex_);
   const bool had_outputs = !outputs_.empty();
   for (scheduler::RequestEvent& event : events_) outputs_.Push(ToOutput(std::move(event), now));
   events_.clear();
+  kv_moved_ = false;
 
   // Nothing is in flight any more that was started before: those steps are done.
   while (step_starts_.size() > in_flight) {
@@ -174,6 +199,7 @@ void StepLoop::Publish() {
     last_progress_ = now;
   }
   UpdateStats(counted, now);
+  UpdateKvStats(counted, moved);
   if (!had_outputs && !outputs_.empty()) {
     output_event_.Set();
     outputs_filled_.notify_all();
@@ -203,6 +229,19 @@ void StepLoop::UpdateStats(const scheduler::SchedulerStats& counted, int64_t now
   stats_.prompt_tokens = counted.prompt_tokens;
   stats_.generation_tokens = counted.generation_tokens;
   stats_.num_failed_steps = num_failed_steps_;
+}
+
+void StepLoop::UpdateKvStats(const scheduler::SchedulerStats& counted,
+                             const kv_cache::KvConnectorStats& moved) {
+  stats_.kv_query_tokens = counted.kv_query_tokens;
+  stats_.kv_loaded_tokens = counted.kv_loaded_tokens;
+  stats_.num_failed_kv_loads = counted.num_failed_kv_loads;
+  stats_.num_failed_kv_transfers = moved.num_failures;
+  stats_.kv_blocks_loaded = moved.blocks_loaded;
+  stats_.kv_blocks_stored = moved.blocks_stored;
+  stats_.kv_blocks_demoted = moved.blocks_demoted;
+  stats_.kv_blocks_evicted = moved.blocks_evicted;
+  stats_.kv_blocks_dropped = moved.blocks_dropped;
 }
 
 RequestOutput StepLoop::ToOutput(scheduler::RequestEvent event, int64_t now) {

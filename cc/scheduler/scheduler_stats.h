@@ -21,6 +21,7 @@ struct SchedulerStats {
   uint64_t num_preemptions = 0;
   uint64_t prefix_cache_query_tokens = 0;  // prompt tokens of first starts that looked
   uint64_t prefix_cache_hit_tokens = 0;
+  uint64_t kv_query_tokens = 0;             // that a connector was asked for
   uint64_t kv_loaded_tokens = 0;            // loaded from elsewhere instead of being computed
   uint64_t num_failed_kv_loads = 0;         // some or all of it did not come
   uint64_t num_stray_transfer_results = 0;  // results of transfers that were not under way

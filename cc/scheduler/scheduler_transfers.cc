@@ -82,11 +82,14 @@ bool Scheduler::FetchKv(RequestState* request, const kv_cache::PrefixMatch& matc
     return true;
   }
   const int32_t end = std::min(whole, match.num_tokens + found.num_blocks * size);
+  const auto num_asked = static_cast<uint64_t>(whole - match.num_tokens);
   if (found.ask_again || end <= match.num_tokens) {
     request->kv_looked_up = true;
+    counters_.kv_query_tokens += num_asked;
     return false;
   }
   if (!cache_.CanAllocate(request->blocks, &match, request->num_tokens(), promised)) return false;
+  counters_.kv_query_tokens += num_asked;
   StartLoad(request, match, end);
   return true;
 }

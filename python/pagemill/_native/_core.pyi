@@ -130,6 +130,9 @@ class NativeExecutor:
         """One step, outside an engine: copies of logits [L, vocab] and pooled [R, dim]."""
     @property
     def memory_plan(self) -> MemoryPlan: ...
+    @property
+    def kv_fingerprint(self) -> str:
+        """What KV depends on besides tokens. Reads some of every weight."""
     def set_profiling(self, on: bool) -> None: ...
     def profile(self) -> list[tuple[str, str, int, float]]:
         """(op, kernel, calls, seconds), slowest first."""
@@ -300,6 +303,22 @@ class RequestOutput:
     @property
     def decode_s(self) -> float: ...
 
+class KvTierOptions:
+    """cc/engine/kv_tier_options.h."""
+
+    def __init__(
+        self,
+        *,
+        host_bytes: int = 0,
+        disk_path: str = "",
+        disk_bytes: int = 0,
+        policy: str = "lru",
+        connector_folder: str = "",
+        connector_bytes: int = 17179869184,
+        transfer_timeout_ms: int = 10000,
+        fingerprint: str = "",
+    ) -> None: ...
+
 class EngineOptions:
     """cc/engine/engine_options.h."""
 
@@ -315,6 +334,7 @@ class EngineOptions:
         prefix_caching_hash: str = "xxh3-128",
         max_in_flight_steps: int = 1,
         check_integrity: bool = False,
+        kv_tiers: KvTierOptions | None = None,
     ) -> None: ...
 
 class EngineStats:
@@ -342,6 +362,24 @@ class EngineStats:
     def prefix_cache_hit_tokens(self) -> int: ...
     @property
     def prompt_tokens(self) -> int: ...
+    @property
+    def kv_query_tokens(self) -> int: ...
+    @property
+    def kv_loaded_tokens(self) -> int: ...
+    @property
+    def num_failed_kv_loads(self) -> int: ...
+    @property
+    def num_failed_kv_transfers(self) -> int: ...
+    @property
+    def kv_blocks_loaded(self) -> int: ...
+    @property
+    def kv_blocks_stored(self) -> int: ...
+    @property
+    def kv_blocks_demoted(self) -> int: ...
+    @property
+    def kv_blocks_evicted(self) -> int: ...
+    @property
+    def kv_blocks_dropped(self) -> int: ...
     @property
     def generation_tokens(self) -> int: ...
     @property

@@ -39,6 +39,7 @@ class ModelPlan:
     activations: int
     workspace: int
     logits: int
+    offloading: int
     kv_per_block: int
     block_size: int
     available: int
@@ -50,7 +51,7 @@ class ModelPlan:
     @property
     def fixed(self) -> int:
         """Everything but the KV cache."""
-        return self.weights + self.activations + self.workspace + self.logits
+        return self.weights + self.activations + self.workspace + self.logits + self.offloading
 
     def concurrency(self, tokens: int) -> int:
         """How many requests of `tokens` tokens the KV cache holds at the same time."""
@@ -72,6 +73,7 @@ class ModelPlan:
                 "activations": self.activations,
                 "workspace": self.workspace,
                 "logits": self.logits,
+                "kv_offloading": self.offloading,
                 "kv_cache": kv.kv_bytes if kv else None,
                 "total": self.fixed + kv.kv_bytes if kv else None,
                 "kv_per_token": self.kv_per_block // self.block_size,
@@ -136,7 +138,8 @@ def plan_model(config: EngineConfig) -> ModelPlan:
     memory = _native.plan_memory(built.program_text, model.options)
     available = available_memory_bytes()
     fixed = memory.weights_bytes + memory.activation_bytes + memory.workspace_bytes
-    costs = FixedCosts(fixed + memory.logits_bytes, memory.kv_bytes_per_block)
+    offloading = config.kv_tiers.host_bytes
+    costs = FixedCosts(fixed + memory.logits_bytes, memory.kv_bytes_per_block, offloading)
     limit = int(available * config.cache.memory_utilization)
     kv: KvBudget | None = None
     refusal = ""
@@ -145,7 +148,7 @@ def plan_model(config: EngineConfig) -> ModelPlan:
     except ConfigError as error:
         refusal = str(error)
     per_block = memory.kv_bytes_per_block
-    largest = max(0, limit - costs.fixed_bytes) // per_block if per_block else 0
+    largest = max(0, limit - costs.fixed_bytes - offloading) // per_block if per_block else 0
     return ModelPlan(
         path=os.fspath(path),
         architecture=built.architecture,
@@ -155,6 +158,7 @@ def plan_model(config: EngineConfig) -> ModelPlan:
         activations=memory.activation_bytes,
         workspace=memory.workspace_bytes,
         logits=memory.logits_bytes,
+        offloading=offloading,
         kv_per_block=per_block,
         block_size=config.cache.block_size,
         available=available,

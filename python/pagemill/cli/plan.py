@@ -38,6 +38,8 @@ def _table(plan: ModelPlan) -> str:
         ("workspace", _size(plan.workspace)),
         ("logits", _size(plan.logits)),
     ]
+    if plan.offloading:
+        rows.append(("offloading", _size(plan.offloading) + "   host memory for KV"))
     if plan.kv is not None:
         kv = plan.kv
         note = f"   {kv.num_tokens:,} tokens" if plan.kv_per_block else "   none is needed"

@@ -11,6 +11,7 @@ from pagemill.config.engine import EngineConfig, ServeConfig
 from pagemill.config.env import Environment, read_environment
 from pagemill.config.executor import ExecutorConfig
 from pagemill.config.fields import ConfigError, Range, build, check, flatten, leaves, option
+from pagemill.config.kv_tiers import KvTierConfig
 from pagemill.config.model import ModelConfig
 from pagemill.config.observe import ObserveConfig
 from pagemill.config.sampling import SamplingConfig
@@ -23,6 +24,7 @@ __all__ = [
     "EngineConfig",
     "Environment",
     "ExecutorConfig",
+    "KvTierConfig",
     "ModelConfig",
     "ObserveConfig",
     "Range",

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from pagemill.config.cache import CacheConfig
 from pagemill.config.executor import ExecutorConfig
+from pagemill.config.kv_tiers import KvTierConfig
 from pagemill.config.model import ModelConfig
 from pagemill.config.observe import ObserveConfig
 from pagemill.config.scheduler import SchedulerConfig
@@ -19,6 +20,7 @@ class EngineConfig:
 
     model: ModelConfig = field(default_factory=ModelConfig)
     cache: CacheConfig = field(default_factory=CacheConfig)
+    kv_tiers: KvTierConfig = field(default_factory=KvTierConfig)
     scheduler: SchedulerConfig = field(default_factory=SchedulerConfig)
     executor: ExecutorConfig = field(default_factory=ExecutorConfig)
 

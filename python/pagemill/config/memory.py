@@ -21,10 +21,12 @@ class FixedCosts:
 
     `fixed_bytes`: weights (packed copies included), activations, workspace and logits.
     `kv_bytes_per_block`: 0 for a model that caches nothing.
+    `offloading_bytes`: host memory for KV that gives way in the pool.
     """
 
     fixed_bytes: int
     kv_bytes_per_block: int
+    offloading_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,7 @@ def plan_kv_cache(
         and the flags that would make it fit.
     """
     limit = int(available_bytes * cache.memory_utilization)
-    left = limit - costs.fixed_bytes
+    left = limit - costs.fixed_bytes - costs.offloading_bytes
     per_block = costs.kv_bytes_per_block
     needed = _blocks(max_model_len, cache.block_size)
     if cache.kv_cache_memory_bytes is None:
@@ -108,13 +110,15 @@ def _refuse(cache: CacheConfig, max_model_len: int, costs: FixedCosts, limit: in
             f" tokens, which takes {format_bytes(needed)}: raise --kv-cache-memory-bytes, or lower"
             f" --max-model-len to {_fitting_len(cache, costs, asked)}"
         )
-    left = limit - costs.fixed_bytes
+    left = limit - costs.fixed_bytes - costs.offloading_bytes
     size = format_bytes(asked or needed)
     share = f"--memory-utilization {cache.memory_utilization:g}"
     head = (
         f"the model takes {format_bytes(costs.fixed_bytes)} without its KV cache and the KV cache"
         f" {size} for {max_model_len} tokens, but {format_bytes(limit)} may be used ({share})"
     )
+    if costs.offloading_bytes:
+        head += f" and --kv-offloading-bytes takes {format_bytes(costs.offloading_bytes)} of that"
     fitting = _fitting_len(cache, costs, left)
     if asked is not None and left > needed:
         raise ConfigError(f"{head}: lower --kv-cache-memory-bytes to {format_bytes(left)}")

@@ -10,7 +10,7 @@ import logging
 from dataclasses import dataclass
 
 from pagemill import _native
-from pagemill.config import EngineConfig
+from pagemill.config import ConfigError, EngineConfig, KvTierConfig
 from pagemill.config.memory import FixedCosts, KvBudget, available_memory_bytes, plan_kv_cache
 from pagemill.config.quantities import format_bytes
 from pagemill.engine.async_engine import NativeSeam
@@ -43,12 +43,14 @@ class EngineCore:
 
         Raises:
             ConfigError: the model does not fit; the message has the numbers and the flags.
-            StatusError: the program cannot be bound.
+            StatusError: the program cannot be bound, or a KV tier cannot be made.
         """
         wanted = ExecutorSizes.of(built, config, weights_dtype)
         plan = _native.plan_memory(built.program_text, wanted.executor_options(config, 1))
         # The planner's one block is the null block.
-        fixed = FixedCosts(plan.total_bytes - plan.kv_bytes, plan.kv_bytes_per_block)
+        fixed = FixedCosts(
+            plan.total_bytes - plan.kv_bytes, plan.kv_bytes_per_block, config.kv_tiers.host_bytes
+        )
         budget = plan_kv_cache(config.cache, built.max_model_len, fixed, available_memory_bytes())
         _LOGGER.info(
             "%s: weights %s, activations %s, KV cache %s = %d tokens",
@@ -64,6 +66,7 @@ class EngineCore:
             long_prefill_token_threshold=config.scheduler.long_prefill_token_threshold,
             max_waiting_requests=config.scheduler.max_num_queued_reqs,
             enable_prefix_caching=config.cache.enable_prefix_caching,
+            kv_tiers=_kv_tiers(executor, config.kv_tiers),
         )
         engine = _native.Engine(runner, options, log=_log)
         seam = NativeSeam(engine, _native.SamplingParams, _native.StatusError)
@@ -85,6 +88,27 @@ def _executor(
         dtype=sizes.kv_cache_dtype, num_blocks=num_blocks, block_size=config.cache.block_size
     )
     return _native.PythonExecutor(TorchExecutor(built.program_text, options))
+
+
+def _kv_tiers(
+    executor: _native.NativeExecutor | _native.PythonExecutor, config: KvTierConfig
+) -> _native.KvTierOptions:
+    native = isinstance(executor, _native.NativeExecutor)
+    if config.enabled and not native:
+        raise ConfigError(
+            "--kv-offloading-bytes, --kv-offloading-disk-path and --kv-connector-path need"
+            " --executor native: no other executor's KV can be copied"
+        )
+    return _native.KvTierOptions(
+        host_bytes=config.host_bytes,
+        disk_path=config.kv_offloading_disk_path,
+        disk_bytes=config.kv_offloading_disk_bytes or 0,
+        policy=config.kv_offloading_policy,
+        connector_folder=config.kv_connector_path,
+        connector_bytes=config.kv_connector_bytes,
+        transfer_timeout_ms=config.kv_transfer_timeout_ms,
+        fingerprint=executor.kv_fingerprint if native else "",
+    )
 
 
 def _limits(

@@ -91,6 +91,15 @@ class FakeStats:
     num_preemptions: int = 0
     prefix_cache_query_tokens: int = 0
     prefix_cache_hit_tokens: int = 0
+    kv_query_tokens: int = 0
+    kv_loaded_tokens: int = 0
+    num_failed_kv_loads: int = 0
+    num_failed_kv_transfers: int = 0
+    kv_blocks_loaded: int = 0
+    kv_blocks_stored: int = 0
+    kv_blocks_demoted: int = 0
+    kv_blocks_evicted: int = 0
+    kv_blocks_dropped: int = 0
     prompt_tokens: int = 0
     generation_tokens: int = 0
     num_submitted: int = 0

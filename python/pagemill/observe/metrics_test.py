@@ -19,6 +19,15 @@ class Stats:
     num_preemptions: int = 1
     prefix_cache_query_tokens: int = 100
     prefix_cache_hit_tokens: int = 25
+    kv_query_tokens: int = 60
+    kv_loaded_tokens: int = 48
+    num_failed_kv_loads: int = 1
+    num_failed_kv_transfers: int = 2
+    kv_blocks_loaded: int = 3
+    kv_blocks_stored: int = 4
+    kv_blocks_demoted: int = 5
+    kv_blocks_evicted: int = 6
+    kv_blocks_dropped: int = 7
     prompt_tokens: int = 90
     generation_tokens: int = 40
     num_refused: int = 4
@@ -43,6 +52,10 @@ def test_engine_families_follow_the_engine() -> None:
     found = samples(metrics)
     assert found["pagemill:num_requests_running"] == 3
     assert found["pagemill:num_requests_waiting"] == 2
+    assert found["pagemill:external_prefix_cache_queries_total"] == 60
+    assert found["pagemill:external_prefix_cache_hits_total"] == 48
+    assert found["pagemill:kv_failed_loads_total"] == 1
+    assert found["pagemill:kv_blocks_loaded_total"] == 3
     assert found["pagemill:kv_cache_usage_perc"] == 0.25
     assert found["pagemill:kv_blocks_used"] == 20
     assert found["pagemill:prefix_cache_queries_total"] == 100

@@ -1,0 +1,44 @@
+// Options of KV tiers and connectors.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+
+#include <string>
+#include <utility>
+
+#include "cc/bindings/bindings.h"
+#include "cc/bindings/status_error.h"
+#include "cc/engine/kv_tier_options.h"
+
+namespace pagemill::bindings {
+
+namespace nb = nanobind;
+using engine::KvTierOptions;
+
+void BindKvTierOptions(nb::module_& m) {
+  const KvTierOptions defaults;
+  nb::class_<KvTierOptions>(m, "KvTierOptions")
+      .def(
+          "__init__",
+          [](KvTierOptions* self, int64_t host_bytes, std::string disk_path, int64_t disk_bytes,
+             std::string policy, std::string connector_folder, int64_t connector_bytes,
+             int64_t transfer_timeout_ms, std::string fingerprint) {
+            KvTierOptions options;
+            options.host_bytes = host_bytes;
+            options.disk_path = std::move(disk_path);
+            options.disk_bytes = disk_bytes;
+            options.policy = std::move(policy);
+            options.connector_folder = std::move(connector_folder);
+            options.connector_bytes = connector_bytes;
+            options.transfer_timeout_ms = transfer_timeout_ms;
+            options.fingerprint = std::move(fingerprint);
+            ThrowIfError(options.Validate());
+            new (self) KvTierOptions(std::move(options));
+          },
+          nb::kw_only(), nb::arg("host_bytes") = defaults.host_bytes, nb::arg("disk_path") = "",
+          nb::arg("disk_bytes") = defaults.disk_bytes, nb::arg("policy") = defaults.policy,
+          nb::arg("connector_folder") = "", nb::arg("connector_bytes") = defaults.connector_bytes,
+          nb::arg("transfer_timeout_ms") = defaults.transfer_timeout_ms,
+          nb::arg("fingerprint") = "");
+}
+
+}  // namespace pagemill::bindings

@@ -1,0 +1,56 @@
+// File: cc/engine/kv_tier_options.h
+// Where KV goes that the pool has no room for, and where it comes back from; docs/kv_tiers.md. Off
+// by default. Needs a runner whose pages can be copied (Runner::pages()) and prefix caching.
+//
+//   options.kv_tiers.host_bytes = int64_t{4} << 30;
+#ifndef PAGEMILL_CC_ENGINE_KV_TIER_OPTIONS_H_
+#define PAGEMILL_CC_ENGINE_KV_TIER_OPTIONS_H_
+
+#include <cstdint>
+#include <string>
+
+#include "cc/base/status.h"
+#include "cc/kv_cache/connector.h"
+#include "cc/kv_cache/transfer.h"
+
+namespace pagemill::engine {
+
+struct KvTierOptions {
+  // Host memory for blocks; 0 = no host tier.
+  int64_t host_bytes = 0;
+  // A file that must not exist, for blocks that gave way in host memory or, without a host tier, in
+  // the pool. Its content dies with the engine. Empty, and 0 bytes = no disk tier.
+  std::string disk_path = {};
+  int64_t disk_bytes = 0;
+  // Which block of a tier gives way: "lru" or "arc".
+  std::string policy = "lru";
+
+  // A folder of block files that outlives the engine and that engines may share, instead of tiers;
+  // empty = none. Full at `connector_bytes`.
+  std::string connector_folder = {};
+  int64_t connector_bytes = int64_t{16} << 30;
+
+  // A connector and its worker of the host's own, instead of all these. Both outlive the engine,
+  // and are used by its thread only.
+  kv_cache::KvConnector* connector = nullptr;
+  kv_cache::TransferWorker* worker = nullptr;
+
+  // A transfer that takes longer is abandoned: what waits for it computes instead, and the
+  // connector is not used until it ends.
+  int64_t transfer_timeout_ms = 10'000;
+
+  // What the bytes of KV depend on besides tokens: model, weights, format. Content of others is not
+  // loaded. Needed where it outlives the engine: for the folder and for saved sessions.
+  std::string fingerprint = {};
+
+  bool enabled() const {
+    return host_bytes > 0 || !disk_path.empty() || !connector_folder.empty() ||
+           connector != nullptr;
+  }
+  // kInvalidArgument names the field, its value, its range and its flag.
+  Status Validate() const;
+};
+
+}  // namespace pagemill::engine
+
+#endif  // PAGEMILL_CC_ENGINE_KV_TIER_OPTIONS_H_

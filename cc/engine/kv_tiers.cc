@@ -1,0 +1,185 @@
+#include "cc/engine/kv_tiers.h"
+
+#include <algorithm>
+#include <cinttypes>
+#include <cstdio>
+#include <utility>
+
+#include "cc/kv_cache/connectors/file.h"
+#include "cc/kv_cache/tiers/tiered_connector.h"
+#include "cc/kv_transfer/disk_medium.h"
+#include "cc/kv_transfer/file_medium.h"
+#include "cc/kv_transfer/host_medium.h"
+
+namespace pagemill::engine {
+
+using kv_cache::GroupId;
+
+namespace {
+
+constexpr int64_t kNanosPerMilli = 1'000'000;
+constexpr int64_t kLogPauseNanos = 10'000 * kNanosPerMilli;
+
+int32_t NumGroups(const kv_cache::KvCacheOptions& cache) {
+  return static_cast<int32_t>(cache.groups.size());
+}
+
+size_t LargestPage(const kv_cache::KvCacheOptions& cache, const step::PageStore& pages) {
+  size_t largest = 0;
+  for (int32_t g = 0; g < NumGroups(cache); ++g) {
+    largest = std::max(largest, pages.page_bytes(GroupId(static_cast<uint16_t>(g))));
+  }
+  return largest;
+}
+
+// Pages that wait to be stored cannot be evicted, and what is not stored at once never is: at most
+// half of the pool waits.
+int32_t MostBlocksInFlight(const kv_cache::KvCacheOptions& cache) {
+  return std::clamp(cache.num_blocks / 2, 1, 1024);
+}
+
+// How many slots a medium of `bytes` has; at least two make sense.
+StatusOr<int64_t> NumSlots(int64_t bytes, int64_t slot_bytes, const char* flag) {
+  if (bytes / slot_bytes >= 2) return bytes / slot_bytes;
+  return InvalidArgument(std::string(flag) + ": " + std::to_string(bytes) +
+                         " bytes do not hold two KV blocks of " + std::to_string(slot_bytes) +
+                         " bytes");
+}
+
+std::string Hex(const Digest128& digest) {
+  char text[33];
+  std::snprintf(text, sizeof(text), "%016" PRIx64 "%016" PRIx64, digest.high, digest.low);
+  return text;
+}
+
+}  // namespace
+
+Digest128 KvDigest(const KvTierOptions& options, int32_t block_size) {
+  const std::string text = options.fingerprint + "\n" + std::to_string(block_size);
+  return Xxh3_128(text.data(), text.size());
+}
+
+KvTiers::KvTiers(const KvTierOptions& options, LogSink log)
+    : timeout_ns_(options.transfer_timeout_ms * kNanosPerMilli),
+      log_(std::move(log)),
+      connector_(options.connector),
+      worker_(options.worker) {}
+
+StatusOr<std::unique_ptr<KvTiers>> KvTiers::Create(const KvTierOptions& options,
+                                                   const kv_cache::KvCacheOptions& cache,
+                                                   step::PageStore* pages, LogSink log) {
+  if (!cache.enable_prefix_caching || cache.groups.empty()) {
+    return InvalidArgument(
+        "KV tiers and connectors find blocks by the prefix cache, which is off or of no use to "
+        "this model (--enable-prefix-caching)");
+  }
+  std::unique_ptr<KvTiers> tiers(new KvTiers(options, std::move(log)));
+  if (tiers->connector_ != nullptr) return tiers;
+  if (pages == nullptr) {
+    return Unimplemented(
+        "this runner's KV pages cannot be copied elsewhere: it takes no KV tiers and no connector "
+        "(--kv-offloading-bytes, --kv-offloading-disk-path, --kv-connector-path; --executor "
+        "native has pages)");
+  }
+  tiers->owned_worker_ = std::make_unique<kv_transfer::ThreadedWorker>();
+  tiers->worker_ = tiers->owned_worker_.get();
+  const bool folder = !options.connector_folder.empty();
+  PM_RETURN_IF_ERROR(folder ? tiers->AddFolder(options, cache, pages)
+                            : tiers->AddTiers(options, cache, pages));
+  tiers->connector_ = tiers->owned_connector_.get();
+  return tiers;
+}
+
+Status KvTiers::AddTiers(const KvTierOptions& options, const kv_cache::KvCacheOptions& cache,
+                         step::PageStore* pages) {
+  const size_t page_bytes = LargestPage(cache, *pages);
+  kv_cache::TieredConnector::Options tiers;
+  tiers.policy = options.policy;
+  tiers.num_groups = NumGroups(cache);
+  tiers.max_blocks_in_flight = MostBlocksInFlight(cache);
+  std::shared_ptr<kv_transfer::HostArena> arena;
+  if (options.host_bytes > 0) {
+    PM_ASSIGN_OR_RETURN(
+        tiers.host_blocks,
+        NumSlots(options.host_bytes, static_cast<int64_t>(page_bytes), "--kv-offloading-bytes"));
+    arena = std::make_shared<kv_transfer::HostArena>(tiers.host_blocks, page_bytes);
+    owned_worker_->Add(kv_cache::kHostMedium,
+                       std::make_unique<kv_transfer::HostMedium>(arena, pages));
+  }
+  if (!options.disk_path.empty()) {
+    PM_ASSIGN_OR_RETURN(
+        tiers.disk_blocks,
+        NumSlots(options.disk_bytes, kv_transfer::DiskMedium::SlotFileBytes(page_bytes),
+                 "--kv-offloading-disk-bytes"));
+    PM_ASSIGN_OR_RETURN(
+        std::unique_ptr<kv_transfer::DiskMedium> disk,
+        kv_transfer::DiskMedium::Create({.path = options.disk_path,
+                                         .num_slots = tiers.disk_blocks,
+                                         .slot_bytes = page_bytes,
+                                         .fingerprint = KvDigest(options, cache.block_size)},
+                                        pages, arena));
+    owned_worker_->Add(kv_cache::kDiskMedium, std::move(disk));
+  }
+  PM_ASSIGN_OR_RETURN(owned_connector_, kv_cache::TieredConnector::Create(tiers));
+  return OkStatus();
+}
+
+Status KvTiers::AddFolder(const KvTierOptions& options, const kv_cache::KvCacheOptions& cache,
+                          step::PageStore* pages) {
+  const Digest128 digest = KvDigest(options, cache.block_size);
+  PM_ASSIGN_OR_RETURN(
+      std::unique_ptr<kv_transfer::FileMedium> files,
+      kv_transfer::FileMedium::Create({.folder = options.connector_folder + "/" + Hex(digest),
+                                       .max_bytes = options.connector_bytes,
+                                       .fingerprint = digest},
+                                      pages));
+  owned_worker_->Add(kv_cache::kFileMedium, std::move(files));
+  owned_connector_ = std::make_unique<kv_cache::FileConnector>(kv_cache::FileConnector::Options{
+      .num_groups = NumGroups(cache), .max_blocks_in_flight = MostBlocksInFlight(cache)});
+  return OkStatus();
+}
+
+bool KvTiers::Move(scheduler::Scheduler* scheduler, int64_t now_ns) {
+  if (scheduler->num_transfers_in_flight() == 0) return false;
+  worker_->Poll(&results_);
+  for (const kv_cache::KvTransferResult& result : results_) {
+    started_.erase(result.id);
+    if (!result.status.ok()) LogFailure(result.status, now_ns);
+  }
+  const bool any = !results_.empty();
+  scheduler->FinishTransfers(results_);
+  results_.clear();
+  AbandonLate(scheduler, now_ns);
+  scheduler->TakeTransfers(&transfers_);
+  for (kv_cache::KvTransfer& transfer : transfers_) {
+    started_.emplace(transfer.id, now_ns);
+    worker_->Start(std::move(transfer));
+  }
+  transfers_.clear();
+  return any;
+}
+
+// Ids grow as transfers are planned, which is nearly the order of their starts.
+void KvTiers::AbandonLate(scheduler::Scheduler* scheduler, int64_t now_ns) {
+  while (!started_.empty() && now_ns - started_.begin()->second > timeout_ns_) {
+    scheduler->AbandonTransfer(started_.begin()->first);
+    LogFailure(Unavailable("it took longer than " + std::to_string(timeout_ns_ / kNanosPerMilli) +
+                           " ms (--kv-transfer-timeout-ms)"),
+               now_ns);
+    started_.erase(started_.begin());
+  }
+}
+
+// A medium that fails may fail for every block: one line in a while.
+void KvTiers::LogFailure(const Status& why, int64_t now_ns) {
+  if (last_log_ns_ != INT64_MIN && now_ns - last_log_ns_ < kLogPauseNanos) return;
+  last_log_ns_ = now_ns;
+  Log(log_, LogSeverity::kWarning, "a KV transfer failed: " + why.ToString());
+}
+
+void KvTiers::Close() {
+  owned_worker_.reset();
+  worker_ = nullptr;
+}
+
+}  // namespace pagemill::engine

@@ -1,0 +1,80 @@
+// File: cc/engine/kv_tiers.h
+// The engine's side of KV that lives elsewhere: a connector for the scheduler, a worker that
+// copies, and the traffic between the two. Transfers run beside the steps; no call here waits for
+// one but Wait().
+//
+//   PM_ASSIGN_OR_RETURN(std::unique_ptr<KvTiers> tiers,
+//                       KvTiers::Create(options.kv_tiers, cache_options, runner->pages(), log));
+//   PM_RETURN_IF_ERROR(scheduler->SetConnector(tiers->connector()));
+//   ... before and after each Schedule(): tiers->Move(scheduler, now_ns) ...
+//
+// Cost of Move() without transfers under way: a comparison. Thread safety: none; the worker's
+// threads are its own.
+#ifndef PAGEMILL_CC_ENGINE_KV_TIERS_H_
+#define PAGEMILL_CC_ENGINE_KV_TIERS_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cc/base/log_sink.h"
+#include "cc/base/status.h"
+#include "cc/base/xxh3.h"
+#include "cc/engine/kv_tier_options.h"
+#include "cc/kv_cache/connector.h"
+#include "cc/kv_cache/kv_cache_options.h"
+#include "cc/kv_cache/transfer.h"
+#include "cc/kv_transfer/threaded_worker.h"
+#include "cc/scheduler/scheduler.h"
+#include "cc/step/page_store.h"
+
+namespace pagemill::engine {
+
+class KvTiers {
+ public:
+  // `options` are valid. `pages`, null where the runner has none, outlives the result.
+  // kUnimplemented without pages, kInvalidArgument where sizes or paths make no sense,
+  // kResourceExhausted where there is no room for them.
+  static StatusOr<std::unique_ptr<KvTiers>> Create(const KvTierOptions& options,
+                                                   const kv_cache::KvCacheOptions& cache,
+                                                   step::PageStore* pages, LogSink log);
+
+  kv_cache::KvConnector* connector() const { return connector_; }
+
+  // Hands results to the scheduler and its new transfers to the worker, and abandons those that
+  // take too long. True where there were results.
+  bool Move(scheduler::Scheduler* scheduler, int64_t now_ns);
+  // Returns when a result is there, or after the timeout.
+  void Wait(int64_t timeout_us) { worker_->Wait(timeout_us); }
+  // Waits for the copies that are being made and drops the others. Nothing is moved afterwards.
+  void Close();
+
+ private:
+  KvTiers(const KvTierOptions& options, LogSink log);
+  Status AddTiers(const KvTierOptions& options, const kv_cache::KvCacheOptions& cache,
+                  step::PageStore* pages);
+  Status AddFolder(const KvTierOptions& options, const kv_cache::KvCacheOptions& cache,
+                   step::PageStore* pages);
+  void AbandonLate(scheduler::Scheduler* scheduler, int64_t now_ns);
+  void LogFailure(const Status& why, int64_t now_ns);
+
+  const int64_t timeout_ns_;
+  const LogSink log_;
+  std::unique_ptr<kv_cache::KvConnector> owned_connector_;     // null where the host has one
+  std::unique_ptr<kv_transfer::ThreadedWorker> owned_worker_;  // the same
+  kv_cache::KvConnector* connector_;
+  kv_cache::TransferWorker* worker_;                 // null when closed
+  std::map<kv_cache::TransferId, int64_t> started_;  // transfers under way; when, in clock ns
+  std::vector<kv_cache::KvTransfer> transfers_;      // during Move()
+  std::vector<kv_cache::KvTransferResult> results_;  // during Move()
+  int64_t last_log_ns_ = INT64_MIN;
+};
+
+// What names KV of `options` in files: their fingerprint, and what the pages are.
+Digest128 KvDigest(const KvTierOptions& options, int32_t block_size);
+
+}  // namespace pagemill::engine
+
+#endif  // PAGEMILL_CC_ENGINE_KV_TIERS_H_

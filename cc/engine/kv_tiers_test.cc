@@ -1,0 +1,376 @@
+// KV that leaves the pool and comes back, through a whole engine.
+#include "cc/engine/kv_tiers.h"
+
+#include <chrono>
+#include <condition_variable>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "cc/engine/engine.h"
+#include "cc/engine/fake_runner.h"
+#include "cc/kv_cache/tiers/tiered_connector.h"
+#include "cc/kv_transfer/host_medium.h"
+#include "gtest/gtest.h"
+
+namespace pagemill::engine {
+namespace {
+
+using kv_cache::KvTransfer;
+using kv_cache::KvTransferResult;
+using step::FakeModel;
+using step::FinishReason;
+using step::Request;
+using step::RequestId;
+
+constexpr double kLong = 60;  // seconds: longer than any step takes on a loaded machine
+
+// Room for two requests of 36 tokens and little more.
+RunnerLimits SmallPool() {
+  RunnerLimits limits = FakeRunner::DefaultLimits();
+  limits.num_blocks = 20;
+  return limits;
+}
+
+Request MakeRequest(uint64_t id, int32_t seed) {
+  Request request;
+  request.id = RequestId(id);
+  for (int32_t i = 0; i < 33; ++i) request.prompt_token_ids.push_back((i * seed + 7) % 97);
+  request.sampling.max_tokens = 3;
+  return request;
+}
+
+// A medium whose loads fail behind some blocks, or do not end while it is held.
+class UnreliableMedium final : public kv_transfer::TransferMedium {
+ public:
+  explicit UnreliableMedium(step::PageStore* pages)
+      : host_(std::make_shared<kv_transfer::HostArena>(64, pages->page_bytes(kv_cache::GroupId(0))),
+              pages) {}
+
+  KvTransferResult Run(const KvTransfer& transfer) override {
+    if (transfer.direction != KvTransfer::Direction::kLoad) return host_.Run(transfer);
+    std::unique_lock lock(mutex_);
+    ++num_loads_;
+    changed_.notify_all();
+    changed_.wait(lock, [this] { return !held_; });
+    if (num_good_ < 0) return host_.Run(transfer);
+    KvTransfer good = transfer;
+    good.blocks.resize(static_cast<size_t>(num_good_));
+    (void)host_.Run(good);
+    return {transfer.id, num_good_, DataLoss("injected")};
+  }
+  void Hold(bool held) {
+    std::lock_guard lock(mutex_);
+    held_ = held;
+    changed_.notify_all();
+  }
+  void WaitForLoad() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return num_loads_ > 0; });
+  }
+  void FailBehind(int32_t num_good) {
+    std::lock_guard lock(mutex_);
+    num_good_ = num_good;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool held_ = false;
+  int32_t num_good_ = -1;  // -1: all
+  int32_t num_loads_ = 0;
+  kv_transfer::HostMedium host_;
+};
+
+class KvTiersTest : public testing::Test {
+ protected:
+  void StartEngine() {
+    options_.check_integrity = true;
+    auto engine = Engine::Create(options_, &runner_, &clock_, {});
+    ASSERT_TRUE(engine.ok()) << engine.status().ToString();
+    engine_ = std::move(*engine);
+  }
+
+  // The engine with a host tier of 64 blocks, whose loads this test rules.
+  void StartUnreliable() {
+    auto medium = std::make_unique<UnreliableMedium>(runner_.pages());
+    medium_ = medium.get();
+    worker_.Add(kv_cache::kHostMedium, std::move(medium));
+    auto connector = kv_cache::TieredConnector::Create({.host_blocks = 64});
+    ASSERT_TRUE(connector.ok());
+    connector_ = std::move(*connector);
+    options_.kv_tiers.connector = connector_.get();
+    options_.kv_tiers.worker = &worker_;
+    StartEngine();
+  }
+
+  // The engine is new, and so is the content of its pages.
+  void Restart() {
+    engine_.reset();
+    runner_.Restart();
+    StartEngine();
+  }
+
+  // The last output of a request; its tokens are checked.
+  RequestOutput Finish(const Request& request) {
+    std::vector<int32_t> tokens;
+    while (true) {
+      const std::vector<RequestOutput> outputs = engine_->Wait(kLong);
+      if (outputs.empty()) {
+        ADD_FAILURE() << "no output";
+        return {};
+      }
+      for (const RequestOutput& output : outputs) {
+        if (output.request_id != request.id) continue;
+        tokens.insert(tokens.end(), output.new_token_ids.begin(), output.new_token_ids.end());
+        cached_ = std::max(cached_, output.num_cached_tokens);
+        if (!output.finished()) continue;
+        EXPECT_EQ(output.finish_reason, FinishReason::kLength);
+        EXPECT_EQ(tokens, FakeModel::Continue(request.prompt_token_ids, 3, 97));
+        return output;
+      }
+    }
+  }
+
+  static bool Eventually(const std::function<bool()>& condition) {
+    for (int i = 0; i < 5000 && !condition(); ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+    return condition();
+  }
+
+  // Returns how many of its tokens were cached.
+  int32_t Answer(const Request& request) {
+    cached_ = 0;
+    EXPECT_TRUE(engine_->Submit(request).ok());
+    Finish(request);
+    return cached_;
+  }
+
+  void WaitForStores(uint64_t num_blocks) {
+    EXPECT_TRUE(Eventually([&] { return engine_->stats().kv_blocks_stored >= num_blocks; }));
+  }
+
+  // Request 1 is answered, stored, and pushed out of the pool by request 2.
+  void StoreAndPushOut() {
+    EXPECT_EQ(Answer(MakeRequest(1, 5)), 0);
+    WaitForStores(8);
+    EXPECT_EQ(Answer(MakeRequest(2, 11)), 0);
+    EXPECT_EQ(Answer(MakeRequest(3, 13)), 0);
+  }
+
+  void TearDown() override {
+    if (medium_ != nullptr) medium_->Hold(false);
+    if (engine_) engine_->Shutdown();
+    EXPECT_EQ(runner_.violation(), "");
+    engine_.reset();
+    std::error_code ignored;
+    std::filesystem::remove_all(folder_, ignored);
+  }
+
+  const std::string folder_ = testing::TempDir() + "kv_tiers_test_" +
+                              testing::UnitTest::GetInstance()->current_test_info()->name();
+  EngineOptions options_;
+  FakeRunner runner_{SmallPool()};
+  SteadyClock clock_;
+  std::unique_ptr<kv_cache::TieredConnector> connector_;
+  kv_transfer::ThreadedWorker worker_;
+  UnreliableMedium* medium_ = nullptr;
+  std::unique_ptr<Engine> engine_;
+  int32_t cached_ = 0;
+};
+
+TEST_F(KvTiersTest, ABlockThatGaveWayComesBackFromHostMemory) {
+  for (const char* policy : {"lru", "arc"}) {
+    options_.kv_tiers.host_bytes = 1 << 20;
+    options_.kv_tiers.policy = policy;
+    StartEngine();
+    StoreAndPushOut();
+    EXPECT_EQ(Answer(MakeRequest(4, 5)), 32) << "all but the last token";
+    const EngineStats stats = engine_->stats();
+    EXPECT_GT(stats.kv_loaded_tokens, 0u);
+    EXPECT_LE(stats.kv_loaded_tokens, stats.kv_query_tokens);
+    EXPECT_GT(stats.kv_blocks_loaded, 0u);
+    EXPECT_EQ(stats.num_failed_kv_loads + stats.num_failed_kv_transfers, 0u);
+    engine_.reset();
+    runner_.Restart();
+  }
+}
+
+TEST_F(KvTiersTest, WithoutATierItIsComputedAgain) {
+  StartEngine();
+  EXPECT_EQ(Answer(MakeRequest(1, 5)), 0);
+  EXPECT_EQ(Answer(MakeRequest(2, 11)), 0);
+  EXPECT_EQ(Answer(MakeRequest(3, 13)), 0);
+  EXPECT_LT(Answer(MakeRequest(4, 5)), 32);
+}
+
+TEST_F(KvTiersTest, ABlockThatGaveWayInHostMemoryComesBackFromDisk) {
+  const auto page_bytes = static_cast<int64_t>(runner_.pages()->page_bytes(kv_cache::GroupId(0)));
+  options_.kv_tiers.host_bytes = 16 * page_bytes;
+  options_.kv_tiers.disk_path = folder_;
+  options_.kv_tiers.disk_bytes = 1 << 20;
+  StartEngine();
+  StoreAndPushOut();
+  EXPECT_EQ(Answer(MakeRequest(4, 5)), 32);
+  EXPECT_GT(engine_->stats().kv_blocks_demoted, 0u);
+  EXPECT_FALSE(std::filesystem::exists(folder_)) << "the file has no name while it is used";
+}
+
+TEST_F(KvTiersTest, AFolderOfBlocksOutlivesTheEngine) {
+  options_.kv_tiers.connector_folder = folder_;
+  options_.kv_tiers.fingerprint = "a model";
+  StartEngine();
+  EXPECT_EQ(Answer(MakeRequest(1, 5)), 0);
+  WaitForStores(8);
+  Restart();
+  EXPECT_EQ(Answer(MakeRequest(2, 5)), 32);
+  options_.kv_tiers.fingerprint = "another model";
+  Restart();
+  EXPECT_EQ(Answer(MakeRequest(3, 5)), 0) << "content of another model is not loaded";
+}
+
+TEST_F(KvTiersTest, ALoadThatFailsIsComputedFromItsFirstBadBlock) {
+  StartUnreliable();
+  StoreAndPushOut();
+  medium_->FailBehind(3);
+  EXPECT_EQ(Answer(MakeRequest(4, 5)), 12) << "three blocks of 4 tokens came";
+  EXPECT_EQ(engine_->stats().num_failed_kv_loads, 1u);
+  EXPECT_EQ(engine_->stats().num_failed_kv_transfers, 1u);
+}
+
+TEST_F(KvTiersTest, OthersRunWhileALoadIsUnderWay) {
+  StartUnreliable();
+  StoreAndPushOut();
+  medium_->Hold(true);
+  const Request waiting = MakeRequest(4, 5);
+  ASSERT_TRUE(engine_->Submit(waiting).ok());
+  medium_->WaitForLoad();
+  Request other;
+  other.id = RequestId(5);
+  other.prompt_token_ids = {1, 2};
+  other.sampling.max_tokens = 3;
+  ASSERT_TRUE(engine_->Submit(other).ok());
+  Finish(other);
+  EXPECT_EQ(engine_->stats().num_waiting, 1);
+  medium_->Hold(false);
+  cached_ = 0;
+  Finish(waiting);
+  EXPECT_EQ(cached_, 32);
+}
+
+TEST_F(KvTiersTest, ALoadThatTakesTooLongIsAbandonedAndComputed) {
+  options_.kv_tiers.transfer_timeout_ms = 30;
+  StartUnreliable();
+  StoreAndPushOut();
+  medium_->Hold(true);
+  const Request request = MakeRequest(4, 5);
+  ASSERT_TRUE(engine_->Submit(request).ok());
+  Finish(request);
+  EXPECT_EQ(engine_->stats().num_failed_kv_loads, 1u);
+  medium_->Hold(false);
+}
+
+TEST_F(KvTiersTest, ShutdownDoesNotWaitForATransferOfTheHosts) {
+  StartUnreliable();
+  StoreAndPushOut();
+  medium_->Hold(true);
+  ASSERT_TRUE(engine_->Submit(MakeRequest(4, 5)).ok());
+  medium_->WaitForLoad();
+  engine_->Shutdown();
+  const std::vector<RequestOutput> outputs = engine_->Poll();
+  ASSERT_EQ(outputs.size(), 1u);
+  EXPECT_EQ(outputs[0].finish_reason, FinishReason::kAbort);
+}
+
+TEST_F(KvTiersTest, AnAbortedRequestGivesItsBlocksBackWhenItsLoadEnds) {
+  StartUnreliable();
+  StoreAndPushOut();
+  medium_->Hold(true);
+  ASSERT_TRUE(engine_->Submit(MakeRequest(4, 5)).ok());
+  medium_->WaitForLoad();
+  engine_->Abort(RequestId(4));
+  EXPECT_TRUE(engine_->WaitIdle(kLong));
+  medium_->Hold(false);
+  engine_->Poll();
+  EXPECT_EQ(Answer(MakeRequest(5, 17)), 0);
+  EXPECT_TRUE(Eventually([&] { return engine_->stats().kv_blocks_used == 0; }));
+}
+
+class KvTierRefusals : public KvTiersTest {
+ protected:
+  std::string Refusal(StatusCode code, Runner* runner = nullptr) {
+    auto engine = Engine::Create(options_, runner ? runner : &runner_, &clock_, {});
+    EXPECT_EQ(engine.status().code(), code) << engine.status().ToString();
+    return engine.status().message();
+  }
+  void ExpectNames(const std::string& message, const std::string& what) {
+    EXPECT_NE(message.find(what), std::string::npos) << message;
+  }
+};
+
+class RunnerWithoutPages final : public Runner {
+ public:
+  const RunnerLimits& limits() const override { return limits_; }
+  Status Execute(const step::StepPlan&) override { return OkStatus(); }
+  StatusOr<step::StepResult> Collect() override { return step::StepResult(); }
+
+ private:
+  const RunnerLimits limits_ = FakeRunner::DefaultLimits();
+};
+
+TEST_F(KvTierRefusals, ARunnerWithoutPagesTakesNoTiers) {
+  options_.kv_tiers.host_bytes = 1 << 20;
+  RunnerWithoutPages runner;
+  ExpectNames(Refusal(StatusCode::kUnimplemented, &runner), "--kv-offloading-bytes");
+}
+
+TEST_F(KvTierRefusals, TiersNeedPrefixCaching) {
+  options_.kv_tiers.host_bytes = 1 << 20;
+  options_.enable_prefix_caching = false;
+  ExpectNames(Refusal(StatusCode::kInvalidArgument), "--enable-prefix-caching");
+}
+
+TEST_F(KvTierRefusals, ATierHoldsTwoBlocksAtLeast) {
+  options_.kv_tiers.host_bytes = 50;
+  ExpectNames(Refusal(StatusCode::kInvalidArgument), "--kv-offloading-bytes: 50 bytes");
+  options_.kv_tiers.host_bytes = 0;
+  options_.kv_tiers.disk_path = folder_;
+  options_.kv_tiers.disk_bytes = 100;
+  ExpectNames(Refusal(StatusCode::kInvalidArgument), "--kv-offloading-disk-bytes: 100 bytes");
+}
+
+TEST_F(KvTierRefusals, ADiskTierHasAPathAndASize) {
+  options_.kv_tiers.disk_path = folder_;
+  ExpectNames(Refusal(StatusCode::kInvalidArgument), "--kv-offloading-disk-bytes");
+}
+
+TEST_F(KvTierRefusals, TiersAndAConnectorExcludeEachOther) {
+  options_.kv_tiers.host_bytes = 1 << 20;
+  options_.kv_tiers.connector_folder = folder_;
+  ExpectNames(Refusal(StatusCode::kInvalidArgument), "--kv-connector-path");
+}
+
+TEST_F(KvTierRefusals, AFolderNeedsAFingerprint) {
+  options_.kv_tiers.connector_folder = folder_;
+  ExpectNames(Refusal(StatusCode::kInvalidArgument), "fingerprint");
+}
+
+TEST_F(KvTierRefusals, PoliciesAreListed) {
+  options_.kv_tiers.host_bytes = 1 << 20;
+  options_.kv_tiers.policy = "mru";
+  ExpectNames(Refusal(StatusCode::kInvalidArgument), "arc");
+}
+
+TEST_F(KvTierRefusals, AConnectorOfTheHostsNeedsAWorker) {
+  options_.kv_tiers.worker = &worker_;
+  ExpectNames(Refusal(StatusCode::kInvalidArgument), "worker");
+}
+
+}  // namespace
+}  // namespace pagemill::engine

@@ -1,0 +1,76 @@
+"""Where KV goes that the pool has no room for: docs/kv_tiers.md."""
+
+from dataclasses import dataclass
+
+from pagemill.config.fields import ConfigError, Range, check, option
+
+
+@dataclass(frozen=True, slots=True)
+class KvTierConfig:
+    """KV offloading: host memory and disk behind the pool, or a folder that engines share."""
+
+    kv_offloading_bytes: int | None = option(
+        None,
+        "Host memory for KV blocks that gave way in the pool, such as 2GiB; they are copied back"
+        " instead of being computed again. Default: none.",
+        unit="bytes",
+        allowed=Range(1, 2**62),
+    )
+    kv_offloading_disk_path: str = option(
+        "",
+        "A file that must not exist, for KV blocks that gave way in host memory. Its space is taken"
+        " at the start and given back at the end. Needs --kv-offloading-disk-bytes.",
+    )
+    kv_offloading_disk_bytes: int | None = option(
+        None, "Size of that file.", unit="bytes", allowed=Range(1, 2**62)
+    )
+    kv_offloading_policy: str = option(
+        "lru",
+        "Which block of a tier gives way. lru: the least recently used one. arc: that, but blocks"
+        " used more than once are kept from a stream of blocks that are used once.",
+        allowed=("arc", "lru"),
+    )
+    kv_connector_path: str = option(
+        "",
+        "Folder for KV blocks as files, in place of the tiers: they outlive the server, and servers"
+        " of the same model may share it.",
+    )
+    kv_connector_bytes: int = option(
+        16 * 2**30,
+        "Most bytes in that folder; nothing is removed from it to make room.",
+        unit="bytes",
+        allowed=Range(1, 2**62),
+    )
+    kv_transfer_timeout_ms: int = option(
+        10_000,
+        "After so long a request does not wait any longer for KV that is copied back, and computes"
+        " it.",
+        unit="ms",
+        allowed=Range(1, 2**31 - 1),
+    )
+
+    def __post_init__(self) -> None:
+        """Checks each field; see `check`."""
+        check(self)
+        if bool(self.kv_offloading_disk_path) != (self.kv_offloading_disk_bytes is not None):
+            raise ConfigError(
+                "--kv-offloading-disk-path and --kv-offloading-disk-bytes go together"
+            )
+        tiers = self.kv_offloading_bytes is not None or self.kv_offloading_disk_path
+        if tiers and self.kv_connector_path:
+            raise ConfigError(
+                "--kv-connector-path is in place of --kv-offloading-bytes and"
+                " --kv-offloading-disk-path, not beside them"
+            )
+
+    @property
+    def enabled(self) -> bool:
+        """Does KV leave the pool at all?"""
+        return bool(
+            self.kv_offloading_bytes or self.kv_offloading_disk_path or self.kv_connector_path
+        )
+
+    @property
+    def host_bytes(self) -> int:
+        """Memory that the tiers take."""
+        return self.kv_offloading_bytes or 0

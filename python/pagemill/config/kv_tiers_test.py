@@ -1,0 +1,52 @@
+"""Tests of pagemill.config.kv_tiers."""
+
+import pytest
+
+from pagemill.config import CacheConfig, ConfigError, EngineConfig, KvTierConfig, build
+from pagemill.config.memory import FixedCosts, plan_kv_cache
+
+MIB = 2**20
+
+
+def test_kv_stays_in_the_pool_unless_asked_for() -> None:
+    assert not KvTierConfig().enabled
+    assert KvTierConfig().host_bytes == 0
+
+
+def test_flat_names_make_tiers() -> None:
+    config = build(
+        EngineConfig,
+        {
+            "kv_offloading_bytes": "64MiB",
+            "kv_offloading_disk_path": "/disk/kv",
+            "kv_offloading_disk_bytes": "1GiB",
+            "kv_offloading_policy": "arc",
+        },
+    )
+    assert config.kv_tiers.enabled
+    assert config.kv_tiers.host_bytes == 64 * MIB
+    assert config.kv_tiers.kv_offloading_disk_bytes == 1024 * MIB
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"kv_offloading_bytes": 0}, "--kv-offloading-bytes"),
+        ({"kv_offloading_policy": "mru"}, "--kv-offloading-policy.*arc"),
+        ({"kv_offloading_disk_path": "/disk/kv"}, "--kv-offloading-disk-bytes go together"),
+        ({"kv_offloading_disk_bytes": 9}, "--kv-offloading-disk-bytes go together"),
+        ({"kv_transfer_timeout_ms": 0}, "--kv-transfer-timeout-ms"),
+        ({"kv_connector_path": "/kv", "kv_offloading_bytes": "1MiB"}, "in place of"),
+    ],
+)
+def test_refusals_name_the_flag(options: dict[str, object], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        build(EngineConfig, options)
+
+
+def test_host_memory_for_kv_counts() -> None:
+    costs = FixedCosts(10 * MIB, MIB, offloading_bytes=50 * MIB)
+    budget = plan_kv_cache(CacheConfig(memory_utilization=1.0), 160, costs, 100 * MIB)
+    assert budget.num_blocks == 40
+    with pytest.raises(ConfigError, match=r"--kv-offloading-bytes takes 50\.0 MiB"):
+        plan_kv_cache(CacheConfig(memory_utilization=1.0), 1000, costs, 100 * MIB)
