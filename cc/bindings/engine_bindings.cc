@@ -48,6 +48,22 @@ void Submit(EngineHolder& self, uint64_t request_id, std::vector<int32_t> prompt
   ThrowIfError(self.engine().Submit(std::move(request)));
 }
 
+int32_t SaveSession(EngineHolder& self, const std::string& path, std::vector<int32_t> token_ids,
+                    std::string cache_salt) {
+  step::Request like;
+  like.prompt_token_ids = std::move(token_ids);
+  like.cache_salt = std::move(cache_salt);
+  return ValueOrThrow(self.engine().SaveSession(path, std::move(like)));
+}
+
+engine::RestoredSession RestoreSession(EngineHolder& self, const std::string& path,
+                                       const std::string& cache_salt) {
+  nb::gil_scoped_release release;
+  step::Request like;
+  like.cache_salt = cache_salt;
+  return ValueOrThrow(self.engine().RestoreSession(path, std::move(like)));
+}
+
 template <typename T>
 nb::object OrNone(const std::optional<T>& value) {
   return value ? nb::cast(*value) : nb::none();
@@ -212,6 +228,15 @@ void BindEngine(nb::module_& m) {
           nb::arg("timeout_s"), WithoutGil())
       .def(
           "shutdown", [](EngineHolder& self) { self.engine().Shutdown(); }, WithoutGil())
+      .def("save_session", &SaveSession, nb::arg("path"), nb::arg("token_ids"), nb::kw_only(),
+           nb::arg("cache_salt") = "", WithoutGil())
+      .def(
+          "restore_session",
+          [](EngineHolder& self, const std::string& path, const std::string& cache_salt) {
+            engine::RestoredSession session = RestoreSession(self, path, cache_salt);
+            return nb::make_tuple(std::move(session.token_ids), session.num_cached_tokens);
+          },
+          nb::arg("path"), nb::kw_only(), nb::arg("cache_salt") = "")
       .def(
           "reset_prefix_cache", [](EngineHolder& self) { return self.engine().ResetPrefixCache(); },
           WithoutGil());

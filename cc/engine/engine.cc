@@ -2,9 +2,38 @@
 
 #include <utility>
 
+#include "cc/engine/kv_tiers.h"
 #include "cc/engine/step_loop.h"
 
 namespace pagemill::engine {
+namespace {
+
+StatusOr<SavedSessions> MakeSessions(const EngineOptions& options, Runner* runner, StepLoop* loop) {
+  const RunnerLimits& limits = runner->limits();
+  if (runner->pages() == nullptr) {
+    return Unimplemented(
+        "this runner's KV cannot be copied, so sessions cannot be saved (--executor native can)");
+  }
+  if (!options.enable_prefix_caching || !limits.prefix_caching) {
+    return FailedPrecondition(
+        "a restored session is found by the prefix cache, which is off or of no use to this model "
+        "(--enable-prefix-caching)");
+  }
+  if (options.kv_tiers.fingerprint.empty()) {
+    return FailedPrecondition(
+        "kv_tiers.fingerprint is empty: a saved session must say which model it is of");
+  }
+  const kv_transfer::SessionLayout layout = {
+      .fingerprint = KvDigest(options.kv_tiers, limits.block_size),
+      .block_size = limits.block_size,
+      .page_bytes = {runner->pages()->page_bytes(step::GroupId(0))}};
+  return SavedSessions(runner->pages(), layout,
+                       [loop](std::function<void(kv_cache::HeldPrefixes*)> run) {
+                         return loop->RunBetweenSteps(std::move(run));
+                       });
+}
+
+}  // namespace
 
 StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& options,
                                                  std::unique_ptr<Runner> runner, const Clock* clock,
@@ -19,10 +48,12 @@ StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& options, R
                                                  const Clock* clock, LogSink log) {
   PM_ASSIGN_OR_RETURN(std::unique_ptr<StepLoop> loop,
                       StepLoop::Create(options, runner, clock, std::move(log)));
-  return std::unique_ptr<Engine>(new Engine(std::move(loop)));
+  StatusOr<SavedSessions> sessions = MakeSessions(options, runner, loop.get());
+  return std::unique_ptr<Engine>(new Engine(std::move(loop), std::move(sessions)));
 }
 
-Engine::Engine(std::unique_ptr<StepLoop> loop) : loop_(std::move(loop)) {}
+Engine::Engine(std::unique_ptr<StepLoop> loop, StatusOr<SavedSessions> sessions)
+    : loop_(std::move(loop)), sessions_(std::move(sessions)) {}
 Engine::~Engine() = default;
 
 Status Engine::Submit(step::Request request) { return loop_->Submit(std::move(request)); }
@@ -44,6 +75,14 @@ bool Engine::WaitPaused(double timeout_s) { return loop_->WaitPaused(timeout_s);
 void Engine::Resume() { loop_->Resume(); }
 bool Engine::ResetPrefixCache(bool preempt_running) {
   return loop_->ResetPrefixCache(preempt_running);
+}
+StatusOr<int32_t> Engine::SaveSession(const std::string& path, step::Request like) {
+  PM_RETURN_IF_ERROR(sessions_.status());
+  return sessions_->Save(path, std::move(like));
+}
+StatusOr<RestoredSession> Engine::RestoreSession(const std::string& path, step::Request like) {
+  PM_RETURN_IF_ERROR(sessions_.status());
+  return sessions_->Restore(path, std::move(like));
 }
 
 }  // namespace pagemill::engine

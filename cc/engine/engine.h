@@ -33,6 +33,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "cc/base/clock.h"
@@ -42,6 +43,7 @@
 #include "cc/engine/engine_stats.h"
 #include "cc/engine/request_output.h"
 #include "cc/engine/runner.h"
+#include "cc/engine/saved_sessions.h"
 #include "cc/scheduler/input_part.h"
 #include "cc/scheduler/pause_mode.h"
 #include "cc/step/request.h"
@@ -115,11 +117,20 @@ class Engine {
   // Shutdown().
   bool ResetPrefixCache(bool preempt_running = false);
 
+  // Saves a conversation so that it outlives the process, or brings one back (docs/kv_tiers.md).
+  // `like` has what its KV depends on besides the model: the tokens, of Save only, salt and
+  // adapter. Both wait for the step in flight; then steps go on while bytes are copied. Returns and
+  // errors are those of SavedSessions; besides, kUnimplemented where the runner's KV cannot be
+  // copied, kFailedPrecondition without EngineOptions::kv_tiers.fingerprint or prefix caching.
+  StatusOr<int32_t> SaveSession(const std::string& path, step::Request like);
+  StatusOr<RestoredSession> RestoreSession(const std::string& path, step::Request like = {});
+
  private:
-  explicit Engine(std::unique_ptr<StepLoop> loop);
+  Engine(std::unique_ptr<StepLoop> loop, StatusOr<SavedSessions> sessions);
 
   std::unique_ptr<Runner> owned_runner_;  // null where the caller keeps it
-  std::unique_ptr<StepLoop> loop_;        // destroyed first: it uses the runner
+  std::unique_ptr<StepLoop> loop_;        // destroyed before: it uses the runner
+  StatusOr<SavedSessions> sessions_;      // or why there are none
 };
 
 }  // namespace pagemill::engine

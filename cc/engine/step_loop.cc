@@ -240,6 +240,15 @@ bool StepLoop::WaitPaused(double timeout_s) {
   return idle_.wait_for(lock, WaitTime(timeout_s), [this] { return stats_.paused && rests_; });
 }
 
+Status StepLoop::RunBetweenSteps(std::function<void(kv_cache::HeldPrefixes*)> run) {
+  return Ask([this, run = std::move(run)] {
+    while (scheduler_->num_steps_in_flight() > 0) FinishStep();
+    run(&scheduler_->held_prefixes());
+    Publish();
+    return OkStatus();
+  });
+}
+
 bool StepLoop::ResetPrefixCache(bool preempt_running) {
   bool done = false;
   (void)Ask([this, preempt_running, &done] {

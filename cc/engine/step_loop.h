@@ -55,6 +55,9 @@ class StepLoop {
   bool WaitPaused(double timeout_s);
   void Resume();
   bool ResetPrefixCache(bool preempt_running);
+  // Runs it on the engine's thread while no step is in flight, and waits for it. kUnavailable, and
+  // nothing runs, after Shutdown().
+  Status RunBetweenSteps(std::function<void(kv_cache::HeldPrefixes*)> run);
 
  private:
   struct AbortCommand {

@@ -75,6 +75,8 @@ class KvCacheManager {
   explicit KvCacheManager(const KvCacheOptions& options);
 
   const KvCacheOptions& options() const { return options_; }
+  // Does anybody find prefixes here? Not where the options or the kinds of the groups say no.
+  bool caches_prefixes() const { return caching_; }
   int32_t num_usable_blocks() const { return pool_.num_usable(); }
   int32_t num_free_blocks() const { return pool_.num_free(); }
   int32_t num_cached_blocks() const { return pool_.num_cached(); }

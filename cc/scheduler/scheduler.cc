@@ -221,6 +221,7 @@ Status Scheduler::CheckIntegrity() const {
   PM_RETURN_IF_ERROR(policy_->CheckIntegrity());
   PM_RETURN_IF_ERROR(queue_.CheckIntegrity());
   PM_RETURN_IF_ERROR(CheckTransfers(&holders));
+  held_prefixes_.AppendHolders(&holders);
   return cache_.CheckIntegrity(holders);
 }
 

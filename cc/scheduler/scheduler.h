@@ -40,6 +40,7 @@
 
 #include "cc/base/status.h"
 #include "cc/kv_cache/connector.h"
+#include "cc/kv_cache/held_prefixes.h"
 #include "cc/kv_cache/kv_cache_manager.h"
 #include "cc/scheduler/admission/admission.h"
 #include "cc/scheduler/admission/deadline_queue.h"
@@ -116,6 +117,8 @@ class Scheduler {
   // taken until its result comes, and the connector is not used while one like it is under way.
   void AbandonTransfer(kv_cache::TransferId id);
   size_t num_transfers_in_flight() const { return transfers_.size(); }
+  // Blocks that are copied without a request, for saved sessions.
+  kv_cache::HeldPrefixes& held_prefixes() { return held_prefixes_; }
 
   bool HasWork() const { return !requests_.empty(); }
   size_t num_steps_in_flight() const { return in_flight_.size(); }
@@ -281,6 +284,7 @@ class Scheduler {
 
   kv_cache::KvConnector* connector_ = nullptr;
   KvTransfers transfers_;
+  kv_cache::HeldPrefixes held_prefixes_{&cache_};
   std::vector<kv_cache::BlockContent> to_store_;  // during a call: filled blocks
 
   std::deque<InFlightStep> in_flight_;

@@ -445,6 +445,12 @@ class Engine:
     def shutdown(self) -> None:
         """Aborts all, joins the thread."""
 
+    def save_session(self, path: str, token_ids: Sequence[int], *, cache_salt: str = "") -> int:
+        """Writes the cached KV of the tokens to a file; returns of how many leading ones."""
+
+    def restore_session(self, path: str, *, cache_salt: str = "") -> tuple[list[int], int]:
+        """The saved tokens, and of how many leading ones the KV is in the cache now."""
+
     def reset_prefix_cache(self) -> bool: ...
 
 class SimDevice:

@@ -10,8 +10,9 @@ Rendering, stop strings and defaults are those of the server.
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TextIO, cast
 
@@ -19,6 +20,7 @@ import numpy as np
 
 from pagemill.config import EngineConfig, build
 from pagemill.engine.assembly import ChoiceAssembler
+from pagemill.engine.async_engine import to_engine_error
 from pagemill.engine.fan_out import child_sampling
 from pagemill.engine.limits import prompt_array, resolve_max_tokens
 from pagemill.engine.loading import LoadedModel, load
@@ -54,6 +56,14 @@ class Output:
     choices: list[Choice]
     prompt_logprobs: list[TokenLogprobs] | None = None
     num_cached_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A restored session: its tokens, and of how many leading ones the KV need not be computed."""
+
+    token_ids: list[int]
+    num_cached_tokens: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +216,47 @@ class LLM:
                     vectors[news.index] = news.pooled
                 bar.add(tokens=0, finished=news.finish_reason is not None)
         return np.stack([vectors[i] for i in range(len(prompts))])
+
+    def save_session(self, path: str | os.PathLike[str], tokens: Prompt | Output) -> int:
+        """Writes a conversation's KV to a file, so that another process need not compute it.
+
+        Args:
+            path: the file; one that is there is replaced when the new one is whole.
+            tokens: a text or token ids that were run before, or an output, with its first choice.
+
+        Returns:
+            How many leading tokens' KV is in the file: whole blocks of what is cached now.
+
+        Raises:
+            EngineError: nothing of it is cached, or the file cannot be written.
+        """
+        with self._native_errors():
+            return self._engine.save_session(os.fspath(path), self._token_ids(tokens))
+
+    def restore_session(self, path: str | os.PathLike[str]) -> Session:
+        """Reads what `save_session` wrote: a prompt that begins with these tokens finds their KV.
+
+        Raises:
+            EngineError: there is no such file, it is damaged or of another model or KV layout, or
+                the KV cache has no room for it.
+        """
+        with self._native_errors():
+            token_ids, num_cached = self._engine.restore_session(os.fspath(path))
+        return Session(token_ids, num_cached)
+
+    def _token_ids(self, tokens: Prompt | Output) -> list[int]:
+        if isinstance(tokens, Output):
+            return tokens.prompt_token_ids + tokens.choices[0].token_ids
+        if isinstance(tokens, str):
+            return list(self._renderer.encode(tokens, parse_special=True))
+        return list(tokens)
+
+    @contextlib.contextmanager
+    def _native_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except self._loaded.core.seam.status_error as error:
+            raise to_engine_error(error) from error
 
     def _run(
         self,

@@ -1,0 +1,46 @@
+#include "cc/engine/saved_sessions.h"
+
+namespace pagemill::engine {
+
+using kv_cache::HeldPrefix;
+using kv_cache::HeldPrefixes;
+
+StatusOr<int32_t> SavedSessions::Save(const std::string& path, step::Request like) {
+  std::optional<StatusOr<HeldPrefix>> held;
+  PM_RETURN_IF_ERROR(run_([&](HeldPrefixes* prefixes) { held = prefixes->HoldCached(like); }));
+  PM_RETURN_IF_ERROR(held->status());
+  const HeldPrefix& prefix = **held;
+  const Status written =
+      kv_transfer::WriteSession(path, layout_, like.prompt_token_ids, prefix.contents, *pages_);
+  PM_RETURN_IF_ERROR(run_([&](HeldPrefixes* prefixes) { prefixes->End(prefix.id); }));
+  PM_RETURN_IF_ERROR(written);
+  return prefix.end_token;
+}
+
+std::optional<kv_cache::BlockHash> SavedSessions::Copy(const kv_transfer::SessionReader& reader,
+                                                       const HeldPrefix& held) {
+  std::vector<std::byte> bytes;
+  for (const kv_cache::BlockContent& content : held.contents) {
+    bytes.resize(layout_.page_bytes[content.group.value()]);
+    if (!reader.Read({content.hash, content.group}, bytes).ok()) return content.hash;
+    pages_->Write(content.group, content.block, bytes);
+  }
+  return std::nullopt;
+}
+
+StatusOr<RestoredSession> SavedSessions::Restore(const std::string& path, step::Request like) {
+  PM_ASSIGN_OR_RETURN(const kv_transfer::SessionReader reader,
+                      kv_transfer::SessionReader::Open(path, layout_));
+  like.prompt_token_ids = reader.token_ids();
+  std::optional<StatusOr<HeldPrefix>> held;
+  PM_RETURN_IF_ERROR(run_([&](HeldPrefixes* prefixes) { held = prefixes->HoldMissing(like); }));
+  PM_RETURN_IF_ERROR(held->status());
+  const std::optional<kv_cache::BlockHash> missing = Copy(reader, **held);
+  RestoredSession session{like.prompt_token_ids};
+  PM_RETURN_IF_ERROR(run_([&](HeldPrefixes* prefixes) {
+    session.num_cached_tokens = prefixes->End((*held)->id, missing);
+  }));
+  return session;
+}
+
+}  // namespace pagemill::engine

@@ -1,0 +1,68 @@
+// File: cc/engine/saved_sessions.h
+// Conversations that outlive the process: their tokens and KV in a file
+// (kv_transfer/session_file.h). Between two steps the engine's thread takes or
+// frees the blocks; reading, writing and copying are done by the caller's
+// thread, beside the steps.
+//
+//   SavedSessions sessions(pages, layout, run_between_steps);
+//   PM_ASSIGN_OR_RETURN(int32_t num_tokens, sessions.Save(path, like));
+//   PM_ASSIGN_OR_RETURN(RestoredSession session, sessions.Restore(path, like));
+//
+// Thread safety: all methods, if that of `run_between_steps` allows it.
+#ifndef PAGEMILL_CC_ENGINE_SAVED_SESSIONS_H_
+#define PAGEMILL_CC_ENGINE_SAVED_SESSIONS_H_
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cc/base/status.h"
+#include "cc/kv_cache/held_prefixes.h"
+#include "cc/kv_transfer/session_file.h"
+#include "cc/step/page_store.h"
+#include "cc/step/request.h"
+
+namespace pagemill::engine {
+
+struct RestoredSession {
+  std::vector<int32_t> token_ids;  // all that were saved
+  int32_t num_cached_tokens = 0;   // leading ones whose KV is in the cache now
+};
+
+class SavedSessions {
+ public:
+  // Runs the function while no step is in flight and waits for it;
+  // kUnavailable, and nothing runs, after the shutdown.
+  using RunBetweenSteps = std::function<Status(std::function<void(kv_cache::HeldPrefixes*)>)>;
+
+  // `pages` outlives this object.
+  SavedSessions(step::PageStore* pages, kv_transfer::SessionLayout layout, RunBetweenSteps run)
+      : pages_(pages), layout_(std::move(layout)), run_(std::move(run)) {}
+
+  // The prompt of `like` is the session's tokens; its salt and adapter count,
+  // too. Returns how many leading tokens' KV is in the file, which replaces one
+  // that is there. kNotFound where none is in the cache; errors of
+  // WriteSession().
+  StatusOr<int32_t> Save(const std::string& path, step::Request like);
+  // `like` has the salt and the adapter of Save(). kNotFound without a file,
+  // kDataLoss where it is damaged, kFailedPrecondition where it is of another
+  // model or layout, kResourceExhausted where the cache has no room.
+  StatusOr<RestoredSession> Restore(const std::string& path, step::Request like);
+
+ private:
+  // Copies blocks into pages; returns the first one that the file does not have
+  // whole.
+  std::optional<kv_cache::BlockHash> Copy(const kv_transfer::SessionReader& reader,
+                                          const kv_cache::HeldPrefix& held);
+
+  step::PageStore* const pages_;
+  const kv_transfer::SessionLayout layout_;
+  const RunBetweenSteps run_;
+};
+
+}  // namespace pagemill::engine
+
+#endif  // PAGEMILL_CC_ENGINE_SAVED_SESSIONS_H_
