@@ -3,6 +3,7 @@
 // Run it under the thread sanitizer.
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <map>
 #include <mutex>
 #include <random>
@@ -144,6 +145,10 @@ TEST_P(EngineStress, EveryRequestEndsOnceWithItsTokens) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_TRUE(engine_->WaitIdle(60));
+  // What is still being stored is held until it is.
+  for (int i = 0; i < 5000 && engine_->stats().kv_blocks_used > 0; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
   const EngineStats stats = engine_->stats();
   EXPECT_EQ(stats.kv_blocks_used, 0);
   EXPECT_EQ(stats.num_submitted, stats.finished_stop + stats.finished_length +
