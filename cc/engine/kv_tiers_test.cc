@@ -239,7 +239,11 @@ TEST_F(KvTiersTest, ALoadThatFailsIsComputedFromItsFirstBadBlock) {
   StartUnreliable();
   StoreAndPushOut();
   medium_->FailBehind(3);
-  EXPECT_EQ(Answer(MakeRequest(4, 5)), 12) << "three blocks of 4 tokens came";
+  // The pool may still have the first blocks; of the others three come.
+  const int32_t cached = Answer(MakeRequest(4, 5));
+  EXPECT_GE(cached, 12);
+  EXPECT_LT(cached, 32);
+  EXPECT_EQ(engine_->stats().kv_loaded_tokens, 12u);
   EXPECT_EQ(engine_->stats().num_failed_kv_loads, 1u);
   EXPECT_EQ(engine_->stats().num_failed_kv_transfers, 1u);
 }

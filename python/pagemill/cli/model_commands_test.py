@@ -124,6 +124,9 @@ def test_plan(model: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert plan["concurrency"] == 2
     # The file without its metadata: nothing is expanded.
     assert 0.9 < plan["bytes"]["weights"] / os.path.getsize(model) <= 1.05
+    tier = ("--max-model-len", "4K", "--kv-offloading-bytes", "64MiB")
+    status, out, _ = _run(capsys, "plan", model, "--json", *tier)
+    assert json.loads(out)["bytes"]["total"] == plan["bytes"]["total"] + 64 * 2**20
     status, out, _ = _run(capsys, "plan", model, "--kv-cache-memory-bytes", "10MiB")
     assert status == 1
     assert "does not fit" in out

@@ -36,6 +36,27 @@ def test_what_does_not_fit_is_refused_with_the_flag_that_would_make_it_fit() -> 
         load(config(max_model_len=4096, kv_cache_memory_bytes="16MiB"))
 
 
+def test_host_memory_for_kv_counts_as_memory() -> None:
+    with pytest.raises(ConfigError, match=r"--kv-offloading-bytes takes 8\.0 TiB"):
+        load(config(max_model_len=256, kv_offloading_bytes="8TiB"))
+
+
+def test_kv_of_prompts_that_do_not_fit_the_pool_comes_back_from_host_memory() -> None:
+    options = {"max_model_len": 256, "kv_cache_memory_bytes": "7MiB"}
+    prompts = [f"{word} " * 60 for word in ("one", "two", "three", "four")]
+    with LLM(SMOLLM2, kv_offloading_bytes="64MiB", **options) as llm:
+        first = llm.generate(prompts, temperature=0.0, max_tokens=4)
+        again = llm.generate(prompts, temperature=0.0, max_tokens=4)
+    assert [o.choices[0].token_ids for o in first] == [o.choices[0].token_ids for o in again]
+    assert all(output.num_cached_tokens >= 48 for output in again)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
+def test_tiers_are_refused_where_kv_cannot_be_copied() -> None:
+    with pytest.raises(ConfigError, match="--kv-connector-path need --executor native"):
+        load(config(max_model_len=128, executor="torch", kv_offloading_bytes="64MiB"))
+
+
 def test_default_name_and_model_path() -> None:
     loaded = load(config(max_model_len=256, served_model_name=("a", "b")))
     loaded.core.seam.engine.shutdown()
