@@ -156,12 +156,15 @@ Status BlockPool::CheckIntegrity() const {
   }
   int32_t num_unreferenced = 0, num_evictable = 0;
   for (int32_t i = 1; i < num_blocks(); ++i) {
+    if (blocks_[i].superseded && !HasContent(BlockId(i))) {
+      return Internal("block pool: a page without content counts as superseded");
+    }
     if (blocks_[i].ref_count > 0) continue;
     ++num_unreferenced;
     num_evictable += HasContent(BlockId(i));
   }
   for (BlockId id = superseded_.front(); id != kNullBlock; id = superseded_.After(id)) {
-    if (!HasContent(id) || !At(id).superseded) {
+    if (!At(id).superseded) {
       return Internal("block pool: a page among the superseded ones that is not");
     }
   }
