@@ -2,6 +2,7 @@
 // line.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -32,7 +33,7 @@ using WithoutGil = nb::call_guard<nb::gil_scoped_release>;
 
 void Submit(EngineHolder& self, uint64_t request_id, std::vector<int32_t> prompt_token_ids,
             const SamplingParams* sampling, int32_t priority, std::string cache_salt,
-            bool skip_reading_prefix_cache) {
+            bool skip_reading_prefix_cache, std::string tenant) {
   step::Request request;
   request.id = RequestId(request_id);
   request.prompt_token_ids = std::move(prompt_token_ids);
@@ -43,6 +44,7 @@ void Submit(EngineHolder& self, uint64_t request_id, std::vector<int32_t> prompt
   }
   request.priority = priority;
   request.cache_salt = std::move(cache_salt);
+  request.tenant = std::move(tenant);
   request.skip_reading_prefix_cache = skip_reading_prefix_cache;
   nb::gil_scoped_release release;
   ThrowIfError(self.engine().Submit(std::move(request)));
@@ -104,6 +106,8 @@ void BindRequestOutput(nb::module_& m) {
           [](const RequestOutput& o) { return ErrorText(o, StatusCodeName(o.error.code())); })
       .def_prop_ro("error_message",
                    [](const RequestOutput& o) { return ErrorText(o, o.error.message()); })
+      .def_prop_ro("error_retry_after_s",
+                   [](const RequestOutput& o) { return o.error.retry_after_s(); })
       .def_ro("queued_s", &RequestOutput::queued_s)
       .def_ro("prefill_s", &RequestOutput::prefill_s)
       .def_ro("decode_s", &RequestOutput::decode_s);
@@ -119,6 +123,9 @@ void BindEngineOptions(nb::module_& m) {
              int32_t long_prefill_token_threshold, int32_t max_waiting_requests,
              std::string scheduling_policy, bool enable_prefix_caching,
              std::string prefix_caching_hash, int32_t max_in_flight_steps, bool check_integrity,
+             int64_t max_waiting_tokens, int32_t max_waiting_per_tenant, int64_t max_queue_time_ms,
+             scheduler::TenantWeights tenant_weights, int32_t max_partial_prefills,
+             int32_t max_long_partial_prefills, std::string prefix_cache_eviction,
              const engine::KvTierOptions* kv_tiers) {
             EngineOptions options;
             options.max_num_scheduled_tokens = max_num_scheduled_tokens;
@@ -130,6 +137,13 @@ void BindEngineOptions(nb::module_& m) {
             options.prefix_caching_hash = std::move(prefix_caching_hash);
             options.max_in_flight_steps = max_in_flight_steps;
             options.check_integrity = check_integrity;
+            options.max_waiting_tokens = max_waiting_tokens;
+            options.max_waiting_per_tenant = max_waiting_per_tenant;
+            options.max_queue_time_ms = max_queue_time_ms;
+            options.tenant_weights = std::move(tenant_weights);
+            options.max_partial_prefills = max_partial_prefills;
+            options.max_long_partial_prefills = max_long_partial_prefills;
+            options.prefix_cache_eviction = std::move(prefix_cache_eviction);
             if (kv_tiers != nullptr) options.kv_tiers = *kv_tiers;
             ThrowIfError(options.Validate());
             new (self) EngineOptions(std::move(options));
@@ -143,6 +157,13 @@ void BindEngineOptions(nb::module_& m) {
           nb::arg("prefix_caching_hash") = defaults.prefix_caching_hash,
           nb::arg("max_in_flight_steps") = defaults.max_in_flight_steps,
           nb::arg("check_integrity") = defaults.check_integrity,
+          nb::arg("max_waiting_tokens") = defaults.max_waiting_tokens,
+          nb::arg("max_waiting_per_tenant") = defaults.max_waiting_per_tenant,
+          nb::arg("max_queue_time_ms") = defaults.max_queue_time_ms,
+          nb::arg("tenant_weights") = defaults.tenant_weights,
+          nb::arg("max_partial_prefills") = defaults.max_partial_prefills,
+          nb::arg("max_long_partial_prefills") = defaults.max_long_partial_prefills,
+          nb::arg("prefix_cache_eviction") = defaults.prefix_cache_eviction,
           nb::arg("kv_tiers").none() = nb::none());
 }
 
@@ -151,6 +172,8 @@ void BindEngineStats(nb::module_& m) {
   nb::class_<EngineStats>(m, "EngineStats")
       .def_ro("num_running", &EngineStats::num_running)
       .def_ro("num_waiting", &EngineStats::num_waiting)
+      .def_ro("num_waiting_tokens", &EngineStats::num_waiting_tokens)
+      .def_ro("estimated_wait_s", &EngineStats::estimated_wait_s)
       .def_ro("kv_blocks_total", &EngineStats::kv_blocks_total)
       .def_ro("kv_blocks_used", &EngineStats::kv_blocks_used)
       .def_ro("draining", &EngineStats::draining)
@@ -198,16 +221,18 @@ void BindEngine(nb::module_& m) {
       .def(
           "submit",
           [](EngineHolder& self, uint64_t id, Int32Vector prompt, const SamplingParams* sampling,
-             int32_t priority, std::string salt, bool skip) {
+             int32_t priority, std::string salt, bool skip, std::string tenant) {
             Submit(self, id, {prompt.data(), prompt.data() + prompt.size()}, sampling, priority,
-                   std::move(salt), skip);
+                   std::move(salt), skip, std::move(tenant));
           },
           nb::arg("request_id"), nb::arg("prompt_token_ids").noconvert(),
           nb::arg("sampling").none(), nb::kw_only(), nb::arg("priority") = 0,
-          nb::arg("cache_salt") = "", nb::arg("skip_reading_prefix_cache") = false)
+          nb::arg("cache_salt") = "", nb::arg("skip_reading_prefix_cache") = false,
+          nb::arg("tenant") = "")
       .def("submit", &Submit, nb::arg("request_id"), nb::arg("prompt_token_ids"),
            nb::arg("sampling").none(), nb::kw_only(), nb::arg("priority") = 0,
-           nb::arg("cache_salt") = "", nb::arg("skip_reading_prefix_cache") = false)
+           nb::arg("cache_salt") = "", nb::arg("skip_reading_prefix_cache") = false,
+           nb::arg("tenant") = "")
       .def(
           "abort", [](EngineHolder& self, uint64_t id) { self.engine().Abort(RequestId(id)); },
           nb::arg("request_id"), WithoutGil())

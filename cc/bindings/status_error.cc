@@ -14,8 +14,9 @@ namespace nb = nanobind;
 void BindStatus(nb::module_& m) {
   const std::string qualified = nb::cast<std::string>(m.attr("__name__")) + ".StatusError";
   PyObject* type = PyErr_NewExceptionWithDoc(
-      qualified.c_str(), "A refusal or failure of the core: `code` and `message`.", nullptr,
-      nullptr);
+      qualified.c_str(),
+      "A refusal or failure of the core: `code`, `message`, `retry_after_s` (0 = not known).",
+      nullptr, nullptr);
   if (type == nullptr) throw nb::python_error();
   m.attr("StatusError") = nb::steal(type);  // the module keeps it as long as the translator lives
   nb::register_exception_translator(
@@ -26,6 +27,7 @@ void BindStatus(nb::module_& m) {
           const nb::handle error_type(static_cast<PyObject*>(payload));
           nb::object error = error_type(e.what());
           error.attr("code") = std::string(StatusCodeName(e.status().code()));
+          error.attr("retry_after_s") = e.status().retry_after_s();
           error.attr("message") = e.status().message();
           PyErr_SetObject(error_type.ptr(), error.ptr());
         }

@@ -9,6 +9,7 @@
 
 #include "cc/base/status.h"
 #include "cc/engine/kv_tier_options.h"
+#include "cc/scheduler/policies/tenant_weights.h"
 
 namespace pagemill::engine {
 
@@ -20,14 +21,33 @@ struct EngineOptions {
   // Most tokens of one request in one step, so that a long prompt does not delay the tokens of
   // others; 0 = no cap. Without effect on a runner that cannot chunk prompts.
   int32_t long_prefill_token_threshold = 0;
+  // Requests whose prompt is partly computed at a time, which share a step's tokens equally; 0 = no
+  // limit. Of those, so many may be longer than long_prefill_token_threshold; 0 = no limit.
+  int32_t max_partial_prefills = 0;
+  int32_t max_long_partial_prefills = 0;
   // Requests that may wait beyond those for which a slot is free. More are refused with
   // kResourceExhausted.
   int32_t max_waiting_requests = 1024;
+  // Prompt tokens of requests that have not started; 0 = no bound. More are refused with
+  // kResourceExhausted, but for one prompt where none waits.
+  int64_t max_waiting_tokens = 0;
+  // Requests of one tenant that may wait beyond those for which a slot is free; 0 = no bound.
+  int32_t max_waiting_per_tenant = 0;
+  // The start deadline of requests that bring none, in milliseconds from their submission; 0 =
+  // none. A request that would probably start later is refused with kResourceExhausted.
+  int64_t max_queue_time_ms = 0;
   // Order of waiting requests and choice of victims: a name of scheduler/policies/policies.h
-  // ("fcfs").
+  // ("fair", "fcfs", "priority").
   std::string scheduling_policy = "fcfs";
+  // For policy "fair": tenant -> weight, from 1 to 1,000; others have weight 1.
+  scheduler::TenantWeights tenant_weights;
+  // false: a step does not end inside the placeholders of a media item.
+  bool chunked_media_input = true;
   // Reuse the KV blocks of equal prefixes. Off where the runner says that they cannot be shared.
   bool enable_prefix_caching = true;
+  // Which cached block that nobody holds is handed out first: a name of
+  // kv_cache/eviction/policies.h ("lru", "reuse").
+  std::string prefix_cache_eviction = "lru";
   // "xxh3-128" (fast) or "sha256" (where tenants must not be able to construct collisions).
   std::string prefix_caching_hash = "xxh3-128";
   // Steps handed to the runner before the first of them is collected. More than 1 pays on devices

@@ -10,8 +10,11 @@ namespace pagemill::engine {
 
 struct EngineStats {
   // Gauges.
-  int64_t num_running = 0;      // requests that hold a slot
-  int64_t num_waiting = 0;      // requests without one: new or preempted
+  int64_t num_running = 0;         // requests that hold a slot
+  int64_t num_waiting = 0;         // requests without one: new or preempted
+  int64_t num_waiting_tokens = 0;  // of prompts of requests that have not started
+  // How long a request that came now would wait, by the speed of recent steps; 0 where not known.
+  double estimated_wait_s = 0;
   int64_t kv_blocks_total = 0;  // usable blocks (the null block does not count)
   int64_t kv_blocks_used =
       0;  // blocks held by requests; cached blocks that nobody holds do not count

@@ -22,6 +22,9 @@ struct RunnerLimits {
   int32_t vocab_size = 0;             // bounds token ids; 0 = not checked
   int32_t num_blocks = 0;             // KV blocks, the null block included
   int32_t block_size = 16;            // tokens per block
+  int32_t max_adapters = 0;           // different adapters among the requests that hold slots
+  int32_t max_encoder_tokens = 0;     // embeddings that encoders make in one step; 0 = no media
+  int32_t encoder_cache_tokens = 0;   // embeddings kept; 0 = max_encoder_tokens
   bool chunked_prefill = true;        // false: a prompt runs in one step (bidirectional models)
   bool prefix_caching = true;         // false: KV of equal prefixes is not interchangeable
   // It replaces step::kPlaceholderTokenId: several decode steps of a request may be in flight.

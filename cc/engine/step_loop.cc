@@ -29,6 +29,8 @@ StatusOr<scheduler::SchedulerOptions> MakeSchedulerOptions(const EngineOptions& 
   made.max_model_len = limits.max_model_len;
   made.vocab_size = limits.vocab_size;
   made.long_prefill_token_threshold = options.long_prefill_token_threshold;
+  made.max_partial_prefills = options.max_partial_prefills;
+  made.max_long_partial_prefills = options.max_long_partial_prefills;
   if (options.max_draft_tokens > limits.max_draft_tokens) {
     return InvalidArgument("max_draft_tokens is " + std::to_string(options.max_draft_tokens) +
                            ", but the runner verifies at most " +
@@ -38,12 +40,20 @@ StatusOr<scheduler::SchedulerOptions> MakeSchedulerOptions(const EngineOptions& 
   made.decode_ahead =
       limits.placeholders && options.max_in_flight_steps > 1 && options.max_draft_tokens == 0;
   made.max_waiting_requests = options.max_waiting_requests;
+  made.max_waiting_tokens = options.max_waiting_tokens;
+  made.max_waiting_per_tenant = options.max_waiting_per_tenant;
   made.policy = options.scheduling_policy;
+  made.tenant_weights = options.tenant_weights;
+  made.max_adapters = limits.max_adapters;
+  made.max_encoder_tokens = limits.max_encoder_tokens;
+  made.encoder_cache_tokens = limits.encoder_cache_tokens;
+  made.chunked_media_input = options.chunked_media_input;
   made.chunked_prefill = limits.chunked_prefill;
   made.pooling = limits.pooling;
   made.kv_cache.block_size = limits.block_size;
   made.kv_cache.num_blocks = limits.num_blocks;
   made.kv_cache.enable_prefix_caching = options.enable_prefix_caching && limits.prefix_caching;
+  made.kv_cache.eviction = options.prefix_cache_eviction;
   PM_ASSIGN_OR_RETURN(made.kv_cache.hash_algorithm,
                       kv_cache::ParseHashAlgorithm(options.prefix_caching_hash));
   if (limits.num_blocks == 0) {  // a model that keeps no KV
@@ -68,8 +78,6 @@ StatusOr<std::unique_ptr<StepLoop>> StepLoop::Create(const EngineOptions& option
                       MakeSchedulerOptions(options, runner->limits()));
   PM_ASSIGN_OR_RETURN(std::unique_ptr<scheduler::Scheduler> scheduler,
                       scheduler::Scheduler::Create(made));
-  EngineOptions settled = options;
-  settled.max_num_seqs = made.max_num_seqs;
   std::unique_ptr<KvTiers> tiers;
   if (options.kv_tiers.enabled()) {
     PM_ASSIGN_OR_RETURN(tiers,
@@ -82,46 +90,49 @@ StatusOr<std::unique_ptr<StepLoop>> StepLoop::Create(const EngineOptions& option
         "the KV cache holds " + std::to_string(fits) + " tokens, less than the model's " +
             std::to_string(made.max_model_len) + ": longer requests end with \"length\"");
   }
-  return std::unique_ptr<StepLoop>(new StepLoop(settled, runner, clock, std::move(log),
+  return std::unique_ptr<StepLoop>(new StepLoop(options, made, runner, clock, std::move(log),
                                                 {std::move(tiers), std::move(scheduler)}));
 }
 
-StepLoop::StepLoop(const EngineOptions& options, Runner* runner, const Clock* clock, LogSink log,
-                   Core core)
+StepLoop::StepLoop(const EngineOptions& options, const scheduler::SchedulerOptions& made,
+                   Runner* runner, const Clock* clock, LogSink log, Core core)
     : options_(options),
-      max_unfinished_(static_cast<size_t>(options.max_num_seqs) +
-                      static_cast<size_t>(options.max_waiting_requests)),
+      max_unread_(static_cast<size_t>(made.max_num_seqs) +
+                  static_cast<size_t>(made.max_waiting_requests)),
       runner_(runner),
       clock_(clock),
       log_(std::move(log)),
       tiers_(std::move(core.tiers)),
-      scheduler_(std::move(core.scheduler)) {
+      scheduler_(std::move(core.scheduler)),
+      queue_(made) {
   stats_.kv_blocks_total = scheduler_->stats().kv_blocks_total;
   thread_ = std::thread([this] { Run(); });
 }
 
 StepLoop::~StepLoop() { Shutdown(); }
 
-Status StepLoop::CheckOpen() const {
+Status StepLoop::CheckOpen(const step::Request& request, int64_t now_us) const {
   if (closing_) return Unavailable("the engine is shut down");
   if (draining_) return Unavailable("the engine is draining: it finishes its requests and ends");
-  if (num_unfinished_ >= max_unfinished_) {
-    return ResourceExhausted(std::to_string(options_.max_waiting_requests) +
-                             " requests are waiting already (--max-num-queued-reqs); retry later");
+  if (tracked_.size() - num_unfinished_ >= max_unread_) {
+    return ResourceExhausted(std::to_string(max_unread_) +
+                             " finished requests have outputs that were not read")
+        .WithRetryAfter(1);
   }
-  if (tracked_.size() - num_unfinished_ >= max_unfinished_) {
-    return ResourceExhausted(std::to_string(max_unfinished_) +
-                             " finished requests have outputs that were not read");
-  }
-  return OkStatus();
+  return queue_.Check(request, now_us);
 }
 
 Status StepLoop::Submit(step::Request request) {
   const Status possible = scheduler_->admission().Check(request);
   const int64_t now = clock_->NowNanos();
+  const int64_t now_us = now / 1000;
+  const bool queue_timed = options_.max_queue_time_ms > 0 && !request.start_deadline_us;
+  if (queue_timed) {
+    request.start_deadline_us = now_us + options_.max_queue_time_ms * 1000;
+  }
   {
     std::lock_guard lock(mutex_);
-    Status status = possible.ok() ? CheckOpen() : possible;
+    Status status = possible.ok() ? CheckOpen(request, now_us) : possible;
     if (status.ok() && tracked_.contains(request.id)) {
       status =
           FailedPrecondition("request id " + std::to_string(request.id.value()) + " is in use");
@@ -132,7 +143,10 @@ Status StepLoop::Submit(step::Request request) {
     }
     ++stats_.num_submitted;
     if (num_unfinished_++ == 0) last_progress_ = now;
-    tracked_[request.id].submitted = now;
+    Tracked& tracked = tracked_[request.id];
+    tracked.submitted = now;
+    tracked.queue_timed = queue_timed;
+    tracked.ticket = queue_.Enter(request);
     inbox_.emplace_back(std::move(request));
   }
   inbox_filled_.notify_one();
@@ -172,6 +186,9 @@ EngineStats StepLoop::stats() const {
   std::lock_guard lock(mutex_);
   EngineStats stats = stats_;
   stats.num_waiting = static_cast<int64_t>(num_unfinished_) - stats.num_running;
+  stats.num_waiting_tokens = queue_.num_waiting_tokens();
+  stats.estimated_wait_s =
+      static_cast<double>(queue_.WaitMicros(step::Request()).value_or(0)) / 1e6;
   stats.num_unread_outputs = static_cast<int64_t>(outputs_.size());
   stats.draining = draining_ || closing_;
   stats.progress_age_s =

@@ -30,6 +30,7 @@
 #include "cc/engine/output_queue.h"
 #include "cc/engine/request_output.h"
 #include "cc/engine/runner.h"
+#include "cc/scheduler/admission/queue_admission.h"
 #include "cc/scheduler/scheduler.h"
 
 namespace pagemill::engine {
@@ -75,6 +76,9 @@ class StepLoop {
     int64_t submitted = 0;
     int64_t started = kNever;
     int64_t first_token = kNever;
+    int64_t num_output_tokens = 0;
+    scheduler::QueueTicket ticket;
+    bool queue_timed = false;  // its start deadline is that of EngineOptions::max_queue_time_ms
     bool finished = false;
   };
   static constexpr int64_t kNever = -1;
@@ -83,10 +87,15 @@ class StepLoop {
     std::unique_ptr<KvTiers> tiers;  // null: none
     std::unique_ptr<scheduler::Scheduler> scheduler;
   };
-  StepLoop(const EngineOptions& options, Runner* runner, const Clock* clock, LogSink log,
-           Core core);
+  struct StartedStep {
+    int64_t planned = 0;  // when, in clock nanoseconds
+    int32_t num_tokens = 0;
+  };
 
-  Status CheckOpen() const;  // with mutex_
+  StepLoop(const EngineOptions& options, const scheduler::SchedulerOptions& made, Runner* runner,
+           const Clock* clock, LogSink log, Core core);
+
+  Status CheckOpen(const step::Request& request, int64_t now_us) const;  // with mutex_
   // Lets the thread do it, and waits for the answer. kUnavailable after Shutdown().
   Status Ask(std::function<Status()> errand);
   void Send(step::RequestId id, Command command);  // dropped where the request is over
@@ -108,12 +117,13 @@ class StepLoop {
   void UpdateKvStats(const scheduler::SchedulerStats& counted,
                      const kv_cache::KvConnectorStats& moved);         // with mutex_
   RequestOutput ToOutput(scheduler::RequestEvent event, int64_t now);  // with mutex_
+  Status QueueTimeOver() const;                                        // with mutex_
   // Nothing is in flight or can run, unless a client asks for something.
   bool Rests(const scheduler::SchedulerStats& counted) const;
   void CheckIntegrity() const;
 
   const EngineOptions options_;
-  const size_t max_unfinished_;
+  const size_t max_unread_;
   Runner* const runner_;
   const Clock* const clock_;
   const LogSink log_;
@@ -123,7 +133,7 @@ class StepLoop {
   const std::unique_ptr<scheduler::Scheduler> scheduler_;
   step::StepPlan plan_;
   std::vector<scheduler::RequestEvent> events_;
-  std::deque<int64_t> step_starts_;  // when the steps in flight were planned
+  std::deque<StartedStep> started_steps_;  // those in flight
   uint64_t num_failed_steps_ = 0;
   bool kv_moved_ = false;  // since the statistics were published
 
@@ -137,6 +147,7 @@ class StepLoop {
   OutputEvent output_event_;
   std::unordered_map<step::RequestId, Tracked> tracked_;
   size_t num_unfinished_ = 0;
+  scheduler::QueueAdmission queue_;  // of the unfinished
   int64_t last_progress_ = 0;
   bool draining_ = false;
   bool rests_ = true;     // Rests(), when the thread last looked

@@ -115,7 +115,7 @@ bool StepLoop::StartStep() {
   scheduler_->Schedule(&plan_);
   MoveKv(start);
   if (plan_.empty()) return false;
-  step_starts_.push_back(start);
+  started_steps_.push_back({start, plan_.total_num_tokens});
   NoteStarts();
   const Status status = runner_->Execute(plan_);
   if (status.ok()) return true;
@@ -152,14 +152,16 @@ void StepLoop::CheckIntegrity() const {
 }
 
 void StepLoop::NoteStarts() {
-  const int64_t now = step_starts_.back();
+  const int64_t now = started_steps_.back().planned;
   const scheduler::SchedulerStats counted = scheduler_->stats();
   std::lock_guard lock(mutex_);
   UpdateStats(counted, now);
   for (const step::ScheduledRequest& entry : plan_.scheduled) {
     if (entry.start == nullptr) continue;
     Tracked& tracked = tracked_[entry.start->id];
-    if (tracked.started == kNever) tracked.started = now;
+    if (tracked.started != kNever) continue;
+    tracked.started = now;
+    queue_.Start(&tracked.ticket);
   }
 }
 
@@ -192,9 +194,13 @@ void StepLoop::Publish() {
   kv_moved_ = false;
 
   // Nothing is in flight any more that was started before: those steps are done.
-  while (step_starts_.size() > in_flight) {
-    stats_.last_step_s = SecondsBetween(step_starts_.front(), now);
-    step_starts_.pop_front();
+  while (started_steps_.size() > in_flight) {
+    const StartedStep& step = started_steps_.front();
+    stats_.last_step_s = SecondsBetween(step.planned, now);
+    // Steps overlap where several are in flight: the time since the one before is this one's own.
+    const int64_t own_ns = now - std::max(step.planned, last_progress_);
+    queue_.estimator().ObserveStep(step.num_tokens, own_ns / 1000);
+    started_steps_.pop_front();
     ++stats_.num_steps;
     last_progress_ = now;
   }
@@ -244,9 +250,21 @@ void StepLoop::UpdateKvStats(const scheduler::SchedulerStats& counted,
   stats_.kv_blocks_dropped = moved.blocks_dropped;
 }
 
+// Not the client's own deadline but the engine's: the same refusal as of one that would wait so
+// long.
+Status StepLoop::QueueTimeOver() const {
+  const int64_t wait_us = queue_.WaitMicros(step::Request()).value_or(0);
+  const auto retry_s = static_cast<int32_t>(std::clamp<int64_t>(wait_us / 1'000'000, 1, 600));
+  return ResourceExhausted("the request waited for " + std::to_string(options_.max_queue_time_ms) +
+                           " ms without a start (--max-queue-time); retry in about " +
+                           std::to_string(retry_s) + " s")
+      .WithRetryAfter(retry_s);
+}
+
 RequestOutput StepLoop::ToOutput(scheduler::RequestEvent event, int64_t now) {
   Tracked& tracked = tracked_[event.id];
   if (event.first_tokens) tracked.first_token = now;
+  tracked.num_output_tokens += static_cast<int64_t>(event.new_token_ids.size());
   RequestOutput output;
   output.request_id = event.id;
   output.new_token_ids = std::move(event.new_token_ids);
@@ -260,6 +278,10 @@ RequestOutput StepLoop::ToOutput(scheduler::RequestEvent event, int64_t now) {
 
   output.finish_reason = event.finish_reason;
   output.error = std::move(event.error);
+  if (tracked.queue_timed && tracked.started == kNever &&
+      output.error.code() == StatusCode::kDeadlineExceeded) {
+    output.error = QueueTimeOver();
+  }
   const int64_t started = tracked.started == kNever ? now : tracked.started;
   const int64_t first_token = tracked.first_token == kNever ? now : tracked.first_token;
   output.queued_s = SecondsBetween(tracked.submitted, started);
@@ -267,6 +289,10 @@ RequestOutput StepLoop::ToOutput(scheduler::RequestEvent event, int64_t now) {
   output.decode_s = SecondsBetween(first_token, now);
   tracked.finished = true;
   --num_unfinished_;
+  queue_.Leave(tracked.ticket);
+  if (tracked.num_output_tokens > 0) {
+    queue_.estimator().ObserveOutput(tracked.num_output_tokens);
+  }
   uint64_t* const counters[] = {&stats_.finished_stop, &stats_.finished_length,
                                 &stats_.finished_abort, &stats_.finished_error};
   ++*counters[static_cast<size_t>(*event.finish_reason)];

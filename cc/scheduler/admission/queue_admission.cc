@@ -73,7 +73,7 @@ Status QueueAdmission::CheckStart(const step::Request& request, int64_t now_us) 
   if (!wait_us || *wait_us <= left_us) return OkStatus();
   return Exhausted("the request would start in about " + Text(SecondsRoundedUp(*wait_us)) +
                        " s, after its start deadline in " + Text(left_us / 1000) +
-                       " ms (--max-queue-time-s, or the request's own)",
+                       " ms (--max-queue-time, or the request's own)",
                    SecondsRoundedUp(*wait_us - left_us));
 }
 

@@ -1,6 +1,6 @@
 """The compiled extension (cc/bindings). Written by hand; `native_test.py` compares the names."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -14,6 +14,8 @@ class StatusError(Exception):
     code: str
     """`INVALID_ARGUMENT`, `RESOURCE_EXHAUSTED`, ...: cc/base/status.h."""
     message: str
+    retry_after_s: int
+    """Seconds after which a retry makes sense; 0 = not known."""
 
 # --- programs -------------------------------------------------------------------------------------
 
@@ -297,6 +299,9 @@ class RequestOutput:
     @property
     def error_message(self) -> str | None: ...
     @property
+    def error_retry_after_s(self) -> int:
+        """Seconds after which a retry makes sense; 0 = not known."""
+    @property
     def queued_s(self) -> float: ...
     @property
     def prefill_s(self) -> float: ...
@@ -334,6 +339,13 @@ class EngineOptions:
         prefix_caching_hash: str = "xxh3-128",
         max_in_flight_steps: int = 1,
         check_integrity: bool = False,
+        max_waiting_tokens: int = 0,
+        max_waiting_per_tenant: int = 0,
+        max_queue_time_ms: int = 0,
+        tenant_weights: Mapping[str, int] = ...,
+        max_partial_prefills: int = 0,
+        max_long_partial_prefills: int = 0,
+        prefix_cache_eviction: str = "lru",
         kv_tiers: KvTierOptions | None = None,
     ) -> None: ...
 
@@ -344,6 +356,10 @@ class EngineStats:
     def num_running(self) -> int: ...
     @property
     def num_waiting(self) -> int: ...
+    @property
+    def num_waiting_tokens(self) -> int: ...
+    @property
+    def estimated_wait_s(self) -> float: ...
     @property
     def kv_blocks_total(self) -> int: ...
     @property
@@ -424,6 +440,7 @@ class Engine:
         priority: int = 0,
         cache_salt: str = "",
         skip_reading_prefix_cache: bool = False,
+        tenant: str = "",
     ) -> None:
         """`sampling` None = a pooling request. Raises StatusError for a refusal."""
 
@@ -585,9 +602,7 @@ def present_peaks() -> list[tuple[str, str, str]]:
     """(instruction set, number format, where operands are) of each multiply-add that this CPU has:
     cc/device/machine_limits.h."""
 
-def measure_peak(
-    peak: tuple[str, str, str], *, threads: int = 0, seconds: float = 0.1
-) -> float:
+def measure_peak(peak: tuple[str, str, str], *, threads: int = 0, seconds: float = 0.1) -> float:
     """Operations per second; 0 threads are one for each core. StatusError where it is not one of
     `present_peaks()`."""
 

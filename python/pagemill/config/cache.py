@@ -33,6 +33,18 @@ class CacheConfig:
     enable_prefix_caching: bool = option(
         True, "Reuse the KV blocks of prompts that begin alike. Off: every prompt is computed."
     )
+    prefix_caching_hash_algo: str = option(
+        "xxh3-128",
+        "How equal prompts are recognised. xxh3-128 is fast; sha256 where a tenant must not be able"
+        " to construct a prompt that is taken for another's.",
+        allowed=("xxh3-128", "sha256"),
+    )
+    prefix_cache_eviction: str = option(
+        "lru",
+        "Which cached block gives way first. lru: the one unused for longest. reuse: blocks that"
+        " were used again outlive those that never were.",
+        allowed=("lru", "reuse"),
+    )
 
     def __post_init__(self) -> None:
         """Checks each field; see `check`."""

@@ -63,6 +63,11 @@ def test_lists_and_objects() -> None:
     assert build(ServeConfig, {"api_key": 1234}).server.api_key == ("1234",)
 
 
+def test_weights_of_tenants() -> None:
+    values = {"scheduling_policy": "fair", "tenant_weights": '{"gold": 4, "": 2}'}
+    assert build(ServeConfig, values).engine.scheduler.tenant_weights == {"gold": 4, "": 2}
+
+
 @pytest.mark.parametrize(
     ("values", "words"),
     [
@@ -86,6 +91,16 @@ def test_lists_and_objects() -> None:
         ({"max_num-seqs": 1, "max_num_seqs": 1}, "given twice"),
         ({"enable_prefix_caching": "maybe"}, "neither true nor false"),
         ({"enable_prefix_caching": 1}, "not of type bool"),
+        ({"scheduling_policy": "lifo"}, "not one of fair, fcfs, priority"),
+        ({"prefix_cache_eviction": "lur"}, "did you mean 'lru'"),
+        ({"prefix_caching_hash_algo": "md5"}, "not one of xxh3-128, sha256"),
+        ({"max_queue_time": -1}, "--max-queue-time: -1.0 is out of range"),
+        ({"max_long_partial_prefills": 1}, "needs --long-prefill-token-threshold"),
+        ({"tenant_weights": {"a": 2}}, "needs --scheduling-policy fair"),
+        ({"scheduling_policy": "fair", "tenant_weights": {"a": 0}}, "weight of 'a' is 0"),
+        ({"scheduling_policy": "fair", "tenant_weights": {"a": 1001}}, "from 1 to 1000"),
+        ({"scheduling_policy": "fair", "tenant_weights": {"a": True}}, "whole number"),
+        ({"scheduling_policy": "fair", "tenant_weights": {"a": 1.5}}, "whole number"),
     ],
 )
 def test_what_does_not_fit_is_refused(values: dict[str, Any], words: str) -> None:

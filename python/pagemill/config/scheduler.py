@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass
 
-from pagemill.config.fields import Range, check, option
+from pagemill.config.fields import ConfigError, Range, check, option
 
 _INT32 = 2**31 - 1
+_MAX_WEIGHT = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +36,77 @@ class SchedulerConfig:
         unit="tokens",
         allowed=Range(0, _INT32),
     )
+    max_num_partial_prefills: int = option(
+        0,
+        "Most requests whose prompt is partly computed at a time; they share the tokens of a step"
+        " equally. 0 is no limit, and those that started first get all they can use.",
+        unit="requests",
+        allowed=Range(0, _INT32),
+    )
+    max_long_partial_prefills: int = option(
+        0,
+        "Of those, most whose prompt is longer than --long-prefill-token-threshold; shorter ones"
+        " pass those that wait for it. 0 is no limit.",
+        unit="requests",
+        allowed=Range(0, _INT32),
+    )
+    scheduling_policy: str = option(
+        "fcfs",
+        "Who runs first. fcfs: who came first. priority: the lowest `priority` of the request,"
+        " which preempts others. fair: tenants (header X-Tenant-Id) get equal shares of the tokens,"
+        " or by --tenant-weights.",
+        allowed=("fair", "fcfs", "priority"),
+    )
+    tenant_weights: dict[str, int] = option(
+        {},
+        'Shares of tenants under --scheduling-policy fair, as JSON: {"gold": 4}. From 1 to 1000;'
+        " who is not named has 1.",
+    )
     max_num_queued_reqs: int = option(
         1024,
         "Most requests that wait to run; one more is refused with HTTP status 429.",
         unit="requests",
         allowed=Range(0, _INT32),
     )
+    max_waiting_tokens: int = option(
+        0,
+        "Most prompt tokens of requests that wait for their first step; more are refused with HTTP"
+        " status 429, but for one prompt where none waits. 0 is no such limit.",
+        unit="tokens",
+        allowed=Range(0, 2**62),
+    )
+    max_waiting_per_tenant: int = option(
+        0,
+        "Most requests of one tenant that wait; one more is refused with HTTP status 429. 0 is no"
+        " such limit.",
+        unit="requests",
+        allowed=Range(0, _INT32),
+    )
+    max_queue_time: float = option(
+        0.0,
+        "How long a request may wait for its first step. One that would probably wait longer is"
+        " refused at once with HTTP status 429, one that did when the time is over. 0 is no limit.",
+        unit="s",
+        allowed=Range(0, 86400),
+    )
 
     def __post_init__(self) -> None:
-        """Checks each field; see `check`."""
+        """Checks each field; see `check`.
+
+        Raises:
+          ConfigError: options contradict each other, or a weight is no whole number in its range.
+        """
         check(self)
+        if self.max_long_partial_prefills > 0 and self.long_prefill_token_threshold == 0:
+            raise ConfigError(
+                "--max-long-partial-prefills needs --long-prefill-token-threshold, which says what"
+                " a long prompt is"
+            )
+        if self.tenant_weights and self.scheduling_policy != "fair":
+            raise ConfigError("--tenant-weights needs --scheduling-policy fair")
+        for tenant, weight in self.tenant_weights.items():
+            if type(weight) is not int or not 1 <= weight <= _MAX_WEIGHT:
+                raise ConfigError(
+                    f"--tenant-weights: the weight of {tenant!r} is {weight!r}; it is a whole"
+                    f" number from 1 to {_MAX_WEIGHT}"
+                )

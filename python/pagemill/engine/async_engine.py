@@ -26,7 +26,7 @@ from pagemill.engine.outputs import ChoiceOutput, EngineError
 from pagemill.engine.request_stream import RequestStream
 from pagemill.engine.sampling import SamplingParams
 
-_SAMPLING_FIELDS = frozenset(field.name for field in fields(SamplingParams))
+_REQUEST_FIELDS = frozenset(field.name for field in fields(SamplingParams)) | {"priority"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,16 @@ class NativeSeam:
     engine: NativeEngine
     make_sampling: Callable[..., object]
     status_error: type[Exception]
-    """Raised by the extension; has `code` and `message`."""
+    """Raised by the extension; has `code`, `message` and `retry_after_s`."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Terms:
+    """What all children of a request have in common beside their sampling."""
+
+    priority: int
+    cache_salt: str
+    tenant: str
 
 
 class AsyncEngine:
@@ -82,21 +91,25 @@ class AsyncEngine:
         *,
         priority: int = 0,
         cache_salt: str = "",
+        tenant: str = "",
     ) -> RequestStream:
         """Submits each prompt `sampling.n` times; choice `p * n + i` is sample `i` of prompt `p`.
 
-        `sampling` None asks for pooled outputs. All or nothing: when one child is refused, those
+        `sampling` None asks for pooled outputs. `priority` and `tenant` are for the scheduling
+        policies of these names: lower numbers run first, tenants share. Requests whose `cache_salt`
+        differs share no KV. All or nothing: when one child is refused, those
         before it are aborted.
 
         Raises:
             EngineError: the engine's refusal.
         """
         stream = RequestStream(self._abort)
+        terms = _Terms(priority, cache_salt, tenant)
         index = 0
         try:
             for prompt in prompts:
                 for native in self._children(prompt, sampling):
-                    self._submit_child(stream, index, prompt, native, (priority, cache_salt))
+                    self._submit_child(stream, index, prompt, native, terms)
                     index += 1
         except BaseException:
             stream.close()
@@ -143,12 +156,17 @@ class AsyncEngine:
         index: int,
         prompt: Prompt,
         sampling: object,
-        cache: tuple[int, str],
+        terms: _Terms,
     ) -> None:
         child = next(self._ids)
         try:
             self._engine.submit(
-                child, prompt.token_ids, sampling, priority=cache[0], cache_salt=cache[1]
+                child,
+                prompt.token_ids,
+                sampling,
+                priority=terms.priority,
+                cache_salt=terms.cache_salt,
+                tenant=terms.tenant,
             )
         except self._status_error as error:
             raise to_engine_error(error) from error
@@ -188,8 +206,8 @@ def to_engine_error(error: Exception) -> EngineError:
     code = str(getattr(error, "code"))  # noqa: B009  (the extension's type is only known to it)
     message = str(getattr(error, "message"))  # noqa: B009
     word = re.match(r"\W*([a-z_]+)", message)
-    param = word[1] if word is not None and word[1] in _SAMPLING_FIELDS else None
-    return EngineError(code, message, param)
+    param = word[1] if word is not None and word[1] in _REQUEST_FIELDS else None
+    return EngineError(code, message, param, int(getattr(error, "retry_after_s")))  # noqa: B009
 
 
 def _first_line(error: Exception) -> str:
@@ -200,7 +218,8 @@ def choice_output(output: NativeOutput, index: int, now: float) -> ChoiceOutput:
     """A native output as choice `index` of its request; `now` is `time.monotonic()`."""
     error = None
     if output.error_code is not None:
-        error = EngineError(output.error_code, output.error_message or "The request failed.")
+        message = output.error_message or "The request failed."
+        error = EngineError(output.error_code, message, retry_after_s=output.error_retry_after_s)
     return ChoiceOutput(
         index=index,
         token_ids=list(output.new_token_ids),

@@ -13,6 +13,7 @@ from pagemill.engine.fake_engine import (
     FakeOptions,
     FakeSampling,
     FakeStatusError,
+    Submitted,
     next_token,
 )
 from pagemill.engine.outputs import EngineError
@@ -54,6 +55,41 @@ async def collect(stream: RequestStream) -> dict[int, list[int]]:
             for output in outputs:
                 tokens.setdefault(output.index, []).extend(output.token_ids)
     return tokens
+
+
+def test_a_refusal_says_when_to_retry() -> None:
+    async def body() -> None:
+        fake = FakeEngine(FakeOptions(max_running=0, max_waiting=0, retry_after_s=12))
+        async with started(fake) as engine:
+            with pytest.raises(EngineError) as refused:
+                engine.submit([prompt(1)], sampling())
+            assert refused.value.code == "RESOURCE_EXHAUSTED"
+            assert refused.value.retry_after_s == 12
+
+    asyncio.run(body())
+
+
+def test_a_priority_that_is_refused_is_named() -> None:
+    async def body() -> None:
+        async with started(FakeEngine()) as engine:
+            with pytest.raises(EngineError, match="priority is 3") as refused:
+                engine.submit([prompt(1)], sampling(), priority=3)
+            assert refused.value.param == "priority"
+
+    asyncio.run(body())
+
+
+def test_all_choices_have_priority_salt_and_tenant_of_their_request() -> None:
+    async def body() -> None:
+        fake = FakeEngine(FakeOptions(uses_priority=True))
+        async with started(fake) as engine:
+            stream = engine.submit(
+                [prompt(1)], sampling(n=2), priority=-2, cache_salt="salt", tenant="blue"
+            )
+            await collect(stream)
+        assert fake.submitted == [Submitted(-2, "salt", "blue")] * 2
+
+    asyncio.run(body())
 
 
 def test_choices_of_all_prompts_and_their_seeds() -> None:

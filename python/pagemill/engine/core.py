@@ -7,6 +7,7 @@ core.seam.engine.submit(...)
 from __future__ import annotations
 
 import logging
+import math
 from dataclasses import dataclass
 
 from pagemill import _native
@@ -62,13 +63,8 @@ class EngineCore:
         )
         executor = _executor(built, config, wanted, budget.num_blocks)
         runner = _native.ModelRunner(executor, _limits(built, config, wanted, budget.num_blocks))
-        options = _native.EngineOptions(
-            long_prefill_token_threshold=config.scheduler.long_prefill_token_threshold,
-            max_waiting_requests=config.scheduler.max_num_queued_reqs,
-            enable_prefix_caching=config.cache.enable_prefix_caching,
-            kv_tiers=_kv_tiers(executor, config.kv_tiers),
-        )
-        engine = _native.Engine(runner, options, log=_log)
+        tiers = _kv_tiers(executor, config.kv_tiers)
+        engine = _native.Engine(runner, _options(config, tiers), log=_log)
         seam = NativeSeam(engine, _native.SamplingParams, _native.StatusError)
         held = config.scheduler.max_num_queued_reqs
         return cls(built, seam, budget, max(1, held))
@@ -125,6 +121,25 @@ def _limits(
         chunked_prefill=built.chunked_prefill,
         prefix_caching=built.prefix_caching,
         pooling=built.pooling,
+    )
+
+
+def _options(config: EngineConfig, kv_tiers: _native.KvTierOptions) -> _native.EngineOptions:
+    scheduler, cache = config.scheduler, config.cache
+    return _native.EngineOptions(
+        long_prefill_token_threshold=scheduler.long_prefill_token_threshold,
+        max_partial_prefills=scheduler.max_num_partial_prefills,
+        max_long_partial_prefills=scheduler.max_long_partial_prefills,
+        max_waiting_requests=scheduler.max_num_queued_reqs,
+        max_waiting_tokens=scheduler.max_waiting_tokens,
+        max_waiting_per_tenant=scheduler.max_waiting_per_tenant,
+        max_queue_time_ms=math.ceil(scheduler.max_queue_time * 1000),
+        scheduling_policy=scheduler.scheduling_policy,
+        tenant_weights=scheduler.tenant_weights,
+        enable_prefix_caching=cache.enable_prefix_caching,
+        prefix_caching_hash=cache.prefix_caching_hash_algo,
+        prefix_cache_eviction=cache.prefix_cache_eviction,
+        kv_tiers=kv_tiers,
     )
 
 

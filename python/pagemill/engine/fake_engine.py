@@ -20,10 +20,11 @@ import numpy as np
 class FakeStatusError(Exception):
     """What the extension calls StatusError."""
 
-    def __init__(self, code: str, message: str) -> None:
+    def __init__(self, code: str, message: str, retry_after_s: int = 0) -> None:
         super().__init__(f"{code}: {message}")
         self.code = code
         self.message = message
+        self.retry_after_s = retry_after_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +73,7 @@ class FakeOutput:
     pooled: np.ndarray | None = None
     error_code: str | None = None
     error_message: str | None = None
+    error_retry_after_s: int = 0
     queued_s: float = 0.0
     prefill_s: float = 0.0
     decode_s: float = 0.0
@@ -126,6 +128,8 @@ class FakeOptions:
     step_s: float = 0.0005  # pause between steps
     max_running: int = 256
     max_waiting: int = 1024
+    retry_after_s: int = 0  # of the refusal of one more
+    uses_priority: bool = False
     pooled_size: int = 0  # > 0: a pooling model
     fail_at_position: int = -1  # a request that reaches this output position fails
     vocab_size: int = 256
@@ -136,6 +140,15 @@ class _Request:
     prompt: list[int]
     sampling: FakeSampling | None
     output: list[int] = field(default_factory=list[int])
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """What came with a request beside its prompt and its sampling."""
+
+    priority: int
+    cache_salt: str
+    tenant: str
 
 
 class FakeEngine:
@@ -151,6 +164,7 @@ class FakeEngine:
         self._stats = FakeStats()
         self._stopping = False
         self.paused = False
+        self.submitted: list[Submitted] = []
         self._thread = threading.Thread(target=self._run, name="fake-engine", daemon=True)
         self._thread.start()
 
@@ -163,16 +177,25 @@ class FakeEngine:
         priority: int = 0,
         cache_salt: str = "",
         skip_reading_prefix_cache: bool = False,
+        tenant: str = "",
     ) -> None:
         """Accepts a request. Raises FakeStatusError for a refusal."""
-        del priority, cache_salt, skip_reading_prefix_cache
+        del skip_reading_prefix_cache
         assert sampling is None or isinstance(sampling, FakeSampling)
         with self._lock:
             if self._stats.draining or self._stopping:
                 raise FakeStatusError("UNAVAILABLE", "The engine is draining.")
             if len(self._requests) >= self._options.max_running + self._options.max_waiting:
                 self._stats.num_refused += 1
-                raise FakeStatusError("RESOURCE_EXHAUSTED", "Too many requests are waiting.")
+                raise FakeStatusError(
+                    "RESOURCE_EXHAUSTED",
+                    "Too many requests are waiting.",
+                    self._options.retry_after_s,
+                )
+            if priority != 0 and not self._options.uses_priority:
+                raise FakeStatusError(
+                    "INVALID_ARGUMENT", f"priority is {priority}, but nothing uses it."
+                )
             if sampling is not None and not 0 <= sampling.temperature <= 100:
                 raise FakeStatusError(
                     "INVALID_ARGUMENT", f"temperature must be >= 0, got {sampling.temperature}."
@@ -180,6 +203,7 @@ class FakeEngine:
             if (sampling is None) != (self._options.pooled_size > 0):
                 raise FakeStatusError("INVALID_ARGUMENT", "The wrong kind of request.")
             self._requests[request_id] = _Request([int(t) for t in prompt_token_ids], sampling)
+            self.submitted.append(Submitted(priority, cache_salt, tenant))
             self._stats.num_submitted += 1
             self._stats.prompt_tokens += len(prompt_token_ids)
             self._lock.notify_all()

@@ -13,14 +13,18 @@ class EngineError(Exception):
     """A refusal or failure of one request.
 
     `code` is a name of the closed vocabulary of cc/base/status.h ("INVALID_ARGUMENT", ...);
-    `message` is one sentence a person can act on; `param` names the request field where known.
+    `message` is one sentence a person can act on; `param` names the request field where known;
+    `retry_after_s` is when a retry makes sense, 0 where that is not known.
     """
 
-    def __init__(self, code: str, message: str, param: str | None = None) -> None:
+    def __init__(
+        self, code: str, message: str, param: str | None = None, retry_after_s: int = 0
+    ) -> None:
         super().__init__(f"{code}: {message}")
         self.code = code
         self.message = message
         self.param = param
+        self.retry_after_s = retry_after_s
 
 
 class TokenLogprobs(Protocol):

@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from pagemill.server.errors import ApiError, error_response
 from pagemill.server.lifecycle import Lifecycle
 
-_REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,128}")
+_NAME = re.compile(rb"[\x21-\x7e]{1,128}")
 _API_PREFIX = "/v1/"
 
 
@@ -90,8 +90,22 @@ async def read_body(request: Request, max_bytes: int) -> bytes:
             return b"".join(parts)
 
 
+def tenant_of(request: Request) -> str:
+    """Whose share of the server a request takes: the header X-Tenant-Id, or "" without it.
+
+    Raises:
+        ApiError: 400 for a header that is not 1 to 128 printable ASCII characters without spaces.
+    """
+    tenant = request.headers.get("x-tenant-id", "")
+    if tenant and not _NAME.fullmatch(tenant.encode()):
+        raise ApiError(
+            400, "X-Tenant-Id must have 1 to 128 printable ASCII characters without spaces.", None
+        )
+    return tenant
+
+
 def _request_id(scope: Scope) -> str:
     for name, value in scope["headers"]:
-        if name == b"x-request-id" and _REQUEST_ID.fullmatch(value):
+        if name == b"x-request-id" and _NAME.fullmatch(value):
             return value.decode()
     return secrets.token_hex(16)

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from pagemill.engine.fake_engine import FakeOptions, next_token
+from pagemill.engine.fake_engine import FakeOptions, Submitted, next_token
 from pagemill.server.fake_server import FakeServer, fake_server
 
 Body = dict[str, Any]
@@ -323,6 +323,45 @@ def test_a_full_queue() -> None:
         assert (await waiting).status_code == 200
 
     run(body, FakeOptions(max_running=2, max_waiting=2))
+
+
+def test_a_full_queue_says_when_to_retry() -> None:
+    async def body(server: FakeServer) -> None:
+        server.engine.paused = True
+        response = await server.client.post("/v1/completions", json={"prompt": ["a"] * 3})
+        assert response.status_code == 429
+        assert response.headers["retry-after"] == "17"
+
+    run(body, FakeOptions(max_running=1, max_waiting=1, retry_after_s=17))
+
+
+def test_priority_and_tenant_reach_the_engine() -> None:
+    async def body(server: FakeServer) -> None:
+        asked = {"prompt": "a", "max_tokens": 1, "priority": -3, "cache_salt": "s"}
+        headers = {"X-Tenant-Id": "team/blue"}
+        response = await server.client.post("/v1/completions", json=asked, headers=headers)
+        assert response.status_code == 200
+        chat = {"messages": [{"role": "user", "content": "a"}], "max_tokens": 1}
+        response = await server.client.post("/v1/chat/completions", json=chat)
+        assert response.status_code == 200
+        assert server.engine.submitted == [Submitted(-3, "s", "team/blue"), Submitted(0, "", "")]
+
+    run(body, FakeOptions(uses_priority=True))
+
+
+@pytest.mark.parametrize("tenant", ["a b", "x" * 129, "caf\u00e9".encode().decode("latin-1")])
+def test_a_tenant_that_is_no_name_is_refused(tenant: str) -> None:
+    async def body(server: FakeServer) -> None:
+        response = await server.client.post(
+            "/v1/completions",
+            json={"prompt": "a"},
+            headers={"X-Tenant-Id": tenant.encode("latin-1")},
+        )
+        assert response.status_code == 400
+        assert "X-Tenant-Id" in response.json()["error"]["message"]
+        assert server.engine.submitted == []
+
+    run(body)
 
 
 def test_a_request_that_fails_while_it_runs() -> None:

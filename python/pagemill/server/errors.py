@@ -45,16 +45,26 @@ _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
 
 class ApiError(Exception):
-    """A refusal with its HTTP status. `type_name` None is the status's usual type."""
+    """A refusal with its HTTP status.
+
+    `type_name` None is the status's usual type. `retry_after_s` is for statuses that have a
+    Retry-After header; 0 is the status's usual one.
+    """
 
     def __init__(
-        self, status: int, message: str, param: str | None = None, type_name: str | None = None
+        self,
+        status: int,
+        message: str,
+        param: str | None = None,
+        type_name: str | None = None,
+        retry_after_s: int = 0,
     ) -> None:
         super().__init__(message)
         self.status = status
         self.message = message if message.endswith((".", "?", "!")) else f"{message}."
         self.param = param
         self.type_name = type_name or _TYPE_OF_STATUS.get(status, "Error")
+        self.retry_after_s = retry_after_s or _RETRY_AFTER_S.get(status, 0)
 
 
 def bad_request(message: str, param: str | None = None) -> ApiError:
@@ -79,7 +89,8 @@ def model_not_found(model: str) -> ApiError:
 
 def from_engine(error: EngineError) -> ApiError:
     """The engine's refusal or failure as the client sees it."""
-    return ApiError(STATUS_OF_CODE.get(error.code, 500), error.message, error.param)
+    status = STATUS_OF_CODE.get(error.code, 500)
+    return ApiError(status, error.message, error.param, retry_after_s=error.retry_after_s)
 
 
 class ErrorBody(msgspec.Struct):
@@ -109,7 +120,7 @@ def error_response(error: ApiError) -> Response:
     """The complete HTTP response, with Retry-After where retrying can help."""
     headers: dict[str, str] = {}
     if error.status in _RETRY_AFTER_S:
-        headers["retry-after"] = str(_RETRY_AFTER_S[error.status])
+        headers["retry-after"] = str(error.retry_after_s)
     if error.status == 401:
         headers["www-authenticate"] = "Bearer"
     return Response(error_json(error), error.status, headers, media_type="application/json")

@@ -30,13 +30,16 @@ class GenerationOptions:
     """What the pipeline needs to know beside prompts and sampling.
 
     `max_tokens` is the client's own number; `default_max_tokens` applies where it gave none, and
-    None means all the room there is. `param` names the field that prompts came from.
+    None means all the room there is. `param` names the field that prompts came from. `priority`,
+    `tenant` and `cache_salt` are `AsyncEngine.submit`'s.
     """
 
     max_tokens: int | None
     default_max_tokens: int | None
     truncate_prompt_tokens: int | None = None
     cache_salt: str = ""
+    priority: int = 0
+    tenant: str = ""
     param: str = "prompt"
 
 
@@ -71,7 +74,7 @@ class Pipeline:
             )
         try:
             checked = [self._prompt(ids, options) for ids in prompts]
-            stream = self.engine.submit(checked, sampling, cache_salt=options.cache_salt)
+            stream = self._submit(checked, sampling, options)
         except EngineError as error:
             raise from_engine(error) from error
         return Generation(self, stream, [p.token_ids for p in checked], sampling)
@@ -99,11 +102,25 @@ class Pipeline:
         self, prompts: Sequence[Prompt], options: GenerationOptions
     ) -> list[np.ndarray]:
         vectors: dict[int, np.ndarray] = {}
-        with self.engine.submit(prompts, None, cache_salt=options.cache_salt) as stream:
+        with self._submit(prompts, None, options) as stream:
             async for outputs in stream:
                 for output in outputs:
                     vectors[output.index] = self._pooled(output)
         return [vectors[i] for i in range(len(prompts))]
+
+    def _submit(
+        self,
+        prompts: Sequence[Prompt],
+        sampling: SamplingParams | None,
+        options: GenerationOptions,
+    ) -> RequestStream:
+        return self.engine.submit(
+            prompts,
+            sampling,
+            priority=options.priority,
+            cache_salt=options.cache_salt,
+            tenant=options.tenant,
+        )
 
     def _prompt(self, token_ids: Sequence[int], options: GenerationOptions) -> Prompt:
         limit = options.truncate_prompt_tokens

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from pagemill.engine.assembly import ChoiceDelta
-from pagemill.server.admission import read_body
+from pagemill.server.admission import read_body, tenant_of
 from pagemill.server.disconnect import until_disconnect
 from pagemill.server.errors import bad_request, not_implemented
 from pagemill.server.logprobs import LogprobFormatter
@@ -48,7 +48,8 @@ async def create(request: Request) -> Response:
     pipeline.model.check_name(asked.model)
     pipeline.model.check_generates()
     name = f"chatcmpl-{asked.request_id or request.state.request_id}"
-    chat = _Chat(pipeline, asked, name, await _start(pipeline, asked, len(body)))
+    generation = await _start(pipeline, asked, len(body), tenant_of(request))
+    chat = _Chat(pipeline, asked, name, generation)
     if asked.stream:
         return EventStream(guarded(chat.events()), chat.close)
     try:
@@ -58,7 +59,7 @@ async def create(request: Request) -> Response:
     return Response(msgspec.json.encode(response), media_type="application/json")
 
 
-async def _start(pipeline: Pipeline, asked: ChatRequest, size: int) -> Generation:
+async def _start(pipeline: Pipeline, asked: ChatRequest, size: int, tenant: str) -> Generation:
     """Renders and submits.
 
     Raises:
@@ -90,6 +91,8 @@ async def _start(pipeline: Pipeline, asked: ChatRequest, size: int) -> Generatio
         default_max_tokens=pipeline.model.defaults.max_tokens,
         truncate_prompt_tokens=asked.truncate_prompt_tokens,
         cache_salt=asked.cache_salt or "",
+        priority=asked.priority,
+        tenant=tenant,
         param="messages",
     )
     return pipeline.generate([token_ids], sampling, options)

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from pagemill.engine.assembly import ChoiceDelta
-from pagemill.server.admission import read_body
+from pagemill.server.admission import read_body, tenant_of
 from pagemill.server.disconnect import until_disconnect
 from pagemill.server.errors import bad_request
 from pagemill.server.logprobs import CompletionLogprobWriter, LogprobFormatter
@@ -42,7 +42,7 @@ async def create(request: Request) -> Response:
     pipeline.model.check_name(asked.model)
     pipeline.model.check_generates()
     completion = await _Completion.start(
-        pipeline, asked, f"cmpl-{asked.request_id or request.state.request_id}"
+        pipeline, asked, f"cmpl-{asked.request_id or request.state.request_id}", tenant_of(request)
     )
     if asked.stream:
         return EventStream(guarded(completion.events()), completion.close)
@@ -76,7 +76,9 @@ class _Completion:
         self._started: set[int] = set()
 
     @classmethod
-    async def start(cls, pipeline: Pipeline, asked: CompletionRequest, name: str) -> _Completion:
+    async def start(
+        cls, pipeline: Pipeline, asked: CompletionRequest, name: str, tenant: str
+    ) -> _Completion:
         """Renders and submits.
 
         Raises:
@@ -103,6 +105,8 @@ class _Completion:
             default_max_tokens=DEFAULT_MAX_TOKENS,
             truncate_prompt_tokens=asked.truncate_prompt_tokens,
             cache_salt=asked.cache_salt or "",
+            priority=asked.priority,
+            tenant=tenant,
         )
         generation = pipeline.generate(token_ids, sampling, options)
         return cls(pipeline, asked, name, generation, texts)

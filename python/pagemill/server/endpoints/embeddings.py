@@ -10,7 +10,7 @@ import numpy as np
 from starlette.requests import Request
 from starlette.responses import Response
 
-from pagemill.server.admission import read_body
+from pagemill.server.admission import read_body, tenant_of
 from pagemill.server.disconnect import until_disconnect
 from pagemill.server.errors import bad_request
 from pagemill.server.pipeline import GenerationOptions, Pipeline
@@ -36,14 +36,15 @@ async def create(request: Request) -> Response:
     model.check_name(asked.model)
     model.check_pools()
     request_id = asked.request_id or request.state.request_id
-    response = await until_disconnect(
-        _embed(state.pipeline, asked, f"embd-{request_id}"), request.receive
-    )
+    answer = _embed(state.pipeline, asked, f"embd-{request_id}", tenant_of(request))
+    response = await until_disconnect(answer, request.receive)
     # Encoding thousands of vectors takes long, but a thread would hold the GIL for as long.
     return Response(msgspec.json.encode(response), media_type="application/json")
 
 
-async def _embed(pipeline: Pipeline, asked: EmbeddingRequest, name: str) -> EmbeddingResponse:
+async def _embed(
+    pipeline: Pipeline, asked: EmbeddingRequest, name: str, tenant: str
+) -> EmbeddingResponse:
     token_ids: list[list[int]] = []
     for item in prompts(asked.input, "input"):
         if isinstance(item, str):
@@ -58,6 +59,8 @@ async def _embed(pipeline: Pipeline, asked: EmbeddingRequest, name: str) -> Embe
         default_max_tokens=None,
         truncate_prompt_tokens=asked.truncate_prompt_tokens,
         cache_salt=asked.cache_salt or "",
+        priority=asked.priority,
+        tenant=tenant,
         param="input",
     )
     vectors, num_tokens = await pipeline.embed(token_ids, options)

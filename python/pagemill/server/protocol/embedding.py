@@ -20,6 +20,7 @@ class EmbeddingRequest(msgspec.Struct, kw_only=True):
     truncate_prompt_tokens: Annotated[int, Meta(ge=-1, le=2**31 - 1)] | None = None
     add_special_tokens: bool = True
     cache_salt: Annotated[str, Meta(min_length=1, max_length=1024)] | None = None
+    priority: Annotated[int, Meta(ge=-(2**31) + 1, le=2**31 - 1)] = 0
     request_id: Annotated[str, Meta(max_length=128)] | None = None
 
 
@@ -30,7 +31,6 @@ RULES = FieldRules(
         "endianness": Unsupported(lambda v: v in ("native", "little"), "they are little-endian."),
         "normalize": Unsupported(lambda v: v is True, "the model decides."),
         "use_activation": Unsupported(lambda v: v is True, "the model decides."),
-        "priority": Unsupported(falsy, "requests run first come, first served."),
     },
     ignored=frozenset({"user", "mm_processor_kwargs"}),
 )

@@ -117,10 +117,6 @@ def to_sampling(
         raise bad_request(
             "`stream_options` may only be given with `stream: true`.", "stream_options"
         )
-    if fields.priority != 0:
-        raise bad_request(
-            "`priority` must be 0: this server schedules first come, first served.", "priority"
-        )
     return SamplingParams(
         n=fields.n,
         temperature=fields.temperature,
