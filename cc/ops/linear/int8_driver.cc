@@ -16,14 +16,14 @@ constexpr int64_t kQuantizeGrain = 16384;
 
 // Bytes between quantized rows. An odd number of groups: rows a power of two apart would fall into
 // the same few sets of the L1 cache.
-int64_t StrideOfX(int64_t k) {
+int64_t StrideOfX(const Int8KernelSet& kernels, int64_t k) {
   const int64_t groups = (k + kGroupElements - 1) / kGroupElements;
-  return (groups | 1) * kGroupBytesOfX;
+  return (groups | 1) * GroupBytesOfX(kernels.planes);
 }
 
 void QuantizeRows(const Int8KernelSet& kernels, const Operands& o, uint8_t* out,
                   KernelContext& context) {
-  const int64_t stride = StrideOfX(o.k);
+  const int64_t stride = StrideOfX(kernels, o.k);
   const auto quantize = [&](int64_t begin, int64_t end, int) {
     for (int64_t n = begin; n < end; ++n) {
       kernels.quantize(o.dtype, o.x + n * o.x_stride, o.k, out + n * stride);
@@ -40,7 +40,7 @@ void RunInt8KernelSet(const Int8KernelSet& kernels, const OpCall& call, KernelCo
   if (o.n == 0 || o.m == 0) return;
   uint8_t* const x = reinterpret_cast<uint8_t*>(context.workspace.data());
   QuantizeRows(kernels, o, x, context);
-  const Int8Operands quantized = {o, x, StrideOfX(o.k)};
+  const Int8Operands quantized = {o, x, StrideOfX(kernels, o.k)};
   if (o.n <= kernels.max_direct_n) {
     const int64_t grains = (o.m + kDirectGrainRows - 1) / kDirectGrainRows;
     context.pool->ParallelFor(grains, 1, [&](int64_t begin, int64_t end, int) {
@@ -50,7 +50,7 @@ void RunInt8KernelSet(const Int8KernelSet& kernels, const OpCall& call, KernelCo
   }
   const int64_t panel_bytes = kernels.panel_bytes(o.dtype, o.k);
   const int64_t panels = (o.m + kInt8PanelRows - 1) / kInt8PanelRows;
-  uint8_t* const buffers = x + o.n * StrideOfX(o.k);
+  uint8_t* const buffers = x + o.n * StrideOfX(kernels, o.k);
   context.pool->ParallelFor(panels, 1, [&](int64_t begin, int64_t end, int worker) {
     uint8_t* const panel = buffers + worker * panel_bytes;
     for (int64_t p = begin; p < end; ++p) {
@@ -64,7 +64,7 @@ void RunInt8KernelSet(const Int8KernelSet& kernels, const OpCall& call, KernelCo
 
 int64_t Int8WorkspaceBytes(const Int8KernelSet& kernels, const OpCall& call, int32_t num_threads) {
   const TensorView& w = call.inputs[1];
-  return call.inputs[0].shape[0] * StrideOfX(w.shape[1]) +
+  return call.inputs[0].shape[0] * StrideOfX(kernels, w.shape[1]) +
          num_threads * kernels.panel_bytes(w.dtype, w.shape[1]);
 }
 

@@ -39,6 +39,10 @@ void Run(const OpCall& call, KernelContext& context) {
 }
 
 #if defined(__x86_64__)
+bool VnniOnBlocks(const device::Capabilities& caps, const OpCall& call) {
+  return caps.avx512 && caps.avx512_vnni && IsBlockFormat(call.inputs[1].dtype);
+}
+
 template <const linear::Int8KernelSet* kKernels>
 void RunInt8(const OpCall& call, KernelContext& context) {
   linear::RunInt8KernelSet(*kKernels, call, context);
@@ -52,12 +56,10 @@ int64_t Int8Bytes(const OpCall& call, int32_t num_threads) {
 
 constexpr KernelRow kRows[] = {
 #if defined(__x86_64__)
-    {"linear", "avx512_vnni", 40,
-     [](const device::Capabilities& caps, const OpCall& call) {
-       return caps.avx512 && caps.avx512_vnni && IsBlockFormat(call.inputs[1].dtype);
-     },
-     RunInt8<&linear::kAvx512VnniKernels>, Int8Bytes<&linear::kAvx512VnniKernels>,
-     ActivationPrecision::kInt8},
+    {"linear", "avx512_vnni", 40, VnniOnBlocks, RunInt8<&linear::kAvx512VnniKernels>,
+     Int8Bytes<&linear::kAvx512VnniKernels>, ActivationPrecision::kInt8},
+    {"linear", "avx512_vnni_int16", 35, VnniOnBlocks, RunInt8<&linear::kAvx512VnniInt16Kernels>,
+     Int8Bytes<&linear::kAvx512VnniInt16Kernels>, ActivationPrecision::kBf16},
     {"linear", "avx512", 30,
      [](const device::Capabilities& caps, const OpCall&) { return caps.avx512; },
      Run<&linear::kAvx512Kernels>, linear::DriverWorkspaceBytes},

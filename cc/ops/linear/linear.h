@@ -16,18 +16,18 @@
 // in 4 or more interleaved chains, each at most K/4 additions long, has at most K/4 + 8 roundings
 // on the path of any product, each of relative size 2^-24; the reference accumulates in double.
 //
-// Rows of ActivationPrecision::kInt8 quantize each row of x in blocks of 32 to int8, with scale
-// X / 127 where X is the largest |x| of the block, and multiply integers exactly. An element is off
-// by half a scale at most, so
-//   |y - exact| <= sum_k |w_k| * LinearInt8Step() * X_k
+// Rows of ActivationPrecision::kInt8 and kBf16 quantize each row of x in blocks of 32 to integers,
+// with scale X / 127, or X / (127 * 128) for kBf16, where X is the largest |x| of the block, and
+// multiply integers exactly. An element is off by half a scale at most, so
+//   |y - exact| <= sum_k |w_k| * LinearHalfStep(row.activations) * X_k
 //                  + LinearErrorBound(K) * (sum_k V * X_k + |bias|)
 // where X_k is the X of k's block and V the largest |scale * integer| + |minimum| that W's blocks
-// can stand for: scaled sums are rounded once or twice a block, minima apart. A block whose X is
-// below 2^-100 counts as 0. Errors of the elements of a block are independent: the typical error is
-// smaller by the root of K. README.md has the perplexity of models.
+// can stand for: scaled sums are rounded up to three times a block, minima apart. A block whose X
+// is below 2^-100 counts as 0. Errors of the elements of a block are independent: the typical error
+// is smaller by the root of K. README.md has the perplexity of models.
 //
-// Kernels: "avx512_vnni" (block formats; rounds activations), "avx512", "avx2", "portable" (ASIMD,
-// VXE, SSE2) and "reference".
+// Kernels: "avx512_vnni" (block formats; kInt8), "avx512_vnni_int16" (block formats; kBf16),
+// "avx512", "avx2", "portable" (ASIMD, VXE, SSE2) and "reference".
 #ifndef PAGEMILL_CC_OPS_LINEAR_LINEAR_H_
 #define PAGEMILL_CC_OPS_LINEAR_LINEAR_H_
 
@@ -41,9 +41,12 @@ const OpDefinition& LinearOp();
 
 inline double LinearErrorBound(int64_t k) { return (static_cast<double>(k) / 4 + 8) * 0x1p-24; }
 
-// Half a step of a block quantized to int8, of its largest element, rounded up for the rounding of
-// the scale itself.
-inline double LinearInt8Step() { return 1 / 253.9; }
+// Half a step of a quantized block, of its largest element: 1 / 254 or 1 / 32512 rounded up for the
+// rounding of the scale itself. 0 where activations are not rounded.
+inline double LinearHalfStep(ActivationPrecision activations) {
+  if (activations == ActivationPrecision::kInt8) return 1 / 253.9;
+  return activations == ActivationPrecision::kBf16 ? 1 / 32250.0 : 0.0;
+}
 
 }  // namespace pagemill::ops
 

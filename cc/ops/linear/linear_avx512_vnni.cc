@@ -53,11 +53,24 @@ PM_INLINE __m512 LoadUpTo(const float* from, int64_t count) {
   return _mm512_maskz_loadu_ps(static_cast<__mmask16>(bits), from);
 }
 
-template <class Decoder>
+// 16 integers to bytes at `out`; of two planes, the upper ones there and the lower ones beyond.
+template <int kPlanes>
+PM_INLINE void StorePlanes(__m512i integers, uint8_t* out) {
+  __m512i upper = integers;
+  if constexpr (kPlanes == 2) {
+    upper = _mm512_srai_epi32(_mm512_add_epi32(integers, _mm512_set1_epi32(64)), 7);
+    const __m512i lower = _mm512_sub_epi32(integers, _mm512_slli_epi32(upper, 7));
+    _mm_store_si128(reinterpret_cast<__m128i*>(out + kLowerPlaneOfX), _mm512_cvtepi32_epi8(lower));
+  }
+  _mm_store_si128(reinterpret_cast<__m128i*>(out), _mm512_cvtsepi32_epi8(upper));
+}
+
+template <class Decoder, int kPlanes>
 void QuantizeRow(const float* x, int64_t k, uint8_t* out) {
+  constexpr float kLargest = kPlanes == 1 ? 127 : 127 * 128;
   const auto max = [](__m512i a, __m512i b) { return _mm512_max_epu32(a, b); };
   const auto add = [](__m512i a, __m512i b) { return _mm512_add_epi32(a, b); };
-  for (int64_t at = 0; at < k; at += kGroupElements, out += kGroupBytesOfX) {
+  for (int64_t at = 0; at < k; at += kGroupElements, out += GroupBytesOfX(kPlanes)) {
     __m512 values[8];
     __m512i largest[4];
     // As integers, magnitudes are in the order of their values and NaN is above all: the scale of a
@@ -72,9 +85,9 @@ void QuantizeRow(const float* x, int64_t k, uint8_t* out) {
     }
     const __m512 top = _mm512_castsi512_ps(Reduce4(largest, max));
     const __mmask16 used = _mm512_cmp_ps_mask(top, _mm512_set1_ps(kSmallestBlock), _CMP_NLT_UQ);
-    const __m512 scale = _mm512_maskz_mul_ps(used, top, _mm512_set1_ps(1.0f / 127));
+    const __m512 scale = _mm512_maskz_mul_ps(used, top, _mm512_set1_ps(1 / kLargest));
     const __m512i inverse =
-        _mm512_castps_si512(_mm512_maskz_div_ps(used, _mm512_set1_ps(127), top));
+        _mm512_castps_si512(_mm512_maskz_div_ps(used, _mm512_set1_ps(kLargest), top));
     const __m512 inverses[4] = {_mm512_castsi512_ps(_mm512_shuffle_i32x4(inverse, inverse, 0x00)),
                                 _mm512_castsi512_ps(_mm512_shuffle_i32x4(inverse, inverse, 0x55)),
                                 _mm512_castsi512_ps(_mm512_shuffle_i32x4(inverse, inverse, 0xaa)),
@@ -85,8 +98,8 @@ void QuantizeRow(const float* x, int64_t k, uint8_t* out) {
     for (int j = 0; j < 4; ++j) {
       const __m512i a = _mm512_cvtps_epi32(_mm512_mul_ps(values[2 * j], inverses[j]));
       const __m512i b = _mm512_cvtps_epi32(_mm512_mul_ps(values[2 * j + 1], inverses[j]));
-      _mm_store_si128(reinterpret_cast<__m128i*>(out + 16 * j), _mm512_cvtsepi32_epi8(a));
-      _mm_store_si128(reinterpret_cast<__m128i*>(out + 64 + 16 * j), _mm512_cvtsepi32_epi8(b));
+      StorePlanes<kPlanes>(a, out + 16 * j);
+      StorePlanes<kPlanes>(b, out + 64 + 16 * j);
       sums[j] = Decoder::kHasHalfScales ? a : add(a, b);
       others[j] = b;
     }
@@ -107,10 +120,12 @@ void QuantizeRow(const float* x, int64_t k, uint8_t* out) {
 }
 
 // The integer products of a group with four weight rows, block j of row r in element 4 * j + r.
-template <class Decoder>
+template <class Decoder, int kPlanes>
 PM_INLINE __m512i MultiplyGroup(const ByteGroup& w, const uint8_t* x) {
   const __m512i a = _mm512_load_si512(x);
   const __m512i b = _mm512_load_si512(x + 64);
+  const __m512i a_lower = kPlanes == 1 ? a : _mm512_load_si512(x + kLowerPlaneOfX);
+  const __m512i b_lower = kPlanes == 1 ? b : _mm512_load_si512(x + kLowerPlaneOfX + 64);
   const __m512i start = Decoder::kHasMinimum ? _mm512_setzero_si512() : _mm512_load_si512(x + 192);
   __m512i products[4];
   if constexpr (Decoder::kHasHalfScales) {
@@ -119,30 +134,46 @@ PM_INLINE __m512i MultiplyGroup(const ByteGroup& w, const uint8_t* x) {
     const __m512i b_start = _mm512_maskz_mov_epi32(0x2222, start);
 #pragma GCC unroll 4
     for (int r = 0; r < 4; ++r) {
-      products[r] = _mm512_dpbusd_epi32(a_start, w.a[r], a);
-      others[r] = _mm512_dpbusd_epi32(b_start, w.b[r], b);
+      if constexpr (kPlanes == 1) {
+        products[r] = _mm512_dpbusd_epi32(a_start, w.a[r], a);
+        others[r] = _mm512_dpbusd_epi32(b_start, w.b[r], b);
+      } else {
+        const __m512i zero = _mm512_setzero_si512();
+        products[r] = vnni::Raise(_mm512_dpbusd_epi32(zero, w.a[r], a), a_start);
+        products[r] = _mm512_dpbusd_epi32(products[r], w.a[r], a_lower);
+        others[r] = vnni::Raise(_mm512_dpbusd_epi32(zero, w.b[r], b), b_start);
+        others[r] = _mm512_dpbusd_epi32(others[r], w.b[r], b_lower);
+      }
     }
     return _mm512_add_epi32(_mm512_mullo_epi32(SumQuads(products), w.a_scale),
                             _mm512_mullo_epi32(SumQuads(others), w.b_scale));
   } else {
 #pragma GCC unroll 4
     for (int r = 0; r < 4; ++r) {
-      products[r] = _mm512_dpbusd_epi32(_mm512_dpbusd_epi32(start, w.a[r], a), w.b[r], b);
+      const __m512i zero = _mm512_setzero_si512();
+      products[r] = kPlanes == 1 ? start : zero;
+      products[r] = _mm512_dpbusd_epi32(products[r], w.a[r], a);
+      products[r] = _mm512_dpbusd_epi32(products[r], w.b[r], b);
+      if constexpr (kPlanes == 2) {
+        products[r] = vnni::Raise(products[r], start);
+        products[r] = _mm512_dpbusd_epi32(products[r], w.a[r], a_lower);
+        products[r] = _mm512_dpbusd_epi32(products[r], w.b[r], b_lower);
+      }
     }
     return SumQuads(products);
   }
 }
 
 // Adds a group to the chains of kN rows of x times 4 weight rows.
-template <class Decoder, int kN, bool kFull>
+template <class Decoder, int kPlanes, int kN, bool kFull>
 PM_INLINE void DirectGroup(const uint8_t* const w[kTileM], const uint8_t* const x[kN],
                            int64_t group, int blocks, __m512 chains[kN]) {
   ByteGroup g;
   Decoder::template Decode<kFull>(w, group, blocks, &g);
 #pragma GCC unroll 4
   for (int n = 0; n < kN; ++n) {
-    const uint8_t* from = x[n] + group * kGroupBytesOfX;
-    const __m512 products = _mm512_cvtepi32_ps(MultiplyGroup<Decoder>(g, from));
+    const uint8_t* from = x[n] + group * GroupBytesOfX(kPlanes);
+    const __m512 products = _mm512_cvtepi32_ps(MultiplyGroup<Decoder, kPlanes>(g, from));
     const __m512 scale = _mm512_mul_ps(g.scale, _mm512_load_ps(from + 128));
     chains[n] = _mm512_fmadd_ps(products, scale, chains[n]);
     if constexpr (Decoder::kHasMinimum) {
@@ -161,7 +192,7 @@ PM_INLINE void StoreRow(const Operands& o, __m512 chains, int64_t n, int64_t m, 
   _mm_mask_storeu_ps(o.y + n * o.y_stride + m, used, out);
 }
 
-template <class Decoder, int kN>
+template <class Decoder, int kPlanes, int kN>
 PM_INLINE void DirectTile(const Int8Operands& o, int64_t first_n, int64_t m, int64_t m_end) {
   const uint8_t* w[kTileM];
   const uint8_t* x[kN];
@@ -180,16 +211,16 @@ PM_INLINE void DirectTile(const Int8Operands& o, int64_t first_n, int64_t m, int
   for (int64_t g = 0; g < groups; ++g) {
     vnni::Prefetch(ahead, kTileM * Decoder::kGroupBytes);
     ahead += kTileM * Decoder::kGroupBytes;
-    DirectGroup<Decoder, kN, true>(w, x, g, 4, chains);
+    DirectGroup<Decoder, kPlanes, kN, true>(w, x, g, 4, chains);
   }
   const int left = static_cast<int>(o.call.k % kGroupElements / 32);
-  if (left > 0) DirectGroup<Decoder, kN, false>(w, x, groups, left, chains);
+  if (left > 0) DirectGroup<Decoder, kPlanes, kN, false>(w, x, groups, left, chains);
 #pragma GCC unroll 4
   for (int n = 0; n < kN; ++n) StoreRow(o.call, chains[n], first_n + n, m, m_end);
 }
 
 // All rows of x against one tile of weight rows, which stays in L1 meanwhile.
-template <class Decoder>
+template <class Decoder, int kPlanes>
 void DirectRows(const Int8Operands& o, int64_t m_begin, int64_t m_end) {
   const int64_t tiles = (o.call.n + kDirectTileN - 1) / kDirectTileN;
   for (int64_t m = m_begin; m < m_end; m += kTileM) {
@@ -197,16 +228,16 @@ void DirectRows(const Int8Operands& o, int64_t m_begin, int64_t m_end) {
       const int64_t n = t * o.call.n / tiles;
       switch ((t + 1) * o.call.n / tiles - n) {
         case 1:
-          DirectTile<Decoder, 1>(o, n, m, m_end);
+          DirectTile<Decoder, kPlanes, 1>(o, n, m, m_end);
           break;
         case 2:
-          DirectTile<Decoder, 2>(o, n, m, m_end);
+          DirectTile<Decoder, kPlanes, 2>(o, n, m, m_end);
           break;
         case 3:
-          DirectTile<Decoder, 3>(o, n, m, m_end);
+          DirectTile<Decoder, kPlanes, 3>(o, n, m, m_end);
           break;
         default:
-          DirectTile<Decoder, 4>(o, n, m, m_end);
+          DirectTile<Decoder, kPlanes, 4>(o, n, m, m_end);
       }
     }
   }
@@ -235,12 +266,15 @@ PM_INLINE void WithDecoder(DType dtype, const F& f) {
   }
 }
 
+template <int kPlanes>
 void Quantize(DType dtype, const float* x, int64_t k, uint8_t* out) {
-  WithDecoder(dtype, [&]<class Decoder>() { QuantizeRow<Decoder>(x, k, out); });
+  WithDecoder(dtype, [&]<class Decoder>() { QuantizeRow<Decoder, kPlanes>(x, k, out); });
 }
 
+template <int kPlanes>
 void Direct(const Int8Operands& o, int64_t m_begin, int64_t m_end) {
-  WithDecoder(o.call.dtype, [&]<class Decoder>() { DirectRows<Decoder>(o, m_begin, m_end); });
+  WithDecoder(o.call.dtype,
+              [&]<class Decoder>() { DirectRows<Decoder, kPlanes>(o, m_begin, m_end); });
 }
 
 int64_t PanelBytes(DType dtype, int64_t k) {
@@ -254,14 +288,22 @@ void Pack(const Operands& call, int64_t m_begin, int64_t m_end, uint8_t* panel) 
               [&]<class Decoder>() { vnni::PackPanel<Decoder>(call, m_begin, m_end, panel); });
 }
 
+template <int kPlanes>
 void Multiply(const Int8Operands& o, const uint8_t* panel, int64_t m_begin, int64_t m_end) {
-  WithDecoder(o.call.dtype,
-              [&]<class Decoder>() { vnni::MultiplyPanel<Decoder>(o, panel, m_begin, m_end); });
+  WithDecoder(o.call.dtype, [&]<class Decoder>() {
+    vnni::MultiplyPanel<Decoder, kPlanes>(o, panel, m_begin, m_end);
+  });
+}
+
+template <int kPlanes>
+constexpr Int8KernelSet MakeKernels() {
+  return {kPlanes,    kMaxDirectN, Quantize<kPlanes>, Direct<kPlanes>,
+          PanelBytes, Pack,        Multiply<kPlanes>};
 }
 
 }  // namespace
 
-constinit const Int8KernelSet kAvx512VnniKernels{kMaxDirectN, Quantize, Direct,
-                                                 PanelBytes,  Pack,     Multiply};
+constinit const Int8KernelSet kAvx512VnniKernels = MakeKernels<1>();
+constinit const Int8KernelSet kAvx512VnniInt16Kernels = MakeKernels<2>();
 
 }  // namespace pagemill::ops::linear

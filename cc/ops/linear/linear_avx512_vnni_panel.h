@@ -177,6 +177,11 @@ PM_INLINE __m512 BroadcastFloat(const uint8_t* from) {
   return _mm512_castsi512_ps(BroadcastQuad(from));
 }
 
+// Products with upper planes, raised above those with lower planes to come, and `start`.
+PM_INLINE __m512i Raise(__m512i upper, __m512i start) {
+  return _mm512_add_epi32(_mm512_slli_epi32(upper, 7), start);
+}
+
 // sums[n][s] += 16 elements of block `j` of a group of x (at `x`) times those of two records.
 template <int kN>
 PM_INLINE void MultiplyHalf(const uint8_t* const x[kN], const uint8_t* const w[kStrips],
@@ -194,29 +199,41 @@ PM_INLINE void MultiplyHalf(const uint8_t* const x[kN], const uint8_t* const w[k
   }
 }
 
-// The integer products of a block: `x` is at lane j of its group, `w` at two records.
-template <class Decoder, int kN>
-PM_INLINE void MultiplyBlock(const uint8_t* const x[kN], const uint8_t* const w[kStrips],
-                             __m512i sums[kN][kStrips]) {
-  const uint8_t* second_x[kN];
-  const uint8_t* second_w[kStrips] = {w[0] + 256, w[1] + 256};
-#pragma GCC unroll 8
-  for (int n = 0; n < kN; ++n) {
-    const __m512i start = Decoder::kHasMinimum ? _mm512_setzero_si512() : BroadcastQuad(x[n] + 192);
-    sums[n][0] = start;
-    sums[n][1] = start;
-    second_x[n] = x[n] + 64;
-  }
-  MultiplyHalf<kN>(x, w, sums);
-  if constexpr (!Decoder::kHasHalfScales) {
-    MultiplyHalf<kN>(second_x, second_w, sums);
-  } else {
-    __m512i others[kN][kStrips];
+// The sums of kHalves halves of a block from half `first` on, both planes of x; from the integer
+// of that half at bytes 192 of x on, or from 0.
+template <int kPlanes, int kN, int kHalves, bool kHasStart>
+PM_INLINE void MultiplyPlanes(const uint8_t* const x[kN], int first,
+                              const uint8_t* const w[kStrips], __m512i sums[kN][kStrips]) {
+#pragma GCC unroll 2
+  for (int plane = 0; plane < kPlanes; ++plane) {
+    const bool last = plane == kPlanes - 1;
 #pragma GCC unroll 8
     for (int n = 0; n < kN; ++n) {
-      others[n][0] = others[n][1] = BroadcastQuad(x[n] + 196);
+      const __m512i start =
+          kHasStart && last ? BroadcastQuad(x[n] + 192 + 4 * first) : _mm512_setzero_si512();
+      sums[n][0] = plane == 0 ? start : Raise(sums[n][0], start);
+      sums[n][1] = plane == 0 ? start : Raise(sums[n][1], start);
     }
-    MultiplyHalf<kN>(second_x, second_w, others);
+#pragma GCC unroll 2
+    for (int half = first; half < first + kHalves; ++half) {
+      const uint8_t* half_x[kN];
+      const uint8_t* const half_w[kStrips] = {w[0] + 256 * half, w[1] + 256 * half};
+#pragma GCC unroll 8
+      for (int n = 0; n < kN; ++n) half_x[n] = x[n] + 64 * half + kLowerPlaneOfX * plane;
+      MultiplyHalf<kN>(half_x, half_w, sums);
+    }
+  }
+}
+
+// The integer products of a block: `x` is at lane j of its group, `w` at two records.
+template <class Decoder, int kPlanes, int kN>
+PM_INLINE void MultiplyBlock(const uint8_t* const x[kN], const uint8_t* const w[kStrips],
+                             __m512i sums[kN][kStrips]) {
+  constexpr int kHalves = Decoder::kHasHalfScales ? 1 : 2;  // of which the first sums are
+  MultiplyPlanes<kPlanes, kN, kHalves, !Decoder::kHasMinimum>(x, 0, w, sums);
+  if constexpr (Decoder::kHasHalfScales) {
+    __m512i others[kN][kStrips];
+    MultiplyPlanes<kPlanes, kN, 1, true>(x, 1, w, others);
 #pragma GCC unroll 8
     for (int n = 0; n < kN; ++n) {
 #pragma GCC unroll 2
@@ -230,7 +247,7 @@ PM_INLINE void MultiplyBlock(const uint8_t* const x[kN], const uint8_t* const w[
 }
 
 // One chain of kN rows of x times 32 weight rows.
-template <class Decoder, int kN>
+template <class Decoder, int kPlanes, int kN>
 PM_INLINE void MultiplyChain(const Int8Operands& o, const uint8_t* panel, int64_t n, int chain,
                              __m512 sums[kN][kStrips]) {
   const int64_t blocks = o.call.k / 32;
@@ -245,7 +262,7 @@ PM_INLINE void MultiplyChain(const Int8Operands& o, const uint8_t* panel, int64_
   w[1] = w[0] + blocks * kRecordBytes<Decoder>;
   for (int64_t b = chain; b < blocks; b += kChains) {
     __m512i products[kN][kStrips];
-    MultiplyBlock<Decoder, kN>(x, w, products);
+    MultiplyBlock<Decoder, kPlanes, kN>(x, w, products);
 #pragma GCC unroll 8
     for (int i = 0; i < kN; ++i) {
       const __m512 x_scale = BroadcastFloat(x[i] + 128);
@@ -258,20 +275,20 @@ PM_INLINE void MultiplyChain(const Int8Operands& o, const uint8_t* panel, int64_
                                        sums[i][s]);
         }
       }
-      x[i] += kGroupBytesOfX;
+      x[i] += GroupBytesOfX(kPlanes);
     }
     w[0] += kRecordBytes<Decoder>;
     w[1] += kRecordBytes<Decoder>;
   }
 }
 
-template <class Decoder, int kN>
+template <class Decoder, int kPlanes, int kN>
 void MultiplyStrip(const Int8Operands& o, const uint8_t* panel, int64_t m_begin, int64_t m_end,
                    int64_t n) {
   __m512 totals[kN][kStrips];
   for (int chain = 0; chain < kChains; ++chain) {
     __m512 sums[kN][kStrips];
-    MultiplyChain<Decoder, kN>(o, panel, n, chain, sums);
+    MultiplyChain<Decoder, kPlanes, kN>(o, panel, n, chain, sums);
 #pragma GCC unroll 8
     for (int i = 0; i < kN; ++i) {
 #pragma GCC unroll 2
@@ -296,25 +313,25 @@ void MultiplyStrip(const Int8Operands& o, const uint8_t* panel, int64_t m_begin,
 }
 
 // The strip of `count` rows of x, 1 <= count <= kN.
-template <class Decoder, int kN>
+template <class Decoder, int kPlanes, int kN>
 PM_INLINE void MultiplyStripOf(const Int8Operands& o, const uint8_t* panel, int64_t m_begin,
                                int64_t m_end, int64_t n, int64_t count) {
   if constexpr (kN > 1) {
     if (count < kN) {
-      return MultiplyStripOf<Decoder, kN - 1>(o, panel, m_begin, m_end, n, count);
+      return MultiplyStripOf<Decoder, kPlanes, kN - 1>(o, panel, m_begin, m_end, n, count);
     }
   }
-  MultiplyStrip<Decoder, kN>(o, panel, m_begin, m_end, n);
+  MultiplyStrip<Decoder, kPlanes, kN>(o, panel, m_begin, m_end, n);
 }
 
 // Strips of nearly equal height, so that none is much less efficient than the others.
-template <class Decoder>
+template <class Decoder, int kPlanes>
 void MultiplyPanel(const Int8Operands& o, const uint8_t* panel, int64_t m_begin, int64_t m_end) {
   const int64_t strips = (o.call.n + kTileN - 1) / kTileN;
   for (int64_t s = 0; s < strips; ++s) {
     const int64_t begin = s * o.call.n / strips;
     const int64_t end = (s + 1) * o.call.n / strips;
-    MultiplyStripOf<Decoder, kTileN>(o, panel, m_begin, m_end, begin, end - begin);
+    MultiplyStripOf<Decoder, kPlanes, kTileN>(o, panel, m_begin, m_end, begin, end - begin);
   }
 }
 

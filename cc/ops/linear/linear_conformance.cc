@@ -61,7 +61,14 @@ struct Operation {
 struct Expected {
   std::vector<double> y;
   std::vector<double> bound;
-  std::vector<double> int8_bound;  // of rows that round activations
+  // Of rows that round activations: what half a step of all of them is worth, and the rest.
+  std::vector<double> off_by;
+  std::vector<double> rounded_bound;
+
+  double Bound(size_t i, ActivationPrecision activations) const {
+    if (activations == ActivationPrecision::kF32) return bound[i];
+    return LinearHalfStep(activations) * off_by[i] + rounded_bound[i];
+  }
 };
 
 // The largest |x| of each block of 32 of the rows of x.
@@ -84,7 +91,8 @@ Expected Compute(const Case& c, const Operation& op) {
   const std::vector<float> bias = op.bias.ToFloat();
   std::vector<float> row(c.k);
   const std::vector<double> maxima = BlockMaxima(x, c.k);
-  e.int8_bound.resize(c.n * c.m);
+  e.off_by.resize(c.n * c.m);
+  e.rounded_bound.resize(c.n * c.m);
   // Random blocks of one span: none stands for values, or has a minimum, much above this.
   double largest = 0;
   for (int64_t m = 0; m < c.m; ++m) {
@@ -97,18 +105,19 @@ Expected Compute(const Case& c, const Operation& op) {
       double sum = c.bias ? bias[m] : 0.0;
       double magnitude = std::abs(sum);
       double off_by = 0;
-      double int8_magnitude = magnitude;
+      double rounded_magnitude = magnitude;
       for (int64_t k = 0; k < c.k; ++k) {
         const double product = static_cast<double>(row[k]) * x[n * c.k + k];
         sum += product;
         magnitude += std::abs(product);
         const double maximum = maxima[n * ((c.k + 31) / 32) + k / 32];
-        off_by += std::abs(row[k]) * maximum * LinearInt8Step();
-        int8_magnitude += largest * maximum;
+        off_by += std::abs(row[k]) * maximum;
+        rounded_magnitude += largest * maximum;
       }
       e.y[n * c.m + m] = sum;
       e.bound[n * c.m + m] = LinearErrorBound(c.k) * magnitude;
-      e.int8_bound[n * c.m + m] = off_by + LinearErrorBound(c.k) * int8_magnitude;
+      e.off_by[n * c.m + m] = off_by;
+      e.rounded_bound[n * c.m + m] = LinearErrorBound(c.k) * rounded_magnitude;
     }
   }
   return e;
@@ -125,13 +134,12 @@ void CheckAgainstExact(const Case& c, DType dtype, const OpDefinition& op,
     RunRow(*row, operation.call, pool);
     EXPECT_TRUE(operation.y.GuardsIntact());
     const std::vector<float> y = operation.y.ToFloat();
-    const std::vector<double>& bound =
-        row->activations == ActivationPrecision::kInt8 ? expected.int8_bound : expected.bound;
     for (size_t i = 0; i < y.size(); ++i) {
       // Not `>`: NaN must fail.
-      ASSERT_TRUE(std::abs(y[i] - expected.y[i]) <= bound[i])
+      const double bound = expected.Bound(i, row->activations);
+      ASSERT_TRUE(std::abs(y[i] - expected.y[i]) <= bound)
           << "y[" << i / c.m << ", " << i % c.m << "] is " << y[i] << ", expected " << expected.y[i]
-          << " within " << bound[i];
+          << " within " << bound;
     }
   }
 }

@@ -35,9 +35,12 @@ TEST(Linear, TableHasTheKernelsOfThisMachine) {
   EXPECT_EQ((*ChooseKernel(LinearOp(), caps, call))->name, "avx512");
   caps.avx512_vnni = true;
   EXPECT_EQ((*ChooseKernel(LinearOp(), caps, call))->name, "avx512_vnni");
-  EXPECT_EQ(
-      (*ChooseKernel(LinearOp(), caps, call, {.activations = ActivationPrecision::kF32}))->name,
-      "avx512");
+  const auto within = [&](ActivationPrecision coarsest) {
+    return (*ChooseKernel(LinearOp(), caps, call, {.activations = coarsest}))->name;
+  };
+  EXPECT_EQ(within(ActivationPrecision::kInt8), "avx512_vnni");
+  EXPECT_EQ(within(ActivationPrecision::kBf16), "avx512_vnni_int16");
+  EXPECT_EQ(within(ActivationPrecision::kF32), "avx512");
   TestTensor plain(DType::kBF16, {4, 32});
   const TensorView plain_inputs[] = {x.view(), plain.view()};
   EXPECT_EQ((*ChooseKernel(LinearOp(), caps, {.inputs = plain_inputs, .outputs = outputs}))->name,
