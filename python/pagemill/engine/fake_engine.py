@@ -85,6 +85,8 @@ class FakeStats:
 
     num_running: int = 0
     num_waiting: int = 0
+    num_waiting_tokens: int = 0
+    estimated_wait_s: float = 0.0
     kv_blocks_total: int = 1000
     kv_blocks_used: int = 0
     draining: bool = False

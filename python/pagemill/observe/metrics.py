@@ -53,6 +53,16 @@ class EngineCollector(Collector):
         s = self._stats()
         yield self._gauge("num_requests_running", "Requests that hold a slot.", s.num_running)
         yield self._gauge("num_requests_waiting", "Requests that wait for one.", s.num_waiting)
+        yield self._gauge(
+            "num_prompt_tokens_waiting",
+            "Prompt tokens of requests that wait for their first step.",
+            s.num_waiting_tokens,
+        )
+        yield self._gauge(
+            "estimated_wait_seconds",
+            "How long a request that came now would wait, by the speed of recent steps.",
+            s.estimated_wait_s,
+        )
         yield self._gauge("kv_cache_usage_perc", "Share of KV blocks in use, 0 to 1.", kv_usage(s))
         yield self._gauge("kv_blocks_used", "KV blocks that requests hold.", s.kv_blocks_used)
         yield self._gauge("kv_blocks_total", "KV blocks there are.", s.kv_blocks_total)

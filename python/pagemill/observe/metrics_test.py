@@ -12,6 +12,8 @@ from pagemill.observe.stats_line import StatsLine
 class Stats:
     num_running: int = 3
     num_waiting: int = 2
+    num_waiting_tokens: int = 700
+    estimated_wait_s: float = 1.5
     kv_blocks_total: int = 80
     kv_blocks_used: int = 20
     num_steps: int = 7
@@ -52,6 +54,8 @@ def test_engine_families_follow_the_engine() -> None:
     found = samples(metrics)
     assert found["pagemill:num_requests_running"] == 3
     assert found["pagemill:num_requests_waiting"] == 2
+    assert found["pagemill:num_prompt_tokens_waiting"] == 700
+    assert found["pagemill:estimated_wait_seconds"] == 1.5
     assert found["pagemill:external_prefix_cache_queries_total"] == 60
     assert found["pagemill:external_prefix_cache_hits_total"] == 48
     assert found["pagemill:kv_failed_loads_total"] == 1
