@@ -48,5 +48,7 @@ def test_host_memory_for_kv_counts() -> None:
     costs = FixedCosts(10 * MIB, MIB, offloading_bytes=50 * MIB)
     budget = plan_kv_cache(CacheConfig(memory_utilization=1.0), 160, costs, 100 * MIB)
     assert budget.num_blocks == 40
-    with pytest.raises(ConfigError, match=r"--kv-offloading-bytes takes 50\.0 MiB"):
+    with pytest.raises(
+        ConfigError, match=r"takes 50\.0 MiB of that: lower --kv-offloading-bytes to 26"
+    ):
         plan_kv_cache(CacheConfig(memory_utilization=1.0), 1000, costs, 100 * MIB)

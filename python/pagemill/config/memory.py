@@ -119,6 +119,9 @@ def _refuse(cache: CacheConfig, max_model_len: int, costs: FixedCosts, limit: in
     )
     if costs.offloading_bytes:
         head += f" and --kv-offloading-bytes takes {format_bytes(costs.offloading_bytes)} of that"
+        room = limit - costs.fixed_bytes - (asked or needed)
+        if room > 0:
+            raise ConfigError(f"{head}: lower --kv-offloading-bytes to {format_bytes(room)}")
     fitting = _fitting_len(cache, costs, left)
     if asked is not None and left > needed:
         raise ConfigError(f"{head}: lower --kv-cache-memory-bytes to {format_bytes(left)}")

@@ -37,7 +37,7 @@ def test_what_does_not_fit_is_refused_with_the_flag_that_would_make_it_fit() -> 
 
 
 def test_host_memory_for_kv_counts_as_memory() -> None:
-    with pytest.raises(ConfigError, match=r"--kv-offloading-bytes takes 8\.0 TiB"):
+    with pytest.raises(ConfigError, match=r"takes 8192\.00 GiB .*: lower --kv-offloading-bytes to"):
         load(config(max_model_len=256, kv_offloading_bytes="8TiB"))
 
 
