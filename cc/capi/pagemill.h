@@ -121,7 +121,7 @@ typedef struct pagemill_sampling_params {
 
 typedef struct pagemill_request {
   size_t struct_size;
-  uint64_t request_id;             /* the caller's choice, unique among unfinished requests */
+  uint64_t request_id;             /* the caller's choice; reusable when its last output was read */
   const int32_t* prompt_token_ids; /* copied */
   size_t num_prompt_tokens;
   const pagemill_sampling_params* sampling; /* copied; NULL = the defaults */

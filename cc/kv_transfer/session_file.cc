@@ -12,7 +12,6 @@
 namespace pagemill::kv_transfer {
 namespace {
 
-
 constexpr size_t kHeaderBytes = 64;
 constexpr char kMagic[8] = {'P', 'M', 'S', 'E', 'S', 'S', '0', '1'};
 // Offsets in the header.
