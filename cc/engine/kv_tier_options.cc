@@ -5,20 +5,26 @@
 namespace pagemill::engine {
 namespace {
 
-Status CheckAtLeast(const char* field, int64_t value, int64_t least, const char* flag) {
-  if (value >= least) return OkStatus();
+// Of a size or a time: as much as the flag's own check lets through, which keeps sums and
+// nanoseconds within 64 bits.
+Status CheckRange(const char* field, int64_t value, int64_t low, int64_t high, const char* flag) {
+  if (value >= low && value <= high) return OkStatus();
   return InvalidArgument(std::string(field) + " is " + std::to_string(value) +
-                         ", it must be at least " + std::to_string(least) + " (" + flag + ")");
+                         ", it must be from " + std::to_string(low) + " to " +
+                         std::to_string(high) + " (" + flag + ")");
 }
 
 }  // namespace
 
 Status KvTierOptions::Validate() const {
-  PM_RETURN_IF_ERROR(CheckAtLeast("host_bytes", host_bytes, 0, "--kv-offloading-bytes"));
-  PM_RETURN_IF_ERROR(CheckAtLeast("disk_bytes", disk_bytes, 0, "--kv-offloading-disk-bytes"));
-  PM_RETURN_IF_ERROR(CheckAtLeast("connector_bytes", connector_bytes, 1, "--kv-connector-bytes"));
+  constexpr int64_t kMostBytes = int64_t{1} << 62;
+  PM_RETURN_IF_ERROR(CheckRange("host_bytes", host_bytes, 0, kMostBytes, "--kv-offloading-bytes"));
   PM_RETURN_IF_ERROR(
-      CheckAtLeast("transfer_timeout_ms", transfer_timeout_ms, 1, "--kv-transfer-timeout-ms"));
+      CheckRange("disk_bytes", disk_bytes, 0, kMostBytes, "--kv-offloading-disk-bytes"));
+  PM_RETURN_IF_ERROR(
+      CheckRange("connector_bytes", connector_bytes, 1, kMostBytes, "--kv-connector-bytes"));
+  PM_RETURN_IF_ERROR(CheckRange("transfer_timeout_ms", transfer_timeout_ms, 1, INT32_MAX,
+                                "--kv-transfer-timeout-ms"));
   if (disk_path.empty() != (disk_bytes == 0)) {
     return InvalidArgument(
         "a disk tier has both a path and a size (--kv-offloading-disk-path, "

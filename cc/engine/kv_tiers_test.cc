@@ -371,6 +371,13 @@ TEST_F(KvTierRefusals, PoliciesAreListed) {
   ExpectNames(Refusal(StatusCode::kInvalidArgument), "arc");
 }
 
+TEST_F(KvTierRefusals, ATransferTimesOutAfterAMillisecondAtLeastAndDaysAtMost) {
+  options_.kv_tiers.transfer_timeout_ms = 0;
+  ExpectNames(Refusal(StatusCode::kInvalidArgument), "--kv-transfer-timeout-ms");
+  options_.kv_tiers.transfer_timeout_ms = INT64_MAX;
+  ExpectNames(Refusal(StatusCode::kInvalidArgument), "from 1 to 2147483647");
+}
+
 TEST_F(KvTierRefusals, AConnectorOfTheHostsNeedsAWorker) {
   options_.kv_tiers.worker = &worker_;
   ExpectNames(Refusal(StatusCode::kInvalidArgument), "worker");

@@ -1,8 +1,7 @@
 // File: cc/engine/saved_sessions.h
 // Conversations that outlive the process: their tokens and KV in a file
-// (kv_transfer/session_file.h). Between two steps the engine's thread takes or
-// frees the blocks; reading, writing and copying are done by the caller's
-// thread, beside the steps.
+// (kv_transfer/session_file.h). Between two steps the engine's thread takes or frees the blocks;
+// reading, writing and copying are done by the caller's thread, beside the steps.
 //
 //   SavedSessions sessions(pages, layout, run_between_steps);
 //   PM_ASSIGN_OR_RETURN(int32_t num_tokens, sessions.Save(path, like));
@@ -34,27 +33,25 @@ struct RestoredSession {
 
 class SavedSessions {
  public:
-  // Runs the function while no step is in flight and waits for it;
-  // kUnavailable, and nothing runs, after the shutdown.
+  // Runs the function while no step is in flight and waits for it; kUnavailable, and nothing runs,
+  // after the shutdown.
   using RunBetweenSteps = std::function<Status(std::function<void(kv_cache::HeldPrefixes*)>)>;
 
   // `pages` outlives this object.
   SavedSessions(step::PageStore* pages, kv_transfer::SessionLayout layout, RunBetweenSteps run)
       : pages_(pages), layout_(std::move(layout)), run_(std::move(run)) {}
 
-  // The prompt of `like` is the session's tokens; its salt and adapter count,
-  // too. Returns how many leading tokens' KV is in the file, which replaces one
-  // that is there. kNotFound where none is in the cache; errors of
-  // WriteSession().
+  // The prompt of `like` is the session's tokens; its salt and adapter count, too. Returns how many
+  // leading tokens' KV is in the file, which replaces one that is there. kNotFound where none is in
+  // the cache; errors of WriteSession().
   StatusOr<int32_t> Save(const std::string& path, step::Request like);
-  // `like` has the salt and the adapter of Save(). kNotFound without a file,
-  // kDataLoss where it is damaged, kFailedPrecondition where it is of another
-  // model or layout, kResourceExhausted where the cache has no room.
+  // `like` has the salt and the adapter of Save(). kNotFound without a file, kDataLoss where it is
+  // damaged, kFailedPrecondition where it is of another model or layout, kResourceExhausted where
+  // the cache has no room.
   StatusOr<RestoredSession> Restore(const std::string& path, step::Request like);
 
  private:
-  // Copies blocks into pages; returns the first one that the file does not have
-  // whole.
+  // Copies blocks into pages; returns the first one that the file does not have whole.
   std::optional<kv_cache::BlockHash> Copy(const kv_transfer::SessionReader& reader,
                                           const kv_cache::HeldPrefix& held);
 

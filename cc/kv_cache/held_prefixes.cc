@@ -10,8 +10,7 @@
 namespace pagemill::kv_cache {
 namespace {
 
-// A token behind the prompt: the cache finds prefixes that leave one token to
-// compute.
+// A token behind the prompt: the cache finds prefixes that leave one token to compute.
 constexpr int32_t kOneMore[] = {0};
 
 step::TokenSequence Tokens(const step::Request& request) {
@@ -23,8 +22,7 @@ step::TokenSequence Tokens(const step::Request& request) {
 Status HeldPrefixes::CheckGroups() const {
   if (!cache_->caches_prefixes()) {
     return FailedPrecondition(
-        "nothing is found in the prefix cache: it is off "
-        "(--enable-prefix-caching), or of no use "
+        "nothing is found in the prefix cache: it is off (--enable-prefix-caching), or of no use "
         "to this model");
   }
   const KvCacheOptions& options = cache_->options();

@@ -1,19 +1,17 @@
 // File: cc/kv_cache/held_prefixes.h
-// Prefixes that somebody copies out of the cache or into it without a request:
-// saved sessions. While one is held, its blocks stay what they are, whatever
-// requests do.
+// Prefixes that somebody copies out of the cache or into it without a request: saved sessions.
+// While one is held, its blocks stay what they are, whatever requests do.
 //
 //   PM_ASSIGN_OR_RETURN(HeldPrefix held, prefixes.HoldCached(request));
 //   ... copy the pages of held.contents elsewhere ...
 //   prefixes.End(held.id);
 //
 //   PM_ASSIGN_OR_RETURN(HeldPrefix held, prefixes.HoldMissing(request));
-//   ... write the pages of held.contents up to the first one that is not to be
-//   had ... int32_t num_tokens = prefixes.End(held.id, missing);   // requests
-//   find so many
+//   ... write the pages of held.contents up to the first one that is not to be had ...
+//   int32_t num_tokens = prefixes.End(held.id, missing);   // requests find so many
 //
-// What is written must not be touched by a step in flight: HoldMissing() is for
-// when there is none. Cost: O(blocks). Thread safety: that of the cache.
+// What is written must not be touched by a step in flight: HoldMissing() is for when there is none.
+// Cost: O(blocks). Thread safety: that of the cache.
 #ifndef PAGEMILL_CC_KV_CACHE_HELD_PREFIXES_H_
 #define PAGEMILL_CC_KV_CACHE_HELD_PREFIXES_H_
 
@@ -48,16 +46,15 @@ class HeldPrefixes {
   // The cache outlives this object.
   explicit HeldPrefixes(KvCacheManager* cache) : cache_(cache) {}
 
-  // The full blocks of the request's prompt that are cached. kNotFound where
-  // none is, kUnimplemented where a group of layers has several pages per
-  // block, kFailedPrecondition without a prefix cache.
+  // The full blocks of the request's prompt that are cached. kNotFound where none is,
+  // kUnimplemented where a group of layers has several pages per block or blocks of another size,
+  // kFailedPrecondition without a prefix cache.
   StatusOr<HeldPrefix> HoldCached(const step::Request& request);
   // Blocks for those of its full blocks that are not; `contents` may be empty.
   // kResourceExhausted where there is no room for them.
   StatusOr<HeldPrefix> HoldMissing(const step::Request& request);
-  // All of `contents` is in the pages now, but for what comes from the block
-  // `missing` on. Returns how many leading tokens of the request the cache has;
-  // 0 where there is no such id.
+  // All of `contents` is in the pages now, but for what comes from the block `missing` on. Returns
+  // how many leading tokens of the request the cache has; 0 where there is no such id.
   int32_t End(HeldPrefixId id, std::optional<BlockHash> missing = std::nullopt);
 
   size_t size() const { return held_.size(); }

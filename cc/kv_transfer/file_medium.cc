@@ -106,18 +106,13 @@ Status FileMedium::Store(const kv_cache::BlockContent& block) {
   fs::create_directory(fs::path(path).parent_path(), error);
   if (error) return DataLoss("cannot make the folder of \"" + path + "\": " + error.message());
   // Not synced: what a loss of power cuts short has no valid checksum.
-  const std::string temporary =
-      path + "." + std::to_string(::getpid()) + "-" + std::to_string(++num_written_) + ".tmp";
-  Status status = OkStatus();
-  {
-    PM_ASSIGN_OR_RETURN(PosixFile file, PosixFile::CreateNew(temporary));
-    status = file.WriteAt(0, record_);
-  }
-  if (status.ok()) status = RenameFile(temporary, path);
+  PM_ASSIGN_OR_RETURN(PosixFile file, PosixFile::CreateTemporary(path));
+  Status status = file.WriteAt(0, record_);
+  if (status.ok()) status = RenameFile(file.path(), path);
   if (status.ok()) {
     num_bytes_ += size;
   } else {
-    (void)RemoveFile(temporary);
+    (void)RemoveFile(file.path());
   }
   return status;
 }

@@ -54,7 +54,6 @@ class FileMedium final : public TransferMedium {
   const Options options_;
   step::PageStore* const pages_;
   int64_t num_bytes_;
-  uint64_t num_written_ = 0;
   std::vector<std::byte> record_;  // header and bytes of one block
 };
 

@@ -1,6 +1,7 @@
 #include "cc/kv_transfer/posix_file.h"
 
 #include <fcntl.h>
+#include <stdlib.h>  // mkostemps
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -16,6 +17,11 @@ std::string Why(const std::string& what, const std::string& path, int error) {
   return what + " \"" + path + "\": " + std::strerror(error);
 }
 
+Status MakeFailed(const std::string& path, int error) {
+  const std::string why = Why("cannot make", path, error);
+  return error == EEXIST ? FailedPrecondition(why) : InvalidArgument(why);
+}
+
 Status WriteFailed(const std::string& path, int error) {
   const std::string why = Why("cannot write", path, error);
   if (error == ENOSPC || error == EDQUOT || error == EFBIG) return ResourceExhausted(why);
@@ -26,15 +32,20 @@ Status WriteFailed(const std::string& path, int error) {
 
 StatusOr<PosixFile> PosixFile::CreateNew(const std::string& path) {
   const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-  if (fd >= 0) return PosixFile(fd, path);
-  const int error = errno;
-  const std::string why = Why("cannot make", path, error);
-  if (error == EEXIST) return FailedPrecondition(why);
-  return InvalidArgument(why);
+  if (fd < 0) return MakeFailed(path, errno);
+  return PosixFile(fd, path);
+}
+
+StatusOr<PosixFile> PosixFile::CreateTemporary(const std::string& path) {
+  constexpr char kEnding[] = ".tmp";
+  std::string name = path + ".XXXXXX" + kEnding;
+  const int fd = ::mkostemps(name.data(), sizeof(kEnding) - 1, O_CLOEXEC);
+  if (fd < 0) return MakeFailed(path, errno);
+  return PosixFile(fd, name);
 }
 
 StatusOr<PosixFile> PosixFile::OpenToRead(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int fd = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
   if (fd >= 0) return PosixFile(fd, path);
   const int error = errno;
   const std::string why = Why("cannot open", path, error);

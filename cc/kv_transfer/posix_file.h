@@ -2,10 +2,10 @@
 // Files as values with statuses: whole reads and writes at offsets, and the steps of writing a file
 // so that it is there whole or not at all.
 //
-//   PM_ASSIGN_OR_RETURN(PosixFile file, PosixFile::CreateNew(path + ".tmp"));
+//   PM_ASSIGN_OR_RETURN(PosixFile file, PosixFile::CreateTemporary(path));
 //   PM_RETURN_IF_ERROR(file.WriteAt(0, bytes));
 //   PM_RETURN_IF_ERROR(file.Sync());
-//   PM_RETURN_IF_ERROR(RenameFile(path + ".tmp", path));
+//   PM_RETURN_IF_ERROR(RenameFile(file.path(), path));
 //   PM_RETURN_IF_ERROR(SyncFolderOf(path));
 //
 // Thread safety: none for one object.
@@ -27,7 +27,10 @@ class PosixFile {
   // For reading and writing; kFailedPrecondition where it exists, kInvalidArgument where it cannot
   // be made.
   static StatusOr<PosixFile> CreateNew(const std::string& path);
-  // For reading; kNotFound where there is none.
+  // The same, beside `path`, of a name that nobody else has: "<path>.<six characters>.tmp". For
+  // what is renamed to `path` when it is whole; whoever does not rename it removes it.
+  static StatusOr<PosixFile> CreateTemporary(const std::string& path);
+  // For reading; kNotFound where there is none. Does not wait for the other end of a pipe.
   static StatusOr<PosixFile> OpenToRead(const std::string& path);
   ~PosixFile();
   PosixFile(PosixFile&& other) noexcept

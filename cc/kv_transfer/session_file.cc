@@ -1,7 +1,5 @@
 #include "cc/kv_transfer/session_file.h"
 
-#include <unistd.h>
-
 #include <array>
 #include <cstring>
 #include <utility>
@@ -97,16 +95,11 @@ Status WriteSession(const std::string& path, const SessionLayout& layout,
                     std::span<const int32_t> token_ids,
                     std::span<const kv_cache::BlockContent> contents,
                     const step::PageStore& pages) {
-  const std::string temporary = path + "." + std::to_string(::getpid()) + ".tmp";
-  PM_RETURN_IF_ERROR(RemoveFile(temporary));
-  Status status;
-  {
-    PM_ASSIGN_OR_RETURN(PosixFile file, PosixFile::CreateNew(temporary));
-    status = WriteAll(&file, layout, token_ids, contents, pages);
-  }
-  if (status.ok()) status = RenameFile(temporary, path);
+  PM_ASSIGN_OR_RETURN(PosixFile file, PosixFile::CreateTemporary(path));
+  Status status = WriteAll(&file, layout, token_ids, contents, pages);
+  if (status.ok()) status = RenameFile(file.path(), path);
   if (status.ok()) return SyncFolderOf(path);
-  (void)RemoveFile(temporary);
+  (void)RemoveFile(file.path());
   return status;
 }
 

@@ -1,16 +1,21 @@
 #include "cc/kv_transfer/session_file.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <random>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cc/step/fake_model.h"
+#include "cc/step/page_store.h"
 #include "gtest/gtest.h"
 
 namespace pagemill::kv_transfer {
@@ -132,10 +137,45 @@ TEST_F(SessionFileTest, AFailedSaveLeavesTheOldFileAndNoTemporaryOne) {
   const std::string other = path_ + "_folder";
   fs::create_directory(other);
   EXPECT_FALSE(WriteSession(other, layout_, tokens_, contents_, model_).ok());
-  EXPECT_FALSE(fs::exists(other + "." + std::to_string(::getpid()) + ".tmp"));
-  fs::remove(other);
   EXPECT_FALSE(WriteSession("/nowhere/x", layout_, tokens_, contents_, model_).ok());
+  fs::remove(other);
+  for (const auto& entry : fs::directory_iterator(fs::path(path_).parent_path())) {
+    const std::string found = entry.path().string();
+    EXPECT_FALSE(found != path_ && found.starts_with(path_)) << found;
+  }
   EXPECT_EQ(ReadAll(), OkStatus());
+}
+
+// Saves the same session once more while a page is read.
+class SavesMeanwhile final : public step::PageStore {
+ public:
+  SavesMeanwhile(const step::PageStore* pages, std::function<void()> save)
+      : pages_(pages), save_(std::move(save)) {}
+  size_t page_bytes(step::GroupId group) const override { return pages_->page_bytes(group); }
+  void Read(step::GroupId group, step::BlockId block, std::span<std::byte> to) const override {
+    save_();
+    pages_->Read(group, block, to);
+  }
+  void Write(step::GroupId, step::BlockId, std::span<const std::byte>) override {}
+
+ private:
+  const step::PageStore* const pages_;
+  const std::function<void()> save_;
+};
+
+TEST_F(SessionFileTest, TwoSavesOfOneFileDoNotMix) {
+  const SavesMeanwhile pages(&model_, [this] {
+    EXPECT_EQ(Write(), OkStatus());
+    EXPECT_EQ(ReadAll(), OkStatus());
+  });
+  EXPECT_EQ(WriteSession(path_, layout_, tokens_, contents_, pages), OkStatus());
+  EXPECT_EQ(ReadAll(), OkStatus());
+}
+
+TEST_F(SessionFileTest, APipeIsRefusedAndNotWaitedFor) {
+  ASSERT_EQ(::mkfifo(path_.c_str(), 0600), 0);
+  EXPECT_EQ(SessionReader::Open(path_, layout_).status(),
+            InvalidArgument("\"" + path_ + "\" is not a file"));
 }
 
 }  // namespace

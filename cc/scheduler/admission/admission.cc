@@ -46,7 +46,7 @@ Status Admission::CheckKind(const step::Request& request) const {
   }
   if (request.adapter.value() < 0 || (request.adapter.value() > 0 && options_.max_adapters == 0)) {
     return InvalidArgument("adapter is " + Text(request.adapter.value()) +
-                           ", but this engine runs the model without adapters (--max-adapters is " +
+                           ", but this engine runs the model without adapters (max_adapters is " +
                            Text(options_.max_adapters) + "): leave it at 0");
   }
   if (request.priority != 0 && !uses_priority_) {
@@ -129,7 +129,7 @@ Status Admission::CheckUncut(const step::Request& request) const {
 Status Admission::CheckMedia(const step::Request& request) const {
   if (options_.max_encoder_tokens == 0) {
     return InvalidArgument(
-        "this model takes no media (--max-encoder-tokens is 0), but the request has " +
+        "this model takes no media (max_encoder_tokens is 0), but the request has " +
         Text(static_cast<int64_t>(request.media.size())) + " items");
   }
   const auto prompt = static_cast<int64_t>(request.prompt_token_ids.size());
@@ -162,7 +162,7 @@ Status Admission::CheckMedia(const step::Request& request) const {
   const int32_t most = std::min(options_.max_encoder_tokens, options_.EncoderCacheTokens());
   if (options_.chunked_prefill || total <= most) return OkStatus();
   return InvalidArgument("this model runs a prompt in one step, in which at most " + Text(most) +
-                         " embeddings are made (--max-encoder-tokens, --encoder-cache-tokens), but "
+                         " embeddings are made (max_encoder_tokens, encoder_cache_tokens), but "
                          "the media items have " +
                          Text(total) + ": send fewer or smaller ones");
 }
@@ -172,16 +172,16 @@ Status Admission::CheckMediaItem(const step::MediaItem& item, const std::string&
   const std::string size = name + " has " + Text(item.num_tokens) + " tokens, but ";
   if (item.num_tokens > options_.max_encoder_tokens) {
     return InvalidArgument(size + "at most " + Text(options_.max_encoder_tokens) +
-                           " are encoded in a step (--max-encoder-tokens): make it smaller");
+                           " are encoded in a step (max_encoder_tokens): make it smaller");
   }
   if (item.num_tokens > options_.EncoderCacheTokens()) {
     return InvalidArgument(size + "the encoder cache holds " + Text(options_.EncoderCacheTokens()) +
-                           " (--encoder-cache-tokens): make it smaller");
+                           " (encoder_cache_tokens): make it smaller");
   }
   if (!options_.chunked_media_input && item.num_tokens > options_.max_num_tokens) {
     return InvalidArgument(size + "a step has " + Text(options_.max_num_tokens) +
                            " and items are not cut (--max-num-batched-tokens, "
-                           "--chunked-media-input): make it smaller");
+                           "chunked_media_input): make it smaller");
   }
   return OkStatus();
 }

@@ -1,6 +1,7 @@
 """Draws a simulation with matplotlib, which `pip install 'pagemill[plot]'` brings."""
 
 import importlib
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -91,19 +92,24 @@ def _requests(axes: Any, found: Mapping[str, Any]) -> None:
     axes.legend()
 
 
-def _hit_percents(cached: list[float], prompt: list[float]) -> list[float]:
-    # Over a twentieth of the time around each moment: few prompts may come in one interval.
+def hit_percents(cached: list[float], prompt: list[float]) -> list[float]:
+    """Returns which percentage of the prompt tokens around each interval were cached.
+
+    Counted over a twentieth of the time, since few prompts may come in one interval; not a number,
+    which leaves a gap in the line, where none came.
+    """
     reach = max(1, len(prompt) // 40)
     hits: list[float] = []
     for i in range(len(prompt)):
         window = slice(max(0, i - reach), i + reach + 1)
-        hits.append(100 * sum(cached[window]) / max(1.0, sum(prompt[window])))
+        total = sum(prompt[window])
+        hits.append(100 * sum(cached[window]) / total if total > 0 else math.nan)
     return hits
 
 
 def _rates(axes: Any, found: Mapping[str, Any]) -> None:
     series = found["series"]
-    hits = _hit_percents(series["cached_tokens"], series["prompt_tokens"])
+    hits = hit_percents(series["cached_tokens"], series["prompt_tokens"])
     engines = found["num_engines"]
     blocks = max(1, engines * found["kv_blocks_each"])
     axes.plot(_times(found), hits, label="prompt tokens found in the cache")

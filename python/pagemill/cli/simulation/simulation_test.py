@@ -1,6 +1,7 @@
 """Tests of `pagemill simulate` but for the engine behind it, which cc/sim tests."""
 
 import json
+import math
 import sys
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from pagemill.cli import main
 from pagemill.cli.simulation.config import SimulatedModel
 from pagemill.cli.simulation.model_shape import native_shape, read_model, shape_of, stored_bytes
+from pagemill.cli.simulation.plot import hit_percents
 from pagemill.cli.simulation.presets import DEVICES, MODELS
 from pagemill.cli.simulation.trace import read_trace
 from pagemill.config import ConfigError
@@ -155,6 +157,26 @@ def test_a_bad_trace_names_the_line(tmp_path: Path) -> None:
         read_trace(_trace(tmp_path), 16)
 
 
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("timestamp", -1),
+        ("timestamp", 1e30),
+        ("timestamp", float("inf")),
+        ("timestamp", float("nan")),
+        ("input_length", 0),
+        ("output_length", 10**11),
+    ],
+)
+def test_numbers_that_make_no_sense_name_line_and_field(
+    field: str, value: float, tmp_path: Path
+) -> None:
+    good = {"timestamp": 0.5, "input_length": 20, "output_length": 1, "hash_ids": [1]}
+    assert read_trace(_trace(tmp_path, good), 512)[0][0] == 500_000
+    with pytest.raises(ConfigError, match=rf"trace.jsonl:2: .*{field} is .* must be from"):
+        read_trace(_trace(tmp_path, good, good | {field: value}), 512)
+
+
 @pytest.mark.parametrize("ending", ["svg", "png", "pdf"])
 def test_plots(ending: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("matplotlib")
@@ -164,6 +186,13 @@ def test_plots(ending: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     starts = {"svg": b"<?xml", "png": b"\x89PNG", "pdf": b"%PDF"}
     assert first.read_bytes().startswith(starts[ending])
     assert first.read_bytes() == second.read_bytes()
+
+
+def test_no_hit_rate_is_drawn_where_no_prompt_came() -> None:
+    hits = hit_percents([0.0, 0.0, 6.0, 0.0, 0.0], [0.0, 0.0, 8.0, 0.0, 0.0])
+    assert hits[1:4] == [75.0, 75.0, 75.0]
+    assert math.isnan(hits[0])
+    assert math.isnan(hits[4])
 
 
 def test_plots_are_refused_before_the_simulation(

@@ -19,6 +19,9 @@ from pagemill.config import ConfigError
 # (time in ns, session or 0, [(content, tokens)], prompt tokens, output tokens)
 TraceRow: TypeAlias = tuple[int, int, list[tuple[int, int]], int, int]
 
+_MOST_TOKENS = 2**31 - 1
+_LAST_MS = 2**42  # in nanoseconds still far from 64 bits
+
 
 def read_trace(path: str, block_size: int) -> list[TraceRow]:
     """Returns the requests of the file in the order of their times.
@@ -35,7 +38,7 @@ def read_trace(path: str, block_size: int) -> list[TraceRow]:
                 continue
             try:
                 rows.append(_row(json.loads(line), block_size, sessions))
-            except (ValueError, KeyError, TypeError) as error:
+            except (ValueError, KeyError, TypeError, OverflowError) as error:
                 raise ConfigError(f"--trace: {path}:{number}: {error!r}") from None
     if not rows:
         raise ConfigError(f"--trace: {path} has no requests")
@@ -44,9 +47,9 @@ def read_trace(path: str, block_size: int) -> list[TraceRow]:
 
 
 def _row(values: dict[str, Any], block_size: int, sessions: dict[Any, int]) -> TraceRow:
-    length = int(values["input_length"])
+    length = int(_checked("input_length", values["input_length"], 1, _MOST_TOKENS))
     ids = cast("list[int]", values["hash_ids"])
-    if length < 1 or length > len(ids) * block_size:
+    if length > len(ids) * block_size:
         raise ValueError(
             f"input_length is {length}, hash_ids stand for {len(ids) * block_size} tokens"
             " (--trace-block-size)"
@@ -54,9 +57,15 @@ def _row(values: dict[str, Any], block_size: int, sessions: dict[Any, int]) -> T
     session = values.get("session")
     key = 0 if session is None else sessions.setdefault(session, len(sessions) + 1)
     return (
-        int(values.get("timestamp", 0) * 1_000_000),
+        int(_checked("timestamp", values.get("timestamp", 0), 0, _LAST_MS) * 1_000_000),
         key,
         [(int(hash_id) % 2**64, block_size) for hash_id in ids],
         length,
-        max(1, int(values["output_length"])),
+        max(1, int(_checked("output_length", values["output_length"], 0, _MOST_TOKENS))),
     )
+
+
+def _checked(name: str, value: float, low: int, high: int) -> float:
+    if not low <= value <= high:  # false for what is not a number, too
+        raise ValueError(f"{name} is {value}, it must be from {low} to {high}")
+    return value
