@@ -23,7 +23,13 @@ Status EngineOptions::Validate() const {
   PM_RETURN_IF_ERROR(CheckAtLeast("max_waiting_requests", max_waiting_requests, 0));
   PM_RETURN_IF_ERROR(CheckAtLeast("max_waiting_tokens", max_waiting_tokens, 0));
   PM_RETURN_IF_ERROR(CheckAtLeast("max_waiting_per_tenant", max_waiting_per_tenant, 0));
-  PM_RETURN_IF_ERROR(CheckAtLeast("max_queue_time_ms", max_queue_time_ms, 0));
+  // The upper bound keeps sums of microseconds in range.
+  constexpr int64_t kLongestMillis = 1'000'000'000'000;
+  if (max_queue_time_ms < 0 || max_queue_time_ms > kLongestMillis) {
+    return InvalidArgument("max_queue_time_ms is " + std::to_string(max_queue_time_ms) +
+                           ", it must be from 0 to " + std::to_string(kLongestMillis) +
+                           " (--max-queue-time)");
+  }
   PM_RETURN_IF_ERROR(CheckAtLeast("max_in_flight_steps", max_in_flight_steps, 1));
   PM_RETURN_IF_ERROR(CheckAtLeast("max_draft_tokens", max_draft_tokens, 0));
   PM_RETURN_IF_ERROR(CheckAtLeast("max_step_draft_tokens", max_step_draft_tokens, 0));

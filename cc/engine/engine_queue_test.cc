@@ -220,6 +220,7 @@ TEST_F(EngineQueueTest, OptionsThatMakeNoSenseAreRefused) {
   EXPECT_EQ(refused([](EngineOptions& o) { o.max_waiting_tokens = -1; }), kInvalid);
   EXPECT_EQ(refused([](EngineOptions& o) { o.max_waiting_per_tenant = -1; }), kInvalid);
   EXPECT_EQ(refused([](EngineOptions& o) { o.max_queue_time_ms = -1; }), kInvalid);
+  EXPECT_EQ(refused([](EngineOptions& o) { o.max_queue_time_ms = INT64_MAX; }), kInvalid);
   EXPECT_EQ(refused([](EngineOptions& o) { o.max_partial_prefills = -1; }), kInvalid);
   EXPECT_EQ(refused([](EngineOptions& o) { o.max_long_partial_prefills = 1; }), kInvalid);
   EXPECT_EQ(refused([](EngineOptions& o) { o.prefix_cache_eviction = "newest"; }), kInvalid);

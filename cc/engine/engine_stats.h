@@ -15,9 +15,8 @@ struct EngineStats {
   int64_t num_waiting_tokens = 0;  // of prompts of requests that have not started
   // How long a request that came now would wait, by the speed of recent steps; 0 where not known.
   double estimated_wait_s = 0;
-  int64_t kv_blocks_total = 0;  // usable blocks (the null block does not count)
-  int64_t kv_blocks_used =
-      0;  // blocks held by requests; cached blocks that nobody holds do not count
+  int64_t kv_blocks_total = 0;     // usable blocks (the null block does not count)
+  int64_t kv_blocks_used = 0;      // held by requests; cached ones that nobody holds do not count
   int64_t num_unread_outputs = 0;  // requests with outputs that nobody has read
   bool draining = false;           // new requests are refused
   bool paused = false;             // from Pause() to Resume()

@@ -20,9 +20,10 @@ void Merge(RequestOutput&& news, RequestOutput* output) {
   }
   if (news.prompt_logprobs) output->prompt_logprobs = std::move(news.prompt_logprobs);
   if (news.pooled) output->pooled = std::move(news.pooled);
-  output->turn_finished = news.turn_finished;
+  // A request that is ended behind its turn does not take the end of the turn back.
+  if (news.turn_finished) output->turn_finished = news.turn_finished;
   output->finish_reason = news.finish_reason;
-  output->stop_token_id = news.stop_token_id;
+  if (news.stop_token_id) output->stop_token_id = news.stop_token_id;
   output->error = std::move(news.error);
   output->num_cached_tokens = news.num_cached_tokens;
   output->queued_s = news.queued_s;

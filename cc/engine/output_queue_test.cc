@@ -67,6 +67,21 @@ TEST(OutputQueue, AnAbortDoesNotTakeTokensAway) {
   EXPECT_EQ(outputs[0].finish_reason, FinishReason::kAbort);
 }
 
+TEST(OutputQueue, AnAbortDoesNotTakeTheEndOfATurnAway) {
+  OutputQueue queue;
+  RequestOutput end = News(1, {5});
+  end.turn_finished = FinishReason::kStop;
+  end.stop_token_id = 5;
+  queue.Push(std::move(end));
+  RequestOutput abort = News(1, {});
+  abort.finish_reason = FinishReason::kAbort;
+  queue.Push(std::move(abort));
+  const std::vector<RequestOutput> outputs = queue.TakeAll();
+  EXPECT_EQ(outputs[0].turn_finished, FinishReason::kStop);
+  EXPECT_EQ(outputs[0].stop_token_id, 5);
+  EXPECT_EQ(outputs[0].finish_reason, FinishReason::kAbort);
+}
+
 TEST(OutputQueue, KnowsTheEndOfATurnUntilItIsTaken) {
   OutputQueue queue;
   queue.Push(News(1, {5}));

@@ -34,8 +34,7 @@ struct RequestOutput {
   std::optional<int32_t> stop_token_id;
   Status error;  // why, where finish_reason is kError
 
-  int32_t num_cached_tokens =
-      0;  // prompt tokens that came from the prefix cache; set from the start
+  int32_t num_cached_tokens = 0;  // of the prompt, from the prefix cache; set from the start
   // Set on the last output, in seconds; a phase that the request never reached has 0.
   double queued_s = 0;   // submission to the first step that runs it
   double prefill_s = 0;  // from there to the first token (or to the end, where there is none)

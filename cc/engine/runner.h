@@ -36,14 +36,12 @@ struct RunnerLimits {
 // Obligations of an implementer:
 // 1. limits() never changes and may be called from any thread.
 // 2. Execute() starts the step and may return before it is done; Collect() waits for the oldest
-// started
-//    step and returns its result. Both are called by the engine thread only, Collect exactly once
-//    per successful Execute, at most `max_in_flight_steps` apart.
+//    started step and returns its result. Both are called by the engine thread only, Collect
+//    exactly once per successful Execute, at most `max_in_flight_steps` apart.
 // 3. A non-OK status of Execute or Collect fails every request of that step and no other; the
-// runner
-//    stays usable. A failure of a single request belongs in its RequestResult. Slots that such a
-//    step started or released may be in either state: a later plan may release a slot that holds
-//    nothing and start a request in one that was not released.
+//    runner stays usable. A failure of a single request belongs in its RequestResult. Slots that
+//    such a step started or released may be in either state: a later plan may release a slot that
+//    holds nothing and start a request in one that was not released.
 class Runner {
  public:
   virtual ~Runner() = default;

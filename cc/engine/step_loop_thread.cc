@@ -216,11 +216,14 @@ void StepLoop::Publish() {
 bool StepLoop::Rests(const scheduler::SchedulerStats& counted) const {
   if (scheduler_->num_steps_in_flight() > 0) return false;
   if (scheduler_->pause_mode() == scheduler::PauseMode::kKeep) return true;
-  int64_t active = counted.num_running + counted.num_waiting;
-  for (const auto reason : {scheduler::ParkReason::kKvLookup, scheduler::ParkReason::kKvLoad}) {
-    active += counted.num_parked[static_cast<size_t>(reason)];
-  }
-  return active == 0;
+  const auto parked = [&counted](scheduler::ParkReason reason) {
+    return counted.num_parked[static_cast<size_t>(reason)];
+  };
+  // Who started goes on by itself, unless it waits for input: also one that was preempted and then
+  // parked for an adapter slot, say.
+  return counted.num_started == parked(scheduler::ParkReason::kAwaitingInput) &&
+         counted.num_waiting == 0 && parked(scheduler::ParkReason::kKvLookup) == 0 &&
+         parked(scheduler::ParkReason::kKvLoad) == 0;
 }
 
 void StepLoop::UpdateStats(const scheduler::SchedulerStats& counted, int64_t now) {

@@ -6,7 +6,7 @@
 //   KvTransfers transfers;
 //   transfers.Plan(std::move(transfer), load, fence);   // gives it an id
 //   transfers.Take(oldest_step_in_flight, &out);        // for the worker
-//   std::optional<KvTransfers::InFlight> ended = transfers.End(id);
+//   transfers.End(id);                                  // its result is in
 //
 // A load may start only when the steps that were in flight when it was planned are done: its pages
 // may have belonged to a request of such a step, which still writes to them.

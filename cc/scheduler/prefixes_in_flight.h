@@ -35,7 +35,7 @@ class PrefixesInFlight {
   void StopWaiting(RequestState* request);  // also where it does not wait
 
   // `computer` has computed its first `num_blocks` blocks, and goes on: appends those who need not
-  // wait for it any longer to `awake`.
+  // wait for it any longer to `awake`; all, where another computes its next block already.
   void Advance(RequestState* computer, int32_t num_blocks, std::vector<RequestState*>* awake);
   // `computer` runs no more: appends all who wait for it.
   void Withdraw(RequestState* computer, std::vector<RequestState*>* awake);

@@ -3,12 +3,19 @@
 namespace pagemill::scheduler {
 
 void RequestQueue::Insert(RequestState* request) {
-  RequestState* successor = nullptr;
-  if (tail_ != nullptr && tail_->arrival > request->arrival) {
-    successor = head_;
-    while (successor->arrival < request->arrival) successor = successor->queue_next;
+  // From both ends at once, until one of them is at the place.
+  RequestState* predecessor = tail_;
+  RequestState* successor = head_;
+  while (predecessor != nullptr && predecessor->arrival > request->arrival &&
+         successor->arrival < request->arrival) {
+    predecessor = predecessor->queue_prev;
+    successor = successor->queue_next;
   }
-  RequestState* predecessor = successor == nullptr ? tail_ : successor->queue_prev;
+  if (predecessor == nullptr || predecessor->arrival < request->arrival) {
+    successor = predecessor == nullptr ? head_ : predecessor->queue_next;
+  } else {
+    predecessor = successor->queue_prev;
+  }
   request->queue_prev = predecessor;
   request->queue_next = successor;
   (predecessor == nullptr ? head_ : predecessor->queue_next) = request;

@@ -4,7 +4,7 @@
 // allocated.
 //
 //   RequestQueue queue;
-//   queue.Insert(request);          // O(1) for a new request, and for one older than all others
+//   queue.Insert(request);          // O(1) for the youngest and for the oldest of all
 //   RequestState* next = queue.front();
 //   queue.Remove(next);             // O(1)
 //
@@ -24,8 +24,9 @@ class RequestQueue {
   RequestState* front() const { return head_; }  // the oldest; null where empty
   size_t size() const { return size_; }
 
-  // Puts the request where its arrival says. O(members that are older than it), and O(1) where all
-  // are; a preempted request is older than nearly all that wait.
+  // Puts the request where its arrival says. O(members that are older, or those that are younger,
+  // whichever are fewer): a preempted request is older than nearly all that wait, and many that
+  // were parked together come back one behind the other.
   void Insert(RequestState* request);
   void Remove(RequestState* request);  // only a member
 

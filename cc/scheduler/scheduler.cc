@@ -120,6 +120,7 @@ void Scheduler::Finish(RequestState* request, step::FinishReason reason, Request
   deadlines_.Remove(request);
   cache_.Free(&request->blocks);
   queue_.Leave(request->ticket);
+  if (request->num_cached_tokens) --num_started_;
   if (request->generates && request->num_cached_tokens) {
     queue_.estimator().ObserveOutput(static_cast<int64_t>(request->output_token_ids.size()));
   }
@@ -144,6 +145,7 @@ SchedulerStats Scheduler::stats() const {
   SchedulerStats stats = counters_;
   stats.num_running = static_cast<int64_t>(running_.size());
   stats.num_waiting = static_cast<int64_t>(requests_.size() - running_.size() - parked_.size());
+  stats.num_started = num_started_;
   for (size_t i = 0; i < kNumParkReasons; ++i) {
     stats.num_parked[i] = static_cast<int64_t>(parked_.size(static_cast<ParkReason>(i)));
   }
@@ -165,6 +167,9 @@ Status Scheduler::CheckRequest(const RequestState& request) const {
   if (in_flight_.empty() && in_flight != 0) {
     return Internal(name + ": tokens in flight without a step");
   }
+  if (request.announced_block < 0 && !request.prefix_waiters.empty()) {
+    return Internal(name + ": others wait for blocks that it does not announce");
+  }
   if (request.status != RequestStatus::kRunning) {
     if (request.num_scheduled_tokens == 0 && request.blocks.empty()) return OkStatus();
     return Internal(name + ": does not run, but holds blocks or tokens");
@@ -183,6 +188,7 @@ Status Scheduler::CheckIntegrity() const {
   size_t num_running = 0, num_parked = 0;
   size_t num_with_deadline = 0;
   int32_t num_partial = 0, num_long = 0;
+  int64_t num_started = 0;
   for (const auto& [id, request] : requests_) {
     PM_RETURN_IF_ERROR(CheckRequest(*request));
     holders.push_back(&request->blocks);
@@ -190,6 +196,7 @@ Status Scheduler::CheckIntegrity() const {
     num_running += request->status == RequestStatus::kRunning;
     num_parked += request->status == RequestStatus::kParked;
     num_with_deadline += request->next_deadline_us.has_value();
+    num_started += request->num_cached_tokens.has_value();
     num_partial += request->prefills_partly;
     num_long += request->prefills_partly && IsLong(*request);
   }
@@ -204,6 +211,7 @@ Status Scheduler::CheckIntegrity() const {
       return Internal("scheduler: running requests are not in the policy's order");
     }
   }
+  if (num_started != num_started_) return Internal("scheduler: started requests are miscounted");
   if (num_parked != parked_.size()) return Internal("scheduler: parked requests are miscounted");
   if (num_partial != num_partial_prefills_ || num_long != num_long_partial_prefills_) {
     return Internal("scheduler: partial prefills are miscounted");

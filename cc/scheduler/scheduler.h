@@ -291,6 +291,7 @@ class Scheduler {
   std::vector<InFlightEntry> spare_entries_;  // memory of the last step that came back
   size_t num_entries_ = 0;                    // of the plan under construction
   uint64_t num_arrivals_ = 0;
+  int64_t num_started_ = 0;  // of requests_
   uint64_t num_plans_ = 0;
   SchedulerStats counters_;  // its gauges are not kept up to date
 };

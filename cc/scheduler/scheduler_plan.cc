@@ -268,6 +268,7 @@ void Scheduler::Start(RequestState* request, const kv_cache::PrefixMatch& match,
   }
   if (request->num_cached_tokens) return;  // a resumed request was counted before
   request->num_cached_tokens = match.num_tokens;
+  ++num_started_;
   queue_.Start(&request->ticket);
   deadlines_.Start(request);
   if (charges_) policy_->Charge(*request, request->prompt_size);

@@ -97,6 +97,25 @@ TEST_F(PrefillTest, ALongPrefillThatGoesAwayMakesRoom) {
   EXPECT_EQ(Step(), "2:8");
 }
 
+TEST_F(PrefillTest, WhoStartedAndWasParkedIsStillCountedAsStarted) {
+  Start(Options(3, 8, 1));
+  Add(MakeRequest(1, 20, 9));
+  Add(MakeRequest(2, 20, 9));
+  while (scheduler_->stats().num_running < 2) Step();
+  EXPECT_TRUE(scheduler_->ResetPrefixCache(/*preempt_running=*/true));
+  EXPECT_EQ(Step(), "1:8");
+  scheduler_->Pause(PauseMode::kWait, &events_);
+  EXPECT_TRUE(scheduler_->Abort(RequestId(1), &events_));
+  // Nothing runs and nothing is in the queue, but the pause is not complete.
+  const SchedulerStats stats = scheduler_->stats();
+  EXPECT_EQ(stats.num_running + stats.num_waiting, 0);
+  EXPECT_EQ(num_parked(), 1);
+  EXPECT_EQ(stats.num_started, 1);
+  while (!Step().empty()) {
+  }
+  EXPECT_EQ(scheduler_->stats().num_started, 0);
+}
+
 TEST_F(PrefillTest, ALimitForLongPromptsNeedsToKnowWhichAreLong) {
   const Status status = Options(2, 0, 1).Validate();
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);

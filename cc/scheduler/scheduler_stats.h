@@ -15,6 +15,7 @@ struct SchedulerStats {
   int64_t num_running = 0;
   int64_t num_waiting = 0;                            // new and preempted
   std::array<int64_t, kNumParkReasons> num_parked{};  // by ParkReason
+  int64_t num_started = 0;                            // started and not ended, whatever they do now
   int64_t kv_blocks_total = 0;                        // the null block does not count
   int64_t kv_blocks_used = 0;                         // held by requests
 

@@ -3,7 +3,8 @@
 // says how many tokens were computed before and which tokens to run now.
 //
 // A plan is a diff: block tables and requests that did not change are not repeated. A runner
-// applies, in this order: `released`, then each entry of `scheduled`.
+// applies, in this order: `released` and `released_media`, then each entry of `scheduled`. So an
+// encoder output may be released and made again in one plan.
 #ifndef PAGEMILL_CC_STEP_STEP_PLAN_H_
 #define PAGEMILL_CC_STEP_STEP_PLAN_H_
 
@@ -59,7 +60,8 @@ struct StepPlan {
   std::vector<ScheduledRequest> scheduled;  // running order
   int32_t total_num_tokens = 0;
   // Per KV group: leading blocks that all entries of `scheduled` have in common. Attention may read
-  // them once for the whole batch.
+  // them once for the whole batch. Empty: not known. Scheduler leaves it so while no runner reads
+  // it (KvCacheManager::NumCommonPrefixBlocks() knows).
   std::vector<int32_t> num_common_prefix_blocks;
 
   bool empty() const { return scheduled.empty(); }

@@ -69,7 +69,8 @@ Status QueueAdmission::Refuse(const std::string& why, const WorkAhead& until_ret
 
 Status QueueAdmission::CheckStart(const step::Request& request, int64_t now_us) const {
   const std::optional<int64_t> wait_us = WaitMicros(request);
-  const int64_t left_us = std::max<int64_t>(0, *request.start_deadline_us - now_us);
+  const int64_t deadline_us = *request.start_deadline_us;
+  const int64_t left_us = deadline_us <= now_us ? 0 : deadline_us - now_us;
   if (!wait_us || *wait_us <= left_us) return OkStatus();
   return Exhausted("the request would start in about " + Text(SecondsRoundedUp(*wait_us)) +
                        " s, after its start deadline in " + Text(left_us / 1000) +

@@ -1,5 +1,6 @@
 #include "cc/scheduler/admission/queue_admission.h"
 
+#include <limits>
 #include <random>
 #include <vector>
 
@@ -47,6 +48,18 @@ TEST(QueueAdmission, AFullQueueIsRefused) {
   ExpectExhausted(queue.Check(MakeRequest(4), std::nullopt), "--max-num-queued-reqs", 3);
   queue.Leave(tickets[4]);
   EXPECT_TRUE(queue.Check(MakeRequest(4), std::nullopt).ok());
+}
+
+TEST(QueueAdmission, AStartDeadlineMayLieAsLongAgoAsAnIntegerSays) {
+  QueueAdmission queue(Options());
+  for (int i = 0; i < 3; ++i) queue.Enter(MakeRequest(40));
+  queue.estimator().ObserveStep(10, 1'000'000);
+  step::Request late = MakeRequest(4);
+  late.start_deadline_us = std::numeric_limits<int64_t>::min();
+  const Status status = queue.Check(late, /*now_us=*/5);
+  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+  EXPECT_NE(status.message().find("its start deadline in 0 ms"), std::string::npos)
+      << status.message();
 }
 
 TEST(QueueAdmission, TooManyWaitingTokensAreRefused) {
