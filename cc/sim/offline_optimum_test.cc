@@ -35,7 +35,8 @@ uint64_t BestHits(const std::vector<TraceRequest>& trace, int32_t num_blocks) {
 
 // Tries everything: after each request, each set of blocks to keep.
 uint64_t TryAll(const std::vector<std::vector<uint64_t>>& trace, int32_t num_blocks) {
-  using Path = std::vector<uint64_t>;
+  // Signed: GCC 12's library compares vectors of wide unsigned numbers wrongly on big-endian CPUs.
+  using Path = std::vector<int64_t>;
   std::function<uint64_t(size_t, std::set<Path>)> best = [&](size_t i, std::set<Path> kept) {
     if (i == trace.size()) return uint64_t{0};
     uint64_t hits = 0;
