@@ -1,6 +1,7 @@
 #include "cc/sim/trace_workload.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <string>
 #include <unordered_map>
 
@@ -19,6 +20,12 @@ Status CheckRequest(const TraceRequest& request, size_t number) {
     return InvalidArgument(name + " has " + std::to_string(request.num_prompt_tokens) +
                            " prompt and " + std::to_string(request.num_output_tokens) +
                            " output tokens, it must have at least one of each");
+  }
+  const int64_t end = int64_t{request.num_prompt_tokens} + request.num_output_tokens;
+  if (end > INT32_MAX || NumTokens(request.content) > INT32_MAX) {
+    return InvalidArgument(name + " has " + std::to_string(end) + " tokens, and content for " +
+                           std::to_string(NumTokens(request.content)) + "; at most " +
+                           std::to_string(INT32_MAX) + " can be replayed");
   }
   const bool negative = std::any_of(request.content.begin(), request.content.end(),
                                     [](const Segment& segment) { return segment.num_tokens < 0; });

@@ -78,6 +78,11 @@ TEST(TraceWorkload, RefusesRequestsThatMakeNoSense) {
             std::string::npos);
   EXPECT_NE(message(good, Request(10, 0, {{1, 4, 0}}, 4, 0)).find("0 output tokens"),
             std::string::npos);
+  constexpr int32_t kMost = INT32_MAX;
+  EXPECT_NE(message(good, Request(10, 0, {{1, 4, 0}}, 4, kMost)).find("at most 2147483647 can"),
+            std::string::npos);
+  EXPECT_NE(message(good, Request(10, 0, {{1, kMost, 0}, {2, 1, 0}}, 4, 1)).find("at most"),
+            std::string::npos);
 }
 
 }  // namespace
