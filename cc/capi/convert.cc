@@ -210,6 +210,7 @@ pagemill_output FromOutput(const engine::RequestOutput& output) {
       .prefill_s = output.prefill_s,
       .decode_s = output.decode_s,
       .turn_finished = reason(output.turn_finished),
+      .retry_after_s = output.error.retry_after_s(),
   };
 }
 

@@ -152,6 +152,7 @@ typedef struct pagemill_output {
   double decode_s;           /* first token to last token */
 
   int32_t turn_finished; /* a pagemill_finish_reason: a turn is over, the request awaits input */
+  int32_t retry_after_s; /* where error is not 0: when a retry may succeed; 0 = not known */
 } pagemill_output;
 
 /* Gauges are of this moment, counters only grow. */

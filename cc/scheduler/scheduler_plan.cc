@@ -8,6 +8,7 @@ namespace pagemill::scheduler {
 void Scheduler::Schedule(step::StepPlan* plan) {
   plan->released.clear();
   plan->released_media.clear();
+  plan->num_common_prefix_blocks.clear();
   plan->total_num_tokens = 0;
   num_entries_ = 0;
   in_flight_.emplace_back();
@@ -34,6 +35,9 @@ void Scheduler::Schedule(step::StepPlan* plan) {
   plan->total_num_tokens = options_.max_num_tokens - budget.tokens;
   plan->released.swap(released_);
   encoder_cache_.TakeReleased(&plan->released_media);
+  if (running_.size() > 1) {  // what all share, any of them knows
+    cache_.NumCommonPrefixBlocks(running_.front()->blocks, &plan->num_common_prefix_blocks);
+  }
   in_flight_.back().step_id = plan->step_id;
 }
 

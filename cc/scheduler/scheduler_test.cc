@@ -125,6 +125,19 @@ TEST_F(SchedulerTest, APrefixIsComputedOnce) {
   EXPECT_EQ(scheduler_->stats().prefix_cache_hit_tokens, 12u);
 }
 
+TEST_F(SchedulerTest, APlanTellsWhatAllRunningShare) {
+  Start(SmallOptions());
+  Add(MakeRequest(1, 14, 4));
+  Step();
+  EXPECT_TRUE(plan_.num_common_prefix_blocks.empty());  // nobody to share with
+  Add(MakeRequest(11, 14, 2));                          // the same prompt
+  EXPECT_EQ(Step(), "1:1 11:2");
+  EXPECT_EQ(plan_.num_common_prefix_blocks, std::vector<int32_t>{3});
+  Add(MakeRequest(2, 6, 2));
+  EXPECT_EQ(Step(), "1:1 11:1 2:6");
+  EXPECT_EQ(plan_.num_common_prefix_blocks, std::vector<int32_t>{0});
+}
+
 TEST_F(SchedulerTest, WhoNeedsEveryTokenDoesNotReadThePrefixCache) {
   Start(SmallOptions());
   Add(MakeRequest(1, 6, 1));

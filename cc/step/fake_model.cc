@@ -75,6 +75,7 @@ StatusOr<StepResult> FakeModel::Run(const StepPlan& plan) {
     PM_RETURN_IF_ERROR(WriteTokens(entry, slot));
   }
   PM_RETURN_IF_ERROR(CheckAdapters());
+  PM_RETURN_IF_ERROR(CheckCommonPrefix(plan));
   // Answers only after all writes: whatever one entry spoils for another one shows.
   for (const ScheduledRequest& entry : plan.scheduled) {
     RequestResult answer;
@@ -82,6 +83,25 @@ StatusOr<StepResult> FakeModel::Run(const StepPlan& plan) {
     result.results.push_back(std::move(answer));
   }
   return result;
+}
+
+// Of the first group, whose blocks this model knows.
+Status FakeModel::CheckCommonPrefix(const StepPlan& plan) const {
+  if (plan.num_common_prefix_blocks.empty()) return OkStatus();
+  const int32_t count = plan.num_common_prefix_blocks[0];
+  const auto common =
+      std::span(slots_[plan.scheduled[0].index.value()].blocks).first(static_cast<size_t>(count));
+  for (const ScheduledRequest& entry : plan.scheduled) {
+    const std::vector<BlockId>& blocks = slots_[entry.index.value()].blocks;
+    if (blocks.size() < common.size() ||
+        !std::equal(common.begin(), common.end(), blocks.begin())) {
+      return Broken(entry, "does not have the common prefix");
+    }
+    if (entry.num_computed_tokens < count * options_.block_size) {
+      return Broken(entry, "has not computed the common prefix");
+    }
+  }
+  return OkStatus();
 }
 
 void FakeModel::Restart() {

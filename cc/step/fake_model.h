@@ -100,6 +100,7 @@ class FakeModel final : public PageStore {
   static uint64_t ContentBefore(const Request& request);
   static uint64_t MediaAt(const Request& request, int32_t position);
   Status CheckTotals(const StepPlan& plan) const;
+  Status CheckCommonPrefix(const StepPlan& plan) const;
   Status CheckAdapters() const;
   Status Encode(const StepPlan& plan);
   Status CheckMedia(const ScheduledRequest& entry, const Slot& slot) const;

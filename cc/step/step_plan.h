@@ -59,9 +59,8 @@ struct StepPlan {
   std::vector<std::string> released_media;  // content ids whose encoder outputs are not kept
   std::vector<ScheduledRequest> scheduled;  // running order
   int32_t total_num_tokens = 0;
-  // Per KV group: leading blocks that all entries of `scheduled` have in common. Attention may read
-  // them once for the whole batch. Empty: not known. Scheduler leaves it so while no runner reads
-  // it (KvCacheManager::NumCommonPrefixBlocks() knows).
+  // Per KV group: leading blocks that all entries of `scheduled` have in common, computed by
+  // earlier steps. Attention may read them once for the whole batch. Empty: not known.
   std::vector<int32_t> num_common_prefix_blocks;
 
   bool empty() const { return scheduled.empty(); }
