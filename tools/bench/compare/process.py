@@ -58,7 +58,8 @@ class PeerProcess:
                     stdin=subprocess.PIPE,
                     stdout=self._output(output.fileno()),
                     stderr=output,
-                    env={**os.environ, **command.environment},
+                    # Unbuffered: what a peer said before it is stopped is in the log.
+                    env={**os.environ, "PYTHONUNBUFFERED": "1", **command.environment},
                     start_new_session=True,  # its process group is that of its children
                     text=True,
                 )
