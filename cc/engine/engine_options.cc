@@ -1,18 +1,10 @@
 #include "cc/engine/engine_options.h"
 
+#include "cc/base/option_check.h"
 #include "cc/kv_cache/block_hash.h"
 #include "cc/scheduler/policies/policies.h"
 
 namespace pagemill::engine {
-namespace {
-
-Status CheckAtLeast(const char* field, int64_t value, int64_t least) {
-  if (value >= least) return OkStatus();
-  return InvalidArgument(std::string(field) + " is " + std::to_string(value) +
-                         ", it must be at least " + std::to_string(least));
-}
-
-}  // namespace
 
 Status EngineOptions::Validate() const {
   PM_RETURN_IF_ERROR(CheckAtLeast("max_num_scheduled_tokens", max_num_scheduled_tokens, 0));

@@ -3,19 +3,11 @@
 #include <algorithm>
 #include <string>
 
+#include "cc/base/option_check.h"
 #include "cc/kv_cache/eviction/policies.h"
 #include "cc/kv_cache/kinds/kinds.h"
 
 namespace pagemill::kv_cache {
-namespace {
-
-Status CheckAtLeast(const char* field, int32_t value, int32_t least) {
-  if (value >= least) return OkStatus();
-  return InvalidArgument(std::string(field) + " is " + std::to_string(value) +
-                         ", it must be at least " + std::to_string(least));
-}
-
-}  // namespace
 
 Status KvCacheOptions::Validate() const {
   const int32_t least = groups.empty() ? 1 : 2;

@@ -1,17 +1,9 @@
 #include "cc/scheduler/scheduler_options.h"
 
+#include "cc/base/option_check.h"
 #include "cc/scheduler/policies/policies.h"
 
 namespace pagemill::scheduler {
-namespace {
-
-Status CheckAtLeast(const char* field, int64_t value, int64_t least) {
-  if (value >= least) return OkStatus();
-  return InvalidArgument(std::string(field) + " is " + std::to_string(value) +
-                         ", it must be at least " + std::to_string(least));
-}
-
-}  // namespace
 
 Status SchedulerOptions::Validate() const {
   PM_RETURN_IF_ERROR(CheckAtLeast("max_num_tokens", max_num_tokens, 1));

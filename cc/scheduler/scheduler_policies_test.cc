@@ -1,61 +1,25 @@
 // What the policies mean in a scheduler: who is preempted for whom, and that everything ends with
 // the right tokens all the same.
 #include <map>
-#include <memory>
-#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
 
-#include "cc/scheduler/scheduler.h"
-#include "cc/step/fake_model.h"
-#include "gtest/gtest.h"
+#include "cc/scheduler/testing/scheduler_fixture.h"
 
 namespace pagemill::scheduler {
 namespace {
 
-using step::FakeModel;
-using step::Request;
-using step::RequestId;
-
 SchedulerOptions Options(const std::string& policy) {
-  SchedulerOptions options;
-  options.max_num_tokens = 16;
+  SchedulerOptions options = SmallOptions();
   options.max_num_seqs = 2;
-  options.max_num_logits_rows = 8;
-  options.max_model_len = 64;
-  options.vocab_size = 97;
+  options.max_waiting_requests = SchedulerOptions().max_waiting_requests;
   options.policy = policy;
-  options.kv_cache.num_blocks = 33;
-  options.kv_cache.block_size = 4;
   return options;
 }
 
-Request MakeRequest(uint64_t id, int32_t prompt_size, int32_t max_tokens) {
-  Request request;
-  request.id = RequestId(id);
-  request.prompt_token_ids.resize(static_cast<size_t>(prompt_size));
-  std::iota(request.prompt_token_ids.begin(), request.prompt_token_ids.end(),
-            static_cast<int32_t>(id % 50));
-  request.sampling.max_tokens = max_tokens;
-  return request;
-}
-
-class PoliciesTest : public testing::Test {
+class PoliciesTest : public SchedulerTest {
  protected:
-  void Start(const SchedulerOptions& options) {
-    auto scheduler = Scheduler::Create(options);
-    ASSERT_TRUE(scheduler.ok()) << scheduler.status().ToString();
-    scheduler_ = std::move(*scheduler);
-    FakeModel::Options model;
-    model.num_blocks = options.kv_cache.num_blocks;
-    model.block_size = options.kv_cache.block_size;
-    model.max_num_seqs = options.max_num_seqs;
-    model.max_num_tokens = options.max_num_tokens;
-    model.max_num_logits_rows = options.max_num_logits_rows;
-    model_ = std::make_unique<FakeModel>(model);
-  }
-
   void Add(uint64_t id, int32_t prompt_size, int32_t max_tokens, int32_t priority,
            const std::string& tenant = "") {
     Request request = MakeRequest(id, prompt_size, max_tokens);
@@ -63,25 +27,14 @@ class PoliciesTest : public testing::Test {
     request.tenant = tenant;
     expected_[id] = FakeModel::Continue(request.prompt_token_ids, static_cast<size_t>(max_tokens),
                                         /*vocab_size=*/97);
-    const Status status = scheduler_->Add(std::move(request));
-    ASSERT_TRUE(status.ok()) << status.ToString();
+    SchedulerTest::Add(request);
   }
 
   // One step; "id:tokens" for each entry of its plan. Tokens of requests that end are checked.
   std::string Step() {
-    scheduler_->Schedule(&plan_);
-    std::string text;
-    for (const step::ScheduledRequest& entry : plan_.scheduled) {
-      if (entry.start) ids_[entry.index.value()] = entry.start->id.value();
-      text += (text.empty() ? "" : " ") + std::to_string(ids_[entry.index.value()]) + ":" +
-              std::to_string(entry.num_tokens());
-    }
+    const std::string text = SchedulerTest::Step();
     if (plan_.empty()) return text;
-    StatusOr<step::StepResult> result = model_->Run(plan_);
-    EXPECT_TRUE(result.ok()) << result.status().ToString();
-    std::vector<RequestEvent> events;
-    scheduler_->Update(std::move(*result), &events);
-    for (RequestEvent& event : events) {
+    for (const RequestEvent& event : events_) {
       std::vector<int32_t>& tokens = tokens_[event.id.value()];
       tokens.insert(tokens.end(), event.new_token_ids.begin(), event.new_token_ids.end());
       if (event.finish_reason) {
@@ -89,8 +42,6 @@ class PoliciesTest : public testing::Test {
         ended_.push_back(event.id.value());
       }
     }
-    const Status status = scheduler_->CheckIntegrity();
-    EXPECT_TRUE(status.ok()) << status.ToString();
     return text;
   }
 
@@ -100,12 +51,8 @@ class PoliciesTest : public testing::Test {
     EXPECT_EQ(ended_.size(), expected_.size());
   }
 
-  std::unique_ptr<Scheduler> scheduler_;
-  std::unique_ptr<FakeModel> model_;
-  step::StepPlan plan_;
   std::map<uint64_t, std::vector<int32_t>> expected_, tokens_;
   std::vector<uint64_t> ended_;  // in this order
-  uint64_t ids_[64] = {};
 };
 
 TEST_F(PoliciesTest, PriorityPreemptsForASlot) {
