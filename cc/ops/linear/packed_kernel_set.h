@@ -1,0 +1,67 @@
+// File: cc/ops/linear/packed_kernel_set.h
+// What a file compiled for one instruction set gives for products with packed weights: functions
+// over raw pointers. packed_driver.h (threads, workspace, strips) is compiled once, for the
+// baseline. Plain data only: files of different instruction sets share no inline function through
+// it.
+//
+// Weights are packed once, when a program is bound, into panels of kPanelRows rows in the order in
+// which `multiply` reads them. Rows of x are prepared once a call, a strip of at most
+// `max_strip_rows` at a time, in whatever precision and order `multiply` takes them. The layouts of
+// both are the kernel set's own.
+#ifndef PAGEMILL_CC_OPS_LINEAR_PACKED_KERNEL_SET_H_
+#define PAGEMILL_CC_OPS_LINEAR_PACKED_KERNEL_SET_H_
+
+#include <cstdint>
+
+#include "cc/tensor/dtype.h"
+
+namespace pagemill::ops::linear {
+
+inline constexpr int64_t kPanelRows = 32;
+
+// Rows of a weight matrix as stored: [.., k], any alignment.
+struct StoredRows {
+  DType dtype;
+  const uint8_t* rows;
+  int64_t stride;  // bytes
+  int64_t k;
+};
+
+// Rows of x: [n, k] floats.
+struct InputRows {
+  const float* rows;
+  int64_t stride;  // floats
+  int64_t n;
+  int64_t k;
+};
+
+// One panel times one strip.
+struct PackedProduct {
+  DType dtype;           // of the weights as stored
+  const uint8_t* panel;  // 64-byte aligned
+  const uint8_t* strip;  // 64-byte aligned
+  const float* bias;     // of the panel's first row, or null
+  float* y;              // of the strip's first row of x and the panel's first weight row
+  int64_t y_stride;      // floats between rows of x
+  int64_t n;             // rows of x in the strip, at least 1
+  int64_t m;             // weight rows in the panel, 1 to kPanelRows
+  int64_t k;
+};
+
+// An output is accumulated in an order that depends on k and the kernel set alone: it has the same
+// bits in strips of any height.
+struct PackedKernelSet {
+  int64_t max_strip_rows;
+  // Bytes of a panel of rows of k elements: a multiple of 64.
+  int64_t (*panel_bytes)(DType dtype, int64_t k);
+  // The first `count` rows of `source`, at most kPanelRows; the others become zeros.
+  void (*pack)(const StoredRows& source, int64_t count, uint8_t* panel);
+  // Bytes of a strip of n rows for weights of `dtype`: a multiple of 64.
+  int64_t (*strip_bytes)(DType dtype, int64_t n, int64_t k);
+  void (*prepare)(DType dtype, const InputRows& x, uint8_t* strip);
+  void (*multiply)(const PackedProduct& product);
+};
+
+}  // namespace pagemill::ops::linear
+
+#endif  // PAGEMILL_CC_OPS_LINEAR_PACKED_KERNEL_SET_H_
