@@ -3,9 +3,7 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
-#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/unique_ptr.h>
-#include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <cinttypes>
@@ -13,8 +11,6 @@
 #include <cstring>
 #include <memory>
 #include <string>
-#include <tuple>
-#include <vector>
 
 #include "cc/bindings/batch_arrays.h"
 #include "cc/bindings/bindings.h"
@@ -33,8 +29,6 @@ using program::NativeExecutor;
 using program::Program;
 
 namespace {
-
-using OpTimeTuple = std::tuple<std::string, std::string, int64_t, double>;
 
 // Ids index the rows of embedding tables; a batch from Python may hold anything.
 void RequireIdsInTables(const Program& program, const BatchArrays& arrays) {
@@ -103,15 +97,7 @@ void BindNativeExecutor(nb::module_& m) {
           nb::arg("query_start"), nb::arg("seq_lens"), nb::arg("block_table"),
           nb::arg("logits_rows"))
       .def_prop_ro("memory_plan", &NativeExecutor::memory_plan)
-      .def_prop_ro("kv_fingerprint", &KvFingerprint)
-      .def("set_profiling", &NativeExecutor::SetProfiling, nb::arg("on"))
-      .def("profile", [](const NativeExecutor& self) {
-        std::vector<OpTimeTuple> times;
-        for (const program::OpTime& t : self.Profile()) {
-          times.emplace_back(t.op, t.kernel, t.calls, t.seconds);
-        }
-        return times;
-      });
+      .def_prop_ro("kv_fingerprint", &KvFingerprint);
 }
 
 }  // namespace

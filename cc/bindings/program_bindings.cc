@@ -18,7 +18,7 @@
 #include "cc/program/kernel_selection.h"
 #include "cc/program/memory_plan.h"
 #include "cc/program/program.h"
-#include "cc/program/rewrites.h"
+#include "cc/program/rewrites/rewrites.h"
 
 namespace pagemill::bindings {
 

@@ -1,7 +1,11 @@
 // The runner: an executor with batch state and sampling around it.
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "cc/bindings/bindings.h"
 #include "cc/bindings/collectable.h"
@@ -16,6 +20,8 @@ namespace pagemill::bindings {
 namespace nb = nanobind;
 using engine::RunnerLimits;
 using program::NativeExecutor;
+using program::OpTime;
+using program::StepKind;
 using runner::ModelRunner;
 
 namespace {
@@ -44,13 +50,13 @@ void InitFromNative(RunnerHolder* self, nb::object executor, const RunnerLimits&
   RequireFits(native.options(), limits);
   auto runner =
       ValueOrThrow(ModelRunner::Create(&native, native.thread_pool(), limits, native.pages()));
-  new (self) RunnerHolder{std::move(executor), std::move(runner)};
+  new (self) RunnerHolder{std::move(executor), &native, std::move(runner)};
 }
 
 void InitFromPython(RunnerHolder* self, nb::object executor, const RunnerLimits& limits) {
   PythonExecutor& python = nb::cast<PythonExecutor&>(executor);
   auto runner = ValueOrThrow(ModelRunner::Create(&python, python.thread_pool(), limits));
-  new (self) RunnerHolder{std::move(executor), std::move(runner)};
+  new (self) RunnerHolder{std::move(executor), nullptr, std::move(runner)};
 }
 
 void BindRunnerLimits(nb::module_& m) {
@@ -89,10 +95,47 @@ void BindRunnerLimits(nb::module_& m) {
       .def_ro("pooling", &RunnerLimits::pooling);
 }
 
+// What a runner knows of where the time of its steps went.
+struct StepProfile {
+  runner::StepTimes times;
+  std::vector<OpTime> ops;
+};
+
+void SetProfiling(RunnerHolder& self, bool on) {
+  self.runner->SetProfiling(on);
+  if (self.native != nullptr) self.native->SetProfiling(on);
+}
+
+StepProfile Profile(const RunnerHolder& self, bool decode) {
+  const StepKind kind = decode ? StepKind::kDecode : StepKind::kPrompt;
+  StepProfile profile{.times = self.runner->Profile(kind), .ops = {}};
+  if (self.native != nullptr) profile.ops = self.native->Profile(kind);
+  return profile;
+}
+
+void BindStepProfile(nb::module_& m) {
+  nb::class_<OpTime>(m, "OpTime")
+      .def_ro("op", &OpTime::op)
+      .def_ro("matrix", &OpTime::matrix)
+      .def_ro("kernel", &OpTime::kernel)
+      .def_ro("calls", &OpTime::calls)
+      .def_ro("seconds", &OpTime::seconds)
+      .def_ro("bytes", &OpTime::bytes)
+      .def_ro("operations", &OpTime::operations);
+  nb::class_<StepProfile>(m, "StepProfile")
+      .def_prop_ro("steps", [](const StepProfile& p) { return p.times.steps; })
+      .def_prop_ro("batch_s", [](const StepProfile& p) { return p.times.batch_s; })
+      .def_prop_ro("model_s", [](const StepProfile& p) { return p.times.model_s; })
+      .def_prop_ro("sampling_s", [](const StepProfile& p) { return p.times.sampling_s; })
+      .def_prop_ro("between_s", [](const StepProfile& p) { return p.times.between_s; })
+      .def_ro("ops", &StepProfile::ops);
+}
+
 }  // namespace
 
 void BindRunner(nb::module_& m) {
   BindRunnerLimits(m);
+  BindStepProfile(m);
   nb::class_<RunnerHolder>(m, "ModelRunner", nb::type_slots(CollectableSlots<RunnerHolder>::kSlots))
       .def(
           "__init__",
@@ -106,7 +149,9 @@ void BindRunner(nb::module_& m) {
             }
           },
           nb::arg("executor"), nb::arg("limits"))
-      .def_prop_ro("limits", [](const RunnerHolder& self) { return self.runner->limits(); });
+      .def_prop_ro("limits", [](const RunnerHolder& self) { return self.runner->limits(); })
+      .def("set_profiling", &SetProfiling, nb::arg("on"))
+      .def("profile", &Profile, nb::kw_only(), nb::arg("decode"));
 }
 
 }  // namespace pagemill::bindings

@@ -7,12 +7,14 @@
 
 #include <memory>
 
+#include "cc/program/native_executor.h"
 #include "cc/runner/model_runner.h"
 
 namespace pagemill::bindings {
 
 struct RunnerHolder {
-  nanobind::object executor;  // dies after the runner
+  nanobind::object executor;                  // dies after the runner
+  program::NativeExecutor* native = nullptr;  // it, where it is one
   std::unique_ptr<runner::ModelRunner> runner;
 
   // For the garbage collector (collectable.h). The runner needs its executor to the end.

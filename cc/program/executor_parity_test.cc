@@ -13,7 +13,7 @@
 #include "cc/ops/op.h"
 #include "cc/program/native_executor.h"
 #include "cc/program/program.h"
-#include "cc/program/rewrites.h"
+#include "cc/program/rewrites/rewrites.h"
 #include "cc/program/testing/step_arrays.h"
 #include "cc/program/testing/tiny_llama.h"
 

@@ -68,7 +68,7 @@ struct NativeExecutor::Bound {
   TensorView pooled;
 
   bool profiling = false;
-  std::vector<OpTime> times;               // of every op, while profiling
+  OpProfile profile;
   std::vector<std::vector<ValueId>> dead;  // values whose last reader an op is, where poisoned
 
   Status AllocateMemory(const Target& target);
@@ -231,8 +231,8 @@ void NativeExecutor::Bound::WalkInstrumented() {
     const Clock::time_point start = Clock::now();
     ops[i].run(ops[i].call, context);
     if (profiling) {
-      times[i].seconds += std::chrono::duration<double>(Clock::now() - start).count();
-      ++times[i].calls;
+      const std::chrono::duration<double> elapsed = Clock::now() - start;
+      profile.Add(KindOf(batch), i, ops[i].call, elapsed.count());
     }
     if (!options.poison_dead_memory) continue;
     for (ValueId id : dead[i]) {
@@ -292,30 +292,11 @@ Digest128 NativeExecutor::kv_fingerprint() const {
 
 void NativeExecutor::SetProfiling(bool on) {
   bound_->profiling = on;
-  if (!on) return;
-  bound_->times.clear();
-  for (size_t i = 0; i < bound_->ops.size(); ++i) {
-    bound_->times.push_back(
-        {bound_->program.ops()[i].name, std::string(bound_->kernels.rows[i]->name), 0, 0});
-  }
+  if (on) bound_->profile.Start(bound_->program, bound_->kernels);
 }
 
-std::vector<OpTime> NativeExecutor::Profile() const {
-  std::vector<OpTime> merged;
-  for (const OpTime& time : bound_->times) {
-    auto same = std::find_if(merged.begin(), merged.end(), [&](const OpTime& m) {
-      return m.op == time.op && m.kernel == time.kernel;
-    });
-    if (same == merged.end()) {
-      merged.push_back(time);
-      continue;
-    }
-    same->calls += time.calls;
-    same->seconds += time.seconds;
-  }
-  std::stable_sort(merged.begin(), merged.end(),
-                   [](const OpTime& a, const OpTime& b) { return a.seconds > b.seconds; });
-  return merged;
+std::vector<OpTime> NativeExecutor::Profile(StepKind kind) const {
+  return bound_->profile.Times(kind);
 }
 
 }  // namespace pagemill::program

@@ -16,7 +16,6 @@
 #define PAGEMILL_CC_PROGRAM_NATIVE_EXECUTOR_H_
 
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "cc/base/status.h"
@@ -26,18 +25,11 @@
 #include "cc/program/executor_options.h"
 #include "cc/program/kernel_selection.h"
 #include "cc/program/memory_plan.h"
+#include "cc/program/op_profile.h"
 #include "cc/program/program.h"
 #include "cc/step/page_store.h"
 
 namespace pagemill::program {
-
-// Time spent in one kind of op since profiling began.
-struct OpTime {
-  std::string op;
-  std::string kernel;
-  int64_t calls = 0;
-  double seconds = 0;
-};
 
 class NativeExecutor final : public Executor {
  public:
@@ -62,7 +54,7 @@ class NativeExecutor final : public Executor {
 
   // While on, steps also measure each op (~50 ns an op). Turning it on resets the times.
   void SetProfiling(bool on);
-  std::vector<OpTime> Profile() const;  // slowest first
+  std::vector<OpTime> Profile(StepKind kind) const;  // of steps of this kind, slowest first
 
  private:
   struct Bound;

@@ -1,5 +1,6 @@
 #include "cc/runner/model_runner.h"
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <utility>
@@ -22,6 +23,12 @@ Status CheckLimits(const engine::RunnerLimits& limits) {
   return CheckPositive("block_size", limits.block_size);
 }
 
+// Was some request of the plan in the step before, or in one before that?
+bool HasRequestThatGoesOn(const step::StepPlan& plan) {
+  return std::any_of(plan.scheduled.begin(), plan.scheduled.end(),
+                     [](const step::ScheduledRequest& entry) { return entry.start == nullptr; });
+}
+
 }  // namespace
 
 StatusOr<std::unique_ptr<ModelRunner>> ModelRunner::Create(program::Executor* executor,
@@ -42,6 +49,7 @@ ModelRunner::ModelRunner(program::Executor* executor, device::ThreadPool* pool,
 }
 
 Status ModelRunner::Execute(const step::StepPlan& plan) {
+  stopwatch_.Begin(HasRequestThatGoesOn(plan));
   PM_RETURN_IF_ERROR(batch_.CheckSlots(plan));
   ApplyToSampler(plan);  // first, so that a step that fails leaves no request behind in it
   PM_RETURN_IF_ERROR(batch_.Apply(plan));
@@ -55,11 +63,15 @@ Status ModelRunner::Execute(const step::StepPlan& plan) {
     result.results[i].index = plan.scheduled[i].index;
   }
   if (!plan.empty()) {
+    stopwatch_.Lap(&StepTimes::batch_s);
     program::ExecutorOutput output;
     PM_RETURN_IF_ERROR(executor_->Execute(batch_.view(), &output));
     PM_RETURN_IF_ERROR(CheckOutput(output));
+    stopwatch_.Lap(&StepTimes::model_s);
     SampleRows(plan, output.logits, &result);
     TakePooled(plan, output.pooled, &result);
+    stopwatch_.Lap(&StepTimes::sampling_s);
+    stopwatch_.End(program::KindOf(batch_.view()));
   }
   finished_.push_back(std::move(result));
   return OkStatus();

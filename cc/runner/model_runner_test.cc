@@ -140,6 +140,33 @@ TEST_F(ModelRunnerTest, SamplesWhatThePlanAsksFor) {
             std::vector{NextToken(next.token_ids[0], 3)});
 }
 
+TEST_F(ModelRunnerTest, ProfilesStepsByKindWhileAsked) {
+  using program::StepKind;
+  ScheduledRequest next;
+  next.index = RequestIndex(0);
+  next.num_computed_tokens = 2;
+  next.token_ids = {5};
+  next.sample = true;
+  (void)MustRun({Start(0, MakeRequest({1, 2}))});
+  EXPECT_EQ(runner_->Profile(StepKind::kPrompt).steps, 0);
+  runner_->SetProfiling(true);
+  (void)MustRun({next});
+  next.num_computed_tokens = 3;
+  (void)MustRun({next});
+  (void)MustRun({Start(1, MakeRequest({1, 2, 3}))});
+  runner_->SetProfiling(false);
+  next.num_computed_tokens = 4;
+  (void)MustRun({next});
+  const StepTimes decode = runner_->Profile(StepKind::kDecode);
+  EXPECT_EQ(decode.steps, 2);
+  EXPECT_GT(decode.model_s, 0);
+  EXPECT_GT(decode.sampling_s, 0);
+  EXPECT_GT(decode.between_s, 0);
+  const StepTimes prompt = runner_->Profile(StepKind::kPrompt);
+  EXPECT_EQ(prompt.steps, 1);
+  EXPECT_EQ(prompt.between_s, 0);  // nothing of it was there before: who knows what was waited for
+}
+
 TEST_F(ModelRunnerTest, ScoresPromptTokensAndSampledOnes) {
   auto request = MakeRequest({1, 2, 7});
   request->sampling.logprobs = 2;

@@ -1,7 +1,7 @@
 #include <utility>
 #include <vector>
 
-#include "cc/program/rewrites.h"
+#include "cc/program/rewrites/rewrites.h"
 
 namespace pagemill::program {
 namespace {

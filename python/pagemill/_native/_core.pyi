@@ -135,9 +135,6 @@ class NativeExecutor:
     @property
     def kv_fingerprint(self) -> str:
         """What KV depends on besides tokens. Reads some of every weight."""
-    def set_profiling(self, on: bool) -> None: ...
-    def profile(self) -> list[tuple[str, str, int, float]]:
-        """(op, kernel, calls, seconds), slowest first."""
 
 class PythonExecutor:
     """Runs a step by calling Python, on the engine's thread, with the GIL held.
@@ -195,12 +192,54 @@ class RunnerLimits:
     @property
     def pooling(self) -> bool: ...
 
+class OpTime:
+    """Time spent in one kind of op; cc/program/op_profile.h."""
+
+    @property
+    def op(self) -> str: ...
+    @property
+    def matrix(self) -> str:
+        """Its weights of two dimensions, `q4_1[960,576]`; empty where it has none."""
+    @property
+    def kernel(self) -> str: ...
+    @property
+    def calls(self) -> int: ...
+    @property
+    def seconds(self) -> float: ...
+    @property
+    def bytes(self) -> float:
+        """Of weights and activations, once each; not the KV cache."""
+    @property
+    def operations(self) -> float:
+        """Multiplications and additions with the matrix."""
+
+class StepProfile:
+    """Sums over the steps of one kind; cc/runner/step_times.h."""
+
+    @property
+    def steps(self) -> int: ...
+    @property
+    def batch_s(self) -> float: ...
+    @property
+    def model_s(self) -> float: ...
+    @property
+    def sampling_s(self) -> float: ...
+    @property
+    def between_s(self) -> float: ...
+    @property
+    def ops(self) -> list[OpTime]:
+        """Slowest first; empty of a `PythonExecutor`."""
+
 class ModelRunner:
     """An executor with batch state and sampling; for one engine. Keeps its executor alive."""
 
     def __init__(self, executor: NativeExecutor | PythonExecutor, limits: RunnerLimits) -> None: ...
     @property
     def limits(self) -> RunnerLimits: ...
+    def set_profiling(self, on: bool) -> None:
+        """Turning it on resets the times; only while no request runs."""
+    def profile(self, *, decode: bool) -> StepProfile:
+        """Of steps with one token of each request, or of the others; only while none runs."""
 
 class SamplingParams:
     """cc/step/sampling_params.h; ranges are checked by `Engine.submit`."""

@@ -251,11 +251,25 @@ def test_native_executor_checks_the_batch(changes: dict[str, Any], message: str)
         native_executor().execute(**step(**changes))
 
 
-def test_profiling_times_each_op() -> None:
-    executor = native_executor()
-    executor.set_profiling(True)
-    executor.execute(**step())
-    assert {op for op, *_ in executor.profile()} == {"embedding", "add", "rms_norm", "select_rows"}
+def test_a_profile_has_each_op_and_the_rest_of_a_step() -> None:
+    fitting = limits(num_blocks=3, block_size=16, vocab_size=2)
+    runner = _native.ModelRunner(native_executor(), fitting)
+    engine = _native.Engine(runner, _native.EngineOptions())
+    try:
+        runner.set_profiling(True)
+        engine.submit(1, [1, 0, 1], greedy(max_tokens=4, ignore_eos=True))
+        collect(engine, 1)
+        prompt, decode = runner.profile(decode=False), runner.profile(decode=True)
+        assert (prompt.steps, decode.steps) == (1, 3)
+        names = {op.op for op in decode.ops}
+        assert names == {"embedding", "add", "rms_norm", "select_rows"}
+        assert all(op.calls == 3 and op.bytes > 0 for op in decode.ops)
+        assert decode.model_s >= sum(op.seconds for op in decode.ops) > 0
+        assert min(decode.batch_s, decode.sampling_s, decode.between_s) > 0
+        runner.set_profiling(True)
+        assert runner.profile(decode=True).ops == []
+    finally:
+        engine.shutdown()
 
 
 def test_runner_limits_must_fit_the_executor() -> None:

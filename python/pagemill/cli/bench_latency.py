@@ -1,10 +1,10 @@
 """`pagemill bench latency`: one batch, from its submission to its last token."""
 
-import json
 import statistics
 from argparse import Namespace
 from typing import Any
 
+from pagemill.cli.bench_report import PROFILE_HELP
 from pagemill.cli.workload import WorkloadConfig, random_prompts
 from pagemill.config import EngineConfig
 from pagemill.config.flags import FlagParser
@@ -22,6 +22,7 @@ def parser() -> FlagParser:
     )
     made.add_argument("--json", action="store_true", help="print JSON")
     made.add_argument("--no-limits", action="store_true", help="skip measuring the limits (1 s)")
+    made.add_argument("--profile", action="store_true", help=PROFILE_HELP)
     made.add_config(WorkloadConfig)
     made.add_config(EngineConfig)
     return made
@@ -29,7 +30,7 @@ def parser() -> FlagParser:
 
 def run(parser: FlagParser, args: Namespace) -> int:
     """Runs the benchmark and prints its report."""
-    from pagemill.cli.bench_report import describe, note
+    from pagemill.cli.bench_report import note, show
     from pagemill.cli.machine_limits import limits_or_none
     from pagemill.cli.machine_load import MachineLoad
     from pagemill.cli.offline import OfflineModel
@@ -39,11 +40,14 @@ def run(parser: FlagParser, args: Namespace) -> int:
     limits = limits_or_none(config, not args.no_limits, note)
     load = MachineLoad()
     model = OfflineModel.load(config)
+    profile = None
     totals: list[float] = []
     firsts: list[float] = []
     shared = 0  # prompt tokens that were not computed, because another request had the same
     try:
         for run_index in range(workload.num_warmups + workload.num_iters):
+            if args.profile and run_index == workload.num_warmups:
+                profile = model.profile()
             prompts = random_prompts(workload, model.vocab_size, run_index)
             outputs = model.run(prompts, workload.output_len)
             if run_index >= workload.num_warmups:
@@ -76,5 +80,5 @@ def run(parser: FlagParser, args: Namespace) -> int:
             "decode": steps * limits.decode_seconds(requests) if steps else None,
             "prefill": shortest / first,
         }
-    print(json.dumps(report, indent=2) if args.json else describe(report))
+    show(report, profile, as_json=args.json)
     return 0

@@ -1,7 +1,26 @@
 """How the benchmarks report."""
 
+from __future__ import annotations
+
+import json
 import sys
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
+
+if TYPE_CHECKING:
+    from pagemill.cli.step_profile import RunProfile
+
+PROFILE_HELP = "show where the time of steps went (the clock takes about 50 ns an op)"
+
+
+def show(report: dict[str, Any], profile: RunProfile | None, *, as_json: bool) -> None:
+    """Prints a report, and where the time of its steps went if that was measured."""
+    if as_json:
+        measured = {"profile": profile.as_json()} if profile else {}
+        print(json.dumps(report | measured, indent=2))
+        return
+    print(describe(report))
+    if profile:
+        print(f"\n{profile.table()}")
 
 
 def describe(report: dict[str, Any]) -> str:

@@ -1,10 +1,10 @@
 """`pagemill bench throughput`: tokens per second over many requests."""
 
-import json
 import statistics
 from argparse import Namespace
 from typing import Any
 
+from pagemill.cli.bench_report import PROFILE_HELP
 from pagemill.cli.workload import WorkloadConfig, random_prompts
 from pagemill.config import EngineConfig
 from pagemill.config.flags import FlagParser
@@ -23,6 +23,7 @@ def parser() -> FlagParser:
     )
     made.add_argument("--json", action="store_true", help="print JSON")
     made.add_argument("--no-limits", action="store_true", help="skip measuring the limits (1 s)")
+    made.add_argument("--profile", action="store_true", help=PROFILE_HELP)
     made.add_config(WorkloadConfig)
     made.add_config(EngineConfig)
     return made
@@ -30,7 +31,7 @@ def parser() -> FlagParser:
 
 def run(parser: FlagParser, args: Namespace) -> int:
     """Runs the benchmark and prints its report."""
-    from pagemill.cli.bench_report import describe, note
+    from pagemill.cli.bench_report import note, show
     from pagemill.cli.machine_limits import RunSize, limits_or_none
     from pagemill.cli.machine_load import MachineLoad
     from pagemill.cli.offline import OfflineModel
@@ -40,10 +41,13 @@ def run(parser: FlagParser, args: Namespace) -> int:
     limits = limits_or_none(config, not args.no_limits, note)
     load = MachineLoad()
     model = OfflineModel.load(config)
+    profile = None
     times: list[float] = []
     cached = 0
     try:
         for run_index in range(workload.num_warmups + workload.num_iters):
+            if args.profile and run_index == workload.num_warmups:
+                profile = model.profile()
             prompts = random_prompts(workload, model.vocab_size, run_index)
             outputs = model.run(prompts, workload.output_len)
             if run_index >= workload.num_warmups:
@@ -75,5 +79,5 @@ def run(parser: FlagParser, args: Namespace) -> int:
         shortest = limits.run_seconds(run_size, config.scheduler.max_num_batched_tokens)
         report["limits"] = {**limits.as_json(), "output_tokens_per_s": generated / shortest}
         report["achieved_over_limit"] = shortest / seconds
-    print(json.dumps(report, indent=2) if args.json else describe(report))
+    show(report, profile, as_json=args.json)
     return 0

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pagemill.cli.step_profile import RunProfile
 from pagemill.config import EngineConfig
 from pagemill.engine.loading import LoadedModel, load
 from pagemill.engine.offline_batch import OfflineBatch
@@ -38,6 +39,12 @@ class OfflineModel:
     def vocab_size(self) -> int:
         """Token ids are below this."""
         return self._loaded.core.built.vocab_size
+
+    def profile(self) -> RunProfile:
+        """Measures steps from now on; for use between two `run`s."""
+        profile = RunProfile(self._loaded.core.runner)
+        profile.start()
+        return profile
 
     def run(self, prompts: Sequence[Sequence[int]], output_len: int) -> list[TimedOutput]:
         """Submits all prompts at once; returns what came of them, in the same order.

@@ -24,10 +24,14 @@ _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARN
 
 @dataclass(frozen=True, slots=True)
 class EngineCore:
-    """A running engine: `seam` is how to talk to it, `budget` the KV cache it got."""
+    """A running engine: `seam` is how to talk to it, `budget` the KV cache it got.
+
+    `runner` is the engine's own; others ask it for its profile, between requests.
+    """
 
     built: BuiltModel
     seam: NativeSeam
+    runner: _native.ModelRunner
     budget: KvBudget
     max_choices: int
     """Requests that the engine holds when it is otherwise idle."""
@@ -67,7 +71,7 @@ class EngineCore:
         engine = _native.Engine(runner, _options(config, tiers), log=_log)
         seam = NativeSeam(engine, _native.SamplingParams, _native.StatusError)
         held = config.scheduler.max_num_queued_reqs
-        return cls(built, seam, budget, max(1, held))
+        return cls(built, seam, runner, budget, max(1, held))
 
 
 def _executor(

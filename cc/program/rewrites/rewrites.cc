@@ -1,4 +1,4 @@
-#include "cc/program/rewrites.h"
+#include "cc/program/rewrites/rewrites.h"
 
 #include <array>
 #include <utility>

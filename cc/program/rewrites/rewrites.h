@@ -1,11 +1,11 @@
-// File: cc/program/rewrites.h
+// File: cc/program/rewrites/rewrites.h
 // Named rewrites of a program that keep its results and make it cheaper (`docs/program_format.md`).
 //
 //   PM_ASSIGN_OR_RETURN(program, RewriteProgram(std::move(program)));
 //
-// To add one: a file of its own in rewrites/, declared below, and a row in the list of rewrites.cc.
-#ifndef PAGEMILL_CC_PROGRAM_REWRITES_H_
-#define PAGEMILL_CC_PROGRAM_REWRITES_H_
+// To add one: a file of its own beside this one, declared below, and a row in rewrites.cc.
+#ifndef PAGEMILL_CC_PROGRAM_REWRITES_REWRITES_H_
+#define PAGEMILL_CC_PROGRAM_REWRITES_REWRITES_H_
 
 #include <cstdint>
 #include <span>
@@ -34,4 +34,4 @@ int32_t FuseAddRmsNorm(Program& program);
 
 }  // namespace pagemill::program
 
-#endif  // PAGEMILL_CC_PROGRAM_REWRITES_H_
+#endif  // PAGEMILL_CC_PROGRAM_REWRITES_REWRITES_H_

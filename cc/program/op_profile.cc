@@ -1,0 +1,83 @@
+#include "cc/program/op_profile.h"
+
+#include <algorithm>
+
+#include "cc/tensor/dtype.h"
+
+namespace pagemill::program {
+namespace {
+
+// A matrix that the op reads whole.
+bool IsMatrix(const Op& op, const Value& value) {
+  return value.kind == ValueKind::kWeight && value.shape.rank == 2 && op.name != "embedding";
+}
+
+double BytesOf(const TensorView& view) {
+  if (view.rank == 0) return 0;
+  return static_cast<double>(view.shape[0] * RowBytes(view.dtype, view.RowElements()));
+}
+
+}  // namespace
+
+void OpProfile::Start(const Program& program, const KernelSelection& kernels) {
+  entries_.clear();
+  for (size_t i = 0; i < program.ops().size(); ++i) {
+    const Op& op = program.ops()[i];
+    Entry& entry = entries_.emplace_back();
+    entry.time.op = op.name;
+    entry.time.kernel = std::string(kernels.rows[i]->name);
+    for (ValueId id : op.inputs) {
+      if (id == kNoValue) {
+        entry.counts.push_back(false);
+        continue;
+      }
+      const Value& value = program.value(id);
+      const bool table = value.kind == ValueKind::kWeight && value.shape.rank == 2;
+      entry.counts.push_back(value.kind != ValueKind::kCache && (!table || IsMatrix(op, value)));
+      if (!IsMatrix(op, value)) continue;
+      const int64_t rows = value.shape.dims[0], columns = value.shape.dims[1];
+      if (!entry.time.matrix.empty()) entry.time.matrix += " ";
+      entry.time.matrix += std::string(Info(value.dtype).name) + "[" + std::to_string(rows) + "," +
+                           std::to_string(columns) + "]";
+      entry.operations_per_row += 2.0 * static_cast<double>(rows) * static_cast<double>(columns);
+    }
+    entry.counts.resize(op.inputs.size() + op.outputs.size(), true);
+  }
+}
+
+void OpProfile::Add(StepKind kind, size_t index, const ops::OpCall& call, double seconds) {
+  Entry& entry = entries_[index];
+  OpTime& sum = entry.sum[static_cast<size_t>(kind)];
+  ++sum.calls;
+  sum.seconds += seconds;
+  for (size_t i = 0; i < entry.counts.size(); ++i) {
+    const bool is_input = i < call.inputs.size();
+    if (entry.counts[i]) {
+      sum.bytes += BytesOf(is_input ? call.inputs[i] : call.outputs[i - call.inputs.size()]);
+    }
+  }
+  if (call.outputs.empty()) return;
+  sum.operations += entry.operations_per_row * static_cast<double>(call.outputs[0].shape[0]);
+}
+
+std::vector<OpTime> OpProfile::Times(StepKind kind) const {
+  std::vector<OpTime> merged;
+  for (const Entry& entry : entries_) {
+    const OpTime& sum = entry.sum[static_cast<size_t>(kind)];
+    if (sum.calls == 0) continue;
+    auto same = std::find_if(merged.begin(), merged.end(), [&](const OpTime& m) {
+      return m.op == entry.time.op && m.kernel == entry.time.kernel &&
+             m.matrix == entry.time.matrix;
+    });
+    if (same == merged.end()) same = merged.insert(same, entry.time);
+    same->calls += sum.calls;
+    same->seconds += sum.seconds;
+    same->bytes += sum.bytes;
+    same->operations += sum.operations;
+  }
+  std::stable_sort(merged.begin(), merged.end(),
+                   [](const OpTime& a, const OpTime& b) { return a.seconds > b.seconds; });
+  return merged;
+}
+
+}  // namespace pagemill::program

@@ -1,0 +1,113 @@
+#include "cc/program/op_profile.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "cc/tensor/dtype.h"
+#include "cc/tensor/tensor_view.h"
+
+namespace pagemill::program {
+namespace {
+
+constexpr char kProgram[] = R"(pagemill-program 1
+file 0 @
+weight table f32 8,4 0 0
+weight w f32 8,4 0 0
+cache kv0 1 4 0
+input token_ids i32 T
+input logits_rows i32 L
+value x f32 T,4
+value y f32 T,8
+value z f32 T,8
+value out f32 L,8
+op embedding token_ids,table -> x
+op linear x,w -> y
+op linear x,w -> z
+op kv_write x,x,kv0 ->
+op select_rows z,logits_rows -> out
+output logits out
+constants 128
+)";
+
+class OpProfileTest : public ::testing::Test {
+ protected:
+  OpProfileTest() : program_(MustParse()) {
+    selection_.rows.assign(program_.ops().size(), &row_);
+    profile_.Start(program_, selection_);
+  }
+
+  static Program MustParse() {
+    StatusOr<Program> program =
+        Program::Parse(std::string(kProgram) + std::string(256, '0') + "\n");
+    EXPECT_TRUE(program.ok()) << program.status().ToString();
+    return *std::move(program);
+  }
+
+  // A step of three tokens.
+  void Add(StepKind kind, size_t index, double seconds) {
+    const TensorView ids = TensorView::Dense(nullptr, DType::kI32, {3});
+    const TensorView matrix = TensorView::Dense(nullptr, DType::kF32, {8, 4});
+    const TensorView x = TensorView::Dense(nullptr, DType::kF32, {3, 4});
+    const TensorView y = TensorView::Dense(nullptr, DType::kF32, {3, 8});
+    const std::array embedding = {ids, matrix};
+    const std::array linear = {x, matrix};
+    const std::array kv_write = {x, x, matrix};
+    ops::OpCall call;
+    if (index == 0) call = {.inputs = embedding, .outputs = {&x, 1}};
+    if (index == 1 || index == 2) call = {.inputs = linear, .outputs = {&y, 1}};
+    if (index == 3) call = {.inputs = kv_write, .outputs = {}};
+    profile_.Add(kind, index, call, seconds);
+  }
+
+  ops::KernelRow row_{.op = "", .name = "plain"};
+  Program program_;
+  KernelSelection selection_;
+  OpProfile profile_;
+};
+
+TEST_F(OpProfileTest, OpsOfOneKindAreOneEntrySlowestFirst) {
+  Add(StepKind::kDecode, 0, 0.5);
+  Add(StepKind::kDecode, 1, 0.25);
+  Add(StepKind::kDecode, 2, 1);
+  const std::vector<OpTime> times = profile_.Times(StepKind::kDecode);
+  ASSERT_EQ(times.size(), 2u);
+  EXPECT_EQ(times[0].op, "linear");
+  EXPECT_EQ(times[0].matrix, "f32[8,4]");
+  EXPECT_EQ(times[0].kernel, "plain");
+  EXPECT_EQ(times[0].calls, 2);
+  EXPECT_EQ(times[0].seconds, 1.25);
+  EXPECT_EQ(times[1].op, "embedding");
+  EXPECT_EQ(times[1].matrix, "");
+}
+
+TEST_F(OpProfileTest, CountsBytesAndOperationsOfTheStep) {
+  Add(StepKind::kDecode, 1, 1);
+  OpTime linear = profile_.Times(StepKind::kDecode)[0];
+  EXPECT_EQ(linear.bytes, 4 * (3 * 4 + 8 * 4 + 3 * 8));
+  EXPECT_EQ(linear.operations, 2 * 3 * 8 * 4);
+}
+
+TEST_F(OpProfileTest, TablesAndCachesAreNotReadWhole) {
+  Add(StepKind::kPrompt, 0, 1);
+  Add(StepKind::kPrompt, 3, 2);
+  const std::vector<OpTime> times = profile_.Times(StepKind::kPrompt);
+  ASSERT_EQ(times.size(), 2u);
+  EXPECT_EQ(times[0].op, "kv_write");
+  EXPECT_EQ(times[0].bytes, 4 * 2 * 3 * 4);
+  EXPECT_EQ(times[1].bytes, 4 * (3 + 3 * 4));
+  EXPECT_EQ(times[1].operations, 0);
+}
+
+TEST_F(OpProfileTest, KindsOfStepAreApartAndStartForgets) {
+  Add(StepKind::kPrompt, 1, 1);
+  EXPECT_TRUE(profile_.Times(StepKind::kDecode).empty());
+  EXPECT_EQ(profile_.Times(StepKind::kPrompt).size(), 1u);
+  profile_.Start(program_, selection_);
+  EXPECT_TRUE(profile_.Times(StepKind::kPrompt).empty());
+}
+
+}  // namespace
+}  // namespace pagemill::program

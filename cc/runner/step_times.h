@@ -1,0 +1,88 @@
+// File: cc/runner/step_times.h
+// Where a step's time goes outside the model: what a runner records while it is asked to.
+//
+//   StepStopwatch watch;
+//   watch.Set(true);
+//   watch.Begin(/*goes_on=*/true);      // since the end of the step before: between_s
+//   ...;  watch.Lap(&StepTimes::batch_s);
+//   ...;  watch.Lap(&StepTimes::model_s);
+//   watch.End(StepKind::kDecode);
+//   watch.times(StepKind::kDecode).steps
+//
+// While off, it never looks at the clock. Thread safety: none.
+#ifndef PAGEMILL_CC_RUNNER_STEP_TIMES_H_
+#define PAGEMILL_CC_RUNNER_STEP_TIMES_H_
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+
+#include "cc/program/op_profile.h"
+
+namespace pagemill::runner {
+
+// Sums over the steps of one kind, in seconds.
+struct StepTimes {
+  int64_t steps = 0;
+  double batch_s = 0;     // the plan becomes flat arrays
+  double model_s = 0;     // the executor
+  double sampling_s = 0;  // logits become tokens
+  // From the end of the step before, where a request goes on in this one: results, scheduling,
+  // outputs.
+  double between_s = 0;
+};
+
+class StepStopwatch {
+ public:
+  // Turning it on forgets what was recorded before.
+  void Set(bool on) {
+    on_ = on;
+    if (!on) return;
+    times_ = {};
+    ended_ = {};
+  }
+
+  // A step begins. `goes_on`: some request of it ran before, so nobody waited for work meanwhile.
+  void Begin(bool goes_on) {
+    if (!on_) return;
+    lap_ = Clock::now();
+    step_ = {};
+    if (goes_on && ended_ != Clock::time_point()) step_.between_s = Seconds(lap_ - ended_);
+  }
+
+  // What was done since the last lap was this part.
+  void Lap(double StepTimes::*part) {
+    if (!on_) return;
+    const Clock::time_point now = Clock::now();
+    step_.*part += Seconds(now - lap_);
+    lap_ = now;
+  }
+
+  // The step ends; a step that fails has no end and leaves nothing.
+  void End(program::StepKind kind) {
+    if (!on_) return;
+    ended_ = lap_;
+    StepTimes& sum = times_[static_cast<size_t>(kind)];
+    ++sum.steps;
+    sum.batch_s += step_.batch_s;
+    sum.model_s += step_.model_s;
+    sum.sampling_s += step_.sampling_s;
+    sum.between_s += step_.between_s;
+  }
+
+  const StepTimes& times(program::StepKind kind) const { return times_[static_cast<size_t>(kind)]; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  static double Seconds(Clock::duration d) { return std::chrono::duration<double>(d).count(); }
+
+  bool on_ = false;
+  Clock::time_point lap_;
+  Clock::time_point ended_;  // of the last step
+  StepTimes step_;           // the step that runs
+  std::array<StepTimes, program::kNumStepKinds> times_;
+};
+
+}  // namespace pagemill::runner
+
+#endif  // PAGEMILL_CC_RUNNER_STEP_TIMES_H_

@@ -1,0 +1,127 @@
+"""Where the time of a run's steps went: the table of `--profile`.
+
+profile = RunProfile(core.runner)
+profile.start()
+...                       # requests come and end
+print(profile.table())
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pagemill import _native
+
+_KINDS = {"decode": True, "prompt": False}
+_TITLES = {"decode": "steps with a token a request", "prompt": "steps with prompts"}
+_HEADER = ("part", "matrix", "kernel", "calls", "ms", "share", "GB/s", "GFLOP/s")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One row; figures are of one step, on average."""
+
+    part: str
+    """An op, or one of "batch", "walk", "sampling", "between"."""
+    matrix: str
+    kernel: str
+    calls: float
+    ms: float
+    share: float
+    """Of the time from one step to the next."""
+    gb_per_s: float | None
+    gflop_per_s: float | None
+
+
+def parts_of(profile: _native.StepProfile) -> list[Part]:
+    """Returns what a step consists of, its ops first, the slowest first; [] where none ran."""
+    steps = profile.steps
+    total = profile.batch_s + profile.model_s + profile.sampling_s + profile.between_s
+    if not steps or not total:
+        return []
+    parts = [
+        Part(
+            part=op.op,
+            matrix=op.matrix,
+            kernel=op.kernel,
+            calls=op.calls / steps,
+            ms=1e3 * op.seconds / steps,
+            share=op.seconds / total,
+            gb_per_s=op.bytes / op.seconds / 1e9 if op.seconds else None,
+            gflop_per_s=op.operations / op.seconds / 1e9 if op.operations and op.seconds else None,
+        )
+        for op in profile.ops
+    ]
+    in_ops = sum(op.seconds for op in profile.ops)
+    rest = {
+        "walk" if profile.ops else "model": profile.model_s - in_ops,
+        "batch": profile.batch_s,
+        "sampling": profile.sampling_s,
+        "between": profile.between_s,
+    }
+    parts += [
+        Part(name, "", "", 1.0, 1e3 * seconds / steps, seconds / total, None, None)
+        for name, seconds in rest.items()
+    ]
+    return parts
+
+
+class RunProfile:
+    """The profile of what a runner does from `start` on."""
+
+    def __init__(self, runner: _native.ModelRunner) -> None:
+        """Takes the runner of a running engine."""
+        self._runner = runner
+
+    def start(self) -> None:
+        """Forgets what was and measures from now on. No request may run."""
+        self._runner.set_profiling(True)
+
+    def as_json(self) -> dict[str, object]:
+        """Returns kind of step -> number of steps and their parts. No request may run."""
+        kinds: dict[str, object] = {}
+        for kind, decode in _KINDS.items():
+            profile = self._runner.profile(decode=decode)
+            parts = [asdict(part) for part in parts_of(profile)]
+            kinds[kind] = {"steps": profile.steps, "parts": parts}
+        return kinds
+
+    def table(self) -> str:
+        """Returns the same for people. No request may run."""
+        texts: list[str] = []
+        for kind, decode in _KINDS.items():
+            profile = self._runner.profile(decode=decode)
+            if parts := parts_of(profile):
+                texts.append(_table(f"{profile.steps} {_TITLES[kind]}, a step", parts))
+        return "\n\n".join(texts)
+
+
+def _table(title: str, parts: list[Part]) -> str:
+    rows = [_HEADER, *(_row(part) for part in parts)]
+    ms = sum(part.ms for part in parts)
+    rows.append(("all", "", "", "", f"{ms:.3f}", "", "", ""))
+    widths = [max(len(row[i]) for row in rows) for i in range(len(_HEADER))]
+    lines = [title]
+    for row in rows:
+        names = [text.ljust(width) for text, width in zip(row[:3], widths[:3], strict=True)]
+        figures = [text.rjust(width) for text, width in zip(row[3:], widths[3:], strict=True)]
+        lines.append("  ".join(names + figures).rstrip())
+    return "\n".join(lines)
+
+
+def _row(part: Part) -> tuple[str, ...]:
+    def shown(value: float | None) -> str:
+        return "" if value is None else f"{value:,.3g}" if value < 100 else f"{value:,.0f}"
+
+    return (
+        part.part,
+        part.matrix,
+        part.kernel,
+        shown(part.calls),
+        f"{part.ms:.3f}",
+        f"{100 * part.share:.1f} %",
+        shown(part.gb_per_s),
+        shown(part.gflop_per_s),
+    )
