@@ -16,9 +16,16 @@
 // in 4 or more interleaved chains, each at most K/4 additions long, has at most K/4 + 8 roundings
 // on the path of any product, each of relative size 2^-24; the reference accumulates in double.
 //
-// Rows of ActivationPrecision::kInt8 and kBf16 quantize each row of x in blocks of 32 to integers,
-// with scale X / 127, or X / (127 * 128) for kBf16, where X is the largest |x| of the block, and
-// multiply integers exactly. An element is off by half a scale at most, so
+// Rows of ActivationPrecision::kBf16 for bf16 weights round x to bf16, to the nearest, ties to
+// even: an element is off by 2^-8 of itself at most. Products are exact in float and added in
+// chains of at most K additions:
+//   |y - exact| <= LinearBf16ErrorBound(K) * (sum_k |x_k w_k| + |bias|)
+// The instructions take subnormal numbers, results included, for 0: a further
+// 2^-126 * sum_k (1 + |x_k| + |w_k|) at most.
+//
+// For block formats, rows of ActivationPrecision::kInt8 and kBf16 quantize each row of x in blocks
+// of 32 to integers, with scale X / 127, or X / (127 * 128) for kBf16, where X is the largest |x|
+// of the block, and multiply integers exactly. An element is off by half a scale at most, so
 //   |y - exact| <= sum_k |w_k| * LinearHalfStep(row.activations) * X_k
 //                  + LinearErrorBound(K) * (sum_k V * X_k + |bias|)
 // where X_k is the X of k's block and V the largest |scale * integer| + |minimum| that W's blocks
@@ -40,6 +47,11 @@ namespace pagemill::ops {
 const OpDefinition& LinearOp();
 
 inline double LinearErrorBound(int64_t k) { return (static_cast<double>(k) / 4 + 8) * 0x1p-24; }
+
+// Of x in bf16, and of K + 8 roundings in float of a product that may be 2^-8 larger by then.
+inline double LinearBf16ErrorBound(int64_t k) {
+  return 0x1p-8 + (static_cast<double>(k) + 8) * 0x1.02p-24;
+}
 
 // Half a step of a quantized block, of its largest element: 1 / 254 or 1 / 32512 rounded up for the
 // rounding of the scale itself. 0 where activations are not rounded.

@@ -1,0 +1,190 @@
+// The packed kernel sets of bf16 weights on their own, panel by panel: that of AMX over emulated
+// tiles, so on every machine.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cc/device/capabilities.h"
+#include "cc/ops/conformance.h"
+#include "cc/ops/linear/bf16_panel.h"
+#include "cc/ops/linear/emulated_tiles.h"
+#include "cc/ops/linear/linear.h"
+#include "cc/ops/linear/packed_kernel_set.h"
+#include "cc/tensor/float16.h"
+
+namespace pagemill::ops::linear {
+namespace {
+
+using conformance::BitEqual;
+using conformance::Random;
+
+struct NamedSet {
+  std::string name;
+  const PackedKernelSet* kernels;
+};
+
+std::vector<NamedSet> SetsOfThisMachine() {
+  static constexpr PackedKernelSet kEmulated = AmxBf16<EmulatedTiles>::kKernels;
+  std::vector<NamedSet> sets = {{"emulated amx_bf16", &kEmulated}};
+#if defined(__x86_64__)
+  const device::Capabilities caps = device::DetectCapabilities();
+  if (caps.avx512_bf16) sets.push_back({"avx512_bf16", &kAvx512Bf16Kernels});
+  if (caps.amx_bf16) sets.push_back({"amx_bf16", &kAmxBf16Kernels});
+#endif
+  return sets;
+}
+
+// Bytes on a 64-byte boundary, all ones, which is NaN: padding that nobody wrote is noticed.
+class Aligned {
+ public:
+  explicit Aligned(int64_t bytes) : memory_(bytes + 64, 0xff) {}
+  uint8_t* data() {
+    const uintptr_t address = reinterpret_cast<uintptr_t>(memory_.data());
+    return memory_.data() + (64 - address % 64) % 64;
+  }
+
+ private:
+  std::vector<uint8_t> memory_;
+};
+
+constexpr int64_t kYStride = 37;  // more than a panel's rows: what lies between must stay
+
+// One panel, random, and what belongs to it.
+struct Problem {
+  Problem(int64_t n, int64_t m, int64_t k, Random& random) : n(n), m(m), k(k) {
+    for (int64_t i = 0; i < n * k; ++i) x.push_back(random.Uniform(-2, 2));
+    for (int64_t i = 0; i < m * k; ++i) w.push_back(FloatToBf16(random.Uniform(-1, 1)));
+    for (int64_t i = 0; i < m; ++i) bias.push_back(random.Uniform(-1, 1));
+  }
+
+  // Rows [begin, end) of x as one strip; [end - begin, kYStride] floats, NaN beyond m.
+  std::vector<float> Run(const PackedKernelSet& kernels, int64_t begin, int64_t end,
+                         bool has_bias) const {
+    Aligned panel(kernels.panel_bytes(DType::kBF16, k));
+    Aligned strip(kernels.strip_bytes(DType::kBF16, end - begin, k));
+    const auto* rows = reinterpret_cast<const uint8_t*>(w.data());
+    kernels.pack({DType::kBF16, rows, 2 * k, k}, m, panel.data());
+    kernels.prepare(DType::kBF16, {x.data() + begin * k, k, end - begin, k}, strip.data());
+    std::vector<float> y((end - begin) * kYStride, std::nanf(""));
+    kernels.multiply({DType::kBF16, panel.data(), strip.data(), has_bias ? bias.data() : nullptr,
+                      y.data(), kYStride, end - begin, m, k});
+    return y;
+  }
+
+  int64_t n, m, k;
+  std::vector<float> x;
+  std::vector<uint16_t> w;
+  std::vector<float> bias;
+};
+
+void CheckValues(const PackedKernelSet& kernels, const Problem& p, bool has_bias) {
+  const std::vector<float> y = p.Run(kernels, 0, p.n, has_bias);
+  for (int64_t n = 0; n < p.n; ++n) {
+    for (int64_t m = 0; m < kYStride; ++m) {
+      const float actual = y[n * kYStride + m];
+      if (m >= p.m) {
+        ASSERT_TRUE(std::isnan(actual)) << "y[" << n << ", " << m << "] is not the panel's";
+        continue;
+      }
+      double sum = has_bias ? p.bias[m] : 0.0;
+      double magnitude = std::abs(sum);
+      for (int64_t k = 0; k < p.k; ++k) {
+        const double product =
+            static_cast<double>(p.x[n * p.k + k]) * Bf16ToFloat(p.w[m * p.k + k]);
+        sum += product;
+        magnitude += std::abs(product);
+      }
+      // Not `>`: NaN must fail.
+      ASSERT_TRUE(std::abs(actual - sum) <= LinearBf16ErrorBound(p.k) * magnitude)
+          << "y[" << n << ", " << m << "] is " << actual << ", expected " << sum;
+    }
+  }
+}
+
+TEST(Bf16Kernels, AreCloseToTheExactProduct) {
+  Random random(1);
+  for (const NamedSet& set : SetsOfThisMachine()) {
+    for (int64_t k : {1, 2, 15, 32, 33, 47, 64, 575, 1536}) {
+      for (int64_t m : {1, 15, 16, 17, 31, 32}) {
+        for (int64_t n : {1, 3, 12, 17, 32, 35}) {
+          SCOPED_TRACE(set.name + " n=" + std::to_string(n) + " m=" + std::to_string(m) +
+                       " k=" + std::to_string(k));
+          CheckValues(*set.kernels, Problem(n, m, k, random), (n + m) % 2 == 0);
+        }
+      }
+    }
+  }
+}
+
+TEST(Bf16Kernels, RowsHaveTheSameBitsInStripsOfAnyHeight) {
+  Random random(2);
+  for (const NamedSet& set : SetsOfThisMachine()) {
+    const Problem p(set.kernels->max_strip_rows, 21, 77, random);
+    std::vector<float> one_by_one;
+    for (int64_t n = 0; n < p.n; ++n) {
+      const std::vector<float> row = p.Run(*set.kernels, n, n + 1, true);
+      one_by_one.insert(one_by_one.end(), row.begin(), row.end());
+    }
+    for (int64_t height = 1; height <= p.n; ++height) {
+      const std::vector<float> y = p.Run(*set.kernels, p.n - height, p.n, true);
+      const std::vector<float> expected(one_by_one.end() - height * kYStride, one_by_one.end());
+      ASSERT_TRUE(BitEqual(y, expected)) << set.name << ", " << height << " rows";
+    }
+  }
+}
+
+// Values that bf16 holds, with sums that float holds: nothing is rounded.
+TEST(Bf16Kernels, SmallIntegersAreExact) {
+  Random random(3);
+  for (const NamedSet& set : SetsOfThisMachine()) {
+    Problem p(19, 32, 96, random);
+    for (float& x : p.x) x = static_cast<float>(random.Int(-255, 255));
+    for (uint16_t& w : p.w) w = FloatToBf16(static_cast<float>(random.Int(-255, 255)));
+    const std::vector<float> y = p.Run(*set.kernels, 0, p.n, false);
+    for (int64_t n = 0; n < p.n; ++n) {
+      for (int64_t m = 0; m < p.m; ++m) {
+        float sum = 0;
+        for (int64_t k = 0; k < p.k; ++k) sum += p.x[n * p.k + k] * Bf16ToFloat(p.w[m * p.k + k]);
+        ASSERT_EQ(y[n * kYStride + m], sum) << set.name;
+      }
+    }
+  }
+}
+
+// A single element shows the rounding of x: to the nearest, ties to even.
+TEST(Bf16Kernels, RoundActivationsToTheNearestEven) {
+  const float inputs[] = {1.0f,     1 + 0x1p-8f, 1 + 0x3p-8f, 1 + 0x1.1p-8f,
+                          -0x1p-8f, INFINITY,    -INFINITY,   0x1.ffp127f};
+  Random random(4);
+  for (const NamedSet& set : SetsOfThisMachine()) {
+    Problem p(std::size(inputs), 1, 1, random);
+    std::copy(std::begin(inputs), std::end(inputs), p.x.begin());
+    p.w[0] = FloatToBf16(1.0f);
+    const std::vector<float> y = p.Run(*set.kernels, 0, p.n, false);
+    for (int64_t n = 0; n < p.n; ++n) {
+      EXPECT_EQ(y[n * kYStride], Bf16ToFloat(FloatToBf16(inputs[n]))) << set.name << " " << n;
+    }
+  }
+}
+
+TEST(Bf16Kernels, NaNReachesTheOutputsOfItsRowOnly) {
+  Random random(5);
+  for (const NamedSet& set : SetsOfThisMachine()) {
+    Problem p(20, 18, 41, random);
+    p.x[17 * p.k + 40] = std::nanf("");
+    const std::vector<float> y = p.Run(*set.kernels, 0, p.n, true);
+    for (int64_t n = 0; n < p.n; ++n) {
+      for (int64_t m = 0; m < p.m; ++m) {
+        EXPECT_EQ(std::isnan(y[n * kYStride + m]), n == 17) << set.name << " " << n << " " << m;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace pagemill::ops::linear

@@ -1,0 +1,34 @@
+// File: cc/ops/linear/bf16_panel.h
+// Panels of bf16 weights as both instruction sets of x86-64 that multiply pairs of bf16 read them,
+// so that they share packed copies:
+//
+//   [pairs of elements of k][kPanelRows weight rows][2 elements] bf16
+//
+// with zeros up to a multiple of kPaddedElements elements. A pair of all rows is two registers of
+// AVX-512; 16 pairs of 16 rows are a tile of AMX, whose rows are 128 bytes apart. Compiled for the
+// baseline: packing waits for memory.
+#ifndef PAGEMILL_CC_OPS_LINEAR_BF16_PANEL_H_
+#define PAGEMILL_CC_OPS_LINEAR_BF16_PANEL_H_
+
+#include <cstdint>
+
+#include "cc/ops/linear/packed_kernel_set.h"
+
+namespace pagemill::ops::linear {
+
+inline constexpr int64_t kPaddedElements = 32;
+inline constexpr int64_t kPairBytes = 4;
+inline constexpr int64_t kPanelPairBytes = kPairBytes * kPanelRows;
+
+// The members of a PackedKernelSet of these names.
+int64_t Bf16PanelBytes(DType dtype, int64_t k);
+void PackBf16Panel(const StoredRows& source, int64_t count, uint8_t* panel);
+
+#if defined(__x86_64__)
+extern const PackedKernelSet kAvx512Bf16Kernels;
+extern const PackedKernelSet kAmxBf16Kernels;
+#endif
+
+}  // namespace pagemill::ops::linear
+
+#endif  // PAGEMILL_CC_OPS_LINEAR_BF16_PANEL_H_

@@ -1,0 +1,102 @@
+// File: cc/ops/linear/emulated_tiles.h
+// The tile registers that linear_amx_inl.h asks for, in plain C++ after Intel's description of the
+// instructions, for tests on machines without AMX. Stricter than the machine: using a tile that is
+// not configured, or tiles whose shapes do not fit, fails the test.
+#ifndef PAGEMILL_CC_OPS_LINEAR_EMULATED_TILES_H_
+#define PAGEMILL_CC_OPS_LINEAR_EMULATED_TILES_H_
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <cstring>
+
+#include "cc/ops/linear/linear_amx_inl.h"
+#include "cc/tensor/float16.h"
+
+namespace pagemill::ops::linear {
+
+class EmulatedTiles {
+ public:
+  static void Configure(const TileConfig& config) {
+    ASSERT_EQ(config.palette, 1);
+    for (int tile = 0; tile < 8; ++tile) {
+      ASSERT_LE(config.rows[tile], 16);
+      ASSERT_LE(config.row_bytes[tile], 64);
+      ASSERT_EQ(config.rows[tile] == 0, config.row_bytes[tile] == 0);
+      tiles_[tile] = {config.rows[tile], config.row_bytes[tile], {}};
+    }
+  }
+
+  static void Release() {
+    for (Tile& tile : tiles_) tile = {};
+  }
+
+  template <int kTo>
+  static void Zero() {
+    ASSERT_GT(tiles_[kTo].rows, 0) << "tile " << kTo << " is not configured";
+    std::memset(tiles_[kTo].bytes, 0, sizeof(tiles_[kTo].bytes));
+  }
+
+  template <int kTo>
+  static void Load(const void* from, int64_t stride_bytes) {
+    Tile& tile = tiles_[kTo];
+    ASSERT_GT(tile.rows, 0) << "tile " << kTo << " is not configured";
+    for (int row = 0; row < tile.rows; ++row) {
+      std::memcpy(tile.bytes[row], static_cast<const uint8_t*>(from) + row * stride_bytes,
+                  tile.row_bytes);
+    }
+  }
+
+  template <int kFrom>
+  static void Store(void* to, int64_t stride_bytes) {
+    const Tile& tile = tiles_[kFrom];
+    ASSERT_GT(tile.rows, 0) << "tile " << kFrom << " is not configured";
+    for (int row = 0; row < tile.rows; ++row) {
+      std::memcpy(static_cast<uint8_t*>(to) + row * stride_bytes, tile.bytes[row], tile.row_bytes);
+    }
+  }
+
+  // Subnormal numbers are not flushed here: the error bound holds either way.
+  template <int kSums, int kA, int kB>
+  static void Multiply() {
+    Tile& sums = tiles_[kSums];
+    const Tile& a = tiles_[kA];
+    const Tile& b = tiles_[kB];
+    ASSERT_EQ(sums.rows, a.rows);
+    ASSERT_EQ(sums.row_bytes, b.row_bytes);
+    ASSERT_EQ(a.row_bytes / 4, b.rows);
+    for (int row = 0; row < sums.rows; ++row) {
+      for (int column = 0; column < sums.row_bytes / 4; ++column) {
+        float even = 0;
+        float odd = 0;
+        for (int pair = 0; pair < b.rows; ++pair) {
+          even += Element(a, row, 2 * pair) * Element(b, pair, 2 * column);
+          odd += Element(a, row, 2 * pair + 1) * Element(b, pair, 2 * column + 1);
+        }
+        float sum;
+        std::memcpy(&sum, sums.bytes[row] + 4 * column, sizeof(sum));
+        sum += even + odd;
+        std::memcpy(sums.bytes[row] + 4 * column, &sum, sizeof(sum));
+      }
+    }
+  }
+
+ private:
+  struct Tile {
+    int rows;
+    int row_bytes;
+    uint8_t bytes[16][64];
+  };
+
+  static float Element(const Tile& tile, int row, int column) {
+    uint16_t bits;
+    std::memcpy(&bits, tile.bytes[row] + 2 * column, sizeof(bits));
+    return Bf16ToFloat(bits);
+  }
+
+  inline static thread_local Tile tiles_[8] = {};
+};
+
+}  // namespace pagemill::ops::linear
+
+#endif  // PAGEMILL_CC_OPS_LINEAR_EMULATED_TILES_H_

@@ -1,0 +1,185 @@
+// File: cc/ops/linear/linear_amx_inl.h
+// `linear` with bf16 weights on x rounded to bf16, in tiles of AMX; panels are those of
+// bf16_panel.h. Written once over `Tiles`, the tile registers: linear_amx.cc has the machine's, the
+// test others in plain C++ for machines without.
+//
+// `Tiles` has static members, with registers 0 to 7 as template arguments:
+//   Configure(const TileConfig&), Release()
+//   Zero<to>(), Load<to>(from, stride_bytes), Store<from>(to, stride_bytes)
+//   Multiply<sums, a, b>()   TDPBF16PS
+//
+// A strip of x is divided into bands of kBandRows rows, the last one of what is left:
+//
+//   [blocks of 32 elements of k][rows][32 elements] bf16, with zeros past k
+//
+// Order of accumulation, from Intel's description of TDPBF16PS: of each block of 32 elements one
+// chain of the even ones and one of the odd ones, ascending; their sum is added to the output's;
+// then the bias. It is the same for every number of rows.
+#ifndef PAGEMILL_CC_OPS_LINEAR_LINEAR_AMX_INL_H_
+#define PAGEMILL_CC_OPS_LINEAR_LINEAR_AMX_INL_H_
+
+#include <cstdint>
+#include <cstring>
+
+#include "cc/ops/linear/bf16_panel.h"
+#include "cc/ops/linear/packed_kernel_set.h"
+#include "cc/tensor/float16.h"
+
+namespace pagemill::ops::linear {
+
+// The operand of LDTILECFG (Intel's manual, volume 1, 18.3).
+struct alignas(64) TileConfig {
+  uint8_t palette = 1;
+  uint8_t start_row = 0;
+  uint8_t reserved[14] = {};
+  uint16_t row_bytes[16] = {};
+  uint8_t rows[16] = {};
+};
+static_assert(sizeof(TileConfig) == 64);
+
+// Every function is a member of a template over Tiles, so that files compiled for different
+// instruction sets share none.
+template <class Tiles>
+struct AmxBf16 {
+  static constexpr int64_t kTileRows = 16;
+  static constexpr int64_t kRowBytes = 64;
+  static constexpr int64_t kBandRows = 2 * kTileRows;
+  static constexpr int64_t kMaxStripRows = 4 * kBandRows;
+  static constexpr int64_t kPrefetchBytes = 8192;
+  // A block of weights: two tiles side by side.
+  static constexpr int64_t kBlockBytes = kTileRows * kPanelPairBytes;
+
+  static int64_t Blocks(int64_t k) { return (k + kPaddedElements - 1) / kPaddedElements; }
+
+  static int64_t StripBytes(DType, int64_t n, int64_t k) { return n * Blocks(k) * kRowBytes; }
+
+  static int64_t RowsOfBand(int64_t n, int64_t begin) {
+    return n - begin < kBandRows ? n - begin : kBandRows;
+  }
+
+  static void RoundRow(const float* x, int64_t k, int64_t block_bytes, uint8_t* out) {
+    for (int64_t at = 0; at < k; at += kPaddedElements, out += block_bytes) {
+      uint16_t rounded[kPaddedElements] = {};
+      const int64_t count = k - at < kPaddedElements ? k - at : kPaddedElements;
+      if (count == kPaddedElements) {
+        for (int64_t i = 0; i < kPaddedElements; ++i) rounded[i] = FloatToBf16(x[at + i]);
+      } else {
+        for (int64_t i = 0; i < count; ++i) rounded[i] = FloatToBf16(x[at + i]);
+      }
+      std::memcpy(out, rounded, sizeof(rounded));
+    }
+  }
+
+  static void Prepare(DType, const InputRows& x, uint8_t* strip) {
+    for (int64_t begin = 0; begin < x.n; begin += kBandRows) {
+      const int64_t rows = RowsOfBand(x.n, begin);
+      for (int64_t row = 0; row < rows; ++row) {
+        RoundRow(x.rows + (begin + row) * x.stride, x.k, rows * kRowBytes, strip + row * kRowBytes);
+      }
+      strip += rows * Blocks(x.k) * kRowBytes;
+    }
+  }
+
+  // Sums in 0 to 3, x in 4 and 5, weights in 6 and 7. Tiles for the lower half of a band that has
+  // none stay without rows and are not used.
+  static void Configure(int64_t rows) {
+    const int64_t upper = rows < kTileRows ? rows : kTileRows;
+    const int64_t lower = rows - upper;
+    const int64_t heights[8] = {upper, upper, lower, lower, upper, lower, kTileRows, kTileRows};
+    TileConfig config;
+    for (int tile = 0; tile < 8; ++tile) {
+      config.rows[tile] = static_cast<uint8_t>(heights[tile]);
+      config.row_bytes[tile] = static_cast<uint16_t>(heights[tile] == 0 ? 0 : kRowBytes);
+    }
+    Tiles::Configure(config);
+  }
+
+  // GCC drops calls of a function that only prefetches, unless it has to inline it.
+  [[gnu::always_inline]] static void Prefetch(const uint8_t* from) {
+    for (int64_t line = 0; line < kBlockBytes; line += 64) __builtin_prefetch(from + line);
+  }
+
+  // A band of x times the panel; kTwo where it is higher than one tile, kFirst where the panel is
+  // read for the first time.
+  template <bool kTwo, bool kFirst>
+  static void MultiplyBand(const uint8_t* w, const uint8_t* x, int64_t rows, int64_t blocks) {
+    Tiles::template Zero<0>();
+    Tiles::template Zero<1>();
+    if constexpr (kTwo) {
+      Tiles::template Zero<2>();
+      Tiles::template Zero<3>();
+    }
+    for (int64_t block = 0; block < blocks; ++block) {
+      if constexpr (kFirst) Prefetch(w + kPrefetchBytes);
+      Tiles::template Load<4>(x, kRowBytes);
+      Tiles::template Load<6>(w, kPanelPairBytes);
+      Tiles::template Load<7>(w + kRowBytes, kPanelPairBytes);
+      Tiles::template Multiply<0, 4, 6>();
+      Tiles::template Multiply<1, 4, 7>();
+      if constexpr (kTwo) {
+        Tiles::template Load<5>(x + kTileRows * kRowBytes, kRowBytes);
+        Tiles::template Multiply<2, 5, 6>();
+        Tiles::template Multiply<3, 5, 7>();
+      }
+      w += kBlockBytes;
+      x += rows * kRowBytes;
+    }
+  }
+
+  // The outputs of one tile: `columns` of `rows` rows.
+  template <int kSums>
+  static void Store(const float* bias, int64_t rows, int64_t columns, float* y, int64_t y_stride) {
+    if (rows <= 0 || columns <= 0) return;
+    const int64_t stride_bytes = y_stride * static_cast<int64_t>(sizeof(float));
+    if (columns >= kTileRows) {
+      Tiles::template Store<kSums>(y, stride_bytes);
+      if (bias == nullptr) return;
+      for (int64_t row = 0; row < rows; ++row) {
+        for (int64_t i = 0; i < kTileRows; ++i) y[row * y_stride + i] += bias[i];
+      }
+      return;
+    }
+    alignas(64) float sums[kTileRows * kTileRows];
+    Tiles::template Store<kSums>(sums, kRowBytes);
+    for (int64_t row = 0; row < rows; ++row) {
+      for (int64_t i = 0; i < columns; ++i) {
+        y[row * y_stride + i] = sums[row * kTileRows + i] + (bias == nullptr ? 0.0f : bias[i]);
+      }
+    }
+  }
+
+  static void Multiply(const PackedProduct& o) {
+    const int64_t blocks = Blocks(o.k);
+    const uint8_t* x = o.strip;
+    int64_t configured = 0;
+    for (int64_t begin = 0; begin < o.n; begin += kBandRows) {
+      const int64_t rows = RowsOfBand(o.n, begin);
+      if (rows != configured) Configure(rows);
+      configured = rows;
+      if (rows > kTileRows) {
+        begin == 0 ? MultiplyBand<true, true>(o.panel, x, rows, blocks)
+                   : MultiplyBand<true, false>(o.panel, x, rows, blocks);
+      } else {
+        begin == 0 ? MultiplyBand<false, true>(o.panel, x, rows, blocks)
+                   : MultiplyBand<false, false>(o.panel, x, rows, blocks);
+      }
+      float* const y = o.y + begin * o.y_stride;
+      float* const lower = y + kTileRows * o.y_stride;
+      const float* const right = o.bias == nullptr ? nullptr : o.bias + kTileRows;
+      Store<0>(o.bias, rows < kTileRows ? rows : kTileRows, o.m, y, o.y_stride);
+      Store<1>(right, rows < kTileRows ? rows : kTileRows, o.m - kTileRows, y + kTileRows,
+               o.y_stride);
+      Store<2>(o.bias, rows - kTileRows, o.m, lower, o.y_stride);
+      Store<3>(right, rows - kTileRows, o.m - kTileRows, lower + kTileRows, o.y_stride);
+      x += rows * blocks * kRowBytes;
+    }
+    Tiles::Release();
+  }
+
+  static constexpr PackedKernelSet kKernels = {kMaxStripRows, Bf16PanelBytes, PackBf16Panel,
+                                               StripBytes,    Prepare,        Multiply};
+};
+
+}  // namespace pagemill::ops::linear
+
+#endif  // PAGEMILL_CC_OPS_LINEAR_LINEAR_AMX_INL_H_

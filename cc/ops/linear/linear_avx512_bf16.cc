@@ -1,0 +1,179 @@
+// `linear` with bf16 weights on x rounded to bf16: VDPBF16PS, two elements of k of 16 outputs at a
+// time. Panels are those of bf16_panel.h.
+//
+// A strip of x is divided into tiles of nearly equal heights, at most kTileN rows; a tile is
+//
+//   [pairs of elements of k][rows, up to a multiple of 4][2 elements] bf16
+//
+// with zeros where there is no row or element. Order of accumulation: one chain an output, pairs of
+// k ascending, then the bias. VDPBF16PS takes the product of the odd element first.
+
+// GCC 12 warns of the deliberately undefined registers inside its own intrinsics.
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+
+#include <immintrin.h>
+
+#include <cstdint>
+
+#include "cc/ops/linear/bf16_panel.h"
+#include "cc/ops/linear/packed_kernel_set.h"
+
+#define PM_INLINE [[gnu::always_inline]] inline
+
+namespace pagemill::ops::linear {
+namespace {
+
+constexpr int kTileN = 12;  // 24 sums, 2 registers of weights and one of x
+constexpr int64_t kMaxStripRows = 8 * kTileN;
+constexpr int64_t kPrefetchBytes = 8192;
+
+PM_INLINE int64_t PaddedPairs(int64_t k) {
+  return (k + kPaddedElements - 1) / kPaddedElements * kPaddedElements / 2;
+}
+
+// Bytes between pairs of elements of a tile of x.
+PM_INLINE int64_t TilePairBytes(int64_t rows) { return (rows + 3) / 4 * 4 * kPairBytes; }
+
+// The rows [begin, end) of a strip and where they are in it.
+struct TileOfX {
+  int64_t begin;
+  int64_t end;
+  int64_t offset;
+};
+
+// Calls f(tile) for each tile of a strip; returns the bytes of the strip.
+template <class F>
+PM_INLINE int64_t ForEachTile(int64_t n, int64_t k, const F& f) {
+  const int64_t tiles = (n + kTileN - 1) / kTileN;
+  int64_t offset = 0;
+  for (int64_t t = 0; t < tiles; ++t) {
+    const TileOfX tile = {t * n / tiles, (t + 1) * n / tiles, offset};
+    f(tile);
+    offset += PaddedPairs(k) * TilePairBytes(tile.end - tile.begin);
+  }
+  return offset;
+}
+
+int64_t StripBytes(DType, int64_t n, int64_t k) {
+  return ForEachTile(n, k, [](const TileOfX&) {});
+}
+
+// The first `count` floats at `from`, then zeros; count may be out of 0..16.
+PM_INLINE __m512 LoadUpTo(const float* from, int64_t count) {
+  if (count >= 16) return _mm512_loadu_ps(from);
+  const uint32_t bits = count <= 0 ? 0u : (1u << count) - 1u;
+  return _mm512_maskz_loadu_ps(static_cast<__mmask16>(bits), from);
+}
+
+// kPaddedElements elements of four rows from `at`, rounded; rows past the last are zeros. Then pair
+// 4 * i + j of the rows is lane i of quads[j].
+PM_INLINE void RoundFourRows(const InputRows& x, int64_t row, int64_t end, int64_t at,
+                             __m512i quads[4]) {
+  __m512i rounded[4];
+#pragma GCC unroll 4
+  for (int r = 0; r < 4; ++r) {
+    rounded[r] = _mm512_setzero_si512();
+    if (row + r >= end) continue;
+    const float* const from = x.rows + (row + r) * x.stride + at;
+    const __m512 low = LoadUpTo(from, x.k - at);
+    const __m512 high = LoadUpTo(from + 16, x.k - at - 16);
+    rounded[r] = reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(high, low));
+  }
+  const __m512i a = _mm512_unpacklo_epi32(rounded[0], rounded[1]);
+  const __m512i b = _mm512_unpackhi_epi32(rounded[0], rounded[1]);
+  const __m512i c = _mm512_unpacklo_epi32(rounded[2], rounded[3]);
+  const __m512i d = _mm512_unpackhi_epi32(rounded[2], rounded[3]);
+  quads[0] = _mm512_unpacklo_epi64(a, c);
+  quads[1] = _mm512_unpackhi_epi64(a, c);
+  quads[2] = _mm512_unpacklo_epi64(b, d);
+  quads[3] = _mm512_unpackhi_epi64(b, d);
+}
+
+void Prepare(DType, const InputRows& x, uint8_t* strip) {
+  ForEachTile(x.n, x.k, [&](const TileOfX& tile) {
+    const int64_t pair_bytes = TilePairBytes(tile.end - tile.begin);
+    for (int64_t row = tile.begin; row < tile.end; row += 4) {
+      uint8_t* to = strip + tile.offset + (row - tile.begin) * kPairBytes;
+      for (int64_t at = 0; at < x.k; at += kPaddedElements, to += 16 * pair_bytes) {
+        __m512i quads[4];
+        RoundFourRows(x, row, tile.end, at, quads);
+#pragma GCC unroll 4
+        for (int j = 0; j < 4; ++j) {
+          const auto store = [&](int pair, __m128i rows) {
+            _mm_store_si128(reinterpret_cast<__m128i*>(to + pair * pair_bytes), rows);
+          };
+          store(j, _mm512_castsi512_si128(quads[j]));
+          store(4 + j, _mm512_extracti32x4_epi32(quads[j], 1));
+          store(8 + j, _mm512_extracti32x4_epi32(quads[j], 2));
+          store(12 + j, _mm512_extracti32x4_epi32(quads[j], 3));
+        }
+      }
+    }
+  });
+}
+
+PM_INLINE void Store(__m512 sums, const float* bias, __mmask16 used, float* y) {
+  if (bias != nullptr) sums = _mm512_add_ps(sums, _mm512_maskz_loadu_ps(used, bias));
+  _mm512_mask_storeu_ps(y, used, sums);
+}
+
+// kN rows of x, from the row `begin`, times the panel.
+template <int kN, bool kFirst>
+PM_INLINE void MultiplyTile(const PackedProduct& o, const TileOfX& tile) {
+  const uint8_t* w = o.panel;
+  const uint8_t* x = o.strip + tile.offset;
+  __m512 sums[kN][2];
+#pragma GCC unroll 12
+  for (int n = 0; n < kN; ++n) sums[n][0] = sums[n][1] = _mm512_setzero_ps();
+  const int64_t pairs = PaddedPairs(o.k);
+#pragma GCC unroll 4
+  for (int64_t pair = 0; pair < pairs; ++pair) {
+    if constexpr (kFirst) {
+      _mm_prefetch(reinterpret_cast<const char*>(w + kPrefetchBytes), _MM_HINT_T0);
+      _mm_prefetch(reinterpret_cast<const char*>(w + kPrefetchBytes + 64), _MM_HINT_T0);
+    }
+    const auto w0 = reinterpret_cast<__m512bh>(_mm512_load_si512(w));
+    const auto w1 = reinterpret_cast<__m512bh>(_mm512_load_si512(w + 64));
+#pragma GCC unroll 12
+    for (int n = 0; n < kN; ++n) {
+      int32_t elements;
+      __builtin_memcpy(&elements, x + n * kPairBytes, kPairBytes);
+      const auto both = reinterpret_cast<__m512bh>(_mm512_set1_epi32(elements));
+      sums[n][0] = _mm512_dpbf16_ps(sums[n][0], w0, both);
+      sums[n][1] = _mm512_dpbf16_ps(sums[n][1], w1, both);
+    }
+    w += kPanelPairBytes;
+    x += TilePairBytes(kN);
+  }
+  const uint32_t used = o.m >= kPanelRows ? ~0u : (1u << o.m) - 1u;
+  float* y = o.y + tile.begin * o.y_stride;
+#pragma GCC unroll 12
+  for (int n = 0; n < kN; ++n, y += o.y_stride) {
+    Store(sums[n][0], o.bias, static_cast<__mmask16>(used), y);
+    if (o.m <= 16) continue;
+    Store(sums[n][1], o.bias == nullptr ? nullptr : o.bias + 16, static_cast<__mmask16>(used >> 16),
+          y + 16);
+  }
+}
+
+// Finds the tile's height among those that are compiled: 1 to kN.
+template <int kN, bool kFirst>
+PM_INLINE void MultiplyTileUpTo(const PackedProduct& o, const TileOfX& tile) {
+  if (tile.end - tile.begin == kN) return MultiplyTile<kN, kFirst>(o, tile);
+  if constexpr (kN > 1) MultiplyTileUpTo<kN - 1, kFirst>(o, tile);
+}
+
+void Multiply(const PackedProduct& o) {
+  ForEachTile(o.n, o.k, [&](const TileOfX& tile) {
+    // The panel comes from memory once, for the first rows.
+    if (tile.begin == 0) return MultiplyTileUpTo<kTileN, true>(o, tile);
+    MultiplyTileUpTo<kTileN, false>(o, tile);
+  });
+}
+
+}  // namespace
+
+constinit const PackedKernelSet kAvx512Bf16Kernels = {kMaxStripRows, Bf16PanelBytes, PackBf16Panel,
+                                                      StripBytes,    Prepare,        Multiply};
+
+}  // namespace pagemill::ops::linear
