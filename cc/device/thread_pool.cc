@@ -1,7 +1,6 @@
 #include "cc/device/thread_pool.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 
 #include <algorithm>
@@ -14,6 +13,7 @@
 #include <vector>
 
 #include "cc/base/status.h"
+#include "cc/device/spin_until.h"
 
 // How it works. A job is a set of chunks; `unclaimed` counts those nobody has taken and
 // `unfinished` those not yet done. Any thread takes a chunk by lowering `unclaimed` from a value
@@ -29,33 +29,6 @@ using Clock = std::chrono::steady_clock;
 
 // Chunks per thread: enough that a thread which loses its core for a while delays little.
 constexpr int64_t kChunksPerThread = 16;
-// Waiters look at the clock and offer their core once in so many pauses (a pause is 10 to 60 ns).
-constexpr int kPausesPerYield = 64;
-
-void Pause() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#else
-  asm volatile("" ::: "memory");
-#endif
-}
-
-// Spins until `ready()` or for `limit`; gives the core to whoever else wants it now and then.
-template <typename Ready>
-bool SpinUntil(Clock::duration limit, const Ready& ready) {
-  if (ready()) return true;
-  const Clock::time_point deadline = Clock::now() + limit;
-  do {
-    for (int i = 0; i < kPausesPerYield; ++i) {
-      if (ready()) return true;
-      Pause();
-    }
-    sched_yield();
-  } while (Clock::now() < deadline);
-  return ready();
-}
 
 }  // namespace
 

@@ -1,0 +1,46 @@
+// File: cc/device/spin_until.h
+// Waiting for another thread or process for a short while without sleeping: pauses, and gives the
+// core to whoever else wants it now and then.
+//
+//   if (!SpinUntil(std::chrono::microseconds(100), [&] { return flag.load(); })) Park();
+//
+// `ready` is called often and orders memory itself. Thread safety: that of `ready`.
+#ifndef PAGEMILL_CC_DEVICE_SPIN_UNTIL_H_
+#define PAGEMILL_CC_DEVICE_SPIN_UNTIL_H_
+
+#include <sched.h>
+
+#include <chrono>
+
+namespace pagemill::device {
+
+inline void Pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#else
+  asm volatile("" ::: "memory");
+#endif
+}
+
+// Spins until `ready()` or for `limit`; returns the last `ready()`.
+template <typename Ready>
+bool SpinUntil(std::chrono::steady_clock::duration limit, const Ready& ready) {
+  // Between looks at the clock and offers of the core (a pause is 10 to 60 ns).
+  constexpr int kPausesPerYield = 64;
+  if (ready()) return true;
+  const auto deadline = std::chrono::steady_clock::now() + limit;
+  do {
+    for (int i = 0; i < kPausesPerYield; ++i) {
+      if (ready()) return true;
+      Pause();
+    }
+    sched_yield();
+  } while (std::chrono::steady_clock::now() < deadline);
+  return ready();
+}
+
+}  // namespace pagemill::device
+
+#endif  // PAGEMILL_CC_DEVICE_SPIN_UNTIL_H_
