@@ -25,8 +25,8 @@ struct ExecutorOptions {
   // Run every op by the kernel of this name where it has one that fits ("reference", "portable");
   // empty = the best one.
   std::string kernel_filter;
-  // The coarsest that matrix multiplications may round activations to on the way in, where that is
-  // faster; whatever kernel_filter says.
+  // The coarsest that matrix multiplications and attention may round activations to on the way in,
+  // where that is faster; whatever kernel_filter says.
   ops::ActivationPrecision activations = ops::ActivationPrecision::kBf16;
   // Fill outputs before their op and values after their last reader with NaN. For tests: slow.
   bool poison_dead_memory = false;

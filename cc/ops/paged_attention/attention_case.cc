@@ -19,6 +19,12 @@ std::vector<float> TokenVector(Role role, int32_t id, int32_t position, int64_t 
   return values;
 }
 
+// Nearest, ties to even.
+float RoundToBf16(float value) {
+  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  return std::bit_cast<float>((bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000);
+}
+
 void StoreElement(const TensorView& cache, int64_t block, int64_t index, float value) {
   if (cache.dtype == DType::kF32) {
     cache.Row<float>(block)[index] = value;
@@ -45,7 +51,9 @@ AttentionCase::AttentionCase(const AttentionOptions& options, std::vector<PagedR
     const int32_t id = ids.empty() ? static_cast<int32_t>(r) : ids[r];
     const PagedRequest& request = batch_.requests()[r];
     for (int32_t i = 0; i < request.tokens; ++i) {
-      const std::vector<float> q = TokenVector(Role::kQuery, id, request.context + i, row);
+      std::vector<float> q = TokenVector(Role::kQuery, id, request.context + i, row);
+      if (options.round_queries) std::transform(q.begin(), q.end(), q.begin(), RoundToBf16);
+      if (options.zero_queries) std::fill(q.begin(), q.end(), 0.0f);
       queries.insert(queries.end(), q.begin(), q.end());
     }
     if (request.tokens > 0) StoreContext(r, id);

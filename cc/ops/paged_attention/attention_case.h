@@ -23,6 +23,8 @@ struct AttentionOptions {
   int32_t window = 0;
   bool causal = true;
   double soft_cap = 0;
+  bool zero_queries = false;   // all keys weigh the same
+  bool round_queries = false;  // to bf16
 };
 
 class AttentionCase {

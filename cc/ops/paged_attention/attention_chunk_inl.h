@@ -39,10 +39,10 @@ constexpr int ValuesAtOnce(int rows) {
 }
 
 // Where the keys and values of a chunk lie: one pointer for each group of 16 keys.
-template <typename Element>
+template <typename Element, int kGroups = kGroupsPerChunk>
 struct Chunk {
-  const Element* keys[kGroupsPerChunk];    // [head_dim, block_size], at the group's first key
-  const Element* values[kGroupsPerChunk];  // [16, head_dim]
+  const Element* keys[kGroups];    // [head_dim, block_size], at the group's first key
+  const Element* values[kGroups];  // [16, head_dim]
 };
 
 // The keys [low, high) of the chunk that a row sees.

@@ -23,12 +23,12 @@ struct SplitRange {
   int32_t size() const { return last - first; }
 };
 
-int64_t Padded(int64_t head_dim) { return (head_dim + 15) / 16 * 16; }
+int64_t Padded(int64_t head_dim) { return (head_dim + 31) / 32 * 32; }
 int64_t StateFloats(int64_t padded_dim) {
   return kAttentionTileRows * (padded_dim + kAttentionKeyGroup) + 64;  // max: 48, rounded up
 }
 int64_t ScratchFloats(int64_t padded_dim) {
-  return kAttentionTileRows * (padded_dim + kAttentionChunk);
+  return kAttentionTileRows * (padded_dim + kAttentionSplit / 2) + kAttentionScoreFloats;
 }
 
 // Carves the workspace: states, per-thread scratch, then the list of tiles.
@@ -56,7 +56,10 @@ class Workspace {
   AttentionScratch Scratch(int64_t worker) const {
     float* q = base_ + NumStates(threads_) * StateFloats(padded_dim_) +
                worker * ScratchFloats(padded_dim_);
-    return {.q = q, .scores = q + kAttentionTileRows * padded_dim_};
+    float* scores = q + kAttentionTileRows * padded_dim_;
+    return {.q = q,
+            .scores = scores,
+            .weights = reinterpret_cast<uint16_t*>(scores + kAttentionScoreFloats)};
   }
   TileRows* Tiles() const { return reinterpret_cast<TileRows*>(Scratch(threads_).q); }
 

@@ -8,6 +8,7 @@
 #ifndef PAGEMILL_CC_OPS_PAGED_ATTENTION_ATTENTION_KERNEL_H_
 #define PAGEMILL_CC_OPS_PAGED_ATTENTION_ATTENTION_KERNEL_H_
 
+#include <algorithm>
 #include <cstdint>
 
 namespace pagemill::ops {
@@ -23,13 +24,13 @@ inline constexpr int32_t kAttentionTileRows = 48;
 // The same for all tiles of a call.
 struct AttentionShape {
   int32_t head_dim = 0;
-  int32_t padded_dim = 0;  // head_dim rounded up to 16
+  int32_t padded_dim = 0;  // head_dim rounded up to 32
   int32_t group = 0;       // query heads per KV head
   int32_t kv_heads = 0;
   int32_t block_size = 0;
   int32_t window = 0;
   bool causal = true;
-  float query_scale = 1;  // queries are multiplied by it, so that ...
+  float query_scale = 1;  // queries, or scores, are multiplied by it, so that ...
   float soft_cap = 0;     // ... scores are in units of log2(e), or, if this is not 0, tanh(score) *
                           // soft_cap is
   const void* cache = nullptr;
@@ -58,17 +59,24 @@ struct AttentionState {
   float* max = nullptr;  // [rows]; -infinity: the row has seen no key
 };
 
+// A kernel may take whole splits instead of chunks, for a few rows at a time; then it has their
+// weights in bf16.
+inline constexpr int32_t kAttentionScoreFloats =
+    std::max(kAttentionTileRows * kAttentionChunk, 6 * kAttentionSplit);
+
 struct AttentionScratch {
-  float* q = nullptr;       // [kAttentionTileRows, padded_dim]
-  float* scores = nullptr;  // [kAttentionTileRows, kAttentionChunk]
+  float* q = nullptr;           // [kAttentionTileRows, padded_dim]
+  float* scores = nullptr;      // [kAttentionTileRows, kAttentionChunk] or [6, kAttentionSplit]
+  uint16_t* weights = nullptr;  // [kAttentionTileRows, kAttentionSplit]
 };
 
 struct AttentionKernel {
-  // Copies the tile's queries, scaled, to scratch.q.
+  // Copies the tile's queries to scratch.q, in the form that attend_* reads.
   void (*load_queries)(const AttentionShape& shape, const AttentionTile& tile,
                        const AttentionScratch& scratch);
   // Sets `state` to the softmax over the keys of split [begin, begin + kAttentionSplit) that each
   // row sees. `begin` is a multiple of kAttentionSplit.
+  // Null where a kernel is for the other type alone.
   void (*attend_f32)(const AttentionShape& shape, const AttentionTile& tile,
                      const AttentionScratch& scratch, int32_t begin, const AttentionState& state);
   void (*attend_bf16)(const AttentionShape& shape, const AttentionTile& tile,
@@ -84,6 +92,7 @@ struct AttentionKernel {
 extern const AttentionKernel kAttentionPortable;
 extern const AttentionKernel kAttentionAvx2;
 extern const AttentionKernel kAttentionAvx512;
+extern const AttentionKernel kAttentionAvx512Bf16;
 
 }  // namespace pagemill::ops
 

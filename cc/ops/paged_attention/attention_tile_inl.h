@@ -11,21 +11,41 @@ namespace {
 
 constexpr int kSumLanes = kAttentionKeyGroup;
 
-// The keys of the chunk at `begin` that row `row` of the tile sees; high <= low: none.
+// The keys of the chunk of `size` at `begin` that row `row` of the tile sees; high <= low: none.
 inline KeyRange VisibleKeys(const AttentionShape& shape, const AttentionTile& tile, int row,
-                            int32_t begin) {
+                            int32_t begin, int size = kAttentionChunk) {
   const int32_t position = tile.first_position + (tile.first_row + row) / shape.group;
   const int32_t high = shape.causal ? position + 1 : tile.seq_len;
   const int32_t low = shape.window > 0 ? position + 1 - shape.window : 0;
-  return {.low = low > begin ? low - begin : 0,
-          .high = high - begin < kAttentionChunk ? high - begin : kAttentionChunk};
+  return {.low = low > begin ? low - begin : 0, .high = high - begin < size ? high - begin : size};
 }
 
-template <typename Element>
-inline Chunk<Element> LocateChunk(const AttentionShape& shape, const AttentionTile& tile,
-                                  int32_t begin, int first_group, int last_group) {
+// Rows [first, last) of a tile.
+struct RowRange {
+  int first = 0;
+  int last = 0;
+};
+
+// The rows that see a key of the chunk of `size` at `begin`: without causality every row sees the
+// same keys; with it later rows see later ones.
+inline RowRange RowsThatSee(const AttentionShape& shape, const AttentionTile& tile, int32_t begin,
+                            int size) {
+  RowRange rows{.first = 0, .last = tile.rows};
+  while (rows.first < rows.last && VisibleKeys(shape, tile, rows.first, begin, size).high <= 0) {
+    ++rows.first;
+  }
+  while (rows.last > rows.first &&
+         VisibleKeys(shape, tile, rows.last - 1, begin, size).low >= size) {
+    --rows.last;
+  }
+  return rows;
+}
+
+template <typename Element, int kGroups = kGroupsPerChunk>
+inline Chunk<Element, kGroups> LocateChunk(const AttentionShape& shape, const AttentionTile& tile,
+                                           int32_t begin, int first_group, int last_group) {
   const int64_t page = static_cast<int64_t>(shape.head_dim) * shape.block_size;
-  Chunk<Element> chunk = {};
+  Chunk<Element, kGroups> chunk = {};
   for (int g = first_group; g < last_group; ++g) {
     const int32_t key = begin + g * kAttentionKeyGroup;
     const int64_t block = tile.block_table[key / shape.block_size];
@@ -86,19 +106,22 @@ inline void AttendChunk(const AttentionShape& shape, const AttentionTile& tile,
   }
 }
 
+// The state of rows that have seen no key.
+inline void Clear(const AttentionShape& shape, int32_t rows, const AttentionState& state) {
+  for (int row = 0; row < rows; ++row) state.max[row] = -__builtin_inff();
+  for (int i = 0; i < rows * kSumLanes; ++i) state.sum[i] = 0;
+  for (int i = 0; i < rows * shape.padded_dim; ++i) state.acc[i] = 0;
+}
+
 template <typename Element>
 void Attend(const AttentionShape& shape, const AttentionTile& tile, const AttentionScratch& scratch,
             int32_t begin, const AttentionState& state) {
-  for (int row = 0; row < tile.rows; ++row) state.max[row] = -__builtin_inff();
-  for (int i = 0; i < tile.rows * kSumLanes; ++i) state.sum[i] = 0;
-  for (int i = 0; i < tile.rows * shape.padded_dim; ++i) state.acc[i] = 0;
-  int first = 0;
+  Clear(shape, tile.rows, state);
   for (int32_t chunk = begin; chunk < begin + kAttentionSplit; chunk += kAttentionChunk) {
-    // Without causality every row sees the same keys; with it later rows see later ones.
-    while (first < tile.rows && VisibleKeys(shape, tile, first, chunk).high <= 0) ++first;
-    int last = tile.rows;
-    while (last > first && VisibleKeys(shape, tile, last - 1, chunk).low >= kAttentionChunk) --last;
-    if (first < last) AttendChunk<Element>(shape, tile, scratch, chunk, first, last, state);
+    const RowRange rows = RowsThatSee(shape, tile, chunk, kAttentionChunk);
+    if (rows.first < rows.last) {
+      AttendChunk<Element>(shape, tile, scratch, chunk, rows.first, rows.last, state);
+    }
   }
 }
 
@@ -169,7 +192,8 @@ inline void Finish(const AttentionShape& shape, const AttentionTile& tile,
   }
 }
 
-constexpr AttentionKernel kKernel = {LoadQueries, Attend<float>, Attend<uint16_t>, Merge, Finish};
+[[maybe_unused]] constexpr AttentionKernel kKernel = {LoadQueries, Attend<float>, Attend<uint16_t>,
+                                                      Merge, Finish};
 
 }  // namespace
 }  // namespace pagemill::ops

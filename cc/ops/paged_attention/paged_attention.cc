@@ -60,6 +60,11 @@ void Run(const OpCall& call, KernelContext& context) {
 
 constexpr KernelRow kRows[] = {
 #if defined(__x86_64__)
+    {"paged_attention", "avx512_bf16", 40,
+     [](const device::Capabilities& caps, const OpCall& call) {
+       return caps.avx512_bf16 && WholeKeyGroups(call) && call.inputs[1].dtype == DType::kBF16;
+     },
+     Run<&kAttentionAvx512Bf16>, AttentionWorkspaceBytes, ActivationPrecision::kBf16},
     {"paged_attention", "avx512", 30,
      [](const device::Capabilities& caps, const OpCall& call) {
        return caps.avx512 && WholeKeyGroups(call);

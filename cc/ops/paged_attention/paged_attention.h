@@ -24,14 +24,23 @@
 // values as stored: a score carries relative errors of about sqrt(D) 2^-24 of its largest partial
 // sum, and the softmax turns an absolute error of a score into a relative error of its weight.
 //
-// Kernels: "avx512", "avx2", "portable" (block_size a multiple of 16), "reference" (any block size,
-// in double).
+// Rows of ActivationPrecision::kBf16 round q to bf16 (nearest, ties to even) and compute on those
+// queries; each weight 2^(score - max) is then off by at most eta = 2^-8 (rounded to bf16) + 9e-5
+// (the polynomial) of itself. Weights are divided by the sum of the rounded ones, so y moves by at
+// most eta / (1 - eta) sum w |v - y|, which adds kPagedAttentionRounding max |v| to the bound.
+// Where scores are equal nothing is rounded. Rounding q moves a score by up to 2^-8 scale sum |q
+// k|.
+//
+// Kernels: "avx512_bf16" (bf16 cache; kBf16), "avx512", "avx2", "portable" (block_size a multiple
+// of 16), "reference" (any block size, in double).
 #ifndef PAGEMILL_CC_OPS_PAGED_ATTENTION_PAGED_ATTENTION_H_
 #define PAGEMILL_CC_OPS_PAGED_ATTENTION_PAGED_ATTENTION_H_
 
 #include "cc/ops/op.h"
 
 namespace pagemill::ops {
+
+inline constexpr double kPagedAttentionRounding = 0.0041;
 
 struct PagedAttentionArgs {
   TensorView q, cache, y;

@@ -3,6 +3,8 @@
 // D operations for each query head and visible key).
 #include <benchmark/benchmark.h>
 
+#include <string>
+
 #include "cc/ops/benchmark_call.h"
 #include "cc/ops/paged_attention/attention_case.h"
 #include "cc/ops/paged_attention/paged_attention.h"
@@ -43,13 +45,16 @@ void Prefill(benchmark::State& state, const std::string& kernel) {
 }
 
 [[maybe_unused]] const bool kRegistered = [] {
-  for (auto* b : RegisterForKernels("Decode", Decode)) {
-    b->ArgNames({"requests", "context", "threads", "heads"})
+  for (const char* kernel : {"avx512_bf16", "avx512", "avx2", "portable"}) {
+    const std::string name = kernel;
+    benchmark::RegisterBenchmark(("Decode/" + name).c_str(), Decode, name)
+        ->UseRealTime()
+        ->ArgNames({"requests", "context", "threads", "heads"})
         ->ArgsProduct({{1, 32}, {128, 1024, 8192}, {1, 2}, {0}})
         ->ArgsProduct({{1}, {1024}, {1, 2}, {1, 2}});
-  }
-  for (auto* b : RegisterForKernels("Prefill", Prefill)) {
-    b->ArgNames({"requests", "prompt", "threads", "heads"})
+    benchmark::RegisterBenchmark(("Prefill/" + name).c_str(), Prefill, name)
+        ->UseRealTime()
+        ->ArgNames({"requests", "prompt", "threads", "heads"})
         ->ArgsProduct({{1}, {128, 1024}, {1, 2}, {0}})
         ->ArgsProduct({{1}, {1024}, {1}, {1, 2}});
   }

@@ -8,6 +8,7 @@
 
 #include "cc/ops/conformance.h"
 #include "cc/ops/paged_attention/attention_case.h"
+#include "cc/ops/paged_attention/paged_attention.h"
 
 namespace pagemill::ops {
 namespace {
@@ -18,7 +19,10 @@ using conformance::BitEqual;
 using conformance::PagedRequest;
 
 // The contract's bound: scores have variance 1 and stay below 6, values below 1.75.
-constexpr conformance::Tolerance kTolerance{.abs = 4e-6 * (1 + 6) * 1.75};
+constexpr double kLargestValue = 1.75;
+constexpr conformance::Tolerance kTolerance{.abs = 4e-6 * (1 + 6) * kLargestValue};
+constexpr conformance::Tolerance kRoundedTolerance{.abs = kTolerance.abs +
+                                                          kPagedAttentionRounding * kLargestValue};
 
 // The rows that are not the reference, which computes query by query on one thread.
 std::vector<const KernelRow*> Kernels(const OpDefinition& op, const device::Capabilities& caps,
@@ -28,7 +32,33 @@ std::vector<const KernelRow*> Kernels(const OpDefinition& op, const device::Capa
   return rows;
 }
 
-// Close to the reference, and the same bits with 1 to 3 threads.
+bool Rounds(const KernelRow* row) { return row->activations != ActivationPrecision::kF32; }
+
+// Kernels that round queries and weights do so within the contract; with zero queries there is
+// nothing to round, and one key too many or too few shows.
+void CheckRounding(const OpDefinition& op, const device::Capabilities& caps,
+                   AttentionOptions options, const std::vector<PagedRequest>& requests) {
+  device::ThreadPool one({.num_threads = 1});
+  const auto check = [&](const conformance::Tolerance& tolerance) {
+    AttentionCase c(options, requests);
+    std::vector<const KernelRow*> rows = Kernels(op, caps, c.call());
+    std::erase_if(rows, [](const KernelRow* row) { return !Rounds(row); });
+    if (rows.empty()) return;
+    const std::vector<float> expected = c.Run(conformance::ReferenceRow(op), one);
+    for (const KernelRow* row : rows) {
+      EXPECT_TRUE(AllClose(c.Run(*row, one), expected, tolerance))
+          << row->name << " head_dim " << options.head_dim << " window " << options.window
+          << " zero queries " << options.zero_queries;
+    }
+  };
+  options.round_queries = true;
+  check(kRoundedTolerance);
+  options.zero_queries = true;
+  check(kTolerance);
+}
+
+// Close to the reference, and the same bits with 1 to 3 threads; rounded or not, queries that are
+// rounded give the same.
 void CheckCase(const OpDefinition& op, const device::Capabilities& caps,
                const AttentionOptions& options, const std::vector<PagedRequest>& requests) {
   AttentionCase c(options, requests);
@@ -37,13 +67,20 @@ void CheckCase(const OpDefinition& op, const device::Capabilities& caps,
   const std::vector<float> expected = c.Run(conformance::ReferenceRow(op), one);
   for (const KernelRow* row : Kernels(op, caps, c.call())) {
     const std::vector<float> alone = c.Run(*row, one);
-    EXPECT_TRUE(AllClose(alone, expected, kTolerance))
-        << row->name << " head_dim " << options.head_dim << " window " << options.window;
+    if (Rounds(row)) {
+      AttentionOptions rounded = options;
+      rounded.round_queries = true;
+      EXPECT_TRUE(BitEqual(AttentionCase(rounded, requests).Run(*row, one), alone)) << row->name;
+    } else {
+      EXPECT_TRUE(AllClose(alone, expected, kTolerance))
+          << row->name << " head_dim " << options.head_dim << " window " << options.window;
+    }
     for (int32_t threads = 2; threads <= 3; ++threads) {
       device::ThreadPool pool({.num_threads = threads});
       EXPECT_TRUE(BitEqual(c.Run(*row, pool), alone)) << row->name << " " << threads;
     }
   }
+  CheckRounding(op, caps, options, requests);
 }
 
 // 31 requests of mixed lengths: some decode, some prefill.

@@ -1,0 +1,293 @@
+// File: cc/ops/paged_attention/attention_bf16_inl.h
+// The three steps over one chunk of keys with AVX512-BF16's dot products of pairs: scores sum pairs
+// of dimensions, values pairs of keys. Queries and weights are bf16, sums f32. Include it after
+// vec_avx512.h, in a file compiled with the avx512_bf16 flags.
+//
+// As in attention_chunk_inl.h, every score and every element of an accumulator is one chain,
+// whatever the number of rows that a register block handles at once. A chunk is a whole split, so
+// nothing is ever rescaled. Pairs lie at absolute positions: keys 2 i and 2 i + 1. Where a row sees
+// one key of a pair only, the other's values are replaced by 0.
+#ifndef PAGEMILL_CC_OPS_PAGED_ATTENTION_ATTENTION_BF16_INL_H_
+#define PAGEMILL_CC_OPS_PAGED_ATTENTION_ATTENTION_BF16_INL_H_
+
+#include <utility>
+
+#include "cc/ops/paged_attention/attention_tile_inl.h"
+
+namespace pagemill::ops {
+namespace {
+
+constexpr int kDotChunk = kAttentionSplit;
+constexpr int kDotGroups = kDotChunk / kAttentionKeyGroup;
+constexpr int kDotUnit = 32;  // dimensions whose values are loaded, and keys weighted, at once
+
+inline __m512 Dot(__m512 sum, __m512i a, __m512i b) {
+  return _mm512_dpbf16_ps(sum, (__m512bh)a, (__m512bh)b);
+}
+
+// A pair of bf16 numbers in each lane.
+inline __m512i Pair(const uint16_t* p) {
+  int32_t bits;
+  __builtin_memcpy(&bits, p, sizeof(bits));
+  return _mm512_set1_epi32(bits);
+}
+
+// Dimensions d and d + 1 of 16 keys, a pair in each lane. kAdjacent: blocks have 16 keys, so that
+// the two lie side by side (and, by the way, head_dim is even).
+template <bool kAdjacent>
+inline __m512i LoadKeyPairs(const uint16_t* key, int block_size) {
+  const __m512i both =
+      kAdjacent
+          ? _mm512_loadu_si512(key)
+          : _mm512_inserti64x4(_mm512_castsi256_si512(_mm256_loadu_si256((const __m256i*)key)),
+                               _mm256_loadu_si256((const __m256i*)(key + block_size)), 1);
+  const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24,
+                                         8, 23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+  return _mm512_permutexvar_epi16(order, both);
+}
+
+// scores[r][16 g + j] = q[r] key[g][j] for kRows rows and kGroups groups from `first`.
+template <int kRows, int kGroups, bool kAdjacent>
+[[gnu::noinline]] void DotScoreBlock(const AttentionShape& shape, const uint16_t* q,
+                                     const Chunk<uint16_t, kDotGroups>& chunk, int first,
+                                     float* scores) {
+  __m512 sum[kRows][kGroups];
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+    for (int g = 0; g < kGroups; ++g) sum[r][g] = _mm512_setzero_ps();
+  }
+  const uint16_t* keys[kGroups];
+#pragma GCC unroll 8
+  for (int g = 0; g < kGroups; ++g) keys[g] = chunk.keys[first + g];
+  const auto add = [&](const __m512i* key, int d) {
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      const __m512i factor = Pair(q + r * shape.padded_dim + d);
+#pragma GCC unroll 8
+      for (int g = 0; g < kGroups; ++g) sum[r][g] = Dot(sum[r][g], factor, key[g]);
+    }
+  };
+  int d = 0;
+  for (; d + 2 <= shape.head_dim; d += 2) {
+    __m512i key[kGroups];
+#pragma GCC unroll 8
+    for (int g = 0; g < kGroups; ++g) {
+      key[g] = LoadKeyPairs<kAdjacent>(keys[g], shape.block_size);
+      keys[g] += 2 * shape.block_size;
+    }
+    add(key, d);
+  }
+  if (!kAdjacent && d < shape.head_dim) {
+    __m512i key[kGroups];
+#pragma GCC unroll 8
+    for (int g = 0; g < kGroups; ++g) {
+      key[g] = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i*)keys[g]));
+    }
+    add(key, d);
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+    for (int g = 0; g < kGroups; ++g) {
+      _mm512_storeu_ps(scores + r * kDotChunk + (first + g) * kAttentionKeyGroup, sum[r][g]);
+    }
+  }
+}
+
+// Groups [first, last) for kRows rows, as many groups at once as there are accumulators.
+template <int kRows, bool kAdjacent>
+inline void DotScoreRows(const AttentionShape& shape, const uint16_t* q,
+                         const Chunk<uint16_t, kDotGroups>& chunk, int first, int last,
+                         float* scores) {
+  constexpr int kMost = kRows > 3 ? 4 : kRows == 3 ? 6 : 8;
+  for (; last - first >= kMost; first += kMost) {
+    DotScoreBlock<kRows, kMost, kAdjacent>(shape, q, chunk, first, scores);
+  }
+  if constexpr (kMost > 4) {
+    if (last - first >= 4) {
+      DotScoreBlock<kRows, 4, kAdjacent>(shape, q, chunk, first, scores);
+      first += 4;
+    }
+  }
+  if (last - first >= 2) {
+    DotScoreBlock<kRows, 2, kAdjacent>(shape, q, chunk, first, scores);
+    first += 2;
+  }
+  if (last > first) DotScoreBlock<kRows, 1, kAdjacent>(shape, q, chunk, first, scores);
+}
+
+// 2^x for weights that are rounded to bf16 next: 2^floor(x) times a cubic in the fraction. The
+// coefficients minimize the largest relative error (8.6e-5) with the constant term held at 1.
+inline __m512 RoughExp2(__m512 x) {
+  const __m512 f = _mm512_reduce_ps(x, 0x09);  // x - floor(x), no exceptions
+  __m512 p = _mm512_set1_ps(7.7067198e-2f);
+  p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(2.2764482e-1f));
+  p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(6.9511682e-1f));
+  p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(1.0f));
+  return _mm512_scalef_ps(p, x);
+}
+
+// The keys [low, high) as a mask of the 32 that begin at `first`.
+inline uint32_t KeyMask(KeyRange range, int first) {
+  const auto below = [first](int key) -> uint32_t {
+    const int n = key - first;
+    return n >= 32 ? ~uint32_t{0} : n <= 0 ? 0 : (uint32_t{1} << n) - 1;
+  };
+  return below(range.high) & ~below(range.low);
+}
+
+// The body of DotSoftmaxRow; kWhole: the row sees the whole chunk.
+template <bool kWhole>
+inline void DotSoftmaxScores(const AttentionShape& shape, KeyRange range, const float* scores,
+                             uint16_t* weights, float* max, float* sum) {
+  const int first = kWhole ? 0 : range.low / kDotUnit;
+  const int last = kWhole ? kDotChunk / kDotUnit : (range.high + kDotUnit - 1) / kDotUnit;
+  const __m512 none = _mm512_set1_ps(-__builtin_inff());
+  const bool capped = shape.soft_cap != 0;
+  // In units of log2(e) once multiplied by `unit`.
+  const auto load = [&](int i) {
+    __m512 v = _mm512_loadu_ps(scores + i * 16);
+    if (capped) {
+      v = _mm512_mul_ps(v, _mm512_set1_ps(shape.query_scale));
+      v = _mm512_mul_ps(Tanh(v), _mm512_set1_ps(shape.soft_cap));
+    }
+    return v;
+  };
+  const __m512 unit = _mm512_set1_ps(capped ? 1.0f : shape.query_scale);
+  __m512 highest[2] = {none, none};
+  __m512 score[kDotChunk / 16];
+  for (int i = first; i < last; ++i) {
+    const uint32_t seen = kWhole ? 0 : KeyMask(range, i * kDotUnit);
+    for (int j = 0; j < 2; ++j) {
+      __m512& s = score[2 * i + j];
+      s = load(2 * i + j);
+      if (!kWhole) s = _mm512_mask_mov_ps(none, seen >> (16 * j) & 0xffff, s);
+      highest[j] = _mm512_max_ps(highest[j], s);
+    }
+  }
+  *max = _mm512_reduce_max_ps(_mm512_max_ps(highest[0], highest[1])) * _mm512_cvtss_f32(unit);
+  const __m512 shift = _mm512_set1_ps(*max);
+  __m512 total = _mm512_setzero_ps();
+  const __m512i ones = _mm512_set1_epi16(0x3f80);
+  for (int i = first; i < last; ++i) {
+    const __m512 low = RoughExp2(_mm512_fmsub_ps(score[2 * i], unit, shift));
+    const __m512 high = RoughExp2(_mm512_fmsub_ps(score[2 * i + 1], unit, shift));
+    __m512i rounded = (__m512i)_mm512_cvtne2ps_pbh(high, low);
+    if (!kWhole) rounded = _mm512_maskz_mov_epi16(KeyMask(range, i * kDotUnit), rounded);
+    _mm512_storeu_si512(weights + i * kDotUnit, rounded);
+    total = Dot(total, rounded, ones);
+  }
+  _mm512_storeu_ps(sum, total);
+}
+
+// Turns a row's scores in `range` into weights 2^(score - max), rounded to bf16, and those of other
+// keys of the vectors that it touches into 0. Sets max, and sum to that of the weights as rounded.
+[[gnu::noinline]] inline void DotSoftmaxRow(const AttentionShape& shape, KeyRange range,
+                                            const float* scores, uint16_t* weights, float* max,
+                                            float* sum) {
+  if (range.low == 0 && range.high == kDotChunk) {
+    DotSoftmaxScores<true>(shape, range, scores, weights, max, sum);
+  } else {
+    DotSoftmaxScores<false>(shape, range, scores, weights, max, sum);
+  }
+}
+
+// 32 kUnits dimensions from `dim` of kRows rows, accumulated over pairs of keys. Within an
+// accumulator's 32 dimensions the two registers hold what unpacking leaves in them: UnpackOrder
+// puts them right in the end. kPartial: only `head_dim - dim` dimensions exist.
+template <int kRows, int kUnits, bool kPartial>
+struct DotValueBlock {
+  const AttentionShape& shape;
+  const Chunk<uint16_t, kDotGroups>& chunk;
+  const uint16_t* weights;  // [kRows, kDotChunk]
+  int dim;
+  __m512 sum[kRows][2 * kUnits];
+
+  __m512i Load(const uint16_t* p) const {
+    if (!kPartial) return _mm512_loadu_si512(p);
+    return _mm512_maskz_loadu_epi16((uint32_t{1} << (shape.head_dim - dim)) - 1, p);
+  }
+  // Pair `pair` for rows [kFirst, kLast), of whose keys only those in `seen` are read.
+  template <int kFirst, int kLast, bool kBoth>
+  [[gnu::always_inline]] inline void Add(int pair, KeyRange seen) {
+    const int key = 2 * pair;
+    const uint16_t* value =
+        chunk.values[key / kAttentionKeyGroup] + key % kAttentionKeyGroup * shape.head_dim + dim;
+#pragma GCC unroll 8
+    for (int u = 0; u < kUnits; ++u) {
+      const __m512i zero = _mm512_setzero_si512();
+      const uint16_t* next = value + shape.head_dim;
+      const __m512i a = kBoth || key >= seen.low ? Load(value + u * kDotUnit) : zero;
+      const __m512i b = kBoth || key + 1 < seen.high ? Load(next + u * kDotUnit) : zero;
+      const __m512i low = _mm512_unpacklo_epi16(a, b), high = _mm512_unpackhi_epi16(a, b);
+#pragma GCC unroll 8
+      for (int r = kFirst; r < kLast; ++r) {
+        const __m512i weight = Pair(weights + r * kDotChunk + key);
+        sum[r][2 * u] = Dot(sum[r][2 * u], weight, low);
+        sum[r][2 * u + 1] = Dot(sum[r][2 * u + 1], weight, high);
+      }
+    }
+  }
+  // Pairs [begin, end) of the pairs that row kRow sees.
+  template <int kRow>
+  [[gnu::always_inline]] inline void AddAlone(const KeyRange* range, int begin, int end) {
+    for (int p = begin > range[kRow].low / 2 ? begin : range[kRow].low / 2;
+         p < end && 2 * p < range[kRow].high; ++p) {
+      Add<kRow, kRow + 1, false>(p, range[kRow]);
+    }
+  }
+  template <int... kRow>
+  [[gnu::always_inline]] inline void EachAlone(std::integer_sequence<int, kRow...>,
+                                               const KeyRange* range, int begin, int end) {
+    (AddAlone<kRow>(range, begin, end), ...);
+  }
+};
+
+template <int kRows, int kUnits, bool kPartial>
+[[gnu::noinline]] void DotValues(const AttentionShape& shape,
+                                 const Chunk<uint16_t, kDotGroups>& chunk, const KeyRange* range,
+                                 int dim, const uint16_t* weights, float* acc) {
+  DotValueBlock<kRows, kUnits, kPartial> block{shape, chunk, weights, dim, {}};
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+    for (int v = 0; v < 2 * kUnits; ++v) block.sum[r][v] = _mm512_setzero_ps();
+  }
+  // Later rows see later keys: these pairs all rows see whole.
+  int begin = (range[kRows - 1].low + 1) / 2, end = range[0].high / 2;
+  if (begin >= end) begin = end = kDotChunk / 2;
+  constexpr auto kEach = std::make_integer_sequence<int, kRows>();
+  block.EachAlone(kEach, range, 0, begin);
+  for (int p = begin; p < end; ++p) block.template Add<0, kRows, true>(p, {});
+  block.EachAlone(kEach, range, end, kDotChunk / 2);
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+    for (int v = 0; v < 2 * kUnits; ++v) {
+      _mm512_storeu_ps(acc + r * shape.padded_dim + dim + v * 16, block.sum[r][v]);
+    }
+  }
+}
+
+// All dimensions of kRows rows.
+template <int kRows>
+inline void DotValueRows(const AttentionShape& shape, const Chunk<uint16_t, kDotGroups>& chunk,
+                         const KeyRange* range, const uint16_t* weights, float* acc) {
+  int dim = 0;
+  for (; dim + 2 * kDotUnit <= shape.head_dim; dim += 2 * kDotUnit) {
+    DotValues<kRows, 2, false>(shape, chunk, range, dim, weights, acc);
+  }
+  if (dim + kDotUnit <= shape.head_dim) {
+    DotValues<kRows, 1, false>(shape, chunk, range, dim, weights, acc);
+    dim += kDotUnit;
+  }
+  if (dim < shape.head_dim) {
+    DotValues<kRows, 1, true>(shape, chunk, range, dim, weights, acc);
+  }
+}
+
+}  // namespace
+}  // namespace pagemill::ops
+
+#endif  // PAGEMILL_CC_OPS_PAGED_ATTENTION_ATTENTION_BF16_INL_H_
