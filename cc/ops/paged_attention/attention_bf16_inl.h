@@ -139,22 +139,21 @@ inline uint32_t KeyMask(KeyRange range, int first) {
 
 // The body of DotSoftmaxRow; kWhole: the row sees the whole chunk.
 template <bool kWhole>
-inline void DotSoftmaxScores(const AttentionShape& shape, KeyRange range, const float* scores,
+inline void DotSoftmaxScores(const AttentionShape& shape, const RowKeys& keys, const float* scores,
                              uint16_t* weights, float* max, float* sum) {
+  const KeyRange range = keys.range;
   const int first = kWhole ? 0 : range.low / kDotUnit;
   const int last = kWhole ? kDotChunk / kDotUnit : (range.high + kDotUnit - 1) / kDotUnit;
   const __m512 none = _mm512_set1_ps(-__builtin_inff());
-  const bool capped = shape.soft_cap != 0;
+  const bool capped = shape.soft_cap != 0, plain = !capped && shape.slopes == nullptr;
   // In units of log2(e) once multiplied by `unit`.
   const auto load = [&](int i) {
     __m512 v = _mm512_loadu_ps(scores + i * 16);
-    if (capped) {
-      v = _mm512_mul_ps(v, _mm512_set1_ps(shape.query_scale));
-      v = _mm512_mul_ps(Tanh(v), _mm512_set1_ps(shape.soft_cap));
-    }
-    return v;
+    if (!plain) v = _mm512_mul_ps(v, _mm512_set1_ps(shape.query_scale));
+    if (capped) v = _mm512_mul_ps(Tanh(v), _mm512_set1_ps(shape.soft_cap));
+    return shape.slopes == nullptr ? v : AddSlope(v, keys, i * 16);
   };
-  const __m512 unit = _mm512_set1_ps(capped ? 1.0f : shape.query_scale);
+  const __m512 unit = _mm512_set1_ps(plain ? shape.query_scale : 1.0f);
   __m512 highest[2] = {none, none};
   __m512 score[kDotChunk / 16];
   for (int i = first; i < last; ++i) {
@@ -181,15 +180,16 @@ inline void DotSoftmaxScores(const AttentionShape& shape, KeyRange range, const 
   _mm512_storeu_ps(sum, total);
 }
 
-// Turns a row's scores in `range` into weights 2^(score - max), rounded to bf16, and those of other
-// keys of the vectors that it touches into 0. Sets max, and sum to that of the weights as rounded.
-[[gnu::noinline]] inline void DotSoftmaxRow(const AttentionShape& shape, KeyRange range,
+// Turns a row's scores in its range into weights 2^(score - max), rounded to bf16, and those of
+// other keys of the vectors that it touches into 0. Sets max, and sum to that of the weights as
+// rounded.
+[[gnu::noinline]] inline void DotSoftmaxRow(const AttentionShape& shape, const RowKeys& keys,
                                             const float* scores, uint16_t* weights, float* max,
                                             float* sum) {
-  if (range.low == 0 && range.high == kDotChunk) {
-    DotSoftmaxScores<true>(shape, range, scores, weights, max, sum);
+  if (keys.range.low == 0 && keys.range.high == kDotChunk) {
+    DotSoftmaxScores<true>(shape, keys, scores, weights, max, sum);
   } else {
-    DotSoftmaxScores<false>(shape, range, scores, weights, max, sum);
+    DotSoftmaxScores<false>(shape, keys, scores, weights, max, sum);
   }
 }
 
@@ -231,22 +231,22 @@ struct DotValueBlock {
   }
   // Pairs [begin, end) of the pairs that row kRow sees.
   template <int kRow>
-  [[gnu::always_inline]] inline void AddAlone(const KeyRange* range, int begin, int end) {
-    for (int p = begin > range[kRow].low / 2 ? begin : range[kRow].low / 2;
-         p < end && 2 * p < range[kRow].high; ++p) {
-      Add<kRow, kRow + 1, false>(p, range[kRow]);
+  [[gnu::always_inline]] inline void AddAlone(const RowKeys* keys, int begin, int end) {
+    for (int p = begin > keys[kRow].range.low / 2 ? begin : keys[kRow].range.low / 2;
+         p < end && 2 * p < keys[kRow].range.high; ++p) {
+      Add<kRow, kRow + 1, false>(p, keys[kRow].range);
     }
   }
   template <int... kRow>
   [[gnu::always_inline]] inline void EachAlone(std::integer_sequence<int, kRow...>,
-                                               const KeyRange* range, int begin, int end) {
-    (AddAlone<kRow>(range, begin, end), ...);
+                                               const RowKeys* keys, int begin, int end) {
+    (AddAlone<kRow>(keys, begin, end), ...);
   }
 };
 
 template <int kRows, int kUnits, bool kPartial>
 [[gnu::noinline]] void DotValues(const AttentionShape& shape,
-                                 const Chunk<uint16_t, kDotGroups>& chunk, const KeyRange* range,
+                                 const Chunk<uint16_t, kDotGroups>& chunk, const RowKeys* keys,
                                  int dim, const uint16_t* weights, float* acc) {
   DotValueBlock<kRows, kUnits, kPartial> block{shape, chunk, weights, dim, {}};
 #pragma GCC unroll 8
@@ -255,12 +255,12 @@ template <int kRows, int kUnits, bool kPartial>
     for (int v = 0; v < 2 * kUnits; ++v) block.sum[r][v] = _mm512_setzero_ps();
   }
   // Later rows see later keys: these pairs all rows see whole.
-  int begin = (range[kRows - 1].low + 1) / 2, end = range[0].high / 2;
+  int begin = (keys[kRows - 1].range.low + 1) / 2, end = keys[0].range.high / 2;
   if (begin >= end) begin = end = kDotChunk / 2;
   constexpr auto kEach = std::make_integer_sequence<int, kRows>();
-  block.EachAlone(kEach, range, 0, begin);
+  block.EachAlone(kEach, keys, 0, begin);
   for (int p = begin; p < end; ++p) block.template Add<0, kRows, true>(p, {});
-  block.EachAlone(kEach, range, end, kDotChunk / 2);
+  block.EachAlone(kEach, keys, end, kDotChunk / 2);
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 8
@@ -273,17 +273,17 @@ template <int kRows, int kUnits, bool kPartial>
 // All dimensions of kRows rows.
 template <int kRows>
 inline void DotValueRows(const AttentionShape& shape, const Chunk<uint16_t, kDotGroups>& chunk,
-                         const KeyRange* range, const uint16_t* weights, float* acc) {
+                         const RowKeys* keys, const uint16_t* weights, float* acc) {
   int dim = 0;
   for (; dim + 2 * kDotUnit <= shape.head_dim; dim += 2 * kDotUnit) {
-    DotValues<kRows, 2, false>(shape, chunk, range, dim, weights, acc);
+    DotValues<kRows, 2, false>(shape, chunk, keys, dim, weights, acc);
   }
   if (dim + kDotUnit <= shape.head_dim) {
-    DotValues<kRows, 1, false>(shape, chunk, range, dim, weights, acc);
+    DotValues<kRows, 1, false>(shape, chunk, keys, dim, weights, acc);
     dim += kDotUnit;
   }
   if (dim < shape.head_dim) {
-    DotValues<kRows, 1, true>(shape, chunk, range, dim, weights, acc);
+    DotValues<kRows, 1, true>(shape, chunk, keys, dim, weights, acc);
   }
 }
 

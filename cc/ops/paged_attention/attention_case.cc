@@ -65,6 +65,14 @@ AttentionCase::AttentionCase(const AttentionOptions& options, std::vector<PagedR
   attributes_.Set("soft_cap", options.soft_cap);
   inputs_[0] = q_.view();
   inputs_[1] = cache_.view();
+  for (int64_t head = 0; head < options.q_heads; ++head) {
+    sinks_.push_back(static_cast<float>(head * 5 % 13) - 4);
+    slopes_.push_back(std::ldexp(1.0f, static_cast<int>(-1 - head)));
+  }
+  if (options.sinks) inputs_[2] = TensorView::Dense(sinks_.data(), DType::kF32, {options.q_heads});
+  if (options.slopes) {
+    inputs_[3] = TensorView::Dense(slopes_.data(), DType::kF32, {options.q_heads});
+  }
   outputs_[0] = y_.view();
   call_ = {
       .inputs = inputs_, .outputs = outputs_, .attributes = &attributes_, .batch = &batch_.view()};

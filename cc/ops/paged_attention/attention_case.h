@@ -23,6 +23,8 @@ struct AttentionOptions {
   int32_t window = 0;
   bool causal = true;
   double soft_cap = 0;
+  bool sinks = false;          // of all sizes, below and above the scores
+  bool slopes = false;         // 1/2, 1/4, ...
   bool zero_queries = false;   // all keys weigh the same
   bool round_queries = false;  // to bf16
 };
@@ -51,7 +53,8 @@ class AttentionCase {
   PagedBatch batch_;
   TestTensor q_, cache_, y_;
   Attributes attributes_;
-  TensorView inputs_[2];
+  std::vector<float> sinks_, slopes_;
+  TensorView inputs_[4];
   TensorView outputs_[1];
   OpCall call_;
   int64_t visible_bytes_ = 0;

@@ -52,6 +52,31 @@ struct KeyRange {
   bool operator==(const KeyRange& o) const { return low == o.low && high == o.high; }
 };
 
+// The keys of a chunk that a row sees, and what ALiBi adds to their scores, in units of log2(e):
+// slope (distance + j) for key j.
+struct RowKeys {
+  KeyRange range;
+  float slope = 0;
+  float distance =
+      0;  // from the row's position to the chunk's first key; negative where it is past
+};
+
+// 0, 1, 2, ...: whole numbers, of which f32 holds all that positions may be.
+constexpr int kNumbers = kAttentionSplit;
+struct Numbers {
+  constexpr Numbers() {
+    for (int i = 0; i < kNumbers; ++i) values[i] = static_cast<float>(i);
+  }
+  float values[kNumbers] = {};
+};
+inline constexpr Numbers kCounted;
+
+// Scores `v` of the kLanes keys from `first`, with what ALiBi adds.
+inline Vec::F AddSlope(Vec::F v, const RowKeys& keys, int first) {
+  const Vec::F distance = Vec::Add(Vec::Load(kCounted.values + first), Vec::Set(keys.distance));
+  return Vec::Fma(Vec::Set(keys.slope), distance, v);
+}
+
 // scores[r][16 g + j] = sum_d q[r][d] key[g][d][j] for kRows rows and kGroups groups from `first`.
 template <int kRows, int kGroups, typename Element>
 [[gnu::noinline]] void ScoreBlock(const AttentionShape& shape, const float* q,
@@ -105,9 +130,10 @@ inline void ScoreRows(const AttentionShape& shape, const float* q, const Chunk<E
 
 // The body of SoftmaxRow; kWhole: the row sees the whole chunk.
 template <bool kWhole>
-inline float SoftmaxScores(const AttentionShape& shape, KeyRange range, float* scores, float* max,
-                           float* sum) {
+inline float SoftmaxScores(const AttentionShape& shape, const RowKeys& keys, float* scores,
+                           float* max, float* sum) {
   constexpr int kLanes = Vec::kLanes;
+  const KeyRange range = keys.range;
   const int first = kWhole ? 0 : range.low / kLanes;
   const int last = kWhole ? kVecsPerChunk : (range.high + kLanes - 1) / kLanes;
   // Keys of the row's vectors that it does not see are replaced by `other`.
@@ -120,6 +146,7 @@ inline float SoftmaxScores(const AttentionShape& shape, KeyRange range, float* s
   for (int i = first; i < last; ++i) {
     Vec::F v = Vec::Load(scores + i * kLanes);
     if (shape.soft_cap != 0) v = Vec::Mul(Tanh(v), Vec::Set(shape.soft_cap));
+    if (shape.slopes != nullptr) v = AddSlope(v, keys, i * kLanes);
     score[i] = seen(v, none, i);
     highest = Vec::Max(highest, score[i]);
   }
@@ -139,16 +166,16 @@ inline float SoftmaxScores(const AttentionShape& shape, KeyRange range, float* s
   return Vec::First(scale);
 }
 
-// Turns a row's scores in `range` into weights 2^(score - max), other keys of the vectors that it
+// Turns a row's scores in its range into weights 2^(score - max), other keys of the vectors that it
 // touches into 0. Updates max and sum; returns by what the row's accumulator has to be scaled
 // first. Not inlined: one copy of the arithmetic for all rows; which of its two bodies runs follows
 // from the row's own range.
-[[gnu::noinline]] inline float SoftmaxRow(const AttentionShape& shape, KeyRange range,
+[[gnu::noinline]] inline float SoftmaxRow(const AttentionShape& shape, const RowKeys& keys,
                                           float* scores, float* max, float* sum) {
-  if (range.low == 0 && range.high == kAttentionChunk) {
-    return SoftmaxScores<true>(shape, range, scores, max, sum);
+  if (keys.range.low == 0 && keys.range.high == kAttentionChunk) {
+    return SoftmaxScores<true>(shape, keys, scores, max, sum);
   }
-  return SoftmaxScores<false>(shape, range, scores, max, sum);
+  return SoftmaxScores<false>(shape, keys, scores, max, sum);
 }
 
 // kVecs registers of dimensions from `dim`, for kRows rows that see the same keys:

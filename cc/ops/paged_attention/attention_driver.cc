@@ -82,6 +82,8 @@ AttentionShape MakeShape(const PagedAttentionArgs& args) {
   const bool capped = args.soft_cap > 0;
   shape.query_scale = capped ? args.scale / args.soft_cap : args.scale * kLog2E;
   shape.soft_cap = args.soft_cap * kLog2E;
+  shape.sinks = args.sinks;
+  shape.slopes = args.slopes;
   shape.cache = args.cache.data;
   shape.block_stride_bytes = args.cache.row_stride_bytes;
   return shape;

@@ -33,6 +33,8 @@ struct AttentionShape {
   float query_scale = 1;  // queries, or scores, are multiplied by it, so that ...
   float soft_cap = 0;     // ... scores are in units of log2(e), or, if this is not 0, tanh(score) *
                           // soft_cap is
+  const float* sinks = nullptr;   // of all query heads, or null: logits, in nats
+  const float* slopes = nullptr;  // of all query heads, or null: nats per position
   const void* cache = nullptr;
   int64_t block_stride_bytes = 0;
 };
@@ -84,7 +86,7 @@ struct AttentionKernel {
   // Adds `next`, of the split after those in `total`.
   void (*merge)(const AttentionShape& shape, int32_t rows, const AttentionState& total,
                 const AttentionState& next);
-  // Divides by the sums and stores the tile's rows of y.
+  // Divides by the sums, the sinks' share included, and stores the tile's rows of y.
   void (*finish)(const AttentionShape& shape, const AttentionTile& tile,
                  const AttentionState& state);
 };

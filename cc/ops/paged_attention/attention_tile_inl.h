@@ -20,6 +20,21 @@ inline KeyRange VisibleKeys(const AttentionShape& shape, const AttentionTile& ti
   return {.low = low > begin ? low - begin : 0, .high = high - begin < size ? high - begin : size};
 }
 
+inline int Head(const AttentionShape& shape, const AttentionTile& tile, int row) {
+  return tile.kv_head * shape.group + (tile.first_row + row) % shape.group;
+}
+
+inline RowKeys KeysOfRow(const AttentionShape& shape, const AttentionTile& tile, int row,
+                         int32_t begin, KeyRange range) {
+  RowKeys keys{.range = range};
+  if (shape.slopes != nullptr) {
+    const int32_t position = tile.first_position + (tile.first_row + row) / shape.group;
+    keys.slope = shape.slopes[Head(shape, tile, row)] * kLog2E;
+    keys.distance = static_cast<float>(begin - position);
+  }
+  return keys;
+}
+
 // Rows [first, last) of a tile.
 struct RowRange {
   int first = 0;
@@ -92,8 +107,9 @@ inline void AttendChunk(const AttentionShape& shape, const AttentionTile& tile,
   float scale[kAttentionTileRows];
   for (int row = first; row < last; ++row) {
     range[row] = VisibleKeys(shape, tile, row, begin);
-    scale[row] = SoftmaxRow(shape, range[row], scratch.scores + row * kAttentionChunk,
-                            state.max + row, state.sum + row * kSumLanes);
+    scale[row] = SoftmaxRow(shape, KeysOfRow(shape, tile, row, begin, range[row]),
+                            scratch.scores + row * kAttentionChunk, state.max + row,
+                            state.sum + row * kSumLanes);
   }
   for (int row = first; row < last;) {
     int end = row + 1;
@@ -171,6 +187,17 @@ inline void Merge(const AttentionShape& shape, int32_t rows, const AttentionStat
   }
 }
 
+// 1 / sum, or, where the row has a sink, 1 / (sum + 2^(sink - max)), of which the larger of the two
+// exponentials is held at 1.
+inline float InverseSum(const AttentionShape& shape, const AttentionTile& tile, int row, float max,
+                        float sum) {
+  if (shape.sinks == nullptr) return 1.0f / sum;
+  const float sink = shape.sinks[Head(shape, tile, row)] * kLog2E;
+  const float highest = sink > max ? sink : max;
+  const float scale = Vec::First(Exp2(Vec::Set(max - highest)));
+  return scale / (sum * scale + Vec::First(Exp2(Vec::Set(sink - highest))));
+}
+
 inline void Finish(const AttentionShape& shape, const AttentionTile& tile,
                    const AttentionState& state) {
   for (int row = 0; row < tile.rows; ++row) {
@@ -181,7 +208,7 @@ inline void Finish(const AttentionShape& shape, const AttentionTile& tile,
     for (int v = 1; v < kVecsPerGroup; ++v) {
       sum = Vec::Add(sum, Vec::Load(state.sum + row * kSumLanes + v * Vec::kLanes));
     }
-    const Vec::F inverse = Vec::Set(1.0f / Vec::Sum(sum));
+    const Vec::F inverse = Vec::Set(InverseSum(shape, tile, row, state.max[row], Vec::Sum(sum)));
     const float* acc = state.acc + row * shape.padded_dim;
     int i = 0;
     for (; i + Vec::kLanes <= shape.head_dim; i += Vec::kLanes) {

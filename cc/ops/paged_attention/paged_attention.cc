@@ -1,5 +1,6 @@
 #include "cc/ops/paged_attention/paged_attention.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "cc/ops/operand_check.h"
@@ -10,6 +11,13 @@ namespace pagemill::ops {
 namespace {
 
 constexpr int64_t kMaxHeadDim = 512;
+
+// Optional inputs.
+constexpr size_t kSinks = 2, kSlopes = 3;
+
+bool IsThere(const OpCall& call, size_t input) {
+  return call.inputs.size() > input && call.inputs[input].rank > 0;
+}
 
 void CheckAttributes(const OpCall& call, OperandCheck& check) {
   check.IntegerAttribute("window", /*fallback=*/0, 0, INT32_MAX);
@@ -26,11 +34,15 @@ void CheckAttributes(const OpCall& call, OperandCheck& check) {
 }
 
 Status CheckPagedAttention(const OpCall& call) {
-  OperandCheck check("paged_attention", call, /*inputs=*/2, /*outputs=*/1);
+  // The optional operands may be left out at the end.
+  const size_t inputs = std::clamp<size_t>(call.inputs.size(), 2, 4);
+  OperandCheck check("paged_attention", call, inputs, /*outputs=*/1);
   check.Input(0, "q", DType::kF32, "T,Q,D");
   check.Output(0, "y", DType::kF32, "T,Q,D");
   if (!check.ok()) return check.Result();
   const TensorView& cache = call.inputs[1];
+  if (IsThere(call, kSinks)) check.Input(kSinks, "sinks", DType::kF32, "Q");
+  if (IsThere(call, kSlopes)) check.Input(kSlopes, "slopes", DType::kF32, "Q");
   check.Require(cache.dtype == DType::kF32 || cache.dtype == DType::kBF16,
                 "cache must be f32 or bf16, got " + std::string(Info(cache.dtype).name));
   check.Input(1, "cache", cache.dtype, "B,E");
@@ -92,6 +104,8 @@ PagedAttentionArgs ToPagedAttentionArgs(const OpCall& call) {
   args.q = call.inputs[0];
   args.cache = call.inputs[1];
   args.y = call.outputs[0];
+  if (IsThere(call, kSinks)) args.sinks = call.inputs[kSinks].Data<const float>();
+  if (IsThere(call, kSlopes)) args.slopes = call.inputs[kSlopes].Data<const float>();
   args.batch = call.batch;
   args.kv_heads =
       static_cast<int32_t>(args.cache.shape[1] / (2 * args.q.shape[2] * call.batch->block_size));

@@ -5,16 +5,19 @@
 //   inputs   q      f32 [T, Hq, D]   1 <= D <= 512
 //            cache  f32 or bf16 [num_blocks, 2 * Hk * D * block_size] (docs/program_format.md), in
 //                   which the step's own keys and values have been stored; Hq is a multiple of Hk
+//            sinks  f32 [Hq], optional: a logit per head that joins the softmax's denominator
+//            slopes f32 [Hq], optional: ALiBi
 //   outputs  y      f32 [T, Hq, D]
 //   batch    query_start, seq_lens, block_table, block_size (the last is needed at check time, too)
 //   attributes  scale > 0; window = 0 (none); causal = 1; soft_cap = 0 (none)
 //   aliasing    none
 //
 // A query at position p sees keys (p - window, p], from 0 without a window; with causal = 0 (then
-// without window) all seq_len keys. Scores are q k^T scale, then soft_cap tanh(score / soft_cap).
-// Head h of q reads head h / (Hq / Hk) of the cache. Slots that a query does not see may hold
-// anything, NaN included, and blocks that no query of the request sees are not read (their entries
-// in the block table may be anything).
+// without window) all seq_len keys. Scores are q k^T scale, then soft_cap tanh(score / soft_cap),
+// then score + slope (position of the key - position of the query). Weights are e^score over the
+// sum of those of the visible keys, to which e^sink is added. Head h of q reads head h / (Hq / Hk)
+// of the cache. Slots that a query does not see may hold anything, NaN included, and blocks that no
+// query of the request sees are not read (their entries in the block table may be anything).
 //
 // Result: the bits of one query's output depend on its q, its position and the keys and values it
 // sees: not on the other queries and requests of the call, on how the prompt was cut into steps, or
@@ -44,6 +47,8 @@ inline constexpr double kPagedAttentionRounding = 0.0041;
 
 struct PagedAttentionArgs {
   TensorView q, cache, y;
+  const float* sinks = nullptr;   // null: none
+  const float* slopes = nullptr;  // null: none
   const BatchView* batch = nullptr;
   int32_t kv_heads = 0;
   float scale = 1;

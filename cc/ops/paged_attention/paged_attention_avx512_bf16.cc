@@ -28,9 +28,9 @@ using DotChunk = Chunk<uint16_t, kDotGroups>;
 // The weights of kRows rows from `row`, all of which see a part of the chunk.
 template <int kRows>
 void WeighRows(const AttentionShape& shape, const AttentionScratch& scratch, const DotChunk& chunk,
-               const KeyRange* range, int row, const AttentionState& state) {
-  const int first = range[row].low / kAttentionKeyGroup;
-  const int last = (range[row + kRows - 1].high + kAttentionKeyGroup - 1) / kAttentionKeyGroup;
+               const RowKeys* keys, int row, const AttentionState& state) {
+  const int first = keys[row].range.low / kAttentionKeyGroup;
+  const int last = (keys[row + kRows - 1].range.high + kAttentionKeyGroup - 1) / kAttentionKeyGroup;
   const uint16_t* q = reinterpret_cast<const uint16_t*>(scratch.q) + row * shape.padded_dim;
   if (shape.block_size == kAttentionKeyGroup && shape.head_dim % 2 == 0) {
     DotScoreRows<kRows, true>(shape, q, chunk, first, last, scratch.scores);
@@ -38,7 +38,7 @@ void WeighRows(const AttentionShape& shape, const AttentionScratch& scratch, con
     DotScoreRows<kRows, false>(shape, q, chunk, first, last, scratch.scores);
   }
   for (int r = 0; r < kRows; ++r) {
-    DotSoftmaxRow(shape, range[row + r], scratch.scores + r * kDotChunk,
+    DotSoftmaxRow(shape, keys[row + r], scratch.scores + r * kDotChunk,
                   scratch.weights + (row + r) * kDotChunk, state.max + row + r,
                   state.sum + (row + r) * kSumLanes);
   }
@@ -51,18 +51,18 @@ void AttendDots(const AttentionShape& shape, const AttentionTile& tile,
   for (int row = 0; row < tile.rows; ++row) state.max[row] = -__builtin_inff();
   const RowRange rows = RowsThatSee(shape, tile, begin, kDotChunk);
   if (rows.first >= rows.last) return;
-  KeyRange range[kAttentionTileRows];
+  RowKeys keys[kAttentionTileRows];
   for (int row = rows.first; row < rows.last; ++row) {
-    range[row] = VisibleKeys(shape, tile, row, begin, kDotChunk);
+    keys[row] = KeysOfRow(shape, tile, row, begin, VisibleKeys(shape, tile, row, begin, kDotChunk));
   }
   const auto chunk = LocateChunk<uint16_t, kDotGroups>(
-      shape, tile, begin, range[rows.first].low / kAttentionKeyGroup,
-      (range[rows.last - 1].high + kAttentionKeyGroup - 1) / kAttentionKeyGroup);
+      shape, tile, begin, keys[rows.first].range.low / kAttentionKeyGroup,
+      (keys[rows.last - 1].range.high + kAttentionKeyGroup - 1) / kAttentionKeyGroup);
   ForRowBlocks(rows.first, rows.last, [&]<int kRows>(int row) {
-    WeighRows<kRows>(shape, scratch, chunk, range, row, state);
+    WeighRows<kRows>(shape, scratch, chunk, keys, row, state);
   });
   ForRowBlocks(rows.first, rows.last, [&]<int kRows>(int row) {
-    DotValueRows<kRows>(shape, chunk, range + row, scratch.weights + row * kDotChunk,
+    DotValueRows<kRows>(shape, chunk, keys + row, scratch.weights + row * kDotChunk,
                         state.acc + row * shape.padded_dim);
   });
 }

@@ -22,18 +22,20 @@ class Query {
         head_dim_(args.q.shape[2]),
         kv_head_(head / (args.q.shape[1] / args.kv_heads)),
         q_(args.q.Row<float>(token) + head * head_dim_),
-        y_(args.y.Row<float>(token) + head * head_dim_) {
+        y_(args.y.Row<float>(token) + head * head_dim_),
+        sink_(args.sinks == nullptr ? -std::numeric_limits<double>::infinity() : args.sinks[head]),
+        slope_(args.slopes == nullptr ? 0.0 : args.slopes[head]) {
     const int64_t end = args.batch->query_start[request + 1];
-    const int64_t position = args.batch->seq_lens[request] - end + token;
-    high_ = args.causal ? position + 1 : args.batch->seq_lens[request];
-    low_ = args.window > 0 ? std::max<int64_t>(0, position + 1 - args.window) : 0;
+    position_ = args.batch->seq_lens[request] - end + token;
+    high_ = args.causal ? position_ + 1 : args.batch->seq_lens[request];
+    low_ = args.window > 0 ? std::max<int64_t>(0, position_ + 1 - args.window) : 0;
   }
 
   // Scores are computed twice rather than stored: nothing is allocated.
   void Run() const {
-    double max = -std::numeric_limits<double>::infinity();
+    double max = sink_;
     for (int64_t key = low_; key < high_; ++key) max = std::max(max, Score(key));
-    double sum = 0;
+    double sum = std::exp(sink_ - max);
     double acc[512] = {};
     for (int64_t key = low_; key < high_; ++key) {
       const double weight = std::exp(Score(key) - max);
@@ -53,7 +55,8 @@ class Query {
       dot += q_[d] * CacheElement(args_.cache, block, index);
     }
     dot *= args_.scale;
-    return args_.soft_cap > 0 ? args_.soft_cap * std::tanh(dot / args_.soft_cap) : dot;
+    if (args_.soft_cap > 0) dot = args_.soft_cap * std::tanh(dot / args_.soft_cap);
+    return dot + slope_ * static_cast<double>(key - position_);
   }
 
   double Value(int64_t key, int64_t d) const {
@@ -68,6 +71,9 @@ class Query {
   int64_t kv_head_;
   const float* q_;
   float* y_;
+  double sink_;  // -infinity: none
+  double slope_;
+  int64_t position_ = 0;
   int64_t low_ = 0;
   int64_t high_ = 0;
 };

@@ -8,6 +8,7 @@
 
 #include "cc/device/capabilities.h"
 #include "cc/ops/conformance.h"
+#include "cc/ops/paged_attention/attention_case.h"
 #include "cc/ops/paged_attention/paged_attention_conformance.h"
 
 namespace pagemill::ops {
@@ -52,21 +53,50 @@ TEST(PagedAttention, TwoKeysByHand) {
   }
 }
 
+// The key at the query's own position weighs 1, the one before 4^-1, the sink 2.
+TEST(PagedAttention, SinkAndSlopeByHand) {
+  conformance::AttentionCase c({.q_heads = 1,
+                                .kv_heads = 1,
+                                .head_dim = 1,
+                                .dtype = DType::kF32,
+                                .sinks = true,
+                                .slopes = true,
+                                .zero_queries = true},
+                               {{.context = 1, .tokens = 1}});
+  const OpCall& call = c.call();
+  TensorView sinks = call.inputs[2], slopes = call.inputs[3], cache = call.inputs[1];
+  sinks.Data<float>()[0] = std::log(2.0f);
+  slopes.Data<float>()[0] = std::log(4.0f);
+  float* values = cache.Row<float>(c.batch().block_table[0]) + 16;
+  values[0] = 8;
+  values[1] = 13;
+  device::ThreadPool pool({.num_threads = 1});
+  for (const KernelRow* row :
+       conformance::SupportedRows(PagedAttentionOp(), device::DetectCapabilities(), call)) {
+    EXPECT_NEAR(c.Run(*row, pool)[0], (8 * 0.25 + 13) / (0.25 + 1 + 2), 1e-5) << row->name;
+  }
+}
+
 TEST(PagedAttention, RefusesWhatDoesNotFit) {
   const TensorView q = TensorView::Dense(nullptr, DType::kF32, {4, 6, 8});
   const BatchView batch{.block_size = 16};
   const auto check = [&](int64_t kv_heads, std::vector<std::pair<const char*, double>> values,
-                         const BatchView* view) {
+                         const BatchView* view, int64_t sinks = 0, int64_t slopes = 0) {
     const TensorView cache = TensorView::Dense(nullptr, DType::kBF16, {5, 2 * kv_heads * 8 * 16});
     Attributes attributes;
     for (const auto& [name, value] : values) attributes.Set(name, value);
-    const TensorView inputs[] = {q, cache};
+    TensorView inputs[] = {q, cache, {}, {}};
+    if (sinks > 0) inputs[2] = TensorView::Dense(nullptr, DType::kF32, {sinks});
+    if (slopes > 0) inputs[3] = TensorView::Dense(nullptr, DType::kF32, {slopes});
     return PagedAttentionOp()
         .check({.inputs = inputs, .outputs = {&q, 1}, .attributes = &attributes, .batch = view})
         .ok();
   };
   EXPECT_TRUE(check(2, {{"scale", 0.1}}, &batch));
   EXPECT_TRUE(check(6, {{"scale", 0.1}, {"window", 512}}, &batch));
+  EXPECT_TRUE(check(2, {{"scale", 0.1}}, &batch, 6, 6));
+  EXPECT_FALSE(check(2, {{"scale", 0.1}}, &batch, 5));
+  EXPECT_FALSE(check(2, {{"scale", 0.1}}, &batch, 0, 2));
   EXPECT_FALSE(check(4, {{"scale", 0.1}}, &batch));
   EXPECT_FALSE(check(2, {}, &batch));
   EXPECT_FALSE(check(2, {{"scale", 0.1}}, nullptr));

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pagemill.ops.checks import require_f32, require_rank
+from pagemill.ops.checks import require_f32, require_rank, require_vector
 from pagemill.ops.trace import Cache, ShapeError, Tensor, format_shape
 
 if TYPE_CHECKING:
@@ -15,19 +16,28 @@ if TYPE_CHECKING:
 
 
 def paged_attention(
-    q: Tensor, cache: Cache, *, scale: float, causal: bool = True, soft_cap: float = 0.0
+    q: Tensor,
+    cache: Cache,
+    *,
+    scale: float,
+    causal: bool = True,
+    soft_cap: float = 0.0,
+    sinks: Tensor | None = None,
+    slopes: Tensor | None = None,
 ) -> Tensor:
     """q [T, Hq, D] -> softmax(q k^T scale) v, [T, Hq, D].
 
     A query at position p sees the keys in (p - window, p] of its request, `window` being the
     cache's (0 = all); with `causal` false it sees all of them. Scores are capped to
-    soft_cap * tanh(score / soft_cap) where soft_cap > 0. Heads are grouped: Hq is a multiple of the
-    cache's heads. The step's own keys and values must have been written before.
+    soft_cap * tanh(score / soft_cap) where soft_cap > 0. Then slopes [Hq], where given, adds
+    slope * (position of the key - position of the query) to a head's scores (ALiBi); sinks [Hq] are
+    logits that join the softmax's denominator (attention sinks). Heads are grouped: Hq is a
+    multiple of the cache's heads. The step's own keys and values must have been written before.
 
     Raises:
         ShapeError: the operands do not fit.
     """
-    require_f32("paged_attention", q=q)
+    require_f32("paged_attention", q=q, sinks=sinks, slopes=slopes)
     require_rank("paged_attention", "q", q, 3)
     heads = int(q.shape[1])
     if q.shape[2] != cache.head_dim or heads % cache.kv_heads:
@@ -35,40 +45,63 @@ def paged_attention(
             f"paged_attention: q is {format_shape(q.shape)}, {cache.name} holds "
             f"{cache.kv_heads} heads of {cache.head_dim}"
         )
+    require_vector("paged_attention", "sinks", sinks, heads)
+    require_vector("paged_attention", "slopes", slopes, heads)
     attributes = [("scale", scale), ("window", cache.window), ("causal", int(causal))]
     if soft_cap:
         attributes.append(("soft_cap", soft_cap))
-    return q.trace.emit("paged_attention", [q, cache], [q.shape], attributes)[0]
+    operands = [q, cache, sinks, slopes]
+    while operands[-1] is None:
+        operands.pop()
+    return q.trace.emit("paged_attention", operands, [q.shape], attributes)[0]
+
+
+@dataclass(frozen=True, slots=True)
+class _Softmax:
+    """What scores become weights by. `sinks` and `slopes` are [Hq], in f32."""
+
+    scale: float
+    soft_cap: float
+    sinks: torch.Tensor | None
+    slopes: torch.Tensor | None
+
+    @property
+    def plain(self) -> bool:
+        return not self.soft_cap and self.sinks is None and self.slopes is None
 
 
 def reference(
-    inputs: tuple[torch.Tensor, TorchCache], attributes: Mapping[str, float], step: TorchStep
+    inputs: Sequence[torch.Tensor | TorchCache | None],
+    attributes: Mapping[str, float],
+    step: TorchStep,
 ) -> tuple[torch.Tensor, ...]:
     """The op in torch: requests with one token together, each longer one by itself."""
     import torch
 
-    q, cache = inputs
+    q, cache, sinks, slopes = (*inputs, None, None)[:4]
+    softmax = _Softmax(attributes["scale"], attributes.get("soft_cap", 0.0), sinks, slopes)
     output = torch.empty_like(q)
     if step.decode is not None:
         group = step.decode
         key_positions = torch.arange(group.slots.shape[1], device=q.device)
         # With one token, what the request has is what it sees: padding is masked in either mode.
         visible = _visible(group.positions, key_positions, attributes, causal=True).unsqueeze(1)
+        distances = (key_positions - group.positions).unsqueeze(1)
         queries = q[group.rows].unsqueeze(1)
         keys, values = cache.key[group.slots], cache.value[group.slots]
-        output[group.rows] = _attend(queries, keys, values, visible, attributes).squeeze(1)
+        attended = _attend(queries, keys, values, visible, distances, softmax)
+        output[group.rows] = attended.squeeze(1)
     for prefill in step.prefills:
         span = prefill.span
         key_positions = torch.arange(span.context, device=q.device)
         first = span.context - (span.end - span.begin)
         positions = key_positions[first:].unsqueeze(1)
         causal = attributes.get("causal", 1.0) != 0.0
-        visible = _visible(positions, key_positions, attributes, causal=causal)
+        visible = _visible(positions, key_positions, attributes, causal=causal).unsqueeze(0)
+        distances = (key_positions - positions).unsqueeze(0)
         keys, values = cache.key[prefill.slots], cache.value[prefill.slots]
         queries = q[span.begin : span.end]
-        attended = _attend(
-            queries[None], keys[None], values[None], visible.unsqueeze(0), attributes
-        )
+        attended = _attend(queries[None], keys[None], values[None], visible, distances, softmax)
         output[span.begin : span.end] = attended[0]
     return (output,)
 
@@ -93,14 +126,14 @@ def _attend(
     k: torch.Tensor,
     v: torch.Tensor,
     visible: torch.Tensor,
-    attributes: Mapping[str, float],
+    distances: torch.Tensor,
+    softmax: _Softmax,
 ) -> torch.Tensor:
-    """q [B, Q, Hq, D], k, v [B, C, Hk, D], visible [B, Q, C] -> [B, Q, Hq, D].
+    """q [B, Q, Hq, D], k, v [B, C, Hk, D], visible, distances [B, Q, C] -> [B, Q, Hq, D].
 
     The queries of the heads that share keys become rows of one product, so that keys are not
     repeated.
     """
-    import torch
     from torch.nn.functional import scaled_dot_product_attention
 
     batch, length, heads, head_dim = q.shape
@@ -108,12 +141,41 @@ def _attend(
     queries = q.view(batch, length, -1, groups, head_dim).transpose(1, 2).flatten(2, 3)
     keys, values = k.to(q.dtype).transpose(1, 2), v.to(q.dtype).transpose(1, 2)
     mask = visible.repeat_interleave(groups, 1).unsqueeze(1)
-    scale, soft_cap = attributes["scale"], attributes.get("soft_cap", 0.0)
-    if soft_cap:
-        scores = soft_cap * torch.tanh((queries.float() @ keys.float().mT) * scale / soft_cap)
-        weights = scores.masked_fill(~mask, -torch.inf).softmax(-1)
-        attended = (weights @ values.float()).to(q.dtype)
+    if softmax.plain:
+        attended = scaled_dot_product_attention(queries, keys, values, mask, scale=softmax.scale)
     else:
-        attended = scaled_dot_product_attention(queries, keys, values, mask, scale=scale)
+        far = distances.repeat_interleave(groups, 1).unsqueeze(1)
+        weights = _weights(queries.float() @ keys.float().mT, mask, far, softmax, groups)
+        attended = (weights @ values.float()).to(q.dtype)
     by_group = attended.reshape(batch, -1, length, groups, head_dim).transpose(1, 2)
     return by_group.reshape(batch, length, heads, head_dim)
+
+
+def _weights(
+    products: torch.Tensor,
+    mask: torch.Tensor,
+    distances: torch.Tensor,
+    softmax: _Softmax,
+    groups: int,
+) -> torch.Tensor:
+    """q k^T [B, Hk, Q groups, C] -> weights of the same shape.
+
+    Row r of KV head h is query head h groups + r % groups.
+    """
+    import torch
+
+    def per_row(of_heads: torch.Tensor) -> torch.Tensor:
+        """[Hq] -> [Hk, Q groups, 1]."""
+        rows = of_heads.float().view(-1, 1, groups)
+        return rows.expand(-1, products.shape[2] // groups, -1).flatten(1).unsqueeze(-1)
+
+    scores = products * softmax.scale
+    if softmax.soft_cap:
+        scores = softmax.soft_cap * torch.tanh(scores / softmax.soft_cap)
+    if softmax.slopes is not None:
+        scores = scores + per_row(softmax.slopes) * distances
+    scores = scores.masked_fill(~mask, -torch.inf)
+    if softmax.sinks is None:
+        return scores.softmax(-1)
+    sinks = per_row(softmax.sinks).expand(scores.shape[0], -1, -1, -1)
+    return torch.cat([scores, sinks], -1).softmax(-1)[..., :-1]

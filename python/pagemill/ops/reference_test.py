@@ -75,25 +75,30 @@ def test_rotary_turns_pairs_as_complex_numbers(interleaved):
         torch.testing.assert_close(y, expected, atol=2e-4, rtol=0)  # f32 angles up to 1000
 
 
-def _attention_by_hand(q, keys, values, visible, scale, soft_cap):
+def _attention_by_hand(q, keys, values, visible, distances, attributes, sinks, slopes):
     """Double precision, one head and query at a time."""
     output = np.zeros(q.shape)
     group = q.shape[1] // keys.shape[1]
+    soft_cap = attributes["soft_cap"]
     for token in range(q.shape[0]):
         for head in range(q.shape[1]):
             seen = visible[token]
-            scores = keys[seen, head // group] @ q[token, head] * scale
+            scores = keys[seen, head // group] @ q[token, head] * attributes["scale"]
             if soft_cap:
                 scores = soft_cap * np.tanh(scores / soft_cap)
-            weights = np.exp(scores - scores.max())
-            output[token, head] = weights / weights.sum() @ values[seen, head // group]
+            if slopes is not None:
+                scores = scores + float(slopes[head]) * distances[token, seen]
+            weights = np.exp(scores)
+            total = weights.sum() + (0 if sinks is None else np.exp(float(sinks[head])))
+            output[token, head] = weights / total @ values[seen, head // group]
     return output
 
 
+@pytest.mark.parametrize(("sinks", "slopes"), [(0, 0), (1, 0), (0, 1), (1, 1)])
 @pytest.mark.parametrize(
     ("window", "causal", "soft_cap"), [(0, 1, 0), (5, 1, 0), (0, 0, 0), (3, 1, 2), (0, 1, 2)]
 )
-def test_paged_attention_over_shuffled_blocks(window, causal, soft_cap):
+def test_paged_attention_over_shuffled_blocks(window, causal, soft_cap, sinks, slopes):
     block_size, heads, kv_heads, head_dim = 4, 6, 2, 8
     # Three requests: decode at length 11, a chunk of 5 after 6, a whole prompt of 9.
     new, lengths = (1, 5, 9), (11, 11, 9)
@@ -121,7 +126,10 @@ def test_paged_attention_over_shuffled_blocks(window, causal, soft_cap):
     q = torch.from_numpy(rng.normal(size=(starts[-1], heads, head_dim)).astype(np.float32))
     attributes = {"scale": 0.4, "window": window, "causal": causal, "soft_cap": soft_cap}
     step = make_step(batch, block_size, DEVICE)
-    (output,) = reference("paged_attention")([q, cache], attributes, step)
+    sink_logits = torch.linspace(-2.0, 3.0, heads) if sinks else None
+    head_slopes = torch.tensor([0.5**i for i in range(heads)]) if slopes else None
+    operands = [q, cache, sink_logits, head_slopes] if sinks or slopes else [q, cache]
+    (output,) = reference("paged_attention")(operands, attributes, step)
     for request, length in enumerate(lengths):
         positions = np.arange(length - new[request], length)[:, None]
         key_positions = np.arange(length)
@@ -136,7 +144,9 @@ def test_paged_attention_over_shuffled_blocks(window, causal, soft_cap):
             keys[request, :length].astype(float),
             values[request, :length].astype(float),
             visible,
-            0.4,
-            soft_cap,
+            key_positions - positions,
+            attributes,
+            sink_logits,
+            head_slopes,
         )
         np.testing.assert_allclose(output[rows].numpy(), expected, atol=2e-6, rtol=0)

@@ -41,6 +41,12 @@ GOOD: list[tuple[Callable[[_Values], Tensor], tuple[int | str, ...]]] = [
     (lambda v: ops.linear(v.f32("L", 8), v.weight("f16", 6, 8), v.weight("f32", 6)), ("L", 6)),
     (lambda v: ops.linear(v.f32("T", 8), v.weight("f32", 6, 8), row_shape=(3, 2)), ("T", 3, 2)),
     (lambda v: ops.paged_attention(v.f32("T", 6, 16), v.cache, scale=1), ("T", 6, 16)),
+    (
+        lambda v: ops.paged_attention(
+            v.f32("T", 6, 16), v.cache, scale=1, sinks=v.weight("f32", 6), slopes=v.weight("f32", 6)
+        ),
+        ("T", 6, 16),
+    ),
     (lambda v: ops.activation(v.f32("T", 5), ops.ActivationKind.TANH), ("T", 5)),
     (
         lambda v: ops.gated_activation(v.f32("T", 5), v.f32("T", 5), ops.ActivationKind.SILU),
@@ -80,6 +86,18 @@ BAD: list[tuple[Callable[[_Values], object], str]] = [
     (lambda v: ops.linear(v.f32("T", 8), v.weight("f32", 6, 8), v.weight("f32", 8)), "bias"),
     (lambda v: ops.kv_write(v.f32("T", 2, 8), v.f32("T", 2, 8), v.cache), "2 heads of 16"),
     (lambda v: ops.paged_attention(v.f32("T", 5, 16), v.cache, scale=1), "2 heads of 16"),
+    (
+        lambda v: ops.paged_attention(
+            v.f32("T", 6, 16), v.cache, scale=1, sinks=v.weight("f32", 5)
+        ),
+        "sinks .* must be .6.",
+    ),
+    (
+        lambda v: ops.paged_attention(
+            v.f32("T", 6, 16), v.cache, scale=1, slopes=v.weight("f32", 2)
+        ),
+        "slopes .* must be .6.",
+    ),
     (
         lambda v: ops.rotary(v.f32("T", 2, 8), v.f32("T", 2, 8), v.i32("T"), v.weight("f32", 5)),
         "5 frequencies do not fit heads of 8",
