@@ -40,13 +40,14 @@ void BenchmarkCall::Time(benchmark::State& state, const OpCall& call) {
   if (!fits.ok()) return state.SkipWithError(fits.message().c_str());
   const auto row = ChooseKernel(op_, device::DetectCapabilities(), call, {.name = options_.kernel});
   if (!row.ok()) return state.SkipWithError("the op or this machine has no such kernel");
+  const conformance::PackedCall packed(**row, call, pool_);
   int64_t bytes = 0;
   if ((*row)->workspace_bytes != nullptr) bytes = (*row)->workspace_bytes(call, options_.threads);
   std::vector<std::byte> memory(bytes + 64);
   const uintptr_t address = reinterpret_cast<uintptr_t>(memory.data());
   KernelContext context{&pool_,
                         {memory.data() + (64 - address % 64) % 64, static_cast<size_t>(bytes)}};
-  for (auto _ : state) (*row)->run(call, context);
+  for (auto _ : state) (*row)->run(packed.call(), context);
 }
 
 int64_t BenchmarkCall::OperandBytes() const {

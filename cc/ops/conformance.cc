@@ -267,7 +267,29 @@ const KernelRow& ReferenceRow(const OpDefinition& op) {
   CheckFailed(__FILE__, __LINE__, "op without a reference row: " + std::string(op.op));
 }
 
-void RunRow(const KernelRow& row, const OpCall& call, device::ThreadPool& pool) {
+PackedCall::PackedCall(const KernelRow& row, const OpCall& call, device::ThreadPool& pool)
+    : inputs_(call.inputs.begin(), call.inputs.end()), call_(call) {
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    const WeightPacking* packing = PackingOf(row, i);
+    if (packing == nullptr) continue;
+    const int64_t bytes = packing->bytes(inputs_[i]);
+    EXPECT_EQ(bytes % kAlignment, 0) << row.op << "/" << row.name;
+    std::vector<uint8_t>& memory =
+        copies_.emplace_back(bytes + 2 * (kGuardBytes + kAlignment), kGuard);
+    uint8_t* packed = PlaceAfterGuard(memory, 0);
+    packing->pack(inputs_[i], reinterpret_cast<std::byte*>(packed), pool);
+    EXPECT_TRUE(IsGuard(memory.data(), packed)) << row.op << "/" << row.name;
+    EXPECT_TRUE(IsGuard(packed + bytes, memory.data() + memory.size()))
+        << row.op << "/" << row.name << " packed past " << bytes << " bytes";
+    inputs_[i].data = packed;
+    inputs_[i].row_stride_bytes = 0;
+  }
+  call_.inputs = inputs_;
+}
+
+void RunRow(const KernelRow& row, const OpCall& stored, device::ThreadPool& pool) {
+  const PackedCall packed(row, stored, pool);
+  const OpCall& call = packed.call();
   const int64_t bytes =
       row.workspace_bytes == nullptr ? 0 : row.workspace_bytes(call, pool.num_threads());
   std::vector<uint8_t> memory(bytes + 2 * (kGuardBytes + kAlignment), kGuard);

@@ -90,9 +90,23 @@ std::vector<const KernelRow*> SupportedRows(const OpDefinition& op,
 // The row named "reference"; aborts when the op has none.
 const KernelRow& ReferenceRow(const OpDefinition& op);
 
-// Runs the row with exactly workspace_bytes() of NaN-poisoned, guarded workspace, and expects the
-// guards to be intact afterwards.
-void RunRow(const KernelRow& row, const OpCall& call, device::ThreadPool& pool);
+// A call as the row wants it: weights that it packs are replaced by packed copies between guards.
+// The call it is made from must outlive it.
+class PackedCall {
+ public:
+  PackedCall(const KernelRow& row, const OpCall& call, device::ThreadPool& pool);
+  PackedCall(const PackedCall&) = delete;
+  const OpCall& call() const { return call_; }
+
+ private:
+  std::vector<TensorView> inputs_;
+  std::vector<std::vector<uint8_t>> copies_;
+  OpCall call_;
+};
+
+// Packs weights where the row wants it, then runs it with exactly workspace_bytes() of
+// NaN-poisoned, guarded workspace, and expects the guards to be intact afterwards.
+void RunRow(const KernelRow& row, const OpCall& stored, device::ThreadPool& pool);
 
 // An element passes when |actual - expected| <= abs + rel * |expected|. NaN passes against NaN
 // only, infinity against the same infinity only.

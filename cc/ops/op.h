@@ -63,6 +63,17 @@ enum class ActivationPrecision : uint8_t {
   kInt8,  // 7 bits of the largest in a block of 32
 };
 
+// The order in which a row reads weights, where it is not the file's. They are packed once, when a
+// program is bound: `run` then finds packed bytes at the input's `data`, 64-byte aligned, with
+// dtype and shape as before and row_stride_bytes 0.
+struct WeightPacking {
+  // Name and version of the order: where they are equal, and dtype and shape are, so are the bytes.
+  std::string_view layout;
+  uint32_t inputs = 0;                                   // bit i: input i is packed
+  int64_t (*bytes)(const TensorView& weight) = nullptr;  // a multiple of 64; reads no data
+  void (*pack)(const TensorView& weight, std::byte* packed, device::ThreadPool& pool) = nullptr;
+};
+
 struct KernelRow {
   std::string_view op;    // "rms_norm"
   std::string_view name;  // "avx512", "avx2", "portable", "reference"
@@ -76,7 +87,16 @@ struct KernelRow {
   // What it rounds activations to on the way in. Rows that do have an error bound of their own in
   // the op's contract.
   ActivationPrecision activations = ActivationPrecision::kF32;
+  const WeightPacking* packing = nullptr;  // null: weights are read as stored
 };
+
+// The row's order of input `input`; null where it reads that as it is.
+inline const WeightPacking* PackingOf(const KernelRow& row, size_t input) {
+  if (row.packing == nullptr || input >= 32 || (row.packing->inputs >> input & 1) == 0) {
+    return nullptr;
+  }
+  return row.packing;
+}
 
 // Which rows ChooseKernel may take; by default all.
 struct KernelLimits {

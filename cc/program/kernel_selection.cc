@@ -19,6 +19,19 @@ StatusOr<const ops::KernelRow*> ChooseRow(const ops::OpDefinition& definition,
   return ops::ChooseKernel(definition, capabilities, call, limits);
 }
 
+// Only what never changes can be packed once.
+Status CheckPackedInputs(const Program& program, const Op& op, const ops::KernelRow& row) {
+  for (size_t i = 0; i < op.inputs.size(); ++i) {
+    if (ops::PackingOf(row, i) == nullptr || op.inputs[i] == kNoValue) continue;
+    const Value& input = program.value(op.inputs[i]);
+    if (input.kind == ValueKind::kWeight) continue;
+    return InvalidArgument(LinePrefix(op.line) + op.name + ": kernel '" + std::string(row.name) +
+                           "' packs input " + std::to_string(i) + ", but '" + input.name +
+                           "' is no weight");
+  }
+  return OkStatus();
+}
+
 }  // namespace
 
 CacheGeometry GeometryOf(const ExecutorOptions& options) {
@@ -43,6 +56,7 @@ StatusOr<KernelSelection> SelectKernels(const Program& program, const Target& ta
       return Status(row.status().code(),
                     LinePrefix(op.line) + row.status().message() + ": " + operands.ToString());
     }
+    PM_RETURN_IF_ERROR(CheckPackedInputs(program, op, **row));
     selection.rows.push_back(*row);
     if ((*row)->workspace_bytes != nullptr) {
       selection.workspace_bytes =

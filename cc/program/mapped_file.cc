@@ -48,6 +48,11 @@ StatusOr<MappedFile> MappedFile::Open(const std::string& path) {
   return MappedFile(std::span(static_cast<const std::byte*>(data), size));
 }
 
+void MappedFile::DropPages() const {
+  if (bytes_.empty()) return;
+  ::madvise(const_cast<std::byte*>(bytes_.data()), bytes_.size(), MADV_DONTNEED);
+}
+
 MappedFile::~MappedFile() {
   if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
 }

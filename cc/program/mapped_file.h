@@ -31,6 +31,8 @@ class MappedFile {
   }
 
   std::span<const std::byte> bytes() const { return bytes_; }
+  // Lets the system take back what it has read; pages are read again when touched again.
+  void DropPages() const;
 
  private:
   explicit MappedFile(std::span<const std::byte> bytes) : bytes_(bytes) {}

@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "cc/program/activation_plan.h"
+#include "cc/program/packed_weights.h"
 #include "cc/program/weights.h"
 
 namespace pagemill::program {
@@ -22,7 +23,7 @@ std::string MemoryPlan::ToString() const {
   return Line("weights", weights_bytes) + Line("activations", activation_bytes) +
          Line("workspace", workspace_bytes) + Line("logits", logits_bytes) +
          Line("kv cache", kv_bytes) + Line("total", total_bytes()) +
-         Line("a kv block", kv_bytes_per_block) + Line("copied", packed_bytes);
+         Line("a kv block", kv_bytes_per_block) + Line("packed", packed_bytes);
 }
 
 StatusOr<MemoryPlan> PlanMemory(const Program& program, const Target& target,
@@ -30,8 +31,9 @@ StatusOr<MemoryPlan> PlanMemory(const Program& program, const Target& target,
   PM_ASSIGN_OR_RETURN(KernelSelection selection, SelectKernels(program, target, options));
   MemoryPlan plan;
   const WeightBytes weights = CountWeightBytes(program);
-  plan.weights_bytes = weights.total_bytes;
-  plan.packed_bytes = weights.copied_bytes;
+  const PackedBytes packed = CountPackedBytes(program, selection.rows);
+  plan.weights_bytes = weights.total_bytes - packed.stored_bytes + packed.packed_bytes;
+  plan.packed_bytes = weights.copied_bytes + packed.packed_bytes;
   plan.activation_bytes = PlanActivations(program, target.ops, options.max_sizes()).arena_bytes;
   plan.workspace_bytes = selection.workspace_bytes;
   for (ValueId id : program.outputs()) {

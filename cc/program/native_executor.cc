@@ -10,6 +10,7 @@
 #include "cc/program/cache_pages.h"
 #include "cc/program/kv_fingerprint.h"
 #include "cc/program/lazy_memory.h"
+#include "cc/program/packed_weights.h"
 #include "cc/program/weights.h"
 
 namespace pagemill::program {
@@ -51,6 +52,7 @@ struct NativeExecutor::Bound {
   MemoryPlan plan;
   KernelSelection kernels;
   Weights weights;
+  PackedWeights packed;
   LazyMemory arena;
   LazyMemory outputs;
   LazyMemory workspace;
@@ -92,6 +94,7 @@ Status NativeExecutor::Bound::AllocateMemory(const Target& target) {
   pool = std::make_unique<device::ThreadPool>(
       device::ThreadPoolOptions{.num_threads = kernels.num_threads});
   context = {.pool = pool.get(), .workspace = workspace.bytes()};
+  PM_ASSIGN_OR_RETURN(packed, PackedWeights::Pack(program, kernels.rows, weights, *pool));
   PlaceValues(activations);
   return OkStatus();
 }
@@ -161,9 +164,15 @@ void NativeExecutor::Bound::BindOps() {
         views.push_back(BindOperand(id));
         RegisterOperand(id, &views.back());
       }
-      return std::span<const TensorView>(first, ids.size());
+      return std::span<TensorView>(first, ids.size());
     };
-    const std::span<const TensorView> inputs = bind(op.inputs);
+    const std::span<TensorView> inputs = bind(op.inputs);
+    for (size_t k = 0; k < inputs.size(); ++k) {
+      const std::byte* bytes = packed.data(i, k);
+      if (bytes == nullptr) continue;
+      inputs[k].data = const_cast<std::byte*>(bytes);
+      inputs[k].row_stride_bytes = 0;
+    }
     const std::span<const TensorView> outputs_of_op = bind(op.outputs);
     ops.push_back({.run = kernels.rows[i]->run,
                    .call = {.inputs = inputs,

@@ -102,4 +102,8 @@ StatusOr<Weights> Weights::Load(const Program& program) {
   return weights;
 }
 
+void Weights::DropPages() const {
+  for (const MappedFile& file : files_) file.DropPages();
+}
+
 }  // namespace pagemill::program

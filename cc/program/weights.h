@@ -44,6 +44,10 @@ class Weights {
 
   const std::byte* data(ValueId weight) const { return data_[static_cast<size_t>(weight.value())]; }
 
+  // Gives back the memory of all pages of the files that were read so far. They are read again when
+  // they are touched again.
+  void DropPages() const;
+
  private:
   std::vector<MappedFile> files_;
   std::vector<std::unique_ptr<std::byte[]>> copies_;

@@ -3,10 +3,10 @@
 #include <string>
 
 #include "cc/ops/block_format/block_format.h"
-#include "cc/ops/linear/int8_driver.h"
-#include "cc/ops/linear/int8_kernel_set.h"
 #include "cc/ops/linear/kernel_set.h"
 #include "cc/ops/linear/linear_driver.h"
+#include "cc/ops/linear/packed_driver.h"
+#include "cc/ops/linear/packed_kernel_set.h"
 #include "cc/ops/operand_check.h"
 
 namespace pagemill::ops {
@@ -43,23 +43,42 @@ bool VnniOnBlocks(const device::Capabilities& caps, const OpCall& call) {
   return caps.avx512 && caps.avx512_vnni && IsBlockFormat(call.inputs[1].dtype);
 }
 
-template <const linear::Int8KernelSet* kKernels>
-void RunInt8(const OpCall& call, KernelContext& context) {
-  linear::RunInt8KernelSet(*kKernels, call, context);
+// The row `name` of a packed kernel set.
+template <const linear::PackedKernelSet* kKernels>
+constexpr KernelRow PackedRow(std::string_view name, int32_t priority,
+                              decltype(KernelRow::supports) supports,
+                              ActivationPrecision activations, const WeightPacking* packing) {
+  return {.op = "linear",
+          .name = name,
+          .priority = priority,
+          .supports = supports,
+          .run = [](const OpCall& call,
+                    KernelContext& context) { linear::RunPacked(*kKernels, call, context); },
+          .workspace_bytes = [](const OpCall& call,
+                                int32_t) { return linear::PackedWorkspaceBytes(*kKernels, call); },
+          .activations = activations,
+          .packing = packing};
 }
 
-template <const linear::Int8KernelSet* kKernels>
-int64_t Int8Bytes(const OpCall& call, int32_t num_threads) {
-  return linear::Int8WorkspaceBytes(*kKernels, call, num_threads);
+template <const linear::PackedKernelSet* kKernels>
+constexpr WeightPacking PackingOfSet(std::string_view layout) {
+  return {.layout = layout,
+          .inputs = 1u << 1,
+          .bytes = [](const TensorView& w) { return linear::PackedBytes(*kKernels, w); },
+          .pack = [](const TensorView& w, std::byte* packed,
+                     device::ThreadPool& pool) { linear::PackPanels(*kKernels, w, packed, pool); }};
 }
+
+constexpr WeightPacking kBlockPanels =
+    PackingOfSet<&linear::kAvx512VnniKernels>("block panels of 32, version 1");
 #endif
 
 constexpr KernelRow kRows[] = {
 #if defined(__x86_64__)
-    {"linear", "avx512_vnni", 40, VnniOnBlocks, RunInt8<&linear::kAvx512VnniKernels>,
-     Int8Bytes<&linear::kAvx512VnniKernels>, ActivationPrecision::kInt8},
-    {"linear", "avx512_vnni_int16", 35, VnniOnBlocks, RunInt8<&linear::kAvx512VnniInt16Kernels>,
-     Int8Bytes<&linear::kAvx512VnniInt16Kernels>, ActivationPrecision::kBf16},
+    PackedRow<&linear::kAvx512VnniKernels>("avx512_vnni", 40, VnniOnBlocks,
+                                           ActivationPrecision::kInt8, &kBlockPanels),
+    PackedRow<&linear::kAvx512VnniInt16Kernels>("avx512_vnni_int16", 35, VnniOnBlocks,
+                                                ActivationPrecision::kBf16, &kBlockPanels),
     {"linear", "avx512", 30,
      [](const device::Capabilities& caps, const OpCall&) { return caps.avx512; },
      Run<&linear::kAvx512Kernels>, linear::DriverWorkspaceBytes},

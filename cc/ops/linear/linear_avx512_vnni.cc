@@ -1,5 +1,20 @@
-// `linear` on activations quantized to int8, with AVX-512 VNNI. The layout of quantized rows and
-// the order of accumulation are in int8_kernel_set.h.
+// `linear` with block-format weights in panels (block_panel.h) and activations quantized to
+// integers, multiplied by VPDPBUSD.
+//
+// A strip of n rows of x is, for each block of 32 elements, n records:
+//
+//   int8[32]     the integers, or of two planes the upper ones
+//   int8[32]     of two planes the lower ones: an integer is 128 * upper + lower, lower in -64 ..
+//   63 float32      scale: the block's largest |x| / L, L = 127, or 127 * 128 with two planes
+//   float32      weights with a minimum: scale * sum of the integers
+//   2 * int32    else: -zero_point * the sum of integers 0..15, and of 16..31 (formats with a scale
+//                for each half of a block), or of all and 0
+//
+// Integers are x / scale rounded to the nearest, ties to even. Order of accumulation: blocks
+// ascending, by sum = fma(float(sum of integer products), weight scale * x scale, sum), then
+// sum = fma(weight minimum, x scale * sum of integers, sum) where the format has minima; + bias.
+// Integer sums are exact: with two planes and Q6_K, its scales of half blocks included,
+// 32 * 32 * 127 * 128 * 128 < 2^31.
 
 // GCC 12 warns of the deliberately undefined registers inside its own intrinsics.
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
@@ -8,49 +23,303 @@
 
 #include <cstdint>
 
-#include "cc/ops/block_format/decoder_avx512_vnni.h"
-#include "cc/ops/linear/int8_kernel_set.h"
-#include "cc/ops/linear/linear_avx512_vnni_panel.h"
+#include "cc/ops/linear/block_panel.h"
+#include "cc/ops/linear/packed_kernel_set.h"
 
 #define PM_INLINE [[gnu::always_inline]] inline
 
 namespace pagemill::ops::linear {
 namespace {
 
-constexpr int64_t kMaxDirectN = 8;
-constexpr int64_t kDirectTileN = 4;
-constexpr int kTileM = 4;  // weight rows of a register tile
-
-// Below this a block counts as zero, so that 127 / its largest value is finite.
+// A strip of 32 rows of 576 elements takes 43 KB: it stays in L1 while panels pass by.
+constexpr int64_t kMaxStripRows = 32;
+// How far ahead of their use weights are requested.
+constexpr int64_t kPrefetchBytes = 4096;
+// Below this a block counts as zero, so that L / its largest value is finite.
 constexpr float kSmallestBlock = 0x1p-100f;
 
-// Sums of the lanes of four registers of 4 lanes of 128 bits: element 4 * j + r of the result is
-// the sum of lane j of v[r].
-PM_INLINE __m512i SumQuads(const __m512i v[4]) {
-  const __m512i a =
-      _mm512_add_epi32(_mm512_unpacklo_epi32(v[0], v[1]), _mm512_unpackhi_epi32(v[0], v[1]));
-  const __m512i b =
-      _mm512_add_epi32(_mm512_unpacklo_epi32(v[2], v[3]), _mm512_unpackhi_epi32(v[2], v[3]));
-  return _mm512_add_epi32(_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b));
+constexpr int kHalves = 2;
+
+template <int kPlanes>
+constexpr int64_t kScaleAt = 32 * kPlanes;
+template <int kPlanes>
+constexpr int64_t kOffsetAt = kScaleAt<kPlanes> + 4;  // or the scaled sum
+template <int kPlanes>
+constexpr int64_t kXRecordBytes = kOffsetAt<kPlanes> + 8;
+
+template <DType kDType>
+struct Format {
+  static constexpr BlockPanelLayout kLayout = BlockPanelLayoutOf(kDType);
+  static constexpr bool kHasHead = kLayout.head_bytes != 0;
+  static constexpr bool kHasMinimum = kLayout.minima != 0;
+  static constexpr bool kHasHalfScales = kDType == DType::kQ6_K;
+};
+
+// What a register block needs of a record: values of quad q of half h, and per half of the rows
+// scales and minima.
+struct Weights {
+  __m512i values[kHalves][kQuads];
+  __m512 scale[kHalves];
+  __m512 minimum[kHalves];
+  __m512i half_scales[kHalves][2];
+};
+
+PM_INLINE __m512i Load(const uint8_t* from) { return _mm512_load_si512(from); }
+
+PM_INLINE __m512 LoadF16(const uint8_t* from) {
+  return _mm512_cvtph_ps(_mm256_load_si256(reinterpret_cast<const __m256i*>(from)));
 }
 
-// `Combine` over all 16 elements of each of four registers: of v[j] in elements 4 * j .. 4 * j + 3.
-template <class Combine>
-PM_INLINE __m512i Reduce4(const __m512i v[4], const Combine& combine) {
-  const __m512i a =
-      combine(_mm512_shuffle_i64x2(v[0], v[1], 0x44), _mm512_shuffle_i64x2(v[0], v[1], 0xee));
-  const __m512i b =
-      combine(_mm512_shuffle_i64x2(v[2], v[3], 0x44), _mm512_shuffle_i64x2(v[2], v[3], 0xee));
-  __m512i r = combine(_mm512_shuffle_i64x2(a, b, 0x88), _mm512_shuffle_i64x2(a, b, 0xdd));
-  r = combine(r, _mm512_shuffle_epi32(r, _MM_PERM_BADC));
-  return combine(r, _mm512_shuffle_epi32(r, _MM_PERM_CDAB));
+PM_INLINE __m512 LoadU8(const uint8_t* from) {
+  return _mm512_cvtepi32_ps(
+      _mm512_cvtepu8_epi32(_mm_load_si128(reinterpret_cast<const __m128i*>(from))));
 }
 
-// The first `count` floats at `from`, then zeros; count may be out of 0..16.
-PM_INLINE __m512 LoadUpTo(const float* from, int64_t count) {
-  if (count >= 16) return _mm512_loadu_ps(from);
-  const uint32_t bits = count <= 0 ? 0u : (1u << count) - 1u;
-  return _mm512_maskz_loadu_ps(static_cast<__mmask16>(bits), from);
+PM_INLINE __m512i LoadS8(const uint8_t* from) {
+  return _mm512_cvtepi8_epi32(_mm_load_si128(reinterpret_cast<const __m128i*>(from)));
+}
+
+// v << kShift, or >> where it is negative; bits of neighbouring bytes come along.
+template <int kShift>
+PM_INLINE __m512i Shift(__m512i v) {
+  if constexpr (kShift > 0) return _mm512_slli_epi16(v, kShift);
+  if constexpr (kShift < 0) return _mm512_srli_epi16(v, -kShift);
+  return v;
+}
+
+// to | (from & mask)
+PM_INLINE __m512i OrMasked(__m512i to, __m512i from, __m512i mask) {
+  return _mm512_ternarylogic_epi64(to, from, mask, 0xf8);
+}
+
+// Quads kQ and up of the bits above the nibbles: kBits of them at bit kBits * (q % per register).
+template <int kBits, int kQ>
+PM_INLINE void AddHighBits(const uint8_t* field, __m512i values[kQuads]) {
+  if constexpr (kQ < kQuads) {
+    constexpr int kPerRegister = 8 / kBits;
+    const __m512i bits = Load(field + kQ / kPerRegister * 64);
+    const __m512i mask = _mm512_set1_epi8(kBits == 1 ? 0x10 : 0x30);
+    values[kQ] = OrMasked(values[kQ], Shift<4 - kBits*(kQ % kPerRegister)>(bits), mask);
+    AddHighBits<kBits, kQ + 1>(field, values);
+  }
+}
+
+template <DType kDType>
+PM_INLINE void DecodeValues(const uint8_t* record, int half, __m512i values[kQuads]) {
+  if constexpr (kDType == DType::kQ8_0) {
+#pragma GCC unroll 8
+    for (int q = 0; q < kQuads; ++q) values[q] = Load(record + (half * kQuads + q) * 64);
+  } else {
+    const __m512i nibble = _mm512_set1_epi8(15);
+#pragma GCC unroll 4
+    for (int q = 0; q < 4; ++q) {
+      const __m512i both = Load(record + (half * 4 + q) * 64);
+      values[q] = _mm512_and_si512(both, nibble);
+      values[q + 4] = _mm512_and_si512(_mm512_srli_epi16(both, 4), nibble);
+    }
+  }
+  constexpr int64_t kHighBits = Format<kDType>::kLayout.high_bits;
+  if constexpr (kDType == DType::kQ5_0 || kDType == DType::kQ5_K) {
+    AddHighBits<1, 0>(record + kHighBits + half * 64, values);
+  } else if constexpr (kDType == DType::kQ6_K) {
+    AddHighBits<2, 0>(record + kHighBits + half * 128, values);
+  }
+}
+
+template <DType kDType>
+PM_INLINE void DecodeScales(const uint8_t* head, const uint8_t* record, int half, Weights* w) {
+  constexpr BlockPanelLayout kLayout = Format<kDType>::kLayout;
+  const int64_t row = half * kPanelHalfRows;
+  if constexpr (kDType == DType::kQ6_K) {
+    w->scale[half] = LoadF16(head + 2 * row);
+    w->half_scales[half][0] = LoadS8(record + kLayout.scales + row);
+    w->half_scales[half][1] = LoadS8(record + kLayout.scales + kPanelRows + row);
+  } else if constexpr (Format<kDType>::kHasHead) {
+    w->scale[half] = _mm512_mul_ps(LoadF16(head + 2 * row), LoadU8(record + kLayout.scales + row));
+    w->minimum[half] =
+        _mm512_mul_ps(LoadF16(head + 64 + 2 * row), LoadU8(record + kLayout.minima + row));
+  } else {
+    w->scale[half] = LoadF16(record + kLayout.scales + 2 * row);
+    if constexpr (Format<kDType>::kHasMinimum) {
+      w->minimum[half] = LoadF16(record + kLayout.minima + 2 * row);
+    }
+  }
+}
+
+template <DType kDType>
+PM_INLINE void Decode(const uint8_t* head, const uint8_t* record, Weights* w) {
+#pragma GCC unroll 2
+  for (int half = 0; half < kHalves; ++half) {
+    DecodeValues<kDType>(record, half, w->values[half]);
+    DecodeScales<kDType>(head, record, half, w);
+  }
+}
+
+PM_INLINE __m512i Broadcast(const uint8_t* from) {
+  int32_t bits;
+  __builtin_memcpy(&bits, from, sizeof(bits));
+  return _mm512_set1_epi32(bits);
+}
+
+PM_INLINE __m512 BroadcastFloat(const uint8_t* from) {
+  return _mm512_castsi512_ps(Broadcast(from));
+}
+
+// Rows of x whose sums are worked on together: 8 chains of products hide their latency.
+template <int kPlanes>
+constexpr int kRowsAtOnce = 4 / kPlanes;
+
+template <int kRows>
+using Sums = __m512i[kRows][kHalves];
+
+// Sums of quads [kFirst, kFirst + kCount) of a block of kRows rows of x times both halves, from
+// the integer at `start` of each row on, or from 0.
+template <int kPlanes, int kRows, int kFirst, int kCount, bool kHasStart>
+PM_INLINE void MultiplyQuads(const Weights& w, const uint8_t* x, int64_t start, Sums<kRows>& sums) {
+  constexpr int64_t kX = kXRecordBytes<kPlanes>;
+  __m512i upper[kRows][kHalves];
+#pragma GCC unroll 4
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 2
+    for (int h = 0; h < kHalves; ++h) {
+      sums[r][h] = kHasStart ? Broadcast(x + r * kX + start) : _mm512_setzero_si512();
+      upper[r][h] = _mm512_setzero_si512();
+    }
+  }
+#pragma GCC unroll 8
+  for (int q = kFirst; q < kFirst + kCount; ++q) {
+#pragma GCC unroll 4
+    for (int r = 0; r < kRows; ++r) {
+      const __m512i quad = Broadcast(x + r * kX + 4 * q);
+      if constexpr (kPlanes == 1) {
+        sums[r][0] = _mm512_dpbusd_epi32(sums[r][0], w.values[0][q], quad);
+        sums[r][1] = _mm512_dpbusd_epi32(sums[r][1], w.values[1][q], quad);
+      } else {
+        const __m512i lower = Broadcast(x + r * kX + 32 + 4 * q);
+        upper[r][0] = _mm512_dpbusd_epi32(upper[r][0], w.values[0][q], quad);
+        upper[r][1] = _mm512_dpbusd_epi32(upper[r][1], w.values[1][q], quad);
+        sums[r][0] = _mm512_dpbusd_epi32(sums[r][0], w.values[0][q], lower);
+        sums[r][1] = _mm512_dpbusd_epi32(sums[r][1], w.values[1][q], lower);
+      }
+    }
+  }
+  if constexpr (kPlanes == 1) return;
+#pragma GCC unroll 4
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 2
+    for (int h = 0; h < kHalves; ++h) {
+      sums[r][h] = _mm512_add_epi32(_mm512_slli_epi32(upper[r][h], 7), sums[r][h]);
+    }
+  }
+}
+
+// Adds a block of kRows rows of x to their 32 outputs each.
+template <DType kDType, int kPlanes, int kRows>
+PM_INLINE void AddBlock(const Weights& w, const uint8_t* x, __m512 (*y)[kHalves]) {
+  using F = Format<kDType>;
+  constexpr int64_t kX = kXRecordBytes<kPlanes>;
+  constexpr int64_t kAt = kOffsetAt<kPlanes>;
+  Sums<kRows> sums;
+  if constexpr (F::kHasHalfScales) {
+    Sums<kRows> others;
+    MultiplyQuads<kPlanes, kRows, 0, 4, true>(w, x, kAt, sums);
+    MultiplyQuads<kPlanes, kRows, 4, 4, true>(w, x, kAt + 4, others);
+#pragma GCC unroll 4
+    for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 2
+      for (int h = 0; h < kHalves; ++h) {
+        sums[r][h] = _mm512_add_epi32(_mm512_mullo_epi32(sums[r][h], w.half_scales[h][0]),
+                                      _mm512_mullo_epi32(others[r][h], w.half_scales[h][1]));
+      }
+    }
+  } else {
+    MultiplyQuads<kPlanes, kRows, 0, kQuads, !F::kHasMinimum>(w, x, kAt, sums);
+  }
+#pragma GCC unroll 4
+  for (int r = 0; r < kRows; ++r) {
+    const __m512 x_scale = BroadcastFloat(x + r * kX + kScaleAt<kPlanes>);
+#pragma GCC unroll 2
+    for (int h = 0; h < kHalves; ++h) {
+      y[r][h] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sums[r][h]), _mm512_mul_ps(w.scale[h], x_scale),
+                                y[r][h]);
+      if constexpr (F::kHasMinimum) {
+        y[r][h] = _mm512_fmadd_ps(w.minimum[h], BroadcastFloat(x + r * kX + kAt), y[r][h]);
+      }
+    }
+  }
+}
+
+// The outputs of row n of the strip.
+PM_INLINE void StoreRow(const PackedProduct& p, int64_t n, const __m512 sums[kHalves]) {
+#pragma GCC unroll 2
+  for (int h = 0; h < kHalves; ++h) {
+    const int64_t left = p.m - h * kPanelHalfRows;
+    if (left <= 0) return;
+    const __mmask16 used = left >= 16 ? __mmask16{0xffff} : static_cast<__mmask16>((1 << left) - 1);
+    const int64_t at = h * kPanelHalfRows;
+    __m512 y = sums[h];
+    if (p.bias != nullptr) y = _mm512_add_ps(y, _mm512_maskz_loadu_ps(used, p.bias + at));
+    _mm512_mask_storeu_ps(p.y + n * p.y_stride + at, used, y);
+  }
+}
+
+template <DType kDType>
+PM_INLINE const uint8_t* Head(const uint8_t* panel, int64_t block) {
+  constexpr BlockPanelLayout kLayout = Format<kDType>::kLayout;
+  return panel + block * kLayout.record_bytes + block / kRecordsPerHead * kLayout.head_bytes -
+         (Format<kDType>::kHasHead ? block % kRecordsPerHead * kLayout.record_bytes : 0);
+}
+
+template <DType kDType>
+PM_INLINE const uint8_t* Record(const uint8_t* panel, int64_t block) {
+  constexpr BlockPanelLayout kLayout = Format<kDType>::kLayout;
+  return panel + block * kLayout.record_bytes + (block / kRecordsPerHead + 1) * kLayout.head_bytes;
+}
+
+template <DType kDType>
+PM_INLINE void PrefetchRecord(const uint8_t* record) {
+  for (int64_t i = 0; i < Format<kDType>::kLayout.record_bytes; i += 64) {
+    _mm_prefetch(reinterpret_cast<const char*>(record + i), _MM_HINT_T0);
+  }
+}
+
+// One row of x: weights stream through registers once, sums stay there.
+template <DType kDType, int kPlanes>
+void MultiplyRow(const PackedProduct& p) {
+  __m512 sums[kHalves] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
+  const int64_t blocks = p.k / kPanelBlock;
+  for (int64_t b = 0; b < blocks; ++b) {
+    const uint8_t* record = Record<kDType>(p.panel, b);
+    PrefetchRecord<kDType>(record + kPrefetchBytes);
+    Weights w;
+    Decode<kDType>(Head<kDType>(p.panel, b), record, &w);
+    AddBlock<kDType, kPlanes, 1>(w, p.strip + b * kXRecordBytes<kPlanes>, &sums);
+  }
+  StoreRow(p, 0, sums);
+}
+
+// Several: a block of weights is decoded once for all; sums wait in memory meanwhile.
+template <DType kDType, int kPlanes>
+void MultiplyRows(const PackedProduct& p) {
+  __m512 sums[kMaxStripRows][kHalves];
+  for (int64_t n = 0; n < p.n; ++n) sums[n][0] = sums[n][1] = _mm512_setzero_ps();
+  const int64_t blocks = p.k / kPanelBlock;
+  const uint8_t* x = p.strip;
+  for (int64_t b = 0; b < blocks; ++b) {
+    const uint8_t* record = Record<kDType>(p.panel, b);
+    PrefetchRecord<kDType>(record + kPrefetchBytes);
+    Weights w;
+    Decode<kDType>(Head<kDType>(p.panel, b), record, &w);
+    constexpr int kRows = kRowsAtOnce<kPlanes>;
+    int64_t n = 0;
+    for (; n + kRows <= p.n; n += kRows, x += kRows * kXRecordBytes<kPlanes>) {
+      AddBlock<kDType, kPlanes, kRows>(w, x, sums + n);
+    }
+    for (; n < p.n; ++n, x += kXRecordBytes<kPlanes>) {
+      AddBlock<kDType, kPlanes, 1>(w, x, sums + n);
+    }
+  }
+  for (int64_t n = 0; n < p.n; ++n) StoreRow(p, n, sums[n]);
 }
 
 // 16 integers to bytes at `out`; of two planes, the upper ones there and the lower ones beyond.
@@ -60,250 +329,110 @@ PM_INLINE void StorePlanes(__m512i integers, uint8_t* out) {
   if constexpr (kPlanes == 2) {
     upper = _mm512_srai_epi32(_mm512_add_epi32(integers, _mm512_set1_epi32(64)), 7);
     const __m512i lower = _mm512_sub_epi32(integers, _mm512_slli_epi32(upper, 7));
-    _mm_store_si128(reinterpret_cast<__m128i*>(out + kLowerPlaneOfX), _mm512_cvtepi32_epi8(lower));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(out + 32), _mm512_cvtepi32_epi8(lower));
   }
-  _mm_store_si128(reinterpret_cast<__m128i*>(out), _mm512_cvtsepi32_epi8(upper));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(out), _mm512_cvtsepi32_epi8(upper));
 }
 
-template <class Decoder, int kPlanes>
-void QuantizeRow(const float* x, int64_t k, uint8_t* out) {
+PM_INLINE void StoreFloat(uint8_t* out, float value) { __builtin_memcpy(out, &value, 4); }
+PM_INLINE void StoreInt(uint8_t* out, int32_t value) { __builtin_memcpy(out, &value, 4); }
+
+template <DType kDType, int kPlanes>
+PM_INLINE void QuantizeBlock(const float* x, uint8_t* out) {
+  using F = Format<kDType>;
   constexpr float kLargest = kPlanes == 1 ? 127 : 127 * 128;
-  const auto max = [](__m512i a, __m512i b) { return _mm512_max_epu32(a, b); };
-  const auto add = [](__m512i a, __m512i b) { return _mm512_add_epi32(a, b); };
-  for (int64_t at = 0; at < k; at += kGroupElements, out += GroupBytesOfX(kPlanes)) {
-    __m512 values[8];
-    __m512i largest[4];
-    // As integers, magnitudes are in the order of their values and NaN is above all: the scale of a
-    // block with a NaN is NaN, and so are all outputs of the row.
-    const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
-#pragma GCC unroll 8
-    for (int i = 0; i < 8; ++i) values[i] = LoadUpTo(x + at + 16 * i, k - at - 16 * i);
-#pragma GCC unroll 4
-    for (int j = 0; j < 4; ++j) {
-      largest[j] = max(_mm512_and_si512(_mm512_castps_si512(values[2 * j]), magnitude),
-                       _mm512_and_si512(_mm512_castps_si512(values[2 * j + 1]), magnitude));
-    }
-    const __m512 top = _mm512_castsi512_ps(Reduce4(largest, max));
-    const __mmask16 used = _mm512_cmp_ps_mask(top, _mm512_set1_ps(kSmallestBlock), _CMP_NLT_UQ);
-    const __m512 scale = _mm512_maskz_mul_ps(used, top, _mm512_set1_ps(1 / kLargest));
-    const __m512i inverse =
-        _mm512_castps_si512(_mm512_maskz_div_ps(used, _mm512_set1_ps(kLargest), top));
-    const __m512 inverses[4] = {_mm512_castsi512_ps(_mm512_shuffle_i32x4(inverse, inverse, 0x00)),
-                                _mm512_castsi512_ps(_mm512_shuffle_i32x4(inverse, inverse, 0x55)),
-                                _mm512_castsi512_ps(_mm512_shuffle_i32x4(inverse, inverse, 0xaa)),
-                                _mm512_castsi512_ps(_mm512_shuffle_i32x4(inverse, inverse, 0xff))};
-    __m512i sums[4];  // of whole blocks, or of first halves
-    __m512i others[4];
-#pragma GCC unroll 4
-    for (int j = 0; j < 4; ++j) {
-      const __m512i a = _mm512_cvtps_epi32(_mm512_mul_ps(values[2 * j], inverses[j]));
-      const __m512i b = _mm512_cvtps_epi32(_mm512_mul_ps(values[2 * j + 1], inverses[j]));
-      StorePlanes<kPlanes>(a, out + 16 * j);
-      StorePlanes<kPlanes>(b, out + 64 + 16 * j);
-      sums[j] = Decoder::kHasHalfScales ? a : add(a, b);
-      others[j] = b;
-    }
-    _mm512_store_ps(reinterpret_cast<float*>(out + 128), scale);
-    const __m512i sum = Reduce4(sums, add);
-    if constexpr (Decoder::kHasMinimum) {
-      _mm512_store_ps(reinterpret_cast<float*>(out + 192),
-                      _mm512_mul_ps(scale, _mm512_cvtepi32_ps(sum)));
-    } else {
-      const __m512i factor = _mm512_set1_epi32(-Decoder::kZeroPoint);
-      __m512i offsets = _mm512_maskz_mullo_epi32(0x1111, sum, factor);
-      if constexpr (Decoder::kHasHalfScales) {
-        offsets = _mm512_mask_mullo_epi32(offsets, 0x2222, Reduce4(others, add), factor);
-      }
-      _mm512_store_si512(out + 192, offsets);
-    }
+  const __m512 first = _mm512_loadu_ps(x);
+  const __m512 last = _mm512_loadu_ps(x + 16);
+  // As integers, magnitudes are in the order of their values and NaN is above all: the scale of a
+  // block with a NaN is NaN, and so are all outputs of the row.
+  const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
+  const __m512i largest = _mm512_max_epu32(_mm512_and_si512(_mm512_castps_si512(first), magnitude),
+                                           _mm512_and_si512(_mm512_castps_si512(last), magnitude));
+  const float top = __builtin_bit_cast(float, _mm512_reduce_max_epu32(largest));
+  const bool is_zero = top < kSmallestBlock;
+  const float scale = is_zero ? 0 : top * (1 / kLargest);
+  const __m512 inverse = _mm512_set1_ps(is_zero ? 0 : kLargest / top);
+  const __m512i a = _mm512_cvtps_epi32(_mm512_mul_ps(first, inverse));
+  const __m512i b = _mm512_cvtps_epi32(_mm512_mul_ps(last, inverse));
+  StorePlanes<kPlanes>(a, out);
+  StorePlanes<kPlanes>(b, out + 16);
+  StoreFloat(out + kScaleAt<kPlanes>, scale);
+  uint8_t* offsets = out + kOffsetAt<kPlanes>;
+  if constexpr (F::kHasHalfScales) {
+    StoreInt(offsets, -F::kLayout.zero_point * _mm512_reduce_add_epi32(a));
+    StoreInt(offsets + 4, -F::kLayout.zero_point * _mm512_reduce_add_epi32(b));
+    return;
   }
-}
-
-// The integer products of a group with four weight rows, block j of row r in element 4 * j + r.
-template <class Decoder, int kPlanes>
-PM_INLINE __m512i MultiplyGroup(const ByteGroup& w, const uint8_t* x) {
-  const __m512i a = _mm512_load_si512(x);
-  const __m512i b = _mm512_load_si512(x + 64);
-  const __m512i a_lower = kPlanes == 1 ? a : _mm512_load_si512(x + kLowerPlaneOfX);
-  const __m512i b_lower = kPlanes == 1 ? b : _mm512_load_si512(x + kLowerPlaneOfX + 64);
-  const __m512i start = Decoder::kHasMinimum ? _mm512_setzero_si512() : _mm512_load_si512(x + 192);
-  __m512i products[4];
-  if constexpr (Decoder::kHasHalfScales) {
-    __m512i others[4];
-    const __m512i a_start = _mm512_maskz_mov_epi32(0x1111, start);
-    const __m512i b_start = _mm512_maskz_mov_epi32(0x2222, start);
-#pragma GCC unroll 4
-    for (int r = 0; r < 4; ++r) {
-      if constexpr (kPlanes == 1) {
-        products[r] = _mm512_dpbusd_epi32(a_start, w.a[r], a);
-        others[r] = _mm512_dpbusd_epi32(b_start, w.b[r], b);
-      } else {
-        const __m512i zero = _mm512_setzero_si512();
-        products[r] = vnni::Raise(_mm512_dpbusd_epi32(zero, w.a[r], a), a_start);
-        products[r] = _mm512_dpbusd_epi32(products[r], w.a[r], a_lower);
-        others[r] = vnni::Raise(_mm512_dpbusd_epi32(zero, w.b[r], b), b_start);
-        others[r] = _mm512_dpbusd_epi32(others[r], w.b[r], b_lower);
-      }
-    }
-    return _mm512_add_epi32(_mm512_mullo_epi32(SumQuads(products), w.a_scale),
-                            _mm512_mullo_epi32(SumQuads(others), w.b_scale));
+  const int32_t sum = _mm512_reduce_add_epi32(_mm512_add_epi32(a, b));
+  StoreInt(offsets + 4, 0);
+  if constexpr (F::kHasMinimum) {
+    StoreFloat(offsets, scale * static_cast<float>(sum));
   } else {
-#pragma GCC unroll 4
-    for (int r = 0; r < 4; ++r) {
-      const __m512i zero = _mm512_setzero_si512();
-      products[r] = kPlanes == 1 ? start : zero;
-      products[r] = _mm512_dpbusd_epi32(products[r], w.a[r], a);
-      products[r] = _mm512_dpbusd_epi32(products[r], w.b[r], b);
-      if constexpr (kPlanes == 2) {
-        products[r] = vnni::Raise(products[r], start);
-        products[r] = _mm512_dpbusd_epi32(products[r], w.a[r], a_lower);
-        products[r] = _mm512_dpbusd_epi32(products[r], w.b[r], b_lower);
-      }
-    }
-    return SumQuads(products);
+    StoreInt(offsets, -F::kLayout.zero_point * sum);
   }
 }
 
-// Adds a group to the chains of kN rows of x times 4 weight rows.
-template <class Decoder, int kPlanes, int kN, bool kFull>
-PM_INLINE void DirectGroup(const uint8_t* const w[kTileM], const uint8_t* const x[kN],
-                           int64_t group, int blocks, __m512 chains[kN]) {
-  ByteGroup g;
-  Decoder::template Decode<kFull>(w, group, blocks, &g);
-#pragma GCC unroll 4
-  for (int n = 0; n < kN; ++n) {
-    const uint8_t* from = x[n] + group * GroupBytesOfX(kPlanes);
-    const __m512 products = _mm512_cvtepi32_ps(MultiplyGroup<Decoder, kPlanes>(g, from));
-    const __m512 scale = _mm512_mul_ps(g.scale, _mm512_load_ps(from + 128));
-    chains[n] = _mm512_fmadd_ps(products, scale, chains[n]);
-    if constexpr (Decoder::kHasMinimum) {
-      chains[n] = _mm512_fmadd_ps(g.minimum, _mm512_load_ps(from + 192), chains[n]);
+template <DType kDType, int kPlanes>
+void PrepareRows(const InputRows& x, uint8_t* strip) {
+  for (int64_t n = 0; n < x.n; ++n) {
+    uint8_t* out = strip + n * kXRecordBytes<kPlanes>;
+    for (int64_t k = 0; k < x.k; k += kPanelBlock, out += x.n * kXRecordBytes<kPlanes>) {
+      QuantizeBlock<kDType, kPlanes>(x.rows + n * x.stride + k, out);
     }
   }
 }
 
-// y[n][m .. m + 3] from the chains; those past m_end are dropped.
-PM_INLINE void StoreRow(const Operands& o, __m512 chains, int64_t n, int64_t m, int64_t m_end) {
-  __m128 out = _mm_add_ps(_mm512_castps512_ps128(chains), _mm512_extractf32x4_ps(chains, 1));
-  out = _mm_add_ps(out, _mm512_extractf32x4_ps(chains, 2));
-  out = _mm_add_ps(out, _mm512_extractf32x4_ps(chains, 3));
-  const __mmask8 used = m + kTileM <= m_end ? 15 : static_cast<__mmask8>((1 << (m_end - m)) - 1);
-  if (o.bias != nullptr) out = _mm_add_ps(out, _mm_maskz_loadu_ps(used, o.bias + m));
-  _mm_mask_storeu_ps(o.y + n * o.y_stride + m, used, out);
-}
-
-template <class Decoder, int kPlanes, int kN>
-PM_INLINE void DirectTile(const Int8Operands& o, int64_t first_n, int64_t m, int64_t m_end) {
-  const uint8_t* w[kTileM];
-  const uint8_t* x[kN];
-  __m512 chains[kN];
-#pragma GCC unroll 4
-  for (int i = 0; i < kTileM; ++i) {
-    w[i] = o.call.weights + (m + i < m_end ? m + i : m_end - 1) * o.call.weight_stride;
-  }
-#pragma GCC unroll 4
-  for (int n = 0; n < kN; ++n) {
-    x[n] = o.x + (first_n + n) * o.x_stride_bytes;
-    chains[n] = _mm512_setzero_ps();
-  }
-  const uint8_t* ahead = w[0] + vnni::kPrefetchBytes;
-  const int64_t groups = o.call.k / kGroupElements;
-  for (int64_t g = 0; g < groups; ++g) {
-    vnni::Prefetch(ahead, kTileM * Decoder::kGroupBytes);
-    ahead += kTileM * Decoder::kGroupBytes;
-    DirectGroup<Decoder, kPlanes, kN, true>(w, x, g, 4, chains);
-  }
-  const int left = static_cast<int>(o.call.k % kGroupElements / 32);
-  if (left > 0) DirectGroup<Decoder, kPlanes, kN, false>(w, x, groups, left, chains);
-#pragma GCC unroll 4
-  for (int n = 0; n < kN; ++n) StoreRow(o.call, chains[n], first_n + n, m, m_end);
-}
-
-// All rows of x against one tile of weight rows, which stays in L1 meanwhile.
-template <class Decoder, int kPlanes>
-void DirectRows(const Int8Operands& o, int64_t m_begin, int64_t m_end) {
-  const int64_t tiles = (o.call.n + kDirectTileN - 1) / kDirectTileN;
-  for (int64_t m = m_begin; m < m_end; m += kTileM) {
-    for (int64_t t = 0; t < tiles; ++t) {
-      const int64_t n = t * o.call.n / tiles;
-      switch ((t + 1) * o.call.n / tiles - n) {
-        case 1:
-          DirectTile<Decoder, kPlanes, 1>(o, n, m, m_end);
-          break;
-        case 2:
-          DirectTile<Decoder, kPlanes, 2>(o, n, m, m_end);
-          break;
-        case 3:
-          DirectTile<Decoder, kPlanes, 3>(o, n, m, m_end);
-          break;
-        default:
-          DirectTile<Decoder, kPlanes, 4>(o, n, m, m_end);
-      }
-    }
-  }
-}
-
-// Calls f.template operator()<Decoder>() for the decoder of a block format.
+// Calls f.template operator()<dtype>() for a block format.
 template <class F>
-PM_INLINE void WithDecoder(DType dtype, const F& f) {
+PM_INLINE void WithFormat(DType dtype, const F& f) {
   switch (dtype) {
     case DType::kQ4_0:
-      return f.template operator()<ByteDecoder<DType::kQ4_0>>();
+      return f.template operator()<DType::kQ4_0>();
     case DType::kQ4_1:
-      return f.template operator()<ByteDecoder<DType::kQ4_1>>();
+      return f.template operator()<DType::kQ4_1>();
     case DType::kQ5_0:
-      return f.template operator()<ByteDecoder<DType::kQ5_0>>();
+      return f.template operator()<DType::kQ5_0>();
     case DType::kQ8_0:
-      return f.template operator()<ByteDecoder<DType::kQ8_0>>();
+      return f.template operator()<DType::kQ8_0>();
     case DType::kQ4_K:
-      return f.template operator()<ByteDecoder<DType::kQ4_K>>();
+      return f.template operator()<DType::kQ4_K>();
     case DType::kQ5_K:
-      return f.template operator()<ByteDecoder<DType::kQ5_K>>();
+      return f.template operator()<DType::kQ5_K>();
     case DType::kQ6_K:
-      return f.template operator()<ByteDecoder<DType::kQ6_K>>();
+      return f.template operator()<DType::kQ6_K>();
     default:
       return;  // excluded by the row's `supports`
   }
 }
 
 template <int kPlanes>
-void Quantize(DType dtype, const float* x, int64_t k, uint8_t* out) {
-  WithDecoder(dtype, [&]<class Decoder>() { QuantizeRow<Decoder, kPlanes>(x, k, out); });
+int64_t StripBytes(DType, int64_t n, int64_t k) {
+  return (n * (k / kPanelBlock) * kXRecordBytes<kPlanes> + 63) / 64 * 64;
 }
 
 template <int kPlanes>
-void Direct(const Int8Operands& o, int64_t m_begin, int64_t m_end) {
-  WithDecoder(o.call.dtype,
-              [&]<class Decoder>() { DirectRows<Decoder, kPlanes>(o, m_begin, m_end); });
-}
-
-int64_t PanelBytes(DType dtype, int64_t k) {
-  int64_t bytes = 0;
-  WithDecoder(dtype, [&]<class Decoder>() { bytes = vnni::PanelBytes<Decoder>(k); });
-  return bytes;
-}
-
-void Pack(const Operands& call, int64_t m_begin, int64_t m_end, uint8_t* panel) {
-  WithDecoder(call.dtype,
-              [&]<class Decoder>() { vnni::PackPanel<Decoder>(call, m_begin, m_end, panel); });
+void Prepare(DType dtype, const InputRows& x, uint8_t* strip) {
+  WithFormat(dtype, [&]<DType kDType>() { PrepareRows<kDType, kPlanes>(x, strip); });
 }
 
 template <int kPlanes>
-void Multiply(const Int8Operands& o, const uint8_t* panel, int64_t m_begin, int64_t m_end) {
-  WithDecoder(o.call.dtype, [&]<class Decoder>() {
-    vnni::MultiplyPanel<Decoder, kPlanes>(o, panel, m_begin, m_end);
+void Multiply(const PackedProduct& product) {
+  WithFormat(product.dtype, [&]<DType kDType>() {
+    if (product.n == 1) {
+      MultiplyRow<kDType, kPlanes>(product);
+    } else {
+      MultiplyRows<kDType, kPlanes>(product);
+    }
   });
 }
 
 template <int kPlanes>
-constexpr Int8KernelSet MakeKernels() {
-  return {kPlanes,    kMaxDirectN, Quantize<kPlanes>, Direct<kPlanes>,
-          PanelBytes, Pack,        Multiply<kPlanes>};
-}
+constexpr PackedKernelSet kKernels{kMaxStripRows,       BlockPanelBytes,  PackBlockPanel,
+                                   StripBytes<kPlanes>, Prepare<kPlanes>, Multiply<kPlanes>};
 
 }  // namespace
 
-constinit const Int8KernelSet kAvx512VnniKernels = MakeKernels<1>();
-constinit const Int8KernelSet kAvx512VnniInt16Kernels = MakeKernels<2>();
+constinit const PackedKernelSet kAvx512VnniKernels = kKernels<1>;
+constinit const PackedKernelSet kAvx512VnniInt16Kernels = kKernels<2>;
 
 }  // namespace pagemill::ops::linear

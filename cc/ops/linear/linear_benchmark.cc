@@ -53,9 +53,12 @@ class Problem {
     const auto row =
         ChooseKernel(LinearOp(), device::DetectCapabilities(), call_, {.name = kernel});
     if (row.ok()) row_ = *row;
-    if (row.ok() && row_->workspace_bytes != nullptr) {
+    if (!row.ok()) return;
+    if (row_->workspace_bytes != nullptr) {
       workspace_.resize(row_->workspace_bytes(call_, threads) + 64);
     }
+    ThreadPool alone({.num_threads = 1});
+    packed_ = std::make_unique<conformance::PackedCall>(*row_, call_, alone);
   }
   Problem(const Problem&) = delete;
 
@@ -64,7 +67,7 @@ class Problem {
     const uintptr_t address = reinterpret_cast<uintptr_t>(workspace_.data());
     std::byte* aligned = workspace_.data() + (64 - address % 64) % 64;
     KernelContext context{&pool, {aligned, workspace_.size()}};
-    row_->run(call_, context);
+    row_->run(packed_->call(), context);
   }
   std::span<const uint8_t> weights() const {
     return {w_.view().Data<const uint8_t>(),
@@ -81,6 +84,7 @@ class Problem {
   Attributes attributes_;
   OpCall call_;
   const KernelRow* row_ = nullptr;
+  std::unique_ptr<conformance::PackedCall> packed_;
   std::vector<std::byte> workspace_;
 };
 

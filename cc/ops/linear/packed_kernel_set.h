@@ -62,6 +62,12 @@ struct PackedKernelSet {
   void (*multiply)(const PackedProduct& product);
 };
 
+#if defined(__x86_64__)
+// Block formats; activations as integers in blocks of 32 with a scale each.
+extern const PackedKernelSet kAvx512VnniKernels;       // of 8 bits
+extern const PackedKernelSet kAvx512VnniInt16Kernels;  // of 15 bits
+#endif
+
 }  // namespace pagemill::ops::linear
 
 #endif  // PAGEMILL_CC_OPS_LINEAR_PACKED_KERNEL_SET_H_

@@ -1,0 +1,172 @@
+#include "cc/ops/linear/block_panel.h"
+
+#include <cstring>
+
+#include "cc/ops/block_format/block_layout.h"
+
+namespace pagemill::ops::linear {
+namespace {
+
+// The values of a block, four to a word, the first in its lowest byte.
+using Quads = uint32_t[kQuads];
+
+void StoreLe32(uint8_t* bytes, uint32_t value) {
+  for (int i = 0; i < 4; ++i) bytes[i] = static_cast<uint8_t>(value >> (8 * i));
+}
+
+// Where row `row` of the panel has its word of register `index` of its half, of `registers` a half.
+uint8_t* Word(uint8_t* field, int64_t row, int registers, int index) {
+  return field + (row / kPanelHalfRows * registers + index) * 64 + row % kPanelHalfRows * 4;
+}
+
+void StoreNibbles(const Quads& quads, int64_t row, uint8_t* record) {
+  for (int q = 0; q < 4; ++q) {
+    StoreLe32(Word(record, row, 4, q),
+              (quads[q] & 0x0f0f0f0fu) | ((quads[q + 4] & 0x0f0f0f0fu) << 4));
+  }
+}
+
+void StoreFifthBits(const Quads& quads, int64_t row, uint8_t* field) {
+  uint32_t bits = 0;
+  for (int q = 0; q < kQuads; ++q) bits |= ((quads[q] >> 4) & 0x01010101u) << q;
+  StoreLe32(Word(field, row, 1, 0), bits);
+}
+
+void StoreBitPairs(const Quads& quads, int64_t row, uint8_t* field) {
+  for (int half = 0; half < 2; ++half) {
+    uint32_t bits = 0;
+    for (int q = 0; q < 4; ++q) {
+      bits |= ((quads[4 * half + q] >> 4) & 0x03030303u) << (2 * q);
+    }
+    StoreLe32(Word(field, row, 2, half), bits);
+  }
+}
+
+// 16 bytes of nibbles, the low ones first.
+void LoadNibbles(const uint8_t* bytes, Quads& quads) {
+  for (int q = 0; q < 4; ++q) {
+    const uint32_t word = LoadLe32(bytes + 4 * q);
+    quads[q] = word & 0x0f0f0f0fu;
+    quads[q + 4] = (word >> 4) & 0x0f0f0f0fu;
+  }
+}
+
+// Blocks of 32: a record each.
+template <DType kDType>
+void PackBlock(const uint8_t* block, int64_t row, uint8_t* record) {
+  constexpr BlockPanelLayout kPanel = BlockPanelLayoutOf(kDType);
+  constexpr BlockLayout kBlock = LayoutOf(kDType);
+  Quads quads;
+  if constexpr (kDType == DType::kQ8_0) {
+    for (int q = 0; q < kQuads; ++q) {
+      StoreLe32(Word(record, row, kQuads, q),
+                LoadLe32(block + kBlock.quants + 4 * q) ^ 0x80808080u);
+    }
+  } else {
+    LoadNibbles(block + kBlock.quants, quads);
+    if constexpr (kDType == DType::kQ5_0) {
+      const uint32_t bits = LoadLe32(block + kBlock.high_bits);
+      for (int q = 0; q < kQuads; ++q) {
+        for (int i = 0; i < 4; ++i) quads[q] |= ((bits >> (4 * q + i)) & 1u) << (8 * i + 4);
+      }
+      StoreFifthBits(quads, row, record + kPanel.high_bits);
+    }
+    StoreNibbles(quads, row, record);
+  }
+  std::memcpy(record + kPanel.scales + 2 * row, block, 2);
+  if constexpr (kPanel.minima != 0) std::memcpy(record + kPanel.minima + 2 * row, block + 2, 2);
+}
+
+// Q4_K and Q5_K: a head and 8 records.
+template <DType kDType>
+void PackBlockWithMinima(const uint8_t* block, int64_t row, uint8_t* head) {
+  constexpr BlockPanelLayout kPanel = BlockPanelLayoutOf(kDType);
+  constexpr BlockLayout kBlock = LayoutOf(kDType);
+  std::memcpy(head + 2 * row, block, 2);
+  StoreLe16(head + 64 + 2 * row, LoadLe16(block + 2) ^ 0x8000u);
+  uint32_t scales[4];
+  UnpackScales6(block + kQ45KScalesOffset, scales);
+  for (int s = 0; s < kSubBlocksOfK; ++s) {
+    uint8_t* record = head + kPanel.head_bytes + s * kPanel.record_bytes;
+    Quads quads;
+    for (int q = 0; q < kQuads; ++q) {
+      const uint32_t word = LoadLe32(block + kBlock.quants + 32 * (s / 2) + 4 * q);
+      quads[q] = (word >> (4 * (s % 2))) & 0x0f0f0f0fu;
+      if constexpr (kDType == DType::kQ5_K) {
+        quads[q] |= ((LoadLe32(block + kBlock.high_bits + 4 * q) >> s) & 0x01010101u) << 4;
+      }
+    }
+    StoreNibbles(quads, row, record);
+    if constexpr (kDType == DType::kQ5_K) StoreFifthBits(quads, row, record + kPanel.high_bits);
+    record[kPanel.scales + row] = static_cast<uint8_t>(scales[s / 4] >> (8 * (s % 4)));
+    record[kPanel.minima + row] = static_cast<uint8_t>(scales[2 + s / 4] >> (8 * (s % 4)));
+  }
+}
+
+void PackBlockQ6K(const uint8_t* block, int64_t row, uint8_t* head) {
+  constexpr BlockPanelLayout kPanel = BlockPanelLayoutOf(DType::kQ6_K);
+  std::memcpy(head + 2 * row, block + kQ6KScaleOffset, 2);
+  for (int s = 0; s < kSubBlocksOfK; ++s) {
+    uint8_t* record = head + kPanel.head_bytes + s * kPanel.record_bytes;
+    const uint8_t* nibbles = block + 64 * (s / 4) + 32 * (s % 2);
+    const uint8_t* pairs = block + kQ6_KLayout.high_bits + 32 * (s / 4);
+    Quads quads;
+    for (int q = 0; q < kQuads; ++q) {
+      quads[q] = ((LoadLe32(nibbles + 4 * q) >> (4 * (s % 4 / 2))) & 0x0f0f0f0fu) |
+                 (((LoadLe32(pairs + 4 * q) >> (2 * (s % 4))) & 0x03030303u) << 4);
+    }
+    StoreNibbles(quads, row, record);
+    StoreBitPairs(quads, row, record + kPanel.high_bits);
+    record[kPanel.scales + row] = block[kQ6KScalesOffset + 2 * s];
+    record[kPanel.scales + kPanelRows + row] = block[kQ6KScalesOffset + 2 * s + 1];
+  }
+}
+
+// `pack` takes what each block of the file becomes, one after the other.
+template <class Pack>
+void PackRows(const StoredRows& source, int64_t count, uint8_t* panel, const Pack& pack) {
+  const BlockLayout block = LayoutOf(source.dtype);
+  const BlockPanelLayout layout = BlockPanelLayoutOf(source.dtype);
+  const int64_t step = layout.head_bytes == 0
+                           ? layout.record_bytes
+                           : layout.head_bytes + kRecordsPerHead * layout.record_bytes;
+  for (int64_t row = 0; row < count; ++row) {
+    const uint8_t* from = source.rows + row * source.stride;
+    for (int64_t b = 0; b < source.k / block.elements; ++b) {
+      pack(from + b * block.bytes, row, panel + b * step);
+    }
+  }
+}
+
+}  // namespace
+
+int64_t BlockPanelBytes(DType dtype, int64_t k) {
+  const BlockPanelLayout layout = BlockPanelLayoutOf(dtype);
+  const int64_t records = k / kPanelBlock;
+  return records * layout.record_bytes + records / kRecordsPerHead * layout.head_bytes;
+}
+
+void PackBlockPanel(const StoredRows& source, int64_t count, uint8_t* panel) {
+  // Rows that are missing have scales of 0.
+  if (count < kPanelRows) std::memset(panel, 0, BlockPanelBytes(source.dtype, source.k));
+  switch (source.dtype) {
+    case DType::kQ4_0:
+      return PackRows(source, count, panel, PackBlock<DType::kQ4_0>);
+    case DType::kQ4_1:
+      return PackRows(source, count, panel, PackBlock<DType::kQ4_1>);
+    case DType::kQ5_0:
+      return PackRows(source, count, panel, PackBlock<DType::kQ5_0>);
+    case DType::kQ8_0:
+      return PackRows(source, count, panel, PackBlock<DType::kQ8_0>);
+    case DType::kQ4_K:
+      return PackRows(source, count, panel, PackBlockWithMinima<DType::kQ4_K>);
+    case DType::kQ5_K:
+      return PackRows(source, count, panel, PackBlockWithMinima<DType::kQ5_K>);
+    case DType::kQ6_K:
+      return PackRows(source, count, panel, PackBlockQ6K);
+    default:
+      return;  // excluded by the rows' `supports`
+  }
+}
+
+}  // namespace pagemill::ops::linear

@@ -1,0 +1,77 @@
+// File: cc/ops/linear/block_panel.h
+// Panels of block-format weights: 32 rows in an order in which one 64-byte register holds 4
+// consecutive elements of each of 16 rows, as instructions that add products of bytes in groups of
+// four want them. They take as many bytes as the blocks that they are made from (Q4_K and Q5_K
+// 2 to 3 % more: their scales of 6 bits become bytes).
+//
+// A panel is one record for each 32 elements of k, ascending, and, for formats with blocks of 256,
+// a head before every 8 records. All fields count rows 0..31; "half" h is rows 16 h .. 16 h + 15.
+// Element i of a block lies in quad i / 4.
+//
+//   head     f16 d[32]; with a minimum: f16 -dmin[32]
+//   record   values of the two halves:
+//              8 bits: 8 registers a half; register q holds quad q
+//              fewer:  4 registers a half; register q holds quad q in the low nibbles and quad
+//                      q + 4 in the high ones
+//            bits above the nibbles: one register a half, bit q of a byte belonging to quad q
+//              (Q5_0, Q5_K), or two, bits 2 (q % 4) of register q / 4 (Q6_K)
+//            scales: f16[32]; Q4_K, Q5_K: u8[32], to be multiplied with d; Q6_K: int8[32] of
+//              elements 0..15 and int8[32] of elements 16..31, to be multiplied with d
+//            minima: f16[32]; Q4_K, Q5_K: u8[32], to be multiplied with -dmin
+//
+// Values are unsigned, with a zero point: w = scale * (value - zero_point) + minimum.
+#ifndef PAGEMILL_CC_OPS_LINEAR_BLOCK_PANEL_H_
+#define PAGEMILL_CC_OPS_LINEAR_BLOCK_PANEL_H_
+
+#include <cstdint>
+
+#include "cc/ops/linear/packed_kernel_set.h"
+#include "cc/tensor/dtype.h"
+
+namespace pagemill::ops::linear {
+
+inline constexpr int64_t kPanelBlock = 32;     // elements of k in a record
+inline constexpr int64_t kRecordsPerHead = 8;  // of formats with blocks of 256
+inline constexpr int64_t kPanelHalfRows = 16;
+inline constexpr int kQuads = 8;
+
+// Where the fields of a record lie, in bytes; 0 where the format has none.
+struct BlockPanelLayout {
+  int64_t head_bytes;
+  int64_t record_bytes;
+  int64_t high_bits;  // fields of half h follow at h * 64 times the number of its registers
+  int64_t scales;
+  int64_t minima;
+  int32_t zero_point;
+};
+
+constexpr BlockPanelLayout BlockPanelLayoutOf(DType dtype) {
+  switch (dtype) {
+    case DType::kQ4_0:
+      return {0, 576, 0, 512, 0, 8};
+    case DType::kQ4_1:
+      return {0, 640, 0, 512, 576, 0};
+    case DType::kQ5_0:
+      return {0, 704, 512, 640, 0, 16};
+    case DType::kQ8_0:
+      return {0, 1088, 0, 1024, 0, 128};
+    case DType::kQ4_K:
+      return {128, 576, 0, 512, 544, 0};
+    case DType::kQ5_K:
+      return {128, 704, 512, 640, 672, 0};
+    case DType::kQ6_K:
+      return {64, 832, 512, 768, 0, 32};
+    default:
+      return {};
+  }
+}
+
+// A multiple of 64; k is a multiple of the format's block.
+int64_t BlockPanelBytes(DType dtype, int64_t k);
+
+// See PackedKernelSet::pack. Runs on any CPU and gives the same bytes on all.
+void PackBlockPanel(const StoredRows& source, int64_t count, uint8_t* panel);
+
+}  // namespace pagemill::ops::linear
+
+#endif  // PAGEMILL_CC_OPS_LINEAR_BLOCK_PANEL_H_

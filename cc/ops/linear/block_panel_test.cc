@@ -1,0 +1,116 @@
+#include "cc/ops/linear/block_panel.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <vector>
+
+#include "cc/ops/block_format/block_format.h"
+#include "cc/ops/block_format/block_layout.h"
+#include "cc/ops/conformance.h"
+#include "cc/tensor/float16.h"
+
+namespace pagemill::ops::linear {
+namespace {
+
+using conformance::Random;
+using conformance::TestTensor;
+
+float F16(const uint8_t* bytes) { return F16ToFloat(LoadLe16(bytes)); }
+
+// Element `i` of `row` in a record, as the header describes it.
+float ReadElement(DType dtype, const uint8_t* head, const uint8_t* record, int64_t row, int i) {
+  const BlockPanelLayout layout = BlockPanelLayoutOf(dtype);
+  const int64_t half = row / kPanelHalfRows;
+  const int quad = i / 4;
+  const int64_t byte = row % kPanelHalfRows * 4 + i % 4;
+  int value = 0;
+  if (dtype == DType::kQ8_0) {
+    value = record[(half * 8 + quad) * 64 + byte];
+  } else {
+    value = record[(half * 4 + quad % 4) * 64 + byte] >> (quad < 4 ? 0 : 4) & 15;
+  }
+  const uint8_t* high = record + layout.high_bits;
+  if (dtype == DType::kQ5_0 || dtype == DType::kQ5_K) {
+    value |= (high[half * 64 + byte] >> quad & 1) << 4;
+  } else if (dtype == DType::kQ6_K) {
+    value |= (high[(half * 2 + quad / 4) * 64 + byte] >> (2 * (quad % 4)) & 3) << 4;
+  }
+  float scale = 0;
+  float minimum = 0;
+  if (dtype == DType::kQ6_K) {
+    const int8_t of_half =
+        static_cast<int8_t>(record[layout.scales + (i < 16 ? 0 : kPanelRows) + row]);
+    scale = F16(head + 2 * row) * of_half;
+  } else if (layout.head_bytes != 0) {
+    scale = F16(head + 2 * row) * record[layout.scales + row];
+    minimum = F16(head + 64 + 2 * row) * record[layout.minima + row];
+  } else {
+    scale = F16(record + layout.scales + 2 * row);
+    if (layout.minima != 0) minimum = F16(record + layout.minima + 2 * row);
+  }
+  return scale * static_cast<float>(value - layout.zero_point) + minimum;
+}
+
+std::vector<float> ReadRow(DType dtype, const uint8_t* panel, int64_t row, int64_t k) {
+  const BlockPanelLayout layout = BlockPanelLayoutOf(dtype);
+  std::vector<float> values;
+  const uint8_t* head = panel;
+  const uint8_t* record = panel;
+  for (int64_t b = 0; b < k / kPanelBlock; ++b, record += layout.record_bytes) {
+    if (layout.head_bytes != 0 && b % kRecordsPerHead == 0) {
+      head = record;
+      record += layout.head_bytes;
+    }
+    for (int i = 0; i < kPanelBlock; ++i) {
+      values.push_back(ReadElement(dtype, head, record, row, i));
+    }
+  }
+  EXPECT_EQ(record - panel, BlockPanelBytes(dtype, k));
+  return values;
+}
+
+// As bits: sums of a product and a minimum may differ in the sign of zero only.
+void ExpectSame(const std::vector<float>& actual, const std::vector<float>& expected) {
+  ASSERT_EQ(actual.size(), expected.size());
+  for (size_t i = 0; i < actual.size(); ++i) ASSERT_EQ(actual[i], expected[i]) << "element " << i;
+}
+
+TEST(BlockPanel, HoldsTheWeightsOfEveryFormat) {
+  Random random(1);
+  for (DType dtype : kWeightDTypes) {
+    if (!IsBlockFormat(dtype)) continue;
+    for (int64_t rows : {1, 15, 17, 32}) {
+      SCOPED_TRACE(std::string(Info(dtype).name) + " rows=" + std::to_string(rows));
+      const int64_t k = 512;
+      TestTensor w(dtype, {rows, k}, {.misalign_bytes = 2});
+      w.FillUniform(random, -2, 2);
+      const TensorView view = w.view();
+      std::vector<uint8_t> panel(BlockPanelBytes(dtype, k), 0xff);
+      PackBlockPanel({dtype, view.Row<uint8_t>(0), view.row_stride_bytes, k}, rows, panel.data());
+      for (int64_t row = 0; row < kPanelRows; ++row) {
+        std::vector<float> expected(k, 0.0f);
+        if (row < rows) DequantizeRow(dtype, view.Row<uint8_t>(row), k, expected.data());
+        ExpectSame(ReadRow(dtype, panel.data(), row, k), expected);
+      }
+    }
+  }
+}
+
+// Panels take the bytes of the blocks that they are made of, but for scales of 6 bits, which become
+// bytes; their registers are aligned.
+TEST(BlockPanel, IsAsSmallAsTheBlocks) {
+  for (DType dtype : kWeightDTypes) {
+    if (!IsBlockFormat(dtype)) continue;
+    const int64_t stored = kPanelRows * RowBytes(dtype, 768);
+    const bool has_short_scales = dtype == DType::kQ4_K || dtype == DType::kQ5_K;
+    EXPECT_EQ(BlockPanelBytes(dtype, 768), stored + (has_short_scales ? kPanelRows * 3 * 4 : 0))
+        << Info(dtype).name;
+    const BlockPanelLayout layout = BlockPanelLayoutOf(dtype);
+    EXPECT_EQ(layout.head_bytes % 64, 0);
+    EXPECT_EQ(layout.record_bytes % 64, 0);
+  }
+}
+
+}  // namespace
+}  // namespace pagemill::ops::linear

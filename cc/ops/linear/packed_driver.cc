@@ -1,0 +1,152 @@
+#include "cc/ops/linear/packed_driver.h"
+
+#include <algorithm>
+
+namespace pagemill::ops::linear {
+namespace {
+
+// Panels that one thread multiplies with all its strips before the next ones: they stay in L2 (1 to
+// 2 MiB on server cores) beside the strips that pass by.
+constexpr int64_t kMaxGroupBytes = 256 << 10;
+// Units of work per thread, so that a thread that loses its core for a while delays little.
+constexpr int64_t kUnitsPerThread = 8;
+// Elements of x that a thread prepares at a time. Below twice this, waking a second thread costs
+// more than it saves.
+constexpr int64_t kPrepareGrain = 16384;
+
+int64_t DivideUp(int64_t value, int64_t by) { return (value + by - 1) / by; }
+
+// Rows of x in strips of nearly equal height: strip s is rows [Begin(s), Begin(s + 1)).
+struct Strips {
+  int64_t n;
+  int64_t count;
+  int64_t bytes;  // of each
+  int64_t Begin(int64_t strip) const { return strip * n / count; }
+};
+
+Strips SplitRows(const PackedKernelSet& kernels, DType dtype, int64_t n, int64_t k) {
+  const int64_t count = DivideUp(n, kernels.max_strip_rows);
+  return {n, count, kernels.strip_bytes(dtype, DivideUp(n, count), k)};
+}
+
+void PrepareStrips(const PackedKernelSet& kernels, DType dtype, const InputRows& x,
+                   const Strips& strips, KernelContext& context) {
+  uint8_t* const workspace = reinterpret_cast<uint8_t*>(context.workspace.data());
+  const auto prepare = [&](int64_t begin, int64_t end, int) {
+    for (int64_t s = begin; s < end; ++s) {
+      const int64_t first = strips.Begin(s);
+      kernels.prepare(dtype,
+                      {x.rows + first * x.stride, x.stride, strips.Begin(s + 1) - first, x.k},
+                      workspace + s * strips.bytes);
+    }
+  };
+  if (x.n * x.k < 2 * kPrepareGrain) return prepare(0, strips.count, 0);
+  const int64_t strip_elements = DivideUp(x.n, strips.count) * x.k;
+  context.pool->ParallelFor(strips.count, DivideUp(kPrepareGrain, strip_elements), prepare);
+}
+
+// One call, x prepared.
+struct Product {
+  const PackedKernelSet& kernels;
+  const TensorView& w;
+  const TensorView& y;
+  const float* bias;
+  Strips strips;
+  const uint8_t* x;
+  int64_t panel_bytes;
+  int64_t panels;
+
+  // Panels [p_begin, p_end) times strips [s_begin, s_end).
+  void Multiply(int64_t p_begin, int64_t p_end, int64_t s_begin, int64_t s_end) const {
+    const int64_t m = w.shape[0];
+    for (int64_t s = s_begin; s < s_end; ++s) {
+      const int64_t first = strips.Begin(s);
+      for (int64_t p = p_begin; p < p_end; ++p) {
+        const int64_t row = p * kPanelRows;
+        kernels.multiply({.dtype = w.dtype,
+                          .panel = w.Data<const uint8_t>() + p * panel_bytes,
+                          .strip = x + s * strips.bytes,
+                          .bias = bias == nullptr ? nullptr : bias + row,
+                          .y = y.Row<float>(first) + row,
+                          .y_stride = y.row_stride_bytes / static_cast<int64_t>(sizeof(float)),
+                          .n = strips.Begin(s + 1) - first,
+                          .m = std::min(kPanelRows, m - row),
+                          .k = w.shape[1]});
+      }
+    }
+  }
+};
+
+void RunProduct(const Product& product, device::ThreadPool& pool) {
+  const int64_t panels = product.panels;
+  if (product.strips.count == 1) {
+    pool.ParallelFor(panels, 1,
+                     [&](int64_t begin, int64_t end, int) { product.Multiply(begin, end, 0, 1); });
+    return;
+  }
+  const int64_t units = pool.num_threads() * kUnitsPerThread;
+  const int64_t group = std::max<int64_t>(
+      1, std::min(kMaxGroupBytes / product.panel_bytes, panels / pool.num_threads()));
+  const int64_t groups = DivideUp(panels, group);
+  const int64_t parts = std::min(product.strips.count, DivideUp(units, groups));
+  pool.ParallelFor(groups * parts, 1, [&](int64_t begin, int64_t end, int) {
+    for (int64_t unit = begin; unit < end; ++unit) {
+      const int64_t first = unit / parts * group;
+      const int64_t part = unit % parts;
+      product.Multiply(first, std::min(first + group, panels), part * product.strips.count / parts,
+                       (part + 1) * product.strips.count / parts);
+    }
+  });
+}
+
+}  // namespace
+
+int64_t PackedBytes(const PackedKernelSet& kernels, const TensorView& weight) {
+  return DivideUp(weight.shape[0], kPanelRows) * kernels.panel_bytes(weight.dtype, weight.shape[1]);
+}
+
+void PackPanels(const PackedKernelSet& kernels, const TensorView& weight, std::byte* packed,
+                device::ThreadPool& pool) {
+  const int64_t m = weight.shape[0];
+  const int64_t panel_bytes = kernels.panel_bytes(weight.dtype, weight.shape[1]);
+  pool.ParallelFor(DivideUp(m, kPanelRows), 1, [&](int64_t begin, int64_t end, int) {
+    for (int64_t p = begin; p < end; ++p) {
+      const int64_t row = p * kPanelRows;
+      kernels.pack(
+          {weight.dtype, weight.Row<const uint8_t>(row), weight.row_stride_bytes, weight.shape[1]},
+          std::min(kPanelRows, m - row), reinterpret_cast<uint8_t*>(packed) + p * panel_bytes);
+    }
+  });
+}
+
+void RunPacked(const PackedKernelSet& kernels, const OpCall& call, KernelContext& context) {
+  const TensorView& x = call.inputs[0];
+  const TensorView& w = call.inputs[1];
+  const int64_t n = x.shape[0];
+  if (n == 0 || w.shape[0] == 0) return;
+  const bool has_bias = call.inputs.size() > 2 && call.inputs[2].rank > 0;
+  const Strips strips = SplitRows(kernels, w.dtype, n, w.shape[1]);
+  PrepareStrips(kernels, w.dtype,
+                {x.Data<const float>(), x.row_stride_bytes / static_cast<int64_t>(sizeof(float)), n,
+                 w.shape[1]},
+                strips, context);
+  RunProduct({.kernels = kernels,
+              .w = w,
+              .y = call.outputs[0],
+              .bias = has_bias ? call.inputs[2].Data<const float>() : nullptr,
+              .strips = strips,
+              .x = reinterpret_cast<const uint8_t*>(context.workspace.data()),
+              .panel_bytes = kernels.panel_bytes(w.dtype, w.shape[1]),
+              .panels = DivideUp(w.shape[0], kPanelRows)},
+             *context.pool);
+}
+
+int64_t PackedWorkspaceBytes(const PackedKernelSet& kernels, const OpCall& call) {
+  const TensorView& w = call.inputs[1];
+  const int64_t n = call.inputs[0].shape[0];
+  // Any smaller number of rows makes no more strips than this, and none is larger.
+  return DivideUp(n, kernels.max_strip_rows) *
+         kernels.strip_bytes(w.dtype, std::min(n, kernels.max_strip_rows), w.shape[1]);
+}
+
+}  // namespace pagemill::ops::linear

@@ -1,0 +1,27 @@
+// File: cc/ops/linear/packed_driver.h
+// Runs a PackedKernelSet over a call of `linear`: prepares strips of x in the workspace, and shares
+// out panels of weights, and strips where there are many, among the threads.
+#ifndef PAGEMILL_CC_OPS_LINEAR_PACKED_DRIVER_H_
+#define PAGEMILL_CC_OPS_LINEAR_PACKED_DRIVER_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "cc/device/thread_pool.h"
+#include "cc/ops/linear/packed_kernel_set.h"
+#include "cc/ops/op.h"
+
+namespace pagemill::ops::linear {
+
+// The functions of a WeightPacking: panels one after the other.
+int64_t PackedBytes(const PackedKernelSet& kernels, const TensorView& weight);
+void PackPanels(const PackedKernelSet& kernels, const TensorView& weight, std::byte* packed,
+                device::ThreadPool& pool);
+
+// `call` has packed weights.
+void RunPacked(const PackedKernelSet& kernels, const OpCall& call, KernelContext& context);
+int64_t PackedWorkspaceBytes(const PackedKernelSet& kernels, const OpCall& call);
+
+}  // namespace pagemill::ops::linear
+
+#endif  // PAGEMILL_CC_OPS_LINEAR_PACKED_DRIVER_H_

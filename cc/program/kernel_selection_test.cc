@@ -1,0 +1,41 @@
+#include "cc/program/kernel_selection.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace pagemill::program {
+namespace {
+
+constexpr ops::WeightPacking kPacking = {
+    .layout = "any",
+    .inputs = 0b10,
+    .bytes = [](const TensorView&) -> int64_t { return 64; },
+    .pack = [](const TensorView&, std::byte*, device::ThreadPool&) {}};
+constexpr ops::KernelRow kRows[] = {
+    {.op = "mix",
+     .name = "packs",
+     .supports = [](const device::Capabilities&, const ops::OpCall&) { return true; },
+     .run = [](const ops::OpCall&, ops::KernelContext&) {},
+     .packing = &kPacking}};
+constexpr ops::OpDefinition kOps[] = {
+    {.op = "mix", .check = [](const ops::OpCall&) { return OkStatus(); }, .rows = kRows}};
+
+Status Select(const std::string& second_input) {
+  const StatusOr<Program> program = Program::Parse(
+      "pagemill-program 1\nfile 0 @\nweight w f32 1 0 0\ninput token_ids i32 T\n"
+      "value x f32 T,1\nvalue out f32 L,1\nop mix token_ids,w -> x\nop mix x," +
+      second_input + " -> out\noutput logits out\nconstants 4\n00000000\n");
+  EXPECT_TRUE(program.ok()) << program.status().ToString();
+  return SelectKernels(*program, {.ops = kOps, .capabilities = {}}, {}).status();
+}
+
+TEST(KernelSelection, PacksWeights) { EXPECT_TRUE(Select("w").ok()) << Select("w").ToString(); }
+
+TEST(KernelSelection, RefusesToPackWhatIsNoWeight) {
+  EXPECT_EQ(Select("x").message(),
+            "program line 8: mix: kernel 'packs' packs input 1, but 'x' is no weight");
+}
+
+}  // namespace
+}  // namespace pagemill::program

@@ -1,0 +1,56 @@
+// File: cc/program/packed_weights.h
+// Weights in the order in which the chosen kernels read them (ops::WeightPacking), packed when a
+// program is bound. Operands that share a weight and an order share the copy.
+//
+//   PM_ASSIGN_OR_RETURN(PackedWeights packed, PackedWeights::Pack(program, rows, weights, pool));
+//   const std::byte* data = packed.data(op, input);   // null: as stored
+//
+// Immutable after Pack(); thread-safe.
+#ifndef PAGEMILL_CC_PROGRAM_PACKED_WEIGHTS_H_
+#define PAGEMILL_CC_PROGRAM_PACKED_WEIGHTS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <utility>
+
+#include "cc/base/status.h"
+#include "cc/device/thread_pool.h"
+#include "cc/ops/op.h"
+#include "cc/program/lazy_memory.h"
+#include "cc/program/program.h"
+#include "cc/program/weights.h"
+
+namespace pagemill::program {
+
+struct PackedBytes {
+  int64_t packed_bytes = 0;  // of all packed copies
+  int64_t stored_bytes = 0;  // of the weights that they are copies of, each byte range once
+};
+
+// `rows`: the kernel of each op. Sizes alone.
+PackedBytes CountPackedBytes(const Program& program, std::span<const ops::KernelRow* const> rows);
+
+class PackedWeights {
+ public:
+  // Packs on the pool's threads, then gives back the pages of files that were read for it.
+  // kResourceExhausted where there is no room.
+  static StatusOr<PackedWeights> Pack(const Program& program,
+                                      std::span<const ops::KernelRow* const> rows,
+                                      const Weights& weights, device::ThreadPool& pool);
+
+  // Input `input` of op `op`, 64-byte aligned; null where its kernel reads it as stored.
+  const std::byte* data(size_t op, size_t input) const {
+    const auto found = data_.find({op, input});
+    return found == data_.end() ? nullptr : found->second;
+  }
+
+ private:
+  LazyMemory memory_;
+  std::map<std::pair<size_t, size_t>, const std::byte*> data_;
+};
+
+}  // namespace pagemill::program
+
+#endif  // PAGEMILL_CC_PROGRAM_PACKED_WEIGHTS_H_

@@ -1,0 +1,103 @@
+#include "cc/program/packed_weights.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+namespace pagemill::program {
+namespace {
+
+// Three ops over two weights of 2 x 3 floats, 1 to 6 and 7 to 12; the first is used twice.
+constexpr char kText[] = R"(pagemill-program 1
+file 0 @
+weight a f32 2,3 0 0
+weight tied f32 2,3 0 0
+weight b f32 2,3 0 24
+input token_ids i32 T
+value x f32 T,3
+value y f32 T,3
+value out f32 L,3
+op first token_ids,a -> x
+op second x,tied,b -> y
+op third y,a -> out
+output logits out
+constants 48
+0000803f0000004000004040000080400000a0400000c0400000e0400000004100001041000020410000304100004041
+)";
+
+Program MustParse() {
+  StatusOr<Program> program = Program::Parse(kText);
+  EXPECT_TRUE(program.ok()) << program.status().ToString();
+  return *std::move(program);
+}
+
+// Packings that write a weight's elements in reverse order.
+int64_t OneLine(const TensorView&) { return 64; }
+void Reverse(const TensorView& weight, std::byte* packed, device::ThreadPool&) {
+  const int64_t count = weight.Elements();
+  for (int64_t i = 0; i < count; ++i) {
+    std::memcpy(packed + 4 * i, weight.Data<const float>() + count - 1 - i, 4);
+  }
+}
+constexpr ops::WeightPacking kSecondInput = {
+    .layout = "reversed", .inputs = 0b010, .bytes = OneLine, .pack = Reverse};
+constexpr ops::WeightPacking kBothWeights = {
+    .layout = "reversed", .inputs = 0b110, .bytes = OneLine, .pack = Reverse};
+constexpr ops::WeightPacking kOtherLayout = {
+    .layout = "other", .inputs = 0b010, .bytes = OneLine, .pack = Reverse};
+
+constexpr ops::KernelRow kPlain = {.op = "op", .name = "plain"};
+constexpr ops::KernelRow kPacksSecond = {.op = "op", .name = "packs", .packing = &kSecondInput};
+constexpr ops::KernelRow kPacksBoth = {.op = "op", .name = "packs", .packing = &kBothWeights};
+constexpr ops::KernelRow kPacksOther = {.op = "op", .name = "packs", .packing = &kOtherLayout};
+
+PackedWeights MustPack(const Program& program, const std::vector<const ops::KernelRow*>& rows) {
+  const StatusOr<Weights> weights = Weights::Load(program);
+  EXPECT_TRUE(weights.ok()) << weights.status().ToString();
+  device::ThreadPool pool({.num_threads = 2});
+  StatusOr<PackedWeights> packed = PackedWeights::Pack(program, rows, *weights, pool);
+  EXPECT_TRUE(packed.ok()) << packed.status().ToString();
+  return *std::move(packed);
+}
+
+float First(const std::byte* data) {
+  float value;
+  std::memcpy(&value, data, sizeof(value));
+  return value;
+}
+
+TEST(PackedWeights, WhatNoKernelPacksIsReadAsStored) {
+  const Program program = MustParse();
+  const std::vector<const ops::KernelRow*> rows = {&kPlain, &kPlain, &kPlain};
+  EXPECT_EQ(CountPackedBytes(program, rows).packed_bytes, 0);
+  EXPECT_EQ(CountPackedBytes(program, rows).stored_bytes, 0);
+  EXPECT_EQ(MustPack(program, rows).data(0, 1), nullptr);
+}
+
+TEST(PackedWeights, OperandsOfOneWeightAndLayoutShareACopy) {
+  const Program program = MustParse();
+  const std::vector<const ops::KernelRow*> rows = {&kPlain, &kPacksBoth, &kPacksSecond};
+  EXPECT_EQ(CountPackedBytes(program, rows).packed_bytes, 2 * 64);
+  EXPECT_EQ(CountPackedBytes(program, rows).stored_bytes, 2 * 24);
+  const PackedWeights packed = MustPack(program, rows);
+  EXPECT_EQ(packed.data(0, 1), nullptr) << "its kernel reads it as stored";
+  EXPECT_EQ(packed.data(1, 0), nullptr) << "not packed";
+  EXPECT_EQ(packed.data(1, 1), packed.data(2, 1)) << "tied weights";
+  EXPECT_EQ(First(packed.data(1, 1)), 6);
+  EXPECT_EQ(First(packed.data(1, 2)), 12);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(packed.data(1, 2)) % 64, 0u);
+}
+
+TEST(PackedWeights, EveryLayoutIsACopyOfItsOwn) {
+  const Program program = MustParse();
+  const std::vector<const ops::KernelRow*> rows = {&kPlain, &kPacksOther, &kPacksSecond};
+  EXPECT_EQ(CountPackedBytes(program, rows).packed_bytes, 2 * 64);
+  EXPECT_EQ(CountPackedBytes(program, rows).stored_bytes, 24);
+  const PackedWeights packed = MustPack(program, rows);
+  EXPECT_NE(packed.data(1, 1), packed.data(2, 1));
+}
+
+}  // namespace
+}  // namespace pagemill::program
