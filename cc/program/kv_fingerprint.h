@@ -14,7 +14,7 @@
 #include "cc/base/xxh3.h"
 #include "cc/program/operand_views.h"
 #include "cc/program/program.h"
-#include "cc/program/weights.h"
+#include "cc/program/weights/weights.h"
 
 namespace pagemill::program {
 

@@ -4,8 +4,8 @@
 #include <cstdio>
 
 #include "cc/program/activation_plan.h"
-#include "cc/program/packed_weights.h"
-#include "cc/program/weights.h"
+#include "cc/program/weights/packed_weights.h"
+#include "cc/program/weights/weights.h"
 
 namespace pagemill::program {
 namespace {

@@ -9,9 +9,9 @@
 #include "cc/program/activation_plan.h"
 #include "cc/program/cache_pages.h"
 #include "cc/program/kv_fingerprint.h"
-#include "cc/program/lazy_memory.h"
-#include "cc/program/packed_weights.h"
-#include "cc/program/weights.h"
+#include "cc/program/weights/lazy_memory.h"
+#include "cc/program/weights/packed_weights.h"
+#include "cc/program/weights/weights.h"
 
 namespace pagemill::program {
 namespace {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "cc/ops/conformance.h"
-#include "cc/program/weights.h"
+#include "cc/program/weights/weights.h"
 
 namespace pagemill::program::testing {
 namespace {

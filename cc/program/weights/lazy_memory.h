@@ -1,8 +1,8 @@
-// File: cc/program/lazy_memory.h
+// File: cc/program/weights/lazy_memory.h
 // A large zeroed range of which only touched pages take memory; given back when the object dies.
 // For arenas that are planned for the largest step and mostly used for small ones.
-#ifndef PAGEMILL_CC_PROGRAM_LAZY_MEMORY_H_
-#define PAGEMILL_CC_PROGRAM_LAZY_MEMORY_H_
+#ifndef PAGEMILL_CC_PROGRAM_WEIGHTS_LAZY_MEMORY_H_
+#define PAGEMILL_CC_PROGRAM_WEIGHTS_LAZY_MEMORY_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -36,4 +36,4 @@ class LazyMemory {
 
 }  // namespace pagemill::program
 
-#endif  // PAGEMILL_CC_PROGRAM_LAZY_MEMORY_H_
+#endif  // PAGEMILL_CC_PROGRAM_WEIGHTS_LAZY_MEMORY_H_

@@ -1,4 +1,4 @@
-#include "cc/program/packed_weights.h"
+#include "cc/program/weights/packed_weights.h"
 
 #include <set>
 #include <string_view>

@@ -1,4 +1,4 @@
-#include "cc/program/mapped_file.h"
+#include "cc/program/weights/mapped_file.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>

@@ -1,4 +1,4 @@
-#include "cc/program/weights.h"
+#include "cc/program/weights/weights.h"
 
 #include <bit>
 #include <cstring>

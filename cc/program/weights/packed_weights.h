@@ -1,4 +1,4 @@
-// File: cc/program/packed_weights.h
+// File: cc/program/weights/packed_weights.h
 // Weights in the order in which the chosen kernels read them (ops::WeightPacking), packed when a
 // program is bound. Operands that share a weight and an order share the copy.
 //
@@ -6,8 +6,8 @@
 //   const std::byte* data = packed.data(op, input);   // null: as stored
 //
 // Immutable after Pack(); thread-safe.
-#ifndef PAGEMILL_CC_PROGRAM_PACKED_WEIGHTS_H_
-#define PAGEMILL_CC_PROGRAM_PACKED_WEIGHTS_H_
+#ifndef PAGEMILL_CC_PROGRAM_WEIGHTS_PACKED_WEIGHTS_H_
+#define PAGEMILL_CC_PROGRAM_WEIGHTS_PACKED_WEIGHTS_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -18,9 +18,9 @@
 #include "cc/base/status.h"
 #include "cc/device/thread_pool.h"
 #include "cc/ops/op.h"
-#include "cc/program/lazy_memory.h"
 #include "cc/program/program.h"
-#include "cc/program/weights.h"
+#include "cc/program/weights/lazy_memory.h"
+#include "cc/program/weights/weights.h"
 
 namespace pagemill::program {
 
@@ -53,4 +53,4 @@ class PackedWeights {
 
 }  // namespace pagemill::program
 
-#endif  // PAGEMILL_CC_PROGRAM_PACKED_WEIGHTS_H_
+#endif  // PAGEMILL_CC_PROGRAM_WEIGHTS_PACKED_WEIGHTS_H_

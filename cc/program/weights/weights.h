@@ -1,4 +1,4 @@
-// File: cc/program/weights.h
+// File: cc/program/weights/weights.h
 // The bytes of a program's weights. Mapped from their files where they can be used as they lie;
 // copied where they cannot: constants, elements that are not aligned to their size, and, on a
 // big-endian host, elements of more than one byte (files are little endian; block formats are read
@@ -8,8 +8,8 @@
 //   const void* data = weights.data(weight_id);
 //
 // Immutable after Load(); thread-safe.
-#ifndef PAGEMILL_CC_PROGRAM_WEIGHTS_H_
-#define PAGEMILL_CC_PROGRAM_WEIGHTS_H_
+#ifndef PAGEMILL_CC_PROGRAM_WEIGHTS_WEIGHTS_H_
+#define PAGEMILL_CC_PROGRAM_WEIGHTS_WEIGHTS_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -18,8 +18,8 @@
 #include <vector>
 
 #include "cc/base/status.h"
-#include "cc/program/mapped_file.h"
 #include "cc/program/program.h"
+#include "cc/program/weights/mapped_file.h"
 
 namespace pagemill::program {
 
@@ -56,4 +56,4 @@ class Weights {
 
 }  // namespace pagemill::program
 
-#endif  // PAGEMILL_CC_PROGRAM_WEIGHTS_H_
+#endif  // PAGEMILL_CC_PROGRAM_WEIGHTS_WEIGHTS_H_

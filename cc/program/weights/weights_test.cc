@@ -1,4 +1,4 @@
-#include "cc/program/weights.h"
+#include "cc/program/weights/weights.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "cc/program/mapped_file.h"
+#include "cc/program/weights/mapped_file.h"
 
 namespace pagemill::program {
 namespace {

@@ -1,4 +1,4 @@
-// File: cc/program/mapped_file.h
+// File: cc/program/weights/mapped_file.h
 // A file mapped read-only, unmapped when the object dies. Pages are read when they are first
 // touched and can be dropped again by the system, so mapping costs no memory.
 //
@@ -7,8 +7,8 @@
 //
 // A file that is truncated while it is mapped raises SIGBUS on access; replace model files by
 // renaming.
-#ifndef PAGEMILL_CC_PROGRAM_MAPPED_FILE_H_
-#define PAGEMILL_CC_PROGRAM_MAPPED_FILE_H_
+#ifndef PAGEMILL_CC_PROGRAM_WEIGHTS_MAPPED_FILE_H_
+#define PAGEMILL_CC_PROGRAM_WEIGHTS_MAPPED_FILE_H_
 
 #include <cstddef>
 #include <span>
@@ -41,4 +41,4 @@ class MappedFile {
 
 }  // namespace pagemill::program
 
-#endif  // PAGEMILL_CC_PROGRAM_MAPPED_FILE_H_
+#endif  // PAGEMILL_CC_PROGRAM_WEIGHTS_MAPPED_FILE_H_

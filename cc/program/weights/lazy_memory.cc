@@ -1,4 +1,4 @@
-#include "cc/program/lazy_memory.h"
+#include "cc/program/weights/lazy_memory.h"
 
 #include <sys/mman.h>
 
