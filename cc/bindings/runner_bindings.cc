@@ -97,6 +97,7 @@ void BindRunnerLimits(nb::module_& m) {
 
 // What a runner knows of where the time of its steps went.
 struct StepProfile {
+  int32_t num_threads = 1;
   runner::StepTimes times;
   std::vector<OpTime> ops;
 };
@@ -109,7 +110,9 @@ void SetProfiling(RunnerHolder& self, bool on) {
 StepProfile Profile(const RunnerHolder& self, bool decode) {
   const StepKind kind = decode ? StepKind::kDecode : StepKind::kPrompt;
   StepProfile profile{.times = self.runner->Profile(kind), .ops = {}};
-  if (self.native != nullptr) profile.ops = self.native->Profile(kind);
+  if (self.native == nullptr) return profile;
+  profile.num_threads = self.native->thread_pool()->num_threads();
+  profile.ops = self.native->Profile(kind);
   return profile;
 }
 
@@ -120,9 +123,11 @@ void BindStepProfile(nb::module_& m) {
       .def_ro("kernel", &OpTime::kernel)
       .def_ro("calls", &OpTime::calls)
       .def_ro("seconds", &OpTime::seconds)
+      .def_ro("waited_s", &OpTime::waited_s)
       .def_ro("bytes", &OpTime::bytes)
       .def_ro("operations", &OpTime::operations);
   nb::class_<StepProfile>(m, "StepProfile")
+      .def_ro("num_threads", &StepProfile::num_threads)
       .def_prop_ro("steps", [](const StepProfile& p) { return p.times.steps; })
       .def_prop_ro("batch_s", [](const StepProfile& p) { return p.times.batch_s; })
       .def_prop_ro("model_s", [](const StepProfile& p) { return p.times.model_s; })

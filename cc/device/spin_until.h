@@ -24,20 +24,27 @@ inline void Pause() {
 #endif
 }
 
-// Spins until `ready()` or for `limit`; returns the last `ready()`.
+// Spins until `ready()` or for `limit`; returns the last `ready()`. Offers the core once in
+// `yield_interval`: who offers a core that another process wants is without it for a time slice.
 template <typename Ready>
-bool SpinUntil(std::chrono::steady_clock::duration limit, const Ready& ready) {
-  // Between looks at the clock and offers of the core (a pause is 10 to 60 ns).
-  constexpr int kPausesPerYield = 64;
+bool SpinUntil(std::chrono::steady_clock::duration limit, const Ready& ready,
+               std::chrono::steady_clock::duration yield_interval = {}) {
+  // Between looks at the clock (a pause is 10 to 60 ns).
+  constexpr int kPausesPerLook = 64;
   if (ready()) return true;
-  const auto deadline = std::chrono::steady_clock::now() + limit;
+  auto now = std::chrono::steady_clock::now();
+  const auto deadline = now + limit;
+  auto next_yield = now + yield_interval;
   do {
-    for (int i = 0; i < kPausesPerYield; ++i) {
+    for (int i = 0; i < kPausesPerLook; ++i) {
       if (ready()) return true;
       Pause();
     }
+    now = std::chrono::steady_clock::now();
+    if (now < next_yield) continue;
     sched_yield();
-  } while (std::chrono::steady_clock::now() < deadline);
+    next_yield = now + yield_interval;
+  } while (now < deadline);
   return ready();
 }
 

@@ -10,99 +10,173 @@
 #include <mutex>
 #include <string>
 #include <thread>
-#include <vector>
 
 #include "cc/base/status.h"
 #include "cc/device/spin_until.h"
 
-// How it works. A job is a set of chunks; `unclaimed` counts those nobody has taken and
-// `unfinished` those not yet done. Any thread takes a chunk by lowering `unclaimed` from a value
-// above 0, which can only succeed while the current job is open, so a worker that wakes up late
-// finds either a chunk or nothing, and the caller never waits for a worker that has no chunk. (A
-// barrier that all workers have to reach costs a scheduler time slice, 3 to 10 ms, whenever another
-// process holds a core.) The job's fields are written before `unclaimed` is raised and stay until
-// `unfinished` is 0, so whoever holds a chunk may read them.
+// How it works. A job is a number of units; each thread has a share of them, a run of neighbours
+// [begin, end) in one atomic word. Its owner takes pieces from the front of its share, a quarter of
+// what is left at a time; who has nothing left takes from the back of others' shares likewise.
+// Taking a piece succeeds only while the share holds it, so a worker that wakes up late finds a
+// piece of the current job or nothing, and the caller never waits for a worker that has no piece.
+// (A barrier that all workers have to reach costs a scheduler time slice, 3 to 10 ms, whenever
+// another process holds a core.)
+//
+// A share lies on a cache line of its own together with a copy of the job, so that starting a
+// worker costs one line handed over. The copies are written before the shares, and stay as they are
+// until `unfinished` is 0: whoever holds a piece may read them.
 namespace pagemill::device {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Chunks per thread: enough that a thread which loses its core for a while delays little.
-constexpr int64_t kChunksPerThread = 16;
+// Units per thread. The last pieces are a unit each: what threads may differ by at the end.
+constexpr int64_t kUnitsPerThread = 32;
+// Waiters offer their core to others once in so long: longer than what lies between two ops of a
+// step, because who offers a core that another process wants is without it for a time slice.
+constexpr Clock::duration kYieldInterval = std::chrono::microseconds(20);
+
+// A share's word: its first unit, and the one after its last.
+constexpr uint64_t PackShare(uint32_t begin, uint32_t end) { return uint64_t{begin} << 32 | end; }
+constexpr uint32_t ShareBegin(uint64_t share) { return static_cast<uint32_t>(share >> 32); }
+constexpr uint32_t ShareEnd(uint64_t share) { return static_cast<uint32_t>(share); }
+constexpr bool IsEmpty(uint64_t share) { return ShareBegin(share) >= ShareEnd(share); }
+
+struct Piece {
+  int64_t begin = 0;
+  int64_t end = 0;
+};
+
+// Takes a quarter of what a share holds, rounded up: from its front or from its back. Empty where
+// it holds nothing.
+Piece Take(std::atomic<uint64_t>& share, bool from_front) {
+  uint64_t seen = share.load(std::memory_order_relaxed);
+  while (!IsEmpty(seen)) {
+    const uint32_t begin = ShareBegin(seen), end = ShareEnd(seen);
+    const uint32_t taken = (end - begin + 3) / 4;
+    const uint64_t rest =
+        from_front ? PackShare(begin + taken, end) : PackShare(begin, end - taken);
+    // acquire: of the job's fields, written before the share.
+    if (share.compare_exchange_weak(seen, rest, std::memory_order_acquire,
+                                    std::memory_order_relaxed)) {
+      return from_front ? Piece{begin, begin + taken} : Piece{end - taken, end};
+    }
+  }
+  return {};
+}
+
+int64_t Nanoseconds(Clock::duration d) {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(d).count();
+}
 
 }  // namespace
 
 struct ThreadPool::Impl {
-  // The current job; see the top of the file for who may touch it when.
-  RawBody raw = nullptr;
-  void* body = nullptr;
-  int64_t n = 0;
-  int64_t chunks = 0;
+  struct Job {
+    RawBody raw = nullptr;
+    void* body = nullptr;
+    int64_t n = 0;
+    int64_t units = 0;
+  };
+  // What a thread reads to begin: one cache line.
+  struct alignas(64) Share {
+    std::atomic<uint64_t> units{0};
+    Job job;
+  };
+  // Of a worker, for when it sleeps, and its times.
+  struct alignas(64) Worker {
+    std::thread thread;
+    std::mutex mutex;
+    std::condition_variable work_cv;
+    std::atomic<bool> parked{false};  // sleeps, or is about to
+    std::atomic<int64_t> busy_ns{0};
+  };
 
-  alignas(64) std::atomic<int64_t> unclaimed{0};
-  alignas(64) std::atomic<int64_t> unfinished{0};
-  alignas(64) std::atomic<int32_t> parked{0};  // workers that sleep, or are about to
+  explicit Impl(const ThreadPoolOptions& options)
+      : num_threads(options.num_threads),
+        spin(std::chrono::microseconds(options.spin_us)),
+        shares(std::make_unique<Share[]>(static_cast<size_t>(options.num_threads))),
+        workers(std::make_unique<Worker[]>(static_cast<size_t>(options.num_threads))) {}
+
+  const int32_t num_threads;
+  const Clock::duration spin;
+  const std::unique_ptr<Share[]> shares;    // of each thread
+  const std::unique_ptr<Worker[]> workers;  // [0], the caller, is not used
+
+  alignas(64) std::atomic<int64_t> unfinished{0};  // units
   std::atomic<bool> caller_sleeps{false};
-  std::atomic<bool> stop{false};
+  alignas(64) std::atomic<bool> stop{false};
+  std::atomic<bool> timed{false};
 
   std::mutex mutex;
-  std::condition_variable work_cv;
   std::condition_variable done_cv;
-  Clock::duration spin{};
-  std::vector<std::thread> threads;
+  int64_t waited_ns = 0;  // by the caller
 
-  void RunChunks(int worker);
+  int64_t RunPieces(int worker);
   void WaitForOthers();
   void WorkerLoop(int worker);
-  bool WaitForWork();
+  bool WaitForWork(int worker);
+  void Wake(Worker& worker);
 };
 
-// Takes chunks and runs them until none is left to take.
-void ThreadPool::Impl::RunChunks(int worker) {
-  int64_t left = unclaimed.load(std::memory_order_relaxed);
-  while (left > 0) {
-    if (!unclaimed.compare_exchange_weak(left, left - 1, std::memory_order_acquire,
-                                         std::memory_order_relaxed)) {
-      continue;
+// Takes pieces and runs them until there is none to take; returns how many units that were.
+int64_t ThreadPool::Impl::RunPieces(int worker) {
+  int64_t done = 0;
+  // Its own share first, then those of the threads after it.
+  for (int32_t i = 0; i < num_threads; ++i) {
+    const int32_t owner = worker + i < num_threads ? worker + i : worker + i - num_threads;
+    Share& share = shares[owner];
+    for (Piece p = Take(share.units, i == 0); p.begin < p.end; p = Take(share.units, i == 0)) {
+      const Job& job = share.job;
+      // Even parts: units * n would overflow only for n beyond 2^50.
+      job.raw(job.body, p.begin * job.n / job.units, p.end * job.n / job.units, worker);
+      done += p.end - p.begin;
     }
-    const int64_t chunk = chunks - left;
-    // Even parts: chunk * n would overflow only for n beyond 2^50.
-    const int64_t begin = chunk * n / chunks;
-    const int64_t end = (chunk + 1) * n / chunks;
-    raw(body, begin, end, worker);
-    // seq_cst pairs with `caller_sleeps`: either we see that the caller sleeps, or it sees 0.
-    if (unfinished.fetch_sub(1) == 1 && caller_sleeps.load()) {
-      std::lock_guard lock(mutex);
-      done_cv.notify_one();
-    }
-    left = unclaimed.load(std::memory_order_relaxed);
   }
+  return done;
 }
 
-// The caller waits for chunks that workers hold. It sleeps rather than spins for long: a worker
+// The caller waits for pieces that workers hold. It sleeps rather than spins for long: a worker
 // that lost its core to another process can then be moved to this one.
 void ThreadPool::Impl::WaitForOthers() {
   const auto done = [this] { return unfinished.load(std::memory_order_acquire) == 0; };
-  if (SpinUntil(spin, done)) return;
-  std::unique_lock lock(mutex);
-  caller_sleeps.store(true);
-  done_cv.wait(lock, [this] { return unfinished.load() == 0; });
-  caller_sleeps.store(false);
+  if (done()) return;
+  const bool measure = timed.load(std::memory_order_relaxed);
+  const Clock::time_point start = measure ? Clock::now() : Clock::time_point();
+  if (!SpinUntil(spin, done, kYieldInterval)) {
+    std::unique_lock lock(mutex);
+    caller_sleeps.store(true);
+    done_cv.wait(lock, [this] { return unfinished.load() == 0; });
+    caller_sleeps.store(false);
+  }
+  if (measure) waited_ns += Nanoseconds(Clock::now() - start);
 }
 
-// Returns when there is a chunk to take; false when the pool stops.
-bool ThreadPool::Impl::WaitForWork() {
-  const auto ready = [this] {
-    return unclaimed.load(std::memory_order_relaxed) > 0 || stop.load(std::memory_order_relaxed);
+// Returns when there may be something in its share; false when the pool stops.
+bool ThreadPool::Impl::WaitForWork(int worker) {
+  const std::atomic<uint64_t>& share = shares[worker].units;
+  const auto ready = [&] {
+    return !IsEmpty(share.load(std::memory_order_relaxed)) || stop.load(std::memory_order_relaxed);
   };
-  if (!SpinUntil(spin, ready)) {
-    std::unique_lock lock(mutex);
-    // seq_cst pairs with Run(): either it sees us parked, or we see its chunks.
-    parked.fetch_add(1);
-    work_cv.wait(lock, [this] { return unclaimed.load() > 0 || stop.load(); });
-    parked.fetch_sub(1);
+  if (!SpinUntil(spin, ready, kYieldInterval)) {
+    Worker& self = workers[worker];
+    std::unique_lock lock(self.mutex);
+    // seq_cst pairs with Run(): either it sees us parked, or we see our share.
+    self.parked.store(true);
+    self.work_cv.wait(lock,
+                      [&] { return !self.parked.load() || !IsEmpty(share.load()) || stop.load(); });
+    self.parked.store(false);
   }
   return !stop.load();
+}
+
+// A parked worker spins again, even if what it was woken for is done by then: more will follow.
+void ThreadPool::Impl::Wake(Worker& worker) {
+  {
+    std::lock_guard lock(worker.mutex);
+    worker.parked.store(false);
+  }
+  worker.work_cv.notify_one();
 }
 
 void ThreadPool::Impl::WorkerLoop(int worker) {
@@ -111,51 +185,86 @@ void ThreadPool::Impl::WorkerLoop(int worker) {
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, nullptr);
   pthread_setname_np(pthread_self(), ("pm-compute-" + std::to_string(worker)).c_str());
-  while (WaitForWork()) RunChunks(worker);
+  while (WaitForWork(worker)) {
+    const bool measure = timed.load(std::memory_order_relaxed);
+    const Clock::time_point start = measure ? Clock::now() : Clock::time_point();
+    const int64_t done = RunPieces(worker);
+    if (done == 0) continue;
+    if (measure) {
+      workers[worker].busy_ns.fetch_add(Nanoseconds(Clock::now() - start),
+                                        std::memory_order_relaxed);
+    }
+    // seq_cst pairs with `caller_sleeps`: either we see that the caller sleeps, or it sees 0.
+    if (unfinished.fetch_sub(done) == done && caller_sleeps.load()) {
+      std::lock_guard lock(mutex);
+      done_cv.notify_one();
+    }
+  }
 }
 
-ThreadPool::ThreadPool(const ThreadPoolOptions& options) : impl_(std::make_unique<Impl>()) {
+ThreadPool::ThreadPool(const ThreadPoolOptions& options) {
   PM_CHECK(options.num_threads >= 1);
   PM_CHECK(options.spin_us >= 0);
-  impl_->spin = std::chrono::microseconds(options.spin_us);
-  impl_->threads.reserve(options.num_threads - 1);
+  impl_ = std::make_unique<Impl>(options);
   for (int worker = 1; worker < options.num_threads; ++worker) {
-    impl_->threads.emplace_back([impl = impl_.get(), worker] { impl->WorkerLoop(worker); });
+    impl_->workers[worker].thread =
+        std::thread([impl = impl_.get(), worker] { impl->WorkerLoop(worker); });
   }
 }
 
 ThreadPool::~ThreadPool() {
-  {
-    std::lock_guard lock(impl_->mutex);
-    impl_->stop.store(true);
+  impl_->stop.store(true);
+  for (int worker = 1; worker < num_threads(); ++worker) {
+    impl_->Wake(impl_->workers[worker]);
+    impl_->workers[worker].thread.join();
   }
-  impl_->work_cv.notify_all();
-  for (std::thread& thread : impl_->threads) thread.join();
 }
 
-int32_t ThreadPool::num_threads() const { return static_cast<int32_t>(impl_->threads.size()) + 1; }
+int32_t ThreadPool::num_threads() const { return impl_->num_threads; }
 
 void ThreadPool::Run(int64_t n, int64_t grain, RawBody raw, void* body) {
   if (n <= 0) return;
-  const int64_t wanted = n / std::max<int64_t>(grain, 1);
-  const int64_t chunks = std::min(wanted, num_threads() * kChunksPerThread);
-  if (chunks <= 1 || impl_->threads.empty()) {
+  Impl& impl = *impl_;
+  const int64_t threads = impl.num_threads;
+  const int64_t units = std::min(n / std::max<int64_t>(grain, 1), threads * kUnitsPerThread);
+  if (units <= 1 || threads == 1) {
     raw(body, 0, n, /*worker=*/0);
     return;
   }
-  impl_->raw = raw;
-  impl_->body = body;
-  impl_->n = n;
-  impl_->chunks = chunks;
-  impl_->unfinished.store(chunks, std::memory_order_relaxed);
-  impl_->unclaimed.store(chunks);
-  if (impl_->parked.load() > 0) {
-    // Taking the lock orders this after the parked worker's last look at `unclaimed`.
-    { std::lock_guard lock(impl_->mutex); }
-    impl_->work_cv.notify_all();
+  const Impl::Job job{.raw = raw, .body = body, .n = n, .units = units};
+  impl.unfinished.store(units, std::memory_order_relaxed);
+  // Who steals reads the job beside the share that it steals from. All jobs are in place before the
+  // first share is: no worker can hold a piece yet.
+  for (int64_t t = 0; t < threads; ++t) impl.shares[t].job = job;
+  // The caller's share comes first, and with it the odd units: workers start later.
+  const auto first = [&](int64_t t) {
+    return static_cast<uint32_t>((t * units + threads - 1) / threads);
+  };
+  for (int64_t t = 1; t < threads; ++t) {
+    if (first(t) == first(t + 1)) continue;
+    impl.shares[t].units.store(PackShare(first(t), first(t + 1)));
+    if (impl.workers[t].parked.load()) impl.Wake(impl.workers[t]);
   }
-  impl_->RunChunks(/*worker=*/0);
-  impl_->WaitForOthers();
+  impl.shares[0].units.store(PackShare(0, first(1)), std::memory_order_release);
+  const int64_t done = impl.RunPieces(/*worker=*/0);
+  // Relaxed would do for the units of this thread; what others did is acquired with theirs.
+  impl.unfinished.fetch_sub(done, std::memory_order_relaxed);
+  impl.WaitForOthers();
+}
+
+void ThreadPool::SetTiming(bool on) {
+  impl_->timed = on;
+  if (!on) return;
+  impl_->waited_ns = 0;
+  for (int worker = 1; worker < num_threads(); ++worker) impl_->workers[worker].busy_ns = 0;
+}
+
+ThreadPoolTimes ThreadPool::times() const {
+  ThreadPoolTimes times{.caller_waited_s = 1e-9 * static_cast<double>(impl_->waited_ns)};
+  for (int worker = 1; worker < num_threads(); ++worker) {
+    times.workers_busy_s += 1e-9 * static_cast<double>(impl_->workers[worker].busy_ns.load());
+  }
+  return times;
 }
 
 }  // namespace pagemill::device

@@ -4,9 +4,11 @@
 //   ThreadPool pool({.num_threads = 2});
 //   pool.ParallelFor(rows, /*grain=*/8, [&](int64_t begin, int64_t end, int worker) { ... });
 //
-// ParallelFor splits [0, n) into chunks of at least `grain`, hands them out dynamically, and
-// returns when all are done. Which worker runs which chunk is not fixed, so a body must give the
-// same result whoever runs it (every kernel here does: an output element is computed by one chunk).
+// ParallelFor gives each thread a run of neighbours of [0, n), from which it takes chunks of at
+// least `grain`; who is done first helps the others. It returns when all is done, and never waits
+// for a thread that has taken no chunk. Which worker runs which chunk is not fixed, so a body must
+// give the same result whoever runs it (every kernel here does: an output element is computed by
+// one chunk). Below 2 * grain nobody is woken: the caller runs it alone.
 // Workers spin for `spin_us` after work, then park, so an idle engine uses no CPU.
 // One ParallelFor at a time (the engine thread); not reentrant.
 #ifndef PAGEMILL_CC_DEVICE_THREAD_POOL_H_
@@ -23,6 +25,12 @@ struct ThreadPoolOptions {
   int32_t spin_us = 100;    // how long an idle worker spins before it parks
 };
 
+// Sums since timing began.
+struct ThreadPoolTimes {
+  double caller_waited_s = 0;  // for chunks that workers held
+  double workers_busy_s = 0;   // in bodies, over all workers
+};
+
 class ThreadPool {
  public:
   explicit ThreadPool(const ThreadPoolOptions& options);
@@ -31,6 +39,11 @@ class ThreadPool {
   ThreadPool& operator=(const ThreadPool&) = delete;
 
   int32_t num_threads() const;
+
+  // While on, waiting and work are timed (~50 ns a ParallelFor). Turning it on resets the times.
+  // Both from the thread that calls ParallelFor.
+  void SetTiming(bool on);
+  ThreadPoolTimes times() const;
 
   // Calls body(begin, end, worker) until [0, n) is covered. worker is in [0, num_threads).
   template <typename Body>

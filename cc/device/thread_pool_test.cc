@@ -102,6 +102,84 @@ TEST(ThreadPool, IdleWorkersPark) {
   EXPECT_LT(busy_s, 0.05);  // four spinning workers would use 0.2 s a core
 }
 
+// Whoever holds nothing is not waited for: the worker's share is done by the caller while the
+// worker, which took one chunk of it, is held up.
+TEST(ThreadPool, TheCallerTakesWhatWorkersDoNot) {
+  ThreadPool pool({.num_threads = 2});
+  std::atomic<int64_t> by_caller{0};
+  std::atomic<bool> worker_is_inside{false};
+  pool.ParallelFor(64, 1, [&](int64_t begin, int64_t end, int worker) {
+    if (worker == 0) {
+      while (!worker_is_inside.load()) std::this_thread::yield();
+      by_caller.fetch_add(end - begin);
+    } else {
+      worker_is_inside.store(true);
+      while (by_caller.load() < 64 - (end - begin)) std::this_thread::yield();
+    }
+  });
+  EXPECT_GE(by_caller.load(), 48);
+}
+
+// Chunks that one thread takes of its share follow each other: a thread streams its own part.
+TEST(ThreadPool, SharesAreRunsOfNeighbours) {
+  ThreadPool pool({.num_threads = 2});
+  constexpr int64_t kItems = 1024;
+  for (int round = 0; round < 20; ++round) {
+    std::vector<int> owner(kItems, -1);
+    std::atomic<int> inside{0};
+    pool.ParallelFor(kItems, 1, [&](int64_t begin, int64_t end, int worker) {
+      inside.fetch_add(1);
+      while (inside.load() < 2) std::this_thread::yield();  // until both have begun
+      std::fill(owner.begin() + begin, owner.begin() + end, worker);
+    });
+    EXPECT_EQ(owner.front(), 0);
+    EXPECT_EQ(owner[kItems / 2], 1);
+    int changes = 0;
+    for (int64_t i = 1; i < kItems; ++i) changes += owner[i] != owner[i - 1] ? 1 : 0;
+    EXPECT_LE(changes, 2);  // the middle, and where one of them helped the other
+  }
+}
+
+TEST(ThreadPool, SmallLoopsRunOnTheCallerAlone) {
+  ThreadPool pool({.num_threads = 2});
+  for (int64_t n : {1, 8, 15}) {
+    int calls = 0;
+    pool.ParallelFor(n, 8, [&](int64_t begin, int64_t end, int worker) {
+      EXPECT_EQ(worker, 0);
+      EXPECT_EQ(end - begin, n);
+      ++calls;
+    });
+    EXPECT_EQ(calls, 1);
+  }
+}
+
+TEST(ThreadPool, TimesWaitingAndWork) {
+  ThreadPool pool({.num_threads = 2});
+  const auto run = [&pool] {
+    std::atomic<bool> worker_is_inside{false};
+    pool.ParallelFor(2, 1, [&](int64_t, int64_t, int worker) {
+      if (worker == 0) {
+        while (!worker_is_inside.load()) std::this_thread::yield();
+      } else {
+        worker_is_inside.store(true);
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      }
+    });
+  };
+  run();
+  EXPECT_EQ(pool.times().workers_busy_s, 0);
+  pool.SetTiming(true);
+  run();
+  pool.SetTiming(false);
+  run();
+  const ThreadPoolTimes times = pool.times();
+  EXPECT_GT(times.workers_busy_s, 0.019);
+  EXPECT_LT(times.workers_busy_s, 10);
+  EXPECT_GT(times.caller_waited_s, 0.015);
+  pool.SetTiming(true);
+  EXPECT_EQ(pool.times().caller_waited_s, 0);
+}
+
 TEST(ThreadPool, StartsAndStopsWithoutWork) {
   for (int i = 0; i < 50; ++i) {
     ThreadPool pool({.num_threads = 1 + i % 4});

@@ -237,11 +237,17 @@ void NativeExecutor::Bound::WalkInstrumented() {
   using Clock = std::chrono::steady_clock;
   for (size_t i = 0; i < ops.size(); ++i) {
     if (options.poison_dead_memory) PoisonOutputs(i);
+    const device::ThreadPoolTimes before = pool->times();
     const Clock::time_point start = Clock::now();
     ops[i].run(ops[i].call, context);
     if (profiling) {
-      const std::chrono::duration<double> elapsed = Clock::now() - start;
-      profile.Add(KindOf(batch), i, ops[i].call, elapsed.count());
+      const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+      const device::ThreadPoolTimes after = pool->times();
+      // The caller works where it does not wait; workers work where the pool says so.
+      const double waited_s = (pool->num_threads() - 1) * seconds -
+                              (after.workers_busy_s - before.workers_busy_s) +
+                              (after.caller_waited_s - before.caller_waited_s);
+      profile.Add(KindOf(batch), i, ops[i].call, {.seconds = seconds, .waited_s = waited_s});
     }
     if (!options.poison_dead_memory) continue;
     for (ValueId id : dead[i]) {
@@ -301,6 +307,7 @@ Digest128 NativeExecutor::kv_fingerprint() const {
 
 void NativeExecutor::SetProfiling(bool on) {
   bound_->profiling = on;
+  bound_->pool->SetTiming(on);
   if (on) bound_->profile.Start(bound_->program, bound_->kernels);
 }
 

@@ -52,7 +52,7 @@ class NativeExecutor final : public Executor {
   // What the bytes of its pages depend on besides tokens. Reads some of every weight.
   Digest128 kv_fingerprint() const;
 
-  // While on, steps also measure each op (~50 ns an op). Turning it on resets the times.
+  // While on, steps also measure each op (~0.1 us an op). Turning it on resets the times.
   void SetProfiling(bool on);
   std::vector<OpTime> Profile(StepKind kind) const;  // of steps of this kind, slowest first
 

@@ -45,11 +45,12 @@ void OpProfile::Start(const Program& program, const KernelSelection& kernels) {
   }
 }
 
-void OpProfile::Add(StepKind kind, size_t index, const ops::OpCall& call, double seconds) {
+void OpProfile::Add(StepKind kind, size_t index, const ops::OpCall& call, const CallTime& time) {
   Entry& entry = entries_[index];
   OpTime& sum = entry.sum[static_cast<size_t>(kind)];
   ++sum.calls;
-  sum.seconds += seconds;
+  sum.seconds += time.seconds;
+  sum.waited_s += time.waited_s;
   for (size_t i = 0; i < entry.counts.size(); ++i) {
     const bool is_input = i < call.inputs.size();
     if (entry.counts[i]) {
@@ -72,6 +73,7 @@ std::vector<OpTime> OpProfile::Times(StepKind kind) const {
     if (same == merged.end()) same = merged.insert(same, entry.time);
     same->calls += sum.calls;
     same->seconds += sum.seconds;
+    same->waited_s += sum.waited_s;
     same->bytes += sum.bytes;
     same->operations += sum.operations;
   }

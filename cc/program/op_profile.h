@@ -3,7 +3,7 @@
 // it tells of it.
 //
 //   profile.Start(program, selection);
-//   profile.Add(StepKind::kDecode, op_index, call, seconds);
+//   profile.Add(StepKind::kDecode, op_index, call, {.seconds = 1e-4, .waited_s = 2e-5});
 //   for (const OpTime& time : profile.Times(StepKind::kDecode)) ...
 //
 // Ops of one name, kernel and matrix of weights are one kind. Thread safety: none; that of the
@@ -40,10 +40,19 @@ struct OpTime {
   std::string kernel;
   int64_t calls = 0;
   double seconds = 0;
+  // Of all threads together, what none of them spent in the op's work: workers before their part
+  // and after it, the caller while workers were not done.
+  double waited_s = 0;
   // Of all operands, once each: weights, activations; not the KV cache, nor a table of embeddings
   // from which rows are taken.
   double bytes = 0;
   double operations = 0;  // with the matrix; a multiplication and an addition are two
+};
+
+// Of one call.
+struct CallTime {
+  double seconds = 0;
+  double waited_s = 0;
 };
 
 class OpProfile {
@@ -52,7 +61,7 @@ class OpProfile {
   void Start(const Program& program, const KernelSelection& kernels);
 
   // Op `index` of the program took so long; `call` has the step's sizes.
-  void Add(StepKind kind, size_t index, const ops::OpCall& call, double seconds);
+  void Add(StepKind kind, size_t index, const ops::OpCall& call, const CallTime& time);
 
   // Kinds that ran, slowest first.
   std::vector<OpTime> Times(StepKind kind) const;

@@ -59,7 +59,7 @@ class OpProfileTest : public ::testing::Test {
     if (index == 0) call = {.inputs = embedding, .outputs = {&x, 1}};
     if (index == 1 || index == 2) call = {.inputs = linear, .outputs = {&y, 1}};
     if (index == 3) call = {.inputs = kv_write, .outputs = {}};
-    profile_.Add(kind, index, call, seconds);
+    profile_.Add(kind, index, call, {.seconds = seconds, .waited_s = seconds / 2});
   }
 
   ops::KernelRow row_{.op = "", .name = "plain"};
@@ -79,6 +79,7 @@ TEST_F(OpProfileTest, OpsOfOneKindAreOneEntrySlowestFirst) {
   EXPECT_EQ(times[0].kernel, "plain");
   EXPECT_EQ(times[0].calls, 2);
   EXPECT_EQ(times[0].seconds, 1.25);
+  EXPECT_EQ(times[0].waited_s, 0.625);
   EXPECT_EQ(times[1].op, "embedding");
   EXPECT_EQ(times[1].matrix, "");
 }

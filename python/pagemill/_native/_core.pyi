@@ -207,6 +207,9 @@ class OpTime:
     @property
     def seconds(self) -> float: ...
     @property
+    def waited_s(self) -> float:
+        """Of all threads together, outside the op's work."""
+    @property
     def bytes(self) -> float:
         """Of weights and activations, once each; not the KV cache."""
     @property
@@ -216,6 +219,9 @@ class OpTime:
 class StepProfile:
     """Sums over the steps of one kind; cc/runner/step_times.h."""
 
+    @property
+    def num_threads(self) -> int:
+        """That run ops; 1 of a `PythonExecutor`."""
     @property
     def steps(self) -> int: ...
     @property

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 if TYPE_CHECKING:
     from pagemill.cli.step_profile import RunProfile
 
-PROFILE_HELP = "show where the time of steps went (the clock takes about 50 ns an op)"
+PROFILE_HELP = "show where the time of steps went (clocks take about 0.1 us an op)"
 
 
 def show(report: dict[str, Any], profile: RunProfile | None, *, as_json: bool) -> None:

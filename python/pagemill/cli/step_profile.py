@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _KINDS = {"decode": True, "prompt": False}
 _TITLES = {"decode": "steps with a token a request", "prompt": "steps with prompts"}
-_HEADER = ("part", "matrix", "kernel", "calls", "ms", "share", "GB/s", "GFLOP/s")
+_HEADER = ("part", "matrix", "kernel", "calls", "ms", "share", "waiting", "GB/s", "GFLOP/s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +31,8 @@ class Part:
     ms: float
     share: float
     """Of the time from one step to the next."""
+    waiting: float | None
+    """Of the threads' time during the op."""
     gb_per_s: float | None
     gflop_per_s: float | None
 
@@ -49,6 +51,7 @@ def parts_of(profile: _native.StepProfile) -> list[Part]:
             calls=op.calls / steps,
             ms=1e3 * op.seconds / steps,
             share=op.seconds / total,
+            waiting=op.waited_s / (op.seconds * profile.num_threads) if op.seconds else None,
             gb_per_s=op.bytes / op.seconds / 1e9 if op.seconds else None,
             gflop_per_s=op.operations / op.seconds / 1e9 if op.operations and op.seconds else None,
         )
@@ -62,7 +65,7 @@ def parts_of(profile: _native.StepProfile) -> list[Part]:
         "between": profile.between_s,
     }
     parts += [
-        Part(name, "", "", 1.0, 1e3 * seconds / steps, seconds / total, None, None)
+        Part(name, "", "", 1.0, 1e3 * seconds / steps, seconds / total, None, None, None)
         for name, seconds in rest.items()
     ]
     return parts
@@ -101,7 +104,10 @@ class RunProfile:
 def _table(title: str, parts: list[Part]) -> str:
     rows = [_HEADER, *(_row(part) for part in parts)]
     ms = sum(part.ms for part in parts)
-    rows.append(("all", "", "", "", f"{ms:.3f}", "", "", ""))
+    in_ops = sum(part.ms for part in parts if part.waiting is not None)
+    waited = sum(part.ms * part.waiting for part in parts if part.waiting is not None)
+    waiting = f"{100 * waited / in_ops:.1f} %" if in_ops else ""
+    rows.append(("all", "", "", "", f"{ms:.3f}", "", waiting, "", ""))
     widths = [max(len(row[i]) for row in rows) for i in range(len(_HEADER))]
     lines = [title]
     for row in rows:
@@ -122,6 +128,7 @@ def _row(part: Part) -> tuple[str, ...]:
         shown(part.calls),
         f"{part.ms:.3f}",
         f"{100 * part.share:.1f} %",
+        "" if part.waiting is None else f"{100 * part.waiting:.1f} %",
         shown(part.gb_per_s),
         shown(part.gflop_per_s),
     )

@@ -15,6 +15,7 @@ def _op(**changes: Any) -> SimpleNamespace:
         "kernel": "portable",
         "calls": 8,
         "seconds": 0.6,
+        "waited_s": 0.12,
         "bytes": 1.2e9,
         "operations": 3e9,
     }
@@ -23,6 +24,7 @@ def _op(**changes: Any) -> SimpleNamespace:
 
 def _profile(**changes: Any) -> Any:
     base: dict[str, Any] = {
+        "num_threads": 2,
         "steps": 4,
         "batch_s": 0.1,
         "model_s": 0.8,
@@ -41,6 +43,8 @@ def test_shares_are_of_the_time_from_step_to_step() -> None:
     assert (linear.calls, linear.ms) == (2, pytest.approx(150))
     assert linear.gb_per_s == pytest.approx(2)
     assert linear.gflop_per_s == pytest.approx(5)
+    assert linear.waiting == pytest.approx(0.1)  # 0.12 s of twice 0.6 s
+    assert parts["walk"].waiting is None
     assert parts["add"].gflop_per_s is None
     assert parts["walk"].ms == pytest.approx(25)  # of the model, what no op took
 
