@@ -14,6 +14,7 @@ constexpr int64_t kWaveSplitsPerThread = 8;
 struct TileRows {
   int32_t request;
   int32_t first_row;
+  int64_t cost;
 };
 
 // [first, last): the splits that hold keys which some row of the tile sees.
@@ -114,7 +115,7 @@ class Driver {
   }
 
  private:
-  // The costliest first: later rows of a request see more keys.
+  // The costliest first, so that threads end together.
   void ListTiles() {
     const BatchView& batch = *args_.batch;
     TileRows* tiles = workspace_.Tiles();
@@ -122,9 +123,22 @@ class Driver {
       const int32_t rows = Rows(request);
       const int32_t count = (rows + kAttentionTileRows - 1) / kAttentionTileRows;
       for (int32_t i = count - 1; i >= 0; --i) {
-        tiles[num_tile_rows_++] = {.request = request, .first_row = i * kAttentionTileRows};
+        tiles[num_tile_rows_++] = {.request = request,
+                                   .first_row = i * kAttentionTileRows,
+                                   .cost = Cost(request, i * kAttentionTileRows)};
       }
     }
+    std::sort(tiles, tiles + num_tile_rows_, [](const TileRows& a, const TileRows& b) {
+      if (a.cost != b.cost) return a.cost > b.cost;
+      return a.request != b.request ? a.request < b.request : a.first_row > b.first_row;
+    });
+  }
+
+  // Multiplications, and the reading of keys and values, which costs about as much as 6 rows.
+  int64_t Cost(int32_t request, int32_t first_row) const {
+    constexpr int32_t kReadingRows = 6;
+    const AttentionTile tile = TileOf({request, first_row, 0}, /*kv_head=*/0);
+    return static_cast<int64_t>(Splits(tile).size()) * (tile.rows + kReadingRows);
   }
 
   int32_t Rows(int32_t request) const {
@@ -139,11 +153,15 @@ class Driver {
 
   // KV heads of the same rows follow one another.
   AttentionTile Tile(int64_t index) const {
-    const TileRows rows = workspace_.Tiles()[index / shape_.kv_heads];
+    return TileOf(workspace_.Tiles()[index / shape_.kv_heads],
+                  static_cast<int32_t>(index % shape_.kv_heads));
+  }
+
+  AttentionTile TileOf(const TileRows& rows, int32_t kv_head) const {
     const BatchView& batch = *args_.batch;
     const int32_t first_token = batch.query_start[rows.request];
     AttentionTile tile;
-    tile.kv_head = static_cast<int32_t>(index % shape_.kv_heads);
+    tile.kv_head = kv_head;
     const int64_t offset = static_cast<int64_t>(tile.kv_head) * shape_.group * shape_.head_dim;
     tile.q = args_.q.Row<float>(first_token) + offset;
     tile.y = args_.y.Row<float>(first_token) + offset;

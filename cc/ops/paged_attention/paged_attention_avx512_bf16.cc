@@ -44,6 +44,16 @@ void WeighRows(const AttentionShape& shape, const AttentionScratch& scratch, con
   }
 }
 
+// Asks for the values of groups [first, last) while the keys are read: the cache's pages are too
+// short and too scattered for the CPU to see them coming.
+void AskForValues(const AttentionShape& shape, const DotChunk& chunk, int first, int last) {
+  const int64_t bytes = int64_t{2} * kAttentionKeyGroup * shape.head_dim;
+  for (int g = first; g < last; ++g) {
+    const char* page = reinterpret_cast<const char*>(chunk.values[g]);
+    for (int64_t i = 0; i < bytes; i += 64) _mm_prefetch(page + i, _MM_HINT_T1);
+  }
+}
+
 // All rows' weights first, then all rows' values, so that the first-level cache holds the chunk's
 // keys, then its values.
 void AttendDots(const AttentionShape& shape, const AttentionTile& tile,
@@ -55,9 +65,10 @@ void AttendDots(const AttentionShape& shape, const AttentionTile& tile,
   for (int row = rows.first; row < rows.last; ++row) {
     keys[row] = KeysOfRow(shape, tile, row, begin, VisibleKeys(shape, tile, row, begin, kDotChunk));
   }
-  const auto chunk = LocateChunk<uint16_t, kDotGroups>(
-      shape, tile, begin, keys[rows.first].range.low / kAttentionKeyGroup,
-      (keys[rows.last - 1].range.high + kAttentionKeyGroup - 1) / kAttentionKeyGroup);
+  const int first = keys[rows.first].range.low / kAttentionKeyGroup;
+  const int last = (keys[rows.last - 1].range.high + kAttentionKeyGroup - 1) / kAttentionKeyGroup;
+  const DotChunk chunk = LocateChunk<uint16_t, kDotGroups>(shape, tile, begin, first, last);
+  AskForValues(shape, chunk, first, last);
   ForRowBlocks(rows.first, rows.last, [&]<int kRows>(int row) {
     WeighRows<kRows>(shape, scratch, chunk, keys, row, state);
   });
