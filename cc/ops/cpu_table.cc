@@ -4,6 +4,8 @@
 #include "cc/ops/activation/activation.h"
 #include "cc/ops/add/add.h"
 #include "cc/ops/add_rms_norm/add_rms_norm.h"
+#include "cc/ops/all_gather/all_gather.h"
+#include "cc/ops/all_reduce/all_reduce.h"
 #include "cc/ops/embedding/embedding.h"
 #include "cc/ops/gated_activation/gated_activation.h"
 #include "cc/ops/kv_write/kv_write.h"
@@ -24,6 +26,8 @@ std::span<const OpDefinition> CpuOps() {
       ActivationOp(),
       AddOp(),
       AddRmsNormOp(),
+      AllGatherOp(),
+      AllReduceOp(),
       EmbeddingOp(),
       GatedActivationOp(),
       KvWriteOp(),

@@ -23,6 +23,10 @@
 #include "cc/ops/batch_view.h"
 #include "cc/tensor/tensor_view.h"
 
+namespace pagemill::comm {
+class Communicator;
+}  // namespace pagemill::comm
+
 namespace pagemill::ops {
 
 // Attributes of one op instance: numbers only, a handful, looked up by name.
@@ -54,6 +58,7 @@ struct OpCall {
 struct KernelContext {
   device::ThreadPool* pool = nullptr;
   std::span<std::byte> workspace;  // at least workspace_bytes() of the chosen row, 64-byte aligned
+  comm::Communicator* group = nullptr;  // of collectives; null for a group of one
 };
 
 // What a kernel keeps of activations, from the finest to the coarsest.

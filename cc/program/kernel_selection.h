@@ -21,6 +21,7 @@ namespace pagemill::program {
 struct Target {
   std::span<const ops::OpDefinition> ops;
   device::Capabilities capabilities;
+  comm::Communicator* group = nullptr;  // of ranks that run the same steps; null for one rank
 };
 
 struct KernelSelection {

@@ -6,6 +6,7 @@
 #include <span>
 #include <utility>
 
+#include "cc/comm/communicator.h"
 #include "cc/program/activation_plan.h"
 #include "cc/program/cache_pages.h"
 #include "cc/program/kv_fingerprint.h"
@@ -42,6 +43,21 @@ void SetData(const std::vector<TensorView*>& views, const int32_t* data) {
 void PoisonFloats(std::byte* data, int64_t bytes) {
   std::fill_n(reinterpret_cast<float*>(data), bytes / static_cast<int64_t>(sizeof(float)),
               std::numeric_limits<float>::quiet_NaN());
+}
+
+// Collectives know how many ranks they were traced for.
+Status CheckGroup(const Program& program, const comm::Communicator* group) {
+  const int32_t ranks = group == nullptr ? 1 : group->num_ranks();
+  const int32_t rank = group == nullptr ? 0 : group->rank();
+  for (const Op& op : program.ops()) {
+    const int64_t wanted = op.attributes.GetInt("ranks", ranks);
+    if (wanted == ranks && op.attributes.GetInt("rank", rank) == rank) continue;
+    return InvalidArgument(LinePrefix(op.line) + op.name + " is for " +
+                           (wanted == ranks ? "another rank" : std::to_string(wanted) + " ranks") +
+                           ", this executor is rank " + std::to_string(rank) + " of " +
+                           std::to_string(ranks));
+  }
+  return OkStatus();
 }
 
 }  // namespace
@@ -93,7 +109,7 @@ Status NativeExecutor::Bound::AllocateMemory(const Target& target) {
   PM_ASSIGN_OR_RETURN(kv, LazyMemory::Allocate(plan.kv_bytes, "the KV cache"));
   pool = std::make_unique<device::ThreadPool>(
       device::ThreadPoolOptions{.num_threads = kernels.num_threads});
-  context = {.pool = pool.get(), .workspace = workspace.bytes()};
+  context = {.pool = pool.get(), .workspace = workspace.bytes(), .group = target.group};
   PM_ASSIGN_OR_RETURN(packed, PackedWeights::Pack(program, kernels.rows, weights, *pool));
   PlaceValues(activations);
   return OkStatus();
@@ -264,6 +280,7 @@ void NativeExecutor::Bound::WalkInstrumented() {
 StatusOr<std::unique_ptr<NativeExecutor>> NativeExecutor::Create(Program program,
                                                                  const Target& target,
                                                                  const ExecutorOptions& options) {
+  PM_RETURN_IF_ERROR(CheckGroup(program, target.group));
   auto bound = std::make_unique<Bound>();
   PM_ASSIGN_OR_RETURN(bound->kernels, SelectKernels(program, target, options));
   PM_ASSIGN_OR_RETURN(bound->plan, PlanMemory(program, target, options));
@@ -288,6 +305,7 @@ Status NativeExecutor::Execute(const ops::BatchView& batch, ExecutorOutput* outp
   } else {
     b.Walk();
   }
+  if (b.context.group != nullptr) PM_RETURN_IF_ERROR(b.context.group->status());
   output->logits = b.logits;
   output->pooled = b.pooled;
   output->logits.shape[0] = batch.num_logits_rows;

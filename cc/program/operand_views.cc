@@ -36,7 +36,7 @@ TensorView MakeView(const Value& value, const StepSizes& sizes, const CacheGeome
   view.rank = value.shape.rank;
   view.shape = value.shape.dims;
   view.shape[0] = value.shape.Rows(sizes);
-  view.row_stride_bytes = RowBytes(value.dtype, value.shape.RowElements());
+  view.row_stride_bytes = value.RowStrideBytes();
   return view;
 }
 

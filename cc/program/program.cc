@@ -45,6 +45,14 @@ int64_t Value::Bytes(const StepSizes& sizes) const {
   return shape.Rows(sizes) * RowBytes(dtype, shape.RowElements());
 }
 
+int64_t Value::RowStrideBytes() const {
+  return weight.row_stride > 0 ? weight.row_stride : RowBytes(dtype, shape.RowElements());
+}
+
+int64_t Value::SpanBytes() const {
+  return (shape.dims[0] - 1) * RowStrideBytes() + RowBytes(dtype, shape.RowElements());
+}
+
 bool Value::operator==(const Value& other) const {
   return name == other.name && kind == other.kind && dtype == other.dtype && shape == other.shape &&
          weight == other.weight && cache == other.cache;

@@ -69,6 +69,9 @@ enum class ValueKind : uint8_t { kWeight, kCache, kInput, kActivation };
 struct WeightSource {
   int32_t file = 0;    // index into Program::files()
   int64_t offset = 0;  // bytes from the start of the file
+  // Bytes between consecutive rows; 0 = as many as a row has. More where the weight is some columns
+  // of a wider matrix.
+  int64_t row_stride = 0;
   friend bool operator==(const WeightSource&, const WeightSource&) = default;
 };
 
@@ -90,6 +93,8 @@ struct Value {
   int32_t line = 0;           // of the text it came from, 0 = none; not part of equality
 
   int64_t Bytes(const StepSizes& sizes) const;  // not of a cache
+  int64_t RowStrideBytes() const;               // not of a cache
+  int64_t SpanBytes() const;                    // of a weight: from its first byte to its last
   bool operator==(const Value& other) const;
 };
 

@@ -49,6 +49,7 @@ class ProgramParser {
   Status ParseLine(std::string_view line);
   Status ParseFile(std::string_view line, const Fields& fields);
   Status ParseWeight(const Fields& fields);
+  Status ParseRowStride(std::string_view text, Value* weight);
   Status ParseCache(const Fields& fields);
   Status ParseInput(const Fields& fields);
   Status ParseActivation(const Fields& fields);
@@ -190,7 +191,10 @@ Status ProgramParser::ParseTypeAndShape(std::string_view dtype, std::string_view
 }
 
 Status ProgramParser::ParseWeight(const Fields& fields) {
-  PM_RETURN_IF_ERROR(ExpectFields(fields, 6, "weight <name> <dtype> <shape> <file> <offset>"));
+  if (fields.size() != 7) {
+    PM_RETURN_IF_ERROR(
+        ExpectFields(fields, 6, "weight <name> <dtype> <shape> <file> <offset> [<row stride>]"));
+  }
   Value value;
   value.kind = ValueKind::kWeight;
   PM_RETURN_IF_ERROR(ParseTypeAndShape(fields[2], fields[3], &value));
@@ -200,7 +204,20 @@ Status ProgramParser::ParseWeight(const Fields& fields) {
     return Error("file " + Quote(fields[4]) + " and offset " + Quote(fields[5]) +
                  " must be whole numbers >= 0");
   }
+  if (fields.size() == 7) PM_RETURN_IF_ERROR(ParseRowStride(fields[6], &value));
   return AddValue(fields[1], std::move(value));
+}
+
+Status ProgramParser::ParseRowStride(std::string_view text, Value* weight) {
+  const int64_t row = RowBytes(weight->dtype, weight->shape.RowElements());
+  const int64_t unit = Info(weight->dtype).block_bytes;
+  int64_t& stride = weight->weight.row_stride;
+  if (!ParseNumber(text, &stride) || stride <= row || stride % unit != 0 ||
+      stride > (int64_t{1} << 42) / weight->shape.dims[0]) {
+    return Error("row stride " + Quote(text) + " must be a multiple of " + std::to_string(unit) +
+                 " above the " + std::to_string(row) + " bytes of a row, and 2^42 bytes in all");
+  }
+  return OkStatus();
 }
 
 Status ProgramParser::ParseCache(const Fields& fields) {

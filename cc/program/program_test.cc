@@ -69,6 +69,17 @@ TEST(ProgramTest, ParsesEveryField) {
   EXPECT_EQ(program.constants()[3], std::byte{0x3f});
 }
 
+TEST(ProgramTest, AWeightMayBeColumnsOfAWiderMatrix) {
+  const std::string text = Replace(kText, "0 4096\n", "0 4096 340\n");
+  const Program program = MustParse(text);
+  const Value& weight = program.value(*program.Find("w0"));
+  EXPECT_EQ(weight.RowStrideBytes(), 340);
+  EXPECT_EQ(weight.Bytes({}), 83 * 68);
+  EXPECT_EQ(weight.SpanBytes(), 82 * 340 + 68);
+  EXPECT_EQ(program.ToText(), text);
+  EXPECT_EQ(MustParse(kText).value(*program.Find("w0")).SpanBytes(), 83 * 68);
+}
+
 TEST(ProgramTest, CommentsAndOrderOfDeclarationsDoNotMatter) {
   std::string text = Replace(kText, "op embedding", "# a comment\n\nop embedding");
   EXPECT_EQ(MustParse(text), MustParse(kText));
@@ -122,6 +133,9 @@ INSTANTIATE_TEST_SUITE_P(
         BadText{"Overflow", "T,4,16", "T,4000000000000,9000000000", "line 10: dimension"},
         BadText{"SymbolicWeight", "83,64", "T,64", "line 5: a weight's shape has no symbol"},
         BadText{"NegativeOffset", "0 4096", "0 -1", "line 5: file '0' and offset '-1'"},
+        BadText{"DenseStride", "0 4096", "0 4096 68", "line 5: row stride '68' must be a multiple"},
+        BadText{"CutStride", "0 4096", "0 4096 100", "line 5: row stride '100' must be a multiple"},
+        BadText{"HugeStride", "0 4096", "0 4096 34000000000000000", "line 5: row stride"},
         BadText{"UnknownFile", "0 4096", "2 4096", "line 5: weight 'w0' names file 2"},
         BadText{"CacheHeads", "kv0 2 16", "kv0 0 16", "line 6: a cache needs kv_heads"},
         BadText{"Duplicate", "value v0", "value w0", "line 7: 'w0' is defined already, in line 5"},

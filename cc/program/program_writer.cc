@@ -20,7 +20,8 @@ std::string ValueLine(const Value& v) {
   switch (v.kind) {
     case ValueKind::kWeight:
       return "weight " + v.name + " " + TypeAndShape(v) + " " + std::to_string(v.weight.file) +
-             " " + std::to_string(v.weight.offset) + "\n";
+             " " + std::to_string(v.weight.offset) +
+             (v.weight.row_stride > 0 ? " " + std::to_string(v.weight.row_stride) : "") + "\n";
     case ValueKind::kCache:
       return "cache " + v.name + " " + std::to_string(v.cache.kv_heads) + " " +
              std::to_string(v.cache.head_dim) + " " + std::to_string(v.cache.window) + "\n";

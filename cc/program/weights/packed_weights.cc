@@ -10,8 +10,8 @@
 namespace pagemill::program {
 namespace {
 
-// A range of a file; weights that are tied name the same one.
-using ByteRange = std::tuple<int32_t, int64_t, int64_t>;  // file, offset, size
+// What of a file a weight takes; weights that are tied take the same.
+using ByteRange = std::tuple<int32_t, int64_t, int64_t, int64_t>;  // file, offset, size, stride
 
 struct Copy {
   const ops::WeightPacking* packing;
@@ -42,7 +42,7 @@ Layout LayOut(const Program& program, std::span<const ops::KernelRow* const> row
       const ops::WeightPacking* packing = ops::PackingOf(*rows[op], i);
       if (packing == nullptr || inputs[i] == kNoValue) continue;
       const Value& v = program.value(inputs[i]);
-      const ByteRange range = {v.weight.file, v.weight.offset, v.Bytes({})};
+      const ByteRange range = {v.weight.file, v.weight.offset, v.Bytes({}), v.weight.row_stride};
       const auto [found, added] = known.try_emplace({range, packing->layout}, layout.copies.size());
       layout.operands.push_back({op, i, found->second});
       if (!added) continue;

@@ -10,8 +10,8 @@
 namespace pagemill::program {
 namespace {
 
-// A range of a file; weights that are tied name the same one.
-using ByteRange = std::tuple<int32_t, int64_t, int64_t>;  // file, offset, size
+// What of a file a weight takes; weights that are tied take the same.
+using ByteRange = std::tuple<int32_t, int64_t, int64_t, int64_t>;  // file, offset, size, stride
 
 // Of the unit that a byte swap reverses: block formats have none, kernels read them by bytes.
 int32_t ElementBytes(DType dtype) { return IsBlockFormat(dtype) ? 1 : Info(dtype).block_bytes; }
@@ -44,9 +44,9 @@ WeightBytes CountWeightBytes(const Program& program) {
   for (const Value& v : program.values()) {
     if (v.kind != ValueKind::kWeight) continue;
     const int64_t size = v.Bytes({});
-    if (!seen.emplace(v.weight.file, v.weight.offset, size).second) continue;
+    if (!seen.emplace(v.weight.file, v.weight.offset, size, v.weight.row_stride).second) continue;
     bytes.total_bytes += size;
-    if (NeedsCopy(program, v)) bytes.copied_bytes += size;
+    if (NeedsCopy(program, v)) bytes.copied_bytes += v.SpanBytes();
   }
   return bytes;
 }
@@ -80,7 +80,7 @@ StatusOr<Weights> Weights::Load(const Program& program) {
     weights.data_.push_back(nullptr);
     if (v.kind != ValueKind::kWeight) continue;
     const std::span<const std::byte> file = bytes[static_cast<size_t>(v.weight.file)];
-    const int64_t size = v.Bytes({});
+    const int64_t size = v.SpanBytes();
     const int64_t file_size = static_cast<int64_t>(file.size());
     if (v.weight.offset > file_size || size > file_size - v.weight.offset) {
       const std::string& path = program.files()[static_cast<size_t>(v.weight.file)];
@@ -95,7 +95,7 @@ StatusOr<Weights> Weights::Load(const Program& program) {
       weights.data_.back() = range.data();
       continue;
     }
-    const std::byte*& copy = copied[{v.weight.file, v.weight.offset, size}];
+    const std::byte*& copy = copied[{v.weight.file, v.weight.offset, size, v.weight.row_stride}];
     if (copy == nullptr) copy = AlignedCopy(range, ElementBytes(v.dtype), &weights.copies_);
     weights.data_.back() = copy;
   }

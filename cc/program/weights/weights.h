@@ -24,8 +24,10 @@
 namespace pagemill::program {
 
 struct WeightBytes {
-  int64_t total_bytes = 0;   // of all weights, each byte range of a file once
-  int64_t copied_bytes = 0;  // of those, held in memory of our own instead of mapped
+  int64_t total_bytes = 0;  // of all weights, each byte range of a file once
+  // Of those, held in memory of our own instead of mapped. Columns of a wider matrix are copied
+  // with what lies between them.
+  int64_t copied_bytes = 0;
 };
 
 // Sizes alone: opens no file.

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <fstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cc/program/weights/mapped_file.h"
@@ -110,6 +111,27 @@ TEST(WeightsTest, MapsWhatItNeedNotCopy) {
   }
 }
 
+TEST(WeightsTest, ColumnsOfAWiderMatrixKeepItsRowStride) {
+  const TemporaryFile file(Counting(200));
+  const Program program = MakeProgram("file 0 " + file.path() +
+                                      "\nweight left f32 3,2 0 16 20\nweight odd f32 3,2 0 17 20\n"
+                                      "weight tail u8 2,4 0 188 8\n");
+  const WeightBytes bytes = CountWeightBytes(program);
+  EXPECT_EQ(bytes.total_bytes, 24 + 24 + 8);
+  const bool big = std::endian::native == std::endian::big;
+  EXPECT_EQ(bytes.copied_bytes, (big ? 2 : 1) * (2 * 20 + 8));
+  const Weights weights = MustLoad(program);
+  for (size_t row = 0; row < 3; ++row) {
+    for (const auto& [name, offset] :
+         {std::pair("left", size_t{16}), std::pair("odd", size_t{17})}) {
+      uint32_t second;
+      std::memcpy(&second, Data(weights, program, name) + 20 * row + 4, sizeof(second));
+      EXPECT_EQ(second, Expected<uint32_t>(offset + 20 * row + 4)) << name << " row " << row;
+    }
+  }
+  EXPECT_EQ(Data(weights, program, "tail")[11], std::byte{199}) << "ends with the file";
+}
+
 TEST(WeightsTest, ConstantsAreAFile) {
   const Program program =
       MakeProgram("file 0 @\nweight c f32 1 0 4\n", "constants 8\n0000803f00000040\n");
@@ -129,7 +151,7 @@ TEST(WeightsTest, SurvivesBeingMoved) {
 TEST(WeightsTest, RefusesWeightsBeyondTheFile) {
   const TemporaryFile file(Counting(100));
   for (const char* weight :
-       {"f32 4 0 85", "f32 26 0 0", "u8 1 0 100", "f32 1 0 4611686018427387904"}) {
+       {"f32 4 0 85", "u8 3,4 0 0 49", "f32 26 0 0", "u8 1 0 100", "f32 1 0 4611686018427387904"}) {
     const StatusOr<Weights> weights =
         Weights::Load(MakeProgram("file 0 " + file.path() + "\nweight w " + weight + "\n"));
     ASSERT_FALSE(weights.ok()) << weight;

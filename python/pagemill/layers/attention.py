@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pagemill import ops
 from pagemill.layers.base import Weights
-from pagemill.layers.linear import linear
+from pagemill.layers.linear import linear, row_parallel
+from pagemill.ops.shard import Part, Shard
 from pagemill.ops.trace import Tensor
 
 
 @dataclass(frozen=True, slots=True)
 class AttentionShape:
-    """`scale` multiplies scores; `window` is how many tokens a query sees (0 = all)."""
+    """`scale` multiplies scores; `window` is how many tokens a query sees (0 = all); `shard` is
+    which of the heads this rank computes, by default all (see `divide`)."""
 
     heads: int
     kv_heads: int
@@ -20,6 +22,34 @@ class AttentionShape:
     scale: float
     window: int = 0
     causal: bool = True
+    shard: Shard = Shard()
+
+    def features(self, heads: int) -> Part:
+        """This rank's part of the features of `heads` heads."""
+        return self.shard.part(heads * self.head_dim, heads * self.head_dim // self.shard.ranks)
+
+
+def divide(weights: Weights, shape: AttentionShape, out_name: str) -> AttentionShape:
+    """`shape` with the heads divided among the ranks of `weights`, where that is possible;
+    `out_name` is the linear layer after the attention. Otherwise every rank computes all heads."""
+    ranks = weights.shard.ranks
+    if ranks == 1:
+        return shape
+    if shape.kv_heads % ranks:
+        weights.note(
+            f"every rank computes the whole attention: {shape.kv_heads} KV heads (of"
+            f" {shape.heads} heads) cannot be divided among {ranks} ranks"
+        )
+        return shape
+    block = weights.block_elements(f"{out_name}.weight")
+    features = shape.heads * shape.head_dim // ranks
+    if features % block:
+        weights.note(
+            f"every rank computes the whole attention: {features} features, a rank's part of"
+            f" {out_name}, are no whole number of blocks of {block}"
+        )
+        return shape
+    return replace(shape, shard=weights.shard)
 
 
 def project_qkv(
@@ -30,16 +60,38 @@ def project_qkv(
     *,
     bias: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """x [T, H] -> q [T, heads, head_dim], k and v [T, kv_heads, head_dim]; `names` of the three
-    linear layers."""
-    q = linear(weights, names[0], x, (shape.heads, shape.head_dim), bias=bias)
-    k = linear(weights, names[1], x, (shape.kv_heads, shape.head_dim), bias=bias)
-    v = linear(weights, names[2], x, (shape.kv_heads, shape.head_dim), bias=bias)
-    return q, k, v
+    """x [T, H] -> q [T, heads, head_dim], k and v [T, kv_heads, head_dim], of this rank's heads;
+    `names` of the three linear layers."""
+
+    def project(name: str, heads: int) -> Tensor:
+        rows = shape.features(heads)
+        row_shape = (rows.size // shape.head_dim, shape.head_dim)
+        return linear(weights, name, x, row_shape, bias=bias, rows=rows)
+
+    return (
+        project(names[0], shape.heads),
+        project(names[1], shape.kv_heads),
+        project(names[2], shape.kv_heads),
+    )
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, shape: AttentionShape, cache_name: str) -> Tensor:
     """Store k and v in a new cache of this name and attend: [T, heads, head_dim]."""
-    cache = q.trace.cache(cache_name, shape.kv_heads, shape.head_dim, shape.window)
+    kv_heads = shape.kv_heads // shape.shard.ranks
+    cache = q.trace.cache(cache_name, kv_heads, shape.head_dim, shape.window)
     ops.kv_write(k, v, cache)
     return ops.paged_attention(q, cache, scale=shape.scale, causal=shape.causal)
+
+
+def output(
+    weights: Weights,
+    name: str,
+    attended: Tensor,
+    shape: AttentionShape,
+    hidden: int,
+    *,
+    bias: bool = False,
+) -> Tensor:
+    """attended [T, heads, head_dim] of this rank's heads -> [T, hidden] of all heads."""
+    columns = shape.features(shape.heads)
+    return row_parallel(weights, name, attended, hidden, columns=columns, bias=bias)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from pagemill.ops.shard import Part, Shard
 from pagemill.ops.trace import Tensor, Trace
 
 
@@ -12,17 +13,34 @@ class Weights(Protocol):
     """Declares named tensors of one model in one trace; implemented by `weights.binder`."""
 
     trace: Trace
+    shard: Shard
+    """The rank that the trace is for: layers that divide ask for its part."""
 
     def has(self, name: str) -> bool:
         """Does the model have a tensor of this name?"""
         ...
 
-    def matrix(self, name: str, shape: tuple[int, int]) -> Tensor:
-        """The weight of `linear` or `embedding`, [out, in], as it is stored."""
+    def matrix(
+        self,
+        name: str,
+        shape: tuple[int, int],
+        *,
+        rows: Part | None = None,
+        columns: Part | None = None,
+    ) -> Tensor:
+        """The weight of `linear` or `embedding`, [out, in], as it is stored, or a part of it."""
         ...
 
-    def vector(self, name: str, length: int) -> Tensor:
-        """A norm or bias, f32 [length]."""
+    def vector(self, name: str, length: int, *, part: Part | None = None) -> Tensor:
+        """A norm or bias, f32 [length], or a part of it."""
+        ...
+
+    def block_elements(self, name: str) -> int:
+        """How many elements of a row are stored together: columns divide at multiples of it."""
+        ...
+
+    def note(self, text: str) -> None:
+        """Something to tell the operator about how the model was built; once each."""
         ...
 
     def row(self, name: str, index: int, shape: tuple[int, int]) -> Tensor:

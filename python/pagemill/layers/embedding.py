@@ -15,6 +15,9 @@ def embedding(
 
 
 def logits(weights: Weights, x: Tensor, vocab_size: int, *, tied_to: str | None) -> Tensor:
-    """x [L, H] -> [L, vocab] by `lm_head.weight`, or by the embedding `tied_to`."""
+    """x [L, H] -> [L, vocab] by `lm_head.weight`, or by the embedding `tied_to`. Ranks divide the
+    vocabulary."""
     name = "lm_head" if tied_to is None else tied_to
-    return ops.linear(x, weights.matrix(f"{name}.weight", (vocab_size, x.width)))
+    part = weights.shard.part(vocab_size)
+    y = ops.linear(x, weights.matrix(f"{name}.weight", (vocab_size, x.width), rows=part))
+    return y if part.whole else ops.all_gather(y, vocab_size, shard=weights.shard)

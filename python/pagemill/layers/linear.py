@@ -6,16 +6,42 @@ from collections.abc import Sequence
 
 from pagemill import ops
 from pagemill.layers.base import Weights
+from pagemill.ops.shard import Part
 from pagemill.ops.trace import Tensor
 
 
 def linear(
-    weights: Weights, name: str, x: Tensor, row_shape: Sequence[int], *, bias: bool = False
+    weights: Weights,
+    name: str,
+    x: Tensor,
+    row_shape: Sequence[int],
+    *,
+    bias: bool = False,
+    rows: Part | None = None,
 ) -> Tensor:
-    """x [N, ..., in] -> [N, *row_shape]; `row_shape` is (out,) or (heads, head_dim)."""
+    """x [N, ..., in] -> [N, *row_shape]; `row_shape` is (out,) or (heads, head_dim).
+
+    With `rows` only these outputs are computed, and `row_shape` is theirs (column parallel).
+    """
     out = 1
     for dim in row_shape:
         out *= dim
-    weight = weights.matrix(f"{name}.weight", (out, x.width))
-    vector = weights.vector(f"{name}.bias", out) if bias else None
+    total = out if rows is None else rows.total
+    weight = weights.matrix(f"{name}.weight", (total, x.width), rows=rows)
+    vector = weights.vector(f"{name}.bias", total, part=rows) if bias else None
     return ops.linear(x, weight, vector, row_shape=row_shape)
+
+
+def row_parallel(
+    weights: Weights, name: str, x: Tensor, out: int, *, columns: Part, bias: bool = False
+) -> Tensor:
+    """x [N, ..., columns.size], this rank's part of the inputs -> [N, out] of all ranks together.
+
+    A group of one, or an input that is whole on every rank, needs no exchange.
+    """
+    weight = weights.matrix(f"{name}.weight", (out, columns.total), columns=columns)
+    # The sum has it once.
+    has_bias = bias and (columns.whole or weights.shard.rank == 0)
+    vector = weights.vector(f"{name}.bias", out) if has_bias else None
+    y = ops.linear(x, weight, vector)
+    return y if columns.whole else ops.all_reduce(y, ranks=weights.shard.ranks)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pagemill import ops
 from pagemill.layers.base import Weights
-from pagemill.layers.linear import linear
+from pagemill.layers.linear import linear, row_parallel
 from pagemill.ops.trace import Tensor
 
 _KINDS = {
@@ -38,8 +38,10 @@ def gated_mlp(
     *,
     bias: bool = False,
 ) -> Tensor:
-    """x [N, H] -> down(act(gate(x)) * up(x)), [N, H]."""
-    gate = linear(weights, f"{prefix}.gate_proj", x, (intermediate,), bias=bias)
-    up = linear(weights, f"{prefix}.up_proj", x, (intermediate,), bias=bias)
+    """x [N, H] -> down(act(gate(x)) * up(x)), [N, H]. Ranks divide the intermediate dimension."""
+    block = weights.block_elements(f"{prefix}.down_proj.weight")
+    part = weights.shard.part(intermediate, block)
+    gate = linear(weights, f"{prefix}.gate_proj", x, (part.size,), bias=bias, rows=part)
+    up = linear(weights, f"{prefix}.up_proj", x, (part.size,), bias=bias, rows=part)
     inner = ops.gated_activation(gate, up, kind)
-    return linear(weights, f"{prefix}.down_proj", inner, (x.width,), bias=bias)
+    return row_parallel(weights, f"{prefix}.down_proj", inner, x.width, columns=part, bias=bias)

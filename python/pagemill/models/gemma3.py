@@ -12,7 +12,6 @@ from typing import Self
 from pagemill import ops
 from pagemill.layers import attention, embedding, mlp, norm
 from pagemill.layers.base import Weights
-from pagemill.layers.linear import linear
 from pagemill.layers.rotary import Rotary, bind_rotary
 from pagemill.models.base import Config, ModelConfigError, ModelTraits, StepInputs
 from pagemill.models.config_keys import (
@@ -112,13 +111,14 @@ class Gemma3Model:
             scale=self._scale,
             window=self._window if self._types[layer] == _SLIDING else 0,
         )
+        shape = attention.divide(weights, shape, f"{prefix}.o_proj")
         names = (f"{prefix}.q_proj", f"{prefix}.k_proj", f"{prefix}.v_proj")
         q, k, v = attention.project_qkv(weights, names, x, shape)
         q = self._norm(weights, f"{prefix}.q_norm", q)
         k = self._norm(weights, f"{prefix}.k_norm", k)
         q, k = rotary(q, k)
         attended = attention.attend(q, k, v, shape, f"kv{layer}")
-        return linear(weights, f"{prefix}.o_proj", attended, (sizes.hidden_size,))
+        return attention.output(weights, f"{prefix}.o_proj", attended, shape, sizes.hidden_size)
 
 
 def _layer_types(config: Config, layers: int) -> tuple[str, ...]:

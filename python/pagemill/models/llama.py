@@ -12,7 +12,6 @@ from typing import Self
 from pagemill import ops
 from pagemill.layers import attention, embedding, mlp, norm
 from pagemill.layers.base import Weights
-from pagemill.layers.linear import linear
 from pagemill.layers.rotary import Rotary, bind_rotary
 from pagemill.models.base import Config, ModelTraits, StepInputs
 from pagemill.models.config_keys import DecoderSizes, activation, make_rotary_table
@@ -75,12 +74,13 @@ class LlamaModel:
 
     def _attention(self, weights: Weights, layer: int, x: Tensor, rotary: Rotary) -> Tensor:
         sizes, prefix = self._sizes, f"model.layers.{layer}.self_attn"
+        out, hidden, bias = f"{prefix}.o_proj", sizes.hidden_size, self._attention_bias
         shape = attention.AttentionShape(
             sizes.heads, sizes.kv_heads, sizes.head_dim, scale=sizes.head_dim**-0.5
         )
+        shape = attention.divide(weights, shape, out)
         names = (f"{prefix}.q_proj", f"{prefix}.k_proj", f"{prefix}.v_proj")
-        q, k, v = attention.project_qkv(weights, names, x, shape, bias=self._attention_bias)
+        q, k, v = attention.project_qkv(weights, names, x, shape, bias=bias)
         q, k = rotary(q, k)
         attended = attention.attend(q, k, v, shape, f"kv{layer}")
-        out = f"{prefix}.o_proj"
-        return linear(weights, out, attended, (sizes.hidden_size,), bias=self._attention_bias)
+        return attention.output(weights, out, attended, shape, hidden, bias=bias)

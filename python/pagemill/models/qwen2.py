@@ -10,7 +10,6 @@ from typing import Self
 from pagemill import ops
 from pagemill.layers import attention, embedding, mlp, norm
 from pagemill.layers.base import Weights
-from pagemill.layers.linear import linear
 from pagemill.layers.rotary import Rotary, bind_rotary
 from pagemill.models.base import Config, ModelTraits, StepInputs
 from pagemill.models.config_keys import DecoderSizes, activation, make_rotary_table, positive_int
@@ -71,11 +70,12 @@ class Qwen2Model:
             scale=sizes.head_dim**-0.5,
             window=self._windows[layer],
         )
+        shape = attention.divide(weights, shape, f"{prefix}.o_proj")
         names = (f"{prefix}.q_proj", f"{prefix}.k_proj", f"{prefix}.v_proj")
         q, k, v = attention.project_qkv(weights, names, x, shape, bias=True)
         q, k = rotary(q, k)
         attended = attention.attend(q, k, v, shape, f"kv{layer}")
-        return linear(weights, f"{prefix}.o_proj", attended, (sizes.hidden_size,))
+        return attention.output(weights, f"{prefix}.o_proj", attended, shape, sizes.hidden_size)
 
 
 def _windows(config: Config, layers: int) -> tuple[int, ...]:

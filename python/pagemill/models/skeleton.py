@@ -11,7 +11,6 @@ from typing import Self
 from pagemill import ops
 from pagemill.layers import attention, embedding, mlp, norm
 from pagemill.layers.base import Weights
-from pagemill.layers.linear import linear
 from pagemill.layers.rotary import bind_rotary
 from pagemill.models.base import Config, ModelTraits, StepInputs
 from pagemill.models.config_keys import DecoderSizes, make_rotary_table
@@ -47,12 +46,13 @@ class SkeletonModel:
             shape = attention.AttentionShape(
                 sizes.heads, sizes.kv_heads, sizes.head_dim, scale=sizes.head_dim**-0.5
             )
+            shape = attention.divide(weights, shape, f"{prefix}.o")
             y = norm.rms_norm(weights, f"{prefix}.norm1", x, sizes.rms_norm_eps)
             names = (f"{prefix}.q", f"{prefix}.k", f"{prefix}.v")
             q, k, v = attention.project_qkv(weights, names, y, shape)
             q, k = rotary(q, k)
             y = attention.attend(q, k, v, shape, f"kv{layer}")
-            x = ops.add(x, linear(weights, f"{prefix}.o", y, (sizes.hidden_size,)))
+            x = ops.add(x, attention.output(weights, f"{prefix}.o", y, shape, sizes.hidden_size))
             # 2. MLP.
             y = norm.rms_norm(weights, f"{prefix}.norm2", x, sizes.rms_norm_eps)
             kind = ops.ActivationKind.SILU

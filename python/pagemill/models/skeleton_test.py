@@ -7,6 +7,7 @@ import torch
 from safetensors.torch import save_file
 
 from pagemill.models.skeleton import SkeletonModel
+from pagemill.ops.program_text import to_text
 from pagemill.runner.build import trace_model
 from pagemill.runner.simple_batch import SimpleBatch
 from pagemill.runner.torch_executor import TorchExecutor, TorchOptions
@@ -32,7 +33,9 @@ def _source(directory: Path) -> ModelSource:
 
 def test_whole_prompt_and_token_by_token_agree(tmp_path: Path):
     source = _source(tmp_path)
-    text = trace_model(SkeletonModel.from_config(source.config), source, None)
+    text = to_text(
+        trace_model(SkeletonModel.from_config(source.config), source, None).trace.program
+    )
     tokens = np.random.default_rng(1).integers(0, 11, 23).tolist()
     options = TorchOptions(num_blocks=8, block_size=4)
     whole, _ = TorchExecutor(text, options)(SimpleBatch(8, 4).step({0: tokens}, all_logits=True))
@@ -45,7 +48,7 @@ def test_whole_prompt_and_token_by_token_agree(tmp_path: Path):
 def test_it_pools(tmp_path: Path):
     source = _source(tmp_path)
     model = SkeletonModel.from_config(source.config)
-    text = trace_model(model, source, Pooling("mean", normalize=True))
+    text = to_text(trace_model(model, source, Pooling("mean", normalize=True)).trace.program)
     executor = TorchExecutor(text, TorchOptions(num_blocks=8, block_size=4))
     logits, pooled = executor(SimpleBatch(8, 4).step({0: [1, 2], 1: [3]}))
     assert logits is None and pooled is not None

@@ -6,6 +6,8 @@ and the torch reference that the native kernels are tested against. Importing a 
 
 from pagemill.ops.activation import ActivationKind, activation
 from pagemill.ops.add import add
+from pagemill.ops.all_gather import all_gather
+from pagemill.ops.all_reduce import all_reduce
 from pagemill.ops.embedding import embedding
 from pagemill.ops.gated_activation import gated_activation
 from pagemill.ops.kv_write import kv_write
@@ -22,6 +24,8 @@ __all__ = [
     "PoolKind",
     "activation",
     "add",
+    "all_gather",
+    "all_reduce",
     "embedding",
     "gated_activation",
     "kv_write",

@@ -16,13 +16,15 @@ CONSTANTS_PATH = "@"  # the "file" whose bytes the program itself carries
 
 @dataclass(frozen=True, slots=True)
 class WeightEntry:
-    """A tensor in file number `file`, `offset` bytes from its start."""
+    """A tensor in file number `file`, `offset` bytes from its start; `row_stride` bytes from row to
+    row where it is some columns of a wider matrix, 0 where rows follow each other."""
 
     name: str
     dtype: str
     shape: tuple[int, ...]
     file: int
     offset: int
+    row_stride: int = 0
 
 
 @dataclass(frozen=True, slots=True)

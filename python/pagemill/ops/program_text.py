@@ -30,7 +30,9 @@ def to_text(program: Program) -> str:
     lines += [f"file {index} {path}" for index, path in enumerate(program.files)]
     for weight in program.weights:
         shape = _shape_text(weight.shape)
-        lines.append(f"weight {weight.name} {weight.dtype} {shape} {weight.file} {weight.offset}")
+        stride = f" {weight.row_stride}" if weight.row_stride else ""
+        place = f"{weight.file} {weight.offset}{stride}"
+        lines.append(f"weight {weight.name} {weight.dtype} {shape} {place}")
     for cache in program.caches:
         lines.append(f"cache {cache.name} {cache.kv_heads} {cache.head_dim} {cache.window}")
     for word, entries in (("input", program.inputs), ("value", program.values)):
@@ -104,12 +106,12 @@ def _read_line(program: Program, word: str, rest: str) -> None:
     if word == "op":
         program.ops.append(_read_op(fields))
         return
-    if len(fields) != _FIELDS.get(word, -1):
+    if len(fields) not in _FIELDS.get(word, ()):
         raise ValueError(f"unknown word {word!r}" if word not in _FIELDS else "wrong field count")
     if word == "weight":
         shape = tuple(int(dim) for dim in fields[2].split(","))
-        entry = WeightEntry(fields[0], _dtype(fields[1]), shape, int(fields[3]), int(fields[4]))
-        program.weights.append(entry)
+        place = (int(field) for field in fields[3:])
+        program.weights.append(WeightEntry(fields[0], _dtype(fields[1]), shape, *place))
     elif word == "cache":
         program.caches.append(CacheEntry(fields[0], int(fields[1]), int(fields[2]), int(fields[3])))
     elif word == "output":
@@ -120,7 +122,7 @@ def _read_line(program: Program, word: str, rest: str) -> None:
 
 
 # Fields after the word; `file` and `op` have a grammar of their own.
-_FIELDS = {"weight": 5, "cache": 4, "input": 3, "value": 3, "output": 2}
+_FIELDS = {"weight": (5, 6), "cache": (4,), "input": (3,), "value": (3,), "output": (2,)}
 
 
 def _read_op(fields: list[str]) -> OpEntry:

@@ -92,3 +92,11 @@ def test_bad_text_is_refused(old: str, new: str, message: str):
     assert old in text
     with pytest.raises(ProgramTextError, match=message):
         from_text(text.replace(old, new))
+
+
+def test_columns_of_a_wider_matrix_have_a_row_stride():
+    trace = Trace()
+    trace.weight("part", "q8_0", (3, 32), file=trace.file("f"), offset=34, row_stride=102)
+    text = to_text(trace.program)
+    assert "weight part q8_0 3,32 0 34 102" in text.split("\n")
+    assert from_text(text).weights[0].row_stride == 102

@@ -10,6 +10,8 @@ OPS: dict[str, str] = {
     "activation": "pagemill.ops.activation",
     "add": "pagemill.ops.add",
     "add_rms_norm": "pagemill.ops.add_rms_norm",
+    "all_gather": "pagemill.ops.all_gather",
+    "all_reduce": "pagemill.ops.all_reduce",
     "embedding": "pagemill.ops.embedding",
     "gated_activation": "pagemill.ops.gated_activation",
     "kv_write": "pagemill.ops.kv_write",

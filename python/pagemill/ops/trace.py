@@ -100,11 +100,19 @@ class Trace:
         return self.program.files.index(path)
 
     def weight(
-        self, name: str, dtype: str, shape: Sequence[int], *, file: int, offset: int
+        self,
+        name: str,
+        dtype: str,
+        shape: Sequence[int],
+        *,
+        file: int,
+        offset: int,
+        row_stride: int = 0,
     ) -> Tensor:
-        """Declare a tensor that lies in a file, row-major, `offset` bytes from its start."""
+        """Declare a tensor that lies in a file, row-major, `offset` bytes from its start;
+        `row_stride` bytes from row to row, 0 where they follow each other."""
         tensor_bytes(dtype, shape)
-        entry = WeightEntry(name, dtype, tuple(shape), file, offset)
+        entry = WeightEntry(name, dtype, tuple(shape), file, offset, row_stride)
         self.program.weights.append(entry)
         return Tensor(name, dtype, entry.shape, self)
 

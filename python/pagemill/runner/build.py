@@ -13,6 +13,7 @@ from pagemill.layers.pooler import pool
 from pagemill.models.base import Model, ModelConfigError, ModelTraits, StepInputs
 from pagemill.models.table import model_class
 from pagemill.ops.program_text import to_text
+from pagemill.ops.shard import Shard
 from pagemill.ops.trace import Trace
 from pagemill.weights.binder import WeightBinder
 from pagemill.weights.pooling import Pooling
@@ -23,12 +24,14 @@ from pagemill.weights.source import ModelSource
 class BuildOptions:
     """`max_model_len` tokens of prompt and output, None = as many as the model knows; `pooling`
     makes an embedding model of any model ("mean", "first", "last"), None = what the model's files
-    say; `rewrite` applies the fusions of the native rewriter (needs the compiled extension)."""
+    say; `rewrite` applies the fusions of the native rewriter (needs the compiled extension);
+    `shard` is the rank that the program is for."""
 
     max_model_len: int | None = None
     pooling: str | None = None
     normalize: bool = True
     rewrite: bool = True
+    shard: Shard = Shard()
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,8 @@ class BuiltModel:
     chunked_prefill: bool
     prefix_caching: bool
     eos_token_ids: tuple[int, ...]
+    notes: tuple[str, ...] = ()
+    """What the operator should know of how the model was divided."""
 
 
 def build(source: ModelSource, options: BuildOptions) -> BuiltModel:
@@ -58,7 +63,13 @@ def build(source: ModelSource, options: BuildOptions) -> BuiltModel:
     model = model_class(source.architecture).from_config(source.config)
     traits = model.traits
     pooling = _pooling(source, traits, options)
-    text = trace_model(model, source, pooling)
+    weights = trace_model(model, source, pooling, options.shard)
+    program = weights.trace.program
+    if options.shard.ranks > 1 and not any("ranks" in dict(op.attributes) for op in program.ops):
+        raise ModelConfigError(
+            f"{source.architecture} is not divided among ranks; use --tensor-parallel-size 1"
+        )
+    text = to_text(program)
     if options.rewrite:
         from pagemill import _native
 
@@ -76,17 +87,20 @@ def build(source: ModelSource, options: BuildOptions) -> BuiltModel:
         chunked_prefill=generates,
         prefix_caching=generates,
         eos_token_ids=source.eos_token_ids,
+        notes=tuple(weights.notes),
     )
 
 
-def trace_model(model: Model, source: ModelSource, pooling: Pooling | None) -> str:
-    """The text of the program of `model` with the weights of `source`, as traced.
+def trace_model(
+    model: Model, source: ModelSource, pooling: Pooling | None, shard: Shard | None = None
+) -> WeightBinder:
+    """The binder whose trace holds the program of `model` with the weights of `source`.
 
     Raises:
         WeightsError: a weight is missing or of the wrong shape.
     """
     trace = Trace()
-    weights = WeightBinder(trace, source)
+    weights = WeightBinder(trace, source, shard)
     inputs = StepInputs(
         trace.input("token_ids", "i32", ("T",)), trace.input("positions", "i32", ("T",))
     )
@@ -97,7 +111,7 @@ def trace_model(model: Model, source: ModelSource, pooling: Pooling | None) -> s
     else:
         trace.output("pooled", pool(hidden, pooling.kind, normalize=pooling.normalize))
     trace.program.check_integrity()
-    return to_text(trace.program)
+    return weights
 
 
 def _pooling(source: ModelSource, traits: ModelTraits, options: BuildOptions) -> Pooling | None:

@@ -140,6 +140,12 @@ def _stored_bytes(program: Program, weight: WeightEntry) -> npt.NDArray[np.uint8
     if path == CONSTANTS_PATH:
         size = tensor_bytes(weight.dtype, weight.shape)
         return np.frombuffer(program.constants, np.uint8, size, weight.offset)
+    if weight.row_stride:
+        rows, row = weight.shape[0], tensor_bytes(weight.dtype, (1, *weight.shape[1:]))
+        span = (rows - 1) * weight.row_stride + row
+        data = np.memmap(path, np.uint8, "r", weight.offset, (span,))
+        strided = np.lib.stride_tricks.as_strided(data, (rows, row), (weight.row_stride, 1))
+        return np.ascontiguousarray(strided).reshape(-1)
     return read_bytes(TensorLocation(weight.name, weight.dtype, weight.shape, path, weight.offset))
 
 

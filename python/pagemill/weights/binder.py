@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pagemill.ops.dtypes import MATRIX_DTYPES
+from pagemill.ops.dtypes import DTYPES, MATRIX_DTYPES, tensor_bytes
+from pagemill.ops.shard import Part, Shard
 from pagemill.ops.trace import Tensor, Trace, format_shape
 from pagemill.weights.errors import WeightsError
 from pagemill.weights.read import read_f32
@@ -18,10 +19,13 @@ from pagemill.weights.source import ModelSource
 
 
 class WeightBinder:
-    """Binds one source to one trace; each tensor is declared once, at its first use."""
+    """Binds one source to the trace of one rank; each tensor, or part of one, is declared once, at
+    its first use. `notes` are what layers had to say to the operator."""
 
-    def __init__(self, trace: Trace, source: ModelSource) -> None:
+    def __init__(self, trace: Trace, source: ModelSource, shard: Shard | None = None) -> None:
         self.trace = trace
+        self.shard = shard or Shard()
+        self.notes: list[str] = []
         self._source = source
         self._bound: dict[str, Tensor] = {}
 
@@ -29,11 +33,33 @@ class WeightBinder:
         """Does the source have a tensor of this name?"""
         return self._source.has(name)
 
-    def matrix(self, name: str, shape: tuple[int, int]) -> Tensor:
-        """The weight of `linear` or `embedding`, [out, in], in the type it is stored in.
+    def block_elements(self, name: str) -> int:
+        """How many elements of a row of the tensor `name` are stored together.
 
         Raises:
-            WeightsError: it is missing, or of another shape or type.
+            WeightsError: it is missing.
+        """
+        return DTYPES[self._source.tensor(name).dtype].block_elements
+
+    def note(self, text: str) -> None:
+        """Keep something to tell the operator, once."""
+        if text not in self.notes:
+            self.notes.append(text)
+
+    def matrix(
+        self,
+        name: str,
+        shape: tuple[int, int],
+        *,
+        rows: Part | None = None,
+        columns: Part | None = None,
+    ) -> Tensor:
+        """The weight of `linear` or `embedding`, [out, in], in the type it is stored in; or some of
+        its rows, or of its columns: a part that is whole is no part.
+
+        Raises:
+            WeightsError: it is missing, or of another shape or type, or the columns would cut a
+                block of its type.
         """
         location = self._source.tensor(name)
         if location.shape != shape or location.dtype not in MATRIX_DTYPES:
@@ -41,15 +67,30 @@ class WeightBinder:
                 f"{self._source.path}: {name} is {location.dtype} {format_shape(location.shape)}, "
                 f"the configuration asks for {format_shape(shape)}"
             )
-        if name not in self._bound:
+        key, offset, stride = name, location.offset, 0
+        row_bytes = tensor_bytes(location.dtype, (1, shape[1]))
+        if rows is not None and not rows.whole:
+            key = f"{name}.rows{rows.begin}-{rows.end}"
+            offset, shape = offset + rows.begin * row_bytes, (rows.size, shape[1])
+        elif columns is not None and not columns.whole:
+            block = DTYPES[location.dtype]
+            if columns.begin % block.block_elements or columns.end % block.block_elements:
+                raise WeightsError(
+                    f"{self._source.path}: columns {columns.begin} to {columns.end} of {name} would"
+                    f" cut a block of {block.block_elements} elements of {location.dtype}"
+                )
+            key, stride = f"{name}.columns{columns.begin}-{columns.end}", row_bytes
+            offset += columns.begin // block.block_elements * block.block_bytes
+            shape = (shape[0], columns.size)
+        if key not in self._bound:
             file = self.trace.file(location.file)
-            self._bound[name] = self.trace.weight(
-                name, location.dtype, shape, file=file, offset=location.offset
+            self._bound[key] = self.trace.weight(
+                key, location.dtype, shape, file=file, offset=offset, row_stride=stride
             )
-        return self._bound[name]
+        return self._bound[key]
 
-    def vector(self, name: str, length: int) -> Tensor:
-        """A norm or bias, f32 [length].
+    def vector(self, name: str, length: int, *, part: Part | None = None) -> Tensor:
+        """A norm or bias, f32 [length], or a part of it.
 
         Raises:
             WeightsError: it is missing, or of another shape or type.
@@ -60,16 +101,18 @@ class WeightBinder:
             raise WeightsError(
                 f"{self._source.path}: {name} is {shape}, the configuration asks for [{length}]"
             )
-        if name not in self._bound:
+        key, begin, end = name, 0, length
+        if part is not None and not part.whole:
+            key, begin, end = f"{name}.part{part.begin}-{part.end}", part.begin, part.end
+        if key not in self._bound:
             if location.dtype == "f32":
                 file = self.trace.file(location.file)
-                tensor = self.trace.weight(
-                    name, "f32", (length,), file=file, offset=location.offset
-                )
+                offset = location.offset + 4 * begin
+                tensor = self.trace.weight(key, "f32", (end - begin,), file=file, offset=offset)
             else:
-                tensor = self._constant(name, read_f32(location))
-            self._bound[name] = tensor
-        return self._bound[name]
+                tensor = self._constant(key, read_f32(location)[begin:end])
+            self._bound[key] = tensor
+        return self._bound[key]
 
     def row(self, name: str, index: int, shape: tuple[int, int]) -> Tensor:
         """Row `index` of the matrix `name` as an f32 vector.

@@ -1,0 +1,34 @@
+// File: cc/ops/all_gather/all_gather.h
+// Columns that the ranks of a group have computed, side by side: y = [x of rank 0 | x of rank 1 |
+// ...].
+//
+//   inputs      x  f32 [N, W_r]
+//   outputs     y  f32 [N, W]
+//   attributes  ranks  of the group, 1 to 64; the executor checks that it is in such a group
+//               rank   this one
+//
+// Rank r has columns GatherBegin(W, r, ranks) to GatherBegin(W, r + 1, ranks) of y.
+//
+// Result: exact copies; every rank gets the same bits. A group of one copies. A group that ends
+// leaves y undefined; its communicator keeps the error, which the executor returns for the step.
+//
+// Kernels: "shared_memory" makes one call for dense operands, "reference" one for each row.
+#ifndef PAGEMILL_CC_OPS_ALL_GATHER_ALL_GATHER_H_
+#define PAGEMILL_CC_OPS_ALL_GATHER_ALL_GATHER_H_
+
+#include <cstdint>
+
+#include "cc/ops/op.h"
+
+namespace pagemill::ops {
+
+// First of `width` columns that rank `rank` has; python/pagemill/ops/shard.py divides alike.
+constexpr int64_t GatherBegin(int64_t width, int64_t rank, int64_t ranks) {
+  return width * rank / ranks;
+}
+
+const OpDefinition& AllGatherOp();
+
+}  // namespace pagemill::ops
+
+#endif  // PAGEMILL_CC_OPS_ALL_GATHER_ALL_GATHER_H_

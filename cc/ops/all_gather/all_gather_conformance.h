@@ -1,0 +1,16 @@
+// File: cc/ops/all_gather/all_gather_conformance.h
+// What every kernel row of all_gather has to do: in a group of one, copy; in a group of threads,
+// the columns of all side by side. Test code only.
+#ifndef PAGEMILL_CC_OPS_ALL_GATHER_ALL_GATHER_CONFORMANCE_H_
+#define PAGEMILL_CC_OPS_ALL_GATHER_ALL_GATHER_CONFORMANCE_H_
+
+#include "cc/device/capabilities.h"
+#include "cc/ops/op.h"
+
+namespace pagemill::ops {
+
+void CheckAllGatherConformance(const OpDefinition& op, const device::Capabilities& caps);
+
+}  // namespace pagemill::ops
+
+#endif  // PAGEMILL_CC_OPS_ALL_GATHER_ALL_GATHER_CONFORMANCE_H_

@@ -1,0 +1,40 @@
+"""`all_reduce`: the sum of what every rank of a tensor-parallel group has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from pagemill.ops.checks import require_f32
+from pagemill.ops.trace import ShapeError, Tensor
+
+if TYPE_CHECKING:
+    import torch
+
+    from pagemill.ops.torch_step import TorchStep
+
+
+def all_reduce(x: Tensor, *, ranks: int) -> Tensor:
+    """x [N, H] of each of `ranks` ranks -> their sum, added in rank order, on every rank.
+
+    Raises:
+        ShapeError: the operand does not fit.
+    """
+    require_f32("all_reduce", x=x)
+    if ranks < 1:
+        raise ShapeError(f"all_reduce: a group has one rank or more, not {ranks}")
+    return x.trace.emit("all_reduce", [x], [x.shape], [("ranks", ranks)])[0]
+
+
+def reference(
+    inputs: Sequence[torch.Tensor], attributes: Mapping[str, float], step: TorchStep
+) -> tuple[torch.Tensor, ...]:
+    """The op in torch, in a group of one.
+
+    Raises:
+        ValueError: the program is for a larger group.
+    """
+    del step
+    if attributes["ranks"] != 1:
+        raise ValueError("the torch executor runs programs of one rank; use --executor native")
+    return (inputs[0],)

@@ -1,0 +1,48 @@
+"""Which part of a model a rank of a tensor-parallel group has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Indices [begin, end) of a dimension of `total`."""
+
+    begin: int
+    end: int
+    total: int
+
+    @property
+    def size(self) -> int:
+        return self.end - self.begin
+
+    @property
+    def whole(self) -> bool:
+        return self.size == self.total
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """Rank `rank` of a group of `ranks`; by default the only one."""
+
+    rank: int = 0
+    ranks: int = 1
+
+    def part(self, total: int, unit: int = 1) -> Part:
+        """This rank's part of a dimension of `total`, in whole units of `unit` (the last part may
+        end with less than one). Parts differ by one unit at most; `GatherBegin` of
+        cc/ops/all_gather divides alike.
+
+        Raises:
+            ValueError: there are fewer units than ranks.
+        """
+        units = -(-total // unit)
+        if units < self.ranks:
+            raise ValueError(
+                f"a dimension of {total} in units of {unit} cannot be divided among"
+                f" {self.ranks} ranks; use --tensor-parallel-size {units} or less"
+            )
+        bounds = (units * rank // self.ranks * unit for rank in (self.rank, self.rank + 1))
+        begin, end = (min(bound, total) for bound in bounds)
+        return Part(begin, end, total)

@@ -1,0 +1,26 @@
+"""How a dimension is divided among ranks."""
+
+import pytest
+
+from pagemill.ops.shard import Part, Shard
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
+@pytest.mark.parametrize(("total", "unit"), [(83, 1), (96, 32), (1536, 256), (130, 32), (4, 1)])
+def test_parts_tile_the_dimension_in_whole_units(ranks: int, total: int, unit: int):
+    if -(-total // unit) < ranks:
+        with pytest.raises(ValueError, match=f"a dimension of {total} in units of {unit} cannot"):
+            Shard(0, ranks).part(total, unit)
+        return
+    parts = [Shard(rank, ranks).part(total, unit) for rank in range(ranks)]
+    assert [part.begin for part in parts] == [0, *(part.end for part in parts[:-1])]
+    assert parts[-1].end == total
+    assert all(part.begin % unit == 0 and part.size > 0 for part in parts)
+    sizes = [-(-part.size // unit) for part in parts]
+    assert max(sizes) - min(sizes) <= 1
+
+
+def test_a_group_of_one_has_the_whole():
+    assert Shard().part(7, 4) == Part(0, 7, 7)
+    assert Shard().part(7).whole
+    assert not Shard(0, 2).part(8).whole
