@@ -14,6 +14,8 @@
 #include "cc/ops/linear/bf16_panel.h"
 #include "cc/ops/linear/emulated_tiles.h"
 #include "cc/ops/linear/linear.h"
+#include "cc/ops/linear/linear_conformance.h"
+#include "cc/ops/linear/packed_driver.h"
 #include "cc/ops/linear/packed_kernel_set.h"
 #include "cc/tensor/float16.h"
 
@@ -184,6 +186,18 @@ TEST(Bf16Kernels, NaNReachesTheOutputsOfItsRowOnly) {
       }
     }
   }
+}
+
+// The whole conformance body, over emulated tiles.
+TEST(Bf16Kernels, TilesConform) {
+  static constexpr PackedKernelSet kEmulated = AmxBf16<EmulatedTiles>::kKernels;
+  static constexpr WeightPacking kPacking = PackingOfSet<&kEmulated>("tiles");
+  const auto bf16_weights = [](const device::Capabilities&, const OpCall& call) {
+    return call.inputs[1].dtype == DType::kBF16;
+  };
+  const KernelRow rows[] = {
+      PackedRow<&kEmulated>("emulated", 1, bf16_weights, ActivationPrecision::kBf16, &kPacking)};
+  CheckLinearConformance({"linear", LinearOp().check, rows}, device::Capabilities());
 }
 
 }  // namespace

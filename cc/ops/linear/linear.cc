@@ -3,6 +3,7 @@
 #include <string>
 
 #include "cc/ops/block_format/block_format.h"
+#include "cc/ops/linear/bf16_panel.h"
 #include "cc/ops/linear/kernel_set.h"
 #include "cc/ops/linear/linear_driver.h"
 #include "cc/ops/linear/packed_driver.h"
@@ -43,42 +44,33 @@ bool VnniOnBlocks(const device::Capabilities& caps, const OpCall& call) {
   return caps.avx512 && caps.avx512_vnni && IsBlockFormat(call.inputs[1].dtype);
 }
 
-// The row `name` of a packed kernel set.
-template <const linear::PackedKernelSet* kKernels>
-constexpr KernelRow PackedRow(std::string_view name, int32_t priority,
-                              decltype(KernelRow::supports) supports,
-                              ActivationPrecision activations, const WeightPacking* packing) {
-  return {.op = "linear",
-          .name = name,
-          .priority = priority,
-          .supports = supports,
-          .run = [](const OpCall& call,
-                    KernelContext& context) { linear::RunPacked(*kKernels, call, context); },
-          .workspace_bytes = [](const OpCall& call,
-                                int32_t) { return linear::PackedWorkspaceBytes(*kKernels, call); },
-          .activations = activations,
-          .packing = packing};
+bool Bf16Weights(const OpCall& call) { return call.inputs[1].dtype == DType::kBF16; }
+
+bool AmxOnBf16(const device::Capabilities& caps, const OpCall& call) {
+  // linear_amx.cc is compiled for the vectors of all CPUs that have tiles.
+  return caps.amx_bf16 && caps.avx512_bf16 && caps.avx512_vnni && Bf16Weights(call);
 }
 
-template <const linear::PackedKernelSet* kKernels>
-constexpr WeightPacking PackingOfSet(std::string_view layout) {
-  return {.layout = layout,
-          .inputs = 1u << 1,
-          .bytes = [](const TensorView& w) { return linear::PackedBytes(*kKernels, w); },
-          .pack = [](const TensorView& w, std::byte* packed,
-                     device::ThreadPool& pool) { linear::PackPanels(*kKernels, w, packed, pool); }};
+bool Avx512Bf16OnBf16(const device::Capabilities& caps, const OpCall& call) {
+  return caps.avx512_bf16 && caps.avx512_vnni && Bf16Weights(call);
 }
 
 constexpr WeightPacking kBlockPanels =
-    PackingOfSet<&linear::kAvx512VnniKernels>("block panels of 32, version 1");
+    linear::PackingOfSet<&linear::kAvx512VnniKernels>("block panels of 32, version 1");
+constexpr WeightPacking kBf16Panels =
+    linear::PackingOfSet<&linear::kAvx512Bf16Kernels>("bf16 panels of 32, version 1");
 #endif
 
 constexpr KernelRow kRows[] = {
 #if defined(__x86_64__)
-    PackedRow<&linear::kAvx512VnniKernels>("avx512_vnni", 40, VnniOnBlocks,
-                                           ActivationPrecision::kInt8, &kBlockPanels),
-    PackedRow<&linear::kAvx512VnniInt16Kernels>("avx512_vnni_int16", 35, VnniOnBlocks,
-                                                ActivationPrecision::kBf16, &kBlockPanels),
+    linear::PackedRow<&linear::kAvx512VnniKernels>("avx512_vnni", 40, VnniOnBlocks,
+                                                   ActivationPrecision::kInt8, &kBlockPanels),
+    linear::PackedRow<&linear::kAmxBf16Kernels>("amx_bf16", 38, AmxOnBf16,
+                                                ActivationPrecision::kBf16, &kBf16Panels),
+    linear::PackedRow<&linear::kAvx512Bf16Kernels>("avx512_bf16", 36, Avx512Bf16OnBf16,
+                                                   ActivationPrecision::kBf16, &kBf16Panels),
+    linear::PackedRow<&linear::kAvx512VnniInt16Kernels>("avx512_vnni_int16", 35, VnniOnBlocks,
+                                                        ActivationPrecision::kBf16, &kBlockPanels),
     {"linear", "avx512", 30,
      [](const device::Capabilities& caps, const OpCall&) { return caps.avx512; },
      Run<&linear::kAvx512Kernels>, linear::DriverWorkspaceBytes},

@@ -33,8 +33,9 @@
 // is below 2^-100 counts as 0. Errors of the elements of a block are independent: the typical error
 // is smaller by the root of K. README.md has the perplexity of models.
 //
-// Kernels: "avx512_vnni" (block formats; kInt8), "avx512_vnni_int16" (block formats; kBf16),
-// "avx512", "avx2", "portable" (ASIMD, VXE, SSE2) and "reference".
+// Kernels: "avx512_vnni" (block formats; kInt8), "amx_bf16" and "avx512_bf16" (bf16; kBf16),
+// "avx512_vnni_int16" (block formats; kBf16), "avx512", "avx2", "portable" (ASIMD, VXE, SSE2) and
+// "reference".
 #ifndef PAGEMILL_CC_OPS_LINEAR_LINEAR_H_
 #define PAGEMILL_CC_OPS_LINEAR_LINEAR_H_
 

@@ -1,7 +1,7 @@
 // Speed of `linear` at the shapes of real models, next to the machine's limits measured in the same
 // run. Counters: GB/s of weights and its share of the read bandwidth (`of_read`) where N is small;
 // GFLOP/s and its share of the multiply-add peak (`of_peak`) where N is large; `tok/s` for one pass
-// over all matrices of SmolLM2-135M with Q4_1 layers, what a model could reach if it were nothing
+// over all matrices of SmolLM2-135M, in Q4_1 or bf16, what a model could reach if it were nothing
 // else.
 //
 //   linear_benchmark --benchmark_filter=SmolLM2        (the whole model)
@@ -90,6 +90,16 @@ class Problem {
 
 using benchmark::Counter;
 
+// Of the instructions of this kernel, for all threads of the pool together.
+double PeakOf(const std::string& kernel, ThreadPool& pool) {
+  const device::Capabilities caps = device::DetectCapabilities();
+  if (kernel == "avx512_bf16") {
+    return *device::MeasurePeak(caps, {"avx512_bf16", "bf16", "registers"}, pool);
+  }
+  if (kernel == "amx_bf16") return *device::MeasurePeak(caps, {"amx_bf16", "bf16", "L1"}, pool);
+  return MeasureFlops(caps, pool);
+}
+
 void RunShape(benchmark::State& state, const std::string& kernel, DType dtype, Shape shape) {
   const int64_t n = state.range(0);
   const int32_t threads = static_cast<int32_t>(state.range(1));
@@ -105,15 +115,15 @@ void RunShape(benchmark::State& state, const std::string& kernel, DType dtype, S
     state.counters["GB/s"] = Counter(bytes * runs / 1e9, Counter::kIsRate);
     state.counters["of_read"] = Counter(bytes * runs / limit, Counter::kIsRate);
   } else {
-    const double limit = MeasureFlops(device::DetectCapabilities(), pool);
+    const double limit = PeakOf(kernel, pool);
     state.counters["GFLOP/s"] = Counter(problem.flops() * runs / 1e9, Counter::kIsRate);
     state.counters["of_peak"] = Counter(problem.flops() * runs / limit, Counter::kIsRate);
   }
 }
 
 // The matrices of one token: layers of hidden 576, 3 key heads of 64, 1536 in the MLP, and the
-// vocabulary projection, which the GGUF file stores as Q8_0.
-void RunSmolLM2(benchmark::State& state, const std::string& kernel) {
+// vocabulary projection, which a GGUF file of Q4_1 stores as Q8_0.
+void RunSmolLM2(benchmark::State& state, const std::string& kernel, DType dtype) {
   const int64_t n = state.range(0);
   const int32_t threads = static_cast<int32_t>(state.range(1));
   ThreadPool pool({.num_threads = threads, .spin_us = 1000});
@@ -122,13 +132,14 @@ void RunSmolLM2(benchmark::State& state, const std::string& kernel) {
                          {576, 1536}, {576, 1536}, {1536, 576}};
   for (int i = 0; i < 30; ++i) {
     for (const Shape& s : layer) {
-      problems.push_back(std::make_unique<Problem>(s, DType::kQ4_1, n, kernel, threads));
+      problems.push_back(std::make_unique<Problem>(s, dtype, n, kernel, threads));
     }
   }
   // Only the last token of a prompt is projected.
   const int64_t projected = n <= 32 ? n : 1;
+  const DType vocabulary = dtype == DType::kQ4_1 ? DType::kQ8_0 : dtype;
   problems.push_back(
-      std::make_unique<Problem>(Shape{576, 49152}, DType::kQ8_0, projected, kernel, threads));
+      std::make_unique<Problem>(Shape{576, 49152}, vocabulary, projected, kernel, threads));
   if (!problems[0]->runnable()) return state.SkipWithError("not on this machine");
   double bytes = 0;
   double flops = 0;
@@ -145,15 +156,15 @@ void RunSmolLM2(benchmark::State& state, const std::string& kernel) {
   state.counters["of_read"] =
       Counter(bytes * runs / MeasureReadBandwidth(device::DetectCapabilities(), model, pool),
               Counter::kIsRate);
-  state.counters["of_peak"] =
-      Counter(flops * runs / MeasureFlops(device::DetectCapabilities(), pool), Counter::kIsRate);
+  state.counters["of_peak"] = Counter(flops * runs / PeakOf(kernel, pool), Counter::kIsRate);
 }
 
 // All combinations as benchmarks; google benchmark keeps them.
 [[maybe_unused]] const bool kRegistered = [] {
   const Shape shapes[] = {{576, 576},   {576, 192},  {576, 1536}, {1536, 576},
                           {576, 49152}, {896, 4864}, {4864, 896}};
-  for (const char* kernel : {"avx512_vnni", "avx512_vnni_int16", "avx512", "avx2", "portable"}) {
+  for (const char* kernel : {"avx512_vnni", "avx512_vnni_int16", "amx_bf16", "avx512_bf16",
+                             "avx512", "avx2", "portable"}) {
     for (DType dtype : kWeightDTypes) {
       for (const Shape& shape : shapes) {
         // Rows of 576, 1536, ...: block formats of 256 take the nearest multiple.
@@ -168,12 +179,15 @@ void RunSmolLM2(benchmark::State& state, const std::string& kernel) {
             ->UseRealTime();
       }
     }
-    benchmark::RegisterBenchmark((std::string("SmolLM2/") + kernel).c_str(), RunSmolLM2,
-                                 std::string(kernel))
-        ->ArgNames({"n", "threads"})
-        ->ArgsProduct({{1, 2, 4, 6, 8, 32, 128, 512}, {1, 2}})
-        ->Unit(benchmark::kMillisecond)
-        ->UseRealTime();
+    for (DType dtype : {DType::kQ4_1, DType::kBF16}) {
+      const std::string name =
+          "SmolLM2/" + std::string(kernel) + "/" + std::string(Info(dtype).name);
+      benchmark::RegisterBenchmark(name.c_str(), RunSmolLM2, std::string(kernel), dtype)
+          ->ArgNames({"n", "threads"})
+          ->ArgsProduct({{1, 2, 4, 6, 8, 32, 128, 512}, {1, 2}})
+          ->Unit(benchmark::kMillisecond)
+          ->UseRealTime();
+    }
   }
   return true;
 }();

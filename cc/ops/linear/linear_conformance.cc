@@ -61,12 +61,16 @@ struct Operation {
 struct Expected {
   std::vector<double> y;
   std::vector<double> bound;
-  // Of rows that round activations: what half a step of all of them is worth, and the rest.
+  // Of rows that round activations, for block formats: what half a step of all of them is worth,
+  // and the rest.
   std::vector<double> off_by;
   std::vector<double> rounded_bound;
 
-  double Bound(size_t i, ActivationPrecision activations) const {
+  std::vector<double> bf16_bound;  // of rows that round activations, for bf16 weights
+
+  double Bound(size_t i, DType dtype, ActivationPrecision activations) const {
     if (activations == ActivationPrecision::kF32) return bound[i];
+    if (dtype == DType::kBF16) return bf16_bound[i];
     return LinearHalfStep(activations) * off_by[i] + rounded_bound[i];
   }
 };
@@ -87,6 +91,7 @@ Expected Compute(const Case& c, const Operation& op) {
   Expected e;
   e.y.resize(c.n * c.m);
   e.bound.resize(c.n * c.m);
+  e.bf16_bound.resize(c.n * c.m);
   const std::vector<float> x = op.x.ToFloat();
   const std::vector<float> bias = op.bias.ToFloat();
   std::vector<float> row(c.k);
@@ -116,6 +121,7 @@ Expected Compute(const Case& c, const Operation& op) {
       }
       e.y[n * c.m + m] = sum;
       e.bound[n * c.m + m] = LinearErrorBound(c.k) * magnitude;
+      e.bf16_bound[n * c.m + m] = LinearBf16ErrorBound(c.k) * magnitude;
       e.off_by[n * c.m + m] = off_by;
       e.rounded_bound[n * c.m + m] = LinearErrorBound(c.k) * rounded_magnitude;
     }
@@ -136,7 +142,7 @@ void CheckAgainstExact(const Case& c, DType dtype, const OpDefinition& op,
     const std::vector<float> y = operation.y.ToFloat();
     for (size_t i = 0; i < y.size(); ++i) {
       // Not `>`: NaN must fail.
-      const double bound = expected.Bound(i, row->activations);
+      const double bound = expected.Bound(i, dtype, row->activations);
       ASSERT_TRUE(std::abs(y[i] - expected.y[i]) <= bound)
           << "y[" << i / c.m << ", " << i % c.m << "] is " << y[i] << ", expected " << expected.y[i]
           << " within " << bound;

@@ -43,8 +43,18 @@ TEST(Linear, TableHasTheKernelsOfThisMachine) {
   EXPECT_EQ(within(ActivationPrecision::kF32), "avx512");
   TestTensor plain(DType::kBF16, {4, 32});
   const TensorView plain_inputs[] = {x.view(), plain.view()};
-  EXPECT_EQ((*ChooseKernel(LinearOp(), caps, {.inputs = plain_inputs, .outputs = outputs}))->name,
-            "avx512");
+  const auto for_bf16 = [&](ActivationPrecision coarsest) {
+    const OpCall plain_call{.inputs = plain_inputs, .outputs = outputs};
+    return (*ChooseKernel(LinearOp(), caps, plain_call, {.activations = coarsest}))->name;
+  };
+  EXPECT_EQ(for_bf16(ActivationPrecision::kInt8), "avx512");
+  caps.avx512_bf16 = true;
+  EXPECT_EQ(for_bf16(ActivationPrecision::kBf16), "avx512_bf16");
+  caps.amx_bf16 = true;
+  EXPECT_EQ(for_bf16(ActivationPrecision::kBf16), "amx_bf16");
+  EXPECT_EQ(for_bf16(ActivationPrecision::kInt8), "amx_bf16");
+  EXPECT_EQ(for_bf16(ActivationPrecision::kF32), "avx512");
+  EXPECT_EQ(within(ActivationPrecision::kInt8), "avx512_vnni");
 #endif
 }
 

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 #include "cc/device/thread_pool.h"
 #include "cc/ops/linear/packed_kernel_set.h"
@@ -21,6 +22,32 @@ void PackPanels(const PackedKernelSet& kernels, const TensorView& weight, std::b
 // `call` has packed weights.
 void RunPacked(const PackedKernelSet& kernels, const OpCall& call, KernelContext& context);
 int64_t PackedWorkspaceBytes(const PackedKernelSet& kernels, const OpCall& call);
+
+// The row `name` of a packed kernel set.
+template <const PackedKernelSet* kKernels>
+constexpr KernelRow PackedRow(std::string_view name, int32_t priority,
+                              decltype(KernelRow::supports) supports,
+                              ActivationPrecision activations, const WeightPacking* packing) {
+  return {.op = "linear",
+          .name = name,
+          .priority = priority,
+          .supports = supports,
+          .run = [](const OpCall& call,
+                    KernelContext& context) { RunPacked(*kKernels, call, context); },
+          .workspace_bytes = [](const OpCall& call,
+                                int32_t) { return PackedWorkspaceBytes(*kKernels, call); },
+          .activations = activations,
+          .packing = packing};
+}
+
+template <const PackedKernelSet* kKernels>
+constexpr WeightPacking PackingOfSet(std::string_view layout) {
+  return {.layout = layout,
+          .inputs = 1u << 1,
+          .bytes = [](const TensorView& w) { return PackedBytes(*kKernels, w); },
+          .pack = [](const TensorView& w, std::byte* packed,
+                     device::ThreadPool& pool) { PackPanels(*kKernels, w, packed, pool); }};
+}
 
 }  // namespace pagemill::ops::linear
 
