@@ -97,6 +97,11 @@ void BindNativeExecutor(nb::module_& m) {
           nb::arg("query_start"), nb::arg("seq_lens"), nb::arg("block_table"),
           nb::arg("logits_rows"))
       .def_prop_ro("memory_plan", &NativeExecutor::memory_plan)
+      .def_prop_ro("packed_from_cache",
+                   [](const NativeExecutor& self) { return self.packed_weights().from_cache(); })
+      .def_prop_ro(
+          "pack_cache_error",
+          [](const NativeExecutor& self) { return self.packed_weights().store_status().message(); })
       .def_prop_ro("kv_fingerprint", &KvFingerprint);
 }
 

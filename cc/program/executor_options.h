@@ -28,6 +28,8 @@ struct ExecutorOptions {
   // The coarsest that matrix multiplications and attention may round activations to on the way in,
   // where that is faster; whatever kernel_filter says.
   ops::ActivationPrecision activations = ops::ActivationPrecision::kBf16;
+  // Keeps packed weights (weights/pack_cache.h); empty = they are packed at every start.
+  std::string pack_cache_folder;
   // Fill outputs before their op and values after their last reader with NaN. For tests: slow.
   bool poison_dead_memory = false;
 

@@ -110,7 +110,10 @@ Status NativeExecutor::Bound::AllocateMemory(const Target& target) {
   pool = std::make_unique<device::ThreadPool>(
       device::ThreadPoolOptions{.num_threads = kernels.num_threads});
   context = {.pool = pool.get(), .workspace = workspace.bytes(), .group = target.group};
-  PM_ASSIGN_OR_RETURN(packed, PackedWeights::Pack(program, kernels.rows, weights, *pool));
+  const PackCache cache(options.pack_cache_folder);
+  PM_ASSIGN_OR_RETURN(
+      packed, PackedWeights::Make(program, kernels.rows, weights,
+                                  options.pack_cache_folder.empty() ? nullptr : &cache, *pool));
   PlaceValues(activations);
   return OkStatus();
 }
@@ -319,6 +322,7 @@ const MemoryPlan& NativeExecutor::memory_plan() const { return bound_->plan; }
 const KernelSelection& NativeExecutor::kernels() const { return bound_->kernels; }
 device::ThreadPool* NativeExecutor::thread_pool() { return bound_->pool.get(); }
 step::PageStore* NativeExecutor::pages() { return bound_->pages.get(); }
+const PackedWeights& NativeExecutor::packed_weights() const { return bound_->packed; }
 Digest128 NativeExecutor::kv_fingerprint() const {
   return KvFingerprint(bound_->program, bound_->weights, GeometryOf(bound_->options));
 }

@@ -27,6 +27,7 @@
 #include "cc/program/memory_plan.h"
 #include "cc/program/op_profile.h"
 #include "cc/program/program.h"
+#include "cc/program/weights/packed_weights.h"
 #include "cc/step/page_store.h"
 
 namespace pagemill::program {
@@ -49,6 +50,7 @@ class NativeExecutor final : public Executor {
   // The KV cache, for those who copy it elsewhere; null where the program has none. Dies with the
   // executor.
   step::PageStore* pages();
+  const PackedWeights& packed_weights() const;
   // What the bytes of its pages depend on besides tokens. Reads some of every weight.
   Digest128 kv_fingerprint() const;
 

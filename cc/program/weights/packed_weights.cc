@@ -1,10 +1,12 @@
 #include "cc/program/weights/packed_weights.h"
 
 #include <set>
+#include <string>
 #include <string_view>
 #include <tuple>
 #include <vector>
 
+#include "cc/base/xxh3.h"
 #include "cc/program/operand_views.h"
 
 namespace pagemill::program {
@@ -55,29 +57,68 @@ Layout LayOut(const Program& program, std::span<const ops::KernelRow* const> row
   return layout;
 }
 
+TensorView ViewOf(const Copy& copy, const Weights& weights) {
+  TensorView view = copy.view;
+  view.data = const_cast<std::byte*>(weights.data(copy.weight));
+  return view;
+}
+
+// Of all that decides the bytes of the copies and where they lie.
+Digest128 KeyOf(const Layout& layout, const Weights& weights, device::ThreadPool& pool) {
+  std::string text;
+  for (const Copy& copy : layout.copies) {
+    const TensorView view = ViewOf(copy, weights);
+    // Of columns of a stored matrix, all from the first element to the last.
+    const int64_t stored =
+        (view.shape[0] - 1) * view.row_stride_bytes + RowBytes(view.dtype, view.RowElements());
+    const Digest128 digest =
+        ParallelDigest({view.Data<const std::byte>(), static_cast<size_t>(stored)}, pool);
+    text.append(copy.packing->layout).append(" ").append(Info(view.dtype).name);
+    for (int64_t number : {view.shape[0], view.RowElements(), view.row_stride_bytes, copy.offset}) {
+      text += " " + std::to_string(number);
+    }
+    text += " " + std::to_string(digest.high) + " " + std::to_string(digest.low) + "\n";
+  }
+  return Xxh3_128(text.data(), text.size());
+}
+
 }  // namespace
 
 PackedBytes CountPackedBytes(const Program& program, std::span<const ops::KernelRow* const> rows) {
   return LayOut(program, rows).bytes;
 }
 
-StatusOr<PackedWeights> PackedWeights::Pack(const Program& program,
+StatusOr<PackedWeights> PackedWeights::Make(const Program& program,
                                             std::span<const ops::KernelRow* const> rows,
-                                            const Weights& weights, device::ThreadPool& pool) {
+                                            const Weights& weights, const PackCache* cache,
+                                            device::ThreadPool& pool) {
   const Layout layout = LayOut(program, rows);
   PackedWeights packed;
-  PM_ASSIGN_OR_RETURN(packed.memory_,
-                      LazyMemory::Allocate(layout.bytes.packed_bytes, "packed weights"));
-  for (const Copy& copy : layout.copies) {
-    TensorView view = copy.view;
-    view.data = const_cast<std::byte*>(weights.data(copy.weight));
-    copy.packing->pack(view, packed.memory_.data() + copy.offset, pool);
+  if (layout.copies.empty()) return packed;
+  const int64_t bytes = layout.bytes.packed_bytes;
+  Digest128 key;
+  if (cache != nullptr) {
+    key = KeyOf(layout, weights, pool);
+    packed.mapped_ = cache->Find(key, bytes, pool);
+  }
+  const std::byte* base = nullptr;
+  if (packed.mapped_) {
+    base = packed.mapped_->bytes.data();
+  } else {
+    PM_ASSIGN_OR_RETURN(packed.memory_, LazyMemory::Allocate(bytes, "packed weights"));
+    for (const Copy& copy : layout.copies) {
+      copy.packing->pack(ViewOf(copy, weights), packed.memory_.data() + copy.offset, pool);
+    }
+    base = packed.memory_.data();
+    if (cache != nullptr) {
+      packed.store_status_ =
+          cache->Store(key, packed.memory_.bytes().first(static_cast<size_t>(bytes)), pool);
+    }
   }
   for (const Operand& operand : layout.operands) {
-    packed.data_[{operand.op, operand.input}] =
-        packed.memory_.data() + layout.copies[operand.copy].offset;
+    packed.data_[{operand.op, operand.input}] = base + layout.copies[operand.copy].offset;
   }
-  if (!layout.copies.empty()) weights.DropPages();
+  weights.DropPages();
   return packed;
 }
 

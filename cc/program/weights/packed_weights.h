@@ -2,16 +2,19 @@
 // Weights in the order in which the chosen kernels read them (ops::WeightPacking), packed when a
 // program is bound. Operands that share a weight and an order share the copy.
 //
-//   PM_ASSIGN_OR_RETURN(PackedWeights packed, PackedWeights::Pack(program, rows, weights, pool));
+//   PM_ASSIGN_OR_RETURN(PackedWeights packed,
+//                       PackedWeights::Make(program, rows, weights, cache, pool));
 //   const std::byte* data = packed.data(op, input);   // null: as stored
 //
-// Immutable after Pack(); thread-safe.
+// A cache on disk (pack_cache.h) keeps all copies of a program together, under a digest of the
+// weights as stored and of how they are packed. Immutable after Make(); thread-safe.
 #ifndef PAGEMILL_CC_PROGRAM_WEIGHTS_PACKED_WEIGHTS_H_
 #define PAGEMILL_CC_PROGRAM_WEIGHTS_PACKED_WEIGHTS_H_
 
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -20,6 +23,7 @@
 #include "cc/ops/op.h"
 #include "cc/program/program.h"
 #include "cc/program/weights/lazy_memory.h"
+#include "cc/program/weights/pack_cache.h"
 #include "cc/program/weights/weights.h"
 
 namespace pagemill::program {
@@ -34,11 +38,18 @@ PackedBytes CountPackedBytes(const Program& program, std::span<const ops::Kernel
 
 class PackedWeights {
  public:
-  // Packs on the pool's threads, then gives back the pages of files that were read for it.
+  // Maps the copies from `cache` where it has them; else packs on the pool's threads and stores
+  // them there. Null: no cache. Then gives back the pages of files that were read for it.
   // kResourceExhausted where there is no room.
-  static StatusOr<PackedWeights> Pack(const Program& program,
+  static StatusOr<PackedWeights> Make(const Program& program,
                                       std::span<const ops::KernelRow* const> rows,
-                                      const Weights& weights, device::ThreadPool& pool);
+                                      const Weights& weights, const PackCache* cache,
+                                      device::ThreadPool& pool);
+
+  // Were the copies found in the cache?
+  bool from_cache() const { return mapped_.has_value(); }
+  // Why copies that were packed could not be stored in the cache; that is no reason to fail.
+  const Status& store_status() const { return store_status_; }
 
   // Input `input` of op `op`, 64-byte aligned; null where its kernel reads it as stored.
   const std::byte* data(size_t op, size_t input) const {
@@ -47,7 +58,9 @@ class PackedWeights {
   }
 
  private:
-  LazyMemory memory_;
+  LazyMemory memory_;                       // where they were packed
+  std::optional<PackCache::Entry> mapped_;  // or found
+  Status store_status_;
   std::map<std::pair<size_t, size_t>, const std::byte*> data_;
 };
 

@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -53,11 +56,12 @@ constexpr ops::KernelRow kPacksSecond = {.op = "op", .name = "packs", .packing =
 constexpr ops::KernelRow kPacksBoth = {.op = "op", .name = "packs", .packing = &kBothWeights};
 constexpr ops::KernelRow kPacksOther = {.op = "op", .name = "packs", .packing = &kOtherLayout};
 
-PackedWeights MustPack(const Program& program, const std::vector<const ops::KernelRow*>& rows) {
+PackedWeights MustPack(const Program& program, const std::vector<const ops::KernelRow*>& rows,
+                       const PackCache* cache = nullptr) {
   const StatusOr<Weights> weights = Weights::Load(program);
   EXPECT_TRUE(weights.ok()) << weights.status().ToString();
   device::ThreadPool pool({.num_threads = 2});
-  StatusOr<PackedWeights> packed = PackedWeights::Pack(program, rows, *weights, pool);
+  StatusOr<PackedWeights> packed = PackedWeights::Make(program, rows, *weights, cache, pool);
   EXPECT_TRUE(packed.ok()) << packed.status().ToString();
   return *std::move(packed);
 }
@@ -97,6 +101,49 @@ TEST(PackedWeights, EveryLayoutIsACopyOfItsOwn) {
   EXPECT_EQ(CountPackedBytes(program, rows).stored_bytes, 24);
   const PackedWeights packed = MustPack(program, rows);
   EXPECT_NE(packed.data(1, 1), packed.data(2, 1));
+}
+
+class PackedWeightsCacheTest : public ::testing::Test {
+ protected:
+  PackedWeightsCacheTest() { EXPECT_NE(::mkdtemp(folder_.data()), nullptr); }
+  ~PackedWeightsCacheTest() override { std::filesystem::remove_all(folder_); }
+
+  std::string folder_ = ::testing::TempDir() + "/packed_weights_test_XXXXXX";
+};
+
+TEST_F(PackedWeightsCacheTest, TheSecondTimeMapsWhatTheFirstPacked) {
+  const PackCache cache(folder_);
+  const Program program = MustParse();
+  const std::vector<const ops::KernelRow*> rows = {&kPlain, &kPacksBoth, &kPlain};
+  EXPECT_FALSE(MustPack(program, rows, &cache).from_cache());
+  const PackedWeights packed = MustPack(program, rows, &cache);
+  EXPECT_TRUE(packed.from_cache());
+  EXPECT_TRUE(packed.store_status().ok());
+  EXPECT_EQ(First(packed.data(1, 1)), 6);
+  EXPECT_EQ(First(packed.data(1, 2)), 12);
+}
+
+TEST_F(PackedWeightsCacheTest, OtherBytesOrLayoutsAreOtherEntries) {
+  const PackCache cache(folder_);
+  const std::vector<const ops::KernelRow*> rows = {&kPlain, &kPacksSecond, &kPlain};
+  EXPECT_FALSE(MustPack(MustParse(), rows, &cache).from_cache());
+  EXPECT_FALSE(MustPack(MustParse(), {&kPlain, &kPacksOther, &kPlain}, &cache).from_cache());
+  std::string text = kText;
+  text.replace(text.find("0000c040"), 8, "0000c0c0");  // 6 becomes -6
+  const StatusOr<Program> other = Program::Parse(text);
+  ASSERT_TRUE(other.ok()) << other.status().ToString();
+  const PackedWeights packed = MustPack(*other, rows, &cache);
+  EXPECT_FALSE(packed.from_cache());
+  EXPECT_EQ(First(packed.data(1, 1)), -6);
+}
+
+TEST_F(PackedWeightsCacheTest, ACacheThatCannotBeWrittenIsNoFailure) {
+  const std::string file = folder_ + "/a_file";
+  std::ofstream(file) << "no folder";
+  const PackCache cache(file);
+  const PackedWeights packed = MustPack(MustParse(), {&kPlain, &kPacksSecond, &kPlain}, &cache);
+  EXPECT_EQ(First(packed.data(1, 1)), 6);
+  EXPECT_EQ(packed.store_status().code(), StatusCode::kUnavailable);
 }
 
 }  // namespace

@@ -34,6 +34,7 @@ class ExecutorOptions:
         kv_cache_dtype: Literal["bf16", "f32"] = "bf16",
         kernel_filter: str = "",
         activation_dtype: Literal["f32", "bf16", "int8"] = "bf16",
+        pack_cache_folder: str = "",
     ) -> None: ...
     @property
     def num_threads(self) -> int: ...
@@ -132,6 +133,11 @@ class NativeExecutor:
         """One step, outside an engine: copies of logits [L, vocab] and pooled [R, dim]."""
     @property
     def memory_plan(self) -> MemoryPlan: ...
+    @property
+    def packed_from_cache(self) -> bool: ...
+    @property
+    def pack_cache_error(self) -> str:
+        """Why packed weights could not be stored; empty where they were, or need not be."""
     @property
     def kv_fingerprint(self) -> str:
         """What KV depends on besides tokens. Reads some of every weight."""

@@ -11,6 +11,7 @@ from typing import Any
 
 import pagemill
 from pagemill.config import EngineConfig, read_environment
+from pagemill.config.env import cache_folder
 from pagemill.config.flags import FlagParser
 from pagemill.config.memory import available_memory_bytes
 from pagemill.config.quantities import format_bytes
@@ -88,16 +89,13 @@ def _report(config: EngineConfig) -> dict[str, Any]:
 
 
 def _model_report(config: EngineConfig) -> dict[str, Any]:
-    from pathlib import Path
-
     from pagemill import _native
     from pagemill.cli.model_plan import model_path
     from pagemill.engine.executor_sizes import ExecutorSizes, weights_dtype
     from pagemill.weights.fetch import default_model_path, is_complete
 
     if config.model.model is None:
-        folder = config.model.cache_dir or str(read_environment().cache_dir)
-        path = default_model_path(Path(folder).expanduser())
+        path = default_model_path(cache_folder(config.model.cache_dir))
         if not is_complete(path):
             return {"model": None, "default_model": f"not fetched yet; will be at {path}"}
     from pagemill.runner.build import BuildOptions, build

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pagemill.config import ConfigError, EngineConfig, ModelConfig, read_environment
+from pagemill.config import ConfigError, EngineConfig, ModelConfig
+from pagemill.config.env import cache_folder
 from pagemill.config.memory import FixedCosts, KvBudget, available_memory_bytes, plan_kv_cache
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def model_path(model: ModelConfig) -> Path:
     """Returns where the configured model is, fetching it if need be."""
     from pagemill.weights.fetch import resolve
 
-    folder = Path(model.cache_dir or read_environment().cache_dir).expanduser()
+    folder = cache_folder(model.cache_dir)
     return resolve(model.model, cache_dir=folder, revision=model.revision)
 
 
@@ -102,7 +103,7 @@ def known_model(config: EngineConfig) -> EngineConfig | None:
 
     if config.model.model is not None:
         return config
-    folder = Path(config.model.cache_dir or read_environment().cache_dir).expanduser()
+    folder = cache_folder(config.model.cache_dir)
     return config if is_complete(default_model_path(folder)) else None
 
 

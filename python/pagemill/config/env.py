@@ -3,7 +3,7 @@
 | name | meaning |
 |---|---|
 | PAGEMILL_API_KEY | key(s) of the server, separated by commas; `--api-key` wins |
-| PAGEMILL_CACHE_DIR | folder for downloaded models; `--cache-dir` wins |
+| PAGEMILL_CACHE_DIR | folder for downloaded models and packed weights; `--cache-dir` wins |
 | XDG_CACHE_HOME | parent of the cache folder where neither is given; else `~/.cache` |
 
 Other programs' variables (proxies, `HF_TOKEN`, `PIP_INDEX_URL`) are theirs to read: pip and
@@ -46,6 +46,11 @@ def read_environment(variables: Mapping[str, str] | None = None) -> Environment:
             if close:
                 raise ConfigError(f"environment variable {name}: did you mean {close[0]}?")
     return Environment(api_keys=_api_keys(env), cache_dir=_cache_dir(env))
+
+
+def cache_folder(cache_dir: str | None) -> Path:
+    """Returns `cache_dir`, where that is given (`--cache-dir`), else the environment's folder."""
+    return Path(cache_dir).expanduser() if cache_dir else read_environment().cache_dir
 
 
 def _api_keys(env: Mapping[str, str]) -> tuple[str, ...]:

@@ -32,6 +32,12 @@ class ExecutorConfig:
         " other.",
         allowed=("auto", "f32", "int8"),
     )
+    pack_cache: bool = option(
+        True,
+        "Keep weights in the order in which this CPU's kernels read them, in the folder `packed` of"
+        " the cache folder: the next start maps them, and several processes share them. At most"
+        " 32 GiB; those not used for longest go first.",
+    )
     kernel_filter: str = option(
         "",
         "Use only kernels whose name contains this, the reference where there is none: to find out"

@@ -78,9 +78,15 @@ def _executor(
     built: BuiltModel, config: EngineConfig, sizes: ExecutorSizes, num_blocks: int
 ) -> _native.NativeExecutor | _native.PythonExecutor:
     if config.executor.executor == "native":
-        return _native.NativeExecutor(
+        executor = _native.NativeExecutor(
             built.program_text, sizes.executor_options(config, num_blocks)
         )
+        if executor.pack_cache_error:
+            _LOGGER.warning(
+                "packed weights are not kept for the next start: %s (--no-pack-cache to say so)",
+                executor.pack_cache_error,
+            )
+        return executor
     # Imports torch, which serving natively must not.
     from pagemill.runner.torch_executor import TorchExecutor, TorchOptions
 

@@ -8,6 +8,7 @@ from typing import Any, Final, Literal
 
 from pagemill import _native
 from pagemill.config import EngineConfig
+from pagemill.config.env import cache_folder
 from pagemill.runner.build import BuiltModel
 
 # The coarsest type that activations may be rounded to, for each value of the option.
@@ -51,7 +52,14 @@ class ExecutorSizes:
             kv_cache_dtype="f32" if self.kv_cache_dtype == "f32" else "bf16",
             kernel_filter=config.executor.kernel_filter,
             activation_dtype=_ACTIVATION_DTYPES[config.executor.activation_dtype],
+            pack_cache_folder=_pack_cache_folder(config),
         )
+
+
+def _pack_cache_folder(config: EngineConfig) -> str:
+    if not config.executor.pack_cache:
+        return ""
+    return str(cache_folder(config.model.cache_dir) / "packed")
 
 
 def weights_dtype(model_config: Mapping[str, Any]) -> str:

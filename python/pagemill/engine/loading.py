@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from pagemill.config import ConfigError, EngineConfig, ModelConfig, read_environment
+from pagemill.config import ConfigError, EngineConfig, ModelConfig
+from pagemill.config.env import cache_folder
 from pagemill.engine.core import EngineCore
 from pagemill.engine.executor_sizes import weights_dtype
 from pagemill.engine.sampling import SamplingDefaults
@@ -40,8 +41,7 @@ def load(config: EngineConfig) -> LoadedModel:
         StatusError: the program cannot be bound.
     """
     model = config.model
-    cache_dir = Path(model.cache_dir) if model.cache_dir else read_environment().cache_dir
-    path = resolve(model.model, cache_dir=cache_dir, revision=model.revision)
+    path = resolve(model.model, cache_dir=cache_folder(model.cache_dir), revision=model.revision)
     source = ModelSource.open(path)
     built = build(source, BuildOptions(max_model_len=model.max_model_len))
     defaults, cap = sampling_defaults(model, source)

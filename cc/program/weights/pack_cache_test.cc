@@ -1,0 +1,130 @@
+#include "cc/program/weights/pack_cache.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+namespace pagemill::program {
+namespace {
+
+namespace fs = std::filesystem;
+
+class PackCacheTest : public ::testing::Test {
+ protected:
+  PackCacheTest() {
+    std::string name = ::testing::TempDir() + "/pack_cache_test_XXXXXX";
+    EXPECT_NE(::mkdtemp(name.data()), nullptr);
+    folder_ = name + "/made/when/needed";
+    root_ = name;
+  }
+  ~PackCacheTest() override { fs::remove_all(root_); }
+
+  static std::vector<std::byte> Bytes(size_t size, int seed) {
+    std::vector<std::byte> bytes(size);
+    for (size_t i = 0; i < size; ++i) bytes[i] = static_cast<std::byte>(i * 31 + seed);
+    return bytes;
+  }
+  static std::vector<std::byte> Copy(std::span<const std::byte> bytes) {
+    return {bytes.begin(), bytes.end()};
+  }
+  std::vector<fs::path> Files() const {
+    std::vector<fs::path> files;
+    for (const auto& entry : fs::directory_iterator(folder_)) files.push_back(entry.path());
+    return files;
+  }
+  // Overwrites one byte of the only file.
+  void Damage(int64_t offset) const {
+    std::fstream file(Files().at(0), std::ios::binary | std::ios::in | std::ios::out);
+    file.seekp(offset);
+    file.put('!');
+  }
+
+  std::string root_;
+  std::string folder_;
+  device::ThreadPool pool_{{.num_threads = 2}};
+};
+
+TEST_F(PackCacheTest, MapsWhatWasStored) {
+  const PackCache cache(folder_);
+  const std::vector<std::byte> bytes = Bytes((3 << 20) + 5, 1);
+  const int64_t size = static_cast<int64_t>(bytes.size());
+  EXPECT_FALSE(cache.Find({1, 2}, size, pool_).has_value());
+  ASSERT_TRUE(cache.Store({1, 2}, bytes, pool_).ok());
+  const std::optional<PackCache::Entry> entry = cache.Find({1, 2}, size, pool_);
+  ASSERT_TRUE(entry.has_value());
+  EXPECT_EQ(Copy(entry->bytes), bytes);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(entry->bytes.data()) % 64, 0u);
+  EXPECT_FALSE(cache.Find({2, 1}, size, pool_).has_value()) << "another key";
+  EXPECT_FALSE(cache.Find({1, 2}, size - 1, pool_).has_value()) << "another size";
+  EXPECT_EQ(Files().size(), 1u) << "nothing temporary is left";
+}
+
+TEST_F(PackCacheTest, DamagedFilesAreNotFoundAndAreReplaced) {
+  const PackCache cache(folder_);
+  const std::vector<std::byte> bytes = Bytes(2 << 20, 3);
+  for (int64_t offset : {0, 17, 40, 4096, 4096 + (2 << 20) - 1}) {
+    ASSERT_TRUE(cache.Store({7, 7}, bytes, pool_).ok());
+    ASSERT_TRUE(cache.Find({7, 7}, 2 << 20, pool_).has_value());
+    Damage(offset);
+    EXPECT_FALSE(cache.Find({7, 7}, 2 << 20, pool_).has_value()) << "byte " << offset;
+  }
+  ASSERT_TRUE(cache.Store({7, 7}, bytes, pool_).ok());
+  fs::resize_file(Files().at(0), 5000);
+  EXPECT_FALSE(cache.Find({7, 7}, 2 << 20, pool_).has_value()) << "cut short";
+}
+
+TEST_F(PackCacheTest, RemovesWhatWasNotUsedForLongest) {
+  const PackCache cache(folder_, 3 * 8192);
+  const auto age = [&](uint64_t key, int hours) {
+    char name[48];
+    std::snprintf(name, sizeof(name), "/%032llx.packed", static_cast<unsigned long long>(key));
+    fs::last_write_time(folder_ + name,
+                        fs::file_time_type::clock::now() - std::chrono::hours(hours));
+  };
+  for (uint64_t key : {1, 2, 3}) {
+    ASSERT_TRUE(cache.Store({key, 0}, Bytes(4096, 0), pool_).ok());
+    age(key, static_cast<int>(10 - key));
+  }
+  ASSERT_TRUE(cache.Find({1, 0}, 4096, pool_).has_value()) << "the oldest, but used just now";
+  ASSERT_TRUE(cache.Store({4, 0}, Bytes(4096, 0), pool_).ok());
+  EXPECT_TRUE(cache.Find({1, 0}, 4096, pool_).has_value());
+  EXPECT_FALSE(cache.Find({2, 0}, 4096, pool_).has_value());
+  EXPECT_TRUE(cache.Find({3, 0}, 4096, pool_).has_value());
+  EXPECT_TRUE(cache.Find({4, 0}, 4096, pool_).has_value());
+}
+
+TEST_F(PackCacheTest, RemovesWhatADeadProcessLeft) {
+  fs::create_directories(folder_);
+  const std::string left = folder_ + "/0.packed.1.writing";
+  const std::string fresh = folder_ + "/0.packed.2.writing";
+  std::ofstream(left) << "half of something";
+  std::ofstream(fresh) << "of a process that is still at it";
+  fs::last_write_time(left, fs::file_time_type::clock::now() - std::chrono::hours(2));
+  ASSERT_TRUE(PackCache(folder_).Store({1, 1}, Bytes(100, 0), pool_).ok());
+  EXPECT_FALSE(fs::exists(left));
+  EXPECT_TRUE(fs::exists(fresh));
+}
+
+TEST_F(PackCacheTest, RefusesWhatExceedsTheFolder) {
+  const Status status = PackCache(folder_, 8192).Store({1, 1}, Bytes(5000, 0), pool_);
+  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+  EXPECT_NE(status.message().find("packed weights of 5000 bytes exceed the bound"),
+            std::string::npos);
+}
+
+TEST_F(PackCacheTest, SaysWhyItCannotBeWritten) {
+  const std::string file = root_ + "/a_file";
+  std::ofstream(file) << "no folder";
+  const Status status = PackCache(file + "/below").Store({1, 1}, Bytes(10, 0), pool_);
+  EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+  EXPECT_NE(status.message().find("cannot create '" + file + "/below'"), std::string::npos)
+      << status.message();
+}
+
+}  // namespace
+}  // namespace pagemill::program
