@@ -1,6 +1,8 @@
 #include "cc/ops/linear/linear.h"
 
+#include <algorithm>
 #include <string>
+#include <string_view>
 
 #include "cc/ops/block_format/block_format.h"
 #include "cc/ops/linear/bf16_panel.h"
@@ -13,22 +15,35 @@
 namespace pagemill::ops {
 namespace {
 
+// Rows of each matrix of a call, as OperandCheck names dimensions.
+constexpr std::string_view kRowSymbols = "MABCDEFG";
+static_assert(kRowSymbols.size() == kMaxMatrices);
+
 Status CheckLinear(const OpCall& call) {
-  const bool has_bias_operand = call.inputs.size() == 3;
-  OperandCheck check("linear", call, has_bias_operand ? 3 : 2, 1);
+  const size_t matrices = std::clamp<size_t>(call.outputs.size(), 1, kMaxMatrices);
+  const bool no_bias_operand = matrices == 1 && call.inputs.size() == 2;
+  OperandCheck check("linear", call, no_bias_operand ? 2 : 1 + 2 * matrices, matrices);
   if (!check.ok()) return check.Result();
   const DType dtype = call.inputs[1].dtype;
   check.Require(IsWeightDType(dtype),
                 "W must be a weight dtype, got " + std::string(Info(dtype).name));
   check.Input(1, "W", dtype, "M,K");
+  for (size_t i = 1; i < matrices; ++i) {
+    check.Input(1 + 2 * i, "W", dtype, std::string{kRowSymbols[i], ',', 'K'});
+  }
   check.Require(check.Dim('K') % Info(dtype).block_elements == 0,
                 "rows of W have " + std::to_string(check.Dim('K')) +
                     " elements, no multiple of the block of " +
                     std::to_string(Info(dtype).block_elements) + " of " +
                     std::string(Info(dtype).name));
   check.Input(0, "x", DType::kF32, "N,K*");
-  check.Output(0, "y", DType::kF32, "N,M*");
-  if (has_bias_operand && call.inputs[2].rank > 0) check.Input(2, "bias", DType::kF32, "M");
+  for (size_t i = 0; i < matrices; ++i) {
+    const char rows = kRowSymbols[i];
+    check.Output(i, "y", DType::kF32, std::string{'N', ',', rows, '*'});
+    const size_t bias = 2 + 2 * i;
+    if (bias >= call.inputs.size() || call.inputs[bias].rank == 0) continue;
+    check.Input(bias, "bias", DType::kF32, std::string{rows});
+  }
   return check.Result();
 }
 

@@ -8,6 +8,10 @@
 //   outputs  y     f32 [N, ...]   rows of M elements; any trailing shape
 //   aliasing       none
 //
+// Several products of one x may be one call (a rewrite makes such): x, then W and bias of each, at
+// most kMaxMatrices, of one dtype; each has an output. Each result has the bits that it would have
+// in a call of its own. What it saves: x is prepared once, and threads meet once.
+//
 // Result: the product with the dequantized weights in float. Each output is a sum in an order that
 // depends on K and the kernel alone, so y[n] has the same bits whatever other rows are in the call,
 // however many threads work, and whichever computes it.
@@ -44,6 +48,9 @@
 #include "cc/ops/op.h"
 
 namespace pagemill::ops {
+
+// Matrices of one call.
+inline constexpr int64_t kMaxMatrices = 8;
 
 const OpDefinition& LinearOp();
 

@@ -227,11 +227,54 @@ void CheckBatchInvariance(const OpDefinition& op, const device::Capabilities& ca
   }
 }
 
+// Each result of a call with several matrices has the bits of a call of its own.
+void CheckSeveralMatrices(const OpDefinition& op, const device::Capabilities& caps) {
+  Random random(3);
+  const int64_t k = 256;
+  const std::vector<int64_t> heights = {40, 1, 70, 33};
+  for (DType dtype : kWeightDTypes) {
+    for (int64_t n : {0, 1, 3, 15, 40}) {
+      SCOPED_TRACE(std::string(Info(dtype).name) + " n=" + std::to_string(n));
+      TestTensor x(DType::kF32, {n, k}, {4, 8}), bias(DType::kF32, {70});
+      x.FillUniform(random, -2, 2);
+      bias.FillUniform(random, -1, 1);
+      std::vector<TestTensor> w, y;
+      std::vector<TensorView> inputs = {x.view()}, outputs;
+      for (size_t i = 0; i < heights.size(); ++i) {
+        w.push_back(TestTensor(dtype, {heights[i], k}));
+        w.back().FillUniform(random, -1, 1);
+        y.push_back(TestTensor(DType::kF32, {n, heights[i]}));
+        inputs.push_back(w.back().view());
+        inputs.push_back(i == 2 ? bias.view() : TensorView{});
+        outputs.push_back(y.back().view());
+      }
+      Attributes attributes;
+      const OpCall call{inputs, outputs, &attributes, nullptr};
+      ASSERT_TRUE(op.check(call).ok()) << op.check(call).ToString();
+      for (const KernelRow* row : SupportedRows(op, caps, call)) {
+        SCOPED_TRACE(std::string(row->name));
+        ThreadPool pool({.num_threads = 2});
+        for (TestTensor& tensor : y) tensor.Poison();
+        RunRow(*row, call, pool);
+        for (size_t i = 0; i < heights.size(); ++i) {
+          EXPECT_TRUE(y[i].GuardsIntact());
+          const std::vector<float> together = y[i].ToFloat();
+          const TensorView own[] = {x.view(), inputs[1 + 2 * i], inputs[2 + 2 * i]};
+          y[i].Poison();
+          RunRow(*row, {own, {&outputs[i], 1}, &attributes, nullptr}, pool);
+          EXPECT_TRUE(BitEqual(together, y[i].ToFloat())) << "matrix " << i;
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 
 void CheckLinearConformance(const OpDefinition& op, const device::Capabilities& caps) {
   CheckValues(op, caps);
   CheckBatchInvariance(op, caps);
+  CheckSeveralMatrices(op, caps);
 }
 
 }  // namespace pagemill::ops

@@ -67,16 +67,17 @@ void RunTiled(const KernelSet& kernels, const Operands& o, KernelContext& contex
 
 }  // namespace
 
-Operands ReadOperands(const OpCall& call) {
+Operands ReadOperands(const OpCall& call, size_t index) {
   const TensorView& x = call.inputs[0];
-  const TensorView& w = call.inputs[1];
-  const TensorView& y = call.outputs[0];
+  const TensorView& w = call.inputs[1 + 2 * index];
+  const TensorView& y = call.outputs[index];
+  const size_t bias = 2 + 2 * index;
   Operands o;
   o.dtype = w.dtype;
   o.weights = w.Data<const uint8_t>();
   o.weight_stride = w.row_stride_bytes;
-  o.bias = call.inputs.size() > 2 && call.inputs[2].rank > 0 ? call.inputs[2].Data<const float>()
-                                                             : nullptr;
+  const bool has_bias = bias < call.inputs.size() && call.inputs[bias].rank > 0;
+  o.bias = has_bias ? call.inputs[bias].Data<const float>() : nullptr;
   o.x = x.Data<const float>();
   o.x_stride = x.row_stride_bytes / static_cast<int64_t>(sizeof(float));
   o.y = y.Data<float>();
@@ -88,19 +89,25 @@ Operands ReadOperands(const OpCall& call) {
 }
 
 void RunKernelSet(const KernelSet& kernels, const OpCall& call, KernelContext& context) {
-  const Operands o = ReadOperands(call);
-  if (o.n == 0 || o.m == 0) return;
-  if (o.n <= kernels.max_direct_n) {
-    RunDirect(kernels, o, context);
-  } else {
-    RunTiled(kernels, o, context);
+  for (size_t i = 0; i < call.outputs.size(); ++i) {
+    const Operands o = ReadOperands(call, i);
+    if (o.n == 0 || o.m == 0) continue;
+    if (o.n <= kernels.max_direct_n) {
+      RunDirect(kernels, o, context);
+    } else {
+      RunTiled(kernels, o, context);
+    }
   }
 }
 
 int64_t DriverWorkspaceBytes(const OpCall& call, int32_t num_threads) {
-  const TensorView& w = call.inputs[1];
-  if (w.dtype == DType::kF32) return 0;
-  return num_threads * PanelRows(w.shape[0], w.shape[1], num_threads) * PanelStride(w.shape[1]);
+  if (call.inputs[1].dtype == DType::kF32) return 0;
+  int64_t most = 0;
+  for (size_t i = 0; i < call.outputs.size(); ++i) {
+    const TensorView& w = call.inputs[1 + 2 * i];
+    most = std::max(most, PanelRows(w.shape[0], w.shape[1], num_threads) * PanelStride(w.shape[1]));
+  }
+  return num_threads * most;
 }
 
 }  // namespace pagemill::ops::linear

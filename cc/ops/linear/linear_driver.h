@@ -11,7 +11,8 @@
 
 namespace pagemill::ops::linear {
 
-Operands ReadOperands(const OpCall& call);
+// Of matrix `index` of the call, [0, call.outputs.size()).
+Operands ReadOperands(const OpCall& call, size_t index);
 
 void RunKernelSet(const KernelSet& kernels, const OpCall& call, KernelContext& context);
 // For any KernelSet: a panel of dequantized weight rows per thread.

@@ -6,9 +6,9 @@
 
 namespace pagemill::ops::linear {
 
-void RunReference(const OpCall& call, KernelContext& context) {
-  const Operands o = ReadOperands(call);
-  if (o.n == 0) return;
+namespace {
+
+void RunMatrix(const Operands& o, KernelContext& context) {
   context.pool->ParallelFor(o.m, 1, [&](int64_t begin, int64_t end, int worker) {
     float* row = reinterpret_cast<float*>(context.workspace.data()) + worker * o.k;
     for (int64_t m = begin; m < end; ++m) {
@@ -22,6 +22,13 @@ void RunReference(const OpCall& call, KernelContext& context) {
       }
     }
   });
+}
+
+}  // namespace
+
+void RunReference(const OpCall& call, KernelContext& context) {
+  if (call.inputs[0].shape[0] == 0) return;
+  for (size_t i = 0; i < call.outputs.size(); ++i) RunMatrix(ReadOperands(call, i), context);
 }
 
 int64_t ReferenceWorkspaceBytes(const OpCall& call, int32_t num_threads) {

@@ -142,6 +142,28 @@ TEST(Linear, DecodersAgree) {
 }
 
 // A NaN of one row of x reaches the outputs of that row only.
+TEST(Linear, RefusesMatricesThatDoNotGoTogether) {
+  TestTensor x(DType::kF32, {2, 32}), y(DType::kF32, {2, 4}), z(DType::kF32, {2, 3});
+  TestTensor w(DType::kF32, {4, 32}), u(DType::kF32, {3, 32}), half(DType::kBF16, {3, 32});
+  TestTensor wide(DType::kF32, {3, 64}), bias(DType::kF32, {4});
+  const auto check = [&](const TestTensor& second, const TestTensor& second_y, TensorView b) {
+    const TensorView inputs[] = {x.view(), w.view(), TensorView{}, second.view(), b};
+    const TensorView outputs[] = {y.view(), second_y.view()};
+    const Attributes none;
+    return LinearOp().check({.inputs = inputs, .outputs = outputs, .attributes = &none});
+  };
+  EXPECT_TRUE(check(u, z, {}).ok()) << check(u, z, {}).ToString();
+  EXPECT_FALSE(check(half, z, {}).ok()) << "another dtype";
+  EXPECT_FALSE(check(wide, z, {}).ok()) << "rows of another size";
+  EXPECT_FALSE(check(u, y, {}).ok()) << "an output of another matrix";
+  EXPECT_FALSE(check(u, z, bias.view()).ok()) << "a bias of another matrix";
+  const std::vector<TensorView> inputs(1 + 2 * (kMaxMatrices + 1), x.view());
+  const std::vector<TensorView> outputs(kMaxMatrices + 1, y.view());
+  const Attributes none;
+  const OpCall many{.inputs = inputs, .outputs = outputs, .attributes = &none};
+  EXPECT_FALSE(LinearOp().check(many).ok()) << "too many";
+}
+
 TEST(Linear, RowsDoNotMix) {
   Random random(4);
   device::ThreadPool pool({.num_threads = 1});

@@ -123,22 +123,44 @@ void RunPacked(const PackedKernelSet& kernels, const OpCall& call, KernelContext
   const TensorView& x = call.inputs[0];
   const TensorView& w = call.inputs[1];
   const int64_t n = x.shape[0];
-  if (n == 0 || w.shape[0] == 0) return;
-  const bool has_bias = call.inputs.size() > 2 && call.inputs[2].rank > 0;
+  if (n == 0) return;
   const Strips strips = SplitRows(kernels, w.dtype, n, w.shape[1]);
   PrepareStrips(kernels, w.dtype,
                 {x.Data<const float>(), x.row_stride_bytes / static_cast<int64_t>(sizeof(float)), n,
                  w.shape[1]},
                 strips, context);
-  RunProduct({.kernels = kernels,
-              .w = w,
-              .y = call.outputs[0],
-              .bias = has_bias ? call.inputs[2].Data<const float>() : nullptr,
-              .strips = strips,
-              .x = reinterpret_cast<const uint8_t*>(context.workspace.data()),
-              .panel_bytes = kernels.panel_bytes(w.dtype, w.shape[1]),
-              .panels = DivideUp(w.shape[0], kPanelRows)},
-             *context.pool);
+  const size_t matrices = call.outputs.size();
+  const auto product = [&](size_t i) {
+    const TensorView& weight = call.inputs[1 + 2 * i];
+    const size_t bias = 2 + 2 * i;
+    const bool has_bias = bias < call.inputs.size() && call.inputs[bias].rank > 0;
+    return Product{.kernels = kernels,
+                   .w = weight,
+                   .y = call.outputs[i],
+                   .bias = has_bias ? call.inputs[bias].Data<const float>() : nullptr,
+                   .strips = strips,
+                   .x = reinterpret_cast<const uint8_t*>(context.workspace.data()),
+                   .panel_bytes = kernels.panel_bytes(weight.dtype, weight.shape[1]),
+                   .panels = DivideUp(weight.shape[0], kPanelRows)};
+  };
+  if (strips.count > 1 || matrices == 1) {
+    for (size_t i = 0; i < matrices; ++i) RunProduct(product(i), *context.pool);
+    return;
+  }
+  // Few rows: meeting costs more than it does below. The panels of all matrices are one list.
+  int64_t ends[kMaxMatrices];
+  int64_t panels = 0;
+  for (size_t i = 0; i < matrices; ++i) {
+    panels += DivideUp(call.inputs[1 + 2 * i].shape[0], kPanelRows);
+    ends[i] = panels;
+  }
+  context.pool->ParallelFor(panels, 1, [&](int64_t begin, int64_t end, int) {
+    for (size_t i = 0; i < matrices; ++i) {
+      const int64_t first = i == 0 ? 0 : ends[i - 1];
+      const int64_t low = std::max(begin, first), high = std::min(end, ends[i]);
+      if (low < high) product(i).Multiply(low - first, high - first, 0, 1);
+    }
+  });
 }
 
 int64_t PackedWorkspaceBytes(const PackedKernelSet& kernels, const OpCall& call) {

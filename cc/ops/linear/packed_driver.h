@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "cc/device/thread_pool.h"
+#include "cc/ops/linear/linear.h"
 #include "cc/ops/linear/packed_kernel_set.h"
 #include "cc/ops/op.h"
 
@@ -22,6 +23,10 @@ void PackPanels(const PackedKernelSet& kernels, const TensorView& weight, std::b
 // `call` has packed weights.
 void RunPacked(const PackedKernelSet& kernels, const OpCall& call, KernelContext& context);
 int64_t PackedWorkspaceBytes(const PackedKernelSet& kernels, const OpCall& call);
+
+// Bit i: input i is a matrix.
+inline constexpr uint32_t kWeightInputs = 0xAAAA;
+static_assert(kWeightInputs == ((1u << 2 * kMaxMatrices) - 1) / 3 * 2);
 
 // The row `name` of a packed kernel set.
 template <const PackedKernelSet* kKernels>
@@ -43,7 +48,7 @@ constexpr KernelRow PackedRow(std::string_view name, int32_t priority,
 template <const PackedKernelSet* kKernels>
 constexpr WeightPacking PackingOfSet(std::string_view layout) {
   return {.layout = layout,
-          .inputs = 1u << 1,
+          .inputs = kWeightInputs,
           .bytes = [](const TensorView& w) { return PackedBytes(*kKernels, w); },
           .pack = [](const TensorView& w, std::byte* packed,
                      device::ThreadPool& pool) { PackPanels(*kKernels, w, packed, pool); }};

@@ -6,8 +6,9 @@
 namespace pagemill::program {
 namespace {
 
-constexpr std::array<Rewrite, 1> kRewrites = {{
+constexpr std::array<Rewrite, 2> kRewrites = {{
     {"fuse_add_rms_norm", FuseAddRmsNorm},
+    {"fuse_linears", FuseLinears},
 }};
 
 }  // namespace

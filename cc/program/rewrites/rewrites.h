@@ -32,6 +32,11 @@ StatusOr<Program> RewriteProgram(Program program);
 // before, so others may read it. Fuses the first rms_norm of a sum, of equal shapes of rank 2.
 int32_t FuseAddRmsNorm(Program& program);
 
+// y = linear(x, w); z = linear(x, u)  ->  y, z = linear(x, w, -, u, -). Products of one value with
+// weights of one dtype are one op, at the place of the first: q, k and v, gate and up. At most
+// ops::kMaxMatrices of them.
+int32_t FuseLinears(Program& program);
+
 }  // namespace pagemill::program
 
 #endif  // PAGEMILL_CC_PROGRAM_REWRITES_REWRITES_H_

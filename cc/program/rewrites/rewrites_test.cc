@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 namespace pagemill::program {
 namespace {
@@ -12,26 +13,36 @@ file 0 /m
 weight w f32 8 0 0
 weight u f32 8 0 32
 weight b f32 8 0 64
-weight table f32 9,8 0 96
+weight table f32 8,8 0 96
+weight table2 f32 8,8 0 352
+weight half bf16 8,8 0 608
 input token_ids i32 T
 value x f32 T,8
 value y f32 T,8
-value s f32 T,8
-value n f32 T,8
-value m f32 T,8
 value out f32 L,8
 op embedding token_ids,table -> x
 op embedding token_ids,table -> y
 )";
 
-std::string Rewritten(const std::string& ops) {
-  StatusOr<Program> program = Program::Parse(kHead + ops + "output logits out\n");
+// The head, with a value of T rows of 8 for each of these names.
+std::string Head(const std::vector<std::string>& values) {
+  std::string head = kHead;
+  for (const std::string& name : values) {
+    head.insert(head.find("value out"), "value " + name + " f32 T,8\n");
+  }
+  return head;
+}
+
+std::string Rewritten(const std::string& ops,
+                      const std::vector<std::string>& values = {"s", "n", "m"}) {
+  const std::string head = Head(values);
+  StatusOr<Program> program = Program::Parse(head + ops + "output logits out\n");
   EXPECT_TRUE(program.ok()) << program.status().ToString();
   program = RewriteProgram(*std::move(program));
   EXPECT_TRUE(program.ok()) << program.status().ToString();
   const std::string text = program->ToText();
-  EXPECT_EQ(text.rfind(kHead, 0), 0u) << "declarations changed";
-  const std::string rest = text.substr(sizeof(kHead) - 1);
+  EXPECT_EQ(text.rfind(head, 0), 0u) << "declarations changed";
+  const std::string rest = text.substr(head.size());
   return rest.substr(0, rest.rfind("output"));
 }
 
@@ -77,12 +88,59 @@ TEST(FuseAddRmsNormTest, LeavesBroadcastsAndOtherNormsAlone) {
   EXPECT_EQ(Rewritten(layer_norm), layer_norm);
 }
 
+TEST(FuseLinearsTest, ProductsOfOneValueAreOneOp) {
+  EXPECT_EQ(Rewritten("op linear x,table,b -> m\n"
+                      "op activation m -> n kind=1\n"
+                      "op linear x,table2 -> s\n"
+                      "op linear y,table -> z\n"
+                      "op both n,s,z -> out\n",
+                      {"m", "n", "s", "z"}),
+            "op linear x,table,b,table2,- -> m,s\n"
+            "op activation m -> n kind=1\n"
+            "op linear y,table -> z\n"
+            "op both n,s,z -> out\n");
+}
+
+TEST(FuseLinearsTest, AMissingFirstBiasKeepsItsPlace) {
+  EXPECT_EQ(Rewritten("op linear x,table -> m\n"
+                      "op linear x,table2,b -> s\n"
+                      "op both m,s -> out\n",
+                      {"m", "s"}),
+            "op linear x,table,-,table2,b -> m,s\n"
+            "op both m,s -> out\n");
+}
+
+TEST(FuseLinearsTest, OtherTypesAndComputedOperandsStayApart) {
+  const std::string types = "op linear x,table -> m\nop linear x,half -> s\nop both m,s -> out\n";
+  EXPECT_EQ(Rewritten(types, {"m", "s"}), types);
+  const std::string computed =
+      "op linear x,table -> m\nop linear m,table -> n\nop linear x,table,n -> s\n"
+      "op both m,s,n -> out\n";
+  EXPECT_EQ(Rewritten(computed), computed);
+}
+
+TEST(FuseLinearsTest, AtMostAsManyAsAnOpTakes) {
+  std::string before, operands, results;
+  std::vector<std::string> values;
+  for (int i = 0; i < 10; ++i) {
+    values.push_back("z" + std::to_string(i));
+    before += "op linear x,table -> " + values.back() + "\n";
+    if (i >= 8) continue;
+    operands += ",table,-";
+    results += (i > 0 ? "," : "") + values.back();
+  }
+  const std::string use = "op both z0,z9 -> out\n";
+  EXPECT_EQ(Rewritten(before + use, values), "op linear x" + operands + " -> " + results +
+                                                 "\nop linear x,table,-,table,- -> z8,z9\n" + use);
+}
+
 TEST(RewritesTest, HaveNamesAndAreIdempotent) {
   ASSERT_FALSE(Rewrites().empty());
   for (const Rewrite& rewrite : Rewrites()) EXPECT_FALSE(rewrite.name.empty());
-  StatusOr<Program> once = Program::Parse(std::string(kHead) +
+  StatusOr<Program> once = Program::Parse(Head({"s", "n", "m", "z0", "z1"}) +
                                           "op add x,y -> s\nop rms_norm s,w -> n eps=1\n"
-                                          "op activation n -> m\nop both m -> out\n"
+                                          "op linear n,table -> z0\nop linear n,table -> z1\n"
+                                          "op activation n -> m\nop both m,z0,z1 -> out\n"
                                           "output logits out\n");
   ASSERT_TRUE(once.ok());
   once = RewriteProgram(*std::move(once));

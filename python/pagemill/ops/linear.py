@@ -46,12 +46,20 @@ def linear(
 def reference(
     inputs: Sequence[torch.Tensor | None], attributes: Mapping[str, float], step: TorchStep
 ) -> tuple[torch.Tensor, ...]:
-    """The op in torch, the product in the type of `x` (torch accumulates in f32)."""
+    """The op in torch, the product in the type of `x` (torch accumulates in f32).
+
+    A rewrite makes ops of several products of one `x`: each weight is followed by its bias or None.
+    """
     from torch.nn.functional import linear as torch_linear
 
     del attributes, step
-    x, weight = inputs[0], inputs[1]
-    assert x is not None and weight is not None
-    bias = inputs[2] if len(inputs) > 2 else None
-    rows = x.reshape(x.shape[0], weight.shape[1])
-    return (torch_linear(rows, weight, None if bias is None else bias.to(x.dtype)),)
+    x = inputs[0]
+    assert x is not None
+    results: list[torch.Tensor] = []
+    for i in range(1, len(inputs), 2):
+        weight = inputs[i]
+        assert weight is not None
+        bias = inputs[i + 1] if i + 1 < len(inputs) else None
+        rows = x.reshape(x.shape[0], weight.shape[1])
+        results.append(torch_linear(rows, weight, None if bias is None else bias.to(x.dtype)))
+    return tuple(results)

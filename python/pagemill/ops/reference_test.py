@@ -40,6 +40,16 @@ def test_norms():
     torch.testing.assert_close(y, _run("rms_norm", x + residual, w, eps=1e-6)[0])
 
 
+def test_linears_of_one_value():
+    x, w, u, bias = _random(3, 2, 4), _random(5, 8), _random(7, 8), _random(1, 7)[0]
+    rows = x.reshape(3, 8)
+    (y,) = _run("linear", x, w)
+    torch.testing.assert_close(y, rows @ w.T)
+    y, z = _run("linear", x, w, None, u, bias)
+    torch.testing.assert_close(y, rows @ w.T)
+    torch.testing.assert_close(z, rows @ u.T + bias)
+
+
 @pytest.mark.parametrize(
     ("kind", "expected"),
     [
