@@ -5,6 +5,8 @@
 #include <string>
 #include <utility>
 
+#include "cc/device/capabilities.h"
+
 namespace pagemill::runner {
 namespace {
 
@@ -44,7 +46,10 @@ ModelRunner::ModelRunner(program::Executor* executor, device::ThreadPool* pool,
     : executor_(executor),
       limits_(limits),
       batch_(limits),
-      sampler_({.max_num_seqs = limits.max_num_seqs, .vocab_size = limits.vocab_size}, pool) {
+      sampler_({.max_num_seqs = limits.max_num_seqs,
+                .vocab_size = limits.vocab_size,
+                .capabilities = device::DetectCapabilities()},
+               pool) {
   OfferPages(pages);
 }
 

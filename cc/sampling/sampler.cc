@@ -15,18 +15,18 @@ constexpr float kExcluded = -std::numeric_limits<float>::infinity();
 constexpr float kLowestTemperature = 0.01f;  // what smaller ones that are not greedy count as
 
 // Log probabilities of `token_id` in a row, with `wanted` alternatives (see step::SamplingParams).
-step::TokenLogprobs MakeLogprobs(std::span<const float> logits, const ops::MaxEntry& max,
-                                 int32_t token_id, int32_t wanted,
+step::TokenLogprobs MakeLogprobs(const ops::RowPasses& passes, std::span<const float> logits,
+                                 const ops::MaxEntry& max, int32_t token_id, int32_t wanted,
                                  std::span<ops::Candidate> storage) {
-  const double lse = ops::LogSumExp(logits, max.logit);
+  const double lse = ops::LogSumExp(passes, logits, max.logit, storage);
   const auto logprob = [lse](float logit) { return static_cast<float>(double{logit} - lse); };
   step::TokenLogprobs out;
   out.token_id = token_id;
   out.logprob = logprob(logits[token_id]);
-  out.rank = ops::RankOf(logits, logits[token_id]);
+  out.rank = ops::RankOf(passes, logits, logits[token_id]);
   if (wanted == step::SamplingParams::kAllLogprobs) wanted = static_cast<int32_t>(logits.size());
   if (wanted <= 0) return out;
-  const auto top = ops::TopEntries(logits, wanted, storage);
+  const auto top = ops::TopEntries(passes, logits, wanted, storage);
   out.top.reserve(top.size());
   for (const ops::Candidate& c : top) out.top.emplace_back(c.token_id, logprob(c.logit));
   return out;
@@ -51,7 +51,7 @@ struct Sampler::Scratch {
 };
 
 Sampler::Sampler(const SamplerOptions& options, device::ThreadPool* pool)
-    : options_(options), pool_(pool) {
+    : options_(options), pool_(pool), passes_(ops::ChooseRowPasses(options.capabilities)) {
   slots_.resize(static_cast<size_t>(options.max_num_seqs));
   scratch_.resize(static_cast<size_t>(pool->num_threads()));
   for (Scratch& s : scratch_) {
@@ -98,7 +98,7 @@ void Sampler::RunRow(const LogitsRow& row, Scratch& scratch, RowOutput& output) 
   PM_CHECK(slot.request != nullptr);
   const step::SamplingParams& params = slot.request->sampling;
   std::span<const float> logits(row.logits, static_cast<size_t>(options_.vocab_size));
-  const ops::MaxEntry raw_max = ops::ArgMax(logits);
+  const ops::MaxEntry raw_max = ops::ArgMax(passes_, logits);
   if (raw_max.token_id < 0) {
     output.failure = Internal(
         "the model's logits are not finite; the weights or a kernel are at fault "
@@ -122,7 +122,7 @@ void Sampler::RunRow(const LogitsRow& row, Scratch& scratch, RowOutput& output) 
       for (const auto& [id, bias] : params.logit_bias) mutable_logits[id] += bias;
       slot.penalties.Apply(mutable_logits);
       processed = mutable_logits;
-      max = ops::ArgMax(processed);
+      max = ops::ArgMax(passes_, processed);
       if (max.token_id < 0) max = raw_max;  // everything was excluded: the model's choice stands
     }
     output.token_id = max.token_id;
@@ -133,14 +133,15 @@ void Sampler::RunRow(const LogitsRow& row, Scratch& scratch, RowOutput& output) 
           .top_k = params.top_k,
           .top_p = params.top_p,
           .uniform = ops::PhiloxUniform(params.seed, static_cast<uint64_t>(slot.num_outputs))};
-      output.token_id = ops::DrawToken(processed, max, draw, scratch.candidates);
+      output.token_id = ops::DrawToken(passes_, processed, max, draw, scratch.candidates);
     }
     slot.penalties.AddOutput(output.token_id);
     ++slot.num_outputs;
   }
   if (wanted != step::SamplingParams::kNoLogprobs) {
     output.has_logprobs = true;
-    output.logprobs = MakeLogprobs(logits, raw_max, output.token_id, wanted, scratch.candidates);
+    output.logprobs =
+        MakeLogprobs(passes_, logits, raw_max, output.token_id, wanted, scratch.candidates);
   }
 }
 

@@ -20,15 +20,18 @@
 #include <vector>
 
 #include "cc/base/status.h"
+#include "cc/device/capabilities.h"
 #include "cc/device/thread_pool.h"
+#include "cc/ops/sample/row_passes.h"
 #include "cc/step/request.h"
 #include "cc/step/step_result.h"
 
 namespace pagemill::sampling {
 
 struct SamplerOptions {
-  int32_t max_num_seqs = 128;  // slots
-  int32_t vocab_size = 0;      // columns of a row of logits
+  int32_t max_num_seqs = 128;              // slots
+  int32_t vocab_size = 0;                  // columns of a row of logits
+  device::Capabilities capabilities = {};  // of the CPU: which instructions rows are read with
 };
 
 // One row of logits. Either a token is sampled from it, or it scores a prompt token that is known.
@@ -72,6 +75,7 @@ class Sampler {
 
   SamplerOptions options_;
   device::ThreadPool* pool_;
+  const ops::RowPasses& passes_;
   std::vector<Slot> slots_;
   std::vector<Scratch> scratch_;  // one per worker of the pool
 };

@@ -5,232 +5,246 @@
 #include <cmath>
 #include <limits>
 
-#include "cc/ops/exp.h"
-
 namespace pagemill::ops {
 namespace {
 
-// Rows are walked in groups of this many lanes, in a form that compilers vectorize for any ISA.
-constexpr int64_t kLanes = 16;
+constexpr float kExcluded = -std::numeric_limits<float>::infinity();
 
 bool MoreLikely(const Candidate& a, const Candidate& b) {
   return a.logit > b.logit || (a.logit == b.logit && a.token_id < b.token_id);
 }
 
-// Keeps tokens with a logit >= `cut`, in id order. A cut of -inf still drops excluded tokens.
-std::span<Candidate> Gather(std::span<const float> logits, float cut,
-                            std::span<Candidate> storage) {
-  size_t n = 0;
-  for (size_t i = 0; i < logits.size(); ++i) {
-    if (logits[i] >= cut && logits[i] > -std::numeric_limits<float>::infinity()) {
-      storage[n++] = {logits[i], static_cast<int32_t>(i)};
+// One row of logits, and what its functions share.
+struct Row {
+  const RowPasses& passes;
+  std::span<const float> logits;
+  RowWeights weights;
+  std::span<Candidate> storage;
+
+  int64_t size() const { return static_cast<int64_t>(logits.size()); }
+  std::span<Candidate> Stretches() const {
+    return storage.first((logits.size() + kStretch - 1) / kStretch);
+  }
+
+  // Tokens with a logit of at least `cut`, in the order of ids.
+  std::span<Candidate> Gather(float cut) const {
+    const int64_t found = passes.gather(logits.data(), size(), cut, storage.data());
+    return storage.first(static_cast<size_t>(found));
+  }
+
+  // The weight of each stretch, in `storage`, and of all.
+  double WeighStretches() const {
+    passes.stretch_weights(logits.data(), size(), weights, storage.data());
+    double total = 0.0;
+    for (const Candidate& stretch : Stretches()) total += double{stretch.logit};
+    return total;
+  }
+
+  // Calls body(candidate, its weight) until that returns false.
+  template <typename Body>
+  void ForWeights(std::span<const Candidate> candidates, const Body& body) const {
+    std::array<float, kStretch> x, w;
+    for (size_t begin = 0; begin < candidates.size(); begin += kStretch) {
+      const size_t n = std::min<size_t>(kStretch, candidates.size() - begin);
+      for (size_t i = 0; i < n; ++i) x[i] = candidates[begin + i].logit;
+      passes.weigh(x.data(), static_cast<int64_t>(n), weights, w.data());
+      for (size_t i = 0; i < n; ++i) {
+        if (!body(candidates[begin + i], double{w[i]})) return;
+      }
     }
   }
-  return storage.first(n);
-}
 
-// Drops candidates below the k-th largest logit; equals of the k-th stay. The order is not kept.
-std::span<Candidate> KeepTopK(std::span<Candidate> kept, int32_t k) {
-  if (k <= 0 || static_cast<size_t>(k) >= kept.size()) return kept;
-  std::nth_element(kept.begin(), kept.begin() + (k - 1), kept.end(), MoreLikely);
-  const float cut = kept[k - 1].logit;
-  const auto end = std::partition(kept.begin() + k, kept.end(),
-                                  [cut](const Candidate& c) { return c.logit == cut; });
-  return kept.first(static_cast<size_t>(end - kept.begin()));
-}
-
-double Weight(const Candidate& c, float max, float inv_temperature) {
-  return Exp((c.logit - max) * inv_temperature);
-}
-
-double TotalWeight(std::span<const Candidate> kept, float max, float inv_temperature) {
-  double total = 0.0;
-  for (const Candidate& c : kept) total += Weight(c, max, inv_temperature);
-  return total;
-}
-
-// Weights of one group of lanes, the tail of the row included.
-double GroupWeight(std::span<const float> logits, size_t begin, float max, float inv_temperature) {
-  std::array<float, kLanes> w{};
-  const size_t n = std::min<size_t>(kLanes, logits.size() - begin);
-  if (n == kLanes) {
-    for (int64_t j = 0; j < kLanes; ++j) w[j] = Exp((logits[begin + j] - max) * inv_temperature);
-  } else {
-    for (size_t j = 0; j < n; ++j) w[j] = Exp((logits[begin + j] - max) * inv_temperature);
+  double TotalWeight(std::span<const Candidate> candidates) const {
+    double total = 0.0;
+    ForWeights(candidates, [&](const Candidate&, double w) {
+      total += w;
+      return true;
+    });
+    return total;
   }
-  for (int64_t step = kLanes / 2; step > 0; step /= 2) {
-    for (int64_t j = 0; j < step; ++j) w[j] += w[j + step];
-  }
-  return w[0];
+};
+
+// The k-th largest, 1 <= k <= candidates.size(). Loses their order.
+float KthLargest(std::span<Candidate> candidates, int64_t k) {
+  const auto kth = candidates.begin() + (k - 1);
+  std::nth_element(candidates.begin(), kth, candidates.end(), MoreLikely);
+  return kth->logit;
 }
 
-double RowWeight(std::span<const float> logits, float max, float inv_temperature) {
-  double total = 0.0;
-  for (size_t i = 0; i < logits.size(); i += kLanes) {
-    total += GroupWeight(logits, i, max, inv_temperature);
-  }
-  return total;
-}
-
-// A logit that at least k tokens reach: the k-th largest of the maxima of k or more equal stretches
-// of the row. `maxima` is storage for them. -inf where the row is too short for that to pay.
-float TopKCut(std::span<const float> logits, int32_t k, std::span<Candidate> maxima) {
-  constexpr size_t kStretch = 4 * kLanes;
-  const size_t stretches = logits.size() / kStretch;
-  if (k <= 0 || stretches < static_cast<size_t>(k)) return -std::numeric_limits<float>::infinity();
-  for (size_t s = 0; s < stretches; ++s) {
-    const float* x = logits.data() + s * kStretch;
-    std::array<float, kLanes> best;
-    std::copy_n(x, kLanes, best.begin());
-    for (size_t i = kLanes; i < kStretch; i += kLanes) {
-      for (int64_t j = 0; j < kLanes; ++j) best[j] = x[i + j] > best[j] ? x[i + j] : best[j];
-    }
-    maxima[s] = {*std::max_element(best.begin(), best.end()), static_cast<int32_t>(s)};
-  }
-  std::nth_element(maxima.begin(), maxima.begin() + (k - 1),
-                   maxima.begin() + static_cast<int64_t>(stretches), MoreLikely);
-  return maxima[k - 1].logit;
+// A logit that at least k tokens reach, and not many more: the k-th largest of the maxima of the
+// stretches. -inf where there are fewer stretches.
+float CutOfTop(const Row& row, int64_t k) {
+  const std::span<Candidate> maxima = row.Stretches();
+  if (k > static_cast<int64_t>(maxima.size())) return kExcluded;
+  row.passes.stretch_maxima(row.logits.data(), row.size(), maxima.data());
+  return KthLargest(maxima, k);
 }
 
 // A logit that every member of the top-p set reaches: tokens that weigh less than (1 - p) / vocab
 // of the whole row weigh less than 1 - p of it together. Only valid where nothing else was
 // excluded.
-float TopPCut(std::span<const float> logits, const MaxEntry& max, const DrawParams& p) {
-  if (p.top_p >= 1.0f) return -std::numeric_limits<float>::infinity();
-  const double total = RowWeight(logits, max.logit, 1.0f / p.temperature);
+float CutOfTopP(const Row& row, const DrawParams& p, double total) {
   // 0.99: the bound must hold under rounding too.
-  const double weight = 0.99 * (1.0 - p.top_p) * total / static_cast<double>(logits.size());
-  return max.logit + p.temperature * static_cast<float>(std::log(weight));
+  const double weight = 0.99 * (1.0 - p.top_p) * total / static_cast<double>(row.size());
+  return row.weights.max + p.temperature * static_cast<float>(std::log(weight));
 }
 
-// Draws from the whole row: finds the group in which the cumulated weight passes, then the token in
-// it.
-int32_t DrawFromRow(std::span<const float> logits, const MaxEntry& max, const DrawParams& p) {
-  const float inv_temperature = 1.0f / p.temperature;
-  const double target = p.uniform * RowWeight(logits, max.logit, inv_temperature);
-  double sum = 0.0;
-  int32_t last =
-      max.token_id;  // the last token with any weight, should rounding leave sum below target
-  for (size_t i = 0; i < logits.size(); i += kLanes) {
-    const double group = GroupWeight(logits, i, max.logit, inv_temperature);
-    if (group > 0.0 && sum + group > target) {
-      const size_t end = std::min(logits.size(), i + kLanes);
-      for (size_t t = i; t < end; ++t) {
-        const double w = Exp((logits[t] - max.logit) * inv_temperature);
-        if (w > 0.0) last = static_cast<int32_t>(t);
-        sum += w;
-        if (w > 0.0 && sum > target) return last;
-      }
-      return last;
+// The least likely member of the smallest set of most likely candidates that weighs `target`: a
+// selection by weight instead of by rank. Loses their order; there is at least one.
+Candidate LastOfTopP(const Row& row, std::span<Candidate> candidates, double target) {
+  constexpr size_t kFewEnoughToSort = 32;
+  double above = 0.0;  // the weight of those that are more likely than all of `rest`
+  std::span<Candidate> rest = candidates;
+  while (rest.size() > kFewEnoughToSort) {
+    std::array<Candidate, 3> three = {rest.front(), rest[rest.size() / 2], rest.back()};
+    std::sort(three.begin(), three.end(), MoreLikely);
+    const Candidate pivot = three[1];
+    const auto middle = std::partition(rest.begin(), rest.end(),
+                                       [&](const Candidate& c) { return MoreLikely(c, pivot); });
+    const std::span<Candidate> larger(rest.begin(), middle);
+    const double weight = row.TotalWeight(larger);
+    if (above + weight >= target) {
+      rest = larger;
+      continue;
     }
-    sum += group;
+    above += weight + row.TotalWeight({&pivot, 1});
+    if (above >= target) return pivot;
+    const std::span<Candidate> others(middle, rest.end());
+    std::iter_swap(others.begin(), std::find_if(others.begin(), others.end(), [&](const auto& c) {
+                     return c.token_id == pivot.token_id;
+                   }));
+    if (others.size() == 1) return pivot;  // rounding left the sum below the target
+    rest = others.subspan(1);
   }
+  std::sort(rest.begin(), rest.end(), MoreLikely);
+  Candidate last = rest.back();
+  row.ForWeights(rest, [&](const Candidate& c, double w) {
+    above += w;
+    last = c;
+    return above < target;
+  });
   return last;
 }
 
-// Drops all but the smallest set of most likely candidates that weighs `target`. Sorts prefixes of
-// growing size, because the set is nearly always small.
-std::span<Candidate> KeepTopP(std::span<Candidate> kept, double target, float max,
-                              float inv_temperature) {
+// Draws from the whole row: finds the stretch in which the cumulated weight passes, then the token
+// in it.
+int32_t DrawFromRow(const Row& row, const MaxEntry& max, double uniform) {
+  const double target = uniform * row.WeighStretches();
   double sum = 0.0;
-  size_t sorted = 0;
-  size_t chunk = 64;
-  while (sorted < kept.size()) {
-    const size_t end = std::min(kept.size(), sorted + chunk);
-    const auto begin_it = kept.begin() + static_cast<int64_t>(sorted);
-    const auto end_it = kept.begin() + static_cast<int64_t>(end);
-    if (end < kept.size()) std::nth_element(begin_it, end_it, kept.end(), MoreLikely);
-    std::sort(begin_it, end_it, MoreLikely);
-    for (size_t i = sorted; i < end; ++i) {
-      sum += Weight(kept[i], max, inv_temperature);
-      if (sum >= target) return kept.first(i + 1);
+  for (const Candidate& stretch : row.Stretches()) {
+    const double weight = stretch.logit;
+    if (weight <= 0.0 || sum + weight <= target) {
+      sum += weight;
+      continue;
     }
-    sorted = end;
-    chunk *= 4;
+    const int64_t begin = stretch.token_id * kStretch;
+    const int64_t n = std::min(kStretch, row.size() - begin);
+    std::array<float, kStretch> w;
+    row.passes.weigh(row.logits.data() + begin, n, row.weights, w.data());
+    // The last token with any weight, should rounding leave the sum below the target.
+    int64_t last = begin;
+    for (int64_t i = 0; i < n; ++i) {
+      if (w[i] <= 0.0f) continue;
+      last = begin + i;
+      sum += double{w[i]};
+      if (sum > target) break;
+    }
+    return static_cast<int32_t>(last);
   }
-  return kept;
+  return max.token_id;
+}
+
+// Draws from candidates in the order of ids.
+int32_t DrawFrom(const Row& row, std::span<const Candidate> candidates, const MaxEntry& max,
+                 double uniform) {
+  const double target = uniform * row.TotalWeight(candidates);
+  double sum = 0.0;
+  int32_t drawn = max.token_id;  // where rounding leaves the sum below the target
+  row.ForWeights(candidates, [&](const Candidate& c, double w) {
+    sum += w;
+    if (sum <= target) return true;
+    drawn = c.token_id;
+    return false;
+  });
+  return drawn;
 }
 
 }  // namespace
 
-MaxEntry ArgMax(std::span<const float> logits) {
-  constexpr float kLowest = -std::numeric_limits<float>::infinity();
-  std::array<float, kLanes> best;
-  best.fill(kLowest);
-  std::array<int32_t, kLanes> nan{};
-  const size_t body = logits.size() / kLanes * kLanes;
-  const float* x = logits.data();
-  for (size_t i = 0; i < body; i += kLanes) {
-    for (int64_t j = 0; j < kLanes; ++j) {
-      best[j] = x[i + j] > best[j] ? x[i + j] : best[j];
-      nan[j] |= x[i + j] != x[i + j] ? 1 : 0;
-    }
-  }
-  float max = kLowest;
-  bool bad = false;
-  for (int64_t j = 0; j < kLanes; ++j) {
-    max = std::max(max, best[j]);
-    bad = bad || nan[j] != 0;
-  }
-  for (size_t i = body; i < logits.size(); ++i) {
-    max = std::max(max, x[i]);
-    bad = bad || std::isnan(x[i]);
-  }
-  if (bad || !std::isfinite(max)) return {};
-  const auto it = std::find(logits.begin(), logits.end(), max);
-  return {static_cast<int32_t>(it - logits.begin()), max};
+const RowPasses& ChooseRowPasses([[maybe_unused]] const device::Capabilities& caps) {
+#if defined(__x86_64__)
+  if (caps.avx512) return kRowPassesAvx512;
+  if (caps.avx2) return kRowPassesAvx2;
+#endif
+  return kRowPassesPortable;
 }
 
-double LogSumExp(std::span<const float> logits, float max) {
-  return double{max} + std::log(RowWeight(logits, max, 1.0f));
+MaxEntry ArgMax(const RowPasses& passes, std::span<const float> logits) {
+  if (logits.empty()) return {};
+  return passes.arg_max(logits.data(), static_cast<int64_t>(logits.size()));
 }
 
-int32_t RankOf(std::span<const float> logits, float logit) {
-  int32_t larger = 0;
-  for (float x : logits) larger += x > logit ? 1 : 0;
-  return larger + 1;
+double LogSumExp(const RowPasses& passes, std::span<const float> logits, float max,
+                 std::span<Candidate> storage) {
+  const Row row{passes, logits, {.max = max, .inverse_temperature = 1.0f}, storage};
+  return double{max} + std::log(row.WeighStretches());
 }
 
-std::span<const Candidate> TopEntries(std::span<const float> logits, int32_t count,
-                                      std::span<Candidate> storage) {
-  for (size_t i = 0; i < logits.size(); ++i) storage[i] = {logits[i], static_cast<int32_t>(i)};
-  std::span<Candidate> all = storage.first(logits.size());
-  const size_t n = std::min<size_t>(static_cast<size_t>(std::max(count, 0)), all.size());
-  if (n < all.size()) {
-    std::nth_element(all.begin(), all.begin() + static_cast<int64_t>(n), all.end(), MoreLikely);
+int32_t RankOf(const RowPasses& passes, std::span<const float> logits, float logit) {
+  const auto size = static_cast<int64_t>(logits.size());
+  return static_cast<int32_t>(passes.count_above(logits.data(), size, logit)) + 1;
+}
+
+std::span<const Candidate> TopEntries(const RowPasses& passes, std::span<const float> logits,
+                                      int32_t count, std::span<Candidate> storage) {
+  if (count <= 0 || logits.empty()) return {};
+  const Row row{passes, logits, {}, storage};
+  std::span<Candidate> found;
+  if (const float cut = CutOfTop(row, count); cut > kExcluded) {
+    found = row.Gather(cut);
+  } else {
+    for (size_t i = 0; i < logits.size(); ++i) storage[i] = {logits[i], static_cast<int32_t>(i)};
+    found = storage.first(logits.size());
   }
-  std::sort(all.begin(), all.begin() + static_cast<int64_t>(n), MoreLikely);
-  return all.first(n);
+  const std::span<Candidate> top = found.first(std::min<size_t>(found.size(), count));
+  if (top.size() < found.size()) {
+    std::nth_element(found.begin(), found.begin() + count, found.end(), MoreLikely);
+  }
+  std::sort(top.begin(), top.end(), MoreLikely);
+  return top;
 }
 
-int32_t DrawToken(std::span<const float> logits, const MaxEntry& max, const DrawParams& params,
-                  std::span<Candidate> storage) {
-  const bool whole_row = params.min_p <= 0.0f && params.top_k <= 0 && params.top_p >= 1.0f;
-  if (whole_row) return DrawFromRow(logits, max, params);
-  const float inv_temperature = 1.0f / params.temperature;
-  float cut = -std::numeric_limits<float>::infinity();
+int32_t DrawToken(const RowPasses& passes, std::span<const float> logits, const MaxEntry& max,
+                  const DrawParams& params, std::span<Candidate> storage) {
+  const Row row{passes,
+                logits,
+                {.max = max.logit, .inverse_temperature = 1.0f / params.temperature},
+                storage};
+  const bool limits_others = params.min_p > 0.0f || params.top_k > 0;
+  if (!limits_others && params.top_p >= 1.0f) return DrawFromRow(row, max, params.uniform);
+
+  float cut = kExcluded;
+  double total = 0.0;
   if (params.min_p > 0.0f) cut = max.logit + params.temperature * std::log(params.min_p);
-  if (params.top_k > 0) {
-    cut = std::max(cut, TopKCut(logits, params.top_k, storage));
-  } else if (params.min_p <= 0.0f) {
-    cut = std::max(cut, TopPCut(logits, max, params));
+  if (params.top_k > 0) cut = std::max(cut, CutOfTop(row, params.top_k));
+  if (!limits_others) {
+    total = row.WeighStretches();
+    cut = CutOfTopP(row, params, total);
   }
-  std::span<Candidate> kept = KeepTopK(Gather(logits, cut, storage), params.top_k);
-  if (params.top_p < 1.0f) {
-    const bool excluded = params.min_p > 0.0f || params.top_k > 0;
-    const double total = excluded ? TotalWeight(kept, max.logit, inv_temperature)
-                                  : RowWeight(logits, max.logit, inv_temperature);
-    kept = KeepTopP(kept, params.top_p * total, max.logit, inv_temperature);
+  std::span<Candidate> kept = row.Gather(cut);
+  // Selections lose the order of ids: what they selected is gathered again.
+  if (params.top_k > 0 && static_cast<size_t>(params.top_k) < kept.size()) {
+    kept = row.Gather(KthLargest(kept, params.top_k));  // equals of the k-th stay
   }
-  std::sort(kept.begin(), kept.end(),
-            [](const Candidate& a, const Candidate& b) { return a.token_id < b.token_id; });
-  const double target = params.uniform * TotalWeight(kept, max.logit, inv_temperature);
-  double sum = 0.0;
-  for (const Candidate& c : kept) {
-    sum += Weight(c, max.logit, inv_temperature);
-    if (sum > target) return c.token_id;
+  if (params.top_p < 1.0f && !kept.empty()) {
+    if (limits_others) total = row.TotalWeight(kept);
+    const Candidate last = LastOfTopP(row, kept, params.top_p * total);
+    kept = row.Gather(last.logit);
+    const auto after = [&](const Candidate& c) { return MoreLikely(last, c); };
+    kept = kept.first(
+        static_cast<size_t>(std::remove_if(kept.begin(), kept.end(), after) - kept.begin()));
   }
-  return max.token_id;  // rounding left the sum below the target
+  return DrawFrom(row, kept, max, params.uniform);
 }
 
 }  // namespace pagemill::ops

@@ -7,11 +7,17 @@
 #include <random>
 #include <vector>
 
+#include "cc/device/capabilities.h"
 #include "cc/ops/sample/philox.h"
 #include "cc/ops/sample/sample.h"
 
 namespace pagemill::ops {
 namespace {
+
+const RowPasses& Passes() {
+  static const RowPasses& passes = ChooseRowPasses(device::DetectCapabilities());
+  return passes;
+}
 
 std::vector<float> Row(int64_t n) {
   std::mt19937 rng(1);
@@ -39,25 +45,33 @@ void BM_ReadLimit(benchmark::State& state) {
 
 void BM_ArgMax(benchmark::State& state) {
   const std::vector<float> x = Row(state.range(0));
-  for (auto _ : state) benchmark::DoNotOptimize(ArgMax(x));
+  for (auto _ : state) benchmark::DoNotOptimize(ArgMax(Passes(), x));
   ReportBytes(state);
 }
 
 void BM_LogSumExp(benchmark::State& state) {
   const std::vector<float> x = Row(state.range(0));
-  const float max = ArgMax(x).logit;
-  for (auto _ : state) benchmark::DoNotOptimize(LogSumExp(x, max));
+  const float max = ArgMax(Passes(), x).logit;
+  std::vector<Candidate> storage(x.size());
+  for (auto _ : state) benchmark::DoNotOptimize(LogSumExp(Passes(), x, max, storage));
+  ReportBytes(state);
+}
+
+void BM_Top20(benchmark::State& state) {
+  const std::vector<float> x = Row(state.range(0));
+  std::vector<Candidate> storage(x.size());
+  for (auto _ : state) benchmark::DoNotOptimize(TopEntries(Passes(), x, 20, storage));
   ReportBytes(state);
 }
 
 void Draw(benchmark::State& state, DrawParams p) {
   const std::vector<float> x = Row(state.range(0));
   std::vector<Candidate> storage(x.size());
-  const MaxEntry max = ArgMax(x);
+  const MaxEntry max = ArgMax(Passes(), x);
   uint64_t i = 0;
   for (auto _ : state) {
     p.uniform = PhiloxUniform(1, i++);
-    benchmark::DoNotOptimize(DrawToken(x, max, p, storage));
+    benchmark::DoNotOptimize(DrawToken(Passes(), x, max, p, storage));
   }
   ReportBytes(state);
 }
@@ -71,6 +85,7 @@ void BM_DrawMinP5(benchmark::State& state) { Draw(state, {.min_p = 0.05f}); }
 BENCHMARK(BM_ReadLimit)->PAGEMILL_VOCABULARIES;
 BENCHMARK(BM_ArgMax)->PAGEMILL_VOCABULARIES;
 BENCHMARK(BM_LogSumExp)->PAGEMILL_VOCABULARIES;
+BENCHMARK(BM_Top20)->PAGEMILL_VOCABULARIES;
 BENCHMARK(BM_DrawPlain)->PAGEMILL_VOCABULARIES;
 BENCHMARK(BM_DrawTopK50)->PAGEMILL_VOCABULARIES;
 BENCHMARK(BM_DrawTopP95)->PAGEMILL_VOCABULARIES;

@@ -5,8 +5,10 @@
 #include <limits>
 #include <map>
 #include <random>
+#include <string>
 #include <vector>
 
+#include "cc/device/capabilities.h"
 #include "cc/ops/sample/philox.h"
 #include "gtest/gtest.h"
 
@@ -21,6 +23,33 @@ std::vector<float> RandomLogits(std::mt19937& rng, size_t n, bool coarse) {
   // Coarse values make equal logits common.
   for (float& v : x) v = coarse ? std::round(normal(rng)) : normal(rng);
   return x;
+}
+
+// Those that this machine can run.
+std::vector<const RowPasses*> AllPasses() {
+  std::vector<const RowPasses*> all = {&kRowPassesPortable};
+#if defined(__x86_64__)
+  const device::Capabilities caps = device::DetectCapabilities();
+  if (caps.avx2) all.push_back(&kRowPassesAvx2);
+  if (caps.avx512) all.push_back(&kRowPassesAvx512);
+#endif
+  return all;
+}
+
+class SampleTest : public ::testing::TestWithParam<const RowPasses*> {
+ protected:
+  const RowPasses& passes() const { return *GetParam(); }
+};
+
+INSTANTIATE_TEST_SUITE_P(InstructionSets, SampleTest, ::testing::ValuesIn(AllPasses()),
+                         [](const auto& info) { return std::string(info.param->name); });
+
+TEST(ChooseRowPasses, TakesTheWidestOfTheMachine) {
+  EXPECT_STREQ(ChooseRowPasses({}).name, "portable");
+#if defined(__x86_64__)
+  EXPECT_STREQ(ChooseRowPasses({.avx2 = true}).name, "avx2");
+  EXPECT_STREQ(ChooseRowPasses({.avx2 = true, .avx512 = true}).name, "avx512");
+#endif
 }
 
 TEST(Philox, KnownAnswers) {
@@ -45,49 +74,50 @@ TEST(Philox, UniformIsInRangeAndDependsOnBothArguments) {
   EXPECT_NE(PhiloxUniform(7, 0), PhiloxUniform(7, uint64_t{1} << 32));
 }
 
-TEST(ArgMax, EqualsReferenceOnOddSizes) {
+TEST_P(SampleTest, ArgMaxEqualsReferenceOnOddSizes) {
   std::mt19937 rng(1);
   for (size_t n : {1, 2, 15, 16, 17, 31, 33, 100, 1021, 49152}) {
     for (bool coarse : {false, true}) {
       const std::vector<float> x = RandomLogits(rng, n, coarse);
       const MaxEntry want = reference::ArgMax(x);
-      const MaxEntry got = ArgMax(x);
+      const MaxEntry got = ArgMax(passes(), x);
       EXPECT_EQ(got.token_id, want.token_id) << n;
       EXPECT_EQ(got.logit, want.logit) << n;
     }
   }
 }
 
-TEST(ArgMax, RefusesRowsThatAreNotNumbers) {
+TEST_P(SampleTest, ArgMaxRefusesRowsThatAreNotNumbers) {
   for (size_t n : {3, 16, 40}) {
     for (size_t at = 0; at < n; ++at) {
       std::vector<float> x(n, 1.0f);
       x[at] = std::nanf("");
-      EXPECT_EQ(ArgMax(x).token_id, -1) << n << " " << at;
+      EXPECT_EQ(ArgMax(passes(), x).token_id, -1) << n << " " << at;
       x[at] = kInf;
-      EXPECT_EQ(ArgMax(x).token_id, -1) << n << " " << at;
+      EXPECT_EQ(ArgMax(passes(), x).token_id, -1) << n << " " << at;
     }
-    EXPECT_EQ(ArgMax(std::vector<float>(n, -kInf)).token_id, -1);
+    EXPECT_EQ(ArgMax(passes(), std::vector<float>(n, -kInf)).token_id, -1);
   }
 }
 
-TEST(LogSumExp, WithinBoundOfReference) {
+TEST_P(SampleTest, LogSumExpWithinBoundOfReference) {
   std::mt19937 rng(2);
   for (size_t n : {1, 5, 16, 37, 50257}) {
     std::vector<float> x = RandomLogits(rng, n, false);
     if (n > 5) x[3] = -kInf;  // an excluded token
     const float max = *std::max_element(x.begin(), x.end());
-    EXPECT_NEAR(LogSumExp(x, max), reference::LogSumExp(x, max), 2e-6) << n;
+    std::vector<Candidate> storage(n);
+    EXPECT_NEAR(LogSumExp(passes(), x, max, storage), reference::LogSumExp(x, max), 2e-6) << n;
   }
 }
 
-TEST(TopEntries, EqualsReferenceWithTies) {
+TEST_P(SampleTest, TopEntriesEqualsReferenceWithTies) {
   std::mt19937 rng(3);
   for (size_t n : {1, 7, 300}) {
     const std::vector<float> x = RandomLogits(rng, n, true);
     for (int32_t count : {0, 1, 5, 299, 1000}) {
       std::vector<Candidate> a(n), b(n);
-      const auto got = TopEntries(x, count, a);
+      const auto got = TopEntries(passes(), x, count, a);
       const auto want = reference::TopEntries(x, count, b);
       ASSERT_EQ(got.size(), want.size());
       for (size_t i = 0; i < got.size(); ++i) EXPECT_EQ(got[i].token_id, want[i].token_id);
@@ -95,14 +125,14 @@ TEST(TopEntries, EqualsReferenceWithTies) {
   }
 }
 
-TEST(RankOf, CountsStrictlyLarger) {
+TEST_P(SampleTest, RankOfCountsStrictlyLarger) {
   const std::vector<float> x = {1, 3, 3, 2, -kInf};
-  EXPECT_EQ(RankOf(x, 3), 1);
-  EXPECT_EQ(RankOf(x, 2), 3);
-  EXPECT_EQ(RankOf(x, -kInf), 5);
+  EXPECT_EQ(RankOf(passes(), x, 3), 1);
+  EXPECT_EQ(RankOf(passes(), x, 2), 3);
+  EXPECT_EQ(RankOf(passes(), x, -kInf), 5);
 }
 
-TEST(DrawToken, EqualsReferenceOverParameters) {
+TEST_P(SampleTest, DrawTokenEqualsReferenceOverParameters) {
   std::mt19937 rng(4);
   std::uniform_real_distribution<double> uniform(0.0, 1.0);
   int compared = 0;
@@ -117,9 +147,9 @@ TEST(DrawToken, EqualsReferenceOverParameters) {
     p.top_k = round % 3 ? 0 : static_cast<int32_t>(rng() % 80);
     p.top_p = round % 4 ? 1.0f : 0.05f + 0.95f * static_cast<float>(uniform(rng));
     p.uniform = uniform(rng);
-    const MaxEntry max = ArgMax(x);
+    const MaxEntry max = ArgMax(passes(), x);
     std::vector<Candidate> a(n), b(n);
-    const int32_t got = DrawToken(x, max, p, a);
+    const int32_t got = DrawToken(passes(), x, max, p, a);
     ++compared;
     if (got != reference::DrawToken(x, max, p, b)) ++different;
     EXPECT_GT(x[got], -kInf);
@@ -128,9 +158,9 @@ TEST(DrawToken, EqualsReferenceOverParameters) {
   EXPECT_LE(different, compared / 500);
 }
 
-TEST(DrawToken, FrequenciesFollowTheDistribution) {
+TEST_P(SampleTest, DrawTokenFrequenciesFollowTheDistribution) {
   const std::vector<float> x = {0.0f, 1.0f, 2.0f, -kInf, 0.5f};
-  const MaxEntry max = ArgMax(x);
+  const MaxEntry max = ArgMax(passes(), x);
   std::map<int32_t, int> counts;
   const int draws = 200000;
   std::vector<Candidate> storage(x.size());
@@ -138,7 +168,7 @@ TEST(DrawToken, FrequenciesFollowTheDistribution) {
     DrawParams p;
     p.temperature = 0.7f;
     p.uniform = PhiloxUniform(42, static_cast<uint64_t>(i));
-    ++counts[DrawToken(x, max, p, storage)];
+    ++counts[DrawToken(passes(), x, max, p, storage)];
   }
   double total = 0.0;
   for (float v : x) total += std::exp(v / 0.7);
@@ -149,24 +179,56 @@ TEST(DrawToken, FrequenciesFollowTheDistribution) {
   }
 }
 
-TEST(DrawToken, ExtremesPickTheMostLikely) {
+TEST_P(SampleTest, DrawTokenNeverPicksExcludedTokens) {
+  std::mt19937 rng(5);
+  std::vector<float> x = RandomLogits(rng, 300, false);
+  std::fill(x.begin(), x.begin() + 100, -kInf);
+  std::fill(x.end() - 70, x.end(), -kInf);
+  const MaxEntry max = ArgMax(passes(), x);
+  std::vector<Candidate> storage(x.size());
+  const DrawParams limits[] = {{}, {.min_p = 1e-9f}, {.top_k = 250}, {.top_p = 0.99999f}};
+  for (DrawParams p : limits) {
+    for (double u : {0.0, 0.5, 1.0 - 1e-16}) {
+      p.uniform = u;
+      EXPECT_GT(x[DrawToken(passes(), x, max, p, storage)], -kInf) << p.top_k << " " << u;
+    }
+  }
+}
+
+TEST_P(SampleTest, DrawTokenEqualsReferenceOnAWholeVocabulary) {
+  std::mt19937 rng(6);
+  const std::vector<float> x = RandomLogits(rng, 49152, false);
+  const MaxEntry max = ArgMax(passes(), x);
+  std::vector<Candidate> a(x.size()), b(x.size());
+  int different = 0;
+  const DrawParams limits[] = {{}, {.top_p = 0.95f}, {.top_k = 1000, .top_p = 0.9f}, {.top_k = 40}};
+  for (DrawParams p : limits) {
+    for (double u : {0.01, 0.4, 0.97}) {
+      p.uniform = u;
+      different += DrawToken(passes(), x, max, p, a) != reference::DrawToken(x, max, p, b) ? 1 : 0;
+    }
+  }
+  EXPECT_LE(different, 1);  // a boundary within 1e-6 of one of 12 numbers, among 49,152
+}
+
+TEST_P(SampleTest, DrawTokenExtremesPickTheMostLikely) {
   const std::vector<float> x = {-1.0f, 5.0f, 4.9f, 5.0f};
-  const MaxEntry max = ArgMax(x);
+  const MaxEntry max = ArgMax(passes(), x);
   std::vector<Candidate> storage(x.size());
   for (double u : {0.0, 0.5, 0.999999}) {
     DrawParams p;
     p.uniform = u;
     p.top_p = 1e-6f;
-    EXPECT_EQ(DrawToken(x, max, p, storage), 1);
+    EXPECT_EQ(DrawToken(passes(), x, max, p, storage), 1);
     p = {};
     p.uniform = u;
     p.top_k = 1;  // equals of the k-th stay: both maxima
-    const int32_t id = DrawToken(x, max, p, storage);
+    const int32_t id = DrawToken(passes(), x, max, p, storage);
     EXPECT_TRUE(id == 1 || id == 3) << id;
     p = {};
     p.uniform = u;
     p.min_p = 1.0f;
-    const int32_t id2 = DrawToken(x, max, p, storage);
+    const int32_t id2 = DrawToken(passes(), x, max, p, storage);
     EXPECT_TRUE(id2 == 1 || id2 == 3) << id2;
   }
 }
