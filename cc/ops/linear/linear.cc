@@ -74,6 +74,13 @@ constexpr WeightPacking kBlockPanels =
     linear::PackingOfSet<&linear::kAvx512VnniKernels>("block panels of 32, version 1");
 constexpr WeightPacking kBf16Panels =
     linear::PackingOfSet<&linear::kAvx512Bf16Kernels>("bf16 panels of 32, version 1");
+#elif defined(__aarch64__)
+bool DotprodOnBlocks(const device::Capabilities& caps, const OpCall& call) {
+  return caps.asimd_dotprod && IsBlockFormat(call.inputs[1].dtype);
+}
+
+constexpr WeightPacking kBlockPanels =
+    linear::PackingOfSet<&linear::kAsimdDotprodKernels>("block panels of 32, version 1");
 #endif
 
 constexpr KernelRow kRows[] = {
@@ -92,6 +99,11 @@ constexpr KernelRow kRows[] = {
     {"linear", "avx2", 20,
      [](const device::Capabilities& caps, const OpCall&) { return caps.avx2; },
      Run<&linear::kAvx2Kernels>, linear::DriverWorkspaceBytes},
+#elif defined(__aarch64__)
+    linear::PackedRow<&linear::kAsimdDotprodKernels>("asimd_dotprod", 40, DotprodOnBlocks,
+                                                     ActivationPrecision::kInt8, &kBlockPanels),
+    linear::PackedRow<&linear::kAsimdDotprodInt16Kernels>(
+        "asimd_dotprod_int16", 35, DotprodOnBlocks, ActivationPrecision::kBf16, &kBlockPanels),
 #endif
     {"linear", "portable", 10, Always, Run<&linear::kPortableKernels>,
      linear::DriverWorkspaceBytes},

@@ -38,8 +38,8 @@
 // is smaller by the root of K. README.md has the perplexity of models.
 //
 // Kernels: "avx512_vnni" (block formats; kInt8), "amx_bf16" and "avx512_bf16" (bf16; kBf16),
-// "avx512_vnni_int16" (block formats; kBf16), "avx512", "avx2", "portable" (ASIMD, VXE, SSE2) and
-// "reference".
+// "avx512_vnni_int16" (block formats; kBf16), "avx512", "avx2"; on Arm "asimd_dotprod" and
+// "asimd_dotprod_int16" (as the two of VNNI); "portable" (ASIMD, VXE, SSE2) and "reference".
 #ifndef PAGEMILL_CC_OPS_LINEAR_LINEAR_H_
 #define PAGEMILL_CC_OPS_LINEAR_LINEAR_H_
 

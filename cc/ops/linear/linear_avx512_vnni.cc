@@ -1,20 +1,5 @@
 // `linear` with block-format weights in panels (block_panel.h) and activations quantized to
-// integers, multiplied by VPDPBUSD.
-//
-// A strip of n rows of x is, for each block of 32 elements, n records:
-//
-//   int8[32]     the integers, or of two planes the upper ones
-//   int8[32]     of two planes the lower ones: an integer is 128 * upper + lower, lower in -64 ..
-//   63 float32      scale: the block's largest |x| / L, L = 127, or 127 * 128 with two planes
-//   float32      weights with a minimum: scale * sum of the integers
-//   2 * int32    else: -zero_point * the sum of integers 0..15, and of 16..31 (formats with a scale
-//                for each half of a block), or of all and 0
-//
-// Integers are x / scale rounded to the nearest, ties to even. Order of accumulation: blocks
-// ascending, by sum = fma(float(sum of integer products), weight scale * x scale, sum), then
-// sum = fma(weight minimum, x scale * sum of integers, sum) where the format has minima; + bias.
-// Integer sums are exact: with two planes and Q6_K, its scales of half blocks included,
-// 32 * 32 * 127 * 128 * 128 < 2^31.
+// integers (block_strip.h), multiplied by VPDPBUSD.
 
 // GCC 12 warns of the deliberately undefined registers inside its own intrinsics.
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
@@ -24,6 +9,7 @@
 #include <cstdint>
 
 #include "cc/ops/linear/block_panel.h"
+#include "cc/ops/linear/block_strip.h"
 #include "cc/ops/linear/packed_kernel_set.h"
 
 #define PM_INLINE [[gnu::always_inline]] inline
@@ -35,25 +21,7 @@ namespace {
 constexpr int64_t kMaxStripRows = 32;
 // How far ahead of their use weights are requested.
 constexpr int64_t kPrefetchBytes = 4096;
-// Below this a block counts as zero, so that L / its largest value is finite.
-constexpr float kSmallestBlock = 0x1p-100f;
-
 constexpr int kHalves = 2;
-
-template <int kPlanes>
-constexpr int64_t kScaleAt = 32 * kPlanes;
-template <int kPlanes>
-constexpr int64_t kOffsetAt = kScaleAt<kPlanes> + 4;  // or the scaled sum
-template <int kPlanes>
-constexpr int64_t kXRecordBytes = kOffsetAt<kPlanes> + 8;
-
-template <DType kDType>
-struct Format {
-  static constexpr BlockPanelLayout kLayout = BlockPanelLayoutOf(kDType);
-  static constexpr bool kHasHead = kLayout.head_bytes != 0;
-  static constexpr bool kHasMinimum = kLayout.minima != 0;
-  static constexpr bool kHasHalfScales = kDType == DType::kQ6_K;
-};
 
 // What a register block needs of a record: values of quad q of half h, and per half of the rows
 // scales and minima.
@@ -118,7 +86,7 @@ PM_INLINE void DecodeValues(const uint8_t* record, int half, __m512i values[kQua
       values[q + 4] = _mm512_and_si512(_mm512_srli_epi16(both, 4), nibble);
     }
   }
-  constexpr int64_t kHighBits = Format<kDType>::kLayout.high_bits;
+  constexpr int64_t kHighBits = BlockTraits<kDType>::kLayout.high_bits;
   if constexpr (kDType == DType::kQ5_0 || kDType == DType::kQ5_K) {
     AddHighBits<1, 0>(record + kHighBits + half * 64, values);
   } else if constexpr (kDType == DType::kQ6_K) {
@@ -128,19 +96,19 @@ PM_INLINE void DecodeValues(const uint8_t* record, int half, __m512i values[kQua
 
 template <DType kDType>
 PM_INLINE void DecodeScales(const uint8_t* head, const uint8_t* record, int half, Weights* w) {
-  constexpr BlockPanelLayout kLayout = Format<kDType>::kLayout;
+  constexpr BlockPanelLayout kLayout = BlockTraits<kDType>::kLayout;
   const int64_t row = half * kPanelHalfRows;
   if constexpr (kDType == DType::kQ6_K) {
     w->scale[half] = LoadF16(head + 2 * row);
     w->half_scales[half][0] = LoadS8(record + kLayout.scales + row);
     w->half_scales[half][1] = LoadS8(record + kLayout.scales + kPanelRows + row);
-  } else if constexpr (Format<kDType>::kHasHead) {
+  } else if constexpr (BlockTraits<kDType>::kHasHead) {
     w->scale[half] = _mm512_mul_ps(LoadF16(head + 2 * row), LoadU8(record + kLayout.scales + row));
     w->minimum[half] =
         _mm512_mul_ps(LoadF16(head + 64 + 2 * row), LoadU8(record + kLayout.minima + row));
   } else {
     w->scale[half] = LoadF16(record + kLayout.scales + 2 * row);
-    if constexpr (Format<kDType>::kHasMinimum) {
+    if constexpr (BlockTraits<kDType>::kHasMinimum) {
       w->minimum[half] = LoadF16(record + kLayout.minima + 2 * row);
     }
   }
@@ -216,7 +184,7 @@ PM_INLINE void MultiplyQuads(const Weights& w, const uint8_t* x, int64_t start, 
 // Adds a block of kRows rows of x to their 32 outputs each.
 template <DType kDType, int kPlanes, int kRows>
 PM_INLINE void AddBlock(const Weights& w, const uint8_t* x, __m512 (*y)[kHalves]) {
-  using F = Format<kDType>;
+  using F = BlockTraits<kDType>;
   constexpr int64_t kX = kXRecordBytes<kPlanes>;
   constexpr int64_t kAt = kOffsetAt<kPlanes>;
   Sums<kRows> sums;
@@ -265,20 +233,20 @@ PM_INLINE void StoreRow(const PackedProduct& p, int64_t n, const __m512 sums[kHa
 
 template <DType kDType>
 PM_INLINE const uint8_t* Head(const uint8_t* panel, int64_t block) {
-  constexpr BlockPanelLayout kLayout = Format<kDType>::kLayout;
+  constexpr BlockPanelLayout kLayout = BlockTraits<kDType>::kLayout;
   return panel + block * kLayout.record_bytes + block / kRecordsPerHead * kLayout.head_bytes -
-         (Format<kDType>::kHasHead ? block % kRecordsPerHead * kLayout.record_bytes : 0);
+         (BlockTraits<kDType>::kHasHead ? block % kRecordsPerHead * kLayout.record_bytes : 0);
 }
 
 template <DType kDType>
 PM_INLINE const uint8_t* Record(const uint8_t* panel, int64_t block) {
-  constexpr BlockPanelLayout kLayout = Format<kDType>::kLayout;
+  constexpr BlockPanelLayout kLayout = BlockTraits<kDType>::kLayout;
   return panel + block * kLayout.record_bytes + (block / kRecordsPerHead + 1) * kLayout.head_bytes;
 }
 
 template <DType kDType>
 PM_INLINE void PrefetchRecord(const uint8_t* record) {
-  for (int64_t i = 0; i < Format<kDType>::kLayout.record_bytes; i += 64) {
+  for (int64_t i = 0; i < BlockTraits<kDType>::kLayout.record_bytes; i += 64) {
     _mm_prefetch(reinterpret_cast<const char*>(record + i), _MM_HINT_T0);
   }
 }
@@ -339,7 +307,7 @@ PM_INLINE void StoreInt(uint8_t* out, int32_t value) { __builtin_memcpy(out, &va
 
 template <DType kDType, int kPlanes>
 PM_INLINE void QuantizeBlock(const float* x, uint8_t* out) {
-  using F = Format<kDType>;
+  using F = BlockTraits<kDType>;
   constexpr float kLargest = kPlanes == 1 ? 127 : 127 * 128;
   const __m512 first = _mm512_loadu_ps(x);
   const __m512 last = _mm512_loadu_ps(x + 16);
@@ -382,42 +350,14 @@ void PrepareRows(const InputRows& x, uint8_t* strip) {
   }
 }
 
-// Calls f.template operator()<dtype>() for a block format.
-template <class F>
-PM_INLINE void WithFormat(DType dtype, const F& f) {
-  switch (dtype) {
-    case DType::kQ4_0:
-      return f.template operator()<DType::kQ4_0>();
-    case DType::kQ4_1:
-      return f.template operator()<DType::kQ4_1>();
-    case DType::kQ5_0:
-      return f.template operator()<DType::kQ5_0>();
-    case DType::kQ8_0:
-      return f.template operator()<DType::kQ8_0>();
-    case DType::kQ4_K:
-      return f.template operator()<DType::kQ4_K>();
-    case DType::kQ5_K:
-      return f.template operator()<DType::kQ5_K>();
-    case DType::kQ6_K:
-      return f.template operator()<DType::kQ6_K>();
-    default:
-      return;  // excluded by the row's `supports`
-  }
-}
-
-template <int kPlanes>
-int64_t StripBytes(DType, int64_t n, int64_t k) {
-  return (n * (k / kPanelBlock) * kXRecordBytes<kPlanes> + 63) / 64 * 64;
-}
-
 template <int kPlanes>
 void Prepare(DType dtype, const InputRows& x, uint8_t* strip) {
-  WithFormat(dtype, [&]<DType kDType>() { PrepareRows<kDType, kPlanes>(x, strip); });
+  WithBlockFormat(dtype, [&]<DType kDType>() { PrepareRows<kDType, kPlanes>(x, strip); });
 }
 
 template <int kPlanes>
 void Multiply(const PackedProduct& product) {
-  WithFormat(product.dtype, [&]<DType kDType>() {
+  WithBlockFormat(product.dtype, [&]<DType kDType>() {
     if (product.n == 1) {
       MultiplyRow<kDType, kPlanes>(product);
     } else {
@@ -427,8 +367,9 @@ void Multiply(const PackedProduct& product) {
 }
 
 template <int kPlanes>
-constexpr PackedKernelSet kKernels{kMaxStripRows,       BlockPanelBytes,  PackBlockPanel,
-                                   StripBytes<kPlanes>, Prepare<kPlanes>, Multiply<kPlanes>};
+constexpr PackedKernelSet kKernels{kMaxStripRows,    BlockPanelBytes,
+                                   PackBlockPanel,   BlockStripBytes<kPlanes>,
+                                   Prepare<kPlanes>, Multiply<kPlanes>};
 
 }  // namespace
 
