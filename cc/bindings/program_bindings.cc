@@ -42,12 +42,6 @@ std::vector<Choice> KernelChoices(std::string_view text, const ExecutorOptions& 
   return choices;
 }
 
-DType ParseCacheDType(const std::string& name) {
-  const std::optional<DType> dtype = ParseDType(name);
-  if (!dtype) ThrowIfError(InvalidArgument("unknown kv_cache_dtype '" + name + "'"));
-  return *dtype;
-}
-
 constexpr std::pair<std::string_view, ops::ActivationPrecision> kActivationDTypes[] = {
     {"f32", ops::ActivationPrecision::kF32},
     {"bf16", ops::ActivationPrecision::kBf16},
@@ -77,16 +71,17 @@ void BindExecutorOptions(nb::module_& m) {
              int32_t max_num_seqs, int32_t max_num_logits_rows, int32_t num_blocks,
              int32_t block_size, const std::string& kv_cache_dtype, std::string kernel_filter,
              const std::string& activation_dtype, std::string pack_cache_folder) {
-            const ExecutorOptions options = {.num_threads = num_threads,
-                                             .max_num_tokens = max_num_tokens,
-                                             .max_num_seqs = max_num_seqs,
-                                             .max_num_logits_rows = max_num_logits_rows,
-                                             .num_blocks = num_blocks,
-                                             .block_size = block_size,
-                                             .kv_cache_dtype = ParseCacheDType(kv_cache_dtype),
-                                             .kernel_filter = std::move(kernel_filter),
-                                             .activations = ParseActivationDType(activation_dtype),
-                                             .pack_cache_folder = std::move(pack_cache_folder)};
+            const ExecutorOptions options = {
+                .num_threads = num_threads,
+                .max_num_tokens = max_num_tokens,
+                .max_num_seqs = max_num_seqs,
+                .max_num_logits_rows = max_num_logits_rows,
+                .num_blocks = num_blocks,
+                .block_size = block_size,
+                .kv_cache_dtype = ValueOrThrow(program::ParseKvCacheDType(kv_cache_dtype)),
+                .kernel_filter = std::move(kernel_filter),
+                .activations = ParseActivationDType(activation_dtype),
+                .pack_cache_folder = std::move(pack_cache_folder)};
             ThrowIfError(options.Validate());
             new (self) ExecutorOptions(options);
           },
@@ -101,9 +96,10 @@ void BindExecutorOptions(nb::module_& m) {
       .def_ro("max_num_logits_rows", &ExecutorOptions::max_num_logits_rows)
       .def_ro("num_blocks", &ExecutorOptions::num_blocks)
       .def_ro("block_size", &ExecutorOptions::block_size)
-      .def_prop_ro(
-          "kv_cache_dtype",
-          [](const ExecutorOptions& o) { return std::string(Info(o.kv_cache_dtype).name); })
+      .def_prop_ro("kv_cache_dtype",
+                   [](const ExecutorOptions& o) {
+                     return std::string(program::KvCacheDTypeName(o.kv_cache_dtype));
+                   })
       .def_ro("kernel_filter", &ExecutorOptions::kernel_filter)
       .def_prop_ro("activation_dtype",
                    [](const ExecutorOptions& o) { return ActivationDTypeName(o.activations); });

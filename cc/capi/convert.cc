@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "cc/capi/versioned.h"
-#include "cc/tensor/dtype.h"
 
 namespace pagemill::capi {
 namespace {
@@ -115,10 +114,6 @@ StatusOr<HostOptions> ToHostOptions(const pagemill_engine_options* options) {
   PM_ASSIGN_OR_RETURN(h.program_path, CopyString("program_path", o.program_path, kMaxPathBytes));
   PM_ASSIGN_OR_RETURN(const std::string dtype,
                       CopyString("kv_cache_dtype", o.kv_cache_dtype, kMaxStringBytes));
-  const auto kv_dtype = ParseDType(dtype);
-  if (!kv_dtype) {
-    return InvalidArgument("kv_cache_dtype is '" + dtype + "'; it must be bf16 or f32");
-  }
   h.max_model_len = o.max_model_len;
   h.executor.num_threads = o.num_threads;
   h.executor.max_num_tokens = o.max_num_tokens;
@@ -126,7 +121,7 @@ StatusOr<HostOptions> ToHostOptions(const pagemill_engine_options* options) {
   h.executor.max_num_logits_rows = o.max_num_logits_rows;
   h.executor.num_blocks = o.num_blocks;
   h.executor.block_size = o.block_size;
-  h.executor.kv_cache_dtype = *kv_dtype;
+  PM_ASSIGN_OR_RETURN(h.executor.kv_cache_dtype, program::ParseKvCacheDType(dtype));
   h.engine.max_waiting_requests = o.max_waiting_requests;
   h.engine.long_prefill_token_threshold = o.long_prefill_token_threshold;
   PM_ASSIGN_OR_RETURN(h.engine.scheduling_policy,

@@ -97,7 +97,8 @@ TEST_P(TinyModelPages, AnotherExecutorGoesOnFromCopiedPagesBitForBit) {
   EXPECT_EQ(Logits(reader.get(), moved), expected);
 }
 
-INSTANTIATE_TEST_SUITE_P(Dtypes, TinyModelPages, ::testing::Values(DType::kF32, DType::kBF16));
+INSTANTIATE_TEST_SUITE_P(Dtypes, TinyModelPages,
+                         ::testing::Values(DType::kF32, DType::kBF16, DType::kI8));
 
 }  // namespace
 }  // namespace pagemill::program

@@ -1,5 +1,11 @@
 #include "cc/program/executor_options.h"
 
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "cc/ops/kv_page.h"
+
 namespace pagemill::program {
 namespace {
 
@@ -9,7 +15,25 @@ Status CheckRange(const char* field, int32_t value, int32_t low, int32_t high) {
                          std::to_string(high) + ", got " + std::to_string(value));
 }
 
+constexpr std::pair<std::string_view, DType> kKvCacheDTypes[] = {
+    {"bf16", DType::kBF16}, {"f32", DType::kF32}, {"int8", DType::kI8}};
+
 }  // namespace
+
+StatusOr<DType> ParseKvCacheDType(std::string_view name) {
+  for (const auto& [known, dtype] : kKvCacheDTypes) {
+    if (known == name) return dtype;
+  }
+  return InvalidArgument("kv_cache_dtype is '" + std::string(name) +
+                         "'; it must be bf16, f32 or int8");
+}
+
+std::string_view KvCacheDTypeName(DType dtype) {
+  for (const auto& [name, known] : kKvCacheDTypes) {
+    if (known == dtype) return name;
+  }
+  return Info(dtype).name;
+}
 
 Status ExecutorOptions::Validate() const {
   PM_RETURN_IF_ERROR(CheckRange("num_threads", num_threads, 0, 4096));
@@ -19,8 +43,8 @@ Status ExecutorOptions::Validate() const {
   PM_RETURN_IF_ERROR(CheckRange("block_size", block_size, 1, 1024));
   // Slots (block * block_size + offset) are int32.
   PM_RETURN_IF_ERROR(CheckRange("num_blocks", num_blocks, 1, INT32_MAX / block_size));
-  if (kv_cache_dtype != DType::kBF16 && kv_cache_dtype != DType::kF32) {
-    return InvalidArgument("kv_cache_dtype must be bf16 or f32, got " +
+  if (!ops::IsKvDType(kv_cache_dtype)) {
+    return InvalidArgument("kv_cache_dtype must be bf16, f32 or int8, got " +
                            std::string(Info(kv_cache_dtype).name));
   }
   return OkStatus();

@@ -1,5 +1,7 @@
 #include "cc/program/operand_views.h"
 
+#include "cc/ops/kv_page.h"
+
 namespace pagemill::program {
 namespace {
 
@@ -15,20 +17,22 @@ std::string ViewText(const TensorView& view) {
   return text + "]";
 }
 
+int64_t BlockElements(const CacheSpec& cache, const CacheGeometry& geometry) {
+  return ops::KvBlockElements(geometry.dtype, {cache.kv_heads, cache.head_dim},
+                              geometry.block_size);
+}
+
 }  // namespace
 
 int64_t CacheBlockBytes(const CacheSpec& cache, const CacheGeometry& geometry) {
-  return RowBytes(geometry.dtype,
-                  int64_t{2} * cache.kv_heads * cache.head_dim * geometry.block_size);
+  return RowBytes(geometry.dtype, BlockElements(cache, geometry));
 }
 
 TensorView MakeView(const Value& value, const StepSizes& sizes, const CacheGeometry& geometry,
                     void* data) {
   if (value.kind == ValueKind::kCache) {
-    const CacheSpec& c = value.cache;
-    return TensorView::Dense(
-        data, geometry.dtype,
-        {geometry.num_blocks, int64_t{2} * c.kv_heads * c.head_dim * geometry.block_size});
+    return TensorView::Dense(data, geometry.dtype,
+                             {geometry.num_blocks, BlockElements(value.cache, geometry)});
   }
   TensorView view;
   view.data = data;

@@ -21,7 +21,7 @@ struct CacheGeometry {
   DType dtype = DType::kBF16;
 };
 
-// Bytes of one block of one layer's cache: K and V.
+// Bytes of one block of one layer's cache: K, V and their scales.
 int64_t CacheBlockBytes(const CacheSpec& cache, const CacheGeometry& geometry);
 
 // The view of `value` with dimension 0 at `sizes`, over `data`.

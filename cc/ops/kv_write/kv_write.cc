@@ -1,5 +1,6 @@
 #include "cc/ops/kv_write/kv_write.h"
 
+#include "cc/ops/kv_page.h"
 #include "cc/ops/kv_write/kv_write_run.h"
 #include "cc/ops/operand_check.h"
 #include "cc/ops/row_split.h"
@@ -13,17 +14,18 @@ Status CheckKvWrite(const OpCall& call) {
   check.Input(1, "v", DType::kF32, "T,K,D");
   if (!check.ok()) return check.Result();
   const TensorView& cache = call.inputs[2];
-  check.Require(cache.dtype == DType::kF32 || cache.dtype == DType::kBF16,
-                "cache must be f32 or bf16, got " + std::string(Info(cache.dtype).name));
+  check.Require(IsKvDType(cache.dtype),
+                "cache must be f32, bf16 or i8, got " + std::string(Info(cache.dtype).name));
   if (!check.ok()) return check.Result();
   check.Input(2, "cache", cache.dtype, "B,E");
   check.Require(call.batch != nullptr && call.batch->block_size > 0,
                 "needs the batch's block_size when it is checked");
   if (!check.ok()) return check.Result();
-  const int64_t block_elements = 2 * check.Dim('K') * check.Dim('D') * call.batch->block_size;
+  const int64_t row_elements = KvRowElements(cache.dtype, check.Dim('D'));
+  const int64_t block_elements = 2 * check.Dim('K') * row_elements * call.batch->block_size;
   check.Require(check.Dim('E') == block_elements,
                 "a block of the cache must hold 2 * " + std::to_string(check.Dim('K')) +
-                    " heads * " + std::to_string(check.Dim('D')) + " dimensions * " +
+                    " heads * " + std::to_string(row_elements) + " elements * " +
                     std::to_string(call.batch->block_size) + " tokens, got " +
                     std::to_string(check.Dim('E')) + " elements");
   return check.Result();
@@ -46,12 +48,18 @@ void StoreTokens(const KvWriteArgs& args, const KvWriteKernel& kernel, int64_t f
   run.offset = slot % block_size;
   run.block_size = block_size;
   run.head_dim = static_cast<int32_t>(head_dim);
+  std::byte* scales = block + KvScalesOffsetBytes({heads, head_dim}, block_size);
+  const int64_t scales_bytes = block_size * static_cast<int64_t>(sizeof(float));
   for (int64_t h = 0; h < heads; ++h) {
     run.k = args.k.Row<float>(first) + h * head_dim;
     run.v = args.v.Row<float>(first) + h * head_dim;
     run.k_page = block + h * page_bytes;
     run.v_page = block + (heads + h) * page_bytes;
-    (args.cache.dtype == DType::kF32 ? kernel.f32 : kernel.bf16)(run);
+    run.k_scales = scales + h * scales_bytes;
+    run.v_scales = scales + (heads + h) * scales_bytes;
+    (args.cache.dtype == DType::kF32    ? kernel.f32
+     : args.cache.dtype == DType::kBF16 ? kernel.bf16
+                                        : kernel.int8)(run);
   }
 }
 

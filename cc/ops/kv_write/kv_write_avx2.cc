@@ -6,6 +6,6 @@
 
 namespace pagemill::ops {
 
-const KvWriteKernel kKvWriteAvx2 = {StoreRun<float>, StoreRun<uint16_t>};
+const KvWriteKernel kKvWriteAvx2 = {StoreRun<float>, StoreRun<uint16_t>, QuantizeRun};
 
 }  // namespace pagemill::ops

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "cc/ops/conformance.h"
+#include "cc/ops/kv_page.h"
 #include "cc/ops/paged_batch.h"
 
 namespace pagemill::ops {
@@ -49,6 +50,26 @@ void Fill(TestTensor& tensor, Random& random) {
   tensor.Set(values);
 }
 
+// Rows of which most can be quantized: of ordinary numbers, of ties between whole numbers once
+// divided by their scale (1), of nothing, of next to nothing, with an infinity, with a NaN.
+void FillRows(TestTensor& tensor, Random& random) {
+  std::vector<float> values(tensor.view().Elements());
+  const int64_t dims = tensor.view().shape[2];
+  for (size_t row = 0; row < values.size(); row += dims) {
+    const int64_t kind = random.Int(0, 9);
+    for (int64_t d = 0; d < dims; ++d) {
+      float& v = values[row + d];
+      v = random.Normal();
+      if (kind == 0) v = d == 0 ? -127.0f : static_cast<float>(random.Int(-127, 126)) + 0.5f;
+      if (kind == 1) v = 0;
+      if (kind == 2) v *= 1e-33f;
+    }
+    if (kind == 3) values[row + random.Int(0, dims - 1)] = std::numeric_limits<float>::infinity();
+    if (kind == 4) values[row + random.Int(0, dims - 1)] = std::nanf("");
+  }
+  tensor.Set(values);
+}
+
 void CheckShape(const OpDefinition& op, const device::Capabilities& caps, const Shape& shape,
                 DType dtype) {
   Random random(shape.heads * 1000 + shape.head_dim);
@@ -68,10 +89,10 @@ void CheckShape(const OpDefinition& op, const device::Capabilities& caps, const 
   view.slot_mapping = slots.data();
   TestTensor k(DType::kF32, {tokens, shape.heads, shape.head_dim}, {.row_padding_bytes = 12});
   TestTensor v(DType::kF32, {tokens, shape.heads, shape.head_dim}, {.misalign_bytes = 4});
-  Fill(k, random);
-  Fill(v, random);
-  TestTensor cache(dtype,
-                   {batch.num_blocks(), 2 * shape.heads * shape.head_dim * shape.block_size});
+  (dtype == DType::kI8 ? FillRows : Fill)(k, random);
+  (dtype == DType::kI8 ? FillRows : Fill)(v, random);
+  TestTensor cache(dtype, {batch.num_blocks(), KvBlockElements(dtype, {shape.heads, shape.head_dim},
+                                                               shape.block_size)});
   const TensorView inputs[] = {k.view(), v.view(), cache.view()};
   const Attributes attributes;
   const OpCall call{.inputs = inputs, .outputs = {}, .attributes = &attributes, .batch = &view};
@@ -100,6 +121,7 @@ void CheckKvWriteConformance(const OpDefinition& op, const device::Capabilities&
   for (const Shape& shape : shapes) {
     CheckShape(op, caps, shape, DType::kF32);
     CheckShape(op, caps, shape, DType::kBF16);
+    CheckShape(op, caps, shape, DType::kI8);
   }
 }
 

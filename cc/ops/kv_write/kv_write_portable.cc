@@ -6,6 +6,6 @@
 
 namespace pagemill::ops {
 
-const KvWriteKernel kKvWritePortable = {StoreRun<float>, StoreRun<uint16_t>};
+const KvWriteKernel kKvWritePortable = {StoreRun<float>, StoreRun<uint16_t>, QuantizeRun};
 
 }  // namespace pagemill::ops

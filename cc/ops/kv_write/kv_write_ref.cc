@@ -1,5 +1,10 @@
+#include <algorithm>
 #include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
 
+#include "cc/ops/kv_page.h"
 #include "cc/ops/kv_write/kv_write.h"
 
 namespace pagemill::ops {
@@ -20,6 +25,41 @@ void StoreElement(const TensorView& cache, int64_t block, int64_t index, float v
   }
 }
 
+// Row `row` of an int8 block: K's by head and token, then V's. Element d lies `stride` after d - 1.
+void StoreQuantized(std::byte* scales, int64_t row, const float* x, int64_t dims, int8_t* target,
+                    int64_t stride) {
+  float most = 0, scale = 0;
+  bool finite = true;
+  for (int64_t d = 0; d < dims; ++d) {
+    finite = finite && std::isfinite(x[d]);
+    most = std::max(most, std::fabs(x[d]));
+  }
+  const bool any = finite && most >= 1e-30f;
+  if (any) scale = most / 127.0f;
+  if (!finite) scale = std::numeric_limits<float>::quiet_NaN();
+  const float inverse = any ? 127.0f / most : 0.0f;
+  for (int64_t d = 0; d < dims; ++d) {
+    target[d * stride] = any ? static_cast<int8_t>(std::nearbyint(x[d] * inverse)) : int8_t{0};
+  }
+  std::memcpy(scales + row * static_cast<int64_t>(sizeof(float)), &scale, sizeof(scale));
+}
+
+void StoreQuantizedToken(const KvWriteArgs& args, int64_t token, int64_t block, int64_t offset) {
+  const int64_t heads = args.k.shape[1];
+  const int64_t head_dim = args.k.shape[2];
+  const int64_t block_size = args.batch->block_size;
+  std::byte* scales =
+      args.cache.Row<std::byte>(block) + KvScalesOffsetBytes({heads, head_dim}, block_size);
+  int8_t* elements = args.cache.Row<int8_t>(block);
+  for (int64_t h = 0; h < heads; ++h) {
+    const int64_t v_row = (heads + h) * block_size + offset;
+    StoreQuantized(scales, h * block_size + offset, args.k.Row<float>(token) + h * head_dim,
+                   head_dim, elements + h * head_dim * block_size + offset, block_size);
+    StoreQuantized(scales, v_row, args.v.Row<float>(token) + h * head_dim, head_dim,
+                   elements + v_row * head_dim, 1);
+  }
+}
+
 }  // namespace
 
 void KvWriteReference(const OpCall& call, KernelContext&) {
@@ -32,6 +72,10 @@ void KvWriteReference(const OpCall& call, KernelContext&) {
     if (slot < 0) continue;
     const int64_t block = slot / block_size;
     const int64_t offset = slot % block_size;
+    if (args.cache.dtype == DType::kI8) {
+      StoreQuantizedToken(args, t, block, offset);
+      continue;
+    }
     for (int64_t h = 0; h < heads; ++h) {
       for (int64_t d = 0; d < head_dim; ++d) {
         const int64_t k_index = (h * head_dim + d) * block_size + offset;

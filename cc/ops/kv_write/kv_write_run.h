@@ -14,10 +14,12 @@ struct KvWriteRun {
   const float* v = nullptr;
   int64_t k_stride = 0;  // elements from one token to the next
   int64_t v_stride = 0;
-  void* k_page = nullptr;  // this head's [head_dim, block_size]
-  void* v_page = nullptr;  // this head's [block_size, head_dim]
-  int32_t tokens = 0;      // offset + tokens <= block_size
-  int32_t offset = 0;      // of the first token in the block
+  void* k_page = nullptr;    // this head's [head_dim, block_size]
+  void* v_page = nullptr;    // this head's [block_size, head_dim]
+  void* k_scales = nullptr;  // this head's f32 [block_size], in any alignment; of int8 pages only
+  void* v_scales = nullptr;
+  int32_t tokens = 0;  // offset + tokens <= block_size
+  int32_t offset = 0;  // of the first token in the block
   int32_t block_size = 0;
   int32_t head_dim = 0;
 };
@@ -25,6 +27,7 @@ struct KvWriteRun {
 struct KvWriteKernel {
   void (*f32)(const KvWriteRun& run);
   void (*bf16)(const KvWriteRun& run);
+  void (*int8)(const KvWriteRun& run);
 };
 
 extern const KvWriteKernel kKvWritePortable;

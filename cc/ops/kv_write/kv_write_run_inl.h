@@ -4,6 +4,9 @@
 #ifndef PAGEMILL_CC_OPS_KV_WRITE_KV_WRITE_RUN_INL_H_
 #define PAGEMILL_CC_OPS_KV_WRITE_KV_WRITE_RUN_INL_H_
 
+#include <cstring>
+#include <limits>
+
 #include "cc/ops/kv_write/kv_write_run.h"
 
 namespace pagemill::ops {
@@ -79,6 +82,54 @@ template <typename Element>
 inline void StoreRun(const KvWriteRun& run) {
   StoreKeys<Element>(run);
   StoreValues<Element>(run);
+}
+
+// Elements of a row that are rounded at once.
+constexpr int kQuantizedPiece = 64;
+
+// Returns the scale of x[0, dims); calls store(i, q, count) for pieces of it from element i on.
+template <typename StorePiece>
+inline float QuantizeRow(const float* x, int dims, const StorePiece& store) {
+  constexpr int kLanes = Vec::kLanes;
+  Vec::F largest = Vec::Zero(), bad = Vec::Zero();
+  for (int i = 0; i < dims; i += kLanes) {
+    const Vec::F v = dims - i < kLanes ? Vec::LoadN(x + i, dims - i) : Vec::Load(x + i);
+    largest = Vec::Max(Vec::Abs(v), largest);
+    bad = Vec::Fma(v, Vec::Zero(), bad);  // infinity and NaN leave a NaN
+  }
+  const float most = Vec::Maximum(largest);
+  const bool finite = Vec::Sum(bad) == 0, any = finite && most >= 1e-30f;
+  const Vec::F inverse = Vec::Set(any ? 127.0f / most : 0.0f);
+  for (int i = 0; i < dims; i += kQuantizedPiece) {
+    float rounded[kQuantizedPiece] = {};
+    const int end = dims - i < kQuantizedPiece ? dims - i : kQuantizedPiece;
+    for (int j = 0; any && j < end; j += kLanes) {
+      const Vec::F v = end - j < kLanes ? Vec::LoadN(x + i + j, end - j) : Vec::Load(x + i + j);
+      Vec::Store(rounded + j, Vec::Round(Vec::Mul(v, inverse)));
+    }
+    int8_t q[kQuantizedPiece];
+    for (int j = 0; j < kQuantizedPiece; ++j) q[j] = static_cast<int8_t>(rounded[j]);
+    store(i, q, end);
+  }
+  return any ? most / 127.0f : finite ? 0.0f : std::numeric_limits<float>::quiet_NaN();
+}
+
+inline void QuantizeRun(const KvWriteRun& run) {
+  for (int t = 0; t < run.tokens; ++t) {
+    const int64_t slot = run.offset + t;
+    const auto store_key = [&](int first, const int8_t* q, int count) {
+      int8_t* page = static_cast<int8_t*>(run.k_page) + slot;
+      for (int i = 0; i < count; ++i) page[int64_t{first + i} * run.block_size] = q[i];
+    };
+    const auto store_value = [&](int first, const int8_t* q, int count) {
+      int8_t* row = static_cast<int8_t*>(run.v_page) + slot * run.head_dim;
+      std::memcpy(row + first, q, count);
+    };
+    const float scales[2] = {QuantizeRow(run.k + t * run.k_stride, run.head_dim, store_key),
+                             QuantizeRow(run.v + t * run.v_stride, run.head_dim, store_value)};
+    std::memcpy(static_cast<char*>(run.k_scales) + slot * 4, &scales[0], 4);
+    std::memcpy(static_cast<char*>(run.v_scales) + slot * 4, &scales[1], 4);
+  }
 }
 
 }  // namespace

@@ -2,13 +2,44 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
+#include <vector>
+
 #include "cc/device/capabilities.h"
+#include "cc/ops/conformance.h"
 #include "cc/ops/kv_write/kv_write_conformance.h"
 
 namespace pagemill::ops {
 namespace {
 
 TEST(KvWrite, Conformance) { CheckKvWriteConformance(KvWriteOp(), device::DetectCapabilities()); }
+
+// One head of three dimensions: 127 steps to the largest, ties to even, a scale for K and one for
+// V.
+TEST(KvWrite, Int8ByHand) {
+  const int32_t slots[] = {1};
+  const BatchView batch{.num_tokens = 1, .num_requests = 1, .block_size = 2, .slot_mapping = slots};
+  conformance::TestTensor k(DType::kF32, {1, 1, 3}), v(DType::kF32, {1, 1, 3});
+  conformance::TestTensor cache(DType::kI8, {1, 2 * (3 + 4) * 2});
+  k.Set(std::vector<float>{254, -127, 5});
+  v.Set(std::vector<float>{0, 0.5f, -0.25f});
+  const TensorView inputs[] = {k.view(), v.view(), cache.view()};
+  const Attributes attributes;
+  const OpCall call{.inputs = inputs, .outputs = {}, .attributes = &attributes, .batch = &batch};
+  device::ThreadPool pool({.num_threads = 1});
+  for (const KernelRow* row :
+       conformance::SupportedRows(KvWriteOp(), device::DetectCapabilities(), call)) {
+    cache.Poison();
+    conformance::RunRow(*row, call, pool);
+    const int8_t* block = cache.view().Data<int8_t>();
+    EXPECT_EQ((std::vector<int>{block[1], block[3], block[5]}), (std::vector<int>{127, -64, 2}));
+    EXPECT_EQ((std::vector<int>{block[9], block[10], block[11]}), (std::vector<int>{0, 127, -64}));
+    float scales[4];
+    std::memcpy(scales, block + 12, sizeof(scales));
+    EXPECT_EQ(scales[1], 2.0f) << row->name;
+    EXPECT_EQ(scales[3], 0.5f / 127.0f) << row->name;
+  }
+}
 
 TEST(KvWrite, RefusesCachesThatDoNotFit) {
   const TensorView k = TensorView::Dense(nullptr, DType::kF32, {4, 2, 8});
@@ -27,6 +58,9 @@ TEST(KvWrite, RefusesCachesThatDoNotFit) {
   EXPECT_FALSE(check(narrow, &batch));
   EXPECT_FALSE(check(f16, &batch));
   EXPECT_FALSE(check(good, nullptr));
+  const int64_t with_scales = 2 * 2 * (8 + 4) * 16;
+  EXPECT_TRUE(check(TensorView::Dense(nullptr, DType::kI8, {5, with_scales}), &batch));
+  EXPECT_FALSE(check(TensorView::Dense(nullptr, DType::kI8, {5, 2 * 2 * 8 * 16}), &batch));
 }
 
 }  // namespace

@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <utility>
+
+#include "cc/ops/kv_page.h"
 
 namespace pagemill::ops::conformance {
 namespace {
@@ -26,7 +29,9 @@ float RoundToBf16(float value) {
 }
 
 void StoreElement(const TensorView& cache, int64_t block, int64_t index, float value) {
-  if (cache.dtype == DType::kF32) {
+  if (cache.dtype == DType::kI8) {
+    cache.Row<int8_t>(block)[index] = static_cast<int8_t>(std::lround(value));
+  } else if (cache.dtype == DType::kF32) {
     cache.Row<float>(block)[index] = value;
   } else {  // truncated: any bf16 number will do
     cache.Row<uint16_t>(block)[index] = static_cast<uint16_t>(std::bit_cast<uint32_t>(value) >> 16);
@@ -41,10 +46,15 @@ AttentionCase::AttentionCase(const AttentionOptions& options, std::vector<PagedR
       batch_(options.block_size, std::move(requests), Random(5)),
       q_(DType::kF32, {batch().num_tokens, options.q_heads, options.head_dim},
          {.misalign_bytes = 4, .row_padding_bytes = 4}),
-      cache_(options.dtype,
-             {batch_.num_blocks(), 2 * options.kv_heads * options.head_dim * options.block_size}),
+      cache_(options.dtype, {batch_.num_blocks(),
+                             KvBlockElements(options.dtype, {options.kv_heads, options.head_dim},
+                                             options.block_size)}),
       y_(DType::kF32, {batch().num_tokens, options.q_heads, options.head_dim},
          {.misalign_bytes = 8, .row_padding_bytes = 12}) {
+  if (options.dtype == DType::kI8) {  // every scale a NaN
+    std::memset(cache_.view().data, 0xff,
+                cache_.view().shape[0] * RowBytes(DType::kI8, cache_.view().shape[1]));
+  }
   const int64_t row = options.q_heads * options.head_dim;
   std::vector<float> queries;
   for (int64_t r = 0; r < batch().num_requests; ++r) {
@@ -88,7 +98,8 @@ void AttentionCase::StoreContext(int64_t request, int32_t id) {
     const std::vector<float> v = TokenVector(Role::kValue, id, position, size);
     StoreToken(batch_.Slot(request, position), k.data(), v.data());
   }
-  visible_bytes_ += 2 * size * (end - begin) * RowBytes(options_.dtype, 1);
+  visible_bytes_ += 2 * options_.kv_heads * (end - begin) *
+                    RowBytes(options_.dtype, KvRowElements(options_.dtype, options_.head_dim));
   const int32_t capacity = static_cast<int32_t>(batch().block_table_stride);
   for (int32_t block = 0; block < capacity; ++block) {
     const bool seen =
@@ -101,13 +112,28 @@ void AttentionCase::StoreToken(int64_t slot, const float* k, const float* v) {
   const int64_t block = slot / options_.block_size;
   const int64_t offset = slot % options_.block_size;
   for (int64_t h = 0; h < options_.kv_heads; ++h) {
+    const float k_unit = StoreScale(block, h * options_.block_size + offset, k, h);
+    const int64_t row = (options_.kv_heads + h) * options_.block_size + offset;
+    const float v_unit = StoreScale(block, row, v, h);
     for (int64_t d = 0; d < options_.head_dim; ++d) {
       const int64_t source = h * options_.head_dim + d;
-      StoreElement(cache_.view(), block, source * options_.block_size + offset, k[source]);
-      const int64_t row = (options_.kv_heads + h) * options_.block_size + offset;
-      StoreElement(cache_.view(), block, row * options_.head_dim + d, v[source]);
+      StoreElement(cache_.view(), block, source * options_.block_size + offset, k[source] / k_unit);
+      StoreElement(cache_.view(), block, row * options_.head_dim + d, v[source] / v_unit);
     }
   }
+}
+
+float AttentionCase::StoreScale(int64_t block, int64_t row, const float* token, int64_t head) {
+  if (options_.dtype != DType::kI8) return 1;
+  float scale = 1e-20f;
+  for (int64_t d = 0; d < options_.head_dim; ++d) {
+    scale = std::max(scale, std::fabs(token[head * options_.head_dim + d]) / 127);
+  }
+  std::memcpy(cache_.view().Row<std::byte>(block) +
+                  KvScalesOffsetBytes({options_.kv_heads, options_.head_dim}, options_.block_size) +
+                  row * static_cast<int64_t>(sizeof(float)),
+              &scale, sizeof(scale));
+  return scale;
 }
 
 std::vector<float> AttentionCase::Run(const KernelRow& row, device::ThreadPool& pool) {

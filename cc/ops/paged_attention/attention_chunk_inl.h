@@ -43,6 +43,9 @@ template <typename Element, int kGroups = kGroupsPerChunk>
 struct Chunk {
   const Element* keys[kGroups];    // [head_dim, block_size], at the group's first key
   const Element* values[kGroups];  // [16, head_dim]
+  // [16] by which keys and values of int8 are to be multiplied; unused for other elements.
+  const float* key_scales[kGroups];
+  const float* value_scales[kGroups];
 };
 
 // The keys [low, high) of the chunk that a row sees.
@@ -59,6 +62,12 @@ struct RowKeys {
   float slope = 0;
   float distance =
       0;  // from the row's position to the chunk's first key; negative where it is past
+};
+
+// By what scores and weights have to be multiplied instead of keys and values, for each group.
+struct GroupScales {
+  const float* const* keys = nullptr;
+  const float* const* values = nullptr;
 };
 
 // 0, 1, 2, ...: whole numbers, of which f32 holds all that positions may be.
@@ -130,8 +139,8 @@ inline void ScoreRows(const AttentionShape& shape, const float* q, const Chunk<E
 
 // The body of SoftmaxRow; kWhole: the row sees the whole chunk.
 template <bool kWhole>
-inline float SoftmaxScores(const AttentionShape& shape, const RowKeys& keys, float* scores,
-                           float* max, float* sum) {
+inline float SoftmaxScores(const AttentionShape& shape, const RowKeys& keys,
+                           const GroupScales* scales, float* scores, float* max, float* sum) {
   constexpr int kLanes = Vec::kLanes;
   const KeyRange range = keys.range;
   const int first = kWhole ? 0 : range.low / kLanes;
@@ -140,11 +149,15 @@ inline float SoftmaxScores(const AttentionShape& shape, const RowKeys& keys, flo
   const auto seen = [&](Vec::F v, Vec::F other, int i) {
     return kWhole ? v : Vec::Range(v, other, range.low - i * kLanes, range.high - i * kLanes);
   };
+  const auto of_vector = [](const float* const* of_groups, int i) {
+    return Vec::Load(of_groups[i / kVecsPerGroup] + i % kVecsPerGroup * kLanes);
+  };
   const Vec::F none = Vec::Set(-__builtin_inff());
   Vec::F highest = none;
   Vec::F score[kVecsPerChunk];
   for (int i = first; i < last; ++i) {
     Vec::F v = Vec::Load(scores + i * kLanes);
+    if (scales != nullptr) v = Vec::Mul(v, of_vector(scales->keys, i));
     if (shape.soft_cap != 0) v = Vec::Mul(Tanh(v), Vec::Set(shape.soft_cap));
     if (shape.slopes != nullptr) v = AddSlope(v, keys, i * kLanes);
     score[i] = seen(v, none, i);
@@ -158,7 +171,10 @@ inline float SoftmaxScores(const AttentionShape& shape, const RowKeys& keys, flo
   for (int j = 0; j < kVecsPerGroup; ++j) total[j] = Vec::Mul(Vec::Load(sum + j * kLanes), scale);
   for (int i = first; i < last; ++i) {
     const Vec::F weight = seen(Exp2(Vec::Sub(score[i], shift)), Vec::Zero(), i);
-    Vec::Store(scores + i * kLanes, weight);
+    const Vec::F scaled =
+        scales == nullptr ? weight
+                          : seen(Vec::Mul(weight, of_vector(scales->values, i)), Vec::Zero(), i);
+    Vec::Store(scores + i * kLanes, scaled);
     total[i % kVecsPerGroup] = Vec::Add(total[i % kVecsPerGroup], weight);
   }
   for (int j = 0; j < kVecsPerGroup; ++j) Vec::Store(sum + j * kLanes, total[j]);
@@ -167,15 +183,16 @@ inline float SoftmaxScores(const AttentionShape& shape, const RowKeys& keys, flo
 }
 
 // Turns a row's scores in its range into weights 2^(score - max), other keys of the vectors that it
-// touches into 0. Updates max and sum; returns by what the row's accumulator has to be scaled
-// first. Not inlined: one copy of the arithmetic for all rows; which of its two bodies runs follows
-// from the row's own range.
+// touches into 0; weights of int8 values are multiplied by their scales. Updates max and sum;
+// returns by what the row's accumulator has to be scaled first. Not inlined: one copy of the
+// arithmetic for all rows; which of its two bodies runs follows from the row's own range.
 [[gnu::noinline]] inline float SoftmaxRow(const AttentionShape& shape, const RowKeys& keys,
-                                          float* scores, float* max, float* sum) {
+                                          const GroupScales* scales, float* scores, float* max,
+                                          float* sum) {
   if (keys.range.low == 0 && keys.range.high == kAttentionChunk) {
-    return SoftmaxScores<true>(shape, keys, scores, max, sum);
+    return SoftmaxScores<true>(shape, keys, scales, scores, max, sum);
   }
-  return SoftmaxScores<false>(shape, keys, scores, max, sum);
+  return SoftmaxScores<false>(shape, keys, scales, scores, max, sum);
 }
 
 // kVecs registers of dimensions from `dim`, for kRows rows that see the same keys:

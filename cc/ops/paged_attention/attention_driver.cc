@@ -98,7 +98,9 @@ class Driver {
         shape_(MakeShape(args)),
         pool_(*context.pool),
         workspace_(context.workspace.data(), shape_.padded_dim, context.pool->num_threads()) {
-    attend_ = args.cache.dtype == DType::kF32 ? kernel.attend_f32 : kernel.attend_bf16;
+    attend_ = args.cache.dtype == DType::kF32    ? kernel.attend_f32
+              : args.cache.dtype == DType::kBF16 ? kernel.attend_bf16
+                                                 : kernel.attend_int8;
   }
 
   void Run() {

@@ -78,10 +78,12 @@ struct AttentionKernel {
                        const AttentionScratch& scratch);
   // Sets `state` to the softmax over the keys of split [begin, begin + kAttentionSplit) that each
   // row sees. `begin` is a multiple of kAttentionSplit.
-  // Null where a kernel is for the other type alone.
+  // Null where a kernel is for other types alone.
   void (*attend_f32)(const AttentionShape& shape, const AttentionTile& tile,
                      const AttentionScratch& scratch, int32_t begin, const AttentionState& state);
   void (*attend_bf16)(const AttentionShape& shape, const AttentionTile& tile,
+                      const AttentionScratch& scratch, int32_t begin, const AttentionState& state);
+  void (*attend_int8)(const AttentionShape& shape, const AttentionTile& tile,
                       const AttentionScratch& scratch, int32_t begin, const AttentionState& state);
   // Adds `next`, of the split after those in `total`.
   void (*merge)(const AttentionShape& shape, int32_t rows, const AttentionState& total,

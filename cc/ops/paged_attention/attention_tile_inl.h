@@ -70,6 +70,11 @@ inline Chunk<Element, kGroups> LocateChunk(const AttentionShape& shape, const At
     chunk.keys[g] = base + tile.kv_head * page + offset;
     chunk.values[g] = base + (shape.kv_heads + tile.kv_head) * page +
                       static_cast<int64_t>(offset) * shape.head_dim;
+    if constexpr (sizeof(Element) == 1) {
+      const float* scales = reinterpret_cast<const float*>(base + 2 * shape.kv_heads * page);
+      chunk.key_scales[g] = scales + tile.kv_head * shape.block_size + offset;
+      chunk.value_scales[g] = chunk.key_scales[g] + shape.kv_heads * shape.block_size;
+    }
   }
   return chunk;
 }
@@ -103,13 +108,15 @@ inline void AttendChunk(const AttentionShape& shape, const AttentionTile& tile,
     ScoreRows<kRows>(shape, scratch.q + row * shape.padded_dim, chunk, first_group, last_group,
                      scratch.scores + row * kAttentionChunk);
   });
+  const GroupScales scales{.keys = chunk.key_scales, .values = chunk.value_scales};
   KeyRange range[kAttentionTileRows];
   float scale[kAttentionTileRows];
   for (int row = first; row < last; ++row) {
     range[row] = VisibleKeys(shape, tile, row, begin);
-    scale[row] = SoftmaxRow(shape, KeysOfRow(shape, tile, row, begin, range[row]),
-                            scratch.scores + row * kAttentionChunk, state.max + row,
-                            state.sum + row * kSumLanes);
+    scale[row] =
+        SoftmaxRow(shape, KeysOfRow(shape, tile, row, begin, range[row]),
+                   sizeof(Element) == 1 ? &scales : nullptr, scratch.scores + row * kAttentionChunk,
+                   state.max + row, state.sum + row * kSumLanes);
   }
   for (int row = first; row < last;) {
     int end = row + 1;
@@ -219,8 +226,12 @@ inline void Finish(const AttentionShape& shape, const AttentionTile& tile,
   }
 }
 
-[[maybe_unused]] constexpr AttentionKernel kKernel = {LoadQueries, Attend<float>, Attend<uint16_t>,
-                                                      Merge, Finish};
+[[maybe_unused]] constexpr AttentionKernel kKernel = {.load_queries = LoadQueries,
+                                                      .attend_f32 = Attend<float>,
+                                                      .attend_bf16 = Attend<uint16_t>,
+                                                      .attend_int8 = Attend<int8_t>,
+                                                      .merge = Merge,
+                                                      .finish = Finish};
 
 }  // namespace
 }  // namespace pagemill::ops

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cc/ops/kv_page.h"
 #include "cc/ops/operand_check.h"
 #include "cc/ops/paged_attention/attention_driver.h"
 #include "cc/ops/paged_attention/attention_kernel.h"
@@ -43,20 +44,21 @@ Status CheckPagedAttention(const OpCall& call) {
   const TensorView& cache = call.inputs[1];
   if (IsThere(call, kSinks)) check.Input(kSinks, "sinks", DType::kF32, "Q");
   if (IsThere(call, kSlopes)) check.Input(kSlopes, "slopes", DType::kF32, "Q");
-  check.Require(cache.dtype == DType::kF32 || cache.dtype == DType::kBF16,
-                "cache must be f32 or bf16, got " + std::string(Info(cache.dtype).name));
+  check.Require(IsKvDType(cache.dtype),
+                "cache must be f32, bf16 or i8, got " + std::string(Info(cache.dtype).name));
   check.Input(1, "cache", cache.dtype, "B,E");
   check.Require(call.batch != nullptr && call.batch->block_size > 0,
                 "needs the batch's block_size when it is checked");
   check.Require(check.Dim('D') >= 1 && check.Dim('D') <= kMaxHeadDim,
                 "head dimension must be 1 to 512, got " + std::to_string(check.Dim('D')));
   if (!check.ok()) return check.Result();
-  const int64_t head_elements = 2 * check.Dim('D') * call.batch->block_size;
+  const int64_t row_elements = KvRowElements(cache.dtype, check.Dim('D'));
+  const int64_t head_elements = 2 * row_elements * call.batch->block_size;
   const int64_t kv_heads = check.Dim('E') / head_elements;
   check.Require(
       kv_heads > 0 && check.Dim('E') % head_elements == 0 && check.Dim('Q') % kv_heads == 0,
-      "a block of the cache must hold 2 * kv_heads * " + std::to_string(check.Dim('D')) +
-          " dimensions * " + std::to_string(call.batch->block_size) +
+      "a block of the cache must hold 2 * kv_heads * " + std::to_string(row_elements) +
+          " elements * " + std::to_string(call.batch->block_size) +
           " tokens with kv_heads a divisor of " + std::to_string(check.Dim('Q')) +
           " query heads, got " + std::to_string(check.Dim('E')) + " elements");
   CheckAttributes(call, check);
@@ -107,8 +109,9 @@ PagedAttentionArgs ToPagedAttentionArgs(const OpCall& call) {
   if (IsThere(call, kSinks)) args.sinks = call.inputs[kSinks].Data<const float>();
   if (IsThere(call, kSlopes)) args.slopes = call.inputs[kSlopes].Data<const float>();
   args.batch = call.batch;
+  const int64_t row_elements = KvRowElements(args.cache.dtype, args.q.shape[2]);
   args.kv_heads =
-      static_cast<int32_t>(args.cache.shape[1] / (2 * args.q.shape[2] * call.batch->block_size));
+      static_cast<int32_t>(args.cache.shape[1] / (2 * row_elements * call.batch->block_size));
   args.scale = static_cast<float>(call.attributes->Get("scale", 1));
   args.window = static_cast<int32_t>(call.attributes->GetInt("window", 0));
   args.causal = call.attributes->GetInt("causal", 1) != 0;

@@ -3,8 +3,9 @@
 // of them in one call.
 //
 //   inputs   q      f32 [T, Hq, D]   1 <= D <= 512
-//            cache  f32 or bf16 [num_blocks, 2 * Hk * D * block_size] (docs/program_format.md), in
-//                   which the step's own keys and values have been stored; Hq is a multiple of Hk
+//            cache  f32 or bf16 [num_blocks, 2 * Hk * D * block_size], or int8 with scales, i8
+//                   [num_blocks, 2 * Hk * (D + 4) * block_size] (docs/program_format.md), in which
+//                   the step's own keys and values have been stored; Hq is a multiple of Hk
 //            sinks  f32 [Hq], optional: a logit per head that joins the softmax's denominator
 //            slopes f32 [Hq], optional: ALiBi
 //   outputs  y      f32 [T, Hq, D]

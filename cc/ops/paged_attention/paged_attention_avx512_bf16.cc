@@ -98,7 +98,11 @@ void FinishDots(const AttentionShape& shape, const AttentionTile& tile,
 
 }  // namespace
 
-const AttentionKernel kAttentionAvx512Bf16 = {LoadRoundedQueries, /*attend_f32=*/nullptr,
-                                              AttendDots, Merge, FinishDots};
+const AttentionKernel kAttentionAvx512Bf16 = {.load_queries = LoadRoundedQueries,
+                                              .attend_f32 = nullptr,
+                                              .attend_bf16 = AttendDots,
+                                              .attend_int8 = nullptr,
+                                              .merge = Merge,
+                                              .finish = FinishDots};
 
 }  // namespace pagemill::ops

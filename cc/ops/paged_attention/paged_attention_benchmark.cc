@@ -20,7 +20,10 @@ constexpr Heads kHeads[] = {{9, 3, 64}, {32, 8, 128}, {4, 1, 256}};
 
 conformance::AttentionOptions Options(const benchmark::State& state) {
   const Heads& heads = kHeads[state.range(3)];
-  return {.q_heads = heads.q, .kv_heads = heads.kv, .head_dim = heads.dim};
+  return {.q_heads = heads.q,
+          .kv_heads = heads.kv,
+          .head_dim = heads.dim,
+          .dtype = state.range(4) == 0 ? DType::kBF16 : DType::kI8};
 }
 
 void Decode(benchmark::State& state, const std::string& kernel) {
@@ -49,14 +52,14 @@ void Prefill(benchmark::State& state, const std::string& kernel) {
     const std::string name = kernel;
     benchmark::RegisterBenchmark(("Decode/" + name).c_str(), Decode, name)
         ->UseRealTime()
-        ->ArgNames({"requests", "context", "threads", "heads"})
-        ->ArgsProduct({{1, 32}, {128, 1024, 8192}, {1, 2}, {0}})
-        ->ArgsProduct({{1}, {1024}, {1, 2}, {1, 2}});
+        ->ArgNames({"requests", "context", "threads", "heads", "int8"})
+        ->ArgsProduct({{1, 32}, {128, 1024, 8192}, {1, 2}, {0}, {0, 1}})
+        ->ArgsProduct({{1}, {1024}, {1, 2}, {1, 2}, {0, 1}});
     benchmark::RegisterBenchmark(("Prefill/" + name).c_str(), Prefill, name)
         ->UseRealTime()
-        ->ArgNames({"requests", "prompt", "threads", "heads"})
-        ->ArgsProduct({{1}, {128, 1024}, {1, 2}, {0}})
-        ->ArgsProduct({{1}, {1024}, {1}, {1, 2}});
+        ->ArgNames({"requests", "prompt", "threads", "heads", "int8"})
+        ->ArgsProduct({{1}, {128, 1024}, {1, 2}, {0}, {0, 1}})
+        ->ArgsProduct({{1}, {1024}, {1}, {1, 2}, {0, 1}});
   }
   return true;
 }();

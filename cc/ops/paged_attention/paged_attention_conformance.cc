@@ -164,6 +164,7 @@ void CheckShapes(const OpDefinition& op, const device::Capabilities& caps, DType
 void CheckPagedAttentionConformance(const OpDefinition& op, const device::Capabilities& caps) {
   CheckShapes(op, caps, DType::kBF16, {64, 80, 96, 128, 256, 16, 72, 24, 5});
   CheckShapes(op, caps, DType::kF32, {64, 72, 5});
+  CheckShapes(op, caps, DType::kI8, {64, 80, 256, 16, 5});
   const std::vector<PagedRequest> mixed = {{0, 40}, {100, 1}, {600, 1}, {511, 7}, {7, 3}};
   for (int32_t window : {1, 7, 64, 100, 512}) {
     CheckCase(op, caps, {.q_heads = 4, .kv_heads = 1, .head_dim = 32, .window = window}, mixed);
@@ -200,6 +201,9 @@ void CheckPagedAttentionInvariance(const OpDefinition& op, const device::Capabil
                   300, 7);
   CheckInvariance(op, caps, {.q_heads = 7, .kv_heads = 1, .head_dim = 80, .soft_cap = 5}, 300, 13);
   CheckInvariance(op, caps, {.q_heads = 4, .kv_heads = 1, .head_dim = 16}, 1100, 41);
+  CheckInvariance(op, caps,
+                  {.q_heads = 6, .kv_heads = 2, .head_dim = 32, .dtype = DType::kI8, .window = 90},
+                  300, 7);
   CheckInvariance(op, caps,
                   {.q_heads = 4, .kv_heads = 2, .head_dim = 32, .sinks = true, .slopes = true}, 300,
                   13);

@@ -1,14 +1,17 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
+#include "cc/ops/kv_page.h"
 #include "cc/ops/paged_attention/paged_attention.h"
 
 namespace pagemill::ops {
 namespace {
 
 double CacheElement(const TensorView& cache, int64_t block, int64_t index) {
+  if (cache.dtype == DType::kI8) return cache.Row<int8_t>(block)[index];
   if (cache.dtype == DType::kF32) return cache.Row<float>(block)[index];
   return std::bit_cast<float>(static_cast<uint32_t>(cache.Row<uint16_t>(block)[index]) << 16);
 }
@@ -54,7 +57,7 @@ class Query {
       const int64_t index = (kv_head_ * head_dim_ + d) * block_size + key % block_size;
       dot += q_[d] * CacheElement(args_.cache, block, index);
     }
-    dot *= args_.scale;
+    dot *= args_.scale * Scale(block, kv_head_ * block_size + key % block_size);
     if (args_.soft_cap > 0) dot = args_.soft_cap * std::tanh(dot / args_.soft_cap);
     return dot + slope_ * static_cast<double>(key - position_);
   }
@@ -62,7 +65,21 @@ class Query {
   double Value(int64_t key, int64_t d) const {
     const int64_t block_size = args_.batch->block_size;
     const int64_t row = (args_.kv_heads + kv_head_) * block_size + key % block_size;
-    return CacheElement(args_.cache, block_table_[key / block_size], row * head_dim_ + d);
+    const int64_t block = block_table_[key / block_size];
+    return CacheElement(args_.cache, block, row * head_dim_ + d) * Scale(block, row);
+  }
+
+  // By which the int8 of a row are to be multiplied: rows of K by head and token, then those of V.
+  double Scale(int64_t block, int64_t row) const {
+    if (args_.cache.dtype != DType::kI8) return 1;
+    const KvHeads heads{.kv_heads = args_.kv_heads, .head_dim = head_dim_};
+    float scale;
+    std::memcpy(&scale,
+                args_.cache.Row<std::byte>(block) +
+                    KvScalesOffsetBytes(heads, args_.batch->block_size) +
+                    row * static_cast<int64_t>(sizeof(float)),
+                sizeof(float));
+    return scale;
   }
 
   const PagedAttentionArgs& args_;

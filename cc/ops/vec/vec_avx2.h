@@ -29,6 +29,14 @@ struct Vec {
     for (int i = 0; i < 8 && i < n; ++i) lanes[i] = p[i];
     return Widen(_mm_load_si128((const __m128i*)lanes));
   }
+  static F Load(const int8_t* p) {
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i*)p)));
+  }
+  static F LoadN(const int8_t* p, int n) {
+    int8_t lanes[8] = {};
+    for (int i = 0; i < 8 && i < n; ++i) lanes[i] = p[i];
+    return Load(lanes);
+  }
   static void Store(uint16_t* p, F v) { _mm_storeu_si128((__m128i*)p, Narrow(v)); }
   static void StoreN(uint16_t* p, F v, int n) {
     alignas(16) uint16_t lanes[8];

@@ -25,6 +25,8 @@ struct Vec {
 
   static F Load(const uint16_t* p) { return Widen(_mm256_loadu_si256((const __m256i*)p)); }
   static F LoadN(const uint16_t* p, int n) { return Widen(_mm256_maskz_loadu_epi16(Below(n), p)); }
+  static F Load(const int8_t* p) { return Convert(_mm_loadu_si128((const __m128i*)p)); }
+  static F LoadN(const int8_t* p, int n) { return Convert(_mm_maskz_loadu_epi8(Below(n), p)); }
   static void Store(uint16_t* p, F v) { _mm256_storeu_si256((__m256i*)p, Narrow(v)); }
   static void StoreN(uint16_t* p, F v, int n) { _mm256_mask_storeu_epi16(p, Below(n), Narrow(v)); }
 
@@ -92,6 +94,7 @@ struct Vec {
   static F Widen(__m256i v) {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(v), 16));
   }
+  static F Convert(__m128i v) { return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(v)); }
   // Rounds to nearest even; a NaN stays one (its quiet bit is set).
   static __m256i Narrow(F v) {
     const __m512i bits = _mm512_castps_si512(v);

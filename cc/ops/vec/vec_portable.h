@@ -13,7 +13,7 @@
 //
 // What each member means, for n in [0, kLanes]:
 //   Load(p), Store(p, v)       kLanes elements; float, or uint16_t holding bf16 (stores round to
-//                              nearest even); no alignment needed
+//                              nearest even), or, loads only, int8_t; no alignment needed
 //   LoadN(p, n), StoreN        the first n only: others read as 0, and are not touched
 //   Fma(a, b, c)               a b + c, rounded once where the machine can
 //   Max(a, b), Min(a, b)       b where either is NaN
@@ -43,6 +43,7 @@ struct Vec {
   using I = int32_t __attribute__((vector_size(16)));
   using U = uint32_t __attribute__((vector_size(16)));
   using Half = uint16_t __attribute__((vector_size(8)));
+  using Bytes = int8_t __attribute__((vector_size(4)));
 
  public:
   using F = float __attribute__((vector_size(16)));
@@ -79,6 +80,16 @@ struct Vec {
     Half v = {};
     for (int i = 0; i < kLanes && i < n; ++i) v[i] = p[i];
     return Widen(v);
+  }
+  static F Load(const int8_t* p) {
+    Bytes v;
+    std::memcpy(&v, p, sizeof(v));
+    return __builtin_convertvector(v, F);
+  }
+  static F LoadN(const int8_t* p, int n) {
+    Bytes v = {};
+    for (int i = 0; i < kLanes && i < n; ++i) v[i] = p[i];
+    return __builtin_convertvector(v, F);
   }
   static void Store(uint16_t* p, F v) {
     const Half h = Narrow(v);

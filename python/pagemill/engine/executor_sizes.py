@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from pagemill import _native
-from pagemill.config import EngineConfig
+from pagemill.config import ConfigError, EngineConfig
 from pagemill.config.env import cache_folder
 from pagemill.runner.build import BuiltModel
 
@@ -17,28 +17,40 @@ _ACTIVATION_DTYPES: Final[Mapping[str, Literal["f32", "bf16", "int8"]]] = {
     "f32": "f32",
     "int8": "int8",
 }
+_KV_CACHE_DTYPES: Final[Mapping[str, Literal["bf16", "f32", "int8"]]] = {
+    "bf16": "bf16",
+    "f32": "f32",
+    "int8": "int8",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class ExecutorSizes:
-    """How large a step may get, in tokens, and what the KV cache is made of ("bf16" or "f32")."""
+    """How large a step may get, in tokens, and what the KV cache is made of."""
 
     max_num_tokens: int
-    kv_cache_dtype: str
+    kv_cache_dtype: Literal["bf16", "f32", "int8"]
 
     @classmethod
     def of(cls, built: BuiltModel, config: EngineConfig, weights_dtype: str) -> ExecutorSizes:
         """The sizes for a model whose weights are of `weights_dtype` ("float32", ...): the
         automatic type of the KV cache is f32 where the weights are, else bf16.
+
+        Raises:
+            ConfigError: the executor has no such KV cache.
         """
         tokens = config.scheduler.max_num_batched_tokens
         if not built.chunked_prefill:  # a prompt runs in one step, so a step holds the longest
             tokens = max(tokens, built.max_model_len)
+        torch = config.executor.executor == "torch"
         dtype = config.cache.kv_cache_dtype
+        if dtype == "int8" and torch:
+            raise ConfigError(
+                "--kv-cache-dtype int8 needs --executor native: torch has f32 or bf16"
+            )
         if dtype == "auto":
-            wide = weights_dtype == "float32" or config.executor.executor == "torch"
-            dtype = "f32" if wide else "bf16"
-        return cls(tokens, dtype)
+            dtype = "f32" if weights_dtype == "float32" or torch else "bf16"
+        return cls(tokens, _KV_CACHE_DTYPES[dtype])
 
     def executor_options(self, config: EngineConfig, num_blocks: int) -> _native.ExecutorOptions:
         """The native options with a cache of `num_blocks` blocks, the null block included."""
@@ -49,7 +61,7 @@ class ExecutorSizes:
             max_num_logits_rows=config.scheduler.max_num_logits_rows,
             num_blocks=num_blocks,
             block_size=config.cache.block_size,
-            kv_cache_dtype="f32" if self.kv_cache_dtype == "f32" else "bf16",
+            kv_cache_dtype=self.kv_cache_dtype,
             kernel_filter=config.executor.kernel_filter,
             activation_dtype=_ACTIVATION_DTYPES[config.executor.activation_dtype],
             pack_cache_folder=_pack_cache_folder(config),
