@@ -20,9 +20,10 @@ from tests.parity.real_models import gguf_reference, model_path, save_bf16
 
 NUM_WINDOWS, WINDOW = 8, 512
 DEFAULT_BOUND = 0.003  # relative
-# Over the whole text int8 costs 0.34 % (cc/ops/linear/README.md); 8 windows read that with a
-# standard error of 0.13 %, of which the bound allows two.
-INT8_BOUND = 0.006
+# Over the whole text int8 costs 0.34 % (cc/ops/linear/README.md). 8 windows read that as anything
+# from 0.3 to 0.7 %, depending on how the rest rounds; 32 have a standard error of 0.07 %, of which
+# the bound allows nearly four.
+INT8_WINDOWS, INT8_BOUND = 32, 0.006
 INT8_KV_BOUND = 0.004
 
 
@@ -41,21 +42,21 @@ def expected(path: Path, texts: list[list[int]]) -> float:
     return perplexity(of_reference(gguf_reference(path)), texts)
 
 
-def check(
+def of_native(
     source: ModelSource,
-    dtypes: tuple[Literal["bf16", "int8"], Literal["f32", "bf16", "int8"]],
     texts: list[list[int]],
-    expected: float,
-    bound: float,
-) -> None:
-    """`dtypes`: of the KV cache and of activations."""
-    kv_cache_dtype, activation_dtype = dtypes
+    kv_cache_dtype: Literal["bf16", "f32", "int8"],
+    activation_dtype: Literal["f32", "bf16", "int8"],
+) -> float:
     run = make_executor(
         "native", source, kv_cache_dtype=kv_cache_dtype, activation_dtype=activation_dtype
     )
-    actual = perplexity(of_executor(run, new_batches()), texts)
+    return perplexity(of_executor(run, new_batches()), texts)
+
+
+def check(actual: float, expected: float, bound: float) -> None:
     assert 2 < expected < 100  # the model does predict this text
-    print(f"perplexity {actual:.5f}, f32 reference {expected:.5f}, {actual / expected - 1:+.3%}")
+    print(f"perplexity {actual:.5f}, f32 {expected:.5f}, {actual / expected - 1:+.3%}")
     assert actual == pytest.approx(expected, rel=bound)
 
 
@@ -64,7 +65,6 @@ def check(
     [
         ("bf16", "f32", DEFAULT_BOUND),
         ("bf16", "bf16", DEFAULT_BOUND),
-        ("bf16", "int8", INT8_BOUND),
         ("int8", "bf16", INT8_KV_BOUND),
     ],
 )
@@ -73,14 +73,22 @@ def test_within_bound(
     texts: list[list[int]],
     expected: float,
     kv_cache_dtype: Literal["bf16", "int8"],
-    activation_dtype: Literal["f32", "bf16", "int8"],
+    activation_dtype: Literal["f32", "bf16"],
     bound: float,
 ) -> None:
-    dtypes = (kv_cache_dtype, activation_dtype)
-    check(ModelSource.open(path), dtypes, texts, expected, bound)
+    actual = of_native(ModelSource.open(path), texts, kv_cache_dtype, activation_dtype)
+    check(actual, expected, bound)
 
 
 def test_bf16_weights_within_bound(path: Path, texts: list[list[int]], tmp_path: Path) -> None:
     reference = save_bf16(gguf_reference(path), tmp_path)
-    expected = perplexity(of_reference(reference), texts)
-    check(ModelSource.open(tmp_path), ("bf16", "bf16"), texts, expected, DEFAULT_BOUND)
+    actual = of_native(ModelSource.open(tmp_path), texts, "bf16", "bf16")
+    check(actual, perplexity(of_reference(reference), texts), DEFAULT_BOUND)
+
+
+def test_int8_activations_within_bound(path: Path) -> None:
+    """Against the native f32 executor, which is faster than `transformers` and equal to it."""
+    source = ModelSource.open(path)
+    texts = windows(corpus_tokens(source), INT8_WINDOWS, WINDOW)
+    expected = of_native(source, texts, "f32", "f32")
+    check(of_native(source, texts, "bf16", "int8"), expected, INT8_BOUND)

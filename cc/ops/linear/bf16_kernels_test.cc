@@ -37,6 +37,9 @@ std::vector<NamedSet> SetsOfThisMachine() {
   const device::Capabilities caps = device::DetectCapabilities();
   if (caps.avx512_bf16) sets.push_back({"avx512_bf16", &kAvx512Bf16Kernels});
   if (caps.amx_bf16) sets.push_back({"amx_bf16", &kAmxBf16Kernels});
+#elif defined(__aarch64__)
+  const device::Capabilities caps = device::DetectCapabilities();
+  if (caps.asimd_bf16) sets.push_back({"asimd_bf16", &kAsimdBf16Kernels});
 #endif
   return sets;
 }

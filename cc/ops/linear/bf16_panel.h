@@ -27,6 +27,8 @@ void PackBf16Panel(const StoredRows& source, int64_t count, uint8_t* panel);
 #if defined(__x86_64__)
 extern const PackedKernelSet kAvx512Bf16Kernels;
 extern const PackedKernelSet kAmxBf16Kernels;
+#elif defined(__aarch64__)
+extern const PackedKernelSet kAsimdBf16Kernels;  // with panels of its own
 #endif
 
 }  // namespace pagemill::ops::linear

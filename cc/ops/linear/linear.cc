@@ -54,12 +54,14 @@ void Run(const OpCall& call, KernelContext& context) {
   linear::RunKernelSet(*kKernels, call, context);
 }
 
+[[maybe_unused]] bool Bf16Weights(const OpCall& call) {
+  return call.inputs[1].dtype == DType::kBF16;
+}
+
 #if defined(__x86_64__)
 bool VnniOnBlocks(const device::Capabilities& caps, const OpCall& call) {
   return caps.avx512 && caps.avx512_vnni && IsBlockFormat(call.inputs[1].dtype);
 }
-
-bool Bf16Weights(const OpCall& call) { return call.inputs[1].dtype == DType::kBF16; }
 
 bool AmxOnBf16(const device::Capabilities& caps, const OpCall& call) {
   // linear_amx.cc is compiled for the vectors of all CPUs that have tiles.
@@ -79,8 +81,14 @@ bool DotprodOnBlocks(const device::Capabilities& caps, const OpCall& call) {
   return caps.asimd_dotprod && IsBlockFormat(call.inputs[1].dtype);
 }
 
+bool AsimdBf16OnBf16(const device::Capabilities& caps, const OpCall& call) {
+  return caps.asimd_bf16 && caps.asimd_dotprod && Bf16Weights(call);
+}
+
 constexpr WeightPacking kBlockPanels =
     linear::PackingOfSet<&linear::kAsimdDotprodKernels>("block panels of 32, version 1");
+constexpr WeightPacking kBf16Panels =
+    linear::PackingOfSet<&linear::kAsimdBf16Kernels>("bf16 groups of 16, version 1");
 #endif
 
 constexpr KernelRow kRows[] = {
@@ -102,6 +110,8 @@ constexpr KernelRow kRows[] = {
 #elif defined(__aarch64__)
     linear::PackedRow<&linear::kAsimdDotprodKernels>("asimd_dotprod", 40, DotprodOnBlocks,
                                                      ActivationPrecision::kInt8, &kBlockPanels),
+    linear::PackedRow<&linear::kAsimdBf16Kernels>("asimd_bf16", 36, AsimdBf16OnBf16,
+                                                  ActivationPrecision::kBf16, &kBf16Panels),
     linear::PackedRow<&linear::kAsimdDotprodInt16Kernels>(
         "asimd_dotprod_int16", 35, DotprodOnBlocks, ActivationPrecision::kBf16, &kBlockPanels),
 #endif

@@ -22,7 +22,8 @@
 //
 // Rows of ActivationPrecision::kBf16 for bf16 weights round x to bf16, to the nearest, ties to
 // even: an element is off by 2^-8 of itself at most. Products are exact in float and added in
-// chains of at most K additions:
+// chains of at most K additions rounded to nearest, or (Arm) of K/2 sums of two products, each
+// rounded twice to odd, which is off by twice as much:
 //   |y - exact| <= LinearBf16ErrorBound(K) * (sum_k |x_k w_k| + |bias|)
 // The instructions take subnormal numbers, results included, for 0: a further
 // 2^-126 * sum_k (1 + |x_k| + |w_k|) at most.
@@ -39,7 +40,8 @@
 //
 // Kernels: "avx512_vnni" (block formats; kInt8), "amx_bf16" and "avx512_bf16" (bf16; kBf16),
 // "avx512_vnni_int16" (block formats; kBf16), "avx512", "avx2"; on Arm "asimd_dotprod" and
-// "asimd_dotprod_int16" (as the two of VNNI); "portable" (ASIMD, VXE, SSE2) and "reference".
+// "asimd_dotprod_int16" (as the two of VNNI), "asimd_bf16" (bf16; kBf16); "portable" (ASIMD, VXE,
+// SSE2) and "reference".
 #ifndef PAGEMILL_CC_OPS_LINEAR_LINEAR_H_
 #define PAGEMILL_CC_OPS_LINEAR_LINEAR_H_
 
