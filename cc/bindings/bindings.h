@@ -12,6 +12,7 @@ namespace pagemill::bindings {
 void BindStatus(nanobind::module_& m);
 void BindProgram(nanobind::module_& m);
 void BindExecutors(nanobind::module_& m);
+void BindRanks(nanobind::module_& m);
 void BindRunner(nanobind::module_& m);
 void BindSamplingParams(nanobind::module_& m);
 void BindKvTierOptions(nanobind::module_& m);

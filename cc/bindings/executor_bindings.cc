@@ -1,6 +1,7 @@
 // Executors: the native one, and one around a Python callable.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/unique_ptr.h>
@@ -11,11 +12,14 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "cc/bindings/batch_arrays.h"
 #include "cc/bindings/bindings.h"
 #include "cc/bindings/collectable.h"
 #include "cc/bindings/python_executor.h"
+#include "cc/bindings/rank_cpus.h"
 #include "cc/bindings/status_error.h"
 #include "cc/bindings/target.h"
 #include "cc/program/native_executor.h"
@@ -77,14 +81,24 @@ std::string KvFingerprint(const NativeExecutor& self) {
   return text;
 }
 
+// A rank's compute threads, and what they touch first, stay on its share of the CPUs.
+std::unique_ptr<NativeExecutor> CreateNative(const std::string& text, ExecutorOptions options,
+                                             std::shared_ptr<comm::Communicator> group) {
+  nb::gil_scoped_release release;  // maps files
+  std::vector<int32_t> cpus;
+  if (group != nullptr) cpus = RankCpus(*group);
+  // More ranks than cores: one thread each.
+  if (group != nullptr && cpus.empty() && options.num_threads == 0) options.num_threads = 1;
+  const device::ScopedAffinity pinned(cpus);
+  program::Target target = CpuTarget();
+  target.group = std::move(group);
+  return ValueOrThrow(NativeExecutor::Create(ValueOrThrow(Program::Parse(text)), target, options));
+}
+
 void BindNativeExecutor(nb::module_& m) {
   nb::class_<NativeExecutor>(m, "NativeExecutor")
-      .def(nb::new_([](const std::string& text, const ExecutorOptions& options) {
-             nb::gil_scoped_release release;  // maps files
-             return ValueOrThrow(
-                 NativeExecutor::Create(ValueOrThrow(Program::Parse(text)), CpuTarget(), options));
-           }),
-           nb::arg("text"), nb::arg("options"))
+      .def(nb::new_(&CreateNative), nb::arg("text"), nb::arg("options"),
+           nb::arg("group").none() = nb::none())
       .def(
           "execute",
           [](NativeExecutor& self, Int32Vector token_ids, Int32Vector positions,

@@ -11,6 +11,7 @@ NB_MODULE(_core, m) {
   m.attr("version") = PAGEMILL_VERSION;
   pagemill::bindings::BindStatus(m);
   pagemill::bindings::BindProgram(m);
+  pagemill::bindings::BindRanks(m);
   pagemill::bindings::BindExecutors(m);
   pagemill::bindings::BindRunner(m);
   pagemill::bindings::BindSamplingParams(m);

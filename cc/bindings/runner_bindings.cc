@@ -3,6 +3,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "cc/bindings/bindings.h"
 #include "cc/bindings/collectable.h"
 #include "cc/bindings/python_executor.h"
+#include "cc/bindings/rank_cpus.h"
 #include "cc/bindings/runner_holder.h"
 #include "cc/bindings/status_error.h"
 #include "cc/engine/runner.h"
@@ -48,15 +50,24 @@ void RequireFits(const program::ExecutorOptions& options, const RunnerLimits& li
 void InitFromNative(RunnerHolder* self, nb::object executor, const RunnerLimits& limits) {
   NativeExecutor& native = nb::cast<NativeExecutor&>(executor);
   RequireFits(native.options(), limits);
-  auto runner =
-      ValueOrThrow(ModelRunner::Create(&native, native.thread_pool(), limits, native.pages()));
-  new (self) RunnerHolder{std::move(executor), &native, std::move(runner)};
+  comm::Communicator* group = native.group();
+  std::unique_ptr<runner::LeadingExecutor> leading;
+  if (group != nullptr) {
+    leading = std::make_unique<runner::LeadingExecutor>(&native, group, BoundsOf(native.options()),
+                                                        RankCpus(*group));
+  }
+  // Pages of a group are on all its ranks; only this one's could be copied.
+  step::PageStore* pages = leading == nullptr ? native.pages() : nullptr;
+  program::Executor* steps = &native;
+  if (leading != nullptr) steps = leading.get();
+  auto runner = ValueOrThrow(ModelRunner::Create(steps, native.thread_pool(), limits, pages));
+  new (self) RunnerHolder{std::move(executor), &native, std::move(leading), std::move(runner)};
 }
 
 void InitFromPython(RunnerHolder* self, nb::object executor, const RunnerLimits& limits) {
   PythonExecutor& python = nb::cast<PythonExecutor&>(executor);
   auto runner = ValueOrThrow(ModelRunner::Create(&python, python.thread_pool(), limits));
-  new (self) RunnerHolder{std::move(executor), nullptr, std::move(runner)};
+  new (self) RunnerHolder{std::move(executor), nullptr, nullptr, std::move(runner)};
 }
 
 void BindRunnerLimits(nb::module_& m) {

@@ -9,12 +9,14 @@
 
 #include "cc/program/native_executor.h"
 #include "cc/runner/model_runner.h"
+#include "cc/runner/rank_steps.h"
 
 namespace pagemill::bindings {
 
 struct RunnerHolder {
-  nanobind::object executor;                  // dies after the runner
-  program::NativeExecutor* native = nullptr;  // it, where it is one
+  nanobind::object executor;                         // dies after the runner
+  program::NativeExecutor* native = nullptr;         // it, where it is one
+  std::unique_ptr<runner::LeadingExecutor> leading;  // around it, where it is rank 0 of a group
   std::unique_ptr<runner::ModelRunner> runner;
 
   // For the garbage collector (collectable.h). The runner needs its executor to the end.

@@ -12,7 +12,8 @@ StatusOr<SavedSessions> MakeSessions(const EngineOptions& options, Runner* runne
   const RunnerLimits& limits = runner->limits();
   if (runner->pages() == nullptr) {
     return Unimplemented(
-        "this runner's KV cannot be copied, so sessions cannot be saved (--executor native can)");
+        "this runner's KV cannot be copied, so sessions cannot be saved (--executor native with "
+        "one rank can)");
   }
   if (!options.enable_prefix_caching || !limits.prefix_caching) {
     return FailedPrecondition(

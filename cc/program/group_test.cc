@@ -59,11 +59,12 @@ std::string TextOfRank(int64_t rank, int64_t ranks) {
 }
 
 StatusOr<std::unique_ptr<NativeExecutor>> MakeExecutor(const std::string& text,
-                                                       comm::Communicator* group) {
+                                                       std::shared_ptr<comm::Communicator> group) {
   PM_ASSIGN_OR_RETURN(Program program, Program::Parse(text));
   EXPECT_EQ(program.ToText(), text);
-  const Target target = {
-      .ops = ops::CpuOps(), .capabilities = device::DetectCapabilities(), .group = group};
+  const Target target = {.ops = ops::CpuOps(),
+                         .capabilities = device::DetectCapabilities(),
+                         .group = std::move(group)};
   ExecutorOptions options;
   options.num_threads = 1;
   options.max_num_tokens = 8;
@@ -94,8 +95,8 @@ TEST(GroupTest, RanksOfADividedProgramComputeWhatTheWholeOneDoes) {
     std::vector<std::thread> threads;
     for (int32_t r = 0; r < ranks; ++r) {
       threads.emplace_back([&, r] {
-        const auto group = *comm::Communicator::Join(segment, r);
-        const auto executor = MakeExecutor(TextOfRank(r, ranks), group.get());
+        const std::shared_ptr<comm::Communicator> group = *comm::Communicator::Join(segment, r);
+        const auto executor = MakeExecutor(TextOfRank(r, ranks), group);
         ASSERT_TRUE(executor.ok()) << executor.status().ToString();
         for (int step = 0; step < 3; ++step)
           results[static_cast<size_t>(r)] = *RunSteps(**executor);
@@ -108,9 +109,9 @@ TEST(GroupTest, RanksOfADividedProgramComputeWhatTheWholeOneDoes) {
 
 TEST(GroupTest, AStepFailsWhenThePeerHasLeft) {
   const auto segment = *comm::SharedSegment::Create({.num_ranks = 2});
-  const auto group = *comm::Communicator::Join(segment, 0);
+  const std::shared_ptr<comm::Communicator> group = *comm::Communicator::Join(segment, 0);
   { const auto peer = *comm::Communicator::Join(segment, 1); }
-  const auto executor = *MakeExecutor(TextOfRank(0, 2), group.get());
+  const auto executor = *MakeExecutor(TextOfRank(0, 2), group);
   const auto result = RunSteps(*executor);
   EXPECT_EQ(result.status().code(), StatusCode::kUnavailable);
   EXPECT_NE(result.status().message().find("rank 1 of 2"), std::string::npos);
@@ -123,8 +124,8 @@ TEST(GroupTest, AProgramForAnotherGroupIsRefused) {
             std::string::npos)
       << alone.status().message();
   const auto segment = *comm::SharedSegment::Create({.num_ranks = 2});
-  const auto group = *comm::Communicator::Join(segment, 0);
-  const auto other = MakeExecutor(TextOfRank(1, 2), group.get());
+  const std::shared_ptr<comm::Communicator> group = *comm::Communicator::Join(segment, 0);
+  const auto other = MakeExecutor(TextOfRank(1, 2), group);
   EXPECT_NE(other.status().message().find("is for another rank"), std::string::npos);
 }
 

@@ -4,6 +4,7 @@
 #define PAGEMILL_CC_PROGRAM_KERNEL_SELECTION_H_
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -21,7 +22,8 @@ namespace pagemill::program {
 struct Target {
   std::span<const ops::OpDefinition> ops;
   device::Capabilities capabilities;
-  comm::Communicator* group = nullptr;  // of ranks that run the same steps; null for one rank
+  // Of ranks that run the same steps; null for the only one.
+  std::shared_ptr<comm::Communicator> group = nullptr;
 };
 
 struct KernelSelection {

@@ -82,7 +82,8 @@ struct NativeExecutor::Bound {
   StepViews step;
   ops::BatchView batch;
   ops::KernelContext context;
-  TensorView logits;  // rank 0 where the program has none
+  std::shared_ptr<comm::Communicator> group;  // of the context
+  TensorView logits;                          // rank 0 where the program has none
   TensorView pooled;
 
   bool profiling = false;
@@ -109,7 +110,8 @@ Status NativeExecutor::Bound::AllocateMemory(const Target& target) {
   PM_ASSIGN_OR_RETURN(kv, LazyMemory::Allocate(plan.kv_bytes, "the KV cache"));
   pool = std::make_unique<device::ThreadPool>(
       device::ThreadPoolOptions{.num_threads = kernels.num_threads});
-  context = {.pool = pool.get(), .workspace = workspace.bytes(), .group = target.group};
+  group = target.group;
+  context = {.pool = pool.get(), .workspace = workspace.bytes(), .group = target.group.get()};
   const PackCache cache(options.pack_cache_folder);
   PM_ASSIGN_OR_RETURN(
       packed, PackedWeights::Make(program, kernels.rows, weights,
@@ -283,7 +285,7 @@ void NativeExecutor::Bound::WalkInstrumented() {
 StatusOr<std::unique_ptr<NativeExecutor>> NativeExecutor::Create(Program program,
                                                                  const Target& target,
                                                                  const ExecutorOptions& options) {
-  PM_RETURN_IF_ERROR(CheckGroup(program, target.group));
+  PM_RETURN_IF_ERROR(CheckGroup(program, target.group.get()));
   auto bound = std::make_unique<Bound>();
   PM_ASSIGN_OR_RETURN(bound->kernels, SelectKernels(program, target, options));
   PM_ASSIGN_OR_RETURN(bound->plan, PlanMemory(program, target, options));
@@ -320,6 +322,7 @@ const Program& NativeExecutor::program() const { return bound_->program; }
 const ExecutorOptions& NativeExecutor::options() const { return bound_->options; }
 const MemoryPlan& NativeExecutor::memory_plan() const { return bound_->plan; }
 const KernelSelection& NativeExecutor::kernels() const { return bound_->kernels; }
+comm::Communicator* NativeExecutor::group() { return bound_->group.get(); }
 device::ThreadPool* NativeExecutor::thread_pool() { return bound_->pool.get(); }
 step::PageStore* NativeExecutor::pages() { return bound_->pages.get(); }
 const PackedWeights& NativeExecutor::packed_weights() const { return bound_->packed; }

@@ -28,6 +28,7 @@ if _core.version != pagemill.__version__:
 
 from pagemill._native._core import (  # noqa: E402  (after the checks)
     Capabilities,
+    Communicator,
     Engine,
     EngineOptions,
     EngineStats,
@@ -40,6 +41,7 @@ from pagemill._native._core import (  # noqa: E402  (after the checks)
     RequestOutput,
     RunnerLimits,
     SamplingParams,
+    SharedSegment,
     SimDevice,
     SimLengths,
     SimModel,
@@ -53,6 +55,7 @@ from pagemill._native._core import (  # noqa: E402  (after the checks)
     best_prefix_hits,
     data_caches,
     detect_capabilities,
+    follow_steps,
     kernel_choices,
     measure_peak,
     measure_read_bandwidth,
@@ -63,6 +66,7 @@ from pagemill._native._core import (  # noqa: E402  (after the checks)
 
 __all__ = [
     "Capabilities",
+    "Communicator",
     "Engine",
     "EngineOptions",
     "EngineStats",
@@ -75,6 +79,7 @@ __all__ = [
     "RequestOutput",
     "RunnerLimits",
     "SamplingParams",
+    "SharedSegment",
     "SimDevice",
     "SimLengths",
     "SimModel",
@@ -88,6 +93,7 @@ __all__ = [
     "best_prefix_hits",
     "data_caches",
     "detect_capabilities",
+    "follow_steps",
     "kernel_choices",
     "measure_peak",
     "measure_read_bandwidth",

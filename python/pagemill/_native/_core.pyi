@@ -115,10 +115,43 @@ def kernel_choices(text: str, options: ExecutorOptions) -> list[tuple[str, str, 
 
 # --- executors ------------------------------------------------------------------------------------
 
+class SharedSegment:
+    """The memory that the ranks of a group share."""
+
+    def __init__(self, num_ranks: int) -> None: ...
+    @staticmethod
+    def open(fd: int) -> SharedSegment:
+        """Maps what another process has made; `fd` stays the caller's."""
+    @property
+    def fd(self) -> int:
+        """For other processes to inherit; -1 where the segment was opened."""
+
+class Communicator:
+    """One rank's place in a group. A rank that dies or leaves ends the group for all: then its
+    methods, and steps of executors in it, raise UNAVAILABLE."""
+
+    def __init__(self, segment: SharedSegment, rank: int, *, spin_us: int = 100) -> None: ...
+    @property
+    def rank(self) -> int: ...
+    @property
+    def num_ranks(self) -> int: ...
+    def wait_for_all(self, limit_s: float) -> None:
+        """Returns when every rank has joined; UNAVAILABLE names those that have not."""
+    def meet(self) -> None:
+        """Returns when every rank has called it."""
+    def leave(self) -> None: ...
+
+def follow_steps(executor: NativeExecutor, group: Communicator) -> None:
+    """Runs the steps of rank 0's runner on this rank, until that ends."""
+
 class NativeExecutor:
     """Runs a program with the CPU's kernels."""
 
-    def __init__(self, text: str, options: ExecutorOptions) -> None: ...
+    def __init__(
+        self, text: str, options: ExecutorOptions, group: Communicator | None = None
+    ) -> None:
+        """`group`: the ranks that the program was divided among, where it was; its threads then
+        stay on this rank's share of the CPUs."""
     def execute(
         self,
         *,

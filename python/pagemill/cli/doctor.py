@@ -98,16 +98,18 @@ def _model_report(config: EngineConfig) -> dict[str, Any]:
         path = default_model_path(cache_folder(config.model.cache_dir))
         if not is_complete(path):
             return {"model": None, "default_model": f"not fetched yet; will be at {path}"}
-    from pagemill.runner.build import BuildOptions, build
+    from pagemill.engine.loading import build_ranks
     from pagemill.weights.source import ModelSource
 
     source = ModelSource.open(model_path(config.model))
-    built = build(source, BuildOptions(max_model_len=config.model.max_model_len))
+    built = build_ranks(source, config)[0]
     sizes = ExecutorSizes.of(built, config, weights_dtype(source.config))
     options = sizes.executor_options(config, num_blocks=1)
     choices = _native.kernel_choices(built.program_text, options)
     return {
         "model": f"{source.path} ({built.architecture})",
+        "ranks": config.executor.tensor_parallel_size,
+        "notes": built.notes,
         "kernels": [
             {"op": op, "operands": operands, "kernel": kernel, "count": count}
             for op, operands, kernel, count in choices
@@ -135,6 +137,9 @@ def _text(report: dict[str, Any]) -> str:
     absent = [name for name in purposes if report["packages"][name] is None]
     lines += [f"{'optional':<13}{name} is not installed: {purposes[name]}" for name in absent]
     lines.append(f"model        {report.get('model') or report.get('default_model') or 'unknown'}")
+    if report.get("ranks", 1) > 1:
+        lines.append(f"ranks        {report['ranks']}; the kernels are those of rank 0")
+    lines += [f"{'':<13}{note}" for note in report.get("notes", ())]
     kernels = report.get("kernels", [])
     width = max((len(row["operands"]) for row in kernels), default=0)
     for at, row in enumerate(kernels):

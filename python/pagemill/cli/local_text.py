@@ -33,6 +33,7 @@ class LocalText:
             return cls(loaded, Renderer.open(loaded.source, config.model.chat_template))
         except BaseException:
             loaded.core.seam.engine.shutdown()
+            loaded.core.close_ranks()
             raise
 
     def chat(self, messages: Sequence[Message], sampling: SamplingConfig) -> Iterator[str]:
@@ -52,6 +53,7 @@ class LocalText:
     def close(self) -> None:
         """Ends the model."""
         self._loaded.core.seam.engine.shutdown()
+        self._loaded.core.close_ranks()
 
     def _stream(
         self, token_ids: list[int], sampling: SamplingConfig, default_max_tokens: int | None

@@ -18,16 +18,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PlannedModel:
-    """A traced model, and the options it would be bound with; a cache of one block."""
+    """A traced model, the program of each rank, and the options they would be bound with; a cache
+    of one block."""
 
     path: Path
-    built: BuiltModel
+    ranks: tuple[BuiltModel, ...]
     options: _native.ExecutorOptions
+
+    @property
+    def built(self) -> BuiltModel:
+        """Rank 0's, the only one unless the model is divided."""
+        return self.ranks[0]
 
 
 @dataclass(frozen=True, slots=True)
 class ModelPlan:
-    """The budget of one model under one configuration. Sizes in bytes.
+    """The budget of one model under one configuration. Sizes in bytes, of all ranks together.
 
     `kv` is None where the model does not fit, and `refusal` says why and what would help.
     """
@@ -115,14 +121,14 @@ def built_model(config: EngineConfig) -> PlannedModel:
         not supported.
     """
     from pagemill.engine.executor_sizes import ExecutorSizes, weights_dtype
-    from pagemill.runner.build import BuildOptions, build
+    from pagemill.engine.loading import build_ranks
     from pagemill.weights.source import ModelSource
 
     path = model_path(config.model)
     source = ModelSource.open(path)
-    built = build(source, BuildOptions(max_model_len=config.model.max_model_len))
-    sizes = ExecutorSizes.of(built, config, weights_dtype(source.config))
-    return PlannedModel(path, built, sizes.executor_options(config, num_blocks=1))
+    ranks = build_ranks(source, config)
+    sizes = ExecutorSizes.of(ranks[0], config, weights_dtype(source.config))
+    return PlannedModel(path, ranks, sizes.executor_options(config, num_blocks=1))
 
 
 def plan_model(config: EngineConfig) -> ModelPlan:
@@ -136,11 +142,15 @@ def plan_model(config: EngineConfig) -> ModelPlan:
 
     model = built_model(config)
     path, built = model.path, model.built
-    memory = _native.plan_memory(built.program_text, model.options)
+    memories = [_native.plan_memory(rank.program_text, model.options) for rank in model.ranks]
     available = available_memory_bytes()
-    fixed = memory.weights_bytes + memory.activation_bytes + memory.workspace_bytes
+    weights = sum(memory.weights_bytes for memory in memories)
+    activations = sum(memory.activation_bytes for memory in memories)
+    workspace = sum(memory.workspace_bytes for memory in memories)
+    logits = sum(memory.logits_bytes for memory in memories)
+    per_block = sum(memory.kv_bytes_per_block for memory in memories)
     offloading = config.kv_tiers.host_bytes
-    costs = FixedCosts(fixed + memory.logits_bytes, memory.kv_bytes_per_block, offloading)
+    costs = FixedCosts(weights + activations + workspace + logits, per_block, offloading)
     limit = int(available * config.cache.memory_utilization)
     kv: KvBudget | None = None
     refusal = ""
@@ -148,17 +158,16 @@ def plan_model(config: EngineConfig) -> ModelPlan:
         kv = plan_kv_cache(config.cache, built.max_model_len, costs, available)
     except ConfigError as error:
         refusal = str(error)
-    per_block = memory.kv_bytes_per_block
     largest = max(0, limit - costs.fixed_bytes - offloading) // per_block if per_block else 0
     return ModelPlan(
         path=os.fspath(path),
         architecture=built.architecture,
         max_model_len=built.max_model_len,
-        weights=memory.weights_bytes,
-        packed=memory.packed_bytes,
-        activations=memory.activation_bytes,
-        workspace=memory.workspace_bytes,
-        logits=memory.logits_bytes,
+        weights=weights,
+        packed=sum(memory.packed_bytes for memory in memories),
+        activations=activations,
+        workspace=workspace,
+        logits=logits,
         offloading=offloading,
         kv_per_block=per_block,
         block_size=config.cache.block_size,

@@ -75,3 +75,4 @@ class OfflineModel:
     def close(self) -> None:
         """Ends the engine's thread."""
         self._loaded.core.seam.engine.shutdown()
+        self._loaded.core.close_ranks()

@@ -17,9 +17,18 @@ class ExecutorConfig:
     )
     threads: int = option(
         0,
-        "Threads that compute; 0 is one for each physical core this process may use.",
+        "Threads that compute; 0 is one for each physical core this process may use. With several"
+        " ranks, threads of each; 0 is one for each core of its share.",
         unit="threads",
         allowed=Range(0, 1024),
+    )
+    tensor_parallel_size: int = option(
+        1,
+        "Processes of this machine that divide the model among them (ranks): each has a part of"
+        " every large matrix, in memory near its own cores. Worth it where a machine has several"
+        " memory nodes; on one node it is slower than one process with all cores.",
+        unit="ranks",
+        allowed=Range(1, 64),
     )
     activation_dtype: str = option(
         "auto",

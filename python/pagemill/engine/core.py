@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pagemill import _native
@@ -16,6 +17,7 @@ from pagemill.config.memory import FixedCosts, KvBudget, available_memory_bytes,
 from pagemill.config.quantities import format_bytes
 from pagemill.engine.async_engine import NativeSeam
 from pagemill.engine.executor_sizes import ExecutorSizes
+from pagemill.engine.ranks import RankWorkers
 from pagemill.runner.build import BuiltModel
 
 _LOGGER = logging.getLogger("pagemill.engine")
@@ -35,9 +37,31 @@ class EngineCore:
     budget: KvBudget
     max_choices: int
     """Requests that the engine holds when it is otherwise idle."""
+    workers: RankWorkers | None = None
+    """The other ranks, where there are several."""
+
+    def check(self) -> None:
+        """Looks whether the engine can still run steps.
+
+        Raises:
+            EngineError: another rank has ended.
+        """
+        if self.workers is not None:
+            self.workers.check()
+
+    def close_ranks(self) -> None:
+        """Ends the other ranks; to be called after the engine's shutdown. Idempotent."""
+        if self.workers is not None:
+            self.workers.stop()
 
     @classmethod
-    def create(cls, built: BuiltModel, config: EngineConfig, weights_dtype: str) -> EngineCore:
+    def create(
+        cls,
+        built: BuiltModel,
+        config: EngineConfig,
+        weights_dtype: str,
+        others: Sequence[BuiltModel] = (),
+    ) -> EngineCore:
         """Sizes the KV cache, binds the program to this machine and starts the engine's thread.
 
         Args:
@@ -45,16 +69,24 @@ class EngineCore:
             config: everything about the engine.
             weights_dtype: what the model's configuration says its weights are ("float32", ...);
                 decides the KV cache's type where the configuration leaves it open.
+            others: what the other ranks run, where the model is divided among several.
 
         Raises:
             ConfigError: the model does not fit; the message has the numbers and the flags.
             StatusError: the program cannot be bound, or a KV tier cannot be made.
+            EngineError: another rank could not start.
         """
+        if others:
+            _require_dividable(config)
         wanted = ExecutorSizes.of(built, config, weights_dtype)
-        plan = _native.plan_memory(built.program_text, wanted.executor_options(config, 1))
+        options = wanted.executor_options(config, 1)
+        plans = [_native.plan_memory(rank.program_text, options) for rank in (built, *others)]
+        plan = plans[0]
         # The planner's one block is the null block.
         fixed = FixedCosts(
-            plan.total_bytes - plan.kv_bytes, plan.kv_bytes_per_block, config.kv_tiers.host_bytes
+            sum(each.total_bytes - each.kv_bytes for each in plans),
+            sum(each.kv_bytes_per_block for each in plans),
+            config.kv_tiers.host_bytes,
         )
         budget = plan_kv_cache(config.cache, built.max_model_len, fixed, available_memory_bytes())
         _LOGGER.info(
@@ -65,21 +97,62 @@ class EngineCore:
             format_bytes(budget.kv_bytes),
             budget.num_tokens,
         )
-        executor = _executor(built, config, wanted, budget.num_blocks)
+        for note in built.notes:
+            _LOGGER.info("%s", note)
+        workers: RankWorkers | None = None
+        if others:
+            arguments = wanted.option_arguments(config, budget.num_blocks)
+            workers = RankWorkers.start([rank.program_text for rank in others], arguments)
+        try:
+            return cls._start(built, config, wanted, budget, workers)
+        except BaseException:
+            if workers is not None:
+                workers.stop()
+            raise
+
+    @classmethod
+    def _start(
+        cls,
+        built: BuiltModel,
+        config: EngineConfig,
+        wanted: ExecutorSizes,
+        budget: KvBudget,
+        workers: RankWorkers | None,
+    ) -> EngineCore:
+        group = None if workers is None else workers.group
+        executor = _executor(built, config, wanted, budget.num_blocks, group)
+        if workers is not None:
+            workers.wait_ready()
         runner = _native.ModelRunner(executor, _limits(built, config, wanted, budget.num_blocks))
         tiers = _kv_tiers(executor, config.kv_tiers)
         engine = _native.Engine(runner, _options(config, tiers), log=_log)
         seam = NativeSeam(engine, _native.SamplingParams, _native.StatusError)
         held = config.scheduler.max_num_queued_reqs
-        return cls(built, seam, runner, budget, max(1, held))
+        return cls(built, seam, runner, budget, max(1, held), workers)
+
+
+def _require_dividable(config: EngineConfig) -> None:
+    size = f"--tensor-parallel-size {config.executor.tensor_parallel_size}"
+    if config.executor.executor != "native":
+        raise ConfigError(f"{size} needs --executor native: no other executor has ranks")
+    if config.kv_tiers.enabled:
+        raise ConfigError(
+            "--kv-offloading-bytes, --kv-offloading-disk-path and --kv-connector-path need"
+            f" --tensor-parallel-size 1, not {config.executor.tensor_parallel_size}: the KV of"
+            " other ranks cannot be copied"
+        )
 
 
 def _executor(
-    built: BuiltModel, config: EngineConfig, sizes: ExecutorSizes, num_blocks: int
+    built: BuiltModel,
+    config: EngineConfig,
+    sizes: ExecutorSizes,
+    num_blocks: int,
+    group: _native.Communicator | None,
 ) -> _native.NativeExecutor | _native.PythonExecutor:
     if config.executor.executor == "native":
         executor = _native.NativeExecutor(
-            built.program_text, sizes.executor_options(config, num_blocks)
+            built.program_text, sizes.executor_options(config, num_blocks), group
         )
         if executor.pack_cache_error:
             _LOGGER.warning(

@@ -54,18 +54,22 @@ class ExecutorSizes:
 
     def executor_options(self, config: EngineConfig, num_blocks: int) -> _native.ExecutorOptions:
         """The native options with a cache of `num_blocks` blocks, the null block included."""
-        return _native.ExecutorOptions(
-            num_threads=config.executor.threads,
-            max_num_tokens=self.max_num_tokens,
-            max_num_seqs=config.scheduler.max_num_seqs,
-            max_num_logits_rows=config.scheduler.max_num_logits_rows,
-            num_blocks=num_blocks,
-            block_size=config.cache.block_size,
-            kv_cache_dtype=self.kv_cache_dtype,
-            kernel_filter=config.executor.kernel_filter,
-            activation_dtype=_ACTIVATION_DTYPES[config.executor.activation_dtype],
-            pack_cache_folder=_pack_cache_folder(config),
-        )
+        return _native.ExecutorOptions(**self.option_arguments(config, num_blocks))
+
+    def option_arguments(self, config: EngineConfig, num_blocks: int) -> dict[str, Any]:
+        """The arguments of `executor_options`, for another process to make them."""
+        return {
+            "num_threads": config.executor.threads,
+            "max_num_tokens": self.max_num_tokens,
+            "max_num_seqs": config.scheduler.max_num_seqs,
+            "max_num_logits_rows": config.scheduler.max_num_logits_rows,
+            "num_blocks": num_blocks,
+            "block_size": config.cache.block_size,
+            "kv_cache_dtype": self.kv_cache_dtype,
+            "kernel_filter": config.executor.kernel_filter,
+            "activation_dtype": _ACTIVATION_DTYPES[config.executor.activation_dtype],
+            "pack_cache_folder": _pack_cache_folder(config),
+        }
 
 
 def _pack_cache_folder(config: EngineConfig) -> str:

@@ -136,6 +136,13 @@ class LLM:
     def close(self) -> None:
         """Ends the engine. Idempotent."""
         self._engine.shutdown()
+        self._loaded.core.close_ranks()
+
+    @property
+    def worker_pids(self) -> tuple[int, ...]:
+        """The other processes of a model that is divided among ranks."""
+        workers = self._loaded.core.workers
+        return () if workers is None else workers.pids
 
     @property
     def renderer(self) -> Renderer:

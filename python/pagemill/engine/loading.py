@@ -12,7 +12,8 @@ from pagemill.config.env import cache_folder
 from pagemill.engine.core import EngineCore
 from pagemill.engine.executor_sizes import weights_dtype
 from pagemill.engine.sampling import SamplingDefaults
-from pagemill.runner.build import BuildOptions, build
+from pagemill.ops.shard import Shard
+from pagemill.runner.build import BuildOptions, BuiltModel, build
 from pagemill.weights.fetch import resolve
 from pagemill.weights.source import ModelSource
 
@@ -43,14 +44,27 @@ def load(config: EngineConfig) -> LoadedModel:
     model = config.model
     path = resolve(model.model, cache_dir=cache_folder(model.cache_dir), revision=model.revision)
     source = ModelSource.open(path)
-    built = build(source, BuildOptions(max_model_len=model.max_model_len))
+    built, *others = build_ranks(source, config)
     defaults, cap = sampling_defaults(model, source)
     return LoadedModel(
         source=source,
-        core=EngineCore.create(built, config, weights_dtype(source.config)),
+        core=EngineCore.create(built, config, weights_dtype(source.config), others),
         names=model.served_model_name or (model.model or DEFAULT_MODEL_NAME,),
         defaults=defaults,
         max_tokens_cap=cap,
+    )
+
+
+def build_ranks(source: ModelSource, config: EngineConfig) -> tuple[BuiltModel, ...]:
+    """The program of each rank of the configuration's tensor-parallel group, usually of one.
+
+    Raises:
+        WeightsError, ModelConfigError, ValueError: the model cannot be built, or not divided.
+    """
+    ranks, length = config.executor.tensor_parallel_size, config.model.max_model_len
+    return tuple(
+        build(source, BuildOptions(max_model_len=length, shard=Shard(rank, ranks)))
+        for rank in range(ranks)
     )
 
 

@@ -5,21 +5,25 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
 
+from pagemill.layers.attention import AttentionShape, divide
 from pagemill.ops.program_text import from_text
-from pagemill.ops.shard import Shard
+from pagemill.ops.shard import Part, Shard
 from pagemill.ops.table import reference
+from pagemill.ops.trace import Trace
 from pagemill.runner import torch_executor
 from pagemill.runner.build import BuildOptions, BuiltModel, build
 from pagemill.runner.simple_batch import SimpleBatch
 from pagemill.runner.torch_executor import TorchExecutor, TorchOptions
-from pagemill.weights import ModelSource
+from pagemill.weights import ModelSource, WeightsError
+from pagemill.weights.binder import WeightBinder
+from pagemill.weights.location import TensorLocation
 
 CONFIG = {
     "architectures": ["LlamaForCausalLM"],
@@ -172,3 +176,34 @@ def test_a_dimension_smaller_than_the_group_is_refused(tmp_path: Path):
 def test_the_torch_executor_is_one_rank(tmp_path: Path):
     with pytest.raises(ValueError, match="the torch executor runs programs of one rank"):
         _logits(_build(_model(tmp_path), 0, 2))
+
+
+class _BlockSource:
+    """One matrix of 4 rows of two blocks of 32."""
+
+    path = "model.gguf"
+
+    def tensor(self, name: str) -> TensorLocation:
+        return TensorLocation(name, "q8_0", (4, 64), "model.gguf", 1000)
+
+
+def test_columns_are_whole_blocks():
+    weights = WeightBinder(Trace(), cast(Any, _BlockSource()), Shard(1, 2))
+    part = weights.shard.part(64, weights.block_elements("w"))
+    weights.matrix("w", (4, 64), columns=part)
+    (entry,) = weights.trace.program.weights
+    assert (entry.shape, entry.offset, entry.row_stride) == ((4, 32), 1034, 68)
+    with pytest.raises(WeightsError, match="columns 16 to 48 of w would cut a block of 32 elem"):
+        weights.matrix("w", (4, 64), columns=Part(16, 48, 64))
+
+
+def test_heads_that_would_cut_a_block_are_not_divided():
+    weights = WeightBinder(Trace(), cast(Any, _BlockSource()), Shard(0, 2))
+    shape = AttentionShape(heads=2, kv_heads=2, head_dim=24, scale=1.0)
+    assert divide(weights, shape, "o") == shape
+    assert weights.notes == [
+        "every rank computes the whole attention: 24 features, a rank's part of o, are no whole"
+        " number of blocks of 32"
+    ]
+    shape = AttentionShape(heads=2, kv_heads=2, head_dim=32, scale=1.0)
+    assert divide(weights, shape, "o").shard == Shard(0, 2)

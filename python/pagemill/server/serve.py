@@ -21,6 +21,7 @@ import uvloop
 
 from pagemill.config import ServeConfig, read_environment
 from pagemill.engine.async_engine import AsyncEngine
+from pagemill.engine.core import EngineCore
 from pagemill.engine.loading import LoadedModel, load
 from pagemill.observe.logging import configure
 from pagemill.observe.metrics import RequestMetrics
@@ -33,6 +34,7 @@ from pagemill.server.state import ServerState
 
 _LOGGER = logging.getLogger("pagemill.server")
 _STATS_INTERVAL_S = 10.0
+_LOOKS_PER_INTERVAL = 20  # whether the engine lives
 _KEEP_ALIVE_S = 75  # above the idle timeout of common proxies, so that they close first
 _ABORT_GRACE_S = 5.0  # for responses to be written after their requests were aborted
 
@@ -82,6 +84,7 @@ class _Server:
             )
         )
         self._engine: AsyncEngine | None = None
+        self._core: EngineCore | None = None
         self._stop = asyncio.Event()
 
     async def run(self) -> int:
@@ -95,13 +98,16 @@ class _Server:
         try:
             await asyncio.wait({serving, background, stopping}, return_when=asyncio.FIRST_COMPLETED)
             if background.done():
-                background.result()  # only ends by failing: a model that cannot be loaded
+                # It only ends by failing: the model cannot be loaded, or the engine has ended.
+                background.result()
             await self._drain()
         finally:
             background.cancel()
             stopping.cancel()
             if self._engine is not None:
                 await self._engine.shutdown()
+            if self._core is not None:
+                await asyncio.to_thread(self._core.close_ranks)
             self._http.should_exit = True
             await asyncio.wait({serving}, timeout=_ABORT_GRACE_S)
         _LOGGER.info("stopped")
@@ -116,6 +122,7 @@ class _Server:
     async def _load_and_report(self) -> None:
         started = time.monotonic()
         loaded, renderer = await asyncio.to_thread(_load, self._config)
+        self._core = loaded.core
         pipeline = self._make_pipeline(loaded, renderer)
         stats = loaded.core.seam.engine.stats
         # What exists now lives as long as the process: collections need not look at it again.
@@ -133,7 +140,9 @@ class _Server:
         )
         line = StatsLine(stats)
         while True:
-            await asyncio.sleep(_STATS_INTERVAL_S)
+            for _ in range(_LOOKS_PER_INTERVAL):
+                await asyncio.sleep(_STATS_INTERVAL_S / _LOOKS_PER_INTERVAL)
+                loaded.core.check()
             line.log()
 
     def _make_pipeline(self, loaded: LoadedModel, renderer: Renderer) -> Pipeline:

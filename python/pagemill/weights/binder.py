@@ -14,6 +14,7 @@ from pagemill.ops.dtypes import DTYPES, MATRIX_DTYPES, tensor_bytes
 from pagemill.ops.shard import Part, Shard
 from pagemill.ops.trace import Tensor, Trace, format_shape
 from pagemill.weights.errors import WeightsError
+from pagemill.weights.location import TensorLocation
 from pagemill.weights.read import read_f32
 from pagemill.weights.source import ModelSource
 
@@ -67,27 +68,35 @@ class WeightBinder:
                 f"{self._source.path}: {name} is {location.dtype} {format_shape(location.shape)}, "
                 f"the configuration asks for {format_shape(shape)}"
             )
-        key, offset, stride = name, location.offset, 0
+        key, skipped, stride = name, 0, 0
         row_bytes = tensor_bytes(location.dtype, (1, shape[1]))
         if rows is not None and not rows.whole:
             key = f"{name}.rows{rows.begin}-{rows.end}"
-            offset, shape = offset + rows.begin * row_bytes, (rows.size, shape[1])
+            skipped, shape = rows.begin * row_bytes, (rows.size, shape[1])
         elif columns is not None and not columns.whole:
-            block = DTYPES[location.dtype]
-            if columns.begin % block.block_elements or columns.end % block.block_elements:
-                raise WeightsError(
-                    f"{self._source.path}: columns {columns.begin} to {columns.end} of {name} would"
-                    f" cut a block of {block.block_elements} elements of {location.dtype}"
-                )
-            key, stride = f"{name}.columns{columns.begin}-{columns.end}", row_bytes
-            offset += columns.begin // block.block_elements * block.block_bytes
-            shape = (shape[0], columns.size)
+            key = f"{name}.columns{columns.begin}-{columns.end}"
+            skipped, shape = self._skipped_columns(location, columns), (shape[0], columns.size)
+            stride = row_bytes
         if key not in self._bound:
-            file = self.trace.file(location.file)
             self._bound[key] = self.trace.weight(
-                key, location.dtype, shape, file=file, offset=offset, row_stride=stride
+                key,
+                location.dtype,
+                shape,
+                file=self.trace.file(location.file),
+                offset=location.offset + skipped,
+                row_stride=stride,
             )
         return self._bound[key]
+
+    def _skipped_columns(self, location: TensorLocation, columns: Part) -> int:
+        """Bytes of a row before `columns`."""
+        block = DTYPES[location.dtype]
+        if columns.begin % block.block_elements or columns.end % block.block_elements:
+            raise WeightsError(
+                f"{self._source.path}: columns {columns.begin} to {columns.end} of {location.name}"
+                f" would cut a block of {block.block_elements} elements of {location.dtype}"
+            )
+        return columns.begin // block.block_elements * block.block_bytes
 
     def vector(self, name: str, length: int, *, part: Part | None = None) -> Tensor:
         """A norm or bias, f32 [length], or a part of it.

@@ -1,0 +1,32 @@
+// File: cc/bindings/rank_cpus.h
+// What a rank of a tensor-parallel group may use and hold: its share of the CPUs, and how large a
+// step may get.
+#ifndef PAGEMILL_CC_BINDINGS_RANK_CPUS_H_
+#define PAGEMILL_CC_BINDINGS_RANK_CPUS_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "cc/comm/communicator.h"
+#include "cc/device/core_count.h"
+#include "cc/device/cpu_share.h"
+#include "cc/program/executor_options.h"
+#include "cc/runner/rank_steps.h"
+
+namespace pagemill::bindings {
+
+// Empty where there are more ranks than cores: they share all of them.
+inline std::vector<int32_t> RankCpus(const comm::Communicator& group) {
+  return device::CpuShare(device::AllowedCpus(), group.rank(), group.num_ranks());
+}
+
+inline runner::StepBounds BoundsOf(const program::ExecutorOptions& options) {
+  return {.max_num_tokens = options.max_num_tokens,
+          .max_num_seqs = options.max_num_seqs,
+          .max_num_logits_rows = options.max_num_logits_rows,
+          .num_blocks = options.num_blocks};
+}
+
+}  // namespace pagemill::bindings
+
+#endif  // PAGEMILL_CC_BINDINGS_RANK_CPUS_H_

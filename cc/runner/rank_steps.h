@@ -1,0 +1,58 @@
+// File: cc/runner/rank_steps.h
+// Every step on every rank: rank 0 (scheduler, sampler, front end) tells the others which batch to
+// run; they run it, and meet rank 0 in the program's collectives.
+//
+//   LeadingExecutor executor(&native, group, sizes);        // rank 0, for its ModelRunner
+//   Status ended = FollowSteps(&native, *group, sizes);     // any other rank, until rank 0 ends
+//
+// A message is the step's arrays, through shared memory; the first 4 KiB of it, all of a decode
+// step, in one piece. Its size is bounded by `sizes`. What only sampling needs is not sent.
+// A rank that cannot run a step that the others run ends the group.
+//
+// Ownership: executor and group are the caller's and outlive the use. Thread safety: that of
+// Executor.
+#ifndef PAGEMILL_CC_RUNNER_RANK_STEPS_H_
+#define PAGEMILL_CC_RUNNER_RANK_STEPS_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "cc/base/status.h"
+#include "cc/comm/communicator.h"
+#include "cc/ops/batch_view.h"
+#include "cc/program/executor.h"
+
+namespace pagemill::runner {
+
+// The most that a step holds; the same on all ranks.
+struct StepBounds {
+  int32_t max_num_tokens = 0;
+  int32_t max_num_seqs = 0;
+  int32_t max_num_logits_rows = 0;
+  int32_t num_blocks = 0;
+};
+
+class LeadingExecutor final : public program::Executor {
+ public:
+  // `cpus`: where the thread that executes is to stay, pinned at its first step; empty = anywhere.
+  LeadingExecutor(program::Executor* executor, comm::Communicator* group, const StepBounds& bounds,
+                  std::vector<int32_t> cpus = {});
+  ~LeadingExecutor() override;  // tells the others to end
+
+  Status Execute(const ops::BatchView& batch, program::ExecutorOutput* output) override;
+
+ private:
+  program::Executor* const executor_;
+  comm::Communicator* const group_;
+  const StepBounds bounds_;
+  std::vector<int32_t> cpus_;
+  std::vector<int32_t> message_;
+};
+
+// Runs what rank 0 says until it ends: OK. Otherwise why the group has ended.
+Status FollowSteps(program::Executor* executor, comm::Communicator& group,
+                   const StepBounds& bounds);
+
+}  // namespace pagemill::runner
+
+#endif  // PAGEMILL_CC_RUNNER_RANK_STEPS_H_

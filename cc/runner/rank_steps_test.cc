@@ -1,0 +1,140 @@
+#include "cc/runner/rank_steps.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "cc/program/testing/step_arrays.h"
+
+namespace pagemill::runner {
+namespace {
+
+using program::testing::StepArrays;
+
+constexpr StepBounds kBounds = {
+    .max_num_tokens = 4096, .max_num_seqs = 8, .max_num_logits_rows = 8, .num_blocks = 400};
+
+// Keeps what it was told to run, as text; may fail.
+class Recorder final : public program::Executor {
+ public:
+  Status Execute(const ops::BatchView& b, program::ExecutorOutput*) override {
+    std::string text = std::to_string(b.block_size) + ":";
+    const auto add = [&](const char* name, const int32_t* data, int64_t size) {
+      text += std::string(" ") + name;
+      for (int64_t i = 0; i < size; ++i) text += " " + std::to_string(data[i]);
+    };
+    add("ids", b.token_ids, b.num_tokens);
+    add("positions", b.positions, b.num_tokens);
+    add("slots", b.slot_mapping, b.num_tokens);
+    add("starts", b.query_start, b.num_requests + 1);
+    add("lens", b.seq_lens, b.num_requests);
+    for (int32_t r = 0; r < b.num_requests; ++r) {
+      const int64_t blocks = (b.seq_lens[r] + b.block_size - 1) / b.block_size;
+      add("table", b.block_table + r * b.block_table_stride, blocks);
+    }
+    add("rows", b.logits_rows, b.num_logits_rows);
+    steps.push_back(text);
+    return failure;
+  }
+  std::vector<std::string> steps;
+  Status failure;
+};
+
+std::vector<int32_t> Tokens(int32_t count) {
+  std::vector<int32_t> ids;
+  for (int32_t i = 0; i < count; ++i) ids.push_back(7 * i % 1000);
+  return ids;
+}
+
+StepArrays Step(int32_t first, int32_t second) {
+  StepArrays arrays(16, 150);
+  arrays.Add(0, 3, Tokens(first));
+  arrays.Add(1, 40, Tokens(second));
+  return arrays;
+}
+
+// Rank 0 runs `lead` with a leading executor around a recorder; the others follow.
+struct Ranks {
+  explicit Ranks(int32_t ranks) : recorders(static_cast<size_t>(ranks)), ends(recorders.size()) {}
+
+  template <typename Lead>
+  void Run(const Lead& lead) {
+    const auto count = static_cast<int32_t>(recorders.size());
+    const auto segment = *comm::SharedSegment::Create({.num_ranks = count, .slot_bytes = 4096});
+    std::vector<std::thread> threads;
+    for (int32_t r = 0; r < count; ++r) {
+      threads.emplace_back([&, r] {
+        const auto group = *comm::Communicator::Join(segment, r);
+        Recorder& recorder = recorders[static_cast<size_t>(r)];
+        if (r > 0) {
+          ends[static_cast<size_t>(r)] = FollowSteps(&recorder, *group, kBounds);
+          return;
+        }
+        LeadingExecutor leading(&recorder, group.get(), kBounds);
+        lead(leading);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+
+  std::vector<Recorder> recorders;
+  std::vector<Status> ends;
+};
+
+TEST(RankStepsTest, EveryRankRunsTheSameStepsSmallAndLarge) {
+  Ranks ranks(3);
+  ranks.Run([](LeadingExecutor& leading) {
+    program::ExecutorOutput output;
+    for (const auto& [first, second] : {std::pair(1, 1), {2000, 1}, {3, 700}, {1, 1}}) {
+      ASSERT_TRUE(leading.Execute(Step(first, second).view(), &output).ok());
+    }
+  });
+  Recorder expected;
+  program::ExecutorOutput output;
+  for (const auto& [first, second] : {std::pair(1, 1), {2000, 1}, {3, 700}, {1, 1}}) {
+    ASSERT_TRUE(expected.Execute(Step(first, second).view(), &output).ok());
+  }
+  for (const Recorder& recorder : ranks.recorders) EXPECT_EQ(recorder.steps, expected.steps);
+  for (const Status& end : ranks.ends) EXPECT_TRUE(end.ok()) << end.ToString();
+}
+
+TEST(RankStepsTest, AFollowerThatFailsAStepEndsTheGroup) {
+  Ranks ranks(2);
+  ranks.recorders[1].failure = Internal("out of order");
+  ranks.Run([](LeadingExecutor& leading) {
+    program::ExecutorOutput output;
+    Status status;
+    for (int step = 0; step < 4 && status.ok(); ++step) {
+      status = leading.Execute(Step(1, 1).view(), &output);
+    }
+    EXPECT_EQ(status.code(), StatusCode::kUnavailable) << status.ToString();
+  });
+  EXPECT_EQ(ranks.ends[1].message(), "out of order");
+}
+
+TEST(RankStepsTest, AStepBeyondTheBoundsIsRefusedBeforeItIsSent) {
+  Ranks ranks(2);
+  ranks.Run([](LeadingExecutor& leading) {
+    program::ExecutorOutput output;
+    StepArrays arrays(16, 400);
+    arrays.Add(0, 0, Tokens(4097));
+    const Status status = leading.Execute(arrays.view(), &output);
+    EXPECT_NE(status.message().find("a step of 4097 tokens exceeds"), std::string::npos);
+    EXPECT_TRUE(leading.Execute(Step(1, 1).view(), &output).ok()) << "the group goes on";
+  });
+  EXPECT_EQ(ranks.recorders[1].steps.size(), 1u);
+  EXPECT_TRUE(ranks.ends[1].ok());
+}
+
+TEST(RankStepsTest, AFollowerEndsWhenTheLeaderIsGone) {
+  const auto segment = *comm::SharedSegment::Create({.num_ranks = 2});
+  { const auto leader = *comm::Communicator::Join(segment, 0); }
+  const auto group = *comm::Communicator::Join(segment, 1);
+  Recorder recorder;
+  EXPECT_EQ(FollowSteps(&recorder, *group, kBounds).code(), StatusCode::kUnavailable);
+}
+
+}  // namespace
+}  // namespace pagemill::runner

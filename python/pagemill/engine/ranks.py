@@ -1,0 +1,124 @@
+"""The other ranks of a tensor-parallel group: worker processes that run rank 0's steps.
+
+    workers = RankWorkers.start(builts[1:], options.arguments)   # they load while rank 0 does
+    executor = _native.NativeExecutor(builts[0].program_text, options, workers.group)
+    workers.wait_ready()
+
+A worker gets the group's shared memory as a descriptor and its program on standard input. It ends
+when rank 0 does, however that ends: it waits for rank 0 in the shared memory, and sees it gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pagemill import _native
+from pagemill.engine.outputs import EngineError
+
+# The worker imports what this process would, wherever it found that.
+_BOOT = (
+    "import json, sys\n"
+    "job = json.load(sys.stdin)\n"
+    "sys.path[:] = job['path']\n"
+    "from pagemill.engine.rank_worker import run\n"
+    "sys.exit(run(job))\n"
+)
+_LOOK_EVERY_S = 0.1
+_START_LIMIT_S = 600.0  # reading and packing the weights of a large model
+_STOP_LIMIT_S = 5.0
+
+
+class RankWorkers:
+    """Ranks 1 to n - 1 as processes, and rank 0's place in the group."""
+
+    def __init__(
+        self, group: _native.Communicator, processes: Sequence[subprocess.Popen[bytes]]
+    ) -> None:
+        self.group = group
+        self._processes = processes
+
+    @classmethod
+    def start(cls, programs: Sequence[str], arguments: Mapping[str, Any]) -> RankWorkers:
+        """Start a process for each of `programs`, of ranks 1, 2, ..., whose executors are made with
+        `arguments` of `_native.ExecutorOptions`. Returns before they are ready."""
+        segment = _native.SharedSegment(len(programs) + 1)
+        workers = cls(_native.Communicator(segment, 0), [])
+        processes: list[subprocess.Popen[bytes]] = []
+        workers._processes = processes
+        try:
+            for rank, program in enumerate(programs, 1):
+                command = [sys.executable, "-c", _BOOT]
+                process = subprocess.Popen(command, stdin=subprocess.PIPE, pass_fds=[segment.fd])
+                processes.append(process)
+                job = {
+                    "path": sys.path,
+                    "fd": segment.fd,
+                    "rank": rank,
+                    "program": program,
+                    "arguments": dict(arguments),
+                }
+                assert process.stdin is not None
+                # One that has ended already is reported by wait_ready().
+                with contextlib.suppress(BrokenPipeError):
+                    process.stdin.write(json.dumps(job).encode())
+                    process.stdin.close()
+        except BaseException:
+            workers.stop()
+            raise
+        return workers
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """The processes of ranks 1, 2, ..."""
+        return tuple(process.pid for process in self._processes)
+
+    def wait_ready(self) -> None:
+        """Returns when every rank has bound its program.
+
+        Raises:
+            EngineError: a worker ended, or is not ready after 10 minutes.
+        """
+        deadline = time.monotonic() + _START_LIMIT_S
+        while True:
+            try:
+                self.group.wait_for_all(_LOOK_EVERY_S)
+                self.group.meet()
+                return
+            except _native.StatusError as error:
+                self.check()
+                if time.monotonic() > deadline:
+                    raise EngineError("UNAVAILABLE", str(error)) from error
+
+    def check(self) -> None:
+        """Looks whether all workers are alive; cheap.
+
+        Raises:
+            EngineError: one has ended, so that no step can run any more.
+        """
+        for rank, process in enumerate(self._processes, 1):
+            status = process.poll()
+            if status is None:
+                continue
+            how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
+            raise EngineError(
+                "UNAVAILABLE",
+                f"rank {rank} of the tensor-parallel group (process {process.pid}) {how}: the"
+                " model cannot run without it; start the engine again",
+            )
+
+    def stop(self) -> None:
+        """Ends the workers; the engine has been shut down. Idempotent."""
+        self.group.leave()
+        deadline = time.monotonic() + _STOP_LIMIT_S
+        for process in self._processes:
+            try:
+                process.wait(max(0.0, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()

@@ -1,0 +1,94 @@
+"""Tiny models of each family, divided between two processes: the tokens of one process, and its
+log probabilities within the rounding of a sum in another order."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from pagemill.config import EngineConfig, build
+from pagemill.engine.loading import LoadedModel, load
+
+from tests.parity.executors import require_native
+from tests.parity.tiny_models import make
+
+PROMPTS = [[5, 9, 100, 7, 3, 120, 64, 31, 8], [77], list(range(2, 60))]
+TOKENS = 12
+
+
+@contextlib.contextmanager
+def engine(directory: Path, ranks: int) -> Iterator[LoadedModel]:
+    options = {
+        "model": str(directory),
+        "max_model_len": 128,
+        "kv_cache_memory_bytes": "16MiB",
+        "kv_cache_dtype": "f32",
+        "activation_dtype": "f32",
+        "tensor_parallel_size": ranks,
+    }
+    loaded = load(build(EngineConfig, options))
+    try:
+        yield loaded
+    finally:
+        loaded.core.seam.engine.shutdown()
+        loaded.core.close_ranks()
+
+
+def greedy(loaded: LoadedModel) -> list[list[tuple[int, float]]]:
+    """Of each prompt: the tokens, each with its log probability."""
+    seam = loaded.core.seam
+    from pagemill import _native
+
+    sampling = _native.SamplingParams(
+        temperature=0.0, max_tokens=TOKENS, ignore_eos=True, logprobs=1
+    )
+    for request, prompt in enumerate(PROMPTS):
+        seam.engine.submit(request, np.array(prompt, np.int32), sampling)
+    results: list[list[tuple[int, float]]] = [[] for _ in PROMPTS]
+    finished: set[int] = set()
+    deadline = time.monotonic() + 60
+    while len(finished) < len(PROMPTS):
+        assert time.monotonic() < deadline
+        for output in seam.engine.wait(1.0):
+            assert output.error_message is None, output.error_message
+            logprobs: list[Any] = list(output.logprobs or ())
+            pairs = zip(output.new_token_ids, logprobs, strict=True)
+            results[output.request_id] += [(token, value.logprob) for token, value in pairs]
+            if output.finish_reason is not None:
+                finished.add(output.request_id)
+    return results
+
+
+@pytest.mark.parametrize(
+    ("family", "dtype", "divided"),
+    [
+        ("llama", "f32", True),
+        ("llama", "bf16", True),
+        ("llama3", "f32", True),  # biases, an untied head
+        ("qwen2", "f32", False),  # one KV head: every rank computes the attention
+        ("gemma3", "f32", False),
+    ],
+)
+def test_two_processes_say_what_one_says(
+    family: str, dtype: str, divided: bool, tmp_path: Path
+) -> None:
+    require_native()
+    make(family, tmp_path, dtype)
+    with engine(tmp_path, 1) as whole:
+        expected = greedy(whole)
+    with engine(tmp_path, 2) as loaded:
+        assert (not loaded.core.built.notes) == divided
+        got = greedy(loaded)
+    for mine, theirs in zip(got, expected, strict=True):
+        assert [token for token, _ in mine] == [token for token, _ in theirs]
+        # Each of the 6 or so sums that are cut has some 100 terms, of which rounding in another
+        # order moves the result by at most 100 x 2^-24 of their size; what follows a layer can
+        # make that ten times as large.
+        np.testing.assert_allclose(
+            [logprob for _, logprob in mine], [logprob for _, logprob in theirs], atol=4e-4, rtol=0
+        )
