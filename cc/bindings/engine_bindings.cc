@@ -126,7 +126,7 @@ void BindEngineOptions(nb::module_& m) {
              int64_t max_waiting_tokens, int32_t max_waiting_per_tenant, int64_t max_queue_time_ms,
              scheduler::TenantWeights tenant_weights, int32_t max_partial_prefills,
              int32_t max_long_partial_prefills, std::string prefix_cache_eviction,
-             const engine::KvTierOptions* kv_tiers) {
+             int64_t output_interval_us, const engine::KvTierOptions* kv_tiers) {
             EngineOptions options;
             options.max_num_scheduled_tokens = max_num_scheduled_tokens;
             options.max_num_seqs = max_num_seqs;
@@ -144,6 +144,7 @@ void BindEngineOptions(nb::module_& m) {
             options.max_partial_prefills = max_partial_prefills;
             options.max_long_partial_prefills = max_long_partial_prefills;
             options.prefix_cache_eviction = std::move(prefix_cache_eviction);
+            options.output_interval_us = output_interval_us;
             if (kv_tiers != nullptr) options.kv_tiers = *kv_tiers;
             ThrowIfError(options.Validate());
             new (self) EngineOptions(std::move(options));
@@ -164,6 +165,7 @@ void BindEngineOptions(nb::module_& m) {
           nb::arg("max_partial_prefills") = defaults.max_partial_prefills,
           nb::arg("max_long_partial_prefills") = defaults.max_long_partial_prefills,
           nb::arg("prefix_cache_eviction") = defaults.prefix_cache_eviction,
+          nb::arg("output_interval_us") = defaults.output_interval_us,
           nb::arg("kv_tiers").none() = nb::none());
 }
 

@@ -22,6 +22,11 @@ Status EngineOptions::Validate() const {
                            ", it must be from 0 to " + std::to_string(kLongestMillis) +
                            " (--max-queue-time)");
   }
+  constexpr int64_t kLongestIntervalMicros = 1'000'000;
+  if (output_interval_us < 0 || output_interval_us > kLongestIntervalMicros) {
+    return InvalidArgument("output_interval_us is " + std::to_string(output_interval_us) +
+                           ", it must be from 0 to " + std::to_string(kLongestIntervalMicros));
+  }
   PM_RETURN_IF_ERROR(CheckAtLeast("max_in_flight_steps", max_in_flight_steps, 1));
   PM_RETURN_IF_ERROR(CheckAtLeast("max_draft_tokens", max_draft_tokens, 0));
   PM_RETURN_IF_ERROR(CheckAtLeast("max_step_draft_tokens", max_step_draft_tokens, 0));

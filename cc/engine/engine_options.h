@@ -61,6 +61,10 @@ struct EngineOptions {
   int32_t max_step_draft_tokens = 0;
   // KV beyond the pool: tiers and connectors, and what names saved sessions.
   KvTierOptions kv_tiers;
+  // Least time between two moments at which clients hear that there are outputs, in microseconds;
+  // 0: they hear after each step. First tokens and ends do not wait, nor does anything while a step
+  // with a prompt runs or none does. Where the CPU computes, each time costs the step a core.
+  int64_t output_interval_us = 0;
   // Verify scheduler and cache after every step. For tests: costs O(blocks).
   bool check_integrity = false;
 

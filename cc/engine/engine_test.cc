@@ -346,6 +346,15 @@ TEST_F(EngineTest, TimesAreThoseOfThePhases) {
   EXPECT_DOUBLE_EQ(engine_->stats().last_step_s, 1);
 }
 
+TEST_F(EngineTest, BadOutputIntervalsAreRefused) {
+  for (int64_t micros : {int64_t{-1}, int64_t{1'000'001}}) {
+    options_.output_interval_us = micros;
+    const auto engine = Engine::Create(options_, &runner_, &clock_, log_);
+    EXPECT_EQ(engine.status().code(), StatusCode::kInvalidArgument);
+    EXPECT_NE(engine.status().message().find("from 0 to 1000000"), std::string::npos);
+  }
+}
+
 TEST_F(EngineTest, BadOptionsAreRefused) {
   const auto code = [this](auto change) {
     EngineOptions options;

@@ -174,6 +174,7 @@ std::vector<RequestOutput> StepLoop::Take(double timeout_s) {
   }
   if (outputs_.empty()) return {};
   output_event_.Clear();
+  untold_ = false;
   std::vector<RequestOutput> taken = outputs_.TakeAll();
   for (const RequestOutput& output : taken) {
     if (output.finished()) tracked_.erase(output.request_id);

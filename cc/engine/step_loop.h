@@ -13,6 +13,7 @@
 #include <deque>
 #include <functional>
 #include <future>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -112,7 +113,11 @@ class StepLoop {
   Status ExtendNow(step::RequestId id, std::vector<int32_t> token_ids, scheduler::InputPart part);
   void MoveKv(int64_t now);
   void AbortAll();
-  void Publish();
+  void Publish(bool at_once = false);
+  void Push(int64_t now);  // events_ to outputs_, with mutex_
+  // With mutex_: lets clients hear of outputs where it is time. True: outputs_filled_ is to be
+  // notified without the mutex, which is what those who wake up take first of all.
+  bool Tell(bool at_once, int64_t now);
   void UpdateStats(const scheduler::SchedulerStats& counted, int64_t now);  // with mutex_
   void UpdateKvStats(const scheduler::SchedulerStats& counted,
                      const kv_cache::KvConnectorStats& moved);         // with mutex_
@@ -135,7 +140,6 @@ class StepLoop {
   std::vector<scheduler::RequestEvent> events_;
   std::deque<StartedStep> started_steps_;  // those in flight
   uint64_t num_failed_steps_ = 0;
-  bool kv_moved_ = false;  // since the statistics were published
 
   mutable std::mutex mutex_;
   std::condition_variable inbox_filled_;
@@ -144,6 +148,8 @@ class StepLoop {
   // Guarded by mutex_.
   std::vector<Command> inbox_;
   OutputQueue outputs_;
+  bool untold_ = false;  // clients have not heard of what is in it
+  int64_t told_ = std::numeric_limits<int64_t>::min() / 2;  // when they last did
   OutputEvent output_event_;
   std::unordered_map<step::RequestId, Tracked> tracked_;
   size_t num_unfinished_ = 0;

@@ -9,6 +9,15 @@
 #include "cc/engine/step_loop.h"
 
 namespace pagemill::engine {
+namespace {
+
+// Is the event something else than the next tokens of a request that has some?
+bool IsMoreThanTokens(const scheduler::RequestEvent& event) {
+  return event.first_tokens || event.turn_finished || event.finish_reason ||
+         event.new_token_ids.empty();
+}
+
+}  // namespace
 
 void StepLoop::Run() {
   bool busy = false;
@@ -101,7 +110,7 @@ bool StepLoop::Turn() {
   while (scheduler_->num_steps_in_flight() < most && StartStep()) {
   }
   if (scheduler_->num_steps_in_flight() == 0) {
-    if (kv_moved_) Publish();
+    Publish(/*at_once=*/true);
     return false;
   }
   FinishStep();
@@ -130,7 +139,7 @@ bool StepLoop::StartStep() {
 
 // What the last steps planned starts before the runner is busy with the next one.
 void StepLoop::MoveKv(int64_t now) {
-  if (tiers_ != nullptr && tiers_->Move(scheduler_.get(), now)) kv_moved_ = true;
+  if (tiers_ != nullptr) tiers_->Move(scheduler_.get(), now);
 }
 
 void StepLoop::FinishStep() {
@@ -154,7 +163,7 @@ void StepLoop::CheckIntegrity() const {
 void StepLoop::NoteStarts() {
   const int64_t now = started_steps_.back().planned;
   const scheduler::SchedulerStats counted = scheduler_->stats();
-  std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   UpdateStats(counted, now);
   for (const step::ScheduledRequest& entry : plan_.scheduled) {
     if (entry.start == nullptr) continue;
@@ -163,6 +172,11 @@ void StepLoop::NoteStarts() {
     tracked.started = now;
     queue_.Start(&tracked.ticket);
   }
+  // A step with prompts may take long: what there is does not wait for its end.
+  const bool has_prompts = static_cast<size_t>(plan_.total_num_tokens) > plan_.scheduled.size();
+  const bool told = has_prompts && Tell(/*at_once=*/true, now);
+  lock.unlock();
+  if (told) outputs_filled_.notify_all();
 }
 
 // On the way out: every request ends, and the runner is left without steps.
@@ -180,18 +194,31 @@ void StepLoop::AbortAll() {
   while (scheduler_->num_steps_in_flight() > 0) FinishStep();
 }
 
+void StepLoop::Push(int64_t now) {
+  const bool had_outputs = !outputs_.empty();
+  for (scheduler::RequestEvent& event : events_) outputs_.Push(ToOutput(std::move(event), now));
+  events_.clear();
+  if (!had_outputs && !outputs_.empty()) untold_ = true;
+}
+
+bool StepLoop::Tell(bool at_once, int64_t now) {
+  if (!untold_ || (!at_once && now - told_ < options_.output_interval_us * 1000)) return false;
+  untold_ = false;
+  told_ = now;
+  output_event_.Set();
+  return true;
+}
+
 // Hands events_ to the clients, together with the numbers that go with them.
-void StepLoop::Publish() {
+void StepLoop::Publish(bool at_once) {
+  const bool has_news = std::any_of(events_.begin(), events_.end(), IsMoreThanTokens);
   const int64_t now = clock_->NowNanos();
   const scheduler::SchedulerStats counted = scheduler_->stats();
   const kv_cache::KvConnectorStats moved =
       tiers_ != nullptr ? tiers_->connector()->stats() : kv_cache::KvConnectorStats();
   const size_t in_flight = scheduler_->num_steps_in_flight();
-  std::lock_guard lock(mutex_);
-  const bool had_outputs = !outputs_.empty();
-  for (scheduler::RequestEvent& event : events_) outputs_.Push(ToOutput(std::move(event), now));
-  events_.clear();
-  kv_moved_ = false;
+  std::unique_lock lock(mutex_);
+  Push(now);
 
   // Nothing is in flight any more that was started before: those steps are done.
   while (started_steps_.size() > in_flight) {
@@ -206,11 +233,10 @@ void StepLoop::Publish() {
   }
   UpdateStats(counted, now);
   UpdateKvStats(counted, moved);
-  if (!had_outputs && !outputs_.empty()) {
-    output_event_.Set();
-    outputs_filled_.notify_all();
-  }
   if (num_unfinished_ == 0 || rests_) idle_.notify_all();
+  const bool told = Tell(at_once || has_news, now);
+  lock.unlock();
+  if (told) outputs_filled_.notify_all();
 }
 
 bool StepLoop::Rests(const scheduler::SchedulerStats& counted) const {

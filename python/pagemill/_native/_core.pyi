@@ -430,6 +430,7 @@ class EngineOptions:
         max_partial_prefills: int = 0,
         max_long_partial_prefills: int = 0,
         prefix_cache_eviction: str = "lru",
+        output_interval_us: int = 0,
         kv_tiers: KvTierOptions | None = None,
     ) -> None: ...
 

@@ -21,6 +21,9 @@ from pagemill.engine.ranks import RankWorkers
 from pagemill.runner.build import BuiltModel
 
 _LOGGER = logging.getLogger("pagemill.engine")
+_OUTPUT_INTERVAL_US = 5_000
+"""Less than anybody sees in a stream; longer than the steps of a small model with one request,
+each of which would lose a core to whoever wakes up for one token."""
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING}
 
 
@@ -222,6 +225,7 @@ def _options(config: EngineConfig, kv_tiers: _native.KvTierOptions) -> _native.E
         enable_prefix_caching=cache.enable_prefix_caching,
         prefix_caching_hash=cache.prefix_caching_hash_algo,
         prefix_cache_eviction=cache.prefix_cache_eviction,
+        output_interval_us=_OUTPUT_INTERVAL_US,
         kv_tiers=kv_tiers,
     )
 

@@ -1,0 +1,146 @@
+// When clients hear of outputs (EngineOptions::output_interval_us), step by step.
+#include <poll.h>
+
+#include <chrono>
+#include <memory>
+#include <semaphore>
+#include <thread>
+#include <vector>
+
+#include "cc/engine/engine.h"
+#include "cc/engine/fake_runner.h"
+#include "gtest/gtest.h"
+
+namespace pagemill::engine {
+namespace {
+
+using step::Request;
+using step::RequestId;
+
+// Finishes a step for each permit.
+class SteppingRunner final : public Runner {
+ public:
+  const RunnerLimits& limits() const override { return fake_.limits(); }
+  Status Execute(const step::StepPlan& plan) override { return fake_.Execute(plan); }
+  StatusOr<step::StepResult> Collect() override {
+    permits_.acquire();
+    return fake_.Collect();
+  }
+  void Permit(std::ptrdiff_t steps) { permits_.release(steps); }
+
+ private:
+  FakeRunner fake_{FakeRunner::DefaultLimits()};
+  std::counting_semaphore<> permits_{0};
+};
+
+class OutputIntervalTest : public testing::Test {
+ protected:
+  OutputIntervalTest() {
+    EngineOptions options;
+    options.output_interval_us = 1000;
+    options.check_integrity = true;
+    engine_ = *Engine::Create(options, &runner_, &clock_, {});
+  }
+  ~OutputIntervalTest() override {
+    runner_.Permit(1000);
+    engine_->Shutdown();
+  }
+
+  void Submit(uint64_t id, int32_t max_tokens) {
+    Request request;
+    request.id = RequestId(id);
+    request.prompt_token_ids = {1, 2, 3};
+    request.sampling.max_tokens = max_tokens;
+    ASSERT_TRUE(engine_->Submit(std::move(request)).ok());
+  }
+
+  // Lets one step finish and its results be published.
+  void Step() {
+    runner_.Permit(1);
+    ++num_steps_;
+    Await([this] { return engine_->stats().num_steps == num_steps_; });
+  }
+
+  template <typename Condition>
+  void Await(const Condition& condition) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (!condition() && std::chrono::steady_clock::now() < deadline) {
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+    }
+    EXPECT_TRUE(condition());
+  }
+
+  bool Heard() const {
+    pollfd descriptor{engine_->output_fd(), POLLIN, 0};
+    return poll(&descriptor, 1, 0) == 1;
+  }
+
+  size_t TakeTokens() {
+    size_t tokens = 0;
+    for (const RequestOutput& output : engine_->Poll()) tokens += output.new_token_ids.size();
+    return tokens;
+  }
+
+  FakeClock clock_;
+  SteppingRunner runner_;
+  std::unique_ptr<Engine> engine_;
+  uint64_t num_steps_ = 0;
+};
+
+TEST_F(OutputIntervalTest, TokensWaitButFirstOnesAndEndsDoNot) {
+  Submit(1, 6);
+  Step();
+  EXPECT_TRUE(Heard()) << "first token";
+  EXPECT_EQ(TakeTokens(), 1u);
+  Step();
+  Step();
+  EXPECT_FALSE(Heard()) << "no time has passed";
+  clock_.AdvanceNanos(1'000'000);
+  Step();
+  EXPECT_TRUE(Heard()) << "the interval is over";
+  EXPECT_EQ(TakeTokens(), 3u);
+  Step();
+  EXPECT_FALSE(Heard());
+  Step();
+  EXPECT_TRUE(Heard()) << "the end";
+  EXPECT_EQ(TakeTokens(), 2u);
+}
+
+TEST_F(OutputIntervalTest, WhoLooksGetsWhatThereIs) {
+  Submit(1, 20);
+  Step();
+  EXPECT_EQ(TakeTokens(), 1u);
+  Step();
+  EXPECT_EQ(TakeTokens(), 1u);
+  clock_.AdvanceNanos(1'000'000);
+  EXPECT_FALSE(Heard());
+  Step();
+  EXPECT_TRUE(Heard());
+}
+
+TEST_F(OutputIntervalTest, NothingWaitsForAStepWithAPrompt) {
+  Submit(1, 20);
+  Step();
+  EXPECT_EQ(TakeTokens(), 1u);
+  Step();
+  EXPECT_FALSE(Heard());
+  Submit(2, 20);
+  Step();  // then a step begins that has the prompt
+  Await([this] { return Heard(); });
+  EXPECT_EQ(TakeTokens(), 2u);
+}
+
+TEST_F(OutputIntervalTest, NothingWaitsWhereNoStepRuns) {
+  Submit(1, 20);
+  Step();
+  EXPECT_EQ(TakeTokens(), 1u);
+  Step();
+  EXPECT_FALSE(Heard());
+  std::thread pause([this] { engine_->Pause(scheduler::PauseMode::kKeep); });
+  runner_.Permit(1);  // the one in flight
+  pause.join();
+  Await([this] { return Heard(); });
+}
+
+}  // namespace
+}  // namespace pagemill::engine
