@@ -1,6 +1,7 @@
 // When clients hear of outputs (EngineOptions::output_interval_us), step by step.
 #include <poll.h>
 
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <semaphore>
@@ -131,15 +132,24 @@ TEST_F(OutputIntervalTest, NothingWaitsForAStepWithAPrompt) {
 }
 
 TEST_F(OutputIntervalTest, NothingWaitsWhereNoStepRuns) {
-  Submit(1, 20);
+  Submit(1, 200);
   Step();
   EXPECT_EQ(TakeTokens(), 1u);
   Step();
   EXPECT_FALSE(Heard());
-  std::thread pause([this] { engine_->Pause(scheduler::PauseMode::kKeep); });
-  runner_.Permit(1);  // the one in flight
+  std::atomic<bool> paused{false};
+  std::thread pause([&] {
+    engine_->Pause(scheduler::PauseMode::kKeep);
+    paused = true;
+  });
+  while (!paused.load()) {  // it is obeyed between two steps
+    runner_.Permit(1);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
   pause.join();
+  runner_.Permit(1);  // for a step that was started before
   Await([this] { return Heard(); });
+  EXPECT_EQ(engine_->stats().num_running, 1);
 }
 
 }  // namespace
