@@ -168,9 +168,17 @@ def test_offline_benchmarks(model: str, kind: str, capsys: pytest.CaptureFixture
     achieved = report["achieved_over_limit"]
     for share in achieved.values() if kind == "latency" else [achieved]:
         assert 0 < share < 2  # above 1 only if the machine was busy before
-    status, out, _ = _run(capsys, *argv, "--no-limits")
+    status, out, _ = _run(capsys, *argv, "--no-limits", "--profile")
+    report = json.loads(out)
     assert status == 0
-    assert "achieved_over_limit" not in json.loads(out)
+    assert "achieved_over_limit" not in report
+    decode = report["profile"]["decode"]
+    assert decode["steps"] >= 3
+    assert {"linear", "paged_attention", "sampling", "between"} <= {
+        part["part"] for part in decode["parts"]
+    }
+    assert sum(part["share"] for part in decode["parts"]) == pytest.approx(1)
+    assert _run(capsys, *argv[:-1], "--no-limits", "--profile")[1].count("waiting") == 2
 
 
 def test_limits(model: str, capsys: pytest.CaptureFixture[str]) -> None:
