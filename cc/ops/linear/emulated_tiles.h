@@ -81,6 +81,27 @@ class EmulatedTiles {
     }
   }
 
+  // TDPBSUD.
+  template <int kSums, int kA, int kB>
+  static void MultiplyBytes() {
+    Tile& sums = tiles_[kSums];
+    const Tile& a = tiles_[kA];
+    const Tile& b = tiles_[kB];
+    ASSERT_EQ(sums.rows, a.rows);
+    ASSERT_EQ(sums.row_bytes, b.row_bytes);
+    ASSERT_EQ(a.row_bytes / 4, b.rows);
+    for (int row = 0; row < sums.rows; ++row) {
+      for (int column = 0; column < sums.row_bytes / 4; ++column) {
+        int32_t sum;
+        std::memcpy(&sum, sums.bytes[row] + 4 * column, sizeof(sum));
+        for (int i = 0; i < a.row_bytes; ++i) {
+          sum += static_cast<int8_t>(a.bytes[row][i]) * b.bytes[i / 4][4 * column + i % 4];
+        }
+        std::memcpy(sums.bytes[row] + 4 * column, &sum, sizeof(sum));
+      }
+    }
+  }
+
  private:
   struct Tile {
     int rows;

@@ -68,6 +68,10 @@ bool AmxOnBf16(const device::Capabilities& caps, const OpCall& call) {
   return caps.amx_bf16 && caps.avx512_bf16 && caps.avx512_vnni && Bf16Weights(call);
 }
 
+bool AmxOnBlocks(const device::Capabilities& caps, const OpCall& call) {
+  return caps.amx_int8 && caps.avx512_bf16 && VnniOnBlocks(caps, call);
+}
+
 bool Avx512Bf16OnBf16(const device::Capabilities& caps, const OpCall& call) {
   return caps.avx512_bf16 && caps.avx512_vnni && Bf16Weights(call);
 }
@@ -95,6 +99,10 @@ constexpr KernelRow kRows[] = {
 #if defined(__x86_64__)
     linear::PackedRow<&linear::kAvx512VnniKernels>("avx512_vnni", 40, VnniOnBlocks,
                                                    ActivationPrecision::kInt8, &kBlockPanels),
+    linear::PackedRow<&linear::kAmxInt8Kernels>("amx_int8", 42, AmxOnBlocks,
+                                                ActivationPrecision::kInt8, &kBlockPanels),
+    linear::PackedRow<&linear::kAmxInt16Kernels>("amx_int8_int16", 37, AmxOnBlocks,
+                                                 ActivationPrecision::kBf16, &kBlockPanels),
     linear::PackedRow<&linear::kAmxBf16Kernels>("amx_bf16", 38, AmxOnBf16,
                                                 ActivationPrecision::kBf16, &kBf16Panels),
     linear::PackedRow<&linear::kAvx512Bf16Kernels>("avx512_bf16", 36, Avx512Bf16OnBf16,

@@ -1,48 +1,16 @@
-// The tile registers of AMX for linear_amx_inl.h, as inline assembly: register numbers as template
-// arguments, which the compiler's macros do not take, and operands whose extent it is told. GCC
-// 12's own _tile_loadconfig says that it reads 8 of its 64 bytes, and the stores to the others may
-// go.
-#include <cstdint>
-
+// The kernel sets of AMX, over the machine's tiles.
 #include "cc/ops/linear/bf16_panel.h"
+#include "cc/ops/linear/block_amx_inl.h"
 #include "cc/ops/linear/linear_amx_inl.h"
+#include "cc/ops/linear/machine_tiles.h"
 #include "cc/ops/linear/packed_kernel_set.h"
 
-#define PM_INLINE [[gnu::always_inline]] static inline
-
 namespace pagemill::ops::linear {
-namespace {
-
-struct MachineTiles {
-  PM_INLINE void Configure(const TileConfig& config) { asm volatile("ldtilecfg %0" ::"m"(config)); }
-
-  PM_INLINE void Release() { asm volatile("tilerelease"); }
-
-  template <int kTo>
-  PM_INLINE void Zero() {
-    asm volatile("tilezero %%tmm%c0" ::"i"(kTo));
-  }
-
-  template <int kTo>
-  PM_INLINE void Load(const void* from, int64_t stride_bytes) {
-    asm volatile("tileloadd (%1,%2,1), %%tmm%c0" ::"i"(kTo), "r"(from), "r"(stride_bytes)
-                 : "memory");
-  }
-
-  template <int kFrom>
-  PM_INLINE void Store(void* to, int64_t stride_bytes) {
-    asm volatile("tilestored %%tmm%c0, (%1,%2,1)" ::"i"(kFrom), "r"(to), "r"(stride_bytes)
-                 : "memory");
-  }
-
-  template <int kSums, int kA, int kB>
-  PM_INLINE void Multiply() {
-    asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(kSums), "i"(kA), "i"(kB));
-  }
-};
-
-}  // namespace
 
 constinit const PackedKernelSet kAmxBf16Kernels = AmxBf16<MachineTiles>::kKernels;
+constinit const PackedKernelSet kAmxInt8Kernels =
+    AmxBlocks<MachineTiles, &kAvx512VnniKernels, 1>::kKernels;
+constinit const PackedKernelSet kAmxInt16Kernels =
+    AmxBlocks<MachineTiles, &kAvx512VnniInt16Kernels, 2>::kKernels;
 
 }  // namespace pagemill::ops::linear

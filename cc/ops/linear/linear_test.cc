@@ -55,12 +55,21 @@ TEST(Linear, TableHasTheKernelsOfThisMachine) {
   EXPECT_EQ(for_bf16(ActivationPrecision::kInt8), "amx_bf16");
   EXPECT_EQ(for_bf16(ActivationPrecision::kF32), "avx512");
   EXPECT_EQ(within(ActivationPrecision::kInt8), "avx512_vnni");
+  caps.amx_int8 = true;
+  EXPECT_EQ(within(ActivationPrecision::kInt8), "amx_int8");
+  EXPECT_EQ(within(ActivationPrecision::kBf16), "amx_int8_int16");
+  EXPECT_EQ(within(ActivationPrecision::kF32), "avx512");
 #elif defined(__aarch64__)
   TestTensor plain(DType::kBF16, {4, 32});
   const TensorView plain_inputs[] = {x.view(), plain.view()};
   const OpCall plain_call{.inputs = plain_inputs, .outputs = outputs};
   caps.asimd_dotprod = true;
-  EXPECT_EQ((*ChooseKernel(LinearOp(), caps, call))->name, "asimd_dotprod");
+  const auto within = [&](ActivationPrecision coarsest) {
+    return (*ChooseKernel(LinearOp(), caps, call, {.activations = coarsest}))->name;
+  };
+  EXPECT_EQ(within(ActivationPrecision::kInt8), "asimd_dotprod");
+  EXPECT_EQ(within(ActivationPrecision::kBf16), "asimd_dotprod_int16");
+  EXPECT_EQ(within(ActivationPrecision::kF32), "portable");
   EXPECT_EQ((*ChooseKernel(LinearOp(), caps, plain_call))->name, "portable");
   caps.asimd_bf16 = true;
   EXPECT_EQ((*ChooseKernel(LinearOp(), caps, plain_call))->name, "asimd_bf16");

@@ -66,6 +66,8 @@ struct PackedKernelSet {
 // Block formats; activations as integers in blocks of 32 with a scale each.
 extern const PackedKernelSet kAvx512VnniKernels;       // of 8 bits
 extern const PackedKernelSet kAvx512VnniInt16Kernels;  // of 15 bits
+extern const PackedKernelSet kAmxInt8Kernels;          // the same two, with equal bits
+extern const PackedKernelSet kAmxInt16Kernels;
 #elif defined(__aarch64__)
 extern const PackedKernelSet kAsimdDotprodKernels;  // the same two
 extern const PackedKernelSet kAsimdDotprodInt16Kernels;

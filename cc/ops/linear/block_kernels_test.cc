@@ -1,0 +1,92 @@
+// The packed kernel sets of block formats on their own, panel by panel: those of AMX, over emulated
+// tiles, against those of VNNI.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "cc/device/capabilities.h"
+#include "cc/ops/block_format/block_format.h"
+#include "cc/ops/conformance.h"
+#include "cc/ops/linear/emulated_blocks.h"
+#include "cc/ops/linear/packed_kernel_set.h"
+
+namespace pagemill::ops::linear {
+namespace {
+
+using conformance::BitEqual;
+using conformance::Random;
+using conformance::TestTensor;
+
+constexpr int64_t kYStride = 37;  // more than a panel's rows: what lies between must stay
+
+// 64-byte aligned, all ones, which is NaN.
+class Aligned {
+ public:
+  explicit Aligned(int64_t bytes) : memory_(bytes + 64, 0xff) {}
+  uint8_t* data() {
+    const uintptr_t address = reinterpret_cast<uintptr_t>(memory_.data());
+    return memory_.data() + (64 - address % 64) % 64;
+  }
+
+ private:
+  std::vector<uint8_t> memory_;
+};
+
+struct Case {
+  DType dtype;
+  int64_t n;
+  int64_t m;
+  int64_t k;
+  bool has_bias;
+};
+
+// [n, kYStride] floats, NaN beyond m.
+[[maybe_unused]] std::vector<float> Product(const PackedKernelSet& kernels, const Case& c,
+                                            const TestTensor& x, const TestTensor& w,
+                                            const TestTensor& bias) {
+  Aligned panel(kernels.panel_bytes(c.dtype, c.k));
+  Aligned strip(kernels.strip_bytes(c.dtype, c.n, c.k));
+  const TensorView rows = w.view();
+  kernels.pack({c.dtype, rows.Row<uint8_t>(0), rows.row_stride_bytes, c.k}, c.m, panel.data());
+  kernels.prepare(c.dtype, {x.view().Row<float>(0), c.k, c.n, c.k}, strip.data());
+  std::vector<float> y(c.n * kYStride, std::nanf(""));
+  kernels.multiply({c.dtype, panel.data(), strip.data(),
+                    c.has_bias ? bias.view().Row<float>(0) : nullptr, y.data(), kYStride, c.n, c.m,
+                    c.k});
+  return y;
+}
+
+#if defined(__x86_64__)
+class AmxBlocksTest : public ::testing::TestWithParam<int64_t> {};
+
+TEST_P(AmxBlocksTest, GiveTheBitsOfVnni) {
+  const device::Capabilities caps = device::DetectCapabilities();
+  if (!caps.avx512 || !caps.avx512_vnni || !caps.avx512_bf16) {
+    GTEST_SKIP() << "needs AVX-512 with VNNI and BF16";
+  }
+  Random random(GetParam());
+  for (DType dtype : kWeightDTypes) {
+    if (!IsBlockFormat(dtype)) continue;
+    for (int64_t m : {1, 16, 31, 32}) {
+      const Case c = {dtype, GetParam(), m, Info(dtype).block_elements == 32 ? 160 : 512,
+                      m % 2 == 1};
+      SCOPED_TRACE(std::string(Info(dtype).name) + " m=" + std::to_string(m));
+      TestTensor x(DType::kF32, {c.n, c.k}), w(dtype, {c.m, c.k}), bias(DType::kF32, {c.m});
+      x.FillUniform(random, -2, 2);
+      w.FillUniform(random, -1, 1);
+      bias.FillUniform(random, -1, 1);
+      EXPECT_TRUE(BitEqual(Product(kEmulatedInt8Kernels, c, x, w, bias),
+                           Product(kAvx512VnniKernels, c, x, w, bias)));
+      EXPECT_TRUE(BitEqual(Product(kEmulatedInt16Kernels, c, x, w, bias),
+                           Product(kAvx512VnniInt16Kernels, c, x, w, bias)));
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Rows, AmxBlocksTest, ::testing::Values(1, 7, 8, 9, 15, 16, 17, 31, 32));
+#endif
+
+}  // namespace
+}  // namespace pagemill::ops::linear

@@ -1,0 +1,199 @@
+// File: cc/ops/linear/block_panel_avx512.h
+// Panels of block formats (block_panel.h) in registers of AVX-512 F, BW, DQ and VL, and what
+// becomes of integer products. For files compiled for that instruction set only.
+//
+//   Weights w;
+//   Decode<kDType>(Head<kDType>(panel, block), Record<kDType>(panel, block), &w);
+#ifndef PAGEMILL_CC_OPS_LINEAR_BLOCK_PANEL_AVX512_H_
+#define PAGEMILL_CC_OPS_LINEAR_BLOCK_PANEL_AVX512_H_
+
+#include <immintrin.h>
+
+#include <cstdint>
+
+#include "cc/ops/linear/block_panel.h"
+#include "cc/ops/linear/block_strip.h"
+#include "cc/ops/linear/packed_kernel_set.h"
+
+#define PM_INLINE [[gnu::always_inline]] inline
+
+namespace pagemill::ops::linear {
+namespace {
+
+constexpr int kHalves = 2;
+
+// What a register block needs of a record: values of quad q of half h, and per half of the rows
+// scales and minima.
+struct Weights {
+  __m512i values[kHalves][kQuads];
+  __m512 scale[kHalves];
+  __m512 minimum[kHalves];
+  __m512i half_scales[kHalves][2];
+};
+
+PM_INLINE __m512i Load(const uint8_t* from) { return _mm512_load_si512(from); }
+
+PM_INLINE __m512 LoadF16(const uint8_t* from) {
+  return _mm512_cvtph_ps(_mm256_load_si256(reinterpret_cast<const __m256i*>(from)));
+}
+
+PM_INLINE __m512 LoadU8(const uint8_t* from) {
+  return _mm512_cvtepi32_ps(
+      _mm512_cvtepu8_epi32(_mm_load_si128(reinterpret_cast<const __m128i*>(from))));
+}
+
+PM_INLINE __m512i LoadS8(const uint8_t* from) {
+  return _mm512_cvtepi8_epi32(_mm_load_si128(reinterpret_cast<const __m128i*>(from)));
+}
+
+// v << kShift, or >> where it is negative; bits of neighbouring bytes come along.
+template <int kShift>
+PM_INLINE __m512i Shift(__m512i v) {
+  if constexpr (kShift > 0) return _mm512_slli_epi16(v, kShift);
+  if constexpr (kShift < 0) return _mm512_srli_epi16(v, -kShift);
+  return v;
+}
+
+// to | (from & mask)
+PM_INLINE __m512i OrMasked(__m512i to, __m512i from, __m512i mask) {
+  return _mm512_ternarylogic_epi64(to, from, mask, 0xf8);
+}
+
+// Quads kQ and up of the bits above the nibbles: kBits of them at bit kBits * (q % per register).
+template <int kBits, int kQ>
+PM_INLINE void AddHighBits(const uint8_t* field, __m512i values[kQuads]) {
+  if constexpr (kQ < kQuads) {
+    constexpr int kPerRegister = 8 / kBits;
+    const __m512i bits = Load(field + kQ / kPerRegister * 64);
+    const __m512i mask = _mm512_set1_epi8(kBits == 1 ? 0x10 : 0x30);
+    values[kQ] = OrMasked(values[kQ], Shift<4 - kBits*(kQ % kPerRegister)>(bits), mask);
+    AddHighBits<kBits, kQ + 1>(field, values);
+  }
+}
+
+template <DType kDType>
+PM_INLINE void DecodeValues(const uint8_t* record, int half, __m512i values[kQuads]) {
+  if constexpr (kDType == DType::kQ8_0) {
+#pragma GCC unroll 8
+    for (int q = 0; q < kQuads; ++q) values[q] = Load(record + (half * kQuads + q) * 64);
+  } else {
+    const __m512i nibble = _mm512_set1_epi8(15);
+#pragma GCC unroll 4
+    for (int q = 0; q < 4; ++q) {
+      const __m512i both = Load(record + (half * 4 + q) * 64);
+      values[q] = _mm512_and_si512(both, nibble);
+      values[q + 4] = _mm512_and_si512(_mm512_srli_epi16(both, 4), nibble);
+    }
+  }
+  constexpr int64_t kHighBits = BlockTraits<kDType>::kLayout.high_bits;
+  if constexpr (kDType == DType::kQ5_0 || kDType == DType::kQ5_K) {
+    AddHighBits<1, 0>(record + kHighBits + half * 64, values);
+  } else if constexpr (kDType == DType::kQ6_K) {
+    AddHighBits<2, 0>(record + kHighBits + half * 128, values);
+  }
+}
+
+template <DType kDType>
+PM_INLINE void DecodeScales(const uint8_t* head, const uint8_t* record, int half, Weights* w) {
+  constexpr BlockPanelLayout kLayout = BlockTraits<kDType>::kLayout;
+  const int64_t row = half * kPanelHalfRows;
+  if constexpr (kDType == DType::kQ6_K) {
+    w->scale[half] = LoadF16(head + 2 * row);
+    w->half_scales[half][0] = LoadS8(record + kLayout.scales + row);
+    w->half_scales[half][1] = LoadS8(record + kLayout.scales + kPanelRows + row);
+  } else if constexpr (BlockTraits<kDType>::kHasHead) {
+    w->scale[half] = _mm512_mul_ps(LoadF16(head + 2 * row), LoadU8(record + kLayout.scales + row));
+    w->minimum[half] =
+        _mm512_mul_ps(LoadF16(head + 64 + 2 * row), LoadU8(record + kLayout.minima + row));
+  } else {
+    w->scale[half] = LoadF16(record + kLayout.scales + 2 * row);
+    if constexpr (BlockTraits<kDType>::kHasMinimum) {
+      w->minimum[half] = LoadF16(record + kLayout.minima + 2 * row);
+    }
+  }
+}
+
+template <DType kDType>
+PM_INLINE void Decode(const uint8_t* head, const uint8_t* record, Weights* w) {
+#pragma GCC unroll 2
+  for (int half = 0; half < kHalves; ++half) {
+    DecodeValues<kDType>(record, half, w->values[half]);
+    DecodeScales<kDType>(head, record, half, w);
+  }
+}
+
+PM_INLINE __m512i Broadcast(const uint8_t* from) {
+  int32_t bits;
+  __builtin_memcpy(&bits, from, sizeof(bits));
+  return _mm512_set1_epi32(bits);
+}
+
+PM_INLINE __m512 BroadcastFloat(const uint8_t* from) {
+  return _mm512_castsi512_ps(Broadcast(from));
+}
+
+// Of the rows of a half each, for kRows rows of x.
+template <int kRows>
+using Sums = __m512i[kRows][kHalves];
+
+// Scales the integer products of a block of kRows rows of x and adds them to the 32 outputs of
+// each.
+template <DType kDType, int kPlanes, int kRows>
+PM_INLINE void AddProducts(const Weights& w, const uint8_t* x, const Sums<kRows>& sums,
+                           __m512 (*y)[kHalves]) {
+  constexpr int64_t kX = kXRecordBytes<kPlanes>;
+#pragma GCC unroll 4
+  for (int r = 0; r < kRows; ++r) {
+    const __m512 x_scale = BroadcastFloat(x + r * kX + kScaleAt<kPlanes>);
+#pragma GCC unroll 2
+    for (int h = 0; h < kHalves; ++h) {
+      y[r][h] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sums[r][h]), _mm512_mul_ps(w.scale[h], x_scale),
+                                y[r][h]);
+      if constexpr (BlockTraits<kDType>::kHasMinimum) {
+        y[r][h] =
+            _mm512_fmadd_ps(w.minimum[h], BroadcastFloat(x + r * kX + kOffsetAt<kPlanes>), y[r][h]);
+      }
+    }
+  }
+}
+
+// The outputs of row n of the strip.
+PM_INLINE void StoreRow(const PackedProduct& p, int64_t n, const __m512 sums[kHalves]) {
+#pragma GCC unroll 2
+  for (int h = 0; h < kHalves; ++h) {
+    const int64_t left = p.m - h * kPanelHalfRows;
+    if (left <= 0) return;
+    const __mmask16 used = left >= 16 ? __mmask16{0xffff} : static_cast<__mmask16>((1 << left) - 1);
+    const int64_t at = h * kPanelHalfRows;
+    __m512 y = sums[h];
+    if (p.bias != nullptr) y = _mm512_add_ps(y, _mm512_maskz_loadu_ps(used, p.bias + at));
+    _mm512_mask_storeu_ps(p.y + n * p.y_stride + at, used, y);
+  }
+}
+
+template <DType kDType>
+PM_INLINE const uint8_t* Head(const uint8_t* panel, int64_t block) {
+  constexpr BlockPanelLayout kLayout = BlockTraits<kDType>::kLayout;
+  return panel + block * kLayout.record_bytes + block / kRecordsPerHead * kLayout.head_bytes -
+         (BlockTraits<kDType>::kHasHead ? block % kRecordsPerHead * kLayout.record_bytes : 0);
+}
+
+template <DType kDType>
+PM_INLINE const uint8_t* Record(const uint8_t* panel, int64_t block) {
+  constexpr BlockPanelLayout kLayout = BlockTraits<kDType>::kLayout;
+  return panel + block * kLayout.record_bytes + (block / kRecordsPerHead + 1) * kLayout.head_bytes;
+}
+
+template <DType kDType>
+PM_INLINE void PrefetchRecord(const uint8_t* record) {
+  for (int64_t i = 0; i < BlockTraits<kDType>::kLayout.record_bytes; i += 64) {
+    _mm_prefetch(reinterpret_cast<const char*>(record + i), _MM_HINT_T0);
+  }
+}
+
+}  // namespace
+}  // namespace pagemill::ops::linear
+
+#undef PM_INLINE
+
+#endif  // PAGEMILL_CC_OPS_LINEAR_BLOCK_PANEL_AVX512_H_

@@ -1,0 +1,56 @@
+// File: cc/ops/linear/machine_tiles.h
+// The tile registers of AMX for linear_amx_inl.h and block_amx_inl.h, as inline assembly: register
+// numbers as template arguments, which the compiler's macros do not take, and operands whose extent
+// it is told. GCC 12's own _tile_loadconfig says that it reads 8 of its 64 bytes, and the stores to
+// the others may go. For files compiled for AMX only.
+#ifndef PAGEMILL_CC_OPS_LINEAR_MACHINE_TILES_H_
+#define PAGEMILL_CC_OPS_LINEAR_MACHINE_TILES_H_
+
+#include <cstdint>
+
+#include "cc/ops/linear/linear_amx_inl.h"
+
+#define PM_INLINE [[gnu::always_inline]] static inline
+
+namespace pagemill::ops::linear {
+namespace {
+
+struct MachineTiles {
+  PM_INLINE void Configure(const TileConfig& config) { asm volatile("ldtilecfg %0" ::"m"(config)); }
+
+  PM_INLINE void Release() { asm volatile("tilerelease"); }
+
+  template <int kTo>
+  PM_INLINE void Zero() {
+    asm volatile("tilezero %%tmm%c0" ::"i"(kTo));
+  }
+
+  template <int kTo>
+  PM_INLINE void Load(const void* from, int64_t stride_bytes) {
+    asm volatile("tileloadd (%1,%2,1), %%tmm%c0" ::"i"(kTo), "r"(from), "r"(stride_bytes)
+                 : "memory");
+  }
+
+  template <int kFrom>
+  PM_INLINE void Store(void* to, int64_t stride_bytes) {
+    asm volatile("tilestored %%tmm%c0, (%1,%2,1)" ::"i"(kFrom), "r"(to), "r"(stride_bytes)
+                 : "memory");
+  }
+
+  template <int kSums, int kA, int kB>
+  PM_INLINE void Multiply() {
+    asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(kSums), "i"(kA), "i"(kB));
+  }
+
+  template <int kSums, int kA, int kB>
+  PM_INLINE void MultiplyBytes() {
+    asm volatile("tdpbsud %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(kSums), "i"(kA), "i"(kB));
+  }
+};
+
+}  // namespace
+}  // namespace pagemill::ops::linear
+
+#undef PM_INLINE
+
+#endif  // PAGEMILL_CC_OPS_LINEAR_MACHINE_TILES_H_
