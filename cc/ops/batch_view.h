@@ -16,10 +16,13 @@
 namespace pagemill::ops {
 
 struct BatchView {
-  int32_t num_tokens = 0;                 // T
-  int32_t num_requests = 0;               // R
-  int32_t num_logits_rows = 0;            // L
-  int32_t block_size = 16;                // tokens per KV block
+  int32_t num_tokens = 0;       // T
+  int32_t num_requests = 0;     // R
+  int32_t num_logits_rows = 0;  // L
+  int32_t block_size = 16;      // tokens per KV block
+  // Leading entries of the block table that are the same for all requests, and whose tokens earlier
+  // steps have stored. 0 where it is not known.
+  int32_t num_common_blocks = 0;
   const int32_t* token_ids = nullptr;     // [T]
   const int32_t* positions = nullptr;     // [T]
   const int32_t* slot_mapping = nullptr;  // [T]

@@ -47,6 +47,13 @@ int64_t PagedBatch::Slot(int64_t request, int32_t position) const {
   return block * block_size_ + position % block_size_;
 }
 
+void PagedBatch::ShareBlocks(int32_t count) {
+  for (int64_t r = 1; r < view_.num_requests; ++r) {
+    std::copy_n(block_table_.begin(), count, block_table_.begin() + r * stride_);
+  }
+  view_.num_common_blocks = count;
+}
+
 void PagedBatch::ForgetBlock(int64_t request, int32_t index) {
   block_table_[request * stride_ + index] = 1 << 30;
 }

@@ -36,6 +36,10 @@ class PagedBatch {
   int64_t num_blocks() const { return num_blocks_; }
   // Where a token of a request lives: block * block_size + offset.
   int64_t Slot(int64_t request, int32_t position) const;
+  // Gives all requests the first `count` blocks of the first one, and says so.
+  void ShareBlocks(int32_t count);
+  // Says nothing about them.
+  void HideSharing() { view_.num_common_blocks = 0; }
   // Points the table at a block far outside the cache: reading it ends the test.
   void ForgetBlock(int64_t request, int32_t index);
 

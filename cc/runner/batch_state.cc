@@ -10,6 +10,11 @@ Status BadPlan(const step::ScheduledRequest& entry, const std::string& what) {
   return Internal("step plan, slot " + std::to_string(entry.index.value()) + ": " + what);
 }
 
+// There is one KV group.
+int32_t NumCommonBlocks(const step::StepPlan& plan) {
+  return plan.num_common_prefix_blocks.empty() ? 0 : plan.num_common_prefix_blocks[0];
+}
+
 }  // namespace
 
 BatchState::BatchState(const engine::RunnerLimits& limits)
@@ -74,10 +79,12 @@ Status BatchState::Apply(const step::StepPlan& plan) {
     if (!status.ok() && failure.ok()) failure = std::move(status);
   }
   PM_RETURN_IF_ERROR(std::move(failure));
+  PM_RETURN_IF_ERROR(CheckCommonBlocks(plan));
   view_ = {.num_tokens = static_cast<int32_t>(token_ids_.size()),
            .num_requests = static_cast<int32_t>(seq_lens_.size()),
            .num_logits_rows = static_cast<int32_t>(logits_rows_.size()),
            .block_size = limits_.block_size,
+           .num_common_blocks = NumCommonBlocks(plan),
            .token_ids = token_ids_.data(),
            .positions = positions_.data(),
            .slot_mapping = slot_mapping_.data(),
@@ -86,6 +93,19 @@ Status BatchState::Apply(const step::StepPlan& plan) {
            .block_table = batch_tables_.data(),
            .block_table_stride = stride_,
            .logits_rows = logits_rows_.data()};
+  return OkStatus();
+}
+
+Status BatchState::CheckCommonBlocks(const step::StepPlan& plan) const {
+  const int32_t count = NumCommonBlocks(plan);
+  for (size_t i = 0; count > 0 && i < plan.scheduled.size(); ++i) {
+    const int32_t* table = &batch_tables_[i * static_cast<size_t>(stride_)];
+    if (plan.scheduled[i].num_computed_tokens < int64_t{count} * limits_.block_size ||
+        !std::equal(table, table + count, batch_tables_.begin())) {
+      return BadPlan(plan.scheduled[i], "it does not have the " + std::to_string(count) +
+                                            " blocks that all are said to have in common");
+    }
+  }
   return OkStatus();
 }
 

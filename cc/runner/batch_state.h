@@ -7,9 +7,9 @@
 //   executor->Execute(state.view(), &output);
 //   for (const BatchRow& row : state.rows()) ...  // which logits row is for what
 //
-// Cost of Apply(): O(tokens of the step + new blocks); a block table is copied whole only when its
-// request moves to another place in the running order. No allocation once the arrays have been
-// used. Thread safety: used by the engine thread only.
+// Cost of Apply(): O(tokens of the step + new blocks + blocks in common x requests); a block table
+// is copied whole only when its request moves to another place in the running order. No allocation
+// once the arrays have been used. Thread safety: used by the engine thread only.
 #ifndef PAGEMILL_CC_RUNNER_BATCH_STATE_H_
 #define PAGEMILL_CC_RUNNER_BATCH_STATE_H_
 
@@ -64,6 +64,7 @@ class BatchState {
     int32_t num_blocks = 0;
   };
 
+  Status CheckCommonBlocks(const step::StepPlan& plan) const;
   Status ApplyBlocks(const step::ScheduledRequest& entry);
   void MirrorTable(size_t row, int32_t slot);
   Status AppendTokens(const step::ScheduledRequest& entry);

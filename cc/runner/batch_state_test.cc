@@ -53,6 +53,39 @@ StepPlan PlanOf(std::vector<ScheduledRequest> entries) {
   return plan;
 }
 
+// Two requests that begin with blocks 7 and 9, and a plan that says so.
+StepPlan PlanWithCommonBlocks(int32_t second_block, int32_t computed) {
+  ScheduledRequest a = Entry(0, 8, {30}, {7, 9, 11});
+  ScheduledRequest b = Entry(1, computed, {31}, {7, second_block, 12});
+  a.start = b.start = MakeRequest({1, 2, 3, 4, 5, 6, 7, 8, 30, 31});
+  StepPlan plan = PlanOf({a, b});
+  plan.num_common_prefix_blocks = {2};
+  return plan;
+}
+
+TEST(BatchStateTest, TellsTheBlocksThatAllHaveInCommon) {
+  BatchState state(SmallLimits());
+  StepPlan plan = PlanWithCommonBlocks(/*second_block=*/9, /*computed=*/8);
+  ASSERT_TRUE(state.Apply(plan).ok());
+  EXPECT_EQ(state.view().num_common_blocks, 2);
+  plan.num_common_prefix_blocks.clear();
+  for (ScheduledRequest& entry : plan.scheduled) {
+    entry.start = nullptr;
+    entry.new_block_ids.clear();
+  }
+  ASSERT_TRUE(state.Apply(plan).ok());
+  EXPECT_EQ(state.view().num_common_blocks, 0);
+}
+
+TEST(BatchStateTest, RefusesCommonBlocksThatARequestDoesNotHaveOrHasNotComputed) {
+  for (const StepPlan& plan : {PlanWithCommonBlocks(10, 8), PlanWithCommonBlocks(9, 7)}) {
+    BatchState state(SmallLimits());
+    const Status status = state.Apply(plan);
+    EXPECT_EQ(status.code(), StatusCode::kInternal);
+    EXPECT_NE(status.message().find("slot 1: it does not have the 2 blocks"), std::string::npos);
+  }
+}
+
 TEST(BatchStateTest, FillsTheArraysOfAStep) {
   BatchState state(SmallLimits());
   ScheduledRequest a = Entry(2, 0, {10, 11, 12, 13, 14}, {7, 9});

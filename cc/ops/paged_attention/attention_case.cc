@@ -55,6 +55,7 @@ AttentionCase::AttentionCase(const AttentionOptions& options, std::vector<PagedR
     std::memset(cache_.view().data, 0xff,
                 cache_.view().shape[0] * RowBytes(DType::kI8, cache_.view().shape[1]));
   }
+  batch_.ShareBlocks(options.common_blocks);
   const int64_t row = options.q_heads * options.head_dim;
   std::vector<float> queries;
   for (int64_t r = 0; r < batch().num_requests; ++r) {
@@ -94,8 +95,9 @@ void AttentionCase::StoreContext(int64_t request, int32_t id) {
   const int32_t begin = options_.window > 0 ? std::max(0, r.context + 1 - options_.window) : 0;
   const int64_t size = options_.kv_heads * options_.head_dim;
   for (int32_t position = begin; position < end; ++position) {
-    const std::vector<float> k = TokenVector(Role::kKey, id, position, size);
-    const std::vector<float> v = TokenVector(Role::kValue, id, position, size);
+    const int32_t owner = position < options_.common_blocks * options_.block_size ? -1 : id;
+    const std::vector<float> k = TokenVector(Role::kKey, owner, position, size);
+    const std::vector<float> v = TokenVector(Role::kValue, owner, position, size);
     StoreToken(batch_.Slot(request, position), k.data(), v.data());
   }
   visible_bytes_ += 2 * options_.kv_heads * (end - begin) *

@@ -25,6 +25,7 @@ struct AttentionOptions {
   double soft_cap = 0;
   bool sinks = false;          // of all sizes, below and above the scores
   bool slopes = false;         // 1/2, 1/4, ...
+  int32_t common_blocks = 0;   // that all requests begin with
   bool zero_queries = false;   // all keys weigh the same
   bool round_queries = false;  // to bf16
 };
@@ -40,6 +41,7 @@ class AttentionCase {
 
   // With NaN outputs before it; the rows of y, [T, q_heads * head_dim].
   std::vector<float> Run(const KernelRow& row, device::ThreadPool& pool);
+  void HideSharing() { batch_.HideSharing(); }
   const OpCall& call() const { return call_; }
   const BatchView& batch() const { return batch_.view(); }
   // Bytes of keys and values that the step's queries see, each block once per request.

@@ -10,6 +10,9 @@ constexpr int64_t kFewTilesPerThread = 4;
 // Splits of one wave, per thread: enough to share evenly.
 constexpr int64_t kWaveSplitsPerThread = 8;
 
+// Batches of more tokens do not share a common prefix; it bounds the workspace.
+constexpr int64_t kMostSharingTokens = 256;
+
 // Rows of one request that make a tile with each KV head.
 struct TileRows {
   int32_t request;
@@ -32,21 +35,52 @@ int64_t ScratchFloats(int64_t padded_dim) {
   return kAttentionTileRows * (padded_dim + kAttentionSplit / 2) + kAttentionScoreFloats;
 }
 
+// How large a call is.
+struct Sizes {
+  int64_t padded_dim = 0;
+  int64_t num_threads = 0;
+  int64_t tokens = 0;
+  int64_t group = 0;
+  int64_t kv_heads = 0;
+
+  // Tiles of all tokens' rows, which compute the common prefix together.
+  int64_t SharedTiles() const {
+    const int64_t rows = std::min(tokens, kMostSharingTokens) * group;
+    return (rows + kAttentionTileRows - 1) / kAttentionTileRows * kv_heads;
+  }
+  // Rows of requests cut into tiles, each request by itself.
+  int64_t MostTileRows() const {
+    return tokens * group * kv_heads / kAttentionTileRows + tokens + 1;
+  }
+};
+
+Sizes SizesOf(const PagedAttentionArgs& args, int32_t num_threads) {
+  return {.padded_dim = Padded(args.q.shape[2]),
+          .num_threads = num_threads,
+          .tokens = args.q.shape[0],
+          .group = args.q.shape[1] / args.kv_heads,
+          .kv_heads = args.kv_heads};
+}
+
 // Carves the workspace: states, per-thread scratch, then the list of tiles.
 class Workspace {
  public:
-  Workspace(std::byte* base, int64_t padded_dim, int32_t num_threads)
-      : base_(reinterpret_cast<float*>(base)), padded_dim_(padded_dim), threads_(num_threads) {}
+  Workspace(std::byte* base, const Sizes& sizes)
+      : base_(reinterpret_cast<float*>(base)),
+        sizes_(sizes),
+        padded_dim_(sizes.padded_dim),
+        threads_(sizes.num_threads) {}
 
   // Of the splits of a wave, and of the tiles that waves belong to; or two per thread.
   static int64_t NumStates(int64_t num_threads) {
     return num_threads * (kWaveSplitsPerThread + kFewTilesPerThread);
   }
-  static int64_t Bytes(int64_t padded_dim, int64_t num_threads, int64_t max_tile_rows) {
-    const int64_t floats =
-        NumStates(num_threads) * StateFloats(padded_dim) + num_threads * ScratchFloats(padded_dim);
+  static int64_t Bytes(const Sizes& sizes) {
+    const int64_t states = NumStates(sizes.num_threads) + sizes.SharedTiles();
+    const int64_t floats = states * StateFloats(sizes.padded_dim) +
+                           sizes.num_threads * ScratchFloats(sizes.padded_dim);
     return floats * static_cast<int64_t>(sizeof(float)) +
-           max_tile_rows * static_cast<int64_t>(sizeof(TileRows));
+           sizes.MostTileRows() * static_cast<int64_t>(sizeof(TileRows));
   }
 
   AttentionState State(int64_t index) const {
@@ -54,9 +88,9 @@ class Workspace {
     float* sum = acc + kAttentionTileRows * padded_dim_;
     return {.acc = acc, .sum = sum, .max = sum + kAttentionTileRows * kAttentionKeyGroup};
   }
+  AttentionState SharedState(int64_t tile) const { return State(NumStates(threads_) + tile); }
   AttentionScratch Scratch(int64_t worker) const {
-    float* q = base_ + NumStates(threads_) * StateFloats(padded_dim_) +
-               worker * ScratchFloats(padded_dim_);
+    float* q = SharedState(sizes_.SharedTiles()).acc + worker * ScratchFloats(padded_dim_);
     float* scores = q + kAttentionTileRows * padded_dim_;
     return {.q = q,
             .scores = scores,
@@ -66,8 +100,9 @@ class Workspace {
 
  private:
   float* base_;
+  Sizes sizes_;
   int64_t padded_dim_;
-  int32_t threads_;
+  int64_t threads_;
 };
 
 AttentionShape MakeShape(const PagedAttentionArgs& args) {
@@ -97,7 +132,8 @@ class Driver {
         args_(args),
         shape_(MakeShape(args)),
         pool_(*context.pool),
-        workspace_(context.workspace.data(), shape_.padded_dim, context.pool->num_threads()) {
+        sizes_(SizesOf(args, context.pool->num_threads())),
+        workspace_(context.workspace.data(), sizes_) {
     attend_ = args.cache.dtype == DType::kF32    ? kernel.attend_f32
               : args.cache.dtype == DType::kBF16 ? kernel.attend_bf16
                                                  : kernel.attend_int8;
@@ -111,8 +147,18 @@ class Driver {
       RunShared(static_cast<int32_t>(tiles));
       return;
     }
+    shared_splits_ = SharedSplits();
+    if (shared_splits_ > 0) {
+      pool_.ParallelFor(NumSharedTiles(), /*grain=*/1,
+                        [this](int64_t begin, int64_t end, int worker) {
+                          for (int64_t i = begin; i < end; ++i) {
+                            RunSplits(SharedTile(i), {.first = 0, .last = shared_splits_},
+                                      /*goes_on=*/false, worker, workspace_.SharedState(i));
+                          }
+                        });
+    }
     pool_.ParallelFor(tiles, /*grain=*/1, [this](int64_t begin, int64_t end, int worker) {
-      for (int64_t i = begin; i < end; ++i) RunTile(Tile(i), worker);
+      for (int64_t i = begin; i < end; ++i) RunTile(i, worker);
     });
   }
 
@@ -164,17 +210,21 @@ class Driver {
     const int32_t first_token = batch.query_start[rows.request];
     AttentionTile tile;
     tile.kv_head = kv_head;
-    const int64_t offset = static_cast<int64_t>(tile.kv_head) * shape_.group * shape_.head_dim;
-    tile.q = args_.q.Row<float>(first_token) + offset;
-    tile.y = args_.y.Row<float>(first_token) + offset;
-    tile.q_stride = args_.q.row_stride_bytes / static_cast<int64_t>(sizeof(float));
-    tile.y_stride = args_.y.row_stride_bytes / static_cast<int64_t>(sizeof(float));
+    PointTo(first_token, &tile);
     tile.block_table = batch.block_table + rows.request * batch.block_table_stride;
     tile.first_row = rows.first_row;
     tile.rows = std::min(kAttentionTileRows, Rows(rows.request) - rows.first_row);
     tile.seq_len = batch.seq_lens[rows.request];
     tile.first_position = tile.seq_len - (batch.query_start[rows.request + 1] - first_token);
     return tile;
+  }
+
+  void PointTo(int64_t token, AttentionTile* tile) const {
+    const int64_t offset = static_cast<int64_t>(tile->kv_head) * shape_.group * shape_.head_dim;
+    tile->q = args_.q.Row<float>(token) + offset;
+    tile->y = args_.y.Row<float>(token) + offset;
+    tile->q_stride = args_.q.row_stride_bytes / static_cast<int64_t>(sizeof(float));
+    tile->y_stride = args_.y.row_stride_bytes / static_cast<int64_t>(sizeof(float));
   }
 
   SplitRange Splits(const AttentionTile& tile) const {
@@ -186,18 +236,78 @@ class Driver {
     return {.first = low / kAttentionSplit, .last = (high + kAttentionSplit - 1) / kAttentionSplit};
   }
 
-  void RunTile(const AttentionTile& tile, int worker) const {
-    const AttentionScratch scratch = workspace_.Scratch(worker);
+  void RunTile(int64_t index, int worker) const {
+    const AttentionTile tile = Tile(index);
     const AttentionState total = workspace_.State(2 * worker);
-    const AttentionState next = workspace_.State(2 * worker + 1);
-    const SplitRange splits = Splits(tile);
-    kernel_.load_queries(shape_, tile, scratch);
-    attend_(shape_, tile, scratch, splits.first * kAttentionSplit, total);
-    for (int32_t split = splits.first + 1; split < splits.last; ++split) {
-      attend_(shape_, tile, scratch, split * kAttentionSplit, next);
-      kernel_.merge(shape_, tile.rows, total, next);
+    SplitRange splits = Splits(tile);
+    if (shared_splits_ > 0) {
+      CopyShared(index, tile, total);
+      splits.first = shared_splits_;
     }
+    RunSplits(tile, splits, /*goes_on=*/shared_splits_ > 0, worker, total);
     kernel_.finish(shape_, tile, total);
+  }
+
+  // Split after split into `total`; `goes_on`: which holds those before the first.
+  void RunSplits(const AttentionTile& tile, SplitRange splits, bool goes_on, int worker,
+                 const AttentionState& total) const {
+    const AttentionScratch scratch = workspace_.Scratch(worker);
+    const AttentionState next = workspace_.State(2 * worker + 1);
+    kernel_.load_queries(shape_, tile, scratch);
+    for (int32_t split = splits.first; split < splits.last; ++split) {
+      const bool first = split == splits.first && !goes_on;
+      attend_(shape_, tile, scratch, split * kAttentionSplit, first ? total : next);
+      if (!first) kernel_.merge(shape_, tile.rows, total, next);
+    }
+  }
+
+  // How many splits are the same for all rows and worth computing together: where a request's own
+  // rows fill a tile there is nothing to gain.
+  int32_t SharedSplits() const {
+    const BatchView& batch = *args_.batch;
+    const int64_t rows = int64_t{batch.num_tokens} * shape_.group;
+    if (batch.num_requests < 2 || batch.num_tokens > kMostSharingTokens) return 0;
+    if (rows >= int64_t{batch.num_requests} * kAttentionTileRows / 2) return 0;
+    if (!shape_.causal || shape_.window > 0 || shape_.slopes != nullptr) return 0;
+    return static_cast<int32_t>(int64_t{batch.num_common_blocks} * batch.block_size /
+                                kAttentionSplit);
+  }
+
+  int64_t NumSharedTiles() const {
+    const int64_t rows = int64_t{args_.batch->num_tokens} * shape_.group;
+    return (rows + kAttentionTileRows - 1) / kAttentionTileRows * shape_.kv_heads;
+  }
+
+  // Rows of all requests, whose tokens follow one another, as if they were one request's that is
+  // past the shared splits.
+  AttentionTile SharedTile(int64_t index) const {
+    AttentionTile tile;
+    tile.kv_head = static_cast<int32_t>(index % shape_.kv_heads);
+    tile.first_row = static_cast<int32_t>(index / shape_.kv_heads) * kAttentionTileRows;
+    tile.rows =
+        std::min(kAttentionTileRows, args_.batch->num_tokens * shape_.group - tile.first_row);
+    PointTo(/*token=*/0, &tile);
+    tile.block_table = args_.batch->block_table;
+    tile.first_position = shared_splits_ * kAttentionSplit - 1;
+    tile.seq_len = shared_splits_ * kAttentionSplit;
+    return tile;
+  }
+
+  // The state of tile `index` after the shared splits.
+  void CopyShared(int64_t index, const AttentionTile& tile, const AttentionState& total) const {
+    const int32_t request = workspace_.Tiles()[index / shape_.kv_heads].request;
+    const int64_t first =
+        int64_t{args_.batch->query_start[request]} * shape_.group + tile.first_row;
+    for (int64_t row = 0; row < tile.rows; ++row) {
+      const int64_t source = (first + row) % kAttentionTileRows;
+      const AttentionState from = workspace_.SharedState(
+          (first + row) / kAttentionTileRows * shape_.kv_heads + tile.kv_head);
+      std::copy_n(from.acc + source * shape_.padded_dim, shape_.padded_dim,
+                  total.acc + row * shape_.padded_dim);
+      std::copy_n(from.sum + source * kAttentionKeyGroup, kAttentionKeyGroup,
+                  total.sum + row * kAttentionKeyGroup);
+      total.max[row] = from.max[source];
+    }
   }
 
   // Fewer tiles than states for them: tile t's total is the state after those of the wave.
@@ -246,7 +356,9 @@ class Driver {
   const PagedAttentionArgs& args_;
   const AttentionShape shape_;
   device::ThreadPool& pool_;
+  const Sizes sizes_;
   const Workspace workspace_;
+  int32_t shared_splits_ = 0;  // of all rows, computed before the tiles
   decltype(AttentionKernel::attend_f32) attend_;
   int64_t num_tile_rows_ = 0;
 };
@@ -260,11 +372,7 @@ void RunAttention(const AttentionKernel& kernel, const OpCall& call, KernelConte
 }
 
 int64_t AttentionWorkspaceBytes(const OpCall& call, int32_t num_threads) {
-  const TensorView& q = call.inputs[0];
-  // A request's rows are at most tokens * q heads; each request adds one tile that is not full.
-  const int64_t rows = q.shape[0] * q.shape[1];
-  return Workspace::Bytes(Padded(q.shape[2]), num_threads,
-                          rows / kAttentionTileRows + q.shape[0] + 1);
+  return Workspace::Bytes(SizesOf(ToPagedAttentionArgs(call), num_threads));
 }
 
 }  // namespace pagemill::ops

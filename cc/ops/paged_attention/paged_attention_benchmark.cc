@@ -15,8 +15,8 @@ namespace {
 struct Heads {
   int64_t q, kv, dim;
 };
-// SmolLM2-135M; a Llama of 8 B; Gemma 3 270M.
-constexpr Heads kHeads[] = {{9, 3, 64}, {32, 8, 128}, {4, 1, 256}};
+// SmolLM2-135M; a Llama of 8 B; Gemma 3 270M; heads that share nothing.
+constexpr Heads kHeads[] = {{9, 3, 64}, {32, 8, 128}, {4, 1, 256}, {8, 8, 64}};
 
 conformance::AttentionOptions Options(const benchmark::State& state) {
   const Heads& heads = kHeads[state.range(3)];
@@ -34,6 +34,21 @@ void Decode(benchmark::State& state, const std::string& kernel) {
   BenchmarkCall call(PagedAttentionOp(), {kernel, static_cast<int32_t>(state.range(2))});
   call.Time(state, c.call());
   call.ReportBytes(state, c.visible_bytes());
+}
+
+// Requests that decode after a prefix of `common` tokens and 64 of their own; told or not.
+void DecodeShared(benchmark::State& state, const std::string& kernel) {
+  const int32_t common = static_cast<int32_t>(state.range(1));
+  const Heads& heads = kHeads[state.range(3)];
+  const conformance::PagedRequest request{.context = common + 63, .tokens = 1};
+  conformance::AttentionCase c({.q_heads = heads.q,
+                                .kv_heads = heads.kv,
+                                .head_dim = heads.dim,
+                                .common_blocks = common / 16},
+                               std::vector<conformance::PagedRequest>(state.range(0), request));
+  if (state.range(4) == 0) c.HideSharing();
+  BenchmarkCall call(PagedAttentionOp(), {kernel, static_cast<int32_t>(state.range(2))});
+  call.Time(state, c.call());
 }
 
 void Prefill(benchmark::State& state, const std::string& kernel) {
@@ -55,6 +70,10 @@ void Prefill(benchmark::State& state, const std::string& kernel) {
         ->ArgNames({"requests", "context", "threads", "heads", "int8"})
         ->ArgsProduct({{1, 32}, {128, 1024, 8192}, {1, 2}, {0}, {0, 1}})
         ->ArgsProduct({{1}, {1024}, {1, 2}, {1, 2}, {0, 1}});
+    benchmark::RegisterBenchmark(("DecodeShared/" + name).c_str(), DecodeShared, name)
+        ->UseRealTime()
+        ->ArgNames({"requests", "common", "threads", "heads", "told"})
+        ->ArgsProduct({{32}, {512, 2048}, {1, 2}, {0, 1, 3}, {0, 1}});
     benchmark::RegisterBenchmark(("Prefill/" + name).c_str(), Prefill, name)
         ->UseRealTime()
         ->ArgNames({"requests", "prompt", "threads", "heads", "int8"})

@@ -159,6 +159,24 @@ void CheckShapes(const OpDefinition& op, const device::Capabilities& caps, DType
   }
 }
 
+// 30 requests with their first blocks in common, most of one token: as close to the reference as
+// any, and the same bits as where nobody says so.
+void CheckSharing(const OpDefinition& op, const device::Capabilities& caps,
+                  const AttentionOptions& options) {
+  std::vector<PagedRequest> requests;
+  const int32_t common = options.common_blocks * options.block_size;
+  for (int32_t i = 0; i < 30; ++i) {
+    requests.push_back({.context = common + i * 29 % 300, .tokens = i % 7 == 0 ? 3 : 1});
+  }
+  CheckCase(op, caps, options, requests);
+  AttentionCase told(options, requests), untold(options, requests);
+  untold.HideSharing();
+  device::ThreadPool pool({.num_threads = 2});
+  for (const KernelRow* row : Kernels(op, caps, told.call())) {
+    EXPECT_TRUE(BitEqual(told.Run(*row, pool), untold.Run(*row, pool))) << row->name;
+  }
+}
+
 }  // namespace
 
 void CheckPagedAttentionConformance(const OpDefinition& op, const device::Capabilities& caps) {
@@ -188,6 +206,11 @@ void CheckPagedAttentionConformance(const OpDefinition& op, const device::Capabi
   CheckCase(op, caps, {.q_heads = 4, .kv_heads = 2, .causal = false, .sinks = true, .slopes = true},
             {{0, 1}, {0, 65}, {0, 300}});
   CheckCase(op, caps, {.q_heads = 4, .kv_heads = 2, .head_dim = 32}, {});
+  CheckSharing(op, caps, {.q_heads = 6, .kv_heads = 2, .head_dim = 32, .common_blocks = 35});
+  CheckSharing(op, caps,
+               {.q_heads = 5, .kv_heads = 1, .head_dim = 24, .sinks = true, .common_blocks = 16});
+  CheckSharing(op, caps,
+               {.q_heads = 2, .kv_heads = 2, .head_dim = 16, .window = 300, .common_blocks = 33});
   // Few tiles and long contexts: splits are shared among threads, in more waves than one.
   CheckCase(op, caps, {.head_dim = 16}, {{6000, 1}});
   CheckCase(op, caps, {.q_heads = 2, .kv_heads = 1, .head_dim = 16, .window = 700},
