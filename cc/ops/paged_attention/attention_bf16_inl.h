@@ -21,6 +21,8 @@ constexpr int kDotChunk = kAttentionSplit;
 constexpr int kDotGroups = kDotChunk / kAttentionKeyGroup;
 constexpr int kDotUnit = 32;  // dimensions whose values are loaded, and keys weighted, at once
 
+using DotChunk = Chunk<uint16_t, kDotGroups>;
+
 inline __m512 Dot(__m512 sum, __m512i a, __m512i b) {
   return _mm512_dpbf16_ps(sum, (__m512bh)a, (__m512bh)b);
 }
@@ -32,12 +34,19 @@ inline __m512i Pair(const uint16_t* p) {
   return _mm512_set1_epi32(bits);
 }
 
-// Dimensions d and d + 1 of 16 keys, a pair in each lane. kAdjacent: blocks have 16 keys, so that
-// the two lie side by side (and, by the way, head_dim is even).
-template <bool kAdjacent>
+// How keys and values lie.
+enum class PageForm {
+  kAdjacent,  // in the cache, blocks of 16 keys, an even head_dim: dimensions d, d + 1 side by side
+  kStrided,   // in the cache
+  kPaired,    // in scratch: PairKeys and PairValues have put pairs side by side
+};
+
+// Dimensions d and d + 1 of 16 keys, a pair in each lane; zeros for d + 1 == head_dim.
+template <PageForm kForm>
 inline __m512i LoadKeyPairs(const uint16_t* key, int block_size) {
+  if (kForm == PageForm::kPaired) return _mm512_loadu_si512(key);
   const __m512i both =
-      kAdjacent
+      kForm == PageForm::kAdjacent
           ? _mm512_loadu_si512(key)
           : _mm512_inserti64x4(_mm512_castsi256_si512(_mm256_loadu_si256((const __m256i*)key)),
                                _mm256_loadu_si256((const __m256i*)(key + block_size)), 1);
@@ -45,12 +54,15 @@ inline __m512i LoadKeyPairs(const uint16_t* key, int block_size) {
                                          8, 23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
   return _mm512_permutexvar_epi16(order, both);
 }
+inline __m512i LoadLastKeys(const uint16_t* key) {
+  return _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i*)key));
+}
 
 // scores[r][16 g + j] = q[r] key[g][j] for kRows rows and kGroups groups from `first`.
-template <int kRows, int kGroups, bool kAdjacent>
+template <int kRows, int kGroups, PageForm kForm>
 [[gnu::noinline]] void DotScoreBlock(const AttentionShape& shape, const uint16_t* q,
-                                     const Chunk<uint16_t, kDotGroups>& chunk, int first,
-                                     float* scores) {
+                                     const DotChunk& chunk, int first, float* scores) {
+  constexpr bool kPaired = kForm == PageForm::kPaired;
   __m512 sum[kRows][kGroups];
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
@@ -68,22 +80,21 @@ template <int kRows, int kGroups, bool kAdjacent>
       for (int g = 0; g < kGroups; ++g) sum[r][g] = Dot(sum[r][g], factor, key[g]);
     }
   };
+  const int step = kPaired ? 2 * kAttentionKeyGroup : 2 * shape.block_size;
   int d = 0;
-  for (; d + 2 <= shape.head_dim; d += 2) {
+  for (; d + (kPaired ? 1 : 2) <= shape.head_dim; d += 2) {
     __m512i key[kGroups];
 #pragma GCC unroll 8
     for (int g = 0; g < kGroups; ++g) {
-      key[g] = LoadKeyPairs<kAdjacent>(keys[g], shape.block_size);
-      keys[g] += 2 * shape.block_size;
+      key[g] = LoadKeyPairs<kForm>(keys[g], shape.block_size);
+      keys[g] += step;
     }
     add(key, d);
   }
-  if (!kAdjacent && d < shape.head_dim) {
+  if (kForm == PageForm::kStrided && d < shape.head_dim) {
     __m512i key[kGroups];
 #pragma GCC unroll 8
-    for (int g = 0; g < kGroups; ++g) {
-      key[g] = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i*)keys[g]));
-    }
+    for (int g = 0; g < kGroups; ++g) key[g] = LoadLastKeys(keys[g]);
     add(key, d);
   }
 #pragma GCC unroll 8
@@ -96,25 +107,24 @@ template <int kRows, int kGroups, bool kAdjacent>
 }
 
 // Groups [first, last) for kRows rows, as many groups at once as there are accumulators.
-template <int kRows, bool kAdjacent>
-inline void DotScoreRows(const AttentionShape& shape, const uint16_t* q,
-                         const Chunk<uint16_t, kDotGroups>& chunk, int first, int last,
-                         float* scores) {
+template <int kRows, PageForm kForm>
+inline void DotScoreRows(const AttentionShape& shape, const uint16_t* q, const DotChunk& chunk,
+                         int first, int last, float* scores) {
   constexpr int kMost = kRows > 3 ? 4 : kRows == 3 ? 6 : 8;
   for (; last - first >= kMost; first += kMost) {
-    DotScoreBlock<kRows, kMost, kAdjacent>(shape, q, chunk, first, scores);
+    DotScoreBlock<kRows, kMost, kForm>(shape, q, chunk, first, scores);
   }
   if constexpr (kMost > 4) {
     if (last - first >= 4) {
-      DotScoreBlock<kRows, 4, kAdjacent>(shape, q, chunk, first, scores);
+      DotScoreBlock<kRows, 4, kForm>(shape, q, chunk, first, scores);
       first += 4;
     }
   }
   if (last - first >= 2) {
-    DotScoreBlock<kRows, 2, kAdjacent>(shape, q, chunk, first, scores);
+    DotScoreBlock<kRows, 2, kForm>(shape, q, chunk, first, scores);
     first += 2;
   }
-  if (last > first) DotScoreBlock<kRows, 1, kAdjacent>(shape, q, chunk, first, scores);
+  if (last > first) DotScoreBlock<kRows, 1, kForm>(shape, q, chunk, first, scores);
 }
 
 // 2^x for weights that are rounded to bf16 next: 2^floor(x) times a cubic in the fraction. The
@@ -137,19 +147,27 @@ inline uint32_t KeyMask(KeyRange range, int first) {
   return below(range.high) & ~below(range.low);
 }
 
+// Scales of a group; 0 where nothing of it is seen.
+inline __m512 LoadScales(const float* scales) {
+  return scales == nullptr ? _mm512_setzero_ps() : _mm512_loadu_ps(scales);
+}
+
 // The body of DotSoftmaxRow; kWhole: the row sees the whole chunk.
 template <bool kWhole>
 inline void DotSoftmaxScores(const AttentionShape& shape, const RowKeys& keys, const float* scores,
                              uint16_t* weights, float* max, float* sum) {
   const KeyRange range = keys.range;
+  const GroupScales* scales = keys.scales;
   const int first = kWhole ? 0 : range.low / kDotUnit;
   const int last = kWhole ? kDotChunk / kDotUnit : (range.high + kDotUnit - 1) / kDotUnit;
   const __m512 none = _mm512_set1_ps(-__builtin_inff());
-  const bool capped = shape.soft_cap != 0, plain = !capped && shape.slopes == nullptr;
+  const bool capped = shape.soft_cap != 0;
+  const bool plain = !capped && shape.slopes == nullptr && scales == nullptr;
   // In units of log2(e) once multiplied by `unit`.
   const auto load = [&](int i) {
     __m512 v = _mm512_loadu_ps(scores + i * 16);
     if (!plain) v = _mm512_mul_ps(v, _mm512_set1_ps(shape.query_scale));
+    if (scales != nullptr) v = _mm512_mul_ps(v, LoadScales(scales->keys[i]));
     if (capped) v = _mm512_mul_ps(Tanh(v), _mm512_set1_ps(shape.soft_cap));
     return shape.slopes == nullptr ? v : AddSlope(v, keys, i * 16);
   };
@@ -170,18 +188,26 @@ inline void DotSoftmaxScores(const AttentionShape& shape, const RowKeys& keys, c
   __m512 total = _mm512_setzero_ps();
   const __m512i ones = _mm512_set1_epi16(0x3f80);
   for (int i = first; i < last; ++i) {
-    const __m512 low = RoughExp2(_mm512_fmsub_ps(score[2 * i], unit, shift));
-    const __m512 high = RoughExp2(_mm512_fmsub_ps(score[2 * i + 1], unit, shift));
+    __m512 low = RoughExp2(_mm512_fmsub_ps(score[2 * i], unit, shift));
+    __m512 high = RoughExp2(_mm512_fmsub_ps(score[2 * i + 1], unit, shift));
+    const uint32_t seen = kWhole ? ~uint32_t{0} : KeyMask(range, i * kDotUnit);
+    if (scales != nullptr) {
+      total = _mm512_add_ps(total, _mm512_maskz_mov_ps(seen & 0xffff, low));
+      total = _mm512_add_ps(total, _mm512_maskz_mov_ps(seen >> 16, high));
+      low = _mm512_mul_ps(low, LoadScales(scales->values[2 * i]));
+      high = _mm512_mul_ps(high, LoadScales(scales->values[2 * i + 1]));
+    }
     __m512i rounded = (__m512i)_mm512_cvtne2ps_pbh(high, low);
-    if (!kWhole) rounded = _mm512_maskz_mov_epi16(KeyMask(range, i * kDotUnit), rounded);
+    if (!kWhole) rounded = _mm512_maskz_mov_epi16(seen, rounded);
     _mm512_storeu_si512(weights + i * kDotUnit, rounded);
-    total = Dot(total, rounded, ones);
+    if (scales == nullptr) total = Dot(total, rounded, ones);
   }
   _mm512_storeu_ps(sum, total);
 }
 
 // Turns a row's scores in its range into weights 2^(score - max), rounded to bf16, and those of
 // other keys of the vectors that it touches into 0. Sets max, and sum to that of the weights as
+// rounded. Weights of int8 values are summed as they are, then multiplied by the scales and
 // rounded.
 [[gnu::noinline]] inline void DotSoftmaxRow(const AttentionShape& shape, const RowKeys& keys,
                                             const float* scores, uint16_t* weights, float* max,
@@ -194,12 +220,12 @@ inline void DotSoftmaxScores(const AttentionShape& shape, const RowKeys& keys, c
 }
 
 // 32 kUnits dimensions from `dim` of kRows rows, accumulated over pairs of keys. Within an
-// accumulator's 32 dimensions the two registers hold what unpacking leaves in them: UnpackOrder
-// puts them right in the end. kPartial: only `head_dim - dim` dimensions exist.
-template <int kRows, int kUnits, bool kPartial>
+// accumulator's 32 dimensions the two registers hold what unpacking leaves in them: FinishDots puts
+// them right in the end. kPartial: only `head_dim - dim` dimensions exist.
+template <int kRows, int kUnits, PageForm kForm, bool kPartial>
 struct DotValueBlock {
   const AttentionShape& shape;
-  const Chunk<uint16_t, kDotGroups>& chunk;
+  const DotChunk& chunk;
   const uint16_t* weights;  // [kRows, kDotChunk]
   int dim;
   __m512 sum[kRows][2 * kUnits];
@@ -208,22 +234,38 @@ struct DotValueBlock {
     if (!kPartial) return _mm512_loadu_si512(p);
     return _mm512_maskz_loadu_epi16((uint32_t{1} << (shape.head_dim - dim)) - 1, p);
   }
-  // Pair `pair` for rows [kFirst, kLast), of whose keys only those in `seen` are read.
+  // Unit u of pair `pair`: the keys that are not in `seen` as zeros, and not read from the cache.
+  template <bool kBoth>
+  [[gnu::always_inline]] inline void LoadPairs(int pair, KeyRange seen, int u, __m512i* low,
+                                               __m512i* high) const {
+    const int key = 2 * pair;
+    const uint16_t* page = chunk.values[key / kAttentionKeyGroup];
+    const bool first = kBoth || key >= seen.low, second = kBoth || key + 1 < seen.high;
+    if (kForm == PageForm::kPaired) {
+      page += key % kAttentionKeyGroup * shape.padded_dim + 2 * (dim + u * kDotUnit);
+      const __m512i mask = _mm512_set1_epi32((first ? 0xffff : 0) | (second ? ~0xffff : 0));
+      *low = _mm512_loadu_si512(page);
+      *high = _mm512_loadu_si512(page + kDotUnit);
+      if (!kBoth) *low = _mm512_and_si512(*low, mask);
+      if (!kBoth) *high = _mm512_and_si512(*high, mask);
+    } else {
+      page += key % kAttentionKeyGroup * shape.head_dim + dim + u * kDotUnit;
+      const __m512i a = first ? Load(page) : _mm512_setzero_si512();
+      const __m512i b = second ? Load(page + shape.head_dim) : _mm512_setzero_si512();
+      *low = _mm512_unpacklo_epi16(a, b);
+      *high = _mm512_unpackhi_epi16(a, b);
+    }
+  }
+  // Pair `pair` for rows [kFirst, kLast), of whose keys only those in `seen` count.
   template <int kFirst, int kLast, bool kBoth>
   [[gnu::always_inline]] inline void Add(int pair, KeyRange seen) {
-    const int key = 2 * pair;
-    const uint16_t* value =
-        chunk.values[key / kAttentionKeyGroup] + key % kAttentionKeyGroup * shape.head_dim + dim;
 #pragma GCC unroll 8
     for (int u = 0; u < kUnits; ++u) {
-      const __m512i zero = _mm512_setzero_si512();
-      const uint16_t* next = value + shape.head_dim;
-      const __m512i a = kBoth || key >= seen.low ? Load(value + u * kDotUnit) : zero;
-      const __m512i b = kBoth || key + 1 < seen.high ? Load(next + u * kDotUnit) : zero;
-      const __m512i low = _mm512_unpacklo_epi16(a, b), high = _mm512_unpackhi_epi16(a, b);
+      __m512i low, high;
+      LoadPairs<kBoth>(pair, seen, u, &low, &high);
 #pragma GCC unroll 8
       for (int r = kFirst; r < kLast; ++r) {
-        const __m512i weight = Pair(weights + r * kDotChunk + key);
+        const __m512i weight = Pair(weights + r * kDotChunk + 2 * pair);
         sum[r][2 * u] = Dot(sum[r][2 * u], weight, low);
         sum[r][2 * u + 1] = Dot(sum[r][2 * u + 1], weight, high);
       }
@@ -244,11 +286,11 @@ struct DotValueBlock {
   }
 };
 
-template <int kRows, int kUnits, bool kPartial>
-[[gnu::noinline]] void DotValues(const AttentionShape& shape,
-                                 const Chunk<uint16_t, kDotGroups>& chunk, const RowKeys* keys,
-                                 int dim, const uint16_t* weights, float* acc) {
-  DotValueBlock<kRows, kUnits, kPartial> block{shape, chunk, weights, dim, {}};
+template <int kRows, int kUnits, PageForm kForm, bool kPartial>
+[[gnu::noinline]] void DotValues(const AttentionShape& shape, const DotChunk& chunk,
+                                 const RowKeys* keys, int dim, const uint16_t* weights,
+                                 float* acc) {
+  DotValueBlock<kRows, kUnits, kForm, kPartial> block{shape, chunk, weights, dim, {}};
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 8
@@ -271,19 +313,20 @@ template <int kRows, int kUnits, bool kPartial>
 }
 
 // All dimensions of kRows rows.
-template <int kRows>
-inline void DotValueRows(const AttentionShape& shape, const Chunk<uint16_t, kDotGroups>& chunk,
-                         const RowKeys* keys, const uint16_t* weights, float* acc) {
+template <int kRows, PageForm kForm>
+inline void DotValueRows(const AttentionShape& shape, const DotChunk& chunk, const RowKeys* keys,
+                         const uint16_t* weights, float* acc) {
+  const int dims = kForm == PageForm::kPaired ? shape.padded_dim : shape.head_dim;
   int dim = 0;
-  for (; dim + 2 * kDotUnit <= shape.head_dim; dim += 2 * kDotUnit) {
-    DotValues<kRows, 2, false>(shape, chunk, keys, dim, weights, acc);
+  for (; dim + 2 * kDotUnit <= dims; dim += 2 * kDotUnit) {
+    DotValues<kRows, 2, kForm, false>(shape, chunk, keys, dim, weights, acc);
   }
-  if (dim + kDotUnit <= shape.head_dim) {
-    DotValues<kRows, 1, false>(shape, chunk, keys, dim, weights, acc);
+  if (dim + kDotUnit <= dims) {
+    DotValues<kRows, 1, kForm, false>(shape, chunk, keys, dim, weights, acc);
     dim += kDotUnit;
   }
-  if (dim < shape.head_dim) {
-    DotValues<kRows, 1, true>(shape, chunk, keys, dim, weights, acc);
+  if constexpr (kForm != PageForm::kPaired) {
+    if (dim < dims) DotValues<kRows, 1, kForm, true>(shape, chunk, keys, dim, weights, acc);
   }
 }
 

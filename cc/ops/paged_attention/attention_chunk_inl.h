@@ -55,6 +55,12 @@ struct KeyRange {
   bool operator==(const KeyRange& o) const { return low == o.low && high == o.high; }
 };
 
+// By what scores and weights have to be multiplied instead of keys and values, for each group.
+struct GroupScales {
+  const float* const* keys = nullptr;
+  const float* const* values = nullptr;
+};
+
 // The keys of a chunk that a row sees, and what ALiBi adds to their scores, in units of log2(e):
 // slope (distance + j) for key j.
 struct RowKeys {
@@ -62,12 +68,7 @@ struct RowKeys {
   float slope = 0;
   float distance =
       0;  // from the row's position to the chunk's first key; negative where it is past
-};
-
-// By what scores and weights have to be multiplied instead of keys and values, for each group.
-struct GroupScales {
-  const float* const* keys = nullptr;
-  const float* const* values = nullptr;
+  const GroupScales* scales = nullptr;  // of int8 keys and values
 };
 
 // 0, 1, 2, ...: whole numbers, of which f32 holds all that positions may be.
@@ -139,10 +140,11 @@ inline void ScoreRows(const AttentionShape& shape, const float* q, const Chunk<E
 
 // The body of SoftmaxRow; kWhole: the row sees the whole chunk.
 template <bool kWhole>
-inline float SoftmaxScores(const AttentionShape& shape, const RowKeys& keys,
-                           const GroupScales* scales, float* scores, float* max, float* sum) {
+inline float SoftmaxScores(const AttentionShape& shape, const RowKeys& keys, float* scores,
+                           float* max, float* sum) {
   constexpr int kLanes = Vec::kLanes;
   const KeyRange range = keys.range;
+  const GroupScales* scales = keys.scales;
   const int first = kWhole ? 0 : range.low / kLanes;
   const int last = kWhole ? kVecsPerChunk : (range.high + kLanes - 1) / kLanes;
   // Keys of the row's vectors that it does not see are replaced by `other`.
@@ -187,12 +189,11 @@ inline float SoftmaxScores(const AttentionShape& shape, const RowKeys& keys,
 // returns by what the row's accumulator has to be scaled first. Not inlined: one copy of the
 // arithmetic for all rows; which of its two bodies runs follows from the row's own range.
 [[gnu::noinline]] inline float SoftmaxRow(const AttentionShape& shape, const RowKeys& keys,
-                                          const GroupScales* scales, float* scores, float* max,
-                                          float* sum) {
+                                          float* scores, float* max, float* sum) {
   if (keys.range.low == 0 && keys.range.high == kAttentionChunk) {
-    return SoftmaxScores<true>(shape, keys, scales, scores, max, sum);
+    return SoftmaxScores<true>(shape, keys, scores, max, sum);
   }
-  return SoftmaxScores<false>(shape, keys, scales, scores, max, sum);
+  return SoftmaxScores<false>(shape, keys, scores, max, sum);
 }
 
 // kVecs registers of dimensions from `dim`, for kRows rows that see the same keys:

@@ -32,7 +32,8 @@ int64_t StateFloats(int64_t padded_dim) {
   return kAttentionTileRows * (padded_dim + kAttentionKeyGroup) + 64;  // max: 48, rounded up
 }
 int64_t ScratchFloats(int64_t padded_dim) {
-  return kAttentionTileRows * (padded_dim + kAttentionSplit / 2) + kAttentionScoreFloats;
+  return kAttentionTileRows * (padded_dim + kAttentionSplit / 2) + kAttentionScoreFloats +
+         kAttentionSplit * padded_dim;
 }
 
 // How large a call is.
@@ -92,9 +93,12 @@ class Workspace {
   AttentionScratch Scratch(int64_t worker) const {
     float* q = SharedState(sizes_.SharedTiles()).acc + worker * ScratchFloats(padded_dim_);
     float* scores = q + kAttentionTileRows * padded_dim_;
-    return {.q = q,
-            .scores = scores,
-            .weights = reinterpret_cast<uint16_t*>(scores + kAttentionScoreFloats)};
+    float* weights = scores + kAttentionScoreFloats;
+    return {
+        .q = q,
+        .scores = scores,
+        .weights = reinterpret_cast<uint16_t*>(weights),
+        .pages = reinterpret_cast<uint16_t*>(weights + kAttentionTileRows * kAttentionSplit / 2)};
   }
   TileRows* Tiles() const { return reinterpret_cast<TileRows*>(Scratch(threads_).q); }
 

@@ -62,7 +62,7 @@ struct AttentionState {
 };
 
 // A kernel may take whole splits instead of chunks, for a few rows at a time; then it has their
-// weights in bf16.
+// weights, and keys and values of int8, in bf16.
 inline constexpr int32_t kAttentionScoreFloats =
     std::max(kAttentionTileRows * kAttentionChunk, 6 * kAttentionSplit);
 
@@ -70,6 +70,7 @@ struct AttentionScratch {
   float* q = nullptr;           // [kAttentionTileRows, padded_dim]
   float* scores = nullptr;      // [kAttentionTileRows, kAttentionChunk] or [6, kAttentionSplit]
   uint16_t* weights = nullptr;  // [kAttentionTileRows, kAttentionSplit]
+  uint16_t* pages = nullptr;    // [2, kAttentionSplit, padded_dim]: keys and values, widened
 };
 
 struct AttentionKernel {

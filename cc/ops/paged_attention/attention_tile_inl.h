@@ -113,10 +113,10 @@ inline void AttendChunk(const AttentionShape& shape, const AttentionTile& tile,
   float scale[kAttentionTileRows];
   for (int row = first; row < last; ++row) {
     range[row] = VisibleKeys(shape, tile, row, begin);
-    scale[row] =
-        SoftmaxRow(shape, KeysOfRow(shape, tile, row, begin, range[row]),
-                   sizeof(Element) == 1 ? &scales : nullptr, scratch.scores + row * kAttentionChunk,
-                   state.max + row, state.sum + row * kSumLanes);
+    RowKeys keys = KeysOfRow(shape, tile, row, begin, range[row]);
+    if (sizeof(Element) == 1) keys.scales = &scales;
+    scale[row] = SoftmaxRow(shape, keys, scratch.scores + row * kAttentionChunk, state.max + row,
+                            state.sum + row * kSumLanes);
   }
   for (int row = first; row < last;) {
     int end = row + 1;

@@ -76,7 +76,7 @@ constexpr KernelRow kRows[] = {
 #if defined(__x86_64__)
     {"paged_attention", "avx512_bf16", 40,
      [](const device::Capabilities& caps, const OpCall& call) {
-       return caps.avx512_bf16 && WholeKeyGroups(call) && call.inputs[1].dtype == DType::kBF16;
+       return caps.avx512_bf16 && WholeKeyGroups(call) && call.inputs[1].dtype != DType::kF32;
      },
      Run<&kAttentionAvx512Bf16>, AttentionWorkspaceBytes, ActivationPrecision::kBf16},
     {"paged_attention", "avx512", 30,

@@ -1,15 +1,31 @@
 // The instruction set comes first.
 // clang-format off
 #include "cc/ops/vec/vec_avx512.h"
-#include "cc/ops/paged_attention/attention_bf16_inl.h"
+#include "cc/ops/paged_attention/attention_pairs_inl.h"
 // clang-format on
 
 namespace pagemill::ops {
 namespace {
 
+// Asks for the tile's queries, and for those of the next KV head, which this thread may do next.
+void AskForQueries(const AttentionShape& shape, const AttentionTile& tile) {
+  const int32_t first = tile.first_row / shape.group;
+  const int32_t last = (tile.first_row + tile.rows - 1) / shape.group;
+  const int64_t bytes = int64_t{sizeof(float)} * shape.group * shape.head_dim;
+  const bool another = tile.kv_head + 1 < shape.kv_heads;
+  for (int32_t token = first; token <= last; ++token) {
+    const char* q = reinterpret_cast<const char*>(tile.q + token * tile.q_stride);
+    for (int64_t i = 0; i < bytes; i += 64) {
+      _mm_prefetch(q + i, _MM_HINT_T0);
+      if (another) _mm_prefetch(q + bytes + i, _MM_HINT_T1);
+    }
+  }
+}
+
 // Rows of bf16 in scratch.q, [rows, padded_dim], zero beyond head_dim.
 void LoadRoundedQueries(const AttentionShape& shape, const AttentionTile& tile,
                         const AttentionScratch& scratch) {
+  AskForQueries(shape, tile);
   for (int row = 0; row < tile.rows; ++row) {
     const int32_t r = tile.first_row + row;
     const float* q = tile.q + r / shape.group * tile.q_stride +
@@ -25,18 +41,17 @@ void LoadRoundedQueries(const AttentionShape& shape, const AttentionTile& tile,
 
 using DotChunk = Chunk<uint16_t, kDotGroups>;
 
+// With more rows than this the pairs of a chunk are put side by side once, for all of them.
+constexpr int kFewRows = 12;
+
 // The weights of kRows rows from `row`, all of which see a part of the chunk.
-template <int kRows>
+template <int kRows, PageForm kForm>
 void WeighRows(const AttentionShape& shape, const AttentionScratch& scratch, const DotChunk& chunk,
                const RowKeys* keys, int row, const AttentionState& state) {
   const int first = keys[row].range.low / kAttentionKeyGroup;
   const int last = (keys[row + kRows - 1].range.high + kAttentionKeyGroup - 1) / kAttentionKeyGroup;
   const uint16_t* q = reinterpret_cast<const uint16_t*>(scratch.q) + row * shape.padded_dim;
-  if (shape.block_size == kAttentionKeyGroup && shape.head_dim % 2 == 0) {
-    DotScoreRows<kRows, true>(shape, q, chunk, first, last, scratch.scores);
-  } else {
-    DotScoreRows<kRows, false>(shape, q, chunk, first, last, scratch.scores);
-  }
+  DotScoreRows<kRows, kForm>(shape, q, chunk, first, last, scratch.scores);
   for (int r = 0; r < kRows; ++r) {
     DotSoftmaxRow(shape, keys[row + r], scratch.scores + r * kDotChunk,
                   scratch.weights + (row + r) * kDotChunk, state.max + row + r,
@@ -44,10 +59,31 @@ void WeighRows(const AttentionShape& shape, const AttentionScratch& scratch, con
   }
 }
 
+template <PageForm kForm>
+void WeighAllRows(const AttentionShape& shape, const AttentionScratch& scratch,
+                  const DotChunk& chunk, const RowKeys* keys, RowRange rows,
+                  const AttentionState& state) {
+  ForRowBlocks(rows.first, rows.last, [&]<int kRows>(int row) {
+    WeighRows<kRows, kForm>(shape, scratch, chunk, keys, row, state);
+  });
+}
+
+template <PageForm kForm>
+void AddAllValues(const AttentionShape& shape, const AttentionScratch& scratch,
+                  const DotChunk& chunk, const RowKeys* keys, RowRange rows,
+                  const AttentionState& state) {
+  ForRowBlocks(rows.first, rows.last, [&]<int kRows>(int row) {
+    DotValueRows<kRows, kForm>(shape, chunk, keys + row, scratch.weights + row * kDotChunk,
+                               state.acc + row * shape.padded_dim);
+  });
+}
+
 // Asks for the values of groups [first, last) while the keys are read: the cache's pages are too
 // short and too scattered for the CPU to see them coming.
-void AskForValues(const AttentionShape& shape, const DotChunk& chunk, int first, int last) {
-  const int64_t bytes = int64_t{2} * kAttentionKeyGroup * shape.head_dim;
+template <typename Element>
+void AskForValues(const AttentionShape& shape, const Chunk<Element, kDotGroups>& chunk, int first,
+                  int last) {
+  const int64_t bytes = int64_t{sizeof(Element)} * kAttentionKeyGroup * shape.head_dim;
   for (int g = first; g < last; ++g) {
     const char* page = reinterpret_cast<const char*>(chunk.values[g]);
     for (int64_t i = 0; i < bytes; i += 64) _mm_prefetch(page + i, _MM_HINT_T1);
@@ -56,6 +92,7 @@ void AskForValues(const AttentionShape& shape, const DotChunk& chunk, int first,
 
 // All rows' weights first, then all rows' values, so that the first-level cache holds the chunk's
 // keys, then its values.
+template <typename Element>
 void AttendDots(const AttentionShape& shape, const AttentionTile& tile,
                 const AttentionScratch& scratch, int32_t begin, const AttentionState& state) {
   for (int row = 0; row < tile.rows; ++row) state.max[row] = -__builtin_inff();
@@ -67,15 +104,28 @@ void AttendDots(const AttentionShape& shape, const AttentionTile& tile,
   }
   const int first = keys[rows.first].range.low / kAttentionKeyGroup;
   const int last = (keys[rows.last - 1].range.high + kAttentionKeyGroup - 1) / kAttentionKeyGroup;
-  const DotChunk chunk = LocateChunk<uint16_t, kDotGroups>(shape, tile, begin, first, last);
+  const auto chunk = LocateChunk<Element, kDotGroups>(shape, tile, begin, first, last);
   AskForValues(shape, chunk, first, last);
-  ForRowBlocks(rows.first, rows.last, [&]<int kRows>(int row) {
-    WeighRows<kRows>(shape, scratch, chunk, keys, row, state);
-  });
-  ForRowBlocks(rows.first, rows.last, [&]<int kRows>(int row) {
-    DotValueRows<kRows>(shape, chunk, keys + row, scratch.weights + row * kDotChunk,
-                        state.acc + row * shape.padded_dim);
-  });
+  const GroupScales scales{.keys = chunk.key_scales, .values = chunk.value_scales};
+  if constexpr (sizeof(Element) == 1) {
+    for (int row = rows.first; row < rows.last; ++row) keys[row].scales = &scales;
+  } else if (rows.last - rows.first <= kFewRows) {
+    if (shape.block_size == kAttentionKeyGroup && shape.head_dim % 2 == 0) {
+      WeighAllRows<PageForm::kAdjacent>(shape, scratch, chunk, keys, rows, state);
+    } else {
+      WeighAllRows<PageForm::kStrided>(shape, scratch, chunk, keys, rows, state);
+    }
+    return AddAllValues<PageForm::kStrided>(shape, scratch, chunk, keys, rows, state);
+  }
+  DotChunk pairs = {};
+  for (int g = first; g < last; ++g) {
+    pairs.keys[g] = PairKeys(shape, chunk.keys[g], g, scratch);
+  }
+  WeighAllRows<PageForm::kPaired>(shape, scratch, pairs, keys, rows, state);
+  for (int g = first; g < last; ++g) {
+    pairs.values[g] = PairValues(shape, chunk.values[g], g, scratch);
+  }
+  AddAllValues<PageForm::kPaired>(shape, scratch, pairs, keys, rows, state);
 }
 
 // Puts each 32 dimensions of the accumulators into their order, then divides.
@@ -100,8 +150,8 @@ void FinishDots(const AttentionShape& shape, const AttentionTile& tile,
 
 const AttentionKernel kAttentionAvx512Bf16 = {.load_queries = LoadRoundedQueries,
                                               .attend_f32 = nullptr,
-                                              .attend_bf16 = AttendDots,
-                                              .attend_int8 = nullptr,
+                                              .attend_bf16 = AttendDots<uint16_t>,
+                                              .attend_int8 = AttendDots<int8_t>,
                                               .merge = Merge,
                                               .finish = FinishDots};
 

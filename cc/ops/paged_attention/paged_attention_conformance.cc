@@ -54,7 +54,8 @@ void CheckRounding(const OpDefinition& op, const device::Capabilities& caps,
   options.round_queries = true;
   check(kRoundedTolerance);
   options.zero_queries = true;
-  if (!options.slopes) check(kTolerance);
+  // Scales of int8 values leave weights to round.
+  if (!options.slopes && options.dtype != DType::kI8) check(kTolerance);
 }
 
 // Close to the reference, and the same bits with 1 to 3 threads; rounded or not, queries that are
@@ -159,14 +160,14 @@ void CheckShapes(const OpDefinition& op, const device::Capabilities& caps, DType
   }
 }
 
-// 30 requests with their first blocks in common, most of one token: as close to the reference as
+// 17 requests with their first blocks in common, most of one token: as close to the reference as
 // any, and the same bits as where nobody says so.
 void CheckSharing(const OpDefinition& op, const device::Capabilities& caps,
                   const AttentionOptions& options) {
   std::vector<PagedRequest> requests;
   const int32_t common = options.common_blocks * options.block_size;
-  for (int32_t i = 0; i < 30; ++i) {
-    requests.push_back({.context = common + i * 29 % 300, .tokens = i % 7 == 0 ? 3 : 1});
+  for (int32_t i = 0; i < 17; ++i) {
+    requests.push_back({.context = common + i * 29 % 190, .tokens = i % 7 == 0 ? 3 : 1});
   }
   CheckCase(op, caps, options, requests);
   AttentionCase told(options, requests), untold(options, requests);

@@ -16,7 +16,7 @@ class CacheConfig:
         "auto",
         "Type of cached keys and values. auto: f32 for a model with f32 weights, else bf16. int8,"
         " with a scale for each token and head: half the memory of bf16, and half of what long"
-        " contexts read per token; prompts are computed more slowly. Needs --executor native.",
+        " contexts read per token. Needs --executor native.",
         allowed=("auto", "bf16", "f32", "int8"),
     )
     kv_cache_memory_bytes: int | None = option(
