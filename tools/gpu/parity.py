@@ -115,6 +115,7 @@ def _native(built: BuiltModel) -> Run:
         num_blocks=NUM_BLOCKS,
         block_size=BLOCK_SIZE,
         kv_cache_dtype="f32",
+        activation_dtype="f32",
     )
     executor = _native.NativeExecutor(built.program_text, options)
     return lambda batch: executor.execute(**batch)
