@@ -74,7 +74,10 @@ enum class ActivationPrecision : uint8_t {
 struct WeightPacking {
   // Name and version of the order: where they are equal, and dtype and shape are, so are the bytes.
   std::string_view layout;
-  uint32_t inputs = 0;                                   // bit i: input i is packed
+  uint32_t inputs = 0;  // bit i: input i is packed
+  // Only weights that another op packs in this order are; others are read as stored. For ops that
+  // would do with either, so that a tied weight is in memory once.
+  bool follows = false;
   int64_t (*bytes)(const TensorView& weight) = nullptr;  // a multiple of 64; reads no data
   void (*pack)(const TensorView& weight, std::byte* packed, device::ThreadPool& pool) = nullptr;
 };

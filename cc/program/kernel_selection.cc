@@ -22,7 +22,8 @@ StatusOr<const ops::KernelRow*> ChooseRow(const ops::OpDefinition& definition,
 // Only what never changes can be packed once.
 Status CheckPackedInputs(const Program& program, const Op& op, const ops::KernelRow& row) {
   for (size_t i = 0; i < op.inputs.size(); ++i) {
-    if (ops::PackingOf(row, i) == nullptr || op.inputs[i] == kNoValue) continue;
+    const ops::WeightPacking* packing = ops::PackingOf(row, i);
+    if (packing == nullptr || packing->follows || op.inputs[i] == kNoValue) continue;
     const Value& input = program.value(op.inputs[i]);
     if (input.kind == ValueKind::kWeight) continue;
     return InvalidArgument(LinePrefix(op.line) + op.name + ": kernel '" + std::string(row.name) +

@@ -327,7 +327,11 @@ device::ThreadPool* NativeExecutor::thread_pool() { return bound_->pool.get(); }
 step::PageStore* NativeExecutor::pages() { return bound_->pages.get(); }
 const PackedWeights& NativeExecutor::packed_weights() const { return bound_->packed; }
 Digest128 NativeExecutor::kv_fingerprint() const {
-  return KvFingerprint(bound_->program, bound_->weights, GeometryOf(bound_->options));
+  const Digest128 digest =
+      KvFingerprint(bound_->program, bound_->weights, GeometryOf(bound_->options));
+  // Its samples have brought in pages of weights that only packed copies of are read.
+  if (!bound_->packed.empty()) bound_->weights.DropPages();
+  return digest;
 }
 
 void NativeExecutor::SetProfiling(bool on) {

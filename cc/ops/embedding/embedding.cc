@@ -3,6 +3,9 @@
 #include <string>
 
 #include "cc/ops/block_format/block_format.h"
+#include "cc/ops/linear/bf16_panel.h"
+#include "cc/ops/linear/block_panel.h"
+#include "cc/ops/linear/packed_driver.h"
 #include "cc/ops/operand_check.h"
 
 namespace pagemill::ops {
@@ -30,7 +33,72 @@ Status CheckEmbedding(const OpCall& call) {
 
 bool Always(const device::Capabilities&, const OpCall&) { return true; }
 
+bool OfBlocks(const device::Capabilities&, const OpCall& call) {
+  return IsBlockFormat(call.inputs[1].dtype);
+}
+
+bool OfBf16(const device::Capabilities&, const OpCall& call) {
+  return call.inputs[1].dtype == DType::kBF16;
+}
+
+// A table that is the vocabulary projection, too, is read from the panels that `linear` makes of
+// it.
+constexpr WeightPacking Following(WeightPacking packing) {
+  packing.follows = true;
+  return packing;
+}
+
+// Panels alone: nothing is multiplied here.
+constexpr linear::PackedKernelSet kBlockPanelSet = {
+    0, linear::BlockPanelBytes, linear::PackBlockPanel, nullptr, nullptr, nullptr};
+constexpr linear::PackedKernelSet kBf16PanelSet = {
+    0, linear::Bf16PanelBytes, linear::PackBf16Panel, nullptr, nullptr, nullptr};
+constexpr WeightPacking kBlockPanels =
+    Following(linear::PackingOfSet<&kBlockPanelSet>(linear::kBlockPanelLayout));
+constexpr WeightPacking kBf16Panels =
+    Following(linear::PackingOfSet<&kBf16PanelSet>(linear::kBf16PanelLayout));
+
+// y[n] = scale * row ids[n], which `read(id, out)` gives.
+template <class Read>
+void Gather(const OpCall& call, KernelContext& context, const Read& read) {
+  const TensorView& ids = call.inputs[0];
+  const TensorView& y = call.outputs[0];
+  const int64_t elements = call.inputs[1].shape[1];
+  const float scale = static_cast<float>(call.attributes->Get("scale", 1.0));
+  context.pool->ParallelFor(ids.shape[0], kGrainRows, [&](int64_t begin, int64_t end, int) {
+    for (int64_t n = begin; n < end; ++n) {
+      float* row = y.Row<float>(n);
+      read(ids.Data<const int32_t>()[n], row);
+      if (scale == 1.0f) continue;
+      for (int64_t i = 0; i < elements; ++i) row[i] *= scale;
+    }
+  });
+}
+
+template <const linear::PackedKernelSet* kSet, auto kReadRow>
+void RunPanels(const OpCall& call, KernelContext& context) {
+  const TensorView& w = call.inputs[1];
+  if (w.row_stride_bytes != 0) return embedding::RunPortable(call, context);  // as stored
+  const int64_t panel_bytes = kSet->panel_bytes(w.dtype, w.shape[1]);
+  Gather(call, context, [&](int32_t id, float* out) {
+    kReadRow(w.dtype, w.Data<const uint8_t>() + id / linear::kPanelRows * panel_bytes,
+             id % linear::kPanelRows, w.shape[1], out);
+  });
+}
+
 constexpr KernelRow kRows[] = {
+    {.op = "embedding",
+     .name = "block_panels",
+     .priority = 20,
+     .supports = OfBlocks,
+     .run = RunPanels<&kBlockPanelSet, linear::ReadBlockPanelRow>,
+     .packing = &kBlockPanels},
+    {.op = "embedding",
+     .name = "bf16_panels",
+     .priority = 20,
+     .supports = OfBf16,
+     .run = RunPanels<&kBf16PanelSet, linear::ReadBf16PanelRow>,
+     .packing = &kBf16Panels},
     {"embedding", "portable", 10, Always, embedding::RunPortable},
     {"embedding", "reference", 0, Always, embedding::RunReference},
 };
@@ -44,17 +112,9 @@ const OpDefinition& EmbeddingOp() { return kDefinition; }
 namespace embedding {
 
 void RunPortable(const OpCall& call, KernelContext& context) {
-  const TensorView& ids = call.inputs[0];
   const TensorView& w = call.inputs[1];
-  const TensorView& y = call.outputs[0];
-  const float scale = static_cast<float>(call.attributes->Get("scale", 1.0));
-  context.pool->ParallelFor(ids.shape[0], kGrainRows, [&](int64_t begin, int64_t end, int) {
-    for (int64_t n = begin; n < end; ++n) {
-      float* row = y.Row<float>(n);
-      DequantizeRow(w.dtype, w.Row<const uint8_t>(ids.Data<const int32_t>()[n]), w.shape[1], row);
-      if (scale == 1.0f) continue;
-      for (int64_t i = 0; i < w.shape[1]; ++i) row[i] *= scale;
-    }
+  Gather(call, context, [&](int32_t id, float* out) {
+    DequantizeRow(w.dtype, w.Row<const uint8_t>(id), w.shape[1], out);
   });
 }
 

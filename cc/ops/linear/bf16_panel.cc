@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "cc/tensor/float16.h"
+
 namespace pagemill::ops::linear {
 
 int64_t Bf16PanelBytes(DType, int64_t k) {
@@ -24,6 +26,14 @@ void PackBf16Panel(const StoredRows& source, int64_t count, uint8_t* panel) {
       }
       if (at < bytes) std::memcpy(to + at / kPairBytes * kPanelPairBytes, from + at, 2);
     }
+  }
+}
+
+void ReadBf16PanelRow(DType, const uint8_t* panel, int64_t row, int64_t k, float* out) {
+  for (int64_t i = 0; i < k; ++i) {
+    uint16_t bits;
+    std::memcpy(&bits, panel + i / 2 * kPanelPairBytes + row * kPairBytes + i % 2 * 2, 2);
+    out[i] = Bf16ToFloat(bits);
   }
 }
 

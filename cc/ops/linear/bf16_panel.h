@@ -11,11 +11,13 @@
 #define PAGEMILL_CC_OPS_LINEAR_BF16_PANEL_H_
 
 #include <cstdint>
+#include <string_view>
 
 #include "cc/ops/linear/packed_kernel_set.h"
 
 namespace pagemill::ops::linear {
 
+inline constexpr std::string_view kBf16PanelLayout = "bf16 panels of 32, version 1";
 inline constexpr int64_t kPaddedElements = 32;
 inline constexpr int64_t kPairBytes = 4;
 inline constexpr int64_t kPanelPairBytes = kPairBytes * kPanelRows;
@@ -23,6 +25,9 @@ inline constexpr int64_t kPanelPairBytes = kPairBytes * kPanelRows;
 // The members of a PackedKernelSet of these names.
 int64_t Bf16PanelBytes(DType dtype, int64_t k);
 void PackBf16Panel(const StoredRows& source, int64_t count, uint8_t* panel);
+
+// Row `row` of a panel as floats.
+void ReadBf16PanelRow(DType dtype, const uint8_t* panel, int64_t row, int64_t k, float* out);
 
 #if defined(__x86_64__)
 extern const PackedKernelSet kAvx512Bf16Kernels;

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "cc/ops/block_format/block_layout.h"
+#include "cc/tensor/float16.h"
 
 namespace pagemill::ops::linear {
 namespace {
@@ -138,7 +139,93 @@ void PackRows(const StoredRows& source, int64_t count, uint8_t* panel, const Pac
   }
 }
 
+uint32_t LoadWord(const uint8_t* field, int64_t row, int registers, int index) {
+  return LoadLe32(field + (row / kPanelHalfRows * registers + index) * 64 +
+                  row % kPanelHalfRows * 4);
+}
+
+// The inverse of the Store functions.
+template <DType kDType>
+void LoadQuads(const uint8_t* record, int64_t row, Quads& quads) {
+  constexpr BlockPanelLayout kPanel = BlockPanelLayoutOf(kDType);
+  for (int q = 0; q < kQuads; ++q) {
+    if constexpr (kDType == DType::kQ8_0) {
+      quads[q] = LoadWord(record, row, kQuads, q);
+      continue;
+    }
+    quads[q] = (LoadWord(record, row, 4, q % 4) >> (q < 4 ? 0 : 4)) & 0x0f0f0f0fu;
+    const uint8_t* high = record + kPanel.high_bits;
+    if constexpr (kDType == DType::kQ5_0 || kDType == DType::kQ5_K) {
+      quads[q] |= ((LoadWord(high, row, 1, 0) >> q) & 0x01010101u) << 4;
+    } else if constexpr (kDType == DType::kQ6_K) {
+      quads[q] |= ((LoadWord(high, row, 2, q / 4) >> (2 * (q % 4))) & 0x03030303u) << 4;
+    }
+  }
+}
+
+float LoadF16(const uint8_t* from) { return F16ToFloat(LoadLe16(from)); }
+
+template <DType kDType>
+void ReadRow(const uint8_t* panel, int64_t row, int64_t k, float* out) {
+  constexpr BlockPanelLayout kPanel = BlockPanelLayoutOf(kDType);
+  constexpr bool kHasHead = kPanel.head_bytes != 0;
+  const uint8_t* head = panel;
+  const uint8_t* record = panel;
+  for (int64_t b = 0; b < k / kPanelBlock; ++b, record += kPanel.record_bytes, out += kPanelBlock) {
+    if (kHasHead && b % kRecordsPerHead == 0) {
+      head = record;
+      record += kPanel.head_bytes;
+    }
+    Quads quads;
+    LoadQuads<kDType>(record, row, quads);
+    float scales[2];  // of each half of the block
+    if constexpr (kDType == DType::kQ6_K) {
+      for (int half = 0; half < 2; ++half) {
+        scales[half] = LoadF16(head + 2 * row) *
+                       static_cast<float>(
+                           static_cast<int8_t>(record[kPanel.scales + half * kPanelRows + row]));
+      }
+    } else {
+      scales[0] = kHasHead
+                      ? LoadF16(head + 2 * row) * static_cast<float>(record[kPanel.scales + row])
+                      : LoadF16(record + kPanel.scales + 2 * row);
+      scales[1] = scales[0];
+    }
+    for (int i = 0; i < kPanelBlock; ++i) {
+      const int32_t value = static_cast<int32_t>((quads[i / 4] >> (8 * (i % 4))) & 255u);
+      out[i] = scales[i / 16] * static_cast<float>(value - kPanel.zero_point);
+    }
+    if constexpr (kPanel.minima != 0) {
+      const float minimum =
+          kHasHead ? LoadF16(head + 64 + 2 * row) * static_cast<float>(record[kPanel.minima + row])
+                   : LoadF16(record + kPanel.minima + 2 * row);
+      for (int i = 0; i < kPanelBlock; ++i) out[i] += minimum;
+    }
+  }
+}
+
 }  // namespace
+
+void ReadBlockPanelRow(DType dtype, const uint8_t* panel, int64_t row, int64_t k, float* out) {
+  switch (dtype) {
+    case DType::kQ4_0:
+      return ReadRow<DType::kQ4_0>(panel, row, k, out);
+    case DType::kQ4_1:
+      return ReadRow<DType::kQ4_1>(panel, row, k, out);
+    case DType::kQ5_0:
+      return ReadRow<DType::kQ5_0>(panel, row, k, out);
+    case DType::kQ8_0:
+      return ReadRow<DType::kQ8_0>(panel, row, k, out);
+    case DType::kQ4_K:
+      return ReadRow<DType::kQ4_K>(panel, row, k, out);
+    case DType::kQ5_K:
+      return ReadRow<DType::kQ5_K>(panel, row, k, out);
+    case DType::kQ6_K:
+      return ReadRow<DType::kQ6_K>(panel, row, k, out);
+    default:
+      return;  // as for PackBlockPanel
+  }
+}
 
 int64_t BlockPanelBytes(DType dtype, int64_t k) {
   const BlockPanelLayout layout = BlockPanelLayoutOf(dtype);

@@ -24,12 +24,14 @@
 #define PAGEMILL_CC_OPS_LINEAR_BLOCK_PANEL_H_
 
 #include <cstdint>
+#include <string_view>
 
 #include "cc/ops/linear/packed_kernel_set.h"
 #include "cc/tensor/dtype.h"
 
 namespace pagemill::ops::linear {
 
+inline constexpr std::string_view kBlockPanelLayout = "block panels of 32, version 1";
 inline constexpr int64_t kPanelBlock = 32;     // elements of k in a record
 inline constexpr int64_t kRecordsPerHead = 8;  // of formats with blocks of 256
 inline constexpr int64_t kPanelHalfRows = 16;
@@ -71,6 +73,10 @@ int64_t BlockPanelBytes(DType dtype, int64_t k);
 
 // See PackedKernelSet::pack. Runs on any CPU and gives the same bytes on all.
 void PackBlockPanel(const StoredRows& source, int64_t count, uint8_t* panel);
+
+// Row `row` of a panel as floats, with the bits of DequantizeRow (cc/ops/block_format). Some 5 ns
+// an element: for few rows.
+void ReadBlockPanelRow(DType dtype, const uint8_t* panel, int64_t row, int64_t k, float* out);
 
 }  // namespace pagemill::ops::linear
 

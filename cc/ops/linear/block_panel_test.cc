@@ -92,6 +92,9 @@ TEST(BlockPanel, HoldsTheWeightsOfEveryFormat) {
         std::vector<float> expected(k, 0.0f);
         if (row < rows) DequantizeRow(dtype, view.Row<uint8_t>(row), k, expected.data());
         ExpectSame(ReadRow(dtype, panel.data(), row, k), expected);
+        std::vector<float> read(k);
+        ReadBlockPanelRow(dtype, panel.data(), row, k, read.data());
+        ExpectSame(read, expected);
       }
     }
   }

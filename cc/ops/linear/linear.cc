@@ -6,6 +6,7 @@
 
 #include "cc/ops/block_format/block_format.h"
 #include "cc/ops/linear/bf16_panel.h"
+#include "cc/ops/linear/block_panel.h"
 #include "cc/ops/linear/kernel_set.h"
 #include "cc/ops/linear/linear_driver.h"
 #include "cc/ops/linear/packed_driver.h"
@@ -77,9 +78,9 @@ bool Avx512Bf16OnBf16(const device::Capabilities& caps, const OpCall& call) {
 }
 
 constexpr WeightPacking kBlockPanels =
-    linear::PackingOfSet<&linear::kAvx512VnniKernels>("block panels of 32, version 1");
+    linear::PackingOfSet<&linear::kAvx512VnniKernels>(linear::kBlockPanelLayout);
 constexpr WeightPacking kBf16Panels =
-    linear::PackingOfSet<&linear::kAvx512Bf16Kernels>("bf16 panels of 32, version 1");
+    linear::PackingOfSet<&linear::kAvx512Bf16Kernels>(linear::kBf16PanelLayout);
 #elif defined(__aarch64__)
 bool DotprodOnBlocks(const device::Capabilities& caps, const OpCall& call) {
   return caps.asimd_dotprod && IsBlockFormat(call.inputs[1].dtype);
@@ -90,7 +91,7 @@ bool AsimdBf16OnBf16(const device::Capabilities& caps, const OpCall& call) {
 }
 
 constexpr WeightPacking kBlockPanels =
-    linear::PackingOfSet<&linear::kAsimdDotprodKernels>("block panels of 32, version 1");
+    linear::PackingOfSet<&linear::kAsimdDotprodKernels>(linear::kBlockPanelLayout);
 constexpr WeightPacking kBf16Panels =
     linear::PackingOfSet<&linear::kAsimdBf16Kernels>("bf16 groups of 16, version 1");
 #endif

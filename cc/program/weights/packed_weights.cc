@@ -34,26 +34,48 @@ struct Layout {
   PackedBytes bytes;
 };
 
-Layout LayOut(const Program& program, std::span<const ops::KernelRow* const> rows) {
-  Layout layout;
-  std::map<std::pair<ByteRange, std::string_view>, size_t> known;
-  std::set<ByteRange> stored;
+// Calls f(op, input, packing, weight) for each operand that its kernel wants packed; of those that
+// follow others, or of those that do not.
+template <class F>
+void ForEachPacked(const Program& program, std::span<const ops::KernelRow* const> rows,
+                   bool follows, const F& f) {
   for (size_t op = 0; op < rows.size(); ++op) {
     const std::vector<ValueId>& inputs = program.ops()[op].inputs;
     for (size_t i = 0; i < inputs.size(); ++i) {
       const ops::WeightPacking* packing = ops::PackingOf(*rows[op], i);
-      if (packing == nullptr || inputs[i] == kNoValue) continue;
-      const Value& v = program.value(inputs[i]);
-      const ByteRange range = {v.weight.file, v.weight.offset, v.Bytes({}), v.weight.row_stride};
-      const auto [found, added] = known.try_emplace({range, packing->layout}, layout.copies.size());
-      layout.operands.push_back({op, i, found->second});
-      if (!added) continue;
-      const TensorView view = MakeView(v, {}, {}, nullptr);
-      layout.copies.push_back({packing, inputs[i], view, layout.bytes.packed_bytes});
-      layout.bytes.packed_bytes += packing->bytes(view);
-      if (stored.insert(range).second) layout.bytes.stored_bytes += std::get<2>(range);
+      if (packing == nullptr || inputs[i] == kNoValue || packing->follows != follows) continue;
+      if (program.value(inputs[i]).kind != ValueKind::kWeight) continue;
+      f(op, i, *packing, inputs[i]);
     }
   }
+}
+
+ByteRange RangeOf(const Value& v) {
+  return {v.weight.file, v.weight.offset, v.Bytes({}), v.weight.row_stride};
+}
+
+Layout LayOut(const Program& program, std::span<const ops::KernelRow* const> rows) {
+  Layout layout;
+  std::map<std::pair<ByteRange, std::string_view>, size_t> known;
+  std::set<ByteRange> stored;
+  ForEachPacked(program, rows, /*follows=*/false,
+                [&](size_t op, size_t input, const ops::WeightPacking& packing, ValueId weight) {
+                  const Value& v = program.value(weight);
+                  const ByteRange range = RangeOf(v);
+                  const auto [found, added] =
+                      known.try_emplace({range, packing.layout}, layout.copies.size());
+                  layout.operands.push_back({op, input, found->second});
+                  if (!added) return;
+                  const TensorView view = MakeView(v, {}, {}, nullptr);
+                  layout.copies.push_back({&packing, weight, view, layout.bytes.packed_bytes});
+                  layout.bytes.packed_bytes += packing.bytes(view);
+                  if (stored.insert(range).second) layout.bytes.stored_bytes += std::get<2>(range);
+                });
+  ForEachPacked(program, rows, /*follows=*/true,
+                [&](size_t op, size_t input, const ops::WeightPacking& packing, ValueId weight) {
+                  const auto found = known.find({RangeOf(program.value(weight)), packing.layout});
+                  if (found != known.end()) layout.operands.push_back({op, input, found->second});
+                });
   return layout;
 }
 

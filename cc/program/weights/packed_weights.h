@@ -51,6 +51,8 @@ class PackedWeights {
   // Why copies that were packed could not be stored in the cache; that is no reason to fail.
   const Status& store_status() const { return store_status_; }
 
+  // Does any kernel read a packed copy?
+  bool empty() const { return data_.empty(); }
   // Input `input` of op `op`, 64-byte aligned; null where its kernel reads it as stored.
   const std::byte* data(size_t op, size_t input) const {
     const auto found = data_.find({op, input});

@@ -51,6 +51,10 @@ constexpr ops::WeightPacking kBothWeights = {
 constexpr ops::WeightPacking kOtherLayout = {
     .layout = "other", .inputs = 0b010, .bytes = OneLine, .pack = Reverse};
 
+constexpr ops::WeightPacking kFollower = {
+    .layout = "reversed", .inputs = 0b010, .follows = true, .bytes = OneLine, .pack = Reverse};
+
+constexpr ops::KernelRow kFollows = {.op = "op", .name = "follows", .packing = &kFollower};
 constexpr ops::KernelRow kPlain = {.op = "op", .name = "plain"};
 constexpr ops::KernelRow kPacksSecond = {.op = "op", .name = "packs", .packing = &kSecondInput};
 constexpr ops::KernelRow kPacksBoth = {.op = "op", .name = "packs", .packing = &kBothWeights};
@@ -92,6 +96,19 @@ TEST(PackedWeights, OperandsOfOneWeightAndLayoutShareACopy) {
   EXPECT_EQ(First(packed.data(1, 1)), 6);
   EXPECT_EQ(First(packed.data(1, 2)), 12);
   EXPECT_EQ(reinterpret_cast<uintptr_t>(packed.data(1, 2)) % 64, 0u);
+}
+
+TEST(PackedWeights, WhoFollowsTakesTheCopyOfAnotherOrNone) {
+  const Program program = MustParse();
+  const PackedWeights tied = MustPack(program, {&kFollows, &kPlain, &kPacksSecond});
+  EXPECT_EQ(tied.data(0, 1), tied.data(2, 1));
+  ASSERT_NE(tied.data(0, 1), nullptr);
+  const PackedWeights untied = MustPack(program, {&kFollows, &kPacksOther, &kPlain});
+  EXPECT_EQ(untied.data(0, 1), nullptr) << "nobody packs its weight in that order";
+  EXPECT_EQ(
+      CountPackedBytes(program, std::vector<const ops::KernelRow*>{&kFollows, &kFollows, &kPlain})
+          .packed_bytes,
+      0);
 }
 
 TEST(PackedWeights, EveryLayoutIsACopyOfItsOwn) {
