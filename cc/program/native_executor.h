@@ -45,8 +45,8 @@ class NativeExecutor final : public Executor {
   const ExecutorOptions& options() const;
   const MemoryPlan& memory_plan() const;
   const KernelSelection& kernels() const;
-  // The compute threads; others may use them between two Execute()s, on the same thread.
   comm::Communicator* group();  // null where it is the only rank
+  // The compute threads; others may use them between two Execute()s, on the same thread.
   device::ThreadPool* thread_pool();
   // The KV cache, for those who copy it elsewhere; null where the program has none. Dies with the
   // executor.

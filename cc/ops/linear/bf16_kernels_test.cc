@@ -24,6 +24,7 @@ namespace {
 
 using conformance::BitEqual;
 using conformance::Random;
+using conformance::TestTensor;
 
 struct NamedSet {
   std::string name;
@@ -44,18 +45,14 @@ std::vector<NamedSet> SetsOfThisMachine() {
   return sets;
 }
 
-// Bytes on a 64-byte boundary, all ones, which is NaN: padding that nobody wrote is noticed.
-class Aligned {
- public:
-  explicit Aligned(int64_t bytes) : memory_(bytes + 64, 0xff) {}
-  uint8_t* data() {
-    const uintptr_t address = reinterpret_cast<uintptr_t>(memory_.data());
-    return memory_.data() + (64 - address % 64) % 64;
-  }
-
- private:
-  std::vector<uint8_t> memory_;
-};
+// `bytes` between guards, at a 64-byte boundary, all ones, which is NaN: padding that nobody wrote
+// is noticed.
+[[maybe_unused]] TestTensor Aligned(int64_t bytes) {
+  Random random(0);
+  TestTensor memory(DType::kU8, {1, bytes});
+  memory.FillUniform(random, 255, 255);
+  return memory;
+}
 
 constexpr int64_t kYStride = 37;  // more than a panel's rows: what lies between must stay
 
@@ -70,14 +67,16 @@ struct Problem {
   // Rows [begin, end) of x as one strip; [end - begin, kYStride] floats, NaN beyond m.
   std::vector<float> Run(const PackedKernelSet& kernels, int64_t begin, int64_t end,
                          bool has_bias) const {
-    Aligned panel(kernels.panel_bytes(DType::kBF16, k));
-    Aligned strip(kernels.strip_bytes(DType::kBF16, end - begin, k));
+    const TestTensor panel = Aligned(kernels.panel_bytes(DType::kBF16, k));
+    const TestTensor strip = Aligned(kernels.strip_bytes(DType::kBF16, end - begin, k));
     const auto* rows = reinterpret_cast<const uint8_t*>(w.data());
-    kernels.pack({DType::kBF16, rows, 2 * k, k}, m, panel.data());
-    kernels.prepare(DType::kBF16, {x.data() + begin * k, k, end - begin, k}, strip.data());
+    kernels.pack({DType::kBF16, rows, 2 * k, k}, m, panel.view().Row<uint8_t>(0));
+    kernels.prepare(DType::kBF16, {x.data() + begin * k, k, end - begin, k},
+                    strip.view().Row<uint8_t>(0));
     std::vector<float> y((end - begin) * kYStride, std::nanf(""));
-    kernels.multiply({DType::kBF16, panel.data(), strip.data(), has_bias ? bias.data() : nullptr,
-                      y.data(), kYStride, end - begin, m, k});
+    kernels.multiply({DType::kBF16, panel.view().Row<uint8_t>(0), strip.view().Row<uint8_t>(0),
+                      has_bias ? bias.data() : nullptr, y.data(), kYStride, end - begin, m, k});
+    EXPECT_TRUE(panel.GuardsIntact() && strip.GuardsIntact());
     return y;
   }
 

@@ -21,18 +21,14 @@ using conformance::TestTensor;
 
 constexpr int64_t kYStride = 37;  // more than a panel's rows: what lies between must stay
 
-// 64-byte aligned, all ones, which is NaN.
-class Aligned {
- public:
-  explicit Aligned(int64_t bytes) : memory_(bytes + 64, 0xff) {}
-  uint8_t* data() {
-    const uintptr_t address = reinterpret_cast<uintptr_t>(memory_.data());
-    return memory_.data() + (64 - address % 64) % 64;
-  }
-
- private:
-  std::vector<uint8_t> memory_;
-};
+// `bytes` between guards, at a 64-byte boundary, all ones, which is NaN: padding that nobody wrote
+// is noticed.
+[[maybe_unused]] TestTensor Aligned(int64_t bytes) {
+  Random random(0);
+  TestTensor memory(DType::kU8, {1, bytes});
+  memory.FillUniform(random, 255, 255);
+  return memory;
+}
 
 struct Case {
   DType dtype;
@@ -46,15 +42,17 @@ struct Case {
 [[maybe_unused]] std::vector<float> Product(const PackedKernelSet& kernels, const Case& c,
                                             const TestTensor& x, const TestTensor& w,
                                             const TestTensor& bias) {
-  Aligned panel(kernels.panel_bytes(c.dtype, c.k));
-  Aligned strip(kernels.strip_bytes(c.dtype, c.n, c.k));
+  const TestTensor panel = Aligned(kernels.panel_bytes(c.dtype, c.k));
+  const TestTensor strip = Aligned(kernels.strip_bytes(c.dtype, c.n, c.k));
   const TensorView rows = w.view();
-  kernels.pack({c.dtype, rows.Row<uint8_t>(0), rows.row_stride_bytes, c.k}, c.m, panel.data());
-  kernels.prepare(c.dtype, {x.view().Row<float>(0), c.k, c.n, c.k}, strip.data());
+  kernels.pack({c.dtype, rows.Row<uint8_t>(0), rows.row_stride_bytes, c.k}, c.m,
+               panel.view().Row<uint8_t>(0));
+  kernels.prepare(c.dtype, {x.view().Row<float>(0), c.k, c.n, c.k}, strip.view().Row<uint8_t>(0));
   std::vector<float> y(c.n * kYStride, std::nanf(""));
-  kernels.multiply({c.dtype, panel.data(), strip.data(),
+  kernels.multiply({c.dtype, panel.view().Row<uint8_t>(0), strip.view().Row<uint8_t>(0),
                     c.has_bias ? bias.view().Row<float>(0) : nullptr, y.data(), kYStride, c.n, c.m,
                     c.k});
+  EXPECT_TRUE(panel.GuardsIntact() && strip.GuardsIntact());
   return y;
 }
 

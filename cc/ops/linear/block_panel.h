@@ -74,8 +74,8 @@ int64_t BlockPanelBytes(DType dtype, int64_t k);
 // See PackedKernelSet::pack. Runs on any CPU and gives the same bytes on all.
 void PackBlockPanel(const StoredRows& source, int64_t count, uint8_t* panel);
 
-// Row `row` of a panel as floats, with the bits of DequantizeRow (cc/ops/block_format). Some 5 ns
-// an element: for few rows.
+// Row `row` of a panel as floats, with the bits of DequantizeRow (cc/ops/block_format). 0.9 ns an
+// element, eight times DequantizeRow's: for the few rows of an embedding.
 void ReadBlockPanelRow(DType dtype, const uint8_t* panel, int64_t row, int64_t k, float* out);
 
 }  // namespace pagemill::ops::linear

@@ -27,6 +27,7 @@
 #include <cstdint>
 
 #include "cc/ops/linear/block_panel.h"
+#include "cc/ops/linear/packed_kernel_set.h"
 #include "cc/tensor/dtype.h"
 
 namespace pagemill::ops::linear {
@@ -70,6 +71,18 @@ template <class F>
       return f.template operator()<DType::kQ6_K>();
     default:
       return;  // excluded by the row's `supports`
+  }
+}
+
+// Calls quantize(elements, record) for each block of each row of a strip.
+template <int kPlanes, class Quantize>
+[[gnu::always_inline]] inline void PrepareRows(const InputRows& x, uint8_t* strip,
+                                               const Quantize& quantize) {
+  for (int64_t n = 0; n < x.n; ++n) {
+    uint8_t* out = strip + n * kXRecordBytes<kPlanes>;
+    for (int64_t k = 0; k < x.k; k += kPanelBlock, out += x.n * kXRecordBytes<kPlanes>) {
+      quantize(x.rows + n * x.stride + k, out);
+    }
   }
 }
 

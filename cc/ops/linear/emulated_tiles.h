@@ -62,9 +62,7 @@ class EmulatedTiles {
     Tile& sums = tiles_[kSums];
     const Tile& a = tiles_[kA];
     const Tile& b = tiles_[kB];
-    ASSERT_EQ(sums.rows, a.rows);
-    ASSERT_EQ(sums.row_bytes, b.row_bytes);
-    ASSERT_EQ(a.row_bytes / 4, b.rows);
+    ASSERT_NO_FATAL_FAILURE(CheckShapes(sums, a, b));
     for (int row = 0; row < sums.rows; ++row) {
       for (int column = 0; column < sums.row_bytes / 4; ++column) {
         float even = 0;
@@ -87,9 +85,7 @@ class EmulatedTiles {
     Tile& sums = tiles_[kSums];
     const Tile& a = tiles_[kA];
     const Tile& b = tiles_[kB];
-    ASSERT_EQ(sums.rows, a.rows);
-    ASSERT_EQ(sums.row_bytes, b.row_bytes);
-    ASSERT_EQ(a.row_bytes / 4, b.rows);
+    ASSERT_NO_FATAL_FAILURE(CheckShapes(sums, a, b));
     for (int row = 0; row < sums.rows; ++row) {
       for (int column = 0; column < sums.row_bytes / 4; ++column) {
         int32_t sum;
@@ -108,6 +104,13 @@ class EmulatedTiles {
     int row_bytes;
     uint8_t bytes[16][64];
   };
+
+  static void CheckShapes(const Tile& sums, const Tile& a, const Tile& b) {
+    ASSERT_GT(sums.rows, 0) << "not configured";
+    ASSERT_EQ(sums.rows, a.rows);
+    ASSERT_EQ(sums.row_bytes, b.row_bytes);
+    ASSERT_EQ(a.row_bytes / 4, b.rows);
+  }
 
   static float Element(const Tile& tile, int row, int column) {
     uint16_t bits;

@@ -311,19 +311,12 @@ PM_INLINE void QuantizeBlock(const float* x, uint8_t* out) {
   }
 }
 
-template <DType kDType, int kPlanes>
-void PrepareRows(const InputRows& x, uint8_t* strip) {
-  for (int64_t n = 0; n < x.n; ++n) {
-    uint8_t* out = strip + n * kXRecordBytes<kPlanes>;
-    for (int64_t k = 0; k < x.k; k += kPanelBlock, out += x.n * kXRecordBytes<kPlanes>) {
-      QuantizeBlock<kDType, kPlanes>(x.rows + n * x.stride + k, out);
-    }
-  }
-}
-
 template <int kPlanes>
 void Prepare(DType dtype, const InputRows& x, uint8_t* strip) {
-  WithBlockFormat(dtype, [&]<DType kDType>() { PrepareRows<kDType, kPlanes>(x, strip); });
+  WithBlockFormat(dtype, [&]<DType kDType>() {
+    PrepareRows<kPlanes>(
+        x, strip, [](const float* from, uint8_t* to) { QuantizeBlock<kDType, kPlanes>(from, to); });
+  });
 }
 
 template <int kPlanes>

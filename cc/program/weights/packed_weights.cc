@@ -12,9 +12,6 @@
 namespace pagemill::program {
 namespace {
 
-// What of a file a weight takes; weights that are tied take the same.
-using ByteRange = std::tuple<int32_t, int64_t, int64_t, int64_t>;  // file, offset, size, stride
-
 struct Copy {
   const ops::WeightPacking* packing;
   ValueId weight;
@@ -50,10 +47,6 @@ void ForEachPacked(const Program& program, std::span<const ops::KernelRow* const
   }
 }
 
-ByteRange RangeOf(const Value& v) {
-  return {v.weight.file, v.weight.offset, v.Bytes({}), v.weight.row_stride};
-}
-
 Layout LayOut(const Program& program, std::span<const ops::KernelRow* const> rows) {
   Layout layout;
   std::map<std::pair<ByteRange, std::string_view>, size_t> known;
@@ -61,7 +54,7 @@ Layout LayOut(const Program& program, std::span<const ops::KernelRow* const> row
   ForEachPacked(program, rows, /*follows=*/false,
                 [&](size_t op, size_t input, const ops::WeightPacking& packing, ValueId weight) {
                   const Value& v = program.value(weight);
-                  const ByteRange range = RangeOf(v);
+                  const ByteRange range = StoredRange(v);
                   const auto [found, added] =
                       known.try_emplace({range, packing.layout}, layout.copies.size());
                   layout.operands.push_back({op, input, found->second});
@@ -71,11 +64,12 @@ Layout LayOut(const Program& program, std::span<const ops::KernelRow* const> row
                   layout.bytes.packed_bytes += packing.bytes(view);
                   if (stored.insert(range).second) layout.bytes.stored_bytes += std::get<2>(range);
                 });
-  ForEachPacked(program, rows, /*follows=*/true,
-                [&](size_t op, size_t input, const ops::WeightPacking& packing, ValueId weight) {
-                  const auto found = known.find({RangeOf(program.value(weight)), packing.layout});
-                  if (found != known.end()) layout.operands.push_back({op, input, found->second});
-                });
+  ForEachPacked(
+      program, rows, /*follows=*/true,
+      [&](size_t op, size_t input, const ops::WeightPacking& packing, ValueId weight) {
+        const auto found = known.find({StoredRange(program.value(weight)), packing.layout});
+        if (found != known.end()) layout.operands.push_back({op, input, found->second});
+      });
   return layout;
 }
 
@@ -86,13 +80,13 @@ TensorView ViewOf(const Copy& copy, const Weights& weights) {
 }
 
 // Of all that decides the bytes of the copies and where they lie.
-Digest128 KeyOf(const Layout& layout, const Weights& weights, device::ThreadPool& pool) {
+Digest128 KeyOf(const Program& program, const Layout& layout, const Weights& weights,
+                device::ThreadPool& pool) {
   std::string text;
   for (const Copy& copy : layout.copies) {
     const TensorView view = ViewOf(copy, weights);
     // Of columns of a stored matrix, all from the first element to the last.
-    const int64_t stored =
-        (view.shape[0] - 1) * view.row_stride_bytes + RowBytes(view.dtype, view.RowElements());
+    const int64_t stored = program.value(copy.weight).SpanBytes();
     const Digest128 digest =
         ParallelDigest({view.Data<const std::byte>(), static_cast<size_t>(stored)}, pool);
     text.append(copy.packing->layout).append(" ").append(Info(view.dtype).name);
@@ -120,7 +114,7 @@ StatusOr<PackedWeights> PackedWeights::Make(const Program& program,
   const int64_t bytes = layout.bytes.packed_bytes;
   Digest128 key;
   if (cache != nullptr) {
-    key = KeyOf(layout, weights, pool);
+    key = KeyOf(program, layout, weights, pool);
     packed.mapped_ = cache->Find(key, bytes, pool);
   }
   const std::byte* base = nullptr;

@@ -5,13 +5,9 @@
 #include <map>
 #include <set>
 #include <string>
-#include <tuple>
 
 namespace pagemill::program {
 namespace {
-
-// What of a file a weight takes; weights that are tied take the same.
-using ByteRange = std::tuple<int32_t, int64_t, int64_t, int64_t>;  // file, offset, size, stride
 
 // Of the unit that a byte swap reverses: block formats have none, kernels read them by bytes.
 int32_t ElementBytes(DType dtype) { return IsBlockFormat(dtype) ? 1 : Info(dtype).block_bytes; }
@@ -38,13 +34,17 @@ std::byte* AlignedCopy(std::span<const std::byte> source, int32_t element_bytes,
 
 }  // namespace
 
+ByteRange StoredRange(const Value& weight) {
+  return {weight.weight.file, weight.weight.offset, weight.Bytes({}), weight.weight.row_stride};
+}
+
 WeightBytes CountWeightBytes(const Program& program) {
   WeightBytes bytes;
   std::set<ByteRange> seen;
   for (const Value& v : program.values()) {
     if (v.kind != ValueKind::kWeight) continue;
     const int64_t size = v.Bytes({});
-    if (!seen.emplace(v.weight.file, v.weight.offset, size, v.weight.row_stride).second) continue;
+    if (!seen.insert(StoredRange(v)).second) continue;
     bytes.total_bytes += size;
     if (NeedsCopy(program, v)) bytes.copied_bytes += v.SpanBytes();
   }
@@ -95,7 +95,7 @@ StatusOr<Weights> Weights::Load(const Program& program) {
       weights.data_.back() = range.data();
       continue;
     }
-    const std::byte*& copy = copied[{v.weight.file, v.weight.offset, size, v.weight.row_stride}];
+    const std::byte*& copy = copied[StoredRange(v)];
     if (copy == nullptr) copy = AlignedCopy(range, ElementBytes(v.dtype), &weights.copies_);
     weights.data_.back() = copy;
   }

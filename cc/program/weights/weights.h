@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <tuple>
 #include <vector>
 
 #include "cc/base/status.h"
@@ -22,6 +23,11 @@
 #include "cc/program/weights/mapped_file.h"
 
 namespace pagemill::program {
+
+// What of a file a weight takes: file, offset, size, row stride. Weights that are tied take the
+// same.
+using ByteRange = std::tuple<int32_t, int64_t, int64_t, int64_t>;
+ByteRange StoredRange(const Value& weight);
 
 struct WeightBytes {
   int64_t total_bytes = 0;  // of all weights, each byte range of a file once
