@@ -39,6 +39,7 @@ def test_start_memory_and_imports(tmp_path: Path) -> None:
         asyncio.run(_many(server, 32))
         resident = server.resident_bytes
         print(f"resident after 32 concurrent requests: {resident / 1e6:.0f} MB")
+        print(Path(f"/proc/{server.process.pid}/status").read_text())
         assert resident < RESIDENT_BYTES
         assert server.stop() == 0
         report = [line for line in server.log.read_text().splitlines() if "modules:" in line]

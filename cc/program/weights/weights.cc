@@ -14,6 +14,7 @@ int32_t ElementBytes(DType dtype) { return IsBlockFormat(dtype) ? 1 : Info(dtype
 
 bool NeedsCopy(const Program& program, const Value& weight) {
   const int32_t element = ElementBytes(weight.dtype);
+  if (weight.shape.rank == 1) return true;
   return program.files()[static_cast<size_t>(weight.weight.file)] == kConstantsPath ||
          weight.weight.offset % element != 0 ||
          (element > 1 && std::endian::native == std::endian::big);

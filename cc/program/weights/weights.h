@@ -2,7 +2,8 @@
 // The bytes of a program's weights. Mapped from their files where they can be used as they lie;
 // copied where they cannot: constants, elements that are not aligned to their size, and, on a
 // big-endian host, elements of more than one byte (files are little endian; block formats are read
-// byte by byte).
+// byte by byte). Vectors are copied, too: once matrices are packed, a mapped one would keep as much
+// of the file in memory as the page cache holds together around it, up to 2 MiB for 2 KB.
 //
 //   PM_ASSIGN_OR_RETURN(Weights weights, Weights::Load(program));
 //   const void* data = weights.data(weight_id);

@@ -96,18 +96,19 @@ TEST(WeightsTest, ReadsLittleEndianElementsAtAnyOffset) {
 TEST(WeightsTest, MapsWhatItNeedNotCopy) {
   const TemporaryFile file(Counting(200));
   const Program program = MakeProgram("file 0 " + file.path() +
-                                      "\nweight a f32 4 0 16\nweight tied f32 4 0 16\n"
-                                      "weight b f32 2,2 0 16\nweight odd f32 3 0 33\n"
-                                      "weight also_odd f32 3 0 33\nweight q q8_0 1,32 0 101\n");
+                                      "\nweight a f32 2,2 0 16\nweight tied f32 2,2 0 16\n"
+                                      "weight vector f32 4 0 80\nweight odd f32 3,1 0 33\n"
+                                      "weight also_odd f32 3,1 0 33\nweight q q8_0 1,32 0 101\n");
   const WeightBytes bytes = CountWeightBytes(program);
-  EXPECT_EQ(bytes.total_bytes, 16 + 12 + 34);
+  EXPECT_EQ(bytes.total_bytes, 16 + 16 + 12 + 34);
   const bool big = std::endian::native == std::endian::big;
-  EXPECT_EQ(bytes.copied_bytes, big ? 16 + 12 : 12);
+  EXPECT_EQ(bytes.copied_bytes, big ? 16 + 16 + 12 : 16 + 12);
   const Weights weights = MustLoad(program);
   EXPECT_EQ(Data(weights, program, "a"), Data(weights, program, "tied"));
   EXPECT_EQ(Data(weights, program, "odd"), Data(weights, program, "also_odd"));
   if (!big) {
     EXPECT_EQ(Data(weights, program, "q") - Data(weights, program, "a"), 101 - 16);
+    EXPECT_NE(Data(weights, program, "vector") - Data(weights, program, "a"), 80 - 16);
   }
 }
 

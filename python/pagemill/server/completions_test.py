@@ -189,7 +189,8 @@ def test_half_a_character_is_never_sent() -> None:
         chunks = await stream(server, prompt="a", max_tokens=7)
         texts = [chunk["choices"][0]["text"] for chunk in chunks]
         assert "".join(texts) == "☃☃\ufffd"
-        assert texts[:-1] == ["☃", "☃"] or texts == ["☃", "☃\ufffd"]
+        # Tokens of one moment share a chunk, so only where the half one may not be is certain.
+        assert "\ufffd" not in "".join(texts[:-1])
 
     run(body, FakeOptions(next_token=lambda last, position, seed: snowman[position % 3]))
 
