@@ -8,6 +8,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
+#include <span>
 #include <string>
 #include <thread>
 
@@ -24,6 +25,10 @@
 // piece of the current job or nothing, and the caller never waits for a worker that has no piece.
 // (A barrier that all workers have to reach costs a scheduler time slice, 3 to 10 ms, whenever
 // another process holds a core.)
+//
+// A step reads weights at the speed of memory, which would rest while one thread does the small ops
+// between two matrices alone, and while a thread waits for the others' last pieces. So who waits
+// asks for the beginning of its share of the next matrix (ReadAhead), a few lines at a time.
 //
 // Threads are not bound to CPUs. Where other processes want all CPUs, the kernel leaves caller and
 // worker on one, and a step takes about as long as on one thread; workers that left the caller's
@@ -43,6 +48,13 @@ constexpr int64_t kUnitsPerThread = 32;
 // Waiters offer their core to others once in so long: longer than what lies between two ops of a
 // step, because who offers a core that another process wants is without it for a time slice.
 constexpr Clock::duration kYieldInterval = std::chrono::microseconds(20);
+
+// At most so much of its part of what comes next does a thread ask for: half of an L2 of 1 MiB,
+// so that what the current op still needs stays there.
+constexpr size_t kReadAheadBytes = 512 << 10;
+// Between two looks at whether there is work: some 10 ns.
+constexpr size_t kReadAheadStep = 512;
+constexpr size_t kLineBytes = 64;
 
 // A share's word: its first unit, and the one after its last.
 constexpr uint64_t PackShare(uint32_t begin, uint32_t end) { return uint64_t{begin} << 32 | end; }
@@ -73,6 +85,35 @@ Piece Take(std::atomic<uint64_t>& share, bool from_front) {
   return {};
 }
 
+// What a thread still has to ask for of its part of what comes next.
+class AheadReader {
+ public:
+  // Starts anew where `next` is not what it was before.
+  void Begin(std::span<const std::byte> next, int64_t thread, int64_t threads) {
+    if (next.data() == next_.data() && next.size() == next_.size()) return;
+    next_ = next;
+    const size_t begin = next.size() * static_cast<size_t>(thread) / static_cast<size_t>(threads);
+    const size_t end = next.size() * static_cast<size_t>(thread + 1) / static_cast<size_t>(threads);
+    rest_ = next.subspan(begin, std::min(end - begin, kReadAheadBytes));
+  }
+
+  // Asks for it until `ready()`; returns for how many bytes.
+  template <typename Ready>
+  size_t Run(const Ready& ready) {
+    const size_t before = rest_.size();
+    while (!rest_.empty() && !ready()) {
+      const size_t step = std::min(rest_.size(), kReadAheadStep);
+      for (size_t i = 0; i < step; i += kLineBytes) __builtin_prefetch(rest_.data() + i, 0, 2);
+      rest_ = rest_.subspan(step);
+    }
+    return before - rest_.size();
+  }
+
+ private:
+  std::span<const std::byte> next_;
+  std::span<const std::byte> rest_;
+};
+
 int64_t Nanoseconds(Clock::duration d) {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(d).count();
 }
@@ -85,6 +126,7 @@ struct ThreadPool::Impl {
     void* body = nullptr;
     int64_t n = 0;
     int64_t units = 0;
+    std::span<const std::byte> next = {};  // to be read ahead by who is done with it
   };
   // What a thread reads to begin: one cache line.
   struct alignas(64) Share {
@@ -98,6 +140,8 @@ struct ThreadPool::Impl {
     std::condition_variable work_cv;
     std::atomic<bool> parked{false};  // sleeps, or is about to
     std::atomic<int64_t> busy_ns{0};
+    std::atomic<int64_t> read_ahead_bytes{0};
+    AheadReader ahead;  // that thread's alone
   };
 
   explicit Impl(const ThreadPoolOptions& options)
@@ -109,7 +153,8 @@ struct ThreadPool::Impl {
   const int32_t num_threads;
   const Clock::duration spin;
   const std::unique_ptr<Share[]> shares;    // of each thread
-  const std::unique_ptr<Worker[]> workers;  // [0], the caller, is not used
+  const std::unique_ptr<Worker[]> workers;  // of [0], the caller, only what is read ahead
+  std::span<const std::byte> next;          // of jobs to come
 
   alignas(64) std::atomic<int64_t> unfinished{0};  // units
   std::atomic<bool> caller_sleeps{false};
@@ -121,6 +166,8 @@ struct ThreadPool::Impl {
   int64_t waited_ns = 0;  // by the caller
 
   int64_t RunPieces(int worker);
+  template <typename Ready>
+  void ReadAhead(int worker, const Ready& ready);
   void WaitForOthers();
   void WorkerLoop(int worker);
   bool WaitForWork(int worker);
@@ -139,9 +186,18 @@ int64_t ThreadPool::Impl::RunPieces(int worker) {
       // Even parts: units * n would overflow only for n beyond 2^50.
       job.raw(job.body, p.begin * job.n / job.units, p.end * job.n / job.units, worker);
       done += p.end - p.begin;
+      workers[worker].ahead.Begin(job.next, worker, num_threads);
     }
   }
   return done;
+}
+
+template <typename Ready>
+void ThreadPool::Impl::ReadAhead(int worker, const Ready& ready) {
+  const size_t bytes = workers[worker].ahead.Run(ready);
+  if (bytes == 0 || !timed.load(std::memory_order_relaxed)) return;
+  workers[worker].read_ahead_bytes.fetch_add(static_cast<int64_t>(bytes),
+                                             std::memory_order_relaxed);
 }
 
 // The caller waits for pieces that workers hold. It sleeps rather than spins for long: a worker
@@ -151,6 +207,7 @@ void ThreadPool::Impl::WaitForOthers() {
   if (done()) return;
   const bool measure = timed.load(std::memory_order_relaxed);
   const Clock::time_point start = measure ? Clock::now() : Clock::time_point();
+  ReadAhead(/*worker=*/0, done);
   if (!SpinUntil(spin, done, kYieldInterval)) {
     std::unique_lock lock(mutex);
     caller_sleeps.store(true);
@@ -166,6 +223,7 @@ bool ThreadPool::Impl::WaitForWork(int worker) {
   const auto ready = [&] {
     return !IsEmpty(share.load(std::memory_order_relaxed)) || stop.load(std::memory_order_relaxed);
   };
+  ReadAhead(worker, ready);
   if (!SpinUntil(spin, ready, kYieldInterval)) {
     Worker& self = workers[worker];
     std::unique_lock lock(self.mutex);
@@ -239,7 +297,7 @@ void ThreadPool::Run(int64_t n, int64_t grain, RawBody raw, void* body) {
     raw(body, 0, n, /*worker=*/0);
     return;
   }
-  const Impl::Job job{.raw = raw, .body = body, .n = n, .units = units};
+  const Impl::Job job{.raw = raw, .body = body, .n = n, .units = units, .next = impl.next};
   impl.unfinished.store(units, std::memory_order_relaxed);
   // Who steals reads the job beside the share that it steals from. All jobs are in place before the
   // first share is: no worker can hold a piece yet.
@@ -260,17 +318,24 @@ void ThreadPool::Run(int64_t n, int64_t grain, RawBody raw, void* body) {
   impl.WaitForOthers();
 }
 
+void ThreadPool::ReadAhead(std::span<const std::byte> next) { impl_->next = next; }
+
 void ThreadPool::SetTiming(bool on) {
   impl_->timed = on;
   if (!on) return;
   impl_->waited_ns = 0;
-  for (int worker = 1; worker < num_threads(); ++worker) impl_->workers[worker].busy_ns = 0;
+  for (int worker = 0; worker < num_threads(); ++worker) {
+    impl_->workers[worker].busy_ns = 0;
+    impl_->workers[worker].read_ahead_bytes = 0;
+  }
 }
 
 ThreadPoolTimes ThreadPool::times() const {
   ThreadPoolTimes times{.caller_waited_s = 1e-9 * static_cast<double>(impl_->waited_ns)};
-  for (int worker = 1; worker < num_threads(); ++worker) {
-    times.workers_busy_s += 1e-9 * static_cast<double>(impl_->workers[worker].busy_ns.load());
+  for (int worker = 0; worker < num_threads(); ++worker) {
+    const Impl::Worker& of = impl_->workers[worker];
+    times.workers_busy_s += 1e-9 * static_cast<double>(of.busy_ns.load());
+    times.read_ahead_bytes += of.read_ahead_bytes.load();
   }
   return times;
 }

@@ -14,8 +14,10 @@
 #ifndef PAGEMILL_CC_DEVICE_THREAD_POOL_H_
 #define PAGEMILL_CC_DEVICE_THREAD_POOL_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <type_traits>
 
 namespace pagemill::device {
@@ -27,8 +29,9 @@ struct ThreadPoolOptions {
 
 // Sums since timing began.
 struct ThreadPoolTimes {
-  double caller_waited_s = 0;  // for chunks that workers held
-  double workers_busy_s = 0;   // in bodies, over all workers
+  double caller_waited_s = 0;    // for chunks that workers held
+  double workers_busy_s = 0;     // in bodies, over all workers
+  int64_t read_ahead_bytes = 0;  // asked for meanwhile, over all threads
 };
 
 class ThreadPool {
@@ -44,6 +47,12 @@ class ThreadPool {
   // Both from the thread that calls ParallelFor.
   void SetTiming(bool on);
   ThreadPoolTimes times() const;
+
+  // What is read once the next ParallelFor is over, from the front of n even parts, one for each
+  // of the n threads. Threads that are done with that ParallelFor bring the beginning of their
+  // parts into their caches while they wait. A hint: results are the same, and nothing happens if
+  // the bytes are gone by then. Holds until it is given again.
+  void ReadAhead(std::span<const std::byte> next);
 
   // Calls body(begin, end, worker) until [0, n) is covered. worker is in [0, num_threads).
   template <typename Body>

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdint>
 #include <ctime>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -178,6 +179,50 @@ TEST(ThreadPool, TimesWaitingAndWork) {
   EXPECT_GT(times.caller_waited_s, 0.015);
   pool.SetTiming(true);
   EXPECT_EQ(pool.times().caller_waited_s, 0);
+}
+
+// Bytes that both threads of a pool have asked for once each has waited for the other.
+int64_t ReadAheadBytes(ThreadPool& pool, std::span<const std::byte> next, int64_t expected) {
+  pool.SetTiming(true);
+  pool.ReadAhead(next);
+  std::atomic<bool> worker_is_inside{false};
+  pool.ParallelFor(2, 1, [&](int64_t, int64_t, int worker) {
+    if (worker == 0) {
+      while (!worker_is_inside.load()) std::this_thread::yield();
+    } else {
+      worker_is_inside.store(true);
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+  });
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (pool.times().read_ahead_bytes < expected && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::yield();
+  }
+  return pool.times().read_ahead_bytes;
+}
+
+TEST(ThreadPool, WhoWaitsReadsAheadOnceAndNotMoreThanACacheHolds) {
+  ThreadPool pool({.num_threads = 2});
+  const std::vector<std::byte> few(10001), many(8 << 20);
+  EXPECT_EQ(ReadAheadBytes(pool, few, 10001), 10001);
+  EXPECT_EQ(ReadAheadBytes(pool, few, 0), 0) << "nothing new";
+  const int64_t most = ReadAheadBytes(pool, many, 1 << 20);
+  EXPECT_GE(most, 64 << 10);
+  EXPECT_LE(most, 2 << 20);
+  EXPECT_EQ(ReadAheadBytes(pool, {}, 0), 0);
+}
+
+TEST(ThreadPool, ReadsAheadOnlyWhileThereIsNoWork) {
+  ThreadPool pool({.num_threads = 2});
+  std::vector<int64_t> sums(64);
+  for (int64_t round = 0; round < 2000; ++round) {
+    const std::vector<std::byte> gone(4096 + round);
+    pool.ReadAhead(gone);
+    pool.ParallelFor(64, 1, [&](int64_t begin, int64_t end, int) {
+      for (int64_t i = begin; i < end; ++i) sums[i] += i;
+    });
+  }
+  for (int64_t i = 0; i < 64; ++i) EXPECT_EQ(sums[i], 2000 * i);
 }
 
 TEST(ThreadPool, StartsAndStopsWithoutWork) {

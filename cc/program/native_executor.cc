@@ -30,6 +30,7 @@ struct StepViews {
 struct BoundOp {
   void (*run)(const ops::OpCall&, ops::KernelContext&) = nullptr;
   ops::OpCall call;
+  std::span<const std::byte> next;  // what the next op with packed weights reads
 };
 
 void SetRows(const std::vector<TensorView*>& views, int64_t rows) {
@@ -93,6 +94,7 @@ struct NativeExecutor::Bound {
   Status AllocateMemory(const Target& target);
   void PlaceValues(const ActivationPlan& activations);
   void BindOps();
+  void LinkWeights();
   TensorView BindOperand(ValueId id);
   void RegisterOperand(ValueId id, TensorView* view);
   Status CheckBatch(const ops::BatchView& batch) const;
@@ -199,8 +201,10 @@ void NativeExecutor::Bound::BindOps() {
                    .call = {.inputs = inputs,
                             .outputs = outputs_of_op,
                             .attributes = &op.attributes,
-                            .batch = &batch}});
+                            .batch = &batch},
+                   .next = {}});
   }
+  LinkWeights();
   if (program.logits()) logits = BindOperand(*program.logits());
   if (program.pooled()) pooled = BindOperand(*program.pooled());
   if (!options.poison_dead_memory) return;
@@ -212,6 +216,17 @@ void NativeExecutor::Bound::BindOps() {
                            program.outputs().end();
     if (program.value(id).kind != ValueKind::kActivation || is_output) continue;
     dead[static_cast<size_t>(lifetimes[i].last)].push_back(id);
+  }
+}
+
+// After the last op with packed weights comes the first one, of the next step.
+void NativeExecutor::Bound::LinkWeights() {
+  std::span<const std::byte> next;
+  for (size_t i = 2 * ops.size(); i-- > 0;) {
+    BoundOp& op = ops[i % ops.size()];
+    op.next = next;
+    const std::span<const std::byte> own = packed.ReadBy(i % ops.size());
+    if (!own.empty()) next = own;
   }
 }
 
@@ -240,7 +255,10 @@ void NativeExecutor::Bound::SetSizes() {
 }
 
 void NativeExecutor::Bound::Walk() {
-  for (const BoundOp& op : ops) op.run(op.call, context);
+  for (const BoundOp& op : ops) {
+    pool->ReadAhead(op.next);
+    op.run(op.call, context);
+  }
 }
 
 void NativeExecutor::Bound::PoisonOutputs(size_t index) {
@@ -260,6 +278,7 @@ void NativeExecutor::Bound::WalkInstrumented() {
     if (options.poison_dead_memory) PoisonOutputs(i);
     const device::ThreadPoolTimes before = pool->times();
     const Clock::time_point start = Clock::now();
+    pool->ReadAhead(ops[i].next);
     ops[i].run(ops[i].call, context);
     if (profiling) {
       const double seconds = std::chrono::duration<double>(Clock::now() - start).count();

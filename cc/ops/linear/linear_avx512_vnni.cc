@@ -21,7 +21,7 @@ namespace {
 // A strip of 32 rows of 576 elements takes 43 KB: it stays in L1 while panels pass by.
 constexpr int64_t kMaxStripRows = 32;
 // How far ahead of their use weights are requested.
-constexpr int64_t kPrefetchBytes = 4096;
+constexpr int64_t kPrefetchBytes = 8192;
 // Rows of x whose sums are worked on together: 8 chains of products hide their latency.
 template <int kPlanes>
 constexpr int kRowsAtOnce = 4 / kPlanes;

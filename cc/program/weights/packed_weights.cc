@@ -23,6 +23,7 @@ struct Operand {
   size_t op;
   size_t input;
   size_t copy;  // index
+  bool follows;
 };
 
 struct Layout {
@@ -57,7 +58,7 @@ Layout LayOut(const Program& program, std::span<const ops::KernelRow* const> row
                   const ByteRange range = StoredRange(v);
                   const auto [found, added] =
                       known.try_emplace({range, packing.layout}, layout.copies.size());
-                  layout.operands.push_back({op, input, found->second});
+                  layout.operands.push_back({op, input, found->second, false});
                   if (!added) return;
                   const TensorView view = MakeView(v, {}, {}, nullptr);
                   layout.copies.push_back({&packing, weight, view, layout.bytes.packed_bytes});
@@ -68,7 +69,7 @@ Layout LayOut(const Program& program, std::span<const ops::KernelRow* const> row
       program, rows, /*follows=*/true,
       [&](size_t op, size_t input, const ops::WeightPacking& packing, ValueId weight) {
         const auto found = known.find({StoredRange(program.value(weight)), packing.layout});
-        if (found != known.end()) layout.operands.push_back({op, input, found->second});
+        if (found != known.end()) layout.operands.push_back({op, input, found->second, true});
       });
   return layout;
 }
@@ -96,6 +97,28 @@ Digest128 KeyOf(const Program& program, const Layout& layout, const Weights& wei
     text += " " + std::to_string(digest.high) + " " + std::to_string(digest.low) + "\n";
   }
   return Xxh3_128(text.data(), text.size());
+}
+
+// Of each op, its packed operands in one piece; empty where they lie apart or rows of them are
+// picked.
+std::vector<std::span<const std::byte>> ReadFromEndToEnd(const Layout& layout,
+                                                         const std::byte* base, size_t ops) {
+  std::vector<std::span<const std::byte>> read_by(ops);
+  std::vector<bool> apart(ops, false);
+  for (const Operand& operand : layout.operands) {  // of an op, ascending
+    const Copy& copy = layout.copies[operand.copy];
+    if (operand.follows) continue;
+    const std::span<const std::byte> bytes(base + copy.offset,
+                                           static_cast<size_t>(copy.packing->bytes(copy.view)));
+    std::span<const std::byte>& all = read_by[operand.op];
+    apart[operand.op] =
+        apart[operand.op] || (!all.empty() && all.data() + all.size() != bytes.data());
+    all = all.empty() ? bytes : std::span(all.data(), all.size() + bytes.size());
+  }
+  for (size_t op = 0; op < ops; ++op) {
+    if (apart[op]) read_by[op] = {};
+  }
+  return read_by;
 }
 
 }  // namespace
@@ -134,6 +157,7 @@ StatusOr<PackedWeights> PackedWeights::Make(const Program& program,
   for (const Operand& operand : layout.operands) {
     packed.data_[{operand.op, operand.input}] = base + layout.copies[operand.copy].offset;
   }
+  packed.read_by_ = ReadFromEndToEnd(layout, base, rows.size());
   weights.DropPages();
   return packed;
 }

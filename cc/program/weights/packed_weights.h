@@ -17,6 +17,7 @@
 #include <optional>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "cc/base/status.h"
 #include "cc/device/thread_pool.h"
@@ -59,11 +60,18 @@ class PackedWeights {
     return found == data_.end() ? nullptr : found->second;
   }
 
+  // All that op `op` reads of packed copies from end to end, where its operands lie one after the
+  // other, as those of the first op that reads them do. Else empty.
+  std::span<const std::byte> ReadBy(size_t op) const {
+    return op < read_by_.size() ? read_by_[op] : std::span<const std::byte>();
+  }
+
  private:
   LazyMemory memory_;                       // where they were packed
   std::optional<PackCache::Entry> mapped_;  // or found
   Status store_status_;
   std::map<std::pair<size_t, size_t>, const std::byte*> data_;
+  std::vector<std::span<const std::byte>> read_by_;  // of each op
 };
 
 }  // namespace pagemill::program

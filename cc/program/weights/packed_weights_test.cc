@@ -111,6 +111,26 @@ TEST(PackedWeights, WhoFollowsTakesTheCopyOfAnotherOrNone) {
       0);
 }
 
+TEST(PackedWeights, KnowsWhatAnOpReadsFromEndToEnd) {
+  const Program program = MustParse();
+  const PackedWeights packed = MustPack(program, {&kFollows, &kPacksBoth, &kPacksSecond});
+  EXPECT_TRUE(packed.ReadBy(0).empty()) << "it picks rows";
+  EXPECT_EQ(packed.ReadBy(1).data(), packed.data(1, 1));
+  EXPECT_EQ(packed.ReadBy(1).size(), 2u * 64);
+  EXPECT_EQ(packed.ReadBy(2).size(), 64u);
+  EXPECT_TRUE(packed.ReadBy(3).empty()) << "no such op";
+}
+
+TEST(PackedWeights, OperandsThatLieApartAreNotReadFromEndToEnd) {
+  // The third op reads b, then a, whose copies lie in the order of the second op.
+  StatusOr<Program> program = Program::Parse(
+      std::string(kText).replace(std::string(kText).find("op third y,a"), 12, "op third y,b,a"));
+  ASSERT_TRUE(program.ok()) << program.status().ToString();
+  const PackedWeights packed = MustPack(*program, {&kPlain, &kPacksBoth, &kPacksBoth});
+  EXPECT_EQ(packed.ReadBy(1).size(), 2u * 64);
+  EXPECT_TRUE(packed.ReadBy(2).empty());
+}
+
 TEST(PackedWeights, EveryLayoutIsACopyOfItsOwn) {
   const Program program = MustParse();
   const std::vector<const ops::KernelRow*> rows = {&kPlain, &kPacksOther, &kPacksSecond};
