@@ -12,16 +12,15 @@
 
 #include <utility>
 
-#include "cc/ops/paged_attention/attention_tile_inl.h"
+#include "cc/ops/paged_attention/attention_split_inl.h"
 
 namespace pagemill::ops {
 namespace {
 
 constexpr int kDotChunk = kAttentionSplit;
-constexpr int kDotGroups = kDotChunk / kAttentionKeyGroup;
 constexpr int kDotUnit = 32;  // dimensions whose values are loaded, and keys weighted, at once
 
-using DotChunk = Chunk<uint16_t, kDotGroups>;
+using DotChunk = Chunk<uint16_t, kSplitGroups>;
 
 inline __m512 Dot(__m512 sum, __m512i a, __m512i b) {
   return _mm512_dpbf16_ps(sum, (__m512bh)a, (__m512bh)b);
@@ -127,47 +126,20 @@ inline void DotScoreRows(const AttentionShape& shape, const uint16_t* q, const D
   if (last > first) DotScoreBlock<kRows, 1, kForm>(shape, q, chunk, first, scores);
 }
 
-// 2^x for weights that are rounded to bf16 next: 2^floor(x) times a cubic in the fraction. The
-// coefficients minimize the largest relative error (8.6e-5) with the constant term held at 1.
-inline __m512 RoughExp2(__m512 x) {
-  const __m512 f = _mm512_reduce_ps(x, 0x09);  // x - floor(x), no exceptions
-  __m512 p = _mm512_set1_ps(7.7067198e-2f);
-  p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(2.2764482e-1f));
-  p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(6.9511682e-1f));
-  p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(1.0f));
-  return _mm512_scalef_ps(p, x);
-}
-
-// The keys [low, high) as a mask of the 32 that begin at `first`.
-inline uint32_t KeyMask(KeyRange range, int first) {
-  const auto below = [first](int key) -> uint32_t {
-    const int n = key - first;
-    return n >= 32 ? ~uint32_t{0} : n <= 0 ? 0 : (uint32_t{1} << n) - 1;
-  };
-  return below(range.high) & ~below(range.low);
-}
-
-// Scales of a group; 0 where nothing of it is seen.
-inline __m512 LoadScales(const float* scales) {
-  return scales == nullptr ? _mm512_setzero_ps() : _mm512_loadu_ps(scales);
-}
-
 // The body of DotSoftmaxRow; kWhole: the row sees the whole chunk.
 template <bool kWhole>
 inline void DotSoftmaxScores(const AttentionShape& shape, const RowKeys& keys, const float* scores,
                              uint16_t* weights, float* max, float* sum) {
   const KeyRange range = keys.range;
-  const GroupScales* scales = keys.scales;
   const int first = kWhole ? 0 : range.low / kDotUnit;
   const int last = kWhole ? kDotChunk / kDotUnit : (range.high + kDotUnit - 1) / kDotUnit;
   const __m512 none = _mm512_set1_ps(-__builtin_inff());
   const bool capped = shape.soft_cap != 0;
-  const bool plain = !capped && shape.slopes == nullptr && scales == nullptr;
+  const bool plain = !capped && shape.slopes == nullptr;
   // In units of log2(e) once multiplied by `unit`.
   const auto load = [&](int i) {
     __m512 v = _mm512_loadu_ps(scores + i * 16);
     if (!plain) v = _mm512_mul_ps(v, _mm512_set1_ps(shape.query_scale));
-    if (scales != nullptr) v = _mm512_mul_ps(v, LoadScales(scales->keys[i]));
     if (capped) v = _mm512_mul_ps(Tanh(v), _mm512_set1_ps(shape.soft_cap));
     return shape.slopes == nullptr ? v : AddSlope(v, keys, i * 16);
   };
@@ -188,26 +160,18 @@ inline void DotSoftmaxScores(const AttentionShape& shape, const RowKeys& keys, c
   __m512 total = _mm512_setzero_ps();
   const __m512i ones = _mm512_set1_epi16(0x3f80);
   for (int i = first; i < last; ++i) {
-    __m512 low = RoughExp2(_mm512_fmsub_ps(score[2 * i], unit, shift));
-    __m512 high = RoughExp2(_mm512_fmsub_ps(score[2 * i + 1], unit, shift));
-    const uint32_t seen = kWhole ? ~uint32_t{0} : KeyMask(range, i * kDotUnit);
-    if (scales != nullptr) {
-      total = _mm512_add_ps(total, _mm512_maskz_mov_ps(seen & 0xffff, low));
-      total = _mm512_add_ps(total, _mm512_maskz_mov_ps(seen >> 16, high));
-      low = _mm512_mul_ps(low, LoadScales(scales->values[2 * i]));
-      high = _mm512_mul_ps(high, LoadScales(scales->values[2 * i + 1]));
-    }
+    const __m512 low = RoughExp2(_mm512_fmsub_ps(score[2 * i], unit, shift));
+    const __m512 high = RoughExp2(_mm512_fmsub_ps(score[2 * i + 1], unit, shift));
     __m512i rounded = (__m512i)_mm512_cvtne2ps_pbh(high, low);
-    if (!kWhole) rounded = _mm512_maskz_mov_epi16(seen, rounded);
+    if (!kWhole) rounded = _mm512_maskz_mov_epi16(KeyMask(range, i * kDotUnit), rounded);
     _mm512_storeu_si512(weights + i * kDotUnit, rounded);
-    if (scales == nullptr) total = Dot(total, rounded, ones);
+    total = Dot(total, rounded, ones);
   }
   _mm512_storeu_ps(sum, total);
 }
 
 // Turns a row's scores in its range into weights 2^(score - max), rounded to bf16, and those of
 // other keys of the vectors that it touches into 0. Sets max, and sum to that of the weights as
-// rounded. Weights of int8 values are summed as they are, then multiplied by the scales and
 // rounded.
 [[gnu::noinline]] inline void DotSoftmaxRow(const AttentionShape& shape, const RowKeys& keys,
                                             const float* scores, uint16_t* weights, float* max,

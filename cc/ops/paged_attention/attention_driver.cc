@@ -129,19 +129,20 @@ AttentionShape MakeShape(const PagedAttentionArgs& args) {
   return shape;
 }
 
+const AttentionKernel& KernelFor(const AttentionKernels& kernels, DType cache) {
+  if (cache == DType::kF32) return kernels.f32;
+  return cache == DType::kBF16 ? kernels.bf16 : kernels.int8;
+}
+
 class Driver {
  public:
-  Driver(const AttentionKernel& kernel, const PagedAttentionArgs& args, KernelContext& context)
-      : kernel_(kernel),
+  Driver(const AttentionKernels& kernels, const PagedAttentionArgs& args, KernelContext& context)
+      : kernel_(KernelFor(kernels, args.cache.dtype)),
         args_(args),
         shape_(MakeShape(args)),
         pool_(*context.pool),
         sizes_(SizesOf(args, context.pool->num_threads())),
-        workspace_(context.workspace.data(), sizes_) {
-    attend_ = args.cache.dtype == DType::kF32    ? kernel.attend_f32
-              : args.cache.dtype == DType::kBF16 ? kernel.attend_bf16
-                                                 : kernel.attend_int8;
-  }
+        workspace_(context.workspace.data(), sizes_) {}
 
   void Run() {
     ListTiles();
@@ -260,7 +261,7 @@ class Driver {
     kernel_.load_queries(shape_, tile, scratch);
     for (int32_t split = splits.first; split < splits.last; ++split) {
       const bool first = split == splits.first && !goes_on;
-      attend_(shape_, tile, scratch, split * kAttentionSplit, first ? total : next);
+      kernel_.attend(shape_, tile, scratch, split * kAttentionSplit, first ? total : next);
       if (!first) kernel_.merge(shape_, tile.rows, total, next);
     }
   }
@@ -340,8 +341,8 @@ class Driver {
     if (index >= splits.size()) return;
     const AttentionScratch scratch = workspace_.Scratch(worker);
     kernel_.load_queries(shape_, tile, scratch);
-    attend_(shape_, tile, scratch, (splits.first + index) * kAttentionSplit,
-            workspace_.State(slot));
+    kernel_.attend(shape_, tile, scratch, (splits.first + index) * kAttentionSplit,
+                   workspace_.State(slot));
   }
 
   // Merges splits [done, done + count) of tile t, which lie in states from t * count.
@@ -363,16 +364,15 @@ class Driver {
   const Sizes sizes_;
   const Workspace workspace_;
   int32_t shared_splits_ = 0;  // of all rows, computed before the tiles
-  decltype(AttentionKernel::attend_f32) attend_;
   int64_t num_tile_rows_ = 0;
 };
 
 }  // namespace
 
-void RunAttention(const AttentionKernel& kernel, const OpCall& call, KernelContext& context) {
+void RunAttention(const AttentionKernels& kernels, const OpCall& call, KernelContext& context) {
   const PagedAttentionArgs args = ToPagedAttentionArgs(call);
   if (args.batch->num_requests == 0) return;
-  Driver(kernel, args, context).Run();
+  Driver(kernels, args, context).Run();
 }
 
 int64_t AttentionWorkspaceBytes(const OpCall& call, int32_t num_threads) {

@@ -20,7 +20,7 @@
 
 namespace pagemill::ops {
 
-void RunAttention(const AttentionKernel& kernel, const OpCall& call, KernelContext& context);
+void RunAttention(const AttentionKernels& kernels, const OpCall& call, KernelContext& context);
 
 // For any kernel and any batch of at most q.shape[0] tokens.
 int64_t AttentionWorkspaceBytes(const OpCall& call, int32_t num_threads);

@@ -62,7 +62,7 @@ struct AttentionState {
 };
 
 // A kernel may take whole splits instead of chunks, for a few rows at a time; then it has their
-// weights, and keys and values of int8, in bf16.
+// weights in 16 bits, and keys and values in the order in which it multiplies them.
 inline constexpr int32_t kAttentionScoreFloats =
     std::max(kAttentionTileRows * kAttentionChunk, 6 * kAttentionSplit);
 
@@ -70,22 +70,17 @@ struct AttentionScratch {
   float* q = nullptr;           // [kAttentionTileRows, padded_dim]
   float* scores = nullptr;      // [kAttentionTileRows, kAttentionChunk] or [6, kAttentionSplit]
   uint16_t* weights = nullptr;  // [kAttentionTileRows, kAttentionSplit]
-  uint16_t* pages = nullptr;    // [2, kAttentionSplit, padded_dim]: keys and values, widened
+  uint16_t* pages = nullptr;    // [2, kAttentionSplit, padded_dim]: keys and values
 };
 
 struct AttentionKernel {
-  // Copies the tile's queries to scratch.q, in the form that attend_* reads.
+  // Copies the tile's queries to scratch.q, in the form that `attend` reads.
   void (*load_queries)(const AttentionShape& shape, const AttentionTile& tile,
                        const AttentionScratch& scratch);
   // Sets `state` to the softmax over the keys of split [begin, begin + kAttentionSplit) that each
   // row sees. `begin` is a multiple of kAttentionSplit.
-  // Null where a kernel is for other types alone.
-  void (*attend_f32)(const AttentionShape& shape, const AttentionTile& tile,
-                     const AttentionScratch& scratch, int32_t begin, const AttentionState& state);
-  void (*attend_bf16)(const AttentionShape& shape, const AttentionTile& tile,
-                      const AttentionScratch& scratch, int32_t begin, const AttentionState& state);
-  void (*attend_int8)(const AttentionShape& shape, const AttentionTile& tile,
-                      const AttentionScratch& scratch, int32_t begin, const AttentionState& state);
+  void (*attend)(const AttentionShape& shape, const AttentionTile& tile,
+                 const AttentionScratch& scratch, int32_t begin, const AttentionState& state);
   // Adds `next`, of the split after those in `total`.
   void (*merge)(const AttentionShape& shape, int32_t rows, const AttentionState& total,
                 const AttentionState& next);
@@ -94,10 +89,16 @@ struct AttentionKernel {
                  const AttentionState& state);
 };
 
-extern const AttentionKernel kAttentionPortable;
-extern const AttentionKernel kAttentionAvx2;
-extern const AttentionKernel kAttentionAvx512;
-extern const AttentionKernel kAttentionAvx512Bf16;
+// One for each type of cache; null functions for those that an instruction set leaves to others.
+struct AttentionKernels {
+  AttentionKernel f32, bf16, int8;
+};
+
+extern const AttentionKernels kAttentionPortable;
+extern const AttentionKernels kAttentionAvx2;
+extern const AttentionKernels kAttentionAvx512;
+extern const AttentionKernels kAttentionAvx512Bf16;
+extern const AttentionKernels kAttentionAvx512Vnni;
 
 }  // namespace pagemill::ops
 

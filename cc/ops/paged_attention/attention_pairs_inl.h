@@ -1,5 +1,5 @@
 // File: cc/ops/paged_attention/attention_pairs_inl.h
-// A group of 16 keys or values, of bf16 or int8, as pairs of bf16 that lie side by side in scratch,
+// A group of 16 keys or values as pairs of bf16 that lie side by side in scratch,
 // where dot products find them without a permutation (PageForm::kPaired): keys as
 // [head_dim / 2, 16, 2], values as [8, padded_dim, 2] in the order that unpacking leaves, zero
 // beyond head_dim. Pairs hold the same numbers as the cache does, so results do not depend on who
@@ -31,40 +31,17 @@ inline const uint16_t* PairKeys(const AttentionShape& shape, const uint16_t* key
   return page;
 }
 
-// int8 is exact in bf16: the upper half of its float.
-inline const uint16_t* PairKeys(const AttentionShape& shape, const int8_t* keys, int group,
-                                const AttentionScratch& scratch) {
-  uint16_t* const page = PairPage(shape, group, scratch);
-  const int64_t stride = shape.block_size;
-  for (int d = 0; d < shape.head_dim; d += 2) {
-    const int8_t* from = keys + d * stride;
-    const __m512i a = (__m512i)Vec::Load(from);
-    const __m512i b =
-        d + 1 < shape.head_dim ? (__m512i)Vec::Load(from + stride) : _mm512_setzero_si512();
-    _mm512_storeu_si512(page + d * kAttentionKeyGroup,
-                        _mm512_mask_blend_epi16(0xaaaaaaaa, _mm512_srli_epi32(a, 16), b));
-  }
-  return page;
-}
-
 // 32 dimensions of a value, of which `count` exist.
 inline __m512i LoadValue(const uint16_t* value, int count) {
   if (count >= kDotUnit) return _mm512_loadu_si512(value);
   return _mm512_maskz_loadu_epi16((uint32_t{1} << count) - 1, value);
 }
-inline __m512i LoadValue(const int8_t* value, int count) {
-  const __m512 low = count >= 16 ? Vec::Load(value) : Vec::LoadN(value, count);
-  const __m512 high = count >= 32 ? Vec::Load(value + 16) : Vec::LoadN(value + 16, count - 16);
-  return (__m512i)_mm512_cvtne2ps_pbh(high, low);
-}
-
-template <typename Element>
-inline const uint16_t* PairValues(const AttentionShape& shape, const Element* values, int group,
+inline const uint16_t* PairValues(const AttentionShape& shape, const uint16_t* values, int group,
                                   const AttentionScratch& scratch) {
-  uint16_t* const page = PairPage(shape, kDotGroups + group, scratch);
+  uint16_t* const page = PairPage(shape, kSplitGroups + group, scratch);
   uint16_t* to = page;
   for (int key = 0; key < kAttentionKeyGroup; key += 2) {
-    const Element* value = values + int64_t{key} * shape.head_dim;
+    const uint16_t* value = values + int64_t{key} * shape.head_dim;
     for (int dim = 0; dim < shape.head_dim; dim += kDotUnit, to += 2 * kDotUnit) {
       const __m512i a = LoadValue(value + dim, shape.head_dim - dim);
       const __m512i b = LoadValue(value + shape.head_dim + dim, shape.head_dim - dim);

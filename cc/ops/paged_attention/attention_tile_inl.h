@@ -226,12 +226,12 @@ inline void Finish(const AttentionShape& shape, const AttentionTile& tile,
   }
 }
 
-[[maybe_unused]] constexpr AttentionKernel kKernel = {.load_queries = LoadQueries,
-                                                      .attend_f32 = Attend<float>,
-                                                      .attend_bf16 = Attend<uint16_t>,
-                                                      .attend_int8 = Attend<int8_t>,
-                                                      .merge = Merge,
-                                                      .finish = Finish};
+template <typename Element>
+constexpr AttentionKernel kKernel = {
+    .load_queries = LoadQueries, .attend = Attend<Element>, .merge = Merge, .finish = Finish};
+
+[[maybe_unused]] constexpr AttentionKernels kKernels = {
+    .f32 = kKernel<float>, .bf16 = kKernel<uint16_t>, .int8 = kKernel<int8_t>};
 
 }  // namespace
 }  // namespace pagemill::ops

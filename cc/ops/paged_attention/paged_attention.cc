@@ -67,18 +67,23 @@ Status CheckPagedAttention(const OpCall& call) {
 
 bool WholeKeyGroups(const OpCall& call) { return call.batch->block_size % kAttentionKeyGroup == 0; }
 
-template <const AttentionKernel* kKernel>
+template <const AttentionKernels* kKernels>
 void Run(const OpCall& call, KernelContext& context) {
-  RunAttention(*kKernel, call, context);
+  RunAttention(*kKernels, call, context);
 }
 
 constexpr KernelRow kRows[] = {
 #if defined(__x86_64__)
     {"paged_attention", "avx512_bf16", 40,
      [](const device::Capabilities& caps, const OpCall& call) {
-       return caps.avx512_bf16 && WholeKeyGroups(call) && call.inputs[1].dtype != DType::kF32;
+       return caps.avx512_bf16 && WholeKeyGroups(call) && call.inputs[1].dtype == DType::kBF16;
      },
      Run<&kAttentionAvx512Bf16>, AttentionWorkspaceBytes, ActivationPrecision::kBf16},
+    {"paged_attention", "avx512_vnni", 40,
+     [](const device::Capabilities& caps, const OpCall& call) {
+       return caps.avx512_vnni && WholeKeyGroups(call) && call.inputs[1].dtype == DType::kI8;
+     },
+     Run<&kAttentionAvx512Vnni>, AttentionWorkspaceBytes, ActivationPrecision::kBf16},
     {"paged_attention", "avx512", 30,
      [](const device::Capabilities& caps, const OpCall& call) {
        return caps.avx512 && WholeKeyGroups(call);

@@ -33,12 +33,15 @@
 // (the polynomial) of itself. Weights are divided by the sum of the rounded ones, so y moves by at
 // most eta / (1 - eta) sum w |v - y|, which adds kPagedAttentionRounding max |v| to the bound.
 // Where scores are equal nothing is rounded. Rounding q moves a score by up to 2^-8 scale sum |q
-// k|. With an int8 cache it is the products of weights and scales that are rounded, and the sum is
-// of weights that are not: y moves by at most 2^-8 sum w |v| + 1e-4 sum w |v - y|, less than the
-// same.
+// k|.
 //
-// Kernels: "avx512_bf16" (bf16 and int8 caches; kBf16), "avx512", "avx2", "portable" (block_size a
-// multiple of 16), "reference" (any block size, in double).
+// With an int8 cache such rows round q to whole units of the largest of the head over 32639, which
+// moves a score by up to 2^-16 max |q| scale sum |k|, and a weight times its value's scale to whole
+// units of the largest of 256 keys over 65535. So y moves by at most 256 2^-17 max |v| + 1e-4 sum w
+// |v - y|, less than kPagedAttentionRounding max |v|. The products of integers are summed exactly.
+//
+// Kernels: "avx512_bf16" (bf16 caches; kBf16), "avx512_vnni" (int8 caches; kBf16), "avx512",
+// "avx2", "portable" (block_size a multiple of 16), "reference" (any block size, in double).
 #ifndef PAGEMILL_CC_OPS_PAGED_ATTENTION_PAGED_ATTENTION_H_
 #define PAGEMILL_CC_OPS_PAGED_ATTENTION_PAGED_ATTENTION_H_
 

@@ -6,6 +6,6 @@
 
 namespace pagemill::ops {
 
-const AttentionKernel kAttentionAvx2 = kKernel;
+const AttentionKernels kAttentionAvx2 = kKernels;
 
 }  // namespace pagemill::ops

@@ -6,6 +6,6 @@
 
 namespace pagemill::ops {
 
-const AttentionKernel kAttentionAvx512 = kKernel;
+const AttentionKernels kAttentionAvx512 = kKernels;
 
 }  // namespace pagemill::ops

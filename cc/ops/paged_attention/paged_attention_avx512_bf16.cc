@@ -7,21 +7,6 @@
 namespace pagemill::ops {
 namespace {
 
-// Asks for the tile's queries, and for those of the next KV head, which this thread may do next.
-void AskForQueries(const AttentionShape& shape, const AttentionTile& tile) {
-  const int32_t first = tile.first_row / shape.group;
-  const int32_t last = (tile.first_row + tile.rows - 1) / shape.group;
-  const int64_t bytes = int64_t{sizeof(float)} * shape.group * shape.head_dim;
-  const bool another = tile.kv_head + 1 < shape.kv_heads;
-  for (int32_t token = first; token <= last; ++token) {
-    const char* q = reinterpret_cast<const char*>(tile.q + token * tile.q_stride);
-    for (int64_t i = 0; i < bytes; i += 64) {
-      _mm_prefetch(q + i, _MM_HINT_T0);
-      if (another) _mm_prefetch(q + bytes + i, _MM_HINT_T1);
-    }
-  }
-}
-
 // Rows of bf16 in scratch.q, [rows, padded_dim], zero beyond head_dim.
 void LoadRoundedQueries(const AttentionShape& shape, const AttentionTile& tile,
                         const AttentionScratch& scratch) {
@@ -38,8 +23,6 @@ void LoadRoundedQueries(const AttentionShape& shape, const AttentionTile& tile,
     }
   }
 }
-
-using DotChunk = Chunk<uint16_t, kDotGroups>;
 
 // With more rows than this the pairs of a chunk are put side by side once, for all of them.
 constexpr int kFewRows = 12;
@@ -78,38 +61,16 @@ void AddAllValues(const AttentionShape& shape, const AttentionScratch& scratch,
   });
 }
 
-// Asks for the values of groups [first, last) while the keys are read: the cache's pages are too
-// short and too scattered for the CPU to see them coming.
-template <typename Element>
-void AskForValues(const AttentionShape& shape, const Chunk<Element, kDotGroups>& chunk, int first,
-                  int last) {
-  const int64_t bytes = int64_t{sizeof(Element)} * kAttentionKeyGroup * shape.head_dim;
-  for (int g = first; g < last; ++g) {
-    const char* page = reinterpret_cast<const char*>(chunk.values[g]);
-    for (int64_t i = 0; i < bytes; i += 64) _mm_prefetch(page + i, _MM_HINT_T1);
-  }
-}
-
 // All rows' weights first, then all rows' values, so that the first-level cache holds the chunk's
 // keys, then its values.
-template <typename Element>
 void AttendDots(const AttentionShape& shape, const AttentionTile& tile,
                 const AttentionScratch& scratch, int32_t begin, const AttentionState& state) {
-  for (int row = 0; row < tile.rows; ++row) state.max[row] = -__builtin_inff();
-  const RowRange rows = RowsThatSee(shape, tile, begin, kDotChunk);
-  if (rows.first >= rows.last) return;
   RowKeys keys[kAttentionTileRows];
-  for (int row = rows.first; row < rows.last; ++row) {
-    keys[row] = KeysOfRow(shape, tile, row, begin, VisibleKeys(shape, tile, row, begin, kDotChunk));
-  }
-  const int first = keys[rows.first].range.low / kAttentionKeyGroup;
-  const int last = (keys[rows.last - 1].range.high + kAttentionKeyGroup - 1) / kAttentionKeyGroup;
-  const auto chunk = LocateChunk<Element, kDotGroups>(shape, tile, begin, first, last);
+  const auto [rows, first, last] = KeysOfSplit(shape, tile, begin, state, keys);
+  if (last == 0) return;
+  const auto chunk = LocateChunk<uint16_t, kSplitGroups>(shape, tile, begin, first, last);
   AskForValues(shape, chunk, first, last);
-  const GroupScales scales{.keys = chunk.key_scales, .values = chunk.value_scales};
-  if constexpr (sizeof(Element) == 1) {
-    for (int row = rows.first; row < rows.last; ++row) keys[row].scales = &scales;
-  } else if (rows.last - rows.first <= kFewRows) {
+  if (rows.last - rows.first <= kFewRows) {
     if (shape.block_size == kAttentionKeyGroup && shape.head_dim % 2 == 0) {
       WeighAllRows<PageForm::kAdjacent>(shape, scratch, chunk, keys, rows, state);
     } else {
@@ -148,11 +109,11 @@ void FinishDots(const AttentionShape& shape, const AttentionTile& tile,
 
 }  // namespace
 
-const AttentionKernel kAttentionAvx512Bf16 = {.load_queries = LoadRoundedQueries,
-                                              .attend_f32 = nullptr,
-                                              .attend_bf16 = AttendDots<uint16_t>,
-                                              .attend_int8 = AttendDots<int8_t>,
-                                              .merge = Merge,
-                                              .finish = FinishDots};
+const AttentionKernels kAttentionAvx512Bf16 = {.f32 = {},
+                                               .bf16 = {.load_queries = LoadRoundedQueries,
+                                                        .attend = AttendDots,
+                                                        .merge = Merge,
+                                                        .finish = FinishDots},
+                                               .int8 = {}};
 
 }  // namespace pagemill::ops

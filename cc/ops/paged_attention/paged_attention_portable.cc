@@ -6,6 +6,6 @@
 
 namespace pagemill::ops {
 
-const AttentionKernel kAttentionPortable = kKernel;
+const AttentionKernels kAttentionPortable = kKernels;
 
 }  // namespace pagemill::ops

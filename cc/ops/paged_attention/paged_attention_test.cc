@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -74,6 +75,25 @@ TEST(PagedAttention, SinkAndSlopeByHand) {
   for (const KernelRow* row :
        conformance::SupportedRows(PagedAttentionOp(), device::DetectCapabilities(), call)) {
     EXPECT_NEAR(c.Run(*row, pool)[0], (8 * 0.25 + 13) / (0.25 + 1 + 2), 1e-5) << row->name;
+  }
+}
+
+// An infinity or a NaN was to be stored: every row that sees the key is NaN, others are not.
+TEST(PagedAttention, AnInt8KeyOrValueWithoutAScaleMakesRowsNaN) {
+  for (const bool of_value : {false, true}) {
+    conformance::AttentionCase c({.q_heads = 1, .kv_heads = 1, .head_dim = 4, .dtype = DType::kI8},
+                                 {{.context = 20, .tokens = 1}, {.context = 20, .tokens = 1}});
+    TensorView cache = c.call().inputs[1];
+    std::byte* scales = cache.Row<std::byte>(c.batch().block_table[0]) + 2 * 4 * 16;
+    const float nan = std::nanf("");
+    std::memcpy(scales + (of_value ? 16 + 3 : 3) * sizeof(float), &nan, sizeof(nan));
+    device::ThreadPool pool({.num_threads = 1});
+    for (const KernelRow* row :
+         conformance::SupportedRows(PagedAttentionOp(), device::DetectCapabilities(), c.call())) {
+      const std::vector<float> y = c.Run(*row, pool);
+      EXPECT_TRUE(std::isnan(y[0]) && std::isnan(y[3])) << row->name << " " << of_value;
+      EXPECT_FALSE(std::isnan(y[4]) || std::isnan(y[7])) << row->name << " " << of_value;
+    }
   }
 }
 

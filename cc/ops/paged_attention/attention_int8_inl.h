@@ -1,0 +1,320 @@
+// File: cc/ops/paged_attention/attention_int8_inl.h
+// The three steps over a split of int8 keys and values with AVX512-VNNI's dot products of quads:
+// scores sum quads of dimensions, values quads of keys. Queries are integers of 16 bits for each
+// row, weights integers of 16 bits for each row and split; either is two bytes, high and low, that
+// are multiplied apart. Sums are exact, in 32 bits, so their order does not matter: register blocks
+// may be of any shape. Include it after vec_avx512.h, in a file compiled with the avx512_vnni
+// flags.
+#ifndef PAGEMILL_CC_OPS_PAGED_ATTENTION_ATTENTION_INT8_INL_H_
+#define PAGEMILL_CC_OPS_PAGED_ATTENTION_ATTENTION_INT8_INL_H_
+
+#include "cc/ops/paged_attention/attention_split_inl.h"
+
+namespace pagemill::ops {
+namespace {
+
+constexpr int kQuad = 4;       // dimensions, or keys, of one dot product
+constexpr int kQuadUnit = 64;  // dimensions whose values are loaded at once
+
+using ByteChunk = Chunk<int8_t, kSplitGroups>;
+
+// A row of queries: q = (256 high + low) unit, where key 0 has been taken as 128 off.
+struct ByteQuery {
+  const int8_t* high = nullptr;  // [padded_dim]
+  const int8_t* low = nullptr;
+  int32_t start_high = 0;  // -128 times the sum of all high, ...
+  int32_t start_low = 0;   // ... of all low: keys are multiplied as key + 128
+  float unit = 0;
+};
+
+// Where row `row` lies in scratch.q: its bytes, then start_high, start_low and unit.
+inline int8_t* QueryBytes(const AttentionShape& shape, const AttentionScratch& scratch, int row) {
+  return reinterpret_cast<int8_t*>(scratch.q + int64_t{row} * shape.padded_dim);
+}
+
+inline ByteQuery LoadByteQuery(const AttentionShape& shape, const AttentionScratch& scratch,
+                               int row) {
+  const int8_t* bytes = QueryBytes(shape, scratch, row);
+  const int8_t* tail = bytes + 2 * shape.padded_dim;
+  ByteQuery query{.high = bytes, .low = bytes + shape.padded_dim};
+  __builtin_memcpy(&query.start_high, tail, 4);
+  __builtin_memcpy(&query.start_low, tail + 4, 4);
+  __builtin_memcpy(&query.unit, tail + 8, 4);
+  return query;
+}
+
+// Adds products of quads, unsigned times signed bytes. Not the intrinsic, with which GCC 12 copies
+// accumulators around and spills them.
+inline void AddQuads(__m512i& sum, __m512i a, __m512i b) {
+  asm("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));
+}
+
+// Four bytes in each lane.
+inline __m512i Quad(const void* p) {
+  int32_t bits;
+  __builtin_memcpy(&bits, p, sizeof(bits));
+  return _mm512_set1_epi32(bits);
+}
+
+// How keys and values lie.
+enum class QuadForm {
+  kAdjacent,  // in the cache, blocks of 16 keys, a head_dim of whole quads
+  kStrided,   // in the cache
+  kReady,     // in scratch, as LoadKeyQuads and InterleaveValues give them
+};
+
+// key + 128 of four dimensions, of which `dims` exist (others are 128), for 16 keys: a quad in each
+// lane.
+template <QuadForm kForm>
+inline __m512i LoadKeyQuads(const int8_t* key, int block_size, int dims) {
+  if (kForm == QuadForm::kReady) return _mm512_loadu_si512(key);
+  __m512i rows;
+  if (kForm == QuadForm::kAdjacent) {
+    rows = _mm512_loadu_si512(key);
+  } else {
+    const auto row = [&](int d) {
+      return d < dims ? _mm_loadu_si128((const __m128i*)(key + int64_t{d} * block_size))
+                      : _mm_setzero_si128();
+    };
+    rows = _mm512_castsi128_si512(row(0));
+    rows = _mm512_inserti32x4(rows, row(1), 1);
+    rows = _mm512_inserti32x4(rows, row(2), 2);
+    rows = _mm512_inserti32x4(rows, row(3), 3);
+  }
+  // Keys 4 i .. 4 i + 3 of all dimensions into quarter i, then its 4 x 4 bytes transposed.
+  const __m512i quarters = _mm512_permutexvar_epi32(
+      _mm512_set_epi32(15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0), rows);
+  const __m512i transpose =
+      _mm512_broadcast_i32x4(_mm_set_epi8(15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0));
+  return _mm512_xor_si512(_mm512_shuffle_epi8(quarters, transpose), _mm512_set1_epi8(-128));
+}
+
+// 256 high + low, as floats.
+inline __m512 Join(__m512i high, __m512i low) {
+  return _mm512_cvtepi32_ps(_mm512_add_epi32(_mm512_slli_epi32(high, 8), low));
+}
+
+// scores[r][16 g + j] = q[r] key[g][j] for kRows rows and kGroups groups from `first`.
+template <int kRows, int kGroups, QuadForm kForm>
+[[gnu::noinline]] void ByteScoreBlock(const AttentionShape& shape, const ByteQuery* query,
+                                      const ByteChunk& chunk, int first, float* scores) {
+  __m512i high[kRows][kGroups], low[kRows][kGroups];
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+    for (int g = 0; g < kGroups; ++g) {
+      high[r][g] = _mm512_set1_epi32(query[r].start_high);
+      low[r][g] = _mm512_set1_epi32(query[r].start_low);
+    }
+  }
+  const int8_t* keys[kGroups];
+#pragma GCC unroll 8
+  for (int g = 0; g < kGroups; ++g) keys[g] = chunk.keys[first + g];
+  const int64_t step =
+      kQuad * (kForm == QuadForm::kReady ? kAttentionKeyGroup : int64_t{shape.block_size});
+  for (int d = 0; d < shape.head_dim; d += kQuad) {
+    __m512i key[kGroups];
+#pragma GCC unroll 8
+    for (int g = 0; g < kGroups; ++g) {
+      key[g] = LoadKeyQuads<kForm>(keys[g], shape.block_size, shape.head_dim - d);
+      keys[g] += step;
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      const __m512i upper = Quad(query[r].high + d), lower = Quad(query[r].low + d);
+#pragma GCC unroll 8
+      for (int g = 0; g < kGroups; ++g) {
+        AddQuads(high[r][g], key[g], upper);
+        AddQuads(low[r][g], key[g], lower);
+      }
+    }
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+    for (int g = 0; g < kGroups; ++g) {
+      _mm512_storeu_ps(scores + r * kAttentionSplit + (first + g) * kAttentionKeyGroup,
+                       _mm512_mul_ps(Join(high[r][g], low[r][g]), _mm512_set1_ps(query[r].unit)));
+    }
+  }
+}
+
+// Groups [first, last) for kRows rows, as many groups at once as there are accumulators.
+template <int kRows, QuadForm kForm>
+inline void ByteScoreRows(const AttentionShape& shape, const ByteQuery* query,
+                          const ByteChunk& chunk, int first, int last, float* scores) {
+  constexpr int kMost = kRows > 3 ? 2 : 4;
+  for (; last - first >= kMost; first += kMost) {
+    ByteScoreBlock<kRows, kMost, kForm>(shape, query, chunk, first, scores);
+  }
+  for (; first < last; ++first) ByteScoreBlock<kRows, 1, kForm>(shape, query, chunk, first, scores);
+}
+
+// What a row's weights of a split are: (256 high + low) unit.
+struct ByteWeights {
+  uint8_t* high;  // [kAttentionSplit], low behind it
+  float unit = 0;
+};
+
+// Four groups of whole numbers below 65536, the high bytes and the low ones each side by side.
+inline void StoreByteWeights(const __m512i* u, uint8_t* high, uint8_t* low) {
+  const __m512i a = _mm512_packus_epi32(u[0], u[1]), b = _mm512_packus_epi32(u[2], u[3]);
+  const __m512i byte = _mm512_set1_epi16(255);
+  // Packing goes by quarters: number 4 q + i of group g lands in quarter q.
+  const __m512i order = _mm512_set_epi32(15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0);
+  const __m512i upper = _mm512_packus_epi16(_mm512_srli_epi16(a, 8), _mm512_srli_epi16(b, 8));
+  const __m512i lower = _mm512_packus_epi16(_mm512_and_si512(a, byte), _mm512_and_si512(b, byte));
+  _mm512_storeu_si512(high, _mm512_permutexvar_epi32(order, upper));
+  _mm512_storeu_si512(low, _mm512_permutexvar_epi32(order, lower));
+}
+
+// The body of WeighBytes; kWhole: the row sees the whole split.
+template <bool kWhole>
+inline void WeighByteScores(const AttentionShape& shape, const RowKeys& keys, const float* scores,
+                            ByteWeights* weights, float* max, float* sum) {
+  const KeyRange range = keys.range;
+  const GroupScales& scales = *keys.scales;
+  const int first = kWhole ? 0 : range.low / kAttentionKeyGroup;
+  const int last =
+      kWhole ? kSplitGroups : (range.high + kAttentionKeyGroup - 1) / kAttentionKeyGroup;
+  const auto seen = [&](__m512 v, __m512 other, int i) {
+    if (kWhole) return v;
+    return _mm512_mask_mov_ps(other, KeyMask(range, i * kAttentionKeyGroup) & 0xffff, v);
+  };
+  const __m512 none = _mm512_set1_ps(-__builtin_inff()), zero = _mm512_setzero_ps();
+  __m512 highest = none;
+  __m512 score[kSplitGroups];
+  for (int i = first; i < last; ++i) {
+    __m512 v = _mm512_mul_ps(_mm512_loadu_ps(scores + i * 16), _mm512_loadu_ps(scales.keys[i]));
+    if (shape.soft_cap != 0) v = _mm512_mul_ps(Tanh(v), _mm512_set1_ps(shape.soft_cap));
+    if (shape.slopes != nullptr) v = AddSlope(v, keys, i * 16);
+    score[i] = seen(v, none, i);
+    highest = _mm512_max_ps(highest, score[i]);
+  }
+  *max = _mm512_reduce_max_ps(highest);
+  const __m512 shift = _mm512_set1_ps(*max);
+  __m512 total = zero;
+  // Nothing is negative, so the bits of numbers are in the same order; a NaN is above all.
+  __m512i most = _mm512_setzero_si512();
+  for (int i = first; i < last; ++i) {
+    const __m512 weight = seen(RoughExp2(_mm512_sub_ps(score[i], shift)), zero, i);
+    total = _mm512_add_ps(total, weight);
+    score[i] = seen(_mm512_mul_ps(weight, _mm512_loadu_ps(scales.values[i])), zero, i);
+    most = _mm512_max_epu32(most, _mm512_castps_si512(score[i]));
+  }
+  _mm512_storeu_ps(sum, total);
+  float largest = __builtin_bit_cast(float, _mm512_reduce_max_epu32(most));
+  if (largest < 1e-33f) largest = 1e-33f;  // stays as it is if not a number: neither is any value
+  weights->unit = largest / 65535;
+  const __m512 factor = _mm512_set1_ps(65535 / largest);
+  for (int i = first / 4 * 4; i < last; i += 4) {
+    __m512i u[4];
+    for (int j = 0; j < 4; ++j) {
+      const bool touched = kWhole || (i + j >= first && i + j < last);
+      u[j] = _mm512_cvtps_epi32(touched ? _mm512_mul_ps(score[i + j], factor) : zero);
+    }
+    uint8_t* const high = weights->high + i * kAttentionKeyGroup;
+    StoreByteWeights(u, high, high + kAttentionSplit);
+  }
+}
+
+// Turns a row's scores in its range into weights 2^(score - max) times the values' scales, in whole
+// units of the largest over 65535, and those of other keys into 0. Sets max, and sum to that of the
+// weights before either.
+[[gnu::noinline]] inline void WeighBytes(const AttentionShape& shape, const RowKeys& keys,
+                                         const float* scores, ByteWeights* weights, float* max,
+                                         float* sum) {
+  if (keys.range.low == 0 && keys.range.high == kAttentionSplit) {
+    return WeighByteScores<true>(shape, keys, scores, weights, max, sum);
+  }
+  __builtin_memset(weights->high, 0, 2 * kAttentionSplit);
+  WeighByteScores<false>(shape, keys, scores, weights, max, sum);
+}
+
+// 64 dimensions of a value, of which `dims` exist.
+inline __m512i LoadByteValue(const int8_t* value, int dims) {
+  if (dims >= kQuadUnit) return _mm512_loadu_si512(value);
+  return _mm512_maskz_loadu_epi8((uint64_t{1} << dims) - 1, value);
+}
+
+// Four values of 64 dimensions, `stride` apart, as quads: register i holds in its quarter j
+// dimensions 16 j + 4 i and the three after it.
+inline void InterleaveValues(const int8_t* value, int64_t stride, int dims, __m512i* quads) {
+  const __m512i a = LoadByteValue(value, dims);
+  const __m512i b = LoadByteValue(value + stride, dims);
+  const __m512i c = LoadByteValue(value + 2 * stride, dims);
+  const __m512i d = LoadByteValue(value + 3 * stride, dims);
+  const __m512i low_ab = _mm512_unpacklo_epi8(a, b), low_cd = _mm512_unpacklo_epi8(c, d);
+  quads[0] = _mm512_unpacklo_epi16(low_ab, low_cd);
+  quads[1] = _mm512_unpackhi_epi16(low_ab, low_cd);
+  const __m512i high_ab = _mm512_unpackhi_epi8(a, b), high_cd = _mm512_unpackhi_epi8(c, d);
+  quads[2] = _mm512_unpacklo_epi16(high_ab, high_cd);
+  quads[3] = _mm512_unpackhi_epi16(high_ab, high_cd);
+}
+
+// acc[r][dim ..] of up to 64 dimensions, from the sums of InterleaveValues' four registers.
+inline void StoreSums(const AttentionShape& shape, const __m512* sum, int dim, float* acc) {
+  const __m512 a = _mm512_shuffle_f32x4(sum[0], sum[1], 0x88);
+  const __m512 b = _mm512_shuffle_f32x4(sum[2], sum[3], 0x88);
+  const __m512 c = _mm512_shuffle_f32x4(sum[0], sum[1], 0xdd);
+  const __m512 d = _mm512_shuffle_f32x4(sum[2], sum[3], 0xdd);
+  const __m512 ordered[4] = {_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(c, d, 0x88),
+                             _mm512_shuffle_f32x4(a, b, 0xdd), _mm512_shuffle_f32x4(c, d, 0xdd)};
+  for (int i = 0; i < 4 && dim + i * 16 < shape.padded_dim; ++i) {
+    _mm512_storeu_ps(acc + dim + i * 16, ordered[i]);
+  }
+}
+
+// Bytes of a group of values in scratch.
+inline int64_t ReadyGroupBytes(const AttentionShape& shape) {
+  return int64_t{kAttentionKeyGroup} * ((shape.head_dim + kQuadUnit - 1) / kQuadUnit * kQuadUnit);
+}
+
+// Dimensions [dim, dim + 64) of kRows rows: the values of quads [begin, end) of keys, weighted.
+template <int kRows, QuadForm kForm>
+[[gnu::noinline]] void AddByteValues(const AttentionShape& shape, const ByteChunk& chunk, int begin,
+                                     int end, int dim, const ByteWeights* weights, float* acc) {
+  constexpr int kQuadsPerGroup = kAttentionKeyGroup / kQuad;
+  __m512i high[kRows][4], low[kRows][4];
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) high[r][i] = low[r][i] = _mm512_setzero_si512();
+  }
+  const int64_t step = kForm == QuadForm::kReady ? ReadyGroupBytes(shape) / kQuadsPerGroup
+                                                 : int64_t{kQuad} * shape.head_dim;
+  for (int p = begin; p < end; ++p) {
+    const int8_t* value = chunk.values[p / kQuadsPerGroup] + p % kQuadsPerGroup * step;
+    __m512i quads[4];
+    if constexpr (kForm == QuadForm::kReady) {
+#pragma GCC unroll 4
+      for (int i = 0; i < 4; ++i) quads[i] = _mm512_loadu_si512(value + dim * kQuad + i * 64);
+    } else {
+      InterleaveValues(value + dim, shape.head_dim, shape.head_dim - dim, quads);
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      const uint8_t* weight = weights[r].high + p * kQuad;
+      const __m512i upper = Quad(weight), lower = Quad(weight + kAttentionSplit);
+#pragma GCC unroll 4
+      for (int i = 0; i < 4; ++i) {
+        AddQuads(high[r][i], upper, quads[i]);
+        AddQuads(low[r][i], lower, quads[i]);
+      }
+    }
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+    __m512 sum[4];
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+      sum[i] = _mm512_mul_ps(Join(high[r][i], low[r][i]), _mm512_set1_ps(weights[r].unit));
+    }
+    StoreSums(shape, sum, dim, acc + r * shape.padded_dim);
+  }
+}
+
+}  // namespace
+}  // namespace pagemill::ops
+
+#endif  // PAGEMILL_CC_OPS_PAGED_ATTENTION_ATTENTION_INT8_INL_H_
