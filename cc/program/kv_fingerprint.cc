@@ -42,7 +42,7 @@ Digest128 KvFingerprint(const Program& program, const Weights& weights,
   AppendProgram(program, &text);
   for (size_t i = 0; i < program.values().size(); ++i) {
     const Value& value = program.values()[i];
-    if (value.kind != ValueKind::kWeight) continue;
+    if (value.kind != ValueKind::kWeight || value.assembly) continue;  // the parts say all
     AppendSamples(weights.data(ValueId(static_cast<int32_t>(i))), value.Bytes({}), &text);
   }
   return Xxh3_128(text.data(), text.size());

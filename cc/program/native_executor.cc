@@ -194,7 +194,7 @@ void NativeExecutor::Bound::BindOps() {
       const std::byte* bytes = packed.data(i, k);
       if (bytes == nullptr) continue;
       inputs[k].data = const_cast<std::byte*>(bytes);
-      inputs[k].row_stride_bytes = 0;
+      if (packed.reordered(i, k)) inputs[k].row_stride_bytes = 0;
     }
     const std::span<const TensorView> outputs_of_op = bind(op.outputs);
     ops.push_back({.run = kernels.rows[i]->run,

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "cc/program/assembly.h"
+
 namespace pagemill::program {
 
 int64_t StepSizes::Of(Symbol symbol) const {
@@ -55,7 +57,7 @@ int64_t Value::SpanBytes() const {
 
 bool Value::operator==(const Value& other) const {
   return name == other.name && kind == other.kind && dtype == other.dtype && shape == other.shape &&
-         weight == other.weight && cache == other.cache;
+         weight == other.weight && cache == other.cache && assembly == other.assembly;
 }
 
 bool Op::operator==(const Op& other) const {
@@ -86,8 +88,10 @@ Status Program::CheckIntegrity() const {
   for (size_t i = 0; i < values_.size(); ++i) {
     const Value& v = values_[i];
     written[i] = v.kind != ValueKind::kActivation;
-    if (v.kind == ValueKind::kWeight &&
-        (v.weight.file < 0 || v.weight.file >= static_cast<int32_t>(files_.size()))) {
+    if (v.assembly) {
+      PM_RETURN_IF_ERROR(CheckAssembly(*this, v));
+    } else if (v.kind == ValueKind::kWeight &&
+               (v.weight.file < 0 || v.weight.file >= static_cast<int32_t>(files_.size()))) {
       return InvalidArgument(LinePrefix(v.line) + "weight '" + v.name + "' names file " +
                              std::to_string(v.weight.file) + ", which is not declared");
     }

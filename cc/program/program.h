@@ -75,6 +75,27 @@ struct WeightSource {
   friend bool operator==(const WeightSource&, const WeightSource&) = default;
 };
 
+// Whose integers a group-quantized matrix has, and how they lie: assembly.h.
+enum class PackedLayout : uint8_t { kAwq, kGptq, kGptqV2, kPackQuantized };
+
+// A matrix that no file holds in a dtype of ours: it is made of other weights, its parts, when the
+// program is bound (assembly.h).
+struct Assembly {
+  PackedLayout layout = PackedLayout::kAwq;
+  int32_t bits = 4;           // of an integer, 4 or 8
+  int64_t group = 0;          // columns that share a scale and a zero point
+  ValueId values = kNoValue;  // the integers
+  ValueId scales = kNoValue;
+  ValueId zeros = kNoValue;   // missing: all are 2^(bits - 1)
+  ValueId groups = kNoValue;  // of each column; missing: column / group
+  // Where the weight begins in the matrix of the file, of which it may be a part.
+  int64_t first_row = 0;
+  int64_t first_column = 0;
+
+  std::array<ValueId, 4> parts() const { return {values, scales, zeros, groups}; }
+  friend bool operator==(const Assembly&, const Assembly&) = default;
+};
+
 // One layer's KV cache.
 struct CacheSpec {
   int32_t kv_heads = 0;
@@ -86,11 +107,12 @@ struct CacheSpec {
 struct Value {
   std::string name;
   ValueKind kind = ValueKind::kActivation;
-  DType dtype = DType::kF32;  // not of a cache
-  Shape shape;                // not of a cache
-  WeightSource weight;        // of a weight only
-  CacheSpec cache;            // of a cache only
-  int32_t line = 0;           // of the text it came from, 0 = none; not part of equality
+  DType dtype = DType::kF32;         // not of a cache
+  Shape shape;                       // not of a cache
+  WeightSource weight;               // of a weight only
+  CacheSpec cache;                   // of a cache only
+  int32_t line = 0;                  // of the text it came from, 0 = none; not part of equality
+  std::optional<Assembly> assembly;  // of a weight only, which then has no source
 
   int64_t Bytes(const StepSizes& sizes) const;  // not of a cache
   int64_t RowStrideBytes() const;               // not of a cache

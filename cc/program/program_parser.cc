@@ -3,6 +3,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "cc/program/assembly.h"
 #include "cc/program/program.h"
 
 namespace pagemill::program {
@@ -50,6 +51,7 @@ class ProgramParser {
   Status ParseFile(std::string_view line, const Fields& fields);
   Status ParseWeight(const Fields& fields);
   Status ParseRowStride(std::string_view text, Value* weight);
+  Status ParseAssembled(const Fields& fields);
   Status ParseCache(const Fields& fields);
   Status ParseInput(const Fields& fields);
   Status ParseActivation(const Fields& fields);
@@ -105,13 +107,14 @@ Status ProgramParser::ParseLine(std::string_view line) {
   const std::string_view kind = fields[0];
   if (kind == "file") return ParseFile(line, fields);
   if (kind == "weight") return ParseWeight(fields);
+  if (kind == "assembled") return ParseAssembled(fields);
   if (kind == "cache") return ParseCache(fields);
   if (kind == "input") return ParseInput(fields);
   if (kind == "value") return ParseActivation(fields);
   if (kind == "op") return ParseOp(fields);
   if (kind == "output") return ParseOutput(fields);
   return Error("unknown kind of line " + Quote(kind) +
-               "; known: file, weight, cache, input, value, op, output, constants");
+               "; known: file, weight, assembled, cache, input, value, op, output, constants");
 }
 
 Status ProgramParser::ExpectFields(const Fields& fields, size_t count, std::string_view form) {
@@ -218,6 +221,36 @@ Status ProgramParser::ParseRowStride(std::string_view text, Value* weight) {
                  " above the " + std::to_string(row) + " bytes of a row, and 2^42 bytes in all");
   }
   return OkStatus();
+}
+
+Status ProgramParser::ParseAssembled(const Fields& fields) {
+  if (fields.size() != 10) {
+    PM_RETURN_IF_ERROR(ExpectFields(fields, 8,
+                                    "assembled <name> <dtype> <shape> <layout> <bits> <group> "
+                                    "<parts> [<first row> <first column>]"));
+  }
+  Value value;
+  value.kind = ValueKind::kWeight;
+  PM_RETURN_IF_ERROR(ParseTypeAndShape(fields[2], fields[3], &value));
+  if (value.shape.symbol != Symbol::kNone) return Error("a weight's shape has no symbol");
+  const std::optional<PackedLayout> layout = ParsePackedLayout(fields[4]);
+  if (!layout) return Error("unknown layout " + Quote(fields[4]) + "; known: " + kPackedLayouts);
+  Assembly& a = value.assembly.emplace();
+  a.layout = *layout;
+  if (!ParseNumber(fields[5], &a.bits) || !ParseNumber(fields[6], &a.group)) {
+    return Error("bits " + Quote(fields[5]) + " and group " + Quote(fields[6]) +
+                 " must be whole numbers");
+  }
+  std::vector<ValueId> parts;
+  PM_RETURN_IF_ERROR(ParseOperands(fields[7], &parts));
+  if (parts.size() != 4) return Error("expected the parts '<values>,<scales>,<zeros>,<groups>'");
+  a.values = parts[0], a.scales = parts[1], a.zeros = parts[2], a.groups = parts[3];
+  if (fields.size() == 10 &&
+      (!ParseNumber(fields[8], &a.first_row) || !ParseNumber(fields[9], &a.first_column))) {
+    return Error("first row " + Quote(fields[8]) + " and column " + Quote(fields[9]) +
+                 " must be whole numbers");
+  }
+  return AddValue(fields[1], std::move(value));
 }
 
 Status ProgramParser::ParseCache(const Fields& fields) {

@@ -1,7 +1,9 @@
 // Program::ToText: the canonical text, docs/program_format.md.
 #include <charconv>
+#include <span>
 #include <string>
 
+#include "cc/program/assembly.h"
 #include "cc/program/program.h"
 
 namespace pagemill::program {
@@ -16,7 +18,28 @@ std::string TypeAndShape(const Value& v) {
   return std::string(Info(v.dtype).name) + " " + v.shape.ToString();
 }
 
-std::string ValueLine(const Value& v) {
+std::string Operands(const Program& program, std::span<const ValueId> ids) {
+  std::string text;
+  for (ValueId id : ids) {
+    if (!text.empty()) text += ',';
+    text += id == kNoValue ? "-" : program.value(id).name;
+  }
+  return text;
+}
+
+std::string AssembledLine(const Program& program, const Value& v) {
+  const Assembly& a = *v.assembly;
+  std::string text = "assembled " + v.name + " " + TypeAndShape(v) + " ";
+  text.append(NameOf(a.layout)).append(" ").append(std::to_string(a.bits));
+  text += " " + std::to_string(a.group) + " " + Operands(program, a.parts());
+  if (a.first_row != 0 || a.first_column != 0) {
+    text += " " + std::to_string(a.first_row) + " " + std::to_string(a.first_column);
+  }
+  return text + "\n";
+}
+
+std::string ValueLine(const Program& program, const Value& v) {
+  if (v.assembly) return AssembledLine(program, v);
   switch (v.kind) {
     case ValueKind::kWeight:
       return "weight " + v.name + " " + TypeAndShape(v) + " " + std::to_string(v.weight.file) +
@@ -31,15 +54,6 @@ std::string ValueLine(const Value& v) {
       break;
   }
   return "value " + v.name + " " + TypeAndShape(v) + "\n";
-}
-
-std::string Operands(const Program& program, const std::vector<ValueId>& ids) {
-  std::string text;
-  for (ValueId id : ids) {
-    if (!text.empty()) text += ',';
-    text += id == kNoValue ? "-" : program.value(id).name;
-  }
-  return text;
 }
 
 std::string OpLine(const Program& program, const Op& op) {
@@ -58,7 +72,7 @@ std::string Program::ToText() const {
   for (size_t i = 0; i < files_.size(); ++i) {
     text += "file " + std::to_string(i) + " " + files_[i] + "\n";
   }
-  for (const Value& v : values_) text += ValueLine(v);
+  for (const Value& v : values_) text += ValueLine(*this, v);
   for (const Op& op : ops_) text += OpLine(*this, op);
   for (ValueId id : outputs_) {
     const bool logits = value(id).shape.symbol == Symbol::kLogitsRows;

@@ -7,77 +7,115 @@
 #include <vector>
 
 #include "cc/base/xxh3.h"
+#include "cc/program/assembly.h"
 #include "cc/program/operand_views.h"
+#include "cc/program/weights/assemble.h"
 
 namespace pagemill::program {
 namespace {
 
 struct Copy {
-  const ops::WeightPacking* packing;
+  const ops::WeightPacking* packing;  // null: row by row
   ValueId weight;
   TensorView view;  // no data yet
   int64_t offset;   // in the memory of all copies
+
+  int64_t bytes() const {
+    return packing != nullptr ? packing->bytes(view)
+                              : (view.shape[0] * view.row_stride_bytes + 63) / 64 * 64;
+  }
 };
 
-struct Operand {
+struct Use {
   size_t op;
   size_t input;
-  size_t copy;  // index
-  bool follows;
+  size_t copy;      // index
+  bool end_to_end;  // the kernel reads all of it in this order
 };
 
-struct Layout {
-  std::vector<Copy> copies;
-  std::vector<Operand> operands;
-  PackedBytes bytes;
-};
-
-// Calls f(op, input, packing, weight) for each operand that its kernel wants packed; of those that
-// follow others, or of those that do not.
+// Calls f(op, input, weight, packing) for each operand that is a weight; packing is null where its
+// kernel reads it as stored.
 template <class F>
-void ForEachPacked(const Program& program, std::span<const ops::KernelRow* const> rows,
-                   bool follows, const F& f) {
+void ForEachWeight(const Program& program, std::span<const ops::KernelRow* const> rows,
+                   const F& f) {
   for (size_t op = 0; op < rows.size(); ++op) {
     const std::vector<ValueId>& inputs = program.ops()[op].inputs;
     for (size_t i = 0; i < inputs.size(); ++i) {
-      const ops::WeightPacking* packing = ops::PackingOf(*rows[op], i);
-      if (packing == nullptr || inputs[i] == kNoValue || packing->follows != follows) continue;
-      if (program.value(inputs[i]).kind != ValueKind::kWeight) continue;
-      f(op, i, *packing, inputs[i]);
+      if (inputs[i] == kNoValue || program.value(inputs[i]).kind != ValueKind::kWeight) continue;
+      f(op, i, inputs[i], ops::PackingOf(*rows[op], i));
     }
   }
 }
 
-Layout LayOut(const Program& program, std::span<const ops::KernelRow* const> rows) {
-  Layout layout;
-  std::map<std::pair<ByteRange, std::string_view>, size_t> known;
-  std::set<ByteRange> stored;
-  ForEachPacked(program, rows, /*follows=*/false,
-                [&](size_t op, size_t input, const ops::WeightPacking& packing, ValueId weight) {
-                  const Value& v = program.value(weight);
-                  const ByteRange range = StoredRange(v);
-                  const auto [found, added] =
-                      known.try_emplace({range, packing.layout}, layout.copies.size());
-                  layout.operands.push_back({op, input, found->second, false});
-                  if (!added) return;
-                  const TensorView view = MakeView(v, {}, {}, nullptr);
-                  layout.copies.push_back({&packing, weight, view, layout.bytes.packed_bytes});
-                  layout.bytes.packed_bytes += packing.bytes(view);
-                  if (stored.insert(range).second) layout.bytes.stored_bytes += std::get<2>(range);
-                });
-  ForEachPacked(
-      program, rows, /*follows=*/true,
-      [&](size_t op, size_t input, const ops::WeightPacking& packing, ValueId weight) {
-        const auto found = known.find({StoredRange(program.value(weight)), packing.layout});
-        if (found != known.end()) layout.operands.push_back({op, input, found->second, true});
-      });
-  return layout;
+class Layout {
+ public:
+  Layout(const Program& program, std::span<const ops::KernelRow* const> rows) : program_(program) {
+    ForEachWeight(program, rows,
+                  [&](size_t op, size_t input, ValueId weight, const ops::WeightPacking* packing) {
+                    if (packing == nullptr || packing->follows) return;
+                    uses.push_back({op, input, CopyOf(weight, packing), true});
+                  });
+    // Those that would do with either order.
+    ForEachWeight(program, rows,
+                  [&](size_t op, size_t input, ValueId weight, const ops::WeightPacking* packing) {
+                    if (packing != nullptr && !packing->follows) return;
+                    const auto found =
+                        packing == nullptr
+                            ? known_.end()
+                            : known_.find({StoredRange(program_, weight), packing->layout});
+                    if (found != known_.end()) {
+                      uses.push_back({op, input, found->second, false});
+                    } else if (program_.value(weight).assembly) {
+                      uses.push_back({op, input, CopyOf(weight, nullptr), false});
+                    }
+                  });
+  }
+
+  std::vector<Copy> copies;
+  std::vector<Use> uses;
+  PackedBytes bytes;
+
+ private:
+  size_t CopyOf(ValueId weight, const ops::WeightPacking* packing) {
+    const std::string_view order = packing == nullptr ? std::string_view() : packing->layout;
+    const auto [found, added] =
+        known_.try_emplace({StoredRange(program_, weight), order}, copies.size());
+    if (!added) return found->second;
+    const Value& v = program_.value(weight);
+    copies.push_back({packing, weight, MakeView(v, {}, {}, nullptr), bytes.packed_bytes});
+    bytes.packed_bytes += copies.back().bytes();
+    if (!v.assembly) {
+      CountStored(weight);
+    } else {
+      for (ValueId part : v.assembly->parts()) {
+        if (part != kNoValue) CountStored(part);
+      }
+    }
+    return found->second;
+  }
+
+  void CountStored(ValueId weight) {
+    const ByteRange range = StoredRange(program_, weight);
+    if (stored_.insert(range).second) bytes.stored_bytes += std::get<2>(range);
+  }
+
+  const Program& program_;
+  std::map<std::pair<ByteRange, std::string_view>, size_t> known_;  // index of the copy
+  std::set<ByteRange> stored_;
+};
+
+TensorView ViewOf(const Copy& copy, const std::byte* data) {
+  TensorView view = copy.view;
+  view.data = const_cast<std::byte*>(data);
+  return view;
 }
 
-TensorView ViewOf(const Copy& copy, const Weights& weights) {
-  TensorView view = copy.view;
-  view.data = const_cast<std::byte*>(weights.data(copy.weight));
-  return view;
+// Of columns of a stored matrix, all from the first element to the last.
+std::string DigestText(const Program& program, ValueId weight, const Weights& weights,
+                       device::ThreadPool& pool) {
+  const size_t stored = static_cast<size_t>(program.value(weight).SpanBytes());
+  const Digest128 digest = ParallelDigest({weights.data(weight), stored}, pool);
+  return " " + std::to_string(digest.high) + " " + std::to_string(digest.low);
 }
 
 // Of all that decides the bytes of the copies and where they lie.
@@ -85,16 +123,28 @@ Digest128 KeyOf(const Program& program, const Layout& layout, const Weights& wei
                 device::ThreadPool& pool) {
   std::string text;
   for (const Copy& copy : layout.copies) {
-    const TensorView view = ViewOf(copy, weights);
-    // Of columns of a stored matrix, all from the first element to the last.
-    const int64_t stored = program.value(copy.weight).SpanBytes();
-    const Digest128 digest =
-        ParallelDigest({view.Data<const std::byte>(), static_cast<size_t>(stored)}, pool);
-    text.append(copy.packing->layout).append(" ").append(Info(view.dtype).name);
+    const TensorView& view = copy.view;
+    text.append(copy.packing == nullptr ? "rows" : copy.packing->layout);
+    text.append(" ").append(Info(view.dtype).name);
     for (int64_t number : {view.shape[0], view.RowElements(), view.row_stride_bytes, copy.offset}) {
       text += " " + std::to_string(number);
     }
-    text += " " + std::to_string(digest.high) + " " + std::to_string(digest.low) + "\n";
+    const std::optional<Assembly>& assembly = program.value(copy.weight).assembly;
+    if (assembly) {
+      text.append(" ").append(NameOf(assembly->layout));
+      for (int64_t number : {int64_t{assembly->bits}, assembly->group, assembly->first_row,
+                             assembly->first_column}) {
+        text += " " + std::to_string(number);
+      }
+      for (ValueId part : assembly->parts()) {
+        text += part == kNoValue ? " -"
+                                 : " " + std::string(Info(program.value(part).dtype).name) +
+                                       DigestText(program, part, weights, pool);
+      }
+    } else {
+      text += DigestText(program, copy.weight, weights, pool);
+    }
+    text += "\n";
   }
   return Xxh3_128(text.data(), text.size());
 }
@@ -105,14 +155,12 @@ std::vector<std::span<const std::byte>> ReadFromEndToEnd(const Layout& layout,
                                                          const std::byte* base, size_t ops) {
   std::vector<std::span<const std::byte>> read_by(ops);
   std::vector<bool> apart(ops, false);
-  for (const Operand& operand : layout.operands) {  // of an op, ascending
-    const Copy& copy = layout.copies[operand.copy];
-    if (operand.follows) continue;
-    const std::span<const std::byte> bytes(base + copy.offset,
-                                           static_cast<size_t>(copy.packing->bytes(copy.view)));
-    std::span<const std::byte>& all = read_by[operand.op];
-    apart[operand.op] =
-        apart[operand.op] || (!all.empty() && all.data() + all.size() != bytes.data());
+  for (const Use& use : layout.uses) {  // of an op, ascending
+    const Copy& copy = layout.copies[use.copy];
+    if (!use.end_to_end) continue;
+    const std::span<const std::byte> bytes(base + copy.offset, static_cast<size_t>(copy.bytes()));
+    std::span<const std::byte>& all = read_by[use.op];
+    apart[use.op] = apart[use.op] || (!all.empty() && all.data() + all.size() != bytes.data());
     all = all.empty() ? bytes : std::span(all.data(), all.size() + bytes.size());
   }
   for (size_t op = 0; op < ops; ++op) {
@@ -121,17 +169,31 @@ std::vector<std::span<const std::byte>> ReadFromEndToEnd(const Layout& layout,
   return read_by;
 }
 
+Status MakeCopy(const Program& program, const Copy& copy, const Weights& weights, std::byte* target,
+                device::ThreadPool& pool) {
+  const Value& v = program.value(copy.weight);
+  if (!v.assembly) {
+    copy.packing->pack(ViewOf(copy, weights.data(copy.weight)), target, pool);
+    return OkStatus();
+  }
+  if (copy.packing == nullptr) return Assemble(program, copy.weight, weights, target, pool);
+  PM_ASSIGN_OR_RETURN(const LazyMemory rows, LazyMemory::Allocate(v.Bytes({}), "a weight"));
+  PM_RETURN_IF_ERROR(Assemble(program, copy.weight, weights, rows.data(), pool));
+  copy.packing->pack(ViewOf(copy, rows.data()), target, pool);
+  return OkStatus();
+}
+
 }  // namespace
 
 PackedBytes CountPackedBytes(const Program& program, std::span<const ops::KernelRow* const> rows) {
-  return LayOut(program, rows).bytes;
+  return Layout(program, rows).bytes;
 }
 
 StatusOr<PackedWeights> PackedWeights::Make(const Program& program,
                                             std::span<const ops::KernelRow* const> rows,
                                             const Weights& weights, const PackCache* cache,
                                             device::ThreadPool& pool) {
-  const Layout layout = LayOut(program, rows);
+  const Layout layout(program, rows);
   PackedWeights packed;
   if (layout.copies.empty()) return packed;
   const int64_t bytes = layout.bytes.packed_bytes;
@@ -146,7 +208,8 @@ StatusOr<PackedWeights> PackedWeights::Make(const Program& program,
   } else {
     PM_ASSIGN_OR_RETURN(packed.memory_, LazyMemory::Allocate(bytes, "packed weights"));
     for (const Copy& copy : layout.copies) {
-      copy.packing->pack(ViewOf(copy, weights), packed.memory_.data() + copy.offset, pool);
+      PM_RETURN_IF_ERROR(
+          MakeCopy(program, copy, weights, packed.memory_.data() + copy.offset, pool));
     }
     base = packed.memory_.data();
     if (cache != nullptr) {
@@ -154,8 +217,9 @@ StatusOr<PackedWeights> PackedWeights::Make(const Program& program,
           cache->Store(key, packed.memory_.bytes().first(static_cast<size_t>(bytes)), pool);
     }
   }
-  for (const Operand& operand : layout.operands) {
-    packed.data_[{operand.op, operand.input}] = base + layout.copies[operand.copy].offset;
+  for (const Use& use : layout.uses) {
+    const Copy& copy = layout.copies[use.copy];
+    packed.data_[{use.op, use.input}] = {base + copy.offset, copy.packing != nullptr};
   }
   packed.read_by_ = ReadFromEndToEnd(layout, base, rows.size());
   weights.DropPages();

@@ -1,6 +1,7 @@
 // File: cc/program/weights/packed_weights.h
 // Weights in the order in which the chosen kernels read them (ops::WeightPacking), packed when a
-// program is bound. Operands that share a weight and an order share the copy.
+// program is bound. Operands that share a weight and an order share the copy. Assembled weights
+// (assemble.h) are made here, one at a time; a kernel that reads one as stored gets it row by row.
 //
 //   PM_ASSIGN_OR_RETURN(PackedWeights packed,
 //                       PackedWeights::Make(program, rows, weights, cache, pool));
@@ -31,7 +32,7 @@ namespace pagemill::program {
 
 struct PackedBytes {
   int64_t packed_bytes = 0;  // of all packed copies
-  int64_t stored_bytes = 0;  // of the weights that they are copies of, each byte range once
+  int64_t stored_bytes = 0;  // of what they are made from, each byte range once
 };
 
 // `rows`: the kernel of each op. Sizes alone.
@@ -41,7 +42,7 @@ class PackedWeights {
  public:
   // Maps the copies from `cache` where it has them; else packs on the pool's threads and stores
   // them there. Null: no cache. Then gives back the pages of files that were read for it.
-  // kResourceExhausted where there is no room.
+  // kResourceExhausted where there is no room; the errors of Assemble().
   static StatusOr<PackedWeights> Make(const Program& program,
                                       std::span<const ops::KernelRow* const> rows,
                                       const Weights& weights, const PackCache* cache,
@@ -52,12 +53,17 @@ class PackedWeights {
   // Why copies that were packed could not be stored in the cache; that is no reason to fail.
   const Status& store_status() const { return store_status_; }
 
-  // Does any kernel read a packed copy?
+  // Does any kernel read a copy?
   bool empty() const { return data_.empty(); }
-  // Input `input` of op `op`, 64-byte aligned; null where its kernel reads it as stored.
+  // Input `input` of op `op`, 64-byte aligned; null where its kernel reads it as its file has it.
   const std::byte* data(size_t op, size_t input) const {
     const auto found = data_.find({op, input});
-    return found == data_.end() ? nullptr : found->second;
+    return found == data_.end() ? nullptr : found->second.data;
+  }
+  // Is it in its kernel's order, not row by row?
+  bool reordered(size_t op, size_t input) const {
+    const auto found = data_.find({op, input});
+    return found != data_.end() && found->second.reordered;
   }
 
   // All that op `op` reads of packed copies from end to end, where its operands lie one after the
@@ -67,10 +73,15 @@ class PackedWeights {
   }
 
  private:
+  struct Operand {
+    const std::byte* data = nullptr;
+    bool reordered = false;
+  };
+
   LazyMemory memory_;                       // where they were packed
   std::optional<PackCache::Entry> mapped_;  // or found
   Status store_status_;
-  std::map<std::pair<size_t, size_t>, const std::byte*> data_;
+  std::map<std::pair<size_t, size_t>, Operand> data_;
   std::vector<std::span<const std::byte>> read_by_;  // of each op
 };
 

@@ -7,7 +7,10 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <utility>
 #include <vector>
+
+#include "cc/tensor/float16.h"
 
 namespace pagemill::program {
 namespace {
@@ -140,6 +143,75 @@ TEST(PackedWeights, EveryLayoutIsACopyOfItsOwn) {
   EXPECT_NE(packed.data(1, 1), packed.data(2, 1));
 }
 
+// A matrix of one row of 32 nibbles, 1 to 8 four times, with the scale 1 and the zero point 2 for
+// all; and who reads it.
+constexpr char kAssembled[] = R"(pagemill-program 1
+file 0 @
+weight v i32 1,4 0 0
+weight z i32 1,1 0 16
+weight s f32 1,1 0 20
+assembled a bf16 1,32 pack_quantized 4 32 v,s,z,-
+input token_ids i32 T
+value x f32 T,3
+value out f32 L,3
+op first token_ids,a -> x
+op second x,a -> out
+output logits out
+constants 24
+21436587214365872143658721436587020000000000803f
+)";
+
+Program MustParseAssembled() {
+  StatusOr<Program> program = Program::Parse(kAssembled);
+  EXPECT_TRUE(program.ok()) << program.status().ToString();
+  return *std::move(program);
+}
+
+// Packing that keeps the first element, 1 - 2.
+void KeepFirst(const TensorView& weight, std::byte* packed, device::ThreadPool&) {
+  const float first = Bf16ToFloat(weight.Data<const uint16_t>()[0]);
+  std::memcpy(packed, &first, sizeof(first));
+}
+constexpr ops::WeightPacking kFirstOnly = {
+    .layout = "first", .inputs = 0b010, .bytes = OneLine, .pack = KeepFirst};
+constexpr ops::KernelRow kPacksFirst = {.op = "op", .name = "packs", .packing = &kFirstOnly};
+
+TEST(PackedWeights, AnAssembledWeightIsMadeForEveryOrder) {
+  const Program program = MustParseAssembled();
+  const std::vector<const ops::KernelRow*> rows = {&kPlain, &kPacksFirst};
+  EXPECT_EQ(CountPackedBytes(program, rows).packed_bytes, 2 * 64);
+  EXPECT_EQ(CountPackedBytes(program, rows).stored_bytes, 24) << "of its parts";
+  const PackedWeights packed = MustPack(program, rows);
+  ASSERT_NE(packed.data(0, 1), nullptr);
+  EXPECT_FALSE(packed.reordered(0, 1)) << "row by row";
+  for (size_t i = 0; i < 32; ++i) {
+    uint16_t bits;
+    std::memcpy(&bits, packed.data(0, 1) + 2 * i, sizeof(bits));
+    EXPECT_EQ(Bf16ToFloat(bits), static_cast<float>(i % 8) - 1) << "element " << i;
+  }
+  EXPECT_TRUE(packed.reordered(1, 1));
+  EXPECT_EQ(First(packed.data(1, 1)), -1);
+}
+
+TEST(PackedWeights, AnAssembledWeightThatNobodyPacksIsReadRowByRow) {
+  const Program program = MustParseAssembled();
+  const PackedWeights packed = MustPack(program, {&kFollows, &kPlain});
+  EXPECT_EQ(packed.data(0, 1), packed.data(1, 1));
+  EXPECT_FALSE(packed.reordered(0, 1));
+}
+
+TEST(PackedWeights, AnAssembledWeightThatCannotBeMadeIsAnError) {
+  std::string text = kAssembled;
+  text.replace(text.find("0000803f"), 8, "0000c07f");  // the scale is no number
+  const Program program = *Program::Parse(text);
+  const StatusOr<Weights> weights = Weights::Load(program);
+  ASSERT_TRUE(weights.ok());
+  device::ThreadPool pool({.num_threads = 2});
+  const std::vector<const ops::KernelRow*> rows = {&kPlain, &kPacksFirst};
+  EXPECT_EQ(PackedWeights::Make(program, rows, *weights, nullptr, pool).status().code(),
+            StatusCode::kDataLoss);
+}
+
 class PackedWeightsCacheTest : public ::testing::Test {
  protected:
   PackedWeightsCacheTest() { EXPECT_NE(::mkdtemp(folder_.data()), nullptr); }
@@ -172,6 +244,21 @@ TEST_F(PackedWeightsCacheTest, OtherBytesOrLayoutsAreOtherEntries) {
   const PackedWeights packed = MustPack(*other, rows, &cache);
   EXPECT_FALSE(packed.from_cache());
   EXPECT_EQ(First(packed.data(1, 1)), -6);
+}
+
+TEST_F(PackedWeightsCacheTest, OtherPartsOrAssembliesAreOtherEntries) {
+  const PackCache cache(folder_);
+  const std::vector<const ops::KernelRow*> rows = {&kPlain, &kPacksFirst};
+  EXPECT_FALSE(MustPack(MustParseAssembled(), rows, &cache).from_cache());
+  EXPECT_TRUE(MustPack(MustParseAssembled(), rows, &cache).from_cache());
+  for (const auto& [from, to] : {std::pair("s,z,-", "s,-,-"), std::pair("0000803f", "00000040"),
+                                 std::pair("020000", "030000")}) {
+    std::string text = kAssembled;
+    text.replace(text.find(from), std::string(from).size(), to);
+    const StatusOr<Program> other = Program::Parse(text);
+    ASSERT_TRUE(other.ok()) << other.status().ToString();
+    EXPECT_FALSE(MustPack(*other, rows, &cache).from_cache()) << to;
+  }
 }
 
 TEST_F(PackedWeightsCacheTest, ACacheThatCannotBeWrittenIsNoFailure) {

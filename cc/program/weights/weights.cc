@@ -12,6 +12,8 @@ namespace {
 // Of the unit that a byte swap reverses: block formats have none, kernels read them by bytes.
 int32_t ElementBytes(DType dtype) { return IsBlockFormat(dtype) ? 1 : Info(dtype).block_bytes; }
 
+bool InFile(const Value& v) { return v.kind == ValueKind::kWeight && !v.assembly; }
+
 bool NeedsCopy(const Program& program, const Value& weight) {
   const int32_t element = ElementBytes(weight.dtype);
   if (weight.shape.rank == 1) return true;
@@ -35,17 +37,20 @@ std::byte* AlignedCopy(std::span<const std::byte> source, int32_t element_bytes,
 
 }  // namespace
 
-ByteRange StoredRange(const Value& weight) {
-  return {weight.weight.file, weight.weight.offset, weight.Bytes({}), weight.weight.row_stride};
+ByteRange StoredRange(const Program& program, ValueId weight) {
+  const Value& v = program.value(weight);
+  if (v.assembly) return {-1, weight.value(), v.Bytes({}), 0};
+  return {v.weight.file, v.weight.offset, v.Bytes({}), v.weight.row_stride};
 }
 
 WeightBytes CountWeightBytes(const Program& program) {
   WeightBytes bytes;
   std::set<ByteRange> seen;
-  for (const Value& v : program.values()) {
-    if (v.kind != ValueKind::kWeight) continue;
+  for (size_t i = 0; i < program.values().size(); ++i) {
+    const Value& v = program.values()[i];
+    if (!InFile(v)) continue;
     const int64_t size = v.Bytes({});
-    if (!seen.insert(StoredRange(v)).second) continue;
+    if (!seen.insert(StoredRange(program, ValueId(static_cast<int32_t>(i)))).second) continue;
     bytes.total_bytes += size;
     if (NeedsCopy(program, v)) bytes.copied_bytes += v.SpanBytes();
   }
@@ -78,8 +83,9 @@ StatusOr<Weights> Weights::Load(const Program& program) {
   }
   std::map<ByteRange, const std::byte*> copied;
   for (const Value& v : program.values()) {
+    const ValueId id(static_cast<int32_t>(weights.data_.size()));
     weights.data_.push_back(nullptr);
-    if (v.kind != ValueKind::kWeight) continue;
+    if (!InFile(v)) continue;
     const std::span<const std::byte> file = bytes[static_cast<size_t>(v.weight.file)];
     const int64_t size = v.SpanBytes();
     const int64_t file_size = static_cast<int64_t>(file.size());
@@ -96,7 +102,7 @@ StatusOr<Weights> Weights::Load(const Program& program) {
       weights.data_.back() = range.data();
       continue;
     }
-    const std::byte*& copy = copied[StoredRange(v)];
+    const std::byte*& copy = copied[StoredRange(program, id)];
     if (copy == nullptr) copy = AlignedCopy(range, ElementBytes(v.dtype), &weights.copies_);
     weights.data_.back() = copy;
   }

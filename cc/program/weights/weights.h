@@ -4,6 +4,7 @@
 // big-endian host, elements of more than one byte (files are little endian; block formats are read
 // byte by byte). Vectors are copied, too: once matrices are packed, a mapped one would keep as much
 // of the file in memory as the page cache holds together around it, up to 2 MiB for 2 KB.
+// Of an assembled weight only the parts are here (assemble.h makes the rest).
 //
 //   PM_ASSIGN_OR_RETURN(Weights weights, Weights::Load(program));
 //   const void* data = weights.data(weight_id);
@@ -26,12 +27,12 @@
 namespace pagemill::program {
 
 // What of a file a weight takes: file, offset, size, row stride. Weights that are tied take the
-// same.
+// same. An assembled weight takes something of its own.
 using ByteRange = std::tuple<int32_t, int64_t, int64_t, int64_t>;
-ByteRange StoredRange(const Value& weight);
+ByteRange StoredRange(const Program& program, ValueId weight);
 
 struct WeightBytes {
-  int64_t total_bytes = 0;  // of all weights, each byte range of a file once
+  int64_t total_bytes = 0;  // of all weights in files, each byte range once
   // Of those, held in memory of our own instead of mapped. Columns of a wider matrix are copied
   // with what lies between them.
   int64_t copied_bytes = 0;
@@ -51,6 +52,7 @@ class Weights {
   // errors otherwise.
   static StatusOr<Weights> Load(const Program& program);
 
+  // Null for a weight that is assembled.
   const std::byte* data(ValueId weight) const { return data_[static_cast<size_t>(weight.value())]; }
 
   // Gives back the memory of all pages of the files that were read so far. They are read again when
@@ -60,7 +62,7 @@ class Weights {
  private:
   std::vector<MappedFile> files_;
   std::vector<std::unique_ptr<std::byte[]>> copies_;
-  std::vector<const std::byte*> data_;  // of every value; null for what is no weight
+  std::vector<const std::byte*> data_;  // of every value; null for others
 };
 
 }  // namespace pagemill::program

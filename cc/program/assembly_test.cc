@@ -1,0 +1,145 @@
+#include "cc/program/assembly.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "cc/program/program.h"
+
+namespace pagemill::program {
+namespace {
+
+// A matrix of 24 rows and 128 columns in two groups, as each layout stores it; canonical.
+constexpr char kText[] = R"(pagemill-program 1
+file 0 model.safetensors
+weight av i32 128,3 0 0
+weight as f16 2,24 0 0
+weight az i32 2,3 0 0
+weight gv i32 16,24 0 0
+weight gs bf16 2,24 0 0
+weight gz i32 2,3 0 0
+weight index i32 128 0 0
+weight pv i32 24,32 0 0
+weight ps f32 24,2 0 0
+weight pz i32 6,2 0 0
+assembled awq q4_1 24,128 awq 4 64 av,as,az,-
+assembled part q4_1 5,32 awq 4 64 av,as,az,- 19 96
+assembled gptq q4_0 24,128 gptq 4 64 gv,gs,-,-
+assembled mixed bf16 24,128 gptq_v2 4 64 gv,gs,gz,index
+assembled bytes q8_0 24,128 pack_quantized 8 64 pv,ps,-,-
+assembled far bf16 24,128 pack_quantized 8 64 pv,ps,pz,-
+input token_ids i32 T
+value out f32 L,1
+op any token_ids,awq -> out
+output logits out
+)";
+
+std::string Replace(std::string text, const std::string& from, const std::string& to) {
+  const size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  return text.replace(at, from.size(), to);
+}
+
+TEST(AssemblyTest, EveryLayoutRoundTrips) {
+  const StatusOr<Program> program = Program::Parse(kText);
+  ASSERT_TRUE(program.ok()) << program.status().ToString();
+  EXPECT_EQ(program->ToText(), kText);
+  const Value& part = program->value(*program->Find("part"));
+  EXPECT_EQ(part.kind, ValueKind::kWeight);
+  EXPECT_EQ(part.Bytes({}), 5 * 20);
+  ASSERT_TRUE(part.assembly);
+  EXPECT_EQ(part.assembly->layout, PackedLayout::kAwq);
+  EXPECT_EQ(part.assembly->group, 64);
+  EXPECT_EQ(part.assembly->scales, program->Find("as"));
+  EXPECT_EQ(part.assembly->groups, kNoValue);
+  EXPECT_EQ(part.assembly->first_row, 19);
+  EXPECT_EQ(part.assembly->first_column, 96);
+  const Program other = *Program::Parse(Replace(kText, "19 96", "18 96"));
+  EXPECT_FALSE(*program == other) << "assemblies are part of equality";
+}
+
+TEST(AssemblyTest, TheIntegersSayTheSize) {
+  const Program program = *Program::Parse(kText);
+  for (const char* name : {"awq", "gptq", "mixed", "bytes"}) {
+    const Assembly& assembly = *program.value(*program.Find(name)).assembly;
+    const PackedShape shape = PackedShapeOf(assembly, program.value(assembly.values).shape);
+    EXPECT_EQ(shape.rows, 24) << name;
+    EXPECT_EQ(shape.columns, 128) << name;
+    EXPECT_EQ(shape.groups, 2) << name;
+  }
+}
+
+struct BadText {
+  const char* name;
+  const char* from;
+  const char* to;
+  const char* message;  // a part of it
+};
+
+class AssemblyErrorTest : public ::testing::TestWithParam<BadText> {};
+
+TEST_P(AssemblyErrorTest, NamesLineAndCause) {
+  const StatusOr<Program> program = Program::Parse(Replace(kText, GetParam().from, GetParam().to));
+  ASSERT_FALSE(program.ok());
+  EXPECT_EQ(program.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(program.status().message().find(GetParam().message), std::string::npos)
+      << program.status().message();
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Texts, AssemblyErrorTest,
+    ::testing::Values(
+        BadText{"Fields", "awq 4 64 av,as,az,-\n", "awq 4 64\n", "line 13: expected 'assembled <"},
+        BadText{"Layout", "awq 4 64", "exl2 4 64", "unknown layout 'exl2'; known: awq, gptq"},
+        BadText{"Words", "awq 4 64", "awq four 64", "bits 'four' and group '64' must be whole"},
+        BadText{"Bits", "gptq 4 64", "gptq 3 64", "line 15: assembled 'gptq' has 3 bits; known: 4"},
+        BadText{"NoBits", "gptq 4 64", "gptq 0 64", "has 0 bits"},
+        BadText{"AwqBits", "awq 4 64", "awq 8 64", "has 8 bits; known: 4"},
+        BadText{"Group", "awq 4 64", "awq 4 48", "has groups of 48 columns, not a multiple of 32"},
+        BadText{"NoGroup", "awq 4 64", "awq 4 0", "has groups of 0 columns"},
+        BadText{"OtherGroup", "awq 4 64", "awq 4 32", "has scales of f16 2,24 for 24 rows and 4"},
+        BadText{"DType", "awq q4_1", "awq q5_0", "cannot be q5_0 24,128"},
+        BadText{"NoZeros", "av,as,az,-", "av,as,-,-", "cannot be q4_1"},
+        BadText{"Zeros", "gv,gs,-,-", "gv,gs,gz,-", "cannot be q4_0"},
+        BadText{"Groups", "gv,gs,-,-", "gv,gs,-,index", "cannot be q4_0"},
+        BadText{"ByteZeros", "pv,ps,-,-", "pv,ps,pz,-", "cannot be q8_0"},
+        BadText{"ByteNibbles", "q8_0 24,128 pack_quantized 8", "q8_0 24,128 pack_quantized 4",
+                "cannot be q8_0"},
+        BadText{"NoValues", "av,as,az,-", "-,as,az,-", "needs values and scales"},
+        BadText{"NoScales", "av,as,az,-", "av,-,az,-", "needs values and scales"},
+        BadText{"Missing", "av,as,az,-", "av,as,az", "expected the parts '<values>,<scales>"},
+        BadText{"Unknown", "av,as,az,-", "no,as,az,-", "operand 'no' is not defined"},
+        BadText{"PartOfParts", "gv,gs,-,-", "awq,gs,-,-", "weights of a file"},
+        BadText{"StridedPart", "av i32 128,3 0 0", "av i32 128,3 0 0 16", "weights of a file"},
+        BadText{"ValuesType", "av i32", "av f32", "needs values of i32 and two dimensions"},
+        BadText{"ValuesRank", "av i32 128,3", "av i32 384", "needs values of i32 and two"},
+        BadText{"ScalesType", "as f16", "as i32", "has scales of i32 2,24"},
+        BadText{"ScalesTurned", "ps f32 24,2", "ps f32 2,24", "has scales of f32 2,24 for 24 row"},
+        BadText{"ZerosShape", "az i32 2,3", "az i32 2,4", "has zeros of i32 2,4 for 24 rows"},
+        BadText{"ZerosType", "az i32 2,3", "az f32 2,3", "has zeros of f32 2,3"},
+        BadText{"IndexShape", "index i32 128", "index i32 64", "has groups of i32 64 for 128"},
+        BadText{"Rows", " 19 96", " 20 96", "takes 5,32 at row 20 and column 96 of a matrix of 24"},
+        BadText{"Columns", " 19 96", " 19 128", "takes 5,32 at row 19 and column 128"},
+        BadText{"CutBlock", " 19 96", " 19 80", "columns come in multiples of 32"},
+        BadText{"Negative", " 19 96", " -1 96", "takes 5,32 at row -1"},
+        BadText{"Huge", " 19 96", " 9223372036854775807 96", "takes 5,32 at row 9223372036854775"},
+        BadText{"CutRow", "bf16 24,128", "bf16 24,16", "takes 24,16 at row 0"},
+        BadText{"Symbol", "assembled awq q4_1 24,128", "assembled awq q4_1 T,128", "no symbol"}),
+    [](const ::testing::TestParamInfo<BadText>& info) { return info.param.name; });
+
+TEST(AssemblyErrorTest, GarbageNeverCrashes) {
+  const std::string text = kText;
+  for (size_t i = text.find("weight av"); i < text.find("input "); ++i) {
+    for (char c : {' ', '\n', ',', '0', '-', '8', '\xff'}) {
+      std::string changed = text;
+      changed[i] = c;
+      const StatusOr<Program> program = Program::Parse(changed);
+      if (program.ok()) {
+        EXPECT_EQ(*Program::Parse(program->ToText()), *program);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace pagemill::program
