@@ -25,6 +25,7 @@ DTYPES: dict[str, DTypeInfo] = {
         DTypeInfo("i32", 1, 4),
         DTypeInfo("i8", 1, 1),
         DTypeInfo("u8", 1, 1),
+        DTypeInfo("f8_e4m3", 1, 1),
         DTypeInfo("q4_0", 32, 18),
         DTypeInfo("q4_1", 32, 20),
         DTypeInfo("q5_0", 32, 22),

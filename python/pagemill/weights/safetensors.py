@@ -15,7 +15,15 @@ from pagemill.weights.errors import WeightsError
 from pagemill.weights.location import TensorLocation
 
 _MAX_HEADER_BYTES = 100_000_000  # the limit of the format's own library
-_DTYPES = {"F32": "f32", "BF16": "bf16", "F16": "f16", "I32": "i32", "I8": "i8", "U8": "u8"}
+_DTYPES = {
+    "BF16": "bf16",
+    "F16": "f16",
+    "F32": "f32",
+    "F8_E4M3": "f8_e4m3",
+    "I32": "i32",
+    "I8": "i8",
+    "U8": "u8",
+}
 SINGLE_FILE = "model.safetensors"
 INDEX_FILE = "model.safetensors.index.json"
 

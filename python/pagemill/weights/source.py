@@ -21,6 +21,7 @@ from pagemill.weights.gguf_config import config_from_gguf
 from pagemill.weights.location import TensorLocation
 from pagemill.weights.names import gguf_name
 from pagemill.weights.pooling import Pooling, read_pooling
+from pagemill.weights.quantization import Quantization, QuantizationError, parse_quantization
 from pagemill.weights.safetensors import read_directory
 
 
@@ -29,7 +30,8 @@ class ModelSource:
     """Where a model's weights and configuration are; holds no file open.
 
     `kind` is "gguf" or "hf"; `config` has the shape of `config.json` for both (see
-    `gguf_config.config_from_gguf`), with `eos_token_id` a list of all tokens that end a text.
+    `gguf_config.config_from_gguf`), with `eos_token_id` a list of all tokens that end a text;
+    `quantization` is how its matrices are, where config.json says so.
     """
 
     kind: str
@@ -37,6 +39,7 @@ class ModelSource:
     config: Mapping[str, Any]
     gguf: GgufFile | None
     pooling: Pooling | None
+    quantization: Quantization | None
     _tensors: Mapping[str, TensorLocation]
 
     @classmethod
@@ -45,17 +48,22 @@ class ModelSource:
 
         Raises:
             WeightsError: `path` is neither a GGUF file nor a directory of safetensors with a
-                config.json, or one of its files is corrupt.
+                config.json, one of its files is corrupt, or its quantization is not supported.
             OSError: a file cannot be read.
         """
         path = Path(path).absolute()
         if path.is_dir():
             config = _directory_config(path)
-            return cls("hf", path, config, None, read_pooling(path), read_directory(path))
+            try:
+                quantization = parse_quantization(config)
+            except QuantizationError as error:
+                raise QuantizationError(f"{path / 'config.json'}: {error}") from error
+            pooling, tensors = read_pooling(path), read_directory(path)
+            return cls("hf", path, config, None, pooling, quantization, tensors)
         if not path.exists():
             raise WeightsError(f"{path} does not exist")
         gguf = GgufFile.open(path)
-        return cls("gguf", path, config_from_gguf(gguf), gguf, None, gguf.tensors)
+        return cls("gguf", path, config_from_gguf(gguf), gguf, None, None, gguf.tensors)
 
     @property
     def architecture(self) -> str:

@@ -1,0 +1,242 @@
+"""How a checkpoint's matrices are quantized: `quantization_config` of a config.json.
+
+    quantization = parse_quantization(config)          # None: nothing is quantized
+    if quantization is not None and quantization.covers("model.layers.0.mlp.down_proj"):
+        ...
+
+The configuration says what a matrix may be stored as; what it is stored as, its tensors say
+(`binder`). Whatever is not understood is refused: a checkpoint is never read as if it were not
+quantized. Another method is a parser and a row of `_PARSERS`.
+
+Formats: the `quantization_config` of transformers (`fp8`) and of the compressed-tensors library.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from pagemill.weights.errors import WeightsError
+
+Config = Mapping[str, Any]
+
+
+class QuantizationError(WeightsError):
+    """A quantization that is not supported; the message names the method, the field and what is."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleNames:
+    """Modules that a configuration lists: by name ("lm_head"), by whole components of it
+    ("mlp.gate" is part of "model.layers.3.mlp.gate"), or by a pattern that begins with "re:"."""
+
+    entries: tuple[str, ...] = ()
+
+    def __contains__(self, module: str) -> bool:
+        dotted = f".{module}."
+        for entry in self.entries:
+            if entry.startswith("re:"):
+                if re.match(entry[3:], module):
+                    return True
+            elif f".{entry}." in dotted:
+                return True
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class ScaledQuantization:
+    """Matrices of 8-bit elements times scales, which lie beside them as `<module>.weight_scale` or
+    `weight_scale_inv` (both multiply).
+
+    `dtype` is "i8" or "f8_e4m3"; `block` the rows and columns that share a scale, None where a row
+    or the matrix does; `int8_activations`: made for activations that are int8, too.
+    """
+
+    method: str
+    dtype: str
+    block: tuple[int, int] | None
+    int8_activations: bool
+    excluded: ModuleNames = field(default_factory=ModuleNames)
+    notes: tuple[str, ...] = ()
+    """What the operator should know of the checkpoint."""
+
+    def covers(self, module: str) -> bool:
+        """May the matrix of `module` be stored so?"""
+        return module not in self.excluded
+
+
+Quantization = ScaledQuantization  # of any method
+
+_KEYS = ("quantization_config", "compression_config")  # the latter: compressed-tensors before 0.8
+
+
+def parse_quantization(config: Config) -> Quantization | None:
+    """The quantization that `config` (a config.json) states; None where it states none.
+
+    Raises:
+        QuantizationError: one that is not supported, or that makes no sense.
+    """
+    for key in _KEYS:
+        entry = config.get(key)
+        if entry is None:
+            continue
+        if not isinstance(entry, Mapping):
+            raise QuantizationError(f"{key} is no object")
+        section = cast("Config", entry)
+        method = section.get("quant_method")
+        if method not in _PARSERS:
+            raise QuantizationError(
+                f"{key}: the quant_method {method!r} is not supported;"
+                f" supported: {', '.join(sorted(_PARSERS))}"
+            )
+        return _PARSERS[method](section)
+    return None
+
+
+def refuse(method: str, name: str, value: object, supported: str) -> QuantizationError:
+    """The error of a field `name` that has a `value` which is not among those `supported`."""
+    return QuantizationError(
+        f"quantization_config ({method}): {name} {value!r} is not supported; supported: {supported}"
+    )
+
+
+def module_names(method: str, section: Config, name: str) -> ModuleNames:
+    """The list of modules in the field `name`.
+
+    Raises:
+        QuantizationError: it is no list of names and patterns.
+    """
+    entries: object = section.get(name)
+    listed = cast("list[object]", entries) if isinstance(entries, list) else []
+    if (entries is not None and not isinstance(entries, list)) or not all(
+        isinstance(entry, str) and entry for entry in listed
+    ):
+        raise refuse(method, name, entries, "a list of module names")
+    names = tuple(cast("list[str]", listed))
+    for entry in names:
+        try:
+            re.compile(entry.removeprefix("re:") if entry.startswith("re:") else "")
+        except re.error as error:
+            raise refuse(method, name, entry, f"valid patterns ({error})") from error
+    return ModuleNames(names)
+
+
+def _require(method: str, name: str, value: object, allowed: Mapping[Any, str]) -> None:
+    if value not in allowed:
+        raise refuse(method, name, value, ", ".join(allowed.values()))
+
+
+def _block(method: str, name: str, value: object) -> tuple[int, int] | None:
+    """Rows and columns of a block: [128, 128] or "128x128"."""
+    if value is None:
+        return None
+    parts: object = value.split("x") if isinstance(value, str) else value
+    try:
+        rows, columns = (int(part) for part in cast("list[Any]", parts))
+    except (TypeError, ValueError) as error:
+        raise refuse(method, name, value, "two sizes, rows and columns") from error
+    if rows < 1 or columns < 1:
+        raise refuse(method, name, value, "sizes of 1 and more")
+    return rows, columns
+
+
+_STATIC_NOTE = (
+    "the checkpoint's scales of activations (input_scale) are not used: activations are scaled row"
+    " by row, which is finer"
+)
+_CACHE_NOTE = "the checkpoint's scales of the KV cache are not used; see --kv-cache-dtype"
+
+
+def _fp8(section: Config) -> ScaledQuantization:
+    """transformers' FP8: e4m3 weights with a scale a tensor, a row or a block."""
+    _require("fp8", "fmt", section.get("fmt", "e4m3"), {"e4m3": "e4m3"})
+    scheme = section.get("activation_scheme", "dynamic")
+    _require("fp8", "activation_scheme", scheme, {"dynamic": "dynamic", "static": "static"})
+    excluded = ModuleNames(
+        module_names("fp8", section, "modules_to_not_convert").entries
+        + module_names("fp8", section, "ignored_layers").entries
+    )
+    block = _block("fp8", "weight_block_size", section.get("weight_block_size"))
+    notes = (_STATIC_NOTE,) if scheme == "static" else ()
+    return ScaledQuantization("fp8", "f8_e4m3", block, False, excluded, notes)
+
+
+_COMPRESSED = "compressed-tensors"
+_FORMATS = ("float-quantized", "int-quantized", "naive-quantized")
+
+
+def _compressed_tensors(section: Config) -> ScaledQuantization:
+    """compressed-tensors: int8 or e4m3 weights, scales a tensor, a row or (e4m3) a block."""
+    for name in ("sparsity_config", "transform_config"):
+        value = cast("Config", section.get(name) or {})
+        if value and value.get("format") != "dense":
+            raise refuse(_COMPRESSED, name, dict(value), "none")
+    groups = section.get("config_groups")
+    if not isinstance(groups, Mapping) or not groups:
+        raise refuse(_COMPRESSED, "config_groups", groups, "at least one group")
+    excluded = module_names(_COMPRESSED, section, "ignore")
+    found: list[ScaledQuantization] = []
+    for name, group in cast("Mapping[str, Any]", groups).items():
+        if not isinstance(group, Mapping):
+            raise refuse(_COMPRESSED, f"config_groups.{name}", group, "an object")
+        scheme = _group(f"config_groups.{name}", cast("Config", group), section, excluded)
+        if scheme not in found:
+            found.append(scheme)
+    if len(found) > 1:
+        raise refuse(
+            _COMPRESSED, "config_groups", sorted(cast("Config", groups)), "one scheme in all groups"
+        )
+    return found[0]
+
+
+def _group(name: str, group: Config, section: Config, excluded: ModuleNames) -> ScaledQuantization:
+    stored = group.get("format") or section.get("format")
+    _require(_COMPRESSED, "format", stored, {known: known for known in _FORMATS})
+    if group.get("output_activations") is not None:
+        raise refuse(_COMPRESSED, f"{name}.output_activations", "present", "none")
+    weights = cast("Config", group.get("weights") or {})
+    _check_numbers(f"{name}.weights", weights)
+    integers = weights["type"] == "int"
+    strategies = {"tensor": "tensor", "channel": "channel"}
+    if not integers:
+        strategies["block"] = "block"
+    _require(_COMPRESSED, f"{name}.weights.strategy", weights.get("strategy"), strategies)
+    if weights.get("symmetric", True) is not True:
+        raise refuse(_COMPRESSED, f"{name}.weights.symmetric", weights["symmetric"], "true")
+    block = None
+    if weights["strategy"] == "block":
+        at = f"{name}.weights.block_structure"
+        block = _block(_COMPRESSED, at, weights.get("block_structure"))
+        if block is None:
+            raise refuse(_COMPRESSED, at, None, "two sizes, rows and columns")
+    notes = (_CACHE_NOTE,) if section.get("kv_cache_scheme") else ()
+    activations = cast("Config", group.get("input_activations") or {})
+    if activations:
+        _check_numbers(f"{name}.input_activations", activations)
+        if (activations["type"] == "int") != integers:
+            raise refuse(
+                _COMPRESSED, f"{name}.input_activations.type", activations["type"], weights["type"]
+            )
+        if activations.get("dynamic", False) is False:
+            notes += (_STATIC_NOTE,)
+    return ScaledQuantization(
+        method=_COMPRESSED,
+        dtype="i8" if integers else "f8_e4m3",
+        block=block,
+        int8_activations=integers and bool(activations),
+        excluded=excluded,
+        notes=notes,
+    )
+
+
+def _check_numbers(name: str, entry: Config) -> None:
+    _require(_COMPRESSED, f"{name}.type", entry.get("type"), {"int": "int", "float": "float"})
+    _require(_COMPRESSED, f"{name}.num_bits", entry.get("num_bits"), {8: "8"})
+
+
+_PARSERS: Mapping[str, Callable[[Config], Quantization]] = {
+    _COMPRESSED: _compressed_tensors,
+    "fp8": _fp8,
+}
