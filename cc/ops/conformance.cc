@@ -9,6 +9,7 @@
 #include "cc/base/status.h"
 #include "cc/ops/block_format/block_layout.h"
 #include "cc/tensor/float16.h"
+#include "cc/tensor/float8.h"
 
 namespace pagemill::ops::conformance {
 namespace {
@@ -55,6 +56,9 @@ void StoreElement(DType dtype, uint8_t* at, float value) {
     case DType::kU8:
       *at = static_cast<uint8_t>(value);
       return;
+    case DType::kF8E4M3:
+      *at = FloatToF8E4M3(value);
+      return;
     default:
       CheckFailed(__FILE__, __LINE__, "StoreElement of a block format");
   }
@@ -82,6 +86,8 @@ float LoadElement(DType dtype, const uint8_t* at) {
       return static_cast<float>(static_cast<int8_t>(*at));
     case DType::kU8:
       return static_cast<float>(*at);
+    case DType::kF8E4M3:
+      return F8E4M3ToFloat(*at);
     default:
       CheckFailed(__FILE__, __LINE__, "LoadElement of a block format");
   }

@@ -63,15 +63,15 @@ class TestTensor {
 
   // Floats become NaN, i32 INT32_MIN, blocks have NaN scales: an element nobody wrote is noticed.
   void Poison();
-  // f32, bf16, f16: uniform in [low, high). i32, i8, u8: uniform integers in [low, high].
+  // f32, bf16, f16, f8_e4m3: uniform in [low, high). i32, i8, u8: uniform integers in [low, high].
   // Block formats: random bytes under scales such that values span about [low, high] around their
   // mean; both signs of the scale occur.
   void FillUniform(Random& random, float low, float high);
-  // f32, bf16, f16 and i32: the elements in row-major order, converted.
+  // f32, bf16, f16, f8_e4m3 and i32: the elements in row-major order, converted.
   void Set(std::span<const float> values);
   void SetInt(std::span<const int32_t> values);
 
-  // Elements in row-major order as float (f32, bf16, f16, i32, i8, u8).
+  // Elements in row-major order as float (f32, bf16, f16, f8_e4m3, i32, i8, u8).
   std::vector<float> ToFloat() const;
   // The bytes of all rows without padding, for bit-exact comparisons.
   std::vector<uint8_t> Bytes() const;

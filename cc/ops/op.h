@@ -125,6 +125,9 @@ struct OpDefinition {
   Status (*check)(const OpCall& call) = nullptr;
   std::span<const KernelRow> rows;
   std::span<const AliasRule> may_alias = {};
+  // The coarsest that a call's rows may round activations to where the user leaves it open, which
+  // is ActivationPrecision::kBf16. Null: no coarser than that.
+  ActivationPrecision (*automatic_activations)(const OpCall& call) = nullptr;
 };
 
 // Every op of the CPU, sorted by name (defined in cpu_table.cc).

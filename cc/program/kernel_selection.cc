@@ -11,6 +11,10 @@ StatusOr<const ops::KernelRow*> ChooseRow(const ops::OpDefinition& definition,
                                           const device::Capabilities& capabilities,
                                           const ops::OpCall& call, const ExecutorOptions& options) {
   ops::KernelLimits limits = {.name = options.kernel_filter, .activations = options.activations};
+  if (limits.activations == ops::ActivationPrecision::kBf16 &&
+      definition.automatic_activations != nullptr) {
+    limits.activations = definition.automatic_activations(call);
+  }
   if (!limits.name.empty()) {
     StatusOr<const ops::KernelRow*> row = ops::ChooseKernel(definition, capabilities, call, limits);
     if (row.ok()) return row;

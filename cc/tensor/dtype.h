@@ -18,13 +18,14 @@ enum class DType : uint8_t {
   kI32 = 3,
   kI8 = 4,
   kU8 = 5,
-  kQ4_0 = 16,  // 32 elements: f16 scale, 16 bytes of nibbles
-  kQ4_1 = 17,  // 32 elements: f16 scale, f16 minimum, 16 bytes
-  kQ5_0 = 18,  // 32 elements: f16 scale, 4 bytes of high bits, 16 bytes
-  kQ8_0 = 19,  // 32 elements: f16 scale, 32 int8
-  kQ4_K = 20,  // 256 elements, 144 bytes
-  kQ5_K = 21,  // 256 elements, 176 bytes
-  kQ6_K = 22,  // 256 elements, 210 bytes
+  kF8E4M3 = 6,  // cc/tensor/float8.h
+  kQ4_0 = 16,   // 32 elements: f16 scale, 16 bytes of nibbles
+  kQ4_1 = 17,   // 32 elements: f16 scale, f16 minimum, 16 bytes
+  kQ5_0 = 18,   // 32 elements: f16 scale, 4 bytes of high bits, 16 bytes
+  kQ8_0 = 19,   // 32 elements: f16 scale, 32 int8
+  kQ4_K = 20,   // 256 elements, 144 bytes
+  kQ5_K = 21,   // 256 elements, 176 bytes
+  kQ6_K = 22,   // 256 elements, 210 bytes
 };
 
 struct DTypeInfo {

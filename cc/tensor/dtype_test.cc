@@ -8,9 +8,9 @@
 namespace pagemill {
 namespace {
 
-constexpr DType kAll[] = {DType::kF32,  DType::kBF16, DType::kF16,  DType::kI32,  DType::kI8,
-                          DType::kU8,   DType::kQ4_0, DType::kQ4_1, DType::kQ5_0, DType::kQ8_0,
-                          DType::kQ4_K, DType::kQ5_K, DType::kQ6_K};
+constexpr DType kAll[] = {DType::kF32,  DType::kBF16, DType::kF16,  DType::kI32,   DType::kI8,
+                          DType::kU8,   DType::kQ4_0, DType::kQ4_1, DType::kQ5_0,  DType::kQ8_0,
+                          DType::kQ4_K, DType::kQ5_K, DType::kQ6_K, DType::kF8E4M3};
 
 TEST(DType, NamesAreUniqueAndParseBack) {
   std::set<std::string_view> names;

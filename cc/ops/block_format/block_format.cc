@@ -48,6 +48,7 @@ void DequantizeRow(DType dtype, const uint8_t* row, int64_t elements, float* out
     case DType::kI32:
     case DType::kI8:
     case DType::kU8:
+    case DType::kF8E4M3:
       break;
   }
   CheckFailed(__FILE__, __LINE__, "DequantizeRow of a dtype that is not a weight's");

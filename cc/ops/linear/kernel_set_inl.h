@@ -305,6 +305,7 @@ PM_INLINE void WithDecoder(DType dtype, const F& f) {
     case DType::kI32:
     case DType::kI8:
     case DType::kU8:
+    case DType::kF8E4M3:
       return;  // excluded by the op's check
   }
 }

@@ -45,12 +45,39 @@ void PrepareStrips(const PackedKernelSet& kernels, DType dtype, const InputRows&
   context.pool->ParallelFor(strips.count, DivideUp(kPrepareGrain, strip_elements), prepare);
 }
 
+// One matrix of a call.
+struct Matrix {
+  const TensorView& w;
+  const float* bias;  // or null
+  PanelScales scales;
+};
+
+size_t WeightOperand(const PackedKernelSet& kernels, size_t index) {
+  return 1 + (kernels.has_scales ? 3 : 2) * index;
+}
+
+Matrix ReadMatrix(const PackedKernelSet& kernels, const OpCall& call, size_t index) {
+  const size_t at = WeightOperand(kernels, index);
+  Matrix matrix = {call.inputs[at], nullptr, {}};
+  if (kernels.has_scales) {
+    const TensorView& scales = call.inputs[at + 1];
+    matrix.scales = {.values = scales.Data<const float>(),
+                     .stride = scales.row_stride_bytes / static_cast<int64_t>(sizeof(float)),
+                     .block_rows = call.attributes->GetInt("block_rows", 1),
+                     .block_columns = call.attributes->GetInt("block_columns", matrix.w.shape[1])};
+  }
+  const size_t bias = at + (kernels.has_scales ? 2 : 1);
+  if (bias < call.inputs.size() && call.inputs[bias].rank > 0) {
+    matrix.bias = call.inputs[bias].Data<const float>();
+  }
+  return matrix;
+}
+
 // One call, x prepared.
 struct Product {
   const PackedKernelSet& kernels;
-  const TensorView& w;
+  const Matrix matrix;
   const TensorView& y;
-  const float* bias;
   Strips strips;
   const uint8_t* x;
   int64_t panel_bytes;
@@ -58,20 +85,24 @@ struct Product {
 
   // Panels [p_begin, p_end) times strips [s_begin, s_end).
   void Multiply(int64_t p_begin, int64_t p_end, int64_t s_begin, int64_t s_end) const {
+    const TensorView& w = matrix.w;
     const int64_t m = w.shape[0];
+    PanelScales scales = matrix.scales;
     for (int64_t s = s_begin; s < s_end; ++s) {
       const int64_t first = strips.Begin(s);
       for (int64_t p = p_begin; p < p_end; ++p) {
         const int64_t row = p * kPanelRows;
+        scales.first_row = row;
         kernels.multiply({.dtype = w.dtype,
                           .panel = w.Data<const uint8_t>() + p * panel_bytes,
                           .strip = x + s * strips.bytes,
-                          .bias = bias == nullptr ? nullptr : bias + row,
+                          .bias = matrix.bias == nullptr ? nullptr : matrix.bias + row,
                           .y = y.Row<float>(first) + row,
                           .y_stride = y.row_stride_bytes / static_cast<int64_t>(sizeof(float)),
                           .n = strips.Begin(s + 1) - first,
                           .m = std::min(kPanelRows, m - row),
-                          .k = w.shape[1]});
+                          .k = w.shape[1],
+                          .scales = scales});
       }
     }
   }
@@ -131,13 +162,11 @@ void RunPacked(const PackedKernelSet& kernels, const OpCall& call, KernelContext
                 strips, context);
   const size_t matrices = call.outputs.size();
   const auto product = [&](size_t i) {
-    const TensorView& weight = call.inputs[1 + 2 * i];
-    const size_t bias = 2 + 2 * i;
-    const bool has_bias = bias < call.inputs.size() && call.inputs[bias].rank > 0;
+    const Matrix matrix = ReadMatrix(kernels, call, i);
+    const TensorView& weight = matrix.w;
     return Product{.kernels = kernels,
-                   .w = weight,
+                   .matrix = matrix,
                    .y = call.outputs[i],
-                   .bias = has_bias ? call.inputs[bias].Data<const float>() : nullptr,
                    .strips = strips,
                    .x = reinterpret_cast<const uint8_t*>(context.workspace.data()),
                    .panel_bytes = kernels.panel_bytes(weight.dtype, weight.shape[1]),
@@ -151,7 +180,7 @@ void RunPacked(const PackedKernelSet& kernels, const OpCall& call, KernelContext
   int64_t ends[kMaxMatrices];
   int64_t panels = 0;
   for (size_t i = 0; i < matrices; ++i) {
-    panels += DivideUp(call.inputs[1 + 2 * i].shape[0], kPanelRows);
+    panels += DivideUp(call.inputs[WeightOperand(kernels, i)].shape[0], kPanelRows);
     ends[i] = panels;
   }
   context.pool->ParallelFor(panels, 1, [&](int64_t begin, int64_t end, int) {

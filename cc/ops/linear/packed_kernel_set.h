@@ -35,6 +35,18 @@ struct InputRows {
   int64_t k;
 };
 
+// Scales of the weights of a panel, which share them in blocks.
+struct PanelScales {
+  const float* values = nullptr;  // of the matrix's first block; null: weights have none
+  int64_t stride = 0;             // floats between rows of blocks
+  int64_t block_rows = 1;
+  int64_t block_columns = 1;
+  int64_t first_row = 0;  // of the panel in the matrix
+
+  // Those of row `row` of the panel, one for each block of columns.
+  const float* OfRow(int64_t row) const { return values + (first_row + row) / block_rows * stride; }
+};
+
 // One panel times one strip.
 struct PackedProduct {
   DType dtype;           // of the weights as stored
@@ -46,6 +58,7 @@ struct PackedProduct {
   int64_t n;             // rows of x in the strip, at least 1
   int64_t m;             // weight rows in the panel, 1 to kPanelRows
   int64_t k;
+  PanelScales scales = {};
 };
 
 // An output is accumulated in an order that depends on k and the kernel set alone: it has the same
@@ -60,6 +73,8 @@ struct PackedKernelSet {
   int64_t (*strip_bytes)(DType dtype, int64_t n, int64_t k);
   void (*prepare)(DType dtype, const InputRows& x, uint8_t* strip);
   void (*multiply)(const PackedProduct& product);
+  // Each matrix of a call is W, scales, bias (as in `scaled_linear`) instead of W, bias.
+  bool has_scales = false;
 };
 
 #if defined(__x86_64__)
