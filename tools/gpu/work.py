@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import math
 
-from pagemill.ops.program import Program
+from pagemill.ops.program import AssembledEntry, Program, WeightEntry
+
+
+def _matrices(program: Program) -> list[WeightEntry | AssembledEntry]:
+    return [*program.weights, *program.assembled]
 
 
 def prefill_operations(program: Program, tokens: int) -> int:
     """Multiplications and additions of a prompt of `tokens` with logits of its last token."""
-    weights = {weight.name: math.prod(weight.shape) for weight in program.weights}
+    weights = {weight.name: math.prod(weight.shape) for weight in _matrices(program)}
     values = {value.name: value.shape for value in program.values}
     windows = {cache.name: cache.window for cache in program.caches}
     total = 0
@@ -31,7 +35,7 @@ def decode_bytes(program: Program, batch: int, context: int, value_bytes: int) -
 
     `value_bytes`: of a weight and of a cached number.
     """
-    weights = {weight.name: math.prod(weight.shape) for weight in program.weights}
+    weights = {weight.name: math.prod(weight.shape) for weight in _matrices(program)}
     read = {str(op.inputs[1]) for op in program.ops if op.op == "linear"}
     cached = sum(
         2 * cache.kv_heads * cache.head_dim * min(cache.window or context, context)

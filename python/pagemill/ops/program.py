@@ -28,6 +28,31 @@ class WeightEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class Packing:
+    """How a checkpoint stores a group-quantized matrix (`cc/program/assembly.h`): `layout` is awq,
+    gptq, gptq_v2 or pack_quantized, integers have `bits` bits, `group` columns share a scale."""
+
+    layout: str
+    bits: int
+    group: int
+
+
+@dataclass(frozen=True, slots=True)
+class AssembledEntry:
+    """A weight that is made of others when the program is bound. `parts` are the names of values,
+    scales, zeros and groups, None where there are none; the weight begins at `first_row` and
+    `first_column` of the matrix that they hold."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    packing: Packing
+    parts: tuple[str | None, str | None, str | None, str | None]
+    first_row: int = 0
+    first_column: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class CacheEntry:
     """The KV cache of one layer; `window` tokens are visible to a query (0 = all)."""
 
@@ -70,6 +95,7 @@ class Program:
 
     files: list[str] = field(default_factory=list[str])
     weights: list[WeightEntry] = field(default_factory=list[WeightEntry])
+    assembled: list[AssembledEntry] = field(default_factory=list[AssembledEntry])
     caches: list[CacheEntry] = field(default_factory=list[CacheEntry])
     inputs: list[ValueEntry] = field(default_factory=list[ValueEntry])
     values: list[ValueEntry] = field(default_factory=list[ValueEntry])
@@ -84,7 +110,8 @@ class Program:
             ValueError: naming the op or value at fault.
         """
         ready: set[str] = set()
-        for entry in [*self.weights, *self.caches, *self.inputs]:
+        stored = {weight.name for weight in self.weights}
+        for entry in [*self.weights, *self.assembled, *self.caches, *self.inputs]:
             if entry.name in ready:
                 raise ValueError(f"the name {entry.name!r} is declared twice")
             ready.add(entry.name)
@@ -102,6 +129,10 @@ class Program:
         for output in self.outputs:
             if output.value not in ready:
                 raise ValueError(f"output {output.kind} names {output.value!r}, never written")
+        for weight in self.assembled:
+            for part in weight.parts:
+                if part is not None and part not in stored:
+                    raise ValueError(f"weight {weight.name!r} is made of {part!r}, undeclared")
         for weight in self.weights:
             if not 0 <= weight.file < len(self.files):
                 raise ValueError(f"weight {weight.name!r} lies in file {weight.file}, undeclared")

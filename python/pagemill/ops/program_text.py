@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from pagemill.ops.dtypes import DTYPES
 from pagemill.ops.program import (
     SYMBOLS,
+    AssembledEntry,
     CacheEntry,
     Dim,
     OpEntry,
     OutputEntry,
+    Packing,
     Program,
     Shape,
     ValueEntry,
@@ -33,6 +36,7 @@ def to_text(program: Program) -> str:
         stride = f" {weight.row_stride}" if weight.row_stride else ""
         place = f"{weight.file} {weight.offset}{stride}"
         lines.append(f"weight {weight.name} {weight.dtype} {shape} {place}")
+    lines += [_assembled_text(entry) for entry in program.assembled]
     for cache in program.caches:
         lines.append(f"cache {cache.name} {cache.kv_heads} {cache.head_dim} {cache.window}")
     for word, entries in (("input", program.inputs), ("value", program.values)):
@@ -81,14 +85,26 @@ def _shape_text(shape: Shape) -> str:
     return ",".join(str(dim) for dim in shape)
 
 
+def _names_text(names: Sequence[str | None]) -> str:
+    return ",".join("-" if name is None else name for name in names)
+
+
+def _assembled_text(entry: AssembledEntry) -> str:
+    packing = entry.packing
+    what = f"assembled {entry.name} {entry.dtype} {_shape_text(entry.shape)}"
+    how = f"{packing.layout} {packing.bits} {packing.group} {_names_text(entry.parts)}"
+    if entry.first_row or entry.first_column:
+        how += f" {entry.first_row} {entry.first_column}"
+    return f"{what} {how}"
+
+
 def _number_text(value: float) -> str:
     """Shortest decimal that reads back as the same double; integers without a point."""
     return str(int(value)) if value == math.floor(value) and abs(value) < 1e15 else repr(value)
 
 
 def _op_text(op: OpEntry) -> str:
-    operands = ",".join("-" if name is None else name for name in op.inputs)
-    parts = [f"op {op.op} {operands} ->"]
+    parts = [f"op {op.op} {_names_text(op.inputs)} ->"]
     if op.outputs:
         parts.append(",".join(op.outputs))
     parts += [f"{name}={_number_text(value)}" for name, value in op.attributes]
@@ -112,6 +128,8 @@ def _read_line(program: Program, word: str, rest: str) -> None:
         shape = tuple(int(dim) for dim in fields[2].split(","))
         place = (int(field) for field in fields[3:])
         program.weights.append(WeightEntry(fields[0], _dtype(fields[1]), shape, *place))
+    elif word == "assembled":
+        program.assembled.append(_read_assembled(fields))
     elif word == "cache":
         program.caches.append(CacheEntry(fields[0], int(fields[1]), int(fields[2]), int(fields[3])))
     elif word == "output":
@@ -122,7 +140,31 @@ def _read_line(program: Program, word: str, rest: str) -> None:
 
 
 # Fields after the word; `file` and `op` have a grammar of their own.
-_FIELDS = {"weight": (5, 6), "cache": (4,), "input": (3,), "value": (3,), "output": (2,)}
+_FIELDS = {
+    "weight": (5, 6),
+    "assembled": (7, 9),
+    "cache": (4,),
+    "input": (3,),
+    "value": (3,),
+    "output": (2,),
+}
+
+
+def _read_names(text: str) -> tuple[str | None, ...]:
+    return tuple(None if name == "-" else name for name in text.split(","))
+
+
+def _read_assembled(fields: list[str]) -> AssembledEntry:
+    name, dtype, shape, layout, bits, group, names = fields[:7]
+    values, scales, zeros, groups = _read_names(names)
+    return AssembledEntry(
+        name,
+        _dtype(dtype),
+        tuple(int(dim) for dim in shape.split(",")),
+        Packing(layout, int(bits), int(group)),
+        (values, scales, zeros, groups),
+        *(int(field) for field in fields[7:]),
+    )
 
 
 def _read_op(fields: list[str]) -> OpEntry:
@@ -139,8 +181,7 @@ def _read_op(fields: list[str]) -> OpEntry:
         if not equals:
             raise ValueError(f"attribute {field!r} is not name=value")
         attributes.append((name, float(value)))
-    inputs = tuple(None if name == "-" else name for name in operands.split(","))
-    return OpEntry(op, inputs, outputs, tuple(attributes))
+    return OpEntry(op, _read_names(operands), outputs, tuple(attributes))
 
 
 def _dtype(name: str) -> str:

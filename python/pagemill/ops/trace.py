@@ -19,6 +19,7 @@ from pagemill.ops.dtypes import tensor_bytes
 from pagemill.ops.program import (
     CONSTANTS_PATH,
     SYMBOLS,
+    AssembledEntry,
     CacheEntry,
     Dim,
     OpEntry,
@@ -115,6 +116,12 @@ class Trace:
         entry = WeightEntry(name, dtype, tuple(shape), file, offset, row_stride)
         self.program.weights.append(entry)
         return Tensor(name, dtype, entry.shape, self)
+
+    def assembled(self, entry: AssembledEntry) -> Tensor:
+        """Declare a weight that is made of others, which are declared already."""
+        tensor_bytes(entry.dtype, entry.shape)
+        self.program.assembled.append(entry)
+        return Tensor(entry.name, entry.dtype, entry.shape, self)
 
     def constant(self, name: str, dtype: str, shape: Sequence[int], data: bytes) -> Tensor:
         """Declare a tensor whose bytes (little endian) travel in the program: rotary frequencies,

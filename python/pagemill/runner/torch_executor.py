@@ -22,10 +22,11 @@ import numpy.typing as npt
 import torch
 
 from pagemill.ops.dtypes import tensor_bytes
-from pagemill.ops.program import CONSTANTS_PATH, Program, WeightEntry
+from pagemill.ops.program import CONSTANTS_PATH, AssembledEntry, Program, WeightEntry
 from pagemill.ops.program_text import from_text
 from pagemill.ops.table import reference
 from pagemill.ops.torch_step import TorchCache, TorchStep, make_step
+from pagemill.weights.assemble import assemble
 from pagemill.weights.location import TensorLocation
 from pagemill.weights.read import as_f32, read_bytes
 
@@ -73,9 +74,16 @@ class TorchExecutor:
         self._options = options
         self._device = torch.device(options.device)
         self._dtype = _DTYPES[options.dtype]
+        parts = _parts(program)
         self._constants: dict[str, Any] = {
-            weight.name: self._load(program, weight) for weight in program.weights
+            weight.name: self._load(program, weight)
+            for weight in program.weights
+            if weight.name not in parts
         }
+        for entry in program.assembled:
+            self._constants[entry.name] = torch.as_tensor(_assembled(program, entry)).to(
+                self._device, self._dtype
+            )
         self.weight_bytes = sum(t.nbytes for t in self._constants.values())
         slots = options.num_blocks * options.block_size
         for cache in program.caches:
@@ -133,6 +141,30 @@ class TorchExecutor:
             return bits.reshape(weight.shape).to(self._device)
         values = torch.as_tensor(np.array(as_f32(weight.dtype, weight.shape, data)))
         return values.to(self._device).to(self._dtype if matrix else torch.float32)
+
+
+def _parts(program: Program) -> set[str]:
+    """What others are made of, which no op reads."""
+    return {name for entry in program.assembled for name in entry.parts if name is not None}
+
+
+def _assembled(program: Program, entry: AssembledEntry) -> npt.NDArray[np.float32]:
+    stored = {weight.name: weight for weight in program.weights}
+    parts = [None if name is None else stored[name] for name in entry.parts]
+    data = [None if part is None else _stored_bytes(program, part) for part in parts]
+    values, scales = parts[0], parts[1]
+    if values is None or scales is None or data[0] is None or data[1] is None:
+        raise ValueError(f"{entry.name} has no values or no scales")
+    integers = [
+        None if part is None or of is None else of.view("<i4").astype(np.int32).reshape(part.shape)
+        for part, of in zip(parts[2:], data[2:], strict=True)
+    ]
+    return assemble(
+        entry,
+        data[0].view("<i4").astype(np.int32).reshape(values.shape),
+        as_f32(scales.dtype, scales.shape, data[1]),
+        *integers,
+    )
 
 
 def _stored_bytes(program: Program, weight: WeightEntry) -> npt.NDArray[np.uint8]:

@@ -1,6 +1,6 @@
 """Declares a source's tensors in a trace, under the names and in the forms that ops want.
 
-A matrix is used as it lies in its file. So is a small operand (norm, bias) that is stored as f32;
+A matrix is used as it lies in its file, or is made of packed integers there. So is a small operand (norm, bias) that is stored as f32;
 another travels as an f32 constant of the program.
 """
 
@@ -11,10 +11,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from pagemill.ops.dtypes import DTYPES, MATRIX_DTYPES, tensor_bytes
+from pagemill.ops.program import AssembledEntry
 from pagemill.ops.shard import Part, Shard
 from pagemill.ops.trace import Tensor, Trace, format_shape
 from pagemill.weights.errors import WeightsError
 from pagemill.weights.location import TensorLocation
+from pagemill.weights.packed import BLOCK_COLUMNS, has_packed, packed_matrix
+from pagemill.weights.quantization import GroupQuantization
 from pagemill.weights.read import read_f32
 from pagemill.weights.source import ModelSource
 
@@ -31,8 +34,8 @@ class WeightBinder:
         self._bound: dict[str, Tensor] = {}
 
     def has(self, name: str) -> bool:
-        """Does the source have a tensor of this name?"""
-        return self._source.has(name)
+        """Does the source have a tensor of this name, or packed integers that make one?"""
+        return self._source.has(name) or has_packed(self._source, name.removesuffix(".weight"))
 
     def block_elements(self, name: str) -> int:
         """How many elements of a row of the tensor `name` are stored together.
@@ -40,6 +43,8 @@ class WeightBinder:
         Raises:
             WeightsError: it is missing.
         """
+        if has_packed(self._source, name.removesuffix(".weight")):
+            return BLOCK_COLUMNS
         return DTYPES[self._source.tensor(name).dtype].block_elements
 
     def note(self, text: str) -> None:
@@ -62,6 +67,8 @@ class WeightBinder:
             WeightsError: it is missing, or of another shape or type, or the columns would cut a
                 block of its type.
         """
+        if has_packed(self._source, name.removesuffix(".weight")):
+            return self._packed(name, shape, rows or Part(0, shape[0], shape[0]), columns)
         location = self._source.tensor(name)
         if location.shape != shape or location.dtype not in MATRIX_DTYPES:
             raise WeightsError(
@@ -87,6 +94,48 @@ class WeightBinder:
                 row_stride=stride,
             )
         return self._bound[key]
+
+    def _packed(
+        self, name: str, shape: tuple[int, int], rows: Part, columns: Part | None
+    ) -> Tensor:
+        """A matrix of packed integers, or a part of it: assembled when the program is bound."""
+        columns = columns or Part(0, shape[1], shape[1])
+        key = name
+        for what, part in (("rows", rows), ("columns", columns)):
+            key += "" if part.whole else f".{what}{part.begin}-{part.end}"
+        if key in self._bound:
+            return self._bound[key]
+        quantization = self._source.quantization
+        assert isinstance(quantization, GroupQuantization)
+        packed = packed_matrix(self._source, quantization, name.removesuffix(".weight"), shape)
+        if packed.note:
+            self.note(packed.note)
+        if columns.begin % BLOCK_COLUMNS or columns.size % BLOCK_COLUMNS:
+            raise WeightsError(
+                f"{self._source.path}: columns {columns.begin} to {columns.end} of {name}"
+                f" would cut a block of {BLOCK_COLUMNS} packed integers"
+            )
+        values, scales, zeros, groups = (self._part(part) for part in packed.parts)
+        entry = AssembledEntry(
+            key,
+            packed.dtype,
+            (rows.size, columns.size),
+            packed.packing,
+            (values, scales, zeros, groups),
+            rows.begin,
+            columns.begin,
+        )
+        self._bound[key] = self.trace.assembled(entry)
+        return self._bound[key]
+
+    def _part(self, location: TensorLocation | None) -> str | None:
+        """Declares a tensor that a matrix is made of; its name."""
+        if location is not None and location.name not in self._bound:
+            file = self.trace.file(location.file)
+            self._bound[location.name] = self.trace.weight(
+                location.name, location.dtype, location.shape, file=file, offset=location.offset
+            )
+        return None if location is None else location.name
 
     def _skipped_columns(self, location: TensorLocation, columns: Part) -> int:
         """Bytes of a row before `columns`."""

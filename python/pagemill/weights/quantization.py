@@ -8,13 +8,14 @@ The configuration says what a matrix may be stored as; what it is stored as, its
 (`binder`). Whatever is not understood is refused: a checkpoint is never read as if it were not
 quantized. Another method is a parser and a row of `_PARSERS`.
 
-Formats: the `quantization_config` of transformers (`fp8`) and of the compressed-tensors library.
+Formats: the `quantization_config` of transformers (`fp8`, `awq`, `gptq`) and of the
+compressed-tensors library.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -67,7 +68,22 @@ class ScaledQuantization:
         return module not in self.excluded
 
 
-Quantization = ScaledQuantization  # of any method
+@dataclass(frozen=True, slots=True)
+class GroupQuantization:
+    """Matrices of integers packed in words, with a scale and perhaps a zero point for each row and
+    group of columns. Their tensors say which matrices are.
+
+    `layout` is that of program text (`cc/program/assembly.h`); `group` None: whole rows.
+    """
+
+    method: str
+    layout: str
+    bits: int
+    group: int | None
+    notes: tuple[str, ...] = ()
+
+
+Quantization = ScaledQuantization | GroupQuantization
 
 _KEYS = ("quantization_config", "compression_config")  # the latter: compressed-tensors before 0.8
 
@@ -164,11 +180,13 @@ def _fp8(section: Config) -> ScaledQuantization:
 
 
 _COMPRESSED = "compressed-tensors"
-_FORMATS = ("float-quantized", "int-quantized", "naive-quantized")
+_PACKED = "pack-quantized"
+_FORMATS = ("float-quantized", "int-quantized", "naive-quantized", _PACKED)
 
 
-def _compressed_tensors(section: Config) -> ScaledQuantization:
-    """compressed-tensors: int8 or e4m3 weights, scales a tensor, a row or (e4m3) a block."""
+def _compressed_tensors(section: Config) -> Quantization:
+    """compressed-tensors: int8 or e4m3 weights, scales a tensor, a row or (e4m3) a block; packed
+    integers of 4 or 8 bits, scales a row or a group of columns."""
     for name in ("sparsity_config", "transform_config"):
         value = cast("Config", section.get(name) or {})
         if value and value.get("format") != "dense":
@@ -177,7 +195,7 @@ def _compressed_tensors(section: Config) -> ScaledQuantization:
     if not isinstance(groups, Mapping) or not groups:
         raise refuse(_COMPRESSED, "config_groups", groups, "at least one group")
     excluded = module_names(_COMPRESSED, section, "ignore")
-    found: list[ScaledQuantization] = []
+    found: list[Quantization] = []
     for name, group in cast("Mapping[str, Any]", groups).items():
         if not isinstance(group, Mapping):
             raise refuse(_COMPRESSED, f"config_groups.{name}", group, "an object")
@@ -191,12 +209,14 @@ def _compressed_tensors(section: Config) -> ScaledQuantization:
     return found[0]
 
 
-def _group(name: str, group: Config, section: Config, excluded: ModuleNames) -> ScaledQuantization:
+def _group(name: str, group: Config, section: Config, excluded: ModuleNames) -> Quantization:
     stored = group.get("format") or section.get("format")
     _require(_COMPRESSED, "format", stored, {known: known for known in _FORMATS})
     if group.get("output_activations") is not None:
         raise refuse(_COMPRESSED, f"{name}.output_activations", "present", "none")
     weights = cast("Config", group.get("weights") or {})
+    if stored == _PACKED:
+        return _packed(name, weights, group)
     _check_numbers(f"{name}.weights", weights)
     integers = weights["type"] == "int"
     strategies = {"tensor": "tensor", "channel": "channel"}
@@ -236,7 +256,65 @@ def _check_numbers(name: str, entry: Config) -> None:
     _require(_COMPRESSED, f"{name}.num_bits", entry.get("num_bits"), {8: "8"})
 
 
+def _packed(name: str, weights: Config, group: Config) -> GroupQuantization:
+    _require(_COMPRESSED, f"{name}.weights.type", weights.get("type"), {"int": "int"})
+    strategy = weights.get("strategy")
+    allowed = {"channel": "channel", "group": "group"}
+    _require(_COMPRESSED, f"{name}.weights.strategy", strategy, allowed)
+    bits = _bits(_COMPRESSED, f"{name}.weights.num_bits", weights.get("num_bits"), (4, 8))
+    size = weights.get("group_size") if strategy == "group" else -1
+    columns = _columns(_COMPRESSED, f"{name}.weights.group_size", size)
+    notes = (_WIDE_NOTE,) if group.get("input_activations") else ()
+    return GroupQuantization(_COMPRESSED, "pack_quantized", bits, columns, notes)
+
+
+_WIDE_NOTE = (
+    "the checkpoint was made for quantized activations; they are rounded as --activation-dtype says"
+)
+
+
+def _bits(method: str, name: str, value: object, allowed: Sequence[int]) -> int:
+    if type(value) is not int or value not in allowed:
+        raise refuse(method, name, value, " and ".join(str(bits) for bits in allowed))
+    return value
+
+
+def _columns(method: str, name: str, value: object) -> int | None:
+    """Columns that share a scale; None, all of a row, where -1 says so."""
+    if type(value) is int and value == -1:
+        return None
+    if type(value) is not int or value < 32 or value % 32:
+        raise refuse(method, name, value, "multiples of 32, and -1 for whole rows")
+    return value
+
+
+def _awq(section: Config) -> GroupQuantization:
+    """AutoAWQ's GEMM layout."""
+    version = section.get("version", "gemm")
+    lowered = version.lower() if isinstance(version, str) else version
+    if lowered != "gemm":
+        raise refuse("awq", "version", version, "gemm")
+    bits = _bits("awq", "bits", section.get("bits", section.get("w_bit")), (4,))
+    size = section.get("group_size", section.get("q_group_size"))
+    return GroupQuantization("awq", "awq", bits, _columns("awq", "group_size", size))
+
+
+def _gptq(section: Config) -> GroupQuantization:
+    """AutoGPTQ's and GPTQModel's layout, with zeros stored less one (gptq) or as they are."""
+    stored = section.get("checkpoint_format", "gptq")
+    if section.get("is_marlin_format"):
+        stored = "marlin"
+    _require("gptq", "checkpoint_format", stored, {"gptq": "gptq", "gptq_v2": "gptq_v2"})
+    if section.get("dynamic"):
+        raise refuse("gptq", "dynamic", section["dynamic"], "the same bits and groups everywhere")
+    bits = _bits("gptq", "bits", section.get("bits"), (4, 8))
+    columns = _columns("gptq", "group_size", section.get("group_size"))
+    return GroupQuantization("gptq", str(stored), bits, columns)
+
+
 _PARSERS: Mapping[str, Callable[[Config], Quantization]] = {
+    "awq": _awq,
     _COMPRESSED: _compressed_tensors,
+    "gptq": _gptq,
     "fp8": _fp8,
 }
