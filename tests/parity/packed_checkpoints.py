@@ -30,9 +30,15 @@ class Scheme:
     act_order: bool = False
     scale_dtype: torch.dtype = torch.float16
 
+    @property
+    def expanded(self) -> bool:
+        """Is it a bf16 matrix to us?"""
+        return self.act_order or (self.bits == 8 and self.zeros)
+
 
 def write_packed(directory: Path, scheme: Scheme, *, seed: int = 0) -> PreTrainedModel:
-    """Writes a checkpoint; returns the f32 model of the values that it holds, exactly."""
+    """Writes a checkpoint; returns the f32 model of the values that it holds, exactly, or
+    in bf16 where we expand them to that."""
     torch.manual_seed(seed)
     model = LlamaForCausalLM(
         LlamaConfig(
@@ -139,7 +145,8 @@ def _pack(name: str, weight: Floats, scheme: Scheme, tensors: dict[str, torch.Te
         tensors[f"{name}.qzeros"] = _words(zeros.T - less, scheme.bits, axis=1)
         tensors[f"{name}.scales"] = stored.T
         tensors[f"{name}.g_idx"] = torch.from_numpy(index.astype(np.int32))
-    return ((q - zeros[:, index]) * stored.float().numpy()[:, index]).astype(np.float32)
+    values = ((q - zeros[:, index]) * stored.float().numpy()[:, index]).astype(np.float32)
+    return torch.from_numpy(values).bfloat16().float().numpy() if scheme.expanded else values
 
 
 def _quantize(weight: Floats, index: Ints, scheme: Scheme) -> tuple[Ints, Floats, Ints]:

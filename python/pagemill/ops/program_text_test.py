@@ -3,6 +3,7 @@
 import pytest
 
 from pagemill import ops
+from pagemill.ops.program import AssembledEntry, Packing
 from pagemill.ops.program_text import ProgramTextError, from_text, to_text
 from pagemill.ops.trace import Trace
 
@@ -18,6 +19,12 @@ def _trace() -> Trace:
     assert bias.shape == (2,)
     x = ops.embedding(ids, table, scale=0.1)
     q = ops.linear(x, trace.weight("q", "f16", (64, 64), file=file, offset=4096), row_shape=(2, 32))
+    trace.weight("p.values", "i32", (64, 8), file=file, offset=20480)
+    trace.weight("p.scales", "f16", (2, 64), file=file, offset=22528)
+    packing = Packing("awq", 4, 32)
+    trace.assembled(
+        AssembledEntry("p", "q4_0", (8, 64), packing, ("p.values", "p.scales", None, None), 8)
+    )
     cache = trace.cache("kv0", 2, 32, window=7)
     ops.kv_write(q, q, cache)
     y = ops.rms_norm(ops.paged_attention(q, cache, scale=1 / 3), _vector(trace, 32), eps=1e-6)
@@ -49,6 +56,7 @@ def test_text_is_what_the_format_says():
     assert "file 1 @" in lines
     assert "weight embed q8_0 50,64 0 96" in lines
     assert "weight bias f32 2 1 256" in lines  # constants start at multiples of 64 bytes
+    assert "assembled p q4_0 8,64 awq 4 32 p.values,p.scales,-,- 8 0" in lines
     assert "cache kv0 2 32 7" in lines
     assert "input token_ids i32 T" in lines
     assert "value v1 f32 T,2,32" in lines
@@ -74,9 +82,12 @@ def test_comments_and_missing_operands():
     [
         ("pagemill-program 1", "pagemill-program 2", "line 1"),
         ("input token_ids i32 T", "input token_ids i33 T", "unknown dtype 'i33'"),
-        ("input token_ids i32 T", "input token_ids i32 Q", "line 11"),
+        ("input token_ids i32 T", "input token_ids i32 Q", "line 14"),
         ("input token_ids", "imput token_ids", "unknown word 'imput'"),
         ("cache kv0 2 32 7", "cache kv0 2 32", "wrong field count"),
+        (",- 8 0", ",- 8", "wrong field count"),
+        ("p.scales,-,-", "p.scales,-", "not enough values"),
+        ("p.scales,-,-", "kv0,-,-", "'p' is made of 'kv0', undeclared"),
         ("cache kv0", "cache norm", "'norm' is declared twice"),
         ("op embedding token_ids,", "op embedding v3,", "reads 'v3' before it is written"),
         ("o -> v4", "o -> v2", "writes 'v2': undeclared or written"),

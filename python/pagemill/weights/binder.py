@@ -1,7 +1,8 @@
 """Declares a source's tensors in a trace, under the names and in the forms that ops want.
 
-A matrix is used as it lies in its file, or is made of packed integers there. So is a small operand (norm, bias) that is stored as f32;
-another travels as an f32 constant of the program.
+A matrix is used as it lies in its file, or is made of packed integers there. A small operand (norm,
+bias) is used as it lies where it is stored as f32; another travels as an f32 constant of the
+program.
 """
 
 from __future__ import annotations

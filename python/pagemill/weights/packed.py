@@ -29,8 +29,8 @@ _NAMES = ("qweight", "scales", "qzeros", "g_idx")
 _PACK_NAMES = ("weight_packed", "weight_scale", "weight_zero_point", "weight_g_idx")
 _SCALE_DTYPES = ("f16", "bf16", "f32")
 _ORDER_NOTE = (
-    "matrices that are quantized in the order of activations (desc_act, actorder: an index of groups"
-    " that does not count up) are expanded to bf16, to four times the memory of 4 bits"
+    "matrices that are quantized in the order of activations (desc_act, actorder: an index of"
+    " groups that does not count up) are expanded to bf16, to four times the memory of 4 bits"
 )
 _ZEROS_NOTE = "matrices of 8 bits with zero points are expanded to bf16, to twice their memory"
 

@@ -38,7 +38,7 @@ def compressed(kind: str = "int", **weights: object) -> dict[str, Any]:
 
 def parse(section: object) -> ScaledQuantization:
     found = parse_quantization({"quantization_config": section})
-    assert found is not None
+    assert isinstance(found, ScaledQuantization)
     return found
 
 
@@ -161,4 +161,4 @@ def test_a_model_whose_quantization_is_not_supported_does_not_open(tmp_path: Pat
         json.dumps({"quantization_config": {"quant_method": "fp8"}})
     )
     quantization = ModelSource.open(tmp_path).quantization
-    assert quantization is not None and quantization.dtype == "f8_e4m3"
+    assert isinstance(quantization, ScaledQuantization) and quantization.dtype == "f8_e4m3"

@@ -1,0 +1,194 @@
+"""Packed integers become the dtype that holds them, or are refused with what was found."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from pagemill.ops.program_text import to_text
+from pagemill.ops.shard import Part
+from pagemill.ops.trace import Trace
+from pagemill.weights import MissingTensorError, ModelSource, WeightsError
+from pagemill.weights.binder import WeightBinder
+from pagemill.weights.quantization import (
+    GroupQuantization,
+    QuantizationError,
+    parse_quantization,
+)
+
+AWQ = {"quant_method": "awq", "bits": 4, "group_size": 32, "zero_point": True, "version": "gemm"}
+GPTQ = {"quant_method": "gptq", "bits": 4, "group_size": 32, "desc_act": False, "sym": True}
+
+
+def packed_section(**weights: object) -> dict[str, Any]:
+    group = {"num_bits": 4, "type": "int", "strategy": "group", "group_size": 32, **weights}
+    return {
+        "quant_method": "compressed-tensors",
+        "format": "pack-quantized",
+        "config_groups": {"group_0": {"targets": ["Linear"], "weights": group}},
+    }
+
+
+@pytest.mark.parametrize(
+    ("section", "expected"),
+    [
+        (AWQ, GroupQuantization("awq", "awq", 4, 32)),
+        (AWQ | {"group_size": -1, "version": "GEMM"}, GroupQuantization("awq", "awq", 4, None)),
+        (
+            {"quant_method": "awq", "w_bit": 4, "q_group_size": 128},
+            GroupQuantization("awq", "awq", 4, 128),
+        ),
+        (GPTQ, GroupQuantization("gptq", "gptq", 4, 32)),
+        (
+            GPTQ | {"bits": 8, "checkpoint_format": "gptq_v2"},
+            GroupQuantization("gptq", "gptq_v2", 8, 32),
+        ),
+        (packed_section(), GroupQuantization("compressed-tensors", "pack_quantized", 4, 32)),
+        (
+            packed_section(num_bits=8, strategy="channel", group_size=None),
+            GroupQuantization("compressed-tensors", "pack_quantized", 8, None),
+        ),
+    ],
+)
+def test_configurations(section: dict[str, Any], expected: GroupQuantization) -> None:
+    assert parse_quantization({"quantization_config": section}) == expected
+
+
+@pytest.mark.parametrize(
+    ("section", "message"),
+    [
+        (AWQ | {"bits": 3}, r"\(awq\): bits 3 is not supported; supported: 4"),
+        (AWQ | {"version": "gemv"}, "version 'gemv' is not supported; supported: gemm"),
+        (AWQ | {"group_size": 48}, "group_size 48 .* multiples of 32, and -1 for whole rows"),
+        (AWQ | {"group_size": "32"}, "group_size '32'"),
+        (GPTQ | {"bits": 2}, "bits 2 is not supported; supported: 4 and 8"),
+        (GPTQ | {"bits": True}, "bits True is not supported"),
+        (GPTQ | {"group_size": 0}, "group_size 0"),
+        (GPTQ | {"checkpoint_format": "marlin"}, "checkpoint_format 'marlin' .*: gptq, gptq_v2"),
+        (GPTQ | {"is_marlin_format": True}, "checkpoint_format 'marlin'"),
+        (GPTQ | {"dynamic": {"+:.*": {"bits": 8}}}, "dynamic .* the same bits and groups"),
+        (packed_section(num_bits=3), "weights.num_bits 3 is not supported; supported: 4 and 8"),
+        (packed_section(type="float"), "weights.type 'float' is not supported; supported: int"),
+        (packed_section(strategy="tensor"), "weights.strategy 'tensor' .*: channel, group"),
+        (packed_section(group_size=16), "weights.group_size 16"),
+    ],
+)
+def test_refused_configurations(section: dict[str, Any], message: str) -> None:
+    with pytest.raises(QuantizationError, match=message):
+        parse_quantization({"quantization_config": section})
+
+
+def gptq_tensors(zero: int = 0x77777777, **changed: torch.Tensor) -> dict[str, torch.Tensor]:
+    """A layer of 8 outputs and 64 inputs; `zero`: a word of its zero points."""
+    tensors = {
+        "qweight": torch.zeros((8, 8), dtype=torch.int32),
+        "qzeros": torch.full((2, 1), zero, dtype=torch.int32),
+        "scales": torch.ones((2, 8), dtype=torch.float16),
+        "g_idx": torch.arange(64, dtype=torch.int32) // 32,
+    }
+    return {f"a.{name}": tensor for name, tensor in (tensors | changed).items()}
+
+
+def binder(
+    directory: Path, tensors: dict[str, torch.Tensor], section: dict[str, Any]
+) -> WeightBinder:
+    save_file(tensors, directory / "model.safetensors")
+    (directory / "config.json").write_text(json.dumps({"quantization_config": section}))
+    return WeightBinder(Trace(), ModelSource.open(directory))
+
+
+def assembled(weights: WeightBinder) -> list[str]:
+    text = to_text(weights.trace.program)
+    return [line for line in text.split("\n") if line.startswith("assembled ")]
+
+
+def test_zero_points_in_the_middle_are_none(tmp_path: Path) -> None:
+    weights = binder(tmp_path, gptq_tensors(), GPTQ)
+    assert weights.has("a.weight") and not weights.has("b.weight")
+    assert weights.block_elements("a.weight") == 32
+    assert weights.matrix("a.weight", (8, 64)) is weights.matrix("a.weight", (8, 64))
+    assert assembled(weights) == ["assembled a.weight q4_0 8,64 gptq 4 32 a.qweight,a.scales,-,-"]
+    assert weights.notes == []
+
+
+def test_zero_points_make_minima(tmp_path: Path) -> None:
+    weights = binder(tmp_path, gptq_tensors(0x76777777), GPTQ)
+    assert weights.matrix("a.weight", (8, 64)).dtype == "q4_1"
+    (line,) = assembled(weights)
+    assert line.endswith(" gptq 4 32 a.qweight,a.scales,a.qzeros,-")
+
+
+def test_the_middle_depends_on_the_version(tmp_path: Path) -> None:
+    section = GPTQ | {"checkpoint_format": "gptq_v2"}
+    assert binder(tmp_path, gptq_tensors(), section).matrix("a.weight", (8, 64)).dtype == "q4_1"
+    tensors = gptq_tensors(0x88888888 - (1 << 32))
+    assert binder(tmp_path, tensors, section).matrix("a.weight", (8, 64)).dtype == "q4_0"
+
+
+def test_an_index_that_does_not_count_up_expands(tmp_path: Path) -> None:
+    tensors = gptq_tensors(g_idx=torch.arange(64, dtype=torch.int32) % 2)
+    weights = binder(tmp_path, tensors, GPTQ)
+    assert weights.matrix("a.weight", (8, 64)).dtype == "bf16"
+    (line,) = assembled(weights)
+    assert line.endswith("a.qweight,a.scales,-,a.g_idx")
+    (note,) = weights.notes
+    assert "desc_act" in note and "bf16" in note
+
+
+def test_eight_bits_with_zero_points_expand(tmp_path: Path) -> None:
+    zeros = {"qweight": torch.zeros((16, 8), dtype=torch.int32)}
+    tensors = gptq_tensors(**zeros, qzeros=torch.zeros((2, 2), dtype=torch.int32))
+    weights = binder(tmp_path, tensors, GPTQ | {"bits": 8})
+    assert weights.matrix("a.weight", (8, 64)).dtype == "bf16"
+    (note,) = weights.notes
+    assert "8 bits with zero points" in note
+
+
+def test_ranks_take_parts(tmp_path: Path) -> None:
+    weights = binder(tmp_path, gptq_tensors(), GPTQ)
+    assert weights.matrix("a.weight", (8, 64), rows=Part(2, 8, 8)).shape == (6, 64)
+    assert weights.matrix("a.weight", (8, 64), columns=Part(32, 64, 64)).shape == (8, 32)
+    rows, columns = assembled(weights)
+    assert rows == "assembled a.weight.rows2-8 q4_0 6,64 gptq 4 32 a.qweight,a.scales,-,- 2 0"
+    assert columns.endswith("- 0 32")
+    with pytest.raises(WeightsError, match="columns 16 to 48 of a.weight would cut a block of 32"):
+        weights.matrix("a.weight", (8, 64), columns=Part(16, 48, 64))
+
+
+def test_layers_that_are_not_quantized_are_used_as_they_are(tmp_path: Path) -> None:
+    weights = binder(tmp_path, {"a.weight": torch.zeros((8, 64))}, GPTQ)
+    assert weights.matrix("a.weight", (8, 64)).dtype == "f32" and assembled(weights) == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "shape", "message"),
+    [
+        ({}, (8, 72), "a.qweight has rows of 72; .* in multiples of 32"),
+        ({}, (16, 64), r"a.qweight is i32 \[8, 8\], the configuration .* i32 \[8, 16\]"),
+        ({"qweight": torch.zeros((8, 8))}, (8, 64), "a.qweight is f32"),
+        (
+            {"scales": torch.ones((1, 8))},
+            (8, 64),
+            r"a.scales is f32 \[1, 8\], .*group_size.* f16",
+        ),
+        ({"qzeros": torch.zeros((2, 2), dtype=torch.int32)}, (8, 64), "a.qzeros is i32"),
+        ({"g_idx": torch.zeros(8, dtype=torch.int32)}, (8, 64), "a.g_idx is i32"),
+    ],
+)
+def test_tensors_of_another_shape_are_refused(
+    tmp_path: Path, changed: dict[str, torch.Tensor], shape: tuple[int, int], message: str
+) -> None:
+    with pytest.raises(WeightsError, match=message):
+        binder(tmp_path, gptq_tensors(**changed), GPTQ).matrix("a.weight", shape)
+
+
+def test_a_missing_tensor_is_named(tmp_path: Path) -> None:
+    tensors = gptq_tensors()
+    del tensors["a.qzeros"]
+    with pytest.raises(MissingTensorError, match="'a.qzeros' is missing"):
+        binder(tmp_path, tensors, GPTQ).matrix("a.weight", (8, 64))
