@@ -95,7 +95,7 @@ typedef struct pagemill_engine_options {
   int32_t num_blocks;           /* of the KV cache; 0 = room for one request of max_model_len */
   int32_t block_size;           /* tokens */
   int32_t max_waiting_requests; /* more are refused with PAGEMILL_RESOURCE_EXHAUSTED */
-  const char* kv_cache_dtype;   /* "bf16", "f32" or "int8" */
+  const char* kv_cache_dtype;   /* "bf16", "f32", "fp8" or "int8" */
 
   const char* scheduling_policy;        /* "fcfs", ...: docs/scheduling.md */
   const char* prefix_caching_hash;      /* "xxh3-128" or "sha256" */

@@ -13,6 +13,7 @@ std::string Capabilities::ToString() const {
       {avx512, "avx512"},
       {avx512_vnni, "avx512_vnni"},
       {avx512_bf16, "avx512_bf16"},
+      {avx512_vbmi, "avx512_vbmi"},
       {amx_bf16, "amx_bf16"},
       {amx_int8, "amx_int8"},
       {asimd_dotprod, "asimd_dotprod"},

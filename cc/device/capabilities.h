@@ -15,6 +15,7 @@ struct Capabilities {
   bool avx512 = false;  // F, BW, DQ, VL
   bool avx512_vnni = false;
   bool avx512_bf16 = false;
+  bool avx512_vbmi = false;
   bool amx_bf16 = false;  // tile data permitted by the kernel too
   bool amx_int8 = false;
   // aarch64

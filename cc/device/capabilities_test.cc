@@ -23,6 +23,7 @@ TEST(Capabilities, DetectionAgreesWithTheCompilersOwn) {
                              __builtin_cpu_supports("avx512dq") &&
                              __builtin_cpu_supports("avx512vl"));
   EXPECT_EQ(caps.avx512_vnni, __builtin_cpu_supports("avx512vnni") && caps.avx512);
+  EXPECT_EQ(caps.avx512_vbmi, __builtin_cpu_supports("avx512vbmi") && caps.avx512);
   EXPECT_FALSE(caps.vxe || caps.asimd_dotprod);
 #else
   EXPECT_FALSE(caps.avx2 || caps.avx512 || caps.amx_bf16);

@@ -67,6 +67,7 @@ void DetectIsa(Capabilities& caps) {
   const bool f_dq_bw_vl = Bit(b, 16) && Bit(b, 17) && Bit(b, 30) && Bit(b, 31);
   caps.avx512 = caps.avx2 && f_dq_bw_vl && (xcr0 & kXcr0Avx512) == kXcr0Avx512;
   caps.avx512_vnni = caps.avx512 && Bit(c, 11);
+  caps.avx512_vbmi = caps.avx512 && Bit(c, 1);
   const bool tiles = Bit(d, 24) && (xcr0 & kXcr0Tiles) == kXcr0Tiles && RequestTilePermission();
   caps.amx_bf16 = caps.avx512 && tiles && Bit(d, 22);
   caps.amx_int8 = caps.avx512 && tiles && Bit(d, 25);

@@ -21,7 +21,8 @@ struct KvHeads {
 };
 
 inline bool IsKvDType(DType dtype) {
-  return dtype == DType::kF32 || dtype == DType::kBF16 || dtype == DType::kI8;
+  return dtype == DType::kF32 || dtype == DType::kBF16 || dtype == DType::kI8 ||
+         dtype == DType::kF8E4M3;
 }
 
 // Elements of one head and token, of K or of V.

@@ -98,7 +98,7 @@ TEST_P(TinyModelPages, AnotherExecutorGoesOnFromCopiedPagesBitForBit) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Dtypes, TinyModelPages,
-                         ::testing::Values(DType::kF32, DType::kBF16, DType::kI8));
+                         ::testing::Values(DType::kF32, DType::kBF16, DType::kI8, DType::kF8E4M3));
 
 }  // namespace
 }  // namespace pagemill::program

@@ -16,7 +16,7 @@ Status CheckRange(const char* field, int32_t value, int32_t low, int32_t high) {
 }
 
 constexpr std::pair<std::string_view, DType> kKvCacheDTypes[] = {
-    {"bf16", DType::kBF16}, {"f32", DType::kF32}, {"int8", DType::kI8}};
+    {"bf16", DType::kBF16}, {"f32", DType::kF32}, {"fp8", DType::kF8E4M3}, {"int8", DType::kI8}};
 
 }  // namespace
 
@@ -25,7 +25,7 @@ StatusOr<DType> ParseKvCacheDType(std::string_view name) {
     if (known == name) return dtype;
   }
   return InvalidArgument("kv_cache_dtype is '" + std::string(name) +
-                         "'; it must be bf16, f32 or int8");
+                         "'; it must be bf16, f32, fp8 or int8");
 }
 
 std::string_view KvCacheDTypeName(DType dtype) {
@@ -44,7 +44,7 @@ Status ExecutorOptions::Validate() const {
   // Slots (block * block_size + offset) are int32.
   PM_RETURN_IF_ERROR(CheckRange("num_blocks", num_blocks, 1, INT32_MAX / block_size));
   if (!ops::IsKvDType(kv_cache_dtype)) {
-    return InvalidArgument("kv_cache_dtype must be bf16, f32 or int8, got " +
+    return InvalidArgument("kv_cache_dtype must be bf16, f32, fp8 or int8, got " +
                            std::string(Info(kv_cache_dtype).name));
   }
   return OkStatus();

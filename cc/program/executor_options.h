@@ -22,7 +22,7 @@ struct ExecutorOptions {
   int32_t max_num_logits_rows = 256;    // rows of logits of one step (L)
   int32_t num_blocks = 1;               // KV blocks, the null block included
   int32_t block_size = 16;              // tokens per KV block
-  DType kv_cache_dtype = DType::kBF16;  // bf16, f32 or int8 (with a scale per token and head)
+  DType kv_cache_dtype = DType::kBF16;  // bf16, f32, f8_e4m3 or int8 (with a scale per row)
   // Run every op by the kernel of this name where it has one that fits ("reference", "portable");
   // empty = the best one.
   std::string kernel_filter;
@@ -39,7 +39,7 @@ struct ExecutorOptions {
   Status Validate() const;
 };
 
-// As users write it: "bf16", "f32", "int8".
+// As users write it: "bf16", "f32", "fp8" (f8_e4m3), "int8".
 StatusOr<DType> ParseKvCacheDType(std::string_view name);
 std::string_view KvCacheDTypeName(DType dtype);
 

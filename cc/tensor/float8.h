@@ -1,7 +1,8 @@
 // File: cc/tensor/float8.h
-// The 8-bit floating point format of weights, e4m3 (OCP 8-bit Floating Point Specification 1.0):
-// a sign, 4 bits of exponent with bias 7, 3 bits of mantissa. No infinity; all ones but the sign
-// are NaN; the largest number is 448, the smallest 2^-9. bf16 and f32 hold every one of them.
+// The 8-bit floating point format of weights and KV caches, e4m3 (OCP 8-bit Floating Point
+// Specification 1.0): a sign, 4 bits of exponent with bias 7, 3 bits of mantissa. No infinity; all
+// ones but the sign are NaN; the largest number is 448, the smallest 2^-9. bf16 and f32 hold every
+// one of them.
 //
 //   float x = F8E4M3ToFloat(0x38);       // 1
 //   uint8_t bits = FloatToF8E4M3(0.1f);  // nearest, ties to even; beyond 448: +-448
@@ -17,7 +18,7 @@ namespace pagemill {
 
 // Branch-free, so that loops over it vectorise. The bits become those of a float whose exponent is
 // 120 too small, subnormals included; a multiplication puts that right.
-[[gnu::always_inline]] inline float F8E4M3ToFloat(uint8_t bits) {
+[[gnu::always_inline]] constexpr float F8E4M3ToFloat(uint8_t bits) {
   const uint32_t sign = static_cast<uint32_t>(bits & 0x80u) << 24;
   const uint32_t magnitude = bits & 0x7fu;
   const float rebased = __builtin_bit_cast(float, magnitude << 20) * 0x1p120f;

@@ -36,7 +36,7 @@ def make_executor(
     *,
     pooling: str | None = None,
     num_blocks: int = NUM_BLOCKS,
-    kv_cache_dtype: Literal["bf16", "f32", "int8"] = "f32",
+    kv_cache_dtype: Literal["bf16", "f32", "fp8", "int8"] = "f32",
     activation_dtype: Literal["f32", "bf16", "int8"] = "f32",
 ) -> Run:
     """An executor of the model of `source`; by default it rounds nothing that f32 holds."""

@@ -1,8 +1,8 @@
 """What the executor rounds by default leaves SmolLM2's perplexity within 0.3 % of f32's.
 
 That is a bf16 KV cache, and kernels that round activations where a machine has them: to integers
-for block formats, to bf16 for bf16 weights and in attention. int8 activations and an int8 KV cache,
-which a user has to ask for, have bounds of their own.
+for block formats, to bf16 for bf16 weights and in attention. int8 activations and KV caches of
+bytes, which a user has to ask for, have bounds of their own.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ DEFAULT_BOUND = 0.003  # relative
 # the bound allows nearly four.
 INT8_WINDOWS, INT8_BOUND = 32, 0.006
 INT8_KV_BOUND = 0.004
+FP8_KV_BOUND = 0.03
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +46,7 @@ def expected(path: Path, texts: list[list[int]]) -> float:
 def of_native(
     source: ModelSource,
     texts: list[list[int]],
-    kv_cache_dtype: Literal["bf16", "f32", "int8"],
+    kv_cache_dtype: Literal["bf16", "f32", "fp8", "int8"],
     activation_dtype: Literal["f32", "bf16", "int8"],
 ) -> float:
     run = make_executor(
@@ -66,13 +67,14 @@ def check(actual: float, expected: float, bound: float) -> None:
         ("bf16", "f32", DEFAULT_BOUND),
         ("bf16", "bf16", DEFAULT_BOUND),
         ("int8", "bf16", INT8_KV_BOUND),
+        ("fp8", "bf16", FP8_KV_BOUND),
     ],
 )
 def test_within_bound(
     path: Path,
     texts: list[list[int]],
     expected: float,
-    kv_cache_dtype: Literal["bf16", "int8"],
+    kv_cache_dtype: Literal["bf16", "fp8", "int8"],
     activation_dtype: Literal["f32", "bf16"],
     bound: float,
 ) -> None:

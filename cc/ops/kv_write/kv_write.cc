@@ -14,8 +14,8 @@ Status CheckKvWrite(const OpCall& call) {
   check.Input(1, "v", DType::kF32, "T,K,D");
   if (!check.ok()) return check.Result();
   const TensorView& cache = call.inputs[2];
-  check.Require(IsKvDType(cache.dtype),
-                "cache must be f32, bf16 or i8, got " + std::string(Info(cache.dtype).name));
+  check.Require(IsKvDType(cache.dtype), "cache must be f32, bf16, f8_e4m3 or i8, got " +
+                                            std::string(Info(cache.dtype).name));
   if (!check.ok()) return check.Result();
   check.Input(2, "cache", cache.dtype, "B,E");
   check.Require(call.batch != nullptr && call.batch->block_size > 0,
@@ -29,6 +29,14 @@ Status CheckKvWrite(const OpCall& call) {
                     std::to_string(call.batch->block_size) + " tokens, got " +
                     std::to_string(check.Dim('E')) + " elements");
   return check.Result();
+}
+
+using StoreFunction = void (*)(const KvWriteRun& run);
+
+StoreFunction StoreFor(const KvWriteKernel& kernel, DType cache) {
+  if (cache == DType::kF32) return kernel.f32;
+  if (cache == DType::kBF16) return kernel.bf16;
+  return cache == DType::kF8E4M3 ? kernel.f8 : kernel.int8;
 }
 
 // Tokens [first, first + count) go to consecutive slots of one block.
@@ -57,9 +65,7 @@ void StoreTokens(const KvWriteArgs& args, const KvWriteKernel& kernel, int64_t f
     run.v_page = block + (heads + h) * page_bytes;
     run.k_scales = scales + h * scales_bytes;
     run.v_scales = scales + (heads + h) * scales_bytes;
-    (args.cache.dtype == DType::kF32    ? kernel.f32
-     : args.cache.dtype == DType::kBF16 ? kernel.bf16
-                                        : kernel.int8)(run);
+    StoreFor(kernel, args.cache.dtype)(run);
   }
 }
 

@@ -2,14 +2,16 @@
 // Stores the step's keys and values in the paged cache (layout: docs/program_format.md).
 //
 //   inputs   k, v   f32 [T, Hk, D]
-//            cache  f32 or bf16 [num_blocks, 2 * Hk * D * block_size], or int8 with scales, i8
+//            cache  f32, bf16 or f8_e4m3 [num_blocks, 2 * Hk * D * block_size], or int8 with
+//            scales, i8
 //                   [num_blocks, 2 * Hk * (D + 4) * block_size]: written
 //   outputs  none
 //   batch    slot_mapping, block_size (needed when the call is checked, too)
 //   aliasing none
 //
-// A bf16 cache gets the nearest value, ties to even; NaN stays NaN. An int8 cache gets, for each
-// token and head of K and of V, scale = largest |x| / 127 and x / scale rounded to the nearest
+// A bf16 cache gets the nearest value, ties to even; NaN stays NaN. So does an f8_e4m3 cache, in
+// which what is beyond 448, infinities included, becomes 448 of its sign. An int8 cache gets, for
+// each token and head of K and of V, scale = largest |x| / 127 and x / scale rounded to the nearest
 // whole number (ties to even), so that each element is off by at most half a scale. Where nothing
 // is as large as 1e-30 the scale is 0; where anything is infinite or NaN the scale is NaN, so that
 // all of the row is. Tokens whose slot is negative are not stored. Two tokens of one step never

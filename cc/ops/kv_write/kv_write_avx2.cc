@@ -6,6 +6,7 @@
 
 namespace pagemill::ops {
 
-const KvWriteKernel kKvWriteAvx2 = {StoreRun<float>, StoreRun<uint16_t>, QuantizeRun};
+const KvWriteKernel kKvWriteAvx2 = {StoreRun<float>, StoreRun<uint16_t>, StoreRun<uint8_t>,
+                                    QuantizeRun};
 
 }  // namespace pagemill::ops

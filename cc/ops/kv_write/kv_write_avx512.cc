@@ -6,6 +6,7 @@
 
 namespace pagemill::ops {
 
-const KvWriteKernel kKvWriteAvx512 = {StoreRun<float>, StoreRun<uint16_t>, QuantizeRun};
+const KvWriteKernel kKvWriteAvx512 = {StoreRun<float>, StoreRun<uint16_t>, StoreRun<uint8_t>,
+                                      QuantizeRun};
 
 }  // namespace pagemill::ops

@@ -122,6 +122,7 @@ void CheckKvWriteConformance(const OpDefinition& op, const device::Capabilities&
     CheckShape(op, caps, shape, DType::kF32);
     CheckShape(op, caps, shape, DType::kBF16);
     CheckShape(op, caps, shape, DType::kI8);
+    CheckShape(op, caps, shape, DType::kF8E4M3);
   }
 }
 

@@ -6,6 +6,7 @@
 
 namespace pagemill::ops {
 
-const KvWriteKernel kKvWritePortable = {StoreRun<float>, StoreRun<uint16_t>, QuantizeRun};
+const KvWriteKernel kKvWritePortable = {StoreRun<float>, StoreRun<uint16_t>, StoreRun<uint8_t>,
+                                        QuantizeRun};
 
 }  // namespace pagemill::ops

@@ -6,6 +6,7 @@
 
 #include "cc/ops/kv_page.h"
 #include "cc/ops/kv_write/kv_write.h"
+#include "cc/tensor/float8.h"
 
 namespace pagemill::ops {
 namespace {
@@ -20,6 +21,8 @@ uint16_t ToBf16(float value) {
 void StoreElement(const TensorView& cache, int64_t block, int64_t index, float value) {
   if (cache.dtype == DType::kF32) {
     cache.Row<float>(block)[index] = value;
+  } else if (cache.dtype == DType::kF8E4M3) {
+    cache.Row<uint8_t>(block)[index] = FloatToF8E4M3(value);
   } else {
     cache.Row<uint16_t>(block)[index] = ToBf16(value);
   }

@@ -27,6 +27,7 @@ struct KvWriteRun {
 struct KvWriteKernel {
   void (*f32)(const KvWriteRun& run);
   void (*bf16)(const KvWriteRun& run);
+  void (*f8)(const KvWriteRun& run);
   void (*int8)(const KvWriteRun& run);
 };
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "cc/ops/kv_page.h"
+#include "cc/tensor/float8.h"
 
 namespace pagemill::ops::conformance {
 namespace {
@@ -31,6 +32,8 @@ float RoundToBf16(float value) {
 void StoreElement(const TensorView& cache, int64_t block, int64_t index, float value) {
   if (cache.dtype == DType::kI8) {
     cache.Row<int8_t>(block)[index] = static_cast<int8_t>(std::lround(value));
+  } else if (cache.dtype == DType::kF8E4M3) {
+    cache.Row<uint8_t>(block)[index] = FloatToF8E4M3(value);
   } else if (cache.dtype == DType::kF32) {
     cache.Row<float>(block)[index] = value;
   } else {  // truncated: any bf16 number will do

@@ -38,6 +38,10 @@ constexpr int ValuesAtOnce(int rows) {
   return vecs;
 }
 
+// uint16_t holds bf16, uint8_t f8_e4m3.
+template <typename Element>
+constexpr bool kHasScales = Element(-1) < Element(0) && sizeof(Element) == 1;
+
 // Where the keys and values of a chunk lie: one pointer for each group of 16 keys.
 template <typename Element, int kGroups = kGroupsPerChunk>
 struct Chunk {

@@ -131,7 +131,8 @@ AttentionShape MakeShape(const PagedAttentionArgs& args) {
 
 const AttentionKernel& KernelFor(const AttentionKernels& kernels, DType cache) {
   if (cache == DType::kF32) return kernels.f32;
-  return cache == DType::kBF16 ? kernels.bf16 : kernels.int8;
+  if (cache == DType::kBF16) return kernels.bf16;
+  return cache == DType::kF8E4M3 ? kernels.f8 : kernels.int8;
 }
 
 class Driver {

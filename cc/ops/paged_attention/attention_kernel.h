@@ -91,7 +91,7 @@ struct AttentionKernel {
 
 // One for each type of cache; null functions for those that an instruction set leaves to others.
 struct AttentionKernels {
-  AttentionKernel f32, bf16, int8;
+  AttentionKernel f32, bf16, f8, int8;
 };
 
 extern const AttentionKernels kAttentionPortable;

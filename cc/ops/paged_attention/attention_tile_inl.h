@@ -70,7 +70,7 @@ inline Chunk<Element, kGroups> LocateChunk(const AttentionShape& shape, const At
     chunk.keys[g] = base + tile.kv_head * page + offset;
     chunk.values[g] = base + (shape.kv_heads + tile.kv_head) * page +
                       static_cast<int64_t>(offset) * shape.head_dim;
-    if constexpr (sizeof(Element) == 1) {
+    if constexpr (kHasScales<Element>) {
       const float* scales = reinterpret_cast<const float*>(base + 2 * shape.kv_heads * page);
       chunk.key_scales[g] = scales + tile.kv_head * shape.block_size + offset;
       chunk.value_scales[g] = chunk.key_scales[g] + shape.kv_heads * shape.block_size;
@@ -114,7 +114,7 @@ inline void AttendChunk(const AttentionShape& shape, const AttentionTile& tile,
   for (int row = first; row < last; ++row) {
     range[row] = VisibleKeys(shape, tile, row, begin);
     RowKeys keys = KeysOfRow(shape, tile, row, begin, range[row]);
-    if (sizeof(Element) == 1) keys.scales = &scales;
+    if (kHasScales<Element>) keys.scales = &scales;
     scale[row] = SoftmaxRow(shape, keys, scratch.scores + row * kAttentionChunk, state.max + row,
                             state.sum + row * kSumLanes);
   }
@@ -230,8 +230,10 @@ template <typename Element>
 constexpr AttentionKernel kKernel = {
     .load_queries = LoadQueries, .attend = Attend<Element>, .merge = Merge, .finish = Finish};
 
-[[maybe_unused]] constexpr AttentionKernels kKernels = {
-    .f32 = kKernel<float>, .bf16 = kKernel<uint16_t>, .int8 = kKernel<int8_t>};
+[[maybe_unused]] constexpr AttentionKernels kKernels = {.f32 = kKernel<float>,
+                                                        .bf16 = kKernel<uint16_t>,
+                                                        .f8 = kKernel<uint8_t>,
+                                                        .int8 = kKernel<int8_t>};
 
 }  // namespace
 }  // namespace pagemill::ops

@@ -44,8 +44,8 @@ Status CheckPagedAttention(const OpCall& call) {
   const TensorView& cache = call.inputs[1];
   if (IsThere(call, kSinks)) check.Input(kSinks, "sinks", DType::kF32, "Q");
   if (IsThere(call, kSlopes)) check.Input(kSlopes, "slopes", DType::kF32, "Q");
-  check.Require(IsKvDType(cache.dtype),
-                "cache must be f32, bf16 or i8, got " + std::string(Info(cache.dtype).name));
+  check.Require(IsKvDType(cache.dtype), "cache must be f32, bf16, f8_e4m3 or i8, got " +
+                                            std::string(Info(cache.dtype).name));
   check.Input(1, "cache", cache.dtype, "B,E");
   check.Require(call.batch != nullptr && call.batch->block_size > 0,
                 "needs the batch's block_size when it is checked");
@@ -65,6 +65,10 @@ Status CheckPagedAttention(const OpCall& call) {
   return check.Result();
 }
 
+bool WidensF8(const device::Capabilities& caps, const OpCall& call) {
+  return caps.avx512_vbmi && call.inputs[1].dtype == DType::kF8E4M3;
+}
+
 bool WholeKeyGroups(const OpCall& call) { return call.batch->block_size % kAttentionKeyGroup == 0; }
 
 template <const AttentionKernels* kKernels>
@@ -76,7 +80,8 @@ constexpr KernelRow kRows[] = {
 #if defined(__x86_64__)
     {"paged_attention", "avx512_bf16", 40,
      [](const device::Capabilities& caps, const OpCall& call) {
-       return caps.avx512_bf16 && WholeKeyGroups(call) && call.inputs[1].dtype == DType::kBF16;
+       return caps.avx512_bf16 && WholeKeyGroups(call) &&
+              (call.inputs[1].dtype == DType::kBF16 || WidensF8(caps, call));
      },
      Run<&kAttentionAvx512Bf16>, AttentionWorkspaceBytes, ActivationPrecision::kBf16},
     {"paged_attention", "avx512_vnni", 40,

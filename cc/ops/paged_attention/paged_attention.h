@@ -3,9 +3,10 @@
 // of them in one call.
 //
 //   inputs   q      f32 [T, Hq, D]   1 <= D <= 512
-//            cache  f32 or bf16 [num_blocks, 2 * Hk * D * block_size], or int8 with scales, i8
-//                   [num_blocks, 2 * Hk * (D + 4) * block_size] (docs/program_format.md), in which
-//                   the step's own keys and values have been stored; Hq is a multiple of Hk
+//            cache  f32, bf16 or f8_e4m3 [num_blocks, 2 * Hk * D * block_size], or int8 with
+//                   scales, i8 [num_blocks, 2 * Hk * (D + 4) * block_size]
+//                   (docs/program_format.md), in which the step's own keys and values have been
+//                   stored; Hq is a multiple of Hk
 //            sinks  f32 [Hq], optional: a logit per head that joins the softmax's denominator
 //            slopes f32 [Hq], optional: ALiBi
 //   outputs  y      f32 [T, Hq, D]
@@ -40,8 +41,9 @@
 // units of the largest of 256 keys over 65535. So y moves by at most 256 2^-17 max |v| + 1e-4 sum w
 // |v - y|, less than kPagedAttentionRounding max |v|. The products of integers are summed exactly.
 //
-// Kernels: "avx512_bf16" (bf16 caches; kBf16), "avx512_vnni" (int8 caches; kBf16), "avx512",
-// "avx2", "portable" (block_size a multiple of 16), "reference" (any block size, in double).
+// Kernels: "avx512_bf16" (bf16 and f8_e4m3 caches; kBf16), "avx512_vnni" (int8 caches; kBf16),
+// "avx512", "avx2", "portable" (block_size a multiple of 16), "reference" (any block size, in
+// double).
 #ifndef PAGEMILL_CC_OPS_PAGED_ATTENTION_PAGED_ATTENTION_H_
 #define PAGEMILL_CC_OPS_PAGED_ATTENTION_PAGED_ATTENTION_H_
 

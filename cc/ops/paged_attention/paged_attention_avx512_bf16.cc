@@ -1,7 +1,7 @@
 // The instruction set comes first.
 // clang-format off
 #include "cc/ops/vec/vec_avx512.h"
-#include "cc/ops/paged_attention/attention_pairs_inl.h"
+#include "cc/ops/paged_attention/attention_f8_inl.h"
 // clang-format on
 
 namespace pagemill::ops {
@@ -63,20 +63,23 @@ void AddAllValues(const AttentionShape& shape, const AttentionScratch& scratch,
 
 // All rows' weights first, then all rows' values, so that the first-level cache holds the chunk's
 // keys, then its values.
+template <typename Element>
 void AttendDots(const AttentionShape& shape, const AttentionTile& tile,
                 const AttentionScratch& scratch, int32_t begin, const AttentionState& state) {
   RowKeys keys[kAttentionTileRows];
   const auto [rows, first, last] = KeysOfSplit(shape, tile, begin, state, keys);
   if (last == 0) return;
-  const auto chunk = LocateChunk<uint16_t, kSplitGroups>(shape, tile, begin, first, last);
+  const auto chunk = LocateChunk<Element, kSplitGroups>(shape, tile, begin, first, last);
   AskForValues(shape, chunk, first, last);
-  if (rows.last - rows.first <= kFewRows) {
-    if (shape.block_size == kAttentionKeyGroup && shape.head_dim % 2 == 0) {
-      WeighAllRows<PageForm::kAdjacent>(shape, scratch, chunk, keys, rows, state);
-    } else {
-      WeighAllRows<PageForm::kStrided>(shape, scratch, chunk, keys, rows, state);
+  if constexpr (sizeof(Element) == sizeof(uint16_t)) {
+    if (rows.last - rows.first <= kFewRows) {
+      if (shape.block_size == kAttentionKeyGroup && shape.head_dim % 2 == 0) {
+        WeighAllRows<PageForm::kAdjacent>(shape, scratch, chunk, keys, rows, state);
+      } else {
+        WeighAllRows<PageForm::kStrided>(shape, scratch, chunk, keys, rows, state);
+      }
+      return AddAllValues<PageForm::kStrided>(shape, scratch, chunk, keys, rows, state);
     }
-    return AddAllValues<PageForm::kStrided>(shape, scratch, chunk, keys, rows, state);
   }
   DotChunk pairs = {};
   for (int g = first; g < last; ++g) {
@@ -109,11 +112,13 @@ void FinishDots(const AttentionShape& shape, const AttentionTile& tile,
 
 }  // namespace
 
-const AttentionKernels kAttentionAvx512Bf16 = {.f32 = {},
-                                               .bf16 = {.load_queries = LoadRoundedQueries,
-                                                        .attend = AttendDots,
-                                                        .merge = Merge,
-                                                        .finish = FinishDots},
-                                               .int8 = {}};
+template <typename Element>
+constexpr AttentionKernel kDotKernel = {.load_queries = LoadRoundedQueries,
+                                        .attend = AttendDots<Element>,
+                                        .merge = Merge,
+                                        .finish = FinishDots};
+
+const AttentionKernels kAttentionAvx512Bf16 = {
+    .f32 = {}, .bf16 = kDotKernel<uint16_t>, .f8 = kDotKernel<uint8_t>, .int8 = {}};
 
 }  // namespace pagemill::ops

@@ -162,6 +162,7 @@ void AttendBytes(const AttentionShape& shape, const AttentionTile& tile,
 const AttentionKernels kAttentionAvx512Vnni = {
     .f32 = {},
     .bf16 = {},
+    .f8 = {},
     .int8 = {
         .load_queries = LoadByteQueries, .attend = AttendBytes, .merge = Merge, .finish = Finish}};
 

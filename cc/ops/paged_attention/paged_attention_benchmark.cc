@@ -18,12 +18,14 @@ struct Heads {
 // SmolLM2-135M; a Llama of 8 B; Gemma 3 270M; heads that share nothing.
 constexpr Heads kHeads[] = {{9, 3, 64}, {32, 8, 128}, {4, 1, 256}, {8, 8, 64}};
 
+constexpr DType kCaches[] = {DType::kBF16, DType::kI8, DType::kF8E4M3};
+
 conformance::AttentionOptions Options(const benchmark::State& state) {
   const Heads& heads = kHeads[state.range(3)];
   return {.q_heads = heads.q,
           .kv_heads = heads.kv,
           .head_dim = heads.dim,
-          .dtype = state.range(4) == 0 ? DType::kBF16 : DType::kI8};
+          .dtype = kCaches[state.range(4)]};
 }
 
 void Decode(benchmark::State& state, const std::string& kernel) {
@@ -67,8 +69,8 @@ void Prefill(benchmark::State& state, const std::string& kernel) {
     const std::string name = kernel;
     benchmark::RegisterBenchmark(("Decode/" + name).c_str(), Decode, name)
         ->UseRealTime()
-        ->ArgNames({"requests", "context", "threads", "heads", "int8"})
-        ->ArgsProduct({{1, 32}, {128, 1024, 8192}, {1, 2}, {0}, {0, 1}})
+        ->ArgNames({"requests", "context", "threads", "heads", "cache"})
+        ->ArgsProduct({{1, 32}, {128, 1024, 8192}, {1, 2}, {0}, {0, 1, 2}})
         ->ArgsProduct({{1}, {1024}, {1, 2}, {1, 2}, {0, 1}});
     benchmark::RegisterBenchmark(("DecodeShared/" + name).c_str(), DecodeShared, name)
         ->UseRealTime()
@@ -76,8 +78,8 @@ void Prefill(benchmark::State& state, const std::string& kernel) {
         ->ArgsProduct({{32}, {512, 2048}, {1, 2}, {0, 1, 3}, {0, 1}});
     benchmark::RegisterBenchmark(("Prefill/" + name).c_str(), Prefill, name)
         ->UseRealTime()
-        ->ArgNames({"requests", "prompt", "threads", "heads", "int8"})
-        ->ArgsProduct({{1}, {128, 1024}, {1, 2}, {0}, {0, 1}})
+        ->ArgNames({"requests", "prompt", "threads", "heads", "cache"})
+        ->ArgsProduct({{1}, {128, 1024}, {1, 2}, {0}, {0, 1, 2}})
         ->ArgsProduct({{1}, {1024}, {1}, {1, 2}, {0, 1}});
   }
   return true;

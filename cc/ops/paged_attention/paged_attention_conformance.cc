@@ -51,7 +51,7 @@ void CheckRounding(const OpDefinition& op, const device::Capabilities& caps,
           << " zero queries " << options.zero_queries;
     }
   };
-  options.round_queries = options.dtype == DType::kBF16;
+  options.round_queries = options.dtype != DType::kI8;
   check(kRoundedTolerance);
   options.zero_queries = true;
   // Scales of int8 values leave weights to round.
@@ -68,7 +68,7 @@ void CheckCase(const OpDefinition& op, const device::Capabilities& caps,
   const std::vector<float> expected = c.Run(conformance::ReferenceRow(op), one);
   for (const KernelRow* row : Kernels(op, caps, c.call())) {
     const std::vector<float> alone = c.Run(*row, one);
-    if (Rounds(row) && options.dtype == DType::kBF16) {
+    if (Rounds(row) && options.dtype != DType::kI8) {
       AttentionOptions rounded = options;
       rounded.round_queries = true;
       EXPECT_TRUE(BitEqual(AttentionCase(rounded, requests).Run(*row, one), alone)) << row->name;
@@ -184,6 +184,7 @@ void CheckPagedAttentionConformance(const OpDefinition& op, const device::Capabi
   CheckShapes(op, caps, DType::kBF16, {64, 80, 96, 128, 256, 16, 72, 24, 5});
   CheckShapes(op, caps, DType::kF32, {64, 72, 5});
   CheckShapes(op, caps, DType::kI8, {64, 80, 256, 16, 5});
+  CheckShapes(op, caps, DType::kF8E4M3, {64, 80, 16, 5});
   const std::vector<PagedRequest> mixed = {{0, 40}, {100, 1}, {600, 1}, {511, 7}, {7, 3}};
   for (int32_t window : {1, 7, 64, 100, 512}) {
     CheckCase(op, caps, {.q_heads = 4, .kv_heads = 1, .head_dim = 32, .window = window}, mixed);
@@ -228,6 +229,10 @@ void CheckPagedAttentionInvariance(const OpDefinition& op, const device::Capabil
   CheckInvariance(op, caps,
                   {.q_heads = 6, .kv_heads = 2, .head_dim = 32, .dtype = DType::kI8, .window = 90},
                   300, 7);
+  CheckInvariance(
+      op, caps,
+      {.q_heads = 6, .kv_heads = 2, .head_dim = 24, .dtype = DType::kF8E4M3, .window = 280}, 300,
+      7);
   CheckInvariance(op, caps,
                   {.q_heads = 4, .kv_heads = 2, .head_dim = 32, .sinks = true, .slopes = true}, 300,
                   13);

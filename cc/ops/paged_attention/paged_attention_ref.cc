@@ -6,12 +6,14 @@
 
 #include "cc/ops/kv_page.h"
 #include "cc/ops/paged_attention/paged_attention.h"
+#include "cc/tensor/float8.h"
 
 namespace pagemill::ops {
 namespace {
 
 double CacheElement(const TensorView& cache, int64_t block, int64_t index) {
   if (cache.dtype == DType::kI8) return cache.Row<int8_t>(block)[index];
+  if (cache.dtype == DType::kF8E4M3) return F8E4M3ToFloat(cache.Row<uint8_t>(block)[index]);
   if (cache.dtype == DType::kF32) return cache.Row<float>(block)[index];
   return std::bit_cast<float>(static_cast<uint32_t>(cache.Row<uint16_t>(block)[index]) << 16);
 }

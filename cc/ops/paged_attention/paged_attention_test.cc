@@ -11,6 +11,7 @@
 #include "cc/ops/conformance.h"
 #include "cc/ops/paged_attention/attention_case.h"
 #include "cc/ops/paged_attention/paged_attention_conformance.h"
+#include "cc/tensor/float8.h"
 
 namespace pagemill::ops {
 namespace {
@@ -93,6 +94,60 @@ TEST(PagedAttention, AnInt8KeyOrValueWithoutAScaleMakesRowsNaN) {
       const std::vector<float> y = c.Run(*row, pool);
       EXPECT_TRUE(std::isnan(y[0]) && std::isnan(y[3])) << row->name << " " << of_value;
       EXPECT_FALSE(std::isnan(y[4]) || std::isnan(y[7])) << row->name << " " << of_value;
+    }
+  }
+}
+
+// A context of one key weighs its value 1.
+TEST(PagedAttention, EveryF8ValueIsReadAsWhatItIs) {
+  conformance::AttentionCase c(
+      {.q_heads = 1, .kv_heads = 1, .head_dim = 256, .dtype = DType::kF8E4M3, .zero_queries = true},
+      {{.context = 0, .tokens = 1}});
+  TensorView cache = c.call().inputs[1];
+  uint8_t* value = cache.Row<uint8_t>(c.batch().block_table[0]) + 256 * 16;
+  for (int code = 0; code < 256; ++code) value[code] = static_cast<uint8_t>(code);
+  device::ThreadPool pool({.num_threads = 1});
+  for (const KernelRow* row :
+       conformance::SupportedRows(PagedAttentionOp(), device::DetectCapabilities(), c.call())) {
+    const std::vector<float> y = c.Run(*row, pool);
+    for (int code = 0; code < 256; ++code) {
+      const float expected = F8E4M3ToFloat(static_cast<uint8_t>(code));
+      if (std::isnan(expected)) {
+        EXPECT_TRUE(std::isnan(y[code])) << row->name << " " << code;
+      } else {
+        EXPECT_EQ(y[code], expected) << row->name << " " << code;
+      }
+    }
+  }
+}
+
+// For each code a request of two keys, 0 and the code, and a query that is its inverse: it weighs e
+// times what the other does, whose value is 0.
+TEST(PagedAttention, EveryF8KeyIsReadAsWhatItIs) {
+  const std::vector<conformance::PagedRequest> requests(256, {.context = 1, .tokens = 1});
+  conformance::AttentionCase c(
+      {.q_heads = 1, .kv_heads = 1, .head_dim = 1, .dtype = DType::kF8E4M3}, requests);
+  TensorView q = c.call().inputs[0], cache = c.call().inputs[1];
+  for (int code = 0; code < 256; ++code) {
+    uint8_t* block = cache.Row<uint8_t>(c.batch().block_table[code * c.batch().block_table_stride]);
+    const float key = F8E4M3ToFloat(static_cast<uint8_t>(code));
+    q.Row<float>(code)[0] = key == 0 || std::isnan(key) ? 1 : 1 / key;
+    block[0] = 0;
+    block[1] = static_cast<uint8_t>(code);
+    block[16] = 0;
+    block[17] = 0x38;  // 1
+  }
+  device::ThreadPool pool({.num_threads = 1});
+  const float weight = std::exp(1.0f) / (1 + std::exp(1.0f));
+  for (const KernelRow* row :
+       conformance::SupportedRows(PagedAttentionOp(), device::DetectCapabilities(), c.call())) {
+    const std::vector<float> y = c.Run(*row, pool);
+    for (int code = 0; code < 256; ++code) {
+      if ((code & 0x7f) == 0x7f) {
+        EXPECT_TRUE(std::isnan(y[code])) << row->name << " " << code;
+      } else {
+        EXPECT_NEAR(y[code], (code & 0x7f) == 0 ? 0.5f : weight, 2e-3) << row->name << " " << code;
+      }
     }
   }
 }

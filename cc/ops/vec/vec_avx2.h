@@ -8,6 +8,8 @@
 
 #include <cstdint>
 
+#include "cc/tensor/float8.h"
+
 namespace pagemill::ops {
 namespace {
 
@@ -36,6 +38,20 @@ struct Vec {
     int8_t lanes[8] = {};
     for (int i = 0; i < 8 && i < n; ++i) lanes[i] = p[i];
     return Load(lanes);
+  }
+  static F Load(const uint8_t* p) {
+    return WidenF8(_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i*)p)));
+  }
+  static F LoadN(const uint8_t* p, int n) {
+    uint8_t lanes[8] = {};
+    for (int i = 0; i < 8 && i < n; ++i) lanes[i] = p[i];
+    return Load(lanes);
+  }
+  static void Store(uint8_t* p, F v) { StoreN(p, v, 8); }
+  static void StoreN(uint8_t* p, F v, int n) {
+    float lanes[8];
+    Store(lanes, v);
+    for (int i = 0; i < 8 && i < n; ++i) p[i] = FloatToF8E4M3(lanes[i]);
   }
   static void Store(uint16_t* p, F v) { _mm_storeu_si128((__m128i*)p, Narrow(v)); }
   static void StoreN(uint16_t* p, F v, int n) {
@@ -108,6 +124,19 @@ struct Vec {
   // All bits of the lanes below n.
   static __m256i Below(int n) {
     return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+  }
+  // Not by way of a subnormal float, which some CPUs are slow to multiply.
+  static F WidenF8(__m256i codes) {
+    const __m256i magnitude = _mm256_and_si256(codes, _mm256_set1_epi32(0x7f));
+    const F normal = _mm256_castsi256_ps(
+        _mm256_add_epi32(_mm256_slli_epi32(magnitude, 20), _mm256_set1_epi32(120 << 23)));
+    const F subnormal = _mm256_mul_ps(_mm256_cvtepi32_ps(magnitude), _mm256_set1_ps(0x1p-9f));
+    const __m256i small = _mm256_cmpgt_epi32(_mm256_set1_epi32(8), magnitude);
+    const F finite = _mm256_blendv_ps(normal, subnormal, _mm256_castsi256_ps(small));
+    const __m256i nan = _mm256_and_si256(_mm256_cmpeq_epi32(magnitude, _mm256_set1_epi32(0x7f)),
+                                         _mm256_set1_epi32(0x7fc00000));
+    const __m256i sign = _mm256_slli_epi32(_mm256_xor_si256(codes, magnitude), 24);
+    return _mm256_or_ps(finite, _mm256_castsi256_ps(_mm256_or_si256(sign, nan)));
   }
   static F Widen(__m128i v) {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(v), 16));

@@ -27,6 +27,18 @@ struct Vec {
   static F LoadN(const uint16_t* p, int n) { return Widen(_mm256_maskz_loadu_epi16(Below(n), p)); }
   static F Load(const int8_t* p) { return Convert(_mm_loadu_si128((const __m128i*)p)); }
   static F LoadN(const int8_t* p, int n) { return Convert(_mm_maskz_loadu_epi8(Below(n), p)); }
+  static F Load(const uint8_t* p) {
+    return WidenF8(_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i*)p)));
+  }
+  static F LoadN(const uint8_t* p, int n) {
+    return WidenF8(_mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(Below(n), p)));
+  }
+  static void Store(uint8_t* p, F v) {
+    _mm_storeu_si128((__m128i*)p, _mm512_cvtepi32_epi8(NarrowF8(v)));
+  }
+  static void StoreN(uint8_t* p, F v, int n) {
+    _mm_mask_storeu_epi8(p, Below(n), _mm512_cvtepi32_epi8(NarrowF8(v)));
+  }
   static void Store(uint16_t* p, F v) { _mm256_storeu_si256((__m256i*)p, Narrow(v)); }
   static void StoreN(uint16_t* p, F v, int n) { _mm256_mask_storeu_epi16(p, Below(n), Narrow(v)); }
 
@@ -93,6 +105,40 @@ struct Vec {
   }
   static F Widen(__m256i v) {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(v), 16));
+  }
+  // Not by way of a subnormal float, which some CPUs are slow to multiply.
+  static F WidenF8(__m512i codes) {
+    const __m512i magnitude = _mm512_and_si512(codes, _mm512_set1_epi32(0x7f));
+    const F normal = _mm512_castsi512_ps(
+        _mm512_add_epi32(_mm512_slli_epi32(magnitude, 20), _mm512_set1_epi32(120 << 23)));
+    const F finite =
+        _mm512_mask_mul_ps(normal, _mm512_cmplt_epi32_mask(magnitude, _mm512_set1_epi32(8)),
+                           _mm512_cvtepi32_ps(magnitude), _mm512_set1_ps(0x1p-9f));
+    const __m512i bits = _mm512_castps_si512(finite);
+    const __m512i number =
+        _mm512_mask_or_epi32(bits, _mm512_cmpeq_epi32_mask(magnitude, _mm512_set1_epi32(0x7f)),
+                             bits, _mm512_set1_epi32(0x7fc00000));
+    const __m512i sign = _mm512_slli_epi32(_mm512_xor_si512(codes, magnitude), 24);
+    return _mm512_castsi512_ps(_mm512_or_si512(number, sign));
+  }
+  // FloatToF8E4M3 (cc/tensor/float8.h), lane by lane.
+  static __m512i NarrowF8(F v) {
+    const __m512i bits = _mm512_castps_si512(v);
+    const __m512i magnitude = _mm512_and_si512(bits, _mm512_set1_epi32(0x7fffffff));
+    const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(magnitude, 20), _mm512_set1_epi32(1));
+    __m512i code = _mm512_add_epi32(magnitude, _mm512_set1_epi32(0x7ffff - 0x3c000000));
+    code = _mm512_srli_epi32(_mm512_add_epi32(code, odd), 20);
+    const __m512i rounded =
+        _mm512_castps_si512(_mm512_add_ps(_mm512_castsi512_ps(magnitude), _mm512_set1_ps(0x1p14f)));
+    code = _mm512_mask_sub_epi32(code,
+                                 _mm512_cmplt_epi32_mask(magnitude, _mm512_set1_epi32(0x3c800000)),
+                                 rounded, _mm512_set1_epi32(0x46800000));
+    const auto above = [&](int32_t limit) {
+      return _mm512_cmpgt_epi32_mask(magnitude, _mm512_set1_epi32(limit));
+    };
+    code = _mm512_mask_mov_epi32(code, above(0x43dfffff), _mm512_set1_epi32(0x7e));
+    code = _mm512_mask_mov_epi32(code, above(0x7f800000), _mm512_set1_epi32(0x7f));
+    return _mm512_or_si512(code, _mm512_srli_epi32(_mm512_xor_si512(bits, magnitude), 24));
   }
   static F Convert(__m128i v) { return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(v)); }
   // Rounds to nearest even; a NaN stays one (its quiet bit is set).

@@ -13,7 +13,8 @@
 //
 // What each member means, for n in [0, kLanes]:
 //   Load(p), Store(p, v)       kLanes elements; float, or uint16_t holding bf16 (stores round to
-//                              nearest even), or, loads only, int8_t; no alignment needed
+//                              nearest even), uint8_t holding f8_e4m3 (cc/tensor/float8.h), or,
+//                              loads only, int8_t; no alignment needed
 //   LoadN(p, n), StoreN        the first n only: others read as 0, and are not touched
 //   Fma(a, b, c)               a b + c, rounded once where the machine can
 //   Max(a, b), Min(a, b)       b where either is NaN
@@ -35,6 +36,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "cc/tensor/float8.h"
+
 namespace pagemill::ops {
 namespace {
 
@@ -44,6 +47,7 @@ struct Vec {
   using U = uint32_t __attribute__((vector_size(16)));
   using Half = uint16_t __attribute__((vector_size(8)));
   using Bytes = int8_t __attribute__((vector_size(4)));
+  using Codes = uint8_t __attribute__((vector_size(4)));
 
  public:
   using F = float __attribute__((vector_size(16)));
@@ -90,6 +94,20 @@ struct Vec {
     Bytes v = {};
     for (int i = 0; i < kLanes && i < n; ++i) v[i] = p[i];
     return __builtin_convertvector(v, F);
+  }
+  static F Load(const uint8_t* p) {
+    Codes v;
+    std::memcpy(&v, p, sizeof(v));
+    return WidenF8(__builtin_convertvector(v, U));
+  }
+  static F LoadN(const uint8_t* p, int n) {
+    U v = {};
+    for (int i = 0; i < kLanes && i < n; ++i) v[i] = p[i];
+    return WidenF8(v);
+  }
+  static void Store(uint8_t* p, F v) { StoreN(p, v, kLanes); }
+  static void StoreN(uint8_t* p, F v, int n) {
+    for (int i = 0; i < kLanes && i < n; ++i) p[i] = FloatToF8E4M3(v[i]);
   }
   static void Store(uint16_t* p, F v) {
     const Half h = Narrow(v);
@@ -156,6 +174,15 @@ struct Vec {
   }
 
  private:
+  // Not by way of a subnormal float, which some CPUs are slow to multiply.
+  static F WidenF8(U codes) {
+    const U magnitude = codes & 0x7f;
+    const F normal = (F)((magnitude << 20) + (120u << 23));
+    const F subnormal = __builtin_convertvector((I)magnitude, F) * 0x1p-9f;
+    const F finite = magnitude < 8 ? subnormal : normal;
+    const U nan = magnitude == 0x7f ? U{} + 0x7fc00000 : U{};
+    return (F)((U)finite | (codes & 0x80) << 24 | nan);
+  }
   static F Widen(Half v) { return (F)(__builtin_convertvector(v, U) << 16); }
   // Rounds to nearest even; a NaN stays one (its quiet bit is set).
   static Half Narrow(F v) {

@@ -24,6 +24,10 @@ struct VecProbe {
   void (*widen_n)(const uint16_t* x, float* y, int n);
   void (*narrow)(const float* x, uint16_t* y);  // lanes elements, through Load and Store
   void (*widen)(const uint16_t* x, float* y);
+  void (*narrow_f8_n)(const float* x, uint8_t* y, int n);
+  void (*widen_f8_n)(const uint8_t* x, float* y, int n);
+  void (*narrow_f8)(const float* x, uint8_t* y);
+  void (*widen_f8)(const uint8_t* x, float* y);
   void (*range)(const float* x, const float* y, float* z, int low, int high);
   void (*swap_pairs)(const float* x, float* y);
   void (*transpose)(float* square);  // [lanes, lanes]

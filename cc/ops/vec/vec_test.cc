@@ -13,6 +13,7 @@
 #include "cc/device/capabilities.h"
 #include "cc/ops/vec/vec_probe.h"
 #include "cc/tensor/float16.h"
+#include "cc/tensor/float8.h"
 
 namespace pagemill::ops {
 namespace {
@@ -160,6 +161,48 @@ TEST_P(VecTest, RoundsToBf16) {
         EXPECT_EQ(half[i], FloatToBf16(value)) << value;
         EXPECT_EQ(wide[i], Bf16ToFloat(half[i])) << value;
       }
+    }
+  }
+}
+
+TEST_P(VecTest, WidensEveryF8) {
+  for (int first = 0; first < 256; first += lanes()) {
+    std::vector<uint8_t> codes(lanes());
+    std::vector<float> all(lanes()), part(lanes());
+    for (int i = 0; i < lanes(); ++i) codes[i] = static_cast<uint8_t>(first + i);
+    probe().widen_f8(codes.data(), all.data());
+    const int n = lanes() - 1;
+    const std::vector<uint8_t> exact(codes.begin(), codes.begin() + n);
+    probe().widen_f8_n(exact.data(), part.data(), n);
+    for (int i = 0; i < lanes(); ++i) {
+      const uint32_t expected = std::bit_cast<uint32_t>(F8E4M3ToFloat(codes[i]));
+      EXPECT_EQ(std::bit_cast<uint32_t>(all[i]), expected) << first + i;
+      EXPECT_EQ(std::bit_cast<uint32_t>(part[i]), i < n ? expected : 0) << first + i;
+    }
+  }
+}
+
+// Every number of the format, the middles between neighbours and what lies just beside either.
+TEST_P(VecTest, RoundsToF8) {
+  std::vector<float> values = {0.0f, -0.0f, kInf, -kInf, NAN, -NAN, 448.1f, -3e38f, 1e-40f};
+  for (int code = 0; code < 0x7e; ++code) {
+    const float low = F8E4M3ToFloat(static_cast<uint8_t>(code));
+    const float high = F8E4M3ToFloat(static_cast<uint8_t>(code + 1));
+    for (const float v : {low, (low + high) / 2}) {
+      for (const float to : {-kInf, v, kInf}) values.push_back(std::nextafter(v, to));
+      values.push_back(-v);
+    }
+  }
+  for (size_t i = 0; i < values.size(); ++i) {
+    std::vector<float> x(lanes(), 1.0f);
+    const int lane = static_cast<int>(i) % lanes();
+    x[lane] = values[i];
+    std::vector<uint8_t> codes(lanes(), 0x55), part(lanes(), 0x55);
+    probe().narrow_f8(x.data(), codes.data());
+    probe().narrow_f8_n(x.data(), part.data(), lane + 1);
+    for (int j = 0; j < lanes(); ++j) {
+      EXPECT_EQ(codes[j], FloatToF8E4M3(x[j])) << x[j];
+      EXPECT_EQ(part[j], j <= lane ? FloatToF8E4M3(x[j]) : 0x55) << x[j];
     }
   }
 }

@@ -54,23 +54,26 @@ def test_kv_of_prompts_that_do_not_fit_the_pool_comes_back_from_host_memory() ->
     assert all(output.num_cached_tokens >= 48 for output in again)
 
 
-def test_an_int8_kv_cache_is_refused_by_the_torch_executor() -> None:
-    with pytest.raises(ConfigError, match="--kv-cache-dtype int8 needs --executor native"):
-        load(config(max_model_len=128, executor="torch", kv_cache_dtype="int8"))
+@pytest.mark.parametrize("dtype", ["fp8", "fp8_e4m3", "int8"])
+def test_a_kv_cache_of_bytes_is_refused_by_the_torch_executor(dtype: str) -> None:
+    with pytest.raises(ConfigError, match=f"--kv-cache-dtype {dtype} needs --executor native"):
+        load(config(max_model_len=128, executor="torch", kv_cache_dtype=dtype))
 
 
-def test_an_int8_kv_cache_holds_nearly_twice_the_tokens() -> None:
+def test_a_kv_cache_of_bytes_holds_nearly_twice_the_tokens() -> None:
     tokens = {}
-    for dtype in ("bf16", "int8"):
+    for dtype in ("bf16", "int8", "fp8_e4m3"):
         options = {"kv_cache_memory_bytes": "7MiB", "kv_cache_dtype": dtype}
         loaded = load(config(max_model_len=256, **options))
         tokens[dtype] = loaded.core.budget.num_tokens
         loaded.core.seam.engine.shutdown()
     assert tokens["int8"] > 1.8 * tokens["bf16"]
+    assert tokens["fp8_e4m3"] > 1.95 * tokens["bf16"]
 
 
-def test_an_int8_kv_cache_generates() -> None:
-    with LLM(SMOLLM2, max_model_len=256, kv_cache_dtype="int8") as llm:
+@pytest.mark.parametrize("dtype", ["fp8", "int8"])
+def test_a_kv_cache_of_bytes_generates(dtype: str) -> None:
+    with LLM(SMOLLM2, max_model_len=256, kv_cache_dtype=dtype) as llm:
         (output,) = llm.generate("The capital of France is", temperature=0.0, max_tokens=8)
     assert "Paris" in output.choices[0].text
 

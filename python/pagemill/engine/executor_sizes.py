@@ -17,9 +17,11 @@ _ACTIVATION_DTYPES: Final[Mapping[str, Literal["f32", "bf16", "int8"]]] = {
     "f32": "f32",
     "int8": "int8",
 }
-_KV_CACHE_DTYPES: Final[Mapping[str, Literal["bf16", "f32", "int8"]]] = {
+_KV_CACHE_DTYPES: Final[Mapping[str, Literal["bf16", "f32", "fp8", "int8"]]] = {
     "bf16": "bf16",
     "f32": "f32",
+    "fp8": "fp8",
+    "fp8_e4m3": "fp8",
     "int8": "int8",
 }
 
@@ -29,7 +31,7 @@ class ExecutorSizes:
     """How large a step may get, in tokens, and what the KV cache is made of."""
 
     max_num_tokens: int
-    kv_cache_dtype: Literal["bf16", "f32", "int8"]
+    kv_cache_dtype: Literal["bf16", "f32", "fp8", "int8"]
 
     @classmethod
     def of(cls, built: BuiltModel, config: EngineConfig, weights_dtype: str) -> ExecutorSizes:
@@ -44,9 +46,9 @@ class ExecutorSizes:
             tokens = max(tokens, built.max_model_len)
         torch = config.executor.executor == "torch"
         dtype = config.cache.kv_cache_dtype
-        if dtype == "int8" and torch:
+        if dtype in ("int8", "fp8", "fp8_e4m3") and torch:
             raise ConfigError(
-                "--kv-cache-dtype int8 needs --executor native: torch has f32 or bf16"
+                f"--kv-cache-dtype {dtype} needs --executor native: torch has f32 or bf16"
             )
         if dtype == "auto":
             dtype = "f32" if weights_dtype == "float32" or torch else "bf16"
