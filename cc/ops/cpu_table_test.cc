@@ -15,7 +15,7 @@ TEST(CpuTable, HoldsEveryOpOfTheProgramFormat) {
   const std::string_view names[] = {"activation", "add",       "add_rms_norm",     "all_gather",
                                     "all_reduce", "embedding", "gated_activation", "kv_write",
                                     "layer_norm", "linear",    "paged_attention",  "pool",
-                                    "rms_norm",   "rotary",    "select_rows"};
+                                    "rms_norm",   "rotary",    "scaled_linear",    "select_rows"};
   std::set<std::string_view> found;
   for (const OpDefinition& op : CpuOps()) found.insert(op.op);
   EXPECT_EQ(found, std::set<std::string_view>(std::begin(names), std::end(names)));

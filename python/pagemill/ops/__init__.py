@@ -17,6 +17,7 @@ from pagemill.ops.paged_attention import paged_attention
 from pagemill.ops.pool import PoolKind, pool
 from pagemill.ops.rms_norm import rms_norm
 from pagemill.ops.rotary import rotary
+from pagemill.ops.scaled_linear import scaled_linear
 from pagemill.ops.select_rows import select_rows
 
 __all__ = [
@@ -35,5 +36,6 @@ __all__ = [
     "pool",
     "rms_norm",
     "rotary",
+    "scaled_linear",
     "select_rows",
 ]

@@ -43,6 +43,22 @@ GOOD: list[tuple[Callable[[_Values], Tensor], tuple[int | str, ...]]] = [
     (lambda v: ops.linear(v.f32("T", 2, 16), v.weight("q4_0", 6, 32)), ("T", 6)),
     (lambda v: ops.linear(v.f32("L", 8), v.weight("f16", 6, 8), v.weight("f32", 6)), ("L", 6)),
     (lambda v: ops.linear(v.f32("T", 8), v.weight("f32", 6, 8), row_shape=(3, 2)), ("T", 3, 2)),
+    (
+        lambda v: ops.scaled_linear(
+            v.f32("T", 8),
+            v.weight("i8", 6, 8),
+            v.weight("f32", 6, 1),
+            block=(1, 8),
+            row_shape=(2, 3),
+        ),
+        ("T", 2, 3),
+    ),
+    (
+        lambda v: ops.scaled_linear(
+            v.f32("L", 2, 9), v.weight("f8_e4m3", 7, 18), v.weight("f32", 2, 3), block=(4, 8)
+        ),
+        ("L", 7),
+    ),
     (lambda v: ops.paged_attention(v.f32("T", 6, 16), v.cache, scale=1), ("T", 6, 16)),
     (
         lambda v: ops.paged_attention(
@@ -89,6 +105,18 @@ BAD: list[tuple[Callable[[_Values], object], str]] = [
         r"do not fit \(4, 2\)",
     ),
     (lambda v: ops.linear(v.f32("T", 8), v.weight("f32", 6, 8), v.weight("f32", 8)), "bias"),
+    (
+        lambda v: ops.scaled_linear(
+            v.f32("T", 8), v.weight("i8", 6, 8), v.weight("f32", 6), block=(1, 8)
+        ),
+        r"scales \(w1\) must be \[6, 1\], got \[6\]",
+    ),
+    (
+        lambda v: ops.scaled_linear(
+            v.f32("T", 8), v.weight("f16", 6, 8), v.weight("f32", 6, 1), block=(1, 8)
+        ),
+        "weight \\(w0\\) is f16; expected f8_e4m3, i8",
+    ),
     (lambda v: ops.kv_write(v.f32("T", 2, 8), v.f32("T", 2, 8), v.cache), "2 heads of 16"),
     (lambda v: ops.paged_attention(v.f32("T", 5, 16), v.cache, scale=1), "2 heads of 16"),
     (

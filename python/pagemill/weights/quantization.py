@@ -153,8 +153,8 @@ def _block(method: str, name: str, value: object) -> tuple[int, int] | None:
         rows, columns = (int(part) for part in cast("list[Any]", parts))
     except (TypeError, ValueError) as error:
         raise refuse(method, name, value, "two sizes, rows and columns") from error
-    if rows < 1 or columns < 1:
-        raise refuse(method, name, value, "sizes of 1 and more")
+    if rows < 1 or columns < 1 or columns % 4:
+        raise refuse(method, name, value, "rows of 1 and more, columns a multiple of 4")
     return rows, columns
 
 

@@ -120,7 +120,7 @@ def _changed(path: str, value: object) -> dict[str, Any]:
         ({"quant_method": "fp8", "fmt": "e5m2"}, r"\(fp8\): fmt 'e5m2' is not .* supported: e4m3"),
         ({"quant_method": "fp8", "activation_scheme": "x"}, "activation_scheme 'x'"),
         ({"quant_method": "fp8", "weight_block_size": [128]}, "weight_block_size .* two sizes"),
-        ({"quant_method": "fp8", "weight_block_size": [0, 8]}, "sizes of 1 and more"),
+        ({"quant_method": "fp8", "weight_block_size": [0, 8]}, "columns a multiple of 4"),
         ({"quant_method": "fp8", "modules_to_not_convert": "x"}, "a list of module names"),
         (_changed("ignore", ["re:("]), r"ignore 're:\(' is not .* valid patterns"),
         (_changed("format", "nvfp4-pack-quantized"), "format 'nvfp4-pack-quantized'"),

@@ -11,6 +11,18 @@ from pagemill.weights.errors import WeightsError
 from pagemill.weights.location import TensorLocation
 
 
+def e4m3_values() -> npt.NDArray[np.float32]:
+    """The value of each of the 256 codes of f8_e4m3 (`cc/tensor/float8.h`)."""
+    codes = np.arange(256)
+    exponents, mantissas = codes >> 3 & 15, codes & 7
+    subnormal = exponents == 0
+    magnitudes = np.ldexp(
+        np.where(subnormal, 0, 8) + mantissas, np.where(subnormal, 1, exponents) - 10
+    )
+    magnitudes[codes & 127 == 127] = np.nan
+    return np.where(codes >= 128, -magnitudes, magnitudes).astype(np.float32)
+
+
 def read_bytes(location: TensorLocation) -> npt.NDArray[np.uint8]:
     """The tensor's bytes as they are stored, a read-only map of the file.
 
@@ -37,6 +49,10 @@ def as_f32(
         return data.view("<f2").astype(np.float32).reshape(shape)
     if dtype == "bf16":
         return (data.view("<u2").astype(np.uint32) << 16).view(np.float32).reshape(shape)
+    if dtype == "i8":
+        return data.view(np.int8).astype(np.float32).reshape(shape)
+    if dtype == "f8_e4m3":
+        return e4m3_values()[data].reshape(shape)
     if dtype.startswith("q"):
         return dequantize(dtype, data).reshape(shape)
     raise WeightsError(f"a tensor of {dtype} is no weight")

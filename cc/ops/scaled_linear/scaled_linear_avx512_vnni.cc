@@ -1,0 +1,160 @@
+// `scaled_linear` with int8 weights on rows of x rounded to int8: VPDPBUSD, a quad of k of 16
+// outputs at a time. Sums over all of k are exact integers (kMaxInt8K), so their order is free.
+
+// GCC 12 warns of the deliberately undefined registers inside its own intrinsics.
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+
+#include <immintrin.h>
+
+#include <cstdint>
+
+#include "cc/ops/linear/packed_kernel_set.h"
+#include "cc/ops/scaled_linear/scaled_panel.h"
+#include "cc/ops/scaled_linear/scaled_strip_avx512.h"
+
+#define PM_INLINE [[gnu::always_inline]] inline
+
+namespace pagemill::ops::scaled {
+namespace {
+
+constexpr int kTileN = 12;  // 24 sums, 2 registers of weights; elements of x come from memory
+constexpr int64_t kMaxStripRows = 8 * kTileN;
+constexpr int64_t kPrefetchBytes = 8192;
+constexpr float kSmallestRow = 0x1p-100f;  // of rows below, the inverse of the scale may overflow
+
+PM_INLINE StripShape ShapeOf(int64_t n, int64_t k) {
+  return {n, PaddedK(k) / kQuadBytes, sizeof(RowScale), kTileN};
+}
+
+int64_t StripBytes(DType, int64_t n, int64_t k) { return ShapeOf(n, k).bytes(); }
+
+PM_INLINE __mmask16 FirstLanes(int64_t count) {
+  return count >= 16 ? static_cast<__mmask16>(0xffff) : static_cast<__mmask16>((1u << count) - 1u);
+}
+
+// As integers, magnitudes are in the order of their values and NaN is above all: the scale of a row
+// with a NaN is NaN, and so are all its outputs.
+PM_INLINE float LargestMagnitude(const float* x, int64_t k) {
+  __m512i largest = _mm512_setzero_si512();
+  for (int64_t at = 0; at < k; at += 16) {
+    const __m512i bits = _mm512_castps_si512(_mm512_maskz_loadu_ps(FirstLanes(k - at), x + at));
+    largest = _mm512_max_epu32(largest, _mm512_and_si512(bits, _mm512_set1_epi32(0x7fffffff)));
+  }
+  return __builtin_bit_cast(float, _mm512_reduce_max_epu32(largest));
+}
+
+// A row of x to units `stride` bytes apart; returns its scale.
+PM_INLINE RowScale QuantizeRow(const float* x, int64_t k, int64_t stride, uint8_t* units) {
+  const float top = LargestMagnitude(x, k);
+  const bool is_zero = top < kSmallestRow;
+  const __m512 inverse = _mm512_set1_ps(is_zero ? 0 : 127 / top);
+  const __m128i order = _mm_setr_epi8(0, 2, 1, 3, 4, 6, 5, 7, 8, 10, 9, 11, 12, 14, 13, 15);
+  __m512i sum = _mm512_setzero_si512();
+  for (int64_t at = 0; at < PaddedK(k); at += 16) {
+    const int64_t left = k - at < 0 ? 0 : k - at;
+    const __m512 values = _mm512_maskz_loadu_ps(FirstLanes(left), x + at);
+    const __m512i integers = _mm512_cvtps_epi32(_mm512_mul_ps(values, inverse));
+    sum = _mm512_add_epi32(sum, integers);
+    alignas(16) int32_t quads[4];
+    _mm_store_si128(reinterpret_cast<__m128i*>(quads),
+                    _mm_shuffle_epi8(_mm512_cvtsepi32_epi8(integers), order));
+    for (int i = 0; i < 4; ++i, units += stride) __builtin_memcpy(units, &quads[i], kUnitBytes);
+  }
+  return {is_zero ? 0 : top * (1.0f / 127), -kInt8Offset * _mm512_reduce_add_epi32(sum)};
+}
+
+void Prepare(DType, const linear::InputRows& x, uint8_t* strip) {
+  const StripShape shape = ShapeOf(x.n, x.k);
+  for (int64_t t = 0; t < shape.tiles(); ++t) {
+    const StripTile tile = shape.Tile(t);
+    uint8_t* const scales = strip + tile.offset;
+    uint8_t* const units = scales + tile.rows() * shape.row_bytes;
+    for (int64_t i = 0; i < tile.rows(); ++i) {
+      const RowScale scale = QuantizeRow(x.rows + (tile.begin + i) * x.stride, x.k,
+                                         tile.rows() * kUnitBytes, units + i * kUnitBytes);
+      __builtin_memcpy(scales + i * shape.row_bytes, &scale, sizeof(scale));
+    }
+  }
+}
+
+// The scales of 16 rows of the panel, from `first` on.
+PM_INLINE __m512 LoadScales(const linear::PackedProduct& p, int64_t first) {
+  if (p.scales.block_rows == 1 && p.scales.stride == 1) {
+    return _mm512_maskz_loadu_ps(FirstLanes(p.m - first < 0 ? 0 : p.m - first),
+                                 p.scales.OfRow(first));
+  }
+  alignas(64) float values[16] = {};
+  for (int64_t i = 0; i < 16 && first + i < p.m; ++i) values[i] = *p.scales.OfRow(first + i);
+  return _mm512_load_ps(values);
+}
+
+PM_INLINE void Store(const linear::PackedProduct& p, __m512i sum, __m512 scale, float* y,
+                     int64_t first) {
+  const __mmask16 used = FirstLanes(p.m - first < 0 ? 0 : p.m - first);
+  __m512 out = _mm512_mul_ps(_mm512_cvtepi32_ps(sum), scale);
+  if (p.bias != nullptr) out = _mm512_add_ps(out, _mm512_maskz_loadu_ps(used, p.bias + first));
+  _mm512_mask_storeu_ps(y + first, used, out);
+}
+
+// kN rows of x times the panel; kFirst where that is read for the first time.
+template <int kN, bool kFirst>
+PM_INLINE void MultiplyTile(const linear::PackedProduct& p, const StripTile& tile) {
+  const uint8_t* w = p.panel;
+  RowScale rows[kN];
+  __builtin_memcpy(rows, p.strip + tile.offset, sizeof(rows));
+  const uint8_t* x = p.strip + tile.offset + sizeof(rows);
+  __m512i sums[kN][2];
+#pragma GCC unroll 12
+  for (int n = 0; n < kN; ++n) sums[n][0] = sums[n][1] = _mm512_set1_epi32(rows[n].start);
+  const int64_t quads = (p.k + kQuadBytes - 1) / kQuadBytes;
+#pragma GCC unroll 4
+  for (int64_t quad = 0; quad < quads; ++quad) {
+    if constexpr (kFirst) {
+      _mm_prefetch(reinterpret_cast<const char*>(w + kPrefetchBytes), _MM_HINT_T0);
+      _mm_prefetch(reinterpret_cast<const char*>(w + kPrefetchBytes + 64), _MM_HINT_T0);
+    }
+    const __m512i w0 = _mm512_load_si512(w);
+    const __m512i w1 = _mm512_load_si512(w + 64);
+#pragma GCC unroll 12
+    for (int n = 0; n < kN; ++n) {
+      int32_t unit;
+      __builtin_memcpy(&unit, x + n * kUnitBytes, kUnitBytes);
+      const __m512i both = _mm512_set1_epi32(unit);
+      sums[n][0] = _mm512_dpbusd_epi32(sums[n][0], w0, both);
+      sums[n][1] = _mm512_dpbusd_epi32(sums[n][1], w1, both);
+    }
+    w += kPanelQuadBytes;
+    x += kN * kUnitBytes;
+  }
+  const __m512 scales[2] = {LoadScales(p, 0), LoadScales(p, 16)};
+  float* y = p.y + tile.begin * p.y_stride;
+#pragma GCC unroll 12
+  for (int n = 0; n < kN; ++n, y += p.y_stride) {
+    const __m512 row = _mm512_set1_ps(rows[n].scale);
+    Store(p, sums[n][0], _mm512_mul_ps(scales[0], row), y, 0);
+    if (p.m > 16) Store(p, sums[n][1], _mm512_mul_ps(scales[1], row), y, 16);
+  }
+}
+
+// Finds the tile's height among those that are compiled: 1 to kN.
+template <int kN, bool kFirst>
+void TileOf(const linear::PackedProduct& p, const StripTile& tile) {
+  if constexpr (kN > 1) {
+    if (tile.rows() < kN) return TileOf<kN - 1, kFirst>(p, tile);
+  }
+  MultiplyTile<kN, kFirst>(p, tile);
+}
+
+void Multiply(const linear::PackedProduct& p) {
+  const StripShape shape = ShapeOf(p.n, p.k);
+  TileOf<kTileN, true>(p, shape.Tile(0));
+  for (int64_t t = 1; t < shape.tiles(); ++t) TileOf<kTileN, false>(p, shape.Tile(t));
+}
+
+}  // namespace
+
+constinit const linear::PackedKernelSet kAvx512VnniKernels = {
+    kMaxStripRows,      ScaledPanelBytes, PackScaledPanel, StripBytes, Prepare, Multiply,
+    /*has_scales=*/true};
+
+}  // namespace pagemill::ops::scaled

@@ -1,0 +1,299 @@
+#include "cc/ops/scaled_linear/scaled_linear_conformance.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "cc/ops/conformance.h"
+#include "cc/ops/scaled_linear/scaled_linear.h"
+
+namespace pagemill::ops {
+namespace {
+
+using conformance::BitEqual;
+using conformance::Random;
+using conformance::RunRow;
+using conformance::SupportedRows;
+using conformance::TestTensor;
+using device::ThreadPool;
+
+struct Case {
+  int64_t n;
+  int64_t m;
+  int64_t k;
+  int64_t block_rows = 1;
+  int64_t block_columns = 0;  // 0: a row's elements share a scale
+  bool bias = false;
+  int64_t misalign_bytes = 0;     // of x and y; weights by one byte
+  int64_t row_padding_bytes = 0;  // of x and y
+};
+
+int64_t Columns(const Case& c) { return c.block_columns == 0 ? c.k : c.block_columns; }
+int64_t DivideUp(int64_t value, int64_t by) { return (value + by - 1) / by; }
+
+// The operands of one matrix, random.
+struct Matrix {
+  Matrix(const Case& c, DType dtype, Random& random)
+      : w(dtype, {c.m, c.k}, {.misalign_bytes = c.misalign_bytes == 0 ? 0 : 1}),
+        scales(DType::kF32, {DivideUp(c.m, c.block_rows), DivideUp(c.k, Columns(c))}),
+        bias(DType::kF32, {c.m}),
+        y(DType::kF32, {c.n, c.m}, {c.misalign_bytes, c.row_padding_bytes}) {
+    const float largest = dtype == DType::kI8 ? 128 : 448;
+    w.FillUniform(random, 1 - largest, largest - 1);
+    if (dtype == DType::kI8) *w.view().Row<uint8_t>(0) = 0x80;  // -128
+    scales.FillUniform(random, 0.2f / largest, 1 / largest);
+    bias.FillUniform(random, -1, 1);
+  }
+  TestTensor w, scales, bias, y;
+};
+
+// One call with one matrix.
+struct Operation {
+  Operation(const Case& c, DType dtype, Random& random)
+      : x(DType::kF32, {c.n, c.k}, {c.misalign_bytes, c.row_padding_bytes}),
+        matrix(c, dtype, random) {
+    x.FillUniform(random, -2, 2);
+    inputs = {x.view(), matrix.w.view(), matrix.scales.view()};
+    inputs.push_back(c.bias ? matrix.bias.view() : TensorView{});
+    outputs[0] = matrix.y.view();
+    if (c.block_rows != 1) attributes.Set("block_rows", static_cast<double>(c.block_rows));
+    if (c.block_columns != 0) attributes.Set("block_columns", static_cast<double>(c.block_columns));
+    call = {inputs, outputs, &attributes, nullptr};
+  }
+  Operation(const Operation&) = delete;
+
+  TestTensor x;
+  Matrix matrix;
+  std::vector<TensorView> inputs;
+  TensorView outputs[1];
+  Attributes attributes;
+  OpCall call;
+};
+
+// The exact result, and the allowed distance from it by precision.
+struct Expected {
+  double y;
+  double bounds[3];
+};
+
+Expected Exact(const Case& c, const Operation& op, int64_t n, int64_t m) {
+  const TensorView& w = op.matrix.w.view();
+  double sum = c.bias ? op.matrix.bias.view().Row<float>(m)[0] : 0.0;
+  const double bias = std::abs(sum);
+  double magnitude = bias, weights = 0, largest = 0;
+  for (int64_t k = 0; k < c.k; ++k) {
+    TestTensor element(w.dtype, {1, 1});
+    *element.view().Row<uint8_t>(0) = w.Row<uint8_t>(m)[k];
+    const double weight = static_cast<double>(element.ToFloat()[0]) *
+                          op.matrix.scales.view().Row<float>(m / c.block_rows)[k / Columns(c)];
+    const double x = op.x.view().Row<float>(n)[k];
+    sum += weight * x;
+    magnitude += std::abs(weight * x);
+    weights += std::abs(weight);
+    largest = std::max(largest, std::abs(x));
+  }
+  return {sum,
+          {ScaledErrorBound(c.k) * magnitude, ScaledBf16ErrorBound(c.k) * magnitude,
+           kScaledInt8Error * largest * weights + 0x1p-23 * bias}};
+}
+
+void CheckAgainstExact(const Case& c, DType dtype, const OpDefinition& op,
+                       const device::Capabilities& caps, Random& random) {
+  Operation operation(c, dtype, random);
+  ASSERT_TRUE(op.check(operation.call).ok()) << op.check(operation.call).ToString();
+  ThreadPool pool({.num_threads = 2});
+  for (const KernelRow* row : SupportedRows(op, caps, operation.call)) {
+    SCOPED_TRACE(std::string(row->name));
+    operation.matrix.y.Poison();
+    RunRow(*row, operation.call, pool);
+    EXPECT_TRUE(operation.matrix.y.GuardsIntact());
+    for (int64_t n = 0; n < c.n; ++n) {
+      for (int64_t m = 0; m < c.m; ++m) {
+        const Expected expected = Exact(c, operation, n, m);
+        const double actual = operation.outputs[0].Row<float>(n)[m];
+        const double bound = expected.bounds[static_cast<int>(row->activations)];
+        // Not `>`: NaN must fail.
+        ASSERT_TRUE(std::abs(actual - expected.y) <= bound)
+            << "y[" << n << ", " << m << "] is " << actual << ", expected " << expected.y
+            << " within " << bound;
+      }
+    }
+  }
+}
+
+constexpr DType kDTypes[] = {DType::kI8, DType::kF8E4M3};
+
+void CheckValues(const OpDefinition& op, const device::Capabilities& caps) {
+  const Case cases[] = {
+      {.n = 1, .m = 1, .k = 1},
+      {.n = 1, .m = 7, .k = 64, .bias = true, .misalign_bytes = 4},
+      {.n = 2, .m = 33, .k = 63, .misalign_bytes = 12},
+      {.n = 3, .m = 32, .k = 66, .bias = true, .row_padding_bytes = 20},
+      {.n = 5, .m = 17, .k = 130, .misalign_bytes = 36, .row_padding_bytes = 4},
+      {.n = 13, .m = 31, .k = 5, .bias = true},
+      {.n = 0, .m = 5, .k = 64},
+      {.n = 27, .m = 3, .k = 191},
+      {.n = 1, .m = 70, .k = 600, .bias = true},
+      {.n = 2, .m = 66, .k = 300, .block_rows = 128, .block_columns = 128, .bias = true},
+      {.n = 9, .m = 66, .k = 256, .block_rows = 24, .block_columns = 64},
+      {.n = 1, .m = 130, .k = 257, .block_rows = 128, .block_columns = 128},
+      {.n = 4, .m = 12, .k = 47, .block_rows = 5, .block_columns = 4, .bias = true},
+      {.n = 3, .m = 40, .k = 100, .block_rows = 40},
+      {.n = 3, .m = 40, .k = 100, .block_rows = 7, .block_columns = 1000},
+  };
+  Random random(1);
+  for (const Case& c : cases) {
+    for (DType dtype : kDTypes) {
+      SCOPED_TRACE(std::string(Info(dtype).name) + " n=" + std::to_string(c.n) +
+                   " m=" + std::to_string(c.m) + " k=" + std::to_string(c.k));
+      CheckAgainstExact(c, dtype, op, caps, random);
+    }
+  }
+}
+
+// Rows [begin, end) of the operation's x in a call of their own.
+std::vector<float> RunSlice(const KernelRow& row, const Operation& operation, int64_t begin,
+                            int64_t end, ThreadPool& pool) {
+  TestTensor part(DType::kF32, {end - begin, operation.outputs[0].shape[1]});
+  std::vector<TensorView> inputs = operation.inputs;
+  inputs[0].data = inputs[0].Row<float>(begin);
+  inputs[0].shape[0] = end - begin;
+  const TensorView outputs[1] = {part.view()};
+  RunRow(row, {inputs, outputs, &operation.attributes, nullptr}, pool);
+  return part.ToFloat();
+}
+
+void CheckInvariance(const Case& c, DType dtype, const OpDefinition& op,
+                     const device::Capabilities& caps, Random& random) {
+  Operation operation(c, dtype, random);
+  for (const KernelRow* row : SupportedRows(op, caps, operation.call)) {
+    SCOPED_TRACE(std::string(row->name));
+    ThreadPool alone({.num_threads = 1});
+    std::vector<float> one_by_one;
+    for (int64_t n = 0; n < c.n; ++n) {
+      const std::vector<float> y = RunSlice(*row, operation, n, n + 1, alone);
+      one_by_one.insert(one_by_one.end(), y.begin(), y.end());
+    }
+    for (int32_t threads = 1; threads <= 3; ++threads) {
+      ThreadPool pool({.num_threads = threads});
+      ASSERT_TRUE(BitEqual(RunSlice(*row, operation, 0, c.n, pool), one_by_one))
+          << threads << " threads";
+    }
+    std::vector<float> in_pieces;
+    for (int64_t begin = 0; begin < c.n;) {
+      const int64_t end = std::min<int64_t>(c.n, begin + random.Int(1, 9));
+      const std::vector<float> y = RunSlice(*row, operation, begin, end, alone);
+      in_pieces.insert(in_pieces.end(), y.begin(), y.end());
+      begin = end;
+    }
+    ASSERT_TRUE(BitEqual(in_pieces, one_by_one)) << "random pieces";
+  }
+}
+
+void CheckBatchInvariance(const OpDefinition& op, const device::Capabilities& caps) {
+  Random random(2);
+  for (DType dtype : kDTypes) {
+    SCOPED_TRACE(std::string(Info(dtype).name));
+    for (int64_t n : {2, 4, 7, 8, 11, 13, 25, 101}) {
+      CheckInvariance({.n = n, .m = 35, .k = 75, .bias = n % 2 == 0, .misalign_bytes = 4}, dtype,
+                      op, caps, random);
+    }
+    CheckInvariance({.n = 14, .m = 35, .k = 150, .block_rows = 16, .block_columns = 64}, dtype, op,
+                    caps, random);
+  }
+}
+
+// Each result of a call with several matrices has the bits of a call of its own.
+void CheckSeveralMatrices(const OpDefinition& op, const device::Capabilities& caps) {
+  Random random(3);
+  for (DType dtype : kDTypes) {
+    for (int64_t n : {0, 1, 3, 110}) {
+      SCOPED_TRACE(std::string(Info(dtype).name) + " n=" + std::to_string(n));
+      TestTensor x(DType::kF32, {n, 72}, {4, 8});
+      x.FillUniform(random, -2, 2);
+      std::vector<Matrix> matrices;
+      std::vector<TensorView> inputs = {x.view()}, outputs;
+      for (int64_t m : {40, 1, 70, 33}) {
+        matrices.emplace_back(Case{.n = n, .m = m, .k = 72}, dtype, random);
+        const Matrix& matrix = matrices.back();
+        inputs.insert(inputs.end(), {matrix.w.view(), matrix.scales.view(),
+                                     m == 70 ? matrix.bias.view() : TensorView{}});
+        outputs.push_back(matrix.y.view());
+      }
+      Attributes attributes;
+      const OpCall call{inputs, outputs, &attributes, nullptr};
+      ASSERT_TRUE(op.check(call).ok()) << op.check(call).ToString();
+      for (const KernelRow* row : SupportedRows(op, caps, call)) {
+        SCOPED_TRACE(std::string(row->name));
+        ThreadPool pool({.num_threads = 2});
+        for (Matrix& matrix : matrices) matrix.y.Poison();
+        RunRow(*row, call, pool);
+        for (size_t i = 0; i < matrices.size(); ++i) {
+          EXPECT_TRUE(matrices[i].y.GuardsIntact());
+          const std::vector<float> together = matrices[i].y.ToFloat();
+          const TensorView own[] = {x.view(), inputs[1 + 3 * i], inputs[2 + 3 * i],
+                                    inputs[3 + 3 * i]};
+          matrices[i].y.Poison();
+          RunRow(*row, {own, {&outputs[i], 1}, &attributes, nullptr}, pool);
+          EXPECT_TRUE(BitEqual(together, matrices[i].y.ToFloat())) << "matrix " << i;
+        }
+      }
+    }
+  }
+}
+
+// A NaN in x or, where there are any, in W reaches its outputs and no others.
+void CheckNaN(const OpDefinition& op, const device::Capabilities& caps) {
+  Random random(4);
+  for (DType dtype : kDTypes) {
+    const Case c = {.n = 5, .m = 34, .k = 70};
+    Operation operation(c, dtype, random);
+    operation.x.view().Row<float>(3)[69] = std::nanf("");
+    const bool in_weights = dtype == DType::kF8E4M3;
+    if (in_weights) operation.matrix.w.view().Row<uint8_t>(33)[2] = 0xff;
+    ThreadPool pool({.num_threads = 1});
+    for (const KernelRow* row : SupportedRows(op, caps, operation.call)) {
+      operation.matrix.y.Poison();
+      RunRow(*row, operation.call, pool);
+      for (int64_t n = 0; n < c.n; ++n) {
+        for (int64_t m = 0; m < c.m; ++m) {
+          EXPECT_EQ(std::isnan(operation.outputs[0].Row<float>(n)[m]),
+                    n == 3 || (in_weights && m == 33))
+              << row->name << " " << Info(dtype).name << " " << n << " " << m;
+        }
+      }
+    }
+  }
+}
+
+// Every code of e4m3 by itself, times 1 and times 0.
+void CheckCodes(const OpDefinition& op, const device::Capabilities& caps) {
+  Random random(5);
+  Operation operation({.n = 1, .m = 254, .k = 1}, DType::kF8E4M3, random);
+  operation.x.view().Row<float>(0)[0] = 1;
+  for (int64_t m = 0; m < 254; ++m) {  // all but the two NaN
+    *operation.matrix.w.view().Row<uint8_t>(m) = static_cast<uint8_t>(m < 127 ? m : m + 1);
+    *operation.matrix.scales.view().Row<float>(m) = 1;
+  }
+  const std::vector<float> expected = operation.matrix.w.ToFloat();
+  ThreadPool pool({.num_threads = 1});
+  for (const KernelRow* row : SupportedRows(op, caps, operation.call)) {
+    RunRow(*row, operation.call, pool);
+    EXPECT_EQ(operation.matrix.y.ToFloat(), expected) << row->name;
+  }
+}
+
+}  // namespace
+
+void CheckScaledLinearConformance(const OpDefinition& op, const device::Capabilities& caps) {
+  CheckValues(op, caps);
+  CheckBatchInvariance(op, caps);
+  CheckSeveralMatrices(op, caps);
+  CheckNaN(op, caps);
+  CheckCodes(op, caps);
+}
+
+}  // namespace pagemill::ops

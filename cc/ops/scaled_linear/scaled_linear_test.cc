@@ -1,0 +1,114 @@
+#include "cc/ops/scaled_linear/scaled_linear.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "cc/device/capabilities.h"
+#include "cc/ops/conformance.h"
+#include "cc/ops/scaled_linear/scaled_linear_conformance.h"
+
+namespace pagemill::ops {
+namespace {
+
+using conformance::TestTensor;
+
+TEST(ScaledLinear, Conforms) {
+  CheckScaledLinearConformance(ScaledLinearOp(), device::DetectCapabilities());
+}
+
+TensorView View(DType dtype, std::initializer_list<int64_t> dims) {
+  return TensorView::Dense(nullptr, dtype, dims);
+}
+
+// The message of the op's check for x [5, 64], y [5, 32].
+std::string Message(DType dtype, std::initializer_list<int64_t> weight,
+                    std::initializer_list<int64_t> scales,
+                    const std::vector<std::pair<std::string, double>>& attributes = {}) {
+  const TensorView inputs[] = {View(DType::kF32, {5, 64}), View(dtype, weight),
+                               View(DType::kF32, scales)};
+  const TensorView outputs[] = {View(DType::kF32, {5, 32})};
+  Attributes values;
+  for (const auto& [name, value] : attributes) values.Set(name, value);
+  return ScaledLinearOp().check({inputs, outputs, &values, nullptr}).message();
+}
+
+TEST(ScaledLinear, CheckTakesScalesOfRowsAndBlocks) {
+  EXPECT_EQ(Message(DType::kI8, {32, 64}, {32, 1}), "");
+  EXPECT_EQ(Message(DType::kF8E4M3, {32, 64}, {2, 4}, {{"block_rows", 16}, {"block_columns", 16}}),
+            "");
+  EXPECT_EQ(
+      Message(DType::kF8E4M3, {32, 64}, {1, 1}, {{"block_rows", 128}, {"block_columns", 128}}), "");
+}
+
+TEST(ScaledLinear, CheckNamesWhatDoesNotFit) {
+  EXPECT_EQ(Message(DType::kU8, {32, 64}, {32, 1}),
+            "scaled_linear: W must be i8 or f8_e4m3, got u8");
+  EXPECT_EQ(Message(DType::kI8, {32, 64}, {1, 1}),
+            "scaled_linear: scales are [1,1], but W is [32,64] in blocks of 1 x 64");
+  EXPECT_EQ(Message(DType::kI8, {32, 64}, {16, 2}, {{"block_rows", 2}, {"block_columns", 64}}),
+            "scaled_linear: scales are [16,2], but W is [32,64] in blocks of 2 x 64");
+  EXPECT_EQ(Message(DType::kI8, {32, 64}, {32, 32}, {{"block_columns", 2}}),
+            "scaled_linear: block_columns must be a multiple of 4, got 2");
+  EXPECT_NE(Message(DType::kI8, {32, 64}, {32, 1}, {{"int8_activations", 2}}), "");
+  EXPECT_NE(Message(DType::kI8, {32, 60}, {32, 1}), "");
+}
+
+// Which row runs a call of `dtype` where the user leaves the precision of activations open.
+std::string Automatic(DType dtype, int64_t k, bool int8_activations,
+                      const device::Capabilities& caps) {
+  const TensorView inputs[] = {View(DType::kF32, {5, k}), View(dtype, {32, k}),
+                               View(DType::kF32, {32, 1})};
+  const TensorView outputs[] = {View(DType::kF32, {5, 32})};
+  Attributes attributes;
+  if (int8_activations) attributes.Set("int8_activations", 1);
+  const OpCall call{inputs, outputs, &attributes, nullptr};
+  const auto row = ChooseKernel(ScaledLinearOp(), caps, call,
+                                {.activations = ScaledLinearOp().automatic_activations(call)});
+  return std::string((*row)->name);
+}
+
+#if defined(__x86_64__)
+TEST(ScaledLinear, ActivationsAreInt8WhereWeightsWereMadeForIt) {
+  device::Capabilities caps;
+  caps.avx2 = caps.avx512 = caps.avx512_vnni = caps.avx512_bf16 = true;
+  EXPECT_EQ(Automatic(DType::kI8, 64, true, caps), "avx512_vnni");
+  EXPECT_EQ(Automatic(DType::kI8, 64, false, caps), "avx512");
+  EXPECT_EQ(Automatic(DType::kI8, kMaxInt8K, true, caps), "avx512_vnni");
+  EXPECT_EQ(Automatic(DType::kI8, kMaxInt8K + 1, true, caps), "avx512");
+  EXPECT_EQ(Automatic(DType::kF8E4M3, 64, false, caps), "avx512_bf16");
+  caps.avx512_vnni = caps.avx512_bf16 = false;
+  EXPECT_EQ(Automatic(DType::kI8, 64, true, caps), "avx512");
+  caps.avx512 = false;
+  EXPECT_EQ(Automatic(DType::kF8E4M3, 64, false, caps), "avx2");
+}
+#endif
+
+TEST(ScaledLinear, EveryCpuHasAKernel) {
+  EXPECT_EQ(Automatic(DType::kI8, 64, true, {}), "portable");
+  EXPECT_EQ(Automatic(DType::kF8E4M3, 64, false, {}), "portable");
+}
+
+// The largest sums that int8 rows are allowed: all elements of x and W as large as they get.
+TEST(ScaledLinear, LongestRowOfInt8DoesNotOverflow) {
+  const int64_t k = kMaxInt8K;
+  TestTensor x(DType::kF32, {1, k}), w(DType::kI8, {1, k}), scales(DType::kF32, {1, 1});
+  TestTensor y(DType::kF32, {1, 1});
+  x.Set(std::vector<float>(k, 1.0f));
+  for (int64_t i = 0; i < k; ++i) w.view().Row<uint8_t>(0)[i] = 0x80;
+  *scales.view().Row<float>(0) = 1;
+  const TensorView inputs[] = {x.view(), w.view(), scales.view()}, outputs[] = {y.view()};
+  Attributes attributes;
+  const OpCall call{inputs, outputs, &attributes, nullptr};
+  device::ThreadPool pool({.num_threads = 1});
+  for (const KernelRow* row :
+       conformance::SupportedRows(ScaledLinearOp(), device::DetectCapabilities(), call)) {
+    conformance::RunRow(*row, call, pool);
+    EXPECT_NEAR(y.ToFloat()[0], -128.0 * static_cast<double>(k), 64) << row->name;
+  }
+}
+
+}  // namespace
+}  // namespace pagemill::ops
