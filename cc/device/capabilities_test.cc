@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
 namespace pagemill::device {
 namespace {
 
@@ -39,6 +41,13 @@ TEST(Capabilities, WiderImpliesNarrower) {
   if (caps.avx512_vnni || caps.avx512_bf16 || caps.amx_bf16 || caps.amx_int8) {
     EXPECT_TRUE(caps.avx512);
   }
+}
+
+// Of an emulated CPU it is known what it has.
+TEST(Capabilities, DetectionFindsWhatTheCpuHas) {
+  const char* expected = std::getenv("PAGEMILL_TEST_CAPABILITIES");
+  if (expected == nullptr) GTEST_SKIP() << "only where PAGEMILL_TEST_CAPABILITIES names them";
+  EXPECT_EQ(DetectCapabilities().ToString(), expected);
 }
 
 TEST(Capabilities, DetectionRepeats) {

@@ -3,10 +3,22 @@
 load("@local_tools//:defs.bzl", "TOOLS")
 load("@rules_cc//cc:defs.bzl", "cc_binary", "cc_library", "cc_test")
 load("//tools/bazel:isa.bzl", "ISAS", "KERNEL_COPTS")
-load("//tools/bazel:qemu_test.bzl", "qemu_test")
+load("//tools/bazel:qemu_test.bzl", "native_qemu_test", "qemu_test")
 load("//tools/bazel:requires.bzl", "has_tools", "requires")
 
 _PORTABLE_CPUS = ["aarch64", "s390x"]
+
+# CPUs with less than the kernels can use: name -> (family, qemu's model, what is detected on it).
+_LESSER_CPUS = {
+    "cortex_a53": ("aarch64", "cortex-a53", "baseline"),
+    "haswell": ("x86_64", "Haswell", "avx2"),
+    "nehalem": ("x86_64", "Nehalem", "baseline"),
+    "neoverse_n1": ("aarch64", "neoverse-n1", "asimd_dotprod"),
+    "z14": ("s390x", "max,vxeh2=off", "vxe"),
+}
+
+# What a test on a lesser CPU is told to find there.
+_CAPABILITIES = "PAGEMILL_TEST_CAPABILITIES"
 
 def portable_cc_test(
         name,
@@ -18,7 +30,8 @@ def portable_cc_test(
         env = {},
         copts = [],
         tags = [],
-        cpus = _PORTABLE_CPUS):
+        cpus = _PORTABLE_CPUS,
+        lesser_cpus = False):
     """A googletest on this machine, and on emulated CPUs of other widths and byte orders.
 
     Args:
@@ -33,6 +46,9 @@ def portable_cc_test(
       copts: compiler flags.
       tags: of all the tests.
       cpus: which emulated CPUs.
+      lesser_cpus: also on emulated CPUs that lack what kernels are written for, one test for each
+        name in _LESSER_CPUS: a kernel that is chosen wrongly, or whose code the linker gave to
+        others, ends on an illegal instruction.
     """
     cc_test(
         name = name,
@@ -58,6 +74,29 @@ def portable_cc_test(
             tags = tags + ["qemu"],
             target_compatible_with = requires(*tools),
         )
+    if lesser_cpus:
+        for cpu in _LESSER_CPUS:
+            _lesser_cpu_test(name, cpu, size = size, args = args, env = env, tags = tags)
+
+def _lesser_cpu_test(name, cpu, size, env, tags, **kwargs):
+    family, model, capabilities = _LESSER_CPUS[cpu]
+    native = family not in _PORTABLE_CPUS
+    tools = ["qemu-" + family] + ([] if native else [family + "-linux-gnu-g++"])
+    attrs = dict(
+        kwargs,
+        name = name + "_" + cpu,
+        size = {"small": "medium", "medium": "large"}.get(size, "enormous"),
+        binary = ":" + name if has_tools(*tools) else None,
+        env = dict(env, **{_CAPABILITIES: capabilities}),
+        model = model,
+        qemu = TOOLS["qemu-" + family],
+        tags = tags + ["qemu"],
+        target_compatible_with = requires(*tools),
+    )
+    if native:
+        native_qemu_test(**attrs)
+    else:
+        qemu_test(cpu = family, **attrs)
 
 def isa_cc_library(name, srcs, isa, hdrs = [], copts = [], deps = [], **kwargs):
     """A cc_library compiled for one instruction set; without sources on CPUs that lack it.

@@ -30,6 +30,9 @@ def _impl(rctx):
         tools[qemu] = rctx.which(qemu) or "" if host_fits else ""
         versions[cpu] = rctx.execute([tools[gcc], "-dumpversion"]).stdout.strip() if tools[gcc] else ""
 
+    # Of this machine's own family: for CPUs that have less than it.
+    tools["qemu-x86_64"] = rctx.which("qemu-x86_64") or "" if host_fits else ""
+
     rctx.file("defs.bzl", _dict("TOOLS", tools) + _dict("CROSS_GCC_VERSIONS", versions))
     rctx.file("WORKSPACE", "")
     rctx.file("BUILD.bazel", "")
