@@ -122,6 +122,7 @@ void BindCapabilities(nb::module_& m) {
   using device::Capabilities;
   nb::class_<Capabilities>(m, "Capabilities")
       .def_ro("avx2", &Capabilities::avx2)
+      .def_ro("avx_vnni", &Capabilities::avx_vnni)
       .def_ro("avx512", &Capabilities::avx512)
       .def_ro("avx512_vnni", &Capabilities::avx512_vnni)
       .def_ro("avx512_bf16", &Capabilities::avx512_bf16)

@@ -10,6 +10,7 @@ namespace pagemill::device {
 std::string Capabilities::ToString() const {
   const std::pair<bool, const char*> names[] = {
       {avx2, "avx2"},
+      {avx_vnni, "avx_vnni"},
       {avx512, "avx512"},
       {avx512_vnni, "avx512_vnni"},
       {avx512_bf16, "avx512_bf16"},

@@ -11,8 +11,9 @@ namespace pagemill::device {
 
 struct Capabilities {
   // x86-64
-  bool avx2 = false;    // with FMA and F16C
-  bool avx512 = false;  // F, BW, DQ, VL
+  bool avx2 = false;      // with FMA and F16C
+  bool avx_vnni = false;  // VPDPBUSD without AVX-512
+  bool avx512 = false;    // F, BW, DQ, VL
   bool avx512_vnni = false;
   bool avx512_bf16 = false;
   bool avx512_vbmi = false;

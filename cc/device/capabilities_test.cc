@@ -21,6 +21,7 @@ TEST(Capabilities, DetectionAgreesWithTheCompilersOwn) {
   EXPECT_GE(caps.cores, 1);
 #if defined(__x86_64__)
   EXPECT_EQ(caps.avx2, __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"));
+  EXPECT_EQ(caps.avx_vnni, __builtin_cpu_supports("avxvnni") && caps.avx2);
   EXPECT_EQ(caps.avx512, __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                              __builtin_cpu_supports("avx512dq") &&
                              __builtin_cpu_supports("avx512vl"));
@@ -35,7 +36,7 @@ TEST(Capabilities, DetectionAgreesWithTheCompilersOwn) {
 // Wider sets are never reported without those that their kernels also use.
 TEST(Capabilities, WiderImpliesNarrower) {
   const Capabilities caps = DetectCapabilities();
-  if (caps.avx512) {
+  if (caps.avx512 || caps.avx_vnni) {
     EXPECT_TRUE(caps.avx2);
   }
   if (caps.avx512_vnni || caps.avx512_bf16 || caps.amx_bf16 || caps.amx_int8) {

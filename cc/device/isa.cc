@@ -71,7 +71,9 @@ void DetectIsa(Capabilities& caps) {
   const bool tiles = Bit(d, 24) && (xcr0 & kXcr0Tiles) == kXcr0Tiles && RequestTilePermission();
   caps.amx_bf16 = caps.avx512 && tiles && Bit(d, 22);
   caps.amx_int8 = caps.avx512 && tiles && Bit(d, 25);
-  if (__get_cpuid_count(7, 1, &a, &b, &c, &d) != 0) caps.avx512_bf16 = caps.avx512 && Bit(a, 5);
+  if (__get_cpuid_count(7, 1, &a, &b, &c, &d) == 0) return;
+  caps.avx_vnni = caps.avx2 && Bit(a, 4);
+  caps.avx512_bf16 = caps.avx512 && Bit(a, 5);
 }
 
 #elif defined(__aarch64__)

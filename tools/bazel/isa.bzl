@@ -22,6 +22,7 @@ ISAS = {
     "asimd_dotprod": ("aarch64", ["-march=armv8.2-a+dotprod"]),
     "asimd_i8mm": ("aarch64", ["-march=armv8.2-a+bf16+dotprod+i8mm"]),
     "avx2": ("x86_64", ["-march=x86-64-v3"]),
+    "avx_vnni": ("x86_64", ["-march=x86-64-v3", "-mavxvnni"]),
     "avx512": ("x86_64", _AVX512),
     "avx512_bf16": ("x86_64", _AVX512 + ["-mavx512bf16", "-mavx512vnni"]),
     "avx512_vnni": ("x86_64", _AVX512 + ["-mavx512vnni"]),

@@ -64,6 +64,14 @@ bool VnniOnBlocks(const device::Capabilities& caps, const OpCall& call) {
   return caps.avx512 && caps.avx512_vnni && IsBlockFormat(call.inputs[1].dtype);
 }
 
+bool AvxVnniOnBlocks(const device::Capabilities& caps, const OpCall& call) {
+  return caps.avx_vnni && IsBlockFormat(call.inputs[1].dtype);
+}
+
+bool Avx2OnBlocks(const device::Capabilities& caps, const OpCall& call) {
+  return caps.avx2 && IsBlockFormat(call.inputs[1].dtype);
+}
+
 bool AmxOnBf16(const device::Capabilities& caps, const OpCall& call) {
   // linear_amx.cc is compiled for the vectors of all CPUs that have tiles.
   return caps.amx_bf16 && caps.avx512_bf16 && caps.avx512_vnni && Bf16Weights(call);
@@ -110,6 +118,14 @@ constexpr KernelRow kRows[] = {
                                                    ActivationPrecision::kBf16, &kBf16Panels),
     linear::PackedRow<&linear::kAvx512VnniInt16Kernels>("avx512_vnni_int16", 35, VnniOnBlocks,
                                                         ActivationPrecision::kBf16, &kBlockPanels),
+    linear::PackedRow<&linear::kAvxVnniInt8Kernels>("avx_vnni_int8", 34, AvxVnniOnBlocks,
+                                                    ActivationPrecision::kInt8, &kBlockPanels),
+    linear::PackedRow<&linear::kAvx2Int8Kernels>("avx2_int8", 33, Avx2OnBlocks,
+                                                 ActivationPrecision::kInt8, &kBlockPanels),
+    linear::PackedRow<&linear::kAvxVnniInt16Kernels>("avx_vnni_int16", 32, AvxVnniOnBlocks,
+                                                     ActivationPrecision::kBf16, &kBlockPanels),
+    linear::PackedRow<&linear::kAvx2Int16Kernels>("avx2_int16", 31, Avx2OnBlocks,
+                                                  ActivationPrecision::kBf16, &kBlockPanels),
     {"linear", "avx512", 30,
      [](const device::Capabilities& caps, const OpCall&) { return caps.avx512; },
      Run<&linear::kAvx512Kernels>, linear::DriverWorkspaceBytes},

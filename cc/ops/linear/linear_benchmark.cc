@@ -163,8 +163,9 @@ void RunSmolLM2(benchmark::State& state, const std::string& kernel, DType dtype)
 [[maybe_unused]] const bool kRegistered = [] {
   const Shape shapes[] = {{576, 576},   {576, 192},  {576, 1536}, {1536, 576},
                           {576, 49152}, {896, 4864}, {4864, 896}};
-  for (const char* kernel : {"avx512_vnni", "avx512_vnni_int16", "amx_bf16", "avx512_bf16",
-                             "avx512", "avx2", "portable"}) {
+  for (const char* kernel :
+       {"avx512_vnni", "avx512_vnni_int16", "amx_bf16", "avx512_bf16", "avx512", "avx_vnni_int8",
+        "avx_vnni_int16", "avx2_int8", "avx2_int16", "avx2", "portable"}) {
     for (DType dtype : kWeightDTypes) {
       for (const Shape& shape : shapes) {
         // Rows of 576, 1536, ...: block formats of 256 take the nearest multiple.

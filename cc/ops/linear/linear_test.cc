@@ -30,14 +30,20 @@ TEST(Linear, TableHasTheKernelsOfThisMachine) {
   EXPECT_EQ((*ChooseKernel(LinearOp(), caps, call, {.name = "reference"}))->name, "reference");
 #if defined(__x86_64__)
   caps.avx2 = true;
-  EXPECT_EQ((*ChooseKernel(LinearOp(), caps, call))->name, "avx2");
-  caps.avx512 = true;
-  EXPECT_EQ((*ChooseKernel(LinearOp(), caps, call))->name, "avx512");
-  caps.avx512_vnni = true;
-  EXPECT_EQ((*ChooseKernel(LinearOp(), caps, call))->name, "avx512_vnni");
   const auto within = [&](ActivationPrecision coarsest) {
     return (*ChooseKernel(LinearOp(), caps, call, {.activations = coarsest}))->name;
   };
+  EXPECT_EQ(within(ActivationPrecision::kInt8), "avx2_int8");
+  EXPECT_EQ(within(ActivationPrecision::kBf16), "avx2_int16");
+  EXPECT_EQ(within(ActivationPrecision::kF32), "avx2");
+  caps.avx512 = true;
+  EXPECT_EQ(within(ActivationPrecision::kBf16), "avx2_int16");
+  EXPECT_EQ(within(ActivationPrecision::kF32), "avx512");
+  caps.avx_vnni = true;
+  EXPECT_EQ(within(ActivationPrecision::kInt8), "avx_vnni_int8");
+  EXPECT_EQ(within(ActivationPrecision::kBf16), "avx_vnni_int16");
+  caps.avx512_vnni = true;
+  EXPECT_EQ((*ChooseKernel(LinearOp(), caps, call))->name, "avx512_vnni");
   EXPECT_EQ(within(ActivationPrecision::kInt8), "avx512_vnni");
   EXPECT_EQ(within(ActivationPrecision::kBf16), "avx512_vnni_int16");
   EXPECT_EQ(within(ActivationPrecision::kF32), "avx512");

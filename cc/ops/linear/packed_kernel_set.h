@@ -83,6 +83,10 @@ extern const PackedKernelSet kAvx512VnniKernels;       // of 8 bits
 extern const PackedKernelSet kAvx512VnniInt16Kernels;  // of 15 bits
 extern const PackedKernelSet kAmxInt8Kernels;          // the same two, with equal bits
 extern const PackedKernelSet kAmxInt16Kernels;
+extern const PackedKernelSet kAvxVnniInt8Kernels;
+extern const PackedKernelSet kAvxVnniInt16Kernels;
+extern const PackedKernelSet kAvx2Int8Kernels;
+extern const PackedKernelSet kAvx2Int16Kernels;
 #elif defined(__aarch64__)
 extern const PackedKernelSet kAsimdDotprodKernels;  // the same two
 extern const PackedKernelSet kAsimdDotprodInt16Kernels;

@@ -1,0 +1,319 @@
+// File: cc/ops/linear/block_kernels/block_avx2_inl.h
+// Products of panels of block formats with integer activations in registers of
+// 32 bytes, for any way of multiplying. Included by files compiled for AVX2 and
+// more; everything has internal linkage.
+//
+// A class `Products` gives
+//
+//   template <int kBits> class ByteSums   // sums of products of kBits-bit
+//   weights, in 8 lanes
+//     void Start(start)                   // int32 to start from
+//     void Add(i, values, x)              // the i-th quad: unsigned bytes
+//     times signed bytes
+//     __m256i Total(start) const          // exact; the same start
+//   static constexpr bool kHasBytesOf8Bits    // ByteSums<8> exists
+//   static __m256i AddWords(sums, a, b)   // adds products of pairs of int16;
+//   where it does not
+//
+// Weights of 8 bits are multiplied as words where bytes cannot be.
+#ifndef PAGEMILL_CC_OPS_LINEAR_BLOCK_KERNELS_BLOCK_AVX2_INL_H_
+#define PAGEMILL_CC_OPS_LINEAR_BLOCK_KERNELS_BLOCK_AVX2_INL_H_
+
+#include <immintrin.h>
+
+#include <cstdint>
+
+#include "cc/ops/linear/block_kernels/block_panel_avx2.h"
+#include "cc/ops/linear/block_kernels/block_strip_avx2.h"
+#include "cc/ops/linear/block_panel.h"
+#include "cc/ops/linear/block_strip.h"
+#include "cc/ops/linear/packed_kernel_set.h"
+#include "cc/tensor/dtype.h"
+
+#define PM_INLINE [[gnu::always_inline]] inline
+
+namespace pagemill::ops::linear {
+namespace {
+
+constexpr int64_t kMaxStripRows = 32;
+// How far ahead of their use weights are requested.
+constexpr int64_t kPrefetchBytes = 8192;
+
+template <class Products, DType kDType>
+constexpr bool kUsesWords = kValueBits<kDType> == 8 && !Products::kHasBytesOf8Bits;
+
+// kPlanes is 1 for activations of 8 bits, 2 for those of 15.
+template <class Products, DType kDType, int kPlanes>
+constexpr XOrder kOrderOf = kUsesWords<Products, kDType>
+                                ? (kPlanes == 1 ? XOrder::kWordsOf8Bits : XOrder::kWords)
+                                : (kPlanes == 1 ? XOrder::kOnePlane : XOrder::kTwoPlanes);
+
+// Bytes of 32-byte registers of weights, decoded for several rows of x: by
+// column, then quad; words in two halves, the even and the odd elements of a
+// quad.
+struct DecodedBlock {
+  alignas(64) uint8_t values[2 * kColumns * kQuads * 32];
+};
+
+PM_INLINE __m256i EvenWords(__m256i bytes) {
+  return _mm256_and_si256(bytes, _mm256_set1_epi16(0xff));
+}
+PM_INLINE __m256i OddWords(__m256i bytes) { return _mm256_srli_epi16(bytes, 8); }
+
+// Where products take weights from: a record, for one row of x; a decoded
+// block, for several.
+template <DType kDType>
+struct FromRecord {
+  const uint8_t* record;
+  PM_INLINE __m256i Bytes(int c, int q) const { return Values<kDType>(record, c, q); }
+  PM_INLINE __m256i Words(int c, int q, int odd) const {
+    return odd ? OddWords(Bytes(c, q)) : EvenWords(Bytes(c, q));
+  }
+};
+
+struct FromDecoded {
+  const DecodedBlock* block;
+  PM_INLINE __m256i Bytes(int c, int q) const {
+    return Load(block->values + (c * kQuads + q) * 32);
+  }
+  PM_INLINE __m256i Words(int c, int q, int odd) const {
+    return Load(block->values + ((c * kQuads + q) * 2 + odd) * 32);
+  }
+};
+
+template <class Products, DType kDType>
+PM_INLINE void Decode(const uint8_t* record, DecodedBlock* out) {
+  uint8_t* to = out->values;
+#pragma GCC unroll 4
+  for (int c = 0; c < kColumns; ++c) {
+#pragma GCC unroll 8
+    for (int q = 0; q < kQuads; ++q) {
+      const __m256i values = Values<kDType>(record, c, q);
+      if constexpr (kUsesWords<Products, kDType>) {
+        StoreAt(to, EvenWords(values));
+        StoreAt(to + 32, OddWords(values));
+        to += 64;
+      } else {
+        StoreAt(to, values);
+        to += 32;
+      }
+    }
+  }
+}
+
+// Sums of quads [kFirst, kFirst + kCount) of kRows rows of x times kCols
+// columns, the first of them `column`, from the integer at `start` of each row
+// on, or from 0.
+template <class Products, int kBits, int kPlanes, int kRows, int kCols, int kFirst, int kCount,
+          bool kHasStart, class Source>
+PM_INLINE void SumBytes(const Source& w, int column, const uint8_t* x, int64_t start,
+                        __m256i (&sums)[kRows][kCols]) {
+  using Sums = typename Products::template ByteSums<kBits>;
+  constexpr int64_t kX = kXRecordBytes<kPlanes>;
+  const auto start_of = [&](int r) {
+    return kHasStart ? Broadcast(x + r * kX + start) : _mm256_setzero_si256();
+  };
+  Sums upper[kRows][kCols];
+  Sums lower[kRows][kCols];
+#pragma GCC unroll 4
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 4
+    for (int c = 0; c < kCols; ++c) {
+      lower[r][c].Start(start_of(r));
+      upper[r][c].Start(_mm256_setzero_si256());
+    }
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < kCount; ++i) {
+    // Both nibbles of a byte one after the other.
+    const int q = kCount == kQuads ? i / 2 + i % 2 * 4 : kFirst + i;
+#pragma GCC unroll 4
+    for (int r = 0; r < kRows; ++r) {
+      const __m256i first = Broadcast(x + r * kX + 4 * q);
+      const __m256i second = kPlanes == 2 ? Broadcast(x + r * kX + 32 + 4 * q) : first;
+#pragma GCC unroll 4
+      for (int c = 0; c < kCols; ++c) {
+        const __m256i values = w.Bytes(column + c, q);
+        if constexpr (kPlanes == 2) upper[r][c].Add(i, values, first);
+        lower[r][c].Add(i, values, second);
+      }
+    }
+  }
+#pragma GCC unroll 4
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 4
+    for (int c = 0; c < kCols; ++c) {
+      sums[r][c] = lower[r][c].Total(start_of(r));
+      if constexpr (kPlanes == 2) {
+        const __m256i total = upper[r][c].Total(_mm256_setzero_si256());
+        sums[r][c] = _mm256_add_epi32(sums[r][c], _mm256_slli_epi32(total, 7));
+      }
+    }
+  }
+}
+
+template <class Products, int kRows, int kCols, class Source>
+PM_INLINE void SumWords(const Source& w, int column, const uint8_t* x,
+                        __m256i (&sums)[kRows][kCols]) {
+  constexpr int64_t kX = kXRecordBytes<2>;
+#pragma GCC unroll 4
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 4
+    for (int c = 0; c < kCols; ++c) sums[r][c] = Broadcast(x + r * kX + kOffsetAt<2>);
+  }
+#pragma GCC unroll 8
+  for (int q = 0; q < kQuads; ++q) {
+#pragma GCC unroll 2
+    for (int odd = 0; odd < 2; ++odd) {
+#pragma GCC unroll 4
+      for (int r = 0; r < kRows; ++r) {
+        const __m256i pairs = Broadcast(x + r * kX + 8 * q + 4 * odd);
+#pragma GCC unroll 4
+        for (int c = 0; c < kCols; ++c) {
+          sums[r][c] = Products::AddWords(sums[r][c], w.Words(column + c, q, odd), pairs);
+        }
+      }
+    }
+  }
+}
+
+// Adds a block of kRows rows of x to kCols columns of the outputs of each; row
+// r's at y + 32 r.
+template <class Products, DType kDType, int kPlanes, int kRows, int kCols, class Source>
+PM_INLINE void AddBlock(const Source& w, const Scales& scales, int column, const uint8_t* x,
+                        float* y) {
+  using T = BlockTraits<kDType>;
+  constexpr int kBits = kValueBits<kDType>;
+  constexpr int kPlaces = kPlacesOf<kOrderOf<Products, kDType, kPlanes>>;
+  constexpr int64_t kAt = kOffsetAt<kPlaces>;
+  asm(""
+      : "+r"(x));  // or GCC loads all of x before a loop over columns, and
+                   // stores it to reload it
+  __m256i sums[kRows][kCols];
+  if constexpr (kUsesWords<Products, kDType>) {
+    SumWords<Products, kRows, kCols>(w, column, x, sums);
+  } else if constexpr (T::kHasHalfScales) {
+    __m256i others[kRows][kCols];
+    SumBytes<Products, kBits, kPlanes, kRows, kCols, 0, 4, true>(w, column, x, kAt, sums);
+    SumBytes<Products, kBits, kPlanes, kRows, kCols, 4, 4, true>(w, column, x, kAt + 4, others);
+#pragma GCC unroll 4
+    for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 4
+      for (int c = 0; c < kCols; ++c) {
+        const __m256i* half_scales = scales.half_scales[column + c];
+        sums[r][c] = _mm256_add_epi32(_mm256_mullo_epi32(sums[r][c], half_scales[0]),
+                                      _mm256_mullo_epi32(others[r][c], half_scales[1]));
+      }
+    }
+  } else {
+    SumBytes<Products, kBits, kPlanes, kRows, kCols, 0, kQuads, !T::kHasMinimum>(w, column, x, kAt,
+                                                                                 sums);
+  }
+#pragma GCC unroll 4
+  for (int r = 0; r < kRows; ++r) {
+    const uint8_t* record = x + r * kXRecordBytes<kPlaces>;
+    const __m256 x_scale = BroadcastFloat(record + kScaleAt<kPlaces>);
+#pragma GCC unroll 4
+    for (int c = 0; c < kCols; ++c) {
+      float* at = y + r * kPanelRows + (column + c) * kColumnRows;
+      __m256 sum =
+          _mm256_fmadd_ps(_mm256_cvtepi32_ps(sums[r][c]),
+                          _mm256_mul_ps(scales.scale[column + c], x_scale), _mm256_load_ps(at));
+      if constexpr (T::kHasMinimum) {
+        sum = _mm256_fmadd_ps(scales.minimum[column + c], BroadcastFloat(record + kAt), sum);
+      }
+      _mm256_store_ps(at, sum);
+    }
+  }
+}
+
+// Adds a record to the outputs of n rows of x.
+template <class Products, DType kDType, int kPlanes>
+PM_INLINE void AddRecord(const uint8_t* head, const uint8_t* record, const uint8_t* x, int64_t n,
+                         float* y) {
+  constexpr int64_t kX = kXRecordBytes<kPlacesOf<kOrderOf<Products, kDType, kPlanes>>>;
+  constexpr bool kWords = kUsesWords<Products, kDType>;
+  // 8 sums of words, or of bytes of a plane, fit into registers with what they
+  // need.
+  constexpr int kRows = kWords || kPlanes == 1 ? 4 : 2;
+  Scales scales;
+  LoadScales<kDType>(head, record, &scales);
+  DecodedBlock decoded;
+  Decode<Products, kDType>(record, &decoded);
+  const FromDecoded w = {&decoded};
+  int64_t r = 0;
+  for (; r + kRows <= n; r += kRows) {
+    for (int column = 0; column < kColumns; column += 2) {
+      AddBlock<Products, kDType, kPlanes, kRows, 2>(w, scales, column, x + r * kX,
+                                                    y + r * kPanelRows);
+    }
+  }
+  for (; r < n; ++r) {
+    AddBlock<Products, kDType, kPlanes, 1, 4>(w, scales, 0, x + r * kX, y + r * kPanelRows);
+  }
+}
+
+template <class Products, DType kDType, int kPlanes>
+void MultiplyPanel(const PackedProduct& p) {
+  constexpr int64_t kX = kXRecordBytes<kPlacesOf<kOrderOf<Products, kDType, kPlanes>>>;
+  alignas(64) float sums[kMaxStripRows * kPanelRows];
+  for (int64_t i = 0; i < p.n * kPanelRows; ++i) sums[i] = 0;
+  Records<kDType> records(p.panel);
+  const uint8_t* x = p.strip;
+  for (int64_t b = 0; b < p.k / kPanelBlock; ++b, records.Next(), x += p.n * kX) {
+    PrefetchRecord<kDType>(records.record() + kPrefetchBytes);
+    if (p.n > 1) {
+      AddRecord<Products, kDType, kPlanes>(records.head(), records.record(), x, p.n, sums);
+      continue;
+    }
+    Scales scales;
+    LoadScales<kDType>(records.head(), records.record(), &scales);
+    const FromRecord<kDType> w = {records.record()};
+    AddBlock<Products, kDType, kPlanes, 1, 4>(w, scales, 0, x, sums);
+  }
+  for (int64_t n = 0; n < p.n; ++n) {
+    const float* from = sums + n * kPanelRows;
+    float* y = p.y + n * p.y_stride;
+    for (int64_t m = 0; m < p.m; ++m) y[m] = p.bias == nullptr ? from[m] : from[m] + p.bias[m];
+  }
+}
+
+template <class Products, int kPlanes>
+int64_t StripBytes(DType dtype, int64_t n, int64_t k) {
+  int64_t bytes = 0;
+  WithBlockFormat(dtype, [&]<DType kDType>() {
+    constexpr int kPlaces = kPlacesOf<kOrderOf<Products, kDType, kPlanes>>;
+    bytes = BlockStripBytes<kPlaces>(kDType, n, k);
+  });
+  return bytes;
+}
+
+template <class Products, int kPlanes>
+void Prepare(DType dtype, const InputRows& x, uint8_t* strip) {
+  WithBlockFormat(dtype, [&]<DType kDType>() {
+    constexpr XOrder kOrder = kOrderOf<Products, kDType, kPlanes>;
+    PrepareRows<kPlacesOf<kOrder>>(
+        x, strip, [](const float* from, uint8_t* to) { QuantizeBlock<kDType, kOrder>(from, to); });
+  });
+}
+
+template <class Products, int kPlanes>
+void Multiply(const PackedProduct& product) {
+  WithBlockFormat(product.dtype,
+                  [&]<DType kDType>() { MultiplyPanel<Products, kDType, kPlanes>(product); });
+}
+
+template <class Products, int kPlanes>
+constexpr PackedKernelSet kKernels{kMaxStripRows,
+                                   BlockPanelBytes,
+                                   PackBlockPanel,
+                                   StripBytes<Products, kPlanes>,
+                                   Prepare<Products, kPlanes>,
+                                   Multiply<Products, kPlanes>};
+
+}  // namespace
+}  // namespace pagemill::ops::linear
+
+#undef PM_INLINE
+
+#endif  // PAGEMILL_CC_OPS_LINEAR_BLOCK_KERNELS_BLOCK_AVX2_INL_H_

@@ -1,0 +1,148 @@
+// File: cc/ops/linear/block_kernels/block_panel_avx2.h
+// Panels of block formats (block_panel.h) in registers of 32 bytes, and rows of x quantized for
+// them. For files compiled for AVX2 and more only: everything has internal linkage.
+//
+// A 64-byte register of a panel is two of 32: a "column" c is the 8 weight rows 8 c .. 8 c + 7, an
+// element of which takes a 32-bit lane's byte.
+#ifndef PAGEMILL_CC_OPS_LINEAR_BLOCK_KERNELS_BLOCK_PANEL_AVX2_H_
+#define PAGEMILL_CC_OPS_LINEAR_BLOCK_KERNELS_BLOCK_PANEL_AVX2_H_
+
+#include <immintrin.h>
+
+#include <cstdint>
+
+#include "cc/ops/linear/block_panel.h"
+#include "cc/ops/linear/block_strip.h"
+#include "cc/tensor/dtype.h"
+
+#define PM_INLINE [[gnu::always_inline]] inline
+
+namespace pagemill::ops::linear {
+namespace {
+
+constexpr int kColumns = 4;
+constexpr int64_t kColumnRows = kPanelRows / kColumns;
+
+// Bits of a value of a panel.
+template <DType kDType>
+constexpr int kValueBits = kDType == DType::kQ8_0                             ? 8
+                           : kDType == DType::kQ6_K                           ? 6
+                           : kDType == DType::kQ5_0 || kDType == DType::kQ5_K ? 5
+                                                                              : 4;
+
+PM_INLINE __m256i Load(const uint8_t* from) {
+  return _mm256_load_si256(reinterpret_cast<const __m256i*>(from));
+}
+
+PM_INLINE __m256i Broadcast(const uint8_t* from) {
+  int32_t bits;
+  __builtin_memcpy(&bits, from, sizeof(bits));
+  return _mm256_set1_epi32(bits);
+}
+
+PM_INLINE __m256 BroadcastFloat(const uint8_t* from) {
+  return _mm256_castsi256_ps(Broadcast(from));
+}
+
+PM_INLINE __m256 LoadF16(const uint8_t* from) {
+  return _mm256_cvtph_ps(_mm_load_si128(reinterpret_cast<const __m128i*>(from)));
+}
+
+PM_INLINE __m128i LoadBytes(const uint8_t* from) {
+  return _mm_loadl_epi64(reinterpret_cast<const __m128i*>(from));
+}
+
+// Scales in a head times bytes in a record.
+PM_INLINE __m256 LoadProducts(const uint8_t* head, const uint8_t* bytes) {
+  const __m256 factors = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(LoadBytes(bytes)));
+  return _mm256_mul_ps(LoadF16(head), factors);
+}
+
+// v << shift, or >> where it is negative; bits of neighbouring bytes come along.
+PM_INLINE __m256i Shift(__m256i v, int shift) {
+  return shift >= 0 ? _mm256_slli_epi16(v, shift) : _mm256_srli_epi16(v, -shift);
+}
+
+// The values of quad q of column c of a record.
+template <DType kDType>
+PM_INLINE __m256i Values(const uint8_t* record, int c, int q) {
+  const int half = c / 2;
+  const uint8_t* at = record + c % 2 * 32;
+  if constexpr (kDType == DType::kQ8_0) return Load(at + (half * kQuads + q) * 64);
+  const __m256i both = Load(at + (half * 4 + q % 4) * 64);
+  const __m256i nibble =
+      _mm256_and_si256(q < 4 ? both : _mm256_srli_epi16(both, 4), _mm256_set1_epi8(15));
+  constexpr int kHighBits = kValueBits<kDType> - 4;
+  if constexpr (kHighBits <= 0) return nibble;
+  constexpr int kPerRegister = 8 / (kHighBits > 0 ? kHighBits : 1);
+  constexpr int kRegisters = kQuads / kPerRegister;
+  const __m256i field = Load(at + BlockTraits<kDType>::kLayout.high_bits +
+                             (half * kRegisters + q / kPerRegister) * 64);
+  const __m256i mask = _mm256_set1_epi8(kHighBits == 1 ? 0x10 : 0x30);
+  return _mm256_or_si256(nibble,
+                         _mm256_and_si256(Shift(field, 4 - kHighBits * (q % kPerRegister)), mask));
+}
+
+// Of a record, by columns.
+struct Scales {
+  __m256 scale[kColumns];
+  __m256 minimum[kColumns];
+  __m256i half_scales[kColumns][2];
+};
+
+template <DType kDType>
+PM_INLINE void LoadScales(const uint8_t* head, const uint8_t* record, Scales* out) {
+  using T = BlockTraits<kDType>;
+  const uint8_t* scales = record + T::kLayout.scales;
+  const uint8_t* minima = record + T::kLayout.minima;
+#pragma GCC unroll 4
+  for (int c = 0; c < kColumns; ++c) {
+    const int64_t row = c * kColumnRows;
+    if constexpr (T::kHasHalfScales) {
+      out->scale[c] = LoadF16(head + 2 * row);
+      out->half_scales[c][0] = _mm256_cvtepi8_epi32(LoadBytes(scales + row));
+      out->half_scales[c][1] = _mm256_cvtepi8_epi32(LoadBytes(scales + kPanelRows + row));
+    } else if constexpr (T::kHasHead) {
+      out->scale[c] = LoadProducts(head + 2 * row, scales + row);
+      out->minimum[c] = LoadProducts(head + 64 + 2 * row, minima + row);
+    } else {
+      out->scale[c] = LoadF16(scales + 2 * row);
+      if constexpr (T::kHasMinimum) out->minimum[c] = LoadF16(minima + 2 * row);
+    }
+  }
+}
+
+// The records of a panel in turn.
+template <DType kDType>
+class Records {
+ public:
+  explicit Records(const uint8_t* panel) : head_(panel), record_(panel + kLayout.head_bytes) {}
+  const uint8_t* head() const { return head_; }
+  const uint8_t* record() const { return record_; }
+  PM_INLINE void Next() {
+    record_ += kLayout.record_bytes;
+    if (!BlockTraits<kDType>::kHasHead || ++block_ % kRecordsPerHead != 0) return;
+    head_ = record_;
+    record_ += kLayout.head_bytes;
+  }
+
+ private:
+  static constexpr BlockPanelLayout kLayout = BlockTraits<kDType>::kLayout;
+  const uint8_t* head_;
+  const uint8_t* record_;
+  int64_t block_ = 0;
+};
+
+template <DType kDType>
+PM_INLINE void PrefetchRecord(const uint8_t* record) {
+  for (int64_t i = 0; i < BlockTraits<kDType>::kLayout.record_bytes; i += 64) {
+    _mm_prefetch(reinterpret_cast<const char*>(record + i), _MM_HINT_T0);
+  }
+}
+
+}  // namespace
+}  // namespace pagemill::ops::linear
+
+#undef PM_INLINE
+
+#endif  // PAGEMILL_CC_OPS_LINEAR_BLOCK_KERNELS_BLOCK_PANEL_AVX2_H_

@@ -1,0 +1,128 @@
+// File: cc/ops/linear/block_kernels/block_strip_avx2.h
+// Rows of x quantized as block_strip.h says, by AVX2: as bytes, or as words for products of 16-bit
+// numbers. For files compiled for AVX2 and more only: everything has internal linkage.
+//
+// Words take the place of two planes of bytes: 4 integers of a quad as int16 in the order 0, 2, 1,
+// 3, so that a 32-bit lane goes with the even or the odd bytes of a weight's lane.
+#ifndef PAGEMILL_CC_OPS_LINEAR_BLOCK_KERNELS_BLOCK_STRIP_AVX2_H_
+#define PAGEMILL_CC_OPS_LINEAR_BLOCK_KERNELS_BLOCK_STRIP_AVX2_H_
+
+#include <immintrin.h>
+
+#include <cstdint>
+
+#include "cc/ops/linear/block_strip.h"
+#include "cc/ops/linear/packed_kernel_set.h"
+#include "cc/tensor/dtype.h"
+
+#define PM_INLINE [[gnu::always_inline]] inline
+
+namespace pagemill::ops::linear {
+namespace {
+
+// How integers are stored: kLevels is 127 or 127 * 128, in kPlanes places of 32 bytes each.
+enum class XOrder { kOnePlane, kTwoPlanes, kWords, kWordsOf8Bits };
+
+template <XOrder kOrder>
+constexpr int kPlacesOf = kOrder == XOrder::kOnePlane ? 1 : 2;
+template <XOrder kOrder>
+constexpr float kLargestOf =
+    kOrder == XOrder::kOnePlane || kOrder == XOrder::kWordsOf8Bits ? 127 : 127 * 128;
+
+PM_INLINE void StoreAt(uint8_t* out, __m256i value) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(out), value);
+}
+
+// 32 integers as bytes, in order.
+PM_INLINE void StoreBytes(const __m256i integers[4], uint8_t* out) {
+  const __m256i words[] = {_mm256_packs_epi32(integers[0], integers[1]),
+                           _mm256_packs_epi32(integers[2], integers[3])};
+  const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+  StoreAt(out, _mm256_permutevar8x32_epi32(_mm256_packs_epi16(words[0], words[1]), order));
+}
+
+template <XOrder kOrder>
+PM_INLINE void StoreIntegers(const __m256i integers[4], uint8_t* out) {
+  if constexpr (kOrder == XOrder::kOnePlane) {
+    StoreBytes(integers, out);
+  } else if constexpr (kOrder == XOrder::kTwoPlanes) {
+    __m256i upper[4], lower[4];
+    for (int i = 0; i < 4; ++i) {
+      upper[i] = _mm256_srai_epi32(_mm256_add_epi32(integers[i], _mm256_set1_epi32(64)), 7);
+      lower[i] = _mm256_sub_epi32(integers[i], _mm256_slli_epi32(upper[i], 7));
+    }
+    StoreBytes(upper, out);
+    StoreBytes(lower, out + 32);
+  } else {
+    constexpr int kEvenFirst = 0xD8;  // 0, 2, 1, 3
+    for (int i = 0; i < 2; ++i) {
+      const __m256i words = _mm256_permute4x64_epi64(
+          _mm256_packs_epi32(integers[2 * i], integers[2 * i + 1]), kEvenFirst);
+      StoreAt(out + 32 * i,
+              _mm256_shufflehi_epi16(_mm256_shufflelo_epi16(words, kEvenFirst), kEvenFirst));
+    }
+  }
+}
+
+PM_INLINE __m128i Fold(__m256i v) {
+  return _mm_add_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
+}
+
+PM_INLINE int32_t Sum(__m256i v) {
+  __m128i sum = Fold(v);
+  sum = _mm_add_epi32(sum, _mm_shuffle_epi32(sum, 0x4E));
+  return _mm_cvtsi128_si32(_mm_add_epi32(sum, _mm_shuffle_epi32(sum, 0xB1)));
+}
+
+PM_INLINE uint32_t Largest(__m256i v) {
+  __m128i top = _mm_max_epu32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
+  top = _mm_max_epu32(top, _mm_shuffle_epi32(top, 0x4E));
+  top = _mm_max_epu32(top, _mm_shuffle_epi32(top, 0xB1));
+  return static_cast<uint32_t>(_mm_cvtsi128_si32(top));
+}
+
+PM_INLINE void StoreFloat(uint8_t* out, float value) { __builtin_memcpy(out, &value, 4); }
+PM_INLINE void StoreInt(uint8_t* out, int32_t value) { __builtin_memcpy(out, &value, 4); }
+
+template <DType kDType, XOrder kOrder>
+PM_INLINE void QuantizeBlock(const float* x, uint8_t* out) {
+  using T = BlockTraits<kDType>;
+  constexpr int kPlanes = kPlacesOf<kOrder>;
+  constexpr float kLargest = kLargestOf<kOrder>;
+  __m256 values[4];
+  // As integers, magnitudes are in the order of their values and NaN is above all.
+  __m256i largest = _mm256_setzero_si256();
+  for (int i = 0; i < 4; ++i) {
+    values[i] = _mm256_loadu_ps(x + 8 * i);
+    const __m256i magnitude =
+        _mm256_and_si256(_mm256_castps_si256(values[i]), _mm256_set1_epi32(0x7fffffff));
+    largest = _mm256_max_epu32(largest, magnitude);
+  }
+  const float top = __builtin_bit_cast(float, Largest(largest));
+  const bool is_zero = top < kSmallestBlock;
+  const float scale = is_zero ? 0 : top * (1 / kLargest);
+  const __m256 inverse = _mm256_set1_ps(is_zero ? 0 : kLargest / top);
+  __m256i integers[4];
+  for (int i = 0; i < 4; ++i) {
+    integers[i] = _mm256_cvtps_epi32(_mm256_mul_ps(values[i], inverse));
+  }
+  StoreIntegers<kOrder>(integers, out);
+  const int32_t first = Sum(_mm256_add_epi32(integers[0], integers[1]));
+  const int32_t second = Sum(_mm256_add_epi32(integers[2], integers[3]));
+  uint8_t* offsets = out + kOffsetAt<kPlanes>;
+  StoreFloat(out + kScaleAt<kPlanes>, scale);
+  constexpr int32_t kZeroPoint = T::kLayout.zero_point;
+  StoreInt(offsets + 4, T::kHasHalfScales ? -kZeroPoint * second : 0);
+  if constexpr (T::kHasMinimum) {
+    StoreFloat(offsets, scale * static_cast<float>(first + second));
+  } else {
+    StoreInt(offsets, -kZeroPoint * (T::kHasHalfScales ? first : first + second));
+  }
+}
+
+}  // namespace
+}  // namespace pagemill::ops::linear
+
+#undef PM_INLINE
+
+#endif  // PAGEMILL_CC_OPS_LINEAR_BLOCK_KERNELS_BLOCK_STRIP_AVX2_H_

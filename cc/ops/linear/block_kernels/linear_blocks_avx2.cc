@@ -1,0 +1,65 @@
+// `linear` with block-format weights in panels (block_panel.h) and activations
+// quantized to integers (block_strip.h), multiplied by VPMADDUBSW and VPMADDWD.
+//
+// VPMADDUBSW adds two products of an unsigned byte (the weight) and a signed
+// one (of x, from -127 to 127) into 16 bits with saturation, so a sum of j of
+// them is exact while 2 j * 127 * (2^bits - 1) < 2^15:
+//
+//   4 bits: 8 quads, 30480     5 bits: 4 quads, 31496     6 bits: 2 quads,
+//   32004
+//
+// Then VPMADDWD by ones adds both halves of a 32-bit lane. 8 bits do not fit at
+// all (64770): these weights and x are words, multiplied by VPMADDWD, which is
+// exact.
+#include <immintrin.h>
+
+#include "cc/ops/linear/block_kernels/block_avx2_inl.h"
+#include "cc/ops/linear/packed_kernel_set.h"
+
+#define PM_INLINE [[gnu::always_inline]] inline
+
+namespace pagemill::ops::linear {
+namespace {
+
+// A value of the register allocator's at this point: GCC would add products up
+// as a tree of all of them, far more than there are registers (1.45 times the
+// time).
+PM_INLINE void KeepHere(__m256i& value) { asm("" : "+x"(value)); }
+
+struct ByVpmaddubsw {
+  static constexpr bool kHasBytesOf8Bits = false;
+
+  template <int kBits>
+  class ByteSums {
+   public:
+    PM_INLINE void Start(__m256i) {}
+    PM_INLINE void Add(int i, __m256i values, __m256i x) {
+      const __m256i products = _mm256_maddubs_epi16(values, x);
+      words_ = i % kQuadsOfWords == 0 ? products : _mm256_add_epi16(words_, products);
+      KeepHere(words_);
+      if (i % kQuadsOfWords != kQuadsOfWords - 1) return;
+      const __m256i sums = _mm256_madd_epi16(words_, _mm256_set1_epi16(1));
+      total_ = i < kQuadsOfWords ? sums : _mm256_add_epi32(total_, sums);
+    }
+    PM_INLINE __m256i Total(__m256i start) const { return _mm256_add_epi32(total_, start); }
+
+   private:
+    static constexpr int kQuadsOfWords = kBits == 4 ? 8 : kBits == 5 ? 4 : 2;
+    static_assert(2 * kQuadsOfWords * 127 * ((1 << kBits) - 1) < 1 << 15);
+    __m256i words_;  // 16 bits
+    __m256i total_;
+  };
+
+  PM_INLINE static __m256i AddWords(__m256i sums, __m256i a, __m256i b) {
+    sums = _mm256_add_epi32(sums, _mm256_madd_epi16(a, b));
+    KeepHere(sums);
+    return sums;
+  }
+};
+
+}  // namespace
+
+constinit const PackedKernelSet kAvx2Int8Kernels = kKernels<ByVpmaddubsw, 1>;
+constinit const PackedKernelSet kAvx2Int16Kernels = kKernels<ByVpmaddubsw, 2>;
+
+}  // namespace pagemill::ops::linear

@@ -1,0 +1,36 @@
+// `linear` with block-format weights in panels (block_panel.h) and activations quantized to
+// integers (block_strip.h), multiplied by VPDPBUSD in registers of 32 bytes, for CPUs that have it
+// without AVX-512.
+#include <immintrin.h>
+
+#include "cc/ops/linear/block_kernels/block_avx2_inl.h"
+#include "cc/ops/linear/packed_kernel_set.h"
+
+#define PM_INLINE [[gnu::always_inline]] inline
+
+namespace pagemill::ops::linear {
+namespace {
+
+struct ByVpdpbusd {
+  static constexpr bool kHasBytesOf8Bits = true;
+
+  template <int kBits>
+  class ByteSums {
+   public:
+    PM_INLINE void Start(__m256i start) { total_ = start; }
+    PM_INLINE void Add(int, __m256i values, __m256i x) {
+      total_ = _mm256_dpbusd_avx_epi32(total_, values, x);
+    }
+    PM_INLINE __m256i Total(__m256i) const { return total_; }
+
+   private:
+    __m256i total_;
+  };
+};
+
+}  // namespace
+
+constinit const PackedKernelSet kAvxVnniInt8Kernels = kKernels<ByVpdpbusd, 1>;
+constinit const PackedKernelSet kAvxVnniInt16Kernels = kKernels<ByVpdpbusd, 2>;
+
+}  // namespace pagemill::ops::linear
