@@ -15,6 +15,7 @@ from pagemill.config import EngineConfig, build
 from pagemill.engine.loading import LoadedModel, load
 
 from tests.parity.executors import require_native
+from tests.parity.scaled_checkpoints import SCHEMES, tiny_llama, write_scaled
 from tests.parity.tiny_models import make
 
 PROMPTS = [[5, 9, 100, 7, 3, 120, 64, 31, 8], [77], list(range(2, 60))]
@@ -79,9 +80,21 @@ def test_two_processes_say_what_one_says(
 ) -> None:
     require_native()
     make(family, tmp_path, dtype)
-    with engine(tmp_path, 1) as whole:
+    _check(tmp_path, divided)
+
+
+@pytest.mark.parametrize("name", ["w8a8", "fp8-tensor", "fp8-block"])
+def test_scaled_weights_are_divided(name: str, tmp_path: Path) -> None:
+    """Rows of blocks that begin inside a block; columns at whole blocks."""
+    require_native()
+    write_scaled(tiny_llama(), tmp_path, SCHEMES[name])
+    _check(tmp_path, True)
+
+
+def _check(directory: Path, divided: bool) -> None:
+    with engine(directory, 1) as whole:
         expected = greedy(whole)
-    with engine(tmp_path, 2) as loaded:
+    with engine(directory, 2) as loaded:
         assert (not loaded.core.built.notes) == divided
         got = greedy(loaded)
     for mine, theirs in zip(got, expected, strict=True):

@@ -7,11 +7,18 @@
 namespace pagemill::program {
 namespace {
 
-// A linear of an activation with one matrix of weights, which exist from the start as its bias
-// does: it may run wherever its x exists.
+// Operands of one matrix after x, the bias last; 0 for other ops.
+size_t OperandsOfMatrix(const Op& op) {
+  if (op.name == "linear") return 2;
+  return op.name == "scaled_linear" ? 3 : 0;
+}
+
+// A product of an activation with one matrix of weights, which exist from the start as its scales
+// and its bias do: it may run wherever its x exists.
 bool IsMovableLinear(const Program& program, const Op& op) {
-  if (op.name != "linear" || op.outputs.size() != 1) return false;
-  if (op.inputs.size() != 2 && op.inputs.size() != 3) return false;
+  const size_t operands = OperandsOfMatrix(op);
+  if (operands == 0 || op.outputs.size() != 1) return false;
+  if (op.inputs.size() != operands && op.inputs.size() != 1 + operands) return false;
   for (size_t i = 1; i < op.inputs.size(); ++i) {
     if (op.inputs[i] == kNoValue) continue;
     if (program.value(op.inputs[i]).kind != ValueKind::kWeight) return false;
@@ -20,7 +27,8 @@ bool IsMovableLinear(const Program& program, const Op& op) {
 }
 
 bool BelongTogether(const Program& program, const Op& first, const Op& other) {
-  return other.inputs[0] == first.inputs[0] && other.attributes.values().empty() &&
+  return other.name == first.name && other.inputs[0] == first.inputs[0] &&
+         other.attributes.values() == first.attributes.values() &&
          program.value(other.inputs[1]).dtype == program.value(first.inputs[1]).dtype;
 }
 
@@ -30,7 +38,8 @@ int32_t FuseLinears(Program& program) {
   std::vector<Op>& ops = program.mutable_ops();
   int32_t count = 0;
   for (size_t i = 0; i < ops.size(); ++i) {
-    if (!IsMovableLinear(program, ops[i]) || !ops[i].attributes.values().empty()) continue;
+    if (!IsMovableLinear(program, ops[i])) continue;
+    const size_t operands = OperandsOfMatrix(ops[i]);
     bool fused = false;
     for (size_t j = i + 1; j < ops.size();) {
       if (static_cast<int64_t>(ops[i].outputs.size()) == ops::kMaxMatrices) break;
@@ -38,9 +47,9 @@ int32_t FuseLinears(Program& program) {
         ++j;
         continue;
       }
-      ops[i].inputs.resize(1 + 2 * ops[i].outputs.size(), kNoValue);
-      ops[i].inputs.push_back(ops[j].inputs[1]);
-      ops[i].inputs.push_back(ops[j].inputs.size() == 3 ? ops[j].inputs[2] : kNoValue);
+      ops[i].inputs.resize(1 + operands * ops[i].outputs.size(), kNoValue);
+      ops[j].inputs.resize(1 + operands, kNoValue);
+      ops[i].inputs.insert(ops[i].inputs.end(), ops[j].inputs.begin() + 1, ops[j].inputs.end());
       ops[i].outputs.push_back(ops[j].outputs[0]);
       ops.erase(ops.begin() + static_cast<std::ptrdiff_t>(j));
       fused = true;

@@ -16,6 +16,8 @@ weight b f32 8 0 64
 weight table f32 8,8 0 96
 weight table2 f32 8,8 0 352
 weight half bf16 8,8 0 608
+weight bytes i8 8,8 0 736
+weight scales f32 8,1 0 800
 input token_ids i32 T
 value x f32 T,8
 value y f32 T,8
@@ -99,6 +101,19 @@ TEST(FuseLinearsTest, ProductsOfOneValueAreOneOp) {
             "op activation m -> n kind=1\n"
             "op linear y,table -> z\n"
             "op both n,s,z -> out\n");
+}
+
+TEST(FuseLinearsTest, ScaledProductsWithTheSameAttributesAreOneOp) {
+  EXPECT_EQ(Rewritten("op scaled_linear x,bytes,scales -> m int8_activations=1\n"
+                      "op scaled_linear x,bytes,scales,b -> s int8_activations=1\n"
+                      "op scaled_linear x,bytes,scales -> z\n"
+                      "op linear x,table -> n\n"
+                      "op both m,s,z,n -> out\n",
+                      {"m", "s", "z", "n"}),
+            "op scaled_linear x,bytes,scales,-,bytes,scales,b -> m,s int8_activations=1\n"
+            "op scaled_linear x,bytes,scales -> z\n"
+            "op linear x,table -> n\n"
+            "op both m,s,z,n -> out\n");
 }
 
 TEST(FuseLinearsTest, AMissingFirstBiasKeepsItsPlace) {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from pagemill.ops.scaled_linear import ScaledMatrix
 from pagemill.ops.shard import Part, Shard
 from pagemill.ops.trace import Tensor, Trace
 
@@ -29,6 +30,17 @@ class Weights(Protocol):
         columns: Part | None = None,
     ) -> Tensor:
         """The weight of `linear` or `embedding`, [out, in], as it is stored, or a part of it."""
+        ...
+
+    def scaled(
+        self,
+        module: str,
+        shape: tuple[int, int],
+        *,
+        rows: Part | None = None,
+        columns: Part | None = None,
+    ) -> ScaledMatrix | None:
+        """The weight of `module`, or a part of it, where it is stored in 8 bits with scales."""
         ...
 
     def vector(self, name: str, length: int, *, part: Part | None = None) -> Tensor:

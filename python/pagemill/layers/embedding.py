@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pagemill import ops
 from pagemill.layers.base import Weights
+from pagemill.layers.linear import linear
 from pagemill.ops.trace import Tensor
 
 
@@ -19,5 +20,5 @@ def logits(weights: Weights, x: Tensor, vocab_size: int, *, tied_to: str | None)
     vocabulary."""
     name = "lm_head" if tied_to is None else tied_to
     part = weights.shard.part(vocab_size)
-    y = ops.linear(x, weights.matrix(f"{name}.weight", (vocab_size, x.width), rows=part))
+    y = linear(weights, name, x, (part.size,), rows=part)
     return y if part.whole else ops.all_gather(y, vocab_size, shard=weights.shard)

@@ -1,4 +1,7 @@
-"""A linear layer: `<name>.weight` and, where there is one, `<name>.bias`."""
+"""A linear layer: `<name>.weight` and, where there is one, `<name>.bias`.
+
+Weights of 8 bits with scales beside them are multiplied by `scaled_linear`, others by `linear`.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from collections.abc import Sequence
 
 from pagemill import ops
 from pagemill.layers.base import Weights
+from pagemill.ops.scaled_linear import ScaledMatrix
 from pagemill.ops.shard import Part
 from pagemill.ops.trace import Tensor
 
@@ -27,8 +31,11 @@ def linear(
     for dim in row_shape:
         out *= dim
     total = out if rows is None else rows.total
-    weight = weights.matrix(f"{name}.weight", (total, x.width), rows=rows)
     vector = weights.vector(f"{name}.bias", total, part=rows) if bias else None
+    scaled = weights.scaled(name, (total, x.width), rows=rows)
+    if scaled is not None:
+        return _scaled_linear(x, scaled, vector, row_shape)
+    weight = weights.matrix(f"{name}.weight", (total, x.width), rows=rows)
     return ops.linear(x, weight, vector, row_shape=row_shape)
 
 
@@ -39,9 +46,27 @@ def row_parallel(
 
     A group of one, or an input that is whole on every rank, needs no exchange.
     """
-    weight = weights.matrix(f"{name}.weight", (out, columns.total), columns=columns)
+    shape = (out, columns.total)
     # The sum has it once.
     has_bias = bias and (columns.whole or weights.shard.rank == 0)
     vector = weights.vector(f"{name}.bias", out) if has_bias else None
-    y = ops.linear(x, weight, vector)
+    scaled = weights.scaled(name, shape, columns=columns)
+    if scaled is not None:
+        y = _scaled_linear(x, scaled, vector, (out,))
+    else:
+        y = ops.linear(x, weights.matrix(f"{name}.weight", shape, columns=columns), vector)
     return y if columns.whole else ops.all_reduce(y, ranks=weights.shard.ranks)
+
+
+def _scaled_linear(
+    x: Tensor, matrix: ScaledMatrix, bias: Tensor | None, row_shape: Sequence[int]
+) -> Tensor:
+    return ops.scaled_linear(
+        x,
+        matrix.weight,
+        matrix.scales,
+        bias,
+        block=matrix.block,
+        int8_activations=matrix.int8_activations,
+        row_shape=row_shape,
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pagemill.ops.checks import require_dtype, require_f32, require_rank, require_vector
@@ -15,6 +16,16 @@ if TYPE_CHECKING:
     from pagemill.ops.torch_step import TorchStep
 
 SCALED_DTYPES = ("f8_e4m3", "i8")
+
+
+@dataclass(frozen=True, slots=True)
+class ScaledMatrix:
+    """A weight with its scales, as `scaled_linear` takes them."""
+
+    weight: Tensor
+    scales: Tensor
+    block: tuple[int, int]
+    int8_activations: bool
 
 
 def scaled_linear(
@@ -75,6 +86,7 @@ def reference(
 
     A rewrite makes ops of several products of one `x`: weight, scales and bias or None of each.
     """
+    import torch
     from torch.nn.functional import linear as torch_linear
 
     del step
@@ -88,8 +100,9 @@ def reference(
         bias = inputs[i + 2] if i + 2 < len(inputs) else None
         m, k = weight.shape
         block_columns = int(attributes.get("block_columns", k))
-        wide = scales.float().repeat_interleave(block_rows, 0)[:m]
-        wide = wide.repeat_interleave(block_columns, 1)[:, :k]
+        row_blocks = torch.arange(m, device=x.device) // block_rows
+        column_blocks = torch.arange(k, device=x.device) // block_columns
+        wide = scales.float()[row_blocks[:, None], column_blocks]
         scaled = (weight.float() * wide).to(x.dtype)
         rows = x.reshape(x.shape[0], k)
         results.append(torch_linear(rows, scaled, None if bias is None else bias.to(x.dtype)))

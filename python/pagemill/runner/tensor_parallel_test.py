@@ -182,6 +182,10 @@ class _BlockSource:
     """One matrix of 4 rows of two blocks of 32."""
 
     path = "model.gguf"
+    quantization = None
+
+    def has(self, name: str) -> bool:
+        return bool(name)
 
     def tensor(self, name: str) -> TensorLocation:
         return TensorLocation(name, "q8_0", (4, 64), "model.gguf", 1000)

@@ -75,8 +75,12 @@ class TorchExecutor:
         self._device = torch.device(options.device)
         self._dtype = _DTYPES[options.dtype]
         parts = _parts(program)
+        # Scales stay f32, however many dimensions they have.
+        vectors = {weight.name for weight in program.weights if len(weight.shape) == 1}
+        for op in program.ops:
+            vectors |= {str(name) for name in op.inputs[2::3] if op.op == "scaled_linear"}
         self._constants: dict[str, Any] = {
-            weight.name: self._load(program, weight)
+            weight.name: self._load(program, weight, weight.name not in vectors)
             for weight in program.weights
             if weight.name not in parts
         }
@@ -132,10 +136,9 @@ class TorchExecutor:
     def _zeros(self, shape: tuple[int, ...]) -> torch.Tensor:
         return torch.zeros(shape, dtype=self._dtype, device=self._device)
 
-    def _load(self, program: Program, weight: WeightEntry) -> torch.Tensor:
+    def _load(self, program: Program, weight: WeightEntry, matrix: bool) -> torch.Tensor:
         """The weight on the device: matrices in the activations' type, vectors in f32."""
         data = _stored_bytes(program, weight)
-        matrix = len(weight.shape) > 1
         if weight.dtype == "bf16" and matrix and self._dtype is torch.bfloat16:
             bits = torch.as_tensor(np.array(data).view(np.int16)).view(torch.bfloat16)
             return bits.reshape(weight.shape).to(self._device)

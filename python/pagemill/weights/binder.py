@@ -13,6 +13,7 @@ import numpy as np
 
 from pagemill.ops.dtypes import DTYPES, MATRIX_DTYPES, tensor_bytes
 from pagemill.ops.program import AssembledEntry
+from pagemill.ops.scaled_linear import ScaledMatrix
 from pagemill.ops.shard import Part, Shard
 from pagemill.ops.trace import Tensor, Trace, format_shape
 from pagemill.weights.errors import WeightsError
@@ -20,6 +21,7 @@ from pagemill.weights.location import TensorLocation
 from pagemill.weights.packed import BLOCK_COLUMNS, has_packed, packed_matrix
 from pagemill.weights.quantization import GroupQuantization
 from pagemill.weights.read import read_f32
+from pagemill.weights.scaled import is_scaled, part_of_scales, quantization_of, read_scales
 from pagemill.weights.source import ModelSource
 
 
@@ -30,7 +32,8 @@ class WeightBinder:
     def __init__(self, trace: Trace, source: ModelSource, shard: Shard | None = None) -> None:
         self.trace = trace
         self.shard = shard or Shard()
-        self.notes: list[str] = []
+        quantization = source.quantization
+        self.notes = [] if quantization is None else list(quantization.notes)
         self._source = source
         self._bound: dict[str, Tensor] = {}
 
@@ -46,6 +49,10 @@ class WeightBinder:
         """
         if has_packed(self._source, name.removesuffix(".weight")):
             return BLOCK_COLUMNS
+        module = name.removesuffix(".weight")
+        if is_scaled(self._source, module):
+            block = quantization_of(self._source, module).block
+            return 1 if block is None else block[1]
         return DTYPES[self._source.tensor(name).dtype].block_elements
 
     def note(self, text: str) -> None:
@@ -76,7 +83,44 @@ class WeightBinder:
                 f"{self._source.path}: {name} is {location.dtype} {format_shape(location.shape)}, "
                 f"the configuration asks for {format_shape(shape)}"
             )
-        key, skipped, stride = name, 0, 0
+        return self._stored(name, location, rows, columns)
+
+    def scaled(
+        self,
+        module: str,
+        shape: tuple[int, int],
+        *,
+        rows: Part | None = None,
+        columns: Part | None = None,
+    ) -> ScaledMatrix | None:
+        """The weight of `module`, [out, in], or a part of it, with its scales; None where it is not
+        stored in 8 bits with scales.
+
+        Raises:
+            WeightsError: it is of another shape, or it and its scales are not what config.json
+                says, or the columns would cut a block that shares a scale.
+        """
+        if not is_scaled(self._source, module):
+            return None
+        location = self._source.tensor(f"{module}.weight")
+        if location.shape != shape:
+            raise WeightsError(
+                f"{self._source.path}: {location.name} is {format_shape(location.shape)}, "
+                f"the configuration asks for {format_shape(shape)}"
+            )
+        scales = part_of_scales(read_scales(self._source, module, shape), location, rows, columns)
+        weight = self._stored(location.name, location, rows, columns)
+        key = f"{weight.name}.scales"
+        if key not in self._bound:
+            self._bound[key] = self._constant(key, scales.values)
+        quantization = quantization_of(self._source, module)
+        return ScaledMatrix(weight, self._bound[key], scales.block, quantization.int8_activations)
+
+    def _stored(
+        self, name: str, location: TensorLocation, rows: Part | None, columns: Part | None
+    ) -> Tensor:
+        """The matrix at `location`, or a part of it, as it lies there."""
+        key, skipped, stride, shape = name, 0, 0, location.shape
         row_bytes = tensor_bytes(location.dtype, (1, shape[1]))
         if rows is not None and not rows.whole:
             key = f"{name}.rows{rows.begin}-{rows.end}"

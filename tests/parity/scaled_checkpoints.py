@@ -1,0 +1,151 @@
+"""Checkpoints of int8 and fp8 matrices with scales, written from a model by the rules of
+compressed-tensors and of the `fp8` method of transformers."""
+
+from __future__ import annotations
+
+import copy
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
+
+_LARGEST = {"i8": 127.0, "f8_e4m3": 448.0}
+_TORCH = {"i8": torch.int8, "f8_e4m3": torch.float8_e4m3fn}
+
+
+@dataclass(frozen=True, slots=True)
+class Scheme:
+    """`strategy`: tensor, channel or block (of `block` rows and columns); `method` fp8 or
+    compressed-tensors; `dtype` i8 or f8_e4m3."""
+
+    dtype: str
+    strategy: str
+    method: str = "compressed-tensors"
+    block: tuple[int, int] = (128, 128)
+    scale_dtype: torch.dtype = torch.float32
+    head: bool = False
+    """Is the vocabulary projection quantized, too?"""
+
+
+SCHEMES = {
+    "w8a8": Scheme("i8", "channel", scale_dtype=torch.bfloat16),
+    "w8a8-tensor": Scheme("i8", "tensor", head=True),
+    "fp8-channel": Scheme("f8_e4m3", "channel"),
+    "fp8-tensor": Scheme("f8_e4m3", "tensor", "fp8", head=True),
+    "fp8-block": Scheme("f8_e4m3", "block", "fp8", (32, 48)),
+    "fp8-block-channel": Scheme("f8_e4m3", "block", block=(20, 32), scale_dtype=torch.bfloat16),
+}
+
+
+def tiny_llama(seed: int = 0) -> PreTrainedModel:
+    """A random Llama with sizes that are no multiples of a block."""
+    torch.manual_seed(seed)
+    model = LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=257,
+            hidden_size=96,
+            intermediate_size=136,
+            num_hidden_layers=3,
+            num_attention_heads=6,
+            num_key_value_heads=2,
+            attention_bias=True,
+            max_position_embeddings=4096,
+            tie_word_embeddings=False,
+            attn_implementation="eager",
+        )
+    ).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            noise = torch.randn_like(parameter)
+            if parameter.ndim == 2:
+                parameter.copy_(noise / parameter.shape[1] ** 0.5)
+            else:
+                parameter.add_(0.3 * noise)
+    return model
+
+
+def write_scaled(model: PreTrainedModel, directory: Path, scheme: Scheme) -> PreTrainedModel:
+    """Writes `model` quantized; returns the f32 model of exactly the values that were written."""
+    reference = copy.deepcopy(model).float()
+    tensors: dict[str, torch.Tensor] = {}
+    tied = bool(model.config.tie_word_embeddings)
+    for name, parameter in reference.named_parameters():
+        head = name == "lm_head.weight" and scheme.head and not tied
+        if not head and (not name.startswith("model.layers.") or parameter.ndim != 2):
+            # Stored in bf16, as such checkpoints are.
+            parameter.data = parameter.data.bfloat16().float()
+            tensors[name] = parameter.data.bfloat16()
+            continue
+        quantized, scales = _quantize(parameter.data, scheme)
+        suffix = "_scale_inv" if scheme.strategy == "block" and scheme.method == "fp8" else "_scale"
+        tensors[name], tensors[name + suffix] = quantized, scales
+        parameter.data = quantized.float() * _spread(scales.float(), parameter.shape, scheme)
+    directory.mkdir(parents=True, exist_ok=True)
+    model.config.save_pretrained(directory)
+    path = directory / "config.json"
+    config = json.loads(path.read_text())
+    config["architectures"] = [type(model).__name__]
+    config["quantization_config"] = _config(scheme)
+    path.write_text(json.dumps(config))
+    save_file(tensors, directory / "model.safetensors")
+    return reference.eval()
+
+
+def _quantize(weight: torch.Tensor, scheme: Scheme) -> tuple[torch.Tensor, torch.Tensor]:
+    """The matrix in 8 bits, and scales that bring the largest of each block to the largest code."""
+    m, k = weight.shape
+    if scheme.strategy == "tensor":
+        largest = weight.abs().max().reshape(())
+    elif scheme.strategy == "channel":
+        largest = weight.abs().amax(1, keepdim=True)
+    else:
+        rows, columns = scheme.block
+        padded = torch.zeros(-(-m // rows) * rows, -(-k // columns) * columns)
+        padded[:m, :k] = weight.abs()
+        largest = padded.reshape(-1, rows, padded.shape[1] // columns, columns).amax((1, 3))
+    scales = (largest / _LARGEST[scheme.dtype]).to(scheme.scale_dtype)
+    scaled = weight / _spread(scales.float(), weight.shape, scheme)
+    limit = _LARGEST[scheme.dtype]
+    scaled = scaled.clamp(-limit, limit)
+    return (scaled.round() if scheme.dtype == "i8" else scaled).to(_TORCH[scheme.dtype]), scales
+
+
+def _spread(scales: torch.Tensor, shape: torch.Size, scheme: Scheme) -> torch.Tensor:
+    """A scale for each element."""
+    if scheme.strategy == "block":
+        rows, columns = scheme.block
+        scales = scales.repeat_interleave(rows, 0).repeat_interleave(columns, 1)
+        return scales[: shape[0], : shape[1]]
+    return scales.expand(shape)
+
+
+def _config(scheme: Scheme) -> dict[str, Any]:
+    ignored = [] if scheme.head else ["lm_head"]
+    if scheme.method == "fp8":
+        block = list(scheme.block) if scheme.strategy == "block" else None
+        return {
+            "quant_method": "fp8",
+            "activation_scheme": "dynamic",
+            "weight_block_size": block,
+            "modules_to_not_convert": ignored,
+        }
+    kind = "int" if scheme.dtype == "i8" else "float"
+    numbers = {"num_bits": 8, "type": kind, "symmetric": True}
+    weights = numbers | {"strategy": scheme.strategy, "dynamic": False}
+    if scheme.strategy == "block":
+        weights["block_structure"] = list(scheme.block)
+    group = {
+        "targets": ["Linear"],
+        "weights": weights,
+        "input_activations": numbers | {"strategy": "token", "dynamic": True},
+    }
+    return {
+        "quant_method": "compressed-tensors",
+        "format": f"{kind}-quantized",
+        "ignore": ignored,
+        "config_groups": {"group_0": group},
+    }
