@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "cc/base/status.h"
+#include "cc/device/cache_sizes.h"
 #include "cc/device/spin_until.h"
 
 // How it works. A job is a number of units; each thread has a share of them, a run of neighbours
@@ -49,9 +50,11 @@ constexpr int64_t kUnitsPerThread = 32;
 // step, because who offers a core that another process wants is without it for a time slice.
 constexpr Clock::duration kYieldInterval = std::chrono::microseconds(20);
 
-// At most so much of its part of what comes next does a thread ask for: half of an L2 of 1 MiB,
-// so that what the current op still needs stays there.
-constexpr size_t kReadAheadBytes = 512 << 10;
+// At most so much of its part of what comes next does a thread ask for: half of its share of the
+// second-level cache, so that what the current op still needs stays there; within these bounds, the
+// lower one where the system does not tell.
+constexpr size_t kLeastReadAheadBytes = 64 << 10;
+constexpr size_t kMostReadAheadBytes = 512 << 10;
 // Between two looks at whether there is work: some 10 ns.
 constexpr size_t kReadAheadStep = 512;
 constexpr size_t kLineBytes = 64;
@@ -89,12 +92,12 @@ Piece Take(std::atomic<uint64_t>& share, bool from_front) {
 class AheadReader {
  public:
   // Starts anew where `next` is not what it was before.
-  void Begin(std::span<const std::byte> next, int64_t thread, int64_t threads) {
+  void Begin(std::span<const std::byte> next, int64_t thread, int64_t threads, size_t most) {
     if (next.data() == next_.data() && next.size() == next_.size()) return;
     next_ = next;
     const size_t begin = next.size() * static_cast<size_t>(thread) / static_cast<size_t>(threads);
     const size_t end = next.size() * static_cast<size_t>(thread + 1) / static_cast<size_t>(threads);
-    rest_ = next.subspan(begin, std::min(end - begin, kReadAheadBytes));
+    rest_ = next.subspan(begin, std::min(end - begin, most));
   }
 
   // Asks for it until `ready()`; returns for how many bytes.
@@ -113,6 +116,14 @@ class AheadReader {
   std::span<const std::byte> next_;
   std::span<const std::byte> rest_;
 };
+
+size_t ReadAheadBytes() {
+  size_t bytes = kLeastReadAheadBytes;
+  for (const CacheSize& cache : DataCaches()) {
+    if (cache.level == 2) bytes = static_cast<size_t>(cache.bytes / std::max(cache.cpus, 1) / 2);
+  }
+  return std::clamp(bytes, kLeastReadAheadBytes, kMostReadAheadBytes);
+}
 
 int64_t Nanoseconds(Clock::duration d) {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(d).count();
@@ -147,11 +158,13 @@ struct ThreadPool::Impl {
   explicit Impl(const ThreadPoolOptions& options)
       : num_threads(options.num_threads),
         spin(std::chrono::microseconds(options.spin_us)),
+        read_ahead_bytes(options.num_threads > 1 ? ReadAheadBytes() : 0),
         shares(std::make_unique<Share[]>(static_cast<size_t>(options.num_threads))),
         workers(std::make_unique<Worker[]>(static_cast<size_t>(options.num_threads))) {}
 
   const int32_t num_threads;
   const Clock::duration spin;
+  const size_t read_ahead_bytes;            // of a thread
   const std::unique_ptr<Share[]> shares;    // of each thread
   const std::unique_ptr<Worker[]> workers;  // of [0], the caller, only what is read ahead
   std::span<const std::byte> next;          // of jobs to come
@@ -186,7 +199,7 @@ int64_t ThreadPool::Impl::RunPieces(int worker) {
       // Even parts: units * n would overflow only for n beyond 2^50.
       job.raw(job.body, p.begin * job.n / job.units, p.end * job.n / job.units, worker);
       done += p.end - p.begin;
-      workers[worker].ahead.Begin(job.next, worker, num_threads);
+      workers[worker].ahead.Begin(job.next, worker, num_threads, read_ahead_bytes);
     }
   }
   return done;
