@@ -10,15 +10,15 @@
 #ifndef PAGEMILL_CC_OPS_PAGED_ATTENTION_ATTENTION_BF16_INL_H_
 #define PAGEMILL_CC_OPS_PAGED_ATTENTION_ATTENTION_BF16_INL_H_
 
+#include <type_traits>
 #include <utility>
 
-#include "cc/ops/paged_attention/attention_split_inl.h"
+#include "cc/ops/paged_attention/attention_f8_inl.h"
 
 namespace pagemill::ops {
 namespace {
 
 constexpr int kDotChunk = kAttentionSplit;
-constexpr int kDotUnit = 32;  // dimensions whose values are loaded, and keys weighted, at once
 
 using DotChunk = Chunk<uint16_t, kSplitGroups>;
 
@@ -38,37 +38,56 @@ enum class PageForm {
   kAdjacent,  // in the cache, blocks of 16 keys, an even head_dim: dimensions d, d + 1 side by side
   kStrided,   // in the cache
   kPaired,    // in scratch: PairKeys and PairValues have put pairs side by side
+  kAdjacentF8,  // in the cache, as f8_e4m3: blocks of 16 keys, a head_dim of whole fours
+  kStridedF8,   // in the cache, as f8_e4m3
 };
-
-// Dimensions d and d + 1 of 16 keys, a pair in each lane; zeros for d + 1 == head_dim.
-template <PageForm kForm>
-inline __m512i LoadKeyPairs(const uint16_t* key, int block_size) {
-  if (kForm == PageForm::kPaired) return _mm512_loadu_si512(key);
-  const __m512i both =
-      kForm == PageForm::kAdjacent
-          ? _mm512_loadu_si512(key)
-          : _mm512_inserti64x4(_mm512_castsi256_si512(_mm256_loadu_si256((const __m256i*)key)),
-                               _mm256_loadu_si256((const __m256i*)(key + block_size)), 1);
-  const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24,
-                                         8, 23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
-  return _mm512_permutexvar_epi16(order, both);
+constexpr bool IsF8(PageForm form) {
+  return form == PageForm::kAdjacentF8 || form == PageForm::kStridedF8;
 }
-inline __m512i LoadLastKeys(const uint16_t* key) {
-  return _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i*)key));
+template <PageForm kForm>
+using PageElement = std::conditional_t<IsF8(kForm), uint8_t, uint16_t>;
+template <PageForm kForm>
+using PageChunk = Chunk<PageElement<kForm>, kSplitGroups>;
+
+// Pairs of dimensions that are loaded together.
+template <PageForm kForm>
+constexpr int kPairsAtOnce = IsF8(kForm) ? 2 : 1;
+
+// The next dimensions of 16 keys, a pair in each lane; zeros for those beyond the `dims` that
+// exist.
+template <PageForm kForm>
+inline void LoadKeys(const PageElement<kForm>* key, int block_size, int dims,
+                     __m512i (&pairs)[kPairsAtOnce<kForm>]) {
+  if constexpr (IsF8(kForm)) {
+    LoadF8Keys<kForm == PageForm::kAdjacentF8>(key, block_size, dims, pairs);
+  } else if (kForm == PageForm::kPaired) {
+    pairs[0] = _mm512_loadu_si512(key);
+  } else if (kForm == PageForm::kStrided && dims == 1) {
+    pairs[0] = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i*)key));
+  } else {
+    const __m512i both =
+        kForm == PageForm::kAdjacent
+            ? _mm512_loadu_si512(key)
+            : _mm512_inserti64x4(_mm512_castsi256_si512(_mm256_loadu_si256((const __m256i*)key)),
+                                 _mm256_loadu_si256((const __m256i*)(key + block_size)), 1);
+    const __m512i order =
+        _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6,
+                         21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+    pairs[0] = _mm512_permutexvar_epi16(order, both);
+  }
 }
 
 // scores[r][16 g + j] = q[r] key[g][j] for kRows rows and kGroups groups from `first`.
 template <int kRows, int kGroups, PageForm kForm>
 [[gnu::noinline]] void DotScoreBlock(const AttentionShape& shape, const uint16_t* q,
-                                     const DotChunk& chunk, int first, float* scores) {
-  constexpr bool kPaired = kForm == PageForm::kPaired;
+                                     const PageChunk<kForm>& chunk, int first, float* scores) {
   __m512 sum[kRows][kGroups];
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 8
     for (int g = 0; g < kGroups; ++g) sum[r][g] = _mm512_setzero_ps();
   }
-  const uint16_t* keys[kGroups];
+  const PageElement<kForm>* keys[kGroups];
 #pragma GCC unroll 8
   for (int g = 0; g < kGroups; ++g) keys[g] = chunk.keys[first + g];
   const auto add = [&](const __m512i* key, int d) {
@@ -79,22 +98,19 @@ template <int kRows, int kGroups, PageForm kForm>
       for (int g = 0; g < kGroups; ++g) sum[r][g] = Dot(sum[r][g], factor, key[g]);
     }
   };
-  const int step = kPaired ? 2 * kAttentionKeyGroup : 2 * shape.block_size;
-  int d = 0;
-  for (; d + (kPaired ? 1 : 2) <= shape.head_dim; d += 2) {
-    __m512i key[kGroups];
+  constexpr int kPairs = kPairsAtOnce<kForm>;
+  const int step =
+      2 * kPairs * (kForm == PageForm::kPaired ? kAttentionKeyGroup : shape.block_size);
+  for (int d = 0; d < shape.head_dim; d += 2 * kPairs) {
+    __m512i key[kPairs][kGroups];
 #pragma GCC unroll 8
     for (int g = 0; g < kGroups; ++g) {
-      key[g] = LoadKeyPairs<kForm>(keys[g], shape.block_size);
+      __m512i pairs[kPairs];
+      LoadKeys<kForm>(keys[g], shape.block_size, shape.head_dim - d, pairs);
+      for (int i = 0; i < kPairs; ++i) key[i][g] = pairs[i];
       keys[g] += step;
     }
-    add(key, d);
-  }
-  if (kForm == PageForm::kStrided && d < shape.head_dim) {
-    __m512i key[kGroups];
-#pragma GCC unroll 8
-    for (int g = 0; g < kGroups; ++g) key[g] = LoadLastKeys(keys[g]);
-    add(key, d);
+    for (int i = 0; i < kPairs; ++i) add(key[i], d + 2 * i);
   }
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
@@ -105,11 +121,18 @@ template <int kRows, int kGroups, PageForm kForm>
   }
 }
 
+// Of so many rows; the tables of f8_e4m3 leave fewer registers.
+template <PageForm kForm>
+constexpr int DotGroupsAtOnce(int rows) {
+  if (IsF8(kForm)) return rows > 3 ? 2 : 4;
+  return rows > 3 ? 4 : rows == 3 ? 6 : 8;
+}
+
 // Groups [first, last) for kRows rows, as many groups at once as there are accumulators.
 template <int kRows, PageForm kForm>
-inline void DotScoreRows(const AttentionShape& shape, const uint16_t* q, const DotChunk& chunk,
-                         int first, int last, float* scores) {
-  constexpr int kMost = kRows > 3 ? 4 : kRows == 3 ? 6 : 8;
+inline void DotScoreRows(const AttentionShape& shape, const uint16_t* q,
+                         const PageChunk<kForm>& chunk, int first, int last, float* scores) {
+  constexpr int kMost = DotGroupsAtOnce<kForm>(kRows);
   for (; last - first >= kMost; first += kMost) {
     DotScoreBlock<kRows, kMost, kForm>(shape, q, chunk, first, scores);
   }
@@ -189,11 +212,14 @@ inline void DotSoftmaxScores(const AttentionShape& shape, const RowKeys& keys, c
 template <int kRows, int kUnits, PageForm kForm, bool kPartial>
 struct DotValueBlock {
   const AttentionShape& shape;
-  const DotChunk& chunk;
+  const PageChunk<kForm>& chunk;
   const uint16_t* weights;  // [kRows, kDotChunk]
   int dim;
   __m512 sum[kRows][2 * kUnits];
 
+  __m256i Load(const uint8_t* p) const {
+    return LoadF8Value(p, kPartial ? shape.head_dim - dim : kDotUnit);
+  }
   __m512i Load(const uint16_t* p) const {
     if (!kPartial) return _mm512_loadu_si512(p);
     return _mm512_maskz_loadu_epi16((uint32_t{1} << (shape.head_dim - dim)) - 1, p);
@@ -203,15 +229,19 @@ struct DotValueBlock {
   [[gnu::always_inline]] inline void LoadPairs(int pair, KeyRange seen, int u, __m512i* low,
                                                __m512i* high) const {
     const int key = 2 * pair;
-    const uint16_t* page = chunk.values[key / kAttentionKeyGroup];
+    const PageElement<kForm>* page = chunk.values[key / kAttentionKeyGroup];
     const bool first = kBoth || key >= seen.low, second = kBoth || key + 1 < seen.high;
-    if (kForm == PageForm::kPaired) {
+    if constexpr (kForm == PageForm::kPaired) {
       page += key % kAttentionKeyGroup * shape.padded_dim + 2 * (dim + u * kDotUnit);
       const __m512i mask = _mm512_set1_epi32((first ? 0xffff : 0) | (second ? ~0xffff : 0));
       *low = _mm512_loadu_si512(page);
       *high = _mm512_loadu_si512(page + kDotUnit);
       if (!kBoth) *low = _mm512_and_si512(*low, mask);
       if (!kBoth) *high = _mm512_and_si512(*high, mask);
+    } else if constexpr (IsF8(kForm)) {
+      page += key % kAttentionKeyGroup * shape.head_dim + dim + u * kDotUnit;
+      PairF8Values(first ? Load(page) : _mm256_setzero_si256(),
+                   second ? Load(page + shape.head_dim) : _mm256_setzero_si256(), low, high);
     } else {
       page += key % kAttentionKeyGroup * shape.head_dim + dim + u * kDotUnit;
       const __m512i a = first ? Load(page) : _mm512_setzero_si512();
@@ -251,7 +281,7 @@ struct DotValueBlock {
 };
 
 template <int kRows, int kUnits, PageForm kForm, bool kPartial>
-[[gnu::noinline]] void DotValues(const AttentionShape& shape, const DotChunk& chunk,
+[[gnu::noinline]] void DotValues(const AttentionShape& shape, const PageChunk<kForm>& chunk,
                                  const RowKeys* keys, int dim, const uint16_t* weights,
                                  float* acc) {
   DotValueBlock<kRows, kUnits, kForm, kPartial> block{shape, chunk, weights, dim, {}};
@@ -278,16 +308,17 @@ template <int kRows, int kUnits, PageForm kForm, bool kPartial>
 
 // All dimensions of kRows rows.
 template <int kRows, PageForm kForm>
-inline void DotValueRows(const AttentionShape& shape, const DotChunk& chunk, const RowKeys* keys,
-                         const uint16_t* weights, float* acc) {
+inline void DotValueRows(const AttentionShape& shape, const PageChunk<kForm>& chunk,
+                         const RowKeys* keys, const uint16_t* weights, float* acc) {
   const int dims = kForm == PageForm::kPaired ? shape.padded_dim : shape.head_dim;
   int dim = 0;
-  for (; dim + 2 * kDotUnit <= dims; dim += 2 * kDotUnit) {
-    DotValues<kRows, 2, kForm, false>(shape, chunk, keys, dim, weights, acc);
+  if constexpr (!IsF8(kForm) || kRows <= 4) {
+    for (; dim + 2 * kDotUnit <= dims; dim += 2 * kDotUnit) {
+      DotValues<kRows, 2, kForm, false>(shape, chunk, keys, dim, weights, acc);
+    }
   }
-  if (dim + kDotUnit <= dims) {
+  for (; dim + kDotUnit <= dims; dim += kDotUnit) {
     DotValues<kRows, 1, kForm, false>(shape, chunk, keys, dim, weights, acc);
-    dim += kDotUnit;
   }
   if constexpr (kForm != PageForm::kPaired) {
     if (dim < dims) DotValues<kRows, 1, kForm, true>(shape, chunk, keys, dim, weights, acc);

@@ -4,7 +4,7 @@
 #ifndef PAGEMILL_CC_OPS_PAGED_ATTENTION_ATTENTION_F8_INL_H_
 #define PAGEMILL_CC_OPS_PAGED_ATTENTION_ATTENTION_F8_INL_H_
 
-#include "cc/ops/paged_attention/attention_pairs_inl.h"
+#include "cc/ops/paged_attention/attention_split_inl.h"
 #include "cc/tensor/float8.h"
 
 namespace pagemill::ops {
@@ -67,53 +67,35 @@ inline void WidenF8(__m512i codes, __m512i* lower, __m512i* upper) {
   *upper = _mm512_unpackhi_epi8(low, high);
 }
 
-// Dimensions d to d + 3 of 16 keys, of which `dims` exist; others are 0.
-inline __m512i LoadF8Keys(const uint8_t* key, int64_t stride, int dims) {
-  const auto row = [&](int d) {
-    return d < dims ? _mm_loadu_si128((const __m128i*)(key + d * stride)) : _mm_setzero_si128();
-  };
-  __m512i rows = _mm512_castsi128_si512(row(0));
-  rows = _mm512_inserti32x4(rows, row(1), 1);
-  rows = _mm512_inserti32x4(rows, row(2), 2);
-  rows = _mm512_inserti32x4(rows, row(3), 3);
-  return PermuteBytes(kKeyOrder.Part(0), rows);
-}
-
-inline const uint16_t* PairKeys(const AttentionShape& shape, const uint8_t* keys, int group,
-                                const AttentionScratch& scratch) {
-  uint16_t* const page = PairPage(shape, group, scratch);
-  for (int d = 0; d < shape.head_dim; d += 4) {
-    const uint8_t* from = keys + int64_t{d} * shape.block_size;
-    __m512i first, second;
-    WidenF8(LoadF8Keys(from, shape.block_size, shape.head_dim - d), &first, &second);
-    _mm512_storeu_si512(page + d * kAttentionKeyGroup, first);
-    _mm512_storeu_si512(page + (d + 2) * kAttentionKeyGroup, second);
+// Four dimensions of 16 keys, of which `dims` exist (others are 0), as pairs: the first two and the
+// last two. kAdjacent: they lie side by side, and all exist.
+template <bool kAdjacent>
+inline void LoadF8Keys(const uint8_t* key, int64_t stride, int dims, __m512i* pairs) {
+  __m512i rows;
+  if constexpr (kAdjacent) {
+    rows = _mm512_loadu_si512(key);
+  } else {
+    const auto row = [&](int d) {
+      return d < dims ? _mm_loadu_si128((const __m128i*)(key + d * stride)) : _mm_setzero_si128();
+    };
+    rows = _mm512_castsi128_si512(row(0));
+    rows = _mm512_inserti32x4(rows, row(1), 1);
+    rows = _mm512_inserti32x4(rows, row(2), 2);
+    rows = _mm512_inserti32x4(rows, row(3), 3);
   }
-  return page;
+  WidenF8(PermuteBytes(kKeyOrder.Part(0), rows), &pairs[0], &pairs[1]);
 }
 
-// 32 dimensions of two values, of which `dims` exist, pair by pair; others are 0.
-inline __m512i LoadF8Values(const uint8_t* value, int64_t stride, int dims) {
-  const __mmask32 mask = dims >= kDotUnit ? ~uint32_t{0} : (uint32_t{1} << dims) - 1;
-  const __m256i a = _mm256_maskz_loadu_epi8(mask, value);
-  const __m256i b = _mm256_maskz_loadu_epi8(mask, value + stride);
-  return PermuteBytes(kValueOrder.Part(0), _mm512_inserti64x4(_mm512_castsi256_si512(a), b, 1));
+// `dims` dimensions of a value, at most 32; others are 0.
+inline __m256i LoadF8Value(const uint8_t* value, int dims) {
+  if (dims >= kDotUnit) return _mm256_loadu_si256((const __m256i*)value);
+  return _mm256_maskz_loadu_epi8((uint32_t{1} << dims) - 1, value);
 }
 
-inline const uint16_t* PairValues(const AttentionShape& shape, const uint8_t* values, int group,
-                                  const AttentionScratch& scratch) {
-  uint16_t* const page = PairPage(shape, kSplitGroups + group, scratch);
-  uint16_t* to = page;
-  for (int key = 0; key < kAttentionKeyGroup; key += 2) {
-    const uint8_t* value = values + int64_t{key} * shape.head_dim;
-    for (int dim = 0; dim < shape.head_dim; dim += kDotUnit, to += 2 * kDotUnit) {
-      __m512i lower, upper;
-      WidenF8(LoadF8Values(value + dim, shape.head_dim, shape.head_dim - dim), &lower, &upper);
-      _mm512_storeu_si512(to, lower);
-      _mm512_storeu_si512(to + kDotUnit, upper);
-    }
-  }
-  return page;
+// Two values of LoadF8Value as pairs, in the order that unpacking their bf16 numbers would leave.
+inline void PairF8Values(__m256i a, __m256i b, __m512i* lower, __m512i* upper) {
+  const __m512i both = _mm512_inserti64x4(_mm512_castsi256_si512(a), b, 1);
+  WidenF8(PermuteBytes(kValueOrder.Part(0), both), lower, upper);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 namespace pagemill::ops {
 namespace {
 
+constexpr int kDotUnit = 32;  // dimensions whose values are loaded, and keys weighted, at once
 constexpr int kSplitGroups = kAttentionSplit / kAttentionKeyGroup;
 
 // 2^x for weights that are rounded next: 2^floor(x) times a cubic in the fraction. The coefficients

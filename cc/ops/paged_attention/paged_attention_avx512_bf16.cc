@@ -1,7 +1,7 @@
 // The instruction set comes first.
 // clang-format off
 #include "cc/ops/vec/vec_avx512.h"
-#include "cc/ops/paged_attention/attention_f8_inl.h"
+#include "cc/ops/paged_attention/attention_pairs_inl.h"
 // clang-format on
 
 namespace pagemill::ops {
@@ -25,12 +25,14 @@ void LoadRoundedQueries(const AttentionShape& shape, const AttentionTile& tile,
 }
 
 // With more rows than this the pairs of a chunk are put side by side once, for all of them.
-constexpr int kFewRows = 12;
+template <typename Element>
+constexpr int kFewRows = sizeof(Element) == 1 ? 6 : 12;
 
 // The weights of kRows rows from `row`, all of which see a part of the chunk.
 template <int kRows, PageForm kForm>
-void WeighRows(const AttentionShape& shape, const AttentionScratch& scratch, const DotChunk& chunk,
-               const RowKeys* keys, int row, const AttentionState& state) {
+void WeighRows(const AttentionShape& shape, const AttentionScratch& scratch,
+               const PageChunk<kForm>& chunk, const RowKeys* keys, int row,
+               const AttentionState& state) {
   const int first = keys[row].range.low / kAttentionKeyGroup;
   const int last = (keys[row + kRows - 1].range.high + kAttentionKeyGroup - 1) / kAttentionKeyGroup;
   const uint16_t* q = reinterpret_cast<const uint16_t*>(scratch.q) + row * shape.padded_dim;
@@ -44,7 +46,7 @@ void WeighRows(const AttentionShape& shape, const AttentionScratch& scratch, con
 
 template <PageForm kForm>
 void WeighAllRows(const AttentionShape& shape, const AttentionScratch& scratch,
-                  const DotChunk& chunk, const RowKeys* keys, RowRange rows,
+                  const PageChunk<kForm>& chunk, const RowKeys* keys, RowRange rows,
                   const AttentionState& state) {
   ForRowBlocks(rows.first, rows.last, [&]<int kRows>(int row) {
     WeighRows<kRows, kForm>(shape, scratch, chunk, keys, row, state);
@@ -53,7 +55,7 @@ void WeighAllRows(const AttentionShape& shape, const AttentionScratch& scratch,
 
 template <PageForm kForm>
 void AddAllValues(const AttentionShape& shape, const AttentionScratch& scratch,
-                  const DotChunk& chunk, const RowKeys* keys, RowRange rows,
+                  const PageChunk<kForm>& chunk, const RowKeys* keys, RowRange rows,
                   const AttentionState& state) {
   ForRowBlocks(rows.first, rows.last, [&]<int kRows>(int row) {
     DotValueRows<kRows, kForm>(shape, chunk, keys + row, scratch.weights + row * kDotChunk,
@@ -71,15 +73,17 @@ void AttendDots(const AttentionShape& shape, const AttentionTile& tile,
   if (last == 0) return;
   const auto chunk = LocateChunk<Element, kSplitGroups>(shape, tile, begin, first, last);
   AskForValues(shape, chunk, first, last);
-  if constexpr (sizeof(Element) == sizeof(uint16_t)) {
-    if (rows.last - rows.first <= kFewRows) {
-      if (shape.block_size == kAttentionKeyGroup && shape.head_dim % 2 == 0) {
-        WeighAllRows<PageForm::kAdjacent>(shape, scratch, chunk, keys, rows, state);
-      } else {
-        WeighAllRows<PageForm::kStrided>(shape, scratch, chunk, keys, rows, state);
-      }
-      return AddAllValues<PageForm::kStrided>(shape, scratch, chunk, keys, rows, state);
+  if (rows.last - rows.first <= kFewRows<Element>) {
+    constexpr bool kF8 = sizeof(Element) == 1;
+    constexpr PageForm kAdjacent = kF8 ? PageForm::kAdjacentF8 : PageForm::kAdjacent;
+    constexpr PageForm kStrided = kF8 ? PageForm::kStridedF8 : PageForm::kStrided;
+    if (shape.block_size == kAttentionKeyGroup &&
+        shape.head_dim % (2 * kPairsAtOnce<kAdjacent>) == 0) {
+      WeighAllRows<kAdjacent>(shape, scratch, chunk, keys, rows, state);
+    } else {
+      WeighAllRows<kStrided>(shape, scratch, chunk, keys, rows, state);
     }
+    return AddAllValues<kStrided>(shape, scratch, chunk, keys, rows, state);
   }
   DotChunk pairs = {};
   for (int g = first; g < last; ++g) {
