@@ -12,11 +12,12 @@
 #include "cc/device/capabilities.h"
 #include "cc/ops/conformance.h"
 #include "cc/ops/linear/bf16_panel.h"
-#include "cc/ops/linear/emulated_tiles.h"
 #include "cc/ops/linear/linear.h"
+#include "cc/ops/linear/linear_amx_inl.h"
 #include "cc/ops/linear/linear_conformance.h"
 #include "cc/ops/linear/packed_driver.h"
 #include "cc/ops/linear/packed_kernel_set.h"
+#include "cc/ops/tiles/emulated_tiles.h"
 #include "cc/tensor/float16.h"
 
 namespace pagemill::ops::linear {

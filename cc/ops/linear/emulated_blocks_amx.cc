@@ -1,6 +1,6 @@
 #include "cc/ops/linear/block_amx_inl.h"
 #include "cc/ops/linear/emulated_blocks.h"
-#include "cc/ops/linear/emulated_tiles.h"
+#include "cc/ops/tiles/emulated_tiles.h"
 
 namespace pagemill::ops::linear {
 

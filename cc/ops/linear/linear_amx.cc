@@ -2,8 +2,8 @@
 #include "cc/ops/linear/bf16_panel.h"
 #include "cc/ops/linear/block_amx_inl.h"
 #include "cc/ops/linear/linear_amx_inl.h"
-#include "cc/ops/linear/machine_tiles.h"
 #include "cc/ops/linear/packed_kernel_set.h"
+#include "cc/ops/tiles/machine_tiles.h"
 
 namespace pagemill::ops::linear {
 

@@ -1,12 +1,6 @@
 // File: cc/ops/linear/linear_amx_inl.h
 // `linear` with bf16 weights on x rounded to bf16, in tiles of AMX; panels are those of
-// bf16_panel.h. Written once over `Tiles`, the tile registers: linear_amx.cc has the machine's, the
-// test others in plain C++ for machines without.
-//
-// `Tiles` has static members, with registers 0 to 7 as template arguments:
-//   Configure(const TileConfig&), Release()
-//   Zero<to>(), Load<to>(from, stride_bytes), Store<from>(to, stride_bytes)
-//   Multiply<sums, a, b>()   TDPBF16PS
+// bf16_panel.h. Written once over the tile registers of cc/ops/tiles/tile_config.h.
 //
 // A strip of x is divided into bands of kBandRows rows, the last one of what is left:
 //
@@ -23,19 +17,10 @@
 
 #include "cc/ops/linear/bf16_panel.h"
 #include "cc/ops/linear/packed_kernel_set.h"
+#include "cc/ops/tiles/tile_config.h"
 #include "cc/tensor/float16.h"
 
 namespace pagemill::ops::linear {
-
-// The operand of LDTILECFG (Intel's manual, volume 1, 18.3).
-struct alignas(64) TileConfig {
-  uint8_t palette = 1;
-  uint8_t start_row = 0;
-  uint8_t reserved[14] = {};
-  uint16_t row_bytes[16] = {};
-  uint8_t rows[16] = {};
-};
-static_assert(sizeof(TileConfig) == 64);
 
 // Every function is a member of a template over Tiles, so that files compiled for different
 // instruction sets share none.

@@ -13,6 +13,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "cc/ops/paged_attention/attention_dot_order_inl.h"
 #include "cc/ops/paged_attention/attention_f8_inl.h"
 
 namespace pagemill::ops {
@@ -21,10 +22,6 @@ namespace {
 constexpr int kDotChunk = kAttentionSplit;
 
 using DotChunk = Chunk<uint16_t, kSplitGroups>;
-
-inline __m512 Dot(__m512 sum, __m512i a, __m512i b) {
-  return _mm512_dpbf16_ps(sum, (__m512bh)a, (__m512bh)b);
-}
 
 // A pair of bf16 numbers in each lane.
 inline __m512i Pair(const uint16_t* p) {
@@ -78,15 +75,10 @@ inline void LoadKeys(const PageElement<kForm>* key, int block_size, int dims,
 }
 
 // scores[r][16 g + j] = q[r] key[g][j] for kRows rows and kGroups groups from `first`.
-template <int kRows, int kGroups, PageForm kForm>
+template <int kRows, int kGroups, PageForm kForm, DotOrder kOrder>
 [[gnu::noinline]] void DotScoreBlock(const AttentionShape& shape, const uint16_t* q,
                                      const PageChunk<kForm>& chunk, int first, float* scores) {
-  __m512 sum[kRows][kGroups];
-#pragma GCC unroll 8
-  for (int r = 0; r < kRows; ++r) {
-#pragma GCC unroll 8
-    for (int g = 0; g < kGroups; ++g) sum[r][g] = _mm512_setzero_ps();
-  }
+  DotSum<kOrder> sum[kRows][kGroups];
   const PageElement<kForm>* keys[kGroups];
 #pragma GCC unroll 8
   for (int g = 0; g < kGroups; ++g) keys[g] = chunk.keys[first + g];
@@ -95,7 +87,14 @@ template <int kRows, int kGroups, PageForm kForm>
     for (int r = 0; r < kRows; ++r) {
       const __m512i factor = Pair(q + r * shape.padded_dim + d);
 #pragma GCC unroll 8
-      for (int g = 0; g < kGroups; ++g) sum[r][g] = Dot(sum[r][g], factor, key[g]);
+      for (int g = 0; g < kGroups; ++g) sum[r][g].Add(factor, DotOperand<kOrder>(key[g]));
+    }
+  };
+  const auto end_block = [&] {
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+      for (int g = 0; g < kGroups; ++g) sum[r][g].EndBlock();
     }
   };
   constexpr int kPairs = kPairsAtOnce<kForm>;
@@ -111,42 +110,47 @@ template <int kRows, int kGroups, PageForm kForm>
       keys[g] += step;
     }
     for (int i = 0; i < kPairs; ++i) add(key[i], d + 2 * i);
+    if (kOrder == DotOrder::kTiles && (d / 2 + kPairs) % kPairsPerBlock == 0) end_block();
   }
+  end_block();
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 8
     for (int g = 0; g < kGroups; ++g) {
-      _mm512_storeu_ps(scores + r * kDotChunk + (first + g) * kAttentionKeyGroup, sum[r][g]);
+      _mm512_storeu_ps(scores + r * kDotChunk + (first + g) * kAttentionKeyGroup, sum[r][g].sum);
     }
   }
 }
 
-// Of so many rows; the tables of f8_e4m3 leave fewer registers.
-template <PageForm kForm>
+// Of so many rows; the tables of f8_e4m3, or three sums instead of one, leave fewer registers.
+template <PageForm kForm, DotOrder kOrder>
 constexpr int DotGroupsAtOnce(int rows) {
+  if (kOrder == DotOrder::kTiles) return rows > 3 ? 1 : 2;
   if (IsF8(kForm)) return rows > 3 ? 2 : 4;
   return rows > 3 ? 4 : rows == 3 ? 6 : 8;
 }
 
 // Groups [first, last) for kRows rows, as many groups at once as there are accumulators.
-template <int kRows, PageForm kForm>
+template <int kRows, PageForm kForm, DotOrder kOrder>
 inline void DotScoreRows(const AttentionShape& shape, const uint16_t* q,
                          const PageChunk<kForm>& chunk, int first, int last, float* scores) {
-  constexpr int kMost = DotGroupsAtOnce<kForm>(kRows);
+  constexpr int kMost = DotGroupsAtOnce<kForm, kOrder>(kRows);
   for (; last - first >= kMost; first += kMost) {
-    DotScoreBlock<kRows, kMost, kForm>(shape, q, chunk, first, scores);
+    DotScoreBlock<kRows, kMost, kForm, kOrder>(shape, q, chunk, first, scores);
   }
   if constexpr (kMost > 4) {
     if (last - first >= 4) {
-      DotScoreBlock<kRows, 4, kForm>(shape, q, chunk, first, scores);
+      DotScoreBlock<kRows, 4, kForm, kOrder>(shape, q, chunk, first, scores);
       first += 4;
     }
   }
-  if (last - first >= 2) {
-    DotScoreBlock<kRows, 2, kForm>(shape, q, chunk, first, scores);
-    first += 2;
+  if constexpr (kMost > 2) {
+    if (last - first >= 2) {
+      DotScoreBlock<kRows, 2, kForm, kOrder>(shape, q, chunk, first, scores);
+      first += 2;
+    }
   }
-  if (last > first) DotScoreBlock<kRows, 1, kForm>(shape, q, chunk, first, scores);
+  if (last > first) DotScoreBlock<kRows, 1, kForm, kOrder>(shape, q, chunk, first, scores);
 }
 
 // The body of DotSoftmaxRow; kWhole: the row sees the whole chunk.
@@ -209,13 +213,13 @@ inline void DotSoftmaxScores(const AttentionShape& shape, const RowKeys& keys, c
 // 32 kUnits dimensions from `dim` of kRows rows, accumulated over pairs of keys. Within an
 // accumulator's 32 dimensions the two registers hold what unpacking leaves in them: FinishDots puts
 // them right in the end. kPartial: only `head_dim - dim` dimensions exist.
-template <int kRows, int kUnits, PageForm kForm, bool kPartial>
+template <int kRows, int kUnits, PageForm kForm, DotOrder kOrder, bool kPartial>
 struct DotValueBlock {
   const AttentionShape& shape;
   const PageChunk<kForm>& chunk;
   const uint16_t* weights;  // [kRows, kDotChunk]
   int dim;
-  __m512 sum[kRows][2 * kUnits];
+  DotSum<kOrder> sum[kRows][2 * kUnits] = {};
 
   __m256i Load(const uint8_t* p) const {
     return LoadF8Value(p, kPartial ? shape.head_dim - dim : kDotUnit);
@@ -260,8 +264,8 @@ struct DotValueBlock {
 #pragma GCC unroll 8
       for (int r = kFirst; r < kLast; ++r) {
         const __m512i weight = Pair(weights + r * kDotChunk + 2 * pair);
-        sum[r][2 * u] = Dot(sum[r][2 * u], weight, low);
-        sum[r][2 * u + 1] = Dot(sum[r][2 * u + 1], weight, high);
+        sum[r][2 * u].Add(weight, DotOperand<kOrder>(low));
+        sum[r][2 * u + 1].Add(weight, DotOperand<kOrder>(high));
       }
     }
   }
@@ -280,48 +284,57 @@ struct DotValueBlock {
   }
 };
 
-template <int kRows, int kUnits, PageForm kForm, bool kPartial>
+template <int kRows, int kUnits, PageForm kForm, DotOrder kOrder, bool kPartial>
 [[gnu::noinline]] void DotValues(const AttentionShape& shape, const PageChunk<kForm>& chunk,
                                  const RowKeys* keys, int dim, const uint16_t* weights,
                                  float* acc) {
-  DotValueBlock<kRows, kUnits, kForm, kPartial> block{shape, chunk, weights, dim, {}};
-#pragma GCC unroll 8
-  for (int r = 0; r < kRows; ++r) {
-#pragma GCC unroll 8
-    for (int v = 0; v < 2 * kUnits; ++v) block.sum[r][v] = _mm512_setzero_ps();
-  }
+  DotValueBlock<kRows, kUnits, kForm, kOrder, kPartial> block{shape, chunk, weights, dim};
   // Later rows see later keys: these pairs all rows see whole.
-  int begin = (keys[kRows - 1].range.low + 1) / 2, end = keys[0].range.high / 2;
-  if (begin >= end) begin = end = kDotChunk / 2;
+  const int begin = (keys[kRows - 1].range.low + 1) / 2, end = keys[0].range.high / 2;
   constexpr auto kEach = std::make_integer_sequence<int, kRows>();
-  block.EachAlone(kEach, keys, 0, begin);
-  for (int p = begin; p < end; ++p) block.template Add<0, kRows, true>(p, {});
-  block.EachAlone(kEach, keys, end, kDotChunk / 2);
+  // Pairs [from, to), of which all rows see [begin, end).
+  const auto add = [&](int from, int to) {
+    int first = begin > from ? begin : from, last = end < to ? end : to;
+    if (first >= last) first = last = to;
+    block.EachAlone(kEach, keys, from, first);
+    for (int p = first; p < last; ++p) block.template Add<0, kRows, true>(p, {});
+    block.EachAlone(kEach, keys, last, to);
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+      for (int v = 0; v < 2 * kUnits; ++v) block.sum[r][v].EndBlock();
+    }
+  };
+  if constexpr (kOrder == DotOrder::kPairs) {
+    add(0, kDotChunk / 2);
+  } else {
+    for (int p = 0; p < kDotChunk / 2; p += kPairsPerBlock) add(p, p + kPairsPerBlock);
+  }
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 8
     for (int v = 0; v < 2 * kUnits; ++v) {
-      _mm512_storeu_ps(acc + r * shape.padded_dim + dim + v * 16, block.sum[r][v]);
+      _mm512_storeu_ps(acc + r * shape.padded_dim + dim + v * 16, block.sum[r][v].sum);
     }
   }
 }
 
 // All dimensions of kRows rows.
-template <int kRows, PageForm kForm>
+template <int kRows, PageForm kForm, DotOrder kOrder>
 inline void DotValueRows(const AttentionShape& shape, const PageChunk<kForm>& chunk,
                          const RowKeys* keys, const uint16_t* weights, float* acc) {
   const int dims = kForm == PageForm::kPaired ? shape.padded_dim : shape.head_dim;
   int dim = 0;
-  if constexpr (!IsF8(kForm) || kRows <= 4) {
+  if constexpr (kOrder == DotOrder::kPairs && (!IsF8(kForm) || kRows <= 4)) {
     for (; dim + 2 * kDotUnit <= dims; dim += 2 * kDotUnit) {
-      DotValues<kRows, 2, kForm, false>(shape, chunk, keys, dim, weights, acc);
+      DotValues<kRows, 2, kForm, kOrder, false>(shape, chunk, keys, dim, weights, acc);
     }
   }
   for (; dim + kDotUnit <= dims; dim += kDotUnit) {
-    DotValues<kRows, 1, kForm, false>(shape, chunk, keys, dim, weights, acc);
+    DotValues<kRows, 1, kForm, kOrder, false>(shape, chunk, keys, dim, weights, acc);
   }
   if constexpr (kForm != PageForm::kPaired) {
-    if (dim < dims) DotValues<kRows, 1, kForm, true>(shape, chunk, keys, dim, weights, acc);
+    if (dim < dims) DotValues<kRows, 1, kForm, kOrder, true>(shape, chunk, keys, dim, weights, acc);
   }
 }
 

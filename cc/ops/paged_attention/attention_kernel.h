@@ -64,11 +64,11 @@ struct AttentionState {
 // A kernel may take whole splits instead of chunks, for a few rows at a time; then it has their
 // weights in 16 bits, and keys and values in the order in which it multiplies them.
 inline constexpr int32_t kAttentionScoreFloats =
-    std::max(kAttentionTileRows * kAttentionChunk, 6 * kAttentionSplit);
+    std::max(kAttentionTileRows * kAttentionChunk, 32 * kAttentionSplit);
 
 struct AttentionScratch {
   float* q = nullptr;           // [kAttentionTileRows, padded_dim]
-  float* scores = nullptr;      // [kAttentionTileRows, kAttentionChunk] or [6, kAttentionSplit]
+  float* scores = nullptr;      // [kAttentionTileRows, kAttentionChunk] or [32, kAttentionSplit]
   uint16_t* weights = nullptr;  // [kAttentionTileRows, kAttentionSplit]
   uint16_t* pages = nullptr;    // [2, kAttentionSplit, padded_dim]: keys and values
 };
@@ -99,6 +99,7 @@ extern const AttentionKernels kAttentionAvx2;
 extern const AttentionKernels kAttentionAvx512;
 extern const AttentionKernels kAttentionAvx512Bf16;
 extern const AttentionKernels kAttentionAvx512Vnni;
+extern const AttentionKernels kAttentionAmx;
 
 }  // namespace pagemill::ops
 

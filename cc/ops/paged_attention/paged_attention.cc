@@ -65,8 +65,11 @@ Status CheckPagedAttention(const OpCall& call) {
   return check.Result();
 }
 
-bool WidensF8(const device::Capabilities& caps, const OpCall& call) {
-  return caps.avx512_vbmi && call.inputs[1].dtype == DType::kF8E4M3;
+// Caches that avx512_bf16 and amx_bf16 multiply as bf16.
+[[maybe_unused]] bool HasBf16Pairs(const device::Capabilities& caps, const OpCall& call) {
+  const DType cache = call.inputs[1].dtype;
+  return caps.avx512_bf16 &&
+         (cache == DType::kBF16 || (cache == DType::kF8E4M3 && caps.avx512_vbmi));
 }
 
 bool WholeKeyGroups(const OpCall& call) { return call.batch->block_size % kAttentionKeyGroup == 0; }
@@ -78,10 +81,14 @@ void Run(const OpCall& call, KernelContext& context) {
 
 constexpr KernelRow kRows[] = {
 #if defined(__x86_64__)
+    {"paged_attention", "amx_bf16", 50,
+     [](const device::Capabilities& caps, const OpCall& call) {
+       return caps.amx_bf16 && HasBf16Pairs(caps, call) && WholeKeyGroups(call);
+     },
+     Run<&kAttentionAmx>, AttentionWorkspaceBytes, ActivationPrecision::kBf16},
     {"paged_attention", "avx512_bf16", 40,
      [](const device::Capabilities& caps, const OpCall& call) {
-       return caps.avx512_bf16 && WholeKeyGroups(call) &&
-              (call.inputs[1].dtype == DType::kBF16 || WidensF8(caps, call));
+       return HasBf16Pairs(caps, call) && WholeKeyGroups(call);
      },
      Run<&kAttentionAvx512Bf16>, AttentionWorkspaceBytes, ActivationPrecision::kBf16},
     {"paged_attention", "avx512_vnni", 40,

@@ -1,19 +1,19 @@
-// File: cc/ops/linear/emulated_tiles.h
-// The tile registers that linear_amx_inl.h asks for, in plain C++ after Intel's description of the
+// File: cc/ops/tiles/emulated_tiles.h
+// The tile registers of tile_config.h, in plain C++ after Intel's description of the
 // instructions, for tests on machines without AMX. Stricter than the machine: using a tile that is
 // not configured, or tiles whose shapes do not fit, fails the test.
-#ifndef PAGEMILL_CC_OPS_LINEAR_EMULATED_TILES_H_
-#define PAGEMILL_CC_OPS_LINEAR_EMULATED_TILES_H_
+#ifndef PAGEMILL_CC_OPS_TILES_EMULATED_TILES_H_
+#define PAGEMILL_CC_OPS_TILES_EMULATED_TILES_H_
 
 #include <gtest/gtest.h>
 
 #include <cstdint>
 #include <cstring>
 
-#include "cc/ops/linear/linear_amx_inl.h"
+#include "cc/ops/tiles/tile_config.h"
 #include "cc/tensor/float16.h"
 
-namespace pagemill::ops::linear {
+namespace pagemill::ops {
 
 class EmulatedTiles {
  public:
@@ -121,6 +121,6 @@ class EmulatedTiles {
   inline static thread_local Tile tiles_[8] = {};
 };
 
-}  // namespace pagemill::ops::linear
+}  // namespace pagemill::ops
 
-#endif  // PAGEMILL_CC_OPS_LINEAR_EMULATED_TILES_H_
+#endif  // PAGEMILL_CC_OPS_TILES_EMULATED_TILES_H_

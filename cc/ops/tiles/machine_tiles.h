@@ -1,18 +1,18 @@
-// File: cc/ops/linear/machine_tiles.h
-// The tile registers of AMX for linear_amx_inl.h and block_amx_inl.h, as inline assembly: register
-// numbers as template arguments, which the compiler's macros do not take, and operands whose extent
-// it is told. GCC 12's own _tile_loadconfig says that it reads 8 of its 64 bytes, and the stores to
-// the others may go. For files compiled for AMX only.
-#ifndef PAGEMILL_CC_OPS_LINEAR_MACHINE_TILES_H_
-#define PAGEMILL_CC_OPS_LINEAR_MACHINE_TILES_H_
+// File: cc/ops/tiles/machine_tiles.h
+// The tile registers of AMX as inline assembly: register numbers as template arguments, which the
+// compiler's macros do not take, and operands whose extent it is told. GCC 12's own
+// _tile_loadconfig says that it reads 8 of its 64 bytes, and the stores to the others may go. For
+// files compiled for AMX only.
+#ifndef PAGEMILL_CC_OPS_TILES_MACHINE_TILES_H_
+#define PAGEMILL_CC_OPS_TILES_MACHINE_TILES_H_
 
 #include <cstdint>
 
-#include "cc/ops/linear/linear_amx_inl.h"
+#include "cc/ops/tiles/tile_config.h"
 
 #define PM_INLINE [[gnu::always_inline]] static inline
 
-namespace pagemill::ops::linear {
+namespace pagemill::ops {
 namespace {
 
 struct MachineTiles {
@@ -49,8 +49,8 @@ struct MachineTiles {
 };
 
 }  // namespace
-}  // namespace pagemill::ops::linear
+}  // namespace pagemill::ops
 
 #undef PM_INLINE
 
-#endif  // PAGEMILL_CC_OPS_LINEAR_MACHINE_TILES_H_
+#endif  // PAGEMILL_CC_OPS_TILES_MACHINE_TILES_H_

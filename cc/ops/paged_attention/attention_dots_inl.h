@@ -1,0 +1,130 @@
+// File: cc/ops/paged_attention/attention_dots_inl.h
+// A split of bf16 or f8_e4m3 keys and values for all rows of a tile, over the inner loops of
+// attention_bf16_inl.h: the functions of an AttentionKernel.
+#ifndef PAGEMILL_CC_OPS_PAGED_ATTENTION_ATTENTION_DOTS_INL_H_
+#define PAGEMILL_CC_OPS_PAGED_ATTENTION_ATTENTION_DOTS_INL_H_
+
+#include "cc/ops/paged_attention/attention_pairs_inl.h"
+
+namespace pagemill::ops {
+namespace {
+
+// Rows of bf16 in scratch.q, [rows, padded_dim], zero beyond head_dim.
+inline void LoadRoundedQueries(const AttentionShape& shape, const AttentionTile& tile,
+                               const AttentionScratch& scratch) {
+  AskForQueries(shape, tile);
+  for (int row = 0; row < tile.rows; ++row) {
+    const int32_t r = tile.first_row + row;
+    const float* q = tile.q + r / shape.group * tile.q_stride +
+                     static_cast<int64_t>(r % shape.group) * shape.head_dim;
+    uint16_t* target = reinterpret_cast<uint16_t*>(scratch.q) + row * shape.padded_dim;
+    for (int i = 0; i < shape.padded_dim; i += Vec::kLanes) {
+      const int left = shape.head_dim - i;
+      const __m512 v = left > 0 ? Vec::LoadN(q + i, left) : Vec::Zero();
+      _mm256_storeu_si256((__m256i*)(target + i), (__m256i)_mm512_cvtneps_pbh(v));
+    }
+  }
+}
+
+// With more rows than this the pairs of a chunk are put side by side once, for all of them.
+template <typename Element>
+constexpr int kFewRows = sizeof(Element) == 1 ? 6 : 12;
+
+// The weights of kRows rows from `row`, all of which see a part of the chunk.
+template <int kRows, PageForm kForm, DotOrder kOrder>
+void WeighRows(const AttentionShape& shape, const AttentionScratch& scratch,
+               const PageChunk<kForm>& chunk, const RowKeys* keys, int row,
+               const AttentionState& state) {
+  const int first = keys[row].range.low / kAttentionKeyGroup;
+  const int last = (keys[row + kRows - 1].range.high + kAttentionKeyGroup - 1) / kAttentionKeyGroup;
+  const uint16_t* q = reinterpret_cast<const uint16_t*>(scratch.q) + row * shape.padded_dim;
+  DotScoreRows<kRows, kForm, kOrder>(shape, q, chunk, first, last, scratch.scores);
+  for (int r = 0; r < kRows; ++r) {
+    DotSoftmaxRow(shape, keys[row + r], scratch.scores + r * kDotChunk,
+                  scratch.weights + (row + r) * kDotChunk, state.max + row + r,
+                  state.sum + (row + r) * kSumLanes);
+  }
+}
+
+template <PageForm kForm, DotOrder kOrder>
+void WeighAllRows(const AttentionShape& shape, const AttentionScratch& scratch,
+                  const PageChunk<kForm>& chunk, const RowKeys* keys, RowRange rows,
+                  const AttentionState& state) {
+  ForRowBlocks(rows.first, rows.last, [&]<int kRows>(int row) {
+    WeighRows<kRows, kForm, kOrder>(shape, scratch, chunk, keys, row, state);
+  });
+}
+
+template <PageForm kForm, DotOrder kOrder>
+void AddAllValues(const AttentionShape& shape, const AttentionScratch& scratch,
+                  const PageChunk<kForm>& chunk, const RowKeys* keys, RowRange rows,
+                  const AttentionState& state) {
+  ForRowBlocks(rows.first, rows.last, [&]<int kRows>(int row) {
+    DotValueRows<kRows, kForm, kOrder>(shape, chunk, keys + row, scratch.weights + row * kDotChunk,
+                                       state.acc + row * shape.padded_dim);
+  });
+}
+
+// A few rows, from the cache itself. All rows' weights first, then all rows' values, so that the
+// first-level cache holds the chunk's keys, then its values.
+template <typename Element, DotOrder kOrder>
+void AttendFewRows(const AttentionShape& shape, const AttentionScratch& scratch,
+                   const Chunk<Element, kSplitGroups>& chunk, const RowKeys* keys, RowRange rows,
+                   const AttentionState& state) {
+  constexpr bool kF8 = sizeof(Element) == 1;
+  constexpr PageForm kAdjacent = kF8 ? PageForm::kAdjacentF8 : PageForm::kAdjacent;
+  constexpr PageForm kStrided = kF8 ? PageForm::kStridedF8 : PageForm::kStrided;
+  if (shape.block_size == kAttentionKeyGroup &&
+      shape.head_dim % (2 * kPairsAtOnce<kAdjacent>) == 0) {
+    WeighAllRows<kAdjacent, kOrder>(shape, scratch, chunk, keys, rows, state);
+  } else {
+    WeighAllRows<kStrided, kOrder>(shape, scratch, chunk, keys, rows, state);
+  }
+  AddAllValues<kStrided, kOrder>(shape, scratch, chunk, keys, rows, state);
+}
+
+template <typename Element>
+void AttendDots(const AttentionShape& shape, const AttentionTile& tile,
+                const AttentionScratch& scratch, int32_t begin, const AttentionState& state) {
+  constexpr DotOrder kOrder = DotOrder::kPairs;
+  RowKeys keys[kAttentionTileRows];
+  const auto [rows, first, last] = KeysOfSplit(shape, tile, begin, state, keys);
+  if (last == 0) return;
+  const auto chunk = LocateChunk<Element, kSplitGroups>(shape, tile, begin, first, last);
+  AskForValues(shape, chunk, first, last);
+  if (rows.last - rows.first <= kFewRows<Element>) {
+    return AttendFewRows<Element, kOrder>(shape, scratch, chunk, keys, rows, state);
+  }
+  DotChunk pairs = {};
+  for (int g = first; g < last; ++g) {
+    pairs.keys[g] = PairKeys(shape, chunk.keys[g], g, scratch);
+  }
+  WeighAllRows<PageForm::kPaired, kOrder>(shape, scratch, pairs, keys, rows, state);
+  for (int g = first; g < last; ++g) {
+    pairs.values[g] = PairValues(shape, chunk.values[g], g, scratch);
+  }
+  AddAllValues<PageForm::kPaired, kOrder>(shape, scratch, pairs, keys, rows, state);
+}
+
+// Puts each 32 dimensions of the accumulators into their order, then divides.
+inline void FinishDots(const AttentionShape& shape, const AttentionTile& tile,
+                       const AttentionState& state) {
+  // Unpacking takes 4 of each 8 dimensions into the first register, the other 4 into the second.
+  const __m512i order[2] = {
+      _mm512_set_epi32(23, 22, 21, 20, 7, 6, 5, 4, 19, 18, 17, 16, 3, 2, 1, 0),
+      _mm512_set_epi32(31, 30, 29, 28, 15, 14, 13, 12, 27, 26, 25, 24, 11, 10, 9, 8)};
+  for (int row = 0; row < tile.rows; ++row) {
+    for (int i = 0; i < shape.head_dim; i += kDotUnit) {
+      float* acc = state.acc + row * shape.padded_dim + i;
+      const __m512 a = _mm512_loadu_ps(acc), b = _mm512_loadu_ps(acc + 16);
+      _mm512_storeu_ps(acc, _mm512_permutex2var_ps(a, order[0], b));
+      _mm512_storeu_ps(acc + 16, _mm512_permutex2var_ps(a, order[1], b));
+    }
+  }
+  Finish(shape, tile, state);
+}
+
+}  // namespace
+}  // namespace pagemill::ops
+
+#endif  // PAGEMILL_CC_OPS_PAGED_ATTENTION_ATTENTION_DOTS_INL_H_

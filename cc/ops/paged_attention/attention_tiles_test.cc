@@ -1,0 +1,76 @@
+// `paged_attention` in tiles of AMX, over emulated ones: it conforms, and a row's bits are the same
+// in tiles and, where rows are few, in vectors.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+#include "cc/device/capabilities.h"
+#include "cc/ops/conformance.h"
+#include "cc/ops/paged_attention/attention_case.h"
+#include "cc/ops/paged_attention/attention_driver.h"
+#include "cc/ops/paged_attention/emulated_attention.h"
+#include "cc/ops/paged_attention/paged_attention.h"
+#include "cc/ops/paged_attention/paged_attention_conformance.h"
+
+namespace pagemill::ops {
+namespace {
+
+#if defined(__x86_64__)
+constexpr KernelRow kEmulatedRows[] = {
+    {"paged_attention", "emulated amx_bf16", 50,
+     [](const device::Capabilities& caps, const OpCall& call) {
+       const DType cache = call.inputs[1].dtype;
+       return caps.avx512_bf16 && caps.avx512_vbmi && call.batch->block_size % 16 == 0 &&
+              (cache == DType::kBF16 || cache == DType::kF8E4M3);
+     },
+     [](const OpCall& call, KernelContext& context) {
+       RunAttention(kEmulatedAttentionAmx, call, context);
+     },
+     AttentionWorkspaceBytes, ActivationPrecision::kBf16},
+    {"paged_attention", "reference", 0,
+     [](const device::Capabilities&, const OpCall&) { return true; }, PagedAttentionReference},
+};
+
+TEST(AttentionTiles, Conformance) {
+  const OpDefinition op{"paged_attention", PagedAttentionOp().check, kEmulatedRows};
+  CheckPagedAttentionConformance(op, device::DetectCapabilities());
+}
+
+TEST(AttentionTiles, Invariance) {
+  const OpDefinition op{"paged_attention", PagedAttentionOp().check, kEmulatedRows};
+  CheckPagedAttentionInvariance(op, device::DetectCapabilities());
+}
+#endif
+
+// Every kernel of this machine, the emulated one included.
+std::vector<const KernelRow*> AllRows(const OpCall& call) {
+  const device::Capabilities caps = device::DetectCapabilities();
+  std::vector<const KernelRow*> rows = conformance::SupportedRows(PagedAttentionOp(), caps, call);
+#if defined(__x86_64__)
+  if (kEmulatedRows[0].supports(caps, call)) rows.push_back(&kEmulatedRows[0]);
+#endif
+  return rows;
+}
+
+// The last token's value is infinite: the rows before it, which do not see it, stay as they were.
+TEST(AttentionTiles, AnInfiniteValueIsOfRowsThatSeeItOnly) {
+  conformance::AttentionCase c({.q_heads = 1, .kv_heads = 1, .head_dim = 32},
+                               {{.context = 0, .tokens = 40}});
+  TensorView cache = c.call().inputs[1];
+  uint16_t* value = cache.Row<uint16_t>(c.batch().block_table[39 / 16]) + (16 + 39 % 16) * 32;
+  device::ThreadPool pool({.num_threads = 1});
+  for (const KernelRow* row : AllRows(c.call())) {
+    value[3] = 0x3f80;
+    std::vector<float> before = c.Run(*row, pool);
+    value[3] = 0x7f80;
+    std::vector<float> after = c.Run(*row, pool);
+    EXPECT_FALSE(std::isfinite(after[39 * 32 + 3])) << row->name;
+    before.resize(39 * 32);
+    after.resize(39 * 32);
+    EXPECT_TRUE(conformance::BitEqual(after, before)) << row->name;
+  }
+}
+
+}  // namespace
+}  // namespace pagemill::ops

@@ -1,0 +1,12 @@
+// The instruction set comes first.
+// clang-format off
+#include "cc/ops/vec/vec_avx512.h"
+#include "cc/ops/paged_attention/attention_amx_inl.h"
+#include "cc/ops/tiles/machine_tiles.h"
+// clang-format on
+
+namespace pagemill::ops {
+
+const AttentionKernels kAttentionAmx = kTileKernels<MachineTiles>;
+
+}  // namespace pagemill::ops
