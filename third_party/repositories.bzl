@@ -1,6 +1,7 @@
 """External repositories that both Bazel versions have: Python environments, models, local tools."""
 
 load("//third_party:models.bzl", "models")
+load("//third_party/onednn:onednn.bzl", "onednn_library")
 load("//tools/bazel:local_tools.bzl", "local_tools")
 load("//tools/bazel:python_env.bzl", "python_env")
 
@@ -17,3 +18,4 @@ def repositories():
         lock = "//third_party/python:test.lock",
     )
     models()
+    onednn_library(name = "onednn")

@@ -1,14 +1,18 @@
 #include "cc/ops/linear/linear.h"
 
 #include <algorithm>
+#include <iterator>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "cc/ops/block_format/block_format.h"
 #include "cc/ops/linear/bf16_panel.h"
 #include "cc/ops/linear/block_panel.h"
 #include "cc/ops/linear/kernel_set.h"
 #include "cc/ops/linear/linear_driver.h"
+#include "cc/ops/linear/onednn/onednn_rows.h"
 #include "cc/ops/linear/packed_driver.h"
 #include "cc/ops/linear/packed_kernel_set.h"
 #include "cc/ops/operand_check.h"
@@ -145,10 +149,19 @@ constexpr KernelRow kRows[] = {
     {"linear", "reference", 0, Always, linear::RunReference, linear::ReferenceWorkspaceBytes},
 };
 
-constexpr OpDefinition kDefinition{"linear", CheckLinear, kRows};
+std::vector<KernelRow> AllRows() {
+  std::vector<KernelRow> rows(std::begin(kRows), std::end(kRows));
+  const std::span<const KernelRow> onednn = linear::OnednnRows();
+  rows.insert(rows.end(), onednn.begin(), onednn.end());
+  return rows;
+}
 
 }  // namespace
 
-const OpDefinition& LinearOp() { return kDefinition; }
+const OpDefinition& LinearOp() {
+  static const std::vector<KernelRow> rows = AllRows();
+  static const OpDefinition definition{"linear", CheckLinear, rows};
+  return definition;
+}
 
 }  // namespace pagemill::ops

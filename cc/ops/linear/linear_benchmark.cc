@@ -93,10 +93,12 @@ using benchmark::Counter;
 // Of the instructions of this kernel, for all threads of the pool together.
 double PeakOf(const std::string& kernel, ThreadPool& pool) {
   const device::Capabilities caps = device::DetectCapabilities();
-  if (kernel == "avx512_bf16") {
+  if (kernel == "avx512_bf16" || (kernel == "onednn" && !caps.amx_bf16)) {
     return *device::MeasurePeak(caps, {"avx512_bf16", "bf16", "registers"}, pool);
   }
-  if (kernel == "amx_bf16") return *device::MeasurePeak(caps, {"amx_bf16", "bf16", "L1"}, pool);
+  if (kernel == "amx_bf16" || kernel == "onednn") {
+    return *device::MeasurePeak(caps, {"amx_bf16", "bf16", "L1"}, pool);
+  }
   return MeasureFlops(caps, pool);
 }
 
@@ -164,8 +166,8 @@ void RunSmolLM2(benchmark::State& state, const std::string& kernel, DType dtype)
   const Shape shapes[] = {{576, 576},   {576, 192},  {576, 1536}, {1536, 576},
                           {576, 49152}, {896, 4864}, {4864, 896}};
   for (const char* kernel :
-       {"avx512_vnni", "avx512_vnni_int16", "amx_bf16", "avx512_bf16", "avx512", "avx_vnni_int8",
-        "avx_vnni_int16", "avx2_int8", "avx2_int16", "avx2", "portable"}) {
+       {"avx512_vnni", "avx512_vnni_int16", "amx_bf16", "avx512_bf16", "onednn", "avx512",
+        "avx_vnni_int8", "avx_vnni_int16", "avx2_int8", "avx2_int16", "avx2", "portable"}) {
     for (DType dtype : kWeightDTypes) {
       for (const Shape& shape : shapes) {
         // Rows of 576, 1536, ...: block formats of 256 take the nearest multiple.

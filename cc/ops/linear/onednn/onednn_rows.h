@@ -1,0 +1,17 @@
+// File: cc/ops/linear/onednn/onednn_rows.h
+// oneDNN as rows of `linear`: one named "onednn" for bf16 weights, or none where the library is not
+// built in (`--config=onednn`, x86-64). It is chosen by name only; README.md has the measurements.
+#ifndef PAGEMILL_CC_OPS_LINEAR_ONEDNN_ONEDNN_ROWS_H_
+#define PAGEMILL_CC_OPS_LINEAR_ONEDNN_ONEDNN_ROWS_H_
+
+#include <span>
+
+#include "cc/ops/op.h"
+
+namespace pagemill::ops::linear {
+
+std::span<const KernelRow> OnednnRows();
+
+}  // namespace pagemill::ops::linear
+
+#endif  // PAGEMILL_CC_OPS_LINEAR_ONEDNN_ONEDNN_ROWS_H_
