@@ -15,6 +15,7 @@ from pagemill.config import EngineConfig, build
 from pagemill.engine.loading import LoadedModel, load
 
 from tests.parity.executors import require_native
+from tests.parity.packed_checkpoints import Scheme, write_packed
 from tests.parity.scaled_checkpoints import SCHEMES, tiny_llama, write_scaled
 from tests.parity.tiny_models import make
 
@@ -89,6 +90,24 @@ def test_scaled_weights_are_divided(name: str, tmp_path: Path) -> None:
     require_native()
     write_scaled(tiny_llama(), tmp_path, SCHEMES[name])
     _check(tmp_path, True)
+
+
+# Ranks take rows and columns of packed integers; act-order columns have groups everywhere, and are
+# expanded, of which there is a note.
+@pytest.mark.parametrize(
+    "scheme",
+    [
+        Scheme("awq"),
+        Scheme("gptq", zeros=False),
+        Scheme("gptq_v2", act_order=True),
+        Scheme("pack_quantized", 8, -1, zeros=False),
+    ],
+    ids=lambda scheme: scheme.layout,
+)
+def test_packed_integers_are_divided(scheme: Scheme, tmp_path: Path) -> None:
+    require_native()
+    write_packed(tmp_path, scheme)
+    _check(tmp_path, not scheme.act_order)
 
 
 def _check(directory: Path, divided: bool) -> None:

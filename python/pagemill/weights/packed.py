@@ -78,7 +78,7 @@ def packed_matrix(
     }.get(packing.layout, (columns // words, rows))
     _check(source, values, ("i32",), expected)
     _check(source, scales, _SCALE_DTYPES, (rows, groups) if by_rows else (groups, rows))
-    zeros = source.tensor(names[2]) if not by_rows or source.has(names[2]) else None
+    zeros = source.tensor(names[2]) if quantization.zeros or source.has(names[2]) else None
     if zeros is not None:
         zeros_shape = (-(-rows // words), groups) if by_rows else (groups, rows // words)
         _check(source, zeros, ("i32",), zeros_shape)

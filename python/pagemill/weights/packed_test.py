@@ -48,10 +48,14 @@ def packed_section(**weights: object) -> dict[str, Any]:
             GPTQ | {"bits": 8, "checkpoint_format": "gptq_v2"},
             GroupQuantization("gptq", "gptq_v2", 8, 32),
         ),
-        (packed_section(), GroupQuantization("compressed-tensors", "pack_quantized", 4, 32)),
+        (packed_section(), GroupQuantization("compressed-tensors", "pack_quantized", 4, 32, False)),
+        (
+            packed_section(symmetric=False),
+            GroupQuantization("compressed-tensors", "pack_quantized", 4, 32),
+        ),
         (
             packed_section(num_bits=8, strategy="channel", group_size=None),
-            GroupQuantization("compressed-tensors", "pack_quantized", 8, None),
+            GroupQuantization("compressed-tensors", "pack_quantized", 8, None, False),
         ),
     ],
 )
@@ -76,6 +80,9 @@ def test_configurations(section: dict[str, Any], expected: GroupQuantization) ->
         (packed_section(type="float"), "weights.type 'float' is not supported; supported: int"),
         (packed_section(strategy="tensor"), "weights.strategy 'tensor' .*: channel, group"),
         (packed_section(group_size=16), "weights.group_size 16"),
+        (packed_section(symmetric="no"), "weights.symmetric 'no' .*: true, false"),
+        (packed_section(type=["int"]), r"weights.type \['int'\] is not supported"),
+        (AWQ | {"quant_method": ["awq"]}, r"the quant_method \['awq'\] is not supported"),
     ],
 )
 def test_refused_configurations(section: dict[str, Any], message: str) -> None:
@@ -192,3 +199,15 @@ def test_a_missing_tensor_is_named(tmp_path: Path) -> None:
     del tensors["a.qzeros"]
     with pytest.raises(MissingTensorError, match="'a.qzeros' is missing"):
         binder(tmp_path, tensors, GPTQ).matrix("a.weight", (8, 64))
+
+
+def test_zero_points_may_be_missing_where_a_matrix_is_symmetric(tmp_path: Path) -> None:
+    tensors = {
+        "a.weight_packed": torch.zeros((8, 8), dtype=torch.int32),
+        "a.weight_scale": torch.ones((8, 2), dtype=torch.bfloat16),
+    }
+    weights = binder(tmp_path, tensors, packed_section())
+    assert weights.matrix("a.weight", (8, 64)).dtype == "q4_0"
+    weights = binder(tmp_path, tensors, packed_section(symmetric=False))
+    with pytest.raises(MissingTensorError, match="'a.weight_zero_point' is missing"):
+        weights.matrix("a.weight", (8, 64))

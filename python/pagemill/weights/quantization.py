@@ -73,13 +73,15 @@ class GroupQuantization:
     """Matrices of integers packed in words, with a scale and perhaps a zero point for each row and
     group of columns. Their tensors say which matrices are.
 
-    `layout` is that of program text (`cc/program/assembly.h`); `group` None: whole rows.
+    `layout` is that of program text (`cc/program/assembly.h`); `group` None: whole rows; `zeros`:
+    every matrix has a tensor of zero points.
     """
 
     method: str
     layout: str
     bits: int
     group: int | None
+    zeros: bool = True
     notes: tuple[str, ...] = ()
 
 
@@ -102,7 +104,7 @@ def parse_quantization(config: Config) -> Quantization | None:
             raise QuantizationError(f"{key} is no object")
         section = cast("Config", entry)
         method = section.get("quant_method")
-        if method not in _PARSERS:
+        if not isinstance(method, str) or method not in _PARSERS:
             raise QuantizationError(
                 f"{key}: the quant_method {method!r} is not supported;"
                 f" supported: {', '.join(sorted(_PARSERS))}"
@@ -140,7 +142,7 @@ def module_names(method: str, section: Config, name: str) -> ModuleNames:
 
 
 def _require(method: str, name: str, value: object, allowed: Mapping[Any, str]) -> None:
-    if value not in allowed:
+    if value not in list(allowed):  # a list, which may be compared with what cannot be a key
         raise refuse(method, name, value, ", ".join(allowed.values()))
 
 
@@ -265,7 +267,9 @@ def _packed(name: str, weights: Config, group: Config) -> GroupQuantization:
     size = weights.get("group_size") if strategy == "group" else -1
     columns = _columns(_COMPRESSED, f"{name}.weights.group_size", size)
     notes = (_WIDE_NOTE,) if group.get("input_activations") else ()
-    return GroupQuantization(_COMPRESSED, "pack_quantized", bits, columns, notes)
+    symmetric = weights.get("symmetric", True)
+    _require(_COMPRESSED, f"{name}.weights.symmetric", symmetric, {True: "true", False: "false"})
+    return GroupQuantization(_COMPRESSED, "pack_quantized", bits, columns, not symmetric, notes)
 
 
 _WIDE_NOTE = (
