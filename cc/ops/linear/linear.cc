@@ -98,6 +98,10 @@ bool DotprodOnBlocks(const device::Capabilities& caps, const OpCall& call) {
   return caps.asimd_dotprod && IsBlockFormat(call.inputs[1].dtype);
 }
 
+bool I8mmOnBlocks(const device::Capabilities& caps, const OpCall& call) {
+  return caps.asimd_i8mm && DotprodOnBlocks(caps, call);
+}
+
 bool AsimdBf16OnBf16(const device::Capabilities& caps, const OpCall& call) {
   return caps.asimd_bf16 && caps.asimd_dotprod && Bf16Weights(call);
 }
@@ -137,6 +141,10 @@ constexpr KernelRow kRows[] = {
      [](const device::Capabilities& caps, const OpCall&) { return caps.avx2; },
      Run<&linear::kAvx2Kernels>, linear::DriverWorkspaceBytes},
 #elif defined(__aarch64__)
+    linear::PackedRow<&linear::kAsimdI8mmKernels>("asimd_i8mm", 42, I8mmOnBlocks,
+                                                  ActivationPrecision::kInt8, &kBlockPanels),
+    linear::PackedRow<&linear::kAsimdI8mmInt16Kernels>("asimd_i8mm_int16", 37, I8mmOnBlocks,
+                                                       ActivationPrecision::kBf16, &kBlockPanels),
     linear::PackedRow<&linear::kAsimdDotprodKernels>("asimd_dotprod", 40, DotprodOnBlocks,
                                                      ActivationPrecision::kInt8, &kBlockPanels),
     linear::PackedRow<&linear::kAsimdBf16Kernels>("asimd_bf16", 36, AsimdBf16OnBf16,

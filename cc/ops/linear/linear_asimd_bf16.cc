@@ -32,6 +32,8 @@ constexpr int kVectors = kGroupRows / 2;
 // a step first, runs out of registers.
 constexpr int kMaxPairs = 2;
 constexpr int64_t kMaxStripRows = 8 * 2 * kMaxPairs;
+// How far ahead of their use weights are requested, by the first rows of a strip.
+constexpr int64_t kPrefetchBytes = 8192;
 
 PM_INLINE int64_t Steps(int64_t k) { return (k + kStep - 1) / kStep; }
 PM_INLINE int64_t GroupBytes(int64_t k) { return Steps(k) * kGroupRows * kStepBytes; }
@@ -99,7 +101,7 @@ struct Tile {
   int64_t columns;  // weight rows
 };
 
-template <int kPairs>
+template <int kPairs, bool kFirst>
 PM_INLINE void MultiplyTile(const PackedProduct& o, const Tile& tile) {
   float32x4_t sums[kPairs][kVectors];
 #pragma GCC unroll 2
@@ -111,6 +113,10 @@ PM_INLINE void MultiplyTile(const PackedProduct& o, const Tile& tile) {
   const uint8_t* w = tile.weights;
   const uint8_t* x = tile.x;
   for (int64_t step = 0; step < Steps(o.k); ++step, x += 2 * kStepBytes) {
+    if constexpr (kFirst) {
+      __builtin_prefetch(w + kPrefetchBytes);
+      __builtin_prefetch(w + kPrefetchBytes + 64);
+    }
     bfloat16x8_t rows[kPairs];
 #pragma GCC unroll 2
     for (int p = 0; p < kPairs; ++p) rows[p] = Load(x + p * pair_bytes);
@@ -143,9 +149,9 @@ void Multiply(const PackedProduct& o) {
                          .rows = o.n - 2 * begin < 2 * count ? o.n - 2 * begin : 2 * count,
                          .columns = o.m - m < kGroupRows ? o.m - m : kGroupRows};
       if (count == 1) {
-        MultiplyTile<1>(o, tile);
+        t == 0 ? MultiplyTile<1, true>(o, tile) : MultiplyTile<1, false>(o, tile);
       } else {
-        MultiplyTile<2>(o, tile);
+        t == 0 ? MultiplyTile<2, true>(o, tile) : MultiplyTile<2, false>(o, tile);
       }
     }
   }

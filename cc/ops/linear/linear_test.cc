@@ -77,6 +77,10 @@ TEST(Linear, TableHasTheKernelsOfThisMachine) {
   EXPECT_EQ(within(ActivationPrecision::kBf16), "asimd_dotprod_int16");
   EXPECT_EQ(within(ActivationPrecision::kF32), "portable");
   EXPECT_EQ((*ChooseKernel(LinearOp(), caps, plain_call))->name, "portable");
+  caps.asimd_i8mm = true;
+  EXPECT_EQ(within(ActivationPrecision::kInt8), "asimd_i8mm");
+  EXPECT_EQ(within(ActivationPrecision::kBf16), "asimd_i8mm_int16");
+  EXPECT_EQ(within(ActivationPrecision::kF32), "portable");
   caps.asimd_bf16 = true;
   EXPECT_EQ((*ChooseKernel(LinearOp(), caps, plain_call))->name, "asimd_bf16");
   const KernelLimits exact = {.activations = ActivationPrecision::kF32};

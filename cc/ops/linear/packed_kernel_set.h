@@ -90,6 +90,8 @@ extern const PackedKernelSet kAvx2Int16Kernels;
 #elif defined(__aarch64__)
 extern const PackedKernelSet kAsimdDotprodKernels;  // the same two
 extern const PackedKernelSet kAsimdDotprodInt16Kernels;
+extern const PackedKernelSet kAsimdI8mmKernels;
+extern const PackedKernelSet kAsimdI8mmInt16Kernels;
 #endif
 
 }  // namespace pagemill::ops::linear

@@ -43,6 +43,11 @@ std::vector<Pair> Pairs() {
     pairs.push_back({"avx_vnni_int8", &kAvxVnniInt8Kernels, &kAvx2Int8Kernels});
     pairs.push_back({"avx_vnni_int16", &kAvxVnniInt16Kernels, &kAvx2Int16Kernels});
   }
+#elif defined(__aarch64__)
+  if (caps.asimd_i8mm && caps.asimd_dotprod) {
+    pairs.push_back({"asimd_i8mm", &kAsimdI8mmKernels, &kAsimdDotprodKernels});
+    pairs.push_back({"asimd_i8mm_int16", &kAsimdI8mmInt16Kernels, &kAsimdDotprodInt16Kernels});
+  }
 #endif
   return pairs;
 }

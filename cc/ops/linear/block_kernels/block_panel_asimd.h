@@ -1,0 +1,190 @@
+// File: cc/ops/linear/block_kernels/block_panel_asimd.h
+// Panels of block formats (block_panel.h) in registers of 16 bytes, and what all products with them
+// do before and after multiplying. For aarch64 only: everything has internal linkage.
+//
+// Products are of signed bytes. Values of fewer than 8 bits are both; those of Q8_0 lose their zero
+// point by a flip of the sign bit.
+#ifndef PAGEMILL_CC_OPS_LINEAR_BLOCK_KERNELS_BLOCK_PANEL_ASIMD_H_
+#define PAGEMILL_CC_OPS_LINEAR_BLOCK_KERNELS_BLOCK_PANEL_ASIMD_H_
+
+#include <arm_neon.h>
+
+#include <cstdint>
+
+#include "cc/ops/linear/block_panel.h"
+#include "cc/ops/linear/block_strip.h"
+#include "cc/ops/linear/packed_kernel_set.h"
+#include "cc/tensor/dtype.h"
+
+#define PM_INLINE [[gnu::always_inline]] inline
+
+namespace pagemill::ops::linear {
+namespace {
+
+constexpr int64_t kMaxStripRows = 32;
+// How far ahead of their use weights are requested.
+constexpr int64_t kPrefetchBytes = 8192;
+constexpr int kVectors = 4;  // of 4 weight rows: a half of a panel's rows
+constexpr int kHalves = 2;
+
+// One half of the rows of a record.
+struct Weights {
+  const uint8_t* values;
+  const uint8_t* high_bits;
+  float32x4_t scale[kVectors];
+  float32x4_t minimum[kVectors];
+  int32x4_t half_scales[2][kVectors];
+};
+
+PM_INLINE float32x4_t LoadF16(const uint8_t* from) {
+  return vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8(from)));
+}
+
+// 16 bytes as integers, 4 a vector.
+PM_INLINE void WidenU8(const uint8_t* from, uint32x4_t out[kVectors]) {
+  const uint8x16_t bytes = vld1q_u8(from);
+  const uint16x8_t low = vmovl_u8(vget_low_u8(bytes));
+  const uint16x8_t high = vmovl_u8(vget_high_u8(bytes));
+  out[0] = vmovl_u16(vget_low_u16(low));
+  out[1] = vmovl_u16(vget_high_u16(low));
+  out[2] = vmovl_u16(vget_low_u16(high));
+  out[3] = vmovl_u16(vget_high_u16(high));
+}
+
+PM_INLINE void WidenS8(const uint8_t* from, int32x4_t out[kVectors]) {
+  const int8x16_t bytes = vreinterpretq_s8_u8(vld1q_u8(from));
+  const int16x8_t low = vmovl_s8(vget_low_s8(bytes));
+  const int16x8_t high = vmovl_s8(vget_high_s8(bytes));
+  out[0] = vmovl_s16(vget_low_s16(low));
+  out[1] = vmovl_s16(vget_high_s16(low));
+  out[2] = vmovl_s16(vget_low_s16(high));
+  out[3] = vmovl_s16(vget_high_s16(high));
+}
+
+// Scales in a head times bytes in a record.
+PM_INLINE void LoadProducts(const uint8_t* head, const uint8_t* bytes, float32x4_t out[kVectors]) {
+  uint32x4_t factors[kVectors];
+  WidenU8(bytes, factors);
+  for (int v = 0; v < kVectors; ++v) {
+    out[v] = vmulq_f32(LoadF16(head + 8 * v), vcvtq_f32_u32(factors[v]));
+  }
+}
+
+template <DType kDType>
+PM_INLINE Weights LoadWeights(const uint8_t* head, const uint8_t* record, int half) {
+  using T = BlockTraits<kDType>;
+  constexpr BlockPanelLayout kLayout = T::kLayout;
+  const int64_t row = half * kPanelHalfRows;
+  Weights w;
+  w.values = record + half * (kDType == DType::kQ8_0 ? 512 : 256);
+  w.high_bits = record + kLayout.high_bits + half * (T::kHasHalfScales ? 128 : 64);
+  if constexpr (T::kHasHalfScales) {
+    for (int v = 0; v < kVectors; ++v) w.scale[v] = LoadF16(head + 2 * row + 8 * v);
+    WidenS8(record + kLayout.scales + row, w.half_scales[0]);
+    WidenS8(record + kLayout.scales + kPanelRows + row, w.half_scales[1]);
+  } else if constexpr (T::kHasHead) {
+    LoadProducts(head + 2 * row, record + kLayout.scales + row, w.scale);
+    LoadProducts(head + 64 + 2 * row, record + kLayout.minima + row, w.minimum);
+  } else {
+    for (int v = 0; v < kVectors; ++v) {
+      w.scale[v] = LoadF16(record + kLayout.scales + 2 * row + 8 * v);
+      if constexpr (T::kHasMinimum) {
+        w.minimum[v] = LoadF16(record + kLayout.minima + 2 * row + 8 * v);
+      }
+    }
+  }
+  return w;
+}
+
+// Bits kBit and up, kBits of them, of each byte to bit 4.
+template <int kBits, int kBit>
+PM_INLINE uint8x16_t HighBits(uint8x16_t field) {
+  const uint8x16_t mask = vdupq_n_u8(kBits == 1 ? 0x10 : 0x30);
+  if constexpr (kBit < 4) return vandq_u8(vshlq_n_u8(field, 4 - kBit), mask);
+  if constexpr (kBit == 4) return vandq_u8(field, mask);
+  if constexpr (kBit > 4) return vandq_u8(vshrq_n_u8(field, kBit - 4), mask);
+}
+
+// Vector v of quad kQuad of the half.
+template <DType kDType, int kQuad>
+PM_INLINE int8x16_t LoadValues(const Weights& w, int v) {
+  if constexpr (kDType == DType::kQ8_0) {
+    const uint8x16_t values = vld1q_u8(w.values + kQuad * 64 + 16 * v);
+    return vreinterpretq_s8_u8(veorq_u8(values, vdupq_n_u8(0x80)));
+  }
+  const uint8x16_t both = vld1q_u8(w.values + kQuad % 4 * 64 + 16 * v);
+  uint8x16_t values = kQuad < 4 ? vandq_u8(both, vdupq_n_u8(15)) : vshrq_n_u8(both, 4);
+  if constexpr (kDType == DType::kQ5_0 || kDType == DType::kQ5_K) {
+    values = vorrq_u8(values, HighBits<1, kQuad>(vld1q_u8(w.high_bits + 16 * v)));
+  } else if constexpr (kDType == DType::kQ6_K) {
+    const uint8_t* field = w.high_bits + kQuad / 4 * 64 + 16 * v;
+    values = vorrq_u8(values, HighBits<2, kQuad % 4 * 2>(vld1q_u8(field)));
+  }
+  return vreinterpretq_s8_u8(values);
+}
+
+PM_INLINE int32_t ReadInt(const uint8_t* from) {
+  int32_t value;
+  __builtin_memcpy(&value, from, sizeof(value));
+  return value;
+}
+
+PM_INLINE float ReadFloat(const uint8_t* from) { return __builtin_bit_cast(float, ReadInt(from)); }
+
+// Whether integer sums start from the zero point's part.
+template <DType kDType>
+constexpr bool kHasStart = !BlockTraits<kDType>::kHasMinimum && kDType != DType::kQ8_0;
+
+// Scales the integer products of a row of x with 16 weight rows, `x` being its record, and adds
+// them to its outputs.
+template <DType kDType, int kPlanes>
+PM_INLINE void AddScaled(const Weights& w, const uint8_t* x, const int32x4_t sums[kVectors],
+                         float* y) {
+  const float scale = ReadFloat(x + kScaleAt<kPlanes>);
+  for (int v = 0; v < kVectors; ++v) {
+    float32x4_t sum = vld1q_f32(y + 4 * v);
+    sum = vfmaq_f32(sum, vcvtq_f32_s32(sums[v]), vmulq_n_f32(w.scale[v], scale));
+    if constexpr (BlockTraits<kDType>::kHasMinimum) {
+      sum = vfmaq_n_f32(sum, w.minimum[v], ReadFloat(x + kOffsetAt<kPlanes>));
+    }
+    vst1q_f32(y + 4 * v, sum);
+  }
+}
+
+// Calls add(weights, x, y) for each half of each record: x is the block's records of a strip, y the
+// outputs of the half's 16 weight rows for the first row of x, those of the others 32 floats apart.
+template <DType kDType, int kPlanes, class Add>
+PM_INLINE void MultiplyPanel(const PackedProduct& p, const Add& add) {
+  constexpr BlockPanelLayout kLayout = BlockTraits<kDType>::kLayout;
+  float sums[kMaxStripRows * kPanelRows];
+  for (int64_t i = 0; i < p.n * kPanelRows; ++i) sums[i] = 0;
+  const uint8_t* x = p.strip;
+  const uint8_t* head = p.panel;
+  const uint8_t* record = p.panel;
+  for (int64_t b = 0; b < p.k / kPanelBlock; ++b) {
+    if (BlockTraits<kDType>::kHasHead && b % kRecordsPerHead == 0) {
+      head = record;
+      record += kLayout.head_bytes;
+    }
+    for (int64_t i = 0; i < kLayout.record_bytes; i += 64) {
+      __builtin_prefetch(record + kPrefetchBytes + i);
+    }
+    for (int half = 0; half < kHalves; ++half) {
+      add(LoadWeights<kDType>(head, record, half), x, sums + half * kPanelHalfRows);
+    }
+    record += kLayout.record_bytes;
+    x += p.n * kXRecordBytes<kPlanes>;
+  }
+  for (int64_t n = 0; n < p.n; ++n) {
+    const float* from = sums + n * kPanelRows;
+    float* y = p.y + n * p.y_stride;
+    for (int64_t m = 0; m < p.m; ++m) y[m] = p.bias == nullptr ? from[m] : from[m] + p.bias[m];
+  }
+}
+
+}  // namespace
+}  // namespace pagemill::ops::linear
+
+#undef PM_INLINE
+
+#endif  // PAGEMILL_CC_OPS_LINEAR_BLOCK_KERNELS_BLOCK_PANEL_ASIMD_H_

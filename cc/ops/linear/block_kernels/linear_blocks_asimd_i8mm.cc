@@ -1,0 +1,166 @@
+// `linear` with block-format weights in panels (block_panel.h) and activations quantized to
+// integers (block_strip.h), multiplied by SMMLA: 2 weight rows of 8 elements times 2 rows of 8.
+//
+// The latter are two rows of x, or the two planes of one of 15 bits. The former are zipped from two
+// quads of 4 weight rows once for all rows of x. One row of x alone goes to SDOT, which multiplies
+// as much of it with an instruction and zips nothing: sums are exact, so the bits are the same.
+#include <arm_neon.h>
+
+#include <cstdint>
+
+#include "cc/ops/linear/block_kernels/block_panel_asimd.h"
+#include "cc/ops/linear/block_panel.h"
+#include "cc/ops/linear/block_strip.h"
+#include "cc/ops/linear/packed_kernel_set.h"
+
+#define PM_INLINE [[gnu::always_inline]] inline
+
+namespace pagemill::ops::linear {
+namespace {
+
+constexpr int kMaxPairs = 2;     // worked on together: 16 registers of sums
+constexpr int kWeightPairs = 8;  // of 16 weight rows
+
+// Two rows of 8-bit integers: two records of a strip, or the planes of one.
+struct Pair {
+  const uint8_t* first;
+  const uint8_t* second;
+};
+
+PM_INLINE int8x16_t LoadPair(const Pair& x, int quad) {
+  const uint8x8_t first = vld1_u8(x.first + 4 * quad);
+  return vreinterpretq_s8_u8(vcombine_u8(first, vld1_u8(x.second + 4 * quad)));
+}
+
+// Of a pair of weight rows and a pair each: [weight][x].
+template <int kPairs>
+using PairSums = int32x4_t[kPairs][kWeightPairs];
+
+// Adds quads kQuad and kQuad + 1, and those after them up to kEnd.
+template <DType kDType, int kPairs, int kQuad, int kEnd>
+PM_INLINE void AddQuads(const Weights& w, const Pair* x, PairSums<kPairs>& sums) {
+  if constexpr (kQuad < kEnd) {
+    int8x16_t rows[kPairs];
+    for (int p = 0; p < kPairs; ++p) rows[p] = LoadPair(x[p], kQuad);
+    for (int v = 0; v < kVectors; ++v) {
+      const int32x4_t a = vreinterpretq_s32_s8(LoadValues<kDType, kQuad>(w, v));
+      const int32x4_t b = vreinterpretq_s32_s8(LoadValues<kDType, kQuad + 1>(w, v));
+      const int8x16_t low = vreinterpretq_s8_s32(vzip1q_s32(a, b));
+      const int8x16_t high = vreinterpretq_s8_s32(vzip2q_s32(a, b));
+      for (int p = 0; p < kPairs; ++p) {
+        sums[p][2 * v] = vmmlaq_s32(sums[p][2 * v], low, rows[p]);
+        sums[p][2 * v + 1] = vmmlaq_s32(sums[p][2 * v + 1], high, rows[p]);
+      }
+    }
+    AddQuads<kDType, kPairs, kQuad + 2, kEnd>(w, x, sums);
+  }
+}
+
+// The products of quads [kFirst, kEnd) with the rows of x of the pairs, from the integer at
+// `offset` of each record on, or from 0: of a pair of records both, of the planes of one its own.
+template <DType kDType, int kPlanes, int kPairs, int kFirst, int kEnd>
+PM_INLINE void MultiplyQuads(const Weights& w, const Pair* x, int64_t offset,
+                             int32x4_t out[][kVectors]) {
+  PairSums<kPairs> sums;
+  for (int p = 0; p < kPairs; ++p) {
+    int32_t starts[2] = {0, 0};
+    if constexpr (kHasStart<kDType>) {
+      starts[0] = kPlanes == 1 ? ReadInt(x[p].first + offset) : 0;
+      starts[1] = kPlanes == 1 ? ReadInt(x[p].second + offset) : ReadInt(x[p].first + offset);
+    }
+    const int32x2_t start = vld1_s32(starts);
+    for (int v = 0; v < kWeightPairs; ++v) sums[p][v] = vcombine_s32(start, start);
+  }
+  AddQuads<kDType, kPairs, kFirst, kEnd>(w, x, sums);
+  for (int p = 0; p < kPairs; ++p) {
+    for (int v = 0; v < kVectors; ++v) {
+      const int32x4_t first = vuzp1q_s32(sums[p][2 * v], sums[p][2 * v + 1]);
+      const int32x4_t second = vuzp2q_s32(sums[p][2 * v], sums[p][2 * v + 1]);
+      if constexpr (kPlanes == 1) {
+        out[2 * p][v] = first;
+        out[2 * p + 1][v] = second;
+      } else {
+        out[p][v] = vaddq_s32(vshlq_n_s32(first, 7), second);
+      }
+    }
+  }
+}
+
+// Adds a block of kPairs pairs to their 16 outputs each of this half; row r's at y[r * 32]. `count`
+// rows of x are there: of the last pair, maybe one.
+template <DType kDType, int kPlanes, int kPairs>
+PM_INLINE void AddBlock(const Weights& w, const uint8_t* x, int64_t count, float* y) {
+  constexpr int64_t kX = kXRecordBytes<kPlanes>;
+  constexpr int64_t kAt = kOffsetAt<kPlanes>;
+  constexpr int kRows = kPlanes == 1 ? 2 * kPairs : kPairs;
+  Pair pairs[kPairs];
+  for (int p = 0; p < kPairs; ++p) {
+    if constexpr (kPlanes == 1) {
+      const uint8_t* first = x + 2 * p * kX;
+      pairs[p] = {first, 2 * p + 1 < count ? first + kX : first};
+    } else {
+      pairs[p] = {x + p * kX, x + p * kX + 32};
+    }
+  }
+  int32x4_t sums[kRows][kVectors];
+  if constexpr (BlockTraits<kDType>::kHasHalfScales) {
+    int32x4_t others[kRows][kVectors];
+    MultiplyQuads<kDType, kPlanes, kPairs, 0, 4>(w, pairs, kAt, sums);
+    MultiplyQuads<kDType, kPlanes, kPairs, 4, 8>(w, pairs, kAt + 4, others);
+    for (int r = 0; r < kRows; ++r) {
+      for (int v = 0; v < kVectors; ++v) {
+        sums[r][v] = vmlaq_s32(vmulq_s32(sums[r][v], w.half_scales[0][v]), others[r][v],
+                               w.half_scales[1][v]);
+      }
+    }
+  } else {
+    MultiplyQuads<kDType, kPlanes, kPairs, 0, kQuads>(w, pairs, kAt, sums);
+  }
+  for (int r = 0; r < kRows && r < count; ++r) {
+    AddScaled<kDType, kPlanes>(w, x + r * kX, sums[r], y + r * kPanelRows);
+  }
+}
+
+template <DType kDType, int kPlanes>
+void Multiply(const PackedProduct& p) {
+  MultiplyPanel<kDType, kPlanes>(p, [&](const Weights& w, const uint8_t* x, float* y) {
+    constexpr int64_t kX = kXRecordBytes<kPlanes>;
+    constexpr int64_t kPairRows = kPlanes == 1 ? 2 : 1;
+    constexpr int64_t kRows = kMaxPairs * kPairRows;
+    int64_t r = 0;
+    for (; r + kRows <= p.n; r += kRows) {
+      AddBlock<kDType, kPlanes, kMaxPairs>(w, x + r * kX, kRows, y + r * kPanelRows);
+    }
+    for (; r < p.n; r += kPairRows) {
+      AddBlock<kDType, kPlanes, 1>(w, x + r * kX, p.n - r, y + r * kPanelRows);
+    }
+  });
+}
+
+template <int kPlanes>
+void MultiplyAny(const PackedProduct& product) {
+  if (product.n == 1) {
+    const PackedKernelSet& sdot = kPlanes == 1 ? kAsimdDotprodKernels : kAsimdDotprodInt16Kernels;
+    return sdot.multiply(product);
+  }
+  WithBlockFormat(product.dtype, [&]<DType kDType>() { Multiply<kDType, kPlanes>(product); });
+}
+
+void PrepareInt8(DType dtype, const InputRows& x, uint8_t* strip) {
+  kAsimdDotprodKernels.prepare(dtype, x, strip);
+}
+
+void PrepareInt16(DType dtype, const InputRows& x, uint8_t* strip) {
+  kAsimdDotprodInt16Kernels.prepare(dtype, x, strip);
+}
+
+}  // namespace
+
+constinit const PackedKernelSet kAsimdI8mmKernels = {kMaxStripRows,  BlockPanelBytes,
+                                                     PackBlockPanel, BlockStripBytes<1>,
+                                                     PrepareInt8,    MultiplyAny<1>};
+constinit const PackedKernelSet kAsimdI8mmInt16Kernels = {kMaxStripRows,  BlockPanelBytes,
+                                                          PackBlockPanel, BlockStripBytes<2>,
+                                                          PrepareInt16,   MultiplyAny<2>};
+
+}  // namespace pagemill::ops::linear
