@@ -15,8 +15,9 @@ namespace {
 struct Heads {
   int64_t q, kv, dim;
 };
-// SmolLM2-135M; a Llama of 8 B; Gemma 3 270M; heads that share nothing.
-constexpr Heads kHeads[] = {{9, 3, 64}, {32, 8, 128}, {4, 1, 256}, {8, 8, 64}};
+// SmolLM2-135M; a Llama of 8 B; Gemma 3 270M; heads that share nothing; then other sizes.
+constexpr Heads kHeads[] = {{9, 3, 64}, {32, 8, 128}, {4, 1, 256}, {8, 8, 64},  {9, 3, 32},
+                            {9, 3, 80}, {9, 3, 96},   {9, 3, 112}, {9, 3, 128}, {9, 3, 256}};
 
 constexpr DType kCaches[] = {DType::kBF16, DType::kI8, DType::kF8E4M3};
 
@@ -71,7 +72,8 @@ void Prefill(benchmark::State& state, const std::string& kernel) {
         ->UseRealTime()
         ->ArgNames({"requests", "context", "threads", "heads", "cache"})
         ->ArgsProduct({{1, 32}, {128, 1024, 8192}, {1, 2}, {0}, {0, 1, 2}})
-        ->ArgsProduct({{1}, {1024}, {1, 2}, {1, 2}, {0, 1}});
+        ->ArgsProduct({{1}, {1024}, {1, 2}, {1, 2}, {0, 1}})
+        ->ArgsProduct({{1}, {1024}, {1}, {4, 5, 6, 7, 8, 9}, {0, 1, 2}});
     benchmark::RegisterBenchmark(("DecodeShared/" + name).c_str(), DecodeShared, name)
         ->UseRealTime()
         ->ArgNames({"requests", "common", "threads", "heads", "told"})
@@ -80,7 +82,8 @@ void Prefill(benchmark::State& state, const std::string& kernel) {
         ->UseRealTime()
         ->ArgNames({"requests", "prompt", "threads", "heads", "cache"})
         ->ArgsProduct({{1}, {128, 1024}, {1, 2}, {0}, {0, 1, 2}})
-        ->ArgsProduct({{1}, {1024}, {1}, {1, 2}, {0, 1}});
+        ->ArgsProduct({{1}, {1024}, {1}, {1, 2}, {0, 1}})
+        ->ArgsProduct({{1}, {1024}, {1}, {4, 5, 6, 7, 8, 9}, {0, 1, 2}});
   }
   return true;
 }();
