@@ -142,10 +142,10 @@ void RunSmolLM2(benchmark::State& state, const std::string& kernel, DType dtype)
   const DType vocabulary = dtype == DType::kQ4_1 ? DType::kQ8_0 : dtype;
   problems.push_back(
       std::make_unique<Problem>(Shape{576, 49152}, vocabulary, projected, kernel, threads));
-  if (!problems[0]->runnable()) return state.SkipWithError("not on this machine");
   double bytes = 0;
   double flops = 0;
   for (const auto& problem : problems) {
+    if (!problem->runnable()) return state.SkipWithError("not on this machine");
     bytes += static_cast<double>(problem->weights().size());
     flops += problem->flops();
   }

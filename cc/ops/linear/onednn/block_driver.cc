@@ -14,8 +14,6 @@ constexpr int64_t kUnitsPerThread = 8;
 // Elements of x that a thread rounds at a time. Below twice this, waking a second thread costs more
 // than it saves.
 constexpr int64_t kRoundGrain = 16384;
-// From here on products have heights that are multiples of this, so that there are few of them.
-constexpr int64_t kHeightStep = 16;
 constexpr int64_t kLineBytes = 64;
 
 int64_t DivideUp(int64_t value, int64_t by) { return (value + by - 1) / by; }

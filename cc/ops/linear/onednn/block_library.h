@@ -5,7 +5,7 @@
 //
 // Obligations of a library:
 //   1. An output has the same bits for any `height`: it is a sum in an order that depends on the
-//      shape of the block alone.
+//      shape of the block alone. `supports` is false where that does not hold.
 //   2. Any number of threads may call any of its functions at the same time.
 //   3. The sum is accurate as the contract of `linear` wants it of ActivationPrecision::kBf16.
 #ifndef PAGEMILL_CC_OPS_LINEAR_ONEDNN_BLOCK_LIBRARY_H_
@@ -25,7 +25,8 @@ namespace pagemill::ops::linear {
 inline constexpr int64_t kBlockRowMultiple = 64;
 inline constexpr int64_t kMaxBlockRows = 256;
 inline constexpr int64_t kBlockKMultiple = 32;
-// Rows of x that one product may have.
+// Rows of x that one product may have: 1 to kHeightStep, or a multiple of it. So there are few.
+inline constexpr int64_t kHeightStep = 16;
 inline constexpr int64_t kMaxHeight = 128;
 
 struct BlockShape {
@@ -37,7 +38,7 @@ struct BlockShape {
 
 struct BlockProduct {
   BlockShape shape;
-  int64_t height;           // rows of x, 1 to kMaxHeight
+  int64_t height;           // rows of x
   const uint16_t* x;        // bf16 [height, k], 64-byte aligned
   const std::byte* packed;  // of the block, shape.bytes(), 64-byte aligned
   float* y;                 // [height, rows], 64-byte aligned

@@ -7,11 +7,13 @@
 
 #include <omp.h>
 
+#include <cstring>
 #include <map>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "cc/base/status.h"
 #include "cc/ops/linear/onednn/block_driver.h"
@@ -92,7 +94,7 @@ std::string_view ImplementationOf(const Description& description) {
   return status == dnnl_success && name != nullptr ? name : "";
 }
 
-// The implementation that keeps obligation 1; "gemm:jit" does not.
+// The implementations that read packed weights; others have other bits for each height.
 bool IsBlocked(std::string_view implementation) { return implementation.starts_with("brg"); }
 
 // The order of packed weights: what oneDNN likes best for the highest product. Null where that is
@@ -148,9 +150,24 @@ class Product {
   Memory x_, weights_, y_;
 };
 
-// What one thread has compiled. A row has no state of its own to keep it in, and oneDNN's objects
-// are not for several threads at once; code is shared between threads by oneDNN's own cache.
-// Nothing depends on what is in it but time: 0.2 ms for the first product of a shape and height.
+int64_t NextHeight(int64_t height) {
+  return height < kHeightStep ? height + 1 : height + kHeightStep;
+}
+
+// Has oneDNN a blocked implementation for products of every height?
+bool HasProducts(dnnl_engine_t engine, BlockShape shape) {
+  const Layout weights = LayoutOf(engine, shape);
+  if (weights == nullptr) return false;
+  for (int64_t height = 1; height <= kMaxHeight; height = NextHeight(height)) {
+    const Description product = Describe(engine, shape, height, weights.get());
+    if (product == nullptr || !IsBlocked(ImplementationOf(product))) return false;
+  }
+  return true;
+}
+
+// What one thread has compiled and found out. A row has no state of its own to keep it in, and
+// oneDNN's objects are not for several threads at once; their code is shared by oneDNN's own cache.
+// Nothing but time depends on what is in it.
 class Products {
  public:
   void Run(const BlockProduct& product) {
@@ -163,17 +180,31 @@ class Products {
     found->second.Run(product, stream_.get());
   }
 
+  bool Supports(BlockShape shape) {
+    const auto found = supported_.find(shape);
+    if (found != supported_.end()) return found->second;
+    if (supported_.size() == kMaxProducts) supported_.clear();
+    return supported_[shape] = HasProducts(engine_.get(), shape) && SameBitsInEveryHeight(shape);
+  }
+
  private:
+  bool SameBitsInEveryHeight(BlockShape shape);
+
   Engine engine_ = Cpu();
   Stream stream_ = Make<Stream>(dnnl_stream_create, engine_.get(),
                                 static_cast<unsigned>(dnnl_stream_default_flags));
   std::map<std::pair<BlockShape, int64_t>, Product> products_;
+  std::map<BlockShape, bool> supported_;
 };
+
+Products& OfThisThread() {
+  thread_local Products products;
+  return products;
+}
 
 void Multiply(const BlockProduct& product) {
   const OneThread alone;
-  thread_local Products products;
-  products.Run(product);
+  OfThisThread().Run(product);
 }
 
 void Pack(BlockShape shape, const uint16_t* rows, std::byte* packed) {
@@ -197,15 +228,49 @@ void Pack(BlockShape shape, const uint16_t* rows, std::byte* packed) {
   PM_CHECK(dnnl_primitive_execute(reorder.get(), stream.get(), 2, arguments) == dnnl_success);
 }
 
+// Room for `count` numbers at a 64-byte boundary of `memory`.
+template <typename T>
+T* AlignedNumbers(std::vector<T>& memory, int64_t count) {
+  memory.resize(count + 64);
+  const size_t past = reinterpret_cast<uintptr_t>(memory.data()) % 64;
+  return memory.data() + (64 - past) % 64 / sizeof(T);
+}
+
+// Signs and magnitudes vary, so that a sum of products has other bits in another order.
+uint16_t* RandomBf16(std::vector<uint16_t>& memory, int64_t count) {
+  uint16_t* const numbers = AlignedNumbers(memory, count);
+  uint32_t state = 1;
+  for (int64_t i = 0; i < count; ++i) {
+    state = state * 1664525 + 1013904223;  // Numerical Recipes
+    // 0.5 to 4, of either sign.
+    numbers[i] = static_cast<uint16_t>(0x3f00 + (state >> 16 & 0x81ff));
+  }
+  return numbers;
+}
+
+bool Products::SameBitsInEveryHeight(BlockShape shape) {
+  std::vector<uint16_t> x_memory, w_memory, packed_memory;
+  std::vector<float> y_memory, expected;
+  const uint16_t* const x = RandomBf16(x_memory, kMaxHeight * shape.k);
+  uint16_t* const packed = AlignedNumbers(packed_memory, shape.rows * shape.k);
+  Pack(shape, RandomBf16(w_memory, shape.rows * shape.k), reinterpret_cast<std::byte*>(packed));
+  float* const y = AlignedNumbers(y_memory, kMaxHeight * shape.rows);
+  for (int64_t height = 1; height <= kMaxHeight; height = NextHeight(height)) {
+    Run({shape, height, x, reinterpret_cast<const std::byte*>(packed), y});
+    // Every height has the rows of the one before.
+    const size_t known = expected.size() * sizeof(float);
+    if (known > 0 && std::memcmp(y, expected.data(), known) != 0) return false;
+    expected.assign(y, y + height * shape.rows);
+  }
+  return true;
+}
+
+// About 5 ms for the first matrix of a shape: all products are compiled.
 bool Supports(const device::Capabilities& caps, BlockShape shape) {
   // Of round_row.h, and of the implementations that have been measured.
   if (!caps.avx512 || !caps.avx512_bf16) return false;
   const OneThread alone;
-  const Engine engine = Cpu();
-  const Layout weights = LayoutOf(engine.get(), shape);
-  if (weights == nullptr) return false;
-  const Description single = Describe(engine.get(), shape, 1, weights.get());
-  return single != nullptr && IsBlocked(ImplementationOf(single));
+  return OfThisThread().Supports(shape);
 }
 
 // The order of weights is oneDNN's own business, so its name has all that may decide it.

@@ -43,8 +43,8 @@ TEST_F(Onednn, IsChosenByNameOnly) {
   EXPECT_FALSE(ChooseKernel(LinearOp(), {}, call, {.name = "onednn"}).ok());
 }
 
-// The shapes of models: oneDNN may choose another order of accumulation for each height, and the
-// contract forbids it.
+// The shapes of models: oneDNN may choose another order of accumulation for each height, which the
+// contract forbids. Version 3.6 does for some shapes, which the row must not support then.
 TEST_F(Onednn, RowsHaveTheSameBitsInProductsOfEveryHeight) {
   const KernelRow& row = OnednnRows()[0];
   Random random(1);
@@ -57,6 +57,9 @@ TEST_F(Onednn, RowsHaveTheSameBitsInProductsOfEveryHeight) {
     TestTensor x(DType::kF32, {128, shape.k}), w(DType::kBF16, {shape.m, shape.k});
     x.FillUniform(random, -2, 2);
     w.FillUniform(random, -1, 1);
+    const TensorView stored[] = {x.view(), w.view()};
+    const TensorView product[] = {TensorView::Dense(nullptr, DType::kF32, {128, shape.m})};
+    if (!row.supports(caps_, {.inputs = stored, .outputs = product})) continue;
     const auto run = [&](int64_t height) {
       TestTensor y(DType::kF32, {height, shape.m});
       TensorView inputs[] = {x.view(), w.view()};
