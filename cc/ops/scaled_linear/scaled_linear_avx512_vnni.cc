@@ -28,10 +28,6 @@ PM_INLINE StripShape ShapeOf(int64_t n, int64_t k) {
 
 int64_t StripBytes(DType, int64_t n, int64_t k) { return ShapeOf(n, k).bytes(); }
 
-PM_INLINE __mmask16 FirstLanes(int64_t count) {
-  return count >= 16 ? static_cast<__mmask16>(0xffff) : static_cast<__mmask16>((1u << count) - 1u);
-}
-
 // As integers, magnitudes are in the order of their values and NaN is above all: the scale of a row
 // with a NaN is NaN, and so are all its outputs.
 PM_INLINE float LargestMagnitude(const float* x, int64_t k) {
@@ -43,37 +39,65 @@ PM_INLINE float LargestMagnitude(const float* x, int64_t k) {
   return __builtin_bit_cast(float, _mm512_reduce_max_epu32(largest));
 }
 
-// A row of x to units `stride` bytes apart; returns its scale.
-PM_INLINE RowScale QuantizeRow(const float* x, int64_t k, int64_t stride, uint8_t* units) {
+PM_INLINE RowScale ScaleOf(const float* x, int64_t k, float* inverse) {
   const float top = LargestMagnitude(x, k);
   const bool is_zero = top < kSmallestRow;
-  const __m512 inverse = _mm512_set1_ps(is_zero ? 0 : 127 / top);
-  const __m128i order = _mm_setr_epi8(0, 2, 1, 3, 4, 6, 5, 7, 8, 10, 9, 11, 12, 14, 13, 15);
-  __m512i sum = _mm512_setzero_si512();
-  for (int64_t at = 0; at < PaddedK(k); at += 16) {
-    const int64_t left = k - at < 0 ? 0 : k - at;
-    const __m512 values = _mm512_maskz_loadu_ps(FirstLanes(left), x + at);
-    const __m512i integers = _mm512_cvtps_epi32(_mm512_mul_ps(values, inverse));
-    sum = _mm512_add_epi32(sum, integers);
-    alignas(16) int32_t quads[4];
-    _mm_store_si128(reinterpret_cast<__m128i*>(quads),
-                    _mm_shuffle_epi8(_mm512_cvtsepi32_epi8(integers), order));
-    for (int i = 0; i < 4; ++i, units += stride) __builtin_memcpy(units, &quads[i], kUnitBytes);
+  *inverse = is_zero ? 0 : 127 / top;
+  return {is_zero ? 0 : top * (1.0f / 127), 0};
+}
+
+// 64 elements from `at` on of a row of k as 16 quads; `sum` becomes that of the integers so far.
+PM_INLINE __m512i QuantizeQuads(const float* x, int64_t at, int64_t k, float inverse,
+                                int32_t* sum) {
+  __m512i integers[4];
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    const int64_t begin = at + 16 * i;
+    const __m512 values = _mm512_maskz_loadu_ps(FirstLanes(k - begin), x + begin);
+    integers[i] = _mm512_cvtps_epi32(_mm512_mul_ps(values, _mm512_set1_ps(inverse)));
   }
-  return {is_zero ? 0 : top * (1.0f / 127), -kInt8Offset * _mm512_reduce_add_epi32(sum)};
+  *sum += _mm512_reduce_add_epi32(_mm512_add_epi32(_mm512_add_epi32(integers[0], integers[1]),
+                                                   _mm512_add_epi32(integers[2], integers[3])));
+  __m512i bytes = _mm512_castsi128_si512(_mm512_cvtsepi32_epi8(integers[0]));
+  bytes = _mm512_inserti32x4(bytes, _mm512_cvtsepi32_epi8(integers[1]), 1);
+  bytes = _mm512_inserti32x4(bytes, _mm512_cvtsepi32_epi8(integers[2]), 2);
+  bytes = _mm512_inserti32x4(bytes, _mm512_cvtsepi32_epi8(integers[3]), 3);
+  const __m128i order = _mm_setr_epi8(0, 2, 1, 3, 4, 6, 5, 7, 8, 10, 9, 11, 12, 14, 13, 15);
+  return _mm512_shuffle_epi8(bytes, _mm512_broadcast_i32x4(order));
+}
+
+// `rows` rows of x, at most 4, to scales and units.
+PM_INLINE void PrepareRows(const linear::InputRows& x, int64_t first, int64_t rows, int64_t stride,
+                           RowScale* scales, uint8_t* units) {
+  const float* from[4];
+  float inverse[4];
+  int32_t sums[4] = {};
+  for (int64_t i = 0; i < rows; ++i) {
+    from[i] = x.rows + (first + i) * x.stride;
+    scales[i] = ScaleOf(from[i], x.k, &inverse[i]);
+  }
+  for (int64_t at = 0; at < x.k; at += 64, units += 16 * stride) {
+    __m512i quads[4];
+    for (int64_t i = 0; i < rows; ++i) {
+      quads[i] = QuantizeQuads(from[i], at, x.k, inverse[i], &sums[i]);
+    }
+    StoreUnits(quads, rows, stride, units);
+  }
+  for (int64_t i = 0; i < rows; ++i) scales[i].start = -kInt8Offset * sums[i];
 }
 
 void Prepare(DType, const linear::InputRows& x, uint8_t* strip) {
   const StripShape shape = ShapeOf(x.n, x.k);
   for (int64_t t = 0; t < shape.tiles(); ++t) {
     const StripTile tile = shape.Tile(t);
-    uint8_t* const scales = strip + tile.offset;
-    uint8_t* const units = scales + tile.rows() * shape.row_bytes;
-    for (int64_t i = 0; i < tile.rows(); ++i) {
-      const RowScale scale = QuantizeRow(x.rows + (tile.begin + i) * x.stride, x.k,
-                                         tile.rows() * kUnitBytes, units + i * kUnitBytes);
-      __builtin_memcpy(scales + i * shape.row_bytes, &scale, sizeof(scale));
+    RowScale scales[kTileN];
+    uint8_t* const units = strip + tile.offset + tile.rows() * shape.row_bytes;
+    for (int64_t i = 0; i < tile.rows(); i += 4) {
+      const int64_t rows = tile.rows() - i < 4 ? tile.rows() - i : 4;
+      PrepareRows(x, tile.begin + i, rows, tile.rows() * kUnitBytes, scales + i,
+                  units + i * kUnitBytes);
     }
+    __builtin_memcpy(strip + tile.offset, scales, sizeof(RowScale) * tile.rows());
   }
 }
 
@@ -94,6 +118,12 @@ PM_INLINE void Store(const linear::PackedProduct& p, __m512i sum, __m512 scale, 
   __m512 out = _mm512_mul_ps(_mm512_cvtepi32_ps(sum), scale);
   if (p.bias != nullptr) out = _mm512_add_ps(out, _mm512_maskz_loadu_ps(used, p.bias + first));
   _mm512_mask_storeu_ps(y + first, used, out);
+}
+
+// sum += w * x, of unsigned times signed bytes. GCC 12 copies the sums of the intrinsic from
+// register to register, which takes half of the time.
+PM_INLINE void AddProducts(__m512i& sum, __m512i w, __m512i x) {
+  asm("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(w), "v"(x));
 }
 
 // kN rows of x times the panel; kFirst where that is read for the first time.
@@ -120,8 +150,8 @@ PM_INLINE void MultiplyTile(const linear::PackedProduct& p, const StripTile& til
       int32_t unit;
       __builtin_memcpy(&unit, x + n * kUnitBytes, kUnitBytes);
       const __m512i both = _mm512_set1_epi32(unit);
-      sums[n][0] = _mm512_dpbusd_epi32(sums[n][0], w0, both);
-      sums[n][1] = _mm512_dpbusd_epi32(sums[n][1], w1, both);
+      AddProducts(sums[n][0], w0, both);
+      AddProducts(sums[n][1], w1, both);
     }
     w += kPanelQuadBytes;
     x += kN * kUnitBytes;

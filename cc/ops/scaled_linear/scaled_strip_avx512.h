@@ -10,6 +10,8 @@
 #ifndef PAGEMILL_CC_OPS_SCALED_LINEAR_SCALED_STRIP_AVX512_H_
 #define PAGEMILL_CC_OPS_SCALED_LINEAR_SCALED_STRIP_AVX512_H_
 
+#include <immintrin.h>
+
 #include <cstdint>
 
 #include "cc/ops/linear/packed_kernel_set.h"
@@ -51,6 +53,43 @@ struct StripShape {
 
 [[gnu::always_inline]] inline int64_t PaddedK(int64_t k) {
   return (k + kPaddedElements - 1) / kPaddedElements * kPaddedElements;
+}
+
+// The lowest `count` of 16 lanes; count may be out of 0..16.
+[[gnu::always_inline]] inline __mmask16 FirstLanes(int64_t count) {
+  if (count >= 16) return static_cast<__mmask16>(0xffff);
+  return count <= 0 ? static_cast<__mmask16>(0) : static_cast<__mmask16>((1u << count) - 1u);
+}
+
+// 16 consecutive units of each of `rows` rows, at most 4, to `to`, where the units of a row are
+// `stride` bytes apart. Missing rows of `units` are not read.
+[[gnu::always_inline]] inline void StoreUnits(const __m512i units[4], int64_t rows, int64_t stride,
+                                              uint8_t* to) {
+  if (rows < 4) {
+    for (int64_t row = 0; row < rows; ++row) {
+      alignas(64) int32_t lanes[16];
+      _mm512_store_si512(lanes, units[row]);
+      for (int i = 0; i < 16; ++i) __builtin_memcpy(to + i * stride + row * 4, &lanes[i], 4);
+    }
+    return;
+  }
+  const __m512i a = _mm512_unpacklo_epi32(units[0], units[1]);
+  const __m512i b = _mm512_unpackhi_epi32(units[0], units[1]);
+  const __m512i c = _mm512_unpacklo_epi32(units[2], units[3]);
+  const __m512i d = _mm512_unpackhi_epi32(units[2], units[3]);
+  // Unit 4 * i + j of the rows is 128-bit lane i of quads[j].
+  const __m512i quads[4] = {_mm512_unpacklo_epi64(a, c), _mm512_unpackhi_epi64(a, c),
+                            _mm512_unpacklo_epi64(b, d), _mm512_unpackhi_epi64(b, d)};
+#pragma GCC unroll 4
+  for (int j = 0; j < 4; ++j) {
+    const auto store = [&](int unit, __m128i lanes) {
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(to + unit * stride), lanes);
+    };
+    store(j, _mm512_castsi512_si128(quads[j]));
+    store(4 + j, _mm512_extracti32x4_epi32(quads[j], 1));
+    store(8 + j, _mm512_extracti32x4_epi32(quads[j], 2));
+    store(12 + j, _mm512_extracti32x4_epi32(quads[j], 3));
+  }
 }
 
 }  // namespace
