@@ -69,20 +69,24 @@ ActivationPrecision AutomaticActivations(const OpCall& call) {
 
 bool Always(const device::Capabilities&, const OpCall&) { return true; }
 
-#if defined(__x86_64__)
 // A scale a row, and sums that int32 holds.
-bool FitsInt8(const OpCall& call) {
+[[maybe_unused]] bool FitsInt8(const OpCall& call) {
   const int64_t k = call.inputs[1].shape[1];
   return call.inputs[1].dtype == DType::kI8 && k <= kMaxInt8K &&
          call.attributes->GetInt("block_columns", k) >= k;
 }
 
+#if defined(__x86_64__)
 bool VnniOnInt8(const device::Capabilities& caps, const OpCall& call) {
   return caps.avx512 && caps.avx512_vnni && FitsInt8(call);
 }
 
 bool Avx512Bf16OnFp8(const device::Capabilities& caps, const OpCall& call) {
   return caps.avx512_bf16 && caps.avx512_vnni && call.inputs[1].dtype == DType::kF8E4M3;
+}
+#elif defined(__aarch64__)
+bool DotprodOnInt8(const device::Capabilities& caps, const OpCall& call) {
+  return caps.asimd_dotprod && FitsInt8(call);
 }
 #endif
 
@@ -126,6 +130,9 @@ constexpr KernelRow kRows[] = {
     Row<&scaled::kAvx2Kernels>(
         "avx2", 20, [](const device::Capabilities& caps, const OpCall&) { return caps.avx2; },
         ActivationPrecision::kF32),
+#elif defined(__aarch64__)
+    Row<&scaled::kAsimdDotprodKernels>("asimd_dotprod", 40, DotprodOnInt8,
+                                       ActivationPrecision::kInt8),
 #endif
     Row<&scaled::kPortableKernels>("portable", 10, Always, ActivationPrecision::kF32),
     {"scaled_linear", "reference", 0, Always, scaled::RunReference},
