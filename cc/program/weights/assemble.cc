@@ -71,12 +71,15 @@ struct Source {
 void Source::Unpack(int64_t row, int64_t count, int64_t column, Tile* tile) const {
   uint8_t* out = tile->data();
   if (assembly.layout == PackedLayout::kAwq) {
-    for (int64_t k = 0; k < kAssemblyBlock; ++k) {
-      const uint32_t* from = values.Row<const uint32_t>(column + k) + row / 8;
-      for (int64_t w = 0; w < count / 8; ++w) {
-        for (int64_t i = 0; i < 8; ++i) {
-          out[(w * 8 + kAwqRows[static_cast<size_t>(i)]) * kAssemblyBlock + k] =
-              static_cast<uint8_t>(from[w] >> (4 * i) & 15);
+    std::array<uint32_t, kAssemblyBlock> column_words;
+    for (int64_t w = 0; w < count / 8; ++w) {
+      for (int64_t k = 0; k < kAssemblyBlock; ++k) {
+        column_words[static_cast<size_t>(k)] = values.Row<const uint32_t>(column + k)[row / 8 + w];
+      }
+      for (int i = 0; i < 8; ++i) {
+        uint8_t* out_row = out + (w * 8 + kAwqRows[static_cast<size_t>(i)]) * kAssemblyBlock;
+        for (size_t k = 0; k < column_words.size(); ++k) {
+          out_row[k] = static_cast<uint8_t>(column_words[k] >> (4 * i) & 15);
         }
       }
     }

@@ -23,10 +23,9 @@
 
 namespace pagemill::program {
 
-// Writes `weight`, Value::Bytes() of it, row after row, with all threads, each of which takes about
-// 2 ns an element.
-// kDataLoss, and nothing written, where a scale is not finite or an index names no group;
-// kUnimplemented where scales are out of the range of f16.
+// Writes `weight`, Value::Bytes() of it, row after row, with all threads, each of which takes 0.5
+// to 0.8 ns an element. kDataLoss, and nothing written, where a scale is not finite or an index
+// names no group; kUnimplemented where scales are out of the range of f16.
 Status Assemble(const Program& program, ValueId weight, const Weights& weights, std::byte* target,
                 device::ThreadPool& pool);
 

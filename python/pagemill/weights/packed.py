@@ -87,23 +87,23 @@ def packed_matrix(
     if index is not None:
         _check(source, index, ("i32",), (columns,))
         index = None if _counts_up(index, packing.group) else index
-    note = ""
-    if index is not None:
-        note = _ORDER_NOTE
-    elif zeros is not None and packing.bits == 8:
-        note = _ZEROS_NOTE
-    parts = (values, scales, zeros, index)
-    return PackedMatrix("bf16" if note else _dtype(packing, zeros), packing, parts, note)
+    dtype, note = _becomes(packing, zeros, index)
+    return PackedMatrix(dtype, packing, (values, scales, zeros, index), note)
 
 
 def _names(quantization: GroupQuantization) -> tuple[str, ...]:
     return _PACK_NAMES if quantization.layout == "pack_quantized" else _NAMES
 
 
-def _dtype(packing: Packing, zeros: TensorLocation | None) -> str:
+def _becomes(
+    packing: Packing, zeros: TensorLocation | None, index: TensorLocation | None
+) -> tuple[str, str]:
+    """The dtype, and what to say of it."""
+    if index is not None:
+        return "bf16", _ORDER_NOTE
     if packing.bits == 8:
-        return "q8_0"
-    return "q4_0" if zeros is None else "q4_1"
+        return ("q8_0", "") if zeros is None else ("bf16", _ZEROS_NOTE)
+    return ("q4_0" if zeros is None else "q4_1"), ""
 
 
 def _check(
