@@ -81,6 +81,11 @@ bool VnniOnInt8(const device::Capabilities& caps, const OpCall& call) {
   return caps.avx512 && caps.avx512_vnni && FitsInt8(call);
 }
 
+bool AmxOnInt8(const device::Capabilities& caps, const OpCall& call) {
+  // scaled_linear_amx.cc is compiled for the vectors of all CPUs that have tiles.
+  return caps.amx_int8 && caps.avx512_bf16 && VnniOnInt8(caps, call);
+}
+
 bool Avx512Bf16OnFp8(const device::Capabilities& caps, const OpCall& call) {
   return caps.avx512_bf16 && caps.avx512_vnni && call.inputs[1].dtype == DType::kF8E4M3;
 }
@@ -121,6 +126,7 @@ constexpr KernelRow Row(std::string_view name, int32_t priority,
 
 constexpr KernelRow kRows[] = {
 #if defined(__x86_64__)
+    Row<&scaled::kAmxInt8Kernels>("amx_int8", 42, AmxOnInt8, ActivationPrecision::kInt8),
     Row<&scaled::kAvx512VnniKernels>("avx512_vnni", 40, VnniOnInt8, ActivationPrecision::kInt8),
     Row<&scaled::kAvx512Bf16Kernels>("avx512_bf16", 36, Avx512Bf16OnFp8,
                                      ActivationPrecision::kBf16),

@@ -35,8 +35,9 @@
 //          A row whose X is below 2^-100 counts as 0. Errors of the elements of a row are
 //          independent: the typical error is smaller by the root of K.
 //
-// Kernels: i8: "avx512_vnni" and on Arm "asimd_dotprod" (kInt8, a scale a row). f8_e4m3:
-// "avx512_bf16" (kBf16). Both: "avx512", "avx2", "portable" (ASIMD, VXE, SSE2) and "reference".
+// Kernels: i8: "amx_int8", "avx512_vnni" and on Arm "asimd_dotprod" (kInt8, a scale a row).
+// f8_e4m3: "avx512_bf16" (kBf16). Both: "avx512", "avx2", "portable" (ASIMD, VXE, SSE2) and
+// "reference".
 #ifndef PAGEMILL_CC_OPS_SCALED_LINEAR_SCALED_LINEAR_H_
 #define PAGEMILL_CC_OPS_SCALED_LINEAR_SCALED_LINEAR_H_
 

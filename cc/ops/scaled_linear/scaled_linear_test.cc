@@ -79,6 +79,8 @@ TEST(ScaledLinear, ActivationsAreInt8WhereWeightsWereMadeForIt) {
   EXPECT_EQ(Automatic(DType::kI8, kMaxInt8K, true, caps), "avx512_vnni");
   EXPECT_EQ(Automatic(DType::kI8, kMaxInt8K + 1, true, caps), "avx512");
   EXPECT_EQ(Automatic(DType::kF8E4M3, 64, false, caps), "avx512_bf16");
+  caps.amx_int8 = true;
+  EXPECT_EQ(Automatic(DType::kI8, 64, true, caps), "amx_int8");
   caps.avx512_vnni = caps.avx512_bf16 = false;
   EXPECT_EQ(Automatic(DType::kI8, 64, true, caps), "avx512");
   caps.avx512 = false;

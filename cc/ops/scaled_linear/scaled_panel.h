@@ -39,6 +39,7 @@ extern const linear::PackedKernelSet kAvx2Kernels;
 extern const linear::PackedKernelSet kAvx512Kernels;
 extern const linear::PackedKernelSet kAvx512Bf16Kernels;  // f8_e4m3
 extern const linear::PackedKernelSet kAvx512VnniKernels;  // i8, x of 8 bits
+extern const linear::PackedKernelSet kAmxInt8Kernels;     // the same
 #elif defined(__aarch64__)
 extern const linear::PackedKernelSet kAsimdDotprodKernels;  // i8, x of 8 bits
 #endif

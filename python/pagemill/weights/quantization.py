@@ -131,7 +131,7 @@ def module_names(method: str, section: Config, name: str) -> ModuleNames:
     if (entries is not None and not isinstance(entries, list)) or not all(
         isinstance(entry, str) and entry for entry in listed
     ):
-        raise refuse(method, name, entries, "a list of module names")
+        raise refuse(method, name, cast("object", entries), "a list of module names")
     names = tuple(cast("list[str]", listed))
     for entry in names:
         try:
@@ -195,7 +195,7 @@ def _compressed_tensors(section: Config) -> Quantization:
             raise refuse(_COMPRESSED, name, dict(value), "none")
     groups = section.get("config_groups")
     if not isinstance(groups, Mapping) or not groups:
-        raise refuse(_COMPRESSED, "config_groups", groups, "at least one group")
+        raise refuse(_COMPRESSED, "config_groups", cast("object", groups), "at least one group")
     excluded = module_names(_COMPRESSED, section, "ignore")
     found: list[Quantization] = []
     for name, group in cast("Mapping[str, Any]", groups).items():

@@ -1,0 +1,37 @@
+// The kernel of AMX over emulated tiles.
+#include <gtest/gtest.h>
+
+#include "cc/device/capabilities.h"
+#include "cc/ops/linear/packed_driver.h"
+#include "cc/ops/scaled_linear/emulated_scaled.h"
+#include "cc/ops/scaled_linear/scaled_linear.h"
+#include "cc/ops/scaled_linear/scaled_linear_conformance.h"
+
+namespace pagemill::ops::scaled {
+namespace {
+
+#if defined(__x86_64__)
+TEST(ScaledTiles, Conform) {
+  const device::Capabilities caps = device::DetectCapabilities();
+  if (!caps.avx512 || !caps.avx512_vnni || !caps.avx512_bf16) {
+    GTEST_SKIP() << "needs AVX-512 with VNNI and BF16";
+  }
+  KernelRow row;
+  for (const KernelRow& of_machine : ScaledLinearOp().rows) {
+    if (of_machine.name == "avx512_vnni") row = of_machine;
+  }
+  ASSERT_EQ(row.name, "avx512_vnni");
+  row.name = "emulated";
+  row.run = [](const OpCall& call, KernelContext& context) {
+    linear::RunPacked(kEmulatedInt8Kernels, call, context);
+  };
+  row.workspace_bytes = [](const OpCall& call, int32_t) {
+    return linear::PackedWorkspaceBytes(kEmulatedInt8Kernels, call);
+  };
+  CheckScaledLinearConformance(
+      {.op = "scaled_linear", .check = ScaledLinearOp().check, .rows = {&row, 1}}, caps);
+}
+#endif
+
+}  // namespace
+}  // namespace pagemill::ops::scaled
