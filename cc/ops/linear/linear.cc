@@ -110,6 +110,13 @@ constexpr WeightPacking kBlockPanels =
     linear::PackingOfSet<&linear::kAsimdDotprodKernels>(linear::kBlockPanelLayout);
 constexpr WeightPacking kBf16Panels =
     linear::PackingOfSet<&linear::kAsimdBf16Kernels>("bf16 groups of 16, version 1");
+#elif defined(__s390x__)
+bool VxeOnBlocks(const device::Capabilities& caps, const OpCall& call) {
+  return caps.vxe && IsBlockFormat(call.inputs[1].dtype);
+}
+
+constexpr WeightPacking kBlockPanels =
+    linear::PackingOfSet<&linear::kVxeInt8Kernels>(linear::kBlockPanelLayout);
 #endif
 
 constexpr KernelRow kRows[] = {
@@ -151,6 +158,11 @@ constexpr KernelRow kRows[] = {
                                                   ActivationPrecision::kBf16, &kBf16Panels),
     linear::PackedRow<&linear::kAsimdDotprodInt16Kernels>(
         "asimd_dotprod_int16", 35, DotprodOnBlocks, ActivationPrecision::kBf16, &kBlockPanels),
+#elif defined(__s390x__)
+    linear::PackedRow<&linear::kVxeInt8Kernels>("vxe_int8", 40, VxeOnBlocks,
+                                                ActivationPrecision::kInt8, &kBlockPanels),
+    linear::PackedRow<&linear::kVxeInt16Kernels>("vxe_int16", 35, VxeOnBlocks,
+                                                 ActivationPrecision::kBf16, &kBlockPanels),
 #endif
     {"linear", "portable", 10, Always, Run<&linear::kPortableKernels>,
      linear::DriverWorkspaceBytes},

@@ -85,6 +85,14 @@ TEST(Linear, TableHasTheKernelsOfThisMachine) {
   EXPECT_EQ((*ChooseKernel(LinearOp(), caps, plain_call))->name, "asimd_bf16");
   const KernelLimits exact = {.activations = ActivationPrecision::kF32};
   EXPECT_EQ((*ChooseKernel(LinearOp(), caps, plain_call, exact))->name, "portable");
+#elif defined(__s390x__)
+  caps.vxe = true;
+  const auto within = [&](ActivationPrecision coarsest) {
+    return (*ChooseKernel(LinearOp(), caps, call, {.activations = coarsest}))->name;
+  };
+  EXPECT_EQ(within(ActivationPrecision::kInt8), "vxe_int8");
+  EXPECT_EQ(within(ActivationPrecision::kBf16), "vxe_int16");
+  EXPECT_EQ(within(ActivationPrecision::kF32), "portable");
 #endif
 }
 

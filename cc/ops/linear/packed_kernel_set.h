@@ -92,6 +92,9 @@ extern const PackedKernelSet kAsimdDotprodKernels;  // the same two
 extern const PackedKernelSet kAsimdDotprodInt16Kernels;
 extern const PackedKernelSet kAsimdI8mmKernels;
 extern const PackedKernelSet kAsimdI8mmInt16Kernels;
+#elif defined(__s390x__)
+extern const PackedKernelSet kVxeInt8Kernels;
+extern const PackedKernelSet kVxeInt16Kernels;
 #endif
 
 }  // namespace pagemill::ops::linear

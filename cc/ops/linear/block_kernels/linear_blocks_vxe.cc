@@ -1,0 +1,311 @@
+// `linear` with block-format weights in panels (block_panel.h) and activations quantized to
+// integers (block_strip.h), multiplied by VMALE and VMALO, which add products of the even or the
+// odd bytes of a register to 8 halfwords.
+//
+// A halfword adds one product of a quad's even, or odd, 2 elements, so it takes j quads exactly
+// while j * 127 * (2^bits - 1) < 2^15:
+//
+//   4 bits: 8 quads, 15240     5 bits: 8 quads, 31496     6 bits: 4 quads, 32004
+//
+// and of 8 bits, which lose their zero point for being signed, 2 quads, 2 * 127 * 128 = 32512. Then
+// VMALEH and VMALOH by ones add the halfwords of a lane to its 32 bits.
+#include <vecintrin.h>
+
+#include <cstdint>
+#include <cstring>
+
+#include "cc/ops/linear/block_panel.h"
+#include "cc/ops/linear/block_strip.h"
+#include "cc/ops/linear/packed_kernel_set.h"
+#include "cc/tensor/dtype.h"
+
+#define PM_INLINE [[gnu::always_inline]] inline
+
+namespace pagemill::ops::linear {
+namespace {
+
+using Bytes = __vector signed char;
+using Halfwords = __vector signed short;
+using Words = __vector signed int;
+using Floats = __vector float;
+
+constexpr int64_t kMaxStripRows = 32;
+constexpr int kVectors = 4;  // of 4 weight rows: a half of a panel's rows
+constexpr int kHalves = 2;
+
+template <DType kDType>
+constexpr int kQuadsOfHalfwords = kDType == DType::kQ8_0   ? 2
+                                  : kDType == DType::kQ6_K ? 4
+                                                           : 8;
+
+// Values of one half of the rows of a record, by quad, and what scales their sums.
+struct Weights {
+  Bytes values[kQuads][kVectors];
+  Floats scale[kVectors];
+  Floats minimum[kVectors];
+  Words half_scales[2][kVectors];
+};
+
+PM_INLINE Bytes Load(const uint8_t* from) {
+  Bytes v;
+  std::memcpy(&v, from, sizeof(v));
+  return v;
+}
+
+PM_INLINE Bytes Splat(int byte) { return vec_splats(static_cast<signed char>(byte)); }
+
+// f16 of a panel, the lower byte first.
+PM_INLINE float F16At(const uint8_t* from) {
+  const uint32_t bits = static_cast<uint32_t>(from[0] | from[1] << 8);
+  const uint32_t magnitude = (bits & 0x7fff) << 13;
+  // The exponent's bias is 112 more in a float; numbers below the normal ones come out right, too.
+  const bool is_finite = (bits & 0x7c00) != 0x7c00;
+  const float value = is_finite ? __builtin_bit_cast(float, magnitude) * 0x1p112f
+                                : __builtin_bit_cast(float, magnitude | 0x7f800000);
+  return (bits & 0x8000) != 0 ? -value : value;
+}
+
+PM_INLINE Floats LoadF16(const uint8_t* from) {
+  return Floats{F16At(from), F16At(from + 2), F16At(from + 4), F16At(from + 6)};
+}
+
+PM_INLINE Floats LoadProducts(const uint8_t* head, const uint8_t* bytes) {
+  const Floats factors = {static_cast<float>(bytes[0]), static_cast<float>(bytes[1]),
+                          static_cast<float>(bytes[2]), static_cast<float>(bytes[3])};
+  return LoadF16(head) * factors;
+}
+
+PM_INLINE Words LoadS8(const uint8_t* from) {
+  const auto byte = [&](int i) { return static_cast<int32_t>(static_cast<int8_t>(from[i])); };
+  return Words{byte(0), byte(1), byte(2), byte(3)};
+}
+
+template <DType kDType>
+PM_INLINE void LoadScales(const uint8_t* head, const uint8_t* record, int half, Weights* w) {
+  using T = BlockTraits<kDType>;
+  for (int v = 0; v < kVectors; ++v) {
+    const int64_t row = half * kPanelHalfRows + 4 * v;
+    const uint8_t* scales = record + T::kLayout.scales;
+    const uint8_t* minima = record + T::kLayout.minima;
+    if constexpr (T::kHasHalfScales) {
+      w->scale[v] = LoadF16(head + 2 * row);
+      w->half_scales[0][v] = LoadS8(scales + row);
+      w->half_scales[1][v] = LoadS8(scales + kPanelRows + row);
+    } else if constexpr (T::kHasHead) {
+      w->scale[v] = LoadProducts(head + 2 * row, scales + row);
+      w->minimum[v] = LoadProducts(head + 64 + 2 * row, minima + row);
+    } else {
+      w->scale[v] = LoadF16(scales + 2 * row);
+      if constexpr (T::kHasMinimum) w->minimum[v] = LoadF16(minima + 2 * row);
+    }
+  }
+}
+
+PM_INLINE Bytes ShiftRight(Bytes v, int bits) {
+  return reinterpret_cast<Bytes>(reinterpret_cast<__vector unsigned char>(v) >>
+                                 static_cast<unsigned char>(bits));
+}
+
+// The bits above the nibble of quad q of vector v, at bit 4.
+template <DType kDType>
+PM_INLINE Bytes HighBits(const uint8_t* record, int half, int q, int v) {
+  constexpr int kBits = kDType == DType::kQ6_K ? 2 : 1;
+  constexpr int kPerRegister = 8 / kBits;
+  const uint8_t* field = record + BlockTraits<kDType>::kLayout.high_bits +
+                         (half * (kQuads / kPerRegister) + q / kPerRegister) * 64;
+  const Bytes bits = ShiftRight(Load(field + 16 * v), kBits * (q % kPerRegister));
+  return (bits & Splat((1 << kBits) - 1)) << static_cast<signed char>(4);
+}
+
+template <DType kDType>
+PM_INLINE void LoadValues(const uint8_t* record, int half, Weights* w) {
+  for (int q = 0; q < kQuads; ++q) {
+    for (int v = 0; v < kVectors; ++v) {
+      if constexpr (kDType == DType::kQ8_0) {
+        w->values[q][v] = Load(record + (half * kQuads + q) * 64 + 16 * v) ^ Splat(-128);
+        continue;
+      }
+      const Bytes both = Load(record + (half * 4 + q % 4) * 64 + 16 * v);
+      Bytes values = q < 4 ? both & Splat(15) : ShiftRight(both, 4);
+      if constexpr (BlockTraits<kDType>::kLayout.high_bits != 0) {
+        values |= HighBits<kDType>(record, half, q, v);
+      }
+      w->values[q][v] = values;
+    }
+  }
+}
+
+PM_INLINE int32_t ReadInt(const uint8_t* from) {
+  int32_t value;
+  std::memcpy(&value, from, sizeof(value));
+  return value;
+}
+
+PM_INLINE float ReadFloat(const uint8_t* from) { return __builtin_bit_cast(float, ReadInt(from)); }
+
+// The products of quads [kFirst, kEnd) with the integers at `x`.
+template <DType kDType, int kFirst, int kEnd>
+PM_INLINE void AddQuads(const Weights& w, const uint8_t* x, Words sums[kVectors]) {
+  constexpr int kTogether = kQuadsOfHalfwords<kDType>;
+  const Halfwords ones = vec_splats(static_cast<short>(1));
+#pragma GCC unroll 4
+  for (int first = kFirst; first < kEnd; first += kTogether) {
+    Halfwords even[kVectors], odd[kVectors];
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) even[v] = odd[v] = vec_splats(static_cast<short>(0));
+#pragma GCC unroll 8
+    for (int q = first; q < first + kTogether; ++q) {
+      const Bytes quad = reinterpret_cast<Bytes>(vec_splats(ReadInt(x + 4 * q)));
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) {
+        even[v] = vec_meadd(w.values[q][v], quad, even[v]);
+        odd[v] = vec_moadd(w.values[q][v], quad, odd[v]);
+      }
+    }
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) {
+      sums[v] = vec_moadd(even[v], ones, vec_meadd(even[v], ones, sums[v]));
+      sums[v] = vec_moadd(odd[v], ones, vec_meadd(odd[v], ones, sums[v]));
+    }
+  }
+}
+
+// Those of both planes of a record of x, from the integer at `offset` on, or from 0.
+template <DType kDType, int kPlanes, int kFirst, int kEnd>
+PM_INLINE void MultiplyQuads(const Weights& w, const uint8_t* x, int64_t offset,
+                             Words out[kVectors]) {
+  constexpr bool kHasStart = !BlockTraits<kDType>::kHasMinimum && kDType != DType::kQ8_0;
+  const Words start = vec_splats(kHasStart ? ReadInt(x + offset) : 0);
+  Words upper[kVectors];
+#pragma GCC unroll 4
+  for (int v = 0; v < kVectors; ++v) {
+    out[v] = start;
+    upper[v] = vec_splats(0);
+  }
+  if constexpr (kPlanes == 2) AddQuads<kDType, kFirst, kEnd>(w, x, upper);
+  AddQuads<kDType, kFirst, kEnd>(w, x + 32 * (kPlanes - 1), out);
+#pragma GCC unroll 4
+  for (int v = 0; v < kVectors; ++v) out[v] += upper[v] << 7;
+}
+
+// Adds a block of a row of x to its 16 outputs of this half.
+template <DType kDType, int kPlanes>
+PM_INLINE void AddBlock(const Weights& w, const uint8_t* x, float* y) {
+  using T = BlockTraits<kDType>;
+  constexpr int64_t kAt = kOffsetAt<kPlanes>;
+  Words sums[kVectors];
+  if constexpr (T::kHasHalfScales) {
+    Words others[kVectors];
+    MultiplyQuads<kDType, kPlanes, 0, 4>(w, x, kAt, sums);
+    MultiplyQuads<kDType, kPlanes, 4, 8>(w, x, kAt + 4, others);
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) {
+      sums[v] = sums[v] * w.half_scales[0][v] + others[v] * w.half_scales[1][v];
+    }
+  } else {
+    MultiplyQuads<kDType, kPlanes, 0, kQuads>(w, x, kAt, sums);
+  }
+  const Floats scale = vec_splats(ReadFloat(x + kScaleAt<kPlanes>));
+#pragma GCC unroll 4
+  for (int v = 0; v < kVectors; ++v) {
+    Floats sum;
+    std::memcpy(&sum, y + 4 * v, sizeof(sum));
+    sum = vec_madd(__builtin_convertvector(sums[v], Floats), w.scale[v] * scale, sum);
+    if constexpr (T::kHasMinimum) {
+      sum = vec_madd(w.minimum[v], vec_splats(ReadFloat(x + kAt)), sum);
+    }
+    std::memcpy(y + 4 * v, &sum, sizeof(sum));
+  }
+}
+
+template <DType kDType, int kPlanes>
+void MultiplyPanel(const PackedProduct& p) {
+  constexpr BlockPanelLayout kLayout = BlockTraits<kDType>::kLayout;
+  float sums[kMaxStripRows * kPanelRows];
+  for (int64_t i = 0; i < p.n * kPanelRows; ++i) sums[i] = 0;
+  const uint8_t* x = p.strip;
+  const uint8_t* head = p.panel;
+  const uint8_t* record = p.panel;
+  for (int64_t b = 0; b < p.k / kPanelBlock; ++b) {
+    if (BlockTraits<kDType>::kHasHead && b % kRecordsPerHead == 0) {
+      head = record;
+      record += kLayout.head_bytes;
+    }
+    for (int half = 0; half < kHalves; ++half) {
+      Weights w;
+      LoadScales<kDType>(head, record, half, &w);
+      LoadValues<kDType>(record, half, &w);
+      for (int64_t n = 0; n < p.n; ++n) {
+        AddBlock<kDType, kPlanes>(w, x + n * kXRecordBytes<kPlanes>,
+                                  sums + n * kPanelRows + half * kPanelHalfRows);
+      }
+    }
+    record += kLayout.record_bytes;
+    x += p.n * kXRecordBytes<kPlanes>;
+  }
+  for (int64_t n = 0; n < p.n; ++n) {
+    const float* from = sums + n * kPanelRows;
+    float* y = p.y + n * p.y_stride;
+    for (int64_t m = 0; m < p.m; ++m) y[m] = p.bias == nullptr ? from[m] : from[m] + p.bias[m];
+  }
+}
+
+template <DType kDType, int kPlanes>
+PM_INLINE void QuantizeBlock(const float* x, uint8_t* out) {
+  using T = BlockTraits<kDType>;
+  constexpr float kLargest = kPlanes == 1 ? 127 : 127 * 128;
+  // As integers, magnitudes are in the order of their values and NaN is above all.
+  uint32_t bits = 0;
+  for (int i = 0; i < kPanelBlock; ++i) {
+    const uint32_t magnitude = __builtin_bit_cast(uint32_t, x[i]) & 0x7fffffff;
+    bits = magnitude > bits ? magnitude : bits;
+  }
+  const float top = __builtin_bit_cast(float, bits);
+  const bool is_zero = top < kSmallestBlock;
+  const float scale = is_zero ? 0 : top * (1 / kLargest);
+  const float inverse = is_zero ? 0 : kLargest / top;
+  int32_t sums[2] = {0, 0};
+  for (int i = 0; i < kPanelBlock; ++i) {
+    const float rounded = __builtin_rintf(x[i] * inverse);
+    // Of a block with a NaN, whose scale is NaN, any will do.
+    const int32_t integer = rounded == rounded ? static_cast<int32_t>(rounded) : 0;
+    const int32_t upper = kPlanes == 1 ? integer : (integer + 64) >> 7;
+    out[i] = static_cast<uint8_t>(upper);
+    if constexpr (kPlanes == 2) out[32 + i] = static_cast<uint8_t>(integer - upper * 128);
+    sums[i / 16] += integer;
+  }
+  constexpr int32_t kZeroPoint = T::kLayout.zero_point;
+  std::memcpy(out + kScaleAt<kPlanes>, &scale, 4);
+  const int32_t all = sums[0] + sums[1];
+  const int32_t first = -kZeroPoint * (T::kHasHalfScales ? sums[0] : all);
+  const int32_t second = T::kHasHalfScales ? -kZeroPoint * sums[1] : 0;
+  const float scaled = scale * static_cast<float>(all);
+  std::memcpy(out + kOffsetAt<kPlanes>, T::kHasMinimum ? static_cast<const void*>(&scaled) : &first,
+              4);
+  std::memcpy(out + kOffsetAt<kPlanes> + 4, &second, 4);
+}
+
+template <int kPlanes>
+void Prepare(DType dtype, const InputRows& x, uint8_t* strip) {
+  WithBlockFormat(dtype, [&]<DType kDType>() {
+    PrepareRows<kPlanes>(
+        x, strip, [](const float* from, uint8_t* to) { QuantizeBlock<kDType, kPlanes>(from, to); });
+  });
+}
+
+template <int kPlanes>
+void Multiply(const PackedProduct& product) {
+  WithBlockFormat(product.dtype, [&]<DType kDType>() { MultiplyPanel<kDType, kPlanes>(product); });
+}
+
+template <int kPlanes>
+constexpr PackedKernelSet kKernels{kMaxStripRows,    BlockPanelBytes,
+                                   PackBlockPanel,   BlockStripBytes<kPlanes>,
+                                   Prepare<kPlanes>, Multiply<kPlanes>};
+
+}  // namespace
+
+constinit const PackedKernelSet kVxeInt8Kernels = kKernels<1>;
+constinit const PackedKernelSet kVxeInt16Kernels = kKernels<2>;
+
+}  // namespace pagemill::ops::linear
