@@ -160,6 +160,24 @@ void CheckShapes(const OpDefinition& op, const device::Capabilities& caps, DType
   }
 }
 
+// Fewer than of the others: what differs is how elements are loaded.
+void CheckF8Shapes(const OpDefinition& op, const device::Capabilities& caps) {
+  const std::vector<PagedRequest> mixed = {{0, 37}, {15, 1}, {5, 70}, {300, 3}};
+  for (int64_t head_dim : {64, 80, 5}) {
+    CheckCase(op, caps,
+              {.q_heads = 3, .kv_heads = 1, .head_dim = head_dim, .dtype = DType::kF8E4M3}, mixed);
+  }
+  for (int32_t block_size : {32, 8}) {
+    CheckCase(op, caps,
+              {.q_heads = 4,
+               .kv_heads = 2,
+               .head_dim = 18,
+               .block_size = block_size,
+               .dtype = DType::kF8E4M3},
+              mixed);
+  }
+}
+
 // 17 requests with their first blocks in common, most of one token: as close to the reference as
 // any, and the same bits as where nobody says so.
 void CheckSharing(const OpDefinition& op, const device::Capabilities& caps,
@@ -184,7 +202,7 @@ void CheckPagedAttentionConformance(const OpDefinition& op, const device::Capabi
   CheckShapes(op, caps, DType::kBF16, {64, 80, 96, 128, 256, 16, 72, 24, 5});
   CheckShapes(op, caps, DType::kF32, {64, 72, 5});
   CheckShapes(op, caps, DType::kI8, {64, 80, 256, 16, 5});
-  CheckShapes(op, caps, DType::kF8E4M3, {64, 80, 16, 5});
+  CheckF8Shapes(op, caps);
   const std::vector<PagedRequest> mixed = {{0, 40}, {100, 1}, {600, 1}, {511, 7}, {7, 3}};
   for (int32_t window : {1, 7, 64, 100, 512}) {
     CheckCase(op, caps, {.q_heads = 4, .kv_heads = 1, .head_dim = 32, .window = window}, mixed);
