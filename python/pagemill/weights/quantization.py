@@ -190,7 +190,7 @@ def _compressed_tensors(section: Config) -> Quantization:
     """compressed-tensors: int8 or e4m3 weights, scales a tensor, a row or (e4m3) a block; packed
     integers of 4 or 8 bits, scales a row or a group of columns."""
     for name in ("sparsity_config", "transform_config"):
-        value = cast("Config", section.get(name) or {})
+        value = _object(name, section.get(name))
         if value and value.get("format") != "dense":
             raise refuse(_COMPRESSED, name, dict(value), "none")
     groups = section.get("config_groups")
@@ -216,7 +216,7 @@ def _group(name: str, group: Config, section: Config, excluded: ModuleNames) -> 
     _require(_COMPRESSED, "format", stored, {known: known for known in _FORMATS})
     if group.get("output_activations") is not None:
         raise refuse(_COMPRESSED, f"{name}.output_activations", "present", "none")
-    weights = cast("Config", group.get("weights") or {})
+    weights = _object(f"{name}.weights", group.get("weights"))
     if stored == _PACKED:
         return _packed(name, weights, group)
     _check_numbers(f"{name}.weights", weights)
@@ -234,7 +234,7 @@ def _group(name: str, group: Config, section: Config, excluded: ModuleNames) -> 
         if block is None:
             raise refuse(_COMPRESSED, at, None, "two sizes, rows and columns")
     notes = (_CACHE_NOTE,) if section.get("kv_cache_scheme") else ()
-    activations = cast("Config", group.get("input_activations") or {})
+    activations = _object(f"{name}.input_activations", group.get("input_activations"))
     if activations:
         _check_numbers(f"{name}.input_activations", activations)
         if (activations["type"] == "int") != integers:
@@ -251,6 +251,14 @@ def _group(name: str, group: Config, section: Config, excluded: ModuleNames) -> 
         excluded=excluded,
         notes=notes,
     )
+
+
+def _object(name: str, value: object) -> Config:
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise refuse(_COMPRESSED, name, value, "an object")
+    return cast("Config", value)
 
 
 def _check_numbers(name: str, entry: Config) -> None:
