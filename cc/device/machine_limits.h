@@ -28,7 +28,7 @@ namespace pagemill::device {
 // One way to multiply and add.
 struct Peak {
   std::string isa;       // as Capabilities names it: "avx512_bf16"; "portable": 16-byte vectors
-  std::string format;    // of the operands: "f32", "bf16", "int8"
+  std::string format;    // of the operands: "f32", "bf16", "int8", "int16"
   std::string operands;  // where they are: "registers", "L1" or "L2" (random values in all three)
 
   friend bool operator==(const Peak&, const Peak&) = default;

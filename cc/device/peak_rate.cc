@@ -60,7 +60,7 @@ Peak PeakOf(const PeakKernel& kernel) {
   return {std::string(kernel.isa), std::string(kernel.format), std::string(kernel.operands)};
 }
 
-// Values in [-2, 2) of either sign, or any bytes for int8: zeros and powers of two would save
+// Values in [-2, 2) of either sign, or any bytes for integers: zeros and powers of two would save
 // power.
 void FillRandom(std::span<std::byte> bytes, std::string_view format) {
   uint32_t state = 0x9e3779b9;  // xorshift32

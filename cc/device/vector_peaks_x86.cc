@@ -1,4 +1,5 @@
-// Multiply-add peaks of AVX2, AVX-512, AVX512-BF16 and AVX512-VNNI, operands in registers.
+// Multiply-add peaks of AVX2, AVX-VNNI, AVX-512, AVX512-BF16 and AVX512-VNNI, operands in
+// registers.
 #include "cc/device/peak_kernels.h"
 
 #if defined(__x86_64__)
@@ -27,6 +28,58 @@ constexpr int kChains = 12;
 #pragma GCC unroll 12
   for (int c = 0; c < kChains; ++c) asm volatile("" : : "x"(sums[c]));
   return 2.0 * 8 * kChains * static_cast<double>(steps);
+}
+
+// Bytes into sums of 16 bits, which wrap around.
+[[gnu::target("avx2")]] double MultiplyAvx2Int8(const std::byte* operands, int64_t steps) {
+  __m256i a = _mm256_load_si256(reinterpret_cast<const __m256i*>(operands));
+  const __m256i b = _mm256_load_si256(reinterpret_cast<const __m256i*>(operands + 32));
+  __m256i sums[kChains];
+#pragma GCC unroll 12
+  for (int c = 0; c < kChains; ++c) sums[c] = _mm256_set1_epi32(c);
+  for (int64_t step = 0; step < steps; ++step) {
+#pragma GCC unroll 12
+    for (int c = 0; c < kChains; ++c) {
+      asm volatile("" : "+x"(a));  // or one product serves all
+      sums[c] = _mm256_add_epi16(sums[c], _mm256_maddubs_epi16(a, b));
+    }
+  }
+#pragma GCC unroll 12
+  for (int c = 0; c < kChains; ++c) asm volatile("" : : "x"(sums[c]));
+  return 2.0 * 32 * kChains * static_cast<double>(steps);
+}
+
+[[gnu::target("avx2")]] double MultiplyAvx2Int16(const std::byte* operands, int64_t steps) {
+  __m256i a = _mm256_load_si256(reinterpret_cast<const __m256i*>(operands));
+  const __m256i b = _mm256_load_si256(reinterpret_cast<const __m256i*>(operands + 32));
+  __m256i sums[kChains];
+#pragma GCC unroll 12
+  for (int c = 0; c < kChains; ++c) sums[c] = _mm256_set1_epi32(c);
+  for (int64_t step = 0; step < steps; ++step) {
+#pragma GCC unroll 12
+    for (int c = 0; c < kChains; ++c) {
+      asm volatile("" : "+x"(a));  // or one product serves all
+      sums[c] = _mm256_add_epi32(sums[c], _mm256_madd_epi16(a, b));
+    }
+  }
+#pragma GCC unroll 12
+  for (int c = 0; c < kChains; ++c) asm volatile("" : : "x"(sums[c]));
+  return 2.0 * 16 * kChains * static_cast<double>(steps);
+}
+
+[[gnu::target("avx2,avxvnni")]] double MultiplyAvxVnni(const std::byte* operands, int64_t steps) {
+  const __m256i a = _mm256_load_si256(reinterpret_cast<const __m256i*>(operands));
+  const __m256i b = _mm256_load_si256(reinterpret_cast<const __m256i*>(operands + 32));
+  __m256i sums[kChains];
+#pragma GCC unroll 12
+  for (int c = 0; c < kChains; ++c) sums[c] = _mm256_set1_epi32(c);
+  for (int64_t step = 0; step < steps; ++step) {
+#pragma GCC unroll 12
+    for (int c = 0; c < kChains; ++c) sums[c] = _mm256_dpbusd_avx_epi32(sums[c], a, b);
+  }
+#pragma GCC unroll 12
+  for (int c = 0; c < kChains; ++c) asm volatile("" : : "x"(sums[c]));
+  return 2.0 * 32 * kChains * static_cast<double>(steps);
 }
 
 [[gnu::target("avx512f")]] double MultiplyAvx512(const std::byte* operands, int64_t steps) {
@@ -78,6 +131,12 @@ constexpr int kChains = 12;
 
 constexpr PeakKernel kKernels[] = {
     {"avx2", "f32", "registers", [](const Capabilities& c) { return c.avx2; }, 64, MultiplyAvx2},
+    {"avx2_int8", "int8", "registers", [](const Capabilities& c) { return c.avx2; }, 64,
+     MultiplyAvx2Int8},
+    {"avx2_int16", "int16", "registers", [](const Capabilities& c) { return c.avx2; }, 64,
+     MultiplyAvx2Int16},
+    {"avx_vnni", "int8", "registers", [](const Capabilities& c) { return c.avx_vnni; }, 64,
+     MultiplyAvxVnni},
     {"avx512", "f32", "registers", [](const Capabilities& c) { return c.avx512; }, 128,
      MultiplyAvx512},
     {"avx512_bf16", "bf16", "registers", [](const Capabilities& c) { return c.avx512_bf16; }, 128,

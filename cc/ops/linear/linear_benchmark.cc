@@ -99,6 +99,12 @@ double PeakOf(const std::string& kernel, ThreadPool& pool) {
   if (kernel == "amx_bf16" || kernel == "onednn") {
     return *device::MeasurePeak(caps, {"amx_bf16", "bf16", "L1"}, pool);
   }
+  if (kernel.starts_with("avx2_int")) {
+    return *device::MeasurePeak(caps, {kernel, kernel.substr(5), "registers"}, pool);
+  }
+  if (kernel.starts_with("avx_vnni")) {
+    return *device::MeasurePeak(caps, {"avx_vnni", "int8", "registers"}, pool);
+  }
   return MeasureFlops(caps, pool);
 }
 

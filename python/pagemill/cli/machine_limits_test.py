@@ -37,6 +37,8 @@ X86: list[Peak] = [
     ("avx512_bf16", "bf16", "registers"),
     ("amx_bf16", "bf16", "L1"),
     ("amx_bf16", "bf16", "L2"),
+    ("avx2_int16", "int16", "registers"),
+    ("avx_vnni", "int8", "registers"),
 ]
 
 
@@ -48,6 +50,9 @@ X86: list[Peak] = [
         ("avx512_bf16_tall", X86[3]),
         ("avx512_wide", X86[2]),
         ("amx_bf16", X86[4]),
+        ("avx2", X86[1]),
+        ("avx2_int16", X86[6]),
+        ("avx_vnni_int16", X86[7]),
         ("portable", X86[0]),
         ("reference", X86[2]),
     ],
