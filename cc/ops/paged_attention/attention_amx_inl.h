@@ -12,6 +12,7 @@
 
 #include <cstring>
 
+#include "cc/ops/paged_attention/attention_amx_int8_inl.h"
 #include "cc/ops/paged_attention/attention_dots_inl.h"
 #include "cc/ops/tiles/tile_config.h"
 
@@ -229,8 +230,10 @@ constexpr AttentionKernel kTileKernel = {.load_queries = LoadRoundedQueries,
                                          .finish = FinishDots};
 
 template <class Tiles>
-constexpr AttentionKernels kTileKernels = {
-    .f32 = {}, .bf16 = kTileKernel<Tiles, uint16_t>, .f8 = kTileKernel<Tiles, uint8_t>, .int8 = {}};
+constexpr AttentionKernels kTileKernels = {.f32 = {},
+                                           .bf16 = kTileKernel<Tiles, uint16_t>,
+                                           .f8 = kTileKernel<Tiles, uint8_t>,
+                                           .int8 = kByteTileKernel<Tiles>};
 
 }  // namespace
 }  // namespace pagemill::ops

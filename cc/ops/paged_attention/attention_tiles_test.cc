@@ -18,11 +18,12 @@ namespace {
 
 #if defined(__x86_64__)
 constexpr KernelRow kEmulatedRows[] = {
-    {"paged_attention", "emulated amx_bf16", 50,
+    {"paged_attention", "emulated amx", 50,
      [](const device::Capabilities& caps, const OpCall& call) {
        const DType cache = call.inputs[1].dtype;
-       return caps.avx512_bf16 && caps.avx512_vbmi && call.batch->block_size % 16 == 0 &&
-              (cache == DType::kBF16 || cache == DType::kF8E4M3);
+       return caps.avx512_bf16 && caps.avx512_vbmi && caps.avx512_vnni &&
+              call.batch->block_size % 16 == 0 &&
+              (cache == DType::kBF16 || cache == DType::kF8E4M3 || cache == DType::kI8);
      },
      [](const OpCall& call, KernelContext& context) {
        RunAttention(kEmulatedAttentionAmx, call, context);
@@ -40,6 +41,23 @@ TEST(AttentionTiles, Conformance) {
 TEST(AttentionTiles, Invariance) {
   const OpDefinition op{"paged_attention", PagedAttentionOp().check, kEmulatedRows};
   CheckPagedAttentionInvariance(op, device::DetectCapabilities());
+}
+
+TEST(AttentionTiles, Int8HasTheBitsOfQuadsInVectors) {
+  conformance::AttentionCase c(
+      {.q_heads = 4, .kv_heads = 2, .head_dim = 80, .dtype = DType::kI8, .window = 290},
+      {{.context = 270, .tokens = 41}});
+  const device::Capabilities caps = device::DetectCapabilities();
+  if (!kEmulatedRows[0].supports(caps, c.call())) GTEST_SKIP() << "needs AVX-512";
+  device::ThreadPool pool({.num_threads = 1});
+  const std::vector<float> tiles = c.Run(kEmulatedRows[0], pool);
+  int compared = 0;
+  for (const KernelRow& row : PagedAttentionOp().rows) {
+    if (row.name != "avx512_vnni") continue;
+    EXPECT_TRUE(conformance::BitEqual(tiles, c.Run(row, pool)));
+    ++compared;
+  }
+  EXPECT_EQ(compared, 1);
 }
 #endif
 

@@ -91,6 +91,12 @@ constexpr KernelRow kRows[] = {
        return HasBf16Pairs(caps, call) && WholeKeyGroups(call);
      },
      Run<&kAttentionAvx512Bf16>, AttentionWorkspaceBytes, ActivationPrecision::kBf16},
+    {"paged_attention", "amx_int8", 50,
+     [](const device::Capabilities& caps, const OpCall& call) {
+       return caps.amx_int8 && caps.avx512_vnni && WholeKeyGroups(call) &&
+              call.inputs[1].dtype == DType::kI8;
+     },
+     Run<&kAttentionAmx>, AttentionWorkspaceBytes, ActivationPrecision::kBf16},
     {"paged_attention", "avx512_vnni", 40,
      [](const device::Capabilities& caps, const OpCall& call) {
        return caps.avx512_vnni && WholeKeyGroups(call) && call.inputs[1].dtype == DType::kI8;

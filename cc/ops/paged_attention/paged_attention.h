@@ -41,9 +41,9 @@
 // units of the largest of 256 keys over 65535. So y moves by at most 256 2^-17 max |v| + 1e-4 sum w
 // |v - y|, less than kPagedAttentionRounding max |v|. The products of integers are summed exactly.
 //
-// Kernels: "amx_bf16", "avx512_bf16" (bf16 and f8_e4m3 caches; kBf16), "avx512_vnni" (int8 caches;
-// kBf16), "avx512", "avx2", "portable" (block_size a multiple of 16), "reference" (any block size,
-// in double).
+// Kernels: "amx_bf16" and "avx512_bf16" (bf16 and f8_e4m3 caches; kBf16), "amx_int8" and
+// "avx512_vnni" (int8 caches; kBf16), "avx512", "avx2", "portable" (block_size a multiple of 16),
+// "reference" (any block size, in double).
 #ifndef PAGEMILL_CC_OPS_PAGED_ATTENTION_PAGED_ATTENTION_H_
 #define PAGEMILL_CC_OPS_PAGED_ATTENTION_PAGED_ATTENTION_H_
 

@@ -79,9 +79,25 @@ class EmulatedTiles {
     }
   }
 
-  // TDPBSUD.
   template <int kSums, int kA, int kB>
   static void MultiplyBytes() {
+    MultiplyIntegers<kSums, kA, kB, int8_t, uint8_t>();
+  }
+
+  template <int kSums, int kA, int kB>
+  static void MultiplyUnsigned() {
+    MultiplyIntegers<kSums, kA, kB, uint8_t, int8_t>();
+  }
+
+ private:
+  struct Tile {
+    int rows;
+    int row_bytes;
+    uint8_t bytes[16][64];
+  };
+
+  template <int kSums, int kA, int kB, typename A, typename B>
+  static void MultiplyIntegers() {
     Tile& sums = tiles_[kSums];
     const Tile& a = tiles_[kA];
     const Tile& b = tiles_[kB];
@@ -91,19 +107,13 @@ class EmulatedTiles {
         int32_t sum;
         std::memcpy(&sum, sums.bytes[row] + 4 * column, sizeof(sum));
         for (int i = 0; i < a.row_bytes; ++i) {
-          sum += static_cast<int8_t>(a.bytes[row][i]) * b.bytes[i / 4][4 * column + i % 4];
+          sum +=
+              static_cast<A>(a.bytes[row][i]) * static_cast<B>(b.bytes[i / 4][4 * column + i % 4]);
         }
         std::memcpy(sums.bytes[row] + 4 * column, &sum, sizeof(sum));
       }
     }
   }
-
- private:
-  struct Tile {
-    int rows;
-    int row_bytes;
-    uint8_t bytes[16][64];
-  };
 
   static void CheckShapes(const Tile& sums, const Tile& a, const Tile& b) {
     ASSERT_GT(sums.rows, 0) << "not configured";

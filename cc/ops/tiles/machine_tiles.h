@@ -46,6 +46,11 @@ struct MachineTiles {
   PM_INLINE void MultiplyBytes() {
     asm volatile("tdpbsud %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(kSums), "i"(kA), "i"(kB));
   }
+
+  template <int kSums, int kA, int kB>
+  PM_INLINE void MultiplyUnsigned() {
+    asm volatile("tdpbusd %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(kSums), "i"(kA), "i"(kB));
+  }
 };
 
 }  // namespace

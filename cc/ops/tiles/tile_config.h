@@ -7,6 +7,7 @@
 //   Zero<to>(), Load<to>(from, stride_bytes), Store<from>(to, stride_bytes)
 //   Multiply<sums, a, b>()        TDPBF16PS
 //   MultiplyBytes<sums, a, b>()   TDPBSUD: signed bytes of a, unsigned ones of b
+//   MultiplyUnsigned<sums, a, b>()   TDPBUSD: unsigned bytes of a, signed ones of b
 //
 // Order of TDPBF16PS, from Intel's description: of the 32 elements of a row of a and those of a
 // column of b one chain of the even ones and one of the odd ones, ascending, each from 0; their sum
