@@ -36,12 +36,14 @@ TEST(Linear, TableHasTheKernelsOfThisMachine) {
   EXPECT_EQ(within(ActivationPrecision::kInt8), "avx2_int8");
   EXPECT_EQ(within(ActivationPrecision::kBf16), "avx2_int16");
   EXPECT_EQ(within(ActivationPrecision::kF32), "avx2");
-  caps.avx512 = true;
-  EXPECT_EQ(within(ActivationPrecision::kBf16), "avx2_int16");
-  EXPECT_EQ(within(ActivationPrecision::kF32), "avx512");
   caps.avx_vnni = true;
   EXPECT_EQ(within(ActivationPrecision::kInt8), "avx_vnni_int8");
   EXPECT_EQ(within(ActivationPrecision::kBf16), "avx_vnni_int16");
+  caps.avx_vnni = false;
+  caps.avx512 = true;
+  EXPECT_EQ(within(ActivationPrecision::kInt8), "avx2_int8");
+  EXPECT_EQ(within(ActivationPrecision::kBf16), "avx512");
+  EXPECT_EQ(within(ActivationPrecision::kF32), "avx512");
   caps.avx512_vnni = true;
   EXPECT_EQ((*ChooseKernel(LinearOp(), caps, call))->name, "avx512_vnni");
   EXPECT_EQ(within(ActivationPrecision::kInt8), "avx512_vnni");
