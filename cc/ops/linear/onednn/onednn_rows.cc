@@ -2,9 +2,6 @@
 // ours: what it would share out with OpenMP, and wait for, the driver shares out.
 #include "cc/ops/linear/onednn/onednn_rows.h"
 
-// Tools that compile every file of the tree find nothing to compile without the library.
-#if __has_include("oneapi/dnnl/dnnl.h")
-
 #include <omp.h>
 
 #include <cstring>
@@ -302,5 +299,3 @@ std::span<const KernelRow> OnednnRows() {
 }
 
 }  // namespace pagemill::ops::linear
-
-#endif  // __has_include
