@@ -27,7 +27,9 @@ namespace pagemill::device {
 
 // One way to multiply and add.
 struct Peak {
-  std::string isa;       // as Capabilities names it: "avx512_bf16"; "portable": 16-byte vectors
+  // As Capabilities names it, "avx512_bf16", or where one has several ways, as the kernels are:
+  // "avx2_int8"; "portable": 16-byte vectors.
+  std::string isa;
   std::string format;    // of the operands: "f32", "bf16", "int8", "int16"
   std::string operands;  // where they are: "registers", "L1" or "L2" (random values in all three)
 

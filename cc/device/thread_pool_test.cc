@@ -212,7 +212,7 @@ TEST(ThreadPool, WhoWaitsReadsAheadOnceAndNotMoreThanACacheHolds) {
   EXPECT_LE(most, 2 * (512 << 10));
 }
 
-TEST(ThreadPool, ReadsAheadOnlyWhileThereIsNoWork) {
+TEST(ThreadPool, ReadingAheadOfMemoryThatIsGoneDoesNoHarm) {
   ThreadPool pool({.num_threads = 2});
   std::vector<int64_t> sums(64);
   for (int64_t round = 0; round < 2000; ++round) {

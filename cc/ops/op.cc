@@ -15,6 +15,8 @@ StatusOr<const KernelRow*> ChooseKernel(const OpDefinition& op, const device::Ca
   for (const KernelRow& row : op.rows) {
     if (!limits.name.empty() && row.name != limits.name) continue;
     if (row.activations > limits.activations) continue;
+    // Asking a row whether it could run may cost more than comparing.
+    if (best != nullptr && row.priority < best->priority) continue;
     if (!row.supports(caps, call)) continue;
     if (best == nullptr || row.priority > best->priority ||
         (row.priority == best->priority && row.name < best->name)) {

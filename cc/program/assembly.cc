@@ -6,6 +6,7 @@
 namespace pagemill::program {
 namespace {
 
+constexpr int64_t kMaxGroup = int64_t{1} << 31;
 constexpr std::array<std::string_view, 4> kNames = {"awq", "gptq", "gptq_v2", "pack_quantized"};
 
 int64_t DivideUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -119,9 +120,9 @@ Status CheckAssembly(const Program& program, const Value& weight) {
     return InvalidArgument(prefix + "has " + std::to_string(a.bits) + " bits; known: 4" +
                            (a.layout == PackedLayout::kAwq ? "" : ", 8"));
   }
-  if (a.group < kAssemblyBlock || a.group % kAssemblyBlock != 0) {
+  if (a.group < kAssemblyBlock || a.group > kMaxGroup || a.group % kAssemblyBlock != 0) {
     return InvalidArgument(prefix + "has groups of " + std::to_string(a.group) +
-                           " columns, not a multiple of 32");
+                           " columns, not a multiple of 32 up to 2^31");
   }
   if (weight.shape.rank != 2 || !IsDType(a, weight.dtype)) {
     return InvalidArgument(prefix + "cannot be " + std::string(Info(weight.dtype).name) + " " +

@@ -12,9 +12,10 @@
 //   gptq, gptq_v2   [K / P, N]    [G, N / P]        [G, N]    P columns (zeros: P rows)
 //   pack_quantized  [N, K / P]    [ceil(N / P), G]  [N, G]    P columns (zeros: P rows)
 //
-// gptq stores each zero less one, the others store it as it is. Scales are f16, bf16 or f32; groups
-// (act-order) i32 [K]. AWQ has 4 bits. awq is AutoAWQ's GEMM version, pack_quantized what
-// compressed-tensors writes: integers there are signed and stored with 2^(bits - 1) added.
+// gptq stores each zero less one (0 as the largest integer), the others store it as it is. Scales
+// are f16, bf16 or f32; groups (act-order) i32 [K]. AWQ has 4 bits. awq is AutoAWQ's GEMM version,
+// pack_quantized what compressed-tensors writes: integers there are signed and stored with 2^(bits
+// - 1) added.
 #ifndef PAGEMILL_CC_PROGRAM_ASSEMBLY_H_
 #define PAGEMILL_CC_PROGRAM_ASSEMBLY_H_
 

@@ -97,6 +97,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadText{"AwqBits", "awq 4 64", "awq 8 64", "has 8 bits; known: 4"},
         BadText{"Group", "awq 4 64", "awq 4 48", "has groups of 48 columns, not a multiple of 32"},
         BadText{"NoGroup", "awq 4 64", "awq 4 0", "has groups of 0 columns"},
+        BadText{"HugeGroup", "awq 4 64", "awq 4 9223372036854775776",
+                "columns, not a multiple of 32"},
         BadText{"OtherGroup", "awq 4 64", "awq 4 32", "has scales of f16 2,24 for 24 rows and 4"},
         BadText{"DType", "awq q4_1", "awq q5_0", "cannot be q5_0 24,128"},
         BadText{"NoZeros", "av,as,az,-", "av,as,-,-", "cannot be q4_1"},

@@ -7,9 +7,16 @@
 namespace pagemill::program {
 namespace {
 
-// A matrix that the op reads whole.
-bool IsMatrix(const Op& op, const Value& value) {
-  return value.kind == ValueKind::kWeight && value.shape.rank == 2 && op.name != "embedding";
+// A weight of which the op reads some rows.
+bool IsTable(const Op& op, const Value& value) {
+  return value.kind == ValueKind::kWeight && op.name == "embedding";
+}
+
+// A matrix that the op multiplies by. Scales follow theirs among the inputs.
+bool IsMatrix(const Op& op, size_t input, const Value& value) {
+  const bool scales = op.name == "scaled_linear" && input % 3 == 2;
+  return value.kind == ValueKind::kWeight && value.shape.rank == 2 && !IsTable(op, value) &&
+         !scales;
 }
 
 double BytesOf(const TensorView& view) {
@@ -26,15 +33,15 @@ void OpProfile::Start(const Program& program, const KernelSelection& kernels) {
     Entry& entry = entries_.emplace_back();
     entry.time.op = op.name;
     entry.time.kernel = std::string(kernels.rows[i]->name);
-    for (ValueId id : op.inputs) {
+    for (size_t input = 0; input < op.inputs.size(); ++input) {
+      const ValueId id = op.inputs[input];
       if (id == kNoValue) {
         entry.counts.push_back(false);
         continue;
       }
       const Value& value = program.value(id);
-      const bool table = value.kind == ValueKind::kWeight && value.shape.rank == 2;
-      entry.counts.push_back(value.kind != ValueKind::kCache && (!table || IsMatrix(op, value)));
-      if (!IsMatrix(op, value)) continue;
+      entry.counts.push_back(value.kind != ValueKind::kCache && !IsTable(op, value));
+      if (!IsMatrix(op, input, value)) continue;
       const int64_t rows = value.shape.dims[0], columns = value.shape.dims[1];
       if (!entry.time.matrix.empty()) entry.time.matrix += " ";
       entry.time.matrix += std::string(Info(value.dtype).name) + "[" + std::to_string(rows) + "," +

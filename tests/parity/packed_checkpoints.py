@@ -141,8 +141,9 @@ def _pack(name: str, weight: Floats, scheme: Scheme, tensors: dict[str, torch.Te
         tensors[f"{name}.scales"] = stored.T
     else:
         less = 1 if scheme.layout == "gptq" else 0
+        stored_zeros = (zeros.T - less) % (1 << scheme.bits)
         tensors[f"{name}.qweight"] = _words(q.T, scheme.bits, axis=0)
-        tensors[f"{name}.qzeros"] = _words(zeros.T - less, scheme.bits, axis=1)
+        tensors[f"{name}.qzeros"] = _words(stored_zeros, scheme.bits, axis=1)
         tensors[f"{name}.scales"] = stored.T
         tensors[f"{name}.g_idx"] = torch.from_numpy(index.astype(np.int32))
     values = ((q - zeros[:, index]) * stored.float().numpy()[:, index]).astype(np.float32)
@@ -162,8 +163,8 @@ def _quantize(weight: Floats, index: Ints, scheme: Scheme) -> tuple[Ints, Floats
         else:
             scales[:, g] = np.maximum(-low, high) / (top // 2)
         scales[:, g] = torch.from_numpy(scales[:, g]).to(scheme.scale_dtype).float().numpy()
-        if scheme.zeros:  # one at least: what version 1 of GPTQ can store
-            zeros[:, g] = np.clip(np.round(-low / scales[:, g]), 1, top).astype(np.int64)
+        if scheme.zeros:
+            zeros[:, g] = np.clip(np.round(-low / scales[:, g]), 0, top).astype(np.int64)
     q = np.round(weight / scales[:, index]).astype(np.int64) + zeros[:, index]
     return np.clip(q, 0, top), scales, zeros
 

@@ -97,6 +97,15 @@ def test_scales_of_another_shape_are_refused(tmp_path: Path) -> None:
         build(ModelSource.open(tmp_path), BuildOptions(rewrite=False))
 
 
+@pytest.mark.parametrize("name", ["model.norm.weight", "model.embed_tokens.weight"])
+def test_only_linear_layers_have_scales(name: str, tmp_path: Path) -> None:
+    write_scaled(tiny_llama(), tmp_path, SCHEMES["w8a8"])
+    shape = load_file(tmp_path / "model.safetensors")[name].shape
+    _change(tmp_path, name, torch.ones(shape, dtype=torch.int8))
+    with pytest.raises(WeightsError, match=f"{name} is stored as i8, .* for linear layers only"):
+        build(ModelSource.open(tmp_path), BuildOptions(rewrite=False))
+
+
 @pytest.mark.parametrize(
     ("section", "message"),
     [

@@ -1,8 +1,6 @@
 // File: cc/ops/linear/block_amx_inl.h
 // Products of panels of block formats with strips of integers (block_strip.h) in tiles of AMX.
-// Written once over `Tiles`, the tile registers of linear_amx_inl.h with one more instruction:
-//
-//   MultiplyBytes<sums, a, b>()   TDPBSUD: signed bytes of a times unsigned bytes of b
+// Written once over `Tiles`, the tile registers (cc/ops/tiles/tile_config.h).
 //
 // Integer products are exact and scaled as with VPDPBUSD, so the results of both have equal bits;
 // strips of few rows, which fill no tile, take the latter. Includes AVX-512: for files compiled for

@@ -41,7 +41,8 @@
 // Kernels: block formats: "amx_int8", "avx512_vnni", "avx_vnni_int8", "avx2_int8", on Arm
 // "asimd_i8mm" and "asimd_dotprod", on s390x "vxe_int8" (kInt8); "amx_int8_int16",
 // "avx512_vnni_int16", "avx_vnni_int16", "avx2_int16", "asimd_i8mm_int16", "asimd_dotprod_int16"
-// and "vxe_int16" (kBf16); those of equal precision give equal bits. bf16: "amx_bf16",
+// and "vxe_int16" (kBf16); those of equal precision give equal bits for
+// finite x. bf16: "amx_bf16",
 // "avx512_bf16" and "asimd_bf16" (kBf16), and where it is built in "onednn" (kBf16). All: "avx512",
 // "avx2", "portable" (ASIMD, VXE, SSE2) and "reference".
 #ifndef PAGEMILL_CC_OPS_LINEAR_LINEAR_H_

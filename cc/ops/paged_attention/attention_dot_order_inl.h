@@ -47,6 +47,7 @@ struct DotSum<DotOrder::kTiles> {
     even = Dot(even, a, b.even);
     odd = Dot(odd, a, b.odd);
   }
+  // Tiles take a sum below 2^-126 for 0, these additions do not: there alone results differ.
   void EndBlock() {
     sum = _mm512_add_ps(sum, _mm512_add_ps(even, odd));
     even = odd = _mm512_setzero_ps();

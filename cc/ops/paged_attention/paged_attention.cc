@@ -65,10 +65,11 @@ Status CheckPagedAttention(const OpCall& call) {
   return check.Result();
 }
 
-// Caches that avx512_bf16 and amx_bf16 multiply as bf16.
+// Caches that avx512_bf16 and amx_bf16 multiply as bf16. Their files, like all of that kind, are
+// compiled for VNNI, too.
 [[maybe_unused]] bool HasBf16Pairs(const device::Capabilities& caps, const OpCall& call) {
   const DType cache = call.inputs[1].dtype;
-  return caps.avx512_bf16 &&
+  return caps.avx512_bf16 && caps.avx512_vnni &&
          (cache == DType::kBF16 || (cache == DType::kF8E4M3 && caps.avx512_vbmi));
 }
 
@@ -93,7 +94,7 @@ constexpr KernelRow kRows[] = {
      Run<&kAttentionAvx512Bf16>, AttentionWorkspaceBytes, ActivationPrecision::kBf16},
     {"paged_attention", "amx_int8", 50,
      [](const device::Capabilities& caps, const OpCall& call) {
-       return caps.amx_int8 && caps.avx512_vnni && WholeKeyGroups(call) &&
+       return caps.amx_int8 && caps.avx512_vnni && caps.avx512_bf16 && WholeKeyGroups(call) &&
               call.inputs[1].dtype == DType::kI8;
      },
      Run<&kAttentionAmx>, AttentionWorkspaceBytes, ActivationPrecision::kBf16},

@@ -37,9 +37,10 @@
 // k|.
 //
 // With an int8 cache such rows round q to whole units of the largest of the head over 32639, which
-// moves a score by up to 2^-16 max |q| scale sum |k|, and a weight times its value's scale to whole
-// units of the largest of 256 keys over 65535. So y moves by at most 256 2^-17 max |v| + 1e-4 sum w
-// |v - y|, less than kPagedAttentionRounding max |v|. The products of integers are summed exactly.
+// moves a score by up to max |q| / 65278 scale sum |k|, and a weight times its value's scale to
+// whole units of the largest of 256 keys over 65535. So y moves by at most 256 2^-17 max |v| + 1e-4
+// sum w |v - y|, less than kPagedAttentionRounding max |v|. The products of integers are summed
+// exactly.
 //
 // Kernels: "amx_bf16" and "avx512_bf16" (bf16 and f8_e4m3 caches; kBf16), "amx_int8" and
 // "avx512_vnni" (int8 caches; kBf16), "avx512", "avx2", "portable" (block_size a multiple of 16),

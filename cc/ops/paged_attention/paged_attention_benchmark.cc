@@ -66,7 +66,8 @@ void Prefill(benchmark::State& state, const std::string& kernel) {
 }
 
 [[maybe_unused]] const bool kRegistered = [] {
-  for (const char* kernel : {"avx512_bf16", "avx512_vnni", "avx512", "avx2", "portable"}) {
+  for (const char* kernel :
+       {"amx_bf16", "amx_int8", "avx512_bf16", "avx512_vnni", "avx512", "avx2", "portable"}) {
     const std::string name = kernel;
     benchmark::RegisterBenchmark(("Decode/" + name).c_str(), Decode, name)
         ->UseRealTime()

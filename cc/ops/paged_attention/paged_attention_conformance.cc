@@ -225,12 +225,23 @@ void CheckPagedAttentionConformance(const OpDefinition& op, const device::Capabi
   }
   CheckCase(op, caps, {.q_heads = 4, .kv_heads = 2, .causal = false, .sinks = true, .slopes = true},
             {{0, 1}, {0, 65}, {0, 300}});
+  AttentionOptions int8{.q_heads = 4, .kv_heads = 2, .head_dim = 32, .dtype = DType::kI8};
+  int8.slopes = true;
+  int8.causal = false;
+  CheckCase(op, caps, int8, {{0, 1}, {0, 65}, {0, 300}});
+  int8.causal = int8.sinks = true;
+  int8.soft_cap = 4;
+  int8.window = 70;
+  CheckCase(op, caps, int8, mixed);
   CheckCase(op, caps, {.q_heads = 4, .kv_heads = 2, .head_dim = 32}, {});
   CheckSharing(op, caps, {.q_heads = 6, .kv_heads = 2, .head_dim = 32, .common_blocks = 35});
   CheckSharing(op, caps,
                {.q_heads = 5, .kv_heads = 1, .head_dim = 24, .sinks = true, .common_blocks = 16});
   CheckSharing(op, caps,
                {.q_heads = 2, .kv_heads = 2, .head_dim = 16, .window = 300, .common_blocks = 33});
+  CheckSharing(
+      op, caps,
+      {.q_heads = 6, .kv_heads = 2, .head_dim = 32, .dtype = DType::kI8, .common_blocks = 35});
   // Few tiles and long contexts: splits are shared among threads, in more waves than one.
   CheckCase(op, caps, {.head_dim = 16}, {{6000, 1}});
   CheckCase(op, caps, {.q_heads = 2, .kv_heads = 1, .head_dim = 16, .window = 700},

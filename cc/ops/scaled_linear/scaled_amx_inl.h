@@ -55,7 +55,7 @@ struct ScaledAmx {
           _mm512_storeu_si512(band + (block * rows + i) * kRowBytes,
                               QuantizeQuads(from, block * kPaddedElements, x.k, inverse, &sum));
         }
-        scale.start = -kInt8Offset * sum;
+        scale.start = OffsetSum(sum);
         std::memcpy(strip + (begin + i) * sizeof(scale), &scale, sizeof(scale));
       }
       band += rows * Blocks(x.k) * kRowBytes;
@@ -120,7 +120,7 @@ struct ScaledAmx {
       float* const y = p.y + (n + row) * p.y_stride + first;
       for (int64_t i = 0; i < columns; ++i) {
         const float both = *p.scales.OfRow(first + i) * scale.scale;
-        y[i] = static_cast<float>(sums[row][i] + scale.start) * both +
+        y[i] = static_cast<float>(Wrapped(sums[row][i], scale.start)) * both +
                (p.bias == nullptr ? 0.0f : p.bias[first + i]);
       }
     }

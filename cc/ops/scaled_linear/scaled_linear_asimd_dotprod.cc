@@ -23,7 +23,6 @@ constexpr int64_t kGroupRows = 4 * kVectors;  // weight rows worked on together:
 constexpr int64_t kMaxStripRows = 8 * kTileN;
 constexpr int64_t kScaleBytes = kTileN * sizeof(float);
 constexpr int64_t kPrefetchBytes = 2048;
-constexpr float kSmallestRow = 0x1p-100f;  // of rows below, the inverse of the scale may overflow
 
 PM_INLINE int64_t Quads(int64_t k) { return (k + kQuadBytes - 1) / kQuadBytes; }
 PM_INLINE int64_t TileBytes(int64_t k) { return kScaleBytes + Quads(k) * kTileN * kQuadBytes; }

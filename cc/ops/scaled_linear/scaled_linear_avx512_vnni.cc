@@ -45,7 +45,7 @@ PM_INLINE void PrepareRows(const linear::InputRows& x, int64_t first, int64_t ro
     }
     StoreUnits(quads, rows, stride, units);
   }
-  for (int64_t i = 0; i < rows; ++i) scales[i].start = -kInt8Offset * sums[i];
+  for (int64_t i = 0; i < rows; ++i) scales[i].start = OffsetSum(sums[i]);
 }
 
 void Prepare(DType, const linear::InputRows& x, uint8_t* strip) {
@@ -66,8 +66,7 @@ void Prepare(DType, const linear::InputRows& x, uint8_t* strip) {
 // The scales of 16 rows of the panel, from `first` on.
 PM_INLINE __m512 LoadScales(const linear::PackedProduct& p, int64_t first) {
   if (p.scales.block_rows == 1 && p.scales.stride == 1) {
-    return _mm512_maskz_loadu_ps(FirstLanes(p.m - first < 0 ? 0 : p.m - first),
-                                 p.scales.OfRow(first));
+    return _mm512_maskz_loadu_ps(FirstLanes(p.m - first), p.scales.OfRow(first));
   }
   alignas(64) float values[16] = {};
   for (int64_t i = 0; i < 16 && first + i < p.m; ++i) values[i] = *p.scales.OfRow(first + i);
@@ -76,7 +75,7 @@ PM_INLINE __m512 LoadScales(const linear::PackedProduct& p, int64_t first) {
 
 PM_INLINE void Store(const linear::PackedProduct& p, __m512i sum, __m512 scale, float* y,
                      int64_t first) {
-  const __mmask16 used = FirstLanes(p.m - first < 0 ? 0 : p.m - first);
+  const __mmask16 used = FirstLanes(p.m - first);
   __m512 out = _mm512_mul_ps(_mm512_cvtepi32_ps(sum), scale);
   if (p.bias != nullptr) out = _mm512_add_ps(out, _mm512_maskz_loadu_ps(used, p.bias + first));
   _mm512_mask_storeu_ps(y + first, used, out);

@@ -286,6 +286,31 @@ void CheckCodes(const OpDefinition& op, const device::Capabilities& caps) {
   }
 }
 
+// The longest row of int8, and the largest sums of either sign that it can have.
+void CheckLongestInt8Row(const OpDefinition& op, const device::Capabilities& caps) {
+  Random random(6);
+  Operation operation({.n = 1, .m = 2, .k = kMaxInt8K}, DType::kI8, random);
+  ThreadPool pool({.num_threads = 1});
+  for (int weight : {-128, 127}) {
+    for (int64_t m = 0; m < 2; ++m) {
+      *operation.matrix.scales.view().Row<float>(m) = 1;
+      for (int64_t i = 0; i < kMaxInt8K; ++i) {
+        operation.matrix.w.view().Row<uint8_t>(m)[i] = static_cast<uint8_t>(weight);
+      }
+    }
+    for (float x : {1.0f, -1.0f}) {
+      for (int64_t i = 0; i < kMaxInt8K; ++i) operation.x.view().Row<float>(0)[i] = x;
+      for (const KernelRow* row : SupportedRows(op, caps, operation.call)) {
+        RunRow(*row, operation.call, pool);
+        for (float y : operation.matrix.y.ToFloat()) {
+          EXPECT_NEAR(y, static_cast<double>(x) * weight * static_cast<double>(kMaxInt8K), 64)
+              << row->name << " " << weight << " " << x;
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 
 void CheckScaledLinearConformance(const OpDefinition& op, const device::Capabilities& caps) {
@@ -294,6 +319,7 @@ void CheckScaledLinearConformance(const OpDefinition& op, const device::Capabili
   CheckSeveralMatrices(op, caps);
   CheckNaN(op, caps);
   CheckCodes(op, caps);
+  CheckLongestInt8Row(op, caps);
 }
 
 }  // namespace pagemill::ops

@@ -28,6 +28,8 @@ inline constexpr int64_t kQuadBytes = 4;
 inline constexpr int64_t kPanelQuadBytes = kQuadBytes * kPanelRows;
 inline constexpr int kQuadOrder[4] = {0, 2, 1, 3};  // the element of each byte of a quad
 inline constexpr uint8_t kInt8Offset = 128;
+// Of rows of x that are smaller the inverse of the scale may overflow: they count as 0.
+inline constexpr float kSmallestRow = 0x1p-100f;
 
 // The members of a PackedKernelSet of these names.
 int64_t ScaledPanelBytes(DType dtype, int64_t k);

@@ -15,8 +15,6 @@
 namespace pagemill::ops::scaled {
 namespace {
 
-constexpr float kSmallestRow = 0x1p-100f;  // of rows below, the inverse of the scale may overflow
-
 // As integers, magnitudes are in the order of their values and NaN is above all: the scale of a row
 // with a NaN is NaN, and so are all its outputs.
 PM_INLINE float LargestMagnitude(const float* x, int64_t k) {
@@ -33,6 +31,17 @@ PM_INLINE RowScale ScaleOf(const float* x, int64_t k, float* inverse) {
   const bool is_zero = top < kSmallestRow;
   *inverse = is_zero ? 0 : 127 / top;
   return {is_zero ? 0 : top * (1.0f / 127), 0};
+}
+
+// Sums of products with weights plus kInt8Offset may wrap; with the row's start they are exact
+// again (kMaxInt8K).
+PM_INLINE int32_t Wrapped(int32_t sum, int32_t start) {
+  return static_cast<int32_t>(static_cast<uint32_t>(sum) + static_cast<uint32_t>(start));
+}
+
+// RowScale::start of a row whose integers have this sum.
+PM_INLINE int32_t OffsetSum(int32_t sum) {
+  return static_cast<int32_t>(0u - kInt8Offset * static_cast<uint32_t>(sum));
 }
 
 // 64 elements from `at` on of a row of k as 16 quads; `sum` becomes that of the integers so far.

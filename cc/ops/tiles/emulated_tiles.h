@@ -56,7 +56,7 @@ class EmulatedTiles {
     }
   }
 
-  // Subnormal numbers are not flushed here: the error bound holds either way.
+  // Subnormal numbers are not flushed here, as the instruction does: bounds hold either way.
   template <int kSums, int kA, int kB>
   static void Multiply() {
     Tile& sums = tiles_[kSums];
@@ -104,11 +104,11 @@ class EmulatedTiles {
     ASSERT_NO_FATAL_FAILURE(CheckShapes(sums, a, b));
     for (int row = 0; row < sums.rows; ++row) {
       for (int column = 0; column < sums.row_bytes / 4; ++column) {
-        int32_t sum;
+        uint32_t sum;  // wraps, as the instruction's does
         std::memcpy(&sum, sums.bytes[row] + 4 * column, sizeof(sum));
         for (int i = 0; i < a.row_bytes; ++i) {
-          sum +=
-              static_cast<A>(a.bytes[row][i]) * static_cast<B>(b.bytes[i / 4][4 * column + i % 4]);
+          sum += static_cast<uint32_t>(static_cast<A>(a.bytes[row][i]) *
+                                       static_cast<B>(b.bytes[i / 4][4 * column + i % 4]));
         }
         std::memcpy(sums.bytes[row] + 4 * column, &sum, sizeof(sum));
       }

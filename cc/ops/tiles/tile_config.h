@@ -11,7 +11,7 @@
 //
 // Order of TDPBF16PS, from Intel's description: of the 32 elements of a row of a and those of a
 // column of b one chain of the even ones and one of the odd ones, ascending, each from 0; their sum
-// is added to the output's.
+// is added to the output's. It takes subnormal numbers, sums included, for 0.
 #ifndef PAGEMILL_CC_OPS_TILES_TILE_CONFIG_H_
 #define PAGEMILL_CC_OPS_TILES_TILE_CONFIG_H_
 

@@ -54,8 +54,8 @@ struct Source {
     switch (assembly.layout) {
       case PackedLayout::kAwq:
         return static_cast<int32_t>(Integer(word_of(), kAwqPlaces[static_cast<size_t>(place)]));
-      case PackedLayout::kGptq:
-        return static_cast<int32_t>(Integer(word_of(), place)) + 1;
+      case PackedLayout::kGptq:  // 0 is stored as the largest integer
+        return static_cast<int32_t>(Integer(word_of(), place) + 1) & ((1 << assembly.bits) - 1);
       case PackedLayout::kGptqV2:
         return static_cast<int32_t>(Integer(word_of(), place));
       case PackedLayout::kPackQuantized:

@@ -4,7 +4,7 @@
 //   PM_RETURN_IF_ERROR(Assemble(program, weight_id, weights, target, pool));
 //
 // What is exact: q4_0, q8_0 and both numbers of q4_1 where scales are f16, but for the minimum of
-// q4_1, d = scale, m = -d * zero: a zero point has 5 bits, so m is rounded to the 11 bits of f16,
+// q4_1, d = scale, m = -d * zero: a zero point has 4 bits, so m is rounded to the 11 bits of f16,
 // by 2^-11 * 16 d = d / 128 or less, the same for all elements of a group. That is the worst error
 // of a dequantization to f16 too, (q - zero) * scale of up to 15 d rounded to 11 bits; a bf16 one
 // is off by 8 times as much, and quantization itself by d / 2. bf16 and f32 scales become f16: off
@@ -15,6 +15,7 @@
 #define PAGEMILL_CC_PROGRAM_WEIGHTS_ASSEMBLE_H_
 
 #include <cstddef>
+#include <string_view>
 
 #include "cc/base/status.h"
 #include "cc/device/thread_pool.h"
@@ -22,6 +23,9 @@
 #include "cc/program/weights/weights.h"
 
 namespace pagemill::program {
+
+// Of the bytes that Assemble() makes: copies on disk are found by it.
+inline constexpr std::string_view kAssemblyVersion = "assembly 1";
 
 // Writes `weight`, Value::Bytes() of it, row after row, with all threads, each of which takes 0.5
 // to 0.8 ns an element. kDataLoss, and nothing written, where a scale is not finite or an index

@@ -32,7 +32,7 @@ Matrix Random(int64_t rows, int64_t columns, int64_t group, int32_t bits, bool z
   const auto integer = [&] { return static_cast<int32_t>(random() % (1u << bits)); };
   for (int64_t i = 0; i < rows * columns; ++i) m.q.push_back(integer());
   for (int64_t i = 0; i < rows * m.groups(); ++i) {
-    m.zeros.push_back(zeros ? std::max(integer(), 1) : 1 << (bits - 1));
+    m.zeros.push_back(zeros ? integer() : 1 << (bits - 1));
     const float scale = std::ldexp(1.0f + static_cast<float>(random() % 1000) / 1000, -8);
     m.scales.push_back(FloatToF16(random() % 7 == 0 ? -scale : scale));
   }
@@ -49,8 +49,8 @@ std::string Words(int64_t rows, int64_t columns, int32_t bits, bool along_rows, 
   for (int64_t i = 0; i < rows; ++i) {
     for (int64_t j = 0; j < columns; ++j) {
       const int64_t word = along_rows ? i / p * word_columns + j : i * word_columns + j / p;
-      words[static_cast<size_t>(word)] |= static_cast<uint32_t>(integer(i, j))
-                                          << ((along_rows ? i : j) % p * bits);
+      const uint32_t value = static_cast<uint32_t>(integer(i, j)) & ((1u << bits) - 1);
+      words[static_cast<size_t>(word)] |= value << ((along_rows ? i : j) % p * bits);
     }
   }
   std::string bytes;

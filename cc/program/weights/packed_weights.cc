@@ -131,7 +131,7 @@ Digest128 KeyOf(const Program& program, const Layout& layout, const Weights& wei
     }
     const std::optional<Assembly>& assembly = program.value(copy.weight).assembly;
     if (assembly) {
-      text.append(" ").append(NameOf(assembly->layout));
+      text.append(" ").append(kAssemblyVersion).append(" ").append(NameOf(assembly->layout));
       for (int64_t number : {int64_t{assembly->bits}, assembly->group, assembly->first_row,
                              assembly->first_column}) {
         text += " " + std::to_string(number);

@@ -60,7 +60,9 @@ def _zeros(packing: Packing, zeros: Ints | None, shape: tuple[int, ...]) -> Floa
         return np.full(shape, 1 << (packing.bits - 1), np.float32)
     if packing.layout == "pack_quantized":
         return _unpack(zeros, packing, axis=0)[: shape[0]]
-    return _unpack(zeros, packing, axis=1).T + (1 if packing.layout == "gptq" else 0)
+    stored = _unpack(zeros, packing, axis=1).T
+    # A zero point of 0 is stored as the largest integer.
+    return (stored + 1) % (1 << packing.bits) if packing.layout == "gptq" else stored
 
 
 def _to_bf16(values: Floats) -> Floats:

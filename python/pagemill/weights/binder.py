@@ -13,7 +13,7 @@ import numpy as np
 
 from pagemill.ops.dtypes import DTYPES, MATRIX_DTYPES, tensor_bytes
 from pagemill.ops.program import AssembledEntry
-from pagemill.ops.scaled_linear import ScaledMatrix
+from pagemill.ops.scaled_linear import SCALED_DTYPES, ScaledMatrix
 from pagemill.ops.shard import Part, Shard
 from pagemill.ops.trace import Tensor, Trace, format_shape
 from pagemill.weights.errors import WeightsError
@@ -78,6 +78,7 @@ class WeightBinder:
         if has_packed(self._source, name.removesuffix(".weight")):
             return self._packed(name, shape, rows or Part(0, shape[0], shape[0]), columns)
         location = self._source.tensor(name)
+        self._check_unscaled(location)
         if location.shape != shape or location.dtype not in MATRIX_DTYPES:
             raise WeightsError(
                 f"{self._source.path}: {name} is {location.dtype} {format_shape(location.shape)}, "
@@ -173,6 +174,14 @@ class WeightBinder:
         self._bound[key] = self.trace.assembled(entry)
         return self._bound[key]
 
+    def _check_unscaled(self, location: TensorLocation) -> None:
+        """Only the matrices of linear layers may have scales beside them."""
+        if location.dtype in SCALED_DTYPES:
+            raise WeightsError(
+                f"{self._source.path}: {location.name} is stored as {location.dtype}, which is"
+                " supported for linear layers only; leave this tensor unquantized"
+            )
+
     def _part(self, location: TensorLocation | None) -> str | None:
         """Declares a tensor that a matrix is made of; its name."""
         if location is not None and location.name not in self._bound:
@@ -199,6 +208,7 @@ class WeightBinder:
             WeightsError: it is missing, or of another shape or type.
         """
         location = self._source.tensor(name)
+        self._check_unscaled(location)
         if location.shape != (length,):
             shape = format_shape(location.shape)
             raise WeightsError(
@@ -224,6 +234,7 @@ class WeightBinder:
             WeightsError: the matrix is missing or of another shape.
         """
         location = self._source.tensor(name)
+        self._check_unscaled(location)
         if location.shape != shape:
             raise WeightsError(f"{self._source.path}: {name} is {format_shape(location.shape)}")
         return self._constant(f"{name}[{index}]", read_f32(location)[index])

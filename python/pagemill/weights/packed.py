@@ -20,14 +20,13 @@ from pagemill.ops.trace import format_shape
 from pagemill.weights.errors import WeightsError
 from pagemill.weights.location import TensorLocation
 from pagemill.weights.quantization import GroupQuantization
-from pagemill.weights.read import read_bytes
+from pagemill.weights.read import REAL_DTYPES, read_bytes
 from pagemill.weights.source import ModelSource
 
 BLOCK_COLUMNS = 32  # columns divide at multiples of it
 
 _NAMES = ("qweight", "scales", "qzeros", "g_idx")
 _PACK_NAMES = ("weight_packed", "weight_scale", "weight_zero_point", "weight_g_idx")
-_SCALE_DTYPES = ("f16", "bf16", "f32")
 _ORDER_NOTE = (
     "matrices that are quantized in the order of activations (desc_act, actorder: an index of"
     " groups that does not count up) are expanded to bf16, to four times the memory of 4 bits"
@@ -77,7 +76,7 @@ def packed_matrix(
         "pack_quantized": (rows, columns // words),
     }.get(packing.layout, (columns // words, rows))
     _check(source, values, ("i32",), expected)
-    _check(source, scales, _SCALE_DTYPES, (rows, groups) if by_rows else (groups, rows))
+    _check(source, scales, REAL_DTYPES, (rows, groups) if by_rows else (groups, rows))
     zeros = source.tensor(names[2]) if quantization.zeros or source.has(names[2]) else None
     if zeros is not None:
         zeros_shape = (-(-rows // words), groups) if by_rows else (groups, rows // words)
@@ -86,7 +85,7 @@ def packed_matrix(
     index = source.tensor(names[3]) if source.has(names[3]) else None
     if index is not None:
         _check(source, index, ("i32",), (columns,))
-        index = None if _counts_up(index, packing.group) else index
+        index = None if _is_plain(index, packing) else index
     dtype, note = _becomes(packing, zeros, index)
     return PackedMatrix(dtype, packing, (values, scales, zeros, index), note)
 
@@ -124,7 +123,12 @@ def _in_the_middle(zeros: TensorLocation, packing: Packing) -> bool:
     return bool((read_bytes(zeros).view("<u4") == word).all())
 
 
-def _counts_up(index: TensorLocation, group: int) -> bool:
-    """Does the index say what it would be by default?"""
+def _is_plain(index: TensorLocation, packing: Packing) -> bool:
+    """Are groups in the order of columns: does the index count up, or was it never filled?
+
+    Older writers of GPTQ leave zeros there; compressed-tensors leaves -1.
+    """
     groups = read_bytes(index).view("<i4")
-    return bool((groups == np.arange(len(groups)) // group).all())
+    counts_up = (groups == np.arange(len(groups)) // packing.group).all()
+    empty = -1 if packing.layout == "pack_quantized" else 0
+    return bool(counts_up or (groups == empty).all())

@@ -147,6 +147,19 @@ def test_an_index_that_does_not_count_up_expands(tmp_path: Path) -> None:
     assert "desc_act" in note and "bf16" in note
 
 
+def test_an_index_that_was_never_filled_is_none(tmp_path: Path) -> None:
+    tensors = gptq_tensors(g_idx=torch.zeros(64, dtype=torch.int32))
+    assert binder(tmp_path, tensors, GPTQ).matrix("a.weight", (8, 64)).dtype == "q4_0"
+    tensors = {
+        "a.weight_packed": torch.zeros((8, 8), dtype=torch.int32),
+        "a.weight_scale": torch.ones((8, 2), dtype=torch.float16),
+        "a.weight_g_idx": torch.full((64,), -1, dtype=torch.int32),
+    }
+    weights = binder(tmp_path, tensors, packed_section(group_size=32))
+    assert weights.matrix("a.weight", (8, 64)).dtype == "q4_0"
+    assert weights.notes == []
+
+
 def test_eight_bits_with_zero_points_expand(tmp_path: Path) -> None:
     zeros = {"qweight": torch.zeros((16, 8), dtype=torch.int32)}
     tensors = gptq_tensors(**zeros, qzeros=torch.zeros((2, 2), dtype=torch.int32))

@@ -167,6 +167,10 @@ _STATIC_NOTE = (
 _CACHE_NOTE = "the checkpoint's scales of the KV cache are not used; see --kv-cache-dtype"
 
 
+def _cache_notes(section: Config) -> tuple[str, ...]:
+    return (_CACHE_NOTE,) if section.get("kv_cache_scheme") else ()
+
+
 def _fp8(section: Config) -> ScaledQuantization:
     """transformers' FP8: e4m3 weights with a scale a tensor, a row or a block."""
     _require("fp8", "fmt", section.get("fmt", "e4m3"), {"e4m3": "e4m3"})
@@ -177,7 +181,7 @@ def _fp8(section: Config) -> ScaledQuantization:
         + module_names("fp8", section, "ignored_layers").entries
     )
     block = _block("fp8", "weight_block_size", section.get("weight_block_size"))
-    notes = (_STATIC_NOTE,) if scheme == "static" else ()
+    notes = _cache_notes(section) + ((_STATIC_NOTE,) if scheme == "static" else ())
     return ScaledQuantization("fp8", "f8_e4m3", block, False, excluded, notes)
 
 
@@ -218,7 +222,7 @@ def _group(name: str, group: Config, section: Config, excluded: ModuleNames) -> 
         raise refuse(_COMPRESSED, f"{name}.output_activations", "present", "none")
     weights = _object(f"{name}.weights", group.get("weights"))
     if stored == _PACKED:
-        return _packed(name, weights, group)
+        return _packed(name, weights, group, _cache_notes(section))
     _check_numbers(f"{name}.weights", weights)
     integers = weights["type"] == "int"
     strategies = {"tensor": "tensor", "channel": "channel"}
@@ -233,7 +237,7 @@ def _group(name: str, group: Config, section: Config, excluded: ModuleNames) -> 
         block = _block(_COMPRESSED, at, weights.get("block_structure"))
         if block is None:
             raise refuse(_COMPRESSED, at, None, "two sizes, rows and columns")
-    notes = (_CACHE_NOTE,) if section.get("kv_cache_scheme") else ()
+    notes = _cache_notes(section)
     activations = _object(f"{name}.input_activations", group.get("input_activations"))
     if activations:
         _check_numbers(f"{name}.input_activations", activations)
@@ -266,7 +270,7 @@ def _check_numbers(name: str, entry: Config) -> None:
     _require(_COMPRESSED, f"{name}.num_bits", entry.get("num_bits"), {8: "8"})
 
 
-def _packed(name: str, weights: Config, group: Config) -> GroupQuantization:
+def _packed(name: str, weights: Config, group: Config, notes: tuple[str, ...]) -> GroupQuantization:
     _require(_COMPRESSED, f"{name}.weights.type", weights.get("type"), {"int": "int"})
     strategy = weights.get("strategy")
     allowed = {"channel": "channel", "group": "group"}
@@ -274,7 +278,7 @@ def _packed(name: str, weights: Config, group: Config) -> GroupQuantization:
     bits = _bits(_COMPRESSED, f"{name}.weights.num_bits", weights.get("num_bits"), (4, 8))
     size = weights.get("group_size") if strategy == "group" else -1
     columns = _columns(_COMPRESSED, f"{name}.weights.group_size", size)
-    notes = (_WIDE_NOTE,) if group.get("input_activations") else ()
+    notes += (_WIDE_NOTE,) if group.get("input_activations") else ()
     symmetric = weights.get("symmetric", True)
     _require(_COMPRESSED, f"{name}.weights.symmetric", symmetric, {True: "true", False: "false"})
     return GroupQuantization(_COMPRESSED, "pack_quantized", bits, columns, not symmetric, notes)

@@ -95,6 +95,14 @@ def test_fp8() -> None:
     assert parse({"quant_method": "fp8", "activation_scheme": "static"}).notes
 
 
+@pytest.mark.parametrize(
+    "section", [{"quant_method": "fp8"}, compressed(), compressed("float", strategy="channel")]
+)
+def test_scales_of_the_cache_are_noted(section: dict[str, Any]) -> None:
+    (note,) = parse({**section, "kv_cache_scheme": {"num_bits": 8, "type": "float"}}).notes
+    assert "--kv-cache-dtype" in note
+
+
 def test_module_patterns() -> None:
     names = ModuleNames(("re:.*lm_head", "re:model\\.layers\\.[01]\\..*", "vision"))
     assert "lm_head" in names and "model.layers.1.mlp.up_proj" in names and "a.vision.b" in names

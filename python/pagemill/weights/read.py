@@ -10,6 +10,8 @@ from pagemill.weights.dequantize import dequantize
 from pagemill.weights.errors import WeightsError
 from pagemill.weights.location import TensorLocation
 
+REAL_DTYPES = ("f32", "bf16", "f16")  # one number an element, without a scale
+
 
 def e4m3_values() -> npt.NDArray[np.float32]:
     """The value of each of the 256 codes of f8_e4m3 (`cc/tensor/float8.h`)."""

@@ -13,7 +13,7 @@ from pagemill.ops.trace import format_shape
 from pagemill.weights.errors import WeightsError
 from pagemill.weights.location import TensorLocation
 from pagemill.weights.quantization import ScaledQuantization
-from pagemill.weights.read import read_f32
+from pagemill.weights.read import REAL_DTYPES, read_f32
 from pagemill.weights.source import ModelSource
 
 _SUFFIXES = ("weight_scale", "weight_scale_inv")
@@ -79,7 +79,7 @@ def read_scales(source: ModelSource, module: str, shape: tuple[int, int]) -> Sca
         per_row, single = (1, shape[1]), (_ALL_ROWS, shape[1])
         expected = {(shape[0],): per_row, (shape[0], 1): per_row, (): single, (1,): single}
         expected.setdefault((1, 1), single)
-    if location.shape not in expected or location.dtype not in ("f32", "bf16", "f16"):
+    if location.shape not in expected or location.dtype not in REAL_DTYPES:
         wanted = " or ".join(format_shape(known) for known in expected)
         raise WeightsError(
             f"{source.path}: {names[0]} is {location.dtype} {format_shape(location.shape)};"

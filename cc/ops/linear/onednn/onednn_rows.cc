@@ -21,7 +21,7 @@
 namespace pagemill::ops::linear {
 namespace {
 
-// Products that a thread keeps: 24 heights of each shape of block.
+// Products that a thread keeps: 23 heights of each shape of block.
 constexpr size_t kMaxProducts = 768;
 
 // oneDNN's objects, destroyed with their owner.
@@ -239,7 +239,7 @@ uint16_t* RandomBf16(std::vector<uint16_t>& memory, int64_t count) {
   uint32_t state = 1;
   for (int64_t i = 0; i < count; ++i) {
     state = state * 1664525 + 1013904223;  // Numerical Recipes
-    // 0.5 to 4, of either sign.
+    // 0.5 to 8, of either sign.
     numbers[i] = static_cast<uint16_t>(0x3f00 + (state >> 16 & 0x81ff));
   }
   return numbers;
