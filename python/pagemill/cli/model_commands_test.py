@@ -120,7 +120,7 @@ def test_plan(model: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert plan["max_model_len"] == 4096
     # 30 layers x (keys and values) x 3 heads x 64 x 2 bytes.
     assert plan["bytes"]["kv_per_token"] == 30 * 2 * 3 * 64 * 2
-    assert plan["kv_cache_tokens"] == 11264
+    assert plan["kv_cache_tokens"] == 11008
     assert plan["concurrency"] == 2
     # The file without its metadata: nothing is expanded.
     assert 0.9 < plan["bytes"]["weights"] / os.path.getsize(model) <= 1.05
@@ -133,7 +133,7 @@ def test_plan(model: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert "--max-model-len" in out
     status, out, _ = _run(capsys, "plan", model)
     assert status == 0
-    assert "11,264 tokens" in out
+    assert "11,008 tokens" in out
 
 
 def test_doctor(model: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ class CacheConfig:
     kv_cache_memory_bytes: int | None = option(
         None,
         "Size of the KV cache, such as 2GiB. Default: room for one request of --max-model-len"
-        " tokens, and for 11,264 tokens at least, within --memory-utilization.",
+        " tokens, and for 11,008 tokens at least, within --memory-utilization.",
         unit="bytes",
         allowed=Range(1, 2**62),
     )

@@ -12,7 +12,7 @@ from pagemill.config.quantities import format_bytes
 
 # The pool is touched as it fills and then stays resident: so many tokens keep a busy server of the
 # default model (22.5 KiB a token) under 500 MB.
-_AUTO_TOKENS = 11264
+_AUTO_TOKENS = 11008
 
 
 @dataclass(frozen=True, slots=True)
