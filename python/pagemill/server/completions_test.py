@@ -365,16 +365,30 @@ def test_a_tenant_that_is_no_name_is_refused(tenant: str) -> None:
     run(body)
 
 
-def test_a_request_that_fails_while_it_runs() -> None:
+@pytest.mark.parametrize("step_s", [0.0, 0.01], ids=["merged", "apart"])
+def test_a_request_that_fails_while_it_runs(step_s: float) -> None:
+    """What was generated before is delivered, also where the failure comes in the same output."""
+
     async def body(server: FakeServer) -> None:
         response = await server.client.post("/v1/completions", json={"prompt": "a"})
         assert response.status_code == 500
         assert response.json()["error"]["type"] == "InternalServerError"
-        chunks = await stream(server, prompt="a")
+        chunks = await stream(server, prompt="a", seed=5)
         assert chunks[-1]["error"]["code"] == 500
-        assert "".join(c["choices"][0]["text"] for c in chunks[:-1]) != ""
+        text = "".join(c["choices"][0]["text"] for c in chunks[:-1])
+        assert text == continued("a", seed=5, count=3)
+        assert all(c["choices"][0]["finish_reason"] is None for c in chunks[:-1])
 
-    run(body, FakeOptions(fail_at_position=3))
+    run(body, FakeOptions(fail_at_position=3, step_s=step_s))
+
+
+def test_a_choice_that_was_complete_before_its_failure() -> None:
+    async def body(server: FakeServer) -> None:
+        stop = continued("a", seed=5, count=2)[-1]
+        got = await post(server, prompt="a", seed=5, stop=stop)
+        assert got["choices"][0]["finish_reason"] == "stop"
+
+    run(body, FakeOptions(fail_at_position=3, step_s=0.0))
 
 
 def test_unknown_model() -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -218,11 +218,14 @@ class Generation:
         """Yields what is new, all choices that have news at a time.
 
         Raises:
-            ApiError: a choice failed; the others are aborted by `close`.
+            ApiError: a choice failed; what was generated before it has been yielded, and the other
+                choices are aborted by `close`.
         """
         try:
             async for outputs in self._stream:
                 yield [self._take(output) for output in outputs]
+                for output in outputs:
+                    self._raise_failure(output)
         except EngineError as error:
             self._metrics.finished("error")
             raise from_engine(error) from error
@@ -237,9 +240,8 @@ class Generation:
 
     def _take(self, output: ChoiceOutput) -> ChoiceDelta:
         choice = self._choices[output.index]
-        if output.error is not None:
-            choice.assembler.finished = True
-            raise output.error
+        if output.error is not None:  # no reason a client could read: `deltas` raises it afterwards
+            output = replace(output, finish_reason=None)
         delta = choice.assembler.push(output)
         delta.prompt_logprobs = output.prompt_logprobs
         self._completion_tokens += len(delta.token_ids)
@@ -250,6 +252,13 @@ class Generation:
         if delta.finish_reason is not None and output.finish_reason is None:
             self._stream.stop(output.index)  # a stop string, of which the engine knows nothing
         return delta
+
+    def _raise_failure(self, output: ChoiceOutput) -> None:
+        assembler = self._choices[output.index].assembler
+        # Tokens merged with the failure may have held a stop string: the choice was complete then.
+        if output.error is not None and not assembler.finished:
+            assembler.finished = True
+            raise output.error
 
     def _observe(self, choice: _Choice, output: ChoiceOutput, delta: ChoiceDelta) -> None:
         metrics, count = self._metrics, len(delta.token_ids)
