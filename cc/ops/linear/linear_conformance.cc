@@ -10,11 +10,13 @@
 #include "cc/ops/block_format/block_format.h"
 #include "cc/ops/conformance.h"
 #include "cc/ops/linear/linear.h"
+#include "cc/ops/matrix_conformance.h"
 
 namespace pagemill::ops {
 namespace {
 
-using conformance::BitEqual;
+using conformance::CheckBatchInvariance;
+using conformance::CheckMatricesTogether;
 using conformance::Random;
 using conformance::RunRow;
 using conformance::SupportedRows;
@@ -172,58 +174,19 @@ void CheckValues(const OpDefinition& op, const device::Capabilities& caps) {
   }
 }
 
-// Rows [begin, end) of the operation's x in a call of their own.
-std::vector<float> RunSlice(const KernelRow& row, Operation& operation, int64_t begin, int64_t end,
-                            ThreadPool& pool) {
-  const int64_t columns = operation.y.view().shape[1];
-  TestTensor part(DType::kF32, {end - begin, columns});
-  TensorView inputs[3] = {operation.inputs[0], operation.inputs[1], operation.inputs[2]};
-  inputs[0].data = inputs[0].Row<float>(begin);
-  inputs[0].shape[0] = end - begin;
-  const TensorView outputs[1] = {part.view()};
-  RunRow(row, {inputs, outputs, &operation.attributes, nullptr}, pool);
-  return part.ToFloat();
-}
-
-void CheckInvariance(const Case& c, DType dtype, const OpDefinition& op,
-                     const device::Capabilities& caps, Random& random) {
-  Operation operation(c, dtype, random);
-  for (const KernelRow* row : SupportedRows(op, caps, operation.call)) {
-    SCOPED_TRACE(std::string(row->name));
-    ThreadPool alone({.num_threads = 1});
-    std::vector<float> one_by_one;
-    for (int64_t n = 0; n < c.n; ++n) {
-      const std::vector<float> y = RunSlice(*row, operation, n, n + 1, alone);
-      one_by_one.insert(one_by_one.end(), y.begin(), y.end());
-    }
-    for (int32_t threads = 1; threads <= 3; ++threads) {
-      ThreadPool pool({.num_threads = threads});
-      ASSERT_TRUE(BitEqual(RunSlice(*row, operation, 0, c.n, pool), one_by_one))
-          << threads << " threads";
-    }
-    std::vector<float> in_pieces;
-    for (int64_t begin = 0; begin < c.n;) {
-      const int64_t end = std::min<int64_t>(c.n, begin + random.Int(1, 9));
-      const std::vector<float> y = RunSlice(*row, operation, begin, end, alone);
-      in_pieces.insert(in_pieces.end(), y.begin(), y.end());
-      begin = end;
-    }
-    ASSERT_TRUE(BitEqual(in_pieces, one_by_one)) << "random pieces";
-  }
-}
-
-void CheckBatchInvariance(const OpDefinition& op, const device::Capabilities& caps) {
+void CheckInvariance(const OpDefinition& op, const device::Capabilities& caps) {
   Random random(2);
   for (DType dtype : kWeightDTypes) {
     SCOPED_TRACE(std::string(Info(dtype).name));
     for (int64_t n : {2, 3, 4, 5, 6, 7, 8, 11, 12, 13, 31, 67}) {
       // 83 weight rows: more than one panel and more than one grain, no multiple of a tile.
       const int64_t k = IsBlockFormat(dtype) ? 256 : 75;
-      CheckInvariance({n, 83, k, n % 2 == 0, 4, 0}, dtype, op, caps, random);
+      const Operation operation({n, 83, k, n % 2 == 0, 4, 0}, dtype, random);
+      CheckBatchInvariance(op, caps, operation.call, random);
     }
     // Long rows: their sums are worked through in parts.
-    CheckInvariance({15, 9, IsBlockFormat(dtype) ? 1792 : 1597, true, 0, 0}, dtype, op, caps,
-                    random);
+    const Operation longer({15, 9, IsBlockFormat(dtype) ? 1792 : 1597, true, 0, 0}, dtype, random);
+    CheckBatchInvariance(op, caps, longer.call, random);
   }
 }
 
@@ -251,20 +214,7 @@ void CheckSeveralMatrices(const OpDefinition& op, const device::Capabilities& ca
       Attributes attributes;
       const OpCall call{inputs, outputs, &attributes, nullptr};
       ASSERT_TRUE(op.check(call).ok()) << op.check(call).ToString();
-      for (const KernelRow* row : SupportedRows(op, caps, call)) {
-        SCOPED_TRACE(std::string(row->name));
-        ThreadPool pool({.num_threads = 2});
-        for (TestTensor& tensor : y) tensor.Poison();
-        RunRow(*row, call, pool);
-        for (size_t i = 0; i < heights.size(); ++i) {
-          EXPECT_TRUE(y[i].GuardsIntact());
-          const std::vector<float> together = y[i].ToFloat();
-          const TensorView own[] = {x.view(), inputs[1 + 2 * i], inputs[2 + 2 * i]};
-          y[i].Poison();
-          RunRow(*row, {own, {&outputs[i], 1}, &attributes, nullptr}, pool);
-          EXPECT_TRUE(BitEqual(together, y[i].ToFloat())) << "matrix " << i;
-        }
-      }
+      CheckMatricesTogether(op, caps, call, {&y[0], &y[1], &y[2], &y[3]});
     }
   }
 }
@@ -273,7 +223,7 @@ void CheckSeveralMatrices(const OpDefinition& op, const device::Capabilities& ca
 
 void CheckLinearConformance(const OpDefinition& op, const device::Capabilities& caps) {
   CheckValues(op, caps);
-  CheckBatchInvariance(op, caps);
+  CheckInvariance(op, caps);
   CheckSeveralMatrices(op, caps);
 }
 

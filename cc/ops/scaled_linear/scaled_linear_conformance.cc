@@ -8,12 +8,14 @@
 #include <vector>
 
 #include "cc/ops/conformance.h"
+#include "cc/ops/matrix_conformance.h"
 #include "cc/ops/scaled_linear/scaled_linear.h"
 
 namespace pagemill::ops {
 namespace {
 
-using conformance::BitEqual;
+using conformance::CheckBatchInvariance;
+using conformance::CheckMatricesTogether;
 using conformance::Random;
 using conformance::RunRow;
 using conformance::SupportedRows;
@@ -154,55 +156,18 @@ void CheckValues(const OpDefinition& op, const device::Capabilities& caps) {
   }
 }
 
-// Rows [begin, end) of the operation's x in a call of their own.
-std::vector<float> RunSlice(const KernelRow& row, const Operation& operation, int64_t begin,
-                            int64_t end, ThreadPool& pool) {
-  TestTensor part(DType::kF32, {end - begin, operation.outputs[0].shape[1]});
-  std::vector<TensorView> inputs = operation.inputs;
-  inputs[0].data = inputs[0].Row<float>(begin);
-  inputs[0].shape[0] = end - begin;
-  const TensorView outputs[1] = {part.view()};
-  RunRow(row, {inputs, outputs, &operation.attributes, nullptr}, pool);
-  return part.ToFloat();
-}
-
-void CheckInvariance(const Case& c, DType dtype, const OpDefinition& op,
-                     const device::Capabilities& caps, Random& random) {
-  Operation operation(c, dtype, random);
-  for (const KernelRow* row : SupportedRows(op, caps, operation.call)) {
-    SCOPED_TRACE(std::string(row->name));
-    ThreadPool alone({.num_threads = 1});
-    std::vector<float> one_by_one;
-    for (int64_t n = 0; n < c.n; ++n) {
-      const std::vector<float> y = RunSlice(*row, operation, n, n + 1, alone);
-      one_by_one.insert(one_by_one.end(), y.begin(), y.end());
-    }
-    for (int32_t threads = 1; threads <= 3; ++threads) {
-      ThreadPool pool({.num_threads = threads});
-      ASSERT_TRUE(BitEqual(RunSlice(*row, operation, 0, c.n, pool), one_by_one))
-          << threads << " threads";
-    }
-    std::vector<float> in_pieces;
-    for (int64_t begin = 0; begin < c.n;) {
-      const int64_t end = std::min<int64_t>(c.n, begin + random.Int(1, 9));
-      const std::vector<float> y = RunSlice(*row, operation, begin, end, alone);
-      in_pieces.insert(in_pieces.end(), y.begin(), y.end());
-      begin = end;
-    }
-    ASSERT_TRUE(BitEqual(in_pieces, one_by_one)) << "random pieces";
-  }
-}
-
-void CheckBatchInvariance(const OpDefinition& op, const device::Capabilities& caps) {
+void CheckInvariance(const OpDefinition& op, const device::Capabilities& caps) {
   Random random(2);
   for (DType dtype : kDTypes) {
     SCOPED_TRACE(std::string(Info(dtype).name));
     for (int64_t n : {2, 4, 7, 8, 11, 13, 25, 101}) {
-      CheckInvariance({.n = n, .m = 35, .k = 75, .bias = n % 2 == 0, .misalign_bytes = 4}, dtype,
-                      op, caps, random);
+      const Operation operation({.n = n, .m = 35, .k = 75, .bias = n % 2 == 0, .misalign_bytes = 4},
+                                dtype, random);
+      CheckBatchInvariance(op, caps, operation.call, random);
     }
-    CheckInvariance({.n = 14, .m = 35, .k = 150, .block_rows = 16, .block_columns = 64}, dtype, op,
-                    caps, random);
+    const Operation blocks({.n = 14, .m = 35, .k = 150, .block_rows = 16, .block_columns = 64},
+                           dtype, random);
+    CheckBatchInvariance(op, caps, blocks.call, random);
   }
 }
 
@@ -226,21 +191,8 @@ void CheckSeveralMatrices(const OpDefinition& op, const device::Capabilities& ca
       Attributes attributes;
       const OpCall call{inputs, outputs, &attributes, nullptr};
       ASSERT_TRUE(op.check(call).ok()) << op.check(call).ToString();
-      for (const KernelRow* row : SupportedRows(op, caps, call)) {
-        SCOPED_TRACE(std::string(row->name));
-        ThreadPool pool({.num_threads = 2});
-        for (Matrix& matrix : matrices) matrix.y.Poison();
-        RunRow(*row, call, pool);
-        for (size_t i = 0; i < matrices.size(); ++i) {
-          EXPECT_TRUE(matrices[i].y.GuardsIntact());
-          const std::vector<float> together = matrices[i].y.ToFloat();
-          const TensorView own[] = {x.view(), inputs[1 + 3 * i], inputs[2 + 3 * i],
-                                    inputs[3 + 3 * i]};
-          matrices[i].y.Poison();
-          RunRow(*row, {own, {&outputs[i], 1}, &attributes, nullptr}, pool);
-          EXPECT_TRUE(BitEqual(together, matrices[i].y.ToFloat())) << "matrix " << i;
-        }
-      }
+      CheckMatricesTogether(op, caps, call,
+                            {&matrices[0].y, &matrices[1].y, &matrices[2].y, &matrices[3].y});
     }
   }
 }
@@ -315,7 +267,7 @@ void CheckLongestInt8Row(const OpDefinition& op, const device::Capabilities& cap
 
 void CheckScaledLinearConformance(const OpDefinition& op, const device::Capabilities& caps) {
   CheckValues(op, caps);
-  CheckBatchInvariance(op, caps);
+  CheckInvariance(op, caps);
   CheckSeveralMatrices(op, caps);
   CheckNaN(op, caps);
   CheckCodes(op, caps);
