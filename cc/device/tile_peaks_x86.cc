@@ -2,6 +2,7 @@
 // that fits L1 or one that fits only L2. Values are random: zeros are multiplied faster than real
 // data.
 #include "cc/device/peak_kernels.h"
+#include "cc/device/tile_config.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -19,16 +20,6 @@ constexpr int64_t kStepBytes = 4 * kTileBytes;  // two tiles of each operand
 // L1 of the CPUs that have AMX is 48 KiB, L2 2 MiB.
 constexpr int64_t kL1Bytes = 16 << 10;
 constexpr int64_t kL2Bytes = 1 << 20;
-
-// The operand of LDTILECFG (Intel's manual, volume 1, 18.3).
-struct alignas(64) TileConfig {
-  uint8_t palette = 1;
-  uint8_t start_row = 0;
-  uint8_t reserved[14] = {};
-  uint16_t row_bytes[16] = {};
-  uint8_t rows[16] = {};
-};
-static_assert(sizeof(TileConfig) == 64);
 
 // Eight full tiles, for the calling thread. Not _tile_loadconfig: GCC 12's says that it reads 8
 // bytes of the 64, and the stores to the others may go.

@@ -1,6 +1,6 @@
 // File: cc/ops/linear/block_amx_inl.h
 // Products of panels of block formats with strips of integers (block_strip.h) in tiles of AMX.
-// Written once over `Tiles`, the tile registers (cc/ops/tiles/tile_config.h).
+// Written once over `Tiles`, the tile registers (cc/ops/tiles/tile_band.h).
 //
 // Integer products are exact and scaled as with VPDPBUSD, so the results of both have equal bits;
 // strips of few rows, which fill no tile, take the latter. Includes AVX-512: for files compiled for
@@ -18,6 +18,7 @@
 #include "cc/ops/linear/block_strip.h"
 #include "cc/ops/linear/linear_amx_inl.h"
 #include "cc/ops/linear/packed_kernel_set.h"
+#include "cc/ops/tiles/tile_band.h"
 
 namespace pagemill::ops::linear {
 
@@ -41,7 +42,7 @@ struct AmxBlocks {
   };
 
   static void Configure(int64_t rows, int64_t quads) {
-    TileConfig config;
+    device::TileConfig config;
     for (int tile = 0; tile < kXTile; ++tile) {
       config.rows[tile] = static_cast<uint8_t>(rows);
       config.row_bytes[tile] = kLineBytes;

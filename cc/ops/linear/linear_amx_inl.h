@@ -1,6 +1,6 @@
 // File: cc/ops/linear/linear_amx_inl.h
 // `linear` with bf16 weights on x rounded to bf16, in tiles of AMX; panels are those of
-// bf16_panel.h. Written once over the tile registers of cc/ops/tiles/tile_config.h.
+// bf16_panel.h. Written once over the tile registers of cc/ops/tiles/tile_band.h.
 //
 // A strip of x is divided into bands of kBandRows rows, the last one of what is left:
 //
@@ -17,7 +17,7 @@
 
 #include "cc/ops/linear/bf16_panel.h"
 #include "cc/ops/linear/packed_kernel_set.h"
-#include "cc/ops/tiles/tile_config.h"
+#include "cc/ops/tiles/tile_band.h"
 #include "cc/tensor/float16.h"
 
 namespace pagemill::ops::linear {
@@ -26,9 +26,10 @@ namespace pagemill::ops::linear {
 // instruction sets share none.
 template <class Tiles>
 struct AmxBf16 {
-  static constexpr int64_t kTileRows = 16;
-  static constexpr int64_t kRowBytes = 64;
-  static constexpr int64_t kBandRows = 2 * kTileRows;
+  using Band = BandProducts<Tiles, TileProduct::kBf16>;
+  static constexpr int64_t kTileRows = Band::kTileRows;
+  static constexpr int64_t kRowBytes = Band::kRowBytes;
+  static constexpr int64_t kBandRows = Band::kBandRows;
   static constexpr int64_t kMaxStripRows = 4 * kBandRows;
   static constexpr int64_t kPrefetchBytes = 8192;
   // A block of weights: two tiles side by side.
@@ -37,10 +38,6 @@ struct AmxBf16 {
   static int64_t Blocks(int64_t k) { return (k + kPaddedElements - 1) / kPaddedElements; }
 
   static int64_t StripBytes(DType, int64_t n, int64_t k) { return n * Blocks(k) * kRowBytes; }
-
-  static int64_t RowsOfBand(int64_t n, int64_t begin) {
-    return n - begin < kBandRows ? n - begin : kBandRows;
-  }
 
   static void RoundRow(const float* x, int64_t k, int64_t block_bytes, uint8_t* out) {
     for (int64_t at = 0; at < k; at += kPaddedElements, out += block_bytes) {
@@ -57,26 +54,12 @@ struct AmxBf16 {
 
   static void Prepare(DType, const InputRows& x, uint8_t* strip) {
     for (int64_t begin = 0; begin < x.n; begin += kBandRows) {
-      const int64_t rows = RowsOfBand(x.n, begin);
+      const int64_t rows = Band::RowsOfBand(x.n, begin);
       for (int64_t row = 0; row < rows; ++row) {
         RoundRow(x.rows + (begin + row) * x.stride, x.k, rows * kRowBytes, strip + row * kRowBytes);
       }
       strip += rows * Blocks(x.k) * kRowBytes;
     }
-  }
-
-  // Sums in 0 to 3, x in 4 and 5, weights in 6 and 7. Tiles for the lower half of a band that has
-  // none stay without rows and are not used.
-  static void Configure(int64_t rows) {
-    const int64_t upper = rows < kTileRows ? rows : kTileRows;
-    const int64_t lower = rows - upper;
-    const int64_t heights[8] = {upper, upper, lower, lower, upper, lower, kTileRows, kTileRows};
-    TileConfig config;
-    for (int tile = 0; tile < 8; ++tile) {
-      config.rows[tile] = static_cast<uint8_t>(heights[tile]);
-      config.row_bytes[tile] = static_cast<uint16_t>(heights[tile] == 0 ? 0 : kRowBytes);
-    }
-    Tiles::Configure(config);
   }
 
   // GCC drops calls of a function that only prefetches, unless it has to inline it.
@@ -88,24 +71,10 @@ struct AmxBf16 {
   // read for the first time.
   template <bool kTwo, bool kFirst>
   static void MultiplyBand(const uint8_t* w, const uint8_t* x, int64_t rows, int64_t blocks) {
-    Tiles::template Zero<0>();
-    Tiles::template Zero<1>();
-    if constexpr (kTwo) {
-      Tiles::template Zero<2>();
-      Tiles::template Zero<3>();
-    }
+    Band::template Clear<kTwo>();
     for (int64_t block = 0; block < blocks; ++block) {
       if constexpr (kFirst) Prefetch(w + kPrefetchBytes);
-      Tiles::template Load<4>(x, kRowBytes);
-      Tiles::template Load<6>(w, kPanelPairBytes);
-      Tiles::template Load<7>(w + kRowBytes, kPanelPairBytes);
-      Tiles::template Multiply<0, 4, 6>();
-      Tiles::template Multiply<1, 4, 7>();
-      if constexpr (kTwo) {
-        Tiles::template Load<5>(x + kTileRows * kRowBytes, kRowBytes);
-        Tiles::template Multiply<2, 5, 6>();
-        Tiles::template Multiply<3, 5, 7>();
-      }
+      Band::template Add<kTwo>(x, kRowBytes, w, w + kRowBytes, kPanelPairBytes);
       w += kBlockBytes;
       x += rows * kRowBytes;
     }
@@ -138,8 +107,8 @@ struct AmxBf16 {
     const uint8_t* x = o.strip;
     int64_t configured = 0;
     for (int64_t begin = 0; begin < o.n; begin += kBandRows) {
-      const int64_t rows = RowsOfBand(o.n, begin);
-      if (rows != configured) Configure(rows);
+      const int64_t rows = Band::RowsOfBand(o.n, begin);
+      if (rows != configured) Band::Configure(rows);
       configured = rows;
       if (rows > kTileRows) {
         begin == 0 ? MultiplyBand<true, true>(o.panel, x, rows, blocks)

@@ -1,7 +1,7 @@
 // File: cc/ops/paged_attention/attention_amx_inl.h
 // Scores and weighted values of many rows in tiles of AMX, over the pairs of bf16 that
 // attention_pairs_inl.h leaves in scratch; the softmax, and few rows, are those of vectors, in the
-// order of tiles. Written once over `Tiles` (cc/ops/tiles/tile_config.h). Include it after
+// order of tiles. Written once over `Tiles` (cc/ops/tiles/tile_band.h). Include it after
 // vec_avx512.h, in a file compiled for AMX.
 //
 // A tile multiplies every weight with every value, so what a row does not see must be finite: keys
@@ -14,14 +14,13 @@
 
 #include "cc/ops/paged_attention/attention_amx_int8_inl.h"
 #include "cc/ops/paged_attention/attention_dots_inl.h"
-#include "cc/ops/tiles/tile_config.h"
+#include "cc/ops/tiles/tile_band.h"
 
 namespace pagemill::ops {
 namespace {
 
 constexpr int kTileRows = 16;
 constexpr int kBandRows = 2 * kTileRows;
-constexpr int kTileRowBytes = 64;
 constexpr int kTileKeys = 32;  // that one tile of weights holds
 
 // The right operand of a product: two tiles of 16 columns side by side for each 32 elements.
@@ -41,45 +40,20 @@ struct TileBand {
 
 template <class Tiles>
 struct TileProducts {
-  // Sums in 0 to 3, rows in 4 and 5, columns in 6 and 7. Tiles for the lower half of a band that
-  // has none stay without rows and are not used.
-  static void Configure(int rows) {
-    const int upper = rows < kTileRows ? rows : kTileRows;
-    const int lower = rows - upper;
-    const int heights[8] = {upper, upper, lower, lower, upper, lower, kTileRows, kTileRows};
-    TileConfig config;
-    for (int tile = 0; tile < 8; ++tile) {
-      config.rows[tile] = static_cast<uint8_t>(heights[tile]);
-      config.row_bytes[tile] = static_cast<uint16_t>(heights[tile] == 0 ? 0 : kTileRowBytes);
-    }
-    Tiles::Configure(config);
-  }
+  using Band = BandProducts<Tiles, TileProduct::kBf16>;
 
   template <bool kTwo>
   static void Multiply(const TileBand& band, const TileColumns& columns, float* to,
                        int64_t to_stride) {
-    Tiles::template Zero<0>();
-    Tiles::template Zero<1>();
-    if constexpr (kTwo) {
-      Tiles::template Zero<2>();
-      Tiles::template Zero<3>();
-    }
-    const int64_t lower = kTileRows * band.stride_bytes;
+    Band::template Clear<kTwo>();
+    const auto bytes = [](const uint16_t* elements) {
+      return reinterpret_cast<const uint8_t*>(elements);
+    };
     for (int block = 0; block < columns.blocks; ++block) {
-      const char* rows = reinterpret_cast<const char*>(band.rows) + block * kTileRowBytes;
       const int64_t offset = block * kPairsPerBlock * columns.stride_bytes;
-      const char* left = reinterpret_cast<const char*>(columns.left) + offset;
-      const char* right = reinterpret_cast<const char*>(columns.right) + offset;
-      Tiles::template Load<4>(rows, band.stride_bytes);
-      Tiles::template Load<6>(left, columns.stride_bytes);
-      Tiles::template Load<7>(right, columns.stride_bytes);
-      Tiles::template Multiply<0, 4, 6>();
-      Tiles::template Multiply<1, 4, 7>();
-      if constexpr (kTwo) {
-        Tiles::template Load<5>(rows + lower, band.stride_bytes);
-        Tiles::template Multiply<2, 5, 6>();
-        Tiles::template Multiply<3, 5, 7>();
-      }
+      Band::template Add<kTwo>(bytes(band.rows) + block * Band::kRowBytes, band.stride_bytes,
+                               bytes(columns.left) + offset, bytes(columns.right) + offset,
+                               columns.stride_bytes);
     }
     const int64_t to_bytes = to_stride * static_cast<int64_t>(sizeof(float));
     Tiles::template Store<0>(to, to_bytes);
@@ -155,7 +129,7 @@ void WeighBand(const AttentionShape& shape, const AttentionScratch& scratch, con
     TileProducts<Tiles>::Multiply(band,
                                   {.left = PairPage(shape, g, scratch),
                                    .right = PairPage(shape, g + 1, scratch),
-                                   .stride_bytes = kTileRowBytes,
+                                   .stride_bytes = 64,
                                    .blocks = shape.padded_dim / kDotUnit},
                                   scratch.scores + g * kAttentionKeyGroup, kDotChunk);
   }
@@ -199,7 +173,7 @@ void AttendTiles(const AttentionShape& shape, const AttentionTile& tile,
   const auto each_band = [rows = rows](const auto& step) {
     for (int row = rows.first; row < rows.last; row += kBandRows) {
       const int count = rows.last - row < kBandRows ? rows.last - row : kBandRows;
-      TileProducts<Tiles>::Configure(count);
+      TileProducts<Tiles>::Band::Configure(count);
       step(row, count);
     }
   };

@@ -1,13 +1,13 @@
 // File: cc/ops/paged_attention/attention_amx_int8_inl.h
 // Scores and weighted values of many rows over an int8 cache in tiles of AMX: the same integers as
 // with VNNI's quads (attention_int8_inl.h), so the same bits, whatever is multiplied where. Written
-// once over `Tiles` (cc/ops/tiles/tile_config.h). Include it after vec_avx512.h, in a file compiled
+// once over `Tiles` (cc/ops/tiles/tile_band.h). Include it after vec_avx512.h, in a file compiled
 // for AMX.
 #ifndef PAGEMILL_CC_OPS_PAGED_ATTENTION_ATTENTION_AMX_INT8_INL_H_
 #define PAGEMILL_CC_OPS_PAGED_ATTENTION_ATTENTION_AMX_INT8_INL_H_
 
 #include "cc/ops/paged_attention/attention_bytes_inl.h"
-#include "cc/ops/tiles/tile_config.h"
+#include "cc/ops/tiles/tile_band.h"
 
 namespace pagemill::ops {
 namespace {
@@ -39,7 +39,7 @@ template <class Tiles>
 struct ByteProducts {
   // Sums of left, high and low, in 0 and 1, of right in 2 and 3; a in 4 and 5, b in 6 and 7.
   static void Configure(int rows, int quads) {
-    TileConfig config;
+    device::TileConfig config;
     for (int tile = 0; tile < 8; ++tile) {
       config.rows[tile] = static_cast<uint8_t>(tile < 6 ? rows : quads);
       config.row_bytes[tile] = static_cast<uint16_t>(tile == 4 || tile == 5 ? quads * kQuad : 64);

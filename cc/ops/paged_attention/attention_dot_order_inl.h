@@ -11,7 +11,7 @@ namespace {
 
 enum class DotOrder {
   kPairs,  // one chain, pair after pair
-  kTiles,  // of each 32 elements a chain of the even and one of the odd ones (tile_config.h)
+  kTiles,  // of each 32 elements a chain of the even and one of the odd ones (tile_band.h)
 };
 
 constexpr int kPairsPerBlock = 16;  // of kTiles

@@ -1,6 +1,6 @@
 // File: cc/ops/scaled_linear/scaled_amx_inl.h
 // `scaled_linear` with int8 weights on rows of x rounded to int8, in tiles of AMX. Written once
-// over `Tiles` (cc/ops/tiles/tile_config.h). Includes AVX-512: for files compiled for that.
+// over `Tiles` (cc/ops/tiles/tile_band.h). Includes AVX-512: for files compiled for that.
 //
 // A tile of weights is 16 quads of 16 weight rows as they lie in the panel (scaled_panel.h); one of
 // x 16 rows of 64 elements. Sums of all of k are exact and stay in their tiles. A strip of x is
@@ -16,15 +16,16 @@
 #include "cc/ops/linear/packed_kernel_set.h"
 #include "cc/ops/scaled_linear/scaled_panel.h"
 #include "cc/ops/scaled_linear/scaled_quantize_avx512.h"
-#include "cc/ops/tiles/tile_config.h"
+#include "cc/ops/tiles/tile_band.h"
 
 namespace pagemill::ops::scaled {
 
 template <class Tiles>
 struct ScaledAmx {
-  static constexpr int64_t kTileRows = 16;
-  static constexpr int64_t kRowBytes = 64;
-  static constexpr int64_t kBandRows = 2 * kTileRows;
+  using Band = BandProducts<Tiles, TileProduct::kBytes>;
+  static constexpr int64_t kTileRows = Band::kTileRows;
+  static constexpr int64_t kRowBytes = Band::kRowBytes;
+  static constexpr int64_t kBandRows = Band::kBandRows;
   static constexpr int64_t kMaxStripRows = 4 * kBandRows;
   static constexpr int64_t kPrefetchBytes = 8192;
   // 64 elements of k of all rows of a panel: two tiles side by side.
@@ -34,9 +35,6 @@ struct ScaledAmx {
   static int64_t ScaleBytes(int64_t n) {
     return (n * static_cast<int64_t>(sizeof(RowScale)) + 63) / 64 * 64;
   }
-  static int64_t RowsOfBand(int64_t n, int64_t begin) {
-    return n - begin < kBandRows ? n - begin : kBandRows;
-  }
 
   static int64_t StripBytes(DType, int64_t n, int64_t k) {
     return ScaleBytes(n) + n * Blocks(k) * kRowBytes;
@@ -45,7 +43,7 @@ struct ScaledAmx {
   static void Prepare(DType, const linear::InputRows& x, uint8_t* strip) {
     uint8_t* band = strip + ScaleBytes(x.n);
     for (int64_t begin = 0; begin < x.n; begin += kBandRows) {
-      const int64_t rows = RowsOfBand(x.n, begin);
+      const int64_t rows = Band::RowsOfBand(x.n, begin);
       for (int64_t i = 0; i < rows; ++i) {
         const float* const from = x.rows + (begin + i) * x.stride;
         float inverse;
@@ -62,20 +60,6 @@ struct ScaledAmx {
     }
   }
 
-  // Sums in 0 to 3, x in 4 and 5, weights in 6 and 7. Tiles for the lower half of a band that has
-  // none stay without rows and are not used.
-  static void Configure(int64_t rows) {
-    const int64_t upper = rows < kTileRows ? rows : kTileRows;
-    const int64_t lower = rows - upper;
-    const int64_t heights[8] = {upper, upper, lower, lower, upper, lower, kTileRows, kTileRows};
-    TileConfig config;
-    for (int tile = 0; tile < 8; ++tile) {
-      config.rows[tile] = static_cast<uint8_t>(heights[tile]);
-      config.row_bytes[tile] = static_cast<uint16_t>(heights[tile] == 0 ? 0 : kRowBytes);
-    }
-    Tiles::Configure(config);
-  }
-
   // GCC drops calls of a function that only prefetches, unless it has to inline it.
   [[gnu::always_inline]] static void Prefetch(const uint8_t* from) {
     for (int64_t line = 0; line < kBlockBytes; line += 64) __builtin_prefetch(from + line);
@@ -84,24 +68,10 @@ struct ScaledAmx {
   // A band of x times the panel; kTwo where it is higher than one tile.
   template <bool kTwo>
   static void MultiplyBand(const uint8_t* w, const uint8_t* x, int64_t rows, int64_t blocks) {
-    Tiles::template Zero<0>();
-    Tiles::template Zero<1>();
-    if constexpr (kTwo) {
-      Tiles::template Zero<2>();
-      Tiles::template Zero<3>();
-    }
+    Band::template Clear<kTwo>();
     for (int64_t block = 0; block < blocks; ++block) {
       Prefetch(w + kPrefetchBytes);
-      Tiles::template Load<4>(x, kRowBytes);
-      Tiles::template Load<6>(w, kPanelQuadBytes);
-      Tiles::template Load<7>(w + kRowBytes, kPanelQuadBytes);
-      Tiles::template MultiplyBytes<0, 4, 6>();
-      Tiles::template MultiplyBytes<1, 4, 7>();
-      if constexpr (kTwo) {
-        Tiles::template Load<5>(x + kTileRows * kRowBytes, kRowBytes);
-        Tiles::template MultiplyBytes<2, 5, 6>();
-        Tiles::template MultiplyBytes<3, 5, 7>();
-      }
+      Band::template Add<kTwo>(x, kRowBytes, w, w + kRowBytes, kPanelQuadBytes);
       w += kBlockBytes;
       x += rows * kRowBytes;
     }
@@ -130,8 +100,8 @@ struct ScaledAmx {
     const uint8_t* x = p.strip + ScaleBytes(p.n);
     int64_t configured = 0;
     for (int64_t begin = 0; begin < p.n; begin += kBandRows) {
-      const int64_t rows = RowsOfBand(p.n, begin);
-      if (rows != configured) Configure(rows);
+      const int64_t rows = Band::RowsOfBand(p.n, begin);
+      if (rows != configured) Band::Configure(rows);
       configured = rows;
       rows > kTileRows ? MultiplyBand<true>(p.panel, x, rows, Blocks(p.k))
                        : MultiplyBand<false>(p.panel, x, rows, Blocks(p.k));

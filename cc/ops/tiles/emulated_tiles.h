@@ -1,5 +1,5 @@
 // File: cc/ops/tiles/emulated_tiles.h
-// The tile registers of tile_config.h, in plain C++ after Intel's description of the
+// The tile registers of tile_band.h, in plain C++ after Intel's description of the
 // instructions, for tests on machines without AMX. Stricter than the machine: using a tile that is
 // not configured, or tiles whose shapes do not fit, fails the test.
 #ifndef PAGEMILL_CC_OPS_TILES_EMULATED_TILES_H_
@@ -10,14 +10,14 @@
 #include <cstdint>
 #include <cstring>
 
-#include "cc/ops/tiles/tile_config.h"
+#include "cc/device/tile_config.h"
 #include "cc/tensor/float16.h"
 
 namespace pagemill::ops {
 
 class EmulatedTiles {
  public:
-  static void Configure(const TileConfig& config) {
+  static void Configure(const device::TileConfig& config) {
     ASSERT_EQ(config.palette, 1);
     for (int tile = 0; tile < 8; ++tile) {
       ASSERT_LE(config.rows[tile], 16);

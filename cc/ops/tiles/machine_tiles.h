@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-#include "cc/ops/tiles/tile_config.h"
+#include "cc/device/tile_config.h"
 
 #define PM_INLINE [[gnu::always_inline]] static inline
 
@@ -16,7 +16,9 @@ namespace pagemill::ops {
 namespace {
 
 struct MachineTiles {
-  PM_INLINE void Configure(const TileConfig& config) { asm volatile("ldtilecfg %0" ::"m"(config)); }
+  PM_INLINE void Configure(const device::TileConfig& config) {
+    asm volatile("ldtilecfg %0" ::"m"(config));
+  }
 
   PM_INLINE void Release() { asm volatile("tilerelease"); }
 
