@@ -16,6 +16,7 @@
 #include "cc/ops/pool/pool.h"
 #include "cc/ops/rms_norm/rms_norm.h"
 #include "cc/ops/rotary/rotary.h"
+#include "cc/ops/rotary_kv_write/rotary_kv_write.h"
 #include "cc/ops/scaled_linear/scaled_linear.h"
 #include "cc/ops/select_rows/select_rows.h"
 
@@ -38,6 +39,7 @@ std::span<const OpDefinition> CpuOps() {
       PoolOp(),
       RmsNormOp(),
       RotaryOp(),
+      RotaryKvWriteOp(),
       ScaledLinearOp(),
       SelectRowsOp(),
   };

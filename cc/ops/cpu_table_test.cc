@@ -12,10 +12,12 @@ namespace {
 
 TEST(CpuTable, HoldsEveryOpOfTheProgramFormat) {
   // docs/program_format.md, "The ops".
-  const std::string_view names[] = {"activation", "add",       "add_rms_norm",     "all_gather",
-                                    "all_reduce", "embedding", "gated_activation", "kv_write",
-                                    "layer_norm", "linear",    "paged_attention",  "pool",
-                                    "rms_norm",   "rotary",    "scaled_linear",    "select_rows"};
+  const std::string_view names[] = {
+      "activation",     "add",       "add_rms_norm",     "all_gather",
+      "all_reduce",     "embedding", "gated_activation", "kv_write",
+      "layer_norm",     "linear",    "paged_attention",  "pool",
+      "rms_norm",       "rotary",    "scaled_linear",    "select_rows",
+      "rotary_kv_write"};
   std::set<std::string_view> found;
   for (const OpDefinition& op : CpuOps()) found.insert(op.op);
   EXPECT_EQ(found, std::set<std::string_view>(std::begin(names), std::end(names)));
@@ -54,9 +56,11 @@ TEST(CpuTable, AliasRulesAreThoseOfTheProgramFormat) {
                    std::to_string(rule.output));
     }
   }
-  const std::set<std::string> expected = {
-      "activation 0>0",   "add 0>0",    "all_reduce 0>0", "add_rms_norm 0>0",
-      "add_rms_norm 1>1", "rotary 0>0", "rotary 1>1",     "gated_activation 0>0"};
+  const std::set<std::string> expected = {"activation 0>0",      "add 0>0",
+                                          "all_reduce 0>0",      "add_rms_norm 0>0",
+                                          "add_rms_norm 1>1",    "rotary 0>0",
+                                          "rotary 1>1",          "gated_activation 0>0",
+                                          "rotary_kv_write 0>0", "rotary_kv_write 1>1"};
   EXPECT_EQ(rules, expected);
 }
 

@@ -1,9 +1,8 @@
 #include "cc/ops/kv_write/kv_write.h"
 
 #include "cc/ops/kv_page.h"
-#include "cc/ops/kv_write/kv_write_run.h"
+#include "cc/ops/kv_write/kv_write_tokens.h"
 #include "cc/ops/operand_check.h"
-#include "cc/ops/row_split.h"
 
 namespace pagemill::ops {
 namespace {
@@ -31,69 +30,15 @@ Status CheckKvWrite(const OpCall& call) {
   return check.Result();
 }
 
-using StoreFunction = void (*)(const KvWriteRun& run);
-
-StoreFunction StoreFor(const KvWriteKernel& kernel, DType cache) {
-  if (cache == DType::kF32) return kernel.f32;
-  if (cache == DType::kBF16) return kernel.bf16;
-  return cache == DType::kF8E4M3 ? kernel.f8 : kernel.int8;
-}
-
-// Tokens [first, first + count) go to consecutive slots of one block.
-void StoreTokens(const KvWriteArgs& args, const KvWriteKernel& kernel, int64_t first,
-                 int32_t count) {
-  const int64_t heads = args.k.shape[1];
-  const int64_t head_dim = args.k.shape[2];
-  const int32_t block_size = args.batch->block_size;
-  const int32_t slot = args.batch->slot_mapping[first];
-  const int64_t element_bytes = RowBytes(args.cache.dtype, 1);
-  const int64_t page_bytes = head_dim * block_size * element_bytes;
-  std::byte* block = args.cache.Row<std::byte>(slot / block_size);
-  KvWriteRun run;
-  run.k_stride = args.k.row_stride_bytes / static_cast<int64_t>(sizeof(float));
-  run.v_stride = args.v.row_stride_bytes / static_cast<int64_t>(sizeof(float));
-  run.tokens = count;
-  run.offset = slot % block_size;
-  run.block_size = block_size;
-  run.head_dim = static_cast<int32_t>(head_dim);
-  std::byte* scales = block + KvScalesOffsetBytes({heads, head_dim}, block_size);
-  const int64_t scales_bytes = block_size * static_cast<int64_t>(sizeof(float));
-  for (int64_t h = 0; h < heads; ++h) {
-    run.k = args.k.Row<float>(first) + h * head_dim;
-    run.v = args.v.Row<float>(first) + h * head_dim;
-    run.k_page = block + h * page_bytes;
-    run.v_page = block + (heads + h) * page_bytes;
-    run.k_scales = scales + h * scales_bytes;
-    run.v_scales = scales + (heads + h) * scales_bytes;
-    StoreFor(kernel, args.cache.dtype)(run);
-  }
-}
-
-// Does token t continue the run of token t - 1?
-bool Continues(const BatchView& batch, int64_t t) {
-  const int32_t slot = batch.slot_mapping[t];
-  return t > 0 && slot > 0 && slot == batch.slot_mapping[t - 1] + 1 && slot % batch.block_size != 0;
-}
-
-// A run belongs to the chunk that its first token lies in, so that blocks are not torn apart where
-// two threads' chunks meet.
 template <const KvWriteKernel* kKernel>
 void Run(const OpCall& call, KernelContext& context) {
   const KvWriteArgs args = ToKvWriteArgs(call);
   const BatchView& batch = *args.batch;
-  const int64_t tokens = args.k.shape[0];
-  const int64_t grain = RowsPerChunk(args.k.RowElements());
-  context.pool->ParallelFor(tokens, grain, [&](int64_t begin, int64_t end, int) {
-    int64_t t = begin;
-    while (t < end && Continues(batch, t)) ++t;
-    while (t < end) {
-      int64_t next = t + 1;
-      while (next < tokens && Continues(batch, next)) ++next;
-      if (batch.slot_mapping[t] >= 0) {
-        StoreTokens(args, *kKernel, t, static_cast<int32_t>(next - t));
-      }
-      t = next;
-    }
+  const int64_t grain = KvTokensPerChunk(batch, 2 * args.k.RowElements());
+  context.pool->ParallelFor(batch.num_tokens, grain, [&](int64_t begin, int64_t end, int) {
+    ForEachKvRun(batch, begin, end, [&](int64_t first, int32_t count) {
+      if (batch.slot_mapping[first] >= 0) StoreKvTokens(args, *kKernel, first, count);
+    });
   });
 }
 

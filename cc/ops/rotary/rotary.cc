@@ -26,23 +26,10 @@ Status CheckRotary(const OpCall& call) {
 template <const RotaryKernel* kKernel>
 void Run(const OpCall& call, KernelContext& context) {
   const RotaryArgs args = ToRotaryArgs(call);
-  const int64_t head_dim = args.q.shape[2];
-  const int64_t q_heads = args.q.shape[1];
-  const int64_t k_heads = args.k.shape[1];
-  const RotaryFrequencies frequencies{.inv_freq = args.inv_freq.Data<float>(),
-                                      .pairs = static_cast<int32_t>(args.inv_freq.shape[0]),
-                                      .interleaved = args.interleaved,
-                                      .mscale = args.mscale};
-  const int64_t grain = RowsPerChunk((q_heads + k_heads) * head_dim);
+  const RotaryFrequencies frequencies = FrequenciesOf(args);
+  const int64_t grain = RowsPerChunk(args.q.RowElements() + args.k.RowElements());
   context.pool->ParallelFor(args.q.shape[0], grain, [&](int64_t begin, int64_t end, int) {
-    RotaryAngles angles;
-    for (int64_t t = begin; t < end; ++t) {
-      kKernel->angles(frequencies, *args.positions.Row<int32_t>(t), &angles);
-      kKernel->rotate(frequencies, angles,
-                      {args.q.Row<float>(t), args.q_out.Row<float>(t), q_heads, head_dim});
-      kKernel->rotate(frequencies, angles,
-                      {args.k.Row<float>(t), args.k_out.Row<float>(t), k_heads, head_dim});
-    }
+    RotateTokens(*kKernel, args, frequencies, begin, end);
   });
 }
 
@@ -75,6 +62,28 @@ RotaryArgs ToRotaryArgs(const OpCall& call) {
           .k_out = call.outputs[1],
           .interleaved = call.attributes->GetInt("interleaved", 0) != 0,
           .mscale = static_cast<float>(call.attributes->Get("mscale", 1))};
+}
+
+RotaryFrequencies FrequenciesOf(const RotaryArgs& args) {
+  return {.inv_freq = args.inv_freq.Data<float>(),
+          .pairs = static_cast<int32_t>(args.inv_freq.shape[0]),
+          .interleaved = args.interleaved,
+          .mscale = args.mscale};
+}
+
+void RotateTokens(const RotaryKernel& kernel, const RotaryArgs& args,
+                  const RotaryFrequencies& frequencies, int64_t begin, int64_t end) {
+  const int64_t head_dim = args.q.shape[2];
+  const int64_t q_heads = args.q.shape[1];
+  const int64_t k_heads = args.k.shape[1];
+  RotaryAngles angles;
+  for (int64_t t = begin; t < end; ++t) {
+    kernel.angles(frequencies, *args.positions.Row<int32_t>(t), &angles);
+    kernel.rotate(frequencies, angles,
+                  {args.q.Row<float>(t), args.q_out.Row<float>(t), q_heads, head_dim});
+    kernel.rotate(frequencies, angles,
+                  {args.k.Row<float>(t), args.k_out.Row<float>(t), k_heads, head_dim});
+  }
 }
 
 const OpDefinition& RotaryOp() { return kDefinition; }

@@ -19,6 +19,7 @@
 #define PAGEMILL_CC_OPS_ROTARY_ROTARY_H_
 
 #include "cc/ops/op.h"
+#include "cc/ops/rotary/rotary_token.h"
 
 namespace pagemill::ops {
 
@@ -30,6 +31,12 @@ struct RotaryArgs {
 
 RotaryArgs ToRotaryArgs(const OpCall& call);
 const OpDefinition& RotaryOp();
+
+// For ops that rotate as part of more: tokens [begin, end) of a call, with the kernel of an
+// instruction set (rotary_token.h).
+RotaryFrequencies FrequenciesOf(const RotaryArgs& args);
+void RotateTokens(const RotaryKernel& kernel, const RotaryArgs& args,
+                  const RotaryFrequencies& frequencies, int64_t begin, int64_t end);
 
 void RotaryReference(const OpCall& call, KernelContext& context);
 

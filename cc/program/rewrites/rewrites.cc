@@ -6,9 +6,10 @@
 namespace pagemill::program {
 namespace {
 
-constexpr std::array<Rewrite, 2> kRewrites = {{
+constexpr std::array<Rewrite, 3> kRewrites = {{
     {"fuse_add_rms_norm", FuseAddRmsNorm},
     {"fuse_linears", FuseLinears},
+    {"fuse_rotary_kv_write", FuseRotaryKvWrite},
 }};
 
 }  // namespace

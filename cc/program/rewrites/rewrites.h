@@ -37,6 +37,11 @@ int32_t FuseAddRmsNorm(Program& program);
 // ops::kMaxMatrices of them. So are those of scaled_linear with the same attributes.
 int32_t FuseLinears(Program& program);
 
+// q2, k2 = rotary(q, k, positions, f); kv_write(k2, v, cache)
+//   ->  q2, k2 = rotary_kv_write(q, k, positions, f, v, cache)
+// where v exists before the rotary and no op between the two has to do with the cache.
+int32_t FuseRotaryKvWrite(Program& program);
+
 }  // namespace pagemill::program
 
 #endif  // PAGEMILL_CC_PROGRAM_REWRITES_REWRITES_H_

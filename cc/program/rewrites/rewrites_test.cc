@@ -149,6 +149,82 @@ TEST(FuseLinearsTest, AtMostAsManyAsAnOpTakes) {
                                                  "\nop linear x,table,-,table,- -> z8,z9\n" + use);
 }
 
+// These ops over two caches and values of a head of 8, rewritten. `values` are declared besides q,
+// k, q2 and k2.
+std::string RewrittenAttention(const std::string& ops, const std::vector<std::string>& values) {
+  std::string head = R"(pagemill-program 1
+file 0 /m
+weight table f32 8,8 0 0
+weight inv_freq f32 2 0 256
+input token_ids i32 T
+input positions i32 T
+cache kv0 1 8 0
+cache kv1 1 8 0
+value q f32 T,1,8
+value k f32 T,1,8
+value q2 f32 T,1,8
+value k2 f32 T,1,8
+value out f32 L,8
+op embedding token_ids,table -> q
+op embedding token_ids,table -> k
+)";
+  for (const std::string& name : values) {
+    head.insert(head.find("value out"), "value " + name + " f32 T,1,8\n");
+  }
+  StatusOr<Program> program = Program::Parse(head + ops + "output logits out\n");
+  EXPECT_TRUE(program.ok()) << program.status().ToString();
+  program = RewriteProgram(*std::move(program));
+  EXPECT_TRUE(program.ok()) << program.status().ToString();
+  const std::string text = program->ToText();
+  const std::string rest = text.substr(text.find("-> k\n") + 5);
+  return rest.substr(0, rest.rfind("output"));
+}
+
+TEST(FuseRotaryKvWriteTest, KeysAreStoredWhereTheyAreRotated) {
+  EXPECT_EQ(RewrittenAttention("op embedding token_ids,table -> v\n"
+                               "op rotary q,k,positions,inv_freq -> q2,k2 interleaved=1\n"
+                               "op kv_write k2,v,kv0 ->\n"
+                               "op paged_attention q2,kv0 -> y scale=1\n"
+                               "op both y,k2 -> out\n",
+                               {"v", "y"}),
+            "op embedding token_ids,table -> v\n"
+            "op rotary_kv_write q,k,positions,inv_freq,v,kv0 -> q2,k2 interleaved=1\n"
+            "op paged_attention q2,kv0 -> y scale=1\n"
+            "op both y,k2 -> out\n");
+}
+
+TEST(FuseRotaryKvWriteTest, LeavesAloneWhatCannotMove) {
+  const std::string later_v =
+      "op rotary q,k,positions,inv_freq -> q2,k2\n"
+      "op embedding token_ids,table -> v\n"
+      "op kv_write k2,v,kv0 ->\n"
+      "op both q2 -> out\n";
+  EXPECT_EQ(RewrittenAttention(later_v, {"v"}), later_v) << "v does not exist where k is rotated";
+  const std::string read_before =
+      "op rotary q,k,positions,inv_freq -> q2,k2\n"
+      "op paged_attention q2,kv0 -> y scale=1\n"
+      "op kv_write k2,k,kv0 ->\n"
+      "op both y -> out\n";
+  EXPECT_EQ(RewrittenAttention(read_before, {"y"}), read_before)
+      << "somebody wants the cache as it was";
+  const std::string other_key =
+      "op rotary q,k,positions,inv_freq -> q2,k2\n"
+      "op kv_write k,k,kv0 ->\n"
+      "op both q2,k2 -> out\n";
+  EXPECT_EQ(RewrittenAttention(other_key, {}), other_key) << "keys without positions are stored";
+}
+
+TEST(FuseRotaryKvWriteTest, StoresInOneOfTwoCaches) {
+  EXPECT_EQ(RewrittenAttention("op rotary q,k,positions,inv_freq -> q2,k2\n"
+                               "op kv_write k2,k,kv1 ->\n"
+                               "op kv_write k2,k,kv0 ->\n"
+                               "op both q2 -> out\n",
+                               {}),
+            "op rotary_kv_write q,k,positions,inv_freq,k,kv1 -> q2,k2\n"
+            "op kv_write k2,k,kv0 ->\n"
+            "op both q2 -> out\n");
+}
+
 TEST(RewritesTest, HaveNamesAndAreIdempotent) {
   ASSERT_FALSE(Rewrites().empty());
   for (const Rewrite& rewrite : Rewrites()) EXPECT_FALSE(rewrite.name.empty());

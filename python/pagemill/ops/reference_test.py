@@ -1,6 +1,7 @@
 """The torch references against plain formulas; they in turn are what native kernels must equal."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -101,6 +102,22 @@ def test_rotary_turns_pairs_as_complex_numbers(interleaved):
                     torch.from_numpy, (z.real.astype(np.float32), z.imag.astype(np.float32))
                 )
         torch.testing.assert_close(y, expected, atol=2e-4, rtol=0)  # f32 angles up to 1000
+
+
+def test_rotary_kv_write_stores_the_rotated_keys():
+    q, k, v = _random(3, 2, 8), _random(3, 1, 8), _random(1, 3, 8).reshape(3, 1, 8)
+    positions, frequencies = torch.tensor([4, 5, 0]), torch.tensor([1.0, 0.3])
+    slots = torch.tensor([9, 2, 4])
+    cache = TorchCache(torch.zeros(12, 1, 8), torch.zeros(12, 1, 8))
+    inputs = [q, k, positions, frequencies, v, cache]
+    step = SimpleNamespace(slot_mapping=slots)
+    rotated = reference("rotary_kv_write")(inputs, {"mscale": 1.5}, step)
+    for ours, theirs in zip(
+        rotated, _run("rotary", q, k, positions, frequencies, mscale=1.5), strict=True
+    ):
+        torch.testing.assert_close(ours, theirs, atol=0, rtol=0)
+    torch.testing.assert_close(cache.key[slots], rotated[1], atol=0, rtol=0)
+    torch.testing.assert_close(cache.value[slots], v, atol=0, rtol=0)
 
 
 def _attention_by_hand(q, keys, values, visible, distances, attributes, sinks, slopes):

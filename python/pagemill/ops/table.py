@@ -21,6 +21,7 @@ OPS: dict[str, str] = {
     "pool": "pagemill.ops.pool",
     "rms_norm": "pagemill.ops.rms_norm",
     "rotary": "pagemill.ops.rotary",
+    "rotary_kv_write": "pagemill.ops.rotary_kv_write",
     "scaled_linear": "pagemill.ops.scaled_linear",
     "select_rows": "pagemill.ops.select_rows",
 }

@@ -1,0 +1,87 @@
+#include "cc/ops/rotary_kv_write/rotary_kv_write.h"
+
+#include <array>
+
+#include "cc/ops/kv_write/kv_write.h"
+#include "cc/ops/kv_write/kv_write_tokens.h"
+#include "cc/ops/operand_check.h"
+#include "cc/ops/rotary/rotary.h"
+#include "cc/ops/rotary/rotary_token.h"
+
+namespace pagemill::ops {
+namespace {
+
+constexpr size_t kRotaryInputs = 4;  // then v and the cache
+
+// The call of `rotary` that is part of one.
+OpCall RotaryPart(const OpCall& call) {
+  return {.inputs = call.inputs.first(kRotaryInputs),
+          .outputs = call.outputs,
+          .attributes = call.attributes,
+          .batch = call.batch};
+}
+
+// The inputs of the `kv_write` that is part of one.
+std::array<TensorView, 3> KvInputs(const OpCall& call) {
+  return {call.outputs[1], call.inputs[kRotaryInputs], call.inputs[kRotaryInputs + 1]};
+}
+
+Status CheckRotaryKvWrite(const OpCall& call) {
+  OperandCheck check("rotary_kv_write", call, /*inputs=*/kRotaryInputs + 2, /*outputs=*/2);
+  if (!check.ok()) return check.Result();
+  PM_RETURN_IF_ERROR(RotaryOp().check(RotaryPart(call)));
+  const std::array<TensorView, 3> kv = KvInputs(call);
+  return KvWriteOp().check(
+      {.inputs = kv, .outputs = {}, .attributes = call.attributes, .batch = call.batch});
+}
+
+void Reference(const OpCall& call, KernelContext& context) {
+  RotaryReference(RotaryPart(call), context);
+  const std::array<TensorView, 3> kv = KvInputs(call);
+  KvWriteReference(
+      {.inputs = kv, .outputs = {}, .attributes = call.attributes, .batch = call.batch}, context);
+}
+
+template <const RotaryKernel* kRotary, const KvWriteKernel* kKvWrite>
+void Run(const OpCall& call, KernelContext& context) {
+  const RotaryArgs rotary = ToRotaryArgs(RotaryPart(call));
+  const BatchView& batch = *call.batch;
+  const std::array<TensorView, 3> kv_inputs = KvInputs(call);
+  const KvWriteArgs kv = {kv_inputs[0], kv_inputs[1], kv_inputs[2], &batch};
+  const RotaryFrequencies frequencies = FrequenciesOf(rotary);
+  const int64_t elements = rotary.q.RowElements() + 3 * rotary.k.RowElements();
+  context.pool->ParallelFor(batch.num_tokens, KvTokensPerChunk(batch, elements),
+                            [&](int64_t begin, int64_t end, int) {
+                              ForEachKvRun(batch, begin, end, [&](int64_t first, int32_t count) {
+                                RotateTokens(*kRotary, rotary, frequencies, first, first + count);
+                                if (batch.slot_mapping[first] >= 0)
+                                  StoreKvTokens(kv, *kKvWrite, first, count);
+                              });
+                            });
+}
+
+constexpr KernelRow kRows[] = {
+#if defined(__x86_64__)
+    {"rotary_kv_write", "avx512", 30,
+     [](const device::Capabilities& caps, const OpCall&) { return caps.avx512; },
+     Run<&kRotaryAvx512, &kKvWriteAvx512>},
+    {"rotary_kv_write", "avx2", 20,
+     [](const device::Capabilities& caps, const OpCall&) { return caps.avx2; },
+     Run<&kRotaryAvx2, &kKvWriteAvx2>},
+#endif
+    {"rotary_kv_write", "portable", 10,
+     [](const device::Capabilities&, const OpCall&) { return true; },
+     Run<&kRotaryPortable, &kKvWritePortable>},
+    {"rotary_kv_write", "reference", 0,
+     [](const device::Capabilities&, const OpCall&) { return true; }, Reference},
+};
+
+constexpr AliasRule kAliases[] = {{.input = 0, .output = 0}, {.input = 1, .output = 1}};
+
+constexpr OpDefinition kDefinition{"rotary_kv_write", CheckRotaryKvWrite, kRows, kAliases};
+
+}  // namespace
+
+const OpDefinition& RotaryKvWriteOp() { return kDefinition; }
+
+}  // namespace pagemill::ops

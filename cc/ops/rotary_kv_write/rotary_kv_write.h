@@ -1,0 +1,27 @@
+// File: cc/ops/rotary_kv_write/rotary_kv_write.h
+// Rotary position embedding of q and k, and storing k and v in the paged cache, in one pass over
+// the step's tokens (made from rotary + kv_write by a rewrite).
+//
+//   inputs   q  f32 [T, Hq, D];  k  f32 [T, Hk, D];  positions  i32 [T];  inv_freq  f32 [P]
+//            v  f32 [T, Hk, D];  cache as in kv_write.h: written
+//   outputs  q, k  rotated, of the same shapes
+//   attributes  those of rotary
+//   batch    that of kv_write
+//   aliasing output q may be input q, output k may be input k
+//
+// Result: the same bits as `rotary` followed by `kv_write` with the kernels of the same name.
+// Tokens whose slot is negative are rotated and not stored.
+//
+// Kernels: "avx512", "avx2", "portable" (those of the two ops), "reference".
+#ifndef PAGEMILL_CC_OPS_ROTARY_KV_WRITE_ROTARY_KV_WRITE_H_
+#define PAGEMILL_CC_OPS_ROTARY_KV_WRITE_ROTARY_KV_WRITE_H_
+
+#include "cc/ops/op.h"
+
+namespace pagemill::ops {
+
+const OpDefinition& RotaryKvWriteOp();
+
+}  // namespace pagemill::ops
+
+#endif  // PAGEMILL_CC_OPS_ROTARY_KV_WRITE_ROTARY_KV_WRITE_H_

@@ -1,0 +1,42 @@
+// Speed of `rotary_kv_write` with 9 query and 3 key heads of 64 and a bf16 cache, against reading
+// its operands from the cache level that they fit in. tokens = 1024 is a prefill; with decode = 1
+// each token is a request's own.
+#include <benchmark/benchmark.h>
+
+#include "cc/ops/benchmark_call.h"
+#include "cc/ops/paged_batch.h"
+#include "cc/ops/rotary_kv_write/rotary_kv_write.h"
+
+namespace pagemill::ops {
+namespace {
+
+void Run(benchmark::State& state, const std::string& kernel) {
+  const int32_t tokens = static_cast<int32_t>(state.range(0));
+  std::vector<conformance::PagedRequest> requests = {{0, tokens}};
+  if (state.range(2) != 0) requests.assign(tokens, {.context = 37, .tokens = 1});
+  const conformance::PagedBatch batch(16, requests, conformance::Random(1));
+  conformance::Random random(2);
+  BenchmarkCall call(RotaryKvWriteOp(), {kernel, static_cast<int32_t>(state.range(1))});
+  call.AddInput({tokens, 9, 64});
+  call.AddInput({tokens, 3, 64});
+  call.AddInput({tokens}, DType::kI32).FillUniform(random, 0, 2048);
+  call.AddInput({32}).FillUniform(random, 0, 1);
+  call.AddInput({tokens, 3, 64});
+  call.AddInput({batch.num_blocks(), 2 * 3 * 64 * 16}, DType::kBF16);
+  call.AddOutput({tokens, 9, 64});
+  call.AddOutput({tokens, 3, 64});
+  call.set_batch(&batch.view());
+  call.Time(state);
+  const int64_t written = int64_t{tokens} * 3 * 64;
+  call.ReportBytes(state, int64_t{tokens} * 2 * 12 * 64 * 4 + written * (4 + 2 * 2));
+}
+
+[[maybe_unused]] const bool kRegistered = [] {
+  for (auto* b : RegisterForKernels("RotaryKvWrite", Run)) {
+    b->ArgNames({"tokens", "threads", "decode"})->ArgsProduct({{1, 32, 1024}, {1, 2}, {0, 1}});
+  }
+  return true;
+}();
+
+}  // namespace
+}  // namespace pagemill::ops
