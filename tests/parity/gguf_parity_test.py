@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
-import torch
 from pagemill.weights.source import ModelSource
 
-from tests.parity.executors import EXECUTORS, make_executor, new_batches
+from tests.parity.executors import EXECUTORS, make_executor
 from tests.parity.gguf_files import write_gguf
+from tests.parity.one_request import difference
 from tests.parity.tiny_models import make
 
 # As in decoder_parity_test.py: both sides take the same rounded weights and compute in f32.
@@ -36,13 +35,4 @@ def test_prompt_and_decode(family: str, matrix_type: str, kind: str, tmp_path: P
             layer.self_attn.scaling = reference.config.head_dim**-0.5
     write_gguf(reference, family, tmp_path / "model.gguf", matrix_type)
     source = ModelSource.open(tmp_path / "model.gguf")
-    run, batches = make_executor(kind, source), new_batches()
-    vocab = reference.config.vocab_size
-    tokens = np.random.default_rng(2).integers(0, vocab, 45).tolist()
-    with torch.no_grad():
-        expected = reference(torch.tensor([tokens])).logits[0].numpy()
-    prompt, _ = run(batches.step({0: tokens[:-1]}, all_logits=True))
-    last, _ = run(batches.step({0: tokens[-1:]}))
-    assert prompt is not None and last is not None
-    difference = np.abs(np.concatenate([prompt, last]) - expected).max()
-    assert difference <= TOLERANCE * max(1.0, np.abs(expected).max())
+    assert difference(make_executor(kind, source), reference) <= TOLERANCE

@@ -12,7 +12,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from safetensors.torch import save_file
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
+from transformers import PreTrainedModel
+
+from tests.parity.tiny_models import tiny_llama
 
 Floats = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.int64]
@@ -36,27 +38,12 @@ class Scheme:
         return self.act_order or (self.bits == 8 and self.zeros)
 
 
-def write_packed(directory: Path, scheme: Scheme, *, seed: int = 0) -> PreTrainedModel:
+def write_packed(directory: Path, scheme: Scheme) -> PreTrainedModel:
     """Writes a checkpoint; returns the f32 model of the values that it holds, exactly, or
     in bf16 where we expand them to that."""
-    torch.manual_seed(seed)
-    model = LlamaForCausalLM(
-        LlamaConfig(
-            vocab_size=257,
-            hidden_size=128,
-            intermediate_size=160,
-            num_hidden_layers=2,
-            num_attention_heads=4,
-            num_key_value_heads=2,
-            max_position_embeddings=512,
-            tie_word_embeddings=False,
-            attn_implementation="eager",
-        )
-    ).eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.ndim == 2:
-                parameter.copy_(torch.randn_like(parameter) / parameter.shape[1] ** 0.5)
+    model = tiny_llama(
+        hidden_size=128, intermediate_size=160, num_hidden_layers=2, num_attention_heads=4
+    )
     tensors: dict[str, torch.Tensor] = {}
     for name, module in model.model.layers.named_modules():
         if isinstance(module, torch.nn.Linear):

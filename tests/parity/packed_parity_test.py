@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from pagemill.weights.source import ModelSource
 
-from tests.parity.executors import EXECUTORS, make_executor, new_batches
+from tests.parity.executors import EXECUTORS, make_executor
+from tests.parity.one_request import difference
 from tests.parity.packed_checkpoints import Scheme, write_packed
 
 # Of the largest logit. Exact: both sides compute in f32 with the same weights. Rounded: minima of
@@ -43,12 +43,4 @@ SCHEMES = {
 def test_prompt_and_decode(name: str, kind: str, tmp_path: Path) -> None:
     scheme, tolerance = SCHEMES[name]
     reference = write_packed(tmp_path, scheme)
-    run, batches = make_executor(kind, ModelSource.open(tmp_path)), new_batches()
-    tokens = np.random.default_rng(2).integers(0, reference.config.vocab_size, 45).tolist()
-    with torch.no_grad():
-        expected = reference(torch.tensor([tokens])).logits[0].numpy()
-    prompt, _ = run(batches.step({0: tokens[:-1]}, all_logits=True))
-    last, _ = run(batches.step({0: tokens[-1:]}))
-    assert prompt is not None and last is not None
-    difference = np.abs(np.concatenate([prompt, last]) - expected).max()
-    assert difference <= tolerance * max(1.0, np.abs(expected).max())
+    assert difference(make_executor(kind, ModelSource.open(tmp_path)), reference) <= tolerance

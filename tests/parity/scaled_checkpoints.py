@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 from safetensors.torch import save_file
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
+from transformers import PreTrainedModel
 
 _LARGEST = {"i8": 127.0, "f8_e4m3": 448.0}
 _TORCH = {"i8": torch.int8, "f8_e4m3": torch.float8_e4m3fn}
@@ -39,33 +39,6 @@ SCHEMES = {
     "fp8-block": Scheme("f8_e4m3", "block", "fp8", (32, 48)),
     "fp8-block-channel": Scheme("f8_e4m3", "block", block=(20, 32), scale_dtype=torch.bfloat16),
 }
-
-
-def tiny_llama(seed: int = 0) -> PreTrainedModel:
-    """A random Llama with sizes that are no multiples of a block."""
-    torch.manual_seed(seed)
-    model = LlamaForCausalLM(
-        LlamaConfig(
-            vocab_size=257,
-            hidden_size=96,
-            intermediate_size=136,
-            num_hidden_layers=3,
-            num_attention_heads=6,
-            num_key_value_heads=2,
-            attention_bias=True,
-            max_position_embeddings=4096,
-            tie_word_embeddings=False,
-            attn_implementation="eager",
-        )
-    ).eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            noise = torch.randn_like(parameter)
-            if parameter.ndim == 2:
-                parameter.copy_(noise / parameter.shape[1] ** 0.5)
-            else:
-                parameter.add_(0.3 * noise)
-    return model
 
 
 def write_scaled(model: PreTrainedModel, directory: Path, scheme: Scheme) -> PreTrainedModel:

@@ -6,8 +6,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import numpy as np
-import numpy.typing as npt
 import pytest
 import torch
 from pagemill.ops.program_text import from_text
@@ -17,8 +15,10 @@ from pagemill.weights.source import ModelSource
 from safetensors.torch import load_file, save_file
 from transformers import PreTrainedModel
 
-from tests.parity.executors import EXECUTORS, make_executor, new_batches
-from tests.parity.scaled_checkpoints import SCHEMES, tiny_llama, write_scaled
+from tests.parity.executors import EXECUTORS, make_executor
+from tests.parity.one_request import difference
+from tests.parity.scaled_checkpoints import SCHEMES, write_scaled
+from tests.parity.tiny_models import tiny_llama
 
 # Of the largest logit. Both sides compute in f32 with the same weights, in different orders; see
 # decoder_parity_test.
@@ -28,45 +28,30 @@ EXACT = 1e-4
 # which is some 3 times its typical element. A wrong scale or order moves logits by half their size.
 ROUNDED = {"bf16": 0.02, "int8": 0.08}
 
-Logits = npt.NDArray[np.float32]
 
-
-def _tokens(reference: PreTrainedModel) -> tuple[list[int], Logits]:
-    tokens = np.random.default_rng(2).integers(0, reference.config.vocab_size, 45).tolist()
-    with torch.no_grad():
-        return tokens, reference(torch.tensor([tokens])).logits[0].numpy()
-
-
-def _difference(run: object, tokens: list[int], expected: Logits) -> float:
-    """Of a prompt and of the token after it, relative to the largest logit."""
-    assert callable(run)
-    batches = new_batches()
-    prompt, _ = run(batches.step({0: tokens[:-1]}, all_logits=True))
-    last, _ = run(batches.step({0: tokens[-1:]}))
-    difference = np.abs(np.concatenate([prompt, last]) - expected).max()
-    return float(difference / max(1.0, np.abs(expected).max()))
+def _checkpoint(directory: Path, name: str) -> PreTrainedModel:
+    return write_scaled(tiny_llama(attention_bias=True), directory, SCHEMES[name])
 
 
 @pytest.mark.parametrize("kind", EXECUTORS)
 @pytest.mark.parametrize("name", SCHEMES)
 def test_prompt_and_decode(name: str, kind: str, tmp_path: Path) -> None:
-    tokens, expected = _tokens(write_scaled(tiny_llama(), tmp_path, SCHEMES[name]))
-    run = make_executor(kind, ModelSource.open(tmp_path))
-    assert _difference(run, tokens, expected) <= EXACT
+    reference = _checkpoint(tmp_path, name)
+    assert difference(make_executor(kind, ModelSource.open(tmp_path)), reference) <= EXACT
 
 
 @pytest.mark.parametrize("precision", ["bf16", "int8"])
 @pytest.mark.parametrize("name", SCHEMES)
 def test_rounded_activations(name: str, precision: str, tmp_path: Path) -> None:
-    tokens, expected = _tokens(write_scaled(tiny_llama(), tmp_path, SCHEMES[name]))
+    reference = _checkpoint(tmp_path, name)
     run = make_executor("native", ModelSource.open(tmp_path), activation_dtype=precision)
     # A W8A8 checkpoint was made for int8 activations: it needs nobody to ask for them.
     rounded = "int8" if SCHEMES[name].dtype == "i8" else "bf16"
-    assert _difference(run, tokens, expected) <= ROUNDED[rounded]
+    assert difference(run, reference) <= ROUNDED[rounded]
 
 
 def test_products_of_one_value_are_one_op(tmp_path: Path) -> None:
-    write_scaled(tiny_llama(), tmp_path, SCHEMES["w8a8-tensor"])
+    _checkpoint(tmp_path, "w8a8-tensor")
     program = from_text(build(ModelSource.open(tmp_path), BuildOptions()).program_text)
     counts = [len(op.outputs) for op in program.ops if op.op == "scaled_linear"]
     assert counts == [3, 1, 2, 1] * 3 + [1]
@@ -84,14 +69,14 @@ MODULE = "model.layers.1.mlp.up_proj"
 
 
 def test_missing_scales_are_refused(tmp_path: Path) -> None:
-    write_scaled(tiny_llama(), tmp_path, SCHEMES["w8a8"])
+    _checkpoint(tmp_path, "w8a8")
     _change(tmp_path, f"{MODULE}.weight_scale", None)
     with pytest.raises(WeightsError, match=rf"{MODULE}.weight has no scales; it needs one of"):
         build(ModelSource.open(tmp_path), BuildOptions(rewrite=False))
 
 
 def test_scales_of_another_shape_are_refused(tmp_path: Path) -> None:
-    write_scaled(tiny_llama(), tmp_path, SCHEMES["fp8-block"])
+    _checkpoint(tmp_path, "fp8-block")
     _change(tmp_path, f"{MODULE}.weight_scale_inv", torch.ones(4, 3))
     with pytest.raises(WeightsError, match=r"f32 \[4, 3\]; it must be f32, bf16 or f16 \[5, 2\]"):
         build(ModelSource.open(tmp_path), BuildOptions(rewrite=False))
@@ -99,7 +84,7 @@ def test_scales_of_another_shape_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["model.norm.weight", "model.embed_tokens.weight"])
 def test_only_linear_layers_have_scales(name: str, tmp_path: Path) -> None:
-    write_scaled(tiny_llama(), tmp_path, SCHEMES["w8a8"])
+    _checkpoint(tmp_path, "w8a8")
     shape = load_file(tmp_path / "model.safetensors")[name].shape
     _change(tmp_path, name, torch.ones(shape, dtype=torch.int8))
     with pytest.raises(WeightsError, match=f"{name} is stored as i8, .* for linear layers only"):
@@ -116,7 +101,7 @@ def test_only_linear_layers_have_scales(name: str, tmp_path: Path) -> None:
 def test_integers_that_the_configuration_does_not_know_are_refused(
     section: object, message: str, tmp_path: Path
 ) -> None:
-    write_scaled(tiny_llama(), tmp_path, SCHEMES["w8a8"])
+    _checkpoint(tmp_path, "w8a8")
     path = tmp_path / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"quantization_config": section}))
     with pytest.raises(WeightsError, match=message):
@@ -124,7 +109,7 @@ def test_integers_that_the_configuration_does_not_know_are_refused(
 
 
 def test_a_module_that_is_listed_as_not_quantized_must_not_be(tmp_path: Path) -> None:
-    write_scaled(tiny_llama(), tmp_path, SCHEMES["w8a8"])
+    _checkpoint(tmp_path, "w8a8")
     path = tmp_path / "config.json"
     config = json.loads(path.read_text())
     config["quantization_config"]["ignore"] = ["re:.*up_proj"]

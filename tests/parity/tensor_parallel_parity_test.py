@@ -16,8 +16,8 @@ from pagemill.engine.loading import LoadedModel, load
 
 from tests.parity.executors import require_native
 from tests.parity.packed_checkpoints import Scheme, write_packed
-from tests.parity.scaled_checkpoints import SCHEMES, tiny_llama, write_scaled
-from tests.parity.tiny_models import make
+from tests.parity.scaled_checkpoints import SCHEMES, write_scaled
+from tests.parity.tiny_models import make, tiny_llama
 
 PROMPTS = [[5, 9, 100, 7, 3, 120, 64, 31, 8], [77], list(range(2, 60))]
 TOKENS = 12
@@ -88,7 +88,7 @@ def test_two_processes_say_what_one_says(
 def test_scaled_weights_are_divided(name: str, tmp_path: Path) -> None:
     """Rows of blocks that begin inside a block; columns at whole blocks."""
     require_native()
-    write_scaled(tiny_llama(), tmp_path, SCHEMES[name])
+    write_scaled(tiny_llama(attention_bias=True), tmp_path, SCHEMES[name])
     _check(tmp_path, True)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 from transformers import (
@@ -26,21 +27,21 @@ DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
 SLIDING_WINDOW = 7  # tokens; far below the prompts of the tests
 
 
-def _llama() -> PreTrainedModel:
-    return LlamaForCausalLM(
-        LlamaConfig(
-            vocab_size=257,
-            hidden_size=96,
-            intermediate_size=136,
-            num_hidden_layers=3,
-            num_attention_heads=6,
-            num_key_value_heads=2,
-            max_position_embeddings=4096,
-            tie_word_embeddings=True,
-            rms_norm_eps=1e-5,
-            attn_implementation="eager",
-        )
-    )
+def _llama(**changes: Any) -> PreTrainedModel:
+    sizes = {
+        "vocab_size": 257,
+        "hidden_size": 96,
+        "intermediate_size": 136,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 6,
+        "num_key_value_heads": 2,
+        "max_position_embeddings": 4096,
+    }
+    return LlamaForCausalLM(LlamaConfig(**(sizes | changes), attn_implementation="eager"))
+
+
+def _tied_llama() -> PreTrainedModel:
+    return _llama(tie_word_embeddings=True, rms_norm_eps=1e-5)
 
 
 def _llama3() -> PreTrainedModel:
@@ -128,7 +129,7 @@ def _bert() -> PreTrainedModel:
 _MAKERS: dict[str, Callable[[], PreTrainedModel]] = {
     "bert": _bert,
     "gemma3": _gemma3,
-    "llama": _llama,
+    "llama": _tied_llama,
     "llama3": _llama3,
     "qwen2": _qwen2,
 }
@@ -147,6 +148,14 @@ def make(family: str, directory: Path, dtype: str = "f32", *, seed: int = 0) -> 
         .from_pretrained(directory, dtype=torch.float32, attn_implementation="eager")
         .eval()
     )
+
+
+def tiny_llama(**changes: Any) -> PreTrainedModel:
+    """A Llama in f32 that is not saved; `changes` are fields of its configuration."""
+    torch.manual_seed(0)
+    model = _llama(**changes).eval()
+    _randomize(model)
+    return model
 
 
 @torch.no_grad()
