@@ -5,9 +5,15 @@
 #include <string>
 
 #include "cc/program/program.h"
+#include "cc/program/testing/changed_text.h"
 
 namespace pagemill::program {
 namespace {
+
+using testing::BadText;
+using testing::ExpectGarbageIsSafe;
+using testing::ExpectRefused;
+using testing::Replace;
 
 // A matrix of 24 rows and 128 columns in two groups, as each layout stores it; canonical.
 constexpr char kText[] = R"(pagemill-program 1
@@ -33,12 +39,6 @@ value out f32 L,1
 op any token_ids,awq -> out
 output logits out
 )";
-
-std::string Replace(std::string text, const std::string& from, const std::string& to) {
-  const size_t at = text.find(from);
-  EXPECT_NE(at, std::string::npos) << from;
-  return text.replace(at, from.size(), to);
-}
 
 TEST(AssemblyTest, EveryLayoutRoundTrips) {
   const StatusOr<Program> program = Program::Parse(kText);
@@ -69,22 +69,9 @@ TEST(AssemblyTest, TheIntegersSayTheSize) {
   }
 }
 
-struct BadText {
-  const char* name;
-  const char* from;
-  const char* to;
-  const char* message;  // a part of it
-};
-
 class AssemblyErrorTest : public ::testing::TestWithParam<BadText> {};
 
-TEST_P(AssemblyErrorTest, NamesLineAndCause) {
-  const StatusOr<Program> program = Program::Parse(Replace(kText, GetParam().from, GetParam().to));
-  ASSERT_FALSE(program.ok());
-  EXPECT_EQ(program.status().code(), StatusCode::kInvalidArgument);
-  EXPECT_NE(program.status().message().find(GetParam().message), std::string::npos)
-      << program.status().message();
-}
+TEST_P(AssemblyErrorTest, NamesLineAndCause) { ExpectRefused(kText, GetParam()); }
 
 INSTANTIATE_TEST_SUITE_P(
     Texts, AssemblyErrorTest,
@@ -127,20 +114,11 @@ INSTANTIATE_TEST_SUITE_P(
         BadText{"Huge", " 19 96", " 9223372036854775807 96", "takes 5,32 at row 9223372036854775"},
         BadText{"CutRow", "bf16 24,128", "bf16 24,16", "takes 24,16 at row 0"},
         BadText{"Symbol", "assembled awq q4_1 24,128", "assembled awq q4_1 T,128", "no symbol"}),
-    [](const ::testing::TestParamInfo<BadText>& info) { return info.param.name; });
+    testing::BadTextName);
 
 TEST(AssemblyErrorTest, GarbageNeverCrashes) {
   const std::string text = kText;
-  for (size_t i = text.find("weight av"); i < text.find("input "); ++i) {
-    for (char c : {' ', '\n', ',', '0', '-', '8', '\xff'}) {
-      std::string changed = text;
-      changed[i] = c;
-      const StatusOr<Program> program = Program::Parse(changed);
-      if (program.ok()) {
-        EXPECT_EQ(*Program::Parse(program->ToText()), *program);
-      }
-    }
-  }
+  ExpectGarbageIsSafe(text, text.find("weight av"), text.find("input "), " \n,0-8\xff");
 }
 
 }  // namespace

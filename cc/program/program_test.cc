@@ -4,8 +4,15 @@
 
 #include <string>
 
+#include "cc/program/testing/changed_text.h"
+
 namespace pagemill::program {
 namespace {
+
+using testing::BadText;
+using testing::ExpectGarbageIsSafe;
+using testing::ExpectRefused;
+using testing::Replace;
 
 // Every kind of line, once; canonical.
 constexpr char kText[] = R"(pagemill-program 1
@@ -28,12 +35,6 @@ output logits v2
 constants 8
 0000803f00000040
 )";
-
-std::string Replace(std::string text, const std::string& from, const std::string& to) {
-  const size_t at = text.find(from);
-  EXPECT_NE(at, std::string::npos) << from;
-  return text.replace(at, from.size(), to);
-}
 
 Program MustParse(const std::string& text) {
   StatusOr<Program> program = Program::Parse(text);
@@ -99,22 +100,9 @@ TEST(ProgramTest, LastLineNeedsNoNewline) {
   EXPECT_EQ(MustParse(text), MustParse(kText));
 }
 
-struct BadText {
-  const char* name;
-  const char* from;
-  const char* to;
-  const char* message;  // a part of it
-};
-
 class ProgramErrorTest : public ::testing::TestWithParam<BadText> {};
 
-TEST_P(ProgramErrorTest, NamesLineAndCause) {
-  const StatusOr<Program> program = Program::Parse(Replace(kText, GetParam().from, GetParam().to));
-  ASSERT_FALSE(program.ok());
-  EXPECT_EQ(program.status().code(), StatusCode::kInvalidArgument);
-  EXPECT_NE(program.status().message().find(GetParam().message), std::string::npos)
-      << program.status().message();
-}
+TEST_P(ProgramErrorTest, NamesLineAndCause) { ExpectRefused(kText, GetParam()); }
 
 INSTANTIATE_TEST_SUITE_P(
     Texts, ProgramErrorTest,
@@ -165,21 +153,12 @@ INSTANTIATE_TEST_SUITE_P(
         BadText{"ConstantsLength", "constants 8", "constants 9", "line 19: expected 18 hex digits"},
         BadText{"ConstantsDigit", "0000803f", "000080gf", "line 19: constants hold a character"},
         BadText{"AfterConstants", "00000040\n", "00000040\nfile 2 x\n", "line 20: nothing may"}),
-    [](const ::testing::TestParamInfo<BadText>& info) { return info.param.name; });
+    testing::BadTextName);
 
 TEST(ProgramErrorTest, GarbageNeverCrashes) {
   const std::string text = kText;
-  for (size_t i = 0; i < text.size(); ++i) {
-    for (char c : {' ', '\n', ',', '0', '\xff', '='}) {
-      std::string changed = text;
-      changed[i] = c;
-      const StatusOr<Program> program = Program::Parse(changed);
-      if (program.ok()) {
-        EXPECT_EQ(*Program::Parse(program->ToText()), *program);
-      }
-    }
-    (void)Program::Parse(text.substr(0, i)).ok();
-  }
+  ExpectGarbageIsSafe(text, 0, text.size(), " \n,0\xff=");
+  for (size_t i = 0; i < text.size(); ++i) (void)Program::Parse(text.substr(0, i)).ok();
 }
 
 }  // namespace
