@@ -8,8 +8,8 @@
 
 #include "cc/comm/communicator.h"
 #include "cc/program/activation_plan.h"
-#include "cc/program/cache_pages.h"
-#include "cc/program/kv_fingerprint.h"
+#include "cc/program/kv/cache_pages.h"
+#include "cc/program/kv/kv_fingerprint.h"
 #include "cc/program/weights/lazy_memory.h"
 #include "cc/program/weights/packed_weights.h"
 #include "cc/program/weights/weights.h"

@@ -1,4 +1,4 @@
-#include "cc/program/cache_pages.h"
+#include "cc/program/kv/cache_pages.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// File: cc/program/cache_pages.h
+// File: cc/program/kv/cache_pages.h
 // The KV cache of a bound program as pages of bytes: a page is one block of every layer, one layer
 // after the other. Made by NativeExecutor, for those who copy KV elsewhere.
 //
@@ -7,8 +7,8 @@
 //   pages.Read(GroupId(0), BlockId(7), bytes);
 //
 // There is one group, since a step has one block table. Thread safety: that of PageStore.
-#ifndef PAGEMILL_CC_PROGRAM_CACHE_PAGES_H_
-#define PAGEMILL_CC_PROGRAM_CACHE_PAGES_H_
+#ifndef PAGEMILL_CC_PROGRAM_KV_CACHE_PAGES_H_
+#define PAGEMILL_CC_PROGRAM_KV_CACHE_PAGES_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -41,4 +41,4 @@ class CachePages final : public step::PageStore {
 
 }  // namespace pagemill::program
 
-#endif  // PAGEMILL_CC_PROGRAM_CACHE_PAGES_H_
+#endif  // PAGEMILL_CC_PROGRAM_KV_CACHE_PAGES_H_

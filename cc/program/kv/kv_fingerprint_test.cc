@@ -1,4 +1,4 @@
-#include "cc/program/kv_fingerprint.h"
+#include "cc/program/kv/kv_fingerprint.h"
 
 #include <gtest/gtest.h>
 
