@@ -82,6 +82,8 @@ struct WeightPacking {
   void (*pack)(const TensorView& weight, std::byte* packed, device::ThreadPool& pool) = nullptr;
 };
 
+struct RowMaximum;  // row_maxima.h
+
 struct KernelRow {
   std::string_view op;    // "rms_norm"
   std::string_view name;  // "avx512", "avx2", "portable", "reference"
@@ -96,6 +98,10 @@ struct KernelRow {
   // the op's contract.
   ActivationPrecision activations = ActivationPrecision::kF32;
   const WeightPacking* packing = nullptr;  // null: weights are read as stored
+  // A second form of products with one output: RunRowMaxima() of row_maxima.h, with nothing written
+  // to the output. In the same workspace. Null where the row has none.
+  void (*run_row_maxima)(const OpCall& call, KernelContext& context, int64_t columns,
+                         RowMaximum* maxima) = nullptr;
 };
 
 // The row's order of input `input`; null where it reads that as it is.

@@ -6,9 +6,11 @@
 //
 //   linear_benchmark --benchmark_filter=SmolLM2        (the whole model)
 //   linear_benchmark --benchmark_filter='Shape/avx512/q4_1/576x49152/n:1/'
+//   linear_benchmark --benchmark_filter=Greedy         (projections, by logits and by maxima)
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
+#include <ctime>
 #include <memory>
 #include <span>
 #include <string>
@@ -21,6 +23,8 @@
 #include "cc/ops/block_format/block_format.h"
 #include "cc/ops/conformance.h"
 #include "cc/ops/linear/linear.h"
+#include "cc/ops/row_maxima.h"
+#include "cc/ops/sample/sample.h"
 
 namespace pagemill::ops::linear {
 namespace {
@@ -54,9 +58,9 @@ class Problem {
         ChooseKernel(LinearOp(), device::DetectCapabilities(), call_, {.name = kernel});
     if (row.ok()) row_ = *row;
     if (!row.ok()) return;
-    if (row_->workspace_bytes != nullptr) {
-      workspace_.resize(row_->workspace_bytes(call_, threads) + 64);
-    }
+    const int64_t bytes =
+        row_->workspace_bytes == nullptr ? 0 : row_->workspace_bytes(call_, threads);
+    workspace_.resize(static_cast<size_t>(bytes) + 64);
     ThreadPool alone({.num_threads = 1});
     packed_ = std::make_unique<conformance::PackedCall>(*row_, call_, alone);
   }
@@ -64,10 +68,25 @@ class Problem {
 
   bool runnable() const { return row_ != nullptr; }
   void Run(ThreadPool& pool) {
-    const uintptr_t address = reinterpret_cast<uintptr_t>(workspace_.data());
-    std::byte* aligned = workspace_.data() + (64 - address % 64) % 64;
-    KernelContext context{&pool, {aligned, workspace_.size()}};
+    KernelContext context = MakeContext(pool);
     row_->run(packed_->call(), context);
+  }
+  // The column of the largest of each row of y: by writing y and reading it, or without.
+  void RunGreedy(ThreadPool& pool, const RowPasses& passes) {
+    Run(pool);
+    const TensorView& y = outputs_[0];
+    pool.ParallelFor(y.shape[0], 1, [&](int64_t begin, int64_t end, int) {
+      for (int64_t n = begin; n < end; ++n) {
+        const std::span<const float> logits(y.Row<const float>(n), y.RowElements());
+        benchmark::DoNotOptimize(ArgMax(passes, logits));
+      }
+    });
+  }
+  void RunMaxima(ThreadPool& pool) {
+    maxima_.resize(static_cast<size_t>(outputs_[0].shape[0]));
+    KernelContext context = MakeContext(pool);
+    RunRowMaxima(*row_, packed_->call(), context, outputs_[0].RowElements(), maxima_.data());
+    benchmark::DoNotOptimize(maxima_[0]);
   }
   std::span<const uint8_t> weights() const {
     return {w_.view().Data<const uint8_t>(),
@@ -78,6 +97,12 @@ class Problem {
   }
 
  private:
+  KernelContext MakeContext(ThreadPool& pool) {
+    const uintptr_t address = reinterpret_cast<uintptr_t>(workspace_.data());
+    std::byte* aligned = workspace_.data() + (64 - address % 64) % 64;
+    return {&pool, {aligned, workspace_.size() - 64}};
+  }
+
   TestTensor x_, w_, y_;
   TensorView inputs_[2];
   TensorView outputs_[1];
@@ -86,6 +111,7 @@ class Problem {
   const KernelRow* row_ = nullptr;
   std::unique_ptr<conformance::PackedCall> packed_;
   std::vector<std::byte> workspace_;
+  std::vector<RowMaximum> maxima_;
 };
 
 using benchmark::Counter;
@@ -172,8 +198,47 @@ void RunSmolLM2(benchmark::State& state, const std::string& kernel, DType dtype)
   state.counters["of_peak"] = Counter(flops * runs / PeakOf(kernel, pool), Counter::kIsRate);
 }
 
+// A projection to a vocabulary and the choice of the most likely token, both ways in turn: medians
+// of processor time, of all threads.
+void RunGreedy(benchmark::State& state, DType dtype, Shape shape) {
+  const device::Capabilities caps = device::DetectCapabilities();
+  const int32_t threads = static_cast<int32_t>(state.range(1));
+  ThreadPool pool({.num_threads = threads, .spin_us = 1000});
+  Problem problem(shape, dtype, state.range(0), /*kernel=*/"", threads);
+  if (!problem.runnable()) return state.SkipWithError("not on this machine");
+  const RowPasses& passes = ChooseRowPasses(caps);
+  std::vector<double> logits_ms, maxima_ms;
+  const auto time = [](const auto& run, std::vector<double>* times) {
+    const std::clock_t start = std::clock();
+    run();
+    times->push_back(1e3 * static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC);
+  };
+  for (auto _ : state) {
+    time([&] { problem.RunGreedy(pool, passes); }, &logits_ms);
+    time([&] { problem.RunMaxima(pool); }, &maxima_ms);
+  }
+  const auto median = [](std::vector<double>& times) {
+    std::nth_element(times.begin(), times.begin() + times.size() / 2, times.end());
+    return times[times.size() / 2];
+  };
+  state.counters["logits_ms"] = median(logits_ms);
+  state.counters["maxima_ms"] = median(maxima_ms);
+  state.counters["ratio"] = median(maxima_ms) / median(logits_ms);
+}
+
 // All combinations as benchmarks; google benchmark keeps them.
 [[maybe_unused]] const bool kRegistered = [] {
+  for (DType dtype : {DType::kQ8_0, DType::kBF16}) {
+    for (const Shape& shape : {Shape{576, 49152}, Shape{896, 151936}}) {
+      const std::string name = "Greedy/" + std::string(Info(dtype).name) + "/" +
+                               std::to_string(shape.k) + "x" + std::to_string(shape.m);
+      benchmark::RegisterBenchmark(name.c_str(), RunGreedy, dtype, shape)
+          ->ArgNames({"n", "threads"})
+          ->ArgsProduct({{1, 8, 32}, {1, 2}})
+          ->Unit(benchmark::kMillisecond)
+          ->UseRealTime();
+    }
+  }
   const Shape shapes[] = {{576, 576},   {576, 192},  {576, 1536}, {1536, 576},
                           {576, 49152}, {896, 4864}, {4864, 896}};
   for (const char* kernel : {"amx_int8",

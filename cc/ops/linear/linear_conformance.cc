@@ -11,6 +11,7 @@
 #include "cc/ops/conformance.h"
 #include "cc/ops/linear/linear.h"
 #include "cc/ops/matrix_conformance.h"
+#include "cc/ops/row_maxima_conformance.h"
 
 namespace pagemill::ops {
 namespace {
@@ -219,12 +220,36 @@ void CheckSeveralMatrices(const OpDefinition& op, const device::Capabilities& ca
   }
 }
 
+void CheckMaxima(const OpDefinition& op, const device::Capabilities& caps) {
+  // One strip and several, one panel and several, ragged. Formats differ in nothing else here.
+  const Case cases[] = {{1, 83, 64, true, 4, 0},
+                        {3, 7, 75, true, 0, 0},
+                        {8, 64, 32, true, 0, 4},
+                        {100, 67, 64, true, 4, 8},
+                        {0, 40, 64, true, 0, 0}};
+  Random random(4);
+  for (const Case& c : cases) {
+    for (DType dtype : {DType::kF32, DType::kBF16, DType::kQ4_1}) {
+      if (c.k % Info(dtype).block_elements != 0) continue;
+      SCOPED_TRACE(std::string(Info(dtype).name) + " n=" + std::to_string(c.n));
+      Operation operation(c, dtype, random);
+      CheckRowMaxima({.op = op,
+                      .caps = caps,
+                      .call = operation.call,
+                      .x = operation.x,
+                      .bias = operation.bias,
+                      .y = operation.y});
+    }
+  }
+}
+
 }  // namespace
 
 void CheckLinearConformance(const OpDefinition& op, const device::Capabilities& caps) {
   CheckValues(op, caps);
   CheckInvariance(op, caps);
   CheckSeveralMatrices(op, caps);
+  CheckMaxima(op, caps);
 }
 
 }  // namespace pagemill::ops

@@ -6,7 +6,7 @@
 // the contract's bound (another one for rows that round activations) for odd sizes, all weight
 // dtypes, with and without bias, misaligned and padded operands, empty input; that exactly the
 // outputs are written; and that y[n] has the same bits whatever else is in the call, however the
-// rows are split into calls, and with 1 to 3 threads.
+// rows are split into calls, and with 1 to 3 threads. Row maxima: row_maxima_conformance.h.
 #ifndef PAGEMILL_CC_OPS_LINEAR_LINEAR_CONFORMANCE_H_
 #define PAGEMILL_CC_OPS_LINEAR_LINEAR_CONFORMANCE_H_
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "cc/ops/row_maxima.h"
+
 namespace pagemill::ops::linear {
 namespace {
 
@@ -73,6 +75,25 @@ Matrix ReadMatrix(const PackedKernelSet& kernels, const OpCall& call, size_t ind
   return matrix;
 }
 
+// Where a worker keeps what it has seen of each row of x, when only maxima are wanted: the products
+// of a strip with a panel, then a RowMaximum for each row.
+struct MaximaSpace {
+  std::byte* bytes = nullptr;  // 64-byte aligned; null: products go to the output
+  int64_t strip_rows = 0;
+  int64_t rows = 0;
+
+  int64_t ProductBytes() const { return strip_rows * kPanelRows * int64_t{sizeof(float)}; }
+  int64_t WorkerBytes() const {
+    return ProductBytes() + DivideUp(rows * int64_t{sizeof(RowMaximum)}, 64) * 64;
+  }
+  float* Products(int worker) const {
+    return reinterpret_cast<float*>(bytes + worker * WorkerBytes());
+  }
+  RowMaximum* Maxima(int worker) const {
+    return reinterpret_cast<RowMaximum*>(bytes + worker * WorkerBytes() + ProductBytes());
+  }
+};
+
 // One call, x prepared.
 struct Product {
   const PackedKernelSet& kernels;
@@ -81,38 +102,55 @@ struct Product {
   Strips strips;
   const uint8_t* x;
   int64_t panel_bytes;
-  int64_t panels;
+  int64_t columns;  // of y that are wanted
+  MaximaSpace maxima = {};
+
+  int64_t panels() const { return DivideUp(columns, kPanelRows); }
 
   // Panels [p_begin, p_end) times strips [s_begin, s_end).
-  void Multiply(int64_t p_begin, int64_t p_end, int64_t s_begin, int64_t s_end) const {
+  void Multiply(int64_t p_begin, int64_t p_end, int64_t s_begin, int64_t s_end, int worker) const {
     const TensorView& w = matrix.w;
-    const int64_t m = w.shape[0];
     PanelScales scales = matrix.scales;
     for (int64_t s = s_begin; s < s_end; ++s) {
       const int64_t first = strips.Begin(s);
       for (int64_t p = p_begin; p < p_end; ++p) {
         const int64_t row = p * kPanelRows;
         scales.first_row = row;
-        kernels.multiply({.dtype = w.dtype,
-                          .panel = w.Data<const uint8_t>() + p * panel_bytes,
-                          .strip = x + s * strips.bytes,
-                          .bias = matrix.bias == nullptr ? nullptr : matrix.bias + row,
-                          .y = y.Row<float>(first) + row,
-                          .y_stride = y.row_stride_bytes / static_cast<int64_t>(sizeof(float)),
-                          .n = strips.Begin(s + 1) - first,
-                          .m = std::min(kPanelRows, m - row),
-                          .k = w.shape[1],
-                          .scales = scales});
+        PackedProduct product = {
+            .dtype = w.dtype,
+            .panel = w.Data<const uint8_t>() + p * panel_bytes,
+            .strip = x + s * strips.bytes,
+            .bias = matrix.bias == nullptr ? nullptr : matrix.bias + row,
+            .y = y.Row<float>(first) + row,
+            .y_stride = y.row_stride_bytes / static_cast<int64_t>(sizeof(float)),
+            .n = strips.Begin(s + 1) - first,
+            .m = std::min(kPanelRows, columns - row),
+            .k = w.shape[1],
+            .scales = scales};
+        if (maxima.bytes != nullptr) {
+          product.y = maxima.Products(worker);
+          product.y_stride = kPanelRows;
+        }
+        kernels.multiply(product);
+        if (maxima.bytes != nullptr) ObserveRows(product, first, row, worker);
       }
+    }
+  }
+
+  // What `product` has left for rows of x from `first` on, columns from `column` on.
+  void ObserveRows(const PackedProduct& product, int64_t first, int64_t column, int worker) const {
+    for (int64_t n = 0; n < product.n; ++n) {
+      Observe(product.y + n * kPanelRows, product.m, column, maxima.Maxima(worker) + first + n);
     }
   }
 };
 
 void RunProduct(const Product& product, device::ThreadPool& pool) {
-  const int64_t panels = product.panels;
+  const int64_t panels = product.panels();
   if (product.strips.count == 1) {
-    pool.ParallelFor(panels, 1,
-                     [&](int64_t begin, int64_t end, int) { product.Multiply(begin, end, 0, 1); });
+    pool.ParallelFor(panels, 1, [&](int64_t begin, int64_t end, int worker) {
+      product.Multiply(begin, end, 0, 1, worker);
+    });
     return;
   }
   const int64_t units = pool.num_threads() * kUnitsPerThread;
@@ -120,14 +158,42 @@ void RunProduct(const Product& product, device::ThreadPool& pool) {
       1, std::min(kMaxGroupBytes / product.panel_bytes, panels / pool.num_threads()));
   const int64_t groups = DivideUp(panels, group);
   const int64_t parts = std::min(product.strips.count, DivideUp(units, groups));
-  pool.ParallelFor(groups * parts, 1, [&](int64_t begin, int64_t end, int) {
+  pool.ParallelFor(groups * parts, 1, [&](int64_t begin, int64_t end, int worker) {
     for (int64_t unit = begin; unit < end; ++unit) {
       const int64_t first = unit / parts * group;
       const int64_t part = unit % parts;
       product.Multiply(first, std::min(first + group, panels), part * product.strips.count / parts,
-                       (part + 1) * product.strips.count / parts);
+                       (part + 1) * product.strips.count / parts, worker);
     }
   });
+}
+
+Strips PrepareInput(const PackedKernelSet& kernels, const OpCall& call, KernelContext& context) {
+  const TensorView& x = call.inputs[0];
+  const TensorView& w = call.inputs[1];
+  const int64_t n = x.shape[0];
+  const Strips strips = SplitRows(kernels, w.dtype, n, w.shape[1]);
+  PrepareStrips(kernels, w.dtype,
+                {x.Data<const float>(), x.row_stride_bytes / static_cast<int64_t>(sizeof(float)), n,
+                 w.shape[1]},
+                strips, context);
+  return strips;
+}
+
+Product ProductOf(const PackedKernelSet& kernels, const OpCall& call, size_t index,
+                  const Strips& strips, const KernelContext& context) {
+  const Matrix matrix = ReadMatrix(kernels, call, index);
+  return {.kernels = kernels,
+          .matrix = matrix,
+          .y = call.outputs[index],
+          .strips = strips,
+          .x = reinterpret_cast<const uint8_t*>(context.workspace.data()),
+          .panel_bytes = kernels.panel_bytes(matrix.w.dtype, matrix.w.shape[1]),
+          .columns = matrix.w.shape[0]};
+}
+
+MaximaSpace SpaceOf(const PackedKernelSet& kernels, int64_t n) {
+  return {.strip_rows = std::min(n, kernels.max_strip_rows), .rows = n};
 }
 
 }  // namespace
@@ -151,27 +217,11 @@ void PackPanels(const PackedKernelSet& kernels, const TensorView& weight, std::b
 }
 
 void RunPacked(const PackedKernelSet& kernels, const OpCall& call, KernelContext& context) {
-  const TensorView& x = call.inputs[0];
-  const TensorView& w = call.inputs[1];
-  const int64_t n = x.shape[0];
+  const int64_t n = call.inputs[0].shape[0];
   if (n == 0) return;
-  const Strips strips = SplitRows(kernels, w.dtype, n, w.shape[1]);
-  PrepareStrips(kernels, w.dtype,
-                {x.Data<const float>(), x.row_stride_bytes / static_cast<int64_t>(sizeof(float)), n,
-                 w.shape[1]},
-                strips, context);
+  const Strips strips = PrepareInput(kernels, call, context);
   const size_t matrices = call.outputs.size();
-  const auto product = [&](size_t i) {
-    const Matrix matrix = ReadMatrix(kernels, call, i);
-    const TensorView& weight = matrix.w;
-    return Product{.kernels = kernels,
-                   .matrix = matrix,
-                   .y = call.outputs[i],
-                   .strips = strips,
-                   .x = reinterpret_cast<const uint8_t*>(context.workspace.data()),
-                   .panel_bytes = kernels.panel_bytes(weight.dtype, weight.shape[1]),
-                   .panels = DivideUp(weight.shape[0], kPanelRows)};
-  };
+  const auto product = [&](size_t i) { return ProductOf(kernels, call, i, strips, context); };
   if (strips.count > 1 || matrices == 1) {
     for (size_t i = 0; i < matrices; ++i) RunProduct(product(i), *context.pool);
     return;
@@ -183,21 +233,42 @@ void RunPacked(const PackedKernelSet& kernels, const OpCall& call, KernelContext
     panels += DivideUp(call.inputs[WeightOperand(kernels, i)].shape[0], kPanelRows);
     ends[i] = panels;
   }
-  context.pool->ParallelFor(panels, 1, [&](int64_t begin, int64_t end, int) {
+  context.pool->ParallelFor(panels, 1, [&](int64_t begin, int64_t end, int worker) {
     for (size_t i = 0; i < matrices; ++i) {
       const int64_t first = i == 0 ? 0 : ends[i - 1];
       const int64_t low = std::max(begin, first), high = std::min(end, ends[i]);
-      if (low < high) product(i).Multiply(low - first, high - first, 0, 1);
+      if (low < high) product(i).Multiply(low - first, high - first, 0, 1, worker);
     }
   });
 }
 
-int64_t PackedWorkspaceBytes(const PackedKernelSet& kernels, const OpCall& call) {
+void RunPackedMaxima(const PackedKernelSet& kernels, const OpCall& call, KernelContext& context,
+                     int64_t columns, RowMaximum* maxima) {
+  const int64_t n = call.inputs[0].shape[0];
+  std::fill_n(maxima, n, RowMaximum());
+  if (n == 0 || columns == 0) return;
+  const Strips strips = PrepareInput(kernels, call, context);
+  Product product = ProductOf(kernels, call, 0, strips, context);
+  product.columns = columns;
+  product.maxima = SpaceOf(kernels, n);
+  product.maxima.bytes = context.workspace.data() + strips.count * strips.bytes;
+  const int32_t workers = context.pool->num_threads();
+  for (int32_t w = 0; w < workers; ++w) std::fill_n(product.maxima.Maxima(w), n, RowMaximum());
+  RunProduct(product, *context.pool);
+  for (int32_t w = 0; w < workers; ++w) {
+    for (int64_t i = 0; i < n; ++i) Merge(product.maxima.Maxima(w)[i], &maxima[i]);
+  }
+}
+
+int64_t PackedWorkspaceBytes(const PackedKernelSet& kernels, const OpCall& call,
+                             int32_t num_threads) {
   const TensorView& w = call.inputs[1];
   const int64_t n = call.inputs[0].shape[0];
   // Any smaller number of rows makes no more strips than this, and none is larger.
-  return DivideUp(n, kernels.max_strip_rows) *
-         kernels.strip_bytes(w.dtype, std::min(n, kernels.max_strip_rows), w.shape[1]);
+  const int64_t strips =
+      DivideUp(n, kernels.max_strip_rows) *
+      kernels.strip_bytes(w.dtype, std::min(n, kernels.max_strip_rows), w.shape[1]);
+  return strips + (call.outputs.size() == 1 ? num_threads * SpaceOf(kernels, n).WorkerBytes() : 0);
 }
 
 }  // namespace pagemill::ops::linear

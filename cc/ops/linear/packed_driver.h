@@ -22,7 +22,12 @@ void PackPanels(const PackedKernelSet& kernels, const TensorView& weight, std::b
 
 // `call` has packed weights.
 void RunPacked(const PackedKernelSet& kernels, const OpCall& call, KernelContext& context);
-int64_t PackedWorkspaceBytes(const PackedKernelSet& kernels, const OpCall& call);
+// KernelRow::run_row_maxima: panels are multiplied into a place in L1, and looked through there.
+void RunPackedMaxima(const PackedKernelSet& kernels, const OpCall& call, KernelContext& context,
+                     int64_t columns, RowMaximum* maxima);
+// For both.
+int64_t PackedWorkspaceBytes(const PackedKernelSet& kernels, const OpCall& call,
+                             int32_t num_threads);
 
 // Bit i: input i is a matrix.
 inline constexpr uint32_t kWeightInputs = 0xAAAA;
@@ -39,10 +44,16 @@ constexpr KernelRow PackedRow(std::string_view name, int32_t priority,
           .supports = supports,
           .run = [](const OpCall& call,
                     KernelContext& context) { RunPacked(*kKernels, call, context); },
-          .workspace_bytes = [](const OpCall& call,
-                                int32_t) { return PackedWorkspaceBytes(*kKernels, call); },
+          .workspace_bytes =
+              [](const OpCall& call, int32_t num_threads) {
+                return PackedWorkspaceBytes(*kKernels, call, num_threads);
+              },
           .activations = activations,
-          .packing = packing};
+          .packing = packing,
+          .run_row_maxima =
+              [](const OpCall& call, KernelContext& context, int64_t columns, RowMaximum* maxima) {
+                RunPackedMaxima(*kKernels, call, context, columns, maxima);
+              }};
 }
 
 template <const PackedKernelSet* kKernels>

@@ -118,10 +118,16 @@ constexpr KernelRow Row(std::string_view name, int32_t priority,
           .supports = supports,
           .run = [](const OpCall& call,
                     KernelContext& context) { linear::RunPacked(*kKernels, call, context); },
-          .workspace_bytes = [](const OpCall& call,
-                                int32_t) { return linear::PackedWorkspaceBytes(*kKernels, call); },
+          .workspace_bytes =
+              [](const OpCall& call, int32_t num_threads) {
+                return linear::PackedWorkspaceBytes(*kKernels, call, num_threads);
+              },
           .activations = activations,
-          .packing = &kPanels};
+          .packing = &kPanels,
+          .run_row_maxima =
+              [](const OpCall& call, KernelContext& context, int64_t columns, RowMaximum* maxima) {
+                linear::RunPackedMaxima(*kKernels, call, context, columns, maxima);
+              }};
 }
 
 constexpr KernelRow kRows[] = {

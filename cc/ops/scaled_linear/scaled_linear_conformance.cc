@@ -9,6 +9,7 @@
 
 #include "cc/ops/conformance.h"
 #include "cc/ops/matrix_conformance.h"
+#include "cc/ops/row_maxima_conformance.h"
 #include "cc/ops/scaled_linear/scaled_linear.h"
 
 namespace pagemill::ops {
@@ -263,6 +264,22 @@ void CheckLongestInt8Row(const OpDefinition& op, const device::Capabilities& cap
   }
 }
 
+void CheckMaxima(const OpDefinition& op, const device::Capabilities& caps) {
+  Random random(7);
+  for (DType dtype : {DType::kI8, DType::kF8E4M3}) {
+    for (int64_t n : {1, 5, 70}) {
+      SCOPED_TRACE(std::string(Info(dtype).name) + " n=" + std::to_string(n));
+      Operation operation({.n = n, .m = 83, .k = 96, .bias = true}, dtype, random);
+      CheckRowMaxima({.op = op,
+                      .caps = caps,
+                      .call = operation.call,
+                      .x = operation.x,
+                      .bias = operation.matrix.bias,
+                      .y = operation.matrix.y});
+    }
+  }
+}
+
 }  // namespace
 
 void CheckScaledLinearConformance(const OpDefinition& op, const device::Capabilities& caps) {
@@ -272,6 +289,7 @@ void CheckScaledLinearConformance(const OpDefinition& op, const device::Capabili
   CheckNaN(op, caps);
   CheckCodes(op, caps);
   CheckLongestInt8Row(op, caps);
+  CheckMaxima(op, caps);
 }
 
 }  // namespace pagemill::ops

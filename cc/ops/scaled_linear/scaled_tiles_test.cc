@@ -25,8 +25,12 @@ TEST(ScaledTiles, Conform) {
   row.run = [](const OpCall& call, KernelContext& context) {
     linear::RunPacked(kEmulatedInt8Kernels, call, context);
   };
-  row.workspace_bytes = [](const OpCall& call, int32_t) {
-    return linear::PackedWorkspaceBytes(kEmulatedInt8Kernels, call);
+  row.run_row_maxima = [](const OpCall& call, KernelContext& context, int64_t columns,
+                          RowMaximum* maxima) {
+    linear::RunPackedMaxima(kEmulatedInt8Kernels, call, context, columns, maxima);
+  };
+  row.workspace_bytes = [](const OpCall& call, int32_t num_threads) {
+    return linear::PackedWorkspaceBytes(kEmulatedInt8Kernels, call, num_threads);
   };
   CheckScaledLinearConformance(
       {.op = "scaled_linear", .check = ScaledLinearOp().check, .rows = {&row, 1}}, caps);
