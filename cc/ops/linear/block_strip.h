@@ -79,6 +79,7 @@ template <int kPlanes, class Quantize>
 [[gnu::always_inline]] inline void PrepareRows(const InputRows& x, uint8_t* strip,
                                                const Quantize& quantize) {
   for (int64_t n = 0; n < x.n; ++n) {
+    if (!x.Prepares(n)) continue;
     uint8_t* out = strip + n * kXRecordBytes<kPlanes>;
     for (int64_t k = 0; k < x.k; k += kPanelBlock, out += x.n * kXRecordBytes<kPlanes>) {
       quantize(x.rows + n * x.stride + k, out);

@@ -56,6 +56,7 @@ struct AmxBf16 {
     for (int64_t begin = 0; begin < x.n; begin += kBandRows) {
       const int64_t rows = Band::RowsOfBand(x.n, begin);
       for (int64_t row = 0; row < rows; ++row) {
+        if (!x.Prepares(begin + row)) continue;
         RoundRow(x.rows + (begin + row) * x.stride, x.k, rows * kRowBytes, strip + row * kRowBytes);
       }
       strip += rows * Blocks(x.k) * kRowBytes;

@@ -61,6 +61,7 @@ int64_t StripBytes(DType, int64_t n, int64_t k) {
 
 void Prepare(DType, const InputRows& x, uint8_t* strip) {
   for (int64_t row = 0; row < (x.n + 1) / 2 * 2; ++row) {
+    if (!x.Prepares(row / 2 * 2)) continue;
     uint8_t* const to = strip + row / 2 * PairBytes(x.k) + row % 2 * kStepBytes;
     const float* const from = x.rows + row * x.stride;
     for (int64_t step = 0; step < Steps(x.k); ++step) {

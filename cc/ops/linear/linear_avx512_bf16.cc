@@ -93,6 +93,7 @@ void Prepare(DType, const InputRows& x, uint8_t* strip) {
   ForEachTile(x.n, x.k, [&](const TileOfX& tile) {
     const int64_t pair_bytes = TilePairBytes(tile.end - tile.begin);
     for (int64_t row = tile.begin; row < tile.end; row += 4) {
+      if (!x.Prepares(row)) continue;
       uint8_t* to = strip + tile.offset + (row - tile.begin) * kPairBytes;
       for (int64_t at = 0; at < x.k; at += kPaddedElements, to += 16 * pair_bytes) {
         __m512i quads[4];

@@ -12,9 +12,9 @@ namespace {
 constexpr int64_t kMaxGroupBytes = 256 << 10;
 // Units of work per thread, so that a thread that loses its core for a while delays little.
 constexpr int64_t kUnitsPerThread = 8;
-// Elements of x that a thread prepares at a time. Below twice this, waking a second thread costs
-// more than it saves.
-constexpr int64_t kPrepareGrain = 16384;
+// Elements of x that a thread prepares at a time, 1 to 2 us. Below twice this, waking a second
+// thread costs more than it saves.
+constexpr int64_t kPrepareGrain = 4096;
 
 int64_t DivideUp(int64_t value, int64_t by) { return (value + by - 1) / by; }
 
@@ -24,6 +24,8 @@ struct Strips {
   int64_t count;
   int64_t bytes;  // of each
   int64_t Begin(int64_t strip) const { return strip * n / count; }
+  // The strip that has the row.
+  int64_t Find(int64_t row) const { return ((row + 1) * count - 1) / n; }
 };
 
 Strips SplitRows(const PackedKernelSet& kernels, DType dtype, int64_t n, int64_t k) {
@@ -35,16 +37,19 @@ void PrepareStrips(const PackedKernelSet& kernels, DType dtype, const InputRows&
                    const Strips& strips, KernelContext& context) {
   uint8_t* const workspace = reinterpret_cast<uint8_t*>(context.workspace.data());
   const auto prepare = [&](int64_t begin, int64_t end, int) {
-    for (int64_t s = begin; s < end; ++s) {
+    for (int64_t s = strips.Find(begin); s < strips.count && strips.Begin(s) < end; ++s) {
       const int64_t first = strips.Begin(s);
       kernels.prepare(dtype,
-                      {x.rows + first * x.stride, x.stride, strips.Begin(s + 1) - first, x.k},
+                      {.rows = x.rows + first * x.stride,
+                       .stride = x.stride,
+                       .n = strips.Begin(s + 1) - first,
+                       .k = x.k,
+                       .begin = begin - first,
+                       .end = end - first},
                       workspace + s * strips.bytes);
     }
   };
-  if (x.n * x.k < 2 * kPrepareGrain) return prepare(0, strips.count, 0);
-  const int64_t strip_elements = DivideUp(x.n, strips.count) * x.k;
-  context.pool->ParallelFor(strips.count, DivideUp(kPrepareGrain, strip_elements), prepare);
+  context.pool->ParallelFor(x.n, DivideUp(kPrepareGrain, std::max<int64_t>(x.k, 1)), prepare);
 }
 
 // One matrix of a call.

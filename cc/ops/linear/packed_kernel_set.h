@@ -5,9 +5,9 @@
 // it.
 //
 // Weights are packed once, when a program is bound, into panels of kPanelRows rows in the order in
-// which `multiply` reads them. Rows of x are prepared once a call, a strip of at most
-// `max_strip_rows` at a time, in whatever precision and order `multiply` takes them. The layouts of
-// both are the kernel set's own.
+// which `multiply` reads them. Rows of x are prepared once a call, in strips of at most
+// `max_strip_rows`, which several threads may share, in whatever precision and order `multiply`
+// takes them. The layouts of both are the kernel set's own.
 #ifndef PAGEMILL_CC_OPS_LINEAR_PACKED_KERNEL_SET_H_
 #define PAGEMILL_CC_OPS_LINEAR_PACKED_KERNEL_SET_H_
 
@@ -27,12 +27,19 @@ struct StoredRows {
   int64_t k;
 };
 
-// Rows of x: [n, k] floats.
+// Rows of x: [n, k] floats, of which those in [begin, end) are to be prepared. Rows that a kernel
+// set prepares together belong to the part that has the first of them.
 struct InputRows {
   const float* rows;
   int64_t stride;  // floats
   int64_t n;
   int64_t k;
+  int64_t begin = 0;
+  int64_t end = INT64_MAX;
+
+  [[gnu::always_inline]] bool Prepares(int64_t first) const {
+    return begin <= first && first < end;
+  }
 };
 
 // Scales of the weights of a panel, which share them in blocks.

@@ -45,6 +45,7 @@ struct ScaledAmx {
     for (int64_t begin = 0; begin < x.n; begin += kBandRows) {
       const int64_t rows = Band::RowsOfBand(x.n, begin);
       for (int64_t i = 0; i < rows; ++i) {
+        if (!x.Prepares(begin + i)) continue;
         const float* const from = x.rows + (begin + i) * x.stride;
         float inverse;
         RowScale scale = ScaleOf(from, x.k, &inverse);

@@ -44,6 +44,7 @@ struct ScaledFloat {
   static void Prepare(DType, const linear::InputRows& x, uint8_t* strip) {
     float* to = reinterpret_cast<float*>(strip);
     for (int64_t n = 0; n < x.n; ++n, to += PaddedK(x.k)) {
+      if (!x.Prepares(n)) continue;
       std::memcpy(to, x.rows + n * x.stride, static_cast<size_t>(x.k) * sizeof(float));
       for (int64_t k = x.k; k < PaddedK(x.k); ++k) to[k] = 0;
     }

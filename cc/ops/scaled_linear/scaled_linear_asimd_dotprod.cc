@@ -61,6 +61,7 @@ float QuantizeRow(const float* x, int64_t k, uint8_t* to) {
 
 void Prepare(DType, const linear::InputRows& x, uint8_t* strip) {
   for (int64_t begin = 0; begin < x.n; begin += kTileN, strip += TileBytes(x.k)) {
+    if (!x.Prepares(begin)) continue;
     const int64_t rows = x.n - begin < kTileN ? x.n - begin : kTileN;
     if (rows < kTileN) std::memset(strip, 0, TileBytes(x.k));
     float scales[kTileN] = {};

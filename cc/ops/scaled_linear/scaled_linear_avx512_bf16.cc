@@ -37,6 +37,7 @@ void Prepare(DType, const linear::InputRows& x, uint8_t* strip) {
     const StripTile tile = shape.Tile(t);
     const int64_t stride = tile.rows() * kUnitBytes;
     for (int64_t i = 0; i < tile.rows(); i += 4) {
+      if (!x.Prepares(tile.begin + i)) continue;
       const int64_t rows = tile.rows() - i < 4 ? tile.rows() - i : 4;
       uint8_t* to = strip + tile.offset + i * kUnitBytes;
       for (int64_t at = 0; at < PaddedK(x.k); at += 32, to += 16 * stride) {

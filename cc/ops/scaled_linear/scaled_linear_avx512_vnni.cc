@@ -52,6 +52,7 @@ void Prepare(DType, const linear::InputRows& x, uint8_t* strip) {
   const StripShape shape = ShapeOf(x.n, x.k);
   for (int64_t t = 0; t < shape.tiles(); ++t) {
     const StripTile tile = shape.Tile(t);
+    if (!x.Prepares(tile.begin)) continue;
     RowScale scales[kTileN];
     uint8_t* const units = strip + tile.offset + tile.rows() * shape.row_bytes;
     for (int64_t i = 0; i < tile.rows(); i += 4) {
