@@ -23,6 +23,9 @@ struct BatchView {
   // Leading entries of the block table that are the same for all requests, and whose tokens earlier
   // steps have stored. 0 where it is not known.
   int32_t num_common_blocks = 0;
+  // Not 0: of each row of logits only the largest of its first so many columns is wanted, and the
+  // lowest column that has it. Who computes logits may then leave them out (program/executor.h).
+  int32_t argmax_columns = 0;
   const int32_t* token_ids = nullptr;     // [T]
   const int32_t* positions = nullptr;     // [T]
   const int32_t* slot_mapping = nullptr;  // [T]

@@ -1,6 +1,7 @@
 // A program divided among ranks: weights that are columns of wider matrices, and collectives.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <random>
@@ -81,6 +82,18 @@ StatusOr<std::vector<float>> RunSteps(NativeExecutor& executor) {
   return std::vector<float>(logits, logits + 2 * kVocab);
 }
 
+// The same step's maxima of the first `columns` logits.
+StatusOr<std::vector<ops::RowMaximum>> RunGreedySteps(NativeExecutor& executor, int32_t columns) {
+  testing::StepArrays arrays(16, 1);
+  arrays.Add(0, 0, {1, 5, 9});
+  arrays.Add(1, 0, {10});
+  ops::BatchView batch = arrays.view();
+  batch.argmax_columns = columns;
+  ExecutorOutput output;
+  PM_RETURN_IF_ERROR(executor.Execute(batch, &output));
+  return std::vector<ops::RowMaximum>(output.maxima.begin(), output.maxima.end());
+}
+
 std::vector<float> Whole() {
   const auto executor = MakeExecutor(TextOfRank(0, 1), nullptr);
   EXPECT_TRUE(executor.ok()) << executor.status().ToString();
@@ -104,6 +117,33 @@ TEST(GroupTest, RanksOfADividedProgramComputeWhatTheWholeOneDoes) {
     }
     for (std::thread& thread : threads) thread.join();
     for (const std::vector<float>& result : results) EXPECT_EQ(result, expected);
+  }
+}
+
+TEST(GroupTest, RanksGatherTheMaximaOfGreedySteps) {
+  const std::vector<float> logits = Whole();
+  for (const int32_t ranks : {2, 3, 4}) {
+    const auto segment = *comm::SharedSegment::Create({.num_ranks = ranks});
+    std::vector<std::thread> threads;
+    for (int32_t r = 0; r < ranks; ++r) {
+      threads.emplace_back([&, r] {
+        const std::shared_ptr<comm::Communicator> group = *comm::Communicator::Join(segment, r);
+        const auto executor = *MakeExecutor(TextOfRank(r, ranks), group);
+        // All columns; without the last ones, which are padding; so few that some ranks have none.
+        for (const int32_t columns : {int32_t{kVocab}, 7, 2, 1}) {
+          const auto maxima = *RunGreedySteps(*executor, columns);
+          ASSERT_EQ(maxima.size(), 2u);
+          for (size_t row = 0; row < 2; ++row) {
+            const auto begin = logits.begin() + static_cast<std::ptrdiff_t>(row * kVocab);
+            const auto largest = std::max_element(begin, begin + columns);
+            EXPECT_EQ(maxima[row].column, largest - begin) << columns << " of rank " << r;
+            EXPECT_EQ(maxima[row].logit, *largest);
+          }
+        }
+        EXPECT_EQ(*RunSteps(*executor), logits) << "and logits again";
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
   }
 }
 

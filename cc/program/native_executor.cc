@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <chrono>
 #include <limits>
+#include <optional>
 #include <span>
 #include <utility>
 
 #include "cc/comm/communicator.h"
 #include "cc/program/activation_plan.h"
+#include "cc/program/greedy_tail.h"
 #include "cc/program/kv/cache_pages.h"
 #include "cc/program/kv/kv_fingerprint.h"
 #include "cc/program/weights/lazy_memory.h"
@@ -84,7 +86,9 @@ struct NativeExecutor::Bound {
   ops::BatchView batch;
   ops::KernelContext context;
   std::shared_ptr<comm::Communicator> group;  // of the context
-  TensorView logits;                          // rank 0 where the program has none
+  std::optional<GreedyTail> greedy_tail;
+  bool greedy = false;  // the step that runs ends with it
+  TensorView logits;    // rank 0 where the program has none
   TensorView pooled;
 
   bool profiling = false;
@@ -99,6 +103,7 @@ struct NativeExecutor::Bound {
   void RegisterOperand(ValueId id, TensorView* view);
   Status CheckBatch(const ops::BatchView& batch) const;
   void SetSizes();
+  void RunOp(size_t index);
   void Walk();
   void WalkInstrumented();
   void PoisonOutputs(size_t op);
@@ -205,6 +210,7 @@ void NativeExecutor::Bound::BindOps() {
                    .next = {}});
   }
   LinkWeights();
+  greedy_tail = GreedyTail::Find(program, options.max_num_logits_rows);
   if (program.logits()) logits = BindOperand(*program.logits());
   if (program.pooled()) pooled = BindOperand(*program.pooled());
   if (!options.poison_dead_memory) return;
@@ -254,11 +260,18 @@ void NativeExecutor::Bound::SetSizes() {
   SetData(step.rows, batch.logits_rows);
 }
 
-void NativeExecutor::Bound::Walk() {
-  for (const BoundOp& op : ops) {
-    pool->ReadAhead(op.next);
+void NativeExecutor::Bound::RunOp(size_t index) {
+  const BoundOp& op = ops[index];
+  pool->ReadAhead(op.next);
+  if (greedy && greedy_tail->Replaces(index)) {
+    greedy_tail->Run(index, *kernels.rows[index], op.call, context);
+  } else {
     op.run(op.call, context);
   }
+}
+
+void NativeExecutor::Bound::Walk() {
+  for (size_t i = 0; i < ops.size(); ++i) RunOp(i);
 }
 
 void NativeExecutor::Bound::PoisonOutputs(size_t index) {
@@ -278,8 +291,7 @@ void NativeExecutor::Bound::WalkInstrumented() {
     if (options.poison_dead_memory) PoisonOutputs(i);
     const device::ThreadPoolTimes before = pool->times();
     const Clock::time_point start = Clock::now();
-    pool->ReadAhead(ops[i].next);
-    ops[i].run(ops[i].call, context);
+    RunOp(i);
     if (profiling) {
       const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
       const device::ThreadPoolTimes after = pool->times();
@@ -323,6 +335,7 @@ Status NativeExecutor::Execute(const ops::BatchView& batch, ExecutorOutput* outp
   Bound& b = *bound_;
   PM_RETURN_IF_ERROR(b.CheckBatch(batch));
   b.batch = batch;
+  b.greedy = b.greedy_tail && b.greedy_tail->Serves(batch);
   b.SetSizes();
   if (b.profiling || b.options.poison_dead_memory) {
     b.WalkInstrumented();
@@ -330,8 +343,10 @@ Status NativeExecutor::Execute(const ops::BatchView& batch, ExecutorOutput* outp
     b.Walk();
   }
   if (b.context.group != nullptr) PM_RETURN_IF_ERROR(b.context.group->status());
-  output->logits = b.logits;
+  output->logits = b.greedy ? TensorView{} : b.logits;
   output->pooled = b.pooled;
+  output->maxima = {};
+  if (b.greedy) output->maxima = b.greedy_tail->maxima(batch.num_logits_rows);
   output->logits.shape[0] = batch.num_logits_rows;
   output->pooled.shape[0] = batch.num_requests;
   return OkStatus();

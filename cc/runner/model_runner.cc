@@ -70,10 +70,12 @@ Status ModelRunner::Execute(const step::StepPlan& plan) {
   if (!plan.empty()) {
     stopwatch_.Lap(&StepTimes::batch_s);
     program::ExecutorOutput output;
-    PM_RETURN_IF_ERROR(executor_->Execute(batch_.view(), &output));
+    ops::BatchView batch = batch_.view();
+    if (WantsOnlyMaxima(plan)) batch.argmax_columns = limits_.vocab_size;
+    PM_RETURN_IF_ERROR(executor_->Execute(batch, &output));
     PM_RETURN_IF_ERROR(CheckOutput(output));
     stopwatch_.Lap(&StepTimes::model_s);
-    SampleRows(plan, output.logits, &result);
+    SampleRows(plan, output, &result);
     TakePooled(plan, output.pooled, &result);
     stopwatch_.Lap(&StepTimes::sampling_s);
     stopwatch_.End(program::KindOf(batch_.view()));
@@ -97,8 +99,21 @@ void ModelRunner::ApplyToSampler(const step::StepPlan& plan) {
   }
 }
 
+bool ModelRunner::WantsOnlyMaxima(const step::StepPlan& plan) const {
+  return std::all_of(batch_.rows().begin(), batch_.rows().end(), [&](const BatchRow& row) {
+    return row.prompt_token_id < 0 &&
+           sampler_.NeedsOnlyMaximum(plan.scheduled[static_cast<size_t>(row.entry)].index);
+  });
+}
+
 Status ModelRunner::CheckOutput(const program::ExecutorOutput& output) const {
-  const bool needs_logits = !batch_.rows().empty();
+  const size_t rows = batch_.rows().size();
+  if (!output.maxima.empty()) {
+    if (output.maxima.size() == rows) return OkStatus();
+    return Internal("the executor gave " + std::to_string(output.maxima.size()) +
+                    " maxima of logits for " + std::to_string(rows) + " rows");
+  }
+  const bool needs_logits = rows > 0;
   if (needs_logits && output.logits.rank != 2) {
     return FailedPrecondition("this model has no logits: it cannot generate or score tokens");
   }
@@ -109,28 +124,31 @@ Status ModelRunner::CheckOutput(const program::ExecutorOutput& output) const {
   return OkStatus();
 }
 
-void ModelRunner::SampleRows(const step::StepPlan& plan, const TensorView& logits,
+void ModelRunner::SampleRows(const step::StepPlan& plan, const program::ExecutorOutput& output,
                              step::StepResult* result) {
+  const bool by_maxima = !output.maxima.empty();
   rows_.clear();
   for (size_t i = 0; i < batch_.rows().size(); ++i) {
     const BatchRow& row = batch_.rows()[i];
-    rows_.push_back({.index = plan.scheduled[static_cast<size_t>(row.entry)].index,
-                     .logits = logits.Row<const float>(static_cast<int64_t>(i)),
-                     .prompt_token_id = row.prompt_token_id});
+    rows_.push_back(
+        {.index = plan.scheduled[static_cast<size_t>(row.entry)].index,
+         .logits = by_maxima ? nullptr : output.logits.Row<const float>(static_cast<int64_t>(i)),
+         .maximum = by_maxima ? &output.maxima[i] : nullptr,
+         .prompt_token_id = row.prompt_token_id});
   }
   row_outputs_.assign(rows_.size(), {});
   sampler_.Run(rows_, row_outputs_);
   for (size_t i = 0; i < rows_.size(); ++i) {
     step::RequestResult& target = result->results[static_cast<size_t>(batch_.rows()[i].entry)];
-    sampling::RowOutput& output = row_outputs_[i];
-    if (!output.failure.ok()) {
-      target.failure = std::move(output.failure);
+    sampling::RowOutput& row = row_outputs_[i];
+    if (!row.failure.ok()) {
+      target.failure = std::move(row.failure);
       continue;
     }
     const bool is_prompt = rows_[i].prompt_token_id >= 0;
-    if (!is_prompt) target.sampled_token_ids.push_back(output.token_id);
-    if (!output.has_logprobs) continue;
-    (is_prompt ? target.prompt_logprobs : target.logprobs).push_back(std::move(output.logprobs));
+    if (!is_prompt) target.sampled_token_ids.push_back(row.token_id);
+    if (!row.has_logprobs) continue;
+    (is_prompt ? target.prompt_logprobs : target.logprobs).push_back(std::move(row.logprobs));
   }
 }
 

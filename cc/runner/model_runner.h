@@ -55,8 +55,11 @@ class ModelRunner final : public engine::Runner {
   ModelRunner(program::Executor* executor, device::ThreadPool* pool,
               const engine::RunnerLimits& limits, step::PageStore* pages);
   void ApplyToSampler(const step::StepPlan& plan);
+  // May the executor leave logits out: is the largest of each row all that this step wants?
+  bool WantsOnlyMaxima(const step::StepPlan& plan) const;
   Status CheckOutput(const program::ExecutorOutput& output) const;
-  void SampleRows(const step::StepPlan& plan, const TensorView& logits, step::StepResult* result);
+  void SampleRows(const step::StepPlan& plan, const program::ExecutorOutput& output,
+                  step::StepResult* result);
   void TakePooled(const step::StepPlan& plan, const TensorView& pooled, step::StepResult* result);
 
   program::Executor* executor_;

@@ -40,6 +40,7 @@ class FakeExecutor final : public program::Executor {
       row[kVocab] = 100.0f;
       if (batch.token_ids[t] == poisoned_token) row[4] = std::numeric_limits<float>::quiet_NaN();
     }
+    asked_columns = batch.argmax_columns;
     pooled_.clear();
     for (int32_t r = 0; r < batch.num_requests; ++r) {
       const int32_t first = batch.token_ids[batch.query_start[r]];
@@ -52,17 +53,31 @@ class FakeExecutor final : public program::Executor {
     output->pooled = has_pooled
                          ? TensorView::Dense(pooled_.data(), DType::kF32, {batch.num_requests, 2})
                          : TensorView{};
+    output->maxima = {};
+    if (finds_maxima && batch.argmax_columns > 0) {
+      maxima_.assign(static_cast<size_t>(batch.num_logits_rows), {});
+      for (size_t l = 0; l < maxima_.size(); ++l) {
+        ops::Observe(&logits_[l * kColumns], batch.argmax_columns, 0, &maxima_[l]);
+      }
+      if (loses_a_maximum) maxima_.pop_back();
+      output->logits = {};
+      output->maxima = maxima_;
+    }
     return OkStatus();
   }
 
   bool has_logits = true;
   bool has_pooled = false;
+  bool finds_maxima = false;
+  bool loses_a_maximum = false;
+  int32_t asked_columns = 0;  // BatchView::argmax_columns of the last step
   int32_t poisoned_token = -1;
   Status next_status;
   int num_steps = 0;
 
  private:
   std::vector<float> logits_, pooled_;
+  std::vector<ops::RowMaximum> maxima_;
 };
 
 engine::RunnerLimits SmallLimits() {
@@ -207,6 +222,67 @@ TEST_F(ModelRunnerTest, NanLogitsFailOneRequest) {
   EXPECT_TRUE(result.results[1].sampled_token_ids.empty());
   EXPECT_TRUE(result.results[2].failure.ok());
   EXPECT_EQ(result.results[2].sampled_token_ids.size(), 1u);
+}
+
+TEST_F(ModelRunnerTest, StepsOfGreedyRequestsAskForMaximaOnly) {
+  const auto run = [&] {
+    return MustRun({Start(0, MakeRequest({1, 2, 3})), Start(1, MakeRequest({7}))});
+  };
+  const StepResult by_logits = run();
+  EXPECT_EQ(executor_.asked_columns, kVocab);
+  executor_.finds_maxima = true;
+  const StepResult by_maxima = run();
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(by_maxima.results[i].sampled_token_ids, by_logits.results[i].sampled_token_ids);
+  }
+  EXPECT_EQ(by_maxima.results[0].sampled_token_ids, std::vector{NextToken(3, 2)});
+}
+
+TEST_F(ModelRunnerTest, OneRowThatNeedsLogitsHasThemComputedForAll) {
+  executor_.finds_maxima = true;
+  const auto asked = [&](const std::function<void(SamplingParams&)>& change) {
+    auto request = MakeRequest({1, 2, 7});
+    change(request->sampling);
+    ScheduledRequest entry = Start(1, request);
+    entry.prompt_logprobs = request->sampling.prompt_logprobs != SamplingParams::kNoLogprobs;
+    const StepResult result = MustRun({Start(0, MakeRequest({3})), entry});
+    EXPECT_EQ(result.results[0].sampled_token_ids, std::vector{NextToken(3, 0)});
+    return executor_.asked_columns;
+  };
+  EXPECT_EQ(asked([](SamplingParams&) {}), kVocab);
+  EXPECT_EQ(asked([](SamplingParams& p) { p.temperature = 0.7f; }), 0);
+  EXPECT_EQ(asked([](SamplingParams& p) { p.logprobs = 1; }), 0);
+  EXPECT_EQ(asked([](SamplingParams& p) { p.prompt_logprobs = 1; }), 0);
+  EXPECT_EQ(asked([](SamplingParams& p) { p.logit_bias = {{4, 1.0f}}; }), 0);
+}
+
+TEST_F(ModelRunnerTest, ARequestWithoutARowDoesNotMatter) {
+  executor_.finds_maxima = true;
+  auto request = MakeRequest({5, 6});
+  request->sampling.temperature = 1;
+  ScheduledRequest chunk = Start(1, request);
+  chunk.sample = false;
+  (void)MustRun({Start(0, MakeRequest({3})), chunk});
+  EXPECT_EQ(executor_.asked_columns, kVocab);
+}
+
+TEST_F(ModelRunnerTest, ARowWithoutAMaximumFailsOneRequest) {
+  executor_.finds_maxima = true;
+  executor_.poisoned_token = 9;
+  const StepResult result = MustRun({Start(0, MakeRequest({1})), Start(1, MakeRequest({9}))});
+  EXPECT_TRUE(result.results[0].failure.ok());
+  EXPECT_EQ(result.results[0].sampled_token_ids, std::vector{NextToken(1, 0)});
+  EXPECT_EQ(result.results[1].failure.code(), StatusCode::kInternal);
+  EXPECT_TRUE(result.results[1].sampled_token_ids.empty());
+}
+
+TEST_F(ModelRunnerTest, RefusesMaximaOfTooFewRows) {
+  executor_.finds_maxima = executor_.loses_a_maximum = true;
+  StepPlan plan;
+  plan.scheduled = {Start(0, MakeRequest({1})), Start(1, MakeRequest({2}))};
+  const Status status = runner_->Execute(plan);
+  EXPECT_EQ(status.code(), StatusCode::kInternal);
+  EXPECT_EQ(status.message(), "the executor gave 1 maxima of logits for 2 rows");
 }
 
 TEST_F(ModelRunnerTest, PoolsOnceThePromptIsComputed) {

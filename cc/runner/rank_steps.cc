@@ -17,6 +17,7 @@ enum Header : size_t {
   kLogitsRows,
   kBlockSize,
   kTableWidth,
+  kArgmaxColumns,
   kHeaderSize,
 };
 constexpr int32_t kEnd = 1, kStep = 2;
@@ -40,8 +41,9 @@ int32_t TableWidth(const ops::BatchView& batch) {
 
 void WriteStep(const ops::BatchView& batch, std::vector<int32_t>* message) {
   const int32_t width = TableWidth(batch);
-  *message = {kStep, batch.num_tokens, batch.num_requests, batch.num_logits_rows, batch.block_size,
-              width};
+  *message = {
+      kStep, batch.num_tokens,    batch.num_requests, batch.num_logits_rows, batch.block_size,
+      width, batch.argmax_columns};
   const auto append = [&](const int32_t* data, int32_t size) {
     message->insert(message->end(), data, data + size);
   };
@@ -61,7 +63,8 @@ ops::BatchView ReadStep(std::span<const int32_t> message) {
   ops::BatchView batch = {.num_tokens = message[kTokens],
                           .num_requests = message[kRequests],
                           .num_logits_rows = message[kLogitsRows],
-                          .block_size = message[kBlockSize]};
+                          .block_size = message[kBlockSize],
+                          .argmax_columns = message[kArgmaxColumns]};
   const int32_t* at = message.data() + kHeaderSize;
   const auto take = [&](int64_t size) { return std::exchange(at, at + size); };
   batch.token_ids = take(batch.num_tokens);

@@ -6,7 +6,8 @@
 //   Status ended = FollowSteps(&native, *group, sizes);     // any other rank, until rank 0 ends
 //
 // A message is the step's arrays, through shared memory; the first 4 KiB of it, all of a decode
-// step, in one piece. Its size is bounded by `sizes`. What only sampling needs is not sent.
+// step, in one piece. Its size is bounded by `sizes`. What only sampling needs is not sent,
+// but for whether it wants logits or their maxima.
 // A rank that cannot run a step that the others run ends the group.
 //
 // Ownership: executor and group are the caller's and outlive the use. Thread safety: that of

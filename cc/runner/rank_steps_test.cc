@@ -35,6 +35,7 @@ class Recorder final : public program::Executor {
       add("table", b.block_table + r * b.block_table_stride, blocks);
     }
     add("rows", b.logits_rows, b.num_logits_rows);
+    add("argmax", &b.argmax_columns, 1);
     steps.push_back(text);
     return failure;
   }
@@ -98,6 +99,20 @@ TEST(RankStepsTest, EveryRankRunsTheSameStepsSmallAndLarge) {
   }
   for (const Recorder& recorder : ranks.recorders) EXPECT_EQ(recorder.steps, expected.steps);
   for (const Status& end : ranks.ends) EXPECT_TRUE(end.ok()) << end.ToString();
+}
+
+TEST(RankStepsTest, EveryRankIsToldWhetherMaximaAreEnough) {
+  Ranks ranks(2);
+  ranks.Run([](LeadingExecutor& leading) {
+    program::ExecutorOutput output;
+    const StepArrays arrays = Step(1, 2);
+    ops::BatchView batch = arrays.view();
+    batch.argmax_columns = 49152;
+    ASSERT_TRUE(leading.Execute(batch, &output).ok());
+  });
+  ASSERT_EQ(ranks.recorders[1].steps.size(), 1u);
+  EXPECT_EQ(ranks.recorders[1].steps, ranks.recorders[0].steps);
+  EXPECT_TRUE(ranks.recorders[1].steps[0].ends_with(" argmax 49152"));
 }
 
 TEST(RankStepsTest, AFollowerThatFailsAStepEndsTheGroup) {

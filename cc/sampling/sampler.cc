@@ -12,7 +12,8 @@ namespace pagemill::sampling {
 namespace {
 
 constexpr float kExcluded = -std::numeric_limits<float>::infinity();
-constexpr float kLowestTemperature = 0.01f;  // what smaller ones that are not greedy count as
+constexpr int64_t kRowsOfMaximaPerChunk = 256;  // ~10 ns each: not worth waking a thread
+constexpr float kLowestTemperature = 0.01f;     // what smaller ones that are not greedy count as
 
 // Log probabilities of `token_id` in a row, with `wanted` alternatives (see step::SamplingParams).
 step::TokenLogprobs MakeLogprobs(const ops::RowPasses& passes, std::span<const float> logits,
@@ -73,6 +74,14 @@ void Sampler::Start(step::RequestIndex index, std::shared_ptr<const step::Reques
 
 void Sampler::Release(step::RequestIndex index) { slots_[index.value()] = Slot(); }
 
+bool Sampler::NeedsOnlyMaximum(step::RequestIndex index) const {
+  const Slot& slot = slots_[index.value()];
+  PM_CHECK(slot.request != nullptr);
+  const step::SamplingParams& params = slot.request->sampling;
+  return params.greedy() && params.logprobs == step::SamplingParams::kNoLogprobs &&
+         !slot.ChangesLogits();
+}
+
 void Sampler::Run(std::span<const LogitsRow> rows, std::span<RowOutput> outputs) {
   PM_CHECK(rows.size() == outputs.size());
   // Rows of one request depend on each other (a sampled token counts at once), so a chunk of work
@@ -81,7 +90,9 @@ void Sampler::Run(std::span<const LogitsRow> rows, std::span<RowOutput> outputs)
   for (size_t i = 0; i < rows.size(); ++i) {
     if (i == 0 || rows[i].index != rows[i - 1].index) starts.push_back(i);
   }
-  pool_->ParallelFor(static_cast<int64_t>(starts.size()), 1,
+  const bool by_maxima = !rows.empty() && rows[0].logits == nullptr;
+  const int64_t grain = by_maxima ? kRowsOfMaximaPerChunk : 1;
+  pool_->ParallelFor(static_cast<int64_t>(starts.size()), grain,
                      [&](int64_t begin, int64_t end, int worker) {
                        for (int64_t s = begin; s < end; ++s) {
                          const size_t next = static_cast<size_t>(s) + 1;
@@ -93,12 +104,23 @@ void Sampler::Run(std::span<const LogitsRow> rows, std::span<RowOutput> outputs)
                      });
 }
 
+std::span<const float> Sampler::LogitsOf(const LogitsRow& row) const {
+  if (row.logits == nullptr) return {};
+  return {row.logits, static_cast<size_t>(options_.vocab_size)};
+}
+
+ops::MaxEntry Sampler::MaximumOf(const LogitsRow& row) const {
+  if (row.logits != nullptr) return ops::ArgMax(passes_, LogitsOf(row));
+  PM_CHECK(row.maximum != nullptr && row.prompt_token_id < 0 && NeedsOnlyMaximum(row.index));
+  return {.token_id = row.maximum->column, .logit = row.maximum->logit};
+}
+
 void Sampler::RunRow(const LogitsRow& row, Scratch& scratch, RowOutput& output) {
   Slot& slot = slots_[row.index.value()];
   PM_CHECK(slot.request != nullptr);
   const step::SamplingParams& params = slot.request->sampling;
-  std::span<const float> logits(row.logits, static_cast<size_t>(options_.vocab_size));
-  const ops::MaxEntry raw_max = ops::ArgMax(passes_, logits);
+  const std::span<const float> logits = LogitsOf(row);
+  const ops::MaxEntry raw_max = MaximumOf(row);
   if (raw_max.token_id < 0) {
     output.failure = Internal(
         "the model's logits are not finite; the weights or a kernel are at fault "

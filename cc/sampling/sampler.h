@@ -22,6 +22,7 @@
 #include "cc/base/status.h"
 #include "cc/device/capabilities.h"
 #include "cc/device/thread_pool.h"
+#include "cc/ops/row_maxima.h"
 #include "cc/ops/sample/row_passes.h"
 #include "cc/step/request.h"
 #include "cc/step/step_result.h"
@@ -38,7 +39,9 @@ struct SamplerOptions {
 struct LogitsRow {
   step::RequestIndex index;
   const float* logits = nullptr;  // [vocab_size], not modified
-  int32_t prompt_token_id = -1;   // >= 0: report this token's logprobs, sample nothing
+  // Of the logits, which are then null: for rows of slots that need no more.
+  const ops::RowMaximum* maximum = nullptr;
+  int32_t prompt_token_id = -1;  // >= 0: report this token's logprobs, sample nothing
 };
 
 struct RowOutput {
@@ -61,6 +64,11 @@ class Sampler {
              std::span<const int32_t> output_token_ids);
   void Release(step::RequestIndex index);
 
+  // Is the next token of this slot the one with the largest logit, and nothing else wanted of them?
+  // Greedy, no log probabilities, and nothing that changes logits before they are compared. True of
+  // later steps only if it is asked again: min_tokens may be reached meanwhile.
+  bool NeedsOnlyMaximum(step::RequestIndex index) const;
+
   // Handles every row; rows of one request are in position order. Sampled tokens count as outputs
   // at once.
   void Run(std::span<const LogitsRow> rows, std::span<RowOutput> outputs);
@@ -71,6 +79,8 @@ class Sampler {
  private:
   struct Slot;
   struct Scratch;
+  std::span<const float> LogitsOf(const LogitsRow& row) const;
+  ops::MaxEntry MaximumOf(const LogitsRow& row) const;
   void RunRow(const LogitsRow& row, Scratch& scratch, RowOutput& output);
 
   SamplerOptions options_;

@@ -69,6 +69,60 @@ TEST_F(SamplerTest, GreedyTakesTheLargest) {
   }
 }
 
+TEST_F(SamplerTest, AMaximumIsEnoughForGreedyRows) {
+  SamplingParams p;
+  p.temperature = 0.0f;
+  Start(0, p);
+  const ops::RowMaximum found = {.logit = 3.0f, .column = 17}, bad = {.logit = INFINITY};
+  const std::vector<LogitsRow> rows = {{.index = RequestIndex(0), .maximum = &found},
+                                       {.index = RequestIndex(0), .maximum = &bad}};
+  std::vector<RowOutput> out(2);
+  sampler_.Run(rows, out);
+  EXPECT_EQ(out[0].token_id, 17);
+  EXPECT_TRUE(out[0].failure.ok());
+  EXPECT_FALSE(out[0].has_logprobs);
+  EXPECT_EQ(out[1].failure.code(), StatusCode::kInternal);
+}
+
+TEST_F(SamplerTest, TellsWhetherAMaximumIsEnough) {
+  const auto enough = [&](const auto& change) {
+    SamplingParams p;
+    p.temperature = 0.0f;
+    change(p);
+    Start(0, p);
+    return sampler_.NeedsOnlyMaximum(RequestIndex(0));
+  };
+  EXPECT_TRUE(enough([](SamplingParams&) {}));
+  // What a greedy request has no use for, and what concerns other rows.
+  EXPECT_TRUE(enough([](SamplingParams& p) { p.top_k = 4; }));
+  EXPECT_TRUE(enough([](SamplingParams& p) { p.top_p = 0.5f; }));
+  EXPECT_TRUE(enough([](SamplingParams& p) { p.min_p = 0.1f; }));
+  EXPECT_TRUE(enough([](SamplingParams& p) { p.prompt_logprobs = 3; }));
+  // What needs logits.
+  EXPECT_FALSE(enough([](SamplingParams& p) { p.temperature = 0.5f; }));
+  EXPECT_FALSE(enough([](SamplingParams& p) { p.logprobs = 0; }));
+  EXPECT_FALSE(enough([](SamplingParams& p) { p.logprobs = SamplingParams::kAllLogprobs; }));
+  EXPECT_FALSE(enough([](SamplingParams& p) { p.min_tokens = 1; }));
+  EXPECT_FALSE(enough([](SamplingParams& p) { p.logit_bias = {{5, 1.0f}}; }));
+  EXPECT_FALSE(enough([](SamplingParams& p) { p.presence_penalty = 0.5f; }));
+  EXPECT_FALSE(enough([](SamplingParams& p) { p.frequency_penalty = 0.5f; }));
+  EXPECT_FALSE(enough([](SamplingParams& p) { p.repetition_penalty = 1.1f; }));
+}
+
+TEST_F(SamplerTest, AMaximumIsEnoughOnceMinTokensExist) {
+  SamplingParams p;
+  p.temperature = 0.0f;
+  p.min_tokens = 2;
+  Start(0, p);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_FALSE(sampler_.NeedsOnlyMaximum(RequestIndex(0)));
+    (void)Token(0, RandomRow(1));
+  }
+  EXPECT_TRUE(sampler_.NeedsOnlyMaximum(RequestIndex(0)));
+  Start(1, p, {4, 5});
+  EXPECT_TRUE(sampler_.NeedsOnlyMaximum(RequestIndex(1))) << "resumed";
+}
+
 TEST_F(SamplerTest, SameSeedSameTokensWhateverElseRunsAndAfterResuming) {
   SamplingParams p;
   p.seed = 99;

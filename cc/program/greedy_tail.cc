@@ -1,0 +1,86 @@
+#include "cc/program/greedy_tail.h"
+
+#include <algorithm>
+
+#include "cc/comm/communicator.h"
+#include "cc/ops/all_gather/all_gather.h"
+
+namespace pagemill::program {
+namespace {
+
+// A maximum is gathered as if it were this many floats.
+constexpr int64_t kFloatsOfMaximum = 2;
+static_assert(sizeof(ops::RowMaximum) == kFloatsOfMaximum * sizeof(float));
+
+// The op that writes `id`, which some op does.
+size_t WriterOf(const Program& program, ValueId id) {
+  for (size_t i = 0;; ++i) {
+    const std::vector<ValueId>& outputs = program.ops()[i].outputs;
+    if (std::find(outputs.begin(), outputs.end(), id) != outputs.end()) return i;
+  }
+}
+
+int64_t CountReaders(const Program& program, ValueId id) {
+  return std::count_if(program.ops().begin(), program.ops().end(), [id](const Op& op) {
+    return std::find(op.inputs.begin(), op.inputs.end(), id) != op.inputs.end();
+  });
+}
+
+bool IsProduct(const Op& op) {
+  return (op.name == "linear" || op.name == "scaled_linear") && op.outputs.size() == 1;
+}
+
+}  // namespace
+
+std::optional<GreedyTail> GreedyTail::Find(const Program& program, int64_t max_rows) {
+  const std::optional<ValueId> logits = program.logits();
+  if (!logits || CountReaders(program, *logits) > 0) return std::nullopt;
+  GreedyTail tail;
+  tail.columns_ = program.value(*logits).shape.RowElements();
+  tail.projection_ = WriterOf(program, *logits);
+  const Op& last = program.ops()[tail.projection_];
+  if (last.name == "all_gather") {
+    const int64_t ranks = last.attributes.GetInt("ranks", 1);
+    tail.first_column_ = ops::GatherBegin(tail.columns_, last.attributes.GetInt("rank", 0), ranks);
+    tail.widths_.assign(static_cast<size_t>(ranks), kFloatsOfMaximum);
+    tail.gathered_.resize(static_cast<size_t>(max_rows * ranks));
+    tail.gather_ = tail.projection_;
+    if (CountReaders(program, last.inputs[0]) > 1) return std::nullopt;
+    if (program.value(last.inputs[0]).kind != ValueKind::kActivation) return std::nullopt;
+    tail.projection_ = WriterOf(program, last.inputs[0]);
+  }
+  if (!IsProduct(program.ops()[tail.projection_])) return std::nullopt;
+  tail.maxima_.resize(static_cast<size_t>(max_rows));
+  return tail;
+}
+
+void GreedyTail::Run(size_t op, const ops::KernelRow& row, const ops::OpCall& call,
+                     ops::KernelContext& context) {
+  if (op == projection_) return RunProjection(row, call, context);
+  RunGather(call.outputs[0].shape[0], context.group);
+}
+
+void GreedyTail::RunProjection(const ops::KernelRow& row, const ops::OpCall& call,
+                               ops::KernelContext& context) {
+  const int64_t own = call.outputs[0].RowElements();
+  const int64_t wanted = std::clamp<int64_t>(call.batch->argmax_columns - first_column_, 0, own);
+  ops::RunRowMaxima(row, call, context, wanted, maxima_.data());
+  for (int64_t i = 0; i < call.outputs[0].shape[0]; ++i) {
+    ops::RowMaximum& maximum = maxima_[static_cast<size_t>(i)];
+    if (maximum.usable()) maximum.column += static_cast<int32_t>(first_column_);
+  }
+}
+
+void GreedyTail::RunGather(int64_t rows, comm::Communicator* group) {
+  if (group == nullptr) return;
+  // The communicator keeps the error; a group that has ended does nothing.
+  (void)group->AllGather(reinterpret_cast<const float*>(maxima_.data()),
+                         reinterpret_cast<float*>(gathered_.data()), rows, widths_);
+  const size_t ranks = widths_.size();
+  for (size_t i = 0; i < static_cast<size_t>(rows); ++i) {
+    maxima_[i] = {};
+    for (size_t r = 0; r < ranks; ++r) ops::Merge(gathered_[i * ranks + r], &maxima_[i]);
+  }
+}
+
+}  // namespace pagemill::program

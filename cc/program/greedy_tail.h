@@ -1,0 +1,67 @@
+// File: cc/program/greedy_tail.h
+// The end of a program in steps that want no more of logits than the largest of each row: the
+// projection to the vocabulary finds those instead of writing logits, and ranks of a group gather
+// them instead of logits.
+//
+//   std::optional<GreedyTail> tail = GreedyTail::Find(program, options.max_num_logits_rows);
+//   const bool greedy = tail && tail->Serves(batch);
+//   for each op: greedy && tail->Replaces(i) ? tail->Run(i, row, call, context) : row.run(...);
+//   output->maxima = tail->maxima(batch.num_logits_rows);
+//
+// Whether a step takes it follows from program and batch alone, which are the same on all ranks.
+// Thread safety: one step at a time. Run() allocates nothing.
+#ifndef PAGEMILL_CC_PROGRAM_GREEDY_TAIL_H_
+#define PAGEMILL_CC_PROGRAM_GREEDY_TAIL_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "cc/ops/batch_view.h"
+#include "cc/ops/op.h"
+#include "cc/ops/row_maxima.h"
+#include "cc/program/program.h"
+
+namespace pagemill::program {
+
+class GreedyTail {
+ public:
+  // Empty where logits are anything but the product with one matrix, alone or gathered from ranks,
+  // or where an op reads them.
+  static std::optional<GreedyTail> Find(const Program& program, int64_t max_rows);
+
+  // Does `batch` want maxima only, of no more columns than there are?
+  bool Serves(const ops::BatchView& batch) const {
+    return batch.argmax_columns > 0 && batch.argmax_columns <= columns_;
+  }
+  // Is this op run by Run() in steps that the tail serves?
+  bool Replaces(size_t op) const { return op == projection_ || op == gather_; }
+  // `row` and `call` are those of op `op`.
+  void Run(size_t op, const ops::KernelRow& row, const ops::OpCall& call,
+           ops::KernelContext& context);
+  // Of the last step, once its last op has run.
+  std::span<const ops::RowMaximum> maxima(int32_t rows) const {
+    return std::span(maxima_).first(static_cast<size_t>(rows));
+  }
+
+ private:
+  static constexpr size_t kNone = static_cast<size_t>(-1);
+
+  void RunProjection(const ops::KernelRow& row, const ops::OpCall& call,
+                     ops::KernelContext& context);
+  void RunGather(int64_t rows, comm::Communicator* group);
+
+  size_t projection_ = kNone;
+  size_t gather_ = kNone;                  // where ranks divide the vocabulary
+  int64_t columns_ = 0;                    // of logits
+  int64_t first_column_ = 0;               // of this rank
+  std::vector<int64_t> widths_;            // of what each rank gives to the gathering, in floats
+  std::vector<ops::RowMaximum> maxima_;    // [max_rows]
+  std::vector<ops::RowMaximum> gathered_;  // [max_rows, ranks]
+};
+
+}  // namespace pagemill::program
+
+#endif  // PAGEMILL_CC_PROGRAM_GREEDY_TAIL_H_

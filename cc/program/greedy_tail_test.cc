@@ -1,0 +1,134 @@
+#include "cc/program/greedy_tail.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cc/device/capabilities.h"
+#include "cc/program/native_executor.h"
+#include "cc/program/testing/step_arrays.h"
+#include "cc/program/testing/tiny_llama.h"
+
+namespace pagemill::program {
+namespace {
+
+using testing::StepArrays;
+
+constexpr int32_t kVocab = 83;  // of the tiny models
+
+std::unique_ptr<NativeExecutor> MustCreate(const std::string& text,
+                                           const std::string& kernels = "") {
+  ExecutorOptions options;
+  options.num_threads = 2;
+  options.max_num_tokens = 64;
+  options.max_num_seqs = options.max_num_logits_rows = 40;
+  options.num_blocks = 200;
+  options.poison_dead_memory = true;
+  options.kernel_filter = kernels;
+  const Target target = {.ops = ops::CpuOps(), .capabilities = device::DetectCapabilities()};
+  auto executor = NativeExecutor::Create(*Program::Parse(text), target, options);
+  EXPECT_TRUE(executor.ok()) << executor.status().ToString();
+  return *std::move(executor);
+}
+
+StepArrays Requests(int32_t count) {
+  StepArrays arrays(16, 4);
+  for (int32_t r = 0; r < count; ++r) arrays.Add(r, 0, {7 * r % kVocab});
+  return arrays;
+}
+
+// The largest of the first `columns` of each row, by the logits of a step that computes them.
+std::vector<int32_t> Largest(NativeExecutor& executor, const StepArrays& arrays, int32_t columns) {
+  ExecutorOutput output;
+  EXPECT_TRUE(executor.Execute(arrays.view(), &output).ok());
+  EXPECT_TRUE(output.maxima.empty());
+  std::vector<int32_t> largest;
+  for (int64_t row = 0; row < output.logits.shape[0]; ++row) {
+    const float* logits = output.logits.Row<const float>(row);
+    largest.push_back(static_cast<int32_t>(std::max_element(logits, logits + columns) - logits));
+  }
+  return largest;
+}
+
+ExecutorOutput RunGreedy(NativeExecutor& executor, const StepArrays& arrays, int32_t columns) {
+  ops::BatchView batch = arrays.view();
+  batch.argmax_columns = columns;
+  ExecutorOutput output;
+  EXPECT_TRUE(executor.Execute(batch, &output).ok());
+  return output;
+}
+
+TEST(GreedyTailTest, GivesTheTokensThatLogitsWould) {
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kQ8_0, DType::kQ4_1}) {
+    const std::string text = testing::TinyLlamaText({.seed = 3, .weight_dtype = dtype});
+    for (const char* kernels : {"", "portable", "reference"}) {
+      const auto executor = MustCreate(text, kernels);
+      for (const int32_t requests : {1, 5, 40}) {
+        SCOPED_TRACE(std::string(Info(dtype).name) + " " + kernels + std::to_string(requests));
+        const StepArrays arrays = Requests(requests);
+        for (const int32_t columns : {kVocab, 50, 1}) {
+          const std::vector<int32_t> expected = Largest(*executor, arrays, columns);
+          const ExecutorOutput output = RunGreedy(*executor, arrays, columns);
+          EXPECT_EQ(output.logits.rank, 0);
+          ASSERT_EQ(output.maxima.size(), expected.size());
+          for (size_t i = 0; i < expected.size(); ++i) {
+            EXPECT_EQ(output.maxima[i].column, expected[i]) << "row " << i;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(GreedyTailTest, AStepWithoutRowsRuns) {
+  const auto executor = MustCreate(testing::TinyLlamaText({}));
+  EXPECT_TRUE(RunGreedy(*executor, StepArrays(16, 4), kVocab).maxima.empty());
+}
+
+TEST(GreedyTailTest, AProfileCountsTheProjection) {
+  const auto executor = MustCreate(testing::TinyLlamaText({}));
+  executor->SetProfiling(true);
+  (void)RunGreedy(*executor, Requests(2), kVocab);
+  const std::vector<OpTime> times = executor->Profile(StepKind::kDecode);
+  EXPECT_TRUE(std::any_of(times.begin(), times.end(), [](const OpTime& time) {
+    return time.op == "linear" && time.matrix == "f32[83,64]" && time.calls == 1;
+  }));
+}
+
+TEST(GreedyTailTest, MoreColumnsThanLogitsHaveGetLogits) {
+  const auto executor = MustCreate(testing::TinyLlamaText({}));
+  const ExecutorOutput output = RunGreedy(*executor, Requests(2), kVocab + 1);
+  EXPECT_TRUE(output.maxima.empty());
+  EXPECT_EQ(output.logits.shape[1], kVocab);
+}
+
+// Programs whose logits are no plain product, or are needed within the step.
+TEST(GreedyTailTest, OtherEndsComputeLogits) {
+  const auto find = [](const std::string& tail) {
+    const std::string text =
+        "pagemill-program 1\nfile 0 @\nweight w f32 3,2 0 0\nweight u f32 2,2 0 0\n"
+        "input token_ids i32 T\ninput logits_rows i32 L\nvalue x f32 T,2\nvalue s f32 L,2\n"
+        "value a f32 L,3\nvalue b f32 L,3\nvalue out f32 L,3\n"
+        "op embedding token_ids,u -> x\nop select_rows x,logits_rows -> s\n" +
+        tail + "output logits out\nconstants 24\n" + std::string(48, '0') + "\n";
+    const StatusOr<Program> program = Program::Parse(text);
+    EXPECT_TRUE(program.ok()) << program.status().ToString();
+    return GreedyTail::Find(*program, 4).has_value();
+  };
+  const std::string others = "op linear s,w -> a\nop linear s,w -> b\n";
+  EXPECT_TRUE(find(others + "op linear s,w -> out\n"));
+  EXPECT_TRUE(find(others + "op all_gather a -> out ranks=1 rank=0\n"));
+  EXPECT_FALSE(find(others + "op activation a -> out kind=4\n")) << "capped";
+  EXPECT_FALSE(find(others + "op all_gather b -> out ranks=1 rank=0\nop kv_write b,a ->\n"))
+      << "read before they are gathered";
+  EXPECT_FALSE(find("op linear s,w -> out\nop activation out -> a kind=0\nop add a,a -> b\n"))
+      << "read by another op";
+  EXPECT_FALSE(find("op linear s,w,-,w,- -> out,a\nop add a,a -> b\n")) << "one of two products";
+  EXPECT_FALSE(GreedyTail::Find(*Program::Parse(testing::TinyLlamaText({.pooled = true})), 4));
+}
+
+}  // namespace
+}  // namespace pagemill::program
