@@ -6,7 +6,8 @@
 //   [pairs of elements of k][rows, up to a multiple of 4][2 elements] bf16
 //
 // with zeros where there is no row or element. Order of accumulation: one chain an output, pairs of
-// k ascending, then the bias. VDPBF16PS takes the product of the odd element first.
+// k ascending, part after part, then the bias. VDPBF16PS takes the product of the odd element
+// first.
 
 // GCC 12 warns of the deliberately undefined registers inside its own intrinsics.
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
@@ -118,20 +119,54 @@ PM_INLINE void Store(__m512 sums, const float* bias, __mmask16 used, float* y) {
   _mm512_mask_storeu_ps(y, used, sums);
 }
 
-// kN rows of x, from the row `begin`, times the panel.
-template <int kN, bool kFirst>
-PM_INLINE void MultiplyTile(const PackedProduct& o, const TileOfX& tile) {
+PM_INLINE void Prefetch(const void* from) {
+  _mm_prefetch(static_cast<const char*>(from), _MM_HINT_T0);
+}
+
+// Asks for a line of what comes later, to L2: the next products still need L1.
+PM_INLINE void Fetch(Ahead& ahead) {
+  if (ahead.begin >= ahead.end) return;
+  _mm_prefetch(reinterpret_cast<const char*>(ahead.begin), _MM_HINT_T1);
+  ahead.begin += 64;
+}
+
+// What a tile begins with, asking for what the one after it will.
+template <int kN>
+PM_INLINE void LoadSums(const PackedProduct& o, const TileOfX& tile, __m512 sums[kN][2]) {
+  const uint32_t used = o.m >= kPanelRows ? ~0u : (1u << o.m) - 1u;
+  const float* y = o.y + tile.begin * o.y_stride;
+#pragma GCC unroll 12
+  for (int n = 0; n < kN; ++n, y += o.y_stride) {
+    sums[n][0] = _mm512_maskz_loadu_ps(static_cast<__mmask16>(used), y);
+    sums[n][1] = _mm512_maskz_loadu_ps(static_cast<__mmask16>(used >> 16), y + 16);
+  }
+  const int64_t next = o.n - tile.end < kN ? o.n - tile.end : kN;
+  for (int64_t n = 0; n < next; ++n, y += o.y_stride) {
+    Prefetch(y);
+    Prefetch(y + 16);
+  }
+}
+
+// kN rows of x, from the row `begin`, times the panel. kFirst: the panel is read for the first
+// time. kPart: there is more of k.
+template <int kN, bool kFirst, bool kPart>
+PM_INLINE void MultiplyTile(const PackedProduct& o, const TileOfX& tile, Ahead ahead[2]) {
   const uint8_t* w = o.panel;
   const uint8_t* x = o.strip + tile.offset;
   __m512 sums[kN][2];
 #pragma GCC unroll 12
   for (int n = 0; n < kN; ++n) sums[n][0] = sums[n][1] = _mm512_setzero_ps();
+  if (kPart && o.adds) LoadSums<kN>(o, tile, sums);
   const int64_t pairs = PaddedPairs(o.k);
 #pragma GCC unroll 4
   for (int64_t pair = 0; pair < pairs; ++pair) {
+    if (kPart && pair % 4 == 0) {
+      Fetch(ahead[0]);
+      Fetch(ahead[1]);
+    }
     if constexpr (kFirst) {
-      _mm_prefetch(reinterpret_cast<const char*>(w + kPrefetchBytes), _MM_HINT_T0);
-      _mm_prefetch(reinterpret_cast<const char*>(w + kPrefetchBytes + 64), _MM_HINT_T0);
+      Prefetch(w + kPrefetchBytes);
+      Prefetch(w + kPrefetchBytes + 64);
     }
     const auto w0 = reinterpret_cast<__m512bh>(_mm512_load_si512(w));
     const auto w1 = reinterpret_cast<__m512bh>(_mm512_load_si512(w + 64));
@@ -158,23 +193,35 @@ PM_INLINE void MultiplyTile(const PackedProduct& o, const TileOfX& tile) {
 }
 
 // Finds the tile's height among those that are compiled: 1 to kN.
-template <int kN, bool kFirst>
-PM_INLINE void MultiplyTileUpTo(const PackedProduct& o, const TileOfX& tile) {
-  if (tile.end - tile.begin == kN) return MultiplyTile<kN, kFirst>(o, tile);
-  if constexpr (kN > 1) MultiplyTileUpTo<kN - 1, kFirst>(o, tile);
+template <int kN, bool kFirst, bool kPart>
+PM_INLINE void MultiplyTileUpTo(const PackedProduct& o, const TileOfX& tile, Ahead ahead[2]) {
+  if (tile.end - tile.begin == kN) return MultiplyTile<kN, kFirst, kPart>(o, tile, ahead);
+  if constexpr (kN > 1) MultiplyTileUpTo<kN - 1, kFirst, kPart>(o, tile, ahead);
+}
+
+template <bool kPart>
+void MultiplyTiles(const PackedProduct& o) {
+  Ahead ahead[2] = {o.ahead[0], o.ahead[1]};
+  ForEachTile(o.n, o.k, [&](const TileOfX& tile) {
+    // The panel comes from memory once, for the first rows.
+    if (tile.begin == 0) return MultiplyTileUpTo<kTileN, true, kPart>(o, tile, ahead);
+    MultiplyTileUpTo<kTileN, false, kPart>(o, tile, ahead);
+  });
 }
 
 void Multiply(const PackedProduct& o) {
-  ForEachTile(o.n, o.k, [&](const TileOfX& tile) {
-    // The panel comes from memory once, for the first rows.
-    if (tile.begin == 0) return MultiplyTileUpTo<kTileN, true>(o, tile);
-    MultiplyTileUpTo<kTileN, false>(o, tile);
-  });
+  if (o.adds || o.ahead[0].begin != nullptr) return MultiplyTiles<true>(o);
+  MultiplyTiles<false>(o);
 }
 
 }  // namespace
 
-constinit const PackedKernelSet kAvx512Bf16Kernels = {kMaxStripRows, Bf16PanelBytes, PackBf16Panel,
-                                                      StripBytes,    Prepare,        Multiply};
+constinit const PackedKernelSet kAvx512Bf16Kernels = {.max_strip_rows = kMaxStripRows,
+                                                      .panel_bytes = Bf16PanelBytes,
+                                                      .pack = PackBf16Panel,
+                                                      .strip_bytes = StripBytes,
+                                                      .prepare = Prepare,
+                                                      .multiply = Multiply,
+                                                      .part_multiple = kPaddedElements};
 
 }  // namespace pagemill::ops::linear

@@ -189,6 +189,12 @@ void CheckInvariance(const OpDefinition& op, const device::Capabilities& caps) {
     const Operation longer({15, 9, IsBlockFormat(dtype) ? 1792 : 1597, true, 0, 0}, dtype, random);
     CheckBatchInvariance(op, caps, longer.call, random);
   }
+  // Many long rows of x: k in parts, for several strips at a time.
+  for (DType dtype : {DType::kBF16, DType::kQ4_K, DType::kQ6_K, DType::kQ8_0}) {
+    SCOPED_TRACE(std::string(Info(dtype).name) + " in parts");
+    const Operation many({100, 40, IsBlockFormat(dtype) ? 2304 : 2307, true, 4, 4}, dtype, random);
+    CheckBatchInvariance(op, caps, many.call, random);
+  }
 }
 
 // Each result of a call with several matrices has the bits of a call of its own.
@@ -221,12 +227,11 @@ void CheckSeveralMatrices(const OpDefinition& op, const device::Capabilities& ca
 }
 
 void CheckMaxima(const OpDefinition& op, const device::Capabilities& caps) {
-  // One strip and several, one panel and several, ragged. Formats differ in nothing else here.
-  const Case cases[] = {{1, 83, 64, true, 4, 0},
-                        {3, 7, 75, true, 0, 0},
-                        {8, 64, 32, true, 0, 4},
-                        {100, 67, 64, true, 4, 8},
-                        {0, 40, 64, true, 0, 0}};
+  // One strip and several, one panel and several, ragged, k in parts. Formats differ in nothing
+  // else here.
+  const Case cases[] = {{1, 83, 64, true, 4, 0},    {3, 7, 75, true, 0, 0},
+                        {8, 64, 32, true, 0, 4},    {100, 67, 64, true, 4, 8},
+                        {97, 33, 2304, true, 0, 0}, {0, 40, 64, true, 0, 0}};
   Random random(4);
   for (const Case& c : cases) {
     for (DType dtype : {DType::kF32, DType::kBF16, DType::kQ4_1}) {

@@ -10,6 +10,12 @@ namespace {
 // Panels that one thread multiplies with all its strips before the next ones: they stay in L2 (1 to
 // 2 MiB on server cores) beside the strips that pass by.
 constexpr int64_t kMaxGroupBytes = 256 << 10;
+// k is divided into parts of about this where it is longer than kMaxWholeColumns and there are
+// several strips. A part of a group, of kMaxBlockRows rows of x and of their outputs are then in L2
+// at once: what comes from beyond it is read for 256 x 192 products or more an element of k.
+constexpr int64_t kPartColumns = 1024;
+constexpr int64_t kMaxWholeColumns = 2048;
+constexpr int64_t kMaxBlockRows = 192;
 // Units of work per thread, so that a thread that loses its core for a while delays little.
 constexpr int64_t kUnitsPerThread = 8;
 // Elements of x that a thread prepares at a time, 1 to 2 us. Below twice this, waking a second
@@ -18,19 +24,41 @@ constexpr int64_t kPrepareGrain = 4096;
 
 int64_t DivideUp(int64_t value, int64_t by) { return (value + by - 1) / by; }
 
-// Rows of x in strips of nearly equal height: strip s is rows [Begin(s), Begin(s + 1)).
+// Elements of k in parts of equal length, but for the last: part i is [Begin(i), Begin(i + 1)).
+struct Parts {
+  int64_t k;
+  int64_t length;
+  int64_t count;
+  int64_t Begin(int64_t part) const { return std::min(k, part * length); }
+  int64_t Length(int64_t part) const { return Begin(part + 1) - Begin(part); }
+};
+
+Parts SplitColumns(const PackedKernelSet& kernels, int64_t strips, int64_t k) {
+  const int64_t multiple = kernels.part_multiple;
+  if (multiple == 0 || strips == 1 || k <= kMaxWholeColumns) return {k, k, 1};
+  const int64_t length = DivideUp(DivideUp(k, DivideUp(k, kPartColumns)), multiple) * multiple;
+  return {k, length, DivideUp(k, length)};
+}
+
+// Rows of x in strips of nearly equal height: strip s is rows [Begin(s), Begin(s + 1)), one part of
+// k after the other.
 struct Strips {
   int64_t n;
   int64_t count;
-  int64_t bytes;  // of each
+  Parts parts;
+  int64_t part_bytes;  // of a part, but for the last
+  int64_t bytes;       // of all of a strip's
   int64_t Begin(int64_t strip) const { return strip * n / count; }
   // The strip that has the row.
   int64_t Find(int64_t row) const { return ((row + 1) * count - 1) / n; }
 };
 
 Strips SplitRows(const PackedKernelSet& kernels, DType dtype, int64_t n, int64_t k) {
-  const int64_t count = DivideUp(n, kernels.max_strip_rows);
-  return {n, count, kernels.strip_bytes(dtype, DivideUp(n, count), k)};
+  const int64_t count = DivideUp(n, kernels.max_strip_rows), rows = DivideUp(n, count);
+  const Parts parts = SplitColumns(kernels, count, k);
+  const int64_t part_bytes = kernels.strip_bytes(dtype, rows, parts.length);
+  const int64_t last_bytes = kernels.strip_bytes(dtype, rows, parts.Length(parts.count - 1));
+  return {n, count, parts, part_bytes, (parts.count - 1) * part_bytes + last_bytes};
 }
 
 void PrepareStrips(const PackedKernelSet& kernels, DType dtype, const InputRows& x,
@@ -39,14 +67,16 @@ void PrepareStrips(const PackedKernelSet& kernels, DType dtype, const InputRows&
   const auto prepare = [&](int64_t begin, int64_t end, int) {
     for (int64_t s = strips.Find(begin); s < strips.count && strips.Begin(s) < end; ++s) {
       const int64_t first = strips.Begin(s);
-      kernels.prepare(dtype,
-                      {.rows = x.rows + first * x.stride,
-                       .stride = x.stride,
-                       .n = strips.Begin(s + 1) - first,
-                       .k = x.k,
-                       .begin = begin - first,
-                       .end = end - first},
-                      workspace + s * strips.bytes);
+      for (int64_t i = 0; i < strips.parts.count; ++i) {
+        kernels.prepare(dtype,
+                        {.rows = x.rows + first * x.stride + strips.parts.Begin(i),
+                         .stride = x.stride,
+                         .n = strips.Begin(s + 1) - first,
+                         .k = strips.parts.Length(i),
+                         .begin = begin - first,
+                         .end = end - first},
+                        workspace + s * strips.bytes + i * strips.part_bytes);
+      }
     }
   };
   context.pool->ParallelFor(x.n, DivideUp(kPrepareGrain, std::max<int64_t>(x.k, 1)), prepare);
@@ -107,45 +137,76 @@ struct Product {
   Strips strips;
   const uint8_t* x;
   int64_t panel_bytes;
-  int64_t columns;  // of y that are wanted
+  int64_t panel_part_bytes;  // of a part of k, but for the last
+  int64_t columns;           // of y that are wanted
   MaximaSpace maxima = {};
 
   int64_t panels() const { return DivideUp(columns, kPanelRows); }
 
   // Panels [p_begin, p_end) times strips [s_begin, s_end).
   void Multiply(int64_t p_begin, int64_t p_end, int64_t s_begin, int64_t s_end, int worker) const {
-    const TensorView& w = matrix.w;
-    PanelScales scales = matrix.scales;
+    if (maxima.bytes == nullptr) return MultiplyParts(p_begin, p_end, s_begin, s_end, nullptr);
     for (int64_t s = s_begin; s < s_end; ++s) {
-      const int64_t first = strips.Begin(s);
       for (int64_t p = p_begin; p < p_end; ++p) {
-        const int64_t row = p * kPanelRows;
-        scales.first_row = row;
-        PackedProduct product = {
-            .dtype = w.dtype,
-            .panel = w.Data<const uint8_t>() + p * panel_bytes,
-            .strip = x + s * strips.bytes,
-            .bias = matrix.bias == nullptr ? nullptr : matrix.bias + row,
-            .y = y.Row<float>(first) + row,
-            .y_stride = y.row_stride_bytes / static_cast<int64_t>(sizeof(float)),
-            .n = strips.Begin(s + 1) - first,
-            .m = std::min(kPanelRows, columns - row),
-            .k = w.shape[1],
-            .scales = scales};
-        if (maxima.bytes != nullptr) {
-          product.y = maxima.Products(worker);
-          product.y_stride = kPanelRows;
-        }
-        kernels.multiply(product);
-        if (maxima.bytes != nullptr) ObserveRows(product, first, row, worker);
+        MultiplyParts(p, p + 1, s, s + 1, maxima.Products(worker));
+        ObserveRows(p, s, worker);
       }
     }
   }
 
-  // What `product` has left for rows of x from `first` on, columns from `column` on.
-  void ObserveRows(const PackedProduct& product, int64_t first, int64_t column, int worker) const {
-    for (int64_t n = 0; n < product.n; ++n) {
-      Observe(product.y + n * kPanelRows, product.m, column, maxima.Maxima(worker) + first + n);
+  // One part of k after the other, so that what is read of panels and strips stays in cache. To
+  // `products`, [rows of x][kPanelRows], instead of y where that is not null.
+  void MultiplyParts(int64_t p_begin, int64_t p_end, int64_t s_begin, int64_t s_end,
+                     float* products) const {
+    for (int64_t part = 0; part < strips.parts.count; ++part) {
+      for (int64_t s = s_begin; s < s_end; ++s) {
+        for (int64_t p = p_begin; p < p_end; ++p) {
+          PackedProduct product = PartOf(p, s, part);
+          if (products != nullptr) {
+            product.y = products;
+            product.y_stride = kPanelRows;
+          }
+          if (part + 1 < strips.parts.count) {
+            product.ahead[0] = Slice(product.panel + panel_part_bytes, panel_part_bytes,
+                                     s - s_begin, s_end - s_begin);
+            product.ahead[1] = Slice(product.strip + strips.part_bytes, strips.part_bytes,
+                                     p - p_begin, p_end - p_begin);
+          }
+          kernels.multiply(product);
+        }
+      }
+    }
+  }
+
+  static Ahead Slice(const uint8_t* bytes, int64_t count, int64_t slice, int64_t slices) {
+    return {bytes + slice * count / slices, bytes + (slice + 1) * count / slices};
+  }
+
+  PackedProduct PartOf(int64_t p, int64_t s, int64_t part) const {
+    const int64_t first = strips.Begin(s), row = p * kPanelRows;
+    const bool has_bias = matrix.bias != nullptr && part + 1 == strips.parts.count;
+    PackedProduct product = {
+        .dtype = matrix.w.dtype,
+        .panel = matrix.w.Data<const uint8_t>() + p * panel_bytes + part * panel_part_bytes,
+        .strip = x + s * strips.bytes + part * strips.part_bytes,
+        .bias = has_bias ? matrix.bias + row : nullptr,
+        .y = y.Row<float>(first) + row,
+        .y_stride = y.row_stride_bytes / static_cast<int64_t>(sizeof(float)),
+        .n = strips.Begin(s + 1) - first,
+        .m = std::min(kPanelRows, columns - row),
+        .k = strips.parts.Length(part),
+        .scales = matrix.scales,
+        .adds = part > 0};
+    product.scales.first_row = row;
+    return product;
+  }
+
+  // What a worker's products of a panel and a strip show.
+  void ObserveRows(int64_t p, int64_t s, int worker) const {
+    const int64_t first = strips.Begin(s), column = p * kPanelRows;
+    for (int64_t n = 0; n < strips.Begin(s + 1) - first; ++n) {
+      Observe(maxima.Products(worker) + n * kPanelRows, std::min(kPanelRows, columns - column),
+              column, maxima.Maxima(worker) + first + n);
     }
   }
 };
@@ -158,17 +219,19 @@ void RunProduct(const Product& product, device::ThreadPool& pool) {
     });
     return;
   }
-  const int64_t units = pool.num_threads() * kUnitsPerThread;
+  const Strips& strips = product.strips;
   const int64_t group = std::max<int64_t>(
-      1, std::min(kMaxGroupBytes / product.panel_bytes, panels / pool.num_threads()));
+      1, std::min(kMaxGroupBytes / product.panel_part_bytes, panels / pool.num_threads()));
   const int64_t groups = DivideUp(panels, group);
-  const int64_t parts = std::min(product.strips.count, DivideUp(units, groups));
-  pool.ParallelFor(groups * parts, 1, [&](int64_t begin, int64_t end, int worker) {
+  const int64_t least_blocks = strips.parts.count == 1 ? 1 : DivideUp(strips.n, kMaxBlockRows);
+  const int64_t units = pool.num_threads() * kUnitsPerThread;
+  const int64_t blocks = std::min(strips.count, std::max(least_blocks, DivideUp(units, groups)));
+  pool.ParallelFor(groups * blocks, 1, [&](int64_t begin, int64_t end, int worker) {
     for (int64_t unit = begin; unit < end; ++unit) {
-      const int64_t first = unit / parts * group;
-      const int64_t part = unit % parts;
-      product.Multiply(first, std::min(first + group, panels), part * product.strips.count / parts,
-                       (part + 1) * product.strips.count / parts, worker);
+      const int64_t first = unit / blocks * group;
+      const int64_t block = unit % blocks;
+      product.Multiply(first, std::min(first + group, panels), block * strips.count / blocks,
+                       (block + 1) * strips.count / blocks, worker);
     }
   });
 }
@@ -194,6 +257,7 @@ Product ProductOf(const PackedKernelSet& kernels, const OpCall& call, size_t ind
           .strips = strips,
           .x = reinterpret_cast<const uint8_t*>(context.workspace.data()),
           .panel_bytes = kernels.panel_bytes(matrix.w.dtype, matrix.w.shape[1]),
+          .panel_part_bytes = kernels.panel_bytes(matrix.w.dtype, strips.parts.length),
           .columns = matrix.w.shape[0]};
 }
 
@@ -270,9 +334,9 @@ int64_t PackedWorkspaceBytes(const PackedKernelSet& kernels, const OpCall& call,
   const TensorView& w = call.inputs[1];
   const int64_t n = call.inputs[0].shape[0];
   // Any smaller number of rows makes no more strips than this, and none is larger.
-  const int64_t strips =
-      DivideUp(n, kernels.max_strip_rows) *
-      kernels.strip_bytes(w.dtype, std::min(n, kernels.max_strip_rows), w.shape[1]);
+  const int64_t count = DivideUp(n, kernels.max_strip_rows);
+  const int64_t rows = count > 1 ? count * kernels.max_strip_rows : n;
+  const int64_t strips = n == 0 ? 0 : count * SplitRows(kernels, w.dtype, rows, w.shape[1]).bytes;
   return strips + (call.outputs.size() == 1 ? num_threads * SpaceOf(kernels, n).WorkerBytes() : 0);
 }
 

@@ -54,7 +54,13 @@ struct PanelScales {
   const float* OfRow(int64_t row) const { return values + (first_row + row) / block_rows * stride; }
 };
 
-// One panel times one strip.
+// What products to come will read: a hint, for kernels to ask for on the way.
+struct Ahead {
+  const uint8_t* begin = nullptr;
+  const uint8_t* end = nullptr;
+};
+
+// One panel times one strip, or the same part of k of both.
 struct PackedProduct {
   DType dtype;           // of the weights as stored
   const uint8_t* panel;  // 64-byte aligned
@@ -66,6 +72,8 @@ struct PackedProduct {
   int64_t m;             // weight rows in the panel, 1 to kPanelRows
   int64_t k;
   PanelScales scales = {};
+  bool adds = false;  // to y, where the sums of earlier parts of k are; they have no bias
+  Ahead ahead[2] = {};
 };
 
 // An output is accumulated in an order that depends on k and the kernel set alone: it has the same
@@ -82,6 +90,9 @@ struct PackedKernelSet {
   void (*multiply)(const PackedProduct& product);
   // Each matrix of a call is W, scales, bias (as in `scaled_linear`) instead of W, bias.
   bool has_scales = false;
+  // k may be divided at multiples of this, 0: not at all. `multiply` then takes `adds`, and a panel
+  // is one of the first elements and after it one of the others. Strips are prepared for each part.
+  int64_t part_multiple = 0;
 };
 
 #if defined(__x86_64__)
