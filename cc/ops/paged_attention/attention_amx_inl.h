@@ -165,11 +165,12 @@ void AttendTiles(const AttentionShape& shape, const AttentionTile& tile,
   RowKeys keys[kAttentionTileRows];
   const auto [rows, first, last] = KeysOfSplit(shape, tile, begin, state, keys);
   if (last == 0) return;
-  const auto chunk = LocateChunk<Element, kSplitGroups>(shape, tile, begin, first, last);
-  AskForValues(shape, chunk, first, last);
+  auto chunk = LocateChunk<Element, kSplitGroups>(shape, tile, begin, first, last);
   if (rows.last - rows.first <= kFewRows<Element>) {
+    LookAhead(shape, scratch, first, last, &chunk);
     return AttendFewRows<Element, DotOrder::kTiles>(shape, scratch, chunk, keys, rows, state);
   }
+  AskForValues(shape, chunk, first, last);
   const auto each_band = [rows = rows](const auto& step) {
     for (int row = rows.first; row < rows.last; row += kBandRows) {
       const int count = rows.last - row < kBandRows ? rows.last - row : kBandRows;

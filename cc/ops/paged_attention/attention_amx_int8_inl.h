@@ -162,14 +162,15 @@ void AttendByteTiles(const AttentionShape& shape, const AttentionTile& tile,
   RowKeys keys[kAttentionTileRows];
   const auto [rows, first, last] = KeysOfSplit(shape, tile, begin, state, keys);
   if (last == 0) return;
-  const auto chunk = LocateChunk<int8_t, kSplitGroups>(shape, tile, begin, first, last);
-  AskForValues(shape, chunk, first, last);
+  auto chunk = LocateChunk<int8_t, kSplitGroups>(shape, tile, begin, first, last);
   const GroupScales scales{.keys = chunk.key_scales, .values = chunk.value_scales};
   for (int row = rows.first; row < rows.last; ++row) keys[row].scales = &scales;
   ByteWeights weights[kAttentionTileRows];
   if (rows.last - rows.first <= kFewByteRows) {
+    LookAhead(shape, scratch, first, last, &chunk);
     return AttendFewByteRows(shape, scratch, chunk, keys, rows, state, weights);
   }
+  AskForValues(shape, chunk, first, last);
   const auto count = [rows = rows](int row) {
     return rows.last - row < kByteTileRows ? rows.last - row : kByteTileRows;
   };

@@ -82,6 +82,10 @@ template <int kRows, int kGroups, PageForm kForm, DotOrder kOrder>
   const PageElement<kForm>* keys[kGroups];
 #pragma GCC unroll 8
   for (int g = 0; g < kGroups; ++g) keys[g] = chunk.keys[first + g];
+  const PageElement<kForm>* ahead[kGroups];
+#pragma GCC unroll 8
+  for (int g = 0; g < kGroups; ++g) ahead[g] = chunk.keys_ahead[first + g];
+  const uintptr_t zero = HiddenZero();
   const auto add = [&](const __m512i* key, int d) {
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
@@ -107,7 +111,9 @@ template <int kRows, int kGroups, PageForm kForm, DotOrder kOrder>
       __m512i pairs[kPairs];
       LoadKeys<kForm>(keys[g], shape.block_size, shape.head_dim - d, pairs);
       for (int i = 0; i < kPairs; ++i) key[i][g] = pairs[i];
+      if constexpr (kForm != PageForm::kPaired) AskAfter(keys[g], ahead[g], zero);
       keys[g] += step;
+      ahead[g] += step;
     }
     for (int i = 0; i < kPairs; ++i) add(key[i], d + 2 * i);
     if (kOrder == DotOrder::kTiles && (d / 2 + kPairs) % kPairsPerBlock == 0) end_block();
@@ -220,6 +226,7 @@ struct DotValueBlock {
   const uint16_t* weights;  // [kRows, kDotChunk]
   int dim;
   DotSum<kOrder> sum[kRows][2 * kUnits] = {};
+  const uintptr_t zero = HiddenZero();
 
   __m256i Load(const uint8_t* p) const {
     return LoadF8Value(p, kPartial ? shape.head_dim - dim : kDotUnit);
@@ -227,6 +234,13 @@ struct DotValueBlock {
   __m512i Load(const uint16_t* p) const {
     if (!kPartial) return _mm512_loadu_si512(p);
     return _mm512_maskz_loadu_epi16((uint32_t{1} << (shape.head_dim - dim)) - 1, p);
+  }
+  // Asks for what lies in the page ahead where the two values at `offset` lie in this one.
+  [[gnu::always_inline]] inline void Ask(int group, int offset) const {
+    const PageElement<kForm>* now = chunk.values[group] + offset;
+    const PageElement<kForm>* ahead = chunk.values_ahead[group] + offset;
+    AskAfter(now, ahead, zero);
+    AskAfter(now + shape.head_dim, ahead + shape.head_dim, zero);
   }
   // Unit u of pair `pair`: the keys that are not in `seen` as zeros, and not read from the cache.
   template <bool kBoth>
@@ -243,11 +257,15 @@ struct DotValueBlock {
       if (!kBoth) *low = _mm512_and_si512(*low, mask);
       if (!kBoth) *high = _mm512_and_si512(*high, mask);
     } else if constexpr (IsF8(kForm)) {
-      page += key % kAttentionKeyGroup * shape.head_dim + dim + u * kDotUnit;
+      const int offset = key % kAttentionKeyGroup * shape.head_dim + dim + u * kDotUnit;
+      if (kBoth && u % 2 == 0) Ask(key / kAttentionKeyGroup, offset);  // two units to a line
+      page += offset;
       PairF8Values(first ? Load(page) : _mm256_setzero_si256(),
                    second ? Load(page + shape.head_dim) : _mm256_setzero_si256(), low, high);
     } else {
-      page += key % kAttentionKeyGroup * shape.head_dim + dim + u * kDotUnit;
+      const int offset = key % kAttentionKeyGroup * shape.head_dim + dim + u * kDotUnit;
+      if (kBoth) Ask(key / kAttentionKeyGroup, offset);
+      page += offset;
       const __m512i a = first ? Load(page) : _mm512_setzero_si512();
       const __m512i b = second ? Load(page + shape.head_dim) : _mm512_setzero_si512();
       *low = _mm512_unpacklo_epi16(a, b);

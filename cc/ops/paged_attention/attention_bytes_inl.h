@@ -102,9 +102,10 @@ void WeighByteRows(const AttentionShape& shape, const AttentionScratch& scratch,
 
 template <QuadForm kForm>
 void WeighAllByteRows(const AttentionShape& shape, const AttentionScratch& scratch,
-                      const ByteChunk& chunk, const RowKeys* keys, RowRange rows,
+                      ByteChunk& chunk, const RowKeys* keys, RowRange rows,
                       const AttentionState& state, ByteWeights* weights) {
   ForRowBlocks(rows.first, rows.last, [&]<int kRows>(int row) {
+    if (kForm != QuadForm::kReady && row != rows.first) AskForNoKeys(&chunk);
     WeighByteRows<kRows, kForm>(shape, scratch, chunk, keys, row, state, weights);
   });
 }
@@ -126,16 +127,17 @@ void AddRowValues(const AttentionShape& shape, const ByteChunk& chunk, const Row
 }
 
 template <QuadForm kForm>
-void AddAllByteValues(const AttentionShape& shape, const ByteChunk& chunk, const RowKeys* keys,
+void AddAllByteValues(const AttentionShape& shape, ByteChunk& chunk, const RowKeys* keys,
                       RowRange rows, const ByteWeights* weights, const AttentionState& state) {
   ForRowBlocks(rows.first, rows.last, [&]<int kRows>(int row) {
+    if (kForm != QuadForm::kReady && row != rows.first) AskForNoValues(&chunk);
     AddRowValues<kRows, kForm>(shape, chunk, keys, row, weights, state);
   });
 }
 
 // A few rows, from the cache itself.
 inline void AttendFewByteRows(const AttentionShape& shape, const AttentionScratch& scratch,
-                              const ByteChunk& chunk, const RowKeys* keys, RowRange rows,
+                              ByteChunk& chunk, const RowKeys* keys, RowRange rows,
                               const AttentionState& state, ByteWeights* weights) {
   if (shape.block_size == kAttentionKeyGroup && shape.head_dim % kQuad == 0) {
     WeighAllByteRows<QuadForm::kAdjacent>(shape, scratch, chunk, keys, rows, state, weights);
@@ -153,14 +155,15 @@ inline void AttendBytes(const AttentionShape& shape, const AttentionTile& tile,
   RowKeys keys[kAttentionTileRows];
   const auto [rows, first, last] = KeysOfSplit(shape, tile, begin, state, keys);
   if (last == 0) return;
-  const auto chunk = LocateChunk<int8_t, kSplitGroups>(shape, tile, begin, first, last);
-  AskForValues(shape, chunk, first, last);
+  auto chunk = LocateChunk<int8_t, kSplitGroups>(shape, tile, begin, first, last);
   const GroupScales scales{.keys = chunk.key_scales, .values = chunk.value_scales};
   for (int row = rows.first; row < rows.last; ++row) keys[row].scales = &scales;
   ByteWeights weights[kAttentionTileRows];
   if (rows.last - rows.first <= kFewByteRows) {
+    LookAhead(shape, scratch, first, last, &chunk);
     return AttendFewByteRows(shape, scratch, chunk, keys, rows, state, weights);
   }
+  AskForValues(shape, chunk, first, last);
   ByteChunk ready = {};
   ReadyKeys(shape, chunk, first, last, scratch, &ready);
   WeighAllByteRows<QuadForm::kReady>(shape, scratch, ready, keys, rows, state, weights);

@@ -48,18 +48,20 @@ void WeighRows(const AttentionShape& shape, const AttentionScratch& scratch,
 
 template <PageForm kForm, DotOrder kOrder>
 void WeighAllRows(const AttentionShape& shape, const AttentionScratch& scratch,
-                  const PageChunk<kForm>& chunk, const RowKeys* keys, RowRange rows,
+                  PageChunk<kForm>& chunk, const RowKeys* keys, RowRange rows,
                   const AttentionState& state) {
   ForRowBlocks(rows.first, rows.last, [&]<int kRows>(int row) {
+    if (kForm != PageForm::kPaired && row != rows.first) AskForNoKeys(&chunk);
     WeighRows<kRows, kForm, kOrder>(shape, scratch, chunk, keys, row, state);
   });
 }
 
 template <PageForm kForm, DotOrder kOrder>
 void AddAllValues(const AttentionShape& shape, const AttentionScratch& scratch,
-                  const PageChunk<kForm>& chunk, const RowKeys* keys, RowRange rows,
+                  PageChunk<kForm>& chunk, const RowKeys* keys, RowRange rows,
                   const AttentionState& state) {
   ForRowBlocks(rows.first, rows.last, [&]<int kRows>(int row) {
+    if (kForm != PageForm::kPaired && row != rows.first) AskForNoValues(&chunk);
     DotValueRows<kRows, kForm, kOrder>(shape, chunk, keys + row, scratch.weights + row * kDotChunk,
                                        state.acc + row * shape.padded_dim);
   });
@@ -69,7 +71,7 @@ void AddAllValues(const AttentionShape& shape, const AttentionScratch& scratch,
 // first-level cache holds the chunk's keys, then its values.
 template <typename Element, DotOrder kOrder>
 void AttendFewRows(const AttentionShape& shape, const AttentionScratch& scratch,
-                   const Chunk<Element, kSplitGroups>& chunk, const RowKeys* keys, RowRange rows,
+                   Chunk<Element, kSplitGroups>& chunk, const RowKeys* keys, RowRange rows,
                    const AttentionState& state) {
   constexpr bool kF8 = sizeof(Element) == 1;
   constexpr PageForm kAdjacent = kF8 ? PageForm::kAdjacentF8 : PageForm::kAdjacent;
@@ -90,11 +92,12 @@ void AttendDots(const AttentionShape& shape, const AttentionTile& tile,
   RowKeys keys[kAttentionTileRows];
   const auto [rows, first, last] = KeysOfSplit(shape, tile, begin, state, keys);
   if (last == 0) return;
-  const auto chunk = LocateChunk<Element, kSplitGroups>(shape, tile, begin, first, last);
-  AskForValues(shape, chunk, first, last);
+  auto chunk = LocateChunk<Element, kSplitGroups>(shape, tile, begin, first, last);
   if (rows.last - rows.first <= kFewRows<Element>) {
+    LookAhead(shape, scratch, first, last, &chunk);
     return AttendFewRows<Element, kOrder>(shape, scratch, chunk, keys, rows, state);
   }
+  AskForValues(shape, chunk, first, last);
   DotChunk pairs = {};
   for (int g = first; g < last; ++g) {
     pairs.keys[g] = PairKeys(shape, chunk.keys[g], g, scratch);

@@ -110,6 +110,10 @@ template <int kRows, int kGroups, QuadForm kForm>
   const int8_t* keys[kGroups];
 #pragma GCC unroll 8
   for (int g = 0; g < kGroups; ++g) keys[g] = chunk.keys[first + g];
+  const int8_t* ahead[kGroups];
+#pragma GCC unroll 8
+  for (int g = 0; g < kGroups; ++g) ahead[g] = chunk.keys_ahead[first + g];
+  const uintptr_t zero = HiddenZero();
   const int64_t step =
       kQuad * (kForm == QuadForm::kReady ? kAttentionKeyGroup : int64_t{shape.block_size});
   for (int d = 0; d < shape.head_dim; d += kQuad) {
@@ -117,7 +121,9 @@ template <int kRows, int kGroups, QuadForm kForm>
 #pragma GCC unroll 8
     for (int g = 0; g < kGroups; ++g) {
       key[g] = LoadKeyQuads<kForm>(keys[g], shape.block_size, shape.head_dim - d);
+      if constexpr (kForm != QuadForm::kReady) AskAfter(keys[g], ahead[g], zero);
       keys[g] += step;
+      ahead[g] += step;
     }
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
@@ -283,6 +289,7 @@ template <int kRows, QuadForm kForm>
   }
   const int64_t step = kForm == QuadForm::kReady ? ReadyGroupBytes(shape) / kQuadsPerGroup
                                                  : int64_t{kQuad} * shape.head_dim;
+  const uintptr_t zero = HiddenZero();
   for (int p = begin; p < end; ++p) {
     const int8_t* value = chunk.values[p / kQuadsPerGroup] + p % kQuadsPerGroup * step;
     __m512i quads[4];
@@ -290,6 +297,8 @@ template <int kRows, QuadForm kForm>
 #pragma GCC unroll 4
       for (int i = 0; i < 4; ++i) quads[i] = _mm512_loadu_si512(value + dim * kQuad + i * 64);
     } else {
+      const int8_t* ahead = chunk.values_ahead[p / kQuadsPerGroup] + p % kQuadsPerGroup * step;
+      for (int64_t i = dim; i < step; i += shape.head_dim) AskAfter(value + i, ahead + i, zero);
       InterleaveValues(value + dim, shape.head_dim, shape.head_dim - dim, quads);
     }
 #pragma GCC unroll 8

@@ -66,11 +66,29 @@ struct AttentionState {
 inline constexpr int32_t kAttentionScoreFloats =
     std::max(kAttentionTileRows * kAttentionChunk, 32 * kAttentionSplit);
 
+// 16 keys and their values in the cache.
+struct AttentionGroup {
+  int32_t block = 0;
+  int32_t offset = 0;  // in the block, of the first key
+  int32_t kv_head = 0;
+};
+
+// Tiles of at most so many rows wait for memory, those of more for arithmetic.
+inline constexpr int32_t kAttentionRowsThatAsk = 12;
+inline constexpr int32_t kAttentionSplitGroups = kAttentionSplit / kAttentionKeyGroup;
+
+// What a kernel asks for while it computes a split: at most as many groups as the split has.
+struct AttentionAhead {
+  int32_t count = 0;
+  AttentionGroup groups[kAttentionSplitGroups];
+};
+
 struct AttentionScratch {
   float* q = nullptr;           // [kAttentionTileRows, padded_dim]
   float* scores = nullptr;      // [kAttentionTileRows, kAttentionChunk] or [32, kAttentionSplit]
   uint16_t* weights = nullptr;  // [kAttentionTileRows, kAttentionSplit]
   uint16_t* pages = nullptr;    // [2, kAttentionSplit, padded_dim]: keys and values
+  const AttentionAhead* ahead = nullptr;  // null: nothing
 };
 
 struct AttentionKernel {

@@ -4,13 +4,12 @@
 #ifndef PAGEMILL_CC_OPS_PAGED_ATTENTION_ATTENTION_SPLIT_INL_H_
 #define PAGEMILL_CC_OPS_PAGED_ATTENTION_ATTENTION_SPLIT_INL_H_
 
-#include "cc/ops/paged_attention/attention_tile_inl.h"
+#include "cc/ops/paged_attention/attention_ask_inl.h"
 
 namespace pagemill::ops {
 namespace {
 
 constexpr int kDotUnit = 32;  // dimensions whose values are loaded, and keys weighted, at once
-constexpr int kSplitGroups = kAttentionSplit / kAttentionKeyGroup;
 
 // 2^x for weights that are rounded next: 2^floor(x) times a cubic in the fraction. The coefficients
 // minimize the largest relative error (8.6e-5) with the constant term held at 1.
@@ -30,33 +29,6 @@ inline uint32_t KeyMask(KeyRange range, int first) {
     return n >= 32 ? ~uint32_t{0} : n <= 0 ? 0 : (uint32_t{1} << n) - 1;
   };
   return below(range.high) & ~below(range.low);
-}
-
-// Asks for the tile's queries, and for those of the next KV head, which this thread may do next.
-inline void AskForQueries(const AttentionShape& shape, const AttentionTile& tile) {
-  const int32_t first = tile.first_row / shape.group;
-  const int32_t last = (tile.first_row + tile.rows - 1) / shape.group;
-  const int64_t bytes = int64_t{sizeof(float)} * shape.group * shape.head_dim;
-  const bool another = tile.kv_head + 1 < shape.kv_heads;
-  for (int32_t token = first; token <= last; ++token) {
-    const char* q = reinterpret_cast<const char*>(tile.q + token * tile.q_stride);
-    for (int64_t i = 0; i < bytes; i += 64) {
-      _mm_prefetch(q + i, _MM_HINT_T0);
-      if (another) _mm_prefetch(q + bytes + i, _MM_HINT_T1);
-    }
-  }
-}
-
-// Asks for the values of groups [first, last) while the keys are read: the cache's pages are too
-// short and too scattered for the CPU to see them coming.
-template <typename Element>
-void AskForValues(const AttentionShape& shape, const Chunk<Element, kSplitGroups>& chunk, int first,
-                  int last) {
-  const int64_t bytes = int64_t{sizeof(Element)} * kAttentionKeyGroup * shape.head_dim;
-  for (int g = first; g < last; ++g) {
-    const char* page = reinterpret_cast<const char*>(chunk.values[g]);
-    for (int64_t i = 0; i < bytes; i += 64) _mm_prefetch(page + i, _MM_HINT_T1);
-  }
 }
 
 // The groups of the split at `begin` that rows of the tile see: [first, last); last == 0: none.

@@ -56,6 +56,12 @@ inline RowRange RowsThatSee(const AttentionShape& shape, const AttentionTile& ti
   return rows;
 }
 
+template <typename Element>
+inline const Element* LocateBlock(const AttentionShape& shape, int64_t block) {
+  return reinterpret_cast<const Element*>(static_cast<const char*>(shape.cache) +
+                                          block * shape.block_stride_bytes);
+}
+
 template <typename Element, int kGroups = kGroupsPerChunk>
 inline Chunk<Element, kGroups> LocateChunk(const AttentionShape& shape, const AttentionTile& tile,
                                            int32_t begin, int first_group, int last_group) {
@@ -65,11 +71,12 @@ inline Chunk<Element, kGroups> LocateChunk(const AttentionShape& shape, const At
     const int32_t key = begin + g * kAttentionKeyGroup;
     const int64_t block = tile.block_table[key / shape.block_size];
     const int32_t offset = key % shape.block_size;
-    const Element* base = reinterpret_cast<const Element*>(static_cast<const char*>(shape.cache) +
-                                                           block * shape.block_stride_bytes);
+    const Element* base = LocateBlock<Element>(shape, block);
     chunk.keys[g] = base + tile.kv_head * page + offset;
     chunk.values[g] = base + (shape.kv_heads + tile.kv_head) * page +
                       static_cast<int64_t>(offset) * shape.head_dim;
+    chunk.keys_ahead[g] = chunk.keys[g];
+    chunk.values_ahead[g] = chunk.values[g];
     if constexpr (kHasScales<Element>) {
       const float* scales = reinterpret_cast<const float*>(base + 2 * shape.kv_heads * page);
       chunk.key_scales[g] = scales + tile.kv_head * shape.block_size + offset;

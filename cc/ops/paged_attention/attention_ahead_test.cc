@@ -1,0 +1,120 @@
+#include "cc/ops/paged_attention/attention_ahead.h"
+
+#include <gtest/gtest.h>
+
+#include <utility>
+#include <vector>
+
+#include "cc/ops/conformance.h"
+#include "cc/ops/paged_batch.h"
+
+namespace pagemill::ops {
+namespace {
+
+using conformance::PagedBatch;
+using conformance::PagedRequest;
+
+// An AttentionGroup that compares.
+struct Group {
+  int32_t block = 0, offset = 0, kv_head = 0;
+  bool operator==(const Group&) const = default;
+};
+
+// Tiles over a batch of decoding requests with two KV heads of one row each.
+class Batch {
+ public:
+  Batch(int32_t block_size, std::vector<PagedRequest> requests)
+      : batch_(block_size, std::move(requests), conformance::Random(1)),
+        q_(DType::kF32, {batch_.view().num_tokens, 2, 4}),
+        memory_(AttentionTileList::MostRows(batch_.view().num_tokens, 1, 2)) {
+    args_ = {.q = q_.view(), .cache = {}, .y = q_.view(), .batch = &batch_.view(), .kv_heads = 2};
+    shape_ = {.head_dim = 4, .group = 1, .kv_heads = 2, .block_size = block_size};
+  }
+
+  AttentionTileList Tiles() { return AttentionTileList(args_, shape_, memory_.data()); }
+  // Those of tile `index` from group `from` on, in the order in which they are read.
+  std::vector<Group> Groups(const AttentionTileList& tiles, int64_t index, int32_t from = 0) {
+    std::vector<Group> groups;
+    const AttentionTile tile = tiles.Tile(index);
+    for (int32_t g = from; g < tiles.Groups(tile).last; ++g) {
+      groups.push_back(
+          {tile.block_table[g * 16 / shape_.block_size], g * 16 % shape_.block_size, tile.kv_head});
+    }
+    return groups;
+  }
+
+ private:
+  PagedBatch batch_;
+  conformance::TestTensor q_;
+  PagedAttentionArgs args_;
+  AttentionShape shape_;
+  std::vector<AttentionTileRows> memory_;
+};
+
+std::vector<Group> Asked(const AttentionAhead* ahead) {
+  std::vector<Group> groups;
+  for (int32_t i = 0; i < ahead->count; ++i) {
+    const AttentionGroup& g = ahead->groups[i];
+    groups.push_back({g.block, g.offset, g.kv_head});
+  }
+  return groups;
+}
+
+void Append(const std::vector<Group>& from, std::vector<Group>* to) {
+  to->insert(to->end(), from.begin(), from.end());
+}
+
+TEST(AheadReader, AsksForEachGroupOnceASplitBeforeItIsRead) {
+  for (const int32_t block_size : {16, 64}) {
+    Batch batch(block_size, {{.context = 700, .tokens = 1}, {.context = 319, .tokens = 1}});
+    const AttentionTileList tiles = batch.Tiles();
+    AheadReader reader;
+    std::vector<Group> read, asked;
+    for (int64_t tile = 0; tile < tiles.size(); ++tile) {
+      const AttentionRange splits = tiles.Splits(tiles.Tile(tile));
+      Append(batch.Groups(tiles, tile), &read);
+      for (int32_t split = splits.first; split < splits.last; ++split) {
+        Append(Asked(reader.While(tiles, tile, split)), &asked);
+      }
+    }
+    // All but the first split's, which nothing was read before.
+    EXPECT_EQ(asked, std::vector<Group>(read.begin() + kAttentionSplitGroups, read.end()));
+  }
+}
+
+TEST(AheadReader, StartsAnewWhereItsWorkerGoesOnElsewhere) {
+  Batch batch(16, {{.context = 700, .tokens = 1}, {.context = 700, .tokens = 1}});
+  const AttentionTileList tiles = batch.Tiles();
+  AheadReader reader;
+  reader.While(tiles, 0, 0);
+  const std::vector<Group> asked = Asked(reader.While(tiles, 2, 1));
+  std::vector<Group> expected = batch.Groups(tiles, 2, 2 * kAttentionSplitGroups);
+  Append(batch.Groups(tiles, 3), &expected);
+  expected.resize(kAttentionSplitGroups);
+  EXPECT_EQ(asked, expected);
+}
+
+TEST(AheadReader, BeginsTilesBehindTheSplitsThatAllShare) {
+  Batch batch(16, {{.context = 319, .tokens = 1}, {.context = 319, .tokens = 1}});
+  AttentionTileList tiles = batch.Tiles();
+  tiles.StartAt(1);
+  AheadReader reader;
+  // Four groups of each tile: four tiles lie between what is read and what is asked for.
+  EXPECT_EQ(Asked(reader.While(tiles, 0, 1)), std::vector<Group>());
+  Batch more(16, std::vector<PagedRequest>(4, {.context = 319, .tokens = 1}));
+  AttentionTileList of_more = more.Tiles();
+  of_more.StartAt(1);
+  AheadReader other;
+  EXPECT_EQ(Asked(other.While(of_more, 0, 1)), more.Groups(of_more, 4, kAttentionSplitGroups));
+}
+
+TEST(AheadReader, AsksForNothingBehindTheLastTile) {
+  Batch batch(16, {{.context = 15, .tokens = 1}});
+  const AttentionTileList tiles = batch.Tiles();
+  AheadReader reader;
+  EXPECT_EQ(reader.While(tiles, 0, 0)->count, 0);
+  EXPECT_EQ(reader.While(tiles, 1, 0)->count, 0);
+}
+
+}  // namespace
+}  // namespace pagemill::ops

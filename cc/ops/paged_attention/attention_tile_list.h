@@ -1,0 +1,76 @@
+// File: cc/ops/paged_attention/attention_tile_list.h
+// A batch cut into tiles for an AttentionKernel, and which keys each of them sees.
+//
+//   AttentionTileList tiles(args, shape, memory);   // MostTileRows(...) elements
+//   for (int64_t i = 0; i < tiles.size(); ++i) Run(tiles.Tile(i), tiles.Splits(tiles.Tile(i)));
+//
+// The costliest come first; KV heads of the same rows follow one another. Not thread-safe while it
+// is made or StartAt() is called; otherwise constant.
+#ifndef PAGEMILL_CC_OPS_PAGED_ATTENTION_ATTENTION_TILE_LIST_H_
+#define PAGEMILL_CC_OPS_PAGED_ATTENTION_ATTENTION_TILE_LIST_H_
+
+#include <cstdint>
+
+#include "cc/ops/paged_attention/attention_kernel.h"
+#include "cc/ops/paged_attention/paged_attention.h"
+
+namespace pagemill::ops {
+
+// Rows of one request that make a tile with each KV head.
+struct AttentionTileRows {
+  int32_t request;
+  int32_t first_row;
+  int64_t cost;
+};
+
+// [first, last).
+struct AttentionRange {
+  int32_t first = 0;
+  int32_t last = 0;
+  int32_t size() const { return last - first; }
+};
+
+class AttentionTileList {
+ public:
+  // What it takes at most: requests are cut into tiles each by itself.
+  static int64_t MostRows(int64_t tokens, int64_t group, int64_t kv_heads) {
+    return tokens * group * kv_heads / kAttentionTileRows + tokens + 1;
+  }
+  AttentionTileList(const PagedAttentionArgs& args, const AttentionShape& shape,
+                    AttentionTileRows* memory);
+
+  int64_t size() const { return num_rows_ * shape_.kv_heads; }
+  int32_t block_size() const { return shape_.block_size; }
+  AttentionTile Tile(int64_t index) const {
+    return TileOf(rows_[index / shape_.kv_heads], static_cast<int32_t>(index % shape_.kv_heads));
+  }
+  int32_t Request(int64_t index) const { return rows_[index / shape_.kv_heads].request; }
+
+  // From here on, tiles begin at this split: those before it are the same for all rows.
+  void StartAt(int32_t split) { first_split_ = split; }
+  // The splits, and the groups of 16 keys, that hold keys which some row of the tile sees.
+  AttentionRange Splits(const AttentionTile& tile) const { return In(tile, kAttentionSplit); }
+  AttentionRange Groups(const AttentionTile& tile) const { return In(tile, kAttentionKeyGroup); }
+
+  // Rows of all requests, whose tokens follow one another, as if they were one request's that is
+  // past the first `splits`; NumSharedTiles() of them.
+  AttentionTile SharedTile(int64_t index, int32_t splits) const;
+  int64_t NumSharedTiles() const;
+
+ private:
+  AttentionTile TileOf(const AttentionTileRows& rows, int32_t kv_head) const;
+  AttentionRange In(const AttentionTile& tile, int32_t keys) const;
+  void PointTo(int64_t token, AttentionTile* tile) const;
+  int32_t Rows(int32_t request) const;
+  int64_t Cost(int32_t request, int32_t first_row) const;
+
+  const PagedAttentionArgs& args_;
+  const AttentionShape& shape_;
+  AttentionTileRows* const rows_;
+  int64_t num_rows_ = 0;
+  int32_t first_split_ = 0;
+};
+
+}  // namespace pagemill::ops
+
+#endif  // PAGEMILL_CC_OPS_PAGED_ATTENTION_ATTENTION_TILE_LIST_H_
