@@ -2,6 +2,8 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -13,7 +15,8 @@
 #include <thread>
 
 #include "cc/base/status.h"
-#include "cc/device/cache_sizes.h"
+#include "cc/device/internal/ahead_reader.h"
+#include "cc/device/internal/core_watch.h"
 #include "cc/device/spin_until.h"
 
 // How it works. A job is a number of units; each thread has a share of them, a run of neighbours
@@ -31,11 +34,12 @@
 // between two matrices alone, and while a thread waits for the others' last pieces. So who waits
 // asks for the beginning of its share of the next matrix (ReadAhead), a few lines at a time.
 //
-// Threads are not bound to CPUs. Where other processes want all CPUs, the kernel leaves caller and
-// worker on one, and a step takes about as long as on one thread; workers that left the caller's
-// CPU made it 1.5 to 2.5 times as long, because the caller then waited for pieces whose CPU others
-// had the turn of. A worker that sleeps for a millisecond where it finds itself on the caller's CPU
-// makes it 10 to 20 % longer among many processes: the engine then has one thread to run, not two.
+// Threads are not bound to CPUs. Where another process keeps one busy, a thread that shares that
+// CPU loses it for a time slice again and again, with a piece in its hands; it then stays away
+// (attendance.h), and the kernel has a CPU for each thread that is left. Whether threads wait for
+// CPUs is looked at only where one waited for another for long: the way from loop to loop has no
+// clock and no system call. (Asking who runs on which CPU and moving workers was tried: workers
+// that left the caller's CPU made a step 1.5 to 2.5 times as long among many processes.)
 //
 // A share lies on a cache line of its own together with a copy of the job, so that starting a
 // worker costs one line handed over. The copies are written before the shares, and stay as they are
@@ -50,15 +54,8 @@ constexpr int64_t kUnitsPerThread = 32;
 // Waiters offer their core to others once in so long: longer than what lies between two ops of a
 // step, because who offers a core that another process wants is without it for a time slice.
 constexpr Clock::duration kYieldInterval = std::chrono::microseconds(20);
-
-// At most so much of its part of what comes next does a thread ask for: half of its share of the
-// second-level cache, so that what the current op still needs stays there; within these bounds, the
-// lower one where the system does not tell.
-constexpr size_t kLeastReadAheadBytes = 64 << 10;
-constexpr size_t kMostReadAheadBytes = 512 << 10;
-// Between two looks at whether there is work: some 10 ns.
-constexpr size_t kReadAheadStep = 512;
-constexpr size_t kLineBytes = 64;
+// A kernel with the coarsest ticks in use (4 ms) takes a core away no later than this.
+constexpr Clock::duration kProbe = std::chrono::milliseconds(8);
 
 // A share's word: its first unit, and the one after its last.
 constexpr uint64_t PackShare(uint32_t begin, uint32_t end) { return uint64_t{begin} << 32 | end; }
@@ -89,43 +86,6 @@ Piece Take(std::atomic<uint64_t>& share, bool from_front) {
   return {};
 }
 
-// What a thread still has to ask for of its part of what comes next.
-class AheadReader {
- public:
-  // Starts anew where `next` is not what it was before.
-  void Begin(std::span<const std::byte> next, int64_t thread, int64_t threads, size_t most) {
-    if (next.data() == next_.data() && next.size() == next_.size()) return;
-    next_ = next;
-    const size_t begin = next.size() * static_cast<size_t>(thread) / static_cast<size_t>(threads);
-    const size_t end = next.size() * static_cast<size_t>(thread + 1) / static_cast<size_t>(threads);
-    rest_ = next.subspan(begin, std::min(end - begin, most));
-  }
-
-  // Asks for it until `ready()`; returns for how many bytes.
-  template <typename Ready>
-  size_t Run(const Ready& ready) {
-    const size_t before = rest_.size();
-    while (!rest_.empty() && !ready()) {
-      const size_t step = std::min(rest_.size(), kReadAheadStep);
-      for (size_t i = 0; i < step; i += kLineBytes) __builtin_prefetch(rest_.data() + i, 0, 2);
-      rest_ = rest_.subspan(step);
-    }
-    return before - rest_.size();
-  }
-
- private:
-  std::span<const std::byte> next_;
-  std::span<const std::byte> rest_;
-};
-
-size_t ReadAheadBytes() {
-  size_t bytes = kLeastReadAheadBytes;
-  for (const CacheSize& cache : DataCaches()) {
-    if (cache.level == 2) bytes = static_cast<size_t>(cache.bytes / std::max(cache.cpus, 1) / 2);
-  }
-  return std::clamp(bytes, kLeastReadAheadBytes, kMostReadAheadBytes);
-}
-
 int64_t Nanoseconds(Clock::duration d) {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(d).count();
 }
@@ -139,6 +99,8 @@ struct ThreadPool::Impl {
     int64_t n = 0;
     int64_t units = 0;
     std::span<const std::byte> next = {};  // to be read ahead by who is done with it
+    int32_t part = 0;                      // of that: the thread's own, of so many
+    int32_t parts = 1;
   };
   // What a thread reads to begin: one cache line.
   struct alignas(64) Share {
@@ -151,17 +113,19 @@ struct ThreadPool::Impl {
     std::mutex mutex;
     std::condition_variable work_cv;
     std::atomic<bool> parked{false};  // sleeps, or is about to
+    std::atomic<bool> probe{false};   // shall run without work
     std::atomic<int64_t> busy_ns{0};
     std::atomic<int64_t> read_ahead_bytes{0};
-    AheadReader ahead;  // that thread's alone
+    internal::AheadReader ahead;  // that thread's alone
   };
 
   explicit Impl(const ThreadPoolOptions& options)
       : num_threads(options.num_threads),
         spin(std::chrono::microseconds(options.spin_us)),
-        read_ahead_bytes(options.num_threads > 1 ? ReadAheadBytes() : 0),
+        read_ahead_bytes(options.num_threads > 1 ? internal::ReadAheadBytes() : 0),
         shares(std::make_unique<Share[]>(static_cast<size_t>(options.num_threads))),
-        workers(std::make_unique<Worker[]>(static_cast<size_t>(options.num_threads))) {}
+        workers(std::make_unique<Worker[]>(static_cast<size_t>(options.num_threads))),
+        watch(options.num_threads, options.run_delay_ns) {}
 
   const int32_t num_threads;
   const Clock::duration spin;
@@ -169,6 +133,7 @@ struct ThreadPool::Impl {
   const std::unique_ptr<Share[]> shares;    // of each thread
   const std::unique_ptr<Worker[]> workers;  // of [0], the caller, only what is read ahead
   std::span<const std::byte> next;          // of jobs to come
+  internal::CoreWatch watch;                // the caller's, but for what says otherwise
 
   alignas(64) std::atomic<int64_t> unfinished{0};  // units
   std::atomic<bool> caller_sleeps{false};
@@ -184,7 +149,8 @@ struct ThreadPool::Impl {
   void ReadAhead(int worker, const Ready& ready);
   void WaitForOthers();
   void WorkerLoop(int worker);
-  bool WaitForWork(int worker);
+  bool WaitForWork(int worker, Clock::duration spin_limit);
+  void Probe(int worker);
   void Wake(Worker& worker);
 };
 
@@ -200,7 +166,8 @@ int64_t ThreadPool::Impl::RunPieces(int worker) {
       // Even parts: units * n would overflow only for n beyond 2^50.
       job.raw(job.body, p.begin * job.n / job.units, p.end * job.n / job.units, worker);
       done += p.end - p.begin;
-      workers[worker].ahead.Begin(job.next, worker, num_threads, read_ahead_bytes);
+      const Job& own = shares[worker].job;
+      workers[worker].ahead.Begin(own.next, own.part, own.parts, read_ahead_bytes);
     }
   }
   return done;
@@ -223,31 +190,44 @@ void ThreadPool::Impl::WaitForOthers() {
   const Clock::time_point start = measure ? Clock::now() : Clock::time_point();
   ReadAhead(/*worker=*/0, done);
   if (!SpinUntil(spin, done, kYieldInterval)) {
-    std::unique_lock lock(mutex);
-    caller_sleeps.store(true);
-    done_cv.wait(lock, [this] { return unfinished.load() == 0; });
-    caller_sleeps.store(false);
+    const Clock::time_point asleep = Clock::now();
+    {
+      std::unique_lock lock(mutex);
+      caller_sleeps.store(true);
+      done_cv.wait(lock, [this] { return unfinished.load() == 0; });
+      caller_sleeps.store(false);
+    }
+    watch.CallerWaited(Nanoseconds(Clock::now() - asleep));
   }
   if (measure) waited_ns += Nanoseconds(Clock::now() - start);
 }
 
 // Returns when there may be something in its share; false when the pool stops.
-bool ThreadPool::Impl::WaitForWork(int worker) {
+bool ThreadPool::Impl::WaitForWork(int worker, Clock::duration spin_limit) {
   const std::atomic<uint64_t>& share = shares[worker].units;
+  Worker& self = workers[worker];
   const auto ready = [&] {
     return !IsEmpty(share.load(std::memory_order_relaxed)) || stop.load(std::memory_order_relaxed);
   };
   ReadAhead(worker, ready);
-  if (!SpinUntil(spin, ready, kYieldInterval)) {
-    Worker& self = workers[worker];
+  if (!SpinUntil(spin_limit, ready, kYieldInterval)) {
     std::unique_lock lock(self.mutex);
     // seq_cst pairs with Run(): either it sees us parked, or we see our share.
     self.parked.store(true);
-    self.work_cv.wait(lock,
-                      [&] { return !self.parked.load() || !IsEmpty(share.load()) || stop.load(); });
+    self.work_cv.wait(lock, [&] {
+      return !self.parked.load() || self.probe.load() || !IsEmpty(share.load()) || stop.load();
+    });
     self.parked.store(false);
   }
   return !stop.load();
+}
+
+// Runs without work, and without offering its core, for as long as it takes the kernel to give
+// another process its turn: then one that wants this core has made this thread wait.
+void ThreadPool::Impl::Probe(int worker) {
+  const auto stopped = [this] { return stop.load(std::memory_order_relaxed); };
+  watch.Probe(worker, [&] { SpinUntil(kProbe, stopped, /*yield_interval=*/2 * kProbe); });
+  workers[worker].probe.store(false);
 }
 
 // A parked worker spins again, even if what it was woken for is done by then: more will follow.
@@ -265,7 +245,16 @@ void ThreadPool::Impl::WorkerLoop(int worker) {
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, nullptr);
   pthread_setname_np(pthread_self(), ("pm-compute-" + std::to_string(worker)).c_str());
-  while (WaitForWork(worker)) {
+  watch.SetThreadId(worker, static_cast<pid_t>(::syscall(SYS_gettid)));
+  Clock::duration spin_limit = spin;
+  while (WaitForWork(worker, spin_limit)) {
+    // What follows a probe is sleep: an absent worker has nothing to spin for.
+    const bool probed = workers[worker].probe.load();
+    spin_limit = probed ? Clock::duration::zero() : spin;
+    if (probed) {
+      Probe(worker);
+      continue;
+    }
     const bool measure = timed.load(std::memory_order_relaxed);
     const Clock::time_point start = measure ? Clock::now() : Clock::time_point();
     const int64_t done = RunPieces(worker);
@@ -302,34 +291,53 @@ ThreadPool::~ThreadPool() {
 
 int32_t ThreadPool::num_threads() const { return impl_->num_threads; }
 
+int32_t ThreadPool::num_attending() const {
+  return static_cast<int32_t>(impl_->watch.attending().size());
+}
+
 void ThreadPool::Run(int64_t n, int64_t grain, RawBody raw, void* body) {
   if (n <= 0) return;
   Impl& impl = *impl_;
-  const int64_t threads = impl.num_threads;
+  if (!impl.watch.all_attend()) {
+    impl.watch.Advance([&impl](int32_t thread) {
+      impl.workers[thread].probe.store(true);
+      impl.Wake(impl.workers[thread]);
+    });
+  }
+  const std::span<const int32_t> attending = impl.watch.attending();
+  const auto threads = static_cast<int64_t>(attending.size());
   const int64_t units = std::min(n / std::max<int64_t>(grain, 1), threads * kUnitsPerThread);
   if (units <= 1 || threads == 1) {
     raw(body, 0, n, /*worker=*/0);
     return;
   }
-  const Impl::Job job{.raw = raw, .body = body, .n = n, .units = units, .next = impl.next};
+  Impl::Job job{.raw = raw, .body = body, .n = n, .units = units, .next = impl.next};
+  job.parts = static_cast<int32_t>(threads);
   impl.unfinished.store(units, std::memory_order_relaxed);
   // Who steals reads the job beside the share that it steals from. All jobs are in place before the
   // first share is: no worker can hold a piece yet.
-  for (int64_t t = 0; t < threads; ++t) impl.shares[t].job = job;
+  for (job.part = 0; job.part < job.parts; ++job.part) {
+    impl.shares[attending[static_cast<size_t>(job.part)]].job = job;
+  }
   // The caller's share comes first, and with it the odd units: workers start later.
   const auto first = [&](int64_t t) {
     return static_cast<uint32_t>((t * units + threads - 1) / threads);
   };
+  bool others_slept = false;
   for (int64_t t = 1; t < threads; ++t) {
     if (first(t) == first(t + 1)) continue;
-    impl.shares[t].units.store(PackShare(first(t), first(t + 1)));
-    if (impl.workers[t].parked.load()) impl.Wake(impl.workers[t]);
+    const int32_t worker = attending[static_cast<size_t>(t)];
+    impl.shares[worker].units.store(PackShare(first(t), first(t + 1)));
+    if (!impl.workers[worker].parked.load()) continue;
+    impl.Wake(impl.workers[worker]);
+    others_slept = true;
   }
   impl.shares[0].units.store(PackShare(0, first(1)), std::memory_order_release);
   const int64_t done = impl.RunPieces(/*worker=*/0);
   // Relaxed would do for the units of this thread; what others did is acquired with theirs.
   impl.unfinished.fetch_sub(done, std::memory_order_relaxed);
   impl.WaitForOthers();
+  if (others_slept) impl.watch.OthersWaited();
 }
 
 void ThreadPool::ReadAhead(std::span<const std::byte> next) { impl_->next = next; }

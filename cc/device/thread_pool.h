@@ -8,15 +8,19 @@
 // least `grain`; who is done first helps the others. It returns when all is done, and never waits
 // for a thread that has taken no chunk. Which worker runs which chunk is not fixed, so a body must
 // give the same result whoever runs it (every kernel here does: an output element is computed by
-// one chunk). Below 2 * grain nobody is woken: the caller runs it alone.
-// Workers spin for `spin_us` after work, then park, so an idle engine uses no CPU.
-// One ParallelFor at a time (the engine thread); not reentrant.
+// one chunk) and must not wait for another chunk to begin: one thread may run them all. Below 2 *
+// grain nobody is woken: the caller runs it alone. Workers spin for `spin_us` after work, then
+// park, so an idle engine uses no CPU. A thread that other processes keep from its core with work
+// in its hands stays away until it has a core again (attendance.h), so that the others do not wait
+// for it. One ParallelFor at a time (the engine thread); not reentrant.
 #ifndef PAGEMILL_CC_DEVICE_THREAD_POOL_H_
 #define PAGEMILL_CC_DEVICE_THREAD_POOL_H_
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <type_traits>
 
@@ -25,6 +29,8 @@ namespace pagemill::device {
 struct ThreadPoolOptions {
   int32_t num_threads = 1;  // workers, the caller included; >= 1
   int32_t spin_us = 100;    // how long an idle worker spins before it parks
+  // How long thread `i` has waited for a core so far; null: what the kernel says (run_delay.h).
+  std::function<std::optional<int64_t>(int32_t thread)> run_delay_ns = nullptr;
 };
 
 // Sums since timing began.
@@ -42,6 +48,8 @@ class ThreadPool {
   ThreadPool& operator=(const ThreadPool&) = delete;
 
   int32_t num_threads() const;
+  // Those that take part now. From the thread that calls ParallelFor.
+  int32_t num_attending() const;
 
   // While on, waiting and work are timed (~50 ns a ParallelFor). Turning it on resets the times.
   // Both from the thread that calls ParallelFor.

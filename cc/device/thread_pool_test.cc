@@ -7,12 +7,16 @@
 #include <chrono>
 #include <cstdint>
 #include <ctime>
+#include <optional>
 #include <span>
 #include <thread>
 #include <vector>
 
 namespace pagemill::device {
 namespace {
+
+// Says that no thread ever waits for its core: for bodies that need all threads of the pool.
+std::optional<int64_t> Undisturbed(int32_t) { return std::nullopt; }
 
 // Every index is visited once, whatever n, grain and the number of threads.
 TEST(ThreadPool, CoversEveryIndexOnce) {
@@ -61,7 +65,7 @@ TEST(ThreadPool, ThousandsOfTinyCallsSeeEachOthersWrites) {
 // Workers that have parked are woken, and the work is shared: no chunk ends before two threads
 // have met, so one thread alone could not finish.
 TEST(ThreadPool, ParkedWorkersWakeUp) {
-  ThreadPool pool({.num_threads = 2, .spin_us = 0});
+  ThreadPool pool({.num_threads = 2, .spin_us = 0, .run_delay_ns = Undisturbed});
   for (int round = 0; round < 20; ++round) {
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
     std::atomic<int> inside{0};
@@ -75,7 +79,7 @@ TEST(ThreadPool, ParkedWorkersWakeUp) {
 
 // The caller sleeps when a worker's chunk takes longer than the spin, and is woken by its end.
 TEST(ThreadPool, CallerWaitsForSlowWorkers) {
-  ThreadPool pool({.num_threads = 2, .spin_us = 10});
+  ThreadPool pool({.num_threads = 2, .spin_us = 10, .run_delay_ns = Undisturbed});
   for (int round = 0; round < 5; ++round) {
     std::atomic<int> finished{0};
     std::atomic<bool> worker_has_chunk{false};
@@ -106,7 +110,7 @@ TEST(ThreadPool, IdleWorkersPark) {
 // Whoever holds nothing is not waited for: the worker's share is done by the caller while the
 // worker, which took one chunk of it, is held up.
 TEST(ThreadPool, TheCallerTakesWhatWorkersDoNot) {
-  ThreadPool pool({.num_threads = 2});
+  ThreadPool pool({.num_threads = 2, .run_delay_ns = Undisturbed});
   std::atomic<int64_t> by_caller{0};
   std::atomic<bool> worker_is_inside{false};
   pool.ParallelFor(64, 1, [&](int64_t begin, int64_t end, int worker) {
@@ -123,7 +127,7 @@ TEST(ThreadPool, TheCallerTakesWhatWorkersDoNot) {
 
 // Chunks that one thread takes of its share follow each other: a thread streams its own part.
 TEST(ThreadPool, SharesAreRunsOfNeighbours) {
-  ThreadPool pool({.num_threads = 2});
+  ThreadPool pool({.num_threads = 2, .run_delay_ns = Undisturbed});
   constexpr int64_t kItems = 1024;
   for (int round = 0; round < 20; ++round) {
     std::vector<int> owner(kItems, -1);
@@ -155,7 +159,7 @@ TEST(ThreadPool, SmallLoopsRunOnTheCallerAlone) {
 }
 
 TEST(ThreadPool, TimesWaitingAndWork) {
-  ThreadPool pool({.num_threads = 2});
+  ThreadPool pool({.num_threads = 2, .run_delay_ns = Undisturbed});
   const auto run = [&pool] {
     std::atomic<bool> worker_is_inside{false};
     pool.ParallelFor(2, 1, [&](int64_t, int64_t, int worker) {
@@ -202,7 +206,7 @@ int64_t ReadAheadBytes(ThreadPool& pool, std::span<const std::byte> next, int64_
 }
 
 TEST(ThreadPool, WhoWaitsReadsAheadOnceAndNotMoreThanACacheHolds) {
-  ThreadPool pool({.num_threads = 2});
+  ThreadPool pool({.num_threads = 2, .run_delay_ns = Undisturbed});
   const std::vector<std::byte> few(10001), many(8 << 20);
   EXPECT_EQ(ReadAheadBytes(pool, few, 10001), 10001);
   EXPECT_EQ(ReadAheadBytes(pool, few, 0), 0) << "nothing new";
@@ -223,6 +227,70 @@ TEST(ThreadPool, ReadingAheadOfMemoryThatIsGoneDoesNoHarm) {
     });
   }
   for (int64_t i = 0; i < 64; ++i) EXPECT_EQ(sums[i], 2000 * i);
+}
+
+// A pool of 2 whose worker is said to wait for its core for as long as `busy`.
+class ContestedPool {
+ public:
+  std::atomic<bool> busy{true};
+
+  // Loops in which the caller waits for the worker, until so many threads take part.
+  void RunUntil(int32_t attending) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (pool_.num_attending() != attending) {
+      ASSERT_LT(std::chrono::steady_clock::now(), deadline);
+      pool_.ParallelFor(2, 1, [](int64_t, int64_t, int worker) {
+        if (worker == 1) std::this_thread::sleep_for(std::chrono::milliseconds(6));
+      });
+    }
+  }
+  ThreadPool& pool() { return pool_; }
+
+ private:
+  std::atomic<int64_t> waited_ns_{0};
+  ThreadPool pool_{{.num_threads = 2, .run_delay_ns = [this](int32_t thread) {
+                      if (thread == 1 && busy.load()) waited_ns_.fetch_add(6'000'000);
+                      return std::optional(thread == 1 ? waited_ns_.load() : 0);
+                    }}};
+};
+
+TEST(ThreadPool, AWorkerWithoutACoreStaysAwayAndComesBack) {
+  ContestedPool contested;
+  for (int round = 0; round < 2; ++round) {
+    EXPECT_EQ(contested.pool().num_attending(), 2);
+    contested.busy = true;
+    contested.RunUntil(1);
+    int calls = 0;
+    contested.pool().ParallelFor(64, 1, [&calls](int64_t begin, int64_t end, int worker) {
+      EXPECT_EQ(begin, 0);
+      EXPECT_EQ(end, 64);
+      EXPECT_EQ(worker, 0);
+      ++calls;
+    });
+    EXPECT_EQ(calls, 1);
+    contested.busy = false;
+    contested.RunUntil(2);
+  }
+}
+
+TEST(ThreadPool, StopsWhileAWorkerIsAway) {
+  for (int round = 0; round < 5; ++round) {
+    ContestedPool contested;
+    contested.RunUntil(1);
+    // Until a probe may have begun.
+    std::this_thread::sleep_for(std::chrono::milliseconds(5 * round));
+    contested.pool().ParallelFor(64, 1, [](int64_t, int64_t, int) {});
+  }
+}
+
+TEST(ThreadPool, WhereTheSystemDoesNotCountWaitsNobodyStaysAway) {
+  ThreadPool pool({.num_threads = 2, .run_delay_ns = Undisturbed});
+  for (int round = 0; round < 10; ++round) {
+    pool.ParallelFor(2, 1, [](int64_t, int64_t, int worker) {
+      if (worker == 1) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    });
+    ASSERT_EQ(pool.num_attending(), 2);
+  }
 }
 
 TEST(ThreadPool, StartsAndStopsWithoutWork) {

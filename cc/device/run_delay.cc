@@ -1,0 +1,32 @@
+#include "cc/device/run_delay.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <charconv>
+
+namespace pagemill::device {
+
+RunDelay::RunDelay(pid_t thread_id, const std::string& procfs_root)
+    : fd_(::open((procfs_root + "/self/task/" + std::to_string(thread_id) + "/schedstat").c_str(),
+                 O_RDONLY | O_CLOEXEC)) {}
+
+RunDelay::~RunDelay() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+// "12345 678 90": ns on a core, ns of waiting for one, times it got one.
+std::optional<int64_t> RunDelay::TotalNs() const {
+  char text[80];
+  const ssize_t size = fd_ >= 0 ? ::pread(fd_, text, sizeof(text), 0) : -1;
+  if (size <= 0) return std::nullopt;
+  const char* const end = text + size;
+  const char* at = text;
+  while (at < end && *at != ' ') ++at;
+  if (at < end) ++at;
+  int64_t waited_ns = 0;
+  if (std::from_chars(at, end, waited_ns).ec != std::errc()) return std::nullopt;
+  return waited_ns;
+}
+
+}  // namespace pagemill::device
