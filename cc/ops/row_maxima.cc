@@ -15,7 +15,9 @@ bool AllBelow(const float* x, float bound) {
   return below != 0;
 }
 
-void ObserveEach(const float* x, int64_t n, int64_t first_column, RowMaximum* maximum) {
+// Rare: out of the way of what is not.
+[[gnu::noinline]] void ObserveEach(const float* x, int64_t n, int64_t first_column,
+                                   RowMaximum* maximum) {
   for (int64_t i = 0; i < n; ++i) {
     const auto column = static_cast<int32_t>(first_column + i);
     if (!(x[i] < kInfinity)) {
@@ -34,13 +36,20 @@ void Merge(const RowMaximum& other, RowMaximum* maximum) {
 }
 
 void Observe(const float* x, int64_t n, int64_t first_column, RowMaximum* maximum) {
-  int64_t i = 0;
-  for (; i + kPiece <= n; i += kPiece) {
-    // Mostly they are, and then there is nothing to update.
-    if (AllBelow(x + i, maximum->logit)) continue;
-    ObserveEach(x + i, kPiece, first_column + i, maximum);
+  ObserveRows(x, n, 1, n, first_column, maximum);
+}
+
+void ObserveRows(const float* x, int64_t stride, int64_t rows, int64_t n, int64_t first_column,
+                 RowMaximum* maxima) {
+  const int64_t whole = n / kPiece * kPiece;
+  for (int64_t row = 0; row < rows; ++row, x += stride, ++maxima) {
+    for (int64_t i = 0; i < whole; i += kPiece) {
+      // Mostly they are, and then there is nothing to update.
+      if (AllBelow(x + i, maxima->logit)) continue;
+      ObserveEach(x + i, kPiece, first_column + i, maxima);
+    }
+    if (whole < n) ObserveEach(x + whole, n - whole, first_column + whole, maxima);
   }
-  ObserveEach(x + i, n - i, first_column + i, maximum);
 }
 
 void RunRowMaxima(const KernelRow& row, const OpCall& call, KernelContext& context, int64_t columns,

@@ -29,6 +29,10 @@ struct RowMaximum {
 // x[0, n) are columns first_column, first_column + 1, ... of the row.
 void Observe(const float* x, int64_t n, int64_t first_column, RowMaximum* maximum);
 
+// The same for several rows, `stride` floats apart, and the maximum of each.
+void ObserveRows(const float* x, int64_t stride, int64_t rows, int64_t n, int64_t first_column,
+                 RowMaximum* maxima);
+
 // `other` is of the same row.
 void Merge(const RowMaximum& other, RowMaximum* maximum);
 

@@ -149,7 +149,7 @@ struct Product {
     for (int64_t s = s_begin; s < s_end; ++s) {
       for (int64_t p = p_begin; p < p_end; ++p) {
         MultiplyParts(p, p + 1, s, s + 1, maxima.Products(worker));
-        ObserveRows(p, s, worker);
+        ObserveProducts(p, s, worker);
       }
     }
   }
@@ -202,12 +202,10 @@ struct Product {
   }
 
   // What a worker's products of a panel and a strip show.
-  void ObserveRows(int64_t p, int64_t s, int worker) const {
+  void ObserveProducts(int64_t p, int64_t s, int worker) const {
     const int64_t first = strips.Begin(s), column = p * kPanelRows;
-    for (int64_t n = 0; n < strips.Begin(s + 1) - first; ++n) {
-      Observe(maxima.Products(worker) + n * kPanelRows, std::min(kPanelRows, columns - column),
-              column, maxima.Maxima(worker) + first + n);
-    }
+    ObserveRows(maxima.Products(worker), kPanelRows, strips.Begin(s + 1) - first,
+                std::min(kPanelRows, columns - column), column, maxima.Maxima(worker) + first);
   }
 };
 
