@@ -191,6 +191,59 @@ TEST(Bf16Kernels, NaNReachesTheOutputsOfItsRowOnly) {
   }
 }
 
+TEST(Bf16Kernels, PartsOfKGiveTheBitsOfTheWhole) {
+  Random random(6);
+  for (const NamedSet& set : SetsOfThisMachine()) {
+    const PackedKernelSet& kernels = *set.kernels;
+    if (kernels.part_multiple == 0) continue;
+    for (int64_t n : {1, 12, 13, 30}) {
+      const Problem p(n, n % 2 == 0 ? 32 : 21, 203, random);
+      const int64_t first = 3 * kernels.part_multiple;
+      const TestTensor panel = Aligned(kernels.panel_bytes(DType::kBF16, p.k));
+      const TestTensor strip = Aligned(kernels.strip_bytes(DType::kBF16, n, p.k));
+      uint8_t* const weights = panel.view().Row<uint8_t>(0);
+      kernels.pack({DType::kBF16, reinterpret_cast<const uint8_t*>(p.w.data()), 2 * p.k, p.k}, p.m,
+                   weights);
+      std::vector<float> y(n * kYStride, std::nanf(""));
+      PackedProduct product = {
+          DType::kBF16, weights, strip.view().Row<uint8_t>(0), nullptr, y.data(), kYStride, n,
+          p.m,          first};
+      product.ahead[0] = {weights, weights + 200};
+      product.ahead[1] = {weights, weights + 64};
+      kernels.prepare(DType::kBF16, {p.x.data(), p.k, n, first}, strip.view().Row<uint8_t>(0));
+      kernels.multiply(product);
+      product.panel += kernels.panel_bytes(DType::kBF16, first);
+      product.k = p.k - first;
+      product.bias = p.bias.data();
+      product.adds = true;
+      kernels.prepare(DType::kBF16, {p.x.data() + first, p.k, n, p.k - first},
+                      strip.view().Row<uint8_t>(0));
+      kernels.multiply(product);
+      EXPECT_TRUE(BitEqual(y, p.Run(kernels, 0, n, true))) << set.name << " n=" << n;
+    }
+  }
+}
+
+#if defined(__x86_64__)
+// The whole conformance body, k divided wherever it can be.
+const PackedKernelSet kDivided = [] {
+  PackedKernelSet divided = kAvx512Bf16Kernels;
+  divided.max_whole_bytes = 0;
+  return divided;
+}();
+
+TEST(Bf16Kernels, DividedRowsConform) {
+  if (!device::DetectCapabilities().avx512_bf16) GTEST_SKIP() << "needs AVX-512 with BF16";
+  static constexpr WeightPacking kPacking = PackingOfSet<&kDivided>("divided");
+  const auto bf16_weights = [](const device::Capabilities&, const OpCall& call) {
+    return call.inputs[1].dtype == DType::kBF16;
+  };
+  const KernelRow rows[] = {
+      PackedRow<&kDivided>("divided", 1, bf16_weights, ActivationPrecision::kBf16, &kPacking)};
+  CheckLinearConformance({"linear", LinearOp().check, rows}, device::Capabilities());
+}
+#endif
+
 // The whole conformance body, over emulated tiles.
 TEST(Bf16Kernels, TilesConform) {
   static constexpr PackedKernelSet kEmulated = AmxBf16<EmulatedTiles>::kKernels;

@@ -57,6 +57,54 @@ struct Case {
 }
 
 #if defined(__x86_64__)
+// The same, k in two parts, the first of `first` elements.
+std::vector<float> ProductInParts(const PackedKernelSet& kernels, const Case& c, int64_t first,
+                                  const TestTensor& x, const TestTensor& w,
+                                  const TestTensor& bias) {
+  const TestTensor panel = Aligned(kernels.panel_bytes(c.dtype, c.k));
+  const TestTensor strip = Aligned(kernels.strip_bytes(c.dtype, c.n, c.k));
+  const TensorView rows = w.view();
+  uint8_t* const weights = panel.view().Row<uint8_t>(0);
+  uint8_t* const prepared = strip.view().Row<uint8_t>(0);
+  kernels.pack({c.dtype, rows.Row<uint8_t>(0), rows.row_stride_bytes, c.k}, c.m, weights);
+  std::vector<float> y(c.n * kYStride, std::nanf(""));
+  PackedProduct product = {c.dtype,  weights, prepared, nullptr, y.data(),
+                           kYStride, c.n,     c.m,      first};
+  product.ahead[0] = {weights, weights + 200};
+  product.ahead[1] = {weights, weights + 64};
+  kernels.prepare(c.dtype, {x.view().Row<float>(0), c.k, c.n, first}, prepared);
+  kernels.multiply(product);
+  product.panel += kernels.panel_bytes(c.dtype, first);
+  product.k = c.k - first;
+  product.adds = true;
+  if (c.has_bias) product.bias = bias.view().Row<float>(0);
+  kernels.prepare(c.dtype, {x.view().Row<float>(0) + first, c.k, c.n, c.k - first}, prepared);
+  kernels.multiply(product);
+  return y;
+}
+
+TEST(BlockKernels, PartsOfKGiveTheBitsOfTheWhole) {
+  const device::Capabilities caps = device::DetectCapabilities();
+  if (!caps.avx512 || !caps.avx512_vnni) GTEST_SKIP() << "needs AVX-512 with VNNI";
+  Random random(7);
+  for (DType dtype : kWeightDTypes) {
+    if (!IsBlockFormat(dtype)) continue;
+    for (int64_t n : {1, 2, 5, 32}) {
+      const Case c = {dtype, n, n == 5 ? 19 : 32, 1280, n % 2 == 1};
+      SCOPED_TRACE(std::string(Info(dtype).name) + " n=" + std::to_string(n));
+      TestTensor x(DType::kF32, {c.n, c.k}), w(dtype, {c.m, c.k}), bias(DType::kF32, {c.m});
+      x.FillUniform(random, -2, 2);
+      w.FillUniform(random, -1, 1);
+      bias.FillUniform(random, -1, 1);
+      for (const PackedKernelSet* set : {&kAvx512VnniKernels, &kAvx512VnniInt16Kernels}) {
+        ASSERT_GT(set->part_multiple, 0);
+        EXPECT_TRUE(BitEqual(ProductInParts(*set, c, 3 * set->part_multiple, x, w, bias),
+                             Product(*set, c, x, w, bias)));
+      }
+    }
+  }
+}
+
 class AmxBlocksTest : public ::testing::TestWithParam<int64_t> {};
 
 TEST_P(AmxBlocksTest, GiveTheBitsOfVnni) {

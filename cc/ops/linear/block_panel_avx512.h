@@ -157,13 +157,29 @@ PM_INLINE void AddProducts(const Weights& w, const uint8_t* x, const Sums<kRows>
   }
 }
 
+// The rows of a half of the panel that there are.
+PM_INLINE __mmask16 UsedRows(const PackedProduct& p, int half) {
+  const int64_t left = p.m - half * kPanelHalfRows;
+  if (left >= kPanelHalfRows) return 0xffff;
+  return static_cast<__mmask16>(left <= 0 ? 0 : (1 << left) - 1);
+}
+
+// What the sums of row n of the strip begin with.
+PM_INLINE void LoadRow(const PackedProduct& p, int64_t n, __m512 sums[kHalves]) {
+#pragma GCC unroll 2
+  for (int h = 0; h < kHalves; ++h) {
+    sums[h] = _mm512_setzero_ps();
+    if (!p.adds) continue;
+    const float* const y = p.y + n * p.y_stride + h * kPanelHalfRows;
+    sums[h] = _mm512_maskz_loadu_ps(UsedRows(p, h), y);
+  }
+}
+
 // The outputs of row n of the strip.
 PM_INLINE void StoreRow(const PackedProduct& p, int64_t n, const __m512 sums[kHalves]) {
 #pragma GCC unroll 2
   for (int h = 0; h < kHalves; ++h) {
-    const int64_t left = p.m - h * kPanelHalfRows;
-    if (left <= 0) return;
-    const __mmask16 used = left >= 16 ? __mmask16{0xffff} : static_cast<__mmask16>((1 << left) - 1);
+    const __mmask16 used = UsedRows(p, h);
     const int64_t at = h * kPanelHalfRows;
     __m512 y = sums[h];
     if (p.bias != nullptr) y = _mm512_add_ps(y, _mm512_maskz_loadu_ps(used, p.bias + at));

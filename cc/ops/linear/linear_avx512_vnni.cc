@@ -94,7 +94,8 @@ PM_INLINE void AddBlock(const Weights& w, const uint8_t* x, __m512 (*y)[kHalves]
 // One row of x: weights stream through registers once, sums stay there.
 template <DType kDType, int kPlanes>
 void MultiplyRow(const PackedProduct& p) {
-  __m512 sums[kHalves] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
+  __m512 sums[kHalves];
+  LoadRow(p, 0, sums);
   const int64_t blocks = p.k / kPanelBlock;
   for (int64_t b = 0; b < blocks; ++b) {
     const uint8_t* record = Record<kDType>(p.panel, b);
@@ -106,11 +107,19 @@ void MultiplyRow(const PackedProduct& p) {
   StoreRow(p, 0, sums);
 }
 
+// Asks for a line of what comes later, to L2: the next products still need L1.
+PM_INLINE void Fetch(Ahead& ahead) {
+  if (ahead.begin >= ahead.end) return;
+  _mm_prefetch(reinterpret_cast<const char*>(ahead.begin), _MM_HINT_T1);
+  ahead.begin += 64;
+}
+
 // Several: a block of weights is decoded once for all; sums wait in memory meanwhile.
 template <DType kDType, int kPlanes>
 void MultiplyRows(const PackedProduct& p) {
   __m512 sums[kMaxStripRows][kHalves];
-  for (int64_t n = 0; n < p.n; ++n) sums[n][0] = sums[n][1] = _mm512_setzero_ps();
+  for (int64_t n = 0; n < p.n; ++n) LoadRow(p, n, sums[n]);
+  Ahead ahead[2] = {p.ahead[0], p.ahead[1]};
   const int64_t blocks = p.k / kPanelBlock;
   const uint8_t* x = p.strip;
   for (int64_t b = 0; b < blocks; ++b) {
@@ -121,6 +130,9 @@ void MultiplyRows(const PackedProduct& p) {
     constexpr int kRows = kRowsAtOnce<kPlanes>;
     int64_t n = 0;
     for (; n + kRows <= p.n; n += kRows, x += kRows * kXRecordBytes<kPlanes>) {
+      Fetch(ahead[0]);
+      Fetch(ahead[1]);
+      Fetch(ahead[1]);
       AddBlock<kDType, kPlanes, kRows>(w, x, sums + n);
     }
     for (; n < p.n; ++n, x += kXRecordBytes<kPlanes>) {
@@ -200,9 +212,9 @@ void Multiply(const PackedProduct& product) {
 }
 
 template <int kPlanes>
-constexpr PackedKernelSet kKernels{kMaxStripRows,    BlockPanelBytes,
-                                   PackBlockPanel,   BlockStripBytes<kPlanes>,
-                                   Prepare<kPlanes>, Multiply<kPlanes>};
+constexpr PackedKernelSet kKernels{
+    kMaxStripRows,    BlockPanelBytes,   PackBlockPanel, BlockStripBytes<kPlanes>,
+    Prepare<kPlanes>, Multiply<kPlanes>, false,          256};
 
 }  // namespace
 

@@ -10,11 +10,11 @@ namespace {
 // Panels that one thread multiplies with all its strips before the next ones: they stay in L2 (1 to
 // 2 MiB on server cores) beside the strips that pass by.
 constexpr int64_t kMaxGroupBytes = 256 << 10;
-// k is divided into parts of about this where it is longer than kMaxWholeColumns and there are
-// several strips. A part of a group, of kMaxBlockRows rows of x and of their outputs are then in L2
-// at once: what comes from beyond it is read for 256 x 192 products or more an element of k.
-constexpr int64_t kPartColumns = 1024;
+// Longer rows of a large x are multiplied in parts of about kPartColumns. A part of a group, of
+// kMaxBlockRows rows of x and of their outputs are then in L2 at once: what comes from beyond it is
+// read for 256 x 192 products or more an element of k.
 constexpr int64_t kMaxWholeColumns = 2048;
+constexpr int64_t kPartColumns = 1024;
 constexpr int64_t kMaxBlockRows = 192;
 // Units of work per thread, so that a thread that loses its core for a while delays little.
 constexpr int64_t kUnitsPerThread = 8;
@@ -33,9 +33,9 @@ struct Parts {
   int64_t Length(int64_t part) const { return Begin(part + 1) - Begin(part); }
 };
 
-Parts SplitColumns(const PackedKernelSet& kernels, int64_t strips, int64_t k) {
+Parts SplitColumns(const PackedKernelSet& kernels, int64_t k) {
   const int64_t multiple = kernels.part_multiple;
-  if (multiple == 0 || strips == 1 || k <= kMaxWholeColumns) return {k, k, 1};
+  if (multiple == 0 || k <= kMaxWholeColumns) return {k, k, 1};
   const int64_t length = DivideUp(DivideUp(k, DivideUp(k, kPartColumns)), multiple) * multiple;
   return {k, length, DivideUp(k, length)};
 }
@@ -53,12 +53,17 @@ struct Strips {
   int64_t Find(int64_t row) const { return ((row + 1) * count - 1) / n; }
 };
 
-Strips SplitRows(const PackedKernelSet& kernels, DType dtype, int64_t n, int64_t k) {
+Strips MakeStrips(const PackedKernelSet& kernels, DType dtype, int64_t n, const Parts& parts) {
   const int64_t count = DivideUp(n, kernels.max_strip_rows), rows = DivideUp(n, count);
-  const Parts parts = SplitColumns(kernels, count, k);
   const int64_t part_bytes = kernels.strip_bytes(dtype, rows, parts.length);
   const int64_t last_bytes = kernels.strip_bytes(dtype, rows, parts.Length(parts.count - 1));
   return {n, count, parts, part_bytes, (parts.count - 1) * part_bytes + last_bytes};
+}
+
+Strips SplitRows(const PackedKernelSet& kernels, DType dtype, int64_t n, int64_t k) {
+  const Strips whole = MakeStrips(kernels, dtype, n, {k, k, 1});
+  if (whole.count == 1 || whole.count * whole.bytes <= kernels.max_whole_bytes) return whole;
+  return MakeStrips(kernels, dtype, n, SplitColumns(kernels, k));
 }
 
 void PrepareStrips(const PackedKernelSet& kernels, DType dtype, const InputRows& x,
@@ -331,10 +336,12 @@ int64_t PackedWorkspaceBytes(const PackedKernelSet& kernels, const OpCall& call,
                              int32_t num_threads) {
   const TensorView& w = call.inputs[1];
   const int64_t n = call.inputs[0].shape[0];
-  // Any smaller number of rows makes no more strips than this, and none is larger.
+  // Any smaller number of rows makes no more strips than this, and none is larger, since each part
+  // of k is padded.
   const int64_t count = DivideUp(n, kernels.max_strip_rows);
   const int64_t rows = count > 1 ? count * kernels.max_strip_rows : n;
-  const int64_t strips = n == 0 ? 0 : count * SplitRows(kernels, w.dtype, rows, w.shape[1]).bytes;
+  const Parts parts = SplitColumns(kernels, w.shape[1]);
+  const int64_t strips = n == 0 ? 0 : count * MakeStrips(kernels, w.dtype, rows, parts).bytes;
   return strips + (call.outputs.size() == 1 ? num_threads * SpaceOf(kernels, n).WorkerBytes() : 0);
 }
 
