@@ -106,7 +106,7 @@ struct AmxBlocks {
                                _mm512_mullo_epi32(other, w.half_scales[half][1]));
         }
       }
-      AddProducts<kDType, kPlanes, 1>(w, record, products, y + row);
+      AddProducts<kDType, kPlanes, 1>(w, record, products, RegistersInOrder{y + row});
     }
   }
 

@@ -136,22 +136,37 @@ PM_INLINE __m512 BroadcastFloat(const uint8_t* from) {
 template <int kRows>
 using Sums = __m512i[kRows][kHalves];
 
+// The outputs of rows of x: of rows that follow each other, or of those that a mixed strip names.
+struct RegistersInOrder {
+  __m512 (*y)[kHalves];
+  PM_INLINE __m512* operator[](int64_t row) const { return y[row]; }
+  PM_INLINE RegistersInOrder operator+(int64_t row) const { return {y + row}; }
+};
+
+struct NamedRegisters {
+  __m512 (*y)[kHalves];
+  const uint8_t* rows;
+  PM_INLINE __m512* operator[](int64_t row) const { return y[rows[row]]; }
+  PM_INLINE NamedRegisters operator+(int64_t row) const { return {y, rows + row}; }
+};
+
 // Scales the integer products of a block of kRows rows of x and adds them to the 32 outputs of
 // each.
-template <DType kDType, int kPlanes, int kRows>
+template <DType kDType, int kPlanes, int kRows, class Rows>
 PM_INLINE void AddProducts(const Weights& w, const uint8_t* x, const Sums<kRows>& sums,
-                           __m512 (*y)[kHalves]) {
+                           const Rows& y) {
   constexpr int64_t kX = kXRecordBytes<kPlanes>;
 #pragma GCC unroll 4
   for (int r = 0; r < kRows; ++r) {
     const __m512 x_scale = BroadcastFloat(x + r * kX + kScaleAt<kPlanes>);
+    __m512* const out = y[r];  // of both halves
 #pragma GCC unroll 2
     for (int h = 0; h < kHalves; ++h) {
-      y[r][h] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sums[r][h]), _mm512_mul_ps(w.scale[h], x_scale),
-                                y[r][h]);
+      out[h] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sums[r][h]), _mm512_mul_ps(w.scale[h], x_scale),
+                               out[h]);
       if constexpr (BlockTraits<kDType>::kHasMinimum) {
-        y[r][h] =
-            _mm512_fmadd_ps(w.minimum[h], BroadcastFloat(x + r * kX + kOffsetAt<kPlanes>), y[r][h]);
+        out[h] =
+            _mm512_fmadd_ps(w.minimum[h], BroadcastFloat(x + r * kX + kOffsetAt<kPlanes>), out[h]);
       }
     }
   }

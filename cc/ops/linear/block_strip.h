@@ -1,6 +1,7 @@
 // File: cc/ops/linear/block_strip.h
 // Strips of activations quantized to integers, for products with panels of block formats
-// (block_panel.h). An integer has one plane of 8 bits, or two that make 15.
+// (block_panel.h). An integer has one plane of 8 bits, or two that make 15; in a mixed strip blocks
+// that stand out of their row have two, the others one.
 //
 // A strip of n rows of x is, for each block of 32 elements, ascending, n records:
 //
@@ -15,6 +16,17 @@
 //
 // Integers are x / scale rounded to the nearest, ties to even. A block whose largest |x| is below
 // kSmallestBlock counts as zeros; one with a NaN has a NaN for a scale.
+//
+// A block stands out where the bits of its largest |x|, as an integer, are more than kStandsOut
+// above their mean over the blocks of its row that do not count as zeros: that of a float's bits is
+// a logarithm's mean, so the largest |x| is about 1.2 times its geometric mean. The row alone
+// decides.
+//
+// A mixed strip of n rows is, for each block, ascending, n records in an order of their own:
+//
+//   uint8[32]   the row of each record
+//   uint8, 3 bytes of nothing: s, the number of records with one plane
+//   s records of one plane; then, n - s records with two that end at n times their size
 //
 // Order of accumulation: blocks ascending, by
 //   sum = fma(float(sum of integer products), weight scale * x scale, sum)
@@ -41,6 +53,18 @@ template <int kPlanes>
 inline constexpr int64_t kOffsetAt = kScaleAt<kPlanes> + 4;  // or the scaled sum
 template <int kPlanes>
 inline constexpr int64_t kXRecordBytes = kOffsetAt<kPlanes> + 8;
+
+inline constexpr int64_t kShortRecordsAt = 32;
+inline constexpr int64_t kMixedHeaderBytes = 36;
+inline constexpr int64_t kMaxMixedRows = 32;
+inline constexpr int64_t kStandsOut = int64_t{1} << 21;  // a quarter of an exponent
+
+// Bytes of a block of n rows, whose records with two planes have `kLong` places of 32 bytes: words
+// take two for one plane, too.
+template <int kLong>
+constexpr int64_t MixedBlockBytes(int64_t n) {
+  return kMixedHeaderBytes + n * kXRecordBytes<kLong>;
+}
 
 // What kernels ask of a block format.
 template <DType kDType>
@@ -74,6 +98,21 @@ template <class F>
   }
 }
 
+// Where the outputs of rows of x wait, kPanelRows floats each: of rows that follow each other, or
+// of those that a mixed strip names.
+struct RowsInOrder {
+  float* y;
+  [[gnu::always_inline]] float* operator[](int64_t row) const { return y + row * kPanelRows; }
+  [[gnu::always_inline]] RowsInOrder operator+(int64_t row) const { return {(*this)[row]}; }
+};
+
+struct NamedRows {
+  float* y;
+  const uint8_t* rows;
+  [[gnu::always_inline]] float* operator[](int64_t row) const { return y + rows[row] * kPanelRows; }
+  [[gnu::always_inline]] NamedRows operator+(int64_t row) const { return {y, rows + row}; }
+};
+
 // Calls quantize(elements, record) for each block of each row of a strip.
 template <int kPlanes, class Quantize>
 [[gnu::always_inline]] inline void PrepareRows(const InputRows& x, uint8_t* strip,
@@ -85,6 +124,58 @@ template <int kPlanes, class Quantize>
       quantize(x.rows + n * x.stride + k, out);
     }
   }
+}
+
+// Quantizes a mixed strip, all rows of which belong together. Of a block's elements, largest(x)
+// gives the bits of the largest magnitude, those of a NaN being above all; one(x, bits, record) and
+// two(x, bits, record) write it with one plane and with two.
+template <int kShort, int kLong, class Largest, class One, class Two>
+[[gnu::always_inline]] inline void PrepareMixedRows(const InputRows& x, uint8_t* strip,
+                                                    const Largest& largest, const One& one,
+                                                    const Two& two) {
+  if (!x.Prepares(0)) return;
+  const int64_t block_bytes = MixedBlockBytes<kLong>(x.n);
+  uint8_t* const end = strip + x.k / kPanelBlock * block_bytes;
+  for (uint8_t* block = strip; block < end; block += block_bytes) block[kShortRecordsAt] = 0;
+  for (int64_t n = 0; n < x.n; ++n) {
+    const float* elements = x.rows + n * x.stride;
+    int64_t sum = 0;
+    int64_t count = 0;
+    for (uint8_t* block = strip; block < end; block += block_bytes, elements += kPanelBlock) {
+      const uint32_t bits = largest(elements);
+      // The place of a record with one plane is free until then, whichever it becomes.
+      uint8_t* record = block + kMixedHeaderBytes + block[kShortRecordsAt] * kXRecordBytes<kShort>;
+      __builtin_memcpy(record, &bits, sizeof(bits));
+      const bool counts = bits >= __builtin_bit_cast(uint32_t, kSmallestBlock);
+      sum += counts ? bits : 0;
+      count += counts;
+    }
+    const int64_t others = count == 0 ? 0 : sum / count + kStandsOut;
+    elements = x.rows + n * x.stride;
+    for (uint8_t* block = strip; block < end; block += block_bytes, elements += kPanelBlock) {
+      const int64_t shorts = block[kShortRecordsAt];
+      uint8_t* const records = block + kMixedHeaderBytes;
+      uint8_t* const record = records + shorts * kXRecordBytes<kShort>;
+      uint32_t bits;
+      __builtin_memcpy(&bits, record, sizeof(bits));
+      if (bits > others) {
+        // Those with two planes, n - shorts so far, fill the block from its end.
+        const int64_t at = x.n - 1 - (n - shorts);
+        block[at] = static_cast<uint8_t>(n);
+        two(elements, bits, records + at * kXRecordBytes<kLong>);
+      } else {
+        block[shorts] = static_cast<uint8_t>(n);
+        block[kShortRecordsAt] = static_cast<uint8_t>(shorts + 1);
+        one(elements, bits, record);
+      }
+    }
+  }
+}
+
+// Bytes of a mixed strip: a multiple of 64.
+template <int kLong>
+static int64_t MixedStripBytes(DType, int64_t n, int64_t k) {
+  return (k / kPanelBlock * MixedBlockBytes<kLong>(n) + 63) / 64 * 64;
 }
 
 // Bytes of a strip, for kernel sets: a multiple of 64.

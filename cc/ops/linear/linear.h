@@ -30,8 +30,10 @@
 //
 // For block formats, rows of ActivationPrecision::kInt8 and kBf16 quantize each row of x in blocks
 // of 32 to integers, with scale X / 127, or X / (127 * 128) for kBf16, where X is the largest |x|
-// of the block, and multiply integers exactly. An element is off by half a scale at most, so
-//   |y - exact| <= sum_k |w_k| * LinearHalfStep(row.activations) * X_k
+// of the block, and multiply integers exactly. "Mixed" rows, of kBf16, take the finer scale for
+// blocks whose X stands out of their row (block_strip.h) and the other for the rest. An element is
+// off by half a scale at most, so
+//   |y - exact| <= sum_k |w_k| * LinearHalfStep(row) * X_k
 //                  + LinearErrorBound(K) * (sum_k V * X_k + |bias|)
 // where X_k is the X of k's block and V the largest |scale * integer| + |minimum| that W's blocks
 // can stand for: scaled sums are rounded up to three times a block, minima apart. A block whose X
@@ -39,10 +41,10 @@
 // is smaller by the root of K. README.md has the perplexity of models.
 //
 // Kernels: block formats: "amx_int8", "avx512_vnni", "avx_vnni_int8", "avx2_int8", on Arm
-// "asimd_i8mm" and "asimd_dotprod", on s390x "vxe_int8" (kInt8); "amx_int8_int16",
-// "avx512_vnni_int16", "avx_vnni_int16", "avx2_int16", "asimd_i8mm_int16", "asimd_dotprod_int16"
-// and "vxe_int16" (kBf16); those of equal precision give equal bits for
-// finite x. bf16: "amx_bf16",
+// "asimd_i8mm" and "asimd_dotprod", on s390x "vxe_int8" (kInt8); "avx512_vnni_mixed",
+// "avx_vnni_mixed", "avx2_int8_mixed" (kBf16, mixed); "amx_int8_int16", "avx512_vnni_int16",
+// "avx_vnni_int16", "avx2_int16", "asimd_i8mm_int16", "asimd_dotprod_int16" and "vxe_int16"
+// (kBf16); those of one of these three kinds give equal bits for finite x. bf16: "amx_bf16",
 // "avx512_bf16" and "asimd_bf16" (kBf16), and where it is built in "onednn" (kBf16). All: "avx512",
 // "avx2", "portable" (ASIMD, VXE, SSE2) and "reference".
 #ifndef PAGEMILL_CC_OPS_LINEAR_LINEAR_H_
@@ -66,11 +68,14 @@ inline double LinearBf16ErrorBound(int64_t k) {
   return 0x1p-8 + (static_cast<double>(k) + 8) * 0x1.02p-24;
 }
 
+// Do only blocks of x that stand out of their row have 15 bits?
+inline bool IsMixed(const KernelRow& row) { return row.name.ends_with("_mixed"); }
+
 // Half a step of a quantized block, of its largest element: 1 / 254 or 1 / 32512 rounded up for the
 // rounding of the scale itself. 0 where activations are not rounded.
-inline double LinearHalfStep(ActivationPrecision activations) {
-  if (activations == ActivationPrecision::kInt8) return 1 / 253.9;
-  return activations == ActivationPrecision::kBf16 ? 1 / 32250.0 : 0.0;
+inline double LinearHalfStep(const KernelRow& row) {
+  if (row.activations == ActivationPrecision::kInt8 || IsMixed(row)) return 1 / 253.9;
+  return row.activations == ActivationPrecision::kBf16 ? 1 / 32250.0 : 0.0;
 }
 
 }  // namespace pagemill::ops

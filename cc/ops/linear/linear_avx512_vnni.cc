@@ -68,8 +68,8 @@ PM_INLINE void MultiplyQuads(const Weights& w, const uint8_t* x, int64_t start, 
 }
 
 // Adds a block of kRows rows of x to their 32 outputs each.
-template <DType kDType, int kPlanes, int kRows>
-PM_INLINE void AddBlock(const Weights& w, const uint8_t* x, __m512 (*y)[kHalves]) {
+template <DType kDType, int kPlanes, int kRows, class Rows>
+PM_INLINE void AddBlock(const Weights& w, const uint8_t* x, const Rows& y) {
   using F = BlockTraits<kDType>;
   constexpr int64_t kAt = kOffsetAt<kPlanes>;
   Sums<kRows> sums;
@@ -91,22 +91,6 @@ PM_INLINE void AddBlock(const Weights& w, const uint8_t* x, __m512 (*y)[kHalves]
   AddProducts<kDType, kPlanes, kRows>(w, x, sums, y);
 }
 
-// One row of x: weights stream through registers once, sums stay there.
-template <DType kDType, int kPlanes>
-void MultiplyRow(const PackedProduct& p) {
-  __m512 sums[kHalves];
-  LoadRow(p, 0, sums);
-  const int64_t blocks = p.k / kPanelBlock;
-  for (int64_t b = 0; b < blocks; ++b) {
-    const uint8_t* record = Record<kDType>(p.panel, b);
-    PrefetchRecord<kDType>(record + kPrefetchBytes);
-    Weights w;
-    Decode<kDType>(Head<kDType>(p.panel, b), record, &w);
-    AddBlock<kDType, kPlanes, 1>(w, p.strip + b * kXRecordBytes<kPlanes>, &sums);
-  }
-  StoreRow(p, 0, sums);
-}
-
 // Asks for a line of what comes later, to L2: the next products still need L1.
 PM_INLINE void Fetch(Ahead& ahead) {
   if (ahead.begin >= ahead.end) return;
@@ -114,30 +98,89 @@ PM_INLINE void Fetch(Ahead& ahead) {
   ahead.begin += 64;
 }
 
+// The same for `count` rows whose records follow each other.
+template <DType kDType, int kPlanes, class Rows>
+PM_INLINE void AddBlocks(const Weights& w, const uint8_t* x, const Rows& y, int64_t count,
+                         Ahead (&ahead)[2]) {
+  constexpr int kRows = kRowsAtOnce<kPlanes>;
+  constexpr int64_t kX = kXRecordBytes<kPlanes>;
+  int64_t n = 0;
+  for (; n + kRows <= count; n += kRows) {
+    Fetch(ahead[0]);
+    Fetch(ahead[1]);
+    Fetch(ahead[1]);
+    AddBlock<kDType, kPlanes, kRows>(w, x + n * kX, y + n);
+  }
+  for (; n < count; ++n) AddBlock<kDType, kPlanes, 1>(w, x + n * kX, y + n);
+}
+
+// Strips: what a block of `n` rows takes, and how its products are added to the rows' outputs.
+template <int kPlanes>
+struct PlainStrip {
+  static constexpr int64_t BlockBytes(int64_t n) { return n * kXRecordBytes<kPlanes>; }
+  template <DType kDType>
+  PM_INLINE static void AddRow(const Weights& w, const uint8_t* x, __m512 (*y)[kHalves]) {
+    AddBlock<kDType, kPlanes, 1>(w, x, RegistersInOrder{y});
+  }
+  template <DType kDType>
+  PM_INLINE static void Add(const Weights& w, const uint8_t* x, __m512 (*y)[kHalves], int64_t n,
+                            Ahead (&ahead)[2]) {
+    AddBlocks<kDType, kPlanes>(w, x, RegistersInOrder{y}, n, ahead);
+  }
+};
+
+struct MixedStrip {
+  static constexpr int64_t BlockBytes(int64_t n) { return MixedBlockBytes<2>(n); }
+  template <DType kDType>
+  PM_INLINE static void AddRow(const Weights& w, const uint8_t* x, __m512 (*y)[kHalves]) {
+    const uint8_t* record = x + kMixedHeaderBytes;
+    if (x[kShortRecordsAt] == 1) {
+      AddBlock<kDType, 1, 1>(w, record, RegistersInOrder{y});
+    } else {
+      AddBlock<kDType, 2, 1>(w, record, RegistersInOrder{y});
+    }
+  }
+  template <DType kDType>
+  PM_INLINE static void Add(const Weights& w, const uint8_t* x, __m512 (*y)[kHalves], int64_t n,
+                            Ahead (&ahead)[2]) {
+    const int64_t shorts = x[kShortRecordsAt];
+    const uint8_t* records = x + kMixedHeaderBytes;
+    AddBlocks<kDType, 1>(w, records, NamedRegisters{y, x}, shorts, ahead);
+    AddBlocks<kDType, 2>(w, records + shorts * kXRecordBytes<2>, NamedRegisters{y, x + shorts},
+                         n - shorts, ahead);
+  }
+};
+
+// One row of x: weights stream through registers once, sums stay there.
+template <DType kDType, class Strip>
+void MultiplyRow(const PackedProduct& p) {
+  __m512 sums[1][kHalves];
+  LoadRow(p, 0, sums[0]);
+  const int64_t blocks = p.k / kPanelBlock;
+  for (int64_t b = 0; b < blocks; ++b) {
+    const uint8_t* record = Record<kDType>(p.panel, b);
+    PrefetchRecord<kDType>(record + kPrefetchBytes);
+    Weights w;
+    Decode<kDType>(Head<kDType>(p.panel, b), record, &w);
+    Strip::template AddRow<kDType>(w, p.strip + b * Strip::BlockBytes(1), sums);
+  }
+  StoreRow(p, 0, sums[0]);
+}
+
 // Several: a block of weights is decoded once for all; sums wait in memory meanwhile.
-template <DType kDType, int kPlanes>
+template <DType kDType, class Strip>
 void MultiplyRows(const PackedProduct& p) {
   __m512 sums[kMaxStripRows][kHalves];
   for (int64_t n = 0; n < p.n; ++n) LoadRow(p, n, sums[n]);
   Ahead ahead[2] = {p.ahead[0], p.ahead[1]};
   const int64_t blocks = p.k / kPanelBlock;
   const uint8_t* x = p.strip;
-  for (int64_t b = 0; b < blocks; ++b) {
+  for (int64_t b = 0; b < blocks; ++b, x += Strip::BlockBytes(p.n)) {
     const uint8_t* record = Record<kDType>(p.panel, b);
     PrefetchRecord<kDType>(record + kPrefetchBytes);
     Weights w;
     Decode<kDType>(Head<kDType>(p.panel, b), record, &w);
-    constexpr int kRows = kRowsAtOnce<kPlanes>;
-    int64_t n = 0;
-    for (; n + kRows <= p.n; n += kRows, x += kRows * kXRecordBytes<kPlanes>) {
-      Fetch(ahead[0]);
-      Fetch(ahead[1]);
-      Fetch(ahead[1]);
-      AddBlock<kDType, kPlanes, kRows>(w, x, sums + n);
-    }
-    for (; n < p.n; ++n, x += kXRecordBytes<kPlanes>) {
-      AddBlock<kDType, kPlanes, 1>(w, x, sums + n);
-    }
+    Strip::template Add<kDType>(w, x, sums, p.n, ahead);
   }
   for (int64_t n = 0; n < p.n; ++n) StoreRow(p, n, sums[n]);
 }
@@ -157,18 +200,24 @@ PM_INLINE void StorePlanes(__m512i integers, uint8_t* out) {
 PM_INLINE void StoreFloat(uint8_t* out, float value) { __builtin_memcpy(out, &value, 4); }
 PM_INLINE void StoreInt(uint8_t* out, int32_t value) { __builtin_memcpy(out, &value, 4); }
 
+// The bits of the largest magnitude of a block. As integers, magnitudes are in the order of their
+// values and NaN is above all: the scale of a block with a NaN is NaN, and so are all outputs of
+// the row.
+PM_INLINE uint32_t LargestBits(const float* x) {
+  const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
+  const __m512i first = _mm512_and_si512(_mm512_loadu_si512(x), magnitude);
+  const __m512i last = _mm512_and_si512(_mm512_loadu_si512(x + 16), magnitude);
+  return _mm512_reduce_max_epu32(_mm512_max_epu32(first, last));
+}
+
+// `bits` are the block's LargestBits.
 template <DType kDType, int kPlanes>
-PM_INLINE void QuantizeBlock(const float* x, uint8_t* out) {
+PM_INLINE void QuantizeBlock(const float* x, uint32_t bits, uint8_t* out) {
   using F = BlockTraits<kDType>;
   constexpr float kLargest = kPlanes == 1 ? 127 : 127 * 128;
   const __m512 first = _mm512_loadu_ps(x);
   const __m512 last = _mm512_loadu_ps(x + 16);
-  // As integers, magnitudes are in the order of their values and NaN is above all: the scale of a
-  // block with a NaN is NaN, and so are all outputs of the row.
-  const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
-  const __m512i largest = _mm512_max_epu32(_mm512_and_si512(_mm512_castps_si512(first), magnitude),
-                                           _mm512_and_si512(_mm512_castps_si512(last), magnitude));
-  const float top = __builtin_bit_cast(float, _mm512_reduce_max_epu32(largest));
+  const float top = __builtin_bit_cast(float, bits);
   const bool is_zero = top < kSmallestBlock;
   const float scale = is_zero ? 0 : top * (1 / kLargest);
   const __m512 inverse = _mm512_set1_ps(is_zero ? 0 : kLargest / top);
@@ -192,33 +241,57 @@ PM_INLINE void QuantizeBlock(const float* x, uint8_t* out) {
   }
 }
 
+template <DType kDType, int kPlanes>
+struct BlockQuantizer {
+  PM_INLINE void operator()(const float* x, uint32_t bits, uint8_t* out) const {
+    QuantizeBlock<kDType, kPlanes>(x, bits, out);
+  }
+};
+
 template <int kPlanes>
 void Prepare(DType dtype, const InputRows& x, uint8_t* strip) {
   WithBlockFormat(dtype, [&]<DType kDType>() {
-    PrepareRows<kPlanes>(
-        x, strip, [](const float* from, uint8_t* to) { QuantizeBlock<kDType, kPlanes>(from, to); });
+    PrepareRows<kPlanes>(x, strip, [](const float* from, uint8_t* to) {
+      QuantizeBlock<kDType, kPlanes>(from, LargestBits(from), to);
+    });
   });
 }
 
-template <int kPlanes>
+void PrepareMixed(DType dtype, const InputRows& x, uint8_t* strip) {
+  WithBlockFormat(dtype, [&]<DType kDType>() {
+    PrepareMixedRows<1, 2>(x, strip, LargestBits, BlockQuantizer<kDType, 1>(),
+                           BlockQuantizer<kDType, 2>());
+  });
+}
+
+template <class Strip>
 void Multiply(const PackedProduct& product) {
   WithBlockFormat(product.dtype, [&]<DType kDType>() {
     if (product.n == 1) {
-      MultiplyRow<kDType, kPlanes>(product);
+      MultiplyRow<kDType, Strip>(product);
     } else {
-      MultiplyRows<kDType, kPlanes>(product);
+      MultiplyRows<kDType, Strip>(product);
     }
   });
 }
 
 template <int kPlanes>
-constexpr PackedKernelSet kKernels{
-    kMaxStripRows,    BlockPanelBytes,   PackBlockPanel, BlockStripBytes<kPlanes>,
-    Prepare<kPlanes>, Multiply<kPlanes>, false,          256};
+constexpr PackedKernelSet kKernels{kMaxStripRows,
+                                   BlockPanelBytes,
+                                   PackBlockPanel,
+                                   BlockStripBytes<kPlanes>,
+                                   Prepare<kPlanes>,
+                                   Multiply<PlainStrip<kPlanes>>,
+                                   false,
+                                   256};
 
 }  // namespace
 
 constinit const PackedKernelSet kAvx512VnniKernels = kKernels<1>;
 constinit const PackedKernelSet kAvx512VnniInt16Kernels = kKernels<2>;
+// Not divided: what stands out of a row, all of it decides.
+constinit const PackedKernelSet kAvx512VnniMixedKernels{kMaxStripRows,  BlockPanelBytes,
+                                                        PackBlockPanel, MixedStripBytes<2>,
+                                                        PrepareMixed,   Multiply<MixedStrip>};
 
 }  // namespace pagemill::ops::linear

@@ -48,7 +48,7 @@ class Problem {
         w_(dtype, {shape.m, shape.k}),
         y_(DType::kF32, {n, shape.m}) {
     Random random(1);
-    x_.FillUniform(random, -1, 1);
+    FillLikeActivations(random);
     w_.FillUniform(random, -1, 1);
     inputs_[0] = x_.view();
     inputs_[1] = w_.view();
@@ -103,6 +103,17 @@ class Problem {
     return {&pool, {aligned, workspace_.size() - 64}};
   }
 
+  // A fifth of the blocks stands out of its row, as in SmolLM2.
+  void FillLikeActivations(Random& random) {
+    std::vector<float> x(x_.view().Elements());
+    for (size_t begin = 0; begin < x.size(); begin += 32) {
+      const float largest = random.Int(0, 4) == 0 ? 4 : 1;
+      const size_t end = std::min(begin + 32, x.size());
+      for (size_t i = begin; i < end; ++i) x[i] = random.Uniform(-largest, largest);
+    }
+    x_.Set(x);
+  }
+
   TestTensor x_, w_, y_;
   TensorView inputs_[2];
   TensorView outputs_[1];
@@ -131,7 +142,8 @@ double PeakOf(const std::string& kernel, ThreadPool& pool) {
     return *device::MeasurePeak(caps, {"amx_int8", "int8", "L1"}, pool);
   }
   if (kernel.starts_with("avx2_int")) {
-    return *device::MeasurePeak(caps, {kernel, kernel.substr(5), "registers"}, pool);
+    const std::string format = kernel == "avx2_int16" ? "int16" : "int8";
+    return *device::MeasurePeak(caps, {"avx2_" + format, format, "registers"}, pool);
   }
   if (kernel.starts_with("avx_vnni")) {
     return *device::MeasurePeak(caps, {"avx_vnni", "int8", "registers"}, pool);
@@ -245,14 +257,17 @@ void RunGreedy(benchmark::State& state, DType dtype, Shape shape) {
                              "amx_int8_int16",
                              "avx512_vnni",
                              "avx512_vnni_int16",
+                             "avx512_vnni_mixed",
                              "amx_bf16",
                              "avx512_bf16",
                              "onednn",
                              "avx512",
                              "avx_vnni_int8",
                              "avx_vnni_int16",
+                             "avx_vnni_mixed",
                              "avx2_int8",
                              "avx2_int16",
+                             "avx2_int8_mixed",
                              "avx2",
                              "asimd_i8mm",
                              "asimd_i8mm_int16",

@@ -101,7 +101,10 @@ struct PackedKernelSet {
 // Block formats; activations as integers in blocks of 32 with a scale each.
 extern const PackedKernelSet kAvx512VnniKernels;       // of 8 bits
 extern const PackedKernelSet kAvx512VnniInt16Kernels;  // of 15 bits
-extern const PackedKernelSet kAmxInt8Kernels;          // the same two, with equal bits
+extern const PackedKernelSet kAvx512VnniMixedKernels;  // of 15 where a block stands out, else of 8
+extern const PackedKernelSet kAvxVnniMixedKernels;
+extern const PackedKernelSet kAvx2MixedKernels;
+extern const PackedKernelSet kAmxInt8Kernels;  // the same two, with equal bits
 extern const PackedKernelSet kAmxInt16Kernels;
 extern const PackedKernelSet kAvxVnniInt8Kernels;
 extern const PackedKernelSet kAvxVnniInt16Kernels;

@@ -14,7 +14,7 @@ from typing import Any
 from tools.bench.compare.turns import Table
 from tools.bench.compare.workloads import WORKLOADS, Workload
 
-OURS = "pagemill"
+OURS = "pagemill"  # and the peers whose names begin with it
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,15 +98,20 @@ def _table(table: Table) -> Iterator[str]:
 
 def _ratios(table: Table, work: Sequence[Workload]) -> Iterator[str]:
     """What the machine allows, and how Pagemill stands to that and to the best other peer."""
-    rows = {"the machine's limit": [], f"{OURS} / limit": [], f"{OURS} / best other": []}
-    limit_row, share_row, ratio_row = rows.values()
+    ours = [peer for peer in table.ready_s if peer.startswith(OURS)]
+    others = [peer for peer in table.ready_s if peer not in ours]
+    rows: dict[str, list[str]] = {"the machine's limit": []}
+    for peer in ours:
+        rows |= {f"{peer} / limit": [], f"{peer} / best other": []}
     for each in work:
-        ours, limit = table.median(OURS, each.name), table.limit(each.name)
-        others = [table.median(peer, each.name) for peer in table.ready_s if peer != OURS]
-        best = max((value for value in others if value is not None), default=None)
-        limit_row.append(_number(limit))
-        share_row.append(f"{ours / limit:.0%}" if ours and limit else "")
-        ratio_row.append(f"{ours / best:.2f}" if ours and best else "")
+        limit = table.limit(each.name)
+        medians = [table.median(peer, each.name) for peer in others]
+        best = max((value for value in medians if value is not None), default=None)
+        rows["the machine's limit"].append(_number(limit))
+        for peer in ours:
+            value = table.median(peer, each.name)
+            rows[f"{peer} / limit"].append(f"{value / limit:.0%}" if value and limit else "")
+            rows[f"{peer} / best other"].append(f"{value / best:.2f}" if value and best else "")
         empty = 2 if each.server_only else 1 if each.name == "single" else 0
         for row in rows.values():
             row += [""] * empty

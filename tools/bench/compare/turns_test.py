@@ -170,6 +170,16 @@ def test_the_report_compares_with_the_limit_and_the_best_other(
     assert all(path.stat().st_size for path in paths)
 
 
+def test_our_other_mode_is_compared_with_the_best_other_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    _load([], monkeypatch)
+    table, _, _ = _compete(["pagemill", "b", "pagemill-int8"], rounds=1)
+    text = list(report.markdown(_comparison(table)))
+    assert "| pagemill / best other |  |  | 2.00 |  |" in text
+    assert "| pagemill-int8 / best other |  |  | 0.67 |  |" in text
+
+
 def test_a_disturbed_report_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     _load([1.0] * 99, monkeypatch)
     table, _, _ = _compete(["pagemill", "b"], rounds=1)

@@ -42,11 +42,27 @@ constexpr int64_t kPrefetchBytes = 8192;
 template <class Products, DType kDType>
 constexpr bool kUsesWords = kValueBits<kDType> == 8 && !Products::kHasBytesOf8Bits;
 
-// kPlanes is 1 for activations of 8 bits, 2 for those of 15.
+// kPlanes is 1 for activations of 8 bits, 2 for those of 15; of a mixed strip, which has both, it
+// is 0.
+constexpr int kMixed = 0;
+
 template <class Products, DType kDType, int kPlanes>
 constexpr XOrder kOrderOf = kUsesWords<Products, kDType>
                                 ? (kPlanes == 1 ? XOrder::kWordsOf8Bits : XOrder::kWords)
                                 : (kPlanes == 1 ? XOrder::kOnePlane : XOrder::kTwoPlanes);
+
+template <class Products, DType kDType, int kPlanes>
+constexpr int64_t kRecordBytesOf = kXRecordBytes<kPlacesOf<kOrderOf<Products, kDType, kPlanes>>>;
+
+// Of n rows of x in a strip.
+template <class Products, DType kDType, int kPlanes>
+constexpr int64_t BlockBytes(int64_t n) {
+  if constexpr (kPlanes == kMixed) {
+    return MixedBlockBytes<kPlacesOf<kOrderOf<Products, kDType, 2>>>(n);
+  } else {
+    return n * kRecordBytesOf<Products, kDType, kPlanes>;
+  }
+}
 
 // Bytes of 32-byte registers of weights, decoded for several rows of x: by
 // column, then quad; words in two halves, the even and the odd elements of a
@@ -177,11 +193,10 @@ PM_INLINE void SumWords(const Source& w, int column, const uint8_t* x,
   }
 }
 
-// Adds a block of kRows rows of x to kCols columns of the outputs of each; row
-// r's at y + 32 r.
-template <class Products, DType kDType, int kPlanes, int kRows, int kCols, class Source>
+// Adds a block of kRows rows of x to kCols columns of the outputs of each.
+template <class Products, DType kDType, int kPlanes, int kRows, int kCols, class Source, class Rows>
 PM_INLINE void AddBlock(const Source& w, const Scales& scales, int column, const uint8_t* x,
-                        float* y) {
+                        const Rows& y) {
   using T = BlockTraits<kDType>;
   constexpr int kBits = kValueBits<kDType>;
   constexpr int kPlaces = kPlacesOf<kOrderOf<Products, kDType, kPlanes>>;
@@ -215,7 +230,7 @@ PM_INLINE void AddBlock(const Source& w, const Scales& scales, int column, const
     const __m256 x_scale = BroadcastFloat(record + kScaleAt<kPlaces>);
 #pragma GCC unroll 4
     for (int c = 0; c < kCols; ++c) {
-      float* at = y + r * kPanelRows + (column + c) * kColumnRows;
+      float* at = y[r] + (column + c) * kColumnRows;
       __m256 sum =
           _mm256_fmadd_ps(_mm256_cvtepi32_ps(sums[r][c]),
                           _mm256_mul_ps(scales.scale[column + c], x_scale), _mm256_load_ps(at));
@@ -227,49 +242,76 @@ PM_INLINE void AddBlock(const Source& w, const Scales& scales, int column, const
   }
 }
 
-// Adds a record to the outputs of n rows of x.
-template <class Products, DType kDType, int kPlanes>
-PM_INLINE void AddRecord(const uint8_t* head, const uint8_t* record, const uint8_t* x, int64_t n,
-                         float* y) {
-  constexpr int64_t kX = kXRecordBytes<kPlacesOf<kOrderOf<Products, kDType, kPlanes>>>;
+// Adds a block of n rows of x, whose records follow each other, to their outputs.
+template <class Products, DType kDType, int kPlanes, class Rows>
+PM_INLINE void AddRows(const FromDecoded& w, const Scales& scales, const uint8_t* x, int64_t n,
+                       const Rows& y) {
+  constexpr int64_t kX = kRecordBytesOf<Products, kDType, kPlanes>;
   constexpr bool kWords = kUsesWords<Products, kDType>;
   // 8 sums of words, or of bytes of a plane, fit into registers with what they
   // need.
   constexpr int kRows = kWords || kPlanes == 1 ? 4 : 2;
+  int64_t r = 0;
+  for (; r + kRows <= n; r += kRows) {
+    for (int column = 0; column < kColumns; column += 2) {
+      AddBlock<Products, kDType, kPlanes, kRows, 2>(w, scales, column, x + r * kX, y + r);
+    }
+  }
+  for (; r < n; ++r) {
+    AddBlock<Products, kDType, kPlanes, 1, 4>(w, scales, 0, x + r * kX, y + r);
+  }
+}
+
+// Adds a record to the outputs of n rows of x.
+template <class Products, DType kDType, int kPlanes>
+PM_INLINE void AddRecord(const uint8_t* head, const uint8_t* record, const uint8_t* x, int64_t n,
+                         float* y) {
   Scales scales;
   LoadScales<kDType>(head, record, &scales);
   DecodedBlock decoded;
   Decode<Products, kDType>(record, &decoded);
   const FromDecoded w = {&decoded};
-  int64_t r = 0;
-  for (; r + kRows <= n; r += kRows) {
-    for (int column = 0; column < kColumns; column += 2) {
-      AddBlock<Products, kDType, kPlanes, kRows, 2>(w, scales, column, x + r * kX,
-                                                    y + r * kPanelRows);
-    }
+  if constexpr (kPlanes == kMixed) {
+    const int64_t shorts = x[kShortRecordsAt];
+    const uint8_t* records = x + kMixedHeaderBytes;
+    AddRows<Products, kDType, 1>(w, scales, records, shorts, NamedRows{y, x});
+    AddRows<Products, kDType, 2>(w, scales, records + shorts * kRecordBytesOf<Products, kDType, 2>,
+                                 n - shorts, NamedRows{y, x + shorts});
+  } else {
+    AddRows<Products, kDType, kPlanes>(w, scales, x, n, RowsInOrder{y});
   }
-  for (; r < n; ++r) {
-    AddBlock<Products, kDType, kPlanes, 1, 4>(w, scales, 0, x + r * kX, y + r * kPanelRows);
+}
+
+// The same for one row, without decoding.
+template <class Products, DType kDType, int kPlanes>
+PM_INLINE void AddRecordToRow(const uint8_t* head, const uint8_t* record, const uint8_t* x,
+                              float* y) {
+  Scales scales;
+  LoadScales<kDType>(head, record, &scales);
+  const FromRecord<kDType> w = {record};
+  if constexpr (kPlanes != kMixed) {
+    AddBlock<Products, kDType, kPlanes, 1, 4>(w, scales, 0, x, RowsInOrder{y});
+  } else if (x[kShortRecordsAt] == 1) {
+    AddBlock<Products, kDType, 1, 1, 4>(w, scales, 0, x + kMixedHeaderBytes, RowsInOrder{y});
+  } else {
+    AddBlock<Products, kDType, 2, 1, 4>(w, scales, 0, x + kMixedHeaderBytes, RowsInOrder{y});
   }
 }
 
 template <class Products, DType kDType, int kPlanes>
 void MultiplyPanel(const PackedProduct& p) {
-  constexpr int64_t kX = kXRecordBytes<kPlacesOf<kOrderOf<Products, kDType, kPlanes>>>;
   alignas(64) float sums[kMaxStripRows * kPanelRows];
   for (int64_t i = 0; i < p.n * kPanelRows; ++i) sums[i] = 0;
   Records<kDType> records(p.panel);
   const uint8_t* x = p.strip;
-  for (int64_t b = 0; b < p.k / kPanelBlock; ++b, records.Next(), x += p.n * kX) {
+  for (int64_t b = 0; b < p.k / kPanelBlock; ++b, records.Next()) {
     PrefetchRecord<kDType>(records.record() + kPrefetchBytes);
     if (p.n > 1) {
       AddRecord<Products, kDType, kPlanes>(records.head(), records.record(), x, p.n, sums);
-      continue;
+    } else {
+      AddRecordToRow<Products, kDType, kPlanes>(records.head(), records.record(), x, sums);
     }
-    Scales scales;
-    LoadScales<kDType>(records.head(), records.record(), &scales);
-    const FromRecord<kDType> w = {records.record()};
-    AddBlock<Products, kDType, kPlanes, 1, 4>(w, scales, 0, x, sums);
+    x += BlockBytes<Products, kDType, kPlanes>(p.n);
   }
   for (int64_t n = 0; n < p.n; ++n) {
     const float* from = sums + n * kPanelRows;
@@ -282,18 +324,32 @@ template <class Products, int kPlanes>
 int64_t StripBytes(DType dtype, int64_t n, int64_t k) {
   int64_t bytes = 0;
   WithBlockFormat(dtype, [&]<DType kDType>() {
-    constexpr int kPlaces = kPlacesOf<kOrderOf<Products, kDType, kPlanes>>;
-    bytes = BlockStripBytes<kPlaces>(kDType, n, k);
+    bytes = (k / kPanelBlock * BlockBytes<Products, kDType, kPlanes>(n) + 63) / 64 * 64;
   });
   return bytes;
 }
 
+template <DType kDType, XOrder kOrder>
+struct BlockQuantizer {
+  PM_INLINE void operator()(const float* x, uint32_t bits, uint8_t* out) const {
+    QuantizeBlock<kDType, kOrder>(x, bits, out);
+  }
+};
+
 template <class Products, int kPlanes>
 void Prepare(DType dtype, const InputRows& x, uint8_t* strip) {
   WithBlockFormat(dtype, [&]<DType kDType>() {
-    constexpr XOrder kOrder = kOrderOf<Products, kDType, kPlanes>;
-    PrepareRows<kPlacesOf<kOrder>>(
-        x, strip, [](const float* from, uint8_t* to) { QuantizeBlock<kDType, kOrder>(from, to); });
+    if constexpr (kPlanes == kMixed) {
+      constexpr XOrder kOne = kOrderOf<Products, kDType, 1>;
+      constexpr XOrder kTwo = kOrderOf<Products, kDType, 2>;
+      PrepareMixedRows<kPlacesOf<kOne>, kPlacesOf<kTwo>>(
+          x, strip, LargestBits, BlockQuantizer<kDType, kOne>(), BlockQuantizer<kDType, kTwo>());
+    } else {
+      constexpr XOrder kOrder = kOrderOf<Products, kDType, kPlanes>;
+      PrepareRows<kPlacesOf<kOrder>>(x, strip, [](const float* from, uint8_t* to) {
+        QuantizeBlock<kDType, kOrder>(from, LargestBits(from), to);
+      });
+    }
   });
 }
 

@@ -84,27 +84,30 @@ PM_INLINE uint32_t Largest(__m256i v) {
 PM_INLINE void StoreFloat(uint8_t* out, float value) { __builtin_memcpy(out, &value, 4); }
 PM_INLINE void StoreInt(uint8_t* out, int32_t value) { __builtin_memcpy(out, &value, 4); }
 
+// The bits of the largest magnitude of a block: as integers, magnitudes are in the order of their
+// values and NaN is above all.
+PM_INLINE uint32_t LargestBits(const float* x) {
+  __m256i largest = _mm256_setzero_si256();
+  for (int i = 0; i < 4; ++i) {
+    const __m256i values = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(x + 8 * i));
+    largest = _mm256_max_epu32(largest, _mm256_and_si256(values, _mm256_set1_epi32(0x7fffffff)));
+  }
+  return Largest(largest);
+}
+
+// `bits` are the block's LargestBits.
 template <DType kDType, XOrder kOrder>
-PM_INLINE void QuantizeBlock(const float* x, uint8_t* out) {
+PM_INLINE void QuantizeBlock(const float* x, uint32_t bits, uint8_t* out) {
   using T = BlockTraits<kDType>;
   constexpr int kPlanes = kPlacesOf<kOrder>;
   constexpr float kLargest = kLargestOf<kOrder>;
-  __m256 values[4];
-  // As integers, magnitudes are in the order of their values and NaN is above all.
-  __m256i largest = _mm256_setzero_si256();
-  for (int i = 0; i < 4; ++i) {
-    values[i] = _mm256_loadu_ps(x + 8 * i);
-    const __m256i magnitude =
-        _mm256_and_si256(_mm256_castps_si256(values[i]), _mm256_set1_epi32(0x7fffffff));
-    largest = _mm256_max_epu32(largest, magnitude);
-  }
-  const float top = __builtin_bit_cast(float, Largest(largest));
+  const float top = __builtin_bit_cast(float, bits);
   const bool is_zero = top < kSmallestBlock;
   const float scale = is_zero ? 0 : top * (1 / kLargest);
   const __m256 inverse = _mm256_set1_ps(is_zero ? 0 : kLargest / top);
   __m256i integers[4];
   for (int i = 0; i < 4; ++i) {
-    integers[i] = _mm256_cvtps_epi32(_mm256_mul_ps(values[i], inverse));
+    integers[i] = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x + 8 * i), inverse));
   }
   StoreIntegers<kOrder>(integers, out);
   const int32_t first = Sum(_mm256_add_epi32(integers[0], integers[1]));

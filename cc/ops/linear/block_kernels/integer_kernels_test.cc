@@ -27,10 +27,12 @@ using conformance::TestTensor;
 
 constexpr int64_t kYStride = 37;  // more than a panel's rows: what lies between must stay
 
+constexpr int32_t kMixed = 0;
+
 struct Tested {
   std::string name;
   const PackedKernelSet* kernels;
-  int32_t planes;  // of activations: 1 of 8 bits, 2 of 15
+  int32_t planes;  // of activations: 1 of 8 bits, 2 of 15, kMixed of either
 };
 
 // Those that this machine can run.
@@ -41,14 +43,17 @@ std::vector<Tested> KernelSets() {
   if (caps.avx2) {
     sets.push_back({"avx2_int8", &kAvx2Int8Kernels, 1});
     sets.push_back({"avx2_int16", &kAvx2Int16Kernels, 2});
+    sets.push_back({"avx2_int8_mixed", &kAvx2MixedKernels, kMixed});
   }
   if (caps.avx_vnni) {
     sets.push_back({"avx_vnni_int8", &kAvxVnniInt8Kernels, 1});
     sets.push_back({"avx_vnni_int16", &kAvxVnniInt16Kernels, 2});
+    sets.push_back({"avx_vnni_mixed", &kAvxVnniMixedKernels, kMixed});
   }
   if (caps.avx512_vnni) {
     sets.push_back({"avx512_vnni", &kAvx512VnniKernels, 1});
     sets.push_back({"avx512_vnni_int16", &kAvx512VnniInt16Kernels, 2});
+    sets.push_back({"avx512_vnni_mixed", &kAvx512VnniMixedKernels, kMixed});
   }
 #elif defined(__aarch64__)
   if (caps.asimd_dotprod) {
@@ -100,7 +105,13 @@ Operands RandomOperands(DType dtype, int64_t n, int64_t m, Random& random) {
                 TestTensor(DType::kF32, {m}),
                 m % 2 == 1,
                 false};
-  o.x.FillUniform(random, -2, 2);
+  std::vector<float> x(n * k);
+  float largest = 2;
+  for (size_t i = 0; i < x.size(); ++i) {
+    if (i % kPanelBlock == 0) largest = random.Int(0, 3) == 0 ? 7 : 2;
+    x[i] = random.Uniform(-largest, largest);
+  }
+  o.x.Set(x);
   o.w.FillUniform(random, -1, 1);
   o.bias.FillUniform(random, -1, 1);
   return o;
@@ -145,10 +156,33 @@ struct Integers {
   float scale;
 };
 
-Integers Quantize(const float* x, int32_t planes) {
-  const float largest = planes == 1 ? 127 : 127 * 128;
+float LargestOf(const float* x) {
   float top = 0;
   for (int64_t i = 0; i < kPanelBlock; ++i) top = std::max(top, std::abs(x[i]));
+  return top;
+}
+
+// Of the blocks of a row of a mixed strip: the bits of the largest |x| against their mean.
+std::vector<int32_t> PlanesOf(const float* row, int64_t k) {
+  std::vector<int64_t> bits;
+  int64_t sum = 0;
+  for (int64_t i = 0; i < k; i += kPanelBlock) {
+    const float top = LargestOf(row + i);
+    int32_t of_top;
+    std::memcpy(&of_top, &top, sizeof(of_top));
+    bits.push_back(of_top);
+    sum += of_top;
+  }
+  std::vector<int32_t> planes;
+  for (int64_t b : bits) {
+    planes.push_back(b > sum / static_cast<int64_t>(bits.size()) + (1 << 21) ? 2 : 1);
+  }
+  return planes;
+}
+
+Integers Quantize(const float* x, int32_t planes) {
+  const float largest = planes == 1 ? 127 : 127 * 128;
+  const float top = LargestOf(x);
   Integers out;
   out.scale = top * (1 / largest);
   const float inverse = largest / top;
@@ -208,10 +242,12 @@ std::vector<float> Expected(const Tested& tested, const Operands& o) {
     std::vector<float> sums(o.m, 0.0f);
     const uint8_t* head = panel.view().Row<uint8_t>(0);
     const uint8_t* record = head;
+    const std::vector<int32_t> planes = PlanesOf(o.x.view().Row<float>(n), o.k);
     for (int64_t block = 0; block < o.k / kPanelBlock; ++block) {
       if (block % kRecordsPerHead == 0) head = record, record += layout.head_bytes;
       const float* x = o.x.view().Row<float>(n) + block * kPanelBlock;
-      const Integers integers = Quantize(x, tested.planes);
+      const Integers integers =
+          Quantize(x, tested.planes == kMixed ? planes[block] : tested.planes);
       for (int64_t m = 0; m < o.m; ++m) {
         sums[m] = AddRecord(o.dtype, head, record, m, integers, sums[m]);
       }

@@ -61,5 +61,6 @@ struct ByVpmaddubsw {
 
 constinit const PackedKernelSet kAvx2Int8Kernels = kKernels<ByVpmaddubsw, 1>;
 constinit const PackedKernelSet kAvx2Int16Kernels = kKernels<ByVpmaddubsw, 2>;
+constinit const PackedKernelSet kAvx2MixedKernels = kKernels<ByVpmaddubsw, kMixed>;
 
 }  // namespace pagemill::ops::linear

@@ -32,5 +32,6 @@ struct ByVpdpbusd {
 
 constinit const PackedKernelSet kAvxVnniInt8Kernels = kKernels<ByVpdpbusd, 1>;
 constinit const PackedKernelSet kAvxVnniInt16Kernels = kKernels<ByVpdpbusd, 2>;
+constinit const PackedKernelSet kAvxVnniMixedKernels = kKernels<ByVpdpbusd, kMixed>;
 
 }  // namespace pagemill::ops::linear

@@ -15,6 +15,7 @@ class Pagemill:
     environment = "pagemill"
     models = {"bf16": "folder", "q8_0": "gguf_q8_0", "given": "given"}
     concurrent = True
+    flags: tuple[str, ...] = ()
 
     def install(self, environment: Environment) -> None:
         """It is here already."""
@@ -24,4 +25,12 @@ class Pagemill:
         options = {"port": start.port, "threads": start.threads, "log-level": "warning"}
         flags = [f"--{name}={value}" for name, value in options.items()]
         python = (sys.executable, "-P", "-m", "pagemill.cli")
-        return Command((*python, "serve", str(start.model), *flags), ready_path="/ready")
+        command = (*python, "serve", str(start.model), *flags, *self.flags)
+        return Command(command, ready_path="/ready")
+
+
+class PagemillInt8(Pagemill):
+    """With activations of 8 bits in every block, as llama.cpp has them."""
+
+    models = {"q8_0": "gguf_q8_0", "given": "given"}
+    flags = ("--activation-dtype=int8",)

@@ -11,6 +11,7 @@ PEERS = {
     "llama.cpp": "llama_cpp:LlamaServer",
     "openvino": "openvino_genai:OpenVino",
     "pagemill": "pagemill_server:Pagemill",
+    "pagemill-int8": "pagemill_server:PagemillInt8",
     "transformers": "hf_transformers:Transformers",
     "vllm": "vllm_server:Vllm",
 }
