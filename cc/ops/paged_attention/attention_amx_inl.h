@@ -202,7 +202,8 @@ template <class Tiles, typename Element>
 constexpr AttentionKernel kTileKernel = {.load_queries = LoadRoundedQueries,
                                          .attend = AttendTiles<Tiles, Element>,
                                          .merge = Merge,
-                                         .finish = FinishDots};
+                                         .finish = FinishDots,
+                                         .asks = true};
 
 template <class Tiles>
 constexpr AttentionKernels kTileKernels = {.f32 = {},

@@ -190,7 +190,8 @@ template <class Tiles>
 constexpr AttentionKernel kByteTileKernel = {.load_queries = LoadByteQueries,
                                              .attend = AttendByteTiles<Tiles>,
                                              .merge = Merge,
-                                             .finish = Finish};
+                                             .finish = Finish,
+                                             .asks = true};
 
 }  // namespace
 }  // namespace pagemill::ops

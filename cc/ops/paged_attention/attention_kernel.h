@@ -105,6 +105,7 @@ struct AttentionKernel {
   // Divides by the sums, the sinks' share included, and stores the tile's rows of y.
   void (*finish)(const AttentionShape& shape, const AttentionTile& tile,
                  const AttentionState& state);
+  bool asks = false;  // `attend` makes use of scratch.ahead
 };
 
 // One for each type of cache; null functions for those that an instruction set leaves to others.

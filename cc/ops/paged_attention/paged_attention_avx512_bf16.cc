@@ -11,7 +11,8 @@ template <typename Element>
 constexpr AttentionKernel kDotKernel = {.load_queries = LoadRoundedQueries,
                                         .attend = AttendDots<Element>,
                                         .merge = Merge,
-                                        .finish = FinishDots};
+                                        .finish = FinishDots,
+                                        .asks = true};
 
 }  // namespace
 

@@ -6,11 +6,13 @@
 
 namespace pagemill::ops {
 
-const AttentionKernels kAttentionAvx512Vnni = {
-    .f32 = {},
-    .bf16 = {},
-    .f8 = {},
-    .int8 = {
-        .load_queries = LoadByteQueries, .attend = AttendBytes, .merge = Merge, .finish = Finish}};
+const AttentionKernels kAttentionAvx512Vnni = {.f32 = {},
+                                               .bf16 = {},
+                                               .f8 = {},
+                                               .int8 = {.load_queries = LoadByteQueries,
+                                                        .attend = AttendBytes,
+                                                        .merge = Merge,
+                                                        .finish = Finish,
+                                                        .asks = true}};
 
 }  // namespace pagemill::ops
