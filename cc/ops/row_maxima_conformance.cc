@@ -104,6 +104,7 @@ void CheckRowMaxima(const RowMaximaCase& c) {
   c.x.FillUniform(random, -2, 2);
   c.bias.FillUniform(random, -1, 1);
   check();
+  if (c.random_only) return;
   for (int64_t n = 0; n < rows; n += 2) {  // every second row stays random
     float* row = c.x.view().Row<float>(n);
     std::fill(row, row + c.x.view().RowElements(), 0.0f);

@@ -254,7 +254,8 @@ void CheckMaxima(const OpDefinition& op, const device::Capabilities& caps) {
                       .call = operation.call,
                       .x = operation.x,
                       .bias = operation.bias,
-                      .y = operation.y});
+                      .y = operation.y,
+                      .random_only = c.k > 1000});
     }
   }
 }
