@@ -116,6 +116,7 @@ void BindNativeExecutor(nb::module_& m) {
       .def_prop_ro(
           "pack_cache_error",
           [](const NativeExecutor& self) { return self.packed_weights().store_status().message(); })
+      .def_prop_ro("memory_placement", &NativeExecutor::memory_placement)
       .def_prop_ro("kv_fingerprint", &KvFingerprint);
 }
 

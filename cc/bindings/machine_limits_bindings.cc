@@ -13,7 +13,10 @@
 #include "cc/bindings/status_error.h"
 #include "cc/device/cache_sizes.h"
 #include "cc/device/capabilities.h"
+#include "cc/device/core_count.h"
+#include "cc/device/cpu_share.h"
 #include "cc/device/machine_limits.h"
+#include "cc/device/numa.h"
 #include "cc/device/thread_pool.h"
 
 namespace pagemill::bindings {
@@ -61,6 +64,12 @@ std::vector<CacheNumbers> DataCaches() {
   return numbers;
 }
 
+std::string MemoryPlacement(int32_t ranks) {
+  const std::vector<int32_t> allowed = device::AllowedCpus();
+  const std::vector<int32_t> share = device::CpuShare(allowed, /*index=*/0, std::max(1, ranks));
+  return device::PlacementFor(share.empty() ? allowed : share, device::NumaNodes()).Description();
+}
+
 }  // namespace
 
 void BindMachineLimits(nb::module_& m) {
@@ -70,6 +79,7 @@ void BindMachineLimits(nb::module_& m) {
   m.def("measure_read_bandwidth", &MeasureReadBandwidth, nb::arg("size_bytes"), nb::kw_only(),
         nb::arg("threads") = 0, nb::arg("seconds") = 0.1, nb::call_guard<nb::gil_scoped_release>());
   m.def("data_caches", &DataCaches);
+  m.def("memory_placement", &MemoryPlacement, nb::kw_only(), nb::arg("ranks") = 1);
 }
 
 }  // namespace pagemill::bindings

@@ -70,7 +70,8 @@ void BindExecutorOptions(nb::module_& m) {
           [](ExecutorOptions* self, int32_t num_threads, int32_t max_num_tokens,
              int32_t max_num_seqs, int32_t max_num_logits_rows, int32_t num_blocks,
              int32_t block_size, const std::string& kv_cache_dtype, std::string kernel_filter,
-             const std::string& activation_dtype, std::string pack_cache_folder) {
+             const std::string& activation_dtype, std::string pack_cache_folder,
+             bool place_memory) {
             const ExecutorOptions options = {
                 .num_threads = num_threads,
                 .max_num_tokens = max_num_tokens,
@@ -81,7 +82,8 @@ void BindExecutorOptions(nb::module_& m) {
                 .kv_cache_dtype = ValueOrThrow(program::ParseKvCacheDType(kv_cache_dtype)),
                 .kernel_filter = std::move(kernel_filter),
                 .activations = ParseActivationDType(activation_dtype),
-                .pack_cache_folder = std::move(pack_cache_folder)};
+                .pack_cache_folder = std::move(pack_cache_folder),
+                .place_memory = place_memory};
             ThrowIfError(options.Validate());
             new (self) ExecutorOptions(options);
           },
@@ -89,7 +91,7 @@ void BindExecutorOptions(nb::module_& m) {
           nb::arg("max_num_seqs") = 128, nb::arg("max_num_logits_rows") = 256,
           nb::arg("num_blocks") = 1, nb::arg("block_size") = 16, nb::arg("kv_cache_dtype") = "bf16",
           nb::arg("kernel_filter") = "", nb::arg("activation_dtype") = "bf16",
-          nb::arg("pack_cache_folder") = "")
+          nb::arg("pack_cache_folder") = "", nb::arg("place_memory") = true)
       .def_ro("num_threads", &ExecutorOptions::num_threads)
       .def_ro("max_num_tokens", &ExecutorOptions::max_num_tokens)
       .def_ro("max_num_seqs", &ExecutorOptions::max_num_seqs)

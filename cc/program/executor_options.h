@@ -31,6 +31,8 @@ struct ExecutorOptions {
   ops::ActivationPrecision activations = ops::ActivationPrecision::kBf16;
   // Keeps packed weights (weights/pack_cache.h); empty = they are packed at every start.
   std::string pack_cache_folder;
+  // On a machine with several memory nodes, weights and KV cache near the threads (device/numa.h).
+  bool place_memory = true;
   // Fill outputs before their op and values after their last reader with NaN. For tests: slow.
   bool poison_dead_memory = false;
 

@@ -5,9 +5,12 @@
 #include <limits>
 #include <optional>
 #include <span>
+#include <string>
 #include <utility>
 
 #include "cc/comm/communicator.h"
+#include "cc/device/core_count.h"
+#include "cc/device/numa.h"
 #include "cc/program/activation_plan.h"
 #include "cc/program/greedy_tail.h"
 #include "cc/program/kv/cache_pages.h"
@@ -76,6 +79,7 @@ struct NativeExecutor::Bound {
   LazyMemory outputs;
   LazyMemory workspace;
   LazyMemory kv;
+  std::string memory_placement;
   std::unique_ptr<CachePages> pages;  // of `kv`; null where there is none
   std::unique_ptr<device::ThreadPool> pool;
 
@@ -114,15 +118,23 @@ Status NativeExecutor::Bound::AllocateMemory(const Target& target) {
   PM_ASSIGN_OR_RETURN(arena, LazyMemory::Allocate(plan.activation_bytes, "activations"));
   PM_ASSIGN_OR_RETURN(workspace, LazyMemory::Allocate(plan.workspace_bytes, "workspace"));
   PM_ASSIGN_OR_RETURN(outputs, LazyMemory::Allocate(plan.logits_bytes, "logits"));
+  device::MemoryPlacement placement;
+  if (options.place_memory) {
+    placement = device::PlacementFor(device::AllowedCpus(), device::NumaNodes());
+  }
   PM_ASSIGN_OR_RETURN(kv, LazyMemory::Allocate(plan.kv_bytes, "the KV cache"));
+  const Status placed = device::PlaceMemory(kv.bytes(), placement);
+  memory_placement = placed.ok() ? placement.Description() : placed.message();
+  if (!placed.ok()) placement = {};
   pool = std::make_unique<device::ThreadPool>(
       device::ThreadPoolOptions{.num_threads = kernels.num_threads});
   group = target.group;
   context = {.pool = pool.get(), .workspace = workspace.bytes(), .group = target.group.get()};
   const PackCache cache(options.pack_cache_folder);
   PM_ASSIGN_OR_RETURN(
-      packed, PackedWeights::Make(program, kernels.rows, weights,
-                                  options.pack_cache_folder.empty() ? nullptr : &cache, *pool));
+      packed,
+      PackedWeights::Make(program, kernels.rows, weights,
+                          options.pack_cache_folder.empty() ? nullptr : &cache, *pool, placement));
   PlaceValues(activations);
   return OkStatus();
 }
@@ -360,6 +372,7 @@ comm::Communicator* NativeExecutor::group() { return bound_->group.get(); }
 device::ThreadPool* NativeExecutor::thread_pool() { return bound_->pool.get(); }
 step::PageStore* NativeExecutor::pages() { return bound_->pages.get(); }
 const PackedWeights& NativeExecutor::packed_weights() const { return bound_->packed; }
+const std::string& NativeExecutor::memory_placement() const { return bound_->memory_placement; }
 Digest128 NativeExecutor::kv_fingerprint() const {
   const Digest128 digest =
       KvFingerprint(bound_->program, bound_->weights, GeometryOf(bound_->options));

@@ -52,6 +52,9 @@ class NativeExecutor final : public Executor {
   // executor.
   step::PageStore* pages();
   const PackedWeights& packed_weights() const;
+  // Where weights and KV cache lie ("interleaved over nodes 0, 1"), or why the system refused; ""
+  // where there is nothing to place.
+  const std::string& memory_placement() const;
   // What the bytes of its pages depend on besides tokens. Reads some of every weight.
   Digest128 kv_fingerprint() const;
 

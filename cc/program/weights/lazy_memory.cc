@@ -6,7 +6,8 @@
 
 namespace pagemill::program {
 
-StatusOr<LazyMemory> LazyMemory::Allocate(int64_t bytes, const char* purpose) {
+StatusOr<LazyMemory> LazyMemory::Allocate(int64_t bytes, const char* purpose,
+                                          const device::MemoryPlacement& placement) {
   constexpr int64_t kHugePage = 2 << 20;
   if (bytes <= 0) return LazyMemory();
   void* data = ::mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE,
@@ -19,7 +20,9 @@ StatusOr<LazyMemory> LazyMemory::Allocate(int64_t bytes, const char* purpose) {
   // Advice: where the kernel has no huge pages to give, small ones do.
   if (bytes >= 2 * kHugePage) ::madvise(data, static_cast<size_t>(bytes), MADV_HUGEPAGE);
 #endif
-  return LazyMemory(std::span(static_cast<std::byte*>(data), static_cast<size_t>(bytes)));
+  LazyMemory memory(std::span(static_cast<std::byte*>(data), static_cast<size_t>(bytes)));
+  (void)device::PlaceMemory(memory.bytes(), placement);  // refused: slower, not wrong
+  return memory;
 }
 
 LazyMemory::~LazyMemory() {

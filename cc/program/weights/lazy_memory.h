@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "cc/base/status.h"
+#include "cc/device/numa.h"
 
 namespace pagemill::program {
 
@@ -17,8 +18,10 @@ class LazyMemory {
  public:
   LazyMemory() = default;
   // Page aligned. Asks for huge pages where the range is large enough for them: hardware prefetch
-  // stops at a page border. kResourceExhausted where the address space is.
-  static StatusOr<LazyMemory> Allocate(int64_t bytes, const char* purpose);
+  // stops at a page border. kResourceExhausted where the address space is. Pages lie where
+  // `placement` says, or anywhere if the system refuses it.
+  static StatusOr<LazyMemory> Allocate(int64_t bytes, const char* purpose,
+                                       const device::MemoryPlacement& placement = {});
   ~LazyMemory();
   LazyMemory(LazyMemory&& other) noexcept : bytes_(std::exchange(other.bytes_, {})) {}
   LazyMemory& operator=(LazyMemory&& other) noexcept {

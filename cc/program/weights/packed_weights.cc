@@ -1,5 +1,6 @@
 #include "cc/program/weights/packed_weights.h"
 
+#include <algorithm>
 #include <set>
 #include <string>
 #include <string_view>
@@ -183,6 +184,12 @@ Status MakeCopy(const Program& program, const Copy& copy, const Weights& weights
   return OkStatus();
 }
 
+void CopyBytes(const std::byte* from, std::byte* to, int64_t bytes, device::ThreadPool& pool) {
+  pool.ParallelFor(bytes, /*grain=*/int64_t{1} << 20, [&](int64_t begin, int64_t end, int) {
+    std::copy(from + begin, from + end, to + begin);
+  });
+}
+
 }  // namespace
 
 PackedBytes CountPackedBytes(const Program& program, std::span<const ops::KernelRow* const> rows) {
@@ -192,7 +199,8 @@ PackedBytes CountPackedBytes(const Program& program, std::span<const ops::Kernel
 StatusOr<PackedWeights> PackedWeights::Make(const Program& program,
                                             std::span<const ops::KernelRow* const> rows,
                                             const Weights& weights, const PackCache* cache,
-                                            device::ThreadPool& pool) {
+                                            device::ThreadPool& pool,
+                                            const device::MemoryPlacement& placement) {
   const Layout layout(program, rows);
   PackedWeights packed;
   if (layout.copies.empty()) return packed;
@@ -201,17 +209,23 @@ StatusOr<PackedWeights> PackedWeights::Make(const Program& program,
   if (cache != nullptr) {
     key = KeyOf(program, layout, weights, pool);
     packed.mapped_ = cache->Find(key, bytes, pool);
+    packed.from_cache_ = packed.mapped_.has_value();
   }
   const std::byte* base = nullptr;
-  if (packed.mapped_) {
+  if (packed.mapped_ && placement.kind == device::MemoryPlacement::Kind::kAnywhere) {
     base = packed.mapped_->bytes.data();
   } else {
-    PM_ASSIGN_OR_RETURN(packed.memory_, LazyMemory::Allocate(bytes, "packed weights"));
+    PM_ASSIGN_OR_RETURN(packed.memory_, LazyMemory::Allocate(bytes, "packed weights", placement));
+    base = packed.memory_.data();
+  }
+  if (packed.mapped_ && packed.memory_.data() != nullptr) {
+    CopyBytes(packed.mapped_->bytes.data(), packed.memory_.data(), bytes, pool);
+    packed.mapped_.reset();
+  } else if (!packed.mapped_) {
     for (const Copy& copy : layout.copies) {
       PM_RETURN_IF_ERROR(
           MakeCopy(program, copy, weights, packed.memory_.data() + copy.offset, pool));
     }
-    base = packed.memory_.data();
     if (cache != nullptr) {
       packed.store_status_ =
           cache->Store(key, packed.memory_.bytes().first(static_cast<size_t>(bytes)), pool);

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "cc/base/status.h"
+#include "cc/device/numa.h"
 #include "cc/device/thread_pool.h"
 #include "cc/ops/op.h"
 #include "cc/program/program.h"
@@ -41,15 +42,18 @@ PackedBytes CountPackedBytes(const Program& program, std::span<const ops::Kernel
 class PackedWeights {
  public:
   // Maps the copies from `cache` where it has them; else packs on the pool's threads and stores
-  // them there. Null: no cache. Then gives back the pages of files that were read for it.
+  // them there. Null: no cache. Then gives back the pages of files that were read for it. With a
+  // placement the copies lie there, those from the cache too: a mapped file's pages lie where the
+  // first process on the machine that read them ran, so they are copied once more.
   // kResourceExhausted where there is no room; the errors of Assemble().
   static StatusOr<PackedWeights> Make(const Program& program,
                                       std::span<const ops::KernelRow* const> rows,
                                       const Weights& weights, const PackCache* cache,
-                                      device::ThreadPool& pool);
+                                      device::ThreadPool& pool,
+                                      const device::MemoryPlacement& placement = {});
 
   // Were the copies found in the cache?
-  bool from_cache() const { return mapped_.has_value(); }
+  bool from_cache() const { return from_cache_; }
   // Why copies that were packed could not be stored in the cache; that is no reason to fail.
   const Status& store_status() const { return store_status_; }
 
@@ -78,8 +82,9 @@ class PackedWeights {
     bool reordered = false;
   };
 
-  LazyMemory memory_;                       // where they were packed
+  LazyMemory memory_;                       // where they were packed or copied to
   std::optional<PackCache::Entry> mapped_;  // or found
+  bool from_cache_ = false;
   Status store_status_;
   std::map<std::pair<size_t, size_t>, Operand> data_;
   std::vector<std::span<const std::byte>> read_by_;  // of each op

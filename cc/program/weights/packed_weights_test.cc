@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "cc/device/numa.h"
 #include "cc/tensor/float16.h"
 
 namespace pagemill::program {
@@ -64,11 +65,13 @@ constexpr ops::KernelRow kPacksBoth = {.op = "op", .name = "packs", .packing = &
 constexpr ops::KernelRow kPacksOther = {.op = "op", .name = "packs", .packing = &kOtherLayout};
 
 PackedWeights MustPack(const Program& program, const std::vector<const ops::KernelRow*>& rows,
-                       const PackCache* cache = nullptr) {
+                       const PackCache* cache = nullptr,
+                       const device::MemoryPlacement& placement = {}) {
   const StatusOr<Weights> weights = Weights::Load(program);
   EXPECT_TRUE(weights.ok()) << weights.status().ToString();
   device::ThreadPool pool({.num_threads = 2});
-  StatusOr<PackedWeights> packed = PackedWeights::Make(program, rows, *weights, cache, pool);
+  StatusOr<PackedWeights> packed =
+      PackedWeights::Make(program, rows, *weights, cache, pool, placement);
   EXPECT_TRUE(packed.ok()) << packed.status().ToString();
   return *std::move(packed);
 }
@@ -230,6 +233,23 @@ TEST_F(PackedWeightsCacheTest, TheSecondTimeMapsWhatTheFirstPacked) {
   EXPECT_TRUE(packed.store_status().ok());
   EXPECT_EQ(First(packed.data(1, 1)), 6);
   EXPECT_EQ(First(packed.data(1, 2)), 12);
+}
+
+// A file that ends early would end a process that reads what it has mapped of it.
+TEST_F(PackedWeightsCacheTest, PlacedWeightsAreCopiesOfWhatTheCacheHas) {
+  const PackCache cache(folder_);
+  const Program program = MustParse();
+  const std::vector<const ops::KernelRow*> rows = {&kPlain, &kPacksBoth, &kPlain};
+  EXPECT_FALSE(MustPack(program, rows, &cache).from_cache());
+  const device::MemoryPlacement on_node = {device::MemoryPlacement::Kind::kOnNode, {0}};
+  const PackedWeights packed = MustPack(program, rows, &cache, on_node);
+  EXPECT_TRUE(packed.from_cache());
+  for (const auto& file : std::filesystem::directory_iterator(folder_)) {
+    std::filesystem::resize_file(file.path(), 0);
+  }
+  EXPECT_EQ(First(packed.data(1, 1)), 6);
+  EXPECT_EQ(First(packed.data(1, 2)), 12);
+  EXPECT_FALSE(MustPack(program, rows, &cache, on_node).from_cache()) << "nothing is left";
 }
 
 TEST_F(PackedWeightsCacheTest, OtherBytesOrLayoutsAreOtherEntries) {

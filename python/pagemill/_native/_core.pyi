@@ -35,6 +35,7 @@ class ExecutorOptions:
         kernel_filter: str = "",
         activation_dtype: Literal["f32", "bf16", "int8"] = "bf16",
         pack_cache_folder: str = "",
+        place_memory: bool = True,
     ) -> None: ...
     @property
     def num_threads(self) -> int: ...
@@ -173,6 +174,9 @@ class NativeExecutor:
     @property
     def pack_cache_error(self) -> str:
         """Why packed weights could not be stored; empty where they were, or need not be."""
+    @property
+    def memory_placement(self) -> str:
+        """Where weights and KV cache lie, or why the system refused; empty: nothing to place."""
     @property
     def kv_fingerprint(self) -> str:
         """What KV depends on besides tokens. Reads some of every weight."""
@@ -695,6 +699,9 @@ def measure_peak(peak: tuple[str, str, str], *, threads: int = 0, seconds: float
 
 def measure_read_bandwidth(size_bytes: int, *, threads: int = 0, seconds: float = 0.1) -> float:
     """Bytes per second of reading a block of that size again and again."""
+
+def memory_placement(*, ranks: int = 1) -> str:
+    """Where weights and KV cache of rank 0 would lie; empty where there is nothing to place."""
 
 def data_caches() -> list[tuple[int, int, int]]:
     """(level, bytes, logical CPUs that share it) of the first CPU; empty where nobody tells."""

@@ -82,10 +82,23 @@ def _report(config: EngineConfig) -> dict[str, Any]:
         missing.append(str(error))
     else:
         capabilities = _native.detect_capabilities()
-        report["native"] = {"isa": str(capabilities), "cores": capabilities.cores}
+        report["native"] = {
+            "isa": str(capabilities),
+            "cores": capabilities.cores,
+            "placement": _placement(config),
+        }
         report |= _model_report(config)
     report["missing"] = missing
     return report
+
+
+def _placement(config: EngineConfig) -> str:
+    from pagemill import _native
+
+    if config.executor.numa == "off":
+        return "as the system does (--numa off)"
+    placement = _native.memory_placement(ranks=config.executor.tensor_parallel_size)
+    return placement or "as the system does (one node)"
 
 
 def _model_report(config: EngineConfig) -> dict[str, Any]:
@@ -127,6 +140,7 @@ def _text(report: dict[str, Any]) -> str:
         f"isa          {native['isa'] or 'baseline' if native else 'unknown'}",
         f"cores        {native['cores'] if native else os.cpu_count()}",
         f"memory       {format_bytes(report['memory_available'])} available",
+        f"placement    {native['placement'] if native else 'unknown'}",
         f"cache        {report['cache_dir']}",
     ]
     lines += [

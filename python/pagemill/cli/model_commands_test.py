@@ -140,9 +140,12 @@ def test_doctor(model: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) 
     _, out, _ = _run(capsys, "doctor", model, "--json")
     report = json.loads(out)
     assert report["native"]["cores"] >= 1
+    assert report["native"]["placement"]
     assert {"linear", "paged_attention"} <= {row["op"] for row in report["kernels"]}
     _, out, _ = _run(capsys, "doctor", "--cache-dir", str(tmp_path))
     assert "not fetched yet" in out  # and nothing was fetched
+    _, out, _ = _run(capsys, "doctor", "--cache-dir", str(tmp_path), "--numa", "off")
+    assert "placement    as the system does (--numa off)" in out
     assert not list(tmp_path.iterdir())
 
 

@@ -48,6 +48,14 @@ class ExecutorConfig:
         " the cache folder: the next start maps them, and several processes share them. At most"
         " 32 GiB; those not used for longest go first.",
     )
+    numa: str = option(
+        "auto",
+        "Where weights and KV cache lie on a machine with several memory nodes. auto: on the node"
+        " of the threads where they all are on one, as those of a rank should be; else interleaved"
+        " over the nodes of the threads. off: as the system does. With one node there is nothing to"
+        " place.",
+        allowed=("auto", "off"),
+    )
     kernel_filter: str = option(
         "",
         "Use only kernels whose name contains this, the reference where there is none: to find out"

@@ -162,6 +162,8 @@ def _executor(
                 "packed weights are not kept for the next start: %s (--no-pack-cache to say so)",
                 executor.pack_cache_error,
             )
+        if executor.memory_placement:
+            _LOGGER.info("memory of weights and KV cache: %s", executor.memory_placement)
         return executor
     # Imports torch, which serving natively must not.
     from pagemill.runner.torch_executor import TorchExecutor, TorchOptions

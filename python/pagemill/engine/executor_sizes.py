@@ -71,6 +71,7 @@ class ExecutorSizes:
             "kernel_filter": config.executor.kernel_filter,
             "activation_dtype": _ACTIVATION_DTYPES[config.executor.activation_dtype],
             "pack_cache_folder": _pack_cache_folder(config),
+            "place_memory": config.executor.numa == "auto",
         }
 
 
