@@ -56,7 +56,6 @@ inline constexpr int64_t kXRecordBytes = kOffsetAt<kPlanes> + 8;
 
 inline constexpr int64_t kShortRecordsAt = 32;
 inline constexpr int64_t kMixedHeaderBytes = 36;
-inline constexpr int64_t kMaxMixedRows = 32;
 inline constexpr int64_t kStandsOut = int64_t{1} << 21;  // a quarter of an exponent
 
 // Bytes of a block of n rows, whose records with two planes have `kLong` places of 32 bytes: words
