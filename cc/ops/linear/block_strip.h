@@ -134,24 +134,30 @@ template <int kShort, int kLong, class Largest, class One, class Two>
                                                     const Two& two) {
   if (!x.Prepares(0)) return;
   const int64_t block_bytes = MixedBlockBytes<kLong>(x.n);
-  uint8_t* const end = strip + x.k / kPanelBlock * block_bytes;
-  for (uint8_t* block = strip; block < end; block += block_bytes) block[kShortRecordsAt] = 0;
+  const int64_t first = x.first_column, last = x.last_column < x.k ? x.last_column : x.k;
+  uint8_t* const begin = strip + first / kPanelBlock * block_bytes;
+  uint8_t* const end = strip + last / kPanelBlock * block_bytes;
+  for (uint8_t* block = begin; block < end; block += block_bytes) block[kShortRecordsAt] = 0;
   for (int64_t n = 0; n < x.n; ++n) {
-    const float* elements = x.rows + n * x.stride;
+    const float* const row = x.rows + n * x.stride;
     int64_t sum = 0;
     int64_t count = 0;
-    for (uint8_t* block = strip; block < end; block += block_bytes, elements += kPanelBlock) {
-      const uint32_t bits = largest(elements);
-      // The place of a record with one plane is free until then, whichever it becomes.
-      uint8_t* record = block + kMixedHeaderBytes + block[kShortRecordsAt] * kXRecordBytes<kShort>;
-      __builtin_memcpy(record, &bits, sizeof(bits));
+    uint8_t* own = begin;
+    for (int64_t k = 0; k < x.k; k += kPanelBlock) {
+      const uint32_t bits = largest(row + k);
+      if (first <= k && k < last) {
+        // The place of a record with one plane is free until then, whichever it becomes.
+        uint8_t* record = own + kMixedHeaderBytes + own[kShortRecordsAt] * kXRecordBytes<kShort>;
+        __builtin_memcpy(record, &bits, sizeof(bits));
+        own += block_bytes;
+      }
       const bool counts = bits >= __builtin_bit_cast(uint32_t, kSmallestBlock);
       sum += counts ? bits : 0;
       count += counts;
     }
     const int64_t others = count == 0 ? 0 : sum / count + kStandsOut;
-    elements = x.rows + n * x.stride;
-    for (uint8_t* block = strip; block < end; block += block_bytes, elements += kPanelBlock) {
+    const float* elements = row + first;
+    for (uint8_t* block = begin; block < end; block += block_bytes, elements += kPanelBlock) {
       const int64_t shorts = block[kShortRecordsAt];
       uint8_t* const records = block + kMixedHeaderBytes;
       uint8_t* const record = records + shorts * kXRecordBytes<kShort>;

@@ -290,8 +290,12 @@ constexpr PackedKernelSet kKernels{kMaxStripRows,
 constinit const PackedKernelSet kAvx512VnniKernels = kKernels<1>;
 constinit const PackedKernelSet kAvx512VnniInt16Kernels = kKernels<2>;
 // Not divided: what stands out of a row, all of it decides.
-constinit const PackedKernelSet kAvx512VnniMixedKernels{kMaxStripRows,  BlockPanelBytes,
-                                                        PackBlockPanel, MixedStripBytes<2>,
-                                                        PrepareMixed,   Multiply<MixedStrip>};
+constinit const PackedKernelSet kAvx512VnniMixedKernels{.max_strip_rows = kMaxStripRows,
+                                                        .panel_bytes = BlockPanelBytes,
+                                                        .pack = PackBlockPanel,
+                                                        .strip_bytes = MixedStripBytes<2>,
+                                                        .prepare = PrepareMixed,
+                                                        .multiply = Multiply<MixedStrip>,
+                                                        .shares_columns = true};
 
 }  // namespace pagemill::ops::linear

@@ -21,6 +21,8 @@ constexpr int64_t kUnitsPerThread = 8;
 // Elements of x that a thread prepares at a time, 1 to 2 us. Below twice this, waking a second
 // thread costs more than it saves.
 constexpr int64_t kPrepareGrain = 4096;
+// Columns that threads share come in blocks of these.
+constexpr int64_t kColumnBlock = 32;
 
 int64_t DivideUp(int64_t value, int64_t by) { return (value + by - 1) / by; }
 
@@ -84,7 +86,19 @@ void PrepareStrips(const PackedKernelSet& kernels, DType dtype, const InputRows&
       }
     }
   };
-  context.pool->ParallelFor(x.n, DivideUp(kPrepareGrain, std::max<int64_t>(x.k, 1)), prepare);
+  const int64_t grain = DivideUp(kPrepareGrain, std::max<int64_t>(x.k, 1));
+  if (!kernels.shares_columns || strips.count > 1 || x.n < 2 * grain) {
+    return context.pool->ParallelFor(x.n, grain, prepare);
+  }
+  // Rows of one strip belong together. A part of the columns for each thread, no more: each part
+  // looks at whole rows.
+  const int64_t threads = context.pool->num_threads(), blocks = DivideUp(x.k, kColumnBlock);
+  context.pool->ParallelFor(threads, 1, [&](int64_t begin, int64_t end, int) {
+    InputRows columns = x;
+    columns.first_column = begin * blocks / threads * kColumnBlock;
+    columns.last_column = end * blocks / threads * kColumnBlock;
+    kernels.prepare(dtype, columns, workspace);
+  });
 }
 
 // One matrix of a call.

@@ -36,6 +36,9 @@ struct InputRows {
   int64_t k;
   int64_t begin = 0;
   int64_t end = INT64_MAX;
+  // Of those, these columns, where the kernel set shares them; from and to multiples of 32, or k.
+  int64_t first_column = 0;
+  int64_t last_column = INT64_MAX;
 
   [[gnu::always_inline]] bool Prepares(int64_t first) const {
     return begin <= first && first < end;
@@ -95,6 +98,9 @@ struct PackedKernelSet {
   int64_t part_multiple = 0;
   // Where x, prepared, is no larger, k is not divided: L3 holds it, and parts cost 3 to 7 %.
   int64_t max_whole_bytes = 4 << 20;
+  // `prepare` works on all rows of a strip together, and may be asked for some columns alone: what
+  // it has to know of whole rows it finds again each time.
+  bool shares_columns = false;
 };
 
 #if defined(__x86_64__)

@@ -360,12 +360,13 @@ void Multiply(const PackedProduct& product) {
 }
 
 template <class Products, int kPlanes>
-constexpr PackedKernelSet kKernels{kMaxStripRows,
-                                   BlockPanelBytes,
-                                   PackBlockPanel,
-                                   StripBytes<Products, kPlanes>,
-                                   Prepare<Products, kPlanes>,
-                                   Multiply<Products, kPlanes>};
+constexpr PackedKernelSet kKernels{.max_strip_rows = kMaxStripRows,
+                                   .panel_bytes = BlockPanelBytes,
+                                   .pack = PackBlockPanel,
+                                   .strip_bytes = StripBytes<Products, kPlanes>,
+                                   .prepare = Prepare<Products, kPlanes>,
+                                   .multiply = Multiply<Products, kPlanes>,
+                                   .shares_columns = kPlanes == kMixed};
 
 }  // namespace
 }  // namespace pagemill::ops::linear
