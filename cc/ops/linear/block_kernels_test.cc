@@ -10,6 +10,9 @@
 #include "cc/ops/block_format/block_format.h"
 #include "cc/ops/conformance.h"
 #include "cc/ops/linear/emulated_blocks.h"
+#include "cc/ops/linear/linear.h"
+#include "cc/ops/linear/linear_conformance.h"
+#include "cc/ops/linear/packed_driver.h"
 #include "cc/ops/linear/packed_kernel_set.h"
 
 namespace pagemill::ops::linear {
@@ -103,6 +106,25 @@ TEST(BlockKernels, PartsOfKGiveTheBitsOfTheWhole) {
       }
     }
   }
+}
+
+// The whole conformance body, k divided wherever it can be.
+const PackedKernelSet kDivided = [] {
+  PackedKernelSet divided = kAvx512VnniMixedKernels;
+  divided.max_whole_bytes = 0;
+  return divided;
+}();
+
+TEST(BlockKernels, DividedMixedRowsConform) {
+  const device::Capabilities caps = device::DetectCapabilities();
+  if (!caps.avx512 || !caps.avx512_vnni) GTEST_SKIP() << "needs AVX-512 with VNNI";
+  static constexpr WeightPacking kPacking = PackingOfSet<&kDivided>("divided");
+  const auto blocks = [](const device::Capabilities&, const OpCall& call) {
+    return IsBlockFormat(call.inputs[1].dtype);
+  };
+  const KernelRow rows[] = {
+      PackedRow<&kDivided>("divided_mixed", 1, blocks, ActivationPrecision::kBf16, &kPacking)};
+  CheckLinearConformance({"linear", LinearOp().check, rows}, device::Capabilities());
 }
 
 class AmxBlocksTest : public ::testing::TestWithParam<int64_t> {};

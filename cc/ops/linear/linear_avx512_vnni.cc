@@ -289,13 +289,15 @@ constexpr PackedKernelSet kKernels{kMaxStripRows,
 
 constinit const PackedKernelSet kAvx512VnniKernels = kKernels<1>;
 constinit const PackedKernelSet kAvx512VnniInt16Kernels = kKernels<2>;
-// Not divided: what stands out of a row, all of it decides.
+// All of a row decides what stands out of it. 16 blocks of a strip are a multiple of 64 bytes.
 constinit const PackedKernelSet kAvx512VnniMixedKernels{.max_strip_rows = kMaxStripRows,
                                                         .panel_bytes = BlockPanelBytes,
                                                         .pack = PackBlockPanel,
                                                         .strip_bytes = MixedStripBytes<2>,
                                                         .prepare = PrepareMixed,
                                                         .multiply = Multiply<MixedStrip>,
+                                                        .part_multiple = 512,
+                                                        .prepares_whole = true,
                                                         .shares_columns = true};
 
 }  // namespace pagemill::ops::linear

@@ -74,12 +74,13 @@ void PrepareStrips(const PackedKernelSet& kernels, DType dtype, const InputRows&
   const auto prepare = [&](int64_t begin, int64_t end, int) {
     for (int64_t s = strips.Find(begin); s < strips.count && strips.Begin(s) < end; ++s) {
       const int64_t first = strips.Begin(s);
-      for (int64_t i = 0; i < strips.parts.count; ++i) {
+      const Parts parts = kernels.prepares_whole ? Parts{x.k, x.k, 1} : strips.parts;
+      for (int64_t i = 0; i < parts.count; ++i) {
         kernels.prepare(dtype,
-                        {.rows = x.rows + first * x.stride + strips.parts.Begin(i),
+                        {.rows = x.rows + first * x.stride + parts.Begin(i),
                          .stride = x.stride,
                          .n = strips.Begin(s + 1) - first,
-                         .k = strips.parts.Length(i),
+                         .k = parts.Length(i),
                          .begin = begin - first,
                          .end = end - first},
                         workspace + s * strips.bytes + i * strips.part_bytes);
@@ -203,15 +204,19 @@ struct Product {
 
   PackedProduct PartOf(int64_t p, int64_t s, int64_t part) const {
     const int64_t first = strips.Begin(s), row = p * kPanelRows;
+    const int64_t n = strips.Begin(s + 1) - first;
+    const int64_t part_bytes = kernels.prepares_whole
+                                   ? kernels.strip_bytes(matrix.w.dtype, n, strips.parts.length)
+                                   : strips.part_bytes;
     const bool has_bias = matrix.bias != nullptr && part + 1 == strips.parts.count;
     PackedProduct product = {
         .dtype = matrix.w.dtype,
         .panel = matrix.w.Data<const uint8_t>() + p * panel_bytes + part * panel_part_bytes,
-        .strip = x + s * strips.bytes + part * strips.part_bytes,
+        .strip = x + s * strips.bytes + part * part_bytes,
         .bias = has_bias ? matrix.bias + row : nullptr,
         .y = y.Row<float>(first) + row,
         .y_stride = y.row_stride_bytes / static_cast<int64_t>(sizeof(float)),
-        .n = strips.Begin(s + 1) - first,
+        .n = n,
         .m = std::min(kPanelRows, columns - row),
         .k = strips.parts.Length(part),
         .scales = matrix.scales,

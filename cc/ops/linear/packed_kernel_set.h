@@ -94,8 +94,10 @@ struct PackedKernelSet {
   // Each matrix of a call is W, scales, bias (as in `scaled_linear`) instead of W, bias.
   bool has_scales = false;
   // k may be divided at multiples of this, 0: not at all. `multiply` then takes `adds`, and a panel
-  // is one of the first elements and after it one of the others. Strips are prepared for each part.
+  // is one of the first elements and after it one of the others. Strips are prepared for each part;
+  // or at once, where they are like panels.
   int64_t part_multiple = 0;
+  bool prepares_whole = false;
   // Where x, prepared, is no larger, k is not divided: L3 holds it, and parts cost 3 to 7 %.
   int64_t max_whole_bytes = 4 << 20;
   // `prepare` works on all rows of a strip together, and may be asked for some columns alone: what
