@@ -4,12 +4,16 @@
 #include <unistd.h>
 
 #include <charconv>
+#include <cstdio>
 
 namespace pagemill::device {
 
-RunDelay::RunDelay(pid_t thread_id, const std::string& procfs_root)
-    : fd_(::open((procfs_root + "/self/task/" + std::to_string(thread_id) + "/schedstat").c_str(),
-                 O_RDONLY | O_CLOEXEC)) {}
+RunDelay::RunDelay(pid_t thread_id, const char* procfs_root) : fd_(-1) {
+  char path[256];
+  const int size =
+      std::snprintf(path, sizeof(path), "%s/self/task/%d/schedstat", procfs_root, thread_id);
+  if (size < static_cast<int>(sizeof(path))) fd_ = ::open(path, O_RDONLY | O_CLOEXEC);
+}
 
 RunDelay::~RunDelay() {
   if (fd_ >= 0) ::close(fd_);

@@ -13,13 +13,13 @@
 
 #include <cstdint>
 #include <optional>
-#include <string>
 
 namespace pagemill::device {
 
 class RunDelay {
  public:
-  explicit RunDelay(pid_t thread_id, const std::string& procfs_root = "/proc");
+  // Allocates nothing: pools are made outside of a step, and look inside of one.
+  explicit RunDelay(pid_t thread_id, const char* procfs_root = "/proc");
   ~RunDelay();
   RunDelay(const RunDelay&) = delete;
   RunDelay& operator=(const RunDelay&) = delete;

@@ -22,7 +22,7 @@ std::string MakeProc(const std::string& schedstat) {
 
 TEST(RunDelayTest, ReadsTheSecondNumberAnewEachTime) {
   const std::string root = MakeProc("15423 8765432109 12\n");
-  const RunDelay delay(7, root);
+  const RunDelay delay(7, root.c_str());
   EXPECT_EQ(delay.TotalNs(), 8765432109);
   MakeProc("15999 8765432200 13\n");
   EXPECT_EQ(delay.TotalNs(), 8765432200);
@@ -30,12 +30,12 @@ TEST(RunDelayTest, ReadsTheSecondNumberAnewEachTime) {
 
 TEST(RunDelayTest, ASystemThatDoesNotTellIsNoNumber) {
   EXPECT_EQ(RunDelay(7, "/nowhere").TotalNs(), std::nullopt);
-  EXPECT_EQ(RunDelay(8, MakeProc("1 2 3\n")).TotalNs(), std::nullopt) << "no such thread";
+  EXPECT_EQ(RunDelay(8, MakeProc("1 2 3\n").c_str()).TotalNs(), std::nullopt) << "no such thread";
 }
 
 TEST(RunDelayTest, OtherTextIsNoNumber) {
   for (const char* text : {"", "15423", "15423 ", "15423 x 12\n"}) {
-    EXPECT_EQ(RunDelay(7, MakeProc(text)).TotalNs(), std::nullopt) << text;
+    EXPECT_EQ(RunDelay(7, MakeProc(text).c_str()).TotalNs(), std::nullopt) << text;
   }
 }
 

@@ -73,11 +73,11 @@ std::optional<int64_t> CoreWatch::Total(int32_t thread) {
     // Pools are made on one thread and used by another; its waits until then do not count.
     const auto caller = static_cast<pid_t>(::syscall(SYS_gettid));
     if (ids_[0].exchange(caller) != caller) {
-      delays_[0] = std::make_unique<RunDelay>(caller);
+      delays_[0].emplace(caller);
       seen_ns_[0] = delays_[0]->TotalNs().value_or(0);
     }
   }
-  if (delays_[thread] == nullptr) delays_[thread] = std::make_unique<RunDelay>(ids_[thread]);
+  if (!delays_[thread]) delays_[thread].emplace(ids_[thread]);
   return delays_[thread]->TotalNs();
 }
 

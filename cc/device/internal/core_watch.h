@@ -10,7 +10,6 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -62,8 +61,8 @@ class CoreWatch {
   const Source source_;
   std::vector<int32_t> attending_;
   std::vector<std::atomic<pid_t>> ids_;
-  std::vector<std::atomic<int64_t>> probed_ns_;    // what the last probe waited; negative: probes
-  std::vector<std::unique_ptr<RunDelay>> delays_;  // opened when first asked for
+  std::vector<std::atomic<int64_t>> probed_ns_;  // what the last probe waited; negative: probes
+  std::vector<std::optional<RunDelay>> delays_;  // opened when first asked for
   std::vector<int64_t> seen_ns_;
 };
 
