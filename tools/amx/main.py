@@ -26,7 +26,7 @@ com1: enabled=1, mode=file, dev={folder}/serial.txt
 display_library: nogui
 log: {folder}/bochs.log
 clock: sync=none, time0=utc
-panic: action=fatal
+panic: action=report
 error: action=ignore
 info: action=ignore
 """
