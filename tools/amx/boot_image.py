@@ -68,7 +68,7 @@ def write_cd(kernel: Path, initramfs: bytes, isolinux: Sequence[Path], to: Path)
         f" append initrd=initrd.img {KERNEL_ARGUMENTS}\n"
     )
     boot = "-b isolinux/isolinux.bin -c isolinux/boot.cat -no-emul-boot -boot-load-size 4"
-    command = ["genisoimage", "-quiet", "-o", str(to), *boot.split(), "-boot-info-table", "-R"]
+    command = ["genisoimage", "-quiet", "-o", str(to), *boot.split(), "-boot-info-table", "-J", "-R"]
     subprocess.run([*command, str(folder.parent)], check=True)
 
 
