@@ -68,7 +68,8 @@ def write_cd(kernel: Path, initramfs: bytes, isolinux: Sequence[Path], to: Path)
         f" append initrd=initrd.img {KERNEL_ARGUMENTS}\n"
     )
     boot = "-b isolinux/isolinux.bin -c isolinux/boot.cat -no-emul-boot -boot-load-size 4"
-    command = ["genisoimage", "-quiet", "-o", str(to), *boot.split(), "-boot-info-table", "-J", "-R"]
+    flags = [*boot.split(), "-boot-info-table", "-J", "-R"]
+    command = ["genisoimage", "-quiet", "-o", str(to), *flags]
     subprocess.run([*command, str(folder.parent)], check=True)
 
 
