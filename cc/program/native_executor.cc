@@ -11,6 +11,7 @@
 #include "cc/comm/communicator.h"
 #include "cc/device/core_count.h"
 #include "cc/device/numa.h"
+#include "cc/device/populate_ahead.h"
 #include "cc/program/activation_plan.h"
 #include "cc/program/greedy_tail.h"
 #include "cc/program/kv/cache_pages.h"
@@ -79,6 +80,7 @@ struct NativeExecutor::Bound {
   LazyMemory outputs;
   LazyMemory workspace;
   LazyMemory kv;
+  std::optional<device::PopulateAhead> kv_populated;  // goes before `kv`
   std::string memory_placement;
   std::unique_ptr<CachePages> pages;  // of `kv`; null where there is none
   std::unique_ptr<device::ThreadPool> pool;
@@ -143,6 +145,7 @@ void NativeExecutor::Bound::PlaceValues(const ActivationPlan& activations) {
   data.assign(program.values().size(), nullptr);
   int64_t kv_offset = 0;
   std::vector<CachePages::Layer> layers;
+  std::vector<std::span<std::byte>> regions;
   for (size_t i = 0; i < data.size(); ++i) {
     const Value& v = program.values()[i];
     if (v.kind == ValueKind::kWeight) {
@@ -151,12 +154,16 @@ void NativeExecutor::Bound::PlaceValues(const ActivationPlan& activations) {
       data[i] = kv.data() + kv_offset;
       const int64_t block_bytes = CacheBlockBytes(v.cache, GeometryOf(options));
       layers.push_back({data[i], static_cast<size_t>(block_bytes)});
+      regions.emplace_back(data[i], static_cast<size_t>(block_bytes * options.num_blocks));
       kv_offset += block_bytes * options.num_blocks;
     } else if (activations.offsets[i] != ActivationPlan::kNotInArena) {
       data[i] = arena.data() + activations.offsets[i];
     }
   }
-  if (!layers.empty()) pages = std::make_unique<CachePages>(layers, options.num_blocks);
+  if (!layers.empty()) {
+    kv_populated.emplace(std::move(regions));
+    pages = std::make_unique<CachePages>(layers, options.num_blocks);
+  }
   int64_t output_offset = 0;
   for (ValueId id : program.outputs()) {
     data[static_cast<size_t>(id.value())] = outputs.data() + output_offset;

@@ -9,7 +9,8 @@
 //
 // Create() checks operands, chooses kernels, maps weights and reserves memory as planned
 // (memory_plan.h). Execute() allocates nothing: it sets the step's sizes in the views it made then
-// and walks the list. Activations, outputs and KV cache take memory as they are touched.
+// and walks the list. Activations and outputs take memory as they are touched; the KV cache, whose
+// pages each step would wait for, in a thread of its own that begins here (populate_ahead.h).
 //
 // Ownership: keeps the program, the weights and the threads. Thread safety: that of Executor.
 #ifndef PAGEMILL_CC_PROGRAM_NATIVE_EXECUTOR_H_

@@ -1,0 +1,92 @@
+#include "cc/device/populate_ahead.h"
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+namespace pagemill::device {
+namespace {
+
+constexpr size_t kSize = (size_t{5} << 20) + 12'345;  // ends within a piece and within a page
+
+class Mapping {
+ public:
+  Mapping()
+      : data_(mmap(nullptr, kSize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {}
+  ~Mapping() { munmap(data_, kSize); }
+  std::span<std::byte> bytes() const { return {static_cast<std::byte*>(data_), kSize}; }
+
+  // Pages that take memory.
+  int64_t Resident() const {
+    const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+    std::vector<unsigned char> state((kSize + page - 1) / page);
+    EXPECT_EQ(mincore(data_, kSize, state.data()), 0);
+    return std::count_if(state.begin(), state.end(), [](unsigned char s) { return (s & 1) != 0; });
+  }
+  static int64_t Pages() {
+    const auto page = static_cast<int64_t>(sysconf(_SC_PAGESIZE));
+    return (static_cast<int64_t>(kSize) + page - 1) / page;
+  }
+
+ private:
+  void* data_;
+};
+
+// Emulators answer the request with success and do nothing.
+bool SystemPopulates() {
+  const Mapping mapping;
+  PopulateAhead ahead({mapping.bytes()});
+  return ahead.Wait() && mapping.Resident() > 0;
+}
+
+TEST(PopulateAheadTest, EveryPageIsThereAfterwards) {
+  if (!SystemPopulates()) GTEST_SKIP() << "this system does not populate on request";
+  const Mapping first, second;
+  ASSERT_EQ(first.Resident(), 0);
+  PopulateAhead ahead({first.bytes(), second.bytes()});
+  EXPECT_TRUE(ahead.Wait());
+  EXPECT_EQ(first.Resident(), Mapping::Pages());
+  EXPECT_EQ(second.Resident(), Mapping::Pages());
+}
+
+TEST(PopulateAheadTest, ContentsStay) {
+  const Mapping mapping;
+  mapping.bytes()[100] = std::byte{7};
+  mapping.bytes()[kSize - 1] = std::byte{9};
+  PopulateAhead ahead({mapping.bytes()});
+  ahead.Wait();
+  EXPECT_EQ(mapping.bytes()[100], std::byte{7});
+  EXPECT_EQ(mapping.bytes()[kSize - 1], std::byte{9});
+  EXPECT_EQ(mapping.bytes()[kSize / 2], std::byte{0});
+}
+
+TEST(PopulateAheadTest, RegionsOfDifferentSizesAndNone) {
+  if (!SystemPopulates()) GTEST_SKIP() << "this system does not populate on request";
+  const Mapping mapping;
+  PopulateAhead ahead({mapping.bytes().first(0), mapping.bytes().subspan(1, 3),
+                       mapping.bytes().subspan(size_t{3} << 20)});
+  EXPECT_TRUE(ahead.Wait());
+  EXPECT_GT(mapping.Resident(), 1);
+  EXPECT_LT(mapping.Resident(), Mapping::Pages());
+  PopulateAhead nothing({});
+  EXPECT_TRUE(nothing.Wait());
+}
+
+TEST(PopulateAheadTest, MemoryThatMayNotBeWrittenIsLeftAlone) {
+  if (!SystemPopulates()) GTEST_SKIP() << "this system does not populate on request";
+  const Mapping mapping;
+  ASSERT_EQ(mprotect(mapping.bytes().data(), kSize, PROT_READ), 0);
+  PopulateAhead ahead({mapping.bytes()});
+  EXPECT_FALSE(ahead.Wait());
+  EXPECT_EQ(mapping.Resident(), 0);
+}
+
+TEST(PopulateAheadTest, StopsWhenItsOwnerGoes) {
+  const Mapping mapping;
+  for (int i = 0; i < 20; ++i) PopulateAhead ahead({mapping.bytes()});
+}
+
+}  // namespace
+}  // namespace pagemill::device
