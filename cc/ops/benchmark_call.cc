@@ -16,6 +16,23 @@ int64_t ViewBytes(const TensorView& view) {
 
 }  // namespace
 
+RowCall::RowCall(const KernelRow& row, const OpCall& call, int32_t threads) : row_(row) {
+  device::ThreadPool alone({.num_threads = 1});
+  packed_ = std::make_unique<conformance::PackedCall>(row, call, alone);
+  const bool has_workspace = row.workspace_bytes != nullptr;
+  workspace_.resize((has_workspace ? row.workspace_bytes(packed_->call(), threads) : 0) + 64);
+}
+
+KernelContext RowCall::Context(device::ThreadPool& pool) {
+  const uintptr_t address = reinterpret_cast<uintptr_t>(workspace_.data());
+  return {&pool, {workspace_.data() + (64 - address % 64) % 64, workspace_.size() - 64}};
+}
+
+void RowCall::Run(device::ThreadPool& pool) {
+  KernelContext context = Context(pool);
+  row_.run(call(), context);
+}
+
 BenchmarkCall::BenchmarkCall(const OpDefinition& op, const BenchmarkCallOptions& options)
     : op_(op), options_(options), pool_({.num_threads = options.threads, .spin_us = 1000}) {}
 
@@ -40,14 +57,8 @@ void BenchmarkCall::Time(benchmark::State& state, const OpCall& call) {
   if (!fits.ok()) return state.SkipWithError(fits.message().c_str());
   const auto row = ChooseKernel(op_, device::DetectCapabilities(), call, {.name = options_.kernel});
   if (!row.ok()) return state.SkipWithError("the op or this machine has no such kernel");
-  const conformance::PackedCall packed(**row, call, pool_);
-  int64_t bytes = 0;
-  if ((*row)->workspace_bytes != nullptr) bytes = (*row)->workspace_bytes(call, options_.threads);
-  std::vector<std::byte> memory(bytes + 64);
-  const uintptr_t address = reinterpret_cast<uintptr_t>(memory.data());
-  KernelContext context{&pool_,
-                        {memory.data() + (64 - address % 64) % 64, static_cast<size_t>(bytes)}};
-  for (auto _ : state) (*row)->run(packed.call(), context);
+  RowCall on_row(**row, call, options_.threads);
+  for (auto _ : state) on_row.Run(pool_);
 }
 
 int64_t BenchmarkCall::OperandBytes() const {

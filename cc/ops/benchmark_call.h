@@ -17,9 +17,11 @@
 
 #include <benchmark/benchmark.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <initializer_list>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -28,6 +30,23 @@
 #include "cc/ops/op.h"
 
 namespace pagemill::ops {
+
+// A call on a kernel row, again and again: weights packed as the row wants them, and a workspace
+// for up to `threads` threads. What `call` points to must outlive it.
+class RowCall {
+ public:
+  RowCall(const KernelRow& row, const OpCall& call, int32_t threads);
+
+  const KernelRow& row() const { return row_; }
+  const OpCall& call() const { return packed_->call(); }
+  KernelContext Context(device::ThreadPool& pool);
+  void Run(device::ThreadPool& pool);
+
+ private:
+  const KernelRow& row_;
+  std::unique_ptr<conformance::PackedCall> packed_;
+  std::vector<std::byte> workspace_;
+};
 
 struct BenchmarkCallOptions {
   std::string kernel;  // name of a kernel row

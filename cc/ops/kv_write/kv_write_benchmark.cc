@@ -5,17 +5,15 @@
 
 #include "cc/ops/benchmark_call.h"
 #include "cc/ops/kv_write/kv_write.h"
-#include "cc/ops/paged_batch.h"
+#include "cc/ops/kv_write/token_steps.h"
 
 namespace pagemill::ops {
 namespace {
 
 void Run(benchmark::State& state, const std::string& kernel) {
-  const int32_t tokens = static_cast<int32_t>(state.range(0));
-  std::vector<conformance::PagedRequest> requests = {{0, tokens}};
-  if (state.range(2) != 0) requests.assign(tokens, {.context = 37, .tokens = 1});
-  const conformance::PagedBatch batch(16, requests, conformance::Random(1));
-  BenchmarkCall call(KvWriteOp(), {kernel, static_cast<int32_t>(state.range(1))});
+  const int32_t tokens = TokensOf(state);
+  const conformance::PagedBatch batch = TokenStep(state);
+  BenchmarkCall call(KvWriteOp(), {kernel, ThreadsOf(state)});
   call.AddInput({tokens, 3, 64});
   call.AddInput({tokens, 3, 64});
   call.AddInput({batch.num_blocks(), 2 * 3 * 64 * 16}, DType::kBF16);
@@ -25,12 +23,7 @@ void Run(benchmark::State& state, const std::string& kernel) {
   call.ReportBytes(state, elements * (4 + 2));
 }
 
-[[maybe_unused]] const bool kRegistered = [] {
-  for (auto* b : RegisterForKernels("KvWrite", Run)) {
-    b->ArgNames({"tokens", "threads", "decode"})->ArgsProduct({{1, 32, 1024}, {1, 2}, {0, 1}});
-  }
-  return true;
-}();
+[[maybe_unused]] const bool kRegistered = RegisterForTokenSteps("KvWrite", Run);
 
 }  // namespace
 }  // namespace pagemill::ops

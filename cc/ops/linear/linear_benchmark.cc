@@ -11,119 +11,44 @@
 
 #include <algorithm>
 #include <ctime>
-#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "cc/base/status.h"
 #include "cc/device/capabilities.h"
 #include "cc/device/machine_limits.h"
 #include "cc/device/thread_pool.h"
 #include "cc/ops/block_format/block_format.h"
-#include "cc/ops/conformance.h"
 #include "cc/ops/linear/linear.h"
+#include "cc/ops/matrix_problem.h"
 #include "cc/ops/row_maxima.h"
 #include "cc/ops/sample/sample.h"
 
 namespace pagemill::ops::linear {
 namespace {
 
-using conformance::Random;
-using conformance::TestTensor;
 using device::MeasureFlops;
 using device::MeasureReadBandwidth;
 using device::ThreadPool;
 
-struct Shape {
-  int64_t k;
-  int64_t m;
-};
-
-// A call with operands of its own.
-class Problem {
- public:
-  Problem(const Shape& shape, DType dtype, int64_t n, const std::string& kernel, int32_t threads)
-      : x_(DType::kF32, {n, shape.k}),
-        w_(dtype, {shape.m, shape.k}),
-        y_(DType::kF32, {n, shape.m}) {
-    Random random(1);
-    FillLikeActivations(random);
-    w_.FillUniform(random, -1, 1);
-    inputs_[0] = x_.view();
-    inputs_[1] = w_.view();
-    outputs_[0] = y_.view();
-    call_ = {inputs_, outputs_, &attributes_, nullptr};
-    const auto row =
-        ChooseKernel(LinearOp(), device::DetectCapabilities(), call_, {.name = kernel});
-    if (row.ok()) row_ = *row;
-    if (!row.ok()) return;
-    const int64_t bytes =
-        row_->workspace_bytes == nullptr ? 0 : row_->workspace_bytes(call_, threads);
-    workspace_.resize(static_cast<size_t>(bytes) + 64);
-    ThreadPool alone({.num_threads = 1});
-    packed_ = std::make_unique<conformance::PackedCall>(*row_, call_, alone);
-  }
-  Problem(const Problem&) = delete;
-
-  bool runnable() const { return row_ != nullptr; }
-  void Run(ThreadPool& pool) {
-    KernelContext context = MakeContext(pool);
-    row_->run(packed_->call(), context);
-  }
-  // The column of the largest of each row of y: by writing y and reading it, or without.
-  void RunGreedy(ThreadPool& pool, const RowPasses& passes) {
-    Run(pool);
-    const TensorView& y = outputs_[0];
-    pool.ParallelFor(y.shape[0], 1, [&](int64_t begin, int64_t end, int) {
-      for (int64_t n = begin; n < end; ++n) {
-        const std::span<const float> logits(y.Row<const float>(n), y.RowElements());
-        benchmark::DoNotOptimize(ArgMax(passes, logits));
-      }
-    });
-  }
-  void RunMaxima(ThreadPool& pool) {
-    maxima_.resize(static_cast<size_t>(outputs_[0].shape[0]));
-    KernelContext context = MakeContext(pool);
-    RunRowMaxima(*row_, packed_->call(), context, outputs_[0].RowElements(), maxima_.data());
-    benchmark::DoNotOptimize(maxima_[0]);
-  }
-  std::span<const uint8_t> weights() const {
-    return {w_.view().Data<const uint8_t>(),
-            static_cast<size_t>(w_.view().shape[0] * w_.view().row_stride_bytes)};
-  }
-  double flops() const {
-    return 2.0 * static_cast<double>(x_.view().Elements()) * w_.view().shape[0];
-  }
-
- private:
-  KernelContext MakeContext(ThreadPool& pool) {
-    const uintptr_t address = reinterpret_cast<uintptr_t>(workspace_.data());
-    std::byte* aligned = workspace_.data() + (64 - address % 64) % 64;
-    return {&pool, {aligned, workspace_.size() - 64}};
-  }
-
-  // Three blocks of ten stand out of their row, as in SmolLM2.
-  void FillLikeActivations(Random& random) {
-    std::vector<float> x(x_.view().Elements());
-    for (size_t begin = 0; begin < x.size(); begin += 32) {
-      const float largest = random.Int(0, 9) < 3 ? 4 : 1;
-      const size_t end = std::min(begin + 32, x.size());
-      for (size_t i = begin; i < end; ++i) x[i] = random.Uniform(-largest, largest);
+// The column of the largest of each row of y: by writing y and reading it, or without.
+void RunLogits(MatrixProblem& problem, ThreadPool& pool, const RowPasses& passes) {
+  problem.Run(pool);
+  const TensorView& y = problem.y();
+  pool.ParallelFor(y.shape[0], 1, [&](int64_t begin, int64_t end, int) {
+    for (int64_t n = begin; n < end; ++n) {
+      const std::span<const float> logits(y.Row<const float>(n), y.RowElements());
+      benchmark::DoNotOptimize(ArgMax(passes, logits));
     }
-    x_.Set(x);
-  }
+  });
+}
 
-  TestTensor x_, w_, y_;
-  TensorView inputs_[2];
-  TensorView outputs_[1];
-  Attributes attributes_;
-  OpCall call_;
-  const KernelRow* row_ = nullptr;
-  std::unique_ptr<conformance::PackedCall> packed_;
-  std::vector<std::byte> workspace_;
-  std::vector<RowMaximum> maxima_;
-};
+void RunMaxima(MatrixProblem& problem, ThreadPool& pool, std::vector<RowMaximum>* maxima) {
+  RowCall& call = problem.call();
+  KernelContext context = call.Context(pool);
+  RunRowMaxima(call.row(), call.call(), context, problem.y().RowElements(), maxima->data());
+  benchmark::DoNotOptimize((*maxima)[0]);
+}
 
 using benchmark::Counter;
 
@@ -151,11 +76,11 @@ double PeakOf(const std::string& kernel, ThreadPool& pool) {
   return MeasureFlops(caps, pool);
 }
 
-void RunShape(benchmark::State& state, const std::string& kernel, DType dtype, Shape shape) {
+void RunShape(benchmark::State& state, const std::string& kernel, DType dtype, MatrixShape shape) {
   const int64_t n = state.range(0);
   const int32_t threads = static_cast<int32_t>(state.range(1));
   ThreadPool pool({.num_threads = threads, .spin_us = 1000});
-  Problem problem(shape, dtype, n, kernel, threads);
+  MatrixProblem problem(LinearOp(), shape, {kernel, dtype, n, threads});
   if (!problem.runnable()) return state.SkipWithError("not on this machine");
   for (auto _ : state) problem.Run(pool);
   const double runs = static_cast<double>(state.iterations());
@@ -167,58 +92,42 @@ void RunShape(benchmark::State& state, const std::string& kernel, DType dtype, S
     state.counters["of_read"] = Counter(bytes * runs / limit, Counter::kIsRate);
   } else {
     const double limit = PeakOf(kernel, pool);
-    state.counters["GFLOP/s"] = Counter(problem.flops() * runs / 1e9, Counter::kIsRate);
-    state.counters["of_peak"] = Counter(problem.flops() * runs / limit, Counter::kIsRate);
+    state.counters["GFLOP/s"] = Counter(problem.operations() * runs / 1e9, Counter::kIsRate);
+    state.counters["of_peak"] = Counter(problem.operations() * runs / limit, Counter::kIsRate);
   }
 }
 
-// The matrices of one token: layers of hidden 576, 3 key heads of 64, 1536 in the MLP, and the
-// vocabulary projection, which a GGUF file of Q4_1 stores as Q8_0.
+// A GGUF file of Q4_1 stores the vocabulary projection as Q8_0.
 void RunSmolLM2(benchmark::State& state, const std::string& kernel, DType dtype) {
   const int64_t n = state.range(0);
   const int32_t threads = static_cast<int32_t>(state.range(1));
   ThreadPool pool({.num_threads = threads, .spin_us = 1000});
-  std::vector<std::unique_ptr<Problem>> problems;
-  const Shape layer[] = {{576, 576},  {576, 192},  {576, 192}, {576, 576},
-                         {576, 1536}, {576, 1536}, {1536, 576}};
-  for (int i = 0; i < 30; ++i) {
-    for (const Shape& s : layer) {
-      problems.push_back(std::make_unique<Problem>(s, dtype, n, kernel, threads));
-    }
-  }
-  // Only the last token of a prompt is projected.
-  const int64_t projected = n <= 32 ? n : 1;
-  const DType vocabulary = dtype == DType::kQ4_1 ? DType::kQ8_0 : dtype;
-  problems.push_back(
-      std::make_unique<Problem>(Shape{576, 49152}, vocabulary, projected, kernel, threads));
-  double bytes = 0;
-  double flops = 0;
-  for (const auto& problem : problems) {
-    if (!problem->runnable()) return state.SkipWithError("not on this machine");
-    bytes += static_cast<double>(problem->weights().size());
-    flops += problem->flops();
-  }
-  for (auto _ : state) {
-    for (const auto& problem : problems) problem->Run(pool);
-  }
+  SmolLM2Problems problems(LinearOp(), {kernel, dtype, n, threads},
+                           dtype == DType::kQ4_1 ? DType::kQ8_0 : dtype);
+  if (!problems.runnable()) return state.SkipWithError("not on this machine");
+  for (auto _ : state) problems.Run(pool);
   const double runs = static_cast<double>(state.iterations());
+  const double bytes = problems.weight_bytes();
   state.counters["tok/s"] = Counter(static_cast<double>(n) * runs, Counter::kIsRate);
   const std::vector<uint8_t> model(static_cast<size_t>(bytes), 1);
   state.counters["of_read"] =
       Counter(bytes * runs / MeasureReadBandwidth(device::DetectCapabilities(), model, pool),
               Counter::kIsRate);
-  state.counters["of_peak"] = Counter(flops * runs / PeakOf(kernel, pool), Counter::kIsRate);
+  state.counters["of_peak"] =
+      Counter(problems.operations() * runs / PeakOf(kernel, pool), Counter::kIsRate);
 }
 
 // A projection to a vocabulary and the choice of the most likely token, both ways in turn: medians
 // of processor time, of all threads.
-void RunGreedy(benchmark::State& state, DType dtype, Shape shape) {
+void RunGreedy(benchmark::State& state, DType dtype, MatrixShape shape) {
   const device::Capabilities caps = device::DetectCapabilities();
   const int32_t threads = static_cast<int32_t>(state.range(1));
   ThreadPool pool({.num_threads = threads, .spin_us = 1000});
-  Problem problem(shape, dtype, state.range(0), /*kernel=*/"", threads);
+  MatrixProblem problem(LinearOp(), shape,
+                        {.dtype = dtype, .n = state.range(0), .threads = threads});
   if (!problem.runnable()) return state.SkipWithError("not on this machine");
   const RowPasses& passes = ChooseRowPasses(caps);
+  std::vector<RowMaximum> maxima(static_cast<size_t>(state.range(0)));
   std::vector<double> logits_ms, maxima_ms;
   const auto time = [](const auto& run, std::vector<double>* times) {
     const std::clock_t start = std::clock();
@@ -226,8 +135,8 @@ void RunGreedy(benchmark::State& state, DType dtype, Shape shape) {
     times->push_back(1e3 * static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC);
   };
   for (auto _ : state) {
-    time([&] { problem.RunGreedy(pool, passes); }, &logits_ms);
-    time([&] { problem.RunMaxima(pool); }, &maxima_ms);
+    time([&] { RunLogits(problem, pool, passes); }, &logits_ms);
+    time([&] { RunMaxima(problem, pool, &maxima); }, &maxima_ms);
   }
   const auto median = [](std::vector<double>& times) {
     std::nth_element(times.begin(), times.begin() + times.size() / 2, times.end());
@@ -241,7 +150,7 @@ void RunGreedy(benchmark::State& state, DType dtype, Shape shape) {
 // All combinations as benchmarks; google benchmark keeps them.
 [[maybe_unused]] const bool kRegistered = [] {
   for (DType dtype : {DType::kQ8_0, DType::kBF16}) {
-    for (const Shape& shape : {Shape{576, 49152}, Shape{896, 151936}}) {
+    for (const MatrixShape& shape : {MatrixShape{576, 49152}, MatrixShape{896, 151936}}) {
       const std::string name = "Greedy/" + std::string(Info(dtype).name) + "/" +
                                std::to_string(shape.k) + "x" + std::to_string(shape.m);
       benchmark::RegisterBenchmark(name.c_str(), RunGreedy, dtype, shape)
@@ -251,8 +160,8 @@ void RunGreedy(benchmark::State& state, DType dtype, Shape shape) {
           ->UseRealTime();
     }
   }
-  const Shape shapes[] = {{576, 576},   {576, 192},  {576, 1536}, {1536, 576},
-                          {576, 49152}, {896, 4864}, {4864, 896}};
+  const MatrixShape shapes[] = {{576, 576},   {576, 192},  {576, 1536}, {1536, 576},
+                                {576, 49152}, {896, 4864}, {4864, 896}};
   for (const char* kernel : {"amx_int8",
                              "amx_int8_int16",
                              "avx512_vnni",
@@ -278,9 +187,9 @@ void RunGreedy(benchmark::State& state, DType dtype, Shape shape) {
                              "vxe_int16",
                              "portable"}) {
     for (DType dtype : kWeightDTypes) {
-      for (const Shape& shape : shapes) {
+      for (const MatrixShape& shape : shapes) {
         // Rows of 576, 1536, ...: block formats of 256 take the nearest multiple.
-        Shape s = shape;
+        MatrixShape s = shape;
         if (Info(dtype).block_elements == 256) s.k = (s.k + 255) / 256 * 256;
         const std::string name = "Shape/" + std::string(kernel) + "/" +
                                  std::string(Info(dtype).name) + "/" + std::to_string(s.k) + "x" +

@@ -4,19 +4,17 @@
 #include <benchmark/benchmark.h>
 
 #include "cc/ops/benchmark_call.h"
-#include "cc/ops/paged_batch.h"
+#include "cc/ops/kv_write/token_steps.h"
 #include "cc/ops/rotary_kv_write/rotary_kv_write.h"
 
 namespace pagemill::ops {
 namespace {
 
 void Run(benchmark::State& state, const std::string& kernel) {
-  const int32_t tokens = static_cast<int32_t>(state.range(0));
-  std::vector<conformance::PagedRequest> requests = {{0, tokens}};
-  if (state.range(2) != 0) requests.assign(tokens, {.context = 37, .tokens = 1});
-  const conformance::PagedBatch batch(16, requests, conformance::Random(1));
+  const int32_t tokens = TokensOf(state);
+  const conformance::PagedBatch batch = TokenStep(state);
   conformance::Random random(2);
-  BenchmarkCall call(RotaryKvWriteOp(), {kernel, static_cast<int32_t>(state.range(1))});
+  BenchmarkCall call(RotaryKvWriteOp(), {kernel, ThreadsOf(state)});
   call.AddInput({tokens, 9, 64});
   call.AddInput({tokens, 3, 64});
   call.AddInput({tokens}, DType::kI32).FillUniform(random, 0, 2048);
@@ -31,12 +29,7 @@ void Run(benchmark::State& state, const std::string& kernel) {
   call.ReportBytes(state, int64_t{tokens} * 2 * 12 * 64 * 4 + written * (4 + 2 * 2));
 }
 
-[[maybe_unused]] const bool kRegistered = [] {
-  for (auto* b : RegisterForKernels("RotaryKvWrite", Run)) {
-    b->ArgNames({"tokens", "threads", "decode"})->ArgsProduct({{1, 32, 1024}, {1, 2}, {0, 1}});
-  }
-  return true;
-}();
+[[maybe_unused]] const bool kRegistered = RegisterForTokenSteps("RotaryKvWrite", Run);
 
 }  // namespace
 }  // namespace pagemill::ops

@@ -1,0 +1,97 @@
+#include "cc/ops/matrix_problem.h"
+
+#include <algorithm>
+
+#include "cc/device/capabilities.h"
+
+namespace pagemill::ops {
+namespace {
+
+int64_t ScaleRows(const MatrixShape& s, const MatrixProblemOptions& o) {
+  return o.scale_block == 0 ? s.m : (s.m + o.scale_block - 1) / o.scale_block;
+}
+
+int64_t ScaleColumns(const MatrixShape& s, const MatrixProblemOptions& o) {
+  return o.scale_block == 0 ? 1 : (s.k + o.scale_block - 1) / o.scale_block;
+}
+
+}  // namespace
+
+MatrixProblem::MatrixProblem(const OpDefinition& op, const MatrixShape& shape,
+                             const MatrixProblemOptions& options)
+    : x_(DType::kF32, {options.n, shape.k}),
+      w_(options.dtype, {shape.m, shape.k}),
+      scales_(DType::kF32, {ScaleRows(shape, options), ScaleColumns(shape, options)}),
+      y_(DType::kF32, {options.n, shape.m}) {
+  conformance::Random random(1);
+  FillX(random);
+  const float largest = options.has_scales ? 100 : 1;
+  w_.FillUniform(random, -largest, largest);
+  scales_.FillUniform(random, 0.001f, 0.01f);
+  inputs_ = {x_.view(), w_.view()};
+  if (options.has_scales) inputs_.push_back(scales_.view());
+  if (options.scale_block != 0) {
+    attributes_.Set("block_rows", static_cast<double>(options.scale_block));
+    attributes_.Set("block_columns", static_cast<double>(options.scale_block));
+  }
+  outputs_[0] = y_.view();
+  const OpCall call = {inputs_, outputs_, &attributes_, nullptr};
+  const auto row = ChooseKernel(op, device::DetectCapabilities(), call, {.name = options.kernel});
+  if (row.ok()) call_.emplace(**row, call, options.threads);
+}
+
+void MatrixProblem::FillX(conformance::Random& random) {
+  std::vector<float> x(x_.view().Elements());
+  for (size_t begin = 0; begin < x.size(); begin += 32) {
+    const float largest = random.Int(0, 9) < 3 ? 4 : 1;
+    const size_t end = std::min(begin + 32, x.size());
+    for (size_t i = begin; i < end; ++i) x[i] = random.Uniform(-largest, largest);
+  }
+  x_.Set(x);
+}
+
+std::span<const uint8_t> MatrixProblem::weights() const {
+  const TensorView& w = w_.view();
+  return {w.Data<const uint8_t>(), static_cast<size_t>(w.shape[0] * w.row_stride_bytes)};
+}
+
+double MatrixProblem::operations() const {
+  return 2.0 * static_cast<double>(x_.view().Elements()) * static_cast<double>(w_.view().shape[0]);
+}
+
+SmolLM2Problems::SmolLM2Problems(const OpDefinition& op, const MatrixProblemOptions& options,
+                                 DType vocabulary) {
+  const MatrixShape layer[] = {{576, 576},  {576, 192},  {576, 192}, {576, 576},
+                               {576, 1536}, {576, 1536}, {1536, 576}};
+  for (int i = 0; i < 30; ++i) {
+    for (const MatrixShape& shape : layer) {
+      problems_.push_back(std::make_unique<MatrixProblem>(op, shape, options));
+    }
+  }
+  MatrixProblemOptions projection = options;
+  projection.dtype = vocabulary;
+  projection.n = options.n <= 32 ? options.n : 1;
+  problems_.push_back(std::make_unique<MatrixProblem>(op, MatrixShape{576, 49152}, projection));
+}
+
+bool SmolLM2Problems::runnable() const {
+  return std::ranges::all_of(problems_, [](const auto& problem) { return problem->runnable(); });
+}
+
+void SmolLM2Problems::Run(device::ThreadPool& pool) {
+  for (const auto& problem : problems_) problem->Run(pool);
+}
+
+double SmolLM2Problems::weight_bytes() const {
+  double bytes = 0;
+  for (const auto& problem : problems_) bytes += static_cast<double>(problem->weights().size());
+  return bytes;
+}
+
+double SmolLM2Problems::operations() const {
+  double operations = 0;
+  for (const auto& problem : problems_) operations += problem->operations();
+  return operations;
+}
+
+}  // namespace pagemill::ops

@@ -1,0 +1,88 @@
+// File: cc/ops/matrix_problem.h
+// Products that the benchmarks of ops with matrices time: one with operands of its own, and all of
+// a model's.
+//
+//   MatrixProblem problem(LinearOp(), {.k = 576, .m = 1536}, {.dtype = DType::kQ4_1, .n = 8});
+//   if (!problem.runnable()) return state.SkipWithError("not on this machine");
+//   for (auto _ : state) problem.Run(pool);
+//
+// Benchmark code only. Thread safety: none.
+#ifndef PAGEMILL_CC_OPS_MATRIX_PROBLEM_H_
+#define PAGEMILL_CC_OPS_MATRIX_PROBLEM_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cc/device/thread_pool.h"
+#include "cc/ops/benchmark_call.h"
+#include "cc/ops/conformance.h"
+#include "cc/ops/op.h"
+
+namespace pagemill::ops {
+
+struct MatrixShape {
+  int64_t k;
+  int64_t m;
+};
+
+struct MatrixProblemOptions {
+  std::string kernel = {};  // name of a kernel row; empty: the one that this machine takes
+  DType dtype = DType::kF32;
+  int64_t n = 1;  // rows of x
+  int32_t threads = 1;
+  bool has_scales = false;  // as `scaled_linear` takes them
+  int64_t scale_block = 0;  // rows and columns that share a scale; 0: a row
+};
+
+// y[n, m] = x[n, k] W[m, k]^T, without a bias. Of the blocks of 32 of x three of ten stand out of
+// their row, as in SmolLM2.
+class MatrixProblem {
+ public:
+  MatrixProblem(const OpDefinition& op, const MatrixShape& shape,
+                const MatrixProblemOptions& options);
+  MatrixProblem(const MatrixProblem&) = delete;
+
+  bool runnable() const { return call_.has_value(); }
+  // Only where it is runnable; `pool` has as many threads as the options say, or fewer.
+  void Run(device::ThreadPool& pool) { call_->Run(pool); }
+  RowCall& call() { return *call_; }
+  const TensorView& y() const { return y_.view(); }
+  // As stored.
+  std::span<const uint8_t> weights() const;
+  // Multiplications and additions.
+  double operations() const;
+
+ private:
+  void FillX(conformance::Random& random);
+
+  conformance::TestTensor x_, w_, scales_, y_;
+  std::vector<TensorView> inputs_;
+  TensorView outputs_[1];
+  Attributes attributes_;
+  std::optional<RowCall> call_;
+};
+
+// The matrices of a step of SmolLM2-135M, each with weights of its own: 30 layers of hidden 576, 3
+// key heads of 64, 1536 in the MLP, and the vocabulary projection, of all rows up to 32 and of one
+// above: only the last token of a prompt is projected.
+class SmolLM2Problems {
+ public:
+  // `vocabulary` is the projection's dtype.
+  SmolLM2Problems(const OpDefinition& op, const MatrixProblemOptions& options, DType vocabulary);
+
+  bool runnable() const;
+  void Run(device::ThreadPool& pool);
+  double weight_bytes() const;
+  double operations() const;
+
+ private:
+  std::vector<std::unique_ptr<MatrixProblem>> problems_;
+};
+
+}  // namespace pagemill::ops
+
+#endif  // PAGEMILL_CC_OPS_MATRIX_PROBLEM_H_
