@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <initializer_list>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -163,7 +164,7 @@ void CheckShapes(const OpDefinition& op, const device::Capabilities& caps, DType
 // Fewer than of the others: what differs is how elements are loaded.
 void CheckF8Shapes(const OpDefinition& op, const device::Capabilities& caps) {
   const std::vector<PagedRequest> mixed = {{0, 37}, {15, 1}, {5, 70}, {300, 3}};
-  for (int64_t head_dim : {64, 80, 5}) {
+  for (int64_t head_dim : {32, 64, 80, 112, 128, 256, 5}) {
     CheckCase(op, caps,
               {.q_heads = 3, .kv_heads = 1, .head_dim = head_dim, .dtype = DType::kF8E4M3}, mixed);
   }
@@ -178,13 +179,13 @@ void CheckF8Shapes(const OpDefinition& op, const device::Capabilities& caps) {
   }
 }
 
-// 17 requests with their first blocks in common, most of one token: as close to the reference as
-// any, and the same bits as where nobody says so.
+// Requests with their first blocks in common, most of one token: as close to the reference as any,
+// and the same bits as where nobody says so.
 void CheckSharing(const OpDefinition& op, const device::Capabilities& caps,
-                  const AttentionOptions& options) {
+                  const AttentionOptions& options, int32_t num_requests = 17) {
   std::vector<PagedRequest> requests;
   const int32_t common = options.common_blocks * options.block_size;
-  for (int32_t i = 0; i < 17; ++i) {
+  for (int32_t i = 0; i < num_requests; ++i) {
     requests.push_back({.context = common + i * 29 % 190, .tokens = i % 7 == 0 ? 3 : 1});
   }
   CheckCase(op, caps, options, requests);
@@ -196,13 +197,36 @@ void CheckSharing(const OpDefinition& op, const device::Capabilities& caps,
   }
 }
 
+// What changes scores or what is seen of them, one at a time, over every type of cache that kernels
+// round queries for: requests by themselves, and requests with a split in common.
+void CheckEachFeature(const OpDefinition& op, const device::Capabilities& caps) {
+  for (DType dtype : {DType::kBF16, DType::kI8, DType::kF8E4M3}) {
+    const AttentionOptions plain{
+        .q_heads = 6, .kv_heads = 2, .head_dim = 32, .dtype = dtype, .common_blocks = 16};
+    std::vector<AttentionOptions> features(4, plain);
+    features[0].window = 300;
+    features[1].soft_cap = 3;
+    features[2].sinks = true;
+    features[3].slopes = true;
+    for (AttentionOptions& options : features) {
+      SCOPED_TRACE(std::string(Info(dtype).name) + " window " + std::to_string(options.window) +
+                   " soft_cap " + std::to_string(options.soft_cap) + " sinks " +
+                   std::to_string(options.sinks) + " slopes " + std::to_string(options.slopes));
+      CheckSharing(op, caps, options, 5);
+      options.common_blocks = 0;
+      CheckCase(op, caps, options, {{0, 40}, {100, 1}, {330, 2}});
+    }
+  }
+}
+
 }  // namespace
 
 void CheckPagedAttentionConformance(const OpDefinition& op, const device::Capabilities& caps) {
-  CheckShapes(op, caps, DType::kBF16, {64, 80, 96, 128, 256, 16, 72, 24, 5});
-  CheckShapes(op, caps, DType::kF32, {64, 72, 5});
-  CheckShapes(op, caps, DType::kI8, {64, 80, 256, 16, 5});
+  CheckShapes(op, caps, DType::kBF16, {32, 64, 80, 96, 112, 128, 192, 256, 16, 72, 24, 5});
+  CheckShapes(op, caps, DType::kF32, {64, 72, 256, 5});
+  CheckShapes(op, caps, DType::kI8, {32, 64, 80, 128, 256, 16, 5});
   CheckF8Shapes(op, caps);
+  CheckEachFeature(op, caps);
   const std::vector<PagedRequest> mixed = {{0, 40}, {100, 1}, {600, 1}, {511, 7}, {7, 3}};
   for (int32_t window : {1, 7, 64, 100, 512}) {
     CheckCase(op, caps, {.q_heads = 4, .kv_heads = 1, .head_dim = 32, .window = window}, mixed);

@@ -88,16 +88,27 @@ TEST_P(SampleTest, ArgMaxEqualsReferenceOnOddSizes) {
 }
 
 TEST_P(SampleTest, ArgMaxRefusesRowsThatAreNotNumbers) {
-  for (size_t n : {3, 16, 40}) {
-    for (size_t at = 0; at < n; ++at) {
+  const float nan = std::nanf("");
+  for (size_t n : {3, 16, 40, 5000}) {
+    for (size_t at = 0; at < n; at += n < 100 ? 1 : 331) {
       std::vector<float> x(n, 1.0f);
-      x[at] = std::nanf("");
-      EXPECT_EQ(ArgMax(passes(), x).token_id, -1) << n << " " << at;
-      x[at] = kInf;
-      EXPECT_EQ(ArgMax(passes(), x).token_id, -1) << n << " " << at;
+      x[n / 2] = 2.0f;
+      for (float bad : {nan, -nan, kInf}) {
+        x[at] = bad;
+        EXPECT_EQ(ArgMax(passes(), x).token_id, -1) << n << " " << at << " " << bad;
+      }
     }
     EXPECT_EQ(ArgMax(passes(), std::vector<float>(n, -kInf)).token_id, -1);
   }
+}
+
+TEST_P(SampleTest, ArgMaxTakesTheLowestOfEqualTokens) {
+  std::vector<float> x(5000, -1.0f);
+  for (size_t at : {4999, 3000, 1024, 1023, 500, 63, 0}) {
+    x[at] = 7.0f;
+    EXPECT_EQ(ArgMax(passes(), x).token_id, static_cast<int32_t>(at));
+  }
+  EXPECT_EQ(ArgMax(passes(), std::vector<float>{-1.0f, -0.0f, 0.0f}).token_id, 1) << "-0 is 0";
 }
 
 TEST_P(SampleTest, LogSumExpWithinBoundOfReference) {
