@@ -174,8 +174,9 @@ struct Product {
     }
   }
 
-  // One part of k after the other, so that what is read of panels and strips stays in cache. To
-  // `products`, [rows of x][kPanelRows], instead of y where that is not null.
+  // One part of k after the other, so that what is read of panels and strips stays in cache. Each
+  // product asks for a slice of what comes: the next part of k, or where k is whole the next strip.
+  // To `products`, [rows of x][kPanelRows], instead of y where that is not null.
   void MultiplyParts(int64_t p_begin, int64_t p_end, int64_t s_begin, int64_t s_end,
                      float* products) const {
     for (int64_t part = 0; part < strips.parts.count; ++part) {
@@ -191,6 +192,9 @@ struct Product {
                                      s - s_begin, s_end - s_begin);
             product.ahead[1] = Slice(product.strip + strips.part_bytes, strips.part_bytes,
                                      p - p_begin, p_end - p_begin);
+          } else if (strips.parts.count == 1 && s + 1 < s_end) {
+            product.ahead[1] =
+                Slice(product.strip + strips.bytes, strips.bytes, p - p_begin, p_end - p_begin);
           }
           kernels.multiply(product);
         }
