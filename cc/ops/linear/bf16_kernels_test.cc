@@ -126,20 +126,25 @@ TEST(Bf16Kernels, AreCloseToTheExactProduct) {
   }
 }
 
+void CheckHeights(const NamedSet& set, const Problem& p, int64_t step) {
+  std::vector<float> one_by_one;
+  for (int64_t n = 0; n < p.n; ++n) {
+    const std::vector<float> row = p.Run(*set.kernels, n, n + 1, true);
+    one_by_one.insert(one_by_one.end(), row.begin(), row.end());
+  }
+  for (int64_t height = p.n; height > 0; height -= step) {
+    const std::vector<float> y = p.Run(*set.kernels, p.n - height, p.n, true);
+    const std::vector<float> expected(one_by_one.end() - height * kYStride, one_by_one.end());
+    ASSERT_TRUE(BitEqual(y, expected)) << set.name << ", " << height << " rows of " << p.k;
+  }
+}
+
 TEST(Bf16Kernels, RowsHaveTheSameBitsInStripsOfAnyHeight) {
   Random random(2);
   for (const NamedSet& set : SetsOfThisMachine()) {
-    const Problem p(set.kernels->max_strip_rows, 21, 77, random);
-    std::vector<float> one_by_one;
-    for (int64_t n = 0; n < p.n; ++n) {
-      const std::vector<float> row = p.Run(*set.kernels, n, n + 1, true);
-      one_by_one.insert(one_by_one.end(), row.begin(), row.end());
-    }
-    for (int64_t height = 1; height <= p.n; ++height) {
-      const std::vector<float> y = p.Run(*set.kernels, p.n - height, p.n, true);
-      const std::vector<float> expected(one_by_one.end() - height * kYStride, one_by_one.end());
-      ASSERT_TRUE(BitEqual(y, expected)) << set.name << ", " << height << " rows";
-    }
+    const int64_t rows = set.kernels->max_strip_rows;
+    CheckHeights(set, Problem(rows, 21, 77, random), 1);
+    CheckHeights(set, Problem(rows, 32, 611, random), 15);  // k in parts where bands are several
   }
 }
 
@@ -196,7 +201,7 @@ TEST(Bf16Kernels, PartsOfKGiveTheBitsOfTheWhole) {
   for (const NamedSet& set : SetsOfThisMachine()) {
     const PackedKernelSet& kernels = *set.kernels;
     if (kernels.part_multiple == 0) continue;
-    for (int64_t n : {1, 12, 13, 30}) {
+    for (int64_t n : {1, 12, 13, 30, 50}) {
       const Problem p(n, n % 2 == 0 ? 32 : 21, 203, random);
       const int64_t first = 3 * kernels.part_multiple;
       const TestTensor panel = Aligned(kernels.panel_bytes(DType::kBF16, p.k));

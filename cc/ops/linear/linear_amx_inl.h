@@ -17,7 +17,7 @@
 
 #include "cc/ops/linear/bf16_panel.h"
 #include "cc/ops/linear/packed_kernel_set.h"
-#include "cc/ops/tiles/tile_band.h"
+#include "cc/ops/tiles/tile_strip.h"
 #include "cc/tensor/float16.h"
 
 namespace pagemill::ops::linear {
@@ -26,14 +26,11 @@ namespace pagemill::ops::linear {
 // instruction sets share none.
 template <class Tiles>
 struct AmxBf16 {
-  using Band = BandProducts<Tiles, TileProduct::kBf16>;
+  using Strip = StripProducts<Tiles, TileProduct::kBf16>;
+  using Band = typename Strip::Band;
   static constexpr int64_t kTileRows = Band::kTileRows;
   static constexpr int64_t kRowBytes = Band::kRowBytes;
   static constexpr int64_t kBandRows = Band::kBandRows;
-  static constexpr int64_t kMaxStripRows = 4 * kBandRows;
-  static constexpr int64_t kPrefetchBytes = 8192;
-  // A block of weights: two tiles side by side.
-  static constexpr int64_t kBlockBytes = kTileRows * kPanelPairBytes;
 
   static int64_t Blocks(int64_t k) { return (k + kPaddedElements - 1) / kPaddedElements; }
 
@@ -63,24 +60,6 @@ struct AmxBf16 {
     }
   }
 
-  // GCC drops calls of a function that only prefetches, unless it has to inline it.
-  [[gnu::always_inline]] static void Prefetch(const uint8_t* from) {
-    for (int64_t line = 0; line < kBlockBytes; line += 64) __builtin_prefetch(from + line);
-  }
-
-  // A band of x times the panel; kTwo where it is higher than one tile, kFirst where the panel is
-  // read for the first time.
-  template <bool kTwo, bool kFirst>
-  static void MultiplyBand(const uint8_t* w, const uint8_t* x, int64_t rows, int64_t blocks) {
-    Band::template Clear<kTwo>();
-    for (int64_t block = 0; block < blocks; ++block) {
-      if constexpr (kFirst) Prefetch(w + kPrefetchBytes);
-      Band::template Add<kTwo>(x, kRowBytes, w, w + kRowBytes, kPanelPairBytes);
-      w += kBlockBytes;
-      x += rows * kRowBytes;
-    }
-  }
-
   // The outputs of one tile: `columns` of `rows` rows.
   template <int kSums>
   static void Store(const float* bias, int64_t rows, int64_t columns, float* y, int64_t y_stride) {
@@ -103,36 +82,52 @@ struct AmxBf16 {
     }
   }
 
+  // The sums of one tile from where `Store` left those of earlier parts of k.
+  template <int kSums>
+  static void Load(int64_t rows, int64_t columns, const float* y, int64_t y_stride) {
+    if (rows <= 0) return;
+    if (columns >= kTileRows) {
+      return Tiles::template Load<kSums>(y, y_stride * static_cast<int64_t>(sizeof(float)));
+    }
+    alignas(64) float sums[kTileRows * kTileRows] = {};
+    for (int64_t row = 0; row < rows; ++row) {
+      for (int64_t i = 0; i < columns; ++i) sums[row * kTileRows + i] = y[row * y_stride + i];
+    }
+    Tiles::template Load<kSums>(sums, kRowBytes);
+  }
+
   static void Multiply(const PackedProduct& o) {
-    const int64_t blocks = Blocks(o.k);
-    const uint8_t* x = o.strip;
-    int64_t configured = 0;
-    for (int64_t begin = 0; begin < o.n; begin += kBandRows) {
-      const int64_t rows = Band::RowsOfBand(o.n, begin);
-      if (rows != configured) Band::Configure(rows);
-      configured = rows;
-      if (rows > kTileRows) {
-        begin == 0 ? MultiplyBand<true, true>(o.panel, x, rows, blocks)
-                   : MultiplyBand<true, false>(o.panel, x, rows, blocks);
-      } else {
-        begin == 0 ? MultiplyBand<false, true>(o.panel, x, rows, blocks)
-                   : MultiplyBand<false, false>(o.panel, x, rows, blocks);
-      }
+    const auto start = [&](int64_t begin, int64_t rows) {
+      if (!o.adds) return Strip::Clear(rows);
+      const float* const y = o.y + begin * o.y_stride;
+      const float* const lower = y + kTileRows * o.y_stride;
+      const int64_t upper_rows = rows < kTileRows ? rows : kTileRows;
+      Load<0>(upper_rows, o.m, y, o.y_stride);
+      Load<1>(upper_rows, o.m - kTileRows, y + kTileRows, o.y_stride);
+      Load<2>(rows - kTileRows, o.m, lower, o.y_stride);
+      Load<3>(rows - kTileRows, o.m - kTileRows, lower + kTileRows, o.y_stride);
+    };
+    const auto finish = [&](int64_t begin, int64_t rows) {
       float* const y = o.y + begin * o.y_stride;
       float* const lower = y + kTileRows * o.y_stride;
       const float* const right = o.bias == nullptr ? nullptr : o.bias + kTileRows;
-      Store<0>(o.bias, rows < kTileRows ? rows : kTileRows, o.m, y, o.y_stride);
-      Store<1>(right, rows < kTileRows ? rows : kTileRows, o.m - kTileRows, y + kTileRows,
-               o.y_stride);
+      const int64_t upper_rows = rows < kTileRows ? rows : kTileRows;
+      Store<0>(o.bias, upper_rows, o.m, y, o.y_stride);
+      Store<1>(right, upper_rows, o.m - kTileRows, y + kTileRows, o.y_stride);
       Store<2>(o.bias, rows - kTileRows, o.m, lower, o.y_stride);
       Store<3>(right, rows - kTileRows, o.m - kTileRows, lower + kTileRows, o.y_stride);
-      x += rows * blocks * kRowBytes;
-    }
-    Tiles::Release();
+    };
+    Strip::Multiply({o.strip, o.n, o.panel, Blocks(o.k)}, start, finish);
   }
 
-  static constexpr PackedKernelSet kKernels = {kMaxStripRows, Bf16PanelBytes, PackBf16Panel,
-                                               StripBytes,    Prepare,        Multiply};
+  static constexpr PackedKernelSet kKernels = {.max_strip_rows = Strip::kMaxRows,
+                                               .panel_bytes = Bf16PanelBytes,
+                                               .pack = PackBf16Panel,
+                                               .strip_bytes = StripBytes,
+                                               .prepare = Prepare,
+                                               .multiply = Multiply,
+                                               .part_multiple = kPaddedElements,
+                                               .max_whole_bytes = 1 << 20};
 };
 
 }  // namespace pagemill::ops::linear

@@ -16,20 +16,17 @@
 #include "cc/ops/linear/packed_kernel_set.h"
 #include "cc/ops/scaled_linear/scaled_panel.h"
 #include "cc/ops/scaled_linear/scaled_quantize_avx512.h"
-#include "cc/ops/tiles/tile_band.h"
+#include "cc/ops/tiles/tile_strip.h"
 
 namespace pagemill::ops::scaled {
 
 template <class Tiles>
 struct ScaledAmx {
-  using Band = BandProducts<Tiles, TileProduct::kBytes>;
+  using Strip = StripProducts<Tiles, TileProduct::kBytes>;
+  using Band = typename Strip::Band;
   static constexpr int64_t kTileRows = Band::kTileRows;
   static constexpr int64_t kRowBytes = Band::kRowBytes;
   static constexpr int64_t kBandRows = Band::kBandRows;
-  static constexpr int64_t kMaxStripRows = 4 * kBandRows;
-  static constexpr int64_t kPrefetchBytes = 8192;
-  // 64 elements of k of all rows of a panel: two tiles side by side.
-  static constexpr int64_t kBlockBytes = kTileRows * kPanelQuadBytes;
 
   static int64_t Blocks(int64_t k) { return PaddedK(k) / kPaddedElements; }
   static int64_t ScaleBytes(int64_t n) {
@@ -61,23 +58,6 @@ struct ScaledAmx {
     }
   }
 
-  // GCC drops calls of a function that only prefetches, unless it has to inline it.
-  [[gnu::always_inline]] static void Prefetch(const uint8_t* from) {
-    for (int64_t line = 0; line < kBlockBytes; line += 64) __builtin_prefetch(from + line);
-  }
-
-  // A band of x times the panel; kTwo where it is higher than one tile.
-  template <bool kTwo>
-  static void MultiplyBand(const uint8_t* w, const uint8_t* x, int64_t rows, int64_t blocks) {
-    Band::template Clear<kTwo>();
-    for (int64_t block = 0; block < blocks; ++block) {
-      Prefetch(w + kPrefetchBytes);
-      Band::template Add<kTwo>(x, kRowBytes, w, w + kRowBytes, kPanelQuadBytes);
-      w += kBlockBytes;
-      x += rows * kRowBytes;
-    }
-  }
-
   // The outputs of one tile of sums: rows of x from `n` on, weight rows of the panel from `first`.
   template <int kSums>
   static void Store(const linear::PackedProduct& p, int64_t n, int64_t rows, int64_t first) {
@@ -98,26 +78,20 @@ struct ScaledAmx {
   }
 
   static void Multiply(const linear::PackedProduct& p) {
-    const uint8_t* x = p.strip + ScaleBytes(p.n);
-    int64_t configured = 0;
-    for (int64_t begin = 0; begin < p.n; begin += kBandRows) {
-      const int64_t rows = Band::RowsOfBand(p.n, begin);
-      if (rows != configured) Band::Configure(rows);
-      configured = rows;
-      rows > kTileRows ? MultiplyBand<true>(p.panel, x, rows, Blocks(p.k))
-                       : MultiplyBand<false>(p.panel, x, rows, Blocks(p.k));
+    const auto finish = [&](int64_t begin, int64_t rows) {
       const int64_t upper = rows < kTileRows ? rows : kTileRows;
       Store<0>(p, begin, upper, 0);
       Store<1>(p, begin, upper, kTileRows);
       Store<2>(p, begin + kTileRows, rows - upper, 0);
       Store<3>(p, begin + kTileRows, rows - upper, kTileRows);
-      x += rows * Blocks(p.k) * kRowBytes;
-    }
-    Tiles::Release();
+    };
+    Strip::Multiply(
+        {p.strip + ScaleBytes(p.n), p.n, p.panel, Blocks(p.k)},
+        [](int64_t, int64_t rows) { Strip::Clear(rows); }, finish);
   }
 
   static constexpr linear::PackedKernelSet kKernels = {
-      kMaxStripRows,      ScaledPanelBytes, PackScaledPanel, StripBytes, Prepare, Multiply,
+      Strip::kMaxRows,    ScaledPanelBytes, PackScaledPanel, StripBytes, Prepare, Multiply,
       /*has_scales=*/true};
 };
 

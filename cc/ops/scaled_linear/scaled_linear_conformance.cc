@@ -139,6 +139,7 @@ void CheckValues(const OpDefinition& op, const device::Capabilities& caps) {
       {.n = 13, .m = 31, .k = 5, .bias = true},
       {.n = 0, .m = 5, .k = 64},
       {.n = 27, .m = 3, .k = 191},
+      {.n = 67, .m = 35, .k = 1200, .bias = true},
       {.n = 1, .m = 70, .k = 600, .bias = true},
       {.n = 2, .m = 66, .k = 300, .block_rows = 128, .block_columns = 128, .bias = true},
       {.n = 9, .m = 66, .k = 256, .block_rows = 24, .block_columns = 64},

@@ -1,0 +1,133 @@
+// File: cc/ops/tiles/tile_strip.h
+// A strip of rows times a panel of 32 columns, in bands of tiles (tile_band.h). Layouts, a block
+// being 64 bytes of k (32 bf16, 64 bytes):
+//
+//   rows      band after band, each [blocks][rows of the band][64 bytes]
+//   columns   [blocks][16][2 tiles side by side][64 bytes]
+//
+// Where there are several bands, k is taken in parts: a part of the panel is multiplied with each
+// band in turn and stays in L1 meanwhile, of which it takes 18 KB and a band's part as much; whole
+// panels of long rows would come from L2 for each band, which feeds tiles at 70 % of their rate.
+// Sums of bands wait in memory between parts, exactly as they are, so parts change no bits.
+#ifndef PAGEMILL_CC_OPS_TILES_TILE_STRIP_H_
+#define PAGEMILL_CC_OPS_TILES_TILE_STRIP_H_
+
+#include <cstdint>
+
+#include "cc/ops/tiles/tile_band.h"
+
+namespace pagemill::ops {
+
+// Every function is a member of a template over Tiles, so that files compiled for different
+// instruction sets share none.
+template <class Tiles, TileProduct kProduct>
+struct StripProducts {
+  using Band = BandProducts<Tiles, kProduct>;
+  static constexpr int64_t kRowBytes = Band::kRowBytes;
+  static constexpr int64_t kBandRows = Band::kBandRows;
+  static constexpr int64_t kMaxRows = 4 * kBandRows;
+  static constexpr int64_t kColumnStride = 2 * kRowBytes;
+  static constexpr int64_t kBlockBytes = Band::kTileRows * kColumnStride;
+  static constexpr int64_t kPartBlocks = 9;
+  static constexpr int64_t kPrefetchBytes = 8192;
+
+  struct Operands {
+    const uint8_t* rows;
+    int64_t n;  // rows, 1 to kMaxRows
+    const uint8_t* columns;
+    int64_t blocks;
+  };
+
+  // Calls start(begin, rows) before the products of the band that begins at row `begin`, which sets
+  // its sums, and finish(begin, rows) once they are complete.
+  template <class Start, class Finish>
+  static void Multiply(const Operands& o, const Start& start, const Finish& finish) {
+    const int64_t parts = o.n <= kBandRows ? 1 : (o.blocks + kPartBlocks - 1) / kPartBlocks;
+    WaitingSums waiting[kMaxRows / kBandRows];
+    int64_t configured = 0;
+    for (int64_t part = 0; part < parts; ++part) {
+      const int64_t first = part * o.blocks / parts, last = (part + 1) * o.blocks / parts;
+      const uint8_t* band = o.rows;
+      for (int64_t begin = 0; begin < o.n; begin += kBandRows) {
+        const int64_t rows = Band::RowsOfBand(o.n, begin);
+        if (rows != configured) Band::Configure(rows);
+        configured = rows;
+        WaitingSums& sums = waiting[begin / kBandRows];
+        part == 0 ? start(begin, rows) : ForEachSum<Resume>(rows, sums);
+        const Products products = {band + first * rows * kRowBytes, rows * kRowBytes,
+                                   o.columns + first * kBlockBytes, last - first};
+        rows > Band::kTileRows ? products.template Add<true>(begin == 0)
+                               : products.template Add<false>(begin == 0);
+        part + 1 == parts ? finish(begin, rows) : ForEachSum<PutAside>(rows, sums);
+        band += rows * o.blocks * kRowBytes;
+      }
+    }
+    Tiles::Release();
+  }
+
+  // Sums of nothing: what `start` does where there are none yet.
+  static void Clear(int64_t rows) {
+    rows > Band::kTileRows ? Band::template Clear<true>() : Band::template Clear<false>();
+  }
+
+ private:
+  struct alignas(64) WaitingSums {
+    uint8_t tiles[4][Band::kTileRows * kRowBytes];
+  };
+
+  template <int kTile>
+  struct Resume {
+    static void Run(WaitingSums& sums) {
+      Tiles::template Load<kTile>(sums.tiles[kTile], kRowBytes);
+    }
+  };
+  template <int kTile>
+  struct PutAside {
+    static void Run(WaitingSums& sums) {
+      Tiles::template Store<kTile>(sums.tiles[kTile], kRowBytes);
+    }
+  };
+
+  template <template <int> class Move>
+  static void ForEachSum(int64_t rows, WaitingSums& sums) {
+    Move<0>::Run(sums);
+    Move<1>::Run(sums);
+    if (rows <= Band::kTileRows) return;
+    Move<2>::Run(sums);
+    Move<3>::Run(sums);
+  }
+
+  // GCC drops calls of a function that only prefetches, unless it has to inline it.
+  [[gnu::always_inline]] static void Prefetch(const uint8_t* from) {
+    for (int64_t line = 0; line < kBlockBytes; line += 64) __builtin_prefetch(from + line);
+  }
+
+  // Blocks of a band times those of the panel.
+  struct Products {
+    const uint8_t* rows;
+    int64_t row_block_bytes;
+    const uint8_t* columns;
+    int64_t blocks;
+
+    // `first_time`: nobody has read these columns yet.
+    template <bool kTwo>
+    void Add(bool first_time) const {
+      first_time ? AddBlocks<kTwo, true>() : AddBlocks<kTwo, false>();
+    }
+
+    template <bool kTwo, bool kFirst>
+    void AddBlocks() const {
+      const uint8_t *x = rows, *w = columns;
+      for (int64_t block = 0; block < blocks; ++block) {
+        if constexpr (kFirst) Prefetch(w + kPrefetchBytes);
+        Band::template Add<kTwo>(x, kRowBytes, w, w + kRowBytes, kColumnStride);
+        x += row_block_bytes;
+        w += kBlockBytes;
+      }
+    }
+  };
+};
+
+}  // namespace pagemill::ops
+
+#endif  // PAGEMILL_CC_OPS_TILES_TILE_STRIP_H_
