@@ -23,6 +23,12 @@ _INIT = """#!/bin/busybox sh
 /bin/busybox poweroff -f
 """
 
+_COMMAND = """echo "== {name}"
+/t/{name} {arguments}; status=$?
+[ $status -lt 128 ] || /bin/busybox dmesg | /bin/busybox tail -n 3
+echo "== status $status"
+"""
+
 
 def program_files(programs: Sequence[Path]) -> dict[str, Path]:
     """Programs as /t/<name>, and the shared libraries that the loader would find for them."""
@@ -35,9 +41,10 @@ def program_files(programs: Sequence[Path]) -> dict[str, Path]:
 
 
 def init_script(names: Sequence[str], arguments: str) -> str:
-    """What the emulated machine does: every program in turn, its status on a line of its own."""
-    commands = [f'echo "== {name}"; /t/{name} {arguments}; echo "== status $?"' for name in names]
-    return _INIT.format(commands="\n".join(commands))
+    """What the emulated machine does: every program in turn, its status on a line of its own, and
+    before that the kernel's last lines where a signal ended it."""
+    commands = (_COMMAND.format(name=name, arguments=arguments) for name in names)
+    return _INIT.format(commands="".join(commands))
 
 
 def archive(files: dict[str, bytes]) -> bytes:

@@ -16,8 +16,16 @@ def test_statuses_of_programs_that_ended() -> None:
 
 def test_init_runs_every_program_and_switches_off() -> None:
     script = boot_image.init_script(["a_test", "b_test"], "--gtest_brief=1")
-    assert 'echo "== a_test"; /t/a_test --gtest_brief=1; echo "== status $?"' in script
+    assert 'echo "== a_test"\n/t/a_test --gtest_brief=1; status=$?\n' in script
+    assert 'echo "== status $status"\n' in script
     assert script.index("a_test") < script.index("b_test") < script.index("poweroff")
+
+
+def test_last_words_are_the_emulators_complaints(tmp_path: Path) -> None:
+    log = tmp_path / "bochs.log"
+    assert main.last_words(log) == []
+    log.write_text("".join(f"{i}e RDMSR: Unknown register 0xe8\n{i}e bad tile\n" for i in range(9)))
+    assert main.last_words(log) == [f"{i}e bad tile" for i in range(4, 9)]
 
 
 def test_archive_has_its_files_and_their_folders() -> None:
