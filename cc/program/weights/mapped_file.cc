@@ -6,7 +6,10 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <system_error>
+
+#include "cc/device/large_pages.h"
 
 namespace pagemill::program {
 namespace {
@@ -18,9 +21,43 @@ Status ErrnoStatus(const std::string& path, const char* call) {
   return code == ENOENT || code == ENOTDIR ? NotFound(message) : InvalidArgument(message);
 }
 
+// At an address that is a multiple of `border`, which not every file system sees to by itself;
+// MAP_FAILED and errno as of mmap.
+void* MapAtBorder(int fd, size_t size, size_t border) {
+  const size_t reserved = size + border;
+  void* begin = ::mmap(nullptr, reserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (begin == MAP_FAILED) return MAP_FAILED;
+  const size_t before = (border - reinterpret_cast<uintptr_t>(begin) % border) % border;
+  std::byte* target = static_cast<std::byte*>(begin) + before;
+  void* data = ::mmap(target, size, PROT_READ, MAP_PRIVATE | MAP_FIXED, fd, 0);
+  if (data == MAP_FAILED) {
+    const int code = errno;
+    ::munmap(begin, reserved);
+    errno = code;
+    return MAP_FAILED;
+  }
+  const size_t page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  const size_t pages = (size + page - 1) / page * page;  // of the file
+  if (before > 0) ::munmap(begin, before);
+  ::munmap(target + pages, reserved - before - pages);
+  return data;
+}
+
+void* Map(int fd, size_t size, MappedFile::Use use) {
+  const size_t large =
+      use == MappedFile::Use::kAll ? static_cast<size_t>(device::DetectLargePages().bytes) : 0;
+  if (large == 0 || size < large) return ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
+  void* data = MapAtBorder(fd, size, large);
+#ifdef MADV_HUGEPAGE
+  // Advice: a kernel that has no large pages for files refuses.
+  if (data != MAP_FAILED) ::madvise(data, size, MADV_HUGEPAGE);
+#endif
+  return data;
+}
+
 }  // namespace
 
-StatusOr<MappedFile> MappedFile::Open(const std::string& path) {
+StatusOr<MappedFile> MappedFile::Open(const std::string& path, Use use) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return ErrnoStatus(path, "open");
   struct stat info {};
@@ -38,7 +75,7 @@ StatusOr<MappedFile> MappedFile::Open(const std::string& path) {
     ::close(fd);
     return MappedFile(std::span<const std::byte>());
   }
-  void* data = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
+  void* data = Map(fd, size, use);
   if (data == MAP_FAILED) {
     Status status = ErrnoStatus(path, "map");
     ::close(fd);

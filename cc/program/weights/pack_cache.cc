@@ -12,6 +12,8 @@
 #include <fstream>
 #include <vector>
 
+#include "cc/device/large_pages.h"
+
 namespace pagemill::program {
 namespace {
 
@@ -76,7 +78,7 @@ std::string PackCache::PathOf(const Digest128& key) const {
 std::optional<PackCache::Entry> PackCache::Find(const Digest128& key, int64_t bytes,
                                                 device::ThreadPool& pool) const {
   const std::string path = PathOf(key);
-  StatusOr<MappedFile> file = MappedFile::Open(path);
+  StatusOr<MappedFile> file = MappedFile::Open(path, MappedFile::Use::kAll);
   if (!file.ok()) return std::nullopt;
   const std::span<const std::byte> all = file->bytes();
   if (static_cast<int64_t>(all.size()) != kPageBytes + bytes) return std::nullopt;
@@ -91,7 +93,14 @@ std::optional<PackCache::Entry> PackCache::Find(const Digest128& key, int64_t by
   }
   std::error_code ignored;  // another process may have removed it: the mapping stays
   fs::last_write_time(path, fs::file_time_type::clock::now(), ignored);
-  return Entry{*std::move(file), payload};
+  return Entry{*std::move(file), payload, BetterCopied(payload)};
+}
+
+bool PackCache::BetterCopied(std::span<const std::byte> mapped) const {
+  const device::LargePages pages = device::DetectLargePages(system_root_ + "/sys");
+  const int64_t size = static_cast<int64_t>(mapped.size());
+  return pages.on_request && size >= 2 * pages.bytes &&
+         2 * device::BytesInLargePages(mapped, system_root_ + "/proc") < size;
 }
 
 void PackCache::MakeRoom(int64_t bytes) const {
@@ -134,6 +143,7 @@ Status PackCache::Store(const Digest128& key, std::span<const std::byte> bytes,
   {
     std::ofstream out(temporary, std::ios::binary | std::ios::trunc);
     out.write(page.data(), kPageBytes);
+    // At once: in small pieces, the page cache would hold it in small pages.
     out.write(reinterpret_cast<const char*>(bytes.data()), size);
     out.flush();
     if (!out) {

@@ -9,6 +9,9 @@
 // written under another name and renamed, so nobody sees half of one; the checksum catches what a
 // crash of the system or a disk leaves behind. Where a new file would bring the folder above its
 // bound, those not used for longest are removed. Several processes may use a folder at once.
+//
+// Weights are read faster from large pages (device/large_pages.h). Files are written in one piece
+// and mapped so that the page cache holds them in such pages where the file system can.
 #ifndef PAGEMILL_CC_PROGRAM_WEIGHTS_PACK_CACHE_H_
 #define PAGEMILL_CC_PROGRAM_WEIGHTS_PACK_CACHE_H_
 
@@ -32,12 +35,17 @@ class PackCache {
  public:
   static constexpr int64_t kMaxBytes = int64_t{32} << 30;  // of all files of a folder
 
-  explicit PackCache(std::string folder, int64_t max_bytes = kMaxBytes)
-      : folder_(std::move(folder)), max_bytes_(max_bytes) {}
+  // `system_root` holds sys and proc of this machine.
+  explicit PackCache(std::string folder, int64_t max_bytes = kMaxBytes,
+                     std::string system_root = "")
+      : folder_(std::move(folder)), max_bytes_(max_bytes), system_root_(std::move(system_root)) {}
 
   struct Entry {
     MappedFile file;
     std::span<const std::byte> bytes;  // at a page boundary
+    // Most of it lies in small pages, and memory of one's own would lie in large ones: a copy is
+    // read faster, but shared by nobody. Never where it is smaller than two large pages.
+    bool better_copied = false;
   };
   // Nothing where there is no whole file of this key and size. Reads all of it.
   std::optional<Entry> Find(const Digest128& key, int64_t bytes, device::ThreadPool& pool) const;
@@ -49,9 +57,11 @@ class PackCache {
  private:
   std::string PathOf(const Digest128& key) const;
   void MakeRoom(int64_t bytes) const;
+  bool BetterCopied(std::span<const std::byte> mapped) const;
 
   std::string folder_;
   int64_t max_bytes_;
+  std::string system_root_;
 };
 
 }  // namespace pagemill::program

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "cc/device/large_pages.h"
+
 namespace pagemill::program {
 namespace {
 
@@ -46,6 +48,28 @@ class PackCacheTest : public ::testing::Test {
 
   std::string root_;
   std::string folder_;
+  // A system, made of files, with large pages of 1 MiB for who asks if `choice` says so, that tells
+  // how much of any mapping lies in them. Returns its root.
+  std::string System(const std::string& choice, int64_t large_kibibytes) const {
+    const std::string root = root_ + "/system";
+    const std::string folder = root + "/sys/kernel/mm/transparent_hugepage";
+    fs::create_directories(folder);
+    fs::create_directories(root + "/proc/self");
+    std::ofstream(folder + "/hpage_pmd_size") << (1 << 20);
+    std::ofstream(folder + "/enabled") << choice;
+    std::ofstream(root + "/proc/self/smaps")
+        << "1000-fffffffffffff000 r--p\nFilePmdMapped: " << large_kibibytes << " kB\n";
+    return root;
+  }
+  // What the cache says there of a file with so many bytes.
+  bool BetterCopied(const std::string& choice, int64_t large_kibibytes, int64_t bytes) {
+    const PackCache cache(folder_, PackCache::kMaxBytes, System(choice, large_kibibytes));
+    EXPECT_TRUE(cache.Store({5, 5}, Bytes(static_cast<size_t>(bytes), 5), pool_).ok());
+    const std::optional<PackCache::Entry> entry = cache.Find({5, 5}, bytes, pool_);
+    EXPECT_TRUE(entry.has_value());
+    return entry && entry->better_copied;
+  }
+
   device::ThreadPool pool_{{.num_threads = 2}};
 };
 
@@ -108,6 +132,30 @@ TEST_F(PackCacheTest, RemovesWhatADeadProcessLeft) {
   ASSERT_TRUE(PackCache(folder_).Store({1, 1}, Bytes(100, 0), pool_).ok());
   EXPECT_FALSE(fs::exists(left));
   EXPECT_TRUE(fs::exists(fresh));
+}
+
+TEST_F(PackCacheTest, WhatLiesInSmallPagesIsBetterCopied) {
+  constexpr int64_t kSize = 3 << 20;
+  EXPECT_TRUE(BetterCopied("always [madvise] never", 0, kSize));
+  EXPECT_TRUE(BetterCopied("[always] madvise never", 1535, kSize)) << "most of it";
+  EXPECT_FALSE(BetterCopied("always [madvise] never", 1536, kSize)) << "half lies in large ones";
+}
+
+TEST_F(PackCacheTest, WhereACopyWouldLieInSmallPagesTooItIsShared) {
+  EXPECT_FALSE(BetterCopied("always madvise [never]", 0, 3 << 20)) << "large pages are off";
+  EXPECT_FALSE(BetterCopied("always [madvise] never", 0, (2 << 20) - 1)) << "too small for them";
+}
+
+TEST_F(PackCacheTest, MapsLargeFilesAtTheBorderOfALargePage) {
+  const int64_t border = device::DetectLargePages().bytes;
+  if (border == 0 || border > 4 << 20) GTEST_SKIP() << "no large pages that a test can fill";
+  const PackCache cache(folder_);
+  const std::vector<std::byte> bytes = Bytes(static_cast<size_t>(border) + 5, 1);
+  ASSERT_TRUE(cache.Store({1, 2}, bytes, pool_).ok());
+  const std::optional<PackCache::Entry> entry = cache.Find({1, 2}, border + 5, pool_);
+  ASSERT_TRUE(entry.has_value());
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(entry->file.bytes().data()) % border, 0u);
+  EXPECT_EQ(Copy(entry->bytes), bytes);
 }
 
 TEST_F(PackCacheTest, RefusesWhatExceedsTheFolder) {

@@ -184,6 +184,14 @@ Status MakeCopy(const Program& program, const Copy& copy, const Weights& weights
   return OkStatus();
 }
 
+Status Pack(const Program& program, const Layout& layout, const Weights& weights, std::byte* target,
+            device::ThreadPool& pool) {
+  for (const Copy& copy : layout.copies) {
+    PM_RETURN_IF_ERROR(MakeCopy(program, copy, weights, target + copy.offset, pool));
+  }
+  return OkStatus();
+}
+
 void CopyBytes(const std::byte* from, std::byte* to, int64_t bytes, device::ThreadPool& pool) {
   pool.ParallelFor(bytes, /*grain=*/int64_t{1} << 20, [&](int64_t begin, int64_t end, int) {
     std::copy(from + begin, from + end, to + begin);
@@ -209,28 +217,22 @@ StatusOr<PackedWeights> PackedWeights::Make(const Program& program,
   if (cache != nullptr) {
     key = KeyOf(program, layout, weights, pool);
     packed.mapped_ = cache->Find(key, bytes, pool);
-    packed.from_cache_ = packed.mapped_.has_value();
   }
-  const std::byte* base = nullptr;
-  if (packed.mapped_ && placement.kind == device::MemoryPlacement::Kind::kAnywhere) {
-    base = packed.mapped_->bytes.data();
-  } else {
+  packed.from_cache_ = packed.mapped_.has_value();
+  const bool placed = placement.kind != device::MemoryPlacement::Kind::kAnywhere;
+  if (!packed.from_cache_ || packed.mapped_->better_copied || placed) {
     PM_ASSIGN_OR_RETURN(packed.memory_, LazyMemory::Allocate(bytes, "packed weights", placement));
-    base = packed.memory_.data();
-  }
-  if (packed.mapped_ && packed.memory_.data() != nullptr) {
-    CopyBytes(packed.mapped_->bytes.data(), packed.memory_.data(), bytes, pool);
-    packed.mapped_.reset();
-  } else if (!packed.mapped_) {
-    for (const Copy& copy : layout.copies) {
-      PM_RETURN_IF_ERROR(
-          MakeCopy(program, copy, weights, packed.memory_.data() + copy.offset, pool));
-    }
-    if (cache != nullptr) {
-      packed.store_status_ =
-          cache->Store(key, packed.memory_.bytes().first(static_cast<size_t>(bytes)), pool);
+    if (packed.from_cache_) {
+      CopyBytes(packed.mapped_->bytes.data(), packed.memory_.data(), bytes, pool);
+      packed.mapped_.reset();
+    } else {
+      PM_RETURN_IF_ERROR(Pack(program, layout, weights, packed.memory_.data(), pool));
     }
   }
+  if (cache != nullptr && !packed.from_cache_) {
+    packed.store_status_ = cache->Store(key, packed.memory_.bytes(), pool);
+  }
+  const std::byte* base = packed.mapped_ ? packed.mapped_->bytes.data() : packed.memory_.data();
   for (const Use& use : layout.uses) {
     const Copy& copy = layout.copies[use.copy];
     packed.data_[{use.op, use.input}] = {base + copy.offset, copy.packing != nullptr};

@@ -42,9 +42,10 @@ PackedBytes CountPackedBytes(const Program& program, std::span<const ops::Kernel
 class PackedWeights {
  public:
   // Maps the copies from `cache` where it has them; else packs on the pool's threads and stores
-  // them there. Null: no cache. Then gives back the pages of files that were read for it. With a
-  // placement the copies lie there, those from the cache too: a mapped file's pages lie where the
-  // first process on the machine that read them ran, so they are copied once more.
+  // them there. Null: no cache. Then gives back the pages of files that were read for it. What the
+  // cache maps is copied once more where it is better copied (PackCache::Entry), and with a
+  // placement, since a mapped file's pages lie where the first process on the machine that read
+  // them ran.
   // kResourceExhausted where there is no room; the errors of Assemble().
   static StatusOr<PackedWeights> Make(const Program& program,
                                       std::span<const ops::KernelRow* const> rows,
@@ -54,6 +55,8 @@ class PackedWeights {
 
   // Were the copies found in the cache?
   bool from_cache() const { return from_cache_; }
+  // Are they the cache's file, mapped, which other processes share?
+  bool mapped() const { return mapped_.has_value(); }
   // Why copies that were packed could not be stored in the cache; that is no reason to fail.
   const Status& store_status() const { return store_status_; }
 

@@ -230,6 +230,7 @@ TEST_F(PackedWeightsCacheTest, TheSecondTimeMapsWhatTheFirstPacked) {
   EXPECT_FALSE(MustPack(program, rows, &cache).from_cache());
   const PackedWeights packed = MustPack(program, rows, &cache);
   EXPECT_TRUE(packed.from_cache());
+  EXPECT_TRUE(packed.mapped());
   EXPECT_TRUE(packed.store_status().ok());
   EXPECT_EQ(First(packed.data(1, 1)), 6);
   EXPECT_EQ(First(packed.data(1, 2)), 12);
@@ -244,12 +245,40 @@ TEST_F(PackedWeightsCacheTest, PlacedWeightsAreCopiesOfWhatTheCacheHas) {
   const device::MemoryPlacement on_node = {device::MemoryPlacement::Kind::kOnNode, {0}};
   const PackedWeights packed = MustPack(program, rows, &cache, on_node);
   EXPECT_TRUE(packed.from_cache());
+  EXPECT_FALSE(packed.mapped());
   for (const auto& file : std::filesystem::directory_iterator(folder_)) {
     std::filesystem::resize_file(file.path(), 0);
   }
   EXPECT_EQ(First(packed.data(1, 1)), 6);
   EXPECT_EQ(First(packed.data(1, 2)), 12);
   EXPECT_FALSE(MustPack(program, rows, &cache, on_node).from_cache()) << "nothing is left";
+}
+
+int64_t TwoMebibytes(const TensorView&) { return 2 << 20; }
+constexpr ops::WeightPacking kLargeCopy = {
+    .layout = "large", .inputs = 0b010, .bytes = TwoMebibytes, .pack = Reverse};
+constexpr ops::KernelRow kPacksLarge = {.op = "op", .name = "packs", .packing = &kLargeCopy};
+
+// On a system made of files, with large pages of 1 MiB, that tells how much of any mapping lies in
+// them.
+TEST_F(PackedWeightsCacheTest, WhatTheCacheMapsInSmallPagesIsCopied) {
+  const std::string pages = folder_ + "/sys/kernel/mm/transparent_hugepage";
+  std::filesystem::create_directories(pages);
+  std::ofstream(pages + "/hpage_pmd_size") << (1 << 20);
+  std::ofstream(pages + "/enabled") << "always [madvise] never";
+  std::filesystem::create_directories(folder_ + "/proc/self");
+  const PackCache cache(folder_ + "/packed", PackCache::kMaxBytes, folder_);
+  const Program program = MustParse();
+  const std::vector<const ops::KernelRow*> rows = {&kPlain, &kPacksLarge, &kPlain};
+  EXPECT_FALSE(MustPack(program, rows, &cache).mapped()) << "packed at this start";
+  for (const auto& [large_kibibytes, mapped] : {std::pair(2048, true), std::pair(1023, false)}) {
+    std::ofstream(folder_ + "/proc/self/smaps")
+        << "1000-fffffffffffff000 r--p\nFilePmdMapped: " << large_kibibytes << " kB\n";
+    const PackedWeights packed = MustPack(program, rows, &cache);
+    EXPECT_TRUE(packed.from_cache());
+    EXPECT_EQ(packed.mapped(), mapped) << large_kibibytes;
+    EXPECT_EQ(First(packed.data(1, 1)), 6);
+  }
 }
 
 TEST_F(PackedWeightsCacheTest, OtherBytesOrLayoutsAreOtherEntries) {
