@@ -74,6 +74,43 @@ struct BlockTraits {
   static constexpr bool kHasHalfScales = kDType == DType::kQ6_K;
 };
 
+// What the integers of a block are multiples of, and its inverse; zeros where the block counts as
+// zeros.
+struct BlockScale {
+  float scale;
+  float inverse;
+};
+
+// `bits` are those of the block's largest |x|, kLevels is L. As integers, magnitudes are in the
+// order of their values and NaN is above all.
+template <int kLevels>
+[[gnu::always_inline]] inline BlockScale BlockScaleOf(uint32_t bits) {
+  constexpr float kLargest = kLevels;
+  const float top = __builtin_bit_cast(float, bits);
+  if (top < kSmallestBlock) return {0, 0};
+  return {top * (1 / kLargest), kLargest / top};
+}
+
+// Writes what follows the integers of a record, whose sums are `first` of elements 0..15 and
+// `second` of the others.
+template <DType kDType, int kPlanes>
+[[gnu::always_inline]] inline void FinishRecord(float scale, int32_t first, int32_t second,
+                                                uint8_t* record) {
+  using T = BlockTraits<kDType>;
+  constexpr int32_t kZeroPoint = T::kLayout.zero_point;
+  uint8_t* const offsets = record + kOffsetAt<kPlanes>;
+  __builtin_memcpy(record + kScaleAt<kPlanes>, &scale, 4);
+  if constexpr (T::kHasMinimum) {
+    const float sum = scale * static_cast<float>(first + second);
+    __builtin_memcpy(offsets, &sum, 4);
+  } else {
+    const int32_t sum = -kZeroPoint * (T::kHasHalfScales ? first : first + second);
+    __builtin_memcpy(offsets, &sum, 4);
+  }
+  const int32_t other = T::kHasHalfScales ? -kZeroPoint * second : 0;
+  __builtin_memcpy(offsets + 4, &other, 4);
+}
+
 // Calls f.template operator()<dtype>() for a block format.
 template <class F>
 [[gnu::always_inline]] inline void WithBlockFormat(DType dtype, const F& f) {

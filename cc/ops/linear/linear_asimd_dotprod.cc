@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "cc/ops/linear/block_kernels/block_panel_asimd.h"
+#include "cc/ops/linear/block_kernels/block_walk_inl.h"
 #include "cc/ops/linear/block_panel.h"
 #include "cc/ops/linear/block_strip.h"
 #include "cc/ops/linear/packed_kernel_set.h"
@@ -76,12 +77,7 @@ PM_INLINE void AddBlock(const Weights& w, const uint8_t* x, float* y) {
     int32x4_t others[kRows][kVectors];
     MultiplyQuads<kDType, kPlanes, kRows, 0, 4>(w, x, kAt, sums);
     MultiplyQuads<kDType, kPlanes, kRows, 4, 8>(w, x, kAt + 4, others);
-    for (int r = 0; r < kRows; ++r) {
-      for (int v = 0; v < kVectors; ++v) {
-        sums[r][v] = vmlaq_s32(vmulq_s32(sums[r][v], w.half_scales[0][v]), others[r][v],
-                               w.half_scales[1][v]);
-      }
-    }
+    for (int r = 0; r < kRows; ++r) ScaleHalves(w, others[r], sums[r]);
   } else {
     MultiplyQuads<kDType, kPlanes, kRows, 0, kQuads>(w, x, kAt, sums);
   }
@@ -89,23 +85,6 @@ PM_INLINE void AddBlock(const Weights& w, const uint8_t* x, float* y) {
     AddScaled<kDType, kPlanes>(w, x + r * kXRecordBytes<kPlanes>, sums[r], y + r * kPanelRows);
   }
 }
-
-template <DType kDType, int kPlanes>
-void Multiply(const PackedProduct& p) {
-  MultiplyPanel<kDType, kPlanes>(p, [&](const Weights& w, const uint8_t* x, float* y) {
-    constexpr int kRows = kRowsAtOnce<kPlanes>;
-    int64_t r = 0;
-    for (; r + kRows <= p.n; r += kRows) {
-      AddBlock<kDType, kPlanes, kRows>(w, x + r * kXRecordBytes<kPlanes>, y + r * kPanelRows);
-    }
-    for (; r < p.n; ++r) {
-      AddBlock<kDType, kPlanes, 1>(w, x + r * kXRecordBytes<kPlanes>, y + r * kPanelRows);
-    }
-  });
-}
-
-PM_INLINE void WriteFloat(uint8_t* out, float value) { __builtin_memcpy(out, &value, 4); }
-PM_INLINE void WriteInt(uint8_t* out, int32_t value) { __builtin_memcpy(out, &value, 4); }
 
 // 16 integers to bytes at `out`; of two planes, the upper ones there and the lower ones beyond.
 template <int kPlanes>
@@ -131,21 +110,15 @@ PM_INLINE void StorePlanes(const int32x4_t integers[4], uint8_t* out) {
 
 template <DType kDType, int kPlanes>
 PM_INLINE void QuantizeBlock(const float* x, uint8_t* out) {
-  using T = BlockTraits<kDType>;
-  constexpr float kLargest = kPlanes == 1 ? 127 : 127 * 128;
   float32x4_t values[8];
-  // As integers, magnitudes are in the order of their values and NaN is above all.
   uint32x4_t largest = vdupq_n_u32(0);
   for (int i = 0; i < 8; ++i) {
     values[i] = vld1q_f32(x + 4 * i);
     largest = vmaxq_u32(largest, vreinterpretq_u32_f32(vabsq_f32(values[i])));
   }
-  const float top = __builtin_bit_cast(float, vmaxvq_u32(largest));
-  const bool is_zero = top < kSmallestBlock;
-  const float scale = is_zero ? 0 : top * (1 / kLargest);
-  const float inverse = is_zero ? 0 : kLargest / top;
+  const BlockScale by = BlockScaleOf < kPlanes == 1 ? 127 : 127 * 128 > (vmaxvq_u32(largest));
   int32x4_t integers[8];
-  for (int i = 0; i < 8; ++i) integers[i] = vcvtnq_s32_f32(vmulq_n_f32(values[i], inverse));
+  for (int i = 0; i < 8; ++i) integers[i] = vcvtnq_s32_f32(vmulq_n_f32(values[i], by.inverse));
   StorePlanes<kPlanes>(integers, out);
   StorePlanes<kPlanes>(integers + 4, out + 16);
   int32_t sums[2];
@@ -153,38 +126,40 @@ PM_INLINE void QuantizeBlock(const float* x, uint8_t* out) {
     const int32x4_t* of = integers + 4 * half;
     sums[half] = vaddvq_s32(vaddq_s32(vaddq_s32(of[0], of[1]), vaddq_s32(of[2], of[3])));
   }
-  uint8_t* offset = out + kOffsetAt<kPlanes>;
-  WriteFloat(out + kScaleAt<kPlanes>, scale);
-  constexpr int32_t kZeroPoint = T::kLayout.zero_point;
-  WriteInt(offset + 4, T::kHasHalfScales ? -kZeroPoint * sums[1] : 0);
-  if constexpr (T::kHasMinimum) {
-    WriteFloat(offset, scale * static_cast<float>(sums[0] + sums[1]));
-  } else {
-    WriteInt(offset, -kZeroPoint * (T::kHasHalfScales ? sums[0] : sums[0] + sums[1]));
-  }
+  FinishRecord<kDType, kPlanes>(by.scale, sums[0], sums[1], out);
 }
 
+// For kKernels (block_walk_inl.h).
 template <int kPlanes>
-void Prepare(DType dtype, const InputRows& x, uint8_t* strip) {
-  WithBlockFormat(dtype, [&]<DType kDType>() {
+struct SdotBlocks : PlainBlocks<kPlanes> {
+  static constexpr int64_t kPrefetchBytes = kAsimdPrefetchBytes;
+
+  template <DType kDType>
+  PM_INLINE static void Prepare(const InputRows& x, uint8_t* strip) {
     PrepareRows<kPlanes>(
         x, strip, [](const float* from, uint8_t* to) { QuantizeBlock<kDType, kPlanes>(from, to); });
-  });
-}
+  }
 
-template <int kPlanes>
-void MultiplyAny(const PackedProduct& product) {
-  WithBlockFormat(product.dtype, [&]<DType kDType>() { Multiply<kDType, kPlanes>(product); });
-}
-
-template <int kPlanes>
-constexpr PackedKernelSet kKernels{kMaxStripRows,    BlockPanelBytes,
-                                   PackBlockPanel,   BlockStripBytes<kPlanes>,
-                                   Prepare<kPlanes>, MultiplyAny<kPlanes>};
+  template <DType kDType>
+  PM_INLINE static void Add(const uint8_t* head, const uint8_t* record, const uint8_t* x, int64_t n,
+                            float* y) {
+    constexpr int kRows = kRowsAtOnce<kPlanes>;
+    for (int half = 0; half < kHalves; ++half, y += kPanelHalfRows) {
+      const Weights w = LoadWeights<kDType>(head, record, half);
+      int64_t r = 0;
+      for (; r + kRows <= n; r += kRows) {
+        AddBlock<kDType, kPlanes, kRows>(w, x + r * kXRecordBytes<kPlanes>, y + r * kPanelRows);
+      }
+      for (; r < n; ++r) {
+        AddBlock<kDType, kPlanes, 1>(w, x + r * kXRecordBytes<kPlanes>, y + r * kPanelRows);
+      }
+    }
+  }
+};
 
 }  // namespace
 
-constinit const PackedKernelSet kAsimdDotprodKernels = kKernels<1>;
-constinit const PackedKernelSet kAsimdDotprodInt16Kernels = kKernels<2>;
+constinit const PackedKernelSet kAsimdDotprodKernels = kKernels<SdotBlocks<1>>;
+constinit const PackedKernelSet kAsimdDotprodInt16Kernels = kKernels<SdotBlocks<2>>;
 
 }  // namespace pagemill::ops::linear

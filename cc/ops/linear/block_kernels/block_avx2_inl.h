@@ -1,19 +1,16 @@
 // File: cc/ops/linear/block_kernels/block_avx2_inl.h
-// Products of panels of block formats with integer activations in registers of
-// 32 bytes, for any way of multiplying. Included by files compiled for AVX2 and
-// more; everything has internal linkage.
+// Products of panels of block formats with integer activations in registers of 32 bytes, for any
+// way of multiplying. Included by files compiled for AVX2 and more; everything has internal
+// linkage.
 //
 // A class `Products` gives
 //
-//   template <int kBits> class ByteSums   // sums of products of kBits-bit
-//   weights, in 8 lanes
+//   template <int kBits> class ByteSums   // sums of products of kBits-bit weights, in 8 lanes
 //     void Start(start)                   // int32 to start from
-//     void Add(i, values, x)              // the i-th quad: unsigned bytes
-//     times signed bytes
+//     void Add(i, values, x)              // the i-th quad: unsigned bytes times signed bytes
 //     __m256i Total(start) const          // exact; the same start
 //   static constexpr bool kHasBytesOf8Bits    // ByteSums<8> exists
-//   static __m256i AddWords(sums, a, b)   // adds products of pairs of int16;
-//   where it does not
+//   static __m256i AddWords(sums, a, b)   // adds products of pairs of int16; where it does not
 //
 // Weights of 8 bits are multiplied as words where bytes cannot be.
 #ifndef PAGEMILL_CC_OPS_LINEAR_BLOCK_KERNELS_BLOCK_AVX2_INL_H_
@@ -25,6 +22,7 @@
 
 #include "cc/ops/linear/block_kernels/block_panel_avx2.h"
 #include "cc/ops/linear/block_kernels/block_strip_avx2.h"
+#include "cc/ops/linear/block_kernels/block_walk_inl.h"
 #include "cc/ops/linear/block_panel.h"
 #include "cc/ops/linear/block_strip.h"
 #include "cc/ops/linear/packed_kernel_set.h"
@@ -34,10 +32,6 @@
 
 namespace pagemill::ops::linear {
 namespace {
-
-constexpr int64_t kMaxStripRows = 32;
-// How far ahead of their use weights are requested.
-constexpr int64_t kPrefetchBytes = 8192;
 
 template <class Products, DType kDType>
 constexpr bool kUsesWords = kValueBits<kDType> == 8 && !Products::kHasBytesOf8Bits;
@@ -54,19 +48,8 @@ constexpr XOrder kOrderOf = kUsesWords<Products, kDType>
 template <class Products, DType kDType, int kPlanes>
 constexpr int64_t kRecordBytesOf = kXRecordBytes<kPlacesOf<kOrderOf<Products, kDType, kPlanes>>>;
 
-// Of n rows of x in a strip.
-template <class Products, DType kDType, int kPlanes>
-constexpr int64_t BlockBytes(int64_t n) {
-  if constexpr (kPlanes == kMixed) {
-    return MixedBlockBytes<kPlacesOf<kOrderOf<Products, kDType, 2>>>(n);
-  } else {
-    return n * kRecordBytesOf<Products, kDType, kPlanes>;
-  }
-}
-
-// Bytes of 32-byte registers of weights, decoded for several rows of x: by
-// column, then quad; words in two halves, the even and the odd elements of a
-// quad.
+// Bytes of 32-byte registers of weights, decoded for several rows of x: by column, then quad; words
+// in two halves, the even and the odd elements of a quad.
 struct DecodedBlock {
   alignas(64) uint8_t values[2 * kColumns * kQuads * 32];
 };
@@ -76,8 +59,7 @@ PM_INLINE __m256i EvenWords(__m256i bytes) {
 }
 PM_INLINE __m256i OddWords(__m256i bytes) { return _mm256_srli_epi16(bytes, 8); }
 
-// Where products take weights from: a record, for one row of x; a decoded
-// block, for several.
+// Where products take weights from: a record, for one row of x; a decoded block, for several.
 template <DType kDType>
 struct FromRecord {
   const uint8_t* record;
@@ -117,9 +99,8 @@ PM_INLINE void Decode(const uint8_t* record, DecodedBlock* out) {
   }
 }
 
-// Sums of quads [kFirst, kFirst + kCount) of kRows rows of x times kCols
-// columns, the first of them `column`, from the integer at `start` of each row
-// on, or from 0.
+// Sums of quads [kFirst, kFirst + kCount) of kRows rows of x times kCols columns, the first of them
+// `column`, from the integer at `start` of each row on, or from 0.
 template <class Products, int kBits, int kPlanes, int kRows, int kCols, int kFirst, int kCount,
           bool kHasStart, class Source>
 PM_INLINE void SumBytes(const Source& w, int column, const uint8_t* x, int64_t start,
@@ -201,9 +182,8 @@ PM_INLINE void AddBlock(const Source& w, const Scales& scales, int column, const
   constexpr int kBits = kValueBits<kDType>;
   constexpr int kPlaces = kPlacesOf<kOrderOf<Products, kDType, kPlanes>>;
   constexpr int64_t kAt = kOffsetAt<kPlaces>;
-  asm(""
-      : "+r"(x));  // or GCC loads all of x before a loop over columns, and
-                   // stores it to reload it
+  // Or GCC loads all of x before a loop over columns, and stores it to reload it.
+  asm("" : "+r"(x));
   __m256i sums[kRows][kCols];
   if constexpr (kUsesWords<Products, kDType>) {
     SumWords<Products, kRows, kCols>(w, column, x, sums);
@@ -215,9 +195,9 @@ PM_INLINE void AddBlock(const Source& w, const Scales& scales, int column, const
     for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 4
       for (int c = 0; c < kCols; ++c) {
-        const __m256i* half_scales = scales.half_scales[column + c];
-        sums[r][c] = _mm256_add_epi32(_mm256_mullo_epi32(sums[r][c], half_scales[0]),
-                                      _mm256_mullo_epi32(others[r][c], half_scales[1]));
+        sums[r][c] =
+            _mm256_add_epi32(_mm256_mullo_epi32(sums[r][c], scales.half_scales[0][column + c]),
+                             _mm256_mullo_epi32(others[r][c], scales.half_scales[1][column + c]));
       }
     }
   } else {
@@ -248,8 +228,7 @@ PM_INLINE void AddRows(const FromDecoded& w, const Scales& scales, const uint8_t
                        const Rows& y) {
   constexpr int64_t kX = kRecordBytesOf<Products, kDType, kPlanes>;
   constexpr bool kWords = kUsesWords<Products, kDType>;
-  // 8 sums of words, or of bytes of a plane, fit into registers with what they
-  // need.
+  // 8 sums of words, or of bytes of a plane, fit into registers with what they need.
   constexpr int kRows = kWords || kPlanes == 1 ? 4 : 2;
   int64_t r = 0;
   for (; r + kRows <= n; r += kRows) {
@@ -267,7 +246,7 @@ template <class Products, DType kDType, int kPlanes>
 PM_INLINE void AddRecord(const uint8_t* head, const uint8_t* record, const uint8_t* x, int64_t n,
                          float* y) {
   Scales scales;
-  LoadScales<kDType>(head, record, &scales);
+  LoadScales<kDType>(head, record, 0, &scales);
   DecodedBlock decoded;
   Decode<Products, kDType>(record, &decoded);
   const FromDecoded w = {&decoded};
@@ -287,7 +266,7 @@ template <class Products, DType kDType, int kPlanes>
 PM_INLINE void AddRecordToRow(const uint8_t* head, const uint8_t* record, const uint8_t* x,
                               float* y) {
   Scales scales;
-  LoadScales<kDType>(head, record, &scales);
+  LoadScales<kDType>(head, record, 0, &scales);
   const FromRecord<kDType> w = {record};
   if constexpr (kPlanes != kMixed) {
     AddBlock<Products, kDType, kPlanes, 1, 4>(w, scales, 0, x, RowsInOrder{y});
@@ -298,37 +277,6 @@ PM_INLINE void AddRecordToRow(const uint8_t* head, const uint8_t* record, const 
   }
 }
 
-template <class Products, DType kDType, int kPlanes>
-void MultiplyPanel(const PackedProduct& p) {
-  alignas(64) float sums[kMaxStripRows * kPanelRows];
-  for (int64_t i = 0; i < p.n * kPanelRows; ++i) sums[i] = 0;
-  Records<kDType> records(p.panel);
-  const uint8_t* x = p.strip;
-  for (int64_t b = 0; b < p.k / kPanelBlock; ++b, records.Next()) {
-    PrefetchRecord<kDType>(records.record() + kPrefetchBytes);
-    if (p.n > 1) {
-      AddRecord<Products, kDType, kPlanes>(records.head(), records.record(), x, p.n, sums);
-    } else {
-      AddRecordToRow<Products, kDType, kPlanes>(records.head(), records.record(), x, sums);
-    }
-    x += BlockBytes<Products, kDType, kPlanes>(p.n);
-  }
-  for (int64_t n = 0; n < p.n; ++n) {
-    const float* from = sums + n * kPanelRows;
-    float* y = p.y + n * p.y_stride;
-    for (int64_t m = 0; m < p.m; ++m) y[m] = p.bias == nullptr ? from[m] : from[m] + p.bias[m];
-  }
-}
-
-template <class Products, int kPlanes>
-int64_t StripBytes(DType dtype, int64_t n, int64_t k) {
-  int64_t bytes = 0;
-  WithBlockFormat(dtype, [&]<DType kDType>() {
-    bytes = (k / kPanelBlock * BlockBytes<Products, kDType, kPlanes>(n) + 63) / 64 * 64;
-  });
-  return bytes;
-}
-
 template <DType kDType, XOrder kOrder>
 struct BlockQuantizer {
   PM_INLINE void operator()(const float* x, uint32_t bits, uint8_t* out) const {
@@ -336,9 +284,23 @@ struct BlockQuantizer {
   }
 };
 
+// For kKernels (block_walk_inl.h).
 template <class Products, int kPlanes>
-void Prepare(DType dtype, const InputRows& x, uint8_t* strip) {
-  WithBlockFormat(dtype, [&]<DType kDType>() {
+struct Avx2Blocks {
+  static constexpr int64_t kPrefetchBytes = 8192;
+  static constexpr bool kSharesColumns = kPlanes == kMixed;
+
+  template <DType kDType>
+  static constexpr int64_t BlockBytes(int64_t n) {
+    if constexpr (kPlanes == kMixed) {
+      return MixedBlockBytes<kPlacesOf<kOrderOf<Products, kDType, 2>>>(n);
+    } else {
+      return n * kRecordBytesOf<Products, kDType, kPlanes>;
+    }
+  }
+
+  template <DType kDType>
+  PM_INLINE static void Prepare(const InputRows& x, uint8_t* strip) {
     if constexpr (kPlanes == kMixed) {
       constexpr XOrder kOne = kOrderOf<Products, kDType, 1>;
       constexpr XOrder kTwo = kOrderOf<Products, kDType, 2>;
@@ -350,23 +312,18 @@ void Prepare(DType dtype, const InputRows& x, uint8_t* strip) {
         QuantizeBlock<kDType, kOrder>(from, LargestBits(from), to);
       });
     }
-  });
-}
+  }
 
-template <class Products, int kPlanes>
-void Multiply(const PackedProduct& product) {
-  WithBlockFormat(product.dtype,
-                  [&]<DType kDType>() { MultiplyPanel<Products, kDType, kPlanes>(product); });
-}
-
-template <class Products, int kPlanes>
-constexpr PackedKernelSet kKernels{.max_strip_rows = kMaxStripRows,
-                                   .panel_bytes = BlockPanelBytes,
-                                   .pack = PackBlockPanel,
-                                   .strip_bytes = StripBytes<Products, kPlanes>,
-                                   .prepare = Prepare<Products, kPlanes>,
-                                   .multiply = Multiply<Products, kPlanes>,
-                                   .shares_columns = kPlanes == kMixed};
+  template <DType kDType>
+  PM_INLINE static void Add(const uint8_t* head, const uint8_t* record, const uint8_t* x, int64_t n,
+                            float* y) {
+    if (n > 1) {
+      AddRecord<Products, kDType, kPlanes>(head, record, x, n, y);
+    } else {
+      AddRecordToRow<Products, kDType, kPlanes>(head, record, x, y);
+    }
+  }
+};
 
 }  // namespace
 }  // namespace pagemill::ops::linear

@@ -11,9 +11,9 @@
 
 #include <cstdint>
 
+#include "cc/ops/linear/block_kernels/block_walk_inl.h"
 #include "cc/ops/linear/block_panel.h"
 #include "cc/ops/linear/block_strip.h"
-#include "cc/ops/linear/packed_kernel_set.h"
 #include "cc/tensor/dtype.h"
 
 #define PM_INLINE [[gnu::always_inline]] inline
@@ -21,20 +21,10 @@
 namespace pagemill::ops::linear {
 namespace {
 
-constexpr int64_t kMaxStripRows = 32;
 // How far ahead of their use weights are requested.
-constexpr int64_t kPrefetchBytes = 8192;
+constexpr int64_t kAsimdPrefetchBytes = 8192;
 constexpr int kVectors = 4;  // of 4 weight rows: a half of a panel's rows
 constexpr int kHalves = 2;
-
-// One half of the rows of a record.
-struct Weights {
-  const uint8_t* values;
-  const uint8_t* high_bits;
-  float32x4_t scale[kVectors];
-  float32x4_t minimum[kVectors];
-  int32x4_t half_scales[2][kVectors];
-};
 
 PM_INLINE float32x4_t LoadF16(const uint8_t* from) {
   return vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8(from)));
@@ -61,38 +51,37 @@ PM_INLINE void WidenS8(const uint8_t* from, int32x4_t out[kVectors]) {
   out[3] = vmovl_s16(vget_high_s16(high));
 }
 
-// Scales in a head times bytes in a record.
-PM_INLINE void LoadProducts(const uint8_t* head, const uint8_t* bytes, float32x4_t out[kVectors]) {
-  uint32x4_t factors[kVectors];
-  WidenU8(bytes, factors);
-  for (int v = 0; v < kVectors; ++v) {
-    out[v] = vmulq_f32(LoadF16(head + 8 * v), vcvtq_f32_u32(factors[v]));
+// One half of the rows of a record.
+struct Weights {
+  const uint8_t* values;
+  const uint8_t* high_bits;
+  float32x4_t scale[kVectors];
+  float32x4_t minimum[kVectors];
+  int32x4_t half_scales[2][kVectors];
+
+  PM_INLINE static void F16s(const uint8_t* from, float32x4_t (&out)[kVectors]) {
+    for (int v = 0; v < kVectors; ++v) out[v] = LoadF16(from + 8 * v);
   }
-}
+  PM_INLINE static void Products(const uint8_t* head, const uint8_t* bytes,
+                                 float32x4_t (&out)[kVectors]) {
+    uint32x4_t factors[kVectors];
+    WidenU8(bytes, factors);
+    for (int v = 0; v < kVectors; ++v) {
+      out[v] = vmulq_f32(LoadF16(head + 8 * v), vcvtq_f32_u32(factors[v]));
+    }
+  }
+  PM_INLINE static void Integers(const uint8_t* from, int32x4_t (&out)[kVectors]) {
+    WidenS8(from, out);
+  }
+};
 
 template <DType kDType>
 PM_INLINE Weights LoadWeights(const uint8_t* head, const uint8_t* record, int half) {
   using T = BlockTraits<kDType>;
-  constexpr BlockPanelLayout kLayout = T::kLayout;
-  const int64_t row = half * kPanelHalfRows;
   Weights w;
   w.values = record + half * (kDType == DType::kQ8_0 ? 512 : 256);
-  w.high_bits = record + kLayout.high_bits + half * (T::kHasHalfScales ? 128 : 64);
-  if constexpr (T::kHasHalfScales) {
-    for (int v = 0; v < kVectors; ++v) w.scale[v] = LoadF16(head + 2 * row + 8 * v);
-    WidenS8(record + kLayout.scales + row, w.half_scales[0]);
-    WidenS8(record + kLayout.scales + kPanelRows + row, w.half_scales[1]);
-  } else if constexpr (T::kHasHead) {
-    LoadProducts(head + 2 * row, record + kLayout.scales + row, w.scale);
-    LoadProducts(head + 64 + 2 * row, record + kLayout.minima + row, w.minimum);
-  } else {
-    for (int v = 0; v < kVectors; ++v) {
-      w.scale[v] = LoadF16(record + kLayout.scales + 2 * row + 8 * v);
-      if constexpr (T::kHasMinimum) {
-        w.minimum[v] = LoadF16(record + kLayout.minima + 2 * row + 8 * v);
-      }
-    }
-  }
+  w.high_bits = record + T::kLayout.high_bits + half * (T::kHasHalfScales ? 128 : 64);
+  LoadScales<kDType>(head, record, half * kPanelHalfRows, &w);
   return w;
 }
 
@@ -123,14 +112,6 @@ PM_INLINE int8x16_t LoadValues(const Weights& w, int v) {
   return vreinterpretq_s8_u8(values);
 }
 
-PM_INLINE int32_t ReadInt(const uint8_t* from) {
-  int32_t value;
-  __builtin_memcpy(&value, from, sizeof(value));
-  return value;
-}
-
-PM_INLINE float ReadFloat(const uint8_t* from) { return __builtin_bit_cast(float, ReadInt(from)); }
-
 // Whether integer sums start from the zero point's part.
 template <DType kDType>
 constexpr bool kHasStart = !BlockTraits<kDType>::kHasMinimum && kDType != DType::kQ8_0;
@@ -151,34 +132,11 @@ PM_INLINE void AddScaled(const Weights& w, const uint8_t* x, const int32x4_t sum
   }
 }
 
-// Calls add(weights, x, y) for each half of each record: x is the block's records of a strip, y the
-// outputs of the half's 16 weight rows for the first row of x, those of the others 32 floats apart.
-template <DType kDType, int kPlanes, class Add>
-PM_INLINE void MultiplyPanel(const PackedProduct& p, const Add& add) {
-  constexpr BlockPanelLayout kLayout = BlockTraits<kDType>::kLayout;
-  float sums[kMaxStripRows * kPanelRows];
-  for (int64_t i = 0; i < p.n * kPanelRows; ++i) sums[i] = 0;
-  const uint8_t* x = p.strip;
-  const uint8_t* head = p.panel;
-  const uint8_t* record = p.panel;
-  for (int64_t b = 0; b < p.k / kPanelBlock; ++b) {
-    if (BlockTraits<kDType>::kHasHead && b % kRecordsPerHead == 0) {
-      head = record;
-      record += kLayout.head_bytes;
-    }
-    for (int64_t i = 0; i < kLayout.record_bytes; i += 64) {
-      __builtin_prefetch(record + kPrefetchBytes + i);
-    }
-    for (int half = 0; half < kHalves; ++half) {
-      add(LoadWeights<kDType>(head, record, half), x, sums + half * kPanelHalfRows);
-    }
-    record += kLayout.record_bytes;
-    x += p.n * kXRecordBytes<kPlanes>;
-  }
-  for (int64_t n = 0; n < p.n; ++n) {
-    const float* from = sums + n * kPanelRows;
-    float* y = p.y + n * p.y_stride;
-    for (int64_t m = 0; m < p.m; ++m) y[m] = p.bias == nullptr ? from[m] : from[m] + p.bias[m];
+// What the two halves of a block give where they have scales, in `sums`.
+PM_INLINE void ScaleHalves(const Weights& w, const int32x4_t others[kVectors],
+                           int32x4_t sums[kVectors]) {
+  for (int v = 0; v < kVectors; ++v) {
+    sums[v] = vmlaq_s32(vmulq_s32(sums[v], w.half_scales[0][v]), others[v], w.half_scales[1][v]);
   }
 }
 

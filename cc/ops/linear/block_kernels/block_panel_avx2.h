@@ -11,6 +11,7 @@
 
 #include <cstdint>
 
+#include "cc/ops/linear/block_kernels/block_walk_inl.h"
 #include "cc/ops/linear/block_panel.h"
 #include "cc/ops/linear/block_strip.h"
 #include "cc/tensor/dtype.h"
@@ -23,22 +24,11 @@ namespace {
 constexpr int kColumns = 4;
 constexpr int64_t kColumnRows = kPanelRows / kColumns;
 
-// Bits of a value of a panel.
-template <DType kDType>
-constexpr int kValueBits = kDType == DType::kQ8_0                             ? 8
-                           : kDType == DType::kQ6_K                           ? 6
-                           : kDType == DType::kQ5_0 || kDType == DType::kQ5_K ? 5
-                                                                              : 4;
-
 PM_INLINE __m256i Load(const uint8_t* from) {
   return _mm256_load_si256(reinterpret_cast<const __m256i*>(from));
 }
 
-PM_INLINE __m256i Broadcast(const uint8_t* from) {
-  int32_t bits;
-  __builtin_memcpy(&bits, from, sizeof(bits));
-  return _mm256_set1_epi32(bits);
-}
+PM_INLINE __m256i Broadcast(const uint8_t* from) { return _mm256_set1_epi32(ReadInt(from)); }
 
 PM_INLINE __m256 BroadcastFloat(const uint8_t* from) {
   return _mm256_castsi256_ps(Broadcast(from));
@@ -50,12 +40,6 @@ PM_INLINE __m256 LoadF16(const uint8_t* from) {
 
 PM_INLINE __m128i LoadBytes(const uint8_t* from) {
   return _mm_loadl_epi64(reinterpret_cast<const __m128i*>(from));
-}
-
-// Scales in a head times bytes in a record.
-PM_INLINE __m256 LoadProducts(const uint8_t* head, const uint8_t* bytes) {
-  const __m256 factors = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(LoadBytes(bytes)));
-  return _mm256_mul_ps(LoadF16(head), factors);
 }
 
 // v << shift, or >> where it is negative; bits of neighbouring bytes come along.
@@ -87,58 +71,27 @@ PM_INLINE __m256i Values(const uint8_t* record, int c, int q) {
 struct Scales {
   __m256 scale[kColumns];
   __m256 minimum[kColumns];
-  __m256i half_scales[kColumns][2];
-};
+  __m256i half_scales[2][kColumns];
 
-template <DType kDType>
-PM_INLINE void LoadScales(const uint8_t* head, const uint8_t* record, Scales* out) {
-  using T = BlockTraits<kDType>;
-  const uint8_t* scales = record + T::kLayout.scales;
-  const uint8_t* minima = record + T::kLayout.minima;
+  PM_INLINE static void F16s(const uint8_t* from, __m256 (&out)[kColumns]) {
 #pragma GCC unroll 4
-  for (int c = 0; c < kColumns; ++c) {
-    const int64_t row = c * kColumnRows;
-    if constexpr (T::kHasHalfScales) {
-      out->scale[c] = LoadF16(head + 2 * row);
-      out->half_scales[c][0] = _mm256_cvtepi8_epi32(LoadBytes(scales + row));
-      out->half_scales[c][1] = _mm256_cvtepi8_epi32(LoadBytes(scales + kPanelRows + row));
-    } else if constexpr (T::kHasHead) {
-      out->scale[c] = LoadProducts(head + 2 * row, scales + row);
-      out->minimum[c] = LoadProducts(head + 64 + 2 * row, minima + row);
-    } else {
-      out->scale[c] = LoadF16(scales + 2 * row);
-      if constexpr (T::kHasMinimum) out->minimum[c] = LoadF16(minima + 2 * row);
+    for (int c = 0; c < kColumns; ++c) out[c] = LoadF16(from + 2 * kColumnRows * c);
+  }
+  PM_INLINE static void Products(const uint8_t* head, const uint8_t* bytes,
+                                 __m256 (&out)[kColumns]) {
+#pragma GCC unroll 4
+    for (int c = 0; c < kColumns; ++c) {
+      const __m256i factors = _mm256_cvtepu8_epi32(LoadBytes(bytes + kColumnRows * c));
+      out[c] = _mm256_mul_ps(LoadF16(head + 2 * kColumnRows * c), _mm256_cvtepi32_ps(factors));
     }
   }
-}
-
-// The records of a panel in turn.
-template <DType kDType>
-class Records {
- public:
-  explicit Records(const uint8_t* panel) : head_(panel), record_(panel + kLayout.head_bytes) {}
-  const uint8_t* head() const { return head_; }
-  const uint8_t* record() const { return record_; }
-  PM_INLINE void Next() {
-    record_ += kLayout.record_bytes;
-    if (!BlockTraits<kDType>::kHasHead || ++block_ % kRecordsPerHead != 0) return;
-    head_ = record_;
-    record_ += kLayout.head_bytes;
+  PM_INLINE static void Integers(const uint8_t* from, __m256i (&out)[kColumns]) {
+#pragma GCC unroll 4
+    for (int c = 0; c < kColumns; ++c) {
+      out[c] = _mm256_cvtepi8_epi32(LoadBytes(from + kColumnRows * c));
+    }
   }
-
- private:
-  static constexpr BlockPanelLayout kLayout = BlockTraits<kDType>::kLayout;
-  const uint8_t* head_;
-  const uint8_t* record_;
-  int64_t block_ = 0;
 };
-
-template <DType kDType>
-PM_INLINE void PrefetchRecord(const uint8_t* record) {
-  for (int64_t i = 0; i < BlockTraits<kDType>::kLayout.record_bytes; i += 64) {
-    _mm_prefetch(reinterpret_cast<const char*>(record + i), _MM_HINT_T0);
-  }
-}
 
 }  // namespace
 }  // namespace pagemill::ops::linear

@@ -20,13 +20,15 @@
 namespace pagemill::ops::linear {
 namespace {
 
-// How integers are stored: kLevels is 127 or 127 * 128, in kPlanes places of 32 bytes each.
+// How integers are stored.
 enum class XOrder { kOnePlane, kTwoPlanes, kWords, kWordsOf8Bits };
 
+// In places of 32 bytes.
 template <XOrder kOrder>
 constexpr int kPlacesOf = kOrder == XOrder::kOnePlane ? 1 : 2;
+// What the largest becomes.
 template <XOrder kOrder>
-constexpr float kLargestOf =
+constexpr int kLevelsOf =
     kOrder == XOrder::kOnePlane || kOrder == XOrder::kWordsOf8Bits ? 127 : 127 * 128;
 
 PM_INLINE void StoreAt(uint8_t* out, __m256i value) {
@@ -81,9 +83,6 @@ PM_INLINE uint32_t Largest(__m256i v) {
   return static_cast<uint32_t>(_mm_cvtsi128_si32(top));
 }
 
-PM_INLINE void StoreFloat(uint8_t* out, float value) { __builtin_memcpy(out, &value, 4); }
-PM_INLINE void StoreInt(uint8_t* out, int32_t value) { __builtin_memcpy(out, &value, 4); }
-
 // The bits of the largest magnitude of a block: as integers, magnitudes are in the order of their
 // values and NaN is above all.
 PM_INLINE uint32_t LargestBits(const float* x) {
@@ -98,13 +97,8 @@ PM_INLINE uint32_t LargestBits(const float* x) {
 // `bits` are the block's LargestBits.
 template <DType kDType, XOrder kOrder>
 PM_INLINE void QuantizeBlock(const float* x, uint32_t bits, uint8_t* out) {
-  using T = BlockTraits<kDType>;
-  constexpr int kPlanes = kPlacesOf<kOrder>;
-  constexpr float kLargest = kLargestOf<kOrder>;
-  const float top = __builtin_bit_cast(float, bits);
-  const bool is_zero = top < kSmallestBlock;
-  const float scale = is_zero ? 0 : top * (1 / kLargest);
-  const __m256 inverse = _mm256_set1_ps(is_zero ? 0 : kLargest / top);
+  const BlockScale by = BlockScaleOf<kLevelsOf<kOrder>>(bits);
+  const __m256 inverse = _mm256_set1_ps(by.inverse);
   __m256i integers[4];
   for (int i = 0; i < 4; ++i) {
     integers[i] = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x + 8 * i), inverse));
@@ -112,15 +106,7 @@ PM_INLINE void QuantizeBlock(const float* x, uint32_t bits, uint8_t* out) {
   StoreIntegers<kOrder>(integers, out);
   const int32_t first = Sum(_mm256_add_epi32(integers[0], integers[1]));
   const int32_t second = Sum(_mm256_add_epi32(integers[2], integers[3]));
-  uint8_t* offsets = out + kOffsetAt<kPlanes>;
-  StoreFloat(out + kScaleAt<kPlanes>, scale);
-  constexpr int32_t kZeroPoint = T::kLayout.zero_point;
-  StoreInt(offsets + 4, T::kHasHalfScales ? -kZeroPoint * second : 0);
-  if constexpr (T::kHasMinimum) {
-    StoreFloat(offsets, scale * static_cast<float>(first + second));
-  } else {
-    StoreInt(offsets, -kZeroPoint * (T::kHasHalfScales ? first : first + second));
-  }
+  FinishRecord<kDType, kPlacesOf<kOrder>>(by.scale, first, second, out);
 }
 
 }  // namespace

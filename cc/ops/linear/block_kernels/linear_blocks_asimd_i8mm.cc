@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "cc/ops/linear/block_kernels/block_panel_asimd.h"
+#include "cc/ops/linear/block_kernels/block_walk_inl.h"
 #include "cc/ops/linear/block_panel.h"
 #include "cc/ops/linear/block_strip.h"
 #include "cc/ops/linear/packed_kernel_set.h"
@@ -107,12 +108,7 @@ PM_INLINE void AddBlock(const Weights& w, const uint8_t* x, int64_t count, float
     int32x4_t others[kRows][kVectors];
     MultiplyQuads<kDType, kPlanes, kPairs, 0, 4>(w, pairs, kAt, sums);
     MultiplyQuads<kDType, kPlanes, kPairs, 4, 8>(w, pairs, kAt + 4, others);
-    for (int r = 0; r < kRows; ++r) {
-      for (int v = 0; v < kVectors; ++v) {
-        sums[r][v] = vmlaq_s32(vmulq_s32(sums[r][v], w.half_scales[0][v]), others[r][v],
-                               w.half_scales[1][v]);
-      }
-    }
+    for (int r = 0; r < kRows; ++r) ScaleHalves(w, others[r], sums[r]);
   } else {
     MultiplyQuads<kDType, kPlanes, kPairs, 0, kQuads>(w, pairs, kAt, sums);
   }
@@ -121,46 +117,55 @@ PM_INLINE void AddBlock(const Weights& w, const uint8_t* x, int64_t count, float
   }
 }
 
-template <DType kDType, int kPlanes>
-void Multiply(const PackedProduct& p) {
-  MultiplyPanel<kDType, kPlanes>(p, [&](const Weights& w, const uint8_t* x, float* y) {
-    constexpr int64_t kX = kXRecordBytes<kPlanes>;
+template <int kPlanes>
+constexpr const PackedKernelSet& kSdotKernels =
+    kPlanes == 1 ? kAsimdDotprodKernels : kAsimdDotprodInt16Kernels;
+
+// For kKernels (block_walk_inl.h).
+template <int kPlanes>
+struct SmmlaBlocks : PlainBlocks<kPlanes> {
+  static constexpr int64_t kPrefetchBytes = kAsimdPrefetchBytes;
+
+  template <DType kDType>
+  static void Prepare(const InputRows& x, uint8_t* strip) {
+    kSdotKernels<kPlanes>.prepare(kDType, x, strip);
+  }
+
+  template <DType kDType>
+  PM_INLINE static void Add(const uint8_t* head, const uint8_t* record, const uint8_t* x, int64_t n,
+                            float* y) {
     constexpr int64_t kPairRows = kPlanes == 1 ? 2 : 1;
     constexpr int64_t kRows = kMaxPairs * kPairRows;
-    int64_t r = 0;
-    for (; r + kRows <= p.n; r += kRows) {
-      AddBlock<kDType, kPlanes, kMaxPairs>(w, x + r * kX, kRows, y + r * kPanelRows);
+    for (int half = 0; half < kHalves; ++half, y += kPanelHalfRows) {
+      const Weights w = LoadWeights<kDType>(head, record, half);
+      int64_t r = 0;
+      for (; r + kRows <= n; r += kRows) {
+        AddBlock<kDType, kPlanes, kMaxPairs>(w, x + r * kXRecordBytes<kPlanes>, kRows,
+                                             y + r * kPanelRows);
+      }
+      for (; r < n; r += kPairRows) {
+        AddBlock<kDType, kPlanes, 1>(w, x + r * kXRecordBytes<kPlanes>, n - r, y + r * kPanelRows);
+      }
     }
-    for (; r < p.n; r += kPairRows) {
-      AddBlock<kDType, kPlanes, 1>(w, x + r * kX, p.n - r, y + r * kPanelRows);
-    }
-  });
-}
+  }
+};
 
 template <int kPlanes>
 void MultiplyAny(const PackedProduct& product) {
-  if (product.n == 1) {
-    const PackedKernelSet& sdot = kPlanes == 1 ? kAsimdDotprodKernels : kAsimdDotprodInt16Kernels;
-    return sdot.multiply(product);
-  }
-  WithBlockFormat(product.dtype, [&]<DType kDType>() { Multiply<kDType, kPlanes>(product); });
+  if (product.n == 1) return kSdotKernels<kPlanes>.multiply(product);
+  Multiply<SmmlaBlocks<kPlanes>>(product);
 }
 
-void PrepareInt8(DType dtype, const InputRows& x, uint8_t* strip) {
-  kAsimdDotprodKernels.prepare(dtype, x, strip);
-}
-
-void PrepareInt16(DType dtype, const InputRows& x, uint8_t* strip) {
-  kAsimdDotprodInt16Kernels.prepare(dtype, x, strip);
+template <int kPlanes>
+constexpr PackedKernelSet SmmlaKernels() {
+  PackedKernelSet kernels = kKernels<SmmlaBlocks<kPlanes>>;
+  kernels.multiply = MultiplyAny<kPlanes>;
+  return kernels;
 }
 
 }  // namespace
 
-constinit const PackedKernelSet kAsimdI8mmKernels = {kMaxStripRows,  BlockPanelBytes,
-                                                     PackBlockPanel, BlockStripBytes<1>,
-                                                     PrepareInt8,    MultiplyAny<1>};
-constinit const PackedKernelSet kAsimdI8mmInt16Kernels = {kMaxStripRows,  BlockPanelBytes,
-                                                          PackBlockPanel, BlockStripBytes<2>,
-                                                          PrepareInt16,   MultiplyAny<2>};
+constinit const PackedKernelSet kAsimdI8mmKernels = SmmlaKernels<1>();
+constinit const PackedKernelSet kAsimdI8mmInt16Kernels = SmmlaKernels<2>();
 
 }  // namespace pagemill::ops::linear

@@ -1,19 +1,19 @@
-// `linear` with block-format weights in panels (block_panel.h) and activations
-// quantized to integers (block_strip.h), multiplied by VPMADDUBSW and VPMADDWD.
+// `linear` with block-format weights in panels (block_panel.h) and activations quantized to
+// integers (block_strip.h), multiplied by VPMADDUBSW and VPMADDWD.
 //
-// VPMADDUBSW adds two products of an unsigned byte (the weight) and a signed
-// one (of x, from -127 to 127) into 16 bits with saturation, so a sum of j of
-// them is exact while 2 j * 127 * (2^bits - 1) < 2^15:
+// VPMADDUBSW adds two products of an unsigned byte (the weight) and a signed one (of x, from -127
+// to 127) into 16 bits with saturation, so a sum of j of them is exact while 2 j * 127 * (2^bits -
+// 1) < 2^15:
 //
 //   4 bits: 8 quads, 30480     5 bits: 4 quads, 31496     6 bits: 2 quads,
 //   32004
 //
-// Then VPMADDWD by ones adds both halves of a 32-bit lane. 8 bits do not fit at
-// all (64770): these weights and x are words, multiplied by VPMADDWD, which is
-// exact.
+// Then VPMADDWD by ones adds both halves of a 32-bit lane. 8 bits do not fit at all (64770): these
+// weights and x are words, multiplied by VPMADDWD, which is exact.
 #include <immintrin.h>
 
 #include "cc/ops/linear/block_kernels/block_avx2_inl.h"
+#include "cc/ops/linear/block_kernels/block_walk_inl.h"
 #include "cc/ops/linear/packed_kernel_set.h"
 
 #define PM_INLINE [[gnu::always_inline]] inline
@@ -21,9 +21,8 @@
 namespace pagemill::ops::linear {
 namespace {
 
-// A value of the register allocator's at this point: GCC would add products up
-// as a tree of all of them, far more than there are registers (1.45 times the
-// time).
+// A value of the register allocator's at this point: GCC would add products up as a tree of all of
+// them, far more than there are registers (1.45 times the time).
 PM_INLINE void KeepHere(__m256i& value) { asm("" : "+x"(value)); }
 
 struct ByVpmaddubsw {
@@ -59,8 +58,8 @@ struct ByVpmaddubsw {
 
 }  // namespace
 
-constinit const PackedKernelSet kAvx2Int8Kernels = kKernels<ByVpmaddubsw, 1>;
-constinit const PackedKernelSet kAvx2Int16Kernels = kKernels<ByVpmaddubsw, 2>;
-constinit const PackedKernelSet kAvx2MixedKernels = kKernels<ByVpmaddubsw, kMixed>;
+constinit const PackedKernelSet kAvx2Int8Kernels = kKernels<Avx2Blocks<ByVpmaddubsw, 1>>;
+constinit const PackedKernelSet kAvx2Int16Kernels = kKernels<Avx2Blocks<ByVpmaddubsw, 2>>;
+constinit const PackedKernelSet kAvx2MixedKernels = kKernels<Avx2Blocks<ByVpmaddubsw, kMixed>>;
 
 }  // namespace pagemill::ops::linear

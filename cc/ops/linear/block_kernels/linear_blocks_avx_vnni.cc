@@ -4,6 +4,7 @@
 #include <immintrin.h>
 
 #include "cc/ops/linear/block_kernels/block_avx2_inl.h"
+#include "cc/ops/linear/block_kernels/block_walk_inl.h"
 #include "cc/ops/linear/packed_kernel_set.h"
 
 #define PM_INLINE [[gnu::always_inline]] inline
@@ -30,8 +31,8 @@ struct ByVpdpbusd {
 
 }  // namespace
 
-constinit const PackedKernelSet kAvxVnniInt8Kernels = kKernels<ByVpdpbusd, 1>;
-constinit const PackedKernelSet kAvxVnniInt16Kernels = kKernels<ByVpdpbusd, 2>;
-constinit const PackedKernelSet kAvxVnniMixedKernels = kKernels<ByVpdpbusd, kMixed>;
+constinit const PackedKernelSet kAvxVnniInt8Kernels = kKernels<Avx2Blocks<ByVpdpbusd, 1>>;
+constinit const PackedKernelSet kAvxVnniInt16Kernels = kKernels<Avx2Blocks<ByVpdpbusd, 2>>;
+constinit const PackedKernelSet kAvxVnniMixedKernels = kKernels<Avx2Blocks<ByVpdpbusd, kMixed>>;
 
 }  // namespace pagemill::ops::linear

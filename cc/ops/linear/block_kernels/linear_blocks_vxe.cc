@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "cc/ops/linear/block_kernels/block_walk_inl.h"
 #include "cc/ops/linear/block_panel.h"
 #include "cc/ops/linear/block_strip.h"
 #include "cc/ops/linear/packed_kernel_set.h"
@@ -29,22 +30,13 @@ using Halfwords = __vector signed short;
 using Words = __vector signed int;
 using Floats = __vector float;
 
-constexpr int64_t kMaxStripRows = 32;
 constexpr int kVectors = 4;  // of 4 weight rows: a half of a panel's rows
 constexpr int kHalves = 2;
 
 template <DType kDType>
-constexpr int kQuadsOfHalfwords = kDType == DType::kQ8_0   ? 2
-                                  : kDType == DType::kQ6_K ? 4
-                                                           : 8;
-
-// Values of one half of the rows of a record, by quad, and what scales their sums.
-struct Weights {
-  Bytes values[kQuads][kVectors];
-  Floats scale[kVectors];
-  Floats minimum[kVectors];
-  Words half_scales[2][kVectors];
-};
+constexpr int kQuadsOfHalfwords = kValueBits<kDType> == 8   ? 2
+                                  : kValueBits<kDType> == 6 ? 4
+                                                            : 8;
 
 PM_INLINE Bytes Load(const uint8_t* from) {
   Bytes v;
@@ -69,37 +61,31 @@ PM_INLINE Floats LoadF16(const uint8_t* from) {
   return Floats{F16At(from), F16At(from + 2), F16At(from + 4), F16At(from + 6)};
 }
 
-PM_INLINE Floats LoadProducts(const uint8_t* head, const uint8_t* bytes) {
-  const Floats factors = {static_cast<float>(bytes[0]), static_cast<float>(bytes[1]),
-                          static_cast<float>(bytes[2]), static_cast<float>(bytes[3])};
-  return LoadF16(head) * factors;
-}
+// Values of one half of the rows of a record, by quad, and what scales their sums.
+struct Weights {
+  Bytes values[kQuads][kVectors];
+  Floats scale[kVectors];
+  Floats minimum[kVectors];
+  Words half_scales[2][kVectors];
 
-PM_INLINE Words LoadS8(const uint8_t* from) {
-  const auto byte = [&](int i) { return static_cast<int32_t>(static_cast<int8_t>(from[i])); };
-  return Words{byte(0), byte(1), byte(2), byte(3)};
-}
-
-template <DType kDType>
-PM_INLINE void LoadScales(const uint8_t* head, const uint8_t* record, int half, Weights* w) {
-  using T = BlockTraits<kDType>;
-  for (int v = 0; v < kVectors; ++v) {
-    const int64_t row = half * kPanelHalfRows + 4 * v;
-    const uint8_t* scales = record + T::kLayout.scales;
-    const uint8_t* minima = record + T::kLayout.minima;
-    if constexpr (T::kHasHalfScales) {
-      w->scale[v] = LoadF16(head + 2 * row);
-      w->half_scales[0][v] = LoadS8(scales + row);
-      w->half_scales[1][v] = LoadS8(scales + kPanelRows + row);
-    } else if constexpr (T::kHasHead) {
-      w->scale[v] = LoadProducts(head + 2 * row, scales + row);
-      w->minimum[v] = LoadProducts(head + 64 + 2 * row, minima + row);
-    } else {
-      w->scale[v] = LoadF16(scales + 2 * row);
-      if constexpr (T::kHasMinimum) w->minimum[v] = LoadF16(minima + 2 * row);
+  PM_INLINE static void F16s(const uint8_t* from, Floats (&out)[kVectors]) {
+    for (int v = 0; v < kVectors; ++v) out[v] = LoadF16(from + 8 * v);
+  }
+  PM_INLINE static void Products(const uint8_t* head, const uint8_t* bytes,
+                                 Floats (&out)[kVectors]) {
+    for (int v = 0; v < kVectors; ++v, bytes += 4) {
+      const Floats factors = {static_cast<float>(bytes[0]), static_cast<float>(bytes[1]),
+                              static_cast<float>(bytes[2]), static_cast<float>(bytes[3])};
+      out[v] = LoadF16(head + 8 * v) * factors;
     }
   }
-}
+  PM_INLINE static void Integers(const uint8_t* from, Words (&out)[kVectors]) {
+    const auto byte = [&](int i) { return static_cast<int32_t>(static_cast<int8_t>(from[i])); };
+    for (int v = 0; v < kVectors; ++v, from += 4) {
+      out[v] = Words{byte(0), byte(1), byte(2), byte(3)};
+    }
+  }
+};
 
 PM_INLINE Bytes ShiftRight(Bytes v, int bits) {
   return reinterpret_cast<Bytes>(reinterpret_cast<__vector unsigned char>(v) >>
@@ -134,14 +120,6 @@ PM_INLINE void LoadValues(const uint8_t* record, int half, Weights* w) {
     }
   }
 }
-
-PM_INLINE int32_t ReadInt(const uint8_t* from) {
-  int32_t value;
-  std::memcpy(&value, from, sizeof(value));
-  return value;
-}
-
-PM_INLINE float ReadFloat(const uint8_t* from) { return __builtin_bit_cast(float, ReadInt(from)); }
 
 // The products of quads [kFirst, kEnd) with the integers at `x`.
 template <DType kDType, int kFirst, int kEnd>
@@ -219,54 +197,16 @@ PM_INLINE void AddBlock(const Weights& w, const uint8_t* x, float* y) {
 }
 
 template <DType kDType, int kPlanes>
-void MultiplyPanel(const PackedProduct& p) {
-  constexpr BlockPanelLayout kLayout = BlockTraits<kDType>::kLayout;
-  float sums[kMaxStripRows * kPanelRows];
-  for (int64_t i = 0; i < p.n * kPanelRows; ++i) sums[i] = 0;
-  const uint8_t* x = p.strip;
-  const uint8_t* head = p.panel;
-  const uint8_t* record = p.panel;
-  for (int64_t b = 0; b < p.k / kPanelBlock; ++b) {
-    if (BlockTraits<kDType>::kHasHead && b % kRecordsPerHead == 0) {
-      head = record;
-      record += kLayout.head_bytes;
-    }
-    for (int half = 0; half < kHalves; ++half) {
-      Weights w;
-      LoadScales<kDType>(head, record, half, &w);
-      LoadValues<kDType>(record, half, &w);
-      for (int64_t n = 0; n < p.n; ++n) {
-        AddBlock<kDType, kPlanes>(w, x + n * kXRecordBytes<kPlanes>,
-                                  sums + n * kPanelRows + half * kPanelHalfRows);
-      }
-    }
-    record += kLayout.record_bytes;
-    x += p.n * kXRecordBytes<kPlanes>;
-  }
-  for (int64_t n = 0; n < p.n; ++n) {
-    const float* from = sums + n * kPanelRows;
-    float* y = p.y + n * p.y_stride;
-    for (int64_t m = 0; m < p.m; ++m) y[m] = p.bias == nullptr ? from[m] : from[m] + p.bias[m];
-  }
-}
-
-template <DType kDType, int kPlanes>
 PM_INLINE void QuantizeBlock(const float* x, uint8_t* out) {
-  using T = BlockTraits<kDType>;
-  constexpr float kLargest = kPlanes == 1 ? 127 : 127 * 128;
-  // As integers, magnitudes are in the order of their values and NaN is above all.
   uint32_t bits = 0;
   for (int i = 0; i < kPanelBlock; ++i) {
     const uint32_t magnitude = __builtin_bit_cast(uint32_t, x[i]) & 0x7fffffff;
     bits = magnitude > bits ? magnitude : bits;
   }
-  const float top = __builtin_bit_cast(float, bits);
-  const bool is_zero = top < kSmallestBlock;
-  const float scale = is_zero ? 0 : top * (1 / kLargest);
-  const float inverse = is_zero ? 0 : kLargest / top;
+  const BlockScale by = BlockScaleOf < kPlanes == 1 ? 127 : 127 * 128 > (bits);
   int32_t sums[2] = {0, 0};
   for (int i = 0; i < kPanelBlock; ++i) {
-    const float rounded = __builtin_rintf(x[i] * inverse);
+    const float rounded = __builtin_rintf(x[i] * by.inverse);
     // Of a block with a NaN, whose scale is NaN, any will do.
     const int32_t integer = rounded == rounded ? static_cast<int32_t>(rounded) : 0;
     const int32_t upper = kPlanes == 1 ? integer : (integer + 64) >> 7;
@@ -274,38 +214,37 @@ PM_INLINE void QuantizeBlock(const float* x, uint8_t* out) {
     if constexpr (kPlanes == 2) out[32 + i] = static_cast<uint8_t>(integer - upper * 128);
     sums[i / 16] += integer;
   }
-  constexpr int32_t kZeroPoint = T::kLayout.zero_point;
-  std::memcpy(out + kScaleAt<kPlanes>, &scale, 4);
-  const int32_t all = sums[0] + sums[1];
-  const int32_t first = -kZeroPoint * (T::kHasHalfScales ? sums[0] : all);
-  const int32_t second = T::kHasHalfScales ? -kZeroPoint * sums[1] : 0;
-  const float scaled = scale * static_cast<float>(all);
-  std::memcpy(out + kOffsetAt<kPlanes>, T::kHasMinimum ? static_cast<const void*>(&scaled) : &first,
-              4);
-  std::memcpy(out + kOffsetAt<kPlanes> + 4, &second, 4);
+  FinishRecord<kDType, kPlanes>(by.scale, sums[0], sums[1], out);
 }
 
+// For kKernels (block_walk_inl.h).
 template <int kPlanes>
-void Prepare(DType dtype, const InputRows& x, uint8_t* strip) {
-  WithBlockFormat(dtype, [&]<DType kDType>() {
+struct VxeBlocks : PlainBlocks<kPlanes> {
+  static constexpr int64_t kPrefetchBytes = 0;
+
+  template <DType kDType>
+  PM_INLINE static void Prepare(const InputRows& x, uint8_t* strip) {
     PrepareRows<kPlanes>(
         x, strip, [](const float* from, uint8_t* to) { QuantizeBlock<kDType, kPlanes>(from, to); });
-  });
-}
+  }
 
-template <int kPlanes>
-void Multiply(const PackedProduct& product) {
-  WithBlockFormat(product.dtype, [&]<DType kDType>() { MultiplyPanel<kDType, kPlanes>(product); });
-}
-
-template <int kPlanes>
-constexpr PackedKernelSet kKernels{kMaxStripRows,    BlockPanelBytes,
-                                   PackBlockPanel,   BlockStripBytes<kPlanes>,
-                                   Prepare<kPlanes>, Multiply<kPlanes>};
+  template <DType kDType>
+  PM_INLINE static void Add(const uint8_t* head, const uint8_t* record, const uint8_t* x, int64_t n,
+                            float* y) {
+    for (int half = 0; half < kHalves; ++half, y += kPanelHalfRows) {
+      Weights w;
+      LoadScales<kDType>(head, record, half * kPanelHalfRows, &w);
+      LoadValues<kDType>(record, half, &w);
+      for (int64_t r = 0; r < n; ++r) {
+        AddBlock<kDType, kPlanes>(w, x + r * kXRecordBytes<kPlanes>, y + r * kPanelRows);
+      }
+    }
+  }
+};
 
 }  // namespace
 
-constinit const PackedKernelSet kVxeInt8Kernels = kKernels<1>;
-constinit const PackedKernelSet kVxeInt16Kernels = kKernels<2>;
+constinit const PackedKernelSet kVxeInt8Kernels = kKernels<VxeBlocks<1>>;
+constinit const PackedKernelSet kVxeInt16Kernels = kKernels<VxeBlocks<2>>;
 
 }  // namespace pagemill::ops::linear

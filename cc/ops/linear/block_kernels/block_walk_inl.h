@@ -1,0 +1,160 @@
+// File: cc/ops/linear/block_kernels/block_walk_inl.h
+// What surrounds the products of panels of block formats with integers, for any way of multiplying:
+// the walk over a panel, the scales of a record and the constants of a kernel set. Included by
+// files compiled for one instruction set; everything has internal linkage.
+//
+// A class `Blocks`, one way of multiplying, gives
+//
+//   static constexpr int64_t kPrefetchBytes   // how far ahead of use weights are requested; 0: not
+//   static constexpr bool kSharesColumns      // see PackedKernelSet
+//   template <DType> static constexpr int64_t BlockBytes(int64_t n)
+//                                             // of a block of n rows in a strip
+//   template <DType> static void Prepare(const InputRows& x, uint8_t* strip)
+//   template <DType> static void Add(head, record, x, int64_t n, float* y)
+//                                             // adds a block of n rows of x times a record to
+//                                             their
+//                                             // outputs, kPanelRows floats each
+//
+// and kKernels<Blocks> is its kernel set.
+#ifndef PAGEMILL_CC_OPS_LINEAR_BLOCK_KERNELS_BLOCK_WALK_INL_H_
+#define PAGEMILL_CC_OPS_LINEAR_BLOCK_KERNELS_BLOCK_WALK_INL_H_
+
+#include <cstdint>
+
+#include "cc/ops/linear/block_panel.h"
+#include "cc/ops/linear/block_strip.h"
+#include "cc/ops/linear/packed_kernel_set.h"
+#include "cc/tensor/dtype.h"
+
+#define PM_INLINE [[gnu::always_inline]] inline
+
+namespace pagemill::ops::linear {
+namespace {
+
+constexpr int64_t kMaxStripRows = 32;
+
+PM_INLINE int32_t ReadInt(const uint8_t* from) {
+  int32_t value;
+  __builtin_memcpy(&value, from, sizeof(value));
+  return value;
+}
+
+PM_INLINE float ReadFloat(const uint8_t* from) { return __builtin_bit_cast(float, ReadInt(from)); }
+
+// Bits of a value of a panel.
+template <DType kDType>
+constexpr int kValueBits = kDType == DType::kQ8_0                             ? 8
+                           : kDType == DType::kQ6_K                           ? 6
+                           : kDType == DType::kQ5_0 || kDType == DType::kQ5_K ? 5
+                                                                              : 4;
+
+// What scales the products of rows `row` and up of a record. `Scales` has registers `scale`,
+// `minimum` and `half_scales[2]`, and fills such an array from memory by F16s(from, out), from the
+// products of f16 and unsigned bytes by Products(head, bytes, out) and from signed bytes by
+// Integers(from, out).
+template <DType kDType, class Scales>
+PM_INLINE void LoadScales(const uint8_t* head, const uint8_t* record, int64_t row, Scales* out) {
+  using T = BlockTraits<kDType>;
+  const uint8_t* scales = record + T::kLayout.scales;
+  const uint8_t* minima = record + T::kLayout.minima;
+  if constexpr (T::kHasHalfScales) {
+    Scales::F16s(head + 2 * row, out->scale);
+    Scales::Integers(scales + row, out->half_scales[0]);
+    Scales::Integers(scales + kPanelRows + row, out->half_scales[1]);
+  } else if constexpr (T::kHasHead) {
+    Scales::Products(head + 2 * row, scales + row, out->scale);
+    Scales::Products(head + 2 * (kPanelRows + row), minima + row, out->minimum);
+  } else {
+    Scales::F16s(scales + 2 * row, out->scale);
+    if constexpr (T::kHasMinimum) Scales::F16s(minima + 2 * row, out->minimum);
+  }
+}
+
+// The records of a panel in turn.
+template <DType kDType>
+class Records {
+ public:
+  explicit Records(const uint8_t* panel) : head_(panel), record_(panel + kLayout.head_bytes) {}
+  const uint8_t* head() const { return head_; }
+  const uint8_t* record() const { return record_; }
+  PM_INLINE void Next() {
+    record_ += kLayout.record_bytes;
+    if (!BlockTraits<kDType>::kHasHead || ++block_ % kRecordsPerHead != 0) return;
+    head_ = record_;
+    record_ += kLayout.head_bytes;
+  }
+
+ private:
+  static constexpr BlockPanelLayout kLayout = BlockTraits<kDType>::kLayout;
+  const uint8_t* head_;
+  const uint8_t* record_;
+  int64_t block_ = 0;
+};
+
+// What `Blocks` of strips whose rows are all of kPlanes planes share.
+template <int kPlanes>
+struct PlainBlocks {
+  static constexpr bool kSharesColumns = false;
+  template <DType>
+  static constexpr int64_t BlockBytes(int64_t n) {
+    return n * kXRecordBytes<kPlanes>;
+  }
+};
+
+template <class Blocks, DType kDType>
+void MultiplyPanel(const PackedProduct& p) {
+  alignas(64) float sums[kMaxStripRows * kPanelRows];
+  for (int64_t i = 0; i < p.n * kPanelRows; ++i) sums[i] = 0;
+  Records<kDType> records(p.panel);
+  const uint8_t* x = p.strip;
+  for (int64_t b = 0; b < p.k / kPanelBlock; ++b, records.Next()) {
+    if constexpr (Blocks::kPrefetchBytes != 0) {
+      const uint8_t* later = records.record() + Blocks::kPrefetchBytes;
+      for (int64_t i = 0; i < BlockTraits<kDType>::kLayout.record_bytes; i += 64) {
+        __builtin_prefetch(later + i);
+      }
+    }
+    Blocks::template Add<kDType>(records.head(), records.record(), x, p.n, sums);
+    x += Blocks::template BlockBytes<kDType>(p.n);
+  }
+  for (int64_t n = 0; n < p.n; ++n) {
+    const float* from = sums + n * kPanelRows;
+    float* y = p.y + n * p.y_stride;
+    for (int64_t m = 0; m < p.m; ++m) y[m] = p.bias == nullptr ? from[m] : from[m] + p.bias[m];
+  }
+}
+
+template <class Blocks>
+void Multiply(const PackedProduct& product) {
+  WithBlockFormat(product.dtype, [&]<DType kDType>() { MultiplyPanel<Blocks, kDType>(product); });
+}
+
+template <class Blocks>
+int64_t StripBytes(DType dtype, int64_t n, int64_t k) {
+  int64_t bytes = 0;
+  WithBlockFormat(dtype, [&]<DType kDType>() {
+    bytes = (k / kPanelBlock * Blocks::template BlockBytes<kDType>(n) + 63) / 64 * 64;
+  });
+  return bytes;
+}
+
+template <class Blocks>
+void Prepare(DType dtype, const InputRows& x, uint8_t* strip) {
+  WithBlockFormat(dtype, [&]<DType kDType>() { Blocks::template Prepare<kDType>(x, strip); });
+}
+
+template <class Blocks>
+constexpr PackedKernelSet kKernels{.max_strip_rows = kMaxStripRows,
+                                   .panel_bytes = BlockPanelBytes,
+                                   .pack = PackBlockPanel,
+                                   .strip_bytes = StripBytes<Blocks>,
+                                   .prepare = Prepare<Blocks>,
+                                   .multiply = Multiply<Blocks>,
+                                   .shares_columns = Blocks::kSharesColumns};
+
+}  // namespace
+}  // namespace pagemill::ops::linear
+
+#undef PM_INLINE
+
+#endif  // PAGEMILL_CC_OPS_LINEAR_BLOCK_KERNELS_BLOCK_WALK_INL_H_
