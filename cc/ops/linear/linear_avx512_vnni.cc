@@ -11,6 +11,7 @@
 #include "cc/ops/linear/block_panel.h"
 #include "cc/ops/linear/block_panel_avx512.h"
 #include "cc/ops/linear/block_strip.h"
+#include "cc/ops/linear/block_strip_avx512.h"
 #include "cc/ops/linear/packed_kernel_set.h"
 
 #define PM_INLINE [[gnu::always_inline]] inline
@@ -18,8 +19,6 @@
 namespace pagemill::ops::linear {
 namespace {
 
-// A strip of 32 rows of 576 elements takes 43 KB: it stays in L1 while panels pass by.
-constexpr int64_t kMaxStripRows = 32;
 // How far ahead of their use weights are requested.
 constexpr int64_t kPrefetchBytes = 8192;
 // Rows of x whose sums are worked on together: 8 chains of products hide their latency.
@@ -185,83 +184,13 @@ void MultiplyRows(const PackedProduct& p) {
   for (int64_t n = 0; n < p.n; ++n) StoreRow(p, n, sums[n]);
 }
 
-// 16 integers to bytes at `out`; of two planes, the upper ones there and the lower ones beyond.
-template <int kPlanes>
-PM_INLINE void StorePlanes(__m512i integers, uint8_t* out) {
-  __m512i upper = integers;
-  if constexpr (kPlanes == 2) {
-    upper = _mm512_srai_epi32(_mm512_add_epi32(integers, _mm512_set1_epi32(64)), 7);
-    const __m512i lower = _mm512_sub_epi32(integers, _mm512_slli_epi32(upper, 7));
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(out + 32), _mm512_cvtepi32_epi8(lower));
-  }
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(out), _mm512_cvtsepi32_epi8(upper));
-}
-
-PM_INLINE void StoreFloat(uint8_t* out, float value) { __builtin_memcpy(out, &value, 4); }
-PM_INLINE void StoreInt(uint8_t* out, int32_t value) { __builtin_memcpy(out, &value, 4); }
-
-// The bits of the largest magnitude of a block. As integers, magnitudes are in the order of their
-// values and NaN is above all: the scale of a block with a NaN is NaN, and so are all outputs of
-// the row.
-PM_INLINE uint32_t LargestBits(const float* x) {
-  const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
-  const __m512i first = _mm512_and_si512(_mm512_loadu_si512(x), magnitude);
-  const __m512i last = _mm512_and_si512(_mm512_loadu_si512(x + 16), magnitude);
-  return _mm512_reduce_max_epu32(_mm512_max_epu32(first, last));
-}
-
-// `bits` are the block's LargestBits.
-template <DType kDType, int kPlanes>
-PM_INLINE void QuantizeBlock(const float* x, uint32_t bits, uint8_t* out) {
-  using F = BlockTraits<kDType>;
-  constexpr float kLargest = kPlanes == 1 ? 127 : 127 * 128;
-  const __m512 first = _mm512_loadu_ps(x);
-  const __m512 last = _mm512_loadu_ps(x + 16);
-  const float top = __builtin_bit_cast(float, bits);
-  const bool is_zero = top < kSmallestBlock;
-  const float scale = is_zero ? 0 : top * (1 / kLargest);
-  const __m512 inverse = _mm512_set1_ps(is_zero ? 0 : kLargest / top);
-  const __m512i a = _mm512_cvtps_epi32(_mm512_mul_ps(first, inverse));
-  const __m512i b = _mm512_cvtps_epi32(_mm512_mul_ps(last, inverse));
-  StorePlanes<kPlanes>(a, out);
-  StorePlanes<kPlanes>(b, out + 16);
-  StoreFloat(out + kScaleAt<kPlanes>, scale);
-  uint8_t* offsets = out + kOffsetAt<kPlanes>;
-  if constexpr (F::kHasHalfScales) {
-    StoreInt(offsets, -F::kLayout.zero_point * _mm512_reduce_add_epi32(a));
-    StoreInt(offsets + 4, -F::kLayout.zero_point * _mm512_reduce_add_epi32(b));
-    return;
-  }
-  const int32_t sum = _mm512_reduce_add_epi32(_mm512_add_epi32(a, b));
-  StoreInt(offsets + 4, 0);
-  if constexpr (F::kHasMinimum) {
-    StoreFloat(offsets, scale * static_cast<float>(sum));
-  } else {
-    StoreInt(offsets, -F::kLayout.zero_point * sum);
-  }
-}
-
-template <DType kDType, int kPlanes>
-struct BlockQuantizer {
-  PM_INLINE void operator()(const float* x, uint32_t bits, uint8_t* out) const {
-    QuantizeBlock<kDType, kPlanes>(x, bits, out);
-  }
-};
-
 template <int kPlanes>
 void Prepare(DType dtype, const InputRows& x, uint8_t* strip) {
-  WithBlockFormat(dtype, [&]<DType kDType>() {
-    PrepareRows<kPlanes>(x, strip, [](const float* from, uint8_t* to) {
-      QuantizeBlock<kDType, kPlanes>(from, LargestBits(from), to);
-    });
-  });
+  WithBlockFormat(dtype, [&]<DType kDType>() { PrepareStrip<kDType, kPlanes>(x, strip); });
 }
 
 void PrepareMixed(DType dtype, const InputRows& x, uint8_t* strip) {
-  WithBlockFormat(dtype, [&]<DType kDType>() {
-    PrepareMixedRows<1, 2>(x, strip, LargestBits, BlockQuantizer<kDType, 1>(),
-                           BlockQuantizer<kDType, 2>());
-  });
+  WithBlockFormat(dtype, [&]<DType kDType>() { PrepareMixedStrip<kDType>(x, strip); });
 }
 
 template <class Strip>

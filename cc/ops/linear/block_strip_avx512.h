@@ -1,0 +1,254 @@
+// File: cc/ops/linear/block_strip_avx512.h
+// Rows of x quantized as block_strip.h says, by AVX-512 with VNNI. For files compiled for that
+// instruction set only.
+//
+//   PrepareStrip<kDType, 1>(x, strip);    // 8 bits; 2: 15
+//   PrepareMixedStrip<kDType>(x, strip);  // x.n is kMaxStripRows at most
+//
+// Magnitudes are compared as integers, so NaN is above all: the scale of a block with a NaN is NaN,
+// and so are all outputs of the row. Scales and their inverses are made for 16 blocks at a time;
+// the integers of a block, when they are bytes, are added up by the instruction for products.
+#ifndef PAGEMILL_CC_OPS_LINEAR_BLOCK_STRIP_AVX512_H_
+#define PAGEMILL_CC_OPS_LINEAR_BLOCK_STRIP_AVX512_H_
+
+#include <immintrin.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <utility>
+
+#include "cc/ops/linear/block_panel.h"
+#include "cc/ops/linear/block_strip.h"
+#include "cc/ops/linear/packed_kernel_set.h"
+#include "cc/tensor/dtype.h"
+
+#define PM_INLINE [[gnu::always_inline]] inline
+
+namespace pagemill::ops::linear {
+namespace {
+
+// A strip of 32 rows of 576 elements takes 43 KB at most: it stays in L1 while panels pass by.
+constexpr int64_t kMaxStripRows = 32;
+constexpr int64_t kLanes = 16;
+
+PM_INLINE void StoreFloat(uint8_t* out, float value) { __builtin_memcpy(out, &value, 4); }
+PM_INLINE void StoreInt(uint8_t* out, int32_t value) { __builtin_memcpy(out, &value, 4); }
+
+// Of each lane, the larger magnitude of both halves of a block.
+PM_INLINE __m512i Magnitudes(const float* x) {
+  const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
+  const __m512i first = _mm512_and_si512(_mm512_loadu_si512(x), magnitude);
+  const __m512i last = _mm512_and_si512(_mm512_loadu_si512(x + kLanes), magnitude);
+  return _mm512_max_epu32(first, last);
+}
+
+// The bits of the largest magnitudes of `count` blocks, at most 4; 0 for those beyond.
+PM_INLINE __m128i LargestBits(const float* x, int64_t count) {
+  const __m512i none = _mm512_setzero_si512();
+  const __m512i a = Magnitudes(x);
+  const __m512i b = count > 1 ? Magnitudes(x + kPanelBlock) : none;
+  const __m512i c = count > 2 ? Magnitudes(x + 2 * kPanelBlock) : none;
+  const __m512i d = count > 3 ? Magnitudes(x + 3 * kPanelBlock) : none;
+  const __m512i ab = _mm512_max_epu32(_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
+  const __m512i cd = _mm512_max_epu32(_mm512_unpacklo_epi32(c, d), _mm512_unpackhi_epi32(c, d));
+  const __m512i all =
+      _mm512_max_epu32(_mm512_unpacklo_epi64(ab, cd), _mm512_unpackhi_epi64(ab, cd));
+  const __m256i folded =
+      _mm256_max_epu32(_mm512_castsi512_si256(all), _mm512_extracti64x4_epi64(all, 1));
+  return _mm_max_epu32(_mm256_castsi256_si128(folded), _mm256_extracti128_si256(folded, 1));
+}
+
+// What 16 blocks are multiplied with to become integers, and the inverse of that.
+struct alignas(64) Steps {
+  float inverse[kLanes];
+  float scale[kLanes];
+};
+
+// Of blocks with these largest bits, those in `twos` with two planes, the others with one.
+PM_INLINE void FindSteps(__m512i bits, __mmask16 twos, Steps* steps) {
+  constexpr float kOne = 127, kTwo = 127 * 128;
+  const __m512 top = _mm512_castsi512_ps(bits);
+  const __mmask16 counts = _mm512_cmp_ps_mask(top, _mm512_set1_ps(kSmallestBlock), _CMP_NLT_UQ);
+  const __m512 largest = _mm512_mask_mov_ps(_mm512_set1_ps(kOne), twos, _mm512_set1_ps(kTwo));
+  const __m512 part = _mm512_mask_mov_ps(_mm512_set1_ps(1 / kOne), twos, _mm512_set1_ps(1 / kTwo));
+  _mm512_store_ps(steps->inverse, _mm512_maskz_div_ps(counts, largest, top));
+  _mm512_store_ps(steps->scale, _mm512_maskz_mul_ps(counts, top, part));
+}
+
+// The sum of 16 bytes in each lane's quad.
+PM_INLINE __m128i AddBytes(__m128i sums, __m128i bytes) {
+  return _mm_dpbusd_epi32(sums, _mm_set1_epi8(1), bytes);
+}
+
+// In lane 0.
+PM_INLINE __m128i Sum(__m128i v) {
+  v = _mm_add_epi32(v, _mm_shuffle_epi32(v, 0x4E));
+  return _mm_add_epi32(v, _mm_shuffle_epi32(v, 0xB1));
+}
+
+// 16 elements to bytes at `out`; of two planes, the upper ones there and the lower ones beyond.
+// Returns their sums by quads.
+template <int kPlanes>
+PM_INLINE __m128i StoreIntegers(const float* x, __m512 inverse, uint8_t* out) {
+  const __m512i integers = _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_loadu_ps(x), inverse));
+  const auto store = [](__m128i bytes, uint8_t* to) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to), bytes);
+    return bytes;
+  };
+  const __m128i none = _mm_setzero_si128();
+  if constexpr (kPlanes == 1) return AddBytes(none, store(_mm512_cvtsepi32_epi8(integers), out));
+  const __m512i upper = _mm512_srai_epi32(_mm512_add_epi32(integers, _mm512_set1_epi32(64)), 7);
+  const __m512i lower = _mm512_sub_epi32(integers, _mm512_slli_epi32(upper, 7));
+  const __m128i sums = AddBytes(none, store(_mm512_cvtsepi32_epi8(upper), out));
+  return AddBytes(_mm_slli_epi32(sums, 7), store(_mm512_cvtepi32_epi8(lower), out + 32));
+}
+
+// Asks for a block of elements.
+PM_INLINE void Prefetch(const float* x) {
+  _mm_prefetch(reinterpret_cast<const char*>(x), _MM_HINT_T0);
+  _mm_prefetch(reinterpret_cast<const char*>(x + kLanes), _MM_HINT_T0);
+}
+
+// A block to its record.
+template <DType kDType, int kPlanes>
+PM_INLINE void QuantizeBlock(const float* x, float inverse, float scale, uint8_t* out) {
+  using F = BlockTraits<kDType>;
+  const __m512 step = _mm512_set1_ps(inverse);
+  const __m128i first = StoreIntegers<kPlanes>(x, step, out);
+  const __m128i last = StoreIntegers<kPlanes>(x + kLanes, step, out + kLanes);
+  StoreFloat(out + kScaleAt<kPlanes>, scale);
+  uint8_t* offsets = out + kOffsetAt<kPlanes>;
+  const __m128i factor = _mm_set1_epi32(-F::kLayout.zero_point);
+  const auto store = [](uint8_t* to, __m128i sum) { StoreInt(to, _mm_cvtsi128_si32(sum)); };
+  if constexpr (F::kHasHalfScales) {
+    store(offsets, _mm_mullo_epi32(Sum(first), factor));
+    store(offsets + 4, _mm_mullo_epi32(Sum(last), factor));
+    return;
+  }
+  const __m128i sum = Sum(_mm_add_epi32(first, last));
+  StoreInt(offsets + 4, 0);
+  if constexpr (F::kHasMinimum) {
+    StoreFloat(offsets, scale * _mm_cvtss_f32(_mm_cvtepi32_ps(sum)));
+  } else {
+    store(offsets, _mm_mullo_epi32(sum, factor));
+  }
+}
+
+// Strips of records of one kind.
+template <DType kDType, int kPlanes>
+void PrepareStrip(const InputRows& x, uint8_t* strip) {
+  constexpr __mmask16 kTwos = kPlanes == 2 ? 0xffff : 0;
+  const int64_t step = x.n * kXRecordBytes<kPlanes>;
+  for (int64_t n = std::max<int64_t>(x.begin, 0); n < std::min(x.n, x.end); ++n) {
+    uint8_t* out = strip + n * kXRecordBytes<kPlanes>;
+    const float* row = x.rows + n * x.stride;
+    const float* const end = row + x.k;
+    while (row < end) {
+      const int64_t blocks = std::min<int64_t>(kLanes, (end - row) / kPanelBlock);
+      alignas(64) uint32_t bits[kLanes] = {};
+      for (int64_t b = 0; b < blocks; b += 4) {
+        _mm_store_si128(reinterpret_cast<__m128i*>(bits + b),
+                        LargestBits(row + b * kPanelBlock, blocks - b));
+      }
+      Steps steps;
+      FindSteps(_mm512_load_si512(bits), kTwos, &steps);
+      for (int64_t b = 0; b < blocks; ++b, row += kPanelBlock, out += step) {
+        Prefetch(row + kLanes * kPanelBlock);
+        QuantizeBlock<kDType, kPlanes>(row, steps.inverse[b], steps.scale[b], out);
+      }
+    }
+  }
+}
+
+// Writes the bits of the largest magnitudes of a row's blocks from column `first` to `last`, a
+// block of a strip after the other from `out` on, and returns above which bits blocks stand out.
+PM_INLINE uint32_t FindLimit(const float* row, const InputRows& x, int64_t block_bytes,
+                             uint8_t* out) {
+  const int64_t blocks = x.k / kPanelBlock;
+  const int64_t first = x.first_column / kPanelBlock;
+  const int64_t last = std::min(x.last_column, x.k) / kPanelBlock;
+  const __m128i smallest = _mm_set1_epi32(__builtin_bit_cast(int32_t, kSmallestBlock));
+  __m256i sums = _mm256_setzero_si256();
+  int64_t count = 0;
+  for (int64_t b = 0; b < blocks; b += 4) {
+    const __m128i bits = LargestBits(row + b * kPanelBlock, blocks - b);
+    const __mmask8 counts = _mm_cmpge_epu32_mask(bits, smallest);
+    sums = _mm256_add_epi64(sums, _mm256_cvtepu32_epi64(_mm_maskz_mov_epi32(counts, bits)));
+    count += std::popcount(static_cast<uint32_t>(counts));
+    alignas(16) int32_t of[4];
+    _mm_store_si128(reinterpret_cast<__m128i*>(of), bits);
+    const int64_t begin = std::max(first, b), end = std::min(last, b + 4);
+    for (int64_t i = begin; i < end; ++i) StoreInt(out + (i - first) * block_bytes, of[i - b]);
+  }
+  if (count == 0) return 0;
+  const __m128i pairs =
+      _mm_add_epi64(_mm256_castsi256_si128(sums), _mm256_extracti128_si256(sums, 1));
+  const int64_t sum = _mm_cvtsi128_si64(pairs) + _mm_extract_epi64(pairs, 1);
+  return static_cast<uint32_t>(sum / count + kStandsOut);
+}
+
+// One block of a mixed strip; `limits` are those of its rows, whose largest bits lie where its
+// records will.
+template <DType kDType>
+PM_INLINE void QuantizeMixedBlock(const float* x, int64_t stride, int64_t rows,
+                                  const uint32_t* limits, uint8_t* block) {
+  Steps steps[kMaxStripRows / kLanes];
+  uint8_t* record = block + kMixedHeaderBytes;
+  uint32_t twos = 0;
+  for (int64_t n = 0; n < rows; n += kLanes) {
+    const __mmask16 used = static_cast<__mmask16>((1u << std::min(rows - n, kLanes)) - 1);
+    const __m512i bits = _mm512_maskz_loadu_epi32(used, record + 4 * n);
+    const __mmask16 out = _mm512_cmpgt_epu32_mask(bits, _mm512_load_si512(limits + n));
+    FindSteps(bits, out, &steps[n / kLanes]);
+    twos |= static_cast<uint32_t>(out) << n;
+  }
+  const auto step = [&steps](int64_t n) {
+    return std::pair(steps[n / kLanes].inverse[n % kLanes], steps[n / kLanes].scale[n % kLanes]);
+  };
+  const uint32_t all = rows == 32 ? ~0u : (1u << rows) - 1;
+  uint8_t* name = block;
+  for (uint32_t left = all & ~twos; left != 0; left &= left - 1) {
+    const int n = std::countr_zero(left);
+    const auto [inverse, scale] = step(n);
+    *name++ = static_cast<uint8_t>(n);
+    Prefetch(x + n * stride + kPanelBlock);
+    QuantizeBlock<kDType, 1>(x + n * stride, inverse, scale, record);
+    record += kXRecordBytes<1>;
+  }
+  const int64_t shorts = name - block;
+  block[kShortRecordsAt] = static_cast<uint8_t>(shorts);
+  record = block + kMixedHeaderBytes + shorts * kXRecordBytes<2>;
+  for (uint32_t left = twos; left != 0; left &= left - 1) {
+    const int n = std::countr_zero(left);
+    const auto [inverse, scale] = step(n);
+    *name++ = static_cast<uint8_t>(n);
+    Prefetch(x + n * stride + kPanelBlock);
+    QuantizeBlock<kDType, 2>(x + n * stride, inverse, scale, record);
+    record += kXRecordBytes<2>;
+  }
+}
+
+// All rows of a mixed strip belong together. Each is looked through first; then the strip is made
+// a block of all rows after the other, so that what is written lies together.
+template <DType kDType>
+void PrepareMixedStrip(const InputRows& x, uint8_t* strip) {
+  if (!x.Prepares(0)) return;
+  const int64_t block_bytes = MixedBlockBytes<2>(x.n);
+  const int64_t first = x.first_column, last = std::min(x.last_column, x.k);
+  uint8_t* block = strip + first / kPanelBlock * block_bytes;
+  alignas(64) uint32_t limits[kMaxStripRows] = {};
+  for (int64_t n = 0; n < x.n; ++n) {
+    limits[n] = FindLimit(x.rows + n * x.stride, x, block_bytes, block + kMixedHeaderBytes + 4 * n);
+  }
+  for (int64_t k = first; k < last; k += kPanelBlock, block += block_bytes) {
+    QuantizeMixedBlock<kDType>(x.rows + k, x.stride, x.n, limits, block);
+  }
+}
+
+}  // namespace
+}  // namespace pagemill::ops::linear
+
+#undef PM_INLINE
+
+#endif  // PAGEMILL_CC_OPS_LINEAR_BLOCK_STRIP_AVX512_H_
