@@ -43,7 +43,7 @@ MatrixProblem::MatrixProblem(const OpDefinition& op, const MatrixShape& shape,
 void MatrixProblem::FillX(conformance::Random& random) {
   std::vector<float> x(x_.view().Elements());
   for (size_t begin = 0; begin < x.size(); begin += 32) {
-    const float largest = random.Int(0, 9) < 3 ? 4 : 1;
+    const float largest = random.Int(0, 7) == 0 ? 4 : 1;
     const size_t end = std::min(begin + 32, x.size());
     for (size_t i = begin; i < end; ++i) x[i] = random.Uniform(-largest, largest);
   }

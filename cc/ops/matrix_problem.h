@@ -38,8 +38,8 @@ struct MatrixProblemOptions {
   int64_t scale_block = 0;  // rows and columns that share a scale; 0: a row
 };
 
-// y[n, m] = x[n, k] W[m, k]^T, without a bias. Of the blocks of 32 of x three of ten stand out of
-// their row, as in SmolLM2.
+// y[n, m] = x[n, k] W[m, k]^T, without a bias. Of the blocks of 32 of x one of eight stands out
+// of its row, as in SmolLM2.
 class MatrixProblem {
  public:
   MatrixProblem(const OpDefinition& op, const MatrixShape& shape,

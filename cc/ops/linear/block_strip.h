@@ -19,7 +19,7 @@
 //
 // A block stands out where the bits of its largest |x|, as an integer, are more than kStandsOut
 // above their mean over the blocks of its row that do not count as zeros: that of a float's bits is
-// a logarithm's mean, so the largest |x| is about 1.2 times its geometric mean. The row alone
+// a logarithm's mean, so the largest |x| is about twice its geometric mean. The row alone
 // decides.
 //
 // A mixed strip of n rows is, for each block, ascending, n records in an order of their own:
@@ -56,7 +56,7 @@ inline constexpr int64_t kXRecordBytes = kOffsetAt<kPlanes> + 8;
 
 inline constexpr int64_t kShortRecordsAt = 32;
 inline constexpr int64_t kMixedHeaderBytes = 36;
-inline constexpr int64_t kStandsOut = int64_t{1} << 21;  // a quarter of an exponent
+inline constexpr int64_t kStandsOut = int64_t{1} << 23;  // an exponent
 
 // Bytes of a block of n rows, whose records with two planes have `kLong` places of 32 bytes: words
 // take two for one plane, too.

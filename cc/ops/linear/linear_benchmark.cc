@@ -160,8 +160,9 @@ void RunGreedy(benchmark::State& state, DType dtype, MatrixShape shape) {
           ->UseRealTime();
     }
   }
-  const MatrixShape shapes[] = {{576, 576},   {576, 192},  {576, 1536}, {1536, 576},
-                                {576, 49152}, {896, 4864}, {4864, 896}};
+  // Of SmolLM2-135M, and of Qwen2.5 with 0.5 and 1.5 B.
+  const MatrixShape shapes[] = {{576, 576},  {576, 192},  {576, 1536},  {1536, 576},  {576, 49152},
+                                {896, 4864}, {4864, 896}, {1536, 1536}, {1536, 8960}, {8960, 1536}};
   for (const char* kernel : {"amx_int8",
                              "amx_int8_int16",
                              "avx512_vnni",
@@ -196,7 +197,7 @@ void RunGreedy(benchmark::State& state, DType dtype, MatrixShape shape) {
                                  std::to_string(s.m);
         benchmark::RegisterBenchmark(name.c_str(), RunShape, std::string(kernel), dtype, s)
             ->ArgNames({"n", "threads"})
-            ->ArgsProduct({{1, 2, 4, 8, 32, 512}, {1, 2}})
+            ->ArgsProduct({{1, 2, 4, 8, 32, 128, 512, 1024}, {1, 2}})
             ->UseRealTime();
       }
     }

@@ -175,7 +175,7 @@ std::vector<int32_t> PlanesOf(const float* row, int64_t k) {
   }
   std::vector<int32_t> planes;
   for (int64_t b : bits) {
-    planes.push_back(b > sum / static_cast<int64_t>(bits.size()) + (1 << 21) ? 2 : 1);
+    planes.push_back(b > sum / static_cast<int64_t>(bits.size()) + (1 << 23) ? 2 : 1);
   }
   return planes;
 }
