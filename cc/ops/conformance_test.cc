@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cc/ops/block_format/block_format.h"
+#include "cc/ops/kernel_support.h"
 
 namespace pagemill::ops::conformance {
 namespace {
@@ -103,7 +104,6 @@ TEST(NormalizedSquaredError, IsRelativeToTheExpectedValues) {
                    1.0 / 25);
 }
 
-bool Always(const device::Capabilities&, const OpCall&) { return true; }
 int64_t SixteenBytes(const OpCall&, int32_t) { return 16; }
 void UseWorkspace(const OpCall&, KernelContext& context) {
   EXPECT_EQ(context.workspace.size(), 16u);
@@ -115,8 +115,8 @@ void OverrunWorkspace(const OpCall&, KernelContext& context) {
 }
 
 TEST(RunRow, PoisonsAndGuardsTheWorkspace) {
-  static constexpr KernelRow kGood{"twist", "good", 0, Always, UseWorkspace, SixteenBytes};
-  static constexpr KernelRow kBad{"twist", "bad", 0, Always, OverrunWorkspace, SixteenBytes};
+  static constexpr KernelRow kGood{"twist", "good", 0, OnEveryCpu, UseWorkspace, SixteenBytes};
+  static constexpr KernelRow kBad{"twist", "bad", 0, OnEveryCpu, OverrunWorkspace, SixteenBytes};
   static device::ThreadPool pool({.num_threads = 1});
   RunRow(kGood, {}, pool);
   EXPECT_NONFATAL_FAILURE(RunRow(kBad, {}, pool), "wrote past its workspace of 16 bytes");

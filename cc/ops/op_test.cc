@@ -2,18 +2,18 @@
 
 #include <gtest/gtest.h>
 
+#include "cc/ops/kernel_support.h"
+
 namespace pagemill::ops {
 namespace {
 
-bool Always(const device::Capabilities&, const OpCall&) { return true; }
-bool NeedsAvx2(const device::Capabilities& caps, const OpCall&) { return caps.avx2; }
 bool Never(const device::Capabilities&, const OpCall&) { return false; }
 void DoNothing(const OpCall&, KernelContext&) {}
 
 constexpr KernelRow kRows[] = {
-    {"twist", "reference", 0, Always, DoNothing},
-    {"twist", "zeta", 20, NeedsAvx2, DoNothing},
-    {"twist", "alpha", 20, NeedsAvx2, DoNothing},
+    {"twist", "reference", 0, OnEveryCpu, DoNothing},
+    {"twist", "zeta", 20, OnAvx2, DoNothing},
+    {"twist", "alpha", 20, OnAvx2, DoNothing},
     {"twist", "best", 30, Never, DoNothing},
 };
 constexpr OpDefinition kOps[] = {{"twist", nullptr, kRows}};
@@ -46,18 +46,18 @@ TEST(ChooseKernel, CanBeRestrictedToOneRow) {
 }
 
 TEST(ChooseKernel, ExcludesRowsThatRoundActivationsMoreThanAllowed) {
-  constexpr auto always = [](const device::Capabilities&, const OpCall&) { return true; };
-  constexpr KernelRow rows[] = {{.op = "twist", .name = "exact", .priority = 1, .supports = always},
-                                {.op = "twist",
-                                 .name = "bf16",
-                                 .priority = 2,
-                                 .supports = always,
-                                 .activations = ActivationPrecision::kBf16},
-                                {.op = "twist",
-                                 .name = "int8",
-                                 .priority = 3,
-                                 .supports = always,
-                                 .activations = ActivationPrecision::kInt8}};
+  constexpr KernelRow rows[] = {
+      {.op = "twist", .name = "exact", .priority = 1, .supports = OnEveryCpu},
+      {.op = "twist",
+       .name = "bf16",
+       .priority = 2,
+       .supports = OnEveryCpu,
+       .activations = ActivationPrecision::kBf16},
+      {.op = "twist",
+       .name = "int8",
+       .priority = 3,
+       .supports = OnEveryCpu,
+       .activations = ActivationPrecision::kInt8}};
   const OpDefinition op = {"twist", nullptr, rows};
   EXPECT_EQ((*ChooseKernel(op, {}, {}))->name, "int8");
   constexpr auto name = [](const OpDefinition& op, ActivationPrecision coarsest) {

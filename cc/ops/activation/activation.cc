@@ -1,6 +1,7 @@
 #include "cc/ops/activation/activation.h"
 
 #include "cc/ops/activation/activation_row.h"
+#include "cc/ops/kernel_support.h"
 #include "cc/ops/operand_check.h"
 #include "cc/ops/row_split.h"
 
@@ -32,17 +33,11 @@ void Run(const OpCall& call, KernelContext& context) {
 
 constexpr KernelRow kRows[] = {
 #if defined(__x86_64__)
-    {"activation", "avx512", 30,
-     [](const device::Capabilities& caps, const OpCall&) { return caps.avx512; },
-     Run<ActivationRowAvx512>},
-    {"activation", "avx2", 20,
-     [](const device::Capabilities& caps, const OpCall&) { return caps.avx2; },
-     Run<ActivationRowAvx2>},
+    {"activation", "avx512", 30, OnAvx512, Run<ActivationRowAvx512>},
+    {"activation", "avx2", 20, OnAvx2, Run<ActivationRowAvx2>},
 #endif
-    {"activation", "portable", 10, [](const device::Capabilities&, const OpCall&) { return true; },
-     Run<ActivationRowPortable>},
-    {"activation", "reference", 0, [](const device::Capabilities&, const OpCall&) { return true; },
-     ActivationReference},
+    {"activation", "portable", 10, OnEveryCpu, Run<ActivationRowPortable>},
+    {"activation", "reference", 0, OnEveryCpu, ActivationReference},
 };
 
 constexpr AliasRule kAliases[] = {{.input = 0, .output = 0}};

@@ -1,5 +1,6 @@
 #include "cc/ops/add/add.h"
 
+#include "cc/ops/kernel_support.h"
 #include "cc/ops/operand_check.h"
 
 namespace pagemill::ops {
@@ -14,11 +15,9 @@ Status CheckAdd(const OpCall& call) {
   return check.Result();
 }
 
-bool Always(const device::Capabilities&, const OpCall&) { return true; }
-
 constexpr KernelRow kRows[] = {
-    {"add", "portable", 10, Always, AddPortable},
-    {"add", "reference", 0, Always, AddReference},
+    {"add", "portable", 10, OnEveryCpu, AddPortable},
+    {"add", "reference", 0, OnEveryCpu, AddReference},
 };
 
 constexpr AliasRule kAliases[] = {{.input = 0, .output = 0}};

@@ -1,5 +1,6 @@
 #include "cc/ops/add_rms_norm/add_rms_norm.h"
 
+#include "cc/ops/kernel_support.h"
 #include "cc/ops/operand_check.h"
 #include "cc/ops/rms_norm/rms_norm_row.h"
 #include "cc/ops/row_split.h"
@@ -43,17 +44,11 @@ void Run(const OpCall& call, KernelContext& context) {
 
 constexpr KernelRow kRows[] = {
 #if defined(__x86_64__)
-    {"add_rms_norm", "avx512", 30,
-     [](const device::Capabilities& caps, const OpCall&) { return caps.avx512; },
-     Run<RmsNormRowAvx512>},
-    {"add_rms_norm", "avx2", 20,
-     [](const device::Capabilities& caps, const OpCall&) { return caps.avx2; },
-     Run<RmsNormRowAvx2>},
+    {"add_rms_norm", "avx512", 30, OnAvx512, Run<RmsNormRowAvx512>},
+    {"add_rms_norm", "avx2", 20, OnAvx2, Run<RmsNormRowAvx2>},
 #endif
-    {"add_rms_norm", "portable", 10,
-     [](const device::Capabilities&, const OpCall&) { return true; }, Run<RmsNormRowPortable>},
-    {"add_rms_norm", "reference", 0,
-     [](const device::Capabilities&, const OpCall&) { return true; }, AddRmsNormReference},
+    {"add_rms_norm", "portable", 10, OnEveryCpu, Run<RmsNormRowPortable>},
+    {"add_rms_norm", "reference", 0, OnEveryCpu, AddRmsNormReference},
 };
 
 constexpr AliasRule kAliases[] = {{.input = 0, .output = 0}, {.input = 1, .output = 1}};

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "cc/comm/communicator.h"
+#include "cc/ops/kernel_support.h"
 #include "cc/ops/operand_check.h"
 
 namespace pagemill::ops {
@@ -28,8 +29,6 @@ Status CheckAllGather(const OpCall& call) {
                                             std::to_string(check.Dim('P')));
   return check.Result();
 }
-
-bool Always(const device::Capabilities&, const OpCall&) { return true; }
 
 void Gather(const float* x, float* y, int64_t rows, int64_t width, comm::Communicator* group) {
   if (group == nullptr) {
@@ -62,8 +61,8 @@ void RunSharedMemory(const OpCall& call, KernelContext& context) {
 }
 
 constexpr KernelRow kRows[] = {
-    {"all_gather", "shared_memory", 10, Always, RunSharedMemory},
-    {"all_gather", "reference", 0, Always, RunReference},
+    {"all_gather", "shared_memory", 10, OnEveryCpu, RunSharedMemory},
+    {"all_gather", "reference", 0, OnEveryCpu, RunReference},
 };
 
 constexpr OpDefinition kDefinition{"all_gather", CheckAllGather, kRows};

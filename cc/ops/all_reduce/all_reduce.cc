@@ -4,6 +4,7 @@
 #include <span>
 
 #include "cc/comm/communicator.h"
+#include "cc/ops/kernel_support.h"
 #include "cc/ops/operand_check.h"
 
 namespace pagemill::ops {
@@ -16,8 +17,6 @@ Status CheckAllReduce(const OpCall& call) {
   check.IntegerAttribute("ranks", 0, 1, comm::kMaxRanks);
   return check.Result();
 }
-
-bool Always(const device::Capabilities&, const OpCall&) { return true; }
 
 void Reduce(std::span<const float> x, std::span<float> y, comm::Communicator* group) {
   // The communicator keeps the error; a group that has ended does nothing.
@@ -46,8 +45,8 @@ void RunSharedMemory(const OpCall& call, KernelContext& context) {
 }
 
 constexpr KernelRow kRows[] = {
-    {"all_reduce", "shared_memory", 10, Always, RunSharedMemory},
-    {"all_reduce", "reference", 0, Always, RunReference},
+    {"all_reduce", "shared_memory", 10, OnEveryCpu, RunSharedMemory},
+    {"all_reduce", "reference", 0, OnEveryCpu, RunReference},
 };
 
 constexpr AliasRule kAliases[] = {{.input = 0, .output = 0}};

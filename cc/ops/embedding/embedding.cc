@@ -3,6 +3,7 @@
 #include <string>
 
 #include "cc/ops/block_format/block_format.h"
+#include "cc/ops/kernel_support.h"
 #include "cc/ops/linear/bf16_panel.h"
 #include "cc/ops/linear/block_panel.h"
 #include "cc/ops/linear/packed_driver.h"
@@ -30,8 +31,6 @@ Status CheckEmbedding(const OpCall& call) {
   check.Output(0, "y", DType::kF32, "N,H*");
   return check.Result();
 }
-
-bool Always(const device::Capabilities&, const OpCall&) { return true; }
 
 bool OfBlocks(const device::Capabilities&, const OpCall& call) {
   return IsBlockFormat(call.inputs[1].dtype);
@@ -99,8 +98,8 @@ constexpr KernelRow kRows[] = {
      .supports = OfBf16,
      .run = RunPanels<&kBf16PanelSet, linear::ReadBf16PanelRow>,
      .packing = &kBf16Panels},
-    {"embedding", "portable", 10, Always, embedding::RunPortable},
-    {"embedding", "reference", 0, Always, embedding::RunReference},
+    {"embedding", "portable", 10, OnEveryCpu, embedding::RunPortable},
+    {"embedding", "reference", 0, OnEveryCpu, embedding::RunReference},
 };
 
 constexpr OpDefinition kDefinition{"embedding", CheckEmbedding, kRows};

@@ -1,5 +1,6 @@
 #include "cc/ops/kv_write/kv_write.h"
 
+#include "cc/ops/kernel_support.h"
 #include "cc/ops/kv_page.h"
 #include "cc/ops/kv_write/kv_write_tokens.h"
 #include "cc/ops/operand_check.h"
@@ -44,16 +45,11 @@ void Run(const OpCall& call, KernelContext& context) {
 
 constexpr KernelRow kRows[] = {
 #if defined(__x86_64__)
-    {"kv_write", "avx512", 30,
-     [](const device::Capabilities& caps, const OpCall&) { return caps.avx512; },
-     Run<&kKvWriteAvx512>},
-    {"kv_write", "avx2", 20,
-     [](const device::Capabilities& caps, const OpCall&) { return caps.avx2; }, Run<&kKvWriteAvx2>},
+    {"kv_write", "avx512", 30, OnAvx512, Run<&kKvWriteAvx512>},
+    {"kv_write", "avx2", 20, OnAvx2, Run<&kKvWriteAvx2>},
 #endif
-    {"kv_write", "portable", 10, [](const device::Capabilities&, const OpCall&) { return true; },
-     Run<&kKvWritePortable>},
-    {"kv_write", "reference", 0, [](const device::Capabilities&, const OpCall&) { return true; },
-     KvWriteReference},
+    {"kv_write", "portable", 10, OnEveryCpu, Run<&kKvWritePortable>},
+    {"kv_write", "reference", 0, OnEveryCpu, KvWriteReference},
 };
 
 constexpr OpDefinition kDefinition{"kv_write", CheckKvWrite, kRows};

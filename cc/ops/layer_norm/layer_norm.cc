@@ -1,5 +1,6 @@
 #include "cc/ops/layer_norm/layer_norm.h"
 
+#include "cc/ops/kernel_support.h"
 #include "cc/ops/operand_check.h"
 
 namespace pagemill::ops {
@@ -17,11 +18,9 @@ Status CheckLayerNorm(const OpCall& call) {
   return check.Result();
 }
 
-bool Always(const device::Capabilities&, const OpCall&) { return true; }
-
 constexpr KernelRow kRows[] = {
-    {"layer_norm", "portable", 10, Always, LayerNormPortable},
-    {"layer_norm", "reference", 0, Always, LayerNormReference},
+    {"layer_norm", "portable", 10, OnEveryCpu, LayerNormPortable},
+    {"layer_norm", "reference", 0, OnEveryCpu, LayerNormReference},
 };
 
 constexpr OpDefinition kDefinition{"layer_norm", CheckLayerNorm, kRows};

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cc/ops/block_format/block_format.h"
+#include "cc/ops/kernel_support.h"
 #include "cc/ops/linear/bf16_panel.h"
 #include "cc/ops/linear/block_panel.h"
 #include "cc/ops/linear/kernel_set.h"
@@ -51,8 +52,6 @@ Status CheckLinear(const OpCall& call) {
   }
   return check.Result();
 }
-
-bool Always(const device::Capabilities&, const OpCall&) { return true; }
 
 template <const linear::KernelSet* kKernels>
 void Run(const OpCall& call, KernelContext& context) {
@@ -147,12 +146,8 @@ constexpr KernelRow kRows[] = {
                                                      ActivationPrecision::kBf16, &kBlockPanels),
     linear::PackedRow<&linear::kAvx2Int16Kernels>("avx2_int16", 25, Avx2OnBlocks,
                                                   ActivationPrecision::kBf16, &kBlockPanels),
-    {"linear", "avx512", 30,
-     [](const device::Capabilities& caps, const OpCall&) { return caps.avx512; },
-     Run<&linear::kAvx512Kernels>, linear::DriverWorkspaceBytes},
-    {"linear", "avx2", 20,
-     [](const device::Capabilities& caps, const OpCall&) { return caps.avx2; },
-     Run<&linear::kAvx2Kernels>, linear::DriverWorkspaceBytes},
+    {"linear", "avx512", 30, OnAvx512, Run<&linear::kAvx512Kernels>, linear::DriverWorkspaceBytes},
+    {"linear", "avx2", 20, OnAvx2, Run<&linear::kAvx2Kernels>, linear::DriverWorkspaceBytes},
 #elif defined(__aarch64__)
     linear::PackedRow<&linear::kAsimdI8mmKernels>("asimd_i8mm", 42, I8mmOnBlocks,
                                                   ActivationPrecision::kInt8, &kBlockPanels),
@@ -170,9 +165,9 @@ constexpr KernelRow kRows[] = {
     linear::PackedRow<&linear::kVxeInt16Kernels>("vxe_int16", 35, VxeOnBlocks,
                                                  ActivationPrecision::kBf16, &kBlockPanels),
 #endif
-    {"linear", "portable", 10, Always, Run<&linear::kPortableKernels>,
+    {"linear", "portable", 10, OnEveryCpu, Run<&linear::kPortableKernels>,
      linear::DriverWorkspaceBytes},
-    {"linear", "reference", 0, Always, linear::RunReference, linear::ReferenceWorkspaceBytes},
+    {"linear", "reference", 0, OnEveryCpu, linear::RunReference, linear::ReferenceWorkspaceBytes},
 };
 
 std::vector<KernelRow> AllRows() {

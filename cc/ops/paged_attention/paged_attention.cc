@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cc/ops/kernel_support.h"
 #include "cc/ops/kv_page.h"
 #include "cc/ops/operand_check.h"
 #include "cc/ops/paged_attention/attention_driver.h"
@@ -117,8 +118,7 @@ constexpr KernelRow kRows[] = {
     {"paged_attention", "portable", 10,
      [](const device::Capabilities&, const OpCall& call) { return WholeKeyGroups(call); },
      Run<&kAttentionPortable>, AttentionWorkspaceBytes},
-    {"paged_attention", "reference", 0,
-     [](const device::Capabilities&, const OpCall&) { return true; }, PagedAttentionReference},
+    {"paged_attention", "reference", 0, OnEveryCpu, PagedAttentionReference},
 };
 
 constexpr OpDefinition kDefinition{"paged_attention", CheckPagedAttention, kRows};

@@ -1,5 +1,6 @@
 #include "cc/ops/pool/pool.h"
 
+#include "cc/ops/kernel_support.h"
 #include "cc/ops/operand_check.h"
 
 namespace pagemill::ops {
@@ -14,11 +15,9 @@ Status CheckPool(const OpCall& call) {
   return check.Result();
 }
 
-bool Always(const device::Capabilities&, const OpCall&) { return true; }
-
 constexpr KernelRow kRows[] = {
-    {"pool", "portable", 10, Always, PoolPortable},
-    {"pool", "reference", 0, Always, PoolReference},
+    {"pool", "portable", 10, OnEveryCpu, PoolPortable},
+    {"pool", "reference", 0, OnEveryCpu, PoolReference},
 };
 
 constexpr OpDefinition kDefinition{"pool", CheckPool, kRows};

@@ -1,5 +1,6 @@
 #include "cc/ops/rotary/rotary.h"
 
+#include "cc/ops/kernel_support.h"
 #include "cc/ops/operand_check.h"
 #include "cc/ops/rotary/rotary_token.h"
 #include "cc/ops/row_split.h"
@@ -35,16 +36,11 @@ void Run(const OpCall& call, KernelContext& context) {
 
 constexpr KernelRow kRows[] = {
 #if defined(__x86_64__)
-    {"rotary", "avx512", 30,
-     [](const device::Capabilities& caps, const OpCall&) { return caps.avx512; },
-     Run<&kRotaryAvx512>},
-    {"rotary", "avx2", 20,
-     [](const device::Capabilities& caps, const OpCall&) { return caps.avx2; }, Run<&kRotaryAvx2>},
+    {"rotary", "avx512", 30, OnAvx512, Run<&kRotaryAvx512>},
+    {"rotary", "avx2", 20, OnAvx2, Run<&kRotaryAvx2>},
 #endif
-    {"rotary", "portable", 10, [](const device::Capabilities&, const OpCall&) { return true; },
-     Run<&kRotaryPortable>},
-    {"rotary", "reference", 0, [](const device::Capabilities&, const OpCall&) { return true; },
-     RotaryReference},
+    {"rotary", "portable", 10, OnEveryCpu, Run<&kRotaryPortable>},
+    {"rotary", "reference", 0, OnEveryCpu, RotaryReference},
 };
 
 constexpr AliasRule kAliases[] = {{.input = 0, .output = 0}, {.input = 1, .output = 1}};

@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "cc/ops/kernel_support.h"
 #include "cc/ops/kv_write/kv_write.h"
 #include "cc/ops/kv_write/kv_write_tokens.h"
 #include "cc/ops/operand_check.h"
@@ -62,18 +63,11 @@ void Run(const OpCall& call, KernelContext& context) {
 
 constexpr KernelRow kRows[] = {
 #if defined(__x86_64__)
-    {"rotary_kv_write", "avx512", 30,
-     [](const device::Capabilities& caps, const OpCall&) { return caps.avx512; },
-     Run<&kRotaryAvx512, &kKvWriteAvx512>},
-    {"rotary_kv_write", "avx2", 20,
-     [](const device::Capabilities& caps, const OpCall&) { return caps.avx2; },
-     Run<&kRotaryAvx2, &kKvWriteAvx2>},
+    {"rotary_kv_write", "avx512", 30, OnAvx512, Run<&kRotaryAvx512, &kKvWriteAvx512>},
+    {"rotary_kv_write", "avx2", 20, OnAvx2, Run<&kRotaryAvx2, &kKvWriteAvx2>},
 #endif
-    {"rotary_kv_write", "portable", 10,
-     [](const device::Capabilities&, const OpCall&) { return true; },
-     Run<&kRotaryPortable, &kKvWritePortable>},
-    {"rotary_kv_write", "reference", 0,
-     [](const device::Capabilities&, const OpCall&) { return true; }, Reference},
+    {"rotary_kv_write", "portable", 10, OnEveryCpu, Run<&kRotaryPortable, &kKvWritePortable>},
+    {"rotary_kv_write", "reference", 0, OnEveryCpu, Reference},
 };
 
 constexpr AliasRule kAliases[] = {{.input = 0, .output = 0}, {.input = 1, .output = 1}};

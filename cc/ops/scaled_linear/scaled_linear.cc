@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "cc/ops/kernel_support.h"
 #include "cc/ops/linear/linear.h"  // kMaxMatrices
 #include "cc/ops/linear/packed_driver.h"
 #include "cc/ops/operand_check.h"
@@ -66,8 +67,6 @@ ActivationPrecision AutomaticActivations(const OpCall& call) {
   return call.attributes->GetInt("int8_activations", 0) == 1 ? ActivationPrecision::kInt8
                                                              : ActivationPrecision::kBf16;
 }
-
-bool Always(const device::Capabilities&, const OpCall&) { return true; }
 
 // A scale a row, and sums that int32 holds.
 [[maybe_unused]] bool FitsInt8(const OpCall& call) {
@@ -136,18 +135,14 @@ constexpr KernelRow kRows[] = {
     Row<&scaled::kAvx512VnniKernels>("avx512_vnni", 40, VnniOnInt8, ActivationPrecision::kInt8),
     Row<&scaled::kAvx512Bf16Kernels>("avx512_bf16", 36, Avx512Bf16OnFp8,
                                      ActivationPrecision::kBf16),
-    Row<&scaled::kAvx512Kernels>(
-        "avx512", 30, [](const device::Capabilities& caps, const OpCall&) { return caps.avx512; },
-        ActivationPrecision::kF32),
-    Row<&scaled::kAvx2Kernels>(
-        "avx2", 20, [](const device::Capabilities& caps, const OpCall&) { return caps.avx2; },
-        ActivationPrecision::kF32),
+    Row<&scaled::kAvx512Kernels>("avx512", 30, OnAvx512, ActivationPrecision::kF32),
+    Row<&scaled::kAvx2Kernels>("avx2", 20, OnAvx2, ActivationPrecision::kF32),
 #elif defined(__aarch64__)
     Row<&scaled::kAsimdDotprodKernels>("asimd_dotprod", 40, DotprodOnInt8,
                                        ActivationPrecision::kInt8),
 #endif
-    Row<&scaled::kPortableKernels>("portable", 10, Always, ActivationPrecision::kF32),
-    {"scaled_linear", "reference", 0, Always, scaled::RunReference},
+    Row<&scaled::kPortableKernels>("portable", 10, OnEveryCpu, ActivationPrecision::kF32),
+    {"scaled_linear", "reference", 0, OnEveryCpu, scaled::RunReference},
 };
 
 constexpr OpDefinition kDefinition{.op = "scaled_linear",

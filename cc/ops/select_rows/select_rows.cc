@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "cc/ops/kernel_support.h"
 #include "cc/ops/operand_check.h"
 
 namespace pagemill::ops {
@@ -18,11 +19,9 @@ Status CheckSelectRows(const OpCall& call) {
   return check.Result();
 }
 
-bool Always(const device::Capabilities&, const OpCall&) { return true; }
-
 constexpr KernelRow kRows[] = {
-    {"select_rows", "portable", 10, Always, select_rows::RunPortable},
-    {"select_rows", "reference", 0, Always, select_rows::RunReference},
+    {"select_rows", "portable", 10, OnEveryCpu, select_rows::RunPortable},
+    {"select_rows", "reference", 0, OnEveryCpu, select_rows::RunReference},
 };
 
 constexpr OpDefinition kDefinition{"select_rows", CheckSelectRows, kRows};
