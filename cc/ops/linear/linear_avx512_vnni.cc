@@ -166,7 +166,15 @@ void MultiplyRow(const PackedProduct& p) {
   StoreRow(p, 0, sums[0]);
 }
 
-// Several: a block of weights is decoded once for all; sums wait in memory meanwhile.
+// Asks for where the outputs of row n will be written.
+PM_INLINE void FetchOutputs(const PackedProduct& p, int64_t n) {
+  const char* const y = reinterpret_cast<const char*>(p.y + n * p.y_stride);
+  _mm_prefetch(y, _MM_HINT_T0);
+  _mm_prefetch(y + 64, _MM_HINT_T0);
+}
+
+// Several: a block of weights is decoded once for all; sums wait in memory meanwhile. A few rows'
+// outputs are asked for with each block, since each panel's lie in lines of their own.
 template <DType kDType, class Strip>
 void MultiplyRows(const PackedProduct& p) {
   __m512 sums[kMaxStripRows][kHalves];
@@ -177,6 +185,7 @@ void MultiplyRows(const PackedProduct& p) {
   for (int64_t b = 0; b < blocks; ++b, x += Strip::BlockBytes(p.n)) {
     const uint8_t* record = Record<kDType>(p.panel, b);
     PrefetchRecord<kDType>(record + kPrefetchBytes);
+    for (int64_t n = b; n < p.n; n += blocks) FetchOutputs(p, n);
     Weights w;
     Decode<kDType>(Head<kDType>(p.panel, b), record, &w);
     Strip::template Add<kDType>(w, x, sums, p.n, ahead);
