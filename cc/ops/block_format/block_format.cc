@@ -24,34 +24,12 @@ bool IsWeightDType(DType dtype) {
 }
 
 void DequantizeRow(DType dtype, const uint8_t* row, int64_t elements, float* out) {
-  switch (dtype) {
-    case DType::kF32:
-      return Dequantize<DType::kF32>(row, elements, out);
-    case DType::kBF16:
-      return Dequantize<DType::kBF16>(row, elements, out);
-    case DType::kF16:
-      return Dequantize<DType::kF16>(row, elements, out);
-    case DType::kQ4_0:
-      return Dequantize<DType::kQ4_0>(row, elements, out);
-    case DType::kQ4_1:
-      return Dequantize<DType::kQ4_1>(row, elements, out);
-    case DType::kQ5_0:
-      return Dequantize<DType::kQ5_0>(row, elements, out);
-    case DType::kQ8_0:
-      return Dequantize<DType::kQ8_0>(row, elements, out);
-    case DType::kQ4_K:
-      return Dequantize<DType::kQ4_K>(row, elements, out);
-    case DType::kQ5_K:
-      return Dequantize<DType::kQ5_K>(row, elements, out);
-    case DType::kQ6_K:
-      return Dequantize<DType::kQ6_K>(row, elements, out);
-    case DType::kI32:
-    case DType::kI8:
-    case DType::kU8:
-    case DType::kF8E4M3:
-      break;
-  }
-  CheckFailed(__FILE__, __LINE__, "DequantizeRow of a dtype that is not a weight's");
+  bool known = false;
+  WithWeightFormat(dtype, [&]<DType kDType>() {
+    Dequantize<kDType>(row, elements, out);
+    known = true;
+  });
+  if (!known) CheckFailed(__FILE__, __LINE__, "DequantizeRow of a dtype that is not a weight's");
 }
 
 }  // namespace pagemill::ops

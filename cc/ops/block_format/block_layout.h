@@ -70,6 +70,44 @@ constexpr BlockLayout LayoutOf(DType dtype) {
   }
 }
 
+// Calls f.template operator()<dtype>() for a block format, for other dtypes nothing.
+template <class F>
+[[gnu::always_inline]] inline void WithBlockFormat(DType dtype, const F& f) {
+  switch (dtype) {
+    case DType::kQ4_0:
+      return f.template operator()<DType::kQ4_0>();
+    case DType::kQ4_1:
+      return f.template operator()<DType::kQ4_1>();
+    case DType::kQ5_0:
+      return f.template operator()<DType::kQ5_0>();
+    case DType::kQ8_0:
+      return f.template operator()<DType::kQ8_0>();
+    case DType::kQ4_K:
+      return f.template operator()<DType::kQ4_K>();
+    case DType::kQ5_K:
+      return f.template operator()<DType::kQ5_K>();
+    case DType::kQ6_K:
+      return f.template operator()<DType::kQ6_K>();
+    default:
+      return;
+  }
+}
+
+// The same for the dtypes that a matrix of weights may have: block formats, f32, bf16 and f16.
+template <class F>
+[[gnu::always_inline]] inline void WithWeightFormat(DType dtype, const F& f) {
+  switch (dtype) {
+    case DType::kF32:
+      return f.template operator()<DType::kF32>();
+    case DType::kBF16:
+      return f.template operator()<DType::kBF16>();
+    case DType::kF16:
+      return f.template operator()<DType::kF16>();
+    default:
+      return WithBlockFormat(dtype, f);
+  }
+}
+
 inline constexpr int32_t kSubBlocksOfK = 8;       // in a block of 256
 inline constexpr int32_t kQ45KScalesOffset = 4;   // 12 bytes of packed 6-bit pairs
 inline constexpr int32_t kQ6KScalesOffset = 192;  // 16 int8

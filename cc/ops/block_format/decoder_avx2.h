@@ -1,6 +1,6 @@
 // File: cc/ops/block_format/decoder_avx2.h
 // Weight blocks to registers of 8 floats, with AVX2, FMA and F16C. For files compiled for that
-// instruction set only. The interface is that of decoder_avx512.h.
+// instruction set only. The interface is that of decoder.h.
 #ifndef PAGEMILL_CC_OPS_BLOCK_FORMAT_DECODER_AVX2_H_
 #define PAGEMILL_CC_OPS_BLOCK_FORMAT_DECODER_AVX2_H_
 
@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "cc/ops/block_format/block_layout.h"
+#include "cc/ops/block_format/decoder.h"
 #include "cc/tensor/dtype.h"
 
 #define PM_INLINE [[gnu::always_inline]] static inline
@@ -48,9 +49,15 @@ PM_INLINE __m128i SixteenWhereSet(uint32_t bits) {
   return _mm_and_si128(set, _mm_set1_epi8(16));
 }
 
-struct PlainState {
-  const uint8_t* elements;
-};
+// The first `count` elements of a register, and zeros.
+template <class Decoder>
+PM_INLINE __m256 DecodeFirst(const uint8_t* from, int count) {
+  uint8_t elements[Decoder::kBytes] = {};
+  std::memcpy(elements, from, Decoder::kBytes / Decoder::kElements * count);
+  __m256 out;
+  Decoder::Decode({elements}, 0, &out);
+  return out;
+}
 
 struct BlockState {
   __m256 d;
@@ -66,62 +73,38 @@ PM_INLINE void Scale(__m256 d, __m256* v) {
 }  // namespace internal_avx2
 
 template <>
-struct DecoderAvx2<DType::kF32> {
-  static constexpr int kElements = 8, kBytes = 32, kParts = 1, kVectors = 1;
-  static constexpr bool kRowsMayEndInside = true;
-  using State = internal_avx2::PlainState;
-  PM_INLINE void Begin(const uint8_t* block, State* state) { state->elements = block; }
+struct DecoderAvx2<DType::kF32> : PlainDecoder<DType::kF32, 8> {
   PM_INLINE void Decode(const State& state, int, __m256* out) {
     *out = _mm256_loadu_ps(reinterpret_cast<const float*>(state.elements));
   }
   PM_INLINE __m256 DecodePartial(const uint8_t* from, int count) {
-    float elements[kElements] = {};
-    std::memcpy(elements, from, sizeof(float) * count);
-    return _mm256_loadu_ps(elements);
+    return internal_avx2::DecodeFirst<DecoderAvx2>(from, count);
   }
 };
 
 template <>
-struct DecoderAvx2<DType::kBF16> {
-  static constexpr int kElements = 8, kBytes = 16, kParts = 1, kVectors = 1;
-  static constexpr bool kRowsMayEndInside = true;
-  using State = internal_avx2::PlainState;
-  PM_INLINE void Begin(const uint8_t* block, State* state) { state->elements = block; }
+struct DecoderAvx2<DType::kBF16> : PlainDecoder<DType::kBF16, 8> {
   PM_INLINE void Decode(const State& state, int, __m256* out) {
     const __m256i words = _mm256_cvtepu16_epi32(internal_avx2::LoadBytes(state.elements));
     *out = _mm256_castsi256_ps(_mm256_slli_epi32(words, 16));
   }
   PM_INLINE __m256 DecodePartial(const uint8_t* from, int count) {
-    uint8_t elements[kBytes] = {};
-    std::memcpy(elements, from, 2 * count);
-    __m256 out;
-    Decode({elements}, 0, &out);
-    return out;
+    return internal_avx2::DecodeFirst<DecoderAvx2>(from, count);
   }
 };
 
 template <>
-struct DecoderAvx2<DType::kF16> {
-  static constexpr int kElements = 8, kBytes = 16, kParts = 1, kVectors = 1;
-  static constexpr bool kRowsMayEndInside = true;
-  using State = internal_avx2::PlainState;
-  PM_INLINE void Begin(const uint8_t* block, State* state) { state->elements = block; }
+struct DecoderAvx2<DType::kF16> : PlainDecoder<DType::kF16, 8> {
   PM_INLINE void Decode(const State& state, int, __m256* out) {
     *out = _mm256_cvtph_ps(internal_avx2::LoadBytes(state.elements));
   }
   PM_INLINE __m256 DecodePartial(const uint8_t* from, int count) {
-    uint8_t elements[kBytes] = {};
-    std::memcpy(elements, from, 2 * count);
-    __m256 out;
-    Decode({elements}, 0, &out);
-    return out;
+    return internal_avx2::DecodeFirst<DecoderAvx2>(from, count);
   }
 };
 
 template <>
-struct DecoderAvx2<DType::kQ4_0> {
-  static constexpr int kElements = 32, kBytes = kQ4_0Layout.bytes, kParts = 1, kVectors = 4;
-  static constexpr bool kRowsMayEndInside = false;
+struct DecoderAvx2<DType::kQ4_0> : DecoderSizes<DType::kQ4_0, 8> {
   using State = internal_avx2::BlockState;
   PM_INLINE void Begin(const uint8_t* block, State* state) {
     state->d = _mm256_set1_ps(internal_avx2::LoadF16(block));
@@ -137,9 +120,7 @@ struct DecoderAvx2<DType::kQ4_0> {
 };
 
 template <>
-struct DecoderAvx2<DType::kQ4_1> {
-  static constexpr int kElements = 32, kBytes = kQ4_1Layout.bytes, kParts = 1, kVectors = 4;
-  static constexpr bool kRowsMayEndInside = false;
+struct DecoderAvx2<DType::kQ4_1> : DecoderSizes<DType::kQ4_1, 8> {
   using State = internal_avx2::BlockState;
   PM_INLINE void Begin(const uint8_t* block, State* state) {
     state->d = _mm256_set1_ps(internal_avx2::LoadF16(block));
@@ -155,9 +136,7 @@ struct DecoderAvx2<DType::kQ4_1> {
 };
 
 template <>
-struct DecoderAvx2<DType::kQ5_0> {
-  static constexpr int kElements = 32, kBytes = kQ5_0Layout.bytes, kParts = 1, kVectors = 4;
-  static constexpr bool kRowsMayEndInside = false;
+struct DecoderAvx2<DType::kQ5_0> : DecoderSizes<DType::kQ5_0, 8> {
   using State = internal_avx2::BlockState;
   PM_INLINE void Begin(const uint8_t* block, State* state) {
     state->d = _mm256_set1_ps(internal_avx2::LoadF16(block));
@@ -176,9 +155,7 @@ struct DecoderAvx2<DType::kQ5_0> {
 };
 
 template <>
-struct DecoderAvx2<DType::kQ8_0> {
-  static constexpr int kElements = 32, kBytes = kQ8_0Layout.bytes, kParts = 1, kVectors = 4;
-  static constexpr bool kRowsMayEndInside = false;
+struct DecoderAvx2<DType::kQ8_0> : DecoderSizes<DType::kQ8_0, 8> {
   using State = internal_avx2::BlockState;
   PM_INLINE void Begin(const uint8_t* block, State* state) {
     state->d = _mm256_set1_ps(internal_avx2::LoadF16(block));
@@ -226,9 +203,7 @@ PM_INLINE void ApplySubBlock(const SubBlockState& state, int part, const __m128i
 }  // namespace internal_avx2
 
 template <>
-struct DecoderAvx2<DType::kQ4_K> {
-  static constexpr int kElements = 256, kBytes = kQ4_KLayout.bytes, kParts = 8, kVectors = 4;
-  static constexpr bool kRowsMayEndInside = false;
+struct DecoderAvx2<DType::kQ4_K> : DecoderSizes<DType::kQ4_K, 8> {
   using State = internal_avx2::SubBlockState;
   PM_INLINE void Begin(const uint8_t* block, State* state) {
     internal_avx2::BeginSubBlocks(block, state);
@@ -244,9 +219,7 @@ struct DecoderAvx2<DType::kQ4_K> {
 };
 
 template <>
-struct DecoderAvx2<DType::kQ5_K> {
-  static constexpr int kElements = 256, kBytes = kQ5_KLayout.bytes, kParts = 8, kVectors = 4;
-  static constexpr bool kRowsMayEndInside = false;
+struct DecoderAvx2<DType::kQ5_K> : DecoderSizes<DType::kQ5_K, 8> {
   using State = internal_avx2::SubBlockState;
   PM_INLINE void Begin(const uint8_t* block, State* state) {
     internal_avx2::BeginSubBlocks(block, state);
@@ -268,9 +241,7 @@ struct DecoderAvx2<DType::kQ5_K> {
 };
 
 template <>
-struct DecoderAvx2<DType::kQ6_K> {
-  static constexpr int kElements = 256, kBytes = kQ6_KLayout.bytes, kParts = 8, kVectors = 4;
-  static constexpr bool kRowsMayEndInside = false;
+struct DecoderAvx2<DType::kQ6_K> : DecoderSizes<DType::kQ6_K, 8> {
   using State = internal_avx2::SubBlockState;
   PM_INLINE void Begin(const uint8_t* block, State* state) {
     __m256 integers[2];

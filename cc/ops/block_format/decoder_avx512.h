@@ -19,6 +19,7 @@
 #include <cstdint>
 
 #include "cc/ops/block_format/block_layout.h"
+#include "cc/ops/block_format/decoder.h"
 #include "cc/tensor/dtype.h"
 
 #define PM_INLINE [[gnu::always_inline]] static inline
@@ -45,19 +46,10 @@ PM_INLINE __m512i LoadBytes(const uint8_t* from) {
 
 PM_INLINE __mmask16 FirstLanes(int count) { return static_cast<__mmask16>((1u << count) - 1u); }
 
-// f32, bf16, f16: a "block" is one vector, and rows may end inside it.
-struct PlainState {
-  const uint8_t* elements;
-};
-
 }  // namespace internal_avx512
 
 template <>
-struct DecoderAvx512<DType::kF32> {
-  static constexpr int kElements = 16, kBytes = 64, kParts = 1, kVectors = 1;
-  static constexpr bool kRowsMayEndInside = true;
-  using State = internal_avx512::PlainState;
-  PM_INLINE void Begin(const uint8_t* block, State* state) { state->elements = block; }
+struct DecoderAvx512<DType::kF32> : PlainDecoder<DType::kF32, 16> {
   PM_INLINE void Decode(const State& state, int, __m512* out) {
     *out = _mm512_loadu_ps(state.elements);
   }
@@ -67,14 +59,10 @@ struct DecoderAvx512<DType::kF32> {
 };
 
 template <>
-struct DecoderAvx512<DType::kBF16> {
-  static constexpr int kElements = 16, kBytes = 32, kParts = 1, kVectors = 1;
-  static constexpr bool kRowsMayEndInside = true;
-  using State = internal_avx512::PlainState;
+struct DecoderAvx512<DType::kBF16> : PlainDecoder<DType::kBF16, 16> {
   PM_INLINE __m512 Widen(__m256i bits) {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
   }
-  PM_INLINE void Begin(const uint8_t* block, State* state) { state->elements = block; }
   PM_INLINE void Decode(const State& state, int, __m512* out) {
     *out = Widen(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(state.elements)));
   }
@@ -84,11 +72,7 @@ struct DecoderAvx512<DType::kBF16> {
 };
 
 template <>
-struct DecoderAvx512<DType::kF16> {
-  static constexpr int kElements = 16, kBytes = 32, kParts = 1, kVectors = 1;
-  static constexpr bool kRowsMayEndInside = true;
-  using State = internal_avx512::PlainState;
-  PM_INLINE void Begin(const uint8_t* block, State* state) { state->elements = block; }
+struct DecoderAvx512<DType::kF16> : PlainDecoder<DType::kF16, 16> {
   PM_INLINE void Decode(const State& state, int, __m512* out) {
     *out = _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(state.elements)));
   }
@@ -98,9 +82,7 @@ struct DecoderAvx512<DType::kF16> {
 };
 
 template <>
-struct DecoderAvx512<DType::kQ4_0> {
-  static constexpr int kElements = 32, kBytes = kQ4_0Layout.bytes, kParts = 1, kVectors = 2;
-  static constexpr bool kRowsMayEndInside = false;
+struct DecoderAvx512<DType::kQ4_0> : DecoderSizes<DType::kQ4_0, 16> {
   struct State {
     __m512 table;
     const uint8_t* quants;
@@ -118,9 +100,7 @@ struct DecoderAvx512<DType::kQ4_0> {
 };
 
 template <>
-struct DecoderAvx512<DType::kQ4_1> {
-  static constexpr int kElements = 32, kBytes = kQ4_1Layout.bytes, kParts = 1, kVectors = 2;
-  static constexpr bool kRowsMayEndInside = false;
+struct DecoderAvx512<DType::kQ4_1> : DecoderSizes<DType::kQ4_1, 16> {
   using State = DecoderAvx512<DType::kQ4_0>::State;
   PM_INLINE void Begin(const uint8_t* block, State* state) {
     // Lanes d, m, d, m, ...: one conversion for both.
@@ -135,9 +115,7 @@ struct DecoderAvx512<DType::kQ4_1> {
 };
 
 template <>
-struct DecoderAvx512<DType::kQ5_0> {
-  static constexpr int kElements = 32, kBytes = kQ5_0Layout.bytes, kParts = 1, kVectors = 2;
-  static constexpr bool kRowsMayEndInside = false;
+struct DecoderAvx512<DType::kQ5_0> : DecoderSizes<DType::kQ5_0, 16> {
   struct State {
     __m512 low;   // values of nibbles without the fifth bit
     __m512 high;  // and with it
@@ -162,9 +140,7 @@ struct DecoderAvx512<DType::kQ5_0> {
 };
 
 template <>
-struct DecoderAvx512<DType::kQ8_0> {
-  static constexpr int kElements = 32, kBytes = kQ8_0Layout.bytes, kParts = 1, kVectors = 2;
-  static constexpr bool kRowsMayEndInside = false;
+struct DecoderAvx512<DType::kQ8_0> : DecoderSizes<DType::kQ8_0, 16> {
   struct State {
     __m512 d;
     const uint8_t* quants;
@@ -207,9 +183,7 @@ PM_INLINE void BeginSubBlocks(const uint8_t* block, SubBlockState* state) {
 }  // namespace internal_avx512
 
 template <>
-struct DecoderAvx512<DType::kQ4_K> {
-  static constexpr int kElements = 256, kBytes = kQ4_KLayout.bytes, kParts = 8, kVectors = 2;
-  static constexpr bool kRowsMayEndInside = false;
+struct DecoderAvx512<DType::kQ4_K> : DecoderSizes<DType::kQ4_K, 16> {
   using State = internal_avx512::SubBlockState;
   PM_INLINE void Begin(const uint8_t* block, State* state) {
     internal_avx512::BeginSubBlocks(block, state);
@@ -228,9 +202,7 @@ struct DecoderAvx512<DType::kQ4_K> {
 };
 
 template <>
-struct DecoderAvx512<DType::kQ5_K> {
-  static constexpr int kElements = 256, kBytes = kQ5_KLayout.bytes, kParts = 8, kVectors = 2;
-  static constexpr bool kRowsMayEndInside = false;
+struct DecoderAvx512<DType::kQ5_K> : DecoderSizes<DType::kQ5_K, 16> {
   using State = internal_avx512::SubBlockState;
   PM_INLINE void Begin(const uint8_t* block, State* state) {
     internal_avx512::BeginSubBlocks(block, state);
@@ -256,9 +228,7 @@ struct DecoderAvx512<DType::kQ5_K> {
 };
 
 template <>
-struct DecoderAvx512<DType::kQ6_K> {
-  static constexpr int kElements = 256, kBytes = kQ6_KLayout.bytes, kParts = 8, kVectors = 2;
-  static constexpr bool kRowsMayEndInside = false;
+struct DecoderAvx512<DType::kQ6_K> : DecoderSizes<DType::kQ6_K, 16> {
   struct State {
     alignas(64) float scales[16];  // one for 16 elements
     const uint8_t* block;

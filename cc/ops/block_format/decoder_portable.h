@@ -2,7 +2,7 @@
 // One block of each weight dtype to floats in memory, in plain loops over 16 or 32 elements that
 // compilers vectorise for any instruction set (checked: ASIMD, VXE, SSE2).
 //
-//   DecodeBlock<DType::kQ4_1>(block, out);   // BlockTraits<DType::kQ4_1>::kElements floats
+//   DecodeBlock<DType::kQ4_1>(block, out);   // LayoutOf(DType::kQ4_1).elements floats
 //
 // f32, bf16 and f16 count as blocks of one element here.
 #ifndef PAGEMILL_CC_OPS_BLOCK_FORMAT_DECODER_PORTABLE_H_

@@ -207,24 +207,7 @@ void ReadRow(const uint8_t* panel, int64_t row, int64_t k, float* out) {
 }  // namespace
 
 void ReadBlockPanelRow(DType dtype, const uint8_t* panel, int64_t row, int64_t k, float* out) {
-  switch (dtype) {
-    case DType::kQ4_0:
-      return ReadRow<DType::kQ4_0>(panel, row, k, out);
-    case DType::kQ4_1:
-      return ReadRow<DType::kQ4_1>(panel, row, k, out);
-    case DType::kQ5_0:
-      return ReadRow<DType::kQ5_0>(panel, row, k, out);
-    case DType::kQ8_0:
-      return ReadRow<DType::kQ8_0>(panel, row, k, out);
-    case DType::kQ4_K:
-      return ReadRow<DType::kQ4_K>(panel, row, k, out);
-    case DType::kQ5_K:
-      return ReadRow<DType::kQ5_K>(panel, row, k, out);
-    case DType::kQ6_K:
-      return ReadRow<DType::kQ6_K>(panel, row, k, out);
-    default:
-      return;  // as for PackBlockPanel
-  }
+  WithBlockFormat(dtype, [&]<DType kDType>() { ReadRow<kDType>(panel, row, k, out); });
 }
 
 int64_t BlockPanelBytes(DType dtype, int64_t k) {
@@ -236,24 +219,15 @@ int64_t BlockPanelBytes(DType dtype, int64_t k) {
 void PackBlockPanel(const StoredRows& source, int64_t count, uint8_t* panel) {
   // Rows that are missing have scales of 0.
   if (count < kPanelRows) std::memset(panel, 0, BlockPanelBytes(source.dtype, source.k));
-  switch (source.dtype) {
-    case DType::kQ4_0:
-      return PackRows(source, count, panel, PackBlock<DType::kQ4_0>);
-    case DType::kQ4_1:
-      return PackRows(source, count, panel, PackBlock<DType::kQ4_1>);
-    case DType::kQ5_0:
-      return PackRows(source, count, panel, PackBlock<DType::kQ5_0>);
-    case DType::kQ8_0:
-      return PackRows(source, count, panel, PackBlock<DType::kQ8_0>);
-    case DType::kQ4_K:
-      return PackRows(source, count, panel, PackBlockWithMinima<DType::kQ4_K>);
-    case DType::kQ5_K:
-      return PackRows(source, count, panel, PackBlockWithMinima<DType::kQ5_K>);
-    case DType::kQ6_K:
-      return PackRows(source, count, panel, PackBlockQ6K);
-    default:
-      return;  // excluded by the rows' `supports`
-  }
+  WithBlockFormat(source.dtype, [&]<DType kDType>() {
+    if constexpr (kDType == DType::kQ6_K) {
+      PackRows(source, count, panel, PackBlockQ6K);
+    } else if constexpr (kDType == DType::kQ4_K || kDType == DType::kQ5_K) {
+      PackRows(source, count, panel, PackBlockWithMinima<kDType>);
+    } else {
+      PackRows(source, count, panel, PackBlock<kDType>);
+    }
+  });
 }
 
 }  // namespace pagemill::ops::linear

@@ -38,6 +38,7 @@
 
 #include <cstdint>
 
+#include "cc/ops/block_format/block_layout.h"
 #include "cc/ops/linear/block_panel.h"
 #include "cc/ops/linear/packed_kernel_set.h"
 #include "cc/tensor/dtype.h"
@@ -109,29 +110,6 @@ template <DType kDType, int kPlanes>
   }
   const int32_t other = T::kHasHalfScales ? -kZeroPoint * second : 0;
   __builtin_memcpy(offsets + 4, &other, 4);
-}
-
-// Calls f.template operator()<dtype>() for a block format.
-template <class F>
-[[gnu::always_inline]] inline void WithBlockFormat(DType dtype, const F& f) {
-  switch (dtype) {
-    case DType::kQ4_0:
-      return f.template operator()<DType::kQ4_0>();
-    case DType::kQ4_1:
-      return f.template operator()<DType::kQ4_1>();
-    case DType::kQ5_0:
-      return f.template operator()<DType::kQ5_0>();
-    case DType::kQ8_0:
-      return f.template operator()<DType::kQ8_0>();
-    case DType::kQ4_K:
-      return f.template operator()<DType::kQ4_K>();
-    case DType::kQ5_K:
-      return f.template operator()<DType::kQ5_K>();
-    case DType::kQ6_K:
-      return f.template operator()<DType::kQ6_K>();
-    default:
-      return;  // excluded by the row's `supports`
-  }
 }
 
 // Where the outputs of rows of x wait, kPanelRows floats each: of rows that follow each other, or

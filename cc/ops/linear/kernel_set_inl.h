@@ -24,6 +24,7 @@
 
 #include <cstdint>
 
+#include "cc/ops/block_format/block_layout.h"
 #include "cc/ops/linear/kernel_set.h"
 #include "cc/tensor/dtype.h"
 
@@ -278,46 +279,19 @@ void MultiplyPanel(const Operands& o, const Panel& p) {
   }
 }
 
-// Calls f.template operator()<Decoder>() for the decoder of a weight dtype.
-template <class Isa, class F>
-PM_INLINE void WithDecoder(DType dtype, const F& f) {
-  switch (dtype) {
-    case DType::kF32:
-      return f.template operator()<typename Isa::template Decoder<DType::kF32>>();
-    case DType::kBF16:
-      return f.template operator()<typename Isa::template Decoder<DType::kBF16>>();
-    case DType::kF16:
-      return f.template operator()<typename Isa::template Decoder<DType::kF16>>();
-    case DType::kQ4_0:
-      return f.template operator()<typename Isa::template Decoder<DType::kQ4_0>>();
-    case DType::kQ4_1:
-      return f.template operator()<typename Isa::template Decoder<DType::kQ4_1>>();
-    case DType::kQ5_0:
-      return f.template operator()<typename Isa::template Decoder<DType::kQ5_0>>();
-    case DType::kQ8_0:
-      return f.template operator()<typename Isa::template Decoder<DType::kQ8_0>>();
-    case DType::kQ4_K:
-      return f.template operator()<typename Isa::template Decoder<DType::kQ4_K>>();
-    case DType::kQ5_K:
-      return f.template operator()<typename Isa::template Decoder<DType::kQ5_K>>();
-    case DType::kQ6_K:
-      return f.template operator()<typename Isa::template Decoder<DType::kQ6_K>>();
-    case DType::kI32:
-    case DType::kI8:
-    case DType::kU8:
-    case DType::kF8E4M3:
-      return;  // excluded by the op's check
-  }
-}
-
+// Dtypes that are not a weight's are excluded by the op's check.
 template <class Isa>
 void Direct(const Operands& o, int64_t m_begin, int64_t m_end) {
-  WithDecoder<Isa>(o.dtype, [&]<class Decoder>() { DirectRows<Isa, Decoder>(o, m_begin, m_end); });
+  WithWeightFormat(o.dtype, [&]<DType kDType>() {
+    DirectRows<Isa, typename Isa::template Decoder<kDType>>(o, m_begin, m_end);
+  });
 }
 
 template <class Isa>
 void Dequantize(DType dtype, const uint8_t* row, int64_t k, float* out) {
-  WithDecoder<Isa>(dtype, [&]<class Decoder>() { DequantizeBlocks<Isa, Decoder>(row, k, out); });
+  WithWeightFormat(dtype, [&]<DType kDType>() {
+    DequantizeBlocks<Isa, typename Isa::template Decoder<kDType>>(row, k, out);
+  });
 }
 
 template <class Isa>
