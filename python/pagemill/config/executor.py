@@ -45,7 +45,8 @@ class ExecutorConfig:
     pack_cache: bool = option(
         True,
         "Keep weights in the order in which this CPU's kernels read them, in the folder `packed` of"
-        " the cache folder: the next start maps them, and several processes share them. At most"
+        " the cache folder: the next start maps them, and several processes share them, or copies"
+        " them where this system keeps files in small pages, which are read more slowly. At most"
         " 32 GiB; those not used for longest go first.",
     )
     numa: str = option(
