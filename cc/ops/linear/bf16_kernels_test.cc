@@ -249,6 +249,42 @@ TEST(Bf16Kernels, DividedRowsConform) {
 }
 #endif
 
+// A thread configures tiles once for all panels, and for strips of the same height.
+TEST(Bf16Kernels, TilesAreConfiguredOnceARunOfProducts) {
+  static constexpr PackedKernelSet kEmulated = AmxBf16<EmulatedTiles>::kKernels;
+  Random random(8);
+  const Problem p(16, 32, 64, random);
+  const TestTensor panel = Aligned(kEmulated.panel_bytes(DType::kBF16, p.k));
+  const TestTensor strip = Aligned(kEmulated.strip_bytes(DType::kBF16, p.n, p.k));
+  kEmulated.pack({DType::kBF16, reinterpret_cast<const uint8_t*>(p.w.data()), 2 * p.k, p.k}, p.m,
+                 panel.view().Row<uint8_t>(0));
+  kEmulated.prepare(DType::kBF16, {p.x.data(), p.k, p.n, p.k}, strip.view().Row<uint8_t>(0));
+  const std::vector<float> expected = p.Run(kEmulated, 0, p.n, true);
+  EXPECT_FALSE(EmulatedTiles::Configured());
+
+  const int64_t before = EmulatedTiles::Configurations();
+  int64_t left = 0;
+  for (int i = 0; i < 3; ++i) {
+    std::vector<float> y(p.n * kYStride, std::nanf(""));
+    PackedProduct product = {DType::kBF16,
+                             panel.view().Row<uint8_t>(0),
+                             strip.view().Row<uint8_t>(0),
+                             p.bias.data(),
+                             y.data(),
+                             kYStride,
+                             p.n,
+                             p.m,
+                             p.k};
+    product.left = &left;
+    kEmulated.multiply(product);
+    EXPECT_TRUE(BitEqual(y, expected));
+  }
+  EXPECT_EQ(EmulatedTiles::Configurations(), before + 1);
+  EXPECT_TRUE(EmulatedTiles::Configured());
+  kEmulated.leave();
+  EXPECT_FALSE(EmulatedTiles::Configured());
+}
+
 // The whole conformance body, over emulated tiles.
 TEST(Bf16Kernels, TilesConform) {
   static constexpr PackedKernelSet kEmulated = AmxBf16<EmulatedTiles>::kKernels;
@@ -259,6 +295,7 @@ TEST(Bf16Kernels, TilesConform) {
   const KernelRow rows[] = {
       PackedRow<&kEmulated>("emulated", 1, bf16_weights, ActivationPrecision::kBf16, &kPacking)};
   CheckLinearConformance({"linear", LinearOp().check, rows}, device::Capabilities());
+  EXPECT_FALSE(EmulatedTiles::Configured());
 }
 
 }  // namespace

@@ -128,7 +128,9 @@ struct AmxBlocks {
     constexpr int64_t kPassQuads = kQuads / kPasses;
     const int64_t groups = (p.n + kTileRows - 1) / kTileRows;
     const int64_t height = (p.n + groups - 1) / groups;
-    Configure(height, kPassQuads);
+    const int64_t sizes = height * (kQuads + 1) + kPassQuads;
+    if (p.left == nullptr || *p.left != sizes) Configure(height, kPassQuads);
+    if (p.left != nullptr) *p.left = sizes;
     __m512 sums[kMaxStripRows][kHalves];
     for (int64_t n = 0; n < p.n; ++n) sums[n][0] = sums[n][1] = _mm512_setzero_ps();
     alignas(64) uint8_t decoded[kHalves * kQuads * kLineBytes];
@@ -155,7 +157,7 @@ struct AmxBlocks {
         AddGroup<kDType>(w, x + first * kXBytes, products[g], done, height, sums + first);
       }
     }
-    Tiles::Release();
+    if (p.left == nullptr) Tiles::Release();
     for (int64_t n = 0; n < p.n; ++n) StoreRow(p, n, sums[n]);
   }
 
@@ -168,8 +170,13 @@ struct AmxBlocks {
     kFewRows->prepare(dtype, x, strip);
   }
 
-  static constexpr PackedKernelSet kKernels = {
-      kMaxStripRows, BlockPanelBytes, PackBlockPanel, BlockStripBytes<kPlanes>, Prepare, Multiply};
+  static constexpr PackedKernelSet kKernels = {.max_strip_rows = kMaxStripRows,
+                                               .panel_bytes = BlockPanelBytes,
+                                               .pack = PackBlockPanel,
+                                               .strip_bytes = BlockStripBytes<kPlanes>,
+                                               .prepare = Prepare,
+                                               .multiply = Multiply,
+                                               .leave = Tiles::Release};
 };
 
 }  // namespace pagemill::ops::linear

@@ -117,7 +117,7 @@ struct AmxBf16 {
       Store<2>(o.bias, rows - kTileRows, o.m, lower, o.y_stride);
       Store<3>(right, rows - kTileRows, o.m - kTileRows, lower + kTileRows, o.y_stride);
     };
-    Strip::Multiply({o.strip, o.n, o.panel, Blocks(o.k)}, start, finish);
+    Strip::Multiply({o.strip, o.n, o.panel, Blocks(o.k), o.left}, start, finish);
   }
 
   static constexpr PackedKernelSet kKernels = {.max_strip_rows = Strip::kMaxRows,
@@ -127,7 +127,8 @@ struct AmxBf16 {
                                                .prepare = Prepare,
                                                .multiply = Multiply,
                                                .part_multiple = kPaddedElements,
-                                               .max_whole_bytes = 1 << 20};
+                                               .max_whole_bytes = 1 << 20,
+                                               .leave = Tiles::Release};
 };
 
 }  // namespace pagemill::ops::linear

@@ -179,10 +179,12 @@ struct Product {
   // To `products`, [rows of x][kPanelRows], instead of y where that is not null.
   void MultiplyParts(int64_t p_begin, int64_t p_end, int64_t s_begin, int64_t s_end,
                      float* products) const {
+    int64_t left = 0;
     for (int64_t part = 0; part < strips.parts.count; ++part) {
       for (int64_t s = s_begin; s < s_end; ++s) {
         for (int64_t p = p_begin; p < p_end; ++p) {
           PackedProduct product = PartOf(p, s, part);
+          if (kernels.leave != nullptr) product.left = &left;
           if (products != nullptr) {
             product.y = products;
             product.y_stride = kPanelRows;
@@ -200,6 +202,7 @@ struct Product {
         }
       }
     }
+    if (left != 0) kernels.leave();
   }
 
   static Ahead Slice(const uint8_t* bytes, int64_t count, int64_t slice, int64_t slices) {

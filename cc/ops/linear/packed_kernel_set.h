@@ -77,6 +77,9 @@ struct PackedProduct {
   PanelScales scales = {};
   bool adds = false;  // to y, where the sums of earlier parts of k are; they have no bias
   Ahead ahead[2] = {};
+  // Of kernel sets with `leave`: what the products of a thread so far leave in its registers, as
+  // the kernel set writes it down, 0 before the first. Null: this one leaves nothing.
+  int64_t* left = nullptr;
 };
 
 // An output is accumulated in an order that depends on k and the kernel set alone: it has the same
@@ -103,6 +106,8 @@ struct PackedKernelSet {
   // `prepare` works on all rows of a strip together, and may be asked for some columns alone: what
   // it has to know of whole rows it finds again each time.
   bool shares_columns = false;
+  // Ends a run of products with `left`, unless that is 0.
+  void (*leave)() = nullptr;
 };
 
 #if defined(__x86_64__)

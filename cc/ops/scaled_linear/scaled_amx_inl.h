@@ -86,13 +86,18 @@ struct ScaledAmx {
       Store<3>(p, begin + kTileRows, rows - upper, kTileRows);
     };
     Strip::Multiply(
-        {p.strip + ScaleBytes(p.n), p.n, p.panel, Blocks(p.k)},
+        {p.strip + ScaleBytes(p.n), p.n, p.panel, Blocks(p.k), p.left},
         [](int64_t, int64_t rows) { Strip::Clear(rows); }, finish);
   }
 
-  static constexpr linear::PackedKernelSet kKernels = {
-      Strip::kMaxRows,    ScaledPanelBytes, PackScaledPanel, StripBytes, Prepare, Multiply,
-      /*has_scales=*/true};
+  static constexpr linear::PackedKernelSet kKernels = {.max_strip_rows = Strip::kMaxRows,
+                                                       .panel_bytes = ScaledPanelBytes,
+                                                       .pack = PackScaledPanel,
+                                                       .strip_bytes = StripBytes,
+                                                       .prepare = Prepare,
+                                                       .multiply = Multiply,
+                                                       .has_scales = true,
+                                                       .leave = Tiles::Release};
 };
 
 }  // namespace pagemill::ops::scaled

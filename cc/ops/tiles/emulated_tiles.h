@@ -25,11 +25,18 @@ class EmulatedTiles {
       ASSERT_EQ(config.rows[tile] == 0, config.row_bytes[tile] == 0);
       tiles_[tile] = {config.rows[tile], config.row_bytes[tile], {}};
     }
+    ++configurations_;
+    configured_ = true;
   }
 
   static void Release() {
     for (Tile& tile : tiles_) tile = {};
+    configured_ = false;
   }
+
+  // Of the calling thread: whether its tiles are, and how often they have been.
+  static bool Configured() { return configured_; }
+  static int64_t Configurations() { return configurations_; }
 
   template <int kTo>
   static void Zero() {
@@ -129,6 +136,8 @@ class EmulatedTiles {
   }
 
   inline static thread_local Tile tiles_[8] = {};
+  inline static thread_local bool configured_ = false;
+  inline static thread_local int64_t configurations_ = 0;
 };
 
 }  // namespace pagemill::ops
