@@ -30,6 +30,7 @@ namespace {
 
 // A strip of 32 rows of 576 elements takes 43 KB at most: it stays in L1 while panels pass by.
 constexpr int64_t kMaxStripRows = 32;
+constexpr int64_t kFewRows = 8;  // fewer are worked on one by one
 constexpr int64_t kLanes = 16;
 
 PM_INLINE void StoreFloat(uint8_t* out, float value) { __builtin_memcpy(out, &value, 4); }
@@ -212,7 +213,6 @@ PM_INLINE void QuantizeMixedBlock(const float* x, int64_t stride, int64_t rows,
     const int n = std::countr_zero(left);
     const auto [inverse, scale] = step(n);
     *name++ = static_cast<uint8_t>(n);
-    Prefetch(x + n * stride + kPanelBlock);
     QuantizeBlock<kDType, 1>(x + n * stride, inverse, scale, record);
     record += kXRecordBytes<1>;
   }
@@ -223,16 +223,33 @@ PM_INLINE void QuantizeMixedBlock(const float* x, int64_t stride, int64_t rows,
     const int n = std::countr_zero(left);
     const auto [inverse, scale] = step(n);
     *name++ = static_cast<uint8_t>(n);
-    Prefetch(x + n * stride + kPanelBlock);
     QuantizeBlock<kDType, 2>(x + n * stride, inverse, scale, record);
     record += kXRecordBytes<2>;
   }
 }
 
+// A block of these largest bits, on its own.
+template <DType kDType, int kPlanes>
+struct BlockQuantizer {
+  PM_INLINE void operator()(const float* x, uint32_t bits, uint8_t* out) const {
+    constexpr float kLargest = kPlanes == 1 ? 127 : 127 * 128;
+    const float top = __builtin_bit_cast(float, bits);
+    const bool is_zero = top < kSmallestBlock;
+    QuantizeBlock<kDType, kPlanes>(x, is_zero ? 0 : kLargest / top,
+                                   is_zero ? 0 : top * (1 / kLargest), out);
+  }
+};
+
 // All rows of a mixed strip belong together. Each is looked through first; then the strip is made
-// a block of all rows after the other, so that what is written lies together.
+// a block of all rows after the other, so that what is written lies together. Of few rows a block
+// fills no register.
 template <DType kDType>
 void PrepareMixedStrip(const InputRows& x, uint8_t* strip) {
+  if (x.n < kFewRows) {
+    const auto largest = [](const float* of) { return _mm512_reduce_max_epu32(Magnitudes(of)); };
+    return PrepareMixedRows<1, 2>(x, strip, largest, BlockQuantizer<kDType, 1>(),
+                                  BlockQuantizer<kDType, 2>());
+  }
   if (!x.Prepares(0)) return;
   const int64_t block_bytes = MixedBlockBytes<2>(x.n);
   const int64_t first = x.first_column, last = std::min(x.last_column, x.k);

@@ -174,18 +174,20 @@ PM_INLINE void FetchOutputs(const PackedProduct& p, int64_t n) {
 }
 
 // Several: a block of weights is decoded once for all; sums wait in memory meanwhile. A few rows'
-// outputs are asked for with each block, since each panel's lie in lines of their own.
+// outputs are asked for with each block, since each panel's lie in lines of their own; those of few
+// rows lie in cache.
 template <DType kDType, class Strip>
 void MultiplyRows(const PackedProduct& p) {
   __m512 sums[kMaxStripRows][kHalves];
   for (int64_t n = 0; n < p.n; ++n) LoadRow(p, n, sums[n]);
   Ahead ahead[2] = {p.ahead[0], p.ahead[1]};
   const int64_t blocks = p.k / kPanelBlock;
+  const int64_t fetched = p.n < kFewRows ? 0 : p.n;
   const uint8_t* x = p.strip;
   for (int64_t b = 0; b < blocks; ++b, x += Strip::BlockBytes(p.n)) {
     const uint8_t* record = Record<kDType>(p.panel, b);
     PrefetchRecord<kDType>(record + kPrefetchBytes);
-    for (int64_t n = b; n < p.n; n += blocks) FetchOutputs(p, n);
+    for (int64_t n = b; n < fetched; n += blocks) FetchOutputs(p, n);
     Weights w;
     Decode<kDType>(Head<kDType>(p.panel, b), record, &w);
     Strip::template Add<kDType>(w, x, sums, p.n, ahead);
