@@ -23,8 +23,8 @@ struct ExecutorOptions {
   int32_t num_blocks = 1;               // KV blocks, the null block included
   int32_t block_size = 16;              // tokens per KV block
   DType kv_cache_dtype = DType::kBF16;  // bf16, f32, f8_e4m3 or int8 (with a scale per row)
-  // Run every op by the kernel of this name where it has one that fits ("reference", "portable");
-  // empty = the best one.
+  // Run every op by the kernel of this name where it has one that fits ("reference", "portable"),
+  // as at least one has; empty = the best one.
   std::string kernel_filter;
   // The coarsest that matrix multiplications and attention may round activations to on the way in,
   // where that is faster; whatever kernel_filter says.

@@ -1,6 +1,9 @@
 #include "cc/program/kernel_selection.h"
 
 #include <algorithm>
+#include <set>
+#include <string>
+#include <string_view>
 
 #include "cc/program/check_ops.h"
 
@@ -37,6 +40,30 @@ Status CheckPackedInputs(const Program& program, const Op& op, const ops::Kernel
   return OkStatus();
 }
 
+// A filter that nothing matches is a mistake in it.
+Status CheckFilter(const Program& program, const Target& target, const ExecutorOptions& options,
+                   const KernelSelection& selection) {
+  const auto named = [&](const ops::KernelRow* row) { return row->name == options.kernel_filter; };
+  if (options.kernel_filter.empty() || selection.rows.empty() ||
+      std::any_of(selection.rows.begin(), selection.rows.end(), named)) {
+    return OkStatus();
+  }
+  std::set<std::string_view> names;
+  for (const Op& op : program.ops()) {
+    PM_ASSIGN_OR_RETURN(const ops::OpDefinition* definition, ops::FindOp(target.ops, op.name));
+    const OperandViews operands(program, op, options.max_sizes(), GeometryOf(options));
+    for (const ops::KernelRow& row : definition->rows) {
+      if (row.supports(target.capabilities, operands.call())) names.insert(row.name);
+    }
+  }
+  std::string known;
+  for (std::string_view name : names) known += (known.empty() ? "" : ", ") + std::string(name);
+  return InvalidArgument("kernel_filter (--kernel-filter) is '" + options.kernel_filter +
+                         "', but no op of the program can use a kernel of that name here, with "
+                         "the activations that are allowed; there are " +
+                         known);
+}
+
 }  // namespace
 
 CacheGeometry GeometryOf(const ExecutorOptions& options) {
@@ -69,6 +96,7 @@ StatusOr<KernelSelection> SelectKernels(const Program& program, const Target& ta
                    (*row)->workspace_bytes(operands.call(), selection.num_threads));
     }
   }
+  PM_RETURN_IF_ERROR(CheckFilter(program, target, options, selection));
   return selection;
 }
 

@@ -21,13 +21,13 @@ constexpr ops::KernelRow kRows[] = {
 constexpr ops::OpDefinition kOps[] = {
     {.op = "mix", .check = [](const ops::OpCall&) { return OkStatus(); }, .rows = kRows}};
 
-Status Select(const std::string& second_input) {
+Status Select(const std::string& second_input, const ExecutorOptions& options = {}) {
   const StatusOr<Program> program = Program::Parse(
       "pagemill-program 1\nfile 0 @\nweight w f32 1 0 0\ninput token_ids i32 T\n"
       "value x f32 T,1\nvalue out f32 L,1\nop mix token_ids,w -> x\nop mix x," +
       second_input + " -> out\noutput logits out\nconstants 4\n00000000\n");
   EXPECT_TRUE(program.ok()) << program.status().ToString();
-  return SelectKernels(*program, {.ops = kOps, .capabilities = {}}, {}).status();
+  return SelectKernels(*program, {.ops = kOps, .capabilities = {}}, options).status();
 }
 
 TEST(KernelSelection, PacksWeights) { EXPECT_TRUE(Select("w").ok()) << Select("w").ToString(); }
@@ -35,6 +35,18 @@ TEST(KernelSelection, PacksWeights) { EXPECT_TRUE(Select("w").ok()) << Select("w
 TEST(KernelSelection, RefusesToPackWhatIsNoWeight) {
   EXPECT_EQ(Select("x").message(),
             "program line 8: mix: kernel 'packs' packs input 1, but 'x' is no weight");
+}
+
+TEST(KernelSelection, RefusesAFilterThatNoKernelHas) {
+  ExecutorOptions options;
+  options.kernel_filter = "packs";
+  EXPECT_TRUE(Select("w", options).ok()) << Select("w", options).ToString();
+  options.kernel_filter = "pack";  // a part of a name
+  const Status status = Select("w", options);
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(status.message(),
+            "kernel_filter (--kernel-filter) is 'pack', but no op of the program can use a kernel "
+            "of that name here, with the activations that are allowed; there are packs");
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 """Tests of the command line as a whole, in this process and in processes of its own."""
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -62,7 +63,6 @@ def test_each_command_has_help(
         (("plan", "--config", "/nonexistent.yaml"), "No such file"),
         (("chat", "--url", "ftp://x", "-q", "hi"), "not the URL of an HTTP server"),
         (("chat", "--url", "http://127.0.0.1:9", "-q", "hi"), "no server answers at 127.0.0.1:9"),
-        (("plan", "/nonexistent.gguf"), "no such file or directory"),
         (("bench", "serve", "--plot", "x.png", "--url", "127.0.0.1:9"), "matplotlib|no server"),
     ],
 )
@@ -73,6 +73,14 @@ def test_failures_are_sentences(
     assert status in (1, 2)
     assert "Traceback" not in err
     assert any(word in err for word in words.split("|")), err
+
+
+def test_a_model_that_is_not_there_is_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    if "TEST_SRCDIR" not in os.environ:  # outside Bazel
+        pytest.importorskip("pagemill._native", exc_type=ImportError)
+    status, _, err = _run(capsys, "plan", "/nonexistent.gguf")
+    assert status == 1
+    assert "no such file or directory" in err
 
 
 def test_find_takes_the_whole_name() -> None:

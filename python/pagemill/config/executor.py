@@ -59,8 +59,11 @@ class ExecutorConfig:
     )
     kernel_filter: str = option(
         "",
-        "Use only kernels whose name contains this, the reference where there is none: to find out"
-        " whether a kernel is at fault. `pagemill doctor` lists the names.",
+        "Run every operation that has one by the kernel of this name, such as portable or"
+        " reference, and the others by their best: to find out whether a kernel is at fault, or is"
+        " faster."
+        " A name that no operation of the model has a kernel of is refused with the names there"
+        " are. `pagemill doctor` shows what is chosen.",
     )
 
     def __post_init__(self) -> None:

@@ -105,10 +105,11 @@ def _refuse(cache: CacheConfig, max_model_len: int, costs: FixedCosts, limit: in
     needed = _blocks(max_model_len, cache.block_size) * costs.kv_bytes_per_block
     asked = cache.kv_cache_memory_bytes
     if asked is not None and asked < needed:
+        fitting = _fitting_len(cache, costs, asked)
         raise ConfigError(
             f"a KV cache of {format_bytes(asked)} does not hold one request of {max_model_len}"
-            f" tokens, which takes {format_bytes(needed)}: raise --kv-cache-memory-bytes, or lower"
-            f" --max-model-len to {_fitting_len(cache, costs, asked)}"
+            f" tokens, which takes {format_bytes(needed)}: raise --kv-cache-memory-bytes"
+            + (f", or lower --max-model-len to {fitting}" if fitting > 0 else "")
         )
     left = limit - costs.fixed_bytes - costs.offloading_bytes
     size = format_bytes(asked or needed)

@@ -37,6 +37,7 @@ def test_a_stated_size_is_taken() -> None:
         (CacheConfig(), 50 * MIB, r"set --max-model-len 464, or raise --memory-utilization"),
         (CacheConfig(), 90 * MIB, r"smaller or more strongly quantized"),
         (CacheConfig(kv_cache_memory_bytes=9 * MIB), 0, r"--max-model-len to 128"),
+        (CacheConfig(kv_cache_memory_bytes=1), 0, r"raise --kv-cache-memory-bytes$"),
         (CacheConfig(kv_cache_memory_bytes=79 * MIB), 10 * MIB, r"lower --max-model-len|70.0 MiB"),
     ],
 )

@@ -128,7 +128,9 @@ def _max_model_len(traits: ModelTraits, pooling: Pooling | None, wanted: int | N
     longest = traits.max_model_len
     if wanted is not None:
         if not 1 <= wanted <= longest:
-            raise ModelConfigError(f"max_model_len {wanted} is outside the model's 1..{longest}")
+            raise ModelConfigError(
+                f"--max-model-len {wanted} is outside the model's range, 1 to {longest}"
+            )
         return wanted
     stated = None if pooling is None else pooling.max_seq_length
     return longest if stated is None else min(longest, stated)

@@ -73,7 +73,7 @@ def test_max_model_len(directory: Path):
     source = ModelSource.open(directory)
     assert build(source, BuildOptions(max_model_len=32, rewrite=False)).max_model_len == 32
     for wanted in (0, 65):
-        with pytest.raises(ModelConfigError, match="outside the model's 1..64"):
+        with pytest.raises(ModelConfigError, match="outside the model's range, 1 to 64"):
             build(source, BuildOptions(max_model_len=wanted, rewrite=False))
 
 

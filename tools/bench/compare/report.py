@@ -52,7 +52,8 @@ def markdown(comparison: Comparison) -> Iterator[str]:
     yield f"# {comparison.model}: side by side"
     yield ""
     yield f"{comparison.cpu} ({comparison.isa}), {comparison.threads} threads, {comparison.date}."
-    yield f"Medians of {comparison.rounds} rounds in which all took turns; docs/performance.md"
+    rounds = f"Medians of {comparison.rounds} rounds" if comparison.rounds > 1 else "One round"
+    yield f"{rounds}, in which all took turns; docs/performance.md"
     yield "says what the columns mean."
     if comparison.disturbed:
         total = sum(len(table.runs) for table in comparison.tables)
