@@ -64,7 +64,8 @@ struct KernelContext {
 // What a kernel keeps of activations, from the finest to the coarsest.
 enum class ActivationPrecision : uint8_t {
   kF32,   // all that f32 holds
-  kBf16,  // 8 bits or more of every value, or 15 bits of the largest in a block of 32
+  kBf16,  // 8 bits or more of every value, or 15 bits of the largest in a block of 32, be it only
+          // where a block stands out of its row and else 8 ("mixed" rows of `linear`)
   kInt8,  // 7 bits of the largest in a block of 32
 };
 

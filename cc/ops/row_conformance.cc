@@ -128,4 +128,18 @@ void CheckRowCase(RowCase& c, const device::Capabilities& caps) {
   }
 }
 
+void CheckBits(const OpDefinition& op, const device::Capabilities& caps, const OpCall& call,
+               TestTensor& y, const std::vector<float>& expected) {
+  ASSERT_TRUE(op.check(call).ok());
+  for (int32_t threads : {1, 3}) {
+    device::ThreadPool pool({.num_threads = threads});
+    for (const KernelRow* row : SupportedRows(op, caps, call)) {
+      y.Poison();
+      RunRow(*row, call, pool);
+      EXPECT_TRUE(BitEqual(y.ToFloat(), expected)) << row->name;
+      EXPECT_TRUE(y.GuardsIntact()) << row->name;
+    }
+  }
+}
+
 }  // namespace pagemill::ops::conformance

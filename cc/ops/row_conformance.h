@@ -44,6 +44,11 @@ struct RowCase {
 
 void CheckRowCase(RowCase& c, const device::Capabilities& caps);
 
+// Of ops that copy rows: `call`, whose only output is y, must fit the op, and every kernel row that
+// supports it, with 1 and with 3 threads, write the bits of `expected` and nothing else.
+void CheckBits(const OpDefinition& op, const device::Capabilities& caps, const OpCall& call,
+               TestTensor& y, const std::vector<float>& expected);
+
 }  // namespace pagemill::ops::conformance
 
 #endif  // PAGEMILL_CC_OPS_ROW_CONFORMANCE_H_

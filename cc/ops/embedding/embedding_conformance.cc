@@ -8,6 +8,7 @@
 
 #include "cc/ops/block_format/block_format.h"
 #include "cc/ops/conformance.h"
+#include "cc/ops/row_conformance.h"
 
 namespace pagemill::ops {
 namespace {
@@ -38,16 +39,7 @@ void CheckGather(const OpDefinition& op, const device::Capabilities& caps, DType
   const TensorView inputs[] = {ids.view(), w.view()};
   const TensorView outputs[] = {y.view()};
   const OpCall call{.inputs = inputs, .outputs = outputs, .attributes = &attributes};
-  ASSERT_TRUE(op.check(call).ok());
-  for (int32_t threads = 1; threads <= 3; threads += 2) {
-    device::ThreadPool pool({.num_threads = threads});
-    for (const KernelRow* row : conformance::SupportedRows(op, caps, call)) {
-      y.Poison();
-      conformance::RunRow(*row, call, pool);
-      EXPECT_TRUE(conformance::BitEqual(y.ToFloat(), expected)) << row->name;
-      EXPECT_TRUE(y.GuardsIntact()) << row->name;
-    }
-  }
+  conformance::CheckBits(op, caps, call, y, expected);
 }
 
 }  // namespace

@@ -2,9 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "cc/ops/conformance.h"
+#include "cc/ops/row_conformance.h"
 
 namespace pagemill::ops {
 namespace {
@@ -21,25 +23,16 @@ void CheckGather(const OpDefinition& op, const device::Capabilities& caps, int64
   TestTensor y(DType::kF32, {rows, hidden}, {.misalign_bytes = 4, .row_padding_bytes = 8});
   x.FillUniform(random, -1, 1);
   indices.FillUniform(random, 0, static_cast<float>(tokens - 1));
-  std::vector<float> expected;
+  std::vector<float> expected(static_cast<size_t>(rows * hidden));
   for (int64_t l = 0; l < rows; ++l) {
     const float* row = x.view().Row<float>(*(indices.view().Row<int32_t>(l)));
-    expected.insert(expected.end(), row, row + hidden);
+    std::copy_n(row, hidden, expected.begin() + l * hidden);
   }
   const Attributes attributes;
   const TensorView inputs[] = {x.view(), indices.view()};
   const TensorView outputs[] = {y.view()};
   const OpCall call{.inputs = inputs, .outputs = outputs, .attributes = &attributes};
-  ASSERT_TRUE(op.check(call).ok());
-  for (int32_t threads = 1; threads <= 3; threads += 2) {
-    device::ThreadPool pool({.num_threads = threads});
-    for (const KernelRow* row : conformance::SupportedRows(op, caps, call)) {
-      y.Poison();
-      conformance::RunRow(*row, call, pool);
-      EXPECT_TRUE(conformance::BitEqual(y.ToFloat(), expected)) << row->name;
-      EXPECT_TRUE(y.GuardsIntact()) << row->name;
-    }
-  }
+  conformance::CheckBits(op, caps, call, y, expected);
 }
 
 }  // namespace
