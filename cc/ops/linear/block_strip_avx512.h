@@ -30,7 +30,7 @@ namespace {
 
 // A strip of 32 rows of 576 elements takes 43 KB at most: it stays in L1 while panels pass by.
 constexpr int64_t kMaxStripRows = 32;
-constexpr int64_t kFewRows = 8;  // fewer are worked on one by one
+constexpr int64_t kFewRows = 16;  // a strip of no more is the only one of a call
 constexpr int64_t kLanes = 16;
 
 PM_INLINE void StoreFloat(uint8_t* out, float value) { __builtin_memcpy(out, &value, 4); }
@@ -241,11 +241,11 @@ struct BlockQuantizer {
 };
 
 // All rows of a mixed strip belong together. Each is looked through first; then the strip is made
-// a block of all rows after the other, so that what is written lies together. Of few rows a block
-// fills no register.
+// a block of all rows after the other, so that what is written lies together. Few rows do
+// not fill a register with a block.
 template <DType kDType>
 void PrepareMixedStrip(const InputRows& x, uint8_t* strip) {
-  if (x.n < kFewRows) {
+  if (x.n <= kFewRows) {
     const auto largest = [](const float* of) { return _mm512_reduce_max_epu32(Magnitudes(of)); };
     return PrepareMixedRows<1, 2>(x, strip, largest, BlockQuantizer<kDType, 1>(),
                                   BlockQuantizer<kDType, 2>());

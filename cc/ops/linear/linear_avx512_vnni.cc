@@ -182,7 +182,7 @@ void MultiplyRows(const PackedProduct& p) {
   for (int64_t n = 0; n < p.n; ++n) LoadRow(p, n, sums[n]);
   Ahead ahead[2] = {p.ahead[0], p.ahead[1]};
   const int64_t blocks = p.k / kPanelBlock;
-  const int64_t fetched = p.n < kFewRows ? 0 : p.n;
+  const int64_t fetched = p.n <= kFewRows ? 0 : p.n;
   const uint8_t* x = p.strip;
   for (int64_t b = 0; b < blocks; ++b, x += Strip::BlockBytes(p.n)) {
     const uint8_t* record = Record<kDType>(p.panel, b);
