@@ -116,7 +116,8 @@ PM_INLINE void QuantizeBlock(const float* x, uint8_t* out) {
     values[i] = vld1q_f32(x + 4 * i);
     largest = vmaxq_u32(largest, vreinterpretq_u32_f32(vabsq_f32(values[i])));
   }
-  const BlockScale by = BlockScaleOf < kPlanes == 1 ? 127 : 127 * 128 > (vmaxvq_u32(largest));
+  constexpr int kLevels = kPlanes == 1 ? 127 : 127 * 128;
+  const BlockScale by = BlockScaleOf<kLevels>(vmaxvq_u32(largest));
   int32x4_t integers[8];
   for (int i = 0; i < 8; ++i) integers[i] = vcvtnq_s32_f32(vmulq_n_f32(values[i], by.inverse));
   StorePlanes<kPlanes>(integers, out);

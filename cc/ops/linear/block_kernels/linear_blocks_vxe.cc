@@ -203,7 +203,8 @@ PM_INLINE void QuantizeBlock(const float* x, uint8_t* out) {
     const uint32_t magnitude = __builtin_bit_cast(uint32_t, x[i]) & 0x7fffffff;
     bits = magnitude > bits ? magnitude : bits;
   }
-  const BlockScale by = BlockScaleOf < kPlanes == 1 ? 127 : 127 * 128 > (bits);
+  constexpr int kLevels = kPlanes == 1 ? 127 : 127 * 128;
+  const BlockScale by = BlockScaleOf<kLevels>(bits);
   int32_t sums[2] = {0, 0};
   for (int i = 0; i < kPanelBlock; ++i) {
     const float rounded = __builtin_rintf(x[i] * by.inverse);
