@@ -171,10 +171,11 @@ void AttendTiles(const AttentionShape& shape, const AttentionTile& tile,
     return AttendFewRows<Element, DotOrder::kTiles>(shape, scratch, chunk, keys, rows, state);
   }
   AskForValues(shape, chunk, first, last);
-  const auto each_band = [rows = rows](const auto& step) {
+  TileSizes sizes;
+  const auto each_band = [&sizes, rows = rows](const auto& step) {
     for (int row = rows.first; row < rows.last; row += kBandRows) {
       const int count = rows.last - row < kBandRows ? rows.last - row : kBandRows;
-      TileProducts<Tiles>::Band::Configure(count);
+      if (sizes.Become(count)) TileProducts<Tiles>::Band::Configure(count);
       step(row, count);
     }
   };

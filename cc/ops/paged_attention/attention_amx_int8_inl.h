@@ -14,6 +14,20 @@ namespace {
 
 constexpr int kByteTileRows = 16;
 
+// What tiles are configured for. Configuring them takes about 200 cycles (Intel's optimization
+// manual), as long as a dozen products.
+struct TileSizes {
+  int rows = 0;
+  int quads = 0;
+  // Whether they were others so far.
+  bool Become(int new_rows, int new_quads = 16) {
+    if (new_rows == rows && new_quads == quads) return false;
+    rows = new_rows;
+    quads = new_quads;
+    return true;
+  }
+};
+
 // Two planes of a (high and low bytes) times two tiles of b: left and right.
 struct ByteOperands {
   const void* high = nullptr;  // of rows `a_stride` bytes apart
@@ -81,17 +95,20 @@ struct ByteProducts {
   }
 };
 
+// Quads of dimensions in a tile of keys: 16, for which tiles are configured as they are for values,
+// or else 8, which is 32 dimensions, of which padded_dim is a multiple.
+inline int KeyQuads(const AttentionShape& shape) { return shape.padded_dim % 64 == 0 ? 16 : 8; }
+
 // The weights of `count` rows from `row`; quads of keys are in scratch for groups [first, last).
 template <class Tiles>
 void WeighByteBand(const AttentionShape& shape, const AttentionScratch& scratch,
                    const RowKeys* keys, int row, int count, int first, int last,
                    const AttentionState& state, ByteWeights* weights) {
-  constexpr int kQuads = 8;  // 32 dimensions, of which padded_dim is a multiple
+  const int quads = KeyQuads(shape);
   const int64_t group_bytes = int64_t{kAttentionKeyGroup} * shape.padded_dim;
   const int8_t* const pages = reinterpret_cast<const int8_t*>(scratch.pages);
   ByteQuery query[kByteTileRows];
   for (int r = 0; r < count; ++r) query[r] = LoadByteQuery(shape, scratch, row + r);
-  ByteProducts<Tiles>::Configure(count, kQuads);
   for (int g = first; g < last; g += 2) {
     const int other = g + 1 < last ? g + 1 : g;
     ByteSums sums[2];
@@ -102,8 +119,8 @@ void WeighByteBand(const AttentionShape& shape, const AttentionScratch& scratch,
          .left = pages + g * group_bytes,
          .right = pages + other * group_bytes,
          .b_stride = 64,
-         .blocks = shape.padded_dim / (kQuads * kQuad)},
-        kQuads, &sums[0], &sums[1]);
+         .blocks = shape.padded_dim / (quads * kQuad)},
+        quads, &sums[0], &sums[1]);
     for (int r = 0; r < count; ++r) {
       for (int i = 0; i < 2 && g + i < last; ++i) {
         const __m512 dots = sums[i].Row(r, query[r].start_high, query[r].start_low);
@@ -119,19 +136,20 @@ void WeighByteBand(const AttentionShape& shape, const AttentionScratch& scratch,
   }
 }
 
+constexpr int kValueQuads = 16;  // of keys in a tile of values
+
 // Weights are 0 for keys that a row does not see, so whatever bytes lie there add nothing.
 template <class Tiles>
 void AddByteBandValues(const AttentionShape& shape, const AttentionScratch& scratch, int row,
                        int count, int first, int last, const ByteWeights* weights,
                        const AttentionState& state) {
-  constexpr int kQuads = 16, kGroups = kQuads * kQuad / kAttentionKeyGroup;
+  constexpr int kGroups = kValueQuads * kQuad / kAttentionKeyGroup;
   const int first_block = first / kGroups, last_block = (last + kGroups - 1) / kGroups;
   const int64_t group_bytes = ReadyGroupBytes(shape);
   const int8_t* const values = reinterpret_cast<const int8_t*>(scratch.pages) +
                                int64_t{kAttentionSplit} * 2 * shape.padded_dim +
                                first_block * kGroups * group_bytes;
-  const uint8_t* const a = weights[row].high + first_block * kQuads * kQuad;
-  ByteProducts<Tiles>::Configure(count, kQuads);
+  const uint8_t* const a = weights[row].high + first_block * kValueQuads * kQuad;
   for (int dim = 0; dim < shape.head_dim; dim += kQuadUnit) {
     ByteSums sums[4];
     for (int i = 0; i < 4; i += 2) {
@@ -144,7 +162,7 @@ void AddByteBandValues(const AttentionShape& shape, const AttentionScratch& scra
            .right = left + 64,
            .b_stride = group_bytes / (kAttentionKeyGroup / kQuad),
            .blocks = last_block - first_block},
-          kQuads, &sums[i], &sums[i + 1]);
+          kValueQuads, &sums[i], &sums[i + 1]);
     }
     for (int r = 0; r < count; ++r) {
       __m512 row_sums[4];
@@ -171,18 +189,23 @@ void AttendByteTiles(const AttentionShape& shape, const AttentionTile& tile,
     return AttendFewByteRows(shape, scratch, chunk, keys, rows, state, weights);
   }
   AskForValues(shape, chunk, first, last);
-  const auto count = [rows = rows](int row) {
-    return rows.last - row < kByteTileRows ? rows.last - row : kByteTileRows;
+  TileSizes sizes;
+  const auto each_band = [&, rows = rows](int quads, const auto& step) {
+    for (int row = rows.first; row < rows.last; row += kByteTileRows) {
+      const int count = rows.last - row < kByteTileRows ? rows.last - row : kByteTileRows;
+      if (sizes.Become(count, quads)) ByteProducts<Tiles>::Configure(count, quads);
+      step(row, count);
+    }
   };
   ByteChunk ready = {};
   ReadyKeys(shape, chunk, first, last, scratch, &ready);
-  for (int row = rows.first; row < rows.last; row += kByteTileRows) {
-    WeighByteBand<Tiles>(shape, scratch, keys, row, count(row), first, last, state, weights);
-  }
+  each_band(KeyQuads(shape), [&](int row, int count) {
+    WeighByteBand<Tiles>(shape, scratch, keys, row, count, first, last, state, weights);
+  });
   ReadyValues(shape, chunk, first, last, scratch, &ready);
-  for (int row = rows.first; row < rows.last; row += kByteTileRows) {
-    AddByteBandValues<Tiles>(shape, scratch, row, count(row), first, last, weights, state);
-  }
+  each_band(kValueQuads, [&](int row, int count) {
+    AddByteBandValues<Tiles>(shape, scratch, row, count, first, last, weights, state);
+  });
   Tiles::Release();
 }
 
