@@ -7,11 +7,14 @@
 //   PopulateAhead ahead({layer_0, layer_1});   // while weights are read, say
 //
 // Regions are filled at the same pace, from their beginnings: those of a KV cache's layers, whose
-// blocks are used in this order. Contents stay as they are, so regions may be in use meanwhile.
-// Advice: where the system does not know the request (Linux before 5.14, emulators) or has no
-// memory left, the thread ends, and pages come with their first write.
+// blocks are used in this order. Contents stay as they are, and regions may be in use meanwhile.
 //
-// Thread safety: one owner. The destructor waits for the piece at hand; it goes before the regions.
+// The thread has the lowest priority there is (nice 19): whoever computes takes its core at once,
+// and then finds pages as they were without it. Pages are touched one by one rather than asked for
+// with madvise(), which would keep a lock of the whole address space while the thread waits for a
+// core. Less than kLeastBytes in all are left to their first writes.
+//
+// Thread safety: one owner. The destructor waits for the page at hand; it goes before the regions.
 #ifndef PAGEMILL_CC_DEVICE_POPULATE_AHEAD_H_
 #define PAGEMILL_CC_DEVICE_POPULATE_AHEAD_H_
 
@@ -26,19 +29,20 @@ namespace pagemill::device {
 
 class PopulateAhead {
  public:
+  static constexpr size_t kLeastBytes = size_t{4} << 20;
+
   explicit PopulateAhead(std::vector<std::span<std::byte>> regions);
   ~PopulateAhead();
   PopulateAhead(const PopulateAhead&) = delete;
   PopulateAhead& operator=(const PopulateAhead&) = delete;
 
-  // Until all regions have their pages; false where the system refused one.
-  bool Wait();
+  // Until the thread is done.
+  void Wait();
 
  private:
-  void Run(const std::vector<std::span<std::byte>>& regions);
+  void Run(const std::vector<std::span<std::byte>>& regions) const;
 
   std::atomic<bool> stopping_ = false;
-  std::atomic<bool> refused_ = false;
   std::thread thread_;
 };
 
