@@ -9,12 +9,14 @@
 // Regions are filled at the same pace, from their beginnings: those of a KV cache's layers, whose
 // blocks are used in this order. Contents stay as they are, and regions may be in use meanwhile.
 //
-// The thread has the lowest priority there is (nice 19): whoever computes takes its core at once,
-// and then finds pages as they were without it. Pages are touched one by one rather than asked for
-// with madvise(), which would keep a lock of the whole address space while the thread waits for a
-// core. Less than kLeastBytes in all are left to their first writes.
+// The thread has the lowest priority (nice 19): on busy cores it gets one or two hundredths of one,
+// and who computes finds pages as they were without it. While the kernel or a host serves one of
+// its pages it may still be in the way for a few milliseconds. Pages are touched one by one rather
+// than asked for with madvise(), which would keep a lock of the whole address space while the
+// thread waits for a core. Less than kLeastBytes in all are left to their first writes.
 //
-// Thread safety: one owner. The destructor waits for the page at hand; it goes before the regions.
+// Thread safety: one owner. The destructor waits until the thread has had its core for the page at
+// hand; it goes before the regions.
 #ifndef PAGEMILL_CC_DEVICE_POPULATE_AHEAD_H_
 #define PAGEMILL_CC_DEVICE_POPULATE_AHEAD_H_
 

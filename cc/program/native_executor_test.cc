@@ -1,9 +1,11 @@
 #include "cc/program/native_executor.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cstdlib>
+#include <fstream>
 #include <memory>
 #include <new>
 #include <string>
@@ -130,6 +132,26 @@ TEST(NativeExecutorTest, NamesTheLineOfABadOp) {
   EXPECT_NE(shape.message().find("line 10: "), std::string::npos) << shape.message();
   const Status rows = error("value y f32 T,3", "value y f32 3,3");
   EXPECT_NE(rows.message().find("line 10: "), std::string::npos) << rows.message();
+}
+
+// Bytes of this process that are in memory.
+int64_t ResidentBytes() {
+  std::ifstream file("/proc/self/statm");
+  int64_t size = 0, resident = 0;
+  file >> size >> resident;
+  return resident * sysconf(_SC_PAGESIZE);
+}
+
+TEST(NativeExecutorTest, TheKvCacheHasItsPagesWithoutAStep) {
+  ExecutorOptions options = SmallOptions();
+  options.num_blocks = 10'000;
+  const int64_t before = ResidentBytes();
+  const auto executor = MustCreate(testing::TinyLlamaText({}), options);
+  const int64_t kv_bytes = executor->memory_plan().kv_bytes;
+  ASSERT_GT(kv_bytes, 16 << 20);
+  // Whoever else is on the machine goes first.
+  for (int i = 0; i < 6000 && ResidentBytes() - before < kv_bytes * 9 / 10; ++i) usleep(10'000);
+  EXPECT_GE(ResidentBytes() - before, kv_bytes * 9 / 10);
 }
 
 TEST(NativeExecutorTest, AStepAllocatesNothing) {

@@ -14,8 +14,7 @@ namespace {
 
 constexpr int kByteTileRows = 16;
 
-// What tiles are configured for. Configuring them takes about 200 cycles (Intel's optimization
-// manual), as long as a dozen products.
+// What tiles are configured for. Configuring clears all of them, so it is done as seldom as can be.
 struct TileSizes {
   int rows = 0;
   int quads = 0;

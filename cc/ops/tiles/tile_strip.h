@@ -37,8 +37,7 @@ struct StripProducts {
     const uint8_t* columns;
     int64_t blocks;
     // Rows of the band that tiles are configured for, 0: none; left so, for the next strip. Null:
-    // tiles are released. Configuring takes about 200 cycles (Intel's optimization manual), as much
-    // as a dozen products.
+    // tiles are released. Configuring clears all tiles; what it costs has not been timed.
     int64_t* configured = nullptr;
   };
 
