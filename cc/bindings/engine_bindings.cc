@@ -6,8 +6,6 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,6 +14,7 @@
 #include "cc/bindings/bindings.h"
 #include "cc/bindings/collectable.h"
 #include "cc/bindings/engine_holder.h"
+#include "cc/bindings/fields.h"
 #include "cc/bindings/status_error.h"
 #include "cc/engine/engine.h"
 
@@ -32,9 +31,9 @@ namespace {
 using WithoutGil = nb::call_guard<nb::gil_scoped_release>;
 
 void Submit(EngineHolder& self, uint64_t request_id, std::vector<int32_t> prompt_token_ids,
-            const SamplingParams* sampling, int32_t priority, std::string cache_salt,
-            bool skip_reading_prefix_cache, std::string tenant) {
+            const SamplingParams* sampling, const nb::kwargs& fields) {
   step::Request request;
+  SetFields(fields, &request);
   request.id = RequestId(request_id);
   request.prompt_token_ids = std::move(prompt_token_ids);
   if (sampling != nullptr) {
@@ -42,10 +41,6 @@ void Submit(EngineHolder& self, uint64_t request_id, std::vector<int32_t> prompt
   } else {
     request.pooling.emplace();
   }
-  request.priority = priority;
-  request.cache_salt = std::move(cache_salt);
-  request.tenant = std::move(tenant);
-  request.skip_reading_prefix_cache = skip_reading_prefix_cache;
   nb::gil_scoped_release release;
   ThrowIfError(self.engine().Submit(std::move(request)));
 }
@@ -66,51 +61,9 @@ engine::RestoredSession RestoreSession(EngineHolder& self, const std::string& pa
   return ValueOrThrow(self.engine().RestoreSession(path, std::move(like)));
 }
 
-template <typename T>
-nb::object OrNone(const std::optional<T>& value) {
-  return value ? nb::cast(*value) : nb::none();
-}
-
-// A numpy array that owns its copy, or None.
-nb::object Pooled(const RequestOutput& output) {
-  if (!output.pooled) return nb::none();
-  auto copy = std::make_unique<std::vector<float>>(*output.pooled);
-  std::vector<float>* data = copy.release();
-  nb::capsule owner(data, [](void* p) noexcept { delete static_cast<std::vector<float>*>(p); });
-  return nb::cast(nb::ndarray<nb::numpy, float>(data->data(), {data->size()}, owner));
-}
-
-nb::object FinishReason(const RequestOutput& output) {
-  if (!output.finish_reason) return nb::none();
-  const std::string_view name = step::FinishReasonName(*output.finish_reason);
-  return nb::str(name.data(), name.size());
-}
-
-nb::object ErrorText(const RequestOutput& output, std::string_view text) {
-  return output.error.ok() ? nb::none() : nb::object(nb::str(text.data(), text.size()));
-}
-
 void BindRequestOutput(nb::module_& m) {
-  nb::class_<RequestOutput>(m, "RequestOutput")
-      .def_prop_ro("request_id", [](const RequestOutput& o) { return o.request_id.value(); })
-      .def_ro("new_token_ids", &RequestOutput::new_token_ids)
-      .def_prop_ro("logprobs", [](const RequestOutput& o) { return OrNone(o.logprobs); })
-      .def_prop_ro("prompt_logprobs",
-                   [](const RequestOutput& o) { return OrNone(o.prompt_logprobs); })
-      .def_prop_ro("finish_reason", &FinishReason)
-      .def_prop_ro("stop_token_id", [](const RequestOutput& o) { return OrNone(o.stop_token_id); })
-      .def_ro("num_cached_tokens", &RequestOutput::num_cached_tokens)
-      .def_prop_ro("pooled", &Pooled)
-      .def_prop_ro(
-          "error_code",
-          [](const RequestOutput& o) { return ErrorText(o, StatusCodeName(o.error.code())); })
-      .def_prop_ro("error_message",
-                   [](const RequestOutput& o) { return ErrorText(o, o.error.message()); })
-      .def_prop_ro("error_retry_after_s",
-                   [](const RequestOutput& o) { return o.error.retry_after_s(); })
-      .def_ro("queued_s", &RequestOutput::queued_s)
-      .def_ro("prefill_s", &RequestOutput::prefill_s)
-      .def_ro("decode_s", &RequestOutput::decode_s);
+  nb::class_<RequestOutput> output(m, "RequestOutput");
+  BindFields(output);
 }
 
 void BindEngineOptions(nb::module_& m) {
@@ -171,39 +124,9 @@ void BindEngineOptions(nb::module_& m) {
 
 void BindEngineStats(nb::module_& m) {
   using engine::EngineStats;
-  nb::class_<EngineStats>(m, "EngineStats")
-      .def_ro("num_running", &EngineStats::num_running)
-      .def_ro("num_waiting", &EngineStats::num_waiting)
-      .def_ro("num_waiting_tokens", &EngineStats::num_waiting_tokens)
-      .def_ro("estimated_wait_s", &EngineStats::estimated_wait_s)
-      .def_ro("kv_blocks_total", &EngineStats::kv_blocks_total)
-      .def_ro("kv_blocks_used", &EngineStats::kv_blocks_used)
-      .def_ro("draining", &EngineStats::draining)
-      .def_ro("num_steps", &EngineStats::num_steps)
-      .def_ro("num_failed_steps", &EngineStats::num_failed_steps)
-      .def_ro("num_preemptions", &EngineStats::num_preemptions)
-      .def_ro("prefix_cache_query_tokens", &EngineStats::prefix_cache_query_tokens)
-      .def_ro("prefix_cache_hit_tokens", &EngineStats::prefix_cache_hit_tokens)
-      .def_ro("kv_query_tokens", &EngineStats::kv_query_tokens)
-      .def_ro("kv_loaded_tokens", &EngineStats::kv_loaded_tokens)
-      .def_ro("num_failed_kv_loads", &EngineStats::num_failed_kv_loads)
-      .def_ro("num_failed_kv_transfers", &EngineStats::num_failed_kv_transfers)
-      .def_ro("kv_blocks_loaded", &EngineStats::kv_blocks_loaded)
-      .def_ro("kv_blocks_stored", &EngineStats::kv_blocks_stored)
-      .def_ro("kv_blocks_demoted", &EngineStats::kv_blocks_demoted)
-      .def_ro("kv_blocks_evicted", &EngineStats::kv_blocks_evicted)
-      .def_ro("kv_blocks_dropped", &EngineStats::kv_blocks_dropped)
-      .def_ro("prompt_tokens", &EngineStats::prompt_tokens)
-      .def_ro("generation_tokens", &EngineStats::generation_tokens)
-      .def_ro("num_submitted", &EngineStats::num_submitted)
-      .def_ro("num_refused", &EngineStats::num_refused)
-      .def_ro("finished_stop", &EngineStats::finished_stop)
-      .def_ro("finished_length", &EngineStats::finished_length)
-      .def_ro("finished_abort", &EngineStats::finished_abort)
-      .def_ro("finished_error", &EngineStats::finished_error)
-      .def_ro("last_step_s", &EngineStats::last_step_s)
-      .def_ro("heartbeat", &EngineStats::heartbeat)
-      .def_ro("progress_age_s", &EngineStats::progress_age_s);
+  nb::class_<EngineStats> stats(m, "EngineStats");
+  BindFields(stats);
+  stats.attr("fields") = FieldTable<EngineStats>();
 }
 
 }  // namespace
@@ -223,18 +146,13 @@ void BindEngine(nb::module_& m) {
       .def(
           "submit",
           [](EngineHolder& self, uint64_t id, Int32Vector prompt, const SamplingParams* sampling,
-             int32_t priority, std::string salt, bool skip, std::string tenant) {
-            Submit(self, id, {prompt.data(), prompt.data() + prompt.size()}, sampling, priority,
-                   std::move(salt), skip, std::move(tenant));
+             const nb::kwargs& fields) {
+            Submit(self, id, {prompt.data(), prompt.data() + prompt.size()}, sampling, fields);
           },
           nb::arg("request_id"), nb::arg("prompt_token_ids").noconvert(),
-          nb::arg("sampling").none(), nb::kw_only(), nb::arg("priority") = 0,
-          nb::arg("cache_salt") = "", nb::arg("skip_reading_prefix_cache") = false,
-          nb::arg("tenant") = "")
+          nb::arg("sampling").none(), nb::arg("fields"))
       .def("submit", &Submit, nb::arg("request_id"), nb::arg("prompt_token_ids"),
-           nb::arg("sampling").none(), nb::kw_only(), nb::arg("priority") = 0,
-           nb::arg("cache_salt") = "", nb::arg("skip_reading_prefix_cache") = false,
-           nb::arg("tenant") = "")
+           nb::arg("sampling").none(), nb::arg("fields"))
       .def(
           "abort", [](EngineHolder& self, uint64_t id) { self.engine().Abort(RequestId(id)); },
           nb::arg("request_id"), WithoutGil())

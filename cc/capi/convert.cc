@@ -12,7 +12,8 @@ namespace pagemill::capi {
 namespace {
 
 constexpr size_t kFirstEngineOptionsSize = offsetof(pagemill_engine_options, scheduling_policy);
-constexpr size_t kFirstSamplingParamsSize = sizeof(pagemill_sampling_params);
+constexpr size_t kFirstSamplingParamsSize =
+    offsetof(pagemill_sampling_params, num_stop_token_ids) + sizeof(size_t);
 constexpr size_t kFirstRequestSize = offsetof(pagemill_request, streaming_input);
 
 constexpr size_t kMaxStringBytes = 1024;  // of a tenant's name or a salt
@@ -48,25 +49,6 @@ StatusOr<std::optional<int64_t>> ToDeadline(const char* field, double timeout_s,
   return std::optional(now_us + static_cast<int64_t>(std::min(timeout_s, kLongest) * 1e6));
 }
 
-StatusOr<step::SamplingParams> ToSamplingParams(const pagemill_sampling_params& p,
-                                                int32_t vocab_size) {
-  step::SamplingParams s;
-  s.temperature = p.temperature;
-  s.top_k = p.top_k;
-  s.top_p = p.top_p;
-  s.min_p = p.min_p;
-  s.presence_penalty = p.presence_penalty;
-  s.frequency_penalty = p.frequency_penalty;
-  s.repetition_penalty = p.repetition_penalty;
-  s.seed = p.seed;
-  s.max_tokens = p.max_tokens;
-  s.min_tokens = p.min_tokens;
-  PM_ASSIGN_OR_RETURN(s.stop_token_ids,
-                      CopyTokens("stop_token_ids", p.stop_token_ids, p.num_stop_token_ids,
-                                 static_cast<size_t>(vocab_size)));
-  return s;
-}
-
 }  // namespace
 
 const pagemill_engine_options kDefaultEngineOptions = {
@@ -87,22 +69,7 @@ const pagemill_engine_options kDefaultEngineOptions = {
     .long_prefill_token_threshold = 0,
 };
 
-const pagemill_sampling_params kDefaultSamplingParams = {
-    .struct_size = sizeof(pagemill_sampling_params),
-    .temperature = 1.0f,
-    .top_k = 0,
-    .top_p = 1.0f,
-    .min_p = 0.0f,
-    .presence_penalty = 0.0f,
-    .frequency_penalty = 0.0f,
-    .repetition_penalty = 1.0f,
-    .seed = 0,
-    .max_tokens = 16,
-    .min_tokens = 0,
-    .stop_token_ids = nullptr,
-    .num_stop_token_ids = 0,
-};
-
+const pagemill_sampling_params kDefaultSamplingParams = DefaultSamplingParams();
 const pagemill_request kDefaultRequest = {};
 const pagemill_output kDefaultOutput = {};
 const pagemill_stats kDefaultStats = {};
@@ -172,7 +139,7 @@ StatusOr<step::Request> ToRequest(const pagemill_request* request, const Host& h
   PM_ASSIGN_OR_RETURN(made.prompt_token_ids,
                       CopyTokens("prompt_token_ids", r.prompt_token_ids, r.num_prompt_tokens,
                                  static_cast<size_t>(host.max_model_len())));
-  PM_ASSIGN_OR_RETURN(made.sampling, ToSamplingParams(sampling, host.vocab_size()));
+  PM_ASSIGN_OR_RETURN(made.sampling, ToSamplingParams(sampling, static_cast<size_t>(host.vocab_size())));
   PM_ASSIGN_OR_RETURN(made.tenant, CopyOptionalString("tenant", r.tenant));
   PM_ASSIGN_OR_RETURN(made.cache_salt, CopyOptionalString("cache_salt", r.cache_salt));
   made.priority = r.priority;
@@ -206,33 +173,6 @@ pagemill_output FromOutput(const engine::RequestOutput& output) {
       .decode_s = output.decode_s,
       .turn_finished = reason(output.turn_finished),
       .retry_after_s = output.error.retry_after_s(),
-  };
-}
-
-pagemill_stats FromStats(const engine::EngineStats& s) {
-  return {
-      .struct_size = sizeof(pagemill_stats),
-      .num_running = static_cast<uint64_t>(s.num_running),
-      .num_waiting = static_cast<uint64_t>(s.num_waiting),
-      .num_used_blocks = static_cast<uint64_t>(s.kv_blocks_used),
-      .num_blocks = static_cast<uint64_t>(s.kv_blocks_total),
-      .num_unread_outputs = static_cast<uint64_t>(s.num_unread_outputs),
-      .num_steps = s.num_steps,
-      .num_failed_steps = s.num_failed_steps,
-      .num_preemptions = s.num_preemptions,
-      .prefix_cache_query_tokens = s.prefix_cache_query_tokens,
-      .prefix_cache_hit_tokens = s.prefix_cache_hit_tokens,
-      .prompt_tokens = s.prompt_tokens,
-      .generation_tokens = s.generation_tokens,
-      .num_submitted = s.num_submitted,
-      .num_refused = s.num_refused,
-      .finished_stop = s.finished_stop,
-      .finished_length = s.finished_length,
-      .finished_abort = s.finished_abort,
-      .finished_error = s.finished_error,
-      .heartbeat = s.heartbeat,
-      .progress_age_s = s.progress_age_s,
-      .paused = s.paused,
   };
 }
 

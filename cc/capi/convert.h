@@ -25,7 +25,7 @@ extern const pagemill_stats kDefaultStats;
 
 // Sizes in the first header of this ABI version.
 inline constexpr size_t kFirstOutputSize = offsetof(pagemill_output, error_message);
-inline constexpr size_t kFirstStatsSize = offsetof(pagemill_stats, num_unread_outputs);
+inline constexpr size_t kFirstStatsSize = 5 * sizeof(uint64_t);  // its size and four gauges
 
 StatusOr<HostOptions> ToHostOptions(const pagemill_engine_options* options);
 // The engine's limits bound the arrays before they are copied; timeouts count from now.
@@ -37,7 +37,12 @@ StatusOr<scheduler::InputPart> ToInputPart(int32_t part);
 StatusOr<scheduler::PauseMode> ToPauseMode(int32_t mode);
 // Points into `output`.
 pagemill_output FromOutput(const engine::RequestOutput& output);
-pagemill_stats FromStats(const engine::EngineStats& stats);
+
+// Generated from the fields' lists (cc/capi/fields); `max_entries` bounds each array.
+StatusOr<step::SamplingParams> ToSamplingParams(const pagemill_sampling_params& from,
+                                                size_t max_entries);
+pagemill_sampling_params DefaultSamplingParams();
+pagemill_stats FromStats(const engine::EngineStats& from);
 
 }  // namespace pagemill::capi
 

@@ -1,57 +1,76 @@
 // File: cc/engine/engine_stats.h
-// A snapshot of an engine for metrics, readiness and liveness. Gauges are of this moment, counters
-// only grow, durations are in seconds.
+// A snapshot of an engine for metrics, readiness and liveness: what the scheduler and the KV tiers
+// count, and what only the engine's loop knows. Gauges are of this moment, counters only grow,
+// durations are in seconds. A new statistic is a member and a line of Visit(), here or in the
+// component that counts it: /metrics, the Python binding and the C ABI follow.
 #ifndef PAGEMILL_CC_ENGINE_ENGINE_STATS_H_
 #define PAGEMILL_CC_ENGINE_ENGINE_STATS_H_
 
 #include <cstdint>
 
+#include "cc/base/field_info.h"
+#include "cc/kv_cache/connector.h"
+#include "cc/scheduler/scheduler_stats.h"
+
 namespace pagemill::engine {
 
-struct EngineStats {
-  // Gauges.
-  int64_t num_running = 0;         // requests that hold a slot
-  int64_t num_waiting = 0;         // requests without one: new or preempted
-  int64_t num_waiting_tokens = 0;  // of prompts of requests that have not started
-  // How long a request that came now would wait, by the speed of recent steps; 0 where not known.
+// `num_waiting` counts the requests too that the scheduler has not seen yet.
+struct EngineStats : scheduler::SchedulerStats, kv_cache::KvConnectorStats {
+  int64_t num_waiting_tokens = 0;
   double estimated_wait_s = 0;
-  int64_t kv_blocks_total = 0;     // usable blocks (the null block does not count)
-  int64_t kv_blocks_used = 0;      // held by requests; cached ones that nobody holds do not count
-  int64_t num_unread_outputs = 0;  // requests with outputs that nobody has read
-  bool draining = false;           // new requests are refused
-  bool paused = false;             // from Pause() to Resume()
-
-  // Counters.
+  int64_t num_unread_outputs = 0;
+  bool draining = false;
+  bool paused = false;
   uint64_t num_steps = 0;
-  uint64_t num_failed_steps = 0;  // the runner failed the whole step
-  uint64_t num_preemptions = 0;
-  uint64_t prefix_cache_query_tokens = 0;  // prompt tokens looked up
-  uint64_t prefix_cache_hit_tokens = 0;    // of those, found
-  // KV of tiers and connectors (kv_tier_options.h); a block counts once per group of layers.
-  uint64_t kv_query_tokens = 0;          // prompt tokens that they were asked for
-  uint64_t kv_loaded_tokens = 0;         // that were loaded instead of computed
-  uint64_t num_failed_kv_loads = 0;      // of which some or all did not come and was computed
-  uint64_t num_failed_kv_transfers = 0;  // copies of any direction that ended with an error
-  uint64_t kv_blocks_loaded = 0;
-  uint64_t kv_blocks_stored = 0;
-  uint64_t kv_blocks_demoted = 0;  // copied from host memory to disk
-  uint64_t kv_blocks_evicted = 0;  // gone from the last medium that had them
-  uint64_t kv_blocks_dropped = 0;  // not stored, because the medium was busy
-  uint64_t prompt_tokens = 0;      // of requests that started, cached ones included
-  uint64_t generation_tokens = 0;
-  uint64_t num_submitted = 0;  // accepted requests
-  uint64_t num_refused = 0;    // refused by Submit
+  uint64_t num_failed_steps = 0;
+  uint64_t num_submitted = 0;
+  uint64_t num_refused = 0;
   uint64_t finished_stop = 0;
   uint64_t finished_length = 0;
   uint64_t finished_abort = 0;
   uint64_t finished_error = 0;
-
-  // Progress.
-  double last_step_s = 0;  // from the plan of the last finished step to its outputs
-  uint64_t heartbeat = 0;  // grows with every turn of the loop
-  // Since the last finished step, or since work came to an idle engine; 0 where there is no work,
-  // or all of it waits for a client: for input, a release, the end of a pause.
+  double last_step_s = 0;
+  uint64_t heartbeat = 0;
   double progress_age_s = 0;
+
+  template <typename Visitor>
+  static void Visit(Visitor&& visit) {
+    using S = EngineStats;
+    SchedulerStats::Visit(visit);
+    KvConnectorStats::Visit(visit);
+    visit("num_waiting_tokens", &S::num_waiting_tokens,
+          Gauge("prompt tokens of requests that have not started", "num_prompt_tokens_waiting"));
+    visit("estimated_wait_s", &S::estimated_wait_s,
+          Gauge("how long a request that came now would wait, by the speed of recent steps; 0 if "
+                "not known",
+                "estimated_wait_seconds"));
+    visit("num_unread_outputs", &S::num_unread_outputs,
+          Gauge("requests with outputs that no client has read", "num_unread_outputs").InC(5));
+    visit("draining", &S::draining, Gauge("1 if new requests are refused", "engine_draining"));
+    visit("paused", &S::paused,
+          Gauge("1 from a pause to its end by resume", "engine_paused").InC(21));
+    visit("num_steps", &S::num_steps, Counter("steps run", "engine_steps").InC(6));
+    visit("num_failed_steps", &S::num_failed_steps,
+          Counter("steps that failed as a whole", "engine_failed_steps").InC(7));
+    visit("num_submitted", &S::num_submitted,
+          Counter("requests accepted", "requests_accepted").InC(13));
+    visit("num_refused", &S::num_refused,
+          Counter("requests refused when submitted", "requests_refused").InC(14));
+    visit("finished_stop", &S::finished_stop,
+          Counter("requests that ended at a stop token or with their pooled output").InC(15));
+    visit("finished_length", &S::finished_length,
+          Counter("requests that ended at max_tokens or the context's end").InC(16));
+    visit("finished_abort", &S::finished_abort, Counter("requests that a client ended").InC(17));
+    visit("finished_error", &S::finished_error, Counter("requests that failed").InC(18));
+    visit("last_step_s", &S::last_step_s,
+          Gauge("duration of the last finished step, from its plan to its outputs"));
+    visit("heartbeat", &S::heartbeat, Counter("turns of the engine's loop").InC(19));
+    visit("progress_age_s", &S::progress_age_s,
+          Gauge("time since the last finished step, or since work came to an idle engine; 0 if "
+                "there is no work or all of it waits for a client",
+                "engine_progress_age_seconds")
+              .InC(20));
+  }
 
   // Is there work, and has none of it been finished for so long? Liveness probes ask this.
   bool IsStuck(double threshold_s) const { return progress_age_s > threshold_s; }

@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "cc/base/field_info.h"
 #include "cc/base/status.h"
 #include "cc/step/finish_reason.h"
 #include "cc/step/request.h"
@@ -39,6 +40,28 @@ struct RequestOutput {
   double queued_s = 0;   // submission to the first step that runs it
   double prefill_s = 0;  // from there to the first token (or to the end, where there is none)
   double decode_s = 0;   // first token to last token
+
+  template <typename Visitor>
+  static void Visit(Visitor&& visit) {
+    using O = RequestOutput;
+    visit("request_id", &O::request_id, Value("as submitted"));
+    visit("new_token_ids", &O::new_token_ids, Value("since the last output of the request"));
+    visit("logprobs", &O::logprobs, Value("one per new token, if the request wants them"));
+    visit("prompt_logprobs", &O::prompt_logprobs,
+          Value("once and complete, if the request wants them; entry 0 is of prompt token 1"));
+    visit("pooled", &O::pooled, Value("of a pooling request"));
+    visit("turn_finished", &O::turn_finished,
+          Value("a turn of a request with streaming input is over"));
+    visit("finish_reason", &O::finish_reason, Value("set on the last output"));
+    visit("stop_token_id", &O::stop_token_id,
+          Value("the client's stop token that ended the request or its turn"));
+    visit("error", &O::error, Value("why, if the request failed"));
+    visit("num_cached_tokens", &O::num_cached_tokens,
+          Value("of the prompt, from the prefix cache; set from the start"));
+    visit("queued_s", &O::queued_s, Value("submission to the first step, in seconds"));
+    visit("prefill_s", &O::prefill_s, Value("first step to the first token, in seconds"));
+    visit("decode_s", &O::decode_s, Value("first to last token, in seconds"));
+  }
 
   bool finished() const { return finish_reason.has_value(); }
 };

@@ -119,8 +119,6 @@ class StepLoop {
   // notified without the mutex, which is what those who wake up take first of all.
   bool Tell(bool at_once, int64_t now);
   void UpdateStats(const scheduler::SchedulerStats& counted, int64_t now);  // with mutex_
-  void UpdateKvStats(const scheduler::SchedulerStats& counted,
-                     const kv_cache::KvConnectorStats& moved);         // with mutex_
   RequestOutput ToOutput(scheduler::RequestEvent event, int64_t now);  // with mutex_
   Status QueueTimeOver() const;                                        // with mutex_
   // Nothing is in flight or can run, unless a client asks for something.

@@ -232,7 +232,7 @@ void StepLoop::Publish(bool at_once) {
     last_progress_ = now;
   }
   UpdateStats(counted, now);
-  UpdateKvStats(counted, moved);
+  static_cast<kv_cache::KvConnectorStats&>(stats_) = moved;
   if (num_unfinished_ == 0 || rests_) idle_.notify_all();
   const bool told = Tell(at_once || has_news, now);
   lock.unlock();
@@ -256,27 +256,8 @@ void StepLoop::UpdateStats(const scheduler::SchedulerStats& counted, int64_t now
   const bool rested = std::exchange(rests_, Rests(counted));
   if (rested && !rests_) last_progress_ = now;
   stats_.paused = scheduler_->pause_mode().has_value();
-  stats_.num_running = counted.num_running;
-  stats_.kv_blocks_used = counted.kv_blocks_used;
-  stats_.num_preemptions = counted.num_preemptions;
-  stats_.prefix_cache_query_tokens = counted.prefix_cache_query_tokens;
-  stats_.prefix_cache_hit_tokens = counted.prefix_cache_hit_tokens;
-  stats_.prompt_tokens = counted.prompt_tokens;
-  stats_.generation_tokens = counted.generation_tokens;
+  static_cast<scheduler::SchedulerStats&>(stats_) = counted;
   stats_.num_failed_steps = num_failed_steps_;
-}
-
-void StepLoop::UpdateKvStats(const scheduler::SchedulerStats& counted,
-                             const kv_cache::KvConnectorStats& moved) {
-  stats_.kv_query_tokens = counted.kv_query_tokens;
-  stats_.kv_loaded_tokens = counted.kv_loaded_tokens;
-  stats_.num_failed_kv_loads = counted.num_failed_kv_loads;
-  stats_.num_failed_kv_transfers = moved.num_failures;
-  stats_.kv_blocks_loaded = moved.blocks_loaded;
-  stats_.kv_blocks_stored = moved.blocks_stored;
-  stats_.kv_blocks_demoted = moved.blocks_demoted;
-  stats_.kv_blocks_evicted = moved.blocks_evicted;
-  stats_.kv_blocks_dropped = moved.blocks_dropped;
 }
 
 // Not the client's own deadline but the engine's: the same refusal as of one that would wait so

@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "cc/base/field_info.h"
 #include "cc/base/status.h"
 #include "cc/kv_cache/block_hash.h"
 #include "cc/kv_cache/transfer.h"
@@ -25,14 +26,37 @@ struct ConnectorMatch {
 
 // Counters only grow; blocks are pages, so a block of two groups counts twice.
 struct KvConnectorStats {
-  uint64_t num_lookups = 0;
-  uint64_t num_deferred = 0;    // lookups answered with ask_again
-  uint64_t blocks_loaded = 0;   // copied into pages
-  uint64_t blocks_stored = 0;   // copied from pages
-  uint64_t blocks_dropped = 0;  // not stored: the medium was busy
-  uint64_t blocks_demoted = 0;  // copied from the host tier to the disk tier
-  uint64_t blocks_evicted = 0;  // gone from the last medium that had them, to make room
-  uint64_t num_failures = 0;    // transfers that ended with an error
+  uint64_t num_kv_lookups = 0;
+  uint64_t num_deferred_kv_lookups = 0;
+  uint64_t kv_blocks_loaded = 0;
+  uint64_t kv_blocks_stored = 0;
+  uint64_t kv_blocks_dropped = 0;
+  uint64_t kv_blocks_demoted = 0;
+  uint64_t kv_blocks_evicted = 0;
+  uint64_t num_failed_kv_transfers = 0;
+
+  template <typename Visitor>
+  static void Visit(Visitor&& visit) {
+    using S = KvConnectorStats;
+    visit("num_kv_lookups", &S::num_kv_lookups,
+          Counter("requests looked up in KV tiers and connectors", "kv_lookups"));
+    visit("num_deferred_kv_lookups", &S::num_deferred_kv_lookups,
+          Counter("lookups that waited for a transfer", "kv_deferred_lookups"));
+    visit("kv_blocks_loaded", &S::kv_blocks_loaded,
+          Counter("KV blocks copied into pages; a block counts once per group of layers",
+                  "kv_blocks_loaded"));
+    visit("kv_blocks_stored", &S::kv_blocks_stored,
+          Counter("KV blocks copied from pages", "kv_blocks_stored"));
+    visit("kv_blocks_dropped", &S::kv_blocks_dropped,
+          Counter("KV blocks not stored because the medium was busy", "kv_blocks_dropped"));
+    visit("kv_blocks_demoted", &S::kv_blocks_demoted,
+          Counter("KV blocks copied from host memory to disk", "kv_blocks_demoted"));
+    visit("kv_blocks_evicted", &S::kv_blocks_evicted,
+          Counter("KV blocks gone from the last medium that had them, to make room",
+                  "kv_blocks_evicted"));
+    visit("num_failed_kv_transfers", &S::num_failed_kv_transfers,
+          Counter("KV transfers that ended with an error", "kv_failed_transfers"));
+  }
 };
 
 // Obligations of an implementer:

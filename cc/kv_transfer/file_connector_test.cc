@@ -101,7 +101,7 @@ TEST_F(FileTest, ALookupProbesAndThenKnows) {
   EXPECT_EQ(Lookup(0, 3), 0);
   EXPECT_EQ(Finish(Transfer(Direction::kStore, 0, 2, 1)), OkStatus());
   EXPECT_EQ(Lookup(0, 3), 2);
-  EXPECT_EQ(connector_->stats().blocks_stored, 2u);
+  EXPECT_EQ(connector_->stats().kv_blocks_stored, 2u);
 }
 
 TEST_F(FileTest, BlocksOutliveTheProcessThatWroteThem) {
@@ -134,7 +134,7 @@ TEST_F(FileTest, WhatIsThereIsNotWrittenAgain) {
 TEST_F(FileTest, StoresAreDroppedWhileTooManyBlocksAreInFlight) {
   EXPECT_EQ(Transfer(Direction::kStore, 0, 50, 1)[0].blocks.size(), 50u);
   EXPECT_EQ(Transfer(Direction::kStore, 50, 300, 1)[0].blocks.size(), 206u);
-  EXPECT_EQ(connector_->stats().blocks_dropped, 44u);
+  EXPECT_EQ(connector_->stats().kv_blocks_dropped, 44u);
 }
 
 TEST_F(FileTest, ADamagedFileFailsItsLoadAndIsRemoved) {

@@ -151,7 +151,7 @@ void Sampler::RunRow(const LogitsRow& row, Scratch& scratch, RowOutput& output) 
     if (!params.greedy()) {
       const ops::DrawParams draw{
           .temperature = std::max(params.temperature, kLowestTemperature),
-          .min_p = params.min_p,
+          .min_weight = params.min_p,
           .top_k = params.top_k,
           .top_p = params.top_p,
           .uniform = ops::PhiloxUniform(params.seed, static_cast<uint64_t>(slot.num_outputs))};

@@ -1,11 +1,13 @@
 // File: cc/scheduler/scheduler_stats.h
-// Gauges and counters of a scheduler; counters only grow.
+// Gauges and counters of a scheduler; counters only grow. A new statistic is a member and a line of
+// Visit(): statistics of the engine, /metrics, the Python binding and the C ABI follow.
 #ifndef PAGEMILL_CC_SCHEDULER_SCHEDULER_STATS_H_
 #define PAGEMILL_CC_SCHEDULER_SCHEDULER_STATS_H_
 
 #include <array>
 #include <cstdint>
 
+#include "cc/base/field_info.h"
 #include "cc/scheduler/park_reason.h"
 #include "cc/step/finish_reason.h"
 
@@ -13,24 +15,63 @@ namespace pagemill::scheduler {
 
 struct SchedulerStats {
   int64_t num_running = 0;
-  int64_t num_waiting = 0;                            // new and preempted
-  std::array<int64_t, kNumParkReasons> num_parked{};  // by ParkReason
-  int64_t num_started = 0;                            // started and not ended, whatever they do now
-  int64_t kv_blocks_total = 0;                        // the null block does not count
-  int64_t kv_blocks_used = 0;                         // held by requests
-
+  int64_t num_waiting = 0;
+  int64_t kv_blocks_total = 0;
+  int64_t kv_blocks_used = 0;
   uint64_t num_preemptions = 0;
-  uint64_t prefix_cache_query_tokens = 0;  // prompt tokens of first starts that looked
+  uint64_t prefix_cache_query_tokens = 0;
   uint64_t prefix_cache_hit_tokens = 0;
-  uint64_t kv_query_tokens = 0;             // that a connector was asked for
-  uint64_t kv_loaded_tokens = 0;            // loaded from elsewhere instead of being computed
-  uint64_t num_failed_kv_loads = 0;         // some or all of it did not come
-  uint64_t num_stray_transfer_results = 0;  // results of transfers that were not under way
-  uint64_t prompt_tokens = 0;               // of requests that started, cached ones included
+  uint64_t kv_query_tokens = 0;
+  uint64_t kv_loaded_tokens = 0;
+  uint64_t num_failed_kv_loads = 0;
+  uint64_t num_stray_transfer_results = 0;
+  uint64_t prompt_tokens = 0;
   uint64_t generation_tokens = 0;
-  uint64_t draft_tokens = 0;  // verified
+  uint64_t draft_tokens = 0;
   uint64_t accepted_draft_tokens = 0;
+
+  // Of the scheduler only: not visited.
+  std::array<int64_t, kNumParkReasons> num_parked{};         // by ParkReason
+  int64_t num_started = 0;                                   // started and not ended
   std::array<uint64_t, step::kNumFinishReasons> finished{};  // by FinishReason
+
+  template <typename Visitor>
+  static void Visit(Visitor&& visit) {
+    using S = SchedulerStats;
+    visit("num_running", &S::num_running,
+          Gauge("requests that hold a slot", "num_requests_running").InC(1));
+    visit("num_waiting", &S::num_waiting,
+          Gauge("requests without a slot, new or preempted", "num_requests_waiting").InC(2));
+    visit("kv_blocks_total", &S::kv_blocks_total,
+          Gauge("usable KV blocks", "kv_blocks_total").InC(4, "num_blocks"));
+    visit("kv_blocks_used", &S::kv_blocks_used,
+          Gauge("KV blocks that requests hold", "kv_blocks_used").InC(3, "num_used_blocks"));
+    visit("num_preemptions", &S::num_preemptions,
+          Counter("requests preempted", "num_preemptions").InC(8));
+    visit("prefix_cache_query_tokens", &S::prefix_cache_query_tokens,
+          Counter("prompt tokens looked up in the prefix cache", "prefix_cache_queries").InC(9));
+    visit("prefix_cache_hit_tokens", &S::prefix_cache_hit_tokens,
+          Counter("prompt tokens found in the prefix cache", "prefix_cache_hits").InC(10));
+    visit("kv_query_tokens", &S::kv_query_tokens,
+          Counter("prompt tokens looked up in KV tiers and connectors",
+                  "external_prefix_cache_queries"));
+    visit("kv_loaded_tokens", &S::kv_loaded_tokens,
+          Counter("prompt tokens loaded from KV tiers and connectors",
+                  "external_prefix_cache_hits"));
+    visit("num_failed_kv_loads", &S::num_failed_kv_loads,
+          Counter("KV loads that failed at least in part and were computed", "kv_failed_loads"));
+    visit("num_stray_transfer_results", &S::num_stray_transfer_results,
+          Counter("results of KV transfers that were not under way", "kv_stray_results"));
+    visit("prompt_tokens", &S::prompt_tokens,
+          Counter("prompt tokens of requests that started, cached ones included", "prompt_tokens")
+              .InC(11));
+    visit("generation_tokens", &S::generation_tokens,
+          Counter("tokens generated", "generation_tokens").InC(12));
+    visit("draft_tokens", &S::draft_tokens,
+          Counter("draft tokens verified", "spec_decode_num_draft_tokens"));
+    visit("accepted_draft_tokens", &S::accepted_draft_tokens,
+          Counter("draft tokens accepted", "spec_decode_num_accepted_tokens"));
+  }
 };
 
 }  // namespace pagemill::scheduler

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "cc/base/field_info.h"
 #include "cc/base/strong_id.h"
 #include "cc/step/sampling_params.h"
 
@@ -58,6 +59,26 @@ struct Request {
   // started by the first, or not ended by the second, ends with kDeadlineExceeded.
   std::optional<int64_t> start_deadline_us;
   std::optional<int64_t> deadline_us;
+
+  template <typename Visitor>
+  static void Visit(Visitor&& visit) {
+    using R = Request;
+    visit("id", &R::id, Value("unique among the requests alive in one engine"));
+    visit("prompt_token_ids", &R::prompt_token_ids, Value("not empty"));
+    visit("pooling", &R::pooling, Value("give a pooled output instead of tokens"));
+    visit("priority", &R::priority, Value("lower runs earlier; needs the priority policy"));
+    visit("tenant", &R::tenant, Value("whose share the fair policy charges"));
+    visit("adapter", &R::adapter, Value("0 = the model as it is"));
+    visit("media", &R::media, Value("in the order of their positions, not overlapping"));
+    visit("starts_held", &R::starts_held, Value("does not start before it is released"));
+    visit("streaming_input", &R::streaming_input, Value("the rest of the prompt comes later"));
+    visit("start_deadline_us", &R::start_deadline_us, Value("it has started by then, or fails"));
+    visit("deadline_us", &R::deadline_us, Value("it has ended by then, or fails"));
+    visit("cache_salt", &R::cache_salt, Value("separates prefix-cache namespaces"));
+    visit("skip_reading_prefix_cache", &R::skip_reading_prefix_cache,
+          Value("compute the whole prompt"));
+    visit("sampling", &R::sampling, Value("ignored if `pooling` is set"));
+  }
 };
 
 }  // namespace pagemill::step

@@ -2,15 +2,24 @@
 
 #include <cmath>
 #include <cstdio>
+#include <limits>
 #include <string>
+#include <type_traits>
 
 namespace pagemill::step {
 namespace {
 
-std::string Text(float value) {
+std::string Text(double value) {
   char buffer[32];
-  std::snprintf(buffer, sizeof(buffer), "%g", static_cast<double>(value));
+  std::snprintf(buffer, sizeof(buffer), "%g", value);
   return buffer;
+}
+
+std::string Text(const FieldRange& range) {
+  if (std::isinf(range.high)) return "a number of at least " + Text(range.low);
+  if (range.includes_low) return "from " + Text(range.low) + " to " + Text(range.high);
+  const bool bounded = range.high < std::numeric_limits<float>::max();
+  return "greater than " + Text(range.low) + (bounded ? " and at most " + Text(range.high) : "");
 }
 
 Status Refuse(const char* field, const std::string& value, const std::string& range) {
@@ -18,9 +27,10 @@ Status Refuse(const char* field, const std::string& value, const std::string& ra
 }
 
 // NaN fails every comparison, so it is refused as well.
-Status CheckRange(const char* field, float value, float low, float high) {
-  if (value >= low && value <= high) return OkStatus();
-  return Refuse(field, Text(value), "from " + Text(low) + " to " + Text(high));
+Status CheckRange(const char* field, double value, const FieldRange& range) {
+  const bool high_enough = range.includes_low ? value >= range.low : value > range.low;
+  if (high_enough && value <= range.high && !std::isinf(value)) return OkStatus();
+  return Refuse(field, Text(value), Text(range));
 }
 
 Status CheckTokenId(const char* field, int32_t id, int32_t vocab_size) {
@@ -40,21 +50,15 @@ Status CheckLogprobs(const char* field, int32_t value, int32_t vocab_size) {
                                : "at least 0");
 }
 
-Status CheckShape(const SamplingParams& p) {
-  if (!(p.temperature >= 0) || std::isinf(p.temperature)) {
-    return Refuse("temperature", Text(p.temperature), "a number >= 0");
-  }
-  if (p.top_k < 0) return Refuse("top_k", std::to_string(p.top_k), "at least 1, or 0 for off");
-  if (!(p.top_p > 0 && p.top_p <= 1)) {
-    return Refuse("top_p", Text(p.top_p), "greater than 0 and at most 1");
-  }
-  PM_RETURN_IF_ERROR(CheckRange("min_p", p.min_p, 0, 1));
-  PM_RETURN_IF_ERROR(CheckRange("presence_penalty", p.presence_penalty, -2, 2));
-  PM_RETURN_IF_ERROR(CheckRange("frequency_penalty", p.frequency_penalty, -2, 2));
-  if (!(p.repetition_penalty > 0) || std::isinf(p.repetition_penalty)) {
-    return Refuse("repetition_penalty", Text(p.repetition_penalty), "a number greater than 0");
-  }
-  return OkStatus();
+Status CheckRanges(const SamplingParams& p) {
+  Status first;
+  SamplingParams::Visit([&](const char* name, auto member, const FieldInfo& info) {
+    using Member = std::remove_cvref_t<decltype(p.*member)>;
+    if constexpr (std::is_same_v<Member, float> || std::is_same_v<Member, int32_t>) {
+      if (first.ok()) first = CheckRange(name, p.*member, info.range);
+    }
+  });
+  return first;
 }
 
 Status CheckLengths(const SamplingParams& p) {
@@ -63,7 +67,6 @@ Status CheckLengths(const SamplingParams& p) {
     return Refuse("max_tokens", std::to_string(p.max_tokens),
                   "at least 1 (0 only together with prompt_logprobs)");
   }
-  if (p.min_tokens < 0) return Refuse("min_tokens", std::to_string(p.min_tokens), "at least 0");
   if (p.min_tokens > p.max_tokens) {
     return Refuse("min_tokens", std::to_string(p.min_tokens),
                   "at most max_tokens, " + std::to_string(p.max_tokens));
@@ -74,11 +77,11 @@ Status CheckLengths(const SamplingParams& p) {
 }  // namespace
 
 Status SamplingParams::Validate(int32_t vocab_size) const {
-  PM_RETURN_IF_ERROR(CheckShape(*this));
+  PM_RETURN_IF_ERROR(CheckRanges(*this));
   PM_RETURN_IF_ERROR(CheckLengths(*this));
   for (const auto& [id, bias] : logit_bias) {
     PM_RETURN_IF_ERROR(CheckTokenId("logit_bias has a key that", id, vocab_size));
-    PM_RETURN_IF_ERROR(CheckRange("logit_bias has a value that", bias, -100, 100));
+    PM_RETURN_IF_ERROR(CheckRange("logit_bias has a value that", bias, {.low = -100, .high = 100}));
   }
   for (int32_t id : eos_token_ids) {
     PM_RETURN_IF_ERROR(CheckTokenId("eos_token_ids has an entry that", id, vocab_size));

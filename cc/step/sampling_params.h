@@ -1,13 +1,16 @@
 // File: cc/step/sampling_params.h
 // How one request's tokens are chosen. Ranges are those of the OpenAI API and vLLM; Validate() is
-// the only place that checks them. Order of application: docs/sampling.md.
+// the only place of the core that checks them. Order of application: docs/sampling.md. A new field
+// is a member, a line of Visit(), a check, and its effect in cc/sampling.
 #ifndef PAGEMILL_CC_STEP_SAMPLING_PARAMS_H_
 #define PAGEMILL_CC_STEP_SAMPLING_PARAMS_H_
 
 #include <cstdint>
+#include <limits>
 #include <utility>
 #include <vector>
 
+#include "cc/base/field_info.h"
 #include "cc/base/status.h"
 
 namespace pagemill::step {
@@ -16,22 +19,52 @@ struct SamplingParams {
   static constexpr int32_t kNoLogprobs = -1;
   static constexpr int32_t kAllLogprobs = -2;  // the whole vocabulary
 
-  float temperature = 1.0f;                           // >= 0; below 1e-5 is greedy
-  int32_t top_k = 0;                                  // 0 = off
-  float top_p = 1.0f;                                 // (0, 1]
-  float min_p = 0.0f;                                 // [0, 1], relative to the most likely token
-  float presence_penalty = 0.0f;                      // [-2, 2], over output tokens
-  float frequency_penalty = 0.0f;                     // [-2, 2], over output tokens
-  float repetition_penalty = 1.0f;                    // > 0, over prompt and output tokens
-  std::vector<std::pair<int32_t, float>> logit_bias;  // (token id, bias in [-100, 100])
-  uint64_t seed = 0;        // every request has one; the front end draws it where absent
-  int32_t max_tokens = 16;  // >= 1 (0 only with prompt logprobs: score the prompt)
-  int32_t min_tokens = 0;   // <= max_tokens
+  float temperature = 1.0f;
+  int32_t top_k = 0;
+  float top_p = 1.0f;
+  float min_p = 0.0f;
+  float presence_penalty = 0.0f;
+  float frequency_penalty = 0.0f;
+  float repetition_penalty = 1.0f;
+  std::vector<std::pair<int32_t, float>> logit_bias;
+  uint64_t seed = 0;
+  int32_t max_tokens = 16;
+  int32_t min_tokens = 0;
   bool ignore_eos = false;
-  std::vector<int32_t> eos_token_ids;   // of the model; not reported as stop reason
-  std::vector<int32_t> stop_token_ids;  // asked for by the client; reported as stop reason
-  int32_t logprobs = kNoLogprobs;       // alternatives per sampled token; 0 = only the sampled one
-  int32_t prompt_logprobs = kNoLogprobs;  // the same for prompt tokens
+  std::vector<int32_t> eos_token_ids;
+  std::vector<int32_t> stop_token_ids;
+  int32_t logprobs = kNoLogprobs;
+  int32_t prompt_logprobs = kNoLogprobs;
+
+  template <typename Visitor>
+  static void Visit(Visitor&& visit) {
+    using P = SamplingParams;
+    visit("temperature", &P::temperature, Value("below 1e-5 is greedy").AtLeast(0).InC(1));
+    visit("top_k", &P::top_k, Value("most likely tokens to draw from; 0 = all").AtLeast(0).InC(2));
+    visit("top_p", &P::top_p, Value("probability of the tokens to draw from").Above(0, 1).InC(3));
+    visit("min_p", &P::min_p,
+          Value("least probability, relative to the most likely token").Between(0, 1).InC(4));
+    visit("presence_penalty", &P::presence_penalty,
+          Value("over output tokens").Between(-2, 2).InC(5));
+    visit("frequency_penalty", &P::frequency_penalty,
+          Value("over output tokens").Between(-2, 2).InC(6));
+    visit("repetition_penalty", &P::repetition_penalty,
+          Value("over prompt and output tokens")
+              .Above(0, std::numeric_limits<float>::max())
+              .InC(7));
+    visit("logit_bias", &P::logit_bias, Value("(token id, bias in [-100, 100])"));
+    visit("seed", &P::seed, Value("every request has one; equal seeds draw equal tokens").InC(8));
+    visit("max_tokens", &P::max_tokens,
+          Value("at least 1 (0 only with prompt logprobs: score the prompt)").InC(9));
+    visit("min_tokens", &P::min_tokens, Value("at most max_tokens").AtLeast(0).InC(10));
+    visit("ignore_eos", &P::ignore_eos, Value("go on after an end-of-sequence token"));
+    visit("eos_token_ids", &P::eos_token_ids, Value("of the model; not reported as stop reason"));
+    visit("stop_token_ids", &P::stop_token_ids,
+          Value("of the client; reported as stop reason").InC(11));
+    visit("logprobs", &P::logprobs,
+          Value("alternatives per sampled token; 0 = only the sampled one, -1 = none"));
+    visit("prompt_logprobs", &P::prompt_logprobs, Value("the same for prompt tokens"));
+  }
 
   bool greedy() const { return temperature < 1e-5f; }
   // kInvalidArgument names the field, its value and its range. `vocab_size` bounds token ids.

@@ -112,5 +112,26 @@ TEST(SamplingParams, GreedyBelowThreshold) {
   EXPECT_TRUE(params.greedy());
 }
 
+// Converts to every type: counts the members of an aggregate.
+struct Anything {
+  template <typename T>
+  operator T() const;
+};
+
+template <typename T, typename... Given>
+constexpr size_t NumMembers() {
+  if constexpr (requires { T{Given{}..., Anything{}}; }) {
+    return NumMembers<T, Given..., Anything>();
+  } else {
+    return sizeof...(Given);
+  }
+}
+
+TEST(SamplingParams, EveryMemberIsVisited) {
+  size_t num_visited = 0;
+  SamplingParams::Visit([&](const char*, auto, const FieldInfo&) { ++num_visited; });
+  EXPECT_EQ(num_visited, NumMembers<SamplingParams>());
+}
+
 }  // namespace
 }  // namespace pagemill::step

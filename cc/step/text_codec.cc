@@ -1,6 +1,8 @@
 #include "cc/step/text_codec.h"
 
+#include <array>
 #include <optional>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -18,6 +20,11 @@ using internal::ParseHex;
 using internal::ParseNumber;
 
 using IdAndFloat = std::pair<int32_t, float>;
+
+template <typename T>
+void WriteFields(const T& value, FieldWriter* fields);
+template <typename T>
+void ReadFields(FieldReader* fields, T* value);
 
 void AppendPair(const IdAndFloat& pair, std::string* out) {
   AppendNumber(pair.first, out);
@@ -79,6 +86,78 @@ bool ParseTime(std::string_view text, std::optional<int64_t>* time_us) {
   return ParseNumber(text, &time_us->emplace());
 }
 
+// One field of each type that a request has.
+template <typename T>
+void WriteField(const char* name, const T& value, FieldWriter* fields) {
+  if constexpr (requires { T::Visit([](auto&&...) {}); }) {
+    WriteFields(value, fields);
+  } else if constexpr (std::is_same_v<T, bool>) {
+    fields->Number(name, int32_t{value});
+  } else if constexpr (std::is_same_v<T, std::string>) {
+    fields->Bytes(name, value);
+  } else if constexpr (std::is_same_v<T, std::vector<int32_t>>) {
+    fields->Numbers(name, value);
+  } else if constexpr (std::is_same_v<T, std::vector<IdAndFloat>>) {
+    fields->List(name, value, AppendPair);
+  } else if constexpr (std::is_same_v<T, std::vector<MediaItem>>) {
+    fields->List(name, value, AppendMedia);
+  } else if constexpr (std::is_same_v<T, std::optional<int64_t>>) {
+    fields->List(name, std::array{value}, AppendTime);
+  } else if constexpr (std::is_same_v<T, std::optional<PoolingParams>>) {
+    fields->Number(name, int32_t{value.has_value()});
+  } else if constexpr (requires { typename T::ValueType; }) {
+    fields->Number(name, value.value());
+  } else {
+    fields->Number(name, value);
+  }
+}
+
+template <typename T>
+void ReadField(FieldReader* fields, const char* name, T* value) {
+  if constexpr (requires { T::Visit([](auto&&...) {}); }) {
+    ReadFields(fields, value);
+  } else if constexpr (std::is_same_v<T, bool>) {
+    fields->Flag(name, value);
+  } else if constexpr (std::is_same_v<T, std::string>) {
+    fields->Bytes(name, value);
+  } else if constexpr (std::is_same_v<T, std::vector<int32_t>>) {
+    fields->Numbers(name, value);
+  } else if constexpr (std::is_same_v<T, std::vector<IdAndFloat>>) {
+    fields->List(name, value, ParsePair);
+  } else if constexpr (std::is_same_v<T, std::vector<MediaItem>>) {
+    fields->List(name, value, ParseMedia);
+  } else if constexpr (std::is_same_v<T, std::optional<int64_t>>) {
+    std::vector<T> times;
+    fields->List(name, &times, ParseTime);
+    fields->Check(times.size() == 1);
+    if (fields->ok()) *value = times[0];
+  } else if constexpr (std::is_same_v<T, std::optional<PoolingParams>>) {
+    bool is_set = false;
+    fields->Flag(name, &is_set);
+    if (is_set) value->emplace();
+  } else if constexpr (requires { typename T::ValueType; }) {
+    typename T::ValueType number{};
+    fields->Number(name, &number);
+    *value = T(number);
+  } else {
+    fields->Number(name, value);
+  }
+}
+
+template <typename T>
+void WriteFields(const T& value, FieldWriter* fields) {
+  T::Visit([&](const char* name, auto member, const FieldInfo&) {
+    WriteField(name, value.*member, fields);
+  });
+}
+
+template <typename T>
+void ReadFields(FieldReader* fields, T* value) {
+  T::Visit([&](const char* name, auto member, const FieldInfo&) {
+    ReadField(fields, name, &(value->*member));
+  });
+}
+
 void AppendIndex(RequestIndex index, std::string* out) { AppendNumber(index.value(), out); }
 
 void AppendEntry(const ScheduledRequest& entry, std::string* out) {
@@ -138,86 +217,18 @@ bool ParseAnswer(std::string_view line, RequestResult* answer) {
 }  // namespace
 
 std::string ToText(const Request& request) {
-  const SamplingParams& p = request.sampling;
   std::string text = "request";
   FieldWriter fields(&text);
-  fields.Number("id", request.id.value());
-  fields.Numbers("prompt", request.prompt_token_ids);
-  fields.Number("pooling", int32_t{request.pooling.has_value()});
-  fields.Number("priority", request.priority);
-  fields.Bytes("tenant", request.tenant);
-  fields.Number("adapter", request.adapter.value());
-  fields.List("media", request.media, AppendMedia);
-  fields.Number("starts_held", int32_t{request.starts_held});
-  fields.Number("streaming_input", int32_t{request.streaming_input});
-  fields.List("deadlines_us", std::vector{request.start_deadline_us, request.deadline_us},
-              AppendTime);
-  fields.Bytes("salt", request.cache_salt);
-  fields.Number("skip_reading_prefix_cache", int32_t{request.skip_reading_prefix_cache});
-  fields.Number("temperature", p.temperature);
-  fields.Number("top_k", p.top_k);
-  fields.Number("top_p", p.top_p);
-  fields.Number("min_p", p.min_p);
-  fields.Number("presence_penalty", p.presence_penalty);
-  fields.Number("frequency_penalty", p.frequency_penalty);
-  fields.Number("repetition_penalty", p.repetition_penalty);
-  fields.List("logit_bias", p.logit_bias, AppendPair);
-  fields.Number("seed", p.seed);
-  fields.Number("max_tokens", p.max_tokens);
-  fields.Number("min_tokens", p.min_tokens);
-  fields.Number("ignore_eos", int32_t{p.ignore_eos});
-  fields.Numbers("eos", p.eos_token_ids);
-  fields.Numbers("stop", p.stop_token_ids);
-  fields.Number("logprobs", p.logprobs);
-  fields.Number("prompt_logprobs", p.prompt_logprobs);
+  WriteFields(request, &fields);
   return text;
 }
 
 StatusOr<Request> ParseRequest(std::string_view text) {
   Request request;
-  SamplingParams& p = request.sampling;
   FieldReader fields(text);
-  uint64_t id = 0;
-  bool pooling = false;
-  int32_t adapter = 0;
-  std::vector<std::optional<int64_t>> deadlines_us;
   fields.Word("request");
-  fields.Number("id", &id);
-  fields.Numbers("prompt", &request.prompt_token_ids);
-  fields.Flag("pooling", &pooling);
-  fields.Number("priority", &request.priority);
-  fields.Bytes("tenant", &request.tenant);
-  fields.Number("adapter", &adapter);
-  fields.List("media", &request.media, ParseMedia);
-  fields.Flag("starts_held", &request.starts_held);
-  fields.Flag("streaming_input", &request.streaming_input);
-  fields.List("deadlines_us", &deadlines_us, ParseTime);
-  fields.Bytes("salt", &request.cache_salt);
-  fields.Flag("skip_reading_prefix_cache", &request.skip_reading_prefix_cache);
-  fields.Number("temperature", &p.temperature);
-  fields.Number("top_k", &p.top_k);
-  fields.Number("top_p", &p.top_p);
-  fields.Number("min_p", &p.min_p);
-  fields.Number("presence_penalty", &p.presence_penalty);
-  fields.Number("frequency_penalty", &p.frequency_penalty);
-  fields.Number("repetition_penalty", &p.repetition_penalty);
-  fields.List("logit_bias", &p.logit_bias, ParsePair);
-  fields.Number("seed", &p.seed);
-  fields.Number("max_tokens", &p.max_tokens);
-  fields.Number("min_tokens", &p.min_tokens);
-  fields.Flag("ignore_eos", &p.ignore_eos);
-  fields.Numbers("eos", &p.eos_token_ids);
-  fields.Numbers("stop", &p.stop_token_ids);
-  fields.Number("logprobs", &p.logprobs);
-  fields.Number("prompt_logprobs", &p.prompt_logprobs);
-  if (!fields.ok() || !fields.AtEnd() || deadlines_us.size() != 2) {
-    return DataLoss("not a request: " + std::string(text));
-  }
-  request.id = RequestId(id);
-  request.adapter = AdapterId(adapter);
-  request.start_deadline_us = deadlines_us[0];
-  request.deadline_us = deadlines_us[1];
-  if (pooling) request.pooling.emplace();
+  ReadFields(&fields, &request);
+  if (!fields.ok() || !fields.AtEnd()) return DataLoss("not a request: " + std::string(text));
   return request;
 }
 

@@ -17,7 +17,7 @@ write the description anew beside the old one."""
 
 GROWN = """\
 The C ABI has grown. Write down what is new, so that it stays:
-  python3.11 cc/capi/abi/description.py > {}
+  python3.11 cc/capi/abi/description.py bazel-bin/cc/capi/pagemill.h > {}
 New:
 {}"""
 

@@ -1,6 +1,7 @@
 """Says what the C ABI is, one fact a line: struct layouts, enumerators, functions, versions.
 
-    python3.11 cc/capi/abi/description.py > cc/capi/abi/pagemill_abi_1.txt
+    ./bazelw build //cc/capi:pagemill.h
+    python3.11 cc/capi/abi/description.py bazel-bin/cc/capi/pagemill.h > cc/capi/abi/pagemill_abi_1.txt
 
 from the root writes the file that abi_test.py compares with. Layouts come from a C program that the
 compiler makes of the header; sizes are those of 64-bit machines.
@@ -10,6 +11,7 @@ import itertools
 import pathlib
 import re
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 
@@ -43,10 +45,10 @@ def function_names(header: str) -> set[str]:
     return {re.search(r"(\w+)\(", text).group(1) for text in functions(header)}
 
 
-def _probe(header: str) -> Iterator[str]:
+def _probe(path: pathlib.Path, header: str) -> Iterator[str]:
     """Yields the lines of a C program that prints layouts and values."""
     yield "#include <stdio.h>"
-    yield "#include <cc/capi/pagemill.h>"
+    yield f'#include "{path.resolve()}"'
     yield "int main(void) {"
     yield '  printf("version %d\\n", PAGEMILL_ABI_VERSION);'
     for enum, body in _ENUM.findall(_COMMENT.sub("", header)):
@@ -61,16 +63,16 @@ def _probe(header: str) -> Iterator[str]:
     yield "}"
 
 
-def describe() -> list[str]:
-    """Returns the lines for the header of this tree."""
-    header = HEADER.read_text()
+def describe(path: pathlib.Path = HEADER) -> list[str]:
+    """Returns the lines for the header at `path`."""
+    header = path.read_text()
     with tempfile.TemporaryDirectory() as folder:
         source, program = pathlib.Path(folder, "probe.c"), pathlib.Path(folder, "probe")
-        source.write_text("\n".join(_probe(header)) + "\n")
-        subprocess.run(["gcc", "-Wall", "-Werror", "-I.", "-o", program, source], check=True)
+        source.write_text("\n".join(_probe(path, header)) + "\n")
+        subprocess.run(["gcc", "-Wall", "-Werror", "-o", program, source], check=True)
         probed = subprocess.run([program], capture_output=True, text=True, check=True).stdout
     return probed.splitlines() + functions(header)
 
 
 if __name__ == "__main__":
-    print("\n".join(describe()))
+    print("\n".join(describe(*map(pathlib.Path, sys.argv[1:]))))

@@ -10,13 +10,13 @@ using Direction = KvTransfer::Direction;
 
 ConnectorMatch FileConnector::Lookup(const step::Request&, std::span<const BlockHash> hashes,
                                      std::vector<KvTransfer>* transfers) {
-  ++stats_.num_lookups;
+  ++stats_.num_kv_lookups;
   ConnectorMatch match;
   for (; match.num_blocks < static_cast<int32_t>(hashes.size()); ++match.num_blocks) {
     for (int32_t g = 0; g < options_.num_groups; ++g) {
       const ContentKey key{hashes[match.num_blocks], GroupId(static_cast<uint16_t>(g))};
       if (in_flight_.contains(key)) {
-        ++stats_.num_deferred;
+        ++stats_.num_deferred_kv_lookups;
         return {.ask_again = true, .num_blocks = 0};
       }
       const std::optional<size_t> list = known_.Find(key);
@@ -43,7 +43,7 @@ ConnectorMatch FileConnector::Probe(std::span<const BlockHash> hashes,
     if (static_cast<int32_t>(probe.blocks.size()) >= options_.max_probe_blocks) break;
   }
   transfers->push_back(std::move(probe));
-  ++stats_.num_deferred;
+  ++stats_.num_deferred_kv_lookups;
   return {.ask_again = true, .num_blocks = 0};
 }
 
@@ -57,7 +57,7 @@ void FileConnector::Transfer(Direction direction, std::span<const BlockContent> 
     if (direction == Direction::kStore) {
       if (known_.Find(key) == kThere || in_flight_.contains(key)) continue;
       if (num_storing_ >= options_.max_blocks_in_flight) {
-        ++stats_.blocks_dropped;
+        ++stats_.kv_blocks_dropped;
         continue;
       }
       ++num_storing_;
@@ -79,7 +79,7 @@ void FileConnector::Land(const ContentKey& key) {
 }
 
 void FileConnector::Finish(const KvTransfer& transfer, const KvTransferResult& result) {
-  stats_.num_failures += !result.status.ok();
+  stats_.num_failed_kv_transfers += !result.status.ok();
   const auto done = static_cast<size_t>(std::max(0, result.num_blocks_done));
   for (size_t i = 0; i < transfer.blocks.size(); ++i) {
     const ContentKey key{transfer.blocks[i].hash, transfer.blocks[i].group};
@@ -88,8 +88,8 @@ void FileConnector::Finish(const KvTransfer& transfer, const KvTransferResult& r
     num_storing_ -= stores;
     if (i < done) {
       Learn(kThere, key);
-      stats_.blocks_stored += stores;
-      stats_.blocks_loaded += transfer.direction == Direction::kLoad;
+      stats_.kv_blocks_stored += stores;
+      stats_.kv_blocks_loaded += transfer.direction == Direction::kLoad;
     } else if (i == done && transfer.direction == Direction::kLoad) {
       known_.Erase(key);
     } else if (i == done && transfer.direction == Direction::kProbe) {

@@ -58,7 +58,7 @@ TieredConnector::Whereabouts TieredConnector::Find(const ContentKey& key) const 
 
 ConnectorMatch TieredConnector::Lookup(const step::Request&, std::span<const BlockHash> hashes,
                                        std::vector<KvTransfer>*) {
-  ++stats_.num_lookups;
+  ++stats_.num_kv_lookups;
   ConnectorMatch match;
   for (const BlockHash& hash : hashes) {
     Whereabouts worst = Whereabouts::kThere;
@@ -66,7 +66,7 @@ ConnectorMatch TieredConnector::Lookup(const step::Request&, std::span<const Blo
       worst = std::min(worst, Find({hash, GroupId(static_cast<uint16_t>(g))}));
     }
     if (worst == Whereabouts::kOnItsWay) {
-      ++stats_.num_deferred;
+      ++stats_.num_deferred_kv_lookups;
       return {.ask_again = true, .num_blocks = 0};
     }
     if (worst == Whereabouts::kNowhere) break;
@@ -109,12 +109,12 @@ void TieredConnector::Store(std::span<const BlockContent> blocks,
     const ContentKey key = KeyOf(block);
     if (tier->state(key) != BlockTier::State::kAbsent) continue;
     if (num_storing_ >= options_.max_blocks_in_flight) {
-      ++stats_.blocks_dropped;
+      ++stats_.kv_blocks_dropped;
       continue;
     }
     const std::optional<BlockTier::Reservation> reservation = tier->Reserve(key);
     if (!reservation) {
-      ++stats_.blocks_dropped;
+      ++stats_.kv_blocks_dropped;
       continue;
     }
     ++num_storing_;
@@ -135,7 +135,7 @@ void TieredConnector::Demote(const BlockTier::Content& victim, KvTransfer* demot
   const bool there = disk_ && disk_->state(victim.key) != BlockTier::State::kAbsent;
   if (disk_ && !there) reservation = disk_->Reserve(victim.key);
   if (!reservation) {
-    if (!there) ++stats_.blocks_evicted;
+    if (!there) ++stats_.kv_blocks_evicted;
     host_->FreeSlot(victim.slot);
     return;
   }
@@ -148,7 +148,7 @@ void TieredConnector::Demote(const BlockTier::Content& victim, KvTransfer* demot
 
 void TieredConnector::FreeVictim(BlockTier* tier, const BlockTier::Reservation& reservation) {
   if (!reservation.victim) return;
-  ++stats_.blocks_evicted;
+  ++stats_.kv_blocks_evicted;
   tier->FreeSlot(reservation.victim->slot);
 }
 
@@ -158,7 +158,7 @@ BlockTier* TieredConnector::TierOf(const std::string& medium) {
 
 void TieredConnector::Finish(const KvTransfer& transfer, const KvTransferResult& result) {
   BlockTier* tier = TierOf(transfer.medium);
-  stats_.num_failures += !result.status.ok();
+  stats_.num_failed_kv_transfers += !result.status.ok();
   const auto done = static_cast<size_t>(std::max(0, result.num_blocks_done));
   for (size_t i = 0; i < transfer.blocks.size(); ++i) {
     const ContentKey key = KeyOf(transfer.blocks[i]);
@@ -167,7 +167,7 @@ void TieredConnector::Finish(const KvTransfer& transfer, const KvTransferResult&
       // Only the first one that did not come is known to be bad.
       if (i == done) tier->Erase(key);
       tier->Unpin(key);
-      stats_.blocks_loaded += i < done;
+      stats_.kv_blocks_loaded += i < done;
       continue;
     }
     if (i < done) {
@@ -178,10 +178,10 @@ void TieredConnector::Finish(const KvTransfer& transfer, const KvTransferResult&
     if (transfer.direction == Direction::kDemote) {
       host_->FreeSlot(transfer.source_slots[i]);
       --num_demoting_;
-      stats_.blocks_demoted += i < done;
+      stats_.kv_blocks_demoted += i < done;
     } else {
       --num_storing_;
-      stats_.blocks_stored += i < done;
+      stats_.kv_blocks_stored += i < done;
     }
   }
 }

@@ -85,8 +85,8 @@ TEST(TieredConnector, BlocksOnTheirWayAreAskedForAgain) {
   EXPECT_TRUE(tiers.Lookup(1, 2).ask_again);
   tiers.Finish(load);
   EXPECT_EQ(tiers.Lookup(0, 2).num_blocks, 2);
-  EXPECT_EQ(tiers.stats().num_deferred, 2u);
-  EXPECT_EQ(tiers.stats().blocks_loaded, 2u);
+  EXPECT_EQ(tiers.stats().num_deferred_kv_lookups, 2u);
+  EXPECT_EQ(tiers.stats().kv_blocks_loaded, 2u);
 }
 
 TEST(TieredConnector, StoresAreDroppedWhileTooManyBlocksAreInFlight) {
@@ -94,7 +94,7 @@ TEST(TieredConnector, StoresAreDroppedWhileTooManyBlocksAreInFlight) {
   const auto store = tiers.Store(0, 5);
   ASSERT_EQ(store.size(), 1u);
   EXPECT_EQ(store[0].blocks.size(), 3u);
-  EXPECT_EQ(tiers.stats().blocks_dropped, 2u);
+  EXPECT_EQ(tiers.stats().kv_blocks_dropped, 2u);
   tiers.Finish(store);
   EXPECT_EQ(tiers.Store(0, 5)[0].blocks.size(), 2u) << "what is there is not stored again";
 }
@@ -111,7 +111,7 @@ TEST(TieredConnector, TheHostTierDemotesToDiskAndDiskIsPromoted) {
   EXPECT_NE(transfers[0].source_slots[0], transfers[1].medium_slots[0]);
   EXPECT_TRUE(tiers.Lookup(0, 1).ask_again) << "it is between the tiers";
   EXPECT_TRUE(tiers.Store(4, 5).empty()) << "the slot is not free before the demotion ends";
-  EXPECT_EQ(tiers.stats().blocks_dropped, 1u);
+  EXPECT_EQ(tiers.stats().kv_blocks_dropped, 1u);
   tiers.Finish(transfers);
   EXPECT_EQ(tiers.Lookup(0, 4).num_blocks, 4);
 
@@ -128,7 +128,7 @@ TEST(TieredConnector, TheHostTierDemotesToDiskAndDiskIsPromoted) {
   EXPECT_EQ(promotion[1].medium, "host");
   EXPECT_EQ(promotion[1].blocks[0].hash, Hash(0));
   tiers.Finish(promotion);
-  EXPECT_EQ(tiers.stats().blocks_demoted, 2u);
+  EXPECT_EQ(tiers.stats().kv_blocks_demoted, 2u);
 }
 
 TEST(TieredConnector, AFailedLoadForgetsTheFirstBadBlock) {
@@ -137,7 +137,7 @@ TEST(TieredConnector, AFailedLoadForgetsTheFirstBadBlock) {
   tiers.Fail(tiers.Load(0, 4)[0], 2);
   EXPECT_EQ(tiers.Lookup(0, 4).num_blocks, 2);
   EXPECT_EQ(tiers.Lookup(3, 4).num_blocks, 1);
-  EXPECT_EQ(tiers.stats().num_failures, 1u);
+  EXPECT_EQ(tiers.stats().num_failed_kv_transfers, 1u);
 }
 
 TEST(TieredConnector, AFailedStoreKeepsWhatCame) {
@@ -230,8 +230,8 @@ void Drive(const TieredConnector::Options& options, uint32_t seed) {
     ASSERT_EQ(connector->CheckIntegrity(), OkStatus()) << i;
   }
   EXPECT_GT(num_loaded, 1000u);
-  EXPECT_GT(connector->stats().blocks_evicted, 100u);
-  EXPECT_EQ(connector->stats().blocks_demoted > 0, options.disk_blocks * options.host_blocks > 0);
+  EXPECT_GT(connector->stats().kv_blocks_evicted, 100u);
+  EXPECT_EQ(connector->stats().kv_blocks_demoted > 0, options.disk_blocks * options.host_blocks > 0);
 }
 
 TEST(TieredConnector, RandomTransfersInAnyOrderGiveWhatWasStored) {

@@ -220,12 +220,12 @@ int32_t DrawToken(const RowPasses& passes, std::span<const float> logits, const 
                 logits,
                 {.max = max.logit, .inverse_temperature = 1.0f / params.temperature},
                 storage};
-  const bool limits_others = params.min_p > 0.0f || params.top_k > 0;
+  const bool limits_others = params.min_weight > 0.0f || params.top_k > 0;
   if (!limits_others && params.top_p >= 1.0f) return DrawFromRow(row, max, params.uniform);
 
   float cut = kExcluded;
   double total = 0.0;
-  if (params.min_p > 0.0f) cut = max.logit + params.temperature * std::log(params.min_p);
+  if (params.min_weight > 0.0f) cut = max.logit + params.temperature * std::log(params.min_weight);
   if (params.top_k > 0) cut = std::max(cut, CutOfTop(row, params.top_k));
   if (!limits_others) {
     total = row.WeighStretches();

@@ -79,7 +79,7 @@ void Draw(benchmark::State& state, DrawParams p) {
 void BM_DrawPlain(benchmark::State& state) { Draw(state, {}); }
 void BM_DrawTopK50(benchmark::State& state) { Draw(state, {.top_k = 50}); }
 void BM_DrawTopP95(benchmark::State& state) { Draw(state, {.top_p = 0.95f}); }
-void BM_DrawMinP5(benchmark::State& state) { Draw(state, {.min_p = 0.05f}); }
+void BM_DrawMinP5(benchmark::State& state) { Draw(state, {.min_weight = 0.05f}); }
 
 #define PAGEMILL_VOCABULARIES Arg(49152)->Arg(151936)->Unit(benchmark::kMicrosecond)
 BENCHMARK(BM_ReadLimit)->PAGEMILL_VOCABULARIES;

@@ -54,7 +54,7 @@ int32_t DrawToken(std::span<const float> logits, const MaxEntry& max, const Draw
     return std::exp((double{c.logit} - double{max.logit}) / double{params.temperature});
   };
   std::erase_if(kept, [&](const Candidate& c) {
-    return weight(c) == 0.0 || weight(c) < double{params.min_p};
+    return weight(c) == 0.0 || weight(c) < double{params.min_weight};
   });
   if (params.top_k > 0 && static_cast<size_t>(params.top_k) < kept.size()) {
     const float cut = kept[params.top_k - 1].logit;

@@ -154,7 +154,7 @@ TEST_P(SampleTest, DrawTokenEqualsReferenceOverParameters) {
     if (n > 4 && round % 5 == 0) x[n / 2] = -kInf;
     DrawParams p;
     p.temperature = 0.05f + 2.0f * static_cast<float>(uniform(rng));
-    p.min_p = round % 2 ? 0.0f : 0.3f * static_cast<float>(uniform(rng));
+    p.min_weight = round % 2 ? 0.0f : 0.3f * static_cast<float>(uniform(rng));
     p.top_k = round % 3 ? 0 : static_cast<int32_t>(rng() % 80);
     p.top_p = round % 4 ? 1.0f : 0.05f + 0.95f * static_cast<float>(uniform(rng));
     p.uniform = uniform(rng);
@@ -197,7 +197,7 @@ TEST_P(SampleTest, DrawTokenNeverPicksExcludedTokens) {
   std::fill(x.end() - 70, x.end(), -kInf);
   const MaxEntry max = ArgMax(passes(), x);
   std::vector<Candidate> storage(x.size());
-  const DrawParams limits[] = {{}, {.min_p = 1e-9f}, {.top_k = 250}, {.top_p = 0.99999f}};
+  const DrawParams limits[] = {{}, {.min_weight = 1e-9f}, {.top_k = 250}, {.top_p = 0.99999f}};
   for (DrawParams p : limits) {
     for (double u : {0.0, 0.5, 1.0 - 1e-16}) {
       p.uniform = u;
@@ -238,7 +238,7 @@ TEST_P(SampleTest, DrawTokenExtremesPickTheMostLikely) {
     EXPECT_TRUE(id == 1 || id == 3) << id;
     p = {};
     p.uniform = u;
-    p.min_p = 1.0f;
+    p.min_weight = 1.0f;
     const int32_t id2 = DrawToken(passes(), x, max, p, storage);
     EXPECT_TRUE(id2 == 1 || id2 == 3) << id2;
   }

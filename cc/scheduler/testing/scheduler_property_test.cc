@@ -42,16 +42,16 @@ TEST_P(TransferProperty, KvComesAndGoes) {
   SimulationReport report;
   RunSchedulerSimulation(setup, &report);
   if (HasFailure()) return;
-  EXPECT_GT(report.connector.blocks_stored, 100u);
-  EXPECT_GT(report.connector.blocks_loaded, 20u);
-  EXPECT_GT(report.connector.num_deferred, 0u);
+  EXPECT_GT(report.connector.kv_blocks_stored, 100u);
+  EXPECT_GT(report.connector.kv_blocks_loaded, 20u);
+  EXPECT_GT(report.connector.num_deferred_kv_lookups, 0u);
   EXPECT_GT(report.scheduler.kv_loaded_tokens, 0u);
   EXPECT_GT(report.scheduler.num_stray_transfer_results, 0u);
   const bool loses_files = setup.medium == SimulatedMedium::kFiles;
-  EXPECT_EQ(report.connector.num_failures > 0, setup.percent_failing > 0 || loses_files);
+  EXPECT_EQ(report.connector.num_failed_kv_transfers > 0, setup.percent_failing > 0 || loses_files);
   EXPECT_EQ(report.scheduler.num_failed_kv_loads > 0,
             setup.percent_failing + setup.percent_abandoned > 0);
-  EXPECT_EQ(report.connector.blocks_demoted > 0, setup.disk_blocks * setup.host_blocks > 0);
+  EXPECT_EQ(report.connector.kv_blocks_demoted > 0, setup.disk_blocks * setup.host_blocks > 0);
 }
 
 std::vector<SimulationSetup> SetupsWithMedia() {

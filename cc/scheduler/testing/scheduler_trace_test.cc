@@ -123,7 +123,7 @@ TEST(SchedulerTrace, ReplaysToTheSamePlans) {
   EXPECT_GT(Replay(trace), 1000);
   // A trace that differs in one token of one request gives other plans.
   std::string changed = trace;
-  const size_t at = changed.find("prompt=") + 7;
+  const size_t at = changed.find("prompt_token_ids=") + 17;
   changed[at] = changed[at] == '1' ? '2' : '1';
   EXPECT_EQ(Replay(changed), -1);
 }

@@ -135,9 +135,10 @@ class FieldReader {
     List(key, values, [](std::string_view item, T* value) { return ParseNumber(item, value); });
   }
   void Bytes(std::string_view key, std::string* bytes) { Check(ParseHex(Value(key), bytes)); }
+  // A reader's own condition.
+  void Check(bool good) { ok_ = ok_ && good; }
 
  private:
-  void Check(bool good) { ok_ = ok_ && good; }
   std::string_view Value(std::string_view key) {
     std::string_view field = CutAt(' ', &rest_);
     Check(CutAt('=', &field) == key);

@@ -131,6 +131,10 @@ def test_stub_declares_what_the_extension_has() -> None:
         if name == "StatusError":
             continue  # its two fields are attributes of instances
         found = {m for m in vars(getattr(_core, name)) if not m.startswith("_")}
+        if "fields" in members:  # what the table lists, the stub does not repeat
+            listed = {row[0] for row in getattr(_core, name).fields}
+            assert listed <= found, name
+            found -= listed
         assert found == members, name
 
 
@@ -488,3 +492,31 @@ def test_kv_groups_of_a_simulated_engine() -> None:
     assert scheduler.kv_groups == [("full", 0)]
     scheduler.kv_groups = [("full", 0), ("sliding_window", 512)]
     assert scheduler.kv_groups == [("full", 0), ("sliding_window", 512)]
+
+
+def test_fields_are_keywords_and_attributes() -> None:
+    params = _native.SamplingParams(top_k=3, logit_bias=[(1, 0.5)], stop_token_ids=[7])
+    assert (params.top_k, params.logit_bias, params.stop_token_ids) == (3, [(1, 0.5)], [7])
+    assert params.temperature == 1.0
+    with pytest.raises(TypeError, match="none of: temperature"):
+        _native.SamplingParams(temperatur=1)
+    for wrong in ({"top_k": "many"}, {"top_k": 2**31}, {"seed": -1}, {"stop_token_ids": [0.5]}):
+        with pytest.raises(TypeError, match=f"{next(iter(wrong))} has the wrong type"):
+            _native.SamplingParams(**wrong)
+
+
+def test_statistics_are_listed_with_the_families_that_operators_know() -> None:
+    families = {row[2]: row[1] for row in _native.EngineStats.fields if row[2]}
+    gauges = {name for name, kind in families.items() if kind == "gauge"}
+    assert gauges >= {
+        *("num_requests_running", "num_requests_waiting", "num_prompt_tokens_waiting"),
+        *("estimated_wait_seconds", "kv_blocks_used", "kv_blocks_total"),
+        "engine_progress_age_seconds",
+    }
+    assert families.keys() - gauges >= {
+        *("prefix_cache_queries", "prefix_cache_hits", "num_preemptions", "prompt_tokens"),
+        *("external_prefix_cache_queries", "external_prefix_cache_hits", "generation_tokens"),
+        *("kv_failed_loads", "kv_failed_transfers", "kv_blocks_loaded", "kv_blocks_stored"),
+        *("kv_blocks_demoted", "kv_blocks_evicted", "kv_blocks_dropped", "engine_steps"),
+        *("engine_failed_steps", "requests_refused"),
+    }

@@ -1,11 +1,12 @@
 """`pagemill generate`: many prompts in one batch, without a server."""
 
-import dataclasses
 import json
 import sys
 from argparse import Namespace
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from pagemill.config import ConfigError, EngineConfig, SamplingConfig, option
 from pagemill.config.fields import check
@@ -81,7 +82,7 @@ def _outputs(
         first = system if config.system_prompt is not None else []
         return llm.chat([[*first, {"role": "user", "content": text}] for text in texts], params)
     if params.max_tokens is None:
-        params = dataclasses.replace(params, max_tokens=_COMPLETION_TOKENS)
+        params = msgspec.structs.replace(params, max_tokens=_COMPLETION_TOKENS)
     return llm.generate(texts, params)
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from pagemill.cli.text_source import Message
 from pagemill.config import EngineConfig, SamplingConfig
+from pagemill.config.sampling import stated_fields
 from pagemill.engine.assembly import ChoiceAssembler
 from pagemill.engine.fan_out import child_sampling
 from pagemill.engine.limits import prompt_array, resolve_max_tokens
@@ -91,13 +92,4 @@ class LocalText:
 
 def sampling_params(sampling: SamplingConfig) -> SamplingParams:
     """Returns the engine's form of the flags; what was not said stays unsaid."""
-    return SamplingParams(
-        max_tokens=sampling.max_tokens,
-        temperature=sampling.temperature,
-        top_p=sampling.top_p,
-        top_k=sampling.top_k,
-        min_p=sampling.min_p,
-        seed=sampling.seed,
-        stop=sampling.stop,
-        ignore_eos=sampling.ignore_eos,
-    )
+    return SamplingParams(**stated_fields(sampling))

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from pagemill.config import ConfigError, SamplingConfig, option, read_environment
 from pagemill.config.fields import check
+from pagemill.config.sampling import stated_fields
 
 if TYPE_CHECKING:
     from pagemill.cli.server_client import ServerClient
@@ -68,27 +69,18 @@ class RemoteText:
 
     def chat(self, messages: Sequence[Message], sampling: SamplingConfig) -> Iterator[str]:
         """Yields the answer to `messages`, piece by piece."""
-        body = {"model": self._model, "messages": list(messages), **_wire(sampling)}
+        body = {"model": self._model, "messages": list(messages), **stated_fields(sampling)}
         for event in self._client.stream("/v1/chat/completions", body):
             for choice in event.get("choices", []):
                 yield choice.get("delta", {}).get("content") or ""
 
     def complete(self, prompt: str, sampling: SamplingConfig) -> Iterator[str]:
         """Yields what follows `prompt`, piece by piece."""
-        body = {"model": self._model, "prompt": prompt, "max_tokens": 256, **_wire(sampling)}
+        body = {"model": self._model, "prompt": prompt, "max_tokens": 256}
+        body |= stated_fields(sampling)
         for event in self._client.stream("/v1/completions", body):
             for choice in event.get("choices", []):
                 yield choice.get("text") or ""
 
     def close(self) -> None:
         """Nothing is held open."""
-
-
-def _wire(sampling: SamplingConfig) -> dict[str, Any]:
-    from pagemill.config import flatten
-
-    return {
-        name: list(sampling.stop) if name == "stop" else value
-        for name, value in flatten(sampling).items()
-        if value is not None and value != () and value is not False  # 0 is a value: greedy
-    }

@@ -16,7 +16,7 @@ import itertools
 import re
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from pagemill.engine.outputs import ChoiceOutput, EngineError
 from pagemill.engine.request_stream import RequestStream
 from pagemill.engine.sampling import SamplingParams
 
-_REQUEST_FIELDS = frozenset(field.name for field in fields(SamplingParams)) | {"priority"}
+_REQUEST_FIELDS = frozenset(SamplingParams.__struct_fields__) | {"priority"}
 
 
 @dataclass(frozen=True, slots=True)

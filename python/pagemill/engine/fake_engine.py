@@ -11,8 +11,10 @@ import contextlib
 import os
 import threading
 import time
+import types
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 
@@ -27,24 +29,16 @@ class FakeStatusError(Exception):
         self.retry_after_s = retry_after_s
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FakeSampling:
-    """The fields of the native SamplingParams."""
+class FakeSampling(types.SimpleNamespace):
+    """Any fields of the native SamplingParams; defaults of those that the fake engine reads."""
 
     temperature: float = 1.0
-    top_k: int = 0
-    top_p: float = 1.0
-    min_p: float = 0.0
-    presence_penalty: float = 0.0
-    frequency_penalty: float = 0.0
-    repetition_penalty: float = 1.0
-    logit_bias: list[tuple[int, float]] = field(default_factory=list[tuple[int, float]])
     seed: int = 0
     max_tokens: int = 16
     min_tokens: int = 0
     ignore_eos: bool = False
-    eos_token_ids: list[int] = field(default_factory=list[int])
-    stop_token_ids: list[int] = field(default_factory=list[int])
+    eos_token_ids: Sequence[int] = ()
+    stop_token_ids: Sequence[int] = ()
     logprobs: int = -1
     prompt_logprobs: int = -1
 
@@ -81,29 +75,23 @@ class FakeOutput:
 
 @dataclass(slots=True)
 class FakeStats:
-    """The fields of the native EngineStats that are read."""
+    """The statistics of the native EngineStats that the fake engine keeps."""
+
+    fields: ClassVar[Sequence[tuple[str, str, str, str]]] = (
+        ("num_running", "gauge", "num_requests_running", "requests that hold a slot"),
+        ("num_waiting", "gauge", "num_requests_waiting", "requests without a slot"),
+        ("prompt_tokens", "counter", "prompt_tokens", "prompt tokens of requests that started"),
+        ("generation_tokens", "counter", "generation_tokens", "tokens generated"),
+    )
 
     num_running: int = 0
     num_waiting: int = 0
-    num_waiting_tokens: int = 0
-    estimated_wait_s: float = 0.0
     kv_blocks_total: int = 1000
     kv_blocks_used: int = 0
     draining: bool = False
     num_steps: int = 0
-    num_failed_steps: int = 0
-    num_preemptions: int = 0
     prefix_cache_query_tokens: int = 0
     prefix_cache_hit_tokens: int = 0
-    kv_query_tokens: int = 0
-    kv_loaded_tokens: int = 0
-    num_failed_kv_loads: int = 0
-    num_failed_kv_transfers: int = 0
-    kv_blocks_loaded: int = 0
-    kv_blocks_stored: int = 0
-    kv_blocks_demoted: int = 0
-    kv_blocks_evicted: int = 0
-    kv_blocks_dropped: int = 0
     prompt_tokens: int = 0
     generation_tokens: int = 0
     num_submitted: int = 0
@@ -112,8 +100,6 @@ class FakeStats:
     finished_length: int = 0
     finished_abort: int = 0
     finished_error: int = 0
-    last_step_s: float = 0.0
-    heartbeat: int = 0
     progress_age_s: float = 0.0
 
 

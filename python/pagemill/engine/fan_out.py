@@ -5,12 +5,17 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Sequence
 
+from pagemill.config.sampling import SamplingFields
 from pagemill.engine.outputs import EngineError
 from pagemill.engine.sampling import ALL_LOGPROBS, SamplingParams
 
 _NATIVE_NO_LOGPROBS = -1  # step::SamplingParams::kNoLogprobs
 _NATIVE_ALL_LOGPROBS = -2  # step::SamplingParams::kAllLogprobs
 _SEED_MASK = (1 << 64) - 1
+# The others are about choices and their text.
+_SAMPLED = frozenset(SamplingFields.__struct_fields__) - {
+    *("n", "seed", "include_stop_str_in_output", "skip_special_tokens")
+}
 
 
 def child_sampling(
@@ -39,30 +44,18 @@ def child_sampling(
             "n",
         )
     seed = secrets.randbits(64) if sampling.seed is None else sampling.seed
-    return [
-        make(
-            temperature=sampling.temperature,
-            top_k=0 if sampling.top_k == -1 else sampling.top_k,
-            top_p=sampling.top_p,
-            min_p=sampling.min_p,
-            presence_penalty=sampling.presence_penalty,
-            frequency_penalty=sampling.frequency_penalty,
-            repetition_penalty=sampling.repetition_penalty,
-            logit_bias=[
-                (token, min(100.0, max(-100.0, bias)))
-                for token, bias in sampling.logit_bias.items()
-            ],
-            seed=(seed + child) & _SEED_MASK,
-            max_tokens=max_tokens,
-            min_tokens=sampling.min_tokens,
-            ignore_eos=sampling.ignore_eos,
-            eos_token_ids=list(eos_token_ids),
-            stop_token_ids=list(sampling.stop_token_ids),
-            logprobs=_native_logprobs(sampling.logprobs),
-            prompt_logprobs=_native_logprobs(sampling.prompt_logprobs),
-        )
-        for child in range(sampling.n)
-    ]
+    fields = {name: getattr(sampling, name) for name in _SAMPLED}
+    fields |= {
+        "top_k": 0 if sampling.top_k == -1 else sampling.top_k,
+        "logit_bias": [
+            (token, min(100.0, max(-100.0, bias))) for token, bias in sampling.logit_bias.items()
+        ],
+        "max_tokens": max_tokens,
+        "eos_token_ids": list(eos_token_ids),
+        "logprobs": _native_logprobs(sampling.logprobs),
+        "prompt_logprobs": _native_logprobs(sampling.prompt_logprobs),
+    }
+    return [make(**(fields | {"seed": (seed + child) & _SEED_MASK})) for child in range(sampling.n)]
 
 
 def _native_logprobs(count: int | None) -> int:

@@ -21,7 +21,7 @@ def test_zero_is_a_statement() -> None:
 
 def test_unreadable_values_are_left_out() -> None:
     assert SamplingDefaults.from_generation_config({"temperature": None, "top_k": "x"}) == (
-        SamplingDefaults()
+        SamplingDefaults.from_generation_config({})
     )
 
 
@@ -35,7 +35,7 @@ def test_native_form() -> None:
             logit_bias={3: 1000.0, 4: -0.5},
             logprobs=-1,
             prompt_logprobs=0,
-            stop_token_ids=(9,),
+            stop_token_ids=[9],
         )
     )
     made = child_sampling(params, max_tokens=11, eos_token_ids=[1, 2], make=FakeSampling)

@@ -1,4 +1,4 @@
-"""Prometheus metrics of one server. Names and buckets: docs/http.md.
+"""Prometheus metrics of one server.
 
 The engine's own gauges and counters are read when Prometheus asks (`EngineCollector`); what only
 the front end sees (times, finish reasons) is counted as it happens (`RequestMetrics`).
@@ -50,57 +50,22 @@ class EngineCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Yields the families whose values the engine keeps."""
-        s = self._stats()
-        yield self._gauge("num_requests_running", "Requests that hold a slot.", s.num_running)
-        yield self._gauge("num_requests_waiting", "Requests that wait for one.", s.num_waiting)
-        yield self._gauge(
-            "num_prompt_tokens_waiting",
-            "Prompt tokens of requests that wait for their first step.",
-            s.num_waiting_tokens,
+        stats = self._stats()
+        yield self._family(
+            "gauge", "kv_cache_usage_perc", "Share of KV blocks in use, 0 to 1.", kv_usage(stats)
         )
-        yield self._gauge(
-            "estimated_wait_seconds",
-            "How long a request that came now would wait, by the speed of recent steps.",
-            s.estimated_wait_s,
-        )
-        yield self._gauge("kv_cache_usage_perc", "Share of KV blocks in use, 0 to 1.", kv_usage(s))
-        yield self._gauge("kv_blocks_used", "KV blocks that requests hold.", s.kv_blocks_used)
-        yield self._gauge("kv_blocks_total", "KV blocks there are.", s.kv_blocks_total)
-        yield self._gauge(
-            "engine_progress_age_seconds",
-            "Seconds since work made progress; 0 while there is no work.",
-            s.progress_age_s,
-        )
-        counters = (
-            ("prefix_cache_queries", "Prompt tokens looked up.", s.prefix_cache_query_tokens),
-            ("prefix_cache_hits", "Prompt tokens found.", s.prefix_cache_hit_tokens),
-            ("external_prefix_cache_queries", "Tokens asked of KV tiers.", s.kv_query_tokens),
-            ("external_prefix_cache_hits", "Tokens loaded from them.", s.kv_loaded_tokens),
-            ("kv_failed_loads", "Loads computed in part instead.", s.num_failed_kv_loads),
-            ("kv_failed_transfers", "Copies that failed.", s.num_failed_kv_transfers),
-            ("kv_blocks_loaded", "KV blocks copied into the pool.", s.kv_blocks_loaded),
-            ("kv_blocks_stored", "KV blocks copied from the pool.", s.kv_blocks_stored),
-            ("kv_blocks_demoted", "KV blocks moved to disk.", s.kv_blocks_demoted),
-            ("kv_blocks_evicted", "KV blocks gone from all tiers.", s.kv_blocks_evicted),
-            ("kv_blocks_dropped", "KV blocks not stored: busy.", s.kv_blocks_dropped),
-            ("num_preemptions", "Requests preempted.", s.num_preemptions),
-            ("prompt_tokens", "Prompt tokens of started requests.", s.prompt_tokens),
-            ("generation_tokens", "Tokens generated.", s.generation_tokens),
-            ("engine_steps", "Steps run.", s.num_steps),
-            ("engine_failed_steps", "Steps that failed as a whole.", s.num_failed_steps),
-            ("requests_refused", "Requests the engine refused.", s.num_refused),
-        )
-        for name, text, value in counters:
-            family = CounterMetricFamily(f"pagemill:{name}", text, labels=_LABELS)
-            family.add_metric(self._values, float(value))
-            yield family
+        for name, kind, family, text in stats.fields:
+            if family:
+                sentence = f"{text[:1].upper()}{text[1:]}."
+                yield self._family(kind, family, sentence, getattr(stats, name))
 
     def describe(self) -> Iterable[Metric]:
         """Names nothing ahead of time: registering must not ask the engine."""
         return ()
 
-    def _gauge(self, name: str, text: str, value: float) -> Metric:
-        family = GaugeMetricFamily(f"pagemill:{name}", text, labels=_LABELS)
+    def _family(self, kind: str, name: str, text: str, value: float) -> Metric:
+        make = CounterMetricFamily if kind == "counter" else GaugeMetricFamily
+        family = make(f"pagemill:{name}", text, labels=_LABELS)
         family.add_metric(self._values, float(value))
         return family
 

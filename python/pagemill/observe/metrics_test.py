@@ -1,6 +1,7 @@
 """Names, labels and values of the metrics; the statistics line."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -10,30 +11,27 @@ from pagemill.observe.stats_line import StatsLine
 
 @dataclass
 class Stats:
+    fields: ClassVar = (
+        ("num_running", "gauge", "num_requests_running", "requests that hold a slot"),
+        ("estimated_wait_s", "gauge", "estimated_wait_seconds", "how long a request would wait"),
+        ("kv_blocks_dropped", "counter", "kv_blocks_dropped", "KV blocks not stored"),
+        ("paused", "gauge", "engine_paused", "1 during a pause"),
+        ("heartbeat", "counter", "", "turns of the loop"),
+    )
+
     num_running: int = 3
     num_waiting: int = 2
-    num_waiting_tokens: int = 700
     estimated_wait_s: float = 1.5
     kv_blocks_total: int = 80
     kv_blocks_used: int = 20
-    num_steps: int = 7
-    num_failed_steps: int = 0
-    num_preemptions: int = 1
+    kv_blocks_dropped: int = 7
     prefix_cache_query_tokens: int = 100
     prefix_cache_hit_tokens: int = 25
-    kv_query_tokens: int = 60
-    kv_loaded_tokens: int = 48
-    num_failed_kv_loads: int = 1
-    num_failed_kv_transfers: int = 2
-    kv_blocks_loaded: int = 3
-    kv_blocks_stored: int = 4
-    kv_blocks_demoted: int = 5
-    kv_blocks_evicted: int = 6
-    kv_blocks_dropped: int = 7
     prompt_tokens: int = 90
     generation_tokens: int = 40
-    num_refused: int = 4
     progress_age_s: float = 0.5
+    paused: bool = True
+    heartbeat: int = 9
 
 
 def samples(metrics: RequestMetrics) -> dict[str, float]:
@@ -53,20 +51,12 @@ def test_engine_families_follow_the_engine() -> None:
     metrics.watch(lambda: stats)
     found = samples(metrics)
     assert found["pagemill:num_requests_running"] == 3
-    assert found["pagemill:num_requests_waiting"] == 2
-    assert found["pagemill:num_prompt_tokens_waiting"] == 700
     assert found["pagemill:estimated_wait_seconds"] == 1.5
-    assert found["pagemill:external_prefix_cache_queries_total"] == 60
-    assert found["pagemill:external_prefix_cache_hits_total"] == 48
-    assert found["pagemill:kv_failed_loads_total"] == 1
-    assert found["pagemill:kv_blocks_loaded_total"] == 3
+    assert found["pagemill:kv_blocks_dropped_total"] == 7
+    assert found["pagemill:engine_paused"] == 1
     assert found["pagemill:kv_cache_usage_perc"] == 0.25
-    assert found["pagemill:kv_blocks_used"] == 20
-    assert found["pagemill:prefix_cache_queries_total"] == 100
-    assert found["pagemill:prefix_cache_hits_total"] == 25
-    assert found["pagemill:num_preemptions_total"] == 1
-    assert found["pagemill:prompt_tokens_total"] == 90
-    assert found["pagemill:generation_tokens_total"] == 40
+    assert not [name for name in found if "heartbeat" in name], "it has no family"
+    assert b"# HELP pagemill:engine_paused 1 during a pause." in metrics.render()
     stats.kv_blocks_used = 0
     assert samples(metrics)["pagemill:kv_cache_usage_perc"] == 0
 

@@ -9,13 +9,13 @@ from msgspec import UNSET, Meta, UnsetType
 
 from pagemill.server.errors import bad_request
 from pagemill.server.protocol.decode import FieldRules, Unsupported, falsy
-from pagemill.server.protocol.sampling import IGNORED, UNSUPPORTED, Positive, SamplingFields
+from pagemill.server.protocol.sampling import IGNORED, UNSUPPORTED, GenerationRequest, Positive
 from pagemill.server.protocol.usage import Usage
 
 _TOOLS = 'tool calls are not parsed in this version; send `tool_choice: "none"` with tools.'
 
 
-class ChatRequest(SamplingFields, kw_only=True):
+class ChatRequest(GenerationRequest, kw_only=True):
     """The request. Messages keep every key they have, for the template to read."""
 
     messages: Annotated[list[dict[str, Any]], Meta(min_length=1, max_length=16384)]

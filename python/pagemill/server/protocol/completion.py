@@ -14,8 +14,8 @@ from pagemill.server.protocol.sampling import (
     IGNORED,
     UNSUPPORTED,
     Count,
+    GenerationRequest,
     Logprobs,
-    SamplingFields,
 )
 from pagemill.server.protocol.usage import Usage
 
@@ -23,7 +23,7 @@ DEFAULT_MAX_TOKENS = 16
 MAX_PROMPTS = 2048
 
 
-class CompletionRequest(SamplingFields, kw_only=True):
+class CompletionRequest(GenerationRequest, kw_only=True):
     """The request. `prompt` has four shapes; `prompts` sorts them out."""
 
     prompt: Any

@@ -8,20 +8,17 @@ from typing import Annotated, Any, cast
 import msgspec
 from msgspec import Meta
 
+from pagemill.config.sampling import INT32_MAX, SamplingFields
 from pagemill.engine.sampling import ALL_LOGPROBS, SamplingParams
 from pagemill.server.errors import bad_request
 from pagemill.server.protocol.decode import Unsupported, falsy
 
-INT32_MAX = 2**31 - 1
-MAX_CHOICES = 128  # `n`, as in the OpenAI API
 MAX_STOP_STRINGS = 64
 _MAX_STOP_CHARS = 4096
 
 Count = Annotated[int, Meta(ge=0, le=INT32_MAX)]
 Positive = Annotated[int, Meta(ge=1, le=INT32_MAX)]
-TokenId = Annotated[int, Meta(ge=0, le=INT32_MAX)]
 Logprobs = Annotated[int, Meta(ge=-1, le=INT32_MAX)]
-Penalty = Annotated[float, Meta(ge=-2, le=2)]
 
 
 class StreamOptions(msgspec.Struct, kw_only=True):
@@ -31,8 +28,8 @@ class StreamOptions(msgspec.Struct, kw_only=True):
     continuous_usage_stats: bool = False
 
 
-class SamplingFields(msgspec.Struct, kw_only=True):
-    """Fields of a generating request. The ranges are those of the API; the engine checks again.
+class GenerationRequest(SamplingFields, kw_only=True):
+    """Fields of a generating request beside those of `SamplingFields`.
 
     `None` is "not stated" and becomes the model's default.
     """
@@ -40,22 +37,8 @@ class SamplingFields(msgspec.Struct, kw_only=True):
     model: str | None = None
     stream: bool = False
     stream_options: StreamOptions | None = None
-    n: Annotated[int, Meta(ge=1, le=MAX_CHOICES)] = 1
-    temperature: Annotated[float, Meta(ge=0, le=100)] | None = None
-    top_p: Annotated[float, Meta(gt=0, le=1)] | None = None
-    top_k: Annotated[int, Meta(ge=-1, le=INT32_MAX)] | None = None
-    min_p: Annotated[float, Meta(ge=0, le=1)] | None = None
-    presence_penalty: Penalty = 0.0
-    frequency_penalty: Penalty = 0.0
-    repetition_penalty: Annotated[float, Meta(gt=0, le=1000)] | None = None
     logit_bias: dict[str, float] = {}
-    seed: Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)] | None = None
-    min_tokens: Count = 0
-    ignore_eos: bool = False
     stop: str | list[str] = []
-    stop_token_ids: list[TokenId] = []
-    include_stop_str_in_output: bool = False
-    skip_special_tokens: bool = True
     prompt_logprobs: Logprobs | None = None
     truncate_prompt_tokens: Annotated[int, Meta(ge=-1, le=INT32_MAX)] | None = None
     return_token_ids: bool = False
@@ -98,7 +81,11 @@ IGNORED = frozenset(
 
 
 def to_sampling(
-    fields: SamplingFields, *, logprobs: int | None, prompt_logprobs: int | None, max_logprobs: int
+    fields: GenerationRequest,
+    *,
+    logprobs: int | None,
+    prompt_logprobs: int | None,
+    max_logprobs: int,
 ) -> SamplingParams:
     """The request's fields as the engine's parameters.
 
@@ -117,25 +104,13 @@ def to_sampling(
         raise bad_request(
             "`stream_options` may only be given with `stream: true`.", "stream_options"
         )
+    shared = {name: getattr(fields, name) for name in SamplingFields.__struct_fields__}
     return SamplingParams(
-        n=fields.n,
-        temperature=fields.temperature,
-        top_k=fields.top_k,
-        top_p=fields.top_p,
-        min_p=fields.min_p,
-        presence_penalty=fields.presence_penalty,
-        frequency_penalty=fields.frequency_penalty,
-        repetition_penalty=fields.repetition_penalty,
+        **(shared | {"seed": None if fields.seed == -1 else fields.seed}),
         logit_bias=_logit_bias(fields.logit_bias),
-        seed=None if fields.seed == -1 else fields.seed,
-        min_tokens=fields.min_tokens,
-        ignore_eos=fields.ignore_eos,
         stop=_stop_strings(fields.stop),
-        stop_token_ids=tuple(fields.stop_token_ids),
         logprobs=logprobs,
         prompt_logprobs=prompt_logprobs,
-        include_stop_str_in_output=fields.include_stop_str_in_output,
-        skip_special_tokens=fields.skip_special_tokens,
     )
 
 

@@ -1,0 +1,42 @@
+"""A field that crosses boundaries is named where it is declared, where it acts, and nowhere else."""
+
+import re
+
+from pagemill import _native
+from tests.source_tree import SourceFile, source_files
+
+_NOT_CODE = re.compile(r"(^|/)(tests|testing|docs|bench)/|_(test|fuzzer|benchmark)\.|/abi/")
+CODE = [
+    file
+    for file in source_files(".h", ".cc", ".in", ".py", ".pyi")
+    if not _NOT_CODE.search(file.path)
+]
+# What carries statistics from the engine to its users. Others may count or read them.
+_CARRIERS = ("cc/bindings/engine_bindings.cc", "cc/capi/", "python/pagemill/_native/")
+
+
+def names(file: SourceFile, word: str) -> bool:
+    """Whether `word` stands in the file as a word."""
+    return re.search(rf"\b{re.escape(word)}\b", file.text) is not None
+
+
+def test_a_sampling_field_is_in_the_struct_the_sampler_and_the_schema_of_requests() -> None:
+    assert [file.path for file in CODE if names(file, "min_p")] == [
+        "cc/sampling/sampler.cc",
+        "cc/step/sampling_params.h",
+        "python/pagemill/config/sampling.py",
+    ]
+
+
+def test_a_metric_is_one_line() -> None:
+    found = [file.path for file in CODE if names(file, "spec_decode_num_accepted_tokens")]
+    assert found == ["cc/scheduler/scheduler_stats.h"]
+
+
+def test_what_carries_statistics_names_none() -> None:
+    carriers = [file for file in CODE if file.path.startswith(_CARRIERS)]
+    assert len(carriers) > 5
+    words_of_other_things = {"draining", "paused"}
+    for name in {row[0] for row in _native.EngineStats.fields} - words_of_other_things:
+        found = [file.path for file in carriers if names(file, name)]
+        assert found == [], f"EngineStats::Visit() lists {name}, and these follow from it"
