@@ -13,7 +13,15 @@ from collections.abc import Iterator
 ROOT = pathlib.Path(os.path.realpath("MODULE.bazel")).parent
 
 # What is generated, fetched, or no part of the project. `.git` is a file in a linked worktree.
-_SKIPPED = {".git", ".venv", "__pycache__", ".ruff_cache", ".hypothesis", "node_modules"}
+_SKIPPED = {
+    ".git",
+    ".hypothesis",
+    ".ruff_cache",
+    ".venv",
+    "MODULE.bazel.lock",
+    "__pycache__",
+    "node_modules",
+}
 _BINARY_SUFFIXES = {".png", ".jpg", ".ico", ".gguf", ".safetensors", ".gz", ".pyc", ".so", ".wav"}
 
 

@@ -6,6 +6,8 @@ $PAGEMILL_ONEDNN names a folder with `include/oneapi/dnnl` and `lib/libdnnl.so.3
 Fetched only when a target that depends on it is built.
 """
 
+load("//tools/bazel:watch.bzl", "watched_path")
+
 _VERSION = "2023.2.0"
 _LIBRARY = "lib/libdnnl.so.3"
 
@@ -51,7 +53,7 @@ def _download(rctx):
         sha256 = _SHA256,
     )))
     result = rctx.execute(
-        [rctx.path(rctx.attr._python), rctx.path(rctx.attr._tool), "spec.json"],
+        [watched_path(rctx, rctx.attr._python), watched_path(rctx, rctx.attr._tool), "spec.json"],
         timeout = 3600,
     )
     if result.return_code != 0:

@@ -8,6 +8,14 @@ load("//tools/bazel:requires.bzl", "has_tools", "requires")
 
 _PORTABLE_CPUS = ["aarch64", "s390x"]
 
+# Layers with code for instruction sets. Elsewhere code is portable, and s390x, which differs from
+# x86-64 in its byte order and in the sign of char, finds what any second CPU would.
+_KERNEL_LAYERS = ["cc/device", "cc/ops", "cc/program", "cc/tensor"]
+_PORTABLE_CODE_CPUS = ["s390x"]
+
+# Emulated tests that `bazel test //...` leaves out; .ci/matrix runs them.
+_MATRIX_TAGS = ["manual", "matrix"]
+
 # CPUs with less than the kernels can use: name -> (family, qemu's model, what is detected on it).
 _LESSER_CPUS = {
     "cortex_a53": ("aarch64", "cortex-a53", "baseline"),
@@ -20,6 +28,12 @@ _LESSER_CPUS = {
 # What a test on a lesser CPU is told to find there.
 _CAPABILITIES = "PAGEMILL_TEST_CAPABILITIES"
 
+def _has_kernels(package):
+    for layer in _KERNEL_LAYERS:
+        if package == layer or package.startswith(layer + "/"):
+            return True
+    return False
+
 def portable_cc_test(
         name,
         srcs,
@@ -31,12 +45,12 @@ def portable_cc_test(
         copts = [],
         tags = [],
         cpus = _PORTABLE_CPUS,
-        lesser_cpus = False):
+        lesser_cpus = None):
     """A googletest on this machine, and on emulated CPUs of other widths and byte orders.
 
     Args:
       name: the native test; `<name>_<cpu>` are the emulated ones, skipped where the cross compiler
-        or qemu is missing.
+        or qemu is missing. Outside the layers with kernels, `bazel test //...` runs one of them.
       srcs: sources of the test.
       deps: what it tests; googletest and its main() are added.
       size: of the native test. The emulated ones are a size up: qemu is 10 to 30 times slower.
@@ -46,9 +60,11 @@ def portable_cc_test(
       copts: compiler flags.
       tags: of all the tests.
       cpus: which emulated CPUs.
-      lesser_cpus: also on emulated CPUs that lack what kernels are written for, one test for each
-        name in _LESSER_CPUS: a kernel that is chosen wrongly, or whose code the linker gave to
-        others, ends on an illegal instruction.
+      lesser_cpus: "always" or "matrix": also on emulated CPUs that lack what kernels are written
+        for, one test for each name in _LESSER_CPUS: a kernel that is chosen wrongly, or whose code
+        the linker gave to others, ends on an illegal instruction. "matrix" leaves them out of
+        `bazel test //...`: for a long test of kernels that the other CPUs run as well, of an op that
+        //cc/program:executor_parity_test has.
     """
     cc_test(
         name = name,
@@ -61,8 +77,10 @@ def portable_cc_test(
         tags = tags,
         deps = deps + ["@googletest//:gtest_main"],
     )
+    every_cpu = _has_kernels(native.package_name())
     for cpu in cpus:
         tools = [cpu + "-linux-gnu-g++", "qemu-" + cpu]
+        matrix_tags = [] if every_cpu or cpu in _PORTABLE_CODE_CPUS else _MATRIX_TAGS
         qemu_test(
             name = name + "_" + cpu,
             size = {"small": "medium", "medium": "large"}.get(size, "enormous"),
@@ -71,12 +89,20 @@ def portable_cc_test(
             cpu = cpu,
             env = env,
             qemu = TOOLS["qemu-" + cpu],
-            tags = tags + ["qemu"],
+            tags = tags + ["qemu"] + matrix_tags,
             target_compatible_with = requires(*tools),
         )
     if lesser_cpus:
         for cpu in _LESSER_CPUS:
-            _lesser_cpu_test(name, cpu, size = size, args = args, env = env, tags = tags)
+            matrix_tags = {"always": [], "matrix": _MATRIX_TAGS}[lesser_cpus]
+            _lesser_cpu_test(
+                name,
+                cpu,
+                size = size,
+                args = args,
+                env = env,
+                tags = tags + matrix_tags,
+            )
 
 def _lesser_cpu_test(name, cpu, size, env, tags, **kwargs):
     family, model, capabilities = _LESSER_CPUS[cpu]

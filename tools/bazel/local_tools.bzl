@@ -1,4 +1,4 @@
-"""Repository rule: which optional compilers and emulators this machine has.
+"""Repository rule: which optional compilers, emulators and other tools this machine has.
 
 `@local_tools//:defs.bzl` holds two dictionaries:
 
@@ -9,7 +9,7 @@ What needs a missing tool is skipped (see `requires` in //tools/bazel:requires.b
 """
 
 _CROSS_CPUS = ["aarch64", "s390x"]
-_VENDOR_COMPILERS = ["nvcc", "hipcc", "icpx"]
+_OTHER_TOOLS = ["nvcc", "hipcc", "icpx", "npm"]
 
 def _cross_tools(cpu):
     return [cpu + "-linux-gnu-g++", "qemu-" + cpu]
@@ -19,7 +19,7 @@ def _dict(name, entries):
     return "{} = {{\n{}}}\n".format(name, "".join(rows))
 
 def _impl(rctx):
-    tools = {name: rctx.which(name) or "" for name in _VENDOR_COMPILERS}
+    tools = {name: rctx.which(name) or "" for name in _OTHER_TOOLS}
     versions = {}
 
     # The cross toolchains are set up for x86-64 Linux hosts.

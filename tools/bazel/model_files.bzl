@@ -3,6 +3,8 @@
 Fetched only when a target that depends on it is built.
 """
 
+load("//tools/bazel:watch.bzl", "watched_path")
+
 _BUILD = """\
 package(default_visibility = ["//visibility:public"])
 
@@ -24,7 +26,7 @@ def _impl(rctx):
         sha256 = rctx.attr.sha256,
     )))
     result = rctx.execute(
-        [rctx.path(rctx.attr._python), rctx.path(rctx.attr._tool), "spec.json"],
+        [watched_path(rctx, rctx.attr._python), watched_path(rctx, rctx.attr._tool), "spec.json"],
         timeout = 3600,
     )
     if result.return_code != 0:

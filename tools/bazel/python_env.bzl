@@ -9,6 +9,8 @@ The interpreter is $PAGEMILL_PYTHON or python3. A change of the lock or of $PAGE
 environment anew. pip reads the user's own configuration (index, proxy, certificates).
 """
 
+load("//tools/bazel:watch.bzl", "watched_path")
+
 _OLDEST_PYTHON = (3, 11)
 
 _BUILD = """\
@@ -72,7 +74,7 @@ def _interpreter(rctx):
     return python
 
 def _impl(rctx):
-    lock = rctx.path(rctx.attr.lock)
+    lock = watched_path(rctx, rctx.attr.lock)
     python = _interpreter(rctx)
     digest = _run(rctx, "cannot hash the lock.", ["sha256sum", str(lock)])[:12]
     venv = str(rctx.path("venv-" + digest))

@@ -1,0 +1,104 @@
+"""Which repositories MODULE.bazel and WORKSPACE declare, found by running both as Python."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import MagicMock
+
+from tests.bazel.starlark import BAZEL_4, Tree, is_build_file, is_bzl_file, strings
+
+_USE = re.compile(r"@@?([A-Za-z0-9_.-]+)//")
+_BUILT_IN = {"bazel_tools"}
+
+
+class _Run:
+    """Runs files with stand-ins for what Bazel has; `declared` grows with each repository."""
+
+    def __init__(self, tree: Tree) -> None:
+        self.tree = tree
+        self.declared: set[str] = set()
+        self.used_from_extension: set[str] = set()
+
+    def file(self, path: str) -> dict[str, Any]:
+        """Runs a file and returns its names."""
+        names: dict[str, Any] = {
+            "Label": str,
+            "attr": MagicMock(),
+            "bazel_dep": self._bazel_dep,
+            "local_repository": self._declare,
+            "module": _ignore,
+            "module_extension": lambda implementation: implementation,
+            "register_toolchains": _ignore,
+            "repository_rule": lambda **_: self._declare,
+            "struct": SimpleNamespace,
+            "use_extension": self._use_extension,
+            "use_repo": self._use_repo,
+            "workspace": self._declare,
+        }
+        names["load"] = self._loader(names)
+        exec(compile(self.tree[path], path, "exec"), names)
+        return names
+
+    def _loader(self, names: dict[str, Any]) -> Callable[..., None]:
+        def load(label: str, *symbols: str, **renamed: str) -> None:
+            loaded = self.file(label.removeprefix("//").replace(":", "/"))
+            names.update({symbol: loaded[symbol] for symbol in symbols})
+            names.update({name: loaded[symbol] for name, symbol in renamed.items()})
+
+        return load
+
+    def _declare(self, name: str, **_: object) -> None:
+        self.declared.add(name)
+
+    def _bazel_dep(self, name: str, repo_name: str | None = None, **_: object) -> None:
+        self.declared.add(repo_name or name)
+
+    def _use_extension(self, label: str, name: str) -> set[str]:
+        """The repositories that the extension makes."""
+        run = _Run(self.tree)
+        run.file(label.removeprefix("//").replace(":", "/"))[name](None)
+        return run.declared
+
+    def _use_repo(self, made: set[str], *names: str, **renamed: str) -> None:
+        missing = {*names, *renamed.values()} - made
+        if missing:
+            raise ValueError(f"MODULE.bazel uses {sorted(missing)}, which its extension lacks")
+        self.declared |= {*names, *renamed}
+
+
+def _ignore(*_: object, **__: object) -> None:
+    pass
+
+
+def declared(tree: Tree, path: str) -> set[str]:
+    """The repositories that `path`, MODULE.bazel or WORKSPACE, declares.
+
+    Raises:
+        ValueError: MODULE.bazel uses what its extension does not make.
+    """
+    run = _Run(tree)
+    run.file(path)
+    return run.declared
+
+
+def used(tree: Tree) -> dict[str, str]:
+    """The repositories that labels name -> a file that does."""
+    return {
+        name: path
+        for path, text in tree.items()
+        if (is_build_file(path) or is_bzl_file(path)) and not path.startswith(BAZEL_4)
+        for string in strings(text)
+        for name in _USE.findall(string)
+    }
+
+
+def undeclared(tree: Tree) -> Iterator[str]:
+    """Yields one line for each repository that labels name and a side does not declare."""
+    for side in ("MODULE.bazel", "WORKSPACE"):
+        known = declared(tree, side) | _BUILT_IN
+        for name, path in sorted(used(tree).items()):
+            if name not in known:
+                yield f"{path}: @{name} is not declared in {side}"
