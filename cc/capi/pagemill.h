@@ -241,7 +241,7 @@ PAGEMILL_API pagemill_status pagemill_engine_pause(pagemill_engine* engine, int3
  * pagemill_engine_resume(): PAGEMILL_OK, or PAGEMILL_DEADLINE_EXCEEDED. */
 PAGEMILL_API pagemill_status pagemill_engine_wait_paused(pagemill_engine* engine, double timeout_s);
 PAGEMILL_API pagemill_status pagemill_engine_resume(pagemill_engine* engine);
-/* Forgets all cached prefixes. PAGEMILL_FAILED_PRECONDITION while requests hold blocks. */
+/* Forgets all cached prefixes, those in KV tiers and connectors too. PAGEMILL_FAILED_PRECONDITION while requests hold blocks. */
 PAGEMILL_API pagemill_status pagemill_engine_reset_prefix_cache(pagemill_engine* engine);
 /* The same, with requests that run: they are preempted, compute everything again and give the same
  * tokens. */

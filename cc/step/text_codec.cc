@@ -179,7 +179,7 @@ StatusOr<Request> ParseRequest(std::string_view text) {
   FieldReader fields(text);
   uint64_t id = 0;
   bool pooling = false;
-  int32_t adapter = 0;
+  uint64_t adapter = 0;
   std::vector<std::optional<int64_t>> deadlines_us;
   fields.Word("request");
   fields.Number("id", &id);
