@@ -75,7 +75,11 @@ nb::tuple Execute(NativeExecutor& self, const BatchArrays& arrays) {
 }
 
 std::string KvFingerprint(const NativeExecutor& self) {
-  const Digest128 digest = self.kv_fingerprint();
+  Digest128 digest;
+  {
+    nb::gil_scoped_release release;  // reads files
+    digest = self.kv_fingerprint();
+  }
   char text[33];
   std::snprintf(text, sizeof(text), "%016" PRIx64 "%016" PRIx64, digest.high, digest.low);
   return text;
@@ -116,8 +120,11 @@ void BindNativeExecutor(nb::module_& m) {
       .def_prop_ro(
           "pack_cache_error",
           [](const NativeExecutor& self) { return self.packed_weights().store_status().message(); })
+      .def_prop_ro(
+          "pack_cache_damage",
+          [](const NativeExecutor& self) { return self.packed_weights().damage().message(); })
       .def_prop_ro("memory_placement", &NativeExecutor::memory_placement)
-      .def_prop_ro("kv_fingerprint", &KvFingerprint);
+      .def("kv_fingerprint", &KvFingerprint);
 }
 
 }  // namespace

@@ -1,7 +1,9 @@
 // Options of KV tiers and connectors.
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/function.h>
 #include <nanobind/stl/string.h>
 
+#include <functional>
 #include <string>
 #include <utility>
 
@@ -21,7 +23,7 @@ void BindKvTierOptions(nb::module_& m) {
           "__init__",
           [](KvTierOptions* self, int64_t host_bytes, std::string disk_path, int64_t disk_bytes,
              std::string policy, std::string connector_folder, int64_t connector_bytes,
-             int64_t transfer_timeout_ms, std::string fingerprint) {
+             int64_t transfer_timeout_ms, std::function<std::string()> fingerprint) {
             KvTierOptions options;
             options.host_bytes = host_bytes;
             options.disk_path = std::move(disk_path);
@@ -38,7 +40,7 @@ void BindKvTierOptions(nb::module_& m) {
           nb::arg("disk_bytes") = defaults.disk_bytes, nb::arg("policy") = defaults.policy,
           nb::arg("connector_folder") = "", nb::arg("connector_bytes") = defaults.connector_bytes,
           nb::arg("transfer_timeout_ms") = defaults.transfer_timeout_ms,
-          nb::arg("fingerprint") = "");
+          nb::arg("fingerprint").none() = nb::none());
 }
 
 }  // namespace pagemill::bindings

@@ -20,14 +20,16 @@ StatusOr<SavedSessions> MakeSessions(const EngineOptions& options, Runner* runne
         "a restored session is found by the prefix cache, which is off or of no use to this model "
         "(--enable-prefix-caching)");
   }
-  if (options.kv_tiers.fingerprint.empty()) {
+  if (options.kv_tiers.fingerprint == nullptr) {
     return FailedPrecondition(
-        "kv_tiers.fingerprint is empty: a saved session must say which model it is of");
+        "kv_tiers.fingerprint is missing: a saved session must say which model it is of");
   }
-  const kv_transfer::SessionLayout layout = {
-      .fingerprint = KvDigest(options.kv_tiers, limits.block_size),
-      .block_size = limits.block_size,
-      .page_bytes = {runner->pages()->page_bytes(step::GroupId(0))}};
+  const auto layout = [kv_tiers = options.kv_tiers, block_size = limits.block_size,
+                       pages = runner->pages()] {
+    return kv_transfer::SessionLayout{.fingerprint = KvDigest(kv_tiers, block_size),
+                                      .block_size = block_size,
+                                      .page_bytes = {pages->page_bytes(step::GroupId(0))}};
+  };
   return SavedSessions(runner->pages(), layout,
                        [loop](std::function<void(kv_cache::HeldPrefixes*)> run) {
                          return loop->RunBetweenSteps(std::move(run));
@@ -58,6 +60,7 @@ Engine::Engine(std::unique_ptr<StepLoop> loop, StatusOr<SavedSessions> sessions)
 Engine::~Engine() = default;
 
 Status Engine::Submit(step::Request request) { return loop_->Submit(std::move(request)); }
+step::AdapterId Engine::NewAdapterId() { return loop_->NewAdapterId(); }
 void Engine::Abort(step::RequestId id) { loop_->Abort(id); }
 std::vector<RequestOutput> Engine::Poll() { return loop_->Take(0); }
 std::vector<RequestOutput> Engine::Wait(double timeout_s) { return loop_->Take(timeout_s); }

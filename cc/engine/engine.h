@@ -72,6 +72,11 @@ class Engine {
   // output has been read).
   Status Submit(step::Request request);
 
+  // An id for adapter weights that the caller is about to load. Each load takes a new one, that of
+  // weights which were loaded before too: no id is issued twice, by any engine anywhere, so KV that
+  // was cached under other weights is never found. Submit() refuses ids that are not issued here.
+  step::AdapterId NewAdapterId();
+
   // Ends the request with finish_reason kAbort. Unknown and finished ids are ignored.
   void Abort(step::RequestId id);
 
@@ -112,9 +117,10 @@ class Engine {
   bool WaitPaused(double timeout_s);
   void Resume();
 
-  // Forgets all cached prefixes. False (and nothing is forgotten) while requests run, unless they
-  // are preempted for it and compute everything again, while KV is being loaded, or after
-  // Shutdown().
+  // Forgets all cached prefixes, those in tiers and connectors too. False (and nothing is forgotten)
+  // while requests run, unless they are preempted for it and compute everything again, while KV is
+  // being loaded, if a connector of the host's cannot forget, or after Shutdown(). The files of a
+  // connector's folder are removed beside the steps, at the latest by Shutdown().
   bool ResetPrefixCache(bool preempt_running = false);
 
   // Saves a conversation so that it outlives the process, or brings one back (docs/kv_tiers.md).

@@ -244,5 +244,49 @@ TEST_F(EngineControlTest, AnIdleEngineWakesForADeadline) {
   engine_->Shutdown();  // before its clock goes
 }
 
+class EngineAdaptersTest : public testing::Test {
+ protected:
+  static RunnerLimits Limits() {
+    RunnerLimits limits = FakeRunner::DefaultLimits();
+    limits.max_adapters = 2;
+    return limits;
+  }
+  std::unique_ptr<Engine> Start() { return *Engine::Create(EngineOptions{}, &runner_, &clock_, {}); }
+  Status Submit(Engine* engine, step::AdapterId adapter) {
+    Request request = MakeRequest(++num_requests_, {1, 2, 3}, 1);
+    request.adapter = adapter;
+    return engine->Submit(request);
+  }
+
+  FakeRunner runner_{Limits()};
+  SteadyClock clock_;
+  uint64_t num_requests_ = 0;
+};
+
+TEST_F(EngineAdaptersTest, EachLoadHasAnIdOfItsOwnAndNoOtherIdIsTaken) {
+  const std::unique_ptr<Engine> engine = Start();
+  EXPECT_EQ(Submit(engine.get(), step::AdapterId(1)).code(), StatusCode::kInvalidArgument);
+  const step::AdapterId first = engine->NewAdapterId(), second = engine->NewAdapterId();
+  EXPECT_NE(first, second);
+  EXPECT_NE(first, step::kNoAdapter);
+  EXPECT_EQ(Submit(engine.get(), step::kNoAdapter), OkStatus());
+  EXPECT_EQ(Submit(engine.get(), first), OkStatus());
+  EXPECT_EQ(Submit(engine.get(), second), OkStatus());
+  const Status status = Submit(engine.get(), step::AdapterId(second.value() + 1));
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(status.message().find("NewAdapterId"), std::string::npos) << status.message();
+  EXPECT_FALSE(Submit(engine.get(), step::AdapterId(first.value() - 1)).ok());
+  EXPECT_TRUE(engine->WaitIdle(kLong));
+}
+
+// Blocks of files and sessions outlive the engine that issued the ids they were computed under.
+TEST_F(EngineAdaptersTest, IdsOfAnotherEngineAreOthers) {
+  const step::AdapterId before = Start()->NewAdapterId();
+  runner_.Restart();
+  const std::unique_ptr<Engine> engine = Start();
+  EXPECT_NE(engine->NewAdapterId(), before);
+  EXPECT_FALSE(Submit(engine.get(), before).ok());
+}
+
 }  // namespace
 }  // namespace pagemill::engine

@@ -39,9 +39,9 @@ Status KvTierOptions::Validate() const {
         "tiers (--kv-offloading-bytes, --kv-offloading-disk-path) and a connector "
         "(--kv-connector-path) exclude each other");
   }
-  if (!connector_folder.empty() && fingerprint.empty()) {
+  if (!connector_folder.empty() && fingerprint == nullptr) {
     return InvalidArgument(
-        "kv_tiers.fingerprint is empty: block files in a folder (--kv-connector-path) must say "
+        "kv_tiers.fingerprint is missing: block files in a folder (--kv-connector-path) must say "
         "which model they are of");
   }
   return kv_cache::MakeReplacement(policy, 1).status();

@@ -7,6 +7,7 @@
 #define PAGEMILL_CC_ENGINE_KV_TIER_OPTIONS_H_
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "cc/base/status.h"
@@ -35,13 +36,14 @@ struct KvTierOptions {
   kv_cache::KvConnector* connector = nullptr;
   kv_cache::TransferWorker* worker = nullptr;
 
-  // A transfer that takes longer is abandoned: what waits for it computes instead, and the
-  // connector is not used until it ends.
+  // A transfer that takes longer is abandoned: the request that waits for it computes instead. While
+  // several such transfers are under way (Scheduler::AbandonTransfer()), the connector is not used.
   int64_t transfer_timeout_ms = 10'000;
 
   // What the bytes of KV depend on besides tokens: model, weights, format. Content of others is not
-  // loaded. Needed where it outlives the engine: for the folder and for saved sessions.
-  std::string fingerprint = {};
+  // loaded. Needed for what outlives the engine, the folder and saved sessions; called only when
+  // one of them is used, since it may read all weights. From any thread.
+  std::function<std::string()> fingerprint = nullptr;
 
   bool enabled() const {
     return host_bytes > 0 || !disk_path.empty() || !connector_folder.empty() ||

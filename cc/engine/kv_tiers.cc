@@ -1,6 +1,7 @@
 #include "cc/engine/kv_tiers.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cinttypes>
 #include <cstdio>
 #include <utility>
@@ -55,7 +56,7 @@ std::string Hex(const Digest128& digest) {
 }  // namespace
 
 Digest128 KvDigest(const KvTierOptions& options, int32_t block_size) {
-  const std::string text = options.fingerprint + "\n" + std::to_string(block_size);
+  const std::string text = options.fingerprint() + "\n" + std::to_string(block_size);
   return Xxh3_128(text.data(), text.size());
 }
 
@@ -115,8 +116,7 @@ Status KvTiers::AddTiers(const KvTierOptions& options, const kv_cache::KvCacheOp
         std::unique_ptr<kv_transfer::DiskMedium> disk,
         kv_transfer::DiskMedium::Create({.path = options.disk_path,
                                          .num_slots = tiers.disk_blocks,
-                                         .slot_bytes = page_bytes,
-                                         .fingerprint = KvDigest(options, cache.block_size)},
+                                         .slot_bytes = page_bytes},
                                         pages, arena));
     owned_worker_->Add(kv_cache::kDiskMedium, std::move(disk));
   }
@@ -141,21 +141,33 @@ Status KvTiers::AddFolder(const KvTierOptions& options, const kv_cache::KvCacheO
 
 bool KvTiers::Move(scheduler::Scheduler* scheduler, int64_t now_ns) {
   if (scheduler->num_transfers_in_flight() == 0) return false;
+  const bool any = TakeResults(scheduler, now_ns);
+  AbandonLate(scheduler, now_ns);
+  Start(scheduler, now_ns, /*only_forgets=*/false);
+  return any;
+}
+
+void KvTiers::Start(scheduler::Scheduler* scheduler, int64_t now_ns, bool only_forgets) {
+  scheduler->TakeTransfers(&transfers_);
+  for (kv_cache::KvTransfer& transfer : transfers_) {
+    if (only_forgets && transfer.direction != kv_cache::KvTransfer::Direction::kForget) continue;
+    started_.emplace(transfer.id, now_ns);
+    worker_->Start(std::move(transfer));
+  }
+  transfers_.clear();
+}
+
+// True if there were any.
+bool KvTiers::TakeResults(scheduler::Scheduler* scheduler, int64_t now_ns) {
   worker_->Poll(&results_);
   for (const kv_cache::KvTransferResult& result : results_) {
     started_.erase(result.id);
+    abandoned_.erase(result.id);
     if (!result.status.ok()) LogFailure(result.status, now_ns);
   }
   const bool any = !results_.empty();
   scheduler->FinishTransfers(results_);
   results_.clear();
-  AbandonLate(scheduler, now_ns);
-  scheduler->TakeTransfers(&transfers_);
-  for (kv_cache::KvTransfer& transfer : transfers_) {
-    started_.emplace(transfer.id, now_ns);
-    worker_->Start(std::move(transfer));
-  }
-  transfers_.clear();
   return any;
 }
 
@@ -166,6 +178,7 @@ void KvTiers::AbandonLate(scheduler::Scheduler* scheduler, int64_t now_ns) {
     LogFailure(Unavailable("it took longer than " + std::to_string(timeout_ns_ / kNanosPerMilli) +
                            " ms (--kv-transfer-timeout-ms)"),
                now_ns);
+    abandoned_.insert(started_.begin()->first);
     started_.erase(started_.begin());
   }
 }
@@ -177,7 +190,24 @@ void KvTiers::LogFailure(const Status& why, int64_t now_ns) {
   Log(log_, LogSeverity::kWarning, "a KV transfer failed: " + why.ToString());
 }
 
-void KvTiers::Close() {
+void KvTiers::Close(scheduler::Scheduler* scheduler, int64_t now_ns) {
+  using Clock = std::chrono::steady_clock;
+  constexpr int64_t kPauseMicros = 10'000;
+  Start(scheduler, now_ns, /*only_forgets=*/true);
+  if (owned_worker_ == nullptr) {
+    const Clock::time_point end = Clock::now() + std::chrono::nanoseconds(timeout_ns_);
+    while (!(started_.empty() && abandoned_.empty()) && Clock::now() < end) {
+      worker_->Wait(kPauseMicros);
+      TakeResults(scheduler, now_ns);
+    }
+  }
+  const size_t left = owned_worker_ == nullptr ? started_.size() + abandoned_.size() : 0;
+  if (left > 0) {
+    Log(log_, LogSeverity::kError,
+        std::to_string(left) + " KV transfers of the host's worker did not end within " +
+            std::to_string(timeout_ns_ / kNanosPerMilli) +
+            " ms (--kv-transfer-timeout-ms); the worker must not touch KV pages any more");
+  }
   owned_worker_.reset();
   worker_ = nullptr;
 }

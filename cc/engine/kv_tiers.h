@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -48,8 +49,10 @@ class KvTiers {
   bool Move(scheduler::Scheduler* scheduler, int64_t now_ns);
   // Returns when a result is there, or after the timeout.
   void Wait(int64_t timeout_us) { worker_->Wait(timeout_us); }
-  // Waits for the copies that are being made and drops the others. Nothing is moved afterwards.
-  void Close();
+  // Waits for the copies that are being made, since they use the runner's pages, and hands their
+  // results to the scheduler. The engine's own worker drops the others; that of a host is waited
+  // for until they end, at most for the transfer timeout. Nothing is moved afterwards.
+  void Close(scheduler::Scheduler* scheduler, int64_t now_ns);
 
  private:
   KvTiers(const KvTierOptions& options, LogSink log);
@@ -57,6 +60,8 @@ class KvTiers {
                   step::PageStore* pages);
   Status AddFolder(const KvTierOptions& options, const kv_cache::KvCacheOptions& cache,
                    step::PageStore* pages);
+  bool TakeResults(scheduler::Scheduler* scheduler, int64_t now_ns);
+  void Start(scheduler::Scheduler* scheduler, int64_t now_ns, bool only_forgets);
   void AbandonLate(scheduler::Scheduler* scheduler, int64_t now_ns);
   void LogFailure(const Status& why, int64_t now_ns);
 
@@ -66,13 +71,15 @@ class KvTiers {
   std::unique_ptr<kv_transfer::ThreadedWorker> owned_worker_;  // the same
   kv_cache::KvConnector* connector_;
   kv_cache::TransferWorker* worker_;                 // null when closed
-  std::map<kv_cache::TransferId, int64_t> started_;  // transfers under way; when, in clock ns
+  // Transfers under way; when they were started, in clock ns.
+  std::map<kv_cache::TransferId, int64_t> started_;
+  std::set<kv_cache::TransferId> abandoned_;  // the same, but no request waits for them
   std::vector<kv_cache::KvTransfer> transfers_;      // during Move()
   std::vector<kv_cache::KvTransferResult> results_;  // during Move()
   int64_t last_log_ns_ = INT64_MIN;
 };
 
-// What names KV of `options` in files: their fingerprint, and what the pages are.
+// What names KV of `options` in files: their fingerprint, which is computed, and what the pages are.
 Digest128 KvDigest(const KvTierOptions& options, int32_t block_size);
 
 }  // namespace pagemill::engine

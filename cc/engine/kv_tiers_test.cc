@@ -56,13 +56,17 @@ class UnreliableMedium final : public kv_transfer::TransferMedium {
     if (transfer.direction != KvTransfer::Direction::kLoad) return host_.Run(transfer);
     std::unique_lock lock(mutex_);
     ++num_loads_;
+    loading_ = true;
     changed_.notify_all();
     changed_.wait(lock, [this] { return !held_; });
-    if (num_good_ < 0) return host_.Run(transfer);
-    KvTransfer good = transfer;
-    good.blocks.resize(static_cast<size_t>(num_good_));
-    (void)host_.Run(good);
-    return {transfer.id, num_good_, DataLoss("injected")};
+    KvTransferResult result = host_.Run(Good(transfer));
+    if (num_good_ >= 0) result.status = DataLoss("injected");
+    loading_ = false;
+    return result;
+  }
+  bool is_idle() {
+    std::lock_guard lock(mutex_);
+    return !loading_;
   }
   void Hold(bool held) {
     std::lock_guard lock(mutex_);
@@ -79,9 +83,15 @@ class UnreliableMedium final : public kv_transfer::TransferMedium {
   }
 
  private:
+  KvTransfer Good(KvTransfer transfer) const {
+    if (num_good_ >= 0) transfer.blocks.resize(static_cast<size_t>(num_good_));
+    return transfer;
+  }
+
   std::mutex mutex_;
   std::condition_variable changed_;
   bool held_ = false;
+  bool loading_ = false;
   int32_t num_good_ = -1;  // -1: all
   int32_t num_loads_ = 0;
   kv_transfer::HostMedium host_;
@@ -89,15 +99,15 @@ class UnreliableMedium final : public kv_transfer::TransferMedium {
 
 class KvTiersTest : public testing::Test {
  protected:
-  void StartEngine() {
+  void StartEngine(LogSink log = {}) {
     options_.check_integrity = true;
-    auto engine = Engine::Create(options_, &runner_, &clock_, {});
+    auto engine = Engine::Create(options_, &runner_, &clock_, std::move(log));
     ASSERT_TRUE(engine.ok()) << engine.status().ToString();
     engine_ = std::move(*engine);
   }
 
   // The engine with a host tier of 64 blocks, whose loads this test rules.
-  void StartUnreliable() {
+  void StartUnreliable(LogSink log = {}) {
     auto medium = std::make_unique<UnreliableMedium>(runner_.pages());
     medium_ = medium.get();
     worker_.Add(kv_cache::kHostMedium, std::move(medium));
@@ -106,7 +116,7 @@ class KvTiersTest : public testing::Test {
     connector_ = std::move(*connector);
     options_.kv_tiers.connector = connector_.get();
     options_.kv_tiers.worker = &worker_;
-    StartEngine();
+    StartEngine(std::move(log));
   }
 
   // The engine is new, and so is the content of its pages.
@@ -224,13 +234,13 @@ TEST_F(KvTiersTest, ABlockThatGaveWayInHostMemoryComesBackFromDisk) {
 
 TEST_F(KvTiersTest, AFolderOfBlocksOutlivesTheEngine) {
   options_.kv_tiers.connector_folder = folder_;
-  options_.kv_tiers.fingerprint = "a model";
+  options_.kv_tiers.fingerprint = [] { return "a model"; };
   StartEngine();
   EXPECT_EQ(Answer(MakeRequest(1, 5)), 0);
   WaitForStores(8);
   Restart();
   EXPECT_EQ(Answer(MakeRequest(2, 5)), 32);
-  options_.kv_tiers.fingerprint = "another model";
+  options_.kv_tiers.fingerprint = [] { return "another model"; };
   Restart();
   EXPECT_EQ(Answer(MakeRequest(3, 5)), 0) << "content of another model is not loaded";
 }
@@ -280,8 +290,26 @@ TEST_F(KvTiersTest, ALoadThatTakesTooLongIsAbandonedAndComputed) {
   medium_->Hold(false);
 }
 
-TEST_F(KvTiersTest, ShutdownDoesNotWaitForATransferOfTheHosts) {
+TEST_F(KvTiersTest, ShutdownWaitsForTheTransfersOfAHostsWorker) {
   StartUnreliable();
+  StoreAndPushOut();
+  medium_->Hold(true);
+  ASSERT_TRUE(engine_->Submit(MakeRequest(4, 5)).ok());
+  medium_->WaitForLoad();
+  std::thread host([this] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    medium_->Hold(false);
+  });
+  engine_->Shutdown();
+  EXPECT_TRUE(medium_->is_idle()) << "it would write to pages that are gone";
+  host.join();
+  EXPECT_GT(connector_->stats().kv_blocks_loaded, 0u) << "the connector heard how it ended";
+}
+
+TEST_F(KvTiersTest, ShutdownDoesNotWaitLongerThanATransferMayTake) {
+  options_.kv_tiers.transfer_timeout_ms = 60;
+  std::string logged;
+  StartUnreliable([&logged](LogSeverity, std::string_view line) { logged += line; });
   StoreAndPushOut();
   medium_->Hold(true);
   ASSERT_TRUE(engine_->Submit(MakeRequest(4, 5)).ok());
@@ -290,6 +318,35 @@ TEST_F(KvTiersTest, ShutdownDoesNotWaitForATransferOfTheHosts) {
   const std::vector<RequestOutput> outputs = engine_->Poll();
   ASSERT_EQ(outputs.size(), 1u);
   EXPECT_EQ(outputs[0].finish_reason, FinishReason::kAbort);
+  EXPECT_NE(logged.find("1 KV transfers of the host's worker did not end within 60 ms"),
+            std::string::npos)
+      << logged;
+}
+
+TEST_F(KvTiersTest, AResetReachesTheTiers) {
+  const auto page_bytes = static_cast<int64_t>(runner_.pages()->page_bytes(kv_cache::GroupId(0)));
+  options_.kv_tiers.host_bytes = 16 * page_bytes;
+  options_.kv_tiers.disk_path = folder_;
+  options_.kv_tiers.disk_bytes = 1 << 20;
+  StartEngine();
+  StoreAndPushOut();
+  EXPECT_TRUE(Eventually([&] { return engine_->ResetPrefixCache(); }));
+  EXPECT_EQ(Answer(MakeRequest(4, 5)), 0);
+  EXPECT_EQ(Answer(MakeRequest(5, 11)), 0);
+  EXPECT_EQ(engine_->stats().kv_blocks_loaded, 0u);
+}
+
+TEST_F(KvTiersTest, AResetReachesTheFolderAndTheProcessesAfterIt) {
+  options_.kv_tiers.connector_folder = folder_;
+  options_.kv_tiers.fingerprint = [] { return "a model"; };
+  StartEngine();
+  EXPECT_EQ(Answer(MakeRequest(1, 5)), 0);
+  WaitForStores(8);
+  EXPECT_TRUE(Eventually([&] { return engine_->ResetPrefixCache(); }));
+  EXPECT_EQ(Answer(MakeRequest(2, 5)), 0);
+  EXPECT_TRUE(Eventually([&] { return engine_->ResetPrefixCache(); }));
+  Restart();
+  EXPECT_EQ(Answer(MakeRequest(3, 5)), 0);
 }
 
 TEST_F(KvTiersTest, AnAbortedRequestGivesItsBlocksBackWhenItsLoadEnds) {

@@ -6,12 +6,13 @@ using kv_cache::HeldPrefix;
 using kv_cache::HeldPrefixes;
 
 StatusOr<int32_t> SavedSessions::Save(const std::string& path, step::Request like) {
+  const kv_transfer::SessionLayout layout = layout_();
   std::optional<StatusOr<HeldPrefix>> held;
   PM_RETURN_IF_ERROR(run_([&](HeldPrefixes* prefixes) { held = prefixes->HoldCached(like); }));
   PM_RETURN_IF_ERROR(held->status());
   const HeldPrefix& prefix = **held;
   const Status written =
-      kv_transfer::WriteSession(path, layout_, like.prompt_token_ids, prefix.contents, *pages_);
+      kv_transfer::WriteSession(path, layout, like.prompt_token_ids, prefix.contents, *pages_);
   PM_RETURN_IF_ERROR(run_([&](HeldPrefixes* prefixes) { prefixes->End(prefix.id); }));
   PM_RETURN_IF_ERROR(written);
   return prefix.end_token;
@@ -21,7 +22,7 @@ std::optional<kv_cache::BlockHash> SavedSessions::Copy(const kv_transfer::Sessio
                                                        const HeldPrefix& held) {
   std::vector<std::byte> bytes;
   for (const kv_cache::BlockContent& content : held.contents) {
-    bytes.resize(layout_.page_bytes[content.group.value()]);
+    bytes.resize(pages_->page_bytes(content.group));
     if (!reader.Read({content.hash, content.group}, bytes).ok()) return content.hash;
     pages_->Write(content.group, content.block, bytes);
   }
@@ -30,7 +31,7 @@ std::optional<kv_cache::BlockHash> SavedSessions::Copy(const kv_transfer::Sessio
 
 StatusOr<RestoredSession> SavedSessions::Restore(const std::string& path, step::Request like) {
   PM_ASSIGN_OR_RETURN(const kv_transfer::SessionReader reader,
-                      kv_transfer::SessionReader::Open(path, layout_));
+                      kv_transfer::SessionReader::Open(path, layout_()));
   like.prompt_token_ids = reader.token_ids();
   std::optional<StatusOr<HeldPrefix>> held;
   PM_RETURN_IF_ERROR(run_([&](HeldPrefixes* prefixes) { held = prefixes->HoldMissing(like); }));

@@ -37,8 +37,11 @@ class SavedSessions {
   // after the shutdown.
   using RunBetweenSteps = std::function<Status(std::function<void(kv_cache::HeldPrefixes*)>)>;
 
+  // What pages are, and of which model: computed when a session is saved or restored.
+  using Layout = std::function<kv_transfer::SessionLayout()>;
+
   // `pages` outlives this object.
-  SavedSessions(step::PageStore* pages, kv_transfer::SessionLayout layout, RunBetweenSteps run)
+  SavedSessions(step::PageStore* pages, Layout layout, RunBetweenSteps run)
       : pages_(pages), layout_(std::move(layout)), run_(std::move(run)) {}
 
   // The prompt of `like` is the session's tokens; its salt and adapter count, too. Returns how many
@@ -56,7 +59,7 @@ class SavedSessions {
                                           const kv_cache::HeldPrefix& held);
 
   step::PageStore* const pages_;
-  const kv_transfer::SessionLayout layout_;
+  const Layout layout_;
   const RunBetweenSteps run_;
 };
 

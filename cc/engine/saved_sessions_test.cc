@@ -64,7 +64,7 @@ class SavedSessionsTest : public testing::Test {
   }
 
   void SetUp() override {
-    options_.kv_tiers.fingerprint = "a model";
+    options_.kv_tiers.fingerprint = [] { return "a model"; };
     StartEngine();
   }
   void TearDown() override {
@@ -168,16 +168,16 @@ TEST_F(SavedSessionsTest, ASessionOfAnotherModelIsRefused) {
   const Request request = MakeRequest(1);
   Answer(request);
   ASSERT_TRUE(engine_->SaveSession(path_, request).ok());
-  options_.kv_tiers.fingerprint = "another model";
+  options_.kv_tiers.fingerprint = [] { return "another model"; };
   Restart();
   EXPECT_EQ(engine_->RestoreSession(path_).status().code(), StatusCode::kFailedPrecondition);
 }
 
 TEST_F(SavedSessionsTest, RefusesWithoutFingerprintOrPrefixCache) {
-  options_.kv_tiers.fingerprint = "";
+  options_.kv_tiers.fingerprint = nullptr;
   Restart();
   EXPECT_EQ(engine_->RestoreSession(path_).status().code(), StatusCode::kFailedPrecondition);
-  options_.kv_tiers.fingerprint = "a model";
+  options_.kv_tiers.fingerprint = [] { return "a model"; };
   options_.enable_prefix_caching = false;
   Restart();
   const Status status = engine_->SaveSession(path_, MakeRequest(1)).status();

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <random>
 #include <string>
 #include <utility>
 
@@ -63,6 +64,13 @@ StatusOr<scheduler::SchedulerOptions> MakeSchedulerOptions(const EngineOptions& 
   return made;
 }
 
+// Where an engine's adapter ids begin: so far from those of all other engines that they never meet.
+uint64_t RandomAdapterId() {
+  std::random_device random;
+  const uint64_t high = random() & 0x7FFFFFFFu;
+  return (high << 32 | (random() & 0xFFFFFFFFu)) + 1;
+}
+
 // Seconds as a wait that neither overflows nor is negative.
 std::chrono::nanoseconds WaitTime(double seconds) {
   constexpr double kLongest = 1e8;
@@ -99,6 +107,7 @@ StepLoop::StepLoop(const EngineOptions& options, const scheduler::SchedulerOptio
     : options_(options),
       max_unread_(static_cast<size_t>(made.max_num_seqs) +
                   static_cast<size_t>(made.max_waiting_requests)),
+      first_adapter_id_(RandomAdapterId()),
       runner_(runner),
       clock_(clock),
       log_(std::move(log)),
@@ -110,6 +119,19 @@ StepLoop::StepLoop(const EngineOptions& options, const scheduler::SchedulerOptio
 }
 
 StepLoop::~StepLoop() { Shutdown(); }
+
+step::AdapterId StepLoop::NewAdapterId() {
+  std::lock_guard lock(mutex_);
+  return step::AdapterId(first_adapter_id_ + num_adapter_ids_++);
+}
+
+Status StepLoop::CheckAdapter(step::AdapterId adapter) const {
+  if (adapter == step::kNoAdapter) return OkStatus();
+  if (adapter.value() - first_adapter_id_ < num_adapter_ids_) return OkStatus();  // wraps below it
+  return InvalidArgument("adapter is " + std::to_string(adapter.value()) +
+                         ", which this engine did not issue: each load of an adapter takes its id "
+                         "from Engine::NewAdapterId()");
+}
 
 Status StepLoop::CheckOpen(const step::Request& request, int64_t now_us) const {
   if (closing_) return Unavailable("the engine is shut down");
@@ -132,7 +154,8 @@ Status StepLoop::Submit(step::Request request) {
   }
   {
     std::lock_guard lock(mutex_);
-    Status status = possible.ok() ? CheckOpen(request, now_us) : possible;
+    Status status = possible.ok() ? CheckAdapter(request.adapter) : possible;
+    if (status.ok()) status = CheckOpen(request, now_us);
     if (status.ok() && tracked_.contains(request.id)) {
       status =
           FailedPrecondition("request id " + std::to_string(request.id.value()) + " is in use");

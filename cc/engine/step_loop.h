@@ -44,6 +44,7 @@ class StepLoop {
   ~StepLoop();
 
   Status Submit(step::Request request);
+  step::AdapterId NewAdapterId();
   void Abort(step::RequestId id);
   std::vector<RequestOutput> Take(double timeout_s);  // 0: does not wait
   int output_fd() const { return output_event_.fd(); }
@@ -96,6 +97,7 @@ class StepLoop {
   StepLoop(const EngineOptions& options, const scheduler::SchedulerOptions& made, Runner* runner,
            const Clock* clock, LogSink log, Core core);
 
+  Status CheckAdapter(step::AdapterId adapter) const;  // with mutex_
   Status CheckOpen(const step::Request& request, int64_t now_us) const;  // with mutex_
   // Lets the thread do it, and waits for the answer. kUnavailable after Shutdown().
   Status Ask(std::function<Status()> errand);
@@ -127,6 +129,7 @@ class StepLoop {
 
   const EngineOptions options_;
   const size_t max_unread_;
+  const uint64_t first_adapter_id_;
   Runner* const runner_;
   const Clock* const clock_;
   const LogSink log_;
@@ -151,6 +154,7 @@ class StepLoop {
   OutputEvent output_event_;
   std::unordered_map<step::RequestId, Tracked> tracked_;
   size_t num_unfinished_ = 0;
+  uint64_t num_adapter_ids_ = 0;  // those from first_adapter_id_ on are issued
   scheduler::QueueAdmission queue_;  // of the unfinished
   int64_t last_progress_ = 0;
   bool draining_ = false;

@@ -23,7 +23,7 @@ void StepLoop::Run() {
   bool busy = false;
   while (TakeInbox(/*wait=*/!busy)) busy = Turn();
   AbortAll();
-  if (tiers_ != nullptr) tiers_->Close();
+  if (tiers_ != nullptr) tiers_->Close(scheduler_.get(), clock_->NowNanos());
   std::lock_guard lock(mutex_);
   closed_ = true;
   outputs_filled_.notify_all();

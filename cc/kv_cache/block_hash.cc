@@ -41,8 +41,9 @@ std::string ExtraKeys(const step::Request& request, int32_t begin, int32_t end) 
     AppendRecord("salt", request.cache_salt, "", &keys);
   }
   if (begin == 0 && request.adapter != step::kNoAdapter) {
-    const auto id = static_cast<uint32_t>(request.adapter.value());
-    AppendRecord("adpt", Bytes(id, buffer), "", &keys);
+    uint8_t id[8];
+    StoreLittle64(request.adapter.value(), id);
+    AppendRecord("adpt", {reinterpret_cast<const char*>(id), sizeof(id)}, "", &keys);
   }
   if (request.media.empty()) return keys;
   const auto ends_before = [](const step::MediaItem& item, int32_t position) {

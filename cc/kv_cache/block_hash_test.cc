@@ -71,8 +71,8 @@ TEST(ExtraKeys, SaltAndAdapterEnterAtTheFirstBlock) {
   request.cache_salt = "ab";
   request.adapter = step::AdapterId(0x0102);
   EXPECT_EQ(ExtraKeys(request, 0, 4), std::string("salt\2\0\0\0ab"
-                                                  "adpt\4\0\0\0\2\1\0\0",
-                                                  22));
+                                                  "adpt\10\0\0\0\2\1\0\0\0\0\0\0",
+                                                  26));
   EXPECT_EQ(ExtraKeys(request, 4, 8), "");
 }
 

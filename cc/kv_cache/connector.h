@@ -69,6 +69,9 @@ struct KvConnectorStats {
 //    all blocks, in transfers of its own, each in order; a store may leave out what it does not
 //    want. It may append transfers that have no page, too.
 // 4. Finish() hears of every transfer once, `transfer` as it was started.
+// 5. After Reset() no lookup finds content that was stored before it, or that a store under way
+//    brings. It is called while no load is under way, and may append transfers (kForget). The
+//    default refuses: then the engine's prefix cache cannot be reset either.
 class KvConnector {
  public:
   virtual ~KvConnector() = default;
@@ -78,6 +81,8 @@ class KvConnector {
                         std::vector<KvTransfer>* transfers) = 0;
   virtual void Finish(const KvTransfer& transfer, const KvTransferResult& result) = 0;
 
+  // False if the connector cannot forget; then nothing has changed.
+  virtual bool Reset(std::vector<KvTransfer>* /*transfers*/) { return false; }
   virtual KvConnectorStats stats() const { return {}; }
   virtual Status CheckIntegrity() const { return OkStatus(); }
 };

@@ -57,7 +57,7 @@ int32_t KvCacheManager::NumMissingBlocks(const RequestBlocks& blocks, int32_t nu
 }
 
 bool KvCacheManager::Reset() {
-  if (num_holders_ > 0) return false;
+  if (!CanReset()) return false;
   ForgetContent();
   return true;
 }

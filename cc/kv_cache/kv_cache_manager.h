@@ -157,6 +157,7 @@ class KvCacheManager {
 
   // Forgets all cached prefixes and pins. False, and nothing happens, while requests hold blocks.
   bool Reset();
+  bool CanReset() const { return num_holders_ == 0; }
   // The same while requests hold blocks: they keep them and may go on, but nothing they hold or
   // compute is found by others before they Free() it and start again.
   void ForgetContent();

@@ -36,6 +36,7 @@ struct KvTransfer {
     kStore,   // pages -> medium
     kDemote,  // host tier -> medium; the blocks have no page
     kProbe,  // nothing is copied: how many of the blocks, from the first one, does the medium have?
+    kForget,  // names no blocks: the medium removes everything that it finds by hash
   };
 
   TransferId id = {};
@@ -49,8 +50,8 @@ struct KvTransfer {
 
 struct KvTransferResult {
   TransferId id = {};
-  // Leading blocks that were copied whole (kProbe: that are there). All of them where `status` of a
-  // copy is OK; at least one is missing where it is not.
+  // Leading blocks that were copied whole (kProbe: that are there). All of them if `status` of a
+  // copy is OK; at least one is missing if it is not.
   int32_t num_blocks_done = 0;
   Status status;
 };
@@ -59,6 +60,8 @@ struct KvTransferResult {
 // 1. Start() takes a transfer and returns at once; the pages stay as they are until its result.
 // 2. Poll() appends the results of transfers that ended since, each exactly once, in any order.
 // 3. Wait() returns when a result is there to poll, or after `timeout_us` microseconds.
+// 4. A kForget also removes what transfers started before it store. It is carried out even if the
+//    worker is destroyed first.
 // All three are called by the engine thread only.
 class TransferWorker {
  public:

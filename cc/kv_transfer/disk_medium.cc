@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "cc/base/xxh3.h"
 #include "cc/kv_transfer/block_record.h"
 
 namespace pagemill::kv_transfer {
@@ -41,7 +42,8 @@ Status DiskMedium::Copy(const kv_cache::KvTransfer& transfer, size_t i) {
   const kv_cache::BlockContent& block = transfer.blocks[i];
   const size_t size = pages_->page_bytes(block.group);
   const int64_t at = transfer.medium_slots[i] * SlotFileBytes(options_.slot_bytes);
-  const RecordName name{options_.fingerprint, block.hash, block.group};
+  // The file is this process's own, so it holds blocks of one model.
+  const RecordName name{Digest128(), block.hash, block.group};
   record_.resize(kRecordHeaderBytes + size);
   const auto header = std::span(record_).first(kRecordHeaderBytes);
   const auto bytes = std::span(record_).subspan(kRecordHeaderBytes);
@@ -61,7 +63,8 @@ Status DiskMedium::Copy(const kv_cache::KvTransfer& transfer, size_t i) {
       break;
     }
     case Direction::kProbe:
-      return Internal("the disk tier is not probed: its index is the connector's");
+    case Direction::kForget:
+      return Internal("the disk tier has no index to ask or to clear: it is the connector's");
   }
   EncodeRecordHeader(name, bytes, header);
   return file_.WriteAt(at, record_);

@@ -1,6 +1,6 @@
 // File: cc/kv_transfer/disk_medium.h
 // The disk tier's file: slots of one size, each a block record (block_record.h), so that a damaged
-// or foreign slot is a failed load and never wrong content.
+// slot is a failed load and never wrong content.
 //
 //   PM_ASSIGN_OR_RETURN(std::unique_ptr<DiskMedium> disk,
 //                       DiskMedium::Create({.path = path, .num_slots = 1000}, pages, arena));
@@ -20,7 +20,6 @@
 #include <vector>
 
 #include "cc/base/status.h"
-#include "cc/base/xxh3.h"
 #include "cc/kv_cache/transfer.h"
 #include "cc/kv_transfer/host_medium.h"
 #include "cc/kv_transfer/posix_file.h"
@@ -35,7 +34,6 @@ class DiskMedium final : public TransferMedium {
     std::string path = {};  // must not exist
     int64_t num_slots = 0;  // at least 1
     size_t slot_bytes = 0;  // of the largest page
-    Digest128 fingerprint = {};
   };
   // What a slot takes of the file.
   static int64_t SlotFileBytes(size_t slot_bytes);

@@ -192,6 +192,44 @@ TEST_F(FileTest, NoTemporaryFilesAreLeft) {
   EXPECT_EQ(num_files, 9);
 }
 
+TEST_F(FileTest, AResetRemovesAllFilesThoseOfStoresUnderWayToo) {
+  EXPECT_EQ(Finish(Transfer(Direction::kStore, 0, 2, 1)), OkStatus());
+  EXPECT_EQ(Lookup(0, 2), 2);
+  const auto store = Transfer(Direction::kStore, 2, 4, 3);
+  std::vector<kv_cache::KvTransfer> forget;
+  EXPECT_TRUE(connector_->Reset(&forget));
+  ASSERT_EQ(forget.size(), 1u);
+  EXPECT_EQ(Lookup(0, 4), 0) << "without a probe";
+  EXPECT_TRUE(Transfer(Direction::kStore, 4, 5, 5).empty()) << "it would be removed";
+  EXPECT_EQ(Finish(store), OkStatus());
+  EXPECT_TRUE(fs::exists(PathOf(2)));
+  EXPECT_EQ(Finish(forget), OkStatus());
+  for (int i = 0; i < 4; ++i) EXPECT_FALSE(fs::exists(PathOf(i))) << i;
+  EXPECT_EQ(Lookup(0, 4), 0);
+  EXPECT_EQ(Finish(Transfer(Direction::kStore, 0, 2, 1)), OkStatus()) << "it is used again";
+  EXPECT_EQ(Lookup(0, 4), 2);
+}
+
+TEST_F(FileTest, AFolderWhoseFilesCannotBeRemovedIsNotUsed) {
+  EXPECT_EQ(Finish(Transfer(Direction::kStore, 0, 2, 1)), OkStatus());
+  std::vector<kv_cache::KvTransfer> forget;
+  EXPECT_TRUE(connector_->Reset(&forget));
+  connector_->Finish(forget[0], {forget[0].id, 0, DataLoss("injected")});
+  EXPECT_EQ(Lookup(0, 2), 0);
+  EXPECT_TRUE(Transfer(Direction::kStore, 4, 5, 5).empty());
+}
+
+TEST_F(FileTest, WhatAProcessThatDiedForgotIsRemoved) {
+  const std::string left = folder_ + ".forgotten.abcdef";
+  const std::string other = folder_ + "2.forgotten.abcdef";  // of another folder
+  fs::create_directories(left + "/ab");
+  fs::create_directories(other);
+  medium_ = Medium({});
+  EXPECT_FALSE(fs::exists(left));
+  EXPECT_TRUE(fs::exists(other));
+  fs::remove_all(other);
+}
+
 TEST_F(FileTest, AFolderThatCannotBeMadeIsRefused) {
   EXPECT_EQ(FileMedium::Create({.folder = "/proc/nothing"}, &model_).status().code(),
             StatusCode::kInvalidArgument);

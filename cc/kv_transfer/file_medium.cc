@@ -1,7 +1,10 @@
 #include "cc/kv_transfer/file_medium.h"
 
+#include <stdlib.h>  // mkdtemp
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <system_error>
 #include <utility>
@@ -29,6 +32,21 @@ StatusOr<int64_t> CountBytes(const std::string& folder) {
   return InvalidArgument("cannot read the folder \"" + folder + "\": " + error.message());
 }
 
+// Folders of content to be removed are called "<folder>.forgotten.<six characters>".
+constexpr char kForgotten[] = ".forgotten.";
+
+// Those of processes that died before all files were removed.
+void RemoveForgotten(const std::string& folder) {
+  const fs::path path(folder);
+  const std::string prefix = path.filename().string() + kForgotten;
+  std::error_code error;
+  std::vector<fs::path> found;
+  for (const auto& entry : fs::directory_iterator(path.parent_path(), error)) {
+    if (entry.path().filename().string().starts_with(prefix)) found.push_back(entry.path());
+  }
+  for (const fs::path& left : found) fs::remove_all(left, error);
+}
+
 }  // namespace
 
 StatusOr<std::unique_ptr<FileMedium>> FileMedium::Create(const Options& options,
@@ -38,6 +56,7 @@ StatusOr<std::unique_ptr<FileMedium>> FileMedium::Create(const Options& options,
   if (error) {
     return InvalidArgument("cannot make the folder \"" + options.folder + "\": " + error.message());
   }
+  RemoveForgotten(options.folder);
   PM_ASSIGN_OR_RETURN(const int64_t num_bytes, CountBytes(options.folder));
   return std::unique_ptr<FileMedium>(new FileMedium(options, pages, num_bytes));
 }
@@ -50,6 +69,7 @@ std::string FileMedium::PathOf(const kv_cache::BlockContent& block) const {
 
 kv_cache::KvTransferResult FileMedium::Run(const kv_cache::KvTransfer& transfer) {
   kv_cache::KvTransferResult result{transfer.id, 0, OkStatus()};
+  if (transfer.direction == Direction::kForget) result.status = RemoveAll();
   for (const kv_cache::BlockContent& block : transfer.blocks) {
     if (transfer.direction == Direction::kProbe) {
       if (::access(PathOf(block).c_str(), R_OK) != 0) return result;
@@ -64,6 +84,26 @@ kv_cache::KvTransferResult FileMedium::Run(const kv_cache::KvTransfer& transfer)
     ++result.num_blocks_done;
   }
   return result;
+}
+
+// At once for all who look for files: the folder is renamed before its files are removed.
+Status FileMedium::RemoveAll() {
+  std::string forgotten = options_.folder + kForgotten + "XXXXXX";
+  if (::mkdtemp(forgotten.data()) == nullptr) {
+    return DataLoss("cannot make \"" + forgotten + "\": " + std::strerror(errno));
+  }
+  std::error_code error, removed;
+  fs::rename(options_.folder, forgotten, error);
+  // Another process that shares the folder may just have renamed it.
+  if (error == std::errc::no_such_file_or_directory) error.clear();
+  fs::remove_all(forgotten, removed);
+  if (!error) error = removed;
+  if (!error) fs::create_directories(options_.folder, error);
+  if (error) {
+    return DataLoss("cannot remove the files of \"" + options_.folder + "\": " + error.message());
+  }
+  num_bytes_ = 0;
+  return OkStatus();
 }
 
 Status FileMedium::Load(const kv_cache::BlockContent& block) {
@@ -103,7 +143,7 @@ Status FileMedium::Store(const kv_cache::BlockContent& block) {
   EncodeRecordHeader({options_.fingerprint, block.hash, block.group}, bytes,
                      std::span(record_).first(kRecordHeaderBytes));
   std::error_code error;
-  fs::create_directory(fs::path(path).parent_path(), error);
+  fs::create_directories(fs::path(path).parent_path(), error);
   if (error) return DataLoss("cannot make the folder of \"" + path + "\": " + error.message());
   // Not synced: what a loss of power cuts short has no valid checksum.
   PM_ASSIGN_OR_RETURN(PosixFile file, PosixFile::CreateTemporary(path));

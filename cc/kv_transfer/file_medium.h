@@ -9,7 +9,7 @@
 //   worker.Add(kFileMedium, std::move(files));
 //
 // Two models that share a folder destroy each other's files: give each its own, named after its
-// fingerprint.
+// fingerprint. A kForget removes the folder's files for all processes that share it.
 #ifndef PAGEMILL_CC_KV_TRANSFER_FILE_MEDIUM_H_
 #define PAGEMILL_CC_KV_TRANSFER_FILE_MEDIUM_H_
 
@@ -50,6 +50,7 @@ class FileMedium final : public TransferMedium {
       : options_(options), pages_(pages), num_bytes_(num_bytes) {}
   Status Load(const kv_cache::BlockContent& block);
   Status Store(const kv_cache::BlockContent& block);
+  Status RemoveAll();
 
   const Options options_;
   step::PageStore* const pages_;

@@ -1,10 +1,15 @@
 // The workers' side of the tiers, over the pages of a fake model.
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
+#include <memory>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "cc/kv_cache/tiers/tiered_connector.h"
@@ -51,7 +56,57 @@ std::string TempPath(const std::string& name) {
 }
 
 DiskMedium::Options DiskOptions(const std::string& name) {
-  return {.path = TempPath(name), .num_slots = 4, .slot_bytes = 48, .fingerprint = {1, 2}};
+  return {.path = TempPath(name), .num_slots = 4, .slot_bytes = 48};
+}
+
+// Counts what it is given, and says how its thread is scheduled.
+class ObservedMedium final : public TransferMedium {
+ public:
+  struct Seen {
+    std::vector<Direction> directions;
+    int niceness = 0;
+  };
+  explicit ObservedMedium(Seen* seen) : seen_(seen) {}
+  kv_cache::KvTransferResult Run(const kv_cache::KvTransfer& transfer) override {
+    seen_->directions.push_back(transfer.direction);
+    seen_->niceness = getpriority(PRIO_PROCESS, 0);
+    if (transfer.direction == Direction::kLoad) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    }
+    return {transfer.id, 0, OkStatus()};
+  }
+
+ private:
+  Seen* const seen_;
+};
+
+TEST(ThreadedWorker, ItsThreadsGiveWayToThoseThatCompute) {
+  ObservedMedium::Seen seen;
+  ThreadedWorker worker;
+  worker.Add("file", std::make_unique<ObservedMedium>(&seen));
+  worker.Start(Transfer(Direction::kStore, "file", 1, 0));
+  std::vector<kv_cache::KvTransferResult> results;
+  while (results.empty()) {
+    worker.Wait(1000);
+    worker.Poll(&results);
+  }
+  EXPECT_EQ(seen.niceness, std::max(getpriority(PRIO_PROCESS, 0), ThreadedWorker::kNiceness));
+}
+
+TEST(ThreadedWorker, ItsDestructorDropsCopiesAndForgets) {
+  ObservedMedium::Seen seen;
+  {
+    ThreadedWorker worker;
+    worker.Add("file", std::make_unique<ObservedMedium>(&seen));
+    worker.Start(Transfer(Direction::kLoad, "file", 1, 0));
+    worker.Start(Transfer(Direction::kStore, "file", 2, 0));
+    worker.Start(Transfer(Direction::kForget, "file", 1, 0));
+    worker.Start(Transfer(Direction::kStore, "file", 3, 0));
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));  // the load has started
+  }
+  ASSERT_FALSE(seen.directions.empty());
+  EXPECT_EQ(seen.directions.back(), Direction::kForget);
+  EXPECT_LE(seen.directions.size(), 2u);
 }
 
 TEST(HostMedium, APageComesBackBitForBit) {

@@ -1,9 +1,14 @@
 #include "cc/kv_transfer/threaded_worker.h"
 
+#include <pthread.h>
+#include <sys/resource.h>
+
 #include <chrono>
 #include <utility>
 
 namespace pagemill::kv_transfer {
+
+using kv_cache::KvTransfer;
 
 ThreadedWorker::~ThreadedWorker() {
   {
@@ -22,7 +27,7 @@ void ThreadedWorker::Add(const std::string& name, std::unique_ptr<TransferMedium
   added->thread = std::thread([this, added] { Work(added); });
 }
 
-void ThreadedWorker::Start(kv_cache::KvTransfer transfer) {
+void ThreadedWorker::Start(KvTransfer transfer) {
   const auto lane = lanes_.find(transfer.medium);
   {
     std::lock_guard lock(mutex_);
@@ -49,11 +54,18 @@ void ThreadedWorker::Wait(int64_t timeout_us) {
 }
 
 void ThreadedWorker::Work(Lane* lane) {
+  pthread_setname_np(pthread_self(), "pm-kv-copy");
+  (void)setpriority(PRIO_PROCESS, 0, kNiceness);  // of this thread; refused: slower, not wrong
   std::unique_lock lock(mutex_);
   while (true) {
     lane->filled.wait(lock, [&] { return closing_ || !lane->queue.empty(); });
-    if (closing_) return;
-    const kv_cache::KvTransfer transfer = std::move(lane->queue.front());
+    if (closing_) {
+      std::erase_if(lane->queue, [](const KvTransfer& transfer) {
+        return transfer.direction != KvTransfer::Direction::kForget;
+      });
+    }
+    if (lane->queue.empty()) return;
+    const KvTransfer transfer = std::move(lane->queue.front());
     lane->queue.pop_front();
     lock.unlock();
     kv_cache::KvTransferResult result = lane->medium->Run(transfer);

@@ -10,7 +10,8 @@
 //   worker.Poll(&results);
 //
 // A transfer for a medium that is not there fails. The destructor finishes the transfer that each
-// medium is at and drops the rest. Thread safety: Add() first; then that of TransferWorker.
+// medium is at, carries out each kForget and drops the rest. The threads give way to those that
+// compute: their nice value is kNiceness. Thread safety: Add() first; then that of TransferWorker.
 #ifndef PAGEMILL_CC_KV_TRANSFER_THREADED_WORKER_H_
 #define PAGEMILL_CC_KV_TRANSFER_THREADED_WORKER_H_
 
@@ -37,6 +38,10 @@ class TransferMedium {
 
 class ThreadedWorker final : public kv_cache::TransferWorker {
  public:
+  // On a core that computes, a tenth of its time: steps are delayed little, and a request that
+  // waits for its blocks still gets them.
+  static constexpr int kNiceness = 10;
+
   ThreadedWorker() = default;
   ~ThreadedWorker() override;
   void Add(const std::string& name, std::unique_ptr<TransferMedium> medium);

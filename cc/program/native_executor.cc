@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <limits>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -18,6 +19,7 @@
 #include "cc/program/kv/kv_fingerprint.h"
 #include "cc/program/weights/lazy_memory.h"
 #include "cc/program/weights/packed_weights.h"
+#include "cc/program/weights/weight_digests.h"
 #include "cc/program/weights/weights.h"
 
 namespace pagemill::program {
@@ -82,6 +84,8 @@ struct NativeExecutor::Bound {
   LazyMemory kv;
   std::optional<device::PopulateAhead> kv_populated;  // goes before `kv`
   std::string memory_placement;
+  std::once_flag fingerprint_computed;
+  Digest128 fingerprint;
   std::unique_ptr<CachePages> pages;  // of `kv`; null where there is none
   std::unique_ptr<device::ThreadPool> pool;
 
@@ -381,11 +385,19 @@ step::PageStore* NativeExecutor::pages() { return bound_->pages.get(); }
 const PackedWeights& NativeExecutor::packed_weights() const { return bound_->packed; }
 const std::string& NativeExecutor::memory_placement() const { return bound_->memory_placement; }
 Digest128 NativeExecutor::kv_fingerprint() const {
-  const Digest128 digest =
-      KvFingerprint(bound_->program, bound_->weights, GeometryOf(bound_->options));
-  // Its samples have brought in pages of weights that only packed copies of are read.
-  if (!bound_->packed.empty()) bound_->weights.DropPages();
-  return digest;
+  Bound& b = *bound_;
+  std::call_once(b.fingerprint_computed, [&b] {
+    std::vector<Digest128> digests = b.packed.file_digests();
+    if (digests.empty()) {
+      // Steps may be running on the threads of the pool.
+      device::ThreadPool own({.num_threads = 1});
+      digests = WeightDigests(b.program, b.weights, DigestMemory(b.options.pack_cache_folder), own);
+      // That has brought in pages of weights that only packed copies of are read.
+      if (!b.packed.empty()) b.weights.DropPages();
+    }
+    b.fingerprint = KvFingerprint(b.program, digests, GeometryOf(b.options));
+  });
+  return b.fingerprint;
 }
 
 void NativeExecutor::SetProfiling(bool on) {

@@ -56,7 +56,8 @@ class NativeExecutor final : public Executor {
   // Where weights and KV cache lie ("interleaved over nodes 0, 1"), or why the system refused; ""
   // where there is nothing to place.
   const std::string& memory_placement() const;
-  // What the bytes of its pages depend on besides tokens. Reads some of every weight.
+  // What the bytes of its pages depend on besides tokens. Reads all files of weights on the calling
+  // thread, once, unless their digests are known from packing them. Thread-safe.
   Digest128 kv_fingerprint() const;
 
   // While on, steps also measure each op (~0.1 us an op). Turning it on resets the times.

@@ -41,6 +41,10 @@ struct KvLoad {
 
 class KvTransfers {
  public:
+  // Each costs a request that waits for it the whole timeout, so a few are enough to tell a worker
+  // that hangs from one transfer that is slow.
+  static constexpr size_t kMostAbandoned = 3;
+
   struct InFlight {
     kv_cache::KvTransfer transfer;
     KvLoad* load = nullptr;  // of kLoad
@@ -64,6 +68,8 @@ class KvTransfers {
   bool empty() const { return in_flight_.empty(); }
   size_t size() const { return in_flight_.size(); }
   const std::vector<std::unique_ptr<KvLoad>>& loads() const { return loads_; }
+  // The worker hangs: so many transfers in flight are abandoned that a new one is likely to be.
+  bool hangs() const { return num_abandoned > kMostAbandoned; }
   size_t num_abandoned = 0;  // transfers in flight that are abandoned
 
   Status CheckIntegrity() const;

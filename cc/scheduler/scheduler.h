@@ -113,8 +113,9 @@ class Scheduler {
   // Takes what the worker says; results of transfers that are not under way are counted and
   // dropped.
   void FinishTransfers(std::span<const kv_cache::KvTransferResult> results);
-  // Nobody waits for this transfer any longer: a request that does computes instead. Its pages stay
-  // taken until its result comes, and the connector is not used while one like it is under way.
+  // Abandons a transfer that takes too long: a request that waits for it computes instead. Its
+  // pages stay taken until its result comes. While more than KvTransfers::kMostAbandoned such
+  // transfers are under way, the connector is not used.
   void AbandonTransfer(kv_cache::TransferId id);
   size_t num_transfers_in_flight() const { return transfers_.size(); }
   // Blocks that are copied without a request, for saved sessions.
@@ -126,8 +127,9 @@ class Scheduler {
   // The account of the queue, for estimates; whoever measures steps tells its estimator.
   QueueAdmission& queue_admission() { return queue_; }
   SchedulerStats stats() const;
-  // Forgets all cached prefixes and pins. False, and nothing is forgotten, while loads are under
-  // way or requests run, unless those are preempted for it (they compute everything again).
+  // Forgets all cached prefixes and pins, those that the connector finds too. False, and nothing is
+  // forgotten, if the connector cannot forget, while loads are under way, or while requests run,
+  // unless those are preempted for it (they compute everything again).
   bool ResetPrefixCache(bool preempt_running = false);
 
   // Invariants of requests, slots, queue and cache. O(requests + blocks).

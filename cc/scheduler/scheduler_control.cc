@@ -52,6 +52,12 @@ bool Scheduler::ResetPrefixCache(bool preempt_running) {
   if (preempt_running) {
     while (!running_.empty()) Preempt(running_.size() - 1);
   }
+  if (!cache_.CanReset()) return false;
+  if (connector_ != nullptr) {
+    std::vector<kv_cache::KvTransfer> planned;
+    if (!connector_->Reset(&planned)) return false;
+    PlanTransfers(&planned, nullptr);
+  }
   return cache_.Reset();
 }
 

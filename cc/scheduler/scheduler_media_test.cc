@@ -23,7 +23,7 @@ Request WithMedia(Request request, std::vector<step::MediaItem> media) {
   return request;
 }
 
-Request WithAdapter(Request request, int32_t adapter) {
+Request WithAdapter(Request request, uint64_t adapter) {
   request.adapter = step::AdapterId(adapter);
   return request;
 }
@@ -252,7 +252,7 @@ TEST_P(MediaPropertyTest, EveryRequestGetsItsTokens) {
         request.media.push_back({"m" + std::to_string(content), at, 1 + content});
         at += 1 + content;
       }
-      if (pick(0, 1) == 0) request.adapter = step::AdapterId(pick(1, 4));
+      if (pick(0, 1) == 0) request.adapter = step::AdapterId(static_cast<uint64_t>(pick(1, 4)));
       if (options.policy == "priority") request.priority = pick(0, 2);
       expected[id] = FakeModel::Continue(request.prompt_token_ids,
                                          static_cast<size_t>(request.sampling.max_tokens), 97);

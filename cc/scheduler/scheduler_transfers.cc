@@ -29,7 +29,7 @@ KvTransferResult Sanitized(const KvTransfer& transfer, const KvTransferResult& r
   KvTransferResult sane = result;
   const auto size = static_cast<int32_t>(transfer.blocks.size());
   sane.num_blocks_done = std::clamp(result.num_blocks_done, 0, size);
-  if (transfer.direction == Direction::kProbe) return sane;
+  if (size == 0 || transfer.direction == Direction::kProbe) return sane;
   if (!sane.status.ok()) sane.num_blocks_done = std::min(sane.num_blocks_done, size - 1);
   if (sane.status.ok() && sane.num_blocks_done < size) {
     sane.status = Internal("the worker copied " + std::to_string(sane.num_blocks_done) + " of " +
@@ -68,7 +68,7 @@ void Scheduler::PlanTransfers(std::vector<KvTransfer>* planned, KvLoad* load) {
 bool Scheduler::FetchKv(RequestState* request, const kv_cache::PrefixMatch& match,
                         int32_t promised) {
   if (connector_ == nullptr || request->kv_looked_up || !ReadsPrefixCache(*request)) return false;
-  if (!options_.kv_cache.enable_prefix_caching || transfers_.num_abandoned > 0) return false;
+  if (!options_.kv_cache.enable_prefix_caching || transfers_.hangs()) return false;
   const int32_t size = options_.kv_cache.block_size;
   const int32_t whole = (request->num_tokens() - 1) / size * size;  // one token is computed here
   if (whole <= match.num_tokens) return false;
@@ -76,8 +76,10 @@ bool Scheduler::FetchKv(RequestState* request, const kv_cache::PrefixMatch& matc
   std::vector<KvTransfer> planned;
   const kv_cache::ConnectorMatch found =
       connector_->Lookup(*request->request, hashes.subspan(match.num_tokens / size), &planned);
+  // An abandoned transfer may never end: a request does not wait for an answer that it may bring.
+  const bool answer_comes = !planned.empty() || transfers_.num_abandoned == 0;
   PlanTransfers(&planned, nullptr);
-  if (found.ask_again && !transfers_.empty()) {
+  if (found.ask_again && answer_comes && !transfers_.empty()) {
     Park(request, ParkReason::kKvLookup);
     return true;
   }
@@ -162,7 +164,7 @@ void Scheduler::OfferStores(const RequestState& request, int32_t num_tokens) {
 
 void Scheduler::PlanStores() {
   std::erase_if(to_store_, [](const BlockContent& c) { return c.block == kv_cache::kNullBlock; });
-  if (!to_store_.empty() && transfers_.num_abandoned == 0) {
+  if (!to_store_.empty() && !transfers_.hangs()) {
     std::vector<KvTransfer> planned;
     connector_->Transfer(Direction::kStore, to_store_, &planned);
     PlanTransfers(&planned, nullptr);

@@ -38,6 +38,14 @@ class ScriptedConnector final : public kv_cache::KvConnector {
     finished.push_back(result);
   }
 
+  bool Reset(std::vector<KvTransfer>* transfers) override {
+    if (!resets) return false;
+    transfers->push_back({.direction = Direction::kForget, .medium = "test"});
+    answer = {};
+    return true;
+  }
+
+  bool resets = true;
   kv_cache::ConnectorMatch answer;
   bool probe = false, stores = false, loads = true;
   int num_lookups = 0;
@@ -182,14 +190,81 @@ TEST_F(SchedulerTransfersTest, AnAbandonedLoadLetsItsRequestComputeAndKeepsThePa
   EXPECT_EQ(scheduler_->CheckIntegrity(), OkStatus());
   EXPECT_EQ(Step(), "1:14");
   EXPECT_EQ(scheduler_->stats().kv_blocks_used, 2 + 4);
-  Add(MakeRequest(2, 14, 1));
-  EXPECT_EQ(Step(), "1:1 2:14") << "nobody asks a connector whose worker hangs";
-  EXPECT_EQ(connector_.num_lookups, 1);
+  EXPECT_EQ(Step(), "1:1");
   End(loads[0].id, 2);
   EXPECT_EQ(scheduler_->stats().kv_blocks_used, 0);
-  Add(MakeRequest(3, 14, 1));
+}
+
+TEST_F(SchedulerTransfersTest, OneAbandonedTransferDoesNotDisableTheConnector) {
+  connector_.answer.num_blocks = 1;
+  connector_.stores = true;
+  Add(MakeRequest(1, 6, 1));
+  EXPECT_EQ(Schedule(), "");
+  const auto late = Take();
+  scheduler_->AbandonTransfer(late[0].id);
+  EXPECT_EQ(Step(), "1:6");
+  const auto stores = Take();
+  ASSERT_EQ(stores.size(), 1u) << "what is computed is stored";
+  const Request request = MakeRequest(2, 7, 1);
+  Add(request);
+  EXPECT_EQ(Schedule(), "");
+  EXPECT_EQ(Parked(ParkReason::kKvLoad), 1) << "others load";
+  const auto loads = Take();
+  FillPages(loads[0], request, 0);
+  End(loads[0].id, 1);
+  EXPECT_EQ(Step(), "2:3");
+  EXPECT_EQ(events_[0].num_cached_tokens, 4);
+}
+
+TEST_F(SchedulerTransfersTest, AConnectorIsNotUsedWhileItsWorkerHangs) {
+  connector_.answer.num_blocks = 1;
+  std::vector<KvTransfer> late;
+  for (uint64_t id = 1; id <= KvTransfers::kMostAbandoned + 1; ++id) {
+    Add(MakeRequest(id, 6, 1));
+    EXPECT_EQ(Schedule(), "") << "the connector is asked";
+    late.push_back(Take().at(0));
+    scheduler_->AbandonTransfer(late.back().id);
+    EXPECT_EQ(Step(), std::to_string(id) + ":6");
+  }
+  const int num_lookups = connector_.num_lookups;
+  Add(MakeRequest(8, 6, 1));
+  EXPECT_EQ(Step(), "8:6") << "its request does not wait for one more timeout";
+  EXPECT_EQ(connector_.num_lookups, num_lookups);
+  End(late[0].id, 1);
+  Add(MakeRequest(9, 6, 1));
   EXPECT_EQ(Schedule(), "") << "it is asked again";
-  EXPECT_EQ(connector_.num_lookups, 2);
+}
+
+TEST_F(SchedulerTransfersTest, ARequestDoesNotWaitForAnAnswerThatAnAbandonedProbeWouldBring) {
+  connector_.answer.ask_again = true;
+  connector_.probe = true;
+  Add(MakeRequest(1, 9, 1));
+  EXPECT_EQ(Schedule(), "");
+  const auto probes = Take();
+  connector_.probe = false;  // it is under way: no second one
+  scheduler_->AbandonTransfer(probes[0].id);
+  EXPECT_EQ(Step(), "1:9");
+}
+
+TEST_F(SchedulerTransfersTest, AResetReachesTheConnector) {
+  connector_.answer.num_blocks = 1;
+  EXPECT_TRUE(scheduler_->ResetPrefixCache());
+  const auto forgets = Take();
+  ASSERT_EQ(forgets.size(), 1u);
+  EXPECT_EQ(forgets[0].direction, Direction::kForget);
+  Add(MakeRequest(1, 6, 1));
+  EXPECT_EQ(Step(), "1:6") << "nothing is loaded";
+  End(forgets[0].id, 0);
+  EXPECT_EQ(connector_.finished.back().status, OkStatus());
+}
+
+TEST_F(SchedulerTransfersTest, AResetIsRefusedIfTheConnectorCannotForget) {
+  connector_.resets = false;
+  Add(MakeRequest(1, 9, 1));
+  EXPECT_EQ(Step(), "1:9");
+  EXPECT_FALSE(scheduler_->ResetPrefixCache());
+  Add(MakeRequest(2, 9, 1));
+  EXPECT_EQ(Step(), "2:1") << "nothing was forgotten";
 }
 
 TEST_F(SchedulerTransfersTest, ALoadStartsAfterTheStepsThatMayWriteToItsPages) {

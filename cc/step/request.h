@@ -21,8 +21,10 @@ using RequestIndex = StrongId<struct RequestIndexTag, int32_t>;
 // A page of the KV pool; 0 is the null block.
 using BlockId = StrongId<struct BlockIdTag, int32_t>;
 
-// A set of adapter weights; 0 = the model as it is.
-using AdapterId = StrongId<struct AdapterIdTag, int32_t>;
+// One load of a set of adapter weights; 0 = the model as it is. Cached KV is found by it, also in
+// files that outlive the process, so an id is never used for another load: Engine::NewAdapterId()
+// issues them.
+using AdapterId = StrongId<struct AdapterIdTag, uint64_t>;
 
 inline constexpr BlockId kNullBlock{0};
 inline constexpr AdapterId kNoAdapter{0};

@@ -12,6 +12,7 @@ ConnectorMatch FileConnector::Lookup(const step::Request&, std::span<const Block
                                      std::vector<KvTransfer>* transfers) {
   ++stats_.num_kv_lookups;
   ConnectorMatch match;
+  if (!usable_) return match;
   for (; match.num_blocks < static_cast<int32_t>(hashes.size()); ++match.num_blocks) {
     for (int32_t g = 0; g < options_.num_groups; ++g) {
       const ContentKey key{hashes[match.num_blocks], GroupId(static_cast<uint16_t>(g))};
@@ -55,6 +56,10 @@ void FileConnector::Transfer(Direction direction, std::span<const BlockContent> 
   for (const BlockContent& block : blocks) {
     const ContentKey key{block.hash, block.group};
     if (direction == Direction::kStore) {
+      if (!usable_) {
+        ++stats_.kv_blocks_dropped;
+        continue;
+      }
       if (known_.Find(key) == kThere || in_flight_.contains(key)) continue;
       if (num_storing_ >= options_.max_blocks_in_flight) {
         ++stats_.kv_blocks_dropped;
@@ -80,12 +85,17 @@ void FileConnector::Land(const ContentKey& key) {
 
 void FileConnector::Finish(const KvTransfer& transfer, const KvTransferResult& result) {
   stats_.num_failed_kv_transfers += !result.status.ok();
+  if (transfer.direction == Direction::kForget) {
+    --num_forgetting_;
+    usable_ = result.status.ok() && num_forgetting_ == 0;
+  }
   const auto done = static_cast<size_t>(std::max(0, result.num_blocks_done));
   for (size_t i = 0; i < transfer.blocks.size(); ++i) {
     const ContentKey key{transfer.blocks[i].hash, transfer.blocks[i].group};
     Land(key);
     const bool stores = transfer.direction == Direction::kStore;
     num_storing_ -= stores;
+    if (!usable_) continue;  // the files are removed, or about to be
     if (i < done) {
       Learn(kThere, key);
       stats_.kv_blocks_stored += stores;
@@ -96,6 +106,16 @@ void FileConnector::Finish(const KvTransfer& transfer, const KvTransferResult& r
       Learn(kAbsent, key);
     }
   }
+}
+
+bool FileConnector::Reset(std::vector<KvTransfer>* transfers) {
+  known_ = KeyLists(2);
+  usable_ = false;
+  ++num_forgetting_;
+  KvTransfer& forget = transfers->emplace_back();
+  forget.direction = Direction::kForget;
+  forget.medium = kFileMedium;
+  return true;
 }
 
 Status FileConnector::CheckIntegrity() const {

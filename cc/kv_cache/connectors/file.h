@@ -11,6 +11,8 @@
 // starts a probe and says "ask again". What is known to be there is remembered, up to a bound; what
 // was not there is remembered until somebody was told, since another process may write it.
 //
+// A reset removes the folder's files. Until that is done nothing is looked up or stored.
+//
 // Thread safety: none.
 #ifndef PAGEMILL_CC_KV_CACHE_CONNECTORS_FILE_H_
 #define PAGEMILL_CC_KV_CACHE_CONNECTORS_FILE_H_
@@ -49,6 +51,7 @@ class FileConnector final : public KvConnector {
   void Transfer(KvTransfer::Direction direction, std::span<const BlockContent> blocks,
                 std::vector<KvTransfer>* transfers) override;
   void Finish(const KvTransfer& transfer, const KvTransferResult& result) override;
+  bool Reset(std::vector<KvTransfer>* transfers) override;
 
   KvConnectorStats stats() const override { return stats_; }
   Status CheckIntegrity() const override;
@@ -64,6 +67,9 @@ class FileConnector final : public KvConnector {
   KeyLists known_{2};
   std::unordered_map<ContentKey, int32_t, ContentKeyHash> in_flight_;  // number of transfers
   int32_t num_storing_ = 0;
+  int32_t num_forgetting_ = 0;  // kForget transfers under way
+  // False from a Reset() until the files are removed; forever if that fails.
+  bool usable_ = true;
   KvConnectorStats stats_;
 };
 

@@ -1,5 +1,6 @@
 #include "cc/kv_cache/tiers/block_tier.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -53,6 +54,7 @@ void BlockTier::Commit(const ContentKey& key) {
   Entry& entry = entries_.at(key);
   PM_CHECK(!entry.ready);
   entry.ready = true;
+  if (entry.erased) Drop(key);
 }
 
 int64_t BlockTier::Pin(const ContentKey& key) {
@@ -71,10 +73,28 @@ void BlockTier::Unpin(const ContentKey& key) {
 
 void BlockTier::Erase(const ContentKey& key) {
   Entry& entry = entries_.at(key);
-  if (entry.erased) return;
-  policy_->Erase(key);
+  if (!entry.erased) policy_->Erase(key);
   entry.erased = true;
   if (entry.pins == 0) Drop(key);
+}
+
+void BlockTier::EraseAll() {
+  std::vector<Content> all;
+  for (const auto& [key, entry] : entries_) {
+    if (!entry.erased) all.push_back({key, entry.slot});
+  }
+  // The order in which slots become free must not depend on that of the hash table.
+  std::sort(all.begin(), all.end(),
+            [](const Content& a, const Content& b) { return a.slot < b.slot; });
+  for (const Content& content : all) {
+    Entry& entry = entries_.at(content.key);
+    if (entry.ready) {
+      Erase(content.key);
+    } else {
+      policy_->Erase(content.key);
+      entry.erased = true;
+    }
+  }
 }
 
 void BlockTier::Drop(const ContentKey& key) {
@@ -103,7 +123,7 @@ Status BlockTier::CheckIntegrity() const {
     if (entry.pins < 0 || (entry.pins > 0 && !entry.ready)) {
       return Internal("KV tier: content is pinned that is not there");
     }
-    if (entry.erased && entry.pins == 0) return Internal("KV tier: erased content keeps its slot");
+    if (entry.erased && entry.ready && entry.pins == 0) return Internal("KV tier: erased content keeps its slot");
   }
   for (int64_t slot : free_slots_) {
     if (!see(slot, false)) return Internal("KV tier: a free slot that is taken");

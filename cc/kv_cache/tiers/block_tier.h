@@ -62,6 +62,8 @@ class BlockTier {
   void Unpin(const ContentKey& key);
   // Forgets content; its slot is free at once, or with the last Unpin().
   void Erase(const ContentKey& key);
+  // Forgets all content, that of stores under way too: their slots are free once they end.
+  void EraseAll();
   void FreeSlot(int64_t slot);  // of a victim
 
   Status CheckIntegrity() const;
@@ -70,7 +72,7 @@ class BlockTier {
   struct Entry {
     int64_t slot = 0;
     bool ready = false;
-    bool erased = false;  // pinned still: the slot is not free yet
+    bool erased = false;  // still pinned or being stored: the slot is not free yet
     int32_t pins = 0;
   };
 
@@ -80,7 +82,7 @@ class BlockTier {
   std::unique_ptr<Replacement> policy_;
   int64_t capacity_;
   std::unordered_map<ContentKey, Entry, ContentKeyHash>
-      entries_;                      // iterated by CheckIntegrity only
+      entries_;                      // never iterated where its order would matter
   std::vector<int64_t> free_slots_;  // a stack
   std::vector<bool> taken_;          // by slot
 };

@@ -186,6 +186,13 @@ void TieredConnector::Finish(const KvTransfer& transfer, const KvTransferResult&
   }
 }
 
+// Without an index nothing finds the bytes in the slots, so the media need not hear of it.
+bool TieredConnector::Reset(std::vector<KvTransfer>*) {
+  if (host_) host_->EraseAll();
+  if (disk_) disk_->EraseAll();
+  return true;
+}
+
 Status TieredConnector::CheckIntegrity() const {
   int64_t taken = 0;
   for (const std::optional<BlockTier>* tier : {&host_, &disk_}) {

@@ -55,6 +55,7 @@ class TieredConnector final : public KvConnector {
   void Transfer(KvTransfer::Direction direction, std::span<const BlockContent> blocks,
                 std::vector<KvTransfer>* transfers) override;
   void Finish(const KvTransfer& transfer, const KvTransferResult& result) override;
+  bool Reset(std::vector<KvTransfer>* transfers) override;
 
   KvConnectorStats stats() const override { return stats_; }
   Status CheckIntegrity() const override;

@@ -56,6 +56,12 @@ class Tiers {
     EXPECT_TRUE(none.empty());
     return match;
   }
+  void Reset() {
+    std::vector<KvTransfer> none;
+    EXPECT_TRUE(connector_->Reset(&none));
+    EXPECT_TRUE(none.empty());
+    EXPECT_EQ(connector_->CheckIntegrity(), OkStatus());
+  }
   KvConnectorStats stats() const { return connector_->stats(); }
 
  private:
@@ -155,6 +161,32 @@ TEST(TieredConnector, AFailedDemotionLosesTheBlockAndFreesItsSlot) {
   EXPECT_EQ(tiers.Lookup(0, 1).num_blocks, 0);
   EXPECT_EQ(tiers.Lookup(1, 4).num_blocks, 3);
   EXPECT_FALSE(tiers.Store(4, 5).empty());
+}
+
+TEST(TieredConnector, AResetForgetsWhatIsThereAndWhatIsUnderWay) {
+  for (const char* policy : {"lru", "arc"}) {
+    Tiers tiers({.host_blocks = 4, .disk_blocks = 8, .policy = policy});
+    tiers.Finish(tiers.Store(0, 3));
+    tiers.Finish(tiers.Store(3, 4));  // block 0 is on disk now
+    const auto under_way = tiers.Store(4, 5);
+    ASSERT_EQ(under_way.size(), 2u) << "a demotion and a store";
+    tiers.Reset();
+    EXPECT_EQ(tiers.Lookup(0, 5).num_blocks, 0);
+    EXPECT_EQ(tiers.Lookup(4, 5).num_blocks, 0);
+    tiers.Finish(under_way);
+    for (int i = 0; i < 5; ++i) EXPECT_EQ(tiers.Lookup(i, i + 1).num_blocks, 0) << i;
+    tiers.Finish(tiers.Store(0, 3));
+    EXPECT_EQ(tiers.Lookup(0, 5).num_blocks, 3) << "all slots are free again";
+  }
+}
+
+TEST(TieredConnector, AStoreThatFailsAfterAResetFreesItsSlot) {
+  Tiers tiers({.host_blocks = 3});
+  const auto store = tiers.Store(0, 2);
+  tiers.Reset();
+  tiers.Fail(store[0], 1);
+  tiers.Finish(tiers.Store(0, 2));
+  EXPECT_EQ(tiers.Lookup(0, 2).num_blocks, 2);
 }
 
 TEST(TieredConnector, ABlockIsLoadableWhereAllGroupsHaveIt) {

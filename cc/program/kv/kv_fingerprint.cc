@@ -10,8 +10,6 @@
 namespace pagemill::program {
 namespace {
 
-constexpr int64_t kSampleBytes = 4096;
-
 // The program without the paths of its files.
 void AppendProgram(const Program& program, std::string* text) {
   const std::string whole = program.ToText();
@@ -23,27 +21,17 @@ void AppendProgram(const Program& program, std::string* text) {
   }
 }
 
-void AppendSamples(const std::byte* data, int64_t bytes, std::string* text) {
-  const int64_t size = std::min(bytes, kSampleBytes);
-  for (int64_t offset : {int64_t{0}, (bytes - size) / 2, bytes - size}) {
-    const Digest128 digest = Xxh3_128(data + offset, static_cast<size_t>(size));
-    text->append(std::to_string(digest.high) + " " + std::to_string(digest.low) + "\n");
-  }
-}
-
 }  // namespace
 
-Digest128 KvFingerprint(const Program& program, const Weights& weights,
+Digest128 KvFingerprint(const Program& program, std::span<const Digest128> file_digests,
                         const CacheGeometry& geometry) {
-  std::string text = "pagemill kv 1\n";
+  std::string text = "pagemill kv 2\n";
   text += std::endian::native == std::endian::little ? "little" : "big";
   text += " " + std::to_string(geometry.block_size) + " ";
   text.append(Info(geometry.dtype).name).append("\n");
   AppendProgram(program, &text);
-  for (size_t i = 0; i < program.values().size(); ++i) {
-    const Value& value = program.values()[i];
-    if (value.kind != ValueKind::kWeight || value.assembly) continue;  // the parts say all
-    AppendSamples(weights.data(ValueId(static_cast<int32_t>(i))), value.Bytes({}), &text);
+  for (const Digest128& digest : file_digests) {
+    text += std::to_string(digest.high) + " " + std::to_string(digest.low) + "\n";
   }
   return Xxh3_128(text.data(), text.size());
 }

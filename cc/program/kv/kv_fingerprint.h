@@ -3,22 +3,23 @@
 // how KV is paged, and the byte order of the machine. KV that was saved under another fingerprint
 // is of no use.
 //
-//   const Digest128 fingerprint = KvFingerprint(program, weights, GeometryOf(options));
+//   const Digest128 fingerprint = KvFingerprint(program, digests, GeometryOf(options));
 //
-// Where the weights lie does not count. Of each weight only 4 KiB at its start, middle and end are
-// read, so that a large model costs milliseconds; whoever trains or merges a model changes more
-// than that leaves out.
+// Every byte of the files of weights counts, by their digests (weight_digests.h); their paths do
+// not.
 #ifndef PAGEMILL_CC_PROGRAM_KV_KV_FINGERPRINT_H_
 #define PAGEMILL_CC_PROGRAM_KV_KV_FINGERPRINT_H_
+
+#include <span>
 
 #include "cc/base/xxh3.h"
 #include "cc/program/operand_views.h"
 #include "cc/program/program.h"
-#include "cc/program/weights/weights.h"
 
 namespace pagemill::program {
 
-Digest128 KvFingerprint(const Program& program, const Weights& weights,
+// `file_digests`: WeightDigests().
+Digest128 KvFingerprint(const Program& program, std::span<const Digest128> file_digests,
                         const CacheGeometry& geometry);
 
 }  // namespace pagemill::program

@@ -5,7 +5,9 @@
 #include <string>
 #include <utility>
 
+#include "cc/device/thread_pool.h"
 #include "cc/program/testing/tiny_llama.h"
+#include "cc/program/weights/weight_digests.h"
 
 namespace pagemill::program {
 namespace {
@@ -15,7 +17,9 @@ Digest128 Fingerprint(const std::string& text, const CacheGeometry& geometry = {
   EXPECT_TRUE(program.ok()) << program.status().ToString();
   StatusOr<Weights> weights = Weights::Load(*program);
   EXPECT_TRUE(weights.ok()) << weights.status().ToString();
-  return KvFingerprint(*program, *weights, geometry);
+  device::ThreadPool pool({.num_threads = 1});
+  const auto digests = WeightDigests(*program, *weights, DigestMemory(""), pool);
+  return KvFingerprint(*program, digests, geometry);
 }
 
 TEST(KvFingerprintTest, IsTheSameForTheSameModel) {

@@ -55,6 +55,17 @@ void* Map(int fd, size_t size, MappedFile::Use use) {
   return data;
 }
 
+int64_t Nanoseconds(const struct timespec& time) {
+  return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+}
+
+FileIdentity IdentityOf(const struct stat& info) {
+  return {.inode = info.st_ino,
+          .bytes = info.st_size,
+          .modified_ns = Nanoseconds(info.st_mtim),
+          .changed_ns = Nanoseconds(info.st_ctim)};
+}
+
 }  // namespace
 
 StatusOr<MappedFile> MappedFile::Open(const std::string& path, Use use) {
@@ -73,7 +84,7 @@ StatusOr<MappedFile> MappedFile::Open(const std::string& path, Use use) {
   const size_t size = static_cast<size_t>(info.st_size);
   if (size == 0) {  // mmap refuses an empty range
     ::close(fd);
-    return MappedFile(std::span<const std::byte>());
+    return MappedFile(path, IdentityOf(info), {});
   }
   void* data = Map(fd, size, use);
   if (data == MAP_FAILED) {
@@ -82,7 +93,7 @@ StatusOr<MappedFile> MappedFile::Open(const std::string& path, Use use) {
     return status;
   }
   ::close(fd);  // the mapping keeps the file
-  return MappedFile(std::span(static_cast<const std::byte*>(data), size));
+  return MappedFile(path, IdentityOf(info), std::span(static_cast<const std::byte*>(data), size));
 }
 
 void MappedFile::DropPages() const {

@@ -11,6 +11,7 @@
 #define PAGEMILL_CC_PROGRAM_WEIGHTS_MAPPED_FILE_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <utility>
@@ -18,6 +19,16 @@
 #include "cc/base/status.h"
 
 namespace pagemill::program {
+
+// What a file system says of a file, as of its mapping. Only the system sets `changed_ns`, so a
+// change of content that keeps all of these needs a hand on the clock or the disk.
+struct FileIdentity {
+  uint64_t inode = 0;
+  int64_t bytes = 0;
+  int64_t modified_ns = 0;  // since the epoch
+  int64_t changed_ns = 0;   // the same, of content or attributes
+  friend bool operator==(const FileIdentity&, const FileIdentity&) = default;
+};
 
 class MappedFile {
  public:
@@ -31,18 +42,29 @@ class MappedFile {
   // kNotFound where the path does not exist, kInvalidArgument where it is not a regular file.
   static StatusOr<MappedFile> Open(const std::string& path, Use use = Use::kParts);
   ~MappedFile();
-  MappedFile(MappedFile&& other) noexcept : bytes_(std::exchange(other.bytes_, {})) {}
+  MappedFile(MappedFile&& other) noexcept
+      : path_(std::move(other.path_)),
+        identity_(other.identity_),
+        bytes_(std::exchange(other.bytes_, {})) {}
   MappedFile& operator=(MappedFile&& other) noexcept {
+    std::swap(path_, other.path_);
+    std::swap(identity_, other.identity_);
     std::swap(bytes_, other.bytes_);
     return *this;
   }
 
+  const std::string& path() const { return path_; }
+  const FileIdentity& identity() const { return identity_; }
   std::span<const std::byte> bytes() const { return bytes_; }
   // Lets the system take back what it has read; pages are read again when touched again.
   void DropPages() const;
 
  private:
-  explicit MappedFile(std::span<const std::byte> bytes) : bytes_(bytes) {}
+  MappedFile(std::string path, const FileIdentity& identity, std::span<const std::byte> bytes)
+      : path_(std::move(path)), identity_(identity), bytes_(bytes) {}
+
+  std::string path_;
+  FileIdentity identity_;
   std::span<const std::byte> bytes_;
 };
 

@@ -10,6 +10,8 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <limits>
+#include <utility>
 #include <vector>
 
 #include "cc/device/large_pages.h"
@@ -20,11 +22,12 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int64_t kPageBytes = 4096;
-constexpr int64_t kDigestChunk = 1 << 20;
 constexpr char kSuffix[] = ".packed";
 constexpr char kTemporary[] = ".writing";
 // A temporary file older than this belongs to a process that is gone.
 constexpr std::chrono::hours kAbandoned{1};
+// What was not used for so long is removed; it can be made again.
+constexpr std::chrono::hours kUnused{30 * 24};
 
 struct Header {
   char magic[16] = {'p', 'a', 'g', 'e', 'm', 'i', 'l', 'l', ' ', 'p', 'a', 'c', 'k', ' ', '1'};
@@ -39,35 +42,48 @@ struct CachedFile {
   int64_t bytes;
 };
 
-std::vector<CachedFile> FilesOf(const std::string& folder) {
-  std::vector<CachedFile> files;
+void Remove(const fs::path& path) {
+  std::error_code ignored;
+  fs::remove(path, ignored);
+}
+
+// The packs, those not used for longest first. Removes what is left of dead processes and what was
+// not used for long. A pack was used when its digest was.
+std::vector<CachedFile> TidyFiles(const std::string& folder, const DigestMemory& digests) {
+  std::vector<CachedFile> packs;
   std::error_code error;
+  const auto now = fs::file_time_type::clock::now();
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
     const std::string name = entry.path().filename().string();
-    const fs::file_time_type used = entry.last_write_time(error);
+    fs::file_time_type used = entry.last_write_time(error);
     if (error) continue;
-    if (name.ends_with(kTemporary) && fs::file_time_type::clock::now() - used > kAbandoned) {
-      fs::remove(entry.path(), error);
-    } else if (name.ends_with(kSuffix)) {
-      files.push_back({entry.path(), used, static_cast<int64_t>(entry.file_size(error))});
+    const bool pack = name.ends_with(kSuffix);
+    if (pack) {
+      const auto recalled = fs::last_write_time(digests.PathFor(entry.path().string()), error);
+      if (!error) used = std::max(used, recalled);
+    }
+    if (name.ends_with(kTemporary) ? now - used > kAbandoned
+                                   : (pack || name.ends_with(DigestMemory::kSuffix)) &&
+                                         now - used > kUnused) {
+      Remove(entry.path());
+    } else if (pack) {
+      packs.push_back({entry.path(), used, static_cast<int64_t>(entry.file_size(error))});
     }
   }
-  return files;
+  std::sort(packs.begin(), packs.end(),
+            [](const CachedFile& a, const CachedFile& b) { return a.used < b.used; });
+  return packs;
+}
+
+// Bytes that packs may take, of which they have `taken`: a tenth of the file system stays free.
+int64_t Bound(const std::string& folder, int64_t taken) {
+  std::error_code error;
+  const fs::space_info space = fs::space(folder, error);
+  if (error) return std::numeric_limits<int64_t>::max();  // then writing says what is wrong
+  return taken + static_cast<int64_t>(space.available) - static_cast<int64_t>(space.capacity / 10);
 }
 
 }  // namespace
-
-Digest128 ParallelDigest(std::span<const std::byte> bytes, device::ThreadPool& pool) {
-  const int64_t size = static_cast<int64_t>(bytes.size());
-  std::vector<Digest128> digests((size + kDigestChunk - 1) / kDigestChunk);
-  pool.ParallelFor(static_cast<int64_t>(digests.size()), 1, [&](int64_t begin, int64_t end, int) {
-    for (int64_t i = begin; i < end; ++i) {
-      const int64_t at = i * kDigestChunk;
-      digests[i] = Xxh3_128(bytes.data() + at, std::min(kDigestChunk, size - at));
-    }
-  });
-  return Xxh3_128(digests.data(), digests.size() * sizeof(Digest128));
-}
 
 std::string PackCache::PathOf(const Digest128& key) const {
   char name[48];
@@ -75,63 +91,79 @@ std::string PackCache::PathOf(const Digest128& key) const {
   return folder_ + name + kSuffix;
 }
 
-std::optional<PackCache::Entry> PackCache::Find(const Digest128& key, int64_t bytes,
-                                                device::ThreadPool& pool) const {
-  const std::string path = PathOf(key);
-  StatusOr<MappedFile> file = MappedFile::Open(path, MappedFile::Use::kAll);
-  if (!file.ok()) return std::nullopt;
-  const std::span<const std::byte> all = file->bytes();
-  if (static_cast<int64_t>(all.size()) != kPageBytes + bytes) return std::nullopt;
+Status PackCache::CheckWhole(const MappedFile& file, const Digest128& key, int64_t bytes,
+                             device::ThreadPool& pool) const {
+  const auto damaged = [&file](const char* what) {
+    return DataLoss("'" + file.path() + "' is damaged: " + what);
+  };
+  const std::span<const std::byte> all = file.bytes();
+  if (static_cast<int64_t>(all.size()) != kPageBytes + bytes) return damaged("its size differs");
   Header header;
   const Header expected;
   std::memcpy(&header, all.data(), sizeof(header));
-  const std::span<const std::byte> payload = all.subspan(kPageBytes);
   if (std::memcmp(header.magic, expected.magic, sizeof(header.magic)) != 0 ||
-      !(header.key == key) || header.bytes != bytes ||
-      !(header.checksum == ParallelDigest(payload, pool))) {
-    return std::nullopt;
+      !(header.key == key) || header.bytes != bytes) {
+    return damaged("its header differs");
   }
-  std::error_code ignored;  // another process may have removed it: the mapping stays
-  fs::last_write_time(path, fs::file_time_type::clock::now(), ignored);
-  return Entry{*std::move(file), payload, BetterCopied(payload)};
+  if (digests_.Recall(file) == header.checksum) return OkStatus();
+  if (!(header.checksum == ParallelDigest(all.subspan(kPageBytes), pool))) {
+    return damaged("its checksum differs");
+  }
+  digests_.Remember(file, header.checksum);
+  return OkStatus();
 }
 
-bool PackCache::BetterCopied(std::span<const std::byte> mapped) const {
+StatusOr<PackCache::Entry> PackCache::Find(const Digest128& key, int64_t bytes,
+                                           device::ThreadPool& pool) const {
+  PM_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(PathOf(key), MappedFile::Use::kAll));
+  PM_RETURN_IF_ERROR(CheckWhole(file, key, bytes, pool));
+  const std::span<const std::byte> payload = file.bytes().subspan(kPageBytes);
+  return Entry{std::move(file), payload, BetterCopied(payload, pool)};
+}
+
+bool PackCache::BetterCopied(std::span<const std::byte> mapped, device::ThreadPool& pool) const {
   const device::LargePages pages = device::DetectLargePages(system_root_ + "/sys");
   const int64_t size = static_cast<int64_t>(mapped.size());
-  return pages.on_request && size >= 2 * pages.bytes &&
-         2 * device::BytesInLargePages(mapped, system_root_ + "/proc") < size;
+  if (!pages.on_request || size < 2 * pages.bytes) return false;
+  // What was not read yet counts as small. One byte brings in a large page, where there is one.
+  pool.ParallelFor(size / pages.bytes, /*grain=*/8, [&](int64_t begin, int64_t end, int) {
+    for (int64_t i = begin; i < end; ++i) {
+      const volatile std::byte* first = mapped.data() + i * pages.bytes;
+      (void)*first;
+    }
+  });
+  return 2 * device::BytesInLargePages(mapped, system_root_ + "/proc") < size;
 }
 
-void PackCache::MakeRoom(int64_t bytes) const {
-  std::vector<CachedFile> files = FilesOf(folder_);
-  std::sort(files.begin(), files.end(),
-            [](const CachedFile& a, const CachedFile& b) { return a.used < b.used; });
-  int64_t total = bytes;
-  for (const CachedFile& file : files) total += file.bytes;
-  std::error_code ignored;
-  for (const CachedFile& file : files) {
-    if (total <= max_bytes_) return;
-    fs::remove(file.path, ignored);
-    total -= file.bytes;
+Status PackCache::MakeRoom(int64_t bytes) const {
+  const std::vector<CachedFile> packs = TidyFiles(folder_, digests_);
+  int64_t taken = 0;
+  for (const CachedFile& pack : packs) taken += pack.bytes;
+  const int64_t bound = max_bytes_ ? *max_bytes_ : Bound(folder_, taken);
+  if (bytes > bound) {
+    return ResourceExhausted("packed weights of " + std::to_string(bytes) +
+                             " bytes exceed what '" + folder_ + "' has room for, " +
+                             std::to_string(std::max<int64_t>(bound, 0)));
   }
+  for (const CachedFile& pack : packs) {
+    if (taken + bytes <= bound) break;
+    Remove(pack.path);
+    Remove(digests_.PathFor(pack.path.string()));
+    taken -= pack.bytes;
+  }
+  return OkStatus();
 }
 
 Status PackCache::Store(const Digest128& key, std::span<const std::byte> bytes,
                         device::ThreadPool& pool) const {
   const int64_t size = static_cast<int64_t>(bytes.size());
-  if (size + kPageBytes > max_bytes_) {
-    return ResourceExhausted("packed weights of " + std::to_string(size) +
-                             " bytes exceed the bound of '" + folder_ + "', " +
-                             std::to_string(max_bytes_));
-  }
   const auto failure = [](const std::string& path) {
     return Unavailable("cannot write '" + path + "': " + std::strerror(errno));
   };
   std::error_code error;
   fs::create_directories(folder_, error);
   if (error) return Unavailable("cannot create '" + folder_ + "': " + error.message());
-  MakeRoom(size + kPageBytes);
+  PM_RETURN_IF_ERROR(MakeRoom(size + kPageBytes));
   Header header;
   header.key = key;
   header.bytes = size;

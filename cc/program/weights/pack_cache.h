@@ -7,8 +7,10 @@
 //
 // One file a key: a header of a page (magic, key, size, checksum), then the bytes. Files are
 // written under another name and renamed, so nobody sees half of one; the checksum catches what a
-// crash of the system or a disk leaves behind. Where a new file would bring the folder above its
-// bound, those not used for longest are removed. Several processes may use a folder at once.
+// crash of the system or a disk leaves behind. It is computed over all bytes the first time that a
+// file is found, and remembered (file_digest.h). Packs may take what leaves a tenth of the file
+// system free; those not used for longest are removed for a new one, and those not used for 30 days
+// in any case. Several processes may use a folder at once.
 //
 // Weights are read faster from large pages (device/large_pages.h). Files are written in one piece
 // and mapped so that the page cache holds them in such pages where the file system can.
@@ -24,21 +26,24 @@
 #include "cc/base/status.h"
 #include "cc/base/xxh3.h"
 #include "cc/device/thread_pool.h"
+#include "cc/program/weights/file_digest.h"
 #include "cc/program/weights/mapped_file.h"
 
 namespace pagemill::program {
 
-// The digest of `bytes`, computed by all threads.
-Digest128 ParallelDigest(std::span<const std::byte> bytes, device::ThreadPool& pool);
-
 class PackCache {
  public:
-  static constexpr int64_t kMaxBytes = int64_t{32} << 30;  // of all files of a folder
-
-  // `system_root` holds sys and proc of this machine.
-  explicit PackCache(std::string folder, int64_t max_bytes = kMaxBytes,
+  // `max_bytes` bounds the packs of the folder instead of the file system; `system_root` holds sys
+  // and proc of this machine.
+  explicit PackCache(std::string folder, std::optional<int64_t> max_bytes = std::nullopt,
                      std::string system_root = "")
-      : folder_(std::move(folder)), max_bytes_(max_bytes), system_root_(std::move(system_root)) {}
+      : folder_(std::move(folder)),
+        max_bytes_(max_bytes),
+        system_root_(std::move(system_root)),
+        digests_(folder_) {}
+
+  // Of the files that are packed, remembered in the same folder.
+  const DigestMemory& digests() const { return digests_; }
 
   struct Entry {
     MappedFile file;
@@ -47,21 +52,25 @@ class PackCache {
     // read faster, but shared by nobody. Never where it is smaller than two large pages.
     bool better_copied = false;
   };
-  // Nothing where there is no whole file of this key and size. Reads all of it.
-  std::optional<Entry> Find(const Digest128& key, int64_t bytes, device::ThreadPool& pool) const;
-  // Creates the folder. kResourceExhausted where `bytes` exceeds the folder's bound;
-  // kUnavailable, with the path and the system's words, where it cannot be written.
+  // kNotFound if there is no file of this key; kDataLoss, with its path, if it is not whole or of
+  // another size.
+  StatusOr<Entry> Find(const Digest128& key, int64_t bytes, device::ThreadPool& pool) const;
+  // Creates the folder. kResourceExhausted if there is no room for `bytes`; kUnavailable, with the
+  // path and the system's words, if it cannot be written.
   Status Store(const Digest128& key, std::span<const std::byte> bytes,
                device::ThreadPool& pool) const;
 
  private:
   std::string PathOf(const Digest128& key) const;
-  void MakeRoom(int64_t bytes) const;
-  bool BetterCopied(std::span<const std::byte> mapped) const;
+  Status MakeRoom(int64_t bytes) const;
+  Status CheckWhole(const MappedFile& file, const Digest128& key, int64_t bytes,
+                    device::ThreadPool& pool) const;
+  bool BetterCopied(std::span<const std::byte> mapped, device::ThreadPool& pool) const;
 
   std::string folder_;
-  int64_t max_bytes_;
+  std::optional<int64_t> max_bytes_;
   std::string system_root_;
+  DigestMemory digests_;
 };
 
 }  // namespace pagemill::program

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,16 +35,23 @@ class PackCacheTest : public ::testing::Test {
   static std::vector<std::byte> Copy(std::span<const std::byte> bytes) {
     return {bytes.begin(), bytes.end()};
   }
-  std::vector<fs::path> Files() const {
+  // Those that end so; all of them.
+  std::vector<fs::path> Files(const std::string& suffix = "") const {
     std::vector<fs::path> files;
-    for (const auto& entry : fs::directory_iterator(folder_)) files.push_back(entry.path());
+    for (const auto& entry : fs::directory_iterator(folder_)) {
+      if (entry.path().string().ends_with(suffix)) files.push_back(entry.path());
+    }
     return files;
   }
-  // Overwrites one byte of the only file.
+  fs::path Pack() const { return Files(".packed").at(0); }
+  // Overwrites one byte of the only pack; at another time, even if the clock says the same.
   void Damage(int64_t offset) const {
-    std::fstream file(Files().at(0), std::ios::binary | std::ios::in | std::ios::out);
+    std::fstream file(Pack(), std::ios::binary | std::ios::in | std::ios::out);
     file.seekp(offset);
     file.put('!');
+    file.close();
+    const auto modified = fs::last_write_time(Pack());
+    fs::last_write_time(Pack(), modified + std::chrono::seconds(1));
   }
 
   std::string root_;
@@ -63,11 +71,11 @@ class PackCacheTest : public ::testing::Test {
   }
   // What the cache says there of a file with so many bytes.
   bool BetterCopied(const std::string& choice, int64_t large_kibibytes, int64_t bytes) {
-    const PackCache cache(folder_, PackCache::kMaxBytes, System(choice, large_kibibytes));
+    const PackCache cache(folder_, std::nullopt, System(choice, large_kibibytes));
     EXPECT_TRUE(cache.Store({5, 5}, Bytes(static_cast<size_t>(bytes), 5), pool_).ok());
-    const std::optional<PackCache::Entry> entry = cache.Find({5, 5}, bytes, pool_);
-    EXPECT_TRUE(entry.has_value());
-    return entry && entry->better_copied;
+    const StatusOr<PackCache::Entry> entry = cache.Find({5, 5}, bytes, pool_);
+    EXPECT_TRUE(entry.ok()) << entry.status().ToString();
+    return entry.ok() && entry->better_copied;
   }
 
   device::ThreadPool pool_{{.num_threads = 2}};
@@ -77,15 +85,16 @@ TEST_F(PackCacheTest, MapsWhatWasStored) {
   const PackCache cache(folder_);
   const std::vector<std::byte> bytes = Bytes((3 << 20) + 5, 1);
   const int64_t size = static_cast<int64_t>(bytes.size());
-  EXPECT_FALSE(cache.Find({1, 2}, size, pool_).has_value());
+  EXPECT_FALSE(cache.Find({1, 2}, size, pool_).ok());
   ASSERT_TRUE(cache.Store({1, 2}, bytes, pool_).ok());
-  const std::optional<PackCache::Entry> entry = cache.Find({1, 2}, size, pool_);
-  ASSERT_TRUE(entry.has_value());
+  const StatusOr<PackCache::Entry> entry = cache.Find({1, 2}, size, pool_);
+  ASSERT_TRUE(entry.ok()) << entry.status().ToString();
   EXPECT_EQ(Copy(entry->bytes), bytes);
   EXPECT_EQ(reinterpret_cast<uintptr_t>(entry->bytes.data()) % 64, 0u);
-  EXPECT_FALSE(cache.Find({2, 1}, size, pool_).has_value()) << "another key";
-  EXPECT_FALSE(cache.Find({1, 2}, size - 1, pool_).has_value()) << "another size";
-  EXPECT_EQ(Files().size(), 1u) << "nothing temporary is left";
+  EXPECT_FALSE(cache.Find({2, 1}, size, pool_).ok()) << "another key";
+  EXPECT_FALSE(cache.Find({1, 2}, size - 1, pool_).ok()) << "another size";
+  EXPECT_EQ(Files(".packed").size(), 1u);
+  EXPECT_EQ(Files(".writing").size(), 0u) << "nothing temporary is left";
 }
 
 TEST_F(PackCacheTest, DamagedFilesAreNotFoundAndAreReplaced) {
@@ -93,13 +102,15 @@ TEST_F(PackCacheTest, DamagedFilesAreNotFoundAndAreReplaced) {
   const std::vector<std::byte> bytes = Bytes(2 << 20, 3);
   for (int64_t offset : {0, 17, 40, 4096, 4096 + (2 << 20) - 1}) {
     ASSERT_TRUE(cache.Store({7, 7}, bytes, pool_).ok());
-    ASSERT_TRUE(cache.Find({7, 7}, 2 << 20, pool_).has_value());
+    ASSERT_TRUE(cache.Find({7, 7}, 2 << 20, pool_).ok());
     Damage(offset);
-    EXPECT_FALSE(cache.Find({7, 7}, 2 << 20, pool_).has_value()) << "byte " << offset;
+    const Status damage = cache.Find({7, 7}, 2 << 20, pool_).status();
+    EXPECT_EQ(damage.code(), StatusCode::kDataLoss) << "byte " << offset;
+    EXPECT_NE(damage.message().find(Pack().string()), std::string::npos) << damage.message();
   }
   ASSERT_TRUE(cache.Store({7, 7}, bytes, pool_).ok());
-  fs::resize_file(Files().at(0), 5000);
-  EXPECT_FALSE(cache.Find({7, 7}, 2 << 20, pool_).has_value()) << "cut short";
+  fs::resize_file(Pack(), 5000);
+  EXPECT_EQ(cache.Find({7, 7}, 2 << 20, pool_).status().code(), StatusCode::kDataLoss) << "cut";
 }
 
 TEST_F(PackCacheTest, RemovesWhatWasNotUsedForLongest) {
@@ -114,12 +125,54 @@ TEST_F(PackCacheTest, RemovesWhatWasNotUsedForLongest) {
     ASSERT_TRUE(cache.Store({key, 0}, Bytes(4096, 0), pool_).ok());
     age(key, static_cast<int>(10 - key));
   }
-  ASSERT_TRUE(cache.Find({1, 0}, 4096, pool_).has_value()) << "the oldest, but used just now";
+  ASSERT_TRUE(cache.Find({1, 0}, 4096, pool_).ok()) << "the oldest, but used just now";
   ASSERT_TRUE(cache.Store({4, 0}, Bytes(4096, 0), pool_).ok());
-  EXPECT_TRUE(cache.Find({1, 0}, 4096, pool_).has_value());
-  EXPECT_FALSE(cache.Find({2, 0}, 4096, pool_).has_value());
-  EXPECT_TRUE(cache.Find({3, 0}, 4096, pool_).has_value());
-  EXPECT_TRUE(cache.Find({4, 0}, 4096, pool_).has_value());
+  EXPECT_TRUE(cache.Find({1, 0}, 4096, pool_).ok());
+  EXPECT_FALSE(cache.Find({2, 0}, 4096, pool_).ok());
+  EXPECT_TRUE(cache.Find({3, 0}, 4096, pool_).ok());
+  EXPECT_TRUE(cache.Find({4, 0}, 4096, pool_).ok());
+}
+
+TEST_F(PackCacheTest, AFileIsReadWholeOnce) {
+  const PackCache cache(folder_);
+  constexpr int64_t kSize = 2 << 20;
+  ASSERT_TRUE(cache.Store({7, 7}, Bytes(kSize, 3), pool_).ok());
+  ASSERT_TRUE(cache.Find({7, 7}, kSize, pool_).ok());
+  const auto modified = fs::last_write_time(Pack());
+  ASSERT_TRUE(cache.Find({7, 7}, kSize, pool_).ok());
+  EXPECT_EQ(fs::last_write_time(Pack()), modified) << "its times are how it is recognised";
+  // As if its checksum had been another: what is remembered is believed.
+  const MappedFile file = *MappedFile::Open(Pack().string());
+  cache.digests().Remember(file, {1, 2});
+  EXPECT_TRUE(cache.Find({7, 7}, kSize, pool_).ok()) << "it is computed if it does not fit";
+}
+
+TEST_F(PackCacheTest, WhatWasNotUsedForAMonthIsRemoved) {
+  const PackCache cache(folder_);
+  for (uint64_t key : {1, 2}) {
+    ASSERT_TRUE(cache.Store({key, 0}, Bytes(100, 0), pool_).ok());
+    ASSERT_TRUE(cache.Find({key, 0}, 100, pool_).ok());
+  }
+  const auto long_ago = fs::file_time_type::clock::now() - std::chrono::hours(31 * 24);
+  for (const fs::path& pack : Files(".packed")) fs::last_write_time(pack, long_ago);
+  // The first one was used long ago, too.
+  const std::string first = folder_ + "/00000000000000000000000000000001.packed";
+  ASSERT_TRUE(fs::exists(first));
+  fs::last_write_time(cache.digests().PathFor(first), long_ago);
+  ASSERT_TRUE(cache.Store({3, 0}, Bytes(100, 0), pool_).ok());
+  EXPECT_FALSE(fs::exists(first));
+  EXPECT_EQ(Files(".packed").size(), 2u);
+}
+
+TEST_F(PackCacheTest, PacksMayTakeWhatTheFileSystemHas) {
+  fs::create_directories(folder_);
+  const fs::space_info space = fs::space(folder_);
+  if (space.available < space.capacity / 10 + (1 << 20)) GTEST_SKIP() << "the disk is full";
+  const std::string large = folder_ + "/0.packed";
+  std::ofstream(large).close();
+  fs::resize_file(large, uint64_t{40} << 30);  // takes no space
+  ASSERT_TRUE(PackCache(folder_).Store({1, 1}, Bytes(5000, 0), pool_).ok());
+  EXPECT_TRUE(fs::exists(large));
 }
 
 TEST_F(PackCacheTest, RemovesWhatADeadProcessLeft) {
@@ -152,8 +205,8 @@ TEST_F(PackCacheTest, MapsLargeFilesAtTheBorderOfALargePage) {
   const PackCache cache(folder_);
   const std::vector<std::byte> bytes = Bytes(static_cast<size_t>(border) + 5, 1);
   ASSERT_TRUE(cache.Store({1, 2}, bytes, pool_).ok());
-  const std::optional<PackCache::Entry> entry = cache.Find({1, 2}, border + 5, pool_);
-  ASSERT_TRUE(entry.has_value());
+  const StatusOr<PackCache::Entry> entry = cache.Find({1, 2}, border + 5, pool_);
+  ASSERT_TRUE(entry.ok()) << entry.status().ToString();
   EXPECT_EQ(reinterpret_cast<uintptr_t>(entry->file.bytes().data()) % border, 0u);
   EXPECT_EQ(Copy(entry->bytes), bytes);
 }
@@ -161,7 +214,7 @@ TEST_F(PackCacheTest, MapsLargeFilesAtTheBorderOfALargePage) {
 TEST_F(PackCacheTest, RefusesWhatExceedsTheFolder) {
   const Status status = PackCache(folder_, 8192).Store({1, 1}, Bytes(5000, 0), pool_);
   EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
-  EXPECT_NE(status.message().find("packed weights of 5000 bytes exceed the bound"),
+  EXPECT_NE(status.message().find("packed weights of 9096 bytes exceed what"),
             std::string::npos);
 }
 

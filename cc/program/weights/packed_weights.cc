@@ -11,6 +11,7 @@
 #include "cc/program/assembly.h"
 #include "cc/program/operand_views.h"
 #include "cc/program/weights/assemble.h"
+#include "cc/program/weights/weight_digests.h"
 
 namespace pagemill::program {
 namespace {
@@ -111,17 +112,22 @@ TensorView ViewOf(const Copy& copy, const std::byte* data) {
   return view;
 }
 
-// Of columns of a stored matrix, all from the first element to the last.
-std::string DigestText(const Program& program, ValueId weight, const Weights& weights,
-                       device::ThreadPool& pool) {
-  const size_t stored = static_cast<size_t>(program.value(weight).SpanBytes());
-  const Digest128 digest = ParallelDigest({weights.data(weight), stored}, pool);
-  return " " + std::to_string(digest.high) + " " + std::to_string(digest.low);
+// Which bytes of which file: those of a stored matrix's columns, from the first to the last.
+std::string SourceText(const Program& program, ValueId weight,
+                       const std::vector<Digest128>& digests) {
+  const Value& v = program.value(weight);
+  const Digest128& file = digests[static_cast<size_t>(v.weight.file)];
+  std::string text;
+  for (uint64_t number : {file.high, file.low, static_cast<uint64_t>(v.weight.offset),
+                          static_cast<uint64_t>(v.SpanBytes())}) {
+    text += " " + std::to_string(number);
+  }
+  return text;
 }
 
 // Of all that decides the bytes of the copies and where they lie.
-Digest128 KeyOf(const Program& program, const Layout& layout, const Weights& weights,
-                device::ThreadPool& pool) {
+Digest128 KeyOf(const Program& program, const Layout& layout,
+                const std::vector<Digest128>& digests) {
   std::string text;
   for (const Copy& copy : layout.copies) {
     const TensorView& view = copy.view;
@@ -140,10 +146,10 @@ Digest128 KeyOf(const Program& program, const Layout& layout, const Weights& wei
       for (ValueId part : assembly->parts()) {
         text += part == kNoValue ? " -"
                                  : " " + std::string(Info(program.value(part).dtype).name) +
-                                       DigestText(program, part, weights, pool);
+                                       SourceText(program, part, digests);
       }
     } else {
-      text += DigestText(program, copy.weight, weights, pool);
+      text += SourceText(program, copy.weight, digests);
     }
     text += "\n";
   }
@@ -215,8 +221,11 @@ StatusOr<PackedWeights> PackedWeights::Make(const Program& program,
   const int64_t bytes = layout.bytes.packed_bytes;
   Digest128 key;
   if (cache != nullptr) {
-    key = KeyOf(program, layout, weights, pool);
-    packed.mapped_ = cache->Find(key, bytes, pool);
+    packed.file_digests_ = WeightDigests(program, weights, cache->digests(), pool);
+    key = KeyOf(program, layout, packed.file_digests_);
+    StatusOr<PackCache::Entry> found = cache->Find(key, bytes, pool);
+    if (found.ok()) packed.mapped_ = *std::move(found);
+    if (found.status().code() == StatusCode::kDataLoss) packed.damage_ = found.status();
   }
   packed.from_cache_ = packed.mapped_.has_value();
   const bool placed = placement.kind != device::MemoryPlacement::Kind::kAnywhere;

@@ -8,7 +8,7 @@
 //   const std::byte* data = packed.data(op, input);   // null: as stored
 //
 // A cache on disk (pack_cache.h) keeps all copies of a program together, under a digest of the
-// weights as stored and of how they are packed. Immutable after Make(); thread-safe.
+// files of weights and of how they are packed. Immutable after Make(); thread-safe.
 #ifndef PAGEMILL_CC_PROGRAM_WEIGHTS_PACKED_WEIGHTS_H_
 #define PAGEMILL_CC_PROGRAM_WEIGHTS_PACKED_WEIGHTS_H_
 
@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "cc/base/status.h"
+#include "cc/base/xxh3.h"
 #include "cc/device/numa.h"
 #include "cc/device/thread_pool.h"
 #include "cc/ops/op.h"
@@ -57,8 +58,12 @@ class PackedWeights {
   bool from_cache() const { return from_cache_; }
   // Are they the cache's file, mapped, which other processes share?
   bool mapped() const { return mapped_.has_value(); }
+  // What was wrong with the cache's file, if it was damaged and is replaced.
+  const Status& damage() const { return damage_; }
   // Why copies that were packed could not be stored in the cache; that is no reason to fail.
   const Status& store_status() const { return store_status_; }
+  // WeightDigests(), if the cache was asked; else empty.
+  const std::vector<Digest128>& file_digests() const { return file_digests_; }
 
   // Does any kernel read a copy?
   bool empty() const { return data_.empty(); }
@@ -88,7 +93,9 @@ class PackedWeights {
   LazyMemory memory_;                       // where they were packed or copied to
   std::optional<PackCache::Entry> mapped_;  // or found
   bool from_cache_ = false;
+  Status damage_;
   Status store_status_;
+  std::vector<Digest128> file_digests_;
   std::map<std::pair<size_t, size_t>, Operand> data_;
   std::vector<std::span<const std::byte>> read_by_;  // of each op
 };

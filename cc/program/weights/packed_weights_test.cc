@@ -6,6 +6,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -267,7 +268,7 @@ TEST_F(PackedWeightsCacheTest, WhatTheCacheMapsInSmallPagesIsCopied) {
   std::ofstream(pages + "/hpage_pmd_size") << (1 << 20);
   std::ofstream(pages + "/enabled") << "always [madvise] never";
   std::filesystem::create_directories(folder_ + "/proc/self");
-  const PackCache cache(folder_ + "/packed", PackCache::kMaxBytes, folder_);
+  const PackCache cache(folder_ + "/packed", std::nullopt, folder_);
   const Program program = MustParse();
   const std::vector<const ops::KernelRow*> rows = {&kPlain, &kPacksLarge, &kPlain};
   EXPECT_FALSE(MustPack(program, rows, &cache).mapped()) << "packed at this start";
@@ -279,6 +280,22 @@ TEST_F(PackedWeightsCacheTest, WhatTheCacheMapsInSmallPagesIsCopied) {
     EXPECT_EQ(packed.mapped(), mapped) << large_kibibytes;
     EXPECT_EQ(First(packed.data(1, 1)), 6);
   }
+}
+
+TEST_F(PackedWeightsCacheTest, ADamagedFileIsReplacedAndNamed) {
+  const PackCache cache(folder_);
+  const Program program = MustParse();
+  const std::vector<const ops::KernelRow*> rows = {&kPlain, &kPacksBoth, &kPlain};
+  EXPECT_TRUE(MustPack(program, rows, &cache).damage().ok()) << "there was none";
+  for (const auto& file : std::filesystem::directory_iterator(folder_)) {
+    std::filesystem::resize_file(file.path(), 5000);
+  }
+  const PackedWeights packed = MustPack(program, rows, &cache);
+  EXPECT_FALSE(packed.from_cache());
+  EXPECT_EQ(packed.damage().code(), StatusCode::kDataLoss);
+  EXPECT_NE(packed.damage().message().find(folder_), std::string::npos);
+  EXPECT_EQ(First(packed.data(1, 1)), 6);
+  EXPECT_TRUE(MustPack(program, rows, &cache).from_cache()) << "the file is whole again";
 }
 
 TEST_F(PackedWeightsCacheTest, OtherBytesOrLayoutsAreOtherEntries) {

@@ -55,6 +55,9 @@ class Weights {
   // Null for a weight that is assembled.
   const std::byte* data(ValueId weight) const { return data_[static_cast<size_t>(weight.value())]; }
 
+  // The program's files in its order, without the constants.
+  std::span<const MappedFile> files() const { return files_; }
+
   // Gives back the memory of all pages of the files that were read so far. They are read again when
   // they are touched again.
   void DropPages() const;

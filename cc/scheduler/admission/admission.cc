@@ -44,8 +44,8 @@ Status Admission::CheckKind(const step::Request& request) const {
   if (!request.pooling && options_.pooling) {
     return InvalidArgument("this model gives embeddings; it does not generate text");
   }
-  if (request.adapter.value() < 0 || (request.adapter.value() > 0 && options_.max_adapters == 0)) {
-    return InvalidArgument("adapter is " + Text(request.adapter.value()) +
+  if (request.adapter != step::kNoAdapter && options_.max_adapters == 0) {
+    return InvalidArgument("adapter is " + std::to_string(request.adapter.value()) +
                            ", but this engine runs the model without adapters (max_adapters is " +
                            Text(options_.max_adapters) + "): leave it at 0");
   }

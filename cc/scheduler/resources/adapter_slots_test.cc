@@ -13,7 +13,7 @@ namespace {
 
 using step::AdapterId;
 
-std::unique_ptr<RequestState> Make(uint64_t arrival, int32_t adapter) {
+std::unique_ptr<RequestState> Make(uint64_t arrival, uint64_t adapter) {
   step::Request request;
   request.prompt_token_ids = {1};
   request.adapter = AdapterId(adapter);
@@ -31,7 +31,7 @@ std::vector<RequestState*> Wake(AdapterSlots* slots) {
 
 TEST(AdapterSlots, BoundsTheDifferentAdapters) {
   AdapterSlots slots(2);
-  for (int32_t adapter : {7, 9}) {
+  for (uint64_t adapter : {7, 9}) {
     EXPECT_TRUE(slots.CanStart(AdapterId(adapter)));
     slots.Start(AdapterId(adapter));
   }
@@ -75,7 +75,7 @@ TEST(AdapterSlots, TheNextIsWokenWhereTheOldestIsGone) {
 
 TEST(AdapterSlots, AStreamForTheAdaptersAtHandStarvesNobody) {
   AdapterSlots slots(2);
-  for (int32_t adapter : {1, 1, 1, 2}) slots.Start(AdapterId(adapter));
+  for (uint64_t adapter : {1, 1, 1, 2}) slots.Start(AdapterId(adapter));
   const auto passed = Make(1, 3);
   slots.Wait(passed.get());
   int32_t starts = 0;

@@ -104,7 +104,8 @@ class Recorder {
     const auto size = static_cast<int32_t>(which->blocks.size());
     const bool probe = which->direction == kv_cache::KvTransfer::Direction::kProbe;
     const bool fails = Below(5) == 0;
-    const int32_t done = fails || probe ? Below(size + (probe ? 1 : 0)) : size;
+    const bool partly = (fails && size > 0) || probe;
+    const int32_t done = partly ? Below(size + (probe ? 1 : 0)) : size;
     copying_.erase(which);
     const StatusCode code = fails && !probe ? StatusCode::kInternal : StatusCode::kOk;
     return "transferred " + id + " " + std::to_string(done) + " " +

@@ -15,13 +15,23 @@ void PretendedWorker::Move(std::vector<KvTransferResult>* results) {
     const size_t which = (*random_)() % copying_.size();
     Copying& copying = copying_[which];
     if (!copying.result) {
-      const bool fails = static_cast<int>((*random_)() % 100) < percent_failing_;
-      copying.result = Run(copying.transfer, fails);
+      if (copying.transfer.direction == Direction::kForget) RunBefore(which);
+      copying.result = Run(copying.transfer, Fails());
       continue;
     }
     results->push_back(*copying.result);
     if ((*random_)() % 20 == 0) results->push_back(*copying.result);
     copying_.erase(copying_.begin() + static_cast<ptrdiff_t>(which));
+  }
+}
+
+bool PretendedWorker::Fails() {
+  return static_cast<int>((*random_)() % 100) < percent_failing_;
+}
+
+void PretendedWorker::RunBefore(size_t which) {
+  for (size_t i = 0; i < which; ++i) {
+    if (!copying_[i].result) copying_[i].result = Run(copying_[i].transfer, Fails());
   }
 }
 
@@ -35,6 +45,10 @@ void PretendedWorker::LoseSomeFile() {
 }
 
 KvTransferResult PretendedWorker::Run(const KvTransfer& transfer, bool fails) {
+  if (transfer.direction == Direction::kForget) {
+    files_.clear();
+    return {transfer.id, 0, OkStatus()};
+  }
   const size_t size = transfer.blocks.size();
   const size_t most = fails ? (*random_)() % size : size;
   KvTransferResult result{transfer.id, 0, fails ? Internal("injected") : OkStatus()};

@@ -47,6 +47,8 @@ class PretendedWorker {
 
   kv_cache::KvTransferResult Run(const kv_cache::KvTransfer& transfer, bool fails);
   bool Copy(const kv_cache::KvTransfer& transfer, size_t i);
+  bool Fails();
+  void RunBefore(size_t which);  // all transfers that were started before
 
   step::PageStore* const pages_;
   std::mt19937* const random_;

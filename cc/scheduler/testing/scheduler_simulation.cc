@@ -88,7 +88,8 @@ class Simulation {
     } else if (dice < 220) {
       AbortRandom();
     } else if (dice < 230) {
-      ResetCache();
+      // It empties the connector too, which is to be used before.
+      if (connector_ == nullptr || Pick(0, 4) == 0) ResetCache();
     } else if (dice < 240 && setup_.faults) {
       FailStep();
     } else if (dice < 290 && setup_.streams) {

@@ -175,11 +175,14 @@ class NativeExecutor:
     def pack_cache_error(self) -> str:
         """Why packed weights could not be stored; empty where they were, or need not be."""
     @property
+    def pack_cache_damage(self) -> str:
+        """What was wrong with the file of packed weights, if it was damaged and is replaced."""
+    @property
     def memory_placement(self) -> str:
         """Where weights and KV cache lie, or why the system refused; empty: nothing to place."""
-    @property
     def kv_fingerprint(self) -> str:
-        """What KV depends on besides tokens. Reads some of every weight."""
+        """What KV depends on besides tokens. Reads all files of weights, unless their digests are
+        known; without the GIL."""
 
 class PythonExecutor:
     """Runs a step by calling Python, on the engine's thread, with the GIL held.
@@ -366,7 +369,7 @@ class KvTierOptions:
         connector_folder: str = "",
         connector_bytes: int = 17179869184,
         transfer_timeout_ms: int = 10000,
-        fingerprint: str = "",
+        fingerprint: Callable[[], str] | None = None,
     ) -> None: ...
 
 class EngineOptions:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from pagemill.cli.text_source import Message
 from pagemill.config import EngineConfig, SamplingConfig
+from pagemill.config.env import cache_folder
 from pagemill.config.sampling import stated_fields
 from pagemill.engine.assembly import ChoiceAssembler
 from pagemill.engine.fan_out import child_sampling
@@ -31,7 +32,11 @@ class LocalText:
         """Loads the configured model and its renderer."""
         loaded = load(config)
         try:
-            return cls(loaded, Renderer.open(loaded.source, config.model.chat_template))
+            model = config.model
+            renderer = Renderer.open(
+                loaded.source, model.chat_template, cache_folder(model.cache_dir)
+            )
+            return cls(loaded, renderer)
         except BaseException:
             loaded.core.seam.engine.shutdown()
             loaded.core.close_ranks()

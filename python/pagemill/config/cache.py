@@ -14,11 +14,12 @@ class CacheConfig:
     )
     kv_cache_dtype: str = option(
         "auto",
-        "Type of cached keys and values. auto: f32 for a model with f32 weights, else bf16. int8,"
+        "Type of cached keys and values. auto: f32 for a model with f32 weights, else bf16."
+        " bfloat16 is bf16. int8,"
         " with a scale for each token and head, and fp8 (fp8_e4m3), without: half the memory of"
         " bf16, and half of what long contexts read per token; int8 is the finer of the two."
         " Both need --executor native.",
-        allowed=("auto", "bf16", "f32", "fp8", "fp8_e4m3", "int8"),
+        allowed=("auto", "bf16", "bfloat16", "f32", "fp8", "fp8_e4m3", "int8"),
     )
     kv_cache_memory_bytes: int | None = option(
         None,

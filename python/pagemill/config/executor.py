@@ -46,8 +46,9 @@ class ExecutorConfig:
         True,
         "Keep weights in the order in which this CPU's kernels read them, in the folder `packed` of"
         " the cache folder: the next start maps them, and several processes share them, or copies"
-        " them where this system keeps files in small pages, which are read more slowly. At most"
-        " 32 GiB; those not used for longest go first.",
+        " them where this system keeps files in small pages, which are read more slowly. A"
+        " tenth of the disk stays free: those not used for longest go first, and those not used for"
+        " 30 days.",
     )
     numa: str = option(
         "auto",

@@ -44,7 +44,7 @@ class KvTierConfig:
     kv_transfer_timeout_ms: int = option(
         10_000,
         "After so long a request does not wait any longer for KV that is copied back, and computes"
-        " it.",
+        " it. While more than three copies take longer, no new ones are started.",
         unit="ms",
         allowed=Range(1, 2**31 - 1),
     )

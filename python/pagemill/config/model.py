@@ -48,8 +48,8 @@ class ModelConfig:
     )
     cache_dir: str | None = option(
         None,
-        "Folder for downloaded models and packed weights. Default: PAGEMILL_CACHE_DIR, or pagemill/"
-        " in the user's cache folder.",
+        "Folder for downloaded models, packed weights and what else is kept for the next start."
+        " Default: PAGEMILL_CACHE_DIR, or pagemill/ in the user's cache folder.",
     )
     revision: str | None = option(None, "Branch, tag or commit of a hub id. Default: its main.")
 

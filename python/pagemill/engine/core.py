@@ -157,6 +157,8 @@ def _executor(
         executor = _native.NativeExecutor(
             built.program_text, sizes.executor_options(config, num_blocks), group
         )
+        if executor.pack_cache_damage:
+            _LOGGER.warning("packed weights were made again: %s", executor.pack_cache_damage)
         if executor.pack_cache_error:
             _LOGGER.warning(
                 "packed weights are not kept for the next start: %s (--no-pack-cache to say so)",
@@ -191,7 +193,7 @@ def _kv_tiers(
         connector_folder=config.kv_connector_path,
         connector_bytes=config.kv_connector_bytes,
         transfer_timeout_ms=config.kv_transfer_timeout_ms,
-        fingerprint=executor.kv_fingerprint if native else "",
+        fingerprint=executor.kv_fingerprint if native else None,
     )
 
 

@@ -71,6 +71,21 @@ def test_a_kv_cache_of_bytes_holds_nearly_twice_the_tokens() -> None:
     assert tokens["fp8_e4m3"] > 1.95 * tokens["bf16"]
 
 
+def test_bfloat16_is_bf16() -> None:
+    tokens = {}
+    for dtype in ("bf16", "bfloat16", "f32"):
+        options = {"kv_cache_memory_bytes": "14MiB", "kv_cache_dtype": dtype}
+        loaded = load(config(max_model_len=256, **options))
+        tokens[dtype] = loaded.core.budget.num_tokens
+        loaded.core.seam.engine.shutdown()
+    assert tokens["bfloat16"] == tokens["bf16"]
+    # SmolLM2-135M: 30 layers, 3 KV heads of 64, K and V, 2 bytes each; blocks of 16 tokens.
+    bytes_per_token = 30 * 3 * 64 * 2 * 2
+    blocks = (14 << 20) // (16 * bytes_per_token)
+    assert 16 * (blocks - 2) <= tokens["bfloat16"] <= 16 * blocks
+    assert tokens["bf16"] > 1.9 * tokens["f32"]
+
+
 @pytest.mark.parametrize("dtype", ["fp8", "int8"])
 def test_a_kv_cache_of_bytes_generates(dtype: str) -> None:
     with LLM(SMOLLM2, max_model_len=256, kv_cache_dtype=dtype) as llm:

@@ -19,6 +19,7 @@ _ACTIVATION_DTYPES: Final[Mapping[str, Literal["f32", "bf16", "int8"]]] = {
 }
 _KV_CACHE_DTYPES: Final[Mapping[str, Literal["bf16", "f32", "fp8", "int8"]]] = {
     "bf16": "bf16",
+    "bfloat16": "bf16",
     "f32": "f32",
     "fp8": "fp8",
     "fp8_e4m3": "fp8",

@@ -19,6 +19,7 @@ from typing import Any, TextIO, cast
 import numpy as np
 
 from pagemill.config import EngineConfig, build
+from pagemill.config.env import cache_folder
 from pagemill.engine.assembly import ChoiceAssembler
 from pagemill.engine.async_engine import to_engine_error
 from pagemill.engine.fan_out import child_sampling
@@ -120,7 +121,10 @@ class LLM:
         self._engine = self._loaded.core.seam.engine
         self._next_id = 1
         try:
-            self._renderer = Renderer.open(self._loaded.source, config.model.chat_template)
+            model = config.model
+            self._renderer = Renderer.open(
+                self._loaded.source, model.chat_template, cache_folder(model.cache_dir)
+            )
         except BaseException:
             self.close()
             raise

@@ -4,8 +4,8 @@ Two kinds are known: "gpt2", byte-level BPE with merges, and "llama", SentencePi
 order of merges follows from the pieces' scores and what no piece covers becomes bytes.
 """
 
-import math
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from tokenizers import (
@@ -21,14 +21,17 @@ from tokenizers.models import BPE
 
 from pagemill.render.errors import RenderError
 from pagemill.render.json_values import as_array
+from pagemill.render.merges import kept_merges
 from pagemill.render.split_patterns import SPLIT_RULES, SplitRule
 
 _CONTROL, _USER_DEFINED = 3, 4  # values of tokenizer.ggml.token_type
 _SPACE = "\u2581"  # SentencePiece's visible space
 
 
-def tokenizer_from_gguf(metadata: Mapping[str, Any]) -> Tokenizer:
+def tokenizer_from_gguf(metadata: Mapping[str, Any], cache: Path | None = None) -> Tokenizer:
     """Returns the tokenizer that a GGUF file's metadata describes.
+
+    What takes long to derive is kept in the folder `cache`, if given; see `kept_merges`.
 
     Raises:
       RenderError: the metadata is incomplete, or of a kind that is not supported.
@@ -40,7 +43,7 @@ def tokenizer_from_gguf(metadata: Mapping[str, Any]) -> Tokenizer:
     if kind == "gpt2":
         tokenizer = _byte_level(metadata, tokens)
     elif kind == "llama":
-        tokenizer = _sentencepiece(metadata, tokens)
+        tokenizer = _sentencepiece(metadata, tokens, cache)
     else:
         raise RenderError(
             f"the GGUF file's tokenizer is of kind {kind!r}; supported: gpt2, llama. A directory in"
@@ -88,7 +91,7 @@ def _splitter(rule: SplitRule, prefix_space: bool) -> pre_tokenizers.PreTokenize
     return pre_tokenizers.Sequence([first, byte_level])
 
 
-def _sentencepiece(metadata: Mapping[str, Any], tokens: list[str]) -> Tokenizer:
+def _sentencepiece(metadata: Mapping[str, Any], tokens: list[str], cache: Path | None) -> Tokenizer:
     is_gemma = str(metadata.get("general.architecture", "")).startswith("gemma")
     if is_gemma:
         # Runs of spaces are stored as such, and are looked up as visible ones.
@@ -100,7 +103,10 @@ def _sentencepiece(metadata: Mapping[str, Any], tokens: list[str]) -> Tokenizer:
         if scores is None or len(scores) != len(tokens):
             raise RenderError("the GGUF file's tokenizer.ggml.scores is missing or too short")
     stated = metadata.get("tokenizer.ggml.merges")
-    merges = [_pair(merge) for merge in stated] if stated else derive_merges(tokens, scores)
+    if stated:
+        merges = [_pair(merge) for merge in stated]
+    else:
+        merges = kept_merges(tokens, scores, cache / "merges" if cache else None)
     unknown = metadata.get("tokenizer.ggml.unknown_token_id")
     tokenizer = Tokenizer(
         _bpe(
@@ -120,36 +126,6 @@ def _sentencepiece(metadata: Mapping[str, Any], tokens: list[str]) -> Tokenizer:
         steps.append(decoders.Strip(" ", 1, 0))
     tokenizer.decoder = decoders.Sequence(steps)
     return tokenizer
-
-
-def derive_merges(
-    tokens: Sequence[str], scores: Sequence[float] | None = None
-) -> list[tuple[str, str]]:
-    """Returns the merges that a SentencePiece BPE vocabulary implies, the first to apply first.
-
-    Each way to cut a piece into two pieces of the vocabulary is a merge. Pieces rank by score, best
-    first, or by their place in `tokens` where `scores` is None; among the ways to cut one piece,
-    the longer left part is first.
-
-    Raises:
-      RenderError: a score is not a number.
-    """
-    if scores is not None and any(math.isnan(score) for score in scores):
-        raise RenderError("the GGUF file's tokenizer.ggml.scores holds NaN")
-    known = set(tokens)
-    merges: list[tuple[str, str]] = []
-    ranks: list[tuple[float, int, int]] = []
-    for index, piece in enumerate(tokens):
-        for cut in range(len(piece) - 1, 0, -1):
-            left = piece[:cut]
-            if left in known and piece[cut:] in known:
-                merges.append((left, piece[cut:]))
-                if scores is not None:
-                    ranks.append((scores[index], cut, len(piece) - cut))
-    if scores is None:
-        return merges
-    best_first = sorted(range(len(merges)), key=ranks.__getitem__, reverse=True)
-    return [merges[at] for at in best_first]
 
 
 def _add_special_tokens(tokenizer: Any, metadata: Mapping[str, Any], tokens: Sequence[str]) -> None:

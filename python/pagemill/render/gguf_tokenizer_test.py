@@ -1,5 +1,6 @@
 """Tests of pagemill.render.gguf_tokenizer on small vocabularies."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from pagemill.render.errors import RenderError
-from pagemill.render.gguf_tokenizer import derive_merges, tokenizer_from_gguf
+from pagemill.render.gguf_tokenizer import tokenizer_from_gguf
 from pagemill.render.sample_vocabularies import (
     TEXT,
     byte_level_metadata,
@@ -114,11 +115,12 @@ def test_gemma_ranks_by_place_and_respells_runs_of_spaces() -> None:
     assert tokenizer.decode([5, 7, 8]) == "a  ab"
 
 
-def test_merges_from_scores() -> None:
-    tokens = ["a", "b", "ab", "abb", "bb"]
-    merges = derive_merges(tokens, [-9.0, -9.0, -2.0, -3.0, -1.0])
-    assert merges == [("b", "b"), ("a", "b"), ("ab", "b"), ("a", "bb")]
-    assert derive_merges(tokens) == [("a", "b"), ("ab", "b"), ("a", "bb"), ("b", "b")]
+def test_merges_that_were_derived_are_kept(tmp_path: Path) -> None:
+    metadata = sentencepiece_metadata(MODELS[True], True)
+    before = tokenizer_from_gguf(metadata, tmp_path)
+    assert len(list((tmp_path / "merges").iterdir())) == 1
+    assert tokenizer_from_gguf(metadata, tmp_path).to_str() == before.to_str()
+    assert tokenizer_from_gguf(metadata).to_str() == before.to_str()
 
 
 @pytest.mark.parametrize(

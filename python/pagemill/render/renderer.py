@@ -65,19 +65,22 @@ class Renderer:
         self.vocab_size: int = tokenizer.vocab_size
 
     @classmethod
-    def open(cls, source: RenderSource, chat_template: str | None = None) -> "Renderer":
+    def open(
+        cls, source: RenderSource, chat_template: str | None = None, cache: Path | None = None
+    ) -> "Renderer":
         """Returns the renderer of an opened model.
 
         Args:
           source: the model.
           chat_template: a file or a template to use in place of the model's own.
+          cache: the folder where what takes long to derive is kept for the next start.
 
         Raises:
           RenderError: there is no tokenizer, or it or the template cannot be used.
         """
         if source.gguf is not None:
             metadata = source.gguf.metadata
-            tokenizer = TextTokenizer.from_gguf(metadata)
+            tokenizer = TextTokenizer.from_gguf(metadata, cache)
             tokens = tokens_from_gguf(metadata)
             own = {"default": metadata.get("tokenizer.chat_template")}
             ends = [metadata.get(f"tokenizer.ggml.{key}_token_id") for key in ("eos", "eot", "eom")]

@@ -41,9 +41,9 @@ class TextTokenizer:
         self._maybe_special = re.compile("|".join(map(re.escape, starts))) if starts else None
 
     @classmethod
-    def from_gguf(cls, metadata: Mapping[str, Any]) -> "TextTokenizer":
+    def from_gguf(cls, metadata: Mapping[str, Any], cache: Path | None = None) -> "TextTokenizer":
         """Returns the tokenizer of a GGUF file; see `tokenizer_from_gguf`."""
-        return cls(tokenizer_from_gguf(metadata))
+        return cls(tokenizer_from_gguf(metadata, cache))
 
     @classmethod
     def from_file(cls, path: Path) -> "TextTokenizer":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from pagemill.render.errors import RenderError
@@ -54,13 +55,16 @@ class Renderer(Protocol):
     def token_text(self, token_id: int) -> str: ...
 
 
-def open_renderer(source: RenderSource, chat_template: str | None) -> ModelRenderer:
+def open_renderer(
+    source: RenderSource, chat_template: str | None, cache: Path | None = None
+) -> ModelRenderer:
     """The renderer of an opened model; `chat_template` (file or text) replaces the model's own.
+    `cache`: see `ModelRenderer.open`.
 
     Raises:
         RenderError: the tokenizer or the template cannot be used.
     """
-    return ModelRenderer.open(source, chat_template)
+    return ModelRenderer.open(source, chat_template, cache)
 
 
 async def rendered(work: Callable[[], T], size: int) -> T:

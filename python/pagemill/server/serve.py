@@ -20,6 +20,7 @@ import uvicorn
 import uvloop
 
 from pagemill.config import ServeConfig, read_environment
+from pagemill.config.env import cache_folder
 from pagemill.engine.async_engine import AsyncEngine
 from pagemill.engine.core import EngineCore
 from pagemill.engine.loading import LoadedModel, load
@@ -176,7 +177,9 @@ class _Server:
 
 def _load(config: ServeConfig) -> tuple[LoadedModel, Renderer]:
     loaded = load(config.engine)
-    return loaded, open_renderer(loaded.source, config.engine.model.chat_template)
+    model = config.engine.model
+    renderer = open_renderer(loaded.source, model.chat_template, cache_folder(model.cache_dir))
+    return loaded, renderer
 
 
 def _with_environment_keys(config: ServeConfig) -> ServeConfig:
