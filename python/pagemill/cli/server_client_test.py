@@ -171,6 +171,18 @@ def test_load(server: tuple[str, dict[str, Any]], portion: int) -> None:
     assert script["seen"][0][2]["ignore_eos"] is True
 
 
+@pytest.mark.parametrize("temperature", [None, 0.0, 0.7])
+def test_the_temperature_is_the_servers_unless_asked(
+    server: tuple[str, dict[str, Any]], temperature: float | None
+) -> None:
+    url, script = server
+    _load(url, prompts=[[1]], temperature=temperature)
+    assert script["seen"][0][2]["temperature"] == temperature
+    config = bench_serve.LoadConfig(temperature=temperature)
+    report = bench_serve.summarize(config, [])
+    assert report["temperature"] == ("server's" if temperature is None else temperature)
+
+
 def test_no_more_than_the_allowed_are_open(server: tuple[str, dict[str, Any]]) -> None:
     url, script = server
     lock = threading.Lock()
