@@ -44,7 +44,7 @@ class Load:
     request_rate: float
     max_concurrency: int
     seed: int
-    temperature: float | None = None
+    temperature: float | None
 
 
 async def generate_load(client: ServerClient, load: Load) -> list[RequestTimes]:
@@ -70,11 +70,12 @@ async def _one(client: ServerClient, load: Load, prompt: Sequence[int]) -> Reque
         "model": load.model,
         "prompt": list(prompt),
         "max_tokens": load.output_len,
-        "temperature": load.temperature,
         "ignore_eos": True,
         "stream": True,
         "stream_options": {"include_usage": True},
     }
+    if load.temperature is not None:
+        body["temperature"] = load.temperature
     try:
         async for event in _events(client, body):
             now = time.perf_counter()

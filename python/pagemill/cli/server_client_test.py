@@ -152,6 +152,7 @@ def _load(url: str, **change: Any) -> list[RequestTimes]:
         "request_rate": float("inf"),
         "max_concurrency": 3,
         "seed": 0,
+        "temperature": None,
     }
     return asyncio.run(generate_load(ServerClient(url), Load(**(values | change))))
 
@@ -177,7 +178,9 @@ def test_the_temperature_is_the_servers_unless_asked(
 ) -> None:
     url, script = server
     _load(url, prompts=[[1]], temperature=temperature)
-    assert script["seen"][0][2]["temperature"] == temperature
+    sent = script["seen"][0][2]
+    assert ("temperature" in sent) == (temperature is not None)
+    assert sent.get("temperature") == temperature
     config = bench_serve.LoadConfig(temperature=temperature)
     report = bench_serve.summarize(config, [])
     assert report["temperature"] == ("server's" if temperature is None else temperature)
