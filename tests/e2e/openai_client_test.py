@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import openai
 import pytest
@@ -81,6 +82,51 @@ def test_completion_stream(client: openai.OpenAI) -> None:
     )
 
 
+def test_one_event_per_token(server: ServerProcess, client: openai.OpenAI) -> None:
+    latencies = "inter_token_latency_seconds_count"
+    before = server.metric(latencies)
+    for interval, want in ((1, [1] * 60), (8, [1, *[8] * 7, 3])):
+        stream = client.completions.create(
+            model=NAME,
+            prompt="Once upon a time",
+            max_tokens=60,
+            stream=True,
+            extra_body={"return_token_ids": True, "ignore_eos": True, "stream_interval": interval},
+        )
+        assert [len(chunk.choices[0].model_extra["token_ids"]) for chunk in stream] == want
+    assert server.metric(latencies) == before + 2 * 59
+
+
+TOOLS = [{"type": "function", "function": {"name": "get_weather", "parameters": {}}}]
+
+
+def test_agent_loop(client: openai.OpenAI) -> None:
+    """Histories as agents send them: turns without content, results of tools, refusals."""
+    call = {
+        "id": "call_1",
+        "type": "function",
+        "function": {"name": "get_weather", "arguments": '{"city": "Paris"}'},
+    }
+    history: list[Any] = [
+        {"role": "system", "content": "You are a helpful assistant."},
+        {"role": "user", "content": [{"type": "text", "text": "How is the weather in Paris?"}]},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "call_1", "content": "18 degrees and sunny"},
+        {"role": "assistant", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "call_1", "content": "18 degrees and sunny"},
+    ]
+    asked: dict[str, Any] = {"model": NAME, "tools": TOOLS, "tool_choice": "none"}
+    for question in ("Is it warm there?", "Thank you."):
+        got = client.chat.completions.create(**asked, messages=history, max_tokens=8)
+        assert got.choices[0].message.content is not None
+        history += [got.choices[0].message, {"role": "user", "content": question}]
+    refusal = {"role": "assistant", "content": [{"type": "refusal", "refusal": "I cannot."}]}
+    stream = client.chat.completions.create(
+        **asked, messages=[*history, refusal, history[1]], max_tokens=8, stream=True
+    )
+    assert sum(len(chunk.choices) for chunk in stream) > 1
+
+
 def test_token_id_prompts_and_lists(client: openai.OpenAI) -> None:
     asked = {"model": NAME, "temperature": 0, "max_tokens": 6}
     echoed = client.completions.create(
@@ -157,6 +203,15 @@ def test_errors(client: openai.OpenAI) -> None:
         client.completions.create(model=NAME, prompt=[49152])
     with pytest.raises(openai.BadRequestError, match="generates text"):
         client.embeddings.create(model=NAME, input="x")
+    for field, value in (
+        ("min_tokens", 17),  # more than max_tokens, 16
+        ("logit_bias", {"49152": 1}),
+        ("stop_token_ids", [49152]),
+        ("priority", 1),
+    ):
+        with pytest.raises(openai.BadRequestError) as refusal:
+            client.completions.create(model=NAME, prompt="x", extra_body={field: value})
+        assert refusal.value.param == field
 
 
 def test_nothing_is_left_behind(server: ServerProcess) -> None:

@@ -49,7 +49,7 @@ def run(parser: FlagParser, args: Namespace) -> int:
             if args.profile and run_index == workload.num_warmups:
                 profile = model.profile()
             prompts = random_prompts(workload, model.vocab_size, run_index)
-            outputs = model.run(prompts, workload.output_len)
+            outputs = model.run(prompts, workload.output_len, workload.temperature)
             if run_index >= workload.num_warmups:
                 totals.append(max(output.done_s for output in outputs))
                 shared = sum(output.num_cached_tokens for output in outputs)
@@ -64,6 +64,7 @@ def run(parser: FlagParser, args: Namespace) -> int:
         "requests": workload.num_prompts,
         "input_tokens": workload.input_len,
         "output_tokens": workload.output_len,
+        "temperature": model.temperature(workload.temperature),
         "latency_ms": 1e3 * total,
         "first_token_ms": 1e3 * first,
         "prefill_tokens_per_s": workload.num_prompts * workload.input_len / first,

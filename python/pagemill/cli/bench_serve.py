@@ -47,6 +47,9 @@ class LoadConfig:
     num_prompts: int = option(64, "Requests to send.", unit="requests", allowed=_COUNT)
     input_len: int = option(128, "Prompt of each request.", unit="tokens", allowed=_COUNT)
     output_len: int = option(64, "Output of each request.", unit="tokens", allowed=_COUNT)
+    temperature: float | None = option(
+        None, "Sampling temperature of the requests. Default: the server's.", allowed=Range(0, 100)
+    )
     prefix_len: int = option(
         0, "Of each prompt, how much all have in common.", unit="tokens", allowed=Range(0, 10**6)
     )
@@ -110,6 +113,7 @@ def run(parser: FlagParser, args: Namespace) -> int:
             request_rate=config.request_rate,
             max_concurrency=config.max_concurrency,
             seed=config.workload_seed,
+            temperature=config.temperature,
         )
 
     limits = None if args.no_limits else _limits(config, client, model)
@@ -146,6 +150,7 @@ def summarize(config: LoadConfig, times: Sequence["RequestTimes"]) -> dict[str, 
         "input_tokens": config.input_len,
         "output_tokens": config.output_len,
         "request_rate": rate if math.isfinite(rate) else "inf",
+        "temperature": "server's" if config.temperature is None else config.temperature,
         "max_concurrency": config.max_concurrency,
         "seconds": seconds if done else None,
         "requests_per_s": len(done) * per_second if done else None,

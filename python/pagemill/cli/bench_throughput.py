@@ -49,7 +49,7 @@ def run(parser: FlagParser, args: Namespace) -> int:
             if args.profile and run_index == workload.num_warmups:
                 profile = model.profile()
             prompts = random_prompts(workload, model.vocab_size, run_index)
-            outputs = model.run(prompts, workload.output_len)
+            outputs = model.run(prompts, workload.output_len, workload.temperature)
             if run_index >= workload.num_warmups:
                 times.append(max(output.done_s for output in outputs))
                 cached = sum(output.num_cached_tokens for output in outputs)
@@ -63,6 +63,7 @@ def run(parser: FlagParser, args: Namespace) -> int:
         "input_tokens": workload.input_len,
         "of_them_cached": cached / workload.num_prompts,
         "output_tokens": workload.output_len,
+        "temperature": model.temperature(workload.temperature),
         "seconds": seconds,
         "requests_per_s": workload.num_prompts / seconds,
         "output_tokens_per_s": generated / seconds,

@@ -33,7 +33,10 @@ class RequestTimes:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What is sent. `request_rate` is requests per second, Poisson; infinite sends all at once."""
+    """What is sent. `request_rate` is requests per second, Poisson; infinite sends all at once.
+
+    `temperature` None leaves it to the server, as most clients do.
+    """
 
     prompts: Sequence[Sequence[int]]
     model: str
@@ -41,6 +44,7 @@ class Load:
     request_rate: float
     max_concurrency: int
     seed: int
+    temperature: float | None
 
 
 async def generate_load(client: ServerClient, load: Load) -> list[RequestTimes]:
@@ -66,11 +70,12 @@ async def _one(client: ServerClient, load: Load, prompt: Sequence[int]) -> Reque
         "model": load.model,
         "prompt": list(prompt),
         "max_tokens": load.output_len,
-        "temperature": 0,
         "ignore_eos": True,
         "stream": True,
         "stream_options": {"include_usage": True},
     }
+    if load.temperature is not None:
+        body["temperature"] = load.temperature
     try:
         async for event in _events(client, body):
             now = time.perf_counter()

@@ -167,13 +167,15 @@ def test_offline_benchmarks(model: str, kind: str, capsys: pytest.CaptureFixture
     report = json.loads(out)
     assert status == 0
     assert report["requests"] == 3
+    assert report["temperature"] > 0
     assert report["limits"]["read_gb_per_s"] > 0.1
     achieved = report["achieved_over_limit"]
     for share in achieved.values() if kind == "latency" else [achieved]:
         assert 0 < share < 2  # above 1 only if the machine was busy before
-    status, out, _ = _run(capsys, *argv, "--no-limits", "--profile")
+    status, out, _ = _run(capsys, *argv, "--no-limits", "--profile", "--temperature", "0")
     report = json.loads(out)
     assert status == 0
+    assert report["temperature"] == 0
     assert "achieved_over_limit" not in report
     decode = report["profile"]["decode"]
     assert decode["steps"] >= 3

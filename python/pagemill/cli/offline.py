@@ -8,8 +8,10 @@ import numpy as np
 
 from pagemill.cli.step_profile import RunProfile
 from pagemill.config import EngineConfig
+from pagemill.engine.fan_out import child_sampling
 from pagemill.engine.loading import LoadedModel, load
 from pagemill.engine.offline_batch import OfflineBatch
+from pagemill.engine.sampling import SamplingParams
 
 
 @dataclass(slots=True)
@@ -23,7 +25,7 @@ class TimedOutput:
 
 
 class OfflineModel:
-    """Runs batches of greedy requests and waits for them. Not thread-safe."""
+    """Runs batches of requests and waits for them. Not thread-safe."""
 
     def __init__(self, loaded: LoadedModel) -> None:
         """Takes over a loaded model; `close` ends it."""
@@ -46,17 +48,29 @@ class OfflineModel:
         profile.start()
         return profile
 
-    def run(self, prompts: Sequence[Sequence[int]], output_len: int) -> list[TimedOutput]:
+    def temperature(self, requested: float | None) -> float:
+        """Returns the sampling temperature of a request; None is one that has none."""
+        return self._loaded.defaults.temperature if requested is None else requested
+
+    def run(
+        self,
+        prompts: Sequence[Sequence[int]],
+        output_len: int,
+        temperature: float | None,
+    ) -> list[TimedOutput]:
         """Submits all prompts at once; returns what came of them, in the same order.
 
-        Each gets `output_len` tokens, greedily, whatever they are.
+        Each gets `output_len` tokens, whatever they are, sampled as the server would sample a
+        request that has this temperature and nothing else.
 
         Raises:
           EngineError: the engine refuses or fails a request; the others are aborted.
         """
         core = self._loaded.core
-        sampling = core.seam.make_sampling(temperature=0.0, max_tokens=output_len, ignore_eos=True)
-        requests = [(np.asarray(prompt, dtype=np.int32), sampling) for prompt in prompts]
+        requests = [
+            (np.asarray(prompt, dtype=np.int32), self._sampling(output_len, temperature, seed))
+            for seed, prompt in enumerate(prompts)
+        ]
         first_id, self._next_id = self._next_id, self._next_id + len(requests)
         outputs = [TimedOutput() for _ in prompts]
         begin = time.monotonic()
@@ -71,6 +85,16 @@ class OfflineModel:
             timed.num_tokens += len(news.token_ids)
             timed.done_s = now
         return outputs
+
+    def _sampling(self, output_len: int, temperature: float | None, seed: int) -> object:
+        stated = SamplingParams(temperature=temperature, seed=seed, ignore_eos=True)
+        (native,) = child_sampling(
+            self._loaded.defaults.fill(stated),
+            max_tokens=output_len,
+            eos_token_ids=(),
+            make=self._loaded.core.seam.make_sampling,
+        )
+        return native
 
     def close(self) -> None:
         """Ends the engine's thread."""

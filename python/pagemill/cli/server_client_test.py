@@ -152,6 +152,7 @@ def _load(url: str, **change: Any) -> list[RequestTimes]:
         "request_rate": float("inf"),
         "max_concurrency": 3,
         "seed": 0,
+        "temperature": None,
     }
     return asyncio.run(generate_load(ServerClient(url), Load(**(values | change))))
 
@@ -169,6 +170,20 @@ def test_load(server: tuple[str, dict[str, Any]], portion: int) -> None:
         assert one.sent <= one.first <= one.last
     assert script["seen"][0][2]["prompt"] == [1, 2, 3]
     assert script["seen"][0][2]["ignore_eos"] is True
+
+
+@pytest.mark.parametrize("temperature", [None, 0.0, 0.7])
+def test_the_temperature_is_the_servers_unless_asked(
+    server: tuple[str, dict[str, Any]], temperature: float | None
+) -> None:
+    url, script = server
+    _load(url, prompts=[[1]], temperature=temperature)
+    sent = script["seen"][0][2]
+    assert ("temperature" in sent) == (temperature is not None)
+    assert sent.get("temperature") == temperature
+    config = bench_serve.LoadConfig(temperature=temperature)
+    report = bench_serve.summarize(config, [])
+    assert report["temperature"] == ("server's" if temperature is None else temperature)
 
 
 def test_no_more_than_the_allowed_are_open(server: tuple[str, dict[str, Any]]) -> None:

@@ -11,11 +11,16 @@ _COUNT = Range(1, 10**6)
 
 @dataclass(frozen=True, slots=True)
 class WorkloadConfig:
-    """Workload: random token ids, greedy, end of text ignored."""
+    """Workload: random token ids; the end of the text is ignored."""
 
     num_prompts: int = option(32, "Requests of one run.", unit="requests", allowed=_COUNT)
     input_len: int = option(128, "Prompt of each request.", unit="tokens", allowed=_COUNT)
     output_len: int = option(128, "Output of each request.", unit="tokens", allowed=_COUNT)
+    temperature: float | None = option(
+        None,
+        "Sampling temperature. Default: what the server uses if a request has none.",
+        allowed=Range(0, 100),
+    )
     prefix_len: int = option(
         0, "Of each prompt, how much all have in common.", unit="tokens", allowed=Range(0, 10**6)
     )

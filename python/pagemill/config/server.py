@@ -29,6 +29,13 @@ class ServerConfig:
         unit="bytes",
         allowed=Range(1024, 2**34),
     )
+    stream_interval: int = option(
+        1,
+        "Tokens of one event of a stream; the first token and the last never wait for others. A"
+        " request can ask for more with its field of the same name.",
+        unit="tokens",
+        allowed=Range(1, 10**6),
+    )
     shutdown_timeout: float = option(
         30.0,
         "After SIGTERM, how long running requests may go on before they are aborted.",

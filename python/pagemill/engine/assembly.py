@@ -41,9 +41,21 @@ class ChoiceDelta:
     text: str
     token_ids: list[int]
     logprobs: list[TokenLogprobs] | None
+    offsets: list[int]
+    """For each token, how many characters the tokens before it make. A character that several
+    tokens make together counts from the last of them on."""
     finish_reason: str | None = None
     stop_reason: str | int | None = None
     prompt_logprobs: list[TokenLogprobs] | None = None
+
+    def extend(self, later: ChoiceDelta) -> None:
+        """Appends the next delta of the same choice."""
+        self.text += later.text
+        self.token_ids = self.token_ids + later.token_ids
+        if later.logprobs is not None:
+            self.logprobs = (self.logprobs or []) + later.logprobs
+        self.finish_reason, self.stop_reason = later.finish_reason, later.stop_reason
+        self.offsets = self.offsets + later.offsets
 
 
 class ChoiceAssembler:
@@ -62,6 +74,7 @@ class ChoiceAssembler:
         self._include_stop = include_stop
         self._min_tokens = min_tokens
         self._num_tokens = 0
+        self._num_chars = 0
         self.finished = False
 
     def push(self, output: ChoiceOutput) -> ChoiceDelta:
@@ -70,41 +83,32 @@ class ChoiceAssembler:
         When a stop string matches, the delta ends with the token that completed it and has a
         finish reason although `output` may have none: the caller then stops the engine's side.
         """
-        delta = ChoiceDelta(output.index, "", output.token_ids, output.logprobs)
+        delta = ChoiceDelta(output.index, "", output.token_ids, output.logprobs, [])
         # The token that stopped the choice is not text.
-        silent = 1 if output.finish_reason == "stop" and not self._include_stop else 0
-        spoken = output.token_ids[: len(output.token_ids) - silent] if silent else output.token_ids
-        if self._stop_filter is None:
-            self._num_tokens += len(spoken)
-            delta.text = self._detokenizer.push(spoken)
-        elif self._push_each(delta, spoken, self._stop_filter):
-            return delta
-        if output.finish_reason is not None:
-            self._finish(delta, output)
-        return delta
-
-    def _push_each(self, delta: ChoiceDelta, spoken: list[int], stop_filter: StopFilter) -> bool:
+        silent = output.finish_reason == "stop" and not self._include_stop
+        num_spoken = len(output.token_ids) - silent
         # One token at a time, so that where a choice ends does not depend on how outputs happened
         # to be merged.
-        parts: list[str] = []
-        for at, token in enumerate(spoken):
+        for at, token in enumerate(output.token_ids):
+            delta.offsets.append(self._num_chars)
+            if at == num_spoken:
+                break
+            text, matched = self._detokenizer.push((token,)), None
+            self._num_chars += len(text)
             self._num_tokens += 1
-            text = self._detokenizer.push([token])
-            if self._num_tokens <= self._min_tokens:
-                parts.append(text)
-                continue
-            emitted, matched = stop_filter.push(text)
-            parts.append(emitted)
+            if self._stop_filter is not None and self._num_tokens > self._min_tokens:
+                text, matched = self._stop_filter.push(text)
+            delta.text += text
             if matched is not None:
                 delta.token_ids = delta.token_ids[: at + 1]
                 if delta.logprobs is not None:
                     delta.logprobs = delta.logprobs[: at + 1]
-                delta.text = "".join(parts)
                 delta.finish_reason, delta.stop_reason = "stop", matched
                 self.finished = True
-                return True
-        delta.text = "".join(parts)
-        return False
+                return delta
+        if output.finish_reason is not None:
+            self._finish(delta, output)
+        return delta
 
     def _finish(self, delta: ChoiceDelta, output: ChoiceOutput) -> None:
         self.finished = True

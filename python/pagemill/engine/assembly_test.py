@@ -28,7 +28,8 @@ class Letters:
 def outputs(text: str, finish: str | None, cuts: list[int]) -> list[ChoiceOutput]:
     edges = [0, *cuts, len(text)]
     made = [
-        ChoiceOutput(0, [ord(c) for c in text[a:b]]) for a, b in zip(edges, edges[1:], strict=False)
+        ChoiceOutput(0, [ord(c) for c in text[a:b]], [])
+        for a, b in zip(edges, edges[1:], strict=False)
     ]
     made[-1].finish_reason = finish
     return made
@@ -62,7 +63,7 @@ def test_the_stopping_token_is_counted_and_not_spoken() -> None:
         "stop",
         None,
     )
-    part = ChoiceOutput(0, [104, 36], finish_reason="stop", stop_token_id=36)
+    part = ChoiceOutput(0, [104, 36], [], finish_reason="stop", stop_token_id=36)
     assert drive(ChoiceAssembler(Letters(), None), [part]) == ("h", 2, "stop", 36)
 
 
@@ -102,6 +103,6 @@ def test_stop_strings_count_after_min_tokens() -> None:
 
 
 def test_logprobs_end_with_the_token_that_completes_the_stop_string() -> None:
-    part = ChoiceOutput(0, [ord(c) for c in "abcd"], logprobs=list("wxyz"))  # type: ignore[arg-type]
+    part = ChoiceOutput(0, [ord(c) for c in "abcd"], [], logprobs=list("wxyz"))  # type: ignore[arg-type]
     delta = ChoiceAssembler(Letters(), StopStringFilter(["b"])).push(part)
     assert (delta.text, delta.logprobs, delta.token_ids) == ("a", ["w", "x", "y"], [97, 98, 99])

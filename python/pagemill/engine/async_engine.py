@@ -216,22 +216,25 @@ def _first_line(error: Exception) -> str:
 
 def choice_output(output: NativeOutput, index: int, now: float) -> ChoiceOutput:
     """A native output as choice `index` of its request; `now` is `time.monotonic()`."""
-    error = None
-    if output.error_code is not None:
-        message = output.error_message or "The request failed."
-        error = EngineError(output.error_code, message, retry_after_s=output.error_retry_after_s)
-    return ChoiceOutput(
-        index=index,
-        token_ids=list(output.new_token_ids),
-        logprobs=None if output.logprobs is None else list(output.logprobs),
-        prompt_logprobs=None if output.prompt_logprobs is None else list(output.prompt_logprobs),
-        finish_reason=output.finish_reason,
-        stop_token_id=output.stop_token_id,
+    token_ids = list(output.new_token_ids)
+    made = ChoiceOutput(
+        index,
+        token_ids,
+        [now] * len(token_ids),
+        None if output.logprobs is None else list(output.logprobs),
+        None if output.prompt_logprobs is None else list(output.prompt_logprobs),
+        output.finish_reason,
         num_cached_tokens=output.num_cached_tokens,
-        pooled=output.pooled,
-        error=error,
-        queued_s=output.queued_s,
-        prefill_s=output.prefill_s,
-        decode_s=output.decode_s,
         created=now,
     )
+    if made.finish_reason is not None:  # the rest comes with the end, and reading it is not free
+        made.stop_token_id = output.stop_token_id
+        made.pooled = output.pooled
+        made.queued_s = output.queued_s
+        made.prefill_s = output.prefill_s
+        made.decode_s = output.decode_s
+        if output.error_code is not None:
+            message = output.error_message or "The request failed."
+            retry_after_s = output.error_retry_after_s
+            made.error = EngineError(output.error_code, message, retry_after_s=retry_after_s)
+    return made

@@ -114,6 +114,7 @@ class FakeOptions:
 
     next_token: Callable[[int, int, int], int] = next_token
     step_s: float = 0.0005  # pause between steps
+    steps_per_wakeup: int = 1  # the reader is woken every so many steps, and at ends
     max_running: int = 256
     max_waiting: int = 1024
     retry_after_s: int = 0  # of the refusal of one more
@@ -151,6 +152,7 @@ class FakeEngine:
         os.set_blocking(self._read_fd, False)
         self._stats = FakeStats()
         self._stopping = False
+        self._notified = False
         self.paused = False
         self.submitted: list[Submitted] = []
         self._thread = threading.Thread(target=self._run, name="fake-engine", daemon=True)
@@ -210,6 +212,7 @@ class FakeEngine:
                 os.read(self._read_fd, 4096)
             outputs = list(self._outputs.values())
             self._outputs.clear()
+            self._notified = False
             return outputs
 
     def wait(self, timeout_s: float) -> list[FakeOutput]:
@@ -315,9 +318,11 @@ class FakeEngine:
             if earlier.logprobs is not None:
                 output.logprobs = earlier.logprobs + (output.logprobs or [])
             output.prompt_logprobs = earlier.prompt_logprobs or output.prompt_logprobs
-        if not self._outputs:  # one byte at most waits, so that the pipe never fills
-            os.write(self._write_fd, b"x")
         self._outputs[output.request_id] = output
+        due = self._stats.num_steps % self._options.steps_per_wakeup == 0
+        if (due or output.finish_reason) and not self._notified:
+            self._notified = True  # one byte at most waits, so that the pipe never fills
+            os.write(self._write_fd, b"x")
         self._lock.notify_all()
 
 

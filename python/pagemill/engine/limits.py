@@ -44,11 +44,13 @@ def resolve_max_tokens(
     default: int | None,
     max_model_len: int,
     param: str = "prompt",
+    requested_param: str = "max_tokens",
 ) -> int:
     """How many tokens may be generated after a prompt of `prompt_tokens` tokens.
 
     `requested` is the client's own number and is refused where it does not fit; `default` is
-    clamped to the room there is; None means all of it.
+    clamped to the room there is; None means all of it. `param` and `requested_param` name the
+    fields that the prompt and `requested` came from.
 
     Raises:
         EngineError: INVALID_ARGUMENT when the prompt, or the prompt and `requested`, exceed the
@@ -68,9 +70,9 @@ def resolve_max_tokens(
     if requested > room:
         raise EngineError(
             "INVALID_ARGUMENT",
-            f"`max_tokens` is too large: {requested}. This model's maximum context length is"
+            f"`{requested_param}` is too large: {requested}. This model's maximum context length is"
             f" {max_model_len} tokens and the prompt has {prompt_tokens}, which leaves"
             f" {max_model_len} - {prompt_tokens} = {room}.",
-            "max_tokens",
+            requested_param,
         )
     return requested

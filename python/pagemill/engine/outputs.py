@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -44,13 +44,16 @@ class TokenLogprobs(Protocol):
 class ChoiceOutput:
     """What one choice of a request produced since the last time it was asked.
 
-    `token_ids` holds every new token, the one that stopped the choice included. `logprobs` runs
-    parallel to it where asked for. `prompt_logprobs[i]` belongs to prompt token `i + 1` and comes
-    with the first output. `finish_reason` is None until the last output.
+    `token_ids` holds every new token, the one that stopped the choice included. `token_times` and,
+    if asked for, `logprobs` run parallel to it. `prompt_logprobs[i]` belongs to prompt token
+    `i + 1` and comes with the first output. `finish_reason` is None until the last output. Times
+    are `time.monotonic()`.
     """
 
     index: int
     token_ids: list[int]
+    token_times: list[float]
+    """When each token reached Python."""
     logprobs: list[TokenLogprobs] | None = None
     prompt_logprobs: list[TokenLogprobs] | None = None
     finish_reason: str | None = None
@@ -62,4 +65,32 @@ class ChoiceOutput:
     prefill_s: float = 0.0
     decode_s: float = 0.0
     created: float = 0.0
-    """`time.monotonic()` at which the first token of this output reached Python."""
+    """When the latest news in this output reached Python."""
+
+    def one_by_one(self) -> Sequence[ChoiceOutput]:
+        """The same output in parts of one token; the end of the choice comes with the last part."""
+        last = len(self.token_ids) - 1
+        if last < 1:
+            return (self,)
+        parts = [
+            ChoiceOutput(
+                self.index,
+                [token],
+                [self.token_times[at]],
+                None if self.logprobs is None else [self.logprobs[at]],
+                self.prompt_logprobs if at == 0 else None,
+                num_cached_tokens=self.num_cached_tokens,
+                created=self.token_times[at],
+            )
+            for at, token in enumerate(self.token_ids[:last])
+        ]
+        parts.append(
+            replace(
+                self,
+                token_ids=self.token_ids[last:],
+                token_times=self.token_times[last:],
+                logprobs=None if self.logprobs is None else self.logprobs[last:],
+                prompt_logprobs=None,
+            )
+        )
+        return parts

@@ -50,6 +50,11 @@ class RequestStream:
         return outputs
 
     @property
+    def has_pending(self) -> bool:
+        """True if outputs wait for the consumer."""
+        return bool(self._pending)
+
+    @property
     def live_children(self) -> list[int]:
         """Native ids of the choices that have not finished."""
         return list(self._choice_of)
@@ -99,6 +104,8 @@ class RequestStream:
 
 def _merge(into: ChoiceOutput, later: ChoiceOutput) -> None:
     into.token_ids.extend(later.token_ids)
+    into.token_times.extend(later.token_times)
+    into.created = later.created
     if later.logprobs is not None:
         into.logprobs = (into.logprobs or []) + later.logprobs
     if later.prompt_logprobs is not None:

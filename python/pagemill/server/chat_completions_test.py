@@ -190,7 +190,7 @@ TOOL = {"type": "function", "function": {"name": "f", "parameters": {}}}
         (400, "top_logprobs", {"top_logprobs": 2}),
         (400, "top_logprobs", {"logprobs": True, "top_logprobs": -2}),
         (400, "chat_template", {"chat_template": "x"}),
-        (400, "chat_template", {"chat_template_kwargs": {"chat_template": "x"}}),
+        (400, "chat_template_kwargs", {"chat_template_kwargs": {"chat_template": "x"}}),
         (400, "max_tokens", {"max_tokens": 0}),
         (400, "prompt_logprobs", {"prompt_logprobs": 1, "stream": True}),
     ],

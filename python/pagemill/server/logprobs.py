@@ -65,44 +65,34 @@ class LogprobFormatter:
             shaped.append(row)
         return shaped
 
-    def _prompt(self, token: int, logprob: float, rank: int) -> PromptLogprob:
-        return PromptLogprob(max(logprob, FLOOR), rank, self._renderer.token_text(token))
-
-
-class CompletionLogprobWriter:
-    """The completions shape of one choice; offsets go on from chunk to chunk.
-
-    `text_offset` counts characters of the tokens' texts from the start of the choice's text, the
-    echoed prompt included.
-    """
-
-    def __init__(self, formatter: LogprobFormatter) -> None:
-        self._formatter = formatter
-        self._offset = 0
-
-    def write(
-        self, first_prompt_token: int | None, entries: Sequence[TokenLogprobs]
+    def completion(
+        self,
+        entries: Sequence[TokenLogprobs],
+        offsets: Sequence[int],
+        first_prompt_token: int | None = None,
     ) -> CompletionLogprobs:
-        """`entries`, after the prompt's first token (which has no probability) where given."""
-        shaped = CompletionLogprobs([], [], [], [])
-        if first_prompt_token is not None:
-            self._add(shaped, first_prompt_token, None)
-        for entry in entries:
-            self._add(shaped, entry.token_id, entry)
-        return shaped
+        """The completions shape.
 
-    def _add(self, shaped: CompletionLogprobs, token: int, entry: TokenLogprobs | None) -> None:
-        text = self._formatter.token(token)
-        shaped.tokens.append(text)
-        shaped.text_offset.append(self._offset)
-        self._offset += len(text)
-        if entry is None:
+        Args:
+            entries: the tokens.
+            offsets: for each token, the character of the choice's text at which it begins.
+            first_prompt_token: comes before `entries`; it has an offset but no probability.
+        """
+        shaped = CompletionLogprobs(list(offsets), [], [], [])
+        if first_prompt_token is not None:
+            shaped.tokens.append(self.token(first_prompt_token))
             shaped.token_logprobs.append(None)
             shaped.top_logprobs.append(None)
-            return
-        shaped.token_logprobs.append(max(entry.logprob, FLOOR))
-        top = {text: max(entry.logprob, FLOOR)}
-        for other, logprob in entry.top:
-            # Two tokens may have the same text (parts of characters): the likelier one stays.
-            top.setdefault(self._formatter.token(other), max(logprob, FLOOR))
-        shaped.top_logprobs.append(top)
+        for entry in entries:
+            text, logprob = self.token(entry.token_id), max(entry.logprob, FLOOR)
+            top = {text: logprob}
+            for other, other_logprob in entry.top:
+                # Two tokens may have the same text (parts of characters): the likelier one stays.
+                top.setdefault(self.token(other), max(other_logprob, FLOOR))
+            shaped.tokens.append(text)
+            shaped.token_logprobs.append(logprob)
+            shaped.top_logprobs.append(top)
+        return shaped
+
+    def _prompt(self, token: int, logprob: float, rank: int) -> PromptLogprob:
+        return PromptLogprob(max(logprob, FLOOR), rank, self._renderer.token_text(token))

@@ -171,7 +171,9 @@ class ServerProcess(PeerProcess):
         self, prompts: list[list[int]], output_len: int, concurrency: int
     ) -> list[RequestTimes]:
         """Each request on a connection of its own, streaming."""
-        load = Load(prompts, self._model, output_len, float("inf"), concurrency, seed=0)
+        load = Load(
+            prompts, self._model, output_len, float("inf"), concurrency, seed=0, temperature=0
+        )
         with self._deadline(_RUN_S):
             times = asyncio.run(generate_load(self._client, load))
         for failed in (each for each in times if not each.ok):

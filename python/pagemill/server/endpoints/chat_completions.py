@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from typing import Any
 
 import msgspec
@@ -15,8 +15,9 @@ from pagemill.engine.assembly import ChoiceDelta
 from pagemill.server.admission import read_body, tenant_of
 from pagemill.server.disconnect import until_disconnect
 from pagemill.server.errors import bad_request, not_implemented
+from pagemill.server.generation import Generation
 from pagemill.server.logprobs import LogprobFormatter
-from pagemill.server.pipeline import Generation, GenerationOptions, Pipeline
+from pagemill.server.pipeline import GenerationOptions, Pipeline
 from pagemill.server.protocol.chat import (
     RULES,
     ChatChoice,
@@ -34,7 +35,7 @@ from pagemill.server.protocol.sampling import to_sampling
 from pagemill.server.rendering import rendered
 from pagemill.server.sse import EventStream, event
 from pagemill.server.state import state_of
-from pagemill.server.streaming import guarded
+from pagemill.server.streaming import guarded, usage_events
 
 ROLE = "assistant"
 
@@ -51,7 +52,8 @@ async def create(request: Request) -> Response:
     generation = await _start(pipeline, asked, len(body), tenant_of(request))
     chat = _Chat(pipeline, asked, name, generation)
     if asked.stream:
-        return EventStream(guarded(chat.events()), chat.close)
+        events = chat.events(max(state.config.stream_interval, asked.stream_interval))
+        return EventStream(guarded(events), chat.close)
     try:
         response = await until_disconnect(chat.collect(), request.receive)
     finally:
@@ -71,6 +73,7 @@ async def _start(pipeline: Pipeline, asked: ChatRequest, size: int, tenant: str)
         logprobs=asked.top_logprobs if asked.logprobs else None,
         prompt_logprobs=asked.prompt_logprobs,
         max_logprobs=pipeline.model.max_logprobs,
+        logprobs_param="top_logprobs",
     )
     renderer, variables = pipeline.renderer, _template_variables(asked)
 
@@ -85,11 +88,15 @@ async def _start(pipeline: Pipeline, asked: ChatRequest, size: int, tenant: str)
         return renderer.encode(text, asked.add_special_tokens, parse_special=True)
 
     token_ids = await rendered(encode, size)
-    requested = asked.max_completion_tokens
+    requested, requested_param = asked.max_completion_tokens, "max_completion_tokens"
+    if requested is None:
+        requested, requested_param = asked.max_tokens, "max_tokens"
     options = GenerationOptions(
-        max_tokens=asked.max_tokens if requested is None else requested,
+        max_tokens=requested,
+        max_tokens_param=requested_param,
         default_max_tokens=pipeline.model.defaults.max_tokens,
         truncate_prompt_tokens=asked.truncate_prompt_tokens,
+        truncation_side=asked.truncation_side,
         cache_salt=asked.cache_salt or "",
         priority=asked.priority,
         tenant=tenant,
@@ -112,11 +119,13 @@ def _check(asked: ChatRequest) -> None:
         raise bad_request("`top_logprobs` needs `logprobs: true`.", "top_logprobs")
     if asked.prompt_logprobs is not None and asked.stream:
         raise bad_request("`prompt_logprobs` cannot be streamed.", "prompt_logprobs")
-    if asked.chat_template is not None or "chat_template" in asked.chat_template_kwargs:
+    in_kwargs = "chat_template" in asked.chat_template_kwargs
+    if asked.chat_template is not None or in_kwargs:
+        field = "chat_template_kwargs" if in_kwargs else "chat_template"
         raise bad_request(
-            "`chat_template` cannot be given with a request: it would run on the server. Start the"
-            " server with --chat-template.",
-            "chat_template",
+            f"`{field}` cannot bring a template with a request: it would run on the server. Start"
+            " the server with --chat-template.",
+            field,
         )
     if asked.continue_final_message and asked.add_generation_prompt:
         raise bad_request(
@@ -162,7 +171,7 @@ class _Chat:
         token_ids: list[list[int]] = [[] for _ in range(count)]
         logprobs = [ChoiceLogprobs([]) if asked.logprobs else None for _ in range(count)]
         ended: list[tuple[str, str | int | None]] = [("abort", None)] * count
-        prompt_logprobs = UNSET
+        prompt_logprobs = None
         async for deltas in self._generation.deltas():
             for delta in deltas:
                 texts[delta.index].append(delta.text)
@@ -195,33 +204,40 @@ class _Chat:
             prompt_token_ids=self._prompt_token_ids(),
         )
 
-    async def events(self) -> AsyncGenerator[bytes, None]:
-        """The stream's events, without the `[DONE]`."""
+    async def events(self, interval: int) -> AsyncGenerator[bytes, None]:
+        """The stream's events of `interval` tokens each, without the `[DONE]`."""
         encode = msgspec.json.Encoder().encode
-        stream_options = self._asked.stream_options
-        continuous = stream_options is not None and stream_options.continuous_usage_stats
+        usage = usage_events(self._asked.stream_options)
         chunk = ChatChunk(self._name, self._created, self._model, [])
-        started: set[int] = set()
-        async for deltas in self._generation.deltas():
+        begun = False
+        async for deltas in self._generation.deltas(interval):
             events: list[bytes] = []
             for delta in deltas:
-                if continuous:
-                    chunk.usage = self._generation.usage
-                if delta.index not in started:
-                    started.add(delta.index)
-                    chunk.prompt_token_ids = self._prompt_token_ids()
-                    chunk.choices = [ChatChunkChoice(delta.index, ChatDelta(ROLE, self._echo))]
-                    events.append(event(encode(chunk)))
-                    chunk.prompt_token_ids = UNSET
+                if not begun:
+                    begun = True
+                    events += [event(encode(role)) for role in self._role_chunks(usage.continuous)]
                 choice = self._chunk_choice(delta)
                 if delta.text or delta.finish_reason or choice.logprobs or choice.token_ids:
                     chunk.choices = [choice]
+                    if usage.continuous:
+                        chunk.usage = self._generation.usage
                     events.append(event(encode(chunk)))
             if events:
                 yield b"".join(events)
-        if stream_options is not None and stream_options.include_usage:
+        if usage.final:
             chunk.choices, chunk.usage = [], self._generation.usage
             yield event(encode(chunk))
+
+    def _role_chunks(self, with_usage: bool) -> Iterator[ChatChunk]:
+        for index in range(self._generation.num_choices):
+            yield ChatChunk(
+                self._name,
+                self._created,
+                self._model,
+                [ChatChunkChoice(index, ChatDelta(ROLE, self._echo))],
+                usage=self._generation.prompt_usage if with_usage else UNSET,
+                prompt_token_ids=self._prompt_token_ids(),
+            )
 
     def _chunk_choice(self, delta: ChoiceDelta) -> ChatChunkChoice:
         return ChatChunkChoice(

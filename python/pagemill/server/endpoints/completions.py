@@ -13,9 +13,11 @@ from starlette.responses import Response
 from pagemill.engine.assembly import ChoiceDelta
 from pagemill.server.admission import read_body, tenant_of
 from pagemill.server.disconnect import until_disconnect
+from pagemill.server.echo import echoed_texts, prompt_offsets
 from pagemill.server.errors import bad_request
-from pagemill.server.logprobs import CompletionLogprobWriter, LogprobFormatter
-from pagemill.server.pipeline import Generation, GenerationOptions, Pipeline
+from pagemill.server.generation import Generation
+from pagemill.server.logprobs import LogprobFormatter
+from pagemill.server.pipeline import GenerationOptions, Pipeline
 from pagemill.server.protocol.completion import (
     DEFAULT_MAX_TOKENS,
     RULES,
@@ -30,7 +32,7 @@ from pagemill.server.protocol.sampling import to_sampling
 from pagemill.server.rendering import rendered
 from pagemill.server.sse import EventStream, event
 from pagemill.server.state import state_of
-from pagemill.server.streaming import guarded
+from pagemill.server.streaming import guarded, usage_events
 
 
 async def create(request: Request) -> Response:
@@ -45,7 +47,8 @@ async def create(request: Request) -> Response:
         pipeline, asked, f"cmpl-{asked.request_id or request.state.request_id}", tenant_of(request)
     )
     if asked.stream:
-        return EventStream(guarded(completion.events()), completion.close)
+        events = completion.events(max(state.config.stream_interval, asked.stream_interval))
+        return EventStream(guarded(events), completion.close)
     try:
         response = await until_disconnect(completion.collect(), request.receive)
     finally:
@@ -62,17 +65,14 @@ class _Completion:
         asked: CompletionRequest,
         name: str,
         generation: Generation,
-        texts: list[str],
     ) -> None:
         self._asked = asked
         self._head = CompletionResponse(name, int(time.time()), pipeline.model.name, [])
         self._encoder = msgspec.json.Encoder()
         self._generation = generation
-        self._texts = texts  # what echo says, one per prompt
+        self._renderer = pipeline.renderer
+        self._echoes: list[str] = []  # one per prompt, if `echo` is set
         self._formatter = LogprobFormatter(pipeline.renderer, asked.return_tokens_as_token_ids)
-        self._writers = [
-            CompletionLogprobWriter(self._formatter) for _ in range(generation.num_choices)
-        ]
         self._started: set[int] = set()
 
     @classmethod
@@ -104,12 +104,22 @@ class _Completion:
             max_tokens=asked.max_tokens,
             default_max_tokens=DEFAULT_MAX_TOKENS,
             truncate_prompt_tokens=asked.truncate_prompt_tokens,
+            truncation_side=asked.truncation_side,
             cache_salt=asked.cache_salt or "",
             priority=asked.priority,
             tenant=tenant,
         )
         generation = pipeline.generate(token_ids, sampling, options)
-        return cls(pipeline, asked, name, generation, texts)
+        completion = cls(pipeline, asked, name, generation)
+        if asked.echo:
+            try:
+                completion._echoes = await echoed_texts(
+                    pipeline.renderer, texts, token_ids, generation.prompts
+                )
+            except BaseException:
+                completion.close()
+                raise
+        return completion
 
     def close(self) -> None:
         """Aborts what has not finished."""
@@ -117,7 +127,10 @@ class _Completion:
 
     async def collect(self) -> CompletionResponse:
         """The complete response."""
-        choices = [CompletionChoice(i, "") for i in range(self._generation.num_choices)]
+        choices = [
+            CompletionChoice(i, "", prompt_logprobs=None)
+            for i in range(self._generation.num_choices)
+        ]
         texts: list[list[str]] = [[] for _ in choices]
         async for deltas in self._generation.deltas():
             for delta in deltas:
@@ -136,25 +149,24 @@ class _Completion:
             choice.text = "".join(parts)
         return msgspec.structs.replace(self._head, choices=choices, usage=self._generation.usage)
 
-    async def events(self) -> AsyncGenerator[bytes, None]:
-        """The stream's events, without the `[DONE]`."""
-        asked, encode = self._asked, self._encoder.encode
-        stream_options = asked.stream_options
-        continuous = stream_options is not None and stream_options.continuous_usage_stats
+    async def events(self, interval: int) -> AsyncGenerator[bytes, None]:
+        """The stream's events of `interval` tokens each, without the `[DONE]`."""
+        encode = self._encoder.encode
+        usage = usage_events(self._asked.stream_options)
         head = msgspec.structs.replace(self._head)
-        async for deltas in self._generation.deltas():
+        async for deltas in self._generation.deltas(interval):
             events: list[bytes] = []
             for delta in deltas:
                 choice = self._choice(delta)
                 if not (choice.text or choice.finish_reason or choice.logprobs or choice.token_ids):
                     continue  # tokens that are no complete character yet, or may be a stop string
                 head.choices = [choice]
-                if continuous:
+                if usage.continuous:
                     head.usage = self._generation.usage
                 events.append(event(encode(head)))
             if events:
                 yield b"".join(events)
-        if stream_options is not None and stream_options.include_usage:
+        if usage.final:
             head.choices, head.usage = [], self._generation.usage
             yield event(encode(head))
 
@@ -167,48 +179,49 @@ class _Completion:
         if first:
             self._started.add(delta.index)
             if asked.echo:
-                choice.text = self._texts[delta.index // self._generation.sampling.n] + delta.text
-        prompt = self._generation.prompt_of(delta.index)
+                choice.text = self._echo_of(delta.index) + delta.text
+            if asked.return_token_ids:
+                choice.prompt_token_ids = self._generation.prompt_of(delta.index).tolist()
         if asked.logprobs is not None:
-            entries = list(delta.logprobs or [])
-            echoed = first and asked.echo
-            if echoed:
-                entries = list(delta.prompt_logprobs or []) + entries
-            choice.logprobs = self._writers[delta.index].write(
-                int(prompt[0]) if echoed else None, entries
-            )
+            choice.logprobs = self._logprobs(delta, first)
         if asked.return_token_ids:
             choice.token_ids = delta.token_ids
-            if first:
-                choice.prompt_token_ids = prompt.tolist()
         return choice
+
+    def _echo_of(self, index: int) -> str:
+        return self._echoes[index // self._generation.sampling.n] if self._asked.echo else ""
+
+    def _logprobs(self, delta: ChoiceDelta, first: bool) -> CompletionLogprobs:
+        entries, echoed = delta.logprobs or [], self._echo_of(delta.index)
+        offsets = [len(echoed) + offset for offset in delta.offsets]
+        if not (first and self._asked.echo):
+            return self._formatter.completion(entries, offsets)
+        prompt = self._generation.prompt_of(delta.index).tolist()
+        return self._formatter.completion(
+            (delta.prompt_logprobs or []) + entries,
+            prompt_offsets(self._renderer, prompt, echoed) + offsets,
+            prompt[0],
+        )
 
 
 async def _render(
     pipeline: Pipeline, asked: CompletionRequest
-) -> tuple[list[list[int]], list[str]]:
-    """Token ids of the prompts, and their texts where echo needs them."""
+) -> tuple[list[list[int]], list[str | None]]:
+    """Token ids of the prompts, and their texts if they came as text."""
     token_ids: list[list[int]] = []
-    texts: list[str] = []
+    texts: list[str | None] = []
     renderer, special = pipeline.renderer, asked.add_special_tokens
     for prompt in prompts(asked.prompt):
         if isinstance(prompt, str):
-            text = prompt
             # Control tokens written in a raw prompt mean themselves, as everywhere in the field.
             ids = await rendered(
-                lambda text=text: renderer.encode(text, special, parse_special=True), len(text)
+                lambda text=prompt: renderer.encode(text, special, parse_special=True), len(prompt)
             )
+            texts.append(prompt)
         else:
-            ids, text = prompt, None
+            ids = prompt
+            texts.append(None)
         token_ids.append(ids)
-        if not asked.echo:
-            continue
-        if text is None or asked.truncate_prompt_tokens is not None:
-            known = [i for i in ids if 0 <= i < pipeline.model.vocab_size]
-            text = await rendered(
-                lambda known=known: renderer.decode(known, asked.skip_special_tokens), len(known)
-            )
-        texts.append(text)
     return token_ids, texts
 
 

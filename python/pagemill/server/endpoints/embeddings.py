@@ -58,6 +58,7 @@ async def _embed(
         max_tokens=None,
         default_max_tokens=None,
         truncate_prompt_tokens=asked.truncate_prompt_tokens,
+        truncation_side=asked.truncation_side,
         cache_salt=asked.cache_salt or "",
         priority=asked.priority,
         tenant=tenant,

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from pagemill.server.errors import bad_request
-from pagemill.server.protocol.decode import FieldRules, Unsupported, falsy
+from pagemill.server.protocol.decode import FieldRules, Unsupported, nothing, only
 from pagemill.server.protocol.sampling import IGNORED, UNSUPPORTED, GenerationRequest, Positive
 from pagemill.server.protocol.usage import Usage
 
@@ -38,13 +38,15 @@ class ChatRequest(GenerationRequest, kw_only=True):
 RULES = FieldRules(
     unsupported={
         **UNSUPPORTED,
-        "functions": Unsupported(falsy, _TOOLS),
-        "function_call": Unsupported(lambda v: falsy(v) or v in ("none", "auto"), _TOOLS),
-        "modalities": Unsupported(lambda v: falsy(v) or v == ["text"], "the model writes text."),
-        "audio": Unsupported(falsy, "the model writes text."),
-        "web_search_options": Unsupported(falsy, "this server has no search."),
+        "functions": Unsupported(only([]), _TOOLS),
+        "function_call": Unsupported(only("none", "auto"), _TOOLS),
+        "modalities": Unsupported(only(["text"]), "the model writes text."),
+        "audio": Unsupported(nothing, "the model writes text."),
+        "web_search_options": Unsupported(nothing, "this server has no search."),
+        "verbosity": Unsupported(only("medium"), "say in a message how long the answer should be."),
+        "return_prompt_text": Unsupported(only(False), "`return_token_ids` gives its ids."),
     },
-    ignored=IGNORED | {"parallel_tool_calls", "include_reasoning", "prediction", "verbosity"},
+    ignored=IGNORED | {"parallel_tool_calls", "include_reasoning", "prediction"},
 )
 
 
@@ -150,7 +152,7 @@ class ChatResponse(msgspec.Struct):
     usage: Usage
     object: str = "chat.completion"
     system_fingerprint: None = None
-    prompt_logprobs: PromptLogprobs | UnsetType = UNSET
+    prompt_logprobs: PromptLogprobs | None = None
     prompt_token_ids: list[int] | UnsetType = UNSET
 
 

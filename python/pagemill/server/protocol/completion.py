@@ -9,7 +9,7 @@ from msgspec import UNSET, UnsetType
 
 from pagemill.server.errors import bad_request, invalid_body
 from pagemill.server.protocol.chat import PromptLogprobs
-from pagemill.server.protocol.decode import FieldRules, Unsupported, falsy
+from pagemill.server.protocol.decode import FieldRules, Unsupported, only
 from pagemill.server.protocol.sampling import (
     IGNORED,
     UNSUPPORTED,
@@ -36,8 +36,8 @@ class CompletionRequest(GenerationRequest, kw_only=True):
 RULES = FieldRules(
     unsupported={
         **UNSUPPORTED,
-        "suffix": Unsupported(falsy, "this model does not fill in the middle."),
-        "best_of": Unsupported(lambda v: v == 1, "use `n`, and choose."),
+        "suffix": Unsupported(only(""), "this model does not fill in the middle."),
+        "best_of": Unsupported(only(1), "use `n`, and choose."),
     },
     ignored=IGNORED,
 )
@@ -95,7 +95,7 @@ class CompletionChoice(msgspec.Struct):
     stop_reason: str | int | None = None
     token_ids: list[int] | UnsetType = UNSET
     prompt_token_ids: list[int] | UnsetType = UNSET
-    prompt_logprobs: PromptLogprobs | UnsetType = UNSET
+    prompt_logprobs: PromptLogprobs | None | UnsetType = UNSET
 
 
 class CompletionResponse(msgspec.Struct):

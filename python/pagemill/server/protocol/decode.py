@@ -30,9 +30,15 @@ class Unsupported:
     sentence: str
 
 
-def falsy(value: object) -> bool:
-    """Harmless values of most fields: null, false, 0, "" and empty lists and objects."""
-    return not value
+def nothing(value: object) -> bool:
+    """No value is harmless; a null field counts as absent before this is asked."""
+    del value
+    return False
+
+
+def only(*values: object) -> Callable[[object], bool]:
+    """The harmless values are these."""
+    return lambda value: value in values
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +67,17 @@ def decode_request(body: bytes, kind: type[T], rules: FieldRules) -> T:
         shown = ", ".join(repr(name[:40]) for name in unknown[:10])
         _LOGGER.info("ignored %d unknown request field(s): %s", len(unknown), shown)
     try:
-        return msgspec.convert(present, kind)
+        # Not strict: 5.0 and "5" are 5, "true" and 1 are true, as with the reference system.
+        request = msgspec.convert(present, kind, strict=False)
     except msgspec.ValidationError as error:
         message, param = explain(error)
         raise invalid_body(message, param) from error
     except RecursionError as error:
         raise invalid_body("The body is nested too deeply.") from error
+    for name in present.keys() & set(kind.__struct_fields__):
+        if getattr(request, name) is None:  # msgspec reads the string "null" as null
+            raise invalid_body(f'`{name}` is the string "null"; send null itself.', name)
+    return request
 
 
 def decode_object(body: bytes) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from pagemill.server.protocol.decode import FieldRules, Unsupported, falsy
+from pagemill.server.protocol.decode import FieldRules, Unsupported, only
 
 
 class EmbeddingRequest(msgspec.Struct, kw_only=True):
@@ -18,6 +18,7 @@ class EmbeddingRequest(msgspec.Struct, kw_only=True):
     encoding_format: Literal["float", "base64"] = "float"
     dimensions: Annotated[int, Meta(ge=1, le=2**31 - 1)] | None = None
     truncate_prompt_tokens: Annotated[int, Meta(ge=-1, le=2**31 - 1)] | None = None
+    truncation_side: Literal["left", "right"] = "right"
     add_special_tokens: bool = True
     cache_salt: Annotated[str, Meta(min_length=1, max_length=1024)] | None = None
     priority: Annotated[int, Meta(ge=-(2**31) + 1, le=2**31 - 1)] = 0
@@ -26,11 +27,12 @@ class EmbeddingRequest(msgspec.Struct, kw_only=True):
 
 RULES = FieldRules(
     unsupported={
-        "messages": Unsupported(falsy, "send `input`."),
-        "embed_dtype": Unsupported(lambda v: v == "float32", "embeddings are float32."),
-        "endianness": Unsupported(lambda v: v in ("native", "little"), "they are little-endian."),
-        "normalize": Unsupported(lambda v: v is True, "the model decides."),
-        "use_activation": Unsupported(lambda v: v is True, "the model decides."),
+        "messages": Unsupported(only([]), "send `input`."),
+        "embed_dtype": Unsupported(only("float32"), "embeddings are float32."),
+        "endianness": Unsupported(only("native", "little"), "they are little-endian."),
+        "normalize": Unsupported(only(True), "the model decides."),
+        "use_activation": Unsupported(only(True), "the model decides."),
+        "padding": Unsupported(only("do_not_pad"), "texts are not padded."),
     },
     ignored=frozenset({"user", "mm_processor_kwargs"}),
 )

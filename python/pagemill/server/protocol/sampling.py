@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, Literal, cast
 
 import msgspec
 from msgspec import Meta
@@ -11,7 +12,7 @@ from msgspec import Meta
 from pagemill.config.sampling import INT32_MAX, SamplingFields
 from pagemill.engine.sampling import ALL_LOGPROBS, SamplingParams
 from pagemill.server.errors import bad_request
-from pagemill.server.protocol.decode import Unsupported, falsy
+from pagemill.server.protocol.decode import Unsupported, nothing, only
 
 MAX_STOP_STRINGS = 64
 _MAX_STOP_CHARS = 4096
@@ -41,6 +42,8 @@ class GenerationRequest(SamplingFields, kw_only=True):
     stop: str | list[str] = []
     prompt_logprobs: Logprobs | None = None
     truncate_prompt_tokens: Annotated[int, Meta(ge=-1, le=INT32_MAX)] | None = None
+    truncation_side: Literal["left", "right"] = "left"
+    stream_interval: Positive = 1
     return_token_ids: bool = False
     return_tokens_as_token_ids: bool = False
     cache_salt: Annotated[str, Meta(min_length=1, max_length=1024)] | None = None
@@ -49,33 +52,35 @@ class GenerationRequest(SamplingFields, kw_only=True):
 
 
 def _text_format(value: Any) -> bool:
-    if not isinstance(value, Mapping):
-        return falsy(value)
-    fields = cast(Mapping[str, Any], value)
-    return fields.get("type", "text") == "text"
+    return isinstance(value, Mapping) and cast(Mapping[str, Any], value).get("type") == "text"
 
 
 _GRAMMAR = "output cannot be constrained to a grammar in this version."
 UNSUPPORTED = {
     "response_format": Unsupported(_text_format, "only the type `text` is, in this version."),
-    "structured_outputs": Unsupported(falsy, _GRAMMAR),
-    "guided_json": Unsupported(falsy, _GRAMMAR),
-    "guided_regex": Unsupported(falsy, _GRAMMAR),
-    "guided_choice": Unsupported(falsy, _GRAMMAR),
-    "guided_grammar": Unsupported(falsy, _GRAMMAR),
-    "allowed_token_ids": Unsupported(falsy, "use `logit_bias` to favour tokens."),
-    "bad_words": Unsupported(falsy, "use `logit_bias` to ban tokens."),
-    "use_beam_search": Unsupported(falsy, "only sampling is, in this version."),
-    "logits_processors": Unsupported(falsy, "requests cannot carry code."),
-    "kv_transfer_params": Unsupported(falsy, "this server does not exchange KV caches."),
-    "vllm_xargs": Unsupported(falsy, "this server has no plugins."),
-    "prompt_embeds": Unsupported(falsy, "prompts are text or token ids."),
+    "structured_outputs": Unsupported(nothing, _GRAMMAR),
+    "guided_json": Unsupported(nothing, _GRAMMAR),
+    "guided_regex": Unsupported(nothing, _GRAMMAR),
+    "guided_choice": Unsupported(nothing, _GRAMMAR),
+    "guided_grammar": Unsupported(nothing, _GRAMMAR),
+    "structural_tag": Unsupported(nothing, _GRAMMAR),
+    "allowed_token_ids": Unsupported(nothing, "use `logit_bias` to favour tokens."),
+    "bad_words": Unsupported(only([]), "use `logit_bias` to ban tokens."),
+    "use_beam_search": Unsupported(only(False), "only sampling is, in this version."),
+    "logits_processors": Unsupported(only([]), "requests cannot carry code."),
+    "kv_transfer_params": Unsupported(only({}), "this server does not exchange KV caches."),
+    "vllm_xargs": Unsupported(only({}), "this server has no plugins."),
+    "prompt_embeds": Unsupported(only([]), "prompts are text or token ids."),
+    "thinking_token_budget": Unsupported(only(-1), "reasoning is not told apart in this version."),
+    "repetition_detection": Unsupported(nothing, "use `frequency_penalty` or `stop`."),
+    "logprob_token_ids": Unsupported(nothing, "`logprobs` are of the most likely tokens."),
+    "watermarking": Unsupported(only(False), "this server has no watermarks."),
 }
 IGNORED = frozenset(
     {
         *("store", "user", "metadata", "service_tier", "prompt_cache_key", "safety_identifier"),
         *("spaces_between_special_tokens", "length_penalty", "mm_processor_kwargs"),
-        *("prompt_cache_retention", "stream_interval"),
+        *("prompt_cache_retention", "session_id"),
     }
 )
 
@@ -86,6 +91,7 @@ def to_sampling(
     logprobs: int | None,
     prompt_logprobs: int | None,
     max_logprobs: int,
+    logprobs_param: str = "logprobs",
 ) -> SamplingParams:
     """The request's fields as the engine's parameters.
 
@@ -94,11 +100,12 @@ def to_sampling(
         logprobs: alternatives per generated token, None for no log probabilities.
         prompt_logprobs: the same for prompt tokens.
         max_logprobs: the server's bound on both; -1 is the whole vocabulary.
+        logprobs_param: the field that `logprobs` came from.
 
     Raises:
         ApiError: 400 naming the field.
     """
-    for name, count in (("logprobs", logprobs), ("prompt_logprobs", prompt_logprobs)):
+    for name, count in ((logprobs_param, logprobs), ("prompt_logprobs", prompt_logprobs)):
         _check_logprobs(name, count, max_logprobs)
     if fields.stream_options is not None and not fields.stream:
         raise bad_request(
@@ -148,5 +155,7 @@ def _logit_bias(biases: dict[str, float]) -> dict[int, float]:
                 f"`logit_bias`: {key[:40]!r} is not a token id; keys are token ids as strings.",
                 "logit_bias",
             )
+        if not math.isfinite(bias):
+            raise bad_request(f"`logit_bias` of token {key} must be a finite number.", "logit_bias")
         parsed[int(key)] = bias
     return parsed

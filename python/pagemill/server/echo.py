@@ -1,0 +1,47 @@
+"""Prompts as `echo` repeats them: control tokens show, as they were part of what the model read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from pagemill.server.rendering import Renderer, rendered
+
+
+async def echoed_texts(
+    renderer: Renderer,
+    texts: Sequence[str | None],
+    token_ids: Sequence[Sequence[int]],
+    prompts: Sequence[np.ndarray],
+) -> list[str]:
+    """What echo says of each prompt: the text that was sent, or else that of its tokens.
+
+    Args:
+        renderer: decodes tokens.
+        texts: what the client sent; None for token ids.
+        token_ids: the prompts before truncation.
+        prompts: the prompts after it.
+    """
+    echoed: list[str] = []
+    for text, sent, prompt in zip(texts, token_ids, prompts, strict=True):
+        if text is None or len(prompt) < len(sent):
+            kept = prompt.tolist()
+            text = await rendered(
+                lambda kept=kept: renderer.decode(kept, skip_special_tokens=False), len(kept)
+            )
+        echoed.append(text)
+    return echoed
+
+
+def prompt_offsets(renderer: Renderer, prompt: Sequence[int], echoed: str) -> list[int]:
+    """The character of `echoed` at which each token of `prompt` begins."""
+    detokenizer = renderer.detokenizer((), skip_special_tokens=False)
+    offsets: list[int] = []
+    length = 0
+    for token in prompt:
+        offsets.append(length)
+        length += len(detokenizer.push((token,)))
+    # Tokens that the tokenizer put before a text, like BOS, are not in it.
+    extra = length + len(detokenizer.flush()) - len(echoed)
+    return [max(0, offset - extra) if offset else 0 for offset in offsets]

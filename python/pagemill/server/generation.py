@@ -1,0 +1,201 @@
+"""One submitted request as its response reads it: text, stop strings, usage and metrics.
+
+Streaming and non-streaming responses read the same `Generation`; they differ in when they write.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from pagemill.engine.assembly import ChoiceAssembler, ChoiceDelta
+from pagemill.engine.outputs import ChoiceOutput, EngineError
+from pagemill.engine.request_stream import RequestStream
+from pagemill.engine.sampling import SamplingParams
+from pagemill.observe.metrics import RequestMetrics
+from pagemill.render.stop_strings import StopStringFilter
+from pagemill.server.errors import from_engine
+from pagemill.server.protocol.usage import PromptTokensDetails, Usage
+from pagemill.server.rendering import Renderer
+
+
+class Generation:
+    """One submitted request: deltas of its choices, and its usage so far.
+
+    Iterate `deltas` once. `close` aborts whatever has not finished; it is idempotent, and must be
+    called however the request ends.
+    """
+
+    def __init__(
+        self,
+        renderer: Renderer,
+        metrics: RequestMetrics,
+        stream: RequestStream,
+        prompts: Sequence[np.ndarray],
+        sampling: SamplingParams,
+    ) -> None:
+        self._stream = stream
+        self._metrics = metrics
+        self._arrived = time.monotonic()
+        self.prompts = prompts
+        self.sampling = sampling
+        self._prompt_tokens = sum(len(p) for p in prompts)
+        self._completion_tokens = 0
+        self._cached_tokens = [0] * len(prompts)
+        self._choices = [
+            _Choice(_assembler(renderer, prompt, sampling))
+            for prompt in prompts
+            for _ in range(sampling.n)
+        ]
+        for prompt in prompts:
+            self._metrics.prompt_tokens.observe(len(prompt))
+
+    def prompt_of(self, index: int) -> np.ndarray:
+        """Token ids of the prompt that choice `index` continues."""
+        return self.prompts[index // self.sampling.n]
+
+    @property
+    def num_choices(self) -> int:
+        """Choices of all prompts together."""
+        return len(self._choices)
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens so far; a prompt counts once, however many choices it has."""
+        return self._usage(self._completion_tokens)
+
+    @property
+    def prompt_usage(self) -> Usage:
+        """The usage before the first generated token."""
+        return self._usage(0)
+
+    async def deltas(self, portion: int = 0) -> AsyncGenerator[Iterator[ChoiceDelta], None]:
+        """Yields batches of deltas as they come; a batch must be read before the next is asked for.
+
+        Args:
+            portion: tokens of one delta. A choice's first token and its end do not wait for others.
+                If more arrived while the reader held the last batch, it is behind: then a choice's
+                delta has all that it missed. 0: as many tokens as there are.
+
+        Raises:
+            ApiError: a choice failed; what was generated before it has been yielded, and the other
+                choices are aborted by `close`.
+        """
+        behind = False
+        try:
+            async for outputs in self._stream:
+                yield self._batch(outputs, 0 if behind else portion)
+                for output in outputs:
+                    self._raise_failure(output)
+                behind = self._stream.has_pending
+        except EngineError as error:
+            self._metrics.finished("error")
+            yield iter([choice.held for choice in self._choices if choice.held is not None])
+            raise from_engine(error) from error
+
+    def close(self) -> None:
+        """Aborts what has not finished."""
+        for choice in self._choices:
+            if not choice.assembler.finished:
+                choice.assembler.finished = True
+                self._metrics.finished("abort")
+        self._stream.close()
+
+    def _usage(self, completion_tokens: int) -> Usage:
+        return Usage(
+            self._prompt_tokens,
+            completion_tokens,
+            self._prompt_tokens + completion_tokens,
+            PromptTokensDetails(sum(self._cached_tokens)),
+        )
+
+    def _batch(self, outputs: Sequence[ChoiceOutput], portion: int) -> Iterator[ChoiceDelta]:
+        for output in outputs:
+            choice = self._choices[output.index]
+            for part in output.one_by_one() if portion else (output,):
+                delta = choice.joined(self._take(choice, part), portion)
+                if delta is not None:
+                    yield delta
+                if choice.assembler.finished:
+                    break
+
+    def _take(self, choice: _Choice, output: ChoiceOutput) -> ChoiceDelta:
+        if output.error is not None:  # no reason a client could read: `deltas` raises it afterwards
+            output = replace(output, finish_reason=None)
+        delta = choice.assembler.push(output)
+        delta.prompt_logprobs = output.prompt_logprobs
+        self._completion_tokens += len(delta.token_ids)
+        prompt = output.index // self.sampling.n
+        if output.index % self.sampling.n == 0:  # its siblings find what it has computed
+            self._cached_tokens[prompt] = max(self._cached_tokens[prompt], output.num_cached_tokens)
+        self._observe(choice, output, delta)
+        if delta.finish_reason is not None and output.finish_reason is None:
+            self._stream.stop(output.index)  # a stop string, of which the engine knows nothing
+        return delta
+
+    def _raise_failure(self, output: ChoiceOutput) -> None:
+        assembler = self._choices[output.index].assembler
+        # Tokens merged with the failure may have held a stop string: the choice was complete then.
+        if output.error is not None and not assembler.finished:
+            assembler.finished = True
+            raise output.error
+
+    def _observe(self, choice: _Choice, output: ChoiceOutput, delta: ChoiceDelta) -> None:
+        metrics = self._metrics
+        for at, _ in zip(output.token_times, delta.token_ids, strict=False):
+            if choice.num_tokens == 0:
+                metrics.time_to_first_token.observe(at - self._arrived)
+            else:
+                metrics.inter_token_latency.observe(at - choice.last)
+            choice.last = at
+            choice.num_tokens += 1
+        if delta.finish_reason is None:
+            return
+        metrics.finished(delta.finish_reason)
+        metrics.e2e.observe(output.created - self._arrived)
+        metrics.generation_tokens.observe(choice.num_tokens)
+        if output.finish_reason is not None:
+            metrics.queue.observe(output.queued_s)
+            metrics.prefill.observe(output.prefill_s)
+            metrics.decode.observe(output.decode_s)
+
+
+class _Choice:
+    """A choice's text so far, when its last token came, and what waits to fill a portion."""
+
+    __slots__ = ("assembler", "begun", "held", "last", "num_tokens")
+
+    def __init__(self, assembler: ChoiceAssembler) -> None:
+        self.assembler = assembler
+        self.last = 0.0
+        self.num_tokens = 0
+        self.begun = False
+        self.held: ChoiceDelta | None = None
+
+    def joined(self, delta: ChoiceDelta, portion: int) -> ChoiceDelta | None:
+        """What was held and `delta`; None, and held, if it is less than a portion."""
+        if portion == 1 and self.held is None:
+            return delta
+        if self.held is not None:
+            self.held.extend(delta)
+            delta, self.held = self.held, None
+        if self.begun and not delta.finish_reason and len(delta.token_ids) < portion:
+            self.held = delta
+            return None
+        self.begun = self.begun or bool(delta.token_ids)
+        return delta
+
+
+def _assembler(renderer: Renderer, prompt: np.ndarray, sampling: SamplingParams) -> ChoiceAssembler:
+    stop_filter = None
+    if sampling.stop:
+        stop_filter = StopStringFilter(sampling.stop, sampling.include_stop_str_in_output)
+    return ChoiceAssembler(
+        renderer.detokenizer(prompt.tolist(), sampling.skip_special_tokens),
+        stop_filter,
+        include_stop=sampling.include_stop_str_in_output,
+        min_tokens=sampling.min_tokens,
+    )

@@ -1,0 +1,225 @@
+"""Every field of every request: bad values are refused in the field's own name."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any
+
+import pytest
+from httpx import Response
+
+from pagemill.engine.fake_engine import FakeOptions
+from pagemill.server.fake_server import FakeServer, fake_server
+from pagemill.server.protocol.chat import RULES as CHAT_RULES
+from pagemill.server.protocol.chat import ChatRequest
+from pagemill.server.protocol.completion import RULES as COMPLETION_RULES
+from pagemill.server.protocol.completion import CompletionRequest
+from pagemill.server.protocol.embedding import RULES as EMBEDDING_RULES
+from pagemill.server.protocol.embedding import EmbeddingRequest
+
+CHAT, COMPLETIONS, EMBEDDINGS = "/v1/chat/completions", "/v1/completions", "/v1/embeddings"
+MINIMAL: Mapping[str, Mapping[str, Any]] = {
+    CHAT: {"messages": [{"role": "user", "content": "a"}]},
+    COMPLETIONS: {"prompt": "a"},
+    EMBEDDINGS: {"input": "a"},
+}
+RULES = {CHAT: CHAT_RULES, COMPLETIONS: COMPLETION_RULES, EMBEDDINGS: EMBEDDING_RULES}
+KINDS = {CHAT: ChatRequest, COMPLETIONS: CompletionRequest, EMBEDDINGS: EmbeddingRequest}
+
+NO_FLAG = (2, "maybe", 1.5, [])
+NO_TEXT = (5, True, ["x"], {})
+NO_INTEGER = (1.5, "x", "1.5", "nan", "null", True, [1], {})
+NO_NUMBER = ("x", "nan", "inf", "null", True, [1], {})
+PRIVATE: Mapping[str, Sequence[Any]] = {
+    "model": (*NO_TEXT, "no-such-model"),
+    "truncate_prompt_tokens": (*NO_INTEGER, -2, 0, 257, 2**40),
+    "truncation_side": ("middle", "", 1),
+    "add_special_tokens": NO_FLAG,
+    "cache_salt": (*NO_TEXT, "", "x" * 1025),
+    "priority": (*NO_INTEGER, 1, -(2**40)),
+    "request_id": (*NO_TEXT, "x" * 129),
+}
+SAMPLING: Mapping[str, Sequence[Any]] = {
+    **PRIVATE,
+    "stream": NO_FLAG,
+    "stream_options": (5, "x", [], {}, {"include_usage": 2}, {"continuous_usage_stats": "x"}),
+    "n": (*NO_INTEGER, 0, 129, -1),
+    "temperature": (*NO_NUMBER, -0.1, 101),
+    "top_p": (*NO_NUMBER, 0, 1.1),
+    "top_k": (*NO_INTEGER, -2, 2**31),
+    "min_p": (*NO_NUMBER, -0.1, 2),
+    "presence_penalty": (*NO_NUMBER, -3, 2.5),
+    "frequency_penalty": (*NO_NUMBER, -3, 2.5),
+    "repetition_penalty": (*NO_NUMBER, 0, 1001),
+    "logit_bias": (5, [1], {"x": 1}, {"-1": 1}, {"1": "x"}, {"1": "nan"}, {"1": "inf"}),
+    "seed": (*NO_INTEGER, 2**63, -(2**63) - 1),
+    "min_tokens": (*NO_INTEGER, -1, 2**31),
+    "ignore_eos": NO_FLAG,
+    "stop": (5, {}, [""], [5], ["x"] * 65, "x" * 4097),
+    "stop_token_ids": (5, "x", [-1], [2**31], ["x"], [1.5]),
+    "include_stop_str_in_output": NO_FLAG,
+    "skip_special_tokens": NO_FLAG,
+    "prompt_logprobs": (*NO_INTEGER, 21, -1, -2),
+    "stream_interval": (*NO_INTEGER, 0, -1),
+    "return_token_ids": NO_FLAG,
+    "return_tokens_as_token_ids": NO_FLAG,
+}
+BAD: Mapping[str, Mapping[str, Sequence[Any]]] = {
+    CHAT: {
+        **SAMPLING,
+        "messages": (5, "x", {}, [], [5], [{}], [{"role": "user"}], "null"),
+        "max_tokens": (*NO_INTEGER, 0, 2**31, 257),
+        "max_completion_tokens": (*NO_INTEGER, 0, 2**31, 257),
+        "logprobs": NO_FLAG,
+        "top_logprobs": (*NO_INTEGER, 3, -2, 2**31),
+        "echo": NO_FLAG,
+        "add_generation_prompt": NO_FLAG,
+        "continue_final_message": (*NO_FLAG, True),
+        "chat_template": (*NO_TEXT, "x"),
+        "chat_template_kwargs": (5, "x", [], {"chat_template": "x"}),
+        "documents": (5, "x", {}, ["x"]),
+        "reasoning_effort": NO_TEXT,
+        "tools": (5, "x", {}, ["x"], [{"type": "function"}]),
+        "tool_choice": (5, ["auto"], "required", {"type": "function"}),
+    },
+    COMPLETIONS: {
+        **SAMPLING,
+        "prompt": (5, {}, [], [[]], [""], "", [1, "a"], [[1], [True]], [1.5], [-1], [256]),
+        "max_tokens": (*NO_INTEGER, -1, 0, 2**31, 256),
+        "logprobs": (*NO_INTEGER, 21, -1, -2),
+        "echo": NO_FLAG,
+    },
+    EMBEDDINGS: {
+        **PRIVATE,
+        "input": (5, {}, [], [[]], [""], [1, "a"], [-1], [256], [1] * 300),
+        "encoding_format": (5, "hex"),
+        "dimensions": (*NO_INTEGER, 0, 2**31, 3),
+    },
+}
+ROUTES = pytest.mark.parametrize("route", [CHAT, COMPLETIONS, EMBEDDINGS])
+
+
+def run(route: str, test: Callable[[FakeServer], Coroutine[None, None, None]]) -> None:
+    async def body() -> None:
+        async with fake_server(FakeOptions(pooled_size=4 if route == EMBEDDINGS else 0)) as server:
+            await test(server)
+
+    asyncio.run(body())
+
+
+async def post(server: FakeServer, route: str, **fields: Any) -> Response:
+    return await server.client.post(route, json={**MINIMAL[route], **fields})
+
+
+@ROUTES
+def test_the_table_has_every_field(route: str) -> None:
+    assert BAD[route].keys() == set(KINDS[route].__struct_fields__)
+
+
+@ROUTES
+def test_bad_values_are_refused_in_the_fields_own_name(route: str) -> None:
+    async def body(server: FakeServer) -> None:
+        wrong: list[tuple[object, ...]] = []
+        for field, values in BAD[route].items():
+            for value in values:
+                response = await post(server, route, **{field: value})
+                error = response.json().get("error", {})
+                if error.get("param") != field or field not in error["message"]:
+                    wrong.append((field, str(value)[:40], response.status_code, error))
+        assert wrong == []
+
+    run(route, body)
+
+
+@ROUTES
+def test_a_missing_field_is_named(route: str) -> None:
+    async def body(server: FakeServer) -> None:
+        for name in MINIMAL[route]:
+            for value in ({}, {name: None}):
+                response = await server.client.post(route, json=value)
+                assert response.status_code == 400
+                assert response.json()["error"]["param"] == name
+
+    run(route, body)
+
+
+@ROUTES
+def test_null_counts_as_absent(route: str) -> None:
+    async def body(server: FakeServer) -> None:
+        fields = KINDS[route].__struct_fields__
+        nulls = dict.fromkeys((*fields, *RULES[route].unsupported))
+        response = await post(server, route, **{**nulls, **MINIMAL[route]})
+        assert response.status_code == 200, response.text
+
+    run(route, body)
+
+
+@pytest.mark.parametrize(
+    ("fields", "tokens"),
+    [
+        ({"max_tokens": 5.0}, 5),
+        ({"max_tokens": "5"}, 5),
+        ({"max_tokens": "5.0"}, 5),
+        ({"max_tokens": 5, "temperature": "0.5", "seed": "7", "top_k": 3.0}, 5),
+        ({"max_tokens": 5, "ignore_eos": "true"}, 5),
+        ({"max_tokens": 5, "ignore_eos": 1}, 5),
+        ({"max_tokens": 5, "logit_bias": {"97": "1.5"}, "stop_token_ids": ["1", 2.0]}, 5),
+        ({"max_tokens": 5, "no_such_field": {}}, 5),
+    ],
+)
+def test_numbers_and_flags_may_be_written_as_the_reference_system_takes_them(
+    fields: Mapping[str, Any], tokens: int
+) -> None:
+    async def body(server: FakeServer) -> None:
+        for route in (CHAT, COMPLETIONS):
+            response = await post(server, route, **fields)
+            assert response.status_code == 200, response.text
+            assert response.json()["usage"]["completion_tokens"] == tokens
+
+    run(COMPLETIONS, body)
+
+
+# Values that ask for nothing; every other value of an unsupported field is refused.
+HARMLESS: Mapping[str, Sequence[Any]] = {
+    "response_format": ({"type": "text"},),
+    "bad_words": ([],),
+    "use_beam_search": (False,),
+    "logits_processors": ([],),
+    "kv_transfer_params": ({},),
+    "vllm_xargs": ({},),
+    "prompt_embeds": ([],),
+    "thinking_token_budget": (-1,),
+    "watermarking": (False,),
+    "functions": ([],),
+    "function_call": ("none", "auto"),
+    "modalities": (["text"],),
+    "verbosity": ("medium",),
+    "return_prompt_text": (False,),
+    "suffix": ("",),
+    "best_of": (1,),
+    "messages": ([],),
+    "embed_dtype": ("float32",),
+    "endianness": ("native", "little"),
+    "normalize": (True,),
+    "use_activation": (True,),
+    "padding": ("do_not_pad",),
+}
+REFUSED = ({}, [], "", 0, 2, "x", {"type": "json_object"}, ["audio"])
+
+
+@ROUTES
+def test_what_cannot_be_honoured_is_refused(route: str) -> None:
+    async def body(server: FakeServer) -> None:
+        for field in RULES[route].unsupported:
+            harmless = HARMLESS.get(field, ())
+            for value in REFUSED:
+                if value in harmless:
+                    continue
+                error = (await post(server, route, **{field: value})).json().get("error")
+                assert error is not None, (field, value)
+                assert error["param"] == field
+                assert error["message"].startswith(f"`{field}` is not supported")
+            for value in harmless:
+                response = await post(server, route, **{field: value})
+                assert response.status_code == 200, (field, value, response.text)
+
+    run(route, body)
