@@ -85,7 +85,7 @@ def test_bad_values_name_the_field(field: str, value: object) -> None:
 def test_what_cannot_be_honoured_is_refused(field: str, value: object) -> None:
     async def body() -> None:
         async with fake_server() as server:
-            message = await refuse(server, 501, field, **{"prompt": "a", field: value})
+            message = await refuse(server, 400, field, **{"prompt": "a", field: value})
             assert message.startswith(f"`{field}` is not supported")
 
     asyncio.run(body())
