@@ -75,9 +75,8 @@ class BoundedHttpProtocol(HttpToolsProtocol):
 
     # The transport's calls.
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+    def connection_made(self, transport: asyncio.Transport) -> None:
         """Starts the clock, or refuses the connection."""
-        assert isinstance(transport, asyncio.Transport)
         super().connection_made(transport)
         descriptor = transport.get_extra_info("socket").fileno()
         if self._connections.opened(self, descriptor):

@@ -7,7 +7,6 @@ import contextlib
 import json
 import logging
 import re
-import resource
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
@@ -17,7 +16,9 @@ import pytest
 import uvloop
 
 from pagemill.config import ConnectionConfig
+from pagemill.server import http_protocol
 from pagemill.server.app import create_app
+from pagemill.server.connections import RESERVED_DESCRIPTORS, Connections
 from pagemill.server.fake_server import fake_server
 from pagemill.server.http_server import HttpServer, listen
 
@@ -39,13 +40,16 @@ class Edge:
     async def send(self, *parts: bytes, pause_s: float = 0.0) -> bytes:
         """Everything that comes back until the server closes, or has been silent for 2 s."""
         reader, writer = await self.connect()
+        reading = asyncio.create_task(read_all(reader))
         with contextlib.suppress(ConnectionError):
             for part in parts:
+                if reading.done():
+                    break
                 writer.write(part)
                 await writer.drain()
                 await asyncio.sleep(pause_s)
         with contextlib.closing(writer):
-            return await read_all(reader)
+            return await reading
 
 
 async def read_all(reader: asyncio.StreamReader) -> bytes:
@@ -146,13 +150,13 @@ def test_too_large_heads_are_431() -> None:
     async def body(edge: Edge) -> None:
         line = b"GET /version HTTP/1.1\r\n"
         for head in (
-            line + b"X: " + b"y" * 40_000,  # not even complete
+            line + b"X: " + b"y" * 60_000,  # not even complete
             line + b"X: " + b"y" * 33_000 + b"\r\n\r\n",
             b"GET /" + b"y" * 33_000 + b" HTTP/1.1\r\n\r\n",
-            line + b"X-Some: header\r\n" * 2100 + b"\r\n",
+            line + (b"X: " + b"y" * 200 + b"\r\n") * 200 + b"\r\n",
         ):
             assert "--max-header-bytes" in check_refusal(await edge.send(head), 431)
-        assert "256 headers" in check_refusal(await edge.send(line + b"a:b\r\n" * 257), 431)
+        assert "256 headers" in check_refusal(await edge.send(line + b"a:b\r\n" * 258), 431)
         fits = line + b"Host: x\r\nX: " + b"y" * 30_000 + b"\r\n\r\n"
         assert (await edge.send(fits, LAST)).startswith(b"HTTP/1.1 200")
         # The bound is that of one request, not of a connection.
@@ -218,20 +222,15 @@ def test_the_key_is_checked_before_the_body_is_read() -> None:
     edge_test(body, keys=("key",))
 
 
-def test_a_refused_body_that_never_ends() -> None:
+def test_a_refused_body_that_never_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_protocol, "_DROP_BODY_S", 0.5)
+
     async def body(edge: Edge) -> None:
         post = b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
-        reader, writer = await edge.connect()
-        writer.write(post)
         began = time.monotonic()
-        with contextlib.suppress(ConnectionError):
-            while time.monotonic() - began < 8:
-                writer.write(b"1\r\nx\r\n")
-                await writer.drain()
-                await asyncio.sleep(0.05)
-        assert 4 < time.monotonic() - began < 7
-        writer.close()
-        assert (await read_all(reader)).startswith(b"HTTP/1.1 401")
+        reply = await edge.send(post, *[b"1\r\nx\r\n"] * 200, pause_s=0.05)
+        assert reply.startswith(b"HTTP/1.1 401")
+        assert time.monotonic() - began < 5
 
     edge_test(body, keys=("key",))
 
@@ -275,7 +274,7 @@ def test_what_is_not_http() -> None:
 def test_connections_give_way(caplog: pytest.LogCaptureFixture) -> None:
     async def body(edge: Edge) -> None:
         content = b'{"prompt": "a", "max_tokens": 200, "stream": true, "ignore_eos": true}'
-        post = b"POST /v1/completions HTTP/1.1\r\n" + KEYED
+        post = b"POST /v1/completions HTTP/1.1\r\nConnection: close\r\n" + KEYED
         post += b"Content-Length: %d\r\n\r\n" % len(content) + content
         busy_reader, busy = await edge.connect()
         busy.write(post)
@@ -302,29 +301,32 @@ def test_connections_give_way(caplog: pytest.LogCaptureFixture) -> None:
     assert [r.message for r in caplog.records if "--max-connections" in r.message]
 
 
+class FakeConnection:
+    """Remembers whether it was closed."""
+
+    closed = False
+
+    def close_idle(self) -> None:
+        self.closed = True
+
+
 def test_out_of_descriptors(caplog: pytest.LogCaptureFixture) -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    used = max(int(path.name) for path in Path("/proc/self/fd").iterdir())
-    # The clients' ends count as well: they are in this process.
-    limit = used + 64 + 60
-    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit if hard < limit else hard))
-
-    async def body(edge: Edge) -> None:
-        idle = [await edge.connect() for _ in range(40)]
-        began = time.monotonic()
-        assert (await edge.send(LAST)).startswith(b"HTTP/1.1 200")
-        assert time.monotonic() - began < 4
-        for _, writer in idle:
-            writer.close()
-
-    try:
-        with caplog.at_level(logging.WARNING), pytest.MonkeyPatch.context() as patch:
-            patch.setattr("pagemill.server.http_server.raise_descriptor_limit", lambda _: limit)
-            edge_test(body, ConnectionConfig())
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    lines = [r.message for r in caplog.records if "File descriptors run out" in r.message]
-    assert len(lines) == 1  # said, and not once for each connection
+    connections = Connections(max_connections=1000, max_descriptors=RESERVED_DESCRIPTORS + 30)
+    made = [FakeConnection() for _ in range(40)]
+    for descriptor, connection in enumerate(made[:31]):
+        assert connections.opened(connection, descriptor)
+    assert not caplog.records and not any(connection.closed for connection in made)
+    connections.became_busy(made[0])
+    for connection in made[31:]:
+        assert connections.opened(connection, 31)
+    # The oldest idle ones went, and it is said, but not once for each.
+    assert [c.closed for c in made] == [False, *[True] * 9, *[False] * 30]
+    assert "File descriptors run out" in "".join(r.message for r in caplog.records)
+    assert len(caplog.records) == 1
+    for connection in made:
+        connections.became_busy(connection)
+    assert not connections.opened(FakeConnection(), 31)
+    assert connections.opened(FakeConnection(), 30)
 
 
 def test_warnings_are_rate_limited(caplog: pytest.LogCaptureFixture) -> None:

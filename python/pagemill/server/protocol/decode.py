@@ -16,7 +16,7 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 _LOGGER = logging.getLogger("pagemill.server")
 _PATH = re.compile(r"(?s)^(?P<what>.*?) - at `\$\.?(?P<path>.*)`$")
-_SURROGATE = re.compile(rb"\\\\u[dD][89a-fA-F]")
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _MISSING = re.compile(r"missing required field `(?P<field>\w+)`")
 
 
