@@ -11,6 +11,7 @@ from pagemill.config.engine import EngineConfig, ServeConfig
 from pagemill.config.env import Environment, read_environment
 from pagemill.config.executor import ExecutorConfig
 from pagemill.config.fields import ConfigError, Range, build, check, flatten, leaves, option
+from pagemill.config.http import ConnectionConfig, OriginConfig
 from pagemill.config.kv_tiers import KvTierConfig
 from pagemill.config.model import ModelConfig
 from pagemill.config.observe import ObserveConfig
@@ -21,12 +22,14 @@ from pagemill.config.server import ServerConfig
 __all__ = [
     "CacheConfig",
     "ConfigError",
+    "ConnectionConfig",
     "EngineConfig",
     "Environment",
     "ExecutorConfig",
     "KvTierConfig",
     "ModelConfig",
     "ObserveConfig",
+    "OriginConfig",
     "Range",
     "SamplingConfig",
     "SchedulerConfig",

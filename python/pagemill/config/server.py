@@ -1,8 +1,9 @@
 """The HTTP server."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pagemill.config.fields import ConfigError, Range, check, option
+from pagemill.config.http import ConnectionConfig, OriginConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,9 +20,15 @@ class ServerConfig:
     )
     api_key: tuple[str, ...] = option(
         (),
-        "A key that requests must carry as `Authorization: Bearer KEY`; may be repeated. Protects"
-        " every route but /health and /ready. Default: PAGEMILL_API_KEY, else no key.",
+        "A key that requests must carry as `Authorization: Bearer KEY` or `X-API-Key: KEY`; may be"
+        " repeated. Protects every route except /health, /ready and /ping. Default:"
+        " PAGEMILL_API_KEY, else no key.",
         kind="secret",
+    )
+    api_key_file: str | None = option(
+        None,
+        "File with such keys, one a line, in addition to --api-key; empty lines and lines that"
+        " begin with # do not count. Unlike an argument, it is not shown in the list of processes.",
     )
     max_body_bytes: int = option(
         32 * 2**20,
@@ -42,6 +49,8 @@ class ServerConfig:
         unit="s",
         allowed=Range(0, 86400),
     )
+    connections: ConnectionConfig = field(default_factory=ConnectionConfig)
+    origins: OriginConfig = field(default_factory=OriginConfig)
 
     def __post_init__(self) -> None:
         """Checks each field; see `check`.
@@ -51,5 +60,14 @@ class ServerConfig:
         """
         check(self)
         for key in self.api_key:
-            if not key or not (key.isascii() and key.isprintable()) or key != key.strip():
-                raise ConfigError("--api-key: a key is printable ASCII, not empty, not padded")
+            check_key("--api-key", key)
+
+
+def check_key(source: str, key: str) -> None:
+    """Checks an API key from `source`.
+
+    Raises:
+      ConfigError: it cannot travel in an HTTP header. The message does not contain it.
+    """
+    if not key or not (key.isascii() and key.isprintable()) or key != key.strip():
+        raise ConfigError(f"{source}: a key is printable ASCII, not empty, not padded")

@@ -1,29 +1,22 @@
-"""What every API request passes before its handler: the server's phase, and the body's size.
+"""What every API request passes before its handler: the server's phase, the body's type and size.
 
 Queue bounds are the engine's: it refuses what it cannot hold, and the client sees 429.
 """
 
 from __future__ import annotations
 
-import re
-import secrets
-
 from starlette.requests import ClientDisconnect, Request
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pagemill.server.errors import ApiError, error_response
 from pagemill.server.lifecycle import Lifecycle
+from pagemill.server.request_ids import NAME
 
-_NAME = re.compile(rb"[\x21-\x7e]{1,128}")
 _API_PREFIX = "/v1/"
 
 
 class Admission:
-    """Counts requests to `/v1/...` as active, refuses them unless ready, and names each request.
-
-    The response's `X-Request-Id` is the client's own where it sent a usable one, else a new one;
-    handlers find it in `scope["state"]["request_id"]`.
-    """
+    """Counts requests to `/v1/...` as active, and refuses them unless ready."""
 
     def __init__(self, app: ASGIApp, lifecycle: Lifecycle) -> None:
         self._app = app
@@ -31,28 +24,16 @@ class Admission:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI entry."""
-        if scope["type"] != "http":
+        if scope["type"] != "http" or not scope["path"].startswith(_API_PREFIX):
             await self._app(scope, receive, send)
-            return
-        request_id = _request_id(scope)
-        scope.setdefault("state", {})["request_id"] = request_id
-        header = (b"x-request-id", request_id.encode())
-
-        async def send_with_id(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                message["headers"] = [*message["headers"], header]
-            await send(message)
-
-        if not scope["path"].startswith(_API_PREFIX):
-            await self._app(scope, receive, send_with_id)
             return
         try:
             self._lifecycle.enter()
         except ApiError as error:
-            await error_response(error)(scope, receive, send_with_id)
+            await error_response(error)(scope, receive, send)
             return
         try:
-            await self._app(scope, receive, send_with_id)
+            await self._app(scope, receive, send)
         finally:
             self._lifecycle.leave()
 
@@ -61,13 +42,16 @@ async def read_body(request: Request, max_bytes: int) -> bytes:
     """The whole body of a JSON request.
 
     Raises:
-        ApiError: 400 for another content type, 413 for more than `max_bytes`.
+        ApiError: 400 for another content type or none (a page may send those to another origin
+            without asking first), 413 for more than `max_bytes`.
         ClientDisconnect: the client went away.
     """
-    content_type = request.headers.get("content-type", "application/json")
+    content_type = request.headers.get("content-type", "")
     if content_type.partition(";")[0].strip().lower() != "application/json":
         raise ApiError(
-            400, f"Content-Type must be application/json, not {content_type[:100]}.", None
+            400,
+            f"The header Content-Type must be application/json, not {content_type[:100]!r}; with"
+            " curl: -H 'Content-Type: application/json'.",
         )
     declared = request.headers.get("content-length", "0")
     too_large = ApiError(
@@ -97,15 +81,8 @@ def tenant_of(request: Request) -> str:
         ApiError: 400 for a header that is not 1 to 128 printable ASCII characters without spaces.
     """
     tenant = request.headers.get("x-tenant-id", "")
-    if tenant and not _NAME.fullmatch(tenant.encode()):
+    if tenant and not NAME.fullmatch(tenant.encode()):
         raise ApiError(
             400, "X-Tenant-Id must have 1 to 128 printable ASCII characters without spaces.", None
         )
     return tenant
-
-
-def _request_id(scope: Scope) -> str:
-    for name, value in scope["headers"]:
-        if name == b"x-request-id" and _NAME.fullmatch(value):
-            return value.decode()
-    return secrets.token_hex(16)

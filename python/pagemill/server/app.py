@@ -9,6 +9,7 @@ from fastapi import FastAPI
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
+from starlette.routing import BaseRoute, Match, Route
 from starlette.types import ASGIApp
 
 from pagemill import __version__
@@ -16,7 +17,9 @@ from pagemill.server.admission import Admission
 from pagemill.server.auth import ApiKeyAuth
 from pagemill.server.endpoints.table import ENDPOINTS, Endpoint, Handler
 from pagemill.server.errors import ApiError, error_response
-from pagemill.server.openapi import describe_bodies
+from pagemill.server.openapi import describe
+from pagemill.server.origins import guard_origins
+from pagemill.server.request_ids import RequestIds
 from pagemill.server.state import ServerState, state_of
 
 _LOGGER = logging.getLogger("pagemill.server")
@@ -34,13 +37,14 @@ def create_app(state: ServerState, endpoints: Sequence[Endpoint] = ENDPOINTS) ->
         app.add_api_route(
             endpoint.path,
             _answering(endpoint),
-            methods=[endpoint.method],
+            methods=[endpoint.method, "HEAD"] if endpoint.method == "GET" else [endpoint.method],
             name=endpoint.name,
             response_model=None,
         )
     app.add_exception_handler(HTTPException, _http_error)
-    describe_bodies(app)
-    return ApiKeyAuth(Admission(app, state.lifecycle), state.config.api_key)
+    describe(app, endpoints)
+    guarded = ApiKeyAuth(Admission(app, state.lifecycle), state.config.api_key)
+    return RequestIds(guard_origins(guarded, state.config.origins))
 
 
 def _answering(endpoint: Endpoint) -> Handler:
@@ -68,12 +72,26 @@ def _answering(endpoint: Endpoint) -> Handler:
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
-    """What the router itself refuses: unknown paths and methods."""
+    """What the router itself refuses: unknown paths and methods. It also answers OPTIONS."""
     assert isinstance(error, HTTPException)
     if error.status_code == 404:
         return error_response(ApiError(404, f"There is no route {request.url.path[:200]}."))
-    if error.status_code == 405:
-        return error_response(
-            ApiError(405, f"{request.url.path[:200]} does not take {request.method[:20]}.")
-        )
-    return error_response(ApiError(error.status_code, str(error.detail)))
+    if error.status_code != 405:
+        return error_response(ApiError(error.status_code, str(error.detail)))
+    allowed = {"allow": ", ".join(_methods(request))}
+    if request.method == "OPTIONS":
+        return Response(status_code=204, headers=allowed)
+    refusal = ApiError(405, f"{request.url.path[:200]} does not take {request.method[:20]}.")
+    response = error_response(refusal)
+    response.headers.update(allowed)
+    return response
+
+
+def _methods(request: Request) -> list[str]:
+    """The methods of a path, which several routes may share."""
+    routes: list[BaseRoute] = request.app.routes
+    found = {"OPTIONS"}
+    for route in routes:
+        if isinstance(route, Route) and route.matches(request.scope)[0] is not Match.NONE:
+            found |= route.methods or set()
+    return sorted(found)

@@ -12,6 +12,8 @@ from pagemill.engine.fake_engine import FakeOptions
 from pagemill.server.endpoints.table import ENDPOINTS
 from pagemill.server.fake_server import fake_server
 
+JSON = {"content-type": "application/json"}
+
 
 def check_error(response: httpx.Response, status: int) -> dict[str, Any]:
     assert response.status_code == status, response.text
@@ -30,14 +32,23 @@ def test_a_key_protects_every_route_but_the_probes() -> None:
                 for header in (None, "k1", "Bearer", "Bearer ", "Bearer k3", "Basic k1"):
                     headers = {} if header is None else {"authorization": header}
                     got = await server.client.request(method, path, headers=headers)
-                    if path in ("/health", "/ready"):
+                    if path in ("/health", "/ping", "/ready"):
                         assert got.status_code == 200
                     else:
                         check_error(got, 401)
                         assert got.headers["www-authenticate"] == "Bearer"
-            for key in ("Bearer k1", "bearer k2"):
-                got = await server.client.get("/v1/models", headers={"authorization": key})
-                assert got.status_code == 200
+            for name, value, status in (
+                *(("authorization", "Bearer k1", 200), ("authorization", "bearer k2", 200)),
+                *(("x-api-key", "k1", 200), ("X-API-Key", "k2", 200)),
+                *(
+                    ("x-api-key", "k3", 401),
+                    ("x-api-key", "", 401),
+                    ("x-api-key", "Bearer k1", 401),
+                ),
+            ):
+                got = await server.client.get("/v1/models", headers={name: value})
+                assert got.status_code == status, (name, value)
+                assert "x-request-id" in got.headers
 
     asyncio.run(body())
 
@@ -62,15 +73,53 @@ def test_request_ids() -> None:
     asyncio.run(body())
 
 
+def test_a_request_id_in_the_body() -> None:
+    async def body() -> None:
+        async with fake_server() as server:
+            sent = {"x-request-id": "of-the-header"}
+            messages = [{"role": "user", "content": "a"}]
+            for path, prefix, asked in (
+                ("/v1/completions", "cmpl", {"prompt": "a"}),
+                ("/v1/chat/completions", "chatcmpl", {"messages": messages}),
+            ):
+                asked |= {"max_tokens": 1, "request_id": "r-1"}
+                got = await server.client.post(path, json=asked, headers=sent)
+                assert got.headers["x-request-id"] == "r-1"
+                assert got.json()["id"] == f"{prefix}-r-1"
+                got = await server.client.post(path, json={**asked, "stream": True}, headers=sent)
+                assert got.headers["x-request-id"] == "r-1"
+                assert f'"id":"{prefix}-r-1"' in got.text
+                for bad in ("a b", "é", "a\r\nb: c"):
+                    got = await server.client.post(path, json={**asked, "request_id": bad})
+                    assert check_error(got, 400)["param"] == "request_id"
+        async with fake_server(FakeOptions(pooled_size=4)) as server:
+            asked = {"input": "a", "request_id": "r-2"}
+            got = await server.client.post("/v1/embeddings", json=asked)
+            assert got.headers["x-request-id"] == "r-2"
+
+    asyncio.run(body())
+
+
 @pytest.mark.parametrize(
-    "content", [b"", b"{", b"[]", b"5", b"\xff", b'{"prompt": "\\ud800"}', b"[" * 100_000]
+    ("content", "part"),
+    [
+        *((b"", "JSON"), (b"{", "JSON"), (b"[]", "object"), (b"5", "object")),
+        *((b"[" * 99_000, "deep"), (b'{"prompt": "a", "top_k": 1e999}', "range")),
+        # Not UTF-8: in a string, in a name, encoded surrogates, overlong, another encoding.
+        *((b"\xff", "JSON"), (b'{"prompt": "\xff\xfe"}', "UTF-8"), (b'{"\xff": 1}', "UTF-8")),
+        *((b'{"prompt": "\xed\xa0\x80"}', "UTF-8"), (b'{"prompt": "\xc0\x80"}', "UTF-8")),
+        ('{"prompt": "a"}'.encode("utf-16"), "JSON"),
+        # Half of a surrogate pair has no UTF-8 form.
+        *((b'{"prompt": "\\ud800"}', "pairs"), (b'{"prompt": "\\udc00"}', "pairs")),
+        (b'{"\\uDBFF": 1}', "pairs"),
+    ],
 )
-def test_bodies_that_are_no_request(content: bytes) -> None:
+def test_bodies_that_are_no_request(content: bytes, part: str) -> None:
     async def body() -> None:
         async with fake_server() as server:
             for path in ("/v1/completions", "/v1/chat/completions", "/v1/embeddings"):
-                got = await server.client.post(path, content=content[:99_000])
-                assert len(check_error(got, 400)["message"]) > 10
+                got = await server.client.post(path, content=content, headers=JSON)
+                assert part in check_error(got, 400)["message"]
 
     asyncio.run(body())
 
@@ -79,13 +128,15 @@ def test_body_limit_and_content_type() -> None:
     async def body() -> None:
         async with fake_server() as server:
             large = b'{"prompt": "' + b"x" * 100_000 + b'"}'
-            check_error(await server.client.post("/v1/completions", content=large), 413)
+            got = await server.client.post("/v1/completions", content=large, headers=JSON)
+            check_error(got, 413)
 
             async def chunks():
                 for at in range(0, len(large), 1000):
                     yield large[at : at + 1000]
 
-            check_error(await server.client.post("/v1/completions", content=chunks()), 413)
+            got = await server.client.post("/v1/completions", content=chunks(), headers=JSON)
+            check_error(got, 413)
             got = await server.client.post(
                 "/v1/completions", content=b"{}", headers={"content-type": "text/plain"}
             )
@@ -98,7 +149,9 @@ def test_routes_and_methods() -> None:
     async def body() -> None:
         async with fake_server() as server:
             check_error(await server.client.get("/nope"), 404)
-            check_error(await server.client.get("/v1/completions"), 405)
+            got = await server.client.get("/v1/completions")
+            check_error(got, 405)
+            assert got.headers["allow"] == "OPTIONS, POST"
             check_error(await server.client.get("/v1/models/x"), 404)
             got = (await server.client.get("/v1/models")).json()
             assert [m["id"] for m in got["data"]] == ["fake", "alias"]
@@ -107,6 +160,31 @@ def test_routes_and_methods() -> None:
             assert set((await server.client.get("/version")).json()) == {"version"}
             text = (await server.client.get("/metrics")).text
             assert 'pagemill:num_requests_running{engine="0",model_name="fake"} 0.0' in text
+
+    asyncio.run(body())
+
+
+def test_head_and_options() -> None:
+    async def body() -> None:
+        async with fake_server() as server:
+            for endpoint in ENDPOINTS:
+                path = endpoint.path.replace("{model:path}", "fake")
+                got = await server.client.options(path)
+                assert got.status_code == 204 and not got.content
+                allowed = got.headers["allow"].split(", ")
+                assert endpoint.method in allowed and "OPTIONS" in allowed
+                assert ("HEAD" in allowed) == ("GET" in allowed)
+                if endpoint.method == "GET":
+                    assert (await server.client.head(path)).status_code == 200
+            assert (await server.client.options("/ping")).headers["allow"] == (
+                "GET, HEAD, OPTIONS, POST"
+            )
+            assert (await server.client.post("/ping")).status_code == 200
+            check_error(await server.client.options("/nope"), 404)
+            check_error(await server.client.delete("/v1/models"), 405)
+        async with fake_server(api_keys=["k"]) as server:
+            check_error(await server.client.options("/v1/models"), 401)
+            assert (await server.client.head("/v1/models")).status_code == 401
 
     asyncio.run(body())
 

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pagemill.server.errors import ApiError, error_response
 
-OPEN_PATHS = frozenset({"/health", "/ready"})
+OPEN_PATHS = frozenset({"/health", "/ping", "/ready"})
 
 
 class ApiKeyAuth:
-    """Refuses requests without a valid `Authorization: Bearer KEY` with 401.
+    """Refuses requests without a valid `Authorization: Bearer KEY` or `X-API-Key: KEY` with 401.
 
-    Only digests of the keys are kept. Every comparison takes the same time, whether and where the
-    key differs, and all keys are always compared.
+    The headers decide: the body of a refused request is never read. Only digests of the keys are
+    kept. Every comparison takes the same time, whether and where the key differs, and all keys are
+    always compared.
     """
 
     def __init__(self, app: ASGIApp, keys: Sequence[str]) -> None:
@@ -35,18 +36,24 @@ class ApiKeyAuth:
             await self._app(scope, receive, send)
             return
         error = ApiError(
-            401, "A valid API key is required: send it as `Authorization: Bearer <key>`."
+            401,
+            "A valid API key is required: send it as `Authorization: Bearer <key>` or as"
+            " `X-API-Key: <key>`.",
         )
         await error_response(error)(scope, receive, send)
 
     def _is_valid(self, scope: Scope) -> bool:
-        for name, value in scope["headers"]:
-            if name != b"authorization":
-                continue
+        digests = [hashlib.sha256(key).digest() for key in _keys(scope)]
+        matches = [hmac.compare_digest(a, b) for a in digests for b in self._digests]
+        return any(matches)
+
+
+def _keys(scope: Scope) -> Iterator[bytes]:
+    """The keys that a request's headers hold, by either convention."""
+    for name, value in scope["headers"]:
+        if name == b"authorization":
             scheme, _, key = value.partition(b" ")
-            if scheme.lower() != b"bearer":
-                return False
-            digest = hashlib.sha256(key.strip()).digest()
-            matches = [hmac.compare_digest(digest, known) for known in self._digests]
-            return any(matches)
-        return False
+            if scheme.lower() == b"bearer":
+                yield key.strip()
+        elif name == b"x-api-key":
+            yield value.strip()

@@ -182,11 +182,11 @@ TOOL = {"type": "function", "function": {"name": "f", "parameters": {}}}
 @pytest.mark.parametrize(
     ("status", "param", "body"),
     [
-        (501, "tools", {"tools": [TOOL]}),
-        (501, "tools", {"tools": [TOOL], "tool_choice": "auto"}),
-        (501, "tool_choice", {"tool_choice": "required"}),
-        (501, "response_format", {"response_format": {"type": "json_schema", "json_schema": {}}}),
-        (501, "modalities", {"modalities": ["audio"]}),
+        (400, "tools", {"tools": [TOOL]}),
+        (400, "tools", {"tools": [TOOL], "tool_choice": "auto"}),
+        (400, "tool_choice", {"tool_choice": "required"}),
+        (400, "response_format", {"response_format": {"type": "json_schema", "json_schema": {}}}),
+        (400, "modalities", {"modalities": ["audio"]}),
         (400, "top_logprobs", {"top_logprobs": 2}),
         (400, "top_logprobs", {"logprobs": True, "top_logprobs": -2}),
         (400, "chat_template", {"chat_template": "x"}),

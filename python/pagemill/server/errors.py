@@ -21,26 +21,28 @@ STATUS_OF_CODE: Mapping[str, int] = {
     "RESOURCE_EXHAUSTED": 429,
     "DEADLINE_EXCEEDED": 504,
     "UNAVAILABLE": 503,
-    "UNIMPLEMENTED": 501,
+    "UNIMPLEMENTED": 400,  # not 501: clients retry every 5xx, and the answer would not change
     "FAILED_PRECONDITION": 409,
     "CANCELLED": 499,
     "INTERNAL": 500,
     "DATA_LOSS": 500,
 }
-_TYPE_OF_STATUS: Mapping[int, str] = {
+TYPE_OF_STATUS: Mapping[int, str] = {
     400: "BadRequestError",
     401: "AuthenticationError",
+    403: "PermissionDeniedError",
     404: "NotFoundError",
     405: "MethodNotAllowedError",
+    408: "RequestTimeoutError",
     409: "ConflictError",
     413: "PayloadTooLargeError",
     429: "RateLimitError",
+    431: "HeadersTooLargeError",
     500: "InternalServerError",
-    501: "NotImplementedError",
     503: "ServiceUnavailableError",
     504: "TimeoutError",
 }
-_RETRY_AFTER_S: Mapping[int, int] = {429: 1, 503: 5}
+RETRY_AFTER_S: Mapping[int, int] = {429: 1, 503: 5}
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
 
@@ -63,8 +65,8 @@ class ApiError(Exception):
         self.status = status
         self.message = message if message.endswith((".", "?", "!")) else f"{message}."
         self.param = param
-        self.type_name = type_name or _TYPE_OF_STATUS.get(status, "Error")
-        self.retry_after_s = retry_after_s or _RETRY_AFTER_S.get(status, 0)
+        self.type_name = type_name or TYPE_OF_STATUS.get(status, "Error")
+        self.retry_after_s = retry_after_s or RETRY_AFTER_S.get(status, 0)
 
 
 def bad_request(message: str, param: str | None = None) -> ApiError:
@@ -78,8 +80,8 @@ def invalid_body(message: str, param: str | None = None) -> ApiError:
 
 
 def not_implemented(message: str, param: str) -> ApiError:
-    """A 501: a valid request that this version cannot serve."""
-    return ApiError(501, message, param)
+    """A 400: a valid request that this version cannot serve."""
+    return ApiError(400, message, param)
 
 
 def model_not_found(model: str) -> ApiError:
@@ -119,7 +121,7 @@ def error_json(error: ApiError) -> bytes:
 def error_response(error: ApiError) -> Response:
     """The complete HTTP response, with Retry-After where retrying can help."""
     headers: dict[str, str] = {}
-    if error.status in _RETRY_AFTER_S:
+    if error.status in RETRY_AFTER_S:
         headers["retry-after"] = str(error.retry_after_s)
     if error.status == 401:
         headers["www-authenticate"] = "Bearer"

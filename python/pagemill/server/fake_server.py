@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import httpx
 
-from pagemill.config import ServerConfig
+from pagemill.config import OriginConfig, ServerConfig
 from pagemill.engine.async_engine import AsyncEngine, NativeSeam
 from pagemill.engine.fake_engine import FakeEngine, FakeOptions, FakeSampling, FakeStatusError
 from pagemill.engine.sampling import SamplingDefaults
@@ -51,12 +51,18 @@ def make_pipeline(
 
 @contextlib.asynccontextmanager
 async def fake_server(
-    options: FakeOptions | None = None, *, api_keys: Sequence[str] = (), loaded: bool = True
+    options: FakeOptions | None = None,
+    *,
+    api_keys: Sequence[str] = (),
+    origins: OriginConfig | None = None,
+    loaded: bool = True,
 ) -> AsyncGenerator[FakeServer, None]:
     """Runs a server in this process; `loaded` False leaves it in its loading phase."""
     options = options or FakeOptions()
     engine = FakeEngine(options)
-    config = ServerConfig(api_key=tuple(api_keys), max_body_bytes=100_000)
+    config = ServerConfig(
+        api_key=tuple(api_keys), max_body_bytes=100_000, origins=origins or OriginConfig()
+    )
     state = ServerState(config, stuck_after_s=5.0)
     pipeline = make_pipeline(engine, pooling=options.pooled_size > 0)
     if loaded:

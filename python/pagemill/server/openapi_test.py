@@ -1,27 +1,128 @@
-"""The OpenAPI document names every route, and the fields of the bodies."""
+"""The OpenAPI document is valid, names every route, and describes what the routes answer."""
 
 import asyncio
+import json
+import re
+from typing import Any
 
+import httpx
+import jsonschema_rs
+import pytest
+from schemathesis.specs.openapi.definitions import OPENAPI_31_VALIDATOR
+
+from pagemill.engine.fake_engine import FakeOptions
 from pagemill.server.endpoints.table import ENDPOINTS
 from pagemill.server.fake_server import fake_server
 
+KEY = {"authorization": "Bearer k"}
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
-def test_document() -> None:
+
+@pytest.fixture(scope="module")
+def document() -> dict[str, Any]:
+    async def get() -> Any:
+        async with fake_server(api_keys=["k"]) as server:
+            first = await server.client.get("/openapi.json", headers=KEY)
+            again = await server.client.get("/openapi.json", headers=KEY)
+        assert first.content == again.content
+        return first.json()
+
+    return asyncio.run(get())
+
+
+def operations(document: dict[str, Any]) -> dict[tuple[str, str], dict[str, Any]]:
+    return {
+        (method, path): operation
+        for path, item in document["paths"].items()
+        for method, operation in item.items()
+    }
+
+
+def test_it_is_valid(document: dict[str, Any]) -> None:
+    OPENAPI_31_VALIDATOR.validate(document)
+    for schema in document["components"]["schemas"].values():
+        jsonschema_rs.meta.validate({"$schema": DIALECT, **schema})
+    # What the schema of OpenAPI cannot say: references lead somewhere, parameters are declared.
+    for reference in re.findall(r'"\$ref": "([^"]*)"', json.dumps(document)):
+        found: Any = document
+        for part in reference.removeprefix("#/").split("/"):
+            found = found[part]
+    names = [operation["operationId"] for operation in operations(document).values()]
+    assert len(set(names)) == len(names)
+    for (_, path), operation in operations(document).items():
+        declared = [p["name"] for p in operation.get("parameters", []) if p["in"] == "path"]
+        assert declared == re.findall(r"\{(.*?)\}", path)
+
+
+def test_it_names_every_route(document: dict[str, Any]) -> None:
+    routes = {(e.method.lower(), e.path.replace("{model:path}", "{model}")) for e in ENDPOINTS}
+    assert set(operations(document)) == routes
+    schemas = document["components"]["schemas"]
+    assert schemas["ChatRequest"]["required"] == ["messages"]
+    assert schemas["ChatRequest"]["properties"]["n"]["minimum"] == 1
+    assert {"prompt", "logprobs", "echo"} <= set(schemas["CompletionRequest"]["properties"])
+    for (method, path), operation in operations(document).items():
+        is_open = path in ("/health", "/ping", "/ready")
+        assert ("401" in operation["responses"]) == ("security" in operation) == (not is_open)
+        is_json = method == "post" and not is_open
+        assert ("requestBody" in operation) == is_json
+        assert {"400", "404", "413", "429"}.issubset(operation["responses"]) == is_json
+    chat = document["paths"]["/v1/chat/completions"]["post"]["responses"]
+    assert set(chat["200"]["content"]) == {"application/json", "text/event-stream"}
+    assert set(document["paths"]["/metrics"]["get"]["responses"]["200"]["content"]) == {
+        "text/plain"
+    }
+    assert "Retry-After" in chat["429"]["headers"]
+
+
+def check(document: dict[str, Any], path: str, response: httpx.Response) -> None:
+    """The response is one that the document describes."""
+    operation = document["paths"][path][response.request.method.lower()]
+    described = operation["responses"][str(response.status_code)]
+    assert all(name in response.headers for name in described["headers"])
+    media_type = response.headers["content-type"].partition(";")[0]
+    schema = described["content"][media_type]["schema"]
+    validator = jsonschema_rs.Draft202012Validator({**schema, "components": document["components"]})
+    if media_type == "application/json":
+        validator.validate(response.json())
+    elif media_type == "text/event-stream":
+        events = [line.removeprefix("data: ") for line in response.text.splitlines() if line]
+        assert events.pop() == "[DONE]" and events
+        for event in events:
+            validator.validate(json.loads(event))
+
+
+def test_it_describes_the_answers(document: dict[str, Any]) -> None:
+    generating = {"max_tokens": 3, "return_token_ids": True, "n": 2}
+    messages = [{"role": "user", "content": "a"}]
+    asked: list[tuple[str, dict[str, Any]]] = [
+        ("/v1/completions", {"prompt": "a", "logprobs": 2, **generating}),
+        ("/v1/completions", {"prompt": "a", "stream": True, **generating}),
+        ("/v1/chat/completions", {"messages": messages, "logprobs": True, **generating}),
+        ("/v1/chat/completions", {"messages": messages, "stream": True, **generating}),
+        ("/v1/chat/completions", {"messages": messages, "model": "absent"}),
+        ("/v1/chat/completions", {"messages": 5}),
+        ("/v1/embeddings", {"input": "a"}),
+    ]
+
     async def body() -> None:
-        async with fake_server() as server:
-            document = (await server.client.get("/openapi.json")).json()
-            again = (await server.client.get("/openapi.json")).json()
-        assert document == again
-        for endpoint in ENDPOINTS:
-            path = endpoint.path.replace("{model:path}", "{model}")
-            assert endpoint.method.lower() in document["paths"][path]
-        schemas = document["components"]["schemas"]
-        chat = schemas["ChatRequest"]
-        assert chat["required"] == ["messages"]
-        assert chat["properties"]["n"]["minimum"] == 1
-        body_of = document["paths"]["/v1/chat/completions"]["post"]["requestBody"]
-        schema = body_of["content"]["application/json"]["schema"]
-        assert schema == {"$ref": "#/components/schemas/ChatRequest"}
-        assert {"prompt", "logprobs", "echo"} <= set(schemas["CompletionRequest"]["properties"])
+        async with fake_server(api_keys=["k"]) as server:
+            for path, content in asked:
+                response = await server.client.post(path, json=content, headers=KEY)
+                check(document, path, response)
+            for _, path in operations(document):
+                if "get" in document["paths"][path]:
+                    url = path.replace("{model}", "fake")
+                    check(document, path, await server.client.get(url, headers=KEY))
+                    check(document, path, await server.client.get(url))
+            server.state.lifecycle.begin_drain()
+            for path in ("/ready", "/v1/models"):
+                check(document, path, await server.client.get(path, headers=KEY))
+        async with fake_server(FakeOptions(pooled_size=4)) as server:
+            for encoding in ("float", "base64"):
+                content = {"input": ["a", "b"], "encoding_format": encoding}
+                response = await server.client.post("/v1/embeddings", json=content)
+                assert response.status_code == 200
+                check(document, "/v1/embeddings", response)
 
     asyncio.run(body())

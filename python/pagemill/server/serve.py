@@ -14,12 +14,10 @@ import logging
 import signal
 import socket
 import time
-from collections.abc import Generator
 
-import uvicorn
 import uvloop
 
-from pagemill.config import ServeConfig, read_environment
+from pagemill.config import ServeConfig
 from pagemill.config.env import cache_folder
 from pagemill.engine.async_engine import AsyncEngine
 from pagemill.engine.core import EngineCore
@@ -28,6 +26,8 @@ from pagemill.observe.logging import configure
 from pagemill.observe.metrics import RequestMetrics
 from pagemill.observe.stats_line import StatsLine
 from pagemill.server.app import create_app
+from pagemill.server.http_server import HttpServer, listen
+from pagemill.server.keys import api_keys, warn_if_open
 from pagemill.server.model_info import ModelInfo
 from pagemill.server.pipeline import Pipeline
 from pagemill.server.rendering import Renderer, open_renderer
@@ -36,7 +36,6 @@ from pagemill.server.state import ServerState
 _LOGGER = logging.getLogger("pagemill.server")
 _STATS_INTERVAL_S = 10.0
 _LOOKS_PER_INTERVAL = 20  # whether the engine lives
-_KEEP_ALIVE_S = 75  # above the idle timeout of common proxies, so that they close first
 _ABORT_GRACE_S = 5.0  # for responses to be written after their requests were aborted
 
 
@@ -48,20 +47,15 @@ def run(config: ServeConfig) -> int:
         OSError: the address cannot be listened on.
     """
     configure(config.observe.log_level)
-    config = _with_environment_keys(config)
+    keys = api_keys(config.server)
+    warn_if_open(config.server.host, keys)
+    server = dataclasses.replace(config.server, api_key=keys)
+    config = dataclasses.replace(config, server=server)
     with (
-        contextlib.closing(_listen(config)) as listener,
+        contextlib.closing(listen(server.host, server.port)) as listener,
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
     ):
         return runner.run(_Server(config, listener).run())
-
-
-class _Uvicorn(uvicorn.Server):
-    """uvicorn without its signal handling: a signal starts the drain and not the end."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Generator[None, None, None]:
-        yield
 
 
 class _Server:
@@ -71,18 +65,8 @@ class _Server:
         self._config = config
         self._listener = listener
         self._state = ServerState(config.server)
-        self._http = _Uvicorn(
-            uvicorn.Config(
-                create_app(self._state),
-                http="httptools",
-                ws="none",
-                lifespan="off",
-                log_config=None,
-                access_log=config.observe.access_log,
-                server_header=False,
-                date_header=True,
-                timeout_keep_alive=_KEEP_ALIVE_S,
-            )
+        self._http = HttpServer(
+            create_app(self._state), config.server.connections, config.observe.access_log
         )
         self._engine: AsyncEngine | None = None
         self._core: EngineCore | None = None
@@ -180,28 +164,3 @@ def _load(config: ServeConfig) -> tuple[LoadedModel, Renderer]:
     model = config.engine.model
     renderer = open_renderer(loaded.source, model.chat_template, cache_folder(model.cache_dir))
     return loaded, renderer
-
-
-def _with_environment_keys(config: ServeConfig) -> ServeConfig:
-    if config.server.api_key:
-        return config
-    keys = read_environment().api_keys
-    server = dataclasses.replace(config.server, api_key=keys)
-    return dataclasses.replace(config, server=server)
-
-
-def _listen(config: ServeConfig) -> socket.socket:
-    host, port = config.server.host, config.server.port
-    family, kind, protocol, _, address = socket.getaddrinfo(
-        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    )[0]
-    listener = socket.socket(family, kind, protocol)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
-        listener.listen(2048)
-    except OSError as error:
-        listener.close()
-        raise OSError(error.errno, f"cannot listen on {host}:{port}: {error.strerror}") from error
-    listener.setblocking(False)
-    return listener

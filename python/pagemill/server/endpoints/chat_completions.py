@@ -33,6 +33,7 @@ from pagemill.server.protocol.chat import (
 from pagemill.server.protocol.decode import decode_request
 from pagemill.server.protocol.sampling import to_sampling
 from pagemill.server.rendering import rendered
+from pagemill.server.request_ids import name_request
 from pagemill.server.sse import EventStream, event
 from pagemill.server.state import state_of
 from pagemill.server.streaming import guarded, usage_events
@@ -48,7 +49,7 @@ async def create(request: Request) -> Response:
     pipeline = state.pipeline
     pipeline.model.check_name(asked.model)
     pipeline.model.check_generates()
-    name = f"chatcmpl-{asked.request_id or request.state.request_id}"
+    name = f"chatcmpl-{name_request(request, asked.request_id)}"
     generation = await _start(pipeline, asked, len(body), tenant_of(request))
     chat = _Chat(pipeline, asked, name, generation)
     if asked.stream:

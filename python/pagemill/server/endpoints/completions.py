@@ -30,6 +30,7 @@ from pagemill.server.protocol.completion import (
 from pagemill.server.protocol.decode import decode_request
 from pagemill.server.protocol.sampling import to_sampling
 from pagemill.server.rendering import rendered
+from pagemill.server.request_ids import name_request
 from pagemill.server.sse import EventStream, event
 from pagemill.server.state import state_of
 from pagemill.server.streaming import guarded, usage_events
@@ -43,9 +44,8 @@ async def create(request: Request) -> Response:
     pipeline = state.pipeline
     pipeline.model.check_name(asked.model)
     pipeline.model.check_generates()
-    completion = await _Completion.start(
-        pipeline, asked, f"cmpl-{asked.request_id or request.state.request_id}", tenant_of(request)
-    )
+    name = f"cmpl-{name_request(request, asked.request_id)}"
+    completion = await _Completion.start(pipeline, asked, name, tenant_of(request))
     if asked.stream:
         events = completion.events(max(state.config.stream_interval, asked.stream_interval))
         return EventStream(guarded(events), completion.close)

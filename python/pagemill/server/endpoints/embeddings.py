@@ -24,6 +24,7 @@ from pagemill.server.protocol.embedding import (
     EmbeddingUsage,
 )
 from pagemill.server.rendering import rendered
+from pagemill.server.request_ids import name_request
 from pagemill.server.state import state_of
 
 
@@ -35,8 +36,8 @@ async def create(request: Request) -> Response:
     model = state.pipeline.model
     model.check_name(asked.model)
     model.check_pools()
-    request_id = asked.request_id or request.state.request_id
-    answer = _embed(state.pipeline, asked, f"embd-{request_id}", tenant_of(request))
+    name = f"embd-{name_request(request, asked.request_id)}"
+    answer = _embed(state.pipeline, asked, name, tenant_of(request))
     response = await until_disconnect(answer, request.receive)
     # Encoding thousands of vectors takes long, but a thread would hold the GIL for as long.
     return Response(msgspec.json.encode(response), media_type="application/json")

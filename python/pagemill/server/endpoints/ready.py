@@ -1,4 +1,4 @@
-"""`GET /ready`: would a new request be served?"""
+"""`GET /ready`, and `/ping`, its name on SageMaker: would a new request be served?"""
 
 from __future__ import annotations
 

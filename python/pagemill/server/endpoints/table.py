@@ -35,6 +35,8 @@ ENDPOINTS = (
     Endpoint("metrics", "GET", "/metrics", "metrics:get"),
     Endpoint("model", "GET", "/v1/models/{model:path}", "models:retrieve"),
     Endpoint("models", "GET", "/v1/models", "models:list_models"),
+    Endpoint("ping", "GET", "/ping", "ready:get"),
+    Endpoint("ping_post", "POST", "/ping", "ready:get"),
     Endpoint("ready", "GET", "/ready", "ready:get"),
     Endpoint("version", "GET", "/version", "version:get"),
 )

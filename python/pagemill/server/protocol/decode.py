@@ -16,6 +16,7 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 _LOGGER = logging.getLogger("pagemill.server")
 _PATH = re.compile(r"(?s)^(?P<what>.*?) - at `\$\.?(?P<path>.*)`$")
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _MISSING = re.compile(r"missing required field `(?P<field>\w+)`")
 
 
@@ -23,7 +24,7 @@ _MISSING = re.compile(r"missing required field `(?P<field>\w+)`")
 class Unsupported:
     """A field of the contract that this server cannot honour yet.
 
-    `harmless` says whether a value asks for nothing; any other value is refused with 501.
+    `harmless` says whether a value asks for nothing; any other value is refused.
     """
 
     harmless: Callable[[Any], bool]
@@ -54,7 +55,7 @@ def decode_request(body: bytes, kind: type[T], rules: FieldRules) -> T:
     """The body as a `kind`. A null field counts as absent; unknown fields are logged and ignored.
 
     Raises:
-        ApiError: 400 for a body that is not such a struct, 501 for an unsupported field.
+        ApiError: 400 for a body that is not such a struct, or an unsupported field.
     """
     raw = decode_object(body)
     present = {name: value for name, value in raw.items() if value is not None}
@@ -88,8 +89,11 @@ def decode_object(body: bytes) -> dict[str, Any]:
     """
     try:
         raw: Any = msgspec.json.decode(body)
+    except UnicodeDecodeError as error:
+        # msgspec's own position counts from the beginning of a string, which the client cannot see.
+        raise invalid_body("The body is not valid UTF-8.") from error
     except msgspec.DecodeError as error:
-        raise invalid_body(f"The body is not valid JSON: {error}") from error
+        raise invalid_body(f"The body is not valid JSON: {error}{_surrogates(body)}") from error
     except RecursionError as error:
         raise invalid_body("The body is nested too deeply.") from error
     if not isinstance(raw, dict):
@@ -110,3 +114,10 @@ def explain(error: msgspec.ValidationError) -> tuple[str, str | None]:
     if missing is not None:
         return f"`{missing['field']}` is required.", missing["field"]
     return f"{text}.", None
+
+
+def _surrogates(body: bytes) -> str:
+    """A hint for bodies with half of a surrogate pair, which msgspec reports as something else."""
+    if not _SURROGATE.search(body):
+        return ""
+    return r" (escapes from \ud800 to \udfff must come in pairs)"

@@ -1,0 +1,94 @@
+"""What the HTTP server takes: connections and their bounds, and pages of other origins."""
+
+import re
+from dataclasses import dataclass
+
+from pagemill.config.fields import ConfigError, Range, check, option
+
+_ORIGIN = re.compile(r"\*|null|[a-z][a-z0-9+.-]*://[^/\s]+")
+_HOST = re.compile(r"\*|(\*\.)?[a-z0-9._-]+|\[?[0-9a-f:.]+\]?", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionConfig:
+    """HTTP connections: what a client may send, and how slowly, before its request is complete."""
+
+    max_connections: int = option(
+        4096,
+        "Most open connections. At this limit a new connection closes the one that has waited"
+        " longest for a request; if all are being answered, it is refused with HTTP status 503.",
+        unit="connections",
+        allowed=Range(1, 10**6),
+    )
+    max_header_bytes: int = option(
+        32 * 2**10,
+        "Largest request line and headers of one request; more are refused with HTTP status 431.",
+        unit="bytes",
+        allowed=Range(1024, 2**24),
+    )
+    header_timeout: float = option(
+        10.0,
+        "How long the headers of a request may take, counted from the first byte, or on a new"
+        " connection from its start; then HTTP status 408.",
+        unit="s",
+        allowed=Range(0.1, 86400),
+    )
+    body_timeout: float = option(
+        30.0,
+        "How long a request's body may pause between two bytes; then HTTP status 408.",
+        unit="s",
+        allowed=Range(0.1, 86400),
+    )
+
+    def __post_init__(self) -> None:
+        """Checks each field; see `check`."""
+        check(self)
+
+
+@dataclass(frozen=True, slots=True)
+class OriginConfig:
+    """Browsers: pages of which other origins may use the server (CORS)."""
+
+    allowed_origins: tuple[str, ...] = option(
+        (),
+        "Origin, such as https://example.com, whose pages may send requests; may be repeated. * is"
+        " every origin. Default: only pages of the server's own origin.",
+    )
+    allowed_methods: tuple[str, ...] = option(
+        ("*",), "Method that pages of --allowed-origins may use; may be repeated. * is all."
+    )
+    allowed_headers: tuple[str, ...] = option(
+        ("*",), "Header that pages of --allowed-origins may send; may be repeated. * is all."
+    )
+    allow_credentials: bool = option(
+        False,
+        "Let pages of --allowed-origins send cookies and HTTP authentication, for a proxy that"
+        " needs them. Not with the origin *.",
+    )
+    allowed_hosts: tuple[str, ...] = option(
+        (),
+        "Name or address, without port, that the Host header may have; may be repeated."
+        " *.example.com is every name below example.com. Protects a server without a key against"
+        " pages whose name is made to resolve to it (DNS rebinding). Default: any.",
+    )
+
+    def __post_init__(self) -> None:
+        """Checks each field; see `check`.
+
+        Raises:
+          ConfigError: an origin or a host is not written as browsers send it.
+        """
+        check(self)
+        for origin in self.allowed_origins:
+            if not _ORIGIN.fullmatch(origin):
+                raise ConfigError(
+                    f"--allowed-origins: {origin!r} is no origin; write it as"
+                    " https://example.com or http://localhost:3000, without a path"
+                )
+        if "*" in self.allowed_origins and self.allow_credentials:
+            raise ConfigError("--allow-credentials needs --allowed-origins by name, not *")
+        for host in self.allowed_hosts:
+            if not _HOST.fullmatch(host):
+                raise ConfigError(
+                    f"--allowed-hosts: {host!r} is no host; write example.com, without port"
+                )

@@ -1,0 +1,262 @@
+"""HTTP/1.1 connections with bounds on what arrives before a request is complete.
+
+uvicorn's protocol keeps header lines, trailers and pipelined requests without limit, and waits for
+them forever. This one counts what it feeds to the parser, has a time for each thing it waits for,
+and says what was wrong in the API's own words. A key is checked later, so that everything here is
+open to anyone who can reach the port: the memory of a connection is at most `max_header_bytes` and
+some pieces, and uvicorn's flow control bounds what it buffers of a body.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import secrets
+from dataclasses import dataclass
+from typing import Any
+
+import httptools
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.server import ServerState as UvicornState
+
+from pagemill.config import ConnectionConfig
+from pagemill.server.connections import Connections
+from pagemill.server.errors import ApiError, error_response
+
+# The parser is fed so many bytes at a time: what it keeps is known that exactly.
+_PIECE_BYTES = 16 * 1024
+_MAX_HEADERS = 256
+_MAX_PIPELINED = 16
+# How long the rest of a body is read and dropped that was refused before it was complete: a client
+# that still sends would otherwise lose the response to a connection reset.
+_DROP_BODY_S = 5.0
+
+
+class _Wait(enum.Enum):
+    """What the timer of a connection is for."""
+
+    HEAD = enum.auto()
+    BODY = enum.auto()
+    DROPPED_BODY = enum.auto()
+
+
+@dataclass(slots=True)
+class _Received:
+    """What came of the request that the parser is at."""
+
+    begun: bool = False  # its first byte came
+    head_complete: bool = False
+    head_bytes: int = 0  # of the request line and of complete headers and trailers
+    headers: int = 0
+    unused_bytes: int = 0  # since the last byte that began a request or was part of a body
+
+
+class BoundedHttpProtocol(HttpToolsProtocol):
+    """One connection. See the file's comment."""
+
+    def __init__(  # noqa: PLR0913 - the first four are uvicorn's
+        self,
+        config: uvicorn.Config,
+        server_state: UvicornState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+        *,
+        limits: ConnectionConfig,
+        connections: Connections,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self._limits = limits
+        self._connections = connections
+        self._received = _Received()
+        self._refusal: ApiError | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._wait: _Wait | None = None
+
+    # The transport's calls.
+
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        """Starts the clock, or refuses the connection."""
+        super().connection_made(transport)
+        descriptor = transport.get_extra_info("socket").fileno()
+        if self._connections.opened(self, descriptor):
+            self._await(_Wait.HEAD)
+        else:
+            self._refuse(ApiError(503, "The server has no room for another connection."))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forgets the connection."""
+        self._await(None)
+        self._connections.closed(self)
+        super().connection_lost(exc)
+        self._unset_keepalive_if_required()
+
+    def data_received(self, data: bytes) -> None:
+        """Parses, counts, and restarts the clock."""
+        self._unset_keepalive_if_required()
+        view = memoryview(data)
+        try:
+            for start in range(0, len(view), _PIECE_BYTES):
+                if self.transport.is_closing():
+                    return
+                self._feed(view[start : start + _PIECE_BYTES])
+        except httptools.HttpParserError:
+            self._refuse(self._refusal or ApiError(400, "This is not a valid HTTP/1.1 request."))
+            return
+        self._choose_wait()
+
+    # The parser's calls.
+
+    def on_message_begin(self) -> None:
+        """The first byte of a request."""
+        if self._is_answering() and len(self.pipeline) >= _MAX_PIPELINED:
+            self._stop(ApiError(400, f"More than {_MAX_PIPELINED} requests are pipelined."))
+        self._received = _Received(begun=True)
+        super().on_message_begin()
+
+    def on_url(self, url: bytes) -> None:
+        """A part of the request line."""
+        self._count(len(url))
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A header, or a trailer: trailers are counted and dropped."""
+        self._received.headers += 1
+        self._count(len(name) + len(value) + len(": \r\n"))
+        if not self._received.head_complete:
+            super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        """The request starts to be answered, or is queued behind others of the connection."""
+        super().on_headers_complete()
+        self._received.head_complete = True
+        self._connections.became_busy(self)
+
+    def on_body(self, body: bytes) -> None:
+        """A part of the body."""
+        self._received.unused_bytes = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """The last byte of a request."""
+        super().on_message_complete()
+        self._received = _Received()
+
+    def on_response_complete(self) -> None:
+        """The next request may come, after the rest of this one's body."""
+        super().on_response_complete()
+        if self.transport.is_closing() or self._is_answering():
+            return
+        self._connections.became_idle(self)
+        if self._received.head_complete:
+            self._unset_keepalive_if_required()
+            self._await(_Wait.DROPPED_BODY)
+
+    def close_idle(self) -> None:
+        """Makes room for another connection."""
+        self.transport.close()
+
+    def _feed(self, piece: memoryview) -> None:
+        received = self._received
+        received.unused_bytes += len(piece)
+        try:
+            self.parser.feed_data(piece)
+        except httptools.HttpParserUpgrade as upgrade:
+            # No other protocol is spoken: the request is answered, and others may follow.
+            rest = piece[upgrade.args[0] :]
+            if rest:
+                self._feed(rest)
+            return
+        if self._received is received and received.unused_bytes > self._limits.max_header_bytes:
+            self._stop(self._too_large())
+
+    def _count(self, size: int) -> None:
+        received = self._received
+        received.head_bytes += size
+        if received.headers > _MAX_HEADERS:
+            self._stop(ApiError(431, f"The request has more than {_MAX_HEADERS} headers."))
+        if received.head_bytes > self._limits.max_header_bytes:
+            self._stop(self._too_large())
+
+    def _too_large(self) -> ApiError:
+        limit = self._limits.max_header_bytes
+        return ApiError(
+            431, f"The request's headers are larger than {limit} bytes (--max-header-bytes)."
+        )
+
+    def _stop(self, refusal: ApiError) -> None:
+        """Ends parsing; `data_received` answers with `refusal`."""
+        self._refusal = refusal
+        raise httptools.HttpParserError
+
+    def _is_answering(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def _is_answering_earlier(self) -> bool:
+        """True if a request before the one that the parser is at has no complete response."""
+        return self._is_answering() and (bool(self.pipeline) or not self._received.head_complete)
+
+    # Time.
+
+    def _choose_wait(self) -> None:
+        if self._received.head_complete:
+            if self._wait is not _Wait.DROPPED_BODY:
+                self._await(_Wait.BODY)
+        elif self._received.begun or not self._is_answering():
+            if self._wait is not _Wait.HEAD:
+                self._await(_Wait.HEAD)
+        else:
+            self._await(None)
+
+    def _await(self, wait: _Wait | None) -> None:
+        """Starts the time of `wait`; None: the client owes nothing."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer, self._wait = None, wait
+        if wait is not None:
+            seconds = {
+                _Wait.HEAD: self._limits.header_timeout,
+                _Wait.BODY: self._limits.body_timeout,
+                _Wait.DROPPED_BODY: _DROP_BODY_S,
+            }[wait]
+            self._timer = self.loop.call_later(seconds, self._on_timeout)
+
+    def _on_timeout(self) -> None:
+        wait = self._wait
+        if self.flow.read_paused or self._is_answering_earlier():
+            self._await(wait)  # the client waits for the server
+        elif wait is _Wait.DROPPED_BODY or not self._received.begun:
+            self.transport.close()
+        elif wait is _Wait.HEAD:
+            self._refuse(_timeout("headers", "--header-timeout", self._limits.header_timeout))
+        else:
+            self._refuse(_timeout("body", "--body-timeout", self._limits.body_timeout))
+
+    def _refuse(self, error: ApiError) -> None:
+        """Answers with `error`, unless a response has begun, and closes the connection."""
+        self._await(None)
+        if self.transport.is_closing():
+            return
+        self._connections.refusals.warning(
+            f"Closed a connection with HTTP status {error.status}: {error.message}"
+        )
+        has_begun = self._is_answering() and self.cycle.response_started
+        if not has_begun and not self._is_answering_earlier():
+            self.transport.write(_closing_response(error))
+        self.transport.close()
+
+
+def _timeout(what: str, flag: str, seconds: float) -> ApiError:
+    return ApiError(408, f"The request's {what} did not come within {seconds:g} s ({flag}).")
+
+
+def _closing_response(error: ApiError) -> bytes:
+    response = error_response(error)
+    headers = [
+        *response.raw_headers,
+        (b"connection", b"close"),
+        (b"x-request-id", secrets.token_hex(16).encode()),
+    ]
+    lines = [STATUS_LINE[error.status]]
+    lines += [b"%s: %s\r\n" % header for header in headers]
+    return b"".join([*lines, b"\r\n", bytes(response.body)])

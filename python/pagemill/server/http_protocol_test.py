@@ -1,0 +1,339 @@
+"""What a client without a key can do to the server's memory, time and connections: not much."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import re
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import uvloop
+
+from pagemill.config import ConnectionConfig
+from pagemill.server import http_protocol
+from pagemill.server.app import create_app
+from pagemill.server.connections import RESERVED_DESCRIPTORS, Connections
+from pagemill.server.fake_server import fake_server
+from pagemill.server.http_server import HttpServer, listen
+
+GET = b"GET /version HTTP/1.1\r\nHost: x\r\n\r\n"
+LAST = b"GET /version HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+KEYED = b"Host: x\r\nAuthorization: Bearer key\r\nContent-Type: application/json\r\n"
+QUICK = ConnectionConfig(header_timeout=0.3, body_timeout=0.3)
+
+
+@dataclass(frozen=True)
+class Edge:
+    """A server over the fake engine that listens on `port`."""
+
+    port: int
+
+    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await asyncio.open_connection("127.0.0.1", self.port)
+
+    async def send(self, *parts: bytes, pause_s: float = 0.0) -> bytes:
+        """Everything that comes back until the server closes, or has been silent for 2 s."""
+        reader, writer = await self.connect()
+        reading = asyncio.create_task(read_all(reader))
+        with contextlib.suppress(ConnectionError):
+            for part in parts:
+                if reading.done():
+                    break
+                writer.write(part)
+                await writer.drain()
+                await asyncio.sleep(pause_s)
+        with contextlib.closing(writer):
+            return await reading
+
+
+async def read_all(reader: asyncio.StreamReader) -> bytes:
+    received = b""
+    with contextlib.suppress(ConnectionError, TimeoutError):
+        while part := await asyncio.wait_for(reader.read(1 << 20), 2):
+            received += part
+    return received
+
+
+@contextlib.asynccontextmanager
+async def running(config: ConnectionConfig, keys: tuple[str, ...]) -> AsyncGenerator[Edge, None]:
+    listener = listen("127.0.0.1", 0)
+    async with fake_server(api_keys=keys) as fake:
+        server = HttpServer(create_app(fake.state), config)
+        serving = asyncio.create_task(server.serve([listener]))
+        try:
+            yield Edge(listener.getsockname()[1])
+        finally:
+            server.should_exit = True
+            await serving
+
+
+def edge_test(
+    body: Callable[[Edge], Awaitable[None]],
+    config: ConnectionConfig = QUICK,
+    keys: tuple[str, ...] = (),
+) -> None:
+    async def main() -> None:
+        async with running(config, keys) as edge:
+            await body(edge)
+            # Whatever happened: the next request is answered.
+            assert (await edge.send(LAST)).startswith((b"HTTP/1.1 200", b"HTTP/1.1 401"))
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(main())
+
+
+def check_refusal(reply: bytes, status: int) -> str:
+    head, _, body = reply.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 %d " % status), reply[:200]
+    assert b"connection: close" in head and b"x-request-id: " in head
+    error = json.loads(body)["error"]
+    assert set(error) == {"message", "type", "param", "code"} and error["code"] == status
+    return error["message"]
+
+
+def resident_bytes() -> int:
+    found = re.search(r"VmRSS:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    assert found is not None
+    return int(found[1]) * 1024
+
+
+ENDLESS = {
+    "many header lines": (b"GET / HTTP/1.1\r\n", b"X-Header-Line: some value\r\n" * 2000),
+    "one header": (b"GET / HTTP/1.1\r\nX: ", b"y" * 65536),
+    "one header's name": (b"GET / HTTP/1.1\r\n", b"y" * 65536),
+    "the request line": (b"GET /", b"y" * 65536),
+    "empty lines before it": (b"\r\n", b"\r\n" * 32768),
+    "trailers": (
+        b"POST /v1/models HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n",
+        b"X-Trailer-Line: some value\r\n" * 2000,
+    ),
+    "a chunk's extension": (
+        b"POST /v1/models HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1;",
+        b"x" * 65536,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ENDLESS)
+def test_endless_heads_are_cut_off(name: str) -> None:
+    start, repeated = ENDLESS[name]
+    total = 600_000_000
+
+    async def body(edge: Edge) -> None:
+        before = resident_bytes()
+        reader, writer = await edge.connect()
+        sent = 0
+        with contextlib.suppress(ConnectionError):
+            writer.write(start)
+            while sent < total:
+                writer.write(repeated)
+                await writer.drain()
+                sent += len(repeated)
+        writer.close()
+        grown = resident_bytes() - before
+        print(f"{name}: {sent:,} bytes sent before the end, {grown:,} bytes grown")
+        # The rest lies in socket buffers of this machine, which take some megabytes.
+        assert sent < 32_000_000
+        assert grown < 16_000_000
+        del reader
+
+    edge_test(body)
+
+
+def test_too_large_heads_are_431() -> None:
+    async def body(edge: Edge) -> None:
+        line = b"GET /version HTTP/1.1\r\n"
+        for head in (
+            line + b"X: " + b"y" * 60_000,  # not even complete
+            line + b"X: " + b"y" * 33_000 + b"\r\n\r\n",
+            b"GET /" + b"y" * 33_000 + b" HTTP/1.1\r\n\r\n",
+            line + (b"X: " + b"y" * 200 + b"\r\n") * 200 + b"\r\n",
+        ):
+            assert "--max-header-bytes" in check_refusal(await edge.send(head), 431)
+        assert "256 headers" in check_refusal(await edge.send(line + b"a:b\r\n" * 258), 431)
+        fits = line + b"Host: x\r\nX: " + b"y" * 30_000 + b"\r\n\r\n"
+        assert (await edge.send(fits, LAST)).startswith(b"HTTP/1.1 200")
+        # The bound is that of one request, not of a connection.
+        assert (await edge.send(*[fits] * 5, LAST)).count(b"HTTP/1.1 200") == 6
+
+    edge_test(body)
+
+
+def test_slow_requests_are_408() -> None:
+    async def body(edge: Edge) -> None:
+        async def timed(*parts: bytes, pause_s: float = 0.05) -> tuple[bytes, float]:
+            began = time.monotonic()
+            reply = await edge.send(*parts, pause_s=pause_s)
+            return reply, time.monotonic() - began
+
+        head = [bytes([byte]) for byte in GET]
+        post = b"POST /v1/completions HTTP/1.1\r\n" + KEYED
+        silent, dribbled, empty, stalled, chunked = await asyncio.gather(
+            timed(b""),
+            timed(*head),
+            timed(*[b"\r\n"] * 20),
+            timed(post + b"Content-Length: 100\r\n\r\n{", b'"'),
+            timed(post + b"Transfer-Encoding: chunked\r\n\r\n5\r\n{"),
+        )
+        for reply, seconds in (silent, empty):
+            assert reply == b"" and seconds < 1.5  # nothing was asked: closed without an answer
+        assert "--header-timeout" in check_refusal(dribbled[0], 408)
+        for reply, seconds in (stalled, chunked):
+            assert "--body-timeout" in check_refusal(reply, 408)
+            assert seconds < 1.5
+        # A body whose bytes keep coming is not slow, however long it takes.
+        content = b'{"prompt": "a", "max_tokens": 1}'
+        length = b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(content)
+        reply, seconds = await timed(post + length, *[content[i : i + 1] for i in range(32)])
+        assert reply.startswith(b"HTTP/1.1 200") and seconds > 1
+        # A streamed response may take longer than any of these times.
+        content = b'{"prompt": "a", "max_tokens": 200, "stream": true, "ignore_eos": true}'
+        length = b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(content)
+        assert b"[DONE]" in await edge.send(post + length + content)
+
+    edge_test(body)
+
+
+def test_the_key_is_checked_before_the_body_is_read() -> None:
+    async def body(edge: Edge) -> None:
+        post = b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 30000000\r\n"
+        began = time.monotonic()
+        reader, writer = await edge.connect()
+        writer.write(post + b"\r\n")
+        assert (await asyncio.wait_for(reader.readline(), 2)).startswith(b"HTTP/1.1 401")
+        assert time.monotonic() - began < 1
+        writer.close()
+        reader, writer = await edge.connect()
+        writer.write(post + b"Expect: 100-continue\r\n\r\n")
+        assert (await asyncio.wait_for(reader.readline(), 2)).startswith(b"HTTP/1.1 401")
+        writer.close()
+        # A body sent nevertheless is dropped, the connection stays usable, and memory flat.
+        before = resident_bytes()
+        reply = await edge.send(post + b"\r\n", *[b"x" * 1_000_000] * 30, LAST)
+        assert reply.count(b"HTTP/1.1 401") == 2
+        assert resident_bytes() - before < 8_000_000
+
+    edge_test(body, keys=("key",))
+
+
+def test_a_refused_body_that_never_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_protocol, "_DROP_BODY_S", 0.5)
+
+    async def body(edge: Edge) -> None:
+        post = b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+        began = time.monotonic()
+        reply = await edge.send(post, *[b"1\r\nx\r\n"] * 200, pause_s=0.05)
+        assert reply.startswith(b"HTTP/1.1 401")
+        assert time.monotonic() - began < 5
+
+    edge_test(body, keys=("key",))
+
+
+def test_pipelined_requests() -> None:
+    async def body(edge: Edge) -> None:
+        assert (await edge.send(GET * 10 + LAST)).count(b"HTTP/1.1 200") == 11
+        content = b'{"prompt": "a", "max_tokens": 200, "stream": true, "ignore_eos": true}'
+        post = b"POST /v1/completions HTTP/1.1\r\n" + KEYED
+        post += b"Content-Length: %d\r\n\r\n" % len(content) + content
+        reply = await edge.send(post + GET * 2 + LAST)
+        assert reply.count(b"HTTP/1.1 200") == 4
+        assert reply.index(b"[DONE]") < reply.index(b'{"version"')
+        before = resident_bytes()
+        reply = await edge.send(post, *[GET * 10_000] * 50)
+        assert b"[DONE]" not in reply  # the connection was closed at once
+        assert resident_bytes() - before < 16_000_000
+
+    edge_test(body)
+
+
+def test_what_is_not_http() -> None:
+    async def body(edge: Edge) -> None:
+        for nonsense in (
+            b"NONSENSE\r\n\r\n",
+            b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+            b"GET / HTTP/1.1\r\nA b: c\r\n\r\n",
+            b"POST /v1/models HTTP/1.1\r\nContent-Length: -5\r\n\r\n{}",
+            b"CONNECT example.com:443 HTTP/1.1\r\nHost: example.com\r\n\r\n",
+            b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        ):
+            assert "HTTP/1.1" in check_refusal(await edge.send(nonsense), 400)
+        for protocol in (b"h2c", b"websocket"):
+            upgrade = b"GET /version HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: "
+            reply = await edge.send(upgrade + protocol + b"\r\n\r\n", LAST)
+            assert reply.count(b"HTTP/1.1 200") == 2  # a plain answer, and the connection lives
+
+    edge_test(body)
+
+
+def test_connections_give_way(caplog: pytest.LogCaptureFixture) -> None:
+    async def body(edge: Edge) -> None:
+        content = b'{"prompt": "a", "max_tokens": 200, "stream": true, "ignore_eos": true}'
+        post = b"POST /v1/completions HTTP/1.1\r\nConnection: close\r\n" + KEYED
+        post += b"Content-Length: %d\r\n\r\n" % len(content) + content
+        busy_reader, busy = await edge.connect()
+        busy.write(post)
+        await busy_reader.readline()
+        idle = [await edge.connect() for _ in range(9)]
+        assert (await edge.send(LAST)).startswith(b"HTTP/1.1 200")
+        assert await asyncio.wait_for(idle[0][0].read(), 1) == b""  # the oldest went
+        assert b"[DONE]" in await read_all(busy_reader)
+        for _, writer in [*idle, (busy_reader, busy)]:
+            writer.close()
+        await asyncio.sleep(0.1)
+        streams = [await edge.connect() for _ in range(10)]
+        for reader, writer in streams:
+            writer.write(post)
+            await reader.readline()
+        assert "connection" in check_refusal(await edge.send(GET), 503)
+        for reader, writer in streams:
+            assert b"[DONE]" in await read_all(reader)
+            writer.close()
+        await asyncio.sleep(0.1)
+
+    with caplog.at_level(logging.WARNING):
+        edge_test(body, ConnectionConfig(max_connections=10, header_timeout=30))
+    assert [r.message for r in caplog.records if "--max-connections" in r.message]
+
+
+class FakeConnection:
+    """Remembers whether it was closed."""
+
+    closed = False
+
+    def close_idle(self) -> None:
+        self.closed = True
+
+
+def test_out_of_descriptors(caplog: pytest.LogCaptureFixture) -> None:
+    connections = Connections(max_connections=1000, max_descriptors=RESERVED_DESCRIPTORS + 30)
+    made = [FakeConnection() for _ in range(40)]
+    for descriptor, connection in enumerate(made[:31]):
+        assert connections.opened(connection, descriptor)
+    assert not caplog.records and not any(connection.closed for connection in made)
+    connections.became_busy(made[0])
+    for connection in made[31:]:
+        assert connections.opened(connection, 31)
+    # The oldest idle ones went, and it is said, but not once for each.
+    assert [c.closed for c in made] == [False, *[True] * 9, *[False] * 30]
+    assert "File descriptors run out" in "".join(r.message for r in caplog.records)
+    assert len(caplog.records) == 1
+    for connection in made:
+        connections.became_busy(connection)
+    assert not connections.opened(FakeConnection(), 31)
+    assert connections.opened(FakeConnection(), 30)
+
+
+def test_warnings_are_rate_limited(caplog: pytest.LogCaptureFixture) -> None:
+    async def body(edge: Edge) -> None:
+        for _ in range(50):
+            await edge.send(b"NONSENSE\r\n\r\n")
+
+    with caplog.at_level(logging.WARNING):
+        edge_test(body)
+    assert len([r for r in caplog.records if "HTTP status 400" in r.message]) == 1

@@ -1,0 +1,71 @@
+"""The HTTP server below the application: socket, connections, uvicorn's options."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import socket
+from collections.abc import Generator
+from typing import Any, cast
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from pagemill.config import ConnectionConfig
+from pagemill.server.connections import Connections, raise_descriptor_limit
+from pagemill.server.http_protocol import BoundedHttpProtocol
+
+_KEEP_ALIVE_S = 75  # above the idle timeout of common proxies, so that they close first
+_BACKLOG = 2048
+
+
+class HttpServer(uvicorn.Server):
+    """uvicorn with bounded connections, and without its signal handling: a signal starts a drain.
+
+    Use: `await HttpServer(app, config).serve([listener])`, and `should_exit = True` ends it.
+    """
+
+    def __init__(self, app: ASGIApp, config: ConnectionConfig, access_log: bool = False) -> None:
+        descriptors = raise_descriptor_limit(config.max_connections)
+        connections = Connections(config.max_connections, descriptors)
+        protocol = functools.partial(BoundedHttpProtocol, limits=config, connections=connections)
+        super().__init__(
+            uvicorn.Config(
+                app,
+                http=cast(Any, protocol),  # uvicorn only calls it
+                ws="none",
+                lifespan="off",
+                log_config=None,
+                access_log=access_log,
+                server_header=False,
+                date_header=True,
+                timeout_keep_alive=_KEEP_ALIVE_S,
+                backlog=_BACKLOG,
+            )
+        )
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        """Captures none."""
+        yield
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens.
+
+    Raises:
+        OSError: the address cannot be listened on.
+    """
+    family, kind, protocol, _, address = socket.getaddrinfo(
+        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )[0]
+    listener = socket.socket(family, kind, protocol)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(_BACKLOG)
+    except OSError as error:
+        listener.close()
+        raise OSError(error.errno, f"cannot listen on {host}:{port}: {error.strerror}") from error
+    listener.setblocking(False)
+    return listener
