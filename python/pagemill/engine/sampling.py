@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 ALL_LOGPROBS = -1
 """`logprobs = -1`: the whole vocabulary."""
@@ -39,7 +41,7 @@ class SamplingParams:
 
     @property
     def greedy(self) -> bool:
-        """Whether the most likely token is always taken (an unstated temperature is 1)."""
+        """Whether the most likely token is always taken (an unstated one is not)."""
         return self.temperature is not None and self.temperature < 1e-5
 
 
@@ -47,7 +49,7 @@ class SamplingParams:
 class SamplingDefaults:
     """What an unstated sampling field means on this server.
 
-    Precedence: the request, then the model's `generation_config.json`, then these constants.
+    `generation_config.choose_defaults` has the precedence; these constants are neutral.
     """
 
     temperature: float = 1.0
@@ -58,21 +60,16 @@ class SamplingDefaults:
     max_tokens: int | None = None
 
     @classmethod
-    def from_generation_config(cls, config: dict[str, object]) -> SamplingDefaults:
-        """Reads the fields that a Hugging Face `generation_config.json` may set.
+    def from_generation_config(cls, config: Mapping[str, Any]) -> SamplingDefaults:
+        """Takes the fields of a `generation_config.json`; each is absent or in its range.
 
         A model whose file says `do_sample: false` is not turned greedy by it: clients of the HTTP
-        contract expect temperature 1 unless a temperature is written there.
+        contract expect samples unless a temperature of 0 is written there.
         """
-        hard = cls()
-        return cls(
-            temperature=_number(config, "temperature", hard.temperature),
-            top_k=int(_number(config, "top_k", hard.top_k)),
-            top_p=_number(config, "top_p", hard.top_p),
-            min_p=_number(config, "min_p", hard.min_p),
-            repetition_penalty=_number(config, "repetition_penalty", hard.repetition_penalty),
-            max_tokens=int(_number(config, "max_new_tokens", 0)) or None,
-        )
+        names = ("temperature", "top_p", "min_p", "repetition_penalty")
+        stated = {name: float(config[name]) for name in names if name in config}
+        top_k = max(config.get("top_k", 0), 0)  # -1 is another way to say "all"
+        return cls(**stated, top_k=top_k, max_tokens=config.get("max_new_tokens"))
 
     def fill(self, sampling: SamplingParams) -> SamplingParams:
         """`sampling` with every unstated field but `max_tokens` and `seed` set."""
@@ -86,8 +83,3 @@ class SamplingDefaults:
             if sampling.repetition_penalty is None
             else sampling.repetition_penalty,
         )
-
-
-def _number(config: dict[str, object], key: str, default: float) -> float:
-    value = config.get(key)
-    return float(value) if isinstance(value, int | float) else default
