@@ -19,8 +19,8 @@ def parser() -> FlagParser:
     made = FlagParser(
         "pagemill plan",
         "Prints what memory a model takes, what context and concurrency fit and how it samples by"
-        " default, without loading it. The server decides with the same numbers. Exits with 1 if the"
-        " model does not fit.",
+        " default, without loading it. The server decides with the same numbers. Exits with 1 if"
+        " the model does not fit.",
         "pagemill plan\npagemill plan model.gguf --max-model-len 32K --kv-cache-dtype bf16",
     )
     made.add_argument("--json", action="store_true", help="print JSON")
