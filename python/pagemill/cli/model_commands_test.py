@@ -159,8 +159,9 @@ def test_export(model: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) 
     assert status == 0
     assert Path(written["program"]).read_text().startswith("pagemill-program 1\n")
     vocabulary = Path(written["vocabulary"]).read_text().splitlines()
-    assert len(vocabulary) == 49152
-    assert vocabulary[2] == b"<|im_end|>".hex() + " -1"
+    assert vocabulary[0] == "words - -"
+    assert len(vocabulary) == 1 + 49152
+    assert vocabulary[1 + 2] == b"<|im_end|>".hex() + " -3"
 
 
 @pytest.mark.parametrize("kind", ["latency", "throughput"])
