@@ -134,7 +134,7 @@ def test_c_example(examples: Path, exported: Path, expected: pagemill.RequestOut
 
 @pytest.mark.skipif(shutil.which("pkg-config") is None, reason="no pkg-config")
 def test_pkg_config_files_suffice(sdk: Path, exported: Path, tmp_path: Path) -> None:
-    engine = ["embed_engine/main.cc", "embed_engine/byte_bpe.cc"]
+    engine = ["embed_engine/main.cc", "embed_engine/bpe.cc"]
     builds = {
         "pagemill": ["gcc", "embed_c/main.c"],
         "pagemill-engine": ["g++", "-std=c++20", f"-I{sdk}", *engine],

@@ -1,8 +1,9 @@
-"""A field that crosses boundaries is named where it is declared, where it acts, and nowhere else."""
+"""A field that crosses boundaries is named where it is declared and where it acts, nowhere else."""
 
 import re
 
 from pagemill import _native
+
 from tests.source_tree import SourceFile, source_files
 
 _NOT_CODE = re.compile(r"(^|/)(tests|testing|docs|bench)/|_(test|fuzzer|benchmark)\.|/abi/")

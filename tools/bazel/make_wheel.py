@@ -37,6 +37,13 @@ def _requirements(path: str) -> list[str]:
     return [line.strip() for line in lines if line.strip() and not line.startswith("#")]
 
 
+def _python_versions(tag: str) -> str:
+    """Returns the versions that load an extension built for `tag`, "cp311-cp311-linux_x86_64"."""
+    python, abi, _ = tag.split("-")
+    version = f"3.{python.removeprefix('cp3')}"
+    return f">={version}" if abi == "abi3" else f"=={version}.*"
+
+
 def _metadata(args: argparse.Namespace) -> str:
     lines = [
         "Metadata-Version: 2.1",
@@ -45,7 +52,7 @@ def _metadata(args: argparse.Namespace) -> str:
         f"Summary: {args.summary}",
         "License: Apache-2.0",
         "License-File: LICENSE",
-        "Requires-Python: >=3.11",
+        f"Requires-Python: {_python_versions(args.tag)}",
     ]
     lines += [f"Requires-Dist: {line}" for line in _requirements(args.requires)]
     for extra in args.extra:

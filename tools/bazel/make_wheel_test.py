@@ -4,10 +4,14 @@ import subprocess
 import sys
 import zipfile
 
+import pytest
+
 _TOOL = "tools/bazel/make_wheel.py"
+_PYTHON = f"cp3{sys.version_info.minor}"
+_TAG = f"{_PYTHON}-{_PYTHON}-linux_x86_64"
 
 
-def _pack(folder, name):
+def _pack(folder, name, tag=_TAG):
     for path, text in {"a.py": "a = 1", "a_test.py": "", "_core.so": "ELF"}.items():
         (folder / path).write_text(text)
     (folder / "requires").write_text("# why\nnumpy\npip>=24.1\n")
@@ -17,7 +21,7 @@ def _pack(folder, name):
     options = {
         "distribution": "toy",
         "version": "1.0",
-        "tag": "cp311-cp311-linux_x86_64",
+        "tag": tag,
         "summary": "A toy",
         "requires": folder / "requires",
         "license": folder / "requires",
@@ -32,7 +36,7 @@ def _pack(folder, name):
 
 
 def test_contents(tmp_path):
-    wheel = zipfile.ZipFile(_pack(tmp_path, "toy-1.0-cp311-cp311-linux_x86_64.whl"))
+    wheel = zipfile.ZipFile(_pack(tmp_path, f"toy-1.0-{_TAG}.whl"))
     info = "toy-1.0.dist-info"
     assert [name for name in wheel.namelist() if info not in name] == ["toy/_core.so", "toy/a.py"]
     metadata = wheel.read(f"{info}/METADATA").decode()
@@ -43,12 +47,21 @@ def test_contents(tmp_path):
     assert len(wheel.read(f"{info}/RECORD").decode().splitlines()) == len(wheel.namelist())
 
 
+@pytest.mark.parametrize(
+    ("tag", "versions"),
+    [("cp311-cp311-linux_x86_64", "==3.11.*"), ("cp311-abi3-linux_x86_64", ">=3.11")],
+)
+def test_states_the_versions_of_python_that_load_it(tmp_path, tag, versions):
+    metadata = zipfile.ZipFile(_pack(tmp_path, "toy.whl", tag)).read("toy-1.0.dist-info/METADATA")
+    assert f"\nRequires-Python: {versions}\n" in metadata.decode()
+
+
 def test_reproducible(tmp_path):
     assert _pack(tmp_path, "one.whl").read_bytes() == _pack(tmp_path, "two.whl").read_bytes()
 
 
 def test_pip_installs_it(tmp_path):
-    wheel = _pack(tmp_path, "toy-1.0-cp311-cp311-linux_x86_64.whl")
+    wheel = _pack(tmp_path, f"toy-1.0-{_TAG}.whl")
     renamed = wheel.rename(tmp_path / "toy-1.0-py3-none-any.whl")  # any interpreter will do here
     target = tmp_path / "site"
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index"]

@@ -8,16 +8,16 @@
 #include <string>
 
 #include "cc/capi/host.h"
-#include "cc/examples/embed_engine/byte_bpe.h"
+#include "cc/examples/embed_engine/bpe.h"
 
 namespace {
 
 using pagemill::capi::Host;
-using pagemill::examples::ByteBpe;
+using pagemill::examples::Bpe;
 
 // Submits one greedy request and writes its text to standard output as it comes.
 pagemill::Status Generate(const std::string& folder, const std::string& prompt, int max_tokens) {
-  PM_ASSIGN_OR_RETURN(const ByteBpe bpe, ByteBpe::Load(folder + "/model.vocabulary"));
+  PM_ASSIGN_OR_RETURN(const Bpe bpe, Bpe::Load(folder + "/model.vocabulary"));
 
   pagemill::capi::HostOptions options;
   options.program_path = folder + "/model.program";

@@ -1,13 +1,15 @@
 """`pagemill chat`: a conversation in the terminal."""
 
+import shlex
 import sys
 from argparse import Namespace
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TextIO
 
 from pagemill.cli.text_source import ClientConfig, Message, RemoteText, TextSource
-from pagemill.config import EngineConfig, SamplingConfig, option
+from pagemill.config import ConfigError, EngineConfig, SamplingConfig, option
 from pagemill.config.fields import check
 from pagemill.config.flags import FlagParser
 
@@ -49,7 +51,7 @@ def run(parser: FlagParser, args: Namespace) -> int:
     chat = parser.read(ChatConfig, args, parts)
     sampling = parser.read(SamplingConfig, args, parts)
     client = parser.read(ClientConfig, args, parts)
-    source = open_source(client, parser.read(EngineConfig, args, parts))
+    source = open_source(client, parser.read(EngineConfig, args, parts), chat.quick)
     try:
         system: list[Message] = []
         if chat.system_prompt is not None:
@@ -64,13 +66,29 @@ def run(parser: FlagParser, args: Namespace) -> int:
         source.close()
 
 
-def open_source(client: ClientConfig, engine: EngineConfig) -> TextSource:
-    """Returns the server's text where --url is given, else that of a model loaded here."""
+def open_source(client: ClientConfig, engine: EngineConfig, quick: str | None) -> TextSource:
+    """Returns the server's text if --url is given, else that of a model loaded here.
+
+    Raises:
+      ConfigError: there is no -q (`quick`), but something else than a model in the model's place.
+    """
+    if quick is None and engine.model.model is not None:
+        _check_is_no_text(engine.model.model)
     if client.url is not None:
         return RemoteText.connect(client)
     from pagemill.cli.local_text import LocalText
 
     return LocalText.load(engine)
+
+
+def _check_is_no_text(model: str) -> None:
+    from pagemill.weights.fetch_hub import parse_hub_id
+
+    if not Path(model).expanduser().exists() and parse_hub_id(model, None) is None:
+        raise ConfigError(
+            f"{model!r} is no file, folder or hub id (owner/name). Text goes to -q:"
+            f" -q {shlex.quote(model)}"
+        )
 
 
 def write_stream(pieces: Iterator[str], out: TextIO) -> str:

@@ -46,7 +46,7 @@ def run(parser: FlagParser, args: Namespace) -> int:
     quick = parser.read(CompleteConfig, args, parts).quick
     sampling = parser.read(SamplingConfig, args, parts)
     client = parser.read(ClientConfig, args, parts)
-    source = open_source(client, parser.read(EngineConfig, args, parts))
+    source = open_source(client, parser.read(EngineConfig, args, parts), quick)
     try:
         if quick is not None:
             text = sys.stdin.read() if quick == "-" else quick

@@ -1,5 +1,6 @@
 """`pagemill export`: what a host program without Python loads (`cc/examples/embed_engine`)."""
 
+import itertools
 import json
 from argparse import Namespace
 from dataclasses import dataclass
@@ -7,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pagemill.cli.model_plan import model_path
-from pagemill.config import ModelConfig, option
+from pagemill.config import ConfigError, ModelConfig, option
 from pagemill.config.fields import check
 from pagemill.config.flags import FlagParser
 
@@ -57,21 +58,57 @@ def run(parser: FlagParser, args: Namespace) -> int:
     config = parser.read(ModelConfig, args, parts)
     source = ModelSource.open(model_path(config).absolute())
     built = build(source, BuildOptions(max_model_len=config.max_model_len))
+    vocabulary = vocabulary_text(Renderer.open(source), built.vocab_size)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / PROGRAM).write_text(built.program_text, encoding="utf-8")
-    renderer = Renderer.open(source)
-    (folder / VOCABULARY).write_text(vocabulary_text(renderer), encoding="ascii")
+    (folder / VOCABULARY).write_text(vocabulary, encoding="ascii")
     written = {"program": str(folder / PROGRAM), "vocabulary": str(folder / VOCABULARY)}
     print(json.dumps(written) if args.json else "\n".join(written.values()))
     return 0
 
 
-def vocabulary_text(renderer: "Renderer") -> str:
-    """One line per token in id order: its bytes in hex ("-" for none) and its rank among merges,
-    -1 for a token that no merge makes."""
+def vocabulary_text(renderer: "Renderer", size: int) -> str:
+    """The vocabulary of `size` tokens as `cc/examples/embed_engine/bpe.h` describes it.
+
+    Raises:
+      ConfigError: it is neither byte-level nor SentencePiece BPE.
+    """
+    tokens = [renderer.token_bytes(token) for token in range(size)]
     ranks = renderer.merge_ranks()
-    lines = [
-        f"{renderer.token_bytes(token).hex() or '-'} {ranks.get(token, -1)}\n"
-        for token in range(renderer.vocab_size)
-    ]
-    return "".join(lines)
+    fallback = _byte_tokens(tokens)
+    singles = {token for token, data in enumerate(tokens) if token not in ranks and len(data) == 1}
+    # A byte above 127 is no character: only byte-level vocabularies have one for a token.
+    if not fallback and all(tokens[token] < b"\x80" for token in singles):
+        raise ConfigError(
+            "the vocabulary is neither byte-level nor SentencePiece BPE with bytes: a host of this"
+            " model needs a tokenizer of its own"
+        )
+    plain = renderer.encode("a", add_special_tokens=False)
+    before = list(itertools.takewhile(lambda token: token != plain[0], renderer.encode("a")))
+    prefix = "20" if tokens[plain[0]].startswith(b" ") else "-"
+    lines = [f"{'text' if fallback else 'words'} {prefix} {','.join(map(str, before)) or '-'}"]
+    for token, data in enumerate(tokens):
+        rank = ranks.get(token, _FROM_NO_TEXT)
+        if token in fallback:
+            rank = _BYTE
+        elif token not in ranks and (_is_character(data) if fallback else token in singles):
+            rank = _START
+        lines.append(f"{data.hex() or '-'} {rank}")
+    return "\n".join(lines) + "\n"
+
+
+_START, _BYTE, _FROM_NO_TEXT = -1, -2, -3
+
+
+def _byte_tokens(tokens: list[bytes]) -> range:
+    """SentencePiece's 256 tokens of a byte each, in order; empty in other vocabularies."""
+    every = [bytes([byte]) for byte in range(256)]
+    starts = (at for at, data in enumerate(tokens) if data == every[0])
+    return next((range(at, at + 256) for at in starts if tokens[at : at + 256] == every), range(0))
+
+
+def _is_character(data: bytes) -> bool:
+    try:
+        return len(data.decode()) == 1
+    except UnicodeDecodeError:
+        return False

@@ -124,6 +124,7 @@ def test_plan(model: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert plan["concurrency"] == 2
     # The file without its metadata: nothing is expanded.
     assert 0.9 < plan["bytes"]["weights"] / os.path.getsize(model) <= 1.05
+    assert plan["sampling_defaults"]["defaults"]["temperature"] == 0.2
     tier = ("--max-model-len", "4K", "--kv-offloading-bytes", "64MiB")
     status, out, _ = _run(capsys, "plan", model, "--json", *tier)
     assert json.loads(out)["bytes"]["total"] == plan["bytes"]["total"] + 64 * 2**20
@@ -134,6 +135,9 @@ def test_plan(model: str, capsys: pytest.CaptureFixture[str]) -> None:
     status, out, _ = _run(capsys, "plan", model)
     assert status == 0
     assert "11,008 tokens" in out
+    assert "sampling     temperature 0.2, top_p 0.9\n" in out
+    _, out, _ = _run(capsys, "plan", model, "--generation-config", "none")
+    assert "sampling     temperature 1\n" in out
 
 
 def test_doctor(model: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -155,8 +159,9 @@ def test_export(model: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) 
     assert status == 0
     assert Path(written["program"]).read_text().startswith("pagemill-program 1\n")
     vocabulary = Path(written["vocabulary"]).read_text().splitlines()
-    assert len(vocabulary) == 49152
-    assert vocabulary[2] == b"<|im_end|>".hex() + " -1"
+    assert vocabulary[0] == "words - -"
+    assert len(vocabulary) == 1 + 49152
+    assert vocabulary[1 + 2] == b"<|im_end|>".hex() + " -3"
 
 
 @pytest.mark.parametrize("kind", ["latency", "throughput"])

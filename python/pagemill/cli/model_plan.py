@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,9 @@ from pagemill.config.memory import FixedCosts, KvBudget, available_memory_bytes,
 
 if TYPE_CHECKING:
     from pagemill import _native
+    from pagemill.engine.generation_config import ChosenDefaults
     from pagemill.runner.build import BuiltModel
+    from pagemill.weights.source import ModelSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +24,7 @@ class PlannedModel:
     of one block."""
 
     path: Path
+    source: ModelSource
     ranks: tuple[BuiltModel, ...]
     options: _native.ExecutorOptions
 
@@ -54,6 +57,8 @@ class ModelPlan:
     largest_kv_tokens: int
     kv: KvBudget | None
     refusal: str
+    sampling: ChosenDefaults | None
+    """What requests get that state nothing; None if the model generates no text."""
 
     @property
     def fixed(self) -> int:
@@ -92,6 +97,7 @@ class ModelPlan:
             "fits": kv is not None,
             "concurrency": self.concurrency(self.max_model_len),
             "refusal": self.refusal or None,
+            "sampling_defaults": asdict(self.sampling) if self.sampling else None,
         }
 
 
@@ -128,7 +134,7 @@ def built_model(config: EngineConfig) -> PlannedModel:
     source = ModelSource.open(path)
     ranks = build_ranks(source, config)
     sizes = ExecutorSizes.of(ranks[0], config, weights_dtype(source.config))
-    return PlannedModel(path, ranks, sizes.executor_options(config, num_blocks=1))
+    return PlannedModel(path, source, ranks, sizes.executor_options(config, num_blocks=1))
 
 
 def plan_model(config: EngineConfig) -> ModelPlan:
@@ -139,9 +145,11 @@ def plan_model(config: EngineConfig) -> ModelPlan:
         kind that is not supported.
     """
     from pagemill import _native
+    from pagemill.engine.generation_config import choose_defaults
 
     model = built_model(config)
     path, built = model.path, model.built
+    sampling = None if built.pooling else choose_defaults(config.model, model.source)
     memories = [_native.plan_memory(rank.program_text, model.options) for rank in model.ranks]
     available = available_memory_bytes()
     weights = sum(memory.weights_bytes for memory in memories)
@@ -176,4 +184,5 @@ def plan_model(config: EngineConfig) -> ModelPlan:
         largest_kv_tokens=max(0, largest - 1) * config.cache.block_size,
         kv=kv,
         refusal=refusal,
+        sampling=sampling,
     )

@@ -2,19 +2,24 @@
 
 import json
 from argparse import Namespace
+from typing import TYPE_CHECKING
 
 from pagemill.cli.model_plan import ModelPlan, plan_model
 from pagemill.config import EngineConfig
 from pagemill.config.flags import FlagParser
 from pagemill.config.quantities import format_bytes
 
+if TYPE_CHECKING:
+    from pagemill.engine.sampling import SamplingDefaults
+
 
 def parser() -> FlagParser:
     """Returns the command's parser."""
     made = FlagParser(
         "pagemill plan",
-        "Prints what memory a model takes and what context and concurrency fit, without loading"
-        " it. The server decides with the same numbers. Exits with 1 where the model does not fit.",
+        "Prints what memory a model takes, what context and concurrency fit and how it samples by"
+        " default, without loading it. The server decides with the same numbers. Exits with 1 if"
+        " the model does not fit.",
         "pagemill plan\npagemill plan model.gguf --max-model-len 32K --kv-cache-dtype bf16",
     )
     made.add_argument("--json", action="store_true", help="print JSON")
@@ -51,6 +56,9 @@ def _table(plan: ModelPlan) -> str:
     if plan.kv_per_block:
         each = plan.kv_per_block / plan.block_size
         rows.append(("KV per token", f"{_size(round(each))}"))
+    if plan.sampling is not None:
+        rows.append(("sampling", _sampling(plan.sampling.defaults)))
+        rows.append(("", plan.sampling.origin))
     lines = [f"{name:<13}{text}" for name, text in rows]
     return "\n".join([*lines, "", *_what_fits(plan)])
 
@@ -72,6 +80,22 @@ def _what_fits(plan: ModelPlan) -> list[str]:
             f" {largest // 2**20}MiB"
         )
     return lines
+
+
+def _sampling(defaults: "SamplingDefaults") -> str:
+    """The fields that differ from the neutral ones, and the temperature."""
+    from pagemill.config.sampling import MODEL_FIELDS
+    from pagemill.engine.sampling import SamplingParams
+
+    filled = defaults.fill(SamplingParams(max_tokens=defaults.max_tokens))
+    shown = {
+        name: getattr(filled, name)
+        for name, spec in MODEL_FIELDS.items()
+        if name == "temperature" or getattr(filled, name) != spec.neutral
+    }
+    if filled.max_tokens is not None:
+        shown["max_tokens"] = filled.max_tokens
+    return ", ".join(f"{name} {value:g}" for name, value in shown.items())
 
 
 def _packed(plan: ModelPlan) -> str:

@@ -63,6 +63,12 @@ def test_each_command_has_help(
         (("plan", "--config", "/nonexistent.yaml"), "No such file"),
         (("chat", "--url", "ftp://x", "-q", "hi"), "not the URL of an HTTP server"),
         (("chat", "--url", "http://127.0.0.1:9", "-q", "hi"), "no server answers at 127.0.0.1:9"),
+        (("complete", "Once upon a time"), "Text goes to -q: -q 'Once upon a time'"),
+        (("complete", "Hello", "--url", "127.0.0.1:9"), "Text goes to -q: -q Hello"),
+        (("chat", "Hello"), "Text goes to -q: -q Hello"),
+        (("complete", "Once", "upon"), "unknown argument 'upon'; text goes to -q, in quotes"),
+        (("generate", "Once", "upon"), "unknown argument 'upon'; text goes to -p, in quotes"),
+        (("plan", "a", "b"), "unknown argument 'b'\n"),
         (("bench", "serve", "--plot", "x.png", "--url", "127.0.0.1:9"), "matplotlib|no server"),
     ],
 )

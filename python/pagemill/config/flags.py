@@ -136,9 +136,12 @@ class FlagParser(argparse.ArgumentParser):
         found, rest = self.parse_known_args(args, namespace)
         if rest:
             name = rest[0].split("=")[0]
-            hint = did_you_mean(name, list(self._option_string_actions))
-            kind = "option" if name.startswith("-") else "argument"
-            self.error(f"unknown {kind} {rest[0]!r}{hint}")
+            if name.startswith("-"):
+                hint = did_you_mean(name, list(self._option_string_actions))
+                self.error(f"unknown option {rest[0]!r}{hint}")
+            texts = [flag for flag in ("-q", "-p") if flag in self._option_string_actions]
+            hint = f"; text goes to {texts[0]}, in quotes" if texts else ""
+            self.error(f"unknown argument {rest[0]!r}{hint}")
         return found
 
     def error(self, message: str) -> NoReturn:

@@ -34,8 +34,9 @@ class ModelConfig:
     )
     generation_config: str = option(
         "auto",
-        "Where default sampling parameters come from: auto (the model's generation_config.json),"
-        " none, or a folder that holds such a file.",
+        "Where default sampling parameters come from: auto (the model's generation_config.json, or"
+        " values that suit its size), none or vllm (temperature 1 and nothing cut off), or a folder"
+        " that holds such a file.",
     )
     override_generation_config: dict[str, Any] = option(
         {},

@@ -143,6 +143,11 @@ class FieldSpec:
         """`Meta.extra`."""
         return self.meta.extra or {}
 
+    @property
+    def neutral(self) -> float:
+        """What the field means if nobody states it; only of `MODEL_FIELDS`."""
+        return self.extra["neutral"]
+
 
 def field_specs() -> list[FieldSpec]:
     """The fields in order."""
@@ -159,10 +164,10 @@ def field_specs() -> list[FieldSpec]:
 
 _SPECS = field_specs()
 
-NEUTRAL: typing.Final[Mapping[str, float]] = {
-    spec.name: spec.extra["neutral"] for spec in _SPECS if "neutral" in spec.extra
+MODEL_FIELDS: typing.Final[Mapping[str, FieldSpec]] = {
+    spec.name: spec for spec in _SPECS if "neutral" in spec.extra
 }
-"""Field -> its neutral value, for the fields that a model may have defaults of."""
+"""The fields that a model may have defaults of."""
 
 
 @dataclass(frozen=True, slots=True)

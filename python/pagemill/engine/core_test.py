@@ -101,6 +101,7 @@ def test_tiers_are_refused_where_kv_cannot_be_copied() -> None:
 
 def test_default_name_and_model_path() -> None:
     loaded = load(config(max_model_len=256, served_model_name=("a", "b")))
+    assert (loaded.defaults.temperature, loaded.defaults.top_p) == (0.2, 0.9)  # as plan shows
     loaded.core.seam.engine.shutdown()
     assert loaded.names == ("a", "b")
     assert loaded.source.path == Path(SMOLLM2).absolute()

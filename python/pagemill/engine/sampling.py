@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from msgspec import structs
 
-from pagemill.config.sampling import NEUTRAL, SamplingFields
+from pagemill.config.sampling import MODEL_FIELDS, SamplingFields
 
 ALL_LOGPROBS = -1
 """`logprobs = -1`: the whole vocabulary."""
@@ -28,40 +29,36 @@ class SamplingParams(SamplingFields, kw_only=True, frozen=True):
 
     @property
     def greedy(self) -> bool:
-        """Whether the most likely token is always taken (an unstated temperature is 1)."""
+        """Whether the most likely token is always taken (an unstated one is not)."""
         return self.temperature is not None and self.temperature < 1e-5
 
 
 class SamplingDefaults(SamplingFields, kw_only=True, frozen=True):
     """What an unstated sampling field means on this server.
 
-    Precedence: the request, then the model's `generation_config.json`, then the neutral values.
+    None: not stated, the neutral value. `generation_config.choose_defaults` has the precedence.
     """
 
     max_tokens: int | None = None
 
     @classmethod
-    def from_generation_config(cls, config: Mapping[str, object]) -> SamplingDefaults:
-        """Reads the fields that a Hugging Face `generation_config.json` may set.
+    def from_generation_config(cls, config: Mapping[str, Any]) -> SamplingDefaults:
+        """Takes the fields of a `generation_config.json`; each is absent or in its range.
 
         A model whose file says `do_sample: false` is not turned greedy by it: clients of the HTTP
-        contract expect temperature 1 unless a temperature is written there.
+        contract expect samples unless a temperature of 0 is written there.
         """
-        values = {
-            name: type(neutral)(_number(config, name, neutral)) for name, neutral in NEUTRAL.items()
-        }
-        return cls(**values, max_tokens=int(_number(config, "max_new_tokens", 0)) or None)
+        names = [name for name in MODEL_FIELDS if name in config]
+        fields = {name: MODEL_FIELDS[name].kind(config[name]) for name in names}
+        if "top_k" in fields:
+            fields["top_k"] = max(fields["top_k"], 0)  # -1 is another way to say "all"
+        return cls(**fields, max_tokens=config.get("max_new_tokens"))
 
     def fill(self, sampling: SamplingParams) -> SamplingParams:
         """`sampling` with every field set that a model may have a default of."""
         unstated = {
-            name: neutral if (own := getattr(self, name)) is None else own
-            for name, neutral in NEUTRAL.items()
+            name: spec.neutral if (own := getattr(self, name)) is None else own
+            for name, spec in MODEL_FIELDS.items()
             if getattr(sampling, name) is None
         }
         return structs.replace(sampling, **unstated)
-
-
-def _number(config: Mapping[str, object], key: str, default: float) -> float:
-    value = config.get(key)
-    return float(value) if isinstance(value, int | float) else default

@@ -19,12 +19,6 @@ def test_zero_is_a_statement() -> None:
     assert SamplingDefaults(temperature=0.6).fill(SamplingParams(temperature=0.0)).greedy
 
 
-def test_unreadable_values_are_left_out() -> None:
-    assert SamplingDefaults.from_generation_config({"temperature": None, "top_k": "x"}) == (
-        SamplingDefaults.from_generation_config({})
-    )
-
-
 def test_native_form() -> None:
     params = SamplingDefaults().fill(
         SamplingParams(

@@ -25,7 +25,7 @@ def activation_kind(name: str) -> ops.ActivationKind:
         ValueError: there is none of this name.
     """
     if name not in _KINDS:
-        raise ValueError(f"unknown activation {name!r}; known: {', '.join(_KINDS)}")
+        raise ValueError(f"unknown activation {name!r:.40}; known: {', '.join(_KINDS)}")
     return _KINDS[name]
 
 

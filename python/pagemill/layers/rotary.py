@@ -17,6 +17,8 @@ from pagemill import ops
 from pagemill.layers.base import Weights
 from pagemill.ops.trace import Tensor
 
+_F32_LIMIT = 2.0**128
+
 
 @dataclass(frozen=True, slots=True)
 class RotaryTable:
@@ -58,16 +60,41 @@ def rotary_table(rope: Mapping[str, Any], head_dim: int, max_positions: int) -> 
     """The table that `rope` (the `rope_parameters` of a config.json) describes.
 
     Raises:
-        ValueError: the rule is not known or one of its parameters is missing.
+        ValueError: the rule is not known, or one of its parameters is missing or makes no
+            frequencies.
     """
     rule = rope.get("rope_type", "default")
-    if rule not in _RULES:
-        raise ValueError(f"unknown rope_type {rule!r}; known: {', '.join(_RULES)}")
-    dim = int(head_dim * rope.get("partial_rotary_factor", 1.0))
+    if not isinstance(rule, str) or rule not in _RULES:
+        raise ValueError(f"unknown rope_type {rule!r:.40}; known: {', '.join(_RULES)}")
+    share = _number(rope, "partial_rotary_factor", 1.0)
+    dim = int(head_dim * share)
+    if share > 1 or dim < 1:
+        raise ValueError(f"partial_rotary_factor {share:g} of heads of {head_dim}")
     try:
-        return _RULES[rule](rope, dim, max_positions)
+        table = _RULES[rule](rope, dim, max_positions)
     except KeyError as error:
         raise ValueError(f"rope_type {rule!r} needs {error}") from error
+    except ArithmeticError as error:
+        raise ValueError(f"rope_type {rule!r}: no frequencies from {_stated(rope)}") from error
+    if not all(map(math.isfinite, (*table.inv_freq, table.mscale))):
+        raise ValueError(f"rope_type {rule!r}: no frequencies from {_stated(rope)}")
+    return table
+
+
+def _number(rope: Mapping[str, Any], key: str, default: float | None = None) -> float:
+    """The number > 0 at `key`; `default`, if there is one, stands for an absent or null value."""
+    value = rope[key] if default is None else rope.get(key)
+    value = default if value is None else value
+    # The comparison is false for NaN, too.
+    if type(value) not in (int, float) or not 0 < value < _F32_LIMIT:
+        raise ValueError(f"{key} must be a number > 0")
+    return float(value)
+
+
+def _stated(rope: Mapping[str, Any]) -> str:
+    numbers = [(key, value) for key, value in rope.items() if type(value) in (int, float)]
+    shown = [f"{key:.40} {value:.6g}" for key, value in numbers if abs(value) < _F32_LIMIT]
+    return ", ".join(shown[:8])
 
 
 def _f32(value: float) -> float:
@@ -81,20 +108,20 @@ def _wavelengths(base: float, dim: int) -> list[float]:
 
 def _default(rope: Mapping[str, Any], dim: int, max_positions: int) -> RotaryTable:
     del max_positions
-    return RotaryTable(tuple(_f32(1.0 / w) for w in _wavelengths(float(rope["rope_theta"]), dim)))
+    return RotaryTable(tuple(_f32(1.0 / w) for w in _wavelengths(_number(rope, "rope_theta"), dim)))
 
 
 def _linear(rope: Mapping[str, Any], dim: int, max_positions: int) -> RotaryTable:
-    factor = float(rope["factor"])
+    factor = _number(rope, "factor")
     table = _default(rope, dim, max_positions)
     return RotaryTable(tuple(_f32(f / factor) for f in table.inv_freq))
 
 
 def _llama3(rope: Mapping[str, Any], dim: int, max_positions: int) -> RotaryTable:
     """Long wavelengths are stretched by `factor`, short ones kept, those between interpolated."""
-    factor = float(rope["factor"])
-    low, high = float(rope["low_freq_factor"]), float(rope["high_freq_factor"])
-    context = float(rope["original_max_position_embeddings"])
+    factor = _number(rope, "factor")
+    low, high = _number(rope, "low_freq_factor"), _number(rope, "high_freq_factor")
+    context = _number(rope, "original_max_position_embeddings")
     scaled: list[float] = []
     for frequency in _default(rope, dim, max_positions).inv_freq:
         wavelength = _f32(_f32(2 * math.pi) / frequency)
@@ -118,14 +145,15 @@ def _factors(rope: Mapping[str, Any], dim: int, max_positions: int) -> RotaryTab
 
 def _yarn(rope: Mapping[str, Any], dim: int, max_positions: int) -> RotaryTable:
     """YaRN (arXiv 2309.00071): a ramp over the dimensions between kept and stretched."""
-    base, original = float(rope["rope_theta"]), rope["original_max_position_embeddings"]
-    factor = rope.get("factor") or max_positions / original
+    base = _number(rope, "rope_theta")
+    original = _number(rope, "original_max_position_embeddings")
+    factor = _number(rope, "factor", max_positions / original)
 
     def turning_dim(rotations: float) -> float:
         return dim * math.log(original / (rotations * 2 * math.pi)) / (2 * math.log(base))
 
-    low = turning_dim(rope.get("beta_fast") or 32)
-    high = turning_dim(rope.get("beta_slow") or 1)
+    low = turning_dim(_number(rope, "beta_fast", 32))
+    high = turning_dim(_number(rope, "beta_slow", 1))
     if rope.get("truncate", True):
         low, high = math.floor(low), math.ceil(high)
     low, high = max(low, 0), min(high, dim - 1)
@@ -143,11 +171,10 @@ def _yarn_mscale(rope: Mapping[str, Any], factor: float) -> float:
     def mscale(weight: float) -> float:
         return 1.0 if factor <= 1 else 0.1 * weight * math.log(factor) + 1.0
 
-    stated = rope.get("attention_factor")
-    if stated is not None:
-        return float(stated)
+    if rope.get("attention_factor") is not None:
+        return _number(rope, "attention_factor")
     if rope.get("mscale") and rope.get("mscale_all_dim"):
-        return mscale(rope["mscale"]) / mscale(rope["mscale_all_dim"])
+        return mscale(_number(rope, "mscale")) / mscale(_number(rope, "mscale_all_dim"))
     return mscale(1.0)
 
 

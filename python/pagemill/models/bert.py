@@ -14,7 +14,7 @@ from pagemill.layers import attention, embedding, norm
 from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
 from pagemill.models.base import Config, ModelConfigError, ModelTraits, StepInputs
-from pagemill.models.config_keys import activation, number, positive_int, refuse
+from pagemill.models.config_keys import activation, epsilon, positive_int, refuse
 from pagemill.ops.trace import Tensor
 
 
@@ -31,10 +31,12 @@ class BertModel:
         self._layers = positive_int(config, "num_hidden_layers")
         self._positions = positive_int(config, "max_position_embeddings")
         self._types = positive_int(config, "type_vocab_size", 2)
-        self._eps = number(config, "layer_norm_eps", 1e-12)
+        self._eps = epsilon(config, "layer_norm_eps", 1e-12)
         self._activation = activation(config, "hidden_act", "gelu")
         heads = positive_int(config, "num_attention_heads")
-        head_dim = self._hidden // heads
+        head_dim, rest = divmod(self._hidden, heads)
+        if rest:
+            raise ModelConfigError(f"{heads} heads cannot share {self._hidden} features")
         self._shape = attention.AttentionShape(
             heads, heads, head_dim, scale=head_dim**-0.5, causal=False
         )

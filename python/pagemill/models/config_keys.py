@@ -2,40 +2,89 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from pagemill.layers.mlp import activation_kind
 from pagemill.layers.rotary import RotaryTable, rotary_table
 from pagemill.models.base import Config, ModelConfigError
 from pagemill.ops import ActivationKind
+from pagemill.weights.json_file import shown
 
 
 def positive_int(config: Config, key: str, default: int | None = None) -> int:
-    """The integer > 0 at `key`; `default` where it is absent or null.
+    """The integer > 0 at `key`, at most 2^31 - 1; `default` if it is absent or null.
 
     Raises:
         ModelConfigError: it is missing without default, or no such number.
     """
     value = config.get(key)
     value = default if value is None else value
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ModelConfigError(f"the configuration needs {key} > 0, it has {value!r}")
+    if type(value) is not int or not 0 < value < 2**31:
+        raise ModelConfigError(
+            f"the configuration needs {key} > 0 and below 2^31, it has {shown(value)}"
+        )
     return value
 
 
-def number(config: Config, key: str, default: float) -> float:
-    """The number at `key`.
+def number(
+    config: Config, key: str, default: float, *, least: float = -1e6, most: float = 1e6
+) -> float:
+    """The number at `key`, from `least` to `most`; `default` if it is absent or null.
 
     Raises:
-        ModelConfigError: it is no number.
+        ModelConfigError: it is no such number.
     """
     value = config.get(key)
     value = default if value is None else value
-    if not isinstance(value, (int, float)) or isinstance(value, bool):
-        raise ModelConfigError(f"the configuration's {key} should be a number, it is {value!r}")
+    # The comparison is false for NaN, too.
+    if type(value) not in (int, float) or not least <= value <= most:
+        raise ModelConfigError(
+            f"the configuration needs {key} from {least:g} to {most:g}, it has {shown(value)}"
+        )
     return float(value)
+
+
+def epsilon(config: Config, key: str, default: float) -> float:
+    """What a norm adds to the variance.
+
+    Raises:
+        ModelConfigError: it is no number from 0 to 1.
+    """
+    return number(config, key, default, least=0.0, most=1.0)
+
+
+def flag(config: Config, key: str, default: bool) -> bool:
+    """The truth value at `key`; `default` if it is absent or null.
+
+    Raises:
+        ModelConfigError: it is neither true nor false.
+    """
+    value = config.get(key)
+    value = default if value is None else value
+    if not isinstance(value, bool):
+        raise ModelConfigError(
+            f"the configuration needs {key} to be true or false, it has {shown(value)}"
+        )
+    return value
+
+
+def layer_types(config: Config, layers: int, known: Collection[str]) -> tuple[str, ...] | None:
+    """The kind of each layer; None if the configuration does not list them.
+
+    Raises:
+        ModelConfigError: they are not `layers` names from `known`.
+    """
+    value = config.get("layer_types")
+    if value is None:
+        return None
+    types = cast("list[Any]", value) if isinstance(value, list) else []
+    if len(types) != layers or not all(isinstance(kind, str) and kind in known for kind in types):
+        raise ModelConfigError(
+            f"layer_types must list {layers} layers, each one of {', '.join(sorted(known))}"
+        )
+    return tuple(types)
 
 
 def activation(config: Config, key: str, default: str) -> ActivationKind:
@@ -44,8 +93,9 @@ def activation(config: Config, key: str, default: str) -> ActivationKind:
     Raises:
         ModelConfigError: there is none of this name.
     """
+    name = config.get(key) or default
     try:
-        return activation_kind(str(config.get(key) or default))
+        return activation_kind(name if isinstance(name, str) else shown(name))
     except ValueError as error:
         raise ModelConfigError(f"{key}: {error}") from error
 
@@ -54,7 +104,7 @@ def refuse(config: Config, *keys: str) -> None:
     """Raise ModelConfigError if one of `keys` is set: what it asks for is not supported."""
     for key in keys:
         if config.get(key):
-            raise ModelConfigError(f"{key}={config[key]!r} is not supported by this family")
+            raise ModelConfigError(f"{key}={shown(config[key])} is not supported by this family")
 
 
 def rope_parameters(config: Config, layer_type: str | None = None) -> Mapping[str, Any]:
@@ -63,19 +113,25 @@ def rope_parameters(config: Config, layer_type: str | None = None) -> Mapping[st
     Newer checkpoints have one `rope_parameters` object (or one for each layer type); older ones
     have `rope_theta`, `rope_scaling` and, for sliding layers, `rope_local_base_freq`.
     """
-    rope: dict[str, Any] | None = config.get("rope_parameters")
+    rope = _object(config, "rope_parameters")
     if rope is not None:
-        if layer_type is None:
-            return rope
-        if layer_type in rope:
-            return rope[layer_type]
-        raise ModelConfigError(f"rope_parameters has no entry for {layer_type}")
+        entry = rope if layer_type is None else _object(rope, layer_type)
+        if entry is None:
+            raise ModelConfigError(f"rope_parameters has no entry for {layer_type}")
+        return entry
     if layer_type == "sliding_attention" and "rope_local_base_freq" in config:
         return {"rope_type": "default", "rope_theta": config["rope_local_base_freq"]}
-    scaling = dict(config.get("rope_scaling") or {})
+    scaling = dict(_object(config, "rope_scaling") or {})
     if "type" in scaling:  # the key's first name
         scaling.setdefault("rope_type", scaling.pop("type"))
     return {"rope_type": "default", "rope_theta": config.get("rope_theta", 10000.0)} | scaling
+
+
+def _object(config: Config, key: str) -> Mapping[str, Any] | None:
+    value = config.get(key)
+    if value is not None and not isinstance(value, Mapping):
+        raise ModelConfigError(f"the configuration needs {key} to be an object")
+    return cast("Mapping[str, Any] | None", value)
 
 
 def make_rotary_table(config: Config, head_dim: int, layer_type: str | None = None) -> RotaryTable:
@@ -87,7 +143,7 @@ def make_rotary_table(config: Config, head_dim: int, layer_type: str | None = No
     positions = positive_int(config, "max_position_embeddings")
     try:
         return rotary_table(rope_parameters(config, layer_type), head_dim, positions)
-    except (ValueError, TypeError) as error:
+    except ValueError as error:
         raise ModelConfigError(f"rotary embedding: {error}") from error
 
 
@@ -127,6 +183,6 @@ class DecoderSizes:
             kv_heads=kv_heads,
             head_dim=positive_int(config, "head_dim", hidden // heads),
             max_positions=positive_int(config, "max_position_embeddings"),
-            rms_norm_eps=number(config, "rms_norm_eps", 1e-6),
-            tied=bool(config.get("tie_word_embeddings", tied_by_default)),
+            rms_norm_eps=epsilon(config, "rms_norm_eps", 1e-6),
+            tied=flag(config, "tie_word_embeddings", tied_by_default),
         )

@@ -13,10 +13,11 @@ from pagemill import ops
 from pagemill.layers import attention, embedding, mlp, norm
 from pagemill.layers.base import Weights
 from pagemill.layers.rotary import Rotary, bind_rotary
-from pagemill.models.base import Config, ModelConfigError, ModelTraits, StepInputs
+from pagemill.models.base import Config, ModelTraits, StepInputs
 from pagemill.models.config_keys import (
     DecoderSizes,
     activation,
+    layer_types,
     make_rotary_table,
     number,
     positive_int,
@@ -46,7 +47,8 @@ class Gemma3Model:
             kind: make_rotary_table(config, self._sizes.head_dim, kind)
             for kind in sorted(set(self._types))
         }
-        self._scale = number(config, "query_pre_attn_scalar", self._sizes.head_dim) ** -0.5
+        scalar = number(config, "query_pre_attn_scalar", self._sizes.head_dim, least=1e-6)
+        self._scale = scalar**-0.5
         self._norm_offset = number(config, "norm_weight_offset", 1.0)
         self._activation = activation(config, "hidden_activation", "gelu_pytorch_tanh")
 
@@ -123,10 +125,8 @@ class Gemma3Model:
 
 def _layer_types(config: Config, layers: int) -> tuple[str, ...]:
     """The kind of each layer: stated, or every `sliding_window_pattern`-th is full."""
-    types = config.get("layer_types")
-    if types is None:
-        pattern = positive_int(config, "sliding_window_pattern", 6)
-        types = [_SLIDING if (layer + 1) % pattern else _FULL for layer in range(layers)]
-    if len(types) != layers or not set(types) <= {_SLIDING, _FULL}:
-        raise ModelConfigError(f"layer_types of {layers} layers cannot be {types!r:.80}")
-    return tuple(types)
+    types = layer_types(config, layers, (_SLIDING, _FULL))
+    if types is not None:
+        return types
+    pattern = positive_int(config, "sliding_window_pattern", 6)
+    return tuple(_SLIDING if (layer + 1) % pattern else _FULL for layer in range(layers))

@@ -14,7 +14,7 @@ from pagemill.layers import attention, embedding, mlp, norm
 from pagemill.layers.base import Weights
 from pagemill.layers.rotary import Rotary, bind_rotary
 from pagemill.models.base import Config, ModelTraits, StepInputs
-from pagemill.models.config_keys import DecoderSizes, activation, make_rotary_table
+from pagemill.models.config_keys import DecoderSizes, activation, flag, make_rotary_table
 from pagemill.ops.trace import Tensor
 
 _EMBEDDING = "model.embed_tokens"
@@ -26,10 +26,10 @@ class LlamaModel:
     def __init__(self, config: Config) -> None:
         self._sizes = DecoderSizes.read(config, tied_by_default=False)
         self._rotary = make_rotary_table(config, self._sizes.head_dim)
-        self._interleaved = bool(config.get("rope_interleaved", False))
+        self._interleaved = flag(config, "rope_interleaved", False)
         self._activation = activation(config, "hidden_act", "silu")
-        self._attention_bias = bool(config.get("attention_bias", False))
-        self._mlp_bias = bool(config.get("mlp_bias", False))
+        self._attention_bias = flag(config, "attention_bias", False)
+        self._mlp_bias = flag(config, "mlp_bias", False)
 
     @classmethod
     def from_config(cls, config: Config) -> Self:

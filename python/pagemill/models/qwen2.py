@@ -12,10 +12,19 @@ from pagemill.layers import attention, embedding, mlp, norm
 from pagemill.layers.base import Weights
 from pagemill.layers.rotary import Rotary, bind_rotary
 from pagemill.models.base import Config, ModelTraits, StepInputs
-from pagemill.models.config_keys import DecoderSizes, activation, make_rotary_table, positive_int
+from pagemill.models.config_keys import (
+    DecoderSizes,
+    activation,
+    flag,
+    layer_types,
+    make_rotary_table,
+    number,
+    positive_int,
+)
 from pagemill.ops.trace import Tensor
 
 _EMBEDDING = "model.embed_tokens"
+_SLIDING = "sliding_attention"
 
 
 class Qwen2Model:
@@ -80,11 +89,11 @@ class Qwen2Model:
 
 def _windows(config: Config, layers: int) -> tuple[int, ...]:
     """The window of each layer, 0 = full: from `layer_types`, or `max_window_layers` and after."""
-    if not config.get("use_sliding_window", False):
+    if not flag(config, "use_sliding_window", False):
         return (0,) * layers
     window = positive_int(config, "sliding_window")
-    types = config.get("layer_types")
+    types = layer_types(config, layers, (_SLIDING, "full_attention"))
     if types is None:
-        first = int(config.get("max_window_layers", layers))
+        first = number(config, "max_window_layers", layers)
         return tuple(window if layer >= first else 0 for layer in range(layers))
-    return tuple(window if kind == "sliding_attention" else 0 for kind in types)
+    return tuple(window if kind == _SLIDING else 0 for kind in types)

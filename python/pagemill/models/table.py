@@ -22,6 +22,6 @@ def model_class(architecture: str) -> type[Model]:
     """
     if architecture not in ARCHITECTURES:
         known = ", ".join(ARCHITECTURES)
-        raise ModelConfigError(f"unknown architecture {architecture!r}; known: {known}")
+        raise ModelConfigError(f"unknown architecture {architecture!r:.60}; known: {known}")
     module, _, name = ARCHITECTURES[architecture].partition(":")
     return getattr(importlib.import_module(module), name)

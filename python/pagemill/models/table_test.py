@@ -35,13 +35,21 @@ def test_unknown_architecture_lists_the_known():
 @pytest.mark.parametrize(
     ("architecture", "changes", "message"),
     [
-        ("LlamaForCausalLM", {"hidden_size": None}, "needs hidden_size > 0, it has None"),
+        (
+            "LlamaForCausalLM",
+            {"hidden_size": None},
+            "hidden_size > 0 and below .* None",
+        ),
         ("LlamaForCausalLM", {"num_hidden_layers": "4"}, "num_hidden_layers"),
         ("LlamaForCausalLM", {"num_key_value_heads": 3}, "4 heads cannot share 3"),
         ("LlamaForCausalLM", {"rope_scaling": {"rope_type": "longrope"}}, "unknown rope_type"),
         ("LlamaForCausalLM", {"hidden_act": "mish"}, "unknown activation 'mish'; known: gelu"),
         ("Gemma3ForCausalLM", {"final_logit_softcapping": 30.0}, "final_logit_softcapping=30.0"),
-        ("Gemma3ForCausalLM", {"layer_types": ["full_attention"]}, "layer_types of 4 layers"),
+        (
+            "Gemma3ForCausalLM",
+            {"layer_types": ["full_attention"]},
+            "layer_types must list 4 layers",
+        ),
         ("BertModel", {"is_decoder": True}, "is_decoder=True is not supported"),
         ("BertModel", {"position_embedding_type": "relative_key"}, "relative position"),
     ],

@@ -6,6 +6,7 @@ executor = _native.NativeExecutor(built.program_text, options)
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from pagemill import ops
@@ -16,6 +17,8 @@ from pagemill.ops.program_text import to_text
 from pagemill.ops.shard import Shard
 from pagemill.ops.trace import Trace
 from pagemill.weights.binder import WeightBinder
+from pagemill.weights.errors import WeightsError
+from pagemill.weights.json_file import shown
 from pagemill.weights.pooling import Pooling
 from pagemill.weights.source import ModelSource
 
@@ -58,8 +61,10 @@ def build(source: ModelSource, options: BuildOptions) -> BuiltModel:
     Raises:
         ModelConfigError: the architecture or one of its settings is not supported, or
             `max_model_len` exceeds the model's.
-        WeightsError: a weight is missing or of the wrong shape.
+        WeightsError: a weight is missing or of the wrong shape, or a size of the configuration is
+            larger than every tensor.
     """
+    _check_sizes(source)
     model = model_class(source.architecture).from_config(source.config)
     traits = model.traits
     pooling = _pooling(source, traits, options)
@@ -89,6 +94,38 @@ def build(source: ModelSource, options: BuildOptions) -> BuiltModel:
         eos_token_ids=source.eos_token_ids,
         notes=tuple(weights.notes),
     )
+
+
+# Sizes of a configuration that are no larger than the largest dimension of the model's tensors.
+_SIZES = (
+    "vocab_size",
+    "hidden_size",
+    "intermediate_size",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "head_dim",
+)
+
+
+def _check_sizes(source: ModelSource) -> None:
+    """Compares what the configuration claims with what the files hold, before anything is made
+    from a number of it. Each weight's exact shape is checked when it is traced."""
+    stored = [tensor for tensor in source.tensors if math.prod(tensor.shape)]
+    largest = max((max(tensor.shape, default=0) for tensor in stored), default=0)
+    limits = [(key, largest, "the largest dimension of a tensor") for key in _SIZES]
+    limits.append(("num_hidden_layers", len(stored), "the number of tensors"))
+    for key, limit, what in limits:
+        value = source.config.get(key)
+        if type(value) is int and value > limit:
+            raise WeightsError(
+                f"{source.path}: the configuration's {key} is {shown(value)}, but {what} is {limit}"
+            )
+    vocab = source.config.get("vocab_size")
+    for token in source.eos_token_ids:
+        if type(vocab) is int and not 0 <= token < vocab:
+            raise WeightsError(
+                f"{source.path}: eos_token_id {shown(token)} is not in the vocabulary of {vocab}"
+            )
 
 
 def trace_model(

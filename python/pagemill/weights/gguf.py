@@ -18,11 +18,18 @@ from typing import Any
 
 from pagemill.ops.dtypes import DTYPES, tensor_bytes
 from pagemill.weights.errors import WeightsError
+from pagemill.weights.json_file import shown
 from pagemill.weights.location import TensorLocation
 
 _MAGIC = b"GGUF"
 _MAX_DIMENSIONS = 4
 _MAX_ARRAY_DEPTH = 2
+# Bounds on what a header becomes in memory; the largest known have 16 MB, 2,000 tensors, 100
+# entries, and arrays of 500,000 items.
+_MAX_HEADER_BYTES = 2**26
+_MAX_TENSORS = 2**17
+_MAX_ENTRIES = 2**16
+_MAX_ARRAY_ITEMS = 2**22
 
 # GGML's numbers of the tensor types that Pagemill computes on, and names of some others.
 _TENSOR_TYPES = {
@@ -94,6 +101,7 @@ class _Parser:
         self._path = path
         self._data = data
         self._size = len(data)
+        self._end = min(self._size, _MAX_HEADER_BYTES)
         self._at = 0
 
     def parse(self) -> GgufFile:
@@ -107,13 +115,13 @@ class _Parser:
             raise self._error(f"{kind} is not supported; versions 2 and 3, little endian, are")
         tensor_count, entry_count = self._scalar("Q"), self._scalar("Q")
         # A tensor info takes at least 24 bytes, a metadata entry 13.
-        self._require(tensor_count, 24, "tensors")
-        self._require(entry_count, 13, "metadata entries")
+        self._require(tensor_count, 24, "tensors", _MAX_TENSORS)
+        self._require(entry_count, 13, "metadata entries", _MAX_ENTRIES)
         metadata: Metadata = {}
         for _ in range(entry_count):
             key = self._string()
             if key in metadata:
-                raise self._error(f"the metadata key {key!r} occurs twice")
+                raise self._error(f"the metadata key {shown(key)} occurs twice")
             metadata[key] = self._value(self._scalar("I"), 0)
         infos = [self._tensor_info() for _ in range(tensor_count)]
         return GgufFile(self._path, metadata, self._locate(metadata, infos))
@@ -121,12 +129,14 @@ class _Parser:
     def _error(self, what: str) -> WeightsError:
         return WeightsError(f"{self._path}: {what}")
 
-    def _require(self, count: int, item_bytes: int, what: str) -> None:
-        if count * item_bytes > self._size - self._at:
+    def _require(self, count: int, item_bytes: int, what: str, most: int | None = None) -> None:
+        if count * item_bytes > self._end - self._at:
             raise self._error(
                 f"cut short or corrupt: {count} {what} announced, "
-                f"{self._size - self._at} bytes left at offset {self._at}"
+                f"{self._end - self._at} bytes left at offset {self._at}"
             )
+        if most is not None and count > most:
+            raise self._error(f"{count} {what} announced; at most {most} are supported")
 
     def _scalar(self, code: str) -> Any:
         width = struct.calcsize("<" + code)
@@ -156,16 +166,16 @@ class _Parser:
             raise self._error("metadata arrays are nested too deep")
         kind, count = self._scalar("I"), self._scalar("Q")
         if kind == _STRING:
-            self._require(count, 8, "strings")
+            self._require(count, 8, "strings", _MAX_ARRAY_ITEMS)
             return self._strings(count)
         if kind == _ARRAY:
-            self._require(count, 12, "arrays")
+            self._require(count, 12, "arrays", _MAX_ARRAY_ITEMS)
             return [self._array(depth + 1) for _ in range(count)]
         if kind not in _SCALARS:
             raise self._error(f"unknown metadata type {kind} before offset {self._at}")
         code = _SCALARS[kind]
         width = struct.calcsize("<" + code)
-        self._require(count, width, "numbers")
+        self._require(count, width, "numbers", _MAX_ARRAY_ITEMS)
         numbers = struct.unpack_from(f"<{count}{code}", self._data, self._at)
         self._at += count * width
         return [bool(number) for number in numbers] if kind == _BOOL else list(numbers)
@@ -173,19 +183,18 @@ class _Parser:
     def _strings(self, count: int) -> list[str]:
         # The one hot loop of the parser (vocabularies have 10^5 entries): local names, no calls to
         # our own methods, one slice for each string.
-        data, at, size = self._data, self._at, self._size
+        data, at, limit = self._data, self._at, self._end
         from_bytes = int.from_bytes
         strings: list[str] = []
         append = strings.append
         for _ in range(count):
             begin = at + 8
             at = begin + from_bytes(data[at:begin], "little")
-            if at > size:
+            if at > limit:
                 break
             append(data[begin:at].decode())
-        if at > size or len(strings) != count:
-            self._at = min(at, size)
-            raise self._error(f"cut short or corrupt: a string ends beyond the file's {size} bytes")
+        if at > limit or len(strings) != count:
+            raise self._error(f"cut short or corrupt: a string ends beyond byte {limit}")
         self._at = at
         return strings
 
@@ -193,7 +202,7 @@ class _Parser:
         name = self._string()
         rank = self._scalar("I")
         if not 1 <= rank <= _MAX_DIMENSIONS:
-            raise self._error(f"tensor {name!r} has {rank} dimensions")
+            raise self._error(f"tensor {shown(name)} has {rank} dimensions")
         # GGML lists the fastest dimension first.
         shape = tuple(self._scalar("Q") for _ in range(rank))[::-1]
         kind, offset = self._scalar("I"), self._scalar("Q")
@@ -201,7 +210,7 @@ class _Parser:
             type_name = _OTHER_TYPES.get(kind, f"number {kind}")
             supported = ", ".join(sorted(_TENSOR_TYPES.values()))
             raise self._error(
-                f"tensor {name!r} is stored as GGML type {type_name}; supported: {supported}"
+                f"tensor {shown(name)} is stored as GGML type {type_name}; supported: {supported}"
             )
         return name, _TENSOR_TYPES[kind], shape, offset
 
@@ -209,19 +218,30 @@ class _Parser:
         self, metadata: Metadata, infos: list[tuple[str, str, tuple[int, ...], int]]
     ) -> dict[str, TensorLocation]:
         alignment = metadata.get("general.alignment", 32)
-        if not isinstance(alignment, int) or alignment < 1 or alignment & (alignment - 1):
-            raise self._error(f"the alignment {alignment!r} is no power of two")
+        if type(alignment) is not int or alignment < 1 or alignment & (alignment - 1):
+            raise self._error(f"the alignment {shown(alignment)} is no power of two")
         start = -(-self._at // alignment) * alignment
         tensors: dict[str, TensorLocation] = {}
         for name, dtype, shape, offset in infos:
             if name in tensors:
-                raise self._error(f"the tensor {name!r} occurs twice")
+                raise self._error(f"the tensor {shown(name)} occurs twice")
             if shape[-1] % DTYPES[dtype].block_elements or offset % alignment:
-                raise self._error(f"tensor {name!r}: shape {shape} or offset {offset} is not whole")
+                raise self._error(
+                    f"tensor {shown(name)}: shape {shape} or offset {offset} is not whole"
+                )
             end = start + offset + tensor_bytes(dtype, shape)
             if end > self._size:
                 raise self._error(
-                    f"cut short: tensor {name!r} ends at byte {end}, the file at {self._size}"
+                    f"cut short: tensor {shown(name)} ends at byte {end}, the file at {self._size}"
                 )
             tensors[name] = TensorLocation(name, dtype, shape, self._path, start + offset)
+        self._check_overlaps(tensors)
         return tensors
+
+    def _check_overlaps(self, tensors: dict[str, TensorLocation]) -> None:
+        end, before = 0, ""
+        for tensor in sorted(tensors.values(), key=lambda tensor: tensor.offset):
+            if tensor.offset < end:
+                raise self._error(f"tensors {shown(before)} and {shown(tensor.name)} overlap")
+            end = tensor.offset + tensor_bytes(tensor.dtype, tensor.shape)
+            before = tensor.name

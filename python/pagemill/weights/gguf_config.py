@@ -8,6 +8,7 @@ from typing import Any
 
 from pagemill.weights.errors import WeightsError
 from pagemill.weights.gguf import GgufFile
+from pagemill.weights.json_file import shown
 from pagemill.weights.read import read_f32
 
 Config = dict[str, Any]
@@ -30,9 +31,9 @@ def config_from_gguf(gguf: GgufFile) -> Config:
         WeightsError: the architecture is not known or a key is missing or of the wrong type.
     """
     architecture = gguf.metadata.get("general.architecture")
-    if architecture not in _ARCHITECTURES:
+    if not isinstance(architecture, str) or architecture not in _ARCHITECTURES:
         known = ", ".join(sorted(_ARCHITECTURES))
-        raise WeightsError(f"{gguf.path}: GGUF architecture {architecture!r}; known: {known}")
+        raise WeightsError(f"{gguf.path}: GGUF architecture {shown(architecture)}; known: {known}")
     reader = _Reader(gguf, architecture)
     config = _base(reader)
     config |= _tokens(reader)
@@ -50,11 +51,18 @@ class _Reader:
     def _get(self, key: str, kind: type | tuple[type, ...]) -> Any:
         value = self.gguf.metadata.get(f"{self.architecture}.{key}")
         if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
-            raise WeightsError(f"{self.gguf.path}: {self.architecture}.{key} is {value!r:.60}")
+            raise self._wrong(key, value)
         return value
 
+    def _wrong(self, key: str, value: object) -> WeightsError:
+        return WeightsError(f"{self.gguf.path}: {self.architecture}.{key} is {shown(value)}")
+
     def find_int(self, key: str) -> int | None:
-        return self._get(key, int)
+        """A size or a count, greater than 0."""
+        value = self._get(key, int)
+        if value is not None and value < 1:
+            raise self._wrong(key, value)
+        return value
 
     def integer(self, key: str) -> int:
         value = self.find_int(key)
@@ -72,8 +80,6 @@ class _Reader:
 
 def _base(reader: _Reader) -> Config:
     hidden, heads = reader.integer("embedding_length"), reader.integer("attention.head_count")
-    if heads < 1:
-        raise WeightsError(f"{reader.gguf.path}: {heads} attention heads")
     embedding = reader.gguf.tensors.get("token_embd.weight")
     if embedding is None:
         raise WeightsError(f"{reader.gguf.path}: the tensor token_embd.weight is missing")
@@ -116,10 +122,10 @@ def _tokens(reader: _Reader) -> Config:
     metadata = reader.gguf.metadata
     prefix = "tokenizer.ggml."
     ends = [metadata.get(f"{prefix}{kind}_token_id") for kind in ("eos", "eot", "eom")]
-    config: Config = {"eos_token_id": sorted({end for end in ends if isinstance(end, int)})}
+    config: Config = {"eos_token_id": sorted({end for end in ends if type(end) is int})}
     for name, key in (("bos_token_id", "bos"), ("pad_token_id", "padding")):
         value = metadata.get(f"{prefix}{key}_token_id")
-        if isinstance(value, int):
+        if type(value) is int:
             config[name] = value
     return config
 
@@ -127,10 +133,20 @@ def _tokens(reader: _Reader) -> Config:
 def _llama(reader: _Reader, config: Config) -> Config:
     rotary = reader.find_int("rope.dimension_count")
     rope = dict(config["rope_parameters"])
-    if rotary is not None and rotary != config["head_dim"]:
-        rope["partial_rotary_factor"] = rotary / config["head_dim"]
+    head_dim = config["head_dim"]
+    if rotary is not None and rotary != head_dim:
+        if not 1 <= rotary < head_dim:
+            raise WeightsError(
+                f"{reader.gguf.path}: llama.rope.dimension_count is {rotary}, heads have {head_dim}"
+            )
+        rope["partial_rotary_factor"] = rotary / head_dim
     factors = reader.gguf.tensors.get("rope_freqs.weight")
-    if factors is not None:  # Llama 3.1's scaling, worked out by whoever made the file
+    if factors is not None:  # Llama 3.1's scaling, computed by the program that wrote the file
+        if len(factors.shape) != 1 or 2 * factors.shape[0] > head_dim:
+            raise WeightsError(
+                f"{reader.gguf.path}: rope_freqs.weight is {list(factors.shape)}, heads have"
+                f" {head_dim}"
+            )
         rope |= {"rope_type": "factors", "factors": read_f32(factors).tolist()}
     return {"hidden_act": "silu", "rope_interleaved": True, "rope_parameters": rope}
 

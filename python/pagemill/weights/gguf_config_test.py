@@ -98,7 +98,7 @@ def test_gemma3(tmp_path: Path):
         ("llama", {}, ("other",), "token_embd.weight is missing"),
         ("llama", {"block_count": "two"}, ("token_embd.weight",), "llama.block_count is 'two'"),
         ("gemma3", {}, ("token_embd.weight",), "gemma3.attention.sliding_window is missing"),
-        ("llama", {"attention.head_count": 0}, ("token_embd.weight",), "0 attention heads"),
+        ("llama", {"attention.head_count": 0}, ("token_embd.weight",), "head_count is 0"),
     ],
 )
 def test_message(

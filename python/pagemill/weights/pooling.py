@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from pagemill.weights.errors import WeightsError
+from pagemill.weights.json_file import read_json, read_object, shown
 
 _MODES = {
     "pooling_mode_mean_tokens": "mean",
@@ -37,31 +37,48 @@ def read_pooling(directory: Path) -> Pooling | None:
     if not modules_path.exists():
         return None
     kind, normalize = "", False
-    for module in _read_json(modules_path):
-        name = str(module["type"]).rpartition(".")[2]
+    for module_type, folder in _modules(modules_path):
+        name = module_type.rpartition(".")[2]
         if name == "Pooling":
-            kind = _pooling_kind(directory / str(module["path"]) / "config.json")
+            kind = _pooling_kind(directory / folder / "config.json")
         elif name == "Normalize":
             normalize = True
         elif name != "Transformer":
-            raise WeightsError(f"{modules_path}: the module {name} is not supported")
+            raise WeightsError(f"{modules_path}: the module {shown(name)} is not supported")
     if not kind:
         raise WeightsError(f"{modules_path}: no Pooling module")
-    limits = directory / "sentence_bert_config.json"
-    longest = _read_json(limits).get("max_seq_length") if limits.exists() else None
-    return Pooling(kind, normalize, longest)
+    return Pooling(kind, normalize, _longest(directory / "sentence_bert_config.json"))
+
+
+def _modules(path: Path) -> list[tuple[str, str]]:
+    """Type and folder of each module."""
+    modules = read_json(path)
+    if not isinstance(modules, list):
+        raise WeightsError(f"{path}: not a list of modules")
+    found: list[tuple[str, str]] = []
+    for module in cast("list[Any]", modules):
+        entry = cast("dict[str, Any]", module) if isinstance(module, dict) else {}
+        kind, folder = entry.get("type"), entry.get("path", "")
+        # A module's folder lies in the model's own.
+        if not isinstance(kind, str) or not isinstance(folder, str) or ".." in folder:
+            raise WeightsError(f"{path}: a module needs a type and the name of a folder")
+        found.append((kind, folder.lstrip("/")))
+    return found
+
+
+def _longest(path: Path) -> int | None:
+    if not path.exists():
+        return None
+    longest = read_object(path).get("max_seq_length")
+    if longest is not None and (type(longest) is not int or longest < 1):
+        raise WeightsError(f"{path}: max_seq_length is {shown(longest)}")
+    return longest
 
 
 def _pooling_kind(path: Path) -> str:
-    config = _read_json(path)
+    config = read_object(path)
     modes = [key for key, on in config.items() if key.startswith("pooling_mode_") and on]
     if len(modes) != 1 or modes[0] not in _MODES:
-        raise WeightsError(f"{path}: pooling by {modes or 'nothing'}; known: {', '.join(_MODES)}")
+        by = ", ".join(shown(mode) for mode in modes[:3]) or "nothing"
+        raise WeightsError(f"{path}: pooling by {by}; known: {', '.join(_MODES)}")
     return _MODES[modes[0]]
-
-
-def _read_json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise WeightsError(f"{path}: {error}") from error

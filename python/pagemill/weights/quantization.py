@@ -14,36 +14,19 @@ compressed-tensors library.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 from pagemill.weights.errors import WeightsError
+from pagemill.weights.json_file import shown
+from pagemill.weights.module_names import ModuleNames, unsupported_patterns
 
 Config = Mapping[str, Any]
 
 
 class QuantizationError(WeightsError):
     """A quantization that is not supported; the message names the method, the field and what is."""
-
-
-@dataclass(frozen=True, slots=True)
-class ModuleNames:
-    """Modules that a configuration lists: by name ("lm_head"), by whole components of it
-    ("mlp.gate" is part of "model.layers.3.mlp.gate"), or by a pattern that begins with "re:"."""
-
-    entries: tuple[str, ...] = ()
-
-    def __contains__(self, module: str) -> bool:
-        dotted = f".{module}."
-        for entry in self.entries:
-            if entry.startswith("re:"):
-                if re.match(entry[3:], module):
-                    return True
-            elif f".{entry}." in dotted:
-                return True
-        return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +89,7 @@ def parse_quantization(config: Config) -> Quantization | None:
         method = section.get("quant_method")
         if not isinstance(method, str) or method not in _PARSERS:
             raise QuantizationError(
-                f"{key}: the quant_method {method!r} is not supported;"
+                f"{key}: the quant_method {shown(method)} is not supported;"
                 f" supported: {', '.join(sorted(_PARSERS))}"
             )
         return _PARSERS[method](section)
@@ -116,7 +99,8 @@ def parse_quantization(config: Config) -> Quantization | None:
 def refuse(method: str, name: str, value: object, supported: str) -> QuantizationError:
     """The error of a field `name` that has a `value` which is not among those `supported`."""
     return QuantizationError(
-        f"quantization_config ({method}): {name} {value!r} is not supported; supported: {supported}"
+        f"quantization_config ({method}): {name} {shown(value)} is not supported;"
+        f" supported: {supported}"
     )
 
 
@@ -133,17 +117,17 @@ def module_names(method: str, section: Config, name: str) -> ModuleNames:
     ):
         raise refuse(method, name, cast("object", entries), "a list of module names")
     names = tuple(cast("list[str]", listed))
-    for entry in names:
-        try:
-            re.compile(entry.removeprefix("re:") if entry.startswith("re:") else "")
-        except re.error as error:
-            raise refuse(method, name, entry, f"valid patterns ({error})") from error
+    for value, supported in unsupported_patterns(names):
+        raise refuse(method, name, value, supported)
     return ModuleNames(names)
 
 
 def _require(method: str, name: str, value: object, allowed: Mapping[Any, str]) -> None:
     if value not in list(allowed):  # a list, which may be compared with what cannot be a key
         raise refuse(method, name, value, ", ".join(allowed.values()))
+
+
+_MAX_BLOCK = 2**30  # rows or columns that share a scale
 
 
 def _block(method: str, name: str, value: object) -> tuple[int, int] | None:
@@ -153,9 +137,9 @@ def _block(method: str, name: str, value: object) -> tuple[int, int] | None:
     parts: object = value.split("x") if isinstance(value, str) else value
     try:
         rows, columns = (int(part) for part in cast("list[Any]", parts))
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise refuse(method, name, value, "two sizes, rows and columns") from error
-    if rows < 1 or columns < 1 or columns % 4:
+    if not (1 <= rows <= _MAX_BLOCK and 1 <= columns <= _MAX_BLOCK) or columns % 4:
         raise refuse(method, name, value, "rows of 1 and more, columns a multiple of 4")
     return rows, columns
 
@@ -299,7 +283,7 @@ def _columns(method: str, name: str, value: object) -> int | None:
     """Columns that share a scale; None, all of a row, where -1 says so."""
     if type(value) is int and value == -1:
         return None
-    if type(value) is not int or value < 32 or value % 32:
+    if type(value) is not int or not 32 <= value <= _MAX_BLOCK or value % 32:
         raise refuse(method, name, value, "multiples of 32, and -1 for whole rows")
     return value
 

@@ -10,8 +10,8 @@ import torch
 from safetensors.torch import save_file
 
 from pagemill.weights import WeightsError
+from pagemill.weights.module_names import ModuleNames
 from pagemill.weights.quantization import (
-    ModuleNames,
     QuantizationError,
     ScaledQuantization,
     parse_quantization,
@@ -135,6 +135,12 @@ def _changed(path: str, value: object) -> dict[str, Any]:
         ({"quant_method": "fp8", "weight_block_size": [0, 8]}, "columns a multiple of 4"),
         ({"quant_method": "fp8", "modules_to_not_convert": "x"}, "a list of module names"),
         (_changed("ignore", ["re:("]), r"ignore 're:\(' is not .* valid patterns"),
+        (_changed("ignore", [r"re:([a-z.]+)+\d"]), "4 repetitions, none of them of a group"),
+        (_changed("ignore", [r"re:(.*|\\)*"]), "4 repetitions, none of them of a group"),
+        (_changed("ignore", ["re:.*.*.*.*.*x"]), "4 repetitions, none of them of a group"),
+        (_changed("ignore", ["re:x"] * 33), "ignore '33 patterns' .* at most 32 patterns"),
+        ({"quant_method": "fp8", "weight_block_size": [1e300, 128]}, "columns a multiple of 4"),
+        ({"quant_method": "fp8", "weight_block_size": [128, 1e999]}, "two sizes"),
         (_changed("format", "nvfp4-pack-quantized"), "format 'nvfp4-pack-quantized'"),
         (_changed("config_groups", {}), "at least one group"),
         (_changed("config_groups", {"a": 3}), "config_groups.a 3 .* an object"),

@@ -6,15 +6,16 @@ data_offsets}, then the data. Several files form one model through `model.safete
 
 from __future__ import annotations
 
-import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 from pagemill.ops.dtypes import tensor_bytes
 from pagemill.weights.errors import WeightsError
+from pagemill.weights.json_file import MAX_JSON_BYTES, parse_json, read_object, shown
 from pagemill.weights.location import TensorLocation
 
-_MAX_HEADER_BYTES = 100_000_000  # the limit of the format's own library
+_MAX_DIMENSIONS = 8
 _DTYPES = {
     "BF16": "bf16",
     "F16": "f16",
@@ -44,13 +45,15 @@ def read_directory(directory: Path) -> dict[str, TensorLocation]:
     tensors: dict[str, TensorLocation] = {}
     for shard in sorted(set(weight_map.values())):
         # Without this check an index file could name any file of the machine.
-        if Path(shard).name != shard:
-            raise WeightsError(f"{index}: the shard {shard!r} is no plain file name")
+        if Path(shard).name != shard or "\n" in shard:
+            raise WeightsError(f"{index}: the shard {shown(shard)} is no plain file name")
         found = read_file(directory / shard)
         tensors |= {name: at for name, at in found.items() if weight_map.get(name) == shard}
     missing = sorted(weight_map.keys() - tensors.keys())
     if missing:
-        raise WeightsError(f"{index}: {len(missing)} tensors are in no shard, first {missing[0]!r}")
+        raise WeightsError(
+            f"{index}: {len(missing)} tensors are in no shard, first {shown(missing[0])}"
+        )
     return tensors
 
 
@@ -65,47 +68,82 @@ def read_file(path: Path) -> dict[str, TensorLocation]:
         size = file.seek(0, 2)
         file.seek(0)
         header_bytes = int.from_bytes(file.read(8), "little")
-        if size < 8 or header_bytes > min(size - 8, _MAX_HEADER_BYTES):
+        if size < 8 or header_bytes > min(size - 8, MAX_JSON_BYTES):
             raise WeightsError(f"{path}: cut short or no safetensors file ({size} bytes)")
         header = file.read(header_bytes)
-    try:
-        entries: Any = json.loads(header)
-    except (ValueError, RecursionError) as error:
-        raise WeightsError(f"{path}: the header is no JSON: {error}") from error
+    entries = parse_json(header, f"the header of {path}")
     if not isinstance(entries, dict):
         raise WeightsError(f"{path}: the header is no JSON object")
+    found = [
+        _entry(path, name, entry)
+        for name, entry in cast("dict[str, Any]", entries).items()
+        if name != "__metadata__"
+    ]
     start = 8 + header_bytes
-    tensors: dict[str, TensorLocation] = {}
-    for name, entry in cast("dict[str, Any]", entries).items():
-        if name == "__metadata__":
-            continue
-        location = _locate(path, name, entry, start, size)
-        if location is not None:
-            tensors[name] = location
-    return tensors
+    _check_layout(path, found, size - start)
+    return {
+        entry.name: TensorLocation(
+            entry.name, _DTYPES[entry.dtype], entry.shape, str(path), start + entry.begin
+        )
+        for entry in found
+        if entry.dtype in _DTYPES
+    }
 
 
-def _locate(path: Path, name: str, entry: Any, start: int, size: int) -> TensorLocation | None:
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """One tensor of a header; `begin` and `end` are bytes after it."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    begin: int
+    end: int
+
+
+def _entry(path: Path, name: str, entry: Any) -> _Entry:
     try:
         dtype, shape = entry["dtype"], entry["shape"]
         begin, end = entry["data_offsets"]
-        sound = all(type(n) is int and n >= 0 for n in (*shape, begin, end))
     except (TypeError, KeyError, ValueError) as error:
-        raise WeightsError(f"{path}: tensor {name!r} has a malformed entry") from error
-    if not sound or begin > end or start + end > size:
-        raise WeightsError(f"{path}: tensor {name!r} lies outside the file (cut short?)")
-    if dtype not in _DTYPES:
-        return None
-    if end - begin != tensor_bytes(_DTYPES[dtype], shape):
-        raise WeightsError(f"{path}: tensor {name!r} has {end - begin} bytes for {dtype} {shape}")
-    return TensorLocation(name, _DTYPES[dtype], tuple(shape), str(path), start + begin)
+        raise WeightsError(f"{path}: tensor {shown(name)} has a malformed entry") from error
+    if (
+        not isinstance(dtype, str)
+        or not isinstance(shape, list)
+        or len(cast("list[Any]", shape)) > _MAX_DIMENSIONS
+    ):
+        raise WeightsError(f"{path}: tensor {shown(name)} has a malformed entry")
+    numbers = cast("list[Any]", [*shape, begin, end])
+    if not all(type(n) is int and 0 <= n < 2**63 for n in numbers) or begin > end:
+        raise WeightsError(f"{path}: tensor {shown(name)} has a malformed entry")
+    dims = tuple(cast("list[int]", shape))
+    if dtype in _DTYPES and end - begin != tensor_bytes(_DTYPES[dtype], dims):
+        raise WeightsError(
+            f"{path}: tensor {shown(name)} has {end - begin} bytes for {dtype} {list(dims)}"
+        )
+    return _Entry(name, dtype, dims, begin, end)
+
+
+def _check_layout(path: Path, entries: list[_Entry], data_bytes: int) -> None:
+    """The format wants each byte after the header to belong to one tensor."""
+    at, before = 0, "the header"
+    for entry in sorted(entries, key=lambda entry: (entry.begin, entry.end)):
+        if entry.end > data_bytes:
+            raise WeightsError(
+                f"{path}: tensor {shown(entry.name)} lies outside the file (cut short?)"
+            )
+        if entry.begin != at:
+            what = "overlap" if entry.begin < at else "have unused bytes between them"
+            raise WeightsError(f"{path}: {before} and tensor {shown(entry.name)} {what}")
+        at, before = entry.end, f"tensor {shown(entry.name)}"
+    if at != data_bytes:
+        raise WeightsError(f"{path}: {data_bytes - at} bytes follow the last tensor")
 
 
 def _read_index(index: Path) -> dict[str, str]:
-    try:
-        weight_map = json.loads(index.read_bytes())["weight_map"]
-        if all(isinstance(k, str) and isinstance(v, str) for k, v in weight_map.items()):
-            return weight_map
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise WeightsError(f"{index}: no readable weight_map: {error}") from error
-    raise WeightsError(f"{index}: weight_map must map names to file names")
+    weight_map: Any = read_object(index).get("weight_map")
+    if not isinstance(weight_map, dict) or not all(
+        isinstance(shard, str) for shard in cast("dict[str, Any]", weight_map).values()
+    ):
+        raise WeightsError(f"{index}: weight_map must map names to file names")
+    return cast("dict[str, str]", weight_map)

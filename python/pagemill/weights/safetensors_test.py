@@ -53,6 +53,11 @@ def _write(path: Path, header: object, data: bytes = bytes(16)) -> Path:
     return path
 
 
+def _f32(begin: int, end: int) -> dict[str, object]:
+    """An entry of the numbers from `begin` to `end`."""
+    return {"dtype": "F32", "shape": [end - begin], "data_offsets": [4 * begin, 4 * end]}
+
+
 @pytest.mark.parametrize(
     ("header", "message"),
     [
@@ -60,13 +65,26 @@ def _write(path: Path, header: object, data: bytes = bytes(16)) -> Path:
         ({"a": 3}, "malformed entry"),
         ({"a": {"dtype": "F32", "shape": [4]}}, "malformed entry"),
         ({"a": {"dtype": "F32", "shape": [5], "data_offsets": [0, 20]}}, "outside the file"),
-        ({"a": {"dtype": "F32", "shape": [-4], "data_offsets": [0, 16]}}, "outside the file"),
+        ({"a": {"dtype": "F32", "shape": [-4], "data_offsets": [0, 16]}}, "malformed entry"),
+        ({"a": {"dtype": ["F32"], "shape": [4], "data_offsets": [0, 16]}}, "malformed entry"),
+        ({"a": {"dtype": "F32", "shape": [1] * 99, "data_offsets": [0, 4]}}, "malformed entry"),
         ({"a": {"dtype": "F32", "shape": [3], "data_offsets": [0, 16]}}, "16 bytes for F32"),
+        ({"a": _f32(0, 2), "b": _f32(1, 4)}, "tensor 'a' and tensor 'b' overlap"),
+        ({"a": _f32(0, 1), "b": _f32(2, 4)}, "tensor 'a' and tensor 'b' have unused bytes"),
+        ({"a": _f32(1, 4)}, "the header and tensor 'a' have unused bytes"),
+        ({"a": _f32(0, 3)}, "4 bytes follow the last tensor"),
+        ({"a": _f32(0, 2), "b": {**_f32(1, 4), "dtype": "F64"}}, "overlap"),
     ],
 )
 def test_message(tmp_path: Path, header: object, message: str):
     with pytest.raises(WeightsError, match=message):
         read_file(_write(tmp_path / "x.safetensors", header))
+
+
+def test_a_deep_header(tmp_path: Path):
+    (tmp_path / "x").write_bytes((10**6).to_bytes(8, "little") + b"[" * 10**6)
+    with pytest.raises(WeightsError, match="nested too deep"):
+        read_file(tmp_path / "x")
 
 
 def test_header_length_is_not_trusted(tmp_path: Path):

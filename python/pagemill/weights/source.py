@@ -9,8 +9,8 @@ Nothing is read but headers and configuration.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, ValuesView
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -18,10 +18,16 @@ from typing import Any, cast
 from pagemill.weights.errors import MissingTensorError, WeightsError
 from pagemill.weights.gguf import GgufFile
 from pagemill.weights.gguf_config import config_from_gguf
+from pagemill.weights.json_file import read_object
 from pagemill.weights.location import TensorLocation
 from pagemill.weights.names import gguf_name
 from pagemill.weights.pooling import Pooling, read_pooling
-from pagemill.weights.quantization import Quantization, QuantizationError, parse_quantization
+from pagemill.weights.quantization import (
+    GroupQuantization,
+    Quantization,
+    QuantizationError,
+    parse_quantization,
+)
 from pagemill.weights.safetensors import read_directory
 
 
@@ -82,6 +88,21 @@ class ModelSource:
         """The tokens that end a text."""
         return tuple(self.config["eos_token_id"])
 
+    @property
+    def tensors(self) -> ValuesView[TensorLocation]:
+        """Every tensor, under the name that it is stored by."""
+        return self._tensors.values()
+
+    @property
+    def parameters(self) -> int:
+        """How many numbers the tensors hold, including each that is packed in a 32-bit word."""
+        packed = isinstance(self.quantization, GroupQuantization)
+        per_word = 32 // self.quantization.bits if packed else 1
+        return sum(
+            math.prod(tensor.shape) * (per_word if tensor.dtype == "i32" else 1)
+            for tensor in self.tensors
+        )
+
     def has(self, name: str) -> bool:
         """Is there a tensor of this (Hugging Face) name?"""
         return self._find(name) is not None
@@ -105,24 +126,14 @@ class ModelSource:
 
 
 def _directory_config(directory: Path) -> dict[str, Any]:
-    config = _read_object(directory / "config.json")
+    config = read_object(directory / "config.json")
     generation = directory / "generation_config.json"
     ends = _token_ids(config.get("eos_token_id"))
     if generation.exists():
-        ends |= _token_ids(_read_object(generation).get("eos_token_id"))
+        ends |= _token_ids(read_object(generation).get("eos_token_id"))
     return config | {"eos_token_id": sorted(ends)}
 
 
 def _token_ids(value: object) -> set[int]:
     values = cast("list[object]", value) if isinstance(value, list) else [value]
-    return {number for number in values if isinstance(number, int)}
-
-
-def _read_object(path: Path) -> dict[str, Any]:
-    try:
-        value = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise WeightsError(f"{path}: {error}") from error
-    if not isinstance(value, dict):
-        raise WeightsError(f"{path}: not a JSON object")
-    return cast("dict[str, Any]", value)
+    return {number for number in values if type(number) is int}

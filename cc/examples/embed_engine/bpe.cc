@@ -1,8 +1,10 @@
-#include "cc/examples/embed_engine/byte_bpe.h"
+#include "cc/examples/embed_engine/bpe.h"
 
 #include <cctype>
+#include <cstdlib>
 #include <fstream>
 #include <limits>
+#include <sstream>
 
 namespace pagemill::examples {
 namespace {
@@ -56,28 +58,57 @@ bool ParseHex(std::string_view hex, std::string& bytes) {
 
 }  // namespace
 
-StatusOr<ByteBpe> ByteBpe::Load(const std::string& path) {
+Status Bpe::ReadHeader(std::string_view line) {
+  std::istringstream fields{std::string(line)};
+  std::string split, prefix, ids;
+  fields >> split >> prefix >> ids;
+  if (!fields || (split != "words" && split != "text")) return DataLoss("the header is unknown");
+  splits_words_ = split == "words";
+  if (prefix != "-" && !ParseHex(prefix, prefix_)) return DataLoss("'" + prefix + "' is not hex");
+  std::istringstream list(ids == "-" ? "" : ids);
+  for (std::string id; std::getline(list, id, ',');) prefix_ids_.push_back(std::atoi(id.c_str()));
+  return OkStatus();
+}
+
+void Bpe::Add(std::string bytes, int32_t rank) {
+  const auto id = static_cast<int32_t>(bytes_.size());
+  if (rank >= -1) by_bytes_.emplace(bytes, Entry{id, rank});
+  if (rank == -2) byte_ids_[static_cast<unsigned char>(bytes[0])] = id;
+  bytes_.push_back(std::move(bytes));
+}
+
+StatusOr<Bpe> Bpe::Load(const std::string& path) {
   std::ifstream in(path);
   if (!in) return NotFound("cannot read the vocabulary file '" + path + "'");
-  ByteBpe bpe;
-  std::string hex;
+  Bpe bpe;
+  std::string header, hex;
+  std::getline(in, header);
+  if (const Status status = bpe.ReadHeader(header); !status.ok()) {
+    return DataLoss(path + ": not a vocabulary file: " + status.message());
+  }
   int32_t rank = 0;
   while (in >> hex >> rank) {
-    const auto id = static_cast<int32_t>(bpe.bytes_.size());
     std::string bytes;
-    if (hex != "-" && !ParseHex(hex, bytes)) {
-      return DataLoss(path + " line " + std::to_string(id + 1) + ": '" + hex + "' is not hex");
+    if ((hex != "-" && !ParseHex(hex, bytes)) || (rank == -2 && bytes.size() != 1)) {
+      const std::string line = std::to_string(bpe.bytes_.size() + 2);
+      return DataLoss(path + " line " + line + ": '" + hex + "' is no token");
     }
-    if (rank >= 0 || bytes.size() == 1) bpe.by_bytes_.emplace(bytes, Entry{id, rank});
-    bpe.bytes_.push_back(std::move(bytes));
+    bpe.Add(std::move(bytes), rank);
   }
   if (bpe.bytes_.empty() || !in.eof()) return DataLoss(path + ": not a vocabulary file");
   return bpe;
 }
 
-void ByteBpe::EncodeWord(std::string_view word, std::vector<int32_t>& ids) const {
+void Bpe::EncodeWord(std::string_view word, std::vector<int32_t>& ids) const {
   std::vector<std::string> parts;
-  for (char c : word) parts.emplace_back(1, c);
+  for (char c : word) {
+    const bool continues = !splits_words_ && !parts.empty() && (c & 0xC0) == 0x80;  // of UTF-8
+    if (continues) {
+      parts.back().push_back(c);
+    } else {
+      parts.emplace_back(1, c);
+    }
+  }
   while (parts.size() > 1) {
     int32_t best_rank = std::numeric_limits<int32_t>::max();
     size_t best = 0;
@@ -94,14 +125,19 @@ void ByteBpe::EncodeWord(std::string_view word, std::vector<int32_t>& ids) const
   }
   for (const std::string& part : parts) {
     const auto it = by_bytes_.find(part);
-    if (it != by_bytes_.end()) ids.push_back(it->second.id);
+    if (it != by_bytes_.end()) {
+      ids.push_back(it->second.id);
+      continue;
+    }
+    for (char c : part) ids.push_back(byte_ids_[static_cast<unsigned char>(c)]);
   }
 }
 
-std::vector<int32_t> ByteBpe::Encode(std::string_view text) const {
-  std::vector<int32_t> ids;
-  while (!text.empty()) {
-    const size_t n = NextWord(text);
+std::vector<int32_t> Bpe::Encode(std::string_view text) const {
+  std::vector<int32_t> ids = prefix_ids_;
+  const std::string whole = prefix_ + std::string(text);
+  for (text = whole; !text.empty();) {
+    const size_t n = splits_words_ ? NextWord(text) : text.size();
     EncodeWord(text.substr(0, n), ids);
     text.remove_prefix(n);
   }

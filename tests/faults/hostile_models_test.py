@@ -1,0 +1,255 @@
+"""Models whose configuration, metadata or tensor headers lie: they load, or one sentence says why
+not, within a second and without memory of the size that they claim."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import resource
+import shutil
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pagemill.models.base import ModelConfigError
+from pagemill.runner.build import BuildOptions, build
+from pagemill.weights import GgufFile, ModelSource, WeightsError
+
+from tests.faults.gguf_header import TensorInfo, header, kind_of
+from tests.parity.gguf_files import ARCHITECTURES, write_gguf
+from tests.parity.tiny_models import DECODERS, make
+
+MAX_SECONDS = 1.0  # of the processor, for one model of any kind
+MAX_GROWTH_BYTES = 256 * 2**20  # of the process, over all models together
+
+DEEP = "@deep"  # in JSON, this many lists in one another
+DEPTH = 300
+NUMBERS = (0, -1, 1, 2, 3, 7, 64, 4096, 2**31 - 1, 2**31, 2**53, 2**63, -(2**63))
+VALUES = (
+    *NUMBERS,
+    *(10**30, 10**400, 0.0, -1.0, 0.5, 1e-300, 1e-30, 1e30, 1e300, math.nan, math.inf, -math.inf),
+    *("", "8", "yarn", "linear", "llama3", "x" * 5000, True, False, None),
+    *([], [1], [[]], ["full_attention"], {}, {"factor": 0}, DEEP),
+)
+# Keys that tiny configurations lack, and values that make families read them.
+SWITCHES: dict[str, Any] = {
+    "use_sliding_window": True,
+    "max_window_layers": 1,
+    "layer_types": ["sliding_attention"] * 3,
+    "rope_scaling": {"type": "yarn", "factor": 2.0, "original_max_position_embeddings": 32},
+    "partial_rotary_factor": 0.5,
+    "eos_token_id": [1, 2],
+    "quantization_config": {
+        "quant_method": "fp8",
+        "weight_block_size": [128, 128],
+        "ignored_layers": ["re:.*head"],
+    },
+    "compression_config": {"quant_method": "awq", "bits": 4, "group_size": 128},
+}
+FUZZ = settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+
+
+@pytest.fixture(scope="module")
+def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A directory of each family and, as "<family>.gguf", a file."""
+    folder = tmp_path_factory.mktemp("models")
+    made: dict[str, Path] = {}
+    for family in ("bert", *DECODERS):
+        made[family] = folder / family
+        model = make(family, made[family])
+        if family in ARCHITECTURES:
+            made[f"{family}.gguf"] = folder / f"{family}.gguf"
+            write_gguf(model, family, made[f"{family}.gguf"], "Q8_0")
+    return made
+
+
+def load(path: Path) -> str | None:
+    """Opens and builds the model; the sentence that refuses it."""
+    begin = time.process_time()
+    try:
+        build(ModelSource.open(path), BuildOptions())
+        sentence = None
+    except (WeightsError, ModelConfigError) as error:
+        sentence = str(error)
+        assert sentence and "\n" not in sentence and len(sentence) < 600 + len(str(path))
+    assert time.process_time() - begin < MAX_SECONDS, f"{path} took too long: {sentence}"
+    return sentence
+
+
+@pytest.fixture(autouse=True, scope="module")
+def memory_is_bounded(checkpoints: dict[str, Path]):
+    for path in checkpoints.values():
+        assert load(path) is None
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    yield
+    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
+    assert grown < MAX_GROWTH_BYTES
+
+
+@pytest.mark.parametrize(
+    ("family", "changes", "sentence"),
+    [
+        ("llama", {"head_dim": 2**31 - 1}, "head_dim is 2147483647, but the largest dimension"),
+        ("llama", {"hidden_size": 0}, "needs hidden_size > 0"),
+        ("llama", {"num_attention_heads": 2**31 - 2}, "num_attention_heads is 2147483646, but"),
+        ("qwen2", {"num_hidden_layers": 2**31 - 1}, "num_hidden_layers is 2147483647, but"),
+        ("bert", {"num_attention_heads": 7}, "7 heads cannot share 60 features"),
+        ("llama", {"rms_norm_eps": math.nan}, "needs rms_norm_eps from 0 to 1, it has nan"),
+        ("llama", {"rope_parameters": {"rope_theta": 0}}, "rope_theta must be a number > 0"),
+        ("llama", {"rope_parameters": {"rope_theta": 1e-300}}, "no frequencies from rope_theta"),
+        ("gemma3", {"query_pre_attn_scalar": -1}, "needs query_pre_attn_scalar"),
+        ("qwen2", {"tie_word_embeddings": "false"}, "tie_word_embeddings to be true or false"),
+        ("llama", {"eos_token_id": 2**40}, "eos_token_id 1099511627776 is not in the vocabulary"),
+        ("llama", {"quantization_config": {"quant_method": DEEP}}, "quant_method a list"),
+    ],
+)
+def test_a_configuration_that_lies(
+    checkpoints: dict[str, Path],
+    tmp_path: Path,
+    family: str,
+    changes: dict[str, Any],
+    sentence: str,
+):
+    config = json.loads((checkpoints[family] / "config.json").read_text())
+    assert sentence in (load(_copy(checkpoints[family], tmp_path, config | changes)) or "")
+
+
+@pytest.mark.parametrize("name", ["config.json", "generation_config.json", "modules.json"])
+def test_deep_json(checkpoints: dict[str, Path], tmp_path: Path, name: str):
+    lying = _copy(checkpoints["llama"], tmp_path, json.loads("{}"))
+    shutil.copy(checkpoints["llama"] / "config.json", lying)
+    (lying / name).write_text("[" * 10**6)
+    assert "nested too deep" in (load(lying) or "")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "sentence"),
+    [
+        ("rope.dimension_count", 2**31 - 1, "rope.dimension_count is 2147483647, heads have 16"),
+        ("embedding_length", 0, "llama.embedding_length is 0"),
+        ("attention.head_count", -1, "llama.attention.head_count is -1"),
+        ("attention.key_length", 2**31 - 1, "head_dim is 2147483647, but the largest dimension"),
+        ("block_count", 2**62, "num_hidden_layers is 4611686018427387904, but the number of"),
+        ("attention.layer_norm_rms_epsilon", -math.inf, "rms_norm_eps from 0 to 1, it has -inf"),
+        ("rope.freq_base", 0.0, "rope_theta must be a number > 0"),
+        ("context_length", 2**31, "max_position_embeddings > 0 and below 2^31"),
+    ],
+)
+def test_gguf_metadata_that_lies(
+    checkpoints: dict[str, Path], tmp_path: Path, key: str, value: Any, sentence: str
+):
+    metadata, tensors, data = _parts(checkpoints["llama.gguf"])
+    metadata[f"llama.{key}"] = value
+    (tmp_path / "lying.gguf").write_bytes(header(metadata, tensors) + data)
+    assert sentence in (load(tmp_path / "lying.gguf") or "")
+
+
+def test_overlapping_tensors(checkpoints: dict[str, Path], tmp_path: Path):
+    metadata, tensors, data = _parts(checkpoints["llama.gguf"])
+    tensors[1].offset = tensors[0].offset
+    (tmp_path / "lying.gguf").write_bytes(header(metadata, tensors) + data)
+    assert "overlap" in (load(tmp_path / "lying.gguf") or "")
+
+
+def _parts(path: Path) -> tuple[dict[str, Any], list[TensorInfo], bytes]:
+    """The metadata, tensors and data of a GGUF file."""
+    opened = GgufFile.open(path)
+    start = min(tensor.offset for tensor in opened.tensors.values())
+    tensors = [
+        TensorInfo(tensor.name, tensor.shape, kind_of(tensor.dtype), tensor.offset - start)
+        for tensor in opened.tensors.values()
+    ]
+    return dict(opened.metadata), tensors, path.read_bytes()[start:]
+
+
+def _places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """The path of everything in `value`."""
+    if isinstance(value, dict):
+        inner = [_places(item, (*path, key)) for key, item in value.items()]
+    elif isinstance(value, list):
+        inner = [_places(item, (*path, index)) for index, item in enumerate(value)]
+    else:
+        inner = []
+    return [place for places in inner for place in places] + ([path] if path else [])
+
+
+def _put(value: Any, path: tuple[Any, ...], item: Any) -> None:
+    for step in path[:-1]:
+        value = value[step]
+    value[path[-1]] = item
+
+
+def _lie(draw: st.DataObject, value: Any) -> None:
+    """Puts something else in one to three places of `value`."""
+    for _ in range(draw.draw(st.integers(1, 3))):
+        place, item = draw.draw(st.sampled_from(_places(value))), draw.draw(st.sampled_from(VALUES))
+        _put(value, place, copy.deepcopy(item))
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value).replace(f'"{DEEP}"', "[" * DEPTH + "]" * DEPTH)
+
+
+def _copy(source: Path, folder: Path, config: Any) -> Path:
+    lying = folder / "lying"
+    shutil.rmtree(lying, ignore_errors=True)
+    shutil.copytree(source, lying)
+    (lying / "config.json").write_text(_json(config))
+    return lying
+
+
+@pytest.mark.parametrize("family", ["bert", *DECODERS])
+@FUZZ
+@given(draw=st.data())
+def test_configurations(checkpoints: dict[str, Path], tmp_path: Path, family: str, draw):
+    config = json.loads((checkpoints[family] / "config.json").read_text())
+    for key in draw.draw(st.lists(st.sampled_from(sorted(SWITCHES)), max_size=2)):
+        config[key] = copy.deepcopy(SWITCHES[key])
+    _lie(draw, config)
+    load(_copy(checkpoints[family], tmp_path, config))
+
+
+@FUZZ
+@given(draw=st.data())
+def test_safetensors_headers(checkpoints: dict[str, Path], tmp_path: Path, draw):
+    config = json.loads((checkpoints["llama"] / "config.json").read_text())
+    lying = _copy(checkpoints["llama"], tmp_path, config)
+    data = (lying / "model.safetensors").read_bytes()
+    end = 8 + int.from_bytes(data[:8], "little")
+    entries = json.loads(data[8:end])
+    _lie(draw, entries)
+    text = _json(entries).encode()
+    (lying / "model.safetensors").write_bytes(len(text).to_bytes(8, "little") + text + data[end:])
+    load(lying)
+
+
+@pytest.mark.parametrize("family", sorted(ARCHITECTURES))
+@FUZZ
+@given(draw=st.data())
+def test_gguf_headers(checkpoints: dict[str, Path], tmp_path: Path, family: str, draw):
+    metadata, tensors, data = _parts(checkpoints[f"{family}.gguf"])
+    for key in ("rope.dimension_count", "attention.key_length", "rope.scaling.factor"):
+        metadata.setdefault(f"{family}.{key}", 16)
+    key = draw.draw(st.sampled_from(sorted(metadata)))
+    plain = [value for value in VALUES if value is not None and not isinstance(value, dict)]
+    metadata[key] = draw.draw(st.sampled_from(plain))
+    if draw.draw(st.booleans()):
+        at = draw.draw(st.integers(0, len(tensors) - 1))
+        shape = draw.draw(st.lists(st.sampled_from(NUMBERS), min_size=1, max_size=5))
+        offset = draw.draw(st.sampled_from((0, 32, 33, 2**63, -32)))
+        change: dict[str, Any] = draw.draw(
+            st.sampled_from(({"shape": shape}, {"offset": offset}, {"kind": 1000}))
+        )
+        tensors[at] = replace(tensors[at], **change)
+    lying = tmp_path / "lying.gguf"
+    lying.write_bytes(header(metadata, tensors) + data)
+    load(lying)
