@@ -30,7 +30,9 @@ class LocalText:
         """Loads the configured model and its renderer."""
         loaded = load(config)
         try:
-            return cls(loaded, Renderer.open(loaded.source, config.model.chat_template))
+            model = config.model
+            renderer = Renderer.open(loaded.source, model.chat_template, model.trust_control_tokens)
+            return cls(loaded, renderer)
         except BaseException:
             loaded.core.seam.engine.shutdown()
             loaded.core.close_ranks()
@@ -51,7 +53,8 @@ class LocalText:
         return self._stream(token_ids, sampling, _COMPLETION_TOKENS)
 
     def close(self) -> None:
-        """Ends the model."""
+        """Ends the model and all processes."""
+        self._renderer.close()
         self._loaded.core.seam.engine.shutdown()
         self._loaded.core.close_ranks()
 

@@ -120,9 +120,11 @@ class LLM:
         self._engine = self._loaded.core.seam.engine
         self._next_id = 1
         try:
-            self._renderer = Renderer.open(self._loaded.source, config.model.chat_template)
+            self._renderer = Renderer.open(
+                self._loaded.source, config.model.chat_template, config.model.trust_control_tokens
+            )
         except BaseException:
-            self.close()
+            self._end_engine()
             raise
         built = self._loaded.core.built
         self._eos = tuple(dict.fromkeys((*built.eos_token_ids, *self._renderer.eos_token_ids)))
@@ -134,7 +136,11 @@ class LLM:
         self.close()
 
     def close(self) -> None:
-        """Ends the engine. Idempotent."""
+        """Ends the engine and all processes. Idempotent."""
+        self._end_engine()
+        self._renderer.close()
+
+    def _end_engine(self) -> None:
         self._engine.shutdown()
         self._loaded.core.close_ranks()
 

@@ -22,7 +22,7 @@ from pagemill.render.stop_strings import StopStringFilter
 from pagemill.server.errors import bad_request, from_engine
 from pagemill.server.model_info import ModelInfo
 from pagemill.server.protocol.usage import PromptTokensDetails, Usage
-from pagemill.server.rendering import Renderer
+from pagemill.server.rendering import Renderer, Rendering
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +51,7 @@ class Pipeline:
     ) -> None:
         self.engine = engine
         self.renderer = renderer
+        self.rendering = Rendering(renderer, model.max_model_len)
         self.model = model
         self.metrics = metrics
 

@@ -176,7 +176,7 @@ class _Server:
 
 def _load(config: ServeConfig) -> tuple[LoadedModel, Renderer]:
     loaded = load(config.engine)
-    return loaded, open_renderer(loaded.source, config.engine.model.chat_template)
+    return loaded, open_renderer(loaded.source, config.engine.model)
 
 
 def _with_environment_keys(config: ServeConfig) -> ServeConfig:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import AsyncGenerator
 from typing import Any
@@ -31,7 +32,6 @@ from pagemill.server.protocol.chat import (
 )
 from pagemill.server.protocol.decode import decode_request
 from pagemill.server.protocol.sampling import to_sampling
-from pagemill.server.rendering import rendered
 from pagemill.server.sse import EventStream, event
 from pagemill.server.state import state_of
 from pagemill.server.streaming import guarded
@@ -48,7 +48,7 @@ async def create(request: Request) -> Response:
     pipeline.model.check_name(asked.model)
     pipeline.model.check_generates()
     name = f"chatcmpl-{asked.request_id or request.state.request_id}"
-    generation = await _start(pipeline, asked, len(body), tenant_of(request))
+    generation = await _start(pipeline, asked, request)
     chat = _Chat(pipeline, asked, name, generation)
     if asked.stream:
         return EventStream(guarded(chat.events()), chat.close)
@@ -59,7 +59,7 @@ async def create(request: Request) -> Response:
     return Response(msgspec.json.encode(response), media_type="application/json")
 
 
-async def _start(pipeline: Pipeline, asked: ChatRequest, size: int, tenant: str) -> Generation:
+async def _start(pipeline: Pipeline, asked: ChatRequest, request: Request) -> Generation:
     """Renders and submits.
 
     Raises:
@@ -72,19 +72,15 @@ async def _start(pipeline: Pipeline, asked: ChatRequest, size: int, tenant: str)
         prompt_logprobs=asked.prompt_logprobs,
         max_logprobs=pipeline.model.max_logprobs,
     )
-    renderer, variables = pipeline.renderer, _template_variables(asked)
-
-    def encode() -> list[int]:
-        text = renderer.apply_chat_template(
-            asked.messages,
-            asked.tools or None,
-            asked.add_generation_prompt,
-            asked.continue_final_message,
-            variables,
-        )
-        return renderer.encode(text, asked.add_special_tokens, parse_special=True)
-
-    token_ids = await rendered(encode, size)
+    render = functools.partial(
+        pipeline.renderer.render_chat,
+        asked.messages,
+        asked.tools or None,
+        asked.add_generation_prompt,
+        asked.continue_final_message,
+        _template_variables(asked),
+    )
+    token_ids = await pipeline.rendering.chat(render, asked.add_special_tokens, request.receive)
     requested = asked.max_completion_tokens
     options = GenerationOptions(
         max_tokens=asked.max_tokens if requested is None else requested,
@@ -92,7 +88,7 @@ async def _start(pipeline: Pipeline, asked: ChatRequest, size: int, tenant: str)
         truncate_prompt_tokens=asked.truncate_prompt_tokens,
         cache_salt=asked.cache_salt or "",
         priority=asked.priority,
-        tenant=tenant,
+        tenant=tenant_of(request),
         param="messages",
     )
     return pipeline.generate([token_ids], sampling, options)

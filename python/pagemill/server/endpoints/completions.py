@@ -9,6 +9,7 @@ import msgspec
 from msgspec import UNSET
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import Receive
 
 from pagemill.engine.assembly import ChoiceDelta
 from pagemill.server.admission import read_body, tenant_of
@@ -27,7 +28,6 @@ from pagemill.server.protocol.completion import (
 )
 from pagemill.server.protocol.decode import decode_request
 from pagemill.server.protocol.sampling import to_sampling
-from pagemill.server.rendering import rendered
 from pagemill.server.sse import EventStream, event
 from pagemill.server.state import state_of
 from pagemill.server.streaming import guarded
@@ -42,7 +42,7 @@ async def create(request: Request) -> Response:
     pipeline.model.check_name(asked.model)
     pipeline.model.check_generates()
     completion = await _Completion.start(
-        pipeline, asked, f"cmpl-{asked.request_id or request.state.request_id}", tenant_of(request)
+        pipeline, asked, f"cmpl-{asked.request_id or request.state.request_id}", request
     )
     if asked.stream:
         return EventStream(guarded(completion.events()), completion.close)
@@ -77,7 +77,7 @@ class _Completion:
 
     @classmethod
     async def start(
-        cls, pipeline: Pipeline, asked: CompletionRequest, name: str, tenant: str
+        cls, pipeline: Pipeline, asked: CompletionRequest, name: str, request: Request
     ) -> _Completion:
         """Renders and submits.
 
@@ -99,14 +99,14 @@ class _Completion:
             prompt_logprobs=prompt_logprobs,
             max_logprobs=pipeline.model.max_logprobs,
         )
-        token_ids, texts = await _render(pipeline, asked)
+        token_ids, texts = await _render(pipeline, asked, request.receive)
         options = GenerationOptions(
             max_tokens=asked.max_tokens,
             default_max_tokens=DEFAULT_MAX_TOKENS,
             truncate_prompt_tokens=asked.truncate_prompt_tokens,
             cache_salt=asked.cache_salt or "",
             priority=asked.priority,
-            tenant=tenant,
+            tenant=tenant_of(request),
         )
         generation = pipeline.generate(token_ids, sampling, options)
         return cls(pipeline, asked, name, generation, texts)
@@ -185,29 +185,19 @@ class _Completion:
 
 
 async def _render(
-    pipeline: Pipeline, asked: CompletionRequest
+    pipeline: Pipeline, asked: CompletionRequest, receive: Receive
 ) -> tuple[list[list[int]], list[str]]:
-    """Token ids of the prompts, and their texts where echo needs them."""
-    token_ids: list[list[int]] = []
+    """Token ids of the prompts, and their texts if they are echoed."""
+    asked_prompts = prompts(asked.prompt)
+    token_ids = await pipeline.rendering.token_ids(
+        asked_prompts, asked.add_special_tokens, asked.parse_special, "prompt", receive
+    )
     texts: list[str] = []
-    renderer, special = pipeline.renderer, asked.add_special_tokens
-    for prompt in prompts(asked.prompt):
-        if isinstance(prompt, str):
-            text = prompt
-            # Control tokens written in a raw prompt mean themselves, as everywhere in the field.
-            ids = await rendered(
-                lambda text=text: renderer.encode(text, special, parse_special=True), len(text)
-            )
-        else:
-            ids, text = prompt, None
-        token_ids.append(ids)
-        if not asked.echo:
-            continue
-        if text is None or asked.truncate_prompt_tokens is not None:
+    for prompt, ids in zip(asked_prompts, token_ids, strict=True) if asked.echo else ():
+        text = prompt
+        if not isinstance(text, str) or asked.truncate_prompt_tokens is not None:
             known = [i for i in ids if 0 <= i < pipeline.model.vocab_size]
-            text = await rendered(
-                lambda known=known: renderer.decode(known, asked.skip_special_tokens), len(known)
-            )
+            text = await pipeline.rendering.decode(known, asked.skip_special_tokens)
         texts.append(text)
     return token_ids, texts
 
