@@ -1,11 +1,12 @@
 """How much text a token can stand for, and so how many tokens a text has at least.
 
 A text that cannot fit the context is refused by this number, without being tokenized, so the number
-is never too large. Byte-level BPE, and SentencePiece BPE that falls back to bytes, lose nothing:
-each byte (or character) of the normalized text is in exactly one token. n tokens therefore cover at
-most n times the longest token. NFC leaves ASCII as it is and shortens other text to a quarter at
-most. Other kinds, such as WordPiece, drop characters or have one token for any unknown word; for
-them the number is 0.
+is never too large. In byte-level BPE each byte of the normalized text is in exactly one token;
+bytes that the vocabulary lacks are in none, and are not counted. In SentencePiece BPE that falls
+back to bytes each character is in one token, or in several. n tokens therefore cover at most n
+times the longest token. NFC leaves ASCII as it is, and shortens other text to a quarter at most.
+Other kinds, such as WordPiece, drop characters or have one token for any unknown word; for them the
+number is 0.
 
 One assumption: whitespace that a control token swallows (`lstrip`, `rstrip`) does not fill a
 context.
@@ -17,7 +18,8 @@ from typing import Any
 
 from tokenizers import AddedToken, Tokenizer
 from tokenizers.models import BPE
-from tokenizers.pre_tokenizers import ByteLevel
+
+from pagemill.render.token_bytes import byte_alphabet
 
 _NFC_SHRINKS = 4
 _LOSSLESS = frozenset({"ByteLevel", "Digits", "Metaspace"})  # pre-tokenizers
@@ -30,6 +32,7 @@ class TokenReach:
         """Goes through the vocabulary, which takes some 50 ms."""
         self._unit = 0  # characters or bytes of text that a token stands for at most; 0: unknown
         self._in_bytes = False
+        self._lacks = b""
         self._shrinks = 1
         model: Any = tokenizer.model
         before, split = _steps(tokenizer.normalizer), _steps(tokenizer.pre_tokenizer)
@@ -39,10 +42,12 @@ class TokenReach:
             return
         self._in_bytes = any(step["type"] == "ByteLevel" for step in split)
         if self._in_bytes:
-            basic = ByteLevel.alphabet()
-        else:
-            basic = [f"<0x{byte:02X}>" for byte in range(256)] if model.byte_fallback else [""]
-        if any(model.token_to_id(piece) is None for piece in basic):
+            self._lacks = bytes(
+                byte for char, byte in byte_alphabet().items() if model.token_to_id(char) is None
+            )
+        elif not model.byte_fallback or any(
+            model.token_to_id(f"<0x{byte:02X}>") is None for byte in range(256)
+        ):
             return
         added: Mapping[int, AddedToken] = tokenizer.get_added_tokens_decoder()
         contents = [token.content for token in added.values()]
@@ -61,7 +66,15 @@ class TokenReach:
         if self._unit == 0:
             return 0
         shrinks = 1 if text.isascii() else self._shrinks
-        return -(-(utf8_bytes(text) if self._in_bytes else len(text)) // (self._unit * shrinks))
+        if not self._in_bytes:
+            size = len(text)
+        elif not self._lacks:
+            size = utf8_bytes(text)
+        elif shrinks == 1:
+            size = len(text.encode("utf-8", "surrogatepass").translate(None, self._lacks))
+        else:
+            return 0  # normalization may write a byte that the vocabulary lacks
+        return -(-size // (self._unit * shrinks))
 
 
 def utf8_bytes(text: str) -> int:

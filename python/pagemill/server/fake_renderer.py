@@ -51,7 +51,7 @@ class FakeRenderer:
         del tools, continue_final_message, template_kwargs
         if any(message["role"] == "refuse" for message in messages):
             raise RenderError("the template refuses", "messages")
-        lines = [f"{message['role']}:{message['content']}" for message in messages]
+        lines = [f"{message['role']}:{message.get('content')}" for message in messages]
         return ChatPrompt("\n".join([*lines, "assistant:"] if add_generation_prompt else lines))
 
     def encode_prompt(self, prompt: ChatPrompt, add_special_tokens: bool = False) -> list[int]:

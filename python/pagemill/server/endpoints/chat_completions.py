@@ -66,6 +66,7 @@ async def _start(pipeline: Pipeline, asked: ChatRequest, request: Request) -> Ge
         ApiError: the request cannot be served.
     """
     _check(asked)
+    pipeline.check_choices(1, asked.n)
     sampling = to_sampling(
         asked,
         logprobs=asked.top_logprobs if asked.logprobs else None,

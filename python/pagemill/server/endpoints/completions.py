@@ -189,6 +189,7 @@ async def _render(
 ) -> tuple[list[list[int]], list[str]]:
     """Token ids of the prompts, and their texts if they are echoed."""
     asked_prompts = prompts(asked.prompt)
+    pipeline.check_choices(len(asked_prompts), asked.n)
     token_ids = await pipeline.rendering.token_ids(
         asked_prompts, asked.add_special_tokens, asked.parse_special, "prompt", receive
     )
