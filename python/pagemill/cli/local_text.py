@@ -34,7 +34,10 @@ class LocalText:
         try:
             model = config.model
             renderer = Renderer.open(
-                loaded.source, model.chat_template, cache_folder(model.cache_dir)
+                loaded.source,
+                model.chat_template,
+                model.trust_control_tokens,
+                cache_folder(model.cache_dir),
             )
             return cls(loaded, renderer)
         except BaseException:
@@ -57,7 +60,8 @@ class LocalText:
         return self._stream(token_ids, sampling, _COMPLETION_TOKENS)
 
     def close(self) -> None:
-        """Ends the model."""
+        """Ends the model and all processes."""
+        self._renderer.close()
         self._loaded.core.seam.engine.shutdown()
         self._loaded.core.close_ranks()
 

@@ -32,6 +32,11 @@ class ModelConfig:
         None,
         "Jinja chat template to use instead of the model's own: a file, or the template itself.",
     )
+    trust_control_tokens: bool = option(
+        False,
+        "Read control tokens that chat messages spell, such as <|im_end|>, as control tokens."
+        " By default only the chat template writes them, and in messages they are plain text.",
+    )
     generation_config: str = option(
         "auto",
         "Where default sampling parameters come from: auto (the model's generation_config.json, or"

@@ -123,10 +123,13 @@ class LLM:
         try:
             model = config.model
             self._renderer = Renderer.open(
-                self._loaded.source, model.chat_template, cache_folder(model.cache_dir)
+                self._loaded.source,
+                model.chat_template,
+                model.trust_control_tokens,
+                cache_folder(model.cache_dir),
             )
         except BaseException:
-            self.close()
+            self._end_engine()
             raise
         built = self._loaded.core.built
         self._eos = tuple(dict.fromkeys((*built.eos_token_ids, *self._renderer.eos_token_ids)))
@@ -138,7 +141,11 @@ class LLM:
         self.close()
 
     def close(self) -> None:
-        """Ends the engine. Idempotent."""
+        """Ends the engine and all processes. Idempotent."""
+        self._end_engine()
+        self._renderer.close()
+
+    def _end_engine(self) -> None:
         self._engine.shutdown()
         self._loaded.core.close_ranks()
 

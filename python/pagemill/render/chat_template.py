@@ -1,13 +1,11 @@
 """Messages to prompt text, by the model's own Jinja template.
 
-A template is a program that came with a model. It runs in Jinja's immutable sandbox, and its time,
-its output and the strings it multiplies are bounded.
+A template is a program that came with a model: it may loop for ever or fill the memory. It runs in
+Jinja's immutable sandbox, in a process of its own with hard limits (`template_worker`).
 """
 
 import json
-import threading
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -17,19 +15,18 @@ from jinja2.ext import Extension
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from pagemill.render.chat_messages import Message, prepared
+from pagemill.render.control_text import ControlText
 from pagemill.render.errors import RenderError
-from pagemill.render.json_values import as_array, as_object
 
-MAX_TEMPLATE_CHARS = 2**18
 MAX_OUTPUT_CHARS = 2**24
-MAX_RENDER_SECONDS = 5.0
 _RESERVED = frozenset({"messages", "tools", "add_generation_prompt"})
-
-Message = Mapping[str, Any]
+# Roles of the HTTP contract; a template that has others compares the role with their names.
+_ROLES = frozenset({"system", "developer", "user", "assistant", "tool"})
 
 
 class ChatTemplate:
-    """One compiled template. Thread-safe."""
+    """One compiled template."""
 
     def __init__(self, source: str, special_tokens: Mapping[str, str]) -> None:
         """Compiles `source`.
@@ -39,26 +36,40 @@ class ChatTemplate:
           special_tokens: variables such as `bos_token`.
 
         Raises:
-          RenderError: `source` is too long, or not a template.
+          RenderError: `source` is not a template.
         """
-        if len(source) > MAX_TEMPLATE_CHARS:
-            raise RenderError(
-                f"the chat template has {len(source)} characters; at most {MAX_TEMPLATE_CHARS}"
-                " are taken"
-            )
-        self._environment = _Environment()
+        environment = _Environment()
         self._special_tokens = dict(special_tokens)
         try:
-            tree = self._environment.parse(source)
-            self.takes_content_parts = _loops_over_content(tree)
-            for node in [*tree.find_all((nodes.For, nodes.Macro))]:
-                node.body.insert(0, _tick_node())
-            self._template = self._environment.from_string(tree)
+            tree = environment.parse(source)
+            self._takes_parts = any(
+                _names(loop.iter, "content") for loop in tree.find_all(nodes.For)
+            )
+            self._takes_null = _compares_content_with_none(tree)
+            self.roles = _ROLES | set(_role_names(tree))
+            self._template = environment.from_string(tree)
         except jinja2.TemplateSyntaxError as error:
             where = f"line {error.lineno}: {error.message}"
             raise RenderError(f"the chat template is not valid Jinja: {where}") from None
         except RecursionError:
             raise RenderError("the chat template is nested too deep") from None
+
+    def prepared(self, message: Message) -> dict[str, Any]:
+        """Returns `message` in the form that this template is written for.
+
+        Raises:
+          RenderError: its role is unknown, or a content part is not text.
+        """
+        role = message.get("role")
+        if not isinstance(role, str):
+            raise RenderError("a message has no role", "messages")
+        if role not in self.roles:
+            raise RenderError(
+                f"unknown role {role[:40]!r}; this model's chat template knows"
+                f" {', '.join(sorted(self.roles))}",
+                "messages",
+            )
+        return prepared(message, takes_parts=self._takes_parts, takes_null=self._takes_null)
 
     def render(
         self,
@@ -66,76 +77,59 @@ class ChatTemplate:
         tools: Sequence[Mapping[str, Any]] | None,
         add_generation_prompt: bool,
         variables: Mapping[str, Any],
+        control: ControlText | None = None,
     ) -> str:
         """Returns the prompt.
 
+        Args:
+          messages: as `prepared` returns them.
+          tools: definitions of functions.
+          add_generation_prompt: end where the assistant begins to speak.
+          variables: further variables of the template.
+          control: marks what users wrote, if control tokens in it are to stay plain text.
+
         Raises:
-          RenderError: the template refuses the messages, fails, or takes too long.
+          RenderError: the template refuses the messages, or fails.
         """
         clash = sorted(_RESERVED & set(variables))
         if clash:
             raise RenderError(
                 f"chat_template_kwargs may not set {', '.join(clash)}", "chat_template_kwargs"
             )
-        context: dict[str, Any] = {"documents": None, **self._special_tokens, **variables}
-        context["messages"] = [self._prepared(message) for message in messages]
-        context["tools"] = [dict(tool) for tool in tools] if tools else None
-        context["add_generation_prompt"] = add_generation_prompt
-        self._environment.start_clock()
-        parts: list[str] = []
-        size = 0
+        written: dict[str, Any] = {
+            **variables,
+            "messages": list(messages),
+            "tools": list(tools) if tools else None,
+        }
+        if control is not None:
+            written = control.marked(written)
+        context = {
+            "documents": None,
+            **self._special_tokens,
+            **written,
+            "add_generation_prompt": add_generation_prompt,
+        }
         try:
-            for part in self._template.generate(context):
-                size += len(part)
-                if size > MAX_OUTPUT_CHARS:
-                    raise RenderError(
-                        f"the prompt is longer than {MAX_OUTPUT_CHARS} characters", "messages"
-                    )
-                parts.append(part)
+            return _joined(self._template.generate(context))
         except RenderError:
             raise
         except Exception as error:
             # Whatever a template does wrong with these messages is the request's failure.
-            raise RenderError(f"the chat template failed: {_reason(error)}", "messages") from error
-        return "".join(parts)
-
-    def _prepared(self, message: Message) -> dict[str, Any]:
-        prepared = dict(message)
-        parts = as_array(prepared.get("content"))
-        if parts is not None and not self.takes_content_parts:
-            prepared["content"] = joined_text(parts)
-        calls = as_array(prepared.get("tool_calls"))
-        if calls is not None:
-            prepared["tool_calls"] = [_with_parsed_arguments(call) for call in calls]
-        return prepared
+            raise RenderError(f"the chat template failed: {reason(error)}", "messages") from error
 
 
-def joined_text(parts: Sequence[Any]) -> str:
-    """Returns the text of content parts, one a line.
-
-    Raises:
-      RenderError: a part is not text.
-    """
-    texts: list[str] = []
-    for part in parts:
-        fields = as_object(part)
-        text = part if isinstance(part, str) else None
-        kind = type(part).__name__ if fields is None else fields.get("type")
-        if fields is not None and kind in ("text", "input_text", "output_text"):
-            text = fields.get("text")
-        if not isinstance(text, str):
-            raise RenderError(
-                f"a content part of type {kind!r} cannot be given to this model; it takes text",
-                "messages",
-            )
-        texts.append(text)
-    return "\n".join(texts)
+def reason(error: Exception) -> str:
+    """Returns what to say of an error that a template made."""
+    if isinstance(error, MemoryError):
+        return "it needs too much memory"
+    text = str(error).splitlines()[0][:500] if str(error) else ""
+    if isinstance(error, jinja2.TemplateError):
+        return text or type(error).__name__
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 class _Environment(ImmutableSandboxedEnvironment):
-    """Jinja as Hugging Face's templates expect it, with a clock."""
-
-    intercepted_binops = frozenset({"*", "**"})
+    """Jinja as Hugging Face's templates expect it."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -143,34 +137,9 @@ class _Environment(ImmutableSandboxedEnvironment):
             lstrip_blocks=True,
             extensions=["jinja2.ext.loopcontrols", _GenerationBlock],
         )
-        self._clock = threading.local()  # renders run side by side in worker threads
         names: dict[str, Any] = self.globals
         names |= {"raise_exception": _raise_exception, "strftime_now": _strftime_now}
         self.filters["tojson"] = _to_json
-
-    def start_clock(self) -> None:
-        """Gives this thread's next render its time."""
-        self._clock.deadline = time.monotonic() + MAX_RENDER_SECONDS
-
-    def tick(self) -> str:
-        """Called by each turn of a loop and each call of a macro."""
-        if time.monotonic() > self._clock.deadline:
-            raise RenderError(
-                f"the chat template ran longer than {MAX_RENDER_SECONDS:g} s", "messages"
-            )
-        return ""
-
-    def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
-        """`*` and `**`, which make much out of little."""
-        for sized, times in ((left, right), (right, left)):
-            if hasattr(sized, "__len__") and isinstance(times, int) and operator == "*":
-                if len(sized) * times > MAX_OUTPUT_CHARS:
-                    raise RenderError("the chat template multiplies a text beyond bounds")
-            elif isinstance(sized, int) and abs(sized) >= 2**64:
-                raise RenderError("the chat template computes with numbers beyond bounds")
-        if operator == "**" and isinstance(right, int) and right > 64:
-            raise RenderError("the chat template computes with numbers beyond bounds")
-        return super().call_binop(context, operator, left, right)
 
 
 class _GenerationBlock(Extension):
@@ -184,36 +153,51 @@ class _GenerationBlock(Extension):
         return parser.parse_statements(("name:endgeneration",), drop_needle=True)
 
 
-def _tick_node() -> nodes.Node:
-    call = nodes.Call(nodes.EnvironmentAttribute("tick"), [], [], None, None)
-    return nodes.ExprStmt(call).set_lineno(1)
+def _joined(parts: Iterator[str]) -> str:
+    kept: list[str] = []
+    size = 0
+    for part in parts:
+        size += len(part)
+        if size > MAX_OUTPUT_CHARS:
+            raise RenderError(
+                f"the prompt is longer than {MAX_OUTPUT_CHARS} characters", "messages"
+            )
+        kept.append(part)
+    return "".join(kept)
 
 
-def _loops_over_content(tree: nodes.Template) -> bool:
-    # A template that loops over a message's content is written for lists of parts.
-    for loop in tree.find_all(nodes.For):
-        of = loop.iter
-        if isinstance(of, nodes.Getattr) and of.attr == "content":
-            return True
-        key = of.arg if isinstance(of, nodes.Getitem) else None
-        if isinstance(key, nodes.Const) and key.value == "content":
-            return True
-        if isinstance(of, nodes.Name) and of.name == "content":
-            return True
-    return False
+def _names(node: nodes.Node, field: str) -> bool:
+    """Is `node` a variable, an attribute or a key of that name?"""
+    if isinstance(node, nodes.Name):
+        return node.name == field
+    if isinstance(node, nodes.Getattr):
+        return node.attr == field
+    key = node.arg if isinstance(node, nodes.Getitem) else None
+    return isinstance(key, nodes.Const) and key.value == field
 
 
-def _with_parsed_arguments(call: Any) -> Any:
-    # Clients send arguments as JSON text; templates print them as JSON again.
-    fields = as_object(call)
-    function = as_object(fields.get("function")) if fields is not None else None
-    if fields is None or function is None or not isinstance(function.get("arguments"), str):
-        return call
-    try:
-        parsed = json.loads(function["arguments"])
-    except (ValueError, RecursionError):
-        return call  # a model's own malformed call, replayed: the template gets the text
-    return {**fields, "function": {**function, "arguments": parsed}}
+def _compares_content_with_none(tree: nodes.Template) -> bool:
+    if any(t.name == "none" and _names(t.node, "content") for t in tree.find_all(nodes.Test)):
+        return True
+    return any(
+        _names(comparison.expr, "content")
+        and isinstance(operand.expr, nodes.Const)
+        and operand.expr.value is None
+        for comparison in tree.find_all(nodes.Compare)
+        for operand in comparison.ops
+    )
+
+
+def _role_names(tree: nodes.Template) -> Iterator[str]:
+    # `message.role == "x"`, `"x" == message["role"]`, `role in ["x", "y"]`.
+    for comparison in tree.find_all(nodes.Compare):
+        sides = [comparison.expr, *(operand.expr for operand in comparison.ops)]
+        others = [side for side in sides if not _names(side, "role")]
+        if len(others) < len(sides):
+            for side in others:
+                for constant in [side, *side.find_all(nodes.Const)]:
+                    if isinstance(constant, nodes.Const) and isinstance(constant.value, str):
+                        yield constant.value
 
 
 def _to_json(
@@ -227,7 +211,7 @@ def _to_json(
     return json.dumps(
         value,
         ensure_ascii=ensure_ascii,
-        indent=None if indent is None else min(indent, 16),
+        indent=indent,
         separators=separators,
         sort_keys=sort_keys,
     )
@@ -239,10 +223,3 @@ def _raise_exception(message: object) -> None:
 
 def _strftime_now(format: str) -> str:
     return datetime.now().strftime(format)
-
-
-def _reason(error: Exception) -> str:
-    text = str(error).splitlines()[0][:500] if str(error) else ""
-    if isinstance(error, jinja2.TemplateError):
-        return text or type(error).__name__
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -1,12 +1,12 @@
-"""Tests of pagemill.render.chat_template."""
+"""Tests of pagemill.render.chat_template and what it does to messages."""
 
 import time
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 from pagemill.render import chat_template
+from pagemill.render.chat_messages import cut_to_continue
 from pagemill.render.chat_template import ChatTemplate
 from pagemill.render.errors import RenderError
 
@@ -14,9 +14,9 @@ HI = [{"role": "user", "content": "hi"}]
 
 
 def _render(source: str, messages: Any = None, **variables: Any) -> str:
-    return ChatTemplate(source, {"bos_token": "<s>"}).render(
-        HI if messages is None else messages, None, True, variables
-    )
+    template = ChatTemplate(source, {"bos_token": "<s>"})
+    prepared = [template.prepared(message) for message in messages or HI]
+    return template.render(prepared, None, True, variables)
 
 
 def test_variables_and_helpers() -> None:
@@ -43,9 +43,48 @@ def test_content_parts() -> None:
         "{% for m in messages %}{% for p in m['content'] %}[{{ p.text }}]{% endfor %}{% endfor %}"
     )
     assert _render(looping, parts) == "[a][b]"
+    refusal = [{"role": "assistant", "content": [{"type": "refusal", "refusal": "No."}]}]
+    assert _render("{{ messages[0].content }}", refusal) == "No."
+    assert _render(looping, refusal) == "[No.]"
     image = [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]
     with pytest.raises(RenderError, match="'image_url' cannot be given"):
         _render("{{ messages[0].content }}", image)
+
+
+@pytest.mark.parametrize("turn", [{}, {"content": None}])
+def test_a_turn_without_content(turn: dict[str, Any]) -> None:
+    messages = [{"role": "assistant", **turn, "tool_calls": [{"id": "1"}], "audio": None}]
+    assert _render("{{ '<' + messages[0].content + '>' }}", messages) == "<>"
+    # DeepSeek's templates know a call by its null content.
+    for test in ("m['content'] is none", "m.content is not none", "m.content == none"):
+        source = "{% for m in messages %}{{ " + test + " }}{{ m.content }}{% endfor %}"
+        assert _render(source, messages).endswith("None")
+    # Fields that an answer has, and a template does not expect to be null.
+    assert _render("{{ messages[0] | list | join(' ') }}", messages) == "role tool_calls content"
+
+
+def test_roles_are_those_of_the_contract_and_of_the_template() -> None:
+    source = (
+        "{% for m in messages %}{% if m.role == 'ipython' or m['role'] in ['critic', 'user'] %}"
+        "{% endif %}{{ m.role }} {% endfor %}"
+    )
+    roles = ["system", "developer", "user", "assistant", "tool", "ipython", "critic"]
+    messages = [{"role": role, "content": ""} for role in roles]
+    assert _render(source, messages).split() == roles
+    with pytest.raises(RenderError, match="unknown role 'admin'; .* assistant, critic, developer"):
+        _render(source, [{"role": "admin", "content": ""}])
+    with pytest.raises(RenderError, match="unknown role 'role'"):
+        _render(source, [{"role": "role", "content": ""}])
+
+
+def test_continuing_a_message() -> None:
+    assert cut_to_continue("a: It is <end>", " It is ") == "a: It is "
+    assert cut_to_continue("a:It is<end>", " It is ") == "a:It is"
+    with pytest.raises(RenderError, match="changes the last message"):
+        cut_to_continue("a: IT IS", "It is")
+    for nothing in (" ", "", None, []):
+        with pytest.raises(RenderError, match="no text to continue"):
+            cut_to_continue("a", nothing)
 
 
 def test_tool_call_arguments_are_parsed() -> None:
@@ -68,8 +107,6 @@ def test_tool_call_arguments_are_parsed() -> None:
         ("{{ messages.append(1) }}", "failed"),
         ("{{ messages.__init__.__globals__ }}", "failed"),
         ("{% for i in range(10 ** 9) %}{% endfor %}", "failed"),
-        ("{{ 'x' * 10 ** 12 }}", "beyond bounds"),
-        ("{{ 10 ** 10 ** 10 ** 10 }}", "beyond bounds"),
         ("{% include 'x' %}", "failed"),
         ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "failed"),
     ],
@@ -87,20 +124,10 @@ def test_what_is_no_template_is_refused(source: str) -> None:
         ChatTemplate(source, {})
 
 
-def test_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(RenderError, match="characters"):
-        ChatTemplate("x" * (chat_template.MAX_TEMPLATE_CHARS + 1), {})
+def test_the_prompt_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chat_template, "MAX_OUTPUT_CHARS", 1000)
     with pytest.raises(RenderError, match="longer than 1000"):
         _render("{% for i in range(2000) %}x{% endfor %}")
-    monkeypatch.setattr(chat_template, "MAX_RENDER_SECONDS", 0.05)
-    begin = time.monotonic()
-    with pytest.raises(RenderError, match="ran longer than 0.05 s"):
-        _render(
-            "{% set r = range(99999) %}{% for a in r %}{% for b in r %}{% for c in r %}"
-            "{% endfor %}{% endfor %}{% endfor %}"
-        )
-    assert time.monotonic() - begin < 5  # generous: the machine may be busy
 
 
 def test_reserved_variables() -> None:
@@ -112,14 +139,3 @@ def test_the_callers_messages_are_not_changed() -> None:
     messages = [{"role": "user", "content": [{"type": "text", "text": "a"}]}]
     _render("{{ messages[0].content }}", messages)
     assert messages == [{"role": "user", "content": [{"type": "text", "text": "a"}]}]
-
-
-def test_threads_do_not_disturb_each_other() -> None:
-    template = ChatTemplate("{% for m in messages %}{{ m.content }},{% endfor %}", {})
-
-    def one(n: int) -> bool:
-        messages = [{"role": "user", "content": f"{n}-{i}"} for i in range(50)]
-        return template.render(messages, None, True, {}) == "".join(f"{n}-{i}," for i in range(50))
-
-    with ThreadPoolExecutor(8) as pool:
-        assert all(pool.map(one, range(200)))

@@ -7,10 +7,11 @@ detokenizer.push([...])
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from pagemill.render.chat_template import MAX_TEMPLATE_CHARS, ChatTemplate, Message
+from pagemill.render.chat_messages import Message
 from pagemill.render.detokenizer import Detokenizer
 from pagemill.render.errors import RenderError
 from pagemill.render.json_values import as_array, as_object
@@ -20,6 +21,8 @@ from pagemill.render.special_tokens import (
     tokens_from_config,
     tokens_from_gguf,
 )
+from pagemill.render.template_process import TemplateProcesses
+from pagemill.render.template_wire import MAX_TEMPLATE_CHARS, RenderRequest, Setup
 from pagemill.render.tokenizer import TextTokenizer
 
 
@@ -43,68 +46,97 @@ class RenderSource(Protocol):
     def gguf(self) -> GgufMetadata | None: ...
 
 
+@dataclass(frozen=True, slots=True)
+class ChatPrompt:
+    """What a chat template wrote; `Renderer.encode_prompt` tokenizes it.
+
+    `has_stand_ins`: users' text holds control tokens, or parts of them. Those of the template are
+    then private-use characters, and everything else is plain text.
+    """
+
+    text: str
+    has_stand_ins: bool = False
+
+
 class Renderer:
-    """A model's tokenizer, chat template and detokenizers. Immutable and thread-safe."""
+    """A model's tokenizer, chat template and detokenizers. Immutable and thread-safe.
+
+    Chat templates run in processes of their own; `close` ends them.
+    """
 
     def __init__(
         self,
         tokenizer: TextTokenizer,
-        templates: Mapping[str, ChatTemplate],
+        templates: TemplateProcesses | None,
         eos_token_ids: Sequence[int],
+        trust_control_tokens: bool = False,
     ) -> None:
         """Joins the parts; `open` makes them.
 
         Args:
           tokenizer: the vocabulary.
-          templates: "default" and, where the model has one for tools, "tool_use"; may be empty.
+          templates: None if the model has no template.
           eos_token_ids: tokens that end a generation.
+          trust_control_tokens: control tokens in messages count, instead of being plain text.
         """
         self._tokenizer = tokenizer
-        self._templates = dict(templates)
+        self._templates = templates
+        self._trust_control_tokens = trust_control_tokens
         self.eos_token_ids: tuple[int, ...] = tuple(dict.fromkeys(eos_token_ids))
         self.vocab_size: int = tokenizer.vocab_size
 
     @classmethod
     def open(
-        cls, source: RenderSource, chat_template: str | None = None, cache: Path | None = None
+        cls,
+        source: RenderSource,
+        chat_template: str | None = None,
+        trust_control_tokens: bool = False,
+        cache: Path | None = None,
     ) -> "Renderer":
         """Returns the renderer of an opened model.
 
         Args:
           source: the model.
           chat_template: a file or a template to use in place of the model's own.
+          trust_control_tokens: control tokens in messages count, instead of being plain text.
           cache: the folder where what takes long to derive is kept for the next start.
 
         Raises:
           RenderError: there is no tokenizer, or it or the template cannot be used.
         """
+        sources = _template_sources(source, chat_template)
+        templates = TemplateProcesses() if sources else None  # starts while the vocabulary is read
         if source.gguf is not None:
             metadata = source.gguf.metadata
             tokenizer = TextTokenizer.from_gguf(metadata, cache)
             tokens = tokens_from_gguf(metadata)
-            own = {"default": metadata.get("tokenizer.chat_template")}
             ends = [metadata.get(f"tokenizer.ggml.{key}_token_id") for key in ("eos", "eot", "eom")]
         else:
             folder = Path(source.path)
             tokenizer = TextTokenizer.from_file(folder / "tokenizer.json")
             config = read_json(folder / "tokenizer_config.json")
             tokens = tokens_from_config(config)
-            own = _templates_of(folder, config)
             generation = read_json(folder / "generation_config.json")
             ends = [generation.get("eos_token_id"), _id_of(tokenizer, tokens.get("eos_token"))]
-        if chat_template is not None:
-            own = {"default": read_template(chat_template)}
+        if templates is not None:
+            templates.compile(Setup(sources, tokens, tokenizer.control_tokens))
         ends.append(source.config.get("eos_token_id"))
-        templates = {
-            name: ChatTemplate(text, tokens) for name, text in own.items() if isinstance(text, str)
-        }
         ids = [index for value in ends for index in end_ids(value)]
-        return cls(tokenizer, templates, ids)
+        return cls(tokenizer, templates, ids, trust_control_tokens)
+
+    def close(self) -> None:
+        """Ends the processes of chat templates. Idempotent."""
+        if self._templates is not None:
+            self._templates.close()
 
     @property
     def has_chat_template(self) -> bool:
         """Can messages be rendered?"""
-        return "default" in self._templates
+        return self._templates is not None
+
+    def min_tokens(self, text: str) -> int:
+        """Returns a number of tokens that `text` has at least, without tokenizing it."""
+        return self._tokenizer.min_tokens(text)
 
     def encode(
         self, text: str, add_special_tokens: bool = True, parse_special: bool = False
@@ -119,26 +151,27 @@ class Renderer:
         detokenizer = self.detokenizer((), skip_special_tokens)
         return detokenizer.push(token_ids) + detokenizer.flush()
 
-    def apply_chat_template(
+    def render_chat(
         self,
         messages: Sequence[Message],
         tools: Sequence[Mapping[str, Any]] | None = None,
         add_generation_prompt: bool = True,
         continue_final_message: bool = False,
         template_kwargs: Mapping[str, Any] | None = None,
-    ) -> str:
-        """Returns the prompt text of `messages`.
+    ) -> ChatPrompt:
+        """Returns the prompt of `messages`. Waits for another process: call it in a thread.
 
         Args:
           messages: each with a role, most with a content: text, or parts of type "text".
-          tools: definitions of functions, where the template knows tools.
+          tools: definitions of functions, if the template knows tools.
           add_generation_prompt: end where the assistant begins to speak.
           continue_final_message: end within the last message, to have it continued; excludes
             `add_generation_prompt`.
           template_kwargs: further variables of the template.
 
         Raises:
-          RenderError: the model has no template, or the template refuses the messages.
+          RenderError: the model has no template, or the template refuses the messages, fails, or
+            takes too much time or memory.
         """
         if continue_final_message and add_generation_prompt:
             raise RenderError(
@@ -146,31 +179,37 @@ class Renderer:
                 " add_generation_prompt to false",
                 "continue_final_message",
             )
-        for index, message in enumerate(messages):
-            if not isinstance(message.get("role"), str):
-                raise RenderError(f"message {index} has no role", "messages")
         if not messages:
             raise RenderError("messages is empty; at least one is needed", "messages")
-        template = self._template(bool(tools))
-        prompt = template.render(messages, tools, add_generation_prompt, template_kwargs or {})
-        return _cut_to_continue(prompt, messages[-1]) if continue_final_message else prompt
-
-    def encode_chat(
-        self,
-        messages: Sequence[Message],
-        tools: Sequence[Mapping[str, Any]] | None = None,
-        add_generation_prompt: bool = True,
-        continue_final_message: bool = False,
-        template_kwargs: Mapping[str, Any] | None = None,
-    ) -> list[int]:
-        """Returns the token ids of `apply_chat_template`; control tokens in it are parsed.
-
-        Templates write BOS themselves, so none is added.
-        """
-        prompt = self.apply_chat_template(
-            messages, tools, add_generation_prompt, continue_final_message, template_kwargs
+        if self._templates is None:
+            raise RenderError(
+                "this model has no chat template: use /v1/completions, or start it with"
+                " --chat-template FILE",
+                "messages",
+            )
+        reply = self._templates.render(
+            RenderRequest(
+                messages=[dict(message) for message in messages],
+                tools=[dict(tool) for tool in tools] if tools else None,
+                add_generation_prompt=add_generation_prompt,
+                continue_final_message=continue_final_message,
+                variables=dict(template_kwargs or {}),
+                trust_control_tokens=self._trust_control_tokens,
+            )
         )
-        return self.encode(prompt, add_special_tokens=False, parse_special=True)
+        return ChatPrompt(reply.text, reply.has_stand_ins)
+
+    def encode_prompt(self, prompt: ChatPrompt, add_special_tokens: bool = False) -> list[int]:
+        """Returns the token ids of `prompt`; templates write BOS themselves, so none is added."""
+        if prompt.has_stand_ins:
+            return self._tokenizer.encode_stand_ins(
+                prompt.text, add_special_tokens=add_special_tokens
+            )
+        return self.encode(prompt.text, add_special_tokens, parse_special=True)
+
+    def encode_chat(self, messages: Sequence[Message]) -> list[int]:
+        """Returns the token ids of `render_chat`."""
+        return self.encode_prompt(self.render_chat(messages))
 
     def detokenizer(
         self, prompt_token_ids: Sequence[int] = (), skip_special_tokens: bool = True
@@ -196,17 +235,6 @@ class Renderer:
         """
         return self._tokenizer.merge_ranks()
 
-    def _template(self, with_tools: bool) -> ChatTemplate:
-        name = "tool_use" if with_tools and "tool_use" in self._templates else "default"
-        template = self._templates.get(name)
-        if template is None:
-            raise RenderError(
-                "this model has no chat template: use /v1/completions, or start it with"
-                " --chat-template FILE",
-                "messages",
-            )
-        return template
-
 
 def read_template(text_or_path: str) -> str:
     """Returns a template given as itself or as the path of a file.
@@ -228,38 +256,25 @@ def read_template(text_or_path: str) -> str:
         raise RenderError(f"the chat template {text_or_path!r} cannot be read: {reason}") from None
 
 
-def _templates_of(folder: Path, config: Mapping[str, Any]) -> dict[str, Any]:
-    file = folder / "chat_template.jinja"
-    if file.is_file():
-        return {"default": read_template(str(file))}
-    value = config.get("chat_template")
-    several = as_array(value)
+def _template_sources(source: RenderSource, replacement: str | None) -> dict[str, str]:
+    # "default" and, if the model has one for tools, "tool_use"; empty without a default.
+    if replacement is not None:
+        return {"default": read_template(replacement)}
+    if source.gguf is not None:
+        found: Any = source.gguf.metadata.get("tokenizer.chat_template")
+    else:
+        folder = Path(source.path)
+        if (file := folder / "chat_template.jinja").is_file():
+            return {"default": read_template(str(file))}
+        found = read_json(folder / "tokenizer_config.json").get("chat_template")
+    several = as_array(found)
     if several is None:
-        return {"default": value}
+        return {"default": found} if isinstance(found, str) else {}
     entries = [entry for entry in map(as_object, several) if entry is not None]
-    return {
-        entry["name"]: entry["template"] for entry in entries if {"name", "template"} <= set(entry)
-    }
+    named = {str(entry.get("name")): entry.get("template") for entry in entries}
+    texts = {name: text for name, text in named.items() if isinstance(text, str)}
+    return texts if "default" in texts else {}
 
 
 def _id_of(tokenizer: TextTokenizer, content: str | None) -> int | None:
     return None if content is None else tokenizer.token_id(content)
-
-
-def _cut_to_continue(prompt: str, last: Message) -> str:
-    content = last.get("content")
-    if (parts := as_array(content)) is not None:
-        texts = [part.get("text") for part in map(as_object, parts) if part is not None]
-        content = texts[-1] if texts else None
-    if not isinstance(content, str) or not content.strip():
-        raise RenderError("the last message has no text to continue", "continue_final_message")
-    at = prompt.rfind(content.strip())
-    if at < 0:
-        raise RenderError(
-            "the chat template changes the last message, so it cannot be continued",
-            "continue_final_message",
-        )
-    # Templates that trim contents trim its end too; others keep it, and so does the prompt.
-    kept = content.lstrip()
-    length = len(kept) if prompt.startswith(kept, at) else len(content.strip())
-    return prompt[: at + length]

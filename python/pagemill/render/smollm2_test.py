@@ -94,7 +94,7 @@ def test_chat(ours: Renderer, theirs: Any) -> None:
             text = theirs.apply_chat_template(
                 messages, tokenize=False, add_generation_prompt=prompt
             )
-            assert ours.apply_chat_template(messages, add_generation_prompt=prompt) == text
+            assert ours.render_chat(messages, add_generation_prompt=prompt).text == text
             assert ours.encode_chat(messages, add_generation_prompt=prompt) == theirs.encode(text)
     assert ours.eos_token_ids == (2,)
     assert ours.vocab_size == 49152

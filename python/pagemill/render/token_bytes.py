@@ -22,8 +22,11 @@ _SPACE = "\u2581"
 _BYTE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
 
-def _byte_alphabet() -> dict[str, int]:
-    # GPT-2's: printable Latin-1 stands for itself, the other bytes for U+0100 and up, in order.
+def byte_alphabet() -> dict[str, int]:
+    """Returns the character that byte-level vocabularies write for each byte.
+
+    GPT-2's: printable Latin-1 stands for itself, the other bytes for U+0100 and up, in order.
+    """
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in printable]
     alphabet = {chr(byte): byte for byte in printable}
@@ -52,7 +55,7 @@ class TokenBytes:
         self._alphabet: dict[str, int] = {}
         self._word_prefix = ""
         if "ByteLevel" in kinds:
-            self._alphabet = _byte_alphabet()
+            self._alphabet = byte_alphabet()
         elif "WordPiece" in kinds:
             self._word_prefix = steps[kinds.index("WordPiece")].get("prefix", "##")
         elif not {"ByteFallback", "Metaspace", "Replace"} & set(kinds):

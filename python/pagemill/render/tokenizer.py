@@ -13,9 +13,11 @@ from typing import Any
 
 from tokenizers import AddedToken, Tokenizer
 
+from pagemill.render.control_text import MAX_CONTROL_TOKENS, stand_in
 from pagemill.render.errors import RenderError
 from pagemill.render.gguf_tokenizer import tokenizer_from_gguf
 from pagemill.render.token_bytes import TokenBytes
+from pagemill.render.token_reach import TokenReach
 
 MAX_TEXT_CHARS = 2**24  # about 4 million tokens: beyond any context, and a second of work
 _PREFIX_CHARS = 3
@@ -28,16 +30,28 @@ class TextTokenizer:
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        """Takes over `tokenizer`; padding and truncation, which it may bring along, are undone."""
+        """Takes over `tokenizer`; padding and truncation, which it may bring along, are undone.
+
+        Raises:
+          RenderError: it has more control tokens than can be told apart.
+        """
         tokenizer.no_padding()
         tokenizer.no_truncation()
         self._tokenizer = tokenizer
         self._literal: Tokenizer | None = None
+        self._stand_ins: Tokenizer | None = None
+        self._reach: TokenReach | None = None
         self._lock = threading.Lock()
         self.vocab_size: int = tokenizer.get_vocab_size(with_added_tokens=True)
         self._token_bytes: TokenBytes | None = None
-        added = tokenizer.get_added_tokens_decoder().values()
-        starts = sorted({token.content[:_PREFIX_CHARS] for token in added if token.special})
+        added = tokenizer.get_added_tokens_decoder()
+        self._control = {i: token for i, token in sorted(added.items()) if token.special}
+        if len(self._control) > MAX_CONTROL_TOKENS:
+            raise RenderError(
+                f"the tokenizer has {len(self._control)} control tokens; at most"
+                f" {MAX_CONTROL_TOKENS} are supported"
+            )
+        starts = sorted({token.content[:_PREFIX_CHARS] for token in self._control.values()})
         self._maybe_special = re.compile("|".join(map(re.escape, starts))) if starts else None
 
     @classmethod
@@ -75,23 +89,38 @@ class TextTokenizer:
         Raises:
           RenderError: the text is too long, or holds half a surrogate pair.
         """
-        if len(text) > MAX_TEXT_CHARS:
-            raise RenderError(
-                f"a text of {len(text)} characters is too long; at most {MAX_TEXT_CHARS} are taken"
-            )
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            raise RenderError(
-                f"the text holds half a surrogate pair at character {error.start}, which is not"
-                " Unicode text"
-            ) from None
+        _check_text(text)
         tokenizer = self._tokenizer
         if not parse_special and self._maybe_special and self._maybe_special.search(text):
             tokenizer = self._literal_tokenizer()
-        # The batch form releases the GIL, and the fast one computes no offsets.
-        (encoding,) = tokenizer.encode_batch_fast([text], add_special_tokens=add_special_tokens)
-        return encoding.ids
+        return _token_ids(tokenizer, text, add_special_tokens)
+
+    def encode_stand_ins(self, text: str, *, add_special_tokens: bool) -> list[int]:
+        """Returns the token ids of `text`, whose only control tokens are stand-ins.
+
+        Args:
+          text: `control_text.stand_in(i)` is `control_tokens[i]`.
+          add_special_tokens: as for `encode`.
+
+        Raises:
+          RenderError: as for `encode`.
+        """
+        _check_text(text)
+        tokenizer = self._stand_in_tokenizer()
+        meaning = {tokenizer.token_to_id(stand_in(n)): i for n, i in enumerate(self._control)}
+        return [meaning.get(i, i) for i in _token_ids(tokenizer, text, add_special_tokens)]
+
+    def min_tokens(self, text: str) -> int:
+        """Returns a number of tokens that `text` has at least; see `TokenReach`."""
+        with self._lock:
+            if self._reach is None:
+                self._reach = TokenReach(self._tokenizer)
+        return self._reach.min_tokens(text)
+
+    @property
+    def control_tokens(self) -> list[str]:
+        """The control tokens, by their ids."""
+        return [token.content for token in self._control.values()]
 
     def token_id(self, content: str) -> int | None:
         """Returns the id of the token that is exactly `content`, if there is one."""
@@ -129,6 +158,45 @@ class TextTokenizer:
             if self._literal is None:
                 self._literal = _literal_copy(self._tokenizer)
             return self._literal
+
+    def _stand_in_tokenizer(self) -> Tokenizer:
+        with self._lock:
+            if self._stand_ins is None:
+                copy = _literal_copy(self._tokenizer)
+                copy.add_tokens([_stand_in(i, t) for i, t in enumerate(self._control.values())])
+                self._stand_ins = copy
+            return self._stand_ins
+
+
+def _stand_in(index: int, token: AddedToken) -> AddedToken:
+    return AddedToken(
+        stand_in(index),
+        lstrip=token.lstrip,
+        rstrip=token.rstrip,
+        single_word=token.single_word,
+        normalized=False,
+        special=False,
+    )
+
+
+def _check_text(text: str) -> None:
+    if len(text) > MAX_TEXT_CHARS:
+        raise RenderError(
+            f"a text of {len(text)} characters is too long; at most {MAX_TEXT_CHARS} are taken"
+        )
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise RenderError(
+            f"the text holds half a surrogate pair at character {error.start}, which is not"
+            " Unicode text"
+        ) from None
+
+
+def _token_ids(tokenizer: Tokenizer, text: str, add_special_tokens: bool) -> list[int]:
+    # The batch form releases the GIL, and the fast one computes no offsets.
+    (encoding,) = tokenizer.encode_batch_fast([text], add_special_tokens=add_special_tokens)
+    return encoding.ids
 
 
 def _literal_copy(original: Tokenizer) -> Tokenizer:

@@ -151,6 +151,7 @@ def test_prompt_logprobs_and_token_ids() -> None:
         [{"role": "user", "content": [5]}],
         [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}],
         [{"role": "user", "content": [{"type": "text", "text": 5}]}],
+        [{"role": "user", "content": [{"type": "refusal", "text": "x"}]}],
         [{"role": "refuse", "content": "x"}],
     ],
 )
@@ -169,6 +170,8 @@ def test_accepted_messages() -> None:
         for message in (
             {"role": "user", "content": parts, "name": "x"},
             {"role": "assistant", "content": None, "tool_calls": []},
+            {"role": "assistant", "tool_calls": []},
+            {"role": "assistant", "content": [{"type": "refusal", "refusal": "No."}]},
             {"role": "system", "content": ""},
         ):
             await post(server, messages=[message], max_tokens=1)

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pagemill.server.rendering import Renderer, rendered
+from pagemill.server.rendering import Renderer, Rendering
 
 
 async def echoed_texts(
-    renderer: Renderer,
+    rendering: Rendering,
     texts: Sequence[str | None],
     token_ids: Sequence[Sequence[int]],
     prompts: Sequence[np.ndarray],
@@ -18,7 +18,7 @@ async def echoed_texts(
     """What echo says of each prompt: the text that was sent, or else that of its tokens.
 
     Args:
-        renderer: decodes tokens.
+        rendering: decodes tokens.
         texts: what the client sent; None for token ids.
         token_ids: the prompts before truncation.
         prompts: the prompts after it.
@@ -26,10 +26,7 @@ async def echoed_texts(
     echoed: list[str] = []
     for text, sent, prompt in zip(texts, token_ids, prompts, strict=True):
         if text is None or len(prompt) < len(sent):
-            kept = prompt.tolist()
-            text = await rendered(
-                lambda kept=kept: renderer.decode(kept, skip_special_tokens=False), len(kept)
-            )
+            text = await rendering.decode(prompt.tolist(), skip_special_tokens=False)
         echoed.append(text)
     return echoed
 

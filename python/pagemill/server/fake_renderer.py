@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pagemill.render.errors import RenderError
+from pagemill.render.renderer import ChatPrompt
 
 
 class FakeDetokenizer:
@@ -38,20 +39,28 @@ class FakeRenderer:
         del add_special_tokens, parse_special
         return list(text.encode())
 
-    def apply_chat_template(
+    def render_chat(
         self,
         messages: Sequence[Mapping[str, Any]],
         tools: Sequence[Mapping[str, Any]] | None = None,
         add_generation_prompt: bool = True,
         continue_final_message: bool = False,
         template_kwargs: Mapping[str, Any] | None = None,
-    ) -> str:
+    ) -> ChatPrompt:
         """`role:content` lines; a role "refuse" is refused."""
         del tools, continue_final_message, template_kwargs
         if any(message["role"] == "refuse" for message in messages):
             raise RenderError("the template refuses", "messages")
-        lines = [f"{message['role']}:{message['content']}" for message in messages]
-        return "\n".join([*lines, "assistant:"] if add_generation_prompt else lines)
+        lines = [f"{message['role']}:{message.get('content')}" for message in messages]
+        return ChatPrompt("\n".join([*lines, "assistant:"] if add_generation_prompt else lines))
+
+    def encode_prompt(self, prompt: ChatPrompt, add_special_tokens: bool = False) -> list[int]:
+        """The bytes of `prompt`."""
+        return self.encode(prompt.text, add_special_tokens, parse_special=True)
+
+    def min_tokens(self, text: str) -> int:
+        """The number of bytes."""
+        return len(text.encode())
 
     def decode(self, token_ids: Sequence[int], skip_special_tokens: bool = True) -> str:
         """The text of `token_ids`."""

@@ -16,7 +16,7 @@ from pagemill.observe.metrics import RequestMetrics
 from pagemill.server.errors import bad_request, from_engine
 from pagemill.server.generation import Generation
 from pagemill.server.model_info import ModelInfo
-from pagemill.server.rendering import Renderer
+from pagemill.server.rendering import Renderer, Rendering
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,8 +49,18 @@ class Pipeline:
     ) -> None:
         self.engine = engine
         self.renderer = renderer
+        self.rendering = Rendering(renderer, model.max_model_len)
         self.model = model
         self.metrics = metrics
+
+    def check_choices(self, num_prompts: int, n: int) -> None:
+        """Raises a 400 ApiError for more choices than fit; called before anything is tokenized."""
+        if num_prompts * n > self.model.max_choices:
+            raise bad_request(
+                f"{num_prompts} prompt(s) times `n` = {n} are more choices than this server can"
+                f" hold ({self.model.max_choices}); send fewer at a time.",
+                "n",
+            )
 
     def generate(
         self,
@@ -64,12 +74,6 @@ class Pipeline:
             ApiError: the request cannot be served; nothing runs then.
         """
         sampling = self.model.defaults.fill(sampling)
-        if len(prompts) * sampling.n > self.model.max_choices:
-            raise bad_request(
-                f"{len(prompts)} prompt(s) times `n` = {sampling.n} are more choices than this"
-                f" server can hold ({self.model.max_choices}); send fewer at a time.",
-                "n",
-            )
         try:
             checked = [self._prompt(ids, options) for ids in prompts]
             stream = self._submit(checked, sampling, options)

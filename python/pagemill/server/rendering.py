@@ -1,21 +1,36 @@
-"""Text to token ids, in a worker thread where it would hold up the event loop."""
+"""Text, messages and token ids, without holding up the event loop.
+
+Small texts are tokenized at once. Large ones go to a thread, a bounded number of bytes at a time;
+a text that cannot fit the context is refused untokenized. Chat templates run in other processes.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+import contextlib
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar
 
+from starlette.types import Receive
+
+from pagemill.config.env import cache_folder
+from pagemill.config.model import ModelConfig
 from pagemill.render.errors import RenderError
+from pagemill.render.renderer import ChatPrompt, RenderSource
 from pagemill.render.renderer import Renderer as ModelRenderer
-from pagemill.render.renderer import RenderSource
+from pagemill.render.template_process import MAX_PROCESSES
+from pagemill.render.token_reach import utf8_bytes
+from pagemill.server.disconnect import until_disconnect
 from pagemill.server.errors import ApiError, bad_request
+from pagemill.server.text_gate import TextGate
 
 T = TypeVar("T")
 
 # Tokenizing takes about 1 us per 4 characters; a hop to a thread about 100 us.
 INLINE_CHARS = 4096
+MAX_BYTES_AT_ONCE = 8 * 2**20
+MAX_RENDERS = 256  # running and waiting
 
 
 class Detokenizer(Protocol):
@@ -35,14 +50,18 @@ class Renderer(Protocol):
         self, text: str, add_special_tokens: bool = True, parse_special: bool = False
     ) -> list[int]: ...
 
-    def apply_chat_template(
+    def render_chat(
         self,
         messages: Sequence[Mapping[str, Any]],
         tools: Sequence[Mapping[str, Any]] | None = None,
         add_generation_prompt: bool = True,
         continue_final_message: bool = False,
         template_kwargs: Mapping[str, Any] | None = None,
-    ) -> str: ...
+    ) -> ChatPrompt: ...
+
+    def encode_prompt(self, prompt: ChatPrompt, add_special_tokens: bool = False) -> list[int]: ...
+
+    def min_tokens(self, text: str) -> int: ...
 
     def decode(self, token_ids: Sequence[int], skip_special_tokens: bool = True) -> str: ...
 
@@ -55,28 +74,121 @@ class Renderer(Protocol):
     def token_text(self, token_id: int) -> str: ...
 
 
-def open_renderer(
-    source: RenderSource, chat_template: str | None, cache: Path | None = None
-) -> ModelRenderer:
-    """The renderer of an opened model; `chat_template` (file or text) replaces the model's own.
-    `cache`: see `ModelRenderer.open`.
+class Rendering:
+    """A model's renderer for the requests of one server. Belongs to one event loop."""
+
+    def __init__(self, renderer: Renderer, max_model_len: int) -> None:
+        self._renderer = renderer
+        self._max_model_len = max_model_len
+        self._gate = TextGate(MAX_BYTES_AT_ONCE)
+        self._renders = 0
+        self._threads = ThreadPoolExecutor(MAX_PROCESSES, "chat-template")
+
+    async def chat(
+        self, render: Callable[[], ChatPrompt], add_special_tokens: bool, receive: Receive
+    ) -> list[int]:
+        """Token ids of what `render`, which calls `Renderer.render_chat`, returns.
+
+        Raises:
+            ApiError: 400 if the messages or the template cannot be rendered, or the prompt cannot
+                fit; 429 if too many requests wait for their templates.
+            ClientDisconnect: the client went away while the request waited.
+        """
+        with _refusals():
+            prompt = await self._rendered(render, receive)
+            return await self._tokenized(
+                [prompt.text],
+                lambda: self._renderer.encode_prompt(prompt, add_special_tokens),
+                "messages",
+                receive,
+            )
+
+    async def token_ids(
+        self,
+        prompts: Sequence[str | list[int]],
+        add_special_tokens: bool,
+        parse_special: bool,
+        param: str,
+        receive: Receive,
+    ) -> list[list[int]]:
+        """Token ids of each prompt of a request's field `param`; those that are ids stay.
+
+        Raises:
+            ApiError: 400 if a text cannot be tokenized, or cannot fit.
+            ClientDisconnect: the client went away while the request waited.
+        """
+
+        def encode() -> list[list[int]]:
+            encode = self._renderer.encode
+            return [
+                encode(prompt, add_special_tokens, parse_special)
+                if isinstance(prompt, str)
+                else prompt
+                for prompt in prompts
+            ]
+
+        texts = [prompt for prompt in prompts if isinstance(prompt, str)]
+        with _refusals():
+            return await self._tokenized(texts, encode, param, receive)
+
+    async def decode(self, token_ids: Sequence[int], skip_special_tokens: bool) -> str:
+        """The text of `token_ids`."""
+        if len(token_ids) <= INLINE_CHARS:
+            return self._renderer.decode(token_ids, skip_special_tokens)
+        return await asyncio.to_thread(self._renderer.decode, token_ids, skip_special_tokens)
+
+    async def _rendered(self, render: Callable[[], ChatPrompt], receive: Receive) -> ChatPrompt:
+        if self._renders >= MAX_RENDERS:
+            raise ApiError(429, "Too many chat requests wait for their chat template; try again.")
+        self._renders += 1
+        try:
+            running = asyncio.get_running_loop().run_in_executor(self._threads, render)
+            if self._renders <= MAX_PROCESSES:
+                return await running
+            return await until_disconnect(_result(running), receive)
+        finally:
+            self._renders -= 1
+
+    async def _tokenized(
+        self, texts: Sequence[str], work: Callable[[], T], param: str, receive: Receive
+    ) -> T:
+        if sum(map(len, texts)) <= INLINE_CHARS:
+            return work()
+        size = await asyncio.to_thread(self._checked_bytes, texts, param)
+        return await self._gate.run(size, work, receive)
+
+    def _checked_bytes(self, texts: Sequence[str], param: str) -> int:
+        limit = self._max_model_len
+        for text in texts:
+            least = self._renderer.min_tokens(text) if len(text) > INLINE_CHARS else 0
+            if least > limit:
+                raise bad_request(
+                    f"This model's maximum context length is {limit} tokens, but `{param}` has a"
+                    f" text of {utf8_bytes(text)} bytes, which is at least {least} tokens. Shorten"
+                    " it; so long a text is not tokenized in order to truncate it.",
+                    param,
+                )
+        return sum(map(utf8_bytes, texts))
+
+
+def open_renderer(source: RenderSource, config: ModelConfig) -> ModelRenderer:
+    """The renderer of an opened model.
 
     Raises:
         RenderError: the tokenizer or the template cannot be used.
     """
-    return ModelRenderer.open(source, chat_template, cache)
+    cache = cache_folder(config.cache_dir)
+    return ModelRenderer.open(source, config.chat_template, config.trust_control_tokens, cache)
 
 
-async def rendered(work: Callable[[], T], size: int) -> T:
-    """The result of `work`, which renders about `size` characters.
+async def _result(future: Awaitable[T]) -> T:
+    return await future
 
-    Raises:
-        ApiError: 400 where the text, the messages or the template cannot be rendered.
-    """
+
+@contextlib.contextmanager
+def _refusals() -> Generator[None, None, None]:
     try:
-        if size <= INLINE_CHARS:
-            return work()
-        return await asyncio.to_thread(work)
+        yield
     except RenderError as error:
         raise bad_request(_sentence(error.message), error.param) from error
     except RecursionError as error:

@@ -18,7 +18,6 @@ import time
 import uvloop
 
 from pagemill.config import ServeConfig
-from pagemill.config.env import cache_folder
 from pagemill.engine.async_engine import AsyncEngine
 from pagemill.engine.core import EngineCore
 from pagemill.engine.loading import LoadedModel, load
@@ -161,6 +160,4 @@ class _Server:
 
 def _load(config: ServeConfig) -> tuple[LoadedModel, Renderer]:
     loaded = load(config.engine)
-    model = config.engine.model
-    renderer = open_renderer(loaded.source, model.chat_template, cache_folder(model.cache_dir))
-    return loaded, renderer
+    return loaded, open_renderer(loaded.source, config.engine.model)

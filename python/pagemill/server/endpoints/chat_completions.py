@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import AsyncGenerator, Iterator
 from typing import Any
@@ -32,7 +33,6 @@ from pagemill.server.protocol.chat import (
 )
 from pagemill.server.protocol.decode import decode_request
 from pagemill.server.protocol.sampling import to_sampling
-from pagemill.server.rendering import rendered
 from pagemill.server.request_ids import name_request
 from pagemill.server.sse import EventStream, event
 from pagemill.server.state import state_of
@@ -50,7 +50,7 @@ async def create(request: Request) -> Response:
     pipeline.model.check_name(asked.model)
     pipeline.model.check_generates()
     name = f"chatcmpl-{name_request(request, asked.request_id)}"
-    generation = await _start(pipeline, asked, len(body), tenant_of(request))
+    generation = await _start(pipeline, asked, request)
     chat = _Chat(pipeline, asked, name, generation)
     if asked.stream:
         events = chat.events(max(state.config.stream_interval, asked.stream_interval))
@@ -62,13 +62,14 @@ async def create(request: Request) -> Response:
     return Response(msgspec.json.encode(response), media_type="application/json")
 
 
-async def _start(pipeline: Pipeline, asked: ChatRequest, size: int, tenant: str) -> Generation:
+async def _start(pipeline: Pipeline, asked: ChatRequest, request: Request) -> Generation:
     """Renders and submits.
 
     Raises:
         ApiError: the request cannot be served.
     """
     _check(asked)
+    pipeline.check_choices(1, asked.n)
     sampling = to_sampling(
         asked,
         logprobs=asked.top_logprobs if asked.logprobs else None,
@@ -76,19 +77,15 @@ async def _start(pipeline: Pipeline, asked: ChatRequest, size: int, tenant: str)
         max_logprobs=pipeline.model.max_logprobs,
         logprobs_param="top_logprobs",
     )
-    renderer, variables = pipeline.renderer, _template_variables(asked)
-
-    def encode() -> list[int]:
-        text = renderer.apply_chat_template(
-            asked.messages,
-            asked.tools or None,
-            asked.add_generation_prompt,
-            asked.continue_final_message,
-            variables,
-        )
-        return renderer.encode(text, asked.add_special_tokens, parse_special=True)
-
-    token_ids = await rendered(encode, size)
+    render = functools.partial(
+        pipeline.renderer.render_chat,
+        asked.messages,
+        asked.tools or None,
+        asked.add_generation_prompt,
+        asked.continue_final_message,
+        _template_variables(asked),
+    )
+    token_ids = await pipeline.rendering.chat(render, asked.add_special_tokens, request.receive)
     requested, requested_param = asked.max_completion_tokens, "max_completion_tokens"
     if requested is None:
         requested, requested_param = asked.max_tokens, "max_tokens"
@@ -100,7 +97,7 @@ async def _start(pipeline: Pipeline, asked: ChatRequest, size: int, tenant: str)
         truncation_side=asked.truncation_side,
         cache_salt=asked.cache_salt or "",
         priority=asked.priority,
-        tenant=tenant,
+        tenant=tenant_of(request),
         param="messages",
     )
     return pipeline.generate([token_ids], sampling, options)

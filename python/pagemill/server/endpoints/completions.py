@@ -9,6 +9,7 @@ import msgspec
 from msgspec import UNSET
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import Receive
 
 from pagemill.engine.assembly import ChoiceDelta
 from pagemill.server.admission import read_body, tenant_of
@@ -29,7 +30,6 @@ from pagemill.server.protocol.completion import (
 )
 from pagemill.server.protocol.decode import decode_request
 from pagemill.server.protocol.sampling import to_sampling
-from pagemill.server.rendering import rendered
 from pagemill.server.request_ids import name_request
 from pagemill.server.sse import EventStream, event
 from pagemill.server.state import state_of
@@ -45,7 +45,7 @@ async def create(request: Request) -> Response:
     pipeline.model.check_name(asked.model)
     pipeline.model.check_generates()
     name = f"cmpl-{name_request(request, asked.request_id)}"
-    completion = await _Completion.start(pipeline, asked, name, tenant_of(request))
+    completion = await _Completion.start(pipeline, asked, name, request)
     if asked.stream:
         events = completion.events(max(state.config.stream_interval, asked.stream_interval))
         return EventStream(guarded(events), completion.close)
@@ -77,7 +77,7 @@ class _Completion:
 
     @classmethod
     async def start(
-        cls, pipeline: Pipeline, asked: CompletionRequest, name: str, tenant: str
+        cls, pipeline: Pipeline, asked: CompletionRequest, name: str, request: Request
     ) -> _Completion:
         """Renders and submits.
 
@@ -99,7 +99,7 @@ class _Completion:
             prompt_logprobs=prompt_logprobs,
             max_logprobs=pipeline.model.max_logprobs,
         )
-        token_ids, texts = await _render(pipeline, asked)
+        token_ids, texts = await _render(pipeline, asked, request.receive)
         options = GenerationOptions(
             max_tokens=asked.max_tokens,
             default_max_tokens=DEFAULT_MAX_TOKENS,
@@ -107,14 +107,14 @@ class _Completion:
             truncation_side=asked.truncation_side,
             cache_salt=asked.cache_salt or "",
             priority=asked.priority,
-            tenant=tenant,
+            tenant=tenant_of(request),
         )
         generation = pipeline.generate(token_ids, sampling, options)
         completion = cls(pipeline, asked, name, generation)
         if asked.echo:
             try:
                 completion._echoes = await echoed_texts(
-                    pipeline.renderer, texts, token_ids, generation.prompts
+                    pipeline.rendering, texts, token_ids, generation.prompts
                 )
             except BaseException:
                 completion.close()
@@ -205,23 +205,15 @@ class _Completion:
 
 
 async def _render(
-    pipeline: Pipeline, asked: CompletionRequest
+    pipeline: Pipeline, asked: CompletionRequest, receive: Receive
 ) -> tuple[list[list[int]], list[str | None]]:
     """Token ids of the prompts, and their texts if they came as text."""
-    token_ids: list[list[int]] = []
-    texts: list[str | None] = []
-    renderer, special = pipeline.renderer, asked.add_special_tokens
-    for prompt in prompts(asked.prompt):
-        if isinstance(prompt, str):
-            # Control tokens written in a raw prompt mean themselves, as everywhere in the field.
-            ids = await rendered(
-                lambda text=prompt: renderer.encode(text, special, parse_special=True), len(prompt)
-            )
-            texts.append(prompt)
-        else:
-            ids = prompt
-            texts.append(None)
-        token_ids.append(ids)
+    asked_prompts = prompts(asked.prompt)
+    pipeline.check_choices(len(asked_prompts), asked.n)
+    token_ids = await pipeline.rendering.token_ids(
+        asked_prompts, asked.add_special_tokens, asked.parse_special, "prompt", receive
+    )
+    texts = [prompt if isinstance(prompt, str) else None for prompt in asked_prompts]
     return token_ids, texts
 
 

@@ -23,7 +23,6 @@ from pagemill.server.protocol.embedding import (
     EmbeddingResponse,
     EmbeddingUsage,
 )
-from pagemill.server.rendering import rendered
 from pagemill.server.request_ids import name_request
 from pagemill.server.state import state_of
 
@@ -37,24 +36,18 @@ async def create(request: Request) -> Response:
     model.check_name(asked.model)
     model.check_pools()
     name = f"embd-{name_request(request, asked.request_id)}"
-    answer = _embed(state.pipeline, asked, name, tenant_of(request))
+    answer = _embed(state.pipeline, asked, name, request)
     response = await until_disconnect(answer, request.receive)
     # Encoding thousands of vectors takes long, but a thread would hold the GIL for as long.
     return Response(msgspec.json.encode(response), media_type="application/json")
 
 
 async def _embed(
-    pipeline: Pipeline, asked: EmbeddingRequest, name: str, tenant: str
+    pipeline: Pipeline, asked: EmbeddingRequest, name: str, request: Request
 ) -> EmbeddingResponse:
-    token_ids: list[list[int]] = []
-    for item in prompts(asked.input, "input"):
-        if isinstance(item, str):
-            text, special = item, asked.add_special_tokens
-            item = await rendered(
-                lambda text=text, special=special: pipeline.renderer.encode(text, special),
-                len(text),
-            )
-        token_ids.append(item)
+    token_ids = await pipeline.rendering.token_ids(
+        prompts(asked.input, "input"), asked.add_special_tokens, False, "input", request.receive
+    )
     options = GenerationOptions(
         max_tokens=None,
         default_max_tokens=None,
@@ -62,7 +55,7 @@ async def _embed(
         truncation_side=asked.truncation_side,
         cache_salt=asked.cache_salt or "",
         priority=asked.priority,
-        tenant=tenant,
+        tenant=tenant_of(request),
         param="input",
     )
     vectors, num_tokens = await pipeline.embed(token_ids, options)

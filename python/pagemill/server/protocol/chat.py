@@ -7,6 +7,7 @@ from typing import Annotated, Any, cast
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from pagemill.render.chat_messages import TEXT_PARTS
 from pagemill.server.errors import bad_request
 from pagemill.server.protocol.decode import FieldRules, Unsupported, nothing, only
 from pagemill.server.protocol.sampling import IGNORED, UNSUPPORTED, GenerationRequest, Positive
@@ -80,13 +81,14 @@ def _check_part(part: Any, where: str) -> None:
         raise bad_request(f"`{where}` must be an object with a `type`.", "messages")
     fields = cast(dict[str, Any], part)
     kind = fields.get("type")
-    if kind not in ("text", "input_text", "output_text"):
+    field = TEXT_PARTS.get(kind) if isinstance(kind, str) else None
+    if field is None:
         raise bad_request(
             f"`{where}.type` is {str(kind)[:40]!r}; this model takes parts of type `text` only.",
             "messages",
         )
-    if not isinstance(fields.get("text"), str):
-        raise bad_request(f"`{where}.text` must be a string.", "messages")
+    if not isinstance(fields.get(field), str):
+        raise bad_request(f"`{where}.{field}` must be a string.", "messages")
 
 
 class TopLogprob(msgspec.Struct):

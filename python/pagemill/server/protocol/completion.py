@@ -31,6 +31,7 @@ class CompletionRequest(GenerationRequest, kw_only=True):
     logprobs: Logprobs | None = None
     echo: bool = False
     add_special_tokens: bool = True
+    parse_special: bool = True
 
 
 RULES = FieldRules(

@@ -1,0 +1,81 @@
+"""What crosses between this process and one that renders chat templates.
+
+A message is 8 bytes of length, little endian, and that many bytes of MessagePack.
+"""
+
+import signal
+import socket
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+MAX_TEMPLATE_CHARS = 2**18
+TIME_IS_UP = signal.SIGPROF  # the signal that ends it then
+
+_LENGTH_BYTES = 8
+_CHUNK_BYTES = 2**20
+
+
+class Setup(msgspec.Struct, array_like=True):
+    """The first message.
+
+    `templates` are "default" and perhaps "tool_use"; `variables` are such as `bos_token`;
+    `control_tokens` are the vocabulary's.
+    """
+
+    templates: dict[str, str]
+    variables: dict[str, str]
+    control_tokens: list[str]
+    max_cpu_s: float = 2.0
+    """Processor time for one message, this one included."""
+    max_extra_bytes: int = 512 * 2**20
+    """Memory beyond what the process has when it starts."""
+
+
+class RenderRequest(msgspec.Struct, array_like=True, kw_only=True):
+    """Each further message: what `Renderer.render_chat` takes."""
+
+    messages: list[Mapping[str, Any]]
+    tools: list[Mapping[str, Any]] | None
+    add_generation_prompt: bool
+    continue_final_message: bool
+    variables: Mapping[str, Any]
+    trust_control_tokens: bool
+
+
+class RenderReply(msgspec.Struct, array_like=True):
+    """The answer to each message: a prompt, or the error that says why there is none.
+
+    `has_stand_ins`: control tokens of the template are written as `ControlText.stand_in`s, and
+    every other character of `text` is plain text.
+    """
+
+    text: str = ""
+    has_stand_ins: bool = False
+    error: str | None = None
+    param: str | None = None
+
+
+def send(connection: socket.socket, payload: bytes) -> None:
+    """Sends one message."""
+    connection.sendall(len(payload).to_bytes(_LENGTH_BYTES, "little") + payload)
+
+
+def receive(connection: socket.socket) -> bytes | None:
+    """Returns the next message; None if the peer has closed the connection."""
+    head = _receive_exactly(connection, _LENGTH_BYTES)
+    if head is None:
+        return None
+    return _receive_exactly(connection, int.from_bytes(head, "little"))
+
+
+def _receive_exactly(connection: socket.socket, size: int) -> bytes | None:
+    parts: list[bytes] = []
+    while size > 0:
+        part = connection.recv(min(size, _CHUNK_BYTES))
+        if not part:
+            return None
+        parts.append(part)
+        size -= len(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)

@@ -1,0 +1,104 @@
+"""The process that renders chat templates, with hard limits on its time and memory.
+
+Standard input is a socket. It carries `template_wire` messages: a `Setup`, then `RenderRequest`s,
+each answered with a `RenderReply`. The process ends when the socket is closed. A message that takes
+too long ends it too, by a signal that no template can catch.
+"""
+
+import functools
+import resource
+import signal
+import socket
+from collections.abc import Callable
+
+import msgspec
+
+from pagemill.render.chat_messages import cut_to_continue
+from pagemill.render.chat_template import ChatTemplate, reason
+from pagemill.render.control_text import ControlText
+from pagemill.render.errors import RenderError
+from pagemill.render.template_wire import (
+    TIME_IS_UP,
+    RenderReply,
+    RenderRequest,
+    Setup,
+    receive,
+    send,
+)
+
+
+def main() -> None:
+    """Serves the socket until it is closed."""
+    signal.signal(TIME_IS_UP, signal.SIG_DFL)  # whatever the parent ignores
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all; the parent decides
+    with socket.socket(fileno=0) as connection:
+        message = receive(connection)
+        if message is None:
+            return
+        setup = msgspec.msgpack.decode(message, type=Setup)
+        _limit_memory(setup.max_extra_bytes)
+        worker = _Worker()
+        _serve(connection, setup, lambda: worker.compile(setup))
+        while (message := receive(connection)) is not None:
+            _serve(connection, setup, functools.partial(worker.render, message))
+
+
+def _serve(connection: socket.socket, setup: Setup, work: Callable[[], RenderReply]) -> None:
+    signal.setitimer(signal.ITIMER_PROF, setup.max_cpu_s)
+    payload = msgspec.msgpack.encode(_reply(work))
+    signal.setitimer(signal.ITIMER_PROF, 0)
+    send(connection, payload)
+
+
+class _Worker:
+    """A model's templates."""
+
+    def __init__(self) -> None:
+        self._templates: dict[str, ChatTemplate] = {}
+        self._control = ControlText(())
+        self._decode = msgspec.msgpack.Decoder(RenderRequest).decode
+
+    def compile(self, setup: Setup) -> RenderReply:
+        """Compiles the templates."""
+        self._control = ControlText(setup.control_tokens)
+        for name, source in setup.templates.items():
+            self._templates[name] = ChatTemplate(source, setup.variables)
+        return RenderReply()
+
+    def render(self, message: bytes) -> RenderReply:
+        """Answers a `RenderRequest`."""
+        request = self._decode(message)
+        for_tools = self._templates.get("tool_use") if request.tools else None
+        template = for_tools or self._templates["default"]
+        messages = [template.prepared(message) for message in request.messages]
+        control = None if request.trust_control_tokens else self._control
+        prompt = template.render(
+            messages, request.tools, request.add_generation_prompt, request.variables, control
+        )
+        if request.continue_final_message:
+            content = messages[-1]["content"]
+            prompt = cut_to_continue(prompt, control.marked(content) if control else content)
+        respelt = None if control is None else control.with_stand_ins(prompt)
+        return RenderReply(prompt) if respelt is None else RenderReply(respelt, True)
+
+
+def _reply(work: Callable[[], RenderReply]) -> RenderReply:
+    try:
+        return work()
+    except RenderError as error:
+        return RenderReply(error=error.message, param=error.param)
+    except Exception as error:
+        # Whatever else a template does to its compiler fails it alone.
+        return RenderReply(error=f"the chat template failed: {reason(error)}", param="messages")
+
+
+def _limit_memory(extra_bytes: int) -> None:
+    with open("/proc/self/statm", encoding="ascii") as file:
+        pages = int(file.read().split()[0])
+    limit = pages * resource.getpagesize() + extra_bytes
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+if __name__ == "__main__":
+    main()

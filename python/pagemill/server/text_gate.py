@@ -1,0 +1,87 @@
+"""How much text is being tokenized at once, and the memory that doing so takes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+from collections import deque
+from collections.abc import Callable
+from typing import TypeVar
+
+from starlette.types import Receive
+
+from pagemill.server.disconnect import until_disconnect
+
+T = TypeVar("T")
+
+# The tokenizer's memory of a text this large is worth the few milliseconds of returning it.
+_TRIM_BYTES = 2**20
+
+
+class TextGate:
+    """Runs work on texts in threads, at most `capacity` bytes of text at once, in turn.
+
+    A text larger than that runs alone. Belongs to one event loop.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._in_use = 0
+        self._queue: deque[tuple[int, asyncio.Event]] = deque()
+
+    async def run(self, size: int, work: Callable[[], T], receive: Receive) -> T:
+        """The result of `work`, run in a thread, on `size` bytes.
+
+        Raises:
+            ClientDisconnect: the client went away before its turn came.
+        """
+        if self._queue or not self._fits(size):
+            await self._wait(size, receive)
+        else:
+            self._in_use += size
+        # A client that goes away now stops waiting, but the thread goes on, and so does its share.
+        running = asyncio.get_running_loop().run_in_executor(None, _trimmed, size, work)
+        running.add_done_callback(lambda done: self._left(size, done))
+        return await asyncio.shield(running)
+
+    def _fits(self, size: int) -> bool:
+        return self._in_use == 0 or self._in_use + size <= self._capacity
+
+    async def _wait(self, size: int, receive: Receive) -> None:
+        entry = (size, asyncio.Event())
+        self._queue.append(entry)
+        try:
+            await until_disconnect(entry[1].wait(), receive)
+        except BaseException:
+            if entry in self._queue:
+                self._queue.remove(entry)
+            else:  # its turn came at the same moment
+                self._in_use -= size
+            self._admit()
+            raise
+
+    def _left(self, size: int, done: asyncio.Future[T]) -> None:
+        done.exception()  # seen, even if the request has gone away
+        self._in_use -= size
+        self._admit()
+
+    def _admit(self) -> None:
+        while self._queue and self._fits(self._queue[0][0]):
+            size, turn = self._queue.popleft()
+            self._in_use += size
+            turn.set()
+
+
+def _trimmed(size: int, work: Callable[[], T]) -> T:
+    try:
+        return work()
+    finally:
+        if size >= _TRIM_BYTES:
+            _return_free_memory()
+
+
+def _return_free_memory() -> None:
+    # The C library keeps freed memory in each thread's arena. Others than glibc's return it.
+    with contextlib.suppress(AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)

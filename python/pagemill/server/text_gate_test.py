@@ -1,0 +1,115 @@
+"""Tests of pagemill.server.text_gate."""
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from starlette.requests import ClientDisconnect
+
+from pagemill.server.text_gate import TextGate
+
+
+async def _here() -> Any:
+    await asyncio.Event().wait()
+
+
+async def _gone() -> Any:
+    return {"type": "http.disconnect"}
+
+
+class _Work:
+    """Runs until it is released, and counts how much runs at once."""
+
+    def __init__(self) -> None:
+        self.release = threading.Event()
+        self.running = 0
+        self.most = 0
+        self._lock = threading.Lock()
+
+    def of(self, size: int) -> Callable[[], int]:
+        """Work on `size` bytes, which returns them."""
+
+        def run() -> int:
+            with self._lock:
+                self.running += size
+                self.most = max(self.most, self.running)
+            self.release.wait(5)
+            with self._lock:
+                self.running -= size
+            return size
+
+        return run
+
+
+def _run(test: Callable[[TextGate, _Work], Awaitable[None]]) -> None:
+    work = _Work()
+    try:
+        asyncio.run(asyncio.wait_for(test(TextGate(10), work), 20))
+    finally:
+        work.release.set()
+
+
+async def _settle() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0.001)
+
+
+def test_at_most_the_capacity_at_once() -> None:
+    async def body(gate: TextGate, work: _Work) -> None:
+        sizes = [4, 7, 6, 3, 25, 1, 10]
+        tasks = [asyncio.create_task(gate.run(size, work.of(size), _here)) for size in sizes]
+        await _settle()
+        assert work.running == 4  # the rest wait in turn, even what would fit
+        work.release.set()
+        assert await asyncio.gather(*tasks) == sizes
+        assert work.most == 25  # larger than the capacity: alone
+
+    _run(body)
+
+
+def test_who_disconnects_leaves_the_queue() -> None:
+    async def body(gate: TextGate, work: _Work) -> None:
+        first = asyncio.create_task(gate.run(10, work.of(10), _here))
+        await _settle()
+        with pytest.raises(ClientDisconnect):
+            await gate.run(10, work.of(10), _gone)
+        last = asyncio.create_task(gate.run(10, work.of(10), _here))
+        await _settle()
+        work.release.set()
+        assert await asyncio.gather(first, last) == [10, 10]
+
+    _run(body)
+
+
+def test_cancelled_work_keeps_its_share_until_its_thread_ends() -> None:
+    async def body(gate: TextGate, work: _Work) -> None:
+        first = asyncio.create_task(gate.run(10, work.of(10), _here))
+        await _settle()
+        first.cancel()
+        waiting = asyncio.create_task(gate.run(5, work.of(5), _here))
+        cancelled = asyncio.create_task(gate.run(10, work.of(10), _here))
+        last = asyncio.create_task(gate.run(5, work.of(5), _here))
+        await _settle()
+        assert work.running == 10
+        cancelled.cancel()
+        work.release.set()
+        assert await asyncio.gather(waiting, last) == [5, 5]
+        assert work.most == 10
+
+    _run(body)
+
+
+def test_a_failure_frees_its_share() -> None:
+    async def body(gate: TextGate, work: _Work) -> None:
+        def fail() -> None:
+            raise ValueError("no")
+
+        for _ in range(3):
+            with pytest.raises(ValueError, match="no"):
+                await gate.run(8, fail, _here)
+        work.release.set()
+        assert await gate.run(8, work.of(8), _here) == 8
+
+    _run(body)
