@@ -87,6 +87,7 @@ BAD: Mapping[str, Mapping[str, Sequence[Any]]] = {
         "max_tokens": (*NO_INTEGER, -1, 0, 2**31, 256),
         "logprobs": (*NO_INTEGER, 21, -1, -2),
         "echo": NO_FLAG,
+        "parse_special": NO_FLAG,
     },
     EMBEDDINGS: {
         **PRIVATE,
