@@ -191,25 +191,26 @@ void KvTiers::LogFailure(const Status& why, int64_t now_ns) {
 }
 
 void KvTiers::Close(scheduler::Scheduler* scheduler, int64_t now_ns) {
-  using Clock = std::chrono::steady_clock;
-  constexpr int64_t kPauseMicros = 10'000;
   Start(scheduler, now_ns, /*only_forgets=*/true);
-  if (owned_worker_ == nullptr) {
-    const Clock::time_point end = Clock::now() + std::chrono::nanoseconds(timeout_ns_);
-    while (!(started_.empty() && abandoned_.empty()) && Clock::now() < end) {
-      worker_->Wait(kPauseMicros);
-      TakeResults(scheduler, now_ns);
-    }
-  }
-  const size_t left = owned_worker_ == nullptr ? started_.size() + abandoned_.size() : 0;
-  if (left > 0) {
-    Log(log_, LogSeverity::kError,
-        std::to_string(left) + " KV transfers of the host's worker did not end within " +
-            std::to_string(timeout_ns_ / kNanosPerMilli) +
-            " ms (--kv-transfer-timeout-ms); the worker must not touch KV pages any more");
-  }
+  if (owned_worker_ == nullptr) DrainHostsWorker(scheduler, now_ns);
   owned_worker_.reset();
   worker_ = nullptr;
+}
+
+void KvTiers::DrainHostsWorker(scheduler::Scheduler* scheduler, int64_t now_ns) {
+  using Clock = std::chrono::steady_clock;
+  constexpr int64_t kPauseMicros = 10'000;
+  const Clock::time_point end = Clock::now() + std::chrono::nanoseconds(timeout_ns_);
+  while (!(started_.empty() && abandoned_.empty()) && Clock::now() < end) {
+    worker_->Wait(kPauseMicros);
+    TakeResults(scheduler, now_ns);
+  }
+  const size_t left = started_.size() + abandoned_.size();
+  if (left == 0) return;
+  Log(log_, LogSeverity::kError,
+      std::to_string(left) + " KV transfers of the host's worker did not end within " +
+          std::to_string(timeout_ns_ / kNanosPerMilli) +
+          " ms (--kv-transfer-timeout-ms); the worker must not touch KV pages any more");
 }
 
 }  // namespace pagemill::engine

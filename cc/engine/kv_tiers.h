@@ -62,6 +62,7 @@ class KvTiers {
                    step::PageStore* pages);
   bool TakeResults(scheduler::Scheduler* scheduler, int64_t now_ns);
   void Start(scheduler::Scheduler* scheduler, int64_t now_ns, bool only_forgets);
+  void DrainHostsWorker(scheduler::Scheduler* scheduler, int64_t now_ns);
   void AbandonLate(scheduler::Scheduler* scheduler, int64_t now_ns);
   void LogFailure(const Status& why, int64_t now_ns);
 

@@ -245,6 +245,23 @@ TEST_F(KvTiersTest, AFolderOfBlocksOutlivesTheEngine) {
   EXPECT_EQ(Answer(MakeRequest(3, 5)), 0) << "content of another model is not loaded";
 }
 
+// It reads all weights.
+TEST_F(KvTiersTest, TheFingerprintIsComputedOnlyForWhatOutlivesTheEngine) {
+  int num_computed = 0;
+  options_.kv_tiers.fingerprint = [&num_computed] {
+    ++num_computed;
+    return "a model";
+  };
+  options_.kv_tiers.host_bytes = 1 << 10;
+  options_.kv_tiers.disk_path = folder_;
+  options_.kv_tiers.disk_bytes = 1 << 20;
+  StartEngine();
+  StoreAndPushOut();
+  EXPECT_EQ(num_computed, 0);
+  EXPECT_TRUE(engine_->SaveSession(folder_, MakeRequest(4, 13)).ok());
+  EXPECT_EQ(num_computed, 1);
+}
+
 TEST_F(KvTiersTest, ALoadThatFailsIsComputedFromItsFirstBadBlock) {
   StartUnreliable();
   StoreAndPushOut();

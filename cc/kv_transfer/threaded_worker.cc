@@ -55,7 +55,8 @@ void ThreadedWorker::Wait(int64_t timeout_us) {
 
 void ThreadedWorker::Work(Lane* lane) {
   pthread_setname_np(pthread_self(), "pm-kv-copy");
-  (void)setpriority(PRIO_PROCESS, 0, kNiceness);  // of this thread; refused: slower, not wrong
+  // Of this thread; a refusal makes steps slower, not wrong.
+  (void)setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0) + kNiceness);
   std::unique_lock lock(mutex_);
   while (true) {
     lane->filled.wait(lock, [&] { return closing_ || !lane->queue.empty(); });

@@ -263,7 +263,9 @@ TEST_F(SchedulerTransfersTest, AResetIsRefusedIfTheConnectorCannotForget) {
   Add(MakeRequest(1, 9, 1));
   EXPECT_EQ(Step(), "1:9");
   EXPECT_FALSE(scheduler_->ResetPrefixCache());
-  Add(MakeRequest(2, 9, 1));
+  Request again = MakeRequest(1, 9, 1);
+  again.id = RequestId(2);
+  Add(again);
   EXPECT_EQ(Step(), "2:1") << "nothing was forgotten";
 }
 

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
 #include <string>
 #include <utility>
 
@@ -34,6 +36,28 @@ TEST(KvFingerprintTest, DependsOnWeightsShapesAndPages) {
   EXPECT_FALSE(fingerprint == Fingerprint(testing::TinyLlamaText({.seed = 1, .layers = 3})));
   EXPECT_FALSE(fingerprint == Fingerprint(text, {.block_size = 32}));
   EXPECT_FALSE(fingerprint == Fingerprint(text, {.dtype = DType::kF32}));
+}
+
+// A matrix in a file, of which no byte is special.
+TEST(KvFingerprintTest, DependsOnEveryByteOfAFile) {
+  const std::string path = ::testing::TempDir() + "/kv_fingerprint_test.weights";
+  constexpr int64_t kBytes = 4 * 256 * 256;
+  std::string bytes(kBytes, '\0');
+  const auto write = [&] { std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes; };
+  const std::string text = "pagemill-program 1\nfile 0 " + path +
+                           "\nweight a f32 256,256 0 0\ninput token_ids i32 T\n"
+                           "value out f32 L,256\nop first token_ids,a -> out\n"
+                           "output logits out\n";
+  write();
+  const Digest128 fingerprint = Fingerprint(text);
+  EXPECT_EQ(fingerprint, Fingerprint(text));
+  for (const size_t at : {size_t{0}, size_t{50'000}, size_t{200'001}, size_t{kBytes - 1}}) {
+    bytes[at] = 1;
+    write();
+    EXPECT_FALSE(fingerprint == Fingerprint(text)) << "byte " << at;
+    bytes[at] = 0;
+  }
+  std::filesystem::remove(path);
 }
 
 // The number of blocks is how much fits, not what a page means.

@@ -50,10 +50,9 @@ Digest128 Samples(std::span<const std::byte> bytes) {
   const int64_t length = std::min(size, kSampleBytes);
   std::vector<Digest128> digests;
   for (int64_t i = 0; i < kNumSamples; ++i) {
-    const int64_t at = (size - length) / (kNumSamples - 1) * i;
+    const int64_t at = (size - length) * i / (kNumSamples - 1);
     digests.push_back(Xxh3_128(bytes.data() + at, static_cast<size_t>(length)));
   }
-  digests.push_back(Xxh3_128(bytes.data() + size - length, static_cast<size_t>(length)));
   return Xxh3_128(digests.data(), digests.size() * sizeof(Digest128));
 }
 
@@ -97,9 +96,8 @@ Digest128 ParallelDigest(std::span<const std::byte> bytes, device::ThreadPool& p
 
 Digest128 DigestMemory::Of(const MappedFile& file, device::ThreadPool& pool) const {
   if (const std::optional<Digest128> known = Recall(file)) return *known;
-  const bool settled = IsSettled(file.identity(), settled_);
   const Digest128 digest = ParallelDigest(file.bytes(), pool);
-  if (settled) Remember(file, digest);
+  Remember(file, digest);
   return digest;
 }
 
@@ -129,7 +127,8 @@ std::optional<Digest128> DigestMemory::Recall(const MappedFile& file) const {
 
 void DigestMemory::Remember(const MappedFile& file, const Digest128& digest) const {
   std::error_code error;
-  if (folder_.empty() || !SyncToDisk(file.path())) return;
+  if (folder_.empty() || !IsSettled(file.identity(), settled_)) return;
+  if (!SyncToDisk(file.path())) return;
   fs::create_directories(folder_, error);
   const Record record = MakeRecord(file, digest);
   const std::string path = PathFor(file.path());

@@ -31,10 +31,12 @@ class DigestMemory {
   // The ending of its files. The time of last use is their modification time.
   static constexpr std::string_view kSuffix = ".digest";
 
-  // An empty folder remembers nothing. What was changed less than `settled` ago may change again
-  // without a new time, since file systems round times, and is not remembered by Of().
-  explicit DigestMemory(std::string folder,
-                        std::chrono::milliseconds settled = std::chrono::seconds(2))
+  // A file that changed less than so long ago may change again without a new time, since file
+  // systems round times, and may not be on disk yet: it is not remembered.
+  static constexpr std::chrono::seconds kSettled{60};
+
+  // An empty folder remembers nothing.
+  explicit DigestMemory(std::string folder, std::chrono::seconds settled = kSettled)
       : folder_(std::move(folder)), settled_(settled) {}
 
   // The digest of all bytes of the file: remembered, or computed and remembered.
@@ -43,14 +45,14 @@ class DigestMemory {
   // What was remembered of the file as it is now. Reads 64 KiB of it.
   std::optional<Digest128> Recall(const MappedFile& file) const;
   // Waits until the file is on disk, so that no crash leaves other bytes under what is remembered.
-  // A folder that cannot be written remembers nothing.
+  // Nothing is remembered of a file that is not settled, or in a folder that cannot be written.
   void Remember(const MappedFile& file, const Digest128& digest) const;
 
   std::string PathFor(const std::string& path) const;  // of what is remembered of this path
 
  private:
   std::string folder_;
-  std::chrono::milliseconds settled_;
+  std::chrono::seconds settled_;
 };
 
 }  // namespace pagemill::program

@@ -30,7 +30,7 @@ class DigestMemoryTest : public ::testing::Test {
   MappedFile File() const { return *MappedFile::Open(path_); }
   Digest128 Digest() { return memory_.Of(File(), pool_); }
   Digest128 Computed() { return ParallelDigest(File().bytes(), pool_); }
-  // Changes a byte; the file is written a second later each time, whatever the clock says.
+  // Changes a byte; the file is a second older each time, whatever the clock says.
   void Flip(int64_t offset) {
     const auto modified = fs::last_write_time(path_);
     std::fstream file(path_, std::ios::binary | std::ios::in | std::ios::out);
@@ -39,7 +39,7 @@ class DigestMemoryTest : public ::testing::Test {
     file.seekp(offset);
     file.put(static_cast<char>(byte ^ 1));
     file.close();
-    fs::last_write_time(path_, modified + std::chrono::seconds(1));
+    fs::last_write_time(path_, modified - std::chrono::seconds(1));
   }
 
   static std::string MakeFolder() {
@@ -51,7 +51,7 @@ class DigestMemoryTest : public ::testing::Test {
   const std::string root_ = MakeFolder();
   const std::string path_ = root_ + "/weights";
   device::ThreadPool pool_{{.num_threads = 2}};
-  DigestMemory memory_{root_ + "/made/when/needed", std::chrono::milliseconds(0)};
+  DigestMemory memory_{root_ + "/made/when/needed", std::chrono::seconds(0)};
 };
 
 TEST_F(DigestMemoryTest, EveryByteCounts) {
@@ -75,7 +75,7 @@ TEST_F(DigestMemoryTest, AFileIsReadOnce) {
 
 TEST_F(DigestMemoryTest, AFileOfAnotherTimeSizeOrInodeIsReadAgain) {
   const Digest128 digest = Digest();
-  fs::last_write_time(path_, fs::last_write_time(path_) + std::chrono::seconds(1));
+  fs::last_write_time(path_, fs::last_write_time(path_) - std::chrono::seconds(1));
   EXPECT_FALSE(memory_.Recall(File()).has_value()) << "time";
   EXPECT_EQ(Digest(), digest);
   fs::copy_file(path_, path_ + "2");
@@ -134,7 +134,7 @@ TEST_F(DigestMemoryTest, WithoutAFolderNothingIsRemembered) {
   const DigestMemory none("");
   EXPECT_EQ(none.Of(File(), pool_), Computed());
   EXPECT_FALSE(none.Recall(File()).has_value());
-  const DigestMemory impossible(path_ + "/below", std::chrono::milliseconds(0));
+  const DigestMemory impossible(path_ + "/below", std::chrono::seconds(0));
   EXPECT_EQ(impossible.Of(File(), pool_), Computed());
 }
 

@@ -2,21 +2,23 @@
 // A folder of packed weights: what one start has packed the next ones map, and processes share.
 //
 //   const PackCache cache("/var/cache/pagemill/packed");
-//   std::optional<PackCache::Entry> entry = cache.Find(key, bytes, pool);   // mapped, checked
-//   if (!entry) Status stored = cache.Store(key, packed, pool);
+//   StatusOr<PackCache::Entry> entry = cache.Find(key, bytes, pool);   // mapped, checked
+//   if (!entry.ok()) Status stored = cache.Store(key, packed, pool);
 //
 // One file a key: a header of a page (magic, key, size, checksum), then the bytes. Files are
 // written under another name and renamed, so nobody sees half of one; the checksum catches what a
-// crash of the system or a disk leaves behind. It is computed over all bytes the first time that a
-// file is found, and remembered (file_digest.h). Packs may take what leaves a tenth of the file
-// system free; those not used for longest are removed for a new one, and those not used for 30 days
-// in any case. Several processes may use a folder at once.
+// crash of the system or a disk leaves behind. It is computed over all bytes each time that a file
+// is found, until the file is a minute old; then the result is remembered (file_digest.h). Packs
+// may take what leaves a tenth of the file system free. Those not used for longest are removed for
+// a new one, and those not used for 30 days in any case. Several processes may use a folder at
+// once.
 //
 // Weights are read faster from large pages (device/large_pages.h). Files are written in one piece
 // and mapped so that the page cache holds them in such pages where the file system can.
 #ifndef PAGEMILL_CC_PROGRAM_WEIGHTS_PACK_CACHE_H_
 #define PAGEMILL_CC_PROGRAM_WEIGHTS_PACK_CACHE_H_
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -34,13 +36,14 @@ namespace pagemill::program {
 class PackCache {
  public:
   // `max_bytes` bounds the packs of the folder instead of the file system; `system_root` holds sys
-  // and proc of this machine.
+  // and proc of this machine; `settled`: see DigestMemory.
   explicit PackCache(std::string folder, std::optional<int64_t> max_bytes = std::nullopt,
-                     std::string system_root = "")
+                     std::string system_root = "",
+                     std::chrono::seconds settled = DigestMemory::kSettled)
       : folder_(std::move(folder)),
         max_bytes_(max_bytes),
         system_root_(std::move(system_root)),
-        digests_(folder_) {}
+        digests_(folder_, settled) {}
 
   // Of the files that are packed, remembered in the same folder.
   const DigestMemory& digests() const { return digests_; }

@@ -71,6 +71,20 @@ def test_a_kv_cache_of_bytes_holds_nearly_twice_the_tokens() -> None:
     assert tokens["fp8_e4m3"] > 1.95 * tokens["bf16"]
 
 
+def test_a_damaged_pack_is_made_again_and_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    options = {"max_model_len": 256, "cache_dir": str(tmp_path)}
+    load(config(**options)).core.seam.engine.shutdown()
+    (pack,) = (tmp_path / "packed").glob("*.packed")
+    with pack.open("r+b") as file:
+        file.seek(50_000)
+        file.write(b"damaged")
+    with caplog.at_level("WARNING"):
+        load(config(**options)).core.seam.engine.shutdown()
+    assert f"packed weights were made again: '{pack}' is damaged" in caplog.text
+
+
 def test_bfloat16_is_bf16() -> None:
     tokens = {}
     for dtype in ("bf16", "bfloat16", "f32"):
