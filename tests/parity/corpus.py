@@ -1,17 +1,28 @@
-"""English text that every Python installation has: its own reference manual."""
+"""English text that is the same wherever the tests run: documentation in the locked numpy."""
 
 from __future__ import annotations
 
-import pydoc_data.topics
+import ast
+from collections.abc import Iterator
+from pathlib import Path
 
+import numpy as np
 from pagemill.render.renderer import Renderer
 from pagemill.weights.source import ModelSource
 
+_FILES = ("_core/fromnumeric.py", "lib/_function_base_impl.py")
+
+
+def _docstrings(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.FunctionDef) and (text := ast.get_docstring(node)):
+            yield text
+
 
 def corpus_tokens(source: ModelSource) -> list[int]:
-    """The manual's topics as token ids of the model of `source`; about 10^5 of them."""
-    topics = pydoc_data.topics.topics
-    text = "\n\n".join(topics[name] for name in sorted(topics))
+    """Docstrings of two of numpy's files as token ids of the model of `source`; about 70,000."""
+    root = Path(np.__file__).parent
+    text = "\n\n".join(doc for name in _FILES for doc in _docstrings(root / name))
     return Renderer.open(source).encode(text, False)
 
 
@@ -24,3 +35,9 @@ def prompts(tokens: list[int], count: int, shortest: int, longest: int) -> list[
         start = (index * 7919) % (len(tokens) - length + 1)
         result.append(tokens[start : start + length])
     return result
+
+
+def windows(tokens: list[int], count: int, length: int) -> list[list[int]]:
+    """`count` windows spread evenly over `tokens`."""
+    stride = (len(tokens) - length) // max(count - 1, 1)
+    return [tokens[i * stride : i * stride + length] for i in range(count)]

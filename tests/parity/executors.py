@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 import pytest
+import torch
 from pagemill.runner.build import BuildOptions, build
 from pagemill.runner.simple_batch import SimpleBatch
 from pagemill.runner.torch_executor import TorchExecutor, TorchOptions
@@ -20,6 +21,10 @@ Run = Callable[[Batch], tuple[npt.NDArray[np.float32] | None, npt.NDArray[np.flo
 # "torch" runs the program as traced, "torch-rewritten" after the native rewriter, "native" in C++
 # with the kernels that the machine chooses, "native-reference" with the plain ones.
 EXECUTORS = ("torch", "torch-rewritten", "native", "native-reference")
+
+# Bazel runs a test per core. OpenMP threads spin while they wait for a core that another test has:
+# greedy_tiny_test took 52 s of processor time for a model with two threads, and 15 s with one.
+torch.set_num_threads(1)
 
 NUM_BLOCKS, BLOCK_SIZE, MAX_TOKENS, MAX_SEQS = 256, 16, 2304, 64
 

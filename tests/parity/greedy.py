@@ -9,21 +9,32 @@ continuing from a common token at each tie would show, in one pass.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from pagemill.runner.simple_batch import SimpleBatch
-from transformers import PreTrainedModel
 
 from tests.parity.executors import Run
+
+if TYPE_CHECKING:  # its import takes seconds
+    from transformers import PreTrainedModel
 
 CHUNK = 512  # tokens of a prompt in one step
 
 
 def generate(
-    run: Run, batches: SimpleBatch, prompts: Sequence[list[int]], num_tokens: int
+    run: Run,
+    batches: SimpleBatch,
+    prompts: Sequence[list[int]],
+    num_tokens: int,
+    context: Sequence[list[int]] | None = None,
 ) -> list[list[int]]:
-    """Greedy continuations of `prompts`, which are prefilled in chunks and decoded together."""
+    """Greedy continuations of `prompts`, which are prefilled in chunks and decoded together.
+
+    With `context`, the continuations by a reference, each token is chosen after the reference's
+    tokens: both go on alike whichever of two equal logits was taken.
+    """
     outputs: list[list[int]] = []
     for request, prompt in enumerate(prompts):
         logits = None
@@ -31,8 +42,9 @@ def generate(
             logits, _ = run(batches.step({request: prompt[start : start + CHUNK]}))
         assert logits is not None
         outputs.append([int(logits[0].argmax())])
-    for _ in range(num_tokens - 1):
-        step = {request: output[-1:] for request, output in enumerate(outputs)}
+    context = outputs if context is None else context
+    for i in range(num_tokens - 1):
+        step = {request: tokens[i : i + 1] for request, tokens in enumerate(context)}
         logits, _ = run(batches.step(step))
         assert logits is not None
         for output, token in zip(outputs, logits.argmax(-1).tolist(), strict=True):

@@ -2,51 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from pagemill.weights.source import ModelSource
-from transformers import PreTrainedModel
 
-from tests.parity.corpus import corpus_tokens, prompts
+from tests.parity.bf16_checkpoint import write_bf16
 from tests.parity.executors import make_executor, new_batches
-from tests.parity.greedy import generate, wrong_tokens
-from tests.parity.real_models import gguf_reference, model_path, save_bf16
+from tests.parity.greedy import generate
+from tests.parity.smollm2 import load, make_inputs, open_gguf
 
-# Two logits, each within the tolerance of smollm2_logits_test.py.
-NEAR_TIE = 4e-3
-
-NUM_PROMPTS, SHORTEST, LONGEST = 50, 8, 2000
-NUM_TOKENS = 16
 NUM_BLOCKS = 1400
 
-Case = tuple[ModelSource, PreTrainedModel]
+
+def wrong_tokens(choices: list[list[int]], output: list[int]) -> list[str]:
+    """The tokens of `output` that the reference would not have chosen, each as a line of text."""
+    return [
+        f"token {i} is {token}, not in {right}"
+        for i, (token, right) in enumerate(zip(output, choices, strict=True))
+        if token not in right
+    ]
 
 
-@pytest.fixture(scope="module", params=["gguf", "bf16"])
-def case(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Case]:
-    gguf = model_path("PAGEMILL_TEST_SMOLLM2_GGUF")
-    reference = gguf_reference(gguf)
-    if request.param == "gguf":
-        yield ModelSource.open(gguf), reference
-        return
-    directory: Path = tmp_path_factory.mktemp("bf16")
-    reference = save_bf16(reference, directory)
-    yield ModelSource.open(directory), reference
-
-
-def test_tokens(case: Case) -> None:
-    source, reference = case
-    tokens = corpus_tokens(ModelSource.open(model_path("PAGEMILL_TEST_SMOLLM2_GGUF")))
-    texts = prompts(tokens, NUM_PROMPTS, SHORTEST, LONGEST)
+@pytest.mark.parametrize("form", ["gguf", "bf16"])
+def test_tokens(form: str, tmp_path: Path) -> None:
+    source = open_gguf()
+    inputs = make_inputs(source)
+    expected = load(inputs, form).choices
+    if form == "bf16":
+        write_bf16(source, tmp_path)
+        source = ModelSource.open(tmp_path)
     run = make_executor("native", source, num_blocks=NUM_BLOCKS)
-    outputs = generate(run, new_batches(NUM_BLOCKS), texts, NUM_TOKENS)
+    context = [[step[0] for step in choices] for choices in expected]
+    outputs = generate(run, new_batches(NUM_BLOCKS), inputs.prompts, len(context[0]), context)
     wrong = [
-        line
-        for text, output in zip(texts, outputs, strict=True)
-        for line in wrong_tokens(reference, text, output, NEAR_TIE)
+        f"prompt of {len(prompt)}: {line}"
+        for prompt, choices, output in zip(inputs.prompts, expected, outputs, strict=True)
+        for line in wrong_tokens(choices, output)
     ]
     assert not wrong, "\n".join(wrong)
+
+
+def test_a_wrong_token_is_found() -> None:
+    assert wrong_tokens([[5, 6], [7]], [6, 7]) == []
+    assert wrong_tokens([[5, 6], [7]], [6, 5]) == ["token 1 is 5, not in [7]"]

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from pagemill.weights.source import ModelSource
+from transformers import PreTrainedModel
 
 from tests.parity.corpus import prompts
 from tests.parity.executors import make_executor, new_batches
@@ -21,20 +22,39 @@ NUM_TOKENS = 16
 NUM_BLOCKS = 1400  # 50 prompts of 18,000 tokens in all, and what is generated
 
 
+class Case:
+    """A tiny model and its prompts; the reference judges a continuation of a prompt once."""
+
+    def __init__(self, reference: PreTrainedModel, source: ModelSource) -> None:
+        tokens = np.random.default_rng(8).integers(0, reference.config.vocab_size, 20_000).tolist()
+        self.source = source
+        self.prompts = prompts(tokens, 50, 8, 2000)
+        self._reference = reference
+        self._wrong: dict[tuple[int, ...], list[str]] = {}
+
+    def wrong_tokens(self, prompt: list[int], output: list[int]) -> list[str]:
+        key = (*prompt, -1, *output)
+        if key not in self._wrong:
+            self._wrong[key] = wrong_tokens(self._reference, prompt, output, NEAR_TIE)
+        return self._wrong[key]
+
+
+@pytest.fixture(scope="module", params=["gemma3", "llama", "qwen2"])
+def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Case:
+    directory: Path = tmp_path_factory.mktemp(request.param)
+    reference = make(request.param, directory)
+    return Case(reference, ModelSource.open(directory))
+
+
 @pytest.mark.parametrize("kind", ["torch", "native"])
-@pytest.mark.parametrize("family", ["gemma3", "llama", "qwen2"])
-def test_tokens(family: str, kind: str, tmp_path: Path) -> None:
-    reference = make(family, tmp_path)
-    run = make_executor(kind, ModelSource.open(tmp_path), num_blocks=NUM_BLOCKS)
-    vocab = reference.config.vocab_size
-    tokens = np.random.default_rng(8).integers(0, vocab, 20_000).tolist()
-    texts = prompts(tokens, 50, 8, 2000)
-    outputs = generate(run, new_batches(NUM_BLOCKS), texts, NUM_TOKENS)
+def test_tokens(case: Case, kind: str) -> None:
+    run = make_executor(kind, case.source, num_blocks=NUM_BLOCKS)
+    outputs = generate(run, new_batches(NUM_BLOCKS), case.prompts, NUM_TOKENS)
     # A model that always says the same would prove little.
     assert len({token for output in outputs for token in output}) > 50
     wrong = [
         line
-        for text, output in zip(texts, outputs, strict=True)
-        for line in wrong_tokens(reference, text, output, NEAR_TIE)
+        for prompt, output in zip(case.prompts, outputs, strict=True)
+        for line in case.wrong_tokens(prompt, output)
     ]
     assert not wrong, "\n".join(wrong)

@@ -11,7 +11,7 @@ from pagemill.weights.source import ModelSource
 from transformers import AutoModel
 
 from tests.parity.executors import EXECUTORS, make_executor, new_batches
-from tests.parity.real_models import model_path
+from tests.parity.model_path import model_path
 
 TEXTS = [
     "A man is eating food.",

@@ -12,7 +12,8 @@ from pagemill.weights.source import ModelSource
 from tests.parity.corpus import corpus_tokens
 from tests.parity.executors import make_executor, new_batches
 from tests.parity.greedy import generate, wrong_tokens
-from tests.parity.real_models import gguf_reference, model_path
+from tests.parity.model_path import model_path
+from tests.parity.real_models import gguf_reference
 
 # As in smollm2_logits_test.py, of the largest logit: these models' logits reach other sizes.
 RELATIVE_TOLERANCE = 1e-4

@@ -1,36 +1,28 @@
-"""Perplexity over windows of tokens, by an executor or by a reference."""
+"""How well an executor or a reference predicts a text."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from pagemill.runner.simple_batch import SimpleBatch
-from transformers import PreTrainedModel
 
 from tests.parity.executors import Run
+
+if TYPE_CHECKING:  # its import takes seconds
+    from transformers import PreTrainedModel
 
 Logits = npt.NDArray[np.float32]
 
 
-def windows(tokens: Sequence[int], count: int, length: int) -> list[list[int]]:
-    """`count` windows spread evenly over `tokens`."""
-    stride = (len(tokens) - length) // max(count - 1, 1)
-    return [list(tokens[i * stride : i * stride + length]) for i in range(count)]
-
-
-def perplexity(logits_of: Callable[[list[int]], Logits], texts: Sequence[list[int]]) -> float:
-    """exp of the mean of -log p(next token | text so far); `logits_of` gives [tokens, vocab]."""
-    total, count = 0.0, 0
-    for text in texts:
-        logits = torch.from_numpy(logits_of(text)[:-1]).double()
-        chosen = logits.log_softmax(-1)[torch.arange(len(text) - 1), torch.tensor(text[1:])]
-        total -= float(chosen.sum())
-        count += len(text) - 1
-    return math.exp(total / count)
+def loss(logits_of: Callable[[list[int]], Logits], text: list[int]) -> float:
+    """Mean of -log p(next token | text so far); `logits_of` returns [tokens, vocab]."""
+    logits = torch.from_numpy(logits_of(text)[:-1])
+    chosen = logits[torch.arange(len(text) - 1), torch.tensor(text[1:])]
+    return float((logits.logsumexp(-1).double() - chosen).mean())
 
 
 def of_executor(run: Run, batches: SimpleBatch) -> Callable[[list[int]], Logits]:

@@ -1,27 +1,12 @@
-"""The real models of the parity tests, and their f32 references in `transformers`.
-
-Files come from environment variables, which the Bazel targets set; without them the tests skip.
-"""
+"""f32 references in `transformers` of the real models of the parity tests."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
-import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
-
-
-def model_path(variable: str) -> Path:
-    """The file or directory that the environment names; skips the test where it names none."""
-    value = os.environ.get(variable, "")
-    if not value and "TEST_SRCDIR" not in os.environ:
-        pytest.skip(f"{variable} is not set")
-    path = Path(value)
-    assert path.exists(), f"{variable}={value}"
-    return path
 
 
 def gguf_reference(path: Path) -> PreTrainedModel:
@@ -39,12 +24,3 @@ def gguf_reference(path: Path) -> PreTrainedModel:
     assert not unexpected and set(missing) <= {"lm_head.weight"}
     model.tie_weights()
     return model.eval()
-
-
-def save_bf16(reference: PreTrainedModel, directory: Path) -> PreTrainedModel:
-    """Save `reference` as a bf16 safetensors checkpoint; returns the f32 reference of that."""
-    saved = type(reference)(reference.config)
-    saved.load_state_dict(reference.state_dict())
-    saved.tie_weights()
-    saved.to(torch.bfloat16).save_pretrained(directory)
-    return type(reference).from_pretrained(directory, dtype=torch.float32).eval()

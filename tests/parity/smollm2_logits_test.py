@@ -10,7 +10,8 @@ from transformers import PreTrainedModel
 
 from tests.parity.corpus import corpus_tokens
 from tests.parity.executors import make_executor, new_batches
-from tests.parity.real_models import gguf_reference, model_path
+from tests.parity.model_path import model_path
+from tests.parity.real_models import gguf_reference
 
 # f32 on both sides. A row of 576 or 1,536 products summed in another order is off by some 1e-6 of
 # its size, and 30 layers with activations of up to 10^3 carry that on: measured up to 7e-4 on
