@@ -11,7 +11,6 @@ exec "$self/{binary}" "$@"
 """
 
 def _launcher_impl(ctx):
-    # Bazel writes `<name>.sh` as it does for py_program.
     launcher = ctx.actions.declare_file(ctx.label.name + ".sh")
     text = _LAUNCHER.format(binary = ctx.executable.binary.basename)
     ctx.actions.write(launcher, text, is_executable = True)
