@@ -138,7 +138,8 @@ def test_token_id_prompts_and_lists(client: openai.OpenAI) -> None:
 
 
 def test_n_and_seed(client: openai.OpenAI) -> None:
-    asked = {"model": NAME, "prompt": "My name is", "n": 4, "seed": 11, "max_tokens": 12}
+    sampling = {"n": 4, "seed": 11, "max_tokens": 12, "temperature": 1.0}
+    asked = {"model": NAME, "prompt": "My name is", **sampling}
     first, again = (client.completions.create(**asked) for _ in range(2))
     texts = [choice.text for choice in first.choices]
     assert texts == [choice.text for choice in again.choices]

@@ -53,6 +53,20 @@ def test_same_text(exported: Path, expected: list[str], index: int) -> None:
     assert text == prompt + expected[index] + "\n"
 
 
+def test_bazel_run_resolves_relative_paths_where_it_is_typed(tmp_path: Path) -> None:
+    """`bazel run //python:pagemill -- export ...`, then `bazel run //cc/examples/embed_engine`."""
+    (tmp_path / "model.gguf").symlink_to(MODEL)
+    typed_in = {**os.environ, "BUILD_WORKING_DIRECTORY": str(tmp_path)}
+    programs = [
+        os.environ[f"PAGEMILL_TEST_{name}_PROGRAM"] for name in ("PAGEMILL", "EMBED_ENGINE")
+    ]
+    arguments = [("export", "model.gguf", "-o", "a/b"), ("a/b", "The capital of France is", "1")]
+    for program, words in zip(programs, arguments, strict=True):
+        done = subprocess.run([program, *words], env=typed_in, capture_output=True, check=False)
+        assert done.returncode == 0, done.stderr.decode()
+    assert done.stdout == b"The capital of France is Paris\n"
+
+
 def test_no_python_in_the_process(exported: Path) -> None:
     libraries = subprocess.run(["ldd", BINARY], capture_output=True, text=True, check=True).stdout
     assert "python" not in libraries

@@ -142,13 +142,17 @@ def test_deep_json(checkpoints: dict[str, Path], tmp_path: Path, name: str):
         ("attention.layer_norm_rms_epsilon", -math.inf, "rms_norm_eps from 0 to 1, it has -inf"),
         ("rope.freq_base", 0.0, "rope_theta must be a number > 0"),
         ("context_length", 2**31, "max_position_embeddings > 0 and below 2^31"),
+        ("tokenizer.ggml.scores", ["1.0"], "tokenizer.ggml.scores is of the wrong type: a list"),
+        ("tokenizer.ggml.pre", ["x"], "tokenizer.ggml.pre is of the wrong type: a list"),
+        ("tokenizer.ggml.tokens", "abc", "tokenizer.ggml.tokens is of the wrong type: 'abc'"),
+        ("tokenizer.ggml.tokens", ["a" * 10**6], "tokens of more than 1024 characters"),
     ],
 )
 def test_gguf_metadata_that_lies(
     checkpoints: dict[str, Path], tmp_path: Path, key: str, value: Any, sentence: str
 ):
     metadata, tensors, data = _parts(checkpoints["llama.gguf"])
-    metadata[f"llama.{key}"] = value
+    metadata[f"llama.{key}" if "tokenizer" not in key else key] = value
     (tmp_path / "lying.gguf").write_bytes(header(metadata, tensors) + data)
     assert sentence in (load(tmp_path / "lying.gguf") or "")
 

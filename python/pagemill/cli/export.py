@@ -37,8 +37,9 @@ def parser() -> FlagParser:
     made = FlagParser(
         "pagemill export",
         f"Writes {PROGRAM}, the traced and rewritten program of a model (docs/program_format.md),"
-        f" and {VOCABULARY}, the bytes of its tokens, for hosts that link the engine and have no"
-        " Python. The program names the model's own files, which stay where they are.",
+        f" and {VOCABULARY}, the bytes and merges of a byte-level or SentencePiece vocabulary, for"
+        " hosts that link the engine and have no Python. The program names the model's own files,"
+        " which stay where they are.",
         "pagemill export --output smollm2\npagemill export model.gguf -o folder",
     )
     made.add_argument("--json", action="store_true", help="print JSON")

@@ -66,7 +66,10 @@ def choose_defaults(model: ModelConfig, source: ModelSource) -> ChosenDefaults:
         path = Path(choice) / _FILE
         return _chosen({}, _read(path) | overrides, str(path))
     path = source.path / _FILE
-    own = _read(path) if source.kind == "hf" and path.is_file() else {}
+    try:
+        own = _read(path) if source.kind == "hf" and path.is_file() else {}
+    except ConfigError as error:
+        raise ConfigError(f"{error}; --generation-config none ignores the file") from None
     if any(key in own for key in _SHAPING):
         return _chosen(own, overrides, f"the model's {_FILE}")
     small = source.parameters < _SMALL_PARAMETERS
@@ -84,7 +87,7 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         return _checked(read_object(path), str(path))
     except WeightsError as error:
-        raise ConfigError(f"--generation-config: {error}") from None
+        raise ConfigError(str(error)) from None
 
 
 def _checked(stated: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -100,8 +103,7 @@ def _checked(stated: Mapping[str, Any], where: str) -> dict[str, Any]:
         if type(value) not in kinds or not least <= value <= most:
             kind = "an integer" if kinds == (int,) else "a number"
             raise ConfigError(
-                f"{where}: {key} must be {kind} from {least:g} to {most:g}, it is {shown(value)};"
-                " --generation-config none ignores the model's file"
+                f"{where}: {key} must be {kind} from {least:g} to {most:g}, it is {shown(value)}"
             )
         checked[key] = value
     return checked

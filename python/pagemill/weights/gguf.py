@@ -89,19 +89,22 @@ class GgufFile:
             size = file.seek(0, 2)
             if size < 24:
                 raise WeightsError(f"{path}: {size} bytes are no GGUF file")
-            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            header_end = min(size, _MAX_HEADER_BYTES)
+            with mmap.mmap(file.fileno(), header_end, access=mmap.ACCESS_READ) as data:
                 try:
-                    return _Parser(path, data).parse()
+                    return _Parser(path, data, size).parse()
                 except (struct.error, UnicodeDecodeError) as error:
                     raise WeightsError(f"{path}: corrupt GGUF header: {error}") from error
 
 
 class _Parser:
-    def __init__(self, path: str, data: mmap.mmap) -> None:
+    """`data` is all that may be header of a file of `size` bytes."""
+
+    def __init__(self, path: str, data: mmap.mmap, size: int) -> None:
         self._path = path
         self._data = data
-        self._size = len(data)
-        self._end = min(self._size, _MAX_HEADER_BYTES)
+        self._size = size
+        self._end = len(data)
         self._at = 0
 
     def parse(self) -> GgufFile:

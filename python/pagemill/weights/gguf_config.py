@@ -19,6 +19,17 @@ _ARCHITECTURES = {
     "qwen2": "Qwen2ForCausalLM",
 }
 
+_TOKENIZER = "tokenizer.ggml."
+_TOKENIZER_TYPES: dict[str, tuple[type, type | None]] = {
+    "merges": (list, str),
+    "model": (str, None),
+    "pre": (str, None),
+    "scores": (list, float),
+    "token_type": (list, int),
+    "tokens": (list, str),
+}
+_MAX_PIECE_CHARS, _MAX_PIECES_CHARS = 2**10, 2**23  # 8 and 4 times the largest known
+
 
 def config_from_gguf(gguf: GgufFile) -> Config:
     """The configuration of the model in `gguf`.
@@ -117,10 +128,30 @@ def _rope(reader: _Reader) -> Config:
     return rope
 
 
+def _check_tokenizer(gguf: GgufFile) -> None:
+    """Types of what describes the tokenizer, and bounds on its pieces: merges follow from every way
+    to cut a piece in two."""
+    for key, value in gguf.metadata.items():
+        name = key.removeprefix(_TOKENIZER)
+        kind, items = _TOKENIZER_TYPES.get(name, (None, None))
+        if kind is None or name == key:
+            continue
+        # The items of an array of GGUF are all of one type.
+        if type(value) is not kind or (items and value and type(value[0]) is not items):
+            raise WeightsError(f"{gguf.path}: {key} is of the wrong type: {shown(value)}")
+    pieces = gguf.metadata.get(f"{_TOKENIZER}tokens") or [""]
+    if max(map(len, pieces)) > _MAX_PIECE_CHARS or sum(map(len, pieces)) > _MAX_PIECES_CHARS:
+        raise WeightsError(
+            f"{gguf.path}: {_TOKENIZER}tokens has tokens of more than {_MAX_PIECE_CHARS}"
+            f" characters, or more than {_MAX_PIECES_CHARS} together"
+        )
+
+
 def _tokens(reader: _Reader) -> Config:
     """Token ids; a chat model may end a turn with another token than a text."""
     metadata = reader.gguf.metadata
-    prefix = "tokenizer.ggml."
+    prefix = _TOKENIZER
+    _check_tokenizer(reader.gguf)
     ends = [metadata.get(f"{prefix}{kind}_token_id") for kind in ("eos", "eot", "eom")]
     config: Config = {"eos_token_id": sorted({end for end in ends if type(end) is int})}
     for name, key in (("bos_token_id", "bos"), ("pad_token_id", "padding")):

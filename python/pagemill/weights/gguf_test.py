@@ -100,6 +100,31 @@ def test_message(tmp_path: Path, data: bytes, message: str):
         GgufFile.open(tmp_path / "x.gguf")
 
 
+@pytest.mark.parametrize(
+    ("tensors", "entries", "rest", "message"),
+    [
+        (2**20, 0, b"", "1048576 tensors announced; at most"),
+        (0, 2**20, b"", "1048576 metadata entries announced; at most"),
+        (0, 1, struct.pack("<Q", 2**32), "cut short or corrupt: 4294967296 characters"),
+        (0, 1, struct.pack("<Q1sIIQ", 1, b"a", 9, 0, 2**25), "numbers announced; at most"),
+        (0, 1, struct.pack("<Q1sIIQQ", 1, b"a", 9, 8, 1, 2**32), "a string ends beyond byte"),
+        (0, 1, struct.pack("<Q1sIIQ", 1, b"a", 9, 9, 2**36), "cut short or corrupt"),
+    ],
+)
+def test_a_size_that_costs_the_file_nothing_costs_the_reader_nothing(
+    tmp_path: Path, tensors: int, entries: int, rest: bytes, message: str
+):
+    """A sparse file has as many bytes as it likes."""
+    path = tmp_path / "x.gguf"
+    path.write_bytes(_header(3, tensors, entries)[:24] + rest)
+    with path.open("r+b") as file:
+        file.truncate(2**38)
+    begin = time.process_time()
+    with pytest.raises(WeightsError, match=message):
+        GgufFile.open(path)
+    assert time.process_time() - begin < 1
+
+
 def test_unsupported_tensor_type_is_named(tmp_path: Path):
     writer = gguf.GGUFWriter(tmp_path / "x.gguf", "llama")
     blocks = np.zeros((2, 84), np.uint8)

@@ -1,11 +1,10 @@
 """The shape of a model, from a name, a config.json or a GGUF file."""
 
 import dataclasses
-import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from pagemill.cli.simulation.config import SimulatedModel
 from pagemill.cli.simulation.presets import MODELS, Model
@@ -34,7 +33,7 @@ def read_model(config: SimulatedModel) -> ReadModel:
 
     Raises:
       ConfigError: there is none of this name, or the simulator does not know its kind.
-      WeightsError: a GGUF file is corrupt.
+      WeightsError: a GGUF file is corrupt, or a config.json no JSON object.
     """
     if config.model in MODELS:
         return ReadModel(config.model, MODELS[config.model], None)
@@ -43,13 +42,9 @@ def read_model(config: SimulatedModel) -> ReadModel:
         return _read_gguf(path)
     file = path / "config.json" if path.is_dir() else path
     if file.is_file():
-        try:
-            values = json.loads(file.read_bytes())
-        except ValueError as error:
-            raise ConfigError(f"{file}: {error}") from None
-        if not isinstance(values, dict):
-            raise ConfigError(f"{file}: not a JSON object")
-        return ReadModel(str(path), shape_of(cast("dict[str, Any]", values), str(file)), None)
+        from pagemill.weights.json_file import read_object
+
+        return ReadModel(str(path), shape_of(read_object(file), str(file)), None)
     close = did_you_mean(config.model, MODELS)
     raise ConfigError(
         f"--model: {config.model!r} is no file, directory or one of {', '.join(MODELS)}{close}"
@@ -60,7 +55,7 @@ def shape_of(values: Mapping[str, Any], source: str) -> Model:
     """Returns the shape that the keys of a config.json say.
 
     Raises:
-      ConfigError: a key is missing, or the model has experts.
+      ConfigError: a key is missing or no size, or the model has experts.
     """
     text = values.get("text_config")
     if isinstance(text, Mapping):  # of a model with media
@@ -71,23 +66,21 @@ def shape_of(values: Mapping[str, Any], source: str) -> Model:
                 f"{source}: {key} is {values[key]}; the cost model has dense models only"
             )
 
-    def number(*names: str) -> int:
-        for name in names:
-            value = values.get(name)
-            if isinstance(value, int) and value > 0:
-                return value
-        raise ConfigError(f"{source}: no {' or '.join(names)}")
+    def number(*names: str, default: int | None = None) -> int:
+        stated = [values[name] for name in names if values.get(name) is not None]
+        value = stated[0] if stated else default
+        if type(value) is not int or not 0 < value < 2**31:
+            raise ConfigError(f"{source}: no {' or '.join(names)} from 1 to 2^31 - 1")
+        return value
 
     hidden, heads = number("hidden_size", "n_embd"), number("num_attention_heads", "n_head")
-    kv_heads = values.get("num_key_value_heads") or heads
-    inner = values.get("intermediate_size") or values.get("n_inner") or 4 * hidden
     return Model(
         num_layers=number("num_hidden_layers", "n_layer"),
         hidden_size=hidden,
         num_heads=heads,
-        num_kv_heads=int(kv_heads),
-        head_size=int(values.get("head_dim") or hidden // heads),
-        intermediate_size=int(inner),
+        num_kv_heads=number("num_key_value_heads", default=heads),
+        head_size=number("head_dim", default=hidden // heads),
+        intermediate_size=number("intermediate_size", "n_inner", default=4 * hidden),
         vocab_size=number("vocab_size"),
         tied_embeddings=bool(values.get("tie_word_embeddings", False)),
         source=source,

@@ -104,6 +104,22 @@ def test_a_config_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert _run(capsys, "simulate", str(tmp_path), "--num-requests", "3")[0] == 0
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[" * 10**6, "nested too deep"),
+        (json.dumps(LLAMA | {"num_hidden_layers": 10**30}), "no num_hidden_layers or n_layer from"),
+        (json.dumps(LLAMA | {"head_dim": [64]}), "no head_dim from 1"),
+    ],
+)
+def test_a_config_json_that_lies(
+    text: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "config.json").write_text(text)
+    status, _, err = _run(capsys, "simulate", str(tmp_path))
+    assert status in (1, 2) and words in err and err.count("\n") == 1
+
+
 def test_shapes_that_the_cost_model_does_not_know_are_refused() -> None:
     with pytest.raises(ConfigError, match="num_experts is 8"):
         shape_of(LLAMA | {"num_experts": 8}, "config.json")
