@@ -25,8 +25,8 @@ class Connections:
     """The open connections of one server. Event loop only; every method is O(1).
 
     A connection is idle from its start, and from the end of a response, until the headers of its
-    next request are complete. Idle connections give way to new ones, the oldest first: whoever
-    opens many and sends nothing, or sends slowly, displaces only itself.
+    next request are complete. Idle connections give way to new ones, the oldest first: a client
+    that opens many and sends nothing, or sends slowly, displaces its own.
     """
 
     def __init__(self, max_connections: int, max_descriptors: int) -> None:
