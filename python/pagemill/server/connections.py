@@ -25,8 +25,8 @@ class Connections:
     """The open connections of one server. Event loop only; every method is O(1).
 
     A connection is idle from its start, and from the end of a response, until the headers of its
-    next request are complete. Idle connections give way to new ones, the oldest first: whoever
-    opens many and sends nothing, or sends slowly, displaces only itself.
+    next request are complete. Idle connections give way to new ones, the oldest first: a client
+    that opens many and sends nothing, or sends slowly, displaces its own.
     """
 
     def __init__(self, max_connections: int, max_descriptors: int) -> None:
@@ -48,26 +48,28 @@ class Connections:
         """Adds a new, idle connection; False if it cannot be served and must be closed.
 
         Descriptors are numbered from 0, and a new one gets the lowest free number: a high number
-        says that nearly all are in use.
+        says that nearly all are in use. Then this many connections are the most from now on.
         """
         if descriptor > self._last_descriptor:
+            self._max_connections = max(1, min(self._max_connections, len(self._open)))
             self._no_descriptors.warning(
-                f"File descriptors run out: {descriptor} of {self._max_descriptors} are in use;"
-                " idle connections are closed. Raise the limit (ulimit -n)."
+                f"File descriptors run out: {descriptor} of {self._max_descriptors} are in use. At"
+                f" most {self._max_connections} connections are kept from now on; raise the limit"
+                " (ulimit -n)."
             )
-            room = self._close_oldest()
-        elif len(self._open) >= self._max_connections:
+        if len(self._open) >= self._max_connections:
             self._full.warning(
-                f"There are {len(self._open)} connections (--max-connections); idle ones are"
-                " closed."
+                f"There are {len(self._open)} connections, of at most {self._max_connections}"
+                " (--max-connections, ulimit -n); idle ones are closed."
             )
-            room = self._close_oldest()
-        else:
-            room = True
-        if room:
-            self._open.add(connection)
-            self._idle[connection] = None
-        return room
+            oldest = next(iter(self._idle), None)
+            if oldest is None:
+                return False
+            self.closed(oldest)
+            oldest.close_idle()
+        self._open.add(connection)
+        self._idle[connection] = None
+        return True
 
     def became_idle(self, connection: Closable) -> None:
         """A response is complete."""
@@ -82,14 +84,6 @@ class Connections:
         """The connection is gone."""
         self._idle.pop(connection, None)
         self._open.discard(connection)
-
-    def _close_oldest(self) -> bool:
-        oldest = next(iter(self._idle), None)
-        if oldest is None:
-            return False
-        self.closed(oldest)
-        oldest.close_idle()
-        return True
 
 
 def raise_descriptor_limit(connections: int) -> int:

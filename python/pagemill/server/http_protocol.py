@@ -33,12 +33,12 @@ _MAX_PIPELINED = 16
 _DROP_BODY_S = 5.0
 
 
-class _Wait(enum.Enum):
+class _Wait(enum.IntEnum):
     """What the timer of a connection is for."""
 
-    HEAD = enum.auto()
-    BODY = enum.auto()
-    DROPPED_BODY = enum.auto()
+    HEAD = 0
+    BODY = 1
+    DROPPED_BODY = 2
 
 
 @dataclass(slots=True)
@@ -47,8 +47,6 @@ class _Received:
 
     begun: bool = False  # its first byte came
     head_complete: bool = False
-    head_bytes: int = 0  # of the request line and of complete headers and trailers
-    headers: int = 0
     unused_bytes: int = 0  # since the last byte that began a request or was part of a body
 
 
@@ -69,6 +67,8 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._limits = limits
         self._connections = connections
         self._received = _Received()
+        self.headers = []
+        self._seconds = (limits.header_timeout, limits.body_timeout, _DROP_BODY_S)  # by _Wait
         self._refusal: ApiError | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._wait: _Wait | None = None
@@ -114,21 +114,14 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._received = _Received(begun=True)
         super().on_message_begin()
 
-    def on_url(self, url: bytes) -> None:
-        """A part of the request line."""
-        self._count(len(url))
-        super().on_url(url)
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """A header, or a trailer: trailers are counted and dropped."""
-        self._received.headers += 1
-        self._count(len(name) + len(value) + len(": \r\n"))
-        if not self._received.head_complete:
-            super().on_header(name, value)
-
     def on_headers_complete(self) -> None:
         """The request starts to be answered, or is queued behind others of the connection."""
+        size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
+        if size > self._limits.max_header_bytes:
+            self._stop(self._too_large())
+        self._check_number_of_headers()
         super().on_headers_complete()
+        self.headers = []  # trailers come into this one, and no further
         self._received.head_complete = True
         self._connections.became_busy(self)
 
@@ -169,14 +162,11 @@ class BoundedHttpProtocol(HttpToolsProtocol):
             return
         if self._received is received and received.unused_bytes > self._limits.max_header_bytes:
             self._stop(self._too_large())
+        self._check_number_of_headers()
 
-    def _count(self, size: int) -> None:
-        received = self._received
-        received.head_bytes += size
-        if received.headers > _MAX_HEADERS:
+    def _check_number_of_headers(self) -> None:
+        if len(self.headers) > _MAX_HEADERS:
             self._stop(ApiError(431, f"The request has more than {_MAX_HEADERS} headers."))
-        if received.head_bytes > self._limits.max_header_bytes:
-            self._stop(self._too_large())
 
     def _too_large(self) -> ApiError:
         limit = self._limits.max_header_bytes
@@ -214,12 +204,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
             self._timer.cancel()
         self._timer, self._wait = None, wait
         if wait is not None:
-            seconds = {
-                _Wait.HEAD: self._limits.header_timeout,
-                _Wait.BODY: self._limits.body_timeout,
-                _Wait.DROPPED_BODY: _DROP_BODY_S,
-            }[wait]
-            self._timer = self.loop.call_later(seconds, self._on_timeout)
+            self._timer = self.loop.call_later(self._seconds[wait], self._on_timeout)
 
     def _on_timeout(self) -> None:
         wait = self._wait

@@ -7,6 +7,7 @@ import contextlib
 import json
 import logging
 import re
+import resource
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ import uvloop
 from pagemill.config import ConnectionConfig
 from pagemill.server import http_protocol
 from pagemill.server.app import create_app
-from pagemill.server.connections import RESERVED_DESCRIPTORS, Connections
+from pagemill.server.connections import RESERVED_DESCRIPTORS, Connections, raise_descriptor_limit
 from pagemill.server.fake_server import fake_server
 from pagemill.server.http_server import HttpServer, listen
 
@@ -313,20 +314,50 @@ class FakeConnection:
 def test_out_of_descriptors(caplog: pytest.LogCaptureFixture) -> None:
     connections = Connections(max_connections=1000, max_descriptors=RESERVED_DESCRIPTORS + 30)
     made = [FakeConnection() for _ in range(40)]
-    for descriptor, connection in enumerate(made[:31]):
+    # Numbers 0 to 9 are those of other parts of the process.
+    for descriptor, connection in enumerate(made[:21], 10):
         assert connections.opened(connection, descriptor)
     assert not caplog.records and not any(connection.closed for connection in made)
     connections.became_busy(made[0])
-    for connection in made[31:]:
-        assert connections.opened(connection, 31)
-    # The oldest idle ones went, and it is said, but not once for each.
-    assert [c.closed for c in made] == [False, *[True] * 9, *[False] * 30]
-    assert "File descriptors run out" in "".join(r.message for r in caplog.records)
-    assert len(caplog.records) == 1
+    assert connections.opened(made[21], 31)
+    assert "File descriptors run out" in caplog.records[0].message
+    # The closed ones' numbers are given again: it is the count that must not rise any more.
+    for descriptor, connection in enumerate(made[22:], 11):
+        assert connections.opened(connection, descriptor)
+    assert [c.closed for c in made] == [False, *[True] * 19, *[False] * 20]
+    assert len(connections) == 21
+    assert len(caplog.records) == 2  # not one for each
     for connection in made:
         connections.became_busy(connection)
-    assert not connections.opened(FakeConnection(), 31)
-    assert connections.opened(FakeConnection(), 30)
+    assert not connections.opened(FakeConnection(), 11)
+    connections.closed(made[0])
+    assert connections.opened(FakeConnection(), 11)
+
+
+@pytest.mark.parametrize(
+    ("soft", "hard", "wanted"),
+    [
+        (1024, 1 << 20, 4736),
+        (1024, 4096, 4096),
+        (8192, 8192, None),
+        (200, 200, None),
+        (-1, -1, None),
+    ],
+)
+def test_the_soft_limit_of_descriptors_is_raised(
+    soft: int,
+    hard: int,
+    wanted: int | None,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    changes: list[tuple[int, int]] = []
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (soft, hard))
+    monkeypatch.setattr(resource, "setrlimit", lambda _, limits: changes.append(limits))
+    limit = raise_descriptor_limit(4096)
+    assert changes == ([] if wanted is None else [(wanted, hard)])
+    assert limit == (wanted or (soft if soft > 0 else 2**31 - 1))
+    assert ("--max-connections" in caplog.text) == (limit < 4096 + RESERVED_DESCRIPTORS)
 
 
 def test_warnings_are_rate_limited(caplog: pytest.LogCaptureFixture) -> None:
