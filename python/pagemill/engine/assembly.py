@@ -83,32 +83,40 @@ class ChoiceAssembler:
         When a stop string matches, the delta ends with the token that completed it and has a
         finish reason although `output` may have none: the caller then stops the engine's side.
         """
-        delta = ChoiceDelta(output.index, "", output.token_ids, output.logprobs, [])
-        # The token that stopped the choice is not text.
+        token_ids = output.token_ids
+        offsets: list[int] = []
+        delta = ChoiceDelta(output.index, "", token_ids, output.logprobs, offsets)
         silent = output.finish_reason == "stop" and not self._include_stop
-        num_spoken = len(output.token_ids) - silent
         # One token at a time, so that where a choice ends does not depend on how outputs happened
-        # to be merged.
-        for at, token in enumerate(output.token_ids):
-            delta.offsets.append(self._num_chars)
-            if at == num_spoken:
-                break
-            text, matched = self._detokenizer.push((token,)), None
+        # to be merged. The token that stopped the choice is not text.
+        for token in token_ids[:-1] if silent else token_ids:
+            offsets.append(self._num_chars)
+            text = self._detokenizer.push((token,))
             self._num_chars += len(text)
-            self._num_tokens += 1
-            if self._stop_filter is not None and self._num_tokens > self._min_tokens:
-                text, matched = self._stop_filter.push(text)
+            if self._stop_filter is not None:
+                text, matched = self._filtered(text, self._stop_filter)
+                if matched is not None:
+                    delta.text += text
+                    self._stop_at(delta, matched)
+                    return delta
             delta.text += text
-            if matched is not None:
-                delta.token_ids = delta.token_ids[: at + 1]
-                if delta.logprobs is not None:
-                    delta.logprobs = delta.logprobs[: at + 1]
-                delta.finish_reason, delta.stop_reason = "stop", matched
-                self.finished = True
-                return delta
         if output.finish_reason is not None:
+            if silent and token_ids:
+                offsets.append(self._num_chars)
             self._finish(delta, output)
         return delta
+
+    def _filtered(self, text: str, stop_filter: StopFilter) -> tuple[str, str | None]:
+        self._num_tokens += 1
+        return (text, None) if self._num_tokens <= self._min_tokens else stop_filter.push(text)
+
+    def _stop_at(self, delta: ChoiceDelta, matched: str) -> None:
+        count = len(delta.offsets)
+        delta.token_ids = delta.token_ids[:count]
+        if delta.logprobs is not None:
+            delta.logprobs = delta.logprobs[:count]
+        delta.finish_reason, delta.stop_reason = "stop", matched
+        self.finished = True
 
     def _finish(self, delta: ChoiceDelta, output: ChoiceOutput) -> None:
         self.finished = True

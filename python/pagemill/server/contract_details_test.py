@@ -1,6 +1,7 @@
 """Details of responses that clients of the reference system rely on, one row each."""
 
 import asyncio
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,10 +13,11 @@ from pagemill.engine.fake_engine import FakeOptions
 from pagemill.server.fake_server import fake_server
 
 Body = dict[str, Any]
-CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
+CHAT, COMPLETIONS, EMBEDDINGS = "/v1/chat/completions", "/v1/completions", "/v1/embeddings"
 MINIMAL: Mapping[str, Body] = {
     CHAT: {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 6, "seed": 1},
     COMPLETIONS: {"prompt": "ab", "max_tokens": 6, "seed": 1},
+    EMBEDDINGS: {"input": "abcd", "truncate_prompt_tokens": 2},
 }
 # The event loop finds several tokens of a choice at a time.
 BUNDLES = FakeOptions(steps_per_wakeup=7)
@@ -47,6 +49,11 @@ def completion_tokens(events: list[Body]) -> list[int]:
 
 def with_usage(events: list[Body]) -> list[int]:
     return [at for at, event in enumerate(events) if "usage" in event]
+
+
+def vector(token_ids: bytes) -> list[float]:
+    """What the fake engine gives for a prompt."""
+    return [math.cos(at + sum(token_ids)) for at in range(4)]
 
 
 STREAM = {"stream": True, "return_token_ids": True}
@@ -139,6 +146,25 @@ ROWS = [
         )
         for side, text in (("left", "cd"), ("right", "ab"))
     ],
+    *[
+        Row(
+            f"embedding of an input truncated on the {side}",
+            EMBEDDINGS,
+            asked,
+            lambda whole, kept=kept: whole["data"][0]["embedding"] == pytest.approx(vector(kept)),
+            FakeOptions(pooled_size=4),
+        )
+        for side, asked, kept in (
+            ("right by default", {}, b"ab"),
+            ("left", {"truncation_side": "left"}, b"cd"),
+        )
+    ],
+    Row(
+        "the string null is a text",
+        COMPLETIONS,
+        {"prompt": "null", "stop": "null", "echo": True, "max_tokens": 0},
+        lambda whole: whole["choices"][0]["text"] == "null",
+    ),
     Row(
         "text_offset after characters of several tokens",
         COMPLETIONS,

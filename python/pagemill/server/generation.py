@@ -128,8 +128,8 @@ class Generation:
         delta = choice.assembler.push(output)
         delta.prompt_logprobs = output.prompt_logprobs
         self._completion_tokens += len(delta.token_ids)
-        prompt = output.index // self.sampling.n
-        if output.index % self.sampling.n == 0:  # its siblings find what it has computed
+        prompt, sample = divmod(output.index, self.sampling.n)
+        if sample == 0:  # its siblings find what it has computed
             self._cached_tokens[prompt] = max(self._cached_tokens[prompt], output.num_cached_tokens)
         self._observe(choice, output, delta)
         if delta.finish_reason is not None and output.finish_reason is None:
@@ -145,7 +145,7 @@ class Generation:
 
     def _observe(self, choice: _Choice, output: ChoiceOutput, delta: ChoiceDelta) -> None:
         metrics = self._metrics
-        for at, _ in zip(output.token_times, delta.token_ids, strict=False):
+        for at in output.token_times[: len(delta.token_ids)]:
             if choice.num_tokens == 0:
                 metrics.time_to_first_token.observe(at - self._arrived)
             else:

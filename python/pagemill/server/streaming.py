@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator
-from typing import NamedTuple
 
 from pagemill.server.errors import ApiError, error_json
 from pagemill.server.protocol.sampling import StreamOptions
@@ -13,17 +12,13 @@ from pagemill.server.sse import DONE, event
 _LOGGER = logging.getLogger("pagemill.server")
 
 
-class UsageEvents(NamedTuple):
-    """Where a stream has `usage`: in a last event of its own, and in every event."""
+def usage_events(options: StreamOptions | None) -> tuple[bool, bool]:
+    """Where a stream has `usage`: in a last event of its own, and in every event.
 
-    final: bool
-    continuous: bool
-
-
-def usage_events(options: StreamOptions | None) -> UsageEvents:
-    """What `stream_options` ask for; `include_usage: false` means no usage at all."""
+    `include_usage: false` means no usage at all.
+    """
     final = options is not None and options.include_usage
-    return UsageEvents(final, final and options.continuous_usage_stats)
+    return final, final and options.continuous_usage_stats
 
 
 async def guarded(events: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:

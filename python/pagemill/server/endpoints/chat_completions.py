@@ -205,7 +205,7 @@ class _Chat:
     async def events(self, interval: int) -> AsyncGenerator[bytes, None]:
         """The stream's events of `interval` tokens each, without the `[DONE]`."""
         encode = msgspec.json.Encoder().encode
-        usage = usage_events(self._asked.stream_options)
+        final_usage, continuous_usage = usage_events(self._asked.stream_options)
         chunk = ChatChunk(self._name, self._created, self._model, [])
         begun = False
         async for deltas in self._generation.deltas(interval):
@@ -213,16 +213,16 @@ class _Chat:
             for delta in deltas:
                 if not begun:
                     begun = True
-                    events += [event(encode(role)) for role in self._role_chunks(usage.continuous)]
+                    events += [event(encode(role)) for role in self._role_chunks(continuous_usage)]
                 choice = self._chunk_choice(delta)
                 if delta.text or delta.finish_reason or choice.logprobs or choice.token_ids:
                     chunk.choices = [choice]
-                    if usage.continuous:
+                    if continuous_usage:
                         chunk.usage = self._generation.usage
                     events.append(event(encode(chunk)))
             if events:
                 yield b"".join(events)
-        if usage.final:
+        if final_usage:
             chunk.choices, chunk.usage = [], self._generation.usage
             yield event(encode(chunk))
 
@@ -241,7 +241,7 @@ class _Chat:
         return ChatChunkChoice(
             delta.index,
             ChatDelta(content=delta.text),
-            self._logprobs(delta),
+            None if delta.logprobs is None else self._logprobs(delta),
             delta.finish_reason,
             UNSET if delta.finish_reason is None else delta.stop_reason,
             delta.token_ids if self._asked.return_token_ids else UNSET,

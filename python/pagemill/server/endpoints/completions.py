@@ -152,7 +152,7 @@ class _Completion:
     async def events(self, interval: int) -> AsyncGenerator[bytes, None]:
         """The stream's events of `interval` tokens each, without the `[DONE]`."""
         encode = self._encoder.encode
-        usage = usage_events(self._asked.stream_options)
+        final_usage, continuous_usage = usage_events(self._asked.stream_options)
         head = msgspec.structs.replace(self._head)
         async for deltas in self._generation.deltas(interval):
             events: list[bytes] = []
@@ -161,12 +161,12 @@ class _Completion:
                 if not (choice.text or choice.finish_reason or choice.logprobs or choice.token_ids):
                     continue  # tokens that are no complete character yet, or may be a stop string
                 head.choices = [choice]
-                if usage.continuous:
+                if continuous_usage:
                     head.usage = self._generation.usage
                 events.append(event(encode(head)))
             if events:
                 yield b"".join(events)
-        if usage.final:
+        if final_usage:
             head.choices, head.usage = [], self._generation.usage
             yield event(encode(head))
 
