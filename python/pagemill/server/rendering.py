@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar
@@ -30,6 +31,12 @@ T = TypeVar("T")
 INLINE_CHARS = 4096
 MAX_BYTES_AT_ONCE = 8 * 2**20
 MAX_RENDERS = 256  # running and waiting
+# What a text this large took is returned to the system, once its request has probably ended.
+TRIM_CHARS = 2**20
+_TRIM_AFTER_S = 1.0
+# Of <malloc.h>.
+_M_TRIM_THRESHOLD = -1
+_M_MMAP_THRESHOLD = -3
 
 
 class Detokenizer(Protocol):
@@ -81,6 +88,7 @@ class Rendering:
         self._max_model_len = max_model_len
         self._gate = TextGate(MAX_BYTES_AT_ONCE)
         self._renders = 0
+        self._trims = False
         self._threads = ThreadPoolExecutor(MAX_PROCESSES, "chat-template")
 
     async def chat(
@@ -151,10 +159,20 @@ class Rendering:
     async def _tokenized(
         self, texts: Sequence[str], work: Callable[[], T], param: str, receive: Receive
     ) -> T:
-        if sum(map(len, texts)) <= INLINE_CHARS:
+        num_chars = sum(map(len, texts))
+        if num_chars <= INLINE_CHARS:
             return work()
-        size = await asyncio.to_thread(self._checked_bytes, texts, param)
-        return await self._gate.run(size, work, receive)
+        try:
+            size = await asyncio.to_thread(self._checked_bytes, texts, param)
+            return await self._gate.run(size, work, receive)
+        finally:
+            if num_chars >= TRIM_CHARS and not self._trims:
+                self._trims = True
+                asyncio.get_running_loop().call_later(_TRIM_AFTER_S, self._trim)
+
+    def _trim(self) -> None:
+        self._trims = False
+        asyncio.get_running_loop().run_in_executor(None, _return_free_memory)
 
     def _checked_bytes(self, texts: Sequence[str], param: str) -> int:
         limit = self._max_model_len
@@ -171,16 +189,31 @@ class Rendering:
 
 
 def open_renderer(source: RenderSource, config: ModelConfig) -> ModelRenderer:
-    """The renderer of an opened model.
+    """The renderer of an opened model; bounds the free memory that this process keeps.
 
     Raises:
         RenderError: the tokenizer or the template cannot be used.
     """
+    _bound_free_memory()
     return ModelRenderer.open(source, config.chat_template, config.trust_control_tokens)
 
 
 async def _result(future: Awaitable[T]) -> T:
     return await future
+
+
+def _bound_free_memory() -> None:
+    # By default glibc learns from large blocks to keep up to 64 MiB in each thread's arena. Fixed
+    # thresholds switch that off. Other C libraries have no such calls, and need none.
+    with contextlib.suppress(AttributeError):
+        library = ctypes.CDLL(None)
+        library.mallopt(_M_MMAP_THRESHOLD, 2**20)
+        library.mallopt(_M_TRIM_THRESHOLD, 2**24)
+
+
+def _return_free_memory() -> None:
+    with contextlib.suppress(AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 @contextlib.contextmanager
