@@ -67,7 +67,9 @@ class Renderer(Protocol):
 
     def encode_prompt(self, prompt: ChatPrompt, add_special_tokens: bool = False) -> list[int]: ...
 
-    def min_tokens(self, text: str) -> int: ...
+    def min_tokens(self, text: str, enough: int) -> int: ...
+
+    def head(self, text: str, num_tokens: int) -> str: ...
 
     def decode(self, token_ids: Sequence[int], skip_special_tokens: bool = True) -> str: ...
 
@@ -117,13 +119,20 @@ class Rendering:
         parse_special: bool,
         param: str,
         receive: Receive,
+        *,
+        keeps_head: bool = False,
     ) -> list[list[int]]:
         """Token ids of each prompt of a request's field `param`; those that are ids stay.
+
+        `keeps_head`: no more than the first tokens that fit are wanted.
 
         Raises:
             ApiError: 400 if a text cannot be tokenized, or cannot fit.
             ClientDisconnect: the client went away while the request waited.
         """
+
+        if keeps_head and sum(map(len, prompts)) > INLINE_CHARS:
+            prompts = await asyncio.to_thread(self._heads, prompts)
 
         def encode() -> list[list[int]]:
             encode = self._renderer.encode
@@ -170,6 +179,14 @@ class Rendering:
                 self._trims = True
                 asyncio.get_running_loop().call_later(_TRIM_AFTER_S, self._trim)
 
+    def _heads(self, prompts: Sequence[str | list[int]]) -> list[str | list[int]]:
+        return [
+            self._renderer.head(prompt, self._max_model_len)
+            if isinstance(prompt, str) and len(prompt) > INLINE_CHARS
+            else prompt
+            for prompt in prompts
+        ]
+
     def _trim(self) -> None:
         self._trims = False
         asyncio.get_running_loop().run_in_executor(None, _return_free_memory)
@@ -177,7 +194,9 @@ class Rendering:
     def _checked_bytes(self, texts: Sequence[str], param: str) -> int:
         limit = self._max_model_len
         for text in texts:
-            least = self._renderer.min_tokens(text) if len(text) > INLINE_CHARS else 0
+            if len(text) <= INLINE_CHARS:
+                continue
+            least = self._renderer.min_tokens(text, limit + 1)
             if least > limit:
                 raise bad_request(
                     f"This model's maximum context length is {limit} tokens, but `{param}` has a"

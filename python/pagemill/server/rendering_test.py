@@ -87,6 +87,17 @@ def test_every_route_refuses_it(route: str) -> None:
     asyncio.run(run())
 
 
+def test_embeddings_of_long_texts_keep_the_head() -> None:
+    async def body() -> None:
+        async with fake_server(FakeOptions(pooled_size=4)) as server:
+            asked = {"input": ["ab" * INLINE_CHARS], "truncate_prompt_tokens": -1}
+            response = await server.client.post("/v1/embeddings", json=asked)
+            assert response.status_code == 200, response.text
+            assert response.json()["usage"]["prompt_tokens"] == 256
+
+    asyncio.run(body())
+
+
 def test_others_are_served_while_a_template_loops(monkeypatch: pytest.MonkeyPatch) -> None:
     processes = TemplateProcesses()
     loop = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
