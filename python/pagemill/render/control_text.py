@@ -38,6 +38,7 @@ class ControlText:
         """Takes the tokens in the order in which stand-ins count them."""
         self._index = {token: index for index, token in enumerate(tokens) if len(token) > 1}
         self._lengths = sorted({len(token) for token in self._index}, reverse=True)
+        self._all = "\0".join(self._index)
         self._first = frozenset(token[0] for token in self._index)
         self._last = frozenset(token[-1] for token in self._index)
         starts = {token[:2] for token in self._index}
@@ -104,7 +105,7 @@ class ControlText:
     def _is_inside_a_token(self, bare: str) -> bool:
         if len(bare) > self._lengths[0] or bare.replace("_", "").isalnum():
             return False
-        return any(bare in token for token in self._index)
+        return bare in self._all
 
 
 def _pairs(pairs: set[str]) -> re.Pattern[str] | None:

@@ -134,9 +134,18 @@ class Renderer:
         """Can messages be rendered?"""
         return self._templates is not None
 
-    def min_tokens(self, text: str) -> int:
-        """Returns a number of tokens that `text` has at least, without tokenizing it."""
-        return self._tokenizer.min_tokens(text)
+    def min_tokens(self, text: str, enough: int) -> int:
+        """Returns a number of tokens that `text` has at least, without tokenizing it.
+
+        Args:
+          text: any text.
+          enough: there is no need to count further.
+        """
+        return self._tokenizer.min_tokens(text, enough)
+
+    def head(self, text: str, num_tokens: int) -> str:
+        """Returns a beginning of `text` that surely has the same first `num_tokens` tokens."""
+        return self._tokenizer.head(text, num_tokens)
 
     def encode(
         self, text: str, add_special_tokens: bool = True, parse_special: bool = False

@@ -29,7 +29,8 @@ from pagemill.render.template_wire import (
 
 def main() -> None:
     """Serves the socket until it is closed."""
-    signal.signal(TIME_IS_UP, signal.SIG_DFL)  # whatever the parent ignores
+    signal.signal(TIME_IS_UP, signal.SIG_DFL)  # whatever the parent ignores or blocks
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [TIME_IS_UP])
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all; the parent decides
     with socket.socket(fileno=0) as connection:
         message = receive(connection)
@@ -96,6 +97,8 @@ def _limit_memory(extra_bytes: int) -> None:
     with open("/proc/self/statm", encoding="ascii") as file:
         pages = int(file.read().split()[0])
     limit = pages * resource.getpagesize() + extra_bytes
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    limit = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 

@@ -5,23 +5,27 @@ is never too large. In byte-level BPE each byte of the normalized text is in exa
 bytes that the vocabulary lacks are in none, and are not counted. In SentencePiece BPE that falls
 back to bytes each character is in one token, or in several. n tokens therefore cover at most n
 times the longest token. NFC leaves ASCII as it is, and shortens other text to a quarter at most.
-Other kinds, such as WordPiece, drop characters or have one token for any unknown word; for them the
-number is 0.
+BERT's WordPiece has at least one token for each run of text between blanks that begins with visible
+ASCII, which normalization keeps. Other kinds may drop any character; for them the number is 0.
 
 One assumption: whitespace that a control token swallows (`lstrip`, `rstrip`) does not fill a
 context.
 """
 
+import itertools
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from tokenizers import AddedToken, Tokenizer
-from tokenizers.models import BPE
+from tokenizers.models import BPE, WordPiece
 
 from pagemill.render.token_bytes import byte_alphabet
 
 _NFC_SHRINKS = 4
+_WORD = re.compile(r"[!-~][^ \t\r\n]*")
+_BERT = (["BertNormalizer", "BertPreTokenizer"], ["BertPreTokenizer"])
 _LOSSLESS = frozenset({"ByteLevel", "Digits", "Metaspace"})  # pre-tokenizers
 
 
@@ -36,6 +40,8 @@ class TokenReach:
         self._shrinks = 1
         model: Any = tokenizer.model
         before, split = _steps(tokenizer.normalizer), _steps(tokenizer.pre_tokenizer)
+        rules = [step["type"] for step in (*before, *split)]
+        self._in_words = isinstance(model, WordPiece) and rules in _BERT
         if not isinstance(model, BPE) or not all(map(_keeps_text, split)):
             return
         if not all(map(_keeps_length, before)):
@@ -61,8 +67,10 @@ class TokenReach:
         if any(step["type"] == "NFC" for step in before):
             self._shrinks = _NFC_SHRINKS
 
-    def min_tokens(self, text: str) -> int:
-        """Returns a number of tokens that `text` has at least."""
+    def min_tokens(self, text: str, enough: int) -> int:
+        """Returns a number of tokens that `text` has at least; may stop counting at `enough`."""
+        if self._in_words:
+            return sum(1 for _ in itertools.islice(_WORD.finditer(text), enough))
         if self._unit == 0:
             return 0
         shrinks = 1 if text.isascii() else self._shrinks
@@ -75,6 +83,16 @@ class TokenReach:
         else:
             return 0  # normalization may write a byte that the vocabulary lacks
         return -(-size // (self._unit * shrinks))
+
+    def head(self, text: str, num_tokens: int) -> str:
+        """Returns a beginning of `text` that has the same first `num_tokens` tokens.
+
+        Shorter than `text` only for BERT's WordPiece, where blanks separate tokens.
+        """
+        if not self._in_words:
+            return text
+        last = next(itertools.islice(_WORD.finditer(text), num_tokens - 1, None), None)
+        return text if last is None else text[: last.end()]
 
 
 def utf8_bytes(text: str) -> int:

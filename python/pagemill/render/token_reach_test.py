@@ -39,7 +39,7 @@ def test_no_text_has_fewer_tokens(kind: str, text: str) -> None:
     for part in (text, text * 30):
         for parse in (False, True):
             ids = tokenizer.encode(part, add_special_tokens=False, parse_special=parse)
-            assert tokenizer.min_tokens(part) <= len(ids)
+            assert tokenizer.min_tokens(part, 10**9) <= len(ids)
 
 
 @pytest.mark.parametrize("kind", ["byte-level", "nfc", "sentencepiece"])
@@ -48,9 +48,31 @@ def test_the_longest_token_is_what_it_says(kind: str) -> None:
     vocabulary = tokenizer.get_vocab(with_added_tokens=True)
     reach = TokenReach(tokenizer)
     longest = max(map(len, vocabulary))
-    assert reach.min_tokens("x" * longest * 1000) == 1000
-    assert reach.min_tokens("x" * longest * 1000 + "x") == 1001
-    assert reach.min_tokens("") == 0
+    assert reach.min_tokens("x" * longest * 1000, 10**9) == 1000
+    assert reach.min_tokens("x" * longest * 1000 + "x", 10**9) == 1001
+    assert reach.min_tokens("", 10**9) == 0
+
+
+def test_bert_has_a_token_for_each_word() -> None:
+    pieces = ["[UNK]", "[CLS]", "a", "##a", "x", "!", "1"]
+    bert = Tokenizer(WordPiece({piece: i for i, piece in enumerate(pieces)}, unk_token="[UNK]"))
+    bert.normalizer = normalizers.BertNormalizer()
+    bert.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    bert.add_special_tokens(["[CLS]"])
+    reach = TokenReach(bert)
+
+    @given(st.text() | st.text("ax1!\u0301\x00\x1c\x85\xa0\u200b\u3000\u4e2d \n[CLS]"))
+    def check(text: str) -> None:
+        ids = bert.encode(text).ids
+        assert reach.min_tokens(text, 10**9) <= len(ids)
+        for size in (1, 2, 3):
+            assert bert.encode(reach.head(text, size)).ids[:size] == ids[:size]
+
+    check()
+    assert reach.head("a b c" * 1000, 2) == "a b"
+    assert reach.min_tokens("a b\n!" * 1000, 10**9) == 2001
+    assert reach.min_tokens("a b\n!" * 1000, 7) == 7
+    assert reach.min_tokens(" " * 1000 + "a" * 1000, 10**9) == 1
 
 
 def test_nfc_shortens_to_a_quarter_at_most() -> None:
@@ -81,16 +103,16 @@ def test_vocabularies_that_lose_text_have_no_bound() -> None:
     alphabet = {char: index for index, char in enumerate(pre_tokenizers.ByteLevel.alphabet())}
     lossless = Tokenizer(BPE(alphabet, []))
     lossless.pre_tokenizer = pre_tokenizers.ByteLevel(False)
-    assert TokenReach(lossless).min_tokens("x" * 100) == 100
+    assert TokenReach(lossless).min_tokens("x" * 100, 10**9) == 100
     words = Tokenizer(WordPiece({"[UNK]": 0, "a": 1}, unk_token="[UNK]"))
-    words.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    words.pre_tokenizer = pre_tokenizers.Whitespace()
     no_bytes = Tokenizer(BPE({"a": 0}, [], unk_token="a", fuse_unk=True))
     holes = Tokenizer(BPE({char: i for char, i in alphabet.items() if char != "x"}, []))
     holes.pre_tokenizer = pre_tokenizers.ByteLevel(False)
-    assert TokenReach(holes).min_tokens("x" * 100 + "y" * 100) == 100
+    assert TokenReach(holes).min_tokens("x" * 100 + "y" * 100, 10**9) == 100
     holes.normalizer = normalizers.NFC()
-    assert TokenReach(holes).min_tokens("x" * 100 + "y" * 100) == 100
-    assert TokenReach(holes).min_tokens("\u00e9" * 100) == 0
+    assert TokenReach(holes).min_tokens("x" * 100 + "y" * 100, 10**9) == 100
+    assert TokenReach(holes).min_tokens("\u00e9" * 100, 10**9) == 0
     stripped = Tokenizer(BPE(alphabet, []))
     stripped.pre_tokenizer = pre_tokenizers.ByteLevel(False)
     stripped.normalizer = normalizers.Sequence([normalizers.NFC(), normalizers.Strip()])
@@ -99,4 +121,4 @@ def test_vocabularies_that_lose_text_have_no_bound() -> None:
         [pre_tokenizers.Split(" ", "removed"), pre_tokenizers.ByteLevel(False)]
     )
     for tokenizer in (words, no_bytes, stripped, dropped):
-        assert TokenReach(tokenizer).min_tokens("x" * 10**6) == 0
+        assert TokenReach(tokenizer).min_tokens("x" * 10**6, 10**9) == 0

@@ -110,12 +110,19 @@ class TextTokenizer:
         meaning = {tokenizer.token_to_id(stand_in(n)): i for n, i in enumerate(self._control)}
         return [meaning.get(i, i) for i in _token_ids(tokenizer, text, add_special_tokens)]
 
-    def min_tokens(self, text: str) -> int:
-        """Returns a number of tokens that `text` has at least; see `TokenReach`."""
+    def min_tokens(self, text: str, enough: int) -> int:
+        """Returns a number of tokens that `text` has at least; see `TokenReach.min_tokens`."""
+        return self._token_reach().min_tokens(text, enough)
+
+    def head(self, text: str, num_tokens: int) -> str:
+        """Returns a beginning of `text` with the same first tokens; see `TokenReach.head`."""
+        return self._token_reach().head(text, num_tokens)
+
+    def _token_reach(self) -> TokenReach:
         with self._lock:
             if self._reach is None:
                 self._reach = TokenReach(self._tokenizer)
-        return self._reach.min_tokens(text)
+            return self._reach
 
     @property
     def control_tokens(self) -> list[str]:

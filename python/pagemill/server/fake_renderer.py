@@ -58,9 +58,14 @@ class FakeRenderer:
         """The bytes of `prompt`."""
         return self.encode(prompt.text, add_special_tokens, parse_special=True)
 
-    def min_tokens(self, text: str) -> int:
+    def min_tokens(self, text: str, enough: int) -> int:
         """The number of bytes."""
+        del enough
         return len(text.encode())
+
+    def head(self, text: str, num_tokens: int) -> str:
+        """The first `num_tokens` characters."""
+        return text[:num_tokens]
 
     def decode(self, token_ids: Sequence[int], skip_special_tokens: bool = True) -> str:
         """The text of `token_ids`."""

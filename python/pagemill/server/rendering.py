@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar
@@ -31,6 +32,12 @@ T = TypeVar("T")
 INLINE_CHARS = 4096
 MAX_BYTES_AT_ONCE = 8 * 2**20
 MAX_RENDERS = 256  # running and waiting
+# What a text this large took is returned to the system, once its request has probably ended.
+TRIM_CHARS = 2**20
+_TRIM_AFTER_S = 1.0
+# Of <malloc.h>.
+_M_TRIM_THRESHOLD = -1
+_M_MMAP_THRESHOLD = -3
 
 
 class Detokenizer(Protocol):
@@ -61,7 +68,9 @@ class Renderer(Protocol):
 
     def encode_prompt(self, prompt: ChatPrompt, add_special_tokens: bool = False) -> list[int]: ...
 
-    def min_tokens(self, text: str) -> int: ...
+    def min_tokens(self, text: str, enough: int) -> int: ...
+
+    def head(self, text: str, num_tokens: int) -> str: ...
 
     def decode(self, token_ids: Sequence[int], skip_special_tokens: bool = True) -> str: ...
 
@@ -82,6 +91,7 @@ class Rendering:
         self._max_model_len = max_model_len
         self._gate = TextGate(MAX_BYTES_AT_ONCE)
         self._renders = 0
+        self._trims = False
         self._threads = ThreadPoolExecutor(MAX_PROCESSES, "chat-template")
 
     async def chat(
@@ -110,13 +120,20 @@ class Rendering:
         parse_special: bool,
         param: str,
         receive: Receive,
+        *,
+        keeps_head: bool = False,
     ) -> list[list[int]]:
         """Token ids of each prompt of a request's field `param`; those that are ids stay.
+
+        `keeps_head`: no more than the first tokens that fit are wanted.
 
         Raises:
             ApiError: 400 if a text cannot be tokenized, or cannot fit.
             ClientDisconnect: the client went away while the request waited.
         """
+
+        if keeps_head and sum(map(len, prompts)) > INLINE_CHARS:
+            prompts = await asyncio.to_thread(self._heads, prompts)
 
         def encode() -> list[list[int]]:
             encode = self._renderer.encode
@@ -152,15 +169,35 @@ class Rendering:
     async def _tokenized(
         self, texts: Sequence[str], work: Callable[[], T], param: str, receive: Receive
     ) -> T:
-        if sum(map(len, texts)) <= INLINE_CHARS:
+        num_chars = sum(map(len, texts))
+        if num_chars <= INLINE_CHARS:
             return work()
-        size = await asyncio.to_thread(self._checked_bytes, texts, param)
-        return await self._gate.run(size, work, receive)
+        try:
+            size = await asyncio.to_thread(self._checked_bytes, texts, param)
+            return await self._gate.run(size, work, receive)
+        finally:
+            if num_chars >= TRIM_CHARS and not self._trims:
+                self._trims = True
+                asyncio.get_running_loop().call_later(_TRIM_AFTER_S, self._trim)
+
+    def _heads(self, prompts: Sequence[str | list[int]]) -> list[str | list[int]]:
+        return [
+            self._renderer.head(prompt, self._max_model_len)
+            if isinstance(prompt, str) and len(prompt) > INLINE_CHARS
+            else prompt
+            for prompt in prompts
+        ]
+
+    def _trim(self) -> None:
+        self._trims = False
+        asyncio.get_running_loop().run_in_executor(None, _return_free_memory)
 
     def _checked_bytes(self, texts: Sequence[str], param: str) -> int:
         limit = self._max_model_len
         for text in texts:
-            least = self._renderer.min_tokens(text) if len(text) > INLINE_CHARS else 0
+            if len(text) <= INLINE_CHARS:
+                continue
+            least = self._renderer.min_tokens(text, limit + 1)
             if least > limit:
                 raise bad_request(
                     f"This model's maximum context length is {limit} tokens, but `{param}` has a"
@@ -172,17 +209,32 @@ class Rendering:
 
 
 def open_renderer(source: RenderSource, config: ModelConfig) -> ModelRenderer:
-    """The renderer of an opened model.
+    """The renderer of an opened model; bounds the free memory that this process keeps.
 
     Raises:
         RenderError: the tokenizer or the template cannot be used.
     """
+    _bound_free_memory()
     cache = cache_folder(config.cache_dir)
     return ModelRenderer.open(source, config.chat_template, config.trust_control_tokens, cache)
 
 
 async def _result(future: Awaitable[T]) -> T:
     return await future
+
+
+def _bound_free_memory() -> None:
+    # By default glibc learns from large blocks to keep up to 64 MiB in each thread's arena. Fixed
+    # thresholds switch that off. Other C libraries have no such calls, and need none.
+    with contextlib.suppress(AttributeError):
+        library = ctypes.CDLL(None)
+        library.mallopt(_M_MMAP_THRESHOLD, 2**20)
+        library.mallopt(_M_TRIM_THRESHOLD, 2**24)
+
+
+def _return_free_memory() -> None:
+    with contextlib.suppress(AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 @contextlib.contextmanager

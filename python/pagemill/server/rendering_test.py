@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -10,11 +10,13 @@ from starlette.requests import ClientDisconnect
 
 from pagemill.engine.fake_engine import FakeOptions
 from pagemill.render.renderer import ChatPrompt
+from pagemill.render.template_process import TemplateProcesses
+from pagemill.render.template_wire import RenderRequest, Setup
 from pagemill.server import rendering
 from pagemill.server.errors import ApiError
 from pagemill.server.fake_renderer import FakeRenderer
 from pagemill.server.fake_server import FakeServer, fake_server
-from pagemill.server.rendering import INLINE_CHARS, Rendering
+from pagemill.server.rendering import INLINE_CHARS, TRIM_CHARS, Rendering
 
 
 class _Counting(FakeRenderer):
@@ -83,6 +85,103 @@ def test_every_route_refuses_it(route: str) -> None:
             await check(server)
 
     asyncio.run(run())
+
+
+def test_embeddings_of_long_texts_keep_the_head() -> None:
+    async def body() -> None:
+        async with fake_server(FakeOptions(pooled_size=4)) as server:
+            asked = {"input": ["ab" * INLINE_CHARS], "truncate_prompt_tokens": -1}
+            response = await server.client.post("/v1/embeddings", json=asked)
+            assert response.status_code == 200, response.text
+            assert response.json()["usage"]["prompt_tokens"] == 256
+
+    asyncio.run(body())
+
+
+def test_others_are_served_while_a_template_loops(monkeypatch: pytest.MonkeyPatch) -> None:
+    processes = TemplateProcesses()
+    loop = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
+    source = (
+        "{% if messages[0].content == 'bomb' %}" + loop + "{% endif %}{{ messages[0].content }}"
+    )
+    processes.compile(Setup({"default": source}, {}, [], max_cpu_s=0.5))
+
+    def render(_: object, messages: Sequence[Mapping[str, Any]], *options: Any) -> ChatPrompt:
+        del options
+        request = RenderRequest(
+            messages=list(messages),
+            tools=None,
+            add_generation_prompt=True,
+            continue_final_message=False,
+            variables={},
+            trust_control_tokens=False,
+        )
+        return ChatPrompt(processes.render(request).text)
+
+    monkeypatch.setattr(FakeRenderer, "render_chat", render)
+
+    async def chat(server: FakeServer, content: str) -> tuple[int, str]:
+        body = {"messages": [{"role": "user", "content": content}], "max_tokens": 1}
+        response = await server.client.post("/v1/chat/completions", json=body)
+        return response.status_code, response.text
+
+    async def body() -> None:
+        async with fake_server() as server:
+            bombs = [asyncio.create_task(chat(server, "bomb")) for _ in range(2)]
+            answered = 0
+            while not any(bomb.done() for bomb in bombs):
+                assert (await server.client.get("/health")).status_code == 200
+                answered += 1
+                await asyncio.sleep(0.01)
+            assert answered > 5  # in half a second of processor time
+            for bomb in bombs:
+                status, text = await bomb
+                assert status == 400
+                assert "The chat template took too much processor time." in text
+            assert (await chat(server, "hi"))[0] == 200
+
+    try:
+        asyncio.run(body())
+    finally:
+        processes.close()
+
+
+def test_completions_say_whether_control_tokens_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: list[bool] = []
+
+    def encode(_: object, text: str, special: bool, parse_special: bool) -> list[int]:
+        parsed.append(parse_special)
+        return list(text.encode())
+
+    monkeypatch.setattr(FakeRenderer, "encode", encode)
+
+    async def body() -> None:
+        async with fake_server() as server:
+            for field in ({}, {"parse_special": False}, {"parse_special": True}):
+                asked = {"prompt": "a", "max_tokens": 1, **field}
+                assert (await server.client.post("/v1/completions", json=asked)).status_code == 200
+
+    asyncio.run(body())
+    assert parsed == [True, False, True]
+
+
+def test_memory_is_returned_after_large_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+    returned = threading.Event()
+    monkeypatch.setattr(rendering, "_TRIM_AFTER_S", 0.0)
+    monkeypatch.setattr(rendering, "_return_free_memory", returned.set)
+
+    async def body(texts: Rendering, renderer: _Counting) -> None:
+        del renderer
+        await texts.token_ids(["x" * 5000], True, True, "prompt", _here)
+        await asyncio.sleep(0.05)
+        assert not returned.is_set()
+        with pytest.raises(ApiError):
+            await texts.token_ids(["x" * TRIM_CHARS], True, True, "prompt", _here)
+        for _ in range(2):
+            await asyncio.sleep(0.05)
+        assert returned.wait(5)
+
+    _run(body, 10_000)
 
 
 def test_renders_wait_in_a_bounded_queue(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,10 +1,8 @@
-"""How much text is being tokenized at once, and the memory that doing so takes."""
+"""How much text is being tokenized at once."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import ctypes
 from collections import deque
 from collections.abc import Callable
 from typing import TypeVar
@@ -14,9 +12,6 @@ from starlette.types import Receive
 from pagemill.server.disconnect import until_disconnect
 
 T = TypeVar("T")
-
-# The tokenizer's memory of a text this large is worth the few milliseconds of returning it.
-_TRIM_BYTES = 2**20
 
 
 class TextGate:
@@ -41,7 +36,7 @@ class TextGate:
         else:
             self._in_use += size
         # A client that goes away now stops waiting, but the thread goes on, and so does its share.
-        running = asyncio.get_running_loop().run_in_executor(None, _trimmed, size, work)
+        running = asyncio.get_running_loop().run_in_executor(None, work)
         running.add_done_callback(lambda done: self._left(size, done))
         return await asyncio.shield(running)
 
@@ -71,17 +66,3 @@ class TextGate:
             size, turn = self._queue.popleft()
             self._in_use += size
             turn.set()
-
-
-def _trimmed(size: int, work: Callable[[], T]) -> T:
-    try:
-        return work()
-    finally:
-        if size >= _TRIM_BYTES:
-            _return_free_memory()
-
-
-def _return_free_memory() -> None:
-    # The C library keeps freed memory in each thread's arena. Others than glibc's return it.
-    with contextlib.suppress(AttributeError):
-        ctypes.CDLL(None).malloc_trim(0)

@@ -46,7 +46,12 @@ async def _embed(
     pipeline: Pipeline, asked: EmbeddingRequest, name: str, request: Request
 ) -> EmbeddingResponse:
     token_ids = await pipeline.rendering.token_ids(
-        prompts(asked.input, "input"), asked.add_special_tokens, False, "input", request.receive
+        prompts(asked.input, "input"),
+        asked.add_special_tokens,
+        False,
+        "input",
+        request.receive,
+        keeps_head=asked.truncate_prompt_tokens is not None,
     )
     options = GenerationOptions(
         max_tokens=None,
