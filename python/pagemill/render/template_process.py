@@ -28,7 +28,7 @@ from pagemill.render.template_wire import (
 
 MAX_PROCESSES = 4
 MAX_REQUEST_BYTES = 2**25
-_MAX_SECONDS = 10.0  # where the machine is too busy to give a process its time
+_MAX_SECONDS = 10.0  # of waiting, if the machine is too busy to give a process its time
 _PATIENCE_S = 0.05  # a busy process is waited for this long before a further one is started
 # The worker imports what this process would, wherever it found that.
 _BOOT = (
@@ -70,7 +70,13 @@ class TemplateProcesses:
                     f"the chat template has {len(source)} characters; at most"
                     f" {MAX_TEMPLATE_CHARS} are taken"
                 )
-        self._setup = msgspec.msgpack.encode(setup)
+        try:
+            self._setup = msgspec.msgpack.encode(setup)
+        except UnicodeEncodeError:
+            raise RenderError(
+                "the chat template or a special token holds half a surrogate pair, which is not"
+                " Unicode text"
+            ) from None
         _checked(self._idle[0].exchange(self._setup))
 
     def render(self, request: RenderRequest) -> RenderReply:

@@ -99,6 +99,8 @@ def test_constants_are_folded_within_the_limits(processes: TemplateProcesses, bo
 def test_what_is_no_template(processes: TemplateProcesses) -> None:
     with pytest.raises(RenderError, match="not valid Jinja: line 1"):
         _compile(processes, "{% nothing %}")
+    with pytest.raises(RenderError, match="half a surrogate pair"):
+        _compile(processes, "\ud800")
     with pytest.raises(RenderError, match=f"at most {MAX_TEMPLATE_CHARS}"):
         _compile(processes, "x" * (MAX_TEMPLATE_CHARS + 1))
 

@@ -39,7 +39,7 @@ class TextTokenizer:
         tokenizer.no_truncation()
         self._tokenizer = tokenizer
         self._literal: Tokenizer | None = None
-        self._stand_ins: Tokenizer | None = None
+        self._stand_ins: tuple[Tokenizer, dict[int, int]] | None = None
         self._reach: TokenReach | None = None
         self._lock = threading.Lock()
         self.vocab_size: int = tokenizer.get_vocab_size(with_added_tokens=True)
@@ -106,8 +106,7 @@ class TextTokenizer:
           RenderError: as for `encode`.
         """
         _check_text(text)
-        tokenizer = self._stand_in_tokenizer()
-        meaning = {tokenizer.token_to_id(stand_in(n)): i for n, i in enumerate(self._control)}
+        tokenizer, meaning = self._stand_in_tokenizer()
         return [meaning.get(i, i) for i in _token_ids(tokenizer, text, add_special_tokens)]
 
     def min_tokens(self, text: str, enough: int) -> int:
@@ -166,12 +165,14 @@ class TextTokenizer:
                 self._literal = _literal_copy(self._tokenizer)
             return self._literal
 
-    def _stand_in_tokenizer(self) -> Tokenizer:
+    def _stand_in_tokenizer(self) -> tuple[Tokenizer, dict[int, int]]:
+        # With the id of the control token for the id of each stand-in.
         with self._lock:
             if self._stand_ins is None:
-                copy = _literal_copy(self._tokenizer)
-                copy.add_tokens([_stand_in(i, t) for i, t in enumerate(self._control.values())])
-                self._stand_ins = copy
+                copy: Any = _literal_copy(self._tokenizer)
+                copy.add_tokens([_stand_in(n, t) for n, t in enumerate(self._control.values())])
+                meaning = {copy.token_to_id(stand_in(n)): i for n, i in enumerate(self._control)}
+                self._stand_ins = copy, meaning
             return self._stand_ins
 
 

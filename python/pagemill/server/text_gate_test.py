@@ -69,7 +69,7 @@ def test_at_most_the_capacity_at_once() -> None:
     _run(body)
 
 
-def test_who_disconnects_leaves_the_queue() -> None:
+def test_a_request_that_disconnects_leaves_the_queue() -> None:
     async def body(gate: TextGate, work: _Work) -> None:
         first = asyncio.create_task(gate.run(10, work.of(10), _here))
         await _settle()
