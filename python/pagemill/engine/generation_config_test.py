@@ -55,7 +55,7 @@ def test_a_folder_that_the_operator_names_stands_alone_and_caps(
 ) -> None:
     other = write(tmp_path / "other", '{"max_new_tokens": 9, "top_k": -1, "top_p": null}')
     chosen = choose(ModelConfig(generation_config=str(other)), source)
-    assert chosen.defaults == SamplingDefaults(max_tokens=9)
+    assert chosen.defaults == SamplingDefaults(top_k=0, max_tokens=9)
     assert chosen.max_tokens_cap == 9
 
 
