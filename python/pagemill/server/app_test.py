@@ -10,6 +10,7 @@ import pytest
 
 from pagemill.engine.fake_engine import FakeOptions
 from pagemill.server.endpoints.table import ENDPOINTS
+from pagemill.server.errors import STATUS_OF_CODE, TYPE_OF_STATUS, not_implemented
 from pagemill.server.fake_server import fake_server
 
 JSON = {"content-type": "application/json"}
@@ -143,6 +144,14 @@ def test_body_limit_and_content_type() -> None:
             assert "application/json" in check_error(got, 400)["message"]
 
     asyncio.run(body())
+
+
+def test_statuses() -> None:
+    # Clients retry a 501 as an outage; what is not supported stays so.
+    assert STATUS_OF_CODE["UNIMPLEMENTED"] == STATUS_OF_CODE["INVALID_ARGUMENT"] == 400
+    assert not_implemented("x", "y").status == 400
+    assert 501 not in TYPE_OF_STATUS
+    assert set(STATUS_OF_CODE.values()) - {499} <= set(TYPE_OF_STATUS)
 
 
 def test_routes_and_methods() -> None:
