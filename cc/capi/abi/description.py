@@ -1,9 +1,10 @@
 """Says what the C ABI is, one fact a line: struct layouts, enumerators, functions, versions.
 
     ./bazelw build //cc/capi:pagemill.h
-    python3.11 cc/capi/abi/description.py bazel-bin/cc/capi/pagemill.h > cc/capi/abi/pagemill_abi_1.txt
+    cd cc/capi/abi
+    python3.11 description.py ../../../bazel-bin/cc/capi/pagemill.h > pagemill_abi_1.txt
 
-from the root writes the file that abi_test.py compares with. Layouts come from a C program that the
+writes the file that abi_test.py compares with. Layouts come from a C program that the
 compiler makes of the header; sizes are those of 64-bit machines.
 """
 

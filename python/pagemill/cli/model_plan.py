@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -97,7 +97,7 @@ class ModelPlan:
             "fits": kv is not None,
             "concurrency": self.concurrency(self.max_model_len),
             "refusal": self.refusal or None,
-            "sampling_defaults": asdict(self.sampling) if self.sampling else None,
+            "sampling_defaults": _sampling_json(self.sampling) if self.sampling else None,
         }
 
 
@@ -186,3 +186,12 @@ def plan_model(config: EngineConfig) -> ModelPlan:
         refusal=refusal,
         sampling=sampling,
     )
+
+
+def _sampling_json(sampling: ChosenDefaults) -> dict[str, Any]:
+    defaults = sampling.defaults
+    return {
+        "defaults": {**defaults.values(), "max_tokens": defaults.max_tokens},
+        "origin": sampling.origin,
+        "max_tokens_cap": sampling.max_tokens_cap,
+    }

@@ -85,16 +85,14 @@ def _what_fits(plan: ModelPlan) -> list[str]:
 def _sampling(defaults: "SamplingDefaults") -> str:
     """The fields that differ from the neutral ones, and the temperature."""
     from pagemill.config.sampling import MODEL_FIELDS
-    from pagemill.engine.sampling import SamplingParams
 
-    filled = defaults.fill(SamplingParams(max_tokens=defaults.max_tokens))
     shown = {
-        name: getattr(filled, name)
-        for name, spec in MODEL_FIELDS.items()
-        if name == "temperature" or getattr(filled, name) != spec.neutral
+        name: value
+        for name, value in defaults.values().items()
+        if name == "temperature" or value != MODEL_FIELDS[name].neutral
     }
-    if filled.max_tokens is not None:
-        shown["max_tokens"] = filled.max_tokens
+    if defaults.max_tokens is not None:
+        shown["max_tokens"] = defaults.max_tokens
     return ", ".join(f"{name} {value:g}" for name, value in shown.items())
 
 

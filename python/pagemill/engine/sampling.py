@@ -54,11 +54,14 @@ class SamplingDefaults(SamplingFields, kw_only=True, frozen=True):
             fields["top_k"] = max(fields["top_k"], 0)  # -1 is another way to say "all"
         return cls(**fields, max_tokens=config.get("max_new_tokens"))
 
-    def fill(self, sampling: SamplingParams) -> SamplingParams:
-        """`sampling` with every field set that a model may have a default of."""
-        unstated = {
+    def values(self) -> dict[str, float]:
+        """What each field that a model may have a default of means if a request leaves it open."""
+        return {
             name: spec.neutral if (own := getattr(self, name)) is None else own
             for name, spec in MODEL_FIELDS.items()
-            if getattr(sampling, name) is None
         }
+
+    def fill(self, sampling: SamplingParams) -> SamplingParams:
+        """`sampling` with `values` for what it does not state."""
+        unstated = {k: v for k, v in self.values().items() if getattr(sampling, k) is None}
         return structs.replace(sampling, **unstated)
