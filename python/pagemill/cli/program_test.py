@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import pagemill
-from pagemill.cli import main
+from pagemill.cli import field_reference, main
 from pagemill.cli.reference import reference
 from pagemill.cli.table import COMMANDS, find
 
@@ -125,3 +125,9 @@ def test_help_is_quick() -> None:
 def test_the_reference_is_up_to_date() -> None:
     stored = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
     assert stored == reference(), "run `python -m pagemill.cli.reference > docs/cli.md`"
+
+
+def test_the_reference_of_fields_is_up_to_date() -> None:
+    stored = (ROOT / "docs" / "fields.md").read_text(encoding="utf-8")
+    advice = "run `python -m pagemill.cli.field_reference > docs/fields.md`"
+    assert stored == field_reference.reference(), advice
