@@ -111,7 +111,7 @@ TEST(CallTrace, ReplaysHybridGroups) { RecordedAndReplayed(HybridGroups()); }
 
 TEST(CallTrace, ReplaysLoadsFromTiers) {
   const CallTrace trace = RecordedAndReplayed(Loads(TracedConnector::kTiers));
-  EXPECT_GT(trace.stats.kv_loaded_tokens, 50u);
+  EXPECT_GT(trace.stats.kv_loaded_tokens, 20u);  // resets of the cache empty the tiers, too
   EXPECT_GT(trace.stats.num_failed_kv_loads, 0u);
   EXPECT_GT(Parked(trace, ParkReason::kKvLoad), 0);
 }
@@ -138,7 +138,7 @@ TEST(CallTrace, IsTheSameOnEveryMachine) {
   }
   // Whoever changes what the scheduler decides, or how it is written, puts the new digest here; the
   // test is that all architectures agree on it.
-  EXPECT_EQ(Xxh3_128(all.data(), all.size()).low, 6465976674877671661u);
+  EXPECT_EQ(Xxh3_128(all.data(), all.size()).low, 11153840138049509579u);
 }
 
 }  // namespace

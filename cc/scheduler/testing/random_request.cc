@@ -65,7 +65,10 @@ step::Request MakeRandomRequest(const SimulationSetup& setup, step::RequestId id
   if (setup.options.policy == "priority") request.priority = Pick(0, 2, random);
   if (setup.options.max_encoder_tokens > 0) AddMedia(setup.options, random, &request);
   const int32_t num_adapters = setup.options.max_adapters;
-  if (num_adapters > 0) request.adapter = step::AdapterId(static_cast<uint64_t>(Pick(0, 2 * num_adapters, random)));
+  if (num_adapters > 0) {
+    const int adapter = Pick(0, 2 * num_adapters, random);
+    request.adapter = step::AdapterId(static_cast<uint64_t>(adapter));
+  }
   if (setup.controls) {
     request.starts_held = OneIn(10, random);
     if (OneIn(10, random)) request.start_deadline_us = now_us + Pick(0, 300, random);
