@@ -1,6 +1,6 @@
 // File: cc/bindings/fields.h
-// Python's view of a struct that lists its fields (cc/base/field_info.h): a read-only property each,
-// values from keyword arguments, and a table that says what the fields are.
+// Python's view of a struct that lists its fields (cc/base/field_info.h): a read-only property
+// each, values from keyword arguments, and a table that says what the fields are.
 #ifndef PAGEMILL_CC_BINDINGS_FIELDS_H_
 #define PAGEMILL_CC_BINDINGS_FIELDS_H_
 
@@ -141,8 +141,8 @@ nanobind::tuple FieldTable() {
   constexpr const char* kKinds[] = {"value", "gauge", "counter"};
   nanobind::list rows;
   T::Visit([&](const char* name, auto, const FieldInfo& info) {
-    rows.append(nanobind::make_tuple(name, kKinds[static_cast<int>(info.kind)], info.metric,
-                                     info.help));
+    rows.append(
+        nanobind::make_tuple(name, kKinds[static_cast<int>(info.kind)], info.metric, info.help));
   });
   return nanobind::tuple(rows);
 }

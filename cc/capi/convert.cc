@@ -139,7 +139,8 @@ StatusOr<step::Request> ToRequest(const pagemill_request* request, const Host& h
   PM_ASSIGN_OR_RETURN(made.prompt_token_ids,
                       CopyTokens("prompt_token_ids", r.prompt_token_ids, r.num_prompt_tokens,
                                  static_cast<size_t>(host.max_model_len())));
-  PM_ASSIGN_OR_RETURN(made.sampling, ToSamplingParams(sampling, static_cast<size_t>(host.vocab_size())));
+  PM_ASSIGN_OR_RETURN(made.sampling,
+                      ToSamplingParams(sampling, static_cast<size_t>(host.vocab_size())));
   PM_ASSIGN_OR_RETURN(made.tenant, CopyOptionalString("tenant", r.tenant));
   PM_ASSIGN_OR_RETURN(made.cache_salt, CopyOptionalString("cache_salt", r.cache_salt));
   made.priority = r.priority;

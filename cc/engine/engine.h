@@ -117,10 +117,10 @@ class Engine {
   bool WaitPaused(double timeout_s);
   void Resume();
 
-  // Forgets all cached prefixes, those in tiers and connectors too. False (and nothing is forgotten)
-  // while requests run, unless they are preempted for it and compute everything again, while KV is
-  // being loaded, if a connector of the host's cannot forget, or after Shutdown(). The files of a
-  // connector's folder are removed beside the steps, at the latest by Shutdown().
+  // Forgets all cached prefixes, those in tiers and connectors too. False (and nothing is
+  // forgotten) while requests run, unless they are preempted for it and compute everything again,
+  // while KV is being loaded, if a connector of the host's cannot forget, or after Shutdown(). The
+  // files of a connector's folder are removed beside the steps, at the latest by Shutdown().
   bool ResetPrefixCache(bool preempt_running = false);
 
   // Saves a conversation so that it outlives the process, or brings one back (docs/kv_tiers.md).

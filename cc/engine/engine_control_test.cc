@@ -251,7 +251,9 @@ class EngineAdaptersTest : public testing::Test {
     limits.max_adapters = 2;
     return limits;
   }
-  std::unique_ptr<Engine> Start() { return *Engine::Create(EngineOptions{}, &runner_, &clock_, {}); }
+  std::unique_ptr<Engine> Start() {
+    return *Engine::Create(EngineOptions{}, &runner_, &clock_, {});
+  }
   Status Submit(Engine* engine, step::AdapterId adapter) {
     Request request = MakeRequest(++num_requests_, {1, 2, 3}, 1);
     request.adapter = adapter;

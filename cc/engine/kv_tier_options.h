@@ -36,8 +36,9 @@ struct KvTierOptions {
   kv_cache::KvConnector* connector = nullptr;
   kv_cache::TransferWorker* worker = nullptr;
 
-  // A transfer that takes longer is abandoned: the request that waits for it computes instead. While
-  // several such transfers are under way (Scheduler::AbandonTransfer()), the connector is not used.
+  // A transfer that takes longer is abandoned: the request that waits for it computes instead.
+  // While several such transfers are under way (Scheduler::AbandonTransfer()), the connector is not
+  // used.
   int64_t transfer_timeout_ms = 10'000;
 
   // What the bytes of KV depend on besides tokens: model, weights, format. Content of others is not

@@ -114,10 +114,9 @@ Status KvTiers::AddTiers(const KvTierOptions& options, const kv_cache::KvCacheOp
                  "--kv-offloading-disk-bytes"));
     PM_ASSIGN_OR_RETURN(
         std::unique_ptr<kv_transfer::DiskMedium> disk,
-        kv_transfer::DiskMedium::Create({.path = options.disk_path,
-                                         .num_slots = tiers.disk_blocks,
-                                         .slot_bytes = page_bytes},
-                                        pages, arena));
+        kv_transfer::DiskMedium::Create(
+            {.path = options.disk_path, .num_slots = tiers.disk_blocks, .slot_bytes = page_bytes},
+            pages, arena));
     owned_worker_->Add(kv_cache::kDiskMedium, std::move(disk));
   }
   PM_ASSIGN_OR_RETURN(owned_connector_, kv_cache::TieredConnector::Create(tiers));

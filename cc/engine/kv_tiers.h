@@ -71,16 +71,17 @@ class KvTiers {
   std::unique_ptr<kv_cache::KvConnector> owned_connector_;     // null where the host has one
   std::unique_ptr<kv_transfer::ThreadedWorker> owned_worker_;  // the same
   kv_cache::KvConnector* connector_;
-  kv_cache::TransferWorker* worker_;                 // null when closed
+  kv_cache::TransferWorker* worker_;  // null when closed
   // Transfers under way; when they were started, in clock ns.
   std::map<kv_cache::TransferId, int64_t> started_;
-  std::set<kv_cache::TransferId> abandoned_;  // the same, but no request waits for them
+  std::set<kv_cache::TransferId> abandoned_;         // the same, but no request waits for them
   std::vector<kv_cache::KvTransfer> transfers_;      // during Move()
   std::vector<kv_cache::KvTransferResult> results_;  // during Move()
   int64_t last_log_ns_ = INT64_MIN;
 };
 
-// What names KV of `options` in files: their fingerprint, which is computed, and what the pages are.
+// What names KV of `options` in files: their fingerprint, which is computed, and what the pages
+// are.
 Digest128 KvDigest(const KvTierOptions& options, int32_t block_size);
 
 }  // namespace pagemill::engine

@@ -97,7 +97,7 @@ class StepLoop {
   StepLoop(const EngineOptions& options, const scheduler::SchedulerOptions& made, Runner* runner,
            const Clock* clock, LogSink log, Core core);
 
-  Status CheckAdapter(step::AdapterId adapter) const;  // with mutex_
+  Status CheckAdapter(step::AdapterId adapter) const;                    // with mutex_
   Status CheckOpen(const step::Request& request, int64_t now_us) const;  // with mutex_
   // Lets the thread do it, and waits for the answer. kUnavailable after Shutdown().
   Status Ask(std::function<Status()> errand);
@@ -121,8 +121,8 @@ class StepLoop {
   // notified without the mutex, which is what those who wake up take first of all.
   bool Tell(bool at_once, int64_t now);
   void UpdateStats(const scheduler::SchedulerStats& counted, int64_t now);  // with mutex_
-  RequestOutput ToOutput(scheduler::RequestEvent event, int64_t now);  // with mutex_
-  Status QueueTimeOver() const;                                        // with mutex_
+  RequestOutput ToOutput(scheduler::RequestEvent event, int64_t now);       // with mutex_
+  Status QueueTimeOver() const;                                             // with mutex_
   // Nothing is in flight or can run, unless a client asks for something.
   bool Rests(const scheduler::SchedulerStats& counted) const;
   void CheckIntegrity() const;
@@ -154,7 +154,7 @@ class StepLoop {
   OutputEvent output_event_;
   std::unordered_map<step::RequestId, Tracked> tracked_;
   size_t num_unfinished_ = 0;
-  uint64_t num_adapter_ids_ = 0;  // those from first_adapter_id_ on are issued
+  uint64_t num_adapter_ids_ = 0;     // those from first_adapter_id_ on are issued
   scheduler::QueueAdmission queue_;  // of the unfinished
   int64_t last_progress_ = 0;
   bool draining_ = false;

@@ -11,7 +11,8 @@
 //
 // A transfer for a medium that is not there fails. The destructor finishes the transfer that each
 // medium is at, carries out each kForget and drops the rest. The threads give way to those that
-// compute: their nice value is higher by kNiceness. Thread safety: Add() first; then that of TransferWorker.
+// compute: their nice value is higher by kNiceness. Thread safety: Add() first; then that of
+// TransferWorker.
 #ifndef PAGEMILL_CC_KV_TRANSFER_THREADED_WORKER_H_
 #define PAGEMILL_CC_KV_TRANSFER_THREADED_WORKER_H_
 

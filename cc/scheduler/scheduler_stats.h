@@ -55,9 +55,9 @@ struct SchedulerStats {
     visit("kv_query_tokens", &S::kv_query_tokens,
           Counter("prompt tokens looked up in KV tiers and connectors",
                   "external_prefix_cache_queries"));
-    visit("kv_loaded_tokens", &S::kv_loaded_tokens,
-          Counter("prompt tokens loaded from KV tiers and connectors",
-                  "external_prefix_cache_hits"));
+    visit(
+        "kv_loaded_tokens", &S::kv_loaded_tokens,
+        Counter("prompt tokens loaded from KV tiers and connectors", "external_prefix_cache_hits"));
     visit("num_failed_kv_loads", &S::num_failed_kv_loads,
           Counter("KV loads that failed at least in part and were computed", "kv_failed_loads"));
     visit("num_stray_transfer_results", &S::num_stray_transfer_results,

@@ -48,10 +48,9 @@ struct SamplingParams {
           Value("over output tokens").Between(-2, 2).InC(5));
     visit("frequency_penalty", &P::frequency_penalty,
           Value("over output tokens").Between(-2, 2).InC(6));
-    visit("repetition_penalty", &P::repetition_penalty,
-          Value("over prompt and output tokens")
-              .Above(0, std::numeric_limits<float>::max())
-              .InC(7));
+    visit(
+        "repetition_penalty", &P::repetition_penalty,
+        Value("over prompt and output tokens").Above(0, std::numeric_limits<float>::max()).InC(7));
     visit("logit_bias", &P::logit_bias, Value("(token id, bias in [-100, 100])"));
     visit("seed", &P::seed, Value("every request has one; equal seeds draw equal tokens").InC(8));
     visit("max_tokens", &P::max_tokens,

@@ -24,9 +24,9 @@ namespace {
 
 struct CField {
   int position = 0;
-  std::string name;      // in C
-  std::string cc_name;   // in the engine's struct
-  std::string type;      // in C; of the elements of an array
+  std::string name;     // in C
+  std::string cc_name;  // in the engine's struct
+  std::string type;     // in C; of the elements of an array
   bool is_array = false;
   std::string help;
 };
@@ -86,8 +86,8 @@ std::vector<CField> Fields(int num_first) {
             [](const CField& a, const CField& b) { return a.position < b.position; });
   for (size_t i = 0; i < fields.size(); ++i) {
     if (fields[i].position == static_cast<int>(i) + 1) continue;
-    Fail("position " + std::to_string(i + 1) + " of the C ABI is taken twice or by no field, near " +
-         fields[i].cc_name);
+    Fail("position " + std::to_string(i + 1) +
+         " of the C ABI is taken twice or by no field, near " + fields[i].cc_name);
   }
   return fields;
 }
@@ -111,10 +111,11 @@ void PrintHeader(const std::string& path, const std::vector<CField>& sampling,
   std::ifstream in(path);
   for (std::string line; std::getline(in, line);) {
     if (line == "@pagemill_sampling_params@") {
-      PrintStruct("pagemill_sampling_params",
-                  "How a request's tokens are chosen. Arrays are copied by submit; end-of-sequence\n"
-                  " * tokens belong to stop_token_ids.",
-                  sampling);
+      PrintStruct(
+          "pagemill_sampling_params",
+          "How a request's tokens are chosen. Arrays are copied by submit; end-of-sequence\n"
+          " * tokens belong to stop_token_ids.",
+          sampling);
     } else if (line == "@pagemill_stats@") {
       PrintStruct("pagemill_stats",
                   "Gauges are of this moment, counters only grow, durations are in seconds.",
@@ -134,23 +135,26 @@ void PrintConversion(const std::vector<CField>& sampling, const std::vector<CFie
   for (const CField& f : sampling) {
     const char *cc = f.cc_name.c_str(), *c = f.name.c_str();
     if (f.is_array) {
-      std::printf("  PM_ASSIGN_OR_RETURN(to.%s, CopyTokens(\"%s\", from.%s, from.num_%s, "
-                  "max_entries));\n",
-                  cc, c, c, c);
+      std::printf(
+          "  PM_ASSIGN_OR_RETURN(to.%s, CopyTokens(\"%s\", from.%s, from.num_%s, "
+          "max_entries));\n",
+          cc, c, c, c);
     } else {
       std::printf("  to.%s = static_cast<decltype(to.%s)>(from.%s);\n", cc, cc, c);
     }
   }
-  std::printf("  return to;\n}\n\npagemill_sampling_params DefaultSamplingParams() {\n"
-              "  const step::SamplingParams from;\n  pagemill_sampling_params to = {};\n"
-              "  to.struct_size = sizeof(to);\n");
+  std::printf(
+      "  return to;\n}\n\npagemill_sampling_params DefaultSamplingParams() {\n"
+      "  const step::SamplingParams from;\n  pagemill_sampling_params to = {};\n"
+      "  to.struct_size = sizeof(to);\n");
   for (const CField& f : sampling) {
     if (f.is_array) continue;
     std::printf("  to.%s = from.%s;\n", f.name.c_str(), f.cc_name.c_str());
   }
-  std::printf("  return to;\n}\n\n"
-              "pagemill_stats FromStats(const engine::EngineStats& from) {\n"
-              "  pagemill_stats to = {};\n  to.struct_size = sizeof(to);\n");
+  std::printf(
+      "  return to;\n}\n\n"
+      "pagemill_stats FromStats(const engine::EngineStats& from) {\n"
+      "  pagemill_stats to = {};\n  to.struct_size = sizeof(to);\n");
   for (const CField& f : stats) {
     std::printf("  to.%s = static_cast<%s>(from.%s);\n", f.name.c_str(), f.type.c_str(),
                 f.cc_name.c_str());

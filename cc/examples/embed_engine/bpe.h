@@ -44,9 +44,9 @@ class Bpe {
     int32_t rank;
   };
   bool splits_words_ = true;
-  std::string prefix_;               // stands before every text
-  std::vector<int32_t> prefix_ids_;  // before the tokens of every text
-  std::vector<std::string> bytes_;   // by token id
+  std::string prefix_;                               // stands before every text
+  std::vector<int32_t> prefix_ids_;                  // before the tokens of every text
+  std::vector<std::string> bytes_;                   // by token id
   std::unordered_map<std::string, Entry> by_bytes_;  // tokens that text is made of
   std::array<int32_t, 256> byte_ids_ = {};           // for what none of them covers, 0 = none
 };

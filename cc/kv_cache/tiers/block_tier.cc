@@ -123,7 +123,8 @@ Status BlockTier::CheckIntegrity() const {
     if (entry.pins < 0 || (entry.pins > 0 && !entry.ready)) {
       return Internal("KV tier: content is pinned that is not there");
     }
-    if (entry.erased && entry.ready && entry.pins == 0) return Internal("KV tier: erased content keeps its slot");
+    if (entry.erased && entry.ready && entry.pins == 0)
+      return Internal("KV tier: erased content keeps its slot");
   }
   for (int64_t slot : free_slots_) {
     if (!see(slot, false)) return Internal("KV tier: a free slot that is taken");

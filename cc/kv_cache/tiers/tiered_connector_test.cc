@@ -263,7 +263,8 @@ void Drive(const TieredConnector::Options& options, uint32_t seed) {
   }
   EXPECT_GT(num_loaded, 1000u);
   EXPECT_GT(connector->stats().kv_blocks_evicted, 100u);
-  EXPECT_EQ(connector->stats().kv_blocks_demoted > 0, options.disk_blocks * options.host_blocks > 0);
+  EXPECT_EQ(connector->stats().kv_blocks_demoted > 0,
+            options.disk_blocks * options.host_blocks > 0);
 }
 
 TEST(TieredConnector, RandomTransfersInAnyOrderGiveWhatWasStored) {

@@ -43,8 +43,8 @@ std::span<const Candidate> TopEntries(const RowPasses& passes, std::span<const f
 
 struct DrawParams {
   float temperature = 1.0f;  // > 0
-  float min_weight = 0.0f;  // relative to the most likely token; 0 = off
-  int32_t top_k = 0;  // 0 = off
+  float min_weight = 0.0f;   // relative to the most likely token; 0 = off
+  int32_t top_k = 0;         // 0 = off
   float top_p = 1.0f;
   double uniform = 0.0;  // [0, 1)
 };

@@ -62,9 +62,9 @@ std::vector<CachedFile> TidyFiles(const std::string& folder, const DigestMemory&
       const auto recalled = fs::last_write_time(digests.PathFor(entry.path().string()), error);
       if (!error) used = std::max(used, recalled);
     }
-    if (name.ends_with(kTemporary) ? now - used > kAbandoned
-                                   : (pack || name.ends_with(DigestMemory::kSuffix)) &&
-                                         now - used > kUnused) {
+    if (name.ends_with(kTemporary)
+            ? now - used > kAbandoned
+            : (pack || name.ends_with(DigestMemory::kSuffix)) && now - used > kUnused) {
       Remove(entry.path());
     } else if (pack) {
       packs.push_back({entry.path(), used, static_cast<int64_t>(entry.file_size(error))});
@@ -141,8 +141,8 @@ Status PackCache::MakeRoom(int64_t bytes) const {
   for (const CachedFile& pack : packs) taken += pack.bytes;
   const int64_t bound = max_bytes_ ? *max_bytes_ : Bound(folder_, taken);
   if (bytes > bound) {
-    return ResourceExhausted("packed weights of " + std::to_string(bytes) +
-                             " bytes exceed what '" + folder_ + "' has room for, " +
+    return ResourceExhausted("packed weights of " + std::to_string(bytes) + " bytes exceed what '" +
+                             folder_ + "' has room for, " +
                              std::to_string(std::max<int64_t>(bound, 0)));
   }
   for (const CachedFile& pack : packs) {

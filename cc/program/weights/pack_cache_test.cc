@@ -217,8 +217,7 @@ TEST_F(PackCacheTest, MapsLargeFilesAtTheBorderOfALargePage) {
 TEST_F(PackCacheTest, RefusesWhatExceedsTheFolder) {
   const Status status = PackCache(folder_, 8192).Store({1, 1}, Bytes(5000, 0), pool_);
   EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
-  EXPECT_NE(status.message().find("packed weights of 9096 bytes exceed what"),
-            std::string::npos);
+  EXPECT_NE(status.message().find("packed weights of 9096 bytes exceed what"), std::string::npos);
 }
 
 TEST_F(PackCacheTest, SaysWhyItCannotBeWritten) {

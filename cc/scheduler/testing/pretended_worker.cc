@@ -25,9 +25,7 @@ void PretendedWorker::Move(std::vector<KvTransferResult>* results) {
   }
 }
 
-bool PretendedWorker::Fails() {
-  return static_cast<int>((*random_)() % 100) < percent_failing_;
-}
+bool PretendedWorker::Fails() { return static_cast<int>((*random_)() % 100) < percent_failing_; }
 
 void PretendedWorker::RunBefore(size_t which) {
   for (size_t i = 0; i < which; ++i) {
