@@ -16,10 +16,8 @@ from pagemill.engine.outputs import ChoiceOutput, EngineError
 from pagemill.engine.request_stream import RequestStream
 from pagemill.engine.sampling import SamplingParams
 from pagemill.observe.metrics import RequestMetrics
-from pagemill.render.stop_strings import StopStringFilter
 from pagemill.server.errors import from_engine
 from pagemill.server.protocol.usage import PromptTokensDetails, Usage
-from pagemill.server.rendering import Renderer
 
 
 class Generation:
@@ -31,9 +29,9 @@ class Generation:
 
     def __init__(
         self,
-        renderer: Renderer,
-        metrics: RequestMetrics,
         stream: RequestStream,
+        assemblers: Sequence[ChoiceAssembler],
+        metrics: RequestMetrics,
         prompts: Sequence[np.ndarray],
         sampling: SamplingParams,
     ) -> None:
@@ -45,11 +43,7 @@ class Generation:
         self._prompt_tokens = sum(len(p) for p in prompts)
         self._completion_tokens = 0
         self._cached_tokens = [0] * len(prompts)
-        self._choices = [
-            _Choice(_assembler(renderer, prompt, sampling))
-            for prompt in prompts
-            for _ in range(sampling.n)
-        ]
+        self._choices = [_Choice(assembler) for assembler in assemblers]
         for prompt in prompts:
             self._metrics.prompt_tokens.observe(len(prompt))
 
@@ -187,15 +181,3 @@ class _Choice:
             return None
         self.begun = self.begun or bool(delta.token_ids)
         return delta
-
-
-def _assembler(renderer: Renderer, prompt: np.ndarray, sampling: SamplingParams) -> ChoiceAssembler:
-    stop_filter = None
-    if sampling.stop:
-        stop_filter = StopStringFilter(sampling.stop, sampling.include_stop_str_in_output)
-    return ChoiceAssembler(
-        renderer.detokenizer(prompt.tolist(), sampling.skip_special_tokens),
-        stop_filter,
-        include_stop=sampling.include_stop_str_in_output,
-        min_tokens=sampling.min_tokens,
-    )

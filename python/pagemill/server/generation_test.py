@@ -6,11 +6,12 @@ from collections.abc import Callable, Coroutine
 import numpy as np
 import pytest
 
-from pagemill.engine.assembly import ChoiceDelta
+from pagemill.engine.assembly import ChoiceAssembler, ChoiceDelta
 from pagemill.engine.outputs import ChoiceOutput, EngineError
 from pagemill.engine.request_stream import RequestStream
 from pagemill.engine.sampling import SamplingParams
 from pagemill.observe.metrics import RequestMetrics
+from pagemill.render.stop_strings import StopStringFilter
 from pagemill.server.errors import ApiError
 from pagemill.server.fake_renderer import FakeRenderer
 from pagemill.server.generation import Generation
@@ -19,17 +20,15 @@ from pagemill.server.generation import Generation
 class Feed:
     """A generation of one choice, whose outputs the test pushes."""
 
-    def __init__(self, **sampling: object) -> None:
+    def __init__(self, stop: str = "") -> None:
         self.aborted: list[int] = []
         self.stream = RequestStream(self.aborted.append)
         self.stream.adopt(1, 0)
         self.metrics = RequestMetrics("m", 100)
+        stop_filter = StopStringFilter([stop]) if stop else None
+        assembler = ChoiceAssembler(FakeRenderer().detokenizer(), stop_filter)
         self.generation = Generation(
-            FakeRenderer(),
-            self.metrics,
-            self.stream,
-            [np.array([97])],
-            SamplingParams(**sampling),  # type: ignore[arg-type]
+            self.stream, [assembler], self.metrics, [np.array([97])], SamplingParams()
         )
 
     def push(self, text: str, at: float = 0.0, finish: str | None = None, **more: object) -> None:
@@ -134,7 +133,7 @@ def test_interval(pushed: list[str], want: list[str]) -> None:
 def test_a_stop_string_within_an_output_ends_the_choice_there() -> None:
     async def body() -> None:
         for portion in (0, 1, 3):
-            feed = Feed(stop=("cd",))
+            feed = Feed(stop="cd")
             feed.push("abcdef")
             assert "".join(await texts(feed, portion)) == "ab"
             assert feed.generation.usage.completion_tokens == 4

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pagemill.engine.assembly import ChoiceAssembler
 from pagemill.engine.async_engine import AsyncEngine, Prompt
 from pagemill.engine.limits import prompt_array, resolve_max_tokens
 from pagemill.engine.outputs import ChoiceOutput, EngineError
 from pagemill.engine.request_stream import RequestStream
 from pagemill.engine.sampling import SamplingParams
 from pagemill.observe.metrics import RequestMetrics
+from pagemill.render.stop_strings import StopStringFilter
 from pagemill.server.errors import bad_request, from_engine
 from pagemill.server.generation import Generation
 from pagemill.server.model_info import ModelInfo
@@ -79,9 +81,13 @@ class Pipeline:
             stream = self._submit(checked, sampling, options)
         except EngineError as error:
             raise from_engine(error) from error
-        return Generation(
-            self.renderer, self.metrics, stream, [p.token_ids for p in checked], sampling
-        )
+        token_ids = [prompt.token_ids for prompt in checked]
+        assemblers = [
+            _assembler(self.renderer, prompt, sampling)
+            for prompt in token_ids
+            for _ in range(sampling.n)
+        ]
+        return Generation(stream, assemblers, self.metrics, token_ids, sampling)
 
     async def embed(
         self, prompts: Sequence[Sequence[int]], options: GenerationOptions
@@ -179,3 +185,15 @@ class Pipeline:
             raise EngineError("INTERNAL", f"The engine ended with {output.finish_reason}.")
         self.metrics.finished("stop")
         return output.pooled
+
+
+def _assembler(renderer: Renderer, prompt: np.ndarray, sampling: SamplingParams) -> ChoiceAssembler:
+    stop_filter = None
+    if sampling.stop:
+        stop_filter = StopStringFilter(sampling.stop, sampling.include_stop_str_in_output)
+    return ChoiceAssembler(
+        renderer.detokenizer(prompt.tolist(), sampling.skip_special_tokens),
+        stop_filter,
+        include_stop=sampling.include_stop_str_in_output,
+        min_tokens=sampling.min_tokens,
+    )
