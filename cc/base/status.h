@@ -31,7 +31,7 @@ enum class StatusCode : int32_t {
   kResourceExhausted = 3,   // a bound was hit; retrying later may work      HTTP 429
   kDeadlineExceeded = 4,    // the request's own deadline passed             HTTP 504
   kUnavailable = 5,         // draining, paused or not ready                 HTTP 503
-  kUnimplemented = 6,       // a valid request that this build cannot serve  HTTP 501
+  kUnimplemented = 6,       // a valid request that this build cannot serve  HTTP 400
   kFailedPrecondition = 7,  // calls in the wrong order                      HTTP 409
   kCancelled = 8,           // aborted by the client                         HTTP 499
   kInternal = 9,            // our bug                                       HTTP 500
