@@ -20,8 +20,11 @@ OPTIONS = ("--max-model-len", "512", "--tensor-parallel-size", "2")
 def worker(server: ServerProcess) -> int:
     """The process of rank 1."""
     children = Path(f"/proc/{server.process.pid}/task").glob("*/children")
-    (pid,) = (int(pid) for file in children for pid in file.read_text().split())
-    return pid
+    pids = [int(pid) for file in children for pid in file.read_text().split()]
+    (rank_1,) = (
+        pid for pid in pids if "rank_worker" in Path(f"/proc/{pid}/cmdline").read_text()
+    )  # another one renders chat templates
+    return rank_1
 
 
 def running(pid: int) -> bool:
