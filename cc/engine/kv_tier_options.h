@@ -41,6 +41,10 @@ struct KvTierOptions {
   // used.
   int64_t transfer_timeout_ms = 10'000;
 
+  // CPUs that the runner's threads keep busy: threads that copy stay off as many, if there are
+  // more. 0 = all, or not known.
+  int32_t num_step_threads = 0;
+
   // What the bytes of KV depend on besides tokens: model, weights, format. Content of others is not
   // loaded. Needed for what outlives the engine, the folder and saved sessions; called only when
   // one of them is used, since it may read all weights. From any thread.

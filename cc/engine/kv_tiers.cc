@@ -82,7 +82,7 @@ StatusOr<std::unique_ptr<KvTiers>> KvTiers::Create(const KvTierOptions& options,
         "(--kv-offloading-bytes, --kv-offloading-disk-path, --kv-connector-path; --executor "
         "native has pages)");
   }
-  tiers->owned_worker_ = std::make_unique<kv_transfer::ThreadedWorker>();
+  tiers->owned_worker_ = std::make_unique<kv_transfer::ThreadedWorker>(options.num_step_threads);
   tiers->worker_ = tiers->owned_worker_.get();
   const bool folder = !options.connector_folder.empty();
   PM_RETURN_IF_ERROR(folder ? tiers->AddFolder(options, cache, pages)

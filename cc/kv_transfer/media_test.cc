@@ -1,4 +1,5 @@
 // The workers' side of the tiers, over the pages of a fake model.
+#include <sched.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -59,17 +60,25 @@ DiskMedium::Options DiskOptions(const std::string& name) {
   return {.path = TempPath(name), .num_slots = 4, .slot_bytes = 48};
 }
 
+// CPUs that this thread may use.
+int NumCpus() {
+  cpu_set_t cpus;
+  return sched_getaffinity(0, sizeof(cpus), &cpus) == 0 ? CPU_COUNT(&cpus) : 0;
+}
+
 // Counts what it is given, and says how its thread is scheduled.
 class ObservedMedium final : public TransferMedium {
  public:
   struct Seen {
     std::vector<Direction> directions;
     int niceness = 0;
+    int num_cpus = 0;  // that it may use
   };
   explicit ObservedMedium(Seen* seen) : seen_(seen) {}
   kv_cache::KvTransferResult Run(const kv_cache::KvTransfer& transfer) override {
     seen_->directions.push_back(transfer.direction);
     seen_->niceness = getpriority(PRIO_PROCESS, 0);
+    seen_->num_cpus = NumCpus();
     if (transfer.direction == Direction::kLoad) {
       std::this_thread::sleep_for(std::chrono::milliseconds(100));
     }
@@ -80,9 +89,10 @@ class ObservedMedium final : public TransferMedium {
   Seen* const seen_;
 };
 
-TEST(ThreadedWorker, ItsThreadsGiveWayToThoseThatCompute) {
+// What a medium sees of its thread beside `num_step_threads`.
+ObservedMedium::Seen SeenBeside(int32_t num_step_threads) {
   ObservedMedium::Seen seen;
-  ThreadedWorker worker;
+  ThreadedWorker worker(num_step_threads);
   worker.Add("file", std::make_unique<ObservedMedium>(&seen));
   worker.Start(Transfer(Direction::kStore, "file", 1, 0));
   std::vector<kv_cache::KvTransferResult> results;
@@ -90,6 +100,18 @@ TEST(ThreadedWorker, ItsThreadsGiveWayToThoseThatCompute) {
     worker.Wait(1000);
     worker.Poll(&results);
   }
+  return seen;
+}
+
+TEST(ThreadedWorker, ItsThreadsLeaveCpusToStepsIfThereAreMore) {
+  const int all = NumCpus();
+  EXPECT_EQ(SeenBeside(0).num_cpus, all);
+  EXPECT_EQ(SeenBeside(1).num_cpus, all > 1 ? all - 1 : all);
+  EXPECT_EQ(SeenBeside(all).num_cpus, all);
+}
+
+TEST(ThreadedWorker, ItsThreadsGiveWayToThoseThatCompute) {
+  const ObservedMedium::Seen seen = SeenBeside(0);
   EXPECT_EQ(seen.niceness, std::min(getpriority(PRIO_PROCESS, 0) + ThreadedWorker::kNiceness, 19));
 }
 

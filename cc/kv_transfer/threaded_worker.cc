@@ -1,6 +1,7 @@
 #include "cc/kv_transfer/threaded_worker.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <sys/resource.h>
 
 #include <chrono>
@@ -9,6 +10,23 @@
 namespace pagemill::kv_transfer {
 
 using kv_cache::KvTransfer;
+
+namespace {
+
+// Keeps this thread off `count` of the CPUs that it may use, if that leaves any. So that many are
+// free of it, whichever of them other threads choose.
+void LeaveCpus(int32_t count) {
+  cpu_set_t cpus;
+  if (sched_getaffinity(0, sizeof(cpus), &cpus) != 0 || CPU_COUNT(&cpus) <= count) return;
+  for (int cpu = 0; count > 0; ++cpu) {
+    if (!CPU_ISSET(cpu, &cpus)) continue;
+    CPU_CLR(cpu, &cpus);
+    --count;
+  }
+  (void)sched_setaffinity(0, sizeof(cpus), &cpus);
+}
+
+}  // namespace
 
 ThreadedWorker::~ThreadedWorker() {
   {
@@ -55,6 +73,7 @@ void ThreadedWorker::Wait(int64_t timeout_us) {
 
 void ThreadedWorker::Work(Lane* lane) {
   pthread_setname_np(pthread_self(), "pm-kv-copy");
+  LeaveCpus(num_step_threads_);
   // Of this thread; a refusal makes steps slower, not wrong.
   (void)setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0) + kNiceness);
   std::unique_lock lock(mutex_);

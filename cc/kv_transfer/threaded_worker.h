@@ -10,13 +10,14 @@
 //   worker.Poll(&results);
 //
 // A transfer for a medium that is not there fails. The destructor finishes the transfer that each
-// medium is at, carries out each kForget and drops the rest. The threads give way to those that
-// compute: their nice value is higher by kNiceness. Thread safety: Add() first; then that of
-// TransferWorker.
+// medium is at, carries out each kForget and drops the rest. The threads make way for those that
+// compute: their nice value is higher by kNiceness, and they leave as many CPUs alone as those
+// threads need, if that leaves any. Thread safety: Add() first; then that of TransferWorker.
 #ifndef PAGEMILL_CC_KV_TRANSFER_THREADED_WORKER_H_
 #define PAGEMILL_CC_KV_TRANSFER_THREADED_WORKER_H_
 
 #include <condition_variable>
+#include <cstdint>
 #include <deque>
 #include <map>
 #include <memory>
@@ -43,7 +44,8 @@ class ThreadedWorker final : public kv_cache::TransferWorker {
   // waits for its blocks still gets them.
   static constexpr int kNiceness = 10;
 
-  ThreadedWorker() = default;
+  // `num_step_threads` compute steps; 0 = not known.
+  explicit ThreadedWorker(int32_t num_step_threads = 0) : num_step_threads_(num_step_threads) {}
   ~ThreadedWorker() override;
   void Add(const std::string& name, std::unique_ptr<TransferMedium> medium);
 
@@ -60,6 +62,7 @@ class ThreadedWorker final : public kv_cache::TransferWorker {
   };
   void Work(Lane* lane);
 
+  const int32_t num_step_threads_;
   std::map<std::string, std::unique_ptr<Lane>> lanes_;
   std::mutex mutex_;
   std::condition_variable ended_;

@@ -369,6 +369,7 @@ class KvTierOptions:
         connector_folder: str = "",
         connector_bytes: int = 17179869184,
         transfer_timeout_ms: int = 10000,
+        num_step_threads: int = 0,
         fingerprint: Callable[[], str] | None = None,
     ) -> None: ...
 

@@ -127,7 +127,7 @@ class EngineCore:
         if workers is not None:
             workers.wait_ready()
         runner = _native.ModelRunner(executor, _limits(built, config, wanted, budget.num_blocks))
-        tiers = _kv_tiers(executor, config.kv_tiers)
+        tiers = _kv_tiers(executor, config.kv_tiers, config.executor.threads)
         engine = _native.Engine(runner, _options(config, tiers), log=_log)
         seam = NativeSeam(engine, _native.SamplingParams, _native.StatusError)
         held = config.scheduler.max_num_queued_reqs
@@ -177,7 +177,7 @@ def _executor(
 
 
 def _kv_tiers(
-    executor: _native.NativeExecutor | _native.PythonExecutor, config: KvTierConfig
+    executor: _native.NativeExecutor | _native.PythonExecutor, config: KvTierConfig, threads: int
 ) -> _native.KvTierOptions:
     native = isinstance(executor, _native.NativeExecutor)
     if config.enabled and not native:
@@ -193,6 +193,7 @@ def _kv_tiers(
         connector_folder=config.kv_connector_path,
         connector_bytes=config.kv_connector_bytes,
         transfer_timeout_ms=config.kv_transfer_timeout_ms,
+        num_step_threads=threads,
         fingerprint=executor.kv_fingerprint if native else None,
     )
 
