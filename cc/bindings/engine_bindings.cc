@@ -16,6 +16,7 @@
 #include "cc/bindings/engine_holder.h"
 #include "cc/bindings/fields.h"
 #include "cc/bindings/status_error.h"
+#include "cc/bindings/wire.h"
 #include "cc/engine/engine.h"
 
 namespace pagemill::bindings {
@@ -61,9 +62,23 @@ engine::RestoredSession RestoreSession(EngineHolder& self, const std::string& pa
   return ValueOrThrow(self.engine().RestoreSession(path, std::move(like)));
 }
 
+void BindRequest(nb::module_& m) {
+  nb::class_<step::Request> request(m, "Request");
+  request.def(
+      "__init__",
+      [](step::Request* self, const nb::kwargs& fields) {
+        step::Request made;
+        SetFields(fields, &made);
+        new (self) step::Request(std::move(made));
+      },
+      nb::arg("fields"));
+  BindWire(request);
+}
+
 void BindRequestOutput(nb::module_& m) {
   nb::class_<RequestOutput> output(m, "RequestOutput");
   BindFields(output);
+  BindWire(output);
 }
 
 void BindEngineOptions(nb::module_& m) {
@@ -126,12 +141,14 @@ void BindEngineStats(nb::module_& m) {
   using engine::EngineStats;
   nb::class_<EngineStats> stats(m, "EngineStats");
   BindFields(stats);
+  BindWire(stats);
   stats.attr("fields") = FieldTable<EngineStats>();
 }
 
 }  // namespace
 
 void BindEngine(nb::module_& m) {
+  BindRequest(m);
   BindRequestOutput(m);
   BindEngineOptions(m);
   BindEngineStats(m);
@@ -151,6 +168,14 @@ void BindEngine(nb::module_& m) {
           },
           nb::arg("request_id"), nb::arg("prompt_token_ids").noconvert(),
           nb::arg("sampling").none(), nb::arg("fields"))
+      .def(
+          "submit",
+          [](EngineHolder& self, const step::Request& request) {
+            step::Request copy = request;
+            nb::gil_scoped_release release;
+            ThrowIfError(self.engine().Submit(std::move(copy)));
+          },
+          nb::arg("request"))
       .def("submit", &Submit, nb::arg("request_id"), nb::arg("prompt_token_ids"),
            nb::arg("sampling").none(), nb::arg("fields"))
       .def(

@@ -81,9 +81,10 @@ inline void FromPython(nanobind::handle object, std::vector<step::MediaItem>* me
   }
 }
 
-template <typename T>
-concept FromPythonField = !std::same_as<T, std::optional<step::PoolingParams>> &&
-                          !requires { T::Visit([](auto&&...) {}); };
+inline void FromPython(nanobind::handle object, std::optional<step::PoolingParams>* pooling) {
+  pooling->reset();
+  if (nanobind::cast<bool>(object)) pooling->emplace();
+}
 
 // Sets the fields of `to` that `values` names.
 // Raises TypeError for a name that is no field, and for a value of another type.
@@ -91,15 +92,12 @@ template <typename T>
 void SetFields(const nanobind::dict& values, T* to) {
   size_t num_set = 0;
   T::Visit([&](const char* name, auto member, const FieldInfo&) {
-    using Member = std::remove_cvref_t<decltype(to->*member)>;
-    if constexpr (FromPythonField<Member>) {
-      if (!values.contains(name)) return;
-      ++num_set;
-      try {
-        FromPython(values[name], &(to->*member));
-      } catch (const nanobind::cast_error&) {
-        throw nanobind::type_error((std::string(name) + " has the wrong type or size").c_str());
-      }
+    if (!values.contains(name)) return;
+    ++num_set;
+    try {
+      FromPython(values[name], &(to->*member));
+    } catch (const nanobind::cast_error&) {
+      throw nanobind::type_error((std::string(name) + " has the wrong type or size").c_str());
     }
   });
   if (num_set == values.size()) return;

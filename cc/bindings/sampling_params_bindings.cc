@@ -5,6 +5,7 @@
 
 #include "cc/bindings/bindings.h"
 #include "cc/bindings/fields.h"
+#include "cc/bindings/wire.h"
 #include "cc/step/sampling_params.h"
 #include "cc/step/step_result.h"
 
@@ -26,6 +27,7 @@ void BindSamplingParams(nb::module_& m) {
       },
       nb::arg("fields"));
   BindFields(params);
+  BindWire(params);
   params.attr("fields") = FieldTable<SamplingParams>();
   nb::class_<TokenLogprobs>(m, "TokenLogprobs")
       .def_ro("token_id", &TokenLogprobs::token_id)

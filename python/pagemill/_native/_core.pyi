@@ -1,7 +1,7 @@
 """The compiled extension (cc/bindings). Written by hand; `native_test.py` compares the names."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -303,6 +303,11 @@ class SamplingParams:
     """(name, kind, "", help) of each field."""
     def __init__(self, **fields: Any) -> None: ...
     def __getattr__(self, name: str) -> Any: ...
+    def to_wire(self) -> tuple[Any, ...]:
+        """The fields' values in order, as plain data that msgspec encodes: cc/bindings/wire.h."""
+    @staticmethod
+    def from_wire(wire: Sequence[Any]) -> SamplingParams:
+        """Raises TypeError for what `to_wire` cannot have made."""
 
 class TokenLogprobs:
     """One position's log probabilities under the unmodified model distribution."""
@@ -318,9 +323,20 @@ class TokenLogprobs:
     def top(self) -> list[tuple[int, float]]:
         """The most likely first."""
 
+class Request:
+    """cc/step/request.h, whose `Visit` lists the fields; `Engine.submit` takes it."""
+
+    def __init__(self, **fields: Any) -> None: ...
+    def to_wire(self) -> tuple[Any, ...]: ...
+    @staticmethod
+    def from_wire(wire: Sequence[Any]) -> Request: ...
+
 class RequestOutput:
     """News of one request since its last output: cc/engine/request_output.h."""
 
+    def to_wire(self) -> tuple[Any, ...]: ...
+    @staticmethod
+    def from_wire(wire: Sequence[Any]) -> RequestOutput: ...
     @property
     def request_id(self) -> int: ...
     @property
@@ -405,6 +421,9 @@ class EngineStats:
     fields: tuple[tuple[str, str, str, str], ...]
     """(name, "gauge" or "counter", Prometheus family or "", help) of each statistic."""
     def __getattr__(self, name: str) -> float: ...
+    def to_wire(self) -> tuple[Any, ...]: ...
+    @staticmethod
+    def from_wire(wire: Sequence[Any]) -> EngineStats: ...
 
 class Engine:
     """Scheduler, KV cache and loop around a runner, on a thread of its own: cc/engine/engine.h.
@@ -420,6 +439,9 @@ class Engine:
         *,
         log: Callable[[str, str], None] | None = None,
     ) -> None: ...
+    @overload
+    def submit(self, request: Request) -> None: ...
+    @overload
     def submit(
         self,
         request_id: int,
