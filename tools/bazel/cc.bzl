@@ -45,6 +45,7 @@ def portable_cc_test(
         copts = [],
         tags = [],
         cpus = _PORTABLE_CPUS,
+        matrix_cpus = [],
         lesser_cpus = None):
     """A googletest on this machine, and on emulated CPUs of other widths and byte orders.
 
@@ -60,6 +61,8 @@ def portable_cc_test(
       copts: compiler flags.
       tags: of all the tests.
       cpus: which emulated CPUs.
+      matrix_cpus: those of them that `bazel test //...` leaves out: for a long test of kernels that
+        another emulated CPU runs as well, of an op that //cc/program:executor_parity_test has.
       lesser_cpus: "always" or "matrix": also on emulated CPUs that lack what kernels are written
         for, one test for each name in _LESSER_CPUS: a kernel that is chosen wrongly, or whose code
         the linker gave to others, ends on an illegal instruction. "matrix" leaves them out of
@@ -80,7 +83,8 @@ def portable_cc_test(
     every_cpu = _has_kernels(native.package_name())
     for cpu in cpus:
         tools = [cpu + "-linux-gnu-g++", "qemu-" + cpu]
-        matrix_tags = [] if every_cpu or cpu in _PORTABLE_CODE_CPUS else _MATRIX_TAGS
+        is_run = (every_cpu or cpu in _PORTABLE_CODE_CPUS) and cpu not in matrix_cpus
+        matrix_tags = [] if is_run else _MATRIX_TAGS
         qemu_test(
             name = name + "_" + cpu,
             size = {"small": "medium", "medium": "large"}.get(size, "enormous"),
