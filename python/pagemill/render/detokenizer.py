@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from pagemill.render.token_bytes import TokenBytes
 
-_CONTEXT_TOKENS = 4  # a character has at most four bytes, so it began at most this many tokens ago
+_CONTEXT_BYTES = 4  # a character has at most so many, so it began at most so many ago
 
 
 class Detokenizer:
@@ -36,9 +36,14 @@ class Detokenizer:
         self._at_start = token_bytes.strips_leading_space
         if self._at_start:
             self._at_start = all(not self._visible(token_id) for token_id in prompt_token_ids)
-        # Leaves the decoder where the prompt left it; the prompt's own text is dropped.
-        for token_id in prompt_token_ids[-_CONTEXT_TOKENS:]:
-            self._utf8.decode(self._visible(token_id))
+        # Leaves the decoder where the prompt left it; the prompt's own text is dropped. Tokens
+        # without bytes may stand behind half a character.
+        context = b""
+        for token_id in reversed(prompt_token_ids):
+            context = self._visible(token_id) + context
+            if len(context) >= _CONTEXT_BYTES:
+                break
+        self._utf8.decode(context)
 
     def push(self, token_ids: Sequence[int]) -> str:
         """Returns the text that `token_ids` complete."""
