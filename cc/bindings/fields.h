@@ -8,7 +8,6 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
-#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <concepts>
@@ -17,15 +16,14 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "cc/base/field_info.h"
 #include "cc/base/status.h"
+#include "cc/bindings/wire.h"
 #include "cc/step/finish_reason.h"
-#include "cc/step/request.h"
 
 namespace pagemill::bindings {
 
@@ -56,34 +54,14 @@ nanobind::object ToPython(const std::optional<T>& value) {
   return value ? ToPython(*value) : nanobind::none();
 }
 
+// As it travels (wire.h), except that a struct with a list of fields is an object.
 template <typename T>
 void FromPython(nanobind::handle object, T* value) {
-  if constexpr (requires { typename T::ValueType; }) {
-    *value = T(nanobind::cast<typename T::ValueType>(object));
-  } else {
+  if constexpr (HasFields<T>) {
     *value = nanobind::cast<T>(object);
-  }
-}
-template <typename T>
-void FromPython(nanobind::handle object, std::optional<T>* value) {
-  if (object.is_none()) {
-    value->reset();
   } else {
-    FromPython(object, &value->emplace());
+    Wire<T>::From(object, value);
   }
-}
-// (content id, first token, number of tokens) each.
-inline void FromPython(nanobind::handle object, std::vector<step::MediaItem>* media) {
-  using Item = std::tuple<std::string, int32_t, int32_t>;
-  media->clear();
-  for (auto& [content_id, first_token, num_tokens] : nanobind::cast<std::vector<Item>>(object)) {
-    media->push_back({std::move(content_id), first_token, num_tokens});
-  }
-}
-
-inline void FromPython(nanobind::handle object, std::optional<step::PoolingParams>* pooling) {
-  pooling->reset();
-  if (nanobind::cast<bool>(object)) pooling->emplace();
 }
 
 // Sets the fields of `to` that `values` names.

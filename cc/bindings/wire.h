@@ -104,9 +104,13 @@ struct Wire<std::optional<T>> {
 };
 
 template <>
-struct Wire<step::PoolingParams> {
-  static nanobind::object To(const step::PoolingParams&) { return nanobind::cast(true); }
-  static void From(nanobind::handle wire, step::PoolingParams*) { nanobind::cast<bool>(wire); }
+struct Wire<std::optional<step::PoolingParams>> {
+  using Pooling = std::optional<step::PoolingParams>;
+  static nanobind::object To(const Pooling& value) { return nanobind::cast(value.has_value()); }
+  static void From(nanobind::handle wire, Pooling* value) {
+    value->reset();
+    if (nanobind::cast<bool>(wire)) value->emplace();
+  }
 };
 
 template <>

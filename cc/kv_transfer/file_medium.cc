@@ -86,7 +86,8 @@ kv_cache::KvTransferResult FileMedium::Run(const kv_cache::KvTransfer& transfer)
   return result;
 }
 
-// At once for all who look for files: the folder is renamed before its files are removed.
+// At once for every process that looks for files: the folder is renamed before its files are
+// removed.
 Status FileMedium::RemoveAll() {
   std::string forgotten = options_.folder + kForgotten + "XXXXXX";
   if (::mkdtemp(forgotten.data()) == nullptr) {

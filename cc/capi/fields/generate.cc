@@ -3,8 +3,8 @@
 //   generate header pagemill.h.in   the header; the struct named in a line `@struct@` goes there
 //   generate conversion             convert_fields.cc: values of these structs, to and from C
 //
-// A field is in the C ABI if its FieldInfo says at which position. The fields of the first header
-// have their natural sizes; a later one takes 8 bytes, so that a struct never ends in padding.
+// A field is in the C ABI if its FieldInfo says at which position. abi_test refuses a struct that
+// ends in padding: a field of 4 bytes comes with a second one.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -37,12 +37,10 @@ struct CField {
 }
 
 template <typename Member>
-std::string CType(bool is_statistic, bool in_first_header) {
-  if (std::is_floating_point_v<Member>) {
-    return std::is_same_v<Member, double> || !in_first_header ? "double" : "float";
-  }
-  if (is_statistic || std::is_same_v<Member, uint64_t>) return "uint64_t";
-  return in_first_header ? "int32_t" : "int64_t";
+std::string CType(bool is_statistic) {
+  if (std::is_same_v<Member, double>) return "double";
+  if (std::is_same_v<Member, float>) return "float";
+  return is_statistic || std::is_same_v<Member, uint64_t> ? "uint64_t" : "int32_t";
 }
 
 std::string Help(const FieldInfo& info) {
@@ -59,10 +57,9 @@ std::string Help(const FieldInfo& info) {
   return text + help;
 }
 
-// The fields of `T` that are in the C ABI, by position. `num_first` is the last position of the
-// first header.
+// The fields of `T` that are in the C ABI, by position.
 template <typename T>
-std::vector<CField> Fields(int num_first) {
+std::vector<CField> Fields() {
   std::vector<CField> fields;
   T::Visit([&](const char* name, auto member, const FieldInfo& info) {
     if (info.c_position == 0) return;
@@ -76,7 +73,7 @@ std::vector<CField> Fields(int num_first) {
       field.type = "int32_t";
       field.is_array = true;
     } else if constexpr (std::is_arithmetic_v<Member>) {
-      field.type = CType<Member>(info.kind != FieldKind::kValue, field.position <= num_first);
+      field.type = CType<Member>(info.kind != FieldKind::kValue);
     } else {
       Fail("the type of " + field.cc_name + " has no form in the C ABI yet");
     }
@@ -167,9 +164,8 @@ void PrintConversion(const std::vector<CField>& sampling, const std::vector<CFie
 
 int main(int argc, char** argv) {
   using pagemill::capi::Fields;
-  // Last positions of the first headers of ABI version 1.
-  const auto sampling = Fields<pagemill::step::SamplingParams>(11);
-  const auto stats = Fields<pagemill::engine::EngineStats>(21);
+  const auto sampling = Fields<pagemill::step::SamplingParams>();
+  const auto stats = Fields<pagemill::engine::EngineStats>();
   const std::string what = argc > 1 ? argv[1] : "";
   if (what == "header" && argc == 3) {
     pagemill::capi::PrintHeader(argv[2], sampling, stats);

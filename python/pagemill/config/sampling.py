@@ -145,7 +145,7 @@ class FieldSpec:
 
     @property
     def neutral(self) -> float:
-        """What the field means if nobody states it; only of `MODEL_FIELDS`."""
+        """What the field means if it is stated nowhere; only of `MODEL_FIELDS`."""
         return self.extra["neutral"]
 
 

@@ -1,4 +1,4 @@
-"""Tests of pagemill.server.rendering: what is refused untokenized, and who waits for whom."""
+"""Tests of pagemill.server.rendering: what is refused untokenized, and which request waits."""
 
 import asyncio
 import threading
