@@ -156,16 +156,18 @@ class Trace:
         inputs: Sequence[Operand],
         output_shapes: Sequence[Shape],
         attributes: Sequence[tuple[str, float]] = (),
+        dtypes: Sequence[str] | None = None,
     ) -> tuple[Tensor, ...]:
-        """Append an op and its f32 outputs; called by the faces in `pagemill.ops` only."""
+        """Append an op and its outputs, f32 unless `dtypes` names theirs; called by the faces in
+        `pagemill.ops` only."""
         for operand in inputs:
             if operand is not None and operand.trace is not self:
                 raise ValueError(f"{op}: operand {operand.name} belongs to another trace")
         outputs: list[Tensor] = []
-        for shape in output_shapes:
+        for shape, dtype in zip(output_shapes, dtypes or ["f32"] * len(output_shapes), strict=True):
             if isinstance(shape[0], str) and shape[0] not in SYMBOLS:
                 raise ShapeError(f"{op}: unknown symbol in {format_shape(shape)}")
-            entry = ValueEntry(f"v{len(self.program.values)}", "f32", shape)
+            entry = ValueEntry(f"v{len(self.program.values)}", dtype, shape)
             self.program.values.append(entry)
             outputs.append(Tensor(entry.name, entry.dtype, shape, self))
         names = tuple(None if operand is None else operand.name for operand in inputs)

@@ -71,6 +71,20 @@ GOOD: list[tuple[Callable[[_Values], Tensor], tuple[int | str, ...]]] = [
         lambda v: ops.gated_activation(v.f32("T", 5), v.f32("T", 5), ops.ActivationKind.SILU),
         ("T", 5),
     ),
+    (
+        lambda v: ops.grouped_linear(v.f32("T", 64), v.i32("T", 2), v.weight("q4_0", 3, 6, 64))[0],
+        ("T", 2, 6),
+    ),
+    (
+        lambda v: ops.grouped_linear(
+            v.f32("T", 2, 8),
+            v.i32("T", 2),
+            v.weight("f32", 3, 6, 8),
+            biases=[v.weight("f32", 3, 6)],
+        )[0],
+        ("T", 2, 6),
+    ),
+    (lambda v: ops.moe_combine(v.f32("T", 3, 8), v.f32("T", 3)), ("T", 8)),
     (lambda v: ops.select_rows(v.f32("T", 5), v.i32("L")), ("L", 5)),
     (lambda v: ops.pool(v.f32("T", 5), ops.PoolKind.LAST, normalize=True), ("R", 5)),
 ]
@@ -88,6 +102,20 @@ def test_rotary_keeps_the_shapes_of_q_and_k():
     v = _Values()
     q, k = ops.rotary(v.f32("T", 4, 8), v.f32("T", 2, 8), v.i32("T"), v.weight("f32", 3))
     assert (q.shape, k.shape) == (("T", 4, 8), ("T", 2, 8))
+
+
+def test_a_router_gives_ids_and_weights():
+    v = _Values()
+    routing = ops.Routing(2, ops.Scoring.SIGMOID, groups=2, group_choices=1, group_top=2)
+    ids, weights = ops.moe_route(v.f32("T", 8), routing, v.weight("f32", 8))
+    assert [(t.shape, t.dtype) for t in (ids, weights)] == [(("T", 2), "i32"), (("T", 2), "f32")]
+    assert dict(v.trace.program.ops[0].attributes) == {
+        "choices": 2,
+        "scoring": 1,
+        "groups": 2,
+        "group_choices": 1,
+        "group_top": 2,
+    }
 
 
 BAD: list[tuple[Callable[[_Values], object], str]] = [
@@ -134,6 +162,35 @@ BAD: list[tuple[Callable[[_Values], object], str]] = [
     (
         lambda v: ops.rotary(v.f32("T", 2, 8), v.f32("T", 2, 8), v.i32("T"), v.weight("f32", 5)),
         "5 frequencies do not fit heads of 8",
+    ),
+    (
+        lambda v: ops.grouped_linear(v.f32("T", 9), v.i32("T", 2), v.weight("f32", 3, 6, 8)),
+        "rows of 9, w0 takes 8, or 2 times that",
+    ),
+    (
+        lambda v: ops.grouped_linear(
+            v.f32("T", 8), v.i32("T", 2), v.weight("f32", 3, 6, 8), v.weight("f32", 4, 6, 8)
+        ),
+        "w0 is f32 for 3 experts, w1 is f32 for 4",
+    ),
+    (
+        lambda v: ops.grouped_linear(
+            v.f32("T", 8), v.i32("T", 2), v.weight("f32", 3, 6, 8), biases=[v.weight("f32", 6)]
+        ),
+        r"bias of w0 must be f32 \[3, 6\], got f32 \[6\]",
+    ),
+    (
+        lambda v: ops.moe_combine(v.f32("T", 3, 8), v.f32("T", 2)),
+        r"is \[T, 3, 8\], its weights \[T, 2\]",
+    ),
+    (lambda v: ops.moe_route(v.f32("T", 4), ops.Routing(5)), "cannot choose 5 of 4 experts"),
+    (
+        lambda v: ops.moe_route(v.f32("T", 4), ops.Routing(3, groups=2, group_choices=1)),
+        "cannot choose 3 of 2 experts",
+    ),
+    (
+        lambda v: ops.moe_route(v.f32("T", 4), ops.Routing(1, groups=3)),
+        "4 experts do not make 3 groups",
     ),
     (lambda v: ops.select_rows(v.f32("T", 5), v.f32("L")), "rows .* is f32"),
     (lambda v: ops.pool(v.f32("T", 5, 2), ops.PoolKind.MEAN, normalize=False), "rank 2"),
