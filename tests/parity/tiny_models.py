@@ -21,6 +21,8 @@ from transformers import (
     PreTrainedModel,
     Qwen2Config,
     Qwen2ForCausalLM,
+    Qwen3Config,
+    Qwen3ForCausalLM,
 )
 
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
@@ -88,6 +90,23 @@ def _qwen2() -> PreTrainedModel:
     )
 
 
+def _qwen3() -> PreTrainedModel:
+    return Qwen3ForCausalLM(
+        Qwen3Config(
+            vocab_size=313,
+            hidden_size=72,
+            intermediate_size=112,
+            num_hidden_layers=3,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            head_dim=32,
+            max_position_embeddings=4096,
+            tie_word_embeddings=True,
+            attn_implementation="eager",
+        )
+    )
+
+
 def _gemma3() -> PreTrainedModel:
     rope = {
         "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
@@ -132,8 +151,9 @@ _MAKERS: dict[str, Callable[[], PreTrainedModel]] = {
     "llama": _tied_llama,
     "llama3": _llama3,
     "qwen2": _qwen2,
+    "qwen3": _qwen3,
 }
-DECODERS = ("gemma3", "llama", "llama3", "qwen2")
+DECODERS = ("gemma3", "llama", "llama3", "qwen2", "qwen3")
 
 
 def make(family: str, directory: Path, dtype: str = "f32", *, seed: int = 0) -> PreTrainedModel:

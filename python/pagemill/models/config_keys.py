@@ -87,6 +87,24 @@ def layer_types(config: Config, layers: int, known: Collection[str]) -> tuple[st
     return tuple(types)
 
 
+def sliding_windows(config: Config, layers: int) -> tuple[int, ...]:
+    """The window of each layer of a Qwen model, 0 = full: from `layer_types`, or
+    `max_window_layers` and after.
+
+    Raises:
+        ModelConfigError: the keys are missing or do not fit.
+    """
+    sliding = "sliding_attention"
+    if not flag(config, "use_sliding_window", False):
+        return (0,) * layers
+    window = positive_int(config, "sliding_window")
+    types = layer_types(config, layers, (sliding, "full_attention"))
+    if types is None:
+        first = number(config, "max_window_layers", layers)
+        return tuple(window if layer >= first else 0 for layer in range(layers))
+    return tuple(window if kind == sliding else 0 for kind in types)
+
+
 def activation(config: Config, key: str, default: str) -> ActivationKind:
     """The activation that `key` names.
 

@@ -11,6 +11,7 @@ ARCHITECTURES: dict[str, str] = {
     "Gemma3ForCausalLM": "pagemill.models.gemma3:Gemma3Model",
     "LlamaForCausalLM": "pagemill.models.llama:LlamaModel",
     "Qwen2ForCausalLM": "pagemill.models.qwen2:Qwen2Model",
+    "Qwen3ForCausalLM": "pagemill.models.qwen3:Qwen3Model",
 }
 
 
