@@ -52,6 +52,7 @@ class ProgramParser {
   Status ParseWeight(const Fields& fields);
   Status ParseRowStride(std::string_view text, Value* weight);
   Status ParseAssembled(const Fields& fields);
+  Status ParseStack(const Fields& fields);
   Status ParseCache(const Fields& fields);
   Status ParseInput(const Fields& fields);
   Status ParseActivation(const Fields& fields);
@@ -108,13 +109,15 @@ Status ProgramParser::ParseLine(std::string_view line) {
   if (kind == "file") return ParseFile(line, fields);
   if (kind == "weight") return ParseWeight(fields);
   if (kind == "assembled") return ParseAssembled(fields);
+  if (kind == "stack") return ParseStack(fields);
   if (kind == "cache") return ParseCache(fields);
   if (kind == "input") return ParseInput(fields);
   if (kind == "value") return ParseActivation(fields);
   if (kind == "op") return ParseOp(fields);
   if (kind == "output") return ParseOutput(fields);
-  return Error("unknown kind of line " + Quote(kind) +
-               "; known: file, weight, assembled, cache, input, value, op, output, constants");
+  return Error(
+      "unknown kind of line " + Quote(kind) +
+      "; known: file, weight, assembled, stack, cache, input, value, op, output, constants");
 }
 
 Status ProgramParser::ExpectFields(const Fields& fields, size_t count, std::string_view form) {
@@ -253,6 +256,16 @@ Status ProgramParser::ParseAssembled(const Fields& fields) {
   return AddValue(fields[1], std::move(value));
 }
 
+Status ProgramParser::ParseStack(const Fields& fields) {
+  PM_RETURN_IF_ERROR(ExpectFields(fields, 5, "stack <name> <dtype> <shape> <parts>"));
+  Value value;
+  value.kind = ValueKind::kWeight;
+  PM_RETURN_IF_ERROR(ParseTypeAndShape(fields[2], fields[3], &value));
+  if (value.shape.symbol != Symbol::kNone) return Error("a weight's shape has no symbol");
+  PM_RETURN_IF_ERROR(ParseOperands(fields[4], &value.stack));
+  return AddValue(fields[1], std::move(value));
+}
+
 Status ProgramParser::ParseCache(const Fields& fields) {
   PM_RETURN_IF_ERROR(ExpectFields(fields, 5, "cache <name> <kv_heads> <head_dim> <window>"));
   Value value;
@@ -286,7 +299,9 @@ Status ProgramParser::ParseActivation(const Fields& fields) {
   PM_RETURN_IF_ERROR(ExpectFields(fields, 4, "value <name> <dtype> <shape>"));
   Value value;
   PM_RETURN_IF_ERROR(ParseTypeAndShape(fields[2], fields[3], &value));
-  if (value.dtype != DType::kF32) return Error("activations are f32, got " + Quote(fields[2]));
+  if (value.dtype != DType::kF32 && value.dtype != DType::kI32) {
+    return Error("activations are f32 or i32, got " + Quote(fields[2]));
+  }
   return AddValue(fields[1], std::move(value));
 }
 

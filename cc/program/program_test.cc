@@ -130,7 +130,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadText{"InputName", "token_ids i32 T\n", "token_ibs i32 T\n", "line 4: unknown input"},
         BadText{"InputType", "token_ids i32", "token_ids f32", "line 4: input 'token_ids' must be"},
         BadText{"InputSymbol", "rows i32 L", "rows i32 T", "line 9: input 'logits_rows' must be"},
-        BadText{"ValueType", "v0 f32", "v0 bf16", "line 7: activations are f32"},
+        BadText{"ValueType", "v0 f32", "v0 bf16", "line 7: activations are f32 or i32"},
         BadText{"Undefined", "linear v0,w0", "linear v9,w0",
                 "line 13: operand 'v9' is not defined"},
         BadText{"NoArrow", "w0,- -> v1", "w0,- => v1", "line 13: expected 'op <name>"},
