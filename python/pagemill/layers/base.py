@@ -32,6 +32,19 @@ class Weights(Protocol):
         """The weight of `linear` or `embedding`, [out, in], as it is stored, or a part of it."""
         ...
 
+    def stack(
+        self,
+        experts: str,
+        module: str,
+        shape: tuple[int, int, int],
+        *,
+        rows: Part | None = None,
+        columns: Part | None = None,
+    ) -> Tensor:
+        """The weights of `module` of all experts, [experts, out, in], or of each a part: one tensor
+        `<experts>.<module>.weight`, or `<experts>.<i>.<module>.weight` of each."""
+        ...
+
     def scaled(
         self,
         module: str,

@@ -53,6 +53,17 @@ class AssembledEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class StackEntry:
+    """A weight [parts, rows, columns] that is made of matrices when the program is bound; `parts`
+    are their names, weights or assembled ones of its dtype."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    parts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class CacheEntry:
     """The KV cache of one layer; `window` tokens are visible to a query (0 = all)."""
 
@@ -96,6 +107,7 @@ class Program:
     files: list[str] = field(default_factory=list[str])
     weights: list[WeightEntry] = field(default_factory=list[WeightEntry])
     assembled: list[AssembledEntry] = field(default_factory=list[AssembledEntry])
+    stacks: list[StackEntry] = field(default_factory=list[StackEntry])
     caches: list[CacheEntry] = field(default_factory=list[CacheEntry])
     inputs: list[ValueEntry] = field(default_factory=list[ValueEntry])
     values: list[ValueEntry] = field(default_factory=list[ValueEntry])
@@ -111,7 +123,13 @@ class Program:
         """
         ready: set[str] = set()
         stored = {weight.name for weight in self.weights}
-        for entry in [*self.weights, *self.assembled, *self.caches, *self.inputs]:
+        for entry in [
+            *self.weights,
+            *self.assembled,
+            *self.stacks,
+            *self.caches,
+            *self.inputs,
+        ]:
             if entry.name in ready:
                 raise ValueError(f"the name {entry.name!r} is declared twice")
             ready.add(entry.name)
@@ -133,6 +151,11 @@ class Program:
             for part in weight.parts:
                 if part is not None and part not in stored:
                     raise ValueError(f"weight {weight.name!r} is made of {part!r}, undeclared")
+        stored |= {weight.name for weight in self.assembled}
+        for stack in self.stacks:
+            for part in stack.parts:
+                if part not in stored:
+                    raise ValueError(f"stack {stack.name!r} is made of {part!r}, undeclared")
         for weight in self.weights:
             if not 0 <= weight.file < len(self.files):
                 raise ValueError(f"weight {weight.name!r} lies in file {weight.file}, undeclared")

@@ -16,6 +16,7 @@ from pagemill.ops.program import (
     Packing,
     Program,
     Shape,
+    StackEntry,
     ValueEntry,
     WeightEntry,
 )
@@ -37,6 +38,9 @@ def to_text(program: Program) -> str:
         place = f"{weight.file} {weight.offset}{stride}"
         lines.append(f"weight {weight.name} {weight.dtype} {shape} {place}")
     lines += [_assembled_text(entry) for entry in program.assembled]
+    for stack in program.stacks:
+        what = f"stack {stack.name} {stack.dtype} {_shape_text(stack.shape)}"
+        lines.append(f"{what} {','.join(stack.parts)}")
     for cache in program.caches:
         lines.append(f"cache {cache.name} {cache.kv_heads} {cache.head_dim} {cache.window}")
     for word, entries in (("input", program.inputs), ("value", program.values)):
@@ -130,6 +134,10 @@ def _read_line(program: Program, word: str, rest: str) -> None:
         program.weights.append(WeightEntry(fields[0], _dtype(fields[1]), shape, *place))
     elif word == "assembled":
         program.assembled.append(_read_assembled(fields))
+    elif word == "stack":
+        shape = tuple(int(dim) for dim in fields[2].split(","))
+        parts = tuple(fields[3].split(","))
+        program.stacks.append(StackEntry(fields[0], _dtype(fields[1]), shape, parts))
     elif word == "cache":
         program.caches.append(CacheEntry(fields[0], int(fields[1]), int(fields[2]), int(fields[3])))
     elif word == "output":
@@ -143,6 +151,7 @@ def _read_line(program: Program, word: str, rest: str) -> None:
 _FIELDS = {
     "weight": (5, 6),
     "assembled": (7, 9),
+    "stack": (4,),
     "cache": (4,),
     "input": (3,),
     "value": (3,),

@@ -88,6 +88,9 @@ class TorchExecutor:
             self._constants[entry.name] = torch.as_tensor(_assembled(program, entry)).to(
                 self._device, self._dtype
             )
+        for stack in program.stacks:
+            parts = [self._constants.pop(name) for name in stack.parts]
+            self._constants[stack.name] = torch.stack(parts)
         self.weight_bytes = sum(t.nbytes for t in self._constants.values())
         slots = options.num_blocks * options.block_size
         for cache in program.caches:

@@ -8,6 +8,7 @@ program.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -85,6 +86,82 @@ class WeightBinder:
                 f"the configuration asks for {format_shape(shape)}"
             )
         return self._stored(name, location, rows, columns)
+
+    def stack(
+        self,
+        experts: str,
+        module: str,
+        shape: tuple[int, int, int],
+        *,
+        rows: Part | None = None,
+        columns: Part | None = None,
+    ) -> Tensor:
+        """The weights of `module` of all experts, [experts, out, in], or of each some rows or some
+        columns: one tensor `<experts>.<module>.weight` as it is stored, or made of
+        `<experts>.<i>.<module>.weight`.
+
+        Raises:
+            WeightsError: one is missing, or of another shape or type, or the columns would cut a
+                block of its type.
+        """
+        count, whole = shape[0], f"{experts}.{module}.weight"
+        if self._source.has(whole):
+            return self._stored_stack(whole, shape, rows, columns)
+        parts = [
+            self.matrix(f"{experts}.{i}.{module}.weight", shape[1:], rows=rows, columns=columns)
+            for i in range(count)
+        ]
+        return self._stack(parts[0].name.replace(f"{experts}.0.", f"{experts}.", 1), parts)
+
+    def _stored_stack(
+        self,
+        name: str,
+        shape: tuple[int, int, int],
+        rows: Part | None,
+        columns: Part | None,
+    ) -> Tensor:
+        """A tensor that is a stack in its file. Some columns of each matrix, which are in no one
+        place, are made a stack anew."""
+        location = self._source.tensor(name)
+        self._check_unscaled(location)
+        if location.shape != shape or location.dtype not in MATRIX_DTYPES:
+            raise WeightsError(
+                f"{self._source.path}: {name} is {location.dtype} {format_shape(location.shape)}, "
+                f"the configuration asks for {format_shape(shape)}"
+            )
+        matrix_bytes = tensor_bytes(location.dtype, shape[1:])
+        if columns is not None and not columns.whole:
+            parts = [
+                self._stored(
+                    f"{name}[{i}]",
+                    replace(location, shape=shape[1:], offset=location.offset + i * matrix_bytes),
+                    None,
+                    columns,
+                )
+                for i in range(shape[0])
+            ]
+            return self._stack(parts[0].name.replace("[0]", ""), parts)
+        key, skipped, stride = name, 0, 0
+        if rows is not None and not rows.whole:
+            key, stride = f"{name}.rows{rows.begin}-{rows.end}", matrix_bytes
+            skipped = tensor_bytes(location.dtype, (rows.begin, shape[2]))
+            shape = (shape[0], rows.size, shape[2])
+        if key not in self._bound:
+            file = self.trace.file(location.file)
+            self._bound[key] = self.trace.weight(
+                key,
+                location.dtype,
+                shape,
+                file=file,
+                offset=location.offset + skipped,
+                row_stride=stride,
+            )
+        return self._bound[key]
+
+    def _stack(self, name: str, parts: Sequence[Tensor]) -> Tensor:
+        if name not in self._bound:
+            self._bound[name] = self.trace.stack(name, parts)
+        return self._bound[name]
 
     def scaled(
         self,
