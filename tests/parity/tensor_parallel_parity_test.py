@@ -73,6 +73,8 @@ def greedy(loaded: LoadedModel, *, logprobs: bool = True) -> list[list[tuple[int
         ("llama3", "f32", True),  # biases, an untied head
         ("qwen2", "f32", False),  # one KV head: every rank computes the attention
         ("gemma3", "f32", False),
+        ("qwen3_moe", "f32", True),  # ranks divide the features of each expert
+        ("mixtral", "bf16", True),
     ],
 )
 def test_two_processes_say_what_one_says(

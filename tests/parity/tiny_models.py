@@ -116,7 +116,7 @@ def _qwen3_moe() -> PreTrainedModel:
     return Qwen3MoeForCausalLM(
         Qwen3MoeConfig(
             vocab_size=307,
-            hidden_size=72,
+            hidden_size=96,
             intermediate_size=104,
             moe_intermediate_size=40,
             num_hidden_layers=4,
@@ -143,6 +143,7 @@ def _mixtral() -> PreTrainedModel:
             num_hidden_layers=3,
             num_attention_heads=4,
             num_key_value_heads=2,
+            head_dim=16,
             num_local_experts=5,
             num_experts_per_tok=2,
             max_position_embeddings=4096,

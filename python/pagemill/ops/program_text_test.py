@@ -25,6 +25,10 @@ def _trace() -> Trace:
     trace.assembled(
         AssembledEntry("p", "q4_0", (8, 64), packing, ("p.values", "p.scales", None, None), 8)
     )
+    experts = [
+        trace.weight(f"e{i}", "bf16", (4, 64), file=file, offset=24576 + 512 * i) for i in range(3)
+    ]
+    trace.stack("e", experts)
     cache = trace.cache("kv0", 2, 32, window=7)
     ops.kv_write(q, q, cache)
     y = ops.rms_norm(ops.paged_attention(q, cache, scale=1 / 3), _vector(trace, 32), eps=1e-6)
@@ -57,6 +61,7 @@ def test_text_is_what_the_format_says():
     assert "weight embed q8_0 50,64 0 96" in lines
     assert "weight bias f32 2 1 256" in lines  # constants start at multiples of 64 bytes
     assert "assembled p q4_0 8,64 awq 4 32 p.values,p.scales,-,- 8 0" in lines
+    assert "stack e bf16 3,4,64 e0,e1,e2" in lines
     assert "cache kv0 2 32 7" in lines
     assert "input token_ids i32 T" in lines
     assert "value v1 f32 T,2,32" in lines
@@ -82,7 +87,7 @@ def test_comments_and_missing_operands():
     [
         ("pagemill-program 1", "pagemill-program 2", "line 1"),
         ("input token_ids i32 T", "input token_ids i33 T", "unknown dtype 'i33'"),
-        ("input token_ids i32 T", "input token_ids i32 Q", "line 14"),
+        ("input token_ids i32 T", "input token_ids i32 Q", "line 18"),
         ("input token_ids", "imput token_ids", "unknown word 'imput'"),
         ("cache kv0 2 32 7", "cache kv0 2 32", "wrong field count"),
         (",- 8 0", ",- 8", "wrong field count"),
