@@ -122,14 +122,9 @@ class Program:
             ValueError: naming the op or value at fault.
         """
         ready: set[str] = set()
-        stored = {weight.name for weight in self.weights}
-        for entry in [
-            *self.weights,
-            *self.assembled,
-            *self.stacks,
-            *self.caches,
-            *self.inputs,
-        ]:
+        self._check_recipes()
+        made = [*self.assembled, *self.stacks]
+        for entry in [*self.weights, *made, *self.caches, *self.inputs]:
             if entry.name in ready:
                 raise ValueError(f"the name {entry.name!r} is declared twice")
             ready.add(entry.name)
@@ -147,15 +142,16 @@ class Program:
         for output in self.outputs:
             if output.value not in ready:
                 raise ValueError(f"output {output.kind} names {output.value!r}, never written")
-        for weight in self.assembled:
-            for part in weight.parts:
-                if part is not None and part not in stored:
-                    raise ValueError(f"weight {weight.name!r} is made of {part!r}, undeclared")
-        stored |= {weight.name for weight in self.assembled}
-        for stack in self.stacks:
-            for part in stack.parts:
-                if part not in stored:
-                    raise ValueError(f"stack {stack.name!r} is made of {part!r}, undeclared")
         for weight in self.weights:
             if not 0 <= weight.file < len(self.files):
                 raise ValueError(f"weight {weight.name!r} lies in file {weight.file}, undeclared")
+
+    def _check_recipes(self) -> None:
+        """What weights are made of is declared."""
+        stored = {weight.name for weight in self.weights}
+        matrices = stored | {weight.name for weight in self.assembled}
+        for made, known in [(self.assembled, stored), (self.stacks, matrices)]:
+            for weight in made:
+                for part in weight.parts:
+                    if part is not None and part not in known:
+                        raise ValueError(f"weight {weight.name!r} is made of {part!r}, undeclared")

@@ -131,32 +131,24 @@ class WeightBinder:
             )
         matrix_bytes = tensor_bytes(location.dtype, shape[1:])
         if columns is not None and not columns.whole:
-            parts = [
-                self._stored(
-                    f"{name}[{i}]",
-                    replace(location, shape=shape[1:], offset=location.offset + i * matrix_bytes),
-                    None,
-                    columns,
-                )
+            matrices = [
+                replace(location, shape=shape[1:], offset=location.offset + i * matrix_bytes)
                 for i in range(shape[0])
             ]
+            parts = [
+                self._stored(f"{name}[{i}]", matrix, None, columns)
+                for i, matrix in enumerate(matrices)
+            ]
             return self._stack(parts[0].name.replace("[0]", ""), parts)
-        key, skipped, stride = name, 0, 0
-        if rows is not None and not rows.whole:
-            key, stride = f"{name}.rows{rows.begin}-{rows.end}", matrix_bytes
-            skipped = tensor_bytes(location.dtype, (rows.begin, shape[2]))
-            shape = (shape[0], rows.size, shape[2])
-        if key not in self._bound:
-            file = self.trace.file(location.file)
-            self._bound[key] = self.trace.weight(
-                key,
-                location.dtype,
-                shape,
-                file=file,
-                offset=location.offset + skipped,
-                row_stride=stride,
-            )
-        return self._bound[key]
+        if rows is None or rows.whole:
+            return self._declare(name, location, shape)
+        begin = location.offset + tensor_bytes(location.dtype, (rows.begin, shape[2]))
+        return self._declare(
+            f"{name}.rows{rows.begin}-{rows.end}",
+            replace(location, offset=begin),
+            (shape[0], rows.size, shape[2]),
+            matrix_bytes,
+        )
 
     def _stack(self, name: str, parts: Sequence[Tensor]) -> Tensor:
         if name not in self._bound:
@@ -207,16 +199,23 @@ class WeightBinder:
             key = f"{name}.columns{columns.begin}-{columns.end}"
             skipped, shape = self._skipped_columns(location, columns), (shape[0], columns.size)
             stride = row_bytes
-        if key not in self._bound:
-            self._bound[key] = self.trace.weight(
-                key,
+        begin = replace(location, offset=location.offset + skipped)
+        return self._declare(key, begin, shape, stride)
+
+    def _declare(
+        self, name: str, location: TensorLocation, shape: tuple[int, ...], row_stride: int = 0
+    ) -> Tensor:
+        """What lies at the beginning of `location`, of another shape, once."""
+        if name not in self._bound:
+            self._bound[name] = self.trace.weight(
+                name,
                 location.dtype,
                 shape,
                 file=self.trace.file(location.file),
-                offset=location.offset + skipped,
-                row_stride=stride,
+                offset=location.offset,
+                row_stride=row_stride,
             )
-        return self._bound[key]
+        return self._bound[name]
 
     def _packed(
         self, name: str, shape: tuple[int, int], rows: Part, columns: Part | None

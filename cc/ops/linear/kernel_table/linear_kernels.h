@@ -1,4 +1,4 @@
-// File: cc/ops/linear/linear_kernels.h
+// File: cc/ops/linear/kernel_table/linear_kernels.h
 // The kernels of products with weight matrices, each with its name, priority and what it needs, for
 // ops that build their kernel tables from them: `linear`, `grouped_linear`. The reference and
 // oneDNN's kernel are not among them.
@@ -11,8 +11,8 @@
 //   };
 //   Table table;
 //   VisitKernels(table);
-#ifndef PAGEMILL_CC_OPS_LINEAR_LINEAR_KERNELS_H_
-#define PAGEMILL_CC_OPS_LINEAR_LINEAR_KERNELS_H_
+#ifndef PAGEMILL_CC_OPS_LINEAR_KERNEL_TABLE_LINEAR_KERNELS_H_
+#define PAGEMILL_CC_OPS_LINEAR_KERNEL_TABLE_LINEAR_KERNELS_H_
 
 #include <cstdint>
 #include <string_view>
@@ -142,4 +142,4 @@ void VisitKernels(Table& table) {
 
 }  // namespace pagemill::ops::linear
 
-#endif  // PAGEMILL_CC_OPS_LINEAR_LINEAR_KERNELS_H_
+#endif  // PAGEMILL_CC_OPS_LINEAR_KERNEL_TABLE_LINEAR_KERNELS_H_
