@@ -123,10 +123,8 @@ ops::MaxEntry Sampler::MaximumOf(const LogitsRow& row) const {
   return {.token_id = row.maximum->column, .logit = row.maximum->logit};
 }
 
-Sampler::Processed Sampler::Process(const LogitsRow& row, const ops::MaxEntry& raw_max,
-                                    Scratch& scratch) const {
+Sampler::Processed Sampler::Process(const LogitsRow& row, Scratch& scratch) const {
   const Slot& slot = slots_[row.index.value()];
-  if (row.mask.empty() && !slot.ChangesLogits()) return {LogitsOf(row), raw_max};
   PM_CHECK(row.mask.empty() ||
            (slot.masked && row.mask.size() == NumMaskWords(options_.vocab_size)));
   const step::SamplingParams& params = slot.request->sampling;
@@ -146,10 +144,9 @@ Sampler::Processed Sampler::Process(const LogitsRow& row, const ops::MaxEntry& r
   return {logits, max};
 }
 
-int32_t Sampler::Choose(const LogitsRow& row, const Processed& processed, Scratch& scratch) const {
+int32_t Sampler::Draw(const LogitsRow& row, const Processed& processed, Scratch& scratch) const {
   const Slot& slot = slots_[row.index.value()];
   const step::SamplingParams& params = slot.request->sampling;
-  if (params.greedy()) return processed.max.token_id;
   const auto uniform = [&](Purpose purpose) {
     return UniformOf(params.seed, slot.num_outputs, purpose);
   };
@@ -187,14 +184,15 @@ bool Sampler::RunRow(const LogitsRow& row, Scratch& scratch, RowOutput& output) 
   if (prompt_row) {
     output.token_id = row.prompt_token_id;
   } else {
-    const Processed processed = Process(row, raw_max, scratch);
+    Processed processed = {LogitsOf(row), raw_max};
+    if (!row.mask.empty() || slot.ChangesLogits()) processed = Process(row, scratch);
     if (processed.max.token_id < 0) {
       output.failure = InvalidArgument(
           "no token may come next under the request's output constraint; relax it, or check that "
           "the vocabulary can spell what it requires");
       return false;
     }
-    output.token_id = Choose(row, processed, scratch);
+    output.token_id = params.greedy() ? processed.max.token_id : Draw(row, processed, scratch);
     slot.penalties.AddOutput(output.token_id);
     ++slot.num_outputs;
   }

@@ -116,8 +116,8 @@ class Sampler {
   struct Processed;
   std::span<const float> LogitsOf(const LogitsRow& row) const;
   ops::MaxEntry MaximumOf(const LogitsRow& row) const;
-  Processed Process(const LogitsRow& row, const ops::MaxEntry& raw_max, Scratch& scratch) const;
-  int32_t Choose(const LogitsRow& row, const Processed& processed, Scratch& scratch) const;
+  Processed Process(const LogitsRow& row, Scratch& scratch) const;
+  int32_t Draw(const LogitsRow& row, const Processed& processed, Scratch& scratch) const;
   bool RunRow(const LogitsRow& row, Scratch& scratch, RowOutput& output);
 
   SamplerOptions options_;
