@@ -7,6 +7,8 @@
 //   proposer->Propose(index, /*max_tokens=*/4, &drafts);
 //   ... the step verifies them and gives `tokens`: those it accepted, and one more ...
 //   proposer->Observe(index, tokens);
+//
+// A fake for tests: cc/sampling/testing/scripted_proposer.h.
 #ifndef PAGEMILL_CC_SAMPLING_DRAFT_PROPOSER_H_
 #define PAGEMILL_CC_SAMPLING_DRAFT_PROPOSER_H_
 

@@ -15,23 +15,24 @@ namespace {
 // Streams of the random numbers of a text, besides those of logits (one a token).
 constexpr uint32_t kLogits = 100, kNoise = 101, kMask = 102, kLength = 103;
 
-uint64_t HashOf(std::span<const int32_t> text, uint64_t seed) {
-  uint64_t hash = seed * 0x9E3779B97F4A7C15u + text.size();
-  for (int32_t token : text) {
-    hash = (hash ^ static_cast<uint64_t>(token + 1)) * 0xD6E8FEB86659FD93u;
-    hash ^= hash >> 32;
-  }
-  return hash;
-}
-
 int32_t Largest(std::span<const float> x) {
   return static_cast<int32_t>(std::max_element(x.begin(), x.end()) - x.begin());
 }
 
 }  // namespace
 
+uint64_t HashModel::HashOf(std::span<const int32_t> text) const {
+  const auto context = text.last(std::min(text.size(), options_.context_tokens));
+  uint64_t hash = options_.seed * 0x9E3779B97F4A7C15u + context.size();
+  for (int32_t token : context) {
+    hash = (hash ^ static_cast<uint64_t>(token + 1)) * 0xD6E8FEB86659FD93u;
+    hash ^= hash >> 32;
+  }
+  return hash;
+}
+
 std::vector<float> HashModel::Logits(std::span<const int32_t> text) const {
-  const uint64_t hash = HashOf(text, options_.seed);
+  const uint64_t hash = HashOf(text);
   std::vector<float> logits(static_cast<size_t>(options_.vocab_size));
   for (size_t i = 0; i < logits.size(); ++i) {
     const double uniform = ops::PhiloxUniform(hash, i, kLogits);
@@ -41,7 +42,7 @@ std::vector<float> HashModel::Logits(std::span<const int32_t> text) const {
 }
 
 std::vector<float> HashModel::DraftLogits(std::span<const int32_t> text) const {
-  const uint64_t hash = HashOf(text, options_.seed);
+  const uint64_t hash = HashOf(text);
   std::vector<float> logits = Logits(text);
   for (size_t i = 0; i < logits.size(); ++i) {
     const double uniform = ops::PhiloxUniform(hash, i, kNoise);
@@ -51,7 +52,7 @@ std::vector<float> HashModel::DraftLogits(std::span<const int32_t> text) const {
 }
 
 std::vector<uint32_t> HashModel::Mask(std::span<const int32_t> text) const {
-  const uint64_t hash = HashOf(text, options_.seed);
+  const uint64_t hash = HashOf(text);
   std::vector<uint32_t> mask(NumMaskWords(options_.vocab_size));
   for (size_t w = 0; w < mask.size(); ++w) {
     mask[w] = static_cast<uint32_t>(ops::PhiloxUniform(hash, w + 1, kMask) * 0x1.0p32);

@@ -13,6 +13,7 @@
 #ifndef PAGEMILL_CC_SAMPLING_TESTING_HASH_MODEL_H_
 #define PAGEMILL_CC_SAMPLING_TESTING_HASH_MODEL_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -26,8 +27,9 @@ namespace pagemill::sampling {
 struct HashModelOptions {
   int32_t vocab_size = 6;
   uint64_t seed = 1;
-  float scale = 1.5f;       // logits are in [-scale, scale]
-  float draft_noise = 1.0;  // the draft's logits differ from the model's by up to so much
+  float scale = 1.5f;               // logits are in [-scale, scale]
+  float draft_noise = 1.0;          // the draft's logits differ from the model's by up to so much
+  size_t context_tokens = 1 << 30;  // logits depend on so many tokens: few make texts that repeat
 };
 
 class HashModel {
@@ -42,6 +44,8 @@ class HashModel {
   std::vector<uint32_t> Mask(std::span<const int32_t> text) const;
 
  private:
+  uint64_t HashOf(std::span<const int32_t> text) const;
+
   HashModelOptions options_;
 };
 
@@ -71,8 +75,8 @@ class Generations {
 
   struct Generation {
     std::shared_ptr<const step::Request> request;
-    std::vector<int32_t> outputs;
-    std::vector<step::TokenLogprobs> logprobs;
+    std::vector<int32_t> outputs = {};
+    std::vector<step::TokenLogprobs> logprobs = {};
     int32_t drafts = 0;
     int32_t accepted = 0;
   };
