@@ -15,7 +15,7 @@
 // then, ever more rarely while it fails, so that the request recovers if its text changes.
 //
 // Bound. A step with drafts is only made if it can be afforded should all of them be rejected, so
-// on any text whatever the time spent is never more than
+// on any text the time spent is never more than
 //   (1 + max_overhead) * (time of the same tokens without drafts) + first_credit_steps * (one
 //   step):
 // with the defaults 5 % more for an output of 100 tokens, 3 % in the long run. What drafts gained

@@ -21,8 +21,9 @@
 namespace pagemill::sampling {
 
 // Obligations of an implementer:
-// 1. Start() makes `tokens` (the prompt and the outputs that exist) the text of the slot, whatever
-//    the slot held. Without tokens the slot is free and holds no memory that grows with a text.
+// 1. Start() makes `tokens` (the prompt and the outputs that exist) the text of the slot and
+//    forgets what the slot held. Without tokens the slot is free and holds no memory that grows
+//    with a text.
 // 2. Observe() appends to the text of a started slot. Proposed tokens are no part of it before they
 //    are observed.
 // 3. Propose() replaces *drafts by at most `max_tokens` tokens that may follow the text; none if it

@@ -38,7 +38,7 @@ enum class Purpose : uint32_t {
   kToken = 0,       // which token of p
   kAcceptance = 1,  // whether the draft is accepted
   kResidual = 2,    // which token instead
-  kDraft = 3,       // which token of q; for whatever makes drafts
+  kDraft = 3,       // which token of q; used by the drafter
 };
 
 // Uniform in [0, 1).

@@ -168,7 +168,7 @@ int32_t Sampler::Draw(const LogitsRow& row, const Processed& processed, Scratch&
       {.acceptance = uniform(Purpose::kAcceptance), .residual = uniform(Purpose::kResidual)});
 }
 
-// Returns whether the request's next row is about what was sampled.
+// Returns whether the request's next row continues what was sampled.
 bool Sampler::RunRow(const LogitsRow& row, Scratch& scratch, RowOutput& output) {
   Slot& slot = slots_[row.index.value()];
   PM_CHECK(slot.request != nullptr);

@@ -17,19 +17,19 @@
 //
 // A token is sampled from each row as if it were the only one, with the state that the tokens
 // before it leave (so penalties see accepted drafts); the draft is accepted if the token equals it.
-// Rows behind the first other token are about a text that does not exist: nothing is sampled from
-// them, and their outputs have no token. So the tokens of a request are those of its outputs up to
-// the first without one: the accepted drafts and one token more. Without `draft_probabilities` they
-// are the very tokens that the request gets without drafts; with them, tokens of the same
-// distribution (rejection_sampler.h).
+// Rows after a rejected draft continue a text that does not exist: nothing is sampled from them,
+// and their outputs have no token. So the tokens of a request are those of its outputs up to the
+// first without one: the accepted drafts and one token more. Without `draft_probabilities` they
+// equal the tokens that the request gets without drafts; with them, they have the same distribution
+// (rejection_sampler.h).
 //
 // Stops are the caller's: a draft that is an end-of-sequence or stop token is accepted like any
 // other, and tokens behind it may be sampled. The caller drops them and releases the slot, whose
 // state counts them.
 //
-// Masks. Tokens that a row's mask does not allow are never sampled, whatever else the request asks
-// for. A mask that allows no token with a finite logit is a failure of the request
-// (kInvalidArgument). Log probabilities are those of the unmodified logits, masks included.
+// Masks. Tokens that a row's mask does not allow are never sampled, whatever the other parameters.
+// A mask that allows no token with a finite logit is a failure of the request (kInvalidArgument).
+// Log probabilities are those of the logits before the mask.
 //
 // Deterministic: a token depends on the row of logits, its mask, the request's parameters and seed,
 // the tokens sampled before it and, with draft_probabilities, on the draft; not on the other rows,
@@ -66,11 +66,11 @@ struct LogitsRow {
   // Of the logits, which are then null: for rows of slots that need no more. Aborts for others.
   const ops::RowMaximum* maximum = nullptr;
   int32_t prompt_token_id = -1;  // >= 0: report this token's logprobs, sample nothing
-  // >= 0: the token that the next row of the request takes for sampled here.
+  // >= 0: the draft to verify, which the next row of the request continues.
   int32_t draft_token_id = -1;
-  // The distribution that the draft was drawn from, [vocab_size] and summing to 1, if it was drawn:
-  // with a random number of its own (Purpose::kDraft). Null for a draft that was not, as those of
-  // n-grams or the most likely token. Greedy requests make no use of it.
+  // The distribution that the draft was drawn from, with UniformOf(..., Purpose::kDraft):
+  // [vocab_size], sums to 1. Null if the draft was not drawn at random, for example an n-gram's or
+  // the most likely token of a draft model. Ignored for greedy requests.
   const float* draft_probabilities = nullptr;
   // token_mask.h; empty = all tokens are allowed. Only for slots that were started as masked.
   std::span<const uint32_t> mask = {};

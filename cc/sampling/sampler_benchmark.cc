@@ -1,4 +1,4 @@
-// Time of a row of logits through the sampler, by what the row asks of it. The limit is reading
+// Time of a row of logits through the sampler, by the request's parameters. The limit is reading
 // the row once: BM_ReadLimit of cc/ops/sample:sample_benchmark, 1.8 us for a vocabulary of 49,152.
 #include <benchmark/benchmark.h>
 

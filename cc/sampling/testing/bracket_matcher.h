@@ -21,7 +21,7 @@ namespace pagemill::sampling {
 
 struct BracketMatcherOptions {
   std::vector<std::string> vocabulary;  // the text of each token; an empty one is never allowed
-  int32_t eos_token_id = 0;             // allowed where every bracket is closed; its text is unused
+  int32_t eos_token_id = 0;             // allowed once every bracket is closed; its text is unused
   int32_t max_depth = 8;                // open brackets
 };
 
