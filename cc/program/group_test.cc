@@ -11,7 +11,7 @@
 
 #include "cc/comm/communicator.h"
 #include "cc/program/native_executor.h"
-#include "cc/program/testing/step_arrays.h"
+#include "cc/program/testing/batch_builder.h"
 
 namespace pagemill::program {
 namespace {
@@ -42,16 +42,16 @@ std::string TextOfRank(int64_t rank, int64_t ranks) {
   const int64_t up = 4 * kVocab * kHidden, down = up + 4 * kInner * kHidden;
   const int64_t head = down + 4 * kHidden * kInner;
   const std::string group = " ranks=" + number(ranks);
-  return "pagemill-program 1\nfile 0 @\nweight embed f32 " + number(kVocab) + "," +
+  return "pagemill-program 2\nfile 0 @\nweight embed f32 " + number(kVocab) + "," +
          number(kHidden) + " 0 0\nweight up f32 " + number(inner) + "," + number(kHidden) + " 0 " +
          number(up + 4 * begin * kHidden) + "\nweight down f32 " + number(kHidden) + "," +
          number(inner) + " 0 " + number(down + 4 * begin) +
          (ranks > 1 ? " " + number(4 * kInner) : "") + "\nweight head f32 " + number(rows) + "," +
          number(kHidden) + " 0 " + number(head + 4 * first * kHidden) +
-         "\ninput token_ids i32 T\ninput logits_rows i32 L\n" + "value x f32 T," + number(kHidden) +
-         "\nvalue h f32 T," + number(inner) + "\nvalue d f32 T," + number(kHidden) +
-         "\nvalue y f32 T," + number(kHidden) + "\nvalue s f32 L," + number(kHidden) +
-         "\nvalue p f32 L," + number(rows) + "\nvalue logits f32 L," + number(kVocab) +
+         "\ninput token_ids i32 tokens\ninput logits_rows i32 logits_rows\n" + "value x f32 tokens," + number(kHidden) +
+         "\nvalue h f32 tokens," + number(inner) + "\nvalue d f32 tokens," + number(kHidden) +
+         "\nvalue y f32 tokens," + number(kHidden) + "\nvalue s f32 logits_rows," + number(kHidden) +
+         "\nvalue p f32 logits_rows," + number(rows) + "\nvalue logits f32 logits_rows," + number(kVocab) +
          "\nop embedding token_ids,embed -> x\nop linear x,up -> h\n" +
          "op linear h,down -> d\nop all_reduce d -> y" + group +
          "\nop select_rows y,logits_rows -> s\nop linear s,head -> p\nop all_gather p -> logits" +
@@ -73,21 +73,21 @@ StatusOr<std::unique_ptr<NativeExecutor>> MakeExecutor(const std::string& text,
 }
 
 StatusOr<std::vector<float>> RunSteps(NativeExecutor& executor) {
-  testing::StepArrays arrays(16, 1);
+  testing::BatchBuilder arrays(std::vector<int32_t>{}, 0);
   arrays.Add(0, 0, {1, 5, 9});
   arrays.Add(1, 0, {10});
   ExecutorOutput output;
   PM_RETURN_IF_ERROR(executor.Execute(arrays.view(), &output));
-  const auto* logits = output.logits.Data<const float>();
+  const auto* logits = output.logits().Data<const float>();
   return std::vector<float>(logits, logits + 2 * kVocab);
 }
 
 // The same step's maxima of the first `columns` logits.
 StatusOr<std::vector<ops::RowMaximum>> RunGreedySteps(NativeExecutor& executor, int32_t columns) {
-  testing::StepArrays arrays(16, 1);
+  testing::BatchBuilder arrays(std::vector<int32_t>{}, 0);
   arrays.Add(0, 0, {1, 5, 9});
   arrays.Add(1, 0, {10});
-  ops::BatchView batch = arrays.view();
+  ops::StepBatch batch = arrays.view();
   batch.argmax_columns = columns;
   ExecutorOutput output;
   PM_RETURN_IF_ERROR(executor.Execute(batch, &output));

@@ -14,7 +14,7 @@ using testing::ExpectRefused;
 using testing::Replace;
 
 // Two experts as a file has them, and two that are columns of wider matrices; canonical.
-constexpr char kText[] = R"(pagemill-program 1
+constexpr char kText[] = R"(pagemill-program 2
 file 0 model.safetensors
 weight w0 bf16 8,32 0 0
 weight w1 bf16 8,32 0 512
@@ -24,8 +24,8 @@ weight other bf16 8,64 0 1024
 weight half f16 8,32 0 0
 stack whole bf16 2,8,32 w0,w1
 stack columns bf16 2,8,32 c0,c1
-input token_ids i32 T
-value out f32 L,1
+input token_ids i32 tokens
+value out f32 logits_rows,1
 op any token_ids,whole,columns -> out
 output logits out
 )";

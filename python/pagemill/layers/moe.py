@@ -30,7 +30,7 @@ def moe(weights: Weights, prefix: str, x: Tensor, experts: Experts) -> Tensor:
     Weights: the router `<prefix>.gate` and `<prefix>.experts`, of which ranks divide the
     intermediate dimension.
     """
-    logits = linear(weights, f"{prefix}.gate", x, (experts.count,))
+    logits = linear(weights, f"{prefix}.gate", x, (experts.count,), dtype="f32")
     ids, shares = ops.moe_route(logits, experts.routing)
     names, count, inner = f"{prefix}.experts", experts.count, experts.intermediate
     part = weights.shard.part(inner, _block_elements(weights, names, experts.down))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from pagemill.ops.checks import require_f32
+from pagemill.ops.checks import require_dtype
 from pagemill.ops.trace import ShapeError, Tensor
 
 if TYPE_CHECKING:
@@ -20,10 +20,10 @@ def all_reduce(x: Tensor, *, ranks: int) -> Tensor:
     Raises:
         ShapeError: the operand does not fit.
     """
-    require_f32("all_reduce", x=x)
+    require_dtype("all_reduce", "x", x, ("act", "f32"))
     if ranks < 1:
         raise ShapeError(f"all_reduce: a group has one rank or more, not {ranks}")
-    return x.trace.emit("all_reduce", [x], [x.shape], [("ranks", ranks)])[0]
+    return x.trace.emit("all_reduce", [x], [(x.shape, x.dtype)], [("ranks", ranks)])[0]
 
 
 def reference(

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from pagemill.ops.checks import require_dtype, require_f32, require_rank
+from pagemill.ops.checks import require_act, require_dtype, require_rank
 from pagemill.ops.dtypes import MATRIX_DTYPES
+from pagemill.ops.program import ACT, Shape
 from pagemill.ops.trace import Operand, ShapeError, Tensor, format_shape
 
 if TYPE_CHECKING:
@@ -26,11 +27,11 @@ def grouped_linear(
     Raises:
         ShapeError: the operands do not fit.
     """
-    require_f32("grouped_linear", x=x)
+    require_act("grouped_linear", x=x)
     require_dtype("grouped_linear", "ids", ids, ("i32",))
     require_rank("grouped_linear", "ids", ids, 2)
     operands: list[Operand] = [x, ids]
-    shapes: list[tuple[int | str, ...]] = []
+    results: list[tuple[Shape, str]] = []
     for stack, bias in zip(stacks, biases or [None] * len(stacks), strict=True):
         require_rank("grouped_linear", "the stack", stack, 3)
         require_dtype("grouped_linear", "the stack", stack, MATRIX_DTYPES)
@@ -51,8 +52,8 @@ def grouped_linear(
                 f" got {bias.dtype} {format_shape(bias.shape)}"
             )
         operands += [stack, bias]
-        shapes.append((x.rows, ids.width, out))
-    return x.trace.emit("grouped_linear", operands, shapes)
+        results.append(((x.rows, ids.width, out), ACT))
+    return x.trace.emit("grouped_linear", operands, results)
 
 
 def reference(

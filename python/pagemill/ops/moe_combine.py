@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from pagemill.ops.checks import require_dtype, require_f32, require_rank
+from pagemill.ops.checks import require_act, require_dtype, require_rank
+from pagemill.ops.program import ACT
 from pagemill.ops.trace import ShapeError, Tensor, format_shape
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ def moe_combine(x: Tensor, weights: Tensor) -> Tensor:
     Raises:
         ShapeError: the operands do not fit.
     """
-    require_f32("moe_combine", x=x)
+    require_act("moe_combine", x=x)
     require_dtype("moe_combine", "weights", weights, ("f32",))
     require_rank("moe_combine", "x", x, 3)
     if x.shape[:2] != weights.shape:
@@ -28,7 +29,7 @@ def moe_combine(x: Tensor, weights: Tensor) -> Tensor:
             f"moe_combine: {x.name} is {format_shape(x.shape)}, its weights"
             f" {format_shape(weights.shape)}"
         )
-    return x.trace.emit("moe_combine", [x, weights], [(x.rows, x.shape[2])])[0]
+    return x.trace.emit("moe_combine", [x, weights], [((x.rows, x.shape[2]), ACT)])[0]
 
 
 def reference(

@@ -80,7 +80,7 @@ def moe_route(
         raise ShapeError(f"moe_route: cannot choose {routing.choices} of {available} experts")
     shape = (logits.rows, routing.choices)
     ids, weights = logits.trace.emit(
-        "moe_route", [logits, bias], [shape, shape], routing.attributes(), dtypes=("i32", "f32")
+        "moe_route", [logits, bias], [(shape, "i32"), (shape, "f32")], routing.attributes()
     )
     return ids, weights
 
