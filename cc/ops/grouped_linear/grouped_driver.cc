@@ -219,7 +219,8 @@ class Stored {
   DType dtype_;
 };
 
-// Sizes of a call, and the parts of its workspace.
+// The parts of a call's workspace: sorted rows, the offset of each strip, a block for each thread,
+// strips.
 template <class Kernels>
 struct Space {
   Space(const Kernels& kernels, const OpCall& call)
@@ -229,7 +230,6 @@ struct Space {
         max_rows(kernels.max_strip_rows()),
         sort_bytes(ExpertRowsBytes(rows, experts, max_rows)),
         offset_bytes(RoundUp(MaxStrips(rows, experts, max_rows) * int64_t{sizeof(int64_t)})),
-        strip_bytes(MaxStripBytes(kernels)),
         scratch_bytes(kernels.ScratchBytes(max_rows, k)) {}
 
   // The first row of a strip and the others are worth at most so much, however rows are divided.
@@ -243,77 +243,111 @@ struct Space {
     return RoundUp(strips * one + (rows - strips) * more);
   }
 
-  int64_t Bytes(int32_t threads) const {
-    return sort_bytes + offset_bytes + strip_bytes + threads * scratch_bytes;
+  int64_t Bytes(const Kernels& kernels, int32_t threads) const {
+    return sort_bytes + offset_bytes + threads * scratch_bytes + MaxStripBytes(kernels);
   }
 
   int64_t rows, experts, k, max_rows;
-  int64_t sort_bytes, offset_bytes, strip_bytes;
+  int64_t sort_bytes, offset_bytes;
   int64_t scratch_bytes;  // of a thread
+};
+
+// A call whose rows are sorted.
+template <class Kernels>
+class GroupedProduct {
+ public:
+  GroupedProduct(const Kernels& kernels, const OpCall& call, KernelContext& context)
+      : kernels_(kernels),
+        call_(call),
+        pool_(*context.pool),
+        space_(kernels, call),
+        sorted_(SortRows(call.inputs[1], space_.experts, space_.max_rows, context.workspace)),
+        offsets_(reinterpret_cast<int64_t*>(context.workspace.data() + space_.sort_bytes)),
+        scratch_(reinterpret_cast<uint8_t*>(offsets_) + space_.offset_bytes),
+        prepared_(scratch_ + pool_.num_threads() * space_.scratch_bytes) {}
+
+  void Prepare() {
+    int64_t end = 0;
+    for (size_t s = 0; s < sorted_.strips.size(); ++s) {
+      offsets_[s] = end;
+      end += kernels_.StripBytes(sorted_.strips[s].count, space_.k);
+    }
+    const RoutedRows x = InputRowsOf(call_);
+    const int64_t strips = static_cast<int64_t>(sorted_.strips.size());
+    const int64_t grain = std::max<int64_t>(1, kPrepareGrain * strips / (space_.rows * space_.k));
+    pool_.ParallelFor(strips, grain, [&](int64_t first, int64_t last, int worker) {
+      for (int64_t s = first; s < last; ++s) {
+        kernels_.Prepare(x, sorted_.strips[static_cast<size_t>(s)], space_.k, Scratch(worker),
+                         prepared_ + offsets_[s]);
+      }
+    });
+  }
+
+  // One list for the threads: the panels of all stacks of an expert, then those of the next expert.
+  void Multiply() const {
+    int64_t ends[kMaxMatrices];
+    int64_t panels = 0;
+    for (size_t i = 0; i < call_.outputs.size(); ++i) {
+      panels += Stack{call_, i}.panels();
+      ends[i] = panels;
+    }
+    const std::span<const int64_t> of_stacks(ends, call_.outputs.size());
+    const int64_t most = std::max<int64_t>(1, kMaxGroupBytes / kernels_.PanelBytes(space_.k));
+    const int64_t units = static_cast<int64_t>(sorted_.groups.size()) * panels;
+    pool_.ParallelFor(units, 1, [&](int64_t unit, int64_t last, int worker) {
+      int64_t left = 0;
+      while (unit < last) {
+        const PreparedGroup group = Group(static_cast<size_t>(unit / panels));
+        const int64_t panel = unit % panels;
+        const size_t i =
+            static_cast<size_t>(std::ranges::upper_bound(of_stacks, panel) - of_stacks.begin());
+        const int64_t count = std::min({ends[i] - panel, last - unit, most});
+        const int64_t first = panel - (i == 0 ? 0 : ends[i - 1]);
+        kernels_.Multiply({call_, i}, group, first, first + count, Scratch(worker), &left);
+        unit += count;
+      }
+      kernels_.Leave(left);
+    });
+  }
+
+  void ClearRowsWithoutExpert() const {
+    for (size_t i = 0; i < call_.outputs.size(); ++i) {
+      const RoutedRows y = OutputRowsOf(call_, i);
+      for (const int32_t row : sorted_.without_expert) {
+        std::fill_n(y.At(row), Stack{call_, i}.m(), 0.0f);
+      }
+    }
+  }
+
+ private:
+  float* Scratch(int worker) const {
+    return reinterpret_cast<float*>(scratch_ + worker * space_.scratch_bytes);
+  }
+
+  PreparedGroup Group(size_t index) const {
+    const ExpertGroup& group = sorted_.groups[index];
+    const size_t first = static_cast<size_t>(group.first_strip);
+    const size_t count = static_cast<size_t>(group.end_strip - group.first_strip);
+    return {group.expert, sorted_.strips.subspan(first, count), offsets_ + first, prepared_};
+  }
+
+  const Kernels& kernels_;
+  const OpCall& call_;
+  device::ThreadPool& pool_;
+  const Space<Kernels> space_;
+  const ExpertRows sorted_;
+  int64_t* const offsets_;  // of each strip in `prepared_`
+  uint8_t* const scratch_;  // of each thread
+  uint8_t* const prepared_;
 };
 
 template <class Kernels>
 void Run(const Kernels& kernels, const OpCall& call, KernelContext& context) {
-  const Space<Kernels> space(kernels, call);
-  if (space.rows == 0) return;
-  std::byte* const offsets_at = context.workspace.data() + space.sort_bytes;
-  uint8_t* const prepared = reinterpret_cast<uint8_t*>(offsets_at + space.offset_bytes);
-  int64_t* const offsets = reinterpret_cast<int64_t*>(offsets_at);
-  const auto scratch = [&](int worker) {
-    return reinterpret_cast<float*>(prepared + space.strip_bytes + worker * space.scratch_bytes);
-  };
-  const ExpertRows sorted =
-      SortRows(call.inputs[1], space.experts, space.max_rows, context.workspace);
-  int64_t end = 0;
-  for (size_t s = 0; s < sorted.strips.size(); ++s) {
-    offsets[s] = end;
-    end += kernels.StripBytes(sorted.strips[s].count, space.k);
-  }
-
-  const RoutedRows x = InputRowsOf(call);
-  const int64_t strips = static_cast<int64_t>(sorted.strips.size());
-  const int64_t grain = DivideUp(kPrepareGrain * strips, space.rows * space.k);
-  context.pool->ParallelFor(strips, grain, [&](int64_t first, int64_t last, int worker) {
-    for (int64_t s = first; s < last; ++s) {
-      kernels.Prepare(x, sorted.strips[static_cast<size_t>(s)], space.k, scratch(worker),
-                      prepared + offsets[s]);
-    }
-  });
-
-  // The panels of all stacks of an expert, then those of the next expert.
-  int64_t ends[kMaxMatrices];
-  int64_t panels = 0;
-  for (size_t i = 0; i < call.outputs.size(); ++i) {
-    panels += Stack{call, i}.panels();
-    ends[i] = panels;
-  }
-  const int64_t most = std::max<int64_t>(1, kMaxGroupBytes / kernels.PanelBytes(space.k));
-  const int64_t units = static_cast<int64_t>(sorted.groups.size()) * panels;
-  context.pool->ParallelFor(units, 1, [&](int64_t unit, int64_t last, int worker) {
-    int64_t left = 0;
-    while (unit < last) {
-      const ExpertGroup& group = sorted.groups[static_cast<size_t>(unit / panels)];
-      const int64_t panel = unit % panels;
-      const size_t i =
-          static_cast<size_t>(std::upper_bound(ends, ends + call.outputs.size(), panel) - ends);
-      const int64_t count = std::min({ends[i] - panel, last - unit, most});
-      const int64_t first = panel - (i == 0 ? 0 : ends[i - 1]);
-      const auto of_group =
-          sorted.strips.subspan(static_cast<size_t>(group.first_strip),
-                                static_cast<size_t>(group.end_strip - group.first_strip));
-      kernels.Multiply({call, i}, {group.expert, of_group, offsets + group.first_strip, prepared},
-                       first, first + count, scratch(worker), &left);
-      unit += count;
-    }
-    kernels.Leave(left);
-  });
-
-  for (size_t i = 0; i < call.outputs.size(); ++i) {
-    const RoutedRows y = OutputRowsOf(call, i);
-    for (const int32_t row : sorted.without_expert) {
-      std::fill_n(y.At(row), Stack{call, i}.m(), 0.0f);
-    }
-  }
+  if (call.inputs[1].Elements() == 0) return;
+  GroupedProduct product(kernels, call, context);
+  product.Prepare();
+  product.Multiply();
+  product.ClearRowsWithoutExpert();
 }
 
 }  // namespace
@@ -324,7 +358,8 @@ void RunPacked(const linear::PackedKernelSet& kernels, const OpCall& call, Kerne
 
 int64_t PackedWorkspaceBytes(const linear::PackedKernelSet& kernels, const OpCall& call,
                              int32_t num_threads) {
-  return Space(Packed(kernels, call), call).Bytes(num_threads);
+  const Packed packed(kernels, call);
+  return Space(packed, call).Bytes(packed, num_threads);
 }
 
 void RunStored(const linear::KernelSet& kernels, const OpCall& call, KernelContext& context) {
@@ -332,7 +367,8 @@ void RunStored(const linear::KernelSet& kernels, const OpCall& call, KernelConte
 }
 
 int64_t StoredWorkspaceBytes(const OpCall& call, int32_t num_threads) {
-  return Space(Stored(nullptr, call), call).Bytes(num_threads);
+  const Stored stored(nullptr, call);
+  return Space(stored, call).Bytes(stored, num_threads);
 }
 
 int64_t PackedStackBytes(const linear::PackedKernelSet& kernels, const TensorView& stack) {

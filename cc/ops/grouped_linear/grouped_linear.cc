@@ -7,8 +7,8 @@
 
 #include "cc/ops/grouped_linear/grouped_driver.h"
 #include "cc/ops/kernel_support.h"
-#include "cc/ops/linear/linear.h"
 #include "cc/ops/linear/kernel_table/linear_kernels.h"
+#include "cc/ops/linear/linear.h"
 #include "cc/ops/operand_check.h"
 
 namespace pagemill::ops {

@@ -18,7 +18,7 @@ using conformance::RunRow;
 using conformance::TestTensor;
 using device::ThreadPool;
 
-enum class Routing { kRandom, kOneExpert, kSomeOfNone };
+enum class Routing { kRandom, kOneExpert, kSomeOfNone, kNone };
 
 struct Case {
   int64_t tokens;
@@ -64,6 +64,7 @@ struct Operation {
       if (c.routing == Routing::kOneExpert) id = c.experts - 1;
       // Both sides of the range, and its ends.
       if (c.routing == Routing::kSomeOfNone && i % 3 == 0) id = i % 2 == 0 ? c.experts : -1;
+      if (c.routing == Routing::kNone) id = -7;
       expert_of.push_back(static_cast<int32_t>(id));
     }
     ids.SetInt(expert_of);
@@ -171,6 +172,13 @@ void CheckGroupedLinearConformance(const OpDefinition& op, const OpDefinition& l
        .routing = Routing::kSomeOfNone,
        .misalign_bytes = 12,
        .row_padding_bytes = 8},
+      {.tokens = 3,
+       .choices = 1,
+       .experts = 2,
+       .heights = {4},
+       .k = 256,
+       .shared = true,
+       .routing = Routing::kNone},
       // Several strips of one expert, in place and not.
       {.tokens = 70,
        .choices = 2,
