@@ -150,10 +150,7 @@ std::string RecipeText(const Program& program, ValueId weight,
   }
   if (v.stack.empty()) return SourceText(program, weight, digests);
   text += " stack " + std::to_string(v.stack.size());
-  for (ValueId part : v.stack) {
-    text += " " + std::to_string(program.value(part).RowStrideBytes());
-    text += RecipeText(program, part, digests);
-  }
+  for (ValueId part : v.stack) text += RecipeText(program, part, digests);
   return text;
 }
 
