@@ -30,6 +30,14 @@ def test_work_counts_weights_once_and_logits_where_wanted() -> None:
     assert work.kernels == ("amx_bf16", "avx512")
 
 
+def test_a_token_takes_some_of_the_experts() -> None:
+    operands = "f32[1021,64] i32[1021,2] q4_1[8,96,64] f32[8,96] q4_1[8,96,64] -"
+    results = "-> f32[1021,2,96] f32[1021,2,96]"
+    work = ModelWork.of_choices([("grouped_linear", f"{operands} {results}", "avx512", 3)])
+    assert work.weight_bytes == 3 * 2 * 2 * (96 * 2 * 20)
+    assert work.operations(10, 1) == {"avx512": 10 * 3 * 2 * 2 * (2 * 96 * 64)}
+
+
 X86: list[Peak] = [
     ("portable", "f32", "registers"),
     ("avx2", "f32", "registers"),

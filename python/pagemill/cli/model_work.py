@@ -1,8 +1,8 @@
 """What one step of a model has to read and to multiply, whatever the kernels: for limits.
 
-Counted are the weights of matrix multiplications. Attention, norms and activations are left out, so
-a limit that follows from this is never too low. Only rows whose logits somebody wants go through
-the vocabulary projection.
+Counted are the weights of matrix multiplications; of experts, those that one token takes. Attention,
+norms and activations are left out, so a limit that follows from this is never too low. Only rows
+whose logits somebody wants go through the vocabulary projection.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pagemill.config import EngineConfig
 # Rows of a step when kernels are asked for: recognized in the operands, so no model's own numbers.
 _TOKENS = 1021
 _LOGITS_ROWS = 509
-_OPERAND = re.compile(r"(\w+)\[(\d+),(\d+)\]")
+_OPERAND = re.compile(r"(\w+)\[((?:\d+,)+\d+)\]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,29 +92,35 @@ def model_work(config: EngineConfig) -> ModelWork:
 
 
 def _multiplications(inputs: Sequence[str], kernel: str, count: int) -> list[Multiplication]:
-    """One for each operand that is a matrix of weights: of two dimensions, and with no dimension
-    that is the step's."""
+    """One for each operand that is a matrix of weights, or a stack of them: with no dimension that
+    is the step's."""
     from pagemill.ops.dtypes import DTYPES
 
     if not inputs or not (rows := re.match(r"\w+\[(\d+)", inputs[0])):
         return []
-    step_rows = int(rows.group(1))
+    step_rows, choices = int(rows.group(1)), 0
     found: list[Multiplication] = []
     for operand in inputs[1:]:
         match = _OPERAND.fullmatch(operand)
-        if match is None or int(match.group(2)) == step_rows:
+        if match is None:
             continue
-        dtype, outputs, depth = match.group(1), int(match.group(2)), int(match.group(3))
+        dtype, dims = match.group(1), [int(dim) for dim in match.group(2).split(",")]
+        if dims[0] == step_rows:
+            # The experts of a row: stacks follow.
+            choices = dims[1] if dtype == "i32" else choices
+            continue
+        *stack, outputs, depth = dims
         # The cache of attention is a matrix of blocks: one here, and none is a weight.
-        if dtype not in DTYPES or outputs == 1:
+        if dtype not in DTYPES or outputs == 1 or bool(stack) != bool(choices):
             continue
+        times = count * max(choices, 1)
         info = DTYPES[dtype]
         row_bytes = math.ceil(depth / info.block_elements) * info.block_bytes
         found.append(
             Multiplication(
                 kernel=kernel,
-                weight_bytes=count * outputs * row_bytes,
-                operations_per_row=2 * count * outputs * depth,
+                weight_bytes=times * outputs * row_bytes,
+                operations_per_row=2 * times * outputs * depth,
                 per_token=step_rows != _LOGITS_ROWS,
             )
         )
