@@ -9,6 +9,7 @@ import math
 import resource
 import shutil
 import time
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -49,7 +50,12 @@ SWITCHES: dict[str, Any] = {
         "weight_block_size": [128, 128],
         "ignored_layers": ["re:.*head"],
     },
-    "compression_config": {"quant_method": "awq", "bits": 4, "group_size": 128},
+    "compression_config": {
+        "quant_method": "gptq",
+        "bits": 4,
+        "group_size": 128,
+        "dynamic": {"-:.*head": {}, r"+:.*\.down_proj": {"bits": 8}},
+    },
 }
 FUZZ = settings(
     max_examples=60,
@@ -95,6 +101,11 @@ def memory_is_bounded(checkpoints: dict[str, Path]):
     assert grown < MAX_GROWTH_BYTES
 
 
+def _ignoring(patterns: Iterable[str]) -> dict[str, Any]:
+    ignored = [f"re:{pattern}" for pattern in patterns]
+    return {"quantization_config": {"quant_method": "fp8", "ignored_layers": ignored}}
+
+
 @pytest.mark.parametrize(
     ("family", "changes", "sentence"),
     [
@@ -110,6 +121,11 @@ def memory_is_bounded(checkpoints: dict[str, Path]):
         ("qwen2", {"tie_word_embeddings": "false"}, "tie_word_embeddings to be true or false"),
         ("llama", {"eos_token_id": 2**40}, "eos_token_id 1099511627776 is not in the vocabulary"),
         ("llama", {"quantization_config": {"quant_method": DEEP}}, "quant_method a list"),
+        ("llama", _ignoring("(.*.*)*(a|.*)*(.*b?){99}!" for _ in range(99)), ""),
+        ("llama", _ignoring(["(((){999}){999}){999}"]), "patterns take too long to match"),
+        ("llama", _ignoring(["a{999}" * 20]), "supported: patterns of 16384 states"),
+        ("llama", {"attention_bias": True, "num_hidden_layers": 1}, "q_proj.bias' is missing"),
+        ("llama", {"num_hidden_layers": 1}, "does not use 18 of the model's tensors: "),
     ],
 )
 def test_a_configuration_that_lies(

@@ -1,4 +1,4 @@
-"""What a layer needs of whoever holds the weights."""
+"""What a layer needs of the weights."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ LinearWeight = Tensor | ScaledMatrix
 
 
 class Weights(Protocol):
-    """Declares named tensors of one model in one trace; implemented by
-    `quantization.binder`."""
+    """Declares named tensors of one model in one trace; implemented by `quantization.binder`."""
 
     trace: Trace
     shard: Shard

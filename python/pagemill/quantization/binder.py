@@ -182,10 +182,9 @@ class WeightBinder:
         location = self._tensors.peek(f"{module}.weight")
         if location is not None and location.dtype not in SCALED_DTYPES:
             return UNQUANTIZED
-        where = f"{self._source.path}: "
         if location is not None:
             raise WeightsError(
-                f"{where}{location.name} is stored as {location.dtype}, but the scheme of"
+                f"{self._source.path}: {location.name} is stored as {location.dtype}, but the scheme of"
                 f" config.json for {module} is {stated.name}; correct its quantization_config"
             )
         beside = sorted(
@@ -198,7 +197,7 @@ class WeightBinder:
             f" {stated.name}; correct its quantization_config"
         )
         raise MissingTensorError(
-            f"{where}the tensor '{module}.weight' is missing{says if beside else ''}"
+            f"{self._source.path}: the tensor '{module}.weight' is missing{says if beside else ''}"
         )
 
     def _check_unscaled(self, location: TensorLocation) -> None:

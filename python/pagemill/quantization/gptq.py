@@ -59,7 +59,7 @@ class Gptq:
         return self._scheme if rule is None else self._overrides[rule]
 
     def may_ignore(self, tensor: TensorLocation) -> bool:
-        # Some writers store a bias with each matrix, of zeros where the layer has none.
+        # Some writers store a bias with each matrix, of zeros if the layer has none.
         return tensor.name.endswith(".bias") and is_zero(tensor)
 
 

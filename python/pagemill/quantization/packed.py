@@ -26,6 +26,7 @@ from pagemill.weights.read import REAL_DTYPES, read_bytes
 
 BLOCK_COLUMNS = 32  # columns divide at multiples of it
 
+_INTEGERS = ("i32",)
 PARTS = ("qweight", "scales", "qzeros", "g_idx")
 PACK_PARTS = ("weight_packed", "weight_scale", "weight_zero_point", "weight_g_idx")
 _ORDER_NOTE = (
@@ -99,7 +100,6 @@ class PackedScheme:
             if packed.note:
                 tensors.note(packed.note)
             values, scales, zeros, groups = map(tensors.part, packed.parts)
-            assert values is not None
             return AssembledEntry(
                 key,
                 packed.dtype,
@@ -127,35 +127,48 @@ class PackedScheme:
                 f"{tensors.path}: {names[0]} has rows of {columns}; rows of packed integers are"
                 f" supported in multiples of {BLOCK_COLUMNS}"
             )
+        groups = -(-columns // packing.group)
+        values = self._locate(tensors, names[0], _INTEGERS, self._words(rows, columns))
         by_rows = packing.layout == "pack_quantized"
-        words, groups = 32 // packing.bits, -(-columns // packing.group)
-        expected = {
-            "awq": (columns, rows // words),
-            "pack_quantized": (rows, columns // words),
-        }.get(packing.layout, (columns // words, rows))
-
-        def locate(name: str, dtypes: tuple[str, ...], *shape: int) -> TensorLocation:
-            location = tensors.locate(name)
-            if location.dtype in dtypes and location.shape == shape:
-                return location
-            raise WeightsError(
-                f"{tensors.path}: {name} is {location.dtype} {format_shape(location.shape)}, the"
-                f" configuration (bits, group_size) asks for {' or '.join(dtypes)}"
-                f" {format_shape(shape)}; its scheme is {self.name}"
-            )
-
-        values = locate(names[0], ("i32",), *expected)
-        scales = locate(names[1], REAL_DTYPES, *((rows, groups) if by_rows else (groups, rows)))
+        scales_shape = (rows, groups) if by_rows else (groups, rows)
+        scales = self._locate(tensors, names[1], REAL_DTYPES, scales_shape)
         zeros = index = None
         if self.zeros or tensors.has(names[2]):
-            whole = (-(-rows // words), groups) if by_rows else (groups, rows // words)
-            zeros = locate(names[2], ("i32",), *whole)
+            words = 32 // packing.bits
+            zeros_shape = (-(-rows // words), groups) if by_rows else (groups, rows // words)
+            zeros = self._locate(tensors, names[2], _INTEGERS, zeros_shape)
             zeros = None if _in_the_middle(zeros, packing) else zeros
         if tensors.has(names[3]):
-            index = locate(names[3], ("i32",), columns)
+            index = self._locate(tensors, names[3], _INTEGERS, (columns,))
             index = None if _is_plain(index, packing) else index
         dtype, note = _becomes(packing, zeros, index)
         return PackedMatrix(dtype, packing, (values, scales, zeros, index), note)
+
+    def _words(self, rows: int, columns: int) -> tuple[int, int]:
+        """The shape of the words that hold a matrix."""
+        words = 32 // self.bits
+        if self.layout == "awq":
+            return columns, rows // words
+        return (
+            (rows, columns // words)
+            if self.layout == "pack_quantized"
+            else (columns // words, rows)
+        )
+
+    def _locate(
+        self,
+        tensors: DeclaredTensors,
+        name: str,
+        dtypes: tuple[str, ...],
+        shape: tuple[int, ...],
+    ) -> TensorLocation:
+        location = tensors.locate(name)
+        if location.dtype in dtypes and location.shape == shape:
+            return location
+        raise WeightsError(
+            f"{tensors.path}: {name} is {location.dtype} {format_shape(location.shape)}, its scheme"
+            f" {self.name} asks for {' or '.join(dtypes)} {format_shape(shape)}"
+        )
 
 
 def _becomes(

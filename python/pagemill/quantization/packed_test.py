@@ -130,12 +130,12 @@ def test_layers_that_are_not_quantized_are_used_as_they_are(tmp_path: Path) -> N
     ("changed", "shape", "message"),
     [
         ({}, (8, 72), "a.qweight has rows of 72; .* in multiples of 32"),
-        ({}, (16, 64), r"a.qweight is i32 \[8, 8\], the configuration .* i32 \[8, 16\]"),
+        ({}, (16, 64), r"a.qweight is i32 \[8, 8\], its scheme gptq .* i32 \[8, 16\]"),
         ({"qweight": torch.zeros((8, 8))}, (8, 64), "a.qweight is f32"),
         (
             {"scales": torch.ones((1, 8))},
             (8, 64),
-            r"a.scales is f32 \[1, 8\], .*group_size.* f16",
+            r"a.scales is f32 \[1, 8\], .*groups of 32.* f16",
         ),
         ({"qzeros": torch.zeros((2, 2), dtype=torch.int32)}, (8, 64), "a.qzeros is i32"),
         ({"g_idx": torch.zeros(8, dtype=torch.int32)}, (8, 64), "a.g_idx is i32"),
@@ -167,3 +167,25 @@ def test_zero_points_may_be_missing_where_a_matrix_is_symmetric(tmp_path: Path) 
     weights = binder(tmp_path, tensors, asymmetric)
     with pytest.raises(MissingTensorError, match="'a.weight_zero_point' is missing"):
         weights.matrix("a.weight", (8, 64))
+
+
+def test_packed_integers_of_a_module_that_is_not_quantized(tmp_path: Path) -> None:
+    weights = binder(tmp_path, gptq_tensors(), GPTQ | {"dynamic": {"-:a": {}}})
+    message = "'a.weight' is missing; it has g_idx, qweight, .* for it is unquantized; correct its"
+    with pytest.raises(MissingTensorError, match=message):
+        weights.linear("a", (8, 64))
+    weights = binder(tmp_path, gptq_tensors(), {"quant_method": "fp8"})
+    with pytest.raises(
+        MissingTensorError, match=r"scheme .* for it is fp8 \(f8_e4m3 with scales\)"
+    ):
+        weights.block_elements("a.weight")
+
+
+def test_types_that_nothing_is_computed_on_are_refused(tmp_path: Path) -> None:
+    tensors = {"a.weight": torch.zeros((8, 64), dtype=torch.float64)}
+    tensors["a.bias"] = torch.zeros(8, dtype=torch.int64)
+    weights = binder(tmp_path, tensors, GPTQ)
+    with pytest.raises(WeightsError, match=r"a\.weight is stored as f64, which is not supported;"):
+        weights.linear("a", (8, 64))
+    with pytest.raises(WeightsError, match=r"a\.bias is stored as i64, which is not supported;"):
+        weights.vector("a.bias", 8)

@@ -46,7 +46,7 @@ class Anchor:
 
 
 @dataclass(frozen=True, slots=True)
-class Sequence:
+class Concatenation:
     """One node after the other."""
 
     parts: tuple[Node, ...]
@@ -68,7 +68,7 @@ class Repeat:
     most: int | None
 
 
-Node = Chars | Anchor | Sequence | Choice | Repeat
+Node = Chars | Anchor | Concatenation | Choice | Repeat
 
 
 def parse(pattern: str) -> Node:
@@ -124,7 +124,7 @@ class _Parser:
         parts: list[Node] = []
         while not self.at_end and self._peek() not in "|)":
             parts.append(self._repeated(self._atom(depth)))
-        return Sequence(tuple(parts))
+        return Concatenation(tuple(parts))
 
     def _repeated(self, atom: Node) -> Node:
         bounds = self._bounds()
@@ -151,7 +151,7 @@ class _Parser:
         low, comma, high = self._text[self._at + 1 : end].partition(",")
         if not all(part == "" or (part.isascii() and part.isdigit()) for part in (low, high)):
             return None  # a brace that is a literal, as in `re`
-        if not low and not high:
+        if not low and not comma:
             return None
         self._at = end + 1
         least = int(low or 0)

@@ -40,6 +40,8 @@ def _matches(pattern: str, text: str) -> bool:
         ".*^model",
         "(|model).layers",
         "mode{l}",
+        "mode{}l",
+        "m{,}odel{,}.",
         "mode{1}l",
         "model{,2}.layers",
         "[]m]odel",

@@ -33,7 +33,7 @@ class Scales:
 
 @dataclass(frozen=True, slots=True)
 class ScaledScheme:
-    """`dtype` is "i8" or "f8_e4m3"; `block` the rows and columns that share a scale, None where a
+    """`dtype` is "i8" or "f8_e4m3"; `block` the rows and columns that share a scale, None if a
     row or the matrix does; `int8_activations`: made for activations that are int8, too."""
 
     method: str

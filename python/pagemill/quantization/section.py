@@ -81,7 +81,7 @@ class Section:
         return value
 
     def group(self, name: str, value: object) -> int | None:
-        """Columns that share a scale; None, all of a row, where -1 says so.
+        """Columns that share a scale; None, all of a row, for -1.
 
         Raises:
             QuantizationError: they are no multiple of 32.

@@ -61,9 +61,8 @@ def build(source: ModelSource, options: BuildOptions) -> BuiltModel:
     Raises:
         ModelConfigError: the architecture or one of its settings is not supported, or
             `max_model_len` exceeds the model's.
-        WeightsError: a weight is missing, of the wrong shape or not used by the model, its
-            quantization is not supported, or a size of the configuration is larger than every
-            tensor.
+        WeightsError: a weight is missing, unused or of the wrong shape, its quantization is not
+            supported, or a size of the configuration is larger than every tensor.
     """
     _check_sizes(source)
     model = model_class(source.architecture).from_config(source.config)

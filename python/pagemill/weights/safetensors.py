@@ -26,7 +26,7 @@ _DTYPES = {
     "I8": "i8",
     "U8": "u8",
 }
-# Bytes of an element of types that nothing is computed on. A file may hold them where no layer
+# Bytes of an element of types that nothing is computed on. A file may hold them if no layer
 # asks for them, such as BERT's position_ids.
 _OTHER_BYTES = {
     "BOOL": 1,
