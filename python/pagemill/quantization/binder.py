@@ -184,8 +184,9 @@ class WeightBinder:
             return UNQUANTIZED
         if location is not None:
             raise WeightsError(
-                f"{self._source.path}: {location.name} is stored as {location.dtype}, but the scheme of"
-                f" config.json for {module} is {stated.name}; correct its quantization_config"
+                f"{self._source.path}: {location.name} is stored as {location.dtype}, but the"
+                f" scheme of config.json for {module} is {stated.name}; correct its"
+                " quantization_config"
             )
         beside = sorted(
             name.removeprefix(f"{module}.")

@@ -27,7 +27,7 @@ from pagemill.quantization.pattern_syntax import (
 )
 
 _MAX_STATES = 2**14  # of all patterns together: about their characters, repetitions written out
-_MAX_WORK = 2**19  # visits of states in computing sets of them, a quarter of a second
+_MAX_WORK = 2**18  # visits of states in computing sets of them, some 0.2 seconds
 _NONE = 2**31  # an index behind that of any pattern
 
 
@@ -113,8 +113,8 @@ class Patterns:
         return len(self._states) - 1
 
     def _build(self, node: Node, then: int) -> int:
-        """Adds states that match `node` and go on at `then`; the first of them."""
-        self._count(1)
+        """Adds states that match `node` and go on at `then`; the first of them. It is at least one,
+        so that the bound on their number bounds the work."""
         if isinstance(node, Chars):
             return self._add(_Read(node, then))
         if isinstance(node, Anchor):
@@ -123,11 +123,15 @@ class Patterns:
             return self._add(_Split(tuple(self._build(option, then) for option in node.options)))
         if isinstance(node, Repeat):
             return self._build_repeat(node, then)
+        if not node.parts:
+            return self._add(_Split((then,)))
         for part in reversed(node.parts):
             then = self._build(part, then)
         return then
 
     def _build_repeat(self, node: Repeat, then: int) -> int:
+        if node.most == 0:
+            return self._add(_Split((then,)))
         at = then
         if node.most is None:
             at = self._add(_Split(()))

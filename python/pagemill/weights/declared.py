@@ -1,7 +1,7 @@
 """Tensors of one source in the trace of one program, each declared once, at its first use.
 
-A matrix is used as it lies in its file, and so is a small operand (norm, bias) that is stored as f32;
-another travels as an f32 constant of the program.
+A matrix is used as it lies in its file, and so is a small operand (norm, bias) that is stored as
+f32; another travels as an f32 constant of the program.
 """
 
 from __future__ import annotations
