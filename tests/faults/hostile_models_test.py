@@ -173,6 +173,23 @@ def test_gguf_metadata_that_lies(
     assert sentence in (load(tmp_path / "lying.gguf") or "")
 
 
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("blk.0.attn_sinks.weight", "does not use 1 of the model's tensors: 'blk.0.attn_sinks"),
+        ("blk.3.attn_q.weight", "does not use 1 of the model's tensors: 'blk.3.attn_q.weight'"),
+        ("blk.0.attn_q.bias", "does not use 1 of the model's tensors: 'blk.0.attn_q.bias'"),
+    ],
+)
+def test_a_gguf_tensor_too_many(
+    checkpoints: dict[str, Path], tmp_path: Path, name: str, sentence: str
+):
+    metadata, tensors, data = _parts(checkpoints["llama.gguf"])
+    tensors.append(TensorInfo(name, (8,), kind_of("f32"), len(data)))
+    (tmp_path / "more.gguf").write_bytes(header(metadata, tensors) + data + bytes(32))
+    assert sentence in (load(tmp_path / "more.gguf") or "")
+
+
 def test_overlapping_tensors(checkpoints: dict[str, Path], tmp_path: Path):
     metadata, tensors, data = _parts(checkpoints["llama.gguf"])
     tensors[1].offset = tensors[0].offset

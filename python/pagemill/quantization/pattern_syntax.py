@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from pagemill.quantization.errors import QuantizationError
 
-MAX_CHARS = 1000
-MAX_REPETITIONS = 1000
+_MAX_CHARS = 1000
+_MAX_REPETITIONS = 1000
 _MAX_DEPTH = 20
 
 _WORD = frozenset(string.ascii_letters + string.digits + "_")
@@ -77,8 +77,8 @@ def parse(pattern: str) -> Node:
     Raises:
         PatternError: it is not valid, too long, or uses what is not supported.
     """
-    if len(pattern) > MAX_CHARS:
-        raise PatternError(f"patterns of at most {MAX_CHARS} characters")
+    if len(pattern) > _MAX_CHARS:
+        raise PatternError(f"patterns of at most {_MAX_CHARS} characters")
     parser = _Parser(pattern)
     node = parser.choice(0)
     if not parser.at_end:
@@ -131,8 +131,8 @@ class _Parser:
         if bounds is None:
             return atom
         least, most = bounds
-        if isinstance(atom, Anchor) or max(least, most or 0) > MAX_REPETITIONS:
-            raise PatternError(f"up to {MAX_REPETITIONS} repetitions of characters and groups")
+        if isinstance(atom, Anchor) or max(least, most or 0) > _MAX_REPETITIONS:
+            raise PatternError(f"up to {_MAX_REPETITIONS} repetitions of characters and groups")
         if most is not None and most < least:
             raise PatternError("repetitions whose bounds ascend")
         self._take("?")  # a lazy repetition matches the same texts

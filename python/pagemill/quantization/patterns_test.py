@@ -71,7 +71,7 @@ _TREES = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(
     patterns=st.lists(_TREES, min_size=1, max_size=3),
     texts=st.lists(st.text("ab.", max_size=7), min_size=1, max_size=5),

@@ -149,7 +149,8 @@ def test_every_family_gives_its_reasons() -> None:
 )
 def test_scales_of_the_cache(directory: Path, tensors: dict[str, Any], expected: object) -> None:
     named = {f"{ATTENTION}.{name}": torch.tensor(value) for name, value in tensors.items()}
-    source = _change(directory, named | {f"{ATTENTION}.q_scale": torch.ones(1)})
+    others = {f"{ATTENTION}.{name}": torch.ones(1) for name in ("q_scale", "k_zero_point")}
+    source = _change(directory, named | others)
     weights = WeightBinder(Trace(), source)
     assert weights.kv_scales(ATTENTION) == expected
     assert weights.kv_scales("model.layers.0.self_attn") is None
