@@ -26,6 +26,7 @@ from pagemill.quantization.unquantized import UNQUANTIZED
 from pagemill.quantization.unused import check_all_used
 from pagemill.weights.declared import DeclaredTensors
 from pagemill.weights.errors import MissingTensorError, WeightsError
+from pagemill.weights.json_file import shown
 from pagemill.weights.location import TensorLocation
 from pagemill.weights.read import read_f32
 from pagemill.weights.source import ModelSource
@@ -194,7 +195,7 @@ class WeightBinder:
             if name.startswith(f"{module}.")
         )
         says = (
-            f"; it has {', '.join(beside[:_SHOWN])}, but the scheme of config.json for it is"
+            f"; it has {', '.join(map(shown, beside[:_SHOWN]))}, but the scheme of config.json for it is"
             f" {stated.name}; correct its quantization_config"
         )
         raise MissingTensorError(

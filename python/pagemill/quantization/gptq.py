@@ -16,10 +16,10 @@ from pagemill.weights.read import is_zero
 
 # What an override may say of a module. All but the first two are about how the integers were
 # found; what they are, the tensors say.
-_OVERRIDES = frozenset(
-    {"bits", "group_size"}
-    | {"act_group_aware", "damp_auto_increment", "damp_percent", "desc_act", "mse"}
-    | {"static_groups", "sym", "true_sequential"}
+_OVERRIDES = (
+    *("bits", "group_size"),
+    *("act_group_aware", "damp_auto_increment", "damp_percent", "desc_act", "mse"),
+    *("static_groups", "sym", "true_sequential"),
 )
 
 
@@ -66,8 +66,8 @@ class Gptq:
 def _scheme(section: Section, overrides: Section, layout: str) -> PackedScheme:
     """The scheme of `section` with some of its fields stated anew."""
     if overrides is not section:
-        for name in overrides.entries.keys() - _OVERRIDES:
-            raise overrides.refuse(name, overrides.get(name), ", ".join(sorted(_OVERRIDES)))
+        for name in overrides.entries.keys() - set(_OVERRIDES):
+            raise overrides.refuse(name, overrides.get(name), ", ".join(_OVERRIDES))
     bits = overrides.bits("bits", overrides.get("bits", section.get("bits")), (4, 8))
     size = overrides.get("group_size", section.get("group_size"))
     return PackedScheme("gptq", layout, bits, overrides.group("group_size", size))

@@ -171,7 +171,9 @@ def test_zero_points_may_be_missing_where_a_matrix_is_symmetric(tmp_path: Path) 
 
 def test_packed_integers_of_a_module_that_is_not_quantized(tmp_path: Path) -> None:
     weights = binder(tmp_path, gptq_tensors(), GPTQ | {"dynamic": {"-:a": {}}})
-    message = "'a.weight' is missing; it has g_idx, qweight, .* for it is unquantized; correct its"
+    message = (
+        "'a.weight' is missing; it has 'g_idx', 'qweight', .* for it is unquantized; correct its"
+    )
     with pytest.raises(MissingTensorError, match=message):
         weights.linear("a", (8, 64))
     weights = binder(tmp_path, gptq_tensors(), {"quant_method": "fp8"})

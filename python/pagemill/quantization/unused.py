@@ -46,7 +46,7 @@ def check_all_used(
         more = ", ..." if len(unused) > _SHOWN else ""
         raise UnusedTensorError(
             f"{source.path}: {source.architecture} does not use {len(unused)} of the model's"
-            f" tensors: {names}{more}; they belong to another architecture, or to a feature that"
-            " the configuration does not turn on"
+            f" tensors: {names}{more}; they belong to another architecture or to a feature that"
+            " the configuration turns off: correct it, or use another checkpoint"
         )
     return scales
