@@ -195,8 +195,8 @@ class WeightBinder:
             if name.startswith(f"{module}.")
         )
         says = (
-            f"; it has {', '.join(map(shown, beside[:_SHOWN]))}, but the scheme of config.json for it is"
-            f" {stated.name}; correct its quantization_config"
+            f"; it has {', '.join(map(shown, beside[:_SHOWN]))}, but the scheme of config.json"
+            f" for it is {stated.name}; correct its quantization_config"
         )
         raise MissingTensorError(
             f"{self._source.path}: the tensor '{module}.weight' is missing{says if beside else ''}"
