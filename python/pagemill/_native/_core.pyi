@@ -233,8 +233,8 @@ class RunnerLimits:
         prefix_caching: bool = True,
         pooling: bool = False,
     ) -> None:
-        """`kv_groups`: one of full attention by default; a runner of a NativeExecutor has those of
-        its program."""
+        """`kv_groups`: one of full attention by default; for a NativeExecutor those that
+        `kv_groups` makes of its program."""
     @property
     def max_num_tokens(self) -> int: ...
     @property

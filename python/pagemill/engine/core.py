@@ -209,11 +209,7 @@ def _limits(
         vocab_size=built.vocab_size,
         num_blocks=num_blocks,
         block_size=config.cache.block_size,
-        # Of executors that are not native, which page each group by itself.
-        kv_groups=[
-            _native.KvGroupOptions(kind=group.kind, window_tokens=group.window)
-            for group in built.kv_groups
-        ],
+        kv_groups=sizes.kv_groups(built, config),
         chunked_prefill=built.chunked_prefill,
         prefix_caching=built.prefix_caching,
         pooling=built.pooling,
