@@ -9,10 +9,11 @@
 #include <string>
 #include <utility>
 
-#include "cc/comm/communicator.h"
+#include "cc/comm/group.h"
 #include "cc/device/core_count.h"
 #include "cc/device/numa.h"
 #include "cc/device/populate_ahead.h"
+#include "cc/ops/collective.h"
 #include "cc/program/activation_plan.h"
 #include "cc/program/greedy_tail.h"
 #include "cc/program/kv/cache_pages.h"
@@ -55,16 +56,11 @@ void PoisonFloats(std::byte* data, int64_t bytes) {
 }
 
 // Collectives know how many ranks they were traced for.
-Status CheckGroup(const Program& program, const comm::Communicator* group) {
-  const int32_t ranks = group == nullptr ? 1 : group->num_ranks();
-  const int32_t rank = group == nullptr ? 0 : group->rank();
+Status CheckGroups(const Program& program, const comm::Groups& groups) {
   for (const Op& op : program.ops()) {
-    const int64_t wanted = op.attributes.GetInt("ranks", ranks);
-    if (wanted == ranks && op.attributes.GetInt("rank", rank) == rank) continue;
-    return InvalidArgument(LinePrefix(op.line) + op.name + " is for " +
-                           (wanted == ranks ? "another rank" : std::to_string(wanted) + " ranks") +
-                           ", this executor is rank " + std::to_string(rank) + " of " +
-                           std::to_string(ranks));
+    const Status status = ops::CheckGroups(op.attributes, groups);
+    if (status.ok()) continue;
+    return InvalidArgument(LinePrefix(op.line) + op.name + " " + status.message());
   }
   return OkStatus();
 }
@@ -95,7 +91,7 @@ struct NativeExecutor::Bound {
   StepViews step;
   ops::BatchView batch;
   ops::KernelContext context;
-  std::shared_ptr<comm::Communicator> group;  // of the context
+  comm::Groups groups;  // of the context
   std::optional<GreedyTail> greedy_tail;
   bool greedy = false;  // the step that runs ends with it
   TensorView logits;    // rank 0 where the program has none
@@ -134,8 +130,8 @@ Status NativeExecutor::Bound::AllocateMemory(const Target& target) {
   if (!placed.ok()) placement = {};
   pool = std::make_unique<device::ThreadPool>(
       device::ThreadPoolOptions{.num_threads = kernels.num_threads});
-  group = target.group;
-  context = {.pool = pool.get(), .workspace = workspace.bytes(), .group = target.group.get()};
+  groups = target.groups;
+  context = {.pool = pool.get(), .workspace = workspace.bytes(), .groups = &groups};
   const PackCache cache(options.pack_cache_folder);
   PM_ASSIGN_OR_RETURN(
       packed,
@@ -339,7 +335,7 @@ void NativeExecutor::Bound::WalkInstrumented() {
 StatusOr<std::unique_ptr<NativeExecutor>> NativeExecutor::Create(Program program,
                                                                  const Target& target,
                                                                  const ExecutorOptions& options) {
-  PM_RETURN_IF_ERROR(CheckGroup(program, target.group.get()));
+  PM_RETURN_IF_ERROR(CheckGroups(program, target.groups));
   auto bound = std::make_unique<Bound>();
   PM_ASSIGN_OR_RETURN(bound->kernels, SelectKernels(program, target, options));
   PM_ASSIGN_OR_RETURN(bound->plan, PlanMemory(program, target, options));
@@ -365,7 +361,7 @@ Status NativeExecutor::Execute(const ops::BatchView& batch, ExecutorOutput* outp
   } else {
     b.Walk();
   }
-  if (b.context.group != nullptr) PM_RETURN_IF_ERROR(b.context.group->status());
+  PM_RETURN_IF_ERROR(b.groups.status());
   output->logits = b.greedy ? TensorView{} : b.logits;
   output->pooled = b.pooled;
   output->maxima = {};
@@ -379,7 +375,7 @@ const Program& NativeExecutor::program() const { return bound_->program; }
 const ExecutorOptions& NativeExecutor::options() const { return bound_->options; }
 const MemoryPlan& NativeExecutor::memory_plan() const { return bound_->plan; }
 const KernelSelection& NativeExecutor::kernels() const { return bound_->kernels; }
-comm::Communicator* NativeExecutor::group() { return bound_->group.get(); }
+const comm::Groups& NativeExecutor::groups() const { return bound_->groups; }
 device::ThreadPool* NativeExecutor::thread_pool() { return bound_->pool.get(); }
 step::PageStore* NativeExecutor::pages() { return bound_->pages.get(); }
 const PackedWeights& NativeExecutor::packed_weights() const { return bound_->packed; }

@@ -28,7 +28,6 @@ if _core.version != pagemill.__version__:
 
 from pagemill._native._core import (  # noqa: E402  (after the checks)
     Capabilities,
-    Communicator,
     Engine,
     EngineOptions,
     EngineStats,
@@ -55,6 +54,7 @@ from pagemill._native._core import (  # noqa: E402  (after the checks)
     SyntheticLoad,
     TokenLogprobs,
     TraceReplay,
+    World,
     best_prefix_hits,
     data_caches,
     detect_capabilities,
@@ -70,7 +70,6 @@ from pagemill._native._core import (  # noqa: E402  (after the checks)
 
 __all__ = [
     "Capabilities",
-    "Communicator",
     "Engine",
     "EngineOptions",
     "EngineStats",
@@ -97,6 +96,7 @@ __all__ = [
     "SyntheticLoad",
     "TokenLogprobs",
     "TraceReplay",
+    "World",
     "best_prefix_hits",
     "data_caches",
     "detect_capabilities",
