@@ -150,11 +150,9 @@ def follow_steps(executor: NativeExecutor, world: World) -> None:
 class NativeExecutor:
     """Runs a program with the CPU's kernels."""
 
-    def __init__(
-        self, text: str, options: ExecutorOptions, world: World | None = None
-    ) -> None:
-        """`world`: the ranks that the program was divided among, if it was; its threads then stay on
-        this rank's share of the CPUs."""
+    def __init__(self, text: str, options: ExecutorOptions, world: World | None = None) -> None:
+        """`world`: the ranks that the program was divided among, if it was; its threads then
+        stay on this rank's share of the CPUs."""
     def execute(
         self,
         *,

@@ -37,9 +37,7 @@ _STOP_LIMIT_S = 5.0
 class RankWorkers:
     """Ranks 1 to n - 1 as processes, and rank 0's place in the group."""
 
-    def __init__(
-        self, world: _native.World, processes: Sequence[subprocess.Popen[bytes]]
-    ) -> None:
+    def __init__(self, world: _native.World, processes: Sequence[subprocess.Popen[bytes]]) -> None:
         self.world = world
         self._processes = processes
 

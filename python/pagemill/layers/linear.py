@@ -55,7 +55,7 @@ def row_parallel(
         y = _scaled_linear(x, scaled, vector, (out,))
     else:
         y = ops.linear(x, weights.matrix(f"{name}.weight", shape, columns=columns), vector)
-    return y if columns.whole else ops.all_reduce(y, ranks=weights.shard.ranks)
+    return y if columns.whole else ops.all_reduce(y, shard=weights.shard)
 
 
 def _scaled_linear(

@@ -33,7 +33,7 @@ GOOD: list[tuple[Callable[[_Values], Tensor], tuple[int | str, ...]]] = [
     (lambda v: ops.embedding(v.i32("T"), v.weight("q4_k", 9, 256)), ("T", 256)),
     (lambda v: ops.add(v.f32("T", 4), v.f32("T", 4)), ("T", 4)),
     (lambda v: ops.add(v.f32("T", 4), v.weight("f32", 4)), ("T", 4)),
-    (lambda v: ops.all_reduce(v.f32("T", 4), ranks=2), ("T", 4)),
+    (lambda v: ops.all_reduce(v.f32("T", 4), shard=Shard(0, 2)), ("T", 4)),
     (lambda v: ops.all_gather(v.f32("L", 5), 9, shard=Shard(1, 2)), ("L", 9)),
     (lambda v: ops.rms_norm(v.f32("T", 3, 8), v.weight("f32", 8), eps=1), ("T", 3, 8)),
     (
@@ -96,7 +96,6 @@ BAD: list[tuple[Callable[[_Values], object], str]] = [
     (lambda v: ops.add(v.f32("T", 4), v.f32("L", 4)), r"\[T, 4\] but .* \[L, 4\]"),
     (lambda v: ops.add(v.f32("T", 4), v.weight("f32", 5)), r"must be \[4\], got \[5\]"),
     (lambda v: ops.add(v.f32("T", 4), v.weight("bf16", 4)), "must be f32, got bf16"),
-    (lambda v: ops.all_reduce(v.f32("T", 4), ranks=0), "one rank or more, not 0"),
     (lambda v: ops.all_gather(v.f32("L", 4), 9, shard=Shard(1, 2)), "has 5 of 9 columns, x0 has 4"),
     (lambda v: ops.rms_norm(v.f32("T", 8), v.weight("f32", 4), eps=1), r"must be \[8\]"),
     (lambda v: ops.linear(v.f32("T", 8), v.weight("f32", 6, 4)), "rows of 8, weight w0 takes 4"),
