@@ -340,6 +340,13 @@ TEST(SharedMemoryGroupTest, ACallThatDiffersFromAPeersIsAnError) {
       return group.ReduceScatter(DType::kF32, in.data(), out.data(), counts);
     };
   };
+  const auto gather = [](int64_t rows, int64_t first, int64_t second) {
+    return [=](Group& group) {
+      const std::vector<int64_t> widths = {first, second};
+      std::byte in[8] = {}, out[8];
+      return group.AllGather(in, out, rows, widths);
+    };
+  };
   const auto exchange = [](int64_t given, int64_t taken) {
     return [=](Group& group) {
       std::vector<int64_t> in_bytes = {given, given}, out_bytes = {taken, taken};
@@ -354,6 +361,8 @@ TEST(SharedMemoryGroupTest, ACallThatDiffersFromAPeersIsAnError) {
   ExpectMismatch(reduce(DType::kF32, 4), scatter(2, 2));
   ExpectMismatch(scatter(2, 3), scatter(3, 2));
   ExpectMismatch(exchange(3, 4), exchange(5, 3));
+  ExpectMismatch(gather(1, 2, 6), gather(2, 1, 3));
+  ExpectMismatch(gather(1, 2, 6), gather(1, 6, 2));
   // An empty call of one rank alone shows in the next.
   ExpectMismatch(reduce(DType::kF32, 3), reduce(DType::kF32, 0));
   ExpectMismatch(reduce(DType::kF32, 0), [](Group&) { return OkStatus(); });
