@@ -72,13 +72,13 @@ struct Collective {
 };
 
 // An implementation:
-//  1. does what the table above and the comments of the calls say, for every size, 0 included, and
+//  1. does what the table above and the comments of the calls say, forevery size, 0 included, and
 //     for operands that are only as aligned as their elements;
 //  2. adds in an order that depends on nothing but the sizes and the number of ranks, so that a
 //  call
 //     gives the same bits every time, and all ranks of an all-reduce get the same bits;
 //  3. adds bf16 and f16 in f32 and rounds each sum once, to nearest even; i32 wraps around;
-//  4. lets no rank wait for ever: if a peer has died, has left, or makes another call, the call
+//  4. lets no rank wait forever: if a peer has died, has left, or makes another call, the call
 //     returns why, status() keeps it, and every peer gets an error too;
 //  5. ends all groups of a rank together: after one has failed, the rank gives nothing to another,
 //     which would take it for a result.
@@ -114,7 +114,7 @@ class Group {
 
   // To and from one other rank; ranks outside the pair make no call. Messages of a pair arrive in
   // order, whatever goes the other way. A small message may be sent before the receiver wants it;
-  // a large one waits for it, so that two ranks which send to one another first may wait for ever.
+  // a large one waits for it, so that two ranks which send to one another first may wait forever.
   Status Send(std::span<const std::byte> data, int32_t to);
   Status Receive(std::span<std::byte> data, int32_t from);
 
@@ -124,7 +124,7 @@ class Group {
   // OK, or why the group has ended, which every later call returns.
   virtual const Status& status() const = 0;
 
-  // Ends the group for every rank; for one that cannot go on. Idempotent.
+  // Ends the group forevery rank; for one that cannot go on. Idempotent.
   virtual void Leave() = 0;
 
  protected:

@@ -46,7 +46,7 @@ class SharedMemoryGroup final : public Group {
   Status RunBroadcast(const Collective& call);
   Status RunSend(const Collective& call);
   Status RunReceive(const Collective& call);
-  // A piece of a sum: what all ranks have of `size` elements at `in`, which this rank gives.
+  // The next piece of a sum: gives `bytes` at `in`, and finds those of all ranks.
   Status GatherParts(const std::byte* in, int64_t bytes, std::span<const std::byte*> parts);
 
   SharedMemoryWorld* const world_;

@@ -1,7 +1,5 @@
 // Threads as ranks: one mapping, so that a thread sanitizer sees every access. Processes as ranks:
 // shared_memory_process_test.cc.
-#include "cc/comm/shared_memory_group.h"
-
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
@@ -79,7 +77,7 @@ class ConformanceTest : public ::testing::TestWithParam<int32_t> {};
 TEST_P(ConformanceTest, EveryCallOfEverySizeGivesWhatItHasTo) {
   for (const int32_t spin_us : {0, 50}) {
     RunRanks(MakeSegment({.tensor = GetParam()}), spin_us, [](Group& group) {
-      conformance::CheckCollectives(group, 11, 200);
+      conformance::CheckCollectives(group, 11, 120);
       conformance::CheckSumsAreRoundedOnce(group);
       CheckRankOrder(group, 3, 577);
     });
@@ -91,7 +89,7 @@ INSTANTIATE_TEST_SUITE_P(TwoToFour, ConformanceTest, ::testing::Values(2, 3, 4))
 TEST(SharedMemoryGroupTest, GroupsOfAllAxesWorkSideBySide) {
   RunWorlds(MakeSegment({.data = 2, .pipeline = 2, .tensor = 2}), 20, [](SharedMemoryWorld& world) {
     const Groups groups = world.groups();
-    for (uint32_t round = 0; round < 6; ++round) {
+    for (uint32_t round = 0; round < 3; ++round) {
       for (Axis axis : kAxes) conformance::CheckCollectives(*groups.at(axis), round, 20);
     }
   });
@@ -286,7 +284,7 @@ TEST(SharedMemoryGroupTest, ARankThatLeavesEndsEveryCallOfItsPeers) {
 }
 
 TEST(SharedMemoryGroupTest, ARankThatEndsInOneGroupEndsInAll) {
-  // 0 1 / 2 3 are the tensor groups: 3 leaves, and 0 hears of it in calls with 1 alone.
+  // 0 1 / 2 3 are the tensor groups: 3 leaves, and 0 notices in calls with 1 alone.
   RunWorlds(MakeSegment({.data = 2, .tensor = 2}), 10, [](SharedMemoryWorld& world) {
     const Groups groups = world.groups();
     std::vector<float> x(3);

@@ -104,6 +104,17 @@ TEST(RankStepsTest, EveryRankRunsTheSameStepsSmallAndLarge) {
   for (const Status& end : ranks.ends) EXPECT_TRUE(end.ok()) << end.ToString();
 }
 
+TEST(RankStepsTest, AStepWithoutTokensReachesEveryRank) {
+  Ranks ranks(2);
+  ranks.Run([](LeadingExecutor& leading) {
+    program::ExecutorOutput output;
+    ASSERT_TRUE(leading.Execute(StepArrays(16, 1).view(), &output).ok());
+    ASSERT_TRUE(leading.Execute(Step(1, 1).view(), &output).ok());
+  });
+  EXPECT_EQ(ranks.recorders[1].steps.size(), 2u);
+  EXPECT_EQ(ranks.recorders[1].steps, ranks.recorders[0].steps);
+}
+
 TEST(RankStepsTest, EveryRankIsToldWhetherMaximaAreEnough) {
   Ranks ranks(2);
   ranks.Run([](LeadingExecutor& leading) {

@@ -1,6 +1,7 @@
 // File: cc/comm/testing/fake_group.h
 // A group without peers, for tests of what calls one: it acts as if every rank gave what this rank
-// gives, and remembers the calls. Test code only.
+// gives, and remembers the calls (but not what
+// they point to). Test code only.
 //
 //   auto tensor = std::make_shared<testing::FakeGroup>(/*rank=*/1, /*num_ranks=*/4);
 //   groups.Set(Axis::kTensor, tensor);
