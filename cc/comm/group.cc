@@ -31,7 +31,9 @@ void CheckCall(const Collective& call, int32_t rank, int32_t num_ranks) {
   PM_CHECK(!sums || CanAdd(call.dtype));
   PM_CHECK(!of_pair || call.peer != rank);
   PM_CHECK(!by_rank || AreCounts(call.counts, num_ranks));
-  PM_CHECK(call.kind != Kind::kAllToAll || AreCounts(call.out_counts, num_ranks));
+  if (call.kind != Kind::kAllToAll) return;
+  const auto self = static_cast<size_t>(rank);
+  PM_CHECK(AreCounts(call.out_counts, num_ranks) && call.counts[self] == call.out_counts[self]);
 }
 
 }  // namespace

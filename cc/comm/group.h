@@ -72,14 +72,14 @@ struct Collective {
 };
 
 // An implementation:
-//  1. does what the table above and the comments of the calls say, forevery size, 0 included, and
+//  1. does what the table above and the comments of the calls say, for every size, 0 included, and
 //     for operands that are only as aligned as their elements;
-//  2. adds in an order that depends on nothing but the sizes and the number of ranks, so that a
-//  call
-//     gives the same bits every time, and all ranks of an all-reduce get the same bits;
+//  2. adds in an order that depends on nothing but the sizes and the number of ranks: a call gives
+//     the same bits every time, and all ranks of an all-reduce get the same bits;
 //  3. adds bf16 and f16 in f32 and rounds each sum once, to nearest even; i32 wraps around;
-//  4. lets no rank wait forever: if a peer has died, has left, or makes another call, the call
-//     returns why, status() keeps it, and every peer gets an error too;
+//  4. lets no rank wait forever for one that has died or left or, in a call of all ranks, makes
+//     another call of all ranks: the call returns why, status() keeps it, and every peer gets an
+//     error too (a message that is never sent is waited for as long as its sender lives);
 //  5. ends all groups of a rank together: after one has failed, the rank gives nothing to another,
 //     which would take it for a result.
 // group_conformance.h checks 1 to 3.

@@ -56,6 +56,8 @@ TEST(GroupDeathTest, CallsThatNoCallerMayMakeAbort) {
   const std::vector<int64_t> three = {1, 2, 3};
   EXPECT_DEATH((void)group.AllReduce(DType::kQ4_0, &x, &x, 1), "CanAdd");
   EXPECT_DEATH((void)group.AllGather(&x, &x, 1, three), "AreCounts");
+  const std::vector<int64_t> in = {1, 2}, out = {2, 1};
+  EXPECT_DEATH((void)group.AllToAll(&x, in, &x, out), "out_counts");
   EXPECT_DEATH((void)group.Broadcast({}, 2), "peer");
   EXPECT_DEATH((void)group.Send({}, 0), "of_pair");
 }

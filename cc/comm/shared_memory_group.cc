@@ -28,7 +28,7 @@ class Fingerprint {
   uint64_t value() const { return value_; }
 
  private:
-  uint64_t value_ = 0;
+  uint64_t value_ = 1;  // not 0, so that zeros count too
 };
 
 int64_t SumOf(std::span<const int64_t> counts) {
@@ -188,11 +188,16 @@ Status SharedMemoryGroup::RunAllGather(const Collective& call) {
   return OkStatus();
 }
 
-// In rounds of a piece for each rank, and one from each. No rank waits in a circle: what it waits
-// for before it posts a piece of round k, and what it takes in round k, others did in rounds before
-// k, or post in round k without waiting for this rank's round k.
+// In rounds: a rank posts a piece to each rank, then takes one from each. It cannot deadlock: to
+// post in round k a rank waits only for others to take what it posted in round k - 2, and to take
+// in round k only for what others post in round k.
+//
+// A piece without data tells peers that wait in a call of all ranks that this one makes another.
 Status SharedMemoryGroup::RunAllToAll(const Collective& call) {
   const auto self = static_cast<size_t>(rank()), ranks = static_cast<size_t>(num_ranks());
+  all_.StartCall(Fingerprint(call.kind).value());
+  PM_RETURN_IF_ERROR(all_.NextPiece());
+  all_.Begin();
   int64_t longest = 0;
   for (size_t r = 0; r < ranks; ++r) {
     if (r == self) continue;
@@ -200,7 +205,6 @@ Status SharedMemoryGroup::RunAllToAll(const Collective& call) {
     from_[r].StartCall(Fingerprint(call.kind).Add(call.out_counts[r]).value());
     longest = std::max({longest, call.counts[r], call.out_counts[r]});
   }
-  PM_CHECK(call.counts[self] == call.out_counts[self]);
   if (call.counts[self] > 0) {
     std::memcpy(call.out + SumOf(call.out_counts.first(self)),
                 call.in + SumOf(call.counts.first(self)), static_cast<size_t>(call.counts[self]));

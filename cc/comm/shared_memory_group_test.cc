@@ -359,6 +359,7 @@ TEST(SharedMemoryGroupTest, ACallThatDiffersFromAPeersIsAnError) {
   ExpectMismatch(reduce(DType::kF32, 4), scatter(2, 2));
   ExpectMismatch(scatter(2, 3), scatter(3, 2));
   ExpectMismatch(exchange(3, 4), exchange(5, 3));
+  ExpectMismatch(reduce(DType::kF32, 3), exchange(3, 3));
   ExpectMismatch(gather(1, 2, 6), gather(2, 1, 3));
   ExpectMismatch(gather(1, 2, 6), gather(1, 6, 2));
   // An empty call of one rank alone shows in the next.
