@@ -1,8 +1,9 @@
 #include "cc/bindings/batch_arrays.h"
 
 #include <algorithm>
-#include <initializer_list>
 #include <string>
+#include <string_view>
+#include <type_traits>
 
 #include "cc/bindings/status_error.h"
 
@@ -14,9 +15,10 @@ namespace {
 
 // A read-only numpy array over memory of the batch. It has no owner: the batch outlives the call
 // that it is passed to.
-nb::object View(const int32_t* data, std::initializer_list<size_t> shape) {
+nb::object View(const int32_t* data, const std::vector<size_t>& shape) {
   static constexpr int32_t kNothing = 0;  // numpy wants an address for an empty array too
-  return nb::cast(nb::ndarray<nb::numpy, const int32_t>(data == nullptr ? &kNothing : data, shape),
+  return nb::cast(nb::ndarray<nb::numpy, const int32_t>(data == nullptr ? &kNothing : data,
+                                                        shape.size(), shape.data()),
                   nb::rv_policy::reference);
 }
 
@@ -24,71 +26,127 @@ void Require(bool condition, const std::string& message) {
   if (!condition) ThrowIfError(InvalidArgument(message));
 }
 
-void RequireLength(const char* name, const Int32Vector& array, size_t length) {
-  Require(array.size() == length, std::string(name) + " must have " + std::to_string(length) +
-                                      " elements, got " + std::to_string(array.size()));
-}
-
-void RequireRange(const char* name, const int32_t* data, size_t size, int32_t low, int64_t high) {
-  for (size_t i = 0; i < size; ++i) {
+void RequireRange(std::string_view name, const int32_t* data, int64_t size, int32_t low,
+                  int64_t high) {
+  for (int64_t i = 0; i < size; ++i) {
     Require(data[i] >= low && data[i] < high,
             std::string(name) + " must be from " + std::to_string(low) + " to " +
                 std::to_string(high - 1) + ", got " + std::to_string(data[i]));
   }
 }
 
+nb::object Item(const nb::dict& from, std::string_view name) {
+  const nb::str key(name.data(), name.size());
+  Require(from.contains(key), "the batch has no " + std::string(name));
+  return from[key];
+}
+
+template <typename Rows>
+nb::dict ToDict(const ops::StepArrays& step, const auto& arrays, const Rows& rows) {
+  nb::dict dict;
+  for (const auto& row : rows) {
+    std::vector<size_t> shape = {static_cast<size_t>(ops::NumRows(row, step))};
+    if constexpr (std::is_same_v<std::decay_t<decltype(arrays)>, ops::KvArrays>) {
+      if (row.per_block) shape.push_back(static_cast<size_t>(arrays.block_table_stride));
+    }
+    dict[nb::str(row.name.data(), row.name.size())] = View(arrays.*row.data, shape);
+  }
+  return dict;
+}
+
 }  // namespace
 
-nb::dict BatchToArrays(const ops::BatchView& batch) {
-  const size_t tokens = static_cast<size_t>(batch.num_tokens);
-  const size_t requests = static_cast<size_t>(batch.num_requests);
-  nb::dict arrays;
-  arrays["token_ids"] = View(batch.token_ids, {tokens});
-  arrays["positions"] = View(batch.positions, {tokens});
-  arrays["slot_mapping"] = View(batch.slot_mapping, {tokens});
-  arrays["query_start"] = View(batch.query_start, {requests + 1});
-  arrays["seq_lens"] = View(batch.seq_lens, {requests});
-  arrays["block_table"] =
-      View(batch.block_table, {requests, static_cast<size_t>(batch.block_table_stride)});
-  arrays["logits_rows"] = View(batch.logits_rows, {static_cast<size_t>(batch.num_logits_rows)});
-  arrays["block_size"] = batch.block_size;
+nb::dict BatchToArrays(const ops::StepBatch& batch) {
+  nb::dict arrays = ToDict(batch, static_cast<const ops::StepArrays&>(batch), ops::kStepArrays);
+  nb::list tables;
+  for (const ops::KvArrays& kv : batch.kv) {
+    nb::dict table = ToDict(batch, kv, ops::kKvArrays);
+    for (const auto& row : ops::kKvNumbers) {
+      table[nb::str(row.name.data(), row.name.size())] = kv.*row.value;
+    }
+    tables.append(table);
+  }
+  arrays["kv"] = tables;
   return arrays;
 }
 
-ops::BatchView BatchArrays::ToBatchView(int32_t block_size, int32_t num_blocks) const {
-  const size_t tokens = token_ids.size();
-  const size_t requests = seq_lens.size();
-  RequireLength("positions", positions, tokens);
-  RequireLength("slot_mapping", slot_mapping, tokens);
-  RequireLength("query_start", query_start, requests + 1);
-  Require(block_table.shape(0) == requests, "block_table must have a row per request");
-  const int64_t num_slots = int64_t{num_blocks} * block_size;
-  RequireRange("slot_mapping", slot_mapping.data(), tokens, 0, num_slots);
-  RequireRange("logits_rows", logits_rows.data(), logits_rows.size(), 0,
-               static_cast<int64_t>(tokens));
-  RequireRange("block_table", block_table.data(), block_table.size(), 0, num_blocks);
-  const int64_t most_tokens = static_cast<int64_t>(block_table.shape(1)) * block_size;
-  RequireRange("seq_lens", seq_lens.data(), requests, 1, most_tokens + 1);
-  Require(query_start.data()[0] == 0 &&
-              query_start.data()[requests] == static_cast<int32_t>(tokens) &&
-              std::is_sorted(query_start.data(), query_start.data() + requests + 1),
+template <typename Arrays>
+void BatchArrays::Read(const nb::dict& from, Arrays* to) {
+  constexpr bool kIsTable = std::is_same_v<Arrays, ops::KvArrays>;
+  const auto read = [&](const auto& row) {
+    Array array;
+    const std::string name(row.name);
+    Require(nb::try_cast(Item(from, row.name), array), name + " must be an array of int32");
+    Require(array.ndim() == (row.per_block ? 2u : 1u), name + " has the wrong number of dimensions");
+    const int64_t rows = ops::NumRows(row, batch_);
+    Require(static_cast<int64_t>(array.shape(0)) == rows,
+            name + " must have " + std::to_string(rows) + " rows, got " +
+                std::to_string(array.shape(0)));
+    if constexpr (kIsTable) {
+      if (row.per_block) to->block_table_stride = static_cast<int64_t>(array.shape(1));
+    }
+    to->*row.data = array.data();
+    kept_.push_back(std::move(array));
+  };
+  if constexpr (kIsTable) {
+    for (const auto& row : ops::kKvArrays) read(row);
+    for (const auto& row : ops::kKvNumbers) {
+      to->*row.value = nb::cast<int32_t>(Item(from, row.name));
+    }
+  } else {
+    for (const auto& row : ops::kStepArrays) read(row);
+  }
+}
+
+void BatchArrays::CheckStep() const {
+  const ops::StepBatch& b = batch_;
+  RequireRange("logits_rows", b.logits_rows, b.num_logits_rows, 0, b.num_tokens);
+  RequireRange("seq_lens", b.seq_lens, b.num_requests, 1, int64_t{INT32_MAX} + 1);
+  Require(b.query_start[0] == 0 && b.query_start[b.num_requests] == b.num_tokens &&
+              std::is_sorted(b.query_start, b.query_start + b.num_requests + 1),
           "query_start must ascend from 0 to the number of tokens");
-  for (size_t r = 0; r < requests; ++r) {
-    Require(query_start.data()[r + 1] - query_start.data()[r] <= seq_lens.data()[r],
+  for (int32_t r = 0; r < b.num_requests; ++r) {
+    Require(b.query_start[r + 1] - b.query_start[r] <= b.seq_lens[r],
             "a request runs more tokens than its seq_lens");
   }
-  return {.num_tokens = static_cast<int32_t>(tokens),
-          .num_requests = static_cast<int32_t>(requests),
-          .num_logits_rows = static_cast<int32_t>(logits_rows.size()),
-          .block_size = block_size,
-          .token_ids = token_ids.data(),
-          .positions = positions.data(),
-          .slot_mapping = slot_mapping.data(),
-          .query_start = query_start.data(),
-          .seq_lens = seq_lens.data(),
-          .block_table = block_table.data(),
-          .block_table_stride = static_cast<int64_t>(block_table.shape(1)),
-          .logits_rows = logits_rows.data()};
+}
+
+void BatchArrays::CheckTable(const ops::KvArrays& table, int32_t num_pages) const {
+  const ops::StepBatch& b = batch_;
+  const int64_t num_slots = int64_t{num_pages} * table.block_size;
+  RequireRange("slot_mapping", table.slot_mapping, b.num_tokens, 0, num_slots);
+  RequireRange("block_table", table.block_table, b.num_requests * table.block_table_stride, 0,
+               num_pages);
+  const int64_t most_tokens = table.block_table_stride * table.block_size;
+  RequireRange("seq_lens", b.seq_lens, b.num_requests, 1, most_tokens + 1);
+  RequireRange("num_common_blocks", &table.num_common_blocks, 1, 0, table.block_table_stride + 1);
+}
+
+BatchArrays::BatchArrays(const nb::dict& arrays, const program::KvLayout& layout) {
+  const auto rows = [&](const char* name) {
+    return static_cast<int32_t>(nb::len(Item(arrays, name)));
+  };
+  batch_.num_tokens = rows("token_ids");
+  batch_.num_requests = rows("seq_lens");
+  batch_.num_logits_rows = rows("logits_rows");
+  Read(arrays, static_cast<ops::StepArrays*>(&batch_));
+  CheckStep();
+  const std::vector<int32_t> block_sizes = layout.TableBlockSizes();
+  const nb::object kv = Item(arrays, "kv");
+  Require(nb::len(kv) == block_sizes.size(),
+          "kv must have an entry for each of " + std::to_string(block_sizes.size()) +
+              " block tables, got " + std::to_string(nb::len(kv)));
+  for (size_t t = 0; t < block_sizes.size(); ++t) {
+    ops::KvArrays table;
+    Read(nb::cast<nb::dict>(kv[t]), &table);
+    Require(table.block_size == block_sizes[t],
+            "block table " + std::to_string(t) + " has blocks of " +
+                std::to_string(block_sizes[t]) + " tokens, got " +
+                std::to_string(table.block_size));
+    CheckTable(table, layout.geometry.num_blocks);
+    tables_.push_back(table);
+  }
+  batch_.kv = tables_;
 }
 
 }  // namespace pagemill::bindings

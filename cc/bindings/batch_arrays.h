@@ -1,33 +1,46 @@
 // File: cc/bindings/batch_arrays.h
-// A step's batch as numpy arrays, both ways. Array names are those of ops::BatchView.
+// A step's batch as numpy arrays, both ways, by the names of the table in cc/ops/batch_view.h:
+//
+//   {"token_ids": int32[tokens], ..., "kv": [{"block_size": 16, "num_common_blocks": 0,
+//    "slot_mapping": int32[tokens], "block_table": int32[requests, blocks]}, ...]}
+//
+// with an entry of "kv" for each block table.
 #ifndef PAGEMILL_CC_BINDINGS_BATCH_ARRAYS_H_
 #define PAGEMILL_CC_BINDINGS_BATCH_ARRAYS_H_
 
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 
+#include <vector>
+
 #include "cc/ops/batch_view.h"
+#include "cc/program/kv/kv_layout.h"
 
 namespace pagemill::bindings {
 
-using Int32Vector =
-    nanobind::ndarray<const int32_t, nanobind::ndim<1>, nanobind::c_contig, nanobind::device::cpu>;
-using Int32Matrix =
-    nanobind::ndarray<const int32_t, nanobind::ndim<2>, nanobind::c_contig, nanobind::device::cpu>;
+// Read-only views of the batch's arrays. They are valid as long as the batch: for one step.
+nanobind::dict BatchToArrays(const ops::StepBatch& batch);
 
-// Read-only views of the batch's arrays by name, and `block_size`. They are valid as long as the
-// batch: for one step.
-nanobind::dict BatchToArrays(const ops::BatchView& batch);
+// A batch over arrays that Python made, which it keeps.
+class BatchArrays {
+ public:
+  // Checks lengths, order and ranges, so that no kernel reads beyond an array or the pages of
+  // `layout`. Throws StatusException (kInvalidArgument).
+  BatchArrays(const nanobind::dict& arrays, const program::KvLayout& layout);
 
-// Arrays of a batch that Python made.
-struct BatchArrays {
-  Int32Vector token_ids, positions, slot_mapping, query_start, seq_lens;
-  Int32Matrix block_table;
-  Int32Vector logits_rows;
+  const ops::StepBatch& batch() const { return batch_; }
 
-  // Checks lengths, order and ranges, so that no kernel reads beyond an array or the cache of
-  // `num_blocks` blocks. Throws StatusException (kInvalidArgument).
-  ops::BatchView ToBatchView(int32_t block_size, int32_t num_blocks) const;
+ private:
+  template <typename Arrays>
+  void Read(const nanobind::dict& from, Arrays* to);
+  void CheckStep() const;
+  void CheckTable(const ops::KvArrays& table, int32_t num_pages) const;
+
+  using Array =
+      nanobind::ndarray<const int32_t, nanobind::c_contig, nanobind::device::cpu>;
+  std::vector<Array> kept_;
+  std::vector<ops::KvArrays> tables_;
+  ops::StepBatch batch_;
 };
 
 }  // namespace pagemill::bindings

@@ -10,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "cc/bindings/batch_arrays.h"
 #include "cc/bindings/bindings.h"
 #include "cc/bindings/collectable.h"
 #include "cc/bindings/engine_holder.h"
@@ -28,6 +27,8 @@ using step::RequestId;
 using step::SamplingParams;
 
 namespace {
+
+using Int32Vector = nb::ndarray<const int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 using WithoutGil = nb::call_guard<nb::gil_scoped_release>;
 

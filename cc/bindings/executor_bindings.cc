@@ -5,11 +5,11 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <cinttypes>
 #include <cstdio>
-#include <cstring>
 #include <memory>
 #include <string>
 #include <utility>
@@ -25,6 +25,7 @@
 #include "cc/comm/shared_memory_world.h"
 #include "cc/program/native_executor.h"
 #include "cc/program/program.h"
+#include "cc/tensor/to_float.h"
 
 namespace pagemill::bindings {
 
@@ -35,44 +36,52 @@ using program::Program;
 
 namespace {
 
-// Ids index the rows of embedding tables; a batch from Python may hold anything.
-void RequireIdsInTables(const Program& program, const BatchArrays& arrays) {
+// Ids index the rows of tables; a batch from Python may hold anything.
+void RequireIdsInTables(const Program& program, const ops::StepBatch& batch) {
   for (const program::Op& op : program.ops()) {
     if (op.name != "embedding" || op.inputs.size() < 2) continue;
     const program::Value& ids = program.value(op.inputs[0]);
-    const Int32Vector& array = ids.name == "positions" ? arrays.positions : arrays.token_ids;
     const int64_t rows = program.value(op.inputs[1]).shape.dims[0];
-    const auto outside = [&](int32_t id) { return id < 0 || id >= rows; };
-    if (std::any_of(array.data(), array.data() + array.size(), outside)) {
+    for (const auto& row : ops::kStepArrays) {
+      if (row.name != ids.name) continue;
+      const int32_t* array = batch.*row.data;
+      if (std::all_of(array, array + ops::NumRows(row, batch),
+                      [rows](int32_t id) { return id >= 0 && id < rows; })) {
+        continue;
+      }
       ThrowIfError(InvalidArgument(ids.name + " must be from 0 to " + std::to_string(rows - 1)));
     }
   }
 }
 
-// A numpy array that owns a copy of the view's rows; None for rank 0.
-nb::object CopyRows(const TensorView& view) {
-  if (view.rank == 0) return nb::none();
-  const size_t rows = static_cast<size_t>(view.shape[0]);
-  const size_t columns = static_cast<size_t>(view.shape[1]);
-  auto copy = std::make_unique<float[]>(rows * columns + 1);
-  if (rows > 0) std::memcpy(copy.get(), view.data, rows * columns * sizeof(float));
+// A numpy array that owns a copy of the view, as float32.
+nb::object CopyOf(const TensorView& view) {
+  const size_t size = static_cast<size_t>(view.Elements());
+  auto copy = std::make_unique<float[]>(size + 1);
+  ToFloat(view, copy.get());
   float* data = copy.release();
   nb::capsule owner(data, [](void* p) noexcept { delete[] static_cast<float*>(p); });
-  return nb::cast(nb::ndarray<nb::numpy, float>(data, {rows, columns}, owner));
+  size_t shape[TensorView::kMaxRank];
+  std::copy_n(view.shape.begin(), view.rank, shape);
+  return nb::cast(
+      nb::ndarray<nb::numpy, float>(data, static_cast<size_t>(view.rank), shape, owner));
 }
 
-nb::tuple Execute(NativeExecutor& self, const BatchArrays& arrays) {
-  const ExecutorOptions& options = self.options();
-  RequireIdsInTables(self.program(), arrays);
-  const ops::BatchView batch = arrays.ToBatchView(options.block_size, options.num_blocks);
+nb::dict Execute(NativeExecutor& self, const nb::dict& arrays) {
+  const BatchArrays batch(arrays, self.memory_plan().kv);
+  RequireIdsInTables(self.program(), batch.batch());
   program::ExecutorOutput output;
   Status status;
   {
     nb::gil_scoped_release release;
-    status = self.Execute(batch, &output);
+    status = self.Execute(batch.batch(), &output);
   }
   ThrowIfError(std::move(status));
-  return nb::make_tuple(CopyRows(output.logits), CopyRows(output.pooled));
+  nb::dict outputs;
+  for (const program::OutputView& o : output.outputs) {
+    outputs[nb::str(o.name.data(), o.name.size())] = CopyOf(o.view);
+  }
+  return outputs;
 }
 
 std::string KvFingerprint(const NativeExecutor& self) {
@@ -104,17 +113,10 @@ void BindNativeExecutor(nb::module_& m) {
   nb::class_<NativeExecutor>(m, "NativeExecutor")
       .def(nb::new_(&CreateNative), nb::arg("text"), nb::arg("options"),
            nb::arg("world").none() = nb::none())
-      .def(
-          "execute",
-          [](NativeExecutor& self, Int32Vector token_ids, Int32Vector positions,
-             Int32Vector slot_mapping, Int32Vector query_start, Int32Vector seq_lens,
-             Int32Matrix block_table, Int32Vector logits_rows) {
-            return Execute(self, {token_ids, positions, slot_mapping, query_start, seq_lens,
-                                  block_table, logits_rows});
-          },
-          nb::kw_only(), nb::arg("token_ids"), nb::arg("positions"), nb::arg("slot_mapping"),
-          nb::arg("query_start"), nb::arg("seq_lens"), nb::arg("block_table"),
-          nb::arg("logits_rows"))
+      .def("__call__", &Execute, nb::arg("batch"))
+      .def_prop_ro(
+          "table_block_sizes",
+          [](const NativeExecutor& self) { return self.memory_plan().kv.TableBlockSizes(); })
       .def_prop_ro("memory_plan", &NativeExecutor::memory_plan)
       .def_prop_ro("packed_from_cache",
                    [](const NativeExecutor& self) { return self.packed_weights().from_cache(); })

@@ -14,11 +14,14 @@
 #include "cc/bindings/bindings.h"
 #include "cc/bindings/status_error.h"
 #include "cc/bindings/target.h"
+#include "cc/kv_cache/kv_cache_options.h"
 #include "cc/program/executor_options.h"
 #include "cc/program/kernel_selection.h"
+#include "cc/program/kv/kv_layout.h"
 #include "cc/program/memory_plan.h"
 #include "cc/program/program.h"
 #include "cc/program/rewrites/rewrites.h"
+#include "cc/step/kv_group_options.h"
 
 namespace pagemill::bindings {
 
@@ -40,6 +43,22 @@ std::vector<Choice> KernelChoices(std::string_view text, const ExecutorOptions& 
     choices.emplace_back(c.op, c.operands, c.kernel, c.count);
   }
   return choices;
+}
+
+std::vector<step::KvGroupOptions> KvGroups(std::string_view text, const ExecutorOptions& options) {
+  const Program program = ValueOrThrow(Program::Parse(text));
+  return KvGroupsOf(program, ValueOrThrow(PlanKvLayout(program, GeometryOf(options))));
+}
+
+int32_t MaxKvPages(std::vector<step::KvGroupOptions> groups, int32_t block_size,
+                   int32_t max_step_tokens, int32_t num_tokens) {
+  const kv_cache::KvCacheOptions options = {.num_blocks = 2,
+                                            .block_size = block_size,
+                                            .groups = std::move(groups),
+                                            .max_step_tokens = max_step_tokens,
+                                            .max_steps_in_flight = 1};
+  ThrowIfError(options.Validate());
+  return options.MaxPagesOfRequest(num_tokens);
 }
 
 constexpr std::pair<std::string_view, ops::ActivationPrecision> kActivationDTypes[] = {
@@ -113,9 +132,9 @@ void BindMemoryPlan(nb::module_& m) {
       .def_ro("packed_bytes", &MemoryPlan::packed_bytes)
       .def_ro("activation_bytes", &MemoryPlan::activation_bytes)
       .def_ro("workspace_bytes", &MemoryPlan::workspace_bytes)
-      .def_ro("logits_bytes", &MemoryPlan::logits_bytes)
-      .def_ro("kv_bytes_per_block", &MemoryPlan::kv_bytes_per_block)
-      .def_ro("kv_bytes", &MemoryPlan::kv_bytes)
+      .def_ro("output_bytes", &MemoryPlan::output_bytes)
+      .def_prop_ro("kv_page_bytes", [](const MemoryPlan& p) { return p.kv.page_bytes; })
+      .def_prop_ro("kv_bytes", [](const MemoryPlan& p) { return p.kv.arena_bytes(); })
       .def_prop_ro("total_bytes", &MemoryPlan::total_bytes)
       .def("__str__", &MemoryPlan::ToString);
 }
@@ -157,6 +176,9 @@ void BindProgram(nb::module_& m) {
         return ValueOrThrow(PlanMemory(ValueOrThrow(Program::Parse(text)), CpuTarget(), options));
       },
       nb::arg("text"), nb::arg("options"));
+  m.def("kv_groups", &KvGroups, nb::arg("text"), nb::arg("options"));
+  m.def("max_kv_pages", &MaxKvPages, nb::kw_only(), nb::arg("groups"), nb::arg("block_size"),
+        nb::arg("max_step_tokens"), nb::arg("num_tokens"));
   m.def("kernel_choices", &KernelChoices, nb::arg("text"), nb::arg("options"));
 }
 

@@ -1,39 +1,19 @@
 #include "cc/bindings/python_executor.h"
 
+#include <nanobind/stl/string.h>
+
 #include <exception>
 #include <string>
+#include <utility>
 
 #include "cc/bindings/batch_arrays.h"
+#include "cc/program/program.h"
 
 namespace pagemill::bindings {
 
 namespace nb = nanobind;
 
-namespace {
-
-// A rank-0 view for None.
-template <typename Rows>
-Status TakeRows(nb::handle value, const char* name, int32_t rows, Rows* kept, TensorView* view) {
-  *view = TensorView{};
-  *kept = Rows();
-  if (value.is_none()) return OkStatus();
-  if (!nb::try_cast(value, *kept, /*convert=*/false)) {
-    return Internal(std::string("the executor's callable must return ") + name +
-                    " as a C-contiguous float32 array of two dimensions, or None");
-  }
-  if (kept->shape(0) != static_cast<size_t>(rows)) {
-    return Internal(std::string("the executor's callable returned ") +
-                    std::to_string(kept->shape(0)) + " rows of " + name + " instead of " +
-                    std::to_string(rows));
-  }
-  *view = TensorView::Dense(const_cast<float*>(kept->data()), DType::kF32,
-                            {rows, static_cast<int64_t>(kept->shape(1))});
-  return OkStatus();
-}
-
-}  // namespace
-
-Status PythonExecutor::Execute(const ops::BatchView& batch, program::ExecutorOutput* output) {
+Status PythonExecutor::Execute(const ops::StepBatch& batch, program::ExecutorOutput* output) {
   nb::gil_scoped_acquire gil;
   try {
     return Call(batch, output);
@@ -42,14 +22,44 @@ Status PythonExecutor::Execute(const ops::BatchView& batch, program::ExecutorOut
   }
 }
 
-Status PythonExecutor::Call(const ops::BatchView& batch, program::ExecutorOutput* output) {
+Status PythonExecutor::Call(const ops::StepBatch& batch, program::ExecutorOutput* output) {
   const nb::object result = callable_(BatchToArrays(batch));
-  if (!nb::isinstance<nb::tuple>(result) || nb::len(result) != 2) {
-    return Internal("the executor's callable must return a tuple (logits, pooled)");
+  if (!nb::isinstance<nb::dict>(result)) {
+    return Internal("the executor's callable must return a dict of arrays");
   }
-  PM_RETURN_IF_ERROR(
-      TakeRows(result[0], "logits", batch.num_logits_rows, &logits_, &output->logits));
-  return TakeRows(result[1], "pooled", batch.num_requests, &pooled_, &output->pooled);
+  kept_.clear();
+  names_.clear();
+  outputs_.clear();
+  for (const auto& [name, value] : nb::cast<nb::dict>(result)) {
+    PM_RETURN_IF_ERROR(Take(nb::cast<std::string>(name), value, batch));
+  }
+  output->outputs = outputs_;
+  return OkStatus();
+}
+
+Status PythonExecutor::Take(const std::string& name, nb::handle value,
+                            const ops::StepBatch& batch) {
+  Array array;
+  const bool is_result = name == program::kLogits || name == program::kPooled;
+  if (!nb::try_cast(value, array, /*convert=*/false) || array.ndim() < 1 ||
+      array.ndim() > TensorView::kMaxRank || (is_result && array.ndim() != 2)) {
+    return Internal("the executor's callable must return " + name +
+                    " as a C-contiguous float32 array" + (is_result ? " of two dimensions" : ""));
+  }
+  const int32_t rows = name == program::kLogits ? batch.num_logits_rows : batch.num_requests;
+  if (is_result && array.shape(0) != static_cast<size_t>(rows)) {
+    return Internal("the executor's callable returned " + std::to_string(array.shape(0)) +
+                    " rows of " + name + " instead of " + std::to_string(rows));
+  }
+  TensorView view;
+  view.data = const_cast<float*>(array.data());
+  view.rank = static_cast<int32_t>(array.ndim());
+  for (size_t i = 0; i < array.ndim(); ++i) view.shape[i] = static_cast<int64_t>(array.shape(i));
+  view.row_stride_bytes = RowBytes(view.dtype, view.RowElements());
+  names_.push_back(name);
+  outputs_.push_back({names_.back(), view});
+  kept_.push_back(std::move(array));
+  return OkStatus();
 }
 
 }  // namespace pagemill::bindings

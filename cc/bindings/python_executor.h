@@ -8,7 +8,10 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 
+#include <list>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "cc/base/status.h"
 #include "cc/device/thread_pool.h"
@@ -16,13 +19,13 @@
 
 namespace pagemill::bindings {
 
-// callable(arrays: dict) -> (logits: float32 [L, vocab] | None, pooled: float32 [R, dim] | None),
-// both C-contiguous in host memory; kept until the next step.
+// callable(arrays: dict) -> outputs: dict of float32 arrays by the names of the program's outputs,
+// C-contiguous in host memory; kept until the next step.
 class PythonExecutor final : public program::Executor {
  public:
   explicit PythonExecutor(nanobind::callable callable) : callable_(std::move(callable)) {}
 
-  Status Execute(const ops::BatchView& batch, program::ExecutorOutput* output) override;
+  Status Execute(const ops::StepBatch& batch, program::ExecutorOutput* output) override;
 
   // For sampling: one thread, since the callable's library has threads of its own.
   device::ThreadPool* thread_pool() { return &pool_; }
@@ -35,14 +38,15 @@ class PythonExecutor final : public program::Executor {
   void Forget() { callable_ = nanobind::none(); }
 
  private:
-  using Rows =
-      nanobind::ndarray<const float, nanobind::ndim<2>, nanobind::c_contig, nanobind::device::cpu>;
-  Status Call(const ops::BatchView& batch, program::ExecutorOutput* output);
+  using Array = nanobind::ndarray<const float, nanobind::c_contig, nanobind::device::cpu>;
+  Status Call(const ops::StepBatch& batch, program::ExecutorOutput* output);
+  Status Take(const std::string& name, nanobind::handle value, const ops::StepBatch& batch);
 
   nanobind::object callable_;
   device::ThreadPool pool_{{.num_threads = 1}};
-  Rows logits_;
-  Rows pooled_;
+  std::vector<Array> kept_;
+  std::list<std::string> names_;
+  std::vector<program::OutputView> outputs_;
 };
 
 }  // namespace pagemill::bindings

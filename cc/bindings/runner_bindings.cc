@@ -15,7 +15,9 @@
 #include "cc/bindings/runner_holder.h"
 #include "cc/bindings/status_error.h"
 #include "cc/engine/runner.h"
+#include "cc/program/kv/kv_layout.h"
 #include "cc/program/native_executor.h"
+#include "cc/step/kv_group_options.h"
 
 namespace pagemill::bindings {
 
@@ -25,6 +27,7 @@ using program::NativeExecutor;
 using program::OpTime;
 using program::StepKind;
 using runner::ModelRunner;
+using step::KvGroupOptions;
 
 namespace {
 
@@ -47,6 +50,12 @@ void RequireFits(const program::ExecutorOptions& options, const RunnerLimits& li
   }
 }
 
+// With the KV groups that the executor's program has.
+RunnerLimits WithGroupsOf(const NativeExecutor& executor, RunnerLimits limits) {
+  limits.kv_groups = KvGroupsOf(executor.program(), executor.memory_plan().kv);
+  return limits;
+}
+
 void InitFromNative(RunnerHolder* self, nb::object executor, const RunnerLimits& limits) {
   NativeExecutor& native = nb::cast<NativeExecutor&>(executor);
   RequireFits(native.options(), limits);
@@ -60,7 +69,8 @@ void InitFromNative(RunnerHolder* self, nb::object executor, const RunnerLimits&
   step::PageStore* pages = leading == nullptr ? native.pages() : nullptr;
   program::Executor* steps = &native;
   if (leading != nullptr) steps = leading.get();
-  auto runner = ValueOrThrow(ModelRunner::Create(steps, native.thread_pool(), limits, pages));
+  auto runner = ValueOrThrow(ModelRunner::Create(steps, native.thread_pool(),
+                                                 WithGroupsOf(native, limits), pages));
   new (self) RunnerHolder{std::move(executor), &native, std::move(leading), std::move(runner)};
 }
 
@@ -70,14 +80,30 @@ void InitFromPython(RunnerHolder* self, nb::object executor, const RunnerLimits&
   new (self) RunnerHolder{std::move(executor), nullptr, nullptr, std::move(runner)};
 }
 
+void BindKvGroupOptions(nb::module_& m) {
+  nb::class_<KvGroupOptions>(m, "KvGroupOptions")
+      .def(
+          "__init__",
+          [](KvGroupOptions* self, std::string kind, int32_t block_size, int32_t window_tokens) {
+            new (self) KvGroupOptions{.kind = std::move(kind),
+                                      .block_size = block_size,
+                                      .window_tokens = window_tokens};
+          },
+          nb::kw_only(), nb::arg("kind") = "full", nb::arg("block_size") = 0,
+          nb::arg("window_tokens") = 0)
+      .def_ro("kind", &KvGroupOptions::kind)
+      .def_ro("block_size", &KvGroupOptions::block_size)
+      .def_ro("window_tokens", &KvGroupOptions::window_tokens);
+}
+
 void BindRunnerLimits(nb::module_& m) {
   nb::class_<RunnerLimits>(m, "RunnerLimits")
       .def(
           "__init__",
           [](RunnerLimits* self, int32_t max_num_tokens, int32_t max_num_seqs,
              int32_t max_num_logits_rows, int32_t max_model_len, int32_t vocab_size,
-             int32_t num_blocks, int32_t block_size, bool chunked_prefill, bool prefix_caching,
-             bool pooling) {
+             int32_t num_blocks, int32_t block_size, std::vector<KvGroupOptions> kv_groups,
+             bool chunked_prefill, bool prefix_caching, bool pooling) {
             new (self) RunnerLimits{.max_num_tokens = max_num_tokens,
                                     .max_num_seqs = max_num_seqs,
                                     .max_num_logits_rows = max_num_logits_rows,
@@ -85,6 +111,7 @@ void BindRunnerLimits(nb::module_& m) {
                                     .vocab_size = vocab_size,
                                     .num_blocks = num_blocks,
                                     .block_size = block_size,
+                                    .kv_groups = std::move(kv_groups),
                                     .chunked_prefill = chunked_prefill,
                                     .prefix_caching = prefix_caching,
                                     .pooling = pooling};
@@ -92,6 +119,7 @@ void BindRunnerLimits(nb::module_& m) {
           nb::kw_only(), nb::arg("max_num_tokens") = 2048, nb::arg("max_num_seqs") = 128,
           nb::arg("max_num_logits_rows") = 256, nb::arg("max_model_len") = 2048,
           nb::arg("vocab_size"), nb::arg("num_blocks"), nb::arg("block_size") = 16,
+          nb::arg("kv_groups") = std::vector<KvGroupOptions>{KvGroupOptions{}},
           nb::arg("chunked_prefill") = true, nb::arg("prefix_caching") = true,
           nb::arg("pooling") = false)
       .def_ro("max_num_tokens", &RunnerLimits::max_num_tokens)
@@ -101,6 +129,7 @@ void BindRunnerLimits(nb::module_& m) {
       .def_ro("vocab_size", &RunnerLimits::vocab_size)
       .def_ro("num_blocks", &RunnerLimits::num_blocks)
       .def_ro("block_size", &RunnerLimits::block_size)
+      .def_ro("kv_groups", &RunnerLimits::kv_groups)
       .def_ro("chunked_prefill", &RunnerLimits::chunked_prefill)
       .def_ro("prefix_caching", &RunnerLimits::prefix_caching)
       .def_ro("pooling", &RunnerLimits::pooling);
@@ -150,6 +179,7 @@ void BindStepProfile(nb::module_& m) {
 }  // namespace
 
 void BindRunner(nb::module_& m) {
+  BindKvGroupOptions(m);
   BindRunnerLimits(m);
   BindStepProfile(m);
   nb::class_<RunnerHolder>(m, "ModelRunner", nb::type_slots(CollectableSlots<RunnerHolder>::kSlots))

@@ -1,13 +1,16 @@
 #include "cc/capi/host.h"
 
-#include <algorithm>
 #include <fstream>
+#include <optional>
 #include <sstream>
 #include <utility>
 
 #include "cc/device/capabilities.h"
 #include "cc/engine/runner.h"
+#include "cc/kv_cache/kv_cache_options.h"
 #include "cc/ops/op.h"
+#include "cc/program/kernel_selection.h"
+#include "cc/program/kv/kv_layout.h"
 #include "cc/program/native_executor.h"
 #include "cc/program/program.h"
 #include "cc/runner/model_runner.h"
@@ -23,10 +26,19 @@ StatusOr<std::string> ReadFile(const std::string& path) {
   return std::move(text).str();
 }
 
-// Blocks for one request of `max_model_len` tokens, and the null block.
-int32_t BlocksForOneRequest(int32_t max_model_len, int32_t block_size) {
-  const int64_t blocks = 1 + (int64_t{max_model_len} + block_size - 1) / block_size;
-  return static_cast<int32_t>(std::min<int64_t>(blocks, INT32_MAX));
+// Pages for one request of `max_model_len` tokens, and the null page.
+StatusOr<int32_t> PagesForOneRequest(const program::Program& program,
+                                     const program::ExecutorOptions& options,
+                                     int32_t max_model_len) {
+  PM_ASSIGN_OR_RETURN(const program::KvLayout layout,
+                      program::PlanKvLayout(program, program::GeometryOf(options)));
+  const kv_cache::KvCacheOptions cache = {.num_blocks = 2,
+                                          .block_size = options.block_size,
+                                          .groups = program::KvGroupsOf(program, layout),
+                                          .max_step_tokens = options.max_num_tokens,
+                                          .max_steps_in_flight = 1};
+  PM_RETURN_IF_ERROR(cache.Validate());
+  return 1 + cache.MaxPagesOfRequest(max_model_len);
 }
 
 // A model runner that also keeps its executor.
@@ -54,14 +66,16 @@ StatusOr<std::unique_ptr<Host>> Host::Create(HostOptions options) {
   if (options.max_model_len < 1) return InvalidArgument("max_model_len must be at least 1");
   program::ExecutorOptions& o = options.executor;
   if (o.block_size < 1) return InvalidArgument("block_size must be at least 1");
-  if (o.num_blocks == 0) o.num_blocks = BlocksForOneRequest(options.max_model_len, o.block_size);
   PM_ASSIGN_OR_RETURN(const std::string text, ReadFile(options.program_path));
   PM_ASSIGN_OR_RETURN(program::Program program, program::Program::Parse(text));
-  if (!program.logits()) {
+  const std::optional<program::ValueId> logits = program.FindOutput(program::kLogits);
+  if (!logits) {
     return Unimplemented("'" + options.program_path + "' pools; this host generates tokens");
   }
-  const auto vocab_size =
-      static_cast<int32_t>(program.value(*program.logits()).shape.RowElements());
+  const auto vocab_size = static_cast<int32_t>(program.value(*logits).shape.RowElements());
+  if (o.num_blocks == 0) {
+    PM_ASSIGN_OR_RETURN(o.num_blocks, PagesForOneRequest(program, o, options.max_model_len));
+  }
   const program::Target target = {.ops = ops::CpuOps(),
                                   .capabilities = device::DetectCapabilities()};
   PM_ASSIGN_OR_RETURN(std::unique_ptr<program::NativeExecutor> executor,
@@ -72,7 +86,9 @@ StatusOr<std::unique_ptr<Host>> Host::Create(HostOptions options) {
                                        .max_model_len = options.max_model_len,
                                        .vocab_size = vocab_size,
                                        .num_blocks = o.num_blocks,
-                                       .block_size = o.block_size};
+                                       .block_size = o.block_size,
+                                       .kv_groups = program::KvGroupsOf(
+                                           executor->program(), executor->memory_plan().kv)};
   PM_ASSIGN_OR_RETURN(std::unique_ptr<runner::ModelRunner> runner,
                       runner::ModelRunner::Create(executor.get(), executor->thread_pool(), limits));
   std::unique_ptr<Host> host(new Host());

@@ -4,19 +4,19 @@
 // virtual machine asks its host for it. Without this those waits are part of the steps that reach
 // new pages of the KV cache.
 //
-//   PopulateAhead ahead({layer_0, layer_1});   // while weights are read, say
+//   PopulateAhead ahead(arena);   // while weights are read, say
 //
-// Regions are filled at the same pace, from their beginnings: those of a KV cache's layers, whose
-// blocks are used in this order. Contents stay as they are, and regions may be in use meanwhile.
+// The region is filled from its beginning, the order in which the pages of a KV cache are first
+// used. Contents stay as they are, and the region may be in use meanwhile.
 //
 // The thread has the lowest priority (nice 19): on busy cores it gets one or two hundredths of one,
 // and who computes finds pages as they were without it. While the kernel or a host serves one of
 // its pages it may still be in the way for a few milliseconds. Pages are touched one by one rather
 // than asked for with madvise(), which would keep a lock of the whole address space while the
-// thread waits for a core. Less than kLeastBytes in all are left to their first writes.
+// thread waits for a core. Less than kLeastBytes are left to their first writes.
 //
 // Thread safety: one owner. The destructor waits until the thread has had its core for the page at
-// hand; it goes before the regions.
+// hand; it goes before the region.
 #ifndef PAGEMILL_CC_DEVICE_POPULATE_AHEAD_H_
 #define PAGEMILL_CC_DEVICE_POPULATE_AHEAD_H_
 
@@ -25,7 +25,6 @@
 #include <cstdint>
 #include <span>
 #include <thread>
-#include <vector>
 
 namespace pagemill::device {
 
@@ -33,7 +32,7 @@ class PopulateAhead {
  public:
   static constexpr size_t kLeastBytes = size_t{4} << 20;
 
-  explicit PopulateAhead(std::vector<std::span<std::byte>> regions);
+  explicit PopulateAhead(std::span<std::byte> region);
   ~PopulateAhead();
   PopulateAhead(const PopulateAhead&) = delete;
   PopulateAhead& operator=(const PopulateAhead&) = delete;
@@ -42,7 +41,7 @@ class PopulateAhead {
   void Wait();
 
  private:
-  void Run(const std::vector<std::span<std::byte>>& regions) const;
+  void Run(std::span<std::byte> region) const;
 
   std::atomic<bool> stopping_ = false;
   std::thread thread_;

@@ -24,11 +24,14 @@ StatusOr<SavedSessions> MakeSessions(const EngineOptions& options, Runner* runne
     return FailedPrecondition(
         "kv_tiers.fingerprint is missing: a saved session must say which model it is of");
   }
-  const auto layout = [kv_tiers = options.kv_tiers, block_size = limits.block_size,
-                       pages = runner->pages()] {
+  std::vector<size_t> page_bytes;
+  for (size_t g = 0; g < limits.kv_groups.size(); ++g) {
+    page_bytes.push_back(runner->pages()->page_bytes(step::GroupId(static_cast<uint16_t>(g))));
+  }
+  const auto layout = [kv_tiers = options.kv_tiers, block_size = limits.block_size, page_bytes] {
     return kv_transfer::SessionLayout{.fingerprint = KvDigest(kv_tiers, block_size),
                                       .block_size = block_size,
-                                      .page_bytes = {pages->page_bytes(step::GroupId(0))}};
+                                      .page_bytes = page_bytes};
   };
   return SavedSessions(runner->pages(), layout,
                        [loop](std::function<void(kv_cache::HeldPrefixes*)> run) {

@@ -5,8 +5,10 @@
 #define PAGEMILL_CC_ENGINE_RUNNER_H_
 
 #include <cstdint>
+#include <vector>
 
 #include "cc/base/status.h"
+#include "cc/step/kv_group_options.h"
 #include "cc/step/page_store.h"
 #include "cc/step/step_plan.h"
 #include "cc/step/step_result.h"
@@ -20,8 +22,11 @@ struct RunnerLimits {
   int32_t max_num_logits_rows = 256;  // rows of logits of one step
   int32_t max_model_len = 2048;       // tokens of one request, prompt and output
   int32_t vocab_size = 0;             // bounds token ids; 0 = not checked
-  int32_t num_blocks = 0;             // KV blocks, the null block included
-  int32_t block_size = 16;            // tokens per block
+  int32_t num_blocks = 0;             // KV pages, the null page included
+  int32_t block_size = 16;            // tokens of the smallest KV block
+  // Layers that share block tables, in the order of the lists of a plan. The tokens and pages of
+  // their blocks are the runner's choice.
+  std::vector<step::KvGroupOptions> kv_groups = {step::KvGroupOptions{}};
   int32_t max_adapters = 0;           // different adapters among the requests that hold slots
   int32_t max_encoder_tokens = 0;     // embeddings that encoders make in one step; 0 = no media
   int32_t encoder_cache_tokens = 0;   // embeddings kept; 0 = max_encoder_tokens

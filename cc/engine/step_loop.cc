@@ -53,6 +53,8 @@ StatusOr<scheduler::SchedulerOptions> MakeSchedulerOptions(const EngineOptions& 
   made.pooling = limits.pooling;
   made.kv_cache.block_size = limits.block_size;
   made.kv_cache.num_blocks = limits.num_blocks;
+  made.kv_cache.groups = limits.kv_groups;
+  made.kv_cache.max_steps_in_flight = options.max_in_flight_steps;
   made.kv_cache.enable_prefix_caching = options.enable_prefix_caching && limits.prefix_caching;
   made.kv_cache.eviction = options.prefix_cache_eviction;
   PM_ASSIGN_OR_RETURN(made.kv_cache.hash_algorithm,

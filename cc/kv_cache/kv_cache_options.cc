@@ -43,4 +43,14 @@ bool KvCacheOptions::CanRejectTokens() const {
   });
 }
 
+int32_t KvCacheOptions::MaxPagesOfRequest(int32_t num_tokens) const {
+  int32_t pages = 0;
+  for (const KvGroupOptions& group : groups) {
+    const int32_t blocks = (*MakeCacheKind(group, block_size))
+                               ->MaxHeld(num_tokens, {}, {max_step_tokens, max_steps_in_flight});
+    pages += group.pages_per_block * blocks;
+  }
+  return pages;
+}
+
 }  // namespace pagemill::kv_cache

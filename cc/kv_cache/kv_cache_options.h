@@ -9,9 +9,12 @@
 
 #include "cc/base/status.h"
 #include "cc/kv_cache/block_hash.h"
-#include "cc/kv_cache/kv_group_options.h"
+#include "cc/step/kv_group_options.h"
 
 namespace pagemill::kv_cache {
+
+using step::KvGroupOptions;
+using step::StateCheckpoints;
 
 struct KvCacheOptions {
   int32_t num_blocks = 0;   // pages of the pool, the null block included
@@ -31,6 +34,8 @@ struct KvCacheOptions {
 
   // kInvalidArgument names the field, its value and its range.
   Status Validate() const;
+  // Most pages that one request of `num_tokens` tokens holds at a time. The options are valid.
+  int32_t MaxPagesOfRequest(int32_t num_tokens) const;
   // Can a request go back by any number of tokens, as it does when drafts are rejected? Not where a
   // group has recurrent states. The options are valid.
   bool CanRejectTokens() const;

@@ -1,40 +1,139 @@
 // File: cc/ops/batch_view.h
-// One step's batch as flat int32 arrays, the form in which kernels see it. Built by
-// runner/batch_state from a StepPlan; borrowed, valid for one execution.
+// One step's batch as flat int32 arrays, and the table of those arrays. Built by runner/batch_state
+// from a StepPlan; borrowed, valid for one execution.
+//
+//   StepBatch batch{{.num_tokens = 3, .token_ids = ids, ...}, kv_tables};
+//   BatchView view = batch.View(/*table=*/0);      // what the layers of one block table see
+//   for (const ArrayRow<StepArrays>& row : kStepArrays) Use(row.name, batch.*row.data);
 //
 // Requests are numbered 0..num_requests-1 in batch order; their tokens are contiguous.
 //
 //   request r runs tokens [query_start[r], query_start[r + 1]); after the step it has seq_lens[r]
 //   tokens of context, so its first new token has position seq_lens[r] - (number of new tokens).
-//   Token position p of request r lives in block block_table[r * block_table_stride + p /
+//   Token position p of request r lies in block block_table[r * block_table_stride + p /
 //   block_size] at offset p % block_size; slot = block * block_size + offset.
+//
+// Layers whose KV has the same block table share a KvArrays. A KV group has as many tables as its
+// blocks have pages (program/kv/kv_layout.h).
+//
+// Adding an array: the member and one row of the table below. The messages to other ranks, the
+// arrays that Python sees and the inputs that a program may declare follow from the table.
 #ifndef PAGEMILL_CC_OPS_BATCH_VIEW_H_
 #define PAGEMILL_CC_OPS_BATCH_VIEW_H_
 
 #include <cstdint>
+#include <span>
+#include <string_view>
 
 namespace pagemill::ops {
 
-struct BatchView {
-  int32_t num_tokens = 0;       // T
-  int32_t num_requests = 0;     // R
-  int32_t num_logits_rows = 0;  // L
-  int32_t block_size = 16;      // tokens per KV block
-  // Leading entries of the block table that are the same for all requests, and whose tokens earlier
-  // steps have stored. 0 where it is not known.
-  int32_t num_common_blocks = 0;
+// Arrays and numbers of a step that all layers share.
+struct StepArrays {
+  int32_t num_tokens = 0;
+  int32_t num_requests = 0;
+  int32_t num_logits_rows = 0;
   // Not 0: of each row of logits only the largest of its first so many columns is wanted, and the
-  // lowest column that has it. Who computes logits may then leave them out (program/executor.h).
+  // lowest column that has it. An executor may then leave logits out (program/executor.h).
   int32_t argmax_columns = 0;
-  const int32_t* token_ids = nullptr;     // [T]
-  const int32_t* positions = nullptr;     // [T]
-  const int32_t* slot_mapping = nullptr;  // [T]
-  const int32_t* query_start = nullptr;   // [R + 1]
-  const int32_t* seq_lens = nullptr;      // [R]
-  const int32_t* block_table = nullptr;   // [R, block_table_stride]
-  int64_t block_table_stride = 0;
-  const int32_t* logits_rows = nullptr;  // [L] indices into the T tokens, ascending
+  const int32_t* token_ids = nullptr;    // [tokens]
+  const int32_t* positions = nullptr;    // [tokens]
+  const int32_t* query_start = nullptr;  // [requests + 1]
+  const int32_t* seq_lens = nullptr;     // [requests]
+  const int32_t* logits_rows = nullptr;  // [logits_rows] indices into the tokens, ascending
 };
+
+// Those of the layers that share a block table.
+struct KvArrays {
+  int32_t block_size = 16;  // tokens per KV block
+  // Leading entries of the block table that are the same for all requests, and whose tokens earlier
+  // steps have stored. 0 if that is not known.
+  int32_t num_common_blocks = 0;
+  const int32_t* slot_mapping = nullptr;  // [tokens]
+  const int32_t* block_table = nullptr;   // [requests, block_table_stride]
+  int64_t block_table_stride = 0;
+};
+
+// What a kernel sees of a step: for ops that read a KV cache, the arrays of its block table.
+struct BatchView : StepArrays, KvArrays {};
+
+// A whole step. `kv` has an entry per block table, in the order of the KV layout.
+struct StepBatch : StepArrays {
+  std::span<const KvArrays> kv;
+
+  BatchView View(size_t table) const { return {*this, kv[table]}; }
+};
+
+// What dimension 0 of a value or an array can stand for besides a number.
+enum class Dim : uint8_t { kNone, kTokens, kRequests, kLogitsRows };
+
+// The size of each dimension in a step, or its bound.
+struct StepSizes {
+  int64_t tokens = 0;
+  int64_t requests = 0;
+  int64_t logits_rows = 0;
+  friend bool operator==(const StepSizes&, const StepSizes&) = default;
+};
+
+struct DimRow {
+  Dim dim;
+  std::string_view name;  // in program text
+  int32_t StepArrays::*size;
+  int64_t StepSizes::*bound;
+};
+inline constexpr DimRow kDims[] = {
+    {Dim::kTokens, "tokens", &StepArrays::num_tokens, &StepSizes::tokens},
+    {Dim::kRequests, "requests", &StepArrays::num_requests, &StepSizes::requests},
+    {Dim::kLogitsRows, "logits_rows", &StepArrays::num_logits_rows, &StepSizes::logits_rows},
+};
+inline StepSizes SizesOf(const StepArrays& step) {
+  StepSizes sizes;
+  for (const DimRow& row : kDims) sizes.*row.bound = step.*row.size;
+  return sizes;
+}
+inline constexpr const DimRow& RowOf(Dim dim) { return kDims[static_cast<size_t>(dim) - 1]; }
+
+// The table of step arrays. All are int32.
+template <typename Arrays>
+struct NumberRow {
+  std::string_view name;
+  int32_t Arrays::*value;
+};
+template <typename Arrays>
+struct ArrayRow {
+  std::string_view name;
+  const int32_t* Arrays::*data;
+  Dim rows;
+  int32_t more_rows = 0;   // beyond `rows`
+  bool per_block = false;  // rank 2: rows of block_table_stride elements
+};
+
+inline constexpr NumberRow<StepArrays> kStepNumbers[] = {
+    {"num_tokens", &StepArrays::num_tokens},
+    {"num_requests", &StepArrays::num_requests},
+    {"num_logits_rows", &StepArrays::num_logits_rows},
+    {"argmax_columns", &StepArrays::argmax_columns},
+};
+inline constexpr ArrayRow<StepArrays> kStepArrays[] = {
+    {"token_ids", &StepArrays::token_ids, Dim::kTokens},
+    {"positions", &StepArrays::positions, Dim::kTokens},
+    {"query_start", &StepArrays::query_start, Dim::kRequests, 1},
+    {"seq_lens", &StepArrays::seq_lens, Dim::kRequests},
+    {"logits_rows", &StepArrays::logits_rows, Dim::kLogitsRows},
+};
+inline constexpr NumberRow<KvArrays> kKvNumbers[] = {
+    {"block_size", &KvArrays::block_size},
+    {"num_common_blocks", &KvArrays::num_common_blocks},
+};
+inline constexpr ArrayRow<KvArrays> kKvArrays[] = {
+    {"slot_mapping", &KvArrays::slot_mapping, Dim::kTokens},
+    {"block_table", &KvArrays::block_table, Dim::kRequests, 0, true},
+};
+
+// Elements of dimension 0 of a row's array in this step.
+template <typename Arrays>
+int64_t NumRows(const ArrayRow<Arrays>& row, const StepArrays& step) {
+  return step.*RowOf(row.rows).size + row.more_rows;
+}
 
 }  // namespace pagemill::ops
 

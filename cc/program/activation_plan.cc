@@ -33,8 +33,7 @@ class BufferBuilder {
   void AddOp(int32_t index, const ops::OpDefinition& definition) {
     const Op& op = program_.ops()[static_cast<size_t>(index)];
     for (size_t o = 0; o < op.outputs.size(); ++o) {
-      const std::vector<ValueId>& kept = program_.outputs();
-      if (std::find(kept.begin(), kept.end(), op.outputs[o]) != kept.end()) continue;
+      if (program_.IsOutput(op.outputs[o])) continue;
       size_t buffer = kNone;
       for (const ops::AliasRule& rule : definition.may_alias) {
         if (rule.output != static_cast<int8_t>(o)) continue;
@@ -62,7 +61,7 @@ class BufferBuilder {
     const Op& op = program_.ops()[static_cast<size_t>(index)];
     const Value& in = program_.value(input);
     const Value& out = program_.value(output);
-    return in.dtype == out.dtype && in.shape.symbol == out.shape.symbol &&
+    return in.dtype == out.dtype && in.shape.dim == out.shape.dim &&
            in.Bytes(max_sizes_) == out.Bytes(max_sizes_) &&
            in.shape.RowElements() == out.shape.RowElements() &&
            lifetimes_[Index(input)].last == index &&

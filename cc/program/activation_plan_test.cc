@@ -26,7 +26,7 @@ constexpr std::array<ops::OpDefinition, 5> kOps = {{
 }};
 
 Program MustParse(const std::string& body) {
-  StatusOr<Program> program = Program::Parse("pagemill-program 1\n" + body);
+  StatusOr<Program> program = Program::Parse("pagemill-program 2\n" + body);
   EXPECT_TRUE(program.ok()) << program.status().ToString();
   return *std::move(program);
 }
@@ -37,8 +37,8 @@ int64_t OffsetOf(const Program& program, const ActivationPlan& plan, const std::
 
 TEST(ActivationPlanTest, ReusesMemoryOfDeadValues) {
   const Program program = MustParse(
-      "input token_ids i32 T\nvalue a f32 T,16\nvalue b f32 T,16\nvalue c f32 T,16\n"
-      "value d f32 T,16\nvalue out f32 L,16\n"
+      "input token_ids i32 tokens\nvalue a f32 tokens,16\nvalue b f32 tokens,16\nvalue c f32 tokens,16\n"
+      "value d f32 tokens,16\nvalue out f32 logits_rows,16\n"
       "op source token_ids -> a\nop plain a -> b\nop plain b -> c\nop plain c -> d\n"
       "op plain d -> out\noutput logits out\n");
   const ActivationPlan plan = PlanActivations(program, kOps, {.tokens = 10, .logits_rows = 3});
@@ -51,8 +51,8 @@ TEST(ActivationPlanTest, ReusesMemoryOfDeadValues) {
 
 TEST(ActivationPlanTest, WorksInPlaceWhereTheInputDies) {
   const Program program = MustParse(
-      "input token_ids i32 T\nvalue a f32 T,16\nvalue b f32 T,4,4\nvalue c f32 T,16\n"
-      "value out f32 L,16\n"
+      "input token_ids i32 tokens\nvalue a f32 tokens,16\nvalue b f32 tokens,4,4\nvalue c f32 tokens,16\n"
+      "value out f32 logits_rows,16\n"
       "op source token_ids -> a\nop first a -> b\nop first b -> c\nop plain b,c -> out\n"
       "output logits out\n");
   const ActivationPlan plan = PlanActivations(program, kOps, {.tokens = 10, .logits_rows = 3});
@@ -63,7 +63,7 @@ TEST(ActivationPlanTest, WorksInPlaceWhereTheInputDies) {
 
 TEST(ActivationPlanTest, AnOperandThatOccursTwiceIsNotTakenOver) {
   const Program program = MustParse(
-      "input token_ids i32 T\nvalue a f32 T,16\nvalue b f32 T,16\nvalue out f32 L,16\n"
+      "input token_ids i32 tokens\nvalue a f32 tokens,16\nvalue b f32 tokens,16\nvalue out f32 logits_rows,16\n"
       "op source token_ids -> a\nop first a,a -> b\nop plain b -> out\noutput logits out\n");
   const ActivationPlan plan = PlanActivations(program, kOps, {.tokens = 10, .logits_rows = 3});
   EXPECT_NE(OffsetOf(program, plan, "a"), OffsetOf(program, plan, "b"));
@@ -71,8 +71,8 @@ TEST(ActivationPlanTest, AnOperandThatOccursTwiceIsNotTakenOver) {
 
 TEST(ActivationPlanTest, TwoOutputsDoNotTakeOverOneInput) {
   const Program program = MustParse(
-      "input token_ids i32 T\nvalue a f32 T,16\nvalue b f32 T,16\nvalue c f32 T,16\n"
-      "value out f32 L,16\nop source token_ids -> a\nop both a -> b,c\nop plain b,c -> out\n"
+      "input token_ids i32 tokens\nvalue a f32 tokens,16\nvalue b f32 tokens,16\nvalue c f32 tokens,16\n"
+      "value out f32 logits_rows,16\nop source token_ids -> a\nop both a -> b,c\nop plain b,c -> out\n"
       "output logits out\n");
   const ActivationPlan plan = PlanActivations(program, kOps, {.tokens = 10, .logits_rows = 3});
   EXPECT_EQ(OffsetOf(program, plan, "a"), OffsetOf(program, plan, "b"));
@@ -84,15 +84,15 @@ std::string RandomBody(std::mt19937& random) {
   const auto pick = [&](int low, int high) {
     return std::uniform_int_distribution<int>(low, high)(random);
   };
-  std::string declarations = "input token_ids i32 T\n", ops;
+  std::string declarations = "input token_ids i32 tokens\n", ops;
   std::vector<std::string> values;
   const auto declare = [&](const std::string& shape) {
     values.push_back("v" + std::to_string(values.size()));
     declarations += "value " + values.back() + " f32 " + shape + "\n";
     return values.back();
   };
-  const std::array<std::string, 4> shapes = {"T,16", "T,3", "R,5", "L,16"};
-  ops += "op source token_ids -> " + declare("T,16") + "\n";
+  const std::array<std::string, 4> shapes = {"tokens,16", "tokens,3", "requests,5", "logits_rows,16"};
+  ops += "op source token_ids -> " + declare("tokens,16") + "\n";
   for (int i = pick(1, 30); i > 0; --i) {
     std::string operands;
     const int recent = std::max(0, static_cast<int>(values.size()) - 4);
@@ -107,7 +107,7 @@ std::string RandomBody(std::mt19937& random) {
     if (pick(0, 1) == 0) outputs += "," + declare(shapes[static_cast<size_t>(pick(0, 3))]);
     ops += "op " + name + " " + operands + " -> " + outputs + "\n";
   }
-  const std::string out = declare("L,7");
+  const std::string out = declare("logits_rows,7");
   ops += "op plain " + values[0] + " -> " + out + "\n";
   return declarations + ops + "output logits " + out + "\n";
 }
@@ -178,13 +178,13 @@ TEST(ActivationPlanTest, RandomProgramsKeepLiveValuesApart) {
 
 TEST(ActivationPlanTest, NeverLargerThanItsLargestMomentAllows) {
   // A chain of equal values needs two of them, however long it is.
-  std::string declarations = "input token_ids i32 T\nvalue v0 f32 T,16\n", ops;
+  std::string declarations = "input token_ids i32 tokens\nvalue v0 f32 tokens,16\n", ops;
   ops = "op source token_ids -> v0\n";
   for (int i = 1; i < 100; ++i) {
-    declarations += "value v" + std::to_string(i) + " f32 T,16\n";
+    declarations += "value v" + std::to_string(i) + " f32 tokens,16\n";
     ops += "op plain v" + std::to_string(i - 1) + " -> v" + std::to_string(i) + "\n";
   }
-  const Program program = MustParse(declarations + "value out f32 L,1\n" + ops +
+  const Program program = MustParse(declarations + "value out f32 logits_rows,1\n" + ops +
                                     "op plain v99 -> out\noutput logits out\n");
   EXPECT_EQ(PlanActivations(program, kOps, {.tokens = 8, .logits_rows = 1}).arena_bytes,
             2 * 8 * 16 * 4);

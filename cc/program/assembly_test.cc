@@ -16,7 +16,7 @@ using testing::ExpectRefused;
 using testing::Replace;
 
 // A matrix of 24 rows and 128 columns in two groups, as each layout stores it; canonical.
-constexpr char kText[] = R"(pagemill-program 1
+constexpr char kText[] = R"(pagemill-program 2
 file 0 model.safetensors
 weight av i32 128,3 0 0
 weight as f16 2,24 0 0
@@ -34,8 +34,8 @@ assembled gptq q4_0 24,128 gptq 4 64 gv,gs,-,-
 assembled mixed bf16 24,128 gptq_v2 4 64 gv,gs,gz,index
 assembled bytes q8_0 24,128 pack_quantized 8 64 pv,ps,-,-
 assembled far bf16 24,128 pack_quantized 8 64 pv,ps,pz,-
-input token_ids i32 T
-value out f32 L,1
+input token_ids i32 tokens
+value out f32 logits_rows,1
 op any token_ids,awq -> out
 output logits out
 )";
@@ -113,7 +113,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadText{"Negative", " 19 96", " -1 96", "takes 5,32 at row -1"},
         BadText{"Huge", " 19 96", " 9223372036854775807 96", "takes 5,32 at row 9223372036854775"},
         BadText{"CutRow", "bf16 24,128", "bf16 24,16", "takes 24,16 at row 0"},
-        BadText{"Symbol", "assembled awq q4_1 24,128", "assembled awq q4_1 T,128", "no symbol"}),
+        BadText{"Symbol", "assembled awq q4_1 24,128", "assembled awq q4_1 tokens,128",
+                "numbers only"}),
     testing::BadTextName);
 
 TEST(AssemblyErrorTest, GarbageNeverCrashes) {

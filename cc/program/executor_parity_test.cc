@@ -11,10 +11,12 @@
 #include "cc/device/capabilities.h"
 #include "cc/ops/conformance.h"
 #include "cc/ops/op.h"
+#include "cc/program/kernel_selection.h"
+#include "cc/program/kv/kv_layout.h"
 #include "cc/program/native_executor.h"
 #include "cc/program/program.h"
 #include "cc/program/rewrites/rewrites.h"
-#include "cc/program/testing/step_arrays.h"
+#include "cc/program/testing/batch_builder.h"
 #include "cc/program/testing/tiny_llama.h"
 
 namespace pagemill::program {
@@ -23,7 +25,7 @@ namespace {
 using ops::conformance::AllClose;
 using ops::conformance::BitEqual;
 using ops::conformance::Random;
-using testing::StepArrays;
+using testing::BatchBuilder;
 using testing::TinyLlamaOptions;
 
 constexpr int32_t kBlocksPerRequest = 4;
@@ -41,7 +43,7 @@ ExecutorOptions OptionsOf(const Case& c) {
   options.max_num_tokens = 96;
   options.max_num_seqs = kSlots;
   options.max_num_logits_rows = kSlots;
-  options.num_blocks = 1 + kSlots * kBlocksPerRequest;
+  options.num_blocks = 1 + 3 * kSlots * kBlocksPerRequest;  // of three block tables at most
   options.kv_cache_dtype = c.kv_cache;
   return options;
 }
@@ -59,11 +61,11 @@ std::unique_ptr<NativeExecutor> MakeExecutor(const std::string& text,
   return *std::move(executor);
 }
 
-std::vector<float> RunStep(NativeExecutor& executor, const StepArrays& arrays) {
+std::vector<float> RunStep(NativeExecutor& executor, const BatchBuilder& arrays) {
   ExecutorOutput output;
   const Status status = executor.Execute(arrays.view(), &output);
   EXPECT_TRUE(status.ok()) << status.ToString();
-  const TensorView& view = output.logits.rank > 0 ? output.logits : output.pooled;
+  const TensorView& view = output.logits().rank > 0 ? output.logits() : output.pooled();
   const float* data = view.Data<float>();
   return std::vector<float>(data, data + view.Elements());
 }
@@ -81,8 +83,15 @@ std::vector<std::vector<int32_t>> Prompts(uint64_t seed, int32_t vocab) {
   return prompts;
 }
 
-StepArrays WholeBatch(const std::vector<std::vector<int32_t>>& prompts) {
-  StepArrays arrays(16, kBlocksPerRequest);
+// With the block tables that the model's KV groups have.
+BatchBuilder EmptyBatch(const Case& c) {
+  const StatusOr<Program> program = Program::Parse(testing::TinyLlamaText(c.model));
+  const StatusOr<KvLayout> layout = PlanKvLayout(*program, GeometryOf(OptionsOf(c)));
+  return BatchBuilder(layout->TableBlockSizes(), kBlocksPerRequest);
+}
+
+BatchBuilder WholeBatch(const Case& c, const std::vector<std::vector<int32_t>>& prompts) {
+  BatchBuilder arrays = EmptyBatch(c);
   for (size_t s = 0; s < prompts.size(); ++s) arrays.Add(static_cast<int32_t>(s), 0, prompts[s]);
   return arrays;
 }
@@ -101,7 +110,7 @@ TEST_P(KernelParityTest, BestKernelsAgreeWithReferences) {
   options.kernel_filter = "reference";
   const auto reference = MakeExecutor(text, options, /*rewrite=*/false);
   for (const ops::KernelRow* row : reference->kernels().rows) EXPECT_EQ(row->name, "reference");
-  const StepArrays arrays = WholeBatch(Prompts(7, GetParam().model.vocab));
+  const BatchBuilder arrays = WholeBatch(GetParam(), Prompts(7, GetParam().model.vocab));
   // The outputs have magnitude about 1 and depend on about 20 roundings of 6e-8 of sums of up to
   // 100 terms in each of 2 layers, which compensate: 1e-4 leaves a factor of ten.
   EXPECT_TRUE(
@@ -113,7 +122,7 @@ TEST_P(ExecutorParityTest, FusedProgramHasTheSameBits) {
   const auto fused = MakeExecutor(text, OptionsOf(GetParam()), /*rewrite=*/true);
   const auto plain = MakeExecutor(text, OptionsOf(GetParam()), /*rewrite=*/false);
   EXPECT_LT(fused->program().ops().size(), plain->program().ops().size());
-  const StepArrays arrays = WholeBatch(Prompts(8, GetParam().model.vocab));
+  const BatchBuilder arrays = WholeBatch(GetParam(), Prompts(8, GetParam().model.vocab));
   EXPECT_TRUE(BitEqual(RunStep(*fused, arrays), RunStep(*plain, arrays)));
 }
 
@@ -123,7 +132,7 @@ TEST_P(ExecutorParityTest, PoisonedMemoryChangesNoBit) {
   const auto plain = MakeExecutor(text, options, /*rewrite=*/true);
   options.poison_dead_memory = true;
   const auto poisoned = MakeExecutor(text, options, /*rewrite=*/true);
-  const StepArrays arrays = WholeBatch(Prompts(9, GetParam().model.vocab));
+  const BatchBuilder arrays = WholeBatch(GetParam(), Prompts(9, GetParam().model.vocab));
   EXPECT_TRUE(BitEqual(RunStep(*poisoned, arrays), RunStep(*plain, arrays)));
 }
 
@@ -132,14 +141,14 @@ TEST_P(ExecutorParityTest, PiecesAndOtherBatchesGiveTheSameBits) {
   const std::string text = testing::TinyLlamaText(GetParam().model);
   const auto executor = MakeExecutor(text, OptionsOf(GetParam()), /*rewrite=*/true);
   const std::vector<std::vector<int32_t>> prompts = Prompts(10, GetParam().model.vocab);
-  const std::vector<float> whole = RunStep(*executor, WholeBatch(prompts));
+  const std::vector<float> whole = RunStep(*executor, WholeBatch(GetParam(), prompts));
   const size_t vocab = static_cast<size_t>(GetParam().model.vocab);
   for (size_t s = 0; s < prompts.size(); ++s) {
     // Alone, and in steps of 1, 2, 3, ... tokens; the cache holds another request's keys before.
     std::vector<float> last;
     for (size_t begin = 0, count = 1; begin < prompts[s].size(); begin += count++) {
       const size_t end = std::min(begin + count, prompts[s].size());
-      StepArrays arrays(16, kBlocksPerRequest);
+      BatchBuilder arrays = EmptyBatch(GetParam());
       arrays.Add(3, static_cast<int32_t>(begin),
                  {prompts[s].begin() + static_cast<std::ptrdiff_t>(begin),
                   prompts[s].begin() + static_cast<std::ptrdiff_t>(end)});

@@ -29,7 +29,7 @@ bool IsProduct(const Op& op) {
 }  // namespace
 
 std::optional<GreedyTail> GreedyTail::Find(const Program& program, int64_t max_rows) {
-  const std::optional<ValueId> logits = program.logits();
+  const std::optional<ValueId> logits = program.FindOutput(kLogits);
   if (!logits || CountReaders(program, *logits) > 0) return std::nullopt;
   GreedyTail tail;
   tail.columns_ = program.value(*logits).shape.RowElements();

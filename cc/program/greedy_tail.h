@@ -34,7 +34,7 @@ class GreedyTail {
   static std::optional<GreedyTail> Find(const Program& program, int64_t max_rows);
 
   // Does `batch` want maxima only, of no more columns than there are?
-  bool Serves(const ops::BatchView& batch) const {
+  bool Serves(const ops::StepArrays& batch) const {
     return batch.argmax_columns > 0 && batch.argmax_columns <= columns_;
   }
   // Is this op run by Run() in steps that the tail serves?

@@ -9,13 +9,13 @@
 
 #include "cc/device/capabilities.h"
 #include "cc/program/native_executor.h"
-#include "cc/program/testing/step_arrays.h"
+#include "cc/program/testing/batch_builder.h"
 #include "cc/program/testing/tiny_llama.h"
 
 namespace pagemill::program {
 namespace {
 
-using testing::StepArrays;
+using testing::BatchBuilder;
 
 constexpr int32_t kVocab = 83;  // of the tiny models
 
@@ -34,27 +34,27 @@ std::unique_ptr<NativeExecutor> MustCreate(const std::string& text,
   return *std::move(executor);
 }
 
-StepArrays Requests(int32_t count) {
-  StepArrays arrays(16, 4);
+BatchBuilder Requests(int32_t count) {
+  BatchBuilder arrays(16, 4);
   for (int32_t r = 0; r < count; ++r) arrays.Add(r, 0, {7 * r % kVocab});
   return arrays;
 }
 
 // The largest of the first `columns` of each row, by the logits of a step that computes them.
-std::vector<int32_t> Largest(NativeExecutor& executor, const StepArrays& arrays, int32_t columns) {
+std::vector<int32_t> Largest(NativeExecutor& executor, const BatchBuilder& arrays, int32_t columns) {
   ExecutorOutput output;
   EXPECT_TRUE(executor.Execute(arrays.view(), &output).ok());
   EXPECT_TRUE(output.maxima.empty());
   std::vector<int32_t> largest;
-  for (int64_t row = 0; row < output.logits.shape[0]; ++row) {
-    const float* logits = output.logits.Row<const float>(row);
+  for (int64_t row = 0; row < output.logits().shape[0]; ++row) {
+    const float* logits = output.logits().Row<const float>(row);
     largest.push_back(static_cast<int32_t>(std::max_element(logits, logits + columns) - logits));
   }
   return largest;
 }
 
-ExecutorOutput RunGreedy(NativeExecutor& executor, const StepArrays& arrays, int32_t columns) {
-  ops::BatchView batch = arrays.view();
+ExecutorOutput RunGreedy(NativeExecutor& executor, const BatchBuilder& arrays, int32_t columns) {
+  ops::StepBatch batch = arrays.view();
   batch.argmax_columns = columns;
   ExecutorOutput output;
   EXPECT_TRUE(executor.Execute(batch, &output).ok());
@@ -68,11 +68,11 @@ TEST(GreedyTailTest, GivesTheTokensThatLogitsWould) {
       const auto executor = MustCreate(text, kernels);
       for (const int32_t requests : {1, 5, 40}) {
         SCOPED_TRACE(std::string(Info(dtype).name) + " " + kernels + std::to_string(requests));
-        const StepArrays arrays = Requests(requests);
+        const BatchBuilder arrays = Requests(requests);
         for (const int32_t columns : {kVocab, 50, 1}) {
           const std::vector<int32_t> expected = Largest(*executor, arrays, columns);
           const ExecutorOutput output = RunGreedy(*executor, arrays, columns);
-          EXPECT_EQ(output.logits.rank, 0);
+          EXPECT_EQ(output.logits().rank, 0);
           ASSERT_EQ(output.maxima.size(), expected.size());
           for (size_t i = 0; i < expected.size(); ++i) {
             EXPECT_EQ(output.maxima[i].column, expected[i]) << "row " << i;
@@ -85,7 +85,7 @@ TEST(GreedyTailTest, GivesTheTokensThatLogitsWould) {
 
 TEST(GreedyTailTest, AStepWithoutRowsRuns) {
   const auto executor = MustCreate(testing::TinyLlamaText({}));
-  EXPECT_TRUE(RunGreedy(*executor, StepArrays(16, 4), kVocab).maxima.empty());
+  EXPECT_TRUE(RunGreedy(*executor, BatchBuilder(16, 4), kVocab).maxima.empty());
 }
 
 TEST(GreedyTailTest, AProfileCountsTheProjection) {
@@ -102,16 +102,16 @@ TEST(GreedyTailTest, MoreColumnsThanLogitsHaveGetLogits) {
   const auto executor = MustCreate(testing::TinyLlamaText({}));
   const ExecutorOutput output = RunGreedy(*executor, Requests(2), kVocab + 1);
   EXPECT_TRUE(output.maxima.empty());
-  EXPECT_EQ(output.logits.shape[1], kVocab);
+  EXPECT_EQ(output.logits().shape[1], kVocab);
 }
 
 // Programs whose logits are no plain product, or are needed within the step.
 TEST(GreedyTailTest, OtherEndsComputeLogits) {
   const auto find = [](const std::string& tail) {
     const std::string text =
-        "pagemill-program 1\nfile 0 @\nweight w f32 3,2 0 0\nweight u f32 2,2 0 0\n"
-        "input token_ids i32 T\ninput logits_rows i32 L\nvalue x f32 T,2\nvalue s f32 L,2\n"
-        "value a f32 L,3\nvalue b f32 L,3\nvalue out f32 L,3\n"
+        "pagemill-program 2\nfile 0 @\nweight w f32 3,2 0 0\nweight u f32 2,2 0 0\n"
+        "input token_ids i32 tokens\ninput logits_rows i32 logits_rows\nvalue x f32 tokens,2\nvalue s f32 logits_rows,2\n"
+        "value a f32 logits_rows,3\nvalue b f32 logits_rows,3\nvalue out f32 logits_rows,3\n"
         "op embedding token_ids,u -> x\nop select_rows x,logits_rows -> s\n" +
         tail + "output logits out\nconstants 24\n" + std::string(48, '0') + "\n";
     const StatusOr<Program> program = Program::Parse(text);

@@ -13,7 +13,7 @@
 #include "cc/comm/shared_memory_world.h"
 #include "cc/comm/testing/fake_group.h"
 #include "cc/program/native_executor.h"
-#include "cc/program/testing/step_arrays.h"
+#include "cc/program/testing/batch_builder.h"
 
 namespace pagemill::program {
 namespace {
@@ -44,16 +44,17 @@ std::string TextOfRank(int64_t rank, int64_t ranks) {
   const int64_t up = 4 * kVocab * kHidden, down = up + 4 * kInner * kHidden;
   const int64_t head = down + 4 * kHidden * kInner;
   const std::string group = " ranks=" + number(ranks);
-  return "pagemill-program 1\nfile 0 @\nweight embed f32 " + number(kVocab) + "," +
+  return "pagemill-program 2\nfile 0 @\nweight embed f32 " + number(kVocab) + "," +
          number(kHidden) + " 0 0\nweight up f32 " + number(inner) + "," + number(kHidden) + " 0 " +
          number(up + 4 * begin * kHidden) + "\nweight down f32 " + number(kHidden) + "," +
          number(inner) + " 0 " + number(down + 4 * begin) +
          (ranks > 1 ? " " + number(4 * kInner) : "") + "\nweight head f32 " + number(rows) + "," +
          number(kHidden) + " 0 " + number(head + 4 * first * kHidden) +
-         "\ninput token_ids i32 T\ninput logits_rows i32 L\n" + "value x f32 T," + number(kHidden) +
-         "\nvalue h f32 T," + number(inner) + "\nvalue d f32 T," + number(kHidden) +
-         "\nvalue y f32 T," + number(kHidden) + "\nvalue s f32 L," + number(kHidden) +
-         "\nvalue p f32 L," + number(rows) + "\nvalue logits f32 L," + number(kVocab) +
+         "\ninput token_ids i32 tokens\ninput logits_rows i32 logits_rows\n" +
+         "value x f32 tokens," + number(kHidden) + "\nvalue h f32 tokens," + number(inner) +
+         "\nvalue d f32 tokens," + number(kHidden) + "\nvalue y f32 tokens," + number(kHidden) +
+         "\nvalue s f32 logits_rows," + number(kHidden) + "\nvalue p f32 logits_rows," +
+         number(rows) + "\nvalue logits f32 logits_rows," + number(kVocab) +
          "\nop embedding token_ids,embed -> x\nop linear x,up -> h\n" +
          "op linear h,down -> d\nop all_reduce d -> y" + group +
          "\nop select_rows y,logits_rows -> s\nop linear s,head -> p\nop all_gather p -> logits" +
@@ -74,20 +75,22 @@ StatusOr<std::unique_ptr<NativeExecutor>> MakeExecutor(const std::string& text,
   return NativeExecutor::Create(std::move(program), target, options);
 }
 
-StatusOr<std::vector<float>> RunStep(NativeExecutor& executor, const testing::StepArrays& arrays) {
+StatusOr<std::vector<float>> RunStep(NativeExecutor& executor, const testing::BatchBuilder& step) {
   ExecutorOutput output;
-  const ops::BatchView batch = arrays.view();
+  const ops::StepBatch batch = step.view();
   PM_RETURN_IF_ERROR(executor.Execute(batch, &output));
-  const auto* logits = output.logits.Data<const float>();
-  EXPECT_EQ(output.logits.shape[0], batch.num_logits_rows);
+  const auto* logits = output.logits().Data<const float>();
+  EXPECT_EQ(output.logits().shape[0], batch.num_logits_rows);
   return std::vector<float>(logits, logits + batch.num_logits_rows * kVocab);
 }
 
-testing::StepArrays TwoRequests() {
-  testing::StepArrays arrays(16, 1);
-  arrays.Add(0, 0, {1, 5, 9});
-  arrays.Add(1, 0, {10});
-  return arrays;
+testing::BatchBuilder EmptyStep() { return testing::BatchBuilder(std::vector<int32_t>{}, 0); }
+
+testing::BatchBuilder TwoRequests() {
+  testing::BatchBuilder step = EmptyStep();
+  step.Add(0, 0, {1, 5, 9});
+  step.Add(1, 0, {10});
+  return step;
 }
 
 StatusOr<std::vector<float>> RunSteps(NativeExecutor& executor) {
@@ -96,10 +99,10 @@ StatusOr<std::vector<float>> RunSteps(NativeExecutor& executor) {
 
 // The same step's maxima of the first `columns` logits.
 StatusOr<std::vector<ops::RowMaximum>> RunGreedySteps(NativeExecutor& executor, int32_t columns) {
-  testing::StepArrays arrays(16, 1);
+  testing::BatchBuilder arrays(std::vector<int32_t>{}, 0);
   arrays.Add(0, 0, {1, 5, 9});
   arrays.Add(1, 0, {10});
-  ops::BatchView batch = arrays.view();
+  ops::StepBatch batch = arrays.view();
   batch.argmax_columns = columns;
   ExecutorOutput output;
   PM_RETURN_IF_ERROR(executor.Execute(batch, &output));
@@ -169,10 +172,10 @@ TEST(GroupTest, AnEmptyBatchIsAStep) {
   const std::vector<float> expected = Whole();
   RunRanks({.tensor = 2}, [&](NativeExecutor& executor, comm::SharedMemoryWorld&) {
     for (int step = 0; step < 3; ++step) {
-      EXPECT_EQ(*RunStep(executor, testing::StepArrays(16, 1)), std::vector<float>());
+      EXPECT_EQ(*RunStep(executor, EmptyStep()), std::vector<float>());
       EXPECT_EQ(*RunSteps(executor), expected);
-      testing::StepArrays empty(16, 1);
-      ops::BatchView greedy = empty.view();
+      const testing::BatchBuilder empty = EmptyStep();
+      ops::StepBatch greedy = empty.view();
       greedy.argmax_columns = kVocab;
       ExecutorOutput output;
       EXPECT_TRUE(executor.Execute(greedy, &output).ok());
@@ -184,7 +187,7 @@ TEST(GroupTest, AnEmptyBatchIsAStep) {
   groups.Set(comm::Axis::kTensor, tensor);
   const auto executor = MakeExecutor(TextOfRank(0, 2), groups);
   ASSERT_TRUE(executor.ok()) << executor.status().ToString();
-  EXPECT_TRUE(RunStep(**executor, testing::StepArrays(16, 1)).ok());
+  EXPECT_TRUE(RunStep(**executor, EmptyStep()).ok());
   ASSERT_EQ(tensor->calls().size(), 2u);
   EXPECT_EQ(tensor->calls()[0].kind, comm::Collective::Kind::kAllReduce);
   EXPECT_EQ(tensor->calls()[0].count, 0);
@@ -201,8 +204,7 @@ TEST(GroupTest, AnIdleDataParallelRankHangsNoOther) {
     comm::Group& data = *groups.at(comm::Axis::kData);
     for (int step = 0; step < 8; ++step) {
       const auto is_busy = [step](int32_t replica) { return (step >> replica & 1) != 0; };
-      const auto mine =
-          *RunStep(executor, is_busy(data.rank()) ? TwoRequests() : testing::StepArrays(16, 1));
+      const auto mine = *RunStep(executor, is_busy(data.rank()) ? TwoRequests() : EmptyStep());
       std::vector<int64_t> bytes;
       std::vector<float> expected;
       for (int32_t replica = 0; replica < 2; ++replica) {

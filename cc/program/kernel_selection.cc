@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "cc/program/check_ops.h"
+#include "cc/program/operand_views.h"
 
 namespace pagemill::program {
 namespace {
@@ -51,7 +52,7 @@ Status CheckFilter(const Program& program, const Target& target, const ExecutorO
   std::set<std::string_view> names;
   for (const Op& op : program.ops()) {
     PM_ASSIGN_OR_RETURN(const ops::OpDefinition* definition, ops::FindOp(target.ops, op.name));
-    const OperandViews operands(program, op, options.max_sizes(), GeometryOf(options));
+    const OperandViews operands(program, op, options.max_sizes(), selection.kv);
     for (const ops::KernelRow& row : definition->rows) {
       if (row.supports(target.capabilities, operands.call())) names.insert(row.name);
     }
@@ -77,11 +78,12 @@ StatusOr<KernelSelection> SelectKernels(const Program& program, const Target& ta
   PM_RETURN_IF_ERROR(options.Validate());
   PM_RETURN_IF_ERROR(CheckOps(program, target.ops));
   KernelSelection selection;
+  PM_ASSIGN_OR_RETURN(selection.kv, PlanKvLayout(program, GeometryOf(options)));
   selection.num_threads =
       options.num_threads > 0 ? options.num_threads : std::max(1, target.capabilities.cores);
   for (const Op& op : program.ops()) {
     PM_ASSIGN_OR_RETURN(const ops::OpDefinition* definition, ops::FindOp(target.ops, op.name));
-    const OperandViews operands(program, op, options.max_sizes(), GeometryOf(options));
+    const OperandViews operands(program, op, options.max_sizes(), selection.kv);
     const StatusOr<const ops::KernelRow*> row =
         ChooseRow(*definition, target.capabilities, operands.call(), options);
     if (!row.ok()) {
@@ -105,7 +107,7 @@ std::vector<KernelChoice> Summarize(const Program& program, const KernelSelectio
   std::vector<KernelChoice> choices;
   for (size_t i = 0; i < program.ops().size(); ++i) {
     const Op& op = program.ops()[i];
-    const OperandViews views(program, op, options.max_sizes(), GeometryOf(options));
+    const OperandViews views(program, op, options.max_sizes(), selection.kv);
     KernelChoice choice = {op.name, views.ToString(), std::string(selection.rows[i]->name), 1};
     const auto same = std::find_if(choices.begin(), choices.end(), [&](const KernelChoice& c) {
       return c.op == choice.op && c.operands == choice.operands && c.kernel == choice.kernel;

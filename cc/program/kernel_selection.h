@@ -13,7 +13,7 @@
 #include "cc/device/capabilities.h"
 #include "cc/ops/op.h"
 #include "cc/program/executor_options.h"
-#include "cc/program/operand_views.h"
+#include "cc/program/kv/kv_layout.h"
 #include "cc/program/program.h"
 
 namespace pagemill::program {
@@ -27,6 +27,7 @@ struct Target {
 
 struct KernelSelection {
   std::vector<const ops::KernelRow*> rows;  // of each op of the program
+  KvLayout kv;
   int32_t num_threads = 1;
   int64_t workspace_bytes = 0;  // the most that one op needs; ops run one after the other
 };

@@ -23,8 +23,8 @@ constexpr ops::OpDefinition kOps[] = {
 
 Status Select(const std::string& second_input, const ExecutorOptions& options = {}) {
   const StatusOr<Program> program = Program::Parse(
-      "pagemill-program 1\nfile 0 @\nweight w f32 1 0 0\ninput token_ids i32 T\n"
-      "value x f32 T,1\nvalue out f32 L,1\nop mix token_ids,w -> x\nop mix x," +
+      "pagemill-program 2\nfile 0 @\nweight w f32 1 0 0\ninput token_ids i32 tokens\n"
+      "value x f32 tokens,1\nvalue out f32 logits_rows,1\nop mix token_ids,w -> x\nop mix x," +
       second_input + " -> out\noutput logits out\nconstants 4\n00000000\n");
   EXPECT_TRUE(program.ok()) << program.status().ToString();
   return SelectKernels(*program, {.ops = kOps, .capabilities = {}}, options).status();

@@ -21,9 +21,9 @@ std::string Line(const char* label, int64_t bytes) {
 
 std::string MemoryPlan::ToString() const {
   return Line("weights", weights_bytes) + Line("activations", activation_bytes) +
-         Line("workspace", workspace_bytes) + Line("logits", logits_bytes) +
-         Line("kv cache", kv_bytes) + Line("total", total_bytes()) +
-         Line("a kv block", kv_bytes_per_block) + Line("packed", packed_bytes);
+         Line("workspace", workspace_bytes) + Line("outputs", output_bytes) +
+         Line("kv cache", kv.arena_bytes()) + Line("total", total_bytes()) +
+         Line("a kv page", kv.page_bytes) + Line("packed", packed_bytes);
 }
 
 StatusOr<MemoryPlan> PlanMemory(const Program& program, const Target& target,
@@ -36,14 +36,10 @@ StatusOr<MemoryPlan> PlanMemory(const Program& program, const Target& target,
   plan.packed_bytes = weights.copied_bytes + packed.packed_bytes;
   plan.activation_bytes = PlanActivations(program, target.ops, options.max_sizes()).arena_bytes;
   plan.workspace_bytes = selection.workspace_bytes;
-  for (ValueId id : program.outputs()) {
-    plan.logits_bytes += program.value(id).Bytes(options.max_sizes());
+  for (const Output& output : program.outputs()) {
+    plan.output_bytes += program.value(output.value).Bytes(options.max_sizes());
   }
-  for (const Value& v : program.values()) {
-    if (v.kind != ValueKind::kCache) continue;
-    plan.kv_bytes_per_block += CacheBlockBytes(v.cache, GeometryOf(options));
-  }
-  plan.kv_bytes = plan.kv_bytes_per_block * options.num_blocks;
+  plan.kv = selection.kv;
   return plan;
 }
 

@@ -12,6 +12,7 @@
 #include "cc/base/status.h"
 #include "cc/program/executor_options.h"
 #include "cc/program/kernel_selection.h"
+#include "cc/program/kv/kv_layout.h"
 #include "cc/program/program.h"
 
 namespace pagemill::program {
@@ -21,12 +22,11 @@ struct MemoryPlan {
   int64_t packed_bytes = 0;        // of those, copies (weights.h) and packed (packed_weights.h)
   int64_t activation_bytes = 0;    // the arena, for the largest step
   int64_t workspace_bytes = 0;     // of the op that needs most
-  int64_t logits_bytes = 0;        // the program's outputs, for the largest step
-  int64_t kv_bytes_per_block = 0;  // one block in every layer
-  int64_t kv_bytes = 0;            // all blocks in every layer
+  int64_t output_bytes = 0;      // the program's outputs, for the largest step
+  KvLayout kv;                   // of options.num_blocks pages
 
   int64_t total_bytes() const {
-    return weights_bytes + activation_bytes + workspace_bytes + logits_bytes + kv_bytes;
+    return weights_bytes + activation_bytes + workspace_bytes + output_bytes + kv.arena_bytes();
   }
   // One line each, in MiB.
   std::string ToString() const;

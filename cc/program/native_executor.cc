@@ -1,8 +1,10 @@
 #include "cc/program/native_executor.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
-#include <limits>
+#include <cstring>
+#include <iterator>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -18,6 +20,7 @@
 #include "cc/program/greedy_tail.h"
 #include "cc/program/kv/cache_pages.h"
 #include "cc/program/kv/kv_fingerprint.h"
+#include "cc/program/operand_views.h"
 #include "cc/program/weights/lazy_memory.h"
 #include "cc/program/weights/packed_weights.h"
 #include "cc/program/weights/weight_digests.h"
@@ -26,14 +29,11 @@
 namespace pagemill::program {
 namespace {
 
-// Views whose dimension 0 or data changes with the step.
+// Views whose dimension 0 changes with the step, by ops::kDims, and those over an array of the
+// batch, by ops::kStepArrays.
 struct StepViews {
-  std::vector<TensorView*> tokens;
-  std::vector<TensorView*> requests;
-  std::vector<TensorView*> logits_rows;
-  std::vector<TensorView*> token_ids;  // inputs: over the batch's arrays
-  std::vector<TensorView*> positions;
-  std::vector<TensorView*> rows;
+  std::array<std::vector<TensorView*>, std::size(ops::kDims)> by_dim;
+  std::array<std::vector<TensorView*>, std::size(ops::kStepArrays)> by_array;
 };
 
 struct BoundOp {
@@ -42,18 +42,8 @@ struct BoundOp {
   std::span<const std::byte> next;  // what the next op with packed weights reads
 };
 
-void SetRows(const std::vector<TensorView*>& views, int64_t rows) {
-  for (TensorView* view : views) view->shape[0] = rows;
-}
-
-void SetData(const std::vector<TensorView*>& views, const int32_t* data) {
-  for (TensorView* view : views) view->data = const_cast<int32_t*>(data);
-}
-
-void PoisonFloats(std::byte* data, int64_t bytes) {
-  std::fill_n(reinterpret_cast<float*>(data), bytes / static_cast<int64_t>(sizeof(float)),
-              std::numeric_limits<float>::quiet_NaN());
-}
+// All bits set is a NaN in every floating-point type, and -1 in integers.
+void Poison(std::byte* data, int64_t bytes) { std::memset(data, 0xFF, static_cast<size_t>(bytes)); }
 
 // Collectives know how many ranks they were traced for.
 Status CheckGroups(const Program& program, const comm::Groups& groups) {
@@ -89,13 +79,13 @@ struct NativeExecutor::Bound {
   std::vector<TensorView> views;  // of every operand of every op, in order; never resized
   std::vector<BoundOp> ops;
   StepViews step;
-  ops::BatchView batch;
+  std::vector<ops::BatchView> batches;  // the step as the layers of each block table see it
   ops::KernelContext context;
   comm::Groups groups;  // of the context
   std::optional<GreedyTail> greedy_tail;
   bool greedy = false;  // the step that runs ends with it
-  TensorView logits;    // rank 0 where the program has none
-  TensorView pooled;
+  // Of the step that has run, with the program's names.
+  std::vector<OutputView> output_views;
 
   bool profiling = false;
   OpProfile profile;
@@ -107,8 +97,9 @@ struct NativeExecutor::Bound {
   void LinkWeights();
   TensorView BindOperand(ValueId id);
   void RegisterOperand(ValueId id, TensorView* view);
-  Status CheckBatch(const ops::BatchView& batch) const;
-  void SetSizes();
+  Status CheckBatch(const ops::StepBatch& batch) const;
+  void SetBatch(const ops::StepBatch& batch);
+  void SetOutputs(const ops::StepBatch& batch, ExecutorOutput* output);
   void RunOp(size_t index);
   void Walk();
   void WalkInstrumented();
@@ -119,12 +110,12 @@ Status NativeExecutor::Bound::AllocateMemory(const Target& target) {
   const ActivationPlan activations = PlanActivations(program, target.ops, options.max_sizes());
   PM_ASSIGN_OR_RETURN(arena, LazyMemory::Allocate(plan.activation_bytes, "activations"));
   PM_ASSIGN_OR_RETURN(workspace, LazyMemory::Allocate(plan.workspace_bytes, "workspace"));
-  PM_ASSIGN_OR_RETURN(outputs, LazyMemory::Allocate(plan.logits_bytes, "logits"));
+  PM_ASSIGN_OR_RETURN(outputs, LazyMemory::Allocate(plan.output_bytes, "outputs"));
   device::MemoryPlacement placement;
   if (options.place_memory) {
     placement = device::PlacementFor(device::AllowedCpus(), device::NumaNodes());
   }
-  PM_ASSIGN_OR_RETURN(kv, LazyMemory::Allocate(plan.kv_bytes, "the KV cache"));
+  PM_ASSIGN_OR_RETURN(kv, LazyMemory::Allocate(plan.kv.arena_bytes(), "the KV cache"));
   const Status placed = device::PlaceMemory(kv.bytes(), placement);
   memory_placement = placed.ok() ? placement.Description() : placed.message();
   if (!placed.ok()) placement = {};
@@ -143,66 +134,49 @@ Status NativeExecutor::Bound::AllocateMemory(const Target& target) {
 
 void NativeExecutor::Bound::PlaceValues(const ActivationPlan& activations) {
   data.assign(program.values().size(), nullptr);
-  int64_t kv_offset = 0;
-  std::vector<CachePages::Layer> layers;
-  std::vector<std::span<std::byte>> regions;
   for (size_t i = 0; i < data.size(); ++i) {
     const Value& v = program.values()[i];
     if (v.kind == ValueKind::kWeight) {
       data[i] = const_cast<std::byte*>(weights.data(ValueId(static_cast<int32_t>(i))));
-    } else if (v.kind == ValueKind::kCache) {
-      data[i] = kv.data() + kv_offset;
-      const int64_t block_bytes = CacheBlockBytes(v.cache, GeometryOf(options));
-      layers.push_back({data[i], static_cast<size_t>(block_bytes)});
-      regions.emplace_back(data[i], static_cast<size_t>(block_bytes * options.num_blocks));
-      kv_offset += block_bytes * options.num_blocks;
     } else if (activations.offsets[i] != ActivationPlan::kNotInArena) {
       data[i] = arena.data() + activations.offsets[i];
     }
   }
-  if (!layers.empty()) {
-    kv_populated.emplace(std::move(regions));
-    pages = std::make_unique<CachePages>(layers, options.num_blocks);
+  if (plan.kv.page_bytes > 0) {
+    kv_populated.emplace(kv.bytes());
+    pages = std::make_unique<CachePages>(kv.bytes(), static_cast<size_t>(plan.kv.page_bytes));
   }
   int64_t output_offset = 0;
-  for (ValueId id : program.outputs()) {
-    data[static_cast<size_t>(id.value())] = outputs.data() + output_offset;
-    output_offset += program.value(id).Bytes(options.max_sizes());
+  for (const Output& output : program.outputs()) {
+    data[static_cast<size_t>(output.value.value())] = outputs.data() + output_offset;
+    output_offset += program.value(output.value).Bytes(options.max_sizes());
   }
 }
 
 TensorView NativeExecutor::Bound::BindOperand(ValueId id) {
   if (id == kNoValue) return TensorView{};
-  return MakeView(program.value(id), options.max_sizes(), GeometryOf(options),
-                  data[static_cast<size_t>(id.value())]);
+  const size_t index = static_cast<size_t>(id.value());
+  const Value& v = program.value(id);
+  if (v.kind == ValueKind::kCache) return CacheView(v, plan.kv.caches[index], plan.kv, kv.data());
+  return MakeView(v, options.max_sizes(), data[index]);
 }
 
 void NativeExecutor::Bound::RegisterOperand(ValueId id, TensorView* view) {
   if (id == kNoValue || program.value(id).kind == ValueKind::kCache) return;
   const Value& v = program.value(id);
-  switch (v.shape.symbol) {
-    case Symbol::kTokens:
-      step.tokens.push_back(view);
-      break;
-    case Symbol::kRequests:
-      step.requests.push_back(view);
-      break;
-    case Symbol::kLogitsRows:
-      step.logits_rows.push_back(view);
-      break;
-    case Symbol::kNone:
-      break;
+  for (size_t d = 0; d < std::size(ops::kDims); ++d) {
+    if (v.shape.dim == ops::kDims[d].dim) step.by_dim[d].push_back(view);
   }
-  if (v.kind != ValueKind::kInput) return;
-  if (v.name == "token_ids") step.token_ids.push_back(view);
-  if (v.name == "positions") step.positions.push_back(view);
-  if (v.name == "logits_rows") step.rows.push_back(view);
+  for (size_t a = 0; v.kind == ValueKind::kInput && a < std::size(ops::kStepArrays); ++a) {
+    if (v.name == ops::kStepArrays[a].name) step.by_array[a].push_back(view);
+  }
 }
 
 void NativeExecutor::Bound::BindOps() {
   size_t num_operands = 0;
   for (const Op& op : program.ops()) num_operands += op.inputs.size() + op.outputs.size();
-  views.reserve(num_operands);  // calls point into it
+  views.reserve(num_operands);                                 // calls point into it
+  batches.resize(std::max<size_t>(1, plan.kv.tables.size()));  // calls point into it, too
   for (size_t i = 0; i < program.ops().size(); ++i) {
     const Op& op = program.ops()[i];
     const auto bind = [&](const std::vector<ValueId>& ids) {
@@ -225,21 +199,18 @@ void NativeExecutor::Bound::BindOps() {
                    .call = {.inputs = inputs,
                             .outputs = outputs_of_op,
                             .attributes = &op.attributes,
-                            .batch = &batch},
+                            .batch = &batches[TableOf(program, op, plan.kv)]},
                    .next = {}});
   }
   LinkWeights();
   greedy_tail = GreedyTail::Find(program, options.max_num_logits_rows);
-  if (program.logits()) logits = BindOperand(*program.logits());
-  if (program.pooled()) pooled = BindOperand(*program.pooled());
+  for (const Output& output : program.outputs()) output_views.push_back({.name = output.name});
   if (!options.poison_dead_memory) return;
   dead.resize(program.ops().size());
   const std::vector<Lifetime> lifetimes = Lifetimes(program);
   for (size_t i = 0; i < lifetimes.size(); ++i) {
     const ValueId id(static_cast<int32_t>(i));
-    const bool is_output = std::find(program.outputs().begin(), program.outputs().end(), id) !=
-                           program.outputs().end();
-    if (program.value(id).kind != ValueKind::kActivation || is_output) continue;
+    if (program.value(id).kind != ValueKind::kActivation || program.IsOutput(id)) continue;
     dead[static_cast<size_t>(lifetimes[i].last)].push_back(id);
   }
 }
@@ -255,7 +226,7 @@ void NativeExecutor::Bound::LinkWeights() {
   }
 }
 
-Status NativeExecutor::Bound::CheckBatch(const ops::BatchView& b) const {
+Status NativeExecutor::Bound::CheckBatch(const ops::StepBatch& b) const {
   const auto check = [](const char* what, int32_t got, int32_t limit, const char* flag) {
     if (got >= 0 && got <= limit) return OkStatus();
     return InvalidArgument("a step of " + std::to_string(got) + " " + what + " exceeds " + flag +
@@ -265,18 +236,45 @@ Status NativeExecutor::Bound::CheckBatch(const ops::BatchView& b) const {
   PM_RETURN_IF_ERROR(check("requests", b.num_requests, options.max_num_seqs, "max_num_seqs"));
   PM_RETURN_IF_ERROR(check("rows of logits", b.num_logits_rows, options.max_num_logits_rows,
                            "max_num_logits_rows"));
-  if (b.block_size == options.block_size) return OkStatus();
-  return InvalidArgument("a step with blocks of " + std::to_string(b.block_size) +
-                         " tokens on a cache with blocks of " + std::to_string(options.block_size));
+  if (b.kv.size() != plan.kv.tables.size()) {
+    return InvalidArgument("a step with " + std::to_string(b.kv.size()) +
+                           " block tables on a cache with " +
+                           std::to_string(plan.kv.tables.size()));
+  }
+  for (size_t t = 0; t < b.kv.size(); ++t) {
+    const int32_t block_size = plan.kv.tables[t].block_size;
+    if (b.kv[t].block_size == block_size) continue;
+    return InvalidArgument("a step with blocks of " + std::to_string(b.kv[t].block_size) +
+                           " tokens in block table " + std::to_string(t) + ", whose blocks have " +
+                           std::to_string(block_size));
+  }
+  return OkStatus();
 }
 
-void NativeExecutor::Bound::SetSizes() {
-  SetRows(step.tokens, batch.num_tokens);
-  SetRows(step.requests, batch.num_requests);
-  SetRows(step.logits_rows, batch.num_logits_rows);
-  SetData(step.token_ids, batch.token_ids);
-  SetData(step.positions, batch.positions);
-  SetData(step.rows, batch.logits_rows);
+void NativeExecutor::Bound::SetBatch(const ops::StepBatch& batch) {
+  static_cast<ops::StepArrays&>(batches[0]) = batch;
+  for (size_t t = 0; t < batch.kv.size(); ++t) batches[t] = batch.View(t);
+  for (size_t d = 0; d < std::size(ops::kDims); ++d) {
+    for (TensorView* view : step.by_dim[d]) view->shape[0] = batch.*ops::kDims[d].size;
+  }
+  for (size_t a = 0; a < std::size(ops::kStepArrays); ++a) {
+    int32_t* array = const_cast<int32_t*>(batch.*ops::kStepArrays[a].data);
+    for (TensorView* view : step.by_array[a]) view->data = array;
+  }
+}
+
+void NativeExecutor::Bound::SetOutputs(const ops::StepBatch& batch, ExecutorOutput* output) {
+  const StepSizes sizes = ops::SizesOf(batch);
+  for (size_t i = 0; i < output_views.size(); ++i) {
+    const ValueId id = program.outputs()[i].value;
+    const bool computed = !greedy || output_views[i].name != kLogits;
+    output_views[i].view =
+        computed ? MakeView(program.value(id), sizes, data[static_cast<size_t>(id.value())])
+                 : TensorView{};
+  }
+  output->outputs = output_views;
+  output->maxima = {};
+  if (greedy) output->maxima = greedy_tail->maxima(batch.num_logits_rows);
 }
 
 void NativeExecutor::Bound::RunOp(size_t index) {
@@ -300,7 +298,7 @@ void NativeExecutor::Bound::PoisonOutputs(size_t index) {
     for (ValueId input : program.ops()[index].inputs) {
       takes_over_input |= input != kNoValue && data[static_cast<size_t>(input.value())] == target;
     }
-    if (!takes_over_input) PoisonFloats(target, program.value(id).Bytes(options.max_sizes()));
+    if (!takes_over_input) Poison(target, program.value(id).Bytes(options.max_sizes()));
   }
 }
 
@@ -318,7 +316,7 @@ void NativeExecutor::Bound::WalkInstrumented() {
       const double waited_s = (pool->num_threads() - 1) * seconds -
                               (after.workers_busy_s - before.workers_busy_s) +
                               (after.caller_waited_s - before.caller_waited_s);
-      profile.Add(KindOf(batch), i, ops[i].call, {.seconds = seconds, .waited_s = waited_s});
+      profile.Add(KindOf(batches[0]), i, ops[i].call, {.seconds = seconds, .waited_s = waited_s});
     }
     if (!options.poison_dead_memory) continue;
     for (ValueId id : dead[i]) {
@@ -327,7 +325,7 @@ void NativeExecutor::Bound::WalkInstrumented() {
       for (ValueId output : program.ops()[i].outputs) {
         taken_over |= output != id && data[static_cast<size_t>(output.value())] == target;
       }
-      if (!taken_over) PoisonFloats(target, program.value(id).Bytes(options.max_sizes()));
+      if (!taken_over) Poison(target, program.value(id).Bytes(options.max_sizes()));
     }
   }
 }
@@ -350,24 +348,18 @@ StatusOr<std::unique_ptr<NativeExecutor>> NativeExecutor::Create(Program program
 NativeExecutor::NativeExecutor(std::unique_ptr<Bound> bound) : bound_(std::move(bound)) {}
 NativeExecutor::~NativeExecutor() = default;
 
-Status NativeExecutor::Execute(const ops::BatchView& batch, ExecutorOutput* output) {
+Status NativeExecutor::Execute(const ops::StepBatch& batch, ExecutorOutput* output) {
   Bound& b = *bound_;
   PM_RETURN_IF_ERROR(b.CheckBatch(batch));
-  b.batch = batch;
   b.greedy = b.greedy_tail && b.greedy_tail->Serves(batch);
-  b.SetSizes();
+  b.SetBatch(batch);
   if (b.profiling || b.options.poison_dead_memory) {
     b.WalkInstrumented();
   } else {
     b.Walk();
   }
   PM_RETURN_IF_ERROR(b.groups.status());
-  output->logits = b.greedy ? TensorView{} : b.logits;
-  output->pooled = b.pooled;
-  output->maxima = {};
-  if (b.greedy) output->maxima = b.greedy_tail->maxima(batch.num_logits_rows);
-  output->logits.shape[0] = batch.num_logits_rows;
-  output->pooled.shape[0] = batch.num_requests;
+  b.SetOutputs(batch, output);
   return OkStatus();
 }
 
@@ -391,7 +383,7 @@ Digest128 NativeExecutor::kv_fingerprint() const {
       // That has brought in pages of weights that only packed copies of are read.
       if (!b.packed.empty()) b.weights.DropPages();
     }
-    b.fingerprint = KvFingerprint(b.program, digests, GeometryOf(b.options));
+    b.fingerprint = KvFingerprint(b.program, digests, b.plan.kv);
   });
   return b.fingerprint;
 }

@@ -41,7 +41,7 @@ class NativeExecutor final : public Executor {
   ~NativeExecutor() override;
 
   // kInvalidArgument where the batch is larger than the options allow.
-  Status Execute(const ops::BatchView& batch, ExecutorOutput* output) override;
+  Status Execute(const ops::StepBatch& batch, ExecutorOutput* output) override;
 
   const Program& program() const;
   const ExecutorOptions& options() const;

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "cc/program/testing/step_arrays.h"
+#include "cc/program/testing/batch_builder.h"
 #include "cc/program/testing/tiny_llama.h"
 
 namespace {
@@ -31,19 +31,21 @@ std::atomic<int64_t> num_allocations{0};
 namespace pagemill::program {
 namespace {
 
-using testing::StepArrays;
+using testing::BatchBuilder;
 
 Target CpuTarget() { return {.ops = ops::CpuOps(), .capabilities = device::DetectCapabilities()}; }
 
 // out[l] = table[token of row l] + table[token of row l], vectors of 3 elements 1..9 as f32.
-constexpr char kDoubling[] = R"(pagemill-program 1
+constexpr char kDoubling[] = R"(pagemill-program 2
 file 0 @
+group all full
 weight table f32 3,3 0 0
-input token_ids i32 T
-input logits_rows i32 L
-value x f32 T,3
-value y f32 T,3
-value out f32 L,3
+cache kv0 all kv kv 1,8
+input token_ids i32 tokens
+input logits_rows i32 logits_rows
+value x f32 tokens,3
+value y f32 tokens,3
+value out f32 logits_rows,3
 op embedding token_ids,table -> x
 op add x,x -> y
 op select_rows y,logits_rows -> out
@@ -79,35 +81,35 @@ ExecutorOptions SmallOptions() {
 TEST(NativeExecutorTest, ComputesStepsOfDifferentSizes) {
   const auto executor = MustCreate(kDoubling, SmallOptions());
   for (int repeat = 0; repeat < 2; ++repeat) {
-    StepArrays two(16, 4);
+    BatchBuilder two(16, 4);
     two.Add(0, 0, {1, 2});
     two.Add(1, 0, {0});
     ExecutorOutput output;
     ASSERT_TRUE(executor->Execute(two.view(), &output).ok());
-    ASSERT_EQ(output.logits.shape[0], 2);
-    EXPECT_EQ(output.logits.Row<float>(0)[0], 14.0f);
-    EXPECT_EQ(output.logits.Row<float>(1)[2], 6.0f);
-    EXPECT_EQ(output.pooled.rank, 0);
-    StepArrays one(16, 4);
+    ASSERT_EQ(output.logits().shape[0], 2);
+    EXPECT_EQ(output.logits().Row<float>(0)[0], 14.0f);
+    EXPECT_EQ(output.logits().Row<float>(1)[2], 6.0f);
+    EXPECT_EQ(output.pooled().rank, 0);
+    BatchBuilder one(16, 4);
     one.Add(0, 0, {1});
     ASSERT_TRUE(executor->Execute(one.view(), &output).ok());
-    ASSERT_EQ(output.logits.shape[0], 1);
-    EXPECT_EQ(output.logits.Row<float>(0)[1], 10.0f);
+    ASSERT_EQ(output.logits().shape[0], 1);
+    EXPECT_EQ(output.logits().Row<float>(0)[1], 10.0f);
   }
   ExecutorOutput output;
-  ASSERT_TRUE(executor->Execute(StepArrays(16, 4).view(), &output).ok()) << "an empty step is fine";
-  EXPECT_EQ(output.logits.shape[0], 0);
+  ASSERT_TRUE(executor->Execute(BatchBuilder(16, 4).view(), &output).ok()) << "an empty step is fine";
+  EXPECT_EQ(output.logits().shape[0], 0);
 }
 
 TEST(NativeExecutorTest, RefusesStepsBeyondItsLimits) {
   const auto executor = MustCreate(kDoubling, SmallOptions());
   ExecutorOutput output;
-  StepArrays tokens(16, 4), rows(16, 4), requests(16, 4), blocks(8, 4);
+  BatchBuilder tokens(16, 4), rows(16, 4), requests(16, 4), blocks(8, 4);
   tokens.Add(0, 0, {0, 0, 0, 0, 0, 0, 0, 0, 0});
   for (int32_t s = 0; s < 3; ++s) rows.Add(s, 0, {0});
   for (int32_t s = 0; s < 4; ++s) requests.Add(s, 0, {0});
   blocks.Add(0, 0, {0});
-  const auto message = [&](const StepArrays& arrays) {
+  const auto message = [&](const BatchBuilder& arrays) {
     const Status status = executor->Execute(arrays.view(), &output);
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
     return status.message();
@@ -126,12 +128,12 @@ TEST(NativeExecutorTest, NamesTheLineOfABadOp) {
   };
   const Status unknown = error("op add", "op frobnicate");
   EXPECT_EQ(unknown.code(), StatusCode::kUnimplemented);
-  EXPECT_NE(unknown.message().find("line 10: op 'frobnicate'"), std::string::npos);
-  const Status shape = error("value y f32 T,3", "value y f32 T,4");
+  EXPECT_NE(unknown.message().find("line 12: op 'frobnicate'"), std::string::npos);
+  const Status shape = error("value y f32 tokens,3", "value y f32 tokens,4");
   EXPECT_EQ(shape.code(), StatusCode::kInvalidArgument);
-  EXPECT_NE(shape.message().find("line 10: "), std::string::npos) << shape.message();
-  const Status rows = error("value y f32 T,3", "value y f32 3,3");
-  EXPECT_NE(rows.message().find("line 10: "), std::string::npos) << rows.message();
+  EXPECT_NE(shape.message().find("line 12: "), std::string::npos) << shape.message();
+  const Status rows = error("value y f32 tokens,3", "value y f32 3,3");
+  EXPECT_NE(rows.message().find("line 12: "), std::string::npos) << rows.message();
 }
 
 // Bytes of this process that are in memory.
@@ -147,7 +149,7 @@ TEST(NativeExecutorTest, TheKvCacheHasItsPagesWithoutAStep) {
   options.num_blocks = 10'000;
   const int64_t before = ResidentBytes();
   const auto executor = MustCreate(testing::TinyLlamaText({}), options);
-  const int64_t kv_bytes = executor->memory_plan().kv_bytes;
+  const int64_t kv_bytes = executor->memory_plan().kv.arena_bytes();
   ASSERT_GT(kv_bytes, 16 << 20);
   // Whoever else is on the machine goes first.
   for (int i = 0; i < 6000 && ResidentBytes() - before < kv_bytes * 9 / 10; ++i) usleep(10'000);
@@ -158,11 +160,11 @@ TEST(NativeExecutorTest, AStepAllocatesNothing) {
   ExecutorOptions options = SmallOptions();
   options.num_threads = 2;
   const auto executor = MustCreate(testing::TinyLlamaText({}), options);
-  StepArrays arrays(16, 4);
+  BatchBuilder arrays(16, 4);
   arrays.Add(0, 0, {1, 2, 3});
   arrays.Add(1, 5, {4});
   ExecutorOutput output;
-  ops::BatchView batch = arrays.view();
+  ops::StepBatch batch = arrays.view();
   for (int step = 0; step < 4; ++step) {
     if (step == 2) batch.argmax_columns = 83;
     const int64_t before = num_allocations.load();
@@ -173,7 +175,7 @@ TEST(NativeExecutorTest, AStepAllocatesNothing) {
 
 TEST(NativeExecutorTest, ProfilesOnlyWhenAsked) {
   const auto executor = MustCreate(kDoubling, SmallOptions());
-  StepArrays arrays(16, 4);
+  BatchBuilder arrays(16, 4);
   arrays.Add(0, 0, {1});
   ExecutorOutput output;
   ASSERT_TRUE(executor->Execute(arrays.view(), &output).ok());
@@ -225,15 +227,15 @@ TEST(MemoryPlanTest, CountsExactly) {
   const int64_t layer = 64 * 64 * 2 + 32 * 64 * 2 + 64 * 96 * 3 + 2 * 64;  // matrices and two norms
   EXPECT_EQ(plan->weights_bytes, 4 * (3 * layer + 64 + 83 * 64 + 8));
   EXPECT_EQ(plan->packed_bytes, plan->weights_bytes) << "constants are copied";
-  EXPECT_EQ(plan->logits_bytes, 2 * 83 * 4);
-  EXPECT_EQ(plan->kv_bytes_per_block, 3 * 2 * 2 * 16 * 16 * 2);
-  EXPECT_EQ(plan->kv_bytes, 13 * plan->kv_bytes_per_block);
+  EXPECT_EQ(plan->output_bytes, 2 * 83 * 4);
+  EXPECT_EQ(plan->kv.page_bytes, 3 * 2 * 2 * 16 * 16 * 2);
+  EXPECT_EQ(plan->kv.arena_bytes(), 13 * plan->kv.page_bytes);
   // At the widest moment: the residual, and gate, up and the input of the MLP's first layers.
   EXPECT_GE(plan->activation_bytes, 8 * (64 + 96 + 96) * 4);
   EXPECT_LE(plan->activation_bytes, 8 * (64 + 64 + 96 + 96) * 4);
   EXPECT_EQ(plan->total_bytes(), plan->weights_bytes + plan->activation_bytes +
-                                     plan->workspace_bytes + plan->logits_bytes + plan->kv_bytes);
-  EXPECT_NE(plan->ToString().find(std::to_string(plan->kv_bytes)), std::string::npos);
+                                     plan->workspace_bytes + plan->output_bytes + plan->kv.arena_bytes());
+  EXPECT_NE(plan->ToString().find(std::to_string(plan->kv.arena_bytes())), std::string::npos);
 }
 
 TEST(ExecutorOptionsTest, NamesFieldAndRange) {

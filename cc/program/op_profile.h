@@ -29,7 +29,7 @@ enum class StepKind : uint8_t {
 };
 inline constexpr size_t kNumStepKinds = 2;
 
-inline StepKind KindOf(const ops::BatchView& batch) {
+inline StepKind KindOf(const ops::StepArrays& batch) {
   return batch.num_tokens > batch.num_requests ? StepKind::kPrompt : StepKind::kDecode;
 }
 

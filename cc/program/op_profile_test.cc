@@ -12,17 +12,18 @@
 namespace pagemill::program {
 namespace {
 
-constexpr char kProgram[] = R"(pagemill-program 1
+constexpr char kProgram[] = R"(pagemill-program 2
 file 0 @
 weight table f32 8,4 0 0
 weight w f32 8,4 0 0
-cache kv0 1 4 0
-input token_ids i32 T
-input logits_rows i32 L
-value x f32 T,4
-value y f32 T,8
-value z f32 T,8
-value out f32 L,8
+group all full
+cache kv0 all kv kv 1,4
+input token_ids i32 tokens
+input logits_rows i32 logits_rows
+value x f32 tokens,4
+value y f32 tokens,8
+value z f32 tokens,8
+value out f32 logits_rows,8
 op embedding token_ids,table -> x
 op linear x,w -> y
 op linear x,w -> z

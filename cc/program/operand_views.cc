@@ -1,7 +1,5 @@
 #include "cc/program/operand_views.h"
 
-#include "cc/ops/kv_page.h"
-
 namespace pagemill::program {
 namespace {
 
@@ -17,23 +15,9 @@ std::string ViewText(const TensorView& view) {
   return text + "]";
 }
 
-int64_t BlockElements(const CacheSpec& cache, const CacheGeometry& geometry) {
-  return ops::KvBlockElements(geometry.dtype, {cache.kv_heads, cache.head_dim},
-                              geometry.block_size);
-}
-
 }  // namespace
 
-int64_t CacheBlockBytes(const CacheSpec& cache, const CacheGeometry& geometry) {
-  return RowBytes(geometry.dtype, BlockElements(cache, geometry));
-}
-
-TensorView MakeView(const Value& value, const StepSizes& sizes, const CacheGeometry& geometry,
-                    void* data) {
-  if (value.kind == ValueKind::kCache) {
-    return TensorView::Dense(data, geometry.dtype,
-                             {geometry.num_blocks, BlockElements(value.cache, geometry)});
-  }
+TensorView MakeView(const Value& value, const StepSizes& sizes, void* data) {
   TensorView view;
   view.data = data;
   view.dtype = value.dtype;
@@ -44,21 +28,35 @@ TensorView MakeView(const Value& value, const StepSizes& sizes, const CacheGeome
   return view;
 }
 
+size_t TableOf(const Program& program, const Op& op, const KvLayout& layout) {
+  for (ValueId id : op.inputs) {
+    if (id == kNoValue || program.value(id).kind != ValueKind::kCache) continue;
+    return static_cast<size_t>(layout.caches[static_cast<size_t>(id.value())].table);
+  }
+  return 0;
+}
+
 OperandViews::OperandViews(const Program& program, const Op& op, const StepSizes& sizes,
-                           const CacheGeometry& geometry) {
+                           const KvLayout& layout) {
+  std::byte* const data = const_cast<std::byte*>(kPlaceholder);
+  const auto view = [&](ValueId id) {
+    if (id == kNoValue) return TensorView{};
+    const Value& value = program.value(id);
+    if (value.kind != ValueKind::kCache) return MakeView(value, sizes, data);
+    const KvLayout::Cache& place = layout.caches[static_cast<size_t>(id.value())];
+    batch_.block_size = layout.BlockSizeOf(place);
+    TensorView cache = CacheView(value, place, layout, data);
+    cache.data = data;
+    return cache;
+  };
   const auto add = [&](const std::vector<ValueId>& ids, std::vector<TensorView>* views) {
-    for (ValueId id : ids) {
-      views->push_back(id == kNoValue ? TensorView{}
-                                      : MakeView(program.value(id), sizes, geometry,
-                                                 const_cast<std::byte*>(kPlaceholder)));
-    }
+    for (ValueId id : ids) views->push_back(view(id));
   };
   add(op.inputs, &inputs_);
   add(op.outputs, &outputs_);
   batch_.num_tokens = static_cast<int32_t>(sizes.tokens);
   batch_.num_requests = static_cast<int32_t>(sizes.requests);
   batch_.num_logits_rows = static_cast<int32_t>(sizes.logits_rows);
-  batch_.block_size = geometry.block_size;
   call_ = {.inputs = inputs_, .outputs = outputs_, .attributes = &op.attributes, .batch = &batch_};
 }
 

@@ -9,36 +9,29 @@
 #include <vector>
 
 #include "cc/ops/op.h"
+#include "cc/program/kv/kv_layout.h"
 #include "cc/program/program.h"
 #include "cc/tensor/tensor_view.h"
 
 namespace pagemill::program {
 
-// How KV caches are paged.
-struct CacheGeometry {
-  int32_t num_blocks = 1;  // the null block included
-  int32_t block_size = 16;
-  DType dtype = DType::kBF16;
-};
+// The view of `value`, which is no cache, with dimension 0 at `sizes`, over `data`.
+TensorView MakeView(const Value& value, const StepSizes& sizes, void* data);
 
-// Bytes of one block of one layer's cache: K, V and their scales.
-int64_t CacheBlockBytes(const CacheSpec& cache, const CacheGeometry& geometry);
-
-// The view of `value` with dimension 0 at `sizes`, over `data`.
-TensorView MakeView(const Value& value, const StepSizes& sizes, const CacheGeometry& geometry,
-                    void* data);
+// The block table that the layers of `op`'s cache see; 0 for an op without a cache.
+size_t TableOf(const Program& program, const Op& op, const KvLayout& layout);
 
 // One op's operands, for a call that is checked but not run: every present operand points to the
 // same few bytes, a missing one is TensorView{} (rank 0, null).
 //
-//   OperandViews operands(program, op, sizes, geometry);
+//   OperandViews operands(program, op, sizes, layout);
 //   Status status = definition.check(operands.call());
 //
 // Holds pointers into itself and into `op`: neither moves nor outlives it.
 class OperandViews {
  public:
   OperandViews(const Program& program, const Op& op, const StepSizes& sizes,
-               const CacheGeometry& geometry);
+               const KvLayout& layout);
   OperandViews(const OperandViews&) = delete;
   OperandViews& operator=(const OperandViews&) = delete;
 

@@ -1,23 +1,27 @@
 #include "cc/program/program.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "cc/program/assembly.h"
 
 namespace pagemill::program {
+namespace {
 
-int64_t StepSizes::Of(Symbol symbol) const {
-  switch (symbol) {
-    case Symbol::kTokens:
-      return tokens;
-    case Symbol::kRequests:
-      return requests;
-    case Symbol::kLogitsRows:
-      return logits_rows;
-    case Symbol::kNone:
-      break;
+constexpr std::pair<CacheLayout, std::string_view> kCacheLayouts[] = {
+    {CacheLayout::kKv, "kv"}, {CacheLayout::kLatent, "latent"}, {CacheLayout::kState, "state"}};
+
+}  // namespace
+
+std::string_view NameOf(CacheLayout layout) {
+  return kCacheLayouts[static_cast<size_t>(layout)].second;
+}
+
+std::optional<CacheLayout> ParseCacheLayout(std::string_view name) {
+  for (const auto& [layout, known] : kCacheLayouts) {
+    if (known == name) return layout;
   }
-  CheckFailed(__FILE__, __LINE__, "size of a dimension that is not symbolic");
+  return std::nullopt;
 }
 
 int64_t Shape::RowElements() const {
@@ -27,15 +31,15 @@ int64_t Shape::RowElements() const {
 }
 
 int64_t Shape::Rows(const StepSizes& sizes) const {
-  return symbol == Symbol::kNone ? dims[0] : sizes.Of(symbol);
+  return dim == Dim::kNone ? dims[0] : sizes.*ops::RowOf(dim).bound;
 }
 
 std::string Shape::ToString() const {
   std::string text;
   for (int32_t i = 0; i < rank; ++i) {
     if (i > 0) text += ',';
-    if (i == 0 && symbol != Symbol::kNone) {
-      text += symbol == Symbol::kTokens ? 'T' : symbol == Symbol::kRequests ? 'R' : 'L';
+    if (i == 0 && dim != Dim::kNone) {
+      text += ops::RowOf(dim).name;
     } else {
       text += std::to_string(dims[static_cast<size_t>(i)]);
     }
@@ -56,8 +60,9 @@ int64_t Value::SpanBytes() const {
 }
 
 bool Value::operator==(const Value& other) const {
-  return name == other.name && kind == other.kind && dtype == other.dtype && shape == other.shape &&
-         weight == other.weight && cache == other.cache && assembly == other.assembly;
+  return name == other.name && kind == other.kind && dtype == other.dtype &&
+         is_act == other.is_act && shape == other.shape && weight == other.weight &&
+         cache == other.cache && assembly == other.assembly;
 }
 
 bool Op::operator==(const Op& other) const {
@@ -76,11 +81,27 @@ std::optional<ValueId> Program::Find(std::string_view name) const {
   return std::nullopt;
 }
 
-std::optional<ValueId> Program::OutputOf(Symbol symbol) const {
-  for (ValueId id : outputs_) {
-    if (value(id).shape.symbol == symbol) return id;
+std::optional<ValueId> Program::FindOutput(std::string_view name) const {
+  for (const Output& output : outputs_) {
+    if (output.name == name) return output.value;
   }
   return std::nullopt;
+}
+
+bool Program::IsOutput(ValueId id) const {
+  return std::any_of(outputs_.begin(), outputs_.end(),
+                     [id](const Output& output) { return output.value == id; });
+}
+
+Status Program::SetActivationType(DType dtype) {
+  if (dtype != DType::kF32 && dtype != DType::kBF16 && dtype != DType::kF16) {
+    return InvalidArgument("activations must be f32, bf16 or f16, not " +
+                           std::string(Info(dtype).name));
+  }
+  for (Value& value : values_) {
+    if (value.is_act) value.dtype = dtype;
+  }
+  return OkStatus();
 }
 
 Status Program::CheckIntegrity() const {
@@ -88,6 +109,10 @@ Status Program::CheckIntegrity() const {
   for (size_t i = 0; i < values_.size(); ++i) {
     const Value& v = values_[i];
     written[i] = v.kind != ValueKind::kActivation;
+    if (v.kind == ValueKind::kCache &&
+        (v.cache.group < 0 || v.cache.group >= static_cast<int32_t>(groups_.size()))) {
+      return InvalidArgument(LinePrefix(v.line) + "cache '" + v.name + "' names no group");
+    }
     if (v.assembly) {
       PM_RETURN_IF_ERROR(CheckAssembly(*this, v));
     } else if (v.kind == ValueKind::kWeight &&
@@ -95,6 +120,13 @@ Status Program::CheckIntegrity() const {
       return InvalidArgument(LinePrefix(v.line) + "weight '" + v.name + "' names file " +
                              std::to_string(v.weight.file) + ", which is not declared");
     }
+  }
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    const auto has_cache = [g](const Value& v) {
+      return v.kind == ValueKind::kCache && v.cache.group == static_cast<int32_t>(g);
+    };
+    if (std::any_of(values_.begin(), values_.end(), has_cache)) continue;
+    return InvalidArgument("program: group '" + groups_[g].name + "' has no cache");
   }
   for (const Op& op : ops_) {
     PM_RETURN_IF_ERROR(CheckOperands(op, written));
@@ -137,19 +169,26 @@ Status Program::CheckOperands(const Op& op, const std::vector<bool>& written) co
 Status Program::CheckOutputs() const {
   if (outputs_.empty()) return InvalidArgument("program: it has no output");
   for (auto it = outputs_.begin(); it != outputs_.end(); ++it) {
-    const Value& v = value(*it);
-    const std::string prefix = LinePrefix(v.line) + "output '" + v.name + "' ";
-    const Symbol symbol = v.shape.symbol;
-    if (v.kind != ValueKind::kActivation || v.dtype != DType::kF32 || v.shape.rank != 2 ||
-        (symbol != Symbol::kLogitsRows && symbol != Symbol::kRequests)) {
-      return InvalidArgument(prefix + "must be an activation f32 L,<vocabulary> (logits) or f32 " +
-                             "R,<dimension> (pooled), got " + std::string(Info(v.dtype).name) +
-                             " " + v.shape.ToString());
+    const Value& v = value(it->value);
+    const std::string prefix = LinePrefix(v.line) + "output '" + it->name + "', value '" + v.name;
+    if (v.kind != ValueKind::kActivation || v.shape.dim == Dim::kNone) {
+      return InvalidArgument(prefix + "', must be a value with rows of the step, got " +
+                             v.shape.ToString());
     }
-    for (auto other = outputs_.begin(); other != it; ++other) {
-      if (value(*other).shape.symbol == symbol) {
-        return InvalidArgument(prefix + "is the second output of its kind");
-      }
+    const Dim rows = it->name == kLogits   ? Dim::kLogitsRows
+                     : it->name == kPooled ? Dim::kRequests
+                                           : v.shape.dim;
+    const bool is_result = it->name == kLogits || it->name == kPooled;
+    if (rows != v.shape.dim || (is_result && (v.dtype != DType::kF32 || v.shape.rank != 2))) {
+      return InvalidArgument(prefix + "', must be f32 " + std::string(ops::RowOf(rows).name) +
+                             ",<columns>, got " + std::string(Info(v.dtype).name) + " " +
+                             v.shape.ToString());
+    }
+    const auto same = [&](const Output& other) {
+      return other.name == it->name || other.value == it->value;
+    };
+    if (std::any_of(outputs_.begin(), it, same)) {
+      return InvalidArgument(prefix + "', repeats the name or the value of another output");
     }
   }
   return OkStatus();

@@ -23,7 +23,8 @@
 
 #include "cc/base/status.h"
 #include "cc/base/strong_id.h"
-#include "cc/ops/op.h"  // Attributes
+#include "cc/ops/batch_view.h"  // Dim, StepSizes
+#include "cc/ops/op.h"          // Attributes
 #include "cc/tensor/dtype.h"
 #include "cc/tensor/tensor_view.h"
 
@@ -34,32 +35,17 @@ using ValueId = StrongId<struct ValueTag, int32_t>;
 // A missing optional operand, `-` in text.
 inline constexpr ValueId kNoValue{-1};
 
-// What dimension 0 stands for.
-enum class Symbol : uint8_t {
-  kNone,        // a number
-  kTokens,      // T, tokens of the step
-  kRequests,    // R, requests of the step
-  kLogitsRows,  // L, rows of logits of the step
-};
-
-// The value of each symbol, of one step or at most.
-struct StepSizes {
-  int64_t tokens = 0;
-  int64_t requests = 0;
-  int64_t logits_rows = 0;
-
-  int64_t Of(Symbol symbol) const;  // not kNone
-  friend bool operator==(const StepSizes&, const StepSizes&) = default;
-};
+using ops::Dim;
+using ops::StepSizes;
 
 struct Shape {
-  Symbol symbol = Symbol::kNone;
+  Dim dim = Dim::kNone;  // what dimension 0 stands for
   int32_t rank = 0;
-  std::array<int64_t, TensorView::kMaxRank> dims{};  // dims[0] is 0 under a symbol
+  std::array<int64_t, TensorView::kMaxRank> dims{};  // dims[0] is 0 unless `dim` is kNone
 
   int64_t RowElements() const;                 // of one index of dimension 0
   int64_t Rows(const StepSizes& sizes) const;  // dimension 0
-  std::string ToString() const;                // "T,9,64"
+  std::string ToString() const;                // "tokens,9,64"
   friend bool operator==(const Shape&, const Shape&) = default;
 };
 
@@ -96,11 +82,31 @@ struct Assembly {
   friend bool operator==(const Assembly&, const Assembly&) = default;
 };
 
-// One layer's KV cache.
+// Layers whose KV lives equally long: they share block tables. The order of a program's groups is
+// that of step::GroupId.
+struct KvGroup {
+  std::string name;
+  std::string kind = "full";  // of cc/kv_cache/kinds
+  int32_t window_tokens = 0;  // tokens a query sees, itself included; 0 = all
+  friend bool operator==(const KvGroup&, const KvGroup&) = default;
+};
+
+// What a block of one layer's cache holds.
+enum class CacheLayout : uint8_t {
+  kKv,      // keys and values of a block's tokens: dims are kv_heads, head_dim
+  kLatent,  // one vector per token of a block: dims are its width
+  kState,   // one tensor that stands for all tokens before a boundary: dims are its shape
+};
+
+std::string_view NameOf(CacheLayout layout);
+std::optional<CacheLayout> ParseCacheLayout(std::string_view name);
+
+// One layer's cache.
 struct CacheSpec {
-  int32_t kv_heads = 0;
-  int32_t head_dim = 0;
-  int32_t window = 0;  // tokens a query can look back, 0 = all
+  int32_t group = 0;  // index into Program::groups()
+  CacheLayout layout = CacheLayout::kKv;
+  std::optional<DType> dtype;  // empty: `kv`, which the executor's options bind
+  std::vector<int64_t> dims;
   friend bool operator==(const CacheSpec&, const CacheSpec&) = default;
 };
 
@@ -108,6 +114,7 @@ struct Value {
   std::string name;
   ValueKind kind = ValueKind::kActivation;
   DType dtype = DType::kF32;         // not of a cache
+  bool is_act = false;               // `act` in text: dtype is what SetActivationType() chose
   Shape shape;                       // not of a cache
   WeightSource weight;               // of a weight only
   CacheSpec cache;                   // of a cache only
@@ -119,6 +126,15 @@ struct Value {
   int64_t SpanBytes() const;                    // of a weight: from its first byte to its last
   bool operator==(const Value& other) const;
 };
+
+// A value that a step returns.
+struct Output {
+  std::string name;  // "logits", "pooled", "hidden.3"
+  ValueId value = kNoValue;
+  friend bool operator==(const Output&, const Output&) = default;
+};
+inline constexpr std::string_view kLogits = "logits";  // f32 [logits_rows, vocabulary]
+inline constexpr std::string_view kPooled = "pooled";  // f32 [requests, dimension]
 
 struct Op {
   std::string name;
@@ -140,17 +156,21 @@ class Program {
   std::string ToText() const;
 
   const std::vector<std::string>& files() const { return files_; }
+  const std::vector<KvGroup>& groups() const { return groups_; }
   const std::vector<Value>& values() const { return values_; }
   const std::vector<Op>& ops() const { return ops_; }
-  const std::vector<ValueId>& outputs() const { return outputs_; }
+  const std::vector<Output>& outputs() const { return outputs_; }
   const std::vector<std::byte>& constants() const { return constants_; }
 
   const Value& value(ValueId id) const { return values_[static_cast<size_t>(id.value())]; }
   std::optional<ValueId> Find(std::string_view name) const;  // O(values)
-  // The output of this name ("logits" or "pooled"), found by its shape's symbol; empty where
-  // absent.
-  std::optional<ValueId> logits() const { return OutputOf(Symbol::kLogitsRows); }
-  std::optional<ValueId> pooled() const { return OutputOf(Symbol::kRequests); }
+  // The value that output `name` returns; empty if the program has no such output.
+  std::optional<ValueId> FindOutput(std::string_view name) const;
+  bool IsOutput(ValueId id) const;
+
+  // Binds `act`: every value declared with it has this type from now on. kInvalidArgument unless it
+  // is f32, bf16 or f16. A parsed program has f32.
+  Status SetActivationType(DType dtype);
 
   // For rewrites, which call CheckIntegrity() when they are done.
   std::vector<Op>& mutable_ops() { return ops_; }
@@ -162,14 +182,14 @@ class Program {
 
  private:
   friend class ProgramParser;
-  std::optional<ValueId> OutputOf(Symbol symbol) const;
   Status CheckOperands(const Op& op, const std::vector<bool>& written) const;
   Status CheckOutputs() const;
 
   std::vector<std::string> files_;
+  std::vector<KvGroup> groups_;
   std::vector<Value> values_;
   std::vector<Op> ops_;
-  std::vector<ValueId> outputs_;
+  std::vector<Output> outputs_;
   std::vector<std::byte> constants_;
 };
 

@@ -1,4 +1,5 @@
 // Program::Parse: the text form of docs/program_format.md, read.
+#include <algorithm>
 #include <charconv>
 #include <string>
 #include <unordered_map>
@@ -9,7 +10,8 @@
 namespace pagemill::program {
 namespace {
 
-constexpr std::string_view kHeader = "pagemill-program 1";
+constexpr std::string_view kHeader = "pagemill-program 2";
+constexpr char kGroupForm[] = "group <name> <kind> [window=<tokens>]";
 
 // Splits at every `separator`; "" gives one empty field.
 std::vector<std::string_view> Split(std::string_view text, char separator) {
@@ -35,6 +37,22 @@ int HexDigit(char c) {
   return -1;
 }
 
+// The dimension of this name; kNone if there is none.
+Dim ParseDim(std::string_view name) {
+  for (const ops::DimRow& row : ops::kDims) {
+    if (row.name == name) return row.dim;
+  }
+  return Dim::kNone;
+}
+
+std::string DimNames() {
+  std::string names;
+  for (const ops::DimRow& row : ops::kDims) {
+    names += (names.empty() ? "" : ", ") + std::string(row.name);
+  }
+  return names;
+}
+
 std::string Quote(std::string_view text) { return "'" + std::string(text) + "'"; }
 
 }  // namespace
@@ -52,7 +70,9 @@ class ProgramParser {
   Status ParseWeight(const Fields& fields);
   Status ParseRowStride(std::string_view text, Value* weight);
   Status ParseAssembled(const Fields& fields);
+  Status ParseGroup(const Fields& fields);
   Status ParseCache(const Fields& fields);
+  Status ParseCacheDims(std::string_view text, CacheSpec* cache);
   Status ParseInput(const Fields& fields);
   Status ParseActivation(const Fields& fields);
   Status ParseOp(const Fields& fields);
@@ -87,6 +107,10 @@ StatusOr<Program> ProgramParser::Parse(std::string_view text) {
   std::string_view line;
   if (!next_line(&line) || line != kHeader) {
     line_ = 1;
+    if (line.starts_with("pagemill-program ")) {
+      return Error("this is program format " + std::string(line.substr(17, 20)) +
+                   ", but this version reads format 2; export the model again");
+    }
     return Error("expected the header " + Quote(kHeader));
   }
   while (next_line(&line)) {
@@ -108,13 +132,14 @@ Status ProgramParser::ParseLine(std::string_view line) {
   if (kind == "file") return ParseFile(line, fields);
   if (kind == "weight") return ParseWeight(fields);
   if (kind == "assembled") return ParseAssembled(fields);
+  if (kind == "group") return ParseGroup(fields);
   if (kind == "cache") return ParseCache(fields);
   if (kind == "input") return ParseInput(fields);
   if (kind == "value") return ParseActivation(fields);
   if (kind == "op") return ParseOp(fields);
   if (kind == "output") return ParseOutput(fields);
   return Error("unknown kind of line " + Quote(kind) +
-               "; known: file, weight, assembled, cache, input, value, op, output, constants");
+               "; known: file, weight, assembled, group, cache, input, value, op, output, constants");
 }
 
 Status ProgramParser::ExpectFields(const Fields& fields, size_t count, std::string_view form) {
@@ -158,7 +183,8 @@ Status ProgramParser::AddValue(std::string_view name, Value value) {
 
 Status ProgramParser::ParseTypeAndShape(std::string_view dtype, std::string_view shape,
                                         Value* value) {
-  const std::optional<DType> type = ParseDType(dtype);
+  value->is_act = dtype == "act";
+  const std::optional<DType> type = value->is_act ? DType::kF32 : ParseDType(dtype);
   if (!type) return Error("unknown dtype " + Quote(dtype));
   value->dtype = *type;
   const Fields dims = Split(shape, ',');
@@ -169,18 +195,13 @@ Status ProgramParser::ParseTypeAndShape(std::string_view dtype, std::string_view
   s.rank = static_cast<int32_t>(dims.size());
   int64_t elements = 1;
   for (size_t i = 0; i < dims.size(); ++i) {
-    if (i == 0 && dims[0].size() == 1 &&
-        std::string_view("TRL").find(dims[0]) != std::string::npos) {
-      s.symbol = dims[0] == "T"   ? Symbol::kTokens
-                 : dims[0] == "R" ? Symbol::kRequests
-                                  : Symbol::kLogitsRows;
-      continue;
-    }
+    if (i == 0) s.dim = ParseDim(dims[0]);
+    if (i == 0 && s.dim != Dim::kNone) continue;
     if (!ParseNumber(dims[i], &s.dims[i]) || s.dims[i] < 1 ||
         s.dims[i] > (int64_t{1} << 40) / elements) {
       return Error("dimension " + Quote(dims[i]) + " of shape " + Quote(shape) +
                    " is not a number from 1 to a total of 2^40 elements" +
-                   (i == 0 ? ", nor T, R or L" : ""));
+                   (i == 0 ? ", nor a dimension of the step (" + DimNames() + ")" : ""));
     }
     elements *= s.dims[i];
   }
@@ -201,7 +222,7 @@ Status ProgramParser::ParseWeight(const Fields& fields) {
   Value value;
   value.kind = ValueKind::kWeight;
   PM_RETURN_IF_ERROR(ParseTypeAndShape(fields[2], fields[3], &value));
-  if (value.shape.symbol != Symbol::kNone) return Error("a weight's shape has no symbol");
+  if (value.shape.dim != Dim::kNone) return Error("a weight's shape holds numbers only");
   if (!ParseNumber(fields[4], &value.weight.file) ||
       !ParseNumber(fields[5], &value.weight.offset) || value.weight.offset < 0) {
     return Error("file " + Quote(fields[4]) + " and offset " + Quote(fields[5]) +
@@ -232,7 +253,7 @@ Status ProgramParser::ParseAssembled(const Fields& fields) {
   Value value;
   value.kind = ValueKind::kWeight;
   PM_RETURN_IF_ERROR(ParseTypeAndShape(fields[2], fields[3], &value));
-  if (value.shape.symbol != Symbol::kNone) return Error("a weight's shape has no symbol");
+  if (value.shape.dim != Dim::kNone) return Error("a weight's shape holds numbers only");
   const std::optional<PackedLayout> layout = ParsePackedLayout(fields[4]);
   if (!layout) return Error("unknown layout " + Quote(fields[4]) + "; known: " + kPackedLayouts);
   Assembly& a = value.assembly.emplace();
@@ -253,17 +274,64 @@ Status ProgramParser::ParseAssembled(const Fields& fields) {
   return AddValue(fields[1], std::move(value));
 }
 
+Status ProgramParser::ParseGroup(const Fields& fields) {
+  if (fields.size() != 4) PM_RETURN_IF_ERROR(ExpectFields(fields, 3, kGroupForm));
+  KvGroup group = {.name = std::string(fields[1]), .kind = std::string(fields[2])};
+  for (const KvGroup& other : program_.groups_) {
+    if (other.name == group.name) return Error("a second group is " + Quote(group.name));
+  }
+  if (fields.size() == 4) {
+    if (!fields[3].starts_with("window=") ||
+        !ParseNumber(fields[3].substr(7), &group.window_tokens) || group.window_tokens < 1) {
+      return Error("expected " + Quote(kGroupForm) + ", with a window of at least 1 token");
+    }
+  }
+  program_.groups_.push_back(std::move(group));
+  return OkStatus();
+}
+
 Status ProgramParser::ParseCache(const Fields& fields) {
-  PM_RETURN_IF_ERROR(ExpectFields(fields, 5, "cache <name> <kv_heads> <head_dim> <window>"));
+  PM_RETURN_IF_ERROR(ExpectFields(fields, 6, "cache <name> <group> <layout> <dtype> <dims>"));
   Value value;
   value.kind = ValueKind::kCache;
   CacheSpec& c = value.cache;
-  if (!ParseNumber(fields[2], &c.kv_heads) || !ParseNumber(fields[3], &c.head_dim) ||
-      !ParseNumber(fields[4], &c.window) || c.kv_heads < 1 || c.head_dim < 1 || c.window < 0 ||
-      c.kv_heads > 65536 || c.head_dim > 65536) {
-    return Error("a cache needs kv_heads and head_dim from 1 to 65536 and a window >= 0");
+  const auto& groups = program_.groups_;
+  const auto group = std::find_if(groups.begin(), groups.end(),
+                                  [&](const KvGroup& g) { return g.name == fields[2]; });
+  if (group == groups.end()) return Error("group " + Quote(fields[2]) + " is not defined");
+  c.group = static_cast<int32_t>(group - groups.begin());
+  const std::optional<CacheLayout> layout = ParseCacheLayout(fields[3]);
+  if (!layout) return Error("layout " + Quote(fields[3]) + " is not kv, latent or state");
+  c.layout = *layout;
+  if (fields[4] != "kv") {
+    c.dtype = ParseDType(fields[4]);
+    if (!c.dtype || Info(*c.dtype).block_elements != 1) {
+      return Error("a cache's dtype is kv or one of single elements, got " + Quote(fields[4]));
+    }
   }
+  PM_RETURN_IF_ERROR(ParseCacheDims(fields[5], &c));
   return AddValue(fields[1], std::move(value));
+}
+
+Status ProgramParser::ParseCacheDims(std::string_view text, CacheSpec* cache) {
+  int64_t elements = 1;
+  for (std::string_view field : Split(text, ',')) {
+    int64_t dim = 0;
+    if (!ParseNumber(field, &dim) || dim < 1 || dim > (int64_t{1} << 32) / elements) {
+      return Error("the dimensions of a cache are numbers from 1 to 2^32 elements, got " +
+                   Quote(text));
+    }
+    elements *= dim;
+    cache->dims.push_back(dim);
+  }
+  const size_t rank = cache->dims.size();
+  if ((cache->layout == CacheLayout::kKv && rank != 2) ||
+      (cache->layout == CacheLayout::kLatent && rank != 1) || rank > 3) {
+    return Error("dimensions are <kv_heads>,<head_dim> of kv, <width> of latent and up to three of "
+                 "state, got " +
+                 Quote(text));
+  }
+  return OkStatus();
 }
 
 Status ProgramParser::ParseInput(const Fields& fields) {
@@ -271,22 +339,28 @@ Status ProgramParser::ParseInput(const Fields& fields) {
   Value value;
   value.kind = ValueKind::kInput;
   PM_RETURN_IF_ERROR(ParseTypeAndShape(fields[2], fields[3], &value));
-  const std::string_view expected = fields[1] == "logits_rows" ? "L" : "T";
-  if (fields[1] != "token_ids" && fields[1] != "positions" && fields[1] != "logits_rows") {
-    return Error("unknown input " + Quote(fields[1]) +
-                 "; known: token_ids, positions, logits_rows");
+  std::string known;
+  for (const ops::ArrayRow<ops::StepArrays>& row : ops::kStepArrays) {
+    if (row.more_rows != 0) continue;
+    known += (known.empty() ? "" : ", ") + std::string(row.name);
+    if (row.name != fields[1]) continue;
+    if (value.is_act || value.dtype != DType::kI32 || value.shape.rank != 1 ||
+        value.shape.dim != row.rows) {
+      return Error("input " + Quote(fields[1]) + " must be i32 " +
+                   std::string(ops::RowOf(row.rows).name));
+    }
+    return AddValue(fields[1], std::move(value));
   }
-  if (value.dtype != DType::kI32 || fields[3] != expected) {
-    return Error("input " + Quote(fields[1]) + " must be i32 " + std::string(expected));
-  }
-  return AddValue(fields[1], std::move(value));
+  return Error("unknown input " + Quote(fields[1]) + "; known: " + known);
 }
 
 Status ProgramParser::ParseActivation(const Fields& fields) {
   PM_RETURN_IF_ERROR(ExpectFields(fields, 4, "value <name> <dtype> <shape>"));
   Value value;
   PM_RETURN_IF_ERROR(ParseTypeAndShape(fields[2], fields[3], &value));
-  if (value.dtype != DType::kF32) return Error("activations are f32, got " + Quote(fields[2]));
+  if (Info(value.dtype).block_elements != 1) {
+    return Error("a value's elements are single, got " + Quote(fields[2]));
+  }
   return AddValue(fields[1], std::move(value));
 }
 
@@ -341,16 +415,10 @@ Status ProgramParser::ParseAttributes(const Fields& fields, size_t first, Op* op
 }
 
 Status ProgramParser::ParseOutput(const Fields& fields) {
-  PM_RETURN_IF_ERROR(ExpectFields(fields, 3, "output <logits|pooled> <value>"));
+  PM_RETURN_IF_ERROR(ExpectFields(fields, 3, "output <name> <value>"));
   const auto it = ids_.find(fields[2]);
   if (it == ids_.end()) return Error("output " + Quote(fields[2]) + " is not defined");
-  const Symbol symbol = program_.value(it->second).shape.symbol;
-  if (!(fields[1] == "logits" && symbol == Symbol::kLogitsRows) &&
-      !(fields[1] == "pooled" && symbol == Symbol::kRequests)) {
-    return Error("output " + Quote(fields[1]) + " must be 'logits' of shape L,<vocabulary> or " +
-                 "'pooled' of shape R,<dimension>");
-  }
-  program_.outputs_.push_back(it->second);
+  program_.outputs_.push_back({std::string(fields[1]), it->second});
   return OkStatus();
 }
 

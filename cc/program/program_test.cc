@@ -15,17 +15,20 @@ using testing::ExpectRefused;
 using testing::Replace;
 
 // Every kind of line, once; canonical.
-constexpr char kText[] = R"(pagemill-program 1
+constexpr char kText[] = R"(pagemill-program 2
 file 0 /models/with a space.gguf
 file 1 @
-input token_ids i32 T
+group near sliding_window window=9
+group all full
+input token_ids i32 tokens
 weight w0 q8_0 83,64 0 4096
-cache kv0 2 16 9
-value v0 f32 T,64
+cache kv0 near kv kv 2,16
+cache kv1 all latent bf16 576
+value v0 act tokens,64
 weight w1 f32 2 1 0
-input logits_rows i32 L
-value v1 f32 T,4,16
-value v2 f32 L,64
+input logits_rows i32 logits_rows
+value v1 f32 tokens,4,16
+value v2 f32 logits_rows,64
 op embedding token_ids,w0 -> v0 scale=1e-05 other=-3
 op linear v0,w0,- -> v1
 op kv_write v1,v1,kv0 ->
@@ -55,18 +58,25 @@ TEST(ProgramTest, ParsesEveryField) {
   EXPECT_EQ(weight.dtype, DType::kQ8_0);
   EXPECT_EQ(weight.weight, (WeightSource{0, 4096}));
   EXPECT_EQ(weight.Bytes({}), 83 * 2 * 34);
-  EXPECT_EQ(weight.line, 5);
-  EXPECT_EQ(program.value(*program.Find("kv0")).cache, (CacheSpec{2, 16, 9}));
+  EXPECT_EQ(weight.line, 7);
+  EXPECT_EQ(program.value(*program.Find("kv0")).cache, (CacheSpec{.group = 0, .layout = CacheLayout::kKv, .dtype = std::nullopt, .dims = {2, 16}}));
+  EXPECT_EQ(program.value(*program.Find("kv1")).cache,
+            (CacheSpec{.group = 1,
+                       .layout = CacheLayout::kLatent,
+                       .dtype = DType::kBF16,
+                       .dims = {576}}));
+  EXPECT_EQ(program.groups()[0], (KvGroup{"near", "sliding_window", 9}));
+  EXPECT_EQ(program.groups()[1], (KvGroup{"all", "full", 0}));
   const Value& heads = program.value(*program.Find("v1"));
-  EXPECT_EQ(heads.shape.symbol, Symbol::kTokens);
-  EXPECT_EQ(heads.shape.ToString(), "T,4,16");
+  EXPECT_EQ(heads.shape.dim, Dim::kTokens);
+  EXPECT_EQ(heads.shape.ToString(), "tokens,4,16");
   EXPECT_EQ(heads.Bytes({.tokens = 3}), 3 * 64 * 4);
   EXPECT_EQ(program.ops()[0].attributes.Get("scale", 0), 1e-05);
   EXPECT_EQ(program.ops()[1].inputs[2], kNoValue);
   EXPECT_TRUE(program.ops()[3].outputs.empty());
   EXPECT_EQ(program.ops()[3].attributes.GetInt("flag", 0), 1);
-  EXPECT_EQ(program.logits(), program.Find("v2"));
-  EXPECT_EQ(program.pooled(), std::nullopt);
+  EXPECT_EQ(program.FindOutput("logits"), program.Find("v2"));
+  EXPECT_EQ(program.FindOutput("pooled"), std::nullopt);
   EXPECT_EQ(program.constants()[3], std::byte{0x3f});
 }
 
@@ -79,6 +89,28 @@ TEST(ProgramTest, AWeightMayBeColumnsOfAWiderMatrix) {
   EXPECT_EQ(weight.SpanBytes(), 82 * 340 + 68);
   EXPECT_EQ(program.ToText(), text);
   EXPECT_EQ(MustParse(kText).value(*program.Find("w0")).SpanBytes(), 83 * 68);
+}
+
+TEST(ProgramTest, ActStandsForTheTypeThatWasBound) {
+  Program program = MustParse(kText);
+  const ValueId act = *program.Find("v0"), f32 = *program.Find("v2");
+  EXPECT_EQ(program.value(act).dtype, DType::kF32);
+  ASSERT_TRUE(program.SetActivationType(DType::kBF16).ok());
+  EXPECT_EQ(program.value(act).dtype, DType::kBF16);
+  EXPECT_EQ(program.value(f32).dtype, DType::kF32);
+  EXPECT_EQ(program.ToText(), kText) << "the text says act, whatever is bound";
+  EXPECT_EQ(program.SetActivationType(DType::kI32).message(),
+            "activations must be f32, bf16 or f16, not i32");
+}
+
+TEST(ProgramTest, OutputsHaveNames) {
+  const std::string text = Replace(kText, "output logits v2\n",
+                                   "output logits v2\noutput hidden.0 v0\n");
+  const Program program = MustParse(text);
+  EXPECT_EQ(program.ToText(), text);
+  EXPECT_EQ(program.FindOutput("hidden.0"), program.Find("v0"));
+  EXPECT_TRUE(program.IsOutput(*program.Find("v0")));
+  EXPECT_FALSE(program.IsOutput(*program.Find("v1")));
 }
 
 TEST(ProgramTest, CommentsAndOrderOfDeclarationsDoNotMatter) {
@@ -107,52 +139,66 @@ TEST_P(ProgramErrorTest, NamesLineAndCause) { ExpectRefused(kText, GetParam()); 
 INSTANTIATE_TEST_SUITE_P(
     Texts, ProgramErrorTest,
     ::testing::Values(
-        BadText{"Header", "program 1", "program 2", "line 1: expected the header"},
-        BadText{"Kind", "cache kv0", "cachet kv0", "line 6: unknown kind of line 'cachet'"},
-        BadText{"DoubleSpace", "cache kv0", "cache  kv0", "line 6: expected 'cache <name>"},
+        BadText{"Header", "pagemill-program", "program", "line 1: expected the header"},
+        BadText{"Version", "program 2", "program 1", "line 1: this is program format 1, but this v"},
+        BadText{"Kind", "cache kv0", "cachet kv0", "line 8: unknown kind of line 'cachet'"},
+        BadText{"DoubleSpace", "cache kv0", "cache  kv0", "line 8: expected 'cache <name>"},
         BadText{"FileOrder", "file 1 @", "file 2 @", "line 3: expected file id 1, got 2"},
         BadText{"TwoConstants", "/models/with a space.gguf", "@", "line 3: a second file is '@'"},
-        BadText{"DType", "w0 q8_0", "w0 q9_0", "line 5: unknown dtype 'q9_0'"},
-        BadText{"BlockRow", "83,64", "83,65", "line 5: shape '83,65' of block format q8_0"},
-        BadText{"BlockVector", "q8_0 83,64", "q8_0 64", "line 5: shape '64' of block format"},
-        BadText{"ZeroDim", "T,4,16", "T,0,16", "line 10: dimension '0'"},
-        BadText{"LateSymbol", "T,4,16", "4,T,16", "line 10: dimension 'T'"},
-        BadText{"Rank", "T,4,16", "T,4,16,1,1", "line 10: shape 'T,4,16,1,1' has more than 4"},
-        BadText{"Overflow", "T,4,16", "T,4000000000000,9000000000", "line 10: dimension"},
-        BadText{"SymbolicWeight", "83,64", "T,64", "line 5: a weight's shape has no symbol"},
-        BadText{"NegativeOffset", "0 4096", "0 -1", "line 5: file '0' and offset '-1'"},
-        BadText{"DenseStride", "0 4096", "0 4096 68", "line 5: row stride '68' must be a multiple"},
-        BadText{"CutStride", "0 4096", "0 4096 100", "line 5: row stride '100' must be a multiple"},
-        BadText{"HugeStride", "0 4096", "0 4096 34000000000000000", "line 5: row stride"},
-        BadText{"UnknownFile", "0 4096", "2 4096", "line 5: weight 'w0' names file 2"},
-        BadText{"CacheHeads", "kv0 2 16", "kv0 0 16", "line 6: a cache needs kv_heads"},
-        BadText{"Duplicate", "value v0", "value w0", "line 7: 'w0' is defined already, in line 5"},
-        BadText{"InputName", "token_ids i32 T\n", "token_ibs i32 T\n", "line 4: unknown input"},
-        BadText{"InputType", "token_ids i32", "token_ids f32", "line 4: input 'token_ids' must be"},
-        BadText{"InputSymbol", "rows i32 L", "rows i32 T", "line 9: input 'logits_rows' must be"},
-        BadText{"ValueType", "v0 f32", "v0 bf16", "line 7: activations are f32"},
+        BadText{"DType", "w0 q8_0", "w0 q9_0", "line 7: unknown dtype 'q9_0'"},
+        BadText{"BlockRow", "83,64", "83,65", "line 7: shape '83,65' of block format q8_0"},
+        BadText{"BlockVector", "q8_0 83,64", "q8_0 64", "line 7: shape '64' of block format"},
+        BadText{"ZeroDim", "tokens,4,16", "tokens,0,16", "line 13: dimension '0'"},
+        BadText{"LateDim", "tokens,4,16", "4,tokens,16", "line 13: dimension 'tokens'"},
+        BadText{"Rank", "tokens,4,16", "tokens,4,16,1,1", "line 13: shape 'tokens,4,16,1,1' has more than 4"},
+        BadText{"Overflow", "tokens,4,16", "tokens,4000000000000,9000000000", "line 13: dimension"},
+        BadText{"SymbolicWeight", "83,64", "tokens,64", "line 7: a weight's shape holds numbers"},
+        BadText{"NegativeOffset", "0 4096", "0 -1", "line 7: file '0' and offset '-1'"},
+        BadText{"DenseStride", "0 4096", "0 4096 68", "line 7: row stride '68' must be a multiple"},
+        BadText{"CutStride", "0 4096", "0 4096 100", "line 7: row stride '100' must be a multiple"},
+        BadText{"HugeStride", "0 4096", "0 4096 34000000000000000", "line 7: row stride"},
+        BadText{"UnknownFile", "0 4096", "2 4096", "line 7: weight 'w0' names file 2"},
+        BadText{"GroupWindow", "window=9", "window=0", "line 4: expected 'group <name>"},
+        BadText{"GroupWord", "window=9", "width=9", "line 4: expected 'group <name>"},
+        BadText{"GroupTwice", "group all", "group near", "line 5: a second group is 'near'"},
+        BadText{"GroupWithoutCache", "kv1 all", "kv1 near", "program: group 'all' has no cache"},
+        BadText{"CacheGroup", "kv0 near", "kv0 far", "line 8: group 'far' is not defined"},
+        BadText{"CacheLayout", "near kv kv", "near vk kv", "line 8: layout 'vk' is not kv, lat"},
+        BadText{"CacheType", "latent bf16", "latent q8_0", "line 9: a cache's dtype is kv or"},
+        BadText{"CacheDims", "kv 2,16", "kv 0,16", "line 8: the dimensions of a cache are"},
+        BadText{"CacheRank", "kv 2,16", "kv 2,16,3", "line 8: dimensions are <kv_heads>,"},
+        BadText{"Duplicate", "value v0", "value w0", "line 10: 'w0' is defined already, in line 7"},
+        BadText{"InputName", "token_ids i32 tokens\n", "token_ibs i32 tokens\n", "line 6: unknown input"},
+        BadText{"InputType", "token_ids i32", "token_ids f32", "line 6: input 'token_ids' must be"},
+        BadText{"InputSymbol", "rows i32 logits_rows", "rows i32 tokens", "line 12: input 'logits_rows' must be"},
+        BadText{"ValueType", "v0 act", "v0 q8_0", "line 10: a value's elements are single"},
         BadText{"Undefined", "linear v0,w0", "linear v9,w0",
-                "line 13: operand 'v9' is not defined"},
-        BadText{"NoArrow", "w0,- -> v1", "w0,- => v1", "line 13: expected 'op <name>"},
-        BadText{"MissingOutput", "w0,- -> v1", "w0,- -> v1,-", "line 13: an output must have"},
-        BadText{"Attribute", "scale=1e-05", "scale=abc", "line 12: attribute 'scale=abc'"},
-        BadText{"TwiceAttribute", "other=-3", "scale=1", "line 12: attribute 'scale' is given twi"},
+                "line 16: operand 'v9' is not defined"},
+        BadText{"NoArrow", "w0,- -> v1", "w0,- => v1", "line 16: expected 'op <name>"},
+        BadText{"MissingOutput", "w0,- -> v1", "w0,- -> v1,-", "line 16: an output must have"},
+        BadText{"Attribute", "scale=1e-05", "scale=abc", "line 15: attribute 'scale=abc'"},
+        BadText{"TwiceAttribute", "other=-3", "scale=1", "line 15: attribute 'scale' is given twi"},
         BadText{"ReadBeforeWrite", "embedding token_ids,w0", "embedding v1,w0",
-                "line 12: op 'embedding' reads 'v1' before any op writes it"},
+                "line 15: op 'embedding' reads 'v1' before any op writes it"},
         BadText{"SecondWrite", "w0,- -> v1", "w0,- -> v0",
-                "line 13: op 'linear' writes 'v0' a sec"},
+                "line 16: op 'linear' writes 'v0' a sec"},
         BadText{"WriteWeight", "w0,- -> v1", "w0,- -> w0",
-                "line 13: op 'linear' writes 'w0', which"},
+                "line 16: op 'linear' writes 'w0', which"},
         BadText{"NeverWritten", "v1,logits_rows -> v2", "v1,logits_rows ->",
-                "line 11: no op write"},
-        BadText{"OutputName", "output logits", "output pooled", "line 17: output 'pooled' must"},
-        BadText{"OutputUndefined", "logits v2", "logits v3", "line 17: output 'v3' is not defined"},
+                "line 14: no op write"},
+        BadText{"OutputName", "output logits", "output pooled",
+                "output 'pooled', value 'v2', must be f32 requests,<columns>"},
+        BadText{"OutputRows", "output logits v2", "output logits v0",
+                "output 'logits', value 'v0', must be f32 logits_rows,<columns>, got f32 tokens,6"},
+        BadText{"OutputWeight", "output logits v2", "output extra w0",
+                "output 'extra', value 'w0', must be a value with rows of the step"},
+        BadText{"OutputUndefined", "logits v2", "logits v3", "line 20: output 'v3' is not defined"},
         BadText{"SecondOutput", "output logits v2", "output logits v2\noutput logits v2",
-                "output 'v2' is the second"},
+                "repeats the name or the value of another output"},
         BadText{"NoOutput", "output logits v2\n", "", "program: it has no output"},
-        BadText{"ConstantsLength", "constants 8", "constants 9", "line 19: expected 18 hex digits"},
-        BadText{"ConstantsDigit", "0000803f", "000080gf", "line 19: constants hold a character"},
-        BadText{"AfterConstants", "00000040\n", "00000040\nfile 2 x\n", "line 20: nothing may"}),
+        BadText{"ConstantsLength", "constants 8", "constants 9", "line 22: expected 18 hex digits"},
+        BadText{"ConstantsDigit", "0000803f", "000080gf", "line 22: constants hold a character"},
+        BadText{"AfterConstants", "00000040\n", "00000040\nfile 2 x\n", "line 23: nothing may"}),
     testing::BadTextName);
 
 TEST(ProgramErrorTest, GarbageNeverCrashes) {

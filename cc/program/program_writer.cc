@@ -15,7 +15,7 @@ std::string FormatDouble(double value) {
 }
 
 std::string TypeAndShape(const Value& v) {
-  return std::string(Info(v.dtype).name) + " " + v.shape.ToString();
+  return std::string(v.is_act ? "act" : Info(v.dtype).name) + " " + v.shape.ToString();
 }
 
 std::string Operands(const Program& program, std::span<const ValueId> ids) {
@@ -38,6 +38,23 @@ std::string AssembledLine(const Program& program, const Value& v) {
   return text + "\n";
 }
 
+std::string GroupLine(const KvGroup& group) {
+  std::string text = "group " + group.name + " " + group.kind;
+  if (group.window_tokens > 0) text += " window=" + std::to_string(group.window_tokens);
+  return text + "\n";
+}
+
+std::string CacheLine(const Program& program, const Value& v) {
+  const CacheSpec& c = v.cache;
+  std::string text = "cache " + v.name + " " + program.groups()[static_cast<size_t>(c.group)].name;
+  text.append(" ").append(NameOf(c.layout)).append(" ");
+  text += c.dtype ? Info(*c.dtype).name : "kv";
+  for (size_t i = 0; i < c.dims.size(); ++i) {
+    text += (i == 0 ? " " : ",") + std::to_string(c.dims[i]);
+  }
+  return text + "\n";
+}
+
 std::string ValueLine(const Program& program, const Value& v) {
   if (v.assembly) return AssembledLine(program, v);
   switch (v.kind) {
@@ -46,8 +63,7 @@ std::string ValueLine(const Program& program, const Value& v) {
              " " + std::to_string(v.weight.offset) +
              (v.weight.row_stride > 0 ? " " + std::to_string(v.weight.row_stride) : "") + "\n";
     case ValueKind::kCache:
-      return "cache " + v.name + " " + std::to_string(v.cache.kv_heads) + " " +
-             std::to_string(v.cache.head_dim) + " " + std::to_string(v.cache.window) + "\n";
+      return CacheLine(program, v);
     case ValueKind::kInput:
       return "input " + v.name + " " + TypeAndShape(v) + "\n";
     case ValueKind::kActivation:
@@ -68,15 +84,15 @@ std::string OpLine(const Program& program, const Op& op) {
 }  // namespace
 
 std::string Program::ToText() const {
-  std::string text = "pagemill-program 1\n";
+  std::string text = "pagemill-program 2\n";
   for (size_t i = 0; i < files_.size(); ++i) {
     text += "file " + std::to_string(i) + " " + files_[i] + "\n";
   }
+  for (const KvGroup& group : groups_) text += GroupLine(group);
   for (const Value& v : values_) text += ValueLine(*this, v);
   for (const Op& op : ops_) text += OpLine(*this, op);
-  for (ValueId id : outputs_) {
-    const bool logits = value(id).shape.symbol == Symbol::kLogitsRows;
-    text += (logits ? "output logits " : "output pooled ") + value(id).name + "\n";
+  for (const Output& output : outputs_) {
+    text += "output " + output.name + " " + value(output.value).name + "\n";
   }
   if (!constants_.empty()) {
     constexpr char kDigits[] = "0123456789abcdef";

@@ -1,15 +1,15 @@
 // File: cc/runner/batch_state.h
-// From step plans to the flat arrays that kernels read (ops::BatchView). Keeps each slot's block
-// table from step to step and applies a plan as the diff that it is.
+// From step plans to the flat arrays that kernels read (ops::StepBatch). Keeps each slot's block
+// tables (block_tables.h) from step to step and applies a plan as the diff that it is.
 //
 //   BatchState state(options);
 //   PM_RETURN_IF_ERROR(state.Apply(plan));
 //   executor->Execute(state.view(), &output);
 //   for (const BatchRow& row : state.rows()) ...  // which logits row is for what
 //
-// Cost of Apply(): O(tokens of the step + new blocks + blocks in common x requests); a block table
-// is copied whole only when its request moves to another place in the running order. No allocation
-// once the arrays have been used. Thread safety: used by the engine thread only.
+// Cost of Apply(): O(tokens of the step + new blocks + blocks in common x requests), once per block
+// table. No allocation once the arrays have been used. Thread safety: used by the engine thread
+// only.
 #ifndef PAGEMILL_CC_RUNNER_BATCH_STATE_H_
 #define PAGEMILL_CC_RUNNER_BATCH_STATE_H_
 
@@ -21,6 +21,7 @@
 #include "cc/base/status.h"
 #include "cc/engine/runner.h"  // RunnerLimits
 #include "cc/ops/batch_view.h"
+#include "cc/runner/block_tables.h"
 #include "cc/step/step_plan.h"
 
 namespace pagemill::runner {
@@ -43,7 +44,7 @@ class BatchState {
   Status Apply(const step::StepPlan& plan);
 
   // Of the last Apply(); valid until the next.
-  const ops::BatchView& view() const { return view_; }
+  const ops::StepBatch& view() const { return view_; }
   std::span<const BatchRow> rows() const { return rows_; }
   // The request that a slot holds; null where it is free.
   const step::Request* request(step::RequestIndex index) const;
@@ -52,35 +53,19 @@ class BatchState {
   void CheckIntegrity() const;
 
  private:
-  struct Slot {
-    std::shared_ptr<const step::Request> request;
-    uint64_t epoch = 0;  // grows whenever the slot's table starts over
-    int32_t num_blocks = 0;
-  };
-  // What a row of the batch's table holds a copy of.
-  struct Mirror {
-    int32_t slot = -1;
-    uint64_t epoch = 0;
-    int32_t num_blocks = 0;
-  };
-
   Status CheckCommonBlocks(const step::StepPlan& plan) const;
   Status ApplyBlocks(const step::ScheduledRequest& entry);
-  void MirrorTable(size_t row, int32_t slot);
   Status AppendTokens(const step::ScheduledRequest& entry);
   Status AppendRows(const step::ScheduledRequest& entry, int32_t entry_index);
-  int32_t* SlotTable(int32_t slot) { return &slot_tables_[static_cast<size_t>(slot * stride_)]; }
 
   const engine::RunnerLimits limits_;
-  const int64_t stride_;  // blocks of the longest request
-  std::vector<Slot> slots_;
-  std::vector<int32_t> slot_tables_;   // [slots, stride], in slot order
-  std::vector<Mirror> mirrors_;        // of each row of batch_tables_
-  std::vector<int32_t> batch_tables_;  // [slots, stride], in running order
+  std::vector<std::shared_ptr<const step::Request>> requests_;  // of each slot
+  std::vector<BlockTables> groups_;                             // of each KV group
 
-  std::vector<int32_t> token_ids_, positions_, slot_mapping_, query_start_, seq_lens_, logits_rows_;
+  std::vector<int32_t> token_ids_, positions_, query_start_, seq_lens_, logits_rows_;
   std::vector<BatchRow> rows_;
-  ops::BatchView view_;
+  std::vector<ops::KvArrays> kv_;
+  ops::StepBatch view_;
 };
 
 }  // namespace pagemill::runner

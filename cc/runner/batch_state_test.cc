@@ -67,14 +67,14 @@ TEST(BatchStateTest, TellsTheBlocksThatAllHaveInCommon) {
   BatchState state(SmallLimits());
   StepPlan plan = PlanWithCommonBlocks(/*second_block=*/9, /*computed=*/8);
   ASSERT_TRUE(state.Apply(plan).ok());
-  EXPECT_EQ(state.view().num_common_blocks, 2);
+  EXPECT_EQ(state.view().kv[0].num_common_blocks, 2);
   plan.num_common_prefix_blocks.clear();
   for (ScheduledRequest& entry : plan.scheduled) {
     entry.start = nullptr;
     entry.new_block_ids.clear();
   }
   ASSERT_TRUE(state.Apply(plan).ok());
-  EXPECT_EQ(state.view().num_common_blocks, 0);
+  EXPECT_EQ(state.view().kv[0].num_common_blocks, 0);
 }
 
 TEST(BatchStateTest, RefusesCommonBlocksThatARequestDoesNotHaveOrHasNotComputed) {
@@ -86,6 +86,35 @@ TEST(BatchStateTest, RefusesCommonBlocksThatARequestDoesNotHaveOrHasNotComputed)
   }
 }
 
+// Groups with blocks of 4 and of 8 tokens, of which the second has let its first block go.
+TEST(BatchStateTest, EveryGroupHasABlockTableOfItsOwn) {
+  engine::RunnerLimits limits = SmallLimits();
+  limits.kv_groups = {{.kind = "full"},
+                      {.kind = "sliding_window", .block_size = 8, .window_tokens = 5}};
+  BatchState state(limits);
+  ScheduledRequest a = Entry(3, 0, {10, 11, 12, 13, 14, 15, 16, 17, 18}, {7, 9, 11});
+  a.start = MakeRequest({10, 11, 12, 13, 14, 15, 16, 17, 18, 19});
+  a.new_block_ids.push_back({BlockId(20), BlockId(21)});
+  ASSERT_TRUE(state.Apply(PlanOf({a})).ok());
+  ASSERT_EQ(state.view().kv.size(), 2u);
+  const ops::KvArrays& large = state.view().kv[1];
+  EXPECT_EQ(state.view().kv[0].block_size, 4);
+  EXPECT_EQ(large.block_size, 8);
+  EXPECT_EQ(large.block_table_stride, 4) << "blocks of 30 tokens";
+  EXPECT_EQ(large.block_table[1], 21);
+  EXPECT_EQ(large.slot_mapping[7], 20 * 8 + 7);
+  EXPECT_EQ(large.slot_mapping[8], 21 * 8);
+  EXPECT_EQ(state.view().kv[0].slot_mapping[8], 11 * 4);
+  const ops::BatchView second = state.view().View(1);
+  EXPECT_EQ(second.num_tokens, 9);
+  EXPECT_EQ(second.block_table, large.block_table);
+  state.CheckIntegrity();
+  // The first group is full, the second has room.
+  EXPECT_TRUE(state.Apply(PlanOf({Entry(3, 9, {19}, {})})).ok());
+  const Status full = state.Apply(PlanOf({Entry(3, 12, {19}, {})}));
+  EXPECT_NE(full.message().find("do not fit in its blocks of 12"), std::string::npos);
+}
+
 TEST(BatchStateTest, FillsTheArraysOfAStep) {
   BatchState state(SmallLimits());
   ScheduledRequest a = Entry(2, 0, {10, 11, 12, 13, 14}, {7, 9});
@@ -95,14 +124,15 @@ TEST(BatchStateTest, FillsTheArraysOfAStep) {
   b.start = MakeRequest({20});
   b.sample = true;
   ASSERT_TRUE(state.Apply(PlanOf({a, b})).ok());
-  const ops::BatchView& v = state.view();
+  const ops::StepBatch& v = state.view();
+  const ops::KvArrays& kv = v.kv[0];
   EXPECT_EQ(std::vector(v.token_ids, v.token_ids + 6), (std::vector{10, 11, 12, 13, 14, 20}));
   EXPECT_EQ(std::vector(v.positions, v.positions + 6), (std::vector{0, 1, 2, 3, 4, 0}));
-  EXPECT_EQ(std::vector(v.slot_mapping, v.slot_mapping + 6), (std::vector{28, 29, 30, 31, 36, 12}));
+  EXPECT_EQ(std::vector(kv.slot_mapping, kv.slot_mapping + 6), (std::vector{28, 29, 30, 31, 36, 12}));
   EXPECT_EQ(std::vector(v.query_start, v.query_start + 3), (std::vector{0, 5, 6}));
   EXPECT_EQ(std::vector(v.seq_lens, v.seq_lens + 2), (std::vector{5, 1}));
-  EXPECT_EQ(v.block_table[0], 7);
-  EXPECT_EQ(v.block_table[v.block_table_stride], 3);
+  EXPECT_EQ(kv.block_table[0], 7);
+  EXPECT_EQ(kv.block_table[kv.block_table_stride], 3);
   EXPECT_EQ(v.num_logits_rows, 6);
   ASSERT_EQ(state.rows().size(), 6u);
   EXPECT_EQ(state.rows()[0].prompt_token_id, 11);
@@ -117,8 +147,8 @@ TEST(BatchStateTest, FillsTheArraysOfAStep) {
   ASSERT_TRUE(state.Apply(PlanOf({rest})).ok());
   ASSERT_EQ(state.rows().size(), 1u);
   EXPECT_EQ(state.rows()[0].prompt_token_id, -1);
-  EXPECT_EQ(state.view().slot_mapping[0], 37);
-  EXPECT_EQ(state.view().block_table[1], 9);
+  EXPECT_EQ(state.view().kv[0].slot_mapping[0], 37);
+  EXPECT_EQ(state.view().kv[0].block_table[1], 9);
 }
 
 TEST(BatchStateTest, APoolingRequestHasNoRows) {
@@ -152,7 +182,7 @@ TEST(BatchStateTest, RefusesPlansThatContradictThemselves) {
             std::string::npos);
   ScheduledRequest groups = Entry(0, 0, {1}, {1});
   groups.new_block_ids.emplace_back();
-  EXPECT_NE(error(groups, true).find("more than one KV group"), std::string::npos);
+  EXPECT_NE(error(groups, true).find("more than 1 KV groups"), std::string::npos);
   StepPlan released;
   released.released = {RequestIndex(6)};
   EXPECT_FALSE(BatchState(SmallLimits()).Apply(released).ok());
@@ -170,7 +200,7 @@ TEST(BatchStateTest, TooManyTokensOrRowsFailTheStepOnly) {
   EXPECT_NE(state.Apply(PlanOf({big, other})).message().find("max_num_tokens"), std::string::npos);
   // The other request's diff has been applied.
   ASSERT_TRUE(state.Apply(PlanOf({Entry(1, 1, {8}, {})})).ok());
-  EXPECT_EQ(state.view().slot_mapping[0], 3 * 4 + 1);
+  EXPECT_EQ(state.view().kv[0].slot_mapping[0], 3 * 4 + 1);
   ScheduledRequest rows = Entry(2, 0, {1, 2, 3}, {4});
   rows.start = MakeRequest({1, 2, 3, 4});
   rows.prompt_logprobs = true;
@@ -254,7 +284,8 @@ class RandomPlans {
 
 // Rebuilds every array of the step from the model and compares.
 void ExpectMatches(const BatchState& state, const StepPlan& plan, const Model& model) {
-  const ops::BatchView& v = state.view();
+  const ops::StepBatch& v = state.view();
+  const ops::KvArrays& kv = v.kv[0];
   ASSERT_EQ(v.num_requests, static_cast<int32_t>(plan.scheduled.size()));
   int32_t token = 0;
   size_t row = 0;
@@ -264,12 +295,12 @@ void ExpectMatches(const BatchState& state, const StepPlan& plan, const Model& m
     ASSERT_EQ(v.query_start[r], token);
     ASSERT_EQ(v.seq_lens[r], slot.computed);
     for (size_t b = 0; b < slot.blocks.size(); ++b) {
-      ASSERT_EQ(v.block_table[r * static_cast<size_t>(v.block_table_stride) + b], slot.blocks[b]);
+      ASSERT_EQ(kv.block_table[r * static_cast<size_t>(kv.block_table_stride) + b], slot.blocks[b]);
     }
     for (int32_t p = entry.num_computed_tokens; p < slot.computed; ++p, ++token) {
       ASSERT_EQ(v.token_ids[token], slot.tokens[static_cast<size_t>(p)]);
       ASSERT_EQ(v.positions[token], p);
-      ASSERT_EQ(v.slot_mapping[token], slot.blocks[static_cast<size_t>(p / 4)] * 4 + p % 4);
+      ASSERT_EQ(kv.slot_mapping[token], slot.blocks[static_cast<size_t>(p / 4)] * 4 + p % 4);
       const size_t next = static_cast<size_t>(p) + 1;
       const bool scores = entry.prompt_logprobs && next < slot.request->prompt_token_ids.size();
       const bool samples = entry.sample && next == slot.tokens.size();

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "cc/device/capabilities.h"
+#include "cc/step/kv_group_options.h"
 
 namespace pagemill::runner {
 namespace {
@@ -15,6 +16,19 @@ Status CheckPositive(const char* field, int32_t value) {
   return InvalidArgument(std::string(field) + " must be at least 1, got " + std::to_string(value));
 }
 
+// Batches have a block table for each group, an entry for each block of tokens.
+Status CheckGroup(const step::KvGroupOptions& group) {
+  if (group.pages_per_block != 1) {
+    return InvalidArgument("kv_groups: a block of \"" + group.kind + "\" layers has " +
+                           std::to_string(group.pages_per_block) +
+                           " pages, but this runner gives it one");
+  }
+  for (const char* kind : {"full", "mla", "sliding_window", "chunked_local"}) {
+    if (group.kind == kind) return OkStatus();
+  }
+  return Unimplemented("kv_groups: this runner has no arrays for \"" + group.kind + "\" layers");
+}
+
 Status CheckLimits(const engine::RunnerLimits& limits) {
   PM_RETURN_IF_ERROR(CheckPositive("max_num_tokens", limits.max_num_tokens));
   PM_RETURN_IF_ERROR(CheckPositive("max_num_seqs", limits.max_num_seqs));
@@ -22,7 +36,9 @@ Status CheckLimits(const engine::RunnerLimits& limits) {
   PM_RETURN_IF_ERROR(CheckPositive("max_model_len", limits.max_model_len));
   PM_RETURN_IF_ERROR(CheckPositive("vocab_size", limits.vocab_size));
   PM_RETURN_IF_ERROR(CheckPositive("num_blocks", limits.num_blocks));
-  return CheckPositive("block_size", limits.block_size);
+  PM_RETURN_IF_ERROR(CheckPositive("block_size", limits.block_size));
+  for (const step::KvGroupOptions& group : limits.kv_groups) PM_RETURN_IF_ERROR(CheckGroup(group));
+  return OkStatus();
 }
 
 // Was some request of the plan in the step before, or in one before that?
@@ -70,13 +86,13 @@ Status ModelRunner::Execute(const step::StepPlan& plan) {
   if (!plan.empty()) {
     stopwatch_.Lap(&StepTimes::batch_s);
     program::ExecutorOutput output;
-    ops::BatchView batch = batch_.view();
+    ops::StepBatch batch = batch_.view();
     if (WantsOnlyMaxima(plan)) batch.argmax_columns = limits_.vocab_size;
     PM_RETURN_IF_ERROR(executor_->Execute(batch, &output));
     PM_RETURN_IF_ERROR(CheckOutput(output));
     stopwatch_.Lap(&StepTimes::model_s);
     SampleRows(plan, output, &result);
-    TakePooled(plan, output.pooled, &result);
+    TakePooled(plan, output.pooled(), &result);
     stopwatch_.Lap(&StepTimes::sampling_s);
     stopwatch_.End(program::KindOf(batch_.view()));
   }
@@ -113,12 +129,13 @@ Status ModelRunner::CheckOutput(const program::ExecutorOutput& output) const {
     return Internal("the executor gave " + std::to_string(output.maxima.size()) +
                     " maxima of logits for " + std::to_string(rows) + " rows");
   }
-  const bool needs_logits = rows > 0;
-  if (needs_logits && output.logits.rank != 2) {
+  if (rows == 0) return OkStatus();
+  const TensorView logits = output.logits();
+  if (logits.rank != 2) {
     return FailedPrecondition("this model has no logits: it cannot generate or score tokens");
   }
-  if (needs_logits && output.logits.shape[1] < limits_.vocab_size) {
-    return Internal("the program's logits have " + std::to_string(output.logits.shape[1]) +
+  if (logits.shape[1] < limits_.vocab_size) {
+    return Internal("the program's logits have " + std::to_string(logits.shape[1]) +
                     " columns, fewer than vocab_size = " + std::to_string(limits_.vocab_size));
   }
   return OkStatus();
@@ -127,12 +144,13 @@ Status ModelRunner::CheckOutput(const program::ExecutorOutput& output) const {
 void ModelRunner::SampleRows(const step::StepPlan& plan, const program::ExecutorOutput& output,
                              step::StepResult* result) {
   const bool by_maxima = !output.maxima.empty();
+  const TensorView logits = output.logits();
   rows_.clear();
   for (size_t i = 0; i < batch_.rows().size(); ++i) {
     const BatchRow& row = batch_.rows()[i];
     rows_.push_back(
         {.index = plan.scheduled[static_cast<size_t>(row.entry)].index,
-         .logits = by_maxima ? nullptr : output.logits.Row<const float>(static_cast<int64_t>(i)),
+         .logits = by_maxima ? nullptr : logits.Row<const float>(static_cast<int64_t>(i)),
          .maximum = by_maxima ? &output.maxima[i] : nullptr,
          .prompt_token_id = row.prompt_token_id});
   }

@@ -29,7 +29,7 @@ int32_t NextToken(int32_t token, int32_t position) { return (3 * token + positio
 
 class FakeExecutor final : public program::Executor {
  public:
-  Status Execute(const ops::BatchView& batch, program::ExecutorOutput* output) override {
+  Status Execute(const ops::StepBatch& batch, program::ExecutorOutput* output) override {
     ++num_steps;
     if (!next_status.ok()) return std::exchange(next_status, OkStatus());
     logits_.assign(static_cast<size_t>(batch.num_logits_rows * kColumns), 0.0f);
@@ -47,12 +47,15 @@ class FakeExecutor final : public program::Executor {
       pooled_.push_back(static_cast<float>(batch.seq_lens[r]));
       pooled_.push_back(first == poisoned_token ? std::numeric_limits<float>::infinity() : 0.5f);
     }
-    output->logits = has_logits ? TensorView::Dense(logits_.data(), DType::kF32,
-                                                    {batch.num_logits_rows, kColumns})
-                                : TensorView{};
-    output->pooled = has_pooled
-                         ? TensorView::Dense(pooled_.data(), DType::kF32, {batch.num_requests, 2})
-                         : TensorView{};
+    outputs_.clear();
+    if (has_logits) {
+      outputs_.push_back({"logits", TensorView::Dense(logits_.data(), DType::kF32,
+                                                      {batch.num_logits_rows, kColumns})});
+    }
+    if (has_pooled) {
+      outputs_.push_back(
+          {"pooled", TensorView::Dense(pooled_.data(), DType::kF32, {batch.num_requests, 2})});
+    }
     output->maxima = {};
     if (finds_maxima && batch.argmax_columns > 0) {
       maxima_.assign(static_cast<size_t>(batch.num_logits_rows), {});
@@ -60,9 +63,10 @@ class FakeExecutor final : public program::Executor {
         ops::Observe(&logits_[l * kColumns], batch.argmax_columns, 0, &maxima_[l]);
       }
       if (loses_a_maximum) maxima_.pop_back();
-      output->logits = {};
+      std::erase_if(outputs_, [](const program::OutputView& o) { return o.name == "logits"; });
       output->maxima = maxima_;
     }
+    output->outputs = outputs_;
     return OkStatus();
   }
 
@@ -70,13 +74,14 @@ class FakeExecutor final : public program::Executor {
   bool has_pooled = false;
   bool finds_maxima = false;
   bool loses_a_maximum = false;
-  int32_t asked_columns = 0;  // BatchView::argmax_columns of the last step
+  int32_t asked_columns = 0;  // argmax_columns of the last step
   int32_t poisoned_token = -1;
   Status next_status;
   int num_steps = 0;
 
  private:
   std::vector<float> logits_, pooled_;
+  std::vector<program::OutputView> outputs_;
   std::vector<ops::RowMaximum> maxima_;
 };
 
@@ -352,6 +357,21 @@ TEST_F(ModelRunnerTest, RefusesSenselessLimits) {
   StepPlan plan;
   plan.scheduled = {Start(0, MakeRequest({1}))};
   EXPECT_NE(wide->Execute(plan).message().find("13 columns"), std::string::npos);
+}
+
+TEST(ModelRunnerLimitsTest, RefusesGroupsThatItHasNoArraysFor) {
+  FakeExecutor executor;
+  device::ThreadPool pool({.num_threads = 1});
+  const auto error = [&](const step::KvGroupOptions& group) {
+    engine::RunnerLimits limits;
+    limits.vocab_size = kVocab;
+    limits.num_blocks = 9;
+    limits.kv_groups = {group};
+    return ModelRunner::Create(&executor, &pool, limits).status().message();
+  };
+  EXPECT_EQ(error({.kind = "sliding_window", .window_tokens = 5}), "");
+  EXPECT_NE(error({.pages_per_block = 2}).find("has 2 pages"), std::string::npos);
+  EXPECT_NE(error({.kind = "cross"}).find("no arrays for \"cross\" layers"), std::string::npos);
 }
 
 }  // namespace

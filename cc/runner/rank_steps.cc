@@ -1,6 +1,7 @@
 #include "cc/runner/rank_steps.h"
 
 #include <algorithm>
+#include <iterator>
 #include <string>
 #include <utility>
 
@@ -9,85 +10,119 @@
 namespace pagemill::runner {
 namespace {
 
-// A message: a header, then the arrays of the batch, the block table without unused columns.
-enum Header : size_t {
-  kKind,
-  kTokens,
-  kRequests,
-  kLogitsRows,
-  kBlockSize,
-  kTableWidth,
-  kArgmaxColumns,
-  kHeaderSize,
-};
+// A message: its kind, the numbers of the step (ops::kStepNumbers), how many block tables it has and
+// for each its numbers (ops::kKvNumbers) and width; then the arrays of the step and of each table,
+// in the order of ops::kStepArrays and ops::kKvArrays, block tables without unused columns.
 constexpr int32_t kEnd = 1, kStep = 2;
-constexpr size_t kFirstPiece = 1024;  // int32s that every message has, padded
+constexpr size_t kFirstPiece = 1024;  // int32s that every message has, padded; holds the header
+constexpr size_t kKind = 0, kNumbers = 1, kNumTables = kNumbers + std::size(ops::kStepNumbers);
+constexpr size_t kTables = kNumTables + 1;                         // where tables begin
+constexpr size_t kTableHeader = std::size(ops::kKvNumbers) + 1;    // numbers, then the width
+constexpr size_t kMaxTables = (kFirstPiece - kTables) / kTableHeader;
 
 std::span<std::byte> BytesOf(std::span<int32_t> values) { return std::as_writable_bytes(values); }
 
-// Of a step with this header, header included.
-size_t MessageSize(std::span<const int32_t> header) {
-  const auto field = [&](Header name) { return static_cast<size_t>(header[name]); };
-  return kHeaderSize + 3 * field(kTokens) + 2 * field(kRequests) + 1 +
-         field(kRequests) * field(kTableWidth) + field(kLogitsRows);
-}
-
 // Blocks that the longest context of the batch takes.
-int32_t TableWidth(const ops::BatchView& batch) {
+int32_t TableWidth(const ops::StepBatch& batch, const ops::KvArrays& table) {
   int32_t longest = 0;
   for (int32_t r = 0; r < batch.num_requests; ++r) longest = std::max(longest, batch.seq_lens[r]);
-  return (longest + batch.block_size - 1) / batch.block_size;
+  return (longest + table.block_size - 1) / table.block_size;
 }
 
-void WriteStep(const ops::BatchView& batch, std::vector<int32_t>* message) {
-  const int32_t width = TableWidth(batch);
-  *message = {
-      kStep, batch.num_tokens,    batch.num_requests, batch.num_logits_rows, batch.block_size,
-      width, batch.argmax_columns};
-  const auto append = [&](const int32_t* data, int32_t size) {
+// The numbers of a message; its tables have no arrays yet, and their widths as strides.
+struct Header {
+  ops::StepArrays step;
+  std::vector<ops::KvArrays> tables;
+
+  size_t size() const { return kTables + tables.size() * kTableHeader; }
+};
+
+Header ReadHeader(std::span<const int32_t> message) {
+  Header header;
+  const int32_t* at = message.data() + kNumbers;
+  for (const auto& row : ops::kStepNumbers) header.step.*row.value = *at++;
+  header.tables.resize(std::min(static_cast<size_t>(*at++), kMaxTables));
+  for (ops::KvArrays& table : header.tables) {
+    for (const auto& row : ops::kKvNumbers) table.*row.value = *at++;
+    table.block_table_stride = *at++;
+  }
+  return header;
+}
+
+// Calls visit(array, its int32s) for each array of the message, in order.
+template <typename Visit>
+void ForEachArray(Header& header, const Visit& visit) {
+  for (const auto& row : ops::kStepArrays) {
+    visit(header.step.*row.data, ops::NumRows(row, header.step));
+  }
+  for (ops::KvArrays& table : header.tables) {
+    for (const auto& row : ops::kKvArrays) {
+      visit(table.*row.data,
+            ops::NumRows(row, header.step) * (row.per_block ? table.block_table_stride : 1));
+    }
+  }
+}
+
+// Int32s of a step with this header, header included.
+size_t MessageSize(Header& header) {
+  size_t size = header.size();
+  ForEachArray(header, [&size](const int32_t*, int64_t count) { size += count; });
+  return size;
+}
+
+void WriteStep(const ops::StepBatch& batch, std::vector<int32_t>* message) {
+  *message = {kStep};
+  for (const auto& row : ops::kStepNumbers) message->push_back(batch.*row.value);
+  message->push_back(static_cast<int32_t>(batch.kv.size()));
+  for (const ops::KvArrays& table : batch.kv) {
+    for (const auto& row : ops::kKvNumbers) message->push_back(table.*row.value);
+    message->push_back(TableWidth(batch, table));
+  }
+  const auto append = [&](const int32_t* data, int64_t size) {
     message->insert(message->end(), data, data + size);
   };
-  append(batch.token_ids, batch.num_tokens);
-  append(batch.positions, batch.num_tokens);
-  append(batch.slot_mapping, batch.num_tokens);
-  append(batch.query_start, batch.num_requests + 1);
-  append(batch.seq_lens, batch.num_requests);
-  for (int32_t r = 0; r < batch.num_requests; ++r) {
-    append(batch.block_table + r * batch.block_table_stride, width);
+  for (const auto& row : ops::kStepArrays) append(batch.*row.data, ops::NumRows(row, batch));
+  for (const ops::KvArrays& table : batch.kv) {
+    for (const auto& row : ops::kKvArrays) {
+      const int64_t rows = ops::NumRows(row, batch);
+      if (!row.per_block) append(table.*row.data, rows);
+      for (int64_t r = 0; row.per_block && r < rows; ++r) {
+        append(table.*row.data + r * table.block_table_stride, TableWidth(batch, table));
+      }
+    }
   }
-  append(batch.logits_rows, batch.num_logits_rows);
 }
 
-// The batch over the arrays of a whole message.
-ops::BatchView ReadStep(std::span<const int32_t> message) {
-  ops::BatchView batch = {.num_tokens = message[kTokens],
-                          .num_requests = message[kRequests],
-                          .num_logits_rows = message[kLogitsRows],
-                          .block_size = message[kBlockSize],
-                          .argmax_columns = message[kArgmaxColumns]};
-  const int32_t* at = message.data() + kHeaderSize;
-  const auto take = [&](int64_t size) { return std::exchange(at, at + size); };
-  batch.token_ids = take(batch.num_tokens);
-  batch.positions = take(batch.num_tokens);
-  batch.slot_mapping = take(batch.num_tokens);
-  batch.query_start = take(batch.num_requests + 1);
-  batch.seq_lens = take(batch.num_requests);
-  batch.block_table_stride = message[kTableWidth];
-  batch.block_table = take(batch.num_requests * batch.block_table_stride);
-  batch.logits_rows = take(batch.num_logits_rows);
-  return batch;
+// The header, over the arrays of a whole message.
+Header ReadStep(std::span<const int32_t> message) {
+  Header header = ReadHeader(message);
+  const int32_t* at = message.data() + header.size();
+  ForEachArray(header, [&at](const int32_t*& array, int64_t size) {
+    array = std::exchange(at, at + size);
+  });
+  return header;
 }
 
-Status CheckHeader(std::span<const int32_t> header, const StepBounds& bounds) {
-  const auto check = [&](Header field, const char* what, int32_t limit) {
-    if (header[field] >= 0 && header[field] <= limit) return OkStatus();
-    return Internal("a step of " + std::to_string(header[field]) + " " + what +
+Status CheckHeader(const Header& header, const StepBounds& bounds) {
+  const auto check = [&](int64_t count, const char* what, int32_t limit) {
+    if (count >= 0 && count <= limit) return OkStatus();
+    return Internal("a step of " + std::to_string(count) + " " + what +
                     " exceeds this rank's " + std::to_string(limit) + ": the ranks differ");
   };
-  PM_RETURN_IF_ERROR(check(kTokens, "tokens", bounds.max_num_tokens));
-  PM_RETURN_IF_ERROR(check(kRequests, "requests", bounds.max_num_seqs));
-  PM_RETURN_IF_ERROR(check(kLogitsRows, "rows of logits", bounds.max_num_logits_rows));
-  return check(kTableWidth, "blocks of a request", bounds.num_blocks);
+  PM_RETURN_IF_ERROR(check(header.step.num_tokens, "tokens", bounds.max_num_tokens));
+  PM_RETURN_IF_ERROR(check(header.step.num_requests, "requests", bounds.max_num_seqs));
+  PM_RETURN_IF_ERROR(
+      check(header.step.num_logits_rows, "rows of logits", bounds.max_num_logits_rows));
+  for (const ops::KvArrays& table : header.tables) {
+    PM_RETURN_IF_ERROR(check(table.block_table_stride, "blocks of a request", bounds.num_blocks));
+  }
+  return OkStatus();
+}
+
+Status RunStep(std::span<const int32_t> message, program::Executor* executor,
+               program::ExecutorOutput* output) {
+  const Header header = ReadStep(message);
+  return executor->Execute({header.step, header.tables}, output);
 }
 
 Status Send(comm::Group& group, std::vector<int32_t>* message) {
@@ -101,8 +136,9 @@ Status Receive(comm::Group& group, const StepBounds& bounds, std::vector<int32_t
   message->resize(kFirstPiece);
   PM_RETURN_IF_ERROR(group.Broadcast(BytesOf(*message), /*root=*/0));
   if ((*message)[kKind] == kEnd) return OkStatus();
-  PM_RETURN_IF_ERROR(CheckHeader(*message, bounds));
-  message->resize(std::max(MessageSize(*message), kFirstPiece));
+  Header header = ReadHeader(*message);
+  PM_RETURN_IF_ERROR(CheckHeader(header, bounds));
+  message->resize(std::max(MessageSize(header), kFirstPiece));
   return group.Broadcast(BytesOf(std::span(*message).subspan(kFirstPiece)), /*root=*/0);
 }
 
@@ -117,12 +153,15 @@ LeadingExecutor::~LeadingExecutor() {
   (void)Send(*group_, &message_);  // where the group has ended, nobody is left to tell
 }
 
-Status LeadingExecutor::Execute(const ops::BatchView& batch, program::ExecutorOutput* output) {
+Status LeadingExecutor::Execute(const ops::StepBatch& batch, program::ExecutorOutput* output) {
   device::PinThisThread(std::exchange(cpus_, {}));
+  if (batch.kv.size() > kMaxTables) {
+    return Unimplemented("ranks exchange at most " + std::to_string(kMaxTables) + " block tables");
+  }
   WriteStep(batch, &message_);
-  PM_RETURN_IF_ERROR(CheckHeader(message_, bounds_));
+  PM_RETURN_IF_ERROR(CheckHeader(ReadHeader(message_), bounds_));
   PM_RETURN_IF_ERROR(Send(*group_, &message_));
-  return executor_->Execute(ReadStep(message_), output);
+  return RunStep(message_, executor_, output);
 }
 
 Status FollowSteps(program::Executor* executor, comm::Group& group, const StepBounds& bounds) {
@@ -131,7 +170,7 @@ Status FollowSteps(program::Executor* executor, comm::Group& group, const StepBo
     Status status = Receive(group, bounds, &message);
     if (status.ok() && message[kKind] == kEnd) return OkStatus();
     program::ExecutorOutput output;
-    if (status.ok()) status = executor->Execute(ReadStep(message), &output);
+    if (status.ok()) status = RunStep(message, executor, &output);
     if (status.ok()) continue;
     group.Leave();
     return status;

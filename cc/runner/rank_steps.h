@@ -40,7 +40,7 @@ class LeadingExecutor final : public program::Executor {
                   std::vector<int32_t> cpus = {});
   ~LeadingExecutor() override;  // tells the others to end
 
-  Status Execute(const ops::BatchView& batch, program::ExecutorOutput* output) override;
+  Status Execute(const ops::StepBatch& batch, program::ExecutorOutput* output) override;
 
  private:
   program::Executor* const executor_;

@@ -3,16 +3,17 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
 #include "cc/comm/shared_memory_world.h"
-#include "cc/program/testing/step_arrays.h"
+#include "cc/program/testing/batch_builder.h"
 
 namespace pagemill::runner {
 namespace {
 
-using program::testing::StepArrays;
+using program::testing::BatchBuilder;
 
 constexpr StepBounds kBounds = {
     .max_num_tokens = 4096, .max_num_seqs = 8, .max_num_logits_rows = 8, .num_blocks = 400};
@@ -20,23 +21,22 @@ constexpr StepBounds kBounds = {
 // Keeps what it was told to run, as text; may fail.
 class Recorder final : public program::Executor {
  public:
-  Status Execute(const ops::BatchView& b, program::ExecutorOutput*) override {
-    std::string text = std::to_string(b.block_size) + ":";
-    const auto add = [&](const char* name, const int32_t* data, int64_t size) {
-      text += std::string(" ") + name;
+  Status Execute(const ops::StepBatch& b, program::ExecutorOutput*) override {
+    std::string text;
+    const auto add = [&](std::string_view name, const int32_t* data, int64_t size) {
+      text.append(" ").append(name);
       for (int64_t i = 0; i < size; ++i) text += " " + std::to_string(data[i]);
     };
-    add("ids", b.token_ids, b.num_tokens);
-    add("positions", b.positions, b.num_tokens);
-    add("slots", b.slot_mapping, b.num_tokens);
-    add("starts", b.query_start, b.num_requests + 1);
-    add("lens", b.seq_lens, b.num_requests);
-    for (int32_t r = 0; r < b.num_requests; ++r) {
-      const int64_t blocks = (b.seq_lens[r] + b.block_size - 1) / b.block_size;
-      add("table", b.block_table + r * b.block_table_stride, blocks);
+    for (const auto& row : ops::kStepNumbers) add(row.name, &(b.*row.value), 1);
+    for (const auto& row : ops::kStepArrays) add(row.name, b.*row.data, NumRows(row, b));
+    for (const ops::KvArrays& table : b.kv) {
+      for (const auto& row : ops::kKvNumbers) add(row.name, &(table.*row.value), 1);
+      add("slots", table.slot_mapping, b.num_tokens);
+      for (int32_t r = 0; r < b.num_requests; ++r) {
+        const int64_t blocks = (b.seq_lens[r] + table.block_size - 1) / table.block_size;
+        add("table", table.block_table + r * table.block_table_stride, blocks);
+      }
     }
-    add("rows", b.logits_rows, b.num_logits_rows);
-    add("argmax", &b.argmax_columns, 1);
     steps.push_back(text);
     return failure;
   }
@@ -50,8 +50,8 @@ std::vector<int32_t> Tokens(int32_t count) {
   return ids;
 }
 
-StepArrays Step(int32_t first, int32_t second) {
-  StepArrays arrays(16, 150);
+BatchBuilder Step(int32_t first, int32_t second) {
+  BatchBuilder arrays(std::vector<int32_t>{16, 48}, 150);
   arrays.Add(0, 3, Tokens(first));
   arrays.Add(1, 40, Tokens(second));
   return arrays;
@@ -108,25 +108,29 @@ TEST(RankStepsTest, AStepWithoutTokensReachesEveryRank) {
   Ranks ranks(2);
   ranks.Run([](LeadingExecutor& leading) {
     program::ExecutorOutput output;
-    ASSERT_TRUE(leading.Execute(StepArrays(16, 1).view(), &output).ok());
+    ASSERT_TRUE(leading.Execute(BatchBuilder({16, 48}, 150).view(), &output).ok());
     ASSERT_TRUE(leading.Execute(Step(1, 1).view(), &output).ok());
   });
   EXPECT_EQ(ranks.recorders[1].steps.size(), 2u);
   EXPECT_EQ(ranks.recorders[1].steps, ranks.recorders[0].steps);
 }
 
-TEST(RankStepsTest, EveryRankIsToldWhetherMaximaAreEnough) {
+TEST(RankStepsTest, EveryRankGetsEveryNumberOfTheStep) {
   Ranks ranks(2);
   ranks.Run([](LeadingExecutor& leading) {
     program::ExecutorOutput output;
-    const StepArrays arrays = Step(1, 2);
-    ops::BatchView batch = arrays.view();
+    const BatchBuilder arrays = Step(1, 2);
+    ops::StepBatch batch = arrays.view();
     batch.argmax_columns = 49152;
+    std::vector<ops::KvArrays> tables(batch.kv.begin(), batch.kv.end());
+    tables[1].num_common_blocks = 3;
+    batch.kv = tables;
     ASSERT_TRUE(leading.Execute(batch, &output).ok());
   });
   ASSERT_EQ(ranks.recorders[1].steps.size(), 1u);
   EXPECT_EQ(ranks.recorders[1].steps, ranks.recorders[0].steps);
-  EXPECT_TRUE(ranks.recorders[1].steps[0].ends_with(" argmax 49152"));
+  EXPECT_NE(ranks.recorders[1].steps[0].find(" argmax_columns 49152"), std::string::npos);
+  EXPECT_NE(ranks.recorders[1].steps[0].find(" num_common_blocks 3"), std::string::npos);
 }
 
 TEST(RankStepsTest, AFollowerThatFailsAStepEndsTheGroup) {
@@ -147,7 +151,7 @@ TEST(RankStepsTest, AStepBeyondTheBoundsIsRefusedBeforeItIsSent) {
   Ranks ranks(2);
   ranks.Run([](LeadingExecutor& leading) {
     program::ExecutorOutput output;
-    StepArrays arrays(16, 400);
+    BatchBuilder arrays(16, 400);
     arrays.Add(0, 0, Tokens(4097));
     const Status status = leading.Execute(arrays.view(), &output);
     EXPECT_NE(status.message().find("a step of 4097 tokens exceeds"), std::string::npos);

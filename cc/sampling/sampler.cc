@@ -4,9 +4,10 @@
 #include <limits>
 #include <string>
 
-#include "cc/ops/sample/philox.h"
 #include "cc/ops/sample/sample.h"
 #include "cc/sampling/penalties.h"
+#include "cc/sampling/rejection_sampler.h"
+#include "cc/sampling/token_mask.h"
 
 namespace pagemill::sampling {
 namespace {
@@ -38,6 +39,7 @@ step::TokenLogprobs MakeLogprobs(const ops::RowPasses& passes, std::span<const f
 struct Sampler::Slot {
   std::shared_ptr<const step::Request> request;  // null: the slot is free
   int32_t num_outputs = 0;                       // tokens sampled so far
+  bool masked = false;                           // rows may have masks
   Penalties penalties;
 
   bool BelowMinTokens() const { return num_outputs < request->sampling.min_tokens; }
@@ -46,8 +48,14 @@ struct Sampler::Slot {
   }
 };
 
+// A row after the steps that change logits, and its maximum (token -1: no token is allowed).
+struct Sampler::Processed {
+  std::span<const float> logits;  // empty for rows of which only the maximum is known
+  ops::MaxEntry max;
+};
+
 struct Sampler::Scratch {
-  std::vector<float> logits;               // [vocab], a row that penalties change
+  std::vector<float> logits;               // [vocab], a row that masks or penalties change
   std::vector<ops::Candidate> candidates;  // [vocab]
 };
 
@@ -64,10 +72,11 @@ Sampler::Sampler(const SamplerOptions& options, device::ThreadPool* pool)
 Sampler::~Sampler() = default;
 
 void Sampler::Start(step::RequestIndex index, std::shared_ptr<const step::Request> request,
-                    std::span<const int32_t> output_token_ids) {
+                    std::span<const int32_t> output_token_ids, bool masked) {
   Slot& slot = slots_[index.value()];
   slot.request = std::move(request);
   slot.num_outputs = static_cast<int32_t>(output_token_ids.size());
+  slot.masked = masked;
   slot.penalties.Start(*slot.request, options_.vocab_size);
   for (int32_t id : output_token_ids) slot.penalties.AddOutput(id);
 }
@@ -78,7 +87,7 @@ bool Sampler::NeedsOnlyMaximum(step::RequestIndex index) const {
   const Slot& slot = slots_[index.value()];
   PM_CHECK(slot.request != nullptr);
   const step::SamplingParams& params = slot.request->sampling;
-  return params.greedy() && params.logprobs == step::SamplingParams::kNoLogprobs &&
+  return params.greedy() && params.logprobs == step::SamplingParams::kNoLogprobs && !slot.masked &&
          !slot.ChangesLogits();
 }
 
@@ -97,9 +106,8 @@ void Sampler::Run(std::span<const LogitsRow> rows, std::span<RowOutput> outputs)
                        for (int64_t s = begin; s < end; ++s) {
                          const size_t next = static_cast<size_t>(s) + 1;
                          const size_t stop = next < starts.size() ? starts[next] : rows.size();
-                         for (size_t i = starts[s]; i < stop; ++i) {
-                           RunRow(rows[i], scratch_[worker], outputs[i]);
-                         }
+                         size_t i = starts[s];
+                         while (i < stop && RunRow(rows[i], scratch_[worker], outputs[i])) ++i;
                        }
                      });
 }
@@ -115,56 +123,86 @@ ops::MaxEntry Sampler::MaximumOf(const LogitsRow& row) const {
   return {.token_id = row.maximum->column, .logit = row.maximum->logit};
 }
 
-void Sampler::RunRow(const LogitsRow& row, Scratch& scratch, RowOutput& output) {
+Sampler::Processed Sampler::Process(const LogitsRow& row, Scratch& scratch) const {
+  const Slot& slot = slots_[row.index.value()];
+  PM_CHECK(row.mask.empty() ||
+           (slot.masked && row.mask.size() == NumMaskWords(options_.vocab_size)));
+  const step::SamplingParams& params = slot.request->sampling;
+  const std::span<float> logits(scratch.logits);
+  CopyAllowed(LogitsOf(row), row.mask, logits);
+  if (slot.BelowMinTokens()) {
+    for (int32_t id : params.eos_token_ids) logits[id] = kExcluded;
+    for (int32_t id : params.stop_token_ids) logits[id] = kExcluded;
+  }
+  for (const auto& [id, bias] : params.logit_bias) logits[id] += bias;
+  slot.penalties.Apply(logits);
+  ops::MaxEntry max = ops::ArgMax(passes_, logits);
+  if (max.token_id < 0) {  // everything was excluded: the model's choice of what is allowed stands
+    CopyAllowed(LogitsOf(row), row.mask, logits);
+    max = ops::ArgMax(passes_, logits);
+  }
+  return {logits, max};
+}
+
+int32_t Sampler::Draw(const LogitsRow& row, const Processed& processed, Scratch& scratch) const {
+  const Slot& slot = slots_[row.index.value()];
+  const step::SamplingParams& params = slot.request->sampling;
+  const auto uniform = [&](Purpose purpose) {
+    return UniformOf(params.seed, slot.num_outputs, purpose);
+  };
+  const ops::DrawParams draw{.temperature = std::max(params.temperature, kLowestTemperature),
+                             .min_weight = params.min_p,
+                             .top_k = params.top_k,
+                             .top_p = params.top_p,
+                             .uniform = uniform(Purpose::kToken)};
+  const std::span<ops::Candidate> storage(scratch.candidates);
+  if (row.draft_token_id < 0 || row.draft_probabilities == nullptr) {
+    return ops::DrawToken(passes_, processed.logits, processed.max, draw, storage);
+  }
+  PM_CHECK(row.draft_token_id < options_.vocab_size);
+  const DrawnDraft draft{
+      .token_id = row.draft_token_id,
+      .probabilities = {row.draft_probabilities, static_cast<size_t>(options_.vocab_size)}};
+  return VerifyDraft(
+      ops::WeighKept(passes_, processed.logits, processed.max, draw, storage), draft,
+      {.acceptance = uniform(Purpose::kAcceptance), .residual = uniform(Purpose::kResidual)});
+}
+
+// Returns whether the request's next row continues what was sampled.
+bool Sampler::RunRow(const LogitsRow& row, Scratch& scratch, RowOutput& output) {
   Slot& slot = slots_[row.index.value()];
   PM_CHECK(slot.request != nullptr);
   const step::SamplingParams& params = slot.request->sampling;
-  const std::span<const float> logits = LogitsOf(row);
   const ops::MaxEntry raw_max = MaximumOf(row);
   if (raw_max.token_id < 0) {
     output.failure = Internal(
         "the model's logits are not finite; the weights or a kernel are at fault "
         "(`pagemill doctor` shows the kernels in use)");
-    return;
+    return false;
   }
   const bool prompt_row = row.prompt_token_id >= 0;
-  const int32_t wanted = prompt_row ? params.prompt_logprobs : params.logprobs;
   if (prompt_row) {
     output.token_id = row.prompt_token_id;
   } else {
-    std::span<const float> processed = logits;
-    ops::MaxEntry max = raw_max;
-    if (slot.ChangesLogits()) {
-      std::copy(logits.begin(), logits.end(), scratch.logits.begin());
-      std::span<float> mutable_logits(scratch.logits);
-      if (slot.BelowMinTokens()) {
-        for (int32_t id : params.eos_token_ids) mutable_logits[id] = kExcluded;
-        for (int32_t id : params.stop_token_ids) mutable_logits[id] = kExcluded;
-      }
-      for (const auto& [id, bias] : params.logit_bias) mutable_logits[id] += bias;
-      slot.penalties.Apply(mutable_logits);
-      processed = mutable_logits;
-      max = ops::ArgMax(passes_, processed);
-      if (max.token_id < 0) max = raw_max;  // everything was excluded: the model's choice stands
+    Processed processed = {LogitsOf(row), raw_max};
+    if (!row.mask.empty() || slot.ChangesLogits()) processed = Process(row, scratch);
+    if (processed.max.token_id < 0) {
+      output.failure = InvalidArgument(
+          "no token may come next under the request's output constraint; relax it, or check that "
+          "the vocabulary can spell what it requires");
+      return false;
     }
-    output.token_id = max.token_id;
-    if (!params.greedy()) {
-      const ops::DrawParams draw{
-          .temperature = std::max(params.temperature, kLowestTemperature),
-          .min_weight = params.min_p,
-          .top_k = params.top_k,
-          .top_p = params.top_p,
-          .uniform = ops::PhiloxUniform(params.seed, static_cast<uint64_t>(slot.num_outputs))};
-      output.token_id = ops::DrawToken(passes_, processed, max, draw, scratch.candidates);
-    }
+    output.token_id = params.greedy() ? processed.max.token_id : Draw(row, processed, scratch);
     slot.penalties.AddOutput(output.token_id);
     ++slot.num_outputs;
   }
+  const int32_t wanted = prompt_row ? params.prompt_logprobs : params.logprobs;
   if (wanted != step::SamplingParams::kNoLogprobs) {
     output.has_logprobs = true;
     output.logprobs =
-        MakeLogprobs(passes_, logits, raw_max, output.token_id, wanted, scratch.candidates);
+        MakeLogprobs(passes_, LogitsOf(row), raw_max, output.token_id, wanted, scratch.candidates);
   }
+  return row.draft_token_id < 0 || output.token_id == row.draft_token_id;
 }
 
 void Sampler::CheckIntegrity() const {

@@ -42,7 +42,7 @@ KvTransferResult Sanitized(const KvTransfer& transfer, const KvTransferResult& r
 
 Status Scheduler::SetConnector(kv_cache::KvConnector* connector) {
   if (!transfers_.empty()) return FailedPrecondition("transfers of a connector are under way");
-  for (const kv_cache::KvGroupOptions& group : options_.kv_cache.groups) {
+  for (const step::KvGroupOptions& group : options_.kv_cache.groups) {
     const bool same_grain =
         group.block_size == 0 || group.block_size == options_.kv_cache.block_size;
     if (connector == nullptr || (same_grain && group.pages_per_block == 1)) continue;

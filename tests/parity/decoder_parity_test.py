@@ -51,17 +51,19 @@ def _close(actual: npt.NDArray[np.float32], expected: npt.NDArray[np.float32]) -
 
 @pytest.mark.parametrize("kind", EXECUTORS)
 def test_prompts_of_many_lengths_in_one_batch(case: Case, kind: str) -> None:
-    run, batches = make_executor(kind, case.source), new_batches()
+    run = make_executor(kind, case.source)
+    batches = new_batches(run)
     prompts = {index: case.prompt(length, index) for index, length in enumerate((1, 16, 61, 2, 17))}
-    logits, pooled = run(batches.step(prompts, all_logits=True))
-    assert logits is not None and pooled is None
-    _close(logits, np.concatenate([case.logits(prompt) for prompt in prompts.values()]))
+    outputs = run(batches.step(prompts, all_logits=True))
+    assert set(outputs) == {"logits"}
+    _close(outputs["logits"], np.concatenate([case.logits(prompt) for prompt in prompts.values()]))
 
 
 @pytest.mark.parametrize("kind", EXECUTORS)
 def test_chunks_and_decode_mixed(case: Case, kind: str) -> None:
     """Requests that decode run beside one whose prompt comes in chunks, and one that joins late."""
-    run, batches = make_executor(kind, case.source), new_batches()
+    run = make_executor(kind, case.source)
+    batches = new_batches(run)
     texts = [case.prompt(53, 10), case.prompt(40, 11), case.prompt(29, 12)]
     expected = [case.logits(text) for text in texts]
     done = [0, 0, 0]
@@ -72,22 +74,21 @@ def test_chunks_and_decode_mixed(case: Case, kind: str) -> None:
             for request, count in enumerate(counts)
             if count
         }
-        logits, _ = run(batches.step(step))
+        logits = run(batches.step(step))["logits"]
         for request, count in enumerate(counts):
             done[request] += count
-        assert logits is not None
         _close(logits, np.stack([expected[request][done[request] - 1] for request in step]))
     assert done == [len(text) for text in texts]
 
 
 @pytest.mark.parametrize("kind", EXECUTORS)
 def test_blocks_that_were_used_before_hold_no_trace_of_it(case: Case, kind: str) -> None:
-    run, batches = make_executor(kind, case.source), new_batches()
+    run = make_executor(kind, case.source)
+    batches = new_batches(run)
     for request in range(3):
         run(batches.step({request: case.prompt(50, 20 + request)}))
         batches.free(request)
     text = case.prompt(37, 30)
     run(batches.step({9: text[:-1]}))
-    logits, _ = run(batches.step({9: text[-1:]}))
-    assert logits is not None
+    logits = run(batches.step({9: text[-1:]}))["logits"]
     _close(logits, case.logits(text)[-1:])

@@ -39,8 +39,9 @@ def test_pooled_vectors(family: str, kind: str, pooling: str, tmp_path: Path) ->
     reference = make(family, tmp_path)
     prompts = _prompts(reference.config.vocab_size)
     run = make_executor(kind, ModelSource.open(tmp_path), pooling=pooling)
-    logits, pooled = run(new_batches().step(prompts))
-    assert logits is None and pooled is not None
+    outputs = run(new_batches(run).step(prompts))
+    assert set(outputs) == {"pooled"}
+    pooled = outputs["pooled"]
     for row, prompt in zip(pooled, prompts.values(), strict=True):
         with torch.no_grad():
             hidden = reference.base_model(torch.tensor([prompt])).last_hidden_state[0]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
-from typing import Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -15,8 +14,15 @@ from pagemill.runner.simple_batch import SimpleBatch
 from pagemill.runner.torch_executor import TorchExecutor, TorchOptions
 from pagemill.weights.source import ModelSource
 
-Batch = Mapping[str, npt.NDArray[np.int32]]
-Run = Callable[[Batch], tuple[npt.NDArray[np.float32] | None, npt.NDArray[np.float32] | None]]
+
+class Run(Protocol):
+    """An executor: a batch in, the program's outputs by name."""
+
+    def __call__(self, batch: dict[str, Any]) -> dict[str, npt.NDArray[np.float32]]: ...
+
+    @property
+    def table_block_sizes(self) -> list[int]: ...
+
 
 # "torch" runs the program as traced, "torch-rewritten" after the native rewriter, "native" in C++
 # with the kernels that the machine chooses, "native-reference" with the plain ones.
@@ -52,7 +58,7 @@ def make_executor(
         return TorchExecutor(text, TorchOptions(num_blocks=num_blocks, block_size=BLOCK_SIZE))
     from pagemill import _native
 
-    executor = _native.NativeExecutor(
+    return _native.NativeExecutor(
         text,
         _native.ExecutorOptions(
             num_threads=2,
@@ -66,9 +72,8 @@ def make_executor(
             activation_dtype=activation_dtype,
         ),
     )
-    return lambda batch: executor.execute(**batch)
 
 
-def new_batches(num_blocks: int = NUM_BLOCKS) -> SimpleBatch:
+def new_batches(run: Run, num_blocks: int = NUM_BLOCKS) -> SimpleBatch:
     """Batches for an executor of `make_executor` with as many blocks."""
-    return SimpleBatch(num_blocks, BLOCK_SIZE)
+    return SimpleBatch(num_blocks, run.table_block_sizes)

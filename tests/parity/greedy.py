@@ -39,14 +39,12 @@ def generate(
     for request, prompt in enumerate(prompts):
         logits = None
         for start in range(0, len(prompt), CHUNK):
-            logits, _ = run(batches.step({request: prompt[start : start + CHUNK]}))
-        assert logits is not None
+            logits = run(batches.step({request: prompt[start : start + CHUNK]}))["logits"]
         outputs.append([int(logits[0].argmax())])
     context = outputs if context is None else context
     for i in range(num_tokens - 1):
         step = {request: tokens[i : i + 1] for request, tokens in enumerate(context)}
-        logits, _ = run(batches.step(step))
-        assert logits is not None
+        logits = run(batches.step(step))["logits"]
         for output, token in zip(outputs, logits.argmax(-1).tolist(), strict=True):
             output.append(token)
     for request in range(len(prompts)):

@@ -34,7 +34,7 @@ def test_tokens(form: str, tmp_path: Path) -> None:
         source = ModelSource.open(tmp_path)
     run = make_executor("native", source, num_blocks=NUM_BLOCKS)
     context = [[step[0] for step in choices] for choices in expected]
-    outputs = generate(run, new_batches(NUM_BLOCKS), inputs.prompts, len(context[0]), context)
+    outputs = generate(run, new_batches(run, NUM_BLOCKS), inputs.prompts, len(context[0]), context)
     wrong = [
         f"prompt of {len(prompt)}: {line}"
         for prompt, choices, output in zip(inputs.prompts, expected, outputs, strict=True)

@@ -32,8 +32,7 @@ def test_cosine(kind: str) -> None:
     renderer = Renderer.open(source)
     ids = [renderer.encode(text, True) for text in TEXTS]
     run = make_executor(kind, source)
-    _, pooled = run(new_batches().step(dict(enumerate(ids))))
-    assert pooled is not None
+    pooled = run(new_batches(run).step(dict(enumerate(ids))))["pooled"]
     reference = AutoModel.from_pretrained(directory, dtype=torch.float32).eval()
     for row, tokens in zip(pooled, ids, strict=True):
         with torch.inference_mode():

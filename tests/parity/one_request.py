@@ -14,9 +14,8 @@ def difference(run: Run, reference: PreTrainedModel) -> float:
     tokens = np.random.default_rng(2).integers(0, reference.config.vocab_size, 45).tolist()
     with torch.no_grad():
         expected = reference(torch.tensor([tokens])).logits[0].numpy()
-    batches = new_batches()
-    prompt, _ = run(batches.step({0: tokens[:-1]}, all_logits=True))
-    last, _ = run(batches.step({0: tokens[-1:]}))
-    assert prompt is not None and last is not None
+    batches = new_batches(run)
+    prompt = run(batches.step({0: tokens[:-1]}, all_logits=True))["logits"]
+    last = run(batches.step({0: tokens[-1:]}))["logits"]
     largest = np.abs(np.concatenate([prompt, last]) - expected).max()
     return float(largest / max(1.0, np.abs(expected).max()))

@@ -32,14 +32,13 @@ def test_logits_and_tokens(path: Path) -> None:
     # 700 tokens reach beyond Gemma's sliding window of 512.
     texts = [tokens[2000:2700], tokens[9000:9040]]
     run = make_executor("native", source)
-    batches = new_batches()
-    logits, _ = run(batches.step(dict(enumerate(texts))))
-    assert logits is not None
+    batches = new_batches(run)
+    logits = run(batches.step(dict(enumerate(texts))))["logits"]
     bound = 0.0
     for row, text in zip(logits, texts, strict=True):
         with torch.inference_mode():
             expected = reference(torch.tensor([text]), logits_to_keep=1).logits[0, 0].numpy()
         bound = max(bound, RELATIVE_TOLERANCE * float(np.abs(expected).max()))
         assert float(np.abs(row - expected).max()) <= bound
-    for output, text in zip(generate(run, new_batches(), texts, 16), texts, strict=True):
+    for output, text in zip(generate(run, new_batches(run), texts, 16), texts, strict=True):
         assert not wrong_tokens(reference, text, output, 2 * bound)

@@ -29,9 +29,8 @@ def of_executor(run: Run, batches: SimpleBatch) -> Callable[[list[int]], Logits]
     """Logits of a whole text in one step."""
 
     def logits_of(text: list[int]) -> Logits:
-        logits, _ = run(batches.step({0: text}, all_logits=True))
+        logits = run(batches.step({0: text}, all_logits=True))["logits"]
         batches.free(0)
-        assert logits is not None
         return logits
 
     return logits_of

@@ -50,7 +50,7 @@ def check(
     run = make_executor(
         "native", source, kv_cache_dtype=kv_cache_dtype, activation_dtype=activation_dtype
     )
-    logits_of = of_executor(run, new_batches())
+    logits_of = of_executor(run, new_batches(run))
     differences = [
         loss(logits_of, text) - before for text, before in zip(texts, expected, strict=True)
     ]

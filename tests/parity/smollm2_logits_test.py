@@ -33,7 +33,8 @@ def reference() -> PreTrainedModel:
 def test_prompt_chunks_and_decode(
     source: ModelSource, reference: PreTrainedModel, kind: str
 ) -> None:
-    run, batches = make_executor(kind, source), new_batches()
+    run = make_executor(kind, source)
+    batches = new_batches(run)
     tokens = corpus_tokens(source)
     texts = [tokens[1000:1301], tokens[5000:5090]]
     # A chunk of the first beside all of the second; then the rest; then both token by token.
@@ -41,8 +42,7 @@ def test_prompt_chunks_and_decode(
     done, rows = [0, 0], [list[np.ndarray](), list[np.ndarray]()]
     for counts in steps:
         step = {r: texts[r][done[r] : done[r] + count] for r, count in enumerate(counts) if count}
-        logits, _ = run(batches.step(step, all_logits=True))
-        assert logits is not None
+        logits = run(batches.step(step, all_logits=True))["logits"]
         at = 0
         for request, new in step.items():
             rows[request].append(logits[at : at + len(new)])

@@ -90,10 +90,10 @@ def measure_speed(
     num_blocks = max(batches) * blocks_each + 1
     options = TorchOptions(device, "bf16", num_blocks=num_blocks, block_size=BLOCK_SIZE)
     executor = TorchExecutor(built.program_text, options)
-    sequences = SimpleBatch(num_blocks, BLOCK_SIZE)
+    sequences = SimpleBatch(num_blocks, executor.table_block_sizes)
     rng = np.random.default_rng(0)
     texts = rng.integers(0, built.vocab_size, (max(batches), context)).tolist()
-    first = make_step(sequences.step({0: texts[0]}), BLOCK_SIZE, torch.device(device))
+    first = make_step(sequences.step({0: texts[0]}), torch.device(device))
     prefill_s = _seconds(lambda: executor.run_step(first), device)
     for request, text in enumerate(texts[1:], start=1):
         executor.run(sequences.step({request: text}))
@@ -114,7 +114,7 @@ def _decode(
     limits: DeviceLimits,
 ) -> DecodeSpeed:
     batch, context = len(arrays["seq_lens"]), int(arrays["seq_lens"].max())
-    step = make_step(arrays, BLOCK_SIZE, torch.device(device))
+    step = make_step(arrays, torch.device(device))
     floor_s = decode_bytes(program, batch, context, _BF16_BYTES) / limits.copy_bytes_per_s
     # The host uploads the batch in every step, so that its time belongs in the number.
     seconds = _seconds(lambda: executor.run(arrays), device)

@@ -81,7 +81,7 @@ def _error(actual: Logits, expected: Logits) -> float:
 
 def _logits(run: Run, prompts: list[list[int]]) -> Logits:
     """Logits of every token of each prompt, prompt after prompt."""
-    batches = SimpleBatch(NUM_BLOCKS, BLOCK_SIZE)
+    batches = SimpleBatch(NUM_BLOCKS, run.table_block_sizes)
     rows: list[list[Logits]] = [[] for _ in prompts]
     done = [0] * len(prompts)
     for counts in STEPS:
@@ -90,8 +90,7 @@ def _logits(run: Run, prompts: list[list[int]]) -> Logits:
             for request, count in enumerate(counts)
             if count
         }
-        logits, _ = run(batches.step(step, all_logits=True))
-        assert logits is not None
+        logits = run(batches.step(step, all_logits=True))["logits"]
         at = 0
         for request, tokens in step.items():
             rows[request].append(logits[at : at + len(tokens)])
@@ -117,8 +116,7 @@ def _native(built: BuiltModel) -> Run:
         kv_cache_dtype="f32",
         activation_dtype="f32",
     )
-    executor = _native.NativeExecutor(built.program_text, options)
-    return lambda batch: executor.execute(**batch)
+    return _native.NativeExecutor(built.program_text, options)
 
 
 def _expected(

@@ -19,7 +19,7 @@ def prefill_operations(program: Program, tokens: int) -> int:
     total = 0
     for op in program.ops:
         if op.op == "linear":
-            rows = 1 if values[op.outputs[0]][0] == "L" else tokens
+            rows = 1 if values[op.outputs[0]][0] == "logits_rows" else tokens
             total += 2 * rows * weights[str(op.inputs[1])]
         elif op.op == "paged_attention":
             _, heads, head_dim = values[op.outputs[0]]

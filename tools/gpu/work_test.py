@@ -8,7 +8,7 @@ from tools.gpu.work import decode_bytes, prefill_operations
 
 def _trace(window: int) -> Trace:
     trace = Trace()
-    ids = trace.input("token_ids", "i32", ("T",))
+    ids = trace.input("token_ids", "i32", ("tokens",))
     table = trace.weight("embed", "bf16", (100, 8), file=trace.file("f"), offset=0)
     square = trace.weight("w", "bf16", (8, 8), file=0, offset=1600)
     head = trace.weight("head", "bf16", (100, 8), file=0, offset=1728)
@@ -17,7 +17,7 @@ def _trace(window: int) -> Trace:
     ops.kv_write(x, x, cache)
     x = ops.paged_attention(x, cache, scale=1)
     x = ops.linear(x, square)
-    rows = trace.input("logits_rows", "i32", ("L",))
+    rows = trace.input("logits_rows", "i32", ("logits_rows",))
     trace.output("logits", ops.linear(ops.select_rows(x, rows), head))
     return trace
 

@@ -8,9 +8,11 @@
 
 #include "cc/base/status.h"
 #include "cc/kv_cache/kinds/cache_kind.h"
-#include "cc/kv_cache/kv_group_options.h"
+#include "cc/step/kv_group_options.h"
 
 namespace pagemill::kv_cache {
+
+using step::KvGroupOptions;
 
 // `grain` is the cache's block_size, in tokens. kInvalidArgument names the field of `group`, its
 // value and what is possible.

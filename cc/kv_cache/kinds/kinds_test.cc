@@ -9,6 +9,8 @@
 namespace pagemill::kv_cache {
 namespace {
 
+using step::StateCheckpoints;
+
 constexpr GroupId kGroup{0};
 constexpr int32_t kGrain = 4;
 

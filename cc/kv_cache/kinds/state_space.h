@@ -20,9 +20,12 @@
 #include <cstdint>
 
 #include "cc/kv_cache/kinds/cache_kind.h"
-#include "cc/kv_cache/kv_group_options.h"
+#include "cc/step/kv_group_options.h"
 
 namespace pagemill::kv_cache {
+
+using step::KvGroupOptions;
+using step::StateCheckpoints;
 
 class StateSpace final : public CacheKind {
  public:

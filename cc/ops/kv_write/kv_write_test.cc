@@ -18,7 +18,8 @@ TEST(KvWrite, Conformance) { CheckKvWriteConformance(KvWriteOp(), device::Detect
 // V.
 TEST(KvWrite, Int8ByHand) {
   const int32_t slots[] = {1};
-  const BatchView batch{.num_tokens = 1, .num_requests = 1, .block_size = 2, .slot_mapping = slots};
+  const BatchView batch{{.num_tokens = 1, .num_requests = 1},
+                        {.block_size = 2, .slot_mapping = slots}};
   conformance::TestTensor k(DType::kF32, {1, 1, 3}), v(DType::kF32, {1, 1, 3});
   conformance::TestTensor cache(DType::kI8, {1, 2 * (3 + 4) * 2});
   k.Set(std::vector<float>{254, -127, 5});
@@ -47,7 +48,7 @@ TEST(KvWrite, RefusesCachesThatDoNotFit) {
   const TensorView narrow = TensorView::Dense(nullptr, DType::kBF16, {5, 2 * 8 * 16});
   const TensorView f16 = TensorView::Dense(nullptr, DType::kF16, {5, 2 * 2 * 8 * 16});
   const Attributes attributes;
-  const BatchView batch{.block_size = 16};
+  const BatchView batch{{}, {.block_size = 16}};
   const auto check = [&](const TensorView& cache, const BatchView* view) {
     const TensorView inputs[] = {k, k, cache};
     return KvWriteOp()

@@ -27,13 +27,9 @@ TEST(PagedAttention, Invariance) {
 // What the reference itself computes, on a case small enough to see: two keys, one dimension.
 TEST(PagedAttention, TwoKeysByHand) {
   const int32_t query_start[] = {0, 1}, seq_lens[] = {2}, block_table[] = {0};
-  const BatchView batch{.num_tokens = 1,
-                        .num_requests = 1,
-                        .block_size = 16,
-                        .query_start = query_start,
-                        .seq_lens = seq_lens,
-                        .block_table = block_table,
-                        .block_table_stride = 1};
+  const BatchView batch{
+      {.num_tokens = 1, .num_requests = 1, .query_start = query_start, .seq_lens = seq_lens},
+      {.block_size = 16, .block_table = block_table, .block_table_stride = 1}};
   conformance::TestTensor q(DType::kF32, {1, 1, 1}), y(DType::kF32, {1, 1, 1});
   conformance::TestTensor cache(DType::kF32, {1, 32});
   q.Set(std::vector<float>{2});
@@ -154,7 +150,7 @@ TEST(PagedAttention, EveryF8KeyIsReadAsWhatItIs) {
 
 TEST(PagedAttention, RefusesWhatDoesNotFit) {
   const TensorView q = TensorView::Dense(nullptr, DType::kF32, {4, 6, 8});
-  const BatchView batch{.block_size = 16};
+  const BatchView batch{{}, {.block_size = 16}};
   const auto check = [&](int64_t kv_heads, std::vector<std::pair<const char*, double>> values,
                          const BatchView* view, int64_t sinks = 0, int64_t slopes = 0) {
     const TensorView cache = TensorView::Dense(nullptr, DType::kBF16, {5, 2 * kv_heads * 8 * 16});

@@ -17,7 +17,7 @@ TEST(Pool, Conformance) { CheckPoolConformance(PoolOp(), device::DetectCapabilit
 // What the reference itself computes, on a case small enough to see.
 TEST(Pool, MeanAndNormByHand) {
   const int32_t query_start[] = {0, 2, 3};
-  const BatchView batch{.num_tokens = 3, .num_requests = 2, .query_start = query_start};
+  const BatchView batch{{.num_tokens = 3, .num_requests = 2, .query_start = query_start}, {}};
   conformance::TestTensor x(DType::kF32, {3, 2}), y(DType::kF32, {2, 2});
   x.Set(std::vector<float>{1, 2, 5, 6, 0, 0});
   device::ThreadPool pool({.num_threads = 1});

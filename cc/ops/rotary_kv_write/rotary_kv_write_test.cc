@@ -23,7 +23,7 @@ TEST(RotaryKvWrite, RefusesWhatOneOfTheTwoDoes) {
   const TensorView many = TensorView::Dense(nullptr, DType::kF32, {5});
   const TensorView cache = TensorView::Dense(nullptr, DType::kBF16, {5, 2 * 8 * 16});
   const Attributes attributes;
-  const BatchView batch{.block_size = 16};
+  const BatchView batch{{}, {.block_size = 16}};
   const auto check = [&](std::vector<TensorView> inputs, const BatchView* view = nullptr) {
     const TensorView outputs[] = {q, k};
     return RotaryKvWriteOp()

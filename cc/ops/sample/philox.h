@@ -24,10 +24,10 @@ inline std::array<uint32_t, 4> Philox4x32(std::array<uint32_t, 4> counter,
   return counter;
 }
 
-// Uniform in [0, 1) with 53 bits.
-inline double PhiloxUniform(uint64_t seed, uint64_t counter) {
+// Uniform in [0, 1) with 53 bits. Numbers of different streams are independent.
+inline double PhiloxUniform(uint64_t seed, uint64_t counter, uint32_t stream = 0) {
   const auto r =
-      Philox4x32({static_cast<uint32_t>(counter), static_cast<uint32_t>(counter >> 32), 0, 0},
+      Philox4x32({static_cast<uint32_t>(counter), static_cast<uint32_t>(counter >> 32), stream, 0},
                  {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
   const uint64_t bits = (uint64_t{r[0]} << 32 | r[1]) >> 11;
   return static_cast<double>(bits) * 0x1.0p-53;

@@ -169,6 +169,47 @@ int32_t DrawFrom(const Row& row, std::span<const Candidate> candidates, const Ma
   return drawn;
 }
 
+Row RowOf(const RowPasses& passes, std::span<const float> logits, const MaxEntry& max,
+          const DrawParams& params, std::span<Candidate> storage) {
+  return {passes,
+          logits,
+          {.max = max.logit, .inverse_temperature = 1.0f / params.temperature},
+          storage};
+}
+
+bool KeepsAll(const DrawParams& p) {
+  return p.min_weight <= 0.0f && p.top_k <= 0 && p.top_p >= 1.0f;
+}
+
+// The tokens that min-p, top-k and top-p leave, in the order of ids. Not for KeepsAll(params).
+std::span<Candidate> Keep(const Row& row, const DrawParams& params) {
+  const bool limits_others = params.min_weight > 0.0f || params.top_k > 0;
+  float cut = kExcluded;
+  double total = 0.0;
+  if (params.min_weight > 0.0f) {
+    cut = row.weights.max + params.temperature * std::log(params.min_weight);
+  }
+  if (params.top_k > 0) cut = std::max(cut, CutOfTop(row, params.top_k));
+  if (!limits_others) {
+    total = row.WeighStretches();
+    cut = CutOfTopP(row, params, total);
+  }
+  std::span<Candidate> kept = row.Gather(cut);
+  // Selections lose the order of ids: what they selected is gathered again.
+  if (params.top_k > 0 && static_cast<size_t>(params.top_k) < kept.size()) {
+    kept = row.Gather(KthLargest(kept, params.top_k));  // equals of the k-th stay
+  }
+  if (params.top_p < 1.0f && !kept.empty()) {
+    if (limits_others) total = row.TotalWeight(kept);
+    const Candidate last = LastOfTopP(row, kept, params.top_p * total);
+    kept = row.Gather(last.logit);
+    const auto after = [&](const Candidate& c) { return MoreLikely(last, c); };
+    kept = kept.first(
+        static_cast<size_t>(std::remove_if(kept.begin(), kept.end(), after) - kept.begin()));
+  }
+  return kept;
+}
+
 }  // namespace
 
 const RowPasses& ChooseRowPasses([[maybe_unused]] const device::Capabilities& caps) {
@@ -216,35 +257,23 @@ std::span<const Candidate> TopEntries(const RowPasses& passes, std::span<const f
 
 int32_t DrawToken(const RowPasses& passes, std::span<const float> logits, const MaxEntry& max,
                   const DrawParams& params, std::span<Candidate> storage) {
-  const Row row{passes,
-                logits,
-                {.max = max.logit, .inverse_temperature = 1.0f / params.temperature},
-                storage};
-  const bool limits_others = params.min_weight > 0.0f || params.top_k > 0;
-  if (!limits_others && params.top_p >= 1.0f) return DrawFromRow(row, max, params.uniform);
+  const Row row = RowOf(passes, logits, max, params, storage);
+  if (KeepsAll(params)) return DrawFromRow(row, max, params.uniform);
+  return DrawFrom(row, Keep(row, params), max, params.uniform);
+}
 
-  float cut = kExcluded;
+KeptTokens WeighKept(const RowPasses& passes, std::span<const float> logits, const MaxEntry& max,
+                     const DrawParams& params, std::span<Candidate> storage) {
+  const Row row = RowOf(passes, logits, max, params, storage);
+  const std::span<Candidate> kept = KeepsAll(params) ? row.Gather(kExcluded) : Keep(row, params);
   double total = 0.0;
-  if (params.min_weight > 0.0f) cut = max.logit + params.temperature * std::log(params.min_weight);
-  if (params.top_k > 0) cut = std::max(cut, CutOfTop(row, params.top_k));
-  if (!limits_others) {
-    total = row.WeighStretches();
-    cut = CutOfTopP(row, params, total);
-  }
-  std::span<Candidate> kept = row.Gather(cut);
-  // Selections lose the order of ids: what they selected is gathered again.
-  if (params.top_k > 0 && static_cast<size_t>(params.top_k) < kept.size()) {
-    kept = row.Gather(KthLargest(kept, params.top_k));  // equals of the k-th stay
-  }
-  if (params.top_p < 1.0f && !kept.empty()) {
-    if (limits_others) total = row.TotalWeight(kept);
-    const Candidate last = LastOfTopP(row, kept, params.top_p * total);
-    kept = row.Gather(last.logit);
-    const auto after = [&](const Candidate& c) { return MoreLikely(last, c); };
-    kept = kept.first(
-        static_cast<size_t>(std::remove_if(kept.begin(), kept.end(), after) - kept.begin()));
-  }
-  return DrawFrom(row, kept, max, params.uniform);
+  size_t i = 0;
+  row.ForWeights(kept, [&](const Candidate&, double w) {
+    kept[i++].logit = static_cast<float>(w);
+    total += w;
+    return true;
+  });
+  return {.tokens = kept, .total = total};
 }
 
 }  // namespace pagemill::ops

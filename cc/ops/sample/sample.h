@@ -53,6 +53,16 @@ struct DrawParams {
 int32_t DrawToken(const RowPasses& passes, std::span<const float> logits, const MaxEntry& max,
                   const DrawParams& params, std::span<Candidate> storage);
 
+// What DrawToken() draws from.
+struct KeptTokens {
+  std::span<const Candidate> tokens;  // in the order of ids, with weights in place of logits
+  double total = 0.0;                 // of the weights
+};
+
+// The tokens that min-p, top-k and top-p leave, in `storage`. `params.uniform` is not used.
+KeptTokens WeighKept(const RowPasses& passes, std::span<const float> logits, const MaxEntry& max,
+                     const DrawParams& params, std::span<Candidate> storage);
+
 // The same by full sort and double arithmetic.
 namespace reference {
 MaxEntry ArgMax(std::span<const float> logits);

@@ -61,7 +61,7 @@ TEST(Philox, KnownAnswers) {
             (std::array<uint32_t, 4>{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
 }
 
-TEST(Philox, UniformIsInRangeAndDependsOnBothArguments) {
+TEST(Philox, UniformIsInRangeAndDependsOnItsArguments) {
   double sum = 0.0;
   for (uint64_t i = 0; i < 10000; ++i) {
     const double u = PhiloxUniform(7, i);
@@ -72,6 +72,8 @@ TEST(Philox, UniformIsInRangeAndDependsOnBothArguments) {
   EXPECT_NEAR(sum / 10000, 0.5, 0.015);  // five standard deviations of the mean
   EXPECT_NE(PhiloxUniform(7, 0), PhiloxUniform(8, 0));
   EXPECT_NE(PhiloxUniform(7, 0), PhiloxUniform(7, uint64_t{1} << 32));
+  EXPECT_EQ(PhiloxUniform(7, 0), PhiloxUniform(7, 0, /*stream=*/0));
+  EXPECT_NE(PhiloxUniform(7, 0), PhiloxUniform(7, 0, 1));
 }
 
 TEST_P(SampleTest, ArgMaxEqualsReferenceOnOddSizes) {
@@ -167,6 +169,42 @@ TEST_P(SampleTest, DrawTokenEqualsReferenceOverParameters) {
   }
   // The contract allows a difference where a boundary is within 1e-6: about 1e-6 * 700 a draw.
   EXPECT_LE(different, compared / 500);
+}
+
+TEST_P(SampleTest, KeptTokensAreThoseThatAreDrawn) {
+  std::mt19937 rng(7);
+  std::uniform_real_distribution<double> uniform(0.0, 1.0);
+  int different = 0;
+  const int rounds = 1000;
+  for (int round = 0; round < rounds; ++round) {
+    const size_t n = 1 + rng() % 300;
+    std::vector<float> x = RandomLogits(rng, n, round % 3 == 0);
+    if (n > 4) x[n / 2] = -kInf;
+    DrawParams p;
+    p.temperature = 0.05f + 2.0f * static_cast<float>(uniform(rng));
+    p.min_weight = round % 2 ? 0.0f : 0.3f * static_cast<float>(uniform(rng));
+    p.top_k = round % 3 ? 0 : static_cast<int32_t>(rng() % 80);
+    p.top_p = round % 4 ? 1.0f : 0.05f + 0.95f * static_cast<float>(uniform(rng));
+    p.uniform = uniform(rng);
+    const MaxEntry max = ArgMax(passes(), x);
+    std::vector<Candidate> a(n), b(n);
+    const KeptTokens kept = WeighKept(passes(), x, max, p, a);
+    double total = 0.0, sum = 0.0;
+    int32_t last = -1, drawn = -1;
+    for (const Candidate& token : kept.tokens) {
+      ASSERT_GT(token.token_id, last) << "the order of ids";
+      last = token.token_id;
+      ASSERT_GT(x[last], -kInf);
+      const double weight = std::exp((double{x[last]} - double{max.logit}) / double{p.temperature});
+      EXPECT_NEAR(token.logit, weight, 1e-5 * weight + 1e-30);
+      total += double{token.logit};
+      sum += double{token.logit};
+      if (drawn < 0 && sum > p.uniform * kept.total) drawn = last;
+    }
+    EXPECT_DOUBLE_EQ(total, kept.total);
+    different += drawn != DrawToken(passes(), x, max, p, b) ? 1 : 0;
+  }
+  EXPECT_LE(different, rounds / 500);  // boundaries, as above
 }
 
 TEST_P(SampleTest, DrawTokenFrequenciesFollowTheDistribution) {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "cc/program/native_executor.h"
-#include "cc/program/testing/step_arrays.h"
+#include "cc/program/testing/batch_builder.h"
 #include "cc/program/testing/tiny_llama.h"
 
 namespace pagemill::program {
@@ -16,7 +16,7 @@ namespace {
 
 using step::BlockId;
 using step::GroupId;
-using testing::StepArrays;
+using testing::BatchBuilder;
 
 constexpr GroupId kGroup{0};
 
@@ -26,16 +26,14 @@ std::vector<std::byte> Read(const step::PageStore& pages, int32_t block) {
   return bytes;
 }
 
-TEST(CachePagesTest, APageIsTheBlockOfEveryLayer) {
-  std::vector<std::byte> first(3 * 4), second(3 * 8);
-  for (size_t i = 0; i < first.size(); ++i) first[i] = static_cast<std::byte>(i);
-  for (size_t i = 0; i < second.size(); ++i) second[i] = static_cast<std::byte>(100 + i);
-  CachePages pages({{first.data(), 4}, {second.data(), 8}}, 3);
+TEST(CachePagesTest, APageIsAPieceOfTheArena) {
+  std::vector<std::byte> arena(3 * 12);
+  for (size_t i = 0; i < arena.size(); ++i) arena[i] = static_cast<std::byte>(i);
+  CachePages pages(arena, 12);
   ASSERT_EQ(pages.page_bytes(kGroup), 12u);
   const std::vector<std::byte> page = Read(pages, 1);
-  EXPECT_EQ(page[0], static_cast<std::byte>(4));
-  EXPECT_EQ(page[4], static_cast<std::byte>(108));
-  EXPECT_EQ(page[11], static_cast<std::byte>(115));
+  EXPECT_EQ(page[0], static_cast<std::byte>(12));
+  EXPECT_EQ(page[11], static_cast<std::byte>(23));
   const std::vector<std::byte> before = Read(pages, 0);
   pages.Write(kGroup, BlockId(2), page);
   EXPECT_EQ(Read(pages, 2), page);
@@ -62,11 +60,11 @@ class TinyModelPages : public ::testing::TestWithParam<DType> {
     return *std::move(executor);
   }
 
-  static std::vector<float> Logits(NativeExecutor* executor, const StepArrays& arrays) {
+  static std::vector<float> Logits(NativeExecutor* executor, const BatchBuilder& arrays) {
     ExecutorOutput output;
     EXPECT_TRUE(executor->Execute(arrays.view(), &output).ok());
-    const float* row = output.logits.Row<float>(0);
-    return {row, row + output.logits.shape[1]};
+    const float* row = output.logits().Row<float>(0);
+    return {row, row + output.logits().shape[1]};
   }
 };
 
@@ -76,17 +74,17 @@ TEST_P(TinyModelPages, AnotherExecutorGoesOnFromCopiedPagesBitForBit) {
   std::vector<int32_t> prompt;
   for (int32_t i = 0; i < 40; ++i) prompt.push_back((i * 7 + 3) % 83);
   const auto writer = MakeExecutor();
-  StepArrays whole(16, 4);
+  BatchBuilder whole(16, 4);
   whole.Add(0, 0, prompt);  // blocks 4, 3, 2 of slot 0
   Logits(writer.get(), whole);
-  StepArrays next(16, 4);
+  BatchBuilder next(16, 4);
   next.Add(0, 40, {5});
   const std::vector<float> expected = Logits(writer.get(), next);
 
   const auto reader = MakeExecutor();
   ASSERT_EQ(reader->pages()->page_bytes(kGroup),
-            static_cast<size_t>(reader->memory_plan().kv_bytes_per_block));
-  StepArrays moved(16, 4);
+            static_cast<size_t>(reader->memory_plan().kv.page_bytes));
+  BatchBuilder moved(16, 4);
   moved.Add(1, 40, {5});  // blocks 8, 7, 6 of slot 1
   EXPECT_NE(Logits(reader.get(), moved), expected) << "it depends on the pages";
   for (int32_t i = 0; i < 3; ++i) {

@@ -24,11 +24,14 @@ void AppendProgram(const Program& program, std::string* text) {
 }  // namespace
 
 Digest128 KvFingerprint(const Program& program, std::span<const Digest128> file_digests,
-                        const CacheGeometry& geometry) {
-  std::string text = "pagemill kv 2\n";
+                        const KvLayout& layout) {
+  std::string text = "pagemill kv 3\n";
   text += std::endian::native == std::endian::little ? "little" : "big";
-  text += " " + std::to_string(geometry.block_size) + " ";
-  text.append(Info(geometry.dtype).name).append("\n");
+  text += " " + std::to_string(layout.page_bytes) + " ";
+  text.append(Info(layout.geometry.dtype).name).append("\n");
+  for (const KvLayout::Table& table : layout.tables) {
+    text += std::to_string(table.group) + " " + std::to_string(table.block_size) + "\n";
+  }
   AppendProgram(program, &text);
   for (const Digest128& digest : file_digests) {
     text += std::to_string(digest.high) + " " + std::to_string(digest.low) + "\n";

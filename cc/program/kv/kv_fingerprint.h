@@ -3,7 +3,7 @@
 // how KV is paged, and the byte order of the machine. KV that was saved under another fingerprint
 // is of no use.
 //
-//   const Digest128 fingerprint = KvFingerprint(program, digests, GeometryOf(options));
+//   const Digest128 fingerprint = KvFingerprint(program, digests, plan.kv);
 //
 // Every byte of the files of weights counts, by their digests (weight_digests.h); their paths do
 // not.
@@ -13,14 +13,14 @@
 #include <span>
 
 #include "cc/base/xxh3.h"
-#include "cc/program/operand_views.h"
+#include "cc/program/kv/kv_layout.h"
 #include "cc/program/program.h"
 
 namespace pagemill::program {
 
 // `file_digests`: WeightDigests().
 Digest128 KvFingerprint(const Program& program, std::span<const Digest128> file_digests,
-                        const CacheGeometry& geometry);
+                        const KvLayout& layout);
 
 }  // namespace pagemill::program
 

@@ -21,7 +21,7 @@ Digest128 Fingerprint(const std::string& text, const CacheGeometry& geometry = {
   EXPECT_TRUE(weights.ok()) << weights.status().ToString();
   device::ThreadPool pool({.num_threads = 1});
   const auto digests = WeightDigests(*program, *weights, DigestMemory(""), pool);
-  return KvFingerprint(*program, digests, geometry);
+  return KvFingerprint(*program, digests, *PlanKvLayout(*program, geometry));
 }
 
 TEST(KvFingerprintTest, IsTheSameForTheSameModel) {
@@ -44,9 +44,9 @@ TEST(KvFingerprintTest, DependsOnEveryByteOfAFile) {
   constexpr int64_t kBytes = 4 * 256 * 256;
   std::string bytes(kBytes, '\0');
   const auto write = [&] { std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes; };
-  const std::string text = "pagemill-program 1\nfile 0 " + path +
-                           "\nweight a f32 256,256 0 0\ninput token_ids i32 T\n"
-                           "value out f32 L,256\nop first token_ids,a -> out\n"
+  const std::string text = "pagemill-program 2\nfile 0 " + path +
+                           "\nweight a f32 256,256 0 0\ninput token_ids i32 tokens\n"
+                           "value out f32 logits_rows,256\nop first token_ids,a -> out\n"
                            "output logits out\n";
   write();
   const Digest128 fingerprint = Fingerprint(text);

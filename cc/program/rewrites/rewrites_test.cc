@@ -8,7 +8,7 @@
 namespace pagemill::program {
 namespace {
 
-constexpr char kHead[] = R"(pagemill-program 1
+constexpr char kHead[] = R"(pagemill-program 2
 file 0 /m
 weight w f32 8 0 0
 weight u f32 8 0 32
@@ -18,10 +18,10 @@ weight table2 f32 8,8 0 352
 weight half bf16 8,8 0 608
 weight bytes i8 8,8 0 736
 weight scales f32 8,1 0 800
-input token_ids i32 T
-value x f32 T,8
-value y f32 T,8
-value out f32 L,8
+input token_ids i32 tokens
+value x f32 tokens,8
+value y f32 tokens,8
+value out f32 logits_rows,8
 op embedding token_ids,table -> x
 op embedding token_ids,table -> y
 )";
@@ -30,7 +30,7 @@ op embedding token_ids,table -> y
 std::string Head(const std::vector<std::string>& values) {
   std::string head = kHead;
   for (const std::string& name : values) {
-    head.insert(head.find("value out"), "value " + name + " f32 T,8\n");
+    head.insert(head.find("value out"), "value " + name + " f32 tokens,8\n");
   }
   return head;
 }
@@ -152,24 +152,25 @@ TEST(FuseLinearsTest, AtMostAsManyAsAnOpTakes) {
 // These ops over two caches and values of a head of 8, rewritten. `values` are declared besides q,
 // k, q2 and k2.
 std::string RewrittenAttention(const std::string& ops, const std::vector<std::string>& values) {
-  std::string head = R"(pagemill-program 1
+  std::string head = R"(pagemill-program 2
 file 0 /m
 weight table f32 8,8 0 0
 weight inv_freq f32 2 0 256
-input token_ids i32 T
-input positions i32 T
-cache kv0 1 8 0
-cache kv1 1 8 0
-value q f32 T,1,8
-value k f32 T,1,8
-value q2 f32 T,1,8
-value k2 f32 T,1,8
-value out f32 L,8
+input token_ids i32 tokens
+input positions i32 tokens
+group all full
+cache kv0 all kv kv 1,8
+cache kv1 all kv kv 1,8
+value q f32 tokens,1,8
+value k f32 tokens,1,8
+value q2 f32 tokens,1,8
+value k2 f32 tokens,1,8
+value out f32 logits_rows,8
 op embedding token_ids,table -> q
 op embedding token_ids,table -> k
 )";
   for (const std::string& name : values) {
-    head.insert(head.find("value out"), "value " + name + " f32 T,1,8\n");
+    head.insert(head.find("value out"), "value " + name + " f32 tokens,1,8\n");
   }
   StatusOr<Program> program = Program::Parse(head + ops + "output logits out\n");
   EXPECT_TRUE(program.ok()) << program.status().ToString();

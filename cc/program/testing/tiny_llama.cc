@@ -32,13 +32,14 @@ class Writer {
   }
   std::string Cache(int32_t head_dim, int32_t window) {
     const std::string name = NextName("kv");
-    declarations_ += "cache " + name + " " + std::to_string(options_.kv_heads) + " " +
-                     std::to_string(head_dim) + " " + std::to_string(window) + "\n";
+    declarations_ += "cache " + name + (window > 0 ? " sliding kv kv " : " full kv kv ") +
+                     std::to_string(options_.kv_heads) + "," + std::to_string(head_dim) + "\n";
     return name;
   }
-  std::string Value(const std::string& shape) {
+  void Group(const std::string& line) { declarations_ += "group " + line + "\n"; }
+  std::string Value(const std::string& shape, const std::string& dtype = "act") {
     const std::string name = NextName("v");
-    declarations_ += "value " + name + " f32 " + shape + "\n";
+    declarations_ += "value " + name + " " + dtype + " " + shape + "\n";
     return name;
   }
   void Input(const std::string& name, const std::string& shape) {
@@ -57,7 +58,7 @@ class Writer {
             (attributes.empty() ? "" : " " + attributes) + "\n";
   }
   std::string Finish(const std::string& output) const {
-    return "pagemill-program 1\nfile 0 @\n" + declarations_ + ops_ + "output " + output + "\n" +
+    return "pagemill-program 2\nfile 0 @\n" + declarations_ + ops_ + "output " + output + "\n" +
            "constants " + std::to_string(hex_.size() / 2) + "\n" + hex_ + "\n";
   }
 
@@ -101,8 +102,8 @@ std::string Attention(const TinyLlamaOptions& options, Writer& w, const std::str
                       const std::string& frequencies, int32_t window) {
   const int32_t head_dim = options.hidden / options.heads;
   const std::string dim = "," + std::to_string(head_dim);
-  const std::string q_shape = "T," + std::to_string(options.heads) + dim;
-  const std::string kv_shape = "T," + std::to_string(options.kv_heads) + dim;
+  const std::string q_shape = "tokens," + std::to_string(options.heads) + dim;
+  const std::string kv_shape = "tokens," + std::to_string(options.kv_heads) + dim;
   const int64_t kv_columns = int64_t{options.kv_heads} * head_dim;
   const std::string q =
       w.Op("linear", x + "," + w.Matrix(options.hidden, options.hidden) + ",-", q_shape);
@@ -118,28 +119,32 @@ std::string Attention(const TinyLlamaOptions& options, Writer& w, const std::str
   const std::string y = w.Op("paged_attention", rotated_q + "," + cache, q_shape,
                              "scale=" + scale + " window=" + std::to_string(window));
   return w.Op("linear", y + "," + w.Matrix(options.hidden, options.hidden) + ",-",
-              "T," + std::to_string(options.hidden));
+              "tokens," + std::to_string(options.hidden));
 }
 
 std::string Mlp(const TinyLlamaOptions& options, Writer& w, const std::string& x) {
-  const std::string ffn = "T," + std::to_string(options.ffn);
+  const std::string ffn = "tokens," + std::to_string(options.ffn);
   const std::string gate =
       w.Op("linear", x + "," + w.Matrix(options.ffn, options.hidden) + ",-", ffn);
   const std::string up =
       w.Op("linear", x + "," + w.Matrix(options.ffn, options.hidden) + ",-", ffn);
   const std::string gated = w.Op("gated_activation", gate + "," + up, ffn, "kind=0");
   return w.Op("linear", gated + "," + w.Matrix(options.hidden, options.ffn) + ",-",
-              "T," + std::to_string(options.hidden));
+              "tokens," + std::to_string(options.hidden));
 }
 
 }  // namespace
 
 std::string TinyLlamaText(const TinyLlamaOptions& options) {
   Writer w(options);
-  w.Input("token_ids", "T");
-  w.Input("positions", "T");
-  if (!options.pooled) w.Input("logits_rows", "L");
-  const std::string hidden = "T," + std::to_string(options.hidden);
+  w.Group("full full");
+  if (options.window > 0 && options.layers > 1) {
+    w.Group("sliding sliding_window window=" + std::to_string(options.window));
+  }
+  w.Input("token_ids", "tokens");
+  w.Input("positions", "tokens");
+  if (!options.pooled) w.Input("logits_rows", "logits_rows");
+  const std::string hidden = "tokens," + std::to_string(options.hidden);
   const std::string frequencies = w.Frequencies(options.hidden / options.heads);
   const std::string table = w.Matrix(options.vocab, options.hidden);
   std::string x = w.Op("embedding", "token_ids," + table, hidden, "scale=4");
@@ -153,13 +158,15 @@ std::string TinyLlamaText(const TinyLlamaOptions& options) {
   }
   x = norm();
   if (options.pooled) {
-    const std::string shape = "R," + std::to_string(options.hidden);
-    return w.Finish("pooled " + w.Op("pool", x, shape, "kind=0 normalize=1"));
+    const std::string pooled = w.Value("requests," + std::to_string(options.hidden), "f32");
+    w.Line("pool", x, pooled, "kind=0 normalize=1");
+    return w.Finish("pooled " + pooled);
   }
   const std::string last =
-      w.Op("select_rows", x + ",logits_rows", "L," + std::to_string(options.hidden));
-  return w.Finish("logits " +
-                  w.Op("linear", last + "," + table + ",-", "L," + std::to_string(options.vocab)));
+      w.Op("select_rows", x + ",logits_rows", "logits_rows," + std::to_string(options.hidden));
+  const std::string logits = w.Value("logits_rows," + std::to_string(options.vocab), "f32");
+  w.Line("linear", last + "," + table + ",-", logits);
+  return w.Finish("logits " + logits);
 }
 
 }  // namespace pagemill::program::testing

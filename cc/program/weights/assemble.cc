@@ -197,14 +197,14 @@ Status Assemble(const Program& program, ValueId weight, const Weights& weights, 
   source.words = 32 / source.assembly.bits;
   const auto view = [&](ValueId id) {
     if (id == kNoValue) return TensorView{};
-    return MakeView(program.value(id), {}, {}, const_cast<std::byte*>(weights.data(id)));
+    return MakeView(program.value(id), {}, const_cast<std::byte*>(weights.data(id)));
   };
   source.values = view(source.assembly.values);
   source.scales = view(source.assembly.scales);
   source.zeros = view(source.assembly.zeros);
   source.groups = view(source.assembly.groups);
   PM_RETURN_IF_ERROR(CheckNumbers(source, value));
-  const TensorView out = MakeView(value, {}, {}, target);
+  const TensorView out = MakeView(value, {}, target);
   const int64_t first = source.assembly.first_row / kTileRows;
   const int64_t end = (source.assembly.first_row + out.shape[0] + kTileRows - 1) / kTileRows;
   pool.ParallelFor(end - first, 1, [&](int64_t from, int64_t to, int) {

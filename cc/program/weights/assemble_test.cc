@@ -129,8 +129,8 @@ Program ProgramOf(const Checkpoint& checkpoint, const std::string& assembled) {
     hex += {kDigits[static_cast<uint8_t>(c) >> 4], kDigits[static_cast<uint8_t>(c) & 15]};
   }
   StatusOr<Program> program = Program::Parse(
-      "pagemill-program 1\nfile 0 @\n" + checkpoint.lines + "assembled w " + assembled +
-      "\ninput token_ids i32 T\nvalue out f32 L,1\nop any token_ids,w -> out\noutput logits out\n"
+      "pagemill-program 2\nfile 0 @\n" + checkpoint.lines + "assembled w " + assembled +
+      "\ninput token_ids i32 tokens\nvalue out f32 logits_rows,1\nop any token_ids,w -> out\noutput logits out\n"
       "constants " +
       std::to_string(checkpoint.bytes.size()) + "\n" + hex + "\n");
   EXPECT_TRUE(program.ok()) << program.status().ToString();

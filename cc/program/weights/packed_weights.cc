@@ -84,7 +84,7 @@ class Layout {
         known_.try_emplace({StoredRange(program_, weight), order}, copies.size());
     if (!added) return found->second;
     const Value& v = program_.value(weight);
-    copies.push_back({packing, weight, MakeView(v, {}, {}, nullptr), bytes.packed_bytes});
+    copies.push_back({packing, weight, MakeView(v, {}, nullptr), bytes.packed_bytes});
     bytes.packed_bytes += copies.back().bytes();
     if (!v.assembly) {
       CountStored(weight);

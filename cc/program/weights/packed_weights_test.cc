@@ -18,15 +18,15 @@ namespace pagemill::program {
 namespace {
 
 // Three ops over two weights of 2 x 3 floats, 1 to 6 and 7 to 12; the first is used twice.
-constexpr char kText[] = R"(pagemill-program 1
+constexpr char kText[] = R"(pagemill-program 2
 file 0 @
 weight a f32 2,3 0 0
 weight tied f32 2,3 0 0
 weight b f32 2,3 0 24
-input token_ids i32 T
-value x f32 T,3
-value y f32 T,3
-value out f32 L,3
+input token_ids i32 tokens
+value x f32 tokens,3
+value y f32 tokens,3
+value out f32 logits_rows,3
 op first token_ids,a -> x
 op second x,tied,b -> y
 op third y,a -> out
@@ -149,15 +149,15 @@ TEST(PackedWeights, EveryLayoutIsACopyOfItsOwn) {
 
 // A matrix of one row of 32 nibbles, 1 to 8 four times, with the scale 1 and the zero point 2 for
 // all; and who reads it.
-constexpr char kAssembled[] = R"(pagemill-program 1
+constexpr char kAssembled[] = R"(pagemill-program 2
 file 0 @
 weight v i32 1,4 0 0
 weight z i32 1,1 0 16
 weight s f32 1,1 0 20
 assembled a bf16 1,32 pack_quantized 4 32 v,s,z,-
-input token_ids i32 T
-value x f32 T,3
-value out f32 L,3
+input token_ids i32 tokens
+value x f32 tokens,3
+value out f32 logits_rows,3
 op first token_ids,a -> x
 op second x,a -> out
 output logits out

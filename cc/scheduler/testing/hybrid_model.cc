@@ -9,7 +9,7 @@
 namespace pagemill::scheduler {
 namespace {
 
-using kv_cache::StateCheckpoints;
+using step::StateCheckpoints;
 using step::FakeModel;
 
 uint64_t Mix(uint64_t a, uint64_t b) {
@@ -58,7 +58,7 @@ HybridModel::HybridModel(const SchedulerOptions& options)
       groups_(options.kv_cache.groups),
       slots_(static_cast<size_t>(options.max_num_seqs)),
       pages_(static_cast<size_t>(options.kv_cache.num_blocks)) {
-  for (kv_cache::KvGroupOptions& group : groups_) {
+  for (step::KvGroupOptions& group : groups_) {
     if (group.block_size == 0) group.block_size = options.kv_cache.block_size;
   }
 }
@@ -130,14 +130,14 @@ Status HybridModel::RunEntry(const step::ScheduledRequest& entry, Slot* slot) {
 }
 
 int32_t HybridModel::FirstToken(size_t group, int32_t position) const {
-  const kv_cache::KvGroupOptions& g = groups_[group];
+  const step::KvGroupOptions& g = groups_[group];
   if (g.kind == "sliding_window") return std::max(0, position - g.window_tokens + 1);
   if (g.kind == "chunked_local") return position / g.window_tokens * g.window_tokens;
   return 0;
 }
 
 Status HybridModel::RunTokens(const Slot& slot, size_t group, Tokens step) {
-  const kv_cache::KvGroupOptions& g = groups_[group];
+  const step::KvGroupOptions& g = groups_[group];
   for (int32_t i = FirstToken(group, step.begin); i < step.end; ++i) {
     Page* page = PageAt(slot, group, i / g.block_size);
     if (page == nullptr) return Broken(g.kind, i, "the block table has no page for it");
@@ -154,7 +154,7 @@ Status HybridModel::RunTokens(const Slot& slot, size_t group, Tokens step) {
 
 // Reads the state before the step; writes those at the boundaries that have pages, and at its end.
 Status HybridModel::RunState(const Slot& slot, size_t group, Tokens step) {
-  const kv_cache::KvGroupOptions& g = groups_[group];
+  const step::KvGroupOptions& g = groups_[group];
   const bool one = g.checkpoints == StateCheckpoints::kNone;
   if (step.begin > 0) {
     Page* page = PageAt(slot, group, one ? 0 : (step.begin - 1) / g.block_size);

@@ -68,7 +68,7 @@ class HybridModel final : public step::PageStore {
   Page* PageAt(const Slot& slot, size_t group, int32_t position);
 
   step::FakeModel model_;
-  std::vector<kv_cache::KvGroupOptions> groups_;  // with their block sizes
+  std::vector<step::KvGroupOptions> groups_;  // with their block sizes
   std::vector<Slot> slots_;
   std::vector<Page> pages_;
 };

@@ -4,7 +4,7 @@ namespace pagemill::scheduler {
 namespace {
 
 using Setup = SimulationSetup;
-using kv_cache::StateCheckpoints;
+using step::StateCheckpoints;
 
 template <typename Change>
 void Add(const char* name, Change change, std::vector<Setup>* setups) {
@@ -106,10 +106,10 @@ void AddPolicies(std::vector<Setup>* setups) {
 }
 
 void AddGroups(std::vector<Setup>* setups) {
-  const auto add = [setups](const char* name, std::vector<kv_cache::KvGroupOptions> groups,
+  const auto add = [setups](const char* name, std::vector<step::KvGroupOptions> groups,
                             int32_t num_blocks) {
     Setup setup{.name = name};
-    groups.insert(groups.begin(), kv_cache::KvGroupOptions{});
+    groups.insert(groups.begin(), step::KvGroupOptions{});
     setup.options.kv_cache.groups = std::move(groups);
     setup.options.kv_cache.num_blocks = num_blocks;
     setup.max_steps_in_flight = 2;

@@ -69,10 +69,10 @@ class MemoryPlan:
     @property
     def workspace_bytes(self) -> int: ...
     @property
-    def logits_bytes(self) -> int: ...
+    def output_bytes(self) -> int: ...
     @property
-    def kv_bytes_per_block(self) -> int:
-        """One block in every layer."""
+    def kv_page_bytes(self) -> int:
+        """A page of the KV cache; 0 for a program without one."""
     @property
     def kv_bytes(self) -> int: ...
     @property
@@ -112,6 +112,28 @@ def rewrite_program(text: str) -> str:
 
 def plan_memory(text: str, options: ExecutorOptions) -> MemoryPlan:
     """Opens no weight file."""
+
+class KvGroupOptions:
+    """What layers that share block tables need of the KV cache: cc/step/kv_group_options.h."""
+
+    def __init__(
+        self, *, kind: str = "full", block_size: int = 0, window_tokens: int = 0
+    ) -> None: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def block_size(self) -> int:
+        """0: the cache's."""
+    @property
+    def window_tokens(self) -> int: ...
+
+def kv_groups(text: str, options: ExecutorOptions) -> list[KvGroupOptions]:
+    """The KV groups of a program as the native executor pages them."""
+
+def max_kv_pages(
+    *, groups: Sequence[KvGroupOptions], block_size: int, max_step_tokens: int, num_tokens: int
+) -> int:
+    """Most pages that one request of `num_tokens` tokens holds at a time."""
 
 def kernel_choices(text: str, options: ExecutorOptions) -> list[tuple[str, str, str, int]]:
     """(op, operands, kernel, count), in order of first use."""
@@ -153,18 +175,12 @@ class NativeExecutor:
     def __init__(self, text: str, options: ExecutorOptions, world: World | None = None) -> None:
         """`world`: the ranks that the program was divided among, if it was; its threads then
         stay on this rank's share of the CPUs."""
-    def execute(
-        self,
-        *,
-        token_ids: NDArray[np.int32],
-        positions: NDArray[np.int32],
-        slot_mapping: NDArray[np.int32],
-        query_start: NDArray[np.int32],
-        seq_lens: NDArray[np.int32],
-        block_table: NDArray[np.int32],
-        logits_rows: NDArray[np.int32],
-    ) -> tuple[NDArray[np.float32] | None, NDArray[np.float32] | None]:
-        """One step, outside an engine: copies of logits [L, vocab] and pooled [R, dim]."""
+    def __call__(self, batch: dict[str, Any]) -> dict[str, NDArray[np.float32]]:
+        """One step, outside an engine: the arrays of a batch by name (cc/bindings/batch_arrays.h)
+        in, copies of the program's outputs by name out."""
+    @property
+    def table_block_sizes(self) -> list[int]:
+        """Tokens of a block in each of the block tables that a batch has."""
     @property
     def memory_plan(self) -> MemoryPlan: ...
     @property
@@ -185,17 +201,14 @@ class NativeExecutor:
 class PythonExecutor:
     """Runs a step by calling Python, on the engine's thread, with the GIL held.
 
-    The callable gets a dict of read-only int32 arrays, valid during the call: token_ids [T],
-    positions [T], slot_mapping [T], query_start [R + 1], seq_lens [R], block_table [R, stride],
-    logits_rows [L], and the int block_size. It returns (logits, pooled): C-contiguous float32
-    arrays [L, vocab] and [R, dim] in host memory, or None. What it raises fails the step.
+    The callable gets a batch of read-only int32 arrays by name (cc/bindings/batch_arrays.h), valid
+    during the call. It returns the program's outputs by name: C-contiguous float32 arrays in host
+    memory, "logits" [logits_rows, vocab] and "pooled" [requests, dim] among them. What it raises
+    fails the step.
     """
 
     def __init__(
-        self,
-        callable: Callable[
-            [dict[str, Any]], tuple[NDArray[np.float32] | None, NDArray[np.float32] | None]
-        ],
+        self, callable: Callable[[dict[str, Any]], dict[str, NDArray[np.float32]]]
     ) -> None: ...
 
 # --- the engine -----------------------------------------------------------------------------------
@@ -213,10 +226,13 @@ class RunnerLimits:
         vocab_size: int,
         num_blocks: int,
         block_size: int = 16,
+        kv_groups: Sequence[KvGroupOptions] = ...,
         chunked_prefill: bool = True,
         prefix_caching: bool = True,
         pooling: bool = False,
-    ) -> None: ...
+    ) -> None:
+        """`kv_groups`: one of full attention by default; a runner of a NativeExecutor has those of
+        its program."""
     @property
     def max_num_tokens(self) -> int: ...
     @property
@@ -231,6 +247,8 @@ class RunnerLimits:
     def num_blocks(self) -> int: ...
     @property
     def block_size(self) -> int: ...
+    @property
+    def kv_groups(self) -> list[KvGroupOptions]: ...
     @property
     def chunked_prefill(self) -> bool: ...
     @property

@@ -23,16 +23,18 @@ from pagemill._native import _core
 
 VOCAB = 17
 
-PROGRAM = """pagemill-program 1
+PROGRAM = """pagemill-program 2
 file 0 @
+group full full
+cache kv0 full kv kv 1,2
 weight table f32 3,2 0 0
 weight norm f32 2 0 24
-input token_ids i32 T
-input logits_rows i32 L
-value x f32 T,2
-value s f32 T,2
-value n f32 T,2
-value out f32 L,2
+input token_ids i32 tokens
+input logits_rows i32 logits_rows
+value x f32 tokens,2
+value s f32 tokens,2
+value n f32 tokens,2
+value out f32 logits_rows,2
 op embedding token_ids,table -> x
 op add x,x -> s
 op rms_norm s,norm -> n eps=1e-05
@@ -48,13 +50,13 @@ def next_token(token: int, position: int) -> int:
     return (5 * token + position) % VOCAB
 
 
-def fake_model(batch: dict[str, Any]) -> tuple[np.ndarray, None]:
+def fake_model(batch: dict[str, Any]) -> dict[str, np.ndarray]:
     """Logits that prefer `next_token`."""
     rows = batch["logits_rows"]
     logits = np.zeros((len(rows), VOCAB), dtype=np.float32)
     for at, row in enumerate(rows):
         logits[at, next_token(int(batch["token_ids"][row]), int(batch["positions"][row]))] = 9
-    return logits, None
+    return {"logits": logits}
 
 
 def limits(**changes: Any) -> _native.RunnerLimits:
@@ -188,7 +190,7 @@ def test_plan_and_choices() -> None:
             plan.weights_bytes,
             plan.activation_bytes,
             plan.workspace_bytes,
-            plan.logits_bytes,
+            plan.output_bytes,
             plan.kv_bytes,
         )
     )
@@ -212,17 +214,24 @@ def test_options_are_checked() -> None:
 # --- executors ------------------------------------------------------------------------------------
 
 
-def step(**changes: list[int]) -> dict[str, np.ndarray]:
-    arrays: dict[str, Any] = {
+def step(**changes: Any) -> dict[str, Any]:
+    arrays = {
         "token_ids": [2, 1],
         "positions": [0, 1],
-        "slot_mapping": [16, 17],
         "query_start": [0, 2],
         "seq_lens": [2],
-        "block_table": [[1]],
         "logits_rows": [1, 0],
     }
-    return {name: np.array(v, dtype=np.int32) for name, v in (arrays | changes).items()}
+    table = {"slot_mapping": [16, 17], "block_table": [[1]]}
+
+    def changed(fields: dict[str, Any]) -> dict[str, Any]:
+        return {
+            name: np.array(changes.get(name, value), dtype=np.int32)
+            for name, value in fields.items()
+        }
+
+    numbers = {"block_size": changes.get("block_size", 16), "num_common_blocks": 0}
+    return changed(arrays) | {"kv": [changed(table) | numbers][: changes.get("tables", 1)]}
 
 
 def native_executor() -> _native.NativeExecutor:
@@ -230,10 +239,10 @@ def native_executor() -> _native.NativeExecutor:
 
 
 def test_native_executor_runs_a_step() -> None:
-    logits, pooled = native_executor().execute(**step())
-    assert logits is not None
-    np.testing.assert_array_equal(logits, [[6, 8], [10, 12]])
-    assert pooled is None
+    outputs = native_executor()(step())
+    assert list(outputs) == ["logits"]
+    np.testing.assert_array_equal(outputs["logits"], [[6, 8], [10, 12]])
+    assert native_executor().table_block_sizes == [16]
 
 
 @pytest.mark.parametrize(
@@ -241,19 +250,22 @@ def test_native_executor_runs_a_step() -> None:
     [
         ({"token_ids": [2, 3]}, "token_ids must be from 0 to 2"),
         ({"token_ids": [-1, 0]}, "token_ids must be from 0 to 2"),
-        ({"positions": [0]}, "positions must have 2 elements"),
+        ({"positions": [0]}, "positions must have 2 rows, got 1"),
         ({"slot_mapping": [16, 48]}, "slot_mapping must be from 0 to 47, got 48"),
         ({"query_start": [0, 1]}, "query_start must ascend"),
         ({"seq_lens": [17]}, "seq_lens must be from 1 to 16, got 17"),
         ({"seq_lens": [1]}, "more tokens than its seq_lens"),
         ({"block_table": [[3]]}, "block_table must be from 0 to 2"),
-        ({"block_table": [[1], [2]]}, "block_table must have a row per request"),
+        ({"block_table": [[1], [2]]}, "block_table must have 1 rows, got 2"),
+        ({"block_size": 8}, "block table 0 has blocks of 16 tokens, got 8"),
+        ({"tables": 0}, "an entry for each of 1 block tables, got 0"),
+        ({"positions": [[0, 1]]}, "positions has the wrong number of dimensions"),
         ({"logits_rows": [2]}, "logits_rows must be from 0 to 1"),
     ],
 )
 def test_native_executor_checks_the_batch(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(_native.StatusError, match=message):
-        native_executor().execute(**step(**changes))
+        native_executor()(step(**changes))
 
 
 def test_a_profile_has_each_op_and_the_rest_of_a_step() -> None:
@@ -332,8 +344,8 @@ def test_native_executor_in_an_engine() -> None:
 
 
 def test_pooling(make_engine: MakeEngine) -> None:
-    def pool(batch: dict[str, Any]) -> tuple[None, np.ndarray]:
-        return None, np.array([[n, 0.5] for n in batch["seq_lens"]], dtype=np.float32)
+    def pool(batch: dict[str, Any]) -> dict[str, np.ndarray]:
+        return {"pooled": np.array([[n, 0.5] for n in batch["seq_lens"]], dtype=np.float32)}
 
     engine = make_engine(pool, pooling=True, chunked_prefill=False, prefix_caching=False)
     engine.submit(1, [1, 2, 3], None)
@@ -347,12 +359,13 @@ def test_pooling(make_engine: MakeEngine) -> None:
     ("model", "message"),
     [
         (lambda batch: 1 / 0, "division by zero"),
-        (lambda batch: None, "must return a tuple"),
-        (lambda batch: ([1.0], None), "logits as a C-contiguous float32 array"),
-        (lambda batch: (np.zeros((7, VOCAB), np.float32), None), "returned 7 rows of logits"),
-        (lambda batch: (np.zeros((1, VOCAB), np.float64), None), "logits as a C-contiguous"),
-        (lambda batch: (None, None), "this model has no logits"),
-        (lambda batch: (np.full((1, VOCAB), np.nan, np.float32), None), "not finite"),
+        (lambda batch: None, "must return a dict"),
+        (lambda batch: {"logits": [1.0]}, "logits as a C-contiguous float32 array"),
+        (lambda batch: {"logits": np.zeros((7, VOCAB), np.float32)}, "returned 7 rows of logits"),
+        (lambda batch: {"logits": np.zeros((1, VOCAB), np.float64)}, "logits as a C-contiguous"),
+        (lambda batch: {"logits": np.zeros(VOCAB, np.float32)}, "of two dimensions"),
+        (lambda batch: {}, "this model has no logits"),
+        (lambda batch: {"logits": np.full((1, VOCAB), np.nan, np.float32)}, "not finite"),
     ],
 )
 def test_a_failing_callable_fails_the_request_only(
@@ -374,16 +387,18 @@ def test_a_failing_callable_fails_the_request_only(
 def test_arrays_of_a_step_are_read_only(make_engine: MakeEngine) -> None:
     seen: dict[str, Any] = {}
 
-    def model(batch: dict[str, Any]) -> tuple[np.ndarray, None]:
-        for name, value in batch.items():
+    def model(batch: dict[str, Any]) -> dict[str, np.ndarray]:
+        (table,) = batch.pop("kv")
+        for name, value in (batch | table).items():
             seen[name] = value if isinstance(value, int) else (value.dtype, value.flags.writeable)
         return fake_model(batch)
 
     engine = make_engine(model)
     engine.submit(1, [3, 4], greedy(max_tokens=1))
     collect(engine, 1)
-    assert seen.pop("block_size") == 8
-    assert set(seen) == set(step())
+    assert (seen.pop("block_size"), seen.pop("num_common_blocks")) == (8, 0)
+    names = {"token_ids", "positions", "query_start", "seq_lens", "logits_rows"}
+    assert set(seen) == names | {"slot_mapping", "block_table"}
     assert set(seen.values()) == {(np.dtype(np.int32), False)}
 
 
@@ -451,7 +466,7 @@ class Owner:
         runner = _native.ModelRunner(_native.PythonExecutor(self.model), limits())
         self.engine = _native.Engine(runner, _native.EngineOptions(), log=self.log)
 
-    def model(self, batch: dict[str, Any]) -> tuple[np.ndarray, None]:
+    def model(self, batch: dict[str, Any]) -> dict[str, np.ndarray]:
         return fake_model(batch)
 
     def log(self, severity: str, line: str) -> None:

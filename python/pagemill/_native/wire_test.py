@@ -52,14 +52,14 @@ def test_sampling_parameters_and_requests_survive() -> None:
         assert across(request).to_wire() == request.to_wire()
 
 
-def constant_model(batch: dict[str, Any]) -> tuple[np.ndarray, None]:
+def constant_model(batch: dict[str, Any]) -> dict[str, np.ndarray]:
     logits = np.zeros((len(batch["logits_rows"]), VOCAB), dtype=np.float32)
     logits[:, 3] = 2
-    return logits, None
+    return {"logits": logits}
 
 
-def pooling_model(batch: dict[str, Any]) -> tuple[None, np.ndarray]:
-    return None, np.full((len(batch["seq_lens"]), 2), -0.5, dtype=np.float32)
+def pooling_model(batch: dict[str, Any]) -> dict[str, np.ndarray]:
+    return {"pooled": np.full((len(batch["seq_lens"]), 2), -0.5, dtype=np.float32)}
 
 
 def outputs(model: Any, request: _native.Request, **limits: Any) -> list[_native.RequestOutput]:

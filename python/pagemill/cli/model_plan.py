@@ -9,13 +9,22 @@ from typing import TYPE_CHECKING, Any
 
 from pagemill.config import ConfigError, EngineConfig, ModelConfig
 from pagemill.config.env import cache_folder
-from pagemill.config.memory import FixedCosts, KvBudget, available_memory_bytes, plan_kv_cache
+from pagemill.config.memory import (
+    FixedCosts,
+    KvBudget,
+    KvPages,
+    available_memory_bytes,
+    plan_kv_cache,
+)
 
 if TYPE_CHECKING:
     from pagemill import _native
+    from pagemill.engine.executor_sizes import ExecutorSizes
     from pagemill.engine.generation_config import ChosenDefaults
     from pagemill.runner.build import BuiltModel
     from pagemill.weights.source import ModelSource
+
+_SHORT = 256  # tokens of a request that no window has left
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +35,7 @@ class PlannedModel:
     path: Path
     source: ModelSource
     ranks: tuple[BuiltModel, ...]
+    sizes: ExecutorSizes
     options: _native.ExecutorOptions
 
     @property
@@ -50,11 +60,10 @@ class ModelPlan:
     workspace: int
     logits: int
     offloading: int
-    kv_per_block: int
-    block_size: int
+    kv_pages: KvPages
     available: int
     limit: int
-    largest_kv_tokens: int
+    largest_kv_pages: int
     kv: KvBudget | None
     refusal: str
     sampling: ChosenDefaults | None
@@ -67,10 +76,13 @@ class ModelPlan:
 
     def concurrency(self, tokens: int) -> int:
         """How many requests of `tokens` tokens the KV cache holds at the same time."""
-        if self.kv is None:
-            return 0
-        blocks = -(-tokens // self.block_size)
-        return (self.kv.num_blocks - 1) // blocks
+        pages = self.kv_pages.pages(tokens)
+        return 0 if self.kv is None or not pages else (self.kv.num_blocks - 1) // pages
+
+    @property
+    def kv_per_token(self) -> int:
+        """Bytes of the KV cache that each token of a short request takes."""
+        return self.kv_pages.page_bytes * self.kv_pages.pages(_SHORT) // _SHORT
 
     def as_json(self) -> dict[str, Any]:
         """Everything, for machines."""
@@ -88,12 +100,14 @@ class ModelPlan:
                 "kv_offloading": self.offloading,
                 "kv_cache": kv.kv_bytes if kv else None,
                 "total": self.fixed + kv.kv_bytes if kv else None,
-                "kv_per_token": self.kv_per_block // self.block_size,
+                "kv_per_token": self.kv_per_token,
+                "kv_per_longest_request": self.kv_pages.page_bytes
+                * self.kv_pages.pages(self.max_model_len),
                 "available": self.available,
                 "limit": self.limit,
             },
             "kv_cache_tokens": kv.num_tokens if kv else None,
-            "kv_cache_tokens_largest": self.largest_kv_tokens,
+            "kv_cache_tokens_largest": self.kv_pages.tokens(max(0, self.largest_kv_pages - 1)),
             "fits": kv is not None,
             "concurrency": self.concurrency(self.max_model_len),
             "refusal": self.refusal or None,
@@ -134,7 +148,7 @@ def built_model(config: EngineConfig) -> PlannedModel:
     source = ModelSource.open(path)
     ranks = build_ranks(source, config)
     sizes = ExecutorSizes.of(ranks[0], config, weights_dtype(source.config))
-    return PlannedModel(path, source, ranks, sizes.executor_options(config, num_blocks=1))
+    return PlannedModel(path, source, ranks, sizes, sizes.executor_options(config, num_blocks=1))
 
 
 def plan_model(config: EngineConfig) -> ModelPlan:
@@ -155,10 +169,10 @@ def plan_model(config: EngineConfig) -> ModelPlan:
     weights = sum(memory.weights_bytes for memory in memories)
     activations = sum(memory.activation_bytes for memory in memories)
     workspace = sum(memory.workspace_bytes for memory in memories)
-    logits = sum(memory.logits_bytes for memory in memories)
-    per_block = sum(memory.kv_bytes_per_block for memory in memories)
+    logits = sum(memory.output_bytes for memory in memories)
+    pages = model.sizes.kv_pages(model.ranks, config, memories)
     offloading = config.kv_tiers.host_bytes
-    costs = FixedCosts(weights + activations + workspace + logits, per_block, offloading)
+    costs = FixedCosts(weights + activations + workspace + logits, pages, offloading)
     limit = int(available * config.cache.memory_utilization)
     kv: KvBudget | None = None
     refusal = ""
@@ -166,7 +180,8 @@ def plan_model(config: EngineConfig) -> ModelPlan:
         kv = plan_kv_cache(config.cache, built.max_model_len, costs, available)
     except ConfigError as error:
         refusal = str(error)
-    largest = max(0, limit - costs.fixed_bytes - offloading) // per_block if per_block else 0
+    room = max(0, limit - costs.fixed_bytes - offloading)
+    largest = room // pages.page_bytes if pages.page_bytes else 0
     return ModelPlan(
         path=os.fspath(path),
         architecture=built.architecture,
@@ -177,11 +192,10 @@ def plan_model(config: EngineConfig) -> ModelPlan:
         workspace=workspace,
         logits=logits,
         offloading=offloading,
-        kv_per_block=per_block,
-        block_size=config.cache.block_size,
+        kv_pages=pages,
         available=available,
         limit=limit,
-        largest_kv_tokens=max(0, largest - 1) * config.cache.block_size,
+        largest_kv_pages=largest,
         kv=kv,
         refusal=refusal,
         sampling=sampling,

@@ -47,15 +47,14 @@ def _table(plan: ModelPlan) -> str:
         rows.append(("offloading", _size(plan.offloading) + "   host memory for KV"))
     if plan.kv is not None:
         kv = plan.kv
-        note = f"   {kv.num_tokens:,} tokens" if plan.kv_per_block else "   none is needed"
+        note = f"   {kv.num_tokens:,} tokens" if plan.kv_pages.page_bytes else "   none is needed"
         rows += [
             ("KV cache", _size(kv.kv_bytes) + note),
             ("total", _size(plan.fixed + kv.kv_bytes)),
         ]
     rows.append(("may use", f"{_size(plan.limit)}   of {format_bytes(plan.available)} available"))
-    if plan.kv_per_block:
-        each = plan.kv_per_block / plan.block_size
-        rows.append(("KV per token", f"{_size(round(each))}"))
+    if plan.kv_pages.page_bytes:
+        rows.append(("KV per token", f"{_size(plan.kv_per_token)}"))
     if plan.sampling is not None:
         rows.append(("sampling", _sampling(plan.sampling.defaults)))
         rows.append(("", plan.sampling.origin))
@@ -66,19 +65,17 @@ def _table(plan: ModelPlan) -> str:
 def _what_fits(plan: ModelPlan) -> list[str]:
     if plan.kv is None:
         return [f"does not fit: {plan.refusal}"]
-    if not plan.kv_per_block:
+    if not plan.kv_pages.page_bytes:
         return ["fits"]
     lengths = sorted({min(n, plan.max_model_len) for n in (1024, 4096, plan.max_model_len)})
     lines = [
         f"fits: {plan.concurrency(tokens):,} requests of {tokens:,} tokens at the same time"
         for tokens in lengths
     ]
-    if plan.largest_kv_tokens > plan.kv.num_tokens:
-        largest = (plan.largest_kv_tokens // plan.block_size + 1) * plan.kv_per_block
-        lines.append(
-            f"room for {plan.largest_kv_tokens:,} tokens: --kv-cache-memory-bytes"
-            f" {largest // 2**20}MiB"
-        )
+    if plan.largest_kv_pages > plan.kv.num_blocks:
+        tokens = plan.kv_pages.tokens(plan.largest_kv_pages - 1)
+        largest = plan.largest_kv_pages * plan.kv_pages.page_bytes
+        lines.append(f"room for {tokens:,} tokens: --kv-cache-memory-bytes {largest // 2**20}MiB")
     return lines
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from pagemill.config import CacheConfig, ConfigError, EngineConfig, KvTierConfig, build
-from pagemill.config.memory import FixedCosts, plan_kv_cache
+from pagemill.config.memory import FixedCosts, KvPages, plan_kv_cache
 
 MIB = 2**20
 
@@ -45,7 +45,7 @@ def test_refusals_name_the_flag(options: dict[str, object], words: str) -> None:
 
 
 def test_host_memory_for_kv_counts() -> None:
-    costs = FixedCosts(10 * MIB, MIB, offloading_bytes=50 * MIB)
+    costs = FixedCosts(10 * MIB, KvPages(MIB, lambda tokens: -(-tokens // 16)), 50 * MIB)
     budget = plan_kv_cache(CacheConfig(memory_utilization=1.0), 160, costs, 100 * MIB)
     assert budget.num_blocks == 40
     with pytest.raises(

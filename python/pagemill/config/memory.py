@@ -3,6 +3,7 @@
 `pagemill plan` and the server decide with the same function, so that they agree.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,22 +11,41 @@ from pagemill.config.cache import CacheConfig
 from pagemill.config.fields import ConfigError
 from pagemill.config.quantities import format_bytes
 
-# The pool is touched as it fills and then stays resident: so many tokens keep a busy server of the
-# default model (22.5 KiB a token) under 500 MB.
-_AUTO_TOKENS = 11008
+# The pool is touched as it fills and then stays resident: room for so many requests of so many
+# tokens, 11,008 in all, keeps a busy server of the default model (22.5 KiB a token) under 500 MB.
+_AUTO_REQUESTS, _AUTO_REQUEST_TOKENS = 43, 256
+_MOST_TOKENS = 2**40  # more than any cache holds
+
+
+@dataclass(frozen=True, slots=True)
+class KvPages:
+    """What requests take of the KV cache: pages of `page_bytes` bytes over all ranks, 0 for a model
+    that caches nothing; `pages(n)` are the most that a request of n tokens holds."""
+
+    page_bytes: int
+    pages: Callable[[int], int]
+
+    def tokens(self, pages: int) -> int:
+        """The longest request that `pages` pages hold."""
+        low, high = 0, 1
+        while high < _MOST_TOKENS and self.pages(high) <= pages:
+            low, high = high, 2 * high
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if self.pages(middle) <= pages else (low, middle)
+        return low
 
 
 @dataclass(frozen=True, slots=True)
 class FixedCosts:
     """What a model takes whatever the KV cache is, from the executor's planner.
 
-    `fixed_bytes`: weights (packed copies included), activations, workspace and logits.
-    `kv_bytes_per_block`: 0 for a model that caches nothing.
+    `fixed_bytes`: weights (packed copies included), activations, workspace and outputs.
     `offloading_bytes`: host memory for KV that gives way in the pool.
     """
 
     fixed_bytes: int
-    kv_bytes_per_block: int
+    kv: KvPages
     offloading_bytes: int = 0
 
 
@@ -33,9 +53,9 @@ class FixedCosts:
 class KvBudget:
     """The KV cache that was decided on."""
 
-    num_blocks: int  # the null block included
+    num_blocks: int  # pages, the null page included
     kv_bytes: int
-    num_tokens: int  # that fit: usable blocks times the block size
+    num_tokens: int  # of the longest request that fits
     limit_bytes: int  # what all parts together may take
 
 
@@ -87,25 +107,24 @@ def plan_kv_cache(
     """
     limit = int(available_bytes * cache.memory_utilization)
     left = limit - costs.fixed_bytes - costs.offloading_bytes
-    per_block = costs.kv_bytes_per_block
-    needed = _blocks(max_model_len, cache.block_size)
+    page_bytes = costs.kv.page_bytes
+    needed = costs.kv.pages(max_model_len) + 1  # the null page
     if cache.kv_cache_memory_bytes is None:
-        wanted = max(needed, _blocks(_AUTO_TOKENS, cache.block_size))
-        fitting = max(left, 0) // per_block if per_block else wanted
-        blocks = min(wanted, fitting)
+        wanted = max(needed, _AUTO_REQUESTS * costs.kv.pages(_AUTO_REQUEST_TOKENS) + 1)
+        fitting = max(left, 0) // page_bytes if page_bytes else wanted
+        pages = min(wanted, fitting)
     else:
-        blocks = cache.kv_cache_memory_bytes // per_block if per_block else needed
-    if left < 0 or blocks < needed or blocks * per_block > left:
+        pages = cache.kv_cache_memory_bytes // page_bytes if page_bytes else needed
+    if left < 0 or pages < needed or pages * page_bytes > left:
         _refuse(cache, max_model_len, costs, limit)
-    tokens = (blocks - 1) * cache.block_size
-    return KvBudget(blocks, blocks * per_block, tokens, limit)
+    return KvBudget(pages, pages * page_bytes, costs.kv.tokens(pages - 1), limit)
 
 
 def _refuse(cache: CacheConfig, max_model_len: int, costs: FixedCosts, limit: int) -> None:
-    needed = _blocks(max_model_len, cache.block_size) * costs.kv_bytes_per_block
+    needed = (costs.kv.pages(max_model_len) + 1) * costs.kv.page_bytes
     asked = cache.kv_cache_memory_bytes
     if asked is not None and asked < needed:
-        fitting = _fitting_len(cache, costs, asked)
+        fitting = _fitting_len(costs, asked)
         raise ConfigError(
             f"a KV cache of {format_bytes(asked)} does not hold one request of {max_model_len}"
             f" tokens, which takes {format_bytes(needed)}: raise --kv-cache-memory-bytes"
@@ -123,7 +142,7 @@ def _refuse(cache: CacheConfig, max_model_len: int, costs: FixedCosts, limit: in
         room = limit - costs.fixed_bytes - (asked or needed)
         if room > 0:
             raise ConfigError(f"{head}: lower --kv-offloading-bytes to {format_bytes(room)}")
-    fitting = _fitting_len(cache, costs, left)
+    fitting = _fitting_len(costs, left)
     if asked is not None and left > needed:
         raise ConfigError(f"{head}: lower --kv-cache-memory-bytes to {format_bytes(left)}")
     if fitting > 0:
@@ -134,14 +153,10 @@ def _refuse(cache: CacheConfig, max_model_len: int, costs: FixedCosts, limit: in
     )
 
 
-def _fitting_len(cache: CacheConfig, costs: FixedCosts, kv_bytes: int) -> int:
-    if costs.kv_bytes_per_block == 0:
+def _fitting_len(costs: FixedCosts, kv_bytes: int) -> int:
+    if costs.kv.page_bytes == 0:
         return 0
-    return max(0, kv_bytes // costs.kv_bytes_per_block - 1) * cache.block_size
-
-
-def _blocks(tokens: int, block_size: int) -> int:
-    return -(-tokens // block_size) + 1  # one more: the null block
+    return costs.kv.tokens(max(0, kv_bytes // costs.kv.page_bytes - 1))
 
 
 def _control_groups(root: Path) -> list[Path]:

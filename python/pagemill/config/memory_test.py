@@ -1,5 +1,6 @@
 """Tests of pagemill.config.memory."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -7,13 +8,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pagemill.config import CacheConfig, ConfigError
-from pagemill.config.memory import FixedCosts, available_memory_bytes, plan_kv_cache
+from pagemill.config.memory import FixedCosts, KvPages, available_memory_bytes, plan_kv_cache
 
 MIB = 2**20
 
 
+def full(page_bytes: int) -> KvPages:
+    """Full attention in blocks of 16 tokens."""
+    return KvPages(page_bytes, lambda tokens: -(-tokens // 16))
+
+
+def sliding(page_bytes: int) -> KvPages:
+    """A third of the layers see everything, the others at most 512 tokens."""
+    return KvPages(page_bytes, lambda tokens: -(-tokens // 16) + 2 * min(-(-tokens // 16), 33))
+
+
 def test_automatic_size_holds_11008_tokens_or_one_request() -> None:
-    costs = FixedCosts(fixed_bytes=100 * MIB, kv_bytes_per_block=368_640)
+    costs = FixedCosts(100 * MIB, full(368_640))
     short = plan_kv_cache(CacheConfig(), 8192, costs, 8 << 30)
     assert (short.num_tokens, short.num_blocks) == (11008, 689)
     assert short.kv_bytes == 689 * 368_640
@@ -22,13 +33,15 @@ def test_automatic_size_holds_11008_tokens_or_one_request() -> None:
 
 
 def test_less_than_wanted_where_memory_is_short() -> None:
-    budget = plan_kv_cache(CacheConfig(memory_utilization=1.0), 160, FixedCosts(0, MIB), 100 * MIB)
+    budget = plan_kv_cache(
+        CacheConfig(memory_utilization=1.0), 160, FixedCosts(0, full(MIB)), 100 * MIB
+    )
     assert budget.num_blocks == 100
 
 
 def test_a_stated_size_is_taken() -> None:
     cache = CacheConfig(kv_cache_memory_bytes=50 * MIB)
-    assert plan_kv_cache(cache, 160, FixedCosts(0, MIB), 1 << 40).num_blocks == 50
+    assert plan_kv_cache(cache, 160, FixedCosts(0, full(MIB)), 1 << 40).num_blocks == 50
 
 
 @pytest.mark.parametrize(
@@ -43,11 +56,11 @@ def test_a_stated_size_is_taken() -> None:
 )
 def test_refusals_have_the_flag_that_helps(cache: CacheConfig, fixed: int, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
-        plan_kv_cache(cache, 1000, FixedCosts(fixed, MIB), 100 * MIB)
+        plan_kv_cache(cache, 1000, FixedCosts(fixed, full(MIB)), 100 * MIB)
 
 
 def test_the_suggested_length_fits() -> None:
-    costs = FixedCosts(50 * MIB, MIB)
+    costs = FixedCosts(50 * MIB, full(MIB))
     assert plan_kv_cache(CacheConfig(), 464, costs, 100 * MIB).num_tokens >= 464
 
 
@@ -57,19 +70,32 @@ def test_the_suggested_length_fits() -> None:
     st.sampled_from([0, 1, 4096, 368_640]),
     st.integers(0, 2**36),
     st.none() | st.integers(1, 2**34),
+    st.sampled_from([full, sliding]),
 )
 def test_a_budget_fits_and_holds_a_request(
-    length: int, fixed: int, per_block: int, available: int, asked: int | None
+    length: int,
+    fixed: int,
+    per_block: int,
+    available: int,
+    asked: int | None,
+    shape: Callable[[int], KvPages],
 ) -> None:
     cache = CacheConfig(kv_cache_memory_bytes=asked)
     try:
-        budget = plan_kv_cache(cache, length, FixedCosts(fixed, per_block), available)
+        budget = plan_kv_cache(cache, length, FixedCosts(fixed, shape(per_block)), available)
     except ConfigError as error:
         assert "--" in str(error)
         return
     assert budget.num_tokens >= length
     assert budget.kv_bytes + fixed <= budget.limit_bytes <= available
     assert asked is None or per_block == 0 or budget.kv_bytes <= asked
+
+
+def test_windows_leave_room_for_longer_requests() -> None:
+    costs = FixedCosts(0, sliding(MIB))
+    cache = CacheConfig(kv_cache_memory_bytes=200 * MIB)
+    budget = plan_kv_cache(cache, 1024, costs, 1 << 40)
+    assert budget.num_tokens == (199 - 66) * 16
 
 
 def test_available_memory_honours_control_groups(tmp_path: Path) -> None:

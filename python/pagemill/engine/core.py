@@ -88,7 +88,7 @@ class EngineCore:
         # The planner's one block is the null block.
         fixed = FixedCosts(
             sum(each.total_bytes - each.kv_bytes for each in plans),
-            sum(each.kv_bytes_per_block for each in plans),
+            wanted.kv_pages((built, *others), config, plans),
             config.kv_tiers.host_bytes,
         )
         budget = plan_kv_cache(config.cache, built.max_model_len, fixed, available_memory_bytes())
@@ -96,7 +96,7 @@ class EngineCore:
             "%s: weights %s, activations %s, KV cache %s = %d tokens",
             built.architecture,
             format_bytes(plan.weights_bytes),
-            format_bytes(plan.activation_bytes + plan.workspace_bytes + plan.logits_bytes),
+            format_bytes(plan.activation_bytes + plan.workspace_bytes + plan.output_bytes),
             format_bytes(budget.kv_bytes),
             budget.num_tokens,
         )
@@ -209,6 +209,11 @@ def _limits(
         vocab_size=built.vocab_size,
         num_blocks=num_blocks,
         block_size=config.cache.block_size,
+        # Of executors that are not native, which page each group by itself.
+        kv_groups=[
+            _native.KvGroupOptions(kind=group.kind, window_tokens=group.window)
+            for group in built.kv_groups
+        ],
         chunked_prefill=built.chunked_prefill,
         prefix_caching=built.prefix_caching,
         pooling=built.pooling,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from pagemill import _native
 from pagemill.config import ConfigError, EngineConfig
 from pagemill.config.env import cache_folder
+from pagemill.config.memory import KvPages
 from pagemill.runner.build import BuiltModel
 
 # The coarsest type that activations may be rounded to, for each value of the option.
@@ -58,6 +59,18 @@ class ExecutorSizes:
     def executor_options(self, config: EngineConfig, num_blocks: int) -> _native.ExecutorOptions:
         """The native options with a cache of `num_blocks` blocks, the null block included."""
         return _native.ExecutorOptions(**self.option_arguments(config, num_blocks))
+
+    def kv_pages(
+        self, ranks: Sequence[BuiltModel], config: EngineConfig, plans: Sequence[_native.MemoryPlan]
+    ) -> KvPages:
+        """What requests take of the KV cache, whose pages all ranks have."""
+        groups = _native.kv_groups(ranks[0].program_text, self.executor_options(config, 1))
+        sizes = {"block_size": config.cache.block_size, "max_step_tokens": self.max_num_tokens}
+
+        def pages(tokens: int) -> int:
+            return _native.max_kv_pages(groups=groups, num_tokens=tokens, **sizes) if groups else 0
+
+        return KvPages(sum(plan.kv_page_bytes for plan in plans), pages)
 
     def option_arguments(self, config: EngineConfig, num_blocks: int) -> dict[str, Any]:
         """The arguments of `executor_options`, for another process to make them."""

@@ -83,7 +83,8 @@ def project_qkv(
 def attend(q: Tensor, k: Tensor, v: Tensor, shape: AttentionShape, cache_name: str) -> Tensor:
     """Store k and v in a new cache of this name and attend: [T, heads, head_dim]."""
     kv_heads = shape.features(shape.kv_heads).size // shape.head_dim
-    cache = q.trace.cache(cache_name, kv_heads, shape.head_dim, shape.window)
+    group = q.trace.kv_group(shape.window)
+    cache = q.trace.cache(cache_name, group, (kv_heads, shape.head_dim))
     ops.kv_write(k, v, cache)
     return ops.paged_attention(q, cache, scale=shape.scale, causal=shape.causal)
 

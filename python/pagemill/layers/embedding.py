@@ -16,9 +16,9 @@ def embedding(
 
 
 def logits(weights: Weights, x: Tensor, vocab_size: int, *, tied_to: str | None) -> Tensor:
-    """x [L, H] -> [L, vocab] by `lm_head.weight`, or by the embedding `tied_to`. Ranks divide the
-    vocabulary."""
+    """x [N, H] -> f32 [N, vocab] by `lm_head.weight`, or by the embedding `tied_to`. Ranks divide
+    the vocabulary."""
     name = "lm_head" if tied_to is None else tied_to
     part = weights.shard.part(vocab_size)
-    y = linear(weights, name, x, (part.size,), rows=part)
+    y = linear(weights, name, x, (part.size,), rows=part, dtype="f32")
     return y if part.whole else ops.all_gather(y, vocab_size, shard=weights.shard)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from pagemill import ops
 from pagemill.layers.base import Weights
+from pagemill.ops.program import ACT
 from pagemill.ops.scaled_linear import ScaledMatrix
 from pagemill.ops.shard import Part
 from pagemill.ops.trace import Tensor
@@ -22,8 +23,9 @@ def linear(
     *,
     bias: bool = False,
     rows: Part | None = None,
+    dtype: str = ACT,
 ) -> Tensor:
-    """x [N, ..., in] -> [N, *row_shape]; `row_shape` is (out,) or (heads, head_dim).
+    """x [N, ..., in] -> [N, *row_shape] of `dtype`; `row_shape` is (out,) or (heads, head_dim).
 
     With `rows` only these outputs are computed, and `row_shape` is theirs (column parallel).
     """
@@ -34,9 +36,9 @@ def linear(
     vector = weights.vector(f"{name}.bias", total, part=rows) if bias else None
     scaled = weights.scaled(name, (total, x.width), rows=rows)
     if scaled is not None:
-        return _scaled_linear(x, scaled, vector, row_shape)
+        return _scaled_linear(x, scaled, vector, row_shape, dtype)
     weight = weights.matrix(f"{name}.weight", (total, x.width), rows=rows)
-    return ops.linear(x, weight, vector, row_shape=row_shape)
+    return ops.linear(x, weight, vector, row_shape=row_shape, dtype=dtype)
 
 
 def row_parallel(
@@ -59,7 +61,11 @@ def row_parallel(
 
 
 def _scaled_linear(
-    x: Tensor, matrix: ScaledMatrix, bias: Tensor | None, row_shape: Sequence[int]
+    x: Tensor,
+    matrix: ScaledMatrix,
+    bias: Tensor | None,
+    row_shape: Sequence[int],
+    dtype: str = ACT,
 ) -> Tensor:
     return ops.scaled_linear(
         x,
@@ -69,4 +75,5 @@ def _scaled_linear(
         block=matrix.block,
         int8_activations=matrix.int8_activations,
         row_shape=row_shape,
+        dtype=dtype,
     )

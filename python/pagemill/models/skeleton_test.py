@@ -38,10 +38,11 @@ def test_whole_prompt_and_token_by_token_agree(tmp_path: Path):
     )
     tokens = np.random.default_rng(1).integers(0, 11, 23).tolist()
     options = TorchOptions(num_blocks=8, block_size=4)
-    whole, _ = TorchExecutor(text, options)(SimpleBatch(8, 4).step({0: tokens}, all_logits=True))
+    batch = SimpleBatch(8, 4).step({0: tokens}, all_logits=True)
+    whole = TorchExecutor(text, options)(batch)["logits"]
     executor, batches = TorchExecutor(text, options), SimpleBatch(8, 4, seed=1)
-    single = [executor(batches.step({0: [token]}))[0] for token in tokens]
-    assert whole is not None and whole.shape == (23, 11) and np.ptp(whole) > 1
+    single = [executor(batches.step({0: [token]}))["logits"] for token in tokens]
+    assert whole.shape == (23, 11) and np.ptp(whole) > 1
     np.testing.assert_allclose(np.concatenate(single), whole, atol=2e-5)
 
 
@@ -50,6 +51,6 @@ def test_it_pools(tmp_path: Path):
     model = SkeletonModel.from_config(source.config)
     text = to_text(trace_model(model, source, Pooling("mean", normalize=True)).trace.program)
     executor = TorchExecutor(text, TorchOptions(num_blocks=8, block_size=4))
-    logits, pooled = executor(SimpleBatch(8, 4).step({0: [1, 2], 1: [3]}))
-    assert logits is None and pooled is not None
-    np.testing.assert_allclose(np.linalg.norm(pooled, axis=1), [1, 1], atol=1e-6)
+    outputs = executor(SimpleBatch(8, 4).step({0: [1, 2], 1: [3]}))
+    assert set(outputs) == {"pooled"}
+    np.testing.assert_allclose(np.linalg.norm(outputs["pooled"], axis=1), [1, 1], atol=1e-6)

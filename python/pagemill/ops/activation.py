@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from pagemill.ops.checks import require_f32
+from pagemill.ops.checks import require_act
 from pagemill.ops.trace import Tensor
 
 if TYPE_CHECKING:
@@ -29,10 +29,10 @@ def activation(x: Tensor, kind: ActivationKind) -> Tensor:
     """x [N, F] -> act(x), same shape.
 
     Raises:
-        ShapeError: `x` is not f32.
+        ShapeError: `x` is no activation.
     """
-    require_f32("activation", x=x)
-    return x.trace.emit("activation", [x], [x.shape], [("kind", int(kind))])[0]
+    require_act("activation", x=x)
+    return x.trace.emit("activation", [x], [(x.shape, x.dtype)], [("kind", int(kind))])[0]
 
 
 def apply(x: torch.Tensor, kind: ActivationKind) -> torch.Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from pagemill.ops.checks import require_equal_shapes, require_f32, require_vector
+from pagemill.ops.checks import require_act, require_equal_shapes, require_f32, require_vector
 from pagemill.ops.trace import Tensor
 
 if TYPE_CHECKING:
@@ -15,17 +15,19 @@ if TYPE_CHECKING:
 
 
 def add(a: Tensor, b: Tensor) -> Tensor:
-    """a [N, H], b [N, H] or [H] -> a + b.
+    """a [N, H], b [N, H], or an f32 weight [H] -> a + b.
 
     Raises:
         ShapeError: the operands do not fit.
     """
-    require_f32("add", a=a, b=b)
+    require_act("add", a=a)
     if len(b.shape) == 1:
+        require_f32("add", b=b)
         require_vector("add", "b", b, a.width)
     else:
+        require_act("add", b=b)
         require_equal_shapes("add", a, b)
-    return a.trace.emit("add", [a, b], [a.shape])[0]
+    return a.trace.emit("add", [a, b], [(a.shape, a.dtype)])[0]
 
 
 def reference(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from pagemill.ops.checks import require_f32
+from pagemill.ops.checks import require_dtype
 from pagemill.ops.shard import Shard
 from pagemill.ops.trace import ShapeError, Tensor
 
@@ -21,7 +21,7 @@ def all_gather(x: Tensor, width: int, *, shard: Shard) -> Tensor:
     Raises:
         ShapeError: the operand does not fit.
     """
-    require_f32("all_gather", x=x)
+    require_dtype("all_gather", "x", x, ("act", "f32"))
     if x.width != shard.part(width).size:
         raise ShapeError(
             f"all_gather: rank {shard.rank} of {shard.ranks} has {shard.part(width).size} of"
@@ -32,7 +32,7 @@ def all_gather(x: Tensor, width: int, *, shard: Shard) -> Tensor:
         ("ranks", float(shard.ranks)),
         ("rank", float(shard.rank)),
     ]
-    return x.trace.emit("all_gather", [x], [(x.rows, width)], attributes)[0]
+    return x.trace.emit("all_gather", [x], [((x.rows, width), x.dtype)], attributes)[0]
 
 
 def reference(

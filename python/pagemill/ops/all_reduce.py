@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from pagemill.ops.checks import require_f32
+from pagemill.ops.checks import require_dtype
 from pagemill.ops.shard import Shard
 from pagemill.ops.trace import Tensor
 
@@ -21,9 +21,9 @@ def all_reduce(x: Tensor, *, shard: Shard) -> Tensor:
     Raises:
         ShapeError: the operand does not fit.
     """
-    require_f32("all_reduce", x=x)
+    require_dtype("all_reduce", "x", x, ("act", "f32"))
     attributes = [("axis", float(shard.axis)), ("ranks", float(shard.ranks))]
-    return x.trace.emit("all_reduce", [x], [x.shape], attributes)[0]
+    return x.trace.emit("all_reduce", [x], [(x.shape, x.dtype)], attributes)[0]
 
 
 def reference(

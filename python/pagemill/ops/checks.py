@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from pagemill.ops.program import ACT
 from pagemill.ops.trace import ShapeError, Tensor, format_shape
 
 
 def require_f32(op: str, **operands: Tensor | None) -> None:
-    """Activations and small weights are f32."""
+    """Norms, biases and other small weights are f32."""
     for name, tensor in operands.items():
         if tensor is not None and tensor.dtype != "f32":
             raise ShapeError(f"{op}: {name} ({tensor.name}) must be f32, got {tensor.dtype}")
+
+
+def require_act(op: str, **operands: Tensor) -> None:
+    """Activations have the type `act`."""
+    for name, tensor in operands.items():
+        if tensor.dtype != ACT:
+            raise ShapeError(f"{op}: {name} ({tensor.name}) must be act, got {tensor.dtype}")
 
 
 def require_dtype(op: str, name: str, tensor: Tensor, allowed: Iterable[str]) -> None:

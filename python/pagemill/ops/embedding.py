@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from pagemill.ops.checks import require_dtype, require_rank
 from pagemill.ops.dtypes import MATRIX_DTYPES
+from pagemill.ops.program import ACT
 from pagemill.ops.trace import Tensor
 
 if TYPE_CHECKING:
@@ -26,8 +27,8 @@ def embedding(ids: Tensor, weight: Tensor, *, scale: float = 1.0) -> Tensor:
     require_rank("embedding", "weight", weight, 2)
     require_dtype("embedding", "weight", weight, MATRIX_DTYPES)
     attributes = [("scale", scale)] if scale != 1.0 else []
-    shape = (ids.rows, weight.shape[1])
-    return ids.trace.emit("embedding", [ids, weight], [shape], attributes)[0]
+    result = ((ids.rows, weight.shape[1]), ACT)
+    return ids.trace.emit("embedding", [ids, weight], [result], attributes)[0]
 
 
 def reference(

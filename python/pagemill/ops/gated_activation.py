@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pagemill.ops.activation import ActivationKind, apply
-from pagemill.ops.checks import require_equal_shapes, require_f32
+from pagemill.ops.checks import require_act, require_equal_shapes
 from pagemill.ops.trace import Tensor
 
 if TYPE_CHECKING:
@@ -21,10 +21,11 @@ def gated_activation(gate: Tensor, up: Tensor, kind: ActivationKind) -> Tensor:
     Raises:
         ShapeError: the operands do not fit.
     """
-    require_f32("gated_activation", gate=gate, up=up)
+    require_act("gated_activation", gate=gate, up=up)
     require_equal_shapes("gated_activation", gate, up)
     operands = [gate, up]
-    return gate.trace.emit("gated_activation", operands, [gate.shape], [("kind", int(kind))])[0]
+    result = (gate.shape, gate.dtype)
+    return gate.trace.emit("gated_activation", operands, [result], [("kind", int(kind))])[0]
 
 
 def reference(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from pagemill.ops.checks import require_equal_shapes, require_f32, require_rank
+from pagemill.ops.checks import require_act, require_equal_shapes, require_rank
 from pagemill.ops.trace import Cache, ShapeError, Tensor, format_shape
 
 if TYPE_CHECKING:
@@ -20,12 +20,12 @@ def kv_write(k: Tensor, v: Tensor, cache: Cache) -> None:
     Raises:
         ShapeError: the operands do not fit.
     """
-    require_f32("kv_write", k=k, v=v)
+    require_act("kv_write", k=k, v=v)
     require_rank("kv_write", "k", k, 3)
     require_equal_shapes("kv_write", k, v)
-    if k.shape[1:] != (cache.kv_heads, cache.head_dim):
+    if cache.layout != "kv" or k.shape[1:] != cache.dims:
         raise ShapeError(
-            f"kv_write: {cache.name} holds {cache.kv_heads} heads of {cache.head_dim}, "
+            f"kv_write: {cache.name} holds {cache.layout} {cache.dims}, "
             f"k is {format_shape(k.shape)}"
         )
     k.trace.emit("kv_write", [k, v, cache], [])
@@ -39,6 +39,7 @@ def reference(
     """The op in torch."""
     del attributes
     k, v, cache = inputs
-    cache.key.index_copy_(0, step.slot_mapping, k.to(cache.key.dtype))
-    cache.value.index_copy_(0, step.slot_mapping, v.to(cache.value.dtype))
+    slots = step.tables[cache.table].slot_mapping
+    cache.key.index_copy_(0, slots, k.to(cache.key.dtype))
+    cache.value.index_copy_(0, slots, v.to(cache.value.dtype))
     return ()

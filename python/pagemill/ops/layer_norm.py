@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from pagemill.ops.checks import last_dim, require_f32, require_vector
+from pagemill.ops.checks import last_dim, require_act, require_f32, require_vector
 from pagemill.ops.trace import Tensor
 
 if TYPE_CHECKING:
@@ -20,11 +20,12 @@ def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, *, eps: float) -> Tensor
     Raises:
         ShapeError: the operands do not fit.
     """
-    require_f32("layer_norm", x=x, weight=weight, bias=bias)
+    require_act("layer_norm", x=x)
+    require_f32("layer_norm", weight=weight, bias=bias)
     hidden = last_dim("layer_norm", "x", x)
     require_vector("layer_norm", "weight", weight, hidden)
     require_vector("layer_norm", "bias", bias, hidden)
-    return x.trace.emit("layer_norm", [x, weight, bias], [x.shape], [("eps", eps)])[0]
+    return x.trace.emit("layer_norm", [x, weight, bias], [(x.shape, x.dtype)], [("eps", eps)])[0]
 
 
 def reference(

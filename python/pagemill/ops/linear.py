@@ -5,9 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from pagemill.ops.checks import require_dtype, require_f32, require_rank, require_vector
+from pagemill.ops.checks import (
+    require_act,
+    require_dtype,
+    require_f32,
+    require_rank,
+    require_vector,
+)
 from pagemill.ops.dtypes import MATRIX_DTYPES
-from pagemill.ops.program import Shape
+from pagemill.ops.program import ACT, Shape
 from pagemill.ops.trace import ShapeError, Tensor, row_width
 
 if TYPE_CHECKING:
@@ -17,16 +23,23 @@ if TYPE_CHECKING:
 
 
 def linear(
-    x: Tensor, weight: Tensor, bias: Tensor | None = None, *, row_shape: Sequence[int] | None = None
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    *,
+    row_shape: Sequence[int] | None = None,
+    dtype: str = ACT,
 ) -> Tensor:
     """x [N, K], weight [M, K], bias [M] -> x weight^T + bias, [N, M].
 
-    `row_shape`, e.g. (heads, head_dim), gives the rows of the result another shape of M elements.
+    `row_shape`, e.g. (heads, head_dim), gives the rows of the result another shape of M elements;
+    `dtype` is the result's, "act" or "f32".
 
     Raises:
         ShapeError: the operands do not fit.
     """
-    require_f32("linear", x=x, bias=bias)
+    require_act("linear", x=x)
+    require_f32("linear", bias=bias)
     require_rank("linear", "weight", weight, 2)
     require_dtype("linear", "weight", weight, MATRIX_DTYPES)
     features = weight.width
@@ -40,7 +53,7 @@ def linear(
     if row_width(shape) != out:
         raise ShapeError(f"linear: rows of {out} of {weight.name} do not fit {tuple(shape[1:])}")
     operands = [x, weight] if bias is None else [x, weight, bias]
-    return x.trace.emit("linear", operands, [shape])[0]
+    return x.trace.emit("linear", operands, [(shape, dtype)])[0]
 
 
 def reference(

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pagemill.ops.checks import require_f32, require_rank, require_vector
+from pagemill.ops.checks import require_act, require_f32, require_rank, require_vector
 from pagemill.ops.trace import Cache, ShapeError, Tensor, format_shape
 
 if TYPE_CHECKING:
@@ -37,13 +37,14 @@ def paged_attention(
     Raises:
         ShapeError: the operands do not fit.
     """
-    require_f32("paged_attention", q=q, sinks=sinks, slopes=slopes)
+    require_act("paged_attention", q=q)
+    require_f32("paged_attention", sinks=sinks, slopes=slopes)
     require_rank("paged_attention", "q", q, 3)
     heads = int(q.shape[1])
-    if q.shape[2] != cache.head_dim or heads % cache.kv_heads:
+    if cache.layout != "kv" or q.shape[2] != cache.dims[1] or heads % cache.dims[0]:
         raise ShapeError(
-            f"paged_attention: q is {format_shape(q.shape)}, {cache.name} holds "
-            f"{cache.kv_heads} heads of {cache.head_dim}"
+            f"paged_attention: q is {format_shape(q.shape)}, {cache.name} holds {cache.layout} "
+            f"{cache.dims}"
         )
     require_vector("paged_attention", "sinks", sinks, heads)
     require_vector("paged_attention", "slopes", slopes, heads)
@@ -53,7 +54,7 @@ def paged_attention(
     operands = [q, cache, sinks, slopes]
     while operands[-1] is None:
         operands.pop()
-    return q.trace.emit("paged_attention", operands, [q.shape], attributes)[0]
+    return q.trace.emit("paged_attention", operands, [(q.shape, q.dtype)], attributes)[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,25 +82,25 @@ def reference(
     q, cache, sinks, slopes = (*inputs, None, None)[:4]
     softmax = _Softmax(attributes["scale"], attributes.get("soft_cap", 0.0), sinks, slopes)
     output = torch.empty_like(q)
-    if step.decode is not None:
-        group = step.decode
-        key_positions = torch.arange(group.slots.shape[1], device=q.device)
+    table = step.tables[cache.table]
+    if step.decode is not None and table.decode_slots is not None:
+        group, slots = step.decode, table.decode_slots
+        key_positions = torch.arange(slots.shape[1], device=q.device)
         # With one token, what the request has is what it sees: padding is masked in either mode.
         visible = _visible(group.positions, key_positions, attributes, causal=True).unsqueeze(1)
         distances = (key_positions - group.positions).unsqueeze(1)
         queries = q[group.rows].unsqueeze(1)
-        keys, values = cache.key[group.slots], cache.value[group.slots]
+        keys, values = cache.key[slots], cache.value[slots]
         attended = _attend(queries, keys, values, visible, distances, softmax)
         output[group.rows] = attended.squeeze(1)
-    for prefill in step.prefills:
-        span = prefill.span
+    for span, slots in zip(step.prefills, table.prefill_slots, strict=True):
         key_positions = torch.arange(span.context, device=q.device)
         first = span.context - (span.end - span.begin)
         positions = key_positions[first:].unsqueeze(1)
         causal = attributes.get("causal", 1.0) != 0.0
         visible = _visible(positions, key_positions, attributes, causal=causal).unsqueeze(0)
         distances = (key_positions - positions).unsqueeze(0)
-        keys, values = cache.key[prefill.slots], cache.value[prefill.slots]
+        keys, values = cache.key[slots], cache.value[slots]
         queries = q[span.begin : span.end]
         attended = _attend(queries[None], keys[None], values[None], visible, distances, softmax)
         output[span.begin : span.end] = attended[0]

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from pagemill.ops.checks import require_f32, require_rank
+from pagemill.ops.checks import require_act, require_rank
 from pagemill.ops.trace import Tensor
 
 if TYPE_CHECKING:
@@ -27,12 +27,12 @@ def pool(x: Tensor, kind: PoolKind, *, normalize: bool) -> Tensor:
     """x [T, H] -> [R, H]; with `normalize`, of L2 norm 1 (a norm below 1e-12 counts as 1e-12).
 
     Raises:
-        ShapeError: `x` is not f32 of rank 2.
+        ShapeError: `x` is no activation of rank 2.
     """
-    require_f32("pool", x=x)
+    require_act("pool", x=x)
     require_rank("pool", "x", x, 2)
     attributes = [("kind", int(kind)), ("normalize", int(normalize))]
-    return x.trace.emit("pool", [x], [("R", *x.shape[1:])], attributes)[0]
+    return x.trace.emit("pool", [x], [(("requests", *x.shape[1:]), "f32")], attributes)[0]
 
 
 def reference(

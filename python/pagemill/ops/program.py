@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-Dim = int | str  # a symbol (T tokens, R requests, L logits rows) only as dimension 0
+Dim = int | str  # a dimension of the step (DIMS) only as dimension 0
 Shape = tuple[Dim, ...]
 
-SYMBOLS = ("T", "R", "L")
+DIMS = ("tokens", "requests", "logits_rows")
+ACT = "act"  # the dtype of activations, which each target binds
+KV = "kv"  # the dtype of cached keys and values, which `kv_cache_dtype` binds
 CONSTANTS_PATH = "@"  # the "file" whose bytes the program itself carries
 
 
@@ -53,13 +55,25 @@ class AssembledEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class CacheEntry:
-    """The KV cache of one layer; `window` tokens are visible to a query (0 = all)."""
+class GroupEntry:
+    """Layers whose KV lives equally long; `kind` is one of cc/kv_cache/kinds, `window` the tokens
+    that a query sees (0 = all)."""
 
     name: str
-    kv_heads: int
-    head_dim: int
-    window: int
+    kind: str
+    window: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CacheEntry:
+    """The cache of one layer of `group`: `layout` is kv (dims: heads, head_dim), latent (width) or
+    state (its shape); `dtype` is "kv" or a type of its own."""
+
+    name: str
+    group: str
+    layout: str
+    dtype: str
+    dims: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +97,10 @@ class OpEntry:
 
 @dataclass(frozen=True, slots=True)
 class OutputEntry:
-    """What a step returns: `kind` is "logits" or "pooled"."""
+    """What a step returns: `name` is "logits", "pooled", or names a value for the caller
+    ("hidden.3")."""
 
-    kind: str
+    name: str
     value: str
 
 
@@ -96,6 +111,7 @@ class Program:
     files: list[str] = field(default_factory=list[str])
     weights: list[WeightEntry] = field(default_factory=list[WeightEntry])
     assembled: list[AssembledEntry] = field(default_factory=list[AssembledEntry])
+    groups: list[GroupEntry] = field(default_factory=list[GroupEntry])
     caches: list[CacheEntry] = field(default_factory=list[CacheEntry])
     inputs: list[ValueEntry] = field(default_factory=list[ValueEntry])
     values: list[ValueEntry] = field(default_factory=list[ValueEntry])
@@ -128,7 +144,11 @@ class Program:
                 ready.add(name)
         for output in self.outputs:
             if output.value not in ready:
-                raise ValueError(f"output {output.kind} names {output.value!r}, never written")
+                raise ValueError(f"output {output.name} names {output.value!r}, never written")
+        groups = {group.name for group in self.groups}
+        for cache in self.caches:
+            if cache.group not in groups:
+                raise ValueError(f"cache {cache.name!r} is of group {cache.group!r}, undeclared")
         for weight in self.assembled:
             for part in weight.parts:
                 if part is not None and part not in stored:

@@ -7,10 +7,13 @@ from collections.abc import Sequence
 
 from pagemill.ops.dtypes import DTYPES
 from pagemill.ops.program import (
-    SYMBOLS,
+    ACT,
+    DIMS,
+    KV,
     AssembledEntry,
     CacheEntry,
     Dim,
+    GroupEntry,
     OpEntry,
     OutputEntry,
     Packing,
@@ -20,7 +23,7 @@ from pagemill.ops.program import (
     WeightEntry,
 )
 
-HEADER = "pagemill-program 1"
+HEADER = "pagemill-program 2"
 
 
 class ProgramTextError(ValueError):
@@ -31,6 +34,9 @@ def to_text(program: Program) -> str:
     """Write `program`; equal programs give equal texts."""
     lines = [HEADER]
     lines += [f"file {index} {path}" for index, path in enumerate(program.files)]
+    for group in program.groups:
+        window = f" window={group.window}" if group.window else ""
+        lines.append(f"group {group.name} {group.kind}{window}")
     for weight in program.weights:
         shape = _shape_text(weight.shape)
         stride = f" {weight.row_stride}" if weight.row_stride else ""
@@ -38,11 +44,12 @@ def to_text(program: Program) -> str:
         lines.append(f"weight {weight.name} {weight.dtype} {shape} {place}")
     lines += [_assembled_text(entry) for entry in program.assembled]
     for cache in program.caches:
-        lines.append(f"cache {cache.name} {cache.kv_heads} {cache.head_dim} {cache.window}")
+        dims = _shape_text(cache.dims)
+        lines.append(f"cache {cache.name} {cache.group} {cache.layout} {cache.dtype} {dims}")
     for word, entries in (("input", program.inputs), ("value", program.values)):
         lines += [f"{word} {e.name} {e.dtype} {_shape_text(e.shape)}" for e in entries]
     lines += [_op_text(op) for op in program.ops]
-    lines += [f"output {output.kind} {output.value}" for output in program.outputs]
+    lines += [f"output {output.name} {output.value}" for output in program.outputs]
     if program.constants:
         lines += [f"constants {len(program.constants)}", program.constants.hex()]
     return "\n".join(lines) + "\n"
@@ -130,24 +137,41 @@ def _read_line(program: Program, word: str, rest: str) -> None:
         program.weights.append(WeightEntry(fields[0], _dtype(fields[1]), shape, *place))
     elif word == "assembled":
         program.assembled.append(_read_assembled(fields))
+    elif word == "group":
+        program.groups.append(_read_group(fields))
     elif word == "cache":
-        program.caches.append(CacheEntry(fields[0], int(fields[1]), int(fields[2]), int(fields[3])))
+        name, group, layout, dtype, dims = fields
+        dtype = dtype if dtype == KV else _dtype(dtype)
+        shape = tuple(int(dim) for dim in dims.split(","))
+        program.caches.append(CacheEntry(name, group, layout, dtype, shape))
     elif word == "output":
         program.outputs.append(OutputEntry(fields[0], fields[1]))
     else:
         entries = program.inputs if word == "input" else program.values
-        entries.append(ValueEntry(fields[0], _dtype(fields[1]), _shape(fields[2])))
+        dtype = fields[1] if fields[1] == ACT else _dtype(fields[1])
+        entries.append(ValueEntry(fields[0], dtype, _shape(fields[2])))
 
 
 # Fields after the word; `file` and `op` have a grammar of their own.
 _FIELDS = {
     "weight": (5, 6),
     "assembled": (7, 9),
-    "cache": (4,),
+    "group": (2, 3),
+    "cache": (5,),
     "input": (3,),
     "value": (3,),
     "output": (2,),
 }
+
+
+def _read_group(fields: list[str]) -> GroupEntry:
+    window = 0
+    if len(fields) == 3:
+        word, equals, number = fields[2].partition("=")
+        if word != "window" or not equals:
+            raise ValueError(f"expected window=<tokens>, found {fields[2]!r}")
+        window = int(number)
+    return GroupEntry(fields[0], fields[1], window)
 
 
 def _read_names(text: str) -> tuple[str | None, ...]:
@@ -192,7 +216,7 @@ def _dtype(name: str) -> str:
 
 def _shape(text: str) -> Shape:
     first, *others = text.split(",")
-    dims: list[Dim] = [first if first in SYMBOLS else int(first)]
+    dims: list[Dim] = [first if first in DIMS else int(first)]
     return (*dims, *(int(dim) for dim in others))
 
 

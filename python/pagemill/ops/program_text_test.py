@@ -3,15 +3,15 @@
 import pytest
 
 from pagemill import ops
-from pagemill.ops.program import AssembledEntry, Packing
+from pagemill.ops.program import AssembledEntry, GroupEntry, Packing
 from pagemill.ops.program_text import ProgramTextError, from_text, to_text
 from pagemill.ops.trace import Trace
 
 
 def _trace() -> Trace:
     trace = Trace()
-    ids = trace.input("token_ids", "i32", ("T",))
-    rows = trace.input("logits_rows", "i32", ("L",))
+    ids = trace.input("token_ids", "i32", ("tokens",))
+    rows = trace.input("logits_rows", "i32", ("logits_rows",))
     file = trace.file("/models/a name with spaces.gguf")
     table = trace.weight("embed", "q8_0", (50, 64), file=file, offset=96)
     norm = trace.constant("norm", "f32", (64,), bytes(range(256)))
@@ -25,11 +25,18 @@ def _trace() -> Trace:
     trace.assembled(
         AssembledEntry("p", "q4_0", (8, 64), packing, ("p.values", "p.scales", None, None), 8)
     )
-    cache = trace.cache("kv0", 2, 32, window=7)
+    cache = trace.cache("kv0", trace.kv_group(window=7), (2, 32))
+    trace.cache(
+        "state0",
+        trace.group(GroupEntry("states", "state_space")),
+        (3, 4),
+        layout="state",
+        dtype="f32",
+    )
     ops.kv_write(q, q, cache)
     y = ops.rms_norm(ops.paged_attention(q, cache, scale=1 / 3), _vector(trace, 32), eps=1e-6)
     x = ops.rms_norm(ops.linear(y, table_like(trace, file)), norm, eps=1e-5, weight_offset=1.0)
-    trace.output("logits", ops.linear(ops.select_rows(x, rows), table))
+    trace.output("logits", ops.linear(ops.select_rows(x, rows), table, dtype="f32"))
     return trace
 
 
@@ -51,19 +58,23 @@ def test_round_trip():
 
 def test_text_is_what_the_format_says():
     lines = to_text(_trace().program).split("\n")
-    assert lines[0] == "pagemill-program 1"
+    assert lines[0] == "pagemill-program 2"
     assert "file 0 /models/a name with spaces.gguf" in lines
     assert "file 1 @" in lines
     assert "weight embed q8_0 50,64 0 96" in lines
     assert "weight bias f32 2 1 256" in lines  # constants start at multiples of 64 bytes
     assert "assembled p q4_0 8,64 awq 4 32 p.values,p.scales,-,- 8 0" in lines
-    assert "cache kv0 2 32 7" in lines
-    assert "input token_ids i32 T" in lines
-    assert "value v1 f32 T,2,32" in lines
+    assert "group sliding_7 sliding_window window=7" in lines
+    assert "group states state_space" in lines
+    assert "cache kv0 sliding_7 kv kv 2,32" in lines
+    assert "cache state0 states state f32 3,4" in lines
+    assert "input token_ids i32 tokens" in lines
+    assert "value v1 act tokens,2,32" in lines
     assert "op embedding token_ids,embed -> v0 scale=0.1" in lines
     assert "op kv_write v1,v1,kv0 ->" in lines
     assert f"op paged_attention v1,kv0 -> v2 scale={1 / 3!r} window=7 causal=1" in lines
     assert "op rms_norm v4,norm -> v5 eps=1e-05 weight_offset=1" in lines
+    assert "value v7 f32 logits_rows,50" in lines
     assert "output logits v7" in lines
     constants = lines.index(f"constants {(256 + 64) + 128}")
     assert bytes.fromhex(lines[constants + 1])[:256] == bytes(range(256))
@@ -80,11 +91,14 @@ def test_comments_and_missing_operands():
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("pagemill-program 1", "pagemill-program 2", "line 1"),
-        ("input token_ids i32 T", "input token_ids i33 T", "unknown dtype 'i33'"),
-        ("input token_ids i32 T", "input token_ids i32 Q", "line 14"),
+        ("pagemill-program 2", "pagemill-program 1", "line 1"),
+        ("input token_ids i32 tokens", "input token_ids i33 tokens", "unknown dtype 'i33'"),
+        ("input token_ids i32 tokens", "input token_ids i32 Q", "line 1[0-9]"),
         ("input token_ids", "imput token_ids", "unknown word 'imput'"),
-        ("cache kv0 2 32 7", "cache kv0 2 32", "wrong field count"),
+        ("cache kv0 sliding_7 kv kv 2,32", "cache kv0 sliding_7 kv kv", "wrong field count"),
+        ("cache kv0 sliding_7", "cache kv0 sliding_8", "of group 'sliding_8', undeclared"),
+        ("window=7", "width=7", "expected window=<tokens>"),
+        ("state_space", "state_space 1 2", "wrong field count"),
         (",- 8 0", ",- 8", "wrong field count"),
         ("p.scales,-,-", "p.scales,-", "not enough values"),
         ("p.scales,-,-", "kv0,-,-", "'p' is made of 'kv0', undeclared"),

@@ -110,7 +110,7 @@ def test_rotary_kv_write_stores_the_rotated_keys():
     slots = torch.tensor([9, 2, 4])
     cache = TorchCache(torch.zeros(12, 1, 8), torch.zeros(12, 1, 8))
     inputs = [q, k, positions, frequencies, v, cache]
-    step = SimpleNamespace(slot_mapping=slots)
+    step = SimpleNamespace(tables=[SimpleNamespace(slot_mapping=slots)])
     rotated = reference("rotary_kv_write")(inputs, {"mscale": 1.5}, step)
     for ours, theirs in zip(
         rotated, _run("rotary", q, k, positions, frequencies, mscale=1.5), strict=True
@@ -163,14 +163,13 @@ def test_paged_attention_over_shuffled_blocks(window, causal, soft_cap, sinks, s
         "token_ids": empty,
         "positions": empty,
         "logits_rows": empty,
-        "slot_mapping": empty,
         "query_start": starts,
         "seq_lens": np.array(lengths, np.int32),
-        "block_table": table,
+        "kv": [{"block_size": block_size, "slot_mapping": empty, "block_table": table}],
     }
     q = torch.from_numpy(rng.normal(size=(starts[-1], heads, head_dim)).astype(np.float32))
     attributes = {"scale": 0.4, "window": window, "causal": causal, "soft_cap": soft_cap}
-    step = make_step(batch, block_size, DEVICE)
+    step = make_step(batch, DEVICE)
     sink_logits = torch.linspace(-2.0, 3.0, heads) if sinks else None
     head_slopes = torch.tensor([0.5**i for i in range(heads)]) if slopes else None
     operands = [q, cache, sink_logits, head_slopes] if sinks or slopes else [q, cache]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from pagemill.ops.checks import last_dim, require_f32, require_vector
+from pagemill.ops.checks import last_dim, require_act, require_f32, require_vector
 from pagemill.ops.trace import Tensor
 
 if TYPE_CHECKING:
@@ -20,12 +20,13 @@ def rms_norm(x: Tensor, weight: Tensor, *, eps: float, weight_offset: float = 0.
     Raises:
         ShapeError: the operands do not fit.
     """
-    require_f32("rms_norm", x=x, weight=weight)
+    require_act("rms_norm", x=x)
+    require_f32("rms_norm", weight=weight)
     require_vector("rms_norm", "weight", weight, last_dim("rms_norm", "x", x))
     attributes = [("eps", eps)]
     if weight_offset != 0.0:
         attributes.append(("weight_offset", weight_offset))
-    return x.trace.emit("rms_norm", [x, weight], [x.shape], attributes)[0]
+    return x.trace.emit("rms_norm", [x, weight], [(x.shape, x.dtype)], attributes)[0]
 
 
 def reference(

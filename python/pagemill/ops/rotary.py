@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from pagemill.ops.checks import last_dim, require_dtype, require_f32, require_rank
+from pagemill.ops.checks import last_dim, require_act, require_dtype, require_f32, require_rank
 from pagemill.ops.trace import ShapeError, Tensor, format_shape
 
 if TYPE_CHECKING:
@@ -32,7 +32,8 @@ def rotary(
     Raises:
         ShapeError: the operands do not fit.
     """
-    require_f32("rotary", q=q, k=k, inv_freq=inv_freq)
+    require_act("rotary", q=q, k=k)
+    require_f32("rotary", inv_freq=inv_freq)
     require_dtype("rotary", "positions", positions, ("i32",))
     for name, tensor in (("q", q), ("k", k)):
         require_rank("rotary", name, tensor, 3)
@@ -49,7 +50,7 @@ def rotary(
     if mscale != 1.0:
         attributes.append(("mscale", mscale))
     operands = [q, k, positions, inv_freq]
-    rotated = q.trace.emit("rotary", operands, [q.shape, k.shape], attributes)
+    rotated = q.trace.emit("rotary", operands, [(q.shape, q.dtype), (k.shape, k.dtype)], attributes)
     return rotated[0], rotated[1]
 
 

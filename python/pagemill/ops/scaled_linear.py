@@ -6,8 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pagemill.ops.checks import require_dtype, require_f32, require_rank, require_vector
-from pagemill.ops.program import Shape
+from pagemill.ops.checks import (
+    require_act,
+    require_dtype,
+    require_f32,
+    require_rank,
+    require_vector,
+)
+from pagemill.ops.program import ACT, Shape
 from pagemill.ops.trace import ShapeError, Tensor, format_shape, row_width
 
 if TYPE_CHECKING:
@@ -37,18 +43,20 @@ def scaled_linear(
     block: tuple[int, int],
     int8_activations: bool = False,
     row_shape: Sequence[int] | None = None,
+    dtype: str = ACT,
 ) -> Tensor:
     """x [N, K], weight i8 or f8_e4m3 [M, K], bias [M] -> x (scales * weight)^T + bias, [N, M].
 
     `block` is the rows and columns of weight that share an element of scales, which is f32
     [ceil(M / rows), ceil(K / columns)]; (1, K) is a scale a row. `int8_activations`: the weights
-    were made for x in int8, so kernels may round it unless the user asks for f32. `row_shape` as in
-    `linear`.
+    were made for x in int8, so kernels may round it unless the user asks for f32. `row_shape` and
+    `dtype` as in `linear`.
 
     Raises:
         ShapeError: the operands do not fit.
     """
-    require_f32("scaled_linear", x=x, scales=scales, bias=bias)
+    require_act("scaled_linear", x=x)
+    require_f32("scaled_linear", scales=scales, bias=bias)
     require_rank("scaled_linear", "weight", weight, 2)
     require_dtype("scaled_linear", "weight", weight, SCALED_DTYPES)
     out, features = int(weight.rows), weight.width
@@ -76,7 +84,7 @@ def scaled_linear(
     if int8_activations:
         attributes.append(("int8_activations", 1))
     operands = [x, weight, scales] if bias is None else [x, weight, scales, bias]
-    return x.trace.emit("scaled_linear", operands, [shape], attributes)[0]
+    return x.trace.emit("scaled_linear", operands, [(shape, dtype)], attributes)[0]
 
 
 def reference(

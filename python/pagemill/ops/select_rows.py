@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from pagemill.ops.checks import require_dtype, require_f32, require_rank
+from pagemill.ops.checks import require_act, require_dtype, require_rank
 from pagemill.ops.trace import Tensor
 
 if TYPE_CHECKING:
@@ -20,11 +20,11 @@ def select_rows(x: Tensor, rows: Tensor) -> Tensor:
     Raises:
         ShapeError: the operands do not fit.
     """
-    require_f32("select_rows", x=x)
+    require_act("select_rows", x=x)
     require_rank("select_rows", "x", x, 2)
     require_rank("select_rows", "rows", rows, 1)
     require_dtype("select_rows", "rows", rows, ("i32",))
-    return x.trace.emit("select_rows", [x, rows], [(rows.rows, *x.shape[1:])])[0]
+    return x.trace.emit("select_rows", [x, rows], [((rows.rows, *x.shape[1:]), x.dtype)])[0]
 
 
 def reference(

@@ -37,7 +37,7 @@ def test_a_group_has_its_ranks_and_no_others(rank: int, ranks: int):
 def test_collectives_name_the_axis_of_their_group():
     trace = Trace()
     shard = Shard(1, 4, Axis.DATA)
-    x = all_reduce(trace.input("x", "f32", ("T", 8)), shard=shard)
+    x = all_reduce(trace.input("x", "act", ("tokens", 8)), shard=shard)
     all_gather(x, 32, shard=shard)
     attributes = [dict(op.attributes) for op in trace.program.ops]
     assert attributes == [{"axis": 2, "ranks": 4}, {"axis": 2, "ranks": 4, "rank": 1}]

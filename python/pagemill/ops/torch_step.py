@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,7 +15,8 @@ import torch
 
 @dataclass(frozen=True, slots=True)
 class TorchCache:
-    """One layer's KV cache as two arrays of slots, `[slots, kv_heads, head_dim]`.
+    """One layer's KV cache as two arrays of slots, `[slots, kv_heads, head_dim]`, whose slots
+    block table `table` of the step names.
 
     The layout is the torch executor's own: the paged layout of `docs/program_format.md` serves the
     native kernels, and slot numbers mean the same in both.
@@ -22,6 +24,7 @@ class TorchCache:
 
     key: torch.Tensor
     value: torch.Tensor
+    table: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,37 +41,39 @@ class Span:
 class DecodeGroup:
     """The requests that run one token each, computed together.
 
-    `rows` [D]: their token in the step; `slots` [D, C]: the slot of each context position, padded
-    to the longest context; `positions` [D, 1]: the position of the token.
+    `rows` [D]: their token in the step; `positions` [D, 1]: the position of the token.
     """
 
     rows: torch.Tensor
-    slots: torch.Tensor
     positions: torch.Tensor
 
 
 @dataclass(frozen=True, slots=True)
-class Prefill:
-    """One request that runs several tokens. `slots` [C]: the slot of each context position."""
+class TorchTable:
+    """What the layers of one block table see. `slot_mapping` [tokens]; `decode_slots` [D, C]: the
+    slot of each context position, padded to the longest context; `prefill_slots`: of each request
+    that runs several tokens, [C]."""
 
-    span: Span
-    slots: torch.Tensor
+    slot_mapping: torch.Tensor
+    decode_slots: torch.Tensor | None
+    prefill_slots: Sequence[torch.Tensor]
 
 
 @dataclass(frozen=True, slots=True)
 class TorchStep:
     """A step's batch (`cc/ops/batch_view.h`), uploaded once; sizes are host integers, so that no op
-    waits for the device."""
+    waits for the device. `prefills` are the requests that run several tokens."""
 
     inputs: Mapping[str, torch.Tensor]
-    slot_mapping: torch.Tensor
     spans: Sequence[Span]
     decode: DecodeGroup | None
-    prefills: Sequence[Prefill]
+    prefills: Sequence[Span]
+    tables: Sequence[TorchTable]
 
 
-def make_step(batch: Mapping[str, np.ndarray], block_size: int, device: torch.device) -> TorchStep:
-    """Upload `batch`: the int32 arrays of BatchView by name, `block_table` of rank 2."""
+def make_step(batch: Mapping[str, Any], device: torch.device) -> TorchStep:
+    """Upload `batch`: the int32 arrays of a step by name, and "kv" with those of each block
+    table."""
     starts = batch["query_start"].tolist()
     contexts = batch["seq_lens"].tolist()
     spans = [
@@ -81,30 +86,27 @@ def make_step(batch: Mapping[str, np.ndarray], block_size: int, device: torch.de
         return torch.as_tensor(array.astype(np.int64)).to(device, non_blocking=True)
 
     single = [span for span in spans if span.end - span.begin == 1]
+    prefills = [span for span in spans if span.end - span.begin > 1]
     decode = None
     if single:
-        longest = max(span.context for span in single)
-        slots = _context_slots(batch["block_table"], block_size, [s.request for s in single])
         rows = np.array([span.begin for span in single])
         positions = np.array([[span.context - 1] for span in single])
-        decode = DecodeGroup(upload(rows), upload(slots[:, :longest]), upload(positions))
-    prefills = [
-        Prefill(
-            span,
-            upload(
-                _context_slots(batch["block_table"], block_size, [span.request])[0, : span.context]
-            ),
+        decode = DecodeGroup(upload(rows), upload(positions))
+
+    def table(kv: Mapping[str, Any]) -> TorchTable:
+        longest = max((span.context for span in single), default=0)
+        return TorchTable(
+            upload(kv["slot_mapping"]),
+            upload(_context_slots(kv, single)[:, :longest]) if single else None,
+            [upload(_context_slots(kv, [span])[0, : span.context]) for span in prefills],
         )
-        for span in spans
-        if span.end - span.begin > 1
-    ]
-    names = ("token_ids", "positions", "logits_rows")
-    inputs = {name: upload(batch[name]) for name in names}
-    return TorchStep(inputs, upload(batch["slot_mapping"]), spans, decode, prefills)
+
+    inputs = {name: upload(array) for name, array in batch.items() if name != "kv"}
+    return TorchStep(inputs, spans, decode, prefills, [table(kv) for kv in batch["kv"]])
 
 
-def _context_slots(block_table: np.ndarray, block_size: int, requests: Sequence[int]) -> np.ndarray:
-    """The slot of each position of the blocks of `requests`, `[requests, blocks * block_size]`."""
-    blocks = block_table[list(requests)].astype(np.int64)
-    slots = blocks[:, :, None] * block_size + np.arange(block_size)
-    return slots.reshape(len(requests), -1)
+def _context_slots(kv: Mapping[str, Any], spans: Sequence[Span]) -> np.ndarray:
+    """The slot of each position of the requests' blocks, `[requests, blocks * block_size]`."""
+    blocks = kv["block_table"][[span.request for span in spans]].astype(np.int64)
+    slots = blocks[:, :, None] * kv["block_size"] + np.arange(kv["block_size"])
+    return slots.reshape(len(spans), -1)

@@ -1,7 +1,7 @@
 """Tracing: a model called on symbolic tensors leaves a `Program` behind.
 
     trace = Trace()
-    ids = trace.input("token_ids", "i32", ("T",))
+    ids = trace.input("token_ids", "i32", ("tokens",))
     table = trace.weight("embed", "q8_0", (49152, 576), file=trace.file(path), offset=123456)
     trace.output("logits", ops.linear(ops.embedding(ids, table), table))
     text = to_text(trace.program)
@@ -18,10 +18,12 @@ from dataclasses import dataclass, field
 from pagemill.ops.dtypes import tensor_bytes
 from pagemill.ops.program import (
     CONSTANTS_PATH,
-    SYMBOLS,
+    DIMS,
+    KV,
     AssembledEntry,
     CacheEntry,
     Dim,
+    GroupEntry,
     OpEntry,
     OutputEntry,
     Program,
@@ -59,11 +61,12 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Cache:
-    """One layer's KV cache, an operand of `kv_write` and `paged_attention`."""
+    """One layer's cache, an operand of the ops that write and read it. `dims` are kv_heads and
+    head_dim of layout "kv"; `window` is how many tokens a query sees (0 = all)."""
 
     name: str
-    kv_heads: int
-    head_dim: int
+    layout: str
+    dims: tuple[int, ...]
     window: int
     trace: Trace = field(repr=False, compare=False)
 
@@ -76,13 +79,15 @@ def row_width(shape: Shape) -> int:
     width = 1
     for dim in shape[1:]:
         if not isinstance(dim, int):
-            raise ShapeError(f"{format_shape(shape)}: a symbol may only be dimension 0")
+            raise ShapeError(
+                f"{format_shape(shape)}: a dimension of the step may only be the first"
+            )
         width *= dim
     return width
 
 
 def format_shape(shape: Shape) -> str:
-    """`[T, 9, 64]`."""
+    """`[tokens, 9, 64]`."""
     return "[" + ", ".join(str(dim) for dim in shape) + "]"
 
 
@@ -134,38 +139,59 @@ class Trace:
         constants += data
         return self.weight(name, dtype, shape, file=self.file(CONSTANTS_PATH), offset=offset)
 
-    def cache(self, name: str, kv_heads: int, head_dim: int, window: int = 0) -> Cache:
-        """Declare a layer's KV cache; `window` is how many tokens a query sees (0 = all)."""
-        self.program.caches.append(CacheEntry(name, kv_heads, head_dim, window))
-        return Cache(name, kv_heads, head_dim, window, self)
+    def kv_group(self, window: int = 0) -> GroupEntry:
+        """The group of the layers whose queries see `window` tokens (0 = all), declared at its
+        first use."""
+        if window:
+            return self.group(GroupEntry(f"sliding_{window}", "sliding_window", window))
+        return self.group(GroupEntry("full", "full"))
+
+    def group(self, entry: GroupEntry) -> GroupEntry:
+        """Declare a KV group, unless it is declared already."""
+        if entry not in self.program.groups:
+            self.program.groups.append(entry)
+        return entry
+
+    def cache(
+        self,
+        name: str,
+        group: GroupEntry,
+        dims: Sequence[int],
+        *,
+        layout: str = "kv",
+        dtype: str = KV,
+    ) -> Cache:
+        """Declare the cache of a layer of `group`."""
+        self.program.caches.append(CacheEntry(name, group.name, layout, dtype, tuple(dims)))
+        return Cache(name, layout, tuple(dims), group.window, self)
 
     def input(self, name: str, dtype: str, shape: Shape) -> Tensor:
         """Declare an array of the step's batch by its name in `cc/ops/batch_view.h`."""
         self.program.inputs.append(ValueEntry(name, dtype, shape))
         return Tensor(name, dtype, shape, self)
 
-    def output(self, kind: str, value: Tensor) -> None:
-        """Return `value` from each step as "logits" or "pooled"."""
-        if kind not in ("logits", "pooled"):
-            raise ValueError(f"a program returns logits or pooled, not {kind!r}")
-        self.program.outputs.append(OutputEntry(kind, value.name))
+    def output(self, name: str, value: Tensor) -> None:
+        """Return `value` from each step as "logits" (f32 [logits_rows, vocabulary]), "pooled"
+        (f32 [requests, dimension]) or under a name of the caller's."""
+        self.program.outputs.append(OutputEntry(name, value.name))
 
     def emit(
         self,
         op: str,
         inputs: Sequence[Operand],
-        output_shapes: Sequence[Shape],
+        results: Sequence[tuple[Shape, str]],
         attributes: Sequence[tuple[str, float]] = (),
     ) -> tuple[Tensor, ...]:
-        """Append an op and its f32 outputs; called by the faces in `pagemill.ops` only."""
+        """Append an op and its outputs, a shape and a dtype each; called by the faces in
+        `pagemill.ops` only."""
         for operand in inputs:
             if operand is not None and operand.trace is not self:
                 raise ValueError(f"{op}: operand {operand.name} belongs to another trace")
         outputs: list[Tensor] = []
-        for shape in output_shapes:
-            if isinstance(shape[0], str) and shape[0] not in SYMBOLS:
-                raise ShapeError(f"{op}: unknown symbol in {format_shape(shape)}")
-            entry = ValueEntry(f"v{len(self.program.values)}", "f32", shape)
+        for shape, dtype in results:
+            if isinstance(shape[0], str) and shape[0] not in DIMS:
+                raise ShapeError(f"{op}: unknown dimension in {format_shape(shape)}")
+            entry = ValueEntry(f"v{len(self.program.values)}", dtype, shape)
             self.program.values.append(entry)
             outputs.append(Tensor(entry.name, entry.dtype, shape, self))
         names = tuple(None if operand is None else operand.name for operand in inputs)

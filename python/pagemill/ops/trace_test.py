@@ -14,11 +14,11 @@ class _Values:
 
     def __init__(self) -> None:
         self.trace = Trace()
-        self.cache = self.trace.cache("kv", 2, 16)
+        self.cache = self.trace.cache("kv", self.trace.kv_group(), (2, 16))
 
-    def f32(self, *shape: int | str) -> Tensor:
+    def act(self, *shape: int | str) -> Tensor:
         name = f"x{len(self.trace.program.inputs)}"
-        return self.trace.input(name, "f32", shape)
+        return self.trace.input(name, "act", shape)
 
     def i32(self, *shape: int | str) -> Tensor:
         name = f"x{len(self.trace.program.inputs)}"
@@ -30,49 +30,64 @@ class _Values:
 
 
 GOOD: list[tuple[Callable[[_Values], Tensor], tuple[int | str, ...]]] = [
-    (lambda v: ops.embedding(v.i32("T"), v.weight("q4_k", 9, 256)), ("T", 256)),
-    (lambda v: ops.add(v.f32("T", 4), v.f32("T", 4)), ("T", 4)),
-    (lambda v: ops.add(v.f32("T", 4), v.weight("f32", 4)), ("T", 4)),
-    (lambda v: ops.all_reduce(v.f32("T", 4), shard=Shard(0, 2)), ("T", 4)),
-    (lambda v: ops.all_gather(v.f32("L", 5), 9, shard=Shard(1, 2)), ("L", 9)),
-    (lambda v: ops.rms_norm(v.f32("T", 3, 8), v.weight("f32", 8), eps=1), ("T", 3, 8)),
+    (lambda v: ops.embedding(v.i32("tokens"), v.weight("q4_k", 9, 256)), ("tokens", 256)),
+    (lambda v: ops.add(v.act("tokens", 4), v.act("tokens", 4)), ("tokens", 4)),
+    (lambda v: ops.add(v.act("tokens", 4), v.weight("f32", 4)), ("tokens", 4)),
+    (lambda v: ops.all_reduce(v.act("tokens", 4), shard=Shard(0, 2)), ("tokens", 4)),
+    (lambda v: ops.all_gather(v.act("logits_rows", 5), 9, shard=Shard(1, 2)), ("logits_rows", 9)),
+    (lambda v: ops.rms_norm(v.act("tokens", 3, 8), v.weight("f32", 8), eps=1), ("tokens", 3, 8)),
     (
-        lambda v: ops.layer_norm(v.f32("T", 8), v.weight("f32", 8), v.weight("f32", 8), eps=1),
-        ("T", 8),
+        lambda v: ops.layer_norm(v.act("tokens", 8), v.weight("f32", 8), v.weight("f32", 8), eps=1),
+        ("tokens", 8),
     ),
-    (lambda v: ops.linear(v.f32("T", 2, 16), v.weight("q4_0", 6, 32)), ("T", 6)),
-    (lambda v: ops.linear(v.f32("L", 8), v.weight("f16", 6, 8), v.weight("f32", 6)), ("L", 6)),
-    (lambda v: ops.linear(v.f32("T", 8), v.weight("f32", 6, 8), row_shape=(3, 2)), ("T", 3, 2)),
+    (lambda v: ops.linear(v.act("tokens", 2, 16), v.weight("q4_0", 6, 32)), ("tokens", 6)),
+    (
+        lambda v: ops.linear(v.act("logits_rows", 8), v.weight("f16", 6, 8), v.weight("f32", 6)),
+        ("logits_rows", 6),
+    ),
+    (
+        lambda v: ops.linear(v.act("tokens", 8), v.weight("f32", 6, 8), row_shape=(3, 2)),
+        ("tokens", 3, 2),
+    ),
     (
         lambda v: ops.scaled_linear(
-            v.f32("T", 8),
+            v.act("tokens", 8),
             v.weight("i8", 6, 8),
             v.weight("f32", 6, 1),
             block=(1, 8),
             row_shape=(2, 3),
         ),
-        ("T", 2, 3),
+        ("tokens", 2, 3),
     ),
     (
         lambda v: ops.scaled_linear(
-            v.f32("L", 2, 9), v.weight("f8_e4m3", 7, 18), v.weight("f32", 2, 3), block=(4, 8)
+            v.act("logits_rows", 2, 9),
+            v.weight("f8_e4m3", 7, 18),
+            v.weight("f32", 2, 3),
+            block=(4, 8),
         ),
-        ("L", 7),
+        ("logits_rows", 7),
     ),
-    (lambda v: ops.paged_attention(v.f32("T", 6, 16), v.cache, scale=1), ("T", 6, 16)),
+    (lambda v: ops.paged_attention(v.act("tokens", 6, 16), v.cache, scale=1), ("tokens", 6, 16)),
     (
         lambda v: ops.paged_attention(
-            v.f32("T", 6, 16), v.cache, scale=1, sinks=v.weight("f32", 6), slopes=v.weight("f32", 6)
+            v.act("tokens", 6, 16),
+            v.cache,
+            scale=1,
+            sinks=v.weight("f32", 6),
+            slopes=v.weight("f32", 6),
         ),
-        ("T", 6, 16),
+        ("tokens", 6, 16),
     ),
-    (lambda v: ops.activation(v.f32("T", 5), ops.ActivationKind.TANH), ("T", 5)),
+    (lambda v: ops.activation(v.act("tokens", 5), ops.ActivationKind.TANH), ("tokens", 5)),
     (
-        lambda v: ops.gated_activation(v.f32("T", 5), v.f32("T", 5), ops.ActivationKind.SILU),
-        ("T", 5),
+        lambda v: ops.gated_activation(
+            v.act("tokens", 5), v.act("tokens", 5), ops.ActivationKind.SILU
+        ),
+        ("tokens", 5),
     ),
-    (lambda v: ops.select_rows(v.f32("T", 5), v.i32("L")), ("L", 5)),
-    (lambda v: ops.pool(v.f32("T", 5), ops.PoolKind.LAST, normalize=True), ("R", 5)),
+    (lambda v: ops.select_rows(v.act("tokens", 5), v.i32("logits_rows")), ("logits_rows", 5)),
+    (lambda v: ops.pool(v.act("tokens", 5), ops.PoolKind.LAST, normalize=True), ("requests", 5)),
 ]
 
 
@@ -80,62 +95,85 @@ GOOD: list[tuple[Callable[[_Values], Tensor], tuple[int | str, ...]]] = [
 def test_result_shapes(call: Callable[[_Values], Tensor], shape: tuple[int | str, ...]):
     values = _Values()
     result = call(values)
-    assert (result.shape, result.dtype) == (shape, "f32")
+    assert result.shape == shape
+    assert result.dtype == ("f32" if shape[0] == "requests" else "act")
     values.trace.program.check_integrity()
 
 
 def test_rotary_keeps_the_shapes_of_q_and_k():
     v = _Values()
-    q, k = ops.rotary(v.f32("T", 4, 8), v.f32("T", 2, 8), v.i32("T"), v.weight("f32", 3))
-    assert (q.shape, k.shape) == (("T", 4, 8), ("T", 2, 8))
+    q, k = ops.rotary(
+        v.act("tokens", 4, 8), v.act("tokens", 2, 8), v.i32("tokens"), v.weight("f32", 3)
+    )
+    assert (q.shape, k.shape) == (("tokens", 4, 8), ("tokens", 2, 8))
 
 
 BAD: list[tuple[Callable[[_Values], object], str]] = [
-    (lambda v: ops.embedding(v.f32("T"), v.weight("f32", 9, 4)), "ids .* is f32"),
-    (lambda v: ops.embedding(v.i32("T"), v.weight("i8", 9, 4)), "weight .* is i8; expected bf16"),
-    (lambda v: ops.add(v.f32("T", 4), v.f32("L", 4)), r"\[T, 4\] but .* \[L, 4\]"),
-    (lambda v: ops.add(v.f32("T", 4), v.weight("f32", 5)), r"must be \[4\], got \[5\]"),
-    (lambda v: ops.add(v.f32("T", 4), v.weight("bf16", 4)), "must be f32, got bf16"),
-    (lambda v: ops.all_gather(v.f32("L", 4), 9, shard=Shard(1, 2)), "has 5 of 9 columns, x0 has 4"),
-    (lambda v: ops.rms_norm(v.f32("T", 8), v.weight("f32", 4), eps=1), r"must be \[8\]"),
-    (lambda v: ops.linear(v.f32("T", 8), v.weight("f32", 6, 4)), "rows of 8, weight w0 takes 4"),
+    (lambda v: ops.embedding(v.act("tokens"), v.weight("f32", 9, 4)), "ids .* is act"),
     (
-        lambda v: ops.linear(v.f32("T", 8), v.weight("f32", 6, 8), row_shape=(4, 2)),
+        lambda v: ops.embedding(v.i32("tokens"), v.weight("i8", 9, 4)),
+        "weight .* is i8; expected bf16",
+    ),
+    (
+        lambda v: ops.add(v.act("tokens", 4), v.act("logits_rows", 4)),
+        r"\[tokens, 4\] but .* \[logits_rows, 4\]",
+    ),
+    (lambda v: ops.add(v.act("tokens", 4), v.weight("f32", 5)), r"must be \[4\], got \[5\]"),
+    (lambda v: ops.add(v.act("tokens", 4), v.weight("bf16", 4)), "must be f32, got bf16"),
+    (
+        lambda v: ops.all_gather(v.act("logits_rows", 4), 9, shard=Shard(1, 2)),
+        "has 5 of 9 columns, x0 has 4",
+    ),
+    (lambda v: ops.rms_norm(v.act("tokens", 8), v.weight("f32", 4), eps=1), r"must be \[8\]"),
+    (
+        lambda v: ops.linear(v.act("tokens", 8), v.weight("f32", 6, 4)),
+        "rows of 8, weight w0 takes 4",
+    ),
+    (
+        lambda v: ops.linear(v.act("tokens", 8), v.weight("f32", 6, 8), row_shape=(4, 2)),
         r"do not fit \(4, 2\)",
     ),
-    (lambda v: ops.linear(v.f32("T", 8), v.weight("f32", 6, 8), v.weight("f32", 8)), "bias"),
+    (lambda v: ops.linear(v.act("tokens", 8), v.weight("f32", 6, 8), v.weight("f32", 8)), "bias"),
     (
         lambda v: ops.scaled_linear(
-            v.f32("T", 8), v.weight("i8", 6, 8), v.weight("f32", 6), block=(1, 8)
+            v.act("tokens", 8), v.weight("i8", 6, 8), v.weight("f32", 6), block=(1, 8)
         ),
         r"scales \(w1\) must be \[6, 1\], got \[6\]",
     ),
     (
         lambda v: ops.scaled_linear(
-            v.f32("T", 8), v.weight("f16", 6, 8), v.weight("f32", 6, 1), block=(1, 8)
+            v.act("tokens", 8), v.weight("f16", 6, 8), v.weight("f32", 6, 1), block=(1, 8)
         ),
         "weight \\(w0\\) is f16; expected f8_e4m3, i8",
     ),
-    (lambda v: ops.kv_write(v.f32("T", 2, 8), v.f32("T", 2, 8), v.cache), "2 heads of 16"),
-    (lambda v: ops.paged_attention(v.f32("T", 5, 16), v.cache, scale=1), "2 heads of 16"),
+    (
+        lambda v: ops.kv_write(v.act("tokens", 2, 8), v.act("tokens", 2, 8), v.cache),
+        r"holds kv \(2, 16\)",
+    ),
+    (
+        lambda v: ops.paged_attention(v.act("tokens", 5, 16), v.cache, scale=1),
+        r"holds kv \(2, 16\)",
+    ),
     (
         lambda v: ops.paged_attention(
-            v.f32("T", 6, 16), v.cache, scale=1, sinks=v.weight("f32", 5)
+            v.act("tokens", 6, 16), v.cache, scale=1, sinks=v.weight("f32", 5)
         ),
         "sinks .* must be .6.",
     ),
     (
         lambda v: ops.paged_attention(
-            v.f32("T", 6, 16), v.cache, scale=1, slopes=v.weight("f32", 2)
+            v.act("tokens", 6, 16), v.cache, scale=1, slopes=v.weight("f32", 2)
         ),
         "slopes .* must be .6.",
     ),
     (
-        lambda v: ops.rotary(v.f32("T", 2, 8), v.f32("T", 2, 8), v.i32("T"), v.weight("f32", 5)),
+        lambda v: ops.rotary(
+            v.act("tokens", 2, 8), v.act("tokens", 2, 8), v.i32("tokens"), v.weight("f32", 5)
+        ),
         "5 frequencies do not fit heads of 8",
     ),
-    (lambda v: ops.select_rows(v.f32("T", 5), v.f32("L")), "rows .* is f32"),
-    (lambda v: ops.pool(v.f32("T", 5, 2), ops.PoolKind.MEAN, normalize=False), "rank 2"),
+    (lambda v: ops.select_rows(v.act("tokens", 5), v.act("logits_rows")), "rows .* is act"),
+    (lambda v: ops.pool(v.act("tokens", 5, 2), ops.PoolKind.MEAN, normalize=False), "rank 2"),
 ]
 
 
@@ -145,9 +183,24 @@ def test_operands_that_do_not_fit(call: Callable[[_Values], object], message: st
         call(_Values())
 
 
+def test_a_result_may_have_a_type_of_its_own():
+    v = _Values()
+    y = ops.linear(v.act("tokens", 8), v.weight("f32", 6, 8), dtype="f32")
+    assert y.dtype == "f32"
+    with pytest.raises(ShapeError, match=r"x \(v0\) must be act, got f32"):
+        ops.activation(y, ops.ActivationKind.TANH)
+
+
+def test_layers_with_one_window_share_a_group():
+    trace = Trace()
+    assert trace.kv_group() == trace.kv_group()
+    assert trace.kv_group(window=8) != trace.kv_group()
+    assert [group.name for group in trace.program.groups] == ["full", "sliding_8"]
+
+
 def test_operands_of_another_trace_are_refused():
     with pytest.raises(ValueError, match="belongs to another trace"):
-        ops.add(_Values().f32("T", 4), _Values().f32("T", 4))
+        ops.add(_Values().act("tokens", 4), _Values().act("tokens", 4))
 
 
 def test_constants_must_fill_their_shape():

@@ -13,6 +13,7 @@ from pagemill import ops
 from pagemill.layers.pooler import pool
 from pagemill.models.base import Model, ModelConfigError, ModelTraits, StepInputs
 from pagemill.models.table import model_class
+from pagemill.ops.program import GroupEntry
 from pagemill.ops.program_text import to_text
 from pagemill.ops.shard import Shard
 from pagemill.ops.trace import Trace
@@ -50,6 +51,7 @@ class BuiltModel:
     pooling: bool
     chunked_prefill: bool
     prefix_caching: bool
+    kv_groups: tuple[GroupEntry, ...]
     eos_token_ids: tuple[int, ...]
     notes: tuple[str, ...] = ()
     """What the operator should know of how the model was divided."""
@@ -91,6 +93,7 @@ def build(source: ModelSource, options: BuildOptions) -> BuiltModel:
         pooling=not generates,
         chunked_prefill=generates,
         prefix_caching=generates,
+        kv_groups=tuple(program.groups),
         eos_token_ids=source.eos_token_ids,
         notes=tuple(weights.notes),
     )
@@ -139,11 +142,12 @@ def trace_model(
     trace = Trace()
     weights = WeightBinder(trace, source, shard)
     inputs = StepInputs(
-        trace.input("token_ids", "i32", ("T",)), trace.input("positions", "i32", ("T",))
+        trace.input("token_ids", "i32", ("tokens",)),
+        trace.input("positions", "i32", ("tokens",)),
     )
     hidden = model.hidden(weights, inputs)
     if pooling is None:
-        rows = ops.select_rows(hidden, trace.input("logits_rows", "i32", ("L",)))
+        rows = ops.select_rows(hidden, trace.input("logits_rows", "i32", ("logits_rows",)))
         trace.output("logits", model.logits(weights, rows))
     else:
         trace.output("pooled", pool(hidden, pooling.kind, normalize=pooling.normalize))

@@ -66,7 +66,7 @@ def test_a_generator_made_to_pool(directory: Path):
     built = build(ModelSource.open(directory), BuildOptions(pooling="last", rewrite=False))
     assert built.pooling and not built.chunked_prefill and not built.prefix_caching
     assert built.output_size == 16
-    assert [output.kind for output in from_text(built.program_text).outputs] == ["pooled"]
+    assert [output.name for output in from_text(built.program_text).outputs] == ["pooled"]
 
 
 def test_max_model_len(directory: Path):

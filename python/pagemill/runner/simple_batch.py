@@ -2,15 +2,16 @@
 
     sequences = SimpleBatch(num_blocks=64, block_size=16)
     batch = sequences.step({0: [1, 5, 9], 1: [7]})      # request 0 runs three tokens, 1 runs one
-    logits, _ = executor(batch)                         # one row for each request
+    logits = executor(batch)["logits"]                  # one row for each request
 
-A batch is the int32 arrays of `cc/ops/batch_view.h` by name.
+A batch is the int32 arrays of a step by name (`cc/bindings/batch_arrays.h`).
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,18 +21,22 @@ Int32Array = npt.NDArray[np.int32]
 
 class SimpleBatch:
     """Contexts and block tables of some requests. Blocks are handed out in a shuffled order (by
-    `seed`), so that a kernel that ignores the block table gives wrong results."""
+    `seed`), so that a kernel that ignores the block table gives wrong results.
 
-    def __init__(self, num_blocks: int, block_size: int, *, seed: int = 0) -> None:
-        self._block_size = block_size
+    `block_size` is that of each of the executor's block tables, or of its only one; no table ever
+    lets a block go.
+    """
+
+    def __init__(self, num_blocks: int, block_size: int | Sequence[int], *, seed: int = 0) -> None:
+        self._block_sizes = [block_size] if isinstance(block_size, int) else list(block_size)
         self._free = list(range(1, num_blocks))  # block 0 is null
         random.Random(seed).shuffle(self._free)
-        self._blocks: dict[int, list[int]] = {}
+        self._blocks: dict[int, list[list[int]]] = {}  # of each table
         self._computed: dict[int, int] = {}
 
     def step(
         self, tokens: Mapping[int, Sequence[int]], *, all_logits: bool = False
-    ) -> dict[str, Int32Array]:
+    ) -> dict[str, Any]:
         """A batch that appends `tokens` to each request, in the mapping's order.
 
         Wants logits of each request's last token, or of every token.
@@ -41,17 +46,18 @@ class SimpleBatch:
         """
         token_ids: list[int] = []
         positions: list[int] = []
-        slots: list[int] = []
+        slots: list[list[int]] = [[] for _ in self._block_sizes]
         query_start, seq_lens, logits_rows = [0], list[int](), list[int]()
         for request, new in tokens.items():
             begin = self._computed.setdefault(request, 0)
             end = begin + len(new)
-            blocks = self._blocks.setdefault(request, [])
-            while len(blocks) * self._block_size < end:
-                blocks.append(self._free.pop())
+            tables = self._blocks.setdefault(request, [[] for _ in self._block_sizes])
+            for blocks, size, table_slots in zip(tables, self._block_sizes, slots, strict=True):
+                while len(blocks) * size < end:
+                    blocks.append(self._free.pop())
+                table_slots += [blocks[p // size] * size + p % size for p in range(begin, end)]
             token_ids += new
             positions += range(begin, end)
-            slots += [self._slot(blocks, position) for position in range(begin, end)]
             self._computed[request] = end
             query_start.append(len(token_ids))
             seq_lens.append(end)
@@ -60,25 +66,30 @@ class SimpleBatch:
         arrays = {
             "token_ids": token_ids,
             "positions": positions,
-            "slot_mapping": slots,
             "query_start": query_start,
             "seq_lens": seq_lens,
             "logits_rows": logits_rows,
         }
         batch = {name: np.array(values, np.int32) for name, values in arrays.items()}
-        return batch | {"block_table": self._block_table(list(tokens))}
+        kv = [
+            {
+                "block_size": size,
+                "num_common_blocks": 0,
+                "slot_mapping": np.array(slots[table], np.int32),
+                "block_table": self._block_table(list(tokens), table),
+            }
+            for table, size in enumerate(self._block_sizes)
+        ]
+        return batch | {"kv": kv}
 
     def free(self, request: int) -> None:
         """Forget a request and take its blocks back."""
-        self._free += self._blocks.pop(request)
+        self._free += sum(self._blocks.pop(request), [])
         del self._computed[request]
 
-    def _slot(self, blocks: Sequence[int], position: int) -> int:
-        return blocks[position // self._block_size] * self._block_size + position % self._block_size
-
-    def _block_table(self, requests: Sequence[int]) -> Int32Array:
-        width = max((len(self._blocks[request]) for request in requests), default=0)
-        table = np.zeros((len(requests), width), np.int32)
-        for row, request in enumerate(requests):
-            table[row, : len(self._blocks[request])] = self._blocks[request]
-        return table
+    def _block_table(self, requests: Sequence[int], table: int) -> Int32Array:
+        blocks = [self._blocks[request][table] for request in requests]
+        rows = np.zeros((len(requests), max(map(len, blocks), default=0)), np.int32)
+        for row, own in zip(rows, blocks, strict=True):
+            row[: len(own)] = own
+        return rows

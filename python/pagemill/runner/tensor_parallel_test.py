@@ -91,9 +91,7 @@ class _Group:
 
 def _logits(built: BuiltModel) -> np.ndarray:
     batch = SimpleBatch(num_blocks=8, block_size=16).step({0: [1, 5, 9], 1: [7]}, all_logits=True)
-    logits, _ = TorchExecutor(built.program_text, TorchOptions(num_blocks=8))(batch)
-    assert logits is not None
-    return logits
+    return TorchExecutor(built.program_text, TorchOptions(num_blocks=8))(batch)["logits"]
 
 
 def _build(source: ModelSource, rank: int = 0, ranks: int = 1) -> BuiltModel:
@@ -144,7 +142,7 @@ def test_a_rank_has_its_part_of_each_matrix(tmp_path: Path):
     assert shapes[f"{prefix}.mlp.down_proj.weight.columns25-50"] == (32, 25)
     assert shapes["model.embed_tokens.weight"] == (83, 32)
     assert shapes["model.embed_tokens.weight.rows41-83"] == (42, 32)
-    assert {cache.kv_heads for cache in program.caches} == {1}
+    assert {cache.dims[0] for cache in program.caches} == {1}
     # A bias after a sum is added once.
     assert not any(name.startswith(f"{prefix}.mlp.down_proj.bias") for name in shapes)
 

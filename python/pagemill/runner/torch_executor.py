@@ -5,7 +5,7 @@ text and the same batches as the native executor, and serves the engine as the c
 `_native.PythonExecutor`:
 
     executor = TorchExecutor(built.program_text, TorchOptions(device="cuda", dtype="bf16"))
-    logits, pooled = executor(batch)
+    logits = executor(batch)["logits"]
 
 Weights are expanded to the activations' type when they are loaded. Within a step nothing waits for
 the device before the result is copied to the host.
@@ -22,7 +22,7 @@ import numpy.typing as npt
 import torch
 
 from pagemill.ops.dtypes import tensor_bytes
-from pagemill.ops.program import CONSTANTS_PATH, AssembledEntry, Program, WeightEntry
+from pagemill.ops.program import ACT, CONSTANTS_PATH, AssembledEntry, Program, WeightEntry
 from pagemill.ops.program_text import from_text
 from pagemill.ops.table import reference
 from pagemill.ops.torch_step import TorchCache, TorchStep, make_step
@@ -31,14 +31,15 @@ from pagemill.weights.location import TensorLocation
 from pagemill.weights.read import as_f32, read_bytes
 
 _DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
+_FIXED_DTYPES = _DTYPES | {"f16": torch.float16, "i32": torch.int32}
 
-Batch = Mapping[str, npt.NDArray[np.int32]]
+Batch = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class TorchOptions:
-    """`device` as torch names it; `dtype` ("f32" or "bf16") of activations, weights and caches;
-    `num_blocks` KV blocks of `block_size` tokens, the null block included."""
+    """`device` as torch names it; `dtype` ("f32" or "bf16") is what `act` and `kv` stand for, and
+    the type of matrices; `num_blocks` KV blocks of `block_size` tokens, the null block included."""
 
     device: str = "cpu"
     dtype: str = "f32"
@@ -48,12 +49,14 @@ class TorchOptions:
 
 @dataclass(frozen=True, slots=True)
 class _BoundOp:
-    """`dead`: values that no later op reads; `row_shapes`: dimensions 1... of each output."""
+    """`dead`: values that no later op reads; `row_shapes`: dimensions 1... of each output, and
+    `dtypes` their types."""
 
     run: Callable[..., tuple[torch.Tensor, ...]]
     inputs: tuple[str | None, ...]
     outputs: tuple[str, ...]
     row_shapes: tuple[tuple[int, ...], ...]
+    dtypes: tuple[torch.dtype, ...]
     attributes: Mapping[str, float]
     dead: tuple[str, ...]
 
@@ -89,32 +92,33 @@ class TorchExecutor:
                 self._device, self._dtype
             )
         self.weight_bytes = sum(t.nbytes for t in self._constants.values())
+        # Each group has one block table: a block takes one page here, whatever its layers.
+        tables = {group.name: index for index, group in enumerate(program.groups)}
+        self._num_tables = len(tables)
         slots = options.num_blocks * options.block_size
         for cache in program.caches:
-            shape = (slots, cache.kv_heads, cache.head_dim)
-            self._constants[cache.name] = TorchCache(*(self._zeros(shape) for _ in range(2)))
+            keys, values = (self._zeros((slots, *cache.dims)) for _ in range(2))
+            self._constants[cache.name] = TorchCache(keys, values, tables[cache.group])
         self._input_names = [entry.name for entry in program.inputs]
-        self._outputs = {output.kind: output.value for output in program.outputs}
-        self._ops = _bind(program)
+        self._outputs = {output.name: output.value for output in program.outputs}
+        self._ops = _bind(program, _FIXED_DTYPES | {ACT: self._dtype})
 
-    def __call__(
-        self, batch: Batch
-    ) -> tuple[npt.NDArray[np.float32] | None, npt.NDArray[np.float32] | None]:
-        """Run one step: the int32 arrays of BatchView by name, `block_table` of rank 2.
+    @property
+    def table_block_sizes(self) -> list[int]:
+        """Tokens of a block in each of the block tables that a batch has."""
+        return [self._options.block_size] * self._num_tables
 
-        Returns logits [L, vocab] or None, and pooled vectors [R, dim] or None.
+    def __call__(self, batch: Batch) -> dict[str, npt.NDArray[np.float32]]:
+        """Run one step: the int32 arrays of a batch by name (`cc/bindings/batch_arrays.h`).
+
+        Returns the program's outputs by name.
         """
-        outputs = self.run(batch)
-        logits, pooled = (
-            None if tensor is None else tensor.cpu().numpy()
-            for tensor in (outputs.get("logits"), outputs.get("pooled"))
-        )
-        return logits, pooled
+        return {name: tensor.cpu().numpy() for name, tensor in self.run(batch).items()}
 
     @torch.inference_mode()
     def run(self, batch: Batch) -> dict[str, torch.Tensor]:
         """Like a call, but the f32 results stay on the device and may still be being computed."""
-        return self.run_step(make_step(batch, self._options.block_size, self._device))
+        return self.run_step(make_step(batch, self._device))
 
     @torch.inference_mode()
     def run_step(self, step: TorchStep) -> dict[str, torch.Tensor]:
@@ -127,11 +131,12 @@ class TorchExecutor:
                 for name in op.inputs
             ]
             results = op.run(operands, op.attributes, step)
-            for name, row_shape, result in zip(op.outputs, op.row_shapes, results, strict=True):
-                values[name] = result.reshape(result.shape[0], *row_shape)
+            described = zip(op.outputs, op.row_shapes, op.dtypes, results, strict=True)
+            for name, row_shape, dtype, result in described:
+                values[name] = result.reshape(result.shape[0], *row_shape).to(dtype)
             for name in op.dead:
                 del values[name]
-        return {kind: values[name].float() for kind, name in self._outputs.items()}
+        return {output: values[name].float() for output, name in self._outputs.items()}
 
     def _zeros(self, shape: tuple[int, ...]) -> torch.Tensor:
         return torch.zeros(shape, dtype=self._dtype, device=self._device)
@@ -184,8 +189,9 @@ def _stored_bytes(program: Program, weight: WeightEntry) -> npt.NDArray[np.uint8
     return read_bytes(TensorLocation(weight.name, weight.dtype, weight.shape, path, weight.offset))
 
 
-def _bind(program: Program) -> list[_BoundOp]:
+def _bind(program: Program, dtypes: Mapping[str, torch.dtype]) -> list[_BoundOp]:
     shapes = {value.name: value.shape for value in program.values}
+    types = {value.name: dtypes[value.dtype] for value in program.values}
     last_use: dict[str, int] = {}
     for index, op in enumerate(program.ops):
         # A result that nobody reads dies where it is made.
@@ -198,6 +204,7 @@ def _bind(program: Program) -> list[_BoundOp]:
             op.inputs,
             op.outputs,
             tuple(tuple(int(dim) for dim in shapes[name][1:]) for name in op.outputs),
+            tuple(types[name] for name in op.outputs),
             dict(op.attributes),
             tuple(name for name, last in last_use.items() if last == index),
         )

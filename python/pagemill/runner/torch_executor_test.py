@@ -21,9 +21,9 @@ def _program(directory: Path, table: torch.Tensor) -> str:
     trace = Trace()
     shape = (table.shape[0], table.shape[1])
     weight = trace.weight("t", at.dtype, shape, file=trace.file(at.file), offset=at.offset)
-    x = ops.embedding(trace.input("token_ids", "i32", ("T",)), weight)
-    rows = ops.select_rows(x, trace.input("logits_rows", "i32", ("L",)))
-    trace.output("logits", ops.linear(rows, weight))
+    x = ops.embedding(trace.input("token_ids", "i32", ("tokens",)), weight)
+    rows = ops.select_rows(x, trace.input("logits_rows", "i32", ("logits_rows",)))
+    trace.output("logits", ops.linear(rows, weight, dtype="f32"))
     return to_text(trace.program)
 
 
@@ -32,8 +32,8 @@ def test_bf16_activations(tmp_path: Path, stored: torch.dtype):
     table = torch.randn(9, 40).to(stored)
     text = _program(tmp_path, table)
     batch = SimpleBatch(4, 16).step({0: [3, 8], 1: [5]})
-    logits, _ = TorchExecutor(text, TorchOptions(dtype="bf16"))(batch)
-    assert logits is not None and logits.dtype == np.float32
+    logits = TorchExecutor(text, TorchOptions(dtype="bf16"))(batch)["logits"]
+    assert logits.dtype == np.float32
     exact = (table.double()[[8, 5]] @ table.double().T).numpy()
     # bf16 keeps 8 bits: each of 40 products of about 1 is off by up to 2^-8 before they are summed,
     # and the sum is rounded once more.
@@ -45,8 +45,8 @@ def test_no_logits_rows(tmp_path: Path):
     """A chunk in the middle of a prompt wants none."""
     text = _program(tmp_path, torch.randn(9, 40))
     batch = SimpleBatch(4, 16).step({0: [3, 8]}) | {"logits_rows": np.zeros(0, np.int32)}
-    logits, pooled = TorchExecutor(text, TorchOptions())(batch)
-    assert logits is not None and logits.shape == (0, 9) and pooled is None
+    outputs = TorchExecutor(text, TorchOptions())(batch)
+    assert set(outputs) == {"logits"} and outputs["logits"].shape == (0, 9)
 
 
 def test_unknown_dtype():

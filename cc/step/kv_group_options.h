@@ -1,16 +1,16 @@
-// File: cc/kv_cache/kv_group_options.h
+// File: cc/step/kv_group_options.h
 // What one group of layers needs of the KV cache. Layers with equal needs form a group with its own
 // block table; all groups take pages from the one pool.
 //
 //   options.groups = {{"full"}};
 //   options.groups = {{.kind = "full"}, {.kind = "sliding_window", .window_tokens = 1024}};
-#ifndef PAGEMILL_CC_KV_CACHE_KV_GROUP_OPTIONS_H_
-#define PAGEMILL_CC_KV_CACHE_KV_GROUP_OPTIONS_H_
+#ifndef PAGEMILL_CC_STEP_KV_GROUP_OPTIONS_H_
+#define PAGEMILL_CC_STEP_KV_GROUP_OPTIONS_H_
 
 #include <cstdint>
 #include <string>
 
-namespace pagemill::kv_cache {
+namespace pagemill::step {
 
 // Which recurrent states of a request get a page of their own, so that another request can go on
 // from them. A state costs the same however many tokens it stands for.
@@ -21,7 +21,7 @@ enum class StateCheckpoints {
 };
 
 struct KvGroupOptions {
-  std::string kind = "full";  // a name of kinds/kinds.h
+  std::string kind = "full";  // a name of kv_cache/kinds/kinds.h
   // Tokens of one block: a multiple of the cache's block_size. 0 = the cache's.
   int32_t block_size = 0;
   // Pages of the pool that one block of the group takes, not necessarily neighbours. The group's
@@ -33,6 +33,6 @@ struct KvGroupOptions {
   StateCheckpoints checkpoints = StateCheckpoints::kLastBoundary;  // state_space only
 };
 
-}  // namespace pagemill::kv_cache
+}  // namespace pagemill::step
 
-#endif  // PAGEMILL_CC_KV_CACHE_KV_GROUP_OPTIONS_H_
+#endif  // PAGEMILL_CC_STEP_KV_GROUP_OPTIONS_H_

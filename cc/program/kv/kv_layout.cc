@@ -1,0 +1,198 @@
+#include "cc/program/kv/kv_layout.h"
+
+#include <algorithm>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "cc/ops/kv_page.h"
+
+namespace pagemill::program {
+namespace {
+
+// Kernels read whole cache lines.
+constexpr int64_t kAlignment = 64;
+// Tokens over which the bytes of one state are counted when layouts are compared: states are kept
+// at few boundaries, whatever the block size.
+constexpr double kTokensPerState = 1024;
+
+int64_t Align(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+DType TypeOf(const CacheSpec& cache, DType kv) { return cache.dtype.value_or(kv); }
+
+// Dimensions of a block after the page's.
+std::vector<int64_t> BlockDims(const CacheSpec& cache, DType kv, int64_t block_size) {
+  switch (cache.layout) {
+    case CacheLayout::kKv:
+      return {ops::KvBlockElements(TypeOf(cache, kv), {cache.dims[0], cache.dims[1]}, block_size)};
+    case CacheLayout::kLatent:
+      return {block_size, cache.dims[0]};
+    case CacheLayout::kState:
+      break;
+  }
+  return cache.dims;
+}
+
+int64_t BlockBytes(const CacheSpec& cache, DType kv, int64_t block_size) {
+  int64_t elements = 1;
+  for (int64_t dim : BlockDims(cache, kv, block_size)) elements *= dim;
+  return Align(RowBytes(TypeOf(cache, kv), elements));
+}
+
+// The caches of one group.
+struct Members {
+  std::vector<size_t> values;  // indices into Program::values()
+  bool holds_states = false;   // its blocks have the same size however many tokens they stand for
+};
+
+class Planner {
+ public:
+  Planner(const Program& program, const CacheGeometry& geometry)
+      : program_(program), geometry_(geometry), members_(program.groups().size()) {
+    for (size_t i = 0; i < program.values().size(); ++i) {
+      const Value& v = program.values()[i];
+      if (v.kind != ValueKind::kCache) continue;
+      Members& group = members_[static_cast<size_t>(v.cache.group)];
+      group.values.push_back(i);
+      group.holds_states |= v.cache.layout == CacheLayout::kState;
+    }
+  }
+
+  KvLayout Plan() const {
+    KvLayout best;
+    double best_cost = std::numeric_limits<double>::infinity();
+    for (int64_t page_bytes : PageSizes()) {
+      KvLayout layout = Place(page_bytes);
+      const double cost = BytesPerToken(layout);
+      if (cost > best_cost * (1 - 1e-9)) continue;
+      best = std::move(layout);
+      best_cost = cost;
+    }
+    best.geometry = geometry_;
+    best.caches.resize(program_.values().size());
+    return best;
+  }
+
+ private:
+  const CacheSpec& Spec(size_t value) const { return program_.values()[value].cache; }
+
+  int64_t GroupBytes(const Members& group, int64_t block_size) const {
+    int64_t bytes = 0;
+    for (size_t value : group.values) {
+      bytes += BlockBytes(Spec(value), geometry_.dtype, block_size);
+    }
+    return bytes;
+  }
+
+  // Sizes to choose from, in ascending order: each group's block on a page of its own, as many
+  // times over as the largest cache of one layer needs.
+  std::vector<int64_t> PageSizes() const {
+    int64_t largest = 0;
+    for (const Members& group : members_) {
+      for (size_t value : group.values) {
+        largest = std::max(largest, BlockBytes(Spec(value), geometry_.dtype, geometry_.block_size));
+      }
+    }
+    std::vector<int64_t> sizes;
+    for (const Members& group : members_) {
+      const int64_t bytes = GroupBytes(group, geometry_.block_size);
+      if (bytes > 0) sizes.push_back((largest + bytes - 1) / bytes * bytes);
+    }
+    std::sort(sizes.begin(), sizes.end());
+    return sizes;
+  }
+
+  // Tokens of a block of `group` on pages of this size.
+  int32_t BlockSize(const Members& group, int64_t page_bytes) const {
+    const int64_t bytes = GroupBytes(group, geometry_.block_size);
+    const int64_t times = group.holds_states ? 1 : std::max<int64_t>(1, page_bytes / bytes);
+    return static_cast<int32_t>(times) * geometry_.block_size;
+  }
+
+  KvLayout Place(int64_t page_bytes) const {
+    KvLayout layout;
+    layout.page_bytes = page_bytes;
+    layout.caches.resize(program_.values().size());
+    int32_t largest_block = geometry_.block_size;
+    for (const Members& group : members_) {
+      largest_block = std::max(largest_block, BlockSize(group, page_bytes));
+    }
+    for (size_t g = 0; g < members_.size(); ++g) {
+      const int32_t block_size =
+          members_[g].holds_states ? largest_block : BlockSize(members_[g], page_bytes);
+      int64_t offset = page_bytes;  // the first cache begins a table
+      for (size_t value : members_[g].values) {
+        const int64_t size = BlockBytes(Spec(value), geometry_.dtype, block_size);
+        if (offset + size > page_bytes) {
+          layout.tables.push_back({.group = static_cast<int32_t>(g), .block_size = block_size});
+          offset = 0;
+        }
+        layout.caches[value] = {.table = static_cast<int32_t>(layout.tables.size()) - 1,
+                                .offset_bytes = offset};
+        offset += size;
+      }
+    }
+    return layout;
+  }
+
+  double BytesPerToken(const KvLayout& layout) const {
+    double bytes = 0;
+    for (const KvLayout::Table& table : layout.tables) {
+      const bool states = members_[static_cast<size_t>(table.group)].holds_states;
+      bytes += static_cast<double>(layout.page_bytes) / (states ? kTokensPerState : table.block_size);
+    }
+    return bytes;
+  }
+
+  const Program& program_;
+  const CacheGeometry geometry_;
+  std::vector<Members> members_;  // of each group
+};
+
+}  // namespace
+
+std::vector<int32_t> KvLayout::TableBlockSizes() const {
+  std::vector<int32_t> sizes;
+  for (const Table& table : tables) sizes.push_back(table.block_size);
+  return sizes;
+}
+
+StatusOr<KvLayout> PlanKvLayout(const Program& program, const CacheGeometry& geometry) {
+  KvLayout layout = Planner(program, geometry).Plan();
+  for (const KvLayout::Table& table : layout.tables) {
+    if (int64_t{geometry.num_blocks} * table.block_size <= std::numeric_limits<int32_t>::max()) {
+      continue;
+    }
+    return InvalidArgument(std::to_string(geometry.num_blocks) + " KV pages with blocks of " +
+                           std::to_string(table.block_size) +
+                           " tokens have more slots than 2^31 - 1; use fewer or smaller blocks");
+  }
+  return layout;
+}
+
+std::vector<step::KvGroupOptions> KvGroupsOf(const Program& program, const KvLayout& layout) {
+  std::vector<step::KvGroupOptions> groups;
+  for (const KvLayout::Table& table : layout.tables) {
+    const KvGroup& group = program.groups()[static_cast<size_t>(table.group)];
+    groups.push_back({.kind = group.kind,
+                      .block_size = table.block_size,
+                      .window_tokens = group.window_tokens});
+  }
+  return groups;
+}
+
+TensorView CacheView(const Value& cache, const KvLayout::Cache& place, const KvLayout& layout,
+                     std::byte* arena) {
+  TensorView view;
+  view.data = arena + place.offset_bytes;
+  view.dtype = TypeOf(cache.cache, layout.geometry.dtype);
+  view.shape[static_cast<size_t>(view.rank++)] = layout.geometry.num_blocks;
+  for (int64_t dim : BlockDims(cache.cache, layout.geometry.dtype,
+                               layout.BlockSizeOf(place))) {
+    view.shape[static_cast<size_t>(view.rank++)] = dim;
+  }
+  view.row_stride_bytes = layout.page_bytes;
+  return view;
+}
+
+}  // namespace pagemill::program

@@ -1,0 +1,80 @@
+// File: cc/program/kv/kv_layout.h
+// How the caches of a program lie in one arena of equal pages, which all KV groups share.
+//
+//   PM_ASSIGN_OR_RETURN(KvLayout layout, PlanKvLayout(program, {.num_blocks = 100}));
+//   const KvLayout::Cache& cache = layout.caches[id.value()];
+//   std::byte* block = arena + page * layout.page_bytes + cache.offset_bytes;
+//
+// A page holds a block of some layers of one group, one layer after the other. A group with more
+// layers than fit on a page has several tables, each with pages of its own for the same tokens:
+//
+//   group full,    3 layers   table 0, page 7: | layer 2 | layer 8 | layer 14 |
+//   group sliding, 6 layers   table 1, page 4: | layer 0 | layer 1 | layer 3  |
+//                             table 2, page 9: | layer 4 | layer 5 | layer 6  |
+//
+// So a block is always one page, and moves elsewhere in one copy. To the scheduler each table is a
+// KV group (step::KvGroupOptions).
+//
+// The size of a page and the tokens of each group's block are chosen so that the groups together
+// take the fewest bytes per token; of equal ones the smallest page, since prefixes are found in
+// multiples of every group's block. A group whose layers together are smaller than a page gets
+// larger blocks. States lie at the boundaries of the largest block.
+#ifndef PAGEMILL_CC_PROGRAM_KV_KV_LAYOUT_H_
+#define PAGEMILL_CC_PROGRAM_KV_KV_LAYOUT_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "cc/base/status.h"
+#include "cc/program/program.h"
+#include "cc/step/kv_group_options.h"
+#include "cc/tensor/dtype.h"
+#include "cc/tensor/tensor_view.h"
+
+namespace pagemill::program {
+
+// How much KV cache there is, and what `kv` stands for as a cache's dtype.
+struct CacheGeometry {
+  int32_t num_blocks = 1;          // pages of the arena, the null page included
+  int32_t block_size = 16;         // tokens of the smallest block
+  DType dtype = DType::kBF16;
+};
+
+struct KvLayout {
+  struct Table {
+    int32_t group = 0;       // index into Program::groups()
+    int32_t block_size = 0;  // tokens of a block: a multiple of the geometry's
+  };
+  struct Cache {
+    int32_t table = 0;         // index into `tables` and StepBatch::kv
+    int64_t offset_bytes = 0;  // in a page
+  };
+
+  CacheGeometry geometry;
+  int64_t page_bytes = 0;     // 0 if the program has no caches
+  std::vector<Table> tables;  // those of a group follow each other
+  std::vector<Cache> caches;  // of each value that is a cache; others have an empty one
+
+  int32_t BlockSizeOf(const Cache& cache) const {
+    return tables[static_cast<size_t>(cache.table)].block_size;
+  }
+  std::vector<int32_t> TableBlockSizes() const;  // tokens
+  int64_t arena_bytes() const { return page_bytes * geometry.num_blocks; }
+};
+
+// kInvalidArgument if slots (page * block size + offset) exceed int32.
+StatusOr<KvLayout> PlanKvLayout(const Program& program, const CacheGeometry& geometry);
+
+// What the scheduler has to know of each table, in order.
+std::vector<step::KvGroupOptions> KvGroupsOf(const Program& program, const KvLayout& layout);
+
+// The pages of one block of `cache`'s layer in every page of the arena, which begins at `arena`:
+//   kv      [pages, elements of a block] (docs/program_format.md, the KV cache page)
+//   latent  [pages, block_size, width]
+//   state   [pages, dims...]
+TensorView CacheView(const Value& cache, const KvLayout::Cache& place, const KvLayout& layout,
+                     std::byte* arena);
+
+}  // namespace pagemill::program
+
+#endif  // PAGEMILL_CC_PROGRAM_KV_KV_LAYOUT_H_

@@ -1,0 +1,46 @@
+// File: cc/sampling/draft_proposer.h
+// What guesses the next tokens of requests, for a step to verify: n-grams of the text
+// (ngram_proposer.h), a draft model.
+//
+//   proposer->Start(index, prompt_and_outputs);
+//   std::vector<int32_t> drafts;
+//   proposer->Propose(index, /*max_tokens=*/4, &drafts);
+//   ... the step verifies them and gives `tokens`: those it accepted, and one more ...
+//   proposer->Observe(index, tokens);
+//
+// A fake for tests: cc/sampling/testing/scripted_proposer.h.
+#ifndef PAGEMILL_CC_SAMPLING_DRAFT_PROPOSER_H_
+#define PAGEMILL_CC_SAMPLING_DRAFT_PROPOSER_H_
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "cc/step/request.h"
+
+namespace pagemill::sampling {
+
+// Obligations of an implementer:
+// 1. Start() makes `tokens` (the prompt and the outputs that exist) the text of the slot and
+//    forgets what the slot held. Without tokens the slot is free and holds no memory that grows
+//    with a text.
+// 2. Observe() appends to the text of a started slot. Proposed tokens are no part of it before they
+//    are observed.
+// 3. Propose() replaces *drafts by at most `max_tokens` tokens that may follow the text; none if it
+//    has no good guess. It changes nothing that another call can see.
+// 4. Proposals depend on the text of the slot and on nothing else. Any tokens may be proposed, also
+//    ones outside the vocabulary if the text has such: what cannot be sampled is not accepted.
+//
+// Thread safety: used by one thread at a time.
+class DraftProposer {
+ public:
+  virtual ~DraftProposer() = default;
+  virtual void Start(step::RequestIndex index, std::span<const int32_t> tokens) = 0;
+  virtual void Observe(step::RequestIndex index, std::span<const int32_t> tokens) = 0;
+  virtual void Propose(step::RequestIndex index, int32_t max_tokens,
+                       std::vector<int32_t>* drafts) = 0;
+};
+
+}  // namespace pagemill::sampling
+
+#endif  // PAGEMILL_CC_SAMPLING_DRAFT_PROPOSER_H_
