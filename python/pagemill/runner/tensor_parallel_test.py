@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import pytest
@@ -17,12 +17,12 @@ from pagemill.ops.program_text import from_text
 from pagemill.ops.shard import Part, Shard
 from pagemill.ops.table import reference
 from pagemill.ops.trace import Trace
+from pagemill.quantization.binder import WeightBinder
 from pagemill.runner import torch_executor
 from pagemill.runner.build import BuildOptions, BuiltModel, build
 from pagemill.runner.simple_batch import SimpleBatch
 from pagemill.runner.torch_executor import TorchExecutor, TorchOptions
 from pagemill.weights import ModelSource, WeightsError
-from pagemill.weights.binder import WeightBinder
 from pagemill.weights.location import TensorLocation
 
 CONFIG = {
@@ -197,7 +197,7 @@ class _BlockSource:
     """One matrix of 4 rows of two blocks of 32."""
 
     path = "model.gguf"
-    quantization = None
+    config: ClassVar[dict[str, Any]] = {}
 
     def has(self, name: str) -> bool:
         return bool(name)
@@ -208,12 +208,14 @@ class _BlockSource:
 
 def test_columns_are_whole_blocks():
     weights = WeightBinder(Trace(), cast(Any, _BlockSource()), Shard(1, 2))
-    part = weights.shard.part(64, weights.block_elements("w"))
-    weights.matrix("w", (4, 64), columns=part)
+    part = weights.shard.part(64, weights.block_elements("w.weight"))
+    weights.matrix("w.weight", (4, 64), columns=part)
     (entry,) = weights.trace.program.weights
     assert (entry.shape, entry.offset, entry.row_stride) == ((4, 32), 1034, 68)
-    with pytest.raises(WeightsError, match="columns 16 to 48 of w would cut a block of 32 elem"):
-        weights.matrix("w", (4, 64), columns=Part(16, 48, 64))
+    with pytest.raises(
+        WeightsError, match="columns 16 to 48 of w.weight would cut a block of 32 elem"
+    ):
+        weights.matrix("w.weight", (4, 64), columns=Part(16, 48, 64))
 
 
 def test_heads_that_would_cut_a_block_are_not_divided():
