@@ -159,7 +159,7 @@ def test_a_kv_head_is_on_several_ranks_if_there_are_fewer_than_ranks(rank: int, 
         assert shapes[f"{prefix}.{name}.weight.rows{4 * kv_head}-{4 * kv_head + 4}"] == (4, 64)
         assert shapes[f"{prefix}.{name}.bias.part{4 * kv_head}-{4 * kv_head + 4}"] == (4,)
     assert shapes[f"{prefix}.o_proj.weight.columns{16 * rank}-{16 * rank + 16}"] == (64, 16)
-    assert {cache.kv_heads for cache in program.caches} == {1}
+    assert {cache.dims[0] for cache in program.caches} == {1}
 
 
 def test_attention_that_cannot_be_divided_is_computed_by_every_rank(tmp_path: Path):
