@@ -53,7 +53,7 @@ std::optional<GreedyTail> GreedyTail::Find(const Program& program, int64_t max_r
 void GreedyTail::Run(size_t op, const ops::KernelRow& row, const ops::OpCall& call,
                      ops::KernelContext& context) {
   if (op == projection_) return RunProjection(row, call, context);
-  RunGather(call.outputs[0].shape[0], ops::GroupOf(*call.attributes, context));
+  RunGather(call, context);
 }
 
 void GreedyTail::RunProjection(const ops::KernelRow& row, const ops::OpCall& call,
@@ -67,8 +67,10 @@ void GreedyTail::RunProjection(const ops::KernelRow& row, const ops::OpCall& cal
   }
 }
 
-void GreedyTail::RunGather(int64_t rows, comm::Group* group) {
+void GreedyTail::RunGather(const ops::OpCall& call, ops::KernelContext& context) {
+  comm::Group* group = ops::GroupOf(*call.attributes, context);
   if (group == nullptr) return;
+  const int64_t rows = call.outputs[0].shape[0];
   // The group keeps the error; one that has ended does nothing.
   (void)group->AllGather(maxima_.data(), gathered_.data(), rows, widths_);
   const size_t ranks = widths_.size();

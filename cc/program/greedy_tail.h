@@ -19,7 +19,6 @@
 #include <span>
 #include <vector>
 
-#include "cc/comm/group.h"
 #include "cc/ops/batch_view.h"
 #include "cc/ops/op.h"
 #include "cc/ops/row_maxima.h"
@@ -52,7 +51,7 @@ class GreedyTail {
 
   void RunProjection(const ops::KernelRow& row, const ops::OpCall& call,
                      ops::KernelContext& context);
-  void RunGather(int64_t rows, comm::Group* group);
+  void RunGather(const ops::OpCall& call, ops::KernelContext& context);
 
   size_t projection_ = kNone;
   size_t gather_ = kNone;                  // where ranks divide the vocabulary
