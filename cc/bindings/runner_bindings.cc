@@ -66,11 +66,11 @@ void InitFromNative(RunnerHolder* self, nb::object executor, const RunnerLimits&
   NativeExecutor& native = nb::cast<NativeExecutor&>(executor);
   RequireFits(native.options(), limits);
   RequireTables(native.memory_plan().kv, limits);
-  comm::Communicator* group = native.group();
+  comm::Group* group = native.groups().at(comm::Axis::kTensor);
   std::unique_ptr<runner::LeadingExecutor> leading;
   if (group != nullptr) {
-    leading = std::make_unique<runner::LeadingExecutor>(&native, group, BoundsOf(native.options()),
-                                                        RankCpus(*group));
+    leading = std::make_unique<runner::LeadingExecutor>(
+        &native, group, BoundsOf(native.options()), RankCpus(group->rank(), group->num_ranks()));
   }
   // Pages of a group are on all its ranks; only this one's could be copied.
   step::PageStore* pages = leading == nullptr ? native.pages() : nullptr;

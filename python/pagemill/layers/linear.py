@@ -51,7 +51,7 @@ def row_parallel(
         weights.claim(f"{name}.bias")
     weight = weights.linear(name, (out, columns.total), columns=columns)
     y = _product(x, weight, vector, (out,))
-    return y if columns.whole else ops.all_reduce(y, ranks=weights.shard.ranks)
+    return y if columns.whole else ops.all_reduce(y, shard=weights.shard)
 
 
 def _product(
