@@ -22,6 +22,7 @@
 #include "cc/bindings/rank_cpus.h"
 #include "cc/bindings/status_error.h"
 #include "cc/bindings/target.h"
+#include "cc/comm/shared_memory_world.h"
 #include "cc/program/native_executor.h"
 #include "cc/program/program.h"
 #include "cc/tensor/to_float.h"
@@ -96,27 +97,26 @@ std::string KvFingerprint(const NativeExecutor& self) {
 
 // A rank's compute threads, and what they touch first, stay on its share of the CPUs.
 std::unique_ptr<NativeExecutor> CreateNative(const std::string& text, ExecutorOptions options,
-                                             std::shared_ptr<comm::Communicator> group) {
+                                             std::shared_ptr<comm::SharedMemoryWorld> world) {
   nb::gil_scoped_release release;  // maps files
   std::vector<int32_t> cpus;
-  if (group != nullptr) cpus = RankCpus(*group);
+  if (world != nullptr) cpus = RankCpus(world->rank(), world->num_ranks());
   // More ranks than cores: one thread each.
-  if (group != nullptr && cpus.empty() && options.num_threads == 0) options.num_threads = 1;
+  if (world != nullptr && cpus.empty() && options.num_threads == 0) options.num_threads = 1;
   const device::ScopedAffinity pinned(cpus);
   program::Target target = CpuTarget();
-  target.group = std::move(group);
+  if (world != nullptr) target.groups = world->groups();
   return ValueOrThrow(NativeExecutor::Create(ValueOrThrow(Program::Parse(text)), target, options));
 }
 
 void BindNativeExecutor(nb::module_& m) {
   nb::class_<NativeExecutor>(m, "NativeExecutor")
       .def(nb::new_(&CreateNative), nb::arg("text"), nb::arg("options"),
-           nb::arg("group").none() = nb::none())
+           nb::arg("world").none() = nb::none())
       .def("__call__", &Execute, nb::arg("batch"))
-      .def_prop_ro("table_block_sizes",
-                   [](const NativeExecutor& self) {
-                     return self.memory_plan().kv.TableBlockSizes();
-                   })
+      .def_prop_ro(
+          "table_block_sizes",
+          [](const NativeExecutor& self) { return self.memory_plan().kv.TableBlockSizes(); })
       .def_prop_ro("memory_plan", &NativeExecutor::memory_plan)
       .def_prop_ro("packed_from_cache",
                    [](const NativeExecutor& self) { return self.packed_weights().from_cache(); })

@@ -10,53 +10,66 @@
 #include "cc/bindings/bindings.h"
 #include "cc/bindings/rank_cpus.h"
 #include "cc/bindings/status_error.h"
-#include "cc/comm/communicator.h"
+#include "cc/comm/shared_memory_world.h"
 #include "cc/program/native_executor.h"
 #include "cc/runner/rank_steps.h"
 
 namespace pagemill::bindings {
 
 namespace nb = nanobind;
-using comm::Communicator;
+using comm::SharedMemoryWorld;
 using comm::SharedSegment;
 using program::NativeExecutor;
 
 namespace {
 
-std::shared_ptr<Communicator> Join(std::shared_ptr<SharedSegment> segment, int32_t rank,
-                                   int32_t spin_us) {
-  return ValueOrThrow(Communicator::Join(std::move(segment), rank, {.spin_us = spin_us}));
+std::shared_ptr<SharedMemoryWorld> Join(std::shared_ptr<SharedSegment> segment, int32_t rank,
+                                        int32_t spin_us) {
+  return ValueOrThrow(SharedMemoryWorld::Join(std::move(segment), rank, {.spin_us = spin_us}));
 }
 
-void FollowSteps(NativeExecutor& executor, Communicator& group) {
+void FollowSteps(NativeExecutor& executor, SharedMemoryWorld& world) {
+  comm::Group* group = executor.groups().at(comm::Axis::kTensor);
+  if (group == nullptr) ThrowIfError(InvalidArgument("this rank is alone: no rank leads it"));
   Status status;
   {
     nb::gil_scoped_release release;
-    device::PinThisThread(RankCpus(group));
-    status = runner::FollowSteps(&executor, group, BoundsOf(executor.options()));
+    device::PinThisThread(RankCpus(world.rank(), world.num_ranks()));
+    status = runner::FollowSteps(&executor, *group, BoundsOf(executor.options()));
   }
   ThrowIfError(std::move(status));
+}
+
+// All ranks have come here.
+Status Meet(SharedMemoryWorld& world) {
+  for (const comm::Axis axis : comm::kAxes) {
+    comm::Group* group = world.groups().at(axis);
+    float nothing = 0;
+    if (group == nullptr) continue;
+    PM_RETURN_IF_ERROR(group->AllReduce(DType::kF32, &nothing, &nothing, 1));
+  }
+  return OkStatus();
 }
 
 }  // namespace
 
 void BindRanks(nb::module_& m) {
   nb::class_<SharedSegment>(m, "SharedSegment")
-      .def(nb::new_([](int32_t num_ranks) {
-             return ValueOrThrow(SharedSegment::Create({.num_ranks = num_ranks}));
+      .def(nb::new_([](int32_t tensor) {
+             return ValueOrThrow(SharedSegment::Create({.topology = {.tensor = tensor}}));
            }),
-           nb::arg("num_ranks"))
+           nb::arg("tensor"))
       .def_static(
           "open", [](int fd) { return ValueOrThrow(SharedSegment::Open(fd)); }, nb::arg("fd"))
       .def_prop_ro("fd", &SharedSegment::fd);
-  nb::class_<Communicator>(m, "Communicator")
+  nb::class_<SharedMemoryWorld>(m, "World")
       .def(nb::new_(&Join), nb::arg("segment"), nb::arg("rank"), nb::kw_only(),
            nb::arg("spin_us") = 100)
-      .def_prop_ro("rank", &Communicator::rank)
-      .def_prop_ro("num_ranks", &Communicator::num_ranks)
+      .def_prop_ro("rank", &SharedMemoryWorld::rank)
+      .def_prop_ro("num_ranks", &SharedMemoryWorld::num_ranks)
       .def(
           "wait_for_all",
-          [](Communicator& self, double limit_s) {
+          [](SharedMemoryWorld& self, double limit_s) {
             Status status;
             {
               nb::gil_scoped_release release;
@@ -67,17 +80,16 @@ void BindRanks(nb::module_& m) {
           },
           nb::arg("limit_s"))
       .def("meet",
-           [](Communicator& self) {
-             float nothing = 0;
+           [](SharedMemoryWorld& self) {
              Status status;
              {
                nb::gil_scoped_release release;
-               status = self.AllReduce({&nothing, 1}, {&nothing, 1});
+               status = Meet(self);
              }
              ThrowIfError(std::move(status));
            })
-      .def("leave", &Communicator::Leave);
-  m.def("follow_steps", &FollowSteps, nb::arg("executor"), nb::arg("group"));
+      .def("leave", &SharedMemoryWorld::Leave);
+  m.def("follow_steps", &FollowSteps, nb::arg("executor"), nb::arg("world"));
 }
 
 }  // namespace pagemill::bindings

@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "cc/comm/communicator.h"
 #include "cc/device/core_count.h"
 #include "cc/device/cpu_share.h"
 #include "cc/program/executor_options.h"
@@ -16,8 +15,8 @@
 namespace pagemill::bindings {
 
 // Empty where there are more ranks than cores: they share all of them.
-inline std::vector<int32_t> RankCpus(const comm::Communicator& group) {
-  return device::CpuShare(device::AllowedCpus(), group.rank(), group.num_ranks());
+inline std::vector<int32_t> RankCpus(int32_t rank, int32_t num_ranks) {
+  return device::CpuShare(device::AllowedCpus(), rank, num_ranks);
 }
 
 inline runner::StepBounds BoundsOf(const program::ExecutorOptions& options) {

@@ -50,27 +50,33 @@ void RequireFits(const program::ExecutorOptions& options, const RunnerLimits& li
   }
 }
 
-// With the KV groups that the executor's program has.
-RunnerLimits WithGroupsOf(const NativeExecutor& executor, RunnerLimits limits) {
-  limits.kv_groups = KvGroupsOf(executor.program(), executor.memory_plan().kv);
-  return limits;
+// A plan has the block tables that the executor's layout has. Their kinds may differ: a group that
+// keeps more than its layers read is allowed.
+void RequireTables(const program::KvLayout& layout, const RunnerLimits& limits) {
+  std::vector<int32_t> block_sizes;
+  for (const KvGroupOptions& group : limits.kv_groups) {
+    block_sizes.push_back(group.block_size > 0 ? group.block_size : limits.block_size);
+  }
+  if (block_sizes == layout.TableBlockSizes()) return;
+  ThrowIfError(InvalidArgument(
+      "RunnerLimits.kv_groups are not those of the executor's program; kv_groups() makes them"));
 }
 
 void InitFromNative(RunnerHolder* self, nb::object executor, const RunnerLimits& limits) {
   NativeExecutor& native = nb::cast<NativeExecutor&>(executor);
   RequireFits(native.options(), limits);
-  comm::Communicator* group = native.group();
+  RequireTables(native.memory_plan().kv, limits);
+  comm::Group* group = native.groups().at(comm::Axis::kTensor);
   std::unique_ptr<runner::LeadingExecutor> leading;
   if (group != nullptr) {
-    leading = std::make_unique<runner::LeadingExecutor>(&native, group, BoundsOf(native.options()),
-                                                        RankCpus(*group));
+    leading = std::make_unique<runner::LeadingExecutor>(
+        &native, group, BoundsOf(native.options()), RankCpus(group->rank(), group->num_ranks()));
   }
   // Pages of a group are on all its ranks; only this one's could be copied.
   step::PageStore* pages = leading == nullptr ? native.pages() : nullptr;
   program::Executor* steps = &native;
   if (leading != nullptr) steps = leading.get();
-  auto runner = ValueOrThrow(ModelRunner::Create(steps, native.thread_pool(),
-                                                 WithGroupsOf(native, limits), pages));
+  auto runner = ValueOrThrow(ModelRunner::Create(steps, native.thread_pool(), limits, pages));
   new (self) RunnerHolder{std::move(executor), &native, std::move(leading), std::move(runner)};
 }
 

@@ -1,5 +1,5 @@
 // File: cc/comm/process_watch.h
-// Sees that a process has ended, be it a child of this one or not.
+// Sees that a process has ended, whether it is a child of this one or not.
 //
 //   ProcessWatch peer(process_id);
 //   if (peer.HasEnded()) ...

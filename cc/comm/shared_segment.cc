@@ -13,24 +13,65 @@
 namespace pagemill::comm {
 namespace {
 
-constexpr uint64_t kMagic = 0x31706f6772676d70;  // changes with the layout
+constexpr uint64_t kMagic = 0x32706f6772676d70;  // changes with the layout
 constexpr int64_t kMaxSlotBytes = int64_t{64} << 20;
+constexpr int64_t kPage = 4096;
 
+// Then come the states of all ranks, the lanes of all ranks and, from a page on, their slots.
 struct alignas(64) SegmentHeader {
   uint64_t magic = kMagic;
-  int64_t num_ranks = 0;
+  int64_t data = 0;
+  int64_t pipeline = 0;
+  int64_t tensor = 0;
   int64_t slot_bytes = 0;
 };
 
-int64_t SlotsOffset(const GroupOptions& options) {
-  constexpr int64_t kPage = 4096;
-  const int64_t states = static_cast<int64_t>(sizeof(SegmentHeader)) +
-                         options.num_ranks * static_cast<int64_t>(sizeof(RankState));
-  return (states + kPage - 1) / kPage * kPage;
+// Of one rank along one axis. An axis of one member has none.
+int64_t NumLanes(const Topology& topology, Axis axis) {
+  const int64_t members = topology.Size(axis);
+  return members > 1 ? 1 + 2 * members : 0;
 }
 
-int64_t SegmentBytes(const GroupOptions& options) {
-  return SlotsOffset(options) + 2 * options.num_ranks * options.slot_bytes;
+int64_t NumLanesWithSlots(const Topology& topology, Axis axis) {
+  const int64_t members = topology.Size(axis);
+  return members > 1 ? 1 + members : 0;
+}
+
+// How many a rank has along the axes before `end`.
+template <typename Count>
+int64_t SumBefore(const Topology& topology, size_t end, const Count& count) {
+  int64_t sum = 0;
+  for (size_t i = 0; i < end; ++i) sum += count(topology, kAxes[i]);
+  return sum;
+}
+
+// Where a rank's lane `index` of an axis comes among the lanes of all ranks.
+template <typename Count>
+int64_t Place(const Topology& topology, int32_t rank, Axis axis, LaneIndex index,
+              const Count& count) {
+  return rank * SumBefore(topology, kAxes.size(), count) +
+         SumBefore(topology, static_cast<size_t>(axis), count) + index.value;
+}
+
+int64_t LanesOffset(const Topology& topology) {
+  return static_cast<int64_t>(sizeof(SegmentHeader)) +
+         topology.num_ranks() * static_cast<int64_t>(sizeof(RankState));
+}
+
+int64_t NumLanesOfAll(const Topology& topology) {
+  return topology.num_ranks() * SumBefore(topology, kAxes.size(), NumLanes);
+}
+
+int64_t SlotsOffset(const Topology& topology) {
+  const int64_t end =
+      LanesOffset(topology) + NumLanesOfAll(topology) * static_cast<int64_t>(sizeof(Lane));
+  return (end + kPage - 1) / kPage * kPage;
+}
+
+int64_t SegmentBytes(const SegmentOptions& options) {
+  const Topology& topology = options.topology;
+  const int64_t lanes = topology.num_ranks() * SumBefore(topology, kAxes.size(), NumLanesWithSlots);
+  return SlotsOffset(topology) + 2 * lanes * options.slot_bytes;
 }
 
 StatusOr<std::byte*> Map(int fd, int64_t bytes) {
@@ -44,11 +85,8 @@ StatusOr<std::byte*> Map(int fd, int64_t bytes) {
 
 }  // namespace
 
-Status GroupOptions::Validate() const {
-  if (num_ranks < 1 || num_ranks > kMaxRanks) {
-    return InvalidArgument("num_ranks is " + std::to_string(num_ranks) + "; it must be from 1 to " +
-                           std::to_string(kMaxRanks));
-  }
+Status SegmentOptions::Validate() const {
+  PM_RETURN_IF_ERROR(topology.Validate());
   if (slot_bytes < 64 || slot_bytes > kMaxSlotBytes || slot_bytes % 64 != 0) {
     return InvalidArgument("slot_bytes is " + std::to_string(slot_bytes) +
                            "; it must be a multiple of 64 from 64 to " +
@@ -57,7 +95,7 @@ Status GroupOptions::Validate() const {
   return OkStatus();
 }
 
-StatusOr<std::shared_ptr<SharedSegment>> SharedSegment::Create(const GroupOptions& options) {
+StatusOr<std::shared_ptr<SharedSegment>> SharedSegment::Create(const SegmentOptions& options) {
   PM_RETURN_IF_ERROR(options.Validate());
   const int64_t bytes = SegmentBytes(options);
   const int fd = memfd_create("pagemill-group", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -74,9 +112,15 @@ StatusOr<std::shared_ptr<SharedSegment>> SharedSegment::Create(const GroupOption
     close(fd);
     return base.status();
   }
-  new (*base) SegmentHeader{.num_ranks = options.num_ranks, .slot_bytes = options.slot_bytes};
+  const Topology& topology = options.topology;
+  new (*base) SegmentHeader{.data = topology.data,
+                            .pipeline = topology.pipeline,
+                            .tensor = topology.tensor,
+                            .slot_bytes = options.slot_bytes};
   std::shared_ptr<SharedSegment> segment(new SharedSegment(fd, *base, options));
-  for (int32_t r = 0; r < options.num_ranks; ++r) new (&segment->state(r)) RankState;
+  for (int32_t r = 0; r < topology.num_ranks(); ++r) new (&segment->state(r)) RankState;
+  Lane* lanes = reinterpret_cast<Lane*>(*base + LanesOffset(topology));
+  for (int64_t i = 0; i < NumLanesOfAll(topology); ++i) new (lanes + i) Lane;
   return segment;
 }
 
@@ -88,8 +132,10 @@ StatusOr<std::shared_ptr<SharedSegment>> SharedSegment::Open(int fd) {
   }
   SegmentHeader header;
   const bool whole = pread(fd, &header, sizeof(header), 0) == sizeof(header);
-  const GroupOptions options = {.num_ranks = static_cast<int32_t>(header.num_ranks),
-                                .slot_bytes = header.slot_bytes};
+  const SegmentOptions options = {.topology = {.data = static_cast<int32_t>(header.data),
+                                               .pipeline = static_cast<int32_t>(header.pipeline),
+                                               .tensor = static_cast<int32_t>(header.tensor)},
+                                  .slot_bytes = header.slot_bytes};
   if (!whole || header.magic != kMagic || !options.Validate().ok() ||
       status.st_size != SegmentBytes(options)) {
     return InvalidArgument(name + " is no shared segment of this version of Pagemill");
@@ -107,8 +153,14 @@ RankState& SharedSegment::state(int32_t rank) const {
   return reinterpret_cast<RankState*>(base_ + sizeof(SegmentHeader))[rank];
 }
 
-std::byte* SharedSegment::slot(int32_t rank, uint32_t parity) const {
-  return base_ + SlotsOffset(options_) + (2 * int64_t{rank} + (parity & 1)) * options_.slot_bytes;
+Lane& SharedSegment::lane(int32_t rank, Axis axis, LaneIndex index) const {
+  Lane* lanes = reinterpret_cast<Lane*>(base_ + LanesOffset(options_.topology));
+  return lanes[Place(options_.topology, rank, axis, index, NumLanes)];
+}
+
+std::byte* SharedSegment::slots(int32_t rank, Axis axis, LaneIndex index) const {
+  const int64_t place = Place(options_.topology, rank, axis, index, NumLanesWithSlots);
+  return base_ + SlotsOffset(options_.topology) + 2 * place * options_.slot_bytes;
 }
 
 }  // namespace pagemill::comm

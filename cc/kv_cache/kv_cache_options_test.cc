@@ -37,5 +37,20 @@ TEST(KvCacheOptions, RefusalsNameTheField) {
   EXPECT_NE(message(options).find("max_pinned_blocks"), std::string::npos);
 }
 
+TEST(KvCacheOptionsTest, CountsThePagesThatARequestHoldsAtMost) {
+  KvCacheOptions options = {.num_blocks = 2};
+  options.groups = {{.kind = "full"},
+                    {.kind = "sliding_window", .pages_per_block = 2, .window_tokens = 64}};
+  EXPECT_EQ(options.MaxPagesOfRequest(40), 3 + 2 * 3);
+  // The bound of steps is not known: a request may fill all of its blocks at once.
+  EXPECT_EQ(options.MaxPagesOfRequest(4096), 256 + 2 * 256);
+  options.max_step_tokens = 128;
+  options.max_steps_in_flight = 1;
+  // 63 tokens before the step, its 128, and a block that is not full: 207 tokens, anywhere in 14.
+  EXPECT_EQ(options.MaxPagesOfRequest(4096), 256 + 2 * 14);
+  options.groups.clear();
+  EXPECT_EQ(options.MaxPagesOfRequest(4096), 0);
+}
+
 }  // namespace
 }  // namespace pagemill::kv_cache

@@ -2,19 +2,22 @@
 
 #include <thread>
 
-#include "cc/comm/communicator.h"
+#include "cc/comm/group.h"
+#include "cc/comm/shared_memory_world.h"
 #include "cc/device/thread_pool.h"
 
 namespace pagemill::ops::conformance {
 namespace {
 
-void RunRank(const KernelRow& row, comm::Communicator* group, GroupPart& part) {
+void RunRank(const KernelRow& row, const comm::Groups& groups, GroupPart& part) {
   const TensorView inputs[] = {part.x.view()}, outputs[] = {part.y.view()};
+  const comm::Group* group = groups.at(comm::Axis::kData);
   Attributes attributes;
-  attributes.Set("ranks", group->num_ranks());
-  attributes.Set("rank", group->rank());
+  attributes.Set("axis", static_cast<double>(comm::Axis::kData));
+  attributes.Set("ranks", group == nullptr ? 1 : group->num_ranks());
+  attributes.Set("rank", group == nullptr ? 0 : group->rank());
   device::ThreadPool pool({.num_threads = 1});
-  KernelContext context = {.pool = &pool, .workspace = {}, .group = group};
+  KernelContext context = {.pool = &pool, .workspace = {}, .groups = &groups};
   row.run({.inputs = inputs, .outputs = outputs, .attributes = &attributes}, context);
 }
 
@@ -28,13 +31,14 @@ TestTensorOptions GroupTensorOptions(bool odd) {
 void CheckGroup(const KernelRow& row, std::vector<GroupPart>& parts,
                 const std::vector<float>& expected) {
   const int32_t ranks = static_cast<int32_t>(parts.size());
-  const auto segment = *comm::SharedSegment::Create({.num_ranks = ranks, .slot_bytes = 256});
+  const auto segment =
+      *comm::SharedSegment::Create({.topology = {.data = ranks}, .slot_bytes = 256});
   std::vector<std::thread> threads;
   for (int32_t r = 0; r < ranks; ++r) {
     threads.emplace_back([&, r] {
-      const auto group = *comm::Communicator::Join(segment, r);
-      RunRank(row, group.get(), parts[static_cast<size_t>(r)]);
-      EXPECT_TRUE(group->status().ok()) << group->status().ToString();
+      const comm::Groups groups = (*comm::SharedMemoryWorld::Join(segment, r))->groups();
+      RunRank(row, groups, parts[static_cast<size_t>(r)]);
+      EXPECT_TRUE(groups.status().ok()) << groups.status().ToString();
     });
   }
   for (std::thread& thread : threads) thread.join();

@@ -24,7 +24,7 @@
 #include "cc/tensor/tensor_view.h"
 
 namespace pagemill::comm {
-class Communicator;
+class Groups;
 }  // namespace pagemill::comm
 
 namespace pagemill::ops {
@@ -58,7 +58,7 @@ struct OpCall {
 struct KernelContext {
   device::ThreadPool* pool = nullptr;
   std::span<std::byte> workspace;  // at least workspace_bytes() of the chosen row, 64-byte aligned
-  comm::Communicator* group = nullptr;  // of collectives; null for a group of one
+  const comm::Groups* groups = nullptr;  // of collectives; null: this rank is alone
 };
 
 // What a kernel keeps of activations, from the finest to the coarsest.

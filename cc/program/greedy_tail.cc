@@ -2,15 +2,11 @@
 
 #include <algorithm>
 
-#include "cc/comm/communicator.h"
 #include "cc/ops/all_gather/all_gather.h"
+#include "cc/ops/collective.h"
 
 namespace pagemill::program {
 namespace {
-
-// A maximum is gathered as if it were this many floats.
-constexpr int64_t kFloatsOfMaximum = 2;
-static_assert(sizeof(ops::RowMaximum) == kFloatsOfMaximum * sizeof(float));
 
 // The op that writes `id`, which some op does.
 size_t WriterOf(const Program& program, ValueId id) {
@@ -42,7 +38,7 @@ std::optional<GreedyTail> GreedyTail::Find(const Program& program, int64_t max_r
   if (last.name == "all_gather") {
     const int64_t ranks = last.attributes.GetInt("ranks", 1);
     tail.first_column_ = ops::GatherBegin(tail.columns_, last.attributes.GetInt("rank", 0), ranks);
-    tail.widths_.assign(static_cast<size_t>(ranks), kFloatsOfMaximum);
+    tail.widths_.assign(static_cast<size_t>(ranks), sizeof(ops::RowMaximum));
     tail.gathered_.resize(static_cast<size_t>(max_rows * ranks));
     tail.gather_ = tail.projection_;
     if (CountReaders(program, last.inputs[0]) > 1) return std::nullopt;
@@ -57,7 +53,7 @@ std::optional<GreedyTail> GreedyTail::Find(const Program& program, int64_t max_r
 void GreedyTail::Run(size_t op, const ops::KernelRow& row, const ops::OpCall& call,
                      ops::KernelContext& context) {
   if (op == projection_) return RunProjection(row, call, context);
-  RunGather(call.outputs[0].shape[0], context.group);
+  RunGather(call, context);
 }
 
 void GreedyTail::RunProjection(const ops::KernelRow& row, const ops::OpCall& call,
@@ -71,11 +67,12 @@ void GreedyTail::RunProjection(const ops::KernelRow& row, const ops::OpCall& cal
   }
 }
 
-void GreedyTail::RunGather(int64_t rows, comm::Communicator* group) {
+void GreedyTail::RunGather(const ops::OpCall& call, ops::KernelContext& context) {
+  comm::Group* group = ops::GroupOf(*call.attributes, context);
   if (group == nullptr) return;
-  // The communicator keeps the error; a group that has ended does nothing.
-  (void)group->AllGather(reinterpret_cast<const float*>(maxima_.data()),
-                         reinterpret_cast<float*>(gathered_.data()), rows, widths_);
+  const int64_t rows = call.outputs[0].shape[0];
+  // The group keeps the error; one that has ended does nothing.
+  (void)group->AllGather(maxima_.data(), gathered_.data(), rows, widths_);
   const size_t ranks = widths_.size();
   for (size_t i = 0; i < static_cast<size_t>(rows); ++i) {
     maxima_[i] = {};

@@ -51,13 +51,13 @@ class GreedyTail {
 
   void RunProjection(const ops::KernelRow& row, const ops::OpCall& call,
                      ops::KernelContext& context);
-  void RunGather(int64_t rows, comm::Communicator* group);
+  void RunGather(const ops::OpCall& call, ops::KernelContext& context);
 
   size_t projection_ = kNone;
   size_t gather_ = kNone;                  // where ranks divide the vocabulary
   int64_t columns_ = 0;                    // of logits
   int64_t first_column_ = 0;               // of this rank
-  std::vector<int64_t> widths_;            // of what each rank gives to the gathering, in floats
+  std::vector<int64_t> widths_;            // of what each rank gives to the gathering, in bytes
   std::vector<ops::RowMaximum> maxima_;    // [max_rows]
   std::vector<ops::RowMaximum> gathered_;  // [max_rows, ranks]
 };

@@ -4,12 +4,14 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <functional>
 #include <random>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "cc/comm/communicator.h"
+#include "cc/comm/shared_memory_world.h"
+#include "cc/comm/testing/fake_group.h"
 #include "cc/program/native_executor.h"
 #include "cc/program/testing/batch_builder.h"
 
@@ -48,10 +50,11 @@ std::string TextOfRank(int64_t rank, int64_t ranks) {
          number(inner) + " 0 " + number(down + 4 * begin) +
          (ranks > 1 ? " " + number(4 * kInner) : "") + "\nweight head f32 " + number(rows) + "," +
          number(kHidden) + " 0 " + number(head + 4 * first * kHidden) +
-         "\ninput token_ids i32 tokens\ninput logits_rows i32 logits_rows\n" + "value x f32 tokens," + number(kHidden) +
-         "\nvalue h f32 tokens," + number(inner) + "\nvalue d f32 tokens," + number(kHidden) +
-         "\nvalue y f32 tokens," + number(kHidden) + "\nvalue s f32 logits_rows," + number(kHidden) +
-         "\nvalue p f32 logits_rows," + number(rows) + "\nvalue logits f32 logits_rows," + number(kVocab) +
+         "\ninput token_ids i32 tokens\ninput logits_rows i32 logits_rows\n" +
+         "value x f32 tokens," + number(kHidden) + "\nvalue h f32 tokens," + number(inner) +
+         "\nvalue d f32 tokens," + number(kHidden) + "\nvalue y f32 tokens," + number(kHidden) +
+         "\nvalue s f32 logits_rows," + number(kHidden) + "\nvalue p f32 logits_rows," +
+         number(rows) + "\nvalue logits f32 logits_rows," + number(kVocab) +
          "\nop embedding token_ids,embed -> x\nop linear x,up -> h\n" +
          "op linear h,down -> d\nop all_reduce d -> y" + group +
          "\nop select_rows y,logits_rows -> s\nop linear s,head -> p\nop all_gather p -> logits" +
@@ -60,26 +63,38 @@ std::string TextOfRank(int64_t rank, int64_t ranks) {
 }
 
 StatusOr<std::unique_ptr<NativeExecutor>> MakeExecutor(const std::string& text,
-                                                       std::shared_ptr<comm::Communicator> group) {
+                                                       comm::Groups groups) {
   PM_ASSIGN_OR_RETURN(Program program, Program::Parse(text));
   EXPECT_EQ(program.ToText(), text);
   const Target target = {.ops = ops::CpuOps(),
                          .capabilities = device::DetectCapabilities(),
-                         .group = std::move(group)};
+                         .groups = std::move(groups)};
   ExecutorOptions options;
   options.num_threads = 1;
   options.max_num_tokens = 8;
   return NativeExecutor::Create(std::move(program), target, options);
 }
 
-StatusOr<std::vector<float>> RunSteps(NativeExecutor& executor) {
-  testing::BatchBuilder arrays(std::vector<int32_t>{}, 0);
-  arrays.Add(0, 0, {1, 5, 9});
-  arrays.Add(1, 0, {10});
+StatusOr<std::vector<float>> RunStep(NativeExecutor& executor, const testing::BatchBuilder& step) {
   ExecutorOutput output;
-  PM_RETURN_IF_ERROR(executor.Execute(arrays.view(), &output));
+  const ops::StepBatch batch = step.view();
+  PM_RETURN_IF_ERROR(executor.Execute(batch, &output));
   const auto* logits = output.logits().Data<const float>();
-  return std::vector<float>(logits, logits + 2 * kVocab);
+  EXPECT_EQ(output.logits().shape[0], batch.num_logits_rows);
+  return std::vector<float>(logits, logits + batch.num_logits_rows * kVocab);
+}
+
+testing::BatchBuilder EmptyStep() { return testing::BatchBuilder(std::vector<int32_t>{}, 0); }
+
+testing::BatchBuilder TwoRequests() {
+  testing::BatchBuilder step = EmptyStep();
+  step.Add(0, 0, {1, 5, 9});
+  step.Add(1, 0, {10});
+  return step;
+}
+
+StatusOr<std::vector<float>> RunSteps(NativeExecutor& executor) {
+  return RunStep(executor, TwoRequests());
 }
 
 // The same step's maxima of the first `columns` logits.
@@ -95,78 +110,139 @@ StatusOr<std::vector<ops::RowMaximum>> RunGreedySteps(NativeExecutor& executor, 
 }
 
 std::vector<float> Whole() {
-  const auto executor = MakeExecutor(TextOfRank(0, 1), nullptr);
+  const auto executor = MakeExecutor(TextOfRank(0, 1), {});
   EXPECT_TRUE(executor.ok()) << executor.status().ToString();
   return *RunSteps(**executor);
+}
+
+// Runs `body` on a thread for each rank of `topology`, with its part of the program. No rank leaves
+// before all have run it.
+void RunRanks(const comm::Topology& topology,
+              const std::function<void(NativeExecutor&, comm::SharedMemoryWorld&)>& body) {
+  const auto segment = *comm::SharedSegment::Create({.topology = topology});
+  std::vector<std::shared_ptr<comm::SharedMemoryWorld>> worlds;
+  for (int32_t r = 0; r < topology.num_ranks(); ++r) {
+    worlds.push_back(*comm::SharedMemoryWorld::Join(segment, r));
+  }
+  std::vector<std::thread> threads;
+  for (const auto& world : worlds) {
+    threads.emplace_back([&body, world = world.get()] {
+      const comm::Groups groups = world->groups();
+      const comm::Group& tensor = *groups.at(comm::Axis::kTensor);
+      const auto executor = MakeExecutor(TextOfRank(tensor.rank(), tensor.num_ranks()), groups);
+      EXPECT_TRUE(executor.ok()) << executor.status().ToString();
+      if (executor.ok()) body(**executor, *world);
+      if (::testing::Test::HasFailure()) world->Leave();  // its peers wait no longer
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
 }
 
 TEST(GroupTest, RanksOfADividedProgramComputeWhatTheWholeOneDoes) {
   const std::vector<float> expected = Whole();
   for (const int32_t ranks : {2, 3, 4}) {
-    const auto segment = *comm::SharedSegment::Create({.num_ranks = ranks});
-    std::vector<std::vector<float>> results(static_cast<size_t>(ranks));
-    std::vector<std::thread> threads;
-    for (int32_t r = 0; r < ranks; ++r) {
-      threads.emplace_back([&, r] {
-        const std::shared_ptr<comm::Communicator> group = *comm::Communicator::Join(segment, r);
-        const auto executor = MakeExecutor(TextOfRank(r, ranks), group);
-        ASSERT_TRUE(executor.ok()) << executor.status().ToString();
-        for (int step = 0; step < 3; ++step)
-          results[static_cast<size_t>(r)] = *RunSteps(**executor);
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
-    for (const std::vector<float>& result : results) EXPECT_EQ(result, expected);
+    RunRanks({.tensor = ranks}, [&](NativeExecutor& executor, comm::SharedMemoryWorld&) {
+      for (int step = 0; step < 3; ++step) EXPECT_EQ(*RunSteps(executor), expected);
+    });
   }
 }
 
 TEST(GroupTest, RanksGatherTheMaximaOfGreedySteps) {
   const std::vector<float> logits = Whole();
   for (const int32_t ranks : {2, 3, 4}) {
-    const auto segment = *comm::SharedSegment::Create({.num_ranks = ranks});
-    std::vector<std::thread> threads;
-    for (int32_t r = 0; r < ranks; ++r) {
-      threads.emplace_back([&, r] {
-        const std::shared_ptr<comm::Communicator> group = *comm::Communicator::Join(segment, r);
-        const auto executor = *MakeExecutor(TextOfRank(r, ranks), group);
-        // All columns; without the last ones, which are padding; so few that some ranks have none.
-        for (const int32_t columns : {int32_t{kVocab}, 7, 2, 1}) {
-          const auto maxima = *RunGreedySteps(*executor, columns);
-          ASSERT_EQ(maxima.size(), 2u);
-          for (size_t row = 0; row < 2; ++row) {
-            const auto begin = logits.begin() + static_cast<std::ptrdiff_t>(row * kVocab);
-            const auto largest = std::max_element(begin, begin + columns);
-            EXPECT_EQ(maxima[row].column, largest - begin) << columns << " of rank " << r;
-            EXPECT_EQ(maxima[row].logit, *largest);
-          }
+    RunRanks({.tensor = ranks}, [&](NativeExecutor& executor, comm::SharedMemoryWorld& world) {
+      // All columns; without the last ones, which are padding; so few that some ranks have none.
+      for (const int32_t columns : {int32_t{kVocab}, 7, 2, 1}) {
+        const auto maxima = *RunGreedySteps(executor, columns);
+        ASSERT_EQ(maxima.size(), 2u);
+        for (size_t row = 0; row < 2; ++row) {
+          const auto begin = logits.begin() + static_cast<std::ptrdiff_t>(row * kVocab);
+          const auto largest = std::max_element(begin, begin + columns);
+          EXPECT_EQ(maxima[row].column, largest - begin) << columns << " of rank " << world.rank();
+          EXPECT_EQ(maxima[row].logit, *largest);
         }
-        EXPECT_EQ(*RunSteps(*executor), logits) << "and logits again";
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
+      }
+      EXPECT_EQ(*RunSteps(executor), logits) << "and logits again";
+    });
   }
 }
 
+// A step without tokens runs the program's collectives, of 0 rows.
+TEST(GroupTest, AnEmptyBatchIsAStep) {
+  const std::vector<float> expected = Whole();
+  RunRanks({.tensor = 2}, [&](NativeExecutor& executor, comm::SharedMemoryWorld&) {
+    for (int step = 0; step < 3; ++step) {
+      EXPECT_EQ(*RunStep(executor, EmptyStep()), std::vector<float>());
+      EXPECT_EQ(*RunSteps(executor), expected);
+      const testing::BatchBuilder empty = EmptyStep();
+      ops::StepBatch greedy = empty.view();
+      greedy.argmax_columns = kVocab;
+      ExecutorOutput output;
+      EXPECT_TRUE(executor.Execute(greedy, &output).ok());
+      EXPECT_TRUE(output.maxima.empty());
+    }
+  });
+  const auto tensor = std::make_shared<comm::testing::FakeGroup>(0, 2);
+  comm::Groups groups;
+  groups.Set(comm::Axis::kTensor, tensor);
+  const auto executor = MakeExecutor(TextOfRank(0, 2), groups);
+  ASSERT_TRUE(executor.ok()) << executor.status().ToString();
+  EXPECT_TRUE(RunStep(**executor, EmptyStep()).ok());
+  ASSERT_EQ(tensor->calls().size(), 2u);
+  EXPECT_EQ(tensor->calls()[0].kind, comm::Collective::Kind::kAllReduce);
+  EXPECT_EQ(tensor->calls()[0].count, 0);
+  EXPECT_EQ(tensor->calls()[1].kind, comm::Collective::Kind::kAllGather);
+  EXPECT_EQ(tensor->calls()[1].count, 0);
+}
+
+// Two replicas of two ranks each, which join what they have after each step, as experts divided
+// among all of them would: one of the replicas, or both, have nothing to run.
+TEST(GroupTest, AnIdleDataParallelRankHangsNoOther) {
+  const std::vector<float> logits = Whole();
+  RunRanks({.data = 2, .tensor = 2}, [&](NativeExecutor& executor, comm::SharedMemoryWorld& world) {
+    const comm::Groups groups = world.groups();
+    comm::Group& data = *groups.at(comm::Axis::kData);
+    for (int step = 0; step < 8; ++step) {
+      const auto is_busy = [step](int32_t replica) { return (step >> replica & 1) != 0; };
+      const auto mine = *RunStep(executor, is_busy(data.rank()) ? TwoRequests() : EmptyStep());
+      std::vector<int64_t> bytes;
+      std::vector<float> expected;
+      for (int32_t replica = 0; replica < 2; ++replica) {
+        bytes.push_back(is_busy(replica) ? static_cast<int64_t>(logits.size() * sizeof(float)) : 0);
+        if (is_busy(replica)) expected.insert(expected.end(), logits.begin(), logits.end());
+      }
+      std::vector<float> joined(expected.size());
+      ASSERT_TRUE(data.AllGather(mine.data(), joined.data(), 1, bytes).ok());
+      EXPECT_EQ(joined, expected) << "step " << step << " on rank " << world.rank();
+    }
+  });
+}
+
 TEST(GroupTest, AStepFailsWhenThePeerHasLeft) {
-  const auto segment = *comm::SharedSegment::Create({.num_ranks = 2});
-  const std::shared_ptr<comm::Communicator> group = *comm::Communicator::Join(segment, 0);
-  { const auto peer = *comm::Communicator::Join(segment, 1); }
-  const auto executor = *MakeExecutor(TextOfRank(0, 2), group);
+  const auto segment = *comm::SharedSegment::Create({.topology = {.tensor = 2}});
+  const auto world = *comm::SharedMemoryWorld::Join(segment, 0);
+  { const auto peer = *comm::SharedMemoryWorld::Join(segment, 1); }
+  const auto executor = *MakeExecutor(TextOfRank(0, 2), world->groups());
   const auto result = RunSteps(*executor);
   EXPECT_EQ(result.status().code(), StatusCode::kUnavailable);
   EXPECT_NE(result.status().message().find("rank 1 of 2"), std::string::npos);
 }
 
 TEST(GroupTest, AProgramForAnotherGroupIsRefused) {
-  const auto alone = MakeExecutor(TextOfRank(1, 2), nullptr);
-  EXPECT_EQ(alone.status().code(), StatusCode::kInvalidArgument);
-  EXPECT_NE(alone.status().message().find("is for 2 ranks, this executor is rank 0 of 1"),
+  const auto message = [](const comm::Groups& groups) {
+    return MakeExecutor(TextOfRank(1, 2), groups).status().message();
+  };
+  EXPECT_NE(
+      message({}).find("all_reduce is for 2 ranks along axis 0, this executor is rank 0 of 1"),
+      std::string::npos)
+      << message({});
+  comm::Groups groups;
+  groups.Set(comm::Axis::kData, std::make_shared<comm::testing::FakeGroup>(1, 2));
+  EXPECT_EQ(message(groups), message({})) << "a group of another axis";
+  groups.Set(comm::Axis::kTensor, std::make_shared<comm::testing::FakeGroup>(0, 2));
+  EXPECT_NE(message(groups).find("all_gather is for rank 1 along axis 0, this executor is rank 0"),
             std::string::npos)
-      << alone.status().message();
-  const auto segment = *comm::SharedSegment::Create({.num_ranks = 2});
-  const std::shared_ptr<comm::Communicator> group = *comm::Communicator::Join(segment, 0);
-  const auto other = MakeExecutor(TextOfRank(1, 2), group);
-  EXPECT_NE(other.status().message().find("is for another rank"), std::string::npos);
+      << message(groups);
 }
 
 }  // namespace

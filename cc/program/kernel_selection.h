@@ -4,12 +4,12 @@
 #define PAGEMILL_CC_PROGRAM_KERNEL_SELECTION_H_
 
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "cc/base/status.h"
+#include "cc/comm/group.h"
 #include "cc/device/capabilities.h"
 #include "cc/ops/op.h"
 #include "cc/program/executor_options.h"
@@ -22,8 +22,7 @@ namespace pagemill::program {
 struct Target {
   std::span<const ops::OpDefinition> ops;
   device::Capabilities capabilities;
-  // Of ranks that run the same steps; null for the only one.
-  std::shared_ptr<comm::Communicator> group = nullptr;
+  comm::Groups groups = {};  // of the program's collectives; none: this rank is alone
 };
 
 struct KernelSelection {

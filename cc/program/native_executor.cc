@@ -11,10 +11,11 @@
 #include <string>
 #include <utility>
 
-#include "cc/comm/communicator.h"
+#include "cc/comm/group.h"
 #include "cc/device/core_count.h"
 #include "cc/device/numa.h"
 #include "cc/device/populate_ahead.h"
+#include "cc/ops/collective.h"
 #include "cc/program/activation_plan.h"
 #include "cc/program/greedy_tail.h"
 #include "cc/program/kv/cache_pages.h"
@@ -45,16 +46,11 @@ struct BoundOp {
 void Poison(std::byte* data, int64_t bytes) { std::memset(data, 0xFF, static_cast<size_t>(bytes)); }
 
 // Collectives know how many ranks they were traced for.
-Status CheckGroup(const Program& program, const comm::Communicator* group) {
-  const int32_t ranks = group == nullptr ? 1 : group->num_ranks();
-  const int32_t rank = group == nullptr ? 0 : group->rank();
+Status CheckGroups(const Program& program, const comm::Groups& groups) {
   for (const Op& op : program.ops()) {
-    const int64_t wanted = op.attributes.GetInt("ranks", ranks);
-    if (wanted == ranks && op.attributes.GetInt("rank", rank) == rank) continue;
-    return InvalidArgument(LinePrefix(op.line) + op.name + " is for " +
-                           (wanted == ranks ? "another rank" : std::to_string(wanted) + " ranks") +
-                           ", this executor is rank " + std::to_string(rank) + " of " +
-                           std::to_string(ranks));
+    const Status status = ops::CheckGroups(op.attributes, groups);
+    if (status.ok()) continue;
+    return InvalidArgument(LinePrefix(op.line) + op.name + " " + status.message());
   }
   return OkStatus();
 }
@@ -85,7 +81,7 @@ struct NativeExecutor::Bound {
   StepViews step;
   std::vector<ops::BatchView> batches;  // the step as the layers of each block table see it
   ops::KernelContext context;
-  std::shared_ptr<comm::Communicator> group;  // of the context
+  comm::Groups groups;  // of the context
   std::optional<GreedyTail> greedy_tail;
   bool greedy = false;  // the step that runs ends with it
   // Of the step that has run, with the program's names.
@@ -125,8 +121,8 @@ Status NativeExecutor::Bound::AllocateMemory(const Target& target) {
   if (!placed.ok()) placement = {};
   pool = std::make_unique<device::ThreadPool>(
       device::ThreadPoolOptions{.num_threads = kernels.num_threads});
-  group = target.group;
-  context = {.pool = pool.get(), .workspace = workspace.bytes(), .group = target.group.get()};
+  groups = target.groups;
+  context = {.pool = pool.get(), .workspace = workspace.bytes(), .groups = &groups};
   const PackCache cache(options.pack_cache_folder);
   PM_ASSIGN_OR_RETURN(
       packed,
@@ -179,7 +175,7 @@ void NativeExecutor::Bound::RegisterOperand(ValueId id, TensorView* view) {
 void NativeExecutor::Bound::BindOps() {
   size_t num_operands = 0;
   for (const Op& op : program.ops()) num_operands += op.inputs.size() + op.outputs.size();
-  views.reserve(num_operands);  // calls point into it
+  views.reserve(num_operands);                                 // calls point into it
   batches.resize(std::max<size_t>(1, plan.kv.tables.size()));  // calls point into it, too
   for (size_t i = 0; i < program.ops().size(); ++i) {
     const Op& op = program.ops()[i];
@@ -208,7 +204,7 @@ void NativeExecutor::Bound::BindOps() {
   }
   LinkWeights();
   greedy_tail = GreedyTail::Find(program, options.max_num_logits_rows);
-  for (const Output& output : program.outputs()) output_views.push_back({.name = output.name});
+  for (const Output& output : program.outputs()) output_views.push_back({output.name, TensorView{}});
   if (!options.poison_dead_memory) return;
   dead.resize(program.ops().size());
   const std::vector<Lifetime> lifetimes = Lifetimes(program);
@@ -242,14 +238,15 @@ Status NativeExecutor::Bound::CheckBatch(const ops::StepBatch& b) const {
                            "max_num_logits_rows"));
   if (b.kv.size() != plan.kv.tables.size()) {
     return InvalidArgument("a step with " + std::to_string(b.kv.size()) +
-                           " block tables on a cache with " + std::to_string(plan.kv.tables.size()));
+                           " block tables on a cache with " +
+                           std::to_string(plan.kv.tables.size()));
   }
   for (size_t t = 0; t < b.kv.size(); ++t) {
     const int32_t block_size = plan.kv.tables[t].block_size;
     if (b.kv[t].block_size == block_size) continue;
     return InvalidArgument("a step with blocks of " + std::to_string(b.kv[t].block_size) +
-                           " tokens in block table " + std::to_string(t) +
-                           ", whose blocks have " + std::to_string(block_size));
+                           " tokens in block table " + std::to_string(t) + ", whose blocks have " +
+                           std::to_string(block_size));
   }
   return OkStatus();
 }
@@ -336,7 +333,7 @@ void NativeExecutor::Bound::WalkInstrumented() {
 StatusOr<std::unique_ptr<NativeExecutor>> NativeExecutor::Create(Program program,
                                                                  const Target& target,
                                                                  const ExecutorOptions& options) {
-  PM_RETURN_IF_ERROR(CheckGroup(program, target.group.get()));
+  PM_RETURN_IF_ERROR(CheckGroups(program, target.groups));
   auto bound = std::make_unique<Bound>();
   PM_ASSIGN_OR_RETURN(bound->kernels, SelectKernels(program, target, options));
   PM_ASSIGN_OR_RETURN(bound->plan, PlanMemory(program, target, options));
@@ -361,7 +358,7 @@ Status NativeExecutor::Execute(const ops::StepBatch& batch, ExecutorOutput* outp
   } else {
     b.Walk();
   }
-  if (b.context.group != nullptr) PM_RETURN_IF_ERROR(b.context.group->status());
+  PM_RETURN_IF_ERROR(b.groups.status());
   b.SetOutputs(batch, output);
   return OkStatus();
 }
@@ -370,7 +367,7 @@ const Program& NativeExecutor::program() const { return bound_->program; }
 const ExecutorOptions& NativeExecutor::options() const { return bound_->options; }
 const MemoryPlan& NativeExecutor::memory_plan() const { return bound_->plan; }
 const KernelSelection& NativeExecutor::kernels() const { return bound_->kernels; }
-comm::Communicator* NativeExecutor::group() { return bound_->group.get(); }
+const comm::Groups& NativeExecutor::groups() const { return bound_->groups; }
 device::ThreadPool* NativeExecutor::thread_pool() { return bound_->pool.get(); }
 step::PageStore* NativeExecutor::pages() { return bound_->pages.get(); }
 const PackedWeights& NativeExecutor::packed_weights() const { return bound_->packed; }

@@ -21,6 +21,7 @@
 
 #include "cc/base/status.h"
 #include "cc/base/xxh3.h"
+#include "cc/comm/group.h"
 #include "cc/device/thread_pool.h"
 #include "cc/program/executor.h"
 #include "cc/program/executor_options.h"
@@ -46,7 +47,7 @@ class NativeExecutor final : public Executor {
   const ExecutorOptions& options() const;
   const MemoryPlan& memory_plan() const;
   const KernelSelection& kernels() const;
-  comm::Communicator* group();  // null where it is the only rank
+  const comm::Groups& groups() const;  // those of the target
   // The compute threads; others may use them between two Execute()s, on the same thread.
   device::ThreadPool* thread_pool();
   // The KV cache, for those who copy it elsewhere; null where the program has none. Dies with the

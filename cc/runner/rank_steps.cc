@@ -125,14 +125,14 @@ Status RunStep(std::span<const int32_t> message, program::Executor* executor,
   return executor->Execute({header.step, header.tables}, output);
 }
 
-Status Send(comm::Communicator& group, std::vector<int32_t>* message) {
+Status Send(comm::Group& group, std::vector<int32_t>* message) {
   message->resize(std::max(message->size(), kFirstPiece));
   const std::span<int32_t> all = *message;
   PM_RETURN_IF_ERROR(group.Broadcast(BytesOf(all.first(kFirstPiece)), /*root=*/0));
   return group.Broadcast(BytesOf(all.subspan(kFirstPiece)), /*root=*/0);
 }
 
-Status Receive(comm::Communicator& group, const StepBounds& bounds, std::vector<int32_t>* message) {
+Status Receive(comm::Group& group, const StepBounds& bounds, std::vector<int32_t>* message) {
   message->resize(kFirstPiece);
   PM_RETURN_IF_ERROR(group.Broadcast(BytesOf(*message), /*root=*/0));
   if ((*message)[kKind] == kEnd) return OkStatus();
@@ -144,7 +144,7 @@ Status Receive(comm::Communicator& group, const StepBounds& bounds, std::vector<
 
 }  // namespace
 
-LeadingExecutor::LeadingExecutor(program::Executor* executor, comm::Communicator* group,
+LeadingExecutor::LeadingExecutor(program::Executor* executor, comm::Group* group,
                                  const StepBounds& bounds, std::vector<int32_t> cpus)
     : executor_(executor), group_(group), bounds_(bounds), cpus_(std::move(cpus)) {}
 
@@ -164,8 +164,7 @@ Status LeadingExecutor::Execute(const ops::StepBatch& batch, program::ExecutorOu
   return RunStep(message_, executor_, output);
 }
 
-Status FollowSteps(program::Executor* executor, comm::Communicator& group,
-                   const StepBounds& bounds) {
+Status FollowSteps(program::Executor* executor, comm::Group& group, const StepBounds& bounds) {
   std::vector<int32_t> message;
   while (true) {
     Status status = Receive(group, bounds, &message);

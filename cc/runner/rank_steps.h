@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "cc/base/status.h"
-#include "cc/comm/communicator.h"
+#include "cc/comm/group.h"
 #include "cc/ops/batch_view.h"
 #include "cc/program/executor.h"
 
@@ -36,7 +36,7 @@ struct StepBounds {
 class LeadingExecutor final : public program::Executor {
  public:
   // `cpus`: where the thread that executes is to stay, pinned at its first step; empty = anywhere.
-  LeadingExecutor(program::Executor* executor, comm::Communicator* group, const StepBounds& bounds,
+  LeadingExecutor(program::Executor* executor, comm::Group* group, const StepBounds& bounds,
                   std::vector<int32_t> cpus = {});
   ~LeadingExecutor() override;  // tells the others to end
 
@@ -44,15 +44,14 @@ class LeadingExecutor final : public program::Executor {
 
  private:
   program::Executor* const executor_;
-  comm::Communicator* const group_;
+  comm::Group* const group_;
   const StepBounds bounds_;
   std::vector<int32_t> cpus_;
   std::vector<int32_t> message_;
 };
 
 // Runs what rank 0 says until it ends: OK. Otherwise why the group has ended.
-Status FollowSteps(program::Executor* executor, comm::Communicator& group,
-                   const StepBounds& bounds);
+Status FollowSteps(program::Executor* executor, comm::Group& group, const StepBounds& bounds);
 
 }  // namespace pagemill::runner
 

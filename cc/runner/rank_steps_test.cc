@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "cc/comm/shared_memory_world.h"
 #include "cc/program/testing/batch_builder.h"
 
 namespace pagemill::runner {
@@ -63,17 +64,19 @@ struct Ranks {
   template <typename Lead>
   void Run(const Lead& lead) {
     const auto count = static_cast<int32_t>(recorders.size());
-    const auto segment = *comm::SharedSegment::Create({.num_ranks = count, .slot_bytes = 4096});
+    const auto segment =
+        *comm::SharedSegment::Create({.topology = {.tensor = count}, .slot_bytes = 4096});
     std::vector<std::thread> threads;
     for (int32_t r = 0; r < count; ++r) {
       threads.emplace_back([&, r] {
-        const auto group = *comm::Communicator::Join(segment, r);
+        const comm::Groups groups = (*comm::SharedMemoryWorld::Join(segment, r))->groups();
+        comm::Group* group = groups.at(comm::Axis::kTensor);
         Recorder& recorder = recorders[static_cast<size_t>(r)];
         if (r > 0) {
           ends[static_cast<size_t>(r)] = FollowSteps(&recorder, *group, kBounds);
           return;
         }
-        LeadingExecutor leading(&recorder, group.get(), kBounds);
+        LeadingExecutor leading(&recorder, group, kBounds);
         lead(leading);
       });
     }
@@ -99,6 +102,17 @@ TEST(RankStepsTest, EveryRankRunsTheSameStepsSmallAndLarge) {
   }
   for (const Recorder& recorder : ranks.recorders) EXPECT_EQ(recorder.steps, expected.steps);
   for (const Status& end : ranks.ends) EXPECT_TRUE(end.ok()) << end.ToString();
+}
+
+TEST(RankStepsTest, AStepWithoutTokensReachesEveryRank) {
+  Ranks ranks(2);
+  ranks.Run([](LeadingExecutor& leading) {
+    program::ExecutorOutput output;
+    ASSERT_TRUE(leading.Execute(BatchBuilder({16, 48}, 150).view(), &output).ok());
+    ASSERT_TRUE(leading.Execute(Step(1, 1).view(), &output).ok());
+  });
+  EXPECT_EQ(ranks.recorders[1].steps.size(), 2u);
+  EXPECT_EQ(ranks.recorders[1].steps, ranks.recorders[0].steps);
 }
 
 TEST(RankStepsTest, EveryRankGetsEveryNumberOfTheStep) {
@@ -148,11 +162,12 @@ TEST(RankStepsTest, AStepBeyondTheBoundsIsRefusedBeforeItIsSent) {
 }
 
 TEST(RankStepsTest, AFollowerEndsWhenTheLeaderIsGone) {
-  const auto segment = *comm::SharedSegment::Create({.num_ranks = 2});
-  { const auto leader = *comm::Communicator::Join(segment, 0); }
-  const auto group = *comm::Communicator::Join(segment, 1);
+  const auto segment = *comm::SharedSegment::Create({.topology = {.tensor = 2}});
+  { const auto leader = *comm::SharedMemoryWorld::Join(segment, 0); }
+  const comm::Groups groups = (*comm::SharedMemoryWorld::Join(segment, 1))->groups();
   Recorder recorder;
-  EXPECT_EQ(FollowSteps(&recorder, *group, kBounds).code(), StatusCode::kUnavailable);
+  EXPECT_EQ(FollowSteps(&recorder, *groups.at(comm::Axis::kTensor), kBounds).code(),
+            StatusCode::kUnavailable);
 }
 
 }  // namespace

@@ -43,7 +43,7 @@ def test_it_answers_and_stops_with_its_worker(tmp_path: Path) -> None:
     with serve(SMOLLM2, tmp_path, OPTIONS) as server:
         pid = worker(server)
         assert complete(server).json()["choices"][0]["text"].startswith(" Paris")
-        assert "3 KV heads (of 9 heads) cannot be divided among 2 ranks" in server.log.read_text()
+        assert "9 heads with 3 KV heads do not divide evenly" in server.log.read_text()
         assert server.stop() == 0
         assert not running(pid)
 

@@ -9,6 +9,7 @@ import math
 import resource
 import shutil
 import time
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -49,7 +50,12 @@ SWITCHES: dict[str, Any] = {
         "weight_block_size": [128, 128],
         "ignored_layers": ["re:.*head"],
     },
-    "compression_config": {"quant_method": "awq", "bits": 4, "group_size": 128},
+    "compression_config": {
+        "quant_method": "gptq",
+        "bits": 4,
+        "group_size": 128,
+        "dynamic": {"-:.*head": {}, r"+:.*\.down_proj": {"bits": 8}},
+    },
 }
 FUZZ = settings(
     max_examples=60,
@@ -95,6 +101,11 @@ def memory_is_bounded(checkpoints: dict[str, Path]):
     assert grown < MAX_GROWTH_BYTES
 
 
+def _ignoring(patterns: Iterable[str]) -> dict[str, Any]:
+    ignored = [f"re:{pattern}" for pattern in patterns]
+    return {"quantization_config": {"quant_method": "fp8", "ignored_layers": ignored}}
+
+
 @pytest.mark.parametrize(
     ("family", "changes", "sentence"),
     [
@@ -110,6 +121,11 @@ def memory_is_bounded(checkpoints: dict[str, Path]):
         ("qwen2", {"tie_word_embeddings": "false"}, "tie_word_embeddings to be true or false"),
         ("llama", {"eos_token_id": 2**40}, "eos_token_id 1099511627776 is not in the vocabulary"),
         ("llama", {"quantization_config": {"quant_method": DEEP}}, "quant_method a list"),
+        ("llama", _ignoring("(.*.*)*(a|.*)*(.*b?){99}!" for _ in range(99)), ""),
+        ("llama", _ignoring(["(.?){990}"] * 8), "patterns take too long to match"),
+        ("llama", _ignoring(["a{999}" * 20]), "supported: patterns of 16384 states"),
+        ("llama", {"attention_bias": True, "num_hidden_layers": 1}, "q_proj.bias' is missing"),
+        ("llama", {"num_hidden_layers": 1}, "does not use 18 of the model's tensors: "),
     ],
 )
 def test_a_configuration_that_lies(
@@ -155,6 +171,23 @@ def test_gguf_metadata_that_lies(
     metadata[f"llama.{key}" if "tokenizer" not in key else key] = value
     (tmp_path / "lying.gguf").write_bytes(header(metadata, tensors) + data)
     assert sentence in (load(tmp_path / "lying.gguf") or "")
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("blk.0.attn_sinks.weight", "does not use 1 of the model's tensors: 'blk.0.attn_sinks"),
+        ("blk.3.attn_q.weight", "does not use 1 of the model's tensors: 'blk.3.attn_q.weight'"),
+        ("blk.0.attn_q.bias", "does not use 1 of the model's tensors: 'blk.0.attn_q.bias'"),
+    ],
+)
+def test_a_gguf_tensor_too_many(
+    checkpoints: dict[str, Path], tmp_path: Path, name: str, sentence: str
+):
+    metadata, tensors, data = _parts(checkpoints["llama.gguf"])
+    tensors.append(TensorInfo(name, (8,), kind_of("f32"), len(data)))
+    (tmp_path / "more.gguf").write_bytes(header(metadata, tensors) + data + bytes(32))
+    assert sentence in (load(tmp_path / "more.gguf") or "")
 
 
 def test_overlapping_tensors(checkpoints: dict[str, Path], tmp_path: Path):

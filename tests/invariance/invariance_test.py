@@ -91,6 +91,7 @@ class Run:
             vocab_size=built.vocab_size,
             num_blocks=setup.num_blocks,
             block_size=BLOCK,
+            kv_groups=_native.kv_groups(built.program_text, options),
         )
         executor = _native.NativeExecutor(built.program_text, options)
         self.engine = _native.Engine(

@@ -24,6 +24,18 @@ def test_serving_imports_neither_torch_nor_transformers(start: str):
     assert python_layers.heavy_imports(_python_files(), start) == []
 
 
+def test_reading_a_model_needs_neither_torch_nor_transformers():
+    """Families and quantization methods are found by name, so no import leads to them."""
+    files, lazy = _python_files(), ("models", "quantization")
+    starts = [
+        file.path.removeprefix("python/").removesuffix(".py").replace("/", ".")
+        for file in files
+        if file.parts[2] in lazy and not file.path.endswith("_test.py")
+    ]
+    assert "pagemill.quantization.awq" in starts
+    assert [chain for start in starts for chain in python_layers.heavy_imports(files, start)] == []
+
+
 @pytest.mark.parametrize(
     ("path", "text"),
     [
@@ -34,6 +46,8 @@ def test_serving_imports_neither_torch_nor_transformers(start: str):
         ("config/a.py", "from pagemill import _native"),
         ("observe/a.py", "from pagemill.config import env"),
         ("weights/a.py", "from ..runner import bind"),
+        ("weights/a.py", "from pagemill.quantization import table"),
+        ("quantization/a.py", "from pagemill.layers.base import Weights"),
         ("server/app.py", "from pagemill import engine, render"),
         ("unheard_of/a.py", ""),
     ],
@@ -49,6 +63,7 @@ def test_offence_is_seen(path: str, text: str):
         ("server/pipeline.py", "from pagemill import engine, render"),
         ("engine/llm.py", "from pagemill.render import tokenizer"),
         ("engine/a.py", "from pagemill import config, _native, runner"),
+        ("quantization/awq.py", "from pagemill.weights import source"),
         ("models/llama.py", "from . import base\nfrom pagemill.layers import mlp"),
         ("__init__.py", "from pagemill.engine import LLM"),
     ],

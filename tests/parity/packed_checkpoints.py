@@ -4,6 +4,7 @@ from a tiny random Llama by the rules of the libraries that write such files."""
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,17 +39,25 @@ class Scheme:
         return self.act_order or (self.bits == 8 and self.zeros)
 
 
-def write_packed(directory: Path, scheme: Scheme) -> PreTrainedModel:
+Overrides = Mapping[str, Scheme | None]
+
+
+def write_packed(
+    directory: Path, scheme: Scheme, overrides: Overrides | None = None
+) -> PreTrainedModel:
     """Writes a checkpoint; returns the f32 model of the values that it holds, exactly, or
-    in bf16 where we expand them to that."""
+    in bf16 if we expand them to that. `overrides`: layers (such as down_proj) of another scheme,
+    None: stored as they are."""
+    overrides = overrides or {}
     model = tiny_llama(
         hidden_size=128, intermediate_size=160, num_hidden_layers=2, num_attention_heads=4
     )
     tensors: dict[str, torch.Tensor] = {}
     for name, module in model.model.layers.named_modules():
-        if isinstance(module, torch.nn.Linear):
+        own = overrides.get(name.rpartition(".")[2], scheme)
+        if isinstance(module, torch.nn.Linear) and own is not None:
             module.weight.data = torch.from_numpy(
-                _pack(f"model.layers.{name}", module.weight.detach().numpy(), scheme, tensors)
+                pack(f"model.layers.{name}", module.weight.detach().numpy(), own, tensors)
             )
     packed = {name.rsplit(".", 1)[0] for name in tensors}
     for name, value in model.state_dict().items():
@@ -57,7 +66,7 @@ def write_packed(directory: Path, scheme: Scheme) -> PreTrainedModel:
     save_file({name: value.contiguous() for name, value in tensors.items()}, _file(directory))
     config = model.config.to_dict() | {
         "architectures": ["LlamaForCausalLM"],
-        "quantization_config": section(scheme),
+        "quantization_config": section(scheme, overrides),
     }
     (directory / "config.json").write_text(json.dumps(config, default=str))
     return model
@@ -67,8 +76,9 @@ def _file(directory: Path) -> Path:
     return directory / "model.safetensors"
 
 
-def section(scheme: Scheme) -> dict[str, Any]:
+def section(scheme: Scheme, overrides: Overrides) -> dict[str, Any]:
     """The quantization_config that the libraries write."""
+    excluded = [name for name, own in overrides.items() if own is None]
     if scheme.layout == "awq":
         return {
             "quant_method": "awq",
@@ -76,23 +86,26 @@ def section(scheme: Scheme) -> dict[str, Any]:
             "group_size": scheme.group,
             "zero_point": True,
             "version": "gemm",
-            "modules_to_not_convert": None,
+            "modules_to_not_convert": excluded or None,
         }
     if scheme.layout == "pack_quantized":
-        weights = {
-            "num_bits": scheme.bits,
-            "type": "int",
-            "symmetric": not scheme.zeros,
-            "strategy": "channel" if scheme.group < 0 else "group",
-            "group_size": None if scheme.group < 0 else scheme.group,
-            "actorder": "group" if scheme.act_order else None,
-        }
+        groups = {("Linear",): scheme}
+        groups |= {(f"re:.*{name}$",): own for name, own in overrides.items() if own is not None}
         return {
             "quant_method": "compressed-tensors",
             "format": "pack-quantized",
-            "ignore": ["lm_head"],
-            "config_groups": {"group_0": {"targets": ["Linear"], "weights": weights}},
+            "ignore": ["lm_head", *(f"re:.*{name}" for name in excluded)],
+            "config_groups": {
+                f"group_{i}": {"targets": list(targets), "weights": pack_quantized(own)}
+                for i, (targets, own) in enumerate(groups.items())
+            },
         }
+    dynamic: dict[str, Any] = {f"-:.*{name}": {} for name in excluded}
+    dynamic |= {
+        f"+:.*\\.{name}$": {"bits": own.bits, "group_size": own.group, "sym": not own.zeros}
+        for name, own in overrides.items()
+        if own is not None
+    }
     return {
         "quant_method": "gptq",
         "bits": scheme.bits,
@@ -100,11 +113,24 @@ def section(scheme: Scheme) -> dict[str, Any]:
         "desc_act": scheme.act_order,
         "sym": not scheme.zeros,
         "checkpoint_format": scheme.layout,
+        "dynamic": dynamic or None,
     }
 
 
-def _pack(name: str, weight: Floats, scheme: Scheme, tensors: dict[str, torch.Tensor]) -> Floats:
-    """Adds the tensors of one matrix; returns its values."""
+def pack_quantized(scheme: Scheme) -> dict[str, Any]:
+    """The `weights` of a group of compressed-tensors."""
+    return {
+        "num_bits": scheme.bits,
+        "type": "int",
+        "symmetric": not scheme.zeros,
+        "strategy": "channel" if scheme.group < 0 else "group",
+        "group_size": None if scheme.group < 0 else scheme.group,
+        "actorder": "group" if scheme.act_order else None,
+    }
+
+
+def pack(name: str, weight: Floats, scheme: Scheme, tensors: dict[str, torch.Tensor]) -> Floats:
+    """Adds the tensors of the matrix of module `name`; returns its values."""
     rows, columns = weight.shape
     group = columns if scheme.group < 0 else scheme.group
     index = np.arange(columns) // group

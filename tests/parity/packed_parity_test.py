@@ -3,15 +3,26 @@ that they hold."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 import torch
 from pagemill.weights.source import ModelSource
+from safetensors.torch import load_file, save_file
 
 from tests.parity.executors import EXECUTORS, make_executor
 from tests.parity.one_request import difference
-from tests.parity.packed_checkpoints import Scheme, write_packed
+from tests.parity.packed_checkpoints import (
+    Overrides,
+    Scheme,
+    pack,
+    pack_quantized,
+    write_packed,
+)
+from tests.parity.scaled_checkpoints import SCHEMES as SCALED
+from tests.parity.scaled_checkpoints import write_scaled
+from tests.parity.tiny_models import tiny_llama
 
 # Of the largest logit. Exact: both sides compute in f32 with the same weights. Rounded: minima of
 # q4_1 are rounded to f16, by 1/128 of a step of 4 bits or less.
@@ -44,3 +55,48 @@ def test_prompt_and_decode(name: str, kind: str, tmp_path: Path) -> None:
     scheme, tolerance = SCHEMES[name]
     reference = write_packed(tmp_path, scheme)
     assert difference(make_executor(kind, ModelSource.open(tmp_path)), reference) <= tolerance
+
+
+MIXED: dict[str, tuple[Scheme, Overrides]] = {
+    "awq": (Scheme("awq", zeros=False), {"k_proj": None, "down_proj": None}),
+    "gptq": (
+        Scheme("gptq", zeros=False),
+        {"down_proj": Scheme("gptq", 8, zeros=False), "o_proj": None},
+    ),
+    "packed": (
+        Scheme("pack_quantized", group=64, zeros=False),
+        {"down_proj": Scheme("pack_quantized", 8, -1, zeros=False), "q_proj": None},
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", EXECUTORS)
+@pytest.mark.parametrize("name", MIXED)
+def test_layers_of_different_schemes(name: str, kind: str, tmp_path: Path) -> None:
+    reference = write_packed(tmp_path, *MIXED[name])
+    assert difference(make_executor(kind, ModelSource.open(tmp_path)), reference) <= EXACT
+
+
+@pytest.mark.parametrize("kind", EXECUTORS)
+def test_int8_beside_packed_integers(kind: str, tmp_path: Path) -> None:
+    """Both multiply one x in the gated MLP, by different ops."""
+    sizes = {"hidden_size": 128, "intermediate_size": 160, "num_attention_heads": 4}
+    reference = write_scaled(tiny_llama(**sizes), tmp_path, SCALED["w8a8"])
+    tensors = load_file(tmp_path / "model.safetensors")
+    scheme = Scheme("pack_quantized", zeros=False)
+    for layer, block in enumerate(reference.model.layers):
+        name, up = f"model.layers.{layer}.mlp.up_proj", block.mlp.up_proj
+        for suffix in ("weight", "weight_scale"):
+            del tensors[f"{name}.{suffix}"]
+        up.weight.data = torch.from_numpy(pack(name, up.weight.detach().numpy(), scheme, tensors))
+    tensors = {name: tensor.contiguous() for name, tensor in tensors.items()}
+    save_file(tensors, tmp_path / "model.safetensors")
+    config = json.loads((tmp_path / "config.json").read_text())
+    config["quantization_config"]["config_groups"]["group_1"] = {
+        "targets": ["re:.*up_proj"],
+        "format": "pack-quantized",
+        "weights": pack_quantized(scheme),
+    }
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    run = make_executor(kind, ModelSource.open(tmp_path))
+    assert difference(run, reference) <= EXACT

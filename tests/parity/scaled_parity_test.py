@@ -94,8 +94,8 @@ def test_only_linear_layers_have_scales(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("section", "message"),
     [
-        (None, "is stored as i8, config.json has no such quantization for it"),
-        ({"quant_method": "fp8"}, "is stored as i8, config.json has fp8 for it"),
+        (None, "q_proj.weight is stored as i8, .*q_proj is unquantized; correct its"),
+        ({"quant_method": "fp8"}, r"q_proj is fp8 \(f8_e4m3 with scales\); correct its"),
     ],
 )
 def test_integers_that_the_configuration_does_not_know_are_refused(
@@ -114,5 +114,5 @@ def test_a_module_that_is_listed_as_not_quantized_must_not_be(tmp_path: Path) ->
     config = json.loads(path.read_text())
     config["quantization_config"]["ignore"] = ["re:.*up_proj"]
     path.write_text(json.dumps(config))
-    with pytest.raises(WeightsError, match="config.json lists it among modules that are not"):
+    with pytest.raises(WeightsError, match="up_proj.weight is stored as i8, but .* unquantized"):
         build(ModelSource.open(tmp_path), BuildOptions(rewrite=False))

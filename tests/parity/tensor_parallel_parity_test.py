@@ -1,5 +1,5 @@
-"""Tiny models of each family, divided between two processes: the tokens of one process, and its
-log probabilities within the rounding of a sum in another order."""
+"""Tiny models of each family, divided between processes: the tokens of one process, and its log
+probabilities within the rounding of a sum in another order."""
 
 from __future__ import annotations
 
@@ -20,6 +20,9 @@ from tests.parity.scaled_checkpoints import SCHEMES, write_scaled
 from tests.parity.tiny_models import make, tiny_llama
 
 PROMPTS = [[5, 9, 100, 7, 3, 120, 64, 31, 8], [77], list(range(2, 60))]
+# Attention over what requests share is computed once, 256 tokens at a time.
+SHARED = [7 * i % 250 + 2 for i in range(300)]
+PROMPTS_THAT_SHARE = [[*SHARED, *end] for end in ([3], [11, 12], [40, 41, 42])]
 TOKENS = 12
 
 
@@ -27,7 +30,7 @@ TOKENS = 12
 def engine(directory: Path, ranks: int) -> Iterator[LoadedModel]:
     options = {
         "model": str(directory),
-        "max_model_len": 128,
+        "max_model_len": 512,
         "kv_cache_memory_bytes": "16MiB",
         "kv_cache_dtype": "f32",
         "activation_dtype": "f32",
@@ -41,19 +44,21 @@ def engine(directory: Path, ranks: int) -> Iterator[LoadedModel]:
         loaded.core.close_ranks()
 
 
-def greedy(loaded: LoadedModel, *, logprobs: bool = True) -> list[list[tuple[int, float]]]:
+def greedy(
+    loaded: LoadedModel, prompts: list[list[int]], *, logprobs: bool = True
+) -> list[list[tuple[int, float]]]:
     """Of each prompt: the tokens, each with its log probability; or, with less work, with 0."""
     seam = loaded.core.seam
     from pagemill import _native
 
     wanted = {"logprobs": 1} if logprobs else {}
     sampling = _native.SamplingParams(temperature=0.0, max_tokens=TOKENS, ignore_eos=True, **wanted)
-    for request, prompt in enumerate(PROMPTS):
+    for request, prompt in enumerate(prompts):
         seam.engine.submit(request, np.array(prompt, np.int32), sampling)
-    results: list[list[tuple[int, float]]] = [[] for _ in PROMPTS]
+    results: list[list[tuple[int, float]]] = [[] for _ in prompts]
     finished: set[int] = set()
     deadline = time.monotonic() + 60
-    while len(finished) < len(PROMPTS):
+    while len(finished) < len(prompts):
         assert time.monotonic() < deadline
         for output in seam.engine.wait(1.0):
             assert output.error_message is None, output.error_message
@@ -71,7 +76,7 @@ def greedy(loaded: LoadedModel, *, logprobs: bool = True) -> list[list[tuple[int
         ("llama", "f32", True),
         ("llama", "bf16", True),
         ("llama3", "f32", True),  # biases, an untied head
-        ("qwen2", "f32", False),  # one KV head: every rank computes the attention
+        ("qwen2", "f32", False),  # 5 heads: every rank computes the attention
         ("gemma3", "f32", False),
         ("qwen3_moe", "f32", True),  # ranks divide the features of each expert
         ("mixtral", "bf16", True),
@@ -111,14 +116,24 @@ def test_packed_integers_are_divided(scheme: Scheme, tmp_path: Path) -> None:
     _check(tmp_path, not scheme.act_order)
 
 
-def _check(directory: Path, divided: bool) -> None:
+@pytest.mark.parametrize("prompts", [PROMPTS, PROMPTS_THAT_SHARE], ids=["apart", "sharing"])
+def test_four_ranks_have_two_kv_heads(prompts: list[list[int]], tmp_path: Path) -> None:
+    """Each KV head is on two ranks, with the keys and values of prompts that others share."""
+    require_native()
+    tiny_llama(num_attention_heads=8).save_pretrained(tmp_path)
+    _check(tmp_path, True, ranks=4, prompts=prompts)
+
+
+def _check(
+    directory: Path, divided: bool, *, ranks: int = 2, prompts: list[list[int]] = PROMPTS
+) -> None:
     with engine(directory, 1) as whole:
-        expected = greedy(whole)
-    with engine(directory, 2) as loaded:
+        expected = greedy(whole, prompts)
+    with engine(directory, ranks) as loaded:
         assert (not loaded.core.built.notes) == divided
-        got = greedy(loaded)
+        got = greedy(loaded, prompts)
         # Ranks then tell each other the largest logit of a row instead of all.
-        by_maxima = greedy(loaded, logprobs=False)
+        by_maxima = greedy(loaded, prompts, logprobs=False)
     for mine, theirs in zip(by_maxima, got, strict=True):
         assert [token for token, _ in mine] == [token for token, _ in theirs]
     for mine, theirs in zip(got, expected, strict=True):

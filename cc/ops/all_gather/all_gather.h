@@ -2,17 +2,17 @@
 // Columns that the ranks of a group have computed, side by side: y = [x of rank 0 | x of rank 1 |
 // ...].
 //
-//   inputs      x  f32 [N, W_r]
-//   outputs     y  f32 [N, W]
-//   attributes  ranks  of the group, 1 to 64; the executor checks that it is in such a group
-//               rank   this one
+//   inputs      x  f32, bf16 or f16 [N, W_r]
+//   outputs     y  [N, W], of the type of x
+//   attributes  axis, ranks, rank (cc/ops/collective.h)
 //
-// Rank r has columns GatherBegin(W, r, ranks) to GatherBegin(W, r + 1, ranks) of y.
+// N is the same on all ranks. Rank r has columns GatherBegin(W, r, ranks) to GatherBegin(W, r + 1,
+// ranks) of y.
 //
 // Result: exact copies; every rank gets the same bits. A group of one copies. A group that ends
-// leaves y undefined; its communicator keeps the error, which the executor returns for the step.
+// leaves y undefined; it keeps the error, which the executor returns for the step.
 //
-// Kernels: "shared_memory" makes one call for dense operands, "reference" one for each row.
+// Kernels: "dense" makes one call for dense operands, "reference" one for each row.
 #ifndef PAGEMILL_CC_OPS_ALL_GATHER_ALL_GATHER_H_
 #define PAGEMILL_CC_OPS_ALL_GATHER_ALL_GATHER_H_
 

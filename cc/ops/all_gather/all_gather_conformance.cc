@@ -13,25 +13,26 @@ using conformance::GroupPart;
 using conformance::TestTensor;
 
 // Every rank gives its columns of a tensor that all must then have whole.
-void CheckRanks(const KernelRow& row, int32_t ranks, int64_t rows, bool odd) {
+void CheckRanks(const KernelRow& row, DType dtype, int32_t ranks, int64_t rows, bool odd) {
   constexpr int64_t kWidth = 83;  // divides by no number of ranks
   const conformance::TestTensorOptions options = conformance::GroupTensorOptions(odd);
   conformance::Random random(static_cast<uint64_t>(rows * 10 + ranks));
-  TestTensor whole(DType::kF32, {rows, kWidth});
+  TestTensor whole(dtype, {rows, kWidth});
   whole.FillUniform(random, -2, 2);
+  const std::vector<float> all = whole.ToFloat();
   std::vector<GroupPart> parts;
   for (int32_t r = 0; r < ranks; ++r) {
     const int64_t begin = GatherBegin(kWidth, r, ranks), end = GatherBegin(kWidth, r + 1, ranks);
-    parts.push_back({TestTensor(DType::kF32, {rows, end - begin}, options),
-                     TestTensor(DType::kF32, {rows, kWidth}, options)});
+    parts.push_back({TestTensor(dtype, {rows, end - begin}, options),
+                     TestTensor(dtype, {rows, kWidth}, options)});
     std::vector<float> values;
     for (int64_t n = 0; n < rows; ++n) {
-      const float* from = whole.view().Row<const float>(n);
+      const auto from = all.begin() + n * kWidth;
       values.insert(values.end(), from + begin, from + end);
     }
     parts.back().x.Set(values);
   }
-  conformance::CheckGroup(row, parts, whole.ToFloat());
+  conformance::CheckGroup(row, parts, all);
 }
 
 }  // namespace
@@ -49,7 +50,9 @@ void CheckAllGatherConformance(const OpDefinition& op, const device::Capabilitie
   for (const KernelRow& row : op.rows) {
     for (int32_t ranks : {1, 2, 3}) {
       for (int64_t rows : {0, 1, 7}) {
-        for (bool odd : {false, true}) CheckRanks(row, ranks, rows, odd);
+        for (DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+          for (bool odd : {false, true}) CheckRanks(row, dtype, ranks, rows, odd);
+        }
       }
     }
   }

@@ -1,9 +1,9 @@
 #include "cc/ops/all_reduce/all_reduce.h"
 
 #include <cstring>
-#include <span>
 
-#include "cc/comm/communicator.h"
+#include "cc/comm/group.h"
+#include "cc/ops/collective.h"
 #include "cc/ops/kernel_support.h"
 #include "cc/ops/operand_check.h"
 
@@ -12,40 +12,40 @@ namespace {
 
 Status CheckAllReduce(const OpCall& call) {
   OperandCheck check("all_reduce", call, /*inputs=*/1, /*outputs=*/1);
-  check.Input(0, "x", DType::kF32, "N,H*");
-  check.Output(0, "y", DType::kF32, "N,H*");
-  check.IntegerAttribute("ranks", 0, 1, comm::kMaxRanks);
+  const DType dtype = CollectiveDType(call);
+  check.Input(0, "x", dtype, "N,H*");
+  check.Output(0, "y", dtype, "N,H*");
+  if (check.ok()) CheckGroupAttributes(check, *call.attributes);
   return check.Result();
 }
 
-void Reduce(std::span<const float> x, std::span<float> y, comm::Communicator* group) {
-  // The communicator keeps the error; a group that has ended does nothing.
+void Reduce(DType dtype, const void* x, void* y, int64_t count, comm::Group* group) {
+  // The group keeps the error; one that has ended does nothing.
   if (group != nullptr) {
-    (void)group->AllReduce(x, y);
-  } else if (!x.empty() && x.data() != y.data()) {
-    std::memcpy(y.data(), x.data(), x.size_bytes());
+    (void)group->AllReduce(dtype, x, y, count);
+  } else if (count > 0 && x != y) {
+    std::memcpy(y, x, static_cast<size_t>(RowBytes(dtype, count)));
   }
 }
 
 void RunReference(const OpCall& call, KernelContext& context) {
   const TensorView& x = call.inputs[0];
   const TensorView& y = call.outputs[0];
-  const auto size = static_cast<size_t>(x.RowElements());
+  comm::Group* group = GroupOf(*call.attributes, context);
   for (int64_t n = 0; n < x.shape[0]; ++n) {
-    Reduce({x.Row<const float>(n), size}, {y.Row<float>(n), size}, context.group);
+    Reduce(x.dtype, x.Row<const std::byte>(n), y.Row<std::byte>(n), x.RowElements(), group);
   }
 }
 
-void RunSharedMemory(const OpCall& call, KernelContext& context) {
+void RunDense(const OpCall& call, KernelContext& context) {
   const TensorView& x = call.inputs[0];
   const TensorView& y = call.outputs[0];
   if (!x.IsDense() || !y.IsDense()) return RunReference(call, context);
-  const auto size = static_cast<size_t>(x.Elements());
-  Reduce({x.Data<const float>(), size}, {y.Data<float>(), size}, context.group);
+  Reduce(x.dtype, x.data, y.data, x.Elements(), GroupOf(*call.attributes, context));
 }
 
 constexpr KernelRow kRows[] = {
-    {"all_reduce", "shared_memory", 10, OnEveryCpu, RunSharedMemory},
+    {"all_reduce", "dense", 10, OnEveryCpu, RunDense},
     {"all_reduce", "reference", 0, OnEveryCpu, RunReference},
 };
 

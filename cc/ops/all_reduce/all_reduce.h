@@ -1,18 +1,22 @@
 // File: cc/ops/all_reduce/all_reduce.h
 // The sum over the ranks of a group, where each has a part of it: y = x of rank 0 + x of rank 1 ...
 //
-//   inputs      x  f32 [N, ...]   rows of H elements, any trailing shape
-//   outputs     y  f32 [N, ...]   rows of H elements
-//   attributes  ranks  of the group, 1 to 64; the executor checks that it is in such a group
+//   inputs      x  f32, bf16 or f16 [N, ...]   rows of H elements, any trailing shape
+//   outputs     y  as x
+//   attributes  axis, ranks (cc/ops/collective.h)
 //   aliasing    y may be x
 //
-// Result: parts are added in rank order in f32, so every rank gets the same bits, whatever else is
-// in the batch and whoever is first. A group of one copies.
+// N is the same on all ranks: those of the tensor axis run the same batch. With 0 rows
+// nothing moves and no rank waits.
 //
-// A group that ends (a rank died) leaves y undefined; its communicator keeps the error, which the
-// executor returns for the step.
+// Result: parts are added in f32 in the group's fixed order (shared memory: that of ranks) and
+// rounded once, so every rank gets the same bits, whatever else is in the batch and whichever rank
+// is first. A group of one copies.
 //
-// Kernels: "shared_memory" makes one call for dense operands, "reference" one for each row.
+// A group that ends (a rank died) leaves y undefined; it keeps the error, which the executor
+// returns for the step.
+//
+// Kernels: "dense" makes one call for dense operands, "reference" one for each row.
 #ifndef PAGEMILL_CC_OPS_ALL_REDUCE_ALL_REDUCE_H_
 #define PAGEMILL_CC_OPS_ALL_REDUCE_ALL_REDUCE_H_
 

@@ -11,30 +11,34 @@ namespace {
 using conformance::GroupPart;
 using conformance::TestTensor;
 
-std::vector<GroupPart> MakeParts(int32_t ranks, int64_t rows, int64_t size, bool odd) {
+std::vector<GroupPart> MakeParts(DType dtype, int32_t ranks, int64_t rows, int64_t size, bool odd) {
   const conformance::TestTensorOptions options = conformance::GroupTensorOptions(odd);
   conformance::Random random(static_cast<uint64_t>(rows * 100 + size));
   std::vector<GroupPart> parts;
   for (int32_t r = 0; r < ranks; ++r) {
-    parts.push_back({TestTensor(DType::kF32, {rows, size}, options),
-                     TestTensor(DType::kF32, {rows, size}, options)});
+    parts.push_back(
+        {TestTensor(dtype, {rows, size}, options), TestTensor(dtype, {rows, size}, options)});
     parts.back().x.FillUniform(random, -2, 2);
   }
   return parts;
 }
 
-std::vector<float> SumOf(const std::vector<GroupPart>& parts) {
+// In rank order, in f32; rounded once.
+std::vector<float> SumOf(DType dtype, const std::vector<GroupPart>& parts, int64_t size) {
   std::vector<float> sum = parts[0].x.ToFloat();
   for (size_t r = 1; r < parts.size(); ++r) {
     const std::vector<float> x = parts[r].x.ToFloat();
     for (size_t i = 0; i < sum.size(); ++i) sum[i] += x[i];
   }
-  return sum;
+  TestTensor rounded(dtype, {static_cast<int64_t>(sum.size()) / size, size});
+  rounded.Set(sum);
+  return rounded.ToFloat();
 }
 
-void CheckRanks(const KernelRow& row, int32_t ranks, int64_t rows, bool odd) {
-  std::vector<GroupPart> parts = MakeParts(ranks, rows, 37, odd);
-  conformance::CheckGroup(row, parts, SumOf(parts));
+void CheckRanks(const KernelRow& row, DType dtype, int32_t ranks, int64_t rows, bool odd) {
+  constexpr int64_t kSize = 37;
+  std::vector<GroupPart> parts = MakeParts(dtype, ranks, rows, kSize, odd);
+  conformance::CheckGroup(row, parts, SumOf(dtype, parts, kSize));
 }
 
 }  // namespace
@@ -51,7 +55,9 @@ void CheckAllReduceConformance(const OpDefinition& op, const device::Capabilitie
   for (const KernelRow& row : op.rows) {
     for (int32_t ranks : {1, 2, 3}) {
       for (int64_t rows : {0, 1, 7}) {
-        for (bool odd : {false, true}) CheckRanks(row, ranks, rows, odd);
+        for (DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+          for (bool odd : {false, true}) CheckRanks(row, dtype, ranks, rows, odd);
+        }
       }
     }
   }

@@ -24,6 +24,10 @@ TEST(AllReduce, CheckNamesTheOperandOrAttribute) {
   };
   EXPECT_EQ(message(x), "");
   EXPECT_NE(message(y).find("all_reduce: y must be"), std::string::npos) << message(y);
+  const TensorView bf16 = TensorView::Dense(nullptr, DType::kBF16, {3, 8});
+  EXPECT_NE(message(bf16).find("all_reduce: y must be f32"), std::string::npos) << message(bf16);
+  attributes.Set("axis", 4);
+  EXPECT_NE(message(x).find("attribute axis must be"), std::string::npos) << message(x);
   attributes = {};
   attributes.Set("ranks", 65);
   EXPECT_NE(message(x).find("attribute ranks must be"), std::string::npos) << message(x);

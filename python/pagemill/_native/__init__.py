@@ -28,7 +28,6 @@ if _core.version != pagemill.__version__:
 
 from pagemill._native._core import (  # noqa: E402  (after the checks)
     Capabilities,
-    Communicator,
     Engine,
     EngineOptions,
     EngineStats,
@@ -56,6 +55,7 @@ from pagemill._native._core import (  # noqa: E402  (after the checks)
     SyntheticLoad,
     TokenLogprobs,
     TraceReplay,
+    World,
     best_prefix_hits,
     data_caches,
     detect_capabilities,
@@ -73,7 +73,6 @@ from pagemill._native._core import (  # noqa: E402  (after the checks)
 
 __all__ = [
     "Capabilities",
-    "Communicator",
     "Engine",
     "EngineOptions",
     "EngineStats",
@@ -101,6 +100,7 @@ __all__ = [
     "SyntheticLoad",
     "TokenLogprobs",
     "TraceReplay",
+    "World",
     "best_prefix_hits",
     "data_caches",
     "detect_capabilities",

@@ -141,18 +141,18 @@ def kernel_choices(text: str, options: ExecutorOptions) -> list[tuple[str, str, 
 # --- executors ------------------------------------------------------------------------------------
 
 class SharedSegment:
-    """The memory that the ranks of a group share."""
+    """The memory that all ranks share: of one tensor-parallel group of `tensor` ranks."""
 
-    def __init__(self, num_ranks: int) -> None: ...
+    def __init__(self, tensor: int) -> None: ...
     @staticmethod
     def open(fd: int) -> SharedSegment:
         """Maps what another process has made; `fd` stays the caller's."""
     @property
     def fd(self) -> int:
-        """For other processes to inherit; -1 where the segment was opened."""
+        """For other processes to inherit; -1 if the segment was opened."""
 
-class Communicator:
-    """One rank's place in a group. A rank that dies or leaves ends the group for all: then its
+class World:
+    """One rank's place among all ranks. A rank that dies or leaves ends the world for all: then its
     methods, and steps of executors in it, raise UNAVAILABLE."""
 
     def __init__(self, segment: SharedSegment, rank: int, *, spin_us: int = 100) -> None: ...
@@ -166,16 +166,14 @@ class Communicator:
         """Returns when every rank has called it."""
     def leave(self) -> None: ...
 
-def follow_steps(executor: NativeExecutor, group: Communicator) -> None:
+def follow_steps(executor: NativeExecutor, world: World) -> None:
     """Runs the steps of rank 0's runner on this rank, until that ends."""
 
 class NativeExecutor:
     """Runs a program with the CPU's kernels."""
 
-    def __init__(
-        self, text: str, options: ExecutorOptions, group: Communicator | None = None
-    ) -> None:
-        """`group`: the ranks that the program was divided among, where it was; its threads then
+    def __init__(self, text: str, options: ExecutorOptions, world: World | None = None) -> None:
+        """`world`: the ranks that the program was divided among, if it was; its threads then
         stay on this rank's share of the CPUs."""
     def __call__(self, batch: dict[str, Any]) -> dict[str, NDArray[np.float32]]:
         """One step, outside an engine: the arrays of a batch by name (cc/bindings/batch_arrays.h)
@@ -233,8 +231,8 @@ class RunnerLimits:
         prefix_caching: bool = True,
         pooling: bool = False,
     ) -> None:
-        """`kv_groups`: one of full attention by default; a runner of a NativeExecutor has those of
-        its program."""
+        """`kv_groups`: one of full attention by default; for a NativeExecutor those that
+        `kv_groups` makes of its program."""
     @property
     def max_num_tokens(self) -> int: ...
     @property

@@ -1,8 +1,8 @@
 """What one step of a model has to read and to multiply, whatever the kernels: for limits.
 
-Counted are the weights of matrix multiplications; of experts, those that one token takes. Attention,
-norms and activations are left out, so a limit that follows from this is never too low. Only rows
-whose logits somebody wants go through the vocabulary projection.
+Counted are the weights of matrix multiplications; of experts, those that one token takes.
+Attention, norms and activations are left out, so a limit that follows from this is never too low.
+Only rows whose logits somebody wants go through the vocabulary projection.
 """
 
 from __future__ import annotations

@@ -122,8 +122,8 @@ class EngineCore:
         budget: KvBudget,
         workers: RankWorkers | None,
     ) -> EngineCore:
-        group = None if workers is None else workers.group
-        executor = _executor(built, config, wanted, budget.num_blocks, group)
+        world = None if workers is None else workers.world
+        executor = _executor(built, config, wanted, budget.num_blocks, world)
         if workers is not None:
             workers.wait_ready()
         runner = _native.ModelRunner(executor, _limits(built, config, wanted, budget.num_blocks))
@@ -151,11 +151,11 @@ def _executor(
     config: EngineConfig,
     sizes: ExecutorSizes,
     num_blocks: int,
-    group: _native.Communicator | None,
+    world: _native.World | None,
 ) -> _native.NativeExecutor | _native.PythonExecutor:
     if config.executor.executor == "native":
         executor = _native.NativeExecutor(
-            built.program_text, sizes.executor_options(config, num_blocks), group
+            built.program_text, sizes.executor_options(config, num_blocks), world
         )
         if executor.pack_cache_damage:
             _LOGGER.warning("packed weights were made again: %s", executor.pack_cache_damage)
@@ -209,11 +209,7 @@ def _limits(
         vocab_size=built.vocab_size,
         num_blocks=num_blocks,
         block_size=config.cache.block_size,
-        # Of executors that are not native, which page each group by itself.
-        kv_groups=[
-            _native.KvGroupOptions(kind=group.kind, window_tokens=group.window)
-            for group in built.kv_groups
-        ],
+        kv_groups=sizes.kv_groups(built, config),
         chunked_prefill=built.chunked_prefill,
         prefix_caching=built.prefix_caching,
         pooling=built.pooling,

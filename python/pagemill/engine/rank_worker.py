@@ -23,11 +23,11 @@ def run(job: Mapping[str, Any]) -> int:
     try:
         segment = _native.SharedSegment.open(job["fd"])
         os.close(job["fd"])
-        group = _native.Communicator(segment, rank)
+        world = _native.World(segment, rank)
         options = _native.ExecutorOptions(**job["arguments"])
-        executor = _native.NativeExecutor(job["program"], options, group)
-        group.meet()
-        _native.follow_steps(executor, group)
+        executor = _native.NativeExecutor(job["program"], options, world)
+        world.meet()
+        _native.follow_steps(executor, world)
     except _native.StatusError as error:
         if error.code == "UNAVAILABLE":  # rank 0 has gone, and who goes on has said why
             return 0

@@ -1,7 +1,7 @@
 """The other ranks of a tensor-parallel group: worker processes that run rank 0's steps.
 
     workers = RankWorkers.start(builts[1:], options.arguments)   # they load while rank 0 does
-    executor = _native.NativeExecutor(builts[0].program_text, options, workers.group)
+    executor = _native.NativeExecutor(builts[0].program_text, options, workers.world)
     workers.wait_ready()
 
 A worker gets the group's shared memory as a descriptor and its program on standard input. It ends
@@ -37,10 +37,8 @@ _STOP_LIMIT_S = 5.0
 class RankWorkers:
     """Ranks 1 to n - 1 as processes, and rank 0's place in the group."""
 
-    def __init__(
-        self, group: _native.Communicator, processes: Sequence[subprocess.Popen[bytes]]
-    ) -> None:
-        self.group = group
+    def __init__(self, world: _native.World, processes: Sequence[subprocess.Popen[bytes]]) -> None:
+        self.world = world
         self._processes = processes
 
     @classmethod
@@ -48,7 +46,7 @@ class RankWorkers:
         """Start a process for each of `programs`, of ranks 1, 2, ..., whose executors are made with
         `arguments` of `_native.ExecutorOptions`. Returns before they are ready."""
         segment = _native.SharedSegment(len(programs) + 1)
-        workers = cls(_native.Communicator(segment, 0), [])
+        workers = cls(_native.World(segment, 0), [])
         processes: list[subprocess.Popen[bytes]] = []
         workers._processes = processes
         try:
@@ -87,8 +85,8 @@ class RankWorkers:
         deadline = time.monotonic() + _START_LIMIT_S
         while True:
             try:
-                self.group.wait_for_all(_LOOK_EVERY_S)
-                self.group.meet()
+                self.world.wait_for_all(_LOOK_EVERY_S)
+                self.world.meet()
                 return
             except _native.StatusError as error:
                 self.check()
@@ -114,7 +112,7 @@ class RankWorkers:
 
     def stop(self) -> None:
         """Ends the workers; the engine has been shut down. Idempotent."""
-        self.group.leave()
+        self.world.leave()
         deadline = time.monotonic() + _STOP_LIMIT_S
         for process in self._processes:
             try:

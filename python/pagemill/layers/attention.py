@@ -25,20 +25,25 @@ class AttentionShape:
     shard: Shard = Shard()
 
     def features(self, heads: int) -> Part:
-        """This rank's part of the features of `heads` heads."""
-        return self.shard.part(heads * self.head_dim, heads * self.head_dim // self.shard.ranks)
+        """This rank's part of the features of `heads` heads. If there are fewer heads than ranks,
+        consecutive ranks have the same one: of 2 heads, ranks 0 and 1 of 4 have head 0."""
+        first = heads * self.shard.rank // self.shard.ranks
+        end = first + max(heads // self.shard.ranks, 1)
+        return Part(first * self.head_dim, end * self.head_dim, heads * self.head_dim)
 
 
 def divide(weights: Weights, shape: AttentionShape, out_name: str) -> AttentionShape:
-    """`shape` with the heads divided among the ranks of `weights`, where that is possible;
-    `out_name` is the linear layer after the attention. Otherwise every rank computes all heads."""
+    """`shape` with the heads divided among the ranks of `weights`, if they divide evenly: every
+    rank has as many query heads, and either as many KV heads or one that as many ranks share.
+    Otherwise every rank computes all heads. `out_name` is the linear layer after the attention."""
     ranks = weights.shard.ranks
     if ranks == 1:
         return shape
-    if shape.kv_heads % ranks:
+    even_kv_heads = shape.kv_heads % ranks == 0 or ranks % shape.kv_heads == 0
+    if shape.heads % ranks or not even_kv_heads:
         weights.note(
-            f"every rank computes the whole attention: {shape.kv_heads} KV heads (of"
-            f" {shape.heads} heads) cannot be divided among {ranks} ranks"
+            f"every rank computes the whole attention: {shape.heads} heads with"
+            f" {shape.kv_heads} KV heads do not divide evenly among {ranks} ranks"
         )
         return shape
     block = weights.block_elements(f"{out_name}.weight")
@@ -77,7 +82,7 @@ def project_qkv(
 
 def attend(q: Tensor, k: Tensor, v: Tensor, shape: AttentionShape, cache_name: str) -> Tensor:
     """Store k and v in a new cache of this name and attend: [T, heads, head_dim]."""
-    kv_heads = shape.kv_heads // shape.shard.ranks
+    kv_heads = shape.features(shape.kv_heads).size // shape.head_dim
     group = q.trace.kv_group(shape.window)
     cache = q.trace.cache(cache_name, group, (kv_heads, shape.head_dim))
     ops.kv_write(k, v, cache)

@@ -1,4 +1,4 @@
-"""What a layer needs of whoever holds the weights."""
+"""What a layer needs of the weights."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from pagemill.ops.scaled_linear import ScaledMatrix
 from pagemill.ops.shard import Part, Shard
 from pagemill.ops.trace import Tensor, Trace
 
+LinearWeight = Tensor | ScaledMatrix
+
 
 class Weights(Protocol):
-    """Declares named tensors of one model in one trace; implemented by `weights.binder`."""
+    """Declares named tensors of one model in one trace; implemented by `quantization.binder`."""
 
     trace: Trace
     shard: Shard
@@ -19,6 +21,22 @@ class Weights(Protocol):
 
     def has(self, name: str) -> bool:
         """Does the model have a tensor of this name?"""
+        ...
+
+    def claim(self, name: str) -> None:
+        """Marks a tensor as used that belongs to another rank: every tensor of a model is used by
+        some rank."""
+        ...
+
+    def linear(
+        self,
+        module: str,
+        shape: tuple[int, int],
+        *,
+        rows: Part | None = None,
+        columns: Part | None = None,
+    ) -> LinearWeight:
+        """The weight of the linear layer `module`, [out, in], as it is stored, or a part of it."""
         ...
 
     def matrix(
@@ -29,7 +47,7 @@ class Weights(Protocol):
         rows: Part | None = None,
         columns: Part | None = None,
     ) -> Tensor:
-        """The weight of `linear` or `embedding`, [out, in], as it is stored, or a part of it."""
+        """The weight `name` of `embedding`, [out, in], as it is stored, or a part of it."""
         ...
 
     def stack(
@@ -43,17 +61,6 @@ class Weights(Protocol):
     ) -> Tensor:
         """The weights of `module` of all experts, [experts, out, in], or of each a part: one tensor
         `<experts>.<module>.weight`, or `<experts>.<i>.<module>.weight` of each."""
-        ...
-
-    def scaled(
-        self,
-        module: str,
-        shape: tuple[int, int],
-        *,
-        rows: Part | None = None,
-        columns: Part | None = None,
-    ) -> ScaledMatrix | None:
-        """The weight of `module`, or a part of it, where it is stored in 8 bits with scales."""
         ...
 
     def vector(self, name: str, length: int, *, part: Part | None = None) -> Tensor:
@@ -70,6 +77,11 @@ class Weights(Protocol):
 
     def row(self, name: str, index: int, shape: tuple[int, int]) -> Tensor:
         """One row of a matrix of `shape`, as an f32 vector."""
+        ...
+
+    def kv_scales(self, module: str) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
+        """Scales of keys and of values that the model states for the attention layer `module`, each
+        one number or one for each KV head: what is stored times its scale is the key or value."""
         ...
 
     def frequencies(self, name: str, values: Sequence[float]) -> Tensor:

@@ -1,6 +1,6 @@
 """A linear layer: `<name>.weight` and, where there is one, `<name>.bias`.
 
-Weights of 8 bits with scales beside them are multiplied by `scaled_linear`, others by `linear`.
+Weights with scales beside them are multiplied by `scaled_linear`, others by `linear`.
 """
 
 from __future__ import annotations
@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pagemill import ops
-from pagemill.layers.base import Weights
+from pagemill.layers.base import LinearWeight, Weights
 from pagemill.ops.program import ACT
-from pagemill.ops.scaled_linear import ScaledMatrix
 from pagemill.ops.shard import Part
 from pagemill.ops.trace import Tensor
 
@@ -34,11 +33,8 @@ def linear(
         out *= dim
     total = out if rows is None else rows.total
     vector = weights.vector(f"{name}.bias", total, part=rows) if bias else None
-    scaled = weights.scaled(name, (total, x.width), rows=rows)
-    if scaled is not None:
-        return _scaled_linear(x, scaled, vector, row_shape, dtype)
-    weight = weights.matrix(f"{name}.weight", (total, x.width), rows=rows)
-    return ops.linear(x, weight, vector, row_shape=row_shape, dtype=dtype)
+    weight = weights.linear(name, (total, x.width), rows=rows)
+    return _product(x, weight, vector, row_shape, dtype)
 
 
 def row_parallel(
@@ -48,32 +44,32 @@ def row_parallel(
 
     A group of one, or an input that is whole on every rank, needs no exchange.
     """
-    shape = (out, columns.total)
     # The sum has it once.
     has_bias = bias and (columns.whole or weights.shard.rank == 0)
     vector = weights.vector(f"{name}.bias", out) if has_bias else None
-    scaled = weights.scaled(name, shape, columns=columns)
-    if scaled is not None:
-        y = _scaled_linear(x, scaled, vector, (out,))
-    else:
-        y = ops.linear(x, weights.matrix(f"{name}.weight", shape, columns=columns), vector)
-    return y if columns.whole else ops.all_reduce(y, ranks=weights.shard.ranks)
+    if bias and not has_bias:
+        weights.claim(f"{name}.bias")
+    weight = weights.linear(name, (out, columns.total), columns=columns)
+    y = _product(x, weight, vector, (out,))
+    return y if columns.whole else ops.all_reduce(y, shard=weights.shard)
 
 
-def _scaled_linear(
+def _product(
     x: Tensor,
-    matrix: ScaledMatrix,
+    weight: LinearWeight,
     bias: Tensor | None,
     row_shape: Sequence[int],
     dtype: str = ACT,
 ) -> Tensor:
+    if isinstance(weight, Tensor):
+        return ops.linear(x, weight, bias, row_shape=row_shape, dtype=dtype)
     return ops.scaled_linear(
         x,
-        matrix.weight,
-        matrix.scales,
+        weight.weight,
+        weight.scales,
         bias,
-        block=matrix.block,
-        int8_activations=matrix.int8_activations,
+        block=weight.block,
+        int8_activations=weight.int8_activations,
         row_shape=row_shape,
         dtype=dtype,
     )

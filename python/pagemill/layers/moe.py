@@ -42,7 +42,7 @@ def moe(weights: Weights, prefix: str, x: Tensor, experts: Experts) -> Tensor:
     down = weights.stack(names, experts.down, (count, x.width, inner), columns=part)
     (down_y,) = ops.grouped_linear(hidden, ids, down)
     y = ops.moe_combine(down_y, shares)
-    return y if part.whole else ops.all_reduce(y, ranks=weights.shard.ranks)
+    return y if part.whole else ops.all_reduce(y, shard=weights.shard)
 
 
 def _block_elements(weights: Weights, experts: str, module: str) -> int:

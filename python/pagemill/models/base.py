@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from typing import Any, ClassVar, Protocol, Self
 
 from pagemill.layers.base import Weights
 from pagemill.ops.trace import Tensor
@@ -36,6 +36,13 @@ class ModelTraits:
     generates: bool
 
 
+# Of decoders with rotary positions.
+IGNORED_IN_DECODERS: Mapping[str, str] = {
+    r".*\.rotary_emb\.inv_freq": "frequencies are computed from the configuration",
+    r"lm_head\.weight": "the embedding is used if they are tied, no head if vectors are pooled",
+}
+
+
 class Model(Protocol):
     """One model of a family.
 
@@ -43,7 +50,11 @@ class Model(Protocol):
        family cannot do with a ModelConfigError.
     2. `hidden` traces the model from token ids to final, normalized vectors [T, H].
     3. `logits` traces the head on some of their rows [L, H] -> [L, vocab]; only where it generates.
+    4. `ignored` says which tensors of a checkpoint may stay unread, and why: a regular expression
+       of whole names each. All others are asked for, or the model is refused.
     """
+
+    ignored: ClassVar[Mapping[str, str]]
 
     @classmethod
     def from_config(cls, config: Config) -> Self: ...

@@ -21,6 +21,12 @@ from pagemill.ops.trace import Tensor
 class BertModel:
     """One BERT encoder; every token is of token type 0."""
 
+    ignored = {
+        r"embeddings\.position_ids": "positions count up from 0",
+        r"pooler\..*": "a classifier's layer over the first token",
+        r"cls\..*": "heads of the training objectives",
+    }
+
     def __init__(self, config: Config) -> None:
         refuse(config, "is_decoder", "add_cross_attention")
         if config.get("position_embedding_type", "absolute") != "absolute":

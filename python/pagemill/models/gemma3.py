@@ -13,7 +13,7 @@ from pagemill import ops
 from pagemill.layers import attention, embedding, mlp, norm
 from pagemill.layers.base import Weights
 from pagemill.layers.rotary import Rotary, bind_rotary
-from pagemill.models.base import Config, ModelTraits, StepInputs
+from pagemill.models.base import IGNORED_IN_DECODERS, Config, ModelTraits, StepInputs
 from pagemill.models.config_keys import (
     DecoderSizes,
     activation,
@@ -31,6 +31,8 @@ _SLIDING, _FULL = "sliding_attention", "full_attention"
 
 class Gemma3Model:
     """One Gemma 3 text model."""
+
+    ignored = IGNORED_IN_DECODERS
 
     def __init__(self, config: Config) -> None:
         refuse(

@@ -13,7 +13,7 @@ from pagemill import ops
 from pagemill.layers import attention, embedding, mlp, norm
 from pagemill.layers.base import Weights
 from pagemill.layers.rotary import Rotary, bind_rotary
-from pagemill.models.base import Config, ModelTraits, StepInputs
+from pagemill.models.base import IGNORED_IN_DECODERS, Config, ModelTraits, StepInputs
 from pagemill.models.config_keys import DecoderSizes, activation, flag, make_rotary_table
 from pagemill.ops.trace import Tensor
 
@@ -22,6 +22,11 @@ _EMBEDDING = "model.embed_tokens"
 
 class LlamaModel:
     """One Llama model."""
+
+    ignored = {
+        **IGNORED_IN_DECODERS,
+        r"rope_freqs\.weight": "GGUF's factors of frequencies are read as configuration",
+    }
 
     def __init__(self, config: Config) -> None:
         self._sizes = DecoderSizes.read(config, tied_by_default=False)

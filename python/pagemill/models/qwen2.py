@@ -11,7 +11,7 @@ from pagemill import ops
 from pagemill.layers import attention, embedding, mlp, norm
 from pagemill.layers.base import Weights
 from pagemill.layers.rotary import Rotary, bind_rotary
-from pagemill.models.base import Config, ModelTraits, StepInputs
+from pagemill.models.base import IGNORED_IN_DECODERS, Config, ModelTraits, StepInputs
 from pagemill.models.config_keys import (
     DecoderSizes,
     activation,
@@ -25,6 +25,8 @@ _EMBEDDING = "model.embed_tokens"
 
 class Qwen2Model:
     """One Qwen2 model."""
+
+    ignored = IGNORED_IN_DECODERS
 
     def __init__(self, config: Config) -> None:
         self._sizes = DecoderSizes.read(config, tied_by_default=False)

@@ -14,7 +14,7 @@ from pagemill.layers.attention import AttentionShape
 from pagemill.layers.base import Weights
 from pagemill.layers.moe import Experts, moe
 from pagemill.layers.rotary import Rotary, bind_rotary
-from pagemill.models.base import Config, ModelTraits, StepInputs
+from pagemill.models.base import IGNORED_IN_DECODERS, Config, ModelTraits, StepInputs
 from pagemill.models.config_keys import (
     DecoderSizes,
     activation,
@@ -32,6 +32,8 @@ _EMBEDDING = "model.embed_tokens"
 
 class Qwen3MoeModel:
     """One Qwen3-MoE model."""
+
+    ignored = IGNORED_IN_DECODERS
 
     def __init__(self, config: Config) -> None:
         self._sizes = DecoderSizes.read(config, tied_by_default=False)

@@ -12,13 +12,15 @@ from pagemill import ops
 from pagemill.layers import attention, embedding, mlp, norm
 from pagemill.layers.base import Weights
 from pagemill.layers.rotary import bind_rotary
-from pagemill.models.base import Config, ModelTraits, StepInputs
+from pagemill.models.base import IGNORED_IN_DECODERS, Config, ModelTraits, StepInputs
 from pagemill.models.config_keys import DecoderSizes, make_rotary_table
 from pagemill.ops.trace import Tensor
 
 
 class SkeletonModel:
     """One model of the family. State is what the configuration says, nothing else."""
+
+    ignored = IGNORED_IN_DECODERS
 
     def __init__(self, config: Config) -> None:
         self._sizes = DecoderSizes.read(config, tied_by_default=True)

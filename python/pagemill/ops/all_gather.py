@@ -1,4 +1,4 @@
-"""`all_gather`: columns that the ranks of a tensor-parallel group have computed, side by side."""
+"""`all_gather`: columns that the ranks of a group have computed, side by side."""
 
 from __future__ import annotations
 
@@ -27,7 +27,11 @@ def all_gather(x: Tensor, width: int, *, shard: Shard) -> Tensor:
             f"all_gather: rank {shard.rank} of {shard.ranks} has {shard.part(width).size} of"
             f" {width} columns, {x.name} has {x.width}"
         )
-    attributes = [("ranks", float(shard.ranks)), ("rank", float(shard.rank))]
+    attributes = [
+        ("axis", float(shard.axis)),
+        ("ranks", float(shard.ranks)),
+        ("rank", float(shard.rank)),
+    ]
     return x.trace.emit("all_gather", [x], [((x.rows, width), x.dtype)], attributes)[0]
 
 

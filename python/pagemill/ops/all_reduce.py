@@ -1,4 +1,4 @@
-"""`all_reduce`: the sum of what every rank of a tensor-parallel group has."""
+"""`all_reduce`: the sum of what every rank of a group has."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pagemill.ops.checks import require_dtype
-from pagemill.ops.trace import ShapeError, Tensor
+from pagemill.ops.shard import Shard
+from pagemill.ops.trace import Tensor
 
 if TYPE_CHECKING:
     import torch
@@ -14,16 +15,15 @@ if TYPE_CHECKING:
     from pagemill.ops.torch_step import TorchStep
 
 
-def all_reduce(x: Tensor, *, ranks: int) -> Tensor:
-    """x [N, H] of each of `ranks` ranks -> their sum, added in rank order, on every rank.
+def all_reduce(x: Tensor, *, shard: Shard) -> Tensor:
+    """x [N, H] of each rank of the shard's group -> their sum, added in rank order, on every rank.
 
     Raises:
         ShapeError: the operand does not fit.
     """
     require_dtype("all_reduce", "x", x, ("act", "f32"))
-    if ranks < 1:
-        raise ShapeError(f"all_reduce: a group has one rank or more, not {ranks}")
-    return x.trace.emit("all_reduce", [x], [(x.shape, x.dtype)], [("ranks", ranks)])[0]
+    attributes = [("axis", float(shard.axis)), ("ranks", float(shard.ranks))]
+    return x.trace.emit("all_reduce", [x], [(x.shape, x.dtype)], attributes)[0]
 
 
 def reference(

@@ -1,8 +1,22 @@
-"""Which part of a model a rank of a tensor-parallel group has."""
+"""Which part of a model a rank has."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import IntEnum
+
+
+class Axis(IntEnum):
+    """What ranks divide among them; the numbers are those of cc/comm/group.h."""
+
+    TENSOR = 0
+    """Each layer's matrices."""
+    PIPELINE = 1
+    """The layers."""
+    DATA = 2
+    """The requests."""
+    EXPERT = 3
+    """The experts of a layer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +38,19 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """Rank `rank` of a group of `ranks`; by default the only one."""
+    """Rank `rank` of a group of `ranks` along `axis`; by default the only one.
+
+    Raises:
+        ValueError: there is no such rank.
+    """
 
     rank: int = 0
     ranks: int = 1
+    axis: Axis = Axis.TENSOR
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.rank < self.ranks:
+            raise ValueError(f"a group of {self.ranks} ranks has no rank {self.rank}")
 
     def part(self, total: int, unit: int = 1) -> Part:
         """This rank's part of a dimension of `total`, in whole units of `unit` (the last part may

@@ -2,7 +2,9 @@
 
 import pytest
 
-from pagemill.ops.shard import Part, Shard
+from pagemill.ops import all_gather, all_reduce
+from pagemill.ops.shard import Axis, Part, Shard
+from pagemill.ops.trace import Trace
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4])
@@ -24,3 +26,18 @@ def test_a_group_of_one_has_the_whole():
     assert Shard().part(7, 4) == Part(0, 7, 7)
     assert Shard().part(7).whole
     assert not Shard(0, 2).part(8).whole
+
+
+@pytest.mark.parametrize(("rank", "ranks"), [(2, 2), (-1, 2), (0, 0)])
+def test_a_group_has_its_ranks_and_no_others(rank: int, ranks: int):
+    with pytest.raises(ValueError, match=f"a group of {ranks} ranks has no rank {rank}"):
+        Shard(rank, ranks)
+
+
+def test_collectives_name_the_axis_of_their_group():
+    trace = Trace()
+    shard = Shard(1, 4, Axis.DATA)
+    x = all_reduce(trace.input("x", "act", ("tokens", 8)), shard=shard)
+    all_gather(x, 32, shard=shard)
+    attributes = [dict(op.attributes) for op in trace.program.ops]
+    assert attributes == [{"axis": 2, "ranks": 4}, {"axis": 2, "ranks": 4, "rank": 1}]

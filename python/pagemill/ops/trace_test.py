@@ -37,7 +37,7 @@ GOOD: list[tuple[Callable[[_Values], Tensor], tuple[int | str, ...]]] = [
     (lambda v: ops.embedding(v.i32("tokens"), v.weight("q4_k", 9, 256)), ("tokens", 256)),
     (lambda v: ops.add(v.act("tokens", 4), v.act("tokens", 4)), ("tokens", 4)),
     (lambda v: ops.add(v.act("tokens", 4), v.weight("f32", 4)), ("tokens", 4)),
-    (lambda v: ops.all_reduce(v.act("tokens", 4), ranks=2), ("tokens", 4)),
+    (lambda v: ops.all_reduce(v.act("tokens", 4), shard=Shard(0, 2)), ("tokens", 4)),
     (lambda v: ops.all_gather(v.act("logits_rows", 5), 9, shard=Shard(1, 2)), ("logits_rows", 9)),
     (lambda v: ops.rms_norm(v.act("tokens", 3, 8), v.weight("f32", 8), eps=1), ("tokens", 3, 8)),
     (
@@ -157,7 +157,6 @@ BAD: list[tuple[Callable[[_Values], object], str]] = [
     ),
     (lambda v: ops.add(v.act("tokens", 4), v.weight("f32", 5)), r"must be \[4\], got \[5\]"),
     (lambda v: ops.add(v.act("tokens", 4), v.weight("bf16", 4)), "must be f32, got bf16"),
-    (lambda v: ops.all_reduce(v.act("tokens", 4), ranks=0), "one rank or more, not 0"),
     (
         lambda v: ops.all_gather(v.act("logits_rows", 4), 9, shard=Shard(1, 2)),
         "has 5 of 9 columns, x0 has 4",

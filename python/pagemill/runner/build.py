@@ -17,7 +17,7 @@ from pagemill.ops.program import GroupEntry
 from pagemill.ops.program_text import to_text
 from pagemill.ops.shard import Shard
 from pagemill.ops.trace import Trace
-from pagemill.weights.binder import WeightBinder
+from pagemill.quantization.binder import WeightBinder
 from pagemill.weights.errors import WeightsError
 from pagemill.weights.json_file import shown
 from pagemill.weights.pooling import Pooling
@@ -54,7 +54,7 @@ class BuiltModel:
     kv_groups: tuple[GroupEntry, ...]
     eos_token_ids: tuple[int, ...]
     notes: tuple[str, ...] = ()
-    """What the operator should know of how the model was divided."""
+    """What the operator should know of how the model was read and divided."""
 
 
 def build(source: ModelSource, options: BuildOptions) -> BuiltModel:
@@ -63,14 +63,15 @@ def build(source: ModelSource, options: BuildOptions) -> BuiltModel:
     Raises:
         ModelConfigError: the architecture or one of its settings is not supported, or
             `max_model_len` exceeds the model's.
-        WeightsError: a weight is missing or of the wrong shape, or a size of the configuration is
-            larger than every tensor.
+        WeightsError: a weight is missing, unused or of the wrong shape, its quantization is not
+            supported, or a size of the configuration is larger than every tensor.
     """
     _check_sizes(source)
     model = model_class(source.architecture).from_config(source.config)
     traits = model.traits
     pooling = _pooling(source, traits, options)
     weights = trace_model(model, source, pooling, options.shard)
+    weights.check_all_used(model.ignored)
     program = weights.trace.program
     if options.shard.ranks > 1 and not any("ranks" in dict(op.attributes) for op in program.ops):
         raise ModelConfigError(

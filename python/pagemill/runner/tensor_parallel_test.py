@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import pytest
@@ -17,12 +17,12 @@ from pagemill.ops.program_text import from_text
 from pagemill.ops.shard import Part, Shard
 from pagemill.ops.table import reference
 from pagemill.ops.trace import Trace
+from pagemill.quantization.binder import WeightBinder
 from pagemill.runner import torch_executor
 from pagemill.runner.build import BuildOptions, BuiltModel, build
 from pagemill.runner.simple_batch import SimpleBatch
 from pagemill.runner.torch_executor import TorchExecutor, TorchOptions
 from pagemill.weights import ModelSource, WeightsError
-from pagemill.weights.binder import WeightBinder
 from pagemill.weights.location import TensorLocation
 
 CONFIG = {
@@ -123,7 +123,7 @@ def _check_ranks(source: ModelSource, ranks: int, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("ranks", [2, 3, 4])
-@pytest.mark.parametrize(("heads", "kv_heads"), [(4, 4), (4, 2), (4, 1)])
+@pytest.mark.parametrize(("heads", "kv_heads"), [(4, 4), (4, 2), (4, 1), (8, 2)])
 def test_ranks_compute_the_logits_of_the_whole_program(
     heads: int, kv_heads: int, ranks: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -147,11 +147,28 @@ def test_a_rank_has_its_part_of_each_matrix(tmp_path: Path):
     assert not any(name.startswith(f"{prefix}.mlp.down_proj.bias") for name in shapes)
 
 
+@pytest.mark.parametrize("rank", range(4))
+def test_a_kv_head_is_on_several_ranks_if_there_are_fewer_than_ranks(rank: int, tmp_path: Path):
+    built = _build(_model(tmp_path, hidden_size=64, num_attention_heads=16), rank, 4)
+    assert built.notes == ()
+    program = from_text(built.program_text)
+    shapes = {weight.name: weight.shape for weight in program.weights}
+    prefix, kv_head = "model.layers.1.self_attn", rank // 2
+    assert shapes[f"{prefix}.q_proj.weight.rows{16 * rank}-{16 * rank + 16}"] == (16, 64)
+    for name in ("k_proj", "v_proj"):
+        assert shapes[f"{prefix}.{name}.weight.rows{4 * kv_head}-{4 * kv_head + 4}"] == (4, 64)
+        assert shapes[f"{prefix}.{name}.bias.part{4 * kv_head}-{4 * kv_head + 4}"] == (4,)
+    assert shapes[f"{prefix}.o_proj.weight.columns{16 * rank}-{16 * rank + 16}"] == (64, 16)
+    assert {cache.dims[0] for cache in program.caches} == {1}
+
+
 def test_attention_that_cannot_be_divided_is_computed_by_every_rank(tmp_path: Path):
-    built = _build(_model(tmp_path, num_key_value_heads=1), 1, 2)
+    built = _build(
+        _model(tmp_path, hidden_size=48, num_attention_heads=3, num_key_value_heads=3), 1, 2
+    )
     assert built.notes == (
-        "every rank computes the whole attention: 1 KV heads (of 4 heads) cannot be divided among"
-        " 2 ranks",
+        "every rank computes the whole attention: 3 heads with 3 KV heads do not divide evenly"
+        " among 2 ranks",
     )
     program = from_text(built.program_text)
     names = {weight.name for weight in program.weights}
@@ -180,7 +197,7 @@ class _BlockSource:
     """One matrix of 4 rows of two blocks of 32."""
 
     path = "model.gguf"
-    quantization = None
+    config: ClassVar[dict[str, Any]] = {}
 
     def has(self, name: str) -> bool:
         return bool(name)
@@ -191,12 +208,14 @@ class _BlockSource:
 
 def test_columns_are_whole_blocks():
     weights = WeightBinder(Trace(), cast(Any, _BlockSource()), Shard(1, 2))
-    part = weights.shard.part(64, weights.block_elements("w"))
-    weights.matrix("w", (4, 64), columns=part)
+    part = weights.shard.part(64, weights.block_elements("w.weight"))
+    weights.matrix("w.weight", (4, 64), columns=part)
     (entry,) = weights.trace.program.weights
     assert (entry.shape, entry.offset, entry.row_stride) == ((4, 32), 1034, 68)
-    with pytest.raises(WeightsError, match="columns 16 to 48 of w would cut a block of 32 elem"):
-        weights.matrix("w", (4, 64), columns=Part(16, 48, 64))
+    with pytest.raises(
+        WeightsError, match="columns 16 to 48 of w.weight would cut a block of 32 elem"
+    ):
+        weights.matrix("w.weight", (4, 64), columns=Part(16, 48, 64))
 
 
 def test_heads_that_would_cut_a_block_are_not_divided():

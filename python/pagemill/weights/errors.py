@@ -8,3 +8,8 @@ class WeightsError(ValueError):
 
 class MissingTensorError(WeightsError):
     """A model wants a tensor that its files do not hold."""
+
+
+class UnusedTensorError(WeightsError):
+    """A model's files hold tensors that no layer asks for: the model is not what its configuration
+    says, or a part of it is not supported."""

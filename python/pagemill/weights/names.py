@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 _LAYER = re.compile(r"model\.layers\.(\d+)\.(.+)")
+_BLOCK = re.compile(r"blk\.(\d+)\.(.+)\.([^.]+)")
 
 _DECODER = {
     "model.embed_tokens.weight": "token_embd.weight",
@@ -75,3 +76,21 @@ def gguf_name(architecture: str, name: str) -> str | None:
     module, _, kind = match[2].rpartition(".")
     layer_names = _LAYERS[architecture]
     return f"blk.{match[1]}.{layer_names[module]}.{kind}" if module in layer_names else None
+
+
+def layer_name(architecture: str, stored: str) -> str:
+    """The name by which layers ask for what a GGUF file of `architecture` calls `stored`; `stored`
+    itself if none do.
+
+    >>> layer_name("llama", "blk.7.attn_q.weight")
+    'model.layers.7.self_attn.q_proj.weight'
+    """
+    for name, known in _DECODER.items():
+        if known == stored:
+            return name
+    match = _BLOCK.fullmatch(stored)
+    if match is None:
+        return stored
+    names = (name for name, known in _LAYERS[architecture].items() if known == match[2])
+    module = next(names, None)
+    return stored if module is None else f"model.layers.{match[1]}.{module}.{match[3]}"

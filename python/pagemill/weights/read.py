@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from pagemill.ops.dtypes import tensor_bytes
+from pagemill.ops.dtypes import DTYPES, tensor_bytes
 from pagemill.weights.dequantize import dequantize
 from pagemill.weights.errors import WeightsError
 from pagemill.weights.location import TensorLocation
@@ -29,8 +29,11 @@ def read_bytes(location: TensorLocation) -> npt.NDArray[np.uint8]:
     """The tensor's bytes as they are stored, a read-only map of the file.
 
     Raises:
+        WeightsError: the dtype is one that nothing is computed on.
         OSError: the file cannot be read.
     """
+    if location.dtype not in DTYPES:
+        raise WeightsError(f"a tensor of {location.dtype} is no weight")
     size = tensor_bytes(location.dtype, location.shape)
     if size == 0:
         return np.empty(0, np.uint8)
@@ -68,3 +71,12 @@ def read_f32(location: TensorLocation) -> npt.NDArray[np.float32]:
         OSError: the file cannot be read.
     """
     return as_f32(location.dtype, location.shape, read_bytes(location))
+
+
+def is_zero(location: TensorLocation) -> bool:
+    """Has the tensor zeros only?
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    return location.dtype in DTYPES and not read_bytes(location).any()

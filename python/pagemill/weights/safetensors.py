@@ -6,6 +6,7 @@ data_offsets}, then the data. Several files form one model through `model.safete
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -24,6 +25,19 @@ _DTYPES = {
     "I32": "i32",
     "I8": "i8",
     "U8": "u8",
+}
+# Bytes of an element of types that nothing is computed on. A file may hold them if no layer
+# asks for them, such as BERT's position_ids.
+_OTHER_BYTES = {
+    "BOOL": 1,
+    "F64": 8,
+    "F8_E5M2": 1,
+    "F8_E8M0": 1,
+    "I16": 2,
+    "I64": 8,
+    "U16": 2,
+    "U32": 4,
+    "U64": 8,
 }
 SINGLE_FILE = "model.safetensors"
 INDEX_FILE = "model.safetensors.index.json"
@@ -58,10 +72,11 @@ def read_directory(directory: Path) -> dict[str, TensorLocation]:
 
 
 def read_file(path: Path) -> dict[str, TensorLocation]:
-    """The tensors of one file; those of a type that Pagemill has no name for are left out.
+    """The tensors of one file. Types that `pagemill.ops.dtypes` does not have are called as the
+    file calls them, in lower case.
 
     Raises:
-        WeightsError: the header is corrupt or a tensor ends beyond the file.
+        WeightsError: the header is corrupt, a tensor ends beyond the file or is of an unknown type.
         OSError: the file cannot be read.
     """
     with open(path, "rb") as file:
@@ -83,10 +98,13 @@ def read_file(path: Path) -> dict[str, TensorLocation]:
     _check_layout(path, found, size - start)
     return {
         entry.name: TensorLocation(
-            entry.name, _DTYPES[entry.dtype], entry.shape, str(path), start + entry.begin
+            entry.name,
+            _DTYPES.get(entry.dtype, entry.dtype.lower()),
+            entry.shape,
+            str(path),
+            start + entry.begin,
         )
         for entry in found
-        if entry.dtype in _DTYPES
     }
 
 
@@ -117,7 +135,16 @@ def _entry(path: Path, name: str, entry: Any) -> _Entry:
     if not all(type(n) is int and 0 <= n < 2**63 for n in numbers) or begin > end:
         raise WeightsError(f"{path}: tensor {shown(name)} has a malformed entry")
     dims = tuple(cast("list[int]", shape))
-    if dtype in _DTYPES and end - begin != tensor_bytes(_DTYPES[dtype], dims):
+    if dtype in _DTYPES:
+        expected = tensor_bytes(_DTYPES[dtype], dims)
+    elif dtype in _OTHER_BYTES:
+        expected = math.prod(dims) * _OTHER_BYTES[dtype]
+    else:
+        supported = ", ".join(sorted(_DTYPES))
+        raise WeightsError(
+            f"{path}: tensor {shown(name)} is stored as {shown(dtype)}; supported: {supported}"
+        )
+    if end - begin != expected:
         raise WeightsError(
             f"{path}: tensor {shown(name)} has {end - begin} bytes for {dtype} {list(dims)}"
         )

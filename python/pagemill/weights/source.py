@@ -20,14 +20,8 @@ from pagemill.weights.gguf import GgufFile
 from pagemill.weights.gguf_config import config_from_gguf
 from pagemill.weights.json_file import read_object
 from pagemill.weights.location import TensorLocation
-from pagemill.weights.names import gguf_name
+from pagemill.weights.names import gguf_name, layer_name
 from pagemill.weights.pooling import Pooling, read_pooling
-from pagemill.weights.quantization import (
-    GroupQuantization,
-    Quantization,
-    QuantizationError,
-    parse_quantization,
-)
 from pagemill.weights.safetensors import read_directory
 
 
@@ -36,8 +30,7 @@ class ModelSource:
     """Where a model's weights and configuration are; holds no file open.
 
     `kind` is "gguf" or "hf"; `config` has the shape of `config.json` for both (see
-    `gguf_config.config_from_gguf`), with `eos_token_id` a list of all tokens that end a text;
-    `quantization` is how its matrices are, where config.json says so.
+    `gguf_config.config_from_gguf`), with `eos_token_id` a list of all tokens that end a text.
     """
 
     kind: str
@@ -45,7 +38,6 @@ class ModelSource:
     config: Mapping[str, Any]
     gguf: GgufFile | None
     pooling: Pooling | None
-    quantization: Quantization | None
     _tensors: Mapping[str, TensorLocation]
 
     @classmethod
@@ -54,22 +46,17 @@ class ModelSource:
 
         Raises:
             WeightsError: `path` is neither a GGUF file nor a directory of safetensors with a
-                config.json, one of its files is corrupt, or its quantization is not supported.
+                config.json, or one of its files is corrupt.
             OSError: a file cannot be read.
         """
         path = Path(path).absolute()
         if path.is_dir():
             config = _directory_config(path)
-            try:
-                quantization = parse_quantization(config)
-            except QuantizationError as error:
-                raise QuantizationError(f"{path / 'config.json'}: {error}") from error
-            pooling, tensors = read_pooling(path), read_directory(path)
-            return cls("hf", path, config, None, pooling, quantization, tensors)
+            return cls("hf", path, config, None, read_pooling(path), read_directory(path))
         if not path.exists():
             raise WeightsError(f"{path} does not exist")
         gguf = GgufFile.open(path)
-        return cls("gguf", path, config_from_gguf(gguf), gguf, None, None, gguf.tensors)
+        return cls("gguf", path, config_from_gguf(gguf), gguf, None, gguf.tensors)
 
     @property
     def architecture(self) -> str:
@@ -95,12 +82,9 @@ class ModelSource:
 
     @property
     def parameters(self) -> int:
-        """How many numbers the tensors hold, including each that is packed in a 32-bit word."""
-        packed = isinstance(self.quantization, GroupQuantization)
-        per_word = 32 // self.quantization.bits if packed else 1
+        """About how many numbers the tensors hold: each 32-bit word counts as eight of 4 bits."""
         return sum(
-            math.prod(tensor.shape) * (per_word if tensor.dtype == "i32" else 1)
-            for tensor in self.tensors
+            math.prod(tensor.shape) * (8 if tensor.dtype == "i32" else 1) for tensor in self.tensors
         )
 
     def has(self, name: str) -> bool:
@@ -117,6 +101,12 @@ class ModelSource:
         if location is None:
             raise MissingTensorError(f"{self.path}: the tensor {name!r} is missing")
         return location
+
+    def name_of(self, tensor: TensorLocation) -> str:
+        """The (Hugging Face) name of one of `tensors`; the stored one if it has no other."""
+        if self.gguf is None:
+            return tensor.name
+        return layer_name(self.config["model_type"], tensor.name)
 
     def _find(self, name: str) -> TensorLocation | None:
         if self.gguf is None:

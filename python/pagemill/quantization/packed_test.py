@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from pathlib import Path
 from typing import Any
@@ -13,81 +14,21 @@ from safetensors.torch import save_file
 from pagemill.ops.program_text import to_text
 from pagemill.ops.shard import Part
 from pagemill.ops.trace import Trace
+from pagemill.quantization.binder import WeightBinder
 from pagemill.weights import MissingTensorError, ModelSource, WeightsError
-from pagemill.weights.binder import WeightBinder
-from pagemill.weights.quantization import (
-    GroupQuantization,
-    QuantizationError,
-    parse_quantization,
-)
 
 AWQ = {"quant_method": "awq", "bits": 4, "group_size": 32, "zero_point": True, "version": "gemm"}
 GPTQ = {"quant_method": "gptq", "bits": 4, "group_size": 32, "desc_act": False, "sym": True}
-
-
-def packed_section(**weights: object) -> dict[str, Any]:
-    group = {"num_bits": 4, "type": "int", "strategy": "group", "group_size": 32, **weights}
-    return {
-        "quant_method": "compressed-tensors",
-        "format": "pack-quantized",
-        "config_groups": {"group_0": {"targets": ["Linear"], "weights": group}},
-    }
-
-
-@pytest.mark.parametrize(
-    ("section", "expected"),
-    [
-        (AWQ, GroupQuantization("awq", "awq", 4, 32)),
-        (AWQ | {"group_size": -1, "version": "GEMM"}, GroupQuantization("awq", "awq", 4, None)),
-        (
-            {"quant_method": "awq", "w_bit": 4, "q_group_size": 128},
-            GroupQuantization("awq", "awq", 4, 128),
-        ),
-        (GPTQ, GroupQuantization("gptq", "gptq", 4, 32)),
-        (
-            GPTQ | {"bits": 8, "checkpoint_format": "gptq_v2"},
-            GroupQuantization("gptq", "gptq_v2", 8, 32),
-        ),
-        (packed_section(), GroupQuantization("compressed-tensors", "pack_quantized", 4, 32, False)),
-        (
-            packed_section(symmetric=False),
-            GroupQuantization("compressed-tensors", "pack_quantized", 4, 32),
-        ),
-        (
-            packed_section(num_bits=8, strategy="channel", group_size=None),
-            GroupQuantization("compressed-tensors", "pack_quantized", 8, None, False),
-        ),
-    ],
-)
-def test_configurations(section: dict[str, Any], expected: GroupQuantization) -> None:
-    assert parse_quantization({"quantization_config": section}) == expected
-
-
-@pytest.mark.parametrize(
-    ("section", "message"),
-    [
-        (AWQ | {"bits": 3}, r"\(awq\): bits 3 is not supported; supported: 4"),
-        (AWQ | {"version": "gemv"}, "version 'gemv' is not supported; supported: gemm"),
-        (AWQ | {"group_size": 48}, "group_size 48 .* multiples of 32, and -1 for whole rows"),
-        (AWQ | {"group_size": "32"}, "group_size '32'"),
-        (GPTQ | {"bits": 2}, "bits 2 is not supported; supported: 4 and 8"),
-        (GPTQ | {"bits": True}, "bits True is not supported"),
-        (GPTQ | {"group_size": 0}, "group_size 0"),
-        (GPTQ | {"checkpoint_format": "marlin"}, "checkpoint_format 'marlin' .*: gptq, gptq_v2"),
-        (GPTQ | {"is_marlin_format": True}, "checkpoint_format 'marlin'"),
-        (GPTQ | {"dynamic": {"+:.*": {"bits": 8}}}, "dynamic .* the same bits and groups"),
-        (packed_section(num_bits=3), "weights.num_bits 3 is not supported; supported: 4 and 8"),
-        (packed_section(type="float"), "weights.type 'float' is not supported; supported: int"),
-        (packed_section(strategy="tensor"), "weights.strategy 'tensor' .*: channel, group"),
-        (packed_section(group_size=16), "weights.group_size 16"),
-        (packed_section(symmetric="no"), "weights.symmetric 'no' .*: true, false"),
-        (packed_section(type=["int"]), r"weights.type a list is not supported"),
-        (AWQ | {"quant_method": ["awq"]}, r"the quant_method a list is not supported"),
-    ],
-)
-def test_refused_configurations(section: dict[str, Any], message: str) -> None:
-    with pytest.raises(QuantizationError, match=message):
-        parse_quantization({"quantization_config": section})
+PACKED = {
+    "quant_method": "compressed-tensors",
+    "format": "pack-quantized",
+    "config_groups": {
+        "group_0": {
+            "targets": ["Linear"],
+            "weights": {"num_bits": 4, "type": "int", "strategy": "group", "group_size": 32},
+        }
+    },
+}
 
 
 def gptq_tensors(zero: int = 0x77777777, **changed: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -155,7 +96,7 @@ def test_an_index_that_was_never_filled_is_none(tmp_path: Path) -> None:
         "a.weight_scale": torch.ones((8, 2), dtype=torch.float16),
         "a.weight_g_idx": torch.full((64,), -1, dtype=torch.int32),
     }
-    weights = binder(tmp_path, tensors, packed_section(group_size=32))
+    weights = binder(tmp_path, tensors, PACKED)
     assert weights.matrix("a.weight", (8, 64)).dtype == "q4_0"
     assert weights.notes == []
 
@@ -189,12 +130,12 @@ def test_layers_that_are_not_quantized_are_used_as_they_are(tmp_path: Path) -> N
     ("changed", "shape", "message"),
     [
         ({}, (8, 72), "a.qweight has rows of 72; .* in multiples of 32"),
-        ({}, (16, 64), r"a.qweight is i32 \[8, 8\], the configuration .* i32 \[8, 16\]"),
+        ({}, (16, 64), r"a.qweight is i32 \[8, 8\], its scheme gptq .* i32 \[8, 16\]"),
         ({"qweight": torch.zeros((8, 8))}, (8, 64), "a.qweight is f32"),
         (
             {"scales": torch.ones((1, 8))},
             (8, 64),
-            r"a.scales is f32 \[1, 8\], .*group_size.* f16",
+            r"a.scales is f32 \[1, 8\], .*groups of 32.* f16",
         ),
         ({"qzeros": torch.zeros((2, 2), dtype=torch.int32)}, (8, 64), "a.qzeros is i32"),
         ({"g_idx": torch.zeros(8, dtype=torch.int32)}, (8, 64), "a.g_idx is i32"),
@@ -219,8 +160,34 @@ def test_zero_points_may_be_missing_where_a_matrix_is_symmetric(tmp_path: Path) 
         "a.weight_packed": torch.zeros((8, 8), dtype=torch.int32),
         "a.weight_scale": torch.ones((8, 2), dtype=torch.bfloat16),
     }
-    weights = binder(tmp_path, tensors, packed_section())
+    weights = binder(tmp_path, tensors, PACKED)
     assert weights.matrix("a.weight", (8, 64)).dtype == "q4_0"
-    weights = binder(tmp_path, tensors, packed_section(symmetric=False))
+    asymmetric: dict[str, Any] = copy.deepcopy(PACKED)
+    asymmetric["config_groups"]["group_0"]["weights"]["symmetric"] = False
+    weights = binder(tmp_path, tensors, asymmetric)
     with pytest.raises(MissingTensorError, match="'a.weight_zero_point' is missing"):
         weights.matrix("a.weight", (8, 64))
+
+
+def test_packed_integers_of_a_module_that_is_not_quantized(tmp_path: Path) -> None:
+    weights = binder(tmp_path, gptq_tensors(), GPTQ | {"dynamic": {"-:a": {}}})
+    message = (
+        "'a.weight' is missing; it has 'g_idx', 'qweight', .* for it is unquantized; correct its"
+    )
+    with pytest.raises(MissingTensorError, match=message):
+        weights.linear("a", (8, 64))
+    weights = binder(tmp_path, gptq_tensors(), {"quant_method": "fp8"})
+    with pytest.raises(
+        MissingTensorError, match=r"scheme .* for it is fp8 \(f8_e4m3 with scales\)"
+    ):
+        weights.block_elements("a.weight")
+
+
+def test_types_that_nothing_is_computed_on_are_refused(tmp_path: Path) -> None:
+    tensors = {"a.weight": torch.zeros((8, 64), dtype=torch.float64)}
+    tensors["a.bias"] = torch.zeros(8, dtype=torch.int64)
+    weights = binder(tmp_path, tensors, GPTQ)
+    with pytest.raises(WeightsError, match=r"a\.weight is stored as f64, which is not supported;"):
+        weights.linear("a", (8, 64))
+    with pytest.raises(WeightsError, match=r"a\.bias is stored as i64, which is not supported;"):
+        weights.vector("a.bias", 8)

@@ -14,8 +14,8 @@ from pagemill.ops.dtypes import tensor_bytes
 from pagemill.ops.program import Program, WeightEntry
 from pagemill.ops.shard import Part
 from pagemill.ops.trace import ShapeError, Trace
+from pagemill.quantization.binder import WeightBinder
 from pagemill.weights import MissingTensorError, ModelSource, WeightsError
-from pagemill.weights.binder import WeightBinder
 
 SHAPE = (3, 4, 6)
 VALUES = torch.arange(3 * 4 * 6, dtype=torch.float32).reshape(SHAPE)

@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "cc/comm/communicator.h"
+#include "cc/comm/shared_memory_world.h"
 
 namespace pagemill::comm {
 namespace {
@@ -15,18 +15,21 @@ namespace {
 std::shared_ptr<SharedSegment> segment;  // of the benchmark that runs; made by its set-up
 
 void MakeSegment(const benchmark::State& state) {
-  segment = *SharedSegment::Create({.num_ranks = 2, .slot_bytes = state.range(1) << 10});
+  segment = *SharedSegment::Create({.topology = {.tensor = 2}, .slot_bytes = state.range(1) << 10});
 }
 
 void DropSegment(const benchmark::State&) { segment.reset(); }
 
 void BM_AllReduce(benchmark::State& state) {
   const auto mine = *SharedSegment::Open(segment->fd());
-  const auto group = *Communicator::Join(mine, state.thread_index());
+  const auto world = *SharedMemoryWorld::Join(mine, state.thread_index());
+  const Groups groups = world->groups();
+  Group& group = *groups.at(Axis::kTensor);
   std::vector<float> x(static_cast<size_t>(state.range(0)), 0.0f);
-  (void)group->WaitForAll(std::chrono::seconds(10));
+  (void)world->WaitForAll(std::chrono::seconds(10));
   for (auto _ : state) {
-    if (!group->AllReduce(x, x).ok()) state.SkipWithError("the group has ended");
+    if (!group.AllReduce(DType::kF32, x.data(), x.data(), state.range(0)).ok())
+      state.SkipWithError("the group has ended");
   }
   state.SetBytesProcessed(state.iterations() * state.range(0) * 4);
 }

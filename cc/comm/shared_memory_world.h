@@ -1,0 +1,85 @@
+// File: cc/comm/shared_memory_world.h
+// A rank among all ranks of one host, processes or (in tests) threads, and its groups.
+//
+//   PM_ASSIGN_OR_RETURN(std::shared_ptr<SharedMemoryWorld> world,
+//                       SharedMemoryWorld::Join(segment, rank));
+//   PM_RETURN_IF_ERROR(world->WaitForAll(std::chrono::seconds(30)));
+//   PM_RETURN_IF_ERROR(world->groups().at(Axis::kTensor)->AllReduce(DType::kF32, x, x, size));
+//
+// A rank that dies, leaves, or makes another call than its peers ends the world: every rank that
+// waits in any group, or waits later, gets an error within some 20 ms, and every later call
+// repeats it.
+//
+// Ownership: shares the segment; groups() keep the world alive, and the last of them to go leaves
+// it. Thread safety: one thread at a time (the engine's).
+#ifndef PAGEMILL_CC_COMM_SHARED_MEMORY_WORLD_H_
+#define PAGEMILL_CC_COMM_SHARED_MEMORY_WORLD_H_
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "cc/base/status.h"
+#include "cc/comm/group.h"
+#include "cc/comm/process_watch.h"
+#include "cc/comm/shared_segment.h"
+
+namespace pagemill::comm {
+
+class SharedMemoryGroup;
+
+struct WaitOptions {
+  int32_t spin_us = 100;  // how long a waiting rank spins before it sleeps
+};
+
+class SharedMemoryWorld : public std::enable_shared_from_this<SharedMemoryWorld> {
+ public:
+  // kInvalidArgument: there is no such rank. kFailedPrecondition: it has joined before.
+  static StatusOr<std::shared_ptr<SharedMemoryWorld>> Join(std::shared_ptr<SharedSegment> segment,
+                                                           int32_t rank,
+                                                           const WaitOptions& wait = {});
+  ~SharedMemoryWorld();  // leaves
+  SharedMemoryWorld(const SharedMemoryWorld&) = delete;
+  SharedMemoryWorld& operator=(const SharedMemoryWorld&) = delete;
+
+  int32_t rank() const { return rank_; }
+  int32_t num_ranks() const { return segment_->topology().num_ranks(); }
+  Groups groups();
+
+  // Until every rank has joined; kUnavailable names those that have not within `limit`. That does
+  // not end the world: it may be called again.
+  Status WaitForAll(std::chrono::milliseconds limit);
+
+  // Ends the world for every rank. Idempotent.
+  void Leave();
+  // Leaves with this reason; returns it.
+  Status Fail(Status status);
+  // OK, or why the world has ended.
+  const Status& status() const { return status_; }
+
+  // A rank that has left or died. A system call for each process that is looked at.
+  std::optional<int32_t> FindGone();
+  std::chrono::steady_clock::duration spin() const { return spin_; }
+  const SharedSegment& segment() const { return *segment_; }
+
+  // Aborts if the shared state contradicts this rank's.
+  void CheckIntegrity() const;
+
+ private:
+  SharedMemoryWorld(std::shared_ptr<SharedSegment> segment, int32_t rank, const WaitOptions& wait);
+  void MakeGroups();
+
+  const std::shared_ptr<SharedSegment> segment_;
+  const int32_t rank_;
+  const std::chrono::steady_clock::duration spin_;
+  std::vector<std::unique_ptr<ProcessWatch>> watches_;  // of each rank, from the first look on
+  Status status_;
+  std::array<std::unique_ptr<SharedMemoryGroup>, kAxes.size()> groups_;  // null: an axis of one
+};
+
+}  // namespace pagemill::comm
+
+#endif  // PAGEMILL_CC_COMM_SHARED_MEMORY_WORLD_H_

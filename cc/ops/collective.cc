@@ -1,0 +1,46 @@
+#include "cc/ops/collective.h"
+
+#include <string>
+
+namespace pagemill::ops {
+namespace {
+
+comm::Axis AxisOf(const Attributes& attributes) {
+  return static_cast<comm::Axis>(attributes.GetInt("axis", 0));
+}
+
+}  // namespace
+
+void CheckGroupAttributes(OperandCheck& check, const Attributes& attributes) {
+  check.IntegerAttribute("axis", 0, 0, static_cast<int64_t>(comm::kAxes.size()) - 1);
+  check.IntegerAttribute("ranks", 0, 1, comm::kMaxRanks);
+  if (check.ok()) check.IntegerAttribute("rank", 0, 0, attributes.GetInt("ranks", 1) - 1);
+}
+
+DType CollectiveDType(const OpCall& call) {
+  const DType dtype = call.inputs.empty() ? DType::kF32 : call.inputs[0].dtype;
+  return dtype == DType::kBF16 || dtype == DType::kF16 ? dtype : DType::kF32;
+}
+
+comm::Group* GroupOf(const Attributes& attributes, const KernelContext& context) {
+  return context.groups == nullptr ? nullptr : context.groups->at(AxisOf(attributes));
+}
+
+Status CheckGroups(const Attributes& attributes, const comm::Groups& groups) {
+  if (attributes.Get("ranks", 0) == 0) return OkStatus();
+  const comm::Axis axis = AxisOf(attributes);
+  const comm::Group* group = groups.at(axis);
+  const int32_t ranks = group == nullptr ? 1 : group->num_ranks();
+  const int32_t rank = group == nullptr ? 0 : group->rank();
+  const int64_t wanted_ranks = attributes.GetInt("ranks", ranks);
+  const int64_t wanted_rank = attributes.GetInt("rank", rank);
+  if (wanted_ranks == ranks && wanted_rank == rank) return OkStatus();
+  return InvalidArgument("is for " +
+                         (wanted_ranks == ranks ? "rank " + std::to_string(wanted_rank)
+                                                : std::to_string(wanted_ranks) + " ranks") +
+                         " along axis " + std::to_string(static_cast<int>(axis)) +
+                         ", this executor is rank " + std::to_string(rank) + " of " +
+                         std::to_string(ranks));
+}
+
+}  // namespace pagemill::ops

@@ -1,0 +1,1 @@
+"""How checkpoints store matrices: one module per quantization method, found through `table`."""

@@ -1,0 +1,71 @@
+"""What a quantization method is to the binder."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Protocol, Self
+
+from pagemill.ops.scaled_linear import ScaledMatrix
+from pagemill.ops.shard import Part
+from pagemill.ops.trace import Tensor
+from pagemill.quantization.section import Section
+from pagemill.weights.declared import DeclaredTensors
+from pagemill.weights.location import TensorLocation
+
+Operand = Tensor | ScaledMatrix  # the weight of a linear layer
+
+
+class Scheme(Protocol):
+    """How the matrices of some modules are stored; stateless.
+
+    1. `stores` says whether the tensors beside `module` hold a matrix of this scheme. It reads no
+       data.
+    2. `block_elements` is how many elements of a row cannot be divided between ranks.
+    3. `operand` declares the matrix [out, in], or a part of it, and refuses tensors that do not fit
+       `shape` or the scheme with a WeightsError that names them.
+    """
+
+    @property
+    def name(self) -> str:
+        """What messages call it, e.g. "awq (4 bits, groups of 128)"."""
+        ...
+
+    def stores(self, tensors: DeclaredTensors, module: str) -> bool: ...
+
+    def block_elements(self, tensors: DeclaredTensors, module: str) -> int: ...
+
+    def operand(
+        self,
+        tensors: DeclaredTensors,
+        module: str,
+        shape: tuple[int, int],
+        rows: Part | None,
+        columns: Part | None,
+    ) -> Operand: ...
+
+
+class Method(Protocol):
+    """One quantization method, as a model's configuration sets it.
+
+    1. `from_section` reads the method's part of the configuration, once, and refuses what cannot be
+       computed with a QuantizationError.
+    2. `scheme` names the scheme that the configuration states for a module.
+    3. `may_ignore` accepts tensors that no layer reads: scales of activations, for example.
+    """
+
+    @classmethod
+    def from_section(cls, section: Section) -> Self: ...
+
+    @property
+    def notes(self) -> Collection[str]:
+        """What the operator should know of the checkpoint."""
+        ...
+
+    @property
+    def parts(self) -> Collection[str]:
+        """Last components of the names of tensors that stand for a `weight`, e.g. "qweight"."""
+        ...
+
+    def scheme(self, module: str) -> Scheme: ...
+
+    def may_ignore(self, tensor: TensorLocation) -> bool: ...

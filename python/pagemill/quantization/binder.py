@@ -1,0 +1,250 @@
+"""Declares a source's tensors in a trace, under the names and in the forms that ops want.
+
+    weights = WeightBinder(Trace(), ModelSource.open(path))
+    weights.linear("model.layers.0.mlp.down_proj", (576, 1536))  # a Tensor or a ScaledMatrix
+
+What a matrix may be stored as, the configuration says (`Method.scheme`); what it is stored as, its
+tensors say. A matrix whose scheme does not store it, as that of lm_head often, is used as it lies
+in its file. Nothing is read as if it were not quantized.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from pagemill.ops.scaled_linear import SCALED_DTYPES
+from pagemill.ops.shard import Part, Shard
+from pagemill.ops.trace import Tensor, Trace, format_shape
+from pagemill.quantization import kv_scales
+from pagemill.quantization.base import Operand, Scheme
+from pagemill.quantization.errors import QuantizationError
+from pagemill.quantization.notes import CACHE_SCALES
+from pagemill.quantization.table import method_of
+from pagemill.quantization.unquantized import UNQUANTIZED
+from pagemill.quantization.unused import check_all_used
+from pagemill.weights.declared import DeclaredTensors
+from pagemill.weights.errors import MissingTensorError, WeightsError
+from pagemill.weights.json_file import shown
+from pagemill.weights.location import TensorLocation
+from pagemill.weights.read import read_f32
+from pagemill.weights.source import ModelSource
+
+_SHOWN = 5
+
+
+class WeightBinder:
+    """The `Weights` of layers (`layers.base`): binds one source to the trace of one rank.
+
+    Raises:
+        QuantizationError: the configuration's quantization is not supported.
+    """
+
+    def __init__(self, trace: Trace, source: ModelSource, shard: Shard | None = None) -> None:
+        self.trace = trace
+        self.shard = shard or Shard()
+        self._source = source
+        try:
+            self._method = method_of(source.config)
+        except QuantizationError as error:
+            raise QuantizationError(f"{source.path / 'config.json'}: {error}") from error
+        self._tensors = DeclaredTensors(trace, source)
+        self._stated: dict[str, Scheme] = {}
+        for text in self._method.notes:
+            self.note(text)
+
+    @property
+    def notes(self) -> list[str]:
+        """What there is to tell the operator."""
+        return self._tensors.notes
+
+    def note(self, text: str) -> None:
+        """Keep something to tell the operator, once."""
+        self._tensors.note(text)
+
+    def has(self, name: str) -> bool:
+        """Does the source have a tensor of this name, or others that make one?"""
+        module = name.removesuffix(".weight")
+        return self._tensors.has(name) or (module != name and self._has_scheme(module))
+
+    def claim(self, name: str) -> None:
+        """Marks a tensor as used that belongs to another rank."""
+        self._tensors.locate(name)
+
+    def block_elements(self, name: str) -> int:
+        """How many elements of a row of the matrix `name` are stored together.
+
+        Raises:
+            WeightsError: it is missing.
+        """
+        module = name.removesuffix(".weight")
+        return self._scheme(module).block_elements(self._tensors, module)
+
+    def linear(
+        self,
+        module: str,
+        shape: tuple[int, int],
+        *,
+        rows: Part | None = None,
+        columns: Part | None = None,
+    ) -> Operand:
+        """The weight of the linear layer `module`, [out, in], as it is stored; or some of its rows,
+        or of its columns: a part that is whole is no part.
+
+        Raises:
+            WeightsError: it is missing, or of another shape or type than the configuration says, or
+                the columns would cut a block of its type.
+        """
+        return self._scheme(module).operand(self._tensors, module, shape, rows, columns)
+
+    def matrix(
+        self,
+        name: str,
+        shape: tuple[int, int],
+        *,
+        rows: Part | None = None,
+        columns: Part | None = None,
+    ) -> Tensor:
+        """As `linear`, the weight `name` of an op that takes no scales beside it: `embedding`.
+
+        Raises:
+            WeightsError: as `linear`, or it has scales beside it.
+        """
+        location = self._tensors.peek(name)
+        if location is not None:
+            self._check_unscaled(location)
+        operand = self.linear(name.removesuffix(".weight"), shape, rows=rows, columns=columns)
+        assert isinstance(operand, Tensor)
+        return operand
+
+    def stack(
+        self,
+        experts: str,
+        module: str,
+        shape: tuple[int, int, int],
+        *,
+        rows: Part | None = None,
+        columns: Part | None = None,
+    ) -> Tensor:
+        """The weights of `module` of all experts, [experts, out, in], or of each some rows or some
+        columns: one tensor `<experts>.<module>.weight` as it is stored, or made of the layers
+        `<experts>.<i>.<module>`.
+
+        Raises:
+            WeightsError: as `linear`, or one has scales beside it.
+        """
+        if self._tensors.has(f"{experts}.{module}.weight"):
+            location = self._tensors.locate(f"{experts}.{module}.weight")
+            self._check_unscaled(location)
+            self._check_shape(location, shape)
+            return self._tensors.stored_stack(location, rows, columns)
+        parts: list[Tensor] = []
+        for i in range(shape[0]):
+            part = self.linear(f"{experts}.{i}.{module}", shape[1:], rows=rows, columns=columns)
+            if not isinstance(part, Tensor):
+                raise WeightsError(
+                    f"{self._source.path}: {experts}.{i}.{module} has scales beside it, which is"
+                    " not supported for experts; use another checkpoint"
+                )
+            parts.append(part)
+        return self._tensors.stack(parts[0].name.replace(f"{experts}.0.", f"{experts}.", 1), parts)
+
+    def vector(self, name: str, length: int, *, part: Part | None = None) -> Tensor:
+        """A norm or bias, f32 [length], or a part of it.
+
+        Raises:
+            WeightsError: it is missing, or of another shape or type.
+        """
+        location = self._tensors.locate(name)
+        self._check_unscaled(location)
+        self._check_shape(location, (length,))
+        return self._tensors.vector(location, part or Part(0, length, length))
+
+    def row(self, name: str, index: int, shape: tuple[int, int]) -> Tensor:
+        """Row `index` of the matrix `name` as an f32 vector.
+
+        Raises:
+            WeightsError: the matrix is missing or of another shape.
+        """
+        location = self._tensors.locate(name)
+        self._check_unscaled(location)
+        self._check_shape(location, shape)
+        return self._tensors.constant(f"{name}[{index}]", read_f32(location)[index])
+
+    def frequencies(self, name: str, values: Sequence[float]) -> Tensor:
+        """The f32 constant `name`, declared once; `values` are f32 numbers already."""
+        return self._tensors.constant(name, np.asarray(values, dtype=np.float32))
+
+    def kv_scales(self, module: str) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
+        """The checkpoint's scales of keys and of values of the attention layer `module`, each one
+        number or one for each KV head; None if it has none.
+
+        Raises:
+            WeightsError: one is no number > 0.
+        """
+        return kv_scales.kv_scales(self._tensors, module)
+
+    def check_all_used(self, ignored: Mapping[str, str]) -> None:
+        """Refuses a model with tensors that nothing asked for; call it after tracing the whole
+        model. `ignored` are those of the family (`Model.ignored`).
+
+        Raises:
+            UnusedTensorError: there are such tensors.
+        """
+        if check_all_used(self._source, self._method, self._tensors.claimed, ignored):
+            self.note(CACHE_SCALES)
+
+    def _has_scheme(self, module: str) -> bool:
+        return self._stated_scheme(module).stores(self._tensors, module)
+
+    def _stated_scheme(self, module: str) -> Scheme:
+        if module not in self._stated:
+            self._stated[module] = self._method.scheme(module)
+        return self._stated[module]
+
+    def _scheme(self, module: str) -> Scheme:
+        """How the matrix of `module` is stored.
+
+        Raises:
+            WeightsError: it is missing, or it is quantized and the configuration says otherwise.
+        """
+        stated = self._stated_scheme(module)
+        if stated.stores(self._tensors, module):
+            return stated
+        location = self._tensors.peek(f"{module}.weight")
+        if location is not None and location.dtype not in SCALED_DTYPES:
+            return UNQUANTIZED
+        if location is not None:
+            raise WeightsError(
+                f"{self._source.path}: {location.name} is stored as {location.dtype}, but the"
+                f" scheme of config.json for {module} is {stated.name}; correct its"
+                " quantization_config"
+            )
+        beside = sorted(
+            name.removeprefix(f"{module}.")
+            for name in map(self._source.name_of, self._source.tensors)
+            if name.startswith(f"{module}.")
+        )
+        says = (
+            f"; it has {', '.join(map(shown, beside[:_SHOWN]))}, but the scheme of config.json"
+            f" for it is {stated.name}; correct its quantization_config"
+        )
+        raise MissingTensorError(
+            f"{self._source.path}: the tensor '{module}.weight' is missing{says if beside else ''}"
+        )
+
+    def _check_unscaled(self, location: TensorLocation) -> None:
+        """Only the matrices of linear layers may have scales beside them."""
+        if location.dtype in SCALED_DTYPES:
+            raise WeightsError(
+                f"{self._source.path}: {location.name} is stored as {location.dtype}, which is"
+                " supported for linear layers only; leave this tensor unquantized"
+            )
+
+    def _check_shape(self, location: TensorLocation, shape: tuple[int, ...]) -> None:
+        if location.shape != shape:
+            raise WeightsError(
+                f"{self._source.path}: {location.name} is {format_shape(location.shape)}, the"
+                f" configuration asks for {format_shape(shape)}"
+            )

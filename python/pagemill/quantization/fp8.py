@@ -1,0 +1,43 @@
+"""The `fp8` method of transformers: e4m3 weights with a scale a tensor, a row or a block."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from pagemill.quantization.base import Scheme
+from pagemill.quantization.module_names import ModuleNames
+from pagemill.quantization.notes import CACHE_SCALES, STATIC_ACTIVATIONS
+from pagemill.quantization.scaled import PARTS, ScaledScheme
+from pagemill.quantization.section import Section
+from pagemill.quantization.unquantized import UNQUANTIZED
+from pagemill.weights.location import TensorLocation
+
+
+class Fp8:
+    """One scheme for all modules but those that are listed as not converted."""
+
+    parts = PARTS
+
+    def __init__(self, scheme: ScaledScheme, excluded: ModuleNames, notes: tuple[str, ...]) -> None:
+        self._scheme = scheme
+        self._excluded = excluded
+        self.notes = notes
+
+    @classmethod
+    def from_section(cls, section: Section) -> Self:
+        section.require("fmt", section.get("fmt", "e4m3"), {"e4m3": "e4m3"})
+        activations = section.get("activation_scheme", "dynamic")
+        known = {"dynamic": "dynamic", "static": "static"}
+        section.require("activation_scheme", activations, known)
+        scheme = ScaledScheme("fp8", "f8_e4m3", section.block("weight_block_size"))
+        excluded = ("modules_to_not_convert", "ignored_layers")
+        names = ModuleNames([entry for name in excluded for entry in section.strings(name)])
+        notes = (CACHE_SCALES,) if section.get("kv_cache_scheme") else ()
+        notes += (STATIC_ACTIVATIONS,) if activations == "static" else ()
+        return cls(scheme, names, notes)
+
+    def scheme(self, module: str) -> Scheme:
+        return UNQUANTIZED if module in self._excluded else self._scheme
+
+    def may_ignore(self, tensor: TensorLocation) -> bool:
+        return tensor.name.endswith(".input_scale")

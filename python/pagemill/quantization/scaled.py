@@ -1,0 +1,133 @@
+"""Matrices of 8-bit elements times scales, which lie beside them as `<module>.weight_scale` or
+`weight_scale_inv` (both multiply); whole or in parts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from pagemill.ops.scaled_linear import ScaledMatrix
+from pagemill.ops.shard import Part
+from pagemill.ops.trace import format_shape
+from pagemill.weights.declared import DeclaredTensors
+from pagemill.weights.errors import WeightsError
+from pagemill.weights.location import TensorLocation
+from pagemill.weights.read import REAL_DTYPES, read_f32
+
+_SUFFIXES = ("weight_scale", "weight_scale_inv")
+PARTS = frozenset(_SUFFIXES)
+# Rows of a block that is as high as any matrix: one scale for all of them, and the same attribute
+# for matrices of any height, so that they can be multiplied by one op.
+_ALL_ROWS = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Scales:
+    """f32 [rows of blocks, columns of blocks], and the rows and columns of a block."""
+
+    values: npt.NDArray[np.float32]
+    block: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class ScaledScheme:
+    """`dtype` is "i8" or "f8_e4m3"; `block` the rows and columns that share a scale, None if a
+    row or the matrix does; `int8_activations`: made for activations that are int8, too."""
+
+    method: str
+    dtype: str
+    block: tuple[int, int] | None
+    int8_activations: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"{self.method} ({self.dtype} with scales)"
+
+    def stores(self, tensors: DeclaredTensors, module: str) -> bool:
+        location = tensors.peek(f"{module}.weight")
+        return location is not None and location.dtype == self.dtype
+
+    def block_elements(self, tensors: DeclaredTensors, module: str) -> int:
+        del tensors, module
+        return 1 if self.block is None else self.block[1]
+
+    def operand(
+        self,
+        tensors: DeclaredTensors,
+        module: str,
+        shape: tuple[int, int],
+        rows: Part | None,
+        columns: Part | None,
+    ) -> ScaledMatrix:
+        location = tensors.locate(f"{module}.weight")
+        if location.shape != shape:
+            raise WeightsError(
+                f"{tensors.path}: {location.name} is {format_shape(location.shape)}, "
+                f"the configuration asks for {format_shape(shape)}"
+            )
+        scales = part_of_scales(self.read_scales(tensors, module, shape), location, rows, columns)
+        weight = tensors.matrix(location, rows, columns)
+        values = tensors.constant(f"{weight.name}.scales", scales.values)
+        return ScaledMatrix(weight, values, scales.block, self.int8_activations)
+
+    def read_scales(self, tensors: DeclaredTensors, module: str, shape: tuple[int, int]) -> Scales:
+        """The scales of the whole matrix of `module`, which has this shape.
+
+        Raises:
+            WeightsError: there are none, or of another shape than config.json says.
+        """
+        names = [f"{module}.{suffix}" for suffix in _SUFFIXES if tensors.has(f"{module}.{suffix}")]
+        if len(names) != 1:
+            found = " and ".join(names) or "no scales"
+            raise WeightsError(
+                f"{tensors.path}: {module}.weight has {found};"
+                f" it needs one of {', '.join(_SUFFIXES)} beside it"
+            )
+        location = tensors.locate(names[0])
+        expected: dict[tuple[int, ...], tuple[int, int]] = {}
+        if self.block is not None:
+            rows, columns = self.block
+            expected[(-(-shape[0] // rows), -(-shape[1] // columns))] = self.block
+        else:
+            per_row, single = (1, shape[1]), (_ALL_ROWS, shape[1])
+            expected = {(shape[0],): per_row, (shape[0], 1): per_row, (): single, (1,): single}
+            expected.setdefault((1, 1), single)
+        if location.shape not in expected or location.dtype not in REAL_DTYPES:
+            wanted = " or ".join(format_shape(known) for known in expected)
+            raise WeightsError(
+                f"{tensors.path}: {names[0]} is {location.dtype} {format_shape(location.shape)};"
+                f" it must be f32, bf16 or f16 {wanted}"
+            )
+        block = expected[location.shape]
+        grid = (-(-shape[0] // block[0]), -(-shape[1] // block[1]))
+        return Scales(read_f32(location).reshape(grid), block)
+
+
+def part_of_scales(
+    scales: Scales, location: TensorLocation, rows: Part | None, columns: Part | None
+) -> Scales:
+    """The scales of some rows or columns of the matrix at `location`.
+
+    Raises:
+        WeightsError: columns would cut a block.
+    """
+    values, (block_rows, block_columns) = scales.values, scales.block
+    if columns is not None and not columns.whole:
+        ends = columns.end % block_columns and columns.end != columns.total
+        if values.shape[1] > 1 and (columns.begin % block_columns or ends):
+            raise WeightsError(
+                f"columns {columns.begin} to {columns.end} of {location.name} would cut a block of"
+                f" {block_columns} columns that share a scale"
+            )
+        if values.shape[1] > 1:
+            begin = columns.begin // block_columns
+            values = values[:, begin : -(-columns.end // block_columns)]
+    if rows is not None and not rows.whole and values.shape[0] > 1:
+        if rows.begin % block_rows == 0:
+            values = values[rows.begin // block_rows : -(-rows.end // block_rows)]
+        else:  # a scale for each row, so that blocks may begin anywhere
+            values = values[np.arange(rows.begin, rows.end) // block_rows]
+            block_rows = 1
+    return Scales(np.ascontiguousarray(values), (block_rows, block_columns))

@@ -1,0 +1,56 @@
+"""Quantization methods by the `quant_method` that a configuration names; imported at first use.
+
+    method = method_of(source.config)
+    method.scheme("model.layers.0.mlp.down_proj").name
+
+Another method is a module of this package and a row of `METHODS`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import Any, cast
+
+from pagemill.quantization.base import Method
+from pagemill.quantization.errors import QuantizationError
+from pagemill.quantization.section import Section
+from pagemill.weights.json_file import shown
+
+METHODS: dict[str, str] = {
+    "awq": "pagemill.quantization.awq:Awq",
+    "compressed-tensors": "pagemill.quantization.compressed_tensors:CompressedTensors",
+    "fp8": "pagemill.quantization.fp8:Fp8",
+    "gptq": "pagemill.quantization.gptq:Gptq",
+}
+_UNQUANTIZED = "pagemill.quantization.unquantized:Unquantized"
+
+_KEYS = ("quantization_config", "compression_config")  # the latter: compressed-tensors before 0.8
+
+
+def method_of(config: Mapping[str, Any]) -> Method:
+    """The method that `config` (a config.json, or its equivalent of a GGUF file) states.
+
+    Raises:
+        QuantizationError: it is not supported, or its part of the configuration makes no sense.
+    """
+    for key in _KEYS:
+        entry = config.get(key)
+        if entry is None:
+            continue
+        if not isinstance(entry, Mapping):
+            raise QuantizationError(f"{key} is no object")
+        section = cast("Mapping[str, Any]", entry)
+        name = section.get("quant_method")
+        if not isinstance(name, str) or name not in METHODS:
+            raise QuantizationError(
+                f"{key}: the quant_method {shown(name)} is not supported;"
+                f" supported: {', '.join(METHODS)}"
+            )
+        return _load(METHODS[name]).from_section(Section(name, section))
+    return _load(_UNQUANTIZED).from_section(Section("none"))
+
+
+def _load(target: str) -> type[Method]:
+    module, _, name = target.partition(":")
+    return getattr(importlib.import_module(module), name)

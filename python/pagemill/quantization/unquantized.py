@@ -1,0 +1,66 @@
+"""Matrices as they are stored: floating point, or one of GGUF's block formats, whose scales are
+inside of it."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from pagemill.ops.dtypes import DTYPES, MATRIX_DTYPES
+from pagemill.ops.shard import Part
+from pagemill.ops.trace import Tensor, format_shape
+from pagemill.quantization.section import Section
+from pagemill.weights.declared import DeclaredTensors
+from pagemill.weights.errors import WeightsError
+from pagemill.weights.location import TensorLocation
+
+
+class UnquantizedScheme:
+    """`<module>.weight`, as it lies in its file."""
+
+    name = "unquantized"
+
+    def stores(self, tensors: DeclaredTensors, module: str) -> bool:
+        location = tensors.peek(f"{module}.weight")
+        return location is not None and location.dtype in MATRIX_DTYPES
+
+    def block_elements(self, tensors: DeclaredTensors, module: str) -> int:
+        return DTYPES[tensors.locate(f"{module}.weight").dtype].block_elements
+
+    def operand(
+        self,
+        tensors: DeclaredTensors,
+        module: str,
+        shape: tuple[int, int],
+        rows: Part | None,
+        columns: Part | None,
+    ) -> Tensor:
+        location = tensors.locate(f"{module}.weight")
+        if location.shape != shape or location.dtype not in MATRIX_DTYPES:
+            raise WeightsError(
+                f"{tensors.path}: {location.name} is {location.dtype}"
+                f" {format_shape(location.shape)}, the configuration asks for {format_shape(shape)}"
+            )
+        return tensors.matrix(location, rows, columns)
+
+
+UNQUANTIZED = UnquantizedScheme()
+
+
+class Unquantized:
+    """The method of a GGUF file, and of a checkpoint without quantization_config."""
+
+    notes = ()
+    parts = ()
+
+    @classmethod
+    def from_section(cls, section: Section) -> Self:
+        del section
+        return cls()
+
+    def scheme(self, module: str) -> UnquantizedScheme:
+        del module
+        return UNQUANTIZED
+
+    def may_ignore(self, tensor: TensorLocation) -> bool:
+        del tensor
+        return False

@@ -1,0 +1,184 @@
+"""Tensors of one source in the trace of one program, each declared once, at its first use.
+
+A matrix is used as it lies in its file, and so is a small operand (norm, bias) that is stored as
+f32; another travels as an f32 constant of the program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from pagemill.ops.dtypes import DTYPES, tensor_bytes
+from pagemill.ops.program import AssembledEntry
+from pagemill.ops.shard import Part
+from pagemill.ops.trace import Tensor, Trace
+from pagemill.weights.errors import WeightsError
+from pagemill.weights.location import TensorLocation
+from pagemill.weights.read import REAL_DTYPES, read_f32
+from pagemill.weights.source import ModelSource
+
+
+class DeclaredTensors:
+    """`claimed` are the names, as stored, of tensors that were asked for; `notes` are for the
+    operator."""
+
+    def __init__(self, trace: Trace, source: ModelSource) -> None:
+        self.claimed: set[str] = set()
+        self.notes: list[str] = []
+        self._trace = trace
+        self._source = source
+        self._bound: dict[str, Tensor] = {}
+
+    @property
+    def path(self) -> Path:
+        """The model, for messages."""
+        return self._source.path
+
+    def note(self, text: str) -> None:
+        """Keep something to tell the operator, once."""
+        if text not in self.notes:
+            self.notes.append(text)
+
+    def has(self, name: str) -> bool:
+        """Does the source have a tensor of this name?"""
+        return self._source.has(name)
+
+    def peek(self, name: str) -> TensorLocation | None:
+        """Where a tensor lies, without claiming it; None if there is none of this name."""
+        return self._source.tensor(name) if self._source.has(name) else None
+
+    def locate(self, name: str) -> TensorLocation:
+        """Where a tensor lies that the program uses, under this name: claims it.
+
+        Raises:
+            MissingTensorError: there is none of this name.
+            WeightsError: it is of a type that nothing is computed on.
+        """
+        location = self._source.tensor(name)
+        if location.dtype not in DTYPES:
+            raise WeightsError(
+                f"{self.path}: {name} is stored as {location.dtype}, which is not supported;"
+                f" supported: {', '.join(sorted(DTYPES))}"
+            )
+        self.claimed.add(location.name)
+        return location if location.name == name else replace(location, name=name)
+
+    def matrix(
+        self, location: TensorLocation, rows: Part | None = None, columns: Part | None = None
+    ) -> Tensor:
+        """A matrix, or some of its rows or of its columns, as it lies there.
+
+        Raises:
+            WeightsError: the columns would cut a block of its type.
+        """
+        key, skipped, stride, shape = location.name, 0, 0, location.shape
+        row_bytes = tensor_bytes(location.dtype, (1, shape[1]))
+        if rows is not None and not rows.whole:
+            key += f".rows{rows.begin}-{rows.end}"
+            skipped, shape = rows.begin * row_bytes, (rows.size, shape[1])
+        elif columns is not None and not columns.whole:
+            key += f".columns{columns.begin}-{columns.end}"
+            skipped, shape = self._skipped_columns(location, columns), (shape[0], columns.size)
+            stride = row_bytes
+        return self._declare(key, location, shape, skipped, stride)
+
+    def stored_stack(
+        self, location: TensorLocation, rows: Part | None = None, columns: Part | None = None
+    ) -> Tensor:
+        """A tensor [parts, out, in] that is a stack in its file; or of each matrix some of its rows
+        or of its columns. Columns, which lie in no one place, are made a stack anew.
+
+        Raises:
+            WeightsError: the columns would cut a block of its type.
+        """
+        count, out, width = location.shape
+        matrix_bytes = tensor_bytes(location.dtype, (out, width))
+        if columns is not None and not columns.whole:
+            begins = [location.offset + i * matrix_bytes for i in range(count)]
+            matrices = [
+                replace(location, name=f"{location.name}[{i}]", shape=(out, width), offset=begin)
+                for i, begin in enumerate(begins)
+            ]
+            key = f"{location.name}.columns{columns.begin}-{columns.end}"
+            return self.stack(key, [self.matrix(each, None, columns) for each in matrices])
+        if rows is None or rows.whole:
+            return self._declare(location.name, location, location.shape)
+        return self._declare(
+            f"{location.name}.rows{rows.begin}-{rows.end}",
+            location,
+            (count, rows.size, width),
+            tensor_bytes(location.dtype, (rows.begin, width)),
+            matrix_bytes,
+        )
+
+    def stack(self, key: str, parts: Sequence[Tensor]) -> Tensor:
+        """The weight `key`, [parts, out, in], which is made of these matrices."""
+        if key not in self._bound:
+            self._bound[key] = self._trace.stack(key, parts)
+        return self._bound[key]
+
+    def part(self, location: TensorLocation | None) -> str | None:
+        """Declares a tensor that a matrix is made of; its name."""
+        if location is None:
+            return None
+        return self._declare(location.name, location, location.shape).name
+
+    def assembled(self, key: str, declare: Callable[[], AssembledEntry]) -> Tensor:
+        """The weight `key`, which is made of others when the program is bound."""
+        if key not in self._bound:
+            self._bound[key] = self._trace.assembled(declare())
+        return self._bound[key]
+
+    def vector(self, location: TensorLocation, part: Part) -> Tensor:
+        """A part of a vector of real numbers, in f32.
+
+        Raises:
+            WeightsError: it holds something else.
+        """
+        key = location.name
+        key += "" if part.whole else f".part{part.begin}-{part.end}"
+        if location.dtype == "f32":
+            return self._declare(key, location, (part.size,), 4 * part.begin)
+        if location.dtype not in REAL_DTYPES:
+            raise WeightsError(f"{self.path}: {location.name} is stored as {location.dtype}")
+        return self.constant(key, read_f32(location)[part.begin : part.end])
+
+    def constant(self, key: str, values: np.ndarray) -> Tensor:
+        """Numbers that travel in the program, in f32."""
+        if key not in self._bound:
+            data = np.ascontiguousarray(values, dtype="<f4").tobytes()
+            self._bound[key] = self._trace.constant(key, "f32", values.shape, data)
+        return self._bound[key]
+
+    def _declare(
+        self,
+        key: str,
+        location: TensorLocation,
+        shape: tuple[int, ...],
+        skipped: int = 0,
+        stride: int = 0,
+    ) -> Tensor:
+        if key not in self._bound:
+            self._bound[key] = self._trace.weight(
+                key,
+                location.dtype,
+                shape,
+                file=self._trace.file(location.file),
+                offset=location.offset + skipped,
+                row_stride=stride,
+            )
+        return self._bound[key]
+
+    def _skipped_columns(self, location: TensorLocation, columns: Part) -> int:
+        """Bytes of a row before `columns`."""
+        block = DTYPES[location.dtype]
+        if columns.begin % block.block_elements or columns.end % block.block_elements:
+            raise WeightsError(
+                f"{self.path}: columns {columns.begin} to {columns.end} of {location.name}"
+                f" would cut a block of {block.block_elements} elements of {location.dtype}"
+            )
+        return columns.begin // block.block_elements * block.block_bytes
