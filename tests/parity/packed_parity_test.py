@@ -10,6 +10,7 @@ import pytest
 import torch
 from pagemill.weights.source import ModelSource
 from safetensors.torch import load_file, save_file
+from transformers import Qwen3MoeForCausalLM
 
 from tests.parity.executors import EXECUTORS, make_executor
 from tests.parity.one_request import difference
@@ -18,11 +19,12 @@ from tests.parity.packed_checkpoints import (
     Scheme,
     pack,
     pack_quantized,
+    section,
     write_packed,
 )
 from tests.parity.scaled_checkpoints import SCHEMES as SCALED
 from tests.parity.scaled_checkpoints import write_scaled
-from tests.parity.tiny_models import tiny_llama
+from tests.parity.tiny_models import make, tiny_llama
 
 # Of the largest logit. Exact: both sides compute in f32 with the same weights. Rounded: minima of
 # q4_1 are rounded to f16, by 1/128 of a step of 4 bits or less.
@@ -55,6 +57,34 @@ def test_prompt_and_decode(name: str, kind: str, tmp_path: Path) -> None:
     scheme, tolerance = SCHEMES[name]
     reference = write_packed(tmp_path, scheme)
     assert difference(make_executor(kind, ModelSource.open(tmp_path)), reference) <= tolerance
+
+
+@pytest.mark.parametrize("kind", EXECUTORS)
+@pytest.mark.parametrize("scheme", [Scheme("awq"), Scheme("gptq", zeros=False)], ids=str)
+def test_experts_of_packed_integers(scheme: Scheme, kind: str, tmp_path: Path) -> None:
+    """Each expert is assembled, and all of a layer are one stack."""
+    directory = tmp_path / "packed"
+    make("qwen3_moe", tmp_path)
+    directory.mkdir()
+    packed: dict[str, torch.Tensor] = {}
+    values = load_file(tmp_path / "model.safetensors")
+    for name, value in values.items():
+        if ".experts." not in name:
+            packed[name] = value
+            continue
+        held = pack(name.removesuffix(".weight"), value.numpy(), scheme, packed)
+        values[name] = torch.from_numpy(held)
+    save_file(values, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    reference = Qwen3MoeForCausalLM.from_pretrained(tmp_path, attn_implementation="eager").eval()
+    save_file(
+        {name: value.contiguous() for name, value in packed.items()},
+        directory / "model.safetensors",
+    )
+    config = json.loads((tmp_path / "config.json").read_text())
+    config["quantization_config"] = section(scheme, {})
+    (directory / "config.json").write_text(json.dumps(config))
+    tolerance = ROUNDED if scheme.zeros else EXACT
+    assert difference(make_executor(kind, ModelSource.open(directory)), reference) <= tolerance
 
 
 MIXED: dict[str, tuple[Scheme, Overrides]] = {

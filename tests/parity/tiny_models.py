@@ -118,7 +118,7 @@ def _qwen3_moe() -> PreTrainedModel:
             vocab_size=307,
             hidden_size=96,
             intermediate_size=104,
-            moe_intermediate_size=40,
+            moe_intermediate_size=64,
             num_hidden_layers=4,
             num_attention_heads=4,
             num_key_value_heads=2,
