@@ -8,9 +8,12 @@
 #include "cc/ops/all_reduce/all_reduce.h"
 #include "cc/ops/embedding/embedding.h"
 #include "cc/ops/gated_activation/gated_activation.h"
+#include "cc/ops/grouped_linear/grouped_linear.h"
 #include "cc/ops/kv_write/kv_write.h"
 #include "cc/ops/layer_norm/layer_norm.h"
 #include "cc/ops/linear/linear.h"
+#include "cc/ops/moe_combine/moe_combine.h"
+#include "cc/ops/moe_route/moe_route.h"
 #include "cc/ops/op.h"
 #include "cc/ops/paged_attention/paged_attention.h"
 #include "cc/ops/pool/pool.h"
@@ -32,9 +35,12 @@ std::span<const OpDefinition> CpuOps() {
       AllReduceOp(),
       EmbeddingOp(),
       GatedActivationOp(),
+      GroupedLinearOp(),
       KvWriteOp(),
       LayerNormOp(),
       LinearOp(),
+      MoeCombineOp(),
+      MoeRouteOp(),
       PagedAttentionOp(),
       PoolOp(),
       RmsNormOp(),

@@ -12,12 +12,16 @@ namespace {
 
 TEST(CpuTable, HoldsEveryOpOfTheProgramFormat) {
   // docs/program_format.md, "The ops".
-  const std::string_view names[] = {
-      "activation",     "add",       "add_rms_norm",     "all_gather",
-      "all_reduce",     "embedding", "gated_activation", "kv_write",
-      "layer_norm",     "linear",    "paged_attention",  "pool",
-      "rms_norm",       "rotary",    "scaled_linear",    "select_rows",
-      "rotary_kv_write"};
+  const std::string_view names[] = {"activation",       "add",
+                                    "add_rms_norm",     "all_gather",
+                                    "all_reduce",       "embedding",
+                                    "gated_activation", "kv_write",
+                                    "layer_norm",       "linear",
+                                    "paged_attention",  "pool",
+                                    "rms_norm",         "rotary",
+                                    "scaled_linear",    "select_rows",
+                                    "rotary_kv_write",  "grouped_linear",
+                                    "moe_combine",      "moe_route"};
   std::set<std::string_view> found;
   for (const OpDefinition& op : CpuOps()) found.insert(op.op);
   EXPECT_EQ(found, std::set<std::string_view>(std::begin(names), std::end(names)));

@@ -33,7 +33,7 @@ bool IsDType(const Assembly& a, DType dtype) {
 bool IsPart(const Program& program, ValueId id) {
   if (id.value() < 0 || static_cast<size_t>(id.value()) >= program.values().size()) return false;
   const Value& part = program.value(id);
-  return part.kind == ValueKind::kWeight && !part.assembly && part.weight.row_stride == 0;
+  return part.kind == ValueKind::kWeight && !part.IsMade() && part.weight.row_stride == 0;
 }
 
 Status CheckParts(const Program& program, const Value& weight, const std::string& prefix) {

@@ -12,16 +12,31 @@ bool IsTable(const Op& op, const Value& value) {
   return value.kind == ValueKind::kWeight && op.name == "embedding";
 }
 
-// A matrix that the op multiplies by. Scales follow theirs among the inputs.
+// Does each row of its outputs choose matrices of stacks, by the ids in its second input?
+bool HasStacks(const Op& op) { return op.name == "grouped_linear"; }
+
+// A matrix that the op multiplies by, or a stack of them. Scales follow theirs among the inputs.
 bool IsMatrix(const Op& op, size_t input, const Value& value) {
   const bool scales = op.name == "scaled_linear" && input % 3 == 2;
-  return value.kind == ValueKind::kWeight && value.shape.rank == 2 && !IsTable(op, value) &&
-         !scales;
+  return value.kind == ValueKind::kWeight && value.shape.rank == (HasStacks(op) ? 3 : 2) &&
+         !IsTable(op, value) && !scales;
 }
 
-double BytesOf(const TensorView& view) {
+// Of a matrix, or of a stack of them: a row of the output then has one product for each choice.
+double OperationsPerRow(const Program& program, const Op& op, const Value& matrix) {
+  double elements = 1;
+  for (int32_t i = matrix.shape.rank - 2; i < matrix.shape.rank; ++i) {
+    elements *= static_cast<double>(matrix.shape.dims[static_cast<size_t>(i)]);
+  }
+  if (matrix.shape.rank == 2) return 2 * elements;
+  return 2 * elements * static_cast<double>(program.value(op.outputs[0]).shape.dims[1]);
+}
+
+// Of a stack, as many matrices as `ids` can name.
+double BytesOf(const TensorView& view, const TensorView* ids = nullptr) {
   if (view.rank == 0) return 0;
-  return static_cast<double>(view.shape[0] * RowBytes(view.dtype, view.RowElements()));
+  const int64_t rows = ids == nullptr ? view.shape[0] : std::min(view.shape[0], ids->Elements());
+  return static_cast<double>(rows * RowBytes(view.dtype, view.RowElements()));
 }
 
 }  // namespace
@@ -32,6 +47,7 @@ void OpProfile::Start(const Program& program, const KernelSelection& kernels) {
     const Op& op = program.ops()[i];
     Entry& entry = entries_.emplace_back();
     entry.time.op = op.name;
+    entry.has_stacks = HasStacks(op);
     entry.time.kernel = std::string(kernels.rows[i]->name);
     for (size_t input = 0; input < op.inputs.size(); ++input) {
       const ValueId id = op.inputs[input];
@@ -42,11 +58,9 @@ void OpProfile::Start(const Program& program, const KernelSelection& kernels) {
       const Value& value = program.value(id);
       entry.counts.push_back(value.kind != ValueKind::kCache && !IsTable(op, value));
       if (!IsMatrix(op, input, value)) continue;
-      const int64_t rows = value.shape.dims[0], columns = value.shape.dims[1];
       if (!entry.time.matrix.empty()) entry.time.matrix += " ";
-      entry.time.matrix += std::string(Info(value.dtype).name) + "[" + std::to_string(rows) + "," +
-                           std::to_string(columns) + "]";
-      entry.operations_per_row += 2.0 * static_cast<double>(rows) * static_cast<double>(columns);
+      entry.time.matrix += std::string(Info(value.dtype).name) + "[" + value.shape.ToString() + "]";
+      entry.operations_per_row += OperationsPerRow(program, op, value);
     }
     entry.counts.resize(op.inputs.size() + op.outputs.size(), true);
   }
@@ -60,9 +74,10 @@ void OpProfile::Add(StepKind kind, size_t index, const ops::OpCall& call, const 
   sum.waited_s += time.waited_s;
   for (size_t i = 0; i < entry.counts.size(); ++i) {
     const bool is_input = i < call.inputs.size();
-    if (entry.counts[i]) {
-      sum.bytes += BytesOf(is_input ? call.inputs[i] : call.outputs[i - call.inputs.size()]);
-    }
+    if (!entry.counts[i]) continue;
+    const TensorView& view = is_input ? call.inputs[i] : call.outputs[i - call.inputs.size()];
+    const bool is_stack = entry.has_stacks && is_input && i > 1;
+    sum.bytes += BytesOf(view, is_stack ? &call.inputs[1] : nullptr);
   }
   if (call.outputs.empty()) return;
   sum.operations += entry.operations_per_row * static_cast<double>(call.outputs[0].shape[0]);

@@ -36,7 +36,7 @@ inline StepKind KindOf(const ops::StepArrays& batch) {
 // Time spent in one kind of op since profiling began.
 struct OpTime {
   std::string op;
-  std::string matrix;  // its weights of two dimensions, "q4_1[960,576]"; empty where it has none
+  std::string matrix;  // its matrices, "q4_1[960,576]", and stacks of them; empty if it has none
   std::string kernel;
   int64_t calls = 0;
   double seconds = 0;
@@ -44,7 +44,8 @@ struct OpTime {
   // and after it, the caller while workers were not done.
   double waited_s = 0;
   // Of all operands, once each: weights, activations; not the KV cache, nor a table of embeddings
-  // from which rows are taken.
+  // from which rows are taken. Of a stack one matrix for each choice of the call, all at most: an
+  // upper bound.
   double bytes = 0;
   double operations = 0;  // with the matrix; a multiplication and an addition are two
 };
@@ -72,6 +73,7 @@ class OpProfile {
     std::array<OpTime, kNumStepKinds> sum;  // figures only
     std::vector<bool> counts;               // of the inputs, then the outputs: do its bytes count?
     double operations_per_row = 0;
+    bool has_stacks = false;
   };
   std::vector<Entry> entries_;  // one an op
 };

@@ -103,6 +103,42 @@ TEST_F(OpProfileTest, TablesAndCachesAreNotReadWhole) {
   EXPECT_EQ(times[1].operations, 0);
 }
 
+// A step of two tokens that take three experts each.
+TEST(OpProfileStacksTest, CountsTheMatricesThatAreChosen) {
+  const StatusOr<Program> program = Program::Parse(R"(pagemill-program 2
+file 0 @
+weight w bf16 16,8,4 0 0
+weight b f32 16,8 0 0
+input token_ids i32 tokens
+value x f32 tokens,4
+value ids i32 tokens,3
+value y f32 tokens,3,8
+value out f32 logits_rows,8
+op embed token_ids -> x
+op route x -> ids
+op grouped_linear x,ids,w,b -> y
+op rows y -> out
+output logits out
+constants 1024
+)" + std::string(2048, '0') + "\n");
+  ASSERT_TRUE(program.ok()) << program.status().ToString();
+  const ops::KernelRow row = {.op = "", .name = "plain"};
+  KernelSelection selection;
+  selection.rows.assign(program->ops().size(), &row);
+  OpProfile profile;
+  profile.Start(*program, selection);
+  const std::array inputs = {TensorView::Dense(nullptr, DType::kF32, {2, 4}),
+                             TensorView::Dense(nullptr, DType::kI32, {2, 3}),
+                             TensorView::Dense(nullptr, DType::kBF16, {16, 8, 4}),
+                             TensorView::Dense(nullptr, DType::kF32, {16, 8})};
+  const std::array outputs = {TensorView::Dense(nullptr, DType::kF32, {2, 3, 8})};
+  profile.Add(StepKind::kDecode, 2, {.inputs = inputs, .outputs = outputs}, {.seconds = 1});
+  const OpTime time = profile.Times(StepKind::kDecode)[0];
+  EXPECT_EQ(time.matrix, "bf16[16,8,4]");
+  EXPECT_EQ(time.operations, 2 * 6 * 8 * 4);
+  EXPECT_EQ(time.bytes, 4 * (2 * 4 + 2 * 3) + 6 * (2 * 8 * 4 + 4 * 8) + 4 * 2 * 3 * 8);
+}
+
 TEST_F(OpProfileTest, KindsOfStepAreApartAndStartForgets) {
   Add(StepKind::kPrompt, 1, 1);
   EXPECT_TRUE(profile_.Times(StepKind::kDecode).empty());

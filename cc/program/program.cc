@@ -62,7 +62,7 @@ int64_t Value::SpanBytes() const {
 bool Value::operator==(const Value& other) const {
   return name == other.name && kind == other.kind && dtype == other.dtype &&
          is_act == other.is_act && shape == other.shape && weight == other.weight &&
-         cache == other.cache && assembly == other.assembly;
+         cache == other.cache && assembly == other.assembly && stack == other.stack;
 }
 
 bool Op::operator==(const Op& other) const {
@@ -115,6 +115,8 @@ Status Program::CheckIntegrity() const {
     }
     if (v.assembly) {
       PM_RETURN_IF_ERROR(CheckAssembly(*this, v));
+    } else if (v.IsMade()) {
+      PM_RETURN_IF_ERROR(CheckStack(v));
     } else if (v.kind == ValueKind::kWeight &&
                (v.weight.file < 0 || v.weight.file >= static_cast<int32_t>(files_.size()))) {
       return InvalidArgument(LinePrefix(v.line) + "weight '" + v.name + "' names file " +
@@ -162,6 +164,28 @@ Status Program::CheckOperands(const Op& op, const std::vector<bool>& written) co
     if (written[static_cast<size_t>(it->value())] || std::find(op.outputs.begin(), it, *it) != it) {
       return InvalidArgument(prefix + "writes '" + v.name + "' a second time");
     }
+  }
+  return OkStatus();
+}
+
+Status Program::CheckStack(const Value& weight) const {
+  const std::string prefix = LinePrefix(weight.line) + "stack '" + weight.name + "' ";
+  if (static_cast<int64_t>(weight.stack.size()) != weight.shape.dims[0]) {
+    return InvalidArgument(prefix + "of " + weight.shape.ToString() + " has " +
+                           std::to_string(weight.stack.size()) + " parts");
+  }
+  Shape expected = {.rank = weight.shape.rank - 1};
+  std::copy(weight.shape.dims.begin() + 1, weight.shape.dims.end(), expected.dims.begin());
+  for (ValueId id : weight.stack) {
+    const bool exists = id.value() >= 0 && static_cast<size_t>(id.value()) < values_.size();
+    if (!exists || value(id).kind != ValueKind::kWeight || !value(id).stack.empty()) {
+      return InvalidArgument(prefix + "needs parts that are weights, and no stacks");
+    }
+    const Value& part = value(id);
+    if (part.dtype == weight.dtype && part.shape == expected && expected.rank == 2) continue;
+    return InvalidArgument(prefix + "needs matrices of " + std::string(Info(weight.dtype).name) +
+                           " " + expected.ToString() + ", but '" + part.name + "' is " +
+                           std::string(Info(part.dtype).name) + " " + part.shape.ToString());
   }
   return OkStatus();
 }

@@ -120,7 +120,10 @@ struct Value {
   CacheSpec cache;                   // of a cache only
   int32_t line = 0;                  // of the text it came from, 0 = none; not part of equality
   std::optional<Assembly> assembly;  // of a weight only, which then has no source
+  std::vector<ValueId> stack;        // of a weight only, likewise: its indices of dimension 0
 
+  // Is this a weight whose bytes are in no file, but made of others when the program is bound?
+  bool IsMade() const { return assembly.has_value() || !stack.empty(); }
   int64_t Bytes(const StepSizes& sizes) const;  // not of a cache
   int64_t RowStrideBytes() const;               // not of a cache
   int64_t SpanBytes() const;                    // of a weight: from its first byte to its last
@@ -183,6 +186,7 @@ class Program {
  private:
   friend class ProgramParser;
   Status CheckOperands(const Op& op, const std::vector<bool>& written) const;
+  Status CheckStack(const Value& weight) const;
   Status CheckOutputs() const;
 
   std::vector<std::string> files_;

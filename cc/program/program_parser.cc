@@ -70,6 +70,7 @@ class ProgramParser {
   Status ParseWeight(const Fields& fields);
   Status ParseRowStride(std::string_view text, Value* weight);
   Status ParseAssembled(const Fields& fields);
+  Status ParseStack(const Fields& fields);
   Status ParseGroup(const Fields& fields);
   Status ParseCache(const Fields& fields);
   Status ParseCacheDims(std::string_view text, CacheSpec* cache);
@@ -132,14 +133,16 @@ Status ProgramParser::ParseLine(std::string_view line) {
   if (kind == "file") return ParseFile(line, fields);
   if (kind == "weight") return ParseWeight(fields);
   if (kind == "assembled") return ParseAssembled(fields);
+  if (kind == "stack") return ParseStack(fields);
   if (kind == "group") return ParseGroup(fields);
   if (kind == "cache") return ParseCache(fields);
   if (kind == "input") return ParseInput(fields);
   if (kind == "value") return ParseActivation(fields);
   if (kind == "op") return ParseOp(fields);
   if (kind == "output") return ParseOutput(fields);
-  return Error("unknown kind of line " + Quote(kind) +
-               "; known: file, weight, assembled, group, cache, input, value, op, output, constants");
+  return Error(
+      "unknown kind of line " + Quote(kind) +
+      "; known: file, weight, assembled, stack, group, cache, input, value, op, output, constants");
 }
 
 Status ProgramParser::ExpectFields(const Fields& fields, size_t count, std::string_view form) {
@@ -274,6 +277,16 @@ Status ProgramParser::ParseAssembled(const Fields& fields) {
   return AddValue(fields[1], std::move(value));
 }
 
+Status ProgramParser::ParseStack(const Fields& fields) {
+  PM_RETURN_IF_ERROR(ExpectFields(fields, 5, "stack <name> <dtype> <shape> <parts>"));
+  Value value;
+  value.kind = ValueKind::kWeight;
+  PM_RETURN_IF_ERROR(ParseTypeAndShape(fields[2], fields[3], &value));
+  if (value.shape.dim != Dim::kNone) return Error("a weight's shape holds numbers only");
+  PM_RETURN_IF_ERROR(ParseOperands(fields[4], &value.stack));
+  return AddValue(fields[1], std::move(value));
+}
+
 Status ProgramParser::ParseGroup(const Fields& fields) {
   if (fields.size() != 4) PM_RETURN_IF_ERROR(ExpectFields(fields, 3, kGroupForm));
   KvGroup group = {.name = std::string(fields[1]), .kind = std::string(fields[2])};
@@ -327,9 +340,10 @@ Status ProgramParser::ParseCacheDims(std::string_view text, CacheSpec* cache) {
   const size_t rank = cache->dims.size();
   if ((cache->layout == CacheLayout::kKv && rank != 2) ||
       (cache->layout == CacheLayout::kLatent && rank != 1) || rank > 3) {
-    return Error("dimensions are <kv_heads>,<head_dim> of kv, <width> of latent and up to three of "
-                 "state, got " +
-                 Quote(text));
+    return Error(
+        "dimensions are <kv_heads>,<head_dim> of kv, <width> of latent and up to three of "
+        "state, got " +
+        Quote(text));
   }
   return OkStatus();
 }

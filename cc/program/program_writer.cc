@@ -57,6 +57,9 @@ std::string CacheLine(const Program& program, const Value& v) {
 
 std::string ValueLine(const Program& program, const Value& v) {
   if (v.assembly) return AssembledLine(program, v);
+  if (!v.stack.empty()) {
+    return "stack " + v.name + " " + TypeAndShape(v) + " " + Operands(program, v.stack) + "\n";
+  }
   switch (v.kind) {
     case ValueKind::kWeight:
       return "weight " + v.name + " " + TypeAndShape(v) + " " + std::to_string(v.weight.file) +

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import gguf
@@ -11,13 +12,24 @@ import torch
 from gguf.quants import dequantize, quantize
 from transformers import PreTrainedModel
 
-ARCHITECTURES = {"gemma3": "gemma3", "llama": "llama", "qwen2": "qwen2"}
+ARCHITECTURES = {
+    "gemma3": "gemma3",
+    "llama": "llama",
+    "mixtral": "llama",
+    "qwen2": "qwen2",
+    "qwen3": "qwen3",
+    "qwen3_moe": "qwen3moe",
+}
 BLOCK = 32  # elements; a matrix whose rows are no whole number of blocks is stored as f16
 Array = npt.NDArray[np.float32]
 
 _LAYER = {
     "input_layernorm": "attn_norm",
     "mlp.down_proj": "ffn_down",
+    "mlp.experts.down_proj": "ffn_down_exps",
+    "mlp.experts.gate_proj": "ffn_gate_exps",
+    "mlp.experts.up_proj": "ffn_up_exps",
+    "mlp.gate": "ffn_gate_inp",
     "mlp.gate_proj": "ffn_gate",
     "mlp.up_proj": "ffn_up",
     "self_attn.k_norm": "attn_k_norm",
@@ -27,14 +39,17 @@ _LAYER = {
     "self_attn.q_proj": "attn_q",
     "self_attn.v_proj": "attn_v",
 }
+_LLAMA_NORMS = {"post_attention_layernorm": "ffn_norm"}
 _NORMS = {
     "gemma3": {
         "post_attention_layernorm": "post_attention_norm",
         "post_feedforward_layernorm": "post_ffw_norm",
         "pre_feedforward_layernorm": "ffn_norm",
     },
-    "llama": {"post_attention_layernorm": "ffn_norm"},
-    "qwen2": {"post_attention_layernorm": "ffn_norm"},
+    "llama": _LLAMA_NORMS,
+    "qwen2": _LLAMA_NORMS,
+    "qwen3": _LLAMA_NORMS,
+    "qwen3moe": _LLAMA_NORMS,
 }
 _TOP = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
 
@@ -42,23 +57,24 @@ _TOP = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_hea
 def write_gguf(model: PreTrainedModel, family: str, path: Path, matrix_type: str) -> None:
     """Save `model` with matrices of `matrix_type` ("Q4_0", ...), and round its own weights to what
     was saved, so that it is the reference of the file."""
-    writer = gguf.GGUFWriter(path, ARCHITECTURES[family])
-    _write_settings(writer, model, family)
+    architecture = ARCHITECTURES[family]
+    writer = gguf.GGUFWriter(path, architecture)
+    _write_settings(writer, model, architecture)
     kind = gguf.GGMLQuantizationType[matrix_type]
     tied = model.config.tie_word_embeddings
-    for name, parameter in model.named_parameters():
+    for name, parameter in _parameters(model):
         if tied and name == "lm_head.weight":
             continue
         values = parameter.detach().numpy().astype(np.float32)
-        permute = family == "llama" and ("q_proj" in name or "k_proj" in name)
+        permute = architecture == "llama" and ("q_proj" in name or "k_proj" in name)
         stored = _interleave(values, model.config.head_dim) if permute else values
         if family == "gemma3" and name.endswith("norm.weight"):
             stored = stored + np.float32(1)
-        gguf_name = _tensor_name(name, family)
+        gguf_name = _tensor_name(name, architecture)
         if values.ndim == 1:
             writer.add_tensor(gguf_name, stored)
             continue
-        row_kind = kind if values.shape[1] % BLOCK == 0 else gguf.GGMLQuantizationType.F16
+        row_kind = kind if values.shape[-1] % BLOCK == 0 else gguf.GGMLQuantizationType.F16
         data = quantize(stored, row_kind)
         writer.add_tensor(gguf_name, data, raw_dtype=row_kind)
         rounded = dequantize(data, row_kind)
@@ -69,6 +85,18 @@ def write_gguf(model: PreTrainedModel, family: str, path: Path, matrix_type: str
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
+
+
+def _parameters(model: PreTrainedModel) -> Iterator[tuple[str, torch.Tensor]]:
+    """All of them, the experts' gate and up projections apart, as views."""
+    for name, parameter in model.named_parameters():
+        if not name.endswith("gate_up_proj"):
+            yield name if name.endswith(("weight", "bias")) else f"{name}.weight", parameter
+            continue
+        half = parameter.shape[1] // 2
+        experts = name.removesuffix("gate_up_proj")
+        yield f"{experts}gate_proj.weight", parameter.detach()[:, :half]
+        yield f"{experts}up_proj.weight", parameter.detach()[:, half:]
 
 
 def _interleave(weight: Array, head_dim: int) -> Array:
@@ -83,15 +111,15 @@ def _halves(weight: Array, head_dim: int) -> Array:
     return np.ascontiguousarray(rows.swapaxes(1, 2)).reshape(weight.shape)
 
 
-def _tensor_name(name: str, family: str) -> str:
+def _tensor_name(name: str, architecture: str) -> str:
     module, _, kind = name.rpartition(".")
     if module in _TOP:
         return f"{_TOP[module]}.{kind}"
     _, _, layer, inner = module.split(".", 3)
-    return f"blk.{layer}.{(_LAYER | _NORMS[family])[inner]}.{kind}"
+    return f"blk.{layer}.{(_LAYER | _NORMS[architecture])[inner]}.{kind}"
 
 
-def _write_settings(writer: gguf.GGUFWriter, model: PreTrainedModel, family: str) -> None:
+def _write_settings(writer: gguf.GGUFWriter, model: PreTrainedModel, architecture: str) -> None:
     config = model.config
     writer.add_block_count(config.num_hidden_layers)
     writer.add_context_length(config.max_position_embeddings)
@@ -100,7 +128,14 @@ def _write_settings(writer: gguf.GGUFWriter, model: PreTrainedModel, family: str
     writer.add_head_count(config.num_attention_heads)
     writer.add_head_count_kv(config.num_key_value_heads)
     writer.add_layer_norm_rms_eps(config.rms_norm_eps)
-    if family != "gemma3":
+    if getattr(config, "num_local_experts", None):
+        writer.add_expert_count(config.num_local_experts)
+        writer.add_expert_used_count(config.num_experts_per_tok)
+    if architecture.startswith("qwen3"):
+        writer.add_key_length(config.head_dim)
+    if architecture == "qwen3moe":
+        writer.add_expert_feed_forward_length(config.moe_intermediate_size)
+    if architecture != "gemma3":
         writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
         return
     full = config.rope_parameters["full_attention"]

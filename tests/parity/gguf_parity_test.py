@@ -21,6 +21,9 @@ FILES = [
     ("llama", "Q5_0"),
     ("qwen2", "Q8_0"),
     ("qwen2", "Q4_0"),
+    ("qwen3", "Q4_0"),
+    ("qwen3_moe", "Q8_0"),
+    ("mixtral", "Q4_1"),
     ("gemma3", "BF16"),
 ]
 

@@ -40,7 +40,7 @@ class Case:
         return self._wrong[key]
 
 
-@pytest.fixture(scope="module", params=["gemma3", "llama", "qwen2"])
+@pytest.fixture(scope="module", params=["gemma3", "llama", "qwen2", "qwen3_moe"])
 def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Case:
     directory: Path = tmp_path_factory.mktemp(request.param)
     reference = make(request.param, directory)

@@ -78,6 +78,8 @@ def greedy(
         ("llama3", "f32", True),  # biases, an untied head
         ("qwen2", "f32", False),  # 5 heads: every rank computes the attention
         ("gemma3", "f32", False),
+        ("qwen3_moe", "f32", True),  # ranks divide the features of each expert
+        ("mixtral", "bf16", True),
     ],
 )
 def test_two_processes_say_what_one_says(

@@ -18,9 +18,15 @@ from transformers import (
     Gemma3TextConfig,
     LlamaConfig,
     LlamaForCausalLM,
+    MixtralConfig,
+    MixtralForCausalLM,
     PreTrainedModel,
     Qwen2Config,
     Qwen2ForCausalLM,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+    Qwen3MoeConfig,
+    Qwen3MoeForCausalLM,
 )
 
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
@@ -88,6 +94,64 @@ def _qwen2() -> PreTrainedModel:
     )
 
 
+def _qwen3() -> PreTrainedModel:
+    return Qwen3ForCausalLM(
+        Qwen3Config(
+            vocab_size=313,
+            hidden_size=72,
+            intermediate_size=112,
+            num_hidden_layers=3,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            head_dim=32,
+            max_position_embeddings=4096,
+            tie_word_embeddings=True,
+            attn_implementation="eager",
+        )
+    )
+
+
+def _qwen3_moe() -> PreTrainedModel:
+    """Layers 0 and 2 are dense: one is listed, the other is between sparse ones."""
+    return Qwen3MoeForCausalLM(
+        Qwen3MoeConfig(
+            vocab_size=307,
+            hidden_size=96,
+            intermediate_size=104,
+            moe_intermediate_size=40,
+            num_hidden_layers=4,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            head_dim=24,
+            num_experts=13,
+            num_experts_per_tok=3,
+            norm_topk_prob=True,
+            decoder_sparse_step=1,
+            mlp_only_layers=[0, 2],
+            max_position_embeddings=4096,
+            attn_implementation="eager",
+        )
+    )
+
+
+def _mixtral() -> PreTrainedModel:
+    return MixtralForCausalLM(
+        MixtralConfig(
+            vocab_size=259,
+            hidden_size=64,
+            intermediate_size=88,
+            num_hidden_layers=3,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            head_dim=16,
+            num_local_experts=5,
+            num_experts_per_tok=2,
+            max_position_embeddings=4096,
+            attn_implementation="eager",
+        )
+    )
+
+
 def _gemma3() -> PreTrainedModel:
     rope = {
         "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
@@ -131,9 +195,12 @@ _MAKERS: dict[str, Callable[[], PreTrainedModel]] = {
     "gemma3": _gemma3,
     "llama": _tied_llama,
     "llama3": _llama3,
+    "mixtral": _mixtral,
     "qwen2": _qwen2,
+    "qwen3": _qwen3,
+    "qwen3_moe": _qwen3_moe,
 }
-DECODERS = ("gemma3", "llama", "llama3", "qwen2")
+DECODERS = ("gemma3", "llama", "llama3", "mixtral", "qwen2", "qwen3", "qwen3_moe")
 
 
 def make(family: str, directory: Path, dtype: str = "f32", *, seed: int = 0) -> PreTrainedModel:
@@ -168,4 +235,4 @@ def _randomize(model: PreTrainedModel) -> None:
         elif parameter.ndim == 1:  # norms: around what they are initialized to, 1 or Gemma's 0
             parameter.add_(0.3 * noise)
         else:
-            parameter.copy_(noise / parameter.shape[1] ** 0.5)
+            parameter.copy_(noise / parameter.shape[-1] ** 0.5)

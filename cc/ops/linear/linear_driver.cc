@@ -20,13 +20,6 @@ int64_t RoundUp(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
-// Bytes between the rows of a panel of dequantized weights. An odd number of cache lines: rows a
-// power of two apart would fall into the same few sets of the L1 cache.
-int64_t PanelStride(int64_t k) {
-  const int64_t lines = RoundUp(k * 4, kLineBytes) / kLineBytes;
-  return (lines | 1) * kLineBytes;
-}
-
 int64_t PanelRows(int64_t m, int64_t k, int32_t num_threads) {
   const int64_t fitting = kMaxPanelBytes / PanelStride(k);
   const int64_t balanced = m / (num_threads * kPanelsPerThread);
@@ -66,6 +59,11 @@ void RunTiled(const KernelSet& kernels, const Operands& o, KernelContext& contex
 }
 
 }  // namespace
+
+int64_t PanelStride(int64_t k) {
+  const int64_t lines = RoundUp(k * 4, kLineBytes) / kLineBytes;
+  return (lines | 1) * kLineBytes;
+}
 
 Operands ReadOperands(const OpCall& call, size_t index) {
   const TensorView& x = call.inputs[0];

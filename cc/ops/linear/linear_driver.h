@@ -11,6 +11,10 @@
 
 namespace pagemill::ops::linear {
 
+// Bytes between the rows of a panel of dequantized weights. An odd number of cache lines: rows a
+// power of two apart would fall into the same few sets of the L1 cache.
+int64_t PanelStride(int64_t k);
+
 // Of matrix `index` of the call, [0, call.outputs.size()).
 Operands ReadOperands(const OpCall& call, size_t index);
 

@@ -55,7 +55,9 @@ class Layout {
     ForEachWeight(program, rows,
                   [&](size_t op, size_t input, ValueId weight, const ops::WeightPacking* packing) {
                     if (packing == nullptr || packing->follows) return;
-                    uses.push_back({op, input, CopyOf(weight, packing), true});
+                    // Of a stack, kernels read the matrices that a step chooses.
+                    const bool end_to_end = program_.value(weight).shape.rank < 3;
+                    uses.push_back({op, input, CopyOf(weight, packing), end_to_end});
                   });
     // Those that would do with either order.
     ForEachWeight(program, rows,
@@ -67,7 +69,7 @@ class Layout {
                             : known_.find({StoredRange(program_, weight), packing->layout});
                     if (found != known_.end()) {
                       uses.push_back({op, input, found->second, false});
-                    } else if (program_.value(weight).assembly) {
+                    } else if (program_.value(weight).IsMade()) {
                       uses.push_back({op, input, CopyOf(weight, nullptr), false});
                     }
                   });
@@ -86,17 +88,20 @@ class Layout {
     const Value& v = program_.value(weight);
     copies.push_back({packing, weight, MakeView(v, {}, nullptr), bytes.packed_bytes});
     bytes.packed_bytes += copies.back().bytes();
-    if (!v.assembly) {
-      CountStored(weight);
-    } else {
+    CountStored(weight);
+    return found->second;
+  }
+
+  // What is in files of the weight, or of what it is made of.
+  void CountStored(ValueId weight) {
+    const Value& v = program_.value(weight);
+    if (v.assembly) {
       for (ValueId part : v.assembly->parts()) {
         if (part != kNoValue) CountStored(part);
       }
     }
-    return found->second;
-  }
-
-  void CountStored(ValueId weight) {
+    for (ValueId part : v.stack) CountStored(part);
+    if (v.IsMade()) return;
     const ByteRange range = StoredRange(program_, weight);
     if (stored_.insert(range).second) bytes.stored_bytes += std::get<2>(range);
   }
@@ -125,6 +130,30 @@ std::string SourceText(const Program& program, ValueId weight,
   return text;
 }
 
+// Which bytes a weight has, or is made of and how.
+std::string RecipeText(const Program& program, ValueId weight,
+                       const std::vector<Digest128>& digests) {
+  const Value& v = program.value(weight);
+  std::string text;
+  if (v.assembly) {
+    text.append(" ").append(kAssemblyVersion).append(" ").append(NameOf(v.assembly->layout));
+    for (int64_t number : {int64_t{v.assembly->bits}, v.assembly->group, v.assembly->first_row,
+                           v.assembly->first_column}) {
+      text += " " + std::to_string(number);
+    }
+    for (ValueId part : v.assembly->parts()) {
+      text += part == kNoValue ? " -"
+                               : " " + std::string(Info(program.value(part).dtype).name) +
+                                     SourceText(program, part, digests);
+    }
+    return text;
+  }
+  if (v.stack.empty()) return SourceText(program, weight, digests);
+  text += " stack " + std::to_string(v.stack.size());
+  for (ValueId part : v.stack) text += RecipeText(program, part, digests);
+  return text;
+}
+
 // Of all that decides the bytes of the copies and where they lie.
 Digest128 KeyOf(const Program& program, const Layout& layout,
                 const std::vector<Digest128>& digests) {
@@ -136,22 +165,7 @@ Digest128 KeyOf(const Program& program, const Layout& layout,
     for (int64_t number : {view.shape[0], view.RowElements(), view.row_stride_bytes, copy.offset}) {
       text += " " + std::to_string(number);
     }
-    const std::optional<Assembly>& assembly = program.value(copy.weight).assembly;
-    if (assembly) {
-      text.append(" ").append(kAssemblyVersion).append(" ").append(NameOf(assembly->layout));
-      for (int64_t number : {int64_t{assembly->bits}, assembly->group, assembly->first_row,
-                             assembly->first_column}) {
-        text += " " + std::to_string(number);
-      }
-      for (ValueId part : assembly->parts()) {
-        text += part == kNoValue ? " -"
-                                 : " " + std::string(Info(program.value(part).dtype).name) +
-                                       SourceText(program, part, digests);
-      }
-    } else {
-      text += SourceText(program, copy.weight, digests);
-    }
-    text += "\n";
+    text += RecipeText(program, copy.weight, digests) + "\n";
   }
   return Xxh3_128(text.data(), text.size());
 }
@@ -176,9 +190,54 @@ std::vector<std::span<const std::byte>> ReadFromEndToEnd(const Layout& layout,
   return read_by;
 }
 
+// The matrix `weight`, which may be some columns of a wider one or assembled, row after row.
+Status MakeRows(const Program& program, ValueId weight, const Weights& weights, std::byte* target,
+                device::ThreadPool& pool) {
+  const Value& v = program.value(weight);
+  if (v.assembly) return Assemble(program, weight, weights, target, pool);
+  const std::byte* const from = weights.data(weight);
+  const int64_t stride = v.RowStrideBytes(), row = RowBytes(v.dtype, v.shape.RowElements());
+  pool.ParallelFor(v.shape.dims[0], /*grain=*/64, [&](int64_t begin, int64_t end, int) {
+    for (int64_t r = begin; r < end; ++r) {
+      std::copy_n(from + r * stride, row, target + r * row);
+    }
+  });
+  return OkStatus();
+}
+
+// A packed stack is its packed parts, one after the other (ops::WeightPacking).
+Status MakeStack(const Program& program, const Copy& copy, const Weights& weights,
+                 std::byte* target, device::ThreadPool& pool) {
+  TensorView part = copy.view;
+  part.shape[0] = 1;
+  const int64_t stored_bytes = part.row_stride_bytes;
+  const int64_t bytes = copy.packing == nullptr ? stored_bytes : copy.packing->bytes(part);
+  LazyMemory rows;
+  for (ValueId id : program.value(copy.weight).stack) {
+    const Value& v = program.value(id);
+    if (copy.packing == nullptr) {
+      PM_RETURN_IF_ERROR(MakeRows(program, id, weights, target, pool));
+    } else {
+      const std::byte* data = weights.data(id);
+      if (v.IsMade() || v.weight.row_stride != 0) {
+        if (rows.bytes().empty()) {
+          PM_ASSIGN_OR_RETURN(rows, LazyMemory::Allocate(stored_bytes, "a part of a stack"));
+        }
+        PM_RETURN_IF_ERROR(MakeRows(program, id, weights, rows.data(), pool));
+        data = rows.data();
+      }
+      part.data = const_cast<std::byte*>(data);
+      copy.packing->pack(part, target, pool);
+    }
+    target += bytes;
+  }
+  return OkStatus();
+}
+
 Status MakeCopy(const Program& program, const Copy& copy, const Weights& weights, std::byte* target,
                 device::ThreadPool& pool) {
   const Value& v = program.value(copy.weight);
+  if (!v.stack.empty()) return MakeStack(program, copy, weights, target, pool);
   if (!v.assembly) {
     copy.packing->pack(ViewOf(copy, weights.data(copy.weight)), target, pool);
     return OkStatus();

@@ -2,6 +2,8 @@
 // Weights in the order in which the chosen kernels read them (ops::WeightPacking), packed when a
 // program is bound. Operands that share a weight and an order share the copy. Assembled weights
 // (assemble.h) are made here, one at a time; a kernel that reads one as stored gets it row by row.
+// So are stacks: each part is packed where it lies, so that a stack row by row exists for no kernel
+// that packs it.
 //
 //   PM_ASSIGN_OR_RETURN(PackedWeights packed,
 //                       PackedWeights::Make(program, rows, weights, cache, pool));

@@ -216,6 +216,59 @@ TEST(PackedWeights, AnAssembledWeightThatCannotBeMadeIsAnError) {
             StatusCode::kDataLoss);
 }
 
+// Matrices of 2 x 3 floats from 1 to 6, and in columns of wider rows, and one of 1 x 32 made of
+// integers.
+constexpr char kStacked[] = R"(pagemill-program 2
+file 0 @
+weight p f32 2,3 0 0
+weight q f32 2,3 0 4 16
+weight v i32 1,4 0 48
+weight s f32 1,1 0 64
+stack both f32 2,2,3 p,q
+assembled a bf16 1,32 pack_quantized 4 32 v,s,-,-
+stack made bf16 1,1,32 a
+input token_ids i32 tokens
+value x f32 tokens,3
+value y f32 tokens,3
+value out f32 logits_rows,3
+op first token_ids,both -> x
+op second x,both -> y
+op third y,made -> out
+output logits out
+constants 68
+0000803f0000004000004040000080400000a0400000c0400000e0400000004100001041000020410000304100004041)"
+                            R"(214365872143658721436587214365870000803f
+)";
+
+constexpr ops::WeightPacking kReversesEach = {
+    .layout = "reversed each",
+    .inputs = 0b010,
+    .bytes = [](const TensorView& w) { return 64 * w.shape[0]; },
+    .pack =
+        [](const TensorView& w, std::byte* packed, device::ThreadPool& pool) {
+          EXPECT_EQ(w.shape[0], 1) << "part by part";
+          Reverse(w, packed, pool);
+        }};
+constexpr ops::KernelRow kPacksEach = {.op = "op", .name = "packs", .packing = &kReversesEach};
+
+TEST(PackedWeights, AStackIsPackedPartByPart) {
+  const StatusOr<Program> program = Program::Parse(kStacked);
+  ASSERT_TRUE(program.ok()) << program.status().ToString();
+  const std::vector<const ops::KernelRow*> rows = {&kPacksEach, &kPlain, &kPacksFirst};
+  EXPECT_EQ(CountPackedBytes(*program, rows).packed_bytes, 2 * 64 + 64 + 64);
+  EXPECT_EQ(CountPackedBytes(*program, rows).stored_bytes, 24 + 24 + 16 + 4) << "of its parts";
+  const PackedWeights packed = MustPack(*program, rows);
+  EXPECT_EQ(First(packed.data(0, 1)), 6);
+  EXPECT_EQ(First(packed.data(0, 1) + 64), 8) << "columns 1 to 3 of the wider matrix";
+  EXPECT_TRUE(packed.ReadBy(0).empty()) << "a step reads some of it";
+  EXPECT_FALSE(packed.reordered(1, 1)) << "row by row";
+  const float values[] = {1, 2, 3, 4, 5, 6, 2, 3, 4, 6, 7, 8};
+  for (size_t i = 0; i < 12; ++i) {
+    EXPECT_EQ(First(packed.data(1, 1) + 4 * i), values[i]) << "element " << i;
+  }
+  EXPECT_EQ(First(packed.data(2, 1)), 1 - 8) << "an assembled part";
+}
+
 class PackedWeightsCacheTest : public ::testing::Test {
  protected:
   PackedWeightsCacheTest() { EXPECT_NE(::mkdtemp(folder_.data()), nullptr); }
@@ -320,6 +373,21 @@ TEST_F(PackedWeightsCacheTest, OtherPartsOrAssembliesAreOtherEntries) {
   for (const auto& [from, to] : {std::pair("s,z,-", "s,-,-"), std::pair("0000803f", "00000040"),
                                  std::pair("020000", "030000")}) {
     std::string text = kAssembled;
+    text.replace(text.find(from), std::string(from).size(), to);
+    const StatusOr<Program> other = Program::Parse(text);
+    ASSERT_TRUE(other.ok()) << other.status().ToString();
+    EXPECT_FALSE(MustPack(*other, rows, &cache).from_cache()) << to;
+  }
+}
+
+TEST_F(PackedWeightsCacheTest, OtherStacksAreOtherEntries) {
+  const PackCache cache(folder_);
+  const std::vector<const ops::KernelRow*> rows = {&kPacksEach, &kPlain, &kPacksFirst};
+  EXPECT_FALSE(MustPack(*Program::Parse(kStacked), rows, &cache).from_cache());
+  EXPECT_TRUE(MustPack(*Program::Parse(kStacked), rows, &cache).from_cache());
+  for (const auto& [from, to] : {std::pair(" p,q", " q,p"), std::pair("0 4 16", "0 4 20"),
+                                 std::pair("21436587", "31436587")}) {
+    std::string text = kStacked;
     text.replace(text.find(from), std::string(from).size(), to);
     const StatusOr<Program> other = Program::Parse(text);
     ASSERT_TRUE(other.ok()) << other.status().ToString();

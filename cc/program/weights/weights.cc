@@ -12,7 +12,7 @@ namespace {
 // Of the unit that a byte swap reverses: block formats have none, kernels read them by bytes.
 int32_t ElementBytes(DType dtype) { return IsBlockFormat(dtype) ? 1 : Info(dtype).block_bytes; }
 
-bool InFile(const Value& v) { return v.kind == ValueKind::kWeight && !v.assembly; }
+bool InFile(const Value& v) { return v.kind == ValueKind::kWeight && !v.IsMade(); }
 
 bool NeedsCopy(const Program& program, const Value& weight) {
   const int32_t element = ElementBytes(weight.dtype);
@@ -39,7 +39,7 @@ std::byte* AlignedCopy(std::span<const std::byte> source, int32_t element_bytes,
 
 ByteRange StoredRange(const Program& program, ValueId weight) {
   const Value& v = program.value(weight);
-  if (v.assembly) return {-1, weight.value(), v.Bytes({}), 0};
+  if (v.IsMade()) return {-1, weight.value(), v.Bytes({}), 0};
   return {v.weight.file, v.weight.offset, v.Bytes({}), v.weight.row_stride};
 }
 

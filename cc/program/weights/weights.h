@@ -4,7 +4,8 @@
 // big-endian host, elements of more than one byte (files are little endian; block formats are read
 // byte by byte). Vectors are copied, too: once matrices are packed, a mapped one would keep as much
 // of the file in memory as the page cache holds together around it, up to 2 MiB for 2 KB.
-// Of an assembled weight only the parts are here (assemble.h makes the rest).
+// Of a weight that is assembled or a stack only the parts are here (assemble.h and packed_weights.h
+// make the rest).
 //
 //   PM_ASSIGN_OR_RETURN(Weights weights, Weights::Load(program));
 //   const void* data = weights.data(weight_id);
@@ -27,7 +28,8 @@
 namespace pagemill::program {
 
 // What of a file a weight takes: file, offset, size, row stride. Weights that are tied take the
-// same. An assembled weight takes something of its own.
+// same. A weight that is made of others takes something of
+// its own.
 using ByteRange = std::tuple<int32_t, int64_t, int64_t, int64_t>;
 ByteRange StoredRange(const Program& program, ValueId weight);
 
@@ -52,7 +54,7 @@ class Weights {
   // errors otherwise.
   static StatusOr<Weights> Load(const Program& program);
 
-  // Null for a weight that is assembled.
+  // Null for a weight that is made of others.
   const std::byte* data(ValueId weight) const { return data_[static_cast<size_t>(weight.value())]; }
 
   // The program's files in its order, without the constants.

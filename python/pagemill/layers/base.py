@@ -50,6 +50,19 @@ class Weights(Protocol):
         """The weight `name` of `embedding`, [out, in], as it is stored, or a part of it."""
         ...
 
+    def stack(
+        self,
+        experts: str,
+        module: str,
+        shape: tuple[int, int, int],
+        *,
+        rows: Part | None = None,
+        columns: Part | None = None,
+    ) -> Tensor:
+        """The weights of `module` of all experts, [experts, out, in], or of each a part: one tensor
+        `<experts>.<module>.weight`, or `<experts>.<i>.<module>.weight` of each."""
+        ...
+
     def vector(self, name: str, length: int, *, part: Part | None = None) -> Tensor:
         """A norm or bias, f32 [length], or a part of it."""
         ...

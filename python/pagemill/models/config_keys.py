@@ -9,7 +9,7 @@ from typing import Any, Self, cast
 from pagemill.layers.mlp import activation_kind
 from pagemill.layers.rotary import RotaryTable, rotary_table
 from pagemill.models.base import Config, ModelConfigError
-from pagemill.ops import ActivationKind
+from pagemill.ops import ActivationKind, Routing
 from pagemill.weights.json_file import shown
 
 
@@ -87,6 +87,24 @@ def layer_types(config: Config, layers: int, known: Collection[str]) -> tuple[st
     return tuple(types)
 
 
+def sliding_windows(config: Config, layers: int) -> tuple[int, ...]:
+    """The window of each layer of a Qwen model, 0 = full: from `layer_types`, or
+    `max_window_layers` and after.
+
+    Raises:
+        ModelConfigError: the keys are missing or do not fit.
+    """
+    sliding = "sliding_attention"
+    if not flag(config, "use_sliding_window", False):
+        return (0,) * layers
+    window = positive_int(config, "sliding_window")
+    types = layer_types(config, layers, (sliding, "full_attention"))
+    if types is None:
+        first = number(config, "max_window_layers", layers)
+        return tuple(window if layer >= first else 0 for layer in range(layers))
+    return tuple(window if kind == sliding else 0 for kind in types)
+
+
 def activation(config: Config, key: str, default: str) -> ActivationKind:
     """The activation that `key` names.
 
@@ -145,6 +163,31 @@ def make_rotary_table(config: Config, head_dim: int, layer_type: str | None = No
         return rotary_table(rope_parameters(config, layer_type), head_dim, positions)
     except ValueError as error:
         raise ModelConfigError(f"rotary embedding: {error}") from error
+
+
+def layer_numbers(config: Config, key: str) -> frozenset[int]:
+    """The layers that `key` lists; none if it is absent or null.
+
+    Raises:
+        ModelConfigError: it is no list of integers.
+    """
+    value = config.get(key)
+    numbers = cast("list[Any]", value if value is not None else [])
+    if not isinstance(numbers, list) or any(type(layer) is not int for layer in numbers):
+        raise ModelConfigError(f"{key} must list layers, it is {shown(value)}")
+    return frozenset(numbers)
+
+
+def read_routing(config: Config, experts: int, choices: int, *, renormalize: bool) -> Routing:
+    """A router that takes `num_experts_per_tok` of `experts` by softmax; `choices` if it is absent.
+
+    Raises:
+        ModelConfigError: it takes more than there are.
+    """
+    chosen = positive_int(config, "num_experts_per_tok", choices)
+    if chosen > experts:
+        raise ModelConfigError(f"{chosen} of {experts} experts cannot be chosen for a token")
+    return Routing(chosen, renormalize=renormalize)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,16 +15,12 @@ from pagemill.models.base import IGNORED_IN_DECODERS, Config, ModelTraits, StepI
 from pagemill.models.config_keys import (
     DecoderSizes,
     activation,
-    flag,
-    layer_types,
     make_rotary_table,
-    number,
-    positive_int,
+    sliding_windows,
 )
 from pagemill.ops.trace import Tensor
 
 _EMBEDDING = "model.embed_tokens"
-_SLIDING = "sliding_attention"
 
 
 class Qwen2Model:
@@ -36,7 +32,7 @@ class Qwen2Model:
         self._sizes = DecoderSizes.read(config, tied_by_default=False)
         self._rotary = make_rotary_table(config, self._sizes.head_dim)
         self._activation = activation(config, "hidden_act", "silu")
-        self._windows = _windows(config, self._sizes.layers)
+        self._windows = sliding_windows(config, self._sizes.layers)
 
     @classmethod
     def from_config(cls, config: Config) -> Self:
@@ -87,15 +83,3 @@ class Qwen2Model:
         q, k = rotary(q, k)
         attended = attention.attend(q, k, v, shape, f"kv{layer}")
         return attention.output(weights, f"{prefix}.o_proj", attended, shape, sizes.hidden_size)
-
-
-def _windows(config: Config, layers: int) -> tuple[int, ...]:
-    """The window of each layer, 0 = full: from `layer_types`, or `max_window_layers` and after."""
-    if not flag(config, "use_sliding_window", False):
-        return (0,) * layers
-    window = positive_int(config, "sliding_window")
-    types = layer_types(config, layers, (_SLIDING, "full_attention"))
-    if types is None:
-        first = number(config, "max_window_layers", layers)
-        return tuple(window if layer >= first else 0 for layer in range(layers))
-    return tuple(window if kind == _SLIDING else 0 for kind in types)

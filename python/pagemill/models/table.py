@@ -10,7 +10,10 @@ ARCHITECTURES: dict[str, str] = {
     "BertModel": "pagemill.models.bert:BertModel",
     "Gemma3ForCausalLM": "pagemill.models.gemma3:Gemma3Model",
     "LlamaForCausalLM": "pagemill.models.llama:LlamaModel",
+    "MixtralForCausalLM": "pagemill.models.mixtral:MixtralModel",
     "Qwen2ForCausalLM": "pagemill.models.qwen2:Qwen2Model",
+    "Qwen3ForCausalLM": "pagemill.models.qwen3:Qwen3Model",
+    "Qwen3MoeForCausalLM": "pagemill.models.qwen3_moe:Qwen3MoeModel",
 }
 
 

@@ -50,6 +50,8 @@ def test_unknown_architecture_lists_the_known():
             {"layer_types": ["full_attention"]},
             "layer_types must list 4 layers",
         ),
+        ("Qwen3MoeForCausalLM", {"num_experts": 4}, "8 of 4 experts cannot be chosen"),
+        ("Qwen3MoeForCausalLM", {"mlp_only_layers": "0"}, "mlp_only_layers must list layers"),
         ("BertModel", {"is_decoder": True}, "is_decoder=True is not supported"),
         ("BertModel", {"position_embedding_type": "relative_key"}, "relative position"),
     ],

@@ -10,9 +10,12 @@ from pagemill.ops.all_gather import all_gather
 from pagemill.ops.all_reduce import all_reduce
 from pagemill.ops.embedding import embedding
 from pagemill.ops.gated_activation import gated_activation
+from pagemill.ops.grouped_linear import grouped_linear
 from pagemill.ops.kv_write import kv_write
 from pagemill.ops.layer_norm import layer_norm
 from pagemill.ops.linear import linear
+from pagemill.ops.moe_combine import moe_combine
+from pagemill.ops.moe_route import Routing, Scoring, moe_route
 from pagemill.ops.paged_attention import paged_attention
 from pagemill.ops.pool import PoolKind, pool
 from pagemill.ops.rms_norm import rms_norm
@@ -23,15 +26,20 @@ from pagemill.ops.select_rows import select_rows
 __all__ = [
     "ActivationKind",
     "PoolKind",
+    "Routing",
+    "Scoring",
     "activation",
     "add",
     "all_gather",
     "all_reduce",
     "embedding",
     "gated_activation",
+    "grouped_linear",
     "kv_write",
     "layer_norm",
     "linear",
+    "moe_combine",
+    "moe_route",
     "paged_attention",
     "pool",
     "rms_norm",

@@ -55,6 +55,17 @@ class AssembledEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class StackEntry:
+    """A weight [parts, rows, columns] that is made of matrices when the program is bound; `parts`
+    are their names, weights or assembled ones of its dtype."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    parts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class GroupEntry:
     """Layers whose KV lives equally long; `kind` is one of cc/kv_cache/kinds, `window` the tokens
     that a query sees (0 = all)."""
@@ -111,6 +122,7 @@ class Program:
     files: list[str] = field(default_factory=list[str])
     weights: list[WeightEntry] = field(default_factory=list[WeightEntry])
     assembled: list[AssembledEntry] = field(default_factory=list[AssembledEntry])
+    stacks: list[StackEntry] = field(default_factory=list[StackEntry])
     groups: list[GroupEntry] = field(default_factory=list[GroupEntry])
     caches: list[CacheEntry] = field(default_factory=list[CacheEntry])
     inputs: list[ValueEntry] = field(default_factory=list[ValueEntry])
@@ -126,8 +138,9 @@ class Program:
             ValueError: naming the op or value at fault.
         """
         ready: set[str] = set()
-        stored = {weight.name for weight in self.weights}
-        for entry in [*self.weights, *self.assembled, *self.caches, *self.inputs]:
+        self._check_recipes()
+        made = [*self.assembled, *self.stacks]
+        for entry in [*self.weights, *made, *self.caches, *self.inputs]:
             if entry.name in ready:
                 raise ValueError(f"the name {entry.name!r} is declared twice")
             ready.add(entry.name)
@@ -149,10 +162,16 @@ class Program:
         for cache in self.caches:
             if cache.group not in groups:
                 raise ValueError(f"cache {cache.name!r} is of group {cache.group!r}, undeclared")
-        for weight in self.assembled:
-            for part in weight.parts:
-                if part is not None and part not in stored:
-                    raise ValueError(f"weight {weight.name!r} is made of {part!r}, undeclared")
         for weight in self.weights:
             if not 0 <= weight.file < len(self.files):
                 raise ValueError(f"weight {weight.name!r} lies in file {weight.file}, undeclared")
+
+    def _check_recipes(self) -> None:
+        """What weights are made of is declared."""
+        stored = {weight.name for weight in self.weights}
+        matrices = stored | {weight.name for weight in self.assembled}
+        for made, known in [(self.assembled, stored), (self.stacks, matrices)]:
+            for weight in made:
+                for part in weight.parts:
+                    if part is not None and part not in known:
+                        raise ValueError(f"weight {weight.name!r} is made of {part!r}, undeclared")

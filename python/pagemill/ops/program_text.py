@@ -19,6 +19,7 @@ from pagemill.ops.program import (
     Packing,
     Program,
     Shape,
+    StackEntry,
     ValueEntry,
     WeightEntry,
 )
@@ -43,6 +44,9 @@ def to_text(program: Program) -> str:
         place = f"{weight.file} {weight.offset}{stride}"
         lines.append(f"weight {weight.name} {weight.dtype} {shape} {place}")
     lines += [_assembled_text(entry) for entry in program.assembled]
+    for stack in program.stacks:
+        what = f"stack {stack.name} {stack.dtype} {_shape_text(stack.shape)}"
+        lines.append(f"{what} {','.join(stack.parts)}")
     for cache in program.caches:
         dims = _shape_text(cache.dims)
         lines.append(f"cache {cache.name} {cache.group} {cache.layout} {cache.dtype} {dims}")
@@ -137,6 +141,10 @@ def _read_line(program: Program, word: str, rest: str) -> None:
         program.weights.append(WeightEntry(fields[0], _dtype(fields[1]), shape, *place))
     elif word == "assembled":
         program.assembled.append(_read_assembled(fields))
+    elif word == "stack":
+        shape = tuple(int(dim) for dim in fields[2].split(","))
+        parts = tuple(fields[3].split(","))
+        program.stacks.append(StackEntry(fields[0], _dtype(fields[1]), shape, parts))
     elif word == "group":
         program.groups.append(_read_group(fields))
     elif word == "cache":
@@ -156,6 +164,7 @@ def _read_line(program: Program, word: str, rest: str) -> None:
 _FIELDS = {
     "weight": (5, 6),
     "assembled": (7, 9),
+    "stack": (4,),
     "group": (2, 3),
     "cache": (5,),
     "input": (3,),

@@ -25,6 +25,10 @@ def _trace() -> Trace:
     trace.assembled(
         AssembledEntry("p", "q4_0", (8, 64), packing, ("p.values", "p.scales", None, None), 8)
     )
+    experts = [
+        trace.weight(f"e{i}", "bf16", (4, 64), file=file, offset=24576 + 512 * i) for i in range(3)
+    ]
+    trace.stack("e", experts)
     cache = trace.cache("kv0", trace.kv_group(window=7), (2, 32))
     trace.cache(
         "state0",
@@ -64,6 +68,7 @@ def test_text_is_what_the_format_says():
     assert "weight embed q8_0 50,64 0 96" in lines
     assert "weight bias f32 2 1 256" in lines  # constants start at multiples of 64 bytes
     assert "assembled p q4_0 8,64 awq 4 32 p.values,p.scales,-,- 8 0" in lines
+    assert "stack e bf16 3,4,64 e0,e1,e2" in lines
     assert "group sliding_7 sliding_window window=7" in lines
     assert "group states state_space" in lines
     assert "cache kv0 sliding_7 kv kv 2,32" in lines
@@ -93,7 +98,7 @@ def test_comments_and_missing_operands():
     [
         ("pagemill-program 2", "pagemill-program 1", "line 1"),
         ("input token_ids i32 tokens", "input token_ids i33 tokens", "unknown dtype 'i33'"),
-        ("input token_ids i32 tokens", "input token_ids i32 Q", "line 1[0-9]"),
+        ("input token_ids i32 tokens", "input token_ids i32 Q", "line [12][0-9]"),
         ("input token_ids", "imput token_ids", "unknown word 'imput'"),
         ("cache kv0 sliding_7 kv kv 2,32", "cache kv0 sliding_7 kv kv", "wrong field count"),
         ("cache kv0 sliding_7", "cache kv0 sliding_8", "of group 'sliding_8', undeclared"),

@@ -69,6 +69,82 @@ def test_scaled_linear_of_blocks():
     torch.testing.assert_close(y, x @ scaled.T)
 
 
+def _route_by_hand(logits, bias, a):
+    """One token, with numbers of Python: ids and weights."""
+    experts = range(len(logits))
+    if a["scoring"] == 0:
+        total = sum(math.exp(logit) for logit in logits)
+        scores = [math.exp(logit) / total for logit in logits]
+    else:
+        scores = [1 / (1 + math.exp(-logit)) for logit in logits]
+    values = scores if bias is None else [s + b for s, b in zip(scores, bias, strict=True)]
+    keys = logits if bias is None else values
+    size = len(logits) // a["groups"]
+    groups = [range(first, first + size) for first in range(0, len(logits), size)]
+    worth = [sum(sorted((values[e] for e in g), reverse=True)[: a["group_top"]]) for g in groups]
+    best = sorted(range(len(groups)), key=lambda g: (-worth[g], g))[: a["group_choices"]]
+    allowed = [e for e in experts if e // size in best]
+    ids = sorted(allowed, key=lambda e: (-keys[e], e))[: a["choices"]]
+    total = sum(scores[e] for e in ids) if a["renormalize"] else 1
+    return ids, [scores[e] / total * a["scale"] for e in ids]
+
+
+@pytest.mark.parametrize("scoring", [0, 1])
+@pytest.mark.parametrize("biased", [False, True])
+@pytest.mark.parametrize(
+    ("renormalize", "scale", "groups", "group_choices", "group_top"),
+    [(0, 1, 1, 1, 1), (1, 2.5, 1, 1, 1), (0, 16, 4, 2, 1), (1, 1, 3, 2, 2)],
+)
+def test_moe_route(scoring, biased, renormalize, scale, groups, group_choices, group_top):
+    logits, bias = _random(9, 12), _random(1, 12)[0] * 0.3
+    logits[7] = logits[7].round()  # ties
+    attributes = {
+        "choices": 4,
+        "scoring": scoring,
+        "renormalize": renormalize,
+        "scale": scale,
+        "groups": groups,
+        "group_choices": group_choices,
+        "group_top": group_top,
+    }
+    ids, weights = _run("moe_route", logits, bias if biased else None, **attributes)
+    for n in range(9):
+        of_token = logits[n].double().tolist()
+        expected_ids, expected = _route_by_hand(
+            of_token, bias.double().tolist() if biased else None, attributes
+        )
+        assert ids[n].tolist() == expected_ids
+        np.testing.assert_allclose(weights[n].numpy(), expected, rtol=1e-6)
+
+
+def test_moe_route_shows_nan_in_weights_never_in_ids():
+    logits = torch.tensor([[math.nan, math.nan, 1, math.nan], [-math.inf, 1, 2, -math.inf]])
+    ids, weights = _run("moe_route", logits, None, choices=3, scoring=0)
+    assert ids.tolist() == [[2, 0, 1], [2, 1, 0]]
+    assert weights[0].isnan().all() and weights[1].isfinite().all()
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_grouped_linear(shared):
+    ids = torch.tensor([[0, 2], [2, 2], [1, 0], [3, -1], [0, 1]])  # 3 and -1: no expert
+    x = _random(5, 6) if shared else _random(5, 2, 6)
+    w, u, bias = _random(3, 4, 6), _random(3, 7, 6), _random(3, 7)
+    y, z = _run("grouped_linear", x, ids, w, None, u, bias)
+    for n in range(5):
+        for j in range(2):
+            row, e = x[n] if shared else x[n, j], int(ids[n, j])
+            exists = 0 <= e < 3
+            torch.testing.assert_close(y[n, j], w[e] @ row if exists else torch.zeros(4))
+            expected = u[e] @ row + bias[e] if exists else torch.zeros(7)
+            torch.testing.assert_close(z[n, j], expected)
+
+
+def test_moe_combine():
+    x, weights = _random(4, 3, 5), _random(4, 3)
+    (y,) = _run("moe_combine", x, weights)
+    torch.testing.assert_close(y, sum(weights[:, j, None] * x[:, j] for j in range(3)))
+
+
 @pytest.mark.parametrize(
     ("kind", "expected"),
     [

@@ -28,6 +28,7 @@ from pagemill.ops.program import (
     OutputEntry,
     Program,
     Shape,
+    StackEntry,
     ValueEntry,
     WeightEntry,
 )
@@ -127,6 +128,21 @@ class Trace:
         tensor_bytes(entry.dtype, entry.shape)
         self.program.assembled.append(entry)
         return Tensor(entry.name, entry.dtype, entry.shape, self)
+
+    def stack(self, name: str, parts: Sequence[Tensor]) -> Tensor:
+        """Declare a weight [len(parts), M, K] that is made of the matrices `parts` [M, K], weights
+        of one dtype and shape."""
+        first = parts[0]
+        for part in parts:
+            if (part.dtype, part.shape) != (first.dtype, first.shape):
+                raise ShapeError(
+                    f"stack {name}: {first.name} is {first.dtype} {format_shape(first.shape)},"
+                    f" {part.name} is {part.dtype} {format_shape(part.shape)}"
+                )
+        shape = (len(parts), *(int(dim) for dim in first.shape))
+        entry = StackEntry(name, first.dtype, shape, tuple(part.name for part in parts))
+        self.program.stacks.append(entry)
+        return Tensor(name, first.dtype, shape, self)
 
     def constant(self, name: str, dtype: str, shape: Sequence[int], data: bytes) -> Tensor:
         """Declare a tensor whose bytes (little endian) travel in the program: rotary frequencies,

@@ -20,6 +20,10 @@ class _Values:
         name = f"x{len(self.trace.program.inputs)}"
         return self.trace.input(name, "act", shape)
 
+    def f32(self, *shape: int | str) -> Tensor:
+        name = f"x{len(self.trace.program.inputs)}"
+        return self.trace.input(name, "f32", shape)
+
     def i32(self, *shape: int | str) -> Tensor:
         name = f"x{len(self.trace.program.inputs)}"
         return self.trace.input(name, "i32", shape)
@@ -86,6 +90,22 @@ GOOD: list[tuple[Callable[[_Values], Tensor], tuple[int | str, ...]]] = [
         ),
         ("tokens", 5),
     ),
+    (
+        lambda v: ops.grouped_linear(
+            v.act("tokens", 64), v.i32("tokens", 2), v.weight("q4_0", 3, 6, 64)
+        )[0],
+        ("tokens", 2, 6),
+    ),
+    (
+        lambda v: ops.grouped_linear(
+            v.act("tokens", 2, 8),
+            v.i32("tokens", 2),
+            v.weight("f32", 3, 6, 8),
+            biases=[v.weight("f32", 3, 6)],
+        )[0],
+        ("tokens", 2, 6),
+    ),
+    (lambda v: ops.moe_combine(v.act("tokens", 3, 8), v.f32("tokens", 3)), ("tokens", 8)),
     (lambda v: ops.select_rows(v.act("tokens", 5), v.i32("logits_rows")), ("logits_rows", 5)),
     (lambda v: ops.pool(v.act("tokens", 5), ops.PoolKind.LAST, normalize=True), ("requests", 5)),
 ]
@@ -106,6 +126,23 @@ def test_rotary_keeps_the_shapes_of_q_and_k():
         v.act("tokens", 4, 8), v.act("tokens", 2, 8), v.i32("tokens"), v.weight("f32", 3)
     )
     assert (q.shape, k.shape) == (("tokens", 4, 8), ("tokens", 2, 8))
+
+
+def test_a_router_gives_ids_and_weights():
+    v = _Values()
+    routing = ops.Routing(2, ops.Scoring.SIGMOID, groups=2, group_choices=1, group_top=2)
+    ids, weights = ops.moe_route(v.f32("tokens", 8), routing, v.weight("f32", 8))
+    assert [(t.shape, t.dtype) for t in (ids, weights)] == [
+        (("tokens", 2), "i32"),
+        (("tokens", 2), "f32"),
+    ]
+    assert dict(v.trace.program.ops[0].attributes) == {
+        "choices": 2,
+        "scoring": 1,
+        "groups": 2,
+        "group_choices": 1,
+        "group_top": 2,
+    }
 
 
 BAD: list[tuple[Callable[[_Values], object], str]] = [
@@ -171,6 +208,44 @@ BAD: list[tuple[Callable[[_Values], object], str]] = [
             v.act("tokens", 2, 8), v.act("tokens", 2, 8), v.i32("tokens"), v.weight("f32", 5)
         ),
         "5 frequencies do not fit heads of 8",
+    ),
+    (
+        lambda v: ops.grouped_linear(
+            v.act("tokens", 9), v.i32("tokens", 2), v.weight("f32", 3, 6, 8)
+        ),
+        "rows of 9, w0 takes 8, or 2 times that",
+    ),
+    (
+        lambda v: ops.grouped_linear(
+            v.act("tokens", 8),
+            v.i32("tokens", 2),
+            v.weight("f32", 3, 6, 8),
+            v.weight("f32", 4, 6, 8),
+        ),
+        "w0 is f32 for 3 experts, w1 is f32 for 4",
+    ),
+    (
+        lambda v: ops.grouped_linear(
+            v.act("tokens", 8),
+            v.i32("tokens", 2),
+            v.weight("f32", 3, 6, 8),
+            biases=[v.weight("f32", 6)],
+        ),
+        r"bias of w0 must be f32 \[3, 6\], got f32 \[6\]",
+    ),
+    (
+        lambda v: ops.moe_combine(v.act("tokens", 3, 8), v.f32("tokens", 2)),
+        r"is \[tokens, 3, 8\], its weights \[tokens, 2\]",
+    ),
+    (lambda v: ops.moe_route(v.act("tokens", 4), ops.Routing(2)), "logits .* is act"),
+    (lambda v: ops.moe_route(v.f32("tokens", 4), ops.Routing(5)), "cannot choose 5 of 4 experts"),
+    (
+        lambda v: ops.moe_route(v.f32("tokens", 4), ops.Routing(3, groups=2, group_choices=1)),
+        "cannot choose 3 of 2 experts",
+    ),
+    (
+        lambda v: ops.moe_route(v.f32("tokens", 4), ops.Routing(1, groups=3)),
+        "4 experts do not make 3 groups",
     ),
     (lambda v: ops.select_rows(v.act("tokens", 5), v.act("logits_rows")), "rows .* is act"),
     (lambda v: ops.pool(v.act("tokens", 5, 2), ops.PoolKind.MEAN, normalize=False), "rank 2"),

@@ -118,6 +118,36 @@ class WeightBinder:
         assert isinstance(operand, Tensor)
         return operand
 
+    def stack(
+        self,
+        experts: str,
+        module: str,
+        shape: tuple[int, int, int],
+        *,
+        rows: Part | None = None,
+        columns: Part | None = None,
+    ) -> Tensor:
+        """The weights of `module` of all experts, [experts, out, in], or of each some rows or some
+        columns: one tensor `<experts>.<module>.weight` as it is stored, or made of
+        `<experts>.<i>.<module>.weight`.
+
+        Raises:
+            WeightsError: one is missing, or of another shape or type, or the columns would cut a
+                block of its type.
+        """
+        whole = f"{experts}.{module}.weight"
+        if self._tensors.has(whole):
+            location = self._tensors.locate(whole)
+            self._check_unscaled(location)
+            self._check_shape(location, shape)
+            return self._tensors.stored_stack(location, rows, columns)
+        parts = [
+            self.matrix(f"{experts}.{i}.{module}.weight", shape[1:], rows=rows, columns=columns)
+            for i in range(shape[0])
+        ]
+        name = parts[0].name.replace(f"{experts}.0.", f"{experts}.", 1)
+        return self._tensors.stack(name, parts)
+
     def vector(self, name: str, length: int, *, part: Part | None = None) -> Tensor:
         """A norm or bias, f32 [length], or a part of it.
 

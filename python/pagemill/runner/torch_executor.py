@@ -91,6 +91,9 @@ class TorchExecutor:
             self._constants[entry.name] = torch.as_tensor(_assembled(program, entry)).to(
                 self._device, self._dtype
             )
+        for stack in program.stacks:
+            parts = [self._constants.pop(name) for name in stack.parts]
+            self._constants[stack.name] = torch.stack(parts)
         self.weight_bytes = sum(t.nbytes for t in self._constants.values())
         # Each group has one block table: a block takes one page here, whatever its layers.
         tables = {group.name: index for index, group in enumerate(program.groups)}

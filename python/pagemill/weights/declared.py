@@ -6,13 +6,13 @@ f32; another travels as an f32 constant of the program.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from pagemill.ops.dtypes import DTYPES, tensor_bytes
+from pagemill.ops.dtypes import DTYPES, MATRIX_DTYPES, tensor_bytes
 from pagemill.ops.program import AssembledEntry
 from pagemill.ops.shard import Part
 from pagemill.ops.trace import Tensor, Trace
@@ -85,6 +85,43 @@ class DeclaredTensors:
             skipped, shape = self._skipped_columns(location, columns), (shape[0], columns.size)
             stride = row_bytes
         return self._declare(key, location, shape, skipped, stride)
+
+    def stored_stack(
+        self, location: TensorLocation, rows: Part | None = None, columns: Part | None = None
+    ) -> Tensor:
+        """A tensor of matrices that is a stack in its file, or rows or columns of each. Columns of
+        each matrix, which lie in no one place, are stacked anew.
+
+        Raises:
+            WeightsError: it is of another type than matrices, or the columns would cut a block.
+        """
+        if location.dtype not in MATRIX_DTYPES:
+            raise WeightsError(f"{self.path}: {location.name} is stored as {location.dtype}")
+        key, skipped, stride, shape = location.name, 0, 0, location.shape
+        matrix_bytes = tensor_bytes(location.dtype, shape[1:])
+        if columns is not None and not columns.whole:
+            matrices = [
+                replace(
+                    location,
+                    name=f"{key}[{i}]",
+                    shape=shape[1:],
+                    offset=location.offset + i * matrix_bytes,
+                )
+                for i in range(shape[0])
+            ]
+            parts = [self.matrix(matrix, None, columns) for matrix in matrices]
+            return self.stack(parts[0].name.replace("[0]", ""), parts)
+        if rows is not None and not rows.whole:
+            key, stride = f"{key}.rows{rows.begin}-{rows.end}", matrix_bytes
+            skipped = tensor_bytes(location.dtype, (rows.begin, shape[2]))
+            shape = (shape[0], rows.size, shape[2])
+        return self._declare(key, location, shape, skipped, stride)
+
+    def stack(self, name: str, parts: Sequence[Tensor]) -> Tensor:
+        """The weight `name` that is made of matrices of one type and shape."""
+        if name not in self._bound:
+            self._bound[name] = self._trace.stack(name, parts)
+        return self._bound[name]
 
     def part(self, location: TensorLocation | None) -> str | None:
         """Declares a tensor that a matrix is made of; its name."""

@@ -3,6 +3,7 @@ of configuration wherever its weights come from."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +18,8 @@ _ARCHITECTURES = {
     "gemma3": "Gemma3ForCausalLM",
     "llama": "LlamaForCausalLM",
     "qwen2": "Qwen2ForCausalLM",
+    "qwen3": "Qwen3ForCausalLM",
+    "qwen3moe": "Qwen3MoeForCausalLM",
 }
 
 _TOKENIZER = "tokenizer.ggml."
@@ -179,10 +182,37 @@ def _llama(reader: _Reader, config: Config) -> Config:
                 f" {head_dim}"
             )
         rope |= {"rope_type": "factors", "factors": read_f32(factors).tolist()}
-    return {"hidden_act": "silu", "rope_interleaved": True, "rope_parameters": rope}
+    llama: Config = {"hidden_act": "silu", "rope_interleaved": True, "rope_parameters": rope}
+    if reader.number("expert_count", 0) > 0:  # Mixtral has no name of its own
+        llama |= {"architectures": ["MixtralForCausalLM"]} | _experts(reader)
+    return llama
 
 
-def _qwen2(reader: _Reader, config: Config) -> Config:
+def _experts(reader: _Reader) -> Config:
+    return {
+        "num_local_experts": reader.integer("expert_count"),
+        "num_experts_per_tok": reader.integer("expert_used_count"),
+    }
+
+
+def _qwen3_moe(reader: _Reader, config: Config) -> Config:
+    del config
+    # There is no key for layers without experts, nor for what all models of the family do: they
+    # normalize the weights of a token's experts.
+    dense = [
+        int(match[1])
+        for name in reader.gguf.tensors
+        if (match := re.fullmatch(r"blk\.(\d{1,9})\.ffn_gate\.weight", name))
+    ]
+    return _experts(reader) | {
+        "hidden_act": "silu",
+        "moe_intermediate_size": reader.integer("expert_feed_forward_length"),
+        "mlp_only_layers": dense,
+        "norm_topk_prob": True,
+    }
+
+
+def _qwen(reader: _Reader, config: Config) -> Config:
     del reader, config
     return {"hidden_act": "silu"}
 
@@ -210,5 +240,7 @@ def _gemma3(reader: _Reader, config: Config) -> Config:
 _FAMILIES: dict[str, Callable[[_Reader, Config], Config]] = {
     "gemma3": _gemma3,
     "llama": _llama,
-    "qwen2": _qwen2,
+    "qwen2": _qwen,
+    "qwen3": _qwen,
+    "qwen3moe": _qwen3_moe,
 }

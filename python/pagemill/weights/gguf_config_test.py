@@ -67,6 +67,27 @@ def test_llama3_factors_come_from_their_tensor(tmp_path: Path):
     assert rope["rope_type"] == "factors" and rope["factors"] == [1, 2, 3, 4, 5, 6, 7, 8]
 
 
+def test_mixtral_is_a_llama_with_experts(tmp_path: Path):
+    keys = {"expert_count": 8, "expert_used_count": 2}
+    tensors = ("token_embd.weight", "output.weight", "blk.0.ffn_up_exps.weight")
+    source = ModelSource.open(_write(tmp_path / "m.gguf", "llama", keys, tensors))
+    assert source.architecture == "MixtralForCausalLM" and source.config["rope_interleaved"]
+    assert source.config["num_local_experts"] == 8 and source.config["num_experts_per_tok"] == 2
+    assert source.has("model.layers.0.block_sparse_moe.experts.w3.weight")
+    no_experts = _write(tmp_path / "dense.gguf", "llama", {"expert_count": 0}, tensors)
+    assert ModelSource.open(no_experts).architecture == "LlamaForCausalLM"
+
+
+def test_qwen3moe(tmp_path: Path):
+    keys = {"expert_count": 8, "expert_used_count": 2, "expert_feed_forward_length": 24}
+    tensors = ("token_embd.weight", "blk.0.ffn_gate.weight", "blk.1.ffn_gate_exps.weight")
+    source = ModelSource.open(_write(tmp_path / "m.gguf", "qwen3moe", keys, tensors))
+    assert source.architecture == "Qwen3MoeForCausalLM"
+    assert source.config["moe_intermediate_size"] == 24 and source.config["norm_topk_prob"]
+    assert source.config["mlp_only_layers"] == [0]
+    assert source.has("model.layers.1.mlp.experts.gate_proj.weight")
+
+
 def test_qwen2(tmp_path: Path):
     tensors = ("token_embd.weight", "output.weight", "blk.1.attn_q.weight")
     source = ModelSource.open(_write(tmp_path / "m.gguf", "qwen2", {}, tensors))
@@ -94,7 +115,12 @@ def test_gemma3(tmp_path: Path):
 @pytest.mark.parametrize(
     ("architecture", "keys", "tensors", "message"),
     [
-        ("mamba", {}, ("token_embd.weight",), "'mamba'; known: gemma3, llama, qwen2"),
+        (
+            "mamba",
+            {},
+            ("token_embd.weight",),
+            "'mamba'; known: gemma3, llama, qwen2, qwen3, qwen3moe",
+        ),
         ("llama", {}, ("other",), "token_embd.weight is missing"),
         ("llama", {"block_count": "two"}, ("token_embd.weight",), "llama.block_count is 'two'"),
         ("gemma3", {}, ("token_embd.weight",), "gemma3.attention.sliding_window is missing"),

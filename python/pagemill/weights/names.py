@@ -25,6 +25,26 @@ _LLAMA_LAYER = {
     "mlp.down_proj": "ffn_down",
 }
 
+# The matrices of all experts of a layer are one tensor.
+_LLAMA_EXPERTS = {
+    "block_sparse_moe.gate": "ffn_gate_inp",
+    "block_sparse_moe.experts.w1": "ffn_gate_exps",
+    "block_sparse_moe.experts.w2": "ffn_down_exps",
+    "block_sparse_moe.experts.w3": "ffn_up_exps",
+}
+
+_QWEN3_LAYER = _LLAMA_LAYER | {
+    "self_attn.q_norm": "attn_q_norm",
+    "self_attn.k_norm": "attn_k_norm",
+}
+
+_QWEN3_EXPERTS = {
+    "mlp.gate": "ffn_gate_inp",
+    "mlp.experts.gate_proj": "ffn_gate_exps",
+    "mlp.experts.up_proj": "ffn_up_exps",
+    "mlp.experts.down_proj": "ffn_down_exps",
+}
+
 _GEMMA3_LAYER = _LLAMA_LAYER | {
     "self_attn.q_norm": "attn_q_norm",
     "self_attn.k_norm": "attn_k_norm",
@@ -33,7 +53,13 @@ _GEMMA3_LAYER = _LLAMA_LAYER | {
     "post_feedforward_layernorm": "post_ffw_norm",
 }
 
-_LAYERS = {"gemma3": _GEMMA3_LAYER, "llama": _LLAMA_LAYER, "qwen2": _LLAMA_LAYER}
+_LAYERS = {
+    "gemma3": _GEMMA3_LAYER,
+    "llama": _LLAMA_LAYER | _LLAMA_EXPERTS,
+    "qwen2": _LLAMA_LAYER,
+    "qwen3": _QWEN3_LAYER,
+    "qwen3moe": _QWEN3_LAYER | _QWEN3_EXPERTS,
+}
 
 
 def gguf_name(architecture: str, name: str) -> str | None:

@@ -1,0 +1,121 @@
+#include "cc/ops/grouped_linear/grouped_linear.h"
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cc/ops/grouped_linear/grouped_driver.h"
+#include "cc/ops/kernel_support.h"
+#include "cc/ops/linear/kernel_table/linear_kernels.h"
+#include "cc/ops/linear/linear.h"
+#include "cc/ops/operand_check.h"
+
+namespace pagemill::ops {
+namespace {
+
+using linear::SupportsWeights;
+
+// Rows of each stack's matrices, as OperandCheck names dimensions.
+constexpr std::string_view kRowSymbols = "MABCDFGH";
+static_assert(kRowSymbols.size() == kMaxMatrices);
+
+// Bit i: input i is a stack.
+constexpr uint32_t kStackInputs = ((1u << 2 * kMaxMatrices) - 1) / 3
+                                  << grouped_linear::WeightOperand(0);
+
+Status CheckGroupedLinear(const OpCall& call) {
+  const size_t stacks = std::clamp<size_t>(call.outputs.size(), 1, kMaxMatrices);
+  OperandCheck check("grouped_linear", call, grouped_linear::WeightOperand(stacks), stacks);
+  if (!check.ok()) return check.Result();
+  const DType dtype = call.inputs[grouped_linear::WeightOperand(0)].dtype;
+  check.Require(IsWeightDType(dtype),
+                "W must be a weight dtype, got " + std::string(Info(dtype).name));
+  check.Input(1, "ids", DType::kI32, "N,J");
+  for (size_t i = 0; i < stacks; ++i) {
+    check.Input(grouped_linear::WeightOperand(i), "W", dtype,
+                std::string{'E', ',', kRowSymbols[i], ',', 'K'});
+  }
+  check.Require(check.Dim('E') > 0 && check.Dim('K') > 0, "W is empty");
+  check.Require(check.Dim('K') % Info(dtype).block_elements == 0,
+                "rows of W have " + std::to_string(check.Dim('K')) +
+                    " elements, no multiple of the block of " +
+                    std::to_string(Info(dtype).block_elements) + " of " +
+                    std::string(Info(dtype).name));
+  check.Input(0, "x", DType::kF32, "N,X*");
+  const int64_t width = check.Dim('X'), k = check.Dim('K');
+  check.Require(width == k || width == check.Dim('J') * k,
+                "x has " + std::to_string(width) + " elements a token, neither K nor J * K");
+  for (size_t i = 0; i < stacks; ++i) {
+    const char rows = kRowSymbols[i];
+    check.Output(i, "y", DType::kF32, std::string{'N', ',', 'J', ',', rows, '*'});
+    const size_t bias = grouped_linear::BiasOperand(i);
+    if (call.inputs[bias].rank == 0) continue;
+    check.Input(bias, "bias", DType::kF32, std::string{'E', ',', rows});
+  }
+  return check.Result();
+}
+
+template <SupportsWeights kSupports>
+bool OnCall(const device::Capabilities& caps, const OpCall& call) {
+  return kSupports(caps, call.inputs[grouped_linear::WeightOperand(0)].dtype);
+}
+
+template <class Panels>
+constexpr WeightPacking kPacking = {
+    .layout = Panels::kLayout,
+    .inputs = kStackInputs,
+    .bytes =
+        [](const TensorView& w) { return grouped_linear::PackedStackBytes(*Panels::kPacker, w); },
+    .pack =
+        [](const TensorView& w, std::byte* packed, device::ThreadPool& pool) {
+          grouped_linear::PackStack(*Panels::kPacker, w, packed, pool);
+        }};
+
+struct Table {
+  std::vector<KernelRow> rows = {};
+
+  template <const linear::PackedKernelSet* kKernels, class Panels, SupportsWeights kSupports>
+  void Packed(std::string_view name, int32_t priority, ActivationPrecision activations) {
+    rows.push_back(
+        {.op = "grouped_linear",
+         .name = name,
+         .priority = priority,
+         .supports = OnCall<kSupports>,
+         .run = [](const OpCall& call,
+                   KernelContext& context) { grouped_linear::RunPacked(*kKernels, call, context); },
+         .workspace_bytes =
+             [](const OpCall& call, int32_t num_threads) {
+               return grouped_linear::PackedWorkspaceBytes(*kKernels, call, num_threads);
+             },
+         .activations = activations,
+         .packing = &kPacking<Panels>});
+  }
+
+  template <const linear::KernelSet* kKernels, SupportsWeights kSupports>
+  void Stored(std::string_view name, int32_t priority) {
+    const auto run = [](const OpCall& call, KernelContext& context) {
+      grouped_linear::RunStored(*kKernels, call, context);
+    };
+    rows.push_back({"grouped_linear", name, priority, OnCall<kSupports>, run,
+                    grouped_linear::StoredWorkspaceBytes});
+  }
+};
+
+std::vector<KernelRow> AllRows() {
+  Table table;
+  linear::VisitKernels(table);
+  table.rows.push_back({"grouped_linear", "reference", 0, OnEveryCpu, grouped_linear::RunReference,
+                        grouped_linear::ReferenceWorkspaceBytes});
+  return table.rows;
+}
+
+}  // namespace
+
+const OpDefinition& GroupedLinearOp() {
+  static const std::vector<KernelRow> rows = AllRows();
+  static const OpDefinition definition{"grouped_linear", CheckGroupedLinear, rows};
+  return definition;
+}
+
+}  // namespace pagemill::ops

@@ -1,0 +1,224 @@
+#include "cc/ops/grouped_linear/grouped_linear_conformance.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "cc/ops/block_format/block_format.h"
+#include "cc/ops/conformance.h"
+
+namespace pagemill::ops {
+namespace {
+
+using conformance::BitEqual;
+using conformance::Random;
+using conformance::RunRow;
+using conformance::TestTensor;
+using device::ThreadPool;
+
+enum class Routing { kRandom, kOneExpert, kSomeOfNone, kNone };
+
+struct Case {
+  int64_t tokens;
+  int64_t choices;
+  int64_t experts;
+  std::vector<int64_t> heights;  // of each stack's matrices
+  int64_t k;
+  bool shared;  // do a token's choices share a row of x?
+  bool bias = false;
+  Routing routing = Routing::kRandom;
+  int64_t misalign_bytes = 0;
+  int64_t row_padding_bytes = 0;  // of x, ids and y
+};
+
+// The operands of one call, random but for the outputs.
+struct Operation {
+  Operation(const Case& c, DType dtype, Random& random)
+      : x(DType::kF32, {c.tokens, c.shared ? c.k : c.choices * c.k},
+          {c.misalign_bytes, c.row_padding_bytes}),
+        ids(DType::kI32, {c.tokens, c.choices}, {c.misalign_bytes, c.row_padding_bytes}) {
+    x.FillUniform(random, -3, 3);
+    FillIds(c, random);
+    inputs = {x.view(), ids.view()};
+    const int64_t off = IsBlockFormat(dtype) ? c.misalign_bytes / 2 : c.misalign_bytes;
+    for (const int64_t m : c.heights) {
+      w.push_back(TestTensor(dtype, {c.experts, m, c.k}, {off, 0}));
+      w.back().FillUniform(random, -1, 1);
+      bias.push_back(TestTensor(DType::kF32, {c.experts, m}, {c.misalign_bytes, 0}));
+      bias.back().FillUniform(random, -1, 1);
+      y.push_back(TestTensor(DType::kF32, {c.tokens, c.choices, m},
+                             {c.misalign_bytes, c.row_padding_bytes}));
+      inputs.push_back(w.back().view());
+      inputs.push_back(c.bias ? bias.back().view() : TensorView{});
+      outputs.push_back(y.back().view());
+    }
+    call = {inputs, outputs, &attributes, nullptr};
+  }
+  Operation(const Operation&) = delete;
+
+  void FillIds(const Case& c, Random& random) {
+    for (int64_t i = 0; i < c.tokens * c.choices; ++i) {
+      int64_t id = random.Int(0, c.experts - 1);
+      if (c.routing == Routing::kOneExpert) id = c.experts - 1;
+      // Both sides of the range, and its ends.
+      if (c.routing == Routing::kSomeOfNone && i % 3 == 0) id = i % 2 == 0 ? c.experts : -1;
+      if (c.routing == Routing::kNone) id = -7;
+      expert_of.push_back(static_cast<int32_t>(id));
+    }
+    ids.SetInt(expert_of);
+  }
+
+  // Every row of x: [tokens * choices, k].
+  TestTensor AllRows(const Case& c) const {
+    const std::vector<float> stored = x.ToFloat();
+    std::vector<float> values;
+    for (int64_t row = 0; row < c.tokens * c.choices; ++row) {
+      const auto from = stored.begin() + (c.shared ? row / c.choices : row) * c.k;
+      values.insert(values.end(), from, from + c.k);
+    }
+    TestTensor rows(DType::kF32, {c.tokens * c.choices, c.k});
+    rows.Set(values);
+    return rows;
+  }
+
+  TestTensor x, ids;
+  std::vector<int32_t> expert_of;
+  std::vector<TestTensor> w, bias, y;
+  std::vector<TensorView> inputs, outputs;
+  Attributes attributes;
+  OpCall call;
+};
+
+// What output `i` must be: rows of `linear`, which has all rows of x times each expert's matrix.
+std::vector<float> Expected(const Case& c, const Operation& op, size_t i, const TestTensor& x,
+                            const KernelRow& linear, ThreadPool& pool) {
+  const int64_t m = c.heights[i], rows = c.tokens * c.choices;
+  std::vector<float> expected(static_cast<size_t>(rows * m), 0.0f);
+  const TensorView& stack = op.w[i].view();
+  for (int64_t e = 0; e < c.experts; ++e) {
+    TestTensor y(DType::kF32, {rows, m});
+    const TensorView w = TensorView::Dense(stack.Row<void>(e), stack.dtype, {m, c.k});
+    const TensorView bias =
+        c.bias ? TensorView::Dense(op.bias[i].view().Row<void>(e), DType::kF32, {m}) : TensorView{};
+    const TensorView inputs[] = {x.view(), w, bias};
+    const TensorView outputs[] = {y.view()};
+    RunRow(linear, {inputs, outputs, &op.attributes, nullptr}, pool);
+    const std::vector<float> values = y.ToFloat();
+    for (int64_t row = 0; row < rows; ++row) {
+      if (op.expert_of[static_cast<size_t>(row)] != e) continue;
+      std::copy_n(values.begin() + row * m, m, expected.begin() + row * m);
+    }
+  }
+  return expected;
+}
+
+void CheckCase(const Case& c, DType dtype, const OpDefinition& op, const OpDefinition& linear,
+               const device::Capabilities& caps, Random& random) {
+  Operation operation(c, dtype, random);
+  ASSERT_TRUE(op.check(operation.call).ok()) << op.check(operation.call).ToString();
+  const TestTensor x = operation.AllRows(c);
+  ThreadPool one({.num_threads = 1}), three({.num_threads = 3});
+  for (const KernelRow* row : conformance::SupportedRows(op, caps, operation.call)) {
+    SCOPED_TRACE(std::string(row->name));
+    const auto same = std::ranges::find(linear.rows, row->name, &KernelRow::name);
+    ASSERT_NE(same, linear.rows.end());
+    std::vector<std::vector<float>> expected;
+    for (size_t i = 0; i < operation.y.size(); ++i) {
+      expected.push_back(Expected(c, operation, i, x, *same, one));
+    }
+    for (ThreadPool* pool : {&one, &three}) {
+      for (TestTensor& y : operation.y) y.Poison();
+      RunRow(*row, operation.call, *pool);
+      for (size_t i = 0; i < operation.y.size(); ++i) {
+        EXPECT_TRUE(operation.y[i].GuardsIntact());
+        ASSERT_TRUE(BitEqual(operation.y[i].ToFloat(), expected[i]))
+            << "output " << i << ", " << pool->num_threads() << " threads";
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void CheckGroupedLinearConformance(const OpDefinition& op, const OpDefinition& linear,
+                                   const device::Capabilities& caps) {
+  const std::vector<Case> cases = {
+      {.tokens = 1, .choices = 1, .experts = 1, .heights = {1}, .k = 256, .shared = true},
+      {.tokens = 1,
+       .choices = 3,
+       .experts = 5,
+       .heights = {7},
+       .k = 256,
+       .shared = true,
+       .bias = true,
+       .misalign_bytes = 4},
+      {.tokens = 9,
+       .choices = 2,
+       .experts = 4,
+       .heights = {33, 40},
+       .k = 256,
+       .shared = true,
+       .misalign_bytes = 4,
+       .row_padding_bytes = 4},
+      {.tokens = 7,
+       .choices = 3,
+       .experts = 3,
+       .heights = {35},
+       .k = 256,
+       .shared = false,
+       .bias = true,
+       .routing = Routing::kSomeOfNone,
+       .misalign_bytes = 12,
+       .row_padding_bytes = 8},
+      {.tokens = 3,
+       .choices = 1,
+       .experts = 2,
+       .heights = {4},
+       .k = 256,
+       .shared = true,
+       .routing = Routing::kNone},
+      // Several strips of one expert, in place and not.
+      {.tokens = 70,
+       .choices = 2,
+       .experts = 2,
+       .heights = {34},
+       .k = 256,
+       .shared = false,
+       .routing = Routing::kOneExpert},
+      {.tokens = 110,
+       .choices = 2,
+       .experts = 2,
+       .heights = {9},
+       .k = 256,
+       .shared = true,
+       .bias = true},
+      {.tokens = 0, .choices = 2, .experts = 3, .heights = {5}, .k = 256, .shared = true},
+      // Rows that end inside a vector; few and many.
+      {.tokens = 2,
+       .choices = 2,
+       .experts = 2,
+       .heights = {3},
+       .k = 75,
+       .shared = true,
+       .misalign_bytes = 4},
+      {.tokens = 31,
+       .choices = 1,
+       .experts = 3,
+       .heights = {37},
+       .k = 47,
+       .shared = false,
+       .bias = true}};
+  Random random(1);
+  for (const Case& c : cases) {
+    for (DType dtype : kWeightDTypes) {
+      if (c.k % Info(dtype).block_elements != 0) continue;
+      SCOPED_TRACE(std::string(Info(dtype).name) + " tokens=" + std::to_string(c.tokens) +
+                   " k=" + std::to_string(c.k));
+      CheckCase(c, dtype, op, linear, caps, random);
+    }
+  }
+}
+
+}  // namespace pagemill::ops

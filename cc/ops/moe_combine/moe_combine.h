@@ -1,0 +1,33 @@
+// File: cc/ops/moe_combine/moe_combine.h
+// The end of a mixture-of-experts layer: the weighted sum of what a token's experts gave.
+//
+//   y[n] = sum_j weights[n, j] * x[n, j]
+//
+//   inputs   x        f32 [N, J, ...]  rows of H elements, any trailing shape
+//            weights  f32 [N, J]
+//   outputs  y        f32 [N, ...]     rows of H elements
+//   aliasing    none
+//
+// Added in the order of j, so y[n] depends on row n alone.
+//
+// Error bound: |y - exact| <= (J + 1) * 2^-24 * sum_j |weights[n, j] x[n, j]|: a product and at
+// most J additions, each rounded once.
+//
+// Kernels: "portable", "reference" (adds in double).
+#ifndef PAGEMILL_CC_OPS_MOE_COMBINE_MOE_COMBINE_H_
+#define PAGEMILL_CC_OPS_MOE_COMBINE_MOE_COMBINE_H_
+
+#include "cc/ops/op.h"
+
+namespace pagemill::ops {
+
+const OpDefinition& MoeCombineOp();
+
+namespace moe_combine {
+void RunPortable(const OpCall& call, KernelContext& context);
+void RunReference(const OpCall& call, KernelContext& context);
+}  // namespace moe_combine
+
+}  // namespace pagemill::ops
+
+#endif  // PAGEMILL_CC_OPS_MOE_COMBINE_MOE_COMBINE_H_

@@ -1,0 +1,21 @@
+#include "cc/ops/moe_combine/moe_combine_conformance.h"
+
+#include "cc/ops/row_conformance.h"
+
+namespace pagemill::ops {
+
+void CheckMoeCombineConformance(const OpDefinition& op, const device::Capabilities& caps) {
+  for (int64_t choices : {1, 2, 3, 8}) {
+    for (int64_t width : {1, 7, 32, 33, 100, 576}) {
+      conformance::RowCase c{.op = op};
+      c.AddRows({7, choices, width});
+      c.AddRows({7, choices});
+      c.AddOutput({7, width});
+      // The contract's bound with |x|, |weights| <= 2.
+      c.tolerance = {.abs = static_cast<double>(choices * 4 * (choices + 1)) * 0x1p-24};
+      CheckRowCase(c, caps);
+    }
+  }
+}
+
+}  // namespace pagemill::ops

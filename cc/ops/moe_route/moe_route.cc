@@ -1,0 +1,70 @@
+#include "cc/ops/moe_route/moe_route.h"
+
+#include <algorithm>
+#include <string>
+
+#include "cc/ops/kernel_support.h"
+#include "cc/ops/operand_check.h"
+
+namespace pagemill::ops {
+namespace {
+
+Status CheckMoeRoute(const OpCall& call) {
+  OperandCheck check("moe_route", call, /*inputs=*/2, /*outputs=*/2);
+  check.Input(0, "logits", DType::kF32, "N,E");
+  if (check.ok() && call.inputs[1].rank > 0) check.Input(1, "bias", DType::kF32, "E");
+  check.Output(0, "ids", DType::kI32, "N,J");
+  check.Output(1, "weights", DType::kF32, "N,J");
+  const int64_t experts = check.Dim('E'), choices = check.Dim('J');
+  check.IntegerAttribute("choices", /*fallback=*/0, choices, choices);
+  check.IntegerAttribute("scoring", /*fallback=*/-1, 0, 1);
+  check.IntegerAttribute("renormalize", 0, 0, 1);
+  check.IntegerAttribute("groups", 1, 1, std::max<int64_t>(1, experts));
+  if (!check.ok()) return check.Result();
+  const moe_route::Args args = moe_route::ToArgs(call);
+  check.Require(experts % args.groups == 0, std::to_string(experts) +
+                                                " experts are no multiple of " +
+                                                std::to_string(args.groups) + " groups");
+  check.IntegerAttribute("group_choices", static_cast<double>(args.groups), 1, args.groups);
+  check.IntegerAttribute("group_top", 1, 1, std::min<int64_t>(2, args.GroupSize()));
+  check.Require(choices >= 1 && choices <= args.group_choices * args.GroupSize(),
+                "cannot choose " + std::to_string(choices) + " of " +
+                    std::to_string(args.group_choices * args.GroupSize()) + " experts");
+  return check.Result();
+}
+
+constexpr KernelRow kRows[] = {
+    {"moe_route", "portable", 10, OnEveryCpu, moe_route::RunPortable,
+     moe_route::PortableWorkspaceBytes},
+    {"moe_route", "reference", 0, OnEveryCpu, moe_route::RunReference,
+     moe_route::ReferenceWorkspaceBytes},
+};
+
+constexpr OpDefinition kDefinition{"moe_route", CheckMoeRoute, kRows};
+
+}  // namespace
+
+const OpDefinition& MoeRouteOp() { return kDefinition; }
+
+namespace moe_route {
+
+Args ToArgs(const OpCall& call) {
+  const Attributes& attributes = *call.attributes;
+  const int64_t groups = attributes.GetInt("groups", 1);
+  return {.logits = call.inputs[0],
+          .ids = call.outputs[0],
+          .weights = call.outputs[1],
+          .bias = call.inputs[1].rank == 0 ? nullptr : call.inputs[1].Data<const float>(),
+          .experts = call.inputs[0].shape[1],
+          .choices = call.outputs[0].shape[1],
+          .scoring = static_cast<Scoring>(attributes.GetInt("scoring", 0)),
+          .renormalize = attributes.GetInt("renormalize", 0) != 0,
+          .scale = static_cast<float>(attributes.Get("scale", 1)),
+          .groups = groups,
+          .group_choices = attributes.GetInt("group_choices", groups),
+          .group_top = attributes.GetInt("group_top", 1)};
+}
+
+}  // namespace moe_route
+
+}  // namespace pagemill::ops

@@ -1,0 +1,79 @@
+// File: cc/ops/moe_route/moe_route.h
+// The router of a mixture-of-experts layer: from a token's logits to the experts that it takes and
+// their weights.
+//
+//   inputs   logits   f32 [N, E]
+//            bias     f32 [E], or missing (a view of rank 0): added to scores for the choice only
+//   outputs  ids      i32 [N, k]   distinct experts, the best first
+//            weights  f32 [N, k]
+//   attributes  choices        k, at most group_choices * E / groups
+//               scoring        0 softmax over all experts, 1 sigmoid
+//               renormalize=0  1: weights are divided by their sum (plus 1e-20)
+//               scale=1        what weights are multiplied with in the end
+//               groups=1       groups of neighbouring experts, of equal size
+//               group_choices=groups  groups that experts are chosen from
+//               group_top=1    a group is worth the sum of so many of its best experts: 1 or 2
+//   aliasing    none
+//
+//   score[e] = scoring(logits)[e]
+//   key[e] = logits[e], or score[e] + bias[e] if there is a bias
+//   ids = the k largest keys among the experts of the best groups
+//   weights[j] = score[ids[j]] (/ (sum_j score[ids[j]] + 1e-20)) * scale
+//
+// Without a bias logits are compared rather than scores, which are in the same order: scores that
+// round to the same number are no ties then. A group is worth score + bias of its best experts.
+// Equal keys, and equal groups: the lower number wins. Softmax over the chosen experts alone
+// (Mixtral, gpt-oss) is renormalize = 1.
+//
+// A NaN logit counts as -infinity for the choice, so ids are always distinct and in [0, E). If a
+// logit is NaN, or the largest is infinite, all weights of the row are NaN.
+//
+// Source: "DeepSeek-V3 Technical Report", section 2.1.2 (bias and groups), and the routers of
+// transformers for Qwen3-MoE, Mixtral and DeepSeek-V2.
+//
+// Error bound: |weights - exact| <= 4e-6 |exact| + 1e-30 for the ids that were chosen: Exp() is off
+// by 2e-7 (cc/ops/exp.h), a sum of E <= 1024 terms in 16 chains by 64 * 2^-24 = 3.9e-6 at most,
+// typically a tenth of it. With a bias, keys closer than that may be taken in another order.
+// Kernels: "portable", "reference" (computes in double).
+#ifndef PAGEMILL_CC_OPS_MOE_ROUTE_MOE_ROUTE_H_
+#define PAGEMILL_CC_OPS_MOE_ROUTE_MOE_ROUTE_H_
+
+#include <cstdint>
+
+#include "cc/ops/op.h"
+
+namespace pagemill::ops {
+
+const OpDefinition& MoeRouteOp();
+
+namespace moe_route {
+
+enum class Scoring { kSoftmax = 0, kSigmoid = 1 };
+
+struct Args {
+  TensorView logits, ids, weights;
+  const float* bias;  // [experts] or null
+  int64_t experts;
+  int64_t choices;
+  Scoring scoring;
+  bool renormalize;
+  float scale;
+  int64_t groups;
+  int64_t group_choices;
+  int64_t group_top;
+
+  int64_t GroupSize() const { return experts / groups; }
+};
+
+Args ToArgs(const OpCall& call);
+
+void RunPortable(const OpCall& call, KernelContext& context);
+int64_t PortableWorkspaceBytes(const OpCall& call, int32_t num_threads);
+void RunReference(const OpCall& call, KernelContext& context);
+int64_t ReferenceWorkspaceBytes(const OpCall& call, int32_t num_threads);
+
+}  // namespace moe_route
+
+}  // namespace pagemill::ops
+
+#endif  // PAGEMILL_CC_OPS_MOE_ROUTE_MOE_ROUTE_H_

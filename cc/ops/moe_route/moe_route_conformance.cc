@@ -1,0 +1,164 @@
+#include "cc/ops/moe_route/moe_route_conformance.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "cc/ops/conformance.h"
+
+namespace pagemill::ops {
+namespace {
+
+using conformance::AllClose;
+using conformance::BitEqual;
+using conformance::Random;
+using conformance::RunRow;
+using conformance::TestTensor;
+using device::ThreadPool;
+
+enum class Logits { kRandom, kTies, kSpecial };
+
+struct Case {
+  int64_t experts;
+  int64_t choices;
+  int64_t groups = 1;
+  int64_t group_choices = 1;
+  int64_t group_top = 1;
+  bool bias = false;
+  bool sigmoid = false;
+  bool renormalize = false;
+  double scale = 1;
+  Logits logits = Logits::kRandom;
+  int64_t tokens = 13;
+};
+
+struct Operation {
+  Operation(const Case& c, Random& random)
+      : logits(DType::kF32, {c.tokens, c.experts}, {4, 4}),
+        bias(DType::kF32, {c.experts}, {4, 0}),
+        ids(DType::kI32, {c.tokens, c.choices}, {4, 8}),
+        weights(DType::kF32, {c.tokens, c.choices}, {4, 4}) {
+    std::vector<float> values(static_cast<size_t>(c.tokens * c.experts));
+    const float special[] = {NAN, INFINITY, -INFINITY, 100, -100};
+    for (float& value : values) {
+      value = random.Uniform(-6, 6);
+      if (c.logits == Logits::kTies) value = static_cast<float>(random.Int(-1, 1));
+      if (c.logits == Logits::kSpecial && random.Int(0, 3) > 0) value = special[random.Int(0, 4)];
+    }
+    logits.Set(values);
+    bias.FillUniform(random, -0.5f, 0.5f);
+    attributes.Set("choices", static_cast<double>(c.choices));
+    attributes.Set("scoring", c.sigmoid ? 1 : 0);
+    attributes.Set("renormalize", c.renormalize ? 1 : 0);
+    attributes.Set("scale", c.scale);
+    attributes.Set("groups", static_cast<double>(c.groups));
+    attributes.Set("group_choices", static_cast<double>(c.group_choices));
+    attributes.Set("group_top", static_cast<double>(c.group_top));
+    inputs[0] = logits.view();
+    if (c.bias) inputs[1] = bias.view();
+    outputs[0] = ids.view();
+    outputs[1] = weights.view();
+    call = {inputs, outputs, &attributes, nullptr};
+  }
+  Operation(const Operation&) = delete;
+
+  void Poison() {
+    ids.Poison();
+    weights.Poison();
+  }
+
+  TestTensor logits, bias, ids, weights;
+  TensorView inputs[2];
+  TensorView outputs[2];
+  Attributes attributes;
+  OpCall call;
+};
+
+// Every token alone writes what they all write together.
+void CheckAlone(Operation& op, const KernelRow& row, const std::vector<float>& ids,
+                const std::vector<float>& weights) {
+  ThreadPool pool({.num_threads = 1});
+  op.Poison();
+  for (int64_t n = 0; n < op.logits.view().shape[0]; ++n) {
+    TensorView inputs[] = {op.inputs[0], op.inputs[1]};
+    TensorView outputs[] = {op.outputs[0], op.outputs[1]};
+    for (TensorView* view : {&inputs[0], &outputs[0], &outputs[1]}) {
+      view->data = view->Row<void>(n);
+      view->shape[0] = 1;
+    }
+    RunRow(row, {inputs, outputs, &op.attributes, nullptr}, pool);
+  }
+  EXPECT_TRUE(BitEqual(op.ids.ToFloat(), ids));
+  EXPECT_TRUE(BitEqual(op.weights.ToFloat(), weights));
+}
+
+void CheckCase(const Case& c, const OpDefinition& op, const device::Capabilities& caps,
+               Random& random) {
+  Operation o(c, random);
+  ASSERT_TRUE(op.check(o.call).ok()) << op.check(o.call).ToString();
+  ThreadPool one({.num_threads = 1});
+  RunRow(conformance::ReferenceRow(op), o.call, one);
+  const std::vector<float> ids = o.ids.ToFloat(), weights = o.weights.ToFloat();
+  for (const KernelRow* row : conformance::SupportedRows(op, caps, o.call)) {
+    SCOPED_TRACE(std::string(row->name));
+    std::vector<float> first;
+    for (int32_t threads = 1; threads <= 3; ++threads) {
+      ThreadPool pool({.num_threads = threads});
+      o.Poison();
+      RunRow(*row, o.call, pool);
+      EXPECT_TRUE(o.ids.GuardsIntact() && o.weights.GuardsIntact());
+      ASSERT_TRUE(BitEqual(o.ids.ToFloat(), ids));
+      // The bound of the contract.
+      ASSERT_TRUE(AllClose(o.weights.ToFloat(), weights, {.abs = 1e-30, .rel = 4e-6}));
+      if (first.empty()) first = o.weights.ToFloat();
+      EXPECT_TRUE(BitEqual(o.weights.ToFloat(), first)) << threads << " threads";
+    }
+    CheckAlone(o, *row, ids, first);
+  }
+}
+
+}  // namespace
+
+void CheckMoeRouteConformance(const OpDefinition& op, const device::Capabilities& caps) {
+  const std::vector<Case> cases = {
+      {.experts = 1, .choices = 1},
+      {.experts = 8, .choices = 2, .renormalize = true},
+      {.experts = 7, .choices = 7},
+      {.experts = 128, .choices = 8, .renormalize = true, .tokens = 67},
+      {.experts = 128, .choices = 8, .scale = 2.5},
+      {.experts = 33, .choices = 3, .sigmoid = true, .renormalize = true},
+      {.experts = 60, .choices = 4, .bias = true},
+      {.experts = 20, .choices = 3, .groups = 5, .group_choices = 2, .scale = 16},
+      {.experts = 256,
+       .choices = 8,
+       .groups = 8,
+       .group_choices = 4,
+       .group_top = 2,
+       .bias = true,
+       .sigmoid = true,
+       .renormalize = true,
+       .scale = 2.5},
+      {.experts = 12, .choices = 4, .groups = 3, .group_choices = 3, .group_top = 2},
+      {.experts = 16, .choices = 5, .renormalize = true, .logits = Logits::kTies},
+      {.experts = 16, .choices = 4, .groups = 4, .group_choices = 2, .logits = Logits::kTies},
+      {.experts = 16,
+       .choices = 4,
+       .groups = 4,
+       .group_choices = 2,
+       .group_top = 2,
+       .sigmoid = true,
+       .logits = Logits::kTies},
+      {.experts = 5, .choices = 3, .renormalize = true, .logits = Logits::kSpecial, .tokens = 60},
+      {.experts = 6, .choices = 4, .sigmoid = true, .logits = Logits::kSpecial, .tokens = 60},
+      {.experts = 4, .choices = 2, .tokens = 0}};
+  Random random(1);
+  for (const Case& c : cases) {
+    SCOPED_TRACE("experts=" + std::to_string(c.experts) + " choices=" + std::to_string(c.choices) +
+                 " groups=" + std::to_string(c.groups));
+    CheckCase(c, op, caps, random);
+  }
+}
+
+}  // namespace pagemill::ops

@@ -1,0 +1,157 @@
+// `moe_route` in loops that compilers vectorize; the choice is one pass with insertion.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "cc/ops/exp.h"
+#include "cc/ops/moe_route/moe_route.h"
+#include "cc/ops/row_split.h"
+
+namespace pagemill::ops::moe_route {
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr int64_t kLanes = 16;
+
+// The best of the numbers offered so far, best first. Numbers are offered in ascending order, so
+// that of equal keys the lower number stays in front.
+class Best {
+ public:
+  Best(const float* keys, int64_t most, int32_t* ids) : keys_(keys), most_(most), ids_(ids) {}
+
+  void Offer(int64_t id) {
+    const float key = keys_[id];
+    if (count_ == most_ && !(key > keys_[ids_[most_ - 1]])) return;
+    int64_t at = count_ < most_ ? count_++ : most_ - 1;
+    for (; at > 0 && key > keys_[ids_[at - 1]]; --at) ids_[at] = ids_[at - 1];
+    ids_[at] = static_cast<int32_t>(id);
+  }
+
+ private:
+  const float* keys_;
+  int64_t most_;
+  int32_t* ids_;
+  int64_t count_ = 0;
+};
+
+// Of one token, in the workspace of a thread.
+struct Scratch {
+  float* scores;       // [experts]
+  float* keys;         // [experts]
+  float* group_keys;   // [groups]
+  int32_t* group_ids;  // [groups]
+};
+
+int64_t ScratchFloats(const Args& args) {
+  return (2 * args.experts + 2 * args.groups + kLanes - 1) / kLanes * kLanes;
+}
+
+Scratch ScratchOf(const Args& args, KernelContext& context, int worker) {
+  float* const at =
+      reinterpret_cast<float*>(context.workspace.data()) + worker * ScratchFloats(args);
+  float* const group_keys = at + 2 * args.experts;
+  return {at, at + args.experts, group_keys, reinterpret_cast<int32_t*>(group_keys + args.groups)};
+}
+
+// The largest logit, NaN if there is one.
+float LargestLogit(const float* logits, int64_t experts) {
+  float largest = -kInfinity;
+  bool has_nan = false;
+  for (int64_t e = 0; e < experts; ++e) {
+    largest = logits[e] > largest ? logits[e] : largest;
+    has_nan |= std::isnan(logits[e]);
+  }
+  return has_nan ? std::numeric_limits<float>::quiet_NaN() : largest;
+}
+
+// Unless `largest` is finite, scores are arbitrary numbers.
+void Score(const Args& args, const float* logits, float largest, float* scores) {
+  if (args.scoring == Scoring::kSigmoid) {
+    for (int64_t e = 0; e < args.experts; ++e) scores[e] = 1.0f / (1.0f + Exp(-logits[e]));
+    return;
+  }
+  float sums[kLanes] = {};
+  for (int64_t e = 0; e < args.experts; ++e) scores[e] = Exp(logits[e] - largest);
+  for (int64_t e = 0; e < args.experts; ++e) sums[e % kLanes] += scores[e];
+  float sum = 0;
+  for (const float part : sums) sum += part;
+  for (int64_t e = 0; e < args.experts; ++e) scores[e] /= sum;
+}
+
+// What experts are compared by: numbers, never NaN.
+void MakeKeys(const Args& args, const float* logits, const Scratch& scratch) {
+  for (int64_t e = 0; e < args.experts; ++e) {
+    const float key = args.bias == nullptr ? logits[e] : scratch.scores[e] + args.bias[e];
+    scratch.keys[e] = std::isnan(key) || std::isnan(logits[e]) ? -kInfinity : key;
+  }
+}
+
+// What a group is worth: its best experts' scores and biases.
+float GroupKey(const Args& args, const Scratch& scratch, int64_t group) {
+  int32_t best[2];
+  Best choice(scratch.keys, args.group_top, best);
+  const int64_t first = group * args.GroupSize();
+  for (int64_t e = first; e < first + args.GroupSize(); ++e) choice.Offer(e);
+  float sum = 0;
+  for (int64_t i = 0; i < args.group_top; ++i) {
+    const int32_t e = best[i];
+    sum += args.bias == nullptr ? scratch.scores[e] : scratch.keys[e];
+  }
+  return std::isnan(sum) ? -kInfinity : sum;
+}
+
+void Choose(const Args& args, const Scratch& scratch, int32_t* ids) {
+  Best choice(scratch.keys, args.choices, ids);
+  if (args.group_choices == args.groups) {
+    for (int64_t e = 0; e < args.experts; ++e) choice.Offer(e);
+    return;
+  }
+  for (int64_t g = 0; g < args.groups; ++g) scratch.group_keys[g] = GroupKey(args, scratch, g);
+  Best groups(scratch.group_keys, args.group_choices, scratch.group_ids);
+  for (int64_t g = 0; g < args.groups; ++g) groups.Offer(g);
+  std::sort(scratch.group_ids, scratch.group_ids + args.group_choices);
+  for (int64_t i = 0; i < args.group_choices; ++i) {
+    const int64_t first = scratch.group_ids[i] * args.GroupSize();
+    for (int64_t e = first; e < first + args.GroupSize(); ++e) choice.Offer(e);
+  }
+}
+
+void RouteToken(const Args& args, const float* logits, const Scratch& scratch, int32_t* ids,
+                float* weights) {
+  const float largest = LargestLogit(logits, args.experts);
+  Score(args, logits, largest, scratch.scores);
+  MakeKeys(args, logits, scratch);
+  Choose(args, scratch, ids);
+  if (!std::isfinite(largest)) {
+    std::fill_n(weights, args.choices, std::numeric_limits<float>::quiet_NaN());
+    return;
+  }
+  float sum = args.renormalize ? 1e-20f : 1.0f;
+  for (int64_t j = 0; j < args.choices; ++j) {
+    weights[j] = scratch.scores[ids[j]];
+    if (args.renormalize) sum += weights[j];
+  }
+  for (int64_t j = 0; j < args.choices; ++j) weights[j] = weights[j] / sum * args.scale;
+}
+
+}  // namespace
+
+void RunPortable(const OpCall& call, KernelContext& context) {
+  const Args args = ToArgs(call);
+  // An expert costs about eight times an element of elementwise work.
+  const int64_t grain = RowsPerChunk(8 * args.experts);
+  context.pool->ParallelFor(args.logits.shape[0], grain,
+                            [&](int64_t begin, int64_t end, int worker) {
+                              const Scratch scratch = ScratchOf(args, context, worker);
+                              for (int64_t n = begin; n < end; ++n) {
+                                RouteToken(args, args.logits.Row<const float>(n), scratch,
+                                           args.ids.Row<int32_t>(n), args.weights.Row<float>(n));
+                              }
+                            });
+}
+
+int64_t PortableWorkspaceBytes(const OpCall& call, int32_t num_threads) {
+  return num_threads * ScratchFloats(ToArgs(call)) * int64_t{sizeof(float)};
+}
+
+}  // namespace pagemill::ops::moe_route

@@ -1,0 +1,131 @@
+"""`moe_route`: from a router's logits to the experts of each token and their weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+from pagemill.ops.checks import require_dtype, require_rank, require_vector
+from pagemill.ops.trace import ShapeError, Tensor
+
+if TYPE_CHECKING:
+    import torch
+
+    from pagemill.ops.torch_step import TorchStep
+
+
+class Scoring(IntEnum):
+    """What makes scores of logits; softmax is over all experts."""
+
+    SOFTMAX = 0
+    SIGMOID = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Routing:
+    """How a router chooses (`cc/ops/moe_route/moe_route.h` has the formulas).
+
+    `choices` experts a token; `renormalize`: their weights are divided by their sum; `scale`
+    multiplies them in the end. Experts lie in `groups` of equal size and are chosen from
+    `group_choices` of them (0 = all), each worth the sum of its `group_top` best experts.
+    """
+
+    choices: int
+    scoring: Scoring = Scoring.SOFTMAX
+    renormalize: bool = False
+    scale: float = 1.0
+    groups: int = 1
+    group_choices: int = 0
+    group_top: int = 1
+
+    def attributes(self) -> list[tuple[str, float]]:
+        """Those of the op, without the defaults."""
+        named: list[tuple[str, float]] = [
+            ("choices", self.choices),
+            ("scoring", int(self.scoring)),
+        ]
+        if self.renormalize:
+            named.append(("renormalize", 1))
+        if self.scale != 1.0:
+            named.append(("scale", self.scale))
+        if self.groups > 1:
+            named += [
+                ("groups", self.groups),
+                ("group_choices", self.group_choices or self.groups),
+                ("group_top", self.group_top),
+            ]
+        return named
+
+
+def moe_route(
+    logits: Tensor, routing: Routing, bias: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """logits f32 [N, experts], bias f32 [experts] -> ids i32 and weights f32 [N, choices].
+
+    `bias` is added to scores for the choice, not for the weights.
+
+    Raises:
+        ShapeError: the operands do not fit.
+    """
+    require_dtype("moe_route", "logits", logits, ("f32",))
+    require_rank("moe_route", "logits", logits, 2)
+    experts = logits.width
+    require_vector("moe_route", "bias", bias, experts)
+    if routing.groups < 1 or experts % routing.groups:
+        raise ShapeError(f"moe_route: {experts} experts do not make {routing.groups} groups")
+    available = experts // routing.groups * (routing.group_choices or routing.groups)
+    if not 1 <= routing.choices <= available <= experts:
+        raise ShapeError(f"moe_route: cannot choose {routing.choices} of {available} experts")
+    shape = (logits.rows, routing.choices)
+    ids, weights = logits.trace.emit(
+        "moe_route", [logits, bias], [(shape, "i32"), (shape, "f32")], routing.attributes()
+    )
+    return ids, weights
+
+
+def reference(
+    inputs: Sequence[torch.Tensor | None], attributes: Mapping[str, float], step: TorchStep
+) -> tuple[torch.Tensor, ...]:
+    """The op in torch, in f32: stable sorts, so that of equal keys the lower expert wins."""
+    import torch
+
+    del step
+    assert inputs[0] is not None
+    logits, bias = inputs[0].float(), inputs[1]
+    sigmoid = attributes["scoring"] == Scoring.SIGMOID
+    scores = torch.sigmoid(logits) if sigmoid else torch.softmax(logits, -1)
+    keys = _ordered(logits if bias is None else scores + bias.float())
+    order = torch.argsort(keys, dim=-1, descending=True, stable=True)
+    if attributes.get("groups", 1) > 1:
+        worth = _ordered(scores) if bias is None else keys
+        left_out = _left_out(worth, attributes)
+        # Experts of other groups go behind the rest, which stays in its order.
+        behind = torch.argsort(left_out.gather(1, order).int(), dim=-1, stable=True)
+        order = order.gather(1, behind)
+    ids = order[:, : int(attributes["choices"])]
+    weights = scores.gather(1, ids)
+    if attributes.get("renormalize", 0):
+        weights = weights / (weights.sum(-1, keepdim=True) + 1e-20)
+    defined = torch.isfinite(logits.amax(-1, keepdim=True))  # NaN if a logit is
+    weights = torch.where(defined, weights * attributes.get("scale", 1.0), torch.nan)
+    return ids.to(torch.int32), weights
+
+
+def _ordered(keys: torch.Tensor) -> torch.Tensor:
+    """`keys` with -infinity for NaN, which has no place in an order."""
+    return keys.masked_fill(keys.isnan(), float("-inf"))
+
+
+def _left_out(worth: torch.Tensor, attributes: Mapping[str, float]) -> torch.Tensor:
+    """Which experts are in none of the best groups, [N, experts]."""
+    import torch
+
+    groups, top = int(attributes["groups"]), int(attributes.get("group_top", 1))
+    chosen = int(attributes.get("group_choices", groups))
+    by_group = worth.reshape(worth.shape[0], groups, -1)
+    best = by_group.sort(-1, descending=True).values[..., :top].sum(-1)
+    kept = torch.argsort(best, dim=-1, descending=True, stable=True)[:, :chosen]
+    left_out = torch.ones_like(best, dtype=torch.bool).scatter(1, kept, False)
+    return left_out.repeat_interleave(by_group.shape[-1], dim=1)
