@@ -128,27 +128,25 @@ class WeightBinder:
         columns: Part | None = None,
     ) -> Tensor:
         """The weights of `module` of all experts, [experts, out, in], or of each some rows or some
-        columns: one tensor `<experts>.<module>.weight` as it is stored, or made of the layers
-        `<experts>.<i>.<module>`.
+        columns: one tensor `<experts>.<module>.weight` as it is stored, or made of
+        `<experts>.<i>.<module>.weight`.
 
         Raises:
-            WeightsError: as `linear`, or one has scales beside it.
+            WeightsError: one is missing, or of another shape or type, or the columns would cut a
+                block of its type.
         """
-        if self._tensors.has(f"{experts}.{module}.weight"):
-            location = self._tensors.locate(f"{experts}.{module}.weight")
+        whole = f"{experts}.{module}.weight"
+        if self._tensors.has(whole):
+            location = self._tensors.locate(whole)
             self._check_unscaled(location)
             self._check_shape(location, shape)
             return self._tensors.stored_stack(location, rows, columns)
-        parts: list[Tensor] = []
-        for i in range(shape[0]):
-            part = self.linear(f"{experts}.{i}.{module}", shape[1:], rows=rows, columns=columns)
-            if not isinstance(part, Tensor):
-                raise WeightsError(
-                    f"{self._source.path}: {experts}.{i}.{module} has scales beside it, which is"
-                    " not supported for experts; use another checkpoint"
-                )
-            parts.append(part)
-        return self._tensors.stack(parts[0].name.replace(f"{experts}.0.", f"{experts}.", 1), parts)
+        parts = [
+            self.matrix(f"{experts}.{i}.{module}.weight", shape[1:], rows=rows, columns=columns)
+            for i in range(shape[0])
+        ]
+        name = parts[0].name.replace(f"{experts}.0.", f"{experts}.", 1)
+        return self._tensors.stack(name, parts)
 
     def vector(self, name: str, length: int, *, part: Part | None = None) -> Tensor:
         """A norm or bias, f32 [length], or a part of it.

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pagemill.ops.dtypes import DTYPES, tensor_bytes
+from pagemill.ops.dtypes import DTYPES, MATRIX_DTYPES, tensor_bytes
 from pagemill.ops.program import AssembledEntry
 from pagemill.ops.shard import Part
 from pagemill.ops.trace import Tensor, Trace
@@ -89,37 +89,39 @@ class DeclaredTensors:
     def stored_stack(
         self, location: TensorLocation, rows: Part | None = None, columns: Part | None = None
     ) -> Tensor:
-        """A tensor [parts, out, in] that is a stack in its file; or of each matrix some of its rows
-        or of its columns. Columns, which lie in no one place, are made a stack anew.
+        """A tensor of matrices that is a stack in its file, or rows or columns of each. Columns of
+        each matrix, which lie in no one place, are stacked anew.
 
         Raises:
-            WeightsError: the columns would cut a block of its type.
+            WeightsError: it is of another type than matrices, or the columns would cut a block.
         """
-        count, out, width = location.shape
-        matrix_bytes = tensor_bytes(location.dtype, (out, width))
+        if location.dtype not in MATRIX_DTYPES:
+            raise WeightsError(f"{self.path}: {location.name} is stored as {location.dtype}")
+        key, skipped, stride, shape = location.name, 0, 0, location.shape
+        matrix_bytes = tensor_bytes(location.dtype, shape[1:])
         if columns is not None and not columns.whole:
-            begins = [location.offset + i * matrix_bytes for i in range(count)]
             matrices = [
-                replace(location, name=f"{location.name}[{i}]", shape=(out, width), offset=begin)
-                for i, begin in enumerate(begins)
+                replace(
+                    location,
+                    name=f"{key}[{i}]",
+                    shape=shape[1:],
+                    offset=location.offset + i * matrix_bytes,
+                )
+                for i in range(shape[0])
             ]
-            key = f"{location.name}.columns{columns.begin}-{columns.end}"
-            return self.stack(key, [self.matrix(each, None, columns) for each in matrices])
-        if rows is None or rows.whole:
-            return self._declare(location.name, location, location.shape)
-        return self._declare(
-            f"{location.name}.rows{rows.begin}-{rows.end}",
-            location,
-            (count, rows.size, width),
-            tensor_bytes(location.dtype, (rows.begin, width)),
-            matrix_bytes,
-        )
+            parts = [self.matrix(matrix, None, columns) for matrix in matrices]
+            return self.stack(parts[0].name.replace("[0]", ""), parts)
+        if rows is not None and not rows.whole:
+            key, stride = f"{key}.rows{rows.begin}-{rows.end}", matrix_bytes
+            skipped = tensor_bytes(location.dtype, (rows.begin, shape[2]))
+            shape = (shape[0], rows.size, shape[2])
+        return self._declare(key, location, shape, skipped, stride)
 
-    def stack(self, key: str, parts: Sequence[Tensor]) -> Tensor:
-        """The weight `key`, [parts, out, in], which is made of these matrices."""
-        if key not in self._bound:
-            self._bound[key] = self._trace.stack(key, parts)
-        return self._bound[key]
+    def stack(self, name: str, parts: Sequence[Tensor]) -> Tensor:
+        """The weight `name` that is made of matrices of one type and shape."""
+        if name not in self._bound:
+            self._bound[name] = self._trace.stack(name, parts)
+        return self._bound[name]
 
     def part(self, location: TensorLocation | None) -> str | None:
         """Declares a tensor that a matrix is made of; its name."""
