@@ -77,11 +77,12 @@ void BatchArrays::Read(const nb::dict& from, Arrays* to) {
     Array array;
     const std::string name(row.name);
     Require(nb::try_cast(Item(from, row.name), array), name + " must be an array of int32");
-    Require(array.ndim() == (row.per_block ? 2u : 1u), name + " has the wrong number of dimensions");
+    Require(array.ndim() == (row.per_block ? 2u : 1u),
+            name + " has the wrong number of dimensions");
     const int64_t rows = ops::NumRows(row, batch_);
-    Require(static_cast<int64_t>(array.shape(0)) == rows,
-            name + " must have " + std::to_string(rows) + " rows, got " +
-                std::to_string(array.shape(0)));
+    Require(static_cast<int64_t>(array.shape(0)) == rows, name + " must have " +
+                                                              std::to_string(rows) + " rows, got " +
+                                                              std::to_string(array.shape(0)));
     if constexpr (kIsTable) {
       if (row.per_block) to->block_table_stride = static_cast<int64_t>(array.shape(1));
     }

@@ -36,8 +36,7 @@ class BatchArrays {
   void CheckStep() const;
   void CheckTable(const ops::KvArrays& table, int32_t num_pages) const;
 
-  using Array =
-      nanobind::ndarray<const int32_t, nanobind::c_contig, nanobind::device::cpu>;
+  using Array = nanobind::ndarray<const int32_t, nanobind::c_contig, nanobind::device::cpu>;
   std::vector<Array> kept_;
   std::vector<ops::KvArrays> tables_;
   ops::StepBatch batch_;

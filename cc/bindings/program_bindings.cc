@@ -18,7 +18,7 @@
 #include "cc/program/executor_options.h"
 #include "cc/program/kernel_selection.h"
 #include "cc/program/kv/kv_layout.h"
-#include "cc/program/memory_plan.h"
+#include "cc/program/memory/memory_plan.h"
 #include "cc/program/program.h"
 #include "cc/program/rewrites/rewrites.h"
 #include "cc/step/kv_group_options.h"

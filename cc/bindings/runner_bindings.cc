@@ -91,9 +91,8 @@ void BindKvGroupOptions(nb::module_& m) {
       .def(
           "__init__",
           [](KvGroupOptions* self, std::string kind, int32_t block_size, int32_t window_tokens) {
-            new (self) KvGroupOptions{.kind = std::move(kind),
-                                      .block_size = block_size,
-                                      .window_tokens = window_tokens};
+            new (self) KvGroupOptions{
+                .kind = std::move(kind), .block_size = block_size, .window_tokens = window_tokens};
           },
           nb::kw_only(), nb::arg("kind") = "full", nb::arg("block_size") = 0,
           nb::arg("window_tokens") = 0)

@@ -80,15 +80,15 @@ StatusOr<std::unique_ptr<Host>> Host::Create(HostOptions options) {
                                   .capabilities = device::DetectCapabilities()};
   PM_ASSIGN_OR_RETURN(std::unique_ptr<program::NativeExecutor> executor,
                       program::NativeExecutor::Create(std::move(program), target, o));
-  const engine::RunnerLimits limits = {.max_num_tokens = o.max_num_tokens,
-                                       .max_num_seqs = o.max_num_seqs,
-                                       .max_num_logits_rows = o.max_num_logits_rows,
-                                       .max_model_len = options.max_model_len,
-                                       .vocab_size = vocab_size,
-                                       .num_blocks = o.num_blocks,
-                                       .block_size = o.block_size,
-                                       .kv_groups = program::KvGroupsOf(
-                                           executor->program(), executor->memory_plan().kv)};
+  const engine::RunnerLimits limits = {
+      .max_num_tokens = o.max_num_tokens,
+      .max_num_seqs = o.max_num_seqs,
+      .max_num_logits_rows = o.max_num_logits_rows,
+      .max_model_len = options.max_model_len,
+      .vocab_size = vocab_size,
+      .num_blocks = o.num_blocks,
+      .block_size = o.block_size,
+      .kv_groups = program::KvGroupsOf(executor->program(), executor->memory_plan().kv)};
   PM_ASSIGN_OR_RETURN(std::unique_ptr<runner::ModelRunner> runner,
                       runner::ModelRunner::Create(executor.get(), executor->thread_pool(), limits));
   std::unique_ptr<Host> host(new Host());

@@ -27,11 +27,11 @@ struct RunnerLimits {
   // Layers that share block tables, in the order of the lists of a plan. The tokens and pages of
   // their blocks are the runner's choice.
   std::vector<step::KvGroupOptions> kv_groups = {step::KvGroupOptions{}};
-  int32_t max_adapters = 0;           // different adapters among the requests that hold slots
-  int32_t max_encoder_tokens = 0;     // embeddings that encoders make in one step; 0 = no media
-  int32_t encoder_cache_tokens = 0;   // embeddings kept; 0 = max_encoder_tokens
-  bool chunked_prefill = true;        // false: a prompt runs in one step (bidirectional models)
-  bool prefix_caching = true;         // false: KV of equal prefixes is not interchangeable
+  int32_t max_adapters = 0;          // different adapters among the requests that hold slots
+  int32_t max_encoder_tokens = 0;    // embeddings that encoders make in one step; 0 = no media
+  int32_t encoder_cache_tokens = 0;  // embeddings kept; 0 = max_encoder_tokens
+  bool chunked_prefill = true;       // false: a prompt runs in one step (bidirectional models)
+  bool prefix_caching = true;        // false: KV of equal prefixes is not interchangeable
   // It replaces step::kPlaceholderTokenId: several decode steps of a request may be in flight.
   bool placeholders = false;
   int32_t max_draft_tokens = 0;  // drafts of one request that it verifies in one step

@@ -17,7 +17,8 @@ Status CheckOps(const Program& program, std::span<const ops::OpDefinition> ops) 
     const OperandViews operands(program, op, kSizes, layout);
     const Status status = (*definition)->check(operands.call());
     if (!status.ok()) {
-      return {status.code(), LinePrefix(op.line) + status.message() + " (tokens = 61, requests = 7, logits_rows = 11)"};
+      return {status.code(), LinePrefix(op.line) + status.message() +
+                                 " (tokens = 61, requests = 7, logits_rows = 11)"};
     }
   }
   return OkStatus();

@@ -41,7 +41,8 @@ BatchBuilder Requests(int32_t count) {
 }
 
 // The largest of the first `columns` of each row, by the logits of a step that computes them.
-std::vector<int32_t> Largest(NativeExecutor& executor, const BatchBuilder& arrays, int32_t columns) {
+std::vector<int32_t> Largest(NativeExecutor& executor, const BatchBuilder& arrays,
+                             int32_t columns) {
   ExecutorOutput output;
   EXPECT_TRUE(executor.Execute(arrays.view(), &output).ok());
   EXPECT_TRUE(output.maxima.empty());
@@ -110,7 +111,8 @@ TEST(GreedyTailTest, OtherEndsComputeLogits) {
   const auto find = [](const std::string& tail) {
     const std::string text =
         "pagemill-program 2\nfile 0 @\nweight w f32 3,2 0 0\nweight u f32 2,2 0 0\n"
-        "input token_ids i32 tokens\ninput logits_rows i32 logits_rows\nvalue x f32 tokens,2\nvalue s f32 logits_rows,2\n"
+        "input token_ids i32 tokens\ninput logits_rows i32 logits_rows\nvalue x f32 "
+        "tokens,2\nvalue s f32 logits_rows,2\n"
         "value a f32 logits_rows,3\nvalue b f32 logits_rows,3\nvalue out f32 logits_rows,3\n"
         "op embedding token_ids,u -> x\nop select_rows x,logits_rows -> s\n" +
         tail + "output logits out\nconstants 24\n" + std::string(48, '0') + "\n";

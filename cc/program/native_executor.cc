@@ -16,7 +16,7 @@
 #include "cc/device/numa.h"
 #include "cc/device/populate_ahead.h"
 #include "cc/ops/collective.h"
-#include "cc/program/activation_plan.h"
+#include "cc/program/memory/activation_plan.h"
 #include "cc/program/greedy_tail.h"
 #include "cc/program/kv/cache_pages.h"
 #include "cc/program/kv/kv_fingerprint.h"
@@ -204,7 +204,8 @@ void NativeExecutor::Bound::BindOps() {
   }
   LinkWeights();
   greedy_tail = GreedyTail::Find(program, options.max_num_logits_rows);
-  for (const Output& output : program.outputs()) output_views.push_back({output.name, TensorView{}});
+  for (const Output& output : program.outputs())
+    output_views.push_back({output.name, TensorView{}});
   if (!options.poison_dead_memory) return;
   dead.resize(program.ops().size());
   const std::vector<Lifetime> lifetimes = Lifetimes(program);

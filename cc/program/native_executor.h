@@ -26,7 +26,7 @@
 #include "cc/program/executor.h"
 #include "cc/program/executor_options.h"
 #include "cc/program/kernel_selection.h"
-#include "cc/program/memory_plan.h"
+#include "cc/program/memory/memory_plan.h"
 #include "cc/program/op_profile.h"
 #include "cc/program/program.h"
 #include "cc/program/weights/packed_weights.h"

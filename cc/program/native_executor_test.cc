@@ -97,7 +97,8 @@ TEST(NativeExecutorTest, ComputesStepsOfDifferentSizes) {
     EXPECT_EQ(output.logits().Row<float>(0)[1], 10.0f);
   }
   ExecutorOutput output;
-  ASSERT_TRUE(executor->Execute(BatchBuilder(16, 4).view(), &output).ok()) << "an empty step is fine";
+  ASSERT_TRUE(executor->Execute(BatchBuilder(16, 4).view(), &output).ok())
+      << "an empty step is fine";
   EXPECT_EQ(output.logits().shape[0], 0);
 }
 
@@ -234,7 +235,8 @@ TEST(MemoryPlanTest, CountsExactly) {
   EXPECT_GE(plan->activation_bytes, 8 * (64 + 96 + 96) * 4);
   EXPECT_LE(plan->activation_bytes, 8 * (64 + 64 + 96 + 96) * 4);
   EXPECT_EQ(plan->total_bytes(), plan->weights_bytes + plan->activation_bytes +
-                                     plan->workspace_bytes + plan->output_bytes + plan->kv.arena_bytes());
+                                     plan->workspace_bytes + plan->output_bytes +
+                                     plan->kv.arena_bytes());
   EXPECT_NE(plan->ToString().find(std::to_string(plan->kv.arena_bytes())), std::string::npos);
 }
 

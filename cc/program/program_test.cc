@@ -59,12 +59,12 @@ TEST(ProgramTest, ParsesEveryField) {
   EXPECT_EQ(weight.weight, (WeightSource{0, 4096}));
   EXPECT_EQ(weight.Bytes({}), 83 * 2 * 34);
   EXPECT_EQ(weight.line, 7);
-  EXPECT_EQ(program.value(*program.Find("kv0")).cache, (CacheSpec{.group = 0, .layout = CacheLayout::kKv, .dtype = std::nullopt, .dims = {2, 16}}));
+  EXPECT_EQ(
+      program.value(*program.Find("kv0")).cache,
+      (CacheSpec{.group = 0, .layout = CacheLayout::kKv, .dtype = std::nullopt, .dims = {2, 16}}));
   EXPECT_EQ(program.value(*program.Find("kv1")).cache,
-            (CacheSpec{.group = 1,
-                       .layout = CacheLayout::kLatent,
-                       .dtype = DType::kBF16,
-                       .dims = {576}}));
+            (CacheSpec{
+                .group = 1, .layout = CacheLayout::kLatent, .dtype = DType::kBF16, .dims = {576}}));
   EXPECT_EQ(program.groups()[0], (KvGroup{"near", "sliding_window", 9}));
   EXPECT_EQ(program.groups()[1], (KvGroup{"all", "full", 0}));
   const Value& heads = program.value(*program.Find("v1"));
@@ -104,8 +104,8 @@ TEST(ProgramTest, ActStandsForTheTypeThatWasBound) {
 }
 
 TEST(ProgramTest, OutputsHaveNames) {
-  const std::string text = Replace(kText, "output logits v2\n",
-                                   "output logits v2\noutput hidden.0 v0\n");
+  const std::string text =
+      Replace(kText, "output logits v2\n", "output logits v2\noutput hidden.0 v0\n");
   const Program program = MustParse(text);
   EXPECT_EQ(program.ToText(), text);
   EXPECT_EQ(program.FindOutput("hidden.0"), program.Find("v0"));
@@ -140,7 +140,8 @@ INSTANTIATE_TEST_SUITE_P(
     Texts, ProgramErrorTest,
     ::testing::Values(
         BadText{"Header", "pagemill-program", "program", "line 1: expected the header"},
-        BadText{"Version", "program 2", "program 1", "line 1: this is program format 1, but this v"},
+        BadText{"Version", "program 2", "program 1",
+                "line 1: this is program format 1, but this v"},
         BadText{"Kind", "cache kv0", "cachet kv0", "line 8: unknown kind of line 'cachet'"},
         BadText{"DoubleSpace", "cache kv0", "cache  kv0", "line 8: expected 'cache <name>"},
         BadText{"FileOrder", "file 1 @", "file 2 @", "line 3: expected file id 1, got 2"},
@@ -150,7 +151,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadText{"BlockVector", "q8_0 83,64", "q8_0 64", "line 7: shape '64' of block format"},
         BadText{"ZeroDim", "tokens,4,16", "tokens,0,16", "line 13: dimension '0'"},
         BadText{"LateDim", "tokens,4,16", "4,tokens,16", "line 13: dimension 'tokens'"},
-        BadText{"Rank", "tokens,4,16", "tokens,4,16,1,1", "line 13: shape 'tokens,4,16,1,1' has more than 4"},
+        BadText{"Rank", "tokens,4,16", "tokens,4,16,1,1",
+                "line 13: shape 'tokens,4,16,1,1' has more than 4"},
         BadText{"Overflow", "tokens,4,16", "tokens,4000000000000,9000000000", "line 13: dimension"},
         BadText{"SymbolicWeight", "83,64", "tokens,64", "line 7: a weight's shape holds numbers"},
         BadText{"NegativeOffset", "0 4096", "0 -1", "line 7: file '0' and offset '-1'"},
@@ -168,9 +170,11 @@ INSTANTIATE_TEST_SUITE_P(
         BadText{"CacheDims", "kv 2,16", "kv 0,16", "line 8: the dimensions of a cache are"},
         BadText{"CacheRank", "kv 2,16", "kv 2,16,3", "line 8: dimensions are <kv_heads>,"},
         BadText{"Duplicate", "value v0", "value w0", "line 10: 'w0' is defined already, in line 7"},
-        BadText{"InputName", "token_ids i32 tokens\n", "token_ibs i32 tokens\n", "line 6: unknown input"},
+        BadText{"InputName", "token_ids i32 tokens\n", "token_ibs i32 tokens\n",
+                "line 6: unknown input"},
         BadText{"InputType", "token_ids i32", "token_ids f32", "line 6: input 'token_ids' must be"},
-        BadText{"InputSymbol", "rows i32 logits_rows", "rows i32 tokens", "line 12: input 'logits_rows' must be"},
+        BadText{"InputSymbol", "rows i32 logits_rows", "rows i32 tokens",
+                "line 12: input 'logits_rows' must be"},
         BadText{"ValueType", "v0 act", "v0 q8_0", "line 10: a value's elements are single"},
         BadText{"Undefined", "linear v0,w0", "linear v9,w0",
                 "line 16: operand 'v9' is not defined"},

@@ -113,8 +113,8 @@ Status BatchState::ApplyBlocks(const step::ScheduledRequest& entry) {
   }
   if (request(entry.index) == nullptr) return BadPlan(entry, "it runs but holds no request");
   if (entry.new_block_ids.size() > groups_.size()) {
-    return BadPlan(entry, "it has blocks of more than " + std::to_string(groups_.size()) +
-                              " KV groups");
+    return BadPlan(entry,
+                   "it has blocks of more than " + std::to_string(groups_.size()) + " KV groups");
   }
   Status failure;
   for (size_t g = 0; g < entry.new_block_ids.size(); ++g) {

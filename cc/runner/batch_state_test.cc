@@ -128,7 +128,8 @@ TEST(BatchStateTest, FillsTheArraysOfAStep) {
   const ops::KvArrays& kv = v.kv[0];
   EXPECT_EQ(std::vector(v.token_ids, v.token_ids + 6), (std::vector{10, 11, 12, 13, 14, 20}));
   EXPECT_EQ(std::vector(v.positions, v.positions + 6), (std::vector{0, 1, 2, 3, 4, 0}));
-  EXPECT_EQ(std::vector(kv.slot_mapping, kv.slot_mapping + 6), (std::vector{28, 29, 30, 31, 36, 12}));
+  EXPECT_EQ(std::vector(kv.slot_mapping, kv.slot_mapping + 6),
+            (std::vector{28, 29, 30, 31, 36, 12}));
   EXPECT_EQ(std::vector(v.query_start, v.query_start + 3), (std::vector{0, 5, 6}));
   EXPECT_EQ(std::vector(v.seq_lens, v.seq_lens + 2), (std::vector{5, 1}));
   EXPECT_EQ(kv.block_table[0], 7);

@@ -21,8 +21,8 @@
 
 #include "cc/base/status.h"
 #include "cc/engine/runner.h"  // RunnerLimits
-#include "cc/step/kv_group_options.h"
 #include "cc/ops/batch_view.h"
+#include "cc/step/kv_group_options.h"
 #include "cc/step/request.h"
 
 namespace pagemill::runner {

@@ -10,14 +10,14 @@
 namespace pagemill::runner {
 namespace {
 
-// A message: its kind, the numbers of the step (ops::kStepNumbers), how many block tables it has and
-// for each its numbers (ops::kKvNumbers) and width; then the arrays of the step and of each table,
-// in the order of ops::kStepArrays and ops::kKvArrays, block tables without unused columns.
+// A message: its kind, the numbers of the step (ops::kStepNumbers), how many block tables it has
+// and for each its numbers (ops::kKvNumbers) and width; then the arrays of the step and of each
+// table, in the order of ops::kStepArrays and ops::kKvArrays, block tables without unused columns.
 constexpr int32_t kEnd = 1, kStep = 2;
 constexpr size_t kFirstPiece = 1024;  // int32s that every message has, padded; holds the header
 constexpr size_t kKind = 0, kNumbers = 1, kNumTables = kNumbers + std::size(ops::kStepNumbers);
-constexpr size_t kTables = kNumTables + 1;                         // where tables begin
-constexpr size_t kTableHeader = std::size(ops::kKvNumbers) + 1;    // numbers, then the width
+constexpr size_t kTables = kNumTables + 1;                       // where tables begin
+constexpr size_t kTableHeader = std::size(ops::kKvNumbers) + 1;  // numbers, then the width
 constexpr size_t kMaxTables = (kFirstPiece - kTables) / kTableHeader;
 
 std::span<std::byte> BytesOf(std::span<int32_t> values) { return std::as_writable_bytes(values); }
@@ -97,17 +97,16 @@ void WriteStep(const ops::StepBatch& batch, std::vector<int32_t>* message) {
 Header ReadStep(std::span<const int32_t> message) {
   Header header = ReadHeader(message);
   const int32_t* at = message.data() + header.size();
-  ForEachArray(header, [&at](const int32_t*& array, int64_t size) {
-    array = std::exchange(at, at + size);
-  });
+  ForEachArray(
+      header, [&at](const int32_t*& array, int64_t size) { array = std::exchange(at, at + size); });
   return header;
 }
 
 Status CheckHeader(const Header& header, const StepBounds& bounds) {
   const auto check = [&](int64_t count, const char* what, int32_t limit) {
     if (count >= 0 && count <= limit) return OkStatus();
-    return Internal("a step of " + std::to_string(count) + " " + what +
-                    " exceeds this rank's " + std::to_string(limit) + ": the ranks differ");
+    return Internal("a step of " + std::to_string(count) + " " + what + " exceeds this rank's " +
+                    std::to_string(limit) + ": the ranks differ");
   };
   PM_RETURN_IF_ERROR(check(header.step.num_tokens, "tokens", bounds.max_num_tokens));
   PM_RETURN_IF_ERROR(check(header.step.num_requests, "requests", bounds.max_num_seqs));

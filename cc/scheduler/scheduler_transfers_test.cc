@@ -370,8 +370,8 @@ TEST_F(SchedulerTransfersTest, TheConnectorCannotChangeWhileTransfersAreUnderWay
 }
 
 TEST_F(SchedulerTransfersTest, AConnectorServesGroupsWithTheCachesBlocksOnly) {
-  for (const step::KvGroupOptions& group : {step::KvGroupOptions{.block_size = 8},
-                                                step::KvGroupOptions{.pages_per_block = 2}}) {
+  for (const step::KvGroupOptions& group :
+       {step::KvGroupOptions{.block_size = 8}, step::KvGroupOptions{.pages_per_block = 2}}) {
     SchedulerOptions options = SmallOptions();
     options.kv_cache.groups.push_back(group);
     Start(options);

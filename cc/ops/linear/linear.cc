@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "cc/ops/kernel_support.h"
-#include "cc/ops/linear/linear_driver.h"
 #include "cc/ops/linear/kernel_table/linear_kernels.h"
+#include "cc/ops/linear/linear_driver.h"
 #include "cc/ops/linear/onednn/onednn_rows.h"
 #include "cc/ops/linear/packed_driver.h"
 #include "cc/ops/operand_check.h"

@@ -1,4 +1,5 @@
-// Speed of `moe_route` at the sizes of Mixtral and Qwen3-30B-A3B, in tokens a second (items_per_second).
+// Speed of `moe_route` at the sizes of Mixtral and Qwen3-30B-A3B, in tokens a second
+// (items_per_second).
 #include <benchmark/benchmark.h>
 
 #include "cc/ops/benchmark_call.h"

@@ -139,7 +139,8 @@ class Planner {
     double bytes = 0;
     for (const KvLayout::Table& table : layout.tables) {
       const bool states = members_[static_cast<size_t>(table.group)].holds_states;
-      bytes += static_cast<double>(layout.page_bytes) / (states ? kTokensPerState : table.block_size);
+      bytes +=
+          static_cast<double>(layout.page_bytes) / (states ? kTokensPerState : table.block_size);
     }
     return bytes;
   }
@@ -174,9 +175,8 @@ std::vector<step::KvGroupOptions> KvGroupsOf(const Program& program, const KvLay
   std::vector<step::KvGroupOptions> groups;
   for (const KvLayout::Table& table : layout.tables) {
     const KvGroup& group = program.groups()[static_cast<size_t>(table.group)];
-    groups.push_back({.kind = group.kind,
-                      .block_size = table.block_size,
-                      .window_tokens = group.window_tokens});
+    groups.push_back(
+        {.kind = group.kind, .block_size = table.block_size, .window_tokens = group.window_tokens});
   }
   return groups;
 }
@@ -187,8 +187,7 @@ TensorView CacheView(const Value& cache, const KvLayout::Cache& place, const KvL
   view.data = arena + place.offset_bytes;
   view.dtype = TypeOf(cache.cache, layout.geometry.dtype);
   view.shape[static_cast<size_t>(view.rank++)] = layout.geometry.num_blocks;
-  for (int64_t dim : BlockDims(cache.cache, layout.geometry.dtype,
-                               layout.BlockSizeOf(place))) {
+  for (int64_t dim : BlockDims(cache.cache, layout.geometry.dtype, layout.BlockSizeOf(place))) {
     view.shape[static_cast<size_t>(view.rank++)] = dim;
   }
   view.row_stride_bytes = layout.page_bytes;

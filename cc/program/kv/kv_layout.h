@@ -35,8 +35,8 @@ namespace pagemill::program {
 
 // How much KV cache there is, and what `kv` stands for as a cache's dtype.
 struct CacheGeometry {
-  int32_t num_blocks = 1;          // pages of the arena, the null page included
-  int32_t block_size = 16;         // tokens of the smallest block
+  int32_t num_blocks = 1;   // pages of the arena, the null page included
+  int32_t block_size = 16;  // tokens of the smallest block
   DType dtype = DType::kBF16;
 };
 

@@ -72,9 +72,8 @@ TEST(KvLayoutTest, OneGroupHasOneTable) {
 
 // Gemma 3 270M: 15 sliding layers and 3 full ones of one KV head.
 TEST(KvLayoutTest, AGroupOfManyLayersHasSeveralTables) {
-  const Program program =
-      ProgramOf({"near sliding_window window=512", "all full"},
-                Times(15, "near kv kv 1,256") + Times(3, "all kv kv 1,256"));
+  const Program program = ProgramOf({"near sliding_window window=512", "all full"},
+                                    Times(15, "near kv kv 1,256") + Times(3, "all kv kv 1,256"));
   const KvLayout layout = MustPlan(program);
   EXPECT_EQ(layout.page_bytes, 3 * 2 * 256 * 16 * 2);
   EXPECT_EQ(layout.TableBlockSizes(), std::vector<int32_t>(6, 16));
@@ -131,8 +130,8 @@ TEST(KvLayoutTest, AProgramWithoutCachesHasNoArena) {
 }
 
 TEST(KvLayoutTest, RefusesMoreSlotsThanInt32) {
-  const Program program = ProgramOf({"all full", "states state_space"},
-                                    {"all kv kv 1,16", "states state f32 64,64"});
+  const Program program =
+      ProgramOf({"all full", "states state_space"}, {"all kv kv 1,16", "states state f32 64,64"});
   const Status status = PlanKvLayout(program, {.num_blocks = 1 << 27}).status();
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
   EXPECT_NE(status.message().find("134217728 KV pages"), std::string::npos);

@@ -130,7 +130,8 @@ Program ProgramOf(const Checkpoint& checkpoint, const std::string& assembled) {
   }
   StatusOr<Program> program = Program::Parse(
       "pagemill-program 2\nfile 0 @\n" + checkpoint.lines + "assembled w " + assembled +
-      "\ninput token_ids i32 tokens\nvalue out f32 logits_rows,1\nop any token_ids,w -> out\noutput logits out\n"
+      "\ninput token_ids i32 tokens\nvalue out f32 logits_rows,1\nop any token_ids,w -> "
+      "out\noutput logits out\n"
       "constants " +
       std::to_string(checkpoint.bytes.size()) + "\n" + hex + "\n");
   EXPECT_TRUE(program.ok()) << program.status().ToString();

@@ -9,8 +9,8 @@
 namespace pagemill::scheduler {
 namespace {
 
-using step::StateCheckpoints;
 using step::FakeModel;
+using step::StateCheckpoints;
 
 uint64_t Mix(uint64_t a, uint64_t b) {
   uint8_t bytes[16];

@@ -1,9 +1,9 @@
-#include "cc/program/memory_plan.h"
+#include "cc/program/memory/memory_plan.h"
 
 #include <cinttypes>
 #include <cstdio>
 
-#include "cc/program/activation_plan.h"
+#include "cc/program/memory/activation_plan.h"
 #include "cc/program/weights/packed_weights.h"
 #include "cc/program/weights/weights.h"
 

@@ -1,4 +1,4 @@
-#include "cc/program/activation_plan.h"
+#include "cc/program/memory/activation_plan.h"
 
 #include <gtest/gtest.h>
 
@@ -37,7 +37,8 @@ int64_t OffsetOf(const Program& program, const ActivationPlan& plan, const std::
 
 TEST(ActivationPlanTest, ReusesMemoryOfDeadValues) {
   const Program program = MustParse(
-      "input token_ids i32 tokens\nvalue a f32 tokens,16\nvalue b f32 tokens,16\nvalue c f32 tokens,16\n"
+      "input token_ids i32 tokens\nvalue a f32 tokens,16\nvalue b f32 tokens,16\nvalue c f32 "
+      "tokens,16\n"
       "value d f32 tokens,16\nvalue out f32 logits_rows,16\n"
       "op source token_ids -> a\nop plain a -> b\nop plain b -> c\nop plain c -> d\n"
       "op plain d -> out\noutput logits out\n");
@@ -51,7 +52,8 @@ TEST(ActivationPlanTest, ReusesMemoryOfDeadValues) {
 
 TEST(ActivationPlanTest, WorksInPlaceWhereTheInputDies) {
   const Program program = MustParse(
-      "input token_ids i32 tokens\nvalue a f32 tokens,16\nvalue b f32 tokens,4,4\nvalue c f32 tokens,16\n"
+      "input token_ids i32 tokens\nvalue a f32 tokens,16\nvalue b f32 tokens,4,4\nvalue c f32 "
+      "tokens,16\n"
       "value out f32 logits_rows,16\n"
       "op source token_ids -> a\nop first a -> b\nop first b -> c\nop plain b,c -> out\n"
       "output logits out\n");
@@ -63,7 +65,8 @@ TEST(ActivationPlanTest, WorksInPlaceWhereTheInputDies) {
 
 TEST(ActivationPlanTest, AnOperandThatOccursTwiceIsNotTakenOver) {
   const Program program = MustParse(
-      "input token_ids i32 tokens\nvalue a f32 tokens,16\nvalue b f32 tokens,16\nvalue out f32 logits_rows,16\n"
+      "input token_ids i32 tokens\nvalue a f32 tokens,16\nvalue b f32 tokens,16\nvalue out f32 "
+      "logits_rows,16\n"
       "op source token_ids -> a\nop first a,a -> b\nop plain b -> out\noutput logits out\n");
   const ActivationPlan plan = PlanActivations(program, kOps, {.tokens = 10, .logits_rows = 3});
   EXPECT_NE(OffsetOf(program, plan, "a"), OffsetOf(program, plan, "b"));
@@ -71,8 +74,10 @@ TEST(ActivationPlanTest, AnOperandThatOccursTwiceIsNotTakenOver) {
 
 TEST(ActivationPlanTest, TwoOutputsDoNotTakeOverOneInput) {
   const Program program = MustParse(
-      "input token_ids i32 tokens\nvalue a f32 tokens,16\nvalue b f32 tokens,16\nvalue c f32 tokens,16\n"
-      "value out f32 logits_rows,16\nop source token_ids -> a\nop both a -> b,c\nop plain b,c -> out\n"
+      "input token_ids i32 tokens\nvalue a f32 tokens,16\nvalue b f32 tokens,16\nvalue c f32 "
+      "tokens,16\n"
+      "value out f32 logits_rows,16\nop source token_ids -> a\nop both a -> b,c\nop plain b,c -> "
+      "out\n"
       "output logits out\n");
   const ActivationPlan plan = PlanActivations(program, kOps, {.tokens = 10, .logits_rows = 3});
   EXPECT_EQ(OffsetOf(program, plan, "a"), OffsetOf(program, plan, "b"));
@@ -91,7 +96,8 @@ std::string RandomBody(std::mt19937& random) {
     declarations += "value " + values.back() + " f32 " + shape + "\n";
     return values.back();
   };
-  const std::array<std::string, 4> shapes = {"tokens,16", "tokens,3", "requests,5", "logits_rows,16"};
+  const std::array<std::string, 4> shapes = {"tokens,16", "tokens,3", "requests,5",
+                                             "logits_rows,16"};
   ops += "op source token_ids -> " + declare("tokens,16") + "\n";
   for (int i = pick(1, 30); i > 0; --i) {
     std::string operands;

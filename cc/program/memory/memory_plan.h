@@ -1,10 +1,10 @@
-// File: cc/program/memory_plan.h
+// File: cc/program/memory/memory_plan.h
 // What a bound program takes, in bytes, exactly and before anything is allocated.
 //
 //   PM_ASSIGN_OR_RETURN(MemoryPlan plan, PlanMemory(program, target, options));
 //   std::cout << plan.ToString();
-#ifndef PAGEMILL_CC_PROGRAM_MEMORY_PLAN_H_
-#define PAGEMILL_CC_PROGRAM_MEMORY_PLAN_H_
+#ifndef PAGEMILL_CC_PROGRAM_MEMORY_MEMORY_PLAN_H_
+#define PAGEMILL_CC_PROGRAM_MEMORY_MEMORY_PLAN_H_
 
 #include <cstdint>
 #include <string>
@@ -18,10 +18,10 @@
 namespace pagemill::program {
 
 struct MemoryPlan {
-  int64_t weights_bytes = 0;       // as kernels read them; mapped from files, but for packed_bytes
-  int64_t packed_bytes = 0;        // of those, copies (weights.h) and packed (packed_weights.h)
-  int64_t activation_bytes = 0;    // the arena, for the largest step
-  int64_t workspace_bytes = 0;     // of the op that needs most
+  int64_t weights_bytes = 0;     // as kernels read them; mapped from files, but for packed_bytes
+  int64_t packed_bytes = 0;      // of those, copies (weights.h) and packed (packed_weights.h)
+  int64_t activation_bytes = 0;  // the arena, for the largest step
+  int64_t workspace_bytes = 0;   // of the op that needs most
   int64_t output_bytes = 0;      // the program's outputs, for the largest step
   KvLayout kv;                   // of options.num_blocks pages
 
@@ -38,4 +38,4 @@ StatusOr<MemoryPlan> PlanMemory(const Program& program, const Target& target,
 
 }  // namespace pagemill::program
 
-#endif  // PAGEMILL_CC_PROGRAM_MEMORY_PLAN_H_
+#endif  // PAGEMILL_CC_PROGRAM_MEMORY_MEMORY_PLAN_H_

@@ -1,4 +1,4 @@
-// File: cc/program/activation_plan.h
+// File: cc/program/memory/activation_plan.h
 // Where each activation lies in the one arena of a program: exact, ahead of time, from lifetimes.
 //
 //   ActivationPlan plan = PlanActivations(program, ops, {.tokens = 2048, .requests = 128, ...});
@@ -10,8 +10,8 @@
 // lie in the arena: they outlive the step. Offsets are multiples of 64.
 //
 // O(n^2) in the number of values. Deterministic.
-#ifndef PAGEMILL_CC_PROGRAM_ACTIVATION_PLAN_H_
-#define PAGEMILL_CC_PROGRAM_ACTIVATION_PLAN_H_
+#ifndef PAGEMILL_CC_PROGRAM_MEMORY_ACTIVATION_PLAN_H_
+#define PAGEMILL_CC_PROGRAM_MEMORY_ACTIVATION_PLAN_H_
 
 #include <cstdint>
 #include <span>
@@ -44,4 +44,4 @@ ActivationPlan PlanActivations(const Program& program, std::span<const ops::OpDe
 
 }  // namespace pagemill::program
 
-#endif  // PAGEMILL_CC_PROGRAM_ACTIVATION_PLAN_H_
+#endif  // PAGEMILL_CC_PROGRAM_MEMORY_ACTIVATION_PLAN_H_

@@ -1,4 +1,4 @@
-#include "cc/program/activation_plan.h"
+#include "cc/program/memory/activation_plan.h"
 
 #include <algorithm>
 #include <numeric>
