@@ -46,6 +46,7 @@ def make_executor(
     source: ModelSource,
     *,
     pooling: str | None = None,
+    hidden_states: tuple[int, ...] = (),
     num_blocks: int = NUM_BLOCKS,
     kv_cache_dtype: Literal["bf16", "f32", "fp8", "int8"] = "f32",
     activation_dtype: Literal["f32", "bf16", "int8"] = "f32",
@@ -53,7 +54,8 @@ def make_executor(
     """An executor of the model of `source`; by default it rounds nothing that f32 holds."""
     if kind != "torch":
         require_native()
-    text = build(source, BuildOptions(pooling=pooling, rewrite=kind != "torch")).program_text
+    options = BuildOptions(pooling=pooling, rewrite=kind != "torch", hidden_states=hidden_states)
+    text = build(source, options).program_text
     if kind.startswith("torch"):
         return TorchExecutor(text, TorchOptions(num_blocks=num_blocks, block_size=BLOCK_SIZE))
     from pagemill import _native

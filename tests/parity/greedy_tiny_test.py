@@ -19,8 +19,8 @@ from tests.parity.tiny_models import make
 NEAR_TIE = 1e-3
 
 NUM_TOKENS = 16
-# 50 prompts of 18,000 tokens in all, and what is generated, in up to three block tables.
-NUM_BLOCKS = 4200
+# 50 prompts of 18,000 tokens in all, and what is generated, in up to seven block tables.
+NUM_BLOCKS = 7 * 1400
 
 
 class Case:

@@ -13,6 +13,7 @@ from pagemill import ops
 from pagemill.layers import attention, embedding, norm
 from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
+from pagemill.layers.stack import stack
 from pagemill.models.base import Config, ModelConfigError, ModelTraits, StepInputs
 from pagemill.models.config_keys import activation, epsilon, positive_int, refuse
 from pagemill.ops.trace import Tensor
@@ -68,9 +69,7 @@ class BertModel:
         )
         x = ops.add(ops.add(words, kind), positions)
         x = norm.layer_norm(weights, f"{prefix}.LayerNorm", x, self._eps)
-        for layer in range(self._layers):
-            x = self._layer(weights, layer, x)
-        return x
+        return stack(weights, x, self._layers, lambda i, x: self._layer(weights, i, x))
 
     def logits(self, weights: Weights, rows: Tensor) -> Tensor:
         del weights, rows

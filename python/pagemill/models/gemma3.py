@@ -13,6 +13,7 @@ from pagemill import ops
 from pagemill.layers import attention, embedding, mlp, norm
 from pagemill.layers.base import Weights
 from pagemill.layers.rotary import Rotary, bind_rotary
+from pagemill.layers.stack import stack
 from pagemill.models.base import IGNORED_IN_DECODERS, Config, ModelTraits, StepInputs
 from pagemill.models.config_keys import (
     DecoderSizes,
@@ -82,8 +83,12 @@ class Gemma3Model:
             (sizes.vocab_size, sizes.hidden_size),
             scale=sizes.hidden_size**0.5,
         )
-        for layer, kind in enumerate(self._types):
-            x = self._layer(weights, layer, x, rotary[kind])
+        x = stack(
+            weights,
+            x,
+            sizes.layers,
+            lambda i, x: self._layer(weights, i, x, rotary[self._types[i]]),
+        )
         return self._norm(weights, "model.norm", x)
 
     def logits(self, weights: Weights, rows: Tensor) -> Tensor:

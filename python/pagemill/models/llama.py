@@ -13,6 +13,7 @@ from pagemill import ops
 from pagemill.layers import attention, embedding, mlp, norm
 from pagemill.layers.base import Weights
 from pagemill.layers.rotary import Rotary, bind_rotary
+from pagemill.layers.stack import stack
 from pagemill.models.base import IGNORED_IN_DECODERS, Config, ModelTraits, StepInputs
 from pagemill.models.config_keys import DecoderSizes, activation, flag, make_rotary_table
 from pagemill.ops.trace import Tensor
@@ -54,8 +55,7 @@ class LlamaModel:
             weights, "inv_freq", self._rotary, inputs.positions, interleaved=self._interleaved
         )
         x = embedding.embedding(weights, _EMBEDDING, inputs.token_ids, table)
-        for layer in range(sizes.layers):
-            x = self._layer(weights, layer, x, rotary)
+        x = stack(weights, x, sizes.layers, lambda i, x: self._layer(weights, i, x, rotary))
         return norm.rms_norm(weights, "model.norm", x, sizes.rms_norm_eps)
 
     def logits(self, weights: Weights, rows: Tensor) -> Tensor:

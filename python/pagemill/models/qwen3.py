@@ -12,6 +12,7 @@ from pagemill.layers import decoder, embedding, mlp, norm
 from pagemill.layers.attention import AttentionShape
 from pagemill.layers.base import Weights
 from pagemill.layers.rotary import Rotary, bind_rotary
+from pagemill.layers.stack import stack
 from pagemill.models.base import IGNORED_IN_DECODERS, Config, ModelTraits, StepInputs
 from pagemill.models.config_keys import (
     DecoderSizes,
@@ -53,8 +54,7 @@ class Qwen3Model:
         table = (sizes.vocab_size, sizes.hidden_size)
         rotary = bind_rotary(weights, "inv_freq", self._rotary, inputs.positions, interleaved=False)
         x = embedding.embedding(weights, _EMBEDDING, inputs.token_ids, table)
-        for layer in range(sizes.layers):
-            x = self._layer(weights, layer, x, rotary)
+        x = stack(weights, x, sizes.layers, lambda i, x: self._layer(weights, i, x, rotary))
         return norm.rms_norm(weights, "model.norm", x, sizes.rms_norm_eps)
 
     def logits(self, weights: Weights, rows: Tensor) -> Tensor:

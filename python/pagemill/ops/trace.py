@@ -13,7 +13,7 @@ a model is reported at the line that makes it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pagemill.ops.dtypes import tensor_bytes
 from pagemill.ops.program import (
@@ -190,6 +190,23 @@ class Trace:
         """Return `value` from each step as "logits" (f32 [logits_rows, vocabulary]), "pooled"
         (f32 [requests, dimension]) or under a name of the caller's."""
         self.program.outputs.append(OutputEntry(name, value.name))
+
+    def name(self, value: Tensor, name: str) -> Tensor:
+        """Give the result of an op a name of its own in the program, before any op reads it; only
+        the tensor returned is valid from then on.
+
+        Raises:
+            ValueError: `value` has a name of its own already, as inputs and weights have.
+        """
+        values, ops = self.program.values, self.program.ops
+        at = next((i for i, entry in enumerate(values) if entry.name == value.name), None)
+        if at is None or value.name != f"v{at}":
+            raise ValueError(f"{value.name} cannot be renamed to {name}")
+        values[at] = replace(values[at], name=name)
+        writer = next(i for i in reversed(range(len(ops))) if value.name in ops[i].outputs)
+        outputs = tuple(name if out == value.name else out for out in ops[writer].outputs)
+        ops[writer] = replace(ops[writer], outputs=outputs)
+        return replace(value, name=name)
 
     def emit(
         self,

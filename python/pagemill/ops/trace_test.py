@@ -273,6 +273,27 @@ def test_layers_with_one_window_share_a_group():
     assert [group.name for group in trace.program.groups] == ["full", "sliding_8"]
 
 
+def test_a_result_is_renamed_before_it_is_read():
+    v = _Values()
+    x = v.act("tokens", 4)
+    renamed = v.trace.name(ops.activation(x, ops.ActivationKind.TANH), "mine")
+    ops.activation(renamed, ops.ActivationKind.TANH)
+    v.trace.program.check_integrity()
+    assert [op.outputs for op in v.trace.program.ops] == [("mine",), ("v1",)]
+    for named in (x, renamed):
+        with pytest.raises(ValueError, match=f"{named.name} cannot be renamed to other"):
+            v.trace.name(named, "other")
+
+
+def test_a_result_that_is_renamed_after_it_is_read_is_reported():
+    v = _Values()
+    value = ops.activation(v.act("tokens", 4), ops.ActivationKind.TANH)
+    ops.activation(value, ops.ActivationKind.TANH)
+    v.trace.name(value, "mine")
+    with pytest.raises(ValueError, match="reads 'v0' before it is written"):
+        v.trace.program.check_integrity()
+
+
 def test_operands_of_another_trace_are_refused():
     with pytest.raises(ValueError, match="belongs to another trace"):
         ops.add(_Values().act("tokens", 4), _Values().act("tokens", 4))

@@ -7,10 +7,12 @@ executor = _native.NativeExecutor(built.program_text, options)
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pagemill import ops
 from pagemill.layers.pooler import pool
+from pagemill.layers.stack import layer_results
 from pagemill.models.base import Model, ModelConfigError, ModelTraits, StepInputs
 from pagemill.models.table import model_class
 from pagemill.ops.program import GroupEntry
@@ -29,13 +31,15 @@ class BuildOptions:
     """`max_model_len` tokens of prompt and output, None = as many as the model knows; `pooling`
     makes an embedding model of any model ("mean", "first", "last"), None = what the model's files
     say; `rewrite` applies the fusions of the native rewriter (needs the compiled extension);
-    `shard` is the rank that the program is for."""
+    `shard` is the rank that the program is for; `hidden_states` are layers, counted from 0, whose
+    results [tokens, hidden size] each step returns, as the outputs `hidden.<layer>`."""
 
     max_model_len: int | None = None
     pooling: str | None = None
     normalize: bool = True
     rewrite: bool = True
     shard: Shard = Shard()
+    hidden_states: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +65,8 @@ def build(source: ModelSource, options: BuildOptions) -> BuiltModel:
     """Trace the model of `source` and rewrite its program.
 
     Raises:
-        ModelConfigError: the architecture or one of its settings is not supported, or
-            `max_model_len` exceeds the model's.
+        ModelConfigError: the architecture or one of its settings is not supported,
+            `max_model_len` exceeds the model's, or it lacks a layer of `hidden_states`.
         WeightsError: a weight is missing, unused or of the wrong shape, its quantization is not
             supported, or a size of the configuration is larger than every tensor.
     """
@@ -72,6 +76,7 @@ def build(source: ModelSource, options: BuildOptions) -> BuiltModel:
     pooling = _pooling(source, traits, options)
     weights = trace_model(model, source, pooling, options.shard)
     weights.check_all_used(model.ignored)
+    _return_hidden_states(weights.trace, options.hidden_states)
     program = weights.trace.program
     if options.shard.ranks > 1 and not any("ranks" in dict(op.attributes) for op in program.ops):
         raise ModelConfigError(
@@ -154,6 +159,17 @@ def trace_model(
         trace.output("pooled", pool(hidden, pooling.kind, normalize=pooling.normalize))
     trace.program.check_integrity()
     return weights
+
+
+def _return_hidden_states(trace: Trace, layers: Iterable[int]) -> None:
+    results = layer_results(trace)
+    for layer in dict.fromkeys(layers):
+        if layer not in results:
+            raise ModelConfigError(
+                f"hidden_states names layer {layer}, but the model has {len(results)} layers,"
+                " counted from 0"
+            )
+        trace.output(f"hidden.{layer}", results[layer])
 
 
 def _pooling(source: ModelSource, traits: ModelTraits, options: BuildOptions) -> Pooling | None:

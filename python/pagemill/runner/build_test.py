@@ -77,6 +77,16 @@ def test_max_model_len(directory: Path):
             build(source, BuildOptions(max_model_len=wanted, rewrite=False))
 
 
+def test_hidden_states(directory: Path):
+    source = ModelSource.open(directory)
+    text = build(source, BuildOptions(hidden_states=(0,), rewrite=False)).program_text
+    outputs = {output.name: output.value for output in from_text(text).outputs}
+    assert set(outputs) == {"logits", "hidden.0"} and outputs["hidden.0"] == "layer.0"
+    for layer in (-1, 1):
+        with pytest.raises(ModelConfigError, match=f"layer {layer}, but the model has 1 layers"):
+            build(source, BuildOptions(hidden_states=(0, layer), rewrite=False))
+
+
 def test_missing_and_misshapen_weights(directory: Path):
     path = directory / "model.safetensors"
     tensors = load_file(path)

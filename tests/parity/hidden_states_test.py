@@ -1,0 +1,157 @@
+"""Hidden states equal those of `transformers`, and a range of layers is traced alone."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import torch
+from pagemill.config import EngineConfig
+from pagemill.config import build as build_config
+from pagemill.engine.core import EngineCore
+from pagemill.models.base import StepInputs
+from pagemill.models.table import model_class
+from pagemill.ops.program import Program
+from pagemill.ops.trace import Trace
+from pagemill.quantization.binder import WeightBinder
+from pagemill.runner.build import BuildOptions, build
+from pagemill.weights.source import ModelSource
+from transformers import PreTrainedModel
+
+from tests.parity.executors import make_executor, new_batches
+from tests.parity.tiny_models import DECODERS, make
+
+# That of logits in decoder_parity_test.py, for its reasons: the sums are the same.
+TOLERANCE = 1e-4
+KINDS = ("torch", "native")  # the native program is rewritten: results come from fused ops
+
+Array = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Case:
+    source: ModelSource
+    reference: PreTrainedModel
+
+    @property
+    def layers(self) -> int:
+        return self.reference.config.num_hidden_layers
+
+    def tokens(self, length: int, seed: int) -> list[int]:
+        vocab = self.reference.config.vocab_size
+        return np.random.default_rng(seed).integers(0, vocab, length).tolist()
+
+    @torch.no_grad()
+    def hidden_states(self, token_ids: list[int]) -> list[Array]:
+        """The embeddings and the result of each layer; of a decoder's last, normalized."""
+        outputs = self.reference(torch.tensor([token_ids]), output_hidden_states=True)
+        return [state[0].numpy() for state in outputs.hidden_states]
+
+    @torch.no_grad()
+    def final(self, last: Array) -> Array:
+        """What `transformers` has for the result of the last layer."""
+        if not hasattr(self.reference, "lm_head"):
+            return last
+        return self.reference.model.norm(torch.tensor(last)).numpy()
+
+
+@pytest.fixture(scope="module", params=[*DECODERS, "bert"])
+def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Case:
+    directory: Path = tmp_path_factory.mktemp(request.param)
+    reference = make(request.param, directory)
+    return Case(ModelSource.open(directory), reference)
+
+
+def _error(actual: Array, expected: Array) -> float:
+    assert actual.shape == expected.shape and np.isfinite(actual).all()
+    return float(np.abs(actual - expected).max()) / max(1.0, float(np.abs(expected).max()))
+
+
+def _compare(case: Case, outputs: dict[str, Array], expected: list[Array]) -> None:
+    states = [outputs[f"hidden.{layer}"] for layer in range(case.layers)]
+    states[-1] = case.final(states[-1])
+    errors = [_error(*pair) for pair in zip(states, expected[1:], strict=True)]
+    assert {layer: error for layer, error in enumerate(errors) if error > TOLERANCE} == {}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_whole_prompts(case: Case, kind: str) -> None:
+    run = make_executor(kind, case.source, hidden_states=tuple(range(case.layers)))
+    prompts = {index: case.tokens(length, index) for index, length in enumerate((1, 23, 9))}
+    outputs = run(new_batches(run).step(prompts))
+    names = {f"hidden.{layer}" for layer in range(case.layers)}
+    assert set(outputs) - names in ({"logits"}, {"pooled"})
+    states = [case.hidden_states(prompt) for prompt in prompts.values()]
+    _compare(case, outputs, [np.concatenate(parts) for parts in zip(*states, strict=True)])
+
+
+@pytest.mark.parametrize("case", DECODERS, indirect=True)
+@pytest.mark.parametrize("kind", KINDS)
+def test_chunks_and_decode(case: Case, kind: str) -> None:
+    run = make_executor(kind, case.source, hidden_states=tuple(range(case.layers)))
+    batches, text = new_batches(run), case.tokens(30, 5)
+    steps = [run(batches.step({0: chunk})) for chunk in (text[:17], text[17:29], text[29:])]
+    joined = {name: np.concatenate([step[name] for step in steps]) for name in steps[0]}
+    _compare(case, joined, case.hidden_states(text))
+
+
+def _traced(source: ModelSource, layers: range | None) -> Program:
+    trace = Trace()
+    inputs = StepInputs(
+        trace.input("token_ids", "i32", ("tokens",)), trace.input("positions", "i32", ("tokens",))
+    )
+    weights = WeightBinder(trace, source, layers=layers)
+    model_class(source.architecture).from_config(source.config).hidden(weights, inputs)
+    trace.program.check_integrity()
+    return trace.program
+
+
+def _of_layers(program: Program, layers: range) -> dict[int, set[str]]:
+    """The names of each layer's weights, stacks and caches. It has some, others have none."""
+    names: dict[int, set[str]] = {}
+    for entry in [*program.weights, *program.assembled, *program.stacks, *program.caches]:
+        if found := re.search(r"\blayers?\.(\d+)\.|^kv(\d+)$", entry.name):
+            names.setdefault(int(found[1] or found[2]), set()).add(entry.name)
+    assert sorted(names) == list(layers)
+    assert [cache.name for cache in program.caches] == [f"kv{layer}" for layer in layers]
+    return names
+
+
+def test_a_range_of_layers_has_their_weights_and_caches(case: Case) -> None:
+    whole = _of_layers(_traced(case.source, None), range(case.layers))
+    for cut in range(1, case.layers):
+        for part in (range(cut), range(cut, case.layers)):
+            names = _of_layers(_traced(case.source, part), part)
+            assert names == {layer: whole[layer] for layer in part}
+
+
+def _greedy(path: Path, hidden_states: tuple[int, ...], prompt: list[int]) -> list[int]:
+    options = {"model": str(path), "max_model_len": 64, "kv_cache_memory_bytes": "1MiB"}
+    config = build_config(EngineConfig, {**options, "pack_cache": False})
+    built = build(
+        ModelSource.open(path), BuildOptions(max_model_len=64, hidden_states=hidden_states)
+    )
+    core = EngineCore.create(built, config, "float32")
+    try:
+        sampling = core.seam.make_sampling(temperature=0.0, max_tokens=12, ignore_eos=True)
+        core.seam.engine.submit(1, np.array(prompt, np.int32), sampling)
+        tokens: list[int] = []
+        while True:
+            for output in core.seam.engine.wait(30):
+                tokens += output.new_token_ids
+                if output.finish_reason is not None:
+                    assert output.finish_reason == "length", output.error_message
+                    return tokens
+    finally:
+        core.seam.engine.shutdown()
+
+
+def test_an_engine_runs_a_program_that_returns_hidden_states(tmp_path: Path) -> None:
+    make("llama", tmp_path)
+    prompt = np.random.default_rng(3).integers(0, 257, 20).tolist()
+    tokens = _greedy(tmp_path, (0, 2), prompt)
+    assert len(tokens) == 12 and tokens == _greedy(tmp_path, (), prompt)
