@@ -11,6 +11,7 @@ namespace pagemill::program {
 namespace {
 
 constexpr std::string_view kHeader = "pagemill-program 2";
+constexpr size_t kMaxGroups = 64;
 constexpr char kGroupForm[] = "group <name> <kind> [window=<tokens>]";
 
 // Splits at every `separator`; "" gives one empty field.
@@ -289,6 +290,9 @@ Status ProgramParser::ParseStack(const Fields& fields) {
 
 Status ProgramParser::ParseGroup(const Fields& fields) {
   if (fields.size() != 4) PM_RETURN_IF_ERROR(ExpectFields(fields, 3, kGroupForm));
+  if (program_.groups_.size() == kMaxGroups) {
+    return Error("a program has at most " + std::to_string(kMaxGroups) + " groups");
+  }
   KvGroup group = {.name = std::string(fields[1]), .kind = std::string(fields[2])};
   for (const KvGroup& other : program_.groups_) {
     if (other.name == group.name) return Error("a second group is " + Quote(group.name));
