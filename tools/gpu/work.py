@@ -11,11 +11,17 @@ def _matrices(program: Program) -> list[WeightEntry | AssembledEntry]:
     return [*program.weights, *program.assembled]
 
 
+def _windows(program: Program) -> dict[str, int]:
+    """The tokens that a query of each cache sees, 0 = all."""
+    groups = {group.name: group.window for group in program.groups}
+    return {cache.name: groups[cache.group] for cache in program.caches}
+
+
 def prefill_operations(program: Program, tokens: int) -> int:
     """Multiplications and additions of a prompt of `tokens` with logits of its last token."""
     weights = {weight.name: math.prod(weight.shape) for weight in _matrices(program)}
     values = {value.name: value.shape for value in program.values}
-    windows = {cache.name: cache.window for cache in program.caches}
+    windows = _windows(program)
     total = 0
     for op in program.ops:
         if op.op == "linear":
@@ -36,9 +42,10 @@ def decode_bytes(program: Program, batch: int, context: int, value_bytes: int) -
     `value_bytes`: of a weight and of a cached number.
     """
     weights = {weight.name: math.prod(weight.shape) for weight in _matrices(program)}
+    windows = _windows(program)
     read = {str(op.inputs[1]) for op in program.ops if op.op == "linear"}
     cached = sum(
-        2 * cache.kv_heads * cache.head_dim * min(cache.window or context, context)
+        2 * math.prod(cache.dims) * min(windows[cache.name] or context, context)
         for cache in program.caches
     )
     return value_bytes * (sum(weights[name] for name in read) + batch * cached)

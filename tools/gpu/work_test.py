@@ -13,12 +13,12 @@ def _trace(window: int) -> Trace:
     square = trace.weight("w", "bf16", (8, 8), file=0, offset=1600)
     head = trace.weight("head", "bf16", (100, 8), file=0, offset=1728)
     x = ops.linear(ops.embedding(ids, table), square, row_shape=(2, 4))
-    cache = trace.cache("kv", 2, 4, window)
+    cache = trace.cache("kv", trace.kv_group(window), (2, 4))
     ops.kv_write(x, x, cache)
     x = ops.paged_attention(x, cache, scale=1)
     x = ops.linear(x, square)
     rows = trace.input("logits_rows", "i32", ("logits_rows",))
-    trace.output("logits", ops.linear(ops.select_rows(x, rows), head))
+    trace.output("logits", ops.linear(ops.select_rows(x, rows), head, dtype="f32"))
     return trace
 
 
