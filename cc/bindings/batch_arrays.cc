@@ -44,12 +44,12 @@ nb::object Item(const nb::dict& from, std::string_view name) {
 template <typename Rows>
 nb::dict ToDict(const ops::StepArrays& step, const auto& arrays, const Rows& rows) {
   nb::dict dict;
-  for (const auto& row : rows) {
-    std::vector<size_t> shape = {static_cast<size_t>(ops::NumRows(row, step))};
+  for (const auto& info : rows) {
+    std::vector<size_t> shape = {static_cast<size_t>(ops::NumRows(info, step))};
     if constexpr (std::is_same_v<std::decay_t<decltype(arrays)>, ops::KvArrays>) {
-      if (row.per_block) shape.push_back(static_cast<size_t>(arrays.block_table_stride));
+      if (info.per_block) shape.push_back(static_cast<size_t>(arrays.block_table_stride));
     }
-    dict[nb::str(row.name.data(), row.name.size())] = View(arrays.*row.data, shape);
+    dict[nb::str(info.name.data(), info.name.size())] = View(arrays.*info.data, shape);
   }
   return dict;
 }
@@ -61,8 +61,8 @@ nb::dict BatchToArrays(const ops::StepBatch& batch) {
   nb::list tables;
   for (const ops::KvArrays& kv : batch.kv) {
     nb::dict table = ToDict(batch, kv, ops::kKvArrays);
-    for (const auto& row : ops::kKvNumbers) {
-      table[nb::str(row.name.data(), row.name.size())] = kv.*row.value;
+    for (const auto& info : ops::kKvNumbers) {
+      table[nb::str(info.name.data(), info.name.size())] = kv.*info.value;
     }
     tables.append(table);
   }
@@ -73,29 +73,29 @@ nb::dict BatchToArrays(const ops::StepBatch& batch) {
 template <typename Arrays>
 void BatchArrays::Read(const nb::dict& from, Arrays* to) {
   constexpr bool kIsTable = std::is_same_v<Arrays, ops::KvArrays>;
-  const auto read = [&](const auto& row) {
+  const auto read = [&](const auto& info) {
     Array array;
-    const std::string name(row.name);
-    Require(nb::try_cast(Item(from, row.name), array), name + " must be an array of int32");
-    Require(array.ndim() == (row.per_block ? 2u : 1u),
+    const std::string name(info.name);
+    Require(nb::try_cast(Item(from, info.name), array), name + " must be an array of int32");
+    Require(array.ndim() == (info.per_block ? 2u : 1u),
             name + " has the wrong number of dimensions");
-    const int64_t rows = ops::NumRows(row, batch_);
+    const int64_t rows = ops::NumRows(info, batch_);
     Require(static_cast<int64_t>(array.shape(0)) == rows, name + " must have " +
                                                               std::to_string(rows) + " rows, got " +
                                                               std::to_string(array.shape(0)));
     if constexpr (kIsTable) {
-      if (row.per_block) to->block_table_stride = static_cast<int64_t>(array.shape(1));
+      if (info.per_block) to->block_table_stride = static_cast<int64_t>(array.shape(1));
     }
-    to->*row.data = array.data();
+    to->*info.data = array.data();
     kept_.push_back(std::move(array));
   };
   if constexpr (kIsTable) {
-    for (const auto& row : ops::kKvArrays) read(row);
-    for (const auto& row : ops::kKvNumbers) {
-      to->*row.value = nb::cast<int32_t>(Item(from, row.name));
+    for (const auto& info : ops::kKvArrays) read(info);
+    for (const auto& info : ops::kKvNumbers) {
+      to->*info.value = nb::cast<int32_t>(Item(from, info.name));
     }
   } else {
-    for (const auto& row : ops::kStepArrays) read(row);
+    for (const auto& info : ops::kStepArrays) read(info);
   }
 }
 

@@ -42,10 +42,10 @@ void RequireIdsInTables(const Program& program, const ops::StepBatch& batch) {
     if (op.name != "embedding" || op.inputs.size() < 2) continue;
     const program::Value& ids = program.value(op.inputs[0]);
     const int64_t rows = program.value(op.inputs[1]).shape.dims[0];
-    for (const auto& row : ops::kStepArrays) {
-      if (row.name != ids.name) continue;
-      const int32_t* array = batch.*row.data;
-      if (std::all_of(array, array + ops::NumRows(row, batch),
+    for (const auto& info : ops::kStepArrays) {
+      if (info.name != ids.name) continue;
+      const int32_t* array = batch.*info.data;
+      if (std::all_of(array, array + ops::NumRows(info, batch),
                       [rows](int32_t id) { return id >= 0 && id < rows; })) {
         continue;
       }

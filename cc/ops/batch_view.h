@@ -4,7 +4,7 @@
 //
 //   StepBatch batch{{.num_tokens = 3, .token_ids = ids, ...}, kv_tables};
 //   BatchView view = batch.View(/*table=*/0);      // what the layers of one block table see
-//   for (const ArrayRow<StepArrays>& row : kStepArrays) Use(row.name, batch.*row.data);
+//   for (const ArrayInfo<StepArrays>& info : kStepArrays) Use(info.name, batch.*info.data);
 //
 // Requests are numbered 0..num_requests-1 in batch order; their tokens are contiguous.
 //
@@ -16,7 +16,7 @@
 // Layers whose KV has the same block table share a KvArrays. A KV group has as many tables as its
 // blocks have pages (program/kv/kv_layout.h).
 //
-// Adding an array: the member and one row of the table below. The messages to other ranks, the
+// Adding an array: the member and one entry of the table below. The messages to other ranks, the
 // arrays that Python sees and the inputs that a program may declare follow from the table.
 #ifndef PAGEMILL_CC_OPS_BATCH_VIEW_H_
 #define PAGEMILL_CC_OPS_BATCH_VIEW_H_
@@ -74,65 +74,65 @@ struct StepSizes {
   friend bool operator==(const StepSizes&, const StepSizes&) = default;
 };
 
-struct DimRow {
+struct DimInfo {
   Dim dim;
   std::string_view name;  // in program text
   int32_t StepArrays::*size;
   int64_t StepSizes::*bound;
 };
-inline constexpr DimRow kDims[] = {
+inline constexpr DimInfo kDims[] = {
     {Dim::kTokens, "tokens", &StepArrays::num_tokens, &StepSizes::tokens},
     {Dim::kRequests, "requests", &StepArrays::num_requests, &StepSizes::requests},
     {Dim::kLogitsRows, "logits_rows", &StepArrays::num_logits_rows, &StepSizes::logits_rows},
 };
 inline StepSizes SizesOf(const StepArrays& step) {
   StepSizes sizes;
-  for (const DimRow& row : kDims) sizes.*row.bound = step.*row.size;
+  for (const DimInfo& info : kDims) sizes.*info.bound = step.*info.size;
   return sizes;
 }
-inline constexpr const DimRow& RowOf(Dim dim) { return kDims[static_cast<size_t>(dim) - 1]; }
+inline constexpr const DimInfo& InfoOf(Dim dim) { return kDims[static_cast<size_t>(dim) - 1]; }
 
 // The table of step arrays. All are int32.
 template <typename Arrays>
-struct NumberRow {
+struct NumberInfo {
   std::string_view name;
   int32_t Arrays::*value;
 };
 template <typename Arrays>
-struct ArrayRow {
+struct ArrayInfo {
   std::string_view name;
   const int32_t* Arrays::*data;
-  Dim rows;
-  int32_t more_rows = 0;   // beyond `rows`
+  Dim dim;                 // of dimension 0
+  int32_t extra = 0;       // beyond `dim`
   bool per_block = false;  // rank 2: rows of block_table_stride elements
 };
 
-inline constexpr NumberRow<StepArrays> kStepNumbers[] = {
+inline constexpr NumberInfo<StepArrays> kStepNumbers[] = {
     {"num_tokens", &StepArrays::num_tokens},
     {"num_requests", &StepArrays::num_requests},
     {"num_logits_rows", &StepArrays::num_logits_rows},
     {"argmax_columns", &StepArrays::argmax_columns},
 };
-inline constexpr ArrayRow<StepArrays> kStepArrays[] = {
+inline constexpr ArrayInfo<StepArrays> kStepArrays[] = {
     {"token_ids", &StepArrays::token_ids, Dim::kTokens},
     {"positions", &StepArrays::positions, Dim::kTokens},
     {"query_start", &StepArrays::query_start, Dim::kRequests, 1},
     {"seq_lens", &StepArrays::seq_lens, Dim::kRequests},
     {"logits_rows", &StepArrays::logits_rows, Dim::kLogitsRows},
 };
-inline constexpr NumberRow<KvArrays> kKvNumbers[] = {
+inline constexpr NumberInfo<KvArrays> kKvNumbers[] = {
     {"block_size", &KvArrays::block_size},
     {"num_common_blocks", &KvArrays::num_common_blocks},
 };
-inline constexpr ArrayRow<KvArrays> kKvArrays[] = {
+inline constexpr ArrayInfo<KvArrays> kKvArrays[] = {
     {"slot_mapping", &KvArrays::slot_mapping, Dim::kTokens},
     {"block_table", &KvArrays::block_table, Dim::kRequests, 0, true},
 };
 
-// Elements of dimension 0 of a row's array in this step.
+// Elements of dimension 0 of an array in this step.
 template <typename Arrays>
-int64_t NumRows(const ArrayRow<Arrays>& row, const StepArrays& step) {
-  return step.*RowOf(row.rows).size + row.more_rows;
+int64_t NumRows(const ArrayInfo<Arrays>& info, const StepArrays& step) {
+  return step.*InfoOf(info.dim).size + info.extra;
 }
 
 }  // namespace pagemill::ops

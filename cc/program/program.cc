@@ -31,7 +31,7 @@ int64_t Shape::RowElements() const {
 }
 
 int64_t Shape::Rows(const StepSizes& sizes) const {
-  return dim == Dim::kNone ? dims[0] : sizes.*ops::RowOf(dim).bound;
+  return dim == Dim::kNone ? dims[0] : sizes.*ops::InfoOf(dim).bound;
 }
 
 std::string Shape::ToString() const {
@@ -39,7 +39,7 @@ std::string Shape::ToString() const {
   for (int32_t i = 0; i < rank; ++i) {
     if (i > 0) text += ',';
     if (i == 0 && dim != Dim::kNone) {
-      text += ops::RowOf(dim).name;
+      text += ops::InfoOf(dim).name;
     } else {
       text += std::to_string(dims[static_cast<size_t>(i)]);
     }
@@ -204,7 +204,7 @@ Status Program::CheckOutputs() const {
                                            : v.shape.dim;
     const bool is_result = it->name == kLogits || it->name == kPooled;
     if (rows != v.shape.dim || (is_result && (v.dtype != DType::kF32 || v.shape.rank != 2))) {
-      return InvalidArgument(prefix + "', must be f32 " + std::string(ops::RowOf(rows).name) +
+      return InvalidArgument(prefix + "', must be f32 " + std::string(ops::InfoOf(rows).name) +
                              ",<columns>, got " + std::string(Info(v.dtype).name) + " " +
                              v.shape.ToString());
     }

@@ -40,16 +40,16 @@ int HexDigit(char c) {
 
 // The dimension of this name; kNone if there is none.
 Dim ParseDim(std::string_view name) {
-  for (const ops::DimRow& row : ops::kDims) {
-    if (row.name == name) return row.dim;
+  for (const ops::DimInfo& info : ops::kDims) {
+    if (info.name == name) return info.dim;
   }
   return Dim::kNone;
 }
 
 std::string DimNames() {
   std::string names;
-  for (const ops::DimRow& row : ops::kDims) {
-    names += (names.empty() ? "" : ", ") + std::string(row.name);
+  for (const ops::DimInfo& info : ops::kDims) {
+    names += (names.empty() ? "" : ", ") + std::string(info.name);
   }
   return names;
 }
@@ -358,14 +358,14 @@ Status ProgramParser::ParseInput(const Fields& fields) {
   value.kind = ValueKind::kInput;
   PM_RETURN_IF_ERROR(ParseTypeAndShape(fields[2], fields[3], &value));
   std::string known;
-  for (const ops::ArrayRow<ops::StepArrays>& row : ops::kStepArrays) {
-    if (row.more_rows != 0) continue;
-    known += (known.empty() ? "" : ", ") + std::string(row.name);
-    if (row.name != fields[1]) continue;
+  for (const ops::ArrayInfo<ops::StepArrays>& info : ops::kStepArrays) {
+    if (info.extra != 0) continue;
+    known += (known.empty() ? "" : ", ") + std::string(info.name);
+    if (info.name != fields[1]) continue;
     if (value.is_act || value.dtype != DType::kI32 || value.shape.rank != 1 ||
-        value.shape.dim != row.rows) {
+        value.shape.dim != info.dim) {
       return Error("input " + Quote(fields[1]) + " must be i32 " +
-                   std::string(ops::RowOf(row.rows).name));
+                   std::string(ops::InfoOf(info.dim).name));
     }
     return AddValue(fields[1], std::move(value));
   }

@@ -132,6 +132,13 @@ TEST(ProgramTest, LastLineNeedsNoNewline) {
   EXPECT_EQ(MustParse(text), MustParse(kText));
 }
 
+TEST(ProgramTest, HasAtMost64Groups) {
+  std::string text = "pagemill-program 2\n";
+  for (int g = 0; g < 65; ++g) text += "group g" + std::to_string(g) + " full\n";
+  EXPECT_EQ(Program::Parse(text).status().message(),
+            "program line 66: a program has at most 64 groups");
+}
+
 class ProgramErrorTest : public ::testing::TestWithParam<BadText> {};
 
 TEST_P(ProgramErrorTest, NamesLineAndCause) { ExpectRefused(kText, GetParam()); }

@@ -40,10 +40,10 @@ struct Header {
 Header ReadHeader(std::span<const int32_t> message) {
   Header header;
   const int32_t* at = message.data() + kNumbers;
-  for (const auto& row : ops::kStepNumbers) header.step.*row.value = *at++;
+  for (const auto& info : ops::kStepNumbers) header.step.*info.value = *at++;
   header.tables.resize(std::min(static_cast<size_t>(*at++), kMaxTables));
   for (ops::KvArrays& table : header.tables) {
-    for (const auto& row : ops::kKvNumbers) table.*row.value = *at++;
+    for (const auto& info : ops::kKvNumbers) table.*info.value = *at++;
     table.block_table_stride = *at++;
   }
   return header;
@@ -52,13 +52,13 @@ Header ReadHeader(std::span<const int32_t> message) {
 // Calls visit(array, its int32s) for each array of the message, in order.
 template <typename Visit>
 void ForEachArray(Header& header, const Visit& visit) {
-  for (const auto& row : ops::kStepArrays) {
-    visit(header.step.*row.data, ops::NumRows(row, header.step));
+  for (const auto& info : ops::kStepArrays) {
+    visit(header.step.*info.data, ops::NumRows(info, header.step));
   }
   for (ops::KvArrays& table : header.tables) {
-    for (const auto& row : ops::kKvArrays) {
-      visit(table.*row.data,
-            ops::NumRows(row, header.step) * (row.per_block ? table.block_table_stride : 1));
+    for (const auto& info : ops::kKvArrays) {
+      visit(table.*info.data,
+            ops::NumRows(info, header.step) * (info.per_block ? table.block_table_stride : 1));
     }
   }
 }
@@ -72,22 +72,22 @@ size_t MessageSize(Header& header) {
 
 void WriteStep(const ops::StepBatch& batch, std::vector<int32_t>* message) {
   *message = {kStep};
-  for (const auto& row : ops::kStepNumbers) message->push_back(batch.*row.value);
+  for (const auto& info : ops::kStepNumbers) message->push_back(batch.*info.value);
   message->push_back(static_cast<int32_t>(batch.kv.size()));
   for (const ops::KvArrays& table : batch.kv) {
-    for (const auto& row : ops::kKvNumbers) message->push_back(table.*row.value);
+    for (const auto& info : ops::kKvNumbers) message->push_back(table.*info.value);
     message->push_back(TableWidth(batch, table));
   }
   const auto append = [&](const int32_t* data, int64_t size) {
     message->insert(message->end(), data, data + size);
   };
-  for (const auto& row : ops::kStepArrays) append(batch.*row.data, ops::NumRows(row, batch));
+  for (const auto& info : ops::kStepArrays) append(batch.*info.data, ops::NumRows(info, batch));
   for (const ops::KvArrays& table : batch.kv) {
-    for (const auto& row : ops::kKvArrays) {
-      const int64_t rows = ops::NumRows(row, batch);
-      if (!row.per_block) append(table.*row.data, rows);
-      for (int64_t r = 0; row.per_block && r < rows; ++r) {
-        append(table.*row.data + r * table.block_table_stride, TableWidth(batch, table));
+    for (const auto& info : ops::kKvArrays) {
+      const int64_t rows = ops::NumRows(info, batch);
+      if (!info.per_block) append(table.*info.data, rows);
+      for (int64_t r = 0; info.per_block && r < rows; ++r) {
+        append(table.*info.data + r * table.block_table_stride, TableWidth(batch, table));
       }
     }
   }

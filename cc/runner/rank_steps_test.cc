@@ -27,10 +27,10 @@ class Recorder final : public program::Executor {
       text.append(" ").append(name);
       for (int64_t i = 0; i < size; ++i) text += " " + std::to_string(data[i]);
     };
-    for (const auto& row : ops::kStepNumbers) add(row.name, &(b.*row.value), 1);
-    for (const auto& row : ops::kStepArrays) add(row.name, b.*row.data, NumRows(row, b));
+    for (const auto& info : ops::kStepNumbers) add(info.name, &(b.*info.value), 1);
+    for (const auto& info : ops::kStepArrays) add(info.name, b.*info.data, NumRows(info, b));
     for (const ops::KvArrays& table : b.kv) {
-      for (const auto& row : ops::kKvNumbers) add(row.name, &(table.*row.value), 1);
+      for (const auto& info : ops::kKvNumbers) add(info.name, &(table.*info.value), 1);
       add("slots", table.slot_mapping, b.num_tokens);
       for (int32_t r = 0; r < b.num_requests; ++r) {
         const int64_t blocks = (b.seq_lens[r] + table.block_size - 1) / table.block_size;

@@ -33,7 +33,7 @@ struct Case {
   int64_t row_padding_bytes = 0;  // of x, ids and y
 };
 
-// The operands of one call, random but for the outputs.
+// The operands of one call, random except for the outputs.
 struct Operation {
   Operation(const Case& c, DType dtype, Random& random)
       : x(DType::kF32, {c.tokens, c.shared ? c.k : c.choices * c.k},

@@ -14,7 +14,7 @@ from pagemill.config.quantities import format_bytes
 # The pool is touched as it fills and then stays resident: room for so many requests of so many
 # tokens, 11,008 in all, keeps a busy server of the default model (22.5 KiB a token) under 500 MB.
 _AUTO_REQUESTS, _AUTO_REQUEST_TOKENS = 43, 256
-_MOST_TOKENS = 2**40  # more than any cache holds
+_MOST_TOKENS = 2**30  # of a request that is counted: what windows hold has no other bound
 
 
 @dataclass(frozen=True, slots=True)

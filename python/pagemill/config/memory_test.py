@@ -98,6 +98,17 @@ def test_windows_leave_room_for_longer_requests() -> None:
     assert budget.num_tokens == (199 - 66) * 16
 
 
+def test_a_model_of_windows_alone_has_no_longest_request() -> None:
+    asked: list[int] = []
+
+    def pages(tokens: int) -> int:
+        asked.append(tokens)
+        return min(-(-tokens // 16), 33)
+
+    assert KvPages(MIB, pages).tokens(33) == 2**30 - 1
+    assert max(asked) < 2**31  # the native count takes no more
+
+
 def test_available_memory_honours_control_groups(tmp_path: Path) -> None:
     (tmp_path / "proc/self").mkdir(parents=True)
     (tmp_path / "proc/meminfo").write_text("MemTotal: 900 kB\nMemAvailable:     800 kB\n")

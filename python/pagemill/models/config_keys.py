@@ -6,9 +6,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Self, cast
 
+from pagemill.layers.attention import AttentionShape
 from pagemill.layers.mlp import activation_kind
 from pagemill.layers.rotary import RotaryTable, rotary_table
-from pagemill.models.base import Config, ModelConfigError
+from pagemill.models.base import Config, ModelConfigError, ModelTraits
 from pagemill.ops import ActivationKind, Routing
 from pagemill.weights.json_file import shown
 
@@ -204,6 +205,18 @@ class DecoderSizes:
     max_positions: int
     rms_norm_eps: float
     tied: bool
+
+    @property
+    def traits(self) -> ModelTraits:
+        """Those of a decoder that generates."""
+        return ModelTraits(
+            self.vocab_size, self.hidden_size, self.max_positions, causal=True, generates=True
+        )
+
+    def attention(self, *, scale: float | None = None, window: int = 0) -> AttentionShape:
+        """The shape of a layer's attention; by default scores are divided by sqrt(head_dim)."""
+        scale = self.head_dim**-0.5 if scale is None else scale
+        return AttentionShape(self.heads, self.kv_heads, self.head_dim, scale, window)
 
     @classmethod
     def read(cls, config: Config, *, tied_by_default: bool) -> Self:

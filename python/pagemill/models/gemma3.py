@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import Self
 
 from pagemill import ops
-from pagemill.layers import attention, embedding, mlp, norm
+from pagemill.layers import decoder, mlp, norm
 from pagemill.layers.base import Weights
 from pagemill.layers.rotary import Rotary, bind_rotary
-from pagemill.layers.stack import stack
+from pagemill.models import causal_lm
 from pagemill.models.base import IGNORED_IN_DECODERS, Config, ModelTraits, StepInputs
 from pagemill.models.config_keys import (
     DecoderSizes,
@@ -26,7 +26,6 @@ from pagemill.models.config_keys import (
 )
 from pagemill.ops.trace import Tensor
 
-_EMBEDDING = "model.embed_tokens"
 _SLIDING, _FULL = "sliding_attention", "full_attention"
 
 
@@ -61,13 +60,9 @@ class Gemma3Model:
 
     @property
     def traits(self) -> ModelTraits:
-        sizes = self._sizes
-        return ModelTraits(
-            sizes.vocab_size, sizes.hidden_size, sizes.max_positions, causal=True, generates=True
-        )
+        return self._sizes.traits
 
     def hidden(self, weights: Weights, inputs: StepInputs) -> Tensor:
-        sizes = self._sizes
         rotary = {
             kind: bind_rotary(
                 weights, f"inv_freq.{kind}", table, inputs.positions, interleaved=False
@@ -76,24 +71,17 @@ class Gemma3Model:
         }
         # `transformers` rounds this scale to the type of the weights: here, as there with f32
         # weights, that is f32.
-        x = embedding.embedding(
+        return causal_lm.hidden(
             weights,
-            _EMBEDDING,
-            inputs.token_ids,
-            (sizes.vocab_size, sizes.hidden_size),
-            scale=sizes.hidden_size**0.5,
-        )
-        x = stack(
-            weights,
-            x,
-            sizes.layers,
+            inputs,
+            self._sizes,
             lambda i, x: self._layer(weights, i, x, rotary[self._types[i]]),
+            scale=self._sizes.hidden_size**0.5,
+            norm_offset=self._norm_offset,
         )
-        return self._norm(weights, "model.norm", x)
 
     def logits(self, weights: Weights, rows: Tensor) -> Tensor:
-        tied_to = _EMBEDDING if self._sizes.tied else None
-        return embedding.logits(weights, rows, self._sizes.vocab_size, tied_to=tied_to)
+        return causal_lm.logits(weights, rows, self._sizes)
 
     def _norm(self, weights: Weights, name: str, x: Tensor) -> Tensor:
         return norm.rms_norm(
@@ -103,31 +91,23 @@ class Gemma3Model:
     def _layer(self, weights: Weights, layer: int, x: Tensor, rotary: Rotary) -> Tensor:
         prefix = f"model.layers.{layer}"
         normed = self._norm(weights, f"{prefix}.input_layernorm", x)
-        attended = self._attention(weights, layer, normed, rotary)
+        window = self._window if self._types[layer] == _SLIDING else 0
+        attended = decoder.rotary_attention(
+            weights,
+            f"{prefix}.self_attn",
+            normed,
+            self._sizes.attention(scale=self._scale, window=window),
+            rotary,
+            f"kv{layer}",
+            qk_norm_eps=self._sizes.rms_norm_eps,
+            norm_offset=self._norm_offset,
+        )
         x = ops.add(x, self._norm(weights, f"{prefix}.post_attention_layernorm", attended))
         normed = self._norm(weights, f"{prefix}.pre_feedforward_layernorm", x)
         inner = mlp.gated_mlp(
             weights, f"{prefix}.mlp", normed, self._sizes.intermediate_size, self._activation
         )
         return ops.add(x, self._norm(weights, f"{prefix}.post_feedforward_layernorm", inner))
-
-    def _attention(self, weights: Weights, layer: int, x: Tensor, rotary: Rotary) -> Tensor:
-        sizes, prefix = self._sizes, f"model.layers.{layer}.self_attn"
-        shape = attention.AttentionShape(
-            sizes.heads,
-            sizes.kv_heads,
-            sizes.head_dim,
-            scale=self._scale,
-            window=self._window if self._types[layer] == _SLIDING else 0,
-        )
-        shape = attention.divide(weights, shape, f"{prefix}.o_proj")
-        names = (f"{prefix}.q_proj", f"{prefix}.k_proj", f"{prefix}.v_proj")
-        q, k, v = attention.project_qkv(weights, names, x, shape)
-        q = self._norm(weights, f"{prefix}.q_norm", q)
-        k = self._norm(weights, f"{prefix}.k_norm", k)
-        q, k = rotary(q, k)
-        attended = attention.attend(q, k, v, shape, f"kv{layer}")
-        return attention.output(weights, f"{prefix}.o_proj", attended, shape, sizes.hidden_size)
 
 
 def _layer_types(config: Config, layers: int) -> tuple[str, ...]:

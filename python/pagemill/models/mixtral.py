@@ -10,12 +10,11 @@ from __future__ import annotations
 from typing import Self
 
 from pagemill import ops
-from pagemill.layers import decoder, embedding, norm
-from pagemill.layers.attention import AttentionShape
+from pagemill.layers import decoder, norm
 from pagemill.layers.base import Weights
 from pagemill.layers.moe import Experts, moe
 from pagemill.layers.rotary import Rotary, bind_rotary
-from pagemill.layers.stack import stack
+from pagemill.models import causal_lm
 from pagemill.models.base import IGNORED_IN_DECODERS, Config, ModelTraits, StepInputs
 from pagemill.models.config_keys import (
     DecoderSizes,
@@ -26,8 +25,6 @@ from pagemill.models.config_keys import (
     read_routing,
 )
 from pagemill.ops.trace import Tensor
-
-_EMBEDDING = "model.embed_tokens"
 
 
 class MixtralModel:
@@ -58,35 +55,23 @@ class MixtralModel:
 
     @property
     def traits(self) -> ModelTraits:
-        sizes = self._sizes
-        return ModelTraits(
-            sizes.vocab_size, sizes.hidden_size, sizes.max_positions, causal=True, generates=True
-        )
+        return self._sizes.traits
 
     def hidden(self, weights: Weights, inputs: StepInputs) -> Tensor:
-        sizes = self._sizes
-        table = (sizes.vocab_size, sizes.hidden_size)
         rotary = bind_rotary(
             weights, "inv_freq", self._rotary, inputs.positions, interleaved=self._interleaved
         )
-        x = embedding.embedding(weights, _EMBEDDING, inputs.token_ids, table)
-        x = stack(weights, x, sizes.layers, lambda i, x: self._layer(weights, i, x, rotary))
-        return norm.rms_norm(weights, "model.norm", x, sizes.rms_norm_eps)
+        return causal_lm.hidden(
+            weights, inputs, self._sizes, lambda i, x: self._layer(weights, i, x, rotary)
+        )
 
     def logits(self, weights: Weights, rows: Tensor) -> Tensor:
-        tied_to = _EMBEDDING if self._sizes.tied else None
-        return embedding.logits(weights, rows, self._sizes.vocab_size, tied_to=tied_to)
+        return causal_lm.logits(weights, rows, self._sizes)
 
     def _layer(self, weights: Weights, layer: int, x: Tensor, rotary: Rotary) -> Tensor:
         sizes, prefix = self._sizes, f"model.layers.{layer}"
         normed = norm.rms_norm(weights, f"{prefix}.input_layernorm", x, sizes.rms_norm_eps)
-        shape = AttentionShape(
-            sizes.heads,
-            sizes.kv_heads,
-            sizes.head_dim,
-            scale=sizes.head_dim**-0.5,
-            window=self._window,
-        )
+        shape = sizes.attention(window=self._window)
         attended = decoder.rotary_attention(
             weights, f"{prefix}.self_attn", normed, shape, rotary, f"kv{layer}"
         )

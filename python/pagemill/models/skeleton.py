@@ -33,10 +33,7 @@ class SkeletonModel:
 
     @property
     def traits(self) -> ModelTraits:
-        sizes = self._sizes
-        return ModelTraits(
-            sizes.vocab_size, sizes.hidden_size, sizes.max_positions, causal=True, generates=True
-        )
+        return self._sizes.traits
 
     def hidden(self, weights: Weights, inputs: StepInputs) -> Tensor:
         sizes = self._sizes
@@ -52,10 +49,7 @@ class SkeletonModel:
     def _layer(self, weights: Weights, layer: int, x: Tensor, rotary: Rotary) -> Tensor:
         sizes, prefix = self._sizes, f"layers.{layer}"
         # 1. Attention: project, rotate, attend over the layer's cache, project back.
-        shape = attention.AttentionShape(
-            sizes.heads, sizes.kv_heads, sizes.head_dim, scale=sizes.head_dim**-0.5
-        )
-        shape = attention.divide(weights, shape, f"{prefix}.o")
+        shape = attention.divide(weights, sizes.attention(), f"{prefix}.o")
         y = norm.rms_norm(weights, f"{prefix}.norm1", x, sizes.rms_norm_eps)
         names = (f"{prefix}.q", f"{prefix}.k", f"{prefix}.v")
         q, k, v = attention.project_qkv(weights, names, y, shape)
