@@ -26,6 +26,9 @@
 namespace pagemill::comm {
 class Groups;
 }  // namespace pagemill::comm
+namespace pagemill::device {
+class Stream;
+}  // namespace pagemill::device
 
 namespace pagemill::ops {
 
@@ -56,9 +59,13 @@ struct OpCall {
 };
 
 struct KernelContext {
-  device::ThreadPool* pool = nullptr;
+  device::ThreadPool* pool = nullptr;  // of the CPU's kernels, which are done when `run` returns
   std::span<std::byte> workspace;  // at least workspace_bytes() of the chosen row, 64-byte aligned
   const comm::Groups* groups = nullptr;  // of collectives; null: this rank is alone
+  // Of the kernels of other devices, whose `run` enqueues the work. Addresses in the call and of
+  // the workspace are the device's. They stay as they are until the work is done; all else that
+  // `run` is given may change once it has returned.
+  device::Stream* stream = nullptr;
 };
 
 // What a kernel keeps of activations, from the finest to the coarsest.

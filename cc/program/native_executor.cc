@@ -1,10 +1,7 @@
 #include "cc/program/native_executor.h"
 
-#include <algorithm>
-#include <array>
 #include <chrono>
 #include <cstring>
-#include <iterator>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -16,11 +13,13 @@
 #include "cc/device/numa.h"
 #include "cc/device/populate_ahead.h"
 #include "cc/ops/collective.h"
+#include "cc/program/bound_program.h"
 #include "cc/program/greedy_tail.h"
 #include "cc/program/kv/cache_pages.h"
 #include "cc/program/kv/kv_fingerprint.h"
 #include "cc/program/memory/activation_plan.h"
 #include "cc/program/operand_views.h"
+#include "cc/program/step_calls.h"
 #include "cc/program/weights/lazy_memory.h"
 #include "cc/program/weights/packed_weights.h"
 #include "cc/program/weights/weight_digests.h"
@@ -28,19 +27,6 @@
 
 namespace pagemill::program {
 namespace {
-
-// Views whose dimension 0 changes with the step, by ops::kDims, and those over an array of the
-// batch, by ops::kStepArrays.
-struct StepViews {
-  std::array<std::vector<TensorView*>, std::size(ops::kDims)> by_dim;
-  std::array<std::vector<TensorView*>, std::size(ops::kStepArrays)> by_array;
-};
-
-struct BoundOp {
-  void (*run)(const ops::OpCall&, ops::KernelContext&) = nullptr;
-  ops::OpCall call;
-  std::span<const std::byte> next;  // what the next op with packed weights reads
-};
 
 // All bits set is a NaN in every floating-point type, and -1 in integers.
 void Poison(std::byte* data, int64_t bytes) { std::memset(data, 0xFF, static_cast<size_t>(bytes)); }
@@ -75,11 +61,10 @@ struct NativeExecutor::Bound {
   std::unique_ptr<CachePages> pages;  // of `kv`; null where there is none
   std::unique_ptr<device::ThreadPool> pool;
 
-  std::vector<std::byte*> data;   // of every value; null for inputs
-  std::vector<TensorView> views;  // of every operand of every op, in order; never resized
-  std::vector<BoundOp> ops;
-  StepViews step;
-  std::vector<ops::BatchView> batches;  // the step as the layers of each block table see it
+  BoundProgram bound;
+  std::optional<StepCalls> calls;
+  std::vector<std::span<const std::byte>>
+      next;  // of each op: the packed weights read after its own
   ops::KernelContext context;
   comm::Groups groups;  // of the context
   std::optional<GreedyTail> greedy_tail;
@@ -92,13 +77,11 @@ struct NativeExecutor::Bound {
   std::vector<std::vector<ValueId>> dead;  // values whose last reader an op is, where poisoned
 
   Status AllocateMemory(const Target& target);
-  void PlaceValues(const ActivationPlan& activations);
-  void BindOps();
+  void BindProgram(const Target& target);
   void LinkWeights();
-  TensorView BindOperand(ValueId id);
-  void RegisterOperand(ValueId id, TensorView* view);
-  Status CheckBatch(const ops::StepBatch& batch) const;
-  void SetBatch(const ops::StepBatch& batch);
+  void FindDeadValues();
+  WeightOperand WeightOf(size_t op, size_t input) const;
+  std::byte* ValueData(ValueId id) const { return bound.values[static_cast<size_t>(id.value())]; }
   void SetOutputs(const ops::StepBatch& batch, ExecutorOutput* output);
   void RunOp(size_t index);
   void Walk();
@@ -107,7 +90,6 @@ struct NativeExecutor::Bound {
 };
 
 Status NativeExecutor::Bound::AllocateMemory(const Target& target) {
-  const ActivationPlan activations = PlanActivations(program, target.ops, options.max_sizes());
   PM_ASSIGN_OR_RETURN(arena, LazyMemory::Allocate(plan.activation_bytes, "activations"));
   PM_ASSIGN_OR_RETURN(workspace, LazyMemory::Allocate(plan.workspace_bytes, "workspace"));
   PM_ASSIGN_OR_RETURN(outputs, LazyMemory::Allocate(plan.output_bytes, "outputs"));
@@ -128,85 +110,34 @@ Status NativeExecutor::Bound::AllocateMemory(const Target& target) {
       packed,
       PackedWeights::Make(program, kernels.rows, weights,
                           options.pack_cache_folder.empty() ? nullptr : &cache, *pool, placement));
-  PlaceValues(activations);
-  return OkStatus();
-}
-
-void NativeExecutor::Bound::PlaceValues(const ActivationPlan& activations) {
-  data.assign(program.values().size(), nullptr);
-  for (size_t i = 0; i < data.size(); ++i) {
-    const Value& v = program.values()[i];
-    if (v.kind == ValueKind::kWeight) {
-      data[i] = const_cast<std::byte*>(weights.data(ValueId(static_cast<int32_t>(i))));
-    } else if (activations.offsets[i] != ActivationPlan::kNotInArena) {
-      data[i] = arena.data() + activations.offsets[i];
-    }
-  }
   if (plan.kv.page_bytes > 0) {
     kv_populated.emplace(kv.bytes());
     pages = std::make_unique<CachePages>(kv.bytes(), static_cast<size_t>(plan.kv.page_bytes));
   }
-  int64_t output_offset = 0;
-  for (const Output& output : program.outputs()) {
-    data[static_cast<size_t>(output.value.value())] = outputs.data() + output_offset;
-    output_offset += program.value(output.value).Bytes(options.max_sizes());
-  }
+  return OkStatus();
 }
 
-TensorView NativeExecutor::Bound::BindOperand(ValueId id) {
-  if (id == kNoValue) return TensorView{};
-  const size_t index = static_cast<size_t>(id.value());
-  const Value& v = program.value(id);
-  if (v.kind == ValueKind::kCache) return CacheView(v, plan.kv.caches[index], plan.kv, kv.data());
-  return MakeView(v, options.max_sizes(), data[index]);
+WeightOperand NativeExecutor::Bound::WeightOf(size_t op, size_t input) const {
+  const std::byte* copy = packed.data(op, input);
+  if (copy != nullptr) return {.data = copy, .reordered = packed.reordered(op, input)};
+  return {.data = weights.data(program.ops()[op].inputs[input])};
 }
 
-void NativeExecutor::Bound::RegisterOperand(ValueId id, TensorView* view) {
-  if (id == kNoValue || program.value(id).kind == ValueKind::kCache) return;
-  const Value& v = program.value(id);
-  for (size_t d = 0; d < std::size(ops::kDims); ++d) {
-    if (v.shape.dim == ops::kDims[d].dim) step.by_dim[d].push_back(view);
-  }
-  for (size_t a = 0; v.kind == ValueKind::kInput && a < std::size(ops::kStepArrays); ++a) {
-    if (v.name == ops::kStepArrays[a].name) step.by_array[a].push_back(view);
-  }
-}
-
-void NativeExecutor::Bound::BindOps() {
-  size_t num_operands = 0;
-  for (const Op& op : program.ops()) num_operands += op.inputs.size() + op.outputs.size();
-  views.reserve(num_operands);                                 // calls point into it
-  batches.resize(std::max<size_t>(1, plan.kv.tables.size()));  // calls point into it, too
-  for (size_t i = 0; i < program.ops().size(); ++i) {
-    const Op& op = program.ops()[i];
-    const auto bind = [&](const std::vector<ValueId>& ids) {
-      TensorView* first = views.data() + views.size();
-      for (ValueId id : ids) {
-        views.push_back(BindOperand(id));
-        RegisterOperand(id, &views.back());
-      }
-      return std::span<TensorView>(first, ids.size());
-    };
-    const std::span<TensorView> inputs = bind(op.inputs);
-    for (size_t k = 0; k < inputs.size(); ++k) {
-      const std::byte* bytes = packed.data(i, k);
-      if (bytes == nullptr) continue;
-      inputs[k].data = const_cast<std::byte*>(bytes);
-      if (packed.reordered(i, k)) inputs[k].row_stride_bytes = 0;
-    }
-    const std::span<const TensorView> outputs_of_op = bind(op.outputs);
-    ops.push_back({.run = kernels.rows[i]->run,
-                   .call = {.inputs = inputs,
-                            .outputs = outputs_of_op,
-                            .attributes = &op.attributes,
-                            .batch = &batches[TableOf(program, op, plan.kv)]},
-                   .next = {}});
-  }
+void NativeExecutor::Bound::BindProgram(const Target& target) {
+  const ActivationPlan activations = PlanActivations(program, target.ops, options.max_sizes());
+  bound = Bind(program, kernels, activations, options,
+               {.activations = arena.data(),
+                .outputs = outputs.data(),
+                .kv = kv.data(),
+                .weight = [this](size_t op, size_t input) { return WeightOf(op, input); }});
+  calls.emplace(bound);
   LinkWeights();
   greedy_tail = GreedyTail::Find(program, options.max_num_logits_rows);
-  for (const Output& output : program.outputs())
-    output_views.push_back({output.name, TensorView{}});
-  if (!options.poison_dead_memory) return;
+  for (const Output& output : program.outputs()) output_views.push_back({output.name, {}});
+  if (options.poison_dead_memory) FindDeadValues();
+}
+
+void NativeExecutor::Bound::FindDeadValues() {
   dead.resize(program.ops().size());
   const std::vector<Lifetime> lifetimes = Lifetimes(program);
   for (size_t i = 0; i < lifetimes.size(); ++i) {
@@ -218,49 +149,13 @@ void NativeExecutor::Bound::BindOps() {
 
 // After the last op with packed weights comes the first one, of the next step.
 void NativeExecutor::Bound::LinkWeights() {
-  std::span<const std::byte> next;
-  for (size_t i = 2 * ops.size(); i-- > 0;) {
-    BoundOp& op = ops[i % ops.size()];
-    op.next = next;
-    const std::span<const std::byte> own = packed.ReadBy(i % ops.size());
-    if (!own.empty()) next = own;
-  }
-}
-
-Status NativeExecutor::Bound::CheckBatch(const ops::StepBatch& b) const {
-  const auto check = [](const char* what, int32_t got, int32_t limit, const char* flag) {
-    if (got >= 0 && got <= limit) return OkStatus();
-    return InvalidArgument("a step of " + std::to_string(got) + " " + what + " exceeds " + flag +
-                           " = " + std::to_string(limit));
-  };
-  PM_RETURN_IF_ERROR(check("tokens", b.num_tokens, options.max_num_tokens, "max_num_tokens"));
-  PM_RETURN_IF_ERROR(check("requests", b.num_requests, options.max_num_seqs, "max_num_seqs"));
-  PM_RETURN_IF_ERROR(check("rows of logits", b.num_logits_rows, options.max_num_logits_rows,
-                           "max_num_logits_rows"));
-  if (b.kv.size() != plan.kv.tables.size()) {
-    return InvalidArgument("a step with " + std::to_string(b.kv.size()) +
-                           " block tables on a cache with " +
-                           std::to_string(plan.kv.tables.size()));
-  }
-  for (size_t t = 0; t < b.kv.size(); ++t) {
-    const int32_t block_size = plan.kv.tables[t].block_size;
-    if (b.kv[t].block_size == block_size) continue;
-    return InvalidArgument("a step with blocks of " + std::to_string(b.kv[t].block_size) +
-                           " tokens in block table " + std::to_string(t) + ", whose blocks have " +
-                           std::to_string(block_size));
-  }
-  return OkStatus();
-}
-
-void NativeExecutor::Bound::SetBatch(const ops::StepBatch& batch) {
-  static_cast<ops::StepArrays&>(batches[0]) = batch;
-  for (size_t t = 0; t < batch.kv.size(); ++t) batches[t] = batch.View(t);
-  for (size_t d = 0; d < std::size(ops::kDims); ++d) {
-    for (TensorView* view : step.by_dim[d]) view->shape[0] = batch.*ops::kDims[d].size;
-  }
-  for (size_t a = 0; a < std::size(ops::kStepArrays); ++a) {
-    int32_t* array = const_cast<int32_t*>(batch.*ops::kStepArrays[a].data);
-    for (TensorView* view : step.by_array[a]) view->data = array;
+  const size_t num_ops = program.ops().size();
+  next.resize(num_ops);
+  std::span<const std::byte> following;
+  for (size_t i = 2 * num_ops; i-- > 0;) {
+    next[i % num_ops] = following;
+    const std::span<const std::byte> own = packed.ReadBy(i % num_ops);
+    if (!own.empty()) following = own;
   }
 }
 
@@ -270,8 +165,7 @@ void NativeExecutor::Bound::SetOutputs(const ops::StepBatch& batch, ExecutorOutp
     const ValueId id = program.outputs()[i].value;
     const bool computed = !greedy || output_views[i].name != kLogits;
     output_views[i].view =
-        computed ? MakeView(program.value(id), sizes, data[static_cast<size_t>(id.value())])
-                 : TensorView{};
+        computed ? MakeView(program.value(id), sizes, ValueData(id)) : TensorView{};
   }
   output->outputs = output_views;
   output->maxima = {};
@@ -279,25 +173,26 @@ void NativeExecutor::Bound::SetOutputs(const ops::StepBatch& batch, ExecutorOutp
 }
 
 void NativeExecutor::Bound::RunOp(size_t index) {
-  const BoundOp& op = ops[index];
-  pool->ReadAhead(op.next);
+  const ops::KernelRow& kernel = *bound.ops[index].kernel;
+  const ops::OpCall& call = (*calls)[index];
+  pool->ReadAhead(next[index]);
   if (greedy && greedy_tail->Replaces(index)) {
-    greedy_tail->Run(index, *kernels.rows[index], op.call, context);
+    greedy_tail->Run(index, kernel, call, context);
   } else {
-    op.run(op.call, context);
+    kernel.run(call, context);
   }
 }
 
 void NativeExecutor::Bound::Walk() {
-  for (size_t i = 0; i < ops.size(); ++i) RunOp(i);
+  for (size_t i = 0; i < bound.ops.size(); ++i) RunOp(i);
 }
 
 void NativeExecutor::Bound::PoisonOutputs(size_t index) {
   for (ValueId id : program.ops()[index].outputs) {
-    std::byte* target = data[static_cast<size_t>(id.value())];
+    std::byte* target = ValueData(id);
     bool takes_over_input = false;
     for (ValueId input : program.ops()[index].inputs) {
-      takes_over_input |= input != kNoValue && data[static_cast<size_t>(input.value())] == target;
+      takes_over_input |= input != kNoValue && ValueData(input) == target;
     }
     if (!takes_over_input) Poison(target, program.value(id).Bytes(options.max_sizes()));
   }
@@ -305,7 +200,7 @@ void NativeExecutor::Bound::PoisonOutputs(size_t index) {
 
 void NativeExecutor::Bound::WalkInstrumented() {
   using Clock = std::chrono::steady_clock;
-  for (size_t i = 0; i < ops.size(); ++i) {
+  for (size_t i = 0; i < bound.ops.size(); ++i) {
     if (options.poison_dead_memory) PoisonOutputs(i);
     const device::ThreadPoolTimes before = pool->times();
     const Clock::time_point start = Clock::now();
@@ -317,14 +212,15 @@ void NativeExecutor::Bound::WalkInstrumented() {
       const double waited_s = (pool->num_threads() - 1) * seconds -
                               (after.workers_busy_s - before.workers_busy_s) +
                               (after.caller_waited_s - before.caller_waited_s);
-      profile.Add(KindOf(batches[0]), i, ops[i].call, {.seconds = seconds, .waited_s = waited_s});
+      profile.Add(KindOf(calls->step()), i, (*calls)[i],
+                  {.seconds = seconds, .waited_s = waited_s});
     }
     if (!options.poison_dead_memory) continue;
     for (ValueId id : dead[i]) {
-      std::byte* target = data[static_cast<size_t>(id.value())];
+      std::byte* target = ValueData(id);
       bool taken_over = false;
       for (ValueId output : program.ops()[i].outputs) {
-        taken_over |= output != id && data[static_cast<size_t>(output.value())] == target;
+        taken_over |= output != id && ValueData(output) == target;
       }
       if (!taken_over) Poison(target, program.value(id).Bytes(options.max_sizes()));
     }
@@ -342,7 +238,7 @@ StatusOr<std::unique_ptr<NativeExecutor>> NativeExecutor::Create(Program program
   bound->program = std::move(program);
   bound->options = options;
   PM_RETURN_IF_ERROR(bound->AllocateMemory(target));
-  bound->BindOps();
+  bound->BindProgram(target);
   return std::unique_ptr<NativeExecutor>(new NativeExecutor(std::move(bound)));
 }
 
@@ -351,9 +247,9 @@ NativeExecutor::~NativeExecutor() = default;
 
 Status NativeExecutor::Execute(const ops::StepBatch& batch, ExecutorOutput* output) {
   Bound& b = *bound_;
-  PM_RETURN_IF_ERROR(b.CheckBatch(batch));
+  PM_RETURN_IF_ERROR(CheckBatch(batch, b.options, b.plan.kv));
   b.greedy = b.greedy_tail && b.greedy_tail->Serves(batch);
-  b.SetBatch(batch);
+  b.calls->Set(batch);
   if (b.profiling || b.options.poison_dead_memory) {
     b.WalkInstrumented();
   } else {

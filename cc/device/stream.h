@@ -1,0 +1,66 @@
+// File: cc/device/stream.h
+// Work that a device does in the order in which it was enqueued, while the host goes on.
+//
+//   PM_ASSIGN_OR_RETURN(std::unique_ptr<Stream> stream, device.NewStream());
+//   std::unique_ptr<Event> done = device.NewEvent();
+//   stream->CopyToDevice(x.data(), input);
+//   kernel.run(call, context);                       // enqueues on context.stream (cc/ops/op.h)
+//   stream->CopyToHost(result, y.data());
+//   stream->Record(*done);
+//   PM_RETURN_IF_ERROR(done->Synchronize());         // `result` is there
+//
+// A graph is work that was recorded instead of done, with the addresses of that time, and that can
+// then be enqueued as one piece:
+//
+//   stream->BeginCapture();
+//   kernel.run(call, context);
+//   PM_ASSIGN_OR_RETURN(std::unique_ptr<Graph> graph, stream->EndCapture());
+//   stream->Replay(*graph);
+//
+// What goes wrong after it was enqueued is reported by the next Synchronize() of an event, and by
+// all after it. Thread safety: a stream and its events are used by one thread.
+#ifndef PAGEMILL_CC_DEVICE_STREAM_H_
+#define PAGEMILL_CC_DEVICE_STREAM_H_
+
+#include <cstddef>
+#include <memory>
+#include <span>
+
+#include "cc/base/status.h"
+
+namespace pagemill::device {
+
+// A point in a stream's work.
+class Event {
+ public:
+  virtual ~Event() = default;
+  // Waits until the work before the point that was recorded last is done.
+  virtual Status Synchronize() = 0;
+};
+
+// Recorded work. Keeps addresses, not memory: what they point to must exist at every replay.
+class Graph {
+ public:
+  virtual ~Graph() = default;
+};
+
+class Stream {
+ public:
+  // Waits for its work.
+  virtual ~Stream() = default;
+
+  // The host's bytes are left alone until the copy is done.
+  virtual void CopyToDevice(std::byte* to, std::span<const std::byte> from) = 0;
+  virtual void CopyToHost(std::span<std::byte> to, const std::byte* from) = 0;
+  virtual void Record(Event& event) = 0;
+
+  // Until EndCapture(), work is recorded and not done. Events cannot be recorded meanwhile.
+  virtual void BeginCapture() = 0;
+  virtual StatusOr<std::unique_ptr<Graph>> EndCapture() = 0;
+  // `graph` lives until its work is done.
+  virtual void Replay(const Graph& graph) = 0;
+};
+
+}  // namespace pagemill::device
+
+#endif  // PAGEMILL_CC_DEVICE_STREAM_H_

@@ -1,0 +1,91 @@
+#include "cc/program/bound_program.h"
+
+#include "cc/program/operand_views.h"
+
+namespace pagemill::program {
+namespace {
+
+class Binder {
+ public:
+  Binder(const Program& program, const KernelSelection& kernels, const ExecutorOptions& options,
+         const Addresses& addresses)
+      : program_(program), kernels_(kernels), options_(options), addresses_(addresses) {}
+
+  BoundProgram Run(const ActivationPlan& activations) {
+    PlaceValues(activations);
+    for (size_t i = 0; i < program_.ops().size(); ++i) BindOp(i);
+    bound_.num_tables = kernels_.kv.tables.size();
+    return std::move(bound_);
+  }
+
+ private:
+  void PlaceValues(const ActivationPlan& activations) {
+    bound_.values.assign(program_.values().size(), nullptr);
+    for (size_t i = 0; i < bound_.values.size(); ++i) {
+      if (activations.offsets[i] == ActivationPlan::kNotInArena) continue;
+      bound_.values[i] = addresses_.activations + activations.offsets[i];
+    }
+    int64_t offset = 0;
+    for (const Output& output : program_.outputs()) {
+      bound_.values[static_cast<size_t>(output.value.value())] = addresses_.outputs + offset;
+      offset += program_.value(output.value).Bytes(options_.max_sizes());
+    }
+  }
+
+  void BindOp(size_t index) {
+    const Op& op = program_.ops()[index];
+    bound_.ops.push_back({.kernel = kernels_.rows[index],
+                          .attributes = &op.attributes,
+                          .first_operand = static_cast<uint32_t>(bound_.operands.size()),
+                          .num_inputs = static_cast<uint32_t>(op.inputs.size()),
+                          .num_outputs = static_cast<uint32_t>(op.outputs.size()),
+                          .table = static_cast<uint32_t>(TableOf(program_, op, kernels_.kv))});
+    for (size_t k = 0; k < op.inputs.size(); ++k) {
+      BindOperand(op.inputs[k]);
+      if (op.inputs[k] == kNoValue) continue;
+      if (program_.value(op.inputs[k]).kind != ValueKind::kWeight) continue;
+      const WeightOperand weight = addresses_.weight(index, k);
+      bound_.operands.back().data = const_cast<std::byte*>(weight.data);
+      if (weight.reordered) bound_.operands.back().row_stride_bytes = 0;
+    }
+    for (ValueId id : op.outputs) BindOperand(id);
+  }
+
+  void BindOperand(ValueId id) {
+    const uint32_t operand = static_cast<uint32_t>(bound_.operands.size());
+    if (id == kNoValue) {
+      bound_.operands.push_back({});
+      return;
+    }
+    const size_t index = static_cast<size_t>(id.value());
+    const Value& v = program_.value(id);
+    if (v.kind == ValueKind::kCache) {
+      bound_.operands.push_back(
+          CacheView(v, kernels_.kv.caches[index], kernels_.kv, addresses_.kv));
+      return;
+    }
+    bound_.operands.push_back(MakeView(v, options_.max_sizes(), bound_.values[index]));
+    for (size_t d = 0; d < std::size(ops::kDims); ++d) {
+      if (v.shape.dim == ops::kDims[d].dim) bound_.by_dim[d].push_back(operand);
+    }
+    for (size_t a = 0; v.kind == ValueKind::kInput && a < std::size(ops::kStepArrays); ++a) {
+      if (v.name == ops::kStepArrays[a].name) bound_.by_array[a].push_back(operand);
+    }
+  }
+
+  const Program& program_;
+  const KernelSelection& kernels_;
+  const ExecutorOptions& options_;
+  const Addresses& addresses_;
+  BoundProgram bound_;
+};
+
+}  // namespace
+
+BoundProgram Bind(const Program& program, const KernelSelection& kernels,
+                  const ActivationPlan& activations, const ExecutorOptions& options,
+                  const Addresses& addresses) {
+  return Binder(program, kernels, options, addresses).Run(activations);
+}
+
+}  // namespace pagemill::program

@@ -1,0 +1,60 @@
+#include "cc/program/step_calls.h"
+
+#include <algorithm>
+#include <iterator>
+#include <span>
+#include <string>
+
+namespace pagemill::program {
+
+Status CheckBatch(const ops::StepBatch& batch, const ExecutorOptions& options,
+                  const KvLayout& layout) {
+  const auto check = [](const char* what, int32_t got, int32_t limit, const char* flag) {
+    if (got >= 0 && got <= limit) return OkStatus();
+    return InvalidArgument("a step of " + std::to_string(got) + " " + what + " exceeds " + flag +
+                           " = " + std::to_string(limit));
+  };
+  PM_RETURN_IF_ERROR(check("tokens", batch.num_tokens, options.max_num_tokens, "max_num_tokens"));
+  PM_RETURN_IF_ERROR(check("requests", batch.num_requests, options.max_num_seqs, "max_num_seqs"));
+  PM_RETURN_IF_ERROR(check("rows of logits", batch.num_logits_rows, options.max_num_logits_rows,
+                           "max_num_logits_rows"));
+  if (batch.kv.size() != layout.tables.size()) {
+    return InvalidArgument("a step with " + std::to_string(batch.kv.size()) +
+                           " block tables on a cache with " + std::to_string(layout.tables.size()));
+  }
+  for (size_t t = 0; t < batch.kv.size(); ++t) {
+    const int32_t block_size = layout.tables[t].block_size;
+    if (batch.kv[t].block_size == block_size) continue;
+    return InvalidArgument("a step with blocks of " + std::to_string(batch.kv[t].block_size) +
+                           " tokens in block table " + std::to_string(t) + ", whose blocks have " +
+                           std::to_string(block_size));
+  }
+  return OkStatus();
+}
+
+StepCalls::StepCalls(const BoundProgram& bound)
+    : bound_(bound), views_(bound.operands), batches_(std::max<size_t>(1, bound.num_tables)) {
+  for (const BoundOp& op : bound.ops) {
+    const std::span<const TensorView> operands =
+        std::span(views_).subspan(op.first_operand, op.num_inputs + op.num_outputs);
+    calls_.push_back({.inputs = operands.first(op.num_inputs),
+                      .outputs = operands.last(op.num_outputs),
+                      .attributes = op.attributes,
+                      .batch = &batches_[op.table]});
+  }
+}
+
+void StepCalls::Set(const ops::StepBatch& batch) {
+  static_cast<ops::StepArrays&>(batches_[0]) = batch;
+  for (size_t t = 0; t < batch.kv.size(); ++t) batches_[t] = batch.View(t);
+  for (size_t d = 0; d < std::size(ops::kDims); ++d) {
+    const int64_t size = batch.*ops::kDims[d].size;
+    for (uint32_t operand : bound_.by_dim[d]) views_[operand].shape[0] = size;
+  }
+  for (size_t a = 0; a < std::size(ops::kStepArrays); ++a) {
+    int32_t* array = const_cast<int32_t*>(batch.*ops::kStepArrays[a].data);
+    for (uint32_t operand : bound_.by_array[a]) views_[operand].data = array;
+  }
+}
+
+}  // namespace pagemill::program
