@@ -1,0 +1,101 @@
+#include "cc/device/testing/test_device.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <utility>
+
+namespace pagemill::device::testing {
+namespace {
+
+template <size_t N>
+std::span<const std::byte> Bytes(const std::array<int32_t, N>& values) {
+  return std::as_bytes(std::span(values));
+}
+template <size_t N>
+std::span<std::byte> Writable(std::array<int32_t, N>& values) {
+  return std::as_writable_bytes(std::span(values));
+}
+
+struct Fixture {
+  DeviceMemory NewMemory(int64_t bytes) { return *device.Allocate(bytes, "a test"); }
+  Status Finish() {
+    stream->Record(*event);
+    return event->Synchronize();
+  }
+  TestDevice device;
+  std::unique_ptr<Stream> stream = *device.NewStream();
+  std::unique_ptr<Event> event = device.NewEvent();
+};
+
+TEST(TestDevice, CopiesAreDoneInOrderAndLater) {
+  Fixture f;
+  DeviceMemory x = f.NewMemory(12);
+  std::array<int32_t, 3> in = {1, 2, 3}, out = {}, second = {7, 8, 9};
+  f.device.Hold();
+  f.stream->CopyToDevice(x.data(), Bytes(in));
+  f.stream->CopyToHost(Writable(out), x.data());
+  f.stream->CopyToDevice(x.data(), Bytes(second));
+  EXPECT_EQ(out, (std::array<int32_t, 3>{}));
+  f.device.Release();
+  ASSERT_TRUE(f.Finish().ok());
+  EXPECT_EQ(out, in);
+  f.stream->CopyToHost(Writable(out), x.data());
+  ASSERT_TRUE(f.Finish().ok());
+  EXPECT_EQ(out, second);
+}
+
+TEST(TestDevice, NewMemoryIsPoisoned) {
+  Fixture f;
+  DeviceMemory x = f.NewMemory(4);
+  std::array<int32_t, 1> out = {};
+  f.stream->CopyToHost(Writable(out), x.data());
+  ASSERT_TRUE(f.Finish().ok());
+  EXPECT_EQ(out[0], -1);
+}
+
+TEST(TestDeviceDeathTest, HostCannotReadItsMemory) {
+  Fixture f;
+  DeviceMemory x = f.NewMemory(64);
+  EXPECT_DEATH(
+      {
+        volatile const std::byte* byte = x.data();
+        [[maybe_unused]] const std::byte read = *byte;
+      },
+      "");
+}
+
+TEST(TestDevice, AddressesBeyondAnAllocationAreNone) {
+  Fixture f;
+  DeviceMemory x = f.NewMemory(8);
+  DeviceMemory y = f.NewMemory(8);
+  std::array<int32_t, 3> out = {};
+  f.stream->CopyToHost(Writable(out), x.data());
+  EXPECT_EQ(f.Finish().code(), StatusCode::kInternal);
+  EXPECT_EQ(f.Finish().code(), StatusCode::kInternal) << "errors stay";
+}
+
+TEST(TestDevice, GraphsReplayTheAddressesOfTheirCapture) {
+  Fixture f;
+  DeviceMemory x = f.NewMemory(4);
+  std::array<int32_t, 1> in = {5}, out = {};
+  f.stream->BeginCapture();
+  f.stream->CopyToDevice(x.data(), Bytes(in));
+  f.stream->CopyToHost(Writable(out), x.data());
+  const std::unique_ptr<Graph> graph = *f.stream->EndCapture();
+  ASSERT_TRUE(f.Finish().ok());
+  EXPECT_EQ(out[0], 0) << "captured work is not done";
+  for (int32_t value : {6, 7}) {
+    in[0] = value;
+    f.stream->Replay(*graph);
+    ASSERT_TRUE(f.Finish().ok());
+    EXPECT_EQ(out[0], value);
+  }
+  EXPECT_EQ(f.device.num_replays(), 2);
+  x = f.NewMemory(4);  // moved: the graph has the address of memory that is freed
+  f.stream->Replay(*graph);
+  EXPECT_EQ(f.Finish().code(), StatusCode::kInternal);
+}
+
+}  // namespace
+}  // namespace pagemill::device::testing
