@@ -92,6 +92,14 @@ inline StepSizes SizesOf(const StepArrays& step) {
 }
 inline constexpr const DimInfo& InfoOf(Dim dim) { return kDims[static_cast<size_t>(dim) - 1]; }
 
+// What an array holds for requests that are in a step only to make it as large as one for which
+// work was recorded: each has one token, at position 0 of the null page, and a row of logits.
+enum class Padding : uint8_t {
+  kZero,
+  kOne,
+  kCount,  // one more than the element before
+};
+
 // The table of step arrays. All are int32.
 template <typename Arrays>
 struct NumberInfo {
@@ -105,6 +113,7 @@ struct ArrayInfo {
   Dim dim;                 // of dimension 0
   int32_t extra = 0;       // beyond `dim`
   bool per_block = false;  // rank 2: rows of block_table_stride elements
+  Padding padding = Padding::kZero;
 };
 
 inline constexpr NumberInfo<StepArrays> kStepNumbers[] = {
@@ -116,9 +125,9 @@ inline constexpr NumberInfo<StepArrays> kStepNumbers[] = {
 inline constexpr ArrayInfo<StepArrays> kStepArrays[] = {
     {"token_ids", &StepArrays::token_ids, Dim::kTokens},
     {"positions", &StepArrays::positions, Dim::kTokens},
-    {"query_start", &StepArrays::query_start, Dim::kRequests, 1},
-    {"seq_lens", &StepArrays::seq_lens, Dim::kRequests},
-    {"logits_rows", &StepArrays::logits_rows, Dim::kLogitsRows},
+    {"query_start", &StepArrays::query_start, Dim::kRequests, 1, false, Padding::kCount},
+    {"seq_lens", &StepArrays::seq_lens, Dim::kRequests, 0, false, Padding::kOne},
+    {"logits_rows", &StepArrays::logits_rows, Dim::kLogitsRows, 0, false, Padding::kCount},
 };
 inline constexpr NumberInfo<KvArrays> kKvNumbers[] = {
     {"block_size", &KvArrays::block_size},

@@ -1,0 +1,168 @@
+#include "cc/ops/testing/test_device_ops.h"
+
+#include <array>
+#include <cstddef>
+#include <iterator>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cc/device/testing/test_device.h"
+
+namespace pagemill::ops::testing {
+namespace {
+
+using device::testing::TestStream;
+using device::testing::TestWorker;
+
+// The table's kernels are functions, so each op has one of its own. More than there are ops.
+constexpr size_t kMaxOps = 64;
+
+// What the work runs: of the kernels that every CPU has, the plainest for this call; null if the op
+// has none.
+const KernelRow* PlainestKernel(const OpDefinition& op, const OpCall& call) {
+  const KernelRow* plainest = nullptr;
+  for (const KernelRow& row : op.rows) {
+    if (plainest != nullptr && plainest->priority < row.priority) continue;
+    if (row.packing == nullptr && row.supports({}, call)) plainest = &row;
+  }
+  return plainest;
+}
+
+// A call that outlives the one it was made from, with addresses of the device.
+struct Launch {
+  Launch(const KernelRow& kernel, const OpCall& call, const KernelContext& context)
+      : kernel(kernel),
+        inputs(call.inputs.begin(), call.inputs.end()),
+        outputs(call.outputs.begin(), call.outputs.end()),
+        attributes(call.attributes),
+        workspace(context.workspace) {
+    if (call.batch != nullptr) batch = *call.batch;
+  }
+
+  Status Run(TestWorker& worker) const;
+
+  const KernelRow& kernel;
+  const std::vector<TensorView> inputs, outputs;
+  const Attributes* const attributes;
+  std::optional<BatchView> batch;
+  const std::span<std::byte> workspace;
+};
+
+class Translator {
+ public:
+  Translator(TestWorker& worker, std::string_view op) : worker_(worker), op_(op) {}
+
+  void Operand(TensorView* view, const char* what, size_t index) {
+    if (view->rank == 0 || view->shape[0] == 0) return;
+    const int64_t bytes =
+        (view->shape[0] - 1) * view->row_stride_bytes + RowBytes(view->dtype, view->RowElements());
+    view->data = Address(view->data, bytes, what + std::to_string(index));
+  }
+
+  template <typename Arrays>
+  void Array(const ArrayInfo<Arrays>& info, BatchView* batch) {
+    const int64_t rows = NumRows(info, *batch);
+    const int64_t bytes = rows * (info.per_block ? batch->block_table_stride : 1) * 4;
+    if (bytes == 0 || batch->*info.data == nullptr) return;
+    batch->*info.data = reinterpret_cast<const int32_t*>(
+        Address(batch->*info.data, bytes, "array " + std::string(info.name)));
+  }
+
+  std::byte* Address(const void* address, int64_t bytes, const std::string& what) {
+    std::byte* const found = worker_.Translate(address, bytes);
+    if (found == nullptr && status_.ok()) {
+      status_ = Internal(std::string(op_) + ": " + what + " is no memory of the device");
+    }
+    return found;
+  }
+
+  const Status& status() const { return status_; }
+
+ private:
+  TestWorker& worker_;
+  const std::string_view op_;
+  Status status_;
+};
+
+Status Launch::Run(TestWorker& worker) const {
+  Translator translator(worker, kernel.op);
+  std::vector<TensorView> in = inputs, out = outputs;
+  for (size_t i = 0; i < in.size(); ++i) translator.Operand(&in[i], "input ", i);
+  for (size_t i = 0; i < out.size(); ++i) translator.Operand(&out[i], "output ", i);
+  std::optional<BatchView> step = batch;
+  if (step) {
+    for (const auto& info : kStepArrays) translator.Array(info, &*step);
+    for (const auto& info : kKvArrays) translator.Array(info, &*step);
+  }
+  KernelContext context = {.pool = &worker.pool()};
+  if (!workspace.empty()) {
+    const int64_t bytes = static_cast<int64_t>(workspace.size());
+    context.workspace = {translator.Address(workspace.data(), bytes, "the workspace"),
+                         workspace.size()};
+  }
+  PM_RETURN_IF_ERROR(translator.status());
+  kernel.run(
+      {.inputs = in, .outputs = out, .attributes = attributes, .batch = step ? &*step : nullptr},
+      context);
+  return OkStatus();
+}
+
+template <size_t kOp>
+struct Enqueued {
+  static const OpDefinition& op() { return CpuOps()[kOp]; }
+
+  static bool Supports(const device::Capabilities&, const OpCall& call) {
+    return PlainestKernel(op(), call) != nullptr;
+  }
+  static int64_t WorkspaceBytes(const OpCall& call, int32_t) {
+    const KernelRow& kernel = *PlainestKernel(op(), call);
+    return kernel.workspace_bytes == nullptr ? 0 : kernel.workspace_bytes(call, /*num_threads=*/1);
+  }
+  static void Run(const OpCall& call, KernelContext& context) {
+    const Launch launch(*PlainestKernel(op(), call), call, context);
+    static_cast<TestStream&>(*context.stream).Enqueue([launch](TestWorker& worker) {
+      return launch.Run(worker);
+    });
+  }
+  static KernelRow Row() {
+    return {.op = op().op,
+            .name = "enqueued",
+            .supports = Supports,
+            .run = Run,
+            .workspace_bytes = WorkspaceBytes};
+  }
+};
+
+template <size_t... kOps>
+constexpr auto RowFunctions(std::index_sequence<kOps...>) {
+  return std::array{&Enqueued<kOps>::Row...};
+}
+
+struct Table {
+  Table() {
+    constexpr auto kRows = RowFunctions(std::make_index_sequence<kMaxOps>());
+    const std::span<const OpDefinition> ops = CpuOps();
+    PM_CHECK(ops.size() <= kMaxOps);
+    rows.reserve(ops.size());  // definitions point into it
+    for (size_t i = 0; i < ops.size(); ++i) {
+      rows.push_back(kRows[i]());
+      definitions.push_back({.op = ops[i].op,
+                             .check = ops[i].check,
+                             .rows = std::span(&rows.back(), 1),
+                             .may_alias = ops[i].may_alias});
+    }
+  }
+  std::vector<KernelRow> rows;
+  std::vector<OpDefinition> definitions;
+};
+
+}  // namespace
+
+std::span<const OpDefinition> TestDeviceOps() {
+  static const Table table;
+  return table.definitions;
+}
+
+}  // namespace pagemill::ops::testing

@@ -1,0 +1,23 @@
+// File: cc/ops/testing/test_device_ops.h
+// The op table of the test device (cc/device/testing): every op of the CPU, with its reference
+// kernel, enqueued on a stream instead of run. The work translates the addresses of operands, of
+// the step's arrays and of the workspace; it fails where one of them is no memory of the device.
+//
+//   Target target = {.ops = TestDeviceOps(), .capabilities = {}};
+//
+// Test code only.
+#ifndef PAGEMILL_CC_OPS_TESTING_TEST_DEVICE_OPS_H_
+#define PAGEMILL_CC_OPS_TESTING_TEST_DEVICE_OPS_H_
+
+#include <span>
+
+#include "cc/ops/op.h"
+
+namespace pagemill::ops::testing {
+
+// Sorted by name, as CpuOps().
+std::span<const OpDefinition> TestDeviceOps();
+
+}  // namespace pagemill::ops::testing
+
+#endif  // PAGEMILL_CC_OPS_TESTING_TEST_DEVICE_OPS_H_

@@ -1,0 +1,219 @@
+#include "cc/program/device/device_executor.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "cc/device/stream.h"
+#include "cc/program/bound_program.h"
+#include "cc/program/device/device_weights.h"
+#include "cc/program/device/step_image.h"
+#include "cc/program/memory/activation_plan.h"
+#include "cc/program/memory/memory_plan.h"
+#include "cc/program/operand_views.h"
+#include "cc/program/step_calls.h"
+
+namespace pagemill::program {
+namespace {
+
+Status CheckOptions(const ExecutorOptions& options, const DeviceExecutorOptions& device_options) {
+  if (device_options.max_blocks < 1 || device_options.max_steps_in_flight < 1) {
+    return InvalidArgument("max_blocks and max_steps_in_flight must be at least 1");
+  }
+  const int32_t largest =
+      std::min({options.max_num_seqs, options.max_num_tokens, options.max_num_logits_rows});
+  int32_t before = 0;
+  for (int32_t size : device_options.graph_sizes) {
+    if (size <= before || size > largest) {
+      return InvalidArgument("graph_sizes must ascend from 1 to " + std::to_string(largest) +
+                             ", the requests of a step that each have a row of logits; got " +
+                             std::to_string(size));
+    }
+    before = size;
+  }
+  return OkStatus();
+}
+
+StepSizes DecodeSizes(int32_t requests) { return {requests, requests, requests}; }
+
+}  // namespace
+
+struct DeviceExecutor::Bound {
+  // The host's side of a step in flight.
+  struct Slot {
+    std::vector<std::byte> arrays;   // what is sent to the device
+    std::vector<std::byte> outputs;  // what comes back
+    StepSizes sizes;                 // of the batch
+    std::unique_ptr<device::Event> done;
+    std::vector<OutputView> views;
+  };
+  struct DecodeGraph {
+    int32_t num_requests = 0;
+    std::unique_ptr<device::Graph> graph;
+  };
+
+  Program program;
+  ExecutorOptions options;
+  DeviceExecutorOptions device_options;
+  KernelSelection kernels;
+  std::optional<DeviceWeights> weights;
+  device::DeviceMemory activations, outputs, workspace, kv, arrays;
+  BoundProgram bound;
+  std::optional<StepCalls> calls;
+  std::optional<StepImage> image;
+  std::vector<Slot> slots;
+  size_t num_enqueued = 0;  // since the beginning; step i has slot i modulo their number
+  size_t num_collected = 0;
+  std::unique_ptr<device::Stream> stream;
+  std::vector<DecodeGraph> graphs;  // by size
+
+  Status Allocate(const MemoryPlan& plan, device::Device& device);
+  void BindProgram(const Target& target);
+  void EnqueueKernels(const StepSizes& sizes);
+  Status RecordGraphs();
+  const DecodeGraph* GraphFor(const ops::StepBatch& batch) const;
+  void EnqueueOutputs(Slot* slot);
+};
+
+Status DeviceExecutor::Bound::Allocate(const MemoryPlan& plan, device::Device& device) {
+  PM_ASSIGN_OR_RETURN(activations, device.Allocate(plan.activation_bytes, "activations"));
+  PM_ASSIGN_OR_RETURN(outputs, device.Allocate(plan.output_bytes, "outputs"));
+  PM_ASSIGN_OR_RETURN(workspace, device.Allocate(plan.workspace_bytes, "workspace"));
+  PM_ASSIGN_OR_RETURN(kv, device.Allocate(plan.kv.arena_bytes(), "the KV cache"));
+  image.emplace(plan.kv, device_options.max_blocks);
+  const int64_t array_bytes = image->Bytes(options.max_sizes());
+  PM_ASSIGN_OR_RETURN(arrays, device.Allocate(array_bytes, "arrays of a step"));
+  PM_ASSIGN_OR_RETURN(stream, device.NewStream());
+  slots.resize(static_cast<size_t>(device_options.max_steps_in_flight));
+  for (Slot& slot : slots) {
+    slot.arrays.resize(static_cast<size_t>(array_bytes));
+    slot.outputs.resize(static_cast<size_t>(plan.output_bytes));
+    slot.done = device.NewEvent();
+  }
+  return OkStatus();
+}
+
+void DeviceExecutor::Bound::BindProgram(const Target& target) {
+  bound = Bind(program, kernels, PlanActivations(program, target.ops, options.max_sizes()), options,
+               {.activations = activations.data(),
+                .outputs = outputs.data(),
+                .kv = kv.data(),
+                .weight = [this](size_t op, size_t input) { return weights->at(op, input); }});
+  calls.emplace(bound);
+}
+
+void DeviceExecutor::Bound::EnqueueKernels(const StepSizes& sizes) {
+  calls->Set(image->View(sizes, arrays.data()));
+  ops::KernelContext context = {.workspace = workspace.bytes(), .stream = stream.get()};
+  for (size_t i = 0; i < bound.ops.size(); ++i) bound.ops[i].kernel->run((*calls)[i], context);
+}
+
+Status DeviceExecutor::Bound::RecordGraphs() {
+  for (int32_t size : device_options.graph_sizes) {
+    stream->BeginCapture();
+    EnqueueKernels(DecodeSizes(size));
+    PM_ASSIGN_OR_RETURN(std::unique_ptr<device::Graph> graph, stream->EndCapture());
+    graphs.push_back({.num_requests = size, .graph = std::move(graph)});
+  }
+  return OkStatus();
+}
+
+// The smallest that has room for a step in which every request decodes one token; else null.
+const DeviceExecutor::Bound::DecodeGraph* DeviceExecutor::Bound::GraphFor(
+    const ops::StepBatch& batch) const {
+  if (batch.num_requests == 0 || ops::SizesOf(batch) != DecodeSizes(batch.num_requests)) {
+    return nullptr;
+  }
+  const auto fits = [&](const DecodeGraph& graph) {
+    return graph.num_requests >= batch.num_requests;
+  };
+  const auto found = std::find_if(graphs.begin(), graphs.end(), fits);
+  return found == graphs.end() ? nullptr : &*found;
+}
+
+void DeviceExecutor::Bound::EnqueueOutputs(Slot* slot) {
+  slot->views.clear();
+  std::byte* host = slot->outputs.data();
+  for (const Output& output : program.outputs()) {
+    const Value& value = program.value(output.value);
+    const std::byte* const data = bound.values[static_cast<size_t>(output.value.value())];
+    stream->CopyToHost({host, static_cast<size_t>(value.Bytes(slot->sizes))}, data);
+    slot->views.push_back({output.name, MakeView(value, slot->sizes, host)});
+    host += value.Bytes(options.max_sizes());
+  }
+}
+
+StatusOr<std::unique_ptr<DeviceExecutor>> DeviceExecutor::Create(
+    Program program, const Target& target, device::Device& device, const ExecutorOptions& options,
+    const DeviceExecutorOptions& device_options) {
+  PM_RETURN_IF_ERROR(CheckOptions(options, device_options));
+  auto bound = std::make_unique<Bound>();
+  PM_ASSIGN_OR_RETURN(bound->kernels, SelectKernels(program, target, options));
+  PM_ASSIGN_OR_RETURN(const MemoryPlan plan, PlanMemory(program, target, options));
+  PM_ASSIGN_OR_RETURN(bound->weights,
+                      DeviceWeights::Upload(program, bound->kernels, options, device));
+  bound->program = std::move(program);
+  bound->options = options;
+  bound->device_options = device_options;
+  PM_RETURN_IF_ERROR(bound->Allocate(plan, device));
+  bound->BindProgram(target);
+  PM_RETURN_IF_ERROR(bound->RecordGraphs());
+  return std::unique_ptr<DeviceExecutor>(new DeviceExecutor(std::move(bound)));
+}
+
+DeviceExecutor::DeviceExecutor(std::unique_ptr<Bound> bound) : bound_(std::move(bound)) {}
+DeviceExecutor::~DeviceExecutor() = default;
+
+Status DeviceExecutor::Enqueue(const ops::StepBatch& batch) {
+  Bound& b = *bound_;
+  PM_RETURN_IF_ERROR(CheckBatch(batch, b.options, b.kernels.kv));
+  for (const ops::KvArrays& kv : batch.kv) {
+    if (kv.block_table_stride <= b.device_options.max_blocks) continue;
+    return InvalidArgument(
+        "a step with " + std::to_string(kv.block_table_stride) +
+        " blocks of a request exceeds max_blocks = " + std::to_string(b.device_options.max_blocks));
+  }
+  if (b.num_enqueued - b.num_collected == b.slots.size()) {
+    return FailedPrecondition("max_steps_in_flight = " + std::to_string(b.slots.size()) +
+                              " steps are enqueued; collect one first");
+  }
+  Bound::Slot& slot = b.slots[b.num_enqueued % b.slots.size()];
+  const Bound::DecodeGraph* const graph = b.GraphFor(batch);
+  slot.sizes = ops::SizesOf(batch);
+  const StepSizes sizes = graph == nullptr ? slot.sizes : DecodeSizes(graph->num_requests);
+  b.image->Write(batch, sizes, slot.arrays.data());
+  const size_t array_bytes = static_cast<size_t>(b.image->Bytes(sizes));
+  b.stream->CopyToDevice(b.arrays.data(), std::span(slot.arrays).first(array_bytes));
+  if (graph == nullptr) {
+    b.EnqueueKernels(sizes);
+  } else {
+    b.stream->Replay(*graph->graph);
+  }
+  b.EnqueueOutputs(&slot);
+  b.stream->Record(*slot.done);
+  ++b.num_enqueued;
+  return OkStatus();
+}
+
+Status DeviceExecutor::Collect(ExecutorOutput* output) {
+  Bound& b = *bound_;
+  if (b.num_enqueued == b.num_collected) {
+    return FailedPrecondition("no step was enqueued that is not collected");
+  }
+  const Bound::Slot& slot = b.slots[b.num_collected % b.slots.size()];
+  ++b.num_collected;
+  PM_RETURN_IF_ERROR(slot.done->Synchronize());
+  output->outputs = slot.views;
+  output->maxima = {};
+  return OkStatus();
+}
+
+Status DeviceExecutor::Execute(const ops::StepBatch& batch, ExecutorOutput* output) {
+  PM_RETURN_IF_ERROR(Enqueue(batch));
+  return Collect(output);
+}
+
+}  // namespace pagemill::program

@@ -1,0 +1,153 @@
+#include "cc/program/device/device_executor.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cc/device/testing/test_device.h"
+#include "cc/ops/conformance.h"
+#include "cc/ops/testing/test_device_ops.h"
+#include "cc/program/native_executor.h"
+#include "cc/program/testing/batch_builder.h"
+#include "cc/program/testing/tiny_llama.h"
+
+namespace pagemill::program {
+namespace {
+
+using device::testing::TestDevice;
+using testing::BatchBuilder;
+
+constexpr int32_t kBlockSize = 16;
+constexpr int32_t kBlocks = 3;  // of a request
+
+ExecutorOptions Options() {
+  ExecutorOptions options;
+  options.num_threads = 1;
+  options.max_num_tokens = 24;
+  options.max_num_seqs = 6;
+  options.max_num_logits_rows = 6;
+  options.block_size = kBlockSize;
+  options.num_blocks = 64;
+  options.kernel_filter = "reference";
+  return options;
+}
+
+std::unique_ptr<NativeExecutor> OnCpu(const std::string& text) {
+  auto executor = NativeExecutor::Create(*Program::Parse(text), {.ops = ops::CpuOps()}, Options());
+  EXPECT_TRUE(executor.ok()) << executor.status().ToString();
+  return *std::move(executor);
+}
+
+StatusOr<std::unique_ptr<DeviceExecutor>> OnDevice(const std::string& text, TestDevice& device,
+                                                   const DeviceExecutorOptions& device_options) {
+  ExecutorOptions options = Options();
+  options.kernel_filter = "";
+  return DeviceExecutor::Create(*Program::Parse(text), {.ops = ops::testing::TestDeviceOps()},
+                                device, options, device_options);
+}
+
+std::vector<float> Logits(const ExecutorOutput& output) {
+  const TensorView logits = output.logits();
+  return {logits.Data<float>(), logits.Data<float>() + logits.Elements()};
+}
+
+std::vector<float> MustRun(Executor& executor, const ops::StepBatch& batch) {
+  ExecutorOutput output;
+  const Status status = executor.Execute(batch, &output);
+  EXPECT_TRUE(status.ok()) << status.ToString();
+  return status.ok() ? Logits(output) : std::vector<float>();
+}
+
+// A prompt for each of `requests` requests, then steps in which each has one token. For programs
+// with so many block tables.
+std::vector<BatchBuilder> Steps(int32_t requests, int32_t decodes, size_t tables = 1) {
+  ops::conformance::Random random(7);
+  const auto token = [&] { return static_cast<int32_t>(random.Int(0, 82)); };
+  const std::vector<int32_t> block_sizes(tables, kBlockSize);
+  std::vector<BatchBuilder> steps(static_cast<size_t>(decodes) + 1,
+                                  BatchBuilder(block_sizes, kBlocks));
+  for (int32_t r = 0; r < requests; ++r) {
+    std::vector<int32_t> prompt(static_cast<size_t>(1 + r));
+    std::generate(prompt.begin(), prompt.end(), token);
+    steps[0].Add(r, 0, prompt);
+    for (int32_t d = 0; d < decodes; ++d)
+      steps[static_cast<size_t>(d) + 1].Add(r, 1 + r + d, {token()});
+  }
+  return steps;
+}
+
+class DeviceExecutorTest : public ::testing::TestWithParam<std::vector<int32_t>> {};
+
+TEST_P(DeviceExecutorTest, GivesTheBitsOfTheReference) {
+  const std::string text = testing::TinyLlamaText({.seed = 3, .window = 8});
+  const auto reference = OnCpu(text);
+  TestDevice device;
+  auto executor = OnDevice(text, device, {.max_blocks = kBlocks + 1, .graph_sizes = GetParam()});
+  ASSERT_TRUE(executor.ok()) << executor.status().ToString();
+  for (const BatchBuilder& step : Steps(/*requests=*/5, /*decodes=*/4, /*tables=*/2)) {
+    EXPECT_TRUE(ops::conformance::BitEqual(MustRun(**executor, step.view()),
+                                           MustRun(*reference, step.view())));
+  }
+  EXPECT_EQ(device.num_replays(), GetParam().empty() ? 0 : 4);
+}
+
+TEST_P(DeviceExecutorTest, KeepsTwoStepsInFlight) {
+  const std::string text = testing::TinyLlamaText({.seed = 4});
+  const auto reference = OnCpu(text);
+  TestDevice device;
+  auto executor = OnDevice(text, device, {.max_blocks = kBlocks, .graph_sizes = GetParam()});
+  ASSERT_TRUE(executor.ok()) << executor.status().ToString();
+  std::vector<BatchBuilder> steps = Steps(/*requests=*/3, /*decodes=*/5);
+  device.Hold();
+  for (size_t i = 0; i < steps.size(); ++i) {
+    ASSERT_TRUE((*executor)->Enqueue(steps[i].view()).ok());
+    if (i == 0) continue;
+    if (i == 1) {
+      EXPECT_EQ((*executor)->Enqueue(steps[2].view()).code(), StatusCode::kFailedPrecondition);
+      device.Release();
+    }
+    ExecutorOutput output;
+    ASSERT_TRUE((*executor)->Collect(&output).ok());
+    EXPECT_TRUE(
+        ops::conformance::BitEqual(Logits(output), MustRun(*reference, steps[i - 1].view())));
+  }
+}
+
+// None; sizes that pad five requests to six and three to four.
+INSTANTIATE_TEST_SUITE_P(Graphs, DeviceExecutorTest,
+                         ::testing::Values(std::vector<int32_t>{}, std::vector<int32_t>{1, 4, 6}));
+
+TEST(DeviceExecutor, LargerStepsThanItsGraphsAreEnqueuedKernelByKernel) {
+  const std::string text = testing::TinyLlamaText({.seed = 5});
+  const auto reference = OnCpu(text);
+  TestDevice device;
+  auto executor = OnDevice(text, device, {.max_blocks = kBlocks, .graph_sizes = {2}});
+  ASSERT_TRUE(executor.ok());
+  for (const BatchBuilder& step : Steps(/*requests=*/3, /*decodes=*/1)) {
+    EXPECT_TRUE(ops::conformance::BitEqual(MustRun(**executor, step.view()),
+                                           MustRun(*reference, step.view())));
+  }
+  EXPECT_EQ(device.num_replays(), 0);
+}
+
+TEST(DeviceExecutor, RefusesWhatItWasNotMadeFor) {
+  const std::string text = testing::TinyLlamaText({});
+  TestDevice device;
+  for (const std::vector<int32_t>& sizes : {std::vector<int32_t>{0}, {2, 2}, {7}}) {
+    EXPECT_EQ(OnDevice(text, device, {.graph_sizes = sizes}).status().code(),
+              StatusCode::kInvalidArgument);
+  }
+  auto executor = *OnDevice(text, device, {.max_blocks = kBlocks - 1});
+  BatchBuilder batch(kBlockSize, kBlocks);
+  batch.Add(0, 0, {1});
+  EXPECT_EQ(executor->Enqueue(batch.view()).code(), StatusCode::kInvalidArgument);
+  ExecutorOutput output;
+  EXPECT_EQ(executor->Collect(&output).code(), StatusCode::kFailedPrecondition);
+}
+
+}  // namespace
+}  // namespace pagemill::program

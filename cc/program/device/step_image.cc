@@ -1,0 +1,102 @@
+#include "cc/program/device/step_image.h"
+
+#include <algorithm>
+#include <type_traits>
+
+namespace pagemill::program {
+namespace {
+
+constexpr int64_t kAlignment = 64;  // bytes
+constexpr int64_t kElementBytes = sizeof(int32_t);
+
+ops::StepArrays NumbersOf(const StepSizes& sizes) {
+  ops::StepArrays step;
+  for (const ops::DimInfo& info : ops::kDims) {
+    step.*info.size = static_cast<int32_t>(sizes.*info.bound);
+  }
+  return step;
+}
+
+const int32_t* ArrayOf(const ops::StepBatch& batch, const ops::ArrayInfo<ops::StepArrays>& info,
+                       size_t) {
+  return batch.*info.data;
+}
+const int32_t* ArrayOf(const ops::StepBatch& batch, const ops::ArrayInfo<ops::KvArrays>& info,
+                       size_t table) {
+  return batch.kv[table].*info.data;
+}
+
+// Row by row, since the batch has fewer columns.
+void CopyRows(const int32_t* from, int64_t rows, int64_t from_columns, int64_t columns,
+              int32_t* to) {
+  const int64_t count = std::min(from_columns, columns);
+  for (int64_t r = 0; r < rows; ++r, from += from_columns, to += columns) {
+    std::fill(std::copy_n(from, count, to), to + columns, 0);
+  }
+}
+
+void Pad(ops::Padding padding, int32_t* begin, int32_t* end) {
+  for (int32_t* at = begin; at != end; ++at) {
+    *at = padding == ops::Padding::kZero ? 0 : padding == ops::Padding::kOne ? 1 : at[-1] + 1;
+  }
+}
+
+}  // namespace
+
+StepImage::StepImage(const KvLayout& layout, int64_t max_blocks) : max_blocks_(max_blocks) {
+  for (const KvLayout::Table& table : layout.tables) {
+    kv_.push_back({.block_size = table.block_size, .block_table_stride = max_blocks});
+  }
+}
+
+// Calls body(info, table, rows, columns, offset) for each array; `table` is 0 for those that all
+// layers share. Returns the bytes of all.
+template <typename Body>
+int64_t StepImage::ForEachArray(const StepSizes& sizes, const Body& body) const {
+  const ops::StepArrays step = NumbersOf(sizes);
+  int64_t offset = 0;
+  const auto visit = [&](const auto& info, size_t table) {
+    const int64_t rows = ops::NumRows(info, step), columns = info.per_block ? max_blocks_ : 1;
+    body(info, table, rows, columns, offset);
+    offset += (rows * columns * kElementBytes + kAlignment - 1) / kAlignment * kAlignment;
+  };
+  for (const auto& info : ops::kStepArrays) visit(info, 0);
+  for (size_t t = 0; t < kv_.size(); ++t) {
+    for (const auto& info : ops::kKvArrays) visit(info, t);
+  }
+  return offset;
+}
+
+int64_t StepImage::Bytes(const StepSizes& sizes) const {
+  return ForEachArray(sizes, [](const auto&, size_t, int64_t, int64_t, int64_t) {});
+}
+
+void StepImage::Write(const ops::StepBatch& batch, const StepSizes& sizes, std::byte* to) const {
+  ForEachArray(sizes, [&](const auto& info, size_t table, int64_t padded_rows, int64_t columns,
+                          int64_t offset) {
+    const int64_t rows = ops::NumRows(info, batch);
+    int32_t* const array = reinterpret_cast<int32_t*>(to + offset);
+    CopyRows(ArrayOf(batch, info, table), rows,
+             info.per_block ? batch.kv[table].block_table_stride : 1, columns, array);
+    Pad(info.padding, array + rows * columns, array + padded_rows * columns);
+  });
+}
+
+ops::StepBatch StepImage::View(const StepSizes& sizes, const std::byte* base) {
+  ops::StepBatch view;
+  static_cast<ops::StepArrays&>(view) = NumbersOf(sizes);
+  const auto set = [&](const auto& info, size_t table, const int32_t* array) {
+    if constexpr (std::is_same_v<decltype(info), const ops::ArrayInfo<ops::KvArrays>&>) {
+      kv_[table].*info.data = array;
+    } else {
+      view.*info.data = array;
+    }
+  };
+  ForEachArray(sizes, [&](const auto& info, size_t table, int64_t, int64_t, int64_t offset) {
+    set(info, table, reinterpret_cast<const int32_t*>(base + offset));
+  });
+  view.kv = kv_;
+  return view;
+}
+
+}  // namespace pagemill::program
