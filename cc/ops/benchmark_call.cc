@@ -21,11 +21,16 @@ RowCall::RowCall(const KernelRow& row, const OpCall& call, int32_t threads) : ro
   packed_ = std::make_unique<conformance::PackedCall>(row, call, alone);
   const bool has_workspace = row.workspace_bytes != nullptr;
   workspace_.resize((has_workspace ? row.workspace_bytes(packed_->call(), threads) : 0) + 64);
+  if (row.plan == nullptr) return;
+  plan_.resize(static_cast<size_t>(row.plan->bytes(packed_->call())));
+  row.plan->make(packed_->call(), plan_);
 }
 
 KernelContext RowCall::Context(device::ThreadPool& pool) {
   const uintptr_t address = reinterpret_cast<uintptr_t>(workspace_.data());
-  return {&pool, {workspace_.data() + (64 - address % 64) % 64, workspace_.size() - 64}};
+  return {.pool = &pool,
+          .workspace = {workspace_.data() + (64 - address % 64) % 64, workspace_.size() - 64},
+          .plan = plan_.data()};
 }
 
 void RowCall::Run(device::ThreadPool& pool) {

@@ -46,6 +46,7 @@ class RowCall {
   const KernelRow& row_;
   std::unique_ptr<conformance::PackedCall> packed_;
   std::vector<std::byte> workspace_;
+  std::vector<std::byte> plan_;  // of the row's BatchPlan
 };
 
 struct BenchmarkCallOptions {

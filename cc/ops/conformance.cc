@@ -303,6 +303,15 @@ void RunRow(const KernelRow& row, const OpCall& stored, device::ThreadPool& pool
   std::memset(workspace, 0xff, bytes);  // NaN in every floating point format
   KernelContext context{&pool,
                         {reinterpret_cast<std::byte*>(workspace), static_cast<size_t>(bytes)}};
+  const int64_t plan_bytes = row.plan == nullptr ? 0 : row.plan->bytes(call);
+  std::vector<uint8_t> plan_memory(plan_bytes + 2 * (kGuardBytes + kAlignment), kGuard);
+  uint8_t* const plan = PlaceAfterGuard(plan_memory, 0);
+  context.plan = reinterpret_cast<std::byte*>(plan);
+  if (row.plan != nullptr) {
+    row.plan->make(call, {reinterpret_cast<std::byte*>(plan), static_cast<size_t>(plan_bytes)});
+    EXPECT_TRUE(IsGuard(plan + plan_bytes, plan_memory.data() + plan_memory.size()))
+        << row.op << "/" << row.name << " wrote past its plan of " << plan_bytes << " bytes";
+  }
   row.run(call, context);
   EXPECT_TRUE(IsGuard(memory.data(), workspace)) << row.op << "/" << row.name;
   EXPECT_TRUE(IsGuard(workspace + bytes, memory.data() + memory.size()))

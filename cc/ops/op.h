@@ -62,6 +62,7 @@ struct KernelContext {
   device::ThreadPool* pool = nullptr;  // of the CPU's kernels, which are done when `run` returns
   std::span<std::byte> workspace;  // at least workspace_bytes() of the chosen row, 64-byte aligned
   const comm::Groups* groups = nullptr;  // of collectives; null: this rank is alone
+  const std::byte* plan = nullptr;       // what the kernel's BatchPlan has made for this step
   // Of the kernels of other devices, whose `run` enqueues the work. Addresses in the call and of
   // the workspace are the device's. They stay as they are until the work is done; all else that
   // `run` is given may change once it has returned.
@@ -90,6 +91,16 @@ struct WeightPacking {
   void (*pack)(const TensorView& weight, std::byte* packed, device::ThreadPool& pool) = nullptr;
 };
 
+// What a kernel works out from a step's batch that is the same for all calls which differ in
+// nothing but addresses, as those of most layers do: lists of work, splits. It is made once per
+// step, by the host, before the first of them runs.
+struct BatchPlan {
+  int64_t (*bytes)(const OpCall& call) = nullptr;  // for a call of these (largest) shapes
+  // The arrays of the batch are the host's; the operands' data may not be read. `plan` is 64-byte
+  // aligned and has bytes() bytes. It holds no addresses: it may be copied to a device.
+  void (*make)(const OpCall& call, std::span<std::byte> plan) = nullptr;
+};
+
 struct RowMaximum;  // row_maxima.h
 
 struct KernelRow {
@@ -110,6 +121,7 @@ struct KernelRow {
   // to the output. In the same workspace. Null where the row has none.
   void (*run_row_maxima)(const OpCall& call, KernelContext& context, int64_t columns,
                          RowMaximum* maxima) = nullptr;
+  const BatchPlan* plan = nullptr;  // null: nothing to plan
 };
 
 // The row's order of input `input`; null where it reads that as it is.

@@ -15,6 +15,8 @@ class Binder {
     PlaceValues(activations);
     for (size_t i = 0; i < program_.ops().size(); ++i) BindOp(i);
     bound_.num_tables = kernels_.kv.tables.size();
+    bound_.workspace = {addresses_.workspace + kernels_.plan_bytes,
+                        static_cast<size_t>(kernels_.workspace_bytes - kernels_.plan_bytes)};
     return std::move(bound_);
   }
 
@@ -34,12 +36,14 @@ class Binder {
 
   void BindOp(size_t index) {
     const Op& op = program_.ops()[index];
+    const int32_t plan = kernels_.op_plans[index];
     bound_.ops.push_back({.kernel = kernels_.rows[index],
                           .attributes = &op.attributes,
                           .first_operand = static_cast<uint32_t>(bound_.operands.size()),
                           .num_inputs = static_cast<uint32_t>(op.inputs.size()),
                           .num_outputs = static_cast<uint32_t>(op.outputs.size()),
-                          .table = static_cast<uint32_t>(TableOf(program_, op, kernels_.kv))});
+                          .table = static_cast<uint32_t>(TableOf(program_, op, kernels_.kv)),
+                          .plan = plan < 0 ? nullptr : addresses_.workspace + PlanOffset(plan)});
     for (size_t k = 0; k < op.inputs.size(); ++k) {
       BindOperand(op.inputs[k]);
       if (op.inputs[k] == kNoValue) continue;
@@ -49,6 +53,10 @@ class Binder {
       if (weight.reordered) bound_.operands.back().row_stride_bytes = 0;
     }
     for (ValueId id : op.outputs) BindOperand(id);
+  }
+
+  int64_t PlanOffset(int32_t plan) const {
+    return kernels_.plans[static_cast<size_t>(plan)].offset;
   }
 
   void BindOperand(ValueId id) {

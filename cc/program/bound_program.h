@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <functional>
 #include <iterator>
+#include <span>
 #include <vector>
 
 #include "cc/ops/batch_view.h"
@@ -38,6 +39,7 @@ struct Addresses {
   std::byte* activations = nullptr;  // the arena of the ActivationPlan
   std::byte* outputs = nullptr;      // the program's outputs, one after the other
   std::byte* kv = nullptr;           // the arena of the KvLayout
+  std::byte* workspace = nullptr;    // of KernelSelection::workspace_bytes
   // Input `input` of op `op`, which is a weight.
   std::function<WeightOperand(size_t op, size_t input)> weight;
 };
@@ -48,7 +50,8 @@ struct BoundOp {
   uint32_t first_operand = 0;                   // inputs, then outputs
   uint32_t num_inputs = 0;
   uint32_t num_outputs = 0;
-  uint32_t table = 0;  // the block table of its cache; 0 if it has none
+  uint32_t table = 0;               // the block table of its cache; 0 if it has none
+  const std::byte* plan = nullptr;  // of the step, for this kernel (ops::BatchPlan)
 };
 
 // The program that it was made from outlives it.
@@ -61,6 +64,7 @@ struct BoundProgram {
   std::array<std::vector<uint32_t>, std::size(ops::kStepArrays)> by_array;
   std::vector<std::byte*> values;  // of every value: activations and outputs; null for others
   size_t num_tables = 0;           // block tables of a step
+  std::span<std::byte> workspace;  // of kernels, behind the plans
 };
 
 BoundProgram Bind(const Program& program, const KernelSelection& kernels,

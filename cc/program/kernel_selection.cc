@@ -1,9 +1,11 @@
 #include "cc/program/kernel_selection.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "cc/program/check_ops.h"
 #include "cc/program/operand_views.h"
@@ -65,6 +67,33 @@ Status CheckFilter(const Program& program, const Target& target, const ExecutorO
                          known);
 }
 
+// Gives calls that differ in nothing but addresses the same plan.
+class StepPlans {
+ public:
+  explicit StepPlans(KernelSelection* selection) : selection_(selection) {}
+
+  // The plan of op `op`, or -1.
+  int32_t Add(size_t op, const ops::KernelRow& row, const OperandViews& operands, size_t table) {
+    if (row.plan == nullptr) return -1;
+    std::string key = operands.ToString() + " " + std::string(row.name) + std::to_string(table);
+    for (const auto& [name, value] : operands.call().attributes->values()) {
+      key += " " + name + "=" + std::to_string(value);
+    }
+    const auto [found, is_new] =
+        plans_.try_emplace(std::move(key), static_cast<int32_t>(selection_->plans.size()));
+    if (!is_new) return found->second;
+    const int64_t bytes = row.plan->bytes(operands.call());
+    selection_->plans.push_back({.op = op, .offset = selection_->plan_bytes, .bytes = bytes});
+    selection_->plan_bytes += (bytes + kPlanAlignment - 1) / kPlanAlignment * kPlanAlignment;
+    return found->second;
+  }
+
+ private:
+  static constexpr int64_t kPlanAlignment = 64;
+  KernelSelection* const selection_;
+  std::map<std::string, int32_t> plans_;
+};
+
 }  // namespace
 
 CacheGeometry GeometryOf(const ExecutorOptions& options) {
@@ -81,6 +110,8 @@ StatusOr<KernelSelection> SelectKernels(const Program& program, const Target& ta
   PM_ASSIGN_OR_RETURN(selection.kv, PlanKvLayout(program, GeometryOf(options)));
   selection.num_threads =
       options.num_threads > 0 ? options.num_threads : std::max(1, target.capabilities.cores);
+  StepPlans plans(&selection);
+  int64_t workspace_bytes = 0;
   for (const Op& op : program.ops()) {
     PM_ASSIGN_OR_RETURN(const ops::OpDefinition* definition, ops::FindOp(target.ops, op.name));
     const OperandViews operands(program, op, options.max_sizes(), selection.kv);
@@ -92,12 +123,14 @@ StatusOr<KernelSelection> SelectKernels(const Program& program, const Target& ta
     }
     PM_RETURN_IF_ERROR(CheckPackedInputs(program, op, **row));
     selection.rows.push_back(*row);
+    selection.op_plans.push_back(
+        plans.Add(selection.rows.size() - 1, **row, operands, TableOf(program, op, selection.kv)));
     if ((*row)->workspace_bytes != nullptr) {
-      selection.workspace_bytes =
-          std::max(selection.workspace_bytes,
-                   (*row)->workspace_bytes(operands.call(), selection.num_threads));
+      workspace_bytes = std::max(workspace_bytes,
+                                 (*row)->workspace_bytes(operands.call(), selection.num_threads));
     }
   }
+  selection.workspace_bytes = selection.plan_bytes + workspace_bytes;
   PM_RETURN_IF_ERROR(CheckFilter(program, target, options, selection));
   return selection;
 }

@@ -29,7 +29,17 @@ struct KernelSelection {
   std::vector<const ops::KernelRow*> rows;  // of each op of the program
   KvLayout kv;
   int32_t num_threads = 1;
-  int64_t workspace_bytes = 0;  // the most that one op needs; ops run one after the other
+  // Shared by ops that run one after the other: first the plans of a step, then what the op that
+  // needs most of it works in.
+  int64_t workspace_bytes = 0;
+  struct Plan {
+    size_t op = 0;  // the first that reads it
+    int64_t offset = 0;
+    int64_t bytes = 0;
+  };
+  std::vector<Plan> plans;        // made anew in every step (ops::BatchPlan)
+  std::vector<int32_t> op_plans;  // of each op: an index into `plans`; -1: it has none
+  int64_t plan_bytes = 0;         // of all plans, a multiple of 64
 };
 
 CacheGeometry GeometryOf(const ExecutorOptions& options);

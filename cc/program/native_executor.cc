@@ -104,7 +104,6 @@ Status NativeExecutor::Bound::AllocateMemory(const Target& target) {
   pool = std::make_unique<device::ThreadPool>(
       device::ThreadPoolOptions{.num_threads = kernels.num_threads});
   groups = target.groups;
-  context = {.pool = pool.get(), .workspace = workspace.bytes(), .groups = &groups};
   const PackCache cache(options.pack_cache_folder);
   PM_ASSIGN_OR_RETURN(
       packed,
@@ -129,8 +128,10 @@ void NativeExecutor::Bound::BindProgram(const Target& target) {
                {.activations = arena.data(),
                 .outputs = outputs.data(),
                 .kv = kv.data(),
+                .workspace = workspace.data(),
                 .weight = [this](size_t op, size_t input) { return WeightOf(op, input); }});
   calls.emplace(bound);
+  context = {.pool = pool.get(), .workspace = bound.workspace, .groups = &groups};
   LinkWeights();
   greedy_tail = GreedyTail::Find(program, options.max_num_logits_rows);
   for (const Output& output : program.outputs()) output_views.push_back({output.name, {}});
@@ -176,6 +177,7 @@ void NativeExecutor::Bound::RunOp(size_t index) {
   const ops::KernelRow& kernel = *bound.ops[index].kernel;
   const ops::OpCall& call = (*calls)[index];
   pool->ReadAhead(next[index]);
+  context.plan = bound.ops[index].plan;
   if (greedy && greedy_tail->Replaces(index)) {
     greedy_tail->Run(index, kernel, call, context);
   } else {
@@ -250,6 +252,7 @@ Status NativeExecutor::Execute(const ops::StepBatch& batch, ExecutorOutput* outp
   PM_RETURN_IF_ERROR(CheckBatch(batch, b.options, b.plan.kv));
   b.greedy = b.greedy_tail && b.greedy_tail->Serves(batch);
   b.calls->Set(batch);
+  MakePlans(b.kernels, *b.calls, b.workspace.bytes());
   if (b.profiling || b.options.poison_dead_memory) {
     b.WalkInstrumented();
   } else {

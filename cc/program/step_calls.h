@@ -10,6 +10,7 @@
 #define PAGEMILL_CC_PROGRAM_STEP_CALLS_H_
 
 #include <cstddef>
+#include <span>
 #include <vector>
 
 #include "cc/base/status.h"
@@ -17,6 +18,7 @@
 #include "cc/ops/op.h"
 #include "cc/program/bound_program.h"
 #include "cc/program/executor_options.h"
+#include "cc/program/kernel_selection.h"
 #include "cc/program/kv/kv_layout.h"
 #include "cc/tensor/tensor_view.h"
 
@@ -34,7 +36,7 @@ class StepCalls {
   StepCalls(const StepCalls&) = delete;
   StepCalls& operator=(const StepCalls&) = delete;
 
-  // The batch has passed CheckBatch(). Its arrays lie where the kernels read them.
+  // The batch has passed CheckBatch().
   void Set(const ops::StepBatch& batch);
   const ops::OpCall& operator[](size_t op) const { return calls_[op]; }
   // Of the last Set().
@@ -46,6 +48,10 @@ class StepCalls {
   std::vector<ops::BatchView> batches_;  // the step as the layers of each block table see it
   std::vector<ops::OpCall> calls_;
 };
+
+// Makes the plans of the step that `calls` is set to, whose arrays are the host's. `plans` has
+// kernels.plan_bytes bytes.
+void MakePlans(const KernelSelection& kernels, const StepCalls& calls, std::span<std::byte> plans);
 
 }  // namespace pagemill::program
 

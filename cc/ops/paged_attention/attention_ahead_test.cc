@@ -26,12 +26,16 @@ class Batch {
   Batch(int32_t block_size, std::vector<PagedRequest> requests)
       : batch_(block_size, std::move(requests), conformance::Random(1)),
         q_(DType::kF32, {batch_.view().num_tokens, 2, 4}),
-        memory_(AttentionTileList::MostRows(batch_.view().num_tokens, 1, 2)) {
+        plan_(static_cast<size_t>(AttentionPlan::Bytes(batch_.view().num_tokens, 1, 2))) {
     args_ = {.q = q_.view(), .cache = {}, .y = q_.view(), .batch = &batch_.view(), .kv_heads = 2};
     shape_ = {.head_dim = 4, .group = 1, .kv_heads = 2, .block_size = block_size};
   }
 
-  AttentionTileList Tiles() { return AttentionTileList(args_, shape_, memory_.data()); }
+  AttentionTileList Tiles() {
+    AttentionPlan* const plan = new (plan_.data()) AttentionPlan;
+    PlanAttention(args_, shape_, plan);
+    return AttentionTileList(args_, shape_, *plan);
+  }
   // Those of tile `index` from group `from` on, in the order in which they are read.
   std::vector<Group> Groups(const AttentionTileList& tiles, int64_t index, int32_t from = 0) {
     std::vector<Group> groups;
@@ -48,7 +52,7 @@ class Batch {
   conformance::TestTensor q_;
   PagedAttentionArgs args_;
   AttentionShape shape_;
-  std::vector<AttentionTileRows> memory_;
+  std::vector<std::byte> plan_;
 };
 
 std::vector<Group> Asked(const AttentionAhead* ahead) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <new>
+#include <span>
 
 #include "cc/ops/paged_attention/attention_tile_list.h"
 #include "cc/ops/paged_attention/attention_workspace.h"
@@ -46,13 +47,14 @@ class Driver {
         shape_(MakeShape(args)),
         pool_(*context.pool),
         workspace_(context.workspace.data(), AttentionSizes::Of(args, context.pool->num_threads())),
-        tiles_(args_, shape_, workspace_.Tiles()) {
+        plan_(*reinterpret_cast<const AttentionPlan*>(context.plan)),
+        tiles_(args_, shape_, plan_) {
     for (int32_t i = 0; i < pool_.num_threads(); ++i) new (workspace_.Ahead(i)) AheadReader();
   }
 
   void Run() {
     const bool few = tiles_.size() < pool_.num_threads() * kFewTilesPerThread;
-    if (few && pool_.num_threads() > 1 && LongestContext() > kAttentionSplit) {
+    if (few && pool_.num_threads() > 1 && plan_.longest_context > kAttentionSplit) {
       RunShared(static_cast<int32_t>(tiles_.size()));
       return;
     }
@@ -70,11 +72,6 @@ class Driver {
   }
 
  private:
-  int32_t LongestContext() const {
-    const int32_t* lens = args_.batch->seq_lens;
-    return *std::max_element(lens, lens + args_.batch->num_requests);
-  }
-
   // Split after split, after those that are shared.
   void RunTile(int64_t index, int worker) const {
     const AttentionTile tile = tiles_.Tile(index);
@@ -205,6 +202,7 @@ class Driver {
   const AttentionShape shape_;
   device::ThreadPool& pool_;
   const AttentionWorkspace workspace_;
+  const AttentionPlan& plan_;
   AttentionTileList tiles_;
   int32_t shared_splits_ = 0;  // of all rows, computed before the tiles
 };
@@ -216,6 +214,22 @@ void RunAttention(const AttentionKernels& kernels, const OpCall& call, KernelCon
   if (args.batch->num_requests == 0) return;
   Driver(kernels, args, context).Run();
 }
+
+namespace {
+
+int64_t PlanBytes(const OpCall& call) {
+  const AttentionSizes sizes = AttentionSizes::Of(ToPagedAttentionArgs(call), /*num_threads=*/1);
+  return AttentionPlan::Bytes(sizes.tokens, sizes.group, sizes.kv_heads);
+}
+
+void MakePlan(const OpCall& call, std::span<std::byte> plan) {
+  const PagedAttentionArgs args = ToPagedAttentionArgs(call);
+  PlanAttention(args, MakeShape(args), new (plan.data()) AttentionPlan);
+}
+
+}  // namespace
+
+constinit const BatchPlan kAttentionPlan = {.bytes = PlanBytes, .make = MakePlan};
 
 int64_t AttentionWorkspaceBytes(const OpCall& call, int32_t num_threads) {
   return AttentionWorkspace::Bytes(AttentionSizes::Of(ToPagedAttentionArgs(call), num_threads));

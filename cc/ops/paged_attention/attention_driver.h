@@ -20,7 +20,10 @@
 
 namespace pagemill::ops {
 
+// Reads the plan that kAttentionPlan makes.
 void RunAttention(const AttentionKernels& kernels, const OpCall& call, KernelContext& context);
+
+extern const BatchPlan kAttentionPlan;  // attention_tile_list.h
 
 // For any kernel and any batch of at most q.shape[0] tokens.
 int64_t AttentionWorkspaceBytes(const OpCall& call, int32_t num_threads);

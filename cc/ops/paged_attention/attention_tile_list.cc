@@ -4,19 +4,23 @@
 
 namespace pagemill::ops {
 
-AttentionTileList::AttentionTileList(const PagedAttentionArgs& args, const AttentionShape& shape,
-                                     AttentionTileRows* memory)
-    : args_(args), shape_(shape), rows_(memory) {
+void PlanAttention(const PagedAttentionArgs& args, const AttentionShape& shape,
+                   AttentionPlan* plan) {
+  *plan = {};
+  const AttentionTileList tiles(args, shape, *plan);
+  AttentionTileRows* const begin = plan->rows();
+  AttentionTileRows* end = begin;
   for (int32_t request = 0; request < args.batch->num_requests; ++request) {
-    const int32_t count = (Rows(request) + kAttentionTileRows - 1) / kAttentionTileRows;
+    plan->longest_context = std::max<int64_t>(plan->longest_context, args.batch->seq_lens[request]);
+    const int32_t count = (tiles.Rows(request) + kAttentionTileRows - 1) / kAttentionTileRows;
     for (int32_t i = count - 1; i >= 0; --i) {
       const int32_t first_row = i * kAttentionTileRows;
-      rows_[num_rows_++] = {
-          .request = request, .first_row = first_row, .cost = Cost(request, first_row)};
+      *end++ = {.request = request, .first_row = first_row, .cost = tiles.Cost(request, first_row)};
     }
   }
+  plan->num_rows = end - begin;
   // So that threads end together.
-  std::sort(rows_, rows_ + num_rows_, [](const AttentionTileRows& a, const AttentionTileRows& b) {
+  std::sort(begin, end, [](const AttentionTileRows& a, const AttentionTileRows& b) {
     if (a.cost != b.cost) return a.cost > b.cost;
     return a.request != b.request ? a.request < b.request : a.first_row > b.first_row;
   });

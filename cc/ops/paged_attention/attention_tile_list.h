@@ -1,11 +1,12 @@
 // File: cc/ops/paged_attention/attention_tile_list.h
 // A batch cut into tiles for an AttentionKernel, and which keys each of them sees.
 //
-//   AttentionTileList tiles(args, shape, memory);   // MostTileRows(...) elements
+//   PlanAttention(args, shape, plan);   // AttentionPlan::Bytes(), once for all layers alike
+//   AttentionTileList tiles(args, shape, plan);
 //   for (int64_t i = 0; i < tiles.size(); ++i) Run(tiles.Tile(i), tiles.Splits(tiles.Tile(i)));
 //
-// The costliest come first; KV heads of the same rows follow one another. Not thread-safe while it
-// is made or StartAt() is called; otherwise constant.
+// The costliest come first; KV heads of the same rows follow one another. Not thread-safe while
+// StartAt() is called; otherwise constant.
 #ifndef PAGEMILL_CC_OPS_PAGED_ATTENTION_ATTENTION_TILE_LIST_H_
 #define PAGEMILL_CC_OPS_PAGED_ATTENTION_ATTENTION_TILE_LIST_H_
 
@@ -23,6 +24,27 @@ struct AttentionTileRows {
   int64_t cost;
 };
 
+// How a batch is cut: the same for all layers of one shape and window. The rows follow the struct.
+struct AttentionPlan {
+  int64_t num_rows = 0;
+  int64_t longest_context = 0;  // tokens
+
+  // At most: requests are cut into tiles each by itself.
+  static int64_t Bytes(int64_t tokens, int64_t group, int64_t kv_heads) {
+    const int64_t rows = tokens * group * kv_heads / kAttentionTileRows + tokens + 1;
+    return static_cast<int64_t>(sizeof(AttentionPlan)) +
+           rows * static_cast<int64_t>(sizeof(AttentionTileRows));
+  }
+  AttentionTileRows* rows() { return reinterpret_cast<AttentionTileRows*>(this + 1); }
+  const AttentionTileRows* rows() const {
+    return reinterpret_cast<const AttentionTileRows*>(this + 1);
+  }
+};
+
+// Reads the arrays of the batch, and no operand.
+void PlanAttention(const PagedAttentionArgs& args, const AttentionShape& shape,
+                   AttentionPlan* plan);
+
 // [first, last).
 struct AttentionRange {
   int32_t first = 0;
@@ -32,19 +54,18 @@ struct AttentionRange {
 
 class AttentionTileList {
  public:
-  // What it takes at most: requests are cut into tiles each by itself.
-  static int64_t MostRows(int64_t tokens, int64_t group, int64_t kv_heads) {
-    return tokens * group * kv_heads / kAttentionTileRows + tokens + 1;
-  }
+  // All of them outlive the list.
   AttentionTileList(const PagedAttentionArgs& args, const AttentionShape& shape,
-                    AttentionTileRows* memory);
+                    const AttentionPlan& plan)
+      : args_(args), shape_(shape), plan_(plan) {}
 
-  int64_t size() const { return num_rows_ * shape_.kv_heads; }
+  int64_t size() const { return plan_.num_rows * shape_.kv_heads; }
   int32_t block_size() const { return shape_.block_size; }
   AttentionTile Tile(int64_t index) const {
-    return TileOf(rows_[index / shape_.kv_heads], static_cast<int32_t>(index % shape_.kv_heads));
+    return TileOf(plan_.rows()[index / shape_.kv_heads],
+                  static_cast<int32_t>(index % shape_.kv_heads));
   }
-  int32_t Request(int64_t index) const { return rows_[index / shape_.kv_heads].request; }
+  int32_t Request(int64_t index) const { return plan_.rows()[index / shape_.kv_heads].request; }
 
   // From here on, tiles begin at this split: those before it are the same for all rows.
   void StartAt(int32_t split) { first_split_ = split; }
@@ -58,6 +79,8 @@ class AttentionTileList {
   int64_t NumSharedTiles() const;
 
  private:
+  friend void PlanAttention(const PagedAttentionArgs&, const AttentionShape&, AttentionPlan*);
+
   AttentionTile TileOf(const AttentionTileRows& rows, int32_t kv_head) const;
   AttentionRange In(const AttentionTile& tile, int32_t keys) const;
   void PointTo(int64_t token, AttentionTile* tile) const;
@@ -66,8 +89,7 @@ class AttentionTileList {
 
   const PagedAttentionArgs& args_;
   const AttentionShape& shape_;
-  AttentionTileRows* const rows_;
-  int64_t num_rows_ = 0;
+  const AttentionPlan& plan_;
   int32_t first_split_ = 0;
 };
 

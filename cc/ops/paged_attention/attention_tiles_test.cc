@@ -28,7 +28,7 @@ constexpr KernelRow kEmulatedRows[] = {
      [](const OpCall& call, KernelContext& context) {
        RunAttention(kEmulatedAttentionAmx, call, context);
      },
-     AttentionWorkspaceBytes, ActivationPrecision::kBf16},
+     AttentionWorkspaceBytes, ActivationPrecision::kBf16, nullptr, nullptr, &kAttentionPlan},
     {"paged_attention", "reference", 0,
      [](const device::Capabilities&, const OpCall&) { return true; }, PagedAttentionReference},
 };

@@ -1,6 +1,6 @@
 // File: cc/ops/paged_attention/attention_workspace.h
 // How attention_driver carves its workspace: states of tiles, then, for each thread, what it
-// computes with and what it reads ahead, then the list of tiles.
+// computes with and what it reads ahead.
 #ifndef PAGEMILL_CC_OPS_PAGED_ATTENTION_ATTENTION_WORKSPACE_H_
 #define PAGEMILL_CC_OPS_PAGED_ATTENTION_ATTENTION_WORKSPACE_H_
 
@@ -58,9 +58,7 @@ class AttentionWorkspace {
     const int64_t floats = StatesFloats(sizes) +
                            sizes.SharedTiles() * sizes.StateFloats(kAttentionTileRows) +
                            sizes.num_threads * sizes.ScratchFloats();
-    return floats * static_cast<int64_t>(sizeof(float)) + sizes.num_threads * kAheadBytes +
-           AttentionTileList::MostRows(sizes.tokens, sizes.group, sizes.kv_heads) *
-               static_cast<int64_t>(sizeof(AttentionTileRows));
+    return floats * static_cast<int64_t>(sizeof(float)) + sizes.num_threads * kAheadBytes;
   }
 
   // States of at most `rows` rows each, from the beginning: NumStates(rows) of them.
@@ -86,9 +84,6 @@ class AttentionWorkspace {
   // To be made by who uses it.
   AheadReader* Ahead(int64_t worker) const {
     return reinterpret_cast<AheadReader*>(AfterScratch() + worker * kAheadBytes);
-  }
-  AttentionTileRows* Tiles() const {
-    return reinterpret_cast<AttentionTileRows*>(AfterScratch() + sizes_.num_threads * kAheadBytes);
   }
 
  private:

@@ -81,43 +81,49 @@ void Run(const OpCall& call, KernelContext& context) {
   RunAttention(*kKernels, call, context);
 }
 
+constexpr KernelRow Row(std::string_view name, int32_t priority,
+                        void (*run)(const OpCall&, KernelContext&), ActivationPrecision activations,
+                        bool (*supports)(const device::Capabilities&, const OpCall&)) {
+  return {.op = "paged_attention",
+          .name = name,
+          .priority = priority,
+          .supports = supports,
+          .run = run,
+          .workspace_bytes = AttentionWorkspaceBytes,
+          .activations = activations,
+          .plan = &kAttentionPlan};
+}
+
 constexpr KernelRow kRows[] = {
 #if defined(__x86_64__)
-    {"paged_attention", "amx_bf16", 50,
-     [](const device::Capabilities& caps, const OpCall& call) {
-       return caps.amx_bf16 && HasBf16Pairs(caps, call) && WholeKeyGroups(call);
-     },
-     Run<&kAttentionAmx>, AttentionWorkspaceBytes, ActivationPrecision::kBf16},
-    {"paged_attention", "avx512_bf16", 40,
-     [](const device::Capabilities& caps, const OpCall& call) {
-       return HasBf16Pairs(caps, call) && WholeKeyGroups(call);
-     },
-     Run<&kAttentionAvx512Bf16>, AttentionWorkspaceBytes, ActivationPrecision::kBf16},
-    {"paged_attention", "amx_int8", 50,
-     [](const device::Capabilities& caps, const OpCall& call) {
-       return caps.amx_int8 && caps.avx512_vnni && caps.avx512_bf16 && WholeKeyGroups(call) &&
-              call.inputs[1].dtype == DType::kI8;
-     },
-     Run<&kAttentionAmx>, AttentionWorkspaceBytes, ActivationPrecision::kBf16},
-    {"paged_attention", "avx512_vnni", 40,
-     [](const device::Capabilities& caps, const OpCall& call) {
-       return caps.avx512_vnni && WholeKeyGroups(call) && call.inputs[1].dtype == DType::kI8;
-     },
-     Run<&kAttentionAvx512Vnni>, AttentionWorkspaceBytes, ActivationPrecision::kBf16},
-    {"paged_attention", "avx512", 30,
-     [](const device::Capabilities& caps, const OpCall& call) {
-       return caps.avx512 && WholeKeyGroups(call);
-     },
-     Run<&kAttentionAvx512>, AttentionWorkspaceBytes},
-    {"paged_attention", "avx2", 20,
-     [](const device::Capabilities& caps, const OpCall& call) {
-       return caps.avx2 && WholeKeyGroups(call);
-     },
-     Run<&kAttentionAvx2>, AttentionWorkspaceBytes},
+    Row("amx_bf16", 50, Run<&kAttentionAmx>, ActivationPrecision::kBf16,
+        [](const device::Capabilities& caps, const OpCall& call) {
+          return caps.amx_bf16 && HasBf16Pairs(caps, call) && WholeKeyGroups(call);
+        }),
+    Row("avx512_bf16", 40, Run<&kAttentionAvx512Bf16>, ActivationPrecision::kBf16,
+        [](const device::Capabilities& caps, const OpCall& call) {
+          return HasBf16Pairs(caps, call) && WholeKeyGroups(call);
+        }),
+    Row("amx_int8", 50, Run<&kAttentionAmx>, ActivationPrecision::kBf16,
+        [](const device::Capabilities& caps, const OpCall& call) {
+          return caps.amx_int8 && caps.avx512_vnni && caps.avx512_bf16 && WholeKeyGroups(call) &&
+                 call.inputs[1].dtype == DType::kI8;
+        }),
+    Row("avx512_vnni", 40, Run<&kAttentionAvx512Vnni>, ActivationPrecision::kBf16,
+        [](const device::Capabilities& caps, const OpCall& call) {
+          return caps.avx512_vnni && WholeKeyGroups(call) && call.inputs[1].dtype == DType::kI8;
+        }),
+    Row("avx512", 30, Run<&kAttentionAvx512>, ActivationPrecision::kF32,
+        [](const device::Capabilities& caps, const OpCall& call) {
+          return caps.avx512 && WholeKeyGroups(call);
+        }),
+    Row("avx2", 20, Run<&kAttentionAvx2>, ActivationPrecision::kF32,
+        [](const device::Capabilities& caps, const OpCall& call) {
+          return caps.avx2 && WholeKeyGroups(call);
+        }),
 #endif
-    {"paged_attention", "portable", 10,
-     [](const device::Capabilities&, const OpCall& call) { return WholeKeyGroups(call); },
-     Run<&kAttentionPortable>, AttentionWorkspaceBytes},
+    Row("portable", 10, Run<&kAttentionPortable>, ActivationPrecision::kF32,
+        [](const device::Capabilities&, const OpCall& call) { return WholeKeyGroups(call); }),
     {"paged_attention", "reference", 0, OnEveryCpu, PagedAttentionReference},
 };
 

@@ -1,5 +1,6 @@
 #include "cc/ops/testing/test_device_ops.h"
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <iterator>
@@ -19,15 +20,15 @@ using device::testing::TestWorker;
 // The table's kernels are functions, so each op has one of its own. More than there are ops.
 constexpr size_t kMaxOps = 64;
 
-// What the work runs: of the kernels that every CPU has, the plainest for this call; null if the op
-// has none.
-const KernelRow* PlainestKernel(const OpDefinition& op, const OpCall& call) {
-  const KernelRow* plainest = nullptr;
+// What the work runs: of the kernels that every CPU has and that read weights as stored, the best
+// for this call. Null if the op has none.
+const KernelRow* PlainKernel(const OpDefinition& op, const OpCall& call) {
+  const KernelRow* best = nullptr;
   for (const KernelRow& row : op.rows) {
-    if (plainest != nullptr && plainest->priority < row.priority) continue;
-    if (row.packing == nullptr && row.supports({}, call)) plainest = &row;
+    if (best != nullptr && best->priority > row.priority) continue;
+    if (row.packing == nullptr && row.supports({}, call)) best = &row;
   }
-  return plainest;
+  return best;
 }
 
 // A call that outlives the one it was made from, with addresses of the device.
@@ -37,7 +38,8 @@ struct Launch {
         inputs(call.inputs.begin(), call.inputs.end()),
         outputs(call.outputs.begin(), call.outputs.end()),
         attributes(call.attributes),
-        workspace(context.workspace) {
+        workspace(context.workspace),
+        plan(context.plan) {
     if (call.batch != nullptr) batch = *call.batch;
   }
 
@@ -48,6 +50,7 @@ struct Launch {
   const Attributes* const attributes;
   std::optional<BatchView> batch;
   const std::span<std::byte> workspace;
+  const std::byte* const plan;
 };
 
 class Translator {
@@ -102,6 +105,11 @@ Status Launch::Run(TestWorker& worker) const {
     context.workspace = {translator.Address(workspace.data(), bytes, "the workspace"),
                          workspace.size()};
   }
+  if (kernel.plan != nullptr) {
+    const int64_t bytes = kernel.plan->bytes(
+        {.inputs = in, .outputs = out, .attributes = attributes, .batch = step ? &*step : nullptr});
+    context.plan = translator.Address(plan, bytes, "the plan");
+  }
   PM_RETURN_IF_ERROR(translator.status());
   kernel.run(
       {.inputs = in, .outputs = out, .attributes = attributes, .batch = step ? &*step : nullptr},
@@ -114,24 +122,36 @@ struct Enqueued {
   static const OpDefinition& op() { return CpuOps()[kOp]; }
 
   static bool Supports(const device::Capabilities&, const OpCall& call) {
-    return PlainestKernel(op(), call) != nullptr;
+    return PlainKernel(op(), call) != nullptr;
   }
   static int64_t WorkspaceBytes(const OpCall& call, int32_t) {
-    const KernelRow& kernel = *PlainestKernel(op(), call);
+    const KernelRow& kernel = *PlainKernel(op(), call);
     return kernel.workspace_bytes == nullptr ? 0 : kernel.workspace_bytes(call, /*num_threads=*/1);
   }
   static void Run(const OpCall& call, KernelContext& context) {
-    const Launch launch(*PlainestKernel(op(), call), call, context);
+    const Launch launch(*PlainKernel(op(), call), call, context);
     static_cast<TestStream&>(*context.stream).Enqueue([launch](TestWorker& worker) {
       return launch.Run(worker);
     });
   }
+  static int64_t PlanBytes(const OpCall& call) {
+    const KernelRow& kernel = *PlainKernel(op(), call);
+    return kernel.plan == nullptr ? 0 : kernel.plan->bytes(call);
+  }
+  static void MakePlan(const OpCall& call, std::span<std::byte> plan) {
+    const KernelRow& kernel = *PlainKernel(op(), call);
+    if (kernel.plan != nullptr) kernel.plan->make(call, plan);
+  }
   static KernelRow Row() {
+    static constexpr BatchPlan kPlan = {.bytes = PlanBytes, .make = MakePlan};
+    const bool plans = std::any_of(op().rows.begin(), op().rows.end(),
+                                   [](const KernelRow& row) { return row.plan != nullptr; });
     return {.op = op().op,
             .name = "enqueued",
             .supports = Supports,
             .run = Run,
-            .workspace_bytes = WorkspaceBytes};
+            .workspace_bytes = WorkspaceBytes,
+            .plan = plans ? &kPlan : nullptr};
   }
 };
 

@@ -1,7 +1,8 @@
 // File: cc/ops/testing/test_device_ops.h
-// The op table of the test device (cc/device/testing): every op of the CPU, with its reference
-// kernel, enqueued on a stream instead of run. The work translates the addresses of operands, of
-// the step's arrays and of the workspace; it fails where one of them is no memory of the device.
+// The op table of the test device (cc/device/testing): every op of the CPU, with its best kernel
+// that needs no vector instructions and no packed weights, enqueued on a stream instead of run. The
+// work translates the addresses of operands, of the step's arrays, of the workspace and of the
+// plan; it fails where one of them is no memory of the device.
 //
 //   Target target = {.ops = TestDeviceOps(), .capabilities = {}};
 //

@@ -44,7 +44,8 @@ StepSizes DecodeSizes(int32_t requests) { return {requests, requests, requests};
 struct DeviceExecutor::Bound {
   // The host's side of a step in flight.
   struct Slot {
-    std::vector<std::byte> arrays;   // what is sent to the device
+    std::vector<std::byte> arrays;   // what is sent to the device:
+    std::vector<std::byte> plans;    // the batch and the kernels' plans of it
     std::vector<std::byte> outputs;  // what comes back
     StepSizes sizes;                 // of the batch
     std::unique_ptr<device::Event> done;
@@ -72,6 +73,7 @@ struct DeviceExecutor::Bound {
 
   Status Allocate(const MemoryPlan& plan, device::Device& device);
   void BindProgram(const Target& target);
+  void EnqueueBatch(const ops::StepBatch& batch, const StepSizes& sizes, Slot* slot);
   void EnqueueKernels(const StepSizes& sizes);
   Status RecordGraphs();
   const DecodeGraph* GraphFor(const ops::StepBatch& batch) const;
@@ -90,6 +92,7 @@ Status DeviceExecutor::Bound::Allocate(const MemoryPlan& plan, device::Device& d
   slots.resize(static_cast<size_t>(device_options.max_steps_in_flight));
   for (Slot& slot : slots) {
     slot.arrays.resize(static_cast<size_t>(array_bytes));
+    slot.plans.resize(static_cast<size_t>(kernels.plan_bytes));
     slot.outputs.resize(static_cast<size_t>(plan.output_bytes));
     slot.done = device.NewEvent();
   }
@@ -101,14 +104,30 @@ void DeviceExecutor::Bound::BindProgram(const Target& target) {
                {.activations = activations.data(),
                 .outputs = outputs.data(),
                 .kv = kv.data(),
+                .workspace = workspace.data(),
                 .weight = [this](size_t op, size_t input) { return weights->at(op, input); }});
   calls.emplace(bound);
 }
 
+// The batch, padded to `sizes`, and the plans of it.
+void DeviceExecutor::Bound::EnqueueBatch(const ops::StepBatch& batch, const StepSizes& sizes,
+                                         Slot* slot) {
+  image->Write(batch, sizes, slot->arrays.data());
+  const size_t array_bytes = static_cast<size_t>(image->Bytes(sizes));
+  stream->CopyToDevice(arrays.data(), std::span(slot->arrays).first(array_bytes));
+  if (slot->plans.empty()) return;
+  calls->Set(image->View(sizes, slot->arrays.data()));
+  MakePlans(kernels, *calls, slot->plans);
+  stream->CopyToDevice(workspace.data(), slot->plans);
+}
+
 void DeviceExecutor::Bound::EnqueueKernels(const StepSizes& sizes) {
   calls->Set(image->View(sizes, arrays.data()));
-  ops::KernelContext context = {.workspace = workspace.bytes(), .stream = stream.get()};
-  for (size_t i = 0; i < bound.ops.size(); ++i) bound.ops[i].kernel->run((*calls)[i], context);
+  ops::KernelContext context = {.workspace = bound.workspace, .stream = stream.get()};
+  for (size_t i = 0; i < bound.ops.size(); ++i) {
+    context.plan = bound.ops[i].plan;
+    bound.ops[i].kernel->run((*calls)[i], context);
+  }
 }
 
 Status DeviceExecutor::Bound::RecordGraphs() {
@@ -184,9 +203,7 @@ Status DeviceExecutor::Enqueue(const ops::StepBatch& batch) {
   const Bound::DecodeGraph* const graph = b.GraphFor(batch);
   slot.sizes = ops::SizesOf(batch);
   const StepSizes sizes = graph == nullptr ? slot.sizes : DecodeSizes(graph->num_requests);
-  b.image->Write(batch, sizes, slot.arrays.data());
-  const size_t array_bytes = static_cast<size_t>(b.image->Bytes(sizes));
-  b.stream->CopyToDevice(b.arrays.data(), std::span(slot.arrays).first(array_bytes));
+  b.EnqueueBatch(batch, sizes, &slot);
   if (graph == nullptr) {
     b.EnqueueKernels(sizes);
   } else {

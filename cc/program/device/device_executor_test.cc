@@ -32,7 +32,6 @@ ExecutorOptions Options() {
   options.max_num_logits_rows = 6;
   options.block_size = kBlockSize;
   options.num_blocks = 64;
-  options.kernel_filter = "reference";
   return options;
 }
 
@@ -44,10 +43,8 @@ std::unique_ptr<NativeExecutor> OnCpu(const std::string& text) {
 
 StatusOr<std::unique_ptr<DeviceExecutor>> OnDevice(const std::string& text, TestDevice& device,
                                                    const DeviceExecutorOptions& device_options) {
-  ExecutorOptions options = Options();
-  options.kernel_filter = "";
   return DeviceExecutor::Create(*Program::Parse(text), {.ops = ops::testing::TestDeviceOps()},
-                                device, options, device_options);
+                                device, Options(), device_options);
 }
 
 std::vector<float> Logits(const ExecutorOutput& output) {
@@ -82,7 +79,7 @@ std::vector<BatchBuilder> Steps(int32_t requests, int32_t decodes, size_t tables
 
 class DeviceExecutorTest : public ::testing::TestWithParam<std::vector<int32_t>> {};
 
-TEST_P(DeviceExecutorTest, GivesTheBitsOfTheReference) {
+TEST_P(DeviceExecutorTest, GivesTheBitsOfTheCpu) {
   const std::string text = testing::TinyLlamaText({.seed = 3, .window = 8});
   const auto reference = OnCpu(text);
   TestDevice device;
