@@ -34,8 +34,15 @@ namespace {
 
 using Choice = std::tuple<std::string, std::string, std::string, int32_t>;
 
+// With the options' type of activations.
+Program ParseFor(std::string_view text, const ExecutorOptions& options) {
+  Program program = ValueOrThrow(Program::Parse(text));
+  ThrowIfError(program.SetActivationType(options.activation_type));
+  return program;
+}
+
 std::vector<Choice> KernelChoices(std::string_view text, const ExecutorOptions& options) {
-  const Program program = ValueOrThrow(Program::Parse(text));
+  const Program program = ParseFor(text, options);
   const program::KernelSelection selection =
       ValueOrThrow(SelectKernels(program, CpuTarget(), options));
   std::vector<Choice> choices;
@@ -89,8 +96,8 @@ void BindExecutorOptions(nb::module_& m) {
           [](ExecutorOptions* self, int32_t num_threads, int32_t max_num_tokens,
              int32_t max_num_seqs, int32_t max_num_logits_rows, int32_t num_blocks,
              int32_t block_size, const std::string& kv_cache_dtype, std::string kernel_filter,
-             const std::string& activation_dtype, std::string pack_cache_folder,
-             bool place_memory) {
+             const std::string& activation_dtype, std::string pack_cache_folder, bool place_memory,
+             const std::string& activation_type) {
             const ExecutorOptions options = {
                 .num_threads = num_threads,
                 .max_num_tokens = max_num_tokens,
@@ -99,6 +106,7 @@ void BindExecutorOptions(nb::module_& m) {
                 .num_blocks = num_blocks,
                 .block_size = block_size,
                 .kv_cache_dtype = ValueOrThrow(program::ParseKvCacheDType(kv_cache_dtype)),
+                .activation_type = ValueOrThrow(program::ParseActivationType(activation_type)),
                 .kernel_filter = std::move(kernel_filter),
                 .activations = ParseActivationDType(activation_dtype),
                 .pack_cache_folder = std::move(pack_cache_folder),
@@ -110,7 +118,8 @@ void BindExecutorOptions(nb::module_& m) {
           nb::arg("max_num_seqs") = 128, nb::arg("max_num_logits_rows") = 256,
           nb::arg("num_blocks") = 1, nb::arg("block_size") = 16, nb::arg("kv_cache_dtype") = "bf16",
           nb::arg("kernel_filter") = "", nb::arg("activation_dtype") = "bf16",
-          nb::arg("pack_cache_folder") = "", nb::arg("place_memory") = true)
+          nb::arg("pack_cache_folder") = "", nb::arg("place_memory") = true,
+          nb::arg("activation_type") = "f32")
       .def_ro("num_threads", &ExecutorOptions::num_threads)
       .def_ro("max_num_tokens", &ExecutorOptions::max_num_tokens)
       .def_ro("max_num_seqs", &ExecutorOptions::max_num_seqs)
@@ -121,6 +130,9 @@ void BindExecutorOptions(nb::module_& m) {
                    [](const ExecutorOptions& o) {
                      return std::string(program::KvCacheDTypeName(o.kv_cache_dtype));
                    })
+      .def_prop_ro(
+          "activation_type",
+          [](const ExecutorOptions& o) { return std::string(Info(o.activation_type).name); })
       .def_ro("kernel_filter", &ExecutorOptions::kernel_filter)
       .def_prop_ro("activation_dtype",
                    [](const ExecutorOptions& o) { return ActivationDTypeName(o.activations); });
@@ -173,7 +185,7 @@ void BindProgram(nb::module_& m) {
   m.def(
       "plan_memory",
       [](std::string_view text, const ExecutorOptions& options) {
-        return ValueOrThrow(PlanMemory(ValueOrThrow(Program::Parse(text)), CpuTarget(), options));
+        return ValueOrThrow(PlanMemory(ParseFor(text, options), CpuTarget(), options));
       },
       nb::arg("text"), nb::arg("options"));
   m.def("kv_groups", &KvGroups, nb::arg("text"), nb::arg("options"));

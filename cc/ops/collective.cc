@@ -17,11 +17,6 @@ void CheckGroupAttributes(OperandCheck& check, const Attributes& attributes) {
   if (check.ok()) check.IntegerAttribute("rank", 0, 0, attributes.GetInt("ranks", 1) - 1);
 }
 
-DType CollectiveDType(const OpCall& call) {
-  const DType dtype = call.inputs.empty() ? DType::kF32 : call.inputs[0].dtype;
-  return dtype == DType::kBF16 || dtype == DType::kF16 ? dtype : DType::kF32;
-}
-
 comm::Group* GroupOf(const Attributes& attributes, const KernelContext& context) {
   return context.groups == nullptr ? nullptr : context.groups->at(AxisOf(attributes));
 }

@@ -18,9 +18,6 @@ namespace pagemill::ops {
 // Are `axis`, `ranks` and `rank` in range?
 void CheckGroupAttributes(OperandCheck& check, const Attributes& attributes);
 
-// What x and y are: f32, bf16 or f16, as x is; f32 if it is anything else.
-DType CollectiveDType(const OpCall& call);
-
 // The group of an op; null: this rank is alone.
 comm::Group* GroupOf(const Attributes& attributes, const KernelContext& context);
 

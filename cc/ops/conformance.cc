@@ -159,10 +159,12 @@ float Random::Normal() {
   return sum;
 }
 
-TestTensor::TestTensor(DType dtype, std::initializer_list<int64_t> dims,
+TestTensor::TestTensor(DType dtype, std::span<const int64_t> dims,
                        const TestTensorOptions& options) {
-  view_ = TensorView::Dense(nullptr, dtype, dims);
-  row_bytes_ = view_.row_stride_bytes;
+  view_.dtype = dtype;
+  for (int64_t d : dims) view_.shape[static_cast<size_t>(view_.rank++)] = d;
+  row_bytes_ = RowBytes(dtype, view_.RowElements());
+  view_.row_stride_bytes = row_bytes_;
   view_.row_stride_bytes += options.row_padding_bytes;
   const int64_t rows = view_.rank == 0 ? 1 : view_.shape[0];
   memory_.assign(

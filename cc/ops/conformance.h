@@ -56,7 +56,9 @@ struct TestTensorOptions {
 class TestTensor {
  public:
   TestTensor(DType dtype, std::initializer_list<int64_t> dims,
-             const TestTensorOptions& options = {});
+             const TestTensorOptions& options = {})
+      : TestTensor(dtype, std::span(dims.begin(), dims.size()), options) {}
+  TestTensor(DType dtype, std::span<const int64_t> dims, const TestTensorOptions& options = {});
   TestTensor(TestTensor&&) = default;
 
   const TensorView& view() const { return view_; }

@@ -17,6 +17,10 @@ std::string ShapeText(const TensorView& view) {
 
 }  // namespace
 
+bool IsActType(DType dtype) {
+  return dtype == DType::kF32 || dtype == DType::kBF16 || dtype == DType::kF16;
+}
+
 OperandCheck::OperandCheck(std::string_view op, const OpCall& call, size_t inputs, size_t outputs)
     : op_(op), call_(call) {
   dims_.fill(-1);
@@ -35,6 +39,20 @@ void OperandCheck::Input(size_t index, std::string_view name, DType dtype,
 void OperandCheck::Output(size_t index, std::string_view name, DType dtype,
                           std::string_view pattern) {
   if (ok()) Operand(call_.outputs[index], name, dtype, pattern);
+}
+
+void OperandCheck::ActInput(size_t index, std::string_view name, std::string_view pattern) {
+  if (ok()) ActOperand(call_.inputs[index], name, pattern);
+}
+
+void OperandCheck::ActOutput(size_t index, std::string_view name, std::string_view pattern) {
+  if (ok()) ActOperand(call_.outputs[index], name, pattern);
+}
+
+void OperandCheck::ActOrF32Output(size_t index, std::string_view name, std::string_view pattern) {
+  if (!ok()) return;
+  if (call_.outputs[index].dtype == DType::kF32) return Output(index, name, DType::kF32, pattern);
+  ActOutput(index, name, pattern);
 }
 
 void OperandCheck::IntegerAttribute(std::string_view name, double fallback, int64_t low,
@@ -58,9 +76,22 @@ int64_t OperandCheck::Dim(char symbol) const {
 
 void OperandCheck::Operand(const TensorView& view, std::string_view name, DType dtype,
                            std::string_view pattern) {
-  if (view.dtype == dtype && Matches(view, pattern)) return;
-  Require(false, std::string(name) + " must be " + std::string(Info(dtype).name) + " " +
-                     Explain(pattern) + ", got " + ShapeText(view));
+  if (view.dtype != dtype || !Matches(view, pattern)) {
+    Mismatch(view, name, Info(dtype).name, pattern);
+  }
+}
+
+void OperandCheck::ActOperand(const TensorView& view, std::string_view name,
+                              std::string_view pattern) {
+  if (!act_ && IsActType(view.dtype)) act_ = view.dtype;
+  if (act_) return Operand(view, name, *act_, pattern);
+  Mismatch(view, name, "f32, bf16 or f16", pattern);
+}
+
+void OperandCheck::Mismatch(const TensorView& view, std::string_view name, std::string_view types,
+                            std::string_view pattern) {
+  Require(false, std::string(name) + " must be " + std::string(types) + " " + Explain(pattern) +
+                     ", got " + ShapeText(view));
 }
 
 bool OperandCheck::Matches(const TensorView& view, std::string_view pattern) {

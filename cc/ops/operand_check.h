@@ -2,15 +2,19 @@
 // Checks an OpCall against shape patterns with shared symbols, for the `check` of an op:
 //
 //   OperandCheck check("layer_norm", call, /*inputs=*/3, /*outputs=*/1);
-//   check.Input(0, "x", DType::kF32, "N,H*");
+//   check.ActInput(0, "x", "N,H*");
 //   check.Input(1, "w", DType::kF32, "H");
-//   check.Output(0, "y", DType::kF32, "N,H*");
+//   check.ActOutput(0, "y", "N,H*");
 //   check.Require(check.Dim('H') > 0, "rows are empty");
 //   return check.Result();
 //
 // A pattern lists dimensions, one letter each: the first use of a letter gives it its value, later
 // uses must agree. "H*" at the end is the product of all remaining dimensions (an op that looks at
 // a value as rows does not mind how a row is shaped); "*" in front skips any leading dimensions.
+//
+// Operands of type `act`, which stands for f32, bf16 or f16, have one type in a call: the first of
+// them gives it, later ones must agree.
+//
 // The first failure is kept, and names the op, the operand, what was expected and what was there.
 // Used at bind time only; allocates.
 #ifndef PAGEMILL_CC_OPS_OPERAND_CHECK_H_
@@ -18,6 +22,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -26,12 +31,19 @@
 
 namespace pagemill::ops {
 
+// Can `act` stand for `dtype`? f32, bf16, f16.
+bool IsActType(DType dtype);
+
 class OperandCheck {
  public:
   OperandCheck(std::string_view op, const OpCall& call, size_t inputs, size_t outputs);
 
   void Input(size_t index, std::string_view name, DType dtype, std::string_view pattern);
   void Output(size_t index, std::string_view name, DType dtype, std::string_view pattern);
+  void ActInput(size_t index, std::string_view name, std::string_view pattern);
+  void ActOutput(size_t index, std::string_view name, std::string_view pattern);
+  // A result that a program may want unrounded: logits, scores.
+  void ActOrF32Output(size_t index, std::string_view name, std::string_view pattern);
   // Is the attribute a whole number in [low, high]?
   void IntegerAttribute(std::string_view name, double fallback, int64_t low, int64_t high);
   // `what` completes the sentence "<op>: <what>".
@@ -44,6 +56,9 @@ class OperandCheck {
  private:
   void Operand(const TensorView& view, std::string_view name, DType dtype,
                std::string_view pattern);
+  void ActOperand(const TensorView& view, std::string_view name, std::string_view pattern);
+  void Mismatch(const TensorView& view, std::string_view name, std::string_view types,
+                std::string_view pattern);
   bool Matches(const TensorView& view, std::string_view pattern);
   bool Bind(char symbol, int64_t value);
   std::string Explain(std::string_view pattern) const;
@@ -51,6 +66,7 @@ class OperandCheck {
   std::string op_;
   const OpCall& call_;
   Status status_;
+  std::optional<DType> act_;       // empty until an operand has given it
   std::array<int64_t, 128> dims_;  // by letter; -1 where unknown
 };
 

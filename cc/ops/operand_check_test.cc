@@ -61,6 +61,32 @@ TEST_F(OperandCheckTest, RankAndDtypeMatter) {
   EXPECT_EQ(dtype.Result().message(), "op: ids must be f32 [N], got i32 [7]");
 }
 
+TEST_F(OperandCheckTest, ActivationsHaveOneType) {
+  inputs_ = {View({7, 64}, DType::kBF16), View({7, 64}, DType::kF16)};
+  outputs_ = {View({7, 64}, DType::kBF16), View({7, 64})};
+  const OpCall call = Call();
+  OperandCheck good("op", call, 2, 2);
+  good.ActInput(0, "x", "N,H");
+  good.ActOutput(0, "y", "N,H");
+  good.ActOrF32Output(0, "y", "N,H");
+  good.ActOrF32Output(1, "logits", "N,H");
+  EXPECT_TRUE(good.ok()) << good.Result().ToString();
+  good.ActInput(1, "z", "N,H");
+  EXPECT_EQ(good.Result().message(), "op: z must be bf16 [N=7, H=64], got f16 [7, 64]");
+  OperandCheck wide("op", call, 2, 2);
+  wide.ActOutput(1, "logits", "N,H");
+  wide.ActOrF32Output(0, "y", "N,H");
+  EXPECT_EQ(wide.Result().message(), "op: y must be f32 [N=7, H=64], got bf16 [7, 64]");
+}
+
+TEST_F(OperandCheckTest, NotEveryTypeIsOneOfActivations) {
+  inputs_ = {View({7}, DType::kI32)};
+  const OpCall call = Call();
+  OperandCheck check("op", call, 1, 0);
+  check.ActInput(0, "x", "N");
+  EXPECT_EQ(check.Result().message(), "op: x must be f32, bf16 or f16 [N], got i32 [7]");
+}
+
 TEST_F(OperandCheckTest, FirstFailureStays) {
   const OpCall call = Call();
   OperandCheck check("op", call, 1, 0);

@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "cc/ops/act_conformance.h"
+
 namespace pagemill::ops::conformance {
 namespace {
 
@@ -98,6 +100,7 @@ void CheckKernel(RowCase& c, const KernelRow& row,
 }  // namespace
 
 TestTensor& RowCase::AddRows(std::initializer_list<int64_t> dims) {
+  act_inputs |= 1u << inputs.size();
   input_has_rows.push_back(true);
   inputs.emplace_back(DType::kF32, dims, kOdd);
   inputs.back().FillUniform(random, -2, 2);
@@ -126,6 +129,8 @@ void CheckRowCase(RowCase& c, const device::Capabilities& caps) {
   for (const KernelRow* row : SupportedRows(c.op, caps, whole.call)) {
     CheckKernel(c, *row, reference);
   }
+  if (c.act_inputs == 0) return;
+  CheckActTypes({.op = c.op, .caps = caps, .call = whole.call, .act_inputs = c.act_inputs});
 }
 
 void CheckBits(const OpDefinition& op, const device::Capabilities& caps, const OpCall& call,

@@ -13,7 +13,7 @@
 // For every kernel row that supports the call, the outputs must be close to the reference's,
 // written within their bounds, and have the same bits with 1 to 3 threads, when each row is
 // computed alone, and when outputs share memory with inputs as the op's alias rules allow. No rows:
-// nothing happens.
+// nothing happens. Then the same in bf16 and f16, as act_conformance.h says.
 #ifndef PAGEMILL_CC_OPS_ROW_CONFORMANCE_H_
 #define PAGEMILL_CC_OPS_ROW_CONFORMANCE_H_
 
@@ -31,12 +31,14 @@ struct RowCase {
   const OpDefinition& op;
   std::vector<TestTensor> inputs = {};
   std::vector<bool> input_has_rows = {};  // else every row reads the whole input
+  uint32_t act_inputs = 0;                // bit i: input i is of type `act`; 0: f32 only
   std::vector<TestTensor> outputs = {};
   Attributes attributes = {};
   Tolerance tolerance = {};
   Random random = Random(1);
 
   // f32 tensors of values in [-2, 2), 4 bytes past a 64-byte boundary, rows padded by 4 bytes.
+  // Those of AddRows() are activations.
   TestTensor& AddRows(std::initializer_list<int64_t> dims);
   TestTensor& AddShared(std::initializer_list<int64_t> dims);
   void AddOutput(std::initializer_list<int64_t> dims);

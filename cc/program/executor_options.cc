@@ -1,10 +1,12 @@
 #include "cc/program/executor_options.h"
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "cc/ops/kv_page.h"
+#include "cc/ops/operand_check.h"
 
 namespace pagemill::program {
 namespace {
@@ -19,6 +21,13 @@ constexpr std::pair<std::string_view, DType> kKvCacheDTypes[] = {
     {"bf16", DType::kBF16}, {"f32", DType::kF32}, {"fp8", DType::kF8E4M3}, {"int8", DType::kI8}};
 
 }  // namespace
+
+StatusOr<DType> ParseActivationType(std::string_view name) {
+  const std::optional<DType> dtype = ParseDType(name);
+  if (dtype && ops::IsActType(*dtype)) return *dtype;
+  return InvalidArgument("activation_type is '" + std::string(name) +
+                         "'; it must be f32, bf16 or f16");
+}
 
 StatusOr<DType> ParseKvCacheDType(std::string_view name) {
   for (const auto& [known, dtype] : kKvCacheDTypes) {
@@ -46,6 +55,10 @@ Status ExecutorOptions::Validate() const {
   if (!ops::IsKvDType(kv_cache_dtype)) {
     return InvalidArgument("kv_cache_dtype must be bf16, f32, fp8 or int8, got " +
                            std::string(Info(kv_cache_dtype).name));
+  }
+  if (!ops::IsActType(activation_type)) {
+    return InvalidArgument("activation_type must be f32, bf16 or f16, got " +
+                           std::string(Info(activation_type).name));
   }
   return OkStatus();
 }

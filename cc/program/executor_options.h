@@ -23,6 +23,7 @@ struct ExecutorOptions {
   int32_t num_blocks = 1;               // KV blocks, the null block included
   int32_t block_size = 16;              // tokens per KV block
   DType kv_cache_dtype = DType::kBF16;  // bf16, f32, f8_e4m3 or int8 (with a scale per row)
+  DType activation_type = DType::kF32;  // what `act` stands for: f32 (fast), bf16 or f16
   // Run every op by the kernel of this name where it has one that fits ("reference", "portable"),
   // as at least one has; empty = the best one.
   std::string kernel_filter;
@@ -40,6 +41,9 @@ struct ExecutorOptions {
   // kInvalidArgument names the field, its value and its range.
   Status Validate() const;
 };
+
+// "f32", "bf16" or "f16".
+StatusOr<DType> ParseActivationType(std::string_view name);
 
 // As users write it: "bf16", "f32", "fp8" (f8_e4m3), "int8".
 StatusOr<DType> ParseKvCacheDType(std::string_view name);

@@ -19,9 +19,10 @@ using testing::BatchBuilder;
 
 constexpr int32_t kVocab = 83;  // of the tiny models
 
-std::unique_ptr<NativeExecutor> MustCreate(const std::string& text,
-                                           const std::string& kernels = "") {
+std::unique_ptr<NativeExecutor> MustCreate(const std::string& text, const std::string& kernels = "",
+                                           DType activation_type = DType::kF32) {
   ExecutorOptions options;
+  options.activation_type = activation_type;
   options.num_threads = 2;
   options.max_num_tokens = 64;
   options.max_num_seqs = options.max_num_logits_rows = 40;
@@ -81,6 +82,20 @@ TEST(GreedyTailTest, GivesTheTokensThatLogitsWould) {
         }
       }
     }
+  }
+}
+
+// Logits are f32 whatever activations are.
+TEST(GreedyTailTest, GivesTheTokensThatLogitsWouldInEveryType) {
+  const std::string text = testing::TinyLlamaText({.seed = 4, .weight_dtype = DType::kBF16});
+  for (const DType act : {DType::kBF16, DType::kF16}) {
+    const auto executor = MustCreate(text, "", act);
+    const BatchBuilder arrays = Requests(5);
+    const std::vector<int32_t> expected = Largest(*executor, arrays, kVocab);
+    const ExecutorOutput output = RunGreedy(*executor, arrays, kVocab);
+    EXPECT_EQ(output.logits().rank, 0);
+    ASSERT_EQ(output.maxima.size(), expected.size());
+    for (size_t i = 0; i < expected.size(); ++i) EXPECT_EQ(output.maxima[i].column, expected[i]);
   }
 }
 

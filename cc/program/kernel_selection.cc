@@ -105,6 +105,11 @@ CacheGeometry GeometryOf(const ExecutorOptions& options) {
 StatusOr<KernelSelection> SelectKernels(const Program& program, const Target& target,
                                         const ExecutorOptions& options) {
   PM_RETURN_IF_ERROR(options.Validate());
+  if (program.activation_type() != options.activation_type) {
+    return InvalidArgument(
+        "the program's activations are " + std::string(Info(program.activation_type()).name) +
+        ", activation_type is " + std::string(Info(options.activation_type).name));
+  }
   PM_RETURN_IF_ERROR(CheckOps(program, target.ops));
   KernelSelection selection;
   PM_ASSIGN_OR_RETURN(selection.kv, PlanKvLayout(program, GeometryOf(options)));

@@ -232,6 +232,7 @@ void NativeExecutor::Bound::WalkInstrumented() {
 StatusOr<std::unique_ptr<NativeExecutor>> NativeExecutor::Create(Program program,
                                                                  const Target& target,
                                                                  const ExecutorOptions& options) {
+  PM_RETURN_IF_ERROR(program.SetActivationType(options.activation_type));
   PM_RETURN_IF_ERROR(CheckGroups(program, target.groups));
   auto bound = std::make_unique<Bound>();
   PM_ASSIGN_OR_RETURN(bound->kernels, SelectKernels(program, target, options));

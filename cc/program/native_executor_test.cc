@@ -240,6 +240,27 @@ TEST(MemoryPlanTest, CountsExactly) {
   EXPECT_NE(plan->ToString().find(std::to_string(plan->kv.arena_bytes())), std::string::npos);
 }
 
+TEST(MemoryPlanTest, ActivationsOf16BitsTakeHalf) {
+  Program program = MustParse(testing::TinyLlamaText({.hidden = 64, .ffn = 96}));
+  ExecutorOptions options = SmallOptions();
+  const StatusOr<MemoryPlan> f32 = PlanMemory(program, CpuTarget(), options);
+  ASSERT_TRUE(f32.ok()) << f32.status().ToString();
+  options.activation_type = DType::kBF16;
+  ASSERT_TRUE(program.SetActivationType(DType::kBF16).ok());
+  const StatusOr<MemoryPlan> bf16 = PlanMemory(program, CpuTarget(), options);
+  ASSERT_TRUE(bf16.ok()) << bf16.status().ToString();
+  EXPECT_EQ(2 * bf16->activation_bytes, f32->activation_bytes);
+  EXPECT_EQ(bf16->output_bytes, f32->output_bytes) << "logits are f32";
+  EXPECT_EQ(bf16->kv.page_bytes, f32->kv.page_bytes);
+}
+
+TEST(MemoryPlanTest, ProgramAndOptionsHaveOneTypeOfActivations) {
+  ExecutorOptions options = SmallOptions();
+  options.activation_type = DType::kF16;
+  EXPECT_EQ(PlanMemory(MustParse(kDoubling), CpuTarget(), options).status().message(),
+            "the program's activations are f32, activation_type is f16");
+}
+
 TEST(ExecutorOptionsTest, NamesFieldAndRange) {
   ExecutorOptions options = SmallOptions();
   EXPECT_TRUE(options.Validate().ok());
@@ -249,6 +270,9 @@ TEST(ExecutorOptionsTest, NamesFieldAndRange) {
   options.kv_cache_dtype = DType::kQ8_0;
   EXPECT_NE(options.Validate().message().find("bf16, f32, fp8 or int8, got q8_0"),
             std::string::npos);
+  options = SmallOptions();
+  options.activation_type = DType::kI8;
+  EXPECT_EQ(options.Validate().message(), "activation_type must be f32, bf16 or f16, got i8");
 }
 
 }  // namespace

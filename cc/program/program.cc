@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "cc/ops/operand_check.h"
 #include "cc/program/assembly.h"
 
 namespace pagemill::program {
@@ -94,10 +95,11 @@ bool Program::IsOutput(ValueId id) const {
 }
 
 Status Program::SetActivationType(DType dtype) {
-  if (dtype != DType::kF32 && dtype != DType::kBF16 && dtype != DType::kF16) {
+  if (!ops::IsActType(dtype)) {
     return InvalidArgument("activations must be f32, bf16 or f16, not " +
                            std::string(Info(dtype).name));
   }
+  activation_type_ = dtype;
   for (Value& value : values_) {
     if (value.is_act) value.dtype = dtype;
   }
@@ -203,10 +205,11 @@ Status Program::CheckOutputs() const {
                      : it->name == kPooled ? Dim::kRequests
                                            : v.shape.dim;
     const bool is_result = it->name == kLogits || it->name == kPooled;
-    if (rows != v.shape.dim || (is_result && (v.dtype != DType::kF32 || v.shape.rank != 2))) {
-      return InvalidArgument(prefix + "', must be f32 " + std::string(ops::InfoOf(rows).name) +
-                             ",<columns>, got " + std::string(Info(v.dtype).name) + " " +
-                             v.shape.ToString());
+    const bool is_f32 = v.dtype == DType::kF32 && !v.is_act;
+    if (rows != v.shape.dim || (is_result && (!is_f32 || v.shape.rank != 2))) {
+      return InvalidArgument(
+          prefix + "', must be f32 " + std::string(ops::InfoOf(rows).name) + ",<columns>, got " +
+          std::string(v.is_act ? "act" : Info(v.dtype).name) + " " + v.shape.ToString());
     }
     const auto same = [&](const Output& other) {
       return other.name == it->name || other.value == it->value;

@@ -174,6 +174,7 @@ class Program {
   // Binds `act`: every value declared with it has this type from now on. kInvalidArgument unless it
   // is f32, bf16 or f16. A parsed program has f32.
   Status SetActivationType(DType dtype);
+  DType activation_type() const { return activation_type_; }
 
   // For rewrites, which call CheckIntegrity() when they are done.
   std::vector<Op>& mutable_ops() { return ops_; }
@@ -195,6 +196,7 @@ class Program {
   std::vector<Op> ops_;
   std::vector<Output> outputs_;
   std::vector<std::byte> constants_;
+  DType activation_type_ = DType::kF32;
 };
 
 // "program line 12: " or, for something that no line describes, "program: ".

@@ -98,6 +98,7 @@ TEST(ProgramTest, ActStandsForTheTypeThatWasBound) {
   ASSERT_TRUE(program.SetActivationType(DType::kBF16).ok());
   EXPECT_EQ(program.value(act).dtype, DType::kBF16);
   EXPECT_EQ(program.value(f32).dtype, DType::kF32);
+  EXPECT_EQ(program.activation_type(), DType::kBF16);
   EXPECT_EQ(program.ToText(), kText) << "the text says act, whatever is bound";
   EXPECT_EQ(program.SetActivationType(DType::kI32).message(),
             "activations must be f32, bf16 or f16, not i32");
@@ -200,7 +201,9 @@ INSTANTIATE_TEST_SUITE_P(
         BadText{"OutputName", "output logits", "output pooled",
                 "output 'pooled', value 'v2', must be f32 requests,<columns>"},
         BadText{"OutputRows", "output logits v2", "output logits v0",
-                "output 'logits', value 'v0', must be f32 logits_rows,<columns>, got f32 tokens,6"},
+                "output 'logits', value 'v0', must be f32 logits_rows,<columns>, got act tokens,6"},
+        BadText{"OutputInAct", "v2 f32 logits_rows,64", "v2 act logits_rows,64",
+                "output 'logits', value 'v2', must be f32 logits_rows,<columns>, got act lo"},
         BadText{"OutputWeight", "output logits v2", "output extra w0",
                 "output 'extra', value 'w0', must be a value with rows of the step"},
         BadText{"OutputUndefined", "logits v2", "logits v3", "line 20: output 'v3' is not defined"},

@@ -32,4 +32,24 @@ void ToFloat(const TensorView& view, float* to) {
   }
 }
 
+void FromFloat(const float* from, const TensorView& view) {
+  const int64_t columns = view.RowElements();
+  const int64_t rows = view.rank == 0 ? 0 : view.shape[0];
+  for (int64_t r = 0; r < rows; ++r, from += columns) {
+    switch (view.dtype) {
+      case DType::kF32:
+        std::copy_n(from, columns, view.Row<float>(r));
+        break;
+      case DType::kBF16:
+        std::transform(from, from + columns, view.Row<uint16_t>(r), FloatToBf16);
+        break;
+      case DType::kF16:
+        std::transform(from, from + columns, view.Row<uint16_t>(r), FloatToF16);
+        break;
+      default:
+        CheckFailed(__FILE__, __LINE__, "a type that floats are not rounded to");
+    }
+  }
+}
+
 }  // namespace pagemill

@@ -3,6 +3,7 @@
 //
 //   std::vector<float> wide(view.Elements());
 //   ToFloat(view, wide.data());          // f32, bf16, f16 or i32; rows may have a stride
+//   FromFloat(wide.data(), view);        // f32, bf16 or f16
 #ifndef PAGEMILL_CC_TENSOR_TO_FLOAT_H_
 #define PAGEMILL_CC_TENSOR_TO_FLOAT_H_
 
@@ -12,6 +13,10 @@ namespace pagemill {
 
 // Writes the elements of `view` to `to`, dense. Aborts for any other type.
 void ToFloat(const TensorView& view, float* to);
+
+// Writes as many floats, dense, to the elements of `view`, rounded to the nearest value, ties to
+// even (float16.h). Aborts for any other type.
+void FromFloat(const float* from, const TensorView& view);
 
 }  // namespace pagemill
 

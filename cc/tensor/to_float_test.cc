@@ -30,7 +30,31 @@ TEST(ToFloatTest, ReadsEveryTypeByRows) {
   EXPECT_EQ(Widen<int32_t>(DType::kI32, {1, -2, 9, 3, 4}), (std::vector<float>{1, -2, 3, 4}));
 }
 
-TEST(ToFloatTest, NothingHasNoElements) { ToFloat(TensorView{}, nullptr); }
+// Rows of 2 with a gap that keeps its value.
+template <typename T>
+std::vector<T> Narrow(DType dtype, const std::vector<float>& wide, T gap) {
+  std::vector<T> stored(5, gap);
+  TensorView view = TensorView::Dense(stored.data(), dtype, {2, 2});
+  view.row_stride_bytes = 3 * sizeof(T);
+  FromFloat(wide.data(), view);
+  return stored;
+}
+
+TEST(FromFloatTest, WritesEveryTypeByRows) {
+  // 1 + 2^-8 and 1 + 3 * 2^-8 lie between two bf16 numbers: the even one of each.
+  const std::vector<float> wide = {1.00390625f, 1.01171875f, -2, 1e30f};
+  EXPECT_EQ(Narrow<float>(DType::kF32, wide, 9),
+            (std::vector<float>{wide[0], wide[1], 9, -2, 1e30f}));
+  EXPECT_EQ(Narrow<uint16_t>(DType::kBF16, wide, 9),
+            (std::vector<uint16_t>{0x3f80, 0x3f82, 9, 0xc000, FloatToBf16(1e30f)}));
+  EXPECT_EQ(Narrow<uint16_t>(DType::kF16, wide, 9),
+            (std::vector<uint16_t>{FloatToF16(wide[0]), FloatToF16(wide[1]), 9, 0xc000, 0x7c00}));
+}
+
+TEST(ToFloatTest, NothingHasNoElements) {
+  ToFloat(TensorView{}, nullptr);
+  FromFloat(nullptr, TensorView{});
+}
 
 }  // namespace
 }  // namespace pagemill

@@ -4,14 +4,15 @@
 #include "cc/ops/kernel_support.h"
 #include "cc/ops/operand_check.h"
 #include "cc/ops/row_split.h"
+#include "cc/ops/widened.h"
 
 namespace pagemill::ops {
 namespace {
 
 Status CheckActivation(const OpCall& call) {
   OperandCheck check("activation", call, /*inputs=*/1, /*outputs=*/1);
-  check.Input(0, "x", DType::kF32, "N,F*");
-  check.Output(0, "y", DType::kF32, "N,F*");
+  check.ActInput(0, "x", "N,F*");
+  check.ActOutput(0, "y", "N,F*");
   check.IntegerAttribute("kind", /*fallback=*/-1, 0, kNumActivationKinds - 1);
   return check.Result();
 }
@@ -31,13 +32,15 @@ void Run(const OpCall& call, KernelContext& context) {
                             });
 }
 
+constexpr F32Kernel kReference{.act_inputs = 0b1, .run = ActivationReference};
+
 constexpr KernelRow kRows[] = {
 #if defined(__x86_64__)
     {"activation", "avx512", 30, OnAvx512, Run<ActivationRowAvx512>},
     {"activation", "avx2", 20, OnAvx2, Run<ActivationRowAvx2>},
 #endif
     {"activation", "portable", 10, OnEveryCpu, Run<ActivationRowPortable>},
-    {"activation", "reference", 0, OnEveryCpu, ActivationReference},
+    WidenedReference<&kReference>("activation"),
 };
 
 constexpr AliasRule kAliases[] = {{.input = 0, .output = 0}};

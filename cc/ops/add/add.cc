@@ -8,16 +8,20 @@ namespace {
 
 Status CheckAdd(const OpCall& call) {
   OperandCheck check("add", call, /*inputs=*/2, /*outputs=*/1);
-  check.Input(0, "a", DType::kF32, "N,H*");
-  check.Output(0, "y", DType::kF32, "N,H*");
+  check.ActInput(0, "a", "N,H*");
+  check.ActOutput(0, "y", "N,H*");
   if (!check.ok()) return check.Result();
-  check.Input(1, "b", DType::kF32, call.inputs[1].rank == 1 ? "H" : "N,H*");
+  if (call.inputs[1].rank == 1) {
+    check.Input(1, "b", DType::kF32, "H");
+  } else {
+    check.ActInput(1, "b", "N,H*");
+  }
   return check.Result();
 }
 
 constexpr KernelRow kRows[] = {
     {"add", "portable", 10, OnEveryCpu, AddPortable},
-    {"add", "reference", 0, OnEveryCpu, AddReference},
+    WidenedReference<&kAddReference>("add"),
 };
 
 constexpr AliasRule kAliases[] = {{.input = 0, .output = 0}};

@@ -14,6 +14,7 @@
 #define PAGEMILL_CC_OPS_ADD_ADD_H_
 
 #include "cc/ops/op.h"
+#include "cc/ops/widened.h"
 
 namespace pagemill::ops {
 
@@ -25,6 +26,7 @@ AddArgs ToAddArgs(const OpCall& call);
 const OpDefinition& AddOp();
 
 void AddReference(const OpCall& call, KernelContext& context);
+inline constexpr F32Kernel kAddReference{.act_inputs = 0b11, .run = AddReference};
 void AddPortable(const OpCall& call, KernelContext& context);
 
 }  // namespace pagemill::ops

@@ -11,10 +11,10 @@ namespace {
 Status CheckAddRmsNorm(const OpCall& call) {
   OperandCheck check("add_rms_norm", call, /*inputs=*/3, /*outputs=*/2);
   check.Input(2, "w", DType::kF32, "H");
-  check.Input(0, "x", DType::kF32, "N,H*");
-  check.Input(1, "residual", DType::kF32, "N,H*");
-  check.Output(0, "y", DType::kF32, "N,H*");
-  check.Output(1, "sum", DType::kF32, "N,H*");
+  check.ActInput(0, "x", "N,H*");
+  check.ActInput(1, "residual", "N,H*");
+  check.ActOutput(0, "y", "N,H*");
+  check.ActOutput(1, "sum", "N,H*");
   if (!check.ok()) return check.Result();
   check.Require(check.Dim('H') > 0, "rows must not be empty");
   check.Require(call.attributes->Get("eps", 0) > 0, "attribute eps must be above 0");
@@ -48,7 +48,8 @@ constexpr KernelRow kRows[] = {
     {"add_rms_norm", "avx2", 20, OnAvx2, Run<RmsNormRowAvx2>},
 #endif
     {"add_rms_norm", "portable", 10, OnEveryCpu, Run<RmsNormRowPortable>},
-    {"add_rms_norm", "reference", 0, OnEveryCpu, AddRmsNormReference},
+    {"add_rms_norm", "reference", 0, InEveryType, AddRmsNormReference,
+     AddRmsNormReferenceWorkspaceBytes},
 };
 
 constexpr AliasRule kAliases[] = {{.input = 0, .output = 0}, {.input = 1, .output = 1}};

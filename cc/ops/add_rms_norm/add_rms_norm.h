@@ -29,6 +29,7 @@ AddRmsNormArgs ToAddRmsNormArgs(const OpCall& call);
 const OpDefinition& AddRmsNormOp();
 
 void AddRmsNormReference(const OpCall& call, KernelContext& context);
+int64_t AddRmsNormReferenceWorkspaceBytes(const OpCall& call, int32_t num_threads);
 
 }  // namespace pagemill::ops
 

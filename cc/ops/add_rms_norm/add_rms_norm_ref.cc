@@ -1,28 +1,44 @@
-#include <cmath>
+// The plain form of `add_rms_norm`: the two ops that it is made from, so that the norm is that of
+// the sum as it is stored.
+#include <algorithm>
 
+#include "cc/ops/add/add.h"
 #include "cc/ops/add_rms_norm/add_rms_norm.h"
+#include "cc/ops/rms_norm/rms_norm.h"
+#include "cc/ops/widened.h"
 
 namespace pagemill::ops {
+namespace {
 
-void AddRmsNormReference(const OpCall& call, KernelContext&) {
-  const AddRmsNormArgs args = ToAddRmsNormArgs(call);
-  const int64_t size = args.w.shape[0];
-  const float* w = args.w.Data<float>();
-  for (int64_t n = 0; n < args.x.shape[0]; ++n) {
-    const float* x = args.x.Row<float>(n);
-    const float* residual = args.residual.Row<float>(n);
-    float* sum = args.sum.Row<float>(n);
-    float* y = args.y.Row<float>(n);
-    double squares = 0;
-    for (int64_t i = 0; i < size; ++i) {
-      sum[i] = x[i] + residual[i];
-      squares += static_cast<double>(sum[i]) * sum[i];
-    }
-    const double scale = 1 / std::sqrt(squares / static_cast<double>(size) + args.eps);
-    for (int64_t i = 0; i < size; ++i) {
-      y[i] = static_cast<float>(sum[i] * scale * (static_cast<double>(w[i]) + args.weight_offset));
-    }
-  }
+// The operands of the call, in the order of the single ops.
+struct Parts {
+  explicit Parts(const OpCall& call)
+      : add_inputs{call.inputs[0], call.inputs[1]},
+        norm_inputs{call.outputs[1], call.inputs[2]},
+        add{.inputs = add_inputs,
+            .outputs = call.outputs.subspan(1, 1),
+            .attributes = call.attributes},
+        norm{.inputs = norm_inputs,
+             .outputs = call.outputs.first(1),
+             .attributes = call.attributes} {}
+  Parts(const Parts&) = delete;
+
+  TensorView add_inputs[2], norm_inputs[2];
+  OpCall add, norm;
+};
+
+}  // namespace
+
+void AddRmsNormReference(const OpCall& call, KernelContext& context) {
+  const Parts parts(call);
+  RunWidened(kAddReference, parts.add, context);
+  RunWidened(kRmsNormReference, parts.norm, context);
+}
+
+int64_t AddRmsNormReferenceWorkspaceBytes(const OpCall& call, int32_t num_threads) {
+  const Parts parts(call);
+  return std::max(WidenedWorkspaceBytes(kAddReference, parts.add, num_threads),
+                  WidenedWorkspaceBytes(kRmsNormReference, parts.norm, num_threads));
 }
 
 }  // namespace pagemill::ops

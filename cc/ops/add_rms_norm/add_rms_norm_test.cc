@@ -2,9 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
 #include <vector>
 
 #include "cc/device/capabilities.h"
+#include "cc/ops/add/add.h"
 #include "cc/ops/add_rms_norm/add_rms_norm_conformance.h"
 #include "cc/ops/conformance.h"
 #include "cc/ops/rms_norm/rms_norm.h"
@@ -16,33 +18,62 @@ TEST(AddRmsNorm, Conformance) {
   CheckAddRmsNormConformance(AddRmsNormOp(), device::DetectCapabilities());
 }
 
-// The fused op is what the rewrite replaces: add, then rms_norm.
+// The fused op is what the rewrite replaces: add, then rms_norm of the sum as it is stored.
 TEST(AddRmsNorm, SameBitsAsTheTwoOps) {
   const device::Capabilities caps = device::DetectCapabilities();
   device::ThreadPool pool({.num_threads = 1});
   conformance::Random random(3);
-  conformance::TestTensor x(DType::kF32, {6, 577}), residual(DType::kF32, {6, 577});
-  conformance::TestTensor w(DType::kF32, {577}), y(DType::kF32, {6, 577});
-  conformance::TestTensor sum(DType::kF32, {6, 577});
+  for (DType act : {DType::kF32, DType::kBF16, DType::kF16}) {
+    SCOPED_TRACE(std::string(Info(act).name));
+    conformance::TestTensor x(act, {6, 577}), residual(act, {6, 577});
+    conformance::TestTensor w(DType::kF32, {577}), y(act, {6, 577}), sum(act, {6, 577});
+    x.FillUniform(random, -2, 2);
+    residual.FillUniform(random, -2, 2);
+    w.FillUniform(random, -2, 2);
+    Attributes attributes;
+    attributes.Set("eps", 1e-5);
+    const TensorView fused_in[] = {x.view(), residual.view(), w.view()};
+    const TensorView fused_out[] = {y.view(), sum.view()};
+    const OpCall fused{.inputs = fused_in, .outputs = fused_out, .attributes = &attributes};
+    const OpCall add{
+        .inputs = {fused_in, 2}, .outputs = {fused_out + 1, 1}, .attributes = &attributes};
+    const TensorView norm_in[] = {sum.view(), w.view()};
+    const OpCall norm{.inputs = norm_in, .outputs = {fused_out, 1}, .attributes = &attributes};
+    ASSERT_TRUE(AddRmsNormOp().check(fused).ok());
+    for (const KernelRow* row : conformance::SupportedRows(AddRmsNormOp(), caps, fused)) {
+      conformance::RunRow(*row, fused, pool);
+      const std::vector<float> fused_y = y.ToFloat(), fused_sum = sum.ToFloat();
+      EXPECT_TRUE(y.GuardsIntact() && sum.GuardsIntact()) << row->name;
+      y.Poison();
+      sum.Poison();
+      conformance::RunRow(conformance::ReferenceRow(AddOp()), add, pool);
+      const auto norm_row = ChooseKernel(RmsNormOp(), caps, norm, {.name = row->name});
+      ASSERT_TRUE(norm_row.ok());
+      conformance::RunRow(**norm_row, norm, pool);
+      EXPECT_TRUE(conformance::BitEqual(fused_sum, sum.ToFloat())) << row->name;
+      EXPECT_TRUE(conformance::BitEqual(fused_y, y.ToFloat())) << row->name;
+    }
+  }
+}
+
+// Outputs in the memory of inputs, as the alias rules allow.
+TEST(AddRmsNorm, InPlaceInBf16) {
+  device::ThreadPool pool({.num_threads = 1});
+  conformance::Random random(4);
+  conformance::TestTensor x(DType::kBF16, {3, 7}), residual(DType::kBF16, {3, 7});
+  conformance::TestTensor w(DType::kF32, {7}), y(DType::kBF16, {3, 7}), sum(DType::kBF16, {3, 7});
   x.FillUniform(random, -2, 2);
   residual.FillUniform(random, -2, 2);
   w.FillUniform(random, -2, 2);
   Attributes attributes;
   attributes.Set("eps", 1e-5);
-  const TensorView fused_in[] = {x.view(), residual.view(), w.view()};
-  const TensorView fused_out[] = {y.view(), sum.view()};
-  const OpCall fused{.inputs = fused_in, .outputs = fused_out, .attributes = &attributes};
-  for (const KernelRow* row : conformance::SupportedRows(AddRmsNormOp(), caps, fused)) {
-    conformance::RunRow(*row, fused, pool);
-    const std::vector<float> fused_y = y.ToFloat();
-    y.Poison();
-    const TensorView norm_in[] = {sum.view(), w.view()};
-    const OpCall norm{.inputs = norm_in, .outputs = {fused_out, 1}, .attributes = &attributes};
-    const auto norm_row = ChooseKernel(RmsNormOp(), caps, norm, {.name = row->name});
-    ASSERT_TRUE(norm_row.ok());
-    conformance::RunRow(**norm_row, norm, pool);
-    EXPECT_TRUE(conformance::BitEqual(fused_y, y.ToFloat())) << row->name;
-  }
+  const TensorView inputs[] = {x.view(), residual.view(), w.view()};
+  const TensorView apart[] = {y.view(), sum.view()}, in_place[] = {x.view(), residual.view()};
+  const KernelRow& row = conformance::ReferenceRow(AddRmsNormOp());
+  conformance::RunRow(row, {inputs, apart, &attributes, nullptr}, pool);
+  conformance::RunRow(row, {inputs, in_place, &attributes, nullptr}, pool);
+  EXPECT_EQ(x.Bytes(), y.Bytes());
+  EXPECT_EQ(residual.Bytes(), sum.Bytes());
 }
 
 }  // namespace

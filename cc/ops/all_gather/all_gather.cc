@@ -15,9 +15,8 @@ namespace {
 
 Status CheckAllGather(const OpCall& call) {
   OperandCheck check("all_gather", call, /*inputs=*/1, /*outputs=*/1);
-  const DType dtype = CollectiveDType(call);
-  check.Input(0, "x", dtype, "N,P*");
-  check.Output(0, "y", dtype, "N,W*");
+  check.ActInput(0, "x", "N,P*");
+  check.ActOutput(0, "y", "N,W*");
   if (check.ok()) CheckGroupAttributes(check, *call.attributes);
   if (!check.ok()) return check.Result();
   const int64_t ranks = call.attributes->GetInt("ranks", 1);
@@ -66,8 +65,8 @@ void RunDense(const OpCall& call, KernelContext& context) {
 }
 
 constexpr KernelRow kRows[] = {
-    {"all_gather", "dense", 10, OnEveryCpu, RunDense},
-    {"all_gather", "reference", 0, OnEveryCpu, RunReference},
+    {"all_gather", "dense", 10, InEveryType, RunDense},
+    {"all_gather", "reference", 0, InEveryType, RunReference},
 };
 
 constexpr OpDefinition kDefinition{"all_gather", CheckAllGather, kRows};

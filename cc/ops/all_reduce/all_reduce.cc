@@ -12,9 +12,8 @@ namespace {
 
 Status CheckAllReduce(const OpCall& call) {
   OperandCheck check("all_reduce", call, /*inputs=*/1, /*outputs=*/1);
-  const DType dtype = CollectiveDType(call);
-  check.Input(0, "x", dtype, "N,H*");
-  check.Output(0, "y", dtype, "N,H*");
+  check.ActInput(0, "x", "N,H*");
+  check.ActOutput(0, "y", "N,H*");
   if (check.ok()) CheckGroupAttributes(check, *call.attributes);
   return check.Result();
 }
@@ -45,8 +44,8 @@ void RunDense(const OpCall& call, KernelContext& context) {
 }
 
 constexpr KernelRow kRows[] = {
-    {"all_reduce", "dense", 10, OnEveryCpu, RunDense},
-    {"all_reduce", "reference", 0, OnEveryCpu, RunReference},
+    {"all_reduce", "dense", 10, InEveryType, RunDense},
+    {"all_reduce", "reference", 0, InEveryType, RunReference},
 };
 
 constexpr AliasRule kAliases[] = {{.input = 0, .output = 0}};

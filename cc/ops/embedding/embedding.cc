@@ -8,6 +8,7 @@
 #include "cc/ops/linear/block_panel.h"
 #include "cc/ops/linear/packed_driver.h"
 #include "cc/ops/operand_check.h"
+#include "cc/ops/widened.h"
 
 namespace pagemill::ops {
 namespace {
@@ -28,16 +29,16 @@ Status CheckEmbedding(const OpCall& call) {
                     " elements, no multiple of the block of " +
                     std::to_string(Info(dtype).block_elements) + " of " +
                     std::string(Info(dtype).name));
-  check.Output(0, "y", DType::kF32, "N,H*");
+  check.ActOutput(0, "y", "N,H*");
   return check.Result();
 }
 
 bool OfBlocks(const device::Capabilities&, const OpCall& call) {
-  return IsBlockFormat(call.inputs[1].dtype);
+  return IsBlockFormat(call.inputs[1].dtype) && HasF32Activations(call);
 }
 
 bool OfBf16(const device::Capabilities&, const OpCall& call) {
-  return call.inputs[1].dtype == DType::kBF16;
+  return call.inputs[1].dtype == DType::kBF16 && HasF32Activations(call);
 }
 
 // A table that is the vocabulary projection, too, is read from the panels that `linear` makes of
@@ -85,6 +86,8 @@ void RunPanels(const OpCall& call, KernelContext& context) {
   });
 }
 
+constexpr F32Kernel kReference{.act_inputs = 0, .run = embedding::RunReference};
+
 constexpr KernelRow kRows[] = {
     {.op = "embedding",
      .name = "block_panels",
@@ -99,7 +102,7 @@ constexpr KernelRow kRows[] = {
      .run = RunPanels<&kBf16PanelSet, linear::ReadBf16PanelRow>,
      .packing = &kBf16Panels},
     {"embedding", "portable", 10, OnEveryCpu, embedding::RunPortable},
-    {"embedding", "reference", 0, OnEveryCpu, embedding::RunReference},
+    WidenedReference<&kReference>("embedding"),
 };
 
 constexpr OpDefinition kDefinition{"embedding", CheckEmbedding, kRows};

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "cc/ops/act_conformance.h"
 #include "cc/ops/block_format/block_format.h"
 #include "cc/ops/conformance.h"
 #include "cc/ops/row_conformance.h"
@@ -40,6 +41,7 @@ void CheckGather(const OpDefinition& op, const device::Capabilities& caps, DType
   const TensorView outputs[] = {y.view()};
   const OpCall call{.inputs = inputs, .outputs = outputs, .attributes = &attributes};
   conformance::CheckBits(op, caps, call, y, expected);
+  conformance::CheckActTypes({.op = op, .caps = caps, .call = call});
 }
 
 }  // namespace

@@ -4,15 +4,16 @@
 #include "cc/ops/kernel_support.h"
 #include "cc/ops/operand_check.h"
 #include "cc/ops/row_split.h"
+#include "cc/ops/widened.h"
 
 namespace pagemill::ops {
 namespace {
 
 Status CheckGatedActivation(const OpCall& call) {
   OperandCheck check("gated_activation", call, /*inputs=*/2, /*outputs=*/1);
-  check.Input(0, "gate", DType::kF32, "N,F*");
-  check.Input(1, "up", DType::kF32, "N,F*");
-  check.Output(0, "y", DType::kF32, "N,F*");
+  check.ActInput(0, "gate", "N,F*");
+  check.ActInput(1, "up", "N,F*");
+  check.ActOutput(0, "y", "N,F*");
   check.IntegerAttribute("kind", /*fallback=*/-1, 0, kNumActivationKinds - 1);
   return check.Result();
 }
@@ -33,13 +34,15 @@ void Run(const OpCall& call, KernelContext& context) {
                             });
 }
 
+constexpr F32Kernel kReference{.act_inputs = 0b11, .run = GatedActivationReference};
+
 constexpr KernelRow kRows[] = {
 #if defined(__x86_64__)
     {"gated_activation", "avx512", 30, OnAvx512, Run<ActivationRowAvx512>},
     {"gated_activation", "avx2", 20, OnAvx2, Run<ActivationRowAvx2>},
 #endif
     {"gated_activation", "portable", 10, OnEveryCpu, Run<ActivationRowPortable>},
-    {"gated_activation", "reference", 0, OnEveryCpu, GatedActivationReference},
+    WidenedReference<&kReference>("gated_activation"),
 };
 
 constexpr AliasRule kAliases[] = {{.input = 0, .output = 0}};

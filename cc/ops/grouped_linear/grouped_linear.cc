@@ -10,6 +10,7 @@
 #include "cc/ops/linear/kernel_table/linear_kernels.h"
 #include "cc/ops/linear/linear.h"
 #include "cc/ops/operand_check.h"
+#include "cc/ops/widened.h"
 
 namespace pagemill::ops {
 namespace {
@@ -42,13 +43,13 @@ Status CheckGroupedLinear(const OpCall& call) {
                     " elements, no multiple of the block of " +
                     std::to_string(Info(dtype).block_elements) + " of " +
                     std::string(Info(dtype).name));
-  check.Input(0, "x", DType::kF32, "N,X*");
+  check.ActInput(0, "x", "N,X*");
   const int64_t width = check.Dim('X'), k = check.Dim('K');
   check.Require(width == k || width == check.Dim('J') * k,
                 "x has " + std::to_string(width) + " elements a token, neither K nor J * K");
   for (size_t i = 0; i < stacks; ++i) {
     const char rows = kRowSymbols[i];
-    check.Output(i, "y", DType::kF32, std::string{'N', ',', 'J', ',', rows, '*'});
+    check.ActOutput(i, "y", std::string{'N', ',', 'J', ',', rows, '*'});
     const size_t bias = grouped_linear::BiasOperand(i);
     if (call.inputs[bias].rank == 0) continue;
     check.Input(bias, "bias", DType::kF32, std::string{'E', ',', rows});
@@ -58,7 +59,8 @@ Status CheckGroupedLinear(const OpCall& call) {
 
 template <SupportsWeights kSupports>
 bool OnCall(const device::Capabilities& caps, const OpCall& call) {
-  return kSupports(caps, call.inputs[grouped_linear::WeightOperand(0)].dtype);
+  return HasF32Activations(call) &&
+         kSupports(caps, call.inputs[grouped_linear::WeightOperand(0)].dtype);
 }
 
 template <class Panels>
@@ -102,11 +104,14 @@ struct Table {
   }
 };
 
+constexpr F32Kernel kReference{.act_inputs = 0b1,
+                               .run = grouped_linear::RunReference,
+                               .workspace_bytes = grouped_linear::ReferenceWorkspaceBytes};
+
 std::vector<KernelRow> AllRows() {
   Table table;
   linear::VisitKernels(table);
-  table.rows.push_back({"grouped_linear", "reference", 0, OnEveryCpu, grouped_linear::RunReference,
-                        grouped_linear::ReferenceWorkspaceBytes});
+  table.rows.push_back(WidenedReference<&kReference>("grouped_linear"));
   return table.rows;
 }
 

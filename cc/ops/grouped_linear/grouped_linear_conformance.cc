@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "cc/ops/act_conformance.h"
 #include "cc/ops/block_format/block_format.h"
 #include "cc/ops/conformance.h"
 
@@ -137,6 +138,9 @@ void CheckCase(const Case& c, DType dtype, const OpDefinition& op, const OpDefin
             << "output " << i << ", " << pool->num_threads() << " threads";
       }
     }
+  }
+  if (c.tokens < 10) {
+    conformance::CheckActTypes({.op = op, .caps = caps, .call = operation.call, .act_inputs = 0b1});
   }
 }
 

@@ -10,8 +10,8 @@ namespace {
 
 Status CheckKvWrite(const OpCall& call) {
   OperandCheck check("kv_write", call, /*inputs=*/3, /*outputs=*/0);
-  check.Input(0, "k", DType::kF32, "T,K,D");
-  check.Input(1, "v", DType::kF32, "T,K,D");
+  check.ActInput(0, "k", "T,K,D");
+  check.ActInput(1, "v", "T,K,D");
   if (!check.ok()) return check.Result();
   const TensorView& cache = call.inputs[2];
   check.Require(IsKvDType(cache.dtype), "cache must be f32, bf16, f8_e4m3 or i8, got " +
@@ -49,7 +49,7 @@ constexpr KernelRow kRows[] = {
     {"kv_write", "avx2", 20, OnAvx2, Run<&kKvWriteAvx2>},
 #endif
     {"kv_write", "portable", 10, OnEveryCpu, Run<&kKvWritePortable>},
-    {"kv_write", "reference", 0, OnEveryCpu, KvWriteReference},
+    WidenedReference<&kKvWriteReference>("kv_write"),
 };
 
 constexpr OpDefinition kDefinition{"kv_write", CheckKvWrite, kRows};

@@ -22,6 +22,7 @@
 #define PAGEMILL_CC_OPS_KV_WRITE_KV_WRITE_H_
 
 #include "cc/ops/op.h"
+#include "cc/ops/widened.h"
 
 namespace pagemill::ops {
 
@@ -34,6 +35,7 @@ KvWriteArgs ToKvWriteArgs(const OpCall& call);
 const OpDefinition& KvWriteOp();
 
 void KvWriteReference(const OpCall& call, KernelContext& context);
+inline constexpr F32Kernel kKvWriteReference{.act_inputs = 0b11, .run = KvWriteReference};
 
 }  // namespace pagemill::ops
 

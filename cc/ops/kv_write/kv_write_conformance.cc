@@ -4,6 +4,7 @@
 #include <limits>
 #include <vector>
 
+#include "cc/ops/act_conformance.h"
 #include "cc/ops/conformance.h"
 #include "cc/ops/kv_page.h"
 #include "cc/ops/paged_batch.h"
@@ -111,6 +112,8 @@ void CheckShape(const OpDefinition& op, const device::Capabilities& caps, const 
       EXPECT_TRUE(cache.GuardsIntact() && k.GuardsIntact() && v.GuardsIntact()) << row->name;
     }
   }
+  conformance::CheckActTypes(
+      {.op = op, .caps = caps, .call = call, .act_inputs = 0b11, .cache = &cache});
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include "cc/ops/kernel_support.h"
 #include "cc/ops/operand_check.h"
+#include "cc/ops/widened.h"
 
 namespace pagemill::ops {
 namespace {
@@ -10,17 +11,19 @@ Status CheckLayerNorm(const OpCall& call) {
   OperandCheck check("layer_norm", call, /*inputs=*/3, /*outputs=*/1);
   check.Input(1, "w", DType::kF32, "H");
   check.Input(2, "b", DType::kF32, "H");
-  check.Input(0, "x", DType::kF32, "N,H*");
-  check.Output(0, "y", DType::kF32, "N,H*");
+  check.ActInput(0, "x", "N,H*");
+  check.ActOutput(0, "y", "N,H*");
   if (!check.ok()) return check.Result();
   check.Require(check.Dim('H') > 0, "rows must not be empty");
   check.Require(call.attributes->Get("eps", 0) > 0, "attribute eps must be above 0");
   return check.Result();
 }
 
+constexpr F32Kernel kReference{.act_inputs = 0b1, .run = LayerNormReference};
+
 constexpr KernelRow kRows[] = {
     {"layer_norm", "portable", 10, OnEveryCpu, LayerNormPortable},
-    {"layer_norm", "reference", 0, OnEveryCpu, LayerNormReference},
+    WidenedReference<&kReference>("layer_norm"),
 };
 
 constexpr OpDefinition kDefinition{"layer_norm", CheckLayerNorm, kRows};

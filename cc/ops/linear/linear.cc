@@ -12,6 +12,7 @@
 #include "cc/ops/linear/onednn/onednn_rows.h"
 #include "cc/ops/linear/packed_driver.h"
 #include "cc/ops/operand_check.h"
+#include "cc/ops/widened.h"
 
 namespace pagemill::ops {
 namespace {
@@ -37,10 +38,10 @@ Status CheckLinear(const OpCall& call) {
                     " elements, no multiple of the block of " +
                     std::to_string(Info(dtype).block_elements) + " of " +
                     std::string(Info(dtype).name));
-  check.Input(0, "x", DType::kF32, "N,K*");
+  check.ActInput(0, "x", "N,K*");
   for (size_t i = 0; i < matrices; ++i) {
     const char rows = kRowSymbols[i];
-    check.Output(i, "y", DType::kF32, std::string{'N', ',', rows, '*'});
+    check.ActOrF32Output(i, "y", std::string{'N', ',', rows, '*'});
     const size_t bias = 2 + 2 * i;
     if (bias >= call.inputs.size() || call.inputs[bias].rank == 0) continue;
     check.Input(bias, "bias", DType::kF32, std::string{rows});
@@ -52,7 +53,7 @@ using linear::SupportsWeights;
 
 template <SupportsWeights kSupports>
 bool OnCall(const device::Capabilities& caps, const OpCall& call) {
-  return kSupports(caps, call.inputs[1].dtype);
+  return HasF32Activations(call) && kSupports(caps, call.inputs[1].dtype);
 }
 
 template <class Panels>
@@ -77,11 +78,14 @@ struct Table {
   }
 };
 
+constexpr F32Kernel kReference{.act_inputs = 0b1,
+                               .run = linear::RunReference,
+                               .workspace_bytes = linear::ReferenceWorkspaceBytes};
+
 std::vector<KernelRow> AllRows() {
   Table table;
   linear::VisitKernels(table);
-  table.rows.push_back({"linear", "reference", 0, OnEveryCpu, linear::RunReference,
-                        linear::ReferenceWorkspaceBytes});
+  table.rows.push_back(WidenedReference<&kReference>("linear"));
   const std::span<const KernelRow> onednn = linear::OnednnRows();
   table.rows.insert(table.rows.end(), onednn.begin(), onednn.end());
   return table.rows;

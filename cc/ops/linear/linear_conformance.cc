@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "cc/ops/act_conformance.h"
 #include "cc/ops/block_format/block_format.h"
 #include "cc/ops/conformance.h"
 #include "cc/ops/linear/linear.h"
@@ -233,6 +234,30 @@ void CheckSeveralMatrices(const OpDefinition& op, const device::Capabilities& ca
       const OpCall call{inputs, outputs, &attributes, nullptr};
       ASSERT_TRUE(op.check(call).ok()) << op.check(call).ToString();
       CheckMatricesTogether(op, caps, call, {&y[0], &y[1], &y[2], &y[3]});
+      // Of several results, any may be f32.
+      if (n == 3) {
+        conformance::CheckActTypes(
+            {.op = op, .caps = caps, .call = call, .act_inputs = 0b1, .act_outputs = 0b1101});
+      }
+    }
+  }
+}
+
+// x in bf16 and f16; y, too, or in f32.
+void CheckTypes(const OpDefinition& op, const device::Capabilities& caps) {
+  Random random(5);
+  for (DType dtype : kWeightDTypes) {
+    SCOPED_TRACE(std::string(Info(dtype).name));
+    for (int64_t n : {0, 1, 5}) {
+      const Operation operation({n, 7, IsBlockFormat(dtype) ? 256 : 33, n == 5, 0, 0}, dtype,
+                                random);
+      for (uint32_t act_outputs : {0u, 1u}) {
+        conformance::CheckActTypes({.op = op,
+                                    .caps = caps,
+                                    .call = operation.call,
+                                    .act_inputs = 0b1,
+                                    .act_outputs = act_outputs});
+      }
     }
   }
 }
@@ -266,6 +291,7 @@ void CheckLinearConformance(const OpDefinition& op, const device::Capabilities& 
   CheckValues(op, caps);
   CheckInvariance(op, caps);
   CheckSeveralMatrices(op, caps);
+  CheckTypes(op, caps);
   CheckMaxima(op, caps);
 }
 

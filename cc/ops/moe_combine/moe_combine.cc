@@ -4,6 +4,7 @@
 
 #include "cc/ops/kernel_support.h"
 #include "cc/ops/operand_check.h"
+#include "cc/ops/widened.h"
 
 namespace pagemill::ops {
 namespace {
@@ -11,14 +12,16 @@ namespace {
 Status CheckMoeCombine(const OpCall& call) {
   OperandCheck check("moe_combine", call, /*inputs=*/2, /*outputs=*/1);
   check.Input(1, "weights", DType::kF32, "N,J");
-  check.Input(0, "x", DType::kF32, "N,J,H*");
-  check.Output(0, "y", DType::kF32, "N,H*");
+  check.ActInput(0, "x", "N,J,H*");
+  check.ActOutput(0, "y", "N,H*");
   return check.Result();
 }
 
+constexpr F32Kernel kReference{.act_inputs = 0b1, .run = moe_combine::RunReference};
+
 constexpr KernelRow kRows[] = {
     {"moe_combine", "portable", 10, OnEveryCpu, moe_combine::RunPortable},
-    {"moe_combine", "reference", 0, OnEveryCpu, moe_combine::RunReference},
+    WidenedReference<&kReference>("moe_combine"),
 };
 
 constexpr OpDefinition kDefinition{"moe_combine", CheckMoeCombine, kRows};

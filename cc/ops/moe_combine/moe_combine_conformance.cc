@@ -10,6 +10,7 @@ void CheckMoeCombineConformance(const OpDefinition& op, const device::Capabiliti
       conformance::RowCase c{.op = op};
       c.AddRows({7, choices, width});
       c.AddRows({7, choices});
+      c.act_inputs = 0b1;  // weights are f32
       c.AddOutput({7, width});
       // The contract's bound with |x|, |weights| <= 2.
       c.tolerance = {.abs = static_cast<double>(choices * 4 * (choices + 1)) * 0x1p-24};

@@ -8,6 +8,7 @@
 #include "cc/ops/operand_check.h"
 #include "cc/ops/paged_attention/attention_driver.h"
 #include "cc/ops/paged_attention/attention_kernel.h"
+#include "cc/ops/widened.h"
 
 namespace pagemill::ops {
 namespace {
@@ -39,8 +40,8 @@ Status CheckPagedAttention(const OpCall& call) {
   // The optional operands may be left out at the end.
   const size_t inputs = std::clamp<size_t>(call.inputs.size(), 2, 4);
   OperandCheck check("paged_attention", call, inputs, /*outputs=*/1);
-  check.Input(0, "q", DType::kF32, "T,Q,D");
-  check.Output(0, "y", DType::kF32, "T,Q,D");
+  check.ActInput(0, "q", "T,Q,D");
+  check.ActOutput(0, "y", "T,Q,D");
   if (!check.ok()) return check.Result();
   const TensorView& cache = call.inputs[1];
   if (IsThere(call, kSinks)) check.Input(kSinks, "sinks", DType::kF32, "Q");
@@ -74,12 +75,17 @@ Status CheckPagedAttention(const OpCall& call) {
          (cache == DType::kBF16 || (cache == DType::kF8E4M3 && caps.avx512_vbmi));
 }
 
-bool WholeKeyGroups(const OpCall& call) { return call.batch->block_size % kAttentionKeyGroup == 0; }
+// Does the call fit the kernels for f32?
+bool Fits(const OpCall& call) {
+  return HasF32Activations(call) && call.batch->block_size % kAttentionKeyGroup == 0;
+}
 
 template <const AttentionKernels* kKernels>
 void Run(const OpCall& call, KernelContext& context) {
   RunAttention(*kKernels, call, context);
 }
+
+constexpr F32Kernel kReference{.act_inputs = 0b1, .run = PagedAttentionReference};
 
 constexpr KernelRow Row(std::string_view name, int32_t priority,
                         void (*run)(const OpCall&, KernelContext&), ActivationPrecision activations,
@@ -98,33 +104,33 @@ constexpr KernelRow kRows[] = {
 #if defined(__x86_64__)
     Row("amx_bf16", 50, Run<&kAttentionAmx>, ActivationPrecision::kBf16,
         [](const device::Capabilities& caps, const OpCall& call) {
-          return caps.amx_bf16 && HasBf16Pairs(caps, call) && WholeKeyGroups(call);
+          return caps.amx_bf16 && HasBf16Pairs(caps, call) && Fits(call);
         }),
     Row("avx512_bf16", 40, Run<&kAttentionAvx512Bf16>, ActivationPrecision::kBf16,
         [](const device::Capabilities& caps, const OpCall& call) {
-          return HasBf16Pairs(caps, call) && WholeKeyGroups(call);
+          return HasBf16Pairs(caps, call) && Fits(call);
         }),
     Row("amx_int8", 50, Run<&kAttentionAmx>, ActivationPrecision::kBf16,
         [](const device::Capabilities& caps, const OpCall& call) {
-          return caps.amx_int8 && caps.avx512_vnni && caps.avx512_bf16 && WholeKeyGroups(call) &&
+          return caps.amx_int8 && caps.avx512_vnni && caps.avx512_bf16 && Fits(call) &&
                  call.inputs[1].dtype == DType::kI8;
         }),
     Row("avx512_vnni", 40, Run<&kAttentionAvx512Vnni>, ActivationPrecision::kBf16,
         [](const device::Capabilities& caps, const OpCall& call) {
-          return caps.avx512_vnni && WholeKeyGroups(call) && call.inputs[1].dtype == DType::kI8;
+          return caps.avx512_vnni && Fits(call) && call.inputs[1].dtype == DType::kI8;
         }),
     Row("avx512", 30, Run<&kAttentionAvx512>, ActivationPrecision::kF32,
         [](const device::Capabilities& caps, const OpCall& call) {
-          return caps.avx512 && WholeKeyGroups(call);
+          return caps.avx512 && Fits(call);
         }),
     Row("avx2", 20, Run<&kAttentionAvx2>, ActivationPrecision::kF32,
         [](const device::Capabilities& caps, const OpCall& call) {
-          return caps.avx2 && WholeKeyGroups(call);
+          return caps.avx2 && Fits(call);
         }),
 #endif
     Row("portable", 10, Run<&kAttentionPortable>, ActivationPrecision::kF32,
-        [](const device::Capabilities&, const OpCall& call) { return WholeKeyGroups(call); }),
-    {"paged_attention", "reference", 0, OnEveryCpu, PagedAttentionReference},
+        [](const device::Capabilities&, const OpCall& call) { return Fits(call); }),
+    WidenedReference<&kReference>("paged_attention"),
 };
 
 constexpr OpDefinition kDefinition{"paged_attention", CheckPagedAttention, kRows};

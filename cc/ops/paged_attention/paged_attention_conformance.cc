@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "cc/ops/act_conformance.h"
 #include "cc/ops/conformance.h"
 #include "cc/ops/paged_attention/attention_case.h"
 #include "cc/ops/paged_attention/paged_attention.h"
@@ -219,9 +220,23 @@ void CheckEachFeature(const OpDefinition& op, const device::Capabilities& caps) 
   }
 }
 
+// Queries in bf16 and f16, over every type of cache, with every operand.
+void CheckTypes(const OpDefinition& op, const device::Capabilities& caps) {
+  for (DType dtype : {DType::kF32, DType::kBF16, DType::kI8, DType::kF8E4M3}) {
+    AttentionOptions options{.q_heads = 6, .kv_heads = 2, .head_dim = 5, .dtype = dtype};
+    for (bool all : {false, true}) {
+      options.sinks = options.slopes = all;
+      options.window = all ? 9 : 0;
+      const AttentionCase c(options, {{0, 1}, {0, 17}, {20, 1}, {9, 0}, {15, 3}});
+      conformance::CheckActTypes({.op = op, .caps = caps, .call = c.call(), .act_inputs = 0b1});
+    }
+  }
+}
+
 }  // namespace
 
 void CheckPagedAttentionConformance(const OpDefinition& op, const device::Capabilities& caps) {
+  CheckTypes(op, caps);
   CheckShapes(op, caps, DType::kBF16, {32, 64, 80, 96, 112, 128, 192, 256, 16, 72, 24, 5});
   CheckShapes(op, caps, DType::kF32, {64, 72, 256, 5});
   CheckShapes(op, caps, DType::kI8, {32, 64, 80, 128, 256, 16, 5});

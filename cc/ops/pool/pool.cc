@@ -2,22 +2,25 @@
 
 #include "cc/ops/kernel_support.h"
 #include "cc/ops/operand_check.h"
+#include "cc/ops/widened.h"
 
 namespace pagemill::ops {
 namespace {
 
 Status CheckPool(const OpCall& call) {
   OperandCheck check("pool", call, /*inputs=*/1, /*outputs=*/1);
-  check.Input(0, "x", DType::kF32, "T,H*");
+  check.ActInput(0, "x", "T,H*");
   check.Output(0, "y", DType::kF32, "R,H*");
   check.IntegerAttribute("kind", /*fallback=*/-1, 0, 2);
   check.IntegerAttribute("normalize", /*fallback=*/0, 0, 1);
   return check.Result();
 }
 
+constexpr F32Kernel kReference{.act_inputs = 0b1, .run = PoolReference};
+
 constexpr KernelRow kRows[] = {
     {"pool", "portable", 10, OnEveryCpu, PoolPortable},
-    {"pool", "reference", 0, OnEveryCpu, PoolReference},
+    WidenedReference<&kReference>("pool"),
 };
 
 constexpr OpDefinition kDefinition{"pool", CheckPool, kRows};

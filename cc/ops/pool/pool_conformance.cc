@@ -1,5 +1,6 @@
 #include "cc/ops/pool/pool_conformance.h"
 
+#include "cc/ops/act_conformance.h"
 #include "cc/ops/conformance.h"
 #include "cc/ops/paged_batch.h"
 #include "cc/ops/pool/pool.h"
@@ -36,6 +37,8 @@ void CheckCase(const OpDefinition& op, const device::Capabilities& caps, int64_t
       EXPECT_TRUE(y.GuardsIntact()) << row->name;
     }
   }
+  conformance::CheckActTypes(
+      {.op = op, .caps = caps, .call = call, .act_inputs = 0b1, .act_outputs = 0});
 }
 
 }  // namespace

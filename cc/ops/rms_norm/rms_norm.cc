@@ -11,8 +11,8 @@ namespace {
 Status CheckRmsNorm(const OpCall& call) {
   OperandCheck check("rms_norm", call, /*inputs=*/2, /*outputs=*/1);
   check.Input(1, "w", DType::kF32, "H");
-  check.Input(0, "x", DType::kF32, "*,H");
-  check.Output(0, "y", DType::kF32, "*,H");
+  check.ActInput(0, "x", "*,H");
+  check.ActOutput(0, "y", "*,H");
   if (!check.ok()) return check.Result();
   check.Require(call.inputs[0].shape == call.outputs[0].shape, "y must have the shape of x");
   check.Require(call.inputs[0].rank >= 2, "x must have two dimensions or more");
@@ -48,7 +48,7 @@ constexpr KernelRow kRows[] = {
     {"rms_norm", "avx2", 20, OnAvx2, Run<RmsNormRowAvx2>},
 #endif
     {"rms_norm", "portable", 10, OnEveryCpu, Run<RmsNormRowPortable>},
-    {"rms_norm", "reference", 0, OnEveryCpu, RmsNormReference},
+    WidenedReference<&kRmsNormReference>("rms_norm"),
 };
 
 constexpr OpDefinition kDefinition{"rms_norm", CheckRmsNorm, kRows};

@@ -17,6 +17,7 @@
 #define PAGEMILL_CC_OPS_RMS_NORM_RMS_NORM_H_
 
 #include "cc/ops/op.h"
+#include "cc/ops/widened.h"
 
 namespace pagemill::ops {
 
@@ -30,6 +31,7 @@ RmsNormArgs ToRmsNormArgs(const OpCall& call);
 const OpDefinition& RmsNormOp();
 
 void RmsNormReference(const OpCall& call, KernelContext& context);
+inline constexpr F32Kernel kRmsNormReference{.act_inputs = 0b1, .run = RmsNormReference};
 
 }  // namespace pagemill::ops
 

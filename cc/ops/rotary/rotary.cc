@@ -10,12 +10,12 @@ namespace {
 
 Status CheckRotary(const OpCall& call) {
   OperandCheck check("rotary", call, /*inputs=*/4, /*outputs=*/2);
-  check.Input(0, "q", DType::kF32, "T,Q,D");
-  check.Input(1, "k", DType::kF32, "T,K,D");
+  check.ActInput(0, "q", "T,Q,D");
+  check.ActInput(1, "k", "T,K,D");
   check.Input(2, "positions", DType::kI32, "T");
   check.Input(3, "inv_freq", DType::kF32, "P");
-  check.Output(0, "q", DType::kF32, "T,Q,D");
-  check.Output(1, "k", DType::kF32, "T,K,D");
+  check.ActOutput(0, "q", "T,Q,D");
+  check.ActOutput(1, "k", "T,K,D");
   check.IntegerAttribute("interleaved", /*fallback=*/0, 0, 1);
   check.Require(2 * check.Dim('P') <= check.Dim('D') && check.Dim('P') <= kMaxRotaryPairs,
                 "inv_freq has " + std::to_string(check.Dim('P')) + " pairs, more than " +
@@ -40,7 +40,7 @@ constexpr KernelRow kRows[] = {
     {"rotary", "avx2", 20, OnAvx2, Run<&kRotaryAvx2>},
 #endif
     {"rotary", "portable", 10, OnEveryCpu, Run<&kRotaryPortable>},
-    {"rotary", "reference", 0, OnEveryCpu, RotaryReference},
+    WidenedReference<&kRotaryReference>("rotary"),
 };
 
 constexpr AliasRule kAliases[] = {{.input = 0, .output = 0}, {.input = 1, .output = 1}};

@@ -20,6 +20,7 @@
 
 #include "cc/ops/op.h"
 #include "cc/ops/rotary/rotary_token.h"
+#include "cc/ops/widened.h"
 
 namespace pagemill::ops {
 
@@ -39,6 +40,7 @@ void RotateTokens(const RotaryKernel& kernel, const RotaryArgs& args,
                   const RotaryFrequencies& frequencies, int64_t begin, int64_t end);
 
 void RotaryReference(const OpCall& call, KernelContext& context);
+inline constexpr F32Kernel kRotaryReference{.act_inputs = 0b11, .run = RotaryReference};
 
 }  // namespace pagemill::ops
 

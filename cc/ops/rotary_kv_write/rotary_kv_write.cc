@@ -1,5 +1,6 @@
 #include "cc/ops/rotary_kv_write/rotary_kv_write.h"
 
+#include <algorithm>
 #include <array>
 
 #include "cc/ops/kernel_support.h"
@@ -27,20 +28,28 @@ std::array<TensorView, 3> KvInputs(const OpCall& call) {
   return {call.outputs[1], call.inputs[kRotaryInputs], call.inputs[kRotaryInputs + 1]};
 }
 
+OpCall KvPart(const OpCall& call, const std::array<TensorView, 3>& inputs) {
+  return {.inputs = inputs, .outputs = {}, .attributes = call.attributes, .batch = call.batch};
+}
+
 Status CheckRotaryKvWrite(const OpCall& call) {
   OperandCheck check("rotary_kv_write", call, /*inputs=*/kRotaryInputs + 2, /*outputs=*/2);
   if (!check.ok()) return check.Result();
   PM_RETURN_IF_ERROR(RotaryOp().check(RotaryPart(call)));
   const std::array<TensorView, 3> kv = KvInputs(call);
-  return KvWriteOp().check(
-      {.inputs = kv, .outputs = {}, .attributes = call.attributes, .batch = call.batch});
+  return KvWriteOp().check(KvPart(call, kv));
 }
 
 void Reference(const OpCall& call, KernelContext& context) {
-  RotaryReference(RotaryPart(call), context);
+  RunWidened(kRotaryReference, RotaryPart(call), context);
   const std::array<TensorView, 3> kv = KvInputs(call);
-  KvWriteReference(
-      {.inputs = kv, .outputs = {}, .attributes = call.attributes, .batch = call.batch}, context);
+  RunWidened(kKvWriteReference, KvPart(call, kv), context);
+}
+
+int64_t ReferenceWorkspaceBytes(const OpCall& call, int32_t num_threads) {
+  const std::array<TensorView, 3> kv = KvInputs(call);
+  return std::max(WidenedWorkspaceBytes(kRotaryReference, RotaryPart(call), num_threads),
+                  WidenedWorkspaceBytes(kKvWriteReference, KvPart(call, kv), num_threads));
 }
 
 template <const RotaryKernel* kRotary, const KvWriteKernel* kKvWrite>
@@ -67,7 +76,7 @@ constexpr KernelRow kRows[] = {
     {"rotary_kv_write", "avx2", 20, OnAvx2, Run<&kRotaryAvx2, &kKvWriteAvx2>},
 #endif
     {"rotary_kv_write", "portable", 10, OnEveryCpu, Run<&kRotaryPortable, &kKvWritePortable>},
-    {"rotary_kv_write", "reference", 0, OnEveryCpu, Reference},
+    {"rotary_kv_write", "reference", 0, InEveryType, Reference, ReferenceWorkspaceBytes},
 };
 
 constexpr AliasRule kAliases[] = {{.input = 0, .output = 0}, {.input = 1, .output = 1}};

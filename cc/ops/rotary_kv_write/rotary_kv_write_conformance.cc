@@ -24,19 +24,19 @@ struct Shape {
 
 // A step and its operands.
 struct Case {
-  Case(const Shape& shape, DType cache_dtype, const std::vector<PagedRequest>& requests)
+  Case(const Shape& shape, DType act, DType cache_dtype, const std::vector<PagedRequest>& requests)
       : batch(shape.block_size, requests, Random(shape.head_dim)),
         slots(batch.view().slot_mapping, batch.view().slot_mapping + batch.view().num_tokens),
-        q(DType::kF32, {tokens(), shape.q_heads, shape.head_dim}, {.row_padding_bytes = 12}),
-        k(DType::kF32, {tokens(), shape.k_heads, shape.head_dim}, {.misalign_bytes = 4}),
-        v(DType::kF32, {tokens(), shape.k_heads, shape.head_dim}, {.row_padding_bytes = 4}),
+        q(act, {tokens(), shape.q_heads, shape.head_dim}, {.row_padding_bytes = 12}),
+        k(act, {tokens(), shape.k_heads, shape.head_dim}, {.misalign_bytes = 4}),
+        v(act, {tokens(), shape.k_heads, shape.head_dim}, {.row_padding_bytes = 4}),
         inv_freq(DType::kF32, {shape.pairs}),
         positions(DType::kI32, {tokens()}),
         cache(cache_dtype,
               {batch.num_blocks(),
                KvBlockElements(cache_dtype, {shape.k_heads, shape.head_dim}, shape.block_size)}),
-        q_out(DType::kF32, {tokens(), shape.q_heads, shape.head_dim}, {.misalign_bytes = 4}),
-        k_out(DType::kF32, {tokens(), shape.k_heads, shape.head_dim}, {.row_padding_bytes = 4}) {
+        q_out(act, {tokens(), shape.q_heads, shape.head_dim}, {.misalign_bytes = 4}),
+        k_out(act, {tokens(), shape.k_heads, shape.head_dim}, {.row_padding_bytes = 4}) {
     Random random(shape.q_heads);
     for (TestTensor* tensor : {&q, &k, &v}) tensor->FillUniform(random, -2, 2);
     std::vector<float> frequencies;
@@ -102,7 +102,7 @@ std::vector<uint8_t> RunSingleOps(std::span<const OpDefinition> ops,
 void CopyRows(const TensorView& from, const TensorView& to) {
   for (int64_t i = 0; i < from.shape[0]; ++i) {
     std::memcpy(to.Row<std::byte>(i), from.Row<std::byte>(i),
-                static_cast<size_t>(RowBytes(DType::kF32, from.RowElements())));
+                static_cast<size_t>(RowBytes(from.dtype, from.RowElements())));
   }
 }
 
@@ -152,11 +152,16 @@ void CheckRotaryKvWriteConformance(std::span<const OpDefinition> ops,
                                                {.context = 0, .tokens = 0}};
     const std::vector<PagedRequest> decode(40, {.context = 7, .tokens = 1});
     for (DType dtype : {DType::kF32, DType::kBF16, DType::kI8, DType::kF8E4M3}) {
-      Case of_prompts(shape, dtype, prompts);
+      Case of_prompts(shape, DType::kF32, dtype, prompts);
       CheckCase(ops, caps, of_prompts, /*interleaved=*/false);
       CheckCase(ops, caps, of_prompts, /*interleaved=*/true);
-      Case of_decode(shape, dtype, decode);
+      Case of_decode(shape, DType::kF32, dtype, decode);
       CheckCase(ops, caps, of_decode, /*interleaved=*/false);
+      // What is stored is k as it was rounded.
+      for (DType act : {DType::kBF16, DType::kF16}) {
+        Case narrow(shape, act, dtype, prompts);
+        CheckCase(ops, caps, narrow, /*interleaved=*/false);
+      }
     }
   }
 }

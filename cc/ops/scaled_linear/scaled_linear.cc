@@ -10,6 +10,7 @@
 #include "cc/ops/operand_check.h"
 #include "cc/ops/scaled_linear/scaled_linear_ref.h"
 #include "cc/ops/scaled_linear/scaled_panel.h"
+#include "cc/ops/widened.h"
 
 namespace pagemill::ops {
 namespace {
@@ -38,7 +39,7 @@ void CheckMatrix(const OpCall& call, size_t i, OperandCheck& check) {
                     std::to_string(check.Dim('L')) + "], but W is [" + std::to_string(m) + "," +
                     std::to_string(k) + "] in blocks of " + std::to_string(block_rows) + " x " +
                     std::to_string(block_columns));
-  check.Output(i, "y", DType::kF32, std::string{'N', ',', rows, '*'});
+  check.ActOrF32Output(i, "y", std::string{'N', ',', rows, '*'});
   if (at + 2 >= call.inputs.size() || call.inputs[at + 2].rank == 0) return;
   check.Input(at + 2, "bias", DType::kF32, std::string{rows});
 }
@@ -58,7 +59,7 @@ Status CheckScaledLinear(const OpCall& call) {
   const int64_t columns = call.attributes->GetInt("block_columns", check.Dim('K'));
   check.Require(columns % 4 == 0 || columns >= check.Dim('K'),
                 "block_columns must be a multiple of 4, got " + std::to_string(columns));
-  check.Input(0, "x", DType::kF32, "N,K*");
+  check.ActInput(0, "x", "N,K*");
   for (size_t i = 0; i < matrices && check.ok(); ++i) CheckMatrix(call, i, check);
   return check.Result();
 }
@@ -68,10 +69,10 @@ ActivationPrecision AutomaticActivations(const OpCall& call) {
                                                              : ActivationPrecision::kBf16;
 }
 
-// A scale a row, and sums that int32 holds.
+// f32 activations, a scale a row, and sums that int32 holds.
 [[maybe_unused]] bool FitsInt8(const OpCall& call) {
   const int64_t k = call.inputs[1].shape[1];
-  return call.inputs[1].dtype == DType::kI8 && k <= kMaxInt8K &&
+  return HasF32Activations(call) && call.inputs[1].dtype == DType::kI8 && k <= kMaxInt8K &&
          call.attributes->GetInt("block_columns", k) >= k;
 }
 
@@ -86,7 +87,8 @@ bool AmxOnInt8(const device::Capabilities& caps, const OpCall& call) {
 }
 
 bool Avx512Bf16OnFp8(const device::Capabilities& caps, const OpCall& call) {
-  return caps.avx512_bf16 && caps.avx512_vnni && call.inputs[1].dtype == DType::kF8E4M3;
+  return caps.avx512_bf16 && caps.avx512_vnni && HasF32Activations(call) &&
+         call.inputs[1].dtype == DType::kF8E4M3;
 }
 #elif defined(__aarch64__)
 bool DotprodOnInt8(const device::Capabilities& caps, const OpCall& call) {
@@ -129,6 +131,8 @@ constexpr KernelRow Row(std::string_view name, int32_t priority,
               }};
 }
 
+constexpr F32Kernel kReference{.act_inputs = 0b1, .run = scaled::RunReference};
+
 constexpr KernelRow kRows[] = {
 #if defined(__x86_64__)
     Row<&scaled::kAmxInt8Kernels>("amx_int8", 42, AmxOnInt8, ActivationPrecision::kInt8),
@@ -142,7 +146,7 @@ constexpr KernelRow kRows[] = {
                                        ActivationPrecision::kInt8),
 #endif
     Row<&scaled::kPortableKernels>("portable", 10, OnEveryCpu, ActivationPrecision::kF32),
-    {"scaled_linear", "reference", 0, OnEveryCpu, scaled::RunReference},
+    WidenedReference<&kReference>("scaled_linear"),
 };
 
 constexpr OpDefinition kDefinition{.op = "scaled_linear",

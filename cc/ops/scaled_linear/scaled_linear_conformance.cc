@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "cc/ops/act_conformance.h"
 #include "cc/ops/conformance.h"
 #include "cc/ops/matrix_conformance.h"
 #include "cc/ops/row_maxima_conformance.h"
@@ -199,6 +200,24 @@ void CheckSeveralMatrices(const OpDefinition& op, const device::Capabilities& ca
   }
 }
 
+// x in bf16 and f16; y, too, or in f32.
+void CheckTypes(const OpDefinition& op, const device::Capabilities& caps) {
+  Random random(8);
+  for (DType dtype : kDTypes) {
+    for (int64_t n : {0, 3}) {
+      const Operation operation({.n = n, .m = 35, .k = 66, .block_rows = 16, .bias = n > 0}, dtype,
+                                random);
+      for (uint32_t act_outputs : {0u, 1u}) {
+        conformance::CheckActTypes({.op = op,
+                                    .caps = caps,
+                                    .call = operation.call,
+                                    .act_inputs = 0b1,
+                                    .act_outputs = act_outputs});
+      }
+    }
+  }
+}
+
 // A NaN in x or, where there are any, in W reaches its outputs and no others.
 void CheckNaN(const OpDefinition& op, const device::Capabilities& caps) {
   Random random(4);
@@ -287,6 +306,7 @@ void CheckScaledLinearConformance(const OpDefinition& op, const device::Capabili
   CheckValues(op, caps);
   CheckInvariance(op, caps);
   CheckSeveralMatrices(op, caps);
+  CheckTypes(op, caps);
   CheckNaN(op, caps);
   CheckCodes(op, caps);
   CheckLongestInt8Row(op, caps);

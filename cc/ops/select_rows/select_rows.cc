@@ -13,15 +13,15 @@ constexpr int64_t kGrainRows = 16;
 
 Status CheckSelectRows(const OpCall& call) {
   OperandCheck check("select_rows", call, /*inputs=*/2, /*outputs=*/1);
-  check.Input(0, "x", DType::kF32, "T,H*");
+  check.ActInput(0, "x", "T,H*");
   check.Input(1, "rows", DType::kI32, "L");
-  check.Output(0, "y", DType::kF32, "L,H*");
+  check.ActOutput(0, "y", "L,H*");
   return check.Result();
 }
 
 constexpr KernelRow kRows[] = {
-    {"select_rows", "portable", 10, OnEveryCpu, select_rows::RunPortable},
-    {"select_rows", "reference", 0, OnEveryCpu, select_rows::RunReference},
+    {"select_rows", "portable", 10, InEveryType, select_rows::RunPortable},
+    {"select_rows", "reference", 0, InEveryType, select_rows::RunReference},
 };
 
 constexpr OpDefinition kDefinition{"select_rows", CheckSelectRows, kRows};
@@ -36,7 +36,7 @@ void RunPortable(const OpCall& call, KernelContext& context) {
   const TensorView& x = call.inputs[0];
   const TensorView& rows = call.inputs[1];
   const TensorView& y = call.outputs[0];
-  const size_t bytes = static_cast<size_t>(RowBytes(DType::kF32, x.RowElements()));
+  const size_t bytes = static_cast<size_t>(RowBytes(x.dtype, x.RowElements()));
   context.pool->ParallelFor(rows.shape[0], kGrainRows, [&](int64_t begin, int64_t end, int) {
     for (int64_t l = begin; l < end; ++l) {
       std::memcpy(y.Row<uint8_t>(l), x.Row<const uint8_t>(rows.Data<const int32_t>()[l]), bytes);

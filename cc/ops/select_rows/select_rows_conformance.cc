@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "cc/ops/act_conformance.h"
 #include "cc/ops/conformance.h"
 #include "cc/ops/row_conformance.h"
 
@@ -33,6 +34,7 @@ void CheckGather(const OpDefinition& op, const device::Capabilities& caps, int64
   const TensorView outputs[] = {y.view()};
   const OpCall call{.inputs = inputs, .outputs = outputs, .attributes = &attributes};
   conformance::CheckBits(op, caps, call, y, expected);
+  conformance::CheckActTypes({.op = op, .caps = caps, .call = call, .act_inputs = 0b1});
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The plain form of `select_rows`: one element at a time.
+// The plain form of `select_rows`: one byte at a time.
 #include <cstdint>
 
 #include "cc/ops/select_rows/select_rows.h"
@@ -10,8 +10,9 @@ void RunReference(const OpCall& call, KernelContext&) {
   const TensorView& rows = call.inputs[1];
   const TensorView& y = call.outputs[0];
   for (int64_t l = 0; l < rows.shape[0]; ++l) {
-    const float* from = x.Row<const float>(rows.Data<const int32_t>()[l]);
-    for (int64_t i = 0; i < x.RowElements(); ++i) y.Row<float>(l)[i] = from[i];
+    const uint8_t* from = x.Row<const uint8_t>(rows.Data<const int32_t>()[l]);
+    const int64_t bytes = RowBytes(x.dtype, x.RowElements());
+    for (int64_t i = 0; i < bytes; ++i) y.Row<uint8_t>(l)[i] = from[i];
   }
 }
 

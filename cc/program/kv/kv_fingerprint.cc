@@ -28,7 +28,8 @@ Digest128 KvFingerprint(const Program& program, std::span<const Digest128> file_
   std::string text = "pagemill kv 3\n";
   text += std::endian::native == std::endian::little ? "little" : "big";
   text += " " + std::to_string(layout.page_bytes) + " ";
-  text.append(Info(layout.geometry.dtype).name).append("\n");
+  text.append(Info(layout.geometry.dtype).name).append(" ");
+  text.append(Info(program.activation_type()).name).append("\n");
   for (const KvLayout::Table& table : layout.tables) {
     text += std::to_string(table.group) + " " + std::to_string(table.block_size) + "\n";
   }

@@ -1,7 +1,7 @@
 // File: cc/program/kv/kv_fingerprint.h
 // What the bytes of a KV page depend on besides tokens, as one number: the program, its weights,
-// how KV is paged, and the byte order of the machine. KV that was saved under another fingerprint
-// is of no use.
+// the type of its activations, how KV is paged, and the byte order of the machine. KV that was
+// saved under another fingerprint is of no use.
 //
 //   const Digest128 fingerprint = KvFingerprint(program, digests, plan.kv);
 //

@@ -14,9 +14,11 @@
 namespace pagemill::program {
 namespace {
 
-Digest128 Fingerprint(const std::string& text, const CacheGeometry& geometry = {}) {
+Digest128 Fingerprint(const std::string& text, const CacheGeometry& geometry = {},
+                      DType activation_type = DType::kF32) {
   StatusOr<Program> program = Program::Parse(text);
   EXPECT_TRUE(program.ok()) << program.status().ToString();
+  EXPECT_TRUE(program->SetActivationType(activation_type).ok());
   StatusOr<Weights> weights = Weights::Load(*program);
   EXPECT_TRUE(weights.ok()) << weights.status().ToString();
   device::ThreadPool pool({.num_threads = 1});
@@ -36,6 +38,7 @@ TEST(KvFingerprintTest, DependsOnWeightsShapesAndPages) {
   EXPECT_FALSE(fingerprint == Fingerprint(testing::TinyLlamaText({.seed = 1, .layers = 3})));
   EXPECT_FALSE(fingerprint == Fingerprint(text, {.block_size = 32}));
   EXPECT_FALSE(fingerprint == Fingerprint(text, {.dtype = DType::kF32}));
+  EXPECT_FALSE(fingerprint == Fingerprint(text, {}, DType::kBF16));
 }
 
 // A matrix in a file, of which no byte is special.

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "cc/device/thread_pool.h"
+#include "cc/ops/kernel_support.h"
 #include "cc/ops/linear/onednn/block_library.h"
 #include "cc/ops/linear/packed_driver.h"
 #include "cc/ops/op.h"
@@ -41,8 +42,10 @@ KernelRow BlockRow(std::string_view name, int32_t priority) {
   return {.op = "linear",
           .name = name,
           .priority = priority,
-          .supports = [](const device::Capabilities& caps,
-                         const OpCall& call) { return BlocksSupport(kLibrary(), caps, call); },
+          .supports =
+              [](const device::Capabilities& caps, const OpCall& call) {
+                return HasF32Activations(call) && BlocksSupport(kLibrary(), caps, call);
+              },
           .run = [](const OpCall& call,
                     KernelContext& context) { RunBlocks(kLibrary(), call, context); },
           .workspace_bytes = BlocksWorkspaceBytes,

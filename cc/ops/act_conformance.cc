@@ -1,0 +1,168 @@
+#include "cc/ops/act_conformance.h"
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+namespace pagemill::ops::conformance {
+namespace {
+
+using Bytes = std::vector<std::vector<uint8_t>>;
+
+// An element past a 64-byte boundary, an element between rows.
+TestTensorOptions Odd(DType dtype) {
+  const int64_t bytes = Info(dtype).block_bytes;
+  return {.misalign_bytes = bytes, .row_padding_bytes = bytes};
+}
+
+TestTensor TensorLike(const TensorView& view, DType dtype, const TestTensorOptions& options) {
+  return TestTensor(dtype, std::span(view.shape).first(static_cast<size_t>(view.rank)), options);
+}
+
+// The case with activations of one type.
+struct Variant {
+  // Activations have the values of the case's, rounded to `dtype`.
+  Variant(const ActCase& c, DType dtype) : inputs(c.call.inputs.begin(), c.call.inputs.end()) {
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if ((c.act_inputs >> i & 1) == 0) continue;
+      activations.push_back(TensorLike(inputs[i], dtype, Odd(dtype)));
+      activations.back().Set(FloatsOf(inputs[i]));
+      inputs[i] = activations.back().view();
+    }
+    for (size_t i = 0; i < c.call.outputs.size(); ++i) {
+      const TensorView& output = c.call.outputs[i];
+      const DType type = (c.act_outputs >> i & 1) != 0 ? dtype : output.dtype;
+      results.push_back(TensorLike(output, type, Odd(type)));
+      outputs.push_back(results.back().view());
+    }
+    call = c.call;
+    call.inputs = inputs;
+    call.outputs = outputs;
+  }
+  Variant(const Variant&) = delete;
+
+  static std::vector<float> FloatsOf(const TensorView& view) {
+    TestTensor dense = TensorLike(view, DType::kF32, {});
+    const int64_t bytes = RowBytes(DType::kF32, view.RowElements());
+    for (int64_t i = 0; i < view.shape[0]; ++i) {
+      std::memcpy(dense.view().Row<void>(i), view.Row<const void>(i), static_cast<size_t>(bytes));
+    }
+    return dense.ToFloat();
+  }
+
+  // What the kernel leaves in the outputs and the cache.
+  Bytes Run(const KernelRow& row, device::ThreadPool& pool, TestTensor* cache) {
+    if (cache != nullptr) cache->Poison();
+    RunRow(row, call, pool);
+    Bytes bytes;
+    for (const TestTensor& result : results) {
+      EXPECT_TRUE(result.GuardsIntact()) << row.name;
+      bytes.push_back(result.Bytes());
+    }
+    for (const TestTensor& activation : activations) EXPECT_TRUE(activation.GuardsIntact());
+    if (cache != nullptr) bytes.push_back(cache->Bytes());
+    return bytes;
+  }
+
+  void Poison() {
+    for (TestTensor& result : results) result.Poison();
+  }
+
+  std::vector<TestTensor> activations, results;
+  std::vector<TensorView> inputs, outputs;
+  OpCall call;
+};
+
+// Of the reference in f32, on the rounded activations, its results rounded.
+Bytes Expected(const ActCase& c, const Variant& narrow, DType dtype) {
+  std::vector<TestTensor> wide;
+  std::vector<TensorView> inputs = narrow.inputs;
+  for (size_t i = 0, a = 0; i < inputs.size(); ++i) {
+    if ((c.act_inputs >> i & 1) == 0) continue;
+    wide.push_back(TensorLike(inputs[i], DType::kF32, {}));
+    wide.back().Set(narrow.activations[a++].ToFloat());
+    inputs[i] = wide.back().view();
+  }
+  OpCall call = c.call;
+  call.inputs = inputs;
+  Variant in_f32({.op = c.op, .caps = c.caps, .call = call}, DType::kF32);
+  device::ThreadPool pool({.num_threads = 1});
+  Bytes expected = in_f32.Run(ReferenceRow(c.op), pool, c.cache);
+  for (size_t i = 0; i < in_f32.results.size(); ++i) {
+    if ((c.act_outputs >> i & 1) == 0) continue;
+    TestTensor rounded = TensorLike(in_f32.results[i].view(), dtype, {});
+    rounded.Set(in_f32.results[i].ToFloat());
+    expected[i] = rounded.Bytes();
+  }
+  return expected;
+}
+
+void CheckMixedTypes(const ActCase& c, const Variant& narrow) {
+  OpCall call = narrow.call;
+  const auto expect_refusal = [&](const TensorView& changed) {
+    EXPECT_EQ(c.op.check(call).code(), StatusCode::kInvalidArgument)
+        << "one activation is " << Info(changed.dtype).name;
+  };
+  const auto other = [](DType dtype) { return dtype == DType::kBF16 ? DType::kF16 : DType::kBF16; };
+  std::vector<TensorView> outputs = narrow.outputs;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if ((c.act_outputs >> i & 1) == 0 || c.act_inputs == 0) continue;
+    outputs[i].dtype = other(outputs[i].dtype);
+    call.outputs = outputs;
+    expect_refusal(outputs[i]);
+    outputs[i].dtype = other(outputs[i].dtype);
+  }
+  std::vector<TensorView> inputs = narrow.inputs;
+  for (size_t i = 1; i < inputs.size(); ++i) {
+    if ((c.act_inputs >> i & 1) == 0) continue;
+    inputs[i].dtype = other(inputs[i].dtype);
+    call.inputs = inputs;
+    expect_refusal(inputs[i]);
+    inputs[i].dtype = other(inputs[i].dtype);
+  }
+}
+
+void CheckAliases(const ActCase& c, Variant& narrow, const KernelRow& row, const Bytes& expected) {
+  device::ThreadPool pool({.num_threads = 1});
+  for (const AliasRule& rule : c.op.may_alias) {
+    narrow.Poison();
+    const size_t input = static_cast<size_t>(rule.input);
+    const TensorView kept = narrow.inputs[input];
+    const TensorView& output = narrow.outputs[static_cast<size_t>(rule.output)];
+    const int64_t bytes = RowBytes(output.dtype, output.RowElements());
+    for (int64_t i = 0; i < output.shape[0]; ++i) {
+      std::memcpy(output.Row<void>(i), kept.Row<const void>(i), static_cast<size_t>(bytes));
+    }
+    narrow.inputs[input] = output;
+    EXPECT_TRUE(narrow.Run(row, pool, c.cache) == expected)
+        << row.name << ": other bits when output " << int{rule.output} << " shares input "
+        << int{rule.input};
+    narrow.inputs[input] = kept;
+  }
+}
+
+}  // namespace
+
+void CheckActTypes(const ActCase& c) {
+  for (DType dtype : {DType::kBF16, DType::kF16}) {
+    SCOPED_TRACE("activations in " + std::string(Info(dtype).name));
+    Variant narrow(c, dtype);
+    const Status status = c.op.check(narrow.call);
+    ASSERT_TRUE(status.ok()) << status.ToString();
+    CheckMixedTypes(c, narrow);
+    const Bytes expected = Expected(c, narrow, dtype);
+    const std::vector<const KernelRow*> rows = SupportedRows(c.op, c.caps, narrow.call);
+    EXPECT_FALSE(rows.empty());
+    for (const KernelRow* row : rows) {
+      for (int32_t threads : {1, 3}) {
+        device::ThreadPool pool({.num_threads = threads});
+        narrow.Poison();
+        EXPECT_TRUE(narrow.Run(*row, pool, c.cache) == expected)
+            << row->name << " with " << threads << " threads";
+      }
+      CheckAliases(c, narrow, *row, expected);
+    }
+  }
+}
+
+}  // namespace pagemill::ops::conformance
