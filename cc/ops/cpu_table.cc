@@ -6,6 +6,7 @@
 #include "cc/ops/add_rms_norm/add_rms_norm.h"
 #include "cc/ops/all_gather/all_gather.h"
 #include "cc/ops/all_reduce/all_reduce.h"
+#include "cc/ops/causal_conv/causal_conv.h"
 #include "cc/ops/embedding/embedding.h"
 #include "cc/ops/gated_activation/gated_activation.h"
 #include "cc/ops/grouped_linear/grouped_linear.h"
@@ -20,8 +21,10 @@
 #include "cc/ops/rms_norm/rms_norm.h"
 #include "cc/ops/rotary/rotary.h"
 #include "cc/ops/rotary_kv_write/rotary_kv_write.h"
+#include "cc/ops/scale/scale.h"
 #include "cc/ops/scaled_linear/scaled_linear.h"
 #include "cc/ops/select_rows/select_rows.h"
+#include "cc/ops/state_space_scan/state_space_scan.h"
 
 namespace pagemill::ops {
 
@@ -33,6 +36,7 @@ std::span<const OpDefinition> CpuOps() {
       AddRmsNormOp(),
       AllGatherOp(),
       AllReduceOp(),
+      CausalConvOp(),
       EmbeddingOp(),
       GatedActivationOp(),
       GroupedLinearOp(),
@@ -46,8 +50,10 @@ std::span<const OpDefinition> CpuOps() {
       RmsNormOp(),
       RotaryOp(),
       RotaryKvWriteOp(),
+      ScaleOp(),
       ScaledLinearOp(),
       SelectRowsOp(),
+      StateSpaceScanOp(),
   };
   // clang-format on
   return kOps;

@@ -21,7 +21,9 @@ TEST(CpuTable, HoldsEveryOpOfTheProgramFormat) {
                                     "rms_norm",         "rotary",
                                     "scaled_linear",    "select_rows",
                                     "rotary_kv_write",  "grouped_linear",
-                                    "moe_combine",      "moe_route"};
+                                    "moe_combine",      "moe_route",
+                                    "causal_conv",      "scale",
+                                    "state_space_scan"};
   std::set<std::string_view> found;
   for (const OpDefinition& op : CpuOps()) found.insert(op.op);
   EXPECT_EQ(found, std::set<std::string_view>(std::begin(names), std::end(names)));
@@ -60,11 +62,17 @@ TEST(CpuTable, AliasRulesAreThoseOfTheProgramFormat) {
                    std::to_string(rule.output));
     }
   }
-  const std::set<std::string> expected = {"activation 0>0",      "add 0>0",
-                                          "all_reduce 0>0",      "add_rms_norm 0>0",
-                                          "add_rms_norm 1>1",    "rotary 0>0",
-                                          "rotary 1>1",          "gated_activation 0>0",
-                                          "rotary_kv_write 0>0", "rotary_kv_write 1>1"};
+  const std::set<std::string> expected = {"activation 0>0",
+                                          "add 0>0",
+                                          "all_reduce 0>0",
+                                          "add_rms_norm 0>0",
+                                          "add_rms_norm 1>1",
+                                          "rotary 0>0",
+                                          "rotary 1>1",
+                                          "gated_activation 0>0",
+                                          "rotary_kv_write 0>0",
+                                          "rotary_kv_write 1>1",
+                                          "scale 0>0"};
   EXPECT_EQ(rules, expected);
 }
 

@@ -23,7 +23,10 @@ Status CheckGroup(const step::KvGroupOptions& group) {
                            std::to_string(group.pages_per_block) +
                            " pages, but this runner gives it one");
   }
-  for (const char* kind : {"full", "mla", "sliding_window", "chunked_local"}) {
+  if (group.kind == "state_space" && group.checkpoints == step::StateCheckpoints::kNone) {
+    return Unimplemented("kv_groups: this runner wants checkpoints of states");
+  }
+  for (const char* kind : {"full", "mla", "sliding_window", "chunked_local", "state_space"}) {
     if (group.kind == kind) return OkStatus();
   }
   return Unimplemented("kv_groups: this runner has no arrays for \"" + group.kind + "\" layers");

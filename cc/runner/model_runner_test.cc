@@ -370,6 +370,10 @@ TEST(ModelRunnerLimitsTest, RefusesGroupsThatItHasNoArraysFor) {
     return ModelRunner::Create(&executor, &pool, limits).status().message();
   };
   EXPECT_EQ(error({.kind = "sliding_window", .window_tokens = 5}), "");
+  EXPECT_EQ(error({.kind = "state_space"}), "");
+  EXPECT_NE(error({.kind = "state_space", .checkpoints = step::StateCheckpoints::kNone})
+                .find("wants checkpoints"),
+            std::string::npos);
   EXPECT_NE(error({.pages_per_block = 2}).find("has 2 pages"), std::string::npos);
   EXPECT_NE(error({.kind = "cross"}).find("no arrays for \"cross\" layers"), std::string::npos);
 }

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-import torch
 from pagemill import _native
-from pagemill.config import EngineConfig
-from pagemill.config import build as build_config
 from pagemill.engine.core import EngineCore
-from pagemill.runner.build import BuildOptions, build
-from pagemill.weights.source import ModelSource
 from transformers import PreTrainedModel
 
+from tests.parity import small_engine
 from tests.parity.tiny_models import make
 
 PROMPT, GENERATED, MODEL_LEN = 300, 24, 360
@@ -30,56 +24,22 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, PreTrainedMod
     return path, make("gemma3", path)
 
 
-@contextmanager
-def engine(path: Path, **options: Any) -> Iterator[EngineCore]:
-    """An engine of the model in steps of at most 32 tokens."""
-    config = build_config(
-        EngineConfig,
-        {
-            "model": str(path),
-            "max_num_batched_tokens": 32,
-            "max_num_seqs": 4,
-            "max_model_len": MODEL_LEN,
-            "kv_cache_dtype": "f32",
-            "activation_dtype": "f32",
-            "pack_cache": False,
-            **options,
-        },
-    )
-    built = build(ModelSource.open(path), BuildOptions(max_model_len=MODEL_LEN))
-    core = EngineCore.create(built, config, "float32")
-    try:
-        yield core
-    finally:
-        core.seam.engine.shutdown()
+def engine(path: Path, **options: Any) -> AbstractContextManager[EngineCore]:
+    return small_engine.engine(path, max_model_len=MODEL_LEN, **options)
 
 
-def generate(core: EngineCore, request_id: int, prompt: list[int]) -> tuple[list[int], int]:
+def generate(core: EngineCore, prompt: list[int]) -> tuple[list[int], int]:
     """Greedy tokens, and how many tokens of the prompt were cached."""
-    sampling = core.seam.make_sampling(temperature=0.0, max_tokens=GENERATED, ignore_eos=True)
-    native = core.seam.engine
-    native.submit(request_id, np.array(prompt, np.int32), sampling)
-    tokens: list[int] = []
-    while True:
-        for output in native.wait(30):
-            tokens += output.new_token_ids
-            if output.finish_reason is not None:
-                assert output.finish_reason == "length", output.error_message
-                return tokens, output.num_cached_tokens
+    (answer,) = small_engine.generate(core, [prompt], GENERATED)
+    return answer.tokens, answer.cached
 
 
 def prompt_of(seed: int) -> list[int]:
-    return np.random.default_rng(seed).integers(0, 263, PROMPT).tolist()
+    return small_engine.random_prompt(seed, PROMPT, 263)
 
 
-@torch.inference_mode()
 def expected_tokens(reference: PreTrainedModel, prompt: list[int]) -> list[int]:
-    """Without the cache of `transformers`, whose sliding layers are no reference of their own."""
-    ids = list(prompt)
-    for _ in range(GENERATED):
-        logits = reference(torch.tensor([ids]), use_cache=False).logits[0, -1]
-        ids.append(int(logits.argmax()))
-    return ids[len(prompt) :]
+    return small_engine.expected_tokens(reference, prompt, GENERATED)
 
 
 def test_a_pool_too_small_for_all_layers_is_enough(
@@ -91,7 +51,7 @@ def test_a_pool_too_small_for_all_layers_is_enough(
     with engine(path, kv_cache_memory_bytes=POOL) as core:
         tables = 7  # of one layer each
         assert core.budget.num_blocks < tables * -(-(PROMPT + GENERATED) // 16)
-        tokens, _ = generate(core, 1, prompt)
+        tokens, _ = generate(core, prompt)
         assert core.seam.engine.stats().num_preemptions == 0
     assert tokens == expected_tokens(reference, prompt)
 
@@ -122,8 +82,8 @@ def test_kv_of_both_groups_comes_back_from_host_memory(
     prompts = [prompt_of(seed) for seed in range(4)]
     # Room for one request of all layers: each evicts the others.
     with engine(path, kv_cache_memory_bytes="720KiB", kv_offloading_bytes="32MiB") as core:
-        first = [generate(core, i, prompt) for i, prompt in enumerate(prompts, 1)]
-        again = [generate(core, i, prompt) for i, prompt in enumerate(prompts, 11)]
+        first = [generate(core, prompt) for prompt in prompts]
+        again = [generate(core, prompt) for prompt in prompts]
         assert core.seam.engine.stats().kv_loaded_tokens > 0
     expected = [expected_tokens(reference, prompt) for prompt in prompts]
     assert [tokens for tokens, _ in first] == expected
@@ -137,13 +97,13 @@ def test_a_saved_session_has_both_groups(
     path, reference = model
     prompt, file = prompt_of(9), str(tmp_path / "session")
     with engine(path) as core:
-        tokens, _ = generate(core, 1, prompt)
+        tokens, _ = generate(core, prompt)
         saved = core.seam.engine.save_session(file, prompt + tokens)
         assert saved == (len(prompt) + GENERATED - 1) // 16 * 16
     with engine(path) as core:
         restored, cached = core.seam.engine.restore_session(file)
         assert (restored, cached) == (prompt + tokens, saved)
         question = [*restored, 5, 17, 4]
-        answer, found = generate(core, 1, question)
+        answer, found = generate(core, question)
     assert found == saved
     assert answer == expected_tokens(reference, question)

@@ -16,8 +16,12 @@ from transformers import (
     BertModel,
     Gemma3ForCausalLM,
     Gemma3TextConfig,
+    GraniteMoeHybridConfig,
+    GraniteMoeHybridForCausalLM,
     LlamaConfig,
     LlamaForCausalLM,
+    Mamba2Config,
+    Mamba2ForCausalLM,
     MixtralConfig,
     MixtralForCausalLM,
     PreTrainedModel,
@@ -175,6 +179,52 @@ def _gemma3() -> PreTrainedModel:
     )
 
 
+def _mamba2() -> PreTrainedModel:
+    return Mamba2ForCausalLM(
+        Mamba2Config(
+            vocab_size=241,
+            hidden_size=48,
+            num_heads=6,
+            head_dim=16,
+            n_groups=2,
+            state_size=20,
+            conv_kernel=4,
+            expand=2,
+            num_hidden_layers=3,
+            chunk_size=8,
+            use_bias=True,
+        )
+    )
+
+
+def _granite_hybrid() -> PreTrainedModel:
+    """Attention without positions between state-space layers."""
+    return GraniteMoeHybridForCausalLM(
+        GraniteMoeHybridConfig(
+            vocab_size=233,
+            hidden_size=64,
+            num_hidden_layers=4,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            layer_types=["linear_attention", "full_attention"] * 2,
+            intermediate_size=64,
+            shared_intermediate_size=88,
+            num_local_experts=0,
+            mamba_n_heads=8,
+            mamba_d_head=16,
+            mamba_d_state=24,
+            mamba_chunk_size=8,
+            embedding_multiplier=3.0,
+            attention_multiplier=0.3,
+            residual_multiplier=0.6,
+            logits_scaling=0.7,
+            max_position_embeddings=4096,
+            tie_word_embeddings=True,
+            attn_implementation="eager",
+        )
+    )
+
+
 def _bert() -> PreTrainedModel:
     return BertModel(
         BertConfig(
@@ -193,14 +243,26 @@ def _bert() -> PreTrainedModel:
 _MAKERS: dict[str, Callable[[], PreTrainedModel]] = {
     "bert": _bert,
     "gemma3": _gemma3,
+    "granite_hybrid": _granite_hybrid,
     "llama": _tied_llama,
     "llama3": _llama3,
+    "mamba2": _mamba2,
     "mixtral": _mixtral,
     "qwen2": _qwen2,
     "qwen3": _qwen3,
     "qwen3_moe": _qwen3_moe,
 }
-DECODERS = ("gemma3", "llama", "llama3", "mixtral", "qwen2", "qwen3", "qwen3_moe")
+DECODERS = (
+    "gemma3",
+    "granite_hybrid",
+    "llama",
+    "llama3",
+    "mamba2",
+    "mixtral",
+    "qwen2",
+    "qwen3",
+    "qwen3_moe",
+)
 
 
 def make(family: str, directory: Path, dtype: str = "f32", *, seed: int = 0) -> PreTrainedModel:

@@ -10,8 +10,9 @@ namespace {
 
 Status CheckRmsNorm(const OpCall& call) {
   OperandCheck check("rms_norm", call, /*inputs=*/2, /*outputs=*/1);
-  check.Input(1, "w", DType::kF32, "H");
-  check.ActInput(0, "x", "*,H");
+  const bool groups = check.ok() && call.inputs[1].rank == 2;
+  check.Input(1, "w", DType::kF32, groups ? "G,H" : "H");
+  check.ActInput(0, "x", groups ? "N,G,H" : "*,H");
   check.ActOutput(0, "y", "*,H");
   if (!check.ok()) return check.Result();
   check.Require(call.inputs[0].shape == call.outputs[0].shape, "y must have the shape of x");
@@ -24,17 +25,17 @@ Status CheckRmsNorm(const OpCall& call) {
 template <RmsNormRowFunction kRow>
 void Run(const OpCall& call, KernelContext& context) {
   const RmsNormArgs args = ToRmsNormArgs(call);
-  const int64_t size = args.w.shape[0];
+  const int64_t size = args.size();
   const int64_t rows_per_index = args.x.RowElements() / size;  // a rank-1 x is refused by the check
   const int64_t rows = args.x.shape[0] * rows_per_index;
   context.pool->ParallelFor(rows, RowsPerChunk(size), [&](int64_t begin, int64_t end, int) {
     RmsNormRow row;
-    row.w = args.w.Data<float>();
     row.size = size;
     row.eps = args.eps;
     row.weight_offset = args.weight_offset;
     for (int64_t i = begin; i < end; ++i) {
       const int64_t offset = i % rows_per_index * size;
+      row.w = args.WeightsOf(i % rows_per_index);
       row.x = args.x.Row<float>(i / rows_per_index) + offset;
       row.y = args.y.Row<float>(i / rows_per_index) + offset;
       kRow(row);

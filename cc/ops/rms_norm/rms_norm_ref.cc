@@ -6,10 +6,10 @@ namespace pagemill::ops {
 
 void RmsNormReference(const OpCall& call, KernelContext&) {
   const RmsNormArgs args = ToRmsNormArgs(call);
-  const int64_t size = args.w.shape[0];
-  const float* w = args.w.Data<float>();
+  const int64_t size = args.size();
   for (int64_t n = 0; n < args.x.shape[0]; ++n) {
     for (int64_t start = 0; start < args.x.RowElements(); start += size) {
+      const float* w = args.WeightsOf(start / size);
       const float* x = args.x.Row<float>(n) + start;
       float* y = args.y.Row<float>(n) + start;
       double squares = 0;

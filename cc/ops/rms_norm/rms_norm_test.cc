@@ -29,6 +29,10 @@ TEST(RmsNorm, RefusesWhatDoesNotFit) {
   EXPECT_FALSE(check({x, w}, flat, eps));
   EXPECT_FALSE(check({w, w}, w, eps));
   EXPECT_FALSE(check({x}, x, eps));
+  const TensorView pairs = TensorView::Dense(nullptr, DType::kF32, {2, 8});
+  EXPECT_TRUE(check({flat, pairs}, flat, eps));
+  EXPECT_FALSE(check({flat, x}, flat, eps));
+  EXPECT_FALSE(check({pairs, pairs}, pairs, eps));
 }
 
 }  // namespace

@@ -117,19 +117,21 @@ class Planner {
     for (const Members& group : members_) {
       largest_block = std::max(largest_block, BlockSize(group, page_bytes));
     }
+    std::vector<int64_t> used;  // bytes of each table's page
     for (size_t g = 0; g < members_.size(); ++g) {
       const int32_t block_size =
           members_[g].holds_states ? largest_block : BlockSize(members_[g], page_bytes);
-      int64_t offset = page_bytes;  // the first cache begins a table
+      const size_t first = used.size();
       for (size_t value : members_[g].values) {
         const int64_t size = BlockBytes(Spec(value), geometry_.dtype, block_size);
-        if (offset + size > page_bytes) {
+        size_t table = first;
+        while (table < used.size() && used[table] + size > page_bytes) ++table;
+        if (table == used.size()) {
           layout.tables.push_back({.group = static_cast<int32_t>(g), .block_size = block_size});
-          offset = 0;
+          used.push_back(0);
         }
-        layout.caches[value] = {.table = static_cast<int32_t>(layout.tables.size()) - 1,
-                                .offset_bytes = offset};
-        offset += size;
+        layout.caches[value] = {.table = static_cast<int32_t>(table), .offset_bytes = used[table]};
+        used[table] += size;
       }
     }
     return layout;

@@ -12,13 +12,15 @@
 //   group sliding, 6 layers   table 1, page 4: | layer 0 | layer 1 | layer 3  |
 //                             table 2, page 9: | layer 4 | layer 5 | layer 6  |
 //
-// So a block is always one page, and moves elsewhere in one copy. To the scheduler each table is a
-// KV group (step::KvGroupOptions).
+// A cache lies in the first table of its group that has room, so that small states (those of
+// convolutions) share pages and leave none to waste. So a block is always one page, and moves
+// elsewhere in one copy. To the scheduler each table is a KV group (step::KvGroupOptions).
 //
 // The size of a page and the tokens of each group's block are chosen so that the groups together
 // take the fewest bytes per token; of equal ones the smallest page, since prefixes are found in
 // multiples of every group's block. A group whose layers together are smaller than a page gets
-// larger blocks. States lie at the boundaries of the largest block.
+// larger blocks. States lie at the boundaries of the largest block; what the entries of their
+// tables stand for says ops/state_pages.h.
 #ifndef PAGEMILL_CC_PROGRAM_KV_KV_LAYOUT_H_
 #define PAGEMILL_CC_PROGRAM_KV_KV_LAYOUT_H_
 

@@ -104,6 +104,23 @@ TEST(KvLayoutTest, AttentionGetsLargerBlocksBesideLargeStates) {
   CheckPlaces(program, layout);
 }
 
+// Granite 4 micro: with each scan's state comes a small one, of its convolution.
+TEST(KvLayoutTest, SmallStatesShareAPage) {
+  std::vector<std::string> states;
+  for (int layer = 0; layer < 36; ++layer) {
+    states =
+        states + std::vector<std::string>{"states state f32 3,3328", "states state f32 48,128,64"};
+  }
+  const Program program = ProgramOf({"attention full", "states state_space"},
+                                    Times(4, "attention kv kv 8,64") + states);
+  const KvLayout layout = MustPlan(program);
+  EXPECT_EQ(layout.page_bytes, 48 * 128 * 64 * 4);
+  EXPECT_EQ(layout.tables.size(), 1u + 1 + 36) << "attention, convolutions, a page for each scan";
+  EXPECT_EQ(layout.TableBlockSizes(), std::vector<int32_t>(38, 192));
+  EXPECT_EQ(PlaceOf(layout, program, "kv4").table, PlaceOf(layout, program, "kv74").table);
+  CheckPlaces(program, layout);
+}
+
 TEST(KvLayoutTest, ViewsHaveTheShapesOfTheirLayouts) {
   const Program program = ProgramOf({"all full", "states state_space"},
                                     {"all latent kv 40", "all kv i8 2,16", "states state f32 3,5"});

@@ -14,7 +14,7 @@ def rotary_attention(
     prefix: str,
     x: Tensor,
     shape: AttentionShape,
-    rotary: Rotary,
+    rotary: Rotary | None,
     cache_name: str,
     *,
     bias: bool = False,
@@ -22,7 +22,7 @@ def rotary_attention(
     qk_norm_eps: float | None = None,
     norm_offset: float = 0.0,
 ) -> Tensor:
-    """x [T, H] -> [T, H], attended over a new cache.
+    """x [T, H] -> [T, H], attended over a new cache; without `rotary`, keys have no positions.
 
     Weights: `<prefix>.{q,k,v}_proj`, with biases if `bias`, and `<prefix>.o_proj`, with one if
     `output_bias`. With `qk_norm_eps` each head of q and k is normalized before it is rotated, times
@@ -37,6 +37,7 @@ def rotary_attention(
             norm.rms_norm(weights, f"{prefix}.{name}", y, qk_norm_eps, weight_offset=norm_offset)
             for name, y in (("q_norm", q), ("k_norm", k))
         )
-    q, k = rotary(q, k)
+    if rotary is not None:
+        q, k = rotary(q, k)
     attended = attention.attend(q, k, v, shape, cache_name)
     return attention.output(weights, out, attended, shape, x.width, bias=output_bias)

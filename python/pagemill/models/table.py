@@ -9,7 +9,9 @@ from pagemill.models.base import Model, ModelConfigError
 ARCHITECTURES: dict[str, str] = {
     "BertModel": "pagemill.models.bert:BertModel",
     "Gemma3ForCausalLM": "pagemill.models.gemma3:Gemma3Model",
+    "GraniteMoeHybridForCausalLM": "pagemill.models.granite_hybrid:GraniteHybridModel",
     "LlamaForCausalLM": "pagemill.models.llama:LlamaModel",
+    "Mamba2ForCausalLM": "pagemill.models.mamba2:Mamba2Model",
     "MixtralForCausalLM": "pagemill.models.mixtral:MixtralModel",
     "Qwen2ForCausalLM": "pagemill.models.qwen2:Qwen2Model",
     "Qwen3ForCausalLM": "pagemill.models.qwen3:Qwen3Model",

@@ -8,6 +8,7 @@ from pagemill.ops.activation import ActivationKind, activation
 from pagemill.ops.add import add
 from pagemill.ops.all_gather import all_gather
 from pagemill.ops.all_reduce import all_reduce
+from pagemill.ops.causal_conv import causal_conv
 from pagemill.ops.embedding import embedding
 from pagemill.ops.gated_activation import gated_activation
 from pagemill.ops.grouped_linear import grouped_linear
@@ -20,8 +21,10 @@ from pagemill.ops.paged_attention import paged_attention
 from pagemill.ops.pool import PoolKind, pool
 from pagemill.ops.rms_norm import rms_norm
 from pagemill.ops.rotary import rotary
+from pagemill.ops.scale import scale
 from pagemill.ops.scaled_linear import scaled_linear
 from pagemill.ops.select_rows import select_rows
+from pagemill.ops.state_space_scan import state_space_scan
 
 __all__ = [
     "ActivationKind",
@@ -32,6 +35,7 @@ __all__ = [
     "add",
     "all_gather",
     "all_reduce",
+    "causal_conv",
     "embedding",
     "gated_activation",
     "grouped_linear",
@@ -44,6 +48,8 @@ __all__ = [
     "pool",
     "rms_norm",
     "rotary",
+    "scale",
     "scaled_linear",
     "select_rows",
+    "state_space_scan",
 ]

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pagemill.ops.checks import last_dim, require_act, require_f32, require_vector
-from pagemill.ops.trace import Tensor
+from pagemill.ops.trace import ShapeError, Tensor, format_shape
 
 if TYPE_CHECKING:
     import torch
@@ -15,14 +15,19 @@ if TYPE_CHECKING:
 
 
 def rms_norm(x: Tensor, weight: Tensor, *, eps: float, weight_offset: float = 0.0) -> Tensor:
-    """x [N, ..., H], weight [H] -> x / sqrt(mean(x^2) + eps) * (weight + weight_offset).
+    """x [N, ..., H], weight [H], or [G, H] for x [N, G, H] -> x / sqrt(mean(x^2) + eps) * (weight +
+    weight_offset), the mean over the last dimension.
 
     Raises:
         ShapeError: the operands do not fit.
     """
     require_act("rms_norm", x=x)
     require_f32("rms_norm", weight=weight)
-    require_vector("rms_norm", "weight", weight, last_dim("rms_norm", "x", x))
+    if len(weight.shape) == 1:
+        require_vector("rms_norm", "weight", weight, last_dim("rms_norm", "x", x))
+    elif len(x.shape) != 3 or weight.shape != x.shape[1:]:
+        shapes = format_shape(x.shape), format_shape(weight.shape)
+        raise ShapeError(f"rms_norm: x ({x.name}) is {shapes[0]}, {weight.name} is {shapes[1]}")
     attributes = [("eps", eps)]
     if weight_offset != 0.0:
         attributes.append(("weight_offset", weight_offset))

@@ -12,6 +12,7 @@ OPS: dict[str, str] = {
     "add_rms_norm": "pagemill.ops.add_rms_norm",
     "all_gather": "pagemill.ops.all_gather",
     "all_reduce": "pagemill.ops.all_reduce",
+    "causal_conv": "pagemill.ops.causal_conv",
     "embedding": "pagemill.ops.embedding",
     "gated_activation": "pagemill.ops.gated_activation",
     "grouped_linear": "pagemill.ops.grouped_linear",
@@ -25,8 +26,10 @@ OPS: dict[str, str] = {
     "rms_norm": "pagemill.ops.rms_norm",
     "rotary": "pagemill.ops.rotary",
     "rotary_kv_write": "pagemill.ops.rotary_kv_write",
+    "scale": "pagemill.ops.scale",
     "scaled_linear": "pagemill.ops.scaled_linear",
     "select_rows": "pagemill.ops.select_rows",
+    "state_space_scan": "pagemill.ops.state_space_scan",
 }
 
 

@@ -5,7 +5,7 @@ Importing this module imports torch; the faces of the ops do not import it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +25,28 @@ class TorchCache:
     key: torch.Tensor
     value: torch.Tensor
     table: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TorchState:
+    """One layer's states: `pages` [pages, ...], which block table `table` of the step names."""
+
+    pages: torch.Tensor
+    table: int = 0
+
+    def read(self, page: int) -> torch.Tensor:
+        """The state in `page`; zeros for the null page."""
+        return self.pages[page] if page else torch.zeros_like(self.pages[0])
+
+
+@dataclass(frozen=True, slots=True)
+class StateRun:
+    """From the state in page `source` over the step's tokens [begin, end) to that in `target`."""
+
+    source: int
+    target: int
+    begin: int
+    end: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +74,13 @@ class DecodeGroup:
 class TorchTable:
     """What the layers of one block table see. `slot_mapping` [tokens]; `decode_slots` [D, C]: the
     slot of each context position, padded to the longest context; `prefill_slots`: of each request
-    that runs several tokens, [C]."""
+    that runs several tokens, [C]; `blocks`: the block table of each request, on the host."""
 
     slot_mapping: torch.Tensor
     decode_slots: torch.Tensor | None
     prefill_slots: Sequence[torch.Tensor]
+    block_size: int
+    blocks: Sequence[Sequence[int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +93,20 @@ class TorchStep:
     decode: DecodeGroup | None
     prefills: Sequence[Span]
     tables: Sequence[TorchTable]
+
+    def state_runs(self, table: int) -> Iterator[StateRun]:
+        """Where states are read and written (`cc/ops/state_pages.h`), requests in order."""
+        size = self.tables[table].block_size
+        for span in self.spans:
+            blocks = self.tables[table].blocks[span.request]
+            position, begin = span.context - (span.end - span.begin), span.begin
+            source = blocks[(position - 1) // size] if position else 0
+            for end in range(span.begin + 1, span.end + 1):
+                position += 1
+                target = blocks[(position - 1) // size]
+                if end == span.end or (position % size == 0 and target):
+                    yield StateRun(source, target, begin, end)
+                    source, begin = target, end
 
 
 def make_step(batch: Mapping[str, Any], device: torch.device) -> TorchStep:
@@ -99,6 +137,8 @@ def make_step(batch: Mapping[str, Any], device: torch.device) -> TorchStep:
             upload(kv["slot_mapping"]),
             upload(_context_slots(kv, single)[:, :longest]) if single else None,
             [upload(_context_slots(kv, [span])[0, : span.context]) for span in prefills],
+            kv["block_size"],
+            kv["block_table"].tolist(),
         )
 
     inputs = {name: upload(array) for name, array in batch.items() if name != "kv"}

@@ -22,10 +22,10 @@ import numpy.typing as npt
 import torch
 
 from pagemill.ops.dtypes import tensor_bytes
-from pagemill.ops.program import ACT, CONSTANTS_PATH, AssembledEntry, Program, WeightEntry
+from pagemill.ops.program import ACT, CONSTANTS_PATH, KV, AssembledEntry, Program, WeightEntry
 from pagemill.ops.program_text import from_text
 from pagemill.ops.table import reference
-from pagemill.ops.torch_step import TorchCache, TorchStep, make_step
+from pagemill.ops.torch_step import TorchCache, TorchState, TorchStep, make_step
 from pagemill.weights.assemble import assemble
 from pagemill.weights.location import TensorLocation
 from pagemill.weights.read import as_f32, read_bytes
@@ -100,8 +100,13 @@ class TorchExecutor:
         self._num_tables = len(tables)
         slots = options.num_blocks * options.block_size
         for cache in program.caches:
-            keys, values = (self._zeros((slots, *cache.dims)) for _ in range(2))
-            self._constants[cache.name] = TorchCache(keys, values, tables[cache.group])
+            table = tables[cache.group]
+            if cache.layout == "state":
+                pages = self._zeros((options.num_blocks, *cache.dims), cache.dtype)
+                self._constants[cache.name] = TorchState(pages, table)
+            else:
+                keys, values = (self._zeros((slots, *cache.dims), cache.dtype) for _ in range(2))
+                self._constants[cache.name] = TorchCache(keys, values, table)
         self._input_names = [entry.name for entry in program.inputs]
         self._outputs = {output.name: output.value for output in program.outputs}
         self._ops = _bind(program, _FIXED_DTYPES | {ACT: self._dtype})
@@ -141,8 +146,9 @@ class TorchExecutor:
                 del values[name]
         return {output: values[name].float() for output, name in self._outputs.items()}
 
-    def _zeros(self, shape: tuple[int, ...]) -> torch.Tensor:
-        return torch.zeros(shape, dtype=self._dtype, device=self._device)
+    def _zeros(self, shape: tuple[int, ...], dtype: str) -> torch.Tensor:
+        stored = (_FIXED_DTYPES | {KV: self._dtype})[dtype]
+        return torch.zeros(shape, dtype=stored, device=self._device)
 
     def _load(self, program: Program, weight: WeightEntry, matrix: bool) -> torch.Tensor:
         """The weight on the device: matrices in the activations' type, vectors in f32."""

@@ -145,9 +145,17 @@ class DeclaredTensors:
         key += "" if part.whole else f".part{part.begin}-{part.end}"
         if location.dtype == "f32":
             return self._declare(key, location, (part.size,), 4 * part.begin)
-        if location.dtype not in REAL_DTYPES:
-            raise WeightsError(f"{self.path}: {location.name} is stored as {location.dtype}")
-        return self.constant(key, read_f32(location)[part.begin : part.end])
+        return self.constant(key, self._read_real(location)[part.begin : part.end])
+
+    def small(self, location: TensorLocation, shape: tuple[int, ...]) -> Tensor:
+        """A tensor of real numbers as one of `shape`, which has as many elements, in f32.
+
+        Raises:
+            WeightsError: it holds something else.
+        """
+        if location.dtype == "f32":
+            return self._declare(location.name, location, shape)
+        return self.constant(location.name, self._read_real(location).reshape(shape))
 
     def constant(self, key: str, values: np.ndarray) -> Tensor:
         """Numbers that travel in the program, in f32."""
@@ -155,6 +163,11 @@ class DeclaredTensors:
             data = np.ascontiguousarray(values, dtype="<f4").tobytes()
             self._bound[key] = self._trace.constant(key, "f32", values.shape, data)
         return self._bound[key]
+
+    def _read_real(self, location: TensorLocation) -> np.ndarray:
+        if location.dtype not in REAL_DTYPES:
+            raise WeightsError(f"{self.path}: {location.name} is stored as {location.dtype}")
+        return read_f32(location)
 
     def _declare(
         self,

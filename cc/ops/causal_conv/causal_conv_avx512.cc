@@ -1,0 +1,11 @@
+// The instruction set comes first.
+// clang-format off
+#include "cc/ops/vec/vec_avx512.h"
+#include "cc/ops/causal_conv/conv_row_inl.h"
+// clang-format on
+
+namespace pagemill::ops {
+
+void ConvRowAvx512(const ConvRow& row) { ConvolveRow(row); }
+
+}  // namespace pagemill::ops

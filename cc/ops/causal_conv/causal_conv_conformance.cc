@@ -1,0 +1,27 @@
+#include "cc/ops/causal_conv/causal_conv_conformance.h"
+
+#include "cc/ops/state_conformance.h"
+
+namespace pagemill::ops {
+
+void CheckCausalConvConformance(const OpDefinition& op, const device::Capabilities& caps) {
+  for (int64_t taps : {2, 3, 4, 8}) {
+    for (int64_t channels : {1, 3, 16, 33, 130, 300}) {
+      conformance::StateCase c{.op = op};
+      c.AddRows(channels, -2, 2);
+      c.AddShared({channels, taps}, -1, 1);
+      if (channels % 2 == 0) {
+        c.AddShared({channels}, -1, 1);
+      } else {
+        c.AddMissing();
+      }
+      c.AddState({taps - 1, channels});
+      c.output_width = channels;
+      // The contract's bounds: 8 taps of products below 2, and Silu's 4e-7 of results up to 9.
+      c.tolerance = 2e-6;
+      CheckStateCase(c, caps);
+    }
+  }
+}
+
+}  // namespace pagemill::ops

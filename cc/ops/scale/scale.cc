@@ -1,0 +1,42 @@
+#include "cc/ops/scale/scale.h"
+
+#include <cmath>
+#include <limits>
+
+#include "cc/ops/kernel_support.h"
+#include "cc/ops/operand_check.h"
+
+namespace pagemill::ops {
+namespace {
+
+Status CheckScale(const OpCall& call) {
+  OperandCheck check("scale", call, /*inputs=*/1, /*outputs=*/1);
+  check.Input(0, "x", DType::kF32, "N,H*");
+  check.Output(0, "y", DType::kF32, "N,H*");
+  if (!check.ok()) return check.Result();
+  constexpr double kMissing = std::numeric_limits<double>::quiet_NaN();
+  check.Require(std::isfinite(static_cast<float>(call.attributes->Get("by", kMissing))),
+                "attribute by must be a finite number");
+  return check.Result();
+}
+
+constexpr KernelRow kRows[] = {
+    {"scale", "portable", 10, OnEveryCpu, ScalePortable},
+    {"scale", "reference", 0, OnEveryCpu, ScaleReference},
+};
+
+constexpr AliasRule kAliases[] = {{.input = 0, .output = 0}};
+
+constexpr OpDefinition kDefinition{"scale", CheckScale, kRows, kAliases};
+
+}  // namespace
+
+ScaleArgs ToScaleArgs(const OpCall& call) {
+  return {.x = call.inputs[0],
+          .y = call.outputs[0],
+          .by = static_cast<float>(call.attributes->Get("by", 0))};
+}
+
+const OpDefinition& ScaleOp() { return kDefinition; }
+
+}  // namespace pagemill::ops

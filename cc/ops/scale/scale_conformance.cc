@@ -1,0 +1,18 @@
+#include "cc/ops/scale/scale_conformance.h"
+
+#include "cc/ops/row_conformance.h"
+
+namespace pagemill::ops {
+
+void CheckScaleConformance(const OpDefinition& op, const device::Capabilities& caps) {
+  for (int64_t size : {1, 3, 4, 5, 16, 63, 576}) {
+    conformance::RowCase c{.op = op};
+    c.AddRows({33, size});
+    c.AddOutput({33, size});
+    c.attributes.Set("by", -0.22);
+    c.tolerance = {};  // exact
+    CheckRowCase(c, caps);
+  }
+}
+
+}  // namespace pagemill::ops

@@ -1,0 +1,14 @@
+#include "cc/ops/scale/scale.h"
+
+namespace pagemill::ops {
+
+void ScaleReference(const OpCall& call, KernelContext&) {
+  const ScaleArgs args = ToScaleArgs(call);
+  for (int64_t n = 0; n < args.x.shape[0]; ++n) {
+    for (int64_t i = 0; i < args.x.RowElements(); ++i) {
+      args.y.Row<float>(n)[i] = args.x.Row<float>(n)[i] * args.by;
+    }
+  }
+}
+
+}  // namespace pagemill::ops

@@ -1,0 +1,295 @@
+#include "cc/ops/state_conformance.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <utility>
+
+#include "cc/ops/state_pages.h"
+
+namespace pagemill::ops::conformance {
+namespace {
+
+using Role = StateCase::Role;
+
+constexpr int32_t kLengths[] = {1, 37, 16, 70, 9};  // of the sequences
+constexpr int32_t kSequences = std::size(kLengths);
+constexpr int32_t kBlockSize = 8;  // tokens
+constexpr TestTensorOptions kOdd{.misalign_bytes = 4, .row_padding_bytes = 4};
+
+int32_t TotalLength() { return std::accumulate(kLengths, kLengths + kSequences, 0); }
+int32_t FirstRow(int32_t sequence) { return std::accumulate(kLengths, kLengths + sequence, 0); }
+int32_t NumBlocks(int32_t tokens) { return (tokens + kBlockSize - 1) / kBlockSize; }
+
+// Each entry: a sequence and how many of its tokens run.
+using Step = std::vector<std::pair<int32_t, int32_t>>;
+
+TestTensor Flat(int64_t rows, const std::vector<int64_t>& dims, const TestTensorOptions& options) {
+  return TestTensor(
+      DType::kF32,
+      {rows, std::accumulate(dims.begin(), dims.end(), int64_t{1}, std::multiplies<int64_t>())},
+      options);
+}
+
+// The view of a Flat() tensor with its dimensions.
+TensorView Shaped(const TestTensor& tensor, const std::vector<int64_t>& dims) {
+  TensorView view = tensor.view();
+  view.rank = 1;
+  for (int64_t dim : dims) view.shape[static_cast<size_t>(view.rank++)] = dim;
+  return view;
+}
+
+// Runs one kernel over the sequences, step by step, on an arena of pages that begin as NaN.
+class StateRunner {
+ public:
+  // `keep_all`: every boundary has a page; else those that a step needs, and others at random.
+  StateRunner(StateCase& c, const KernelRow& row, int32_t threads, bool keep_all)
+      : c_(c), row_(row), pool_({.num_threads = threads}), keep_all_(keep_all) {
+    const int32_t stride = NumBlocks(*std::max_element(kLengths, kLengths + kSequences));
+    tables_.assign(kSequences, std::vector<int32_t>(static_cast<size_t>(stride), kNullPage));
+    for (int32_t page = kSequences * stride; page > 0; --page) free_.push_back(page);
+    for (size_t i = free_.size(); i > 1; --i) {
+      std::swap(free_[i - 1], free_[static_cast<size_t>(c.random.Int(0, int64_t(i) - 1))]);
+    }
+    const auto is_state = [](const StateCase::Input& in) { return in.role == Role::kState; };
+    state_dims_ = std::find_if(c.inputs.begin(), c.inputs.end(), is_state)->dims;
+    states_.push_back(Flat(kSequences * stride + 1, state_dims_, kOdd));
+    outputs_.resize(static_cast<size_t>(TotalLength() * c.output_width));
+  }
+
+  void Run(const Step& step) {
+    BuildBatch(step);
+    std::vector<TestTensor> tensors;
+    std::vector<TensorView> inputs;
+    for (const StateCase::Input& input : c_.inputs) inputs.push_back(View(input, &tensors));
+    TestTensor y = Flat(batch_.num_tokens, {c_.output_width}, kOdd);
+    const TensorView outputs[] = {y.view()};
+    const OpCall call{
+        .inputs = inputs, .outputs = outputs, .attributes = &c_.attributes, .batch = &batch_};
+    const Status status = c_.op.check(call);
+    ASSERT_TRUE(status.ok()) << status.ToString();
+    const std::vector<float> before = states().ToFloat();
+    RunRow(row_, call, pool_);
+    EXPECT_TRUE(y.GuardsIntact() && states().GuardsIntact()) << row_.name;
+    CheckUntouched(step, before);
+    KeepResults(step, y.ToFloat());
+  }
+
+  const std::vector<float>& outputs() const { return outputs_; }
+  // By sequence and number of tokens before it.
+  const std::map<std::pair<int32_t, int32_t>, std::vector<float>>& kept() const { return kept_; }
+
+ private:
+  TestTensor& states() { return states_[0]; }
+
+  void BuildBatch(const Step& step) {
+    query_start_ = {0};
+    seq_lens_.clear();
+    rows_.clear();
+    table_.clear();
+    for (const auto& [sequence, count] : step) {
+      const int32_t begin = done_[sequence], end = begin + count;
+      std::vector<int32_t>& table = tables_[static_cast<size_t>(sequence)];
+      for (int32_t i = NumBlocks(begin); i < NumBlocks(end); ++i) {
+        const bool needed = keep_all_ || i == NumBlocks(end) - 1 || c_.random.Int(0, 2) == 0;
+        if (!needed) continue;
+        table[static_cast<size_t>(i)] = free_.back();
+        free_.pop_back();
+      }
+      for (int32_t i = 0; i < count; ++i) rows_.push_back(FirstRow(sequence) + begin + i);
+      query_start_.push_back(static_cast<int32_t>(rows_.size()));
+      seq_lens_.push_back(end);
+      table_.insert(table_.end(), table.begin(), table.end());
+    }
+    batch_ = {};
+    batch_.num_tokens = static_cast<int32_t>(rows_.size());
+    batch_.num_requests = static_cast<int32_t>(step.size());
+    batch_.query_start = query_start_.data();
+    batch_.seq_lens = seq_lens_.data();
+    batch_.block_size = kBlockSize;
+    batch_.block_table = table_.data();
+    batch_.block_table_stride = static_cast<int64_t>(tables_[0].size());
+  }
+
+  TensorView View(const StateCase::Input& input, std::vector<TestTensor>* tensors) {
+    if (input.role == Role::kMissing) return {};
+    if (input.role == Role::kState) return Shaped(states(), state_dims_);
+    std::vector<float> values = input.values;
+    if (input.role == Role::kRows) {
+      values.clear();
+      for (int32_t row : rows_) {
+        const auto first = input.values.begin() + row * input.dims[0];
+        values.insert(values.end(), first, first + input.dims[0]);
+      }
+    }
+    const bool rows = input.role == Role::kRows;
+    tensors->push_back(rows ? Flat(batch_.num_tokens, input.dims, kOdd)
+                            : Flat(1, input.dims, {.misalign_bytes = 4}));
+    tensors->back().Set(values);
+    TensorView view = tensors->back().view();
+    if (rows) return view;
+    view.rank = 0;
+    for (int64_t dim : input.dims) view.shape[static_cast<size_t>(view.rank++)] = dim;
+    view.row_stride_bytes = RowBytes(view.dtype, view.RowElements());
+    return view;
+  }
+
+  // Positions of a table that a step of these tokens may write.
+  static bool IsTarget(int32_t position, int32_t begin, int32_t end) {
+    const int32_t boundary = std::min((position + 1) * kBlockSize, end);
+    return boundary > begin && position * kBlockSize < end;
+  }
+
+  void CheckUntouched(const Step& step, const std::vector<float>& before) {
+    std::vector<bool> written(static_cast<size_t>(states().view().shape[0]), false);
+    for (const auto& [sequence, count] : step) {
+      const int32_t begin = done_[sequence], end = begin + count;
+      for (size_t i = 0; i < tables_[0].size(); ++i) {
+        if (!IsTarget(static_cast<int32_t>(i), begin, end)) continue;
+        written[static_cast<size_t>(tables_[static_cast<size_t>(sequence)][i])] = true;
+      }
+    }
+    written[kNullPage] = false;
+    const std::vector<float> after = states().ToFloat();
+    const size_t width = after.size() / written.size();
+    for (size_t page = 0; page < written.size(); ++page) {
+      if (written[page]) continue;
+      const auto of = [&](const std::vector<float>& all) {
+        return std::span(all).subspan(page * width, width);
+      };
+      EXPECT_TRUE(BitEqual(of(after), of(before))) << row_.name << " wrote page " << page;
+    }
+  }
+
+  void KeepResults(const Step& step, const std::vector<float>& y) {
+    for (size_t i = 0; i < rows_.size(); ++i) {
+      std::copy_n(y.begin() + static_cast<std::ptrdiff_t>(i) * c_.output_width, c_.output_width,
+                  outputs_.begin() + rows_[i] * c_.output_width);
+    }
+    const std::vector<float> all = states().ToFloat();
+    const std::ptrdiff_t width = states().view().RowElements();
+    for (const auto& [sequence, count] : step) {
+      const int32_t begin = done_[sequence], end = begin + count;
+      const std::vector<int32_t>& table = tables_[static_cast<size_t>(sequence)];
+      for (size_t i = 0; i < table.size(); ++i) {
+        if (table[i] == kNullPage || !IsTarget(static_cast<int32_t>(i), begin, end)) continue;
+        const int32_t tokens = std::min((static_cast<int32_t>(i) + 1) * kBlockSize, end);
+        const auto first = all.begin() + table[i] * width;
+        kept_[{sequence, tokens}] = std::vector<float>(first, first + width);
+      }
+      done_[sequence] = end;
+    }
+  }
+
+  StateCase& c_;
+  const KernelRow& row_;
+  device::ThreadPool pool_;
+  const bool keep_all_;
+  std::vector<std::vector<int32_t>> tables_;  // of each sequence
+  std::vector<int32_t> free_;                 // pages
+  std::vector<int64_t> state_dims_;
+  std::vector<TestTensor> states_;  // one: the arena
+  std::map<int32_t, int32_t> done_;
+  std::vector<float> outputs_;
+  std::map<std::pair<int32_t, int32_t>, std::vector<float>> kept_;
+  std::vector<int32_t> rows_, query_start_, seq_lens_, table_;
+  BatchView batch_;
+};
+
+Step WholeStep() {
+  Step step;
+  for (int32_t s = 0; s < kSequences; ++s) step.push_back({s, kLengths[s]});
+  return step;
+}
+
+// Steps that take every sequence to its end, in pieces, in any order.
+std::vector<Step> RandomSteps(Random& random) {
+  std::vector<Step> steps;
+  std::vector<int32_t> left(kLengths, kLengths + kSequences);
+  while (std::any_of(left.begin(), left.end(), [](int32_t n) { return n > 0; })) {
+    Step step;
+    for (int32_t s = 0; s < kSequences; ++s) {
+      if (left[s] == 0 || random.Int(0, 2) == 0) continue;
+      const int32_t most = random.Int(0, 1) == 0 ? 1 : 25;
+      step.push_back({s, static_cast<int32_t>(random.Int(1, std::min(left[s], most)))});
+      left[s] -= step.back().second;
+    }
+    for (size_t i = step.size(); i > 1; --i) {
+      std::swap(step[i - 1], step[static_cast<size_t>(random.Int(0, int64_t(i) - 1))]);
+    }
+    if (!step.empty()) steps.push_back(std::move(step));
+  }
+  return steps;
+}
+
+double Largest(std::span<const float> values) {
+  double largest = 0;
+  for (float v : values) largest = std::max(largest, std::abs(double{v}));
+  return largest;
+}
+
+void CheckClose(const StateCase& c, const KernelRow& row, const StateRunner& actual,
+                const StateRunner& expected) {
+  const Tolerance outputs{.abs = c.tolerance * Largest(expected.outputs())};
+  EXPECT_TRUE(AllClose(actual.outputs(), expected.outputs(), outputs)) << c.op.op << row.name;
+  ASSERT_EQ(actual.kept().size(), expected.kept().size());
+  for (const auto& [key, state] : expected.kept()) {
+    const Tolerance close{.abs = c.tolerance * Largest(state)};
+    EXPECT_TRUE(AllClose(actual.kept().at(key), state, close))
+        << c.op.op << " " << row.name << ": state of sequence " << key.first << " after "
+        << key.second << " tokens";
+  }
+}
+
+void CheckPieces(StateCase& c, const KernelRow& row, const StateRunner& whole) {
+  for (int32_t threads = 1; threads <= 3; ++threads) {
+    StateRunner pieces(c, row, threads, /*keep_all=*/false);
+    for (const Step& step : RandomSteps(c.random)) pieces.Run(step);
+    EXPECT_TRUE(BitEqual(pieces.outputs(), whole.outputs()))
+        << c.op.op << " " << row.name << ": other bits in pieces, " << threads << " threads";
+    for (const auto& [key, state] : pieces.kept()) {
+      const auto same = whole.kept().find(key);
+      if (same == whole.kept().end()) continue;  // the end of a step between boundaries
+      EXPECT_TRUE(BitEqual(state, same->second)) << c.op.op << " " << row.name;
+    }
+  }
+}
+
+}  // namespace
+
+void StateCase::AddRows(int64_t width, float low, float high) {
+  inputs.push_back({Role::kRows, {width}, {}});
+  inputs.back().values.resize(static_cast<size_t>(TotalLength() * width));
+  for (float& v : inputs.back().values) v = random.Uniform(low, high);
+}
+
+void StateCase::AddShared(std::initializer_list<int64_t> dims, float low, float high) {
+  inputs.push_back({Role::kShared, dims, {}});
+  int64_t size = 1;
+  for (int64_t dim : dims) size *= dim;
+  inputs.back().values.resize(static_cast<size_t>(size));
+  for (float& v : inputs.back().values) v = random.Uniform(low, high);
+}
+
+void StateCase::AddMissing() { inputs.push_back({Role::kMissing, {}, {}}); }
+
+void StateCase::AddState(std::initializer_list<int64_t> dims) {
+  inputs.push_back({Role::kState, dims, {}});
+}
+
+void CheckStateCase(StateCase& c, const device::Capabilities& caps) {
+  StateRunner reference(c, ReferenceRow(c.op), /*threads=*/1, /*keep_all=*/true);
+  for (int32_t s = 0; s < kSequences; ++s) reference.Run({{s, kLengths[s]}});
+  for (const KernelRow* row : SupportedRows(c.op, caps, {})) {
+    StateRunner whole(c, *row, /*threads=*/1, /*keep_all=*/true);
+    whole.Run(WholeStep());
+    CheckClose(c, *row, whole, reference);
+    // The reference rounds where a state is stored, kernels always do.
+    if (row->name != "reference") CheckPieces(c, *row, whole);
+    StateRunner idle(c, *row, /*threads=*/1, /*keep_all=*/true);
+    idle.Run({});
+  }
+}
+
+}  // namespace pagemill::ops::conformance

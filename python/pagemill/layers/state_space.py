@@ -1,0 +1,94 @@
+"""State-space layers: the mixer of Mamba-2.
+
+Every rank computes whole mixers: the rows of `in_proj` that a rank needs lie in three places.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pagemill import ops
+from pagemill.layers.base import Weights
+from pagemill.layers.linear import linear
+from pagemill.ops.program import GroupEntry
+from pagemill.ops.shard import Part
+from pagemill.ops.trace import Cache, Tensor
+
+_GROUP = GroupEntry("states", "state_space")
+
+
+@dataclass(frozen=True, slots=True)
+class MixerShape:
+    """`heads` of `head_dim` features each have `states` rows of state; heads of one of `groups`
+    share B and C. The convolution in front has `taps`."""
+
+    heads: int
+    head_dim: int
+    groups: int
+    states: int
+    taps: int
+    bias: bool
+    conv_bias: bool
+
+    @property
+    def inner(self) -> int:
+        """Features of all heads."""
+        return self.heads * self.head_dim
+
+    @property
+    def channels(self) -> int:
+        """Of the convolution: x, B and C."""
+        return self.inner + 2 * self.groups * self.states
+
+
+def mixer(
+    weights: Weights, prefix: str, x: Tensor, shape: MixerShape, eps: float, layer: int
+) -> Tensor:
+    """x [T, H] -> [T, H]; the states of layer `layer` are caches of their own.
+
+    Weights: `<prefix>.{in_proj, conv1d, A_log, D, dt_bias, norm, out_proj}`. in_proj gives the
+    gate, what the convolution takes, and dt; the gated result of the scan is normalized in groups.
+    """
+    if weights.shard.ranks > 1:
+        weights.note("every rank computes whole state-space layers")
+    group_shape = (shape.groups, shape.inner // shape.groups)
+    gate, xbc, dt = _project(weights, f"{prefix}.in_proj", x, shape, group_shape)
+    group = x.trace.group(_GROUP)
+
+    def state(name: str, dims: tuple[int, ...]) -> Cache:
+        return x.trace.cache(f"{name}{layer}", group, dims, layout="state", dtype="f32")
+
+    xbc = ops.causal_conv(
+        xbc,
+        weights.small(f"{prefix}.conv1d.weight", (shape.channels, 1, shape.taps)),
+        weights.vector(f"{prefix}.conv1d.bias", shape.channels) if shape.conv_bias else None,
+        state("conv", (shape.taps - 1, shape.channels)),
+    )
+    y = ops.state_space_scan(
+        xbc,
+        dt,
+        *(weights.vector(f"{prefix}.{name}", shape.heads) for name in ("A_log", "D", "dt_bias")),
+        state("scan", (shape.heads, shape.states, shape.head_dim)),
+    )
+    y = ops.gated_activation(gate, y, ops.ActivationKind.SILU)
+    weight = weights.small(f"{prefix}.norm.weight", (shape.inner,), seen_as=group_shape)
+    y = ops.rms_norm(y, weight, eps=eps)
+    return linear(weights, f"{prefix}.out_proj", y, (x.width,), bias=shape.bias)
+
+
+def _project(
+    weights: Weights, name: str, x: Tensor, shape: MixerShape, gate_shape: tuple[int, int]
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gate, the convolution's x and dt, whose weights are rows of one matrix."""
+    total = shape.inner + shape.channels + shape.heads
+    results: list[Tensor] = []
+    begin = 0
+    for row_shape, size in (
+        (gate_shape, shape.inner),
+        ((shape.channels,), shape.channels),
+        ((shape.heads,), shape.heads),
+    ):
+        rows = Part(begin, begin + size, total)
+        results.append(linear(weights, name, x, row_shape, bias=shape.bias, rows=rows))
+        begin += size
+    return results[0], results[1], results[2]

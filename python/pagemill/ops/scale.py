@@ -1,0 +1,34 @@
+"""`scale`: multiplies by a number."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from pagemill.ops.checks import require_act
+from pagemill.ops.trace import Tensor
+
+if TYPE_CHECKING:
+    import torch
+
+    from pagemill.ops.torch_step import TorchStep
+
+
+def scale(x: Tensor, by: float) -> Tensor:
+    """x [N, ...] -> x * by; x itself if `by` is 1.
+
+    Raises:
+        ShapeError: `x` is no activation.
+    """
+    require_act("scale", x=x)
+    if by == 1:
+        return x
+    return x.trace.emit("scale", [x], [(x.shape, x.dtype)], [("by", by)])[0]
+
+
+def reference(
+    inputs: Sequence[torch.Tensor], attributes: Mapping[str, float], step: TorchStep
+) -> tuple[torch.Tensor, ...]:
+    """The op in torch."""
+    del step
+    return (inputs[0] * attributes["by"],)

@@ -1,0 +1,83 @@
+"""The engine over a tiny model: what tests of the KV cache drive."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from pagemill.config import EngineConfig
+from pagemill.config import build as build_config
+from pagemill.engine.core import EngineCore
+from pagemill.runner.build import BuildOptions, build
+from pagemill.weights.source import ModelSource
+from transformers import PreTrainedModel
+
+_IDS = count(1)
+
+
+@dataclass(slots=True)
+class Answer:
+    """Greedy tokens after a prompt, of which `cached` tokens were found in the prefix cache."""
+
+    tokens: list[int] = field(default_factory=list[int])
+    cached: int = -1
+
+
+@contextmanager
+def engine(path: Path, *, max_model_len: int, **options: Any) -> Iterator[EngineCore]:
+    """An engine of the model in f32, in steps of at most 32 tokens by default."""
+    config = build_config(
+        EngineConfig,
+        {
+            "model": str(path),
+            "max_num_batched_tokens": 32,
+            "max_num_seqs": 4,
+            "max_model_len": max_model_len,
+            "kv_cache_dtype": "f32",
+            "activation_dtype": "f32",
+            "pack_cache": False,
+            **options,
+        },
+    )
+    built = build(ModelSource.open(path), BuildOptions(max_model_len=max_model_len))
+    core = EngineCore.create(built, config, "float32")
+    try:
+        yield core
+    finally:
+        core.seam.engine.shutdown()
+
+
+def generate(core: EngineCore, prompts: Sequence[list[int]], num_tokens: int) -> list[Answer]:
+    """What the engine answers to prompts that are submitted together."""
+    sampling = core.seam.make_sampling(temperature=0.0, max_tokens=num_tokens, ignore_eos=True)
+    native = core.seam.engine
+    answers = {next(_IDS): Answer() for _ in prompts}
+    for request_id, prompt in zip(answers, prompts, strict=True):
+        native.submit(request_id, np.array(prompt, np.int32), sampling)
+    while any(answer.cached < 0 for answer in answers.values()):
+        for output in native.wait(30):
+            answer = answers[output.request_id]
+            answer.tokens += output.new_token_ids
+            if output.finish_reason is not None:
+                assert output.finish_reason == "length", output.error_message
+                answer.cached = output.num_cached_tokens
+    return list(answers.values())
+
+
+@torch.inference_mode()
+def expected_tokens(reference: PreTrainedModel, prompt: list[int], num_tokens: int) -> list[int]:
+    """Greedy tokens of `transformers` without its caches, which are no reference of their own."""
+    ids = list(prompt)
+    for _ in range(num_tokens):
+        ids.append(int(reference(torch.tensor([ids]), use_cache=False).logits[0, -1].argmax()))
+    return ids[len(prompt) :]
+
+
+def random_prompt(seed: int, length: int, vocab_size: int) -> list[int]:
+    return np.random.default_rng(seed).integers(0, vocab_size, length).tolist()

@@ -1,0 +1,133 @@
+"""State-space layers through the engine: whatever happens to a request, its tokens are those of one
+uninterrupted run, which are those of `transformers`."""
+
+from __future__ import annotations
+
+import random
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pagemill import _native
+from pagemill.engine.core import EngineCore
+from pagemill.runner.build import BuildOptions, build
+from pagemill.weights.source import ModelSource
+from transformers import PreTrainedModel
+
+from tests.parity import small_engine
+from tests.parity.small_engine import Answer, random_prompt
+from tests.parity.tiny_models import make
+
+PROMPT, GENERATED, MODEL_LEN = 150, 20, 256
+
+
+class Model:
+    """A tiny model, and what it says to prompts."""
+
+    def __init__(self, family: str, path: Path) -> None:
+        self.path = path
+        self._reference: PreTrainedModel = make(family, path)
+        self._known: dict[tuple[int, ...], list[int]] = {}
+        text = build(ModelSource.open(path), BuildOptions()).program_text
+        options = _native.ExecutorOptions(kv_cache_dtype="f32")
+        self._groups = _native.kv_groups(text, options)
+        self.block = max(group.block_size for group in self._groups)
+        self.page_bytes = _native.plan_memory(text, options).kv_page_bytes
+
+    def pages(self, tokens: int) -> int:
+        """The most that a request of so many tokens takes."""
+        sizes = {"block_size": 16, "max_step_tokens": 32, "num_tokens": tokens}
+        return _native.max_kv_pages(groups=self._groups, **sizes)
+
+    def prompt(self, seed: int, length: int = PROMPT) -> list[int]:
+        return random_prompt(seed, length, self._reference.config.vocab_size)
+
+    def expected(self, prompt: list[int]) -> list[int]:
+        key = tuple(prompt)
+        if key not in self._known:
+            tokens = small_engine.expected_tokens(self._reference, prompt, GENERATED)
+            self._known[key] = tokens
+        return self._known[key]
+
+    def engine(self, **options: Any) -> AbstractContextManager[EngineCore]:
+        return small_engine.engine(self.path, max_model_len=MODEL_LEN, **options)
+
+    def run(self, core: EngineCore, *prompts: list[int]) -> list[Answer]:
+        """The answers to prompts that are submitted together, which must be the right ones."""
+        answers = small_engine.generate(core, prompts, GENERATED)
+        assert [answer.tokens for answer in answers] == [self.expected(p) for p in prompts]
+        return answers
+
+
+@pytest.fixture(scope="module", params=["mamba2", "granite_hybrid"])
+def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Model:
+    return Model(request.param, tmp_path_factory.mktemp(request.param))
+
+
+@pytest.mark.parametrize("step_tokens", [7, 32, 512])
+def test_chunks_of_prompts_beside_decode(model: Model, step_tokens: int) -> None:
+    prompts = [model.prompt(1), model.prompt(2, 33), model.prompt(3, 5)]
+    # Random models that always say the same would prove little.
+    assert len({token for prompt in prompts for token in model.expected(prompt)}) > 20
+    with model.engine(max_num_batched_tokens=step_tokens) as core:
+        model.run(core, *prompts)
+
+
+def test_a_prompt_goes_on_from_its_checkpoint(model: Model) -> None:
+    with model.engine() as core:
+        block, prompt = model.block, model.prompt(1)
+        assert model.run(core, prompt)[0].cached == 0
+        # The last boundary before the last token, which is always computed.
+        assert model.run(core, prompt)[0].cached == (PROMPT - 1) // block * block
+        # The next turn: the last boundary of the answer, whose last token was not computed.
+        turn = [*prompt, *model.expected(prompt), 5, 17, 4]
+        assert model.run(core, turn)[0].cached == (PROMPT + GENERATED - 1) // block * block
+
+
+def test_a_branch_gets_a_checkpoint(model: Model) -> None:
+    """Prompts with a common beginning: the second finds no state there and leaves one."""
+    common = model.prompt(4, 100)
+    with model.engine() as core:
+        cached = [model.run(core, common + model.prompt(seed, 40))[0].cached for seed in (5, 6, 7)]
+    assert cached[0] == 0
+    assert cached[2] == 100 // model.block * model.block
+
+
+def test_requests_that_are_preempted(model: Model) -> None:
+    prompts = [model.prompt(seed) for seed in (1, 8, 9, 10)]
+    pool = (1 + model.pages(MODEL_LEN)) * model.page_bytes
+    with model.engine(kv_cache_memory_bytes=str(pool)) as core:
+        model.run(core, *prompts)
+        assert core.seam.engine.stats().num_preemptions > 0
+
+
+def test_a_saved_session_goes_on(model: Model, tmp_path: Path) -> None:
+    prompt, file = model.prompt(11), str(tmp_path / "session")
+    with model.engine() as core:
+        (answer,) = model.run(core, prompt)
+        saved = core.seam.engine.save_session(file, prompt + answer.tokens)
+        assert saved == (PROMPT + GENERATED - 1) // model.block * model.block
+    with model.engine() as core:
+        restored, cached = core.seam.engine.restore_session(file)
+        assert (restored, cached) == (prompt + answer.tokens, saved)
+        assert model.run(core, [*restored, 5, 17, 4])[0].cached == saved
+
+
+def test_random_workloads(model: Model) -> None:
+    """Prompts that share beginnings, in a pool that holds few: they hit checkpoints, lose them and
+    preempt each other. Kernels give the same bits however a prompt is divided, so the tokens are
+    exactly those of one request after the other without a cache."""
+    rng = random.Random(5)
+    prompts: list[list[int]] = []
+    for seed in range(24):
+        shared = rng.choice(prompts)[: rng.randrange(PROMPT)] if seed > 2 else []
+        prompts.append(shared + model.prompt(100 + seed, rng.randrange(1, 60)))
+    with model.engine(enable_prefix_caching=False) as core:
+        alone = [small_engine.generate(core, [prompt], GENERATED)[0].tokens for prompt in prompts]
+    pool = (1 + 2 * model.pages(MODEL_LEN)) * model.page_bytes
+    with model.engine(kv_cache_memory_bytes=str(pool)) as core:
+        answers = small_engine.generate(core, prompts, GENERATED)
+        assert core.seam.engine.stats().num_preemptions > 0
+    assert [answer.tokens for answer in answers] == alone
+    assert sum(answer.cached > 0 for answer in answers) > 3
