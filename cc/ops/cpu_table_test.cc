@@ -21,7 +21,9 @@ TEST(CpuTable, HoldsEveryOpOfTheProgramFormat) {
                                     "rms_norm",         "rotary",
                                     "scaled_linear",    "select_rows",
                                     "rotary_kv_write",  "grouped_linear",
-                                    "moe_combine",      "moe_route"};
+                                    "moe_combine",      "moe_route",
+                                    "head_linear",      "latent_attention",
+                                    "latent_write",     "split"};
   std::set<std::string_view> found;
   for (const OpDefinition& op : CpuOps()) found.insert(op.op);
   EXPECT_EQ(found, std::set<std::string_view>(std::begin(names), std::end(names)));

@@ -15,7 +15,10 @@ OPS: dict[str, str] = {
     "embedding": "pagemill.ops.embedding",
     "gated_activation": "pagemill.ops.gated_activation",
     "grouped_linear": "pagemill.ops.grouped_linear",
+    "head_linear": "pagemill.ops.head_linear",
     "kv_write": "pagemill.ops.kv_write",
+    "latent_attention": "pagemill.ops.latent_attention",
+    "latent_write": "pagemill.ops.latent_write",
     "layer_norm": "pagemill.ops.layer_norm",
     "linear": "pagemill.ops.linear",
     "moe_combine": "pagemill.ops.moe_combine",
@@ -27,6 +30,7 @@ OPS: dict[str, str] = {
     "rotary_kv_write": "pagemill.ops.rotary_kv_write",
     "scaled_linear": "pagemill.ops.scaled_linear",
     "select_rows": "pagemill.ops.select_rows",
+    "split": "pagemill.ops.split",
 }
 
 

@@ -25,7 +25,7 @@ from pagemill.ops.dtypes import tensor_bytes
 from pagemill.ops.program import ACT, CONSTANTS_PATH, AssembledEntry, Program, WeightEntry
 from pagemill.ops.program_text import from_text
 from pagemill.ops.table import reference
-from pagemill.ops.torch_step import TorchCache, TorchStep, make_step
+from pagemill.ops.torch_step import TorchCache, TorchLatentCache, TorchStep, make_step
 from pagemill.weights.assemble import assemble
 from pagemill.weights.location import TensorLocation
 from pagemill.weights.read import as_f32, read_bytes
@@ -100,8 +100,13 @@ class TorchExecutor:
         self._num_tables = len(tables)
         slots = options.num_blocks * options.block_size
         for cache in program.caches:
+            table = tables[cache.group]
+            if cache.layout == "latent":
+                rows = self._zeros((slots, *cache.dims))
+                self._constants[cache.name] = TorchLatentCache(rows, table)
+                continue
             keys, values = (self._zeros((slots, *cache.dims)) for _ in range(2))
-            self._constants[cache.name] = TorchCache(keys, values, tables[cache.group])
+            self._constants[cache.name] = TorchCache(keys, values, table)
         self._input_names = [entry.name for entry in program.inputs]
         self._outputs = {output.name: output.value for output in program.outputs}
         self._ops = _bind(program, _FIXED_DTYPES | {ACT: self._dtype})
