@@ -10,7 +10,10 @@
 #include "cc/ops/embedding/embedding.h"
 #include "cc/ops/gated_activation/gated_activation.h"
 #include "cc/ops/grouped_linear/grouped_linear.h"
+#include "cc/ops/head_linear/head_linear.h"
 #include "cc/ops/kv_write/kv_write.h"
+#include "cc/ops/latent_attention/latent_attention.h"
+#include "cc/ops/latent_write/latent_write.h"
 #include "cc/ops/layer_norm/layer_norm.h"
 #include "cc/ops/linear/linear.h"
 #include "cc/ops/moe_combine/moe_combine.h"
@@ -24,6 +27,7 @@
 #include "cc/ops/scale/scale.h"
 #include "cc/ops/scaled_linear/scaled_linear.h"
 #include "cc/ops/select_rows/select_rows.h"
+#include "cc/ops/split/split.h"
 #include "cc/ops/state_space_scan/state_space_scan.h"
 
 namespace pagemill::ops {
@@ -40,7 +44,10 @@ std::span<const OpDefinition> CpuOps() {
       EmbeddingOp(),
       GatedActivationOp(),
       GroupedLinearOp(),
+      HeadLinearOp(),
       KvWriteOp(),
+      LatentAttentionOp(),
+      LatentWriteOp(),
       LayerNormOp(),
       LinearOp(),
       MoeCombineOp(),
@@ -53,6 +60,7 @@ std::span<const OpDefinition> CpuOps() {
       ScaleOp(),
       ScaledLinearOp(),
       SelectRowsOp(),
+      SplitOp(),
       StateSpaceScanOp(),
   };
   // clang-format on

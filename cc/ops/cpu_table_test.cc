@@ -12,18 +12,33 @@ namespace {
 
 TEST(CpuTable, HoldsEveryOpOfTheProgramFormat) {
   // docs/program_format.md, "The ops".
-  const std::string_view names[] = {"activation",       "add",
-                                    "add_rms_norm",     "all_gather",
-                                    "all_reduce",       "embedding",
-                                    "gated_activation", "kv_write",
-                                    "layer_norm",       "linear",
-                                    "paged_attention",  "pool",
-                                    "rms_norm",         "rotary",
-                                    "scaled_linear",    "select_rows",
-                                    "rotary_kv_write",  "grouped_linear",
-                                    "moe_combine",      "moe_route",
-                                    "causal_conv",      "scale",
-                                    "state_space_scan"};
+  const std::string_view names[] = {"activation",
+                                    "add",
+                                    "add_rms_norm",
+                                    "all_gather",
+                                    "all_reduce",
+                                    "embedding",
+                                    "gated_activation",
+                                    "kv_write",
+                                    "layer_norm",
+                                    "linear",
+                                    "paged_attention",
+                                    "pool",
+                                    "rms_norm",
+                                    "rotary",
+                                    "scaled_linear",
+                                    "select_rows",
+                                    "rotary_kv_write",
+                                    "grouped_linear",
+                                    "moe_combine",
+                                    "moe_route",
+                                    "causal_conv",
+                                    "scale",
+                                    "state_space_scan",
+                                    "head_linear",
+                                    "latent_attention",
+                                    "latent_write",
+                                    "split"};
   std::set<std::string_view> found;
   for (const OpDefinition& op : CpuOps()) found.insert(op.op);
   EXPECT_EQ(found, std::set<std::string_view>(std::begin(names), std::end(names)));

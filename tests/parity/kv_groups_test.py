@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pagemill import _native
-from pagemill.engine.core import EngineCore
 from transformers import PreTrainedModel
 
-from tests.parity import small_engine
+from tests.parity.small_engine import (
+    GENERATED,
+    engine,
+    expected_tokens,
+    generate_one,
+    random_prompt,
+)
 from tests.parity.tiny_models import make
 
-PROMPT, GENERATED, MODEL_LEN = 300, 24, 360
+PROMPT = 300
 POOL = "240KiB"  # 60 pages; a request of MODEL_LEN tokens takes 53
 
 
@@ -24,22 +27,8 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, PreTrainedMod
     return path, make("gemma3", path)
 
 
-def engine(path: Path, **options: Any) -> AbstractContextManager[EngineCore]:
-    return small_engine.engine(path, max_model_len=MODEL_LEN, **options)
-
-
-def generate(core: EngineCore, prompt: list[int]) -> tuple[list[int], int]:
-    """Greedy tokens, and how many tokens of the prompt were cached."""
-    (answer,) = small_engine.generate(core, [prompt], GENERATED)
-    return answer.tokens, answer.cached
-
-
 def prompt_of(seed: int) -> list[int]:
-    return small_engine.random_prompt(seed, PROMPT, 263)
-
-
-def expected_tokens(reference: PreTrainedModel, prompt: list[int]) -> list[int]:
-    return small_engine.expected_tokens(reference, prompt, GENERATED)
+    return random_prompt(seed, PROMPT, 263)
 
 
 def test_a_pool_too_small_for_all_layers_is_enough(
@@ -51,7 +40,7 @@ def test_a_pool_too_small_for_all_layers_is_enough(
     with engine(path, kv_cache_memory_bytes=POOL) as core:
         tables = 7  # of one layer each
         assert core.budget.num_blocks < tables * -(-(PROMPT + GENERATED) // 16)
-        tokens, _ = generate(core, prompt)
+        tokens, _ = generate_one(core, prompt)
         assert core.seam.engine.stats().num_preemptions == 0
     assert tokens == expected_tokens(reference, prompt)
 
@@ -82,8 +71,8 @@ def test_kv_of_both_groups_comes_back_from_host_memory(
     prompts = [prompt_of(seed) for seed in range(4)]
     # Room for one request of all layers: each evicts the others.
     with engine(path, kv_cache_memory_bytes="720KiB", kv_offloading_bytes="32MiB") as core:
-        first = [generate(core, prompt) for prompt in prompts]
-        again = [generate(core, prompt) for prompt in prompts]
+        first = [generate_one(core, prompt) for prompt in prompts]
+        again = [generate_one(core, prompt) for prompt in prompts]
         assert core.seam.engine.stats().kv_loaded_tokens > 0
     expected = [expected_tokens(reference, prompt) for prompt in prompts]
     assert [tokens for tokens, _ in first] == expected
@@ -97,13 +86,13 @@ def test_a_saved_session_has_both_groups(
     path, reference = model
     prompt, file = prompt_of(9), str(tmp_path / "session")
     with engine(path) as core:
-        tokens, _ = generate(core, prompt)
+        tokens, _ = generate_one(core, prompt)
         saved = core.seam.engine.save_session(file, prompt + tokens)
         assert saved == (len(prompt) + GENERATED - 1) // 16 * 16
     with engine(path) as core:
         restored, cached = core.seam.engine.restore_session(file)
         assert (restored, cached) == (prompt + tokens, saved)
         question = [*restored, 5, 17, 4]
-        answer, found = generate(core, question)
+        answer, found = generate_one(core, question)
     assert found == saved
     assert answer == expected_tokens(reference, question)

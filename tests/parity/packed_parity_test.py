@@ -10,7 +10,7 @@ import pytest
 import torch
 from pagemill.weights.source import ModelSource
 from safetensors.torch import load_file, save_file
-from transformers import Qwen3MoeForCausalLM
+from transformers import AutoModelForCausalLM
 
 from tests.parity.executors import EXECUTORS, make_executor
 from tests.parity.one_request import difference
@@ -59,23 +59,33 @@ def test_prompt_and_decode(name: str, kind: str, tmp_path: Path) -> None:
     assert difference(make_executor(kind, ModelSource.open(tmp_path)), reference) <= tolerance
 
 
+# The experts of a layer; and a matrix of which latent attention takes the heads one by one.
+MATRICES = [
+    ("qwen3_moe", ".experts.", Scheme("awq")),
+    ("qwen3_moe", ".experts.", Scheme("gptq", zeros=False)),
+    ("deepseek_v2_lite", ".kv_b_proj.", Scheme("awq")),
+]
+
+
 @pytest.mark.parametrize("kind", EXECUTORS)
-@pytest.mark.parametrize("scheme", [Scheme("awq"), Scheme("gptq", zeros=False)], ids=str)
-def test_experts_of_packed_integers(scheme: Scheme, kind: str, tmp_path: Path) -> None:
-    """Each expert is assembled, and all of a layer are one stack."""
+@pytest.mark.parametrize(("family", "matrices", "scheme"), MATRICES, ids=str)
+def test_stacks_of_packed_integers(
+    family: str, matrices: str, scheme: Scheme, kind: str, tmp_path: Path
+) -> None:
+    """Each matrix is assembled, and all of a layer are one stack."""
     directory = tmp_path / "packed"
-    make("qwen3_moe", tmp_path)
+    make(family, tmp_path)
     directory.mkdir()
     packed: dict[str, torch.Tensor] = {}
     values = load_file(tmp_path / "model.safetensors")
     for name, value in values.items():
-        if ".experts." not in name:
+        if matrices not in name:
             packed[name] = value
             continue
         held = pack(name.removesuffix(".weight"), value.numpy(), scheme, packed)
         values[name] = torch.from_numpy(held)
     save_file(values, tmp_path / "model.safetensors", metadata={"format": "pt"})
-    reference = Qwen3MoeForCausalLM.from_pretrained(tmp_path, attn_implementation="eager").eval()
+    reference = AutoModelForCausalLM.from_pretrained(tmp_path, attn_implementation="eager").eval()
     save_file(
         {name: value.contiguous() for name, value in packed.items()},
         directory / "model.safetensors",

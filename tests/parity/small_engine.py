@@ -18,6 +18,8 @@ from pagemill.runner.build import BuildOptions, build
 from pagemill.weights.source import ModelSource
 from transformers import PreTrainedModel
 
+GENERATED, MODEL_LEN = 24, 360  # tokens, where a test does not say
+
 _IDS = count(1)
 
 
@@ -30,7 +32,7 @@ class Answer:
 
 
 @contextmanager
-def engine(path: Path, *, max_model_len: int, **options: Any) -> Iterator[EngineCore]:
+def engine(path: Path, *, max_model_len: int = MODEL_LEN, **options: Any) -> Iterator[EngineCore]:
     """An engine of the model in f32, in steps of at most 32 tokens by default."""
     config = build_config(
         EngineConfig,
@@ -70,8 +72,18 @@ def generate(core: EngineCore, prompts: Sequence[list[int]], num_tokens: int) ->
     return list(answers.values())
 
 
+def generate_one(
+    core: EngineCore, prompt: list[int], num_tokens: int = GENERATED
+) -> tuple[list[int], int]:
+    """Greedy tokens, and how many tokens of the prompt were cached."""
+    (answer,) = generate(core, [prompt], num_tokens)
+    return answer.tokens, answer.cached
+
+
 @torch.inference_mode()
-def expected_tokens(reference: PreTrainedModel, prompt: list[int], num_tokens: int) -> list[int]:
+def expected_tokens(
+    reference: PreTrainedModel, prompt: list[int], num_tokens: int = GENERATED
+) -> list[int]:
     """Greedy tokens of `transformers` without its caches, which are no reference of their own."""
     ids = list(prompt)
     for _ in range(num_tokens):

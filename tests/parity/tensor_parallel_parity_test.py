@@ -80,6 +80,8 @@ def greedy(
         ("gemma3", "f32", False),
         ("qwen3_moe", "f32", True),  # ranks divide the features of each expert
         ("mixtral", "bf16", True),
+        ("deepseek_v2_lite", "f32", True),  # each rank has all latents
+        ("deepseek_v2", "bf16", False),  # 5 heads
     ],
 )
 def test_two_processes_say_what_one_says(

@@ -14,6 +14,8 @@ import torch
 from transformers import (
     BertConfig,
     BertModel,
+    DeepseekV2Config,
+    DeepseekV2ForCausalLM,
     Gemma3ForCausalLM,
     Gemma3TextConfig,
     GraniteMoeHybridConfig,
@@ -156,6 +158,73 @@ def _mixtral() -> PreTrainedModel:
     )
 
 
+def _deepseek_v2() -> PreTrainedModel:
+    """As V2: queries by way of a latent of their own, experts in groups, YaRN; with biases."""
+    rope = {
+        "rope_type": "yarn",
+        "rope_theta": 1e4,
+        "factor": 40.0,
+        "mscale": 0.9,
+        "mscale_all_dim": 0.7,
+        "original_max_position_embeddings": 32,
+    }
+    return DeepseekV2ForCausalLM(
+        DeepseekV2Config(
+            vocab_size=269,
+            hidden_size=80,
+            intermediate_size=104,
+            moe_intermediate_size=24,
+            num_hidden_layers=3,
+            first_k_dense_replace=1,
+            num_attention_heads=5,
+            q_lora_rank=48,
+            kv_lora_rank=40,
+            qk_nope_head_dim=14,
+            qk_rope_head_dim=10,
+            v_head_dim=22,
+            n_routed_experts=12,
+            n_group=4,
+            topk_group=2,
+            topk_method="group_limited_greedy",
+            num_experts_per_tok=3,
+            n_shared_experts=2,
+            routed_scaling_factor=2.5,
+            attention_bias=True,
+            mlp_bias=True,
+            max_position_embeddings=1280,
+            rope_parameters=rope,
+            attn_implementation="eager",
+        )
+    )
+
+
+def _deepseek_v2_lite() -> PreTrainedModel:
+    """As V2-Lite: queries of the hidden state; and a tied head."""
+    return DeepseekV2ForCausalLM(
+        DeepseekV2Config(
+            vocab_size=271,
+            hidden_size=64,
+            intermediate_size=96,
+            moe_intermediate_size=32,
+            num_hidden_layers=3,
+            first_k_dense_replace=1,
+            num_attention_heads=4,
+            q_lora_rank=None,
+            kv_lora_rank=64,
+            qk_nope_head_dim=32,
+            qk_rope_head_dim=16,
+            v_head_dim=32,
+            n_routed_experts=7,
+            topk_method="greedy",
+            num_experts_per_tok=2,
+            n_shared_experts=1,
+            tie_word_embeddings=True,
+            max_position_embeddings=4096,
+            attn_implementation="eager",
+        )
+    )
+
+
 def _gemma3() -> PreTrainedModel:
     rope = {
         "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
@@ -242,6 +311,8 @@ def _bert() -> PreTrainedModel:
 
 _MAKERS: dict[str, Callable[[], PreTrainedModel]] = {
     "bert": _bert,
+    "deepseek_v2": _deepseek_v2,
+    "deepseek_v2_lite": _deepseek_v2_lite,
     "gemma3": _gemma3,
     "granite_hybrid": _granite_hybrid,
     "llama": _tied_llama,
@@ -253,6 +324,8 @@ _MAKERS: dict[str, Callable[[], PreTrainedModel]] = {
     "qwen3_moe": _qwen3_moe,
 }
 DECODERS = (
+    "deepseek_v2",
+    "deepseek_v2_lite",
     "gemma3",
     "granite_hybrid",
     "llama",

@@ -65,6 +65,11 @@ class Weights(Protocol):
         `<experts>.<module>.weight`, or `<experts>.<i>.<module>.weight` of each."""
         ...
 
+    def head_matrices(self, module: str, width: int, *, heads: Part, rows: Part) -> Tensor:
+        """The weight of the linear layer `module`, [heads.total * rows.total, width], as a matrix
+        for each head, and of those a part: [heads.size, rows.size, width]."""
+        ...
+
     def vector(self, name: str, length: int, *, part: Part | None = None) -> Tensor:
         """A norm or bias, f32 [length], or a part of it."""
         ...

@@ -167,15 +167,18 @@ def _yarn(rope: Mapping[str, Any], dim: int, max_positions: int) -> RotaryTable:
     return RotaryTable(tuple(frequencies), _yarn_mscale(rope, factor))
 
 
-def _yarn_mscale(rope: Mapping[str, Any], factor: float) -> float:
-    def mscale(weight: float) -> float:
-        return 1.0 if factor <= 1 else 0.1 * weight * math.log(factor) + 1.0
+def yarn_mscale(factor: float, weight: float) -> float:
+    """By what YaRN multiplies cosines and sines at context `factor` times as long (section 3.4)."""
+    return 1.0 if factor <= 1 else 0.1 * weight * math.log(factor) + 1.0
 
+
+def _yarn_mscale(rope: Mapping[str, Any], factor: float) -> float:
     if rope.get("attention_factor") is not None:
         return _number(rope, "attention_factor")
     if rope.get("mscale") and rope.get("mscale_all_dim"):
-        return mscale(_number(rope, "mscale")) / mscale(_number(rope, "mscale_all_dim"))
-    return mscale(1.0)
+        whole = yarn_mscale(factor, _number(rope, "mscale_all_dim"))
+        return yarn_mscale(factor, _number(rope, "mscale")) / whole
+    return yarn_mscale(factor, 1.0)
 
 
 _RULES: dict[str, Callable[[Mapping[str, Any], int, int], RotaryTable]] = {

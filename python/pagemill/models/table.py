@@ -8,6 +8,7 @@ from pagemill.models.base import Model, ModelConfigError
 
 ARCHITECTURES: dict[str, str] = {
     "BertModel": "pagemill.models.bert:BertModel",
+    "DeepseekV2ForCausalLM": "pagemill.models.deepseek_v2:DeepseekV2Model",
     "Gemma3ForCausalLM": "pagemill.models.gemma3:Gemma3Model",
     "GraniteMoeHybridForCausalLM": "pagemill.models.granite_hybrid:GraniteHybridModel",
     "LlamaForCausalLM": "pagemill.models.llama:LlamaModel",

@@ -28,7 +28,7 @@ def test_table_is_sorted_and_every_row_loads():
 
 
 def test_unknown_architecture_lists_the_known():
-    with pytest.raises(ModelConfigError, match="'MambaForCausalLM'; known: BertModel, Gemma3"):
+    with pytest.raises(ModelConfigError, match="'MambaForCausalLM'; known: BertModel, DeepseekV2"):
         model_class("MambaForCausalLM")
 
 

@@ -12,7 +12,10 @@ from pagemill.ops.causal_conv import causal_conv
 from pagemill.ops.embedding import embedding
 from pagemill.ops.gated_activation import gated_activation
 from pagemill.ops.grouped_linear import grouped_linear
+from pagemill.ops.head_linear import head_linear
 from pagemill.ops.kv_write import kv_write
+from pagemill.ops.latent_attention import latent_attention
+from pagemill.ops.latent_write import latent_write
 from pagemill.ops.layer_norm import layer_norm
 from pagemill.ops.linear import linear
 from pagemill.ops.moe_combine import moe_combine
@@ -24,6 +27,7 @@ from pagemill.ops.rotary import rotary
 from pagemill.ops.scale import scale
 from pagemill.ops.scaled_linear import scaled_linear
 from pagemill.ops.select_rows import select_rows
+from pagemill.ops.split import split
 from pagemill.ops.state_space_scan import state_space_scan
 
 __all__ = [
@@ -39,7 +43,10 @@ __all__ = [
     "embedding",
     "gated_activation",
     "grouped_linear",
+    "head_linear",
     "kv_write",
+    "latent_attention",
+    "latent_write",
     "layer_norm",
     "linear",
     "moe_combine",
@@ -51,5 +58,6 @@ __all__ = [
     "scale",
     "scaled_linear",
     "select_rows",
+    "split",
     "state_space_scan",
 ]

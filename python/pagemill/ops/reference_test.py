@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from pagemill.ops.table import OPS, reference
-from pagemill.ops.torch_step import TorchCache, make_step
+from pagemill.ops.torch_step import TorchCache, TorchLatentCache, make_step
 
 DEVICE = torch.device("cpu")
 
@@ -145,6 +145,22 @@ def test_moe_combine():
     torch.testing.assert_close(y, sum(weights[:, j, None] * x[:, j] for j in range(3)))
 
 
+def test_split():
+    x = _random(4, 3, 5)
+    a, b = _run("split", x, at=2)
+    assert torch.equal(a, x[:, :, :2]) and torch.equal(b, x[:, :, 2:])
+
+
+def test_head_linear():
+    x, w = _random(4, 3, 5), _random(3, 7, 5)
+    (y,) = _run("head_linear", x, w)
+    (back,) = _run("head_linear", y, w, transposed=1)
+    for n in range(4):
+        for j in range(3):
+            torch.testing.assert_close(y[n, j], w[j] @ x[n, j])
+            torch.testing.assert_close(back[n, j], y[n, j] @ w[j])
+
+
 @pytest.mark.parametrize(
     ("kind", "expected"),
     [
@@ -270,3 +286,45 @@ def test_paged_attention_over_shuffled_blocks(window, causal, soft_cap, sinks, s
             head_slopes,
         )
         np.testing.assert_allclose(output[rows].numpy(), expected, atol=2e-6, rtol=0)
+
+
+def test_latent_attention_over_shuffled_blocks():
+    """Latents are keys and values of every head; a decoded token, a chunk and a whole prompt."""
+    block_size, heads, size, rope_size = 4, 3, 6, 2
+    new, lengths = (1, 5, 9), (11, 11, 9)
+    table = np.array([[7, 2, 5], [1, 9, 3], [8, 4, 6]], np.int32)
+    slots = (table[:, :, None] * block_size + np.arange(block_size)).reshape(3, -1)
+    rng = np.random.default_rng(4)
+    latents = rng.normal(size=(3, 12, size + rope_size)).astype(np.float32)
+    starts = np.cumsum([0, *new]).astype(np.int32)
+    writes = [slots[r, length - new[r] : length] for r, length in enumerate(lengths)]
+    mapping = np.concatenate(writes).astype(np.int32)
+    batch = {
+        "token_ids": mapping,
+        "positions": mapping,
+        "logits_rows": mapping,
+        "query_start": starts,
+        "seq_lens": np.array(lengths, np.int32),
+        "kv": [{"block_size": block_size, "slot_mapping": mapping, "block_table": table}],
+    }
+    step = make_step(batch, DEVICE)
+    cache = TorchLatentCache(torch.full((40, size + rope_size), 1e6))
+    rows: list[np.ndarray] = []
+    for r, length in enumerate(lengths):
+        before = length - new[r]
+        cache.rows[slots[r, :before]] = torch.from_numpy(latents[r, :before])
+        rows.append(latents[r, before:length])
+    written = torch.from_numpy(np.concatenate(rows))
+    parts = [written[:, :size], written[:, None, size:], cache]
+    assert reference("latent_write")(parts, {}, step) == ()
+    q = torch.from_numpy(rng.normal(size=(starts[-1], heads, size)).astype(np.float32))
+    rope = torch.from_numpy(rng.normal(size=(starts[-1], heads, rope_size)).astype(np.float32))
+    (output,) = reference("latent_attention")([q, rope, cache], {"scale": 0.4}, step)
+    for r, length in enumerate(lengths):
+        for i in range(new[r]):
+            token, seen = starts[r] + i, latents[r, : length - new[r] + i + 1].astype(float)
+            for head in range(heads):
+                query = torch.cat([q[token, head], rope[token, head]]).double().numpy()
+                weights = np.exp(seen @ query * 0.4)
+                expected = weights / weights.sum() @ seen[:, :size]
+                np.testing.assert_allclose(output[token, head].numpy(), expected, atol=2e-6, rtol=0)

@@ -16,7 +16,10 @@ OPS: dict[str, str] = {
     "embedding": "pagemill.ops.embedding",
     "gated_activation": "pagemill.ops.gated_activation",
     "grouped_linear": "pagemill.ops.grouped_linear",
+    "head_linear": "pagemill.ops.head_linear",
     "kv_write": "pagemill.ops.kv_write",
+    "latent_attention": "pagemill.ops.latent_attention",
+    "latent_write": "pagemill.ops.latent_write",
     "layer_norm": "pagemill.ops.layer_norm",
     "linear": "pagemill.ops.linear",
     "moe_combine": "pagemill.ops.moe_combine",
@@ -29,6 +32,7 @@ OPS: dict[str, str] = {
     "scale": "pagemill.ops.scale",
     "scaled_linear": "pagemill.ops.scaled_linear",
     "select_rows": "pagemill.ops.select_rows",
+    "split": "pagemill.ops.split",
     "state_space_scan": "pagemill.ops.state_space_scan",
 }
 

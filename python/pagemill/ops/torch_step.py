@@ -50,6 +50,14 @@ class StateRun:
 
 
 @dataclass(frozen=True, slots=True)
+class TorchLatentCache:
+    """One layer's latent cache as rows of slots, `[slots, width]`, as TorchCache."""
+
+    rows: torch.Tensor
+    table: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Span:
     """Request `request` runs the step's tokens [begin, end) and has `context` tokens after it."""
 

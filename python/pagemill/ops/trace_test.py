@@ -15,6 +15,7 @@ class _Values:
     def __init__(self) -> None:
         self.trace = Trace()
         self.cache = self.trace.cache("kv", self.trace.kv_group(), (2, 16))
+        self.latents = self.trace.cache("latents", self.trace.kv_group(), (40,), layout="latent")
 
     def act(self, *shape: int | str) -> Tensor:
         name = f"x{len(self.trace.program.inputs)}"
@@ -106,6 +107,24 @@ GOOD: list[tuple[Callable[[_Values], Tensor], tuple[int | str, ...]]] = [
         ("tokens", 2, 6),
     ),
     (lambda v: ops.moe_combine(v.act("tokens", 3, 8), v.f32("tokens", 3)), ("tokens", 8)),
+    (
+        lambda v: ops.head_linear(v.act("tokens", 3, 32), v.weight("q8_0", 3, 7, 32)),
+        ("tokens", 3, 7),
+    ),
+    (
+        lambda v: ops.head_linear(
+            v.act("tokens", 3, 7), v.weight("q8_0", 3, 7, 32), transposed=True
+        ),
+        ("tokens", 3, 32),
+    ),
+    (
+        lambda v: ops.latent_attention(
+            v.act("tokens", 3, 32), v.act("tokens", 3, 8), v.latents, scale=1
+        ),
+        ("tokens", 3, 32),
+    ),
+    (lambda v: ops.split(v.act("tokens", 3, 8), 6)[0], ("tokens", 3, 6)),
+    (lambda v: ops.split(v.act("tokens", 3, 8), 6)[1], ("tokens", 3, 2)),
     (lambda v: ops.select_rows(v.act("tokens", 5), v.i32("logits_rows")), ("logits_rows", 5)),
     (lambda v: ops.pool(v.act("tokens", 5), ops.PoolKind.LAST, normalize=True), ("requests", 5)),
 ]
@@ -247,6 +266,29 @@ BAD: list[tuple[Callable[[_Values], object], str]] = [
         lambda v: ops.moe_route(v.f32("tokens", 4), ops.Routing(1, groups=3)),
         "4 experts do not make 3 groups",
     ),
+    (
+        lambda v: ops.head_linear(v.act("tokens", 3, 7), v.weight("f32", 3, 7, 5)),
+        r"x is \[tokens, 3, 7\], weight w0 is \[3, 7, 5\]",
+    ),
+    (
+        lambda v: ops.head_linear(v.act("tokens", 2, 7), v.weight("f32", 3, 7, 5), transposed=True),
+        r"weight w0 is \[3, 7, 5\], transposed",
+    ),
+    (
+        lambda v: ops.latent_write(v.act("tokens", 32), v.act("tokens", 1, 9), v.latents),
+        r"latents holds latent \(40,\), latent and rope are \[tokens, 32\] and \[tokens, 1, 9\]",
+    ),
+    (
+        lambda v: ops.latent_write(v.act("tokens", 24), v.act("tokens", 1, 8), v.cache),
+        "kv holds kv",
+    ),
+    (
+        lambda v: ops.latent_attention(
+            v.act("tokens", 3, 32), v.act("tokens", 2, 8), v.latents, scale=1
+        ),
+        r"q and rope are \[tokens, 3, 32\] and \[tokens, 2, 8\]",
+    ),
+    (lambda v: ops.split(v.act("tokens", 3, 8), 8), r"\[tokens, 3, 8\] cannot be cut at 8"),
     (lambda v: ops.select_rows(v.act("tokens", 5), v.act("logits_rows")), "rows .* is act"),
     (lambda v: ops.pool(v.act("tokens", 5, 2), ops.PoolKind.MEAN, normalize=False), "rank 2"),
 ]

@@ -156,6 +156,35 @@ class WeightBinder:
         name = parts[0].name.replace(f"{experts}.0.", f"{experts}.", 1)
         return self._tensors.stack(name, parts)
 
+    def head_matrices(self, module: str, width: int, *, heads: Part, rows: Part) -> Tensor:
+        """The weight of the linear layer `module`, [heads.total * rows.total, width], as a matrix
+        for each head: of the heads in `heads` the rows in `rows`, [heads.size, rows.size, width].
+        What is stored as a matrix is used where it lies, packed integers are stacked head by head.
+
+        Raises:
+            WeightsError: it is missing, of another shape than the configuration says, or has scales
+                beside it.
+        """
+        scheme, total = self._scheme(module), heads.total * rows.total
+        if scheme is UNQUANTIZED:
+            location = self._tensors.locate(f"{module}.weight")
+            self._check_shape(location, (total, width))
+            return self._tensors.head_matrices(location, heads, rows)
+        matrices: list[Tensor] = []
+        for head in range(heads.begin, heads.end):
+            first = head * rows.total
+            part = Part(first + rows.begin, first + rows.end, total)
+            matrix = scheme.operand(self._tensors, module, (total, width), part, None)
+            if not isinstance(matrix, Tensor):
+                raise WeightsError(
+                    f"{self._source.path}: {module} is stored as {scheme.name}, but its heads are"
+                    " multiplied one by one, which is not supported with scales; leave it"
+                    " unquantized"
+                )
+            matrices.append(matrix)
+        name = f"{module}.heads{heads.begin}-{heads.end}.rows{rows.begin}-{rows.end}"
+        return self._tensors.stack(name, matrices)
+
     def vector(self, name: str, length: int, *, part: Part | None = None) -> Tensor:
         """A norm or bias, f32 [length], or a part of it.
 

@@ -73,6 +73,30 @@ def test_parts(source: ModelSource, rows: Part | None, columns: Part | None):
     trace.program.check_integrity()
 
 
+HEADS = [
+    (Part(0, 3, 3), Part(0, 4, 4)),
+    (Part(1, 3, 3), Part(0, 3, 4)),
+    (Part(0, 2, 3), Part(3, 4, 4)),
+]
+
+
+@pytest.mark.parametrize(("heads", "rows"), HEADS)
+def test_matrices_of_heads(heads: Part, rows: Part, tmp_path: Path):
+    """They lie one below the other in a matrix, of which no byte is copied."""
+    save_file({"proj.weight": VALUES.reshape(12, 6).clone()}, tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text(json.dumps({"architectures": ["X"]}))
+    trace = Trace()
+    binder = WeightBinder(trace, ModelSource.open(tmp_path))
+    matrices = binder.head_matrices("proj", 6, heads=heads, rows=rows)
+    expected = VALUES[heads.begin : heads.end, rows.begin : rows.end].numpy()
+    assert matrices.shape == expected.shape and not trace.program.stacks
+    np.testing.assert_array_equal(_values(trace.program, matrices.name), expected)
+    assert binder.head_matrices("proj", 6, heads=heads, rows=rows) == matrices
+    binder.check_all_used({})
+    with pytest.raises(WeightsError, match="asks for \\[12, 5\\]"):
+        binder.head_matrices("proj", 5, heads=heads, rows=rows)
+
+
 def test_all_experts_must_be_there(source: ModelSource):
     binder = WeightBinder(Trace(), source)
     with pytest.raises(WeightsError, match="up.weight.* (missing|asks for \\[4, 4, 6\\])"):

@@ -25,7 +25,13 @@ from pagemill.ops.dtypes import tensor_bytes
 from pagemill.ops.program import ACT, CONSTANTS_PATH, KV, AssembledEntry, Program, WeightEntry
 from pagemill.ops.program_text import from_text
 from pagemill.ops.table import reference
-from pagemill.ops.torch_step import TorchCache, TorchState, TorchStep, make_step
+from pagemill.ops.torch_step import (
+    TorchCache,
+    TorchLatentCache,
+    TorchState,
+    TorchStep,
+    make_step,
+)
 from pagemill.weights.assemble import assemble
 from pagemill.weights.location import TensorLocation
 from pagemill.weights.read import as_f32, read_bytes
@@ -104,6 +110,9 @@ class TorchExecutor:
             if cache.layout == "state":
                 pages = self._zeros((options.num_blocks, *cache.dims), cache.dtype)
                 self._constants[cache.name] = TorchState(pages, table)
+            elif cache.layout == "latent":
+                rows = self._zeros((slots, *cache.dims), cache.dtype)
+                self._constants[cache.name] = TorchLatentCache(rows, table)
             else:
                 keys, values = (self._zeros((slots, *cache.dims), cache.dtype) for _ in range(2))
                 self._constants[cache.name] = TorchCache(keys, values, table)

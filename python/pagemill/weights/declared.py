@@ -117,6 +117,16 @@ class DeclaredTensors:
             shape = (shape[0], rows.size, shape[2])
         return self._declare(key, location, shape, skipped, stride)
 
+    def head_matrices(self, location: TensorLocation, heads: Part, rows: Part) -> Tensor:
+        """Some rows of some heads of a matrix that has the heads one below the other,
+        [heads.total * rows.total, K], as they lie there: [heads.size, rows.size, K]."""
+        width = location.shape[1]
+        head_bytes = tensor_bytes(location.dtype, (rows.total, width))
+        skipped = heads.begin * head_bytes + tensor_bytes(location.dtype, (rows.begin, width))
+        key = f"{location.name}.heads{heads.begin}-{heads.end}.rows{rows.begin}-{rows.end}"
+        shape, stride = (heads.size, rows.size, width), 0 if rows.whole else head_bytes
+        return self._declare(key, location, shape, skipped, stride)
+
     def stack(self, name: str, parts: Sequence[Tensor]) -> Tensor:
         """The weight `name` that is made of matrices of one type and shape."""
         if name not in self._bound:

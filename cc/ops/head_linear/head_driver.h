@@ -1,0 +1,26 @@
+// File: cc/ops/head_linear/head_driver.h
+// Runs the kernels of one instruction set over a call of `head_linear`: (head, block of outputs) is
+// one list that the threads share.
+#ifndef PAGEMILL_CC_OPS_HEAD_LINEAR_HEAD_DRIVER_H_
+#define PAGEMILL_CC_OPS_HEAD_LINEAR_HEAD_DRIVER_H_
+
+#include <cstdint>
+
+#include "cc/ops/head_linear/row_sums.h"
+#include "cc/ops/linear/kernel_set.h"
+#include "cc/ops/op.h"
+
+namespace pagemill::ops::head_linear {
+
+struct HeadKernels {
+  const linear::KernelSet* rows;  // products with rows of W, and rows as floats
+  const RowSumKernel* sums;       // transposed
+};
+
+void RunKernels(const HeadKernels& kernels, const OpCall& call, KernelContext& context);
+// For any kernels.
+int64_t WorkspaceBytes(const OpCall& call, int32_t num_threads);
+
+}  // namespace pagemill::ops::head_linear
+
+#endif  // PAGEMILL_CC_OPS_HEAD_LINEAR_HEAD_DRIVER_H_

@@ -1,0 +1,117 @@
+#include "cc/ops/head_linear/head_linear_conformance.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "cc/ops/block_format/block_format.h"
+#include "cc/ops/conformance.h"
+
+namespace pagemill::ops {
+namespace {
+
+using conformance::Random;
+using conformance::TestTensor;
+
+struct Shape {
+  int64_t rows, heads, k, m;
+};
+
+void CheckShape(const OpDefinition& op, const device::Capabilities& caps, DType dtype,
+                const Shape& shape, bool transposed) {
+  const int64_t block = Info(dtype).block_elements;
+  if ((transposed ? shape.m : shape.k) % block != 0) return;
+  SCOPED_TRACE(std::string(Info(dtype).name) + (transposed ? " transposed" : "") + " k " +
+               std::to_string(shape.k) + " m " + std::to_string(shape.m));
+  Random random(3);
+  TestTensor x(DType::kF32, {shape.rows, shape.heads, shape.k},
+               {.misalign_bytes = 4, .row_padding_bytes = 8});
+  TestTensor w(dtype, {shape.heads, transposed ? shape.k : shape.m, transposed ? shape.m : shape.k},
+               {.row_padding_bytes = 2 * Info(dtype).block_bytes});
+  TestTensor y(DType::kF32, {shape.rows, shape.heads, shape.m},
+               {.misalign_bytes = 8, .row_padding_bytes = 4});
+  x.FillUniform(random, -1, 1);
+  w.FillUniform(random, -1, 1);
+  Attributes attributes;
+  if (transposed) attributes.Set("transposed", 1);
+  const TensorView inputs[] = {x.view(), w.view()}, outputs[] = {y.view()};
+  const OpCall call{.inputs = inputs, .outputs = outputs, .attributes = &attributes};
+  ASSERT_TRUE(op.check(call).ok()) << op.check(call).ToString();
+  device::ThreadPool pool({.num_threads = 2});
+  conformance::RunRow(conformance::ReferenceRow(op), call, pool);
+  const std::vector<float> reference = y.ToFloat();
+  // The contract's bounds with |x| <= 1 and, for what blocks stand for, |w| <= 4.
+  const double k = static_cast<double>(shape.k);
+  const conformance::Tolerance tolerance{.abs = (k + 8) * 0x1p-24 * 4 * k};
+  for (const KernelRow* row : conformance::SupportedRows(op, caps, call)) {
+    y.Poison();
+    conformance::RunRow(*row, call, pool);
+    EXPECT_TRUE(conformance::AllClose(y.ToFloat(), reference, tolerance)) << row->name;
+    EXPECT_TRUE(x.GuardsIntact() && w.GuardsIntact() && y.GuardsIntact()) << row->name;
+  }
+}
+
+// Rows [begin, end) of `view`.
+TensorView Slice(TensorView view, int64_t begin, int64_t end) {
+  view.data = view.Row<void>(begin);
+  view.shape[0] = end - begin;
+  return view;
+}
+
+// The whole call by 1 to 3 threads, its rows alone and in random pieces have the same bits.
+void CheckPieces(const OpDefinition& op, const device::Capabilities& caps, DType dtype,
+                 bool transposed) {
+  constexpr int64_t kRows = 37;
+  Random random(4);
+  TestTensor x(DType::kF32, {kRows, 3, 64}), w(dtype, {3, 64, 64}), y(DType::kF32, {kRows, 3, 64});
+  x.FillUniform(random, -1, 1);
+  w.FillUniform(random, -1, 1);
+  Attributes attributes;
+  attributes.Set("transposed", transposed ? 1 : 0);
+  const auto run = [&](const KernelRow& row, int64_t begin, int64_t end, int32_t threads) {
+    const TensorView inputs[] = {Slice(x.view(), begin, end), w.view()};
+    const TensorView outputs[] = {Slice(y.view(), begin, end)};
+    device::ThreadPool pool({.num_threads = threads});
+    conformance::RunRow(row, {.inputs = inputs, .outputs = outputs, .attributes = &attributes},
+                        pool);
+  };
+  const TensorView inputs[] = {x.view(), w.view()}, outputs[] = {y.view()};
+  const OpCall call{.inputs = inputs, .outputs = outputs, .attributes = &attributes};
+  for (const KernelRow* row : conformance::SupportedRows(op, caps, call)) {
+    y.Poison();
+    for (int64_t n = 0; n < kRows; ++n) run(*row, n, n + 1, 1);
+    const std::vector<float> expected = y.ToFloat();
+    for (int32_t threads = 1; threads <= 3; ++threads) {
+      y.Poison();
+      run(*row, 0, kRows, threads);
+      EXPECT_TRUE(conformance::BitEqual(y.ToFloat(), expected)) << row->name << " " << threads;
+    }
+    y.Poison();
+    for (int64_t begin = 0, end = 0; begin < kRows; begin = end) {
+      end = std::min(kRows, begin + random.Int(1, 9));
+      run(*row, begin, end, 1);
+    }
+    EXPECT_TRUE(conformance::BitEqual(y.ToFloat(), expected)) << row->name << " in pieces";
+  }
+}
+
+}  // namespace
+
+void CheckHeadLinearConformance(const OpDefinition& op, const device::Capabilities& caps) {
+  const Shape shapes[] = {{1, 16, 128, 512}, {7, 3, 32, 96},  {3, 5, 256, 256}, {70, 2, 64, 33},
+                          {9, 2, 75, 1},     {5, 4, 19, 300}, {0, 2, 32, 32}};
+  for (DType dtype : kWeightDTypes) {
+    for (bool transposed : {false, true}) {
+      for (const Shape& shape : shapes) CheckShape(op, caps, dtype, shape, transposed);
+    }
+  }
+  for (bool transposed : {false, true}) {
+    for (DType dtype : {DType::kF32, DType::kBF16, DType::kQ8_0}) {
+      CheckPieces(op, caps, dtype, transposed);
+    }
+  }
+}
+
+}  // namespace pagemill::ops

@@ -1,0 +1,38 @@
+// The plain form of `head_linear`: a head's matrix as floats, and products added in double.
+#include <cstdint>
+
+#include "cc/ops/block_format/block_format.h"
+#include "cc/ops/head_linear/head_linear.h"
+
+namespace pagemill::ops::head_linear {
+
+void RunReference(const OpCall& call, KernelContext& context) {
+  const TensorView& x = call.inputs[0];
+  const TensorView& w = call.inputs[1];
+  const TensorView& y = call.outputs[0];
+  const bool transposed = call.attributes->GetInt("transposed", 0) != 0;
+  const int64_t k = x.shape[2], m = y.shape[2], columns = w.shape[2];
+  float* const matrix = reinterpret_cast<float*>(context.workspace.data());
+  for (int64_t head = 0; head < w.shape[0]; ++head) {
+    for (int64_t row = 0; row < w.shape[1]; ++row) {
+      DequantizeRow(w.dtype, w.Row<const uint8_t>(head) + row * RowBytes(w.dtype, columns), columns,
+                    matrix + row * columns);
+    }
+    for (int64_t n = 0; n < x.shape[0]; ++n) {
+      for (int64_t out = 0; out < m; ++out) {
+        double sum = 0;
+        for (int64_t in = 0; in < k; ++in) {
+          const int64_t index = transposed ? in * columns + out : out * columns + in;
+          sum += static_cast<double>(x.Row<const float>(n)[head * k + in]) * matrix[index];
+        }
+        y.Row<float>(n)[head * m + out] = static_cast<float>(sum);
+      }
+    }
+  }
+}
+
+int64_t ReferenceWorkspaceBytes(const OpCall& call, int32_t) {
+  return call.inputs[1].RowElements() * int64_t{sizeof(float)};
+}
+
+}  // namespace pagemill::ops::head_linear

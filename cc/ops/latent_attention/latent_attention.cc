@@ -1,0 +1,119 @@
+#include "cc/ops/latent_attention/latent_attention.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "cc/ops/kernel_support.h"
+#include "cc/ops/latent_attention/latent_rows.h"
+#include "cc/ops/operand_check.h"
+
+namespace pagemill::ops {
+namespace {
+
+constexpr int64_t kFloatBytes = sizeof(float);
+
+Status CheckLatentAttention(const OpCall& call) {
+  OperandCheck check("latent_attention", call, /*inputs=*/3, /*outputs=*/1);
+  check.Input(0, "q", DType::kF32, "T,H,R");
+  check.Input(1, "rope", DType::kF32, "T,H,P");
+  check.Output(0, "y", DType::kF32, "T,H,R");
+  if (!check.ok()) return check.Result();
+  const TensorView& cache = call.inputs[2];
+  check.Require(cache.dtype == DType::kF32 || cache.dtype == DType::kBF16,
+                "a latent cache must be f32 or bf16 (kv_cache_dtype), got " +
+                    std::string(Info(cache.dtype).name));
+  check.Input(2, "cache", cache.dtype, "B,S,W");
+  check.Require(call.batch != nullptr && call.batch->block_size == check.Dim('S'),
+                "blocks of the cache must have as many rows as the batch's block_size");
+  const int64_t size = check.Dim('R'), width = size + check.Dim('P');
+  check.Require(size >= 1 && size <= kMaxLatentSize,
+                "q must have 1 to " + std::to_string(kMaxLatentSize) + " elements a head, got " +
+                    std::to_string(size));
+  check.Require(check.Dim('W') == width, "rows of the cache must have " + std::to_string(width) +
+                                             " elements, got " + std::to_string(check.Dim('W')));
+  if (!check.ok()) return check.Result();
+  const double scale = call.attributes->Get("scale", 0);
+  check.Require(scale > 0 && std::isfinite(scale), "attribute scale must be a number above 0");
+  return check.Result();
+}
+
+int64_t StrideOf(const TensorView& view) { return view.row_stride_bytes / kFloatBytes; }
+
+// The operands of the request's rows; which of them is left open.
+LatentRows RowsOf(const OpCall& call, int64_t request) {
+  const TensorView& q = call.inputs[0];
+  const TensorView& rope = call.inputs[1];
+  const TensorView& cache = call.inputs[2];
+  const TensorView& y = call.outputs[0];
+  const BatchView& batch = *call.batch;
+  const int32_t begin = batch.query_start[request], end = batch.query_start[request + 1];
+  constexpr double kLog2E = 1.4426950408889634;
+  return {.q = q.Row<const float>(begin),
+          .q_stride = StrideOf(q),
+          .rope = rope.Row<const float>(begin),
+          .rope_stride = StrideOf(rope),
+          .y = y.Row<float>(begin),
+          .y_stride = StrideOf(y),
+          .heads = static_cast<int32_t>(q.shape[1]),
+          .size = static_cast<int32_t>(q.shape[2]),
+          .rope_size = static_cast<int32_t>(rope.shape[2]),
+          .first_position = batch.seq_lens[request] - (end - begin),
+          .log2_scale = static_cast<float>(call.attributes->Get("scale", 1) * kLog2E),
+          .cache = cache.data,
+          .page_stride_bytes = cache.row_stride_bytes,
+          .block_size = batch.block_size,
+          .block_table = batch.block_table + request * batch.block_table_stride};
+}
+
+// Rows that a thread takes at a time: few if there are few, so that all threads work.
+int64_t RowsOfTile(int64_t rows, int32_t threads) {
+  constexpr int64_t kFewest = 4;
+  const int64_t shared = (rows + threads - 1) / threads;
+  return std::clamp((shared + kFewest - 1) / kFewest * kFewest, kFewest, int64_t{kMaxLatentRows});
+}
+
+// The rows (token, head) of the whole step are one list, which tiles cut at multiples of `size`
+// and requests where they end.
+template <const LatentKernel* kKernel>
+void Run(const OpCall& call, KernelContext& context) {
+  const BatchView& batch = *call.batch;
+  const auto attend = call.inputs[2].dtype == DType::kF32 ? kKernel->f32 : kKernel->bf16;
+  const int64_t heads = call.inputs[0].shape[1], rows = batch.num_tokens * heads;
+  const int64_t size = RowsOfTile(rows, context.pool->num_threads());
+  const int64_t tiles = (rows + size - 1) / size;
+  context.pool->ParallelFor(tiles, /*grain=*/1, [&](int64_t first, int64_t last, int) {
+    int64_t row = first * size;
+    const int64_t end = std::min(last * size, rows);
+    const int32_t* const starts = batch.query_start;
+    int64_t request =
+        std::upper_bound(starts, starts + batch.num_requests + 1, row / heads) - starts - 1;
+    while (row < end) {
+      while (starts[request + 1] * heads <= row) ++request;
+      const int64_t begin = starts[request] * heads;
+      const int64_t stop = std::min({end, row + size, starts[request + 1] * heads});
+      LatentRows tile = RowsOf(call, request);
+      tile.first_row = static_cast<int32_t>(row - begin);
+      tile.rows = static_cast<int32_t>(stop - row);
+      attend(tile);
+      row = stop;
+    }
+  });
+}
+
+constexpr KernelRow kRows[] = {
+#if defined(__x86_64__)
+    {"latent_attention", "avx512", 30, OnAvx512, Run<&kLatentAvx512>},
+    {"latent_attention", "avx2", 20, OnAvx2, Run<&kLatentAvx2>},
+#endif
+    {"latent_attention", "portable", 10, OnEveryCpu, Run<&kLatentPortable>},
+    {"latent_attention", "reference", 0, OnEveryCpu, latent_attention::RunReference},
+};
+
+constexpr OpDefinition kDefinition{"latent_attention", CheckLatentAttention, kRows};
+
+}  // namespace
+
+const OpDefinition& LatentAttentionOp() { return kDefinition; }
+
+}  // namespace pagemill::ops

@@ -1,0 +1,53 @@
+// File: cc/ops/latent_attention/latent_attention.h
+// Multi-head latent attention of the step's queries over each request's cached context, in its
+// absorbed form (arXiv 2405.04434, 2.1): prefill, decode and any mix of them in one call.
+//
+//   inputs   q      f32 [T, H, R]  the unrotated part of each query times the key projection of its
+//                                  head (`head_linear`), 1 <= R <= kMaxLatentSize
+//            rope   f32 [T, H, P]  the rotated part
+//            cache  f32 or bf16 [pages, block_size, R + P], in which `latent_write` has stored the
+//                   step's own tokens
+//   outputs  y      f32 [T, H, R]  the value projection of each head comes after it
+//   batch    query_start, seq_lens, block_table, block_size (needed when the call is checked, too)
+//   attributes  scale > 0
+//   aliasing    none
+//
+// With c and k the latent and the rotated key of a cached token, head h of a query scores it
+// (q_h c + rope_h k) scale. y_h is the sum of all c at and before the query's position, each
+// weighted with e^score over the sum of these. Slots that a query does not see may hold anything,
+// NaN included.
+//
+// Result: the bits of one head of a query depend on its q and rope, its position and the tokens
+// that it sees: not on the other queries and requests of the call, on how the prompt was cut into
+// steps, or on threads.
+//
+// Error bound: |y - exact| <= 4e-6 (1 + max |score|) max |c| over the visible tokens, on the
+// cache's values as stored: as paged_attention.h derives for its f32 kernels.
+//
+// Cost: 2 (2 R + P) operations a head and visible token. Without absorption, keys and values of
+// every token have to be projected first, and attention then takes 2 (K + V) operations, K and V
+// being the sizes of a key and a value: for the sizes of DeepSeek-V2 (R 512, P 64, K 192, V 128)
+// 3.4 times fewer. So a long prompt costs more in this form; a decoded token never does, since it
+// would project the whole context again.
+//
+// Kernels: "avx512", "avx2", "portable", "reference" (in double).
+#ifndef PAGEMILL_CC_OPS_LATENT_ATTENTION_LATENT_ATTENTION_H_
+#define PAGEMILL_CC_OPS_LATENT_ATTENTION_LATENT_ATTENTION_H_
+
+#include <cstdint>
+
+#include "cc/ops/op.h"
+
+namespace pagemill::ops {
+
+inline constexpr int64_t kMaxLatentSize = 1024;
+
+const OpDefinition& LatentAttentionOp();
+
+namespace latent_attention {
+void RunReference(const OpCall& call, KernelContext& context);
+}  // namespace latent_attention
+
+}  // namespace pagemill::ops
+
+#endif  // PAGEMILL_CC_OPS_LATENT_ATTENTION_LATENT_ATTENTION_H_

@@ -1,0 +1,84 @@
+#include "cc/ops/latent_attention/latent_attention_conformance.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "cc/ops/conformance.h"
+#include "cc/ops/latent_attention/latent_case.h"
+
+namespace pagemill::ops {
+namespace {
+
+using conformance::LatentCase;
+using conformance::LatentOptions;
+using conformance::PagedRequest;
+
+// The contract's bound with |c| <= sqrt(3) and scores of variance 1, below 6.
+constexpr conformance::Tolerance kTolerance{.abs = 4e-6 * (1 + 6) * 1.7320508};
+
+void CheckCase(const OpDefinition& op, const device::Capabilities& caps,
+               const LatentOptions& options, const std::vector<PagedRequest>& requests) {
+  LatentCase c(options, requests);
+  ASSERT_TRUE(op.check(c.call()).ok()) << op.check(c.call()).ToString();
+  device::ThreadPool one({.num_threads = 1});
+  const std::vector<float> reference = c.Run(conformance::ReferenceRow(op), one);
+  for (const KernelRow* row : conformance::SupportedRows(op, caps, c.call())) {
+    const std::vector<float> expected = c.Run(*row, one);
+    EXPECT_TRUE(conformance::AllClose(expected, reference, kTolerance)) << row->name;
+    for (int32_t threads = 2; threads <= 3; ++threads) {
+      device::ThreadPool pool({.num_threads = threads});
+      EXPECT_TRUE(conformance::BitEqual(c.Run(*row, pool), expected))
+          << row->name << " with " << threads << " threads";
+    }
+  }
+}
+
+// Request 3 runs its prompt of `length` tokens alone in one step; then in pieces, beside others.
+void CheckPieces(const OpDefinition& op, const device::Capabilities& caps,
+                 const LatentOptions& options, int32_t length, int32_t piece) {
+  LatentCase whole(options, {{.context = 0, .tokens = length}}, {3});
+  const int64_t width = options.heads * options.size;
+  device::ThreadPool pool({.num_threads = 2});
+  for (const KernelRow* row : conformance::SupportedRows(op, caps, whole.call())) {
+    const std::vector<float> expected = whole.Run(*row, pool);
+    for (int32_t done = 0; done < length; done += piece) {
+      const int32_t tokens = std::min(piece, length - done);
+      LatentCase part(options,
+                      {{.context = 70, .tokens = 1},
+                       {.context = done, .tokens = tokens},
+                       {.context = 2, .tokens = 9}},
+                      {8, 3, 9});
+      const std::vector<float> y = part.Run(*row, pool);
+      const std::vector<float> rows(y.begin() + width, y.begin() + (1 + tokens) * width);
+      const auto first = expected.begin() + done * width;
+      EXPECT_TRUE(conformance::BitEqual(rows, {first, first + tokens * width}))
+          << row->name << " from " << done << " by " << piece;
+    }
+  }
+}
+
+}  // namespace
+
+void CheckLatentAttentionConformance(const OpDefinition& op, const device::Capabilities& caps) {
+  const std::vector<PagedRequest> mixed = {{0, 40}, {100, 1}, {0, 0}, {211, 7}, {7, 3}};
+  for (DType dtype : {DType::kF32, DType::kBF16}) {
+    CheckCase(op, caps, {.heads = 16, .size = 512, .rope_size = 64, .dtype = dtype},
+              {{130, 1}, {0, 3}});
+    CheckCase(op, caps, {.heads = 5, .size = 40, .rope_size = 12, .dtype = dtype}, mixed);
+    CheckCase(op, caps, {.heads = 3, .size = 33, .rope_size = 7, .block_size = 5, .dtype = dtype},
+              mixed);
+    CheckCase(op, caps, {.heads = 37, .size = 1, .rope_size = 1, .block_size = 1, .dtype = dtype},
+              mixed);
+    CheckCase(op, caps, {.heads = 2, .size = 70, .rope_size = 16, .dtype = dtype}, {});
+  }
+}
+
+void CheckLatentAttentionInvariance(const OpDefinition& op, const device::Capabilities& caps) {
+  CheckPieces(op, caps, {.heads = 6, .size = 40, .rope_size = 6}, 90, 1);
+  CheckPieces(op, caps, {.heads = 3, .size = 33, .rope_size = 4, .dtype = DType::kF32}, 90, 13);
+  CheckPieces(op, caps, {.heads = 40, .size = 16, .rope_size = 8, .block_size = 32}, 70, 33);
+}
+
+}  // namespace pagemill::ops

@@ -1,0 +1,79 @@
+// The plain form of `latent_attention`: one head of one query after the other, in double.
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#include "cc/ops/latent_attention/latent_attention.h"
+#include "cc/tensor/float16.h"
+
+namespace pagemill::ops::latent_attention {
+namespace {
+
+// One head of one query.
+class Query {
+ public:
+  Query(const OpCall& call, int64_t request, int64_t token, int64_t head)
+      : cache_(call.inputs[2]),
+        block_table_(call.batch->block_table + request * call.batch->block_table_stride),
+        scale_(call.attributes->Get("scale", 1)),
+        size_(call.inputs[0].shape[2]),
+        rope_size_(call.inputs[1].shape[2]),
+        q_(call.inputs[0].Row<const float>(token) + head * size_),
+        rope_(call.inputs[1].Row<const float>(token) + head * rope_size_),
+        y_(call.outputs[0].Row<float>(token) + head * size_),
+        keys_(call.batch->seq_lens[request] - call.batch->query_start[request + 1] + token + 1) {}
+
+  // Scores are computed twice rather than stored: nothing is allocated.
+  void Run() const {
+    double max = -std::numeric_limits<double>::infinity();
+    for (int64_t key = 0; key < keys_; ++key) max = std::max(max, Score(key));
+    double sum = 0;
+    double acc[kMaxLatentSize] = {};
+    for (int64_t key = 0; key < keys_; ++key) {
+      const double weight = std::exp(Score(key) - max);
+      sum += weight;
+      for (int64_t i = 0; i < size_; ++i) acc[i] += weight * Element(key, i);
+    }
+    for (int64_t i = 0; i < size_; ++i) y_[i] = static_cast<float>(acc[i] / sum);
+  }
+
+ private:
+  double Element(int64_t key, int64_t i) const {
+    const int64_t block_size = cache_.shape[1], page = block_table_[key / block_size];
+    const int64_t index = key % block_size * cache_.shape[2] + i;
+    if (cache_.dtype == DType::kF32) return cache_.Row<const float>(page)[index];
+    return Bf16ToFloat(cache_.Row<const uint16_t>(page)[index]);
+  }
+
+  double Score(int64_t key) const {
+    double sum = 0;
+    for (int64_t i = 0; i < size_; ++i) sum += q_[i] * Element(key, i);
+    for (int64_t i = 0; i < rope_size_; ++i) sum += rope_[i] * Element(key, size_ + i);
+    return sum * scale_;
+  }
+
+  const TensorView& cache_;
+  const int32_t* block_table_;
+  double scale_;
+  int64_t size_, rope_size_;
+  const float* q_;
+  const float* rope_;
+  float* y_;
+  int64_t keys_;  // that it sees
+};
+
+}  // namespace
+
+void RunReference(const OpCall& call, KernelContext&) {
+  for (int64_t request = 0; request < call.batch->num_requests; ++request) {
+    for (int64_t token = call.batch->query_start[request];
+         token < call.batch->query_start[request + 1]; ++token) {
+      for (int64_t head = 0; head < call.inputs[0].shape[1]; ++head) {
+        Query(call, request, token, head).Run();
+      }
+    }
+  }
+}
+
+}  // namespace pagemill::ops::latent_attention

@@ -1,0 +1,93 @@
+#include "cc/ops/latent_attention/latent_attention.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+#include "cc/device/capabilities.h"
+#include "cc/ops/conformance.h"
+#include "cc/ops/latent_attention/latent_attention_conformance.h"
+#include "cc/ops/latent_attention/latent_case.h"
+
+namespace pagemill::ops {
+namespace {
+
+TEST(LatentAttention, Conformance) {
+  CheckLatentAttentionConformance(LatentAttentionOp(), device::DetectCapabilities());
+}
+
+TEST(LatentAttention, Invariance) {
+  CheckLatentAttentionInvariance(LatentAttentionOp(), device::DetectCapabilities());
+}
+
+// Two tokens of latents (1, 0) and (0, 1) with rotated keys 0 and 1: the query prefers the second
+// by ln 3, once through its latent part and once through the rotated one.
+TEST(LatentAttention, ByHand) {
+  const int32_t starts[] = {0, 1}, lens[] = {2}, table[] = {1};
+  const BatchView batch{
+      {.num_tokens = 1, .num_requests = 1, .query_start = starts, .seq_lens = lens},
+      {.block_size = 2, .block_table = table, .block_table_stride = 1}};
+  conformance::TestTensor q(DType::kF32, {1, 2, 2}), rope(DType::kF32, {1, 2, 1});
+  conformance::TestTensor cache(DType::kF32, {2, 2, 3}), y(DType::kF32, {1, 2, 2});
+  const float log3 = std::log(3.0f);
+  q.Set(std::vector<float>{0, 2 * log3, 5, 5});
+  rope.Set(std::vector<float>{0, 2 * log3});
+  const float nan = std::nanf("");
+  cache.Set(std::vector<float>{nan, nan, nan, nan, nan, nan, 1, 0, 0, 0, 1, 1});
+  const TensorView inputs[] = {q.view(), rope.view(), cache.view()}, outputs[] = {y.view()};
+  Attributes attributes;
+  attributes.Set("scale", 0.5);
+  const OpCall call{
+      .inputs = inputs, .outputs = outputs, .attributes = &attributes, .batch = &batch};
+  device::ThreadPool pool({.num_threads = 1});
+  for (const KernelRow* row :
+       conformance::SupportedRows(LatentAttentionOp(), device::DetectCapabilities(), call)) {
+    y.Poison();
+    conformance::RunRow(*row, call, pool);
+    EXPECT_TRUE(conformance::AllClose(y.ToFloat(), std::vector<float>{0.25f, 0.75f, 0.25f, 0.75f},
+                                      {.abs = 1e-6}))
+        << row->name;
+  }
+}
+
+// What was stored as NaN makes the queries that see it NaN, and no others.
+TEST(LatentAttention, NaNIsSeenByLaterQueriesOnly) {
+  conformance::LatentCase c({.heads = 4, .size = 20, .rope_size = 4, .dtype = DType::kF32},
+                            {{.context = 3, .tokens = 4}});
+  TensorView cache = c.call().inputs[2];
+  cache.Row<float>(c.call().batch->block_table[0])[5 * 24] = std::nanf("");  // of position 5
+  device::ThreadPool pool({.num_threads = 1});
+  for (const KernelRow* row :
+       conformance::SupportedRows(LatentAttentionOp(), device::DetectCapabilities(), c.call())) {
+    const std::vector<float> y = c.Run(*row, pool);
+    for (size_t i = 0; i < y.size(); ++i) {
+      EXPECT_EQ(std::isnan(y[i]), i / 80 >= 2) << row->name << " " << i;
+    }
+  }
+}
+
+TEST(LatentAttention, CheckNamesWhatDoesNotFit) {
+  const BatchView batch{{}, {.block_size = 16}};
+  const auto check = [&](DType dtype, std::initializer_list<int64_t> cache, double scale,
+                         const BatchView* view) {
+    const TensorView q = TensorView::Dense(nullptr, DType::kF32, {4, 3, 24});
+    const TensorView inputs[] = {q, TensorView::Dense(nullptr, DType::kF32, {4, 3, 8}),
+                                 TensorView::Dense(nullptr, dtype, cache)};
+    Attributes attributes;
+    if (scale != 0) attributes.Set("scale", scale);
+    return LatentAttentionOp().check(
+        {.inputs = inputs, .outputs = {&q, 1}, .attributes = &attributes, .batch = view});
+  };
+  EXPECT_TRUE(check(DType::kBF16, {5, 16, 32}, 0.1, &batch).ok());
+  EXPECT_EQ(check(DType::kBF16, {5, 16, 24}, 0.1, &batch).message(),
+            "latent_attention: rows of the cache must have 32 elements, got 24");
+  EXPECT_EQ(check(DType::kF8E4M3, {5, 16, 32}, 0.1, &batch).message(),
+            "latent_attention: a latent cache must be f32 or bf16 (kv_cache_dtype), got f8_e4m3");
+  EXPECT_FALSE(check(DType::kBF16, {5, 32, 32}, 0.1, &batch).ok());
+  EXPECT_FALSE(check(DType::kBF16, {5, 16, 32}, 0, &batch).ok());
+  EXPECT_FALSE(check(DType::kBF16, {5, 16, 32}, 0.1, nullptr).ok());
+}
+
+}  // namespace
+}  // namespace pagemill::ops

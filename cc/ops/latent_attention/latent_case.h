@@ -1,0 +1,54 @@
+// File: cc/ops/latent_attention/latent_case.h
+// One call of `latent_attention` with random queries and latents, for its conformance body and
+// benchmark: the cache starts as NaN everywhere and holds what the requests' tokens stored. Blocks
+// that no query sees are taken out of the block table. Test code only.
+#ifndef PAGEMILL_CC_OPS_LATENT_ATTENTION_LATENT_CASE_H_
+#define PAGEMILL_CC_OPS_LATENT_ATTENTION_LATENT_CASE_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "cc/ops/conformance.h"
+#include "cc/ops/op.h"
+#include "cc/ops/paged_batch.h"
+
+namespace pagemill::ops::conformance {
+
+struct LatentOptions {
+  int64_t heads = 5;
+  int64_t size = 40;
+  int64_t rope_size = 12;
+  int32_t block_size = 16;
+  DType dtype = DType::kBF16;
+};
+
+class LatentCase {
+ public:
+  // Query and latent of a token follow from its request's number and its position alone (request r
+  // is number ids[r], or r).
+  LatentCase(const LatentOptions& options, std::vector<PagedRequest> requests,
+             std::vector<int32_t> ids = {});
+  LatentCase(const LatentCase&) = delete;
+
+  // With NaN outputs before it; the rows of y, [T, heads * size].
+  std::vector<float> Run(const KernelRow& row, device::ThreadPool& pool);
+  const OpCall& call() const { return call_; }
+  // Bytes of the cache that the step's queries see.
+  int64_t visible_bytes() const { return visible_bytes_; }
+
+ private:
+  void StoreContext(int64_t request, int32_t id);
+
+  LatentOptions options_;
+  PagedBatch batch_;
+  TestTensor q_, rope_, cache_, y_;
+  Attributes attributes_;
+  TensorView inputs_[3];
+  TensorView outputs_[1];
+  OpCall call_;
+  int64_t visible_bytes_ = 0;
+};
+
+}  // namespace pagemill::ops::conformance
+
+#endif  // PAGEMILL_CC_OPS_LATENT_ATTENTION_LATENT_CASE_H_

@@ -1,0 +1,48 @@
+// File: cc/ops/latent_attention/latent_rows.h
+// What `latent_attention` computes at a time, for each instruction set. Plain data and functions
+// only: this header is included where wide instructions are allowed (docs/build.md).
+#ifndef PAGEMILL_CC_OPS_LATENT_ATTENTION_LATENT_ROWS_H_
+#define PAGEMILL_CC_OPS_LATENT_ATTENTION_LATENT_ROWS_H_
+
+#include <cstdint>
+
+namespace pagemill::ops {
+
+inline constexpr int kMaxLatentRows = 32;
+
+// Some queries of one request. Row r is head r % heads of token r / heads, counted from the first
+// one that the request runs in the step.
+struct LatentRows {
+  const float* q = nullptr;  // [tokens, heads, size], strides in floats
+  int64_t q_stride = 0;
+  const float* rope = nullptr;  // [tokens, heads, rope_size]
+  int64_t rope_stride = 0;
+  float* y = nullptr;  // [tokens, heads, size]
+  int64_t y_stride = 0;
+  int32_t heads = 0;
+  int32_t size = 0;
+  int32_t rope_size = 0;
+  int32_t first_position = 0;  // of the request's first token of the step
+  int32_t first_row = 0;
+  int32_t rows = 0;      // at most kMaxLatentRows
+  float log2_scale = 0;  // scale / ln 2: weights are powers of 2
+  const void* cache = nullptr;
+  int64_t page_stride_bytes = 0;
+  int32_t block_size = 0;
+  const int32_t* block_table = nullptr;
+};
+
+struct LatentKernel {
+  void (*f32)(const LatentRows& rows);  // by the type of the cache
+  void (*bf16)(const LatentRows& rows);
+};
+
+extern const LatentKernel kLatentPortable;
+#if defined(__x86_64__)
+extern const LatentKernel kLatentAvx2;
+extern const LatentKernel kLatentAvx512;
+#endif
+
+}  // namespace pagemill::ops
+
+#endif  // PAGEMILL_CC_OPS_LATENT_ATTENTION_LATENT_ROWS_H_

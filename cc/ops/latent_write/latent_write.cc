@@ -1,0 +1,40 @@
+#include "cc/ops/latent_write/latent_write.h"
+
+#include <string>
+
+#include "cc/ops/kernel_support.h"
+#include "cc/ops/operand_check.h"
+
+namespace pagemill::ops {
+namespace {
+
+Status CheckLatentWrite(const OpCall& call) {
+  OperandCheck check("latent_write", call, /*inputs=*/3, /*outputs=*/0);
+  check.Input(0, "latent", DType::kF32, "T,R*");
+  check.Input(1, "rope", DType::kF32, "T,P*");
+  if (!check.ok()) return check.Result();
+  const TensorView& cache = call.inputs[2];
+  check.Require(cache.dtype == DType::kF32 || cache.dtype == DType::kBF16,
+                "a latent cache must be f32 or bf16 (kv_cache_dtype), got " +
+                    std::string(Info(cache.dtype).name));
+  check.Input(2, "cache", cache.dtype, "B,S,W");
+  check.Require(call.batch != nullptr && call.batch->block_size == check.Dim('S'),
+                "blocks of the cache must have as many rows as the batch's block_size");
+  const int64_t width = check.Dim('R') + check.Dim('P');
+  check.Require(check.Dim('W') == width, "rows of the cache must have " + std::to_string(width) +
+                                             " elements, got " + std::to_string(check.Dim('W')));
+  return check.Result();
+}
+
+constexpr KernelRow kRows[] = {
+    {"latent_write", "portable", 10, OnEveryCpu, latent_write::RunPortable},
+    {"latent_write", "reference", 0, OnEveryCpu, latent_write::RunReference},
+};
+
+constexpr OpDefinition kDefinition{"latent_write", CheckLatentWrite, kRows};
+
+}  // namespace
+
+const OpDefinition& LatentWriteOp() { return kDefinition; }
+
+}  // namespace pagemill::ops

@@ -1,0 +1,33 @@
+// File: cc/ops/latent_write/latent_write.h
+// Stores what multi-head latent attention keeps of the step's tokens (arXiv 2405.04434, 2.1): one
+// vector a token for all heads, from which keys and values are projected, and one rotated key.
+//
+//   inputs   latent  f32 [T, ...]  rows of R elements: the normalized, compressed keys and values
+//            rope    f32 [T, ...]  rows of P elements: the rotated part of the keys
+//            cache   f32 or bf16 [pages, block_size, R + P]: written, latent first
+//   outputs  none
+//   batch    slot_mapping, block_size (needed when the call is checked, too)
+//   aliasing none
+//
+// A bf16 cache gets the nearest value, ties to even; NaN stays NaN. Tokens whose slot is negative
+// are not stored. Two tokens of one step never have the same slot. Every kernel stores the same
+// bits.
+//
+// Kernels: "portable", "reference".
+#ifndef PAGEMILL_CC_OPS_LATENT_WRITE_LATENT_WRITE_H_
+#define PAGEMILL_CC_OPS_LATENT_WRITE_LATENT_WRITE_H_
+
+#include "cc/ops/op.h"
+
+namespace pagemill::ops {
+
+const OpDefinition& LatentWriteOp();
+
+namespace latent_write {
+void RunPortable(const OpCall& call, KernelContext& context);
+void RunReference(const OpCall& call, KernelContext& context);
+}  // namespace latent_write
+
+}  // namespace pagemill::ops
+
+#endif  // PAGEMILL_CC_OPS_LATENT_WRITE_LATENT_WRITE_H_

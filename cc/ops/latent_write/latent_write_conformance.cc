@@ -1,0 +1,83 @@
+#include "cc/ops/latent_write/latent_write_conformance.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "cc/ops/conformance.h"
+#include "cc/ops/paged_batch.h"
+
+namespace pagemill::ops {
+namespace {
+
+using conformance::PagedBatch;
+using conformance::Random;
+using conformance::TestTensor;
+
+// Ordinary numbers, and what rounding finds hard.
+void Fill(TestTensor& tensor, Random& random) {
+  const float hard[] = {1.00390625f, 1.01171875f, 3.4e38f, -std::numeric_limits<float>::infinity(),
+                        std::nanf("")};
+  std::vector<float> values(static_cast<size_t>(tensor.view().Elements()));
+  for (float& v : values) {
+    const int64_t kind = random.Int(0, 19);
+    v = kind < 5 ? hard[kind] : random.Normal();
+  }
+  tensor.Set(values);
+}
+
+void CheckShape(const OpDefinition& op, const device::Capabilities& caps, DType dtype, int64_t size,
+                int64_t rope_size, int32_t block_size) {
+  Random random(static_cast<uint64_t>(size * 1000 + rope_size));
+  const PagedBatch batch(block_size,
+                         {{.context = 5, .tokens = 1},
+                          {.context = 0, .tokens = 3 * block_size + 3},
+                          {.context = 0, .tokens = 0},
+                          {.context = 2 * block_size, .tokens = 40}},
+                         random);
+  const int64_t tokens = batch.view().num_tokens;
+  std::vector<int32_t> slots(batch.view().slot_mapping, batch.view().slot_mapping + tokens);
+  slots[0] = -1;
+  slots[7] = -1;
+  BatchView view = batch.view();
+  view.slot_mapping = slots.data();
+  TestTensor latent(DType::kF32, {tokens, size}, {.row_padding_bytes = 12});
+  TestTensor rope(DType::kF32, {tokens, 1, rope_size}, {.misalign_bytes = 4});
+  Fill(latent, random);
+  Fill(rope, random);
+  TestTensor cache(dtype, {batch.num_blocks(), block_size, size + rope_size},
+                   {.row_padding_bytes = 64});
+  const TensorView inputs[] = {latent.view(), rope.view(), cache.view()};
+  const Attributes attributes;
+  const OpCall call{.inputs = inputs, .outputs = {}, .attributes = &attributes, .batch = &view};
+  ASSERT_TRUE(op.check(call).ok()) << op.check(call).ToString();
+  device::ThreadPool one({.num_threads = 1});
+  cache.Poison();
+  conformance::RunRow(conformance::ReferenceRow(op), call, one);
+  const std::vector<uint8_t> expected = cache.Bytes();
+  for (const KernelRow* row : conformance::SupportedRows(op, caps, call)) {
+    for (int32_t threads = 1; threads <= 3; ++threads) {
+      device::ThreadPool pool({.num_threads = threads});
+      cache.Poison();
+      conformance::RunRow(*row, call, pool);
+      EXPECT_TRUE(cache.Bytes() == expected) << row->name << " size " << size;
+      EXPECT_TRUE(cache.GuardsIntact() && latent.GuardsIntact() && rope.GuardsIntact())
+          << row->name;
+    }
+  }
+}
+
+}  // namespace
+
+void CheckLatentWriteConformance(const OpDefinition& op, const device::Capabilities& caps) {
+  for (DType dtype : {DType::kF32, DType::kBF16}) {
+    CheckShape(op, caps, dtype, 512, 64, 16);
+    CheckShape(op, caps, dtype, 33, 10, 32);
+    CheckShape(op, caps, dtype, 7, 1, 5);
+    CheckShape(op, caps, dtype, 1, 2, 1);
+  }
+}
+
+}  // namespace pagemill::ops

@@ -1,0 +1,81 @@
+#include "cc/ops/split/split.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <string>
+
+#include "cc/ops/kernel_support.h"
+#include "cc/ops/operand_check.h"
+#include "cc/ops/row_split.h"
+
+namespace pagemill::ops {
+namespace {
+
+int64_t LastDim(const TensorView& view) { return view.shape[view.rank - 1]; }
+
+// Do both have the same dimensions but for the last?
+bool SameLeading(const TensorView& a, const TensorView& b) {
+  return a.rank == b.rank &&
+         std::equal(a.shape.begin(), a.shape.begin() + a.rank - 1, b.shape.begin());
+}
+
+Status CheckSplit(const OpCall& call) {
+  OperandCheck check("split", call, /*inputs=*/1, /*outputs=*/2);
+  if (!check.ok()) return check.Result();
+  const TensorView& x = call.inputs[0];
+  check.Require(x.dtype == DType::kF32 || x.dtype == DType::kBF16 || x.dtype == DType::kF16,
+                "x must be f32, bf16 or f16, got " + std::string(Info(x.dtype).name));
+  check.Require(x.rank >= 2 && LastDim(x) >= 2, "x has no last dimension to cut");
+  if (!check.ok()) return check.Result();
+  check.IntegerAttribute("at", /*fallback=*/0, 1, LastDim(x) - 1);
+  if (!check.ok()) return check.Result();
+  const int64_t at = call.attributes->GetInt("at", 0);
+  const int64_t sizes[] = {at, LastDim(x) - at};
+  for (size_t i = 0; i < 2; ++i) {
+    const TensorView& part = call.outputs[i];
+    check.Require(part.dtype == x.dtype && SameLeading(x, part) && LastDim(part) == sizes[i],
+                  "part " + std::to_string(i) +
+                      " must have the type of x, all its dimensions but " + "the last, and there " +
+                      std::to_string(sizes[i]) + " elements, got " + std::to_string(LastDim(part)));
+  }
+  return check.Result();
+}
+
+constexpr KernelRow kRows[] = {
+    {"split", "portable", 10, OnEveryCpu, split::RunPortable},
+    {"split", "reference", 0, OnEveryCpu, split::RunReference},
+};
+
+constexpr OpDefinition kDefinition{"split", CheckSplit, kRows};
+
+}  // namespace
+
+const OpDefinition& SplitOp() { return kDefinition; }
+
+namespace split {
+
+void RunPortable(const OpCall& call, KernelContext& context) {
+  const TensorView& x = call.inputs[0];
+  const int64_t width = LastDim(x), pieces = x.RowElements() / width;
+  const int64_t bytes = RowBytes(x.dtype, 1);
+  context.pool->ParallelFor(
+      x.shape[0], RowsPerChunk(x.RowElements()), [&](int64_t begin, int64_t end, int) {
+        int64_t column = 0;
+        for (const TensorView& y : call.outputs) {
+          const int64_t part = LastDim(y);
+          for (int64_t n = begin; n < end; ++n) {
+            for (int64_t i = 0; i < pieces; ++i) {
+              std::memcpy(y.Row<std::byte>(n) + i * part * bytes,
+                          x.Row<const std::byte>(n) + (i * width + column) * bytes,
+                          static_cast<size_t>(part * bytes));
+            }
+          }
+          column += part;
+        }
+      });
+}
+
+}  // namespace split
+
+}  // namespace pagemill::ops

@@ -1,0 +1,27 @@
+// File: cc/ops/split/split.h
+// Cuts the last dimension of a value in two, each part a value of its own: what one projection
+// computes and later ops take apart (the rotated and the other elements of a query).
+//
+//   inputs   x     f32, bf16 or f16 [N, ..., D]
+//   outputs  a, b  of the type of x, [N, ..., at] and [N, ..., D - at]
+//   attributes     at, from 1 to D - 1
+//   aliasing       none
+//
+// Exact: a copy.
+#ifndef PAGEMILL_CC_OPS_SPLIT_SPLIT_H_
+#define PAGEMILL_CC_OPS_SPLIT_SPLIT_H_
+
+#include "cc/ops/op.h"
+
+namespace pagemill::ops {
+
+const OpDefinition& SplitOp();
+
+namespace split {
+void RunPortable(const OpCall& call, KernelContext& context);
+void RunReference(const OpCall& call, KernelContext& context);
+}  // namespace split
+
+}  // namespace pagemill::ops
+
+#endif  // PAGEMILL_CC_OPS_SPLIT_SPLIT_H_

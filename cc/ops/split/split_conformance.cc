@@ -1,0 +1,74 @@
+#include "cc/ops/split/split_conformance.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "cc/ops/conformance.h"
+
+namespace pagemill::ops {
+namespace {
+
+using conformance::Random;
+using conformance::TestTensor;
+
+struct Shape {
+  int64_t rows, pieces;
+  int64_t parts[2];
+};
+
+void CheckShape(const OpDefinition& op, const device::Capabilities& caps, DType dtype,
+                const Shape& shape) {
+  Random random(7);
+  const int64_t width = shape.parts[0] + shape.parts[1];
+  TestTensor x(dtype, {shape.rows, shape.pieces, width},
+               {.misalign_bytes = 4, .row_padding_bytes = 4});
+  x.FillUniform(random, -1, 1);
+  std::vector<TestTensor> parts;
+  std::vector<TensorView> outputs;
+  for (int64_t part : shape.parts) {
+    parts.emplace_back(
+        TestTensor(dtype, {shape.rows, shape.pieces, part}, {.row_padding_bytes = 8}));
+    outputs.push_back(parts.back().view());
+  }
+  const TensorView inputs[] = {x.view()};
+  Attributes attributes;
+  attributes.Set("at", static_cast<double>(shape.parts[0]));
+  const OpCall call{.inputs = inputs, .outputs = outputs, .attributes = &attributes};
+  ASSERT_TRUE(op.check(call).ok()) << op.check(call).ToString();
+  const std::vector<float> values = x.ToFloat();
+  for (const KernelRow* row : conformance::SupportedRows(op, caps, call)) {
+    for (int32_t threads = 1; threads <= 3; ++threads) {
+      device::ThreadPool pool({.num_threads = threads});
+      for (TestTensor& part : parts) part.Poison();
+      conformance::RunRow(*row, call, pool);
+      int64_t column = 0;
+      for (size_t i = 0; i < parts.size(); ++i) {
+        std::vector<float> expected;
+        for (int64_t piece = 0; piece < shape.rows * shape.pieces; ++piece) {
+          const auto first = values.begin() + piece * width + column;
+          expected.insert(expected.end(), first, first + shape.parts[i]);
+        }
+        EXPECT_TRUE(conformance::BitEqual(parts[i].ToFloat(), expected))
+            << row->name << " part " << i;
+        EXPECT_TRUE(parts[i].GuardsIntact()) << row->name << " part " << i;
+        column += shape.parts[i];
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void CheckSplitConformance(const OpDefinition& op, const device::Capabilities& caps) {
+  const Shape shapes[] = {{1, 1, {1, 1}},   {5, 3, {7, 2}},  {3, 16, {128, 64}},
+                          {67, 2, {33, 5}}, {2, 1, {1, 14}}, {0, 3, {2, 3}}};
+  for (const Shape& shape : shapes) {
+    for (DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+      CheckShape(op, caps, dtype, shape);
+    }
+  }
+}
+
+}  // namespace pagemill::ops

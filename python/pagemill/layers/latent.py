@@ -1,0 +1,100 @@
+"""Multi-head latent attention (arXiv 2405.04434, 2.1) over a paged cache of latents.
+
+Keys and values of all heads are projections of one latent vector a token, which is all that the
+cache holds beside one rotated key. The projection of keys is moved over to the queries, that of
+values to the results, for prompts as for decoded tokens (`cc/ops/latent_attention` has the cost).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pagemill import ops
+from pagemill.layers import attention, norm
+from pagemill.layers.attention import AttentionShape
+from pagemill.layers.base import Weights
+from pagemill.layers.linear import linear
+from pagemill.layers.rotary import Rotary
+from pagemill.ops.program import GroupEntry
+from pagemill.ops.shard import Part
+from pagemill.ops.trace import Tensor
+
+_GROUP = GroupEntry("mla", "mla")
+
+
+@dataclass(frozen=True, slots=True)
+class LatentShape:
+    """Sizes of a head: `nope` elements of a query or key that stay, `rope` that are rotated,
+    `value` of a value; `latent` elements of the vector that keys and values are made of, `query` of
+    the one that queries are made of (None: of the hidden state); `scale` multiplies scores."""
+
+    heads: int
+    nope: int
+    rope: int
+    value: int
+    latent: int
+    query: int | None
+    scale: float
+    eps: float
+
+
+def latent_attention(
+    weights: Weights,
+    prefix: str,
+    x: Tensor,
+    shape: LatentShape,
+    rotary: Rotary,
+    cache_name: str,
+    *,
+    bias: bool = False,
+) -> Tensor:
+    """x [T, H] -> [T, H], attended over a new cache. Ranks divide the heads; each has all latents.
+
+    Weights: `<prefix>.q_proj`, or `.{q_a_proj,q_a_layernorm,q_b_proj}`; `.kv_a_proj_with_mqa`,
+    `.kv_a_layernorm`, `.kv_b_proj` and `.o_proj`; with biases of what reads or writes the hidden
+    state if `bias` (of `q_proj` never).
+    """
+    out = f"{prefix}.o_proj"
+    results = AttentionShape(shape.heads, shape.heads, shape.value, shape.scale)
+    results = attention.divide(weights, results, out)
+    heads = results.shard.part(shape.heads)
+    q_nope, q_rope = ops.split(_queries(weights, prefix, x, shape, heads, bias=bias), shape.nope)
+    latent, k_rope = _latents(weights, prefix, x, shape, bias=bias)
+    q_rope, k_rope = rotary(q_rope, k_rope)
+    width = (shape.latent + shape.rope,)
+    cache = x.trace.cache(cache_name, x.trace.group(_GROUP), width, layout="latent")
+    ops.latent_write(latent, k_rope, cache)
+
+    def projection(begin: int, end: int) -> Tensor:
+        """Rows of each head of the matrix that makes keys, then values, of a latent."""
+        rows = Part(begin, end, shape.nope + shape.value)
+        return weights.head_matrices(f"{prefix}.kv_b_proj", shape.latent, heads=heads, rows=rows)
+
+    absorbed = ops.head_linear(q_nope, projection(0, shape.nope), transposed=True)
+    attended = ops.latent_attention(absorbed, q_rope, cache, scale=shape.scale)
+    values = ops.head_linear(attended, projection(shape.nope, shape.nope + shape.value))
+    return attention.output(weights, out, values, results, x.width, bias=bias)
+
+
+def _queries(
+    weights: Weights, prefix: str, x: Tensor, shape: LatentShape, heads: Part, *, bias: bool
+) -> Tensor:
+    """[T, heads, nope + rope]"""
+    size = shape.nope + shape.rope
+    rows = Part(heads.begin * size, heads.end * size, heads.total * size)
+    row_shape = (heads.size, size)
+    if shape.query is None:
+        return linear(weights, f"{prefix}.q_proj", x, row_shape, rows=rows)
+    x = linear(weights, f"{prefix}.q_a_proj", x, (shape.query,), bias=bias)
+    x = norm.rms_norm(weights, f"{prefix}.q_a_layernorm", x, shape.eps)
+    return linear(weights, f"{prefix}.q_b_proj", x, row_shape, rows=rows)
+
+
+def _latents(
+    weights: Weights, prefix: str, x: Tensor, shape: LatentShape, *, bias: bool
+) -> tuple[Tensor, Tensor]:
+    """The normalized latents [T, latent], and keys before rotation [T, 1, rope]."""
+    name, size, total = f"{prefix}.kv_a_proj_with_mqa", shape.latent, shape.latent + shape.rope
+    latent = linear(weights, name, x, (size,), bias=bias, rows=Part(0, size, total))
+    rope = linear(weights, name, x, (1, shape.rope), bias=bias, rows=Part(size, total, total))
+    return norm.rms_norm(weights, f"{prefix}.kv_a_layernorm", latent, shape.eps), rope

@@ -1,0 +1,90 @@
+"""DeepSeek-V2 in the engine: the cache holds one latent and one rotated key a token, and is shared,
+moved and saved like any other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pagemill import _native
+from pagemill.runner.build import BuildOptions, build
+from pagemill.weights.source import ModelSource
+from transformers import PreTrainedModel
+
+from tests.parity.small_engine import engine, expected_tokens, generate_one, random_prompt
+from tests.parity.tiny_models import make
+
+PROMPT = 150
+LAYERS, LATENT, ROPE = 3, 64, 16  # of the tiny model
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, PreTrainedModel]:
+    path = tmp_path_factory.mktemp("deepseek_v2_lite")
+    return path, make("deepseek_v2_lite", path)
+
+
+def prompt_of(seed: int) -> list[int]:
+    return random_prompt(seed, PROMPT, 271)
+
+
+def test_a_token_takes_one_latent_and_one_key(model: tuple[Path, PreTrainedModel]) -> None:
+    built = build(ModelSource.open(model[0]), BuildOptions())
+    assert [(group.name, group.kind) for group in built.kv_groups] == [("mla", "mla")]
+    for dtype, size in (("f32", 4), ("bf16", 2)):
+        options = _native.ExecutorOptions(kv_cache_dtype=dtype)
+        plan = _native.plan_memory(built.program_text, options)
+        assert plan.kv_page_bytes == 16 * LAYERS * (LATENT + ROPE) * size
+
+
+def test_prompts_that_begin_alike_share_latents(model: tuple[Path, PreTrainedModel]) -> None:
+    path, reference = model
+    first = prompt_of(1)
+    second = [*first[:100], *prompt_of(2)[:30]]
+    with engine(path) as core:
+        tokens, cached = generate_one(core, first)
+        assert (tokens, cached) == (expected_tokens(reference, first), 0)
+        assert generate_one(core, second) == (expected_tokens(reference, second), 96)
+        again = [*first, *tokens]
+        assert generate_one(core, again) == (expected_tokens(reference, again), 160)
+
+
+def test_latents_come_back_from_host_memory(model: tuple[Path, PreTrainedModel]) -> None:
+    path, reference = model
+    prompts = [prompt_of(seed) for seed in range(4)]
+    # A page is 16 tokens of all layers, 15 KiB: 24 pages, of which a request takes 11.
+    with engine(path, kv_cache_memory_bytes="360KiB", kv_offloading_bytes="8MiB") as core:
+        first = [generate_one(core, prompt) for prompt in prompts]
+        again = [generate_one(core, prompt) for prompt in prompts]
+        assert core.seam.engine.stats().kv_loaded_tokens > 0
+    expected = [expected_tokens(reference, prompt) for prompt in prompts]
+    assert [tokens for tokens, _ in first] == expected
+    assert [tokens for tokens, _ in again] == expected
+    assert all(cached >= 128 for _, cached in again)
+
+
+def test_a_saved_session_has_the_latents(
+    model: tuple[Path, PreTrainedModel], tmp_path: Path
+) -> None:
+    path, reference = model
+    prompt, file = prompt_of(9), str(tmp_path / "session")
+    with engine(path) as core:
+        tokens, _ = generate_one(core, prompt)
+        saved = core.seam.engine.save_session(file, prompt + tokens)
+    with engine(path) as core:
+        restored, cached = core.seam.engine.restore_session(file)
+        assert (restored, cached) == (prompt + tokens, saved)
+        question = [*restored, 5, 17, 4]
+        answer, found = generate_one(core, question)
+    assert found == saved > 128
+    assert answer == expected_tokens(reference, question)
+
+
+def test_types_that_no_kernel_stores_are_refused_by_name(
+    model: tuple[Path, PreTrainedModel],
+) -> None:
+    with (
+        pytest.raises(ValueError, match=r"f32 or bf16 \(kv_cache_dtype\), got i8"),
+        engine(model[0], kv_cache_dtype="int8"),
+    ):
+        pass
