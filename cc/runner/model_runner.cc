@@ -59,40 +59,50 @@ StatusOr<std::unique_ptr<ModelRunner>> ModelRunner::Create(program::Executor* ex
 
 ModelRunner::ModelRunner(program::Executor* executor, device::ThreadPool* pool,
                          const engine::RunnerLimits& limits, step::PageStore* pages)
-    : executor_(executor),
-      limits_(limits),
+    : Runner(limits, pages),
+      executor_(executor),
       batch_(limits),
       sampler_({.max_num_seqs = limits.max_num_seqs,
                 .vocab_size = limits.vocab_size,
                 .capabilities = device::DetectCapabilities()},
-               pool) {
-  OfferPages(pages);
-}
+               pool) {}
 
 Status ModelRunner::Execute(const step::StepPlan& plan) {
   stopwatch_.Begin(HasRequestThatGoesOn(plan));
   PM_RETURN_IF_ERROR(batch_.CheckSlots(plan));
   ApplyToSampler(plan);  // first, so that a step that fails leaves no request behind in it
   PM_RETURN_IF_ERROR(batch_.Apply(plan));
+  for (const step::ScheduledRequest& entry : plan.scheduled) {
+    if (entry.draft_token_ids.empty()) continue;
+    return Unimplemented("this runner verifies no draft tokens; turn speculation off");
+  }
+  if (!plan.empty()) PM_RETURN_IF_ERROR(RunForward(plan));
+  plan_ = &plan;
+  return OkStatus();
+}
+
+Status ModelRunner::RunForward(const step::StepPlan& plan) {
+  stopwatch_.Lap(&StepTimes::batch_s);
+  ops::StepBatch batch = batch_.view();
+  if (WantsOnlyMaxima(plan)) batch.argmax_columns = limits().vocab_size;
+  PM_RETURN_IF_ERROR(executor_->Execute(batch, &output_));
+  PM_RETURN_IF_ERROR(CheckOutput());
+  stopwatch_.Lap(&StepTimes::model_s);
+  return OkStatus();
+}
+
+Status ModelRunner::Sample() {
+  if (plan_ == nullptr) return FailedPrecondition("no step was executed that is not sampled");
+  const step::StepPlan& plan = *std::exchange(plan_, nullptr);
   step::StepResult result;
   result.step_id = plan.step_id;
   result.results.resize(plan.scheduled.size());
   for (size_t i = 0; i < plan.scheduled.size(); ++i) {
-    if (!plan.scheduled[i].draft_token_ids.empty()) {
-      return Unimplemented("this runner verifies no draft tokens; turn speculation off");
-    }
     result.results[i].index = plan.scheduled[i].index;
   }
   if (!plan.empty()) {
-    stopwatch_.Lap(&StepTimes::batch_s);
-    program::ExecutorOutput output;
-    ops::StepBatch batch = batch_.view();
-    if (WantsOnlyMaxima(plan)) batch.argmax_columns = limits_.vocab_size;
-    PM_RETURN_IF_ERROR(executor_->Execute(batch, &output));
-    PM_RETURN_IF_ERROR(CheckOutput(output));
-    stopwatch_.Lap(&StepTimes::model_s);
-    SampleRows(plan, output, &result);
-    TakePooled(plan, output.pooled(), &result);
+    SampleRows(plan, &result);
+    TakePooled(plan, &result);
     stopwatch_.Lap(&StepTimes::sampling_s);
     stopwatch_.End(program::KindOf(batch_.view()));
   }
@@ -101,7 +111,7 @@ Status ModelRunner::Execute(const step::StepPlan& plan) {
 }
 
 StatusOr<step::StepResult> ModelRunner::Collect() {
-  if (finished_.empty()) return FailedPrecondition("no step was executed that is not collected");
+  if (finished_.empty()) return FailedPrecondition("no step was sampled that is not collected");
   step::StepResult result = std::move(finished_.front());
   finished_.pop_front();
   return result;
@@ -122,36 +132,35 @@ bool ModelRunner::WantsOnlyMaxima(const step::StepPlan& plan) const {
   });
 }
 
-Status ModelRunner::CheckOutput(const program::ExecutorOutput& output) const {
+Status ModelRunner::CheckOutput() const {
   const size_t rows = batch_.rows().size();
-  if (!output.maxima.empty()) {
-    if (output.maxima.size() == rows) return OkStatus();
-    return Internal("the executor gave " + std::to_string(output.maxima.size()) +
+  if (!output_.maxima.empty()) {
+    if (output_.maxima.size() == rows) return OkStatus();
+    return Internal("the executor gave " + std::to_string(output_.maxima.size()) +
                     " maxima of logits for " + std::to_string(rows) + " rows");
   }
   if (rows == 0) return OkStatus();
-  const TensorView logits = output.logits();
+  const TensorView logits = output_.logits();
   if (logits.rank != 2) {
     return FailedPrecondition("this model has no logits: it cannot generate or score tokens");
   }
-  if (logits.shape[1] < limits_.vocab_size) {
+  if (logits.shape[1] < limits().vocab_size) {
     return Internal("the program's logits have " + std::to_string(logits.shape[1]) +
-                    " columns, fewer than vocab_size = " + std::to_string(limits_.vocab_size));
+                    " columns, fewer than vocab_size = " + std::to_string(limits().vocab_size));
   }
   return OkStatus();
 }
 
-void ModelRunner::SampleRows(const step::StepPlan& plan, const program::ExecutorOutput& output,
-                             step::StepResult* result) {
-  const bool by_maxima = !output.maxima.empty();
-  const TensorView logits = output.logits();
+void ModelRunner::SampleRows(const step::StepPlan& plan, step::StepResult* result) {
+  const bool by_maxima = !output_.maxima.empty();
+  const TensorView logits = output_.logits();
   rows_.clear();
   for (size_t i = 0; i < batch_.rows().size(); ++i) {
     const BatchRow& row = batch_.rows()[i];
     rows_.push_back(
         {.index = plan.scheduled[static_cast<size_t>(row.entry)].index,
          .logits = by_maxima ? nullptr : logits.Row<const float>(static_cast<int64_t>(i)),
-         .maximum = by_maxima ? &output.maxima[i] : nullptr,
+         .maximum = by_maxima ? &output_.maxima[i] : nullptr,
          .prompt_token_id = row.prompt_token_id});
   }
   row_outputs_.assign(rows_.size(), {});
@@ -170,8 +179,8 @@ void ModelRunner::SampleRows(const step::StepPlan& plan, const program::Executor
   }
 }
 
-void ModelRunner::TakePooled(const step::StepPlan& plan, const TensorView& pooled,
-                             step::StepResult* result) {
+void ModelRunner::TakePooled(const step::StepPlan& plan, step::StepResult* result) {
+  const TensorView pooled = output_.pooled();
   for (size_t i = 0; i < plan.scheduled.size(); ++i) {
     const step::ScheduledRequest& entry = plan.scheduled[i];
     const step::Request& request = *batch_.request(entry.index);
