@@ -352,6 +352,15 @@ TEST_F(EngineTest, TimesAreThoseOfThePhases) {
   EXPECT_DOUBLE_EQ(engine_->stats().last_step_s, 1);
 }
 
+TEST_F(EngineTest, AMatcherIsRefusedIfTheRunnerSamplesWithoutMasks) {
+  StartEngine();
+  Request request = MakeRequest(1, {1, 2, 3}, 2);
+  request.new_token_matcher = []() -> StatusOr<std::unique_ptr<step::TokenMatcher>> {
+    return Internal("not called");
+  };
+  EXPECT_EQ(engine_->Submit(request).code(), StatusCode::kUnimplemented);
+}
+
 TEST_F(EngineTest, BadOutputIntervalsAreRefused) {
   for (int64_t micros : {int64_t{-1}, int64_t{1'000'001}}) {
     options_.output_interval_us = micros;

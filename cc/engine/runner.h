@@ -41,6 +41,7 @@ struct RunnerLimits {
   // It replaces step::kPlaceholderTokenId: several decode steps of a request may be in flight.
   bool placeholders = false;
   int32_t max_draft_tokens = 0;  // drafts of one request that it verifies in one step
+  bool token_masks = false;      // it samples under Request::new_token_matcher
   bool pooling = false;          // this model pools instead of generating
 };
 

@@ -41,6 +41,11 @@ Status CheckLimits(const engine::RunnerLimits& limits) {
   return OkStatus();
 }
 
+engine::RunnerLimits WithMasks(engine::RunnerLimits limits) {
+  limits.token_masks = true;
+  return limits;
+}
+
 // Was some request of the plan in the step before, or in one before that?
 bool HasRequestThatGoesOn(const step::StepPlan& plan) {
   return std::any_of(plan.scheduled.begin(), plan.scheduled.end(),
@@ -59,18 +64,19 @@ StatusOr<std::unique_ptr<ModelRunner>> ModelRunner::Create(program::Executor* ex
 
 ModelRunner::ModelRunner(program::Executor* executor, device::ThreadPool* pool,
                          const engine::RunnerLimits& limits, step::PageStore* pages)
-    : Runner(limits, pages),
+    : Runner(WithMasks(limits), pages),
       executor_(executor),
       batch_(limits),
       sampler_({.max_num_seqs = limits.max_num_seqs,
                 .vocab_size = limits.vocab_size,
                 .capabilities = device::DetectCapabilities()},
-               pool) {}
+               pool),
+      masks_(limits.max_num_seqs, limits.vocab_size) {}
 
 Status ModelRunner::Execute(const step::StepPlan& plan) {
   stopwatch_.Begin(HasRequestThatGoesOn(plan));
   PM_RETURN_IF_ERROR(batch_.CheckSlots(plan));
-  ApplyToSampler(plan);  // first, so that a step that fails leaves no request behind in it
+  ApplyToSlots(plan);  // first, so that a step that fails leaves no request behind in them
   PM_RETURN_IF_ERROR(batch_.Apply(plan));
   for (const step::ScheduledRequest& entry : plan.scheduled) {
     if (entry.draft_token_ids.empty()) continue;
@@ -85,8 +91,13 @@ Status ModelRunner::RunForward(const step::StepPlan& plan) {
   stopwatch_.Lap(&StepTimes::batch_s);
   ops::StepBatch batch = batch_.view();
   if (WantsOnlyMaxima(plan)) batch.argmax_columns = limits().vocab_size;
-  PM_RETURN_IF_ERROR(executor_->Execute(batch, &output_));
-  PM_RETURN_IF_ERROR(CheckOutput());
+  FillMasks(plan);
+  Status status = executor_->Execute(batch, &output_);
+  if (status.ok()) status = CheckOutput();
+  if (!status.ok()) {
+    masks_.Wait();
+    return status;
+  }
   stopwatch_.Lap(&StepTimes::model_s);
   return OkStatus();
 }
@@ -101,6 +112,7 @@ Status ModelRunner::Sample() {
     result.results[i].index = plan.scheduled[i].index;
   }
   if (!plan.empty()) {
+    masks_.Wait();
     SampleRows(plan, &result);
     TakePooled(plan, &result);
     stopwatch_.Lap(&StepTimes::sampling_s);
@@ -117,12 +129,27 @@ StatusOr<step::StepResult> ModelRunner::Collect() {
   return result;
 }
 
-void ModelRunner::ApplyToSampler(const step::StepPlan& plan) {
-  for (step::RequestIndex index : plan.released) sampler_.Release(index);
+void ModelRunner::ApplyToSlots(const step::StepPlan& plan) {
+  for (step::RequestIndex index : plan.released) {
+    sampler_.Release(index);
+    masks_.Release(index);
+  }
   for (const step::ScheduledRequest& entry : plan.scheduled) {
     if (entry.start == nullptr || entry.start->pooling) continue;
-    sampler_.Start(entry.index, entry.start, entry.resumed_output_token_ids);
+    masks_.Start(entry.index, *entry.start, entry.resumed_output_token_ids);
+    sampler_.Start(entry.index, entry.start, entry.resumed_output_token_ids,
+                   masks_.Holds(entry.index));
   }
+}
+
+void ModelRunner::FillMasks(const step::StepPlan& plan) {
+  masks_.BeginStep();
+  for (const step::ScheduledRequest& entry : plan.scheduled) {
+    if (entry.sample && masks_.Holds(entry.index)) {
+      masks_.AddRows(entry.index, entry.draft_token_ids);
+    }
+  }
+  masks_.Fill();
 }
 
 bool ModelRunner::WantsOnlyMaxima(const step::StepPlan& plan) const {
@@ -151,31 +178,48 @@ Status ModelRunner::CheckOutput() const {
   return OkStatus();
 }
 
-void ModelRunner::SampleRows(const step::StepPlan& plan, step::StepResult* result) {
+// The batch's rows of logits as rows to sample from.
+void ModelRunner::AddRows(const step::StepPlan& plan) {
   const bool by_maxima = !output_.maxima.empty();
   const TensorView logits = output_.logits();
+  size_t num_masks = 0;
   rows_.clear();
   for (size_t i = 0; i < batch_.rows().size(); ++i) {
     const BatchRow& row = batch_.rows()[i];
-    rows_.push_back(
-        {.index = plan.scheduled[static_cast<size_t>(row.entry)].index,
-         .logits = by_maxima ? nullptr : logits.Row<const float>(static_cast<int64_t>(i)),
-         .maximum = by_maxima ? &output_.maxima[i] : nullptr,
-         .prompt_token_id = row.prompt_token_id});
+    sampling::LogitsRow& added = rows_.emplace_back();
+    added.index = plan.scheduled[static_cast<size_t>(row.entry)].index;
+    if (by_maxima) {
+      added.maximum = &output_.maxima[i];
+    } else {
+      added.logits = logits.Row<const float>(static_cast<int64_t>(i));
+    }
+    added.prompt_token_id = row.prompt_token_id;
+    if (row.prompt_token_id >= 0 || !masks_.Holds(added.index)) continue;
+    if (masks_.status(added.index).ok()) added.mask = masks_.row(num_masks);
+    ++num_masks;
   }
+}
+
+void ModelRunner::SampleRows(const step::StepPlan& plan, step::StepResult* result) {
+  AddRows(plan);
   row_outputs_.assign(rows_.size(), {});
   sampler_.Run(rows_, row_outputs_);
   for (size_t i = 0; i < rows_.size(); ++i) {
     step::RequestResult& target = result->results[static_cast<size_t>(batch_.rows()[i].entry)];
     sampling::RowOutput& row = row_outputs_[i];
+    if (row.failure.ok()) row.failure = masks_.status(target.index);
     if (!row.failure.ok()) {
       target.failure = std::move(row.failure);
       continue;
     }
     const bool is_prompt = rows_[i].prompt_token_id >= 0;
     if (!is_prompt) target.sampled_token_ids.push_back(row.token_id);
-    if (!row.has_logprobs) continue;
-    (is_prompt ? target.prompt_logprobs : target.logprobs).push_back(std::move(row.logprobs));
+    if (row.has_logprobs) {
+      (is_prompt ? target.prompt_logprobs : target.logprobs).push_back(std::move(row.logprobs));
+    }
+  }
+  for (const step::RequestResult& taken : result->results) {
+    if (masks_.Holds(taken.index)) masks_.Observe(taken.index, taken.sampled_token_ids);
   }
 }
 

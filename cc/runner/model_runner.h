@@ -6,7 +6,8 @@
 //   Engine::Create(options, std::move(runner), ...);
 //
 // Execute() runs the forward pass and Sample() the sampling to their ends on the calling thread;
-// Collect() returns the oldest result.
+// Collect() returns the oldest result. Token masks are filled by a thread of their own during the
+// pass (mask_filler.h).
 //
 // Ownership: executor and pool are the caller's and outlive the runner. Thread safety: that of
 // Runner.
@@ -22,6 +23,7 @@
 #include "cc/engine/runner.h"
 #include "cc/program/executor.h"
 #include "cc/runner/batch_state.h"
+#include "cc/runner/mask_filler.h"
 #include "cc/runner/step_times.h"
 #include "cc/sampling/sampler.h"
 #include "cc/step/page_store.h"
@@ -55,8 +57,10 @@ class ModelRunner final : public engine::Runner {
  private:
   ModelRunner(program::Executor* executor, device::ThreadPool* pool,
               const engine::RunnerLimits& limits, step::PageStore* pages);
-  void ApplyToSampler(const step::StepPlan& plan);
+  void ApplyToSlots(const step::StepPlan& plan);
   Status RunForward(const step::StepPlan& plan);
+  void FillMasks(const step::StepPlan& plan);
+  void AddRows(const step::StepPlan& plan);
   // May the executor leave logits out: is the largest of each row all that this step wants?
   bool WantsOnlyMaxima(const step::StepPlan& plan) const;
   Status CheckOutput() const;
@@ -66,6 +70,7 @@ class ModelRunner final : public engine::Runner {
   program::Executor* executor_;
   BatchState batch_;
   sampling::Sampler sampler_;
+  MaskFiller masks_;
   StepStopwatch stopwatch_;
   const step::StepPlan* plan_ = nullptr;  // executed and not sampled; null: none
   program::ExecutorOutput output_;        // of that plan
