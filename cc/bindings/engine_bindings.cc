@@ -14,6 +14,7 @@
 #include "cc/bindings/collectable.h"
 #include "cc/bindings/engine_holder.h"
 #include "cc/bindings/fields.h"
+#include "cc/bindings/python_matcher.h"
 #include "cc/bindings/status_error.h"
 #include "cc/bindings/wire.h"
 #include "cc/engine/engine.h"
@@ -33,9 +34,13 @@ using Int32Vector = nb::ndarray<const int32_t, nb::ndim<1>, nb::c_contig, nb::de
 using WithoutGil = nb::call_guard<nb::gil_scoped_release>;
 
 void Submit(EngineHolder& self, uint64_t request_id, std::vector<int32_t> prompt_token_ids,
-            const SamplingParams* sampling, const nb::kwargs& fields) {
+            const SamplingParams* sampling, const nb::object& new_token_matcher,
+            const nb::kwargs& fields) {
   step::Request request;
   SetFields(fields, &request);
+  if (!new_token_matcher.is_none()) {
+    request.new_token_matcher = PythonMatcherFactory(nb::cast<nb::callable>(new_token_matcher));
+  }
   request.id = RequestId(request_id);
   request.prompt_token_ids = std::move(prompt_token_ids);
   if (sampling != nullptr) {
@@ -164,11 +169,13 @@ void BindEngine(nb::module_& m) {
       .def(
           "submit",
           [](EngineHolder& self, uint64_t id, Int32Vector prompt, const SamplingParams* sampling,
-             const nb::kwargs& fields) {
-            Submit(self, id, {prompt.data(), prompt.data() + prompt.size()}, sampling, fields);
+             const nb::object& new_token_matcher, const nb::kwargs& fields) {
+            Submit(self, id, {prompt.data(), prompt.data() + prompt.size()}, sampling,
+                   new_token_matcher, fields);
           },
           nb::arg("request_id"), nb::arg("prompt_token_ids").noconvert(),
-          nb::arg("sampling").none(), nb::arg("fields"))
+          nb::arg("sampling").none(), nb::kw_only(), nb::arg("new_token_matcher") = nb::none(),
+          nb::arg("fields"))
       .def(
           "submit",
           [](EngineHolder& self, const step::Request& request) {
@@ -178,7 +185,8 @@ void BindEngine(nb::module_& m) {
           },
           nb::arg("request"))
       .def("submit", &Submit, nb::arg("request_id"), nb::arg("prompt_token_ids"),
-           nb::arg("sampling").none(), nb::arg("fields"))
+           nb::arg("sampling").none(), nb::kw_only(), nb::arg("new_token_matcher") = nb::none(),
+           nb::arg("fields"))
       .def(
           "abort", [](EngineHolder& self, uint64_t id) { self.engine().Abort(RequestId(id)); },
           nb::arg("request_id"), WithoutGil())

@@ -46,11 +46,11 @@ class OwningRunner final : public engine::Runner {
  public:
   OwningRunner(std::unique_ptr<program::NativeExecutor> executor,
                std::unique_ptr<runner::ModelRunner> runner)
-      : executor_(std::move(executor)), runner_(std::move(runner)) {
-    OfferPages(executor_->pages());
-  }
-  const engine::RunnerLimits& limits() const override { return runner_->limits(); }
+      : Runner(runner->limits(), executor->pages()),
+        executor_(std::move(executor)),
+        runner_(std::move(runner)) {}
   Status Execute(const step::StepPlan& plan) override { return runner_->Execute(plan); }
+  Status Sample() override { return runner_->Sample(); }
   StatusOr<step::StepResult> Collect() override { return runner_->Collect(); }
 
  private:

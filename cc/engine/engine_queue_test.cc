@@ -42,9 +42,10 @@ Request WithPriority(Request request, int32_t priority) {
 // Passes one second in every step.
 class TickingRunner final : public Runner {
  public:
-  TickingRunner(FakeRunner* runner, FakeClock* clock) : runner_(runner), clock_(clock) {}
-  const RunnerLimits& limits() const override { return runner_->limits(); }
+  TickingRunner(FakeRunner* runner, FakeClock* clock)
+      : Runner(runner->limits()), runner_(runner), clock_(clock) {}
   Status Execute(const step::StepPlan& plan) override { return runner_->Execute(plan); }
+  Status Sample() override { return runner_->Sample(); }
   StatusOr<step::StepResult> Collect() override {
     StatusOr<step::StepResult> result = runner_->Collect();
     clock_->AdvanceNanos(kSecondNanos);

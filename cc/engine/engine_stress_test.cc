@@ -64,6 +64,7 @@ class EngineStress : public testing::TestWithParam<Ahead> {
       if (random() % 8 == 0) engine_->Abort(id);
       if (random() % 50 == 0) runner_.FailNextCollect(Internal("injected"));
       if (random() % 50 == 0) runner_.FailNextExecute(Internal("injected"));
+      if (random() % 50 == 0) runner_.FailNextSample(Internal("injected"));
       if (random() % 40 == 0) engine_->ResetPrefixCache(/*preempt_running=*/random() % 2 == 0);
       if (random() % 60 == 0) {
         engine_->Pause(random() % 10 == 0  ? PauseMode::kAbort

@@ -214,12 +214,17 @@ TEST_F(EngineTest, ARunnerFailureEndsItsStepOnly) {
   EXPECT_EQ(output.error, why);
   ExpectAnswers(request);
 
+  runner_.FailNextSample(why);
+  ASSERT_TRUE(engine_->Submit(request).ok());
+  EXPECT_EQ(Finish({1}).at(RequestId(1)).error, why);
+  ExpectAnswers(request);
+
   runner_.FailNextCollect(why);
   ASSERT_TRUE(engine_->Submit(request).ok());
   EXPECT_EQ(Finish({1}).at(RequestId(1)).error, why);
   ExpectAnswers(request);
-  EXPECT_EQ(engine_->stats().num_failed_steps, 2u);
-  EXPECT_EQ(num_lines, 2);
+  EXPECT_EQ(engine_->stats().num_failed_steps, 3u);
+  EXPECT_EQ(num_lines, 3);
 
   // One bad request does not touch its neighbour.
   runner_.Hold();
@@ -230,7 +235,7 @@ TEST_F(EngineTest, ARunnerFailureEndsItsStepOnly) {
   const auto outputs = Finish({1, 2});
   EXPECT_EQ(outputs.at(RequestId(1)).new_token_ids, Tokens(request));
   EXPECT_EQ(outputs.at(RequestId(2)).error, why);
-  EXPECT_EQ(engine_->stats().finished_error, 3u);
+  EXPECT_EQ(engine_->stats().finished_error, 4u);
 }
 
 TEST_F(EngineTest, AHungStepIsSeenAndBlocksNobody) {
@@ -307,9 +312,10 @@ TEST_F(EngineTest, ResetForgetsPrefixesOfAnIdleEngine) {
 // Passes one second in every step.
 class TickingRunner final : public Runner {
  public:
-  TickingRunner(FakeRunner* runner, FakeClock* clock) : runner_(runner), clock_(clock) {}
-  const RunnerLimits& limits() const override { return runner_->limits(); }
+  TickingRunner(FakeRunner* runner, FakeClock* clock)
+      : Runner(runner->limits()), runner_(runner), clock_(clock) {}
   Status Execute(const step::StepPlan& plan) override { return runner_->Execute(plan); }
+  Status Sample() override { return runner_->Sample(); }
   StatusOr<step::StepResult> Collect() override {
     clock_->AdvanceNanos(1'000'000'000);
     return runner_->Collect();
@@ -344,6 +350,15 @@ TEST_F(EngineTest, TimesAreThoseOfThePhases) {
   EXPECT_DOUBLE_EQ(second.prefill_s, 2);
   EXPECT_DOUBLE_EQ(second.decode_s, 3);
   EXPECT_DOUBLE_EQ(engine_->stats().last_step_s, 1);
+}
+
+TEST_F(EngineTest, AMatcherIsRefusedIfTheRunnerSamplesWithoutMasks) {
+  StartEngine();
+  Request request = MakeRequest(1, {1, 2, 3}, 2);
+  request.new_token_matcher = []() -> StatusOr<std::unique_ptr<step::TokenMatcher>> {
+    return Internal("not called");
+  };
+  EXPECT_EQ(engine_->Submit(request).code(), StatusCode::kUnimplemented);
 }
 
 TEST_F(EngineTest, BadOutputIntervalsAreRefused) {
@@ -383,8 +398,7 @@ TEST(EngineWithoutCache, AModelThatKeepsNoKvPools) {
   // The fake model reads its context from blocks, so this only looks at what is planned.
   class Pooler final : public Runner {
    public:
-    explicit Pooler(const RunnerLimits& limits) : limits_(limits) {}
-    const RunnerLimits& limits() const override { return limits_; }
+    explicit Pooler(const RunnerLimits& limits) : Runner(limits) {}
     Status Execute(const step::StepPlan& plan) override {
       result_ = {plan.step_id, {}};
       for (const step::ScheduledRequest& entry : plan.scheduled) {
@@ -395,10 +409,10 @@ TEST(EngineWithoutCache, AModelThatKeepsNoKvPools) {
       }
       return OkStatus();
     }
+    Status Sample() override { return OkStatus(); }
     StatusOr<step::StepResult> Collect() override { return std::move(result_); }
 
    private:
-    RunnerLimits limits_;
     step::StepResult result_;
   };
   auto engine = Engine::Create(EngineOptions(), std::make_unique<Pooler>(limits), &clock, {});

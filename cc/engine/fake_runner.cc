@@ -1,6 +1,8 @@
 #include "cc/engine/fake_runner.h"
 
 #include <chrono>
+#include <memory>
+#include <string>
 #include <thread>
 #include <utility>
 
@@ -35,24 +37,38 @@ RunnerLimits FakeRunner::DefaultLimits() {
   return limits;
 }
 
-FakeRunner::FakeRunner(const RunnerLimits& limits) : limits_(limits), model_(ModelOptions(limits)) {
-  OfferPages(&model_);
+FakeRunner::FakeRunner(const RunnerLimits& limits)
+    : FakeRunner(limits, std::make_unique<step::FakeModel>(ModelOptions(limits))) {}
+
+FakeRunner::FakeRunner(const RunnerLimits& limits, std::unique_ptr<step::FakeModel> model)
+    : Runner(limits, model.get()), model_(std::move(model)) {}
+
+Status FakeRunner::Violate(std::string what) {
+  if (violation_.empty()) violation_ = what;
+  return Internal(std::move(what));
 }
 
 Status FakeRunner::Execute(const step::StepPlan& plan) {
   std::lock_guard lock(mutex_);
   ++num_steps_;
+  if (executed_) return Violate("Execute() before Sample() of the step before");
   if (!fail_execute_.ok()) {
-    model_.Skip(plan);
+    model_->Skip(plan);
     return std::exchange(fail_execute_, OkStatus());
   }
-  StatusOr<step::StepResult> result = model_.Run(plan);
-  if (!result.ok()) {
-    if (violation_.empty()) violation_ = result.status().message();
-    return result.status();
-  }
+  StatusOr<step::StepResult> result = model_->Run(plan);
+  if (!result.ok()) return Violate(std::string(result.status().message()));
   ApplyInjectedFailure(plan, &*result);
-  started_.push_back(std::move(*result));
+  executed_ = std::move(*result);
+  return OkStatus();
+}
+
+Status FakeRunner::Sample() {
+  std::lock_guard lock(mutex_);
+  if (!executed_) return Violate("Sample() without an executed step");
+  step::StepResult result = *std::exchange(executed_, std::nullopt);
+  if (!fail_sample_.ok()) return std::exchange(fail_sample_, OkStatus());
+  sampled_.push_back(std::move(result));
   return OkStatus();
 }
 
@@ -78,22 +94,28 @@ StatusOr<step::StepResult> FakeRunner::Collect() {
     lock.lock();
   }
   released_.wait(lock, [this] { return !held_; });
-  if (started_.empty()) return FailedPrecondition("Collect() without a started step");
-  step::StepResult result = std::move(started_.front());
-  started_.pop_front();
+  if (sampled_.empty()) return Violate("Collect() without a sampled step");
+  step::StepResult result = std::move(sampled_.front());
+  sampled_.pop_front();
   if (!fail_collect_.ok()) return std::exchange(fail_collect_, OkStatus());
   return result;
 }
 
 void FakeRunner::Restart() {
   std::lock_guard lock(mutex_);
-  model_.Restart();
-  started_.clear();
+  model_->Restart();
+  executed_.reset();
+  sampled_.clear();
 }
 
 void FakeRunner::FailNextExecute(Status status) {
   std::lock_guard lock(mutex_);
   fail_execute_ = std::move(status);
+}
+
+void FakeRunner::FailNextSample(Status status) {
+  std::lock_guard lock(mutex_);
+  fail_sample_ = std::move(status);
 }
 
 void FakeRunner::FailNextCollect(Status status) {

@@ -14,6 +14,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -32,15 +33,16 @@ class FakeRunner final : public Runner {
 
   explicit FakeRunner(const RunnerLimits& limits);
 
-  const RunnerLimits& limits() const override { return limits_; }
   Status Execute(const step::StepPlan& plan) override;
+  Status Sample() override;
   StatusOr<step::StepResult> Collect() override;
 
   // Forgets all requests and blocks, for another engine that starts at the beginning.
   void Restart();
 
-  // The next Execute() (or Collect()) returns this status instead of working.
+  // The next Execute() (Sample(), Collect()) returns this status instead of working.
   void FailNextExecute(Status status);
+  void FailNextSample(Status status);
   void FailNextCollect(Status status);
   // The next result of this request is a failure with this status.
   void FailRequest(step::RequestId id, Status status);
@@ -50,27 +52,31 @@ class FakeRunner final : public Runner {
   void Hold();
   void Release();
 
-  // The first plan that broke the contract of step_plan.h or the limits, as a sentence; empty if
-  // none.
+  // The first call that broke the contract of runner.h or step_plan.h or the limits, as a sentence;
+  // empty if none.
   std::string violation() const;
   int64_t num_steps() const;
 
  private:
   void ApplyInjectedFailure(const step::StepPlan& plan, step::StepResult* result);
 
-  const RunnerLimits limits_;
+  FakeRunner(const RunnerLimits& limits, std::unique_ptr<step::FakeModel> model);
+  Status Violate(std::string what);
+
   mutable std::mutex mutex_;
   std::condition_variable released_;
   bool held_ = false;
   int64_t delay_micros_ = 0;
   int64_t num_steps_ = 0;
   Status fail_execute_;
+  Status fail_sample_;
   Status fail_collect_;
   std::optional<std::pair<step::RequestId, Status>> fail_request_;
   std::string violation_;
   std::unordered_map<step::RequestIndex, step::RequestId> ids_;  // which request a slot holds
-  step::FakeModel model_;
-  std::deque<step::StepResult> started_;
+  const std::unique_ptr<step::FakeModel> model_;
+  std::optional<step::StepResult> executed_;  // and not sampled
+  std::deque<step::StepResult> sampled_;      // and not collected
 };
 
 }  // namespace pagemill::engine

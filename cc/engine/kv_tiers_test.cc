@@ -394,12 +394,10 @@ class KvTierRefusals : public KvTiersTest {
 
 class RunnerWithoutPages final : public Runner {
  public:
-  const RunnerLimits& limits() const override { return limits_; }
+  RunnerWithoutPages() : Runner(FakeRunner::DefaultLimits()) {}
   Status Execute(const step::StepPlan&) override { return OkStatus(); }
+  Status Sample() override { return OkStatus(); }
   StatusOr<step::StepResult> Collect() override { return step::StepResult(); }
-
- private:
-  const RunnerLimits limits_ = FakeRunner::DefaultLimits();
 };
 
 TEST_F(KvTierRefusals, ARunnerWithoutPagesTakesNoTiers) {

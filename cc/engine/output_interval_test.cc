@@ -21,8 +21,9 @@ using step::RequestId;
 // Finishes a step for each permit.
 class SteppingRunner final : public Runner {
  public:
-  const RunnerLimits& limits() const override { return fake_.limits(); }
+  SteppingRunner() : Runner(FakeRunner::DefaultLimits()) {}
   Status Execute(const step::StepPlan& plan) override { return fake_.Execute(plan); }
+  Status Sample() override { return fake_.Sample(); }
   StatusOr<step::StepResult> Collect() override {
     permits_.acquire();
     return fake_.Collect();

@@ -1,10 +1,16 @@
 // File: cc/engine/runner.h
-// The seam between the control column (scheduler, cache, engine) and whatever runs a model: the
-// native runner, a host program's own, or the fake one in fake_runner.h.
+// What runs a model for the engine: the native runner (cc/runner), a host program's own, or the
+// fake one in fake_runner.h.
+//
+//   PM_RETURN_IF_ERROR(runner->Execute(plan));  // the forward pass begins
+//   PM_RETURN_IF_ERROR(runner->Sample());       // its tokens will be sampled
+//   ...                                         // another step may begin here
+//   PM_ASSIGN_OR_RETURN(step::StepResult result, runner->Collect());
 #ifndef PAGEMILL_CC_ENGINE_RUNNER_H_
 #define PAGEMILL_CC_ENGINE_RUNNER_H_
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "cc/base/status.h"
@@ -35,35 +41,44 @@ struct RunnerLimits {
   // It replaces step::kPlaceholderTokenId: several decode steps of a request may be in flight.
   bool placeholders = false;
   int32_t max_draft_tokens = 0;  // drafts of one request that it verifies in one step
+  bool token_masks = false;      // it samples under Request::new_token_matcher
   bool pooling = false;          // this model pools instead of generating
 };
 
 // Obligations of an implementer:
-// 1. limits() never changes and may be called from any thread.
-// 2. Execute() starts the step and may return before it is done; Collect() waits for the oldest
-//    started step and returns its result. Both are called by the engine thread only, Collect
-//    exactly once per successful Execute, at most `max_in_flight_steps` apart.
-// 3. A non-OK status of Execute or Collect fails every request of that step and no other; the
-//    runner stays usable. A failure of a single request belongs in its RequestResult. Slots that
-//    such a step started or released may be in either state: a later plan may release a slot that
-//    holds nothing and start a request in one that was not released.
+// 1. Execute() starts the forward pass of a plan and may return before it is done. The plan does
+//    not change before Sample() has returned.
+// 2. Sample() follows each successful Execute(), before the next one. It starts sampling from the
+//    logits of that pass and may return before that is done. What sampling needs of the host, such
+//    as token masks, is computed here at the latest, while the pass runs.
+// 3. Collect() waits for the oldest step that was sampled and returns its result; exactly once per
+//    successful Sample(), at most `max_in_flight_steps` later.
+// 4. A non-OK status of any of them fails every request of that step and no other, and ends the
+//    step: no further call is made for it. The runner stays usable. A failure of a single request
+//    belongs in its RequestResult. Slots that such a step started or released may be in either
+//    state: a later plan may release a slot that holds nothing and start a request in one that was
+//    not released.
+//
+// Thread safety: the three are called by the engine thread only; limits() and pages() by any.
 class Runner {
  public:
   virtual ~Runner() = default;
-  virtual const RunnerLimits& limits() const = 0;
   virtual Status Execute(const step::StepPlan& plan) = 0;
+  virtual Status Sample() = 0;
   virtual StatusOr<step::StepResult> Collect() = 0;
 
-  // The bytes of its KV pages, for tiers and saved sessions; null where they cannot leave the
-  // runner.
+  const RunnerLimits& limits() const { return limits_; }
+  // The bytes of its KV pages, for tiers and saved sessions; null if they cannot leave the runner.
   step::PageStore* pages() const { return pages_; }
 
  protected:
-  // To be called by constructors only. `pages` lives as long as the runner.
-  void OfferPages(step::PageStore* pages) { pages_ = pages; }
+  // `pages` lives as long as the runner.
+  explicit Runner(RunnerLimits limits, step::PageStore* pages = nullptr)
+      : limits_(std::move(limits)), pages_(pages) {}
 
  private:
-  step::PageStore* pages_ = nullptr;
+  const RunnerLimits limits_;
+  step::PageStore* const pages_;
 };
 
 }  // namespace pagemill::engine

@@ -135,6 +135,11 @@ Status StepLoop::CheckAdapter(step::AdapterId adapter) const {
                          "from Engine::NewAdapterId()");
 }
 
+Status StepLoop::CheckMatcher(const step::Request& request) const {
+  if (!request.new_token_matcher || runner_->limits().token_masks) return OkStatus();
+  return Unimplemented("new_token_matcher is set, but this runner samples without token masks");
+}
+
 Status StepLoop::CheckOpen(const step::Request& request, int64_t now_us) const {
   if (closing_) return Unavailable("the engine is shut down");
   if (draining_) return Unavailable("the engine is draining: it finishes its requests and ends");
@@ -147,7 +152,8 @@ Status StepLoop::CheckOpen(const step::Request& request, int64_t now_us) const {
 }
 
 Status StepLoop::Submit(step::Request request) {
-  const Status possible = scheduler_->admission().Check(request);
+  Status possible = scheduler_->admission().Check(request);
+  if (possible.ok()) possible = CheckMatcher(request);
   const int64_t now = clock_->NowNanos();
   const int64_t now_us = now / 1000;
   const bool queue_timed = options_.max_queue_time_ms > 0 && !request.start_deadline_us;

@@ -97,7 +97,8 @@ class StepLoop {
   StepLoop(const EngineOptions& options, const scheduler::SchedulerOptions& made, Runner* runner,
            const Clock* clock, LogSink log, Core core);
 
-  Status CheckAdapter(step::AdapterId adapter) const;                    // with mutex_
+  Status CheckAdapter(step::AdapterId adapter) const;  // with mutex_
+  Status CheckMatcher(const step::Request& request) const;
   Status CheckOpen(const step::Request& request, int64_t now_us) const;  // with mutex_
   // Lets the thread do it, and waits for the answer. kUnavailable after Shutdown().
   Status Ask(std::function<Status()> errand);

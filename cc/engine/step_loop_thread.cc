@@ -117,7 +117,7 @@ bool StepLoop::Turn() {
   return true;
 }
 
-// False where nothing can run now, or the runner would not.
+// False if nothing can run now.
 bool StepLoop::StartStep() {
   const int64_t start = clock_->NowNanos();
   MoveKv(start);
@@ -126,7 +126,8 @@ bool StepLoop::StartStep() {
   if (plan_.empty()) return false;
   started_steps_.push_back({start, plan_.total_num_tokens});
   NoteStarts();
-  const Status status = runner_->Execute(plan_);
+  Status status = runner_->Execute(plan_);
+  if (status.ok()) status = runner_->Sample();
   if (status.ok()) return true;
   // This step is the newest; the results before it come first.
   while (scheduler_->num_steps_in_flight() > 1) FinishStep();

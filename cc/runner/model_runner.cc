@@ -44,6 +44,11 @@ Status CheckLimits(const engine::RunnerLimits& limits) {
   return OkStatus();
 }
 
+engine::RunnerLimits WithMasks(engine::RunnerLimits limits) {
+  limits.token_masks = true;
+  return limits;
+}
+
 // Was some request of the plan in the step before, or in one before that?
 bool HasRequestThatGoesOn(const step::StepPlan& plan) {
   return std::any_of(plan.scheduled.begin(), plan.scheduled.end(),
@@ -62,40 +67,57 @@ StatusOr<std::unique_ptr<ModelRunner>> ModelRunner::Create(program::Executor* ex
 
 ModelRunner::ModelRunner(program::Executor* executor, device::ThreadPool* pool,
                          const engine::RunnerLimits& limits, step::PageStore* pages)
-    : executor_(executor),
-      limits_(limits),
+    : Runner(WithMasks(limits), pages),
+      executor_(executor),
       batch_(limits),
       sampler_({.max_num_seqs = limits.max_num_seqs,
                 .vocab_size = limits.vocab_size,
                 .capabilities = device::DetectCapabilities()},
-               pool) {
-  OfferPages(pages);
-}
+               pool),
+      masks_(limits.max_num_seqs, limits.vocab_size) {}
 
 Status ModelRunner::Execute(const step::StepPlan& plan) {
   stopwatch_.Begin(HasRequestThatGoesOn(plan));
   PM_RETURN_IF_ERROR(batch_.CheckSlots(plan));
-  ApplyToSampler(plan);  // first, so that a step that fails leaves no request behind in it
+  ApplyToSlots(plan);  // first, so that a step that fails leaves no request behind in them
   PM_RETURN_IF_ERROR(batch_.Apply(plan));
+  for (const step::ScheduledRequest& entry : plan.scheduled) {
+    if (entry.draft_token_ids.empty()) continue;
+    return Unimplemented("this runner verifies no draft tokens; turn speculation off");
+  }
+  if (!plan.empty()) PM_RETURN_IF_ERROR(RunForward(plan));
+  plan_ = &plan;
+  return OkStatus();
+}
+
+Status ModelRunner::RunForward(const step::StepPlan& plan) {
+  stopwatch_.Lap(&StepTimes::batch_s);
+  ops::StepBatch batch = batch_.view();
+  if (WantsOnlyMaxima(plan)) batch.argmax_columns = limits().vocab_size;
+  FillMasks(plan);
+  Status status = executor_->Execute(batch, &output_);
+  if (status.ok()) status = CheckOutput();
+  if (!status.ok()) {
+    masks_.Wait();
+    return status;
+  }
+  stopwatch_.Lap(&StepTimes::model_s);
+  return OkStatus();
+}
+
+Status ModelRunner::Sample() {
+  if (plan_ == nullptr) return FailedPrecondition("no step was executed that is not sampled");
+  const step::StepPlan& plan = *std::exchange(plan_, nullptr);
   step::StepResult result;
   result.step_id = plan.step_id;
   result.results.resize(plan.scheduled.size());
   for (size_t i = 0; i < plan.scheduled.size(); ++i) {
-    if (!plan.scheduled[i].draft_token_ids.empty()) {
-      return Unimplemented("this runner verifies no draft tokens; turn speculation off");
-    }
     result.results[i].index = plan.scheduled[i].index;
   }
   if (!plan.empty()) {
-    stopwatch_.Lap(&StepTimes::batch_s);
-    program::ExecutorOutput output;
-    ops::StepBatch batch = batch_.view();
-    if (WantsOnlyMaxima(plan)) batch.argmax_columns = limits_.vocab_size;
-    PM_RETURN_IF_ERROR(executor_->Execute(batch, &output));
-    PM_RETURN_IF_ERROR(CheckOutput(output));
-    stopwatch_.Lap(&StepTimes::model_s);
-    SampleRows(plan, output, &result);
-    TakePooled(plan, output.pooled(), &result);
+    masks_.Wait();
+    SampleRows(plan, &result);
+    TakePooled(plan, &result);
     stopwatch_.Lap(&StepTimes::sampling_s);
     stopwatch_.End(program::KindOf(batch_.view()));
   }
@@ -104,18 +126,33 @@ Status ModelRunner::Execute(const step::StepPlan& plan) {
 }
 
 StatusOr<step::StepResult> ModelRunner::Collect() {
-  if (finished_.empty()) return FailedPrecondition("no step was executed that is not collected");
+  if (finished_.empty()) return FailedPrecondition("no step was sampled that is not collected");
   step::StepResult result = std::move(finished_.front());
   finished_.pop_front();
   return result;
 }
 
-void ModelRunner::ApplyToSampler(const step::StepPlan& plan) {
-  for (step::RequestIndex index : plan.released) sampler_.Release(index);
+void ModelRunner::ApplyToSlots(const step::StepPlan& plan) {
+  for (step::RequestIndex index : plan.released) {
+    sampler_.Release(index);
+    masks_.Release(index);
+  }
   for (const step::ScheduledRequest& entry : plan.scheduled) {
     if (entry.start == nullptr || entry.start->pooling) continue;
-    sampler_.Start(entry.index, entry.start, entry.resumed_output_token_ids);
+    masks_.Start(entry.index, *entry.start, entry.resumed_output_token_ids);
+    sampler_.Start(entry.index, entry.start, entry.resumed_output_token_ids,
+                   masks_.Holds(entry.index));
   }
+}
+
+void ModelRunner::FillMasks(const step::StepPlan& plan) {
+  masks_.BeginStep();
+  for (const step::ScheduledRequest& entry : plan.scheduled) {
+    if (entry.sample && masks_.Holds(entry.index)) {
+      masks_.AddRows(entry.index, entry.draft_token_ids);
+    }
+  }
+  masks_.Fill();
 }
 
 bool ModelRunner::WantsOnlyMaxima(const step::StepPlan& plan) const {
@@ -125,56 +162,72 @@ bool ModelRunner::WantsOnlyMaxima(const step::StepPlan& plan) const {
   });
 }
 
-Status ModelRunner::CheckOutput(const program::ExecutorOutput& output) const {
+Status ModelRunner::CheckOutput() const {
   const size_t rows = batch_.rows().size();
-  if (!output.maxima.empty()) {
-    if (output.maxima.size() == rows) return OkStatus();
-    return Internal("the executor gave " + std::to_string(output.maxima.size()) +
+  if (!output_.maxima.empty()) {
+    if (output_.maxima.size() == rows) return OkStatus();
+    return Internal("the executor gave " + std::to_string(output_.maxima.size()) +
                     " maxima of logits for " + std::to_string(rows) + " rows");
   }
   if (rows == 0) return OkStatus();
-  const TensorView logits = output.logits();
+  const TensorView logits = output_.logits();
   if (logits.rank != 2) {
     return FailedPrecondition("this model has no logits: it cannot generate or score tokens");
   }
-  if (logits.shape[1] < limits_.vocab_size) {
+  if (logits.shape[1] < limits().vocab_size) {
     return Internal("the program's logits have " + std::to_string(logits.shape[1]) +
-                    " columns, fewer than vocab_size = " + std::to_string(limits_.vocab_size));
+                    " columns, fewer than vocab_size = " + std::to_string(limits().vocab_size));
   }
   return OkStatus();
 }
 
-void ModelRunner::SampleRows(const step::StepPlan& plan, const program::ExecutorOutput& output,
-                             step::StepResult* result) {
-  const bool by_maxima = !output.maxima.empty();
-  const TensorView logits = output.logits();
+// The batch's rows of logits as rows to sample from.
+void ModelRunner::AddRows(const step::StepPlan& plan) {
+  const bool by_maxima = !output_.maxima.empty();
+  const TensorView logits = output_.logits();
+  size_t num_masks = 0;
   rows_.clear();
   for (size_t i = 0; i < batch_.rows().size(); ++i) {
     const BatchRow& row = batch_.rows()[i];
-    rows_.push_back(
-        {.index = plan.scheduled[static_cast<size_t>(row.entry)].index,
-         .logits = by_maxima ? nullptr : logits.Row<const float>(static_cast<int64_t>(i)),
-         .maximum = by_maxima ? &output.maxima[i] : nullptr,
-         .prompt_token_id = row.prompt_token_id});
+    sampling::LogitsRow& added = rows_.emplace_back();
+    added.index = plan.scheduled[static_cast<size_t>(row.entry)].index;
+    if (by_maxima) {
+      added.maximum = &output_.maxima[i];
+    } else {
+      added.logits = logits.Row<const float>(static_cast<int64_t>(i));
+    }
+    added.prompt_token_id = row.prompt_token_id;
+    if (row.prompt_token_id >= 0 || !masks_.Holds(added.index)) continue;
+    if (masks_.status(added.index).ok()) added.mask = masks_.row(num_masks);
+    ++num_masks;
   }
+}
+
+void ModelRunner::SampleRows(const step::StepPlan& plan, step::StepResult* result) {
+  AddRows(plan);
   row_outputs_.assign(rows_.size(), {});
   sampler_.Run(rows_, row_outputs_);
   for (size_t i = 0; i < rows_.size(); ++i) {
     step::RequestResult& target = result->results[static_cast<size_t>(batch_.rows()[i].entry)];
     sampling::RowOutput& row = row_outputs_[i];
+    if (row.failure.ok()) row.failure = masks_.status(target.index);
     if (!row.failure.ok()) {
       target.failure = std::move(row.failure);
       continue;
     }
     const bool is_prompt = rows_[i].prompt_token_id >= 0;
     if (!is_prompt) target.sampled_token_ids.push_back(row.token_id);
-    if (!row.has_logprobs) continue;
-    (is_prompt ? target.prompt_logprobs : target.logprobs).push_back(std::move(row.logprobs));
+    if (row.has_logprobs) {
+      (is_prompt ? target.prompt_logprobs : target.logprobs).push_back(std::move(row.logprobs));
+    }
+  }
+  for (const step::RequestResult& taken : result->results) {
+    if (masks_.Holds(taken.index)) masks_.Observe(taken.index, taken.sampled_token_ids);
   }
 }
 
-void ModelRunner::TakePooled(const step::StepPlan& plan, const TensorView& pooled,
-                             step::StepResult* result) {
+void ModelRunner::TakePooled(const step::StepPlan& plan, step::StepResult* result) {
+  const TensorView pooled = output_.pooled();
   for (size_t i = 0; i < plan.scheduled.size(); ++i) {
     const step::ScheduledRequest& entry = plan.scheduled[i];
     const step::Request& request = *batch_.request(entry.index);

@@ -5,7 +5,9 @@
 //                       ModelRunner::Create(executor.get(), executor->thread_pool(), limits));
 //   Engine::Create(options, std::move(runner), ...);
 //
-// Execute() runs the step to its end on the calling thread; Collect() hands its result over.
+// Execute() runs the forward pass and Sample() the sampling to their ends on the calling thread;
+// Collect() returns the oldest result. Token masks are filled by a thread of their own during the
+// pass (mask_filler.h).
 //
 // Ownership: executor and pool are the caller's and outlive the runner. Thread safety: that of
 // Runner.
@@ -21,6 +23,7 @@
 #include "cc/engine/runner.h"
 #include "cc/program/executor.h"
 #include "cc/runner/batch_state.h"
+#include "cc/runner/mask_filler.h"
 #include "cc/runner/step_times.h"
 #include "cc/sampling/sampler.h"
 #include "cc/step/page_store.h"
@@ -39,8 +42,8 @@ class ModelRunner final : public engine::Runner {
                                                        const engine::RunnerLimits& limits,
                                                        step::PageStore* pages = nullptr);
 
-  const engine::RunnerLimits& limits() const override { return limits_; }
   Status Execute(const step::StepPlan& plan) override;
+  Status Sample() override;
   StatusOr<step::StepResult> Collect() override;
 
   // While on, steps also measure their parts (~0.1 us a step). Turning it on resets the times. Both
@@ -54,22 +57,26 @@ class ModelRunner final : public engine::Runner {
  private:
   ModelRunner(program::Executor* executor, device::ThreadPool* pool,
               const engine::RunnerLimits& limits, step::PageStore* pages);
-  void ApplyToSampler(const step::StepPlan& plan);
+  void ApplyToSlots(const step::StepPlan& plan);
+  Status RunForward(const step::StepPlan& plan);
+  void FillMasks(const step::StepPlan& plan);
+  void AddRows(const step::StepPlan& plan);
   // May the executor leave logits out: is the largest of each row all that this step wants?
   bool WantsOnlyMaxima(const step::StepPlan& plan) const;
-  Status CheckOutput(const program::ExecutorOutput& output) const;
-  void SampleRows(const step::StepPlan& plan, const program::ExecutorOutput& output,
-                  step::StepResult* result);
-  void TakePooled(const step::StepPlan& plan, const TensorView& pooled, step::StepResult* result);
+  Status CheckOutput() const;
+  void SampleRows(const step::StepPlan& plan, step::StepResult* result);
+  void TakePooled(const step::StepPlan& plan, step::StepResult* result);
 
   program::Executor* executor_;
-  const engine::RunnerLimits limits_;
   BatchState batch_;
   sampling::Sampler sampler_;
+  MaskFiller masks_;
   StepStopwatch stopwatch_;
+  const step::StepPlan* plan_ = nullptr;  // executed and not sampled; null: none
+  program::ExecutorOutput output_;        // of that plan
   std::vector<sampling::LogitsRow> rows_;
   std::vector<sampling::RowOutput> row_outputs_;
-  std::deque<step::StepResult> finished_;  // executed and not collected
+  std::deque<step::StepResult> finished_;  // sampled and not collected
 };
 
 }  // namespace pagemill::runner

@@ -124,7 +124,8 @@ class ModelRunnerTest : public ::testing::Test {
     StepPlan plan;
     plan.step_id = ++step_id_;
     plan.scheduled = std::move(entries);
-    const Status status = runner_->Execute(plan);
+    Status status = runner_->Execute(plan);
+    if (status.ok()) status = runner_->Sample();
     EXPECT_TRUE(status.ok()) << status.ToString();
     StatusOr<StepResult> result = runner_->Collect();
     EXPECT_TRUE(result.ok()) << result.status().ToString();
@@ -315,6 +316,7 @@ TEST_F(ModelRunnerTest, AFailedStepLeavesTheRunnerUsable) {
   StepPlan plan;
   plan.scheduled = {Start(0, MakeRequest({1}))};
   EXPECT_EQ(runner_->Execute(plan).message(), "the device caught fire");
+  EXPECT_EQ(runner_->Sample().code(), StatusCode::kFailedPrecondition);
   EXPECT_EQ(runner_->Collect().status().code(), StatusCode::kFailedPrecondition);
   EXPECT_EQ(MustRun({Start(0, MakeRequest({2}))}).results[0].sampled_token_ids,
             std::vector{NextToken(2, 0)});
@@ -335,6 +337,7 @@ TEST_F(ModelRunnerTest, AStepThatOnlyReleasesRunsNothing) {
   StepPlan plan;
   plan.released = {RequestIndex(0)};
   ASSERT_TRUE(runner_->Execute(plan).ok());
+  ASSERT_TRUE(runner_->Sample().ok());
   EXPECT_TRUE(runner_->Collect()->results.empty());
   EXPECT_EQ(executor_.num_steps, 1);
   ScheduledRequest gone;

@@ -5,9 +5,10 @@
 #include <string>
 
 #include "cc/ops/sample/sample.h"
+#include "cc/sampling/copy_allowed.h"
 #include "cc/sampling/penalties.h"
 #include "cc/sampling/rejection_sampler.h"
-#include "cc/sampling/token_mask.h"
+#include "cc/step/token_mask.h"
 
 namespace pagemill::sampling {
 namespace {
@@ -126,7 +127,7 @@ ops::MaxEntry Sampler::MaximumOf(const LogitsRow& row) const {
 Sampler::Processed Sampler::Process(const LogitsRow& row, Scratch& scratch) const {
   const Slot& slot = slots_[row.index.value()];
   PM_CHECK(row.mask.empty() ||
-           (slot.masked && row.mask.size() == NumMaskWords(options_.vocab_size)));
+           (slot.masked && row.mask.size() == step::NumMaskWords(options_.vocab_size)));
   const step::SamplingParams& params = slot.request->sampling;
   const std::span<float> logits(scratch.logits);
   CopyAllowed(LogitsOf(row), row.mask, logits);

@@ -72,7 +72,8 @@ struct LogitsRow {
   // [vocab_size], sums to 1. Null if the draft was not drawn at random, for example an n-gram's or
   // the most likely token of a draft model. Ignored for greedy requests.
   const float* draft_probabilities = nullptr;
-  // token_mask.h; empty = all tokens are allowed. Only for slots that were started as masked.
+  // cc/step/token_mask.h; empty = all tokens are allowed. Only for slots that were started as
+  // masked.
   std::span<const uint32_t> mask = {};
 };
 

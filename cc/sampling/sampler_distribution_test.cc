@@ -12,7 +12,7 @@
 #include "cc/device/thread_pool.h"
 #include "cc/sampling/sampler.h"
 #include "cc/sampling/testing/hash_model.h"
-#include "cc/sampling/token_mask.h"
+#include "cc/step/token_mask.h"
 
 namespace pagemill::sampling {
 namespace {
@@ -34,7 +34,7 @@ std::vector<double> ProcessedLogits(const HashModel& model, const SamplingParams
   std::vector<double> x(raw.begin(), raw.end());
   const std::vector<uint32_t> mask = model.Mask(text);
   for (int32_t id = 0; id < kVocab; ++id) {
-    if (masked && !AllowsToken(mask, id)) x[id] = -INFINITY;
+    if (masked && !step::AllowsToken(mask, id)) x[id] = -INFINITY;
     if (static_cast<int32_t>(outputs.size()) < p.min_tokens && id == p.eos_token_ids[0]) {
       x[id] = -INFINITY;
     }

@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "cc/device/thread_pool.h"
+#include "cc/sampling/draft_masks.h"
 #include "cc/sampling/sampler.h"
 #include "cc/sampling/testing/bracket_matcher.h"
 #include "cc/sampling/testing/hash_model.h"
-#include "cc/sampling/token_mask.h"
-#include "cc/sampling/token_matcher.h"
+#include "cc/step/token_mask.h"
 
 namespace pagemill::sampling {
 namespace {
@@ -81,14 +81,14 @@ TEST_F(SamplerMasksTest, MaskedTokensAreNeverSampled) {
     const std::vector<uint32_t> mask = model.Mask({});
     // A draft that is not allowed is rejected too.
     int32_t draft = 0;
-    while (draft + 1 < kVocab && AllowsToken(mask, draft)) ++draft;
+    while (draft + 1 < kVocab && step::AllowsToken(mask, draft)) ++draft;
     LogitsRow row = {.index = RequestIndex(0), .logits = logits.data(), .mask = mask};
     if (round % 3 > 0) row.draft_token_id = draft;
     if (round % 3 > 1) row.draft_probabilities = q.data();
     std::vector<RowOutput> out(1);
     sampler_.Run({&row, 1}, out);
     ASSERT_TRUE(out[0].failure.ok());
-    EXPECT_TRUE(AllowsToken(mask, out[0].token_id)) << round;
+    EXPECT_TRUE(step::AllowsToken(mask, out[0].token_id)) << round;
   }
 }
 
@@ -98,7 +98,7 @@ TEST_F(SamplerMasksTest, IfMinTokensExcludeAllThatAMaskAllowsTheMaskStands) {
   p.eos_token_ids = {6};
   const std::vector<float> logits(kVocab, 0.5f);
   std::vector<uint32_t> only_end(2);
-  AllowToken(only_end, 6);
+  step::AllowToken(only_end, 6);
   for (float temperature : {0.0f, 1.0f}) {
     p.temperature = temperature;
     sampler_.Start(RequestIndex(0), MakeRequest(p), {}, /*masked=*/true);
@@ -118,7 +118,7 @@ TEST_F(SamplerMasksTest, LogprobsAreOfTheLogitsBeforeTheMask) {
   logits[3] = std::log(0.75f);
   logits[4] = std::log(0.25f);
   std::vector<uint32_t> mask(2);
-  AllowToken(mask, 4);
+  step::AllowToken(mask, 4);
   const LogitsRow row = {.index = RequestIndex(0), .logits = logits.data(), .mask = mask};
   std::vector<RowOutput> out(1);
   sampler_.Run({&row, 1}, out);
@@ -192,7 +192,7 @@ class BracketGeneration {
                                             of_draft.begin()));
       text.push_back(drafts.back());
     }
-    const size_t words = NumMaskWords(model_->vocab_size());
+    const size_t words = step::NumMaskWords(model_->vocab_size());
     std::vector<uint32_t> masks(num_rows * words);
     const StatusOr<int32_t> filled = FillDraftMasks(matcher_, drafts, masks);
     ASSERT_TRUE(filled.ok());

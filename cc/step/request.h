@@ -11,6 +11,7 @@
 #include "cc/base/field_info.h"
 #include "cc/base/strong_id.h"
 #include "cc/step/sampling_params.h"
+#include "cc/step/token_matcher.h"
 
 namespace pagemill::step {
 
@@ -46,6 +47,9 @@ struct Request {
   std::vector<int32_t> prompt_token_ids;  // not empty
   SamplingParams sampling;                // ignored where `pooling` is set
   std::optional<PoolingParams> pooling;
+  // Constrains the output: which tokens may come next. Empty = all may; ignored if `pooling` is set.
+  // Of this process: it travels neither as text nor between processes.
+  TokenMatcherFactory new_token_matcher;
   int32_t priority = 0;    // lower runs earlier; needs the priority policy
   std::string tenant;      // whose share the fair policy charges; empty = the default tenant
   std::string cache_salt;  // separates prefix-cache namespaces; empty = shared

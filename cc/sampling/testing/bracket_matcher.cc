@@ -4,7 +4,7 @@
 #include <string_view>
 #include <utility>
 
-#include "cc/sampling/token_mask.h"
+#include "cc/step/token_mask.h"
 
 namespace pagemill::sampling {
 
@@ -39,7 +39,7 @@ Status BracketMatcher::FillMask(std::span<uint32_t> mask) {
   std::fill(mask.begin(), mask.end(), 0u);
   for (size_t id = 0; id < options_.vocabulary.size(); ++id) {
     const auto token_id = static_cast<int32_t>(id);
-    if (After(token_id)) AllowToken(mask, token_id);
+    if (After(token_id)) step::AllowToken(mask, token_id);
   }
   return OkStatus();
 }

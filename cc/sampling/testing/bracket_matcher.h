@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "cc/base/status.h"
-#include "cc/sampling/token_matcher.h"
+#include "cc/step/token_matcher.h"
 
 namespace pagemill::sampling {
 
@@ -25,7 +25,7 @@ struct BracketMatcherOptions {
   int32_t max_depth = 8;                // open brackets
 };
 
-class BracketMatcher final : public TokenMatcher {
+class BracketMatcher final : public step::TokenMatcher {
  public:
   explicit BracketMatcher(BracketMatcherOptions options);
 

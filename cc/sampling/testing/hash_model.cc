@@ -7,7 +7,7 @@
 #include "cc/base/status.h"
 #include "cc/ops/sample/philox.h"
 #include "cc/sampling/rejection_sampler.h"
-#include "cc/sampling/token_mask.h"
+#include "cc/step/token_mask.h"
 
 namespace pagemill::sampling {
 namespace {
@@ -53,12 +53,12 @@ std::vector<float> HashModel::DraftLogits(std::span<const int32_t> text) const {
 
 std::vector<uint32_t> HashModel::Mask(std::span<const int32_t> text) const {
   const uint64_t hash = HashOf(text);
-  std::vector<uint32_t> mask(NumMaskWords(options_.vocab_size));
+  std::vector<uint32_t> mask(step::NumMaskWords(options_.vocab_size));
   for (size_t w = 0; w < mask.size(); ++w) {
     mask[w] = static_cast<uint32_t>(ops::PhiloxUniform(hash, w + 1, kMask) * 0x1.0p32);
   }
   const double one = ops::PhiloxUniform(hash, 0, kMask) * options_.vocab_size;
-  AllowToken(mask, static_cast<int32_t>(one));
+  step::AllowToken(mask, static_cast<int32_t>(one));
   return mask;
 }
 

@@ -466,9 +466,12 @@ class Engine:
         request_id: int,
         prompt_token_ids: Sequence[int] | NDArray[np.int32],
         sampling: SamplingParams | None,
+        *,
+        new_token_matcher: Callable[[], Any] | None = None,
         **fields: Any,
     ) -> None:
-        """`sampling` None = a pooling request; `fields` are further ones of cc/step/request.h.
+        """`sampling` None = a pooling request; `fields` are further ones of cc/step/request.h;
+        `new_token_matcher` makes what constrains the output: cc/bindings/python_matcher.h.
         Raises StatusError for a refusal, TypeError for a field that does not exist or fit."""
 
     def abort(self, request_id: int) -> None:

@@ -168,9 +168,10 @@ class FakeEngine:
         cache_salt: str = "",
         skip_reading_prefix_cache: bool = False,
         tenant: str = "",
+        new_token_matcher: object | None = None,
     ) -> None:
         """Accepts a request. Raises FakeStatusError for a refusal."""
-        del skip_reading_prefix_cache
+        del skip_reading_prefix_cache, new_token_matcher
         assert sampling is None or isinstance(sampling, FakeSampling)
         with self._lock:
             if self._stats.draining or self._stopping:

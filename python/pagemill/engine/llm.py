@@ -29,6 +29,7 @@ from pagemill.engine.offline_batch import OfflineBatch, Request
 from pagemill.engine.outputs import ChoiceOutput, EngineError, TokenLogprobs
 from pagemill.engine.progress_bar import ProgressBar
 from pagemill.engine.sampling import SamplingParams
+from pagemill.engine.token_matcher import TokenMatcherFactory
 from pagemill.render.renderer import Renderer
 from pagemill.render.stop_strings import StopStringFilter
 
@@ -165,6 +166,7 @@ class LLM:
         prompts: Prompt | Sequence[Prompt],
         sampling: SamplingParams | None = None,
         *,
+        token_matcher: TokenMatcherFactory | None = None,
         progress: TextIO | None = None,
         **fields: Any,
     ) -> list[Output]:
@@ -174,6 +176,7 @@ class LLM:
             prompts: a text, token ids, or a list of either.
             sampling: how to sample; `max_tokens` is 16 unless it says otherwise.
             fields: fields of `SamplingParams`, in place of `sampling`.
+            token_matcher: makes what constrains an output; called for each of them.
             progress: where a progress bar is drawn; standard error, if that is a terminal, where
                 None.
 
@@ -185,13 +188,14 @@ class LLM:
             for prompt in _as_list(prompts)
         ]
         stated = _stated(sampling, fields)
-        return self._run(token_ids, stated, _DEFAULT_COMPLETION_TOKENS, progress)
+        return self._run(token_ids, stated, _DEFAULT_COMPLETION_TOKENS, token_matcher, progress)
 
     def chat(
         self,
         messages: Sequence[Message] | Sequence[Sequence[Message]],
         sampling: SamplingParams | None = None,
         *,
+        token_matcher: TokenMatcherFactory | None = None,
         progress: TextIO | None = None,
         **fields: Any,
     ) -> list[Output]:
@@ -205,7 +209,8 @@ class LLM:
         conversations: Any = [messages] if single else messages
         token_ids = [self._renderer.encode_chat(conversation) for conversation in conversations]
         stated = _stated(sampling, fields)
-        return self._run(token_ids, stated, self._loaded.defaults.max_tokens, progress)
+        limit = self._loaded.defaults.max_tokens
+        return self._run(token_ids, stated, limit, token_matcher, progress)
 
     def embed(
         self, texts: Prompt | Sequence[Prompt], *, progress: TextIO | None = None
@@ -281,6 +286,7 @@ class LLM:
         prompts: Sequence[Sequence[int]],
         stated: SamplingParams,
         default_max_tokens: int | None,
+        token_matcher: TokenMatcherFactory | None,
         progress: TextIO | None,
     ) -> list[Output]:
         params = self._loaded.defaults.fill(stated)
@@ -304,7 +310,7 @@ class LLM:
             for choice, native in zip(output.choices, children, strict=True):
                 running.append(_Running(output, choice, self._assembler(array, params)))
                 requests.append((array, native))
-        batch = self._batch(requests)
+        batch = self._batch(requests, token_matcher)
         with contextlib.closing(ProgressBar(len(requests), progress or sys.stderr)) as bar:
             for news in batch:
                 child = running[news.index]
@@ -314,10 +320,12 @@ class LLM:
                 bar.add(tokens=tokens, finished=child.assembler.finished)
         return outputs
 
-    def _batch(self, requests: list[Request]) -> OfflineBatch:
+    def _batch(
+        self, requests: list[Request], token_matcher: TokenMatcherFactory | None = None
+    ) -> OfflineBatch:
         core = self._loaded.core
         first_id, self._next_id = self._next_id, self._next_id + len(requests)
-        return OfflineBatch(core.seam, requests, core.max_choices, first_id)
+        return OfflineBatch(core.seam, requests, core.max_choices, first_id, token_matcher)
 
     def _assembler(self, prompt: np.ndarray, params: SamplingParams) -> ChoiceAssembler:
         stop = None

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from pagemill.engine.outputs import TokenLogprobs
+from pagemill.engine.token_matcher import TokenMatcherFactory
 from pagemill.observe.snapshot import EngineSnapshot
 
 
@@ -61,6 +62,7 @@ class NativeEngine(Protocol):
         cache_salt: str = "",
         skip_reading_prefix_cache: bool = False,
         tenant: str = "",
+        new_token_matcher: TokenMatcherFactory | None = None,
     ) -> None: ...
 
     def abort(self, request_id: int) -> None: ...

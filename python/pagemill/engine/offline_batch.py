@@ -9,11 +9,12 @@ import numpy as np
 
 from pagemill.engine.async_engine import NativeSeam, choice_output, to_engine_error
 from pagemill.engine.outputs import ChoiceOutput
+from pagemill.engine.token_matcher import TokenMatcherFactory
 
 _WAIT_S = 0.5  # a wait ends at the first output; this bounds the delay of Ctrl-C
 
 Request = tuple[np.ndarray, object | None]
-"""Prompt `[tokens]` int32, and native sampling parameters; None asks for a pooled output."""
+"""Prompt `[tokens]` int32, and native sampling parameters; None requests a pooled output."""
 
 
 class OfflineBatch:
@@ -24,10 +25,17 @@ class OfflineBatch:
     """
 
     def __init__(
-        self, seam: NativeSeam, requests: Sequence[Request], window: int, first_id: int
+        self,
+        seam: NativeSeam,
+        requests: Sequence[Request],
+        window: int,
+        first_id: int,
+        token_matcher: TokenMatcherFactory | None = None,
     ) -> None:
-        """`first_id` and the ids after it, one per request, are unused in the engine."""
+        """`first_id` and the ids after it, one per request, are unused in the engine;
+        `token_matcher` constrains the output of every request."""
         self._seam = seam
+        self._token_matcher = token_matcher
         self._requests = requests
         self._window = max(1, window)
         self._first_id = first_id
@@ -61,7 +69,9 @@ class OfflineBatch:
     def _submit(self, index: int) -> None:
         prompt, sampling = self._requests[index]
         try:
-            self._seam.engine.submit(self._first_id + index, prompt, sampling)
+            self._seam.engine.submit(
+                self._first_id + index, prompt, sampling, new_token_matcher=self._token_matcher
+            )
         except self._seam.status_error as error:
             raise to_engine_error(error) from error
         self._live.add(self._first_id + index)

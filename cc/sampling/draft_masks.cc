@@ -1,8 +1,8 @@
-#include "cc/sampling/token_matcher.h"
+#include "cc/sampling/draft_masks.h"
 
 namespace pagemill::sampling {
 
-StatusOr<int32_t> FillDraftMasks(TokenMatcher& matcher, std::span<const int32_t> drafts,
+StatusOr<int32_t> FillDraftMasks(step::TokenMatcher& matcher, std::span<const int32_t> drafts,
                                  std::span<uint32_t> masks) {
   const size_t num_rows = drafts.size() + 1;
   PM_CHECK(masks.size() % num_rows == 0);

@@ -1,4 +1,4 @@
-#include "cc/sampling/token_matcher.h"
+#include "cc/sampling/draft_masks.h"
 
 #include <gtest/gtest.h>
 
@@ -7,10 +7,14 @@
 #include <vector>
 
 #include "cc/sampling/testing/bracket_matcher.h"
-#include "cc/sampling/token_mask.h"
+#include "cc/step/token_mask.h"
 
 namespace pagemill::sampling {
 namespace {
+
+using step::AllowsToken;
+using step::NumMaskWords;
+using step::TokenMatcher;
 
 const std::vector<std::string> kVocabulary = {"(", ")",  "[",  "]",   "{",    "}", "x",
                                               "",  "()", "([", "x)]", "</s>", "}"};

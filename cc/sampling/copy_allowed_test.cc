@@ -1,4 +1,4 @@
-#include "cc/sampling/token_mask.h"
+#include "cc/sampling/copy_allowed.h"
 
 #include <gtest/gtest.h>
 
@@ -6,36 +6,22 @@
 #include <random>
 #include <vector>
 
+#include "cc/step/token_mask.h"
+
 namespace pagemill::sampling {
 namespace {
 
-TEST(TokenMaskTest, WordsCoverTheVocabulary) {
-  EXPECT_EQ(NumMaskWords(0), 0u);
-  EXPECT_EQ(NumMaskWords(1), 1u);
-  EXPECT_EQ(NumMaskWords(32), 1u);
-  EXPECT_EQ(NumMaskWords(33), 2u);
-}
-
-TEST(TokenMaskTest, BitsAreCountedFromTheLeastSignificant) {
-  std::vector<uint32_t> mask(2);
-  AllowToken(mask, 0);
-  AllowToken(mask, 33);
-  EXPECT_EQ(mask, (std::vector<uint32_t>{1u, 2u}));
-  EXPECT_TRUE(AllowsToken(mask, 33));
-  EXPECT_FALSE(AllowsToken(mask, 1));
-}
-
-TEST(TokenMaskTest, CopiesWhatIsAllowed) {
+TEST(CopyAllowedTest, CopiesWhatIsAllowed) {
   std::mt19937 rng(1);
   for (size_t size : {1, 31, 32, 33, 64, 211}) {
     std::vector<float> logits(size), out(size, NAN);
     for (size_t i = 0; i < size; ++i) logits[i] = static_cast<float>(i);
-    std::vector<uint32_t> mask(NumMaskWords(static_cast<int32_t>(size)));
+    std::vector<uint32_t> mask(step::NumMaskWords(static_cast<int32_t>(size)));
     // Whole words of both kinds, and mixed ones; bits beyond the vocabulary are random.
     for (uint32_t& word : mask) word = rng() % 3 == 0 ? 0u : rng() % 2 == 0 ? 0xFFFFFFFFu : rng();
     CopyAllowed(logits, mask, out);
     for (size_t i = 0; i < size; ++i) {
-      const bool allowed = AllowsToken(mask, static_cast<int32_t>(i));
+      const bool allowed = step::AllowsToken(mask, static_cast<int32_t>(i));
       EXPECT_EQ(out[i], allowed ? logits[i] : -INFINITY) << size << " " << i;
     }
     CopyAllowed(logits, {}, out);

@@ -1,23 +1,30 @@
-// File: cc/sampling/token_matcher.h
+// File: cc/step/token_matcher.h
 // What a constraint on the output of one request (a grammar, a schema, a choice) is to sampling:
 // which tokens may come next, given those that came.
 //
-//   PM_ASSIGN_OR_RETURN(int32_t rows, FillDraftMasks(*matcher, drafts, masks));  // masks of a step
-//   ... the step samples `tokens` of the request with these masks ...
-//   for (int32_t token : tokens) {
-//     if (!matcher->Accept(token)) return Internal("the matcher refuses a token that it allowed");
-//   }
+//   request.new_token_matcher = [grammar]() -> StatusOr<std::unique_ptr<TokenMatcher>> {
+//     return std::unique_ptr<TokenMatcher>(new GrammarMatcher(grammar));
+//   };
+//
+// The runner fills masks while the forward pass runs, and lets the matcher accept the tokens that
+// were sampled with them:
+//
+//   PM_RETURN_IF_ERROR(matcher->FillMask(mask));
+//   ... the step samples `token` with this mask ...
+//   if (!matcher->Accept(token)) return Internal("the matcher refuses a token that it allowed");
 //
 // A fake for tests: cc/sampling/testing/bracket_matcher.h.
-#ifndef PAGEMILL_CC_SAMPLING_TOKEN_MATCHER_H_
-#define PAGEMILL_CC_SAMPLING_TOKEN_MATCHER_H_
+#ifndef PAGEMILL_CC_STEP_TOKEN_MATCHER_H_
+#define PAGEMILL_CC_STEP_TOKEN_MATCHER_H_
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <span>
 
 #include "cc/base/status.h"
 
-namespace pagemill::sampling {
+namespace pagemill::step {
 
 // The text begins empty: prompt tokens are not part of it.
 //
@@ -35,9 +42,9 @@ namespace pagemill::sampling {
 //    request fails when its token is sampled.
 // 5. Calls depend on the tokens accepted before and on nothing else.
 //
-// Thread safety: FillMask() may run on another thread than the engine's while the forward pass
-// runs, and so may FillDraftMasks(), which calls all three; calls of the same matcher are never
-// concurrent. Different matchers are used concurrently: what they share is their own concern.
+// Thread safety: all three, and the destructor, may run on other threads than the engine's; calls
+// of the same matcher are never concurrent. Different matchers may be used concurrently: what they
+// share is their own concern.
 class TokenMatcher {
  public:
   virtual ~TokenMatcher() = default;
@@ -46,14 +53,11 @@ class TokenMatcher {
   virtual void Rollback(int32_t num_tokens) = 0;
 };
 
-// The masks of a request's rows in a step that verifies `drafts`: row i is that of the token behind
-// drafts[0, i). `masks` holds drafts.size() + 1 rows of equally many words, one after the other.
-// Returns how many rows were filled: one more than the matcher accepts of the drafts. The rows
-// after those are not written and not needed: the mask before the refused draft excludes it, so
-// that sampling ends there. The matcher ends where it began, also if a FillMask() fails.
-StatusOr<int32_t> FillDraftMasks(TokenMatcher& matcher, std::span<const int32_t> drafts,
-                                 std::span<uint32_t> masks);
+// Makes the matcher of one output, before its first token. Called each time a request takes a slot
+// in the runner: the tokens that a resumed request has already are accepted again. May be called on
+// any thread, also concurrently. Not OK: the request fails with this status.
+using TokenMatcherFactory = std::function<StatusOr<std::unique_ptr<TokenMatcher>>()>;
 
-}  // namespace pagemill::sampling
+}  // namespace pagemill::step
 
-#endif  // PAGEMILL_CC_SAMPLING_TOKEN_MATCHER_H_
+#endif  // PAGEMILL_CC_STEP_TOKEN_MATCHER_H_

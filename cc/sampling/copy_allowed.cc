@@ -1,7 +1,9 @@
-#include "cc/sampling/token_mask.h"
+#include "cc/sampling/copy_allowed.h"
 
 #include <algorithm>
 #include <limits>
+
+#include "cc/step/token_mask.h"
 
 namespace pagemill::sampling {
 
@@ -13,8 +15,8 @@ void CopyAllowed(std::span<const float> logits, std::span<const uint32_t> mask,
     std::copy(logits.begin(), logits.end(), out.begin());
     return;
   }
-  for (size_t begin = 0, w = 0; begin < logits.size(); begin += kTokensPerMaskWord, ++w) {
-    const size_t n = std::min<size_t>(kTokensPerMaskWord, logits.size() - begin);
+  for (size_t begin = 0, w = 0; begin < logits.size(); begin += step::kTokensPerMaskWord, ++w) {
+    const size_t n = std::min<size_t>(step::kTokensPerMaskWord, logits.size() - begin);
     const float* from = logits.data() + begin;
     float* to = out.data() + begin;
     const uint32_t bits = mask[w];

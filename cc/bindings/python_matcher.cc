@@ -1,0 +1,97 @@
+#include "cc/bindings/python_matcher.h"
+
+#include <nanobind/ndarray.h>
+
+#include <exception>
+#include <memory>
+#include <string>
+#include <utility>
+
+namespace pagemill::bindings {
+
+namespace nb = nanobind;
+
+namespace {
+
+// Keeps an object that any thread may drop.
+class Shared {
+ public:
+  explicit Shared(nb::object object) : object_(std::move(object)) {}
+  ~Shared() {
+    nb::gil_scoped_acquire gil;
+    object_ = nb::object();
+  }
+  Shared(const Shared&) = delete;
+  Shared& operator=(const Shared&) = delete;
+  const nb::object& get() const { return object_; }
+
+ private:
+  nb::object object_;
+};
+
+// With the GIL. `call` returns a StatusOr or a Status.
+template <typename Call>
+auto Guarded(const Call& call) -> decltype(call()) {
+  try {
+    return call();
+  } catch (const std::exception& e) {  // nb::python_error too: its text is Python's traceback
+    return Internal(std::string("the request's token matcher failed: ") + e.what());
+  }
+}
+
+class PythonMatcher final : public step::TokenMatcher {
+ public:
+  explicit PythonMatcher(nb::object matcher)
+      : fill_mask_(matcher.attr("fill_mask")),
+        accept_(matcher.attr("accept")),
+        rollback_(matcher.attr("rollback")) {}
+
+  Status FillMask(std::span<uint32_t> mask) override {
+    nb::gil_scoped_acquire gil;
+    if (!failure_.ok()) return failure_;
+    return Guarded([&]() -> Status {
+      using Array = nb::ndarray<nb::numpy, uint32_t, nb::ndim<1>>;
+      fill_mask_.get()(nb::cast(Array(mask.data(), {mask.size()}), nb::rv_policy::reference));
+      return OkStatus();
+    });
+  }
+
+  bool Accept(int32_t token_id) override {
+    bool accepted = false;
+    Keep([&] { accepted = nb::cast<bool>(accept_.get()(token_id)); });
+    return accepted;
+  }
+
+  void Rollback(int32_t num_tokens) override {
+    Keep([&] { rollback_.get()(num_tokens); });
+  }
+
+ private:
+  // A failure of a call that returns none is that of the next FillMask().
+  template <typename Call>
+  void Keep(const Call& call) {
+    nb::gil_scoped_acquire gil;
+    const Status status = Guarded([&]() -> Status {
+      call();
+      return OkStatus();
+    });
+    if (failure_.ok()) failure_ = status;
+  }
+
+  const Shared fill_mask_, accept_, rollback_;
+  Status failure_;
+};
+
+}  // namespace
+
+step::TokenMatcherFactory PythonMatcherFactory(nb::callable new_matcher) {
+  auto shared = std::make_shared<const Shared>(std::move(new_matcher));
+  return [shared]() -> StatusOr<std::unique_ptr<step::TokenMatcher>> {
+    nb::gil_scoped_acquire gil;
+    return Guarded([&]() -> StatusOr<std::unique_ptr<step::TokenMatcher>> {
+      return std::unique_ptr<step::TokenMatcher>(new PythonMatcher(shared->get()()));
+    });
+  };
+}
+
+}  // namespace pagemill::bindings

@@ -1,0 +1,50 @@
+// File: cc/runner/testing/context_executor.h
+// An executor without weights, for tests of the native runner: its KV cache holds the tokens
+// themselves, and the logits of a row are those of a sampling::HashModel for the context, which it
+// reads through the block table. So wrong pages, positions or tokens give wrong logits.
+//
+//   sampling::HashModel model({.vocab_size = 12, .context_tokens = 3});
+//   ContextExecutor executor(&model, /*num_slots=*/limits.num_blocks * limits.block_size);
+//   auto runner = ModelRunner::Create(&executor, &pool, limits);
+//
+// Thread safety: that of Executor. The model outlives it.
+#ifndef PAGEMILL_CC_RUNNER_TESTING_CONTEXT_EXECUTOR_H_
+#define PAGEMILL_CC_RUNNER_TESTING_CONTEXT_EXECUTOR_H_
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "cc/base/status.h"
+#include "cc/ops/batch_view.h"
+#include "cc/ops/row_maxima.h"
+#include "cc/program/executor.h"
+#include "cc/sampling/testing/hash_model.h"
+
+namespace pagemill::runner {
+
+class ContextExecutor final : public program::Executor {
+ public:
+  ContextExecutor(const sampling::HashModel* model, int32_t num_slots)
+      : model_(model), kv_(static_cast<size_t>(num_slots), -1) {}
+
+  Status Execute(const ops::StepBatch& batch, program::ExecutorOutput* output) override;
+
+  // Called in each Execute(), before it computes; its status is returned if it is not OK.
+  std::function<Status(const ops::StepBatch& batch)> on_execute;
+  int64_t num_steps = 0;
+  int64_t num_tokens = 0;  // of all steps
+
+ private:
+  std::vector<int32_t> ContextOf(const ops::BatchView& view, int32_t token) const;
+
+  const sampling::HashModel* model_;
+  std::vector<int32_t> kv_;  // the token in each slot
+  std::vector<float> logits_;
+  std::vector<ops::RowMaximum> maxima_;
+  std::vector<program::OutputView> outputs_;
+};
+
+}  // namespace pagemill::runner
+
+#endif  // PAGEMILL_CC_RUNNER_TESTING_CONTEXT_EXECUTOR_H_
