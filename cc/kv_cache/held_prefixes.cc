@@ -25,13 +25,10 @@ Status HeldPrefixes::CheckGroups() const {
         "nothing is found in the prefix cache: it is off (--enable-prefix-caching), or of no use "
         "to this model");
   }
-  const KvCacheOptions& options = cache_->options();
-  for (const KvGroupOptions& group : options.groups) {
-    const bool same_grain = group.block_size == 0 || group.block_size == options.block_size;
-    if (same_grain && group.pages_per_block == 1) continue;
-    return Unimplemented("a session is saved by blocks of one page and " +
-                         std::to_string(options.block_size) + " tokens; \"" + group.kind +
-                         "\" layers have others");
+  for (const KvGroupOptions& group : cache_->options().groups) {
+    if (group.pages_per_block == 1) continue;
+    return Unimplemented("a session is saved by blocks of one page; those of \"" + group.kind +
+                         "\" layers have " + std::to_string(group.pages_per_block));
   }
   return OkStatus();
 }
@@ -65,8 +62,8 @@ StatusOr<HeldPrefix> HeldPrefixes::HoldMissing(const step::Request& request) {
   auto held = std::make_unique<Held>(Held{request, RequestBlocks(request)});
   const step::TokenSequence tokens = Tokens(held->request);
   const PrefixMatch match = cache_->FindPrefix(held->request, tokens, &held->blocks);
-  const int32_t size = cache_->options().block_size;
-  const int32_t whole = tokens.prompt_size() / size * size;
+  const int32_t grain = cache_->prefix_grain_tokens();
+  const int32_t whole = tokens.prompt_size() / grain * grain;
   if (whole == 0) return InvalidArgument("these tokens do not fill a KV block");
   if (!cache_->CanAllocate(held->blocks, &match, whole)) {
     return ResourceExhausted("the KV of " + std::to_string(whole) + " tokens does not fit in the " +

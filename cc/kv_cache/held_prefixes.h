@@ -37,7 +37,7 @@ using HeldPrefixId = StrongId<struct HeldPrefixTag, uint64_t>;
 struct HeldPrefix {
   HeldPrefixId id;
   int32_t first_token = 0;             // `contents` are the blocks of [first_token, end_token)
-  int32_t end_token = 0;               // multiples of the block size
+  int32_t end_token = 0;               // multiples of prefix_grain_tokens()
   std::vector<BlockContent> contents;  // in the order of the sequence
 };
 
@@ -46,12 +46,11 @@ class HeldPrefixes {
   // The cache outlives this object.
   explicit HeldPrefixes(KvCacheManager* cache) : cache_(cache) {}
 
-  // The full blocks of the request's prompt that are cached. kNotFound where none is,
-  // kUnimplemented where a group of layers has several pages per block or blocks of another size,
-  // kFailedPrecondition without a prefix cache.
+  // The full blocks of the request's prompt that are cached. kNotFound if none is, kUnimplemented
+  // if a group of layers has several pages per block, kFailedPrecondition without a prefix cache.
   StatusOr<HeldPrefix> HoldCached(const step::Request& request);
-  // Blocks for those of its full blocks that are not; `contents` may be empty.
-  // kResourceExhausted where there is no room for them.
+  // Blocks for those of its full blocks that are not; `contents` may be empty. Of layers with
+  // states the one at the end of the last full block. kResourceExhausted if there is no room.
   StatusOr<HeldPrefix> HoldMissing(const step::Request& request);
   // All of `contents` is in the pages now, but for what comes from the block `missing` on. Returns
   // how many leading tokens of the request the cache has; 0 where there is no such id.

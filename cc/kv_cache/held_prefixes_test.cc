@@ -123,6 +123,26 @@ TEST_F(HeldPrefixesTest, RefusesGroupsWithSeveralPagesPerBlock) {
   EXPECT_EQ(prefixes.HoldMissing(MakeRequest(8)).status().code(), StatusCode::kUnimplemented);
 }
 
+// Attention in blocks of 4 tokens beside states at every second boundary.
+TEST_F(HeldPrefixesTest, StatesAreSavedAtTheEnd) {
+  KvCacheOptions options = Options();
+  options.groups = {{.kind = "full"}, {.kind = "state_space", .block_size = 8}};
+  KvCacheManager cache(options);
+  HeldPrefixes prefixes(&cache);
+  const auto written = prefixes.HoldMissing(MakeRequest(22));
+  ASSERT_TRUE(written.ok()) << written.status().ToString();
+  EXPECT_EQ(written->end_token, 16) << "where a state can be";
+  EXPECT_EQ(written->contents.size(), 4u + 1);
+  EXPECT_EQ(prefixes.End(written->id), 16);
+  const auto saved = prefixes.HoldCached(MakeRequest(22));
+  ASSERT_TRUE(saved.ok()) << saved.status().ToString();
+  EXPECT_EQ(saved->end_token, 16);
+  EXPECT_EQ(saved->contents.size(), 4u + 1);
+  prefixes.End(saved->id);
+  EXPECT_EQ(prefixes.HoldMissing(MakeRequest(7)).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(cache.CheckIntegrity({}).ToString(), "OK");
+}
+
 TEST_F(HeldPrefixesTest, RefusesWithoutAPrefixCache) {
   KvCacheOptions options = Options();
   options.enable_prefix_caching = false;

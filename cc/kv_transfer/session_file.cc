@@ -11,10 +11,11 @@ namespace pagemill::kv_transfer {
 namespace {
 
 constexpr size_t kHeaderBytes = 64;
-constexpr char kMagic[8] = {'P', 'M', 'S', 'E', 'S', 'S', '0', '1'};
+constexpr char kMagic[8] = {'P', 'M', 'S', 'E', 'S', 'S', '0', '2'};
 // Offsets in the header.
 constexpr size_t kFingerprintAt = 8;
 constexpr size_t kBlockSizeAt = 24;
+constexpr size_t kCachedTokensAt = 28;
 constexpr size_t kTokensAt = 32;
 constexpr size_t kPagesAt = 40;
 constexpr size_t kPageSizesAt = 48;  // a digest of them
@@ -27,11 +28,13 @@ void StoreDigest(const Digest128& digest, std::byte* to) {
 
 using Header = std::array<std::byte, kHeaderBytes>;
 
-Header MakeHeader(const SessionLayout& layout, size_t num_tokens, size_t num_pages) {
+Header MakeHeader(const SessionLayout& layout, int32_t num_cached_tokens, size_t num_tokens,
+                  size_t num_pages) {
   Header header = {};
   std::memcpy(header.data(), kMagic, sizeof(kMagic));
   StoreDigest(layout.fingerprint, &header[kFingerprintAt]);
-  StoreLittle64(static_cast<uint64_t>(layout.block_size), &header[kBlockSizeAt]);
+  StoreLittle32(static_cast<uint32_t>(layout.block_size), &header[kBlockSizeAt]);
+  StoreLittle32(static_cast<uint32_t>(num_cached_tokens), &header[kCachedTokensAt]);
   StoreLittle64(num_tokens, &header[kTokensAt]);
   StoreLittle64(num_pages, &header[kPagesAt]);
   std::vector<std::byte> sizes(8 * layout.page_bytes.size());
@@ -65,9 +68,11 @@ class Appender {
 };
 
 Status WriteAll(PosixFile* file, const SessionLayout& layout, std::span<const int32_t> token_ids,
-                std::span<const kv_cache::BlockContent> contents, const step::PageStore& pages) {
+                int32_t num_cached_tokens, std::span<const kv_cache::BlockContent> contents,
+                const step::PageStore& pages) {
   Appender out(file);
-  PM_RETURN_IF_ERROR(out.Append(MakeHeader(layout, token_ids.size(), contents.size()), true));
+  PM_RETURN_IF_ERROR(
+      out.Append(MakeHeader(layout, num_cached_tokens, token_ids.size(), contents.size()), true));
   std::vector<std::byte> bytes(4 * token_ids.size());
   for (size_t i = 0; i < token_ids.size(); ++i) {
     StoreLittle32(static_cast<uint32_t>(token_ids[i]), &bytes[4 * i]);
@@ -92,11 +97,11 @@ Status Damaged(const PosixFile& file, const std::string& what) {
 }  // namespace
 
 Status WriteSession(const std::string& path, const SessionLayout& layout,
-                    std::span<const int32_t> token_ids,
+                    std::span<const int32_t> token_ids, int32_t num_cached_tokens,
                     std::span<const kv_cache::BlockContent> contents,
                     const step::PageStore& pages) {
   PM_ASSIGN_OR_RETURN(PosixFile file, PosixFile::CreateTemporary(path));
-  Status status = WriteAll(&file, layout, token_ids, contents, pages);
+  Status status = WriteAll(&file, layout, token_ids, num_cached_tokens, contents, pages);
   if (status.ok()) status = RenameFile(file.path(), path);
   if (status.ok()) return SyncFolderOf(path);
   (void)RemoveFile(file.path());
@@ -134,16 +139,18 @@ Status SessionReader::ReadHeader(std::span<const std::byte> header) {
   }
   const uint64_t tokens = LoadLittle64(&header[kTokensAt]), pages = LoadLittle64(&header[kPagesAt]);
   constexpr uint64_t kMost = uint64_t{1} << 31;
-  if (tokens == 0 || tokens >= kMost || pages >= kMost) {
+  const uint32_t cached = LoadLittle32(&header[kCachedTokensAt]);
+  if (tokens == 0 || tokens >= kMost || cached > tokens || pages >= kMost) {
     return Damaged(file_, "its numbers of tokens and blocks make no sense");
   }
   num_tokens_ = static_cast<int64_t>(tokens);
+  num_cached_tokens_ = static_cast<int32_t>(cached);
   num_pages_ = static_cast<int64_t>(pages);
-  const Header expected = MakeHeader(layout_, tokens, pages);
+  const Header expected = MakeHeader(layout_, num_cached_tokens_, tokens, pages);
   if (std::memcmp(&header[kFingerprintAt], &expected[kFingerprintAt], 16) != 0) {
     return FailedPrecondition("\"" + file_.path() + "\" was saved with another model");
   }
-  if (std::memcmp(&header[kBlockSizeAt], &expected[kBlockSizeAt], 8) != 0 ||
+  if (std::memcmp(&header[kBlockSizeAt], &expected[kBlockSizeAt], 4) != 0 ||
       std::memcmp(&header[kPageSizesAt], &expected[kPageSizesAt], 16) != 0) {
     return FailedPrecondition("\"" + file_.path() + "\" was saved with another KV layout " +
                               "(--block-size, --kv-cache-dtype)");

@@ -7,7 +7,8 @@
 //   PM_RETURN_IF_ERROR(reader.Read({hash, group}, bytes));   // a page of reader.token_ids()
 //
 // Layout, all numbers little endian: a header of 64 bytes (magic, version, fingerprint, block size,
-// numbers of tokens and pages, page sizes), the tokens, a block record per page (block_record.h),
+// numbers of cached tokens, tokens and pages, page sizes), the tokens, a block record per page
+// (block_record.h),
 // and a digest over header, tokens and the headers of all records, which have the checksums of
 // their bytes. A file is written under a temporary name, synced and renamed. Whatever a file
 // contains, reading it is safe: sizes are checked against the file's before anything is allocated.
@@ -38,10 +39,10 @@ struct SessionLayout {
   std::vector<size_t> page_bytes;  // by group
 };
 
-// Saves `contents`, whose pages hold the KV of leading blocks of `token_ids` and do not change
-// meanwhile. Replaces a file that is there.
+// Saves `contents`, whose pages hold all that is needed to go on after the first
+// `num_cached_tokens` of `token_ids`, and do not change meanwhile. Replaces a file that is there.
 Status WriteSession(const std::string& path, const SessionLayout& layout,
-                    std::span<const int32_t> token_ids,
+                    std::span<const int32_t> token_ids, int32_t num_cached_tokens,
                     std::span<const kv_cache::BlockContent> contents, const step::PageStore& pages);
 
 class SessionReader {
@@ -51,6 +52,7 @@ class SessionReader {
   static StatusOr<SessionReader> Open(const std::string& path, const SessionLayout& layout);
 
   const std::vector<int32_t>& token_ids() const { return token_ids_; }
+  int32_t num_cached_tokens() const { return num_cached_tokens_; }
   int64_t num_pages() const { return static_cast<int64_t>(offsets_.size()); }
   // The page with this content. kNotFound where the session has none, kDataLoss where it is
   // damaged.
@@ -66,6 +68,7 @@ class SessionReader {
   PosixFile file_;
   SessionLayout layout_;
   int64_t num_tokens_ = 0;
+  int32_t num_cached_tokens_ = 0;
   int64_t num_pages_ = 0;
   std::vector<int32_t> token_ids_;
   std::unordered_map<kv_cache::ContentKey, int64_t, kv_cache::ContentKeyHash>

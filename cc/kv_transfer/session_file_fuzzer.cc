@@ -52,7 +52,7 @@ struct Saved {
     path = (std::filesystem::temp_directory_path() /
             ("session_file_fuzzer." + std::to_string(::getpid())))
                .string();
-    PM_CHECK(WriteSession(path, layout, token_ids, contents, model).ok());
+    PM_CHECK(WriteSession(path, layout, token_ids, 8, contents, model).ok());
     std::ifstream in(path, std::ios::binary);
     bytes.assign(std::istreambuf_iterator<char>(in), {});
   }

@@ -44,7 +44,7 @@ class SessionFileTest : public testing::Test {
   }
   ~SessionFileTest() override { fs::remove(path_); }
 
-  Status Write() { return WriteSession(path_, layout_, tokens_, contents_, model_); }
+  Status Write() { return WriteSession(path_, layout_, tokens_, 12, contents_, model_); }
   std::string Contents() const {
     std::ifstream file(path_, std::ios::binary);
     return {std::istreambuf_iterator<char>(file), {}};
@@ -63,6 +63,7 @@ class SessionFileTest : public testing::Test {
         return Internal("other bytes than were saved");
       }
     }
+    if (reader.num_cached_tokens() != 12) return Internal("another number of cached tokens");
     return reader.token_ids() == tokens_ ? OkStatus() : Internal("other tokens than were saved");
   }
 
@@ -136,8 +137,8 @@ TEST_F(SessionFileTest, AFailedSaveLeavesTheOldFileAndNoTemporaryOne) {
   ASSERT_EQ(Write(), OkStatus());
   const std::string other = path_ + "_folder";
   fs::create_directory(other);
-  EXPECT_FALSE(WriteSession(other, layout_, tokens_, contents_, model_).ok());
-  EXPECT_FALSE(WriteSession("/nowhere/x", layout_, tokens_, contents_, model_).ok());
+  EXPECT_FALSE(WriteSession(other, layout_, tokens_, 12, contents_, model_).ok());
+  EXPECT_FALSE(WriteSession("/nowhere/x", layout_, tokens_, 12, contents_, model_).ok());
   fs::remove(other);
   int num_files = 0;
   for (const auto& entry : fs::directory_iterator(fs::path(path_).parent_path())) {
@@ -169,7 +170,7 @@ TEST_F(SessionFileTest, TwoSavesOfOneFileDoNotMix) {
     EXPECT_EQ(Write(), OkStatus());
     EXPECT_EQ(ReadAll(), OkStatus());
   });
-  EXPECT_EQ(WriteSession(path_, layout_, tokens_, contents_, pages), OkStatus());
+  EXPECT_EQ(WriteSession(path_, layout_, tokens_, 12, contents_, pages), OkStatus());
   EXPECT_EQ(ReadAll(), OkStatus());
 }
 

@@ -81,14 +81,12 @@ def generate_one(
 
 
 @torch.inference_mode()
-def expected_tokens(
-    reference: PreTrainedModel, prompt: list[int], num_tokens: int = GENERATED
-) -> list[int]:
-    """Greedy tokens of `transformers` without its caches, which are no reference of their own."""
-    ids = list(prompt)
-    for _ in range(num_tokens):
-        ids.append(int(reference(torch.tensor([ids]), use_cache=False).logits[0, -1].argmax()))
-    return ids[len(prompt) :]
+def greedy_choices(reference: PreTrainedModel, prompt: list[int], tokens: list[int]) -> list[int]:
+    """What `transformers` chooses after the prompt and each of `tokens` but the last, without its
+    caches, which are no reference of their own. Equal to `tokens` if those are its own choices."""
+    ids = torch.tensor([prompt + tokens[:-1]])
+    logits = reference(ids, use_cache=False).logits[0, len(prompt) - 1 :]
+    return logits.argmax(-1).tolist()
 
 
 def random_prompt(seed: int, length: int, vocab_size: int) -> list[int]:

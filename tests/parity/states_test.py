@@ -16,19 +16,18 @@ from pagemill.weights.source import ModelSource
 from transformers import PreTrainedModel
 
 from tests.parity import small_engine
-from tests.parity.small_engine import Answer, random_prompt
+from tests.parity.small_engine import Answer, greedy_choices, random_prompt
 from tests.parity.tiny_models import make
 
 PROMPT, GENERATED, MODEL_LEN = 150, 20, 256
 
 
 class Model:
-    """A tiny model, and what it says to prompts."""
+    """A tiny model, and how its states are paged."""
 
     def __init__(self, family: str, path: Path) -> None:
         self.path = path
         self._reference: PreTrainedModel = make(family, path)
-        self._known: dict[tuple[int, ...], list[int]] = {}
         text = build(ModelSource.open(path), BuildOptions()).program_text
         options = _native.ExecutorOptions(kv_cache_dtype="f32")
         self._groups = _native.kv_groups(text, options)
@@ -43,20 +42,14 @@ class Model:
     def prompt(self, seed: int, length: int = PROMPT) -> list[int]:
         return random_prompt(seed, length, self._reference.config.vocab_size)
 
-    def expected(self, prompt: list[int]) -> list[int]:
-        key = tuple(prompt)
-        if key not in self._known:
-            tokens = small_engine.expected_tokens(self._reference, prompt, GENERATED)
-            self._known[key] = tokens
-        return self._known[key]
-
     def engine(self, **options: Any) -> AbstractContextManager[EngineCore]:
         return small_engine.engine(self.path, max_model_len=MODEL_LEN, **options)
 
     def run(self, core: EngineCore, *prompts: list[int]) -> list[Answer]:
         """The answers to prompts that are submitted together, which must be the right ones."""
         answers = small_engine.generate(core, prompts, GENERATED)
-        assert [answer.tokens for answer in answers] == [self.expected(p) for p in prompts]
+        for prompt, answer in zip(prompts, answers, strict=True):
+            assert answer.tokens == greedy_choices(self._reference, prompt, answer.tokens)
         return answers
 
 
@@ -68,20 +61,21 @@ def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 @pytest.mark.parametrize("step_tokens", [7, 32, 512])
 def test_chunks_of_prompts_beside_decode(model: Model, step_tokens: int) -> None:
     prompts = [model.prompt(1), model.prompt(2, 33), model.prompt(3, 5)]
-    # Random models that always say the same would prove little.
-    assert len({token for prompt in prompts for token in model.expected(prompt)}) > 20
     with model.engine(max_num_batched_tokens=step_tokens) as core:
-        model.run(core, *prompts)
+        answers = model.run(core, *prompts)
+    # A model that always says the same would prove little.
+    assert len({token for answer in answers for token in answer.tokens}) > 8
 
 
 def test_a_prompt_goes_on_from_its_checkpoint(model: Model) -> None:
     with model.engine() as core:
         block, prompt = model.block, model.prompt(1)
-        assert model.run(core, prompt)[0].cached == 0
+        (first,) = model.run(core, prompt)
+        assert first.cached == 0
         # The last boundary before the last token, which is always computed.
         assert model.run(core, prompt)[0].cached == (PROMPT - 1) // block * block
         # The next turn: the last boundary of the answer, whose last token was not computed.
-        turn = [*prompt, *model.expected(prompt), 5, 17, 4]
+        turn = [*prompt, *first.tokens, 5, 17, 4]
         assert model.run(core, turn)[0].cached == (PROMPT + GENERATED - 1) // block * block
 
 
@@ -95,9 +89,9 @@ def test_a_branch_gets_a_checkpoint(model: Model) -> None:
 
 
 def test_requests_that_are_preempted(model: Model) -> None:
-    prompts = [model.prompt(seed) for seed in (1, 8, 9, 10)]
+    prompts = [model.prompt(seed, 14 + seed) for seed in range(12)]
     pool = (1 + model.pages(MODEL_LEN)) * model.page_bytes
-    with model.engine(kv_cache_memory_bytes=str(pool)) as core:
+    with model.engine(kv_cache_memory_bytes=str(pool), max_num_seqs=12) as core:
         model.run(core, *prompts)
         assert core.seam.engine.stats().num_preemptions > 0
 
@@ -126,7 +120,7 @@ def test_random_workloads(model: Model) -> None:
     with model.engine(enable_prefix_caching=False) as core:
         alone = [small_engine.generate(core, [prompt], GENERATED)[0].tokens for prompt in prompts]
     pool = (1 + 2 * model.pages(MODEL_LEN)) * model.page_bytes
-    with model.engine(kv_cache_memory_bytes=str(pool)) as core:
+    with model.engine(kv_cache_memory_bytes=str(pool), max_num_seqs=24) as core:
         answers = small_engine.generate(core, prompts, GENERATED)
         assert core.seam.engine.stats().num_preemptions > 0
     assert [answer.tokens for answer in answers] == alone

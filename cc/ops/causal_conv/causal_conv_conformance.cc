@@ -5,8 +5,8 @@
 namespace pagemill::ops {
 
 void CheckCausalConvConformance(const OpDefinition& op, const device::Capabilities& caps) {
-  for (int64_t taps : {2, 3, 4, 8}) {
-    for (int64_t channels : {1, 3, 16, 33, 130, 300}) {
+  for (int64_t taps : {2, 4, 8}) {
+    for (int64_t channels : {1, 16, 33, 300}) {
       conformance::StateCase c{.op = op};
       c.AddRows(channels, -2, 2);
       c.AddShared({channels, taps}, -1, 1);

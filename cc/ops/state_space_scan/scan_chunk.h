@@ -8,6 +8,9 @@
 
 namespace pagemill::ops {
 
+// Tokens whose B and C stay in the first-level cache while the tiles of a head go over them.
+inline constexpr int64_t kMaxScanTokens = 32;
+
 struct ScanChunk {
   const float* source = nullptr;  // [states, head_dim]; null: zeros
   float* target = nullptr;        // [states, head_dim]; may be source
@@ -18,7 +21,7 @@ struct ScanChunk {
   const float* decay = nullptr;   // [tokens]: what is left of the state before the token
   const float* step = nullptr;    // [tokens]: dt
   float skip = 0;                 // d
-  int64_t tokens = 0;
+  int64_t tokens = 0;             // at most kMaxScanTokens
   int64_t states = 0;
   int64_t head_dim = 0;
   int64_t row_stride = 0;

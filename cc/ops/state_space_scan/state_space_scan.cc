@@ -35,9 +35,6 @@ Status CheckStateSpaceScan(const OpCall& call) {
   return check.Result();
 }
 
-// Tokens whose B and C stay in the first-level cache while the tiles of a head go over them.
-constexpr int64_t kChunk = 32;
-
 // log(1 + e^x), without overflow.
 float Softplus(float x) { return x > 20.0f ? x : std::log1p(std::exp(x)); }
 
@@ -47,12 +44,12 @@ void ScanHead(const StateSpaceScanArgs& args, const StateRun& run, int64_t head)
   const float rate = -std::exp(args.a_log.Data<const float>()[head]);
   const float bias = args.dt_bias.Data<const float>()[head];
   const int64_t offset = head * args.states * args.head_dim;
-  float decay[kChunk], step[kChunk];
+  float decay[kMaxScanTokens], step[kMaxScanTokens];
   float* const target = args.state.Row<float>(run.target) + offset;
   const float* source =
       run.source == kNullPage ? nullptr : args.state.Row<const float>(run.source) + offset;
-  for (int64_t begin = run.begin; begin < run.end; begin += kChunk) {
-    const int64_t tokens = std::min<int64_t>(kChunk, run.end - begin);
+  for (int64_t begin = run.begin; begin < run.end; begin += kMaxScanTokens) {
+    const int64_t tokens = std::min(kMaxScanTokens, run.end - begin);
     for (int64_t t = 0; t < tokens; ++t) {
       step[t] = Softplus(args.dt.Row<const float>(begin + t)[head] + bias);
       decay[t] = std::exp(step[t] * rate);

@@ -12,9 +12,9 @@ namespace {
 
 // Kernels read whole cache lines.
 constexpr int64_t kAlignment = 64;
-// Tokens over which the bytes of one state are counted when layouts are compared: states are kept
-// at few boundaries, whatever the block size.
-constexpr double kTokensPerState = 1024;
+// Tokens of the request whose bytes are compared between layouts: short enough that blocks of
+// thousands of tokens, of which a request begins one, are as dear as they are.
+constexpr int64_t kTypicalTokens = 1024;
 
 int64_t Align(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
@@ -60,11 +60,11 @@ class Planner {
 
   KvLayout Plan() const {
     KvLayout best;
-    double best_cost = std::numeric_limits<double>::infinity();
+    int64_t best_cost = std::numeric_limits<int64_t>::max();
     for (int64_t page_bytes : PageSizes()) {
       KvLayout layout = Place(page_bytes);
-      const double cost = BytesPerToken(layout);
-      if (cost > best_cost * (1 - 1e-9)) continue;
+      const int64_t cost = BytesOfRequest(layout);
+      if (cost >= best_cost) continue;
       best = std::move(layout);
       best_cost = cost;
     }
@@ -137,14 +137,14 @@ class Planner {
     return layout;
   }
 
-  double BytesPerToken(const KvLayout& layout) const {
-    double bytes = 0;
+  // Of kTypicalTokens, with one state in each table that holds states.
+  int64_t BytesOfRequest(const KvLayout& layout) const {
+    int64_t pages = 0;
     for (const KvLayout::Table& table : layout.tables) {
       const bool states = members_[static_cast<size_t>(table.group)].holds_states;
-      bytes +=
-          static_cast<double>(layout.page_bytes) / (states ? kTokensPerState : table.block_size);
+      pages += states ? 1 : (kTypicalTokens + table.block_size - 1) / table.block_size;
     }
-    return bytes;
+    return pages * layout.page_bytes;
   }
 
   const Program& program_;

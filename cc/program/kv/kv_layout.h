@@ -16,8 +16,8 @@
 // convolutions) share pages and leave none to waste. So a block is always one page, and moves
 // elsewhere in one copy. To the scheduler each table is a KV group (step::KvGroupOptions).
 //
-// The size of a page and the tokens of each group's block are chosen so that the groups together
-// take the fewest bytes per token; of equal ones the smallest page, since prefixes are found in
+// The size of a page and the tokens of each group's block are chosen so that a request of 1,024
+// tokens takes the fewest bytes; of equal ones the smallest page, since prefixes are found in
 // multiples of every group's block. A group whose layers together are smaller than a page gets
 // larger blocks. States lie at the boundaries of the largest block; what the entries of their
 // tables stand for says ops/state_pages.h.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pagemill.cli.model_plan import ModelPlan, plan_model
 from pagemill.config import EngineConfig
 from pagemill.config.flags import FlagParser
+from pagemill.config.memory import MOST_TOKENS
 from pagemill.config.quantities import format_bytes
 
 if TYPE_CHECKING:
@@ -47,9 +48,9 @@ def _table(plan: ModelPlan) -> str:
         rows.append(("offloading", _size(plan.offloading) + "   host memory for KV"))
     if plan.kv is not None:
         kv = plan.kv
-        note = f"   {kv.num_tokens:,} tokens" if plan.kv_pages.page_bytes else "   none is needed"
+        note = _tokens(kv.num_tokens) if plan.kv_pages.page_bytes else "none is needed"
         rows += [
-            ("KV cache", _size(kv.kv_bytes) + note),
+            ("KV cache", f"{_size(kv.kv_bytes)}   {note}"),
             ("total", _size(plan.fixed + kv.kv_bytes)),
         ]
     rows.append(("may use", f"{_size(plan.limit)}   of {format_bytes(plan.available)} available"))
@@ -75,7 +76,7 @@ def _what_fits(plan: ModelPlan) -> list[str]:
     if plan.largest_kv_pages > plan.kv.num_blocks:
         tokens = plan.kv_pages.tokens(plan.largest_kv_pages - 1)
         largest = plan.largest_kv_pages * plan.kv_pages.page_bytes
-        lines.append(f"room for {tokens:,} tokens: --kv-cache-memory-bytes {largest // 2**20}MiB")
+        lines.append(f"room for {_tokens(tokens)}: --kv-cache-memory-bytes {largest // 2**20}MiB")
     return lines
 
 
@@ -91,6 +92,10 @@ def _sampling(defaults: "SamplingDefaults") -> str:
     if defaults.max_tokens is not None:
         shown["max_tokens"] = defaults.max_tokens
     return ", ".join(f"{name} {value:g}" for name, value in shown.items())
+
+
+def _tokens(count: int) -> str:
+    return f"{count:,} tokens" if count < MOST_TOKENS else "requests of any length"
 
 
 def _packed(plan: ModelPlan) -> str:

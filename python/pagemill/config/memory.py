@@ -14,7 +14,8 @@ from pagemill.config.quantities import format_bytes
 # The pool is touched as it fills and then stays resident: room for so many requests of so many
 # tokens, 11,008 in all, keeps a busy server of the default model (22.5 KiB a token) under 500 MB.
 _AUTO_REQUESTS, _AUTO_REQUEST_TOKENS = 43, 256
-_MOST_TOKENS = 2**30  # of a request that is counted: what windows hold has no other bound
+# Of a request that is counted. The pages of windows and states alone hold a request of any length.
+MOST_TOKENS = 2**30
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +27,11 @@ class KvPages:
     pages: Callable[[int], int]
 
     def tokens(self, pages: int) -> int:
-        """The longest request that `pages` pages hold."""
+        """The longest request that `pages` pages hold, at most MOST_TOKENS."""
+        if self.pages(MOST_TOKENS) <= pages:
+            return MOST_TOKENS
         low, high = 0, 1
-        while high < _MOST_TOKENS and self.pages(high) <= pages:
+        while self.pages(high) <= pages:
             low, high = high, 2 * high
         while high - low > 1:
             middle = (low + high) // 2

@@ -24,7 +24,7 @@ from pagemill.models.config_keys import epsilon, flag, positive_int, refuse_step
 from pagemill.ops.trace import Tensor
 
 _EMBEDDING = "backbone.embeddings"
-# A state has no positions: the bound is ours, for tables of checkpoints.
+# Of models that state none: a state has no positions, but tables of checkpoints have a size.
 _MAX_MODEL_LEN = 2**17
 
 
@@ -37,6 +37,7 @@ class Mamba2Model:
         self._vocab_size = positive_int(config, "vocab_size")
         self._hidden_size = positive_int(config, "hidden_size")
         self._layers = positive_int(config, "num_hidden_layers")
+        self._max_model_len = positive_int(config, "max_position_embeddings", _MAX_MODEL_LEN)
         self._eps = epsilon(config, "layer_norm_epsilon", 1e-5)
         self._tied = flag(config, "tie_word_embeddings", False)
         self._mixer = MixerShape(
@@ -62,7 +63,7 @@ class Mamba2Model:
     @property
     def traits(self) -> ModelTraits:
         return ModelTraits(
-            self._vocab_size, self._hidden_size, _MAX_MODEL_LEN, causal=True, generates=True
+            self._vocab_size, self._hidden_size, self._max_model_len, causal=True, generates=True
         )
 
     def hidden(self, weights: Weights, inputs: StepInputs) -> Tensor:

@@ -8,7 +8,14 @@ import pytest
 import torch
 
 from pagemill.ops.table import OPS, reference
-from pagemill.ops.torch_step import TorchCache, TorchLatentCache, make_step
+from pagemill.ops.torch_step import (
+    StateRun,
+    TorchCache,
+    TorchLatentCache,
+    TorchState,
+    TorchStep,
+    make_step,
+)
 
 DEVICE = torch.device("cpu")
 
@@ -35,10 +42,18 @@ def test_norms():
     torch.testing.assert_close(y, expected)
     (y,) = _run("layer_norm", x, w, b, eps=1e-5)
     torch.testing.assert_close(y, torch.nn.functional.layer_norm(x, (5,), w, b, 1e-5))
+    groups = _random(2, 5)
+    (y,) = _run("rms_norm", x, groups, eps=0.5)
+    torch.testing.assert_close(y[:, 1], _run("rms_norm", x[:, 1], groups[1], eps=0.5)[0])
     residual = _random(3, 5, 2).reshape(3, 2, 5)
     y, total = _run("add_rms_norm", x, residual, w, eps=1e-6)
     torch.testing.assert_close(total, x + residual)
     torch.testing.assert_close(y, _run("rms_norm", x + residual, w, eps=1e-6)[0])
+
+
+def test_scale():
+    x = _random(3, 4)
+    torch.testing.assert_close(_run("scale", x, by=-0.5)[0], -x / 2)
 
 
 def test_linears_of_one_value():
@@ -210,6 +225,92 @@ def test_rotary_kv_write_stores_the_rotated_keys():
         torch.testing.assert_close(ours, theirs, atol=0, rtol=0)
     torch.testing.assert_close(cache.key[slots], rotated[1], atol=0, rtol=0)
     torch.testing.assert_close(cache.value[slots], v, atol=0, rtol=0)
+
+
+def _state_step(lengths: list[int], new: list[int], table: list[list[int]]) -> TorchStep:
+    """Requests that have `lengths` tokens after a step of `new` ones, in blocks of 4."""
+    starts = np.cumsum([0, *new]).astype(np.int32)
+    empty = np.zeros(starts[-1], np.int32)
+    kv = {
+        "block_size": 4,
+        "slot_mapping": empty,
+        "block_table": np.array(table, np.int32),
+    }
+    arrays = {"token_ids": empty, "positions": empty, "logits_rows": empty}
+    lens = np.array(lengths, np.int32)
+    return make_step(arrays | {"query_start": starts, "seq_lens": lens, "kv": [kv]}, DEVICE)
+
+
+def test_state_runs_end_at_pages_and_at_the_end():
+    # One fresh, one that decodes in its page, one that passes boundaries at 8 (null) and 12.
+    step = _state_step([3, 6, 14], [3, 1, 9], [[5, 0, 0, 0], [0, 6, 0, 0], [0, 1, 2, 3]])
+    assert list(step.state_runs(0)) == [
+        StateRun(0, 5, 0, 3),
+        StateRun(6, 6, 3, 4),
+        StateRun(1, 1, 4, 7),
+        StateRun(1, 2, 7, 11),
+        StateRun(2, 3, 11, 13),
+    ]
+
+
+def _conv_by_hand(x: np.ndarray, w: np.ndarray, bias: np.ndarray) -> np.ndarray:
+    padded = np.concatenate([np.zeros((w.shape[1] - 1, x.shape[1])), x])
+    sums = np.stack([bias + (padded[t : t + w.shape[1]].T * w).sum(1) for t in range(len(x))])
+    return sums / (1 + np.exp(-sums))
+
+
+def test_causal_conv_goes_on_from_its_state():
+    x, w, bias = _random(7, 5), _random(5, 1, 3), _random(1, 5)[0]
+    expected = _conv_by_hand(x.numpy(), w[:, 0].numpy(), bias.numpy())
+    pages = torch.full((4, 2, 5), math.nan)
+    rows = []
+    for begin, end in [(0, 1), (1, 6), (6, 7)]:
+        step = _state_step([end], [end - begin], [[2, 3]])
+        inputs = [x[begin:end], w, bias, TorchState(pages)]
+        rows.append(reference("causal_conv")(inputs, {}, step)[0])
+    np.testing.assert_allclose(torch.cat(rows).numpy(), expected, atol=1e-6)
+    np.testing.assert_array_equal(pages[2], x[2:4])
+    np.testing.assert_array_equal(pages[3], x[5:7])
+
+
+def _scan_by_hand(x, dt, a_log, d, b, c):
+    """One token and head after the other: y [T, H, P] and the last state [H, N, P]."""
+    tokens, heads, head_dim = x.shape
+    h = np.zeros((heads, b.shape[2], head_dim))
+    y = np.zeros(x.shape)
+    for t in range(tokens):
+        for i in range(heads):
+            group = i // (heads // b.shape[1])
+            h[i] *= np.exp(-dt[t, i] * np.exp(a_log[i]))
+            h[i] += dt[t, i] * np.outer(b[t, group], x[t, i])
+            y[t, i] = c[t, group] @ h[i] + d[i] * x[t, i]
+    return y, h
+
+
+def test_state_space_scan_goes_on_from_its_state():
+    tokens, heads, head_dim, groups, states = 45, 4, 3, 2, 5
+    inner, side = heads * head_dim, groups * states
+    xbc, dt = _random(tokens, inner + 2 * side), _random(tokens, heads)
+    a_log, d, bias = _random(3, heads)
+    wide = xbc.double().numpy()
+    expected, last = _scan_by_hand(
+        wide[:, :inner].reshape(tokens, heads, head_dim),
+        np.log1p(np.exp((dt + bias).double().numpy())),
+        a_log.double().numpy(),
+        d.double().numpy(),
+        wide[:, inner : inner + side].reshape(tokens, groups, states),
+        wide[:, inner + side :].reshape(tokens, groups, states),
+    )
+    pages = torch.full((14, heads, states, head_dim), math.nan)
+    table = [[1, 0, 3, 4, 5, 6, 7, 0, 0, 10, 11, 12]]
+    rows = []
+    for begin, end in [(0, 2), (2, 3), (3, 40), (40, 45)]:
+        step = _state_step([end], [end - begin], table)
+        inputs = [xbc[begin:end], dt[begin:end], a_log, d, bias, TorchState(pages)]
+        rows.append(reference("state_space_scan")(inputs, {}, step)[0])
+    np.testing.assert_allclose(torch.cat(rows).numpy(), expected, atol=2e-5)
+    np.testing.assert_allclose(pages[12].numpy(), last, atol=2e-5)
+    assert pages[[2, 8, 9]].isnan().all()
 
 
 def _attention_by_hand(q, keys, values, visible, distances, attributes, sinks, slopes):

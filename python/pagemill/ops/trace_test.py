@@ -5,8 +5,9 @@ from collections.abc import Callable
 import pytest
 
 from pagemill import ops
+from pagemill.ops.program import GroupEntry
 from pagemill.ops.shard import Shard
-from pagemill.ops.trace import ShapeError, Tensor, Trace
+from pagemill.ops.trace import Cache, ShapeError, Tensor, Trace
 
 
 class _Values:
@@ -20,6 +21,10 @@ class _Values:
     def act(self, *shape: int | str) -> Tensor:
         name = f"x{len(self.trace.program.inputs)}"
         return self.trace.input(name, "act", shape)
+
+    def state(self, *dims: int) -> Cache:
+        group = self.trace.group(GroupEntry("states", "state_space"))
+        return self.trace.cache("state", group, dims, layout="state", dtype="f32")
 
     def f32(self, *shape: int | str) -> Tensor:
         name = f"x{len(self.trace.program.inputs)}"
@@ -41,6 +46,14 @@ GOOD: list[tuple[Callable[[_Values], Tensor], tuple[int | str, ...]]] = [
     (lambda v: ops.all_reduce(v.act("tokens", 4), shard=Shard(0, 2)), ("tokens", 4)),
     (lambda v: ops.all_gather(v.act("logits_rows", 5), 9, shard=Shard(1, 2)), ("logits_rows", 9)),
     (lambda v: ops.rms_norm(v.act("tokens", 3, 8), v.weight("f32", 8), eps=1), ("tokens", 3, 8)),
+    (lambda v: ops.rms_norm(v.act("tokens", 3, 8), v.weight("f32", 3, 8), eps=1), ("tokens", 3, 8)),
+    (lambda v: ops.scale(v.act("tokens", 4), 0.5), ("tokens", 4)),
+    (
+        lambda v: ops.causal_conv(
+            v.act("tokens", 6), v.weight("f32", 6, 1, 4), v.weight("f32", 6), v.state(3, 6)
+        ),
+        ("tokens", 6),
+    ),
     (
         lambda v: ops.layer_norm(v.act("tokens", 8), v.weight("f32", 8), v.weight("f32", 8), eps=1),
         ("tokens", 8),
@@ -164,6 +177,21 @@ def test_a_router_gives_ids_and_weights():
     }
 
 
+def test_heads_of_a_scan_lie_in_their_groups():
+    v = _Values()
+    xbc, dt = v.act("tokens", 4 * 3 + 2 * 2 * 5), v.act("tokens", 4)
+    vectors = [v.weight("f32", 4) for _ in range(3)]
+    y = ops.state_space_scan(xbc, dt, vectors[0], vectors[1], vectors[2], v.state(4, 5, 3))
+    assert (y.shape, y.dtype) == (("tokens", 2, 6), "act")
+
+
+def _scan(v: _Values, width: int, state: Cache) -> Tensor:
+    """Of two heads."""
+    vectors = [v.weight("f32", 2) for _ in range(3)]
+    xbc, dt = v.act("tokens", width), v.act("tokens", 2)
+    return ops.state_space_scan(xbc, dt, vectors[0], vectors[1], vectors[2], state)
+
+
 BAD: list[tuple[Callable[[_Values], object], str]] = [
     (lambda v: ops.embedding(v.act("tokens"), v.weight("f32", 9, 4)), "ids .* is act"),
     (
@@ -181,6 +209,26 @@ BAD: list[tuple[Callable[[_Values], object], str]] = [
         "has 5 of 9 columns, x0 has 4",
     ),
     (lambda v: ops.rms_norm(v.act("tokens", 8), v.weight("f32", 4), eps=1), r"must be \[8\]"),
+    (
+        lambda v: ops.rms_norm(v.act("tokens", 2, 8), v.weight("f32", 3, 8), eps=1),
+        r"is \[tokens, 2, 8\], w0 is \[3, 8\]",
+    ),
+    (lambda v: ops.scale(v.f32("tokens", 4), 2.0), "must be act, got f32"),
+    (
+        lambda v: ops.causal_conv(
+            v.act("tokens", 6), v.weight("f32", 5, 1, 4), None, v.state(3, 6)
+        ),
+        r"rows of 6, w0 is \[5, 1, 4\]",
+    ),
+    (
+        lambda v: ops.causal_conv(
+            v.act("tokens", 6), v.weight("f32", 6, 1, 4), None, v.state(4, 6)
+        ),
+        r"holds state \(4, 6\), it must be state \(3, 6\)",
+    ),
+    (lambda v: _scan(v, 2 * 3 + 2 * 5 + 1, v.state(2, 5, 3)), "rows of 17 do not hold x of 2"),
+    (lambda v: _scan(v, 2 * 3 + 2 * 5, v.cache), r"holds kv \(2, 16\)"),
+    (lambda v: _scan(v, 4 * 3 + 2 * 5, v.state(4, 5, 3)), r"a_log \(w0\) must be \[4\], got \[2\]"),
     (
         lambda v: ops.linear(v.act("tokens", 8), v.weight("f32", 6, 4)),
         "rows of 8, weight w0 takes 4",
