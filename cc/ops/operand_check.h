@@ -13,7 +13,9 @@
 // a value as rows does not mind how a row is shaped); "*" in front skips any leading dimensions.
 //
 // Operands of type `act`, which stands for f32, bf16 or f16, have one type in a call: the first of
-// them gives it, later ones must agree.
+// them gives it, later ones must agree. Error bounds in the contracts of ops are those with f32; in
+// bf16 and f16 results are computed as exactly, on the values that there are, and then rounded
+// once.
 //
 // The first failure is kept, and names the op, the operand, what was expected and what was there.
 // Used at bind time only; allocates.

@@ -120,9 +120,9 @@ TEST_P(KernelParityTest, BestKernelsAgreeWithReferences) {
       AllClose(RunStep(*best, arrays), RunStep(*reference, arrays), {.abs = 1e-4, .rel = 1e-4}));
 }
 
-// A value rounded to bf16 is off by 2^-9 of itself at most, by a bit more than half of that (0.11 %)
-// in the mean square. Some 40 such errors on the way through 2 layers are independent: 0.7 %. Three
-// times that.
+// A value rounded to bf16 is off by 2^-9 of itself at most, by a bit more than half of that (0.11
+// %) in the mean square. Some 40 such errors on the way through 2 layers are independent: 0.7 %.
+// Three times that.
 TEST(ActivationTypeTest, Bf16IsNearF32) {
   for (const bool pooled : {false, true}) {
     const Case f32 = {"", {.seed = 16, .pooled = pooled}};

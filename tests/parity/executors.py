@@ -50,6 +50,7 @@ def make_executor(
     num_blocks: int = NUM_BLOCKS,
     kv_cache_dtype: Literal["bf16", "f32", "fp8", "int8"] = "f32",
     activation_dtype: Literal["f32", "bf16", "int8"] = "f32",
+    activation_type: Literal["f32", "bf16", "f16"] = "f32",
 ) -> Run:
     """An executor of the model of `source`; by default it rounds nothing that f32 holds."""
     if kind != "torch":
@@ -57,7 +58,10 @@ def make_executor(
     options = BuildOptions(pooling=pooling, rewrite=kind != "torch", hidden_states=hidden_states)
     text = build(source, options).program_text
     if kind.startswith("torch"):
-        return TorchExecutor(text, TorchOptions(num_blocks=num_blocks, block_size=BLOCK_SIZE))
+        torch_options = TorchOptions(
+            dtype=activation_type, num_blocks=num_blocks, block_size=BLOCK_SIZE
+        )
+        return TorchExecutor(text, torch_options)
     from pagemill import _native
 
     return _native.NativeExecutor(
@@ -72,6 +76,7 @@ def make_executor(
             kv_cache_dtype=kv_cache_dtype,
             kernel_filter="reference" if kind == "native-reference" else "",
             activation_dtype=activation_dtype,
+            activation_type=activation_type,
         ),
     )
 

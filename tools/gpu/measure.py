@@ -88,7 +88,7 @@ def measure_speed(
     program = from_text(built.program_text)
     blocks_each = -(-(context + len(batches)) // BLOCK_SIZE)
     num_blocks = max(batches) * blocks_each + 1
-    options = TorchOptions(device, "bf16", num_blocks=num_blocks, block_size=BLOCK_SIZE)
+    options = TorchOptions(device, "bf16", "bf16", num_blocks=num_blocks, block_size=BLOCK_SIZE)
     executor = TorchExecutor(built.program_text, options)
     sequences = SimpleBatch(num_blocks, executor.table_block_sizes)
     rng = np.random.default_rng(0)

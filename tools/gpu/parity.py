@@ -100,7 +100,7 @@ def _logits(run: Run, prompts: list[list[int]]) -> Logits:
 
 
 def _run_torch(built: BuiltModel, device: str, dtype: str, prompts: list[list[int]]) -> Logits:
-    options = TorchOptions(device, dtype, num_blocks=NUM_BLOCKS, block_size=BLOCK_SIZE)
+    options = TorchOptions(device, dtype, dtype, num_blocks=NUM_BLOCKS, block_size=BLOCK_SIZE)
     return _logits(TorchExecutor(built.program_text, options), prompts)
 
 

@@ -1,8 +1,8 @@
 // File: cc/ops/activation/activation.h
 // Elementwise activation: y = act(x).
 //
-//   inputs   x  f32 [N, ...]   rows of F elements, any trailing shape
-//   outputs  y  f32 [N, ...]   rows of F elements
+//   inputs   x  act [N, ...]   rows of F elements, any trailing shape
+//   outputs  y  act [N, ...]   rows of F elements
 //   attributes  kind: an ActivationKind
 //   aliasing    y may be x
 //

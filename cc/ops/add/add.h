@@ -1,9 +1,9 @@
 // File: cc/ops/add/add.h
 // Elementwise sum: y = a + b, where b is a tensor of a's rows or one row for all of them.
 //
-//   inputs   a  f32 [N, ...]   rows of H elements, any trailing shape
-//            b  f32 [N, ...] (rows of H elements) or f32 [H]
-//   outputs  y  f32 [N, ...]   rows of H elements
+//   inputs   a  act [N, ...]   rows of H elements, any trailing shape
+//            b  act [N, ...] (rows of H elements) or f32 [H]
+//   outputs  y  act [N, ...]   rows of H elements
 //   aliasing    y may be a
 //
 // Result: exact rounding of each sum; every kernel gives the same bits.

@@ -2,14 +2,14 @@
 // Residual addition and RMS normalization in one pass (made from add + rms_norm by a rewrite):
 //   sum = x + residual;  y = sum / sqrt(mean(sum^2) + eps) * (w + weight_offset)
 //
-//   inputs   x, residual  f32 [N, ...]   rows of H elements, any trailing shape
+//   inputs   x, residual  act [N, ...]   rows of H elements, any trailing shape
 //            w            f32 [H]
-//   outputs  y, sum       f32 [N, ...]   rows of H elements
+//   outputs  y, sum       act [N, ...]   rows of H elements
 //   attributes  eps > 0; weight_offset = 0
 //   aliasing    y may be x; sum may be residual
 //
 // Result: the same bits as `add` followed by `rms_norm` with the kernel of the same name, row by
-// row.
+// row: y is the norm of the sum as it is stored.
 //
 // Kernels: "avx512", "avx2", "portable" (those of rms_norm), "reference" (accumulates in double).
 #ifndef PAGEMILL_CC_OPS_ADD_RMS_NORM_ADD_RMS_NORM_H_

@@ -2,7 +2,7 @@
 // Columns that the ranks of a group have computed, side by side: y = [x of rank 0 | x of rank 1 |
 // ...].
 //
-//   inputs      x  f32, bf16 or f16 [N, W_r]
+//   inputs      x  act or f32 [N, W_r]
 //   outputs     y  [N, W], of the type of x
 //   attributes  axis, ranks, rank (cc/ops/collective.h)
 //

@@ -1,7 +1,7 @@
 // File: cc/ops/all_reduce/all_reduce.h
 // The sum over the ranks of a group, where each has a part of it: y = x of rank 0 + x of rank 1 ...
 //
-//   inputs      x  f32, bf16 or f16 [N, ...]   rows of H elements, any trailing shape
+//   inputs      x  act or f32 [N, ...]   rows of H elements, any trailing shape
 //   outputs     y  as x
 //   attributes  axis, ranks (cc/ops/collective.h)
 //   aliasing    y may be x

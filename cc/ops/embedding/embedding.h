@@ -3,7 +3,7 @@
 //
 //   inputs   ids   i32 [N], each in [0, V) (the runner checks token ids before a step)
 //            W     f32, bf16, f16 or a block format [V, H]; H is a multiple of its block size
-//   outputs  y     f32 [N, H]
+//   outputs  y     act [N, H]
 //   attributes     scale = 1
 //   aliasing       none
 //
@@ -11,7 +11,8 @@
 // vocabulary projection) from its panels, so that it is in memory once, and any other as stored;
 // "portable", "reference".
 //
-// Exact: dequantization gives the same bits everywhere, the scale is one float multiplication.
+// Exact: dequantization gives the same bits everywhere, the scale is one float multiplication, and
+// the result is rounded to `act` at the end.
 #ifndef PAGEMILL_CC_OPS_EMBEDDING_EMBEDDING_H_
 #define PAGEMILL_CC_OPS_EMBEDDING_EMBEDDING_H_
 

@@ -1,8 +1,8 @@
 // File: cc/ops/gated_activation/gated_activation.h
 // The elementwise half of a gated MLP: y = act(gate) * up.
 //
-//   inputs   gate, up  f32 [N, ...]   rows of F elements, any trailing shape
-//   outputs  y         f32 [N, ...]   rows of F elements
+//   inputs   gate, up  act [N, ...]   rows of F elements, any trailing shape
+//   outputs  y         act [N, ...]   rows of F elements
 //   attributes  kind: an ActivationKind
 //   aliasing    y may be gate
 //

@@ -4,11 +4,11 @@
 //
 //   y[n, j] = x[n, j] W[ids[n, j]]^T + bias[ids[n, j]]      (or x[n], the same for all j)
 //
-//   inputs   x     f32 [N, ...]    K elements a token, which all its J choices share, or J * K
+//   inputs   x     act [N, ...]    K elements a token, which all its J choices share, or J * K
 //            ids   i32 [N, J]      experts. An id outside [0, E) names none: that row of y is 0.
 //            W     f32, bf16, f16 or a block format [E, M, K]: the matrices of all experts
 //            bias  f32 [E, M], or missing (a view of rank 0)
-//   outputs  y     f32 [N, J, ...]  M elements a choice
+//   outputs  y     act [N, J, ...]  M elements a choice
 //   aliasing       none
 //
 // W and bias may be given up to kMaxMatrices times, each pair with an output: several products of

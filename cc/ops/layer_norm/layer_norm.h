@@ -2,9 +2,9 @@
 // Layer normalization of each row: y = (x - mean(x)) / sqrt(var(x) + eps) * w + b, with the
 // population variance.
 //
-//   inputs   x     f32 [N, ...]   rows of H elements, any trailing shape
+//   inputs   x     act [N, ...]   rows of H elements, any trailing shape
 //            w, b  f32 [H]
-//   outputs  y     f32 [N, ...]   rows of H elements
+//   outputs  y     act [N, ...]   rows of H elements
 //   attributes  eps > 0
 //   aliasing    none
 //

@@ -1,11 +1,11 @@
 // File: cc/ops/linear/linear.h
 // Matrix multiply with weights as stored: y = x W^T + bias.
 //
-//   inputs   x     f32 [N, ...]   rows of K elements; any trailing shape
+//   inputs   x     act [N, ...]   rows of K elements; any trailing shape
 //            W     f32, bf16, f16 or a block format [M, K], used as it is: K is a multiple of its
 //                  block size. Any alignment.
 //            bias  f32 [M], or missing (a view of rank 0, or no third input)
-//   outputs  y     f32 [N, ...]   rows of M elements; any trailing shape
+//   outputs  y     act or f32 [N, ...]   rows of M elements; any trailing shape
 //   aliasing       none
 //
 // Several products of one x may be one call (a rewrite makes such): x, then W and bias of each, at

@@ -3,9 +3,9 @@
 //
 //   y[n] = sum_j weights[n, j] * x[n, j]
 //
-//   inputs   x        f32 [N, J, ...]  rows of H elements, any trailing shape
+//   inputs   x        act [N, J, ...]  rows of H elements, any trailing shape
 //            weights  f32 [N, J]
-//   outputs  y        f32 [N, ...]     rows of H elements
+//   outputs  y        act [N, ...]     rows of H elements
 //   aliasing    none
 //
 // Added in the order of j, so y[n] depends on row n alone.

@@ -2,14 +2,14 @@
 // Attention of the step's queries over each request's cached context: prefill, decode and any mix
 // of them in one call.
 //
-//   inputs   q      f32 [T, Hq, D]   1 <= D <= 512
+//   inputs   q      act [T, Hq, D]   1 <= D <= 512
 //            cache  f32, bf16 or f8_e4m3 [num_blocks, 2 * Hk * D * block_size], or int8 with
 //                   scales, i8 [num_blocks, 2 * Hk * (D + 4) * block_size]
 //                   (docs/program_format.md), in which the step's own keys and values have been
 //                   stored; Hq is a multiple of Hk
 //            sinks  f32 [Hq], optional: a logit per head that joins the softmax's denominator
 //            slopes f32 [Hq], optional: ALiBi
-//   outputs  y      f32 [T, Hq, D]
+//   outputs  y      act [T, Hq, D]
 //   batch    query_start, seq_lens, block_table, block_size (the last is needed at check time, too)
 //   attributes  scale > 0; window = 0 (none); causal = 1; soft_cap = 0 (none)
 //   aliasing    none

@@ -1,7 +1,7 @@
 // File: cc/ops/pool/pool.h
 // One vector per request from its tokens of the step, optionally of unit L2 norm.
 //
-//   inputs   x  f32 [T, ...]   rows of H elements, any trailing shape
+//   inputs   x  act [T, ...]   rows of H elements, any trailing shape
 //   outputs  y  f32 [R, H]
 //   batch       query_start, num_requests
 //   attributes  kind: a PoolKind; normalize = 0 or 1: divides by max(norm, 1e-12)

@@ -2,9 +2,9 @@
 // Root mean square normalization of the last dimension:
 //   y = x / sqrt(mean(x^2) + eps) * (w + weight_offset)
 //
-//   inputs   x  f32 [N, ..., H]   any rank; every run of H elements is one row
+//   inputs   x  act [N, ..., H]   any rank; every run of H elements is one row
 //            w  f32 [H], or [G, H] for x [N, G, H]: weights of each group
-//   outputs  y  f32 [N, ..., H]
+//   outputs  y  act [N, ..., H]
 //   attributes  eps > 0; weight_offset = 0 (Gemma stores w - 1: 1)
 //   aliasing    none
 //

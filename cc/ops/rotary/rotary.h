@@ -2,7 +2,7 @@
 // Rotary position embedding: rotates pairs of elements of every q and k head by an angle that grows
 // with the token's position.
 //
-//   inputs   q  f32 [T, Hq, D];  k  f32 [T, Hk, D];  positions  i32 [T]
+//   inputs   q  act [T, Hq, D];  k  act [T, Hk, D];  positions  i32 [T]
 //            inv_freq  f32 [P]   P <= min(D / 2, 256): the first 2 P elements of a head are rotated
 //   outputs  q, k                of the same shapes
 //   attributes  interleaved = 0: pairs (i, i + P), else (2 i, 2 i + 1); mscale = 1 scales cos and

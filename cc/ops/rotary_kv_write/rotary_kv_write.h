@@ -2,14 +2,15 @@
 // Rotary position embedding of q and k, and storing k and v in the paged cache, in one pass over
 // the step's tokens (made from rotary + kv_write by a rewrite).
 //
-//   inputs   q  f32 [T, Hq, D];  k  f32 [T, Hk, D];  positions  i32 [T];  inv_freq  f32 [P]
-//            v  f32 [T, Hk, D];  cache as in kv_write.h: written
+//   inputs   q  act [T, Hq, D];  k  act [T, Hk, D];  positions  i32 [T];  inv_freq  f32 [P]
+//            v  act [T, Hk, D];  cache as in kv_write.h: written
 //   outputs  q, k  rotated, of the same shapes
 //   attributes  those of rotary
 //   batch    that of kv_write
 //   aliasing output q may be input q, output k may be input k
 //
-// Result: the same bits as `rotary` followed by `kv_write` with the kernels of the same name.
+// Result: the same bits as `rotary` followed by `kv_write` with the kernels of the same name: what
+// is stored is k as it is in the output.
 // Tokens whose slot is negative are rotated and not stored.
 //
 // Kernels: "avx512", "avx2", "portable" (those of the two ops), "reference".

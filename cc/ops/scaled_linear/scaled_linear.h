@@ -2,12 +2,12 @@
 // Matrix multiply with 8-bit weights times scales: y = x (scales * W)^T + bias. What checkpoints
 // of int8 ("W8A8") and fp8 weights hold.
 //
-//   inputs   x       f32 [N, ...]   rows of K elements; any trailing shape
+//   inputs   x       act [N, ...]   rows of K elements; any trailing shape
 //            W       i8 or f8_e4m3 [M, K], used as stored. Any alignment.
 //            scales  f32 [ceil(M / block_rows), ceil(K / block_columns)]: element (m, k) is worth
 //                    W[m, k] * scales[m / block_rows, k / block_columns]
 //            bias    f32 [M], or missing (a view of rank 0, or no fourth input)
-//   outputs  y       f32 [N, ...]   rows of M elements; any trailing shape
+//   outputs  y       act or f32 [N, ...]   rows of M elements; any trailing shape
 //   attributes       block_rows = 1, block_columns = K (a multiple of 4, or K and more): by default
 //                    a scale a row. int8_activations = 0: 1 where the weights were made for
 //                    activations of 8 bits, so that rounding them needs no other permission.

@@ -2,9 +2,9 @@
 // Row gather of activations: y[l] = x[rows[l]]. The vocabulary projection of a step runs on the
 // rows that are sampled from, not on all its tokens.
 //
-//   inputs   x     f32 [T, ...]
+//   inputs   x     act [T, ...]
 //            rows  i32 [L], each in [0, T)
-//   outputs  y     f32 [L, ...] with as many elements a row as x
+//   outputs  y     act [L, ...] with as many elements a row as x
 //   aliasing       none
 //
 // Exact: a copy.

@@ -181,6 +181,26 @@ def test_activation_dtype() -> None:
         _native.ExecutorOptions(activation_dtype="f64")  # type: ignore[arg-type]
 
 
+def test_activation_type() -> None:
+    assert _native.ExecutorOptions().activation_type == "f32"
+    options = _native.ExecutorOptions(activation_type="bf16", max_num_tokens=7)
+    assert options.activation_type == "bf16"
+    changes = {
+        " f32 tokens": " act tokens",
+        "value out f32 logits_rows,2": "value r act logits_rows,2\nvalue out f32 logits_rows,3",
+        "-> out\n": "-> r\nop linear r,table -> out\n",
+    }
+    text = TEXT
+    for old, new in changes.items():
+        text = text.replace(old, new)
+    choices = _native.kernel_choices(text, options)
+    assert choices[0] == ("embedding", "i32[7] f32[3,2] -> bf16[7,2]", "reference", 1)
+    wide = _native.plan_memory(text, _native.ExecutorOptions(max_num_tokens=7))
+    assert _native.plan_memory(text, options).activation_bytes < wide.activation_bytes
+    with pytest.raises(_native.StatusError, match="'int8'; it must be f32, bf16 or f16"):
+        _native.ExecutorOptions(activation_type="int8")  # type: ignore[arg-type]
+
+
 def test_plan_and_choices() -> None:
     options = _native.ExecutorOptions(num_blocks=5, max_num_tokens=7, kernel_filter="reference")
     plan = _native.plan_memory(TEXT, options)

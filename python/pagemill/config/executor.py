@@ -30,6 +30,25 @@ class ExecutorConfig:
         unit="ranks",
         allowed=Range(1, 64),
     )
+    dtype: str = option(
+        "auto",
+        "Type of activations, which is what layers pass on to one another. auto: f32, for which the"
+        " kernels of CPUs are made. With bf16 or f16 the native executor computes each operation in"
+        " f32 and rounds its result, as GPUs do, by its reference: to compare results, since that"
+        " is many times slower. float32 and float are f32, bfloat16 is bf16, float16 and half are"
+        " f16. Logits, norms and the KV cache (--kv-cache-dtype) have types of their own.",
+        allowed=(
+            "auto",
+            "f32",
+            "float32",
+            "float",
+            "bf16",
+            "bfloat16",
+            "f16",
+            "float16",
+            "half",
+        ),
+    )
     activation_dtype: str = option(
         "auto",
         "What activations may be rounded to while they are multiplied with weights, where this CPU"

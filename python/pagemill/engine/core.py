@@ -171,7 +171,10 @@ def _executor(
     from pagemill.runner.torch_executor import TorchExecutor, TorchOptions
 
     options = TorchOptions(
-        dtype=sizes.kv_cache_dtype, num_blocks=num_blocks, block_size=config.cache.block_size
+        dtype=sizes.activation_type,
+        kv_cache_dtype=sizes.kv_cache_dtype,
+        num_blocks=num_blocks,
+        block_size=config.cache.block_size,
     )
     return _native.PythonExecutor(TorchExecutor(built.program_text, options))
 

@@ -18,6 +18,17 @@ _ACTIVATION_DTYPES: Final[Mapping[str, Literal["f32", "bf16", "int8"]]] = {
     "f32": "f32",
     "int8": "int8",
 }
+_ACTIVATION_TYPES: Final[Mapping[str, Literal["f32", "bf16", "f16"]]] = {
+    "auto": "f32",
+    "f32": "f32",
+    "float32": "f32",
+    "float": "f32",
+    "bf16": "bf16",
+    "bfloat16": "bf16",
+    "f16": "f16",
+    "float16": "f16",
+    "half": "f16",
+}
 _KV_CACHE_DTYPES: Final[Mapping[str, Literal["bf16", "f32", "fp8", "int8"]]] = {
     "bf16": "bf16",
     "bfloat16": "bf16",
@@ -30,15 +41,17 @@ _KV_CACHE_DTYPES: Final[Mapping[str, Literal["bf16", "f32", "fp8", "int8"]]] = {
 
 @dataclass(frozen=True, slots=True)
 class ExecutorSizes:
-    """How large a step may get, in tokens, and what the KV cache is made of."""
+    """How large a step may get, in tokens, and what activations and the KV cache are made of."""
 
     max_num_tokens: int
+    activation_type: Literal["f32", "bf16", "f16"]
     kv_cache_dtype: Literal["bf16", "f32", "fp8", "int8"]
 
     @classmethod
     def of(cls, built: BuiltModel, config: EngineConfig, weights_dtype: str) -> ExecutorSizes:
         """The sizes for a model whose weights are of `weights_dtype` ("float32", ...): the
-        automatic type of the KV cache is f32 where the weights are, else bf16.
+        automatic type of the KV cache is f32 if the weights are and activations are not
+        bf16, else bf16.
 
         Raises:
             ConfigError: the executor has no such KV cache.
@@ -52,9 +65,11 @@ class ExecutorSizes:
             raise ConfigError(
                 f"--kv-cache-dtype {dtype} needs --executor native: torch has f32 or bf16"
             )
+        activation_type = _ACTIVATION_TYPES[config.executor.dtype]
         if dtype == "auto":
-            dtype = "f32" if weights_dtype == "float32" or torch else "bf16"
-        return cls(tokens, _KV_CACHE_DTYPES[dtype])
+            is_f32 = activation_type != "bf16" and (weights_dtype == "float32" or torch)
+            dtype = "f32" if is_f32 else "bf16"
+        return cls(tokens, activation_type, _KV_CACHE_DTYPES[dtype])
 
     def executor_options(self, config: EngineConfig, num_blocks: int) -> _native.ExecutorOptions:
         """The native options with a cache of `num_blocks` blocks, the null block included."""
@@ -96,6 +111,7 @@ class ExecutorSizes:
             "num_blocks": num_blocks,
             "block_size": config.cache.block_size,
             "kv_cache_dtype": self.kv_cache_dtype,
+            "activation_type": self.activation_type,
             "kernel_filter": config.executor.kernel_filter,
             "activation_dtype": _ACTIVATION_DTYPES[config.executor.activation_dtype],
             "pack_cache_folder": _pack_cache_folder(config),

@@ -31,7 +31,8 @@ def gated_activation(gate: Tensor, up: Tensor, kind: ActivationKind) -> Tensor:
 def reference(
     inputs: Sequence[torch.Tensor], attributes: Mapping[str, float], step: TorchStep
 ) -> tuple[torch.Tensor, ...]:
-    """The op in torch."""
+    """The op in torch; computed in f32 whatever the type of `gate`."""
     del step
     gate, up = inputs
-    return (apply(gate, ActivationKind(int(attributes["kind"]))) * up,)
+    kind = ActivationKind(int(attributes["kind"]))
+    return ((apply(gate.float(), kind) * up.float()).to(gate.dtype),)

@@ -59,7 +59,7 @@ def linear(
 def reference(
     inputs: Sequence[torch.Tensor | None], attributes: Mapping[str, float], step: TorchStep
 ) -> tuple[torch.Tensor, ...]:
-    """The op in torch, the product in the type of `x` (torch accumulates in f32).
+    """The op in torch, weights and product in the type of `x` (torch accumulates in f32).
 
     A rewrite makes ops of several products of one `x`: each weight is followed by its bias or None.
     """
@@ -74,5 +74,7 @@ def reference(
         assert weight is not None
         bias = inputs[i + 1] if i + 1 < len(inputs) else None
         rows = x.reshape(x.shape[0], weight.shape[1])
-        results.append(torch_linear(rows, weight, None if bias is None else bias.to(x.dtype)))
+        results.append(
+            torch_linear(rows, weight.to(x.dtype), None if bias is None else bias.to(x.dtype))
+        )
     return tuple(results)

@@ -7,12 +7,14 @@ text and the same batches as the native executor, and serves the engine as the c
     executor = TorchExecutor(built.program_text, TorchOptions(device="cuda", dtype="bf16"))
     logits = executor(batch)["logits"]
 
-Weights are expanded to the activations' type when they are loaded. Within a step nothing waits for
-the device before the result is copied to the host.
+Values have the types that the program says, `act` and `kv` those of the options. Matrices are
+expanded to the activations' type when they are loaded. Within a step nothing waits for the device
+before the result is copied to the host.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -36,19 +38,21 @@ from pagemill.weights.assemble import assemble
 from pagemill.weights.location import TensorLocation
 from pagemill.weights.read import as_f32, read_bytes
 
-_DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
-_FIXED_DTYPES = _DTYPES | {"f16": torch.float16, "i32": torch.int32}
+_DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
+_FIXED_DTYPES = _DTYPES | {"i32": torch.int32}
 
 Batch = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class TorchOptions:
-    """`device` as torch names it; `dtype` ("f32" or "bf16") is what `act` and `kv` stand for, and
-    the type of matrices; `num_blocks` KV blocks of `block_size` tokens, the null block included."""
+    """`device` as torch names it; `dtype` is what `act` stands for and the type of matrices,
+    `kv_cache_dtype` what `kv` stands for, each "f32", "bf16" or "f16"; `num_blocks` KV blocks of
+    `block_size` tokens, the null block included."""
 
     device: str = "cpu"
     dtype: str = "f32"
+    kv_cache_dtype: str = "f32"
     num_blocks: int = 64
     block_size: int = 16
 
@@ -56,13 +60,14 @@ class TorchOptions:
 @dataclass(frozen=True, slots=True)
 class _BoundOp:
     """`dead`: values that no later op reads; `row_shapes`: dimensions 1... of each output, and
-    `dtypes` their types."""
+    `dtypes` their types; `widens`: a result is f32, so the op reads activations in f32."""
 
     run: Callable[..., tuple[torch.Tensor, ...]]
     inputs: tuple[str | None, ...]
     outputs: tuple[str, ...]
     row_shapes: tuple[tuple[int, ...], ...]
     dtypes: tuple[torch.dtype, ...]
+    widens: bool
     attributes: Mapping[str, float]
     dead: tuple[str, ...]
 
@@ -77,8 +82,9 @@ class TorchExecutor:
     """
 
     def __init__(self, program_text: str, options: TorchOptions) -> None:
-        if options.dtype not in _DTYPES:
-            raise ValueError(f"dtype {options.dtype!r}; known: {', '.join(_DTYPES)}")
+        for dtype in (options.dtype, options.kv_cache_dtype):
+            if dtype not in _DTYPES:
+                raise ValueError(f"dtype {dtype!r}; known: {', '.join(_DTYPES)}")
         program = from_text(program_text)
         self._options = options
         self._device = torch.device(options.device)
@@ -105,20 +111,22 @@ class TorchExecutor:
         tables = {group.name: index for index, group in enumerate(program.groups)}
         self._num_tables = len(tables)
         slots = options.num_blocks * options.block_size
+        dtypes = _FIXED_DTYPES | {ACT: self._dtype, KV: _DTYPES[options.kv_cache_dtype]}
         for cache in program.caches:
             table = tables[cache.group]
+            zeros = functools.partial(torch.zeros, dtype=dtypes[cache.dtype], device=self._device)
             if cache.layout == "state":
-                pages = self._zeros((options.num_blocks, *cache.dims), cache.dtype)
+                pages = zeros((options.num_blocks, *cache.dims))
                 self._constants[cache.name] = TorchState(pages, table)
             elif cache.layout == "latent":
-                rows = self._zeros((slots, *cache.dims), cache.dtype)
+                rows = zeros((slots, *cache.dims))
                 self._constants[cache.name] = TorchLatentCache(rows, table)
             else:
-                keys, values = (self._zeros((slots, *cache.dims), cache.dtype) for _ in range(2))
+                keys, values = (zeros((slots, *cache.dims)) for _ in range(2))
                 self._constants[cache.name] = TorchCache(keys, values, table)
         self._input_names = [entry.name for entry in program.inputs]
         self._outputs = {output.name: output.value for output in program.outputs}
-        self._ops = _bind(program, _FIXED_DTYPES | {ACT: self._dtype})
+        self._ops = _bind(program, dtypes)
 
     @property
     def table_block_sizes(self) -> list[int]:
@@ -141,12 +149,8 @@ class TorchExecutor:
     def run_step(self, step: TorchStep) -> dict[str, torch.Tensor]:
         """Run a step whose batch is on the device already; reads no host memory."""
         values: dict[str, Any] = {name: step.inputs[name] for name in self._input_names}
-        constants = self._constants
         for op in self._ops:
-            operands = [
-                None if name is None else constants[name] if name in constants else values[name]
-                for name in op.inputs
-            ]
+            operands = [self._operand(name, values, op.widens) for name in op.inputs]
             results = op.run(operands, op.attributes, step)
             described = zip(op.outputs, op.row_shapes, op.dtypes, results, strict=True)
             for name, row_shape, dtype, result in described:
@@ -155,9 +159,12 @@ class TorchExecutor:
                 del values[name]
         return {output: values[name].float() for output, name in self._outputs.items()}
 
-    def _zeros(self, shape: tuple[int, ...], dtype: str) -> torch.Tensor:
-        stored = (_FIXED_DTYPES | {KV: self._dtype})[dtype]
-        return torch.zeros(shape, dtype=stored, device=self._device)
+    def _operand(self, name: str | None, values: Mapping[str, Any], widen: bool) -> Any:
+        """A weight, a cache, or a value of the step, in f32 if it is to be widened."""
+        if name is None or name in self._constants:
+            return self._constants.get(name)
+        value = values[name]
+        return value.float() if widen and value.is_floating_point() else value
 
     def _load(self, program: Program, weight: WeightEntry, matrix: bool) -> torch.Tensor:
         """The weight on the device: matrices in the activations' type, vectors in f32."""
@@ -223,6 +230,7 @@ def _bind(program: Program, dtypes: Mapping[str, torch.dtype]) -> list[_BoundOp]
             op.outputs,
             tuple(tuple(int(dim) for dim in shapes[name][1:]) for name in op.outputs),
             tuple(types[name] for name in op.outputs),
+            any(types[name] is torch.float32 for name in op.outputs),
             dict(op.attributes),
             tuple(name for name, last in last_use.items() if last == index),
         )

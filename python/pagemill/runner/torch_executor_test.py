@@ -50,5 +50,7 @@ def test_no_logits_rows(tmp_path: Path):
 
 
 def test_unknown_dtype():
-    with pytest.raises(ValueError, match="dtype 'fp8'; known: f32, bf16"):
+    with pytest.raises(ValueError, match="dtype 'fp8'; known: f32, bf16, f16"):
         TorchExecutor("", TorchOptions(dtype="fp8"))
+    with pytest.raises(ValueError, match="dtype 'int8'; known: f32, bf16, f16"):
+        TorchExecutor("", TorchOptions(kv_cache_dtype="int8"))
