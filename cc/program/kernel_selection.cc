@@ -76,7 +76,7 @@ CacheGeometry GeometryOf(const ExecutorOptions& options) {
 StatusOr<KernelSelection> SelectKernels(const Program& program, const Target& target,
                                         const ExecutorOptions& options) {
   PM_RETURN_IF_ERROR(options.Validate());
-  PM_RETURN_IF_ERROR(CheckOps(program, target.ops));
+  PM_RETURN_IF_ERROR(CheckOps(program, target.ops, options.kv_cache_dtype));
   KernelSelection selection;
   PM_ASSIGN_OR_RETURN(selection.kv, PlanKvLayout(program, GeometryOf(options)));
   selection.num_threads =
