@@ -13,8 +13,9 @@
 namespace pagemill::program {
 
 // kUnimplemented for an op that the table lacks, else what the op's `check` says; the message names
-// the program's line. T, R and L are given different sizes, so that a mix-up shows.
-Status CheckOps(const Program& program, std::span<const ops::OpDefinition> ops);
+// the program's line. T, R and L are given different sizes, so that a mix-up shows. `kv` is what
+// that stands for as a cache's dtype: not every op takes every one.
+Status CheckOps(const Program& program, std::span<const ops::OpDefinition> ops, DType kv);
 
 }  // namespace pagemill::program
 

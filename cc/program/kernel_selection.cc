@@ -110,7 +110,7 @@ StatusOr<KernelSelection> SelectKernels(const Program& program, const Target& ta
         "the program's activations are " + std::string(Info(program.activation_type()).name) +
         ", activation_type is " + std::string(Info(options.activation_type).name));
   }
-  PM_RETURN_IF_ERROR(CheckOps(program, target.ops));
+  PM_RETURN_IF_ERROR(CheckOps(program, target.ops, options.kv_cache_dtype));
   KernelSelection selection;
   PM_ASSIGN_OR_RETURN(selection.kv, PlanKvLayout(program, GeometryOf(options)));
   selection.num_threads =

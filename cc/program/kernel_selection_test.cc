@@ -18,8 +18,20 @@ constexpr ops::KernelRow kRows[] = {
      .supports = [](const device::Capabilities&, const ops::OpCall&) { return true; },
      .run = [](const ops::OpCall&, ops::KernelContext&) {},
      .packing = &kPacking}};
+// Takes no cache in int8.
+Status CheckStore(const ops::OpCall& call) {
+  return call.inputs[1].dtype == DType::kI8 ? InvalidArgument("store: not i8") : OkStatus();
+}
+
+constexpr ops::KernelRow kStoreRows[] = {
+    {.op = "store",
+     .name = "plain",
+     .supports = [](const device::Capabilities&, const ops::OpCall&) { return true; },
+     .run = [](const ops::OpCall&, ops::KernelContext&) {}}};
+
 constexpr ops::OpDefinition kOps[] = {
-    {.op = "mix", .check = [](const ops::OpCall&) { return OkStatus(); }, .rows = kRows}};
+    {.op = "mix", .check = [](const ops::OpCall&) { return OkStatus(); }, .rows = kRows},
+    {.op = "store", .check = CheckStore, .rows = kStoreRows}};
 
 Status Select(const std::string& second_input, const ExecutorOptions& options = {}) {
   const StatusOr<Program> program = Program::Parse(
@@ -35,6 +47,23 @@ TEST(KernelSelection, PacksWeights) { EXPECT_TRUE(Select("w").ok()) << Select("w
 TEST(KernelSelection, RefusesToPackWhatIsNoWeight) {
   EXPECT_EQ(Select("x").message(),
             "program line 8: mix: kernel 'packs' packs input 1, but 'x' is no weight");
+}
+
+// Kernels never see a cache of a type that the op's check refuses.
+TEST(KernelSelection, ChecksOpsWithTheTypeThatCachesHave) {
+  const StatusOr<Program> program = Program::Parse(
+      "pagemill-program 2\nfile 0 @\nweight w f32 1 0 0\ngroup all full\ncache kv all kv kv 1,4\n"
+      "input token_ids i32 tokens\nvalue x f32 tokens,1\nvalue out f32 logits_rows,1\n"
+      "op mix token_ids,w -> x\nop store w,kv ->\nop mix x,w -> out\noutput logits out\n"
+      "constants 4\n00000000\n");
+  ASSERT_TRUE(program.ok()) << program.status().ToString();
+  const auto select = [&](DType dtype) {
+    ExecutorOptions options;
+    options.kv_cache_dtype = dtype;
+    return SelectKernels(*program, {.ops = kOps, .capabilities = {}}, options).status();
+  };
+  EXPECT_EQ(select(DType::kF8E4M3).message(), "");
+  EXPECT_NE(select(DType::kI8).message().find("store: not i8"), std::string::npos);
 }
 
 TEST(KernelSelection, RefusesAFilterThatNoKernelHas) {

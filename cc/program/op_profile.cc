@@ -15,10 +15,13 @@ bool IsTable(const Op& op, const Value& value) {
 // Does each row of its outputs choose matrices of stacks, by the ids in its second input?
 bool HasStacks(const Op& op) { return op.name == "grouped_linear"; }
 
+// Of how many dimensions are its matrices?
+int32_t MatrixRank(const Op& op) { return HasStacks(op) || op.name == "head_linear" ? 3 : 2; }
+
 // A matrix that the op multiplies by, or a stack of them. Scales follow theirs among the inputs.
 bool IsMatrix(const Op& op, size_t input, const Value& value) {
   const bool scales = op.name == "scaled_linear" && input % 3 == 2;
-  return value.kind == ValueKind::kWeight && value.shape.rank == (HasStacks(op) ? 3 : 2) &&
+  return value.kind == ValueKind::kWeight && value.shape.rank == MatrixRank(op) &&
          !IsTable(op, value) && !scales;
 }
 

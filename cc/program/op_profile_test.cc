@@ -139,6 +139,37 @@ constants 1024
   EXPECT_EQ(time.bytes, 4 * (2 * 4 + 2 * 3) + 6 * (2 * 8 * 4 + 4 * 8) + 4 * 2 * 3 * 8);
 }
 
+// Every head is multiplied with its matrix.
+TEST(OpProfileStacksTest, CountsTheMatricesOfAllHeads) {
+  const StatusOr<Program> program = Program::Parse(R"(pagemill-program 2
+file 0 @
+weight w f32 3,8,4 0 0
+input token_ids i32 tokens
+value x f32 tokens,3,4
+value y f32 tokens,3,8
+value out f32 logits_rows,8
+op embed token_ids -> x
+op head_linear x,w -> y
+op rows y -> out
+output logits out
+constants 384
+)" + std::string(768, '0') + "\n");
+  ASSERT_TRUE(program.ok()) << program.status().ToString();
+  const ops::KernelRow row = {.op = "", .name = "plain"};
+  KernelSelection selection;
+  selection.rows.assign(program->ops().size(), &row);
+  OpProfile profile;
+  profile.Start(*program, selection);
+  const std::array inputs = {TensorView::Dense(nullptr, DType::kF32, {2, 3, 4}),
+                             TensorView::Dense(nullptr, DType::kF32, {3, 8, 4})};
+  const std::array outputs = {TensorView::Dense(nullptr, DType::kF32, {2, 3, 8})};
+  profile.Add(StepKind::kDecode, 1, {.inputs = inputs, .outputs = outputs}, {.seconds = 1});
+  const OpTime time = profile.Times(StepKind::kDecode)[0];
+  EXPECT_EQ(time.matrix, "f32[3,8,4]");
+  EXPECT_EQ(time.operations, 2 * 2 * 3 * 8 * 4);
+  EXPECT_EQ(time.bytes, 4 * (2 * 3 * 4 + 3 * 8 * 4 + 2 * 3 * 8));
+}
+
 TEST_F(OpProfileTest, KindsOfStepAreApartAndStartForgets) {
   Add(StepKind::kPrompt, 1, 1);
   EXPECT_TRUE(profile_.Times(StepKind::kDecode).empty());

@@ -61,7 +61,7 @@ def test_latents_come_back_from_host_memory(model: tuple[Path, PreTrainedModel])
         assert core.seam.engine.stats().kv_loaded_tokens > 0
     for prompt, (tokens, _), (same, _) in zip(prompts, first, again, strict=True):
         assert tokens == same == greedy_choices(reference, prompt, tokens)
-    assert all(cached >= 128 for _, cached in again)
+    assert all(cached >= 16 for _, cached in again)
 
 
 def test_a_saved_session_has_the_latents(
@@ -85,7 +85,7 @@ def test_types_that_no_kernel_stores_are_refused_by_name(
     model: tuple[Path, PreTrainedModel],
 ) -> None:
     with (
-        pytest.raises(ValueError, match=r"f32 or bf16 \(kv_cache_dtype\), got i8"),
+        pytest.raises(_native.StatusError, match=r"f32 or bf16 \(kv_cache_dtype\), got i8"),
         engine(model[0], kv_cache_dtype="int8"),
     ):
         pass

@@ -63,7 +63,7 @@ def test_prompt_and_decode(name: str, kind: str, tmp_path: Path) -> None:
 MATRICES = [
     ("qwen3_moe", ".experts.", Scheme("awq")),
     ("qwen3_moe", ".experts.", Scheme("gptq", zeros=False)),
-    ("deepseek_v2_lite", ".kv_b_proj.", Scheme("awq")),
+    ("deepseek_v2_lite", ".kv_b_proj.", Scheme("awq", zeros=False)),
 ]
 
 

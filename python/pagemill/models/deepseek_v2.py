@@ -137,9 +137,10 @@ def _read_experts(config: Config, kind: ops.ActivationKind) -> Experts:
     count = positive_int(config, "n_routed_experts", 64)
     routing = read_routing(config, count, 6, renormalize=False)
     routing = replace(routing, scale=number(config, "routed_scaling_factor", 1.0))
-    if config.get("scoring_func", "softmax") != "softmax":
-        raise ModelConfigError(f"scoring_func {shown(config['scoring_func'])} is not softmax")
-    method = config.get("topk_method", "greedy")
+    scoring = config.get("scoring_func") or "softmax"
+    if scoring != "softmax":
+        raise ModelConfigError(f"scoring_func {shown(scoring)} is not softmax")
+    method = config.get("topk_method") or "greedy"
     if method == "group_limited_greedy":
         groups = positive_int(config, "n_group")
         chosen = positive_int(config, "topk_group")
