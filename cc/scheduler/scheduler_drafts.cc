@@ -58,6 +58,7 @@ void Scheduler::SettleDrafts(RequestState* request, const InFlightEntry& entry,
   request->num_drafts_in_flight = 0;
   request->num_computed_tokens += num_accepted;
   request->num_scheduled_tokens -= entry.num_drafts - num_accepted;
+  ++counters_.num_drafts;
   counters_.draft_tokens += static_cast<uint64_t>(entry.num_drafts);
   counters_.accepted_draft_tokens += static_cast<uint64_t>(num_accepted);
 }

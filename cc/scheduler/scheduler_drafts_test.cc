@@ -56,6 +56,7 @@ TEST_F(DraftsTest, RejectedDraftsAreComputedAgain) {
   EXPECT_EQ(Schedule(), "1:1");
   EXPECT_EQ(plan_.scheduled[0].num_computed_tokens, 7);
   EXPECT_EQ(plan_.scheduled[0].token_ids, std::vector<int32_t>{60});
+  EXPECT_EQ(scheduler_->stats().num_drafts, 1u);
   EXPECT_EQ(scheduler_->stats().draft_tokens, 3u);
   EXPECT_EQ(scheduler_->stats().accepted_draft_tokens, 1u);
 }
