@@ -30,7 +30,7 @@ class NgramDrafts:
 
 @dataclass(frozen=True, slots=True)
 class SpeculationConfig:
-    """Speculative decoding."""
+    """Speculation: next tokens are guessed, and verified together in one step."""
 
     speculative_config: dict[str, Any] = option(
         {},
