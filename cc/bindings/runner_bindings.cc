@@ -1,9 +1,12 @@
 // The runner: an executor with batch state and sampling around it.
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,6 +20,8 @@
 #include "cc/engine/runner.h"
 #include "cc/program/kv/kv_layout.h"
 #include "cc/program/native_executor.h"
+#include "cc/sampling/draft_proposer.h"
+#include "cc/sampling/ngram_proposer.h"
 #include "cc/step/kv_group_options.h"
 
 namespace pagemill::bindings {
@@ -62,7 +67,20 @@ void RequireTables(const program::KvLayout& layout, const RunnerLimits& limits) 
       "RunnerLimits.kv_groups are not those of the executor's program; kv_groups() makes them"));
 }
 
-void InitFromNative(RunnerHolder* self, nb::object executor, const RunnerLimits& limits) {
+// (min_n, max_n); null = no drafts.
+using NgramSizes = std::optional<std::pair<int32_t, int32_t>>;
+
+std::unique_ptr<sampling::DraftProposer> MakeProposer(const NgramSizes& sizes,
+                                                      const RunnerLimits& limits) {
+  if (!sizes) return nullptr;
+  const sampling::NgramProposerOptions options = {
+      .max_num_seqs = limits.max_num_seqs, .min_n = sizes->first, .max_n = sizes->second};
+  ThrowIfError(options.Validate());
+  return std::make_unique<sampling::NgramProposer>(options);
+}
+
+void InitFromNative(RunnerHolder* self, nb::object executor, const RunnerLimits& limits,
+                    std::unique_ptr<sampling::DraftProposer> proposer) {
   NativeExecutor& native = nb::cast<NativeExecutor&>(executor);
   RequireFits(native.options(), limits);
   RequireTables(native.memory_plan().kv, limits);
@@ -76,13 +94,16 @@ void InitFromNative(RunnerHolder* self, nb::object executor, const RunnerLimits&
   step::PageStore* pages = leading == nullptr ? native.pages() : nullptr;
   program::Executor* steps = &native;
   if (leading != nullptr) steps = leading.get();
-  auto runner = ValueOrThrow(ModelRunner::Create(steps, native.thread_pool(), limits, pages));
+  auto runner = ValueOrThrow(
+      ModelRunner::Create(steps, native.thread_pool(), limits, pages, std::move(proposer)));
   new (self) RunnerHolder{std::move(executor), &native, std::move(leading), std::move(runner)};
 }
 
-void InitFromPython(RunnerHolder* self, nb::object executor, const RunnerLimits& limits) {
+void InitFromPython(RunnerHolder* self, nb::object executor, const RunnerLimits& limits,
+                    std::unique_ptr<sampling::DraftProposer> proposer) {
   PythonExecutor& python = nb::cast<PythonExecutor&>(executor);
-  auto runner = ValueOrThrow(ModelRunner::Create(&python, python.thread_pool(), limits));
+  auto runner = ValueOrThrow(
+      ModelRunner::Create(&python, python.thread_pool(), limits, nullptr, std::move(proposer)));
   new (self) RunnerHolder{std::move(executor), nullptr, nullptr, std::move(runner)};
 }
 
@@ -108,7 +129,7 @@ void BindRunnerLimits(nb::module_& m) {
           [](RunnerLimits* self, int32_t max_num_tokens, int32_t max_num_seqs,
              int32_t max_num_logits_rows, int32_t max_model_len, int32_t vocab_size,
              int32_t num_blocks, int32_t block_size, std::vector<KvGroupOptions> kv_groups,
-             bool chunked_prefill, bool prefix_caching, bool pooling) {
+             bool chunked_prefill, bool prefix_caching, bool pooling, int32_t max_draft_tokens) {
             new (self) RunnerLimits{.max_num_tokens = max_num_tokens,
                                     .max_num_seqs = max_num_seqs,
                                     .max_num_logits_rows = max_num_logits_rows,
@@ -119,6 +140,7 @@ void BindRunnerLimits(nb::module_& m) {
                                     .kv_groups = std::move(kv_groups),
                                     .chunked_prefill = chunked_prefill,
                                     .prefix_caching = prefix_caching,
+                                    .max_draft_tokens = max_draft_tokens,
                                     .pooling = pooling};
           },
           nb::kw_only(), nb::arg("max_num_tokens") = 2048, nb::arg("max_num_seqs") = 128,
@@ -126,7 +148,7 @@ void BindRunnerLimits(nb::module_& m) {
           nb::arg("vocab_size"), nb::arg("num_blocks"), nb::arg("block_size") = 16,
           nb::arg("kv_groups") = std::vector<KvGroupOptions>{KvGroupOptions{}},
           nb::arg("chunked_prefill") = true, nb::arg("prefix_caching") = true,
-          nb::arg("pooling") = false)
+          nb::arg("pooling") = false, nb::arg("max_draft_tokens") = 0)
       .def_ro("max_num_tokens", &RunnerLimits::max_num_tokens)
       .def_ro("max_num_seqs", &RunnerLimits::max_num_seqs)
       .def_ro("max_num_logits_rows", &RunnerLimits::max_num_logits_rows)
@@ -137,6 +159,7 @@ void BindRunnerLimits(nb::module_& m) {
       .def_ro("kv_groups", &RunnerLimits::kv_groups)
       .def_ro("chunked_prefill", &RunnerLimits::chunked_prefill)
       .def_ro("prefix_caching", &RunnerLimits::prefix_caching)
+      .def_ro("max_draft_tokens", &RunnerLimits::max_draft_tokens)
       .def_ro("pooling", &RunnerLimits::pooling);
 }
 
@@ -190,16 +213,19 @@ void BindRunner(nb::module_& m) {
   nb::class_<RunnerHolder>(m, "ModelRunner", nb::type_slots(CollectableSlots<RunnerHolder>::kSlots))
       .def(
           "__init__",
-          [](RunnerHolder* self, nb::object executor, const RunnerLimits& limits) {
+          [](RunnerHolder* self, nb::object executor, const RunnerLimits& limits,
+             const NgramSizes& ngram_sizes) {
+            std::unique_ptr<sampling::DraftProposer> proposer = MakeProposer(ngram_sizes, limits);
             if (nb::isinstance<NativeExecutor>(executor)) {
-              InitFromNative(self, std::move(executor), limits);
+              InitFromNative(self, std::move(executor), limits, std::move(proposer));
             } else if (nb::isinstance<PythonExecutor>(executor)) {
-              InitFromPython(self, std::move(executor), limits);
+              InitFromPython(self, std::move(executor), limits, std::move(proposer));
             } else {
               throw nb::type_error("executor must be a NativeExecutor or a PythonExecutor");
             }
           },
-          nb::arg("executor"), nb::arg("limits"))
+          nb::arg("executor"), nb::arg("limits"), nb::kw_only(),
+          nb::arg("ngram_sizes") = nb::none())
       .def_prop_ro("limits", [](const RunnerHolder& self) { return self.runner->limits(); })
       .def("set_profiling", &SetProfiling, nb::arg("on"))
       .def("profile", &Profile, nb::kw_only(), nb::arg("decode"));

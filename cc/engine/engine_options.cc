@@ -28,8 +28,6 @@ Status EngineOptions::Validate() const {
                            ", it must be from 0 to " + std::to_string(kLongestIntervalMicros));
   }
   PM_RETURN_IF_ERROR(CheckAtLeast("max_in_flight_steps", max_in_flight_steps, 1));
-  PM_RETURN_IF_ERROR(CheckAtLeast("max_draft_tokens", max_draft_tokens, 0));
-  PM_RETURN_IF_ERROR(CheckAtLeast("max_step_draft_tokens", max_step_draft_tokens, 0));
   PM_RETURN_IF_ERROR(scheduler::MakePolicy(scheduling_policy, tenant_weights).status());
   PM_RETURN_IF_ERROR(kv_tiers.Validate());
   return kv_cache::ParseHashAlgorithm(prefix_caching_hash).status();

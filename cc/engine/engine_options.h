@@ -51,14 +51,9 @@ struct EngineOptions {
   // "xxh3-128" (fast) or "sha256" (where tenants must not be able to construct collisions).
   std::string prefix_caching_hash = "xxh3-128";
   // Steps handed to the runner before the first of them is collected. More than 1 pays on devices
-  // that work asynchronously. Where the runner takes no placeholders, only chunks of prompts run
-  // ahead.
+  // that work asynchronously. If the runner takes no placeholders or verifies drafts, only chunks
+  // of prompts run ahead.
   int32_t max_in_flight_steps = 1;
-  // Most draft tokens of one request that a step verifies; 0 = no speculation. With it a request
-  // has one decode step in flight at a time.
-  int32_t max_draft_tokens = 0;
-  // Most draft tokens of a step: each running request gets an equal part; 0 = no bound of its own.
-  int32_t max_step_draft_tokens = 0;
   // KV beyond the pool: tiers and connectors, and what names saved sessions.
   KvTierOptions kv_tiers;
   // Least time between two moments at which clients hear that there are outputs, in microseconds;

@@ -29,10 +29,10 @@ constexpr int kNumSubmitters = 4;
 constexpr int kRequestsEach = 400;
 
 // So few blocks that requests are preempted all the time.
-RunnerLimits TightLimits() {
+RunnerLimits TightLimits(int32_t max_draft_tokens) {
   RunnerLimits limits = FakeRunner::DefaultLimits();
   limits.num_blocks = 25;
-  limits.max_draft_tokens = 4;
+  limits.max_draft_tokens = max_draft_tokens;
   return limits;
 }
 
@@ -120,7 +120,7 @@ class EngineStress : public testing::TestWithParam<Ahead> {
     expected_.erase(found);
   }
 
-  FakeRunner runner_{TightLimits()};
+  FakeRunner runner_{TightLimits(GetParam().max_draft_tokens)};
   SteadyClock clock_;
   std::unique_ptr<Engine> engine_;
   std::mutex mutex_;
@@ -133,7 +133,6 @@ TEST_P(EngineStress, EveryRequestEndsOnceWithItsTokens) {
   EngineOptions options;
   options.max_waiting_requests = 20;
   options.max_in_flight_steps = GetParam().max_in_flight_steps;
-  options.max_draft_tokens = GetParam().max_draft_tokens;
   options.kv_tiers.host_bytes = GetParam().host_bytes;
   options.check_integrity = true;
   auto engine = Engine::Create(options, &runner_, &clock_, {});

@@ -381,9 +381,6 @@ TEST_F(EngineTest, BadOptionsAreRefused) {
   EXPECT_EQ(code([](EngineOptions& o) { o.max_num_seqs = 9; }), kBad);
   EXPECT_EQ(code([](EngineOptions& o) { o.max_num_scheduled_tokens = -1; }), kBad);
   EXPECT_EQ(code([](EngineOptions& o) { o.max_in_flight_steps = 0; }), kBad);
-  EXPECT_EQ(code([](EngineOptions& o) { o.max_draft_tokens = -1; }), kBad);
-  EXPECT_EQ(code([](EngineOptions& o) { o.max_draft_tokens = 1; }), kBad);  // the runner has none
-  EXPECT_EQ(code([](EngineOptions& o) { o.max_step_draft_tokens = -1; }), kBad);
   EXPECT_EQ(code([](EngineOptions& o) { o.scheduling_policy = "lifo"; }), kBad);
   EXPECT_EQ(code([](EngineOptions& o) { o.prefix_caching_hash = "md5"; }), kBad);
   EXPECT_EQ(code([](EngineOptions& o) { o.max_waiting_requests = -1; }), kBad);

@@ -40,9 +40,10 @@ struct RunnerLimits {
   bool prefix_caching = true;        // false: KV of equal prefixes is not interchangeable
   // It replaces step::kPlaceholderTokenId: several decode steps of a request may be in flight.
   bool placeholders = false;
-  int32_t max_draft_tokens = 0;  // drafts of one request that it verifies in one step
-  bool token_masks = false;      // it samples under Request::new_token_matcher
-  bool pooling = false;          // this model pools instead of generating
+  // Drafts of one request that it verifies in one step. It proposes them itself, with its results.
+  int32_t max_draft_tokens = 0;
+  bool token_masks = false;  // it samples under Request::new_token_matcher
+  bool pooling = false;      // this model pools instead of generating
 };
 
 // Obligations of an implementer:

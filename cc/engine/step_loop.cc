@@ -32,14 +32,9 @@ StatusOr<scheduler::SchedulerOptions> MakeSchedulerOptions(const EngineOptions& 
   made.long_prefill_token_threshold = options.long_prefill_token_threshold;
   made.max_partial_prefills = options.max_partial_prefills;
   made.max_long_partial_prefills = options.max_long_partial_prefills;
-  if (options.max_draft_tokens > limits.max_draft_tokens) {
-    return InvalidArgument("max_draft_tokens is " + std::to_string(options.max_draft_tokens) +
-                           ", but the runner verifies at most " +
-                           std::to_string(limits.max_draft_tokens) + " drafts of a request");
-  }
-  made.drafts = {options.max_draft_tokens, options.max_step_draft_tokens};
+  made.max_draft_tokens = limits.max_draft_tokens;
   made.decode_ahead =
-      limits.placeholders && options.max_in_flight_steps > 1 && options.max_draft_tokens == 0;
+      limits.placeholders && options.max_in_flight_steps > 1 && limits.max_draft_tokens == 0;
   made.max_waiting_requests = options.max_waiting_requests;
   made.max_waiting_tokens = options.max_waiting_tokens;
   made.max_waiting_per_tenant = options.max_waiting_per_tenant;

@@ -166,7 +166,10 @@ Status BatchState::AppendRows(const step::ScheduledRequest& entry, int32_t entry
   if (entry.sample) {
     for (int32_t i = std::max(count - 1, 0); i < entry.num_tokens(); ++i) {
       logits_rows_.push_back(first_token + i);
-      rows_.push_back({.entry = entry_index});
+      BatchRow& row = rows_.emplace_back(BatchRow{.entry = entry_index});
+      if (i + 1 < entry.num_tokens()) {
+        row.draft_token_id = entry.draft_token_ids[static_cast<size_t>(i + 1 - count)];
+      }
     }
   }
   if (static_cast<int64_t>(rows_.size()) <= limits_.max_num_logits_rows) return OkStatus();

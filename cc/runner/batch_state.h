@@ -30,6 +30,7 @@ namespace pagemill::runner {
 struct BatchRow {
   int32_t entry = 0;             // index into StepPlan::scheduled
   int32_t prompt_token_id = -1;  // >= 0: the known token that follows this row's
+  int32_t draft_token_id = -1;   // >= 0: the draft that follows this row's
 };
 
 class BatchState {

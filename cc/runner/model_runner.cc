@@ -33,6 +33,10 @@ Status CheckGroup(const step::KvGroupOptions& group) {
 }
 
 Status CheckLimits(const engine::RunnerLimits& limits) {
+  if (limits.max_draft_tokens < 0) {
+    return InvalidArgument("max_draft_tokens must be at least 0, got " +
+                           std::to_string(limits.max_draft_tokens));
+  }
   PM_RETURN_IF_ERROR(CheckPositive("max_num_tokens", limits.max_num_tokens));
   PM_RETURN_IF_ERROR(CheckPositive("max_num_seqs", limits.max_num_seqs));
   PM_RETURN_IF_ERROR(CheckPositive("max_num_logits_rows", limits.max_num_logits_rows));
@@ -57,16 +61,17 @@ bool HasRequestThatGoesOn(const step::StepPlan& plan) {
 
 }  // namespace
 
-StatusOr<std::unique_ptr<ModelRunner>> ModelRunner::Create(program::Executor* executor,
-                                                           device::ThreadPool* pool,
-                                                           const engine::RunnerLimits& limits,
-                                                           step::PageStore* pages) {
+StatusOr<std::unique_ptr<ModelRunner>> ModelRunner::Create(
+    program::Executor* executor, device::ThreadPool* pool, const engine::RunnerLimits& limits,
+    step::PageStore* pages, std::unique_ptr<sampling::DraftProposer> proposer) {
   PM_RETURN_IF_ERROR(CheckLimits(limits));
-  return std::unique_ptr<ModelRunner>(new ModelRunner(executor, pool, limits, pages));
+  return std::unique_ptr<ModelRunner>(
+      new ModelRunner(executor, pool, limits, pages, std::move(proposer)));
 }
 
 ModelRunner::ModelRunner(program::Executor* executor, device::ThreadPool* pool,
-                         const engine::RunnerLimits& limits, step::PageStore* pages)
+                         const engine::RunnerLimits& limits, step::PageStore* pages,
+                         std::unique_ptr<sampling::DraftProposer> proposer)
     : Runner(WithMasks(limits), pages),
       executor_(executor),
       batch_(limits),
@@ -74,19 +79,34 @@ ModelRunner::ModelRunner(program::Executor* executor, device::ThreadPool* pool,
                 .vocab_size = limits.vocab_size,
                 .capabilities = device::DetectCapabilities()},
                pool),
-      masks_(limits.max_num_seqs, limits.vocab_size) {}
+      masks_(limits.max_num_seqs, limits.vocab_size),
+      proposer_(std::move(proposer)) {
+  if (proposer_ == nullptr || limits.max_draft_tokens == 0) return;
+  speculation_.emplace(proposer_.get(), &clock_,
+                       SpeculationOptions{.max_num_seqs = limits.max_num_seqs,
+                                          .max_draft_tokens = limits.max_draft_tokens});
+}
 
 Status ModelRunner::Execute(const step::StepPlan& plan) {
   stopwatch_.Begin(HasRequestThatGoesOn(plan));
+  if (speculation_) speculation_->BeginStep();
   PM_RETURN_IF_ERROR(batch_.CheckSlots(plan));
   ApplyToSlots(plan);  // first, so that a step that fails leaves no request behind in them
   PM_RETURN_IF_ERROR(batch_.Apply(plan));
-  for (const step::ScheduledRequest& entry : plan.scheduled) {
-    if (entry.draft_token_ids.empty()) continue;
-    return Unimplemented("this runner verifies no draft tokens; turn speculation off");
-  }
+  PM_RETURN_IF_ERROR(CheckDrafts(plan));
   if (!plan.empty()) PM_RETURN_IF_ERROR(RunForward(plan));
   plan_ = &plan;
+  return OkStatus();
+}
+
+Status ModelRunner::CheckDrafts(const step::StepPlan& plan) const {
+  const auto most = static_cast<size_t>(limits().max_draft_tokens);
+  for (const step::ScheduledRequest& entry : plan.scheduled) {
+    if (entry.draft_token_ids.size() <= most) continue;
+    return Internal("step plan, slot " + std::to_string(entry.index.value()) + ": it has " +
+                    std::to_string(entry.draft_token_ids.size()) +
+                    " drafts, more than max_draft_tokens = " + std::to_string(most));
+  }
   return OkStatus();
 }
 
@@ -118,6 +138,7 @@ Status ModelRunner::Sample() {
     masks_.Wait();
     SampleRows(plan, &result);
     TakePooled(plan, &result);
+    if (speculation_) speculation_->EndStep(plan, &result);
     stopwatch_.Lap(&StepTimes::sampling_s);
     stopwatch_.End(program::KindOf(batch_.view()));
   }
@@ -136,12 +157,16 @@ void ModelRunner::ApplyToSlots(const step::StepPlan& plan) {
   for (step::RequestIndex index : plan.released) {
     sampler_.Release(index);
     masks_.Release(index);
+    if (speculation_) speculation_->Release(index);
   }
   for (const step::ScheduledRequest& entry : plan.scheduled) {
     if (entry.start == nullptr || entry.start->pooling) continue;
     masks_.Start(entry.index, *entry.start, entry.resumed_output_token_ids);
     sampler_.Start(entry.index, entry.start, entry.resumed_output_token_ids,
                    masks_.Holds(entry.index));
+    if (speculation_) {
+      speculation_->Start(entry.index, *entry.start, entry.resumed_output_token_ids);
+    }
   }
 }
 
@@ -197,6 +222,7 @@ void ModelRunner::AddRows(const step::StepPlan& plan) {
       added.logits = logits.Row<const float>(static_cast<int64_t>(i));
     }
     added.prompt_token_id = row.prompt_token_id;
+    added.draft_token_id = row.draft_token_id;
     if (row.prompt_token_id >= 0 || !masks_.Holds(added.index)) continue;
     if (masks_.status(added.index).ok()) added.mask = masks_.row(num_masks);
     ++num_masks;
@@ -215,6 +241,7 @@ void ModelRunner::SampleRows(const step::StepPlan& plan, step::StepResult* resul
       target.failure = std::move(row.failure);
       continue;
     }
+    if (row.token_id < 0) continue;  // behind a rejected draft
     const bool is_prompt = rows_[i].prompt_token_id >= 0;
     if (!is_prompt) target.sampled_token_ids.push_back(row.token_id);
     if (row.has_logprobs) {

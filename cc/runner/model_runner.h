@@ -7,24 +7,28 @@
 //
 // Execute() runs the forward pass and Sample() the sampling to their ends on the calling thread;
 // Collect() returns the oldest result. Token masks are filled by a thread of their own during the
-// pass (mask_filler.h).
+// pass (mask_filler.h). With a proposer, results carry drafts of the next step (speculation.h).
 //
-// Ownership: executor and pool are the caller's and outlive the runner. Thread safety: that of
-// Runner.
+// Ownership: executor, pool and pages are the caller's and outlive the runner. Thread safety: that
+// of Runner.
 #ifndef PAGEMILL_CC_RUNNER_MODEL_RUNNER_H_
 #define PAGEMILL_CC_RUNNER_MODEL_RUNNER_H_
 
 #include <deque>
 #include <memory>
+#include <optional>
 #include <vector>
 
+#include "cc/base/clock.h"
 #include "cc/base/status.h"
 #include "cc/device/thread_pool.h"
 #include "cc/engine/runner.h"
 #include "cc/program/executor.h"
 #include "cc/runner/batch_state.h"
 #include "cc/runner/mask_filler.h"
+#include "cc/runner/speculation.h"
 #include "cc/runner/step_times.h"
+#include "cc/sampling/draft_proposer.h"
 #include "cc/sampling/sampler.h"
 #include "cc/step/page_store.h"
 #include "cc/step/step_plan.h"
@@ -34,13 +38,14 @@ namespace pagemill::runner {
 
 class ModelRunner final : public engine::Runner {
  public:
-  // kInvalidArgument where the limits make no sense. Logits may have more columns than
+  // kInvalidArgument if the limits make no sense. Logits may have more columns than
   // limits.vocab_size (a padded vocabulary); the rest is ignored. `pages` is the executor's KV
-  // cache; null where that cannot be copied elsewhere.
-  static StatusOr<std::unique_ptr<ModelRunner>> Create(program::Executor* executor,
-                                                       device::ThreadPool* pool,
-                                                       const engine::RunnerLimits& limits,
-                                                       step::PageStore* pages = nullptr);
+  // cache; null if that cannot be copied elsewhere. `proposer` has limits.max_num_seqs slots; null:
+  // no drafts.
+  static StatusOr<std::unique_ptr<ModelRunner>> Create(
+      program::Executor* executor, device::ThreadPool* pool, const engine::RunnerLimits& limits,
+      step::PageStore* pages = nullptr,
+      std::unique_ptr<sampling::DraftProposer> proposer = nullptr);
 
   Status Execute(const step::StepPlan& plan) override;
   Status Sample() override;
@@ -56,7 +61,9 @@ class ModelRunner final : public engine::Runner {
 
  private:
   ModelRunner(program::Executor* executor, device::ThreadPool* pool,
-              const engine::RunnerLimits& limits, step::PageStore* pages);
+              const engine::RunnerLimits& limits, step::PageStore* pages,
+              std::unique_ptr<sampling::DraftProposer> proposer);
+  Status CheckDrafts(const step::StepPlan& plan) const;
   void ApplyToSlots(const step::StepPlan& plan);
   Status RunForward(const step::StepPlan& plan);
   void FillMasks(const step::StepPlan& plan);
@@ -71,6 +78,9 @@ class ModelRunner final : public engine::Runner {
   BatchState batch_;
   sampling::Sampler sampler_;
   MaskFiller masks_;
+  const SteadyClock clock_;
+  const std::unique_ptr<sampling::DraftProposer> proposer_;  // null: none
+  std::optional<Speculation> speculation_;                   // if there is one
   StepStopwatch stopwatch_;
   const step::StepPlan* plan_ = nullptr;  // executed and not sampled; null: none
   program::ExecutorOutput output_;        // of that plan

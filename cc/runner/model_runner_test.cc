@@ -324,11 +324,32 @@ TEST_F(ModelRunnerTest, AFailedStepLeavesTheRunnerUsable) {
   EXPECT_EQ(runner_->Execute(plan).code(), StatusCode::kFailedPrecondition);
 }
 
-TEST_F(ModelRunnerTest, RefusesDrafts) {
+TEST_F(ModelRunnerTest, VerifiesDrafts) {
+  engine::RunnerLimits limits = SmallLimits();
+  limits.max_draft_tokens = 3;
+  runner_ = *ModelRunner::Create(&executor_, &pool_, limits);
+  auto request = MakeRequest({1, 2});
+  request->sampling.logprobs = 0;
+  const int32_t first = MustRun({Start(0, request)}).results[0].sampled_token_ids[0];
+  const int32_t second = NextToken(first, 2), third = NextToken(second, 3);
+  ScheduledRequest next;
+  next.index = RequestIndex(0);
+  next.num_computed_tokens = 2;
+  next.token_ids = {first};
+  next.draft_token_ids = {second, third, (NextToken(third, 4) + 1) % kVocab};
+  next.sample = true;
+  const step::RequestResult result = MustRun({next}).results[0];
+  EXPECT_EQ(result.sampled_token_ids, (std::vector{second, third, NextToken(third, 4)}));
+  EXPECT_EQ(result.logprobs.size(), 3u);
+  next.draft_token_ids = {(second + 1) % kVocab, third};
+  EXPECT_EQ(MustRun({next}).results[0].sampled_token_ids, std::vector{second});
+}
+
+TEST_F(ModelRunnerTest, RefusesMoreDraftsThanItsLimit) {
   StepPlan plan;
   plan.scheduled = {Start(0, MakeRequest({1}))};
   plan.scheduled[0].draft_token_ids = {2};
-  EXPECT_EQ(runner_->Execute(plan).code(), StatusCode::kUnimplemented);
+  EXPECT_EQ(runner_->Execute(plan).code(), StatusCode::kInternal);
   EXPECT_EQ(executor_.num_steps, 0);
 }
 

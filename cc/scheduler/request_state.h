@@ -18,7 +18,6 @@
 
 #include "cc/kv_cache/request_blocks.h"
 #include "cc/scheduler/admission/queue_ticket.h"
-#include "cc/scheduler/draft_length.h"
 #include "cc/scheduler/park_reason.h"
 #include "cc/step/request.h"
 #include "cc/step/step_result.h"
@@ -64,10 +63,9 @@ struct RequestState {
   std::vector<int32_t> output_token_ids;
   int32_t num_scheduled_tokens = 0;
   int32_t num_computed_tokens = 0;
-  int32_t num_samples_in_flight = 0;     // steps in flight that sample a token of it
-  int32_t num_drafts_in_flight = 0;      // the first of `draft_token_ids`
-  std::vector<int32_t> draft_token_ids;  // proposed to follow the last known token
-  DraftLength draft_length;
+  int32_t num_samples_in_flight = 0;         // steps in flight that sample a token of it
+  int32_t num_drafts_in_flight = 0;          // the first of `draft_token_ids`
+  std::vector<int32_t> draft_token_ids;      // proposed to follow the last known token
   std::optional<int32_t> num_cached_tokens;  // prefix hit of the first start; empty before it
 
   bool prefills_partly = false;  // running, with known tokens that have no place in a plan yet

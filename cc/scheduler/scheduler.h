@@ -228,7 +228,7 @@ class Scheduler {
   void UnparkLongPrefill();
 
   // scheduler_drafts.cc
-  int32_t NumDraftsToRun(const RequestState& request, int32_t num_tokens,
+  int32_t NumDraftsToRun(const RequestState& request, int32_t num_tokens, int32_t num_behind,
                          const Budget& budget) const;
   Status CheckSampled(const RequestState& request, const InFlightEntry& entry,
                       const step::RequestResult& result) const;

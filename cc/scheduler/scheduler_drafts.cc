@@ -9,20 +9,18 @@
 namespace pagemill::scheduler {
 
 // How many of the proposed drafts the request verifies behind the `num_tokens` tokens that it gets
-// in this step.
+// in this step. Each of the `num_behind` running requests behind it keeps a token and a row.
 int32_t Scheduler::NumDraftsToRun(const RequestState& request, int32_t num_tokens,
-                                  const Budget& budget) const {
+                                  int32_t num_behind, const Budget& budget) const {
   if (request.draft_token_ids.empty()) return 0;
   const int32_t end = request.num_scheduled_tokens + num_tokens;
   if (end != request.num_tokens() || !request.prompt_logprobs_done) return 0;
   const auto num_outputs = static_cast<int32_t>(request.output_token_ids.size());
   // A step that accepts all of them gives one token more.
-  int32_t n =
-      std::min({static_cast<int32_t>(request.draft_token_ids.size()),
-                request.draft_length.Get(options_.drafts, static_cast<int32_t>(running_.size())),
-                budget.tokens - num_tokens, budget.rows - 1,
-                request.request->sampling.max_tokens - num_outputs - 1,
-                admission_.max_request_tokens() - end - 1});
+  int32_t n = std::min({static_cast<int32_t>(request.draft_token_ids.size()),
+                        budget.tokens - num_tokens - num_behind, budget.rows - 1 - num_behind,
+                        request.request->sampling.max_tokens - num_outputs - 1,
+                        admission_.max_request_tokens() - end - 1});
   // Drafts take only blocks that no running request will need at once, and preempt nobody.
   const auto reserved = static_cast<int32_t>(running_.size());
   while (n > 0 && !cache_.Covers(request.blocks, end + n) &&
@@ -60,7 +58,7 @@ void Scheduler::SettleDrafts(RequestState* request, const InFlightEntry& entry,
   request->num_drafts_in_flight = 0;
   request->num_computed_tokens += num_accepted;
   request->num_scheduled_tokens -= entry.num_drafts - num_accepted;
-  request->draft_length.Verified(options_.drafts, entry.num_drafts, num_accepted);
+  ++counters_.num_drafts;
   counters_.draft_tokens += static_cast<uint64_t>(entry.num_drafts);
   counters_.accepted_draft_tokens += static_cast<uint64_t>(num_accepted);
 }
@@ -69,9 +67,9 @@ void Scheduler::SettleDrafts(RequestState* request, const InFlightEntry& entry,
 // step runs already, a proposal comes too late.
 void Scheduler::ProposeDrafts(RequestState* request, std::vector<int32_t>&& draft_token_ids) {
   request->draft_token_ids.clear();
-  if (options_.drafts.max_draft_tokens == 0 || request->num_samples_in_flight > 0) return;
+  if (options_.max_draft_tokens == 0 || request->num_samples_in_flight > 0) return;
   request->draft_token_ids = std::move(draft_token_ids);
-  const auto most = static_cast<size_t>(options_.drafts.max_draft_tokens);
+  const auto most = static_cast<size_t>(options_.max_draft_tokens);
   if (request->draft_token_ids.size() > most) request->draft_token_ids.resize(most);
 }
 

@@ -12,7 +12,7 @@ class DraftsTest : public SchedulerTest {
  protected:
   static SchedulerOptions Options() {
     SchedulerOptions options = SmallOptions();
-    options.drafts.max_draft_tokens = 3;
+    options.max_draft_tokens = 3;
     return options;
   }
 
@@ -56,6 +56,7 @@ TEST_F(DraftsTest, RejectedDraftsAreComputedAgain) {
   EXPECT_EQ(Schedule(), "1:1");
   EXPECT_EQ(plan_.scheduled[0].num_computed_tokens, 7);
   EXPECT_EQ(plan_.scheduled[0].token_ids, std::vector<int32_t>{60});
+  EXPECT_EQ(scheduler_->stats().num_drafts, 1u);
   EXPECT_EQ(scheduler_->stats().draft_tokens, 3u);
   EXPECT_EQ(scheduler_->stats().accepted_draft_tokens, 1u);
 }
@@ -126,6 +127,25 @@ TEST_F(DraftsTest, RowsOfLogitsCutDrafts) {
   Schedule();
   Answer({31}, {40, 41, 42});
   EXPECT_EQ(Schedule(), "1:2");
+}
+
+TEST_F(DraftsTest, DraftsLeaveATokenAndARowForTheRequestsBehind) {
+  for (const bool rows : {false, true}) {
+    SchedulerOptions options = Options();
+    (rows ? options.max_num_logits_rows : options.max_num_tokens) = 4;
+    Start(options);
+    for (uint64_t id = 1; id <= 3; ++id) Add(MakeRequest(id, 1, 20));
+    EXPECT_EQ(Schedule(), "1:1 2:1 3:1");
+    step::StepResult result{.step_id = plan_.step_id, .results = {}};
+    for (const step::ScheduledRequest& entry : plan_.scheduled) {
+      step::RequestResult& answer = result.results.emplace_back();
+      answer.index = entry.index;
+      answer.sampled_token_ids = {31};
+      answer.draft_token_ids = {40, 41, 42};
+    }
+    scheduler_->Update(std::move(result), &events_);
+    EXPECT_EQ(Schedule(), "1:2 2:1 3:1");
+  }
 }
 
 TEST_F(DraftsTest, DraftsTakeNoBlockThatOthersNeed) {

@@ -8,7 +8,6 @@
 
 #include "cc/base/status.h"
 #include "cc/kv_cache/kv_cache_options.h"
-#include "cc/scheduler/draft_length.h"
 #include "cc/scheduler/policies/tenant_weights.h"
 
 namespace pagemill::scheduler {
@@ -27,8 +26,8 @@ struct SchedulerOptions {
   // Of those, requests with a prompt longer than long_prefill_token_threshold; shorter ones pass
   // those that wait for it. 0 = no limit.
   int32_t max_long_partial_prefills = 0;
-  // Lookahead for tokens that the runner proposes; none by default.
-  DraftLimits drafts;
+  // Most draft tokens of one request in one step: lookahead for tokens that the runner proposes.
+  int32_t max_draft_tokens = 0;
   // Plan a request's next step before the token that it runs is known: the plan has a placeholder,
   // which the runner replaces. For runners with several steps in flight; not together with drafts.
   bool decode_ahead = false;

@@ -96,7 +96,9 @@ void Scheduler::ScheduleRunning(Budget* budget, step::StepPlan* plan) {
     if (n > 0) {
       // Without room the request itself was preempted: another one stands at its place.
       if (!MakeRoom(i, request->num_scheduled_tokens + n)) continue;
-      Place(request, {n, NumDraftsToRun(*request, n, *budget)}, budget, NextEntry(plan));
+      const auto num_behind = static_cast<int32_t>(running_.size() - i - 1);
+      Place(request, {n, NumDraftsToRun(*request, n, num_behind, *budget)}, budget,
+            NextEntry(plan));
     }
     ++i;
   }

@@ -27,6 +27,7 @@ struct SchedulerStats {
   uint64_t num_stray_transfer_results = 0;
   uint64_t prompt_tokens = 0;
   uint64_t generation_tokens = 0;
+  uint64_t num_drafts = 0;
   uint64_t draft_tokens = 0;
   uint64_t accepted_draft_tokens = 0;
 
@@ -67,6 +68,8 @@ struct SchedulerStats {
               .InC(11));
     visit("generation_tokens", &S::generation_tokens,
           Counter("tokens generated", "generation_tokens").InC(12));
+    visit("num_drafts", &S::num_drafts,
+          Counter("steps of requests with draft tokens", "spec_decode_num_drafts"));
     visit("draft_tokens", &S::draft_tokens,
           Counter("draft tokens verified", "spec_decode_num_draft_tokens"));
     visit("accepted_draft_tokens", &S::accepted_draft_tokens,

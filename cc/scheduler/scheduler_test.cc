@@ -274,13 +274,11 @@ TEST(SchedulerOptions, RefusalsNameTheField) {
   EXPECT_TRUE(names(message([](SchedulerOptions& o) { o.max_num_logits_rows = 0; }),
                     "max_num_logits_rows"));
   EXPECT_TRUE(names(message([](SchedulerOptions& o) { o.max_model_len = 0; }), "max_model_len"));
-  EXPECT_TRUE(names(message([](SchedulerOptions& o) { o.drafts.max_draft_tokens = -1; }),
-                    "max_draft_tokens"));
-  EXPECT_TRUE(names(message([](SchedulerOptions& o) { o.drafts.max_step_draft_tokens = -1; }),
-                    "max_step_draft_tokens"));
-  EXPECT_TRUE(names(
-      message([](SchedulerOptions& o) { o.decode_ahead = true, o.drafts.max_draft_tokens = 2; }),
-      "decode_ahead"));
+  EXPECT_TRUE(
+      names(message([](SchedulerOptions& o) { o.max_draft_tokens = -1; }), "max_draft_tokens"));
+  EXPECT_TRUE(
+      names(message([](SchedulerOptions& o) { o.decode_ahead = true, o.max_draft_tokens = 2; }),
+            "decode_ahead"));
   EXPECT_TRUE(names(message([](SchedulerOptions& o) { o.policy = "lifo"; }), "fcfs"));
   EXPECT_TRUE(names(message([](SchedulerOptions& o) { o.kv_cache.num_blocks = 1; }), "num_blocks"));
 }

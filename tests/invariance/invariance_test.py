@@ -1,8 +1,8 @@
 """The same prompt gives the same tokens, whatever else happens around it (decision 0002).
 
 On the real default model: alone, in a batch of 32, with the prefix cache cold and hot, with prompts
-cut into chunks of 64 tokens, with one thread and two, and with a KV pool so small that requests are
-preempted all the time. Greedy and seeded sampling alike. Equality is exact.
+cut into chunks of 64 tokens, with one thread and two, with a KV pool so small that requests are
+preempted all the time, and with draft tokens. Greedy and seeded sampling alike. Equality is exact.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ MODEL = os.environ.get("PAGEMILL_TEST_SMOLLM2_GGUF", "")
 NUM_REQUESTS = 32
 MAX_TOKENS = 24
 BLOCK = 16
+LOGITS_ROWS = 2 * NUM_REQUESTS
 
 pytestmark = pytest.mark.skipif(
     not MODEL, reason="PAGEMILL_TEST_SMOLLM2_GGUF does not name the model file"
@@ -35,6 +36,7 @@ class Setup:
     max_num_tokens: int = 2048
     num_blocks: int = 1024
     prefix_caching: bool = False
+    max_draft_tokens: int = 0
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +80,7 @@ class Run:
             num_threads=setup.threads,
             max_num_tokens=setup.max_num_tokens,
             max_num_seqs=NUM_REQUESTS,
-            max_num_logits_rows=NUM_REQUESTS,
+            max_num_logits_rows=LOGITS_ROWS,
             num_blocks=setup.num_blocks,
             block_size=BLOCK,
             kv_cache_dtype="bf16",
@@ -86,16 +88,18 @@ class Run:
         limits = _native.RunnerLimits(
             max_num_tokens=setup.max_num_tokens,
             max_num_seqs=NUM_REQUESTS,
-            max_num_logits_rows=NUM_REQUESTS,
+            max_num_logits_rows=LOGITS_ROWS,
             max_model_len=built.max_model_len,
             vocab_size=built.vocab_size,
             num_blocks=setup.num_blocks,
             block_size=BLOCK,
             kv_groups=_native.kv_groups(built.program_text, options),
+            max_draft_tokens=setup.max_draft_tokens,
         )
+        ngrams = (1, 4) if setup.max_draft_tokens > 0 else None
         executor = _native.NativeExecutor(built.program_text, options)
         self.engine = _native.Engine(
-            _native.ModelRunner(executor, limits),
+            _native.ModelRunner(executor, limits, ngram_sizes=ngrams),
             _native.EngineOptions(enable_prefix_caching=setup.prefix_caching, check_integrity=True),
         )
         self._next_id = 0
@@ -156,19 +160,34 @@ def test_chunked_prefill_of_64(
     assert Run(built, Setup(max_num_tokens=64)).tokens(prompts, ALL) == expected
 
 
-@pytest.mark.parametrize("prefix_caching", [False, True])
+@pytest.mark.parametrize(("prefix_caching", "max_draft_tokens"), [(False, 0), (True, 0), (True, 5)])
 def test_forced_preemption(
     built: BuiltModel,
     prompts: list[list[int]],
     expected: list[list[int]],
     prefix_caching: bool,
+    max_draft_tokens: int,
 ) -> None:
     longest = max(len(p) for p in prompts) + MAX_TOKENS
-    num_blocks = 2 + 2 * -(-longest // BLOCK)  # room for about two of the longest requests
-    run = Run(
-        built, Setup(num_blocks=num_blocks, prefix_caching=prefix_caching, max_num_tokens=256)
+    setup = Setup(
+        num_blocks=2 + 2 * -(-longest // BLOCK),  # room for about two of the longest requests
+        prefix_caching=prefix_caching,
+        max_num_tokens=256,
+        max_draft_tokens=max_draft_tokens,
     )
+    run = Run(built, setup)
     assert run.tokens(prompts, ALL) == expected
     stats = run.engine.stats()
     assert stats.num_preemptions > 0
     assert stats.kv_blocks_used == 0
+    assert (stats.accepted_draft_tokens > 0) == (max_draft_tokens > 0)
+
+
+def test_drafts(built: BuiltModel, prompts: list[list[int]], expected: list[list[int]]) -> None:
+    run = Run(built, Setup(max_draft_tokens=8))
+    # Alone a request has most drafts, in a batch they meet those of others.
+    for indices in ([index] for index in ALL[:4]):
+        assert run.tokens(prompts, indices) == [expected[index] for index in indices]
+    assert run.tokens(prompts, ALL) == expected
+    stats = run.engine.stats()
+    assert 0 < stats.accepted_draft_tokens < stats.draft_tokens

@@ -128,7 +128,7 @@ class Recorder {
         const int32_t accepted = Below(static_cast<int32_t>(drafts.size()) + 1);
         answer.sampled_token_ids.assign(drafts.begin(), drafts.begin() + accepted);
         answer.sampled_token_ids.push_back(Below(61));
-        const int32_t proposed = Below(setup_.options.drafts.max_draft_tokens + 1);
+        const int32_t proposed = Below(setup_.options.max_draft_tokens + 1);
         for (int32_t i = 0; i < proposed; ++i) answer.draft_token_ids.push_back(Below(61));
       }
     }

@@ -43,7 +43,7 @@ FakeModel::Options ModelOptions(const SchedulerOptions& options) {
   made.max_num_tokens = options.max_num_tokens;
   made.max_num_logits_rows = options.max_num_logits_rows;
   made.chunked_prefill = options.chunked_prefill;
-  made.max_draft_tokens = options.drafts.max_draft_tokens;
+  made.max_draft_tokens = options.max_draft_tokens;
   made.max_encoder_tokens = options.max_encoder_tokens;
   made.encoder_cache_tokens = options.EncoderCacheTokens();
   made.chunked_media_input = options.chunked_media_input;

@@ -61,7 +61,7 @@ class SchedulerTest : public testing::Test {
     model.encoder_cache_tokens = options.EncoderCacheTokens();
     model.chunked_media_input = options.chunked_media_input;
     model.max_adapters = options.max_adapters;
-    model.max_draft_tokens = options.drafts.max_draft_tokens;
+    model.max_draft_tokens = options.max_draft_tokens;
     model_ = std::make_unique<FakeModel>(model);
   }
 

@@ -29,8 +29,8 @@ TEST_P(SchedulerProperty, EveryRequestGetsItsExactTokensAndEndsOnce) {
   const bool reads_prefixes = options.kv_cache.enable_prefix_caching && !options.pooling &&
                               std::string(setup.name) != "OneStateEach";
   EXPECT_EQ(stats.prefix_cache_hit_tokens > 0, reads_prefixes);
-  EXPECT_EQ(stats.accepted_draft_tokens > 0, options.drafts.max_draft_tokens > 0);
-  EXPECT_EQ(stats.draft_tokens > stats.accepted_draft_tokens, options.drafts.max_draft_tokens > 0);
+  EXPECT_EQ(stats.accepted_draft_tokens > 0, options.max_draft_tokens > 0);
+  EXPECT_EQ(stats.draft_tokens > stats.accepted_draft_tokens, options.max_draft_tokens > 0);
   EXPECT_GT(stats.num_preemptions, static_cast<uint64_t>(report.num_resets));
 }
 

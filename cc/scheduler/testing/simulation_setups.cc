@@ -68,11 +68,11 @@ void AddSteps(std::vector<Setup>* setups) {
       },
       setups);
   Add(
-      "Drafts", [](Setup& s) { s.options.drafts.max_draft_tokens = 4; }, setups);
+      "Drafts", [](Setup& s) { s.options.max_draft_tokens = 4; }, setups);
   Add(
       "DraftsInATightPool",
       [](Setup& s) {
-        s.options.drafts.max_draft_tokens = 4, s.options.kv_cache.num_blocks = 9;
+        s.options.max_draft_tokens = 4, s.options.kv_cache.num_blocks = 9;
         s.max_steps_in_flight = 2;
       },
       setups);

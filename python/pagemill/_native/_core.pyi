@@ -233,6 +233,7 @@ class RunnerLimits:
         chunked_prefill: bool = True,
         prefix_caching: bool = True,
         pooling: bool = False,
+        max_draft_tokens: int = 0,
     ) -> None:
         """`kv_groups`: one of full attention by default; for a NativeExecutor those that
         `kv_groups` makes of its program."""
@@ -256,6 +257,8 @@ class RunnerLimits:
     def chunked_prefill(self) -> bool: ...
     @property
     def prefix_caching(self) -> bool: ...
+    @property
+    def max_draft_tokens(self) -> int: ...
     @property
     def pooling(self) -> bool: ...
 
@@ -306,7 +309,15 @@ class StepProfile:
 class ModelRunner:
     """An executor with batch state and sampling; for one engine. Keeps its executor alive."""
 
-    def __init__(self, executor: NativeExecutor | PythonExecutor, limits: RunnerLimits) -> None: ...
+    def __init__(
+        self,
+        executor: NativeExecutor | PythonExecutor,
+        limits: RunnerLimits,
+        *,
+        ngram_sizes: tuple[int, int] | None = None,
+    ) -> None:
+        """`ngram_sizes`: drafts are what followed the last tokens where the request's own text had
+        them before; least and most tokens that match. None: no drafts."""
     @property
     def limits(self) -> RunnerLimits: ...
     def set_profiling(self, on: bool) -> None:

@@ -18,6 +18,7 @@ from pagemill.config.observe import ObserveConfig
 from pagemill.config.sampling import SamplingConfig
 from pagemill.config.scheduler import SchedulerConfig
 from pagemill.config.server import ServerConfig
+from pagemill.config.speculation import NgramDrafts, SpeculationConfig
 
 __all__ = [
     "CacheConfig",
@@ -28,6 +29,7 @@ __all__ = [
     "ExecutorConfig",
     "KvTierConfig",
     "ModelConfig",
+    "NgramDrafts",
     "ObserveConfig",
     "OriginConfig",
     "Range",
@@ -35,6 +37,7 @@ __all__ = [
     "SchedulerConfig",
     "ServeConfig",
     "ServerConfig",
+    "SpeculationConfig",
     "build",
     "check",
     "flatten",

@@ -9,6 +9,7 @@ from pagemill.config.model import ModelConfig
 from pagemill.config.observe import ObserveConfig
 from pagemill.config.scheduler import SchedulerConfig
 from pagemill.config.server import ServerConfig
+from pagemill.config.speculation import SpeculationConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,7 @@ class EngineConfig:
     cache: CacheConfig = field(default_factory=CacheConfig)
     kv_tiers: KvTierConfig = field(default_factory=KvTierConfig)
     scheduler: SchedulerConfig = field(default_factory=SchedulerConfig)
+    speculation: SpeculationConfig = field(default_factory=SpeculationConfig)
     executor: ExecutorConfig = field(default_factory=ExecutorConfig)
 
 

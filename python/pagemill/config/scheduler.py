@@ -25,7 +25,8 @@ class SchedulerConfig:
     max_num_logits_rows: int = option(
         256,
         "Most positions of one step whose logits are computed: one for each request, and one for"
-        " each prompt token whose log probability was asked for.",
+        " each prompt token whose log probability was asked for. --speculative-config adds room for"
+        " guesses.",
         unit="rows",
         allowed=Range(1, 2**20),
     )

@@ -126,7 +126,10 @@ class EngineCore:
         executor = _executor(built, config, wanted, budget.num_blocks, world)
         if workers is not None:
             workers.wait_ready()
-        runner = _native.ModelRunner(executor, _limits(built, config, wanted, budget.num_blocks))
+        limits = _limits(built, config, wanted, budget.num_blocks)
+        ngram = config.speculation.ngram
+        sizes = None if ngram is None else (ngram.min_match, ngram.max_match)
+        runner = _native.ModelRunner(executor, limits, ngram_sizes=sizes)
         tiers = _kv_tiers(executor, config.kv_tiers, config.executor.threads)
         engine = _native.Engine(runner, _options(config, tiers), log=_log)
         seam = NativeSeam(engine, _native.SamplingParams, _native.StatusError)
@@ -204,10 +207,11 @@ def _kv_tiers(
 def _limits(
     built: BuiltModel, config: EngineConfig, sizes: ExecutorSizes, num_blocks: int
 ) -> _native.RunnerLimits:
+    ngram = config.speculation.ngram
     return _native.RunnerLimits(
         max_num_tokens=sizes.max_num_tokens,
         max_num_seqs=config.scheduler.max_num_seqs,
-        max_num_logits_rows=config.scheduler.max_num_logits_rows,
+        max_num_logits_rows=sizes.max_num_logits_rows,
         max_model_len=built.max_model_len,
         vocab_size=built.vocab_size,
         num_blocks=num_blocks,
@@ -216,6 +220,7 @@ def _limits(
         chunked_prefill=built.chunked_prefill,
         prefix_caching=built.prefix_caching,
         pooling=built.pooling,
+        max_draft_tokens=0 if ngram is None else ngram.max_tokens,
     )
 
 

@@ -39,11 +39,19 @@ _KV_CACHE_DTYPES: Final[Mapping[str, Literal["bf16", "f32", "fp8", "int8"]]] = {
 }
 
 
+_MAX_DRAFTING_SEQS: Final = 16
+"""Requests of one step for whose drafts there are rows of logits. With more that decode, a step's
+time grows with its tokens on a CPU, so that few drafts are worth it; a row of a large vocabulary
+takes 0.6 MB."""
+
+
 @dataclass(frozen=True, slots=True)
 class ExecutorSizes:
-    """How large a step may get, in tokens, and what activations and the KV cache are made of."""
+    """How large a step may get, in tokens and rows of logits, and what activations and the KV cache
+    are made of."""
 
     max_num_tokens: int
+    max_num_logits_rows: int
     activation_type: Literal["f32", "bf16", "f16"]
     kv_cache_dtype: Literal["bf16", "f32", "fp8", "int8"]
 
@@ -69,7 +77,11 @@ class ExecutorSizes:
         if dtype == "auto":
             is_f32 = activation_type != "bf16" and (weights_dtype == "float32" or torch)
             dtype = "f32" if is_f32 else "bf16"
-        return cls(tokens, activation_type, _KV_CACHE_DTYPES[dtype])
+        rows = config.scheduler.max_num_logits_rows
+        ngram = config.speculation.ngram
+        if ngram is not None:
+            rows += ngram.max_tokens * min(config.scheduler.max_num_seqs, _MAX_DRAFTING_SEQS)
+        return cls(tokens, rows, activation_type, _KV_CACHE_DTYPES[dtype])
 
     def executor_options(self, config: EngineConfig, num_blocks: int) -> _native.ExecutorOptions:
         """The native options with a cache of `num_blocks` blocks, the null block included."""
@@ -107,7 +119,7 @@ class ExecutorSizes:
             "num_threads": config.executor.threads,
             "max_num_tokens": self.max_num_tokens,
             "max_num_seqs": config.scheduler.max_num_seqs,
-            "max_num_logits_rows": config.scheduler.max_num_logits_rows,
+            "max_num_logits_rows": self.max_num_logits_rows,
             "num_blocks": num_blocks,
             "block_size": config.cache.block_size,
             "kv_cache_dtype": self.kv_cache_dtype,

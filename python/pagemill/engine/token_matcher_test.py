@@ -94,6 +94,21 @@ def test_outputs_are_balanced_as_far_as_they_go(llm: LLM) -> None:
     assert threading.get_ident() not in brackets.threads
 
 
+def test_drafts_change_nothing(llm: LLM) -> None:
+    brackets = Brackets(llm)
+    drafts = {"method": "ngram", "num_speculative_tokens": 6, "prompt_lookup_min": 1}
+    with LLM(SMOLLM2, max_model_len=256, max_num_seqs=4, speculative_config=drafts) as drafting:
+        for temperature in (0.0, 0.8):
+            expected, outputs = (
+                one.generate(
+                    PROMPTS, token_matcher=brackets, temperature=temperature, max_tokens=40, seed=3
+                )
+                for one in (llm, drafting)
+            )
+            assert [o.choices for o in outputs] == [o.choices for o in expected]
+        assert drafting._engine.stats().accepted_draft_tokens > 0
+
+
 def test_a_matcher_that_raises_fails_its_request(llm: LLM) -> None:
     def broken() -> BracketMatcher:
         raise RuntimeError("no such grammar")

@@ -1,0 +1,43 @@
+// File: cc/runner/step_costs.h
+// What a decode step costs by its number of tokens, learned from the steps that ran: for deciding
+// how many drafts are worth verifying.
+//
+//   StepCosts costs;
+//   costs.Observe(/*num_tokens=*/1, /*seconds=*/0.005);
+//   costs.Of(4)  // about 0.0065, until a step with 4 tokens was observed
+//
+// Each size has an average that follows faster steps quickly and slower ones slowly: what else the
+// machine does only adds to a step. Sizes without a step are interpolated between their neighbours;
+// beyond them a token costs a tenth of a step with one token, which is about right for a model
+// whose weights come from memory, and too much for an accelerator, until a step shows it.
+//
+// Times grow with the size: Of(n) is at most Of(n + 1).
+//
+// Both are O(sizes), about 100 for 10,000 tokens. Thread safety: none.
+#ifndef PAGEMILL_CC_RUNNER_STEP_COSTS_H_
+#define PAGEMILL_CC_RUNNER_STEP_COSTS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace pagemill::runner {
+
+class StepCosts {
+ public:
+  // A step with so many tokens, at least 1, took so long, more than 0.
+  void Observe(int32_t num_tokens, double seconds);
+  // Seconds; in an arbitrary unit before the first Observe().
+  double Of(int32_t num_tokens) const;
+
+ private:
+  // Sizes up to 16 tokens by themselves, then eight to a power of two.
+  static size_t SizeOf(int32_t num_tokens);
+  static int32_t TokensOf(size_t size);  // the fewest
+
+  std::vector<double> seconds_;  // by size; 0 = not observed
+};
+
+}  // namespace pagemill::runner
+
+#endif  // PAGEMILL_CC_RUNNER_STEP_COSTS_H_

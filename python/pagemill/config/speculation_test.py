@@ -1,0 +1,47 @@
+"""What --speculative-config takes."""
+
+import pytest
+
+from pagemill.config import ConfigError, EngineConfig, NgramDrafts, build
+
+
+def ngram(text: str) -> NgramDrafts | None:
+    return build(EngineConfig, {"speculative-config": text}).speculation.ngram
+
+
+def test_fields_and_their_defaults() -> None:
+    assert EngineConfig().speculation.ngram is None
+    assert ngram("{}") is None
+    assert ngram('{"method": "ngram"}') == NgramDrafts(8, 3, 8)
+    text = (
+        '{"method": "ngram", "num_speculative_tokens": 5, "prompt_lookup_min": 2,'
+        ' "prompt_lookup_max": 4}'
+    )
+    assert ngram(text) == NgramDrafts(5, 2, 4)
+    # One of the two alone moves the default of the other.
+    assert ngram('{"method": "ngram", "prompt_lookup_max": 2}') == NgramDrafts(8, 2, 2)
+    assert ngram('{"method": "ngram", "prompt_lookup_min": 9}') == NgramDrafts(8, 9, 9)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('{"method": "eagle"}', "method is 'eagle'; it must be 'ngram'"),
+        ('{"num_speculative_tokens": 4}', "method is None"),
+        (
+            '{"method": "ngram", "num_speculative_token": 4}',
+            "did you mean 'num-speculative-tokens'",
+        ),
+        ('{"method": "ngram", "num_speculative_tokens": 0}', "is 0; it is a whole number from 1"),
+        ('{"method": "ngram", "prompt_lookup_max": 17}', "from 1 to 16"),
+        ('{"method": "ngram", "prompt_lookup_min": true}', "prompt_lookup_min is True"),
+        (
+            '{"method": "ngram", "prompt_lookup_min": 5, "prompt_lookup_max": 4}',
+            "prompt_lookup_min = 5 is more than prompt_lookup_max = 4",
+        ),
+        ("[1]", "not a JSON object"),
+    ],
+)
+def test_refusals(text: str, words: str) -> None:
+    with pytest.raises(ConfigError, match="--speculative-config.*" + words):
+        ngram(text)
