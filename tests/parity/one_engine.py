@@ -58,10 +58,10 @@ def generate(core: EngineCore, request_id: int, prompt: list[int]) -> tuple[list
 
 
 @torch.inference_mode()
-def expected_tokens(reference: PreTrainedModel, prompt: list[int]) -> list[int]:
-    """Without the cache of `transformers`, whose sliding layers are no reference of their own."""
-    ids = list(prompt)
-    for _ in range(GENERATED):
-        logits = reference(torch.tensor([ids]), use_cache=False).logits[0, -1]
-        ids.append(int(logits.argmax()))
-    return ids[len(prompt) :]
+def greedy_after(reference: PreTrainedModel, prompt: list[int], tokens: list[int]) -> list[int]:
+    """The best token after the prompt and after each of `tokens` but the last: `tokens` themselves
+    if they are what the reference says. Without the cache of `transformers`, whose sliding layers
+    are no reference of their own."""
+    ids = torch.tensor([[*prompt, *tokens[:-1]]])
+    logits = reference(ids, use_cache=False).logits[0, len(prompt) - 1 :]
+    return logits.argmax(-1).tolist()
