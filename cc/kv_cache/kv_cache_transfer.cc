@@ -28,7 +28,7 @@ void KvCacheManager::CachedContents(const RequestBlocks& blocks, int32_t begin, 
   const int32_t size = options_.block_size;
   PM_CHECK(begin % size == 0 && end % size == 0);
   if (!cacheable_ || blocks.empty()) return;
-  int32_t spare = pool_.num_free() - pool_.num_usable() / 2;
+  int32_t spare = pool_.num_free() - pool_.num_usable() / 4;
   for (int32_t i = begin / size; i < end / size; ++i) {
     for (const Group& group : groups_) {
       if ((i + 1) % group.stride != 0) continue;
