@@ -96,7 +96,6 @@ Status KvTiers::AddTiers(const KvTierOptions& options, const kv_cache::KvCacheOp
   const size_t page_bytes = LargestPage(cache, *pages);
   kv_cache::TieredConnector::Options tiers;
   tiers.policy = options.policy;
-  tiers.num_groups = NumGroups(cache);
   tiers.max_blocks_in_flight = MostBlocksInFlight(cache);
   std::shared_ptr<kv_transfer::HostArena> arena;
   if (options.host_bytes > 0) {
@@ -133,8 +132,8 @@ Status KvTiers::AddFolder(const KvTierOptions& options, const kv_cache::KvCacheO
                                        .fingerprint = digest},
                                       pages));
   owned_worker_->Add(kv_cache::kFileMedium, std::move(files));
-  owned_connector_ = std::make_unique<kv_cache::FileConnector>(kv_cache::FileConnector::Options{
-      .num_groups = NumGroups(cache), .max_blocks_in_flight = MostBlocksInFlight(cache)});
+  owned_connector_ = std::make_unique<kv_cache::FileConnector>(
+      kv_cache::FileConnector::Options{.max_blocks_in_flight = MostBlocksInFlight(cache)});
   return OkStatus();
 }
 

@@ -11,7 +11,7 @@
 
 #include "cc/base/field_info.h"
 #include "cc/base/status.h"
-#include "cc/kv_cache/block_hash.h"
+#include "cc/kv_cache/prefix_query.h"
 #include "cc/kv_cache/transfer.h"
 #include "cc/step/request.h"
 
@@ -61,10 +61,11 @@ struct KvConnectorStats {
 
 // Obligations of an implementer:
 // 1. No call blocks, does input or output, or depends on anything but the calls made before.
-// 2. Lookup() says how many of `hashes`, the request's blocks behind those that the pool has, can
-//    be loaded. It promises nothing: a load may still fail, and the request then computes from the
-//    first block that did not come. It may append transfers (ids unset) that find out; it says
-//    ask_again only where a transfer of its own is under way, whose Finish() brings the answer.
+// 2. Lookup() says how many of the blocks that are asked for can be loaded, so that all groups can
+//    go on after them (PrefixQuery::LongestPrefix). It promises nothing: a load may still fail, and
+//    the request then computes from the first block that did not come. It may append transfers (ids
+//    unset) that find out; it says ask_again only where a transfer of its own is under way, whose
+//    Finish() brings the answer.
 // 3. Transfer() appends the transfers (ids unset) that load `blocks`, or store them. A load covers
 //    all blocks, in transfers of its own, each in order; a store may leave out what it does not
 //    want. It may append transfers that have no page, too.
@@ -75,7 +76,7 @@ struct KvConnectorStats {
 class KvConnector {
  public:
   virtual ~KvConnector() = default;
-  virtual ConnectorMatch Lookup(const step::Request& request, std::span<const BlockHash> hashes,
+  virtual ConnectorMatch Lookup(const step::Request& request, const PrefixQuery& query,
                                 std::vector<KvTransfer>* transfers) = 0;
   virtual void Transfer(KvTransfer::Direction direction, std::span<const BlockContent> blocks,
                         std::vector<KvTransfer>* transfers) = 0;

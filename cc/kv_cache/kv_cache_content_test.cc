@@ -1,4 +1,5 @@
 // What is kept, forgotten and told of the content of blocks, beside requests that run.
+#include <utility>
 #include <vector>
 
 #include "cc/kv_cache/kv_cache_manager.h"
@@ -36,6 +37,30 @@ TEST(KvCacheContent, HeldBlocksOutliveTheirRequest) {
   cache.Unhold(Ids(contents));
   EXPECT_EQ(cache.num_free_blocks(), 3);
   EXPECT_TRUE(cache.CheckIntegrity({}).ok());
+}
+
+// A window of one block keeps the last one of four.
+TEST(KvCacheContent, WhatAWindowGaveBackIsCachedWhileAQuarterOfThePoolIsFree) {
+  for (const auto& [num_blocks, num_cached] : {std::pair<int32_t, size_t>{11, 4}, {5, 3}}) {
+    KvCacheManager cache(Options(num_blocks, {{.kind = "sliding_window", .window_tokens = 4}}));
+    const step::Request request = MakeRequest(17);
+    RequestBlocks blocks;
+    std::vector<std::vector<BlockId>> added;
+    cache.Allocate(16, nullptr, &blocks, &added);
+    cache.Commit(request, Tokens(request), 16, &blocks);
+    std::vector<BlockContent> held, cached;
+    cache.Contents(blocks, 0, 16, &held);
+    EXPECT_EQ(held.size(), 1u);
+    cache.CachedContents(blocks, 0, 16, &cached);
+    EXPECT_EQ(cached.size(), num_cached);
+    EXPECT_EQ(Ids(cached).front(), added[0].front());
+    EXPECT_EQ(Ids(cached).back(), Ids(held).front());
+    cache.Hold(Ids(cached));
+    EXPECT_GE(cache.num_free_blocks(), cache.num_usable_blocks() / 4);
+    cache.Unhold(Ids(cached));
+    cache.Free(&blocks);
+    EXPECT_TRUE(cache.CheckIntegrity({}).ok());
+  }
 }
 
 TEST(KvCacheContent, OnlyWhatWasLoadedIsFound) {

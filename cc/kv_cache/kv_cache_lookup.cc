@@ -4,6 +4,20 @@
 #include "cc/kv_cache/kv_cache_manager.h"
 
 namespace pagemill::kv_cache {
+namespace {
+
+class PoolContent final : public ContentFinder {
+ public:
+  explicit PoolContent(const BlockPool& pool) : pool_(pool) {}
+  bool Has(const BlockHash& hash, GroupId group) const override {
+    return pool_.Find(hash, group).has_value();
+  }
+
+ private:
+  const BlockPool& pool_;
+};
+
+}  // namespace
 
 void KvCacheManager::ExtendHashes(const step::Request& request, const step::TokenSequence& tokens,
                                   int32_t num_blocks, RequestBlocks* blocks) {
@@ -24,27 +38,15 @@ std::span<const BlockHash> KvCacheManager::Hashes(const step::Request& request,
   return std::span(blocks->hashes_).first(static_cast<size_t>(num_full));
 }
 
-// The largest length, at most `num_blocks` blocks of the cache's size, that every group can go on
-// after: each group cuts what the others left, until none does. A group whose prefixes nest needs
-// to be asked once.
-int32_t KvCacheManager::LongestCommonPrefix(std::span<const BlockHash> hashes, int32_t num_blocks,
-                                            bool with_checkpoints) const {
-  int32_t length = num_blocks;
-  bool first = true;
-  for (bool cut = true; cut; first = false) {
-    cut = false;
-    for (size_t g : lookup_order_) {
-      const Group& group = groups_[g];
-      if (group.traits.checkpoints && !with_checkpoints) continue;
-      int32_t n = length / group.stride;
-      if (first || !group.traits.prefixes_nest) {
-        n = group.kind->LongestPrefix(GroupContent(hashes, group.stride, group.id, pool_), n);
-      }
-      cut = cut || n * group.stride < length;
-      length = n * group.stride;
-    }
-  }
-  return length;
+PrefixQuery KvCacheManager::AskFor(const step::Request& request, const step::TokenSequence& tokens,
+                                   int32_t num_tokens, const PrefixMatch& match,
+                                   RequestBlocks* blocks) {
+  const int32_t size = options_.block_size;
+  return {query_groups_,
+          {.hashes = Hashes(request, tokens, num_tokens, blocks),
+           .num_there = match.num_tokens / size,
+           .block_size = size},
+          blocks->shape_};
 }
 
 PrefixMatch KvCacheManager::FindPrefix(const step::Request& request,
@@ -54,14 +56,17 @@ PrefixMatch KvCacheManager::FindPrefix(const step::Request& request,
   const int32_t num_full = (tokens.size() - 1) / options_.block_size;
   if (!caching_ || num_full <= 0) return match;
   ExtendHashes(request, tokens, num_full, blocks);
-  const std::span<const BlockHash> hashes(blocks->hashes_);
+  const PrefixQuery query(query_groups_,
+                          {.hashes = blocks->hashes_, .block_size = options_.block_size},
+                          blocks->shape_);
+  const PoolContent pool(pool_);
   int32_t length = num_full;
   if (checkpoints_) {
-    const int32_t without = LongestCommonPrefix(hashes, num_full, /*with_checkpoints=*/false);
-    length = LongestCommonPrefix(hashes, without, /*with_checkpoints=*/true);
+    const int32_t without = query.LongestPrefix(pool, num_full, /*with_checkpoints=*/false);
+    length = query.LongestPrefix(pool, without, /*with_checkpoints=*/true);
     blocks->shape_.branch_tokens = length < without ? without * options_.block_size : 0;
   } else {
-    length = LongestCommonPrefix(hashes, num_full, /*with_checkpoints=*/true);
+    length = query.LongestPrefix(pool, num_full, /*with_checkpoints=*/true);
   }
   match.num_tokens = length * options_.block_size;
   if (length > 0) FillMatch(*blocks, &match);

@@ -26,12 +26,12 @@ KvCacheManager::KvCacheManager(const KvCacheOptions& options)
     made.pages = group.pages_per_block;
     cacheable_ = cacheable_ && made.traits.cacheable;
     checkpoints_ = checkpoints_ || made.traits.checkpoints;
-    lookup_order_.push_back(groups_.size());
+    query_groups_.push_back({made.id, made.kind.get(), made.stride, made.traits});
     groups_.push_back(std::move(made));
   }
   caching_ = cacheable_ && options.enable_prefix_caching && !groups_.empty();
-  std::stable_partition(lookup_order_.begin(), lookup_order_.end(),
-                        [this](size_t g) { return groups_[g].traits.prefixes_nest; });
+  std::stable_partition(query_groups_.begin(), query_groups_.end(),
+                        [](const PrefixQuery::Group& group) { return group.traits.prefixes_nest; });
 }
 
 int32_t KvCacheManager::MaxHeld(const Group& group, int32_t num_tokens,

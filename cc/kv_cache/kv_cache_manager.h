@@ -14,7 +14,8 @@
 // KV that comes from elsewhere is loaded into blocks of a request before the request runs:
 //
 //   PrefixMatch match = cache.FindPrefix(...);
-//   cache.Hashes(...).subspan(match.num_tokens / block_size)    // ask the other place for these
+//   PrefixQuery query = cache.AskFor(request, tokens, num_tokens, match, &blocks);
+//   ... the other place says how much of that it has ...
 //   cache.AllocateForLoad(num_tokens, &match, &blocks);
 //   cache.Contents(blocks, match.num_tokens, num_tokens, &contents);   // what to load, and where
 //   to
@@ -51,6 +52,7 @@
 #include "cc/kv_cache/event_log.h"
 #include "cc/kv_cache/kinds/cache_kind.h"
 #include "cc/kv_cache/kv_cache_options.h"
+#include "cc/kv_cache/prefix_query.h"
 #include "cc/kv_cache/request_blocks.h"
 #include "cc/kv_cache/transfer.h"
 #include "cc/step/request.h"
@@ -129,12 +131,21 @@ class KvCacheManager {
   // until `blocks` changes.
   std::span<const BlockHash> Hashes(const step::Request& request, const step::TokenSequence& tokens,
                                     int32_t num_tokens, RequestBlocks* blocks);
+  // What comes behind `match` of the full blocks among the first `num_tokens` tokens. Valid until
+  // `blocks` changes.
+  PrefixQuery AskFor(const step::Request& request, const step::TokenSequence& tokens,
+                     int32_t num_tokens, const PrefixMatch& match, RequestBlocks* blocks);
   // Appends what the request holds of the tokens [begin, end), multiples of the block size, in the
   // order of the sequence: one entry per page, where a block of a group has several, they follow
   // one another with equal hashes. Nothing where a group's content is of use to its request only.
   // The hashes up to `end` were asked for before.
   void Contents(const RequestBlocks& blocks, int32_t begin, int32_t end,
                 std::vector<BlockContent>* contents) const;
+  // The same of what is cached of these tokens, whether or not the request still holds it: windows
+  // give blocks back as soon as they are computed. Of what nobody holds only as much as leaves a
+  // quarter of the pool free, since it is held while it is read.
+  void CachedContents(const RequestBlocks& blocks, int32_t begin, int32_t end,
+                      std::vector<BlockContent>* contents) const;
 
   // Keeps blocks that somebody holds, and their content, until Unhold(), whatever becomes of their
   // requests: a transfer reads or writes them. Calls count.
@@ -198,8 +209,6 @@ class KvCacheManager {
   // kv_cache_lookup.cc
   void ExtendHashes(const step::Request& request, const step::TokenSequence& tokens,
                     int32_t num_blocks, RequestBlocks* blocks);
-  int32_t LongestCommonPrefix(std::span<const BlockHash> hashes, int32_t num_blocks,
-                              bool with_checkpoints) const;
   void FillMatch(const RequestBlocks& blocks, PrefixMatch* match) const;
 
   // kv_cache_allocation.cc
@@ -225,13 +234,13 @@ class KvCacheManager {
   BlockPool pool_;
   BlockHasher hasher_;
   std::vector<Group> groups_;
-  std::vector<size_t> lookup_order_;  // of groups: those whose prefixes nest come first
-  int32_t prefix_grain_ = 1;          // tokens; common multiple of the groups' blocks
-  bool cacheable_ = true;             // do prefixes make sense with all groups?
-  bool caching_ = false;              // and is the prefix cache on?
-  bool checkpoints_ = false;          // is there a group with checkpoints?
-  uint64_t generation_ = 0;           // number of ForgetContent() calls
-  int32_t num_holders_ = 0;           // RequestBlocks that are not empty
+  std::vector<PrefixQuery::Group> query_groups_;  // those whose prefixes nest come first
+  int32_t prefix_grain_ = 1;                      // tokens; common multiple of the groups' blocks
+  bool cacheable_ = true;                         // do prefixes make sense with all groups?
+  bool caching_ = false;                          // and is the prefix cache on?
+  bool checkpoints_ = false;                      // is there a group with checkpoints?
+  uint64_t generation_ = 0;                       // number of ForgetContent() calls
+  int32_t num_holders_ = 0;                       // RequestBlocks that are not empty
 
   // References that no request has: of holds and pins.
   std::unordered_map<BlockId, int32_t> held_;

@@ -23,6 +23,28 @@ void KvCacheManager::Contents(const RequestBlocks& blocks, int32_t begin, int32_
   }
 }
 
+void KvCacheManager::CachedContents(const RequestBlocks& blocks, int32_t begin, int32_t end,
+                                    std::vector<BlockContent>* contents) const {
+  const int32_t size = options_.block_size;
+  PM_CHECK(begin % size == 0 && end % size == 0);
+  if (!cacheable_ || blocks.empty()) return;
+  int32_t spare = pool_.num_free() - pool_.num_usable() / 4;
+  for (int32_t i = begin / size; i < end / size; ++i) {
+    for (const Group& group : groups_) {
+      if ((i + 1) % group.stride != 0) continue;
+      std::optional<BlockId> page = Find(group, i / group.stride, blocks);
+      if (!page) continue;
+      if (pool_.ref_count(*page) == 0) {
+        if (spare < group.pages) continue;
+        spare -= group.pages;
+      }
+      for (int32_t k = 0; k < group.pages; ++k, page = pool_.NextPage(*page)) {
+        contents->push_back({blocks.hashes_[static_cast<size_t>(i)], group.id, *page});
+      }
+    }
+  }
+}
+
 void KvCacheManager::Hold(std::span<const BlockId> ids) {
   for (BlockId id : ids) {
     pool_.AddReference(id);

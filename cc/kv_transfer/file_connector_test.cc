@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cc/kv_cache/connectors/file.h"
+#include "cc/kv_cache/testing/made_query.h"
 #include "cc/kv_transfer/file_medium.h"
 #include "cc/step/fake_model.h"
 #include "gtest/gtest.h"
@@ -76,9 +77,13 @@ class FileTest : public testing::Test {
   int32_t Lookup(int begin, int end) {
     std::vector<kv_cache::BlockHash> hashes;
     for (int i = begin; i < end; ++i) hashes.push_back(Hash(i));
+    return Answer(kv_cache::MadeQuery(hashes));
+  }
+  int32_t Answer(const kv_cache::MadeQuery& made) {
     for (int tries = 0; tries < 5; ++tries) {
       std::vector<kv_cache::KvTransfer> probes;
-      const kv_cache::ConnectorMatch match = connector_->Lookup(step::Request(), hashes, &probes);
+      const kv_cache::ConnectorMatch match =
+          connector_->Lookup(step::Request(), made.query(), &probes);
       if (!match.ask_again) return match.num_blocks;
       EXPECT_FALSE(probes.empty());
       EXPECT_EQ(Finish(probes), OkStatus());
@@ -119,11 +124,38 @@ TEST_F(FileTest, BlocksOutliveTheProcessThatWroteThem) {
 TEST_F(FileTest, BlocksOnTheirWayAreAskedForAgain) {
   const auto store = Transfer(Direction::kStore, 0, 1, 1);
   std::vector<kv_cache::KvTransfer> probes;
-  const kv_cache::BlockHash hashes[] = {Hash(0)};
-  EXPECT_TRUE(connector_->Lookup(step::Request(), hashes, &probes).ask_again);
+  const kv_cache::MadeQuery made({Hash(0)});
+  EXPECT_TRUE(connector_->Lookup(step::Request(), made.query(), &probes).ask_again);
   EXPECT_TRUE(probes.empty()) << "the store will answer";
   EXPECT_EQ(Finish(store), OkStatus());
   EXPECT_EQ(Lookup(0, 1), 1);
+}
+
+// Another process has written all blocks of full layers and some of a window of one block.
+TEST_F(FileTest, AWindowIsProbedWhereItEnds) {
+  std::vector<kv_cache::BlockContent> blocks;
+  std::vector<kv_cache::BlockHash> hashes;
+  for (int i = 0; i < 8; ++i) {
+    hashes.push_back(Hash(i));
+    if (i < 6) blocks.push_back({Hash(i), kGroup, kv_cache::BlockId(1)});
+    if (i == 2 || i == 3 || i == 7) {
+      blocks.push_back({Hash(i), kv_cache::GroupId(1), kv_cache::BlockId(2)});
+    }
+  }
+  std::vector<kv_cache::KvTransfer> stores;
+  connector_->Transfer(Direction::kStore, blocks, &stores);
+  EXPECT_EQ(Finish(stores), OkStatus());
+  connector_ = std::make_unique<kv_cache::FileConnector>(kv_cache::FileConnector::Options{});
+  const std::vector<step::KvGroupOptions> groups = {{.kind = "full"},
+                                                    {.kind = "sliding_window", .window_tokens = 4}};
+  EXPECT_EQ(Answer(kv_cache::MadeQuery(hashes, groups)), 4);
+  // What was not there is looked for again.
+  const kv_cache::BlockContent late[] = {{Hash(5), kv_cache::GroupId(1), kv_cache::BlockId(2)}};
+  stores.clear();
+  auto other = std::make_unique<kv_cache::FileConnector>(kv_cache::FileConnector::Options{});
+  other->Transfer(Direction::kStore, late, &stores);
+  EXPECT_EQ(medium_->Run(stores[0]).status, OkStatus());
+  EXPECT_EQ(Answer(kv_cache::MadeQuery(hashes, groups)), 6);
 }
 
 TEST_F(FileTest, WhatIsThereIsNotWrittenAgain) {

@@ -72,10 +72,10 @@ bool Scheduler::FetchKv(RequestState* request, const kv_cache::PrefixMatch& matc
   const int32_t size = options_.kv_cache.block_size;
   const int32_t whole = (request->num_tokens() - 1) / size * size;  // one token is computed here
   if (whole <= match.num_tokens) return false;
-  const auto hashes = cache_.Hashes(*request->request, request->tokens(), whole, &request->blocks);
+  const kv_cache::PrefixQuery query =
+      cache_.AskFor(*request->request, request->tokens(), whole, match, &request->blocks);
   std::vector<KvTransfer> planned;
-  const kv_cache::ConnectorMatch found =
-      connector_->Lookup(*request->request, hashes.subspan(match.num_tokens / size), &planned);
+  const kv_cache::ConnectorMatch found = connector_->Lookup(*request->request, query, &planned);
   // An abandoned transfer may never end: a request does not wait for an answer that it may bring.
   const bool answer_comes = !planned.empty() || transfers_.num_abandoned == 0;
   PlanTransfers(&planned, nullptr);
@@ -144,7 +144,7 @@ void Scheduler::EndLoad(KvLoad* load) {
   request->blocks = std::move(load->blocks);
   cache_.Commit(*request->request, request->tokens(), end, &request->blocks);
   if (end > load->first_token) {
-    cache_.Contents(request->blocks, load->first_token, end, &to_store_);
+    cache_.CachedContents(request->blocks, load->first_token, end, &to_store_);
     PlanStores();  // a faster medium may want them
   }
   transfers_.DropLoad(load);
@@ -159,11 +159,10 @@ void Scheduler::OfferStores(const RequestState& request, int32_t num_tokens) {
   // Where the cache does not apply there are no hashes, and nothing to store.
   const auto hashed = static_cast<int32_t>(request.blocks.hashes().size());
   const int32_t end = std::min(request.blocks.num_committed_tokens() / size, hashed) * size;
-  if (end > begin) cache_.Contents(request.blocks, begin, end, &to_store_);
+  if (end > begin) cache_.CachedContents(request.blocks, begin, end, &to_store_);
 }
 
 void Scheduler::PlanStores() {
-  std::erase_if(to_store_, [](const BlockContent& c) { return c.block == kv_cache::kNullBlock; });
   if (!to_store_.empty() && !transfers_.hangs()) {
     std::vector<KvTransfer> planned;
     connector_->Transfer(Direction::kStore, to_store_, &planned);

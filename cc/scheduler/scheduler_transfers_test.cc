@@ -17,9 +17,10 @@ using Direction = KvTransfer::Direction;
 // Says what it is told to say.
 class ScriptedConnector final : public kv_cache::KvConnector {
  public:
-  kv_cache::ConnectorMatch Lookup(const Request&, std::span<const kv_cache::BlockHash> hashes,
+  kv_cache::ConnectorMatch Lookup(const Request&, const kv_cache::PrefixQuery& query,
                                   std::vector<KvTransfer>* transfers) override {
     ++num_lookups;
+    const auto hashes = query.hashes();
     num_asked_for = static_cast<int32_t>(hashes.size());
     if (probe) {
       transfers->push_back({.direction = Direction::kProbe, .medium = "test"});

@@ -11,7 +11,12 @@ from pagemill.runner.build import BuildOptions, build
 from pagemill.weights.source import ModelSource
 from transformers import PreTrainedModel
 
-from tests.parity.small_engine import engine, generate_one, greedy_choices, random_prompt
+from tests.parity.small_engine import (
+    engine,
+    generate_one,
+    greedy_choices,
+    random_prompt,
+)
 from tests.parity.tiny_models import make
 
 PROMPT = 150
@@ -59,9 +64,9 @@ def test_latents_come_back_from_host_memory(model: tuple[Path, PreTrainedModel])
         first = [generate_one(core, prompt) for prompt in prompts]
         again = [generate_one(core, prompt) for prompt in prompts]
         assert core.seam.engine.stats().kv_loaded_tokens > 0
-    for prompt, (tokens, _), (same, _) in zip(prompts, first, again, strict=True):
+    for prompt, (tokens, _), (same, cached) in zip(prompts, first, again, strict=True):
         assert tokens == same == greedy_choices(reference, prompt, tokens)
-    assert all(cached >= 16 for _, cached in again)
+        assert cached >= 16
 
 
 def test_a_saved_session_has_the_latents(

@@ -8,40 +8,49 @@ namespace pagemill::kv_cache {
 
 using Direction = KvTransfer::Direction;
 
-ConnectorMatch FileConnector::Lookup(const step::Request&, std::span<const BlockHash> hashes,
+ConnectorMatch FileConnector::Lookup(const step::Request&, const PrefixQuery& query,
                                      std::vector<KvTransfer>* transfers) {
-  ++stats_.num_kv_lookups;
-  ConnectorMatch match;
-  if (!usable_) return match;
-  for (; match.num_blocks < static_cast<int32_t>(hashes.size()); ++match.num_blocks) {
-    for (int32_t g = 0; g < options_.num_groups; ++g) {
-      const ContentKey key{hashes[match.num_blocks], GroupId(static_cast<uint16_t>(g))};
-      if (in_flight_.contains(key)) {
-        ++stats_.num_deferred_kv_lookups;
-        return {.ask_again = true, .num_blocks = 0};
-      }
-      const std::optional<size_t> list = known_.Find(key);
-      if (!list) return Probe(hashes.subspan(match.num_blocks), transfers);
-      if (*list == kThere) continue;
-      known_.Erase(key);
-      return match;
+  // What nothing is known of may be there.
+  class Content final : public ContentFinder {
+   public:
+    explicit Content(const KeyLists& known) : known_(known) {}
+    bool Has(const BlockHash& hash, GroupId group) const override {
+      if (known_.Find({hash, group}) != kAbsent) return true;
+      absent_.push_back({hash, group});
+      return false;
     }
+    const std::vector<ContentKey>& absent() const { return absent_; }
+
+   private:
+    const KeyLists& known_;
+    mutable std::vector<ContentKey> absent_;  // that the answer rests on
+  };
+  ++stats_.num_kv_lookups;
+  if (!usable_) return {};
+  const Content content(known_);
+  const int32_t num_blocks = query.LongestPrefix(content);
+  std::vector<ContentKey> unknown;
+  for (const ContentKey& key : query.Needed(num_blocks)) {
+    if (in_flight_.contains(key)) {
+      ++stats_.num_deferred_kv_lookups;
+      return {.ask_again = true, .num_blocks = 0};
+    }
+    if (!known_.Find(key)) unknown.push_back(key);
   }
-  return match;
+  if (!unknown.empty()) return Probe(unknown, transfers);
+  for (const ContentKey& key : content.absent()) known_.Erase(key);
+  return {.num_blocks = num_blocks};
 }
 
-ConnectorMatch FileConnector::Probe(std::span<const BlockHash> hashes,
+ConnectorMatch FileConnector::Probe(std::span<const ContentKey> keys,
                                     std::vector<KvTransfer>* transfers) {
   KvTransfer probe;
   probe.direction = Direction::kProbe;
   probe.medium = kFileMedium;
-  for (const BlockHash& hash : hashes) {
-    for (int32_t g = 0; g < options_.num_groups; ++g) {
-      const ContentKey key{hash, GroupId(static_cast<uint16_t>(g))};
-      probe.blocks.push_back({key.hash, key.group, kNullBlock});
-      ++in_flight_[key];
-    }
-    if (static_cast<int32_t>(probe.blocks.size()) >= options_.max_probe_blocks) break;
+  const auto most = static_cast<size_t>(options_.max_probe_blocks);
+  for (const ContentKey& key : keys.first(std::min(keys.size(), most))) {
+    probe.blocks.push_back({key.hash, key.group, kNullBlock});
+    ++in_flight_[key];
   }
   transfers->push_back(std::move(probe));
   ++stats_.num_deferred_kv_lookups;

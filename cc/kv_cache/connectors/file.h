@@ -3,13 +3,15 @@
 // outlives them all: the working example of a connector. Its other side is FileMedium
 // (file_medium.h).
 //
-//   FileConnector connector({.num_groups = 1});
+//   FileConnector connector({});
 //   scheduler->SetConnector(&connector);
 //   worker.Add(kFileMedium, std::move(file_medium));
 //
 // The scheduler's side cannot look at files, so it asks: a lookup of blocks it knows nothing about
-// starts a probe and says "ask again". What is known to be there is remembered, up to a bound; what
-// was not there is remembered until somebody was told, since another process may write it.
+// starts a probe and says "ask again". A probe ends at the first block that is not there, and what
+// is needed of a shorter prefix is probed next. What is known to be there is remembered, up to a
+// bound; what was not there is remembered until somebody was told, since another process may write
+// it.
 //
 // A reset removes the folder's files. Until that is done nothing is looked up or stored.
 //
@@ -35,7 +37,6 @@ inline constexpr char kFileMedium[] = "file";
 class FileConnector final : public KvConnector {
  public:
   struct Options {
-    int32_t num_groups = 1;
     // Pages that wait to be stored, at most; more are dropped and counted.
     int32_t max_blocks_in_flight = 256;
     // Blocks of which it is remembered that they are there (some 150 bytes each).
@@ -46,7 +47,7 @@ class FileConnector final : public KvConnector {
 
   explicit FileConnector(const Options& options) : options_(options) {}
 
-  ConnectorMatch Lookup(const step::Request& request, std::span<const BlockHash> hashes,
+  ConnectorMatch Lookup(const step::Request& request, const PrefixQuery& query,
                         std::vector<KvTransfer>* transfers) override;
   void Transfer(KvTransfer::Direction direction, std::span<const BlockContent> blocks,
                 std::vector<KvTransfer>* transfers) override;
@@ -59,7 +60,7 @@ class FileConnector final : public KvConnector {
  private:
   enum List : size_t { kThere, kAbsent };
 
-  ConnectorMatch Probe(std::span<const BlockHash> hashes, std::vector<KvTransfer>* transfers);
+  ConnectorMatch Probe(std::span<const ContentKey> keys, std::vector<KvTransfer>* transfers);
   void Learn(List list, const ContentKey& key);
   void Land(const ContentKey& key);
 

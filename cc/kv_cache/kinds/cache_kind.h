@@ -10,7 +10,8 @@
 #include <cstdint>
 #include <span>
 
-#include "cc/kv_cache/block_pool.h"
+#include "cc/kv_cache/block.h"
+#include "cc/kv_cache/block_hash.h"
 
 namespace pagemill::kv_cache {
 
@@ -34,24 +35,37 @@ struct PlanBounds {
   int32_t steps = 1;
 };
 
+// Where contents are: the pool, a tier.
+class ContentFinder {
+ public:
+  virtual ~ContentFinder() = default;
+  virtual bool Has(const BlockHash& hash, GroupId group) const = 0;
+};
+
 // The hashes of a group's blocks, and where to look for them.
 class GroupContent {
  public:
-  // `grain_hashes` are those of the cache's blocks, of which `stride` make one of the group.
+  // `grain_hashes` are those of the cache's blocks, of which `stride` make one of the group. Of the
+  // first `num_there` of them the group has what it needs.
   GroupContent(std::span<const BlockHash> grain_hashes, int32_t stride, GroupId group,
-               const BlockPool& pool)
-      : hashes_(grain_hashes), stride_(static_cast<size_t>(stride)), group_(group), pool_(pool) {}
+               const ContentFinder& finder, int32_t num_there = 0)
+      : hashes_(grain_hashes),
+        stride_(static_cast<size_t>(stride)),
+        group_(group),
+        finder_(finder),
+        num_there_(static_cast<size_t>(num_there)) {}
 
   bool Has(int32_t index) const {
-    const size_t last = (static_cast<size_t>(index) + 1) * stride_ - 1;
-    return pool_.Find(hashes_[last], group_).has_value();
+    const size_t end = (static_cast<size_t>(index) + 1) * stride_;
+    return end <= num_there_ || finder_.Has(hashes_[end - 1], group_);
   }
 
  private:
   std::span<const BlockHash> hashes_;
   size_t stride_;
   GroupId group_;
-  const BlockPool& pool_;
+  const ContentFinder& finder_;
+  size_t num_there_;
 };
 
 // Obligations of an implementer:

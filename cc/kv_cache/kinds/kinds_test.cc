@@ -24,13 +24,19 @@ std::unique_ptr<CacheKind> Make(const KvGroupOptions& options) {
 
 // The longest usable prefix of 8 blocks of which `cached` are there.
 int32_t Longest(const CacheKind& kind, const std::set<int32_t>& cached, int32_t max_blocks = 8) {
-  BlockPool pool(16);
+  class Cached final : public ContentFinder {
+   public:
+    explicit Cached(const std::set<int32_t>& indices) : indices_(indices) {}
+    bool Has(const BlockHash& hash, GroupId group) const override {
+      return group == kGroup && indices_.contains(static_cast<int32_t>(hash.words[0]) - 1);
+    }
+
+   private:
+    const std::set<int32_t>& indices_;
+  };
   std::vector<BlockHash> hashes;
-  for (int32_t i = 0; i < 8; ++i) {
-    hashes.push_back(HashAt(i));
-    if (cached.contains(i)) pool.Cache(pool.Allocate(), HashAt(i), kGroup);
-  }
-  return kind.LongestPrefix(GroupContent(hashes, 1, kGroup, pool), max_blocks);
+  for (int32_t i = 0; i < 8; ++i) hashes.push_back(HashAt(i));
+  return kind.LongestPrefix(GroupContent(hashes, 1, kGroup, Cached(cached)), max_blocks);
 }
 
 // The positions of the table that a step over `range` needs.

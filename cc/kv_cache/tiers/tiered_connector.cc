@@ -32,8 +32,8 @@ StatusOr<std::unique_ptr<TieredConnector>> TieredConnector::Create(const Options
   if (options.host_blocks <= 0 && options.disk_blocks <= 0) {
     return InvalidArgument("a tiered KV cache needs a host tier or a disk tier");
   }
-  if (options.num_groups < 1 || options.max_blocks_in_flight < 1) {
-    return InvalidArgument("num_groups and max_blocks_in_flight of a KV tier must be at least 1");
+  if (options.max_blocks_in_flight < 1) {
+    return InvalidArgument("max_blocks_in_flight of a KV tier must be at least 1");
   }
   std::unique_ptr<TieredConnector> made(new TieredConnector(options));
   const int64_t host = options.host_blocks, disk = options.disk_blocks;
@@ -56,23 +56,27 @@ TieredConnector::Whereabouts TieredConnector::Find(const ContentKey& key) const 
   return storing(host_) || storing(disk_) ? Whereabouts::kOnItsWay : Whereabouts::kNowhere;
 }
 
-ConnectorMatch TieredConnector::Lookup(const step::Request&, std::span<const BlockHash> hashes,
+ConnectorMatch TieredConnector::Lookup(const step::Request&, const PrefixQuery& query,
                                        std::vector<KvTransfer>*) {
+  // What is on its way counts: if the prefix needs it, it is worth waiting for.
+  class Content final : public ContentFinder {
+   public:
+    explicit Content(const TieredConnector& tiers) : tiers_(tiers) {}
+    bool Has(const BlockHash& hash, GroupId group) const override {
+      return tiers_.Find({hash, group}) != Whereabouts::kNowhere;
+    }
+
+   private:
+    const TieredConnector& tiers_;
+  };
   ++stats_.num_kv_lookups;
-  ConnectorMatch match;
-  for (const BlockHash& hash : hashes) {
-    Whereabouts worst = Whereabouts::kThere;
-    for (int32_t g = 0; g < options_.num_groups; ++g) {
-      worst = std::min(worst, Find({hash, GroupId(static_cast<uint16_t>(g))}));
-    }
-    if (worst == Whereabouts::kOnItsWay) {
-      ++stats_.num_deferred_kv_lookups;
-      return {.ask_again = true, .num_blocks = 0};
-    }
-    if (worst == Whereabouts::kNowhere) break;
-    ++match.num_blocks;
+  const int32_t num_blocks = query.LongestPrefix(Content(*this));
+  for (const ContentKey& key : query.Needed(num_blocks)) {
+    if (Find(key) != Whereabouts::kOnItsWay) continue;
+    ++stats_.num_deferred_kv_lookups;
+    return {.ask_again = true, .num_blocks = 0};
   }
-  return match;
+  return {.num_blocks = num_blocks};
 }
 
 void TieredConnector::Transfer(Direction direction, std::span<const BlockContent> blocks,

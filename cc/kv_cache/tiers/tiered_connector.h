@@ -13,7 +13,7 @@
 // second time: the lookup says "ask again". A store that finds its tier busy (too many blocks in
 // flight, no free slot, everything in use) is dropped and counted, never waited for.
 //
-// A block can be loaded where all groups have it. Thread safety: none.
+// Thread safety: none.
 #ifndef PAGEMILL_CC_KV_CACHE_TIERS_TIERED_CONNECTOR_H_
 #define PAGEMILL_CC_KV_CACHE_TIERS_TIERED_CONNECTOR_H_
 
@@ -42,7 +42,6 @@ class TieredConnector final : public KvConnector {
     int64_t host_blocks = 0;  // slots of the host tier; 0 = none, else at least 2
     int64_t disk_blocks = 0;  // slots of the disk tier; 0 = none, else at least 2
     std::string policy = "lru";
-    int32_t num_groups = 1;
     // Pages that wait to be stored, at most; they cannot be evicted meanwhile.
     int32_t max_blocks_in_flight = 256;
   };
@@ -50,7 +49,7 @@ class TieredConnector final : public KvConnector {
   // kInvalidArgument where both tiers are missing, or one is too small.
   static StatusOr<std::unique_ptr<TieredConnector>> Create(const Options& options);
 
-  ConnectorMatch Lookup(const step::Request& request, std::span<const BlockHash> hashes,
+  ConnectorMatch Lookup(const step::Request& request, const PrefixQuery& query,
                         std::vector<KvTransfer>* transfers) override;
   void Transfer(KvTransfer::Direction direction, std::span<const BlockContent> blocks,
                 std::vector<KvTransfer>* transfers) override;

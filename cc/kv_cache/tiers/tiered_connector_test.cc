@@ -5,6 +5,7 @@
 #include <set>
 #include <vector>
 
+#include "cc/kv_cache/testing/made_query.h"
 #include "gtest/gtest.h"
 
 namespace pagemill::kv_cache {
@@ -51,8 +52,8 @@ class Tiers {
   }
   ConnectorMatch Lookup(int begin, int end) {
     std::vector<KvTransfer> none;
-    const auto hashes = Hashes(begin, end);
-    const ConnectorMatch match = connector_->Lookup(step::Request(), hashes, &none);
+    const MadeQuery made(Hashes(begin, end));
+    const ConnectorMatch match = connector_->Lookup(step::Request(), made.query(), &none);
     EXPECT_TRUE(none.empty());
     return match;
   }
@@ -190,14 +191,37 @@ TEST(TieredConnector, AStoreThatFailsAfterAResetFreesItsSlot) {
 }
 
 TEST(TieredConnector, ABlockIsLoadableWhereAllGroupsHaveIt) {
-  auto connector = *TieredConnector::Create({.host_blocks = 8, .num_groups = 2});
+  auto connector = *TieredConnector::Create({.host_blocks = 8});
   std::vector<KvTransfer> transfers;
   const BlockContent first[] = {{Hash(0), GroupId(0), BlockId(1)},
                                 {Hash(0), GroupId(1), BlockId(2)},
                                 {Hash(1), GroupId(0), BlockId(3)}};
   connector->Transfer(Direction::kStore, first, &transfers);
   connector->Finish(transfers[0], {transfers[0].id, 3, OkStatus()});
-  EXPECT_EQ(connector->Lookup(step::Request(), Hashes(0, 2), &transfers).num_blocks, 1);
+  const MadeQuery made(Hashes(0, 2), {{.kind = "full"}, {.kind = "full"}});
+  EXPECT_EQ(connector->Lookup(step::Request(), made.query(), &transfers).num_blocks, 1);
+}
+
+// Of a window of one block only the last block is needed, and only that is waited for.
+TEST(TieredConnector, AWindowNeedsTheLastBlocks) {
+  auto connector = *TieredConnector::Create({.host_blocks = 16});
+  std::vector<KvTransfer> stores;
+  std::vector<BlockContent> blocks;
+  for (int i = 0; i < 4; ++i) blocks.push_back({Hash(i), GroupId(0), BlockId(i + 1)});
+  blocks.push_back({Hash(2), GroupId(1), BlockId(7)});
+  connector->Transfer(Direction::kStore, blocks, &stores);
+  connector->Finish(stores[0], {stores[0].id, 5, OkStatus()});
+  const BlockContent early[] = {{Hash(0), GroupId(1), BlockId(8)}};
+  connector->Transfer(Direction::kStore, early, &stores);
+  const MadeQuery made(Hashes(0, 4),
+                       {{.kind = "full"}, {.kind = "sliding_window", .window_tokens = 4}});
+  std::vector<KvTransfer> none;
+  const ConnectorMatch match = connector->Lookup(step::Request(), made.query(), &none);
+  EXPECT_FALSE(match.ask_again);
+  EXPECT_EQ(match.num_blocks, 3);
+  const BlockContent last[] = {{Hash(3), GroupId(1), BlockId(9)}};
+  connector->Transfer(Direction::kStore, last, &stores);
+  EXPECT_TRUE(connector->Lookup(step::Request(), made.query(), &none).ask_again);
 }
 
 TEST(TieredConnector, NoTierIsRefused) {
@@ -241,7 +265,8 @@ void Drive(const TieredConnector::Options& options, uint32_t seed) {
       for (int b = begin; b < end; ++b) blocks.push_back({Hash(b), GroupId(0), BlockId(b + 1)});
       connector->Transfer(Direction::kStore, blocks, &transfers);
     } else if (pick(2) == 0) {
-      const auto match = connector->Lookup(step::Request(), Hashes(begin, end), &transfers);
+      const MadeQuery made(Hashes(begin, end));
+      const auto match = connector->Lookup(step::Request(), made.query(), &transfers);
       ASSERT_FALSE(match.ask_again && in_flight.empty());
       for (int b = begin; b < begin + match.num_blocks; ++b) {
         blocks.push_back({Hash(b), GroupId(0), BlockId(b + 1)});

@@ -34,12 +34,10 @@ std::unique_ptr<kv_cache::KvConnector> MakeConnector(const SimulationSetup& setu
     return std::make_unique<kv_cache::FileConnector>(kv_cache::FileConnector::Options{
         .max_blocks_in_flight = 8, .max_known_blocks = 64, .max_probe_blocks = 6});
   }
-  return std::move(*kv_cache::TieredConnector::Create(
-      {.host_blocks = setup.host_blocks,
-       .disk_blocks = setup.disk_blocks,
-       .policy = setup.tier_policy,
-       .num_groups = static_cast<int32_t>(setup.options.kv_cache.groups.size()),
-       .max_blocks_in_flight = 8}));
+  return std::move(*kv_cache::TieredConnector::Create({.host_blocks = setup.host_blocks,
+                                                       .disk_blocks = setup.disk_blocks,
+                                                       .policy = setup.tier_policy,
+                                                       .max_blocks_in_flight = 8}));
 }
 
 class Simulation {

@@ -128,6 +128,10 @@ void AddGroups(std::vector<Setup>* setups) {
   add("HybridWithTiers", {{.kind = "sliding_window", .window_tokens = 10}}, 50);
   setups->back().medium = SimulatedMedium::kTiers;
   setups->back().runs_late = true;
+  add("HybridWithFiles", {{.kind = "sliding_window", .window_tokens = 10}}, 50);
+  setups->back().medium = SimulatedMedium::kFiles;
+  add("StatesWithTiers", {{.kind = "state_space"}}, 40);
+  setups->back().medium = SimulatedMedium::kTiers;
 }
 
 void AddParts(std::vector<Setup>* setups) {

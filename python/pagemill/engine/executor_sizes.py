@@ -90,16 +90,12 @@ class ExecutorSizes:
     def kv_groups(self, built: BuiltModel, config: EngineConfig) -> list[_native.KvGroupOptions]:
         """The KV groups of the model, as the executor pages them."""
         if config.executor.executor == "native":
-            groups = _native.kv_groups(built.program_text, self.executor_options(config, 1))
-        else:  # it gives each group a block table of its own
-            groups = [
-                _native.KvGroupOptions(kind=group.kind, window_tokens=group.window)
-                for group in built.kv_groups
-            ]
-        if not config.kv_tiers.enabled:
-            return groups
-        # A tier finds a block only if it has it for every group, so windows keep what they left.
-        return [_native.KvGroupOptions(block_size=group.block_size) for group in groups]
+            return _native.kv_groups(built.program_text, self.executor_options(config, 1))
+        # The torch executor gives each group a block table of its own.
+        return [
+            _native.KvGroupOptions(kind=group.kind, window_tokens=group.window)
+            for group in built.kv_groups
+        ]
 
     def kv_pages(
         self, ranks: Sequence[BuiltModel], config: EngineConfig, plans: Sequence[_native.MemoryPlan]

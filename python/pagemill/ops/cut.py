@@ -1,0 +1,94 @@
+"""A program as two that run one after the other: stages of a pipeline.
+
+    first, second = cut(program, "layer.3")     # layers.stack names the value after each layer
+
+The first returns, under their names, the values that the second reads; the second declares them
+as inputs. Each has the weights, caches and KV groups of its own ops, and the outputs that they
+compute.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+
+from pagemill.ops.program import (
+    CONSTANTS_PATH,
+    AssembledEntry,
+    OpEntry,
+    OutputEntry,
+    Program,
+    StackEntry,
+    ValueEntry,
+    WeightEntry,
+)
+
+
+def cut(program: Program, after: str) -> tuple[Program, Program]:
+    """Divide `program` behind the op that writes `after`.
+
+    Raises:
+        ValueError: no op writes `after`, or no op follows.
+    """
+    writers = [index for index, op in enumerate(program.ops) if after in op.outputs]
+    if not writers:
+        raise ValueError(f"no op of the program writes {after!r}")
+    first, second = program.ops[: writers[0] + 1], program.ops[writers[0] + 1 :]
+    if not second:
+        raise ValueError(f"nothing follows {after!r}")
+    written = {name for op in first for name in op.outputs}
+    returned = [output for output in program.outputs if output.value in written]
+    crossing = [value for value in program.values if value.name in written & _operands(second)]
+    names = [OutputEntry(value.name, value.name) for value in crossing]
+    kept = [output for output in program.outputs if output.value not in written]
+    return (
+        _part(program, first, [], [*returned, *names]),
+        _part(program, second, crossing, kept),
+    )
+
+
+def _operands(ops: Iterable[OpEntry]) -> set[str]:
+    return {name for op in ops for name in op.inputs if name is not None}
+
+
+def _part(
+    program: Program,
+    ops: list[OpEntry],
+    received: Collection[ValueEntry],
+    outputs: list[OutputEntry],
+) -> Program:
+    """What of `program` the ops need; `received` are inputs of their own."""
+    read = _operands(ops)
+    made: list[AssembledEntry | StackEntry] = [*program.stacks, *program.assembled]
+    for entry in made:  # stacks first: their parts may be assembled
+        if entry.name in read:
+            read |= {part for part in entry.parts if part is not None}
+    written = {name for op in ops for name in op.outputs}
+    caches = [cache for cache in program.caches if cache.name in read]
+    groups = {cache.group for cache in caches}
+    files, weights = _with_files(program, [w for w in program.weights if w.name in read])
+    return Program(
+        files=files,
+        weights=weights,
+        assembled=[entry for entry in program.assembled if entry.name in read],
+        stacks=[entry for entry in program.stacks if entry.name in read],
+        groups=[group for group in program.groups if group.name in groups],
+        caches=caches,
+        inputs=[*(entry for entry in program.inputs if entry.name in read), *received],
+        values=[value for value in program.values if value.name in written],
+        ops=ops,
+        outputs=outputs,
+        constants=program.constants if CONSTANTS_PATH in files else bytearray(),
+    )
+
+
+def _with_files(
+    program: Program, weights: list[WeightEntry]
+) -> tuple[list[str], list[WeightEntry]]:
+    """The files that the weights lie in, and the weights with the numbers that these have then."""
+    used = sorted({weight.file for weight in weights})
+    numbers = {file: number for number, file in enumerate(used)}
+    return (
+        [program.files[file] for file in used],
+        [replace(weight, file=numbers[weight.file]) for weight in weights],
+    )

@@ -1,0 +1,120 @@
+"""A model cut at any layer in two programs gives the logits of the whole."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from pagemill import _native
+from pagemill.ops.cut import cut
+from pagemill.ops.program import Program
+from pagemill.ops.program_text import from_text, to_text
+from pagemill.runner.build import BuildOptions, build
+from pagemill.runner.simple_batch import SimpleBatch
+from pagemill.runner.torch_executor import TorchExecutor, TorchOptions
+from pagemill.weights.source import ModelSource
+
+from tests.parity.executors import Run
+from tests.parity.tiny_models import DECODERS, make
+
+NUM_BLOCKS = 64
+Array = npt.NDArray[np.float32]
+
+
+def native(program: Program) -> Run:
+    options = _native.ExecutorOptions(
+        num_threads=1, max_num_tokens=64, max_num_seqs=4, num_blocks=NUM_BLOCKS
+    )
+    return _native.NativeExecutor(_native.rewrite_program(to_text(program)), options)
+
+
+@dataclass
+class Stages:
+    """Programs that run one after the other; each has block tables of its own."""
+
+    executors: list[Run]
+    batches: list[SimpleBatch]
+
+    @classmethod
+    def of(cls, programs: list[Program], make_executor: Any) -> Stages:
+        executors = [make_executor(program) for program in programs]
+        tables = [executor.table_block_sizes for executor in executors]
+        return cls(executors, [SimpleBatch(NUM_BLOCKS, sizes) for sizes in tables])
+
+    def step(self, tokens: dict[int, list[int]]) -> dict[str, Array]:
+        outputs: dict[str, Array] = {}
+        for executor, batches in zip(self.executors, self.batches, strict=True):
+            outputs = executor(batches.step(tokens) | {"inputs": outputs})
+        return outputs
+
+
+@pytest.fixture(scope="module", params=[*DECODERS, "bert"])
+def program(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Program:
+    path: Path = tmp_path_factory.mktemp(request.param)
+    make(request.param, path)
+    return from_text(build(ModelSource.open(path), BuildOptions(rewrite=False)).program_text)
+
+
+def layers_of(program: Program) -> list[str]:
+    return [value.name for value in program.values if value.name.startswith("layer.")]
+
+
+# A prompt of several blocks beside a short one, then one token of each, then of one.
+STEPS: list[dict[int, list[int]]] = [{0: list(range(3, 40)), 1: [7, 5]}, {0: [9], 1: [2]}, {1: [4]}]
+
+
+def test_each_cut_gives_the_results_of_the_whole(program: Program) -> None:
+    whole = Stages.of([program], native)
+    expected = [whole.step(tokens) for tokens in STEPS]
+    for layer in layers_of(program)[:-1]:
+        parts = cut(program, layer)
+        assert [entry.name for entry in parts[1].inputs if entry.dtype == "act"] == [layer]
+        stages = Stages.of(list(parts), native)
+        for tokens, outputs in zip(STEPS, expected, strict=True):
+            got = stages.step(tokens)
+            assert got.keys() == outputs.keys()
+            for name, values in outputs.items():
+                # The same kernels on the same numbers, fused across the cut or not.
+                np.testing.assert_allclose(got[name], values, rtol=1e-5, atol=1e-5)
+
+
+def test_the_torch_executor_runs_stages(program: Program) -> None:
+    def on_torch(part: Program) -> Run:
+        return TorchExecutor(to_text(part), TorchOptions(num_blocks=NUM_BLOCKS))
+
+    layer = layers_of(program)[0]
+    whole, stages = Stages.of([program], on_torch), Stages.of(list(cut(program, layer)), on_torch)
+    for tokens in STEPS:
+        expected, got = whole.step(tokens), stages.step(tokens)
+        for name, values in expected.items():
+            np.testing.assert_array_equal(got[name], values)
+
+
+def test_three_stages_have_the_weights_of_the_whole_once(program: Program) -> None:
+    names = layers_of(program)
+    first, rest = cut(program, names[0])
+    stages = [first, *cut(rest, names[-2])] if len(names) > 2 else [first, rest]
+    caches = [cache.name for stage in stages for cache in stage.caches]
+    assert caches == [cache.name for cache in program.caches]
+    matrices = {w.name for w in program.weights if ".layers." in w.name or ".layer." in w.name}
+    of_stages = [w.name for stage in stages for w in stage.weights if w.name in matrices]
+    assert sorted(of_stages) == sorted(matrices)
+
+
+def test_what_a_stage_lacks_is_named(program: Program) -> None:
+    layer = layers_of(program)[0]
+    second = native(cut(program, layer)[1])
+    batch = SimpleBatch(NUM_BLOCKS, second.table_block_sizes).step({0: [3, 4]})
+    with pytest.raises(ValueError, match="the batch has no inputs"):
+        second(batch)
+    with pytest.raises(ValueError, match=f"input {layer} must be float32 of the shape"):
+        second(batch | {"inputs": {layer: np.zeros((2, 3), np.float32)}})
+
+
+def test_there_is_nothing_to_cut_behind_a_value_that_no_op_writes() -> None:
+    with pytest.raises(ValueError, match="no op of the program writes 'layer.7'"):
+        cut(Program(), "layer.7")
