@@ -197,31 +197,37 @@ def _mamba2() -> PreTrainedModel:
     )
 
 
-def _granite_hybrid() -> PreTrainedModel:
+def _granite_hybrid(**changes: Any) -> PreTrainedModel:
     """Attention without positions between state-space layers."""
-    return GraniteMoeHybridForCausalLM(
-        GraniteMoeHybridConfig(
-            vocab_size=233,
-            hidden_size=64,
-            num_hidden_layers=4,
-            num_attention_heads=4,
-            num_key_value_heads=2,
-            layer_types=["linear_attention", "full_attention"] * 2,
-            intermediate_size=64,
-            shared_intermediate_size=88,
-            num_local_experts=0,
-            mamba_n_heads=8,
-            mamba_d_head=16,
-            mamba_d_state=24,
-            mamba_chunk_size=8,
-            embedding_multiplier=3.0,
-            attention_multiplier=0.3,
-            residual_multiplier=0.6,
-            logits_scaling=0.7,
-            max_position_embeddings=4096,
-            tie_word_embeddings=True,
-            attn_implementation="eager",
-        )
+    sizes = {
+        "vocab_size": 233,
+        "hidden_size": 64,
+        "num_hidden_layers": 4,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "layer_types": ["linear_attention", "full_attention"] * 2,
+        "intermediate_size": 64,
+        "shared_intermediate_size": 88,
+        "num_local_experts": 0,
+        "mamba_n_heads": 8,
+        "mamba_d_head": 16,
+        "mamba_d_state": 24,
+        "mamba_chunk_size": 8,
+        "embedding_multiplier": 3.0,
+        "attention_multiplier": 0.3,
+        "residual_multiplier": 0.6,
+        "logits_scaling": 0.7,
+        "max_position_embeddings": 4096,
+        "tie_word_embeddings": True,
+    }
+    config = GraniteMoeHybridConfig(**(sizes | changes), attn_implementation="eager")
+    return GraniteMoeHybridForCausalLM(config)
+
+
+def _granite_experts() -> PreTrainedModel:
+    """With experts and rotary positions."""
+    return _granite_hybrid(
+        num_local_experts=5, num_experts_per_tok=2, position_embedding_type="rope"
     )
 
 
@@ -243,6 +249,7 @@ def _bert() -> PreTrainedModel:
 _MAKERS: dict[str, Callable[[], PreTrainedModel]] = {
     "bert": _bert,
     "gemma3": _gemma3,
+    "granite_experts": _granite_experts,
     "granite_hybrid": _granite_hybrid,
     "llama": _tied_llama,
     "llama3": _llama3,
@@ -254,6 +261,7 @@ _MAKERS: dict[str, Callable[[], PreTrainedModel]] = {
 }
 DECODERS = (
     "gemma3",
+    "granite_experts",
     "granite_hybrid",
     "llama",
     "llama3",
