@@ -33,9 +33,8 @@ from pagemill.models.config_keys import (
     number,
     positive_int,
     read_routing,
-    refuse_step_limit,
-    require_silu,
 )
+from pagemill.models.state_space_keys import check_mixer
 from pagemill.ops.trace import Tensor
 
 # Names of older and newer checkpoints.
@@ -53,8 +52,6 @@ class GraniteHybridModel:
         types = layer_types(config, sizes.layers, _MIXERS + _ATTENTIONS)
         types = types or (_MIXERS[0],) * sizes.layers
         self._is_mixer = tuple(kind in _MIXERS for kind in types)
-        require_silu(config)
-        refuse_step_limit(config)
         self._mixer = _read_mixer(config, sizes.hidden_size)
         self._shared_size = positive_int(config, "shared_intermediate_size", 1024)
         self._experts = _read_experts(config, sizes.intermediate_size)
@@ -132,20 +129,19 @@ def _read_experts(config: Config, intermediate: int) -> Experts | None:
 
 def _read_mixer(config: Config, hidden_size: int) -> MixerShape:
     heads = positive_int(config, "mamba_n_heads", 128)
-    groups = positive_int(config, "mamba_n_groups", 1)
     inner = positive_int(config, "mamba_expand", 2) * hidden_size
     automatic = config.get("mamba_d_head") in (None, "auto")
     head_dim = inner // heads if automatic else positive_int(config, "mamba_d_head")
-    if heads * head_dim != inner or heads % groups:
-        raise ModelConfigError(
-            f"{inner} features do not make {heads} heads of {head_dim} in {groups} groups"
-        )
-    return MixerShape(
+    if heads * head_dim != inner:
+        raise ModelConfigError(f"{inner} features do not make {heads} heads of {head_dim}")
+    shape = MixerShape(
         heads,
         head_dim,
-        groups,
+        positive_int(config, "mamba_n_groups", 1),
         states=positive_int(config, "mamba_d_state", 256),
         taps=positive_int(config, "mamba_d_conv", 4),
         bias=flag(config, "mamba_proj_bias", False),
         conv_bias=flag(config, "mamba_conv_bias", True),
     )
+    check_mixer(config, shape)
+    return shape

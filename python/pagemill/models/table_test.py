@@ -59,7 +59,7 @@ def test_unknown_architecture_lists_the_known():
         (
             "GraniteMoeHybridForCausalLM",
             {"mamba_n_heads": 3},
-            "128 features do not make 3 heads of 42 in 1 groups",
+            "128 features do not make 3 heads of 42",
         ),
         ("BertModel", {"is_decoder": True}, "is_decoder=True is not supported"),
         ("BertModel", {"position_embedding_type": "relative_key"}, "relative position"),
