@@ -88,6 +88,11 @@ int32_t HeldPrefixes::End(HeldPrefixId id, std::optional<BlockHash> missing) {
   end = std::max(end, held.first_token);
   cache_->Commit(held.request, Tokens(held.request), end, &held.blocks);
   cache_->Free(&held.blocks);
+  // States are held at the end only: without it requests may go on from less.
+  if (missing) {
+    RequestBlocks none(held.request);
+    end = cache_->FindPrefix(held.request, Tokens(held.request), &none).num_tokens;
+  }
   held_.erase(found);
   return end;
 }

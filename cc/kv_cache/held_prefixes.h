@@ -53,7 +53,7 @@ class HeldPrefixes {
   // states the one at the end of the last full block. kResourceExhausted if there is no room.
   StatusOr<HeldPrefix> HoldMissing(const step::Request& request);
   // All of `contents` is in the pages now, but for what comes from the block `missing` on. Returns
-  // how many leading tokens of the request the cache has; 0 where there is no such id.
+  // after how many leading tokens requests can go on; 0 if there is no such id.
   int32_t End(HeldPrefixId id, std::optional<BlockHash> missing = std::nullopt);
 
   size_t size() const { return held_.size(); }

@@ -140,6 +140,8 @@ TEST_F(HeldPrefixesTest, StatesAreSavedAtTheEnd) {
   EXPECT_EQ(saved->contents.size(), 4u + 1);
   prefixes.End(saved->id);
   EXPECT_EQ(prefixes.HoldMissing(MakeRequest(7)).status().code(), StatusCode::kInvalidArgument);
+  const auto damaged = prefixes.HoldMissing(MakeRequest(22, /*first=*/100));
+  EXPECT_EQ(prefixes.End(damaged->id, damaged->contents[2].hash), 0) << "no state before that";
   EXPECT_EQ(cache.CheckIntegrity({}).ToString(), "OK");
 }
 

@@ -266,31 +266,37 @@ def _mamba2() -> PreTrainedModel:
     )
 
 
-def _granite_hybrid() -> PreTrainedModel:
+def _granite_hybrid(**changes: Any) -> PreTrainedModel:
     """Attention without positions between state-space layers."""
-    return GraniteMoeHybridForCausalLM(
-        GraniteMoeHybridConfig(
-            vocab_size=233,
-            hidden_size=64,
-            num_hidden_layers=4,
-            num_attention_heads=4,
-            num_key_value_heads=2,
-            layer_types=["linear_attention", "full_attention"] * 2,
-            intermediate_size=64,
-            shared_intermediate_size=88,
-            num_local_experts=0,
-            mamba_n_heads=8,
-            mamba_d_head=16,
-            mamba_d_state=24,
-            mamba_chunk_size=8,
-            embedding_multiplier=3.0,
-            attention_multiplier=0.3,
-            residual_multiplier=0.6,
-            logits_scaling=0.7,
-            max_position_embeddings=4096,
-            tie_word_embeddings=True,
-            attn_implementation="eager",
-        )
+    sizes = {
+        "vocab_size": 233,
+        "hidden_size": 64,
+        "num_hidden_layers": 4,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "layer_types": ["linear_attention", "full_attention"] * 2,
+        "intermediate_size": 64,
+        "shared_intermediate_size": 88,
+        "num_local_experts": 0,
+        "mamba_n_heads": 8,
+        "mamba_d_head": 16,
+        "mamba_d_state": 24,
+        "mamba_chunk_size": 8,
+        "embedding_multiplier": 3.0,
+        "attention_multiplier": 0.3,
+        "residual_multiplier": 0.6,
+        "logits_scaling": 0.7,
+        "max_position_embeddings": 4096,
+        "tie_word_embeddings": True,
+    }
+    config = GraniteMoeHybridConfig(**(sizes | changes), attn_implementation="eager")
+    return GraniteMoeHybridForCausalLM(config)
+
+
+def _granite_experts() -> PreTrainedModel:
+    """With experts and rotary positions."""
+    return _granite_hybrid(
+        num_local_experts=5, num_experts_per_tok=2, position_embedding_type="rope"
     )
 
 
@@ -314,6 +320,7 @@ _MAKERS: dict[str, Callable[[], PreTrainedModel]] = {
     "deepseek_v2": _deepseek_v2,
     "deepseek_v2_lite": _deepseek_v2_lite,
     "gemma3": _gemma3,
+    "granite_experts": _granite_experts,
     "granite_hybrid": _granite_hybrid,
     "llama": _tied_llama,
     "llama3": _llama3,
@@ -327,6 +334,7 @@ DECODERS = (
     "deepseek_v2",
     "deepseek_v2_lite",
     "gemma3",
+    "granite_experts",
     "granite_hybrid",
     "llama",
     "llama3",

@@ -10,14 +10,17 @@ namespace {
 
 Status CheckRmsNorm(const OpCall& call) {
   OperandCheck check("rms_norm", call, /*inputs=*/2, /*outputs=*/1);
-  const bool groups = check.ok() && call.inputs[1].rank == 2;
-  check.Input(1, "w", DType::kF32, groups ? "G,H" : "H");
-  check.ActInput(0, "x", groups ? "N,G,H" : "*,H");
+  check.ActInput(0, "x", "*,H");
+  const bool groups =
+      check.ok() && call.inputs[0].rank == 3 && call.inputs[1].shape[0] != check.Dim('H');
+  check.Input(1, "w", DType::kF32, groups ? "W" : "H");
   check.ActOutput(0, "y", "*,H");
   if (!check.ok()) return check.Result();
   check.Require(call.inputs[0].shape == call.outputs[0].shape, "y must have the shape of x");
   check.Require(call.inputs[0].rank >= 2, "x must have two dimensions or more");
   check.Require(check.Dim('H') > 0, "rows must not be empty");
+  check.Require(!groups || check.Dim('W') == call.inputs[0].RowElements(),
+                "w must have a weight for each element of a row, or of its last dimension");
   check.Require(call.attributes->Get("eps", 0) > 0, "attribute eps must be above 0");
   return check.Result();
 }

@@ -3,7 +3,7 @@
 //   y = x / sqrt(mean(x^2) + eps) * (w + weight_offset)
 //
 //   inputs   x  act [N, ..., H]   any rank; every run of H elements is one row
-//            w  f32 [H], or [G, H] for x [N, G, H]: weights of each group
+//            w  f32 [H], or [G * H] for x [N, G, H]: weights of each group
 //   outputs  y  act [N, ..., H]
 //   attributes  eps > 0; weight_offset = 0 (Gemma stores w - 1: 1)
 //   aliasing    none
@@ -26,10 +26,10 @@ struct RmsNormArgs {
   float eps = 0;
   float weight_offset = 0;
 
-  int64_t size() const { return w.shape[static_cast<size_t>(w.rank) - 1]; }
+  int64_t size() const { return x.shape[static_cast<size_t>(x.rank) - 1]; }
   // Of row `group` of those of one token.
   const float* WeightsOf(int64_t group) const {
-    return w.Row<const float>(w.rank == 2 ? group : 0);
+    return w.Data<const float>() + (w.shape[0] == size() ? 0 : group * size());
   }
 };
 

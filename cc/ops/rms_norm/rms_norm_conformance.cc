@@ -28,7 +28,7 @@ void CheckRmsNormConformance(const OpDefinition& op, const device::Capabilities&
   CheckRowCase(heads, caps);
   conformance::RowCase groups{.op = op};
   groups.AddRows({19, 3, 33});
-  groups.AddShared({3, 33});
+  groups.AddShared({3 * 33});
   groups.AddOutput({19, 3, 33});
   groups.attributes.Set("eps", 1e-6);
   groups.tolerance = {.abs = 1e-6, .rel = 2e-6};

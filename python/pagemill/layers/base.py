@@ -74,11 +74,8 @@ class Weights(Protocol):
         """A norm or bias, f32 [length], or a part of it."""
         ...
 
-    def small(
-        self, name: str, shape: tuple[int, ...], *, seen_as: tuple[int, ...] | None = None
-    ) -> Tensor:
-        """A small weight that is neither matrix nor vector, f32 of `shape`, or of as many elements
-        in the shape `seen_as`."""
+    def small(self, name: str, shape: tuple[int, ...]) -> Tensor:
+        """A small weight that is neither matrix nor vector, f32 of `shape`."""
         ...
 
     def block_elements(self, name: str) -> int:

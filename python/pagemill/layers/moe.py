@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pagemill import ops
 from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
+from pagemill.ops.shard import Part
 from pagemill.ops.trace import Tensor
 
 
@@ -30,19 +31,55 @@ def moe(weights: Weights, prefix: str, x: Tensor, experts: Experts) -> Tensor:
     Weights: the router `<prefix>.gate` and `<prefix>.experts`, of which ranks divide the
     intermediate dimension.
     """
-    logits = linear(weights, f"{prefix}.gate", x, (experts.count,), dtype="f32")
-    ids, shares = ops.moe_route(logits, experts.routing)
+    ids, shares = _route(weights, f"{prefix}.gate", x, experts)
     names, count, inner = f"{prefix}.experts", experts.count, experts.intermediate
     part = weights.shard.part(inner, _block_elements(weights, names, experts.down))
     wide = (count, inner, x.width)
     gate = weights.stack(names, experts.gate, wide, rows=part)
     up = weights.stack(names, experts.up, wide, rows=part)
-    gate_y, up_y = ops.grouped_linear(x, ids, gate, up)
-    hidden = ops.gated_activation(gate_y, up_y, experts.kind)
     down = weights.stack(names, experts.down, (count, x.width, inner), columns=part)
-    (down_y,) = ops.grouped_linear(hidden, ids, down)
-    y = ops.moe_combine(down_y, shares)
+    y = _combine(x, ids, shares, (gate, up, down), experts.kind)
     return y if part.whole else ops.all_reduce(y, shard=weights.shard)
+
+
+def packed_moe(weights: Weights, prefix: str, x: Tensor, experts: Experts) -> Tensor:
+    """As `moe`, with the router `<prefix>.router.layer` and stacks of all experts: the rows of gate
+    and then of up in `<prefix>.input_linear`, down in `<prefix>.output_linear`."""
+    ids, shares = _route(weights, f"{prefix}.router.layer", x, experts)
+    count, inner = experts.count, experts.intermediate
+    part = weights.shard.part(inner, weights.block_elements(f"{prefix}.output_linear.weight"))
+    wide = (count, 2 * inner, x.width)
+    gate, up = (
+        weights.stack(
+            prefix,
+            "input_linear",
+            wide,
+            rows=Part(first + part.begin, first + part.end, 2 * inner),
+        )
+        for first in (0, inner)
+    )
+    down = weights.stack(prefix, "output_linear", (count, x.width, inner), columns=part)
+    y = _combine(x, ids, shares, (gate, up, down), experts.kind)
+    return y if part.whole else ops.all_reduce(y, shard=weights.shard)
+
+
+def _route(weights: Weights, name: str, x: Tensor, experts: Experts) -> tuple[Tensor, Tensor]:
+    logits = linear(weights, name, x, (experts.count,), dtype="f32")
+    return ops.moe_route(logits, experts.routing)
+
+
+def _combine(
+    x: Tensor,
+    ids: Tensor,
+    shares: Tensor,
+    matrices: tuple[Tensor, Tensor, Tensor],
+    kind: ops.ActivationKind,
+) -> Tensor:
+    """`matrices` are gate, up and down of all experts, or this rank's part of each."""
+    gate, up, down = matrices
+    gate_y, up_y = ops.grouped_linear(x, ids, gate, up)
+    (down_y,) = ops.grouped_linear(ops.gated_activation(gate_y, up_y, kind), ids, down)
+    return ops.moe_combine(down_y, shares)
 
 
 def _block_elements(weights: Weights, experts: str, module: str) -> int:

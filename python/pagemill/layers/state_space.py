@@ -71,8 +71,7 @@ def mixer(
         state("scan", (shape.heads, shape.states, shape.head_dim)),
     )
     y = ops.gated_activation(gate, y, ops.ActivationKind.SILU)
-    weight = weights.small(f"{prefix}.norm.weight", (shape.inner,), seen_as=group_shape)
-    y = ops.rms_norm(y, weight, eps=eps)
+    y = ops.rms_norm(y, weights.vector(f"{prefix}.norm.weight", shape.inner), eps=eps)
     return linear(weights, f"{prefix}.out_proj", y, (x.width,), bias=shape.bias)
 
 

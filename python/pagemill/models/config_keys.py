@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Self, cast
@@ -125,22 +124,6 @@ def refuse(config: Config, *keys: str) -> None:
     for key in keys:
         if config.get(key):
             raise ModelConfigError(f"{key}={shown(config[key])} is not supported by this family")
-
-
-def require_silu(config: Config) -> None:
-    """Raise ModelConfigError unless the activation is SiLU, as in every state-space model."""
-    if activation(config, "hidden_act", "silu") is not ActivationKind.SILU:
-        raise ModelConfigError(
-            f"hidden_act={shown(config['hidden_act'])} is not supported by this family"
-        )
-
-
-def refuse_step_limit(config: Config) -> None:
-    """Raise ModelConfigError if the steps of a state-space model are clamped."""
-    limit = config.get("time_step_limit")
-    # transformers 5 writes infinity as an object, older ones as a number.
-    if limit not in (None, [0, math.inf], [0, {"__float__": "Infinity"}]):
-        raise ModelConfigError(f"time_step_limit={shown(limit)} is not supported by this family")
 
 
 def rope_parameters(config: Config, layer_type: str | None = None) -> Mapping[str, Any]:

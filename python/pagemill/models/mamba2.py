@@ -13,14 +13,9 @@ from pagemill.layers import embedding, norm
 from pagemill.layers.base import Weights
 from pagemill.layers.stack import stack
 from pagemill.layers.state_space import MixerShape, mixer
-from pagemill.models.base import (
-    IGNORED_IN_DECODERS,
-    Config,
-    ModelConfigError,
-    ModelTraits,
-    StepInputs,
-)
-from pagemill.models.config_keys import epsilon, flag, positive_int, refuse_step_limit, require_silu
+from pagemill.models.base import IGNORED_IN_DECODERS, Config, ModelTraits, StepInputs
+from pagemill.models.config_keys import epsilon, flag, positive_int
+from pagemill.models.state_space_keys import check_mixer
 from pagemill.ops.trace import Tensor
 
 _EMBEDDING = "backbone.embeddings"
@@ -49,12 +44,7 @@ class Mamba2Model:
             bias=flag(config, "use_bias", False),
             conv_bias=flag(config, "use_conv_bias", True),
         )
-        if self._mixer.heads % self._mixer.groups:
-            raise ModelConfigError(
-                f"{self._mixer.heads} heads do not make {self._mixer.groups} groups"
-            )
-        require_silu(config)
-        refuse_step_limit(config)
+        check_mixer(config, self._mixer)
 
     @classmethod
     def from_config(cls, config: Config) -> Self:

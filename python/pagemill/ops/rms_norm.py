@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pagemill.ops.checks import last_dim, require_act, require_f32, require_vector
-from pagemill.ops.trace import ShapeError, Tensor, format_shape
+from pagemill.ops.trace import Tensor
 
 if TYPE_CHECKING:
     import torch
@@ -15,19 +15,16 @@ if TYPE_CHECKING:
 
 
 def rms_norm(x: Tensor, weight: Tensor, *, eps: float, weight_offset: float = 0.0) -> Tensor:
-    """x [N, ..., H], weight [H], or [G, H] for x [N, G, H] -> x / sqrt(mean(x^2) + eps) * (weight +
-    weight_offset), the mean over the last dimension.
+    """x [N, ..., H], weight [H], or [G * H] for x [N, G, H] -> x / sqrt(mean(x^2) + eps) times
+    (weight + weight_offset), the mean over the last dimension.
 
     Raises:
         ShapeError: the operands do not fit.
     """
     require_act("rms_norm", x=x)
     require_f32("rms_norm", weight=weight)
-    if len(weight.shape) == 1:
+    if len(x.shape) != 3 or weight.shape != (x.width,):
         require_vector("rms_norm", "weight", weight, last_dim("rms_norm", "x", x))
-    elif len(x.shape) != 3 or weight.shape != x.shape[1:]:
-        shapes = format_shape(x.shape), format_shape(weight.shape)
-        raise ShapeError(f"rms_norm: x ({x.name}) is {shapes[0]}, {weight.name} is {shapes[1]}")
     attributes = [("eps", eps)]
     if weight_offset != 0.0:
         attributes.append(("weight_offset", weight_offset))
@@ -43,4 +40,6 @@ def reference(
     wide = x.float()
     scale = (wide.pow(2).mean(-1, keepdim=True) + attributes["eps"]).rsqrt()
     offset = attributes.get("weight_offset", 0.0)
+    if len(weight) != x.shape[-1]:
+        weight = weight.reshape(x.shape[1:])
     return ((wide * scale * (weight.float() + offset)).to(x.dtype),)

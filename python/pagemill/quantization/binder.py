@@ -196,11 +196,8 @@ class WeightBinder:
         self._check_shape(location, (length,))
         return self._tensors.vector(location, part or Part(0, length, length))
 
-    def small(
-        self, name: str, shape: tuple[int, ...], *, seen_as: tuple[int, ...] | None = None
-    ) -> Tensor:
-        """A small weight that is neither matrix nor vector, f32 of `shape`, or of as many elements
-        in the shape `seen_as`.
+    def small(self, name: str, shape: tuple[int, ...]) -> Tensor:
+        """A small weight that is neither matrix nor vector, f32 of `shape`.
 
         Raises:
             WeightsError: it is missing, or of another shape or type.
@@ -208,7 +205,7 @@ class WeightBinder:
         location = self._tensors.locate(name)
         self._check_unscaled(location)
         self._check_shape(location, shape)
-        return self._tensors.small(location, seen_as or shape)
+        return self._tensors.small(location)
 
     def row(self, name: str, index: int, shape: tuple[int, int]) -> Tensor:
         """Row `index` of the matrix `name` as an f32 vector.

@@ -157,15 +157,15 @@ class DeclaredTensors:
             return self._declare(key, location, (part.size,), 4 * part.begin)
         return self.constant(key, self._read_real(location)[part.begin : part.end])
 
-    def small(self, location: TensorLocation, shape: tuple[int, ...]) -> Tensor:
-        """A tensor of real numbers as one of `shape`, which has as many elements, in f32.
+    def small(self, location: TensorLocation) -> Tensor:
+        """A tensor of real numbers, in f32.
 
         Raises:
             WeightsError: it holds something else.
         """
         if location.dtype == "f32":
-            return self._declare(location.name, location, shape)
-        return self.constant(location.name, self._read_real(location).reshape(shape))
+            return self._declare(location.name, location, location.shape)
+        return self.constant(location.name, self._read_real(location))
 
     def constant(self, key: str, values: np.ndarray) -> Tensor:
         """Numbers that travel in the program, in f32."""
