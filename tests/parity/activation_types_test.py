@@ -91,16 +91,29 @@ def test_native_and_torch_round_alike(case: Case) -> None:
     assert errors["native, f32"] > 0.5, "nothing was rounded"
 
 
+def test_names_of_types(tmp_path: Path) -> None:
+    """The types of activations and of the KV cache of a model with weights in f32."""
+    make("llama", tmp_path)
+    built = build(ModelSource.open(tmp_path), BuildOptions(max_model_len=64))
+    expected = {
+        ("auto", "f32", "float32", "float"): ("f32", "f32"),
+        ("bf16", "bfloat16"): ("bf16", "bf16"),  # f32 would hold no more of values in bf16
+        ("f16", "float16", "half"): ("f16", "f32"),
+    }
+    for names, types in expected.items():
+        for name in names:
+            config = build_config(EngineConfig, {"model": str(tmp_path), "dtype": name})
+            options = ExecutorSizes.of(built, config, "float32").executor_options(config, 1)
+            assert (options.activation_type, options.kv_cache_dtype) == types, name
+
+
 def test_an_engine_generates_in_bf16(tmp_path: Path) -> None:
-    """`--dtype` reaches the executor, whose greedy tail chooses the tokens that logits would."""
+    """The greedy tail chooses the tokens that logits would."""
     make("llama", tmp_path, "bf16")
     source = ModelSource.open(tmp_path)
     options = {"dtype": "bfloat16", "max_model_len": 64, "pack_cache": False}
     config = build_config(EngineConfig, {"model": str(tmp_path), **options})
     built = build(source, BuildOptions(max_model_len=64))
-    sizes = ExecutorSizes.of(built, config, "float32")
-    assert sizes.executor_options(config, 1).activation_type == "bf16"
-    assert sizes.kv_cache_dtype == "bf16", "f32 would hold no more of values in bf16"
     core = EngineCore.create(built, config, "float32")
     prompt = np.random.default_rng(3).integers(0, 257, 21)
     sampling = core.seam.make_sampling(temperature=0.0, max_tokens=12, ignore_eos=True)

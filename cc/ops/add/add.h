@@ -14,7 +14,7 @@
 #define PAGEMILL_CC_OPS_ADD_ADD_H_
 
 #include "cc/ops/op.h"
-#include "cc/ops/widened.h"
+#include "cc/ops/widened/widened.h"
 
 namespace pagemill::ops {
 

@@ -5,7 +5,7 @@
 #include "cc/ops/add/add.h"
 #include "cc/ops/add_rms_norm/add_rms_norm.h"
 #include "cc/ops/rms_norm/rms_norm.h"
-#include "cc/ops/widened.h"
+#include "cc/ops/widened/widened.h"
 
 namespace pagemill::ops {
 namespace {

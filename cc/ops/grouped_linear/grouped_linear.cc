@@ -10,7 +10,7 @@
 #include "cc/ops/linear/kernel_table/linear_kernels.h"
 #include "cc/ops/linear/linear.h"
 #include "cc/ops/operand_check.h"
-#include "cc/ops/widened.h"
+#include "cc/ops/widened/widened.h"
 
 namespace pagemill::ops {
 namespace {

@@ -22,7 +22,7 @@
 #define PAGEMILL_CC_OPS_KV_WRITE_KV_WRITE_H_
 
 #include "cc/ops/op.h"
-#include "cc/ops/widened.h"
+#include "cc/ops/widened/widened.h"
 
 namespace pagemill::ops {
 

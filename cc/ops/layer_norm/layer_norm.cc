@@ -2,7 +2,7 @@
 
 #include "cc/ops/kernel_support.h"
 #include "cc/ops/operand_check.h"
-#include "cc/ops/widened.h"
+#include "cc/ops/widened/widened.h"
 
 namespace pagemill::ops {
 namespace {

@@ -12,7 +12,7 @@
 #include "cc/ops/linear/onednn/onednn_rows.h"
 #include "cc/ops/linear/packed_driver.h"
 #include "cc/ops/operand_check.h"
-#include "cc/ops/widened.h"
+#include "cc/ops/widened/widened.h"
 
 namespace pagemill::ops {
 namespace {

@@ -8,7 +8,7 @@
 #include "cc/ops/operand_check.h"
 #include "cc/ops/paged_attention/attention_driver.h"
 #include "cc/ops/paged_attention/attention_kernel.h"
-#include "cc/ops/widened.h"
+#include "cc/ops/widened/widened.h"
 
 namespace pagemill::ops {
 namespace {

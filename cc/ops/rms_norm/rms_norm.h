@@ -17,7 +17,7 @@
 #define PAGEMILL_CC_OPS_RMS_NORM_RMS_NORM_H_
 
 #include "cc/ops/op.h"
-#include "cc/ops/widened.h"
+#include "cc/ops/widened/widened.h"
 
 namespace pagemill::ops {
 

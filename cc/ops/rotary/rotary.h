@@ -20,7 +20,7 @@
 
 #include "cc/ops/op.h"
 #include "cc/ops/rotary/rotary_token.h"
-#include "cc/ops/widened.h"
+#include "cc/ops/widened/widened.h"
 
 namespace pagemill::ops {
 

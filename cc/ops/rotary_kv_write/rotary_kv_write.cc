@@ -9,6 +9,7 @@
 #include "cc/ops/operand_check.h"
 #include "cc/ops/rotary/rotary.h"
 #include "cc/ops/rotary/rotary_token.h"
+#include "cc/ops/widened/widened.h"
 
 namespace pagemill::ops {
 namespace {

@@ -10,7 +10,7 @@
 #include "cc/ops/operand_check.h"
 #include "cc/ops/scaled_linear/scaled_linear_ref.h"
 #include "cc/ops/scaled_linear/scaled_panel.h"
-#include "cc/ops/widened.h"
+#include "cc/ops/widened/widened.h"
 
 namespace pagemill::ops {
 namespace {

@@ -193,6 +193,13 @@ def test_activations(kind, expected):
     torch.testing.assert_close(_run("gated_activation", x, up, kind=kind)[0], want * up)
 
 
+def test_gated_activation_rounds_once():
+    gate, up = _random(40, 33).bfloat16(), _random(33, 40).reshape(40, 33).bfloat16()
+    exact = torch.nn.functional.silu(gate.float()) * up.float()
+    (y,) = _run("gated_activation", gate, up, kind=0)
+    assert torch.equal(y, exact.bfloat16())
+
+
 @pytest.mark.parametrize("interleaved", [0, 1])
 def test_rotary_turns_pairs_as_complex_numbers(interleaved):
     q, k, positions = _random(3, 2, 10), _random(3, 1, 10), torch.tensor([0, 5, 1000])

@@ -27,18 +27,19 @@ def _program(directory: Path, table: torch.Tensor) -> str:
     return to_text(trace.program)
 
 
+@pytest.mark.parametrize("dtype", ["bf16", "f16"])
 @pytest.mark.parametrize("stored", [torch.float32, torch.bfloat16, torch.float16])
-def test_bf16_activations(tmp_path: Path, stored: torch.dtype):
-    table = torch.randn(9, 40).to(stored)
+def test_narrow_activations(tmp_path: Path, stored: torch.dtype, dtype: str):
+    """Activations and matrices are rounded; logits, which the program declares f32, are not."""
+    table = torch.randn(9, 40, generator=torch.Generator().manual_seed(1)).to(stored)
     text = _program(tmp_path, table)
     batch = SimpleBatch(4, 16).step({0: [3, 8], 1: [5]})
-    logits = TorchExecutor(text, TorchOptions(dtype="bf16"))(batch)["logits"]
+    logits = TorchExecutor(text, TorchOptions(dtype=dtype))(batch)["logits"]
     assert logits.dtype == np.float32
-    exact = (table.double()[[8, 5]] @ table.double().T).numpy()
-    # bf16 keeps 8 bits: each of 40 products of about 1 is off by up to 2^-8 before they are summed,
-    # and the sum is rounded once more.
-    np.testing.assert_allclose(logits, exact, atol=0.05, rtol=2**-7)
-    assert np.abs(logits - exact).max() > 0
+    rounded = table.to({"bf16": torch.bfloat16, "f16": torch.float16}[dtype]).double()
+    exact = (rounded[[8, 5]] @ rounded.T).numpy()
+    # 40 products of about 1, added in f32; bf16 would be off by up to 2^-9 of a logit.
+    np.testing.assert_allclose(logits, exact, atol=40 * 2**-24 * 8, rtol=0)
 
 
 def test_no_logits_rows(tmp_path: Path):

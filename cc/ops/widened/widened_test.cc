@@ -1,4 +1,4 @@
-#include "cc/ops/widened.h"
+#include "cc/ops/widened/widened.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// File: cc/ops/widened.h
+// File: cc/ops/widened/widened.h
 // The reference of an op whose activations may be bf16 or f16: it widens them to f32 in the
 // workspace, runs the op's reference for f32, and rounds the results to the nearest value, ties to
 // even. So the reference of every op is defined by the one for f32, and runs programs in all types
@@ -11,8 +11,8 @@
 // With f32 activations nothing is widened, and the kernel takes the workspace of the f32 one.
 // Outputs may share memory with inputs as in the f32 kernel: inputs are read before outputs are
 // written. Cost beyond that of the f32 kernel: two passes over the activations, on one thread.
-#ifndef PAGEMILL_CC_OPS_WIDENED_H_
-#define PAGEMILL_CC_OPS_WIDENED_H_
+#ifndef PAGEMILL_CC_OPS_WIDENED_WIDENED_H_
+#define PAGEMILL_CC_OPS_WIDENED_WIDENED_H_
 
 #include <cstdint>
 #include <string_view>
@@ -51,4 +51,4 @@ constexpr KernelRow WidenedReference(std::string_view op) {
 
 }  // namespace pagemill::ops
 
-#endif  // PAGEMILL_CC_OPS_WIDENED_H_
+#endif  // PAGEMILL_CC_OPS_WIDENED_WIDENED_H_
