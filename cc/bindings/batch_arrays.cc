@@ -1,11 +1,14 @@
 #include "cc/bindings/batch_arrays.h"
 
 #include <algorithm>
+#include <cstring>
 #include <string>
 #include <string_view>
 #include <type_traits>
 
 #include "cc/bindings/status_error.h"
+#include "cc/program/operand_views.h"
+#include "cc/tensor/to_float.h"
 
 namespace pagemill::bindings {
 
@@ -123,7 +126,33 @@ void BatchArrays::CheckTable(const ops::KvArrays& table, int32_t num_pages) cons
   RequireRange("num_common_blocks", &table.num_common_blocks, 1, 0, table.block_table_stride + 1);
 }
 
-BatchArrays::BatchArrays(const nb::dict& arrays, const program::KvLayout& layout) {
+void BatchArrays::ReadInputs(const nb::dict& from, const program::Program& program) {
+  for (program::ValueId id : program.TensorInputs()) {
+    const program::Value& value = program.value(id);
+    const nb::dict inputs = nb::cast<nb::dict>(Item(from, "inputs"));
+    nb::ndarray<const float, nb::c_contig, nb::device::cpu> array;
+    TensorView view = program::MakeView(value, ops::SizesOf(batch_), nullptr);
+    bool fits = nb::try_cast(Item(inputs, value.name), array) &&
+                array.ndim() == static_cast<size_t>(view.rank);
+    for (size_t d = 0; fits && d < array.ndim(); ++d) {
+      fits = static_cast<int64_t>(array.shape(d)) == view.shape[d];
+    }
+    Require(fits,
+            "input " + value.name + " must be float32 of the shape of " + program::ViewText(view));
+    input_bytes_.emplace_back(static_cast<size_t>(value.Bytes(ops::SizesOf(batch_))));
+    view.data = input_bytes_.back().data();
+    if (view.dtype == DType::kF32) {
+      std::memcpy(view.data, array.data(), input_bytes_.back().size());
+    } else {
+      FromFloat(array.data(), view);
+    }
+    inputs_.push_back(view);
+  }
+  batch_.inputs = inputs_;
+}
+
+BatchArrays::BatchArrays(const nb::dict& arrays, const program::Program& program,
+                         const program::KvLayout& layout) {
   const auto rows = [&](const char* name) {
     return static_cast<int32_t>(nb::len(Item(arrays, name)));
   };
@@ -148,6 +177,7 @@ BatchArrays::BatchArrays(const nb::dict& arrays, const program::KvLayout& layout
     tables_.push_back(table);
   }
   batch_.kv = tables_;
+  ReadInputs(arrays, program);
 }
 
 }  // namespace pagemill::bindings

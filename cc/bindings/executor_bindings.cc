@@ -68,7 +68,7 @@ nb::object CopyOf(const TensorView& view) {
 }
 
 nb::dict Execute(NativeExecutor& self, const nb::dict& arrays) {
-  const BatchArrays batch(arrays, self.memory_plan().kv);
+  const BatchArrays batch(arrays, self.program(), self.memory_plan().kv);
   RequireIdsInTables(self.program(), batch.batch());
   program::ExecutorOutput output;
   Status status;

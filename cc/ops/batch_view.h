@@ -25,6 +25,8 @@
 #include <span>
 #include <string_view>
 
+#include "cc/tensor/tensor_view.h"
+
 namespace pagemill::ops {
 
 // Arrays and numbers of a step that all layers share.
@@ -56,9 +58,12 @@ struct KvArrays {
 // What a kernel sees of a step: for ops that read a KV cache, the arrays of its block table.
 struct BatchView : StepArrays, KvArrays {};
 
-// A whole step. `kv` has an entry per block table, in the order of the KV layout.
+// A whole step. `kv` has an entry per block table, in the order of the KV layout; `inputs` one for
+// each input that the program declares besides step arrays, in its order: hidden states of the
+// stage before, features of images.
 struct StepBatch : StepArrays {
   std::span<const KvArrays> kv;
+  std::span<const TensorView> inputs;
 
   BatchView View(size_t table) const { return {*this, kv[table]}; }
 };

@@ -250,7 +250,7 @@ NativeExecutor::~NativeExecutor() = default;
 
 Status NativeExecutor::Execute(const ops::StepBatch& batch, ExecutorOutput* output) {
   Bound& b = *bound_;
-  PM_RETURN_IF_ERROR(CheckBatch(batch, b.options, b.plan.kv));
+  PM_RETURN_IF_ERROR(CheckBatch(batch, b.program, b.options, b.plan.kv));
   b.greedy = b.greedy_tail && b.greedy_tail->Serves(batch);
   b.calls->Set(batch);
   MakePlans(b.kernels, *b.calls, b.workspace.bytes());

@@ -6,6 +6,8 @@ namespace {
 // What the operands of a call that is only checked point to: not null, and aligned like real ones.
 alignas(64) constexpr std::byte kPlaceholder[64] = {};
 
+}  // namespace
+
 std::string ViewText(const TensorView& view) {
   if (view.rank == 0) return "-";
   std::string text(Info(view.dtype).name);
@@ -14,8 +16,6 @@ std::string ViewText(const TensorView& view) {
   }
   return text + "]";
 }
-
-}  // namespace
 
 TensorView MakeView(const Value& value, const StepSizes& sizes, void* data) {
   TensorView view;

@@ -18,6 +18,9 @@ namespace pagemill::program {
 // The view of `value`, which is no cache, with dimension 0 at `sizes`, over `data`.
 TensorView MakeView(const Value& value, const StepSizes& sizes, void* data);
 
+// "f32[2048,576]"; "-" for an operand that is left out.
+std::string ViewText(const TensorView& view);
+
 // The block table that the layers of `op`'s cache see; 0 for an op without a cache.
 size_t TableOf(const Program& program, const Op& op, const KvLayout& layout);
 

@@ -170,6 +170,8 @@ class Program {
   // The value that output `name` returns; empty if the program has no such output.
   std::optional<ValueId> FindOutput(std::string_view name) const;
   bool IsOutput(ValueId id) const;
+  // Inputs that are no step arrays (ops::StepBatch::inputs), in their order.
+  std::vector<ValueId> TensorInputs() const;
 
   // Binds `act`: every value declared with it has this type from now on. kInvalidArgument unless it
   // is f32, bf16 or f16. A parsed program has f32.

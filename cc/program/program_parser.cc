@@ -369,7 +369,13 @@ Status ProgramParser::ParseInput(const Fields& fields) {
     }
     return AddValue(fields[1], std::move(value));
   }
-  return Error("unknown input " + Quote(fields[1]) + "; known: " + known);
+  if (!value.is_act && value.dtype == DType::kI32) {
+    return Error("unknown input " + Quote(fields[1]) + " of i32; known: " + known);
+  }
+  if (Info(value.dtype).block_elements != 1) {
+    return Error("an input's elements are single, got " + Quote(fields[2]));
+  }
+  return AddValue(fields[1], std::move(value));
 }
 
 Status ProgramParser::ParseActivation(const Fields& fields) {

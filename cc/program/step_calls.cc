@@ -4,11 +4,38 @@
 #include <iterator>
 #include <span>
 #include <string>
+#include <vector>
+
+#include "cc/program/operand_views.h"
 
 namespace pagemill::program {
 
-Status CheckBatch(const ops::StepBatch& batch, const ExecutorOptions& options,
-                  const KvLayout& layout) {
+namespace {
+
+Status CheckInputs(const ops::StepBatch& batch, const Program& program) {
+  const std::vector<ValueId> inputs = program.TensorInputs();
+  if (batch.inputs.size() != inputs.size()) {
+    return InvalidArgument("a step with " + std::to_string(batch.inputs.size()) +
+                           " inputs for a program that has " + std::to_string(inputs.size()) +
+                           " besides the arrays of a step");
+  }
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Value& value = program.value(inputs[i]);
+    const TensorView expected = MakeView(value, ops::SizesOf(batch), nullptr);
+    const TensorView& got = batch.inputs[i];
+    if (got.dtype == expected.dtype && got.rank == expected.rank && got.shape == expected.shape) {
+      continue;
+    }
+    return InvalidArgument("input '" + value.name + "' must be " + ViewText(expected) + ", got " +
+                           ViewText(got));
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+Status CheckBatch(const ops::StepBatch& batch, const Program& program,
+                  const ExecutorOptions& options, const KvLayout& layout) {
   const auto check = [](const char* what, int32_t got, int32_t limit, const char* flag) {
     if (got >= 0 && got <= limit) return OkStatus();
     return InvalidArgument("a step of " + std::to_string(got) + " " + what + " exceeds " + flag +
@@ -29,7 +56,7 @@ Status CheckBatch(const ops::StepBatch& batch, const ExecutorOptions& options,
                            " tokens in block table " + std::to_string(t) + ", whose blocks have " +
                            std::to_string(block_size));
   }
-  return OkStatus();
+  return CheckInputs(batch, program);
 }
 
 StepCalls::StepCalls(const BoundProgram& bound)
@@ -54,6 +81,12 @@ void StepCalls::Set(const ops::StepBatch& batch) {
   for (size_t a = 0; a < std::size(ops::kStepArrays); ++a) {
     int32_t* array = const_cast<int32_t*>(batch.*ops::kStepArrays[a].data);
     for (uint32_t operand : bound_.by_array[a]) views_[operand].data = array;
+  }
+  for (size_t i = 0; i < batch.inputs.size(); ++i) {
+    for (uint32_t operand : bound_.by_input[i]) {
+      views_[operand].data = batch.inputs[i].data;
+      views_[operand].row_stride_bytes = batch.inputs[i].row_stride_bytes;
+    }
   }
 }
 

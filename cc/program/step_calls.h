@@ -20,14 +20,15 @@
 #include "cc/program/executor_options.h"
 #include "cc/program/kernel_selection.h"
 #include "cc/program/kv/kv_layout.h"
+#include "cc/program/program.h"
 #include "cc/tensor/tensor_view.h"
 
 namespace pagemill::program {
 
-// kInvalidArgument where a step is larger than the options allow, or its block tables are not those
-// of the layout.
-Status CheckBatch(const ops::StepBatch& batch, const ExecutorOptions& options,
-                  const KvLayout& layout);
+// kInvalidArgument where a step is larger than the options allow, its block tables are not those
+// of the layout, or its inputs not those of the program.
+Status CheckBatch(const ops::StepBatch& batch, const Program& program,
+                  const ExecutorOptions& options, const KvLayout& layout);
 
 class StepCalls {
  public:

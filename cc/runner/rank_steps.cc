@@ -157,6 +157,7 @@ Status LeadingExecutor::Execute(const ops::StepBatch& batch, program::ExecutorOu
   if (batch.kv.size() > kMaxTables) {
     return Unimplemented("ranks exchange at most " + std::to_string(kMaxTables) + " block tables");
   }
+  if (!batch.inputs.empty()) return Unimplemented("ranks exchange no inputs of programs");
   WriteStep(batch, &message_);
   PM_RETURN_IF_ERROR(CheckHeader(ReadHeader(message_), bounds_));
   PM_RETURN_IF_ERROR(Send(*group_, &message_));

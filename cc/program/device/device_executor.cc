@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstring>
 #include <optional>
 #include <span>
 #include <string>
@@ -37,6 +38,8 @@ Status CheckOptions(const ExecutorOptions& options, const DeviceExecutorOptions&
   return OkStatus();
 }
 
+constexpr int64_t kAlignment = 256;  // bytes, of inputs on the device
+
 StepSizes DecodeSizes(int32_t requests) { return {requests, requests, requests}; }
 
 }  // namespace
@@ -45,7 +48,8 @@ struct DeviceExecutor::Bound {
   // The host's side of a step in flight.
   struct Slot {
     std::vector<std::byte> arrays;   // what is sent to the device:
-    std::vector<std::byte> plans;    // the batch and the kernels' plans of it
+    std::vector<std::byte> plans;    // the batch, the kernels' plans of it,
+    std::vector<std::byte> inputs;   // and its inputs
     std::vector<std::byte> outputs;  // what comes back
     StepSizes sizes;                 // of the batch
     std::unique_ptr<device::Event> done;
@@ -61,7 +65,8 @@ struct DeviceExecutor::Bound {
   DeviceExecutorOptions device_options;
   KernelSelection kernels;
   std::optional<DeviceWeights> weights;
-  device::DeviceMemory activations, outputs, workspace, kv, arrays;
+  device::DeviceMemory activations, outputs, workspace, kv, arrays, inputs;
+  std::vector<TensorView> input_views;  // of Program::TensorInputs(), on the device
   BoundProgram bound;
   std::optional<StepCalls> calls;
   std::optional<StepImage> image;
@@ -72,8 +77,10 @@ struct DeviceExecutor::Bound {
   std::vector<DecodeGraph> graphs;  // by size
 
   Status Allocate(const MemoryPlan& plan, device::Device& device);
+  Status AllocateInputs(device::Device& device);
   void BindProgram(const Target& target);
   void EnqueueBatch(const ops::StepBatch& batch, const StepSizes& sizes, Slot* slot);
+  void EnqueueInputs(std::span<const TensorView> from, Slot* slot);
   void EnqueueKernels(const StepSizes& sizes);
   Status RecordGraphs();
   const DecodeGraph* GraphFor(const ops::StepBatch& batch) const;
@@ -88,14 +95,30 @@ Status DeviceExecutor::Bound::Allocate(const MemoryPlan& plan, device::Device& d
   image.emplace(plan.kv, device_options.max_blocks);
   const int64_t array_bytes = image->Bytes(options.max_sizes());
   PM_ASSIGN_OR_RETURN(arrays, device.Allocate(array_bytes, "arrays of a step"));
+  PM_RETURN_IF_ERROR(AllocateInputs(device));
   PM_ASSIGN_OR_RETURN(stream, device.NewStream());
   slots.resize(static_cast<size_t>(device_options.max_steps_in_flight));
   for (Slot& slot : slots) {
     slot.arrays.resize(static_cast<size_t>(array_bytes));
     slot.plans.resize(static_cast<size_t>(kernels.plan_bytes));
+    slot.inputs.resize(inputs.bytes().size());
     slot.outputs.resize(static_cast<size_t>(plan.output_bytes));
     slot.done = device.NewEvent();
   }
+  return OkStatus();
+}
+
+Status DeviceExecutor::Bound::AllocateInputs(device::Device& device) {
+  std::vector<int64_t> offsets;
+  int64_t bytes = 0;
+  for (ValueId id : program.TensorInputs()) {
+    input_views.push_back(MakeView(program.value(id), options.max_sizes(), nullptr));
+    offsets.push_back(bytes);
+    bytes +=
+        (program.value(id).Bytes(options.max_sizes()) + kAlignment - 1) / kAlignment * kAlignment;
+  }
+  PM_ASSIGN_OR_RETURN(inputs, device.Allocate(bytes, "inputs of a step"));
+  for (size_t i = 0; i < offsets.size(); ++i) input_views[i].data = inputs.data() + offsets[i];
   return OkStatus();
 }
 
@@ -112,17 +135,34 @@ void DeviceExecutor::Bound::BindProgram(const Target& target) {
 // The batch, padded to `sizes`, and the plans of it.
 void DeviceExecutor::Bound::EnqueueBatch(const ops::StepBatch& batch, const StepSizes& sizes,
                                          Slot* slot) {
+  EnqueueInputs(batch.inputs, slot);
   image->Write(batch, sizes, slot->arrays.data());
   const size_t array_bytes = static_cast<size_t>(image->Bytes(sizes));
   stream->CopyToDevice(arrays.data(), std::span(slot->arrays).first(array_bytes));
   if (slot->plans.empty()) return;
-  calls->Set(image->View(sizes, slot->arrays.data()));
+  calls->Set(image->View(sizes, slot->arrays.data()));  // the host's, without inputs
   MakePlans(kernels, *calls, slot->plans);
   stream->CopyToDevice(workspace.data(), slot->plans);
 }
 
+void DeviceExecutor::Bound::EnqueueInputs(std::span<const TensorView> from, Slot* slot) {
+  for (size_t i = 0; i < from.size(); ++i) {
+    std::byte* const to = static_cast<std::byte*>(input_views[i].data);
+    const std::span<std::byte> host =
+        std::span(slot->inputs).subspan(static_cast<size_t>(to - inputs.data()));
+    const size_t row_bytes = static_cast<size_t>(input_views[i].row_stride_bytes);
+    const size_t rows = static_cast<size_t>(from[i].shape[0]);
+    for (size_t r = 0; r < rows; ++r) {
+      std::memcpy(&host[r * row_bytes], from[i].Row<std::byte>(static_cast<int64_t>(r)), row_bytes);
+    }
+    stream->CopyToDevice(to, host.first(rows * row_bytes));
+  }
+}
+
 void DeviceExecutor::Bound::EnqueueKernels(const StepSizes& sizes) {
-  calls->Set(image->View(sizes, arrays.data()));
+  ops::StepBatch view = image->View(sizes, arrays.data());
+  view.inputs = input_views;
+  calls->Set(view);
   ops::KernelContext context = {.workspace = bound.workspace, .stream = stream.get()};
   for (size_t i = 0; i < bound.ops.size(); ++i) {
     context.plan = bound.ops[i].plan;
@@ -188,7 +228,7 @@ DeviceExecutor::~DeviceExecutor() = default;
 
 Status DeviceExecutor::Enqueue(const ops::StepBatch& batch) {
   Bound& b = *bound_;
-  PM_RETURN_IF_ERROR(CheckBatch(batch, b.options, b.kernels.kv));
+  PM_RETURN_IF_ERROR(CheckBatch(batch, b.program, b.options, b.kernels.kv));
   for (const ops::KvArrays& kv : batch.kv) {
     if (kv.block_table_stride <= b.device_options.max_blocks) continue;
     return InvalidArgument(

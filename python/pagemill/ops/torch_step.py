@@ -117,9 +117,12 @@ class TorchStep:
                     source, begin = target, end
 
 
+_NESTED = ("kv", "inputs")  # entries of a batch that are no arrays
+
+
 def make_step(batch: Mapping[str, Any], device: torch.device) -> TorchStep:
-    """Upload `batch`: the int32 arrays of a step by name, and "kv" with those of each block
-    table."""
+    """Upload `batch`: the int32 arrays of a step by name, "kv" with those of each block table, and
+    "inputs", if the program has others, by name."""
     starts = batch["query_start"].tolist()
     contexts = batch["seq_lens"].tolist()
     spans = [
@@ -149,8 +152,11 @@ def make_step(batch: Mapping[str, Any], device: torch.device) -> TorchStep:
             kv["block_table"].tolist(),
         )
 
-    inputs = {name: upload(array) for name, array in batch.items() if name != "kv"}
-    return TorchStep(inputs, spans, decode, prefills, [table(kv) for kv in batch["kv"]])
+    arrays = {name: upload(array) for name, array in batch.items() if name not in _NESTED}
+    tensors = {
+        name: torch.as_tensor(array).to(device) for name, array in batch.get("inputs", {}).items()
+    }
+    return TorchStep(arrays | tensors, spans, decode, prefills, [table(kv) for kv in batch["kv"]])
 
 
 def _context_slots(kv: Mapping[str, Any], spans: Sequence[Span]) -> np.ndarray:

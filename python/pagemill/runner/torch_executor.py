@@ -124,7 +124,9 @@ class TorchExecutor:
             else:
                 keys, values = (zeros((slots, *cache.dims)) for _ in range(2))
                 self._constants[cache.name] = TorchCache(keys, values, table)
-        self._input_names = [entry.name for entry in program.inputs]
+        # Indices are 64 bit in torch.
+        indices = dtypes | {"i32": torch.int64}
+        self._inputs = [(entry, indices[entry.dtype]) for entry in program.inputs]
         self._outputs = {output.name: output.value for output in program.outputs}
         self._ops = _bind(program, dtypes)
 
@@ -148,7 +150,9 @@ class TorchExecutor:
     @torch.inference_mode()
     def run_step(self, step: TorchStep) -> dict[str, torch.Tensor]:
         """Run a step whose batch is on the device already; reads no host memory."""
-        values: dict[str, Any] = {name: step.inputs[name] for name in self._input_names}
+        values: dict[str, Any] = {
+            entry.name: step.inputs[entry.name].to(dtype) for entry, dtype in self._inputs
+        }
         for op in self._ops:
             operands = [self._operand(name, values, op.widens) for name in op.inputs]
             results = op.run(operands, op.attributes, step)
