@@ -69,7 +69,8 @@ class Engine {
   // Accepts the request or says why not; nothing is heard of a refused request again.
   // kInvalidArgument: it can never run here. kResourceExhausted: too many wait or are unread.
   // kUnavailable: draining or shut down. kFailedPrecondition: the id is in use (until its last
-  // output has been read).
+  // output has been read). kUnimplemented: it has a token matcher, and the runner samples without
+  // masks.
   Status Submit(step::Request request);
 
   // An id for adapter weights that the caller is about to load. Each load takes a new one, that of
