@@ -65,7 +65,7 @@ void CheckPieces(const OpDefinition& op, const device::Capabilities& caps, DType
                  bool transposed) {
   constexpr int64_t kRows = 37;
   Random random(4);
-  TestTensor x(DType::kF32, {kRows, 3, 64}), w(dtype, {3, 64, 64}), y(DType::kF32, {kRows, 3, 64});
+  TestTensor x(DType::kF32, {kRows, 2, 32}), w(dtype, {2, 32, 32}), y(DType::kF32, {kRows, 2, 32});
   x.FillUniform(random, -1, 1);
   w.FillUniform(random, -1, 1);
   Attributes attributes;
@@ -100,8 +100,8 @@ void CheckPieces(const OpDefinition& op, const device::Capabilities& caps, DType
 }  // namespace
 
 void CheckHeadLinearConformance(const OpDefinition& op, const device::Capabilities& caps) {
-  const Shape shapes[] = {{1, 16, 128, 512}, {7, 3, 32, 96},  {3, 5, 256, 256}, {70, 2, 64, 33},
-                          {9, 2, 75, 1},     {5, 4, 19, 300}, {0, 2, 32, 32}};
+  const Shape shapes[] = {{1, 3, 64, 512}, {7, 3, 32, 96},  {3, 2, 256, 256}, {70, 2, 64, 33},
+                          {9, 2, 75, 1},   {5, 4, 19, 300}, {0, 2, 32, 32}};
   for (DType dtype : kWeightDTypes) {
     for (bool transposed : {false, true}) {
       for (const Shape& shape : shapes) CheckShape(op, caps, dtype, shape, transposed);

@@ -25,6 +25,7 @@ void CheckCase(const OpDefinition& op, const device::Capabilities& caps,
   device::ThreadPool one({.num_threads = 1});
   const std::vector<float> reference = c.Run(conformance::ReferenceRow(op), one);
   for (const KernelRow* row : conformance::SupportedRows(op, caps, c.call())) {
+    if (row->priority == 0) continue;  // the reference, which is slow on emulated CPUs
     const std::vector<float> expected = c.Run(*row, one);
     EXPECT_TRUE(conformance::AllClose(expected, reference, kTolerance)) << row->name;
     for (int32_t threads = 2; threads <= 3; ++threads) {
@@ -46,7 +47,7 @@ void CheckPieces(const OpDefinition& op, const device::Capabilities& caps,
     for (int32_t done = 0; done < length; done += piece) {
       const int32_t tokens = std::min(piece, length - done);
       LatentCase part(options,
-                      {{.context = 70, .tokens = 1},
+                      {{.context = 33, .tokens = 1},
                        {.context = done, .tokens = tokens},
                        {.context = 2, .tokens = 9}},
                       {8, 3, 9});
@@ -62,9 +63,9 @@ void CheckPieces(const OpDefinition& op, const device::Capabilities& caps,
 }  // namespace
 
 void CheckLatentAttentionConformance(const OpDefinition& op, const device::Capabilities& caps) {
-  const std::vector<PagedRequest> mixed = {{0, 40}, {100, 1}, {0, 0}, {211, 7}, {7, 3}};
+  const std::vector<PagedRequest> mixed = {{0, 40}, {100, 1}, {0, 0}, {131, 7}, {7, 3}};
   for (DType dtype : {DType::kF32, DType::kBF16}) {
-    CheckCase(op, caps, {.heads = 16, .size = 512, .rope_size = 64, .dtype = dtype},
+    CheckCase(op, caps, {.heads = 5, .size = 512, .rope_size = 64, .dtype = dtype},
               {{130, 1}, {0, 3}});
     CheckCase(op, caps, {.heads = 5, .size = 40, .rope_size = 12, .dtype = dtype}, mixed);
     CheckCase(op, caps, {.heads = 3, .size = 33, .rope_size = 7, .block_size = 5, .dtype = dtype},
@@ -76,8 +77,8 @@ void CheckLatentAttentionConformance(const OpDefinition& op, const device::Capab
 }
 
 void CheckLatentAttentionInvariance(const OpDefinition& op, const device::Capabilities& caps) {
-  CheckPieces(op, caps, {.heads = 6, .size = 40, .rope_size = 6}, 90, 1);
-  CheckPieces(op, caps, {.heads = 3, .size = 33, .rope_size = 4, .dtype = DType::kF32}, 90, 13);
+  CheckPieces(op, caps, {.heads = 6, .size = 40, .rope_size = 6}, 67, 1);
+  CheckPieces(op, caps, {.heads = 3, .size = 33, .rope_size = 4, .dtype = DType::kF32}, 70, 13);
   CheckPieces(op, caps, {.heads = 40, .size = 16, .rope_size = 8, .block_size = 32}, 70, 33);
 }
 
