@@ -80,7 +80,7 @@ def greedy(
         ("gemma3", "f32", False),
         ("qwen3_moe", "f32", True),  # ranks divide the features of each expert
         ("mixtral", "bf16", True),
-        ("granite_hybrid", "f32", False),  # every rank computes the state-space layers
+        ("granite_experts", "f32", False),  # every rank computes the state-space layers
     ],
 )
 def test_two_processes_say_what_one_says(
