@@ -14,7 +14,8 @@
 //   block_size] at offset p % block_size; slot = block * block_size + offset.
 //
 // Layers whose KV has the same block table share a KvArrays. A KV group has as many tables as its
-// blocks have pages (program/kv/kv_layout.h).
+// blocks have pages (program/kv/kv_layout.h). Entries of a table of states, and which of them a step
+// reads and writes: states/state_pages.h.
 //
 // Adding an array: the member and one entry of the table below. The messages to other ranks, the
 // arrays that Python sees and the inputs that a program may declare follow from the table.

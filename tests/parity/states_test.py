@@ -125,3 +125,16 @@ def test_random_workloads(model: Model) -> None:
         assert core.seam.engine.stats().num_preemptions > 0
     assert [answer.tokens for answer in answers] == alone
     assert sum(answer.cached > 0 for answer in answers) > 3
+
+
+def test_states_come_back_from_host_memory(model: Model) -> None:
+    """With tiers a state is kept for each block, so each block can be found again. A tier wants
+    blocks of one size in all groups."""
+    prompts = [model.prompt(seed) for seed in range(20, 24)]
+    sizes = {"block_size": model.block, "kv_cache_memory_bytes": "720KiB"}
+    with model.engine(**sizes, kv_offloading_bytes="32MiB") as core:
+        first = model.run(core, *prompts)
+        again = [model.run(core, prompt)[0] for prompt in prompts]
+        assert core.seam.engine.stats().kv_loaded_tokens > 0
+    assert [answer.tokens for answer in again] == [answer.tokens for answer in first]
+    assert all(answer.cached >= model.block for answer in again)

@@ -82,7 +82,7 @@ def greedy(
         ("mixtral", "bf16", True),
         ("deepseek_v2_lite", "f32", True),  # each rank has all latents
         ("deepseek_v2", "bf16", False),  # 5 heads
-        ("granite_hybrid", "f32", False),  # every rank computes the state-space layers
+        ("granite_experts", "f32", False),  # every rank computes the state-space layers
     ],
 )
 def test_two_processes_say_what_one_says(

@@ -7,7 +7,7 @@
 #include "cc/ops/kernel_support.h"
 #include "cc/ops/operand_check.h"
 #include "cc/ops/row_split.h"
-#include "cc/ops/state_pages.h"
+#include "cc/ops/states/state_pages.h"
 
 namespace pagemill::ops {
 namespace {

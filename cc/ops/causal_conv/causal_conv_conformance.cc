@@ -1,6 +1,6 @@
 #include "cc/ops/causal_conv/causal_conv_conformance.h"
 
-#include "cc/ops/state_conformance.h"
+#include "cc/ops/states/state_conformance.h"
 
 namespace pagemill::ops {
 

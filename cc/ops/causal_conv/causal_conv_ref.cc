@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "cc/ops/causal_conv/causal_conv.h"
-#include "cc/ops/state_pages.h"
+#include "cc/ops/states/state_pages.h"
 
 namespace pagemill::ops {
 namespace {

@@ -1,6 +1,6 @@
 #include "cc/ops/state_space_scan/state_space_scan_conformance.h"
 
-#include "cc/ops/state_conformance.h"
+#include "cc/ops/states/state_conformance.h"
 
 namespace pagemill::ops {
 namespace {

@@ -2,8 +2,8 @@
 #include <cmath>
 #include <vector>
 
-#include "cc/ops/state_pages.h"
 #include "cc/ops/state_space_scan/state_space_scan.h"
+#include "cc/ops/states/state_pages.h"
 
 namespace pagemill::ops {
 namespace {

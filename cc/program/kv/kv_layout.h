@@ -20,7 +20,7 @@
 // tokens takes the fewest bytes; of equal ones the smallest page, since prefixes are found in
 // multiples of every group's block. A group whose layers together are smaller than a page gets
 // larger blocks. States lie at the boundaries of the largest block; what the entries of their
-// tables stand for says ops/state_pages.h.
+// tables stand for says ops/states/state_pages.h.
 #ifndef PAGEMILL_CC_PROGRAM_KV_KV_LAYOUT_H_
 #define PAGEMILL_CC_PROGRAM_KV_KV_LAYOUT_H_
 

@@ -103,7 +103,7 @@ class TorchStep:
     tables: Sequence[TorchTable]
 
     def state_runs(self, table: int) -> Iterator[StateRun]:
-        """Where states are read and written (`cc/ops/state_pages.h`), requests in order."""
+        """Where states are read and written (`cc/ops/states/state_pages.h`), requests in order."""
         size = self.tables[table].block_size
         for span in self.spans:
             blocks = self.tables[table].blocks[span.request]

@@ -1,4 +1,4 @@
-#include "cc/ops/state_pages.h"
+#include "cc/ops/states/state_pages.h"
 
 #include <gtest/gtest.h>
 

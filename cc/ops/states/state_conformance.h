@@ -1,4 +1,4 @@
-// File: cc/ops/state_conformance.h
+// File: cc/ops/states/state_conformance.h
 // The conformance body of ops with recurrent states (state_pages.h). Test code only.
 //
 //   StateCase c{.op = CausalConvOp()};
@@ -17,8 +17,8 @@
 //   in pages that held NaN, with 1 to 3 threads, give the same bits, outputs and states;
 // - a step writes the pages of its states and nothing else: neither others' nor its source, unless
 //   that is its target.
-#ifndef PAGEMILL_CC_OPS_STATE_CONFORMANCE_H_
-#define PAGEMILL_CC_OPS_STATE_CONFORMANCE_H_
+#ifndef PAGEMILL_CC_OPS_STATES_STATE_CONFORMANCE_H_
+#define PAGEMILL_CC_OPS_STATES_STATE_CONFORMANCE_H_
 
 #include <cstdint>
 #include <initializer_list>
@@ -55,4 +55,4 @@ void CheckStateCase(StateCase& c, const device::Capabilities& caps);
 
 }  // namespace pagemill::ops::conformance
 
-#endif  // PAGEMILL_CC_OPS_STATE_CONFORMANCE_H_
+#endif  // PAGEMILL_CC_OPS_STATES_STATE_CONFORMANCE_H_

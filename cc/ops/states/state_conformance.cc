@@ -1,4 +1,4 @@
-#include "cc/ops/state_conformance.h"
+#include "cc/ops/states/state_conformance.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,7 +6,7 @@
 #include <numeric>
 #include <utility>
 
-#include "cc/ops/state_pages.h"
+#include "cc/ops/states/state_pages.h"
 
 namespace pagemill::ops::conformance {
 namespace {

@@ -1,4 +1,4 @@
-// File: cc/ops/state_pages.h
+// File: cc/ops/states/state_pages.h
 // Where a step finds and leaves the recurrent states of its requests: entries of the block table
 // that the layers' KV group has.
 //
@@ -16,8 +16,8 @@
 //   });
 //
 // So between two runs a state is nowhere but in its page. Cost: O(tokens / block_size).
-#ifndef PAGEMILL_CC_OPS_STATE_PAGES_H_
-#define PAGEMILL_CC_OPS_STATE_PAGES_H_
+#ifndef PAGEMILL_CC_OPS_STATES_STATE_PAGES_H_
+#define PAGEMILL_CC_OPS_STATES_STATE_PAGES_H_
 
 #include <algorithm>
 #include <cstdint>
@@ -60,4 +60,4 @@ void ForEachStateRun(const BatchView& batch, int64_t request, const Visit& visit
 
 }  // namespace pagemill::ops
 
-#endif  // PAGEMILL_CC_OPS_STATE_PAGES_H_
+#endif  // PAGEMILL_CC_OPS_STATES_STATE_PAGES_H_
