@@ -5,7 +5,7 @@
 //                                  {"relu", "portable", 10, OnEveryCpu, Run<ReluPortable>},
 //                                  WidenedReference<&kReference>("relu")};     // widened.h
 //
-// Kernels compute on activations in f32, except those that say InEveryType.
+// These kernels compute on f32 activations, except those that are InEveryType.
 #ifndef PAGEMILL_CC_OPS_KERNEL_SUPPORT_H_
 #define PAGEMILL_CC_OPS_KERNEL_SUPPORT_H_
 
@@ -14,17 +14,17 @@
 
 namespace pagemill::ops {
 
-// Is a value of this type stored in 16 bits, if it is an activation?
+// Is this one of the types of 16 bits that `act` may stand for?
 inline bool IsNarrow(DType dtype) { return dtype == DType::kBF16 || dtype == DType::kF16; }
 
-// Is `act` f32 in this call? An op that has activations has one as its first input or output, and
-// its check has made sure that they agree.
+// Are the call's activations f32? They have one type (OperandCheck), and one of them is the first
+// input or the first output of every op that has any.
 inline bool HasF32Activations(const OpCall& call) {
   return (call.inputs.empty() || !IsNarrow(call.inputs[0].dtype)) &&
          (call.outputs.empty() || !IsNarrow(call.outputs[0].dtype));
 }
 
-// Of kernels that read and write activations of any type.
+// For kernels that take activations of any type, on every CPU.
 inline bool InEveryType(const device::Capabilities&, const OpCall&) { return true; }
 
 inline bool OnEveryCpu(const device::Capabilities&, const OpCall& call) {

@@ -45,9 +45,9 @@ struct KernelSelection {
 CacheGeometry GeometryOf(const ExecutorOptions& options);
 
 // `program` has the options' type of activations (Program::SetActivationType). Checks options and
-// operands, then chooses for the largest shapes of a step. An op without a
-// kernel named options.kernel_filter that fits gets the best one; kInvalidArgument, with the names
-// that there are, where that holds for all ops.
+// operands, then chooses for the largest shapes of a step. An op without a kernel named
+// options.kernel_filter that fits gets the best one; kInvalidArgument, with the names that there
+// are, where that holds for all ops.
 StatusOr<KernelSelection> SelectKernels(const Program& program, const Target& target,
                                         const ExecutorOptions& options);
 

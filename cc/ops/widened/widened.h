@@ -1,8 +1,7 @@
 // File: cc/ops/widened/widened.h
 // The reference of an op whose activations may be bf16 or f16: it widens them to f32 in the
 // workspace, runs the op's reference for f32, and rounds the results to the nearest value, ties to
-// even. So the reference of every op is defined by the one for f32, and runs programs in all types
-// that `act` may stand for.
+// even. So what an op gives in bf16 and f16 is defined by its reference for f32.
 //
 //   constexpr F32Kernel kReference{.act_inputs = 0b11, .run = AddReference};
 //   constexpr KernelRow kRows[] = {{"add", "portable", 10, OnEveryCpu, AddPortable},

@@ -32,11 +32,11 @@ class ExecutorConfig:
     )
     dtype: str = option(
         "auto",
-        "Type of activations, which is what layers pass on to one another. auto: f32, for which the"
-        " kernels of CPUs are made. With bf16 or f16 the native executor computes each operation in"
-        " f32 and rounds its result, as GPUs do, by its reference: to compare results, since that"
-        " is many times slower. float32 and float are f32, bfloat16 is bf16, float16 and half are"
-        " f16. Logits, norms and the KV cache (--kv-cache-dtype) have types of their own.",
+        "Type of activations: what operations pass on to one another. auto: f32, the fast one on"
+        " CPUs. With bf16 or f16 the native executor computes each operation in f32 with a plain"
+        " kernel and rounds the result, many times slower: to compare results with those of a"
+        " GPU. float32 and float are f32, bfloat16 is bf16, float16 and half are f16. Logits are"
+        " f32 in any case; the KV cache has a type of its own (--kv-cache-dtype).",
         allowed=(
             "auto",
             "f32",

@@ -165,8 +165,10 @@ class TorchExecutor:
 
     def _operand(self, name: str | None, values: Mapping[str, Any], widen: bool) -> Any:
         """A weight, a cache, or a value of the step, in f32 if it is to be widened."""
-        if name is None or name in self._constants:
-            return self._constants.get(name)
+        if name is None:
+            return None
+        if name in self._constants:
+            return self._constants[name]
         value = values[name]
         return value.float() if widen and value.is_floating_point() else value
 
