@@ -109,9 +109,9 @@ def test_what_a_stage_lacks_is_named(program: Program) -> None:
     layer = layers_of(program)[0]
     second = native(cut(program, layer)[1])
     batch = SimpleBatch(NUM_BLOCKS, second.table_block_sizes).step({0: [3, 4]})
-    with pytest.raises(ValueError, match="the batch has no inputs"):
+    with pytest.raises(_native.StatusError, match="the batch has no inputs"):
         second(batch)
-    with pytest.raises(ValueError, match=f"input {layer} must be float32 of the shape"):
+    with pytest.raises(_native.StatusError, match=f"input {layer} must be float32 of the shape"):
         second(batch | {"inputs": {layer: np.zeros((2, 3), np.float32)}})
 
 

@@ -1,0 +1,27 @@
+"""Programs give the bits of the CPU on a device that works later than it is told and whose memory
+the host cannot read: with two steps in flight, kernel by kernel and from graphs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from pagemill.runner.build import BuildOptions, build
+from pagemill.weights.source import ModelSource
+
+from tests.parity.tiny_models import make
+
+PROGRAM = os.environ.get("PAGEMILL_TEST_RUN_ON_TEST_DEVICE", "")
+
+
+@pytest.mark.skipif(not PROGRAM, reason="PAGEMILL_TEST_RUN_ON_TEST_DEVICE names no program")
+@pytest.mark.parametrize("family", ["llama", "gemma3", "qwen3_moe", "mamba2", "deepseek_v2"])
+def test_bits_are_those_of_the_cpu(family: str, tmp_path: Path) -> None:
+    make(family, tmp_path)
+    file = tmp_path / "program"
+    file.write_text(build(ModelSource.open(tmp_path), BuildOptions()).program_text)
+    for dtype in ("f32", "bf16"):
+        done = subprocess.run([PROGRAM, file, dtype], capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (0, ""), dtype
