@@ -8,17 +8,18 @@
 #include "cc/ops/operand_check.h"
 #include "cc/ops/row_split.h"
 #include "cc/ops/states/state_pages.h"
+#include "cc/ops/widened/widened.h"
 
 namespace pagemill::ops {
 namespace {
 
 Status CheckCausalConv(const OpCall& call) {
   OperandCheck check("causal_conv", call, /*inputs=*/4, /*outputs=*/1);
-  check.Input(0, "x", DType::kF32, "T,C*");
+  check.ActInput(0, "x", "T,C*");
   check.Input(1, "w", DType::kF32, "C,K*");
   if (check.ok() && call.inputs[2].rank > 0) check.Input(2, "bias", DType::kF32, "C");
   check.Input(3, "state", DType::kF32, "P,R,C");
-  check.Output(0, "y", DType::kF32, "T,C*");
+  check.ActOutput(0, "y", "T,C*");
   check.Require(check.Dim('K') >= 2 && check.Dim('K') <= kMaxConvTaps,
                 "w must have 2 to " + std::to_string(kMaxConvTaps) + " taps, got " +
                     std::to_string(check.Dim('K')));
@@ -97,13 +98,15 @@ void Run(const OpCall& call, KernelContext& context) {
       });
 }
 
+constexpr F32Kernel kReference{.act_inputs = 0b1, .run = CausalConvReference};
+
 constexpr KernelRow kRows[] = {
 #if defined(__x86_64__)
     {"causal_conv", "avx512", 30, OnAvx512, Run<ConvRowAvx512>},
     {"causal_conv", "avx2", 20, OnAvx2, Run<ConvRowAvx2>},
 #endif
     {"causal_conv", "portable", 10, OnEveryCpu, Run<ConvRowPortable>},
-    {"causal_conv", "reference", 0, OnEveryCpu, CausalConvReference},
+    WidenedReference<&kReference>("causal_conv"),
 };
 
 constexpr OpDefinition kDefinition{"causal_conv", CheckCausalConv, kRows};

@@ -7,11 +7,11 @@
 // where x before the first token of a step comes from the request's state, the last K - 1 rows of
 // x, and before its first token of all is 0.
 //
-//   inputs   x      f32 [T, ...]           rows of C channels, any trailing shape
+//   inputs   x      act [T, ...]           rows of C channels, any trailing shape
 //            w      f32 [C, ...]           K taps of each channel, the newest last
 //            bias   f32 [C] or missing
 //            state  f32 [pages, K - 1, C]  read and written as state_pages.h says
-//   outputs  y      f32 [T, ...]
+//   outputs  y      act [T, ...]
 //   batch    query_start, seq_lens, block_table, block_size
 //   aliasing none
 //

@@ -5,8 +5,10 @@
 #include <gtest/gtest.h>
 
 #include "cc/device/capabilities.h"
+#include "cc/ops/conformance.h"
 #include "cc/ops/grouped_linear/grouped_linear.h"
 #include "cc/ops/grouped_linear/grouped_linear_conformance.h"
+#include "cc/ops/kernel_support.h"
 #include "cc/ops/linear/linear.h"
 #include "cc/ops/linear/linear_amx_inl.h"
 #include "cc/ops/linear/packed_driver.h"
@@ -27,18 +29,20 @@ constexpr WeightPacking kStackPacking = {
 
 TEST(GroupedDriver, TilesConform) {
   const KernelRow linear_rows[] = {linear::PackedRow<&kEmulated>(
-      "emulated", 1,
-      [](const device::Capabilities&, const OpCall& call) {
-        return call.inputs[1].dtype == DType::kBF16;
-      },
-      ActivationPrecision::kBf16, &kLinearPacking)};
+                                       "emulated", 1,
+                                       [](const device::Capabilities&, const OpCall& call) {
+                                         return HasF32Activations(call) &&
+                                                call.inputs[1].dtype == DType::kBF16;
+                                       },
+                                       ActivationPrecision::kBf16, &kLinearPacking),
+                                   conformance::ReferenceRow(LinearOp())};
   const KernelRow rows[] = {
       {.op = "grouped_linear",
        .name = "emulated",
        .priority = 1,
        .supports =
            [](const device::Capabilities&, const OpCall& call) {
-             return call.inputs[WeightOperand(0)].dtype == DType::kBF16;
+             return HasF32Activations(call) && call.inputs[WeightOperand(0)].dtype == DType::kBF16;
            },
        .run = [](const OpCall& call,
                  KernelContext& context) { grouped_linear::RunPacked(kEmulated, call, context); },
@@ -47,7 +51,8 @@ TEST(GroupedDriver, TilesConform) {
              return grouped_linear::PackedWorkspaceBytes(kEmulated, call, threads);
            },
        .activations = ActivationPrecision::kBf16,
-       .packing = &kStackPacking}};
+       .packing = &kStackPacking},
+      conformance::ReferenceRow(GroupedLinearOp())};
   CheckGroupedLinearConformance({"grouped_linear", GroupedLinearOp().check, rows},
                                 {"linear", LinearOp().check, linear_rows}, device::Capabilities());
   EXPECT_FALSE(EmulatedTiles::Configured());

@@ -6,6 +6,7 @@
 #include "cc/ops/head_linear/head_driver.h"
 #include "cc/ops/kernel_support.h"
 #include "cc/ops/operand_check.h"
+#include "cc/ops/widened/widened.h"
 
 namespace pagemill::ops {
 namespace {
@@ -20,9 +21,9 @@ Status CheckHeadLinear(const OpCall& call) {
   const DType dtype = call.inputs[1].dtype;
   check.Require(IsWeightDType(dtype),
                 "W must be a weight dtype, got " + std::string(Info(dtype).name));
-  check.Input(0, "x", DType::kF32, "N,J,K");
+  check.ActInput(0, "x", "N,J,K");
   check.Input(1, "W", dtype, transposed ? "J,K,M" : "J,M,K");
-  check.Output(0, "y", DType::kF32, "N,J,M");
+  check.ActOutput(0, "y", "N,J,M");
   if (!check.ok()) return check.Result();
   const int64_t elements = check.Dim(transposed ? 'M' : 'K');
   check.Require(
@@ -43,14 +44,17 @@ void Run(const OpCall& call, KernelContext& context) {
   head_linear::RunKernels(*kKernels, call, context);
 }
 
+constexpr F32Kernel kReference{.act_inputs = 0b1,
+                               .run = head_linear::RunReference,
+                               .workspace_bytes = head_linear::ReferenceWorkspaceBytes};
+
 constexpr KernelRow kRows[] = {
 #if defined(__x86_64__)
     {"head_linear", "avx512", 30, OnAvx512, Run<&kAvx512>, head_linear::WorkspaceBytes},
     {"head_linear", "avx2", 20, OnAvx2, Run<&kAvx2>, head_linear::WorkspaceBytes},
 #endif
     {"head_linear", "portable", 10, OnEveryCpu, Run<&kPortable>, head_linear::WorkspaceBytes},
-    {"head_linear", "reference", 0, OnEveryCpu, head_linear::RunReference,
-     head_linear::ReferenceWorkspaceBytes},
+    WidenedReference<&kReference>("head_linear"),
 };
 
 constexpr OpDefinition kDefinition{"head_linear", CheckHeadLinear, kRows};

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "cc/ops/act_conformance.h"
 #include "cc/ops/block_format/block_format.h"
 #include "cc/ops/conformance.h"
 
@@ -51,6 +52,7 @@ void CheckShape(const OpDefinition& op, const device::Capabilities& caps, DType 
     EXPECT_TRUE(conformance::AllClose(y.ToFloat(), reference, tolerance)) << row->name;
     EXPECT_TRUE(x.GuardsIntact() && w.GuardsIntact() && y.GuardsIntact()) << row->name;
   }
+  conformance::CheckActTypes({.op = op, .caps = caps, .call = call, .act_inputs = 0b1});
 }
 
 // Rows [begin, end) of `view`.

@@ -7,6 +7,7 @@
 #include "cc/ops/kernel_support.h"
 #include "cc/ops/latent_attention/latent_rows.h"
 #include "cc/ops/operand_check.h"
+#include "cc/ops/widened/widened.h"
 
 namespace pagemill::ops {
 namespace {
@@ -15,9 +16,9 @@ constexpr int64_t kFloatBytes = sizeof(float);
 
 Status CheckLatentAttention(const OpCall& call) {
   OperandCheck check("latent_attention", call, /*inputs=*/3, /*outputs=*/1);
-  check.Input(0, "q", DType::kF32, "T,H,R");
-  check.Input(1, "rope", DType::kF32, "T,H,P");
-  check.Output(0, "y", DType::kF32, "T,H,R");
+  check.ActInput(0, "q", "T,H,R");
+  check.ActInput(1, "rope", "T,H,P");
+  check.ActOutput(0, "y", "T,H,R");
   if (!check.ok()) return check.Result();
   const TensorView& cache = call.inputs[2];
   check.Require(cache.dtype == DType::kF32 || cache.dtype == DType::kBF16,
@@ -101,13 +102,15 @@ void Run(const OpCall& call, KernelContext& context) {
   });
 }
 
+constexpr F32Kernel kReference{.act_inputs = 0b11, .run = latent_attention::RunReference};
+
 constexpr KernelRow kRows[] = {
 #if defined(__x86_64__)
     {"latent_attention", "avx512", 30, OnAvx512, Run<&kLatentAvx512>},
     {"latent_attention", "avx2", 20, OnAvx2, Run<&kLatentAvx2>},
 #endif
     {"latent_attention", "portable", 10, OnEveryCpu, Run<&kLatentPortable>},
-    {"latent_attention", "reference", 0, OnEveryCpu, latent_attention::RunReference},
+    WidenedReference<&kReference>("latent_attention"),
 };
 
 constexpr OpDefinition kDefinition{"latent_attention", CheckLatentAttention, kRows};

@@ -2,12 +2,12 @@
 // Multi-head latent attention of the step's queries over each request's cached context, in its
 // absorbed form (arXiv 2405.04434, 2.1): prefill, decode and any mix of them in one call.
 //
-//   inputs   q      f32 [T, H, R]  the unrotated part of each query times the key projection of its
+//   inputs   q      act [T, H, R]  the unrotated part of each query times the key projection of its
 //                                  head (`head_linear`), 1 <= R <= kMaxLatentSize
-//            rope   f32 [T, H, P]  the rotated part
+//            rope   act [T, H, P]  the rotated part
 //            cache  f32 or bf16 [pages, block_size, R + P], in which `latent_write` has stored the
 //                   step's own tokens
-//   outputs  y      f32 [T, H, R]  the value projection of each head comes after it
+//   outputs  y      act [T, H, R]  the value projection of each head comes after it
 //   batch    query_start, seq_lens, block_table, block_size (needed when the call is checked, too)
 //   attributes  scale > 0
 //   aliasing    none

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "cc/ops/act_conformance.h"
 #include "cc/ops/conformance.h"
 #include "cc/ops/latent_attention/latent_case.h"
 
@@ -34,6 +35,7 @@ void CheckCase(const OpDefinition& op, const device::Capabilities& caps,
           << row->name << " with " << threads << " threads";
     }
   }
+  conformance::CheckActTypes({.op = op, .caps = caps, .call = c.call(), .act_inputs = 0b11});
 }
 
 // Request 3 runs its prompt of `length` tokens alone in one step; then in pieces, beside others.

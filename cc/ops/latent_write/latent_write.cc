@@ -4,14 +4,15 @@
 
 #include "cc/ops/kernel_support.h"
 #include "cc/ops/operand_check.h"
+#include "cc/ops/widened/widened.h"
 
 namespace pagemill::ops {
 namespace {
 
 Status CheckLatentWrite(const OpCall& call) {
   OperandCheck check("latent_write", call, /*inputs=*/3, /*outputs=*/0);
-  check.Input(0, "latent", DType::kF32, "T,R*");
-  check.Input(1, "rope", DType::kF32, "T,P*");
+  check.ActInput(0, "latent", "T,R*");
+  check.ActInput(1, "rope", "T,P*");
   if (!check.ok()) return check.Result();
   const TensorView& cache = call.inputs[2];
   check.Require(cache.dtype == DType::kF32 || cache.dtype == DType::kBF16,
@@ -26,9 +27,11 @@ Status CheckLatentWrite(const OpCall& call) {
   return check.Result();
 }
 
+constexpr F32Kernel kReference{.act_inputs = 0b11, .run = latent_write::RunReference};
+
 constexpr KernelRow kRows[] = {
     {"latent_write", "portable", 10, OnEveryCpu, latent_write::RunPortable},
-    {"latent_write", "reference", 0, OnEveryCpu, latent_write::RunReference},
+    WidenedReference<&kReference>("latent_write"),
 };
 
 constexpr OpDefinition kDefinition{"latent_write", CheckLatentWrite, kRows};

@@ -2,8 +2,8 @@
 // Stores what multi-head latent attention keeps of the step's tokens (arXiv 2405.04434, 2.1): one
 // vector a token for all heads, from which keys and values are projected, and one rotated key.
 //
-//   inputs   latent  f32 [T, ...]  rows of R elements: the normalized, compressed keys and values
-//            rope    f32 [T, ...]  rows of P elements: the rotated part of the keys
+//   inputs   latent  act [T, ...]  rows of R elements: the normalized, compressed keys and values
+//            rope    act [T, ...]  rows of P elements: the rotated part of the keys
 //            cache   f32 or bf16 [pages, block_size, R + P]: written, latent first
 //   outputs  none
 //   batch    slot_mapping, block_size (needed when the call is checked, too)

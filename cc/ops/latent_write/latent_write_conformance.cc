@@ -6,6 +6,7 @@
 #include <limits>
 #include <vector>
 
+#include "cc/ops/act_conformance.h"
 #include "cc/ops/conformance.h"
 #include "cc/ops/paged_batch.h"
 
@@ -67,6 +68,8 @@ void CheckShape(const OpDefinition& op, const device::Capabilities& caps, DType 
           << row->name;
     }
   }
+  conformance::CheckActTypes(
+      {.op = op, .caps = caps, .call = call, .act_inputs = 0b11, .cache = &cache});
 }
 
 }  // namespace

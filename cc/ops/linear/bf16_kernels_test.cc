@@ -11,6 +11,7 @@
 
 #include "cc/device/capabilities.h"
 #include "cc/ops/conformance.h"
+#include "cc/ops/kernel_support.h"
 #include "cc/ops/linear/bf16_panel.h"
 #include "cc/ops/linear/linear.h"
 #include "cc/ops/linear/linear_amx_inl.h"
@@ -241,10 +242,11 @@ TEST(Bf16Kernels, DividedRowsConform) {
   if (!device::DetectCapabilities().avx512_bf16) GTEST_SKIP() << "needs AVX-512 with BF16";
   static constexpr WeightPacking kPacking = PackingOfSet<&kDivided>("divided");
   const auto bf16_weights = [](const device::Capabilities&, const OpCall& call) {
-    return call.inputs[1].dtype == DType::kBF16;
+    return HasF32Activations(call) && call.inputs[1].dtype == DType::kBF16;
   };
   const KernelRow rows[] = {
-      PackedRow<&kDivided>("divided", 1, bf16_weights, ActivationPrecision::kBf16, &kPacking)};
+      PackedRow<&kDivided>("divided", 1, bf16_weights, ActivationPrecision::kBf16, &kPacking),
+      conformance::ReferenceRow(LinearOp())};
   CheckLinearConformance({"linear", LinearOp().check, rows}, device::Capabilities());
 }
 #endif
@@ -290,10 +292,11 @@ TEST(Bf16Kernels, TilesConform) {
   static constexpr PackedKernelSet kEmulated = AmxBf16<EmulatedTiles>::kKernels;
   static constexpr WeightPacking kPacking = PackingOfSet<&kEmulated>("tiles");
   const auto bf16_weights = [](const device::Capabilities&, const OpCall& call) {
-    return call.inputs[1].dtype == DType::kBF16;
+    return HasF32Activations(call) && call.inputs[1].dtype == DType::kBF16;
   };
   const KernelRow rows[] = {
-      PackedRow<&kEmulated>("emulated", 1, bf16_weights, ActivationPrecision::kBf16, &kPacking)};
+      PackedRow<&kEmulated>("emulated", 1, bf16_weights, ActivationPrecision::kBf16, &kPacking),
+      conformance::ReferenceRow(LinearOp())};
   CheckLinearConformance({"linear", LinearOp().check, rows}, device::Capabilities());
   EXPECT_FALSE(EmulatedTiles::Configured());
 }

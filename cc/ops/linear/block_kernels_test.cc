@@ -9,6 +9,7 @@
 #include "cc/device/capabilities.h"
 #include "cc/ops/block_format/block_format.h"
 #include "cc/ops/conformance.h"
+#include "cc/ops/kernel_support.h"
 #include "cc/ops/linear/emulated_blocks.h"
 #include "cc/ops/linear/linear.h"
 #include "cc/ops/linear/linear_conformance.h"
@@ -120,10 +121,11 @@ TEST(BlockKernels, DividedMixedRowsConform) {
   if (!caps.avx512 || !caps.avx512_vnni) GTEST_SKIP() << "needs AVX-512 with VNNI";
   static constexpr WeightPacking kPacking = PackingOfSet<&kDivided>("divided");
   const auto blocks = [](const device::Capabilities&, const OpCall& call) {
-    return IsBlockFormat(call.inputs[1].dtype);
+    return HasF32Activations(call) && IsBlockFormat(call.inputs[1].dtype);
   };
   const KernelRow rows[] = {
-      PackedRow<&kDivided>("divided_mixed", 1, blocks, ActivationPrecision::kBf16, &kPacking)};
+      PackedRow<&kDivided>("divided_mixed", 1, blocks, ActivationPrecision::kBf16, &kPacking),
+      conformance::ReferenceRow(LinearOp())};
   CheckLinearConformance({"linear", LinearOp().check, rows}, device::Capabilities());
 }
 

@@ -7,6 +7,7 @@
 
 #include "cc/device/capabilities.h"
 #include "cc/ops/conformance.h"
+#include "cc/ops/kernel_support.h"
 #include "cc/ops/paged_attention/attention_case.h"
 #include "cc/ops/paged_attention/attention_driver.h"
 #include "cc/ops/paged_attention/emulated_attention.h"
@@ -17,29 +18,34 @@ namespace pagemill::ops {
 namespace {
 
 #if defined(__x86_64__)
-constexpr KernelRow kEmulatedRows[] = {
-    {"paged_attention", "emulated amx", 50,
-     [](const device::Capabilities& caps, const OpCall& call) {
-       const DType cache = call.inputs[1].dtype;
-       return caps.avx512_bf16 && caps.avx512_vbmi && caps.avx512_vnni &&
-              call.batch->block_size % 16 == 0 &&
-              (cache == DType::kBF16 || cache == DType::kF8E4M3 || cache == DType::kI8);
-     },
-     [](const OpCall& call, KernelContext& context) {
-       RunAttention(kEmulatedAttentionAmx, call, context);
-     },
-     AttentionWorkspaceBytes, ActivationPrecision::kBf16, nullptr, nullptr, &kAttentionPlan},
-    {"paged_attention", "reference", 0,
-     [](const device::Capabilities&, const OpCall&) { return true; }, PagedAttentionReference},
-};
+constexpr KernelRow kEmulatedRow = {
+    "paged_attention",
+    "emulated amx",
+    50,
+    [](const device::Capabilities& caps, const OpCall& call) {
+      const DType cache = call.inputs[1].dtype;
+      return HasF32Activations(call) && caps.avx512_bf16 && caps.avx512_vbmi && caps.avx512_vnni &&
+             call.batch->block_size % 16 == 0 &&
+             (cache == DType::kBF16 || cache == DType::kF8E4M3 || cache == DType::kI8);
+    },
+    [](const OpCall& call, KernelContext& context) {
+      RunAttention(kEmulatedAttentionAmx, call, context);
+    },
+    AttentionWorkspaceBytes,
+    ActivationPrecision::kBf16,
+    nullptr,
+    nullptr,
+    &kAttentionPlan};
 
 TEST(AttentionTiles, Conformance) {
-  const OpDefinition op{"paged_attention", PagedAttentionOp().check, kEmulatedRows};
+  const KernelRow rows[] = {kEmulatedRow, conformance::ReferenceRow(PagedAttentionOp())};
+  const OpDefinition op{"paged_attention", PagedAttentionOp().check, rows};
   CheckPagedAttentionConformance(op, device::DetectCapabilities());
 }
 
 TEST(AttentionTiles, Invariance) {
-  const OpDefinition op{"paged_attention", PagedAttentionOp().check, kEmulatedRows};
+  const KernelRow rows[] = {kEmulatedRow, conformance::ReferenceRow(PagedAttentionOp())};
+  const OpDefinition op{"paged_attention", PagedAttentionOp().check, rows};
   CheckPagedAttentionInvariance(op, device::DetectCapabilities());
 }
 
@@ -51,8 +57,8 @@ TEST(AttentionTiles, Int8HasTheBitsOfQuadsInVectors) {
     conformance::AttentionCase c(
         {.q_heads = 4, .kv_heads = 2, .head_dim = head_dim, .dtype = DType::kI8, .window = 290},
         {{.context = 270, .tokens = 41}});
-    if (!kEmulatedRows[0].supports(caps, c.call())) GTEST_SKIP() << "needs AVX-512";
-    const std::vector<float> tiles = c.Run(kEmulatedRows[0], pool);
+    if (!kEmulatedRow.supports(caps, c.call())) GTEST_SKIP() << "needs AVX-512";
+    const std::vector<float> tiles = c.Run(kEmulatedRow, pool);
     int compared = 0;
     for (const KernelRow& row : PagedAttentionOp().rows) {
       if (row.name != "avx512_vnni") continue;
@@ -69,7 +75,7 @@ std::vector<const KernelRow*> AllRows(const OpCall& call) {
   const device::Capabilities caps = device::DetectCapabilities();
   std::vector<const KernelRow*> rows = conformance::SupportedRows(PagedAttentionOp(), caps, call);
 #if defined(__x86_64__)
-  if (kEmulatedRows[0].supports(caps, call)) rows.push_back(&kEmulatedRows[0]);
+  if (kEmulatedRow.supports(caps, call)) rows.push_back(&kEmulatedRow);
 #endif
   return rows;
 }

@@ -5,14 +5,15 @@
 
 #include "cc/ops/kernel_support.h"
 #include "cc/ops/operand_check.h"
+#include "cc/ops/widened/widened.h"
 
 namespace pagemill::ops {
 namespace {
 
 Status CheckScale(const OpCall& call) {
   OperandCheck check("scale", call, /*inputs=*/1, /*outputs=*/1);
-  check.Input(0, "x", DType::kF32, "N,H*");
-  check.Output(0, "y", DType::kF32, "N,H*");
+  check.ActInput(0, "x", "N,H*");
+  check.ActOutput(0, "y", "N,H*");
   if (!check.ok()) return check.Result();
   constexpr double kMissing = std::numeric_limits<double>::quiet_NaN();
   check.Require(std::isfinite(static_cast<float>(call.attributes->Get("by", kMissing))),
@@ -20,9 +21,11 @@ Status CheckScale(const OpCall& call) {
   return check.Result();
 }
 
+constexpr F32Kernel kReference{.act_inputs = 0b1, .run = ScaleReference};
+
 constexpr KernelRow kRows[] = {
     {"scale", "portable", 10, OnEveryCpu, ScalePortable},
-    {"scale", "reference", 0, OnEveryCpu, ScaleReference},
+    WidenedReference<&kReference>("scale"),
 };
 
 constexpr AliasRule kAliases[] = {{.input = 0, .output = 0}};

@@ -1,8 +1,8 @@
 // File: cc/ops/scale/scale.h
 // Multiplies by a number: y = x * by.
 //
-//   inputs   x  f32 [N, ...]   rows of H elements, any trailing shape
-//   outputs  y  f32 [N, ...]   rows of H elements
+//   inputs   x  act [N, ...]   rows of H elements, any trailing shape
+//   outputs  y  act [N, ...]   rows of H elements
 //   attributes  by: finite
 //   aliasing    y may be x
 //

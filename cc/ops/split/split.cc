@@ -22,10 +22,11 @@ bool SameLeading(const TensorView& a, const TensorView& b) {
 
 Status CheckSplit(const OpCall& call) {
   OperandCheck check("split", call, /*inputs=*/1, /*outputs=*/2);
+  check.ActInput(0, "x", "N,X*");
+  check.ActOutput(0, "a", "N,A*");
+  check.ActOutput(1, "b", "N,B*");
   if (!check.ok()) return check.Result();
   const TensorView& x = call.inputs[0];
-  check.Require(x.dtype == DType::kF32 || x.dtype == DType::kBF16 || x.dtype == DType::kF16,
-                "x must be f32, bf16 or f16, got " + std::string(Info(x.dtype).name));
   check.Require(x.rank >= 2 && LastDim(x) >= 2, "x has no last dimension to cut");
   if (!check.ok()) return check.Result();
   check.IntegerAttribute("at", /*fallback=*/0, 1, LastDim(x) - 1);
@@ -34,17 +35,16 @@ Status CheckSplit(const OpCall& call) {
   const int64_t sizes[] = {at, LastDim(x) - at};
   for (size_t i = 0; i < 2; ++i) {
     const TensorView& part = call.outputs[i];
-    check.Require(part.dtype == x.dtype && SameLeading(x, part) && LastDim(part) == sizes[i],
-                  "part " + std::to_string(i) +
-                      " must have the type of x, all its dimensions but " + "the last, and there " +
+    check.Require(SameLeading(x, part) && LastDim(part) == sizes[i],
+                  "part " + std::to_string(i) + " must have the dimensions of x, and last " +
                       std::to_string(sizes[i]) + " elements, got " + std::to_string(LastDim(part)));
   }
   return check.Result();
 }
 
 constexpr KernelRow kRows[] = {
-    {"split", "portable", 10, OnEveryCpu, split::RunPortable},
-    {"split", "reference", 0, OnEveryCpu, split::RunReference},
+    {"split", "portable", 10, InEveryType, split::RunPortable},
+    {"split", "reference", 0, InEveryType, split::RunReference},
 };
 
 constexpr OpDefinition kDefinition{"split", CheckSplit, kRows};

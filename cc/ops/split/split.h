@@ -2,8 +2,8 @@
 // Cuts the last dimension of a value in two, each part a value of its own: what one projection
 // computes and later ops take apart (the rotated and the other elements of a query).
 //
-//   inputs   x     f32, bf16 or f16 [N, ..., D]
-//   outputs  a, b  of the type of x, [N, ..., at] and [N, ..., D - at]
+//   inputs   x     act [N, ..., D]
+//   outputs  a, b  act [N, ..., at] and [N, ..., D - at]
 //   attributes     at, from 1 to D - 1
 //   aliasing       none
 //

@@ -24,8 +24,7 @@ TEST(Split, CheckNamesWhatDoesNotFit) {
   };
   EXPECT_TRUE(check(DType::kF32, {5, 3, 6}, {5, 3, 2}).ok());
   EXPECT_EQ(check(DType::kF32, {5, 3, 6}, {5, 3, 3}).message(),
-            "split: part 1 must have the type of x, all its dimensions but the last, and there 2 "
-            "elements, got 3");
+            "split: part 1 must have the dimensions of x, and last 2 elements, got 3");
   EXPECT_FALSE(check(DType::kF32, {5, 3, 6}, {5, 6}).ok());
   EXPECT_FALSE(check(DType::kBF16, {5, 3, 6}, {5, 3, 2}).ok());
   EXPECT_FALSE(check(DType::kF32, {5, 3, 8}, {5, 3, 0}, 8).ok());

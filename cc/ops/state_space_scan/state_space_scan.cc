@@ -9,6 +9,7 @@
 #include "cc/ops/row_split.h"
 #include "cc/ops/state_space_scan/scan_chunk.h"
 #include "cc/ops/states/state_pages.h"
+#include "cc/ops/widened/widened.h"
 
 namespace pagemill::ops {
 namespace {
@@ -16,12 +17,12 @@ namespace {
 Status CheckStateSpaceScan(const OpCall& call) {
   OperandCheck check("state_space_scan", call, /*inputs=*/6, /*outputs=*/1);
   check.Input(5, "state", DType::kF32, "A,H,N,P");
-  check.Input(1, "dt", DType::kF32, "T,H");
-  check.Input(0, "xbc", DType::kF32, "T,W*");
+  check.ActInput(1, "dt", "T,H");
+  check.ActInput(0, "xbc", "T,W*");
   check.Input(2, "a_log", DType::kF32, "H");
   check.Input(3, "d", DType::kF32, "H");
   check.Input(4, "dt_bias", DType::kF32, "H");
-  check.Output(0, "y", DType::kF32, "T,Y*");
+  check.ActOutput(0, "y", "T,Y*");
   const int64_t heads = check.Dim('H'), states = check.Dim('N'), x = heads * check.Dim('P');
   check.Require(check.Dim('Y') == x, "y must have rows of " + std::to_string(x) +
                                          " elements, got " + std::to_string(check.Dim('Y')));
@@ -86,13 +87,15 @@ void Run(const OpCall& call, KernelContext& context) {
       });
 }
 
+constexpr F32Kernel kReference{.act_inputs = 0b11, .run = StateSpaceScanReference};
+
 constexpr KernelRow kRows[] = {
 #if defined(__x86_64__)
     {"state_space_scan", "avx512", 30, OnAvx512, Run<ScanChunkAvx512>},
     {"state_space_scan", "avx2", 20, OnAvx2, Run<ScanChunkAvx2>},
 #endif
     {"state_space_scan", "portable", 10, OnEveryCpu, Run<ScanChunkPortable>},
-    {"state_space_scan", "reference", 0, OnEveryCpu, StateSpaceScanReference},
+    WidenedReference<&kReference>("state_space_scan"),
 };
 
 constexpr OpDefinition kDefinition{"state_space_scan", CheckStateSpaceScan, kRows};

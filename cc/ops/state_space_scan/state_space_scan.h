@@ -6,15 +6,15 @@
 //   h    = exp(-dt * exp(a_log)) * h + dt * B[t] x[t]^T
 //   y[t] = h^T C[t] + d * x[t]
 //
-//   inputs   xbc      f32 [T, ...]         rows of x, B and C one after the other:
+//   inputs   xbc      act [T, ...]         rows of x, B and C one after the other:
 //                                          H * P + 2 * G * N elements, any trailing shape
-//            dt       f32 [T, H]
+//            dt       act [T, H]
 //            a_log    f32 [H]
 //            d        f32 [H]
 //            dt_bias  f32 [H]
 //            state    f32 [pages, H, N, P] read and written as state_pages.h says; a request's
 //                                          first state is 0
-//   outputs  y        f32 [T, ...]         rows of H * P elements
+//   outputs  y        act [T, ...]         rows of H * P elements
 //   batch    query_start, seq_lens, block_table, block_size
 //   aliasing none
 //

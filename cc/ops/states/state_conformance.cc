@@ -6,6 +6,7 @@
 #include <numeric>
 #include <utility>
 
+#include "cc/ops/act_conformance.h"
 #include "cc/ops/states/state_pages.h"
 
 namespace pagemill::ops::conformance {
@@ -59,21 +60,27 @@ class StateRunner {
   }
 
   void Run(const Step& step) {
-    BuildBatch(step);
-    std::vector<TestTensor> tensors;
-    std::vector<TensorView> inputs;
-    for (const StateCase::Input& input : c_.inputs) inputs.push_back(View(input, &tensors));
-    TestTensor y = Flat(batch_.num_tokens, {c_.output_width}, kOdd);
-    const TensorView outputs[] = {y.view()};
-    const OpCall call{
-        .inputs = inputs, .outputs = outputs, .attributes = &c_.attributes, .batch = &batch_};
-    const Status status = c_.op.check(call);
-    ASSERT_TRUE(status.ok()) << status.ToString();
-    const std::vector<float> before = states().ToFloat();
-    RunRow(row_, call, pool_);
-    EXPECT_TRUE(y.GuardsIntact() && states().GuardsIntact()) << row_.name;
-    CheckUntouched(step, before);
-    KeepResults(step, y.ToFloat());
+    WithCall(step, [&](const OpCall& call, const TestTensor& y) {
+      const Status status = c_.op.check(call);
+      ASSERT_TRUE(status.ok()) << status.ToString();
+      const std::vector<float> before = states().ToFloat();
+      RunRow(row_, call, pool_);
+      EXPECT_TRUE(y.GuardsIntact() && states().GuardsIntact()) << row_.name;
+      CheckUntouched(step, before);
+      KeepResults(step, y.ToFloat());
+    });
+  }
+
+  // Of a step of sequences that begin: what it reads from states, it has stored in them before.
+  void CheckTypes(const Step& step, const device::Capabilities& caps) {
+    uint32_t rows = 0;
+    for (size_t i = 0; i < c_.inputs.size(); ++i) {
+      if (c_.inputs[i].role == Role::kRows) rows |= 1u << i;
+    }
+    WithCall(step, [&](const OpCall& call, const TestTensor&) {
+      CheckActTypes(
+          {.op = c_.op, .caps = caps, .call = call, .act_inputs = rows, .cache = &states()});
+    });
   }
 
   const std::vector<float>& outputs() const { return outputs_; }
@@ -82,6 +89,19 @@ class StateRunner {
 
  private:
   TestTensor& states() { return states_[0]; }
+
+  // visit(call, y), y being its output.
+  template <typename Visit>
+  void WithCall(const Step& step, const Visit& visit) {
+    BuildBatch(step);
+    std::vector<TestTensor> tensors;
+    std::vector<TensorView> inputs;
+    for (const StateCase::Input& input : c_.inputs) inputs.push_back(View(input, &tensors));
+    TestTensor y = Flat(batch_.num_tokens, {c_.output_width}, kOdd);
+    const TensorView outputs[] = {y.view()};
+    visit({.inputs = inputs, .outputs = outputs, .attributes = &c_.attributes, .batch = &batch_},
+          y);
+  }
 
   void BuildBatch(const Step& step) {
     query_start_ = {0};
@@ -290,6 +310,8 @@ void CheckStateCase(StateCase& c, const device::Capabilities& caps) {
     StateRunner idle(c, *row, /*threads=*/1, /*keep_all=*/true);
     idle.Run({});
   }
+  StateRunner(c, ReferenceRow(c.op), /*threads=*/1, /*keep_all=*/true)
+      .CheckTypes(WholeStep(), caps);
 }
 
 }  // namespace pagemill::ops::conformance

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from pagemill.ops.checks import last_dim
+from pagemill.ops.checks import last_dim, require_act
 from pagemill.ops.trace import ShapeError, Tensor, format_shape
 
 if TYPE_CHECKING:
@@ -18,8 +18,9 @@ def split(x: Tensor, at: int) -> tuple[Tensor, Tensor]:
     """x [N, ..., D] -> its elements before and from `at`, [N, ..., at] and [N, ..., D - at].
 
     Raises:
-        ShapeError: there is none before or none after.
+        ShapeError: `x` is no activation; or there is none before or none after.
     """
+    require_act("split", x=x)
     size = last_dim("split", "x", x)
     if not 0 < at < size or len(x.shape) < 2:
         raise ShapeError(f"split: {x.name} {format_shape(x.shape)} cannot be cut at {at}")

@@ -333,6 +333,7 @@ BAD: list[tuple[Callable[[_Values], object], str]] = [
         ),
         r"q and rope are \[tokens, 3, 32\] and \[tokens, 2, 8\]",
     ),
+    (lambda v: ops.split(v.f32("tokens", 8), 6), "must be act, got f32"),
     (lambda v: ops.split(v.act("tokens", 3, 8), 8), r"\[tokens, 3, 8\] cannot be cut at 8"),
     (lambda v: ops.select_rows(v.act("tokens", 5), v.act("logits_rows")), "rows .* is act"),
     (lambda v: ops.pool(v.act("tokens", 5, 2), ops.PoolKind.MEAN, normalize=False), "rank 2"),

@@ -69,7 +69,8 @@ const BlockLibrary& PlainLoops() {
 }
 
 TEST(BlockDriver, Conforms) {
-  const KernelRow rows[] = {BlockRow<PlainLoops>("plain", 1)};
+  const KernelRow rows[] = {BlockRow<PlainLoops>("plain", 1),
+                            conformance::ReferenceRow(LinearOp())};
   CheckLinearConformance({"linear", LinearOp().check, rows}, device::Capabilities());
 }
 
