@@ -60,7 +60,8 @@ struct OpCall {
 
 struct KernelContext {
   device::ThreadPool* pool = nullptr;  // of the CPU's kernels, which are done when `run` returns
-  std::span<std::byte> workspace;  // at least workspace_bytes() of the chosen row, 64-byte aligned
+  // At least workspace_bytes() of the chosen row, 64-byte aligned.
+  std::span<std::byte> workspace = {};
   const comm::Groups* groups = nullptr;  // of collectives; null: this rank is alone
   const std::byte* plan = nullptr;       // what the kernel's BatchPlan has made for this step
   // Of the kernels of other devices, whose `run` enqueues the work. Addresses in the call and of

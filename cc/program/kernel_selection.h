@@ -21,7 +21,7 @@ namespace pagemill::program {
 // The device that a program is bound to: its op table and what it can do.
 struct Target {
   std::span<const ops::OpDefinition> ops;
-  device::Capabilities capabilities;
+  device::Capabilities capabilities = {};
   comm::Groups groups = {};  // of the program's collectives; none: this rank is alone
 };
 

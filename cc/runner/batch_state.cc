@@ -86,7 +86,8 @@ Status BatchState::Apply(const step::StepPlan& plan) {
             .query_start = query_start_.data(),
             .seq_lens = seq_lens_.data(),
             .logits_rows = logits_rows_.data()},
-           kv_};
+           kv_,
+           /*inputs=*/{}};
   return OkStatus();
 }
 

@@ -121,7 +121,7 @@ Status CheckHeader(const Header& header, const StepBounds& bounds) {
 Status RunStep(std::span<const int32_t> message, program::Executor* executor,
                program::ExecutorOutput* output) {
   const Header header = ReadStep(message);
-  return executor->Execute({header.step, header.tables}, output);
+  return executor->Execute({header.step, header.tables, /*inputs=*/{}}, output);
 }
 
 Status Send(comm::Group& group, std::vector<int32_t>* message) {

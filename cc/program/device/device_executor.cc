@@ -9,13 +9,13 @@
 #include <utility>
 
 #include "cc/device/stream.h"
-#include "cc/program/bound_program.h"
+#include "cc/program/bound/bound_program.h"
+#include "cc/program/bound/step_calls.h"
 #include "cc/program/device/device_weights.h"
 #include "cc/program/device/step_image.h"
 #include "cc/program/memory/activation_plan.h"
 #include "cc/program/memory/memory_plan.h"
 #include "cc/program/operand_views.h"
-#include "cc/program/step_calls.h"
 
 namespace pagemill::program {
 namespace {

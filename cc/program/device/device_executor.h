@@ -37,7 +37,7 @@ struct DeviceExecutorOptions {
   int32_t max_steps_in_flight = 2;  // enqueued and not collected
   // Requests of decode steps that graphs are recorded for, ascending, at most max_num_seqs,
   // max_num_tokens and max_num_logits_rows. Empty: kernels are enqueued one by one.
-  std::vector<int32_t> graph_sizes;
+  std::vector<int32_t> graph_sizes = {};
 };
 
 class DeviceExecutor final : public Executor {

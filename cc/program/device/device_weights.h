@@ -15,7 +15,7 @@
 
 #include "cc/base/status.h"
 #include "cc/device/device.h"
-#include "cc/program/bound_program.h"
+#include "cc/program/bound/bound_program.h"
 #include "cc/program/executor_options.h"
 #include "cc/program/kernel_selection.h"
 #include "cc/program/program.h"

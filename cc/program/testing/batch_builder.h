@@ -70,7 +70,8 @@ class BatchBuilder {
              .query_start = query_start_.data(),
              .seq_lens = seq_lens_.data(),
              .logits_rows = logits_rows_.data()},
-            kv_};
+            kv_,
+            /*inputs=*/{}};
   }
 
  private:

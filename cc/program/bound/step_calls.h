@@ -1,4 +1,4 @@
-// File: cc/program/step_calls.h
+// File: cc/program/bound/step_calls.h
 // The calls of a bound program, made once; each step only sets sizes and arrays in them.
 //
 //   StepCalls calls(bound);
@@ -6,8 +6,8 @@
 //   for (size_t i = 0; i < bound.ops.size(); ++i) bound.ops[i].kernel->run(calls[i], context);
 //
 // Set() allocates nothing. Thread safety: none.
-#ifndef PAGEMILL_CC_PROGRAM_STEP_CALLS_H_
-#define PAGEMILL_CC_PROGRAM_STEP_CALLS_H_
+#ifndef PAGEMILL_CC_PROGRAM_BOUND_STEP_CALLS_H_
+#define PAGEMILL_CC_PROGRAM_BOUND_STEP_CALLS_H_
 
 #include <cstddef>
 #include <span>
@@ -16,7 +16,7 @@
 #include "cc/base/status.h"
 #include "cc/ops/batch_view.h"
 #include "cc/ops/op.h"
-#include "cc/program/bound_program.h"
+#include "cc/program/bound/bound_program.h"
 #include "cc/program/executor_options.h"
 #include "cc/program/kernel_selection.h"
 #include "cc/program/kv/kv_layout.h"
@@ -56,4 +56,4 @@ void MakePlans(const KernelSelection& kernels, const StepCalls& calls, std::span
 
 }  // namespace pagemill::program
 
-#endif  // PAGEMILL_CC_PROGRAM_STEP_CALLS_H_
+#endif  // PAGEMILL_CC_PROGRAM_BOUND_STEP_CALLS_H_

@@ -1,4 +1,4 @@
-#include "cc/program/bound_program.h"
+#include "cc/program/bound/bound_program.h"
 
 #include "cc/program/operand_views.h"
 

@@ -1,14 +1,14 @@
-// File: cc/program/bound_program.h
+// File: cc/program/bound/bound_program.h
 // A program on one device as plain data: the kernel of each op, and where its operands lie. What is
-// decided once, when a program is bound; what runs it (native_executor.h, device_executor.h) only
-// walks it.
+// decided once, when a program is bound; what runs it (../native_executor.h,
+// ../device/device_executor.h) only walks it.
 //
 //   const BoundProgram bound = Bind(program, kernels, plan, addresses);
 //   StepCalls calls(bound);                                   // step_calls.h
 //
 // Addresses are those of the device. The host reads nothing through them.
-#ifndef PAGEMILL_CC_PROGRAM_BOUND_PROGRAM_H_
-#define PAGEMILL_CC_PROGRAM_BOUND_PROGRAM_H_
+#ifndef PAGEMILL_CC_PROGRAM_BOUND_BOUND_PROGRAM_H_
+#define PAGEMILL_CC_PROGRAM_BOUND_BOUND_PROGRAM_H_
 
 #include <array>
 #include <cstddef>
@@ -74,4 +74,4 @@ BoundProgram Bind(const Program& program, const KernelSelection& kernels,
 
 }  // namespace pagemill::program
 
-#endif  // PAGEMILL_CC_PROGRAM_BOUND_PROGRAM_H_
+#endif  // PAGEMILL_CC_PROGRAM_BOUND_BOUND_PROGRAM_H_

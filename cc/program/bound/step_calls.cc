@@ -1,4 +1,4 @@
-#include "cc/program/step_calls.h"
+#include "cc/program/bound/step_calls.h"
 
 #include <algorithm>
 #include <iterator>
