@@ -112,8 +112,9 @@ def test_a_saved_session_goes_on(model: Model, tmp_path: Path) -> None:
 
 
 def test_random_workloads(model: Model) -> None:
-    """Prompts that share beginnings, in a pool that holds few: they hit checkpoints and lose them. Kernels give the same bits however a prompt is divided, so the tokens are
-    exactly those of one request after the other without a cache."""
+    """Prompts that share beginnings, in a pool that holds few: they hit checkpoints and lose them.
+    Kernels give the same bits however a prompt is divided, so the tokens are exactly those of one
+    request after the other without a cache."""
     rng = random.Random(5)
     prompts: list[list[int]] = []
     for seed in range(24):
