@@ -32,7 +32,14 @@ Status SchedulerOptions::Validate() const {
                            ": how many drafts are accepted is not known ahead; use one of the two");
   }
   PM_RETURN_IF_ERROR(MakePolicy(policy, tenant_weights).status());
-  return kv_cache.Validate();
+  PM_RETURN_IF_ERROR(kv_cache.Validate());
+  if (max_draft_tokens > 0 && !kv_cache.CanRejectTokens()) {
+    return InvalidArgument(
+        "max_draft_tokens is " + std::to_string(max_draft_tokens) +
+        ", but the model has recurrent states, which cannot take back draft tokens that are "
+        "rejected: turn drafts off (--speculative-config)");
+  }
+  return OkStatus();
 }
 
 }  // namespace pagemill::scheduler

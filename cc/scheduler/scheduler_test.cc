@@ -279,6 +279,11 @@ TEST(SchedulerOptions, RefusalsNameTheField) {
   EXPECT_TRUE(
       names(message([](SchedulerOptions& o) { o.decode_ahead = true, o.max_draft_tokens = 2; }),
             "decode_ahead"));
+  EXPECT_TRUE(names(message([](SchedulerOptions& o) {
+                      o.max_draft_tokens = 2;
+                      o.kv_cache.groups = {{"full"}, {.kind = "state_space"}};
+                    }),
+                    "recurrent states"));
   EXPECT_TRUE(names(message([](SchedulerOptions& o) { o.policy = "lifo"; }), "fcfs"));
   EXPECT_TRUE(names(message([](SchedulerOptions& o) { o.kv_cache.num_blocks = 1; }), "num_blocks"));
 }

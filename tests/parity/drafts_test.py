@@ -54,7 +54,10 @@ def tokens_of(directory: Path, **options: Any) -> tuple[list[list[int]], int]:
         engine.shutdown()
 
 
-@pytest.mark.parametrize("family", DECODERS)
+WITH_STATES = ("granite_experts", "granite_hybrid", "mamba2")
+
+
+@pytest.mark.parametrize("family", [name for name in DECODERS if name not in WITH_STATES])
 def test_tokens_are_those_without_drafts(family: str, tmp_path: Path) -> None:
     require_native()
     make(family, tmp_path)
@@ -62,3 +65,11 @@ def test_tokens_are_those_without_drafts(family: str, tmp_path: Path) -> None:
     tokens, accepted = tokens_of(tmp_path, speculative_config=DRAFTS)
     assert tokens == expected
     assert accepted > 0
+
+
+@pytest.mark.parametrize("family", WITH_STATES)
+def test_states_take_no_tokens_back(family: str, tmp_path: Path) -> None:
+    require_native()
+    make(family, tmp_path)
+    with pytest.raises(_native.StatusError, match="recurrent states"):
+        tokens_of(tmp_path, speculative_config=DRAFTS)

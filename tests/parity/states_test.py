@@ -130,10 +130,10 @@ def test_random_workloads(model: Model) -> None:
 
 
 def test_states_come_back_from_host_memory(model: Model) -> None:
-    """With tiers a state is kept for each block, so each block can be found again. A tier wants
-    blocks of one size in all groups."""
-    prompts = [model.prompt(seed) for seed in range(20, 24)]
-    sizes = {"block_size": model.block, "kv_cache_memory_bytes": "720KiB"}  # of two requests
+    """A tier wants blocks of one size in all groups."""
+    prompts = [model.prompt(seed) for seed in range(20, 28)]
+    pool = (1 + model.pages(MODEL_LEN) * 3 // 2) * model.page_bytes
+    sizes = {"block_size": model.block, "kv_cache_memory_bytes": str(pool)}
     with model.engine(**sizes, kv_offloading_bytes="32MiB") as core:
         # A block that is evicted while the thread that copies is busy is not kept.
         for _ in range(30):

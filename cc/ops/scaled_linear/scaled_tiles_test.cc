@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "cc/device/capabilities.h"
+#include "cc/ops/conformance.h"
 #include "cc/ops/linear/packed_driver.h"
 #include "cc/ops/scaled_linear/emulated_scaled.h"
 #include "cc/ops/scaled_linear/scaled_linear.h"
@@ -32,8 +33,9 @@ TEST(ScaledTiles, Conform) {
   row.workspace_bytes = [](const OpCall& call, int32_t num_threads) {
     return linear::PackedWorkspaceBytes(kEmulatedInt8Kernels, call, num_threads);
   };
+  const KernelRow rows[] = {row, conformance::ReferenceRow(ScaledLinearOp())};
   CheckScaledLinearConformance(
-      {.op = "scaled_linear", .check = ScaledLinearOp().check, .rows = {&row, 1}}, caps);
+      {.op = "scaled_linear", .check = ScaledLinearOp().check, .rows = rows}, caps);
 }
 #endif
 

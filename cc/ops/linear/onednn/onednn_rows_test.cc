@@ -28,7 +28,9 @@ class Onednn : public ::testing::Test {
 };
 
 TEST_F(Onednn, Conforms) {
-  CheckLinearConformance({"linear", LinearOp().check, OnednnRows()}, caps_);
+  std::vector<KernelRow> rows(OnednnRows().begin(), OnednnRows().end());
+  rows.push_back(conformance::ReferenceRow(LinearOp()));
+  CheckLinearConformance({"linear", LinearOp().check, rows}, caps_);
 }
 
 TEST_F(Onednn, IsChosenByNameOnly) {
