@@ -14,12 +14,12 @@
 #include "cc/device/populate_ahead.h"
 #include "cc/ops/collective.h"
 #include "cc/program/bound/bound_program.h"
+#include "cc/program/bound/step_calls.h"
 #include "cc/program/greedy_tail.h"
 #include "cc/program/kv/cache_pages.h"
 #include "cc/program/kv/kv_fingerprint.h"
 #include "cc/program/memory/activation_plan.h"
 #include "cc/program/operand_views.h"
-#include "cc/program/bound/step_calls.h"
 #include "cc/program/weights/lazy_memory.h"
 #include "cc/program/weights/packed_weights.h"
 #include "cc/program/weights/weight_digests.h"
@@ -250,7 +250,7 @@ NativeExecutor::~NativeExecutor() = default;
 
 Status NativeExecutor::Execute(const ops::StepBatch& batch, ExecutorOutput* output) {
   Bound& b = *bound_;
-  PM_RETURN_IF_ERROR(CheckBatch(batch, b.program, b.options, b.plan.kv));
+  PM_RETURN_IF_ERROR(CheckBatch(batch, b.program, b.bound, b.options, b.plan.kv));
   b.greedy = b.greedy_tail && b.greedy_tail->Serves(batch);
   b.calls->Set(batch);
   MakePlans(b.kernels, *b.calls, b.workspace.bytes());

@@ -92,11 +92,11 @@ std::optional<ValueId> Program::FindOutput(std::string_view name) const {
 std::vector<ValueId> Program::TensorInputs() const {
   std::vector<ValueId> inputs;
   for (size_t i = 0; i < values_.size(); ++i) {
+    if (values_[i].kind != ValueKind::kInput) continue;
     const bool is_array =
         std::any_of(std::begin(ops::kStepArrays), std::end(ops::kStepArrays),
                     [&](const auto& info) { return info.name == values_[i].name; });
-    if (values_[i].kind != ValueKind::kInput || is_array) continue;
-    inputs.push_back(ValueId(static_cast<int32_t>(i)));
+    if (!is_array) inputs.push_back(ValueId(static_cast<int32_t>(i)));
   }
   return inputs;
 }

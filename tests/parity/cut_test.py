@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -94,15 +95,24 @@ def test_the_torch_executor_runs_stages(program: Program) -> None:
             np.testing.assert_array_equal(got[name], values)
 
 
-def test_three_stages_have_the_weights_of_the_whole_once(program: Program) -> None:
+def parts_of_layers(program: Program) -> dict[int, set[str]]:
+    """The names of each layer's weights and caches."""
+    names: dict[int, set[str]] = {}
+    for entry in [*program.weights, *program.assembled, *program.stacks, *program.caches]:
+        if found := re.search(r"\blayers?\.(\d+)\.|^(?:kv|conv|scan)(\d+)$", entry.name):
+            names.setdefault(int(found[1] or found[2]), set()).add(entry.name)
+    return names
+
+
+def test_stages_have_the_weights_and_caches_of_their_layers(program: Program) -> None:
+    whole = parts_of_layers(program)
     names = layers_of(program)
-    first, rest = cut(program, names[0])
-    stages = [first, *cut(rest, names[-2])] if len(names) > 2 else [first, rest]
-    caches = [cache.name for stage in stages for cache in stage.caches]
-    assert caches == [cache.name for cache in program.caches]
-    matrices = {w.name for w in program.weights if ".layers." in w.name or ".layer." in w.name}
-    of_stages = [w.name for stage in stages for w in stage.weights if w.name in matrices]
-    assert sorted(of_stages) == sorted(matrices)
+    assert sorted(whole) == list(range(len(names)))
+    for count, layer in enumerate(names[:-1], 1):
+        for part, layers in zip(
+            cut(program, layer), (range(count), range(count, len(names))), strict=True
+        ):
+            assert parts_of_layers(part) == {i: whole[i] for i in layers}
 
 
 def test_what_a_stage_lacks_is_named(program: Program) -> None:

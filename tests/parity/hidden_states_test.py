@@ -1,8 +1,7 @@
-"""Hidden states equal those of `transformers`, and a range of layers is traced alone."""
+"""Hidden states equal those of `transformers`."""
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,11 +12,6 @@ import torch
 from pagemill.config import EngineConfig
 from pagemill.config import build as build_config
 from pagemill.engine.core import EngineCore
-from pagemill.models.base import StepInputs
-from pagemill.models.table import model_class
-from pagemill.ops.program import Program
-from pagemill.ops.trace import Trace
-from pagemill.quantization.binder import WeightBinder
 from pagemill.runner.build import BuildOptions, build
 from pagemill.weights.source import ModelSource
 from transformers import Mamba2Model, PreTrainedModel
@@ -103,37 +97,6 @@ def test_chunks_and_decode(case: Case, kind: str) -> None:
     steps = [run(batches.step({0: chunk})) for chunk in (text[:17], text[17:29], text[29:])]
     joined = {name: np.concatenate([step[name] for step in steps]) for name in steps[0]}
     _compare(case, joined, case.hidden_states(text))
-
-
-def _traced(source: ModelSource, layers: range | None) -> Program:
-    trace = Trace()
-    inputs = StepInputs(
-        trace.input("token_ids", "i32", ("tokens",)), trace.input("positions", "i32", ("tokens",))
-    )
-    weights = WeightBinder(trace, source, layers=layers)
-    model_class(source.architecture).from_config(source.config).hidden(weights, inputs)
-    trace.program.check_integrity()
-    return trace.program
-
-
-def _of_layers(program: Program, layers: range) -> dict[int, set[str]]:
-    """The names of each layer's weights, stacks and caches. It has some, others have none."""
-    names: dict[int, set[str]] = {}
-    for entry in [*program.weights, *program.assembled, *program.stacks, *program.caches]:
-        if found := re.search(r"\blayers?\.(\d+)\.|^(?:kv|conv|scan)(\d+)$", entry.name):
-            names.setdefault(int(found[1] or found[2]), set()).add(entry.name)
-    assert sorted(names) == list(layers)
-    cached = [int(re.sub(r"\D", "", cache.name)) for cache in program.caches]
-    assert sorted(set(cached)) == list(layers)
-    return names
-
-
-def test_a_range_of_layers_has_their_weights_and_caches(case: Case) -> None:
-    whole = _of_layers(_traced(case.source, None), range(case.layers))
-    for cut in range(1, case.layers):
-        for part in (range(cut), range(cut, case.layers)):
-            names = _of_layers(_traced(case.source, part), part)
-            assert names == {layer: whole[layer] for layer in part}
 
 
 def _greedy(path: Path, hidden_states: tuple[int, ...], prompt: list[int]) -> list[int]:

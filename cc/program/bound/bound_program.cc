@@ -13,7 +13,8 @@ class Binder {
 
   BoundProgram Run(const ActivationPlan& activations) {
     PlaceValues(activations);
-    bound_.by_input.resize(inputs_.size());
+    bound_.inputs = program_.TensorInputs();
+    bound_.by_input.resize(bound_.inputs.size());
     for (size_t i = 0; i < program_.ops().size(); ++i) BindOp(i);
     bound_.num_tables = kernels_.kv.tables.size();
     bound_.workspace = {addresses_.workspace + kernels_.plan_bytes,
@@ -80,13 +81,12 @@ class Binder {
     for (size_t a = 0; v.kind == ValueKind::kInput && a < std::size(ops::kStepArrays); ++a) {
       if (v.name == ops::kStepArrays[a].name) bound_.by_array[a].push_back(operand);
     }
-    for (size_t i = 0; i < inputs_.size(); ++i) {
-      if (inputs_[i] == id) bound_.by_input[i].push_back(operand);
+    for (size_t i = 0; i < bound_.inputs.size(); ++i) {
+      if (bound_.inputs[i] == id) bound_.by_input[i].push_back(operand);
     }
   }
 
   const Program& program_;
-  const std::vector<ValueId> inputs_ = program_.TensorInputs();
   const KernelSelection& kernels_;
   const ExecutorOptions& options_;
   const Addresses& addresses_;

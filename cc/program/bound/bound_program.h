@@ -62,7 +62,8 @@ struct BoundProgram {
   // Operands whose dimension 0 is ops::kDims[i], and those that are ops::kStepArrays[i].
   std::array<std::vector<uint32_t>, std::size(ops::kDims)> by_dim;
   std::array<std::vector<uint32_t>, std::size(ops::kStepArrays)> by_array;
-  std::vector<std::vector<uint32_t>> by_input;  // operands that are Program::TensorInputs()[i]
+  std::vector<ValueId> inputs;                  // Program::TensorInputs()
+  std::vector<std::vector<uint32_t>> by_input;  // operands that are inputs[i]
   std::vector<std::byte*> values;  // of every value: activations and outputs; null for others
   size_t num_tables = 0;           // block tables of a step
   std::span<std::byte> workspace;  // of kernels, behind the plans

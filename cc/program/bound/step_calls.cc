@@ -12,8 +12,8 @@ namespace pagemill::program {
 
 namespace {
 
-Status CheckInputs(const ops::StepBatch& batch, const Program& program) {
-  const std::vector<ValueId> inputs = program.TensorInputs();
+Status CheckInputs(const ops::StepBatch& batch, const Program& program,
+                   std::span<const ValueId> inputs) {
   if (batch.inputs.size() != inputs.size()) {
     return InvalidArgument("a step with " + std::to_string(batch.inputs.size()) +
                            " inputs for a program that has " + std::to_string(inputs.size()) +
@@ -34,7 +34,7 @@ Status CheckInputs(const ops::StepBatch& batch, const Program& program) {
 
 }  // namespace
 
-Status CheckBatch(const ops::StepBatch& batch, const Program& program,
+Status CheckBatch(const ops::StepBatch& batch, const Program& program, const BoundProgram& bound,
                   const ExecutorOptions& options, const KvLayout& layout) {
   const auto check = [](const char* what, int32_t got, int32_t limit, const char* flag) {
     if (got >= 0 && got <= limit) return OkStatus();
@@ -56,7 +56,7 @@ Status CheckBatch(const ops::StepBatch& batch, const Program& program,
                            " tokens in block table " + std::to_string(t) + ", whose blocks have " +
                            std::to_string(block_size));
   }
-  return CheckInputs(batch, program);
+  return CheckInputs(batch, program, bound.inputs);
 }
 
 StepCalls::StepCalls(const BoundProgram& bound)

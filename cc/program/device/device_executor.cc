@@ -228,7 +228,7 @@ DeviceExecutor::~DeviceExecutor() = default;
 
 Status DeviceExecutor::Enqueue(const ops::StepBatch& batch) {
   Bound& b = *bound_;
-  PM_RETURN_IF_ERROR(CheckBatch(batch, b.program, b.options, b.kernels.kv));
+  PM_RETURN_IF_ERROR(CheckBatch(batch, b.program, b.bound, b.options, b.kernels.kv));
   for (const ops::KvArrays& kv : batch.kv) {
     if (kv.block_table_stride <= b.device_options.max_blocks) continue;
     return InvalidArgument(

@@ -18,8 +18,6 @@ class Weights(Protocol):
     trace: Trace
     shard: Shard
     """The rank that the trace is for: layers that divide ask for its part."""
-    layers: range | None
-    """The layers that the trace is for; None = all of the model."""
 
     def has(self, name: str) -> bool:
         """Does the model have a tensor of this name?"""

@@ -2,8 +2,8 @@
 
     x = stack(weights, x, sizes.layers, lambda layer, x: self._layer(weights, layer, x, rotary))
 
-The value after layer i is `layer.<i>` in the program. By these names a program is divided among
-stages, hidden states are returned from a step, and times are summed by layer.
+The value after layer i is `layer.<i>` in the program. By these names a program is cut into stages
+(`ops/cut.py`), and hidden states are returned from a step.
 """
 
 from __future__ import annotations
@@ -20,15 +20,12 @@ def stack(
     weights: Weights, x: Tensor, layers: int, make_layer: Callable[[int, Tensor], Tensor]
 ) -> Tensor:
     """`make_layer(i, x)` traces layer i on x [tokens, hidden] and returns its result, the next
-    layer's x. Of `layers` layers only those of `weights.layers` are traced, if it is a range.
+    layer's x.
 
     Raises:
-        ValueError: `weights.layers` has a layer that the model lacks, or a layer has no op.
+        ValueError: a layer has no op.
     """
-    traced = range(layers) if weights.layers is None else weights.layers
-    for layer in traced:
-        if layer not in range(layers):
-            raise ValueError(f"there is no layer {layer}: the model has {layers} layers")
+    for layer in range(layers):
         x = weights.trace.name(make_layer(layer, x), f"{_PREFIX}{layer}")
     return x
 

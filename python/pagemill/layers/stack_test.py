@@ -1,4 +1,4 @@
-"""`stack` calls the layers that a trace is for, in order, and names what they return."""
+"""`stack` calls the layers in order and names what they return."""
 
 from types import SimpleNamespace
 from typing import Any, cast
@@ -14,8 +14,8 @@ from pagemill.ops.trace import Tensor, Trace
 SILU = ops.ActivationKind.SILU
 
 
-def _weights(layers: range | None) -> Weights:
-    return cast(Any, SimpleNamespace(trace=Trace(), layers=layers))
+def _weights() -> Weights:
+    return cast(Any, SimpleNamespace(trace=Trace()))
 
 
 def _layer(layer: int, x: Tensor) -> Tensor:
@@ -30,7 +30,7 @@ def _input(weights: Weights) -> Tensor:
 
 
 def test_results_have_names_that_later_ops_read():
-    weights = _weights(None)
+    weights = _weights()
     trace = weights.trace
     result = stack(weights, _input(weights), 3, _layer)
     trace.output("y", ops.activation(result, SILU))
@@ -51,30 +51,9 @@ def test_results_have_names_that_later_ops_read():
     assert result.shape == ("tokens", 4) and result.dtype == "act"
 
 
-@pytest.mark.parametrize("layers", [range(1, 3), range(2, 3), range(1, 1)])
-def test_some_layers(layers: range):
-    weights = _weights(layers)
-    x = _input(weights)
-    called: list[int] = []
-
-    def make_layer(layer: int, x: Tensor) -> Tensor:
-        called.append(layer)
-        return _layer(layer, x)
-
-    result = stack(weights, x, 3, make_layer)
-    assert called == list(layers) == list(layer_results(weights.trace))
-    assert result.name == (f"layer.{layers[-1]}" if layers else "x")
-
-
-def test_layers_that_the_model_lacks():
-    weights = _weights(range(2, 4))
-    with pytest.raises(ValueError, match="no layer 3: the model has 3 layers"):
-        stack(weights, _input(weights), 3, _layer)
-
-
 def test_a_layer_that_returns_its_input_is_refused():
     """It would take the name from the layer before it."""
-    weights = _weights(None)
+    weights = _weights()
     with pytest.raises(ValueError, match=r"layer\.0 cannot be renamed to layer\.1"):
         stack(weights, _input(weights), 2, lambda i, x: x if i else _layer(i, x))
     with pytest.raises(ValueError, match=r"x cannot be renamed to layer\.0"):

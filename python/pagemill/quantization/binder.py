@@ -35,23 +35,15 @@ _SHOWN = 5
 
 
 class WeightBinder:
-    """The `Weights` of layers (`layers.base`): binds one source to the trace of one rank,
-    of all layers or of some.
+    """The `Weights` of layers (`layers.base`): binds one source to the trace of one rank.
 
     Raises:
         QuantizationError: the configuration's quantization is not supported.
     """
 
-    def __init__(
-        self,
-        trace: Trace,
-        source: ModelSource,
-        shard: Shard | None = None,
-        layers: range | None = None,
-    ) -> None:
+    def __init__(self, trace: Trace, source: ModelSource, shard: Shard | None = None) -> None:
         self.trace = trace
         self.shard = shard or Shard()
-        self.layers = layers
         self._source = source
         try:
             self._method = method_of(source.config)
