@@ -1,5 +1,5 @@
-"""Programs give the bits of the CPU on a device that works later than it is told and whose memory
-the host cannot read: with two steps in flight, kernel by kernel and from graphs."""
+"""Programs give the bits of the CPU on a device that does its work later, in memory that the host
+cannot read: with two steps in flight, kernel by kernel and from graphs."""
 
 from __future__ import annotations
 

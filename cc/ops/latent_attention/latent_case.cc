@@ -10,7 +10,7 @@ namespace {
 
 enum class Role : uint64_t { kQuery = 1, kRope = 2, kLatent = 3 };
 
-// The vector of one token: numbers of mean 0 and variance 1, seeded by who it is.
+// The vector of one token: numbers of mean 0 and variance 1, seeded by what it is of.
 std::vector<float> TokenVector(Role role, int32_t id, int32_t position, int64_t size) {
   Random random(static_cast<uint64_t>(role) * 1000003 + static_cast<uint64_t>(id) * 7919 +
                 static_cast<uint64_t>(position) * 104729);

@@ -13,7 +13,7 @@ namespace {
 // Kernels read whole cache lines.
 constexpr int64_t kAlignment = 64;
 // Tokens of the request whose bytes are compared between layouts: short enough that blocks of
-// thousands of tokens, of which a request begins one, are as dear as they are.
+// thousands of tokens, of which a request begins one, cost what they take.
 constexpr int64_t kTypicalTokens = 1024;
 
 int64_t Align(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
