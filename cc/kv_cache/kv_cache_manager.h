@@ -142,8 +142,8 @@ class KvCacheManager {
   void Contents(const RequestBlocks& blocks, int32_t begin, int32_t end,
                 std::vector<BlockContent>* contents) const;
   // The same of what is cached of these tokens, whether or not the request still holds it: windows
-  // give blocks back as soon as they are computed. Of what no request holds only as much as leaves a
-  // quarter of the pool free, since it is held while it is read.
+  // give blocks back as soon as they are computed. Of what no request holds only as much as leaves
+  // a quarter of the pool free, since it is held while it is read.
   void CachedContents(const RequestBlocks& blocks, int32_t begin, int32_t end,
                       std::vector<BlockContent>* contents) const;
 
