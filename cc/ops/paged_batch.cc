@@ -58,4 +58,12 @@ void PagedBatch::ForgetBlock(int64_t request, int32_t index) {
   block_table_[request * stride_ + index] = 1 << 30;
 }
 
+std::vector<float> TokenVector(uint64_t role, int32_t request, int32_t position, int64_t size) {
+  Random random(role * 1000003 + static_cast<uint64_t>(request) * 7919 +
+                static_cast<uint64_t>(position) * 104729);
+  std::vector<float> values(static_cast<size_t>(size));
+  for (float& v : values) v = random.Uniform(-1.7320508f, 1.7320508f);
+  return values;
+}
+
 }  // namespace pagemill::ops::conformance

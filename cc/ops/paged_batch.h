@@ -52,6 +52,10 @@ class PagedBatch {
   BatchView view_;
 };
 
+// The vector of one token: `size` numbers of mean 0 and variance 1, which follow from its request's
+// number, its position and what it is for (query, key, ...) alone.
+std::vector<float> TokenVector(uint64_t role, int32_t request, int32_t position, int64_t size);
+
 }  // namespace pagemill::ops::conformance
 
 #endif  // PAGEMILL_CC_OPS_PAGED_BATCH_H_

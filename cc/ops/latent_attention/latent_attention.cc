@@ -6,6 +6,7 @@
 
 #include "cc/ops/kernel_support.h"
 #include "cc/ops/latent_attention/latent_rows.h"
+#include "cc/ops/latent_write/latent_cache.h"
 #include "cc/ops/operand_check.h"
 #include "cc/ops/widened/widened.h"
 
@@ -20,13 +21,7 @@ Status CheckLatentAttention(const OpCall& call) {
   check.ActInput(1, "rope", "T,H,P");
   check.ActOutput(0, "y", "T,H,R");
   if (!check.ok()) return check.Result();
-  const TensorView& cache = call.inputs[2];
-  check.Require(cache.dtype == DType::kF32 || cache.dtype == DType::kBF16,
-                "a latent cache must be f32 or bf16 (kv_cache_dtype), got " +
-                    std::string(Info(cache.dtype).name));
-  check.Input(2, "cache", cache.dtype, "B,S,W");
-  check.Require(call.batch != nullptr && call.batch->block_size == check.Dim('S'),
-                "blocks of the cache must have as many rows as the batch's block_size");
+  RequireLatentCache(call, /*input=*/2, &check);
   const int64_t size = check.Dim('R'), width = size + check.Dim('P');
   check.Require(size >= 1 && size <= kMaxLatentSize,
                 "q must have 1 to " + std::to_string(kMaxLatentSize) + " elements a head, got " +

@@ -8,16 +8,7 @@
 namespace pagemill::ops::conformance {
 namespace {
 
-enum class Role : uint64_t { kQuery = 1, kRope = 2, kLatent = 3 };
-
-// The vector of one token: numbers of mean 0 and variance 1, seeded by what it is of.
-std::vector<float> TokenVector(Role role, int32_t id, int32_t position, int64_t size) {
-  Random random(static_cast<uint64_t>(role) * 1000003 + static_cast<uint64_t>(id) * 7919 +
-                static_cast<uint64_t>(position) * 104729);
-  std::vector<float> values(static_cast<size_t>(size));
-  for (float& v : values) v = random.Uniform(-1.7320508f, 1.7320508f);
-  return values;
-}
+enum Role : uint64_t { kQuery = 1, kRope = 2, kLatent = 3 };
 
 void Append(std::vector<float>& to, const std::vector<float>& values) {
   to.insert(to.end(), values.begin(), values.end());
@@ -44,8 +35,8 @@ LatentCase::LatentCase(const LatentOptions& options, std::vector<PagedRequest> r
     const PagedRequest& request = batch_.requests()[static_cast<size_t>(r)];
     for (int32_t i = 0; i < request.tokens; ++i) {
       const int32_t position = request.context + i;
-      Append(q, TokenVector(Role::kQuery, id, position, options.heads * options.size));
-      Append(rope, TokenVector(Role::kRope, id, position, options.heads * options.rope_size));
+      Append(q, TokenVector(kQuery, id, position, options.heads * options.size));
+      Append(rope, TokenVector(kRope, id, position, options.heads * options.rope_size));
     }
     if (request.tokens > 0) StoreContext(r, id);
   }
@@ -65,7 +56,7 @@ void LatentCase::StoreContext(int64_t request, int32_t id) {
   const int32_t end = r.context + r.tokens;
   const int64_t width = options_.size + options_.rope_size;
   for (int32_t position = 0; position < end; ++position) {
-    const std::vector<float> values = TokenVector(Role::kLatent, id, position, width);
+    const std::vector<float> values = TokenVector(kLatent, id, position, width);
     const int64_t slot = batch_.Slot(request, position), block = slot / options_.block_size;
     const int64_t first = slot % options_.block_size * width;
     for (int64_t i = 0; i < width; ++i) {

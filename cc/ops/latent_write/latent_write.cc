@@ -3,6 +3,7 @@
 #include <string>
 
 #include "cc/ops/kernel_support.h"
+#include "cc/ops/latent_write/latent_cache.h"
 #include "cc/ops/operand_check.h"
 #include "cc/ops/widened/widened.h"
 
@@ -14,13 +15,7 @@ Status CheckLatentWrite(const OpCall& call) {
   check.ActInput(0, "latent", "T,R*");
   check.ActInput(1, "rope", "T,P*");
   if (!check.ok()) return check.Result();
-  const TensorView& cache = call.inputs[2];
-  check.Require(cache.dtype == DType::kF32 || cache.dtype == DType::kBF16,
-                "a latent cache must be f32 or bf16 (kv_cache_dtype), got " +
-                    std::string(Info(cache.dtype).name));
-  check.Input(2, "cache", cache.dtype, "B,S,W");
-  check.Require(call.batch != nullptr && call.batch->block_size == check.Dim('S'),
-                "blocks of the cache must have as many rows as the batch's block_size");
+  RequireLatentCache(call, /*input=*/2, &check);
   const int64_t width = check.Dim('R') + check.Dim('P');
   check.Require(check.Dim('W') == width, "rows of the cache must have " + std::to_string(width) +
                                              " elements, got " + std::to_string(check.Dim('W')));

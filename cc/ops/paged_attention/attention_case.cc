@@ -12,16 +12,7 @@
 namespace pagemill::ops::conformance {
 namespace {
 
-enum class Role : uint64_t { kQuery = 1, kKey = 2, kValue = 3 };
-
-// The vector of one token: numbers of mean 0 and variance 1, seeded by who it is.
-std::vector<float> TokenVector(Role role, int32_t id, int32_t position, int64_t size) {
-  Random random(static_cast<uint64_t>(role) * 1000003 + static_cast<uint64_t>(id) * 7919 +
-                static_cast<uint64_t>(position) * 104729);
-  std::vector<float> values(size);
-  for (float& v : values) v = random.Uniform(-1.7320508f, 1.7320508f);
-  return values;
-}
+enum Role : uint64_t { kQuery = 1, kKey = 2, kValue = 3 };
 
 // Nearest, ties to even.
 float RoundToBf16(float value) {
@@ -65,7 +56,7 @@ AttentionCase::AttentionCase(const AttentionOptions& options, std::vector<PagedR
     const int32_t id = ids.empty() ? static_cast<int32_t>(r) : ids[r];
     const PagedRequest& request = batch_.requests()[r];
     for (int32_t i = 0; i < request.tokens; ++i) {
-      std::vector<float> q = TokenVector(Role::kQuery, id, request.context + i, row);
+      std::vector<float> q = TokenVector(kQuery, id, request.context + i, row);
       if (options.round_queries) std::transform(q.begin(), q.end(), q.begin(), RoundToBf16);
       if (options.zero_queries) std::fill(q.begin(), q.end(), 0.0f);
       queries.insert(queries.end(), q.begin(), q.end());
@@ -99,8 +90,8 @@ void AttentionCase::StoreContext(int64_t request, int32_t id) {
   const int64_t size = options_.kv_heads * options_.head_dim;
   for (int32_t position = begin; position < end; ++position) {
     const int32_t owner = position < options_.common_blocks * options_.block_size ? -1 : id;
-    const std::vector<float> k = TokenVector(Role::kKey, owner, position, size);
-    const std::vector<float> v = TokenVector(Role::kValue, owner, position, size);
+    const std::vector<float> k = TokenVector(kKey, owner, position, size);
+    const std::vector<float> v = TokenVector(kValue, owner, position, size);
     StoreToken(batch_.Slot(request, position), k.data(), v.data());
   }
   visible_bytes_ += 2 * options_.kv_heads * (end - begin) *

@@ -67,6 +67,7 @@ StatusOr<std::vector<std::vector<float>>> OnCpu(NativeExecutor& executor,
   for (const BatchBuilder& step : steps) {
     ExecutorOutput output;
     PM_RETURN_IF_ERROR(executor.Execute(step.view(), &output));
+    if (output.logits().rank != 2) return InvalidArgument("the program has no logits");
     logits.push_back(LogitsOf(output));
   }
   return logits;
