@@ -68,13 +68,13 @@ int32_t MaxKvPages(std::vector<step::KvGroupOptions> groups, int32_t block_size,
   return options.MaxPagesOfRequest(num_tokens);
 }
 
-constexpr std::pair<std::string_view, ops::ActivationPrecision> kActivationDTypes[] = {
-    {"f32", ops::ActivationPrecision::kF32},
-    {"bf16", ops::ActivationPrecision::kBf16},
-    {"int8", ops::ActivationPrecision::kInt8},
+constexpr std::pair<std::string_view, ops::Precision> kActivationDTypes[] = {
+    {"f32", ops::Precision::kF32},
+    {"bf16", ops::Precision::kMixedBlock},
+    {"int8", ops::Precision::kInt8Block},
 };
 
-ops::ActivationPrecision ParseActivationDType(const std::string& name) {
+ops::Precision ParseActivationDType(const std::string& name) {
   for (const auto& [known, precision] : kActivationDTypes) {
     if (known == name) return precision;
   }
@@ -82,7 +82,7 @@ ops::ActivationPrecision ParseActivationDType(const std::string& name) {
   return {};
 }
 
-std::string ActivationDTypeName(ops::ActivationPrecision precision) {
+std::string ActivationDTypeName(ops::Precision precision) {
   for (const auto& [name, known] : kActivationDTypes) {
     if (known == precision) return std::string(name);
   }

@@ -51,12 +51,12 @@ struct Variant {
   }
 
   // What the kernel leaves in the outputs and the cache.
-  Bytes Run(const KernelRow& row, device::ThreadPool& pool, TestTensor* cache) {
+  Bytes Run(const Kernel& kernel, device::ThreadPool& pool, TestTensor* cache) {
     if (cache != nullptr) cache->Poison();
-    RunRow(row, call, pool);
+    RunKernel(kernel, call, pool);
     Bytes bytes;
     for (const TestTensor& result : results) {
-      EXPECT_TRUE(result.GuardsIntact()) << row.name;
+      EXPECT_TRUE(result.GuardsIntact()) << kernel.name;
       bytes.push_back(result.Bytes());
     }
     for (const TestTensor& activation : activations) EXPECT_TRUE(activation.GuardsIntact());
@@ -87,7 +87,7 @@ Bytes Expected(const ActCase& c, const Variant& narrow, DType dtype) {
   call.inputs = inputs;
   Variant in_f32({.op = c.op, .caps = c.caps, .call = call}, DType::kF32);
   device::ThreadPool pool({.num_threads = 1});
-  Bytes expected = in_f32.Run(ReferenceRow(c.op), pool, c.cache);
+  Bytes expected = in_f32.Run(ReferenceKernel(c.op), pool, c.cache);
   for (size_t i = 0; i < in_f32.results.size(); ++i) {
     if ((c.act_outputs >> i & 1) == 0) continue;
     TestTensor rounded = TensorLike(in_f32.results[i].view(), dtype, {});
@@ -122,7 +122,7 @@ void CheckMixedTypes(const ActCase& c, const Variant& narrow) {
   }
 }
 
-void CheckAliases(const ActCase& c, Variant& narrow, const KernelRow& row, const Bytes& expected) {
+void CheckAliases(const ActCase& c, Variant& narrow, const Kernel& kernel, const Bytes& expected) {
   device::ThreadPool pool({.num_threads = 1});
   for (const AliasRule& rule : c.op.may_alias) {
     narrow.Poison();
@@ -134,8 +134,8 @@ void CheckAliases(const ActCase& c, Variant& narrow, const KernelRow& row, const
       std::memcpy(output.Row<void>(i), kept.Row<const void>(i), static_cast<size_t>(bytes));
     }
     narrow.inputs[input] = output;
-    EXPECT_TRUE(narrow.Run(row, pool, c.cache) == expected)
-        << row.name << ": other bits when output " << int{rule.output} << " shares input "
+    EXPECT_TRUE(narrow.Run(kernel, pool, c.cache) == expected)
+        << kernel.name << ": other bits when output " << int{rule.output} << " shares input "
         << int{rule.input};
     narrow.inputs[input] = kept;
   }
@@ -151,16 +151,16 @@ void CheckActTypes(const ActCase& c) {
     ASSERT_TRUE(status.ok()) << status.ToString();
     CheckMixedTypes(c, narrow);
     const Bytes expected = Expected(c, narrow, dtype);
-    const std::vector<const KernelRow*> rows = SupportedRows(c.op, c.caps, narrow.call);
-    EXPECT_FALSE(rows.empty());
-    for (const KernelRow* row : rows) {
+    const std::vector<const Kernel*> kernels = SupportedKernels(c.op, c.caps, narrow.call);
+    EXPECT_FALSE(kernels.empty());
+    for (const Kernel* kernel : kernels) {
       for (int32_t threads : {1, 3}) {
         device::ThreadPool pool({.num_threads = threads});
         narrow.Poison();
-        EXPECT_TRUE(narrow.Run(*row, pool, c.cache) == expected)
-            << row->name << " with " << threads << " threads";
+        EXPECT_TRUE(narrow.Run(*kernel, pool, c.cache) == expected)
+            << kernel->name << " with " << threads << " threads";
       }
-      CheckAliases(c, narrow, *row, expected);
+      CheckAliases(c, narrow, *kernel, expected);
     }
   }
 }

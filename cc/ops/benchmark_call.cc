@@ -16,24 +16,24 @@ int64_t ViewBytes(const TensorView& view) {
 
 }  // namespace
 
-RowCall::RowCall(const KernelRow& row, const OpCall& call, int32_t threads) : row_(row) {
+KernelCall::KernelCall(const Kernel& kernel, const OpCall& call, int32_t threads) : row_(kernel) {
   device::ThreadPool alone({.num_threads = 1});
-  packed_ = std::make_unique<conformance::PackedCall>(row, call, alone);
-  const bool has_workspace = row.workspace_bytes != nullptr;
-  workspace_.resize((has_workspace ? row.workspace_bytes(packed_->call(), threads) : 0) + 64);
-  if (row.plan == nullptr) return;
-  plan_.resize(static_cast<size_t>(row.plan->bytes(packed_->call())));
-  row.plan->make(packed_->call(), plan_);
+  packed_ = std::make_unique<conformance::PackedCall>(kernel, call, alone);
+  const bool has_workspace = kernel.workspace_bytes != nullptr;
+  workspace_.resize((has_workspace ? kernel.workspace_bytes(packed_->call(), threads) : 0) + 64);
+  if (kernel.plan == nullptr) return;
+  plan_.resize(static_cast<size_t>(kernel.plan->bytes(packed_->call())));
+  kernel.plan->make(packed_->call(), plan_);
 }
 
-KernelContext RowCall::Context(device::ThreadPool& pool) {
+KernelContext KernelCall::Context(device::ThreadPool& pool) {
   const uintptr_t address = reinterpret_cast<uintptr_t>(workspace_.data());
   return {.pool = &pool,
           .workspace = {workspace_.data() + (64 - address % 64) % 64, workspace_.size() - 64},
           .plan = plan_.data()};
 }
 
-void RowCall::Run(device::ThreadPool& pool) {
+void KernelCall::Run(device::ThreadPool& pool) {
   KernelContext context = Context(pool);
   row_.run(call(), context);
 }
@@ -62,7 +62,7 @@ void BenchmarkCall::Time(benchmark::State& state, const OpCall& call) {
   if (!fits.ok()) return state.SkipWithError(fits.message().c_str());
   const auto row = ChooseKernel(op_, device::DetectCapabilities(), call, {.name = options_.kernel});
   if (!row.ok()) return state.SkipWithError("the op or this machine has no such kernel");
-  RowCall on_row(**row, call, options_.threads);
+  KernelCall on_row(**row, call, options_.threads);
   for (auto _ : state) on_row.Run(pool_);
 }
 

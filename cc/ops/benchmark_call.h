@@ -33,17 +33,17 @@ namespace pagemill::ops {
 
 // A call on a kernel row, again and again: weights packed as the row wants them, and a workspace
 // for up to `threads` threads. What `call` points to must outlive it.
-class RowCall {
+class KernelCall {
  public:
-  RowCall(const KernelRow& row, const OpCall& call, int32_t threads);
+  KernelCall(const Kernel& kernel, const OpCall& call, int32_t threads);
 
-  const KernelRow& row() const { return row_; }
+  const Kernel& kernel() const { return row_; }
   const OpCall& call() const { return packed_->call(); }
   KernelContext Context(device::ThreadPool& pool);
   void Run(device::ThreadPool& pool);
 
  private:
-  const KernelRow& row_;
+  const Kernel& row_;
   std::unique_ptr<conformance::PackedCall> packed_;
   std::vector<std::byte> workspace_;
   std::vector<std::byte> plan_;  // of the row's BatchPlan

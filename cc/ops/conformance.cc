@@ -259,65 +259,65 @@ bool TestTensor::GuardsIntact() const {
   return IsGuard(at, memory_.data() + memory_.size());
 }
 
-std::vector<const KernelRow*> SupportedRows(const OpDefinition& op,
+std::vector<const Kernel*> SupportedKernels(const OpDefinition& op,
                                             const device::Capabilities& caps, const OpCall& call) {
-  std::vector<const KernelRow*> rows;
-  for (const KernelRow& row : op.rows) {
-    if (row.supports(caps, call)) rows.push_back(&row);
+  std::vector<const Kernel*> kernels;
+  for (const Kernel& kernel : op.kernels) {
+    if (kernel.supports(caps, call)) kernels.push_back(&kernel);
   }
-  return rows;
+  return kernels;
 }
 
-const KernelRow& ReferenceRow(const OpDefinition& op) {
-  for (const KernelRow& row : op.rows) {
-    if (row.name == "reference") return row;
+const Kernel& ReferenceKernel(const OpDefinition& op) {
+  for (const Kernel& kernel : op.kernels) {
+    if (kernel.name == "reference") return kernel;
   }
-  CheckFailed(__FILE__, __LINE__, "op without a reference row: " + std::string(op.op));
+  CheckFailed(__FILE__, __LINE__, "op without a reference kernel: " + std::string(op.op));
 }
 
-PackedCall::PackedCall(const KernelRow& row, const OpCall& call, device::ThreadPool& pool)
+PackedCall::PackedCall(const Kernel& kernel, const OpCall& call, device::ThreadPool& pool)
     : inputs_(call.inputs.begin(), call.inputs.end()), call_(call) {
   for (size_t i = 0; i < inputs_.size(); ++i) {
-    const WeightPacking* packing = PackingOf(row, i);
+    const WeightPacking* packing = PackingOf(kernel, i);
     if (packing == nullptr) continue;
     const int64_t bytes = packing->bytes(inputs_[i]);
-    EXPECT_EQ(bytes % kAlignment, 0) << row.op << "/" << row.name;
+    EXPECT_EQ(bytes % kAlignment, 0) << kernel.op << "/" << kernel.name;
     std::vector<uint8_t>& memory =
         copies_.emplace_back(bytes + 2 * (kGuardBytes + kAlignment), kGuard);
     uint8_t* packed = PlaceAfterGuard(memory, 0);
     packing->pack(inputs_[i], reinterpret_cast<std::byte*>(packed), pool);
-    EXPECT_TRUE(IsGuard(memory.data(), packed)) << row.op << "/" << row.name;
+    EXPECT_TRUE(IsGuard(memory.data(), packed)) << kernel.op << "/" << kernel.name;
     EXPECT_TRUE(IsGuard(packed + bytes, memory.data() + memory.size()))
-        << row.op << "/" << row.name << " packed past " << bytes << " bytes";
+        << kernel.op << "/" << kernel.name << " packed past " << bytes << " bytes";
     inputs_[i].data = packed;
     inputs_[i].row_stride_bytes = 0;
   }
   call_.inputs = inputs_;
 }
 
-void RunRow(const KernelRow& row, const OpCall& stored, device::ThreadPool& pool) {
-  const PackedCall packed(row, stored, pool);
+void RunKernel(const Kernel& kernel, const OpCall& stored, device::ThreadPool& pool) {
+  const PackedCall packed(kernel, stored, pool);
   const OpCall& call = packed.call();
   const int64_t bytes =
-      row.workspace_bytes == nullptr ? 0 : row.workspace_bytes(call, pool.num_threads());
+      kernel.workspace_bytes == nullptr ? 0 : kernel.workspace_bytes(call, pool.num_threads());
   std::vector<uint8_t> memory(bytes + 2 * (kGuardBytes + kAlignment), kGuard);
   uint8_t* workspace = PlaceAfterGuard(memory, 0);
   std::memset(workspace, 0xff, bytes);  // NaN in every floating point format
   KernelContext context{&pool,
                         {reinterpret_cast<std::byte*>(workspace), static_cast<size_t>(bytes)}};
-  const int64_t plan_bytes = row.plan == nullptr ? 0 : row.plan->bytes(call);
+  const int64_t plan_bytes = kernel.plan == nullptr ? 0 : kernel.plan->bytes(call);
   std::vector<uint8_t> plan_memory(plan_bytes + 2 * (kGuardBytes + kAlignment), kGuard);
   uint8_t* const plan = PlaceAfterGuard(plan_memory, 0);
   context.plan = reinterpret_cast<std::byte*>(plan);
-  if (row.plan != nullptr) {
-    row.plan->make(call, {reinterpret_cast<std::byte*>(plan), static_cast<size_t>(plan_bytes)});
+  if (kernel.plan != nullptr) {
+    kernel.plan->make(call, {reinterpret_cast<std::byte*>(plan), static_cast<size_t>(plan_bytes)});
     EXPECT_TRUE(IsGuard(plan + plan_bytes, plan_memory.data() + plan_memory.size()))
-        << row.op << "/" << row.name << " wrote past its plan of " << plan_bytes << " bytes";
+        << kernel.op << "/" << kernel.name << " wrote past its plan of " << plan_bytes << " bytes";
   }
-  row.run(call, context);
-  EXPECT_TRUE(IsGuard(memory.data(), workspace)) << row.op << "/" << row.name;
+  kernel.run(call, context);
+  EXPECT_TRUE(IsGuard(memory.data(), workspace)) << kernel.op << "/" << kernel.name;
   EXPECT_TRUE(IsGuard(workspace + bytes, memory.data() + memory.size()))
-      << row.op << "/" << row.name << " wrote past its workspace of " << bytes << " bytes";
+      << kernel.op << "/" << kernel.name << " wrote past its workspace of " << bytes << " bytes";
 }
 
 ::testing::AssertionResult AllClose(std::span<const float> actual, std::span<const float> expected,

@@ -8,11 +8,11 @@
 //   x.FillUniform(random, -1, 1);
 //   const TensorView inputs[] = {x.view()}, outputs[] = {y.view()};
 //   const OpCall call{.inputs = inputs, .outputs = outputs, .attributes = &attributes};
-//   for (const KernelRow* row : SupportedRows(ReluOp(), caps, call)) {
+//   for (const Kernel* kernel : SupportedKernels(ReluOp(), caps, call)) {
 //     y.Poison();
-//     RunRow(*row, call, pool);                     // checks the guards of the workspace
-//     EXPECT_TRUE(y.GuardsIntact()) << row->name;
-//     EXPECT_TRUE(AllClose(y.ToFloat(), expected, {.abs = 1e-6})) << row->name;
+//     RunKernel(*kernel, call, pool);                     // checks the guards of the workspace
+//     EXPECT_TRUE(y.GuardsIntact()) << kernel->name;
+//     EXPECT_TRUE(AllClose(y.ToFloat(), expected, {.abs = 1e-6})) << kernel->name;
 //   }
 //
 // Thread safety: none; every test has its own.
@@ -86,17 +86,17 @@ class TestTensor {
 };
 
 // The rows of `op` that can run `call` on a machine with `caps`, in table order.
-std::vector<const KernelRow*> SupportedRows(const OpDefinition& op,
+std::vector<const Kernel*> SupportedKernels(const OpDefinition& op,
                                             const device::Capabilities& caps, const OpCall& call);
 
 // The row named "reference"; aborts when the op has none.
-const KernelRow& ReferenceRow(const OpDefinition& op);
+const Kernel& ReferenceKernel(const OpDefinition& op);
 
 // A call as the row wants it: weights that it packs are replaced by packed copies between guards.
 // The call it is made from must outlive it.
 class PackedCall {
  public:
-  PackedCall(const KernelRow& row, const OpCall& call, device::ThreadPool& pool);
+  PackedCall(const Kernel& kernel, const OpCall& call, device::ThreadPool& pool);
   PackedCall(const PackedCall&) = delete;
   const OpCall& call() const { return call_; }
 
@@ -108,7 +108,7 @@ class PackedCall {
 
 // Packs weights where the row wants it, then runs it with exactly workspace_bytes() of
 // NaN-poisoned, guarded workspace, and expects the guards to be intact afterwards.
-void RunRow(const KernelRow& row, const OpCall& stored, device::ThreadPool& pool);
+void RunKernel(const Kernel& kernel, const OpCall& stored, device::ThreadPool& pool);
 
 // An element passes when |actual - expected| <= abs + rel * |expected|. NaN passes against NaN
 // only, infinity against the same infinity only.

@@ -114,12 +114,12 @@ void OverrunWorkspace(const OpCall&, KernelContext& context) {
   context.workspace.data()[16] = std::byte{0};
 }
 
-TEST(RunRow, PoisonsAndGuardsTheWorkspace) {
-  static constexpr KernelRow kGood{"twist", "good", 0, OnEveryCpu, UseWorkspace, SixteenBytes};
-  static constexpr KernelRow kBad{"twist", "bad", 0, OnEveryCpu, OverrunWorkspace, SixteenBytes};
+TEST(RunKernel, PoisonsAndGuardsTheWorkspace) {
+  static constexpr Kernel kGood{"twist", "good", 0, OnEveryCpu, UseWorkspace, SixteenBytes};
+  static constexpr Kernel kBad{"twist", "bad", 0, OnEveryCpu, OverrunWorkspace, SixteenBytes};
   static device::ThreadPool pool({.num_threads = 1});
-  RunRow(kGood, {}, pool);
-  EXPECT_NONFATAL_FAILURE(RunRow(kBad, {}, pool), "wrote past its workspace of 16 bytes");
+  RunKernel(kGood, {}, pool);
+  EXPECT_NONFATAL_FAILURE(RunKernel(kBad, {}, pool), "wrote past its workspace of 16 bytes");
 }
 
 }  // namespace

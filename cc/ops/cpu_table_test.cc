@@ -55,15 +55,15 @@ TEST(CpuTable, RowsAreComplete) {
   for (const OpDefinition& op : CpuOps()) {
     SCOPED_TRACE(std::string(op.op));
     EXPECT_NE(op.check, nullptr);
-    ASSERT_FALSE(op.rows.empty());
+    ASSERT_FALSE(op.kernels.empty());
     std::set<std::string_view> names;
-    for (const KernelRow& row : op.rows) {
-      EXPECT_EQ(row.op, op.op);
-      EXPECT_NE(row.supports, nullptr);
-      EXPECT_NE(row.run, nullptr);
-      EXPECT_TRUE(names.insert(row.name).second) << row.name << " occurs twice";
-      EXPECT_EQ(row.priority == 0, row.name == "reference") << row.name;
-      EXPECT_GE(row.priority, 0) << row.name;
+    for (const Kernel& kernel : op.kernels) {
+      EXPECT_EQ(kernel.op, op.op);
+      EXPECT_NE(kernel.supports, nullptr);
+      EXPECT_NE(kernel.run, nullptr);
+      EXPECT_TRUE(names.insert(kernel.name).second) << kernel.name << " occurs twice";
+      EXPECT_EQ(kernel.priority == 0, kernel.name == "reference") << kernel.name;
+      EXPECT_GE(kernel.priority, 0) << kernel.name;
     }
     EXPECT_TRUE(names.contains("reference"));
   }

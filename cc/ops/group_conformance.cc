@@ -9,7 +9,7 @@
 namespace pagemill::ops::conformance {
 namespace {
 
-void RunRank(const KernelRow& row, const comm::Groups& groups, GroupPart& part) {
+void RunRank(const Kernel& kernel, const comm::Groups& groups, GroupPart& part) {
   const TensorView inputs[] = {part.x.view()}, outputs[] = {part.y.view()};
   const comm::Group* group = groups.at(comm::Axis::kData);
   Attributes attributes;
@@ -18,7 +18,7 @@ void RunRank(const KernelRow& row, const comm::Groups& groups, GroupPart& part) 
   attributes.Set("rank", group == nullptr ? 0 : group->rank());
   device::ThreadPool pool({.num_threads = 1});
   KernelContext context = {.pool = &pool, .workspace = {}, .groups = &groups};
-  row.run({.inputs = inputs, .outputs = outputs, .attributes = &attributes}, context);
+  kernel.run({.inputs = inputs, .outputs = outputs, .attributes = &attributes}, context);
 }
 
 }  // namespace
@@ -28,7 +28,7 @@ TestTensorOptions GroupTensorOptions(bool odd) {
   return {.misalign_bytes = 4, .row_padding_bytes = 4};
 }
 
-void CheckGroup(const KernelRow& row, std::vector<GroupPart>& parts,
+void CheckGroup(const Kernel& kernel, std::vector<GroupPart>& parts,
                 const std::vector<float>& expected) {
   const int32_t ranks = static_cast<int32_t>(parts.size());
   const auto segment =
@@ -37,14 +37,14 @@ void CheckGroup(const KernelRow& row, std::vector<GroupPart>& parts,
   for (int32_t r = 0; r < ranks; ++r) {
     threads.emplace_back([&, r] {
       const comm::Groups groups = (*comm::SharedMemoryWorld::Join(segment, r))->groups();
-      RunRank(row, groups, parts[static_cast<size_t>(r)]);
+      RunRank(kernel, groups, parts[static_cast<size_t>(r)]);
       EXPECT_TRUE(groups.status().ok()) << groups.status().ToString();
     });
   }
   for (std::thread& thread : threads) thread.join();
   for (const GroupPart& part : parts) {
-    EXPECT_TRUE(BitEqual(part.y.ToFloat(), expected)) << row.name;
-    EXPECT_TRUE(part.x.GuardsIntact() && part.y.GuardsIntact()) << row.name;
+    EXPECT_TRUE(BitEqual(part.y.ToFloat(), expected)) << kernel.name;
+    EXPECT_TRUE(part.x.GuardsIntact() && part.y.GuardsIntact()) << kernel.name;
   }
 }
 

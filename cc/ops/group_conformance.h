@@ -26,7 +26,7 @@ TestTensorOptions GroupTensorOptions(bool odd);
 // Runs `row` on every rank at once, with the attributes "ranks" and "rank": every y must have the
 // bits of `expected`, and nothing else may be written. It is the group of the data axis, and "axis"
 // says so: a row that takes another group finds none.
-void CheckGroup(const KernelRow& row, std::vector<GroupPart>& parts,
+void CheckGroup(const Kernel& kernel, std::vector<GroupPart>& parts,
                 const std::vector<float>& expected);
 
 }  // namespace pagemill::ops::conformance

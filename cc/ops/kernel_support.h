@@ -1,7 +1,7 @@
 // File: cc/ops/kernel_support.h
 // What kernels answer to `supports` (op.h) if a CPU is all they need.
 //
-//   constexpr KernelRow kRows[] = {{"relu", "avx2", 20, OnAvx2, Run<ReluAvx2>},
+//   constexpr Kernel kKernels[] = {{"relu", "avx2", 20, OnAvx2, Run<ReluAvx2>},
 //                                  {"relu", "portable", 10, OnEveryCpu, Run<ReluPortable>},
 //                                  WidenedReference<&kReference>("relu")};     // widened.h
 //

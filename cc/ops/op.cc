@@ -9,18 +9,18 @@ StatusOr<const OpDefinition*> FindOp(std::span<const OpDefinition> ops, std::str
   return Unimplemented("op '" + std::string(name) + "' has no kernels on this device");
 }
 
-StatusOr<const KernelRow*> ChooseKernel(const OpDefinition& op, const device::Capabilities& caps,
-                                        const OpCall& call, const KernelLimits& limits) {
-  const KernelRow* best = nullptr;
-  for (const KernelRow& row : op.rows) {
-    if (!limits.name.empty() && row.name != limits.name) continue;
-    if (row.activations > limits.activations) continue;
-    // Asking a row whether it could run may cost more than comparing.
-    if (best != nullptr && row.priority < best->priority) continue;
-    if (!row.supports(caps, call)) continue;
-    if (best == nullptr || row.priority > best->priority ||
-        (row.priority == best->priority && row.name < best->name)) {
-      best = &row;
+StatusOr<const Kernel*> ChooseKernel(const OpDefinition& op, const device::Capabilities& caps,
+                                     const OpCall& call, const KernelLimits& limits) {
+  const Kernel* best = nullptr;
+  for (const Kernel& kernel : op.kernels) {
+    if (!limits.name.empty() && kernel.name != limits.name) continue;
+    if (kernel.activations > limits.activations) continue;
+    // Asking a kernel whether it could run may cost more than comparing.
+    if (best != nullptr && kernel.priority < best->priority) continue;
+    if (!kernel.supports(caps, call)) continue;
+    if (best == nullptr || kernel.priority > best->priority ||
+        (kernel.priority == best->priority && kernel.name < best->name)) {
+      best = &kernel;
     }
   }
   if (best == nullptr) {

@@ -60,7 +60,7 @@ struct OpCall {
 
 struct KernelContext {
   device::ThreadPool* pool = nullptr;  // of the CPU's kernels, which are done when `run` returns
-  // At least workspace_bytes() of the chosen row, 64-byte aligned.
+  // At least workspace_bytes() of the chosen kernel, 64-byte aligned.
   std::span<std::byte> workspace = {};
   const comm::Groups* groups = nullptr;  // of collectives; null: this rank is alone
   const std::byte* plan = nullptr;       // what the kernel's BatchPlan has made for this step
@@ -70,15 +70,17 @@ struct KernelContext {
   device::Stream* stream = nullptr;
 };
 
-// What a kernel keeps of activations, from the finest to the coarsest.
-enum class ActivationPrecision : uint8_t {
-  kF32,   // all that f32 holds
-  kBf16,  // 8 bits or more of every value, or 15 bits of the largest in a block of 32, be it only
-          // where a block stands out of its row and else 8 ("mixed" rows of `linear`)
-  kInt8,  // 7 bits of the largest in a block of 32
+// What a kernel keeps of activations, from the finest to the coarsest. Blocks are 32 values of a
+// row.
+enum class Precision : uint8_t {
+  kF32,         // all bits of f32
+  kBf16,        // 8 bits of each value
+  kInt16Block,  // 15 bits of the largest value of a block
+  kMixedBlock,  // 15 bits of the largest value in blocks with outliers, 7 in the others
+  kInt8Block,   // 7 bits of the largest value of a block
 };
 
-// The order in which a row reads weights, where it is not the file's. They are packed once, when a
+// The packed weight layout that a kernel requires. Weights are packed once, when a
 // program is bound: `run` then finds packed bytes at the input's `data`, 64-byte aligned, with
 // dtype and shape as before and row_stride_bytes 0.
 struct WeightPacking {
@@ -104,40 +106,40 @@ struct BatchPlan {
 
 struct RowMaximum;  // row_maxima.h
 
-struct KernelRow {
+struct Kernel {
   std::string_view op;    // "rms_norm"
   std::string_view name;  // "avx512", "avx2", "portable", "reference"
   int32_t priority = 0;   // higher wins; the reference has 0; ties break by name
-  // Can this row run a call of these dtypes and shapes on this machine? `call` holds the largest
+  // Can this kernel run a call of these dtypes and shapes on this machine? `call` holds the largest
   // shapes.
   bool (*supports)(const device::Capabilities& caps, const OpCall& call) = nullptr;
   void (*run)(const OpCall& call, KernelContext& context) = nullptr;
   // Bytes of workspace for a call of these (largest) shapes; null means none.
   int64_t (*workspace_bytes)(const OpCall& call, int32_t num_threads) = nullptr;
-  // What it rounds activations to on the way in. Rows that do have an error bound of their own in
-  // the op's contract.
-  ActivationPrecision activations = ActivationPrecision::kF32;
+  // What it rounds activations to on the way in. The op's contract has an error bound for each
+  // precision.
+  Precision activations = Precision::kF32;
   const WeightPacking* packing = nullptr;  // null: weights are read as stored
   // A second form of products with one output: RunRowMaxima() of row_maxima.h, with nothing written
-  // to the output. In the same workspace. Null where the row has none.
+  // to the output. In the same workspace. Null: none.
   void (*run_row_maxima)(const OpCall& call, KernelContext& context, int64_t columns,
                          RowMaximum* maxima) = nullptr;
   const BatchPlan* plan = nullptr;  // null: nothing to plan
 };
 
-// The row's order of input `input`; null where it reads that as it is.
-inline const WeightPacking* PackingOf(const KernelRow& row, size_t input) {
-  if (row.packing == nullptr || input >= 32 || (row.packing->inputs >> input & 1) == 0) {
+// The kernel's packing of input `input`; null: it is read as stored.
+inline const WeightPacking* PackingOf(const Kernel& kernel, size_t input) {
+  if (kernel.packing == nullptr || input >= 32 || (kernel.packing->inputs >> input & 1) == 0) {
     return nullptr;
   }
-  return row.packing;
+  return kernel.packing;
 }
 
-// Which rows ChooseKernel may take; by default all.
+// Which kernels ChooseKernel may take; by default all.
 struct KernelLimits {
-  std::string_view name = {};  // when not empty, the row of this name ("reference")
-  // The coarsest that a row may round activations to.
-  ActivationPrecision activations = ActivationPrecision::kInt8;
+  std::string_view name = {};  // if not empty, the kernel of this name ("reference")
+  // The coarsest that a kernel may round activations to.
+  Precision activations = Precision::kInt8Block;
 };
 
 // Output `output` may share the memory of input `input` when that input is not read later.
@@ -150,11 +152,11 @@ struct OpDefinition {
   std::string_view op;
   // Do the call's operands fit the contract? The message names op, operand, expected and got.
   Status (*check)(const OpCall& call) = nullptr;
-  std::span<const KernelRow> rows;
+  std::span<const Kernel> kernels;
   std::span<const AliasRule> may_alias = {};
-  // The coarsest that a call's rows may round activations to where the user leaves it open, which
-  // is ActivationPrecision::kBf16. Null: no coarser than that.
-  ActivationPrecision (*automatic_activations)(const OpCall& call) = nullptr;
+  // The coarsest that kernels of a call may round activations to under the default limit,
+  // Precision::kMixedBlock. Null: that limit.
+  Precision (*automatic_activations)(const OpCall& call) = nullptr;
 };
 
 // Every op of the CPU, sorted by name (defined in cpu_table.cc).
@@ -163,10 +165,10 @@ std::span<const OpDefinition> CpuOps();
 // The definition, or kUnimplemented naming the op.
 StatusOr<const OpDefinition*> FindOp(std::span<const OpDefinition> ops, std::string_view name);
 
-// The row that runs `call`: highest priority among those that support it and are within `limits`,
-// then name. Deterministic.
-StatusOr<const KernelRow*> ChooseKernel(const OpDefinition& op, const device::Capabilities& caps,
-                                        const OpCall& call, const KernelLimits& limits = {});
+// The kernel that runs `call`: highest priority among those that support it and are within
+// `limits`, then name. Deterministic.
+StatusOr<const Kernel*> ChooseKernel(const OpDefinition& op, const device::Capabilities& caps,
+                                     const OpCall& call, const KernelLimits& limits = {});
 
 }  // namespace pagemill::ops
 

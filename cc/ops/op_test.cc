@@ -10,13 +10,13 @@ namespace {
 bool Never(const device::Capabilities&, const OpCall&) { return false; }
 void DoNothing(const OpCall&, KernelContext&) {}
 
-constexpr KernelRow kRows[] = {
+constexpr Kernel kKernels[] = {
     {"twist", "reference", 0, OnEveryCpu, DoNothing},
     {"twist", "zeta", 20, OnAvx2, DoNothing},
     {"twist", "alpha", 20, OnAvx2, DoNothing},
     {"twist", "best", 30, Never, DoNothing},
 };
-constexpr OpDefinition kOps[] = {{"twist", nullptr, kRows}};
+constexpr OpDefinition kOps[] = {{"twist", nullptr, kKernels}};
 
 TEST(FindOp, FindsByNameOrSaysWhatIsMissing) {
   const StatusOr<const OpDefinition*> found = FindOp(kOps, "twist");
@@ -46,27 +46,27 @@ TEST(ChooseKernel, CanBeRestrictedToOneRow) {
 }
 
 TEST(ChooseKernel, ExcludesRowsThatRoundActivationsMoreThanAllowed) {
-  constexpr KernelRow rows[] = {
+  constexpr Kernel kernels[] = {
       {.op = "twist", .name = "exact", .priority = 1, .supports = OnEveryCpu},
       {.op = "twist",
        .name = "bf16",
        .priority = 2,
        .supports = OnEveryCpu,
-       .activations = ActivationPrecision::kBf16},
+       .activations = Precision::kBf16},
       {.op = "twist",
        .name = "int8",
        .priority = 3,
        .supports = OnEveryCpu,
-       .activations = ActivationPrecision::kInt8}};
-  const OpDefinition op = {"twist", nullptr, rows};
+       .activations = Precision::kInt8Block}};
+  const OpDefinition op = {"twist", nullptr, kernels};
   EXPECT_EQ((*ChooseKernel(op, {}, {}))->name, "int8");
-  constexpr auto name = [](const OpDefinition& op, ActivationPrecision coarsest) {
+  constexpr auto name = [](const OpDefinition& op, Precision coarsest) {
     return (*ChooseKernel(op, {}, {}, {.activations = coarsest}))->name;
   };
-  EXPECT_EQ(name(op, ActivationPrecision::kInt8), "int8");
-  EXPECT_EQ(name(op, ActivationPrecision::kBf16), "bf16");
-  EXPECT_EQ(name(op, ActivationPrecision::kF32), "exact");
-  const KernelLimits unfit = {.name = "int8", .activations = ActivationPrecision::kBf16};
+  EXPECT_EQ(name(op, Precision::kInt8Block), "int8");
+  EXPECT_EQ(name(op, Precision::kBf16), "bf16");
+  EXPECT_EQ(name(op, Precision::kF32), "exact");
+  const KernelLimits unfit = {.name = "int8", .activations = Precision::kBf16};
   EXPECT_FALSE(ChooseKernel(op, {}, {}, unfit).ok());
 }
 

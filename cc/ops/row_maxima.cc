@@ -52,10 +52,11 @@ void ObserveRows(const float* x, int64_t stride, int64_t rows, int64_t n, int64_
   }
 }
 
-void RunRowMaxima(const KernelRow& row, const OpCall& call, KernelContext& context, int64_t columns,
+void RunRowMaxima(const Kernel& kernel, const OpCall& call, KernelContext& context, int64_t columns,
                   RowMaximum* maxima) {
-  if (row.run_row_maxima != nullptr) return row.run_row_maxima(call, context, columns, maxima);
-  row.run(call, context);
+  if (kernel.run_row_maxima != nullptr)
+    return kernel.run_row_maxima(call, context, columns, maxima);
+  kernel.run(call, context);
   const TensorView& y = call.outputs[0];
   context.pool->ParallelFor(y.shape[0], 1, [&](int64_t begin, int64_t end, int) {
     for (int64_t n = begin; n < end; ++n) {

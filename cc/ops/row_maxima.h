@@ -39,7 +39,7 @@ void Merge(const RowMaximum& other, RowMaximum* maximum);
 // maxima[i] becomes that of the first `columns` columns of row i of the call's one output, which
 // is then undefined. 0 <= columns <= its columns. `row` is of a `linear` or a `scaled_linear`; rows
 // without run_row_maxima write logits, which are read again.
-void RunRowMaxima(const KernelRow& row, const OpCall& call, KernelContext& context, int64_t columns,
+void RunRowMaxima(const Kernel& kernel, const OpCall& call, KernelContext& context, int64_t columns,
                   RowMaximum* maxima);
 
 }  // namespace pagemill::ops

@@ -47,17 +47,17 @@ std::vector<std::vector<float>> Biases(int64_t m, Random& random) {
 }
 
 // With exactly workspace_bytes() of NaN between guards.
-std::vector<RowMaximum> Run(const KernelRow& row, const OpCall& call, device::ThreadPool& pool,
+std::vector<RowMaximum> Run(const Kernel& kernel, const OpCall& call, device::ThreadPool& pool,
                             int64_t columns) {
   const int64_t bytes =
-      row.workspace_bytes == nullptr ? 0 : row.workspace_bytes(call, pool.num_threads());
+      kernel.workspace_bytes == nullptr ? 0 : kernel.workspace_bytes(call, pool.num_threads());
   std::vector<std::byte> memory(static_cast<size_t>(bytes + 3 * 64), kGuard);
   std::byte* workspace = memory.data() + 64;
   workspace += (64 - reinterpret_cast<uintptr_t>(workspace) % 64) % 64;
   std::fill_n(workspace, bytes, std::byte{0xff});
   KernelContext context{&pool, {workspace, static_cast<size_t>(bytes)}};
   std::vector<RowMaximum> maxima(static_cast<size_t>(call.outputs[0].shape[0]));
-  RunRowMaxima(row, call, context, columns, maxima.data());
+  RunRowMaxima(kernel, call, context, columns, maxima.data());
   const auto is_guard = [](std::byte b) { return b == kGuard; };
   EXPECT_TRUE(std::all_of(memory.data(), workspace, is_guard));
   EXPECT_TRUE(std::all_of(workspace + bytes, memory.data() + memory.size(), is_guard))
@@ -65,18 +65,18 @@ std::vector<RowMaximum> Run(const KernelRow& row, const OpCall& call, device::Th
   return maxima;
 }
 
-void CheckRow(const RowMaximaCase& c, const KernelRow& row, std::span<device::ThreadPool> pools) {
-  if (row.run_row_maxima == nullptr) pools = pools.subspan(1, 1);  // all such rows share a loop
-  const conformance::PackedCall packed(row, c.call, pools[0]);
-  conformance::RunRow(row, c.call, pools[0]);
+void CheckRow(const RowMaximaCase& c, const Kernel& kernel, std::span<device::ThreadPool> pools) {
+  if (kernel.run_row_maxima == nullptr) pools = pools.subspan(1, 1);  // all such rows share a loop
+  const conformance::PackedCall packed(kernel, c.call, pools[0]);
+  conformance::RunKernel(kernel, c.call, pools[0]);
   const std::vector<float> logits = c.y.ToFloat();
   const int64_t m = c.call.outputs[0].RowElements();
   for (int64_t columns : {m, m - 1, std::min<int64_t>(m, 33), int64_t{0}}) {
     for (device::ThreadPool& pool : pools) {
       c.y.Poison();
       const std::vector<uint8_t> poisoned = c.y.Bytes();
-      const std::vector<RowMaximum> maxima = Run(row, packed.call(), pool, columns);
-      ASSERT_TRUE(row.run_row_maxima == nullptr || c.y.Bytes() == poisoned) << "logits written";
+      const std::vector<RowMaximum> maxima = Run(kernel, packed.call(), pool, columns);
+      ASSERT_TRUE(kernel.run_row_maxima == nullptr || c.y.Bytes() == poisoned) << "logits written";
       for (size_t n = 0; n < maxima.size(); ++n) {
         const RowMaximum expected = Expected(&logits[n * static_cast<size_t>(m)], columns);
         ASSERT_EQ(maxima[n].column, expected.column)
@@ -96,9 +96,9 @@ void CheckRowMaxima(const RowMaximaCase& c) {
                                 device::ThreadPool({.num_threads = 2}),
                                 device::ThreadPool({.num_threads = 3})};
   const auto check = [&] {
-    for (const KernelRow* row : conformance::SupportedRows(c.op, c.caps, c.call)) {
-      SCOPED_TRACE(std::string(row->name));
-      CheckRow(c, *row, pools);
+    for (const Kernel* kernel : conformance::SupportedKernels(c.op, c.caps, c.call)) {
+      SCOPED_TRACE(std::string(kernel->name));
+      CheckRow(c, *kernel, pools);
     }
   };
   c.x.FillUniform(random, -2, 2);

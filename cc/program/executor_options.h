@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "cc/base/status.h"
-#include "cc/ops/op.h"  // ActivationPrecision
+#include "cc/ops/op.h"  // Precision
 #include "cc/program/program.h"
 #include "cc/tensor/dtype.h"
 
@@ -29,7 +29,7 @@ struct ExecutorOptions {
   std::string kernel_filter;
   // The coarsest that matrix multiplications and attention may round activations to on the way in,
   // where that is faster; whatever kernel_filter says.
-  ops::ActivationPrecision activations = ops::ActivationPrecision::kBf16;
+  ops::Precision activations = ops::Precision::kMixedBlock;
   // Keeps packed weights (weights/pack_cache.h); empty = they are packed at every start.
   std::string pack_cache_folder;
   // On a machine with several memory nodes, weights and KV cache near the threads (device/numa.h).

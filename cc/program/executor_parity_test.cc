@@ -107,12 +107,13 @@ TEST_P(KernelParityTest, BestKernelsAgreeWithReferences) {
   const std::string text = testing::TinyLlamaText(GetParam().model);
   ExecutorOptions options = OptionsOf(GetParam());
   options.poison_dead_memory = true;
-  options.activations = ops::ActivationPrecision::kF32;
+  options.activations = ops::Precision::kF32;
   const auto best = MakeExecutor(text, options, /*rewrite=*/true);
-  for (const ops::KernelRow* row : best->kernels().rows) EXPECT_NE(row->name, "reference");
+  for (const ops::Kernel* kernel : best->kernels().kernels) EXPECT_NE(kernel->name, "reference");
   options.kernel_filter = "reference";
   const auto reference = MakeExecutor(text, options, /*rewrite=*/false);
-  for (const ops::KernelRow* row : reference->kernels().rows) EXPECT_EQ(row->name, "reference");
+  for (const ops::Kernel* kernel : reference->kernels().kernels)
+    EXPECT_EQ(kernel->name, "reference");
   const BatchBuilder arrays = WholeBatch(GetParam(), Prompts(7, GetParam().model.vocab));
   // The outputs have magnitude about 1 and depend on about 20 roundings of 6e-8 of sums of up to
   // 100 terms in each of 2 layers, which compensate: 1e-4 leaves a factor of ten.

@@ -50,17 +50,17 @@ std::optional<GreedyTail> GreedyTail::Find(const Program& program, int64_t max_r
   return tail;
 }
 
-void GreedyTail::Run(size_t op, const ops::KernelRow& row, const ops::OpCall& call,
+void GreedyTail::Run(size_t op, const ops::Kernel& kernel, const ops::OpCall& call,
                      ops::KernelContext& context) {
-  if (op == projection_) return RunProjection(row, call, context);
+  if (op == projection_) return RunProjection(kernel, call, context);
   RunGather(call, context);
 }
 
-void GreedyTail::RunProjection(const ops::KernelRow& row, const ops::OpCall& call,
+void GreedyTail::RunProjection(const ops::Kernel& kernel, const ops::OpCall& call,
                                ops::KernelContext& context) {
   const int64_t own = call.outputs[0].RowElements();
   const int64_t wanted = std::clamp<int64_t>(call.batch->argmax_columns - first_column_, 0, own);
-  ops::RunRowMaxima(row, call, context, wanted, maxima_.data());
+  ops::RunRowMaxima(kernel, call, context, wanted, maxima_.data());
   for (int64_t i = 0; i < call.outputs[0].shape[0]; ++i) {
     ops::RowMaximum& maximum = maxima_[static_cast<size_t>(i)];
     if (maximum.usable()) maximum.column += static_cast<int32_t>(first_column_);

@@ -39,7 +39,7 @@ class GreedyTail {
   // Is this op run by Run() in steps that the tail serves?
   bool Replaces(size_t op) const { return op == projection_ || op == gather_; }
   // `row` and `call` are those of op `op`.
-  void Run(size_t op, const ops::KernelRow& row, const ops::OpCall& call,
+  void Run(size_t op, const ops::Kernel& kernel, const ops::OpCall& call,
            ops::KernelContext& context);
   // Of the last step, once its last op has run.
   std::span<const ops::RowMaximum> maxima(int32_t rows) const {
@@ -49,7 +49,7 @@ class GreedyTail {
  private:
   static constexpr size_t kNone = static_cast<size_t>(-1);
 
-  void RunProjection(const ops::KernelRow& row, const ops::OpCall& call,
+  void RunProjection(const ops::Kernel& kernel, const ops::OpCall& call,
                      ops::KernelContext& context);
   void RunGather(const ops::OpCall& call, ops::KernelContext& context);
 

@@ -13,16 +13,16 @@
 namespace pagemill::program {
 namespace {
 
-StatusOr<const ops::KernelRow*> ChooseRow(const ops::OpDefinition& definition,
-                                          const device::Capabilities& capabilities,
-                                          const ops::OpCall& call, const ExecutorOptions& options) {
+StatusOr<const ops::Kernel*> ChooseRow(const ops::OpDefinition& definition,
+                                       const device::Capabilities& capabilities,
+                                       const ops::OpCall& call, const ExecutorOptions& options) {
   ops::KernelLimits limits = {.name = options.kernel_filter, .activations = options.activations};
-  if (limits.activations == ops::ActivationPrecision::kBf16 &&
+  if (limits.activations == ops::Precision::kMixedBlock &&
       definition.automatic_activations != nullptr) {
     limits.activations = definition.automatic_activations(call);
   }
   if (!limits.name.empty()) {
-    StatusOr<const ops::KernelRow*> row = ops::ChooseKernel(definition, capabilities, call, limits);
+    StatusOr<const ops::Kernel*> row = ops::ChooseKernel(definition, capabilities, call, limits);
     if (row.ok()) return row;
     limits.name = {};
   }
@@ -30,13 +30,13 @@ StatusOr<const ops::KernelRow*> ChooseRow(const ops::OpDefinition& definition,
 }
 
 // Only what never changes can be packed once.
-Status CheckPackedInputs(const Program& program, const Op& op, const ops::KernelRow& row) {
+Status CheckPackedInputs(const Program& program, const Op& op, const ops::Kernel& kernel) {
   for (size_t i = 0; i < op.inputs.size(); ++i) {
-    const ops::WeightPacking* packing = ops::PackingOf(row, i);
+    const ops::WeightPacking* packing = ops::PackingOf(kernel, i);
     if (packing == nullptr || packing->follows || op.inputs[i] == kNoValue) continue;
     const Value& input = program.value(op.inputs[i]);
     if (input.kind == ValueKind::kWeight) continue;
-    return InvalidArgument(LinePrefix(op.line) + op.name + ": kernel '" + std::string(row.name) +
+    return InvalidArgument(LinePrefix(op.line) + op.name + ": kernel '" + std::string(kernel.name) +
                            "' packs input " + std::to_string(i) + ", but '" + input.name +
                            "' is no weight");
   }
@@ -46,17 +46,19 @@ Status CheckPackedInputs(const Program& program, const Op& op, const ops::Kernel
 // A filter that nothing matches is a mistake in it.
 Status CheckFilter(const Program& program, const Target& target, const ExecutorOptions& options,
                    const KernelSelection& selection) {
-  const auto named = [&](const ops::KernelRow* row) { return row->name == options.kernel_filter; };
-  if (options.kernel_filter.empty() || selection.rows.empty() ||
-      std::any_of(selection.rows.begin(), selection.rows.end(), named)) {
+  const auto named = [&](const ops::Kernel* kernel) {
+    return kernel->name == options.kernel_filter;
+  };
+  if (options.kernel_filter.empty() || selection.kernels.empty() ||
+      std::any_of(selection.kernels.begin(), selection.kernels.end(), named)) {
     return OkStatus();
   }
   std::set<std::string_view> names;
   for (const Op& op : program.ops()) {
     PM_ASSIGN_OR_RETURN(const ops::OpDefinition* definition, ops::FindOp(target.ops, op.name));
     const OperandViews operands(program, op, options.max_sizes(), selection.kv);
-    for (const ops::KernelRow& row : definition->rows) {
-      if (row.supports(target.capabilities, operands.call())) names.insert(row.name);
+    for (const ops::Kernel& kernel : definition->kernels) {
+      if (kernel.supports(target.capabilities, operands.call())) names.insert(kernel.name);
     }
   }
   std::string known;
@@ -73,16 +75,16 @@ class StepPlans {
   explicit StepPlans(KernelSelection* selection) : selection_(selection) {}
 
   // The plan of op `op`, or -1.
-  int32_t Add(size_t op, const ops::KernelRow& row, const OperandViews& operands, size_t table) {
-    if (row.plan == nullptr) return -1;
-    std::string key = operands.ToString() + " " + std::string(row.name) + std::to_string(table);
+  int32_t Add(size_t op, const ops::Kernel& kernel, const OperandViews& operands, size_t table) {
+    if (kernel.plan == nullptr) return -1;
+    std::string key = operands.ToString() + " " + std::string(kernel.name) + std::to_string(table);
     for (const auto& [name, value] : operands.call().attributes->values()) {
       key += " " + name + "=" + std::to_string(value);
     }
     const auto [found, is_new] =
         plans_.try_emplace(std::move(key), static_cast<int32_t>(selection_->plans.size()));
     if (!is_new) return found->second;
-    const int64_t bytes = row.plan->bytes(operands.call());
+    const int64_t bytes = kernel.plan->bytes(operands.call());
     selection_->plans.push_back({.op = op, .offset = selection_->plan_bytes, .bytes = bytes});
     selection_->plan_bytes += (bytes + kPlanAlignment - 1) / kPlanAlignment * kPlanAlignment;
     return found->second;
@@ -120,16 +122,16 @@ StatusOr<KernelSelection> SelectKernels(const Program& program, const Target& ta
   for (const Op& op : program.ops()) {
     PM_ASSIGN_OR_RETURN(const ops::OpDefinition* definition, ops::FindOp(target.ops, op.name));
     const OperandViews operands(program, op, options.max_sizes(), selection.kv);
-    const StatusOr<const ops::KernelRow*> row =
+    const StatusOr<const ops::Kernel*> row =
         ChooseRow(*definition, target.capabilities, operands.call(), options);
     if (!row.ok()) {
       return Status(row.status().code(),
                     LinePrefix(op.line) + row.status().message() + ": " + operands.ToString());
     }
     PM_RETURN_IF_ERROR(CheckPackedInputs(program, op, **row));
-    selection.rows.push_back(*row);
-    selection.op_plans.push_back(
-        plans.Add(selection.rows.size() - 1, **row, operands, TableOf(program, op, selection.kv)));
+    selection.kernels.push_back(*row);
+    selection.op_plans.push_back(plans.Add(selection.kernels.size() - 1, **row, operands,
+                                           TableOf(program, op, selection.kv)));
     if ((*row)->workspace_bytes != nullptr) {
       workspace_bytes = std::max(workspace_bytes,
                                  (*row)->workspace_bytes(operands.call(), selection.num_threads));
@@ -146,7 +148,7 @@ std::vector<KernelChoice> Summarize(const Program& program, const KernelSelectio
   for (size_t i = 0; i < program.ops().size(); ++i) {
     const Op& op = program.ops()[i];
     const OperandViews views(program, op, options.max_sizes(), selection.kv);
-    KernelChoice choice = {op.name, views.ToString(), std::string(selection.rows[i]->name), 1};
+    KernelChoice choice = {op.name, views.ToString(), std::string(selection.kernels[i]->name), 1};
     const auto same = std::find_if(choices.begin(), choices.end(), [&](const KernelChoice& c) {
       return c.op == choice.op && c.operands == choice.operands && c.kernel == choice.kernel;
     });

@@ -12,7 +12,7 @@ constexpr ops::WeightPacking kPacking = {
     .inputs = 0b10,
     .bytes = [](const TensorView&) -> int64_t { return 64; },
     .pack = [](const TensorView&, std::byte*, device::ThreadPool&) {}};
-constexpr ops::KernelRow kRows[] = {
+constexpr ops::Kernel kKernels[] = {
     {.op = "mix",
      .name = "packs",
      .supports = [](const device::Capabilities&, const ops::OpCall&) { return true; },
@@ -23,15 +23,15 @@ Status CheckStore(const ops::OpCall& call) {
   return call.inputs[1].dtype == DType::kI8 ? InvalidArgument("store: not i8") : OkStatus();
 }
 
-constexpr ops::KernelRow kStoreRows[] = {
+constexpr ops::Kernel kStoreKernels[] = {
     {.op = "store",
      .name = "plain",
      .supports = [](const device::Capabilities&, const ops::OpCall&) { return true; },
      .run = [](const ops::OpCall&, ops::KernelContext&) {}}};
 
 constexpr ops::OpDefinition kOps[] = {
-    {.op = "mix", .check = [](const ops::OpCall&) { return OkStatus(); }, .rows = kRows},
-    {.op = "store", .check = CheckStore, .rows = kStoreRows}};
+    {.op = "mix", .check = [](const ops::OpCall&) { return OkStatus(); }, .kernels = kKernels},
+    {.op = "store", .check = CheckStore, .kernels = kStoreKernels}};
 
 Status Select(const std::string& second_input, const ExecutorOptions& options = {}) {
   const StatusOr<Program> program = Program::Parse(

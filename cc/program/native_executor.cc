@@ -107,7 +107,7 @@ Status NativeExecutor::Bound::AllocateMemory(const Target& target) {
   const PackCache cache(options.pack_cache_folder);
   PM_ASSIGN_OR_RETURN(
       packed,
-      PackedWeights::Make(program, kernels.rows, weights,
+      PackedWeights::Make(program, kernels.kernels, weights,
                           options.pack_cache_folder.empty() ? nullptr : &cache, *pool, placement));
   if (plan.kv.page_bytes > 0) {
     kv_populated.emplace(kv.bytes());
@@ -174,7 +174,7 @@ void NativeExecutor::Bound::SetOutputs(const ops::StepBatch& batch, ExecutorOutp
 }
 
 void NativeExecutor::Bound::RunOp(size_t index) {
-  const ops::KernelRow& kernel = *bound.ops[index].kernel;
+  const ops::Kernel& kernel = *bound.ops[index].kernel;
   const ops::OpCall& call = (*calls)[index];
   pool->ReadAhead(next[index]);
   context.plan = bound.ops[index].plan;

@@ -199,19 +199,19 @@ TEST(KernelSelectionTest, FilterAppliesWhereItCan) {
   const Program program = MustParse(kDoubling);
   // A table whose add has one kernel, of another name than the filter's.
   std::vector<ops::OpDefinition> table(ops::CpuOps().begin(), ops::CpuOps().end());
-  std::vector<ops::KernelRow> only;
+  std::vector<ops::Kernel> only;
   for (ops::OpDefinition& op : table) {
     if (op.op != "add") continue;
-    only.push_back(op.rows[0]);
+    only.push_back(op.kernels[0]);
     only[0].name = "special";
-    op.rows = only;
+    op.kernels = only;
   }
   options.kernel_filter = "reference";
   const StatusOr<KernelSelection> selection =
       SelectKernels(program, {.ops = table, .capabilities = {}}, options);
   ASSERT_TRUE(selection.ok()) << selection.status().ToString();
-  EXPECT_EQ(selection->rows[0]->name, "reference");
-  EXPECT_EQ(selection->rows[1]->name, "special");
+  EXPECT_EQ(selection->kernels[0]->name, "reference");
+  EXPECT_EQ(selection->kernels[1]->name, "special");
   const std::vector<KernelChoice> choices = Summarize(program, *selection, options);
   ASSERT_EQ(choices.size(), 3u);
   EXPECT_EQ(choices[1].operands, "f32[8,3] f32[8,3] -> f32[8,3]");

@@ -51,7 +51,7 @@ void OpProfile::Start(const Program& program, const KernelSelection& kernels) {
     Entry& entry = entries_.emplace_back();
     entry.time.op = op.name;
     entry.has_stacks = HasStacks(op);
-    entry.time.kernel = std::string(kernels.rows[i]->name);
+    entry.time.kernel = std::string(kernels.kernels[i]->name);
     for (size_t input = 0; input < op.inputs.size(); ++input) {
       const ValueId id = op.inputs[input];
       if (id == kNoValue) {

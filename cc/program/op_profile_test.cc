@@ -36,7 +36,7 @@ constants 128
 class OpProfileTest : public ::testing::Test {
  protected:
   OpProfileTest() : program_(MustParse()) {
-    selection_.rows.assign(program_.ops().size(), &row_);
+    selection_.kernels.assign(program_.ops().size(), &kernel_);
     profile_.Start(program_, selection_);
   }
 
@@ -63,7 +63,7 @@ class OpProfileTest : public ::testing::Test {
     profile_.Add(kind, index, call, {.seconds = seconds, .waited_s = seconds / 2});
   }
 
-  ops::KernelRow row_{.op = "", .name = "plain"};
+  ops::Kernel kernel_{.op = "", .name = "plain"};
   Program program_;
   KernelSelection selection_;
   OpProfile profile_;
@@ -122,9 +122,9 @@ output logits out
 constants 1024
 )" + std::string(2048, '0') + "\n");
   ASSERT_TRUE(program.ok()) << program.status().ToString();
-  const ops::KernelRow row = {.op = "", .name = "plain"};
+  const ops::Kernel kernel = {.op = "", .name = "plain"};
   KernelSelection selection;
-  selection.rows.assign(program->ops().size(), &row);
+  selection.kernels.assign(program->ops().size(), &kernel);
   OpProfile profile;
   profile.Start(*program, selection);
   const std::array inputs = {TensorView::Dense(nullptr, DType::kF32, {2, 4}),
@@ -155,9 +155,9 @@ output logits out
 constants 384
 )" + std::string(768, '0') + "\n");
   ASSERT_TRUE(program.ok()) << program.status().ToString();
-  const ops::KernelRow row = {.op = "", .name = "plain"};
+  const ops::Kernel kernel = {.op = "", .name = "plain"};
   KernelSelection selection;
-  selection.rows.assign(program->ops().size(), &row);
+  selection.kernels.assign(program->ops().size(), &kernel);
   OpProfile profile;
   profile.Start(*program, selection);
   const std::array inputs = {TensorView::Dense(nullptr, DType::kF32, {2, 3, 4}),

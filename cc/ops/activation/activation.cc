@@ -34,7 +34,7 @@ void Run(const OpCall& call, KernelContext& context) {
 
 constexpr F32Kernel kReference{.act_inputs = 0b1, .run = ActivationReference};
 
-constexpr KernelRow kRows[] = {
+constexpr Kernel kKernels[] = {
 #if defined(__x86_64__)
     {"activation", "avx512", 30, OnAvx512, Run<ActivationRowAvx512>},
     {"activation", "avx2", 20, OnAvx2, Run<ActivationRowAvx2>},
@@ -45,7 +45,7 @@ constexpr KernelRow kRows[] = {
 
 constexpr AliasRule kAliases[] = {{.input = 0, .output = 0}};
 
-constexpr OpDefinition kDefinition{"activation", CheckActivation, kRows, kAliases};
+constexpr OpDefinition kDefinition{"activation", CheckActivation, kKernels, kAliases};
 
 }  // namespace
 

@@ -30,18 +30,18 @@ TEST(Activation, SpecialValues) {
     attributes.Set("kind", kind);
     const TensorView inputs[] = {x.view()}, outputs[] = {y.view()};
     const OpCall call{.inputs = inputs, .outputs = outputs, .attributes = &attributes};
-    for (const KernelRow* row : conformance::SupportedRows(ActivationOp(), caps, call)) {
+    for (const Kernel* kernel : conformance::SupportedKernels(ActivationOp(), caps, call)) {
       y.Poison();
-      conformance::RunRow(*row, call, pool);
+      conformance::RunKernel(*kernel, call, pool);
       const std::vector<float> result = y.ToFloat();
       const float top = static_cast<ActivationKind>(kind) == ActivationKind::kTanh ? 1 : inf;
-      EXPECT_EQ(result[0], top) << kind << " " << row->name;
-      EXPECT_TRUE(std::isnan(result[1])) << kind << " " << row->name;
-      EXPECT_EQ(result[4], 0) << kind << " " << row->name;
+      EXPECT_EQ(result[0], top) << kind << " " << kernel->name;
+      EXPECT_TRUE(std::isnan(result[1])) << kind << " " << kernel->name;
+      EXPECT_EQ(result[4], 0) << kind << " " << kernel->name;
       for (int i : {2, 3, 5, 6, 7}) {
         const double expected = ActivateReference(static_cast<ActivationKind>(kind), values[i]);
         EXPECT_NEAR(result[i], expected, 1e-6 * std::fmax(1, std::fabs(expected)))
-            << kind << " " << row->name << " " << values[i];
+            << kind << " " << kernel->name << " " << values[i];
       }
     }
   }

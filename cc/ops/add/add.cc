@@ -19,14 +19,14 @@ Status CheckAdd(const OpCall& call) {
   return check.Result();
 }
 
-constexpr KernelRow kRows[] = {
+constexpr Kernel kKernels[] = {
     {"add", "portable", 10, OnEveryCpu, AddPortable},
     WidenedReference<&kAddReference>("add"),
 };
 
 constexpr AliasRule kAliases[] = {{.input = 0, .output = 0}};
 
-constexpr OpDefinition kDefinition{"add", CheckAdd, kRows, kAliases};
+constexpr OpDefinition kDefinition{"add", CheckAdd, kKernels, kAliases};
 
 }  // namespace
 

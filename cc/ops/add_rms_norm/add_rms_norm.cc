@@ -42,7 +42,7 @@ void Run(const OpCall& call, KernelContext& context) {
                             });
 }
 
-constexpr KernelRow kRows[] = {
+constexpr Kernel kKernels[] = {
 #if defined(__x86_64__)
     {"add_rms_norm", "avx512", 30, OnAvx512, Run<RmsNormRowAvx512>},
     {"add_rms_norm", "avx2", 20, OnAvx2, Run<RmsNormRowAvx2>},
@@ -54,7 +54,7 @@ constexpr KernelRow kRows[] = {
 
 constexpr AliasRule kAliases[] = {{.input = 0, .output = 0}, {.input = 1, .output = 1}};
 
-constexpr OpDefinition kDefinition{"add_rms_norm", CheckAddRmsNorm, kRows, kAliases};
+constexpr OpDefinition kDefinition{"add_rms_norm", CheckAddRmsNorm, kKernels, kAliases};
 
 }  // namespace
 

@@ -1,6 +1,6 @@
 #include "cc/ops/add_rms_norm/add_rms_norm_conformance.h"
 
-#include "cc/ops/row_conformance.h"
+#include "cc/ops/rowwise_conformance.h"
 
 namespace pagemill::ops {
 

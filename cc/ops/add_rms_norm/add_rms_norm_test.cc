@@ -40,18 +40,18 @@ TEST(AddRmsNorm, SameBitsAsTheTwoOps) {
     const TensorView norm_in[] = {sum.view(), w.view()};
     const OpCall norm{.inputs = norm_in, .outputs = {fused_out, 1}, .attributes = &attributes};
     ASSERT_TRUE(AddRmsNormOp().check(fused).ok());
-    for (const KernelRow* row : conformance::SupportedRows(AddRmsNormOp(), caps, fused)) {
-      conformance::RunRow(*row, fused, pool);
+    for (const Kernel* kernel : conformance::SupportedKernels(AddRmsNormOp(), caps, fused)) {
+      conformance::RunKernel(*kernel, fused, pool);
       const std::vector<float> fused_y = y.ToFloat(), fused_sum = sum.ToFloat();
-      EXPECT_TRUE(y.GuardsIntact() && sum.GuardsIntact()) << row->name;
+      EXPECT_TRUE(y.GuardsIntact() && sum.GuardsIntact()) << kernel->name;
       y.Poison();
       sum.Poison();
-      conformance::RunRow(conformance::ReferenceRow(AddOp()), add, pool);
-      const auto norm_row = ChooseKernel(RmsNormOp(), caps, norm, {.name = row->name});
+      conformance::RunKernel(conformance::ReferenceKernel(AddOp()), add, pool);
+      const auto norm_row = ChooseKernel(RmsNormOp(), caps, norm, {.name = kernel->name});
       ASSERT_TRUE(norm_row.ok());
-      conformance::RunRow(**norm_row, norm, pool);
-      EXPECT_TRUE(conformance::BitEqual(fused_sum, sum.ToFloat())) << row->name;
-      EXPECT_TRUE(conformance::BitEqual(fused_y, y.ToFloat())) << row->name;
+      conformance::RunKernel(**norm_row, norm, pool);
+      EXPECT_TRUE(conformance::BitEqual(fused_sum, sum.ToFloat())) << kernel->name;
+      EXPECT_TRUE(conformance::BitEqual(fused_y, y.ToFloat())) << kernel->name;
     }
   }
 }
@@ -69,9 +69,9 @@ TEST(AddRmsNorm, InPlaceInBf16) {
   attributes.Set("eps", 1e-5);
   const TensorView inputs[] = {x.view(), residual.view(), w.view()};
   const TensorView apart[] = {y.view(), sum.view()}, in_place[] = {x.view(), residual.view()};
-  const KernelRow& row = conformance::ReferenceRow(AddRmsNormOp());
-  conformance::RunRow(row, {inputs, apart, &attributes, nullptr}, pool);
-  conformance::RunRow(row, {inputs, in_place, &attributes, nullptr}, pool);
+  const Kernel& kernel = conformance::ReferenceKernel(AddRmsNormOp());
+  conformance::RunKernel(kernel, {inputs, apart, &attributes, nullptr}, pool);
+  conformance::RunKernel(kernel, {inputs, in_place, &attributes, nullptr}, pool);
   EXPECT_EQ(x.Bytes(), y.Bytes());
   EXPECT_EQ(residual.Bytes(), sum.Bytes());
 }

@@ -64,12 +64,12 @@ void RunDense(const OpCall& call, KernelContext& context) {
          GroupOf(*call.attributes, context));
 }
 
-constexpr KernelRow kRows[] = {
+constexpr Kernel kKernels[] = {
     {"all_gather", "dense", 10, InEveryType, RunDense},
     {"all_gather", "reference", 0, InEveryType, RunReference},
 };
 
-constexpr OpDefinition kDefinition{"all_gather", CheckAllGather, kRows};
+constexpr OpDefinition kDefinition{"all_gather", CheckAllGather, kKernels};
 
 }  // namespace
 

@@ -4,7 +4,7 @@
 
 #include "cc/ops/all_gather/all_gather.h"
 #include "cc/ops/group_conformance.h"
-#include "cc/ops/row_conformance.h"
+#include "cc/ops/rowwise_conformance.h"
 
 namespace pagemill::ops {
 namespace {
@@ -13,7 +13,7 @@ using conformance::GroupPart;
 using conformance::TestTensor;
 
 // Every rank gives its columns of a tensor that all must then have whole.
-void CheckRanks(const KernelRow& row, DType dtype, int32_t ranks, int64_t rows, bool odd) {
+void CheckRanks(const Kernel& kernel, DType dtype, int32_t ranks, int64_t rows, bool odd) {
   constexpr int64_t kWidth = 83;  // divides by no number of ranks
   const conformance::TestTensorOptions options = conformance::GroupTensorOptions(odd);
   conformance::Random random(static_cast<uint64_t>(rows * 10 + ranks));
@@ -32,7 +32,7 @@ void CheckRanks(const KernelRow& row, DType dtype, int32_t ranks, int64_t rows, 
     }
     parts.back().x.Set(values);
   }
-  conformance::CheckGroup(row, parts, all);
+  conformance::CheckGroup(kernel, parts, all);
 }
 
 }  // namespace
@@ -47,11 +47,11 @@ void CheckAllGatherConformance(const OpDefinition& op, const device::Capabilitie
     c.tolerance = {};  // exact
     CheckRowCase(c, caps);
   }
-  for (const KernelRow& row : op.rows) {
+  for (const Kernel& kernel : op.kernels) {
     for (int32_t ranks : {1, 2, 3}) {
       for (int64_t rows : {0, 1, 7}) {
         for (DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
-          for (bool odd : {false, true}) CheckRanks(row, dtype, ranks, rows, odd);
+          for (bool odd : {false, true}) CheckRanks(kernel, dtype, ranks, rows, odd);
         }
       }
     }

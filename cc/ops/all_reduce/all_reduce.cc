@@ -43,14 +43,14 @@ void RunDense(const OpCall& call, KernelContext& context) {
   Reduce(x.dtype, x.data, y.data, x.Elements(), GroupOf(*call.attributes, context));
 }
 
-constexpr KernelRow kRows[] = {
+constexpr Kernel kKernels[] = {
     {"all_reduce", "dense", 10, InEveryType, RunDense},
     {"all_reduce", "reference", 0, InEveryType, RunReference},
 };
 
 constexpr AliasRule kAliases[] = {{.input = 0, .output = 0}};
 
-constexpr OpDefinition kDefinition{"all_reduce", CheckAllReduce, kRows, kAliases};
+constexpr OpDefinition kDefinition{"all_reduce", CheckAllReduce, kKernels, kAliases};
 
 }  // namespace
 

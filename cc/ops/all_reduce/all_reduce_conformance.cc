@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "cc/ops/group_conformance.h"
-#include "cc/ops/row_conformance.h"
+#include "cc/ops/rowwise_conformance.h"
 
 namespace pagemill::ops {
 namespace {
@@ -35,10 +35,10 @@ std::vector<float> SumOf(DType dtype, const std::vector<GroupPart>& parts, int64
   return rounded.ToFloat();
 }
 
-void CheckRanks(const KernelRow& row, DType dtype, int32_t ranks, int64_t rows, bool odd) {
+void CheckRanks(const Kernel& kernel, DType dtype, int32_t ranks, int64_t rows, bool odd) {
   constexpr int64_t kSize = 37;
   std::vector<GroupPart> parts = MakeParts(dtype, ranks, rows, kSize, odd);
-  conformance::CheckGroup(row, parts, SumOf(dtype, parts, kSize));
+  conformance::CheckGroup(kernel, parts, SumOf(dtype, parts, kSize));
 }
 
 }  // namespace
@@ -52,11 +52,11 @@ void CheckAllReduceConformance(const OpDefinition& op, const device::Capabilitie
     c.tolerance = {};  // exact
     CheckRowCase(c, caps);
   }
-  for (const KernelRow& row : op.rows) {
+  for (const Kernel& kernel : op.kernels) {
     for (int32_t ranks : {1, 2, 3}) {
       for (int64_t rows : {0, 1, 7}) {
         for (DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
-          for (bool odd : {false, true}) CheckRanks(row, dtype, ranks, rows, odd);
+          for (bool odd : {false, true}) CheckRanks(kernel, dtype, ranks, rows, odd);
         }
       }
     }

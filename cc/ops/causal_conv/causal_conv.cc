@@ -100,7 +100,7 @@ void Run(const OpCall& call, KernelContext& context) {
 
 constexpr F32Kernel kReference{.act_inputs = 0b1, .run = CausalConvReference};
 
-constexpr KernelRow kRows[] = {
+constexpr Kernel kKernels[] = {
 #if defined(__x86_64__)
     {"causal_conv", "avx512", 30, OnAvx512, Run<ConvRowAvx512>},
     {"causal_conv", "avx2", 20, OnAvx2, Run<ConvRowAvx2>},
@@ -109,7 +109,7 @@ constexpr KernelRow kRows[] = {
     WidenedReference<&kReference>("causal_conv"),
 };
 
-constexpr OpDefinition kDefinition{"causal_conv", CheckCausalConv, kRows};
+constexpr OpDefinition kDefinition{"causal_conv", CheckCausalConv, kKernels};
 
 }  // namespace
 

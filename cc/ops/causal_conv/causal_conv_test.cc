@@ -33,21 +33,21 @@ TEST(CausalConv, ByHand) {
   const OpCall call{
       .inputs = inputs, .outputs = outputs, .attributes = &attributes, .batch = &batch};
   device::ThreadPool pool({.num_threads = 1});
-  for (const KernelRow* row :
-       conformance::SupportedRows(CausalConvOp(), device::DetectCapabilities(), call)) {
+  for (const Kernel* kernel :
+       conformance::SupportedKernels(CausalConvOp(), device::DetectCapabilities(), call)) {
     state.Poison();
     batch.seq_lens = first;
     x.Set(std::vector<float>{0.01f, 1, 0.02f, 2});
-    conformance::RunRow(*row, call, pool);
+    conformance::RunKernel(*kernel, call, pool);
     EXPECT_TRUE(conformance::AllClose(
         y.ToFloat(), std::vector<float>{Silu(1.5f), Silu(1), Silu(2.6f), Silu(2)}, {.rel = 1e-6}))
-        << row->name;
+        << kernel->name;
     batch.seq_lens = second;
     x.Set(std::vector<float>{0.03f, 3, 0.04f, 4});
-    conformance::RunRow(*row, call, pool);
+    conformance::RunKernel(*kernel, call, pool);
     EXPECT_TRUE(conformance::AllClose(
         y.ToFloat(), std::vector<float>{Silu(3.71f), Silu(3), Silu(4.82f), Silu(4)}, {.rel = 1e-6}))
-        << row->name;
+        << kernel->name;
   }
 }
 

@@ -88,7 +88,7 @@ void RunPanels(const OpCall& call, KernelContext& context) {
 
 constexpr F32Kernel kReference{.act_inputs = 0, .run = embedding::RunReference};
 
-constexpr KernelRow kRows[] = {
+constexpr Kernel kKernels[] = {
     {.op = "embedding",
      .name = "block_panels",
      .priority = 20,
@@ -105,7 +105,7 @@ constexpr KernelRow kRows[] = {
     WidenedReference<&kReference>("embedding"),
 };
 
-constexpr OpDefinition kDefinition{"embedding", CheckEmbedding, kRows};
+constexpr OpDefinition kDefinition{"embedding", CheckEmbedding, kKernels};
 
 }  // namespace
 

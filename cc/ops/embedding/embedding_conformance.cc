@@ -9,7 +9,7 @@
 #include "cc/ops/act_conformance.h"
 #include "cc/ops/block_format/block_format.h"
 #include "cc/ops/conformance.h"
-#include "cc/ops/row_conformance.h"
+#include "cc/ops/rowwise_conformance.h"
 
 namespace pagemill::ops {
 namespace {

@@ -36,7 +36,7 @@ void Run(const OpCall& call, KernelContext& context) {
 
 constexpr F32Kernel kReference{.act_inputs = 0b11, .run = GatedActivationReference};
 
-constexpr KernelRow kRows[] = {
+constexpr Kernel kKernels[] = {
 #if defined(__x86_64__)
     {"gated_activation", "avx512", 30, OnAvx512, Run<ActivationRowAvx512>},
     {"gated_activation", "avx2", 20, OnAvx2, Run<ActivationRowAvx2>},
@@ -47,7 +47,7 @@ constexpr KernelRow kRows[] = {
 
 constexpr AliasRule kAliases[] = {{.input = 0, .output = 0}};
 
-constexpr OpDefinition kDefinition{"gated_activation", CheckGatedActivation, kRows, kAliases};
+constexpr OpDefinition kDefinition{"gated_activation", CheckGatedActivation, kKernels, kAliases};
 
 }  // namespace
 

@@ -1,7 +1,7 @@
 #include "cc/ops/gated_activation/gated_activation_conformance.h"
 
 #include "cc/ops/activation/activation_kind.h"
-#include "cc/ops/row_conformance.h"
+#include "cc/ops/rowwise_conformance.h"
 
 namespace pagemill::ops {
 

@@ -1,6 +1,6 @@
 // File: cc/ops/gated_activation/gated_activation_conformance.h
 // What every kernel row of `gated_activation` must fulfil: closeness to the reference within the
-// contract's bound for odd sizes, and what row_conformance.h checks. A back end's test calls it
+// contract's bound for odd sizes, and what rowwise_conformance.h checks. A back end's test calls it
 // with its table and its machine.
 #ifndef PAGEMILL_CC_OPS_GATED_ACTIVATION_GATED_ACTIVATION_CONFORMANCE_H_
 #define PAGEMILL_CC_OPS_GATED_ACTIVATION_GATED_ACTIVATION_CONFORMANCE_H_

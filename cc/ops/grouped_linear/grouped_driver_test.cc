@@ -28,15 +28,15 @@ constexpr WeightPacking kStackPacking = {
                device::ThreadPool& pool) { PackStack(kEmulated, w, packed, pool); }};
 
 TEST(GroupedDriver, TilesConform) {
-  const KernelRow linear_rows[] = {linear::PackedRow<&kEmulated>(
-                                       "emulated", 1,
-                                       [](const device::Capabilities&, const OpCall& call) {
-                                         return HasF32Activations(call) &&
-                                                call.inputs[1].dtype == DType::kBF16;
-                                       },
-                                       ActivationPrecision::kBf16, &kLinearPacking),
-                                   conformance::ReferenceRow(LinearOp())};
-  const KernelRow rows[] = {
+  const Kernel linear_rows[] = {linear::PackedKernel<&kEmulated>(
+                                    "emulated", 1,
+                                    [](const device::Capabilities&, const OpCall& call) {
+                                      return HasF32Activations(call) &&
+                                             call.inputs[1].dtype == DType::kBF16;
+                                    },
+                                    Precision::kBf16, &kLinearPacking),
+                                conformance::ReferenceKernel(LinearOp())};
+  const Kernel kernels[] = {
       {.op = "grouped_linear",
        .name = "emulated",
        .priority = 1,
@@ -50,10 +50,10 @@ TEST(GroupedDriver, TilesConform) {
            [](const OpCall& call, int32_t threads) {
              return grouped_linear::PackedWorkspaceBytes(kEmulated, call, threads);
            },
-       .activations = ActivationPrecision::kBf16,
+       .activations = Precision::kBf16,
        .packing = &kStackPacking},
-      conformance::ReferenceRow(GroupedLinearOp())};
-  CheckGroupedLinearConformance({"grouped_linear", GroupedLinearOp().check, rows},
+      conformance::ReferenceKernel(GroupedLinearOp())};
+  CheckGroupedLinearConformance({"grouped_linear", GroupedLinearOp().check, kernels},
                                 {"linear", LinearOp().check, linear_rows}, device::Capabilities());
   EXPECT_FALSE(EmulatedTiles::Configured());
 }

@@ -75,11 +75,11 @@ constexpr WeightPacking kPacking = {
         }};
 
 struct Table {
-  std::vector<KernelRow> rows = {};
+  std::vector<Kernel> kernels = {};
 
   template <const linear::PackedKernelSet* kKernels, class Panels, SupportsWeights kSupports>
-  void Packed(std::string_view name, int32_t priority, ActivationPrecision activations) {
-    rows.push_back(
+  void Packed(std::string_view name, int32_t priority, Precision activations) {
+    kernels.push_back(
         {.op = "grouped_linear",
          .name = name,
          .priority = priority,
@@ -99,8 +99,8 @@ struct Table {
     const auto run = [](const OpCall& call, KernelContext& context) {
       grouped_linear::RunStored(*kKernels, call, context);
     };
-    rows.push_back({"grouped_linear", name, priority, OnCall<kSupports>, run,
-                    grouped_linear::StoredWorkspaceBytes});
+    kernels.push_back({"grouped_linear", name, priority, OnCall<kSupports>, run,
+                       grouped_linear::StoredWorkspaceBytes});
   }
 };
 
@@ -108,18 +108,18 @@ constexpr F32Kernel kReference{.act_inputs = 0b1,
                                .run = grouped_linear::RunReference,
                                .workspace_bytes = grouped_linear::ReferenceWorkspaceBytes};
 
-std::vector<KernelRow> AllRows() {
+std::vector<Kernel> AllKernels() {
   Table table;
   linear::VisitKernels(table);
-  table.rows.push_back(WidenedReference<&kReference>("grouped_linear"));
-  return table.rows;
+  table.kernels.push_back(WidenedReference<&kReference>("grouped_linear"));
+  return table.kernels;
 }
 
 }  // namespace
 
 const OpDefinition& GroupedLinearOp() {
-  static const std::vector<KernelRow> rows = AllRows();
-  static const OpDefinition definition{"grouped_linear", CheckGroupedLinear, rows};
+  static const std::vector<Kernel> kernels = AllKernels();
+  static const OpDefinition definition{"grouped_linear", CheckGroupedLinear, kernels};
   return definition;
 }
 

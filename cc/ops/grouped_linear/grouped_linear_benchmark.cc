@@ -74,7 +74,7 @@ struct Operands {
   int64_t num_experts = 0;
 };
 
-double SecondsOf(RowCall& call, ThreadPool& pool) {
+double SecondsOf(KernelCall& call, ThreadPool& pool) {
   const auto start = std::chrono::steady_clock::now();
   call.Run(pool);
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -99,8 +99,8 @@ void Run(benchmark::State& state, DType dtype, const Experts& e) {
   const TensorView outputs[] = {o.gate_y.view(), o.up_y.view()};
   const Attributes attributes;
   const OpCall call = {inputs, outputs, &attributes, nullptr};
-  const KernelLimits limits = {.activations = ActivationPrecision::kBf16};
-  RowCall grouped(**ChooseKernel(GroupedLinearOp(), caps, call, limits), call, threads);
+  const KernelLimits limits = {.activations = Precision::kMixedBlock};
+  KernelCall grouped(**ChooseKernel(GroupedLinearOp(), caps, call, limits), call, threads);
 
   const int64_t rows = tokens * e.choices;
   const auto matrix = [&](const TestTensor& stack) {
@@ -112,7 +112,7 @@ void Run(benchmark::State& state, DType dtype, const Experts& e) {
   const TensorView linear_inputs[] = {o.rows.view(), matrix(o.gate), {}, matrix(o.up), {}};
   const TensorView linear_outputs[] = {flat(o.gate_y), flat(o.up_y)};
   const OpCall linear_call = {linear_inputs, linear_outputs, &attributes, nullptr};
-  RowCall linear(**ChooseKernel(LinearOp(), caps, linear_call, limits), linear_call, threads);
+  KernelCall linear(**ChooseKernel(LinearOp(), caps, linear_call, limits), linear_call, threads);
 
   double grouped_s = 0, linear_s = 0;
   for (auto _ : state) {

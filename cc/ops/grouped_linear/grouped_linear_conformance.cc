@@ -15,7 +15,7 @@ namespace {
 
 using conformance::BitEqual;
 using conformance::Random;
-using conformance::RunRow;
+using conformance::RunKernel;
 using conformance::TestTensor;
 using device::ThreadPool;
 
@@ -72,7 +72,7 @@ struct Operation {
   }
 
   // Every row of x: [tokens * choices, k].
-  TestTensor AllRows(const Case& c) const {
+  TestTensor AllKernels(const Case& c) const {
     const std::vector<float> stored = x.ToFloat();
     std::vector<float> values;
     for (int64_t row = 0; row < c.tokens * c.choices; ++row) {
@@ -94,7 +94,7 @@ struct Operation {
 
 // What output `i` must be: rows of `linear`, which has all rows of x times each expert's matrix.
 std::vector<float> Expected(const Case& c, const Operation& op, size_t i, const TestTensor& x,
-                            const KernelRow& linear, ThreadPool& pool) {
+                            const Kernel& linear, ThreadPool& pool) {
   const int64_t m = c.heights[i], rows = c.tokens * c.choices;
   std::vector<float> expected(static_cast<size_t>(rows * m), 0.0f);
   const TensorView& stack = op.w[i].view();
@@ -105,7 +105,7 @@ std::vector<float> Expected(const Case& c, const Operation& op, size_t i, const 
         c.bias ? TensorView::Dense(op.bias[i].view().Row<void>(e), DType::kF32, {m}) : TensorView{};
     const TensorView inputs[] = {x.view(), w, bias};
     const TensorView outputs[] = {y.view()};
-    RunRow(linear, {inputs, outputs, &op.attributes, nullptr}, pool);
+    RunKernel(linear, {inputs, outputs, &op.attributes, nullptr}, pool);
     const std::vector<float> values = y.ToFloat();
     for (int64_t row = 0; row < rows; ++row) {
       if (op.expert_of[static_cast<size_t>(row)] != e) continue;
@@ -119,19 +119,19 @@ void CheckCase(const Case& c, DType dtype, const OpDefinition& op, const OpDefin
                const device::Capabilities& caps, Random& random) {
   Operation operation(c, dtype, random);
   ASSERT_TRUE(op.check(operation.call).ok()) << op.check(operation.call).ToString();
-  const TestTensor x = operation.AllRows(c);
+  const TestTensor x = operation.AllKernels(c);
   ThreadPool one({.num_threads = 1}), three({.num_threads = 3});
-  for (const KernelRow* row : conformance::SupportedRows(op, caps, operation.call)) {
-    SCOPED_TRACE(std::string(row->name));
-    const auto same = std::ranges::find(linear.rows, row->name, &KernelRow::name);
-    ASSERT_NE(same, linear.rows.end());
+  for (const Kernel* kernel : conformance::SupportedKernels(op, caps, operation.call)) {
+    SCOPED_TRACE(std::string(kernel->name));
+    const auto same = std::ranges::find(linear.kernels, kernel->name, &Kernel::name);
+    ASSERT_NE(same, linear.kernels.end());
     std::vector<std::vector<float>> expected;
     for (size_t i = 0; i < operation.y.size(); ++i) {
       expected.push_back(Expected(c, operation, i, x, *same, one));
     }
     for (ThreadPool* pool : {&one, &three}) {
       for (TestTensor& y : operation.y) y.Poison();
-      RunRow(*row, operation.call, *pool);
+      RunKernel(*kernel, operation.call, *pool);
       for (size_t i = 0; i < operation.y.size(); ++i) {
         EXPECT_TRUE(operation.y[i].GuardsIntact());
         ASSERT_TRUE(BitEqual(operation.y[i].ToFloat(), expected[i]))

@@ -35,8 +35,7 @@ TEST(GroupedLinear, TakesTheKernelsOfLinear) {
     const TensorView stack = TensorView::Dense(nullptr, dtype, {4, 8, 256});
     const TensorView inputs[] = {x, w, {}}, grouped_inputs[] = {x, ids, stack, {}};
     const TensorView outputs[] = {y}, grouped_outputs[] = {grouped_y};
-    for (auto limit :
-         {ActivationPrecision::kF32, ActivationPrecision::kBf16, ActivationPrecision::kInt8}) {
+    for (auto limit : {Precision::kF32, Precision::kMixedBlock, Precision::kInt8Block}) {
       const auto linear = ChooseKernel(LinearOp(), caps, {.inputs = inputs, .outputs = outputs},
                                        {.activations = limit});
       const auto grouped = ChooseKernel(GroupedLinearOp(), caps,
@@ -60,12 +59,12 @@ TEST(GroupedLinear, PacksMatrixByMatrix) {
   const TensorView inputs[] = {x.view(), ids.view(), stack.view(), {}};
   const TensorView outputs[] = {y.view()};
   const OpCall call{.inputs = inputs, .outputs = outputs};
-  for (const KernelRow* row : conformance::SupportedRows(GroupedLinearOp(), caps, call)) {
-    const WeightPacking* packing = PackingOf(*row, grouped_linear::WeightOperand(0));
+  for (const Kernel* kernel : conformance::SupportedKernels(GroupedLinearOp(), caps, call)) {
+    const WeightPacking* packing = PackingOf(*kernel, grouped_linear::WeightOperand(0));
     if (packing == nullptr) continue;
-    EXPECT_EQ(PackingOf(*row, 1), nullptr) << "ids are no weights";
-    const auto same = std::ranges::find(LinearOp().rows, row->name, &KernelRow::name);
-    ASSERT_NE(same, LinearOp().rows.end());
+    EXPECT_EQ(PackingOf(*kernel, 1), nullptr) << "ids are no weights";
+    const auto same = std::ranges::find(LinearOp().kernels, kernel->name, &Kernel::name);
+    ASSERT_NE(same, LinearOp().kernels.end());
     EXPECT_EQ(same->packing->layout, packing->layout);
     const int64_t bytes = same->packing->bytes(grouped_linear::ExpertView(stack.view(), 0));
     ASSERT_EQ(packing->bytes(stack.view()), 3 * bytes);
@@ -75,7 +74,7 @@ TEST(GroupedLinear, PacksMatrixByMatrix) {
       same->packing->pack(grouped_linear::ExpertView(stack.view(), e), alone.data() + e * bytes,
                           pool);
     }
-    EXPECT_EQ(together, alone) << row->name;
+    EXPECT_EQ(together, alone) << kernel->name;
   }
 }
 
@@ -92,12 +91,12 @@ TEST(GroupedLinear, RowsDoNotMix) {
   const TensorView inputs[] = {x.view(), ids.view(), w.view(), {}};
   const TensorView outputs[] = {y.view()};
   const OpCall call{.inputs = inputs, .outputs = outputs};
-  for (const KernelRow* row :
-       conformance::SupportedRows(GroupedLinearOp(), device::DetectCapabilities(), call)) {
+  for (const Kernel* kernel :
+       conformance::SupportedKernels(GroupedLinearOp(), device::DetectCapabilities(), call)) {
     y.Poison();
-    conformance::RunRow(*row, call, pool);
+    conformance::RunKernel(*kernel, call, pool);
     const std::vector<float> values = y.ToFloat();
-    for (int i = 0; i < 70; ++i) EXPECT_EQ(std::isnan(values[i]), i / 10 == 3) << row->name;
+    for (int i = 0; i < 70; ++i) EXPECT_EQ(std::isnan(values[i]), i / 10 == 3) << kernel->name;
   }
 }
 

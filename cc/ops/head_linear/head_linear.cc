@@ -48,7 +48,7 @@ constexpr F32Kernel kReference{.act_inputs = 0b1,
                                .run = head_linear::RunReference,
                                .workspace_bytes = head_linear::ReferenceWorkspaceBytes};
 
-constexpr KernelRow kRows[] = {
+constexpr Kernel kKernels[] = {
 #if defined(__x86_64__)
     {"head_linear", "avx512", 30, OnAvx512, Run<&kAvx512>, head_linear::WorkspaceBytes},
     {"head_linear", "avx2", 20, OnAvx2, Run<&kAvx2>, head_linear::WorkspaceBytes},
@@ -57,7 +57,7 @@ constexpr KernelRow kRows[] = {
     WidenedReference<&kReference>("head_linear"),
 };
 
-constexpr OpDefinition kDefinition{"head_linear", CheckHeadLinear, kRows};
+constexpr OpDefinition kDefinition{"head_linear", CheckHeadLinear, kKernels};
 
 }  // namespace
 

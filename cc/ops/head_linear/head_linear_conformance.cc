@@ -41,16 +41,16 @@ void CheckShape(const OpDefinition& op, const device::Capabilities& caps, DType 
   const OpCall call{.inputs = inputs, .outputs = outputs, .attributes = &attributes};
   ASSERT_TRUE(op.check(call).ok()) << op.check(call).ToString();
   device::ThreadPool pool({.num_threads = 2});
-  conformance::RunRow(conformance::ReferenceRow(op), call, pool);
+  conformance::RunKernel(conformance::ReferenceKernel(op), call, pool);
   const std::vector<float> reference = y.ToFloat();
   // The contract's bounds with |x| <= 1 and, for what blocks stand for, |w| <= 4.
   const double k = static_cast<double>(shape.k);
   const conformance::Tolerance tolerance{.abs = (k + 8) * 0x1p-24 * 4 * k};
-  for (const KernelRow* row : conformance::SupportedRows(op, caps, call)) {
+  for (const Kernel* kernel : conformance::SupportedKernels(op, caps, call)) {
     y.Poison();
-    conformance::RunRow(*row, call, pool);
-    EXPECT_TRUE(conformance::AllClose(y.ToFloat(), reference, tolerance)) << row->name;
-    EXPECT_TRUE(x.GuardsIntact() && w.GuardsIntact() && y.GuardsIntact()) << row->name;
+    conformance::RunKernel(*kernel, call, pool);
+    EXPECT_TRUE(conformance::AllClose(y.ToFloat(), reference, tolerance)) << kernel->name;
+    EXPECT_TRUE(x.GuardsIntact() && w.GuardsIntact() && y.GuardsIntact()) << kernel->name;
   }
   conformance::CheckActTypes({.op = op, .caps = caps, .call = call, .act_inputs = 0b1});
 }
@@ -72,30 +72,30 @@ void CheckPieces(const OpDefinition& op, const device::Capabilities& caps, DType
   w.FillUniform(random, -1, 1);
   Attributes attributes;
   attributes.Set("transposed", transposed ? 1 : 0);
-  const auto run = [&](const KernelRow& row, int64_t begin, int64_t end, int32_t threads) {
+  const auto run = [&](const Kernel& kernel, int64_t begin, int64_t end, int32_t threads) {
     const TensorView inputs[] = {Slice(x.view(), begin, end), w.view()};
     const TensorView outputs[] = {Slice(y.view(), begin, end)};
     device::ThreadPool pool({.num_threads = threads});
-    conformance::RunRow(row, {.inputs = inputs, .outputs = outputs, .attributes = &attributes},
-                        pool);
+    conformance::RunKernel(kernel,
+                           {.inputs = inputs, .outputs = outputs, .attributes = &attributes}, pool);
   };
   const TensorView inputs[] = {x.view(), w.view()}, outputs[] = {y.view()};
   const OpCall call{.inputs = inputs, .outputs = outputs, .attributes = &attributes};
-  for (const KernelRow* row : conformance::SupportedRows(op, caps, call)) {
+  for (const Kernel* kernel : conformance::SupportedKernels(op, caps, call)) {
     y.Poison();
-    for (int64_t n = 0; n < kRows; ++n) run(*row, n, n + 1, 1);
+    for (int64_t n = 0; n < kRows; ++n) run(*kernel, n, n + 1, 1);
     const std::vector<float> expected = y.ToFloat();
     for (int32_t threads = 1; threads <= 3; ++threads) {
       y.Poison();
-      run(*row, 0, kRows, threads);
-      EXPECT_TRUE(conformance::BitEqual(y.ToFloat(), expected)) << row->name << " " << threads;
+      run(*kernel, 0, kRows, threads);
+      EXPECT_TRUE(conformance::BitEqual(y.ToFloat(), expected)) << kernel->name << " " << threads;
     }
     y.Poison();
     for (int64_t begin = 0, end = 0; begin < kRows; begin = end) {
       end = std::min(kRows, begin + random.Int(1, 9));
-      run(*row, begin, end, 1);
+      run(*kernel, begin, end, 1);
     }
-    EXPECT_TRUE(conformance::BitEqual(y.ToFloat(), expected)) << row->name << " in pieces";
+    EXPECT_TRUE(conformance::BitEqual(y.ToFloat(), expected)) << kernel->name << " in pieces";
   }
 }
 

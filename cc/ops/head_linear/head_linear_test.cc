@@ -29,11 +29,11 @@ TEST(HeadLinear, ByHand) {
     const std::vector<float> expected =
         transposed ? std::vector<float>{31, 42, 705, 806} : std::vector<float>{21, 43, 605, 807};
     device::ThreadPool pool({.num_threads = 1});
-    for (const KernelRow* row :
-         conformance::SupportedRows(HeadLinearOp(), device::DetectCapabilities(), call)) {
+    for (const Kernel* kernel :
+         conformance::SupportedKernels(HeadLinearOp(), device::DetectCapabilities(), call)) {
       y.Poison();
-      conformance::RunRow(*row, call, pool);
-      EXPECT_EQ(y.ToFloat(), expected) << row->name << " " << transposed;
+      conformance::RunKernel(*kernel, call, pool);
+      EXPECT_EQ(y.ToFloat(), expected) << kernel->name << " " << transposed;
     }
   }
 }

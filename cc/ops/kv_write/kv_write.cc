@@ -43,7 +43,7 @@ void Run(const OpCall& call, KernelContext& context) {
   });
 }
 
-constexpr KernelRow kRows[] = {
+constexpr Kernel kKernels[] = {
 #if defined(__x86_64__)
     {"kv_write", "avx512", 30, OnAvx512, Run<&kKvWriteAvx512>},
     {"kv_write", "avx2", 20, OnAvx2, Run<&kKvWriteAvx2>},
@@ -52,7 +52,7 @@ constexpr KernelRow kRows[] = {
     WidenedReference<&kKvWriteReference>("kv_write"),
 };
 
-constexpr OpDefinition kDefinition{"kv_write", CheckKvWrite, kRows};
+constexpr OpDefinition kDefinition{"kv_write", CheckKvWrite, kKernels};
 
 }  // namespace
 

@@ -14,7 +14,7 @@ namespace {
 
 using conformance::PagedBatch;
 using conformance::Random;
-using conformance::RunRow;
+using conformance::RunKernel;
 using conformance::TestTensor;
 
 struct Shape {
@@ -100,16 +100,16 @@ void CheckShape(const OpDefinition& op, const device::Capabilities& caps, const 
   ASSERT_TRUE(op.check(call).ok()) << op.check(call).ToString();
   device::ThreadPool one({.num_threads = 1});
   cache.Poison();
-  RunRow(conformance::ReferenceRow(op), call, one);
+  RunKernel(conformance::ReferenceKernel(op), call, one);
   const std::vector<uint8_t> expected = cache.Bytes();
-  for (const KernelRow* row : conformance::SupportedRows(op, caps, call)) {
+  for (const Kernel* kernel : conformance::SupportedKernels(op, caps, call)) {
     for (int32_t threads = 1; threads <= 3; ++threads) {
       device::ThreadPool pool({.num_threads = threads});
       cache.Poison();
-      RunRow(*row, call, pool);
+      RunKernel(*kernel, call, pool);
       EXPECT_TRUE(cache.Bytes() == expected)
-          << row->name << " head_dim " << shape.head_dim << " block " << shape.block_size;
-      EXPECT_TRUE(cache.GuardsIntact() && k.GuardsIntact() && v.GuardsIntact()) << row->name;
+          << kernel->name << " head_dim " << shape.head_dim << " block " << shape.block_size;
+      EXPECT_TRUE(cache.GuardsIntact() && k.GuardsIntact() && v.GuardsIntact()) << kernel->name;
     }
   }
   conformance::CheckActTypes(

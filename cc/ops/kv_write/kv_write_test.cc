@@ -28,17 +28,17 @@ TEST(KvWrite, Int8ByHand) {
   const Attributes attributes;
   const OpCall call{.inputs = inputs, .outputs = {}, .attributes = &attributes, .batch = &batch};
   device::ThreadPool pool({.num_threads = 1});
-  for (const KernelRow* row :
-       conformance::SupportedRows(KvWriteOp(), device::DetectCapabilities(), call)) {
+  for (const Kernel* kernel :
+       conformance::SupportedKernels(KvWriteOp(), device::DetectCapabilities(), call)) {
     cache.Poison();
-    conformance::RunRow(*row, call, pool);
+    conformance::RunKernel(*kernel, call, pool);
     const int8_t* block = cache.view().Data<int8_t>();
     EXPECT_EQ((std::vector<int>{block[1], block[3], block[5]}), (std::vector<int>{127, -64, 2}));
     EXPECT_EQ((std::vector<int>{block[9], block[10], block[11]}), (std::vector<int>{0, 127, -64}));
     float scales[4];
     std::memcpy(scales, block + 12, sizeof(scales));
-    EXPECT_EQ(scales[1], 2.0f) << row->name;
-    EXPECT_EQ(scales[3], 0.5f / 127.0f) << row->name;
+    EXPECT_EQ(scales[1], 2.0f) << kernel->name;
+    EXPECT_EQ(scales[3], 0.5f / 127.0f) << kernel->name;
   }
 }
 

@@ -99,7 +99,7 @@ void Run(const OpCall& call, KernelContext& context) {
 
 constexpr F32Kernel kReference{.act_inputs = 0b11, .run = latent_attention::RunReference};
 
-constexpr KernelRow kRows[] = {
+constexpr Kernel kKernels[] = {
 #if defined(__x86_64__)
     {"latent_attention", "avx512", 30, OnAvx512, Run<&kLatentAvx512>},
     {"latent_attention", "avx2", 20, OnAvx2, Run<&kLatentAvx2>},
@@ -108,7 +108,7 @@ constexpr KernelRow kRows[] = {
     WidenedReference<&kReference>("latent_attention"),
 };
 
-constexpr OpDefinition kDefinition{"latent_attention", CheckLatentAttention, kRows};
+constexpr OpDefinition kDefinition{"latent_attention", CheckLatentAttention, kKernels};
 
 }  // namespace
 

@@ -24,15 +24,15 @@ void CheckCase(const OpDefinition& op, const device::Capabilities& caps,
   LatentCase c(options, requests);
   ASSERT_TRUE(op.check(c.call()).ok()) << op.check(c.call()).ToString();
   device::ThreadPool one({.num_threads = 1});
-  const std::vector<float> reference = c.Run(conformance::ReferenceRow(op), one);
-  for (const KernelRow* row : conformance::SupportedRows(op, caps, c.call())) {
-    if (row->priority == 0) continue;  // the reference, which is slow on emulated CPUs
-    const std::vector<float> expected = c.Run(*row, one);
-    EXPECT_TRUE(conformance::AllClose(expected, reference, kTolerance)) << row->name;
+  const std::vector<float> reference = c.Run(conformance::ReferenceKernel(op), one);
+  for (const Kernel* kernel : conformance::SupportedKernels(op, caps, c.call())) {
+    if (kernel->priority == 0) continue;  // the reference, which is slow on emulated CPUs
+    const std::vector<float> expected = c.Run(*kernel, one);
+    EXPECT_TRUE(conformance::AllClose(expected, reference, kTolerance)) << kernel->name;
     for (int32_t threads = 2; threads <= 3; ++threads) {
       device::ThreadPool pool({.num_threads = threads});
-      EXPECT_TRUE(conformance::BitEqual(c.Run(*row, pool), expected))
-          << row->name << " with " << threads << " threads";
+      EXPECT_TRUE(conformance::BitEqual(c.Run(*kernel, pool), expected))
+          << kernel->name << " with " << threads << " threads";
     }
   }
   conformance::CheckActTypes({.op = op, .caps = caps, .call = c.call(), .act_inputs = 0b11});
@@ -44,8 +44,8 @@ void CheckPieces(const OpDefinition& op, const device::Capabilities& caps,
   LatentCase whole(options, {{.context = 0, .tokens = length}}, {3});
   const int64_t width = options.heads * options.size;
   device::ThreadPool pool({.num_threads = 2});
-  for (const KernelRow* row : conformance::SupportedRows(op, caps, whole.call())) {
-    const std::vector<float> expected = whole.Run(*row, pool);
+  for (const Kernel* kernel : conformance::SupportedKernels(op, caps, whole.call())) {
+    const std::vector<float> expected = whole.Run(*kernel, pool);
     for (int32_t done = 0; done < length; done += piece) {
       const int32_t tokens = std::min(piece, length - done);
       LatentCase part(options,
@@ -53,11 +53,11 @@ void CheckPieces(const OpDefinition& op, const device::Capabilities& caps,
                        {.context = done, .tokens = tokens},
                        {.context = 2, .tokens = 9}},
                       {8, 3, 9});
-      const std::vector<float> y = part.Run(*row, pool);
+      const std::vector<float> y = part.Run(*kernel, pool);
       const std::vector<float> rows(y.begin() + width, y.begin() + (1 + tokens) * width);
       const auto first = expected.begin() + done * width;
       EXPECT_TRUE(conformance::BitEqual(rows, {first, first + tokens * width}))
-          << row->name << " from " << done << " by " << piece;
+          << kernel->name << " from " << done << " by " << piece;
     }
   }
 }

@@ -41,13 +41,13 @@ TEST(LatentAttention, ByHand) {
   const OpCall call{
       .inputs = inputs, .outputs = outputs, .attributes = &attributes, .batch = &batch};
   device::ThreadPool pool({.num_threads = 1});
-  for (const KernelRow* row :
-       conformance::SupportedRows(LatentAttentionOp(), device::DetectCapabilities(), call)) {
+  for (const Kernel* kernel :
+       conformance::SupportedKernels(LatentAttentionOp(), device::DetectCapabilities(), call)) {
     y.Poison();
-    conformance::RunRow(*row, call, pool);
+    conformance::RunKernel(*kernel, call, pool);
     EXPECT_TRUE(conformance::AllClose(y.ToFloat(), std::vector<float>{0.25f, 0.75f, 0.25f, 0.75f},
                                       {.abs = 1e-6}))
-        << row->name;
+        << kernel->name;
   }
 }
 
@@ -58,11 +58,11 @@ TEST(LatentAttention, NaNIsSeenByLaterQueriesOnly) {
   TensorView cache = c.call().inputs[2];
   cache.Row<float>(c.call().batch->block_table[0])[5 * 24] = std::nanf("");  // of position 5
   device::ThreadPool pool({.num_threads = 1});
-  for (const KernelRow* row :
-       conformance::SupportedRows(LatentAttentionOp(), device::DetectCapabilities(), c.call())) {
-    const std::vector<float> y = c.Run(*row, pool);
+  for (const Kernel* kernel :
+       conformance::SupportedKernels(LatentAttentionOp(), device::DetectCapabilities(), c.call())) {
+    const std::vector<float> y = c.Run(*kernel, pool);
     for (size_t i = 0; i < y.size(); ++i) {
-      EXPECT_EQ(std::isnan(y[i]), i / 80 >= 2) << row->name << " " << i;
+      EXPECT_EQ(std::isnan(y[i]), i / 80 >= 2) << kernel->name << " " << i;
     }
   }
 }

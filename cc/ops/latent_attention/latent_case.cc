@@ -74,12 +74,12 @@ void LatentCase::StoreContext(int64_t request, int32_t id) {
   }
 }
 
-std::vector<float> LatentCase::Run(const KernelRow& row, device::ThreadPool& pool) {
+std::vector<float> LatentCase::Run(const Kernel& kernel, device::ThreadPool& pool) {
   y_.Poison();
-  RunRow(row, call_, pool);
+  RunKernel(kernel, call_, pool);
   EXPECT_TRUE(y_.GuardsIntact() && q_.GuardsIntact() && rope_.GuardsIntact() &&
               cache_.GuardsIntact())
-      << row.name;
+      << kernel.name;
   return y_.ToFloat();
 }
 

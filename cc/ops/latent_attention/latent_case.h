@@ -31,7 +31,7 @@ class LatentCase {
   LatentCase(const LatentCase&) = delete;
 
   // With NaN outputs before it; the rows of y, [T, heads * size].
-  std::vector<float> Run(const KernelRow& row, device::ThreadPool& pool);
+  std::vector<float> Run(const Kernel& kernel, device::ThreadPool& pool);
   const OpCall& call() const { return call_; }
   // Bytes of the cache that the step's queries see.
   int64_t visible_bytes() const { return visible_bytes_; }

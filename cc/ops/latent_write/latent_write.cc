@@ -24,12 +24,12 @@ Status CheckLatentWrite(const OpCall& call) {
 
 constexpr F32Kernel kReference{.act_inputs = 0b11, .run = latent_write::RunReference};
 
-constexpr KernelRow kRows[] = {
+constexpr Kernel kKernels[] = {
     {"latent_write", "portable", 10, OnEveryCpu, latent_write::RunPortable},
     WidenedReference<&kReference>("latent_write"),
 };
 
-constexpr OpDefinition kDefinition{"latent_write", CheckLatentWrite, kRows};
+constexpr OpDefinition kDefinition{"latent_write", CheckLatentWrite, kKernels};
 
 }  // namespace
 

@@ -56,16 +56,16 @@ void CheckShape(const OpDefinition& op, const device::Capabilities& caps, DType 
   ASSERT_TRUE(op.check(call).ok()) << op.check(call).ToString();
   device::ThreadPool one({.num_threads = 1});
   cache.Poison();
-  conformance::RunRow(conformance::ReferenceRow(op), call, one);
+  conformance::RunKernel(conformance::ReferenceKernel(op), call, one);
   const std::vector<uint8_t> expected = cache.Bytes();
-  for (const KernelRow* row : conformance::SupportedRows(op, caps, call)) {
+  for (const Kernel* kernel : conformance::SupportedKernels(op, caps, call)) {
     for (int32_t threads = 1; threads <= 3; ++threads) {
       device::ThreadPool pool({.num_threads = threads});
       cache.Poison();
-      conformance::RunRow(*row, call, pool);
-      EXPECT_TRUE(cache.Bytes() == expected) << row->name << " size " << size;
+      conformance::RunKernel(*kernel, call, pool);
+      EXPECT_TRUE(cache.Bytes() == expected) << kernel->name << " size " << size;
       EXPECT_TRUE(cache.GuardsIntact() && latent.GuardsIntact() && rope.GuardsIntact())
-          << row->name;
+          << kernel->name;
     }
   }
   conformance::CheckActTypes(

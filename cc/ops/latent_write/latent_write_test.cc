@@ -28,16 +28,16 @@ TEST(LatentWrite, ByHand) {
   const Attributes attributes;
   const OpCall call{.inputs = inputs, .outputs = {}, .attributes = &attributes, .batch = &batch};
   device::ThreadPool pool({.num_threads = 1});
-  for (const KernelRow* row :
-       conformance::SupportedRows(LatentWriteOp(), device::DetectCapabilities(), call)) {
+  for (const Kernel* kernel :
+       conformance::SupportedKernels(LatentWriteOp(), device::DetectCapabilities(), call)) {
     cache.Set(std::vector<float>(24, -1));
-    conformance::RunRow(*row, call, pool);
+    conformance::RunKernel(*kernel, call, pool);
     std::vector<float> expected(24, -1);
     expected[20] = 1;
     expected[21] = 2;
     expected[22] = 3;
     expected[23] = 1;
-    EXPECT_EQ(cache.ToFloat(), expected) << row->name;
+    EXPECT_EQ(cache.ToFloat(), expected) << kernel->name;
   }
 }
 

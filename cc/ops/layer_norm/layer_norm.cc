@@ -21,12 +21,12 @@ Status CheckLayerNorm(const OpCall& call) {
 
 constexpr F32Kernel kReference{.act_inputs = 0b1, .run = LayerNormReference};
 
-constexpr KernelRow kRows[] = {
+constexpr Kernel kKernels[] = {
     {"layer_norm", "portable", 10, OnEveryCpu, LayerNormPortable},
     WidenedReference<&kReference>("layer_norm"),
 };
 
-constexpr OpDefinition kDefinition{"layer_norm", CheckLayerNorm, kRows};
+constexpr OpDefinition kDefinition{"layer_norm", CheckLayerNorm, kKernels};
 
 }  // namespace
 

@@ -244,10 +244,10 @@ TEST(Bf16Kernels, DividedRowsConform) {
   const auto bf16_weights = [](const device::Capabilities&, const OpCall& call) {
     return HasF32Activations(call) && call.inputs[1].dtype == DType::kBF16;
   };
-  const KernelRow rows[] = {
-      PackedRow<&kDivided>("divided", 1, bf16_weights, ActivationPrecision::kBf16, &kPacking),
-      conformance::ReferenceRow(LinearOp())};
-  CheckLinearConformance({"linear", LinearOp().check, rows}, device::Capabilities());
+  const Kernel kernels[] = {
+      PackedKernel<&kDivided>("divided", 1, bf16_weights, Precision::kBf16, &kPacking),
+      conformance::ReferenceKernel(LinearOp())};
+  CheckLinearConformance({"linear", LinearOp().check, kernels}, device::Capabilities());
 }
 #endif
 
@@ -294,10 +294,10 @@ TEST(Bf16Kernels, TilesConform) {
   const auto bf16_weights = [](const device::Capabilities&, const OpCall& call) {
     return HasF32Activations(call) && call.inputs[1].dtype == DType::kBF16;
   };
-  const KernelRow rows[] = {
-      PackedRow<&kEmulated>("emulated", 1, bf16_weights, ActivationPrecision::kBf16, &kPacking),
-      conformance::ReferenceRow(LinearOp())};
-  CheckLinearConformance({"linear", LinearOp().check, rows}, device::Capabilities());
+  const Kernel kernels[] = {
+      PackedKernel<&kEmulated>("emulated", 1, bf16_weights, Precision::kBf16, &kPacking),
+      conformance::ReferenceKernel(LinearOp())};
+  CheckLinearConformance({"linear", LinearOp().check, kernels}, device::Capabilities());
   EXPECT_FALSE(EmulatedTiles::Configured());
 }
 

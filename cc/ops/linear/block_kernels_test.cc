@@ -123,10 +123,10 @@ TEST(BlockKernels, DividedMixedRowsConform) {
   const auto blocks = [](const device::Capabilities&, const OpCall& call) {
     return HasF32Activations(call) && IsBlockFormat(call.inputs[1].dtype);
   };
-  const KernelRow rows[] = {
-      PackedRow<&kDivided>("divided_mixed", 1, blocks, ActivationPrecision::kBf16, &kPacking),
-      conformance::ReferenceRow(LinearOp())};
-  CheckLinearConformance({"linear", LinearOp().check, rows}, device::Capabilities());
+  const Kernel kernels[] = {
+      PackedKernel<&kDivided>("divided_mixed", 1, blocks, Precision::kMixedBlock, &kPacking),
+      conformance::ReferenceKernel(LinearOp())};
+  CheckLinearConformance({"linear", LinearOp().check, kernels}, device::Capabilities());
 }
 
 class AmxBlocksTest : public ::testing::TestWithParam<int64_t> {};

@@ -9,7 +9,7 @@
 #include "cc/ops/kernel_support.h"
 #include "cc/ops/linear/kernel_table/linear_kernels.h"
 #include "cc/ops/linear/linear_driver.h"
-#include "cc/ops/linear/onednn/onednn_rows.h"
+#include "cc/ops/linear/onednn/onednn_kernels.h"
 #include "cc/ops/linear/packed_driver.h"
 #include "cc/ops/operand_check.h"
 #include "cc/ops/widened/widened.h"
@@ -60,12 +60,12 @@ template <class Panels>
 constexpr WeightPacking kPacking = linear::PackingOfSet<Panels::kPacker>(Panels::kLayout);
 
 struct Table {
-  std::vector<KernelRow> rows = {};
+  std::vector<Kernel> kernels = {};
 
   template <const linear::PackedKernelSet* kKernels, class Panels, SupportsWeights kSupports>
-  void Packed(std::string_view name, int32_t priority, ActivationPrecision activations) {
-    rows.push_back(linear::PackedRow<kKernels>(name, priority, OnCall<kSupports>, activations,
-                                               &kPacking<Panels>));
+  void Packed(std::string_view name, int32_t priority, Precision activations) {
+    kernels.push_back(linear::PackedKernel<kKernels>(name, priority, OnCall<kSupports>, activations,
+                                                     &kPacking<Panels>));
   }
 
   template <const linear::KernelSet* kKernels, SupportsWeights kSupports>
@@ -73,7 +73,7 @@ struct Table {
     const auto run = [](const OpCall& call, KernelContext& context) {
       linear::RunKernelSet(*kKernels, call, context);
     };
-    rows.push_back(
+    kernels.push_back(
         {"linear", name, priority, OnCall<kSupports>, run, linear::DriverWorkspaceBytes});
   }
 };
@@ -82,20 +82,20 @@ constexpr F32Kernel kReference{.act_inputs = 0b1,
                                .run = linear::RunReference,
                                .workspace_bytes = linear::ReferenceWorkspaceBytes};
 
-std::vector<KernelRow> AllRows() {
+std::vector<Kernel> AllKernels() {
   Table table;
   linear::VisitKernels(table);
-  table.rows.push_back(WidenedReference<&kReference>("linear"));
-  const std::span<const KernelRow> onednn = linear::OnednnRows();
-  table.rows.insert(table.rows.end(), onednn.begin(), onednn.end());
-  return table.rows;
+  table.kernels.push_back(WidenedReference<&kReference>("linear"));
+  const std::span<const Kernel> onednn = linear::OnednnKernels();
+  table.kernels.insert(table.kernels.end(), onednn.begin(), onednn.end());
+  return table.kernels;
 }
 
 }  // namespace
 
 const OpDefinition& LinearOp() {
-  static const std::vector<KernelRow> rows = AllRows();
-  static const OpDefinition definition{"linear", CheckLinear, rows};
+  static const std::vector<Kernel> kernels = AllKernels();
+  static const OpDefinition definition{"linear", CheckLinear, kernels};
   return definition;
 }
 

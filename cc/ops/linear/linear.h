@@ -20,20 +20,20 @@
 // in 4 or more interleaved chains, each at most K/4 additions long, has at most K/4 + 8 roundings
 // on the path of any product, each of relative size 2^-24; the reference accumulates in double.
 //
-// Rows of ActivationPrecision::kBf16 for bf16 weights round x to bf16, to the nearest, ties to
-// even: an element is off by 2^-8 of itself at most. Products are exact in float and added in
+// Kernels of Precision::kBf16 round x to bf16, to the nearest, ties to even: an element is off by
+// 2^-8 of itself at most. Products are exact in float and added in
 // chains of at most K additions rounded to nearest, or (Arm) of K/2 sums of two products, each
 // rounded twice to odd, which is off by twice as much:
 //   |y - exact| <= LinearBf16ErrorBound(K) * (sum_k |x_k w_k| + |bias|)
 // The instructions take subnormal numbers, results included, for 0: a further
 // 2^-126 * sum_k (1 + |x_k| + |w_k|) at most.
 //
-// For block formats, rows of ActivationPrecision::kInt8 and kBf16 quantize each row of x in blocks
-// of 32 to integers, with scale X / 127, or X / (127 * 128) for kBf16, where X is the largest |x|
-// of the block, and multiply integers exactly. "Mixed" rows, of kBf16, take the finer scale for
-// blocks whose X stands out of their row (block_strip.h) and the other for the rest. An element is
+// For block formats, kernels of Precision::kInt8Block and kInt16Block quantize each row of x in
+// blocks of 32 to integers, with scale X / 127, or X / (127 * 128) for kInt16Block, where X is the
+// largest |x| of the block, and multiply integers exactly. Those of kMixedBlock take the finer
+// scale for blocks with outliers (block_strip.h) and the other for the rest. An element is
 // off by half a scale at most, so
-//   |y - exact| <= sum_k |w_k| * LinearHalfStep(row) * X_k
+//   |y - exact| <= sum_k |w_k| * LinearHalfStep(kernel) * X_k
 //                  + LinearErrorBound(K) * (sum_k V * X_k + |bias|)
 // where X_k is the X of k's block and V the largest |scale * integer| + |minimum| that W's blocks
 // can stand for: scaled sums are rounded up to three times a block, minima apart. A block whose X
@@ -41,10 +41,10 @@
 // is smaller by the root of K. README.md has the perplexity of models.
 //
 // Kernels: block formats: "amx_int8", "avx512_vnni", "avx_vnni_int8", "avx2_int8", on Arm
-// "asimd_i8mm" and "asimd_dotprod", on s390x "vxe_int8" (kInt8); "avx512_vnni_mixed",
-// "avx_vnni_mixed", "avx2_int8_mixed" (kBf16, mixed); "amx_int8_int16", "avx512_vnni_int16",
+// "asimd_i8mm" and "asimd_dotprod", on s390x "vxe_int8" (kInt8Block); "avx512_vnni_mixed",
+// "avx_vnni_mixed", "avx2_int8_mixed" (kMixedBlock); "amx_int8_int16", "avx512_vnni_int16",
 // "avx_vnni_int16", "avx2_int16", "asimd_i8mm_int16", "asimd_dotprod_int16" and "vxe_int16"
-// (kBf16); those of one of these three kinds give equal bits for finite x. bf16: "amx_bf16",
+// (kInt16Block); kernels of one of these precisions give equal bits for finite x. bf16: "amx_bf16",
 // "avx512_bf16" and "asimd_bf16" (kBf16), and where it is built in "onednn" (kBf16). All: "avx512",
 // "avx2", "portable" (ASIMD, VXE, SSE2) and "reference".
 #ifndef PAGEMILL_CC_OPS_LINEAR_LINEAR_H_
@@ -68,14 +68,20 @@ inline double LinearBf16ErrorBound(int64_t k) {
   return 0x1p-8 + (static_cast<double>(k) + 8) * 0x1.02p-24;
 }
 
-// Do only blocks of x that stand out of their row have 15 bits?
-inline bool IsMixed(const KernelRow& row) { return row.name.ends_with("_mixed"); }
-
 // Half a step of a quantized block, of its largest element: 1 / 254 or 1 / 32512 rounded up for the
 // rounding of the scale itself. 0 where activations are not rounded.
-inline double LinearHalfStep(const KernelRow& row) {
-  if (row.activations == ActivationPrecision::kInt8 || IsMixed(row)) return 1 / 253.9;
-  return row.activations == ActivationPrecision::kBf16 ? 1 / 32250.0 : 0.0;
+inline double LinearHalfStep(const Kernel& kernel) {
+  switch (kernel.activations) {
+    case Precision::kF32:
+    case Precision::kBf16:
+      return 0;
+    case Precision::kInt16Block:
+      return 1 / 32250.0;
+    case Precision::kMixedBlock:
+    case Precision::kInt8Block:
+      return 1 / 253.9;
+  }
+  return 0;
 }
 
 }  // namespace pagemill::ops

@@ -19,8 +19,8 @@
 #include "cc/device/machine_limits.h"
 #include "cc/device/thread_pool.h"
 #include "cc/ops/block_format/block_format.h"
+#include "cc/ops/gemm_benchmark.h"
 #include "cc/ops/linear/linear.h"
-#include "cc/ops/matrix_problem.h"
 #include "cc/ops/row_maxima.h"
 #include "cc/ops/sample/sample.h"
 
@@ -32,7 +32,7 @@ using device::MeasureReadBandwidth;
 using device::ThreadPool;
 
 // The column of the largest of each row of y: by writing y and reading it, or without.
-void RunLogits(MatrixProblem& problem, ThreadPool& pool, const RowPasses& passes) {
+void RunLogits(GemmBenchmarkCase& problem, ThreadPool& pool, const RowPasses& passes) {
   problem.Run(pool);
   const TensorView& y = problem.y();
   pool.ParallelFor(y.shape[0], 1, [&](int64_t begin, int64_t end, int) {
@@ -43,8 +43,8 @@ void RunLogits(MatrixProblem& problem, ThreadPool& pool, const RowPasses& passes
   });
 }
 
-void RunMaxima(MatrixProblem& problem, ThreadPool& pool, std::vector<RowMaximum>* maxima) {
-  RowCall& call = problem.call();
+void RunMaxima(GemmBenchmarkCase& problem, ThreadPool& pool, std::vector<RowMaximum>* maxima) {
+  KernelCall& call = problem.call();
   KernelContext context = call.Context(pool);
   RunRowMaxima(call.row(), call.call(), context, problem.y().RowElements(), maxima->data());
   benchmark::DoNotOptimize((*maxima)[0]);
@@ -80,7 +80,7 @@ void RunShape(benchmark::State& state, const std::string& kernel, DType dtype, M
   const int64_t n = state.range(0);
   const int32_t threads = static_cast<int32_t>(state.range(1));
   ThreadPool pool({.num_threads = threads, .spin_us = 1000});
-  MatrixProblem problem(LinearOp(), shape, {kernel, dtype, n, threads});
+  GemmBenchmarkCase problem(LinearOp(), shape, {kernel, dtype, n, threads});
   if (!problem.runnable()) return state.SkipWithError("not on this machine");
   for (auto _ : state) problem.Run(pool);
   const double runs = static_cast<double>(state.iterations());
@@ -123,8 +123,8 @@ void RunGreedy(benchmark::State& state, DType dtype, MatrixShape shape) {
   const device::Capabilities caps = device::DetectCapabilities();
   const int32_t threads = static_cast<int32_t>(state.range(1));
   ThreadPool pool({.num_threads = threads, .spin_us = 1000});
-  MatrixProblem problem(LinearOp(), shape,
-                        {.dtype = dtype, .n = state.range(0), .threads = threads});
+  GemmBenchmarkCase problem(LinearOp(), shape,
+                            {.dtype = dtype, .n = state.range(0), .threads = threads});
   if (!problem.runnable()) return state.SkipWithError("not on this machine");
   const RowPasses& passes = ChooseRowPasses(caps);
   std::vector<RowMaximum> maxima(static_cast<size_t>(state.range(0)));

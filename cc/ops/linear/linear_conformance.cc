@@ -20,8 +20,8 @@ namespace {
 using conformance::CheckBatchInvariance;
 using conformance::CheckMatricesTogether;
 using conformance::Random;
-using conformance::RunRow;
-using conformance::SupportedRows;
+using conformance::RunKernel;
+using conformance::SupportedKernels;
 using conformance::TestTensor;
 using device::ThreadPool;
 
@@ -83,10 +83,10 @@ struct Expected {
 
   std::vector<double> bf16_bound;  // of rows that round activations, for bf16 weights
 
-  double Bound(size_t i, DType dtype, const KernelRow& row) const {
-    if (row.activations == ActivationPrecision::kF32) return bound[i];
+  double Bound(size_t i, DType dtype, const Kernel& kernel) const {
+    if (kernel.activations == Precision::kF32) return bound[i];
     if (dtype == DType::kBF16) return bf16_bound[i];
-    return LinearHalfStep(row) * off_by[i] + rounded_bound[i];
+    return LinearHalfStep(kernel) * off_by[i] + rounded_bound[i];
   }
 };
 
@@ -149,15 +149,15 @@ void CheckAgainstExact(const Case& c, DType dtype, const OpDefinition& op,
   Operation operation(c, dtype, random);
   ASSERT_TRUE(op.check(operation.call).ok()) << op.check(operation.call).ToString();
   const Expected expected = Compute(c, operation);
-  for (const KernelRow* row : SupportedRows(op, caps, operation.call)) {
-    SCOPED_TRACE(std::string(row->name));
+  for (const Kernel* kernel : SupportedKernels(op, caps, operation.call)) {
+    SCOPED_TRACE(std::string(kernel->name));
     operation.y.Poison();
-    RunRow(*row, operation.call, pool);
+    RunKernel(*kernel, operation.call, pool);
     EXPECT_TRUE(operation.y.GuardsIntact());
     const std::vector<float> y = operation.y.ToFloat();
     for (size_t i = 0; i < y.size(); ++i) {
       // Not `>`: NaN must fail.
-      const double bound = expected.Bound(i, dtype, *row);
+      const double bound = expected.Bound(i, dtype, *kernel);
       ASSERT_TRUE(std::abs(y[i] - expected.y[i]) <= bound)
           << "y[" << i / c.m << ", " << i % c.m << "] is " << y[i] << ", expected " << expected.y[i]
           << " within " << bound;

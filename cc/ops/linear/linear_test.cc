@@ -30,71 +30,71 @@ TEST(Linear, TableHasTheKernelsOfThisMachine) {
   EXPECT_EQ((*ChooseKernel(LinearOp(), caps, call, {.name = "reference"}))->name, "reference");
 #if defined(__x86_64__)
   caps.avx2 = true;
-  const auto within = [&](ActivationPrecision coarsest) {
+  const auto within = [&](Precision coarsest) {
     return (*ChooseKernel(LinearOp(), caps, call, {.activations = coarsest}))->name;
   };
-  EXPECT_EQ(within(ActivationPrecision::kInt8), "avx2_int8");
-  EXPECT_EQ(within(ActivationPrecision::kBf16), "avx2_int8_mixed");
-  EXPECT_EQ(within(ActivationPrecision::kF32), "avx2");
+  EXPECT_EQ(within(Precision::kInt8Block), "avx2_int8");
+  EXPECT_EQ(within(Precision::kMixedBlock), "avx2_int8_mixed");
+  EXPECT_EQ(within(Precision::kF32), "avx2");
   caps.avx_vnni = true;
-  EXPECT_EQ(within(ActivationPrecision::kInt8), "avx_vnni_int8");
-  EXPECT_EQ(within(ActivationPrecision::kBf16), "avx_vnni_mixed");
+  EXPECT_EQ(within(Precision::kInt8Block), "avx_vnni_int8");
+  EXPECT_EQ(within(Precision::kMixedBlock), "avx_vnni_mixed");
   caps.avx_vnni = false;
   caps.avx512 = true;
-  EXPECT_EQ(within(ActivationPrecision::kInt8), "avx2_int8");
-  EXPECT_EQ(within(ActivationPrecision::kBf16), "avx2_int8_mixed");
-  EXPECT_EQ(within(ActivationPrecision::kF32), "avx512");
+  EXPECT_EQ(within(Precision::kInt8Block), "avx2_int8");
+  EXPECT_EQ(within(Precision::kMixedBlock), "avx2_int8_mixed");
+  EXPECT_EQ(within(Precision::kF32), "avx512");
   caps.avx512_vnni = true;
   EXPECT_EQ((*ChooseKernel(LinearOp(), caps, call))->name, "avx512_vnni");
-  EXPECT_EQ(within(ActivationPrecision::kInt8), "avx512_vnni");
-  EXPECT_EQ(within(ActivationPrecision::kBf16), "avx512_vnni_mixed");
-  EXPECT_EQ(within(ActivationPrecision::kF32), "avx512");
+  EXPECT_EQ(within(Precision::kInt8Block), "avx512_vnni");
+  EXPECT_EQ(within(Precision::kMixedBlock), "avx512_vnni_mixed");
+  EXPECT_EQ(within(Precision::kF32), "avx512");
   TestTensor plain(DType::kBF16, {4, 32});
   const TensorView plain_inputs[] = {x.view(), plain.view()};
-  const auto for_bf16 = [&](ActivationPrecision coarsest) {
+  const auto for_bf16 = [&](Precision coarsest) {
     const OpCall plain_call{.inputs = plain_inputs, .outputs = outputs};
     return (*ChooseKernel(LinearOp(), caps, plain_call, {.activations = coarsest}))->name;
   };
-  EXPECT_EQ(for_bf16(ActivationPrecision::kInt8), "avx512");
+  EXPECT_EQ(for_bf16(Precision::kInt8Block), "avx512");
   caps.avx512_bf16 = true;
-  EXPECT_EQ(for_bf16(ActivationPrecision::kBf16), "avx512_bf16");
+  EXPECT_EQ(for_bf16(Precision::kMixedBlock), "avx512_bf16");
   caps.amx_bf16 = true;
-  EXPECT_EQ(for_bf16(ActivationPrecision::kBf16), "amx_bf16");
-  EXPECT_EQ(for_bf16(ActivationPrecision::kInt8), "amx_bf16");
-  EXPECT_EQ(for_bf16(ActivationPrecision::kF32), "avx512");
-  EXPECT_EQ(within(ActivationPrecision::kInt8), "avx512_vnni");
+  EXPECT_EQ(for_bf16(Precision::kMixedBlock), "amx_bf16");
+  EXPECT_EQ(for_bf16(Precision::kInt8Block), "amx_bf16");
+  EXPECT_EQ(for_bf16(Precision::kF32), "avx512");
+  EXPECT_EQ(within(Precision::kInt8Block), "avx512_vnni");
   caps.amx_int8 = true;
-  EXPECT_EQ(within(ActivationPrecision::kInt8), "amx_int8");
-  EXPECT_EQ(within(ActivationPrecision::kBf16), "amx_int8_int16");
-  EXPECT_EQ(within(ActivationPrecision::kF32), "avx512");
+  EXPECT_EQ(within(Precision::kInt8Block), "amx_int8");
+  EXPECT_EQ(within(Precision::kMixedBlock), "amx_int8_int16");
+  EXPECT_EQ(within(Precision::kF32), "avx512");
 #elif defined(__aarch64__)
   TestTensor plain(DType::kBF16, {4, 32});
   const TensorView plain_inputs[] = {x.view(), plain.view()};
   const OpCall plain_call{.inputs = plain_inputs, .outputs = outputs};
   caps.asimd_dotprod = true;
-  const auto within = [&](ActivationPrecision coarsest) {
+  const auto within = [&](Precision coarsest) {
     return (*ChooseKernel(LinearOp(), caps, call, {.activations = coarsest}))->name;
   };
-  EXPECT_EQ(within(ActivationPrecision::kInt8), "asimd_dotprod");
-  EXPECT_EQ(within(ActivationPrecision::kBf16), "asimd_dotprod_int16");
-  EXPECT_EQ(within(ActivationPrecision::kF32), "portable");
+  EXPECT_EQ(within(Precision::kInt8Block), "asimd_dotprod");
+  EXPECT_EQ(within(Precision::kMixedBlock), "asimd_dotprod_int16");
+  EXPECT_EQ(within(Precision::kF32), "portable");
   EXPECT_EQ((*ChooseKernel(LinearOp(), caps, plain_call))->name, "portable");
   caps.asimd_i8mm = true;
-  EXPECT_EQ(within(ActivationPrecision::kInt8), "asimd_i8mm");
-  EXPECT_EQ(within(ActivationPrecision::kBf16), "asimd_i8mm_int16");
-  EXPECT_EQ(within(ActivationPrecision::kF32), "portable");
+  EXPECT_EQ(within(Precision::kInt8Block), "asimd_i8mm");
+  EXPECT_EQ(within(Precision::kMixedBlock), "asimd_i8mm_int16");
+  EXPECT_EQ(within(Precision::kF32), "portable");
   caps.asimd_bf16 = true;
   EXPECT_EQ((*ChooseKernel(LinearOp(), caps, plain_call))->name, "asimd_bf16");
-  const KernelLimits exact = {.activations = ActivationPrecision::kF32};
+  const KernelLimits exact = {.activations = Precision::kF32};
   EXPECT_EQ((*ChooseKernel(LinearOp(), caps, plain_call, exact))->name, "portable");
 #elif defined(__s390x__)
   caps.vxe = true;
-  const auto within = [&](ActivationPrecision coarsest) {
+  const auto within = [&](Precision coarsest) {
     return (*ChooseKernel(LinearOp(), caps, call, {.activations = coarsest}))->name;
   };
-  EXPECT_EQ(within(ActivationPrecision::kInt8), "vxe_int8");
-  EXPECT_EQ(within(ActivationPrecision::kBf16), "vxe_int16");
-  EXPECT_EQ(within(ActivationPrecision::kF32), "portable");
+  EXPECT_EQ(within(Precision::kInt8Block), "vxe_int8");
+  EXPECT_EQ(within(Precision::kMixedBlock), "vxe_int16");
+  EXPECT_EQ(within(Precision::kF32), "portable");
 #endif
 }
 
@@ -115,16 +115,16 @@ TEST(Linear, IntegerActivationsAreExact) {
     const TensorView inputs[] = {x.view(), w.view()};
     const TensorView outputs[] = {y.view()};
     const OpCall call{.inputs = inputs, .outputs = outputs};
-    conformance::RunRow(conformance::ReferenceRow(LinearOp()), call, pool);
+    conformance::RunKernel(conformance::ReferenceKernel(LinearOp()), call, pool);
     const std::vector<float> expected = y.ToFloat();
-    for (const KernelRow* row :
-         conformance::SupportedRows(LinearOp(), device::DetectCapabilities(), call)) {
+    for (const Kernel* kernel :
+         conformance::SupportedKernels(LinearOp(), device::DetectCapabilities(), call)) {
       y.Poison();
-      conformance::RunRow(*row, call, pool);
+      conformance::RunKernel(*kernel, call, pool);
       // Sums of 256 products of up to 127 times about 4, minima apart.
       EXPECT_TRUE(conformance::AllClose(y.ToFloat(), expected,
                                         {.abs = LinearErrorBound(256) * 256 * 127 * 4}))
-          << row->name << " " << Info(dtype).name;
+          << kernel->name << " " << Info(dtype).name;
     }
   }
 }
@@ -143,15 +143,15 @@ TEST(Linear, ExtremeActivations) {
   const TensorView inputs[] = {x.view(), w.view()};
   const TensorView outputs[] = {y.view()};
   const OpCall call{.inputs = inputs, .outputs = outputs};
-  for (const KernelRow* row :
-       conformance::SupportedRows(LinearOp(), device::DetectCapabilities(), call)) {
+  for (const Kernel* kernel :
+       conformance::SupportedKernels(LinearOp(), device::DetectCapabilities(), call)) {
     y.Poison();
-    conformance::RunRow(*row, call, pool);
+    conformance::RunKernel(*kernel, call, pool);
     const std::vector<float> out = y.ToFloat();
     for (int m = 0; m < 5; ++m) {
-      EXPECT_EQ(out[m], 0.0f) << row->name;
-      EXPECT_NEAR(out[5 + m], 0.0f, 1e-37f) << row->name;
-      EXPECT_FALSE(std::isfinite(out[10 + m])) << row->name;
+      EXPECT_EQ(out[m], 0.0f) << kernel->name;
+      EXPECT_NEAR(out[5 + m], 0.0f, 1e-37f) << kernel->name;
+      EXPECT_FALSE(std::isfinite(out[10 + m])) << kernel->name;
     }
   }
 }
@@ -214,12 +214,12 @@ TEST(Linear, RowsDoNotMix) {
   const TensorView inputs[] = {x.view(), w.view()};
   const TensorView outputs[] = {y.view()};
   const OpCall call{.inputs = inputs, .outputs = outputs};
-  for (const KernelRow* row :
-       conformance::SupportedRows(LinearOp(), device::DetectCapabilities(), call)) {
+  for (const Kernel* kernel :
+       conformance::SupportedKernels(LinearOp(), device::DetectCapabilities(), call)) {
     y.Poison();
-    conformance::RunRow(*row, call, pool);
+    conformance::RunKernel(*kernel, call, pool);
     const std::vector<float> values = y.ToFloat();
-    for (int i = 0; i < 35; ++i) EXPECT_EQ(std::isnan(values[i]), i / 5 == 3) << row->name;
+    for (int i = 0; i < 35; ++i) EXPECT_EQ(std::isnan(values[i]), i / 5 == 3) << kernel->name;
   }
 }
 

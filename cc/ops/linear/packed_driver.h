@@ -22,7 +22,7 @@ void PackPanels(const PackedKernelSet& kernels, const TensorView& weight, std::b
 
 // `call` has packed weights.
 void RunPacked(const PackedKernelSet& kernels, const OpCall& call, KernelContext& context);
-// KernelRow::run_row_maxima: panels are multiplied into a place in L1, and looked through there.
+// Kernel::run_row_maxima: panels are multiplied into a place in L1, and looked through there.
 void RunPackedMaxima(const PackedKernelSet& kernels, const OpCall& call, KernelContext& context,
                      int64_t columns, RowMaximum* maxima);
 // For both.
@@ -35,9 +35,9 @@ static_assert(kWeightInputs == ((1u << 2 * kMaxMatrices) - 1) / 3 * 2);
 
 // The row `name` of a packed kernel set.
 template <const PackedKernelSet* kKernels>
-constexpr KernelRow PackedRow(std::string_view name, int32_t priority,
-                              decltype(KernelRow::supports) supports,
-                              ActivationPrecision activations, const WeightPacking* packing) {
+constexpr Kernel PackedKernel(std::string_view name, int32_t priority,
+                              decltype(Kernel::supports) supports, Precision activations,
+                              const WeightPacking* packing) {
   return {.op = "linear",
           .name = name,
           .priority = priority,

@@ -19,12 +19,12 @@ Status CheckMoeCombine(const OpCall& call) {
 
 constexpr F32Kernel kReference{.act_inputs = 0b1, .run = moe_combine::RunReference};
 
-constexpr KernelRow kRows[] = {
+constexpr Kernel kKernels[] = {
     {"moe_combine", "portable", 10, OnEveryCpu, moe_combine::RunPortable},
     WidenedReference<&kReference>("moe_combine"),
 };
 
-constexpr OpDefinition kDefinition{"moe_combine", CheckMoeCombine, kRows};
+constexpr OpDefinition kDefinition{"moe_combine", CheckMoeCombine, kKernels};
 
 }  // namespace
 

@@ -1,6 +1,6 @@
 #include "cc/ops/moe_combine/moe_combine_conformance.h"
 
-#include "cc/ops/row_conformance.h"
+#include "cc/ops/rowwise_conformance.h"
 
 namespace pagemill::ops {
 

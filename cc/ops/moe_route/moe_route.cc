@@ -33,14 +33,14 @@ Status CheckMoeRoute(const OpCall& call) {
   return check.Result();
 }
 
-constexpr KernelRow kRows[] = {
+constexpr Kernel kKernels[] = {
     {"moe_route", "portable", 10, OnEveryCpu, moe_route::RunPortable,
      moe_route::PortableWorkspaceBytes},
     {"moe_route", "reference", 0, OnEveryCpu, moe_route::RunReference,
      moe_route::ReferenceWorkspaceBytes},
 };
 
-constexpr OpDefinition kDefinition{"moe_route", CheckMoeRoute, kRows};
+constexpr OpDefinition kDefinition{"moe_route", CheckMoeRoute, kKernels};
 
 }  // namespace
 

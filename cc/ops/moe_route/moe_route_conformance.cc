@@ -14,7 +14,7 @@ namespace {
 using conformance::AllClose;
 using conformance::BitEqual;
 using conformance::Random;
-using conformance::RunRow;
+using conformance::RunKernel;
 using conformance::TestTensor;
 using device::ThreadPool;
 
@@ -77,7 +77,7 @@ struct Operation {
 };
 
 // Every token alone writes what they all write together.
-void CheckAlone(Operation& op, const KernelRow& row, const std::vector<float>& ids,
+void CheckAlone(Operation& op, const Kernel& kernel, const std::vector<float>& ids,
                 const std::vector<float>& weights) {
   ThreadPool pool({.num_threads = 1});
   op.Poison();
@@ -88,7 +88,7 @@ void CheckAlone(Operation& op, const KernelRow& row, const std::vector<float>& i
       view->data = view->Row<void>(n);
       view->shape[0] = 1;
     }
-    RunRow(row, {inputs, outputs, &op.attributes, nullptr}, pool);
+    RunKernel(kernel, {inputs, outputs, &op.attributes, nullptr}, pool);
   }
   EXPECT_TRUE(BitEqual(op.ids.ToFloat(), ids));
   EXPECT_TRUE(BitEqual(op.weights.ToFloat(), weights));
@@ -99,15 +99,15 @@ void CheckCase(const Case& c, const OpDefinition& op, const device::Capabilities
   Operation o(c, random);
   ASSERT_TRUE(op.check(o.call).ok()) << op.check(o.call).ToString();
   ThreadPool one({.num_threads = 1});
-  RunRow(conformance::ReferenceRow(op), o.call, one);
+  RunKernel(conformance::ReferenceKernel(op), o.call, one);
   const std::vector<float> ids = o.ids.ToFloat(), weights = o.weights.ToFloat();
-  for (const KernelRow* row : conformance::SupportedRows(op, caps, o.call)) {
-    SCOPED_TRACE(std::string(row->name));
+  for (const Kernel* kernel : conformance::SupportedKernels(op, caps, o.call)) {
+    SCOPED_TRACE(std::string(kernel->name));
     std::vector<float> first;
     for (int32_t threads = 1; threads <= 3; ++threads) {
       ThreadPool pool({.num_threads = threads});
       o.Poison();
-      RunRow(*row, o.call, pool);
+      RunKernel(*kernel, o.call, pool);
       EXPECT_TRUE(o.ids.GuardsIntact() && o.weights.GuardsIntact());
       ASSERT_TRUE(BitEqual(o.ids.ToFloat(), ids));
       // The bound of the contract.
@@ -115,7 +115,7 @@ void CheckCase(const Case& c, const OpDefinition& op, const device::Capabilities
       if (first.empty()) first = o.weights.ToFloat();
       EXPECT_TRUE(BitEqual(o.weights.ToFloat(), first)) << threads << " threads";
     }
-    CheckAlone(o, *row, ids, first);
+    CheckAlone(o, *kernel, ids, first);
   }
 }
 

@@ -39,7 +39,7 @@ Routed Route(const std::vector<float>& logits, int64_t choices, const Settings& 
   const OpCall call = {inputs, outputs, &attributes, nullptr};
   EXPECT_TRUE(MoeRouteOp().check(call).ok()) << MoeRouteOp().check(call).ToString();
   device::ThreadPool pool({.num_threads = 1});
-  conformance::RunRow(**ChooseKernel(MoeRouteOp(), device::Capabilities(), call), call, pool);
+  conformance::RunKernel(**ChooseKernel(MoeRouteOp(), device::Capabilities(), call), call, pool);
   return {ids.ToFloat(), weights.ToFloat()};
 }
 

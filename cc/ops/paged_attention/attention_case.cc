@@ -132,10 +132,10 @@ float AttentionCase::StoreScale(int64_t block, int64_t row, const float* token, 
   return scale;
 }
 
-std::vector<float> AttentionCase::Run(const KernelRow& row, device::ThreadPool& pool) {
+std::vector<float> AttentionCase::Run(const Kernel& kernel, device::ThreadPool& pool) {
   y_.Poison();
-  RunRow(row, call_, pool);
-  EXPECT_TRUE(y_.GuardsIntact() && q_.GuardsIntact() && cache_.GuardsIntact()) << row.name;
+  RunKernel(kernel, call_, pool);
+  EXPECT_TRUE(y_.GuardsIntact() && q_.GuardsIntact() && cache_.GuardsIntact()) << kernel.name;
   return y_.ToFloat();
 }
 

@@ -40,7 +40,7 @@ class AttentionCase {
   AttentionCase(const AttentionCase&) = delete;
 
   // With NaN outputs before it; the rows of y, [T, q_heads * head_dim].
-  std::vector<float> Run(const KernelRow& row, device::ThreadPool& pool);
+  std::vector<float> Run(const Kernel& kernel, device::ThreadPool& pool);
   void HideSharing() { batch_.HideSharing(); }
   const OpCall& call() const { return call_; }
   const BatchView& batch() const { return batch_.view(); }

@@ -18,7 +18,7 @@ namespace pagemill::ops {
 namespace {
 
 #if defined(__x86_64__)
-constexpr KernelRow kEmulatedRow = {
+constexpr Kernel kEmulatedKernel = {
     "paged_attention",
     "emulated amx",
     50,
@@ -32,20 +32,20 @@ constexpr KernelRow kEmulatedRow = {
       RunAttention(kEmulatedAttentionAmx, call, context);
     },
     AttentionWorkspaceBytes,
-    ActivationPrecision::kBf16,
+    Precision::kBf16,
     nullptr,
     nullptr,
     &kAttentionPlan};
 
 TEST(AttentionTiles, Conformance) {
-  const KernelRow rows[] = {kEmulatedRow, conformance::ReferenceRow(PagedAttentionOp())};
-  const OpDefinition op{"paged_attention", PagedAttentionOp().check, rows};
+  const Kernel kernels[] = {kEmulatedKernel, conformance::ReferenceKernel(PagedAttentionOp())};
+  const OpDefinition op{"paged_attention", PagedAttentionOp().check, kernels};
   CheckPagedAttentionConformance(op, device::DetectCapabilities());
 }
 
 TEST(AttentionTiles, Invariance) {
-  const KernelRow rows[] = {kEmulatedRow, conformance::ReferenceRow(PagedAttentionOp())};
-  const OpDefinition op{"paged_attention", PagedAttentionOp().check, rows};
+  const Kernel kernels[] = {kEmulatedKernel, conformance::ReferenceKernel(PagedAttentionOp())};
+  const OpDefinition op{"paged_attention", PagedAttentionOp().check, kernels};
   CheckPagedAttentionInvariance(op, device::DetectCapabilities());
 }
 
@@ -57,12 +57,12 @@ TEST(AttentionTiles, Int8HasTheBitsOfQuadsInVectors) {
     conformance::AttentionCase c(
         {.q_heads = 4, .kv_heads = 2, .head_dim = head_dim, .dtype = DType::kI8, .window = 290},
         {{.context = 270, .tokens = 41}});
-    if (!kEmulatedRow.supports(caps, c.call())) GTEST_SKIP() << "needs AVX-512";
-    const std::vector<float> tiles = c.Run(kEmulatedRow, pool);
+    if (!kEmulatedKernel.supports(caps, c.call())) GTEST_SKIP() << "needs AVX-512";
+    const std::vector<float> tiles = c.Run(kEmulatedKernel, pool);
     int compared = 0;
-    for (const KernelRow& row : PagedAttentionOp().rows) {
-      if (row.name != "avx512_vnni") continue;
-      EXPECT_TRUE(conformance::BitEqual(tiles, c.Run(row, pool))) << head_dim;
+    for (const Kernel& kernel : PagedAttentionOp().kernels) {
+      if (kernel.name != "avx512_vnni") continue;
+      EXPECT_TRUE(conformance::BitEqual(tiles, c.Run(kernel, pool))) << head_dim;
       ++compared;
     }
     EXPECT_EQ(compared, 1);
@@ -71,13 +71,14 @@ TEST(AttentionTiles, Int8HasTheBitsOfQuadsInVectors) {
 #endif
 
 // Every kernel of this machine, the emulated one included.
-std::vector<const KernelRow*> AllRows(const OpCall& call) {
+std::vector<const Kernel*> AllKernels(const OpCall& call) {
   const device::Capabilities caps = device::DetectCapabilities();
-  std::vector<const KernelRow*> rows = conformance::SupportedRows(PagedAttentionOp(), caps, call);
+  std::vector<const Kernel*> kernels =
+      conformance::SupportedKernels(PagedAttentionOp(), caps, call);
 #if defined(__x86_64__)
-  if (kEmulatedRow.supports(caps, call)) rows.push_back(&kEmulatedRow);
+  if (kEmulatedKernel.supports(caps, call)) kernels.push_back(&kEmulatedKernel);
 #endif
-  return rows;
+  return kernels;
 }
 
 // The last token's value is infinite: the rows before it, which do not see it, stay as they were.
@@ -87,15 +88,15 @@ TEST(AttentionTiles, AnInfiniteValueIsOfRowsThatSeeItOnly) {
   TensorView cache = c.call().inputs[1];
   uint16_t* value = cache.Row<uint16_t>(c.batch().block_table[39 / 16]) + (16 + 39 % 16) * 32;
   device::ThreadPool pool({.num_threads = 1});
-  for (const KernelRow* row : AllRows(c.call())) {
+  for (const Kernel* kernel : AllKernels(c.call())) {
     value[3] = 0x3f80;
-    std::vector<float> before = c.Run(*row, pool);
+    std::vector<float> before = c.Run(*kernel, pool);
     value[3] = 0x7f80;
-    std::vector<float> after = c.Run(*row, pool);
-    EXPECT_FALSE(std::isfinite(after[39 * 32 + 3])) << row->name;
+    std::vector<float> after = c.Run(*kernel, pool);
+    EXPECT_FALSE(std::isfinite(after[39 * 32 + 3])) << kernel->name;
     before.resize(39 * 32);
     after.resize(39 * 32);
-    EXPECT_TRUE(conformance::BitEqual(after, before)) << row->name;
+    EXPECT_TRUE(conformance::BitEqual(after, before)) << kernel->name;
   }
 }
 

@@ -87,9 +87,9 @@ void Run(const OpCall& call, KernelContext& context) {
 
 constexpr F32Kernel kReference{.act_inputs = 0b1, .run = PagedAttentionReference};
 
-constexpr KernelRow Row(std::string_view name, int32_t priority,
-                        void (*run)(const OpCall&, KernelContext&), ActivationPrecision activations,
-                        bool (*supports)(const device::Capabilities&, const OpCall&)) {
+constexpr Kernel Row(std::string_view name, int32_t priority,
+                     void (*run)(const OpCall&, KernelContext&), Precision activations,
+                     bool (*supports)(const device::Capabilities&, const OpCall&)) {
   return {.op = "paged_attention",
           .name = name,
           .priority = priority,
@@ -100,40 +100,40 @@ constexpr KernelRow Row(std::string_view name, int32_t priority,
           .plan = &kAttentionPlan};
 }
 
-constexpr KernelRow kRows[] = {
+constexpr Kernel kKernels[] = {
 #if defined(__x86_64__)
-    Row("amx_bf16", 50, Run<&kAttentionAmx>, ActivationPrecision::kBf16,
+    Row("amx_bf16", 50, Run<&kAttentionAmx>, Precision::kBf16,
         [](const device::Capabilities& caps, const OpCall& call) {
           return caps.amx_bf16 && HasBf16Pairs(caps, call) && Fits(call);
         }),
-    Row("avx512_bf16", 40, Run<&kAttentionAvx512Bf16>, ActivationPrecision::kBf16,
+    Row("avx512_bf16", 40, Run<&kAttentionAvx512Bf16>, Precision::kBf16,
         [](const device::Capabilities& caps, const OpCall& call) {
           return HasBf16Pairs(caps, call) && Fits(call);
         }),
-    Row("amx_int8", 50, Run<&kAttentionAmx>, ActivationPrecision::kBf16,
+    Row("amx_int8", 50, Run<&kAttentionAmx>, Precision::kBf16,
         [](const device::Capabilities& caps, const OpCall& call) {
           return caps.amx_int8 && caps.avx512_vnni && caps.avx512_bf16 && Fits(call) &&
                  call.inputs[1].dtype == DType::kI8;
         }),
-    Row("avx512_vnni", 40, Run<&kAttentionAvx512Vnni>, ActivationPrecision::kBf16,
+    Row("avx512_vnni", 40, Run<&kAttentionAvx512Vnni>, Precision::kBf16,
         [](const device::Capabilities& caps, const OpCall& call) {
           return caps.avx512_vnni && Fits(call) && call.inputs[1].dtype == DType::kI8;
         }),
-    Row("avx512", 30, Run<&kAttentionAvx512>, ActivationPrecision::kF32,
+    Row("avx512", 30, Run<&kAttentionAvx512>, Precision::kF32,
         [](const device::Capabilities& caps, const OpCall& call) {
           return caps.avx512 && Fits(call);
         }),
-    Row("avx2", 20, Run<&kAttentionAvx2>, ActivationPrecision::kF32,
+    Row("avx2", 20, Run<&kAttentionAvx2>, Precision::kF32,
         [](const device::Capabilities& caps, const OpCall& call) {
           return caps.avx2 && Fits(call);
         }),
 #endif
-    Row("portable", 10, Run<&kAttentionPortable>, ActivationPrecision::kF32,
+    Row("portable", 10, Run<&kAttentionPortable>, Precision::kF32,
         [](const device::Capabilities&, const OpCall& call) { return Fits(call); }),
     WidenedReference<&kReference>("paged_attention"),
 };
 
-constexpr OpDefinition kDefinition{"paged_attention", CheckPagedAttention, kRows};
+constexpr OpDefinition kDefinition{"paged_attention", CheckPagedAttention, kKernels};
 
 }  // namespace
 

@@ -29,7 +29,7 @@
 // values as stored: a score carries relative errors of about sqrt(D) 2^-24 of its largest partial
 // sum, and the softmax turns an absolute error of a score into a relative error of its weight.
 //
-// Rows of ActivationPrecision::kBf16 round q to bf16 (nearest, ties to even) and compute on those
+// Rows of Precision::kBf16 round q to bf16 (nearest, ties to even) and compute on those
 // queries; each weight 2^(score - max) is then off by at most eta = 2^-8 (rounded to bf16) + 9e-5
 // (the polynomial) of itself. Weights are divided by the sum of the rounded ones, so y moves by at
 // most eta / (1 - eta) sum w |v - y|, which adds kPagedAttentionRounding max |v| to the bound.

@@ -27,14 +27,14 @@ constexpr conformance::Tolerance kRoundedTolerance{.abs = kTolerance.abs +
                                                           kPagedAttentionRounding * kLargestValue};
 
 // The rows that are not the reference, which computes query by query on one thread.
-std::vector<const KernelRow*> Kernels(const OpDefinition& op, const device::Capabilities& caps,
-                                      const OpCall& call) {
-  std::vector<const KernelRow*> rows = conformance::SupportedRows(op, caps, call);
-  std::erase(rows, &conformance::ReferenceRow(op));
-  return rows;
+std::vector<const Kernel*> Kernels(const OpDefinition& op, const device::Capabilities& caps,
+                                   const OpCall& call) {
+  std::vector<const Kernel*> kernels = conformance::SupportedKernels(op, caps, call);
+  std::erase(kernels, &conformance::ReferenceKernel(op));
+  return kernels;
 }
 
-bool Rounds(const KernelRow* row) { return row->activations != ActivationPrecision::kF32; }
+bool Rounds(const Kernel* kernel) { return kernel->activations != Precision::kF32; }
 
 // Kernels that round queries and weights do so within the contract; with equal scores there is
 // nothing to round, and one key too many or too few shows.
@@ -43,13 +43,13 @@ void CheckRounding(const OpDefinition& op, const device::Capabilities& caps,
   device::ThreadPool one({.num_threads = 1});
   const auto check = [&](const conformance::Tolerance& tolerance) {
     AttentionCase c(options, requests);
-    std::vector<const KernelRow*> rows = Kernels(op, caps, c.call());
-    std::erase_if(rows, [](const KernelRow* row) { return !Rounds(row); });
-    if (rows.empty()) return;
-    const std::vector<float> expected = c.Run(conformance::ReferenceRow(op), one);
-    for (const KernelRow* row : rows) {
-      EXPECT_TRUE(AllClose(c.Run(*row, one), expected, tolerance))
-          << row->name << " head_dim " << options.head_dim << " window " << options.window
+    std::vector<const Kernel*> kernels = Kernels(op, caps, c.call());
+    std::erase_if(kernels, [](const Kernel* kernel) { return !Rounds(kernel); });
+    if (kernels.empty()) return;
+    const std::vector<float> expected = c.Run(conformance::ReferenceKernel(op), one);
+    for (const Kernel* kernel : kernels) {
+      EXPECT_TRUE(AllClose(c.Run(*kernel, one), expected, tolerance))
+          << kernel->name << " head_dim " << options.head_dim << " window " << options.window
           << " zero queries " << options.zero_queries;
     }
   };
@@ -67,20 +67,21 @@ void CheckCase(const OpDefinition& op, const device::Capabilities& caps,
   AttentionCase c(options, requests);
   ASSERT_TRUE(op.check(c.call()).ok()) << op.check(c.call()).ToString();
   device::ThreadPool one({.num_threads = 1});
-  const std::vector<float> expected = c.Run(conformance::ReferenceRow(op), one);
-  for (const KernelRow* row : Kernels(op, caps, c.call())) {
-    const std::vector<float> alone = c.Run(*row, one);
-    if (Rounds(row) && options.dtype != DType::kI8) {
+  const std::vector<float> expected = c.Run(conformance::ReferenceKernel(op), one);
+  for (const Kernel* kernel : Kernels(op, caps, c.call())) {
+    const std::vector<float> alone = c.Run(*kernel, one);
+    if (Rounds(kernel) && options.dtype != DType::kI8) {
       AttentionOptions rounded = options;
       rounded.round_queries = true;
-      EXPECT_TRUE(BitEqual(AttentionCase(rounded, requests).Run(*row, one), alone)) << row->name;
-    } else if (!Rounds(row)) {
+      EXPECT_TRUE(BitEqual(AttentionCase(rounded, requests).Run(*kernel, one), alone))
+          << kernel->name;
+    } else if (!Rounds(kernel)) {
       EXPECT_TRUE(AllClose(alone, expected, kTolerance))
-          << row->name << " head_dim " << options.head_dim << " window " << options.window;
+          << kernel->name << " head_dim " << options.head_dim << " window " << options.window;
     }
     for (int32_t threads = 2; threads <= 3; ++threads) {
       device::ThreadPool pool({.num_threads = threads});
-      EXPECT_TRUE(BitEqual(c.Run(*row, pool), alone)) << row->name << " " << threads;
+      EXPECT_TRUE(BitEqual(c.Run(*kernel, pool), alone)) << kernel->name << " " << threads;
     }
   }
   CheckRounding(op, caps, options, requests);
@@ -97,7 +98,7 @@ std::vector<PagedRequest> Others() {
 
 // Rows of request 0, of number 100, when it runs `tokens` tokens after `context` others; alone or
 // with the 31.
-std::vector<float> Rows(const KernelRow& row, const AttentionOptions& options, int32_t context,
+std::vector<float> Rows(const Kernel& kernel, const AttentionOptions& options, int32_t context,
                         int32_t tokens, bool with_others, int32_t threads) {
   std::vector<PagedRequest> requests = {{.context = context, .tokens = tokens}};
   std::vector<int32_t> ids = {100};
@@ -109,35 +110,36 @@ std::vector<float> Rows(const KernelRow& row, const AttentionOptions& options, i
   }
   AttentionCase c(options, requests, ids);
   device::ThreadPool pool({.num_threads = threads});
-  std::vector<float> y = c.Run(row, pool);
+  std::vector<float> y = c.Run(kernel, pool);
   y.resize(tokens * options.q_heads * options.head_dim);
   return y;
 }
 
-void ExpectSame(const KernelRow& row, const AttentionOptions& options,
+void ExpectSame(const Kernel& kernel, const AttentionOptions& options,
                 const std::vector<float>& whole, int32_t context, int32_t tokens,
                 bool with_others) {
   const int64_t size = options.q_heads * options.head_dim;
   const int32_t threads = 1 + context % 3;
-  const std::vector<float> part = Rows(row, options, context, tokens, with_others, threads);
+  const std::vector<float> part = Rows(kernel, options, context, tokens, with_others, threads);
   const std::span<const float> expected(whole.data() + context * size, tokens * size);
   EXPECT_TRUE(BitEqual(part, expected))
-      << row.name << " window " << options.window << ": other bits for tokens [" << context << ", "
-      << context + tokens << ") " << (with_others ? "among others" : "alone");
+      << kernel.name << " window " << options.window << ": other bits for tokens [" << context
+      << ", " << context + tokens << ") " << (with_others ? "among others" : "alone");
 }
 
 // A prompt in one go, in chunks of 64, token by token, alone and among others: the same bits.
 void CheckInvariance(const OpDefinition& op, const device::Capabilities& caps,
                      const AttentionOptions& options, int32_t prompt, int32_t single_step) {
   const AttentionCase shape(options, {{.context = 0, .tokens = prompt}});
-  for (const KernelRow* row : Kernels(op, caps, shape.call())) {
-    const std::vector<float> whole = Rows(*row, options, 0, prompt, false, 1);
-    ExpectSame(*row, options, whole, 0, prompt, true);
+  for (const Kernel* kernel : Kernels(op, caps, shape.call())) {
+    const std::vector<float> whole = Rows(*kernel, options, 0, prompt, false, 1);
+    ExpectSame(*kernel, options, whole, 0, prompt, true);
     for (int32_t context = 0; context < prompt; context += 64) {
-      ExpectSame(*row, options, whole, context, std::min(64, prompt - context), context % 128 == 0);
+      ExpectSame(*kernel, options, whole, context, std::min(64, prompt - context),
+                 context % 128 == 0);
     }
     for (int32_t context = 0; context < prompt; context += single_step) {
-      ExpectSame(*row, options, whole, context, 1, context % 20 == 0);
+      ExpectSame(*kernel, options, whole, context, 1, context % 20 == 0);
     }
   }
 }
@@ -193,8 +195,8 @@ void CheckSharing(const OpDefinition& op, const device::Capabilities& caps,
   AttentionCase told(options, requests), untold(options, requests);
   untold.HideSharing();
   device::ThreadPool pool({.num_threads = 2});
-  for (const KernelRow* row : Kernels(op, caps, told.call())) {
-    EXPECT_TRUE(BitEqual(told.Run(*row, pool), untold.Run(*row, pool))) << row->name;
+  for (const Kernel* kernel : Kernels(op, caps, told.call())) {
+    EXPECT_TRUE(BitEqual(told.Run(*kernel, pool), untold.Run(*kernel, pool))) << kernel->name;
   }
 }
 

@@ -44,10 +44,10 @@ TEST(PagedAttention, TwoKeysByHand) {
   const OpCall call{
       .inputs = inputs, .outputs = outputs, .attributes = &attributes, .batch = &batch};
   device::ThreadPool pool({.num_threads = 1});
-  for (const KernelRow* row :
-       conformance::SupportedRows(PagedAttentionOp(), device::DetectCapabilities(), call)) {
-    conformance::RunRow(*row, call, pool);
-    EXPECT_NEAR(y.ToFloat()[0], 1 * 0.25 + 5 * 0.75, 1e-6) << row->name;
+  for (const Kernel* kernel :
+       conformance::SupportedKernels(PagedAttentionOp(), device::DetectCapabilities(), call)) {
+    conformance::RunKernel(*kernel, call, pool);
+    EXPECT_NEAR(y.ToFloat()[0], 1 * 0.25 + 5 * 0.75, 1e-6) << kernel->name;
   }
 }
 
@@ -69,9 +69,9 @@ TEST(PagedAttention, SinkAndSlopeByHand) {
   values[0] = 8;
   values[1] = 13;
   device::ThreadPool pool({.num_threads = 1});
-  for (const KernelRow* row :
-       conformance::SupportedRows(PagedAttentionOp(), device::DetectCapabilities(), call)) {
-    EXPECT_NEAR(c.Run(*row, pool)[0], (8 * 0.25 + 13) / (0.25 + 1 + 2), 1e-5) << row->name;
+  for (const Kernel* kernel :
+       conformance::SupportedKernels(PagedAttentionOp(), device::DetectCapabilities(), call)) {
+    EXPECT_NEAR(c.Run(*kernel, pool)[0], (8 * 0.25 + 13) / (0.25 + 1 + 2), 1e-5) << kernel->name;
   }
 }
 
@@ -85,11 +85,11 @@ TEST(PagedAttention, AnInt8KeyOrValueWithoutAScaleMakesRowsNaN) {
     const float nan = std::nanf("");
     std::memcpy(scales + (of_value ? 16 + 3 : 3) * sizeof(float), &nan, sizeof(nan));
     device::ThreadPool pool({.num_threads = 1});
-    for (const KernelRow* row :
-         conformance::SupportedRows(PagedAttentionOp(), device::DetectCapabilities(), c.call())) {
-      const std::vector<float> y = c.Run(*row, pool);
-      EXPECT_TRUE(std::isnan(y[0]) && std::isnan(y[3])) << row->name << " " << of_value;
-      EXPECT_FALSE(std::isnan(y[4]) || std::isnan(y[7])) << row->name << " " << of_value;
+    for (const Kernel* kernel : conformance::SupportedKernels(
+             PagedAttentionOp(), device::DetectCapabilities(), c.call())) {
+      const std::vector<float> y = c.Run(*kernel, pool);
+      EXPECT_TRUE(std::isnan(y[0]) && std::isnan(y[3])) << kernel->name << " " << of_value;
+      EXPECT_FALSE(std::isnan(y[4]) || std::isnan(y[7])) << kernel->name << " " << of_value;
     }
   }
 }
@@ -103,15 +103,15 @@ TEST(PagedAttention, EveryF8ValueIsReadAsWhatItIs) {
   uint8_t* value = cache.Row<uint8_t>(c.batch().block_table[0]) + 256 * 16;
   for (int code = 0; code < 256; ++code) value[code] = static_cast<uint8_t>(code);
   device::ThreadPool pool({.num_threads = 1});
-  for (const KernelRow* row :
-       conformance::SupportedRows(PagedAttentionOp(), device::DetectCapabilities(), c.call())) {
-    const std::vector<float> y = c.Run(*row, pool);
+  for (const Kernel* kernel :
+       conformance::SupportedKernels(PagedAttentionOp(), device::DetectCapabilities(), c.call())) {
+    const std::vector<float> y = c.Run(*kernel, pool);
     for (int code = 0; code < 256; ++code) {
       const float expected = F8E4M3ToFloat(static_cast<uint8_t>(code));
       if (std::isnan(expected)) {
-        EXPECT_TRUE(std::isnan(y[code])) << row->name << " " << code;
+        EXPECT_TRUE(std::isnan(y[code])) << kernel->name << " " << code;
       } else {
-        EXPECT_EQ(y[code], expected) << row->name << " " << code;
+        EXPECT_EQ(y[code], expected) << kernel->name << " " << code;
       }
     }
   }
@@ -135,14 +135,15 @@ TEST(PagedAttention, EveryF8KeyIsReadAsWhatItIs) {
   }
   device::ThreadPool pool({.num_threads = 1});
   const float weight = std::exp(1.0f) / (1 + std::exp(1.0f));
-  for (const KernelRow* row :
-       conformance::SupportedRows(PagedAttentionOp(), device::DetectCapabilities(), c.call())) {
-    const std::vector<float> y = c.Run(*row, pool);
+  for (const Kernel* kernel :
+       conformance::SupportedKernels(PagedAttentionOp(), device::DetectCapabilities(), c.call())) {
+    const std::vector<float> y = c.Run(*kernel, pool);
     for (int code = 0; code < 256; ++code) {
       if ((code & 0x7f) == 0x7f) {
-        EXPECT_TRUE(std::isnan(y[code])) << row->name << " " << code;
+        EXPECT_TRUE(std::isnan(y[code])) << kernel->name << " " << code;
       } else {
-        EXPECT_NEAR(y[code], (code & 0x7f) == 0 ? 0.5f : weight, 2e-3) << row->name << " " << code;
+        EXPECT_NEAR(y[code], (code & 0x7f) == 0 ? 0.5f : weight, 2e-3)
+            << kernel->name << " " << code;
       }
     }
   }

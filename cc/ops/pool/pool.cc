@@ -18,12 +18,12 @@ Status CheckPool(const OpCall& call) {
 
 constexpr F32Kernel kReference{.act_inputs = 0b1, .run = PoolReference};
 
-constexpr KernelRow kRows[] = {
+constexpr Kernel kKernels[] = {
     {"pool", "portable", 10, OnEveryCpu, PoolPortable},
     WidenedReference<&kReference>("pool"),
 };
 
-constexpr OpDefinition kDefinition{"pool", CheckPool, kRows};
+constexpr OpDefinition kDefinition{"pool", CheckPool, kKernels};
 
 }  // namespace
 

@@ -25,16 +25,16 @@ void CheckCase(const OpDefinition& op, const device::Capabilities& caps, int64_t
       .inputs = inputs, .outputs = outputs, .attributes = &attributes, .batch = &batch.view()};
   ASSERT_TRUE(op.check(call).ok()) << op.check(call).ToString();
   device::ThreadPool one({.num_threads = 1});
-  conformance::RunRow(conformance::ReferenceRow(op), call, one);
+  conformance::RunKernel(conformance::ReferenceKernel(op), call, one);
   const std::vector<float> expected = y.ToFloat();
-  for (const KernelRow* row : conformance::SupportedRows(op, caps, call)) {
+  for (const Kernel* kernel : conformance::SupportedKernels(op, caps, call)) {
     for (int32_t threads = 1; threads <= 3; ++threads) {
       device::ThreadPool pool({.num_threads = threads});
       y.Poison();
-      conformance::RunRow(*row, call, pool);
+      conformance::RunKernel(*kernel, call, pool);
       EXPECT_TRUE(conformance::AllClose(y.ToFloat(), expected, {.abs = 2e-6}))
-          << row->name;  // |x| <= 2
-      EXPECT_TRUE(y.GuardsIntact()) << row->name;
+          << kernel->name;  // |x| <= 2
+      EXPECT_TRUE(y.GuardsIntact()) << kernel->name;
     }
   }
   conformance::CheckActTypes(

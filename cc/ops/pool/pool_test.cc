@@ -21,17 +21,17 @@ TEST(Pool, MeanAndNormByHand) {
   conformance::TestTensor x(DType::kF32, {3, 2}), y(DType::kF32, {2, 2});
   x.Set(std::vector<float>{1, 2, 5, 6, 0, 0});
   device::ThreadPool pool({.num_threads = 1});
-  for (const KernelRow& row : PoolOp().rows) {
+  for (const Kernel& kernel : PoolOp().kernels) {
     for (const auto& [normalize, expected] : {std::pair(0, std::vector<float>{3, 4, 0, 0}),
                                               std::pair(1, std::vector<float>{0.6f, 0.8f, 0, 0})}) {
       Attributes attributes;
       attributes.Set("kind", 0);
       attributes.Set("normalize", normalize);
       const TensorView inputs[] = {x.view()}, outputs[] = {y.view()};
-      conformance::RunRow(
-          row, {.inputs = inputs, .outputs = outputs, .attributes = &attributes, .batch = &batch},
-          pool);
-      EXPECT_TRUE(conformance::AllClose(y.ToFloat(), expected, {.abs = 1e-7})) << row.name;
+      conformance::RunKernel(
+          kernel,
+          {.inputs = inputs, .outputs = outputs, .attributes = &attributes, .batch = &batch}, pool);
+      EXPECT_TRUE(conformance::AllClose(y.ToFloat(), expected, {.abs = 1e-7})) << kernel.name;
     }
   }
 }

@@ -46,7 +46,7 @@ void Run(const OpCall& call, KernelContext& context) {
   });
 }
 
-constexpr KernelRow kRows[] = {
+constexpr Kernel kKernels[] = {
 #if defined(__x86_64__)
     {"rms_norm", "avx512", 30, OnAvx512, Run<RmsNormRowAvx512>},
     {"rms_norm", "avx2", 20, OnAvx2, Run<RmsNormRowAvx2>},
@@ -55,7 +55,7 @@ constexpr KernelRow kRows[] = {
     WidenedReference<&kRmsNormReference>("rms_norm"),
 };
 
-constexpr OpDefinition kDefinition{"rms_norm", CheckRmsNorm, kRows};
+constexpr OpDefinition kDefinition{"rms_norm", CheckRmsNorm, kKernels};
 
 }  // namespace
 

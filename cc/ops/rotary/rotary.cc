@@ -34,7 +34,7 @@ void Run(const OpCall& call, KernelContext& context) {
   });
 }
 
-constexpr KernelRow kRows[] = {
+constexpr Kernel kKernels[] = {
 #if defined(__x86_64__)
     {"rotary", "avx512", 30, OnAvx512, Run<&kRotaryAvx512>},
     {"rotary", "avx2", 20, OnAvx2, Run<&kRotaryAvx2>},
@@ -45,7 +45,7 @@ constexpr KernelRow kRows[] = {
 
 constexpr AliasRule kAliases[] = {{.input = 0, .output = 0}, {.input = 1, .output = 1}};
 
-constexpr OpDefinition kDefinition{"rotary", CheckRotary, kRows, kAliases};
+constexpr OpDefinition kDefinition{"rotary", CheckRotary, kKernels, kAliases};
 
 }  // namespace
 

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "cc/ops/row_conformance.h"
+#include "cc/ops/rowwise_conformance.h"
 
 namespace pagemill::ops {
 namespace {

@@ -71,7 +71,7 @@ void Run(const OpCall& call, KernelContext& context) {
                             });
 }
 
-constexpr KernelRow kRows[] = {
+constexpr Kernel kKernels[] = {
 #if defined(__x86_64__)
     {"rotary_kv_write", "avx512", 30, OnAvx512, Run<&kRotaryAvx512, &kKvWriteAvx512>},
     {"rotary_kv_write", "avx2", 20, OnAvx2, Run<&kRotaryAvx2, &kKvWriteAvx2>},
@@ -82,7 +82,7 @@ constexpr KernelRow kRows[] = {
 
 constexpr AliasRule kAliases[] = {{.input = 0, .output = 0}, {.input = 1, .output = 1}};
 
-constexpr OpDefinition kDefinition{"rotary_kv_write", CheckRotaryKvWrite, kRows, kAliases};
+constexpr OpDefinition kDefinition{"rotary_kv_write", CheckRotaryKvWrite, kKernels, kAliases};
 
 }  // namespace
 

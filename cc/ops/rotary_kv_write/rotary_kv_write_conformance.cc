@@ -14,7 +14,7 @@ namespace {
 using conformance::PagedBatch;
 using conformance::PagedRequest;
 using conformance::Random;
-using conformance::RunRow;
+using conformance::RunKernel;
 using conformance::TestTensor;
 
 struct Shape {
@@ -94,8 +94,8 @@ std::vector<uint8_t> RunSingleOps(std::span<const OpDefinition> ops,
   const auto rotary_row = ChooseKernel(Definition(ops, "rotary"), caps, rotary, {.name = name});
   const auto kv_row = ChooseKernel(Definition(ops, "kv_write"), caps, kv, {.name = name});
   EXPECT_TRUE(rotary_row.ok() && kv_row.ok()) << name;
-  RunRow(**rotary_row, rotary, pool);
-  RunRow(**kv_row, kv, pool);
+  RunKernel(**rotary_row, rotary, pool);
+  RunKernel(**kv_row, kv, pool);
   return c.Results();
 }
 
@@ -118,24 +118,24 @@ void CheckCase(std::span<const OpDefinition> ops, const device::Capabilities& ca
   const OpCall call{
       .inputs = inputs, .outputs = outputs, .attributes = &attributes, .batch = &c.view};
   ASSERT_TRUE(op.check(call).ok()) << op.check(call).ToString();
-  for (const KernelRow* row : conformance::SupportedRows(op, caps, call)) {
-    const std::vector<uint8_t> expected = RunSingleOps(ops, caps, c, attributes, row->name);
+  for (const Kernel* kernel : conformance::SupportedKernels(op, caps, call)) {
+    const std::vector<uint8_t> expected = RunSingleOps(ops, caps, c, attributes, kernel->name);
     for (int32_t threads = 1; threads <= 3; ++threads) {
       device::ThreadPool pool({.num_threads = threads});
       c.Poison();
-      RunRow(*row, call, pool);
-      EXPECT_TRUE(c.Results() == expected) << row->name << " with " << threads << " threads";
+      RunKernel(*kernel, call, pool);
+      EXPECT_TRUE(c.Results() == expected) << kernel->name << " with " << threads << " threads";
       c.Poison();  // in place
       CopyRows(c.q.view(), c.q_out.view());
       CopyRows(c.k.view(), c.k_out.view());
       inputs[0] = outputs[0];
       inputs[1] = outputs[1];
-      RunRow(*row, call, pool);
+      RunKernel(*kernel, call, pool);
       inputs[0] = c.q.view();
       inputs[1] = c.k.view();
-      EXPECT_TRUE(c.Results() == expected) << row->name << " in place";
+      EXPECT_TRUE(c.Results() == expected) << kernel->name << " in place";
     }
-    EXPECT_TRUE(c.GuardsIntact()) << row->name;
+    EXPECT_TRUE(c.GuardsIntact()) << kernel->name;
   }
 }
 

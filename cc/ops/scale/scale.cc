@@ -23,14 +23,14 @@ Status CheckScale(const OpCall& call) {
 
 constexpr F32Kernel kReference{.act_inputs = 0b1, .run = ScaleReference};
 
-constexpr KernelRow kRows[] = {
+constexpr Kernel kKernels[] = {
     {"scale", "portable", 10, OnEveryCpu, ScalePortable},
     WidenedReference<&kReference>("scale"),
 };
 
 constexpr AliasRule kAliases[] = {{.input = 0, .output = 0}};
 
-constexpr OpDefinition kDefinition{"scale", CheckScale, kRows, kAliases};
+constexpr OpDefinition kDefinition{"scale", CheckScale, kKernels, kAliases};
 
 }  // namespace
 

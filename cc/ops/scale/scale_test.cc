@@ -23,9 +23,9 @@ TEST(Scale, ByHand) {
   attributes.Set("by", 0.5);
   ASSERT_TRUE(ScaleOp().check(call).ok());
   device::ThreadPool pool({.num_threads = 1});
-  for (const KernelRow& row : ScaleOp().rows) {
+  for (const Kernel& kernel : ScaleOp().kernels) {
     y.Poison();
-    conformance::RunRow(row, call, pool);
+    conformance::RunKernel(kernel, call, pool);
     EXPECT_TRUE(conformance::BitEqual(y.ToFloat(), std::vector<float>{0.5f, -1, 1.5f, 0}));
   }
 }

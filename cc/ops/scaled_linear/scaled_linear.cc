@@ -64,9 +64,9 @@ Status CheckScaledLinear(const OpCall& call) {
   return check.Result();
 }
 
-ActivationPrecision AutomaticActivations(const OpCall& call) {
-  return call.attributes->GetInt("int8_activations", 0) == 1 ? ActivationPrecision::kInt8
-                                                             : ActivationPrecision::kBf16;
+Precision AutomaticActivations(const OpCall& call) {
+  return call.attributes->GetInt("int8_activations", 0) == 1 ? Precision::kInt8Block
+                                                             : Precision::kMixedBlock;
 }
 
 // f32 activations, a scale a row, and sums that int32 holds.
@@ -111,8 +111,8 @@ constexpr WeightPacking kPanels = {
         }};
 
 template <const PackedKernelSet* kKernels>
-constexpr KernelRow Row(std::string_view name, int32_t priority,
-                        decltype(KernelRow::supports) supports, ActivationPrecision activations) {
+constexpr Kernel Row(std::string_view name, int32_t priority, decltype(Kernel::supports) supports,
+                     Precision activations) {
   return {.op = "scaled_linear",
           .name = name,
           .priority = priority,
@@ -133,25 +133,23 @@ constexpr KernelRow Row(std::string_view name, int32_t priority,
 
 constexpr F32Kernel kReference{.act_inputs = 0b1, .run = scaled::RunReference};
 
-constexpr KernelRow kRows[] = {
+constexpr Kernel kKernels[] = {
 #if defined(__x86_64__)
-    Row<&scaled::kAmxInt8Kernels>("amx_int8", 42, AmxOnInt8, ActivationPrecision::kInt8),
-    Row<&scaled::kAvx512VnniKernels>("avx512_vnni", 40, VnniOnInt8, ActivationPrecision::kInt8),
-    Row<&scaled::kAvx512Bf16Kernels>("avx512_bf16", 36, Avx512Bf16OnFp8,
-                                     ActivationPrecision::kBf16),
-    Row<&scaled::kAvx512Kernels>("avx512", 30, OnAvx512, ActivationPrecision::kF32),
-    Row<&scaled::kAvx2Kernels>("avx2", 20, OnAvx2, ActivationPrecision::kF32),
+    Row<&scaled::kAmxInt8Kernels>("amx_int8", 42, AmxOnInt8, Precision::kInt8Block),
+    Row<&scaled::kAvx512VnniKernels>("avx512_vnni", 40, VnniOnInt8, Precision::kInt8Block),
+    Row<&scaled::kAvx512Bf16Kernels>("avx512_bf16", 36, Avx512Bf16OnFp8, Precision::kBf16),
+    Row<&scaled::kAvx512Kernels>("avx512", 30, OnAvx512, Precision::kF32),
+    Row<&scaled::kAvx2Kernels>("avx2", 20, OnAvx2, Precision::kF32),
 #elif defined(__aarch64__)
-    Row<&scaled::kAsimdDotprodKernels>("asimd_dotprod", 40, DotprodOnInt8,
-                                       ActivationPrecision::kInt8),
+    Row<&scaled::kAsimdDotprodKernels>("asimd_dotprod", 40, DotprodOnInt8, Precision::kInt8Block),
 #endif
-    Row<&scaled::kPortableKernels>("portable", 10, OnEveryCpu, ActivationPrecision::kF32),
+    Row<&scaled::kPortableKernels>("portable", 10, OnEveryCpu, Precision::kF32),
     WidenedReference<&kReference>("scaled_linear"),
 };
 
 constexpr OpDefinition kDefinition{.op = "scaled_linear",
                                    .check = CheckScaledLinear,
-                                   .rows = kRows,
+                                   .kernels = kKernels,
                                    .automatic_activations = AutomaticActivations};
 
 }  // namespace

@@ -8,8 +8,8 @@
 #include <string>
 
 #include "cc/device/thread_pool.h"
+#include "cc/ops/gemm_benchmark.h"
 #include "cc/ops/linear/linear.h"
-#include "cc/ops/matrix_problem.h"
 #include "cc/ops/scaled_linear/scaled_linear.h"
 
 namespace pagemill::ops {

@@ -19,8 +19,8 @@ namespace {
 using conformance::CheckBatchInvariance;
 using conformance::CheckMatricesTogether;
 using conformance::Random;
-using conformance::RunRow;
-using conformance::SupportedRows;
+using conformance::RunKernel;
+using conformance::SupportedKernels;
 using conformance::TestTensor;
 using device::ThreadPool;
 
@@ -79,8 +79,12 @@ struct Operation {
 
 // The exact result, and the allowed distance from it by precision.
 struct Expected {
-  double y;
-  double bounds[3];
+  double y, f32_bound, bf16_bound, int8_bound;
+
+  double Bound(Precision precision) const {
+    if (precision == Precision::kF32) return f32_bound;
+    return precision == Precision::kBf16 ? bf16_bound : int8_bound;
+  }
 };
 
 Expected Exact(const Case& c, const Operation& op, int64_t n, int64_t m) {
@@ -99,9 +103,8 @@ Expected Exact(const Case& c, const Operation& op, int64_t n, int64_t m) {
     weights += std::abs(weight);
     largest = std::max(largest, std::abs(x));
   }
-  return {sum,
-          {ScaledErrorBound(c.k) * magnitude, ScaledBf16ErrorBound(c.k) * magnitude,
-           kScaledInt8Error * largest * weights + 0x1p-23 * bias}};
+  return {sum, ScaledErrorBound(c.k) * magnitude, ScaledBf16ErrorBound(c.k) * magnitude,
+          kScaledInt8Error * largest * weights + 0x1p-23 * bias};
 }
 
 void CheckAgainstExact(const Case& c, DType dtype, const OpDefinition& op,
@@ -109,16 +112,16 @@ void CheckAgainstExact(const Case& c, DType dtype, const OpDefinition& op,
   Operation operation(c, dtype, random);
   ASSERT_TRUE(op.check(operation.call).ok()) << op.check(operation.call).ToString();
   ThreadPool pool({.num_threads = 2});
-  for (const KernelRow* row : SupportedRows(op, caps, operation.call)) {
-    SCOPED_TRACE(std::string(row->name));
+  for (const Kernel* kernel : SupportedKernels(op, caps, operation.call)) {
+    SCOPED_TRACE(std::string(kernel->name));
     operation.matrix.y.Poison();
-    RunRow(*row, operation.call, pool);
+    RunKernel(*kernel, operation.call, pool);
     EXPECT_TRUE(operation.matrix.y.GuardsIntact());
     for (int64_t n = 0; n < c.n; ++n) {
       for (int64_t m = 0; m < c.m; ++m) {
         const Expected expected = Exact(c, operation, n, m);
         const double actual = operation.outputs[0].Row<float>(n)[m];
-        const double bound = expected.bounds[static_cast<int>(row->activations)];
+        const double bound = expected.Bound(kernel->activations);
         // Not `>`: NaN must fail.
         ASSERT_TRUE(std::abs(actual - expected.y) <= bound)
             << "y[" << n << ", " << m << "] is " << actual << ", expected " << expected.y
@@ -228,14 +231,14 @@ void CheckNaN(const OpDefinition& op, const device::Capabilities& caps) {
     const bool in_weights = dtype == DType::kF8E4M3;
     if (in_weights) operation.matrix.w.view().Row<uint8_t>(33)[2] = 0xff;
     ThreadPool pool({.num_threads = 1});
-    for (const KernelRow* row : SupportedRows(op, caps, operation.call)) {
+    for (const Kernel* kernel : SupportedKernels(op, caps, operation.call)) {
       operation.matrix.y.Poison();
-      RunRow(*row, operation.call, pool);
+      RunKernel(*kernel, operation.call, pool);
       for (int64_t n = 0; n < c.n; ++n) {
         for (int64_t m = 0; m < c.m; ++m) {
           EXPECT_EQ(std::isnan(operation.outputs[0].Row<float>(n)[m]),
                     n == 3 || (in_weights && m == 33))
-              << row->name << " " << Info(dtype).name << " " << n << " " << m;
+              << kernel->name << " " << Info(dtype).name << " " << n << " " << m;
         }
       }
     }
@@ -253,9 +256,9 @@ void CheckCodes(const OpDefinition& op, const device::Capabilities& caps) {
   }
   const std::vector<float> expected = operation.matrix.w.ToFloat();
   ThreadPool pool({.num_threads = 1});
-  for (const KernelRow* row : SupportedRows(op, caps, operation.call)) {
-    RunRow(*row, operation.call, pool);
-    EXPECT_EQ(operation.matrix.y.ToFloat(), expected) << row->name;
+  for (const Kernel* kernel : SupportedKernels(op, caps, operation.call)) {
+    RunKernel(*kernel, operation.call, pool);
+    EXPECT_EQ(operation.matrix.y.ToFloat(), expected) << kernel->name;
   }
 }
 
@@ -273,11 +276,11 @@ void CheckLongestInt8Row(const OpDefinition& op, const device::Capabilities& cap
     }
     for (float x : {1.0f, -1.0f}) {
       for (int64_t i = 0; i < kMaxInt8K; ++i) operation.x.view().Row<float>(0)[i] = x;
-      for (const KernelRow* row : SupportedRows(op, caps, operation.call)) {
-        RunRow(*row, operation.call, pool);
+      for (const Kernel* kernel : SupportedKernels(op, caps, operation.call)) {
+        RunKernel(*kernel, operation.call, pool);
         for (float y : operation.matrix.y.ToFloat()) {
           EXPECT_NEAR(y, static_cast<double>(x) * weight * static_cast<double>(kMaxInt8K), 64)
-              << row->name << " " << weight << " " << x;
+              << kernel->name << " " << weight << " " << x;
         }
       }
     }

@@ -17,25 +17,25 @@ TEST(ScaledTiles, Conform) {
   if (!caps.avx512 || !caps.avx512_vnni || !caps.avx512_bf16) {
     GTEST_SKIP() << "needs AVX-512 with VNNI and BF16";
   }
-  KernelRow row;
-  for (const KernelRow& of_machine : ScaledLinearOp().rows) {
-    if (of_machine.name == "avx512_vnni") row = of_machine;
+  Kernel kernel;
+  for (const Kernel& of_machine : ScaledLinearOp().kernels) {
+    if (of_machine.name == "avx512_vnni") kernel = of_machine;
   }
-  ASSERT_EQ(row.name, "avx512_vnni");
-  row.name = "emulated";
-  row.run = [](const OpCall& call, KernelContext& context) {
+  ASSERT_EQ(kernel.name, "avx512_vnni");
+  kernel.name = "emulated";
+  kernel.run = [](const OpCall& call, KernelContext& context) {
     linear::RunPacked(kEmulatedInt8Kernels, call, context);
   };
-  row.run_row_maxima = [](const OpCall& call, KernelContext& context, int64_t columns,
-                          RowMaximum* maxima) {
+  kernel.run_row_maxima = [](const OpCall& call, KernelContext& context, int64_t columns,
+                             RowMaximum* maxima) {
     linear::RunPackedMaxima(kEmulatedInt8Kernels, call, context, columns, maxima);
   };
-  row.workspace_bytes = [](const OpCall& call, int32_t num_threads) {
+  kernel.workspace_bytes = [](const OpCall& call, int32_t num_threads) {
     return linear::PackedWorkspaceBytes(kEmulatedInt8Kernels, call, num_threads);
   };
-  const KernelRow rows[] = {row, conformance::ReferenceRow(ScaledLinearOp())};
+  const Kernel kernels[] = {kernel, conformance::ReferenceKernel(ScaledLinearOp())};
   CheckScaledLinearConformance(
-      {.op = "scaled_linear", .check = ScaledLinearOp().check, .rows = rows}, caps);
+      {.op = "scaled_linear", .check = ScaledLinearOp().check, .kernels = kernels}, caps);
 }
 #endif
 

@@ -19,12 +19,12 @@ Status CheckSelectRows(const OpCall& call) {
   return check.Result();
 }
 
-constexpr KernelRow kRows[] = {
+constexpr Kernel kKernels[] = {
     {"select_rows", "portable", 10, InEveryType, select_rows::RunPortable},
     {"select_rows", "reference", 0, InEveryType, select_rows::RunReference},
 };
 
-constexpr OpDefinition kDefinition{"select_rows", CheckSelectRows, kRows};
+constexpr OpDefinition kDefinition{"select_rows", CheckSelectRows, kKernels};
 
 }  // namespace
 

@@ -42,12 +42,12 @@ Status CheckSplit(const OpCall& call) {
   return check.Result();
 }
 
-constexpr KernelRow kRows[] = {
+constexpr Kernel kKernels[] = {
     {"split", "portable", 10, InEveryType, split::RunPortable},
     {"split", "reference", 0, InEveryType, split::RunReference},
 };
 
-constexpr OpDefinition kDefinition{"split", CheckSplit, kRows};
+constexpr OpDefinition kDefinition{"split", CheckSplit, kKernels};
 
 }  // namespace
 

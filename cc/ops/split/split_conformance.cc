@@ -38,11 +38,11 @@ void CheckShape(const OpDefinition& op, const device::Capabilities& caps, const 
   const OpCall call{.inputs = inputs, .outputs = outputs, .attributes = &attributes};
   ASSERT_TRUE(op.check(call).ok()) << op.check(call).ToString();
   const std::vector<float> values = x.ToFloat();
-  for (const KernelRow* row : conformance::SupportedRows(op, caps, call)) {
+  for (const Kernel* kernel : conformance::SupportedKernels(op, caps, call)) {
     for (int32_t threads = 1; threads <= 3; ++threads) {
       device::ThreadPool pool({.num_threads = threads});
       for (TestTensor& part : parts) part.Poison();
-      conformance::RunRow(*row, call, pool);
+      conformance::RunKernel(*kernel, call, pool);
       int64_t column = 0;
       for (size_t i = 0; i < parts.size(); ++i) {
         std::vector<float> expected;
@@ -51,8 +51,8 @@ void CheckShape(const OpDefinition& op, const device::Capabilities& caps, const 
           expected.insert(expected.end(), first, first + shape.parts[i]);
         }
         EXPECT_TRUE(conformance::BitEqual(parts[i].ToFloat(), expected))
-            << row->name << " part " << i;
-        EXPECT_TRUE(parts[i].GuardsIntact()) << row->name << " part " << i;
+            << kernel->name << " part " << i;
+        EXPECT_TRUE(parts[i].GuardsIntact()) << kernel->name << " part " << i;
         column += shape.parts[i];
       }
     }

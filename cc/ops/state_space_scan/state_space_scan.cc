@@ -89,7 +89,7 @@ void Run(const OpCall& call, KernelContext& context) {
 
 constexpr F32Kernel kReference{.act_inputs = 0b11, .run = StateSpaceScanReference};
 
-constexpr KernelRow kRows[] = {
+constexpr Kernel kKernels[] = {
 #if defined(__x86_64__)
     {"state_space_scan", "avx512", 30, OnAvx512, Run<ScanChunkAvx512>},
     {"state_space_scan", "avx2", 20, OnAvx2, Run<ScanChunkAvx2>},
@@ -98,7 +98,7 @@ constexpr KernelRow kRows[] = {
     WidenedReference<&kReference>("state_space_scan"),
 };
 
-constexpr OpDefinition kDefinition{"state_space_scan", CheckStateSpaceScan, kRows};
+constexpr OpDefinition kDefinition{"state_space_scan", CheckStateSpaceScan, kKernels};
 
 }  // namespace
 

@@ -41,18 +41,18 @@ TEST(StateSpaceScan, ByHand) {
   const OpCall call{
       .inputs = inputs, .outputs = outputs, .attributes = &attributes, .batch = &batch};
   device::ThreadPool pool({.num_threads = 1});
-  for (const KernelRow* row :
-       conformance::SupportedRows(StateSpaceScanOp(), device::DetectCapabilities(), call)) {
+  for (const Kernel* kernel :
+       conformance::SupportedKernels(StateSpaceScanOp(), device::DetectCapabilities(), call)) {
     state.Poison();
-    conformance::RunRow(*row, call, pool);
+    conformance::RunKernel(*kernel, call, pool);
     // Head 0: h = (4, 40), then (2 + 16, 20 + 160); y reads the first, then the second.
     EXPECT_TRUE(conformance::AllClose(
         y.ToFloat(), std::vector<float>{4, 1000 + 3000, 180, 45000 + 6000}, {.rel = 1e-6}))
-        << row->name;
+        << kernel->name;
     const std::vector<float> states = state.ToFloat();
     EXPECT_TRUE(conformance::AllClose(std::span(states).subspan(4),
                                       std::vector<float>{18, 180, 4500, 45000}, {.rel = 1e-6}))
-        << row->name;
+        << kernel->name;
   }
 }
 

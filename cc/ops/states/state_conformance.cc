@@ -45,8 +45,8 @@ TensorView Shaped(const TestTensor& tensor, const std::vector<int64_t>& dims) {
 class StateRunner {
  public:
   // `keep_all`: every boundary has a page; else those that a step needs, and others at random.
-  StateRunner(StateCase& c, const KernelRow& row, int32_t threads, bool keep_all)
-      : c_(c), row_(row), pool_({.num_threads = threads}), keep_all_(keep_all) {
+  StateRunner(StateCase& c, const Kernel& kernel, int32_t threads, bool keep_all)
+      : c_(c), row_(kernel), pool_({.num_threads = threads}), keep_all_(keep_all) {
     const int32_t stride = NumBlocks(*std::max_element(kLengths, kLengths + kSequences));
     tables_.assign(kSequences, std::vector<int32_t>(static_cast<size_t>(stride), kNullPage));
     for (int32_t page = kSequences * stride; page > 0; --page) free_.push_back(page);
@@ -64,7 +64,7 @@ class StateRunner {
       const Status status = c_.op.check(call);
       ASSERT_TRUE(status.ok()) << status.ToString();
       const std::vector<float> before = states().ToFloat();
-      RunRow(row_, call, pool_);
+      RunKernel(row_, call, pool_);
       EXPECT_TRUE(y.GuardsIntact() && states().GuardsIntact()) << row_.name;
       CheckUntouched(step, before);
       KeepResults(step, y.ToFloat());
@@ -203,7 +203,7 @@ class StateRunner {
   }
 
   StateCase& c_;
-  const KernelRow& row_;
+  const Kernel& row_;
   device::ThreadPool pool_;
   const bool keep_all_;
   std::vector<std::vector<int32_t>> tables_;  // of each sequence
@@ -249,29 +249,29 @@ double Largest(std::span<const float> values) {
   return largest;
 }
 
-void CheckClose(const StateCase& c, const KernelRow& row, const StateRunner& actual,
+void CheckClose(const StateCase& c, const Kernel& kernel, const StateRunner& actual,
                 const StateRunner& expected) {
   const Tolerance outputs{.abs = c.tolerance * Largest(expected.outputs())};
-  EXPECT_TRUE(AllClose(actual.outputs(), expected.outputs(), outputs)) << c.op.op << row.name;
+  EXPECT_TRUE(AllClose(actual.outputs(), expected.outputs(), outputs)) << c.op.op << kernel.name;
   ASSERT_EQ(actual.kept().size(), expected.kept().size());
   for (const auto& [key, state] : expected.kept()) {
     const Tolerance close{.abs = c.tolerance * Largest(state)};
     EXPECT_TRUE(AllClose(actual.kept().at(key), state, close))
-        << c.op.op << " " << row.name << ": state of sequence " << key.first << " after "
+        << c.op.op << " " << kernel.name << ": state of sequence " << key.first << " after "
         << key.second << " tokens";
   }
 }
 
-void CheckPieces(StateCase& c, const KernelRow& row, const StateRunner& whole) {
+void CheckPieces(StateCase& c, const Kernel& kernel, const StateRunner& whole) {
   for (int32_t threads = 1; threads <= 3; ++threads) {
-    StateRunner pieces(c, row, threads, /*keep_all=*/false);
+    StateRunner pieces(c, kernel, threads, /*keep_all=*/false);
     for (const Step& step : RandomSteps(c.random)) pieces.Run(step);
     EXPECT_TRUE(BitEqual(pieces.outputs(), whole.outputs()))
-        << c.op.op << " " << row.name << ": other bits in pieces, " << threads << " threads";
+        << c.op.op << " " << kernel.name << ": other bits in pieces, " << threads << " threads";
     for (const auto& [key, state] : pieces.kept()) {
       const auto same = whole.kept().find(key);
       if (same == whole.kept().end()) continue;  // the end of a step between boundaries
-      EXPECT_TRUE(BitEqual(state, same->second)) << c.op.op << " " << row.name;
+      EXPECT_TRUE(BitEqual(state, same->second)) << c.op.op << " " << kernel.name;
     }
   }
 }
@@ -299,18 +299,18 @@ void StateCase::AddState(std::initializer_list<int64_t> dims) {
 }
 
 void CheckStateCase(StateCase& c, const device::Capabilities& caps) {
-  StateRunner reference(c, ReferenceRow(c.op), /*threads=*/1, /*keep_all=*/true);
+  StateRunner reference(c, ReferenceKernel(c.op), /*threads=*/1, /*keep_all=*/true);
   for (int32_t s = 0; s < kSequences; ++s) reference.Run({{s, kLengths[s]}});
-  for (const KernelRow* row : SupportedRows(c.op, caps, {})) {
-    StateRunner whole(c, *row, /*threads=*/1, /*keep_all=*/true);
+  for (const Kernel* kernel : SupportedKernels(c.op, caps, {})) {
+    StateRunner whole(c, *kernel, /*threads=*/1, /*keep_all=*/true);
     whole.Run(WholeStep());
-    CheckClose(c, *row, whole, reference);
+    CheckClose(c, *kernel, whole, reference);
     // The reference rounds where a state is stored, kernels always do.
-    if (row->name != "reference") CheckPieces(c, *row, whole);
-    StateRunner idle(c, *row, /*threads=*/1, /*keep_all=*/true);
+    if (kernel->name != "reference") CheckPieces(c, *kernel, whole);
+    StateRunner idle(c, *kernel, /*threads=*/1, /*keep_all=*/true);
     idle.Run({});
   }
-  StateRunner(c, ReferenceRow(c.op), /*threads=*/1, /*keep_all=*/true)
+  StateRunner(c, ReferenceKernel(c.op), /*threads=*/1, /*keep_all=*/true)
       .CheckTypes(WholeStep(), caps);
 }
 

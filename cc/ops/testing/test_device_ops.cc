@@ -22,18 +22,18 @@ constexpr size_t kMaxOps = 64;
 
 // What the work runs: of the kernels that every CPU has and that read weights as stored, the best
 // for this call. Null if the op has none.
-const KernelRow* PlainKernel(const OpDefinition& op, const OpCall& call) {
-  const KernelRow* best = nullptr;
-  for (const KernelRow& row : op.rows) {
-    if (best != nullptr && best->priority > row.priority) continue;
-    if (row.packing == nullptr && row.supports({}, call)) best = &row;
+const Kernel* PlainKernel(const OpDefinition& op, const OpCall& call) {
+  const Kernel* best = nullptr;
+  for (const Kernel& kernel : op.kernels) {
+    if (best != nullptr && best->priority > kernel.priority) continue;
+    if (kernel.packing == nullptr && kernel.supports({}, call)) best = &kernel;
   }
   return best;
 }
 
 // A call that outlives the one it was made from, with addresses of the device.
 struct Launch {
-  Launch(const KernelRow& kernel, const OpCall& call, const KernelContext& context)
+  Launch(const Kernel& kernel, const OpCall& call, const KernelContext& context)
       : kernel(kernel),
         inputs(call.inputs.begin(), call.inputs.end()),
         outputs(call.outputs.begin(), call.outputs.end()),
@@ -45,7 +45,7 @@ struct Launch {
 
   Status Run(TestWorker& worker) const;
 
-  const KernelRow& kernel;
+  const Kernel& kernel;
   const std::vector<TensorView> inputs, outputs;
   const Attributes* const attributes;
   std::optional<BatchView> batch;
@@ -125,7 +125,7 @@ struct Enqueued {
     return PlainKernel(op(), call) != nullptr;
   }
   static int64_t WorkspaceBytes(const OpCall& call, int32_t) {
-    const KernelRow& kernel = *PlainKernel(op(), call);
+    const Kernel& kernel = *PlainKernel(op(), call);
     return kernel.workspace_bytes == nullptr ? 0 : kernel.workspace_bytes(call, /*num_threads=*/1);
   }
   static void Run(const OpCall& call, KernelContext& context) {
@@ -135,17 +135,17 @@ struct Enqueued {
     });
   }
   static int64_t PlanBytes(const OpCall& call) {
-    const KernelRow& kernel = *PlainKernel(op(), call);
+    const Kernel& kernel = *PlainKernel(op(), call);
     return kernel.plan == nullptr ? 0 : kernel.plan->bytes(call);
   }
   static void MakePlan(const OpCall& call, std::span<std::byte> plan) {
-    const KernelRow& kernel = *PlainKernel(op(), call);
+    const Kernel& kernel = *PlainKernel(op(), call);
     if (kernel.plan != nullptr) kernel.plan->make(call, plan);
   }
-  static KernelRow Row() {
+  static Kernel Row() {
     static constexpr BatchPlan kPlan = {.bytes = PlanBytes, .make = MakePlan};
-    const bool plans = std::any_of(op().rows.begin(), op().rows.end(),
-                                   [](const KernelRow& row) { return row.plan != nullptr; });
+    const bool plans = std::any_of(op().kernels.begin(), op().kernels.end(),
+                                   [](const Kernel& kernel) { return kernel.plan != nullptr; });
     return {.op = op().op,
             .name = "enqueued",
             .supports = Supports,
@@ -162,19 +162,19 @@ constexpr auto RowFunctions(std::index_sequence<kOps...>) {
 
 struct Table {
   Table() {
-    constexpr auto kRows = RowFunctions(std::make_index_sequence<kMaxOps>());
+    constexpr auto kKernels = RowFunctions(std::make_index_sequence<kMaxOps>());
     const std::span<const OpDefinition> ops = CpuOps();
     PM_CHECK(ops.size() <= kMaxOps);
-    rows.reserve(ops.size());  // definitions point into it
+    kernels.reserve(ops.size());  // definitions point into it
     for (size_t i = 0; i < ops.size(); ++i) {
-      rows.push_back(kRows[i]());
+      kernels.push_back(kKernels[i]());
       definitions.push_back({.op = ops[i].op,
                              .check = ops[i].check,
-                             .rows = std::span(&rows.back(), 1),
+                             .kernels = std::span(&kernels.back(), 1),
                              .may_alias = ops[i].may_alias});
     }
   }
-  std::vector<KernelRow> rows;
+  std::vector<Kernel> kernels;
   std::vector<OpDefinition> definitions;
 };
 

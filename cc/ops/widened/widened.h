@@ -4,7 +4,7 @@
 // even. So what an op gives in bf16 and f16 is defined by its reference for f32.
 //
 //   constexpr F32Kernel kReference{.act_inputs = 0b11, .run = AddReference};
-//   constexpr KernelRow kRows[] = {{"add", "portable", 10, OnEveryCpu, AddPortable},
+//   constexpr Kernel kKernels[] = {{"add", "portable", 10, OnEveryCpu, AddPortable},
 //                                  WidenedReference<&kReference>("add")};
 //
 // With f32 activations nothing is widened, and the kernel takes the workspace of the f32 one.
@@ -35,7 +35,7 @@ int64_t WidenedWorkspaceBytes(const F32Kernel& kernel, const OpCall& call, int32
 
 // The entry "reference" of a kernel table.
 template <const F32Kernel* kKernel>
-constexpr KernelRow WidenedReference(std::string_view op) {
+constexpr Kernel WidenedReference(std::string_view op) {
   return {.op = op,
           .name = "reference",
           .priority = 0,

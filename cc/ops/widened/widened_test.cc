@@ -37,7 +37,7 @@ constexpr F32Kernel kSum{
     .act_inputs = 0b011, .run = Sum, .workspace_bytes = [](const OpCall&, int32_t num_threads) {
       return num_threads * kOwnBytes;
     }};
-constexpr KernelRow kRow = WidenedReference<&kSum>("sum");
+constexpr Kernel kRow = WidenedReference<&kSum>("sum");
 
 class WidenedTest : public ::testing::Test {
  protected:
@@ -59,7 +59,7 @@ class WidenedTest : public ::testing::Test {
 };
 
 TEST_F(WidenedTest, SumsInF32AndRoundsOnce) {
-  conformance::RunRow(kRow, Call(), pool);
+  conformance::RunKernel(kRow, Call(), pool);
   // 1.5 + 2^-8 is between 1.5 and 1.5 + 2^-7, whose last bits are 0 and 1; 257.5 between 256 and
   // 258.
   const float row[] = {1.5f, 1.5f, 1.5f + 2 * 0x1p-7f, 258, 0.5f};
@@ -72,13 +72,13 @@ TEST_F(WidenedTest, WorkspaceHoldsWhatIsWidenedInLines) {
   EXPECT_EQ(kRow.workspace_bytes(Call(), 1), 3 * 64 + kOwnBytes);
   inputs[1] = TensorView{};
   EXPECT_EQ(kRow.workspace_bytes(Call(), 1), 2 * 64 + kOwnBytes);
-  conformance::RunRow(kRow, Call(), pool);
+  conformance::RunKernel(kRow, Call(), pool);
   EXPECT_EQ(y.ToFloat()[0], 1);
 }
 
 TEST_F(WidenedTest, OutputMayBeAnInput) {
   outputs[0] = a.view();
-  conformance::RunRow(kRow, Call(), pool);
+  conformance::RunKernel(kRow, Call(), pool);
   EXPECT_EQ(a.ToFloat()[4], 0.5f);
 }
 
@@ -88,7 +88,7 @@ TEST_F(WidenedTest, F32IsLeftWhereItIs) {
   inputs = {wide_a.view(), TensorView{}, bias.view()};
   outputs = {wide_y.view()};
   EXPECT_EQ(kRow.workspace_bytes(Call(), 1), kOwnBytes);
-  conformance::RunRow(kRow, Call(), pool);
+  conformance::RunKernel(kRow, Call(), pool);
   EXPECT_EQ(wide_y.ToFloat()[1], 1.00390625f);
 }
 

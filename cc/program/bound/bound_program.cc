@@ -39,7 +39,7 @@ class Binder {
   void BindOp(size_t index) {
     const Op& op = program_.ops()[index];
     const int32_t plan = kernels_.op_plans[index];
-    bound_.ops.push_back({.kernel = kernels_.rows[index],
+    bound_.ops.push_back({.kernel = kernels_.kernels[index],
                           .attributes = &op.attributes,
                           .first_operand = static_cast<uint32_t>(bound_.operands.size()),
                           .num_inputs = static_cast<uint32_t>(op.inputs.size()),

@@ -45,7 +45,7 @@ struct Addresses {
 };
 
 struct BoundOp {
-  const ops::KernelRow* kernel = nullptr;
+  const ops::Kernel* kernel = nullptr;
   const ops::Attributes* attributes = nullptr;  // the program's
   uint32_t first_operand = 0;                   // inputs, then outputs
   uint32_t num_inputs = 0;

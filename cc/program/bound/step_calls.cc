@@ -92,7 +92,7 @@ void StepCalls::Set(const ops::StepBatch& batch) {
 
 void MakePlans(const KernelSelection& kernels, const StepCalls& calls, std::span<std::byte> plans) {
   for (const KernelSelection::Plan& plan : kernels.plans) {
-    kernels.rows[plan.op]->plan->make(
+    kernels.kernels[plan.op]->plan->make(
         calls[plan.op],
         plans.subspan(static_cast<size_t>(plan.offset), static_cast<size_t>(plan.bytes)));
   }

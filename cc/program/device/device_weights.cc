@@ -46,7 +46,7 @@ StatusOr<DeviceWeights> DeviceWeights::Upload(const Program& program,
   if (!options.pack_cache_folder.empty()) cache.emplace(options.pack_cache_folder);
   PM_ASSIGN_OR_RETURN(
       const PackedWeights packed,
-      PackedWeights::Make(program, kernels.rows, weights, cache ? &*cache : nullptr, pool));
+      PackedWeights::Make(program, kernels.kernels, weights, cache ? &*cache : nullptr, pool));
   DeviceWeights result;
   Ranges ranges;
   int64_t total_bytes = 0;
@@ -62,7 +62,7 @@ StatusOr<DeviceWeights> DeviceWeights::Upload(const Program& program,
       if (range.bytes > 0) continue;
       const Value& value = program.value(inputs[i]);
       const TensorView view = MakeView(value, options.max_sizes(), nullptr);
-      range = {.bytes = reordered ? ops::PackingOf(*kernels.rows[op], i)->bytes(view)
+      range = {.bytes = reordered ? ops::PackingOf(*kernels.kernels[op], i)->bytes(view)
                                   : value.SpanBytes(),
                .offset = total_bytes};
       total_bytes += (range.bytes + kAlignment - 1) / kAlignment * kAlignment;

@@ -18,11 +18,11 @@ constexpr std::array<ops::AliasRule, 1> kFirst = {{{0, 0}}};
 constexpr std::array<ops::AliasRule, 2> kCross = {{{1, 0}, {0, 1}}};
 constexpr std::array<ops::AliasRule, 3> kBoth = {{{0, 0}, {0, 1}, {2, 1}}};
 constexpr std::array<ops::OpDefinition, 5> kOps = {{
-    {.op = "both", .rows = {}, .may_alias = kBoth},
-    {.op = "cross", .rows = {}, .may_alias = kCross},
-    {.op = "first", .rows = {}, .may_alias = kFirst},
-    {.op = "plain", .rows = {}},
-    {.op = "source", .rows = {}},
+    {.op = "both", .kernels = {}, .may_alias = kBoth},
+    {.op = "cross", .kernels = {}, .may_alias = kCross},
+    {.op = "first", .kernels = {}, .may_alias = kFirst},
+    {.op = "plain", .kernels = {}},
+    {.op = "source", .kernels = {}},
 }};
 
 Program MustParse(const std::string& body) {

@@ -31,7 +31,7 @@ StatusOr<MemoryPlan> PlanMemory(const Program& program, const Target& target,
   PM_ASSIGN_OR_RETURN(KernelSelection selection, SelectKernels(program, target, options));
   MemoryPlan plan;
   const WeightBytes weights = CountWeightBytes(program);
-  const PackedBytes packed = CountPackedBytes(program, selection.rows);
+  const PackedBytes packed = CountPackedBytes(program, selection.kernels);
   plan.weights_bytes = weights.total_bytes - packed.stored_bytes + packed.packed_bytes;
   plan.packed_bytes = weights.copied_bytes + packed.packed_bytes;
   plan.activation_bytes = PlanActivations(program, target.ops, options.max_sizes()).arena_bytes;

@@ -38,8 +38,7 @@ struct Use {
 // Calls f(op, input, weight, packing) for each operand that is a weight; packing is null where its
 // kernel reads it as stored.
 template <class F>
-void ForEachWeight(const Program& program, std::span<const ops::KernelRow* const> rows,
-                   const F& f) {
+void ForEachWeight(const Program& program, std::span<const ops::Kernel* const> rows, const F& f) {
   for (size_t op = 0; op < rows.size(); ++op) {
     const std::vector<ValueId>& inputs = program.ops()[op].inputs;
     for (size_t i = 0; i < inputs.size(); ++i) {
@@ -51,7 +50,7 @@ void ForEachWeight(const Program& program, std::span<const ops::KernelRow* const
 
 class Layout {
  public:
-  Layout(const Program& program, std::span<const ops::KernelRow* const> rows) : program_(program) {
+  Layout(const Program& program, std::span<const ops::Kernel* const> rows) : program_(program) {
     ForEachWeight(program, rows,
                   [&](size_t op, size_t input, ValueId weight, const ops::WeightPacking* packing) {
                     if (packing == nullptr || packing->follows) return;
@@ -265,12 +264,12 @@ void CopyBytes(const std::byte* from, std::byte* to, int64_t bytes, device::Thre
 
 }  // namespace
 
-PackedBytes CountPackedBytes(const Program& program, std::span<const ops::KernelRow* const> rows) {
+PackedBytes CountPackedBytes(const Program& program, std::span<const ops::Kernel* const> rows) {
   return Layout(program, rows).bytes;
 }
 
 StatusOr<PackedWeights> PackedWeights::Make(const Program& program,
-                                            std::span<const ops::KernelRow* const> rows,
+                                            std::span<const ops::Kernel* const> rows,
                                             const Weights& weights, const PackCache* cache,
                                             device::ThreadPool& pool,
                                             const device::MemoryPlacement& placement) {

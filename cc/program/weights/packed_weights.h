@@ -40,7 +40,7 @@ struct PackedBytes {
 };
 
 // `rows`: the kernel of each op. Sizes alone.
-PackedBytes CountPackedBytes(const Program& program, std::span<const ops::KernelRow* const> rows);
+PackedBytes CountPackedBytes(const Program& program, std::span<const ops::Kernel* const> rows);
 
 class PackedWeights {
  public:
@@ -51,7 +51,7 @@ class PackedWeights {
   // them ran.
   // kResourceExhausted where there is no room; the errors of Assemble().
   static StatusOr<PackedWeights> Make(const Program& program,
-                                      std::span<const ops::KernelRow* const> rows,
+                                      std::span<const ops::Kernel* const> rows,
                                       const Weights& weights, const PackCache* cache,
                                       device::ThreadPool& pool,
                                       const device::MemoryPlacement& placement = {});

@@ -59,13 +59,13 @@ constexpr ops::WeightPacking kOtherLayout = {
 constexpr ops::WeightPacking kFollower = {
     .layout = "reversed", .inputs = 0b010, .follows = true, .bytes = OneLine, .pack = Reverse};
 
-constexpr ops::KernelRow kFollows = {.op = "op", .name = "follows", .packing = &kFollower};
-constexpr ops::KernelRow kPlain = {.op = "op", .name = "plain"};
-constexpr ops::KernelRow kPacksSecond = {.op = "op", .name = "packs", .packing = &kSecondInput};
-constexpr ops::KernelRow kPacksBoth = {.op = "op", .name = "packs", .packing = &kBothWeights};
-constexpr ops::KernelRow kPacksOther = {.op = "op", .name = "packs", .packing = &kOtherLayout};
+constexpr ops::Kernel kFollows = {.op = "op", .name = "follows", .packing = &kFollower};
+constexpr ops::Kernel kPlain = {.op = "op", .name = "plain"};
+constexpr ops::Kernel kPacksSecond = {.op = "op", .name = "packs", .packing = &kSecondInput};
+constexpr ops::Kernel kPacksBoth = {.op = "op", .name = "packs", .packing = &kBothWeights};
+constexpr ops::Kernel kPacksOther = {.op = "op", .name = "packs", .packing = &kOtherLayout};
 
-PackedWeights MustPack(const Program& program, const std::vector<const ops::KernelRow*>& rows,
+PackedWeights MustPack(const Program& program, const std::vector<const ops::Kernel*>& rows,
                        const PackCache* cache = nullptr,
                        const device::MemoryPlacement& placement = {}) {
   const StatusOr<Weights> weights = Weights::Load(program);
@@ -85,18 +85,18 @@ float First(const std::byte* data) {
 
 TEST(PackedWeights, WhatNoKernelPacksIsReadAsStored) {
   const Program program = MustParse();
-  const std::vector<const ops::KernelRow*> rows = {&kPlain, &kPlain, &kPlain};
-  EXPECT_EQ(CountPackedBytes(program, rows).packed_bytes, 0);
-  EXPECT_EQ(CountPackedBytes(program, rows).stored_bytes, 0);
-  EXPECT_EQ(MustPack(program, rows).data(0, 1), nullptr);
+  const std::vector<const ops::Kernel*> kernels = {&kPlain, &kPlain, &kPlain};
+  EXPECT_EQ(CountPackedBytes(program, kernels).packed_bytes, 0);
+  EXPECT_EQ(CountPackedBytes(program, kernels).stored_bytes, 0);
+  EXPECT_EQ(MustPack(program, kernels).data(0, 1), nullptr);
 }
 
 TEST(PackedWeights, OperandsOfOneWeightAndLayoutShareACopy) {
   const Program program = MustParse();
-  const std::vector<const ops::KernelRow*> rows = {&kPlain, &kPacksBoth, &kPacksSecond};
-  EXPECT_EQ(CountPackedBytes(program, rows).packed_bytes, 2 * 64);
-  EXPECT_EQ(CountPackedBytes(program, rows).stored_bytes, 2 * 24);
-  const PackedWeights packed = MustPack(program, rows);
+  const std::vector<const ops::Kernel*> kernels = {&kPlain, &kPacksBoth, &kPacksSecond};
+  EXPECT_EQ(CountPackedBytes(program, kernels).packed_bytes, 2 * 64);
+  EXPECT_EQ(CountPackedBytes(program, kernels).stored_bytes, 2 * 24);
+  const PackedWeights packed = MustPack(program, kernels);
   EXPECT_EQ(packed.data(0, 1), nullptr) << "its kernel reads it as stored";
   EXPECT_EQ(packed.data(1, 0), nullptr) << "not packed";
   EXPECT_EQ(packed.data(1, 1), packed.data(2, 1)) << "tied weights";
@@ -113,7 +113,7 @@ TEST(PackedWeights, WhoFollowsTakesTheCopyOfAnotherOrNone) {
   const PackedWeights untied = MustPack(program, {&kFollows, &kPacksOther, &kPlain});
   EXPECT_EQ(untied.data(0, 1), nullptr) << "nobody packs its weight in that order";
   EXPECT_EQ(
-      CountPackedBytes(program, std::vector<const ops::KernelRow*>{&kFollows, &kFollows, &kPlain})
+      CountPackedBytes(program, std::vector<const ops::Kernel*>{&kFollows, &kFollows, &kPlain})
           .packed_bytes,
       0);
 }
@@ -140,10 +140,10 @@ TEST(PackedWeights, OperandsThatLieApartAreNotReadFromEndToEnd) {
 
 TEST(PackedWeights, EveryLayoutIsACopyOfItsOwn) {
   const Program program = MustParse();
-  const std::vector<const ops::KernelRow*> rows = {&kPlain, &kPacksOther, &kPacksSecond};
-  EXPECT_EQ(CountPackedBytes(program, rows).packed_bytes, 2 * 64);
-  EXPECT_EQ(CountPackedBytes(program, rows).stored_bytes, 24);
-  const PackedWeights packed = MustPack(program, rows);
+  const std::vector<const ops::Kernel*> kernels = {&kPlain, &kPacksOther, &kPacksSecond};
+  EXPECT_EQ(CountPackedBytes(program, kernels).packed_bytes, 2 * 64);
+  EXPECT_EQ(CountPackedBytes(program, kernels).stored_bytes, 24);
+  const PackedWeights packed = MustPack(program, kernels);
   EXPECT_NE(packed.data(1, 1), packed.data(2, 1));
 }
 
@@ -178,14 +178,14 @@ void KeepFirst(const TensorView& weight, std::byte* packed, device::ThreadPool&)
 }
 constexpr ops::WeightPacking kFirstOnly = {
     .layout = "first", .inputs = 0b010, .bytes = OneLine, .pack = KeepFirst};
-constexpr ops::KernelRow kPacksFirst = {.op = "op", .name = "packs", .packing = &kFirstOnly};
+constexpr ops::Kernel kPacksFirst = {.op = "op", .name = "packs", .packing = &kFirstOnly};
 
 TEST(PackedWeights, AnAssembledWeightIsMadeForEveryOrder) {
   const Program program = MustParseAssembled();
-  const std::vector<const ops::KernelRow*> rows = {&kPlain, &kPacksFirst};
-  EXPECT_EQ(CountPackedBytes(program, rows).packed_bytes, 2 * 64);
-  EXPECT_EQ(CountPackedBytes(program, rows).stored_bytes, 24) << "of its parts";
-  const PackedWeights packed = MustPack(program, rows);
+  const std::vector<const ops::Kernel*> kernels = {&kPlain, &kPacksFirst};
+  EXPECT_EQ(CountPackedBytes(program, kernels).packed_bytes, 2 * 64);
+  EXPECT_EQ(CountPackedBytes(program, kernels).stored_bytes, 24) << "of its parts";
+  const PackedWeights packed = MustPack(program, kernels);
   ASSERT_NE(packed.data(0, 1), nullptr);
   EXPECT_FALSE(packed.reordered(0, 1)) << "row by row";
   for (size_t i = 0; i < 32; ++i) {
@@ -211,8 +211,8 @@ TEST(PackedWeights, AnAssembledWeightThatCannotBeMadeIsAnError) {
   const StatusOr<Weights> weights = Weights::Load(program);
   ASSERT_TRUE(weights.ok());
   device::ThreadPool pool({.num_threads = 2});
-  const std::vector<const ops::KernelRow*> rows = {&kPlain, &kPacksFirst};
-  EXPECT_EQ(PackedWeights::Make(program, rows, *weights, nullptr, pool).status().code(),
+  const std::vector<const ops::Kernel*> kernels = {&kPlain, &kPacksFirst};
+  EXPECT_EQ(PackedWeights::Make(program, kernels, *weights, nullptr, pool).status().code(),
             StatusCode::kDataLoss);
 }
 
@@ -249,15 +249,15 @@ constexpr ops::WeightPacking kReversesEach = {
           EXPECT_EQ(w.shape[0], 1) << "part by part";
           Reverse(w, packed, pool);
         }};
-constexpr ops::KernelRow kPacksEach = {.op = "op", .name = "packs", .packing = &kReversesEach};
+constexpr ops::Kernel kPacksEach = {.op = "op", .name = "packs", .packing = &kReversesEach};
 
 TEST(PackedWeights, AStackIsPackedPartByPart) {
   const StatusOr<Program> program = Program::Parse(kStacked);
   ASSERT_TRUE(program.ok()) << program.status().ToString();
-  const std::vector<const ops::KernelRow*> rows = {&kPacksEach, &kPlain, &kPacksFirst};
-  EXPECT_EQ(CountPackedBytes(*program, rows).packed_bytes, 2 * 64 + 64 + 64);
-  EXPECT_EQ(CountPackedBytes(*program, rows).stored_bytes, 24 + 24 + 16 + 4) << "of its parts";
-  const PackedWeights packed = MustPack(*program, rows);
+  const std::vector<const ops::Kernel*> kernels = {&kPacksEach, &kPlain, &kPacksFirst};
+  EXPECT_EQ(CountPackedBytes(*program, kernels).packed_bytes, 2 * 64 + 64 + 64);
+  EXPECT_EQ(CountPackedBytes(*program, kernels).stored_bytes, 24 + 24 + 16 + 4) << "of its parts";
+  const PackedWeights packed = MustPack(*program, kernels);
   EXPECT_EQ(First(packed.data(0, 1)), 6);
   EXPECT_EQ(First(packed.data(0, 1) + 64), 8) << "columns 1 to 3 of the wider matrix";
   EXPECT_TRUE(packed.ReadBy(0).empty()) << "a step reads some of it";
@@ -280,9 +280,9 @@ class PackedWeightsCacheTest : public ::testing::Test {
 TEST_F(PackedWeightsCacheTest, TheSecondTimeMapsWhatTheFirstPacked) {
   const PackCache cache(folder_);
   const Program program = MustParse();
-  const std::vector<const ops::KernelRow*> rows = {&kPlain, &kPacksBoth, &kPlain};
-  EXPECT_FALSE(MustPack(program, rows, &cache).from_cache());
-  const PackedWeights packed = MustPack(program, rows, &cache);
+  const std::vector<const ops::Kernel*> kernels = {&kPlain, &kPacksBoth, &kPlain};
+  EXPECT_FALSE(MustPack(program, kernels, &cache).from_cache());
+  const PackedWeights packed = MustPack(program, kernels, &cache);
   EXPECT_TRUE(packed.from_cache());
   EXPECT_TRUE(packed.mapped());
   EXPECT_TRUE(packed.store_status().ok());
@@ -294,10 +294,10 @@ TEST_F(PackedWeightsCacheTest, TheSecondTimeMapsWhatTheFirstPacked) {
 TEST_F(PackedWeightsCacheTest, PlacedWeightsAreCopiesOfWhatTheCacheHas) {
   const PackCache cache(folder_);
   const Program program = MustParse();
-  const std::vector<const ops::KernelRow*> rows = {&kPlain, &kPacksBoth, &kPlain};
-  EXPECT_FALSE(MustPack(program, rows, &cache).from_cache());
+  const std::vector<const ops::Kernel*> kernels = {&kPlain, &kPacksBoth, &kPlain};
+  EXPECT_FALSE(MustPack(program, kernels, &cache).from_cache());
   const device::MemoryPlacement on_node = {device::MemoryPlacement::Kind::kOnNode, {0}};
-  const PackedWeights packed = MustPack(program, rows, &cache, on_node);
+  const PackedWeights packed = MustPack(program, kernels, &cache, on_node);
   EXPECT_TRUE(packed.from_cache());
   EXPECT_FALSE(packed.mapped());
   for (const auto& file : std::filesystem::directory_iterator(folder_)) {
@@ -305,13 +305,13 @@ TEST_F(PackedWeightsCacheTest, PlacedWeightsAreCopiesOfWhatTheCacheHas) {
   }
   EXPECT_EQ(First(packed.data(1, 1)), 6);
   EXPECT_EQ(First(packed.data(1, 2)), 12);
-  EXPECT_FALSE(MustPack(program, rows, &cache, on_node).from_cache()) << "nothing is left";
+  EXPECT_FALSE(MustPack(program, kernels, &cache, on_node).from_cache()) << "nothing is left";
 }
 
 int64_t TwoMebibytes(const TensorView&) { return 2 << 20; }
 constexpr ops::WeightPacking kLargeCopy = {
     .layout = "large", .inputs = 0b010, .bytes = TwoMebibytes, .pack = Reverse};
-constexpr ops::KernelRow kPacksLarge = {.op = "op", .name = "packs", .packing = &kLargeCopy};
+constexpr ops::Kernel kPacksLarge = {.op = "op", .name = "packs", .packing = &kLargeCopy};
 
 // On a system made of files, with large pages of 1 MiB, that tells how much of any mapping lies in
 // them.
@@ -323,12 +323,12 @@ TEST_F(PackedWeightsCacheTest, WhatTheCacheMapsInSmallPagesIsCopied) {
   std::filesystem::create_directories(folder_ + "/proc/self");
   const PackCache cache(folder_ + "/packed", std::nullopt, folder_);
   const Program program = MustParse();
-  const std::vector<const ops::KernelRow*> rows = {&kPlain, &kPacksLarge, &kPlain};
-  EXPECT_FALSE(MustPack(program, rows, &cache).mapped()) << "packed at this start";
+  const std::vector<const ops::Kernel*> kernels = {&kPlain, &kPacksLarge, &kPlain};
+  EXPECT_FALSE(MustPack(program, kernels, &cache).mapped()) << "packed at this start";
   for (const auto& [large_kibibytes, mapped] : {std::pair(2048, true), std::pair(1023, false)}) {
     std::ofstream(folder_ + "/proc/self/smaps")
         << "1000-fffffffffffff000 r--p\nFilePmdMapped: " << large_kibibytes << " kB\n";
-    const PackedWeights packed = MustPack(program, rows, &cache);
+    const PackedWeights packed = MustPack(program, kernels, &cache);
     EXPECT_TRUE(packed.from_cache());
     EXPECT_EQ(packed.mapped(), mapped) << large_kibibytes;
     EXPECT_EQ(First(packed.data(1, 1)), 6);
@@ -338,60 +338,60 @@ TEST_F(PackedWeightsCacheTest, WhatTheCacheMapsInSmallPagesIsCopied) {
 TEST_F(PackedWeightsCacheTest, ADamagedFileIsReplacedAndNamed) {
   const PackCache cache(folder_);
   const Program program = MustParse();
-  const std::vector<const ops::KernelRow*> rows = {&kPlain, &kPacksBoth, &kPlain};
-  EXPECT_TRUE(MustPack(program, rows, &cache).damage().ok()) << "there was none";
+  const std::vector<const ops::Kernel*> kernels = {&kPlain, &kPacksBoth, &kPlain};
+  EXPECT_TRUE(MustPack(program, kernels, &cache).damage().ok()) << "there was none";
   for (const auto& file : std::filesystem::directory_iterator(folder_)) {
     std::filesystem::resize_file(file.path(), 5000);
   }
-  const PackedWeights packed = MustPack(program, rows, &cache);
+  const PackedWeights packed = MustPack(program, kernels, &cache);
   EXPECT_FALSE(packed.from_cache());
   EXPECT_EQ(packed.damage().code(), StatusCode::kDataLoss);
   EXPECT_NE(packed.damage().message().find(folder_), std::string::npos);
   EXPECT_EQ(First(packed.data(1, 1)), 6);
-  EXPECT_TRUE(MustPack(program, rows, &cache).from_cache()) << "the file is whole again";
+  EXPECT_TRUE(MustPack(program, kernels, &cache).from_cache()) << "the file is whole again";
 }
 
 TEST_F(PackedWeightsCacheTest, OtherBytesOrLayoutsAreOtherEntries) {
   const PackCache cache(folder_);
-  const std::vector<const ops::KernelRow*> rows = {&kPlain, &kPacksSecond, &kPlain};
-  EXPECT_FALSE(MustPack(MustParse(), rows, &cache).from_cache());
+  const std::vector<const ops::Kernel*> kernels = {&kPlain, &kPacksSecond, &kPlain};
+  EXPECT_FALSE(MustPack(MustParse(), kernels, &cache).from_cache());
   EXPECT_FALSE(MustPack(MustParse(), {&kPlain, &kPacksOther, &kPlain}, &cache).from_cache());
   std::string text = kText;
   text.replace(text.find("0000c040"), 8, "0000c0c0");  // 6 becomes -6
   const StatusOr<Program> other = Program::Parse(text);
   ASSERT_TRUE(other.ok()) << other.status().ToString();
-  const PackedWeights packed = MustPack(*other, rows, &cache);
+  const PackedWeights packed = MustPack(*other, kernels, &cache);
   EXPECT_FALSE(packed.from_cache());
   EXPECT_EQ(First(packed.data(1, 1)), -6);
 }
 
 TEST_F(PackedWeightsCacheTest, OtherPartsOrAssembliesAreOtherEntries) {
   const PackCache cache(folder_);
-  const std::vector<const ops::KernelRow*> rows = {&kPlain, &kPacksFirst};
-  EXPECT_FALSE(MustPack(MustParseAssembled(), rows, &cache).from_cache());
-  EXPECT_TRUE(MustPack(MustParseAssembled(), rows, &cache).from_cache());
+  const std::vector<const ops::Kernel*> kernels = {&kPlain, &kPacksFirst};
+  EXPECT_FALSE(MustPack(MustParseAssembled(), kernels, &cache).from_cache());
+  EXPECT_TRUE(MustPack(MustParseAssembled(), kernels, &cache).from_cache());
   for (const auto& [from, to] : {std::pair("s,z,-", "s,-,-"), std::pair("0000803f", "00000040"),
                                  std::pair("020000", "030000")}) {
     std::string text = kAssembled;
     text.replace(text.find(from), std::string(from).size(), to);
     const StatusOr<Program> other = Program::Parse(text);
     ASSERT_TRUE(other.ok()) << other.status().ToString();
-    EXPECT_FALSE(MustPack(*other, rows, &cache).from_cache()) << to;
+    EXPECT_FALSE(MustPack(*other, kernels, &cache).from_cache()) << to;
   }
 }
 
 TEST_F(PackedWeightsCacheTest, OtherStacksAreOtherEntries) {
   const PackCache cache(folder_);
-  const std::vector<const ops::KernelRow*> rows = {&kPacksEach, &kPlain, &kPacksFirst};
-  EXPECT_FALSE(MustPack(*Program::Parse(kStacked), rows, &cache).from_cache());
-  EXPECT_TRUE(MustPack(*Program::Parse(kStacked), rows, &cache).from_cache());
+  const std::vector<const ops::Kernel*> kernels = {&kPacksEach, &kPlain, &kPacksFirst};
+  EXPECT_FALSE(MustPack(*Program::Parse(kStacked), kernels, &cache).from_cache());
+  EXPECT_TRUE(MustPack(*Program::Parse(kStacked), kernels, &cache).from_cache());
   for (const auto& [from, to] : {std::pair(" p,q", " q,p"), std::pair("0 4 16", "0 4 20"),
                                  std::pair("21436587", "31436587")}) {
     std::string text = kStacked;
     text.replace(text.find(from), std::string(from).size(), to);
     const StatusOr<Program> other = Program::Parse(text);
     ASSERT_TRUE(other.ok()) << other.status().ToString();
-    EXPECT_FALSE(MustPack(*other, rows, &cache).from_cache()) << to;
+    EXPECT_FALSE(MustPack(*other, kernels, &cache).from_cache()) << to;
   }
 }
 

@@ -5,7 +5,7 @@
 //
 //   struct Table {
 //     template <const PackedKernelSet* kKernels, class Panels, SupportsWeights kSupports>
-//     void Packed(std::string_view name, int32_t priority, ActivationPrecision activations);
+//     void Packed(std::string_view name, int32_t priority, Precision activations);
 //     template <const KernelSet* kKernels, SupportsWeights kSupports>
 //     void Stored(std::string_view name, int32_t priority);
 //   };
@@ -99,43 +99,45 @@ struct BlockPanels {
 // Calls table.Packed or table.Stored (weights as stored) for each kernel of this CPU family.
 template <class Table>
 void VisitKernels(Table& table) {
-  [[maybe_unused]] constexpr auto kInt8 = ActivationPrecision::kInt8;
-  [[maybe_unused]] constexpr auto kBf16 = ActivationPrecision::kBf16;
+  [[maybe_unused]] constexpr auto kInt8 = Precision::kInt8Block;
+  [[maybe_unused]] constexpr auto kMixed = Precision::kMixedBlock;
+  [[maybe_unused]] constexpr auto kInt16 = Precision::kInt16Block;
+  [[maybe_unused]] constexpr auto kBf16 = Precision::kBf16;
 #if defined(__x86_64__)
   table.template Packed<&kAvx512VnniKernels, BlockPanels, VnniOnBlocks>("avx512_vnni", 40, kInt8);
   table.template Packed<&kAvx512VnniMixedKernels, BlockPanels, VnniOnBlocks>("avx512_vnni_mixed",
-                                                                             37, kBf16);
+                                                                             37, kMixed);
   table.template Packed<&kAmxInt8Kernels, BlockPanels, AmxOnBlocks>("amx_int8", 42, kInt8);
-  table.template Packed<&kAmxInt16Kernels, BlockPanels, AmxOnBlocks>("amx_int8_int16", 38, kBf16);
+  table.template Packed<&kAmxInt16Kernels, BlockPanels, AmxOnBlocks>("amx_int8_int16", 38, kInt16);
   table.template Packed<&kAmxBf16Kernels, Bf16Panels, AmxOnBf16>("amx_bf16", 38, kBf16);
   table.template Packed<&kAvx512Bf16Kernels, Bf16Panels, Avx512Bf16OnBf16>("avx512_bf16", 36,
                                                                            kBf16);
   table.template Packed<&kAvx512VnniInt16Kernels, BlockPanels, VnniOnBlocks>("avx512_vnni_int16",
-                                                                             35, kBf16);
+                                                                             35, kInt16);
   table.template Packed<&kAvxVnniInt8Kernels, BlockPanels, AvxVnniOnBlocks>("avx_vnni_int8", 34,
                                                                             kInt8);
   table.template Packed<&kAvx2Int8Kernels, BlockPanels, Avx2OnBlocks>("avx2_int8", 33, kInt8);
   table.template Packed<&kAvxVnniMixedKernels, BlockPanels, AvxVnniOnBlocks>("avx_vnni_mixed", 32,
-                                                                             kBf16);
+                                                                             kMixed);
   table.template Packed<&kAvx2MixedKernels, BlockPanels, Avx2OnBlocks>("avx2_int8_mixed", 31,
-                                                                       kBf16);
+                                                                       kMixed);
   table.template Packed<&kAvxVnniInt16Kernels, BlockPanels, AvxVnniOnBlocks>("avx_vnni_int16", 26,
-                                                                             kBf16);
-  table.template Packed<&kAvx2Int16Kernels, BlockPanels, Avx2OnBlocks>("avx2_int16", 25, kBf16);
+                                                                             kInt16);
+  table.template Packed<&kAvx2Int16Kernels, BlockPanels, Avx2OnBlocks>("avx2_int16", 25, kInt16);
   table.template Stored<&kAvx512Kernels, Avx512Weights>("avx512", 30);
   table.template Stored<&kAvx2Kernels, Avx2Weights>("avx2", 20);
 #elif defined(__aarch64__)
   table.template Packed<&kAsimdI8mmKernels, BlockPanels, I8mmOnBlocks>("asimd_i8mm", 42, kInt8);
   table.template Packed<&kAsimdI8mmInt16Kernels, BlockPanels, I8mmOnBlocks>("asimd_i8mm_int16", 37,
-                                                                            kBf16);
+                                                                            kInt16);
   table.template Packed<&kAsimdDotprodKernels, BlockPanels, DotprodOnBlocks>("asimd_dotprod", 40,
                                                                              kInt8);
   table.template Packed<&kAsimdBf16Kernels, Bf16Panels, AsimdBf16OnBf16>("asimd_bf16", 36, kBf16);
   table.template Packed<&kAsimdDotprodInt16Kernels, BlockPanels, DotprodOnBlocks>(
-      "asimd_dotprod_int16", 35, kBf16);
+      "asimd_dotprod_int16", 35, kInt16);
 #elif defined(__s390x__)
   table.template Packed<&kVxeInt8Kernels, BlockPanels, VxeOnBlocks>("vxe_int8", 40, kInt8);
-  table.template Packed<&kVxeInt16Kernels, BlockPanels, VxeOnBlocks>("vxe_int16", 35, kBf16);
+  table.template Packed<&kVxeInt16Kernels, BlockPanels, VxeOnBlocks>("vxe_int16", 35, kInt16);
 #endif
   table.template Stored<&kPortableKernels, AnyWeights>("portable", 10);
 }

@@ -31,7 +31,7 @@ int64_t BlocksWorkspaceBytes(const OpCall& call, int32_t num_threads);
 
 // The row `name` of the library that kLibrary returns: always the same one, that outlives the row.
 template <const BlockLibrary& (*kLibrary)()>
-KernelRow BlockRow(std::string_view name, int32_t priority) {
+Kernel BlockKernel(std::string_view name, int32_t priority) {
   static const WeightPacking packing = {
       .layout = kLibrary().layout,
       .inputs = kWeightInputs,
@@ -49,7 +49,7 @@ KernelRow BlockRow(std::string_view name, int32_t priority) {
           .run = [](const OpCall& call,
                     KernelContext& context) { RunBlocks(kLibrary(), call, context); },
           .workspace_bytes = BlocksWorkspaceBytes,
-          .activations = ActivationPrecision::kBf16,
+          .activations = Precision::kBf16,
           .packing = &packing};
 }
 

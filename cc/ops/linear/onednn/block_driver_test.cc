@@ -69,9 +69,9 @@ const BlockLibrary& PlainLoops() {
 }
 
 TEST(BlockDriver, Conforms) {
-  const KernelRow rows[] = {BlockRow<PlainLoops>("plain", 1),
-                            conformance::ReferenceRow(LinearOp())};
-  CheckLinearConformance({"linear", LinearOp().check, rows}, device::Capabilities());
+  const Kernel kernels[] = {BlockKernel<PlainLoops>("plain", 1),
+                            conformance::ReferenceKernel(LinearOp())};
+  CheckLinearConformance({"linear", LinearOp().check, kernels}, device::Capabilities());
 }
 
 TEST(BlockDriver, SupportsWhatTheLibraryDoesForEachMatrix) {
@@ -82,7 +82,7 @@ TEST(BlockDriver, SupportsWhatTheLibraryDoesForEachMatrix) {
     const TensorView y = TensorView::Dense(nullptr, DType::kF32, {3, 32});
     const TensorView inputs[] = {x, w, {}, second, {}};
     const TensorView outputs[] = {y, y};
-    return BlockRow<PlainLoops>("plain", 1).supports({}, {.inputs = inputs, .outputs = outputs});
+    return BlockKernel<PlainLoops>("plain", 1).supports({}, {.inputs = inputs, .outputs = outputs});
   };
   EXPECT_TRUE(supports(DType::kBF16, 96, 32));
   EXPECT_FALSE(supports(DType::kF32, 96, 32)) << "another dtype";
@@ -107,8 +107,8 @@ TEST(BlockDriver, DividesMatricesOfEverySize) {
       w.Set(ws);
       const TensorView inputs[] = {x.view(), w.view()};
       const TensorView outputs[] = {y.view()};
-      conformance::RunRow(BlockRow<PlainLoops>("plain", 1), {.inputs = inputs, .outputs = outputs},
-                          pool);
+      conformance::RunKernel(BlockKernel<PlainLoops>("plain", 1),
+                             {.inputs = inputs, .outputs = outputs}, pool);
       EXPECT_TRUE(y.GuardsIntact());
       const std::vector<float> ys = y.ToFloat();
       for (int64_t i = 0; i < n * m; ++i) {

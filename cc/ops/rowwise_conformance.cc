@@ -1,4 +1,4 @@
-#include "cc/ops/row_conformance.h"
+#include "cc/ops/rowwise_conformance.h"
 
 #include <cstring>
 
@@ -44,12 +44,12 @@ void PoisonOutputs(RowCase& c) {
   for (TestTensor& output : c.outputs) output.Poison();
 }
 
-void ExpectGuards(const RowCase& c, const KernelRow& row) {
-  for (const TestTensor& input : c.inputs) EXPECT_TRUE(input.GuardsIntact()) << row.name;
-  for (const TestTensor& output : c.outputs) EXPECT_TRUE(output.GuardsIntact()) << row.name;
+void ExpectGuards(const RowCase& c, const Kernel& kernel) {
+  for (const TestTensor& input : c.inputs) EXPECT_TRUE(input.GuardsIntact()) << kernel.name;
+  for (const TestTensor& output : c.outputs) EXPECT_TRUE(output.GuardsIntact()) << kernel.name;
 }
 
-void CheckAliases(RowCase& c, const KernelRow& row,
+void CheckAliases(RowCase& c, const Kernel& kernel,
                   const std::vector<std::vector<uint8_t>>& expected) {
   device::ThreadPool pool({.num_threads = 1});
   const int64_t rows = c.outputs[0].view().shape[0];
@@ -63,38 +63,38 @@ void CheckAliases(RowCase& c, const KernelRow& row,
       std::memcpy(output.Row<std::byte>(i), input.Row<std::byte>(i), row_bytes);
     }
     whole.inputs[rule.input] = output;
-    RunRow(row, whole.call, pool);
+    RunKernel(kernel, whole.call, pool);
     EXPECT_TRUE(OutputBytes(c) == expected)
-        << row.name << ": other bits when output " << int{rule.output} << " shares input "
+        << kernel.name << ": other bits when output " << int{rule.output} << " shares input "
         << int{rule.input};
   }
 }
 
-void CheckKernel(RowCase& c, const KernelRow& row,
+void CheckKernel(RowCase& c, const Kernel& kernel,
                  const std::vector<std::vector<float>>& reference) {
   const int64_t rows = c.outputs[0].view().shape[0];
   std::vector<std::vector<uint8_t>> expected;
   for (int32_t threads = 1; threads <= 3; ++threads) {
     device::ThreadPool pool({.num_threads = threads});
     PoisonOutputs(c);
-    RunRow(row, SlicedCall(c, 0, rows).call, pool);
-    ExpectGuards(c, row);
+    RunKernel(kernel, SlicedCall(c, 0, rows).call, pool);
+    ExpectGuards(c, kernel);
     for (size_t i = 0; i < c.outputs.size(); ++i) {
       EXPECT_TRUE(AllClose(c.outputs[i].ToFloat(), reference[i], c.tolerance))
-          << c.op.op << " " << row.name << " output " << i;
+          << c.op.op << " " << kernel.name << " output " << i;
     }
     if (threads == 1) expected = OutputBytes(c);
-    EXPECT_TRUE(OutputBytes(c) == expected) << row.name << " with " << threads << " threads";
+    EXPECT_TRUE(OutputBytes(c) == expected) << kernel.name << " with " << threads << " threads";
   }
   device::ThreadPool pool({.num_threads = 1});
   PoisonOutputs(c);
-  for (int64_t i = 0; i < rows; ++i) RunRow(row, SlicedCall(c, i, 1).call, pool);
-  EXPECT_TRUE(OutputBytes(c) == expected) << row.name << ": other bits for a row alone";
+  for (int64_t i = 0; i < rows; ++i) RunKernel(kernel, SlicedCall(c, i, 1).call, pool);
+  EXPECT_TRUE(OutputBytes(c) == expected) << kernel.name << ": other bits for a row alone";
   PoisonOutputs(c);
   const std::vector<std::vector<uint8_t>> untouched = OutputBytes(c);
-  RunRow(row, SlicedCall(c, 0, 0).call, pool);
-  EXPECT_TRUE(OutputBytes(c) == untouched) << row.name << ": wrote without rows";
-  CheckAliases(c, row, expected);
+  RunKernel(kernel, SlicedCall(c, 0, 0).call, pool);
+  EXPECT_TRUE(OutputBytes(c) == untouched) << kernel.name << ": wrote without rows";
+  CheckAliases(c, kernel, expected);
 }
 
 }  // namespace
@@ -123,11 +123,11 @@ void CheckRowCase(RowCase& c, const device::Capabilities& caps) {
   const Status status = c.op.check(whole.call);
   ASSERT_TRUE(status.ok()) << status.ToString();
   device::ThreadPool pool({.num_threads = 1});
-  RunRow(ReferenceRow(c.op), whole.call, pool);
+  RunKernel(ReferenceKernel(c.op), whole.call, pool);
   std::vector<std::vector<float>> reference;
   for (const TestTensor& output : c.outputs) reference.push_back(output.ToFloat());
-  for (const KernelRow* row : SupportedRows(c.op, caps, whole.call)) {
-    CheckKernel(c, *row, reference);
+  for (const Kernel* kernel : SupportedKernels(c.op, caps, whole.call)) {
+    CheckKernel(c, *kernel, reference);
   }
   if (c.act_inputs == 0) return;
   CheckActTypes({.op = c.op, .caps = caps, .call = whole.call, .act_inputs = c.act_inputs});
@@ -138,11 +138,11 @@ void CheckBits(const OpDefinition& op, const device::Capabilities& caps, const O
   ASSERT_TRUE(op.check(call).ok());
   for (int32_t threads : {1, 3}) {
     device::ThreadPool pool({.num_threads = threads});
-    for (const KernelRow* row : SupportedRows(op, caps, call)) {
+    for (const Kernel* kernel : SupportedKernels(op, caps, call)) {
       y.Poison();
-      RunRow(*row, call, pool);
-      EXPECT_TRUE(BitEqual(y.ToFloat(), expected)) << row->name;
-      EXPECT_TRUE(y.GuardsIntact()) << row->name;
+      RunKernel(*kernel, call, pool);
+      EXPECT_TRUE(BitEqual(y.ToFloat(), expected)) << kernel->name;
+      EXPECT_TRUE(y.GuardsIntact()) << kernel->name;
     }
   }
 }

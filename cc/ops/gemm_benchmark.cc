@@ -1,4 +1,4 @@
-#include "cc/ops/matrix_problem.h"
+#include "cc/ops/gemm_benchmark.h"
 
 #include <algorithm>
 
@@ -17,8 +17,8 @@ int64_t ScaleColumns(const MatrixShape& s, const MatrixProblemOptions& o) {
 
 }  // namespace
 
-MatrixProblem::MatrixProblem(const OpDefinition& op, const MatrixShape& shape,
-                             const MatrixProblemOptions& options)
+GemmBenchmarkCase::GemmBenchmarkCase(const OpDefinition& op, const MatrixShape& shape,
+                                     const MatrixProblemOptions& options)
     : x_(DType::kF32, {options.n, shape.k}),
       w_(options.dtype, {shape.m, shape.k}),
       scales_(DType::kF32, {ScaleRows(shape, options), ScaleColumns(shape, options)}),
@@ -40,7 +40,7 @@ MatrixProblem::MatrixProblem(const OpDefinition& op, const MatrixShape& shape,
   if (row.ok()) call_.emplace(**row, call, options.threads);
 }
 
-void MatrixProblem::FillX(conformance::Random& random) {
+void GemmBenchmarkCase::FillX(conformance::Random& random) {
   std::vector<float> x(x_.view().Elements());
   for (size_t begin = 0; begin < x.size(); begin += 32) {
     const float largest = random.Int(0, 7) == 0 ? 4 : 1;
@@ -50,12 +50,12 @@ void MatrixProblem::FillX(conformance::Random& random) {
   x_.Set(x);
 }
 
-std::span<const uint8_t> MatrixProblem::weights() const {
+std::span<const uint8_t> GemmBenchmarkCase::weights() const {
   const TensorView& w = w_.view();
   return {w.Data<const uint8_t>(), static_cast<size_t>(w.shape[0] * w.row_stride_bytes)};
 }
 
-double MatrixProblem::operations() const {
+double GemmBenchmarkCase::operations() const {
   return 2.0 * static_cast<double>(x_.view().Elements()) * static_cast<double>(w_.view().shape[0]);
 }
 
@@ -65,13 +65,13 @@ SmolLM2Problems::SmolLM2Problems(const OpDefinition& op, const MatrixProblemOpti
                                {576, 1536}, {576, 1536}, {1536, 576}};
   for (int i = 0; i < 30; ++i) {
     for (const MatrixShape& shape : layer) {
-      problems_.push_back(std::make_unique<MatrixProblem>(op, shape, options));
+      problems_.push_back(std::make_unique<GemmBenchmarkCase>(op, shape, options));
     }
   }
   MatrixProblemOptions projection = options;
   projection.dtype = vocabulary;
   projection.n = options.n <= 32 ? options.n : 1;
-  problems_.push_back(std::make_unique<MatrixProblem>(op, MatrixShape{576, 49152}, projection));
+  problems_.push_back(std::make_unique<GemmBenchmarkCase>(op, MatrixShape{576, 49152}, projection));
 }
 
 bool SmolLM2Problems::runnable() const {

@@ -1,5 +1,5 @@
 // oneDNN in the table of `linear`, where it is built in: `bazelw test --config=onednn`.
-#include "cc/ops/linear/onednn/onednn_rows.h"
+#include "cc/ops/linear/onednn/onednn_kernels.h"
 
 #include <gtest/gtest.h>
 
@@ -21,16 +21,16 @@ using conformance::TestTensor;
 class Onednn : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (OnednnRows().empty()) GTEST_SKIP() << "built without oneDNN";
+    if (OnednnKernels().empty()) GTEST_SKIP() << "built without oneDNN";
     if (!caps_.avx512_bf16) GTEST_SKIP() << "needs AVX512-BF16";
   }
   const device::Capabilities caps_ = device::DetectCapabilities();
 };
 
 TEST_F(Onednn, Conforms) {
-  std::vector<KernelRow> rows(OnednnRows().begin(), OnednnRows().end());
-  rows.push_back(conformance::ReferenceRow(LinearOp()));
-  CheckLinearConformance({"linear", LinearOp().check, rows}, caps_);
+  std::vector<Kernel> kernels(OnednnKernels().begin(), OnednnKernels().end());
+  kernels.push_back(conformance::ReferenceKernel(LinearOp()));
+  CheckLinearConformance({"linear", LinearOp().check, kernels}, caps_);
 }
 
 TEST_F(Onednn, IsChosenByNameOnly) {
@@ -40,7 +40,7 @@ TEST_F(Onednn, IsChosenByNameOnly) {
   const OpCall call{.inputs = inputs, .outputs = outputs};
   EXPECT_EQ((*ChooseKernel(LinearOp(), caps_, call, {.name = "onednn"}))->name, "onednn");
   EXPECT_NE((*ChooseKernel(LinearOp(), caps_, call))->name, "onednn");
-  const KernelLimits exact = {.name = "onednn", .activations = ActivationPrecision::kF32};
+  const KernelLimits exact = {.name = "onednn", .activations = Precision::kF32};
   EXPECT_FALSE(ChooseKernel(LinearOp(), caps_, call, exact).ok());
   EXPECT_FALSE(ChooseKernel(LinearOp(), {}, call, {.name = "onednn"}).ok());
 }
@@ -48,7 +48,7 @@ TEST_F(Onednn, IsChosenByNameOnly) {
 // The shapes of models: oneDNN may choose another order of accumulation for each height, which the
 // contract forbids. Version 3.6 does for some shapes, which the row must not support then.
 TEST_F(Onednn, RowsHaveTheSameBitsInProductsOfEveryHeight) {
-  const KernelRow& row = OnednnRows()[0];
+  const Kernel& kernel = OnednnKernels()[0];
   Random random(1);
   device::ThreadPool pool({.num_threads = 1});
   struct Shape {
@@ -61,13 +61,13 @@ TEST_F(Onednn, RowsHaveTheSameBitsInProductsOfEveryHeight) {
     w.FillUniform(random, -1, 1);
     const TensorView stored[] = {x.view(), w.view()};
     const TensorView product[] = {TensorView::Dense(nullptr, DType::kF32, {128, shape.m})};
-    if (!row.supports(caps_, {.inputs = stored, .outputs = product})) continue;
+    if (!kernel.supports(caps_, {.inputs = stored, .outputs = product})) continue;
     const auto run = [&](int64_t height) {
       TestTensor y(DType::kF32, {height, shape.m});
       TensorView inputs[] = {x.view(), w.view()};
       inputs[0].shape[0] = height;
       const TensorView outputs[] = {y.view()};
-      conformance::RunRow(row, {.inputs = inputs, .outputs = outputs}, pool);
+      conformance::RunKernel(kernel, {.inputs = inputs, .outputs = outputs}, pool);
       return y.ToFloat();
     };
     const std::vector<float> all = run(128);

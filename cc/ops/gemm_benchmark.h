@@ -1,14 +1,14 @@
-// File: cc/ops/matrix_problem.h
+// File: cc/ops/gemm_benchmark.h
 // Products that the benchmarks of ops with matrices time: one with operands of its own, and all of
 // a model's.
 //
-//   MatrixProblem problem(LinearOp(), {.k = 576, .m = 1536}, {.dtype = DType::kQ4_1, .n = 8});
+//   GemmBenchmarkCase problem(LinearOp(), {.k = 576, .m = 1536}, {.dtype = DType::kQ4_1, .n = 8});
 //   if (!problem.runnable()) return state.SkipWithError("not on this machine");
 //   for (auto _ : state) problem.Run(pool);
 //
 // Benchmark code only. Thread safety: none.
-#ifndef PAGEMILL_CC_OPS_MATRIX_PROBLEM_H_
-#define PAGEMILL_CC_OPS_MATRIX_PROBLEM_H_
+#ifndef PAGEMILL_CC_OPS_GEMM_BENCHMARK_H_
+#define PAGEMILL_CC_OPS_GEMM_BENCHMARK_H_
 
 #include <cstdint>
 #include <memory>
@@ -40,16 +40,16 @@ struct MatrixProblemOptions {
 
 // y[n, m] = x[n, k] W[m, k]^T, without a bias. Of the blocks of 32 of x one of eight stands out
 // of its row, as in SmolLM2.
-class MatrixProblem {
+class GemmBenchmarkCase {
  public:
-  MatrixProblem(const OpDefinition& op, const MatrixShape& shape,
-                const MatrixProblemOptions& options);
-  MatrixProblem(const MatrixProblem&) = delete;
+  GemmBenchmarkCase(const OpDefinition& op, const MatrixShape& shape,
+                    const MatrixProblemOptions& options);
+  GemmBenchmarkCase(const GemmBenchmarkCase&) = delete;
 
   bool runnable() const { return call_.has_value(); }
   // Only where it is runnable; `pool` has as many threads as the options say, or fewer.
   void Run(device::ThreadPool& pool) { call_->Run(pool); }
-  RowCall& call() { return *call_; }
+  KernelCall& call() { return *call_; }
   const TensorView& y() const { return y_.view(); }
   // As stored.
   std::span<const uint8_t> weights() const;
@@ -63,7 +63,7 @@ class MatrixProblem {
   std::vector<TensorView> inputs_;
   TensorView outputs_[1];
   Attributes attributes_;
-  std::optional<RowCall> call_;
+  std::optional<KernelCall> call_;
 };
 
 // The matrices of a step of SmolLM2-135M, each with weights of its own: 30 layers of hidden 576, 3
@@ -80,9 +80,9 @@ class SmolLM2Problems {
   double operations() const;
 
  private:
-  std::vector<std::unique_ptr<MatrixProblem>> problems_;
+  std::vector<std::unique_ptr<GemmBenchmarkCase>> problems_;
 };
 
 }  // namespace pagemill::ops
 
-#endif  // PAGEMILL_CC_OPS_MATRIX_PROBLEM_H_
+#endif  // PAGEMILL_CC_OPS_GEMM_BENCHMARK_H_

@@ -1,4 +1,4 @@
-// File: cc/ops/row_conformance.h
+// File: cc/ops/rowwise_conformance.h
 // The conformance body of ops that treat every row (dimension 0) alike and alone: normalizations,
 // activations, rotary. Test code only.
 //
@@ -14,8 +14,8 @@
 // written within their bounds, and have the same bits with 1 to 3 threads, when each row is
 // computed alone, and when outputs share memory with inputs as the op's alias rules allow. No rows:
 // nothing happens. Then the same in bf16 and f16, as act_conformance.h says.
-#ifndef PAGEMILL_CC_OPS_ROW_CONFORMANCE_H_
-#define PAGEMILL_CC_OPS_ROW_CONFORMANCE_H_
+#ifndef PAGEMILL_CC_OPS_ROWWISE_CONFORMANCE_H_
+#define PAGEMILL_CC_OPS_ROWWISE_CONFORMANCE_H_
 
 #include <cstdint>
 #include <initializer_list>
@@ -53,4 +53,4 @@ void CheckBits(const OpDefinition& op, const device::Capabilities& caps, const O
 
 }  // namespace pagemill::ops::conformance
 
-#endif  // PAGEMILL_CC_OPS_ROW_CONFORMANCE_H_
+#endif  // PAGEMILL_CC_OPS_ROWWISE_CONFORMANCE_H_

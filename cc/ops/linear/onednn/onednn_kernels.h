@@ -1,8 +1,8 @@
-// File: cc/ops/linear/onednn/onednn_rows.h
+// File: cc/ops/linear/onednn/onednn_kernels.h
 // oneDNN as rows of `linear`: one named "onednn" for bf16 weights, or none where the library is not
 // built in (`--config=onednn`, x86-64). It is chosen by name only; README.md has the measurements.
-#ifndef PAGEMILL_CC_OPS_LINEAR_ONEDNN_ONEDNN_ROWS_H_
-#define PAGEMILL_CC_OPS_LINEAR_ONEDNN_ONEDNN_ROWS_H_
+#ifndef PAGEMILL_CC_OPS_LINEAR_ONEDNN_ONEDNN_KERNELS_H_
+#define PAGEMILL_CC_OPS_LINEAR_ONEDNN_ONEDNN_KERNELS_H_
 
 #include <span>
 
@@ -10,8 +10,8 @@
 
 namespace pagemill::ops::linear {
 
-std::span<const KernelRow> OnednnRows();
+std::span<const Kernel> OnednnKernels();
 
 }  // namespace pagemill::ops::linear
 
-#endif  // PAGEMILL_CC_OPS_LINEAR_ONEDNN_ONEDNN_ROWS_H_
+#endif  // PAGEMILL_CC_OPS_LINEAR_ONEDNN_ONEDNN_KERNELS_H_

@@ -1,6 +1,6 @@
 // Products of oneDNN, through its C interface (version 3). Its thread count is 1 in every call of
 // ours: what it would share out with OpenMP, and wait for, the driver shares out.
-#include "cc/ops/linear/onednn/onednn_rows.h"
+#include "cc/ops/linear/onednn/onednn_kernels.h"
 
 #include <omp.h>
 
@@ -292,9 +292,9 @@ const BlockLibrary& Library() {
 
 }  // namespace
 
-std::span<const KernelRow> OnednnRows() {
+std::span<const Kernel> OnednnKernels() {
   // Below "avx512_bf16" and "amx_bf16", which measured as fast or faster.
-  static const KernelRow rows[] = {BlockRow<Library>("onednn", 34)};
+  static const Kernel kernels[] = {BlockKernel<Library>("onednn", 34)};
   return rows;
 }
 
