@@ -17,6 +17,7 @@ TEST(CpuTable, HoldsEveryOpOfTheProgramFormat) {
                                     "add_rms_norm",
                                     "all_gather",
                                     "all_reduce",
+                                    "attention",
                                     "embedding",
                                     "gated_activation",
                                     "kv_write",
@@ -27,6 +28,7 @@ TEST(CpuTable, HoldsEveryOpOfTheProgramFormat) {
                                     "rms_norm",
                                     "rotary",
                                     "scaled_linear",
+                                    "scatter_rows",
                                     "select_rows",
                                     "rotary_kv_write",
                                     "grouped_linear",
@@ -87,7 +89,8 @@ TEST(CpuTable, AliasRulesAreThoseOfTheProgramFormat) {
                                           "gated_activation 0>0",
                                           "rotary_kv_write 0>0",
                                           "rotary_kv_write 1>1",
-                                          "scale 0>0"};
+                                          "scale 0>0",
+                                          "scatter_rows 0>0"};
   EXPECT_EQ(rules, expected);
 }
 
