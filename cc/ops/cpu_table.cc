@@ -6,6 +6,7 @@
 #include "cc/ops/add_rms_norm/add_rms_norm.h"
 #include "cc/ops/all_gather/all_gather.h"
 #include "cc/ops/all_reduce/all_reduce.h"
+#include "cc/ops/argmax/argmax.h"
 #include "cc/ops/causal_conv/causal_conv.h"
 #include "cc/ops/embedding/embedding.h"
 #include "cc/ops/gated_activation/gated_activation.h"
@@ -29,6 +30,7 @@
 #include "cc/ops/select_rows/select_rows.h"
 #include "cc/ops/split/split.h"
 #include "cc/ops/state_space_scan/state_space_scan.h"
+#include "cc/ops/take_tokens/take_tokens.h"
 
 namespace pagemill::ops {
 
@@ -40,6 +42,7 @@ std::span<const OpDefinition> CpuOps() {
       AddRmsNormOp(),
       AllGatherOp(),
       AllReduceOp(),
+      ArgmaxOp(),
       CausalConvOp(),
       EmbeddingOp(),
       GatedActivationOp(),
@@ -62,6 +65,7 @@ std::span<const OpDefinition> CpuOps() {
       SelectRowsOp(),
       SplitOp(),
       StateSpaceScanOp(),
+      TakeTokensOp(),
   };
   // clang-format on
   return kOps;

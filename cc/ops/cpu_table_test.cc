@@ -17,6 +17,7 @@ TEST(CpuTable, HoldsEveryOpOfTheProgramFormat) {
                                     "add_rms_norm",
                                     "all_gather",
                                     "all_reduce",
+                                    "argmax",
                                     "embedding",
                                     "gated_activation",
                                     "kv_write",
@@ -38,7 +39,8 @@ TEST(CpuTable, HoldsEveryOpOfTheProgramFormat) {
                                     "head_linear",
                                     "latent_attention",
                                     "latent_write",
-                                    "split"};
+                                    "split",
+                                    "take_tokens"};
   std::set<std::string_view> found;
   for (const OpDefinition& op : CpuOps()) found.insert(op.op);
   EXPECT_EQ(found, std::set<std::string_view>(std::begin(names), std::end(names)));
@@ -87,7 +89,8 @@ TEST(CpuTable, AliasRulesAreThoseOfTheProgramFormat) {
                                           "gated_activation 0>0",
                                           "rotary_kv_write 0>0",
                                           "rotary_kv_write 1>1",
-                                          "scale 0>0"};
+                                          "scale 0>0",
+                                          "take_tokens 0>0"};
   EXPECT_EQ(rules, expected);
 }
 
