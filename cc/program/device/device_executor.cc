@@ -264,6 +264,9 @@ DeviceExecutor::DeviceExecutor(std::unique_ptr<Bound> bound)
     : Executor(bound->device_options.max_steps_in_flight), bound_(std::move(bound)) {}
 DeviceExecutor::~DeviceExecutor() = default;
 
+const Program& DeviceExecutor::program() const { return bound_->program; }
+const KvLayout& DeviceExecutor::kv_layout() const { return bound_->kernels.kv; }
+
 Status DeviceExecutor::Enqueue(const ops::StepBatch& batch) {
   Bound& b = *bound_;
   PM_RETURN_IF_ERROR(CheckBatch(batch, b.program, b.bound, b.options, b.kernels.kv));

@@ -31,6 +31,7 @@
 #include "cc/program/executor.h"
 #include "cc/program/executor_options.h"
 #include "cc/program/kernel_selection.h"
+#include "cc/program/kv/kv_layout.h"
 #include "cc/program/program.h"
 
 namespace pagemill::program {
@@ -58,6 +59,9 @@ class DeviceExecutor final : public Executor {
   // there, kFailedPrecondition where too many steps are in flight.
   Status Enqueue(const ops::StepBatch& batch) override;
   Status Collect(ExecutorOutput* output) override;
+
+  const Program& program() const;
+  const KvLayout& kv_layout() const;
 
  private:
   struct Bound;
