@@ -39,6 +39,7 @@ Status ContextExecutor::Enqueue(const ops::StepBatch& batch) {
   num_tokens += batch.num_tokens;
   num_overlapping_steps += !steps_.empty();
   const std::vector<int32_t> ids = TokensOf(batch);
+  token_ids.insert(token_ids.end(), ids.begin(), ids.end());
   const ops::BatchView view = batch.View(0);
   for (int32_t t = 0; t < view.num_tokens; ++t) {
     kv_[static_cast<size_t>(view.slot_mapping[t])] = ids[static_cast<size_t>(t)];

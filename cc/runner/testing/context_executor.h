@@ -44,6 +44,7 @@ class ContextExecutor final : public program::Executor {
   int64_t num_steps = 0;
   int64_t num_tokens = 0;             // of all steps
   int64_t num_overlapping_steps = 0;  // enqueued while another was not collected
+  std::vector<int32_t> token_ids;     // that were run, of all steps
   int64_t num_tokens_of_rows = 0;     // that were read from the step before
 
  private:
