@@ -4,7 +4,7 @@
 //
 //   BatchState state(options);
 //   PM_RETURN_IF_ERROR(state.Apply(plan));
-//   executor->Execute(state.view(), &output);
+//   executor->Enqueue(state.view());
 //   for (const BatchRow& row : state.rows()) ...  // which logits row is for what
 //
 // Cost of Apply(): O(tokens of the step + new blocks + blocks in common x requests), once per block

@@ -96,7 +96,7 @@ Status ModelRunner::Execute(const step::StepPlan& plan) {
   ApplyToSlots(plan);  // first, so that a step that fails leaves no request behind in them
   PM_RETURN_IF_ERROR(batch_.Apply(plan));
   PM_RETURN_IF_ERROR(CheckDrafts(plan));
-  if (!plan.empty()) PM_RETURN_IF_ERROR(RunForward(plan));
+  if (!plan.empty()) PM_RETURN_IF_ERROR(EnqueueForward(plan));
   plan_ = &plan;
   return OkStatus();
 }
@@ -112,19 +112,23 @@ Status ModelRunner::CheckDrafts(const step::StepPlan& plan) const {
   return OkStatus();
 }
 
-Status ModelRunner::RunForward(const step::StepPlan& plan) {
+Status ModelRunner::EnqueueForward(const step::StepPlan& plan) {
   stopwatch_.Lap(&StepTimes::batch_s);
   ops::StepBatch batch = batch_.view();
   if (WantsOnlyMaxima(plan)) batch.argmax_columns = limits().vocab_size;
   FillMasks(plan);
-  Status status = executor_->Execute(batch, &output_);
+  const Status status = executor_->Enqueue(batch);
+  if (!status.ok()) masks_.Wait();
+  return status;
+}
+
+// Masks are filled meanwhile.
+Status ModelRunner::CollectForward() {
+  Status status = executor_->Collect(&output_);
   if (status.ok()) status = CheckOutput();
-  if (!status.ok()) {
-    masks_.Wait();
-    return status;
-  }
   stopwatch_.Lap(&StepTimes::model_s);
-  return OkStatus();
+  masks_.Wait();
+  return status;
 }
 
 Status ModelRunner::Sample() {
@@ -137,7 +141,7 @@ Status ModelRunner::Sample() {
     result.results[i].index = plan.scheduled[i].index;
   }
   if (!plan.empty()) {
-    masks_.Wait();
+    PM_RETURN_IF_ERROR(CollectForward());
     SampleRows(plan, &result);
     TakePooled(plan, &result);
     if (speculation_) speculation_->EndStep(plan, &result);

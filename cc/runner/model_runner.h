@@ -5,7 +5,7 @@
 //                       ModelRunner::Create(executor.get(), executor->thread_pool(), limits));
 //   Engine::Create(options, std::move(runner), ...);
 //
-// Execute() runs the forward pass and Sample() the sampling to their ends on the calling thread;
+// Execute() enqueues the forward pass, Sample() waits for it and samples on the calling thread;
 // Collect() returns the oldest result. Token masks are filled by a thread of their own during the
 // pass (mask_filler.h). With a proposer, results carry drafts of the next step (speculation.h).
 //
@@ -65,7 +65,8 @@ class ModelRunner final : public engine::Runner {
               std::unique_ptr<sampling::DraftProposer> proposer);
   Status CheckDrafts(const step::StepPlan& plan) const;
   void ApplyToSlots(const step::StepPlan& plan);
-  Status RunForward(const step::StepPlan& plan);
+  Status EnqueueForward(const step::StepPlan& plan);
+  Status CollectForward();
   void FillMasks(const step::StepPlan& plan);
   void AddRows(const step::StepPlan& plan);
   // May the executor leave logits out: is the largest of each row all that this step wants?

@@ -40,7 +40,8 @@ class LeadingExecutor final : public program::Executor {
                   std::vector<int32_t> cpus = {});
   ~LeadingExecutor() override;  // tells the others to end
 
-  Status Execute(const ops::StepBatch& batch, program::ExecutorOutput* output) override;
+  Status Enqueue(const ops::StepBatch& batch) override;
+  Status Collect(program::ExecutorOutput* output) override;
 
  private:
   program::Executor* const executor_;

@@ -223,7 +223,8 @@ StatusOr<std::unique_ptr<DeviceExecutor>> DeviceExecutor::Create(
   return std::unique_ptr<DeviceExecutor>(new DeviceExecutor(std::move(bound)));
 }
 
-DeviceExecutor::DeviceExecutor(std::unique_ptr<Bound> bound) : bound_(std::move(bound)) {}
+DeviceExecutor::DeviceExecutor(std::unique_ptr<Bound> bound)
+    : Executor(bound->device_options.max_steps_in_flight), bound_(std::move(bound)) {}
 DeviceExecutor::~DeviceExecutor() = default;
 
 Status DeviceExecutor::Enqueue(const ops::StepBatch& batch) {
@@ -266,11 +267,6 @@ Status DeviceExecutor::Collect(ExecutorOutput* output) {
   output->outputs = slot.views;
   output->maxima = {};
   return OkStatus();
-}
-
-Status DeviceExecutor::Execute(const ops::StepBatch& batch, ExecutorOutput* output) {
-  PM_RETURN_IF_ERROR(Enqueue(batch));
-  return Collect(output);
 }
 
 }  // namespace pagemill::program

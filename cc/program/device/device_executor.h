@@ -50,10 +50,8 @@ class DeviceExecutor final : public Executor {
 
   // kInvalidArgument where the batch is larger than the options allow, kFailedPrecondition where
   // too many steps are in flight.
-  Status Enqueue(const ops::StepBatch& batch);
-  // The oldest step in flight; its output is valid until max_steps_in_flight more are enqueued.
-  Status Collect(ExecutorOutput* output);
-  Status Execute(const ops::StepBatch& batch, ExecutorOutput* output) override;
+  Status Enqueue(const ops::StepBatch& batch) override;
+  Status Collect(ExecutorOutput* output) override;
 
  private:
   struct Bound;

@@ -17,8 +17,8 @@ std::vector<int32_t> ContextExecutor::ContextOf(const ops::BatchView& view, int3
   return context;
 }
 
-Status ContextExecutor::Execute(const ops::StepBatch& batch, program::ExecutorOutput* output) {
-  if (on_execute) PM_RETURN_IF_ERROR(on_execute(batch));
+Status ContextExecutor::Enqueue(const ops::StepBatch& batch) {
+  if (on_enqueue) PM_RETURN_IF_ERROR(on_enqueue(batch));
   ++num_steps;
   num_tokens += batch.num_tokens;
   const ops::BatchView view = batch.View(0);
@@ -40,6 +40,10 @@ Status ContextExecutor::Execute(const ops::StepBatch& batch, program::ExecutorOu
     outputs_.push_back({"logits", TensorView::Dense(logits_.data(), DType::kF32,
                                                     {view.num_logits_rows, model_->vocab_size()})});
   }
+  return OkStatus();
+}
+
+Status ContextExecutor::Collect(program::ExecutorOutput* output) {
   output->outputs = outputs_;
   output->maxima = maxima_;
   return OkStatus();

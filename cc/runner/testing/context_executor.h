@@ -28,10 +28,11 @@ class ContextExecutor final : public program::Executor {
   ContextExecutor(const sampling::HashModel* model, int32_t num_slots)
       : model_(model), kv_(static_cast<size_t>(num_slots), -1) {}
 
-  Status Execute(const ops::StepBatch& batch, program::ExecutorOutput* output) override;
+  Status Enqueue(const ops::StepBatch& batch) override;
+  Status Collect(program::ExecutorOutput* output) override;
 
-  // Called in each Execute(), before it computes; its status is returned if it is not OK.
-  std::function<Status(const ops::StepBatch& batch)> on_execute;
+  // Called in each Enqueue(), before it computes; its status is returned if it is not OK.
+  std::function<Status(const ops::StepBatch& batch)> on_enqueue;
   int64_t num_steps = 0;
   int64_t num_tokens = 0;  // of all steps
 
