@@ -50,8 +50,9 @@ Status CheckLimits(const engine::RunnerLimits& limits) {
   return OkStatus();
 }
 
-engine::RunnerLimits WithMasks(engine::RunnerLimits limits) {
+engine::RunnerLimits LimitsOf(engine::RunnerLimits limits, const MediaEncoder* media) {
   limits.token_masks = true;
+  if (media != nullptr) limits.media_format = media->options().format;
   return limits;
 }
 
@@ -65,16 +66,22 @@ bool HasRequestThatGoesOn(const step::StepPlan& plan) {
 
 StatusOr<std::unique_ptr<ModelRunner>> ModelRunner::Create(
     program::Executor* executor, device::ThreadPool* pool, const engine::RunnerLimits& limits,
-    step::PageStore* pages, std::unique_ptr<sampling::DraftProposer> proposer) {
+    step::PageStore* pages, std::unique_ptr<sampling::DraftProposer> proposer,
+    std::unique_ptr<MediaEncoder> media) {
   PM_RETURN_IF_ERROR(CheckLimits(limits));
+  if ((media != nullptr) != (limits.max_encoder_tokens > 0)) {
+    return InvalidArgument("max_encoder_tokens is " + std::to_string(limits.max_encoder_tokens) +
+                           (media == nullptr ? " without an encoder" : " with an encoder"));
+  }
   return std::unique_ptr<ModelRunner>(
-      new ModelRunner(executor, pool, limits, pages, std::move(proposer)));
+      new ModelRunner(executor, pool, limits, pages, std::move(proposer), std::move(media)));
 }
 
 ModelRunner::ModelRunner(program::Executor* executor, device::ThreadPool* pool,
                          const engine::RunnerLimits& limits, step::PageStore* pages,
-                         std::unique_ptr<sampling::DraftProposer> proposer)
-    : Runner(WithMasks(limits), pages),
+                         std::unique_ptr<sampling::DraftProposer> proposer,
+                         std::unique_ptr<MediaEncoder> media)
+    : Runner(LimitsOf(limits, media.get()), pages),
       executor_(executor),
       batch_(limits),
       sampler_({.max_num_seqs = limits.max_num_seqs,
@@ -82,7 +89,8 @@ ModelRunner::ModelRunner(program::Executor* executor, device::ThreadPool* pool,
                 .capabilities = device::DetectCapabilities()},
                pool),
       masks_(limits.max_num_seqs, limits.vocab_size),
-      proposer_(std::move(proposer)) {
+      proposer_(std::move(proposer)),
+      media_(std::move(media)) {
   if (proposer_ == nullptr || limits.max_draft_tokens == 0) return;
   speculation_.emplace(proposer_.get(), &clock_,
                        SpeculationOptions{.max_num_seqs = limits.max_num_seqs,
@@ -96,6 +104,7 @@ Status ModelRunner::Execute(const step::StepPlan& plan) {
   ApplyToSlots(plan);  // first, so that a step that fails leaves no request behind in them
   PM_RETURN_IF_ERROR(batch_.Apply(plan));
   PM_RETURN_IF_ERROR(CheckDrafts(plan));
+  if (media_ != nullptr) PM_RETURN_IF_ERROR(media_->Apply(plan, batch_));
   if (!plan.empty()) PM_RETURN_IF_ERROR(EnqueueForward(plan));
   plan_ = &plan;
   return OkStatus();
@@ -115,6 +124,7 @@ Status ModelRunner::CheckDrafts(const step::StepPlan& plan) const {
 Status ModelRunner::EnqueueForward(const step::StepPlan& plan) {
   stopwatch_.Lap(&StepTimes::batch_s);
   ops::StepBatch batch = batch_.view();
+  if (media_ != nullptr) media_->AddTo(&batch);
   if (WantsOnlyMaxima(plan)) batch.argmax_columns = limits().vocab_size;
   FillMasks(plan);
   const Status status = executor_->Enqueue(batch);
