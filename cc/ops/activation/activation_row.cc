@@ -36,6 +36,8 @@ inline void ActivateRow(const ActivationRow& row) {
       return ActivateElements<ActivationKind::kRelu, kGated>(row);
     case ActivationKind::kTanh:
       return ActivateElements<ActivationKind::kTanh, kGated>(row);
+    case ActivationKind::kQuickGelu:
+      return ActivateElements<ActivationKind::kQuickGelu, kGated>(row);
   }
 }
 
