@@ -63,28 +63,35 @@ bool HasRequestThatGoesOn(const step::StepPlan& plan) {
 
 StatusOr<std::unique_ptr<ModelRunner>> ModelRunner::Create(
     program::Executor* executor, device::ThreadPool* pool, const engine::RunnerLimits& limits,
-    step::PageStore* pages, std::unique_ptr<sampling::DraftProposer> proposer) {
+    step::PageStore* pages, std::unique_ptr<sampling::DraftProposer> proposer,
+    std::unique_ptr<DraftModel> draft_model) {
   PM_RETURN_IF_ERROR(CheckLimits(limits));
   return std::unique_ptr<ModelRunner>(
-      new ModelRunner(executor, pool, limits, pages, std::move(proposer)));
+      new ModelRunner(executor, pool, limits, pages, std::move(proposer), std::move(draft_model)));
 }
 
 ModelRunner::ModelRunner(program::Executor* executor, device::ThreadPool* pool,
                          const engine::RunnerLimits& limits, step::PageStore* pages,
-                         std::unique_ptr<sampling::DraftProposer> proposer)
+                         std::unique_ptr<sampling::DraftProposer> proposer,
+                         std::unique_ptr<DraftModel> draft_model)
     : Runner(WithMasks(limits), pages),
       executor_(executor),
-      batch_(limits),
+      draft_model_(std::move(draft_model)),
+      batch_(limits,
+             draft_model_ == nullptr ? limits.kv_groups.size() : draft_model_->first_kv_group()),
       sampler_({.max_num_seqs = limits.max_num_seqs,
                 .vocab_size = limits.vocab_size,
                 .capabilities = device::DetectCapabilities()},
                pool),
       masks_(limits.max_num_seqs, limits.vocab_size),
       proposer_(std::move(proposer)) {
-  if (proposer_ == nullptr || limits.max_draft_tokens == 0) return;
-  speculation_.emplace(proposer_.get(), &clock_,
+  sampling::DraftProposer* drafts = draft_model_.get();
+  if (drafts == nullptr) drafts = proposer_.get();
+  if (drafts == nullptr || limits.max_draft_tokens == 0) return;
+  speculation_.emplace(drafts, &clock_,
                        SpeculationOptions{.max_num_seqs = limits.max_num_seqs,
-                                          .max_draft_tokens = limits.max_draft_tokens});
+                                          .max_draft_tokens = limits.max_draft_tokens},
+                       draft_model_.get());
 }
 
 Status ModelRunner::Execute(const step::StepPlan& plan) {
@@ -94,6 +101,7 @@ Status ModelRunner::Execute(const step::StepPlan& plan) {
   ApplyToSlots(plan);  // first, so that a step that fails leaves no request behind in them
   PM_RETURN_IF_ERROR(batch_.Apply(plan));
   PM_RETURN_IF_ERROR(CheckDrafts(plan));
+  if (draft_model_ != nullptr && !plan.empty()) PM_RETURN_IF_ERROR(MakeDrafts(plan));
   if (!plan.empty()) PM_RETURN_IF_ERROR(RunForward(plan));
   plan_ = &plan;
   return OkStatus();
@@ -106,6 +114,14 @@ Status ModelRunner::CheckDrafts(const step::StepPlan& plan) const {
     return Internal("step plan, slot " + std::to_string(entry.index.value()) + ": it has " +
                     std::to_string(entry.draft_token_ids.size()) +
                     " drafts, more than max_draft_tokens = " + std::to_string(most));
+  }
+  return OkStatus();
+}
+
+Status ModelRunner::MakeDrafts(const step::StepPlan& plan) {
+  PM_RETURN_IF_ERROR(draft_model_->Draft(plan));
+  for (size_t i = 0; i < plan.scheduled.size(); ++i) {
+    batch_.SetDrafts(i, draft_model_->token_ids(i));
   }
   return OkStatus();
 }
@@ -172,10 +188,10 @@ void ModelRunner::ApplyToSlots(const step::StepPlan& plan) {
 
 void ModelRunner::FillMasks(const step::StepPlan& plan) {
   masks_.BeginStep();
-  for (const step::ScheduledRequest& entry : plan.scheduled) {
-    if (entry.sample && masks_.Holds(entry.index)) {
-      masks_.AddRows(entry.index, entry.draft_token_ids);
-    }
+  for (size_t i = 0; i < plan.scheduled.size(); ++i) {
+    const step::ScheduledRequest& entry = plan.scheduled[i];
+    if (!entry.sample || !masks_.Holds(entry.index)) continue;
+    masks_.AddRows(entry.index, batch_.drafts(i, entry.draft_token_ids.size()));
   }
   masks_.Fill();
 }
@@ -210,7 +226,7 @@ Status ModelRunner::CheckOutput() const {
 void ModelRunner::AddRows(const step::StepPlan& plan) {
   const bool by_maxima = !output_.maxima.empty();
   const TensorView logits = output_.logits();
-  size_t num_masks = 0;
+  size_t num_masks = 0, num_drafts = 0;
   rows_.clear();
   for (size_t i = 0; i < batch_.rows().size(); ++i) {
     const BatchRow& row = batch_.rows()[i];
@@ -223,6 +239,9 @@ void ModelRunner::AddRows(const step::StepPlan& plan) {
     }
     added.prompt_token_id = row.prompt_token_id;
     added.draft_token_id = row.draft_token_id;
+    if (row.draft_token_id >= 0 && draft_model_ != nullptr) {
+      added.draft_probabilities = draft_model_->probabilities(num_drafts++);
+    }
     if (row.prompt_token_id >= 0 || !masks_.Holds(added.index)) continue;
     if (masks_.status(added.index).ok()) added.mask = masks_.row(num_masks);
     ++num_masks;
@@ -278,6 +297,7 @@ void ModelRunner::TakePooled(const step::StepPlan& plan, step::StepResult* resul
 
 void ModelRunner::CheckIntegrity() const {
   batch_.CheckIntegrity();
+  if (draft_model_ != nullptr) draft_model_->CheckIntegrity();
   sampler_.CheckIntegrity();
 }
 

@@ -7,7 +7,8 @@
 //
 // Execute() runs the forward pass and Sample() the sampling to their ends on the calling thread;
 // Collect() returns the oldest result. Token masks are filled by a thread of their own during the
-// pass (mask_filler.h). With a proposer, results carry drafts of the next step (speculation.h).
+// pass (mask_filler.h). With a proposer, results carry drafts of the next step (speculation.h),
+// with a draft model the number of them: that computes them when their step begins (draft_model.h).
 //
 // Ownership: executor, pool and pages are the caller's and outlive the runner. Thread safety: that
 // of Runner.
@@ -25,6 +26,7 @@
 #include "cc/engine/runner.h"
 #include "cc/program/executor.h"
 #include "cc/runner/batch_state.h"
+#include "cc/runner/draft_model.h"
 #include "cc/runner/mask_filler.h"
 #include "cc/runner/speculation.h"
 #include "cc/runner/step_times.h"
@@ -41,11 +43,11 @@ class ModelRunner final : public engine::Runner {
   // kInvalidArgument if the limits make no sense. Logits may have more columns than
   // limits.vocab_size (a padded vocabulary); the rest is ignored. `pages` is the executor's KV
   // cache; null if that cannot be copied elsewhere. `proposer` has limits.max_num_seqs slots; null:
-  // no drafts.
+  // no drafts, or those of `draft_model`, whose block tables are the last of limits.kv_groups.
   static StatusOr<std::unique_ptr<ModelRunner>> Create(
       program::Executor* executor, device::ThreadPool* pool, const engine::RunnerLimits& limits,
-      step::PageStore* pages = nullptr,
-      std::unique_ptr<sampling::DraftProposer> proposer = nullptr);
+      step::PageStore* pages = nullptr, std::unique_ptr<sampling::DraftProposer> proposer = nullptr,
+      std::unique_ptr<DraftModel> draft_model = nullptr);
 
   Status Execute(const step::StepPlan& plan) override;
   Status Sample() override;
@@ -62,8 +64,10 @@ class ModelRunner final : public engine::Runner {
  private:
   ModelRunner(program::Executor* executor, device::ThreadPool* pool,
               const engine::RunnerLimits& limits, step::PageStore* pages,
-              std::unique_ptr<sampling::DraftProposer> proposer);
+              std::unique_ptr<sampling::DraftProposer> proposer,
+              std::unique_ptr<DraftModel> draft_model);
   Status CheckDrafts(const step::StepPlan& plan) const;
+  Status MakeDrafts(const step::StepPlan& plan);
   void ApplyToSlots(const step::StepPlan& plan);
   Status RunForward(const step::StepPlan& plan);
   void FillMasks(const step::StepPlan& plan);
@@ -75,6 +79,7 @@ class ModelRunner final : public engine::Runner {
   void TakePooled(const step::StepPlan& plan, step::StepResult* result);
 
   program::Executor* executor_;
+  const std::unique_ptr<DraftModel> draft_model_;  // null: none
   BatchState batch_;
   sampling::Sampler sampler_;
   MaskFiller masks_;

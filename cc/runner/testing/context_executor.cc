@@ -29,7 +29,9 @@ Status ContextExecutor::Execute(const ops::StepBatch& batch, program::ExecutorOu
   logits_.clear();
   maxima_.clear();
   for (int32_t row = 0; row < view.num_logits_rows; ++row) {
-    const std::vector<float> logits = model_->Logits(ContextOf(view, view.logits_rows[row]));
+    const std::vector<int32_t> context = ContextOf(view, view.logits_rows[row]);
+    const std::vector<float> logits =
+        drafts ? model_->DraftLogits(context) : model_->Logits(context);
     logits_.insert(logits_.end(), logits.begin(), logits.end());
     if (view.argmax_columns == 0) continue;
     ops::Observe(&logits_[logits_.size() - columns], view.argmax_columns, 0,

@@ -32,6 +32,7 @@ class ContextExecutor final : public program::Executor {
 
   // Called in each Execute(), before it computes; its status is returned if it is not OK.
   std::function<Status(const ops::StepBatch& batch)> on_execute;
+  bool drafts = false;  // logits are the model's DraftLogits()
   int64_t num_steps = 0;
   int64_t num_tokens = 0;  // of all steps
 
