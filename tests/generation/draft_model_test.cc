@@ -37,6 +37,9 @@ struct World {
   sampling::HashModelOptions model;
   engine::RunnerLimits limits;
   std::vector<Request> requests;
+  // Of a step of the target, whatever its size: long beside a pass of the drafter, so that drafts
+  // are worth their time.
+  int32_t step_us = 500;
 };
 
 struct Ran {
@@ -53,9 +56,8 @@ Ran Generate(World world, bool drafts) {
   const int32_t num_slots = limits.num_blocks * 8;
   ContextExecutor target(&model, num_slots), drafter(&model, num_slots);
   drafter.drafts = true;
-  // Long beside a pass of the drafter and whatever its size, so that drafts are worth their time.
   target.on_execute = [&](const ops::StepBatch&) {
-    if (drafts) std::this_thread::sleep_for(std::chrono::microseconds(500));
+    if (drafts) std::this_thread::sleep_for(std::chrono::microseconds(world.step_us));
     return OkStatus();
   };
   device::ThreadPool pool({.num_threads = 2});
@@ -100,7 +102,7 @@ World CrowdedWorld(uint64_t seed, float draft_noise) {
   world.limits.max_num_seqs = 5;
   world.limits.max_num_logits_rows = 20;
   world.limits.max_model_len = 96;
-  world.limits.num_blocks = 52;
+  world.limits.num_blocks = 42;
   std::mt19937 rng(static_cast<uint32_t>(seed));
   std::vector<int32_t> shared(18);
   for (int32_t& token : shared) token = static_cast<int32_t>(rng() % 12);
@@ -142,7 +144,7 @@ TEST(GenerationWithADraftModel, GivesTheGreedyTokensOfGenerationWithout) {
     preemptions += drafted.stats.num_preemptions;
     hits += drafted.stats.prefix_cache_hit_tokens;
   }
-  EXPECT_GT(accepted, 200u);
+  EXPECT_GT(accepted, 100u);
   EXPECT_GT(rejected, 50u);
   EXPECT_GT(preemptions, 5u);
   EXPECT_GT(hits, 100u);
@@ -177,6 +179,7 @@ TEST(GenerationWithADraftModel, SampledTokensHaveTheDistributionOfTheTarget) {
   world.limits.max_num_logits_rows = 512;
   world.limits.max_model_len = 16;
   world.limits.num_blocks = 400;
+  world.step_us = 3000;
   const std::vector<int32_t> prompt = {1, 2, 3};
   for (int32_t i = 1; i <= kSamples; ++i) {
     Request& request = world.requests.emplace_back();
@@ -189,8 +192,8 @@ TEST(GenerationWithADraftModel, SampledTokensHaveTheDistributionOfTheTarget) {
   const HashModel model(world.model);
   const Ran ran = Generate(std::move(world), true);
   const uint64_t rejected = ran.stats.draft_tokens - ran.stats.accepted_draft_tokens;
-  EXPECT_GT(ran.stats.accepted_draft_tokens, 2000u);
-  EXPECT_GT(rejected, 1000u);
+  EXPECT_GT(ran.stats.accepted_draft_tokens, 1000u);
+  EXPECT_GT(rejected, 500u);
   std::map<std::vector<int32_t>, int32_t> counts;
   for (const auto& [id, tokens] : ran.outputs) {
     ++counts[{tokens.begin(), tokens.begin() + kTokens}];
