@@ -5,12 +5,14 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "cc/base/clock.h"
 #include "cc/bindings/bindings.h"
 #include "cc/bindings/collectable.h"
 #include "cc/bindings/python_executor.h"
@@ -20,6 +22,7 @@
 #include "cc/engine/runner.h"
 #include "cc/program/kv/kv_layout.h"
 #include "cc/program/native_executor.h"
+#include "cc/runner/draft_model.h"
 #include "cc/sampling/draft_proposer.h"
 #include "cc/sampling/ngram_proposer.h"
 #include "cc/step/kv_group_options.h"
@@ -55,14 +58,20 @@ void RequireFits(const program::ExecutorOptions& options, const RunnerLimits& li
   }
 }
 
-// A plan has the block tables that the executor's layout has. Their kinds may differ: a group that
-// keeps more than its layers read is allowed.
-void RequireTables(const program::KvLayout& layout, const RunnerLimits& limits) {
+// A plan has the block tables that the layout of the executor has, then those of the draft model if
+// there is one. Their kinds may differ: a group that keeps more than its layers read is allowed.
+void RequireTables(const NativeExecutor& native, const NativeExecutor* draft,
+                   const RunnerLimits& limits) {
   std::vector<int32_t> block_sizes;
   for (const KvGroupOptions& group : limits.kv_groups) {
     block_sizes.push_back(group.block_size > 0 ? group.block_size : limits.block_size);
   }
-  if (block_sizes == layout.TableBlockSizes()) return;
+  std::vector<int32_t> wanted = native.memory_plan().kv.TableBlockSizes();
+  if (draft != nullptr) {
+    const std::vector<int32_t> behind = draft->memory_plan().kv.TableBlockSizes();
+    wanted.insert(wanted.end(), behind.begin(), behind.end());
+  }
+  if (block_sizes == wanted) return;
   ThrowIfError(InvalidArgument(
       "RunnerLimits.kv_groups are not those of the executor's program; kv_groups() makes them"));
 }
@@ -79,11 +88,33 @@ std::unique_ptr<sampling::DraftProposer> MakeProposer(const NgramSizes& sizes,
   return std::make_unique<sampling::NgramProposer>(options);
 }
 
+// A program that drafts for another, made with that as its host, and how many ids it knows.
+struct Draft {
+  NativeExecutor* executor = nullptr;
+  int32_t vocab_size = 0;
+};
+
+std::unique_ptr<runner::DraftModel> MakeDraftModel(NativeExecutor& native, const Draft& draft,
+                                                   const Clock* clock, const RunnerLimits& limits) {
+  if (draft.executor == nullptr) return nullptr;
+  if (draft.executor->thread_pool() != native.thread_pool()) {
+    ThrowIfError(InvalidArgument("the draft model's executor has another host than this runner's"));
+  }
+  RequireFits(draft.executor->options(), limits);
+  return ValueOrThrow(runner::DraftModel::Create(draft.executor, native.thread_pool(), clock,
+                                                 limits, native.memory_plan().kv.tables.size(),
+                                                 std::min(draft.vocab_size, limits.vocab_size)));
+}
+
 void InitFromNative(RunnerHolder* self, nb::object executor, const RunnerLimits& limits,
-                    std::unique_ptr<sampling::DraftProposer> proposer) {
+                    std::unique_ptr<sampling::DraftProposer> proposer, nb::object draft_executor,
+                    int32_t draft_vocab_size) {
   NativeExecutor& native = nb::cast<NativeExecutor&>(executor);
+  Draft draft = {.vocab_size = draft_vocab_size};
+  if (!draft_executor.is_none()) draft.executor = &nb::cast<NativeExecutor&>(draft_executor);
   RequireFits(native.options(), limits);
-  RequireTables(native.memory_plan().kv, limits);
+  RequireTables(native, draft.executor, limits);
+  auto clock = std::make_unique<SteadyClock>();
   comm::Group* group = native.groups().at(comm::Axis::kTensor);
   std::unique_ptr<runner::LeadingExecutor> leading;
   if (group != nullptr) {
@@ -95,8 +126,10 @@ void InitFromNative(RunnerHolder* self, nb::object executor, const RunnerLimits&
   program::Executor* steps = &native;
   if (leading != nullptr) steps = leading.get();
   auto runner = ValueOrThrow(
-      ModelRunner::Create(steps, native.thread_pool(), limits, pages, std::move(proposer)));
-  new (self) RunnerHolder{std::move(executor), &native, std::move(leading), std::move(runner)};
+      ModelRunner::Create(steps, native.thread_pool(), limits, pages, std::move(proposer),
+                          MakeDraftModel(native, draft, clock.get(), limits)));
+  new (self) RunnerHolder{std::move(executor), std::move(draft_executor), &native,
+                          std::move(leading),  std::move(clock),          std::move(runner)};
 }
 
 void InitFromPython(RunnerHolder* self, nb::object executor, const RunnerLimits& limits,
@@ -104,7 +137,8 @@ void InitFromPython(RunnerHolder* self, nb::object executor, const RunnerLimits&
   PythonExecutor& python = nb::cast<PythonExecutor&>(executor);
   auto runner = ValueOrThrow(
       ModelRunner::Create(&python, python.thread_pool(), limits, nullptr, std::move(proposer)));
-  new (self) RunnerHolder{std::move(executor), nullptr, nullptr, std::move(runner)};
+  new (self)
+      RunnerHolder{std::move(executor), nb::none(), nullptr, nullptr, nullptr, std::move(runner)};
 }
 
 void BindKvGroupOptions(nb::module_& m) {
@@ -214,10 +248,11 @@ void BindRunner(nb::module_& m) {
       .def(
           "__init__",
           [](RunnerHolder* self, nb::object executor, const RunnerLimits& limits,
-             const NgramSizes& ngram_sizes) {
+             const NgramSizes& ngram_sizes, nb::object draft_executor, int32_t draft_vocab_size) {
             std::unique_ptr<sampling::DraftProposer> proposer = MakeProposer(ngram_sizes, limits);
             if (nb::isinstance<NativeExecutor>(executor)) {
-              InitFromNative(self, std::move(executor), limits, std::move(proposer));
+              InitFromNative(self, std::move(executor), limits, std::move(proposer),
+                             std::move(draft_executor), draft_vocab_size);
             } else if (nb::isinstance<PythonExecutor>(executor)) {
               InitFromPython(self, std::move(executor), limits, std::move(proposer));
             } else {
@@ -225,7 +260,8 @@ void BindRunner(nb::module_& m) {
             }
           },
           nb::arg("executor"), nb::arg("limits"), nb::kw_only(),
-          nb::arg("ngram_sizes") = nb::none())
+          nb::arg("ngram_sizes") = nb::none(), nb::arg("draft_executor") = nb::none(),
+          nb::arg("draft_vocab_size") = 0)
       .def_prop_ro("limits", [](const RunnerHolder& self) { return self.runner->limits(); })
       .def("set_profiling", &SetProfiling, nb::arg("on"))
       .def("profile", &Profile, nb::kw_only(), nb::arg("decode"));
