@@ -37,6 +37,7 @@ class ExecutorOptions:
         pack_cache_folder: str = "",
         place_memory: bool = True,
         activation_type: Literal["f32", "bf16", "f16"] = "f32",
+        kv_page_bytes: int = 0,
     ) -> None: ...
     @property
     def num_threads(self) -> int: ...
@@ -175,9 +176,16 @@ def follow_steps(executor: NativeExecutor, world: World) -> None:
 class NativeExecutor:
     """Runs a program with the CPU's kernels."""
 
-    def __init__(self, text: str, options: ExecutorOptions, world: World | None = None) -> None:
+    def __init__(
+        self,
+        text: str,
+        options: ExecutorOptions,
+        world: World | None = None,
+        host: NativeExecutor | None = None,
+    ) -> None:
         """`world`: the ranks that the program was divided among, if it was; its threads then
-        stay on this rank's share of the CPUs."""
+        stay on this rank's share of the CPUs. `host`: the executor on whose threads and KV pages
+        this one runs; it has to outlive the last step."""
     def __call__(self, batch: dict[str, Any]) -> dict[str, NDArray[np.float32]]:
         """One step, outside an engine: the arrays of a batch by name (cc/bindings/batch_arrays.h)
         in, copies of the program's outputs by name out."""
@@ -315,9 +323,13 @@ class ModelRunner:
         limits: RunnerLimits,
         *,
         ngram_sizes: tuple[int, int] | None = None,
+        draft_executor: NativeExecutor | None = None,
+        draft_vocab_size: int = 0,
     ) -> None:
         """`ngram_sizes`: drafts are what followed the last tokens where the request's own text had
-        them before; least and most tokens that match. None: no drafts."""
+        them before; least and most tokens that match. `draft_executor`: a smaller model, which has
+        `executor` as its host, guesses; the last of `limits.kv_groups` are its own, and it knows
+        `draft_vocab_size` tokens. Both None: no drafts."""
     @property
     def limits(self) -> RunnerLimits: ...
     def set_profiling(self, on: bool) -> None:
