@@ -7,6 +7,7 @@
 #include "cc/ops/all_gather/all_gather.h"
 #include "cc/ops/all_reduce/all_reduce.h"
 #include "cc/ops/argmax/argmax.h"
+#include "cc/ops/attention/attention.h"
 #include "cc/ops/causal_conv/causal_conv.h"
 #include "cc/ops/embedding/embedding.h"
 #include "cc/ops/gated_activation/gated_activation.h"
@@ -27,6 +28,7 @@
 #include "cc/ops/rotary_kv_write/rotary_kv_write.h"
 #include "cc/ops/scale/scale.h"
 #include "cc/ops/scaled_linear/scaled_linear.h"
+#include "cc/ops/scatter_rows/scatter_rows.h"
 #include "cc/ops/select_rows/select_rows.h"
 #include "cc/ops/split/split.h"
 #include "cc/ops/state_space_scan/state_space_scan.h"
@@ -43,6 +45,7 @@ std::span<const OpDefinition> CpuOps() {
       AllGatherOp(),
       AllReduceOp(),
       ArgmaxOp(),
+      AttentionOp(),
       CausalConvOp(),
       EmbeddingOp(),
       GatedActivationOp(),
@@ -62,6 +65,7 @@ std::span<const OpDefinition> CpuOps() {
       RotaryKvWriteOp(),
       ScaleOp(),
       ScaledLinearOp(),
+      ScatterRowsOp(),
       SelectRowsOp(),
       SplitOp(),
       StateSpaceScanOp(),

@@ -18,6 +18,7 @@ TEST(CpuTable, HoldsEveryOpOfTheProgramFormat) {
                                     "all_gather",
                                     "all_reduce",
                                     "argmax",
+                                    "attention",
                                     "embedding",
                                     "gated_activation",
                                     "kv_write",
@@ -28,6 +29,7 @@ TEST(CpuTable, HoldsEveryOpOfTheProgramFormat) {
                                     "rms_norm",
                                     "rotary",
                                     "scaled_linear",
+                                    "scatter_rows",
                                     "select_rows",
                                     "rotary_kv_write",
                                     "grouped_linear",
@@ -90,6 +92,7 @@ TEST(CpuTable, AliasRulesAreThoseOfTheProgramFormat) {
                                           "rotary_kv_write 0>0",
                                           "rotary_kv_write 1>1",
                                           "scale 0>0",
+                                          "scatter_rows 0>0",
                                           "take_tokens 0>0"};
   EXPECT_EQ(rules, expected);
 }

@@ -133,7 +133,7 @@ void NativeExecutor::Bound::BindProgram(const Target& target) {
   calls.emplace(bound);
   context = {.pool = pool.get(), .workspace = bound.workspace, .groups = &groups};
   LinkWeights();
-  greedy_tail = GreedyTail::Find(program, options.max_num_logits_rows);
+  greedy_tail = GreedyTail::Find(program, target.ops, options.max_num_logits_rows);
   for (const Output& output : program.outputs()) output_views.push_back({output.name, {}});
   if (options.poison_dead_memory) FindDeadValues();
 }

@@ -41,7 +41,9 @@ Status CheckLimits(const engine::RunnerLimits& limits) {
   PM_RETURN_IF_ERROR(CheckPositive("max_num_logits_rows", limits.max_num_logits_rows));
   PM_RETURN_IF_ERROR(CheckPositive("max_model_len", limits.max_model_len));
   PM_RETURN_IF_ERROR(CheckPositive("vocab_size", limits.vocab_size));
-  PM_RETURN_IF_ERROR(CheckPositive("num_blocks", limits.num_blocks));
+  if (!limits.kv_groups.empty()) {
+    PM_RETURN_IF_ERROR(CheckPositive("num_blocks", limits.num_blocks));
+  }
   PM_RETURN_IF_ERROR(CheckPositive("block_size", limits.block_size));
   for (const step::KvGroupOptions& group : limits.kv_groups) PM_RETURN_IF_ERROR(CheckGroup(group));
   return OkStatus();

@@ -112,6 +112,7 @@ Status CheckHeader(const Header& header, const StepBounds& bounds) {
   PM_RETURN_IF_ERROR(check(header.step.num_requests, "requests", bounds.max_num_seqs));
   PM_RETURN_IF_ERROR(
       check(header.step.num_logits_rows, "rows of logits", bounds.max_num_logits_rows));
+  PM_RETURN_IF_ERROR(check(header.step.num_media_rows, "media rows", header.step.num_tokens));
   for (const ops::KvArrays& table : header.tables) {
     PM_RETURN_IF_ERROR(check(table.block_table_stride, "blocks of a request", bounds.num_blocks));
   }
