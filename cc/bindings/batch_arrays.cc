@@ -25,6 +25,16 @@ nb::object View(const int32_t* data, const std::vector<size_t>& shape) {
                   nb::rv_policy::reference);
 }
 
+// Likewise, of an input, which is dense and f32.
+nb::object FloatView(const TensorView& input) {
+  static constexpr float kNothing = 0;
+  size_t shape[TensorView::kMaxRank];
+  std::copy_n(input.shape.begin(), input.rank, shape);
+  const float* data = input.data == nullptr ? &kNothing : input.Data<const float>();
+  return nb::cast(nb::ndarray<nb::numpy, const float>(data, static_cast<size_t>(input.rank), shape),
+                  nb::rv_policy::reference);
+}
+
 void Require(bool condition, const std::string& message) {
   if (!condition) ThrowIfError(InvalidArgument(message));
 }
@@ -70,6 +80,11 @@ nb::dict BatchToArrays(const ops::StepBatch& batch) {
     tables.append(table);
   }
   arrays["kv"] = tables;
+  if (!batch.inputs.empty()) {
+    nb::list inputs;
+    for (const TensorView& input : batch.inputs) inputs.append(FloatView(input));
+    arrays["inputs"] = inputs;
+  }
   return arrays;
 }
 

@@ -49,10 +49,12 @@ Status CheckLimits(const engine::RunnerLimits& limits) {
   return OkStatus();
 }
 
-// What any runner of this kind does, and what the executor lets it do.
-engine::RunnerLimits Completed(engine::RunnerLimits limits, const program::Executor& executor) {
+// What any runner of this kind does, what the executor lets it do, and the media that it takes.
+engine::RunnerLimits Completed(engine::RunnerLimits limits, const program::Executor& executor,
+                               const MediaEncoder* media) {
   limits.token_masks = true;
   limits.placeholders = executor.max_steps_in_flight() > 1;
+  if (media != nullptr) limits.media_format = media->options().format;
   return limits;
 }
 
@@ -66,16 +68,22 @@ bool HasRequestThatGoesOn(const step::StepPlan& plan) {
 
 StatusOr<std::unique_ptr<ModelRunner>> ModelRunner::Create(
     program::Executor* executor, device::ThreadPool* pool, const engine::RunnerLimits& limits,
-    step::PageStore* pages, std::unique_ptr<sampling::DraftProposer> proposer) {
+    step::PageStore* pages, std::unique_ptr<sampling::DraftProposer> proposer,
+    std::unique_ptr<MediaEncoder> media) {
   PM_RETURN_IF_ERROR(CheckLimits(limits));
+  if ((media != nullptr) != (limits.max_encoder_tokens > 0)) {
+    return InvalidArgument("max_encoder_tokens is " + std::to_string(limits.max_encoder_tokens) +
+                           (media == nullptr ? " without an encoder" : " with an encoder"));
+  }
   return std::unique_ptr<ModelRunner>(
-      new ModelRunner(executor, pool, limits, pages, std::move(proposer)));
+      new ModelRunner(executor, pool, limits, pages, std::move(proposer), std::move(media)));
 }
 
 ModelRunner::ModelRunner(program::Executor* executor, device::ThreadPool* pool,
                          const engine::RunnerLimits& limits, step::PageStore* pages,
-                         std::unique_ptr<sampling::DraftProposer> proposer)
-    : Runner(Completed(limits, *executor), pages),
+                         std::unique_ptr<sampling::DraftProposer> proposer,
+                         std::unique_ptr<MediaEncoder> media)
+    : Runner(Completed(limits, *executor, media.get()), pages),
       executor_(executor),
       batch_(limits),
       sampler_({.max_num_seqs = limits.max_num_seqs,
@@ -84,6 +92,7 @@ ModelRunner::ModelRunner(program::Executor* executor, device::ThreadPool* pool,
                pool),
       masks_(limits.max_num_seqs, limits.vocab_size),
       proposer_(std::move(proposer)),
+      media_(std::move(media)),
       slots_(static_cast<size_t>(limits.max_num_seqs)) {
   if (proposer_ == nullptr || limits.max_draft_tokens == 0) return;
   speculation_.emplace(proposer_.get(), &clock_,
@@ -102,6 +111,7 @@ Status ModelRunner::Execute(const step::StepPlan& plan) {
   PM_RETURN_IF_ERROR(batch_.Apply(plan));
   PM_RETURN_IF_ERROR(CheckDrafts(plan));
   PM_RETURN_IF_ERROR(FillPlaceholders());
+  if (media_ != nullptr) PM_RETURN_IF_ERROR(media_->Apply(plan, batch_));
   StepInFlight& step = steps_.Add();
   step.times = times;
   AddEntries(plan, &step);
@@ -156,6 +166,7 @@ Status ModelRunner::CheckDrafts(const step::StepPlan& plan) const {
 Status ModelRunner::Enqueue(const step::StepPlan& plan, StepInFlight* step) {
   stopwatch_.Lap(&StepTimes::batch_s, &step->times);
   ops::StepBatch batch = batch_.view();
+  if (media_ != nullptr) media_->AddTo(&batch);
   step->by_maxima = WantsOnlyMaxima(plan);
   if (step->by_maxima) batch.argmax_columns = limits().vocab_size;
   FillMasks(plan);

@@ -32,6 +32,7 @@
 #include "cc/program/executor.h"
 #include "cc/runner/batch_state.h"
 #include "cc/runner/mask_filler.h"
+#include "cc/runner/media_encoder.h"
 #include "cc/runner/speculation.h"
 #include "cc/runner/step_in_flight.h"
 #include "cc/runner/step_times.h"
@@ -48,11 +49,11 @@ class ModelRunner final : public engine::Runner {
   // kInvalidArgument if the limits make no sense. Logits may have more columns than
   // limits.vocab_size (a padded vocabulary); the rest is ignored. `pages` is the executor's KV
   // cache; null if that cannot be copied elsewhere. `proposer` has limits.max_num_seqs slots; null:
-  // no drafts.
+  // no drafts. `media` encodes what max_encoder_tokens allows; null: no media.
   static StatusOr<std::unique_ptr<ModelRunner>> Create(
       program::Executor* executor, device::ThreadPool* pool, const engine::RunnerLimits& limits,
-      step::PageStore* pages = nullptr,
-      std::unique_ptr<sampling::DraftProposer> proposer = nullptr);
+      step::PageStore* pages = nullptr, std::unique_ptr<sampling::DraftProposer> proposer = nullptr,
+      std::unique_ptr<MediaEncoder> media = nullptr);
 
   Status Execute(const step::StepPlan& plan) override;
   Status Sample() override;
@@ -63,13 +64,17 @@ class ModelRunner final : public engine::Runner {
   void SetProfiling(bool on) { stopwatch_.Set(on); }
   StepTimes Profile(program::StepKind kind) const { return stopwatch_.times(kind); }
 
+  // Media items that were encoded since the beginning.
+  int64_t num_encoded_media() const { return media_ == nullptr ? 0 : media_->num_encoded_items(); }
+
   // Aborts where its parts contradict themselves.
   void CheckIntegrity() const;
 
  private:
   ModelRunner(program::Executor* executor, device::ThreadPool* pool,
               const engine::RunnerLimits& limits, step::PageStore* pages,
-              std::unique_ptr<sampling::DraftProposer> proposer);
+              std::unique_ptr<sampling::DraftProposer> proposer,
+              std::unique_ptr<MediaEncoder> media);
   Status CheckDrafts(const step::StepPlan& plan) const;
   void ApplyToSlots(const step::StepPlan& plan);
   Status Enqueue(const step::StepPlan& plan, StepInFlight* step);
@@ -99,6 +104,7 @@ class ModelRunner final : public engine::Runner {
   const SteadyClock clock_;
   const std::unique_ptr<sampling::DraftProposer> proposer_;  // null: none
   std::optional<Speculation> speculation_;                   // if there is one
+  const std::unique_ptr<MediaEncoder> media_;                // null: none
   StepStopwatch stopwatch_;
   // The token that a slot's request samples last.
   static constexpr int32_t kNoRow = -1, kInFlight = -1;

@@ -34,38 +34,41 @@ Status CheckAttention(const OpCall& call) {
   return check.Result();
 }
 
-constexpr char kPortable[] = "portable";
-
-template <const char* kName>
-void Run(const OpCall& call, KernelContext& context) {
-  RunOverPages(kName, call, context);
-}
-
-constexpr Kernel OverPages(std::string_view name, int32_t priority,
-                           void (*run)(const OpCall&, KernelContext&),
-                           bool (*supports)(const device::Capabilities&, const OpCall&)) {
+template <const PageKernels* kPages>
+constexpr Kernel OverPages(int32_t priority, Precision activations = Precision::kF32) {
   return {.op = "attention",
-          .name = name,
+          .name = kPages->attend,
           .priority = priority,
-          .supports = supports,
-          .run = run,
-          .workspace_bytes = AttentionPagesBytes,
-          .plan = &kAttentionPagesPlan};
+          .supports = [](const device::Capabilities& caps,
+                         const OpCall& call) { return SupportsPages(*kPages, caps, call); },
+          .run = [](const OpCall& call,
+                    KernelContext& context) { RunOverPages(*kPages, call, context); },
+          .workspace_bytes =
+              [](const OpCall& call, int32_t num_threads) {
+                return PagesWorkspaceBytes(*kPages, call, num_threads);
+              },
+          .activations = activations,
+          .plan = &kPagesPlan};
 }
 
 constexpr F32Kernel kReference{.act_inputs = 0b111, .run = AttentionReference};
-
+constexpr PageKernels kPortable{.write = "portable", .attend = "portable"};
 #if defined(__x86_64__)
-constexpr char kAvx512[] = "avx512";
-constexpr char kAvx2[] = "avx2";
+constexpr PageKernels kAvx2{.write = "avx2", .attend = "avx2"};
+constexpr PageKernels kAvx512{.write = "avx512", .attend = "avx512"};
+constexpr PageKernels kAvx512Bf16{
+    .write = "avx512", .attend = "avx512_bf16", .pages = DType::kBF16};
+constexpr PageKernels kAmxBf16{.write = "avx512", .attend = "amx_bf16", .pages = DType::kBF16};
 #endif
 
 constexpr Kernel kKernels[] = {
 #if defined(__x86_64__)
-    OverPages(kAvx512, 30, Run<kAvx512>, OnAvx512),
-    OverPages(kAvx2, 20, Run<kAvx2>, OnAvx2),
+    OverPages<&kAmxBf16>(50, Precision::kBf16),
+    OverPages<&kAvx512Bf16>(40, Precision::kBf16),
+    OverPages<&kAvx512>(30),
+    OverPages<&kAvx2>(20),
 #endif
-    OverPages(kPortable, 10, Run<kPortable>, OnEveryCpu),
+    OverPages<&kPortable>(10),
     WidenedReference<&kReference>("attention"),
 };
 

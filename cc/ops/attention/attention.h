@@ -17,10 +17,12 @@
 // values it sees: not on the other requests of the call or on threads.
 //
 // Error bound: that of paged_attention with an f32 cache, |y - exact| <= 4e-6 (1 + max |score|) max
-// |v|.
+// |v|. Kernels of Precision::kBf16 round q, k and v to bf16 (nearest, ties to even) and compute on
+// those; rounded weights then add kPagedAttentionRounding max |v|, as in paged_attention.
 //
-// Kernels: "avx512", "avx2", "portable", which are those of kv_write and paged_attention over pages
-// in the workspace (README.md), and "reference" (in double).
+// Kernels: "amx_bf16" and "avx512_bf16" (kBf16), "avx512", "avx2" and "portable", which are those
+// of kv_write and paged_attention over pages in the workspace (README.md), and "reference" (in
+// double).
 #ifndef PAGEMILL_CC_OPS_ATTENTION_ATTENTION_H_
 #define PAGEMILL_CC_OPS_ATTENTION_ATTENTION_H_
 

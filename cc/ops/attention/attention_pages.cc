@@ -23,10 +23,10 @@ int64_t NumPages(const OpCall& call) {
   return PagesOf(tokens) + std::min<int64_t>(call.batch->num_requests, tokens);
 }
 
-TensorView Pages(const OpCall& call, std::byte* data) {
+TensorView Pages(const OpCall& call, DType dtype, std::byte* data) {
   const TensorView& k = call.inputs[1];
-  const int64_t elements = KvBlockElements(DType::kF32, {k.shape[1], k.shape[2]}, kPageTokens);
-  return TensorView::Dense(data, DType::kF32, {NumPages(call), elements});
+  const int64_t elements = KvBlockElements(dtype, {k.shape[1], k.shape[2]}, kPageTokens);
+  return TensorView::Dense(data, dtype, {NumPages(call), elements});
 }
 
 const Kernel& Named(const OpDefinition& op, std::string_view name) {
@@ -67,11 +67,11 @@ int64_t LongestRequest(const BatchView& batch) {
   return longest;
 }
 
-// A call of paged_attention over `pages`.
+// A call of paged_attention over pages.
 class PagedCall {
  public:
-  PagedCall(const OpCall& call, const BatchView& batch, std::byte* pages)
-      : inputs_{call.inputs[0], Pages(call, pages)},
+  PagedCall(const OpCall& call, const BatchView& batch, const TensorView& pages)
+      : inputs_{call.inputs[0], pages},
         call_{.inputs = inputs_,
               .outputs = call.outputs,
               .attributes = call.attributes,
@@ -83,15 +83,15 @@ class PagedCall {
   OpCall call_;
 };
 
-// All kernels for f32 caches have the same plan and workspace.
-const Kernel& AnyPagedKernel() { return Named(PagedAttentionOp(), "portable"); }
+// All kernels of paged_attention have the same plan, whatever the type of the pages.
+const BatchPlan& PagedPlan() { return *Named(PagedAttentionOp(), "portable").plan; }
 
 int64_t PlanBytes(const OpCall& call) {
   const int64_t tokens = call.inputs[0].shape[0];
   const BatchView batch = PagedBatchOf(call, nullptr, /*longest=*/tokens);
   const int64_t entries = batch.num_requests * batch.block_table_stride;
   return PlanLayout(call).Paged(entries) +
-         AnyPagedKernel().plan->bytes(PagedCall(call, batch, nullptr).call());
+         PagedPlan().bytes(PagedCall(call, batch, Pages(call, DType::kF32, nullptr)).call());
 }
 
 void MakePlan(const OpCall& call, std::span<std::byte> plan) {
@@ -110,38 +110,45 @@ void MakePlan(const OpCall& call, std::span<std::byte> plan) {
   }
   const BatchView batch = PagedBatchOf(call, plan.data(), longest);
   const int64_t offset = layout.Paged(batch.num_requests * batch.block_table_stride);
-  AnyPagedKernel().plan->make(PagedCall(call, batch, nullptr).call(),
-                              plan.subspan(static_cast<size_t>(offset)));
+  PagedPlan().make(PagedCall(call, batch, Pages(call, DType::kF32, nullptr)).call(),
+                   plan.subspan(static_cast<size_t>(offset)));
 }
 
 }  // namespace
 
-const BatchPlan kAttentionPagesPlan = {.bytes = PlanBytes, .make = MakePlan};
+const BatchPlan kPagesPlan = {.bytes = PlanBytes, .make = MakePlan};
 
-int64_t AttentionPagesBytes(const OpCall& call, int32_t num_threads) {
-  const TensorView pages = Pages(call, nullptr);
+bool SupportsPages(const PageKernels& kernels, const device::Capabilities& caps,
+                   const OpCall& call) {
   const BatchView batch = PagedBatchOf(call, nullptr, call.inputs[0].shape[0]);
-  return Align(pages.shape[0] * pages.row_stride_bytes) +
-         AnyPagedKernel().workspace_bytes(PagedCall(call, batch, nullptr).call(), num_threads);
+  const PagedCall paged(call, batch, Pages(call, kernels.pages, nullptr));
+  return Named(KvWriteOp(), kernels.write).supports(caps, call) &&
+         Named(PagedAttentionOp(), kernels.attend).supports(caps, paged.call());
 }
 
-void RunOverPages(std::string_view kernel, const OpCall& call, KernelContext& context) {
+int64_t PagesWorkspaceBytes(const PageKernels& kernels, const OpCall& call, int32_t num_threads) {
+  const TensorView pages = Pages(call, kernels.pages, nullptr);
+  const BatchView batch = PagedBatchOf(call, nullptr, call.inputs[0].shape[0]);
+  return Align(pages.shape[0] * pages.row_stride_bytes) +
+         Named(PagedAttentionOp(), kernels.attend)
+             .workspace_bytes(PagedCall(call, batch, pages).call(), num_threads);
+}
+
+void RunOverPages(const PageKernels& kernels, const OpCall& call, KernelContext& context) {
   if (call.batch->num_tokens == 0) return;
   const int64_t longest = LongestRequest(*call.batch);
   const BatchView batch = PagedBatchOf(call, context.plan, longest);
-  std::byte* const pages = context.workspace.data();
-  const PagedCall paged(call, batch, pages);
-  const TensorView& cache = paged.call().inputs[1];
+  const TensorView pages = Pages(call, kernels.pages, context.workspace.data());
 
-  const TensorView stored[] = {call.inputs[1], call.inputs[2], cache};
+  const TensorView stored[] = {call.inputs[1], call.inputs[2], pages};
   KernelContext inner = context;
-  Named(KvWriteOp(), kernel)
+  Named(KvWriteOp(), kernels.write)
       .run({.inputs = stored, .outputs = {}, .attributes = call.attributes, .batch = &batch},
            inner);
   inner.workspace = context.workspace.subspan(
-      static_cast<size_t>(Align(cache.shape[0] * cache.row_stride_bytes)));
+      static_cast<size_t>(Align(pages.shape[0] * pages.row_stride_bytes)));
   inner.plan = context.plan + PlanLayout(call).Paged(batch.num_requests * batch.block_table_stride);
-  Named(PagedAttentionOp(), kernel).run(paged.call(), inner);
+  Named(PagedAttentionOp(), kernels.attend).run(PagedCall(call, batch, pages).call(), inner);
 }
 
 }  // namespace pagemill::ops

@@ -1,6 +1,6 @@
 // File: cc/ops/attention/attention_pages.h
 // A call of `attention` as a kv_write and a paged_attention over scratch pages: every request gets
-// consecutive f32 pages of 16 tokens in the workspace.
+// consecutive pages of 16 tokens in the workspace.
 //
 //   WORKSPACE | pages [NumPages, 2 * Hk * D * 16] | what paged_attention needs |
 //   PLAN      | slot_mapping [T] | seq_lens [R] | block_table [R, stride] | its plan |
@@ -13,16 +13,26 @@
 #include <cstdint>
 #include <string_view>
 
+#include "cc/device/capabilities.h"
 #include "cc/ops/op.h"
+#include "cc/tensor/dtype.h"
 
 namespace pagemill::ops {
 
-// For a call of these (largest) shapes.
-int64_t AttentionPagesBytes(const OpCall& call, int32_t num_threads);
-extern const BatchPlan kAttentionPagesPlan;
+// The kernels that a call runs with, by name, and the type of the pages between them.
+struct PageKernels {
+  std::string_view write;   // of kv_write
+  std::string_view attend;  // of paged_attention
+  DType pages = DType::kF32;
+};
 
-// Runs the call with the kernels of this name of both ops.
-void RunOverPages(std::string_view kernel, const OpCall& call, KernelContext& context);
+bool SupportsPages(const PageKernels& kernels, const device::Capabilities& caps,
+                   const OpCall& call);
+// For a call of these (largest) shapes.
+int64_t PagesWorkspaceBytes(const PageKernels& kernels, const OpCall& call, int32_t num_threads);
+void RunOverPages(const PageKernels& kernels, const OpCall& call, KernelContext& context);
+
+extern const BatchPlan kPagesPlan;  // of all of them
 
 }  // namespace pagemill::ops
 

@@ -1,9 +1,7 @@
-// File: cc/ops/sample/row_passes_inl.h
-// The bodies of RowPasses, over the `Vec` of the file that includes it (cc/ops/vec/vec_portable.h).
-#ifndef PAGEMILL_CC_OPS_SAMPLE_ROW_PASSES_INL_H_
-#define PAGEMILL_CC_OPS_SAMPLE_ROW_PASSES_INL_H_
-
+// The bodies of RowPasses.
 #include "cc/ops/sample/row_passes.h"
+
+#include "cc/ops/vec/vec.h"
 
 namespace pagemill::ops {
 namespace {
@@ -151,6 +149,7 @@ constexpr RowPasses MakeRowPasses(const char* name) {
 }
 
 }  // namespace
-}  // namespace pagemill::ops
 
-#endif  // PAGEMILL_CC_OPS_SAMPLE_ROW_PASSES_INL_H_
+const RowPasses PM_VEC_NAME(kRowPasses) = MakeRowPasses(PM_VEC_ISA);
+
+}  // namespace pagemill::ops

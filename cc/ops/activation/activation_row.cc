@@ -1,10 +1,7 @@
-// File: cc/ops/activation/activation_row_inl.h
-// The body of ActivationRow*, over the `Vec` of the file that includes it
-// (cc/ops/vec/vec_portable.h).
-#ifndef PAGEMILL_CC_OPS_ACTIVATION_ACTIVATION_ROW_INL_H_
-#define PAGEMILL_CC_OPS_ACTIVATION_ACTIVATION_ROW_INL_H_
-
+// The body of ActivationRow*.
 #include "cc/ops/activation/activation_row.h"
+
+#include "cc/ops/vec/vec.h"
 #include "cc/ops/vec/vec_math.h"
 
 namespace pagemill::ops {
@@ -39,6 +36,8 @@ inline void ActivateRow(const ActivationRow& row) {
       return ActivateElements<ActivationKind::kRelu, kGated>(row);
     case ActivationKind::kTanh:
       return ActivateElements<ActivationKind::kTanh, kGated>(row);
+    case ActivationKind::kQuickGelu:
+      return ActivateElements<ActivationKind::kQuickGelu, kGated>(row);
   }
 }
 
@@ -51,6 +50,7 @@ inline void ActivateRow(const ActivationRow& row) {
 }
 
 }  // namespace
-}  // namespace pagemill::ops
 
-#endif  // PAGEMILL_CC_OPS_ACTIVATION_ACTIVATION_ROW_INL_H_
+void PM_VEC_NAME(ActivationRow)(const ActivationRow& row) { ActivateRow(row); }
+
+}  // namespace pagemill::ops

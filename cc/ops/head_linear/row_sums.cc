@@ -1,11 +1,8 @@
-// File: cc/ops/head_linear/row_sums_inl.h
-// The bodies of a RowSumKernel, over the `Vec` of the file that includes it
-// (cc/ops/vec/vec_portable.h). Each output is one chain of multiply-adds in the order of k, however
-// rows and columns are blocked.
-#ifndef PAGEMILL_CC_OPS_HEAD_LINEAR_ROW_SUMS_INL_H_
-#define PAGEMILL_CC_OPS_HEAD_LINEAR_ROW_SUMS_INL_H_
-
+// The bodies of a RowSumKernel. Each output is one chain of multiply-adds in the order of k,
+// however rows and columns are blocked.
 #include "cc/ops/head_linear/row_sums.h"
+
+#include "cc/ops/vec/vec.h"
 
 namespace pagemill::ops {
 namespace {
@@ -70,6 +67,7 @@ void SumRows(const RowSums& s) {
                                                    .bf16 = SumRows<uint16_t>};
 
 }  // namespace
-}  // namespace pagemill::ops
 
-#endif  // PAGEMILL_CC_OPS_HEAD_LINEAR_ROW_SUMS_INL_H_
+const RowSumKernel PM_VEC_NAME(kRowSums) = kKernel;
+
+}  // namespace pagemill::ops

@@ -1,9 +1,7 @@
-// File: cc/ops/rms_norm/rms_norm_row_inl.h
-// The body of RmsNormRow*, over the `Vec` of the file that includes it (cc/ops/vec/vec_portable.h).
-#ifndef PAGEMILL_CC_OPS_RMS_NORM_RMS_NORM_ROW_INL_H_
-#define PAGEMILL_CC_OPS_RMS_NORM_RMS_NORM_ROW_INL_H_
-
+// The body of RmsNormRow*.
 #include "cc/ops/rms_norm/rms_norm_row.h"
+
+#include "cc/ops/vec/vec.h"
 
 namespace pagemill::ops {
 namespace {
@@ -62,6 +60,7 @@ inline void NormalizeRow(const RmsNormRow& row) {
 }
 
 }  // namespace
-}  // namespace pagemill::ops
 
-#endif  // PAGEMILL_CC_OPS_RMS_NORM_RMS_NORM_ROW_INL_H_
+void PM_VEC_NAME(RmsNormRow)(const RmsNormRow& row) { NormalizeRow(row); }
+
+}  // namespace pagemill::ops

@@ -1,13 +1,10 @@
-// File: cc/ops/kv_write/kv_write_run_inl.h
-// The bodies of a KvWriteKernel, over the `Vec` of the file that includes it
-// (cc/ops/vec/vec_portable.h).
-#ifndef PAGEMILL_CC_OPS_KV_WRITE_KV_WRITE_RUN_INL_H_
-#define PAGEMILL_CC_OPS_KV_WRITE_KV_WRITE_RUN_INL_H_
+// The bodies of a KvWriteKernel.
+#include "cc/ops/kv_write/kv_write_run.h"
 
 #include <cstring>
 #include <limits>
 
-#include "cc/ops/kv_write/kv_write_run.h"
+#include "cc/ops/vec/vec.h"
 
 namespace pagemill::ops {
 namespace {
@@ -133,6 +130,8 @@ inline void QuantizeRun(const KvWriteRun& run) {
 }
 
 }  // namespace
-}  // namespace pagemill::ops
 
-#endif  // PAGEMILL_CC_OPS_KV_WRITE_KV_WRITE_RUN_INL_H_
+const KvWriteKernel PM_VEC_NAME(kKvWrite) = {StoreRun<float>, StoreRun<uint16_t>, StoreRun<uint8_t>,
+                                             QuantizeRun};
+
+}  // namespace pagemill::ops

@@ -1,9 +1,7 @@
-// File: cc/ops/causal_conv/conv_row_inl.h
-// The body of ConvRow*, over the `Vec` of the file that includes it (cc/ops/vec/vec_portable.h).
-#ifndef PAGEMILL_CC_OPS_CAUSAL_CONV_CONV_ROW_INL_H_
-#define PAGEMILL_CC_OPS_CAUSAL_CONV_CONV_ROW_INL_H_
-
+// The body of ConvRow*.
 #include "cc/ops/causal_conv/conv_row.h"
+
+#include "cc/ops/vec/vec.h"
 #include "cc/ops/vec/vec_math.h"
 
 namespace pagemill::ops {
@@ -28,6 +26,7 @@ inline void ConvolveRow(const ConvRow& row) {
 }
 
 }  // namespace
-}  // namespace pagemill::ops
 
-#endif  // PAGEMILL_CC_OPS_CAUSAL_CONV_CONV_ROW_INL_H_
+void PM_VEC_NAME(ConvRow)(const ConvRow& row) { ConvolveRow(row); }
+
+}  // namespace pagemill::ops

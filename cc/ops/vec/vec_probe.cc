@@ -1,10 +1,8 @@
-// File: cc/ops/vec/vec_probe_inl.h
-// A VecProbe over the `Vec` of the file that includes it.
-#ifndef PAGEMILL_CC_OPS_VEC_VEC_PROBE_INL_H_
-#define PAGEMILL_CC_OPS_VEC_VEC_PROBE_INL_H_
-
-#include "cc/ops/vec/vec_math.h"
+// A VecProbe.
 #include "cc/ops/vec/vec_probe.h"
+
+#include "cc/ops/vec/vec.h"
+#include "cc/ops/vec/vec_math.h"
 
 namespace pagemill::ops {
 namespace {
@@ -65,6 +63,7 @@ constexpr VecProbe kProbe = {
 };
 
 }  // namespace
-}  // namespace pagemill::ops
 
-#endif  // PAGEMILL_CC_OPS_VEC_VEC_PROBE_INL_H_
+const VecProbe PM_VEC_NAME(kVecProbe) = kProbe;
+
+}  // namespace pagemill::ops

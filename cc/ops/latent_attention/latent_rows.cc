@@ -1,16 +1,13 @@
-// File: cc/ops/latent_attention/latent_rows_inl.h
-// The bodies of a LatentKernel, over the `Vec` of the file that includes it
-// (cc/ops/vec/vec_portable.h).
+// The bodies of a LatentKernel.
 //
 // The context passes by once, kKeys tokens at a time, which stay in L1 for all rows. A row keeps
 // its largest score and its sum of weights; its weighted sum of latents is y itself, multiplied
 // down when a larger score comes. Rows are taken kBlockRows at a time where they belong to one
 // token, so that they see the same keys; each score and each element of y is one chain of
 // multiply-adds in the same order however rows are blocked.
-#ifndef PAGEMILL_CC_OPS_LATENT_ATTENTION_LATENT_ROWS_INL_H_
-#define PAGEMILL_CC_OPS_LATENT_ATTENTION_LATENT_ROWS_INL_H_
-
 #include "cc/ops/latent_attention/latent_rows.h"
+
+#include "cc/ops/vec/vec.h"
 #include "cc/ops/vec/vec_math.h"
 
 namespace pagemill::ops {
@@ -234,6 +231,7 @@ void AttendRows(const LatentRows& r) {
                                                    .bf16 = AttendRows<uint16_t>};
 
 }  // namespace
-}  // namespace pagemill::ops
 
-#endif  // PAGEMILL_CC_OPS_LATENT_ATTENTION_LATENT_ROWS_INL_H_
+const LatentKernel PM_VEC_NAME(kLatent) = kKernel;
+
+}  // namespace pagemill::ops

@@ -1,10 +1,7 @@
-// File: cc/ops/rotary/rotary_token_inl.h
-// The bodies of a RotaryKernel, over the `Vec` of the file that includes it
-// (cc/ops/vec/vec_portable.h).
-#ifndef PAGEMILL_CC_OPS_ROTARY_ROTARY_TOKEN_INL_H_
-#define PAGEMILL_CC_OPS_ROTARY_ROTARY_TOKEN_INL_H_
-
+// The bodies of a RotaryKernel.
 #include "cc/ops/rotary/rotary_token.h"
+
+#include "cc/ops/vec/vec.h"
 
 namespace pagemill::ops {
 namespace {
@@ -112,6 +109,7 @@ inline void RotateHeads(const RotaryFrequencies& frequencies, const RotaryAngles
 }
 
 }  // namespace
-}  // namespace pagemill::ops
 
-#endif  // PAGEMILL_CC_OPS_ROTARY_ROTARY_TOKEN_INL_H_
+const RotaryKernel PM_VEC_NAME(kRotary) = {ComputeAngles, RotateHeads};
+
+}  // namespace pagemill::ops

@@ -1,15 +1,13 @@
-// File: cc/ops/state_space_scan/scan_chunk_inl.h
-// The body of ScanChunk*, over the `Vec` of the file that includes it (cc/ops/vec/vec_portable.h).
+// The body of ScanChunk*.
 //
 // A tile of the state, some of its N rows by some columns of the head, stays in registers while all
 // tokens of the chunk pass. Columns lie in the lanes, so that nothing is summed across lanes; each
 // element of y collects its N products in their order, whatever the tile. The tile's columns of y
 // and of dt x lie side by side in buffers: rows of a step may be a multiple of a page apart, and
 // then share few lines of the first-level cache.
-#ifndef PAGEMILL_CC_OPS_STATE_SPACE_SCAN_SCAN_CHUNK_INL_H_
-#define PAGEMILL_CC_OPS_STATE_SPACE_SCAN_SCAN_CHUNK_INL_H_
-
 #include "cc/ops/state_space_scan/scan_chunk.h"
+
+#include "cc/ops/vec/vec.h"
 
 namespace pagemill::ops {
 namespace {
@@ -117,6 +115,7 @@ inline void Scan(const ScanChunk& k) {
 }
 
 }  // namespace
-}  // namespace pagemill::ops
 
-#endif  // PAGEMILL_CC_OPS_STATE_SPACE_SCAN_SCAN_CHUNK_INL_H_
+void PM_VEC_NAME(ScanChunk)(const ScanChunk& chunk) { Scan(chunk); }
+
+}  // namespace pagemill::ops
