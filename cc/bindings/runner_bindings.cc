@@ -125,8 +125,9 @@ void InitFromNative(RunnerHolder* self, nb::object executor, const RunnerLimits&
   if (leading != nullptr) steps = leading.get();
   auto media =
       MakeEncoder(others.encoder, others.encoder_options, native.options().activation_type);
-  auto runner = ValueOrThrow(ModelRunner::Create(steps, native.thread_pool(), limits, pages,
-                                                 std::move(others.proposer), std::move(media)));
+  auto runner = ValueOrThrow(ModelRunner::Create(
+      steps, native.thread_pool(), limits,
+      {.pages = pages, .proposer = std::move(others.proposer), .media = std::move(media)}));
   new (self) RunnerHolder{std::move(executor), std::move(others.encoder), &native,
                           std::move(leading), std::move(runner)};
 }
@@ -135,8 +136,9 @@ void InitFromPython(RunnerHolder* self, nb::object executor, const RunnerLimits&
                     OtherPrograms others) {
   PythonExecutor& python = nb::cast<PythonExecutor&>(executor);
   auto media = MakeEncoder(others.encoder, others.encoder_options, DType::kF32);
-  auto runner = ValueOrThrow(ModelRunner::Create(&python, python.thread_pool(), limits, nullptr,
-                                                 std::move(others.proposer), std::move(media)));
+  auto runner = ValueOrThrow(
+      ModelRunner::Create(&python, python.thread_pool(), limits,
+                          {.proposer = std::move(others.proposer), .media = std::move(media)}));
   new (self) RunnerHolder{std::move(executor), std::move(others.encoder), nullptr, nullptr,
                           std::move(runner)};
 }
