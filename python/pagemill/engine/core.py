@@ -10,12 +10,14 @@ import logging
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from pagemill import _native
 from pagemill.config import ConfigError, EngineConfig, KvTierConfig
 from pagemill.config.memory import FixedCosts, KvBudget, available_memory_bytes, plan_kv_cache
 from pagemill.config.quantities import format_bytes
 from pagemill.engine.async_engine import NativeSeam
+from pagemill.engine.encoder import EncoderSizes
 from pagemill.engine.executor_sizes import ExecutorSizes
 from pagemill.engine.ranks import RankWorkers
 from pagemill.runner.build import BuiltModel
@@ -87,7 +89,8 @@ class EngineCore:
         plan = plans[0]
         # The planner's one block is the null block.
         fixed = FixedCosts(
-            sum(each.total_bytes - each.kv_bytes for each in plans),
+            sum(each.total_bytes - each.kv_bytes for each in plans)
+            + _encoder_bytes(built, config, wanted),
             wanted.kv_pages((built, *others), config, plans),
             config.kv_tiers.host_bytes,
         )
@@ -129,7 +132,9 @@ class EngineCore:
         limits = _limits(built, config, wanted, budget.num_blocks)
         ngram = config.speculation.ngram
         sizes = None if ngram is None else (ngram.min_match, ngram.max_match)
-        runner = _native.ModelRunner(executor, limits, ngram_sizes=sizes)
+        runner = _native.ModelRunner(
+            executor, limits, ngram_sizes=sizes, **_encoder(built, config, wanted)
+        )
         tiers = _kv_tiers(executor, config.kv_tiers, config.executor.threads)
         engine = _native.Engine(runner, _options(config, tiers), log=_log)
         seam = NativeSeam(engine, _native.SamplingParams, _native.StatusError)
@@ -170,6 +175,36 @@ def _executor(
         if executor.memory_placement:
             _LOGGER.info("memory of weights and KV cache: %s", executor.memory_placement)
         return executor
+    return _torch_executor(built.program_text, sizes, num_blocks, config.cache.block_size)
+
+
+def _encoder_bytes(built: BuiltModel, config: EngineConfig, sizes: ExecutorSizes) -> int:
+    """What the encoder of media and its results take."""
+    if built.encoder is None:
+        return 0
+    own = EncoderSizes.of(built.encoder, sizes.max_num_tokens)
+    options = sizes.encoder_options(config, own.max_num_tokens, own.max_items)
+    plan = _native.plan_memory(built.encoder.program_text, options)
+    return plan.total_bytes + own.kept_bytes(built.encoder)
+
+
+def _encoder(built: BuiltModel, config: EngineConfig, sizes: ExecutorSizes) -> dict[str, Any]:
+    """The arguments of the runner for media."""
+    if built.encoder is None:
+        return {}
+    own, text = EncoderSizes.of(built.encoder, sizes.max_num_tokens), built.encoder.program_text
+    executor: _native.NativeExecutor | _native.PythonExecutor
+    if config.executor.executor == "native":
+        options = sizes.encoder_options(config, own.max_num_tokens, own.max_items)
+        executor = _native.NativeExecutor(text, options)
+    else:
+        executor = _torch_executor(text, sizes, num_blocks=1, block_size=1)
+    return {"encoder": executor, "encoder_options": own.options(built.encoder)}
+
+
+def _torch_executor(
+    text: str, sizes: ExecutorSizes, num_blocks: int, block_size: int
+) -> _native.PythonExecutor:
     # Imports torch, which serving natively must not.
     from pagemill.runner.torch_executor import TorchExecutor, TorchOptions
 
@@ -177,9 +212,9 @@ def _executor(
         dtype=sizes.activation_type,
         kv_cache_dtype=sizes.kv_cache_dtype,
         num_blocks=num_blocks,
-        block_size=config.cache.block_size,
+        block_size=block_size,
     )
-    return _native.PythonExecutor(TorchExecutor(built.program_text, options))
+    return _native.PythonExecutor(TorchExecutor(text, options))
 
 
 def _kv_tiers(
@@ -209,6 +244,9 @@ def _limits(
 ) -> _native.RunnerLimits:
     ngram = config.speculation.ngram
     groups = sizes.kv_groups(built, config)
+    encoded = 0
+    if built.encoder is not None:
+        encoded = EncoderSizes.of(built.encoder, sizes.max_num_tokens).step_tokens
     return _native.RunnerLimits(
         max_num_tokens=sizes.max_num_tokens,
         max_num_seqs=config.scheduler.max_num_seqs,
@@ -222,6 +260,7 @@ def _limits(
         prefix_caching=built.prefix_caching,
         pooling=built.pooling,
         max_draft_tokens=0 if ngram is None else ngram.max_tokens,
+        max_encoder_tokens=encoded,
     )
 
 
