@@ -157,7 +157,6 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "class token": {"vision_feature_select_strategy": "full"},
     "last layer": {"vision_feature_layer": -1},
     "first layer": {"vision_feature_layer": 1},
-    "embeddings": {"vision_feature_layer": 0},
     "no bias": {"multimodal_projector_bias": False, "projector_hidden_act": "relu"},
 }
 
