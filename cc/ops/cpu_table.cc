@@ -6,6 +6,7 @@
 #include "cc/ops/add_rms_norm/add_rms_norm.h"
 #include "cc/ops/all_gather/all_gather.h"
 #include "cc/ops/all_reduce/all_reduce.h"
+#include "cc/ops/argmax/argmax.h"
 #include "cc/ops/attention/attention.h"
 #include "cc/ops/causal_conv/causal_conv.h"
 #include "cc/ops/embedding/embedding.h"
@@ -31,6 +32,7 @@
 #include "cc/ops/select_rows/select_rows.h"
 #include "cc/ops/split/split.h"
 #include "cc/ops/state_space_scan/state_space_scan.h"
+#include "cc/ops/take_tokens/take_tokens.h"
 
 namespace pagemill::ops {
 
@@ -42,6 +44,7 @@ std::span<const OpDefinition> CpuOps() {
       AddRmsNormOp(),
       AllGatherOp(),
       AllReduceOp(),
+      ArgmaxOp(),
       AttentionOp(),
       CausalConvOp(),
       EmbeddingOp(),
@@ -66,6 +69,7 @@ std::span<const OpDefinition> CpuOps() {
       SelectRowsOp(),
       SplitOp(),
       StateSpaceScanOp(),
+      TakeTokensOp(),
   };
   // clang-format on
   return kOps;

@@ -46,6 +46,12 @@ struct ExecutorOutput {
   TensorView pooled() const { return Find("pooled"); }
 };
 
+// In ops::StepArrays::token_ids: the column of the largest logit that the step enqueued before has
+// found for its row `row`. For executors of more than one step in flight, where that step was asked
+// for maxima (argmax_columns): the id is where the next step needs it before it is anywhere else.
+// Every rank of a group finds the same ids for itself.
+constexpr int32_t TokenOfRow(int32_t row) { return -1 - row; }
+
 // 1. Enqueue() starts a step, which computes the batch and updates the KV cache, and may return
 //    before it is done. The batch need not outlive the call. Steps take effect in their order.
 // 2. Collect() waits for the oldest step that is enqueued and not collected. The output's memory is

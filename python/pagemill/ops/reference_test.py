@@ -51,6 +51,16 @@ def test_norms():
     torch.testing.assert_close(y, _run("rms_norm", x + residual, w, eps=1e-6)[0])
 
 
+def test_tokens_that_stay_on_a_device():
+    inf, nan = torch.inf, torch.nan
+    x = torch.tensor([[1.0, 3, 2, 3], [-inf, -inf, -inf, -inf], [0, inf, 1, 2], [5, nan, 1, inf]])
+    columns, values = _run("argmax", x)
+    assert (columns.dtype, columns.tolist()) == (torch.int32, [1, -1, -1, -1])
+    assert values.tolist() == [3, -inf, inf, inf]
+    ids = torch.tensor([7, -1, -2, 0], dtype=torch.int32)
+    assert _run("take_tokens", ids, columns)[0].tolist() == [7, 1, 0, 0]
+
+
 def test_scale():
     x = _random(3, 4)
     torch.testing.assert_close(_run("scale", x, by=-0.5)[0], -x / 2)

@@ -12,6 +12,7 @@ OPS: dict[str, str] = {
     "add_rms_norm": "pagemill.ops.add_rms_norm",
     "all_gather": "pagemill.ops.all_gather",
     "all_reduce": "pagemill.ops.all_reduce",
+    "argmax": "pagemill.ops.argmax",
     "attention": "pagemill.ops.attention",
     "causal_conv": "pagemill.ops.causal_conv",
     "embedding": "pagemill.ops.embedding",
@@ -36,6 +37,7 @@ OPS: dict[str, str] = {
     "select_rows": "pagemill.ops.select_rows",
     "split": "pagemill.ops.split",
     "state_space_scan": "pagemill.ops.state_space_scan",
+    "take_tokens": "pagemill.ops.take_tokens",
 }
 
 
