@@ -15,6 +15,7 @@
 #include "cc/device/testing/test_device.h"
 #include "cc/ops/activation/activation_conformance.h"
 #include "cc/ops/add/add_conformance.h"
+#include "cc/ops/argmax/argmax_conformance.h"
 #include "cc/ops/attention/attention_conformance.h"
 #include "cc/ops/causal_conv/causal_conv_conformance.h"
 #include "cc/ops/conformance.h"
@@ -39,6 +40,7 @@
 #include "cc/ops/select_rows/select_rows_conformance.h"
 #include "cc/ops/split/split_conformance.h"
 #include "cc/ops/state_space_scan/state_space_scan_conformance.h"
+#include "cc/ops/take_tokens/take_tokens_conformance.h"
 #include "cc/ops/testing/test_device_ops.h"
 
 namespace pagemill::ops {
@@ -99,6 +101,7 @@ struct OpBody {
 constexpr OpBody kBodies[] = {
     {"activation", CheckActivationConformance},
     {"add", CheckAddConformance},
+    {"argmax", CheckArgmaxConformance},
     {"attention", CheckAttentionConformance},
     {"causal_conv", CheckCausalConvConformance},
     {"embedding", CheckEmbeddingConformance},
@@ -120,6 +123,7 @@ constexpr OpBody kBodies[] = {
     {"select_rows", CheckSelectRowsConformance},
     {"split", CheckSplitConformance},
     {"state_space_scan", CheckStateSpaceScanConformance},
+    {"take_tokens", CheckTakeTokensConformance},
 };
 
 class DeviceConformance : public ::testing::TestWithParam<OpBody> {};
