@@ -87,10 +87,11 @@ class EngineCore:
         options = wanted.executor_options(config, 1)
         plans = [_native.plan_memory(rank.program_text, options) for rank in (built, *others)]
         plan = plans[0]
+        encoder = EncoderSizes.of(built, wanted, config)
         # The planner's one block is the null block.
         fixed = FixedCosts(
             sum(each.total_bytes - each.kv_bytes for each in plans)
-            + _encoder_bytes(built, config, wanted),
+            + (0 if encoder is None else encoder.memory().total_bytes),
             wanted.kv_pages((built, *others), config, plans),
             config.kv_tiers.host_bytes,
         )
@@ -129,11 +130,12 @@ class EngineCore:
         executor = _executor(built, config, wanted, budget.num_blocks, world)
         if workers is not None:
             workers.wait_ready()
-        limits = _limits(built, config, wanted, budget.num_blocks)
+        encoder = EncoderSizes.of(built, wanted, config)
+        limits = _limits(built, config, wanted, budget.num_blocks, encoder)
         ngram = config.speculation.ngram
         sizes = None if ngram is None else (ngram.min_match, ngram.max_match)
         runner = _native.ModelRunner(
-            executor, limits, ngram_sizes=sizes, **_encoder(built, config, wanted)
+            executor, limits, ngram_sizes=sizes, **_encoder(encoder, wanted, config)
         )
         tiers = _kv_tiers(executor, config.kv_tiers, config.executor.threads)
         engine = _native.Engine(runner, _options(config, tiers), log=_log)
@@ -178,28 +180,19 @@ def _executor(
     return _torch_executor(built.program_text, sizes, num_blocks, config.cache.block_size)
 
 
-def _encoder_bytes(built: BuiltModel, config: EngineConfig, sizes: ExecutorSizes) -> int:
-    """What the encoder of media and its results take."""
-    if built.encoder is None:
-        return 0
-    own = EncoderSizes.of(built.encoder, sizes.max_num_tokens)
-    options = sizes.encoder_options(config, own.max_num_tokens, own.max_items)
-    plan = _native.plan_memory(built.encoder.program_text, options)
-    return plan.total_bytes + own.kept_bytes(built.encoder)
-
-
-def _encoder(built: BuiltModel, config: EngineConfig, sizes: ExecutorSizes) -> dict[str, Any]:
+def _encoder(
+    encoder: EncoderSizes | None, sizes: ExecutorSizes, config: EngineConfig
+) -> dict[str, Any]:
     """The arguments of the runner for media."""
-    if built.encoder is None:
+    if encoder is None:
         return {}
-    own, text = EncoderSizes.of(built.encoder, sizes.max_num_tokens), built.encoder.program_text
+    text = encoder.encoder.program_text
     executor: _native.NativeExecutor | _native.PythonExecutor
     if config.executor.executor == "native":
-        options = sizes.encoder_options(config, own.max_num_tokens, own.max_items)
-        executor = _native.NativeExecutor(text, options)
+        executor = _native.NativeExecutor(text, encoder.executor_options())
     else:
         executor = _torch_executor(text, sizes, num_blocks=1, block_size=1)
-    return {"encoder": executor, "encoder_options": own.options(built.encoder)}
+    return {"encoder": executor, "encoder_options": encoder.media_options()}
 
 
 def _torch_executor(
@@ -240,13 +233,14 @@ def _kv_tiers(
 
 
 def _limits(
-    built: BuiltModel, config: EngineConfig, sizes: ExecutorSizes, num_blocks: int
+    built: BuiltModel,
+    config: EngineConfig,
+    sizes: ExecutorSizes,
+    num_blocks: int,
+    encoder: EncoderSizes | None,
 ) -> _native.RunnerLimits:
     ngram = config.speculation.ngram
     groups = sizes.kv_groups(built, config)
-    encoded = 0
-    if built.encoder is not None:
-        encoded = EncoderSizes.of(built.encoder, sizes.max_num_tokens).step_tokens
     return _native.RunnerLimits(
         max_num_tokens=sizes.max_num_tokens,
         max_num_seqs=config.scheduler.max_num_seqs,
@@ -260,7 +254,7 @@ def _limits(
         prefix_caching=built.prefix_caching,
         pooling=built.pooling,
         max_draft_tokens=0 if ngram is None else ngram.max_tokens,
-        max_encoder_tokens=encoded,
+        max_encoder_tokens=0 if encoder is None else encoder.step_tokens,
     )
 
 

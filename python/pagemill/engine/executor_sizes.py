@@ -87,17 +87,6 @@ class ExecutorSizes:
         """The native options with a cache of `num_blocks` blocks, the null block included."""
         return _native.ExecutorOptions(**self.option_arguments(config, num_blocks))
 
-    def encoder_options(
-        self, config: EngineConfig, max_num_tokens: int, max_items: int
-    ) -> _native.ExecutorOptions:
-        """The native options of the encoder of media, which has no KV cache and no logits."""
-        arguments = self.option_arguments(config, num_blocks=1) | {
-            "max_num_tokens": max_num_tokens,
-            "max_num_seqs": max_items,
-            "max_num_logits_rows": 1,
-        }
-        return _native.ExecutorOptions(**arguments)
-
     def kv_groups(self, built: BuiltModel, config: EngineConfig) -> list[_native.KvGroupOptions]:
         """The KV groups of the model, as the executor pages them."""
         if config.executor.executor == "native":

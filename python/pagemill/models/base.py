@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
 import numpy as np
 
@@ -82,8 +82,7 @@ class Model(Protocol):
        of whole names each. All others are asked for, or the model is refused.
     """
 
-    @property
-    def ignored(self) -> Mapping[str, str]: ...
+    ignored: ClassVar[Mapping[str, str]]
 
     @classmethod
     def from_config(cls, config: Config) -> Self: ...

@@ -17,6 +17,16 @@ from pagemill.models.config_keys import activation, epsilon, positive_int
 from pagemill.ops.trace import Tensor
 
 CLASS_TOKENS = 1
+_LAYER_MODULES = (
+    "layer_norm1",
+    "self_attn.q_proj",
+    "self_attn.k_proj",
+    "self_attn.v_proj",
+    "self_attn.out_proj",
+    "layer_norm2",
+    "mlp.fc1",
+    "mlp.fc2",
+)
 
 
 class ClipVisionTower:
@@ -74,6 +84,13 @@ class ClipVisionTower:
         for layer in range(layers):
             x = self._layer(weights, f"encoder.layers.{layer}", x)
         return x
+
+    def claim_rest(self, weights: Weights, layers: int) -> None:
+        """Marks the layers after the first `layers` as used: nothing reads their results."""
+        for layer in range(layers, self.layers):
+            for module in _LAYER_MODULES:
+                weights.claim(f"encoder.layers.{layer}.{module}.weight")
+                weights.claim(f"encoder.layers.{layer}.{module}.bias")
 
     def _embed(self, weights: Weights, media: MediaInputs, positions: Tensor) -> Tensor:
         prefix, hidden = "embeddings", self.hidden_size

@@ -35,6 +35,12 @@ _TOWER = r"vision_tower\.(vision_model\.)?"
 class LlavaModel:
     """One LLaVA model."""
 
+    ignored = {
+        **{rf"language_model\.(?:{name})": why for name, why in LlamaModel.ignored.items()},
+        rf"{_TOWER}post_layernorm\..*": "it is applied to the class token only",
+        rf"{_TOWER}embeddings\.position_ids": "positions count up from 0",
+    }
+
     def __init__(self, config: Config) -> None:
         text = _part(config, "text_config")
         if text.get("model_type", "llama") != "llama":
@@ -63,17 +69,6 @@ class LlavaModel:
         return cls(config)
 
     @property
-    def ignored(self) -> Mapping[str, str]:
-        """Those of the text model, and the layers of the tower that nothing reads."""
-        unread = "|".join(str(i) for i in range(self._layers, self._tower.layers)) or "-"
-        return {
-            **{rf"language_model\.(?:{name})": why for name, why in LlamaModel.ignored.items()},
-            rf"{_TOWER}encoder\.layers\.({unread})\..*": "vision_feature_layer comes before them",
-            rf"{_TOWER}post_layernorm\..*": "it is applied to the class token only",
-            rf"{_TOWER}embeddings\.position_ids": "positions count up from 0",
-        }
-
-    @property
     def traits(self) -> ModelTraits:
         text, tower = self._text.traits, self._tower
         media = MediaTraits(
@@ -100,6 +95,7 @@ class LlavaModel:
         older = weights.has("vision_tower.vision_model.embeddings.class_embedding")
         tower = weights.within("vision_tower.vision_model." if older else "vision_tower.")
         x = self._tower.hidden(tower, media, positions, self._layers)
+        self._tower.claim_rest(tower, self._layers)
         if not self._keeps_class:
             x = ops.select_rows(x, media.tokens)
         prefix, width = "multi_modal_projector", self._text.traits.hidden_size
