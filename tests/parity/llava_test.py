@@ -19,6 +19,7 @@ from pagemill.models.base import ModelConfigError
 from pagemill.runner.build import BuildOptions, build
 from pagemill.runner.torch_executor import TorchExecutor, TorchOptions
 from pagemill.weights.source import ModelSource
+from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 from tokenizers.decoders import WordPiece
 from tokenizers.models import WordLevel
@@ -192,6 +193,19 @@ def test_encoders_of_both_executors(changes: dict[str, Any], tmp_path: Path) -> 
         TorchExecutor(encoder.program_text, TorchOptions()),
     ):
         np.testing.assert_allclose(run(batch)["embeddings"], expected, rtol=0, atol=2e-5)
+
+
+def test_older_checkpoints_have_other_names(model: Model, tmp_path: Path) -> None:
+    tensors = load_file(model.path / "model.safetensors")
+    older = {
+        name.replace("vision_tower.", "vision_tower.vision_model."): tensor
+        for name, tensor in tensors.items()
+    }
+    save_file(older, tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_bytes((model.path / "config.json").read_bytes())
+    built = build(ModelSource.open(tmp_path), BuildOptions())
+    assert built.encoder is not None
+    assert "vision_tower.vision_model.encoder.layers.0" in built.encoder.program_text
 
 
 def test_images_that_do_not_fit_are_refused(model: Model) -> None:

@@ -73,10 +73,6 @@ class Weights(Protocol):
         channels, height, width], as a matrix [out, channels * height * width]."""
         ...
 
-    def within(self, prefix: str) -> Weights:
-        """The same weights, by what follows `prefix` in their names."""
-        ...
-
     def vector(self, name: str, length: int, *, part: Part | None = None) -> Tensor:
         """A norm or bias, f32 [length], or a part of it."""
         ...

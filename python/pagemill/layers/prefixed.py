@@ -20,9 +20,6 @@ class PrefixedWeights:
         self.trace, self.shard = whole.trace, whole.shard
         self._whole, self._prefix = whole, prefix
 
-    def within(self, prefix: str) -> PrefixedWeights:
-        return PrefixedWeights(self._whole, self._prefix + prefix)
-
     def has(self, name: str) -> bool:
         return self._whole.has(self._prefix + name)
 

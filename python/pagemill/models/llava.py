@@ -14,6 +14,7 @@ import numpy as np
 from pagemill import ops
 from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
+from pagemill.layers.prefixed import PrefixedWeights
 from pagemill.models.base import (
     Config,
     MediaInputs,
@@ -93,21 +94,25 @@ class LlavaModel:
 
     def embeddings(self, weights: Weights, media: MediaInputs, positions: Tensor) -> Tensor:
         older = weights.has("vision_tower.vision_model.embeddings.class_embedding")
-        tower = weights.within("vision_tower.vision_model." if older else "vision_tower.")
+        prefix = "vision_tower.vision_model." if older else "vision_tower."
+        tower = PrefixedWeights(weights, prefix)
         x = self._tower.hidden(tower, media, positions, self._layers)
         self._tower.claim_rest(tower, self._layers)
         if not self._keeps_class:
             x = ops.select_rows(x, media.tokens)
-        prefix, width = "multi_modal_projector", self._text.traits.hidden_size
-        x = linear(weights, f"{prefix}.linear_1", x, (width,), bias=self._bias)
+        return self._project(PrefixedWeights(weights, "multi_modal_projector."), x)
+
+    def _project(self, weights: Weights, x: Tensor) -> Tensor:
+        width = self._text.traits.hidden_size
+        x = linear(weights, "linear_1", x, (width,), bias=self._bias)
         x = ops.activation(x, self._activation)
-        return linear(weights, f"{prefix}.linear_2", x, (width,), bias=self._bias)
+        return linear(weights, "linear_2", x, (width,), bias=self._bias)
 
     def hidden(self, weights: Weights, inputs: StepInputs) -> Tensor:
-        return self._text.hidden(weights.within(_TEXT), inputs)
+        return self._text.hidden(PrefixedWeights(weights, _TEXT), inputs)
 
     def logits(self, weights: Weights, rows: Tensor) -> Tensor:
-        return self._text.logits(weights.within(_TEXT), rows)
+        return self._text.logits(PrefixedWeights(weights, _TEXT), rows)
 
 
 def _part(config: Config, key: str) -> Mapping[str, Any]:

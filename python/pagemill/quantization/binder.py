@@ -16,7 +16,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from pagemill.layers.prefixed import PrefixedWeights
 from pagemill.ops.scaled_linear import SCALED_DTYPES
 from pagemill.ops.shard import Part, Shard
 from pagemill.ops.trace import Tensor, Trace, format_shape
@@ -195,10 +194,6 @@ class WeightBinder:
         self._check_shape(location, shape)
         rows = (shape[0], math.prod(shape[1:]))
         return self._tensors.matrix(replace(location, shape=rows))
-
-    def within(self, prefix: str) -> PrefixedWeights:
-        """The same weights, by what follows `prefix` in their names."""
-        return PrefixedWeights(self, prefix)
 
     def vector(self, name: str, length: int, *, part: Part | None = None) -> Tensor:
         """A norm or bias, f32 [length], or a part of it.
