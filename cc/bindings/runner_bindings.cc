@@ -100,7 +100,9 @@ std::unique_ptr<runner::DraftModel> MakeDraftModel(NativeExecutor& native, const
   if (draft.executor->thread_pool() != native.thread_pool()) {
     ThrowIfError(InvalidArgument("the draft model's executor has another host than this runner's"));
   }
-  RequireFits(draft.executor->options(), limits);
+  RunnerLimits passes = limits;
+  passes.max_num_logits_rows = limits.max_num_seqs;  // one of each request
+  RequireFits(draft.executor->options(), passes);
   return ValueOrThrow(runner::DraftModel::Create(draft.executor, native.thread_pool(), clock,
                                                  limits, native.memory_plan().kv.tables.size(),
                                                  std::min(draft.vocab_size, limits.vocab_size)));
