@@ -90,7 +90,7 @@ def by_model(directory: Path) -> dict[str, Any]:
     return {"method": "draft_model", "model": str(directory), "num_speculative_tokens": 4}
 
 
-# The target has windows, a latent cache, or KV and a vocabulary of other sizes than its draft model.
+# The target has windows, a latent cache, or KV and a vocabulary of sizes that the draft has not.
 @pytest.mark.parametrize("family", ["llama", "gemma3", "deepseek_v2", "qwen3"])
 def test_greedy_tokens_with_a_draft_model_are_those_without(family: str, tmp_path: Path) -> None:
     require_native()

@@ -162,7 +162,7 @@ def _num_draft_rows(config: EngineConfig) -> int:
 
 
 def draft_distribution_bytes(built: BuiltModel, config: EngineConfig) -> int:
-    """What distributions of a draft model's tokens take: float32 `[drafts of a step, vocab_size]`."""
+    """Bytes of the distributions of drafts: float32 `[drafts of a step, vocab_size]`."""
     return 4 * _num_draft_rows(config) * built.vocab_size
 
 
