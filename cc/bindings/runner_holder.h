@@ -16,15 +16,17 @@ namespace pagemill::bindings {
 
 struct RunnerHolder {
   nanobind::object executor;                         // dies after the runner
-  nanobind::object draft_executor;                   // the same; none: no draft model
+  nanobind::object encoder;                          // the same; None: no media
+  nanobind::object draft_executor;                   // the same; None: no draft model
   program::NativeExecutor* native = nullptr;         // it, where it is one
-  std::unique_ptr<runner::LeadingExecutor> leading;  // around it, where it is rank 0 of a group
-  std::unique_ptr<SteadyClock> clock;                // of the draft model
+  std::unique_ptr<runner::LeadingExecutor> leading = nullptr;  // around it, where it is rank 0 of a group
+  std::unique_ptr<SteadyClock> clock = nullptr;                // of the draft model
   std::unique_ptr<runner::ModelRunner> runner;
 
   // For the garbage collector (collectable.h). The runner needs its executors to the end.
   int Visit(visitproc visit, void* arg) {
     Py_VISIT(executor.ptr());
+    Py_VISIT(encoder.ptr());
     Py_VISIT(draft_executor.ptr());
     return 0;
   }

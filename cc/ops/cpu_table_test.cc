@@ -17,6 +17,8 @@ TEST(CpuTable, HoldsEveryOpOfTheProgramFormat) {
                                     "add_rms_norm",
                                     "all_gather",
                                     "all_reduce",
+                                    "argmax",
+                                    "attention",
                                     "embedding",
                                     "gated_activation",
                                     "kv_write",
@@ -27,6 +29,7 @@ TEST(CpuTable, HoldsEveryOpOfTheProgramFormat) {
                                     "rms_norm",
                                     "rotary",
                                     "scaled_linear",
+                                    "scatter_rows",
                                     "select_rows",
                                     "rotary_kv_write",
                                     "grouped_linear",
@@ -38,7 +41,8 @@ TEST(CpuTable, HoldsEveryOpOfTheProgramFormat) {
                                     "head_linear",
                                     "latent_attention",
                                     "latent_write",
-                                    "split"};
+                                    "split",
+                                    "take_tokens"};
   std::set<std::string_view> found;
   for (const OpDefinition& op : CpuOps()) found.insert(op.op);
   EXPECT_EQ(found, std::set<std::string_view>(std::begin(names), std::end(names)));
@@ -87,7 +91,9 @@ TEST(CpuTable, AliasRulesAreThoseOfTheProgramFormat) {
                                           "gated_activation 0>0",
                                           "rotary_kv_write 0>0",
                                           "rotary_kv_write 1>1",
-                                          "scale 0>0"};
+                                          "scale 0>0",
+                                          "scatter_rows 0>0",
+                                          "take_tokens 0>0"};
   EXPECT_EQ(rules, expected);
 }
 

@@ -43,7 +43,7 @@ class DraftModelTest : public testing::Test {
     limits_ = Limits(num_seqs);
     executor_ = std::make_unique<ContextExecutor>(&model_, limits_.num_blocks * 2 * kBlockSize);
     drafts_ = *DraftModel::Create(executor_.get(), &pool_, &clock_, limits_, 1, kVocab);
-    executor_->on_execute = [this](const ops::StepBatch& batch) {
+    executor_->on_enqueue = [this](const ops::StepBatch& batch) {
       clock_.AdvanceNanos(
           static_cast<int64_t>(draft_pass_s_ * 1e9 * (0.9 + 0.1 * batch.num_tokens)));
       return OkStatus();

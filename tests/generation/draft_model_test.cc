@@ -35,8 +35,8 @@ constexpr int32_t kEos = 11;
 
 struct World {
   sampling::HashModelOptions model;
-  engine::RunnerLimits limits;
-  std::vector<Request> requests;
+  engine::RunnerLimits limits = {};
+  std::vector<Request> requests = {};
   // Of a step of the target, whatever its size: long beside a pass of the drafter, so that drafts
   // are worth their time.
   int32_t step_us = 500;
@@ -56,7 +56,7 @@ Ran Generate(World world, bool drafts) {
   const int32_t num_slots = limits.num_blocks * 8;
   ContextExecutor target(&model, num_slots), drafter(&model, num_slots);
   drafter.drafts = true;
-  target.on_execute = [&](const ops::StepBatch&) {
+  target.on_enqueue = [&](const ops::StepBatch&) {
     if (drafts) std::this_thread::sleep_for(std::chrono::microseconds(world.step_us));
     return OkStatus();
   };
@@ -68,8 +68,8 @@ Ran Generate(World world, bool drafts) {
     limits.max_draft_tokens = 5;
     draft_model = *DraftModel::Create(&drafter, &pool, &clock, limits, 1, limits.vocab_size);
   }
-  auto runner =
-      *ModelRunner::Create(&target, &pool, limits, nullptr, nullptr, std::move(draft_model));
+  auto runner = *ModelRunner::Create(&target, &pool, limits, nullptr,
+                                     {.draft_model = std::move(draft_model)});
   engine::EngineOptions options;
   options.check_integrity = world.requests.size() < 100;
   options.max_waiting_requests = static_cast<int32_t>(world.requests.size());

@@ -119,7 +119,11 @@ std::vector<Kernel> AllKernels() {
 
 const OpDefinition& GroupedLinearOp() {
   static const std::vector<Kernel> kernels = AllKernels();
-  static const OpDefinition definition{"grouped_linear", CheckGroupedLinear, kernels};
+  static const OpDefinition definition{
+      .op = "grouped_linear",
+      .check = CheckGroupedLinear,
+      .kernels = kernels,
+      .traits = {.matrices = {.first = 2, .stride = 2, .max_count = kMaxMatrices, .choices = 1}}};
   return definition;
 }
 

@@ -95,7 +95,11 @@ std::vector<Kernel> AllKernels() {
 
 const OpDefinition& LinearOp() {
   static const std::vector<Kernel> kernels = AllKernels();
-  static const OpDefinition definition{"linear", CheckLinear, kernels};
+  static const OpDefinition definition{
+      .op = "linear",
+      .check = CheckLinear,
+      .kernels = kernels,
+      .traits = {.matrices = {.first = 1, .stride = 2, .max_count = kMaxMatrices}}};
   return definition;
 }
 

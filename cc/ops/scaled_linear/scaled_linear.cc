@@ -78,21 +78,21 @@ Precision AutomaticActivations(const OpCall& call) {
 
 #if defined(__x86_64__)
 bool VnniOnInt8(const device::Capabilities& caps, const OpCall& call) {
-  return caps.avx512 && caps.avx512_vnni && FitsInt8(call);
+  return caps.cpu.avx512 && caps.cpu.avx512_vnni && FitsInt8(call);
 }
 
 bool AmxOnInt8(const device::Capabilities& caps, const OpCall& call) {
   // scaled_linear_amx.cc is compiled for the vectors of all CPUs that have tiles.
-  return caps.amx_int8 && caps.avx512_bf16 && VnniOnInt8(caps, call);
+  return caps.cpu.amx_int8 && caps.cpu.avx512_bf16 && VnniOnInt8(caps, call);
 }
 
 bool Avx512Bf16OnFp8(const device::Capabilities& caps, const OpCall& call) {
-  return caps.avx512_bf16 && caps.avx512_vnni && HasF32Activations(call) &&
+  return caps.cpu.avx512_bf16 && caps.cpu.avx512_vnni && HasF32Activations(call) &&
          call.inputs[1].dtype == DType::kF8E4M3;
 }
 #elif defined(__aarch64__)
 bool DotprodOnInt8(const device::Capabilities& caps, const OpCall& call) {
-  return caps.asimd_dotprod && FitsInt8(call);
+  return caps.cpu.asimd_dotprod && FitsInt8(call);
 }
 #endif
 
@@ -147,10 +147,12 @@ constexpr Kernel kKernels[] = {
     WidenedReference<&kReference>("scaled_linear"),
 };
 
-constexpr OpDefinition kDefinition{.op = "scaled_linear",
-                                   .check = CheckScaledLinear,
-                                   .kernels = kKernels,
-                                   .automatic_activations = AutomaticActivations};
+constexpr OpDefinition kDefinition{
+    .op = "scaled_linear",
+    .check = CheckScaledLinear,
+    .kernels = kKernels,
+    .automatic_activations = AutomaticActivations,
+    .traits = {.matrices = {.first = 1, .stride = 3, .max_count = kMaxMatrices}}};
 
 }  // namespace
 

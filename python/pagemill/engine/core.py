@@ -239,15 +239,16 @@ def _limits(
     num_blocks: int,
     draft: BuiltModel | None,
 ) -> _native.RunnerLimits:
+    groups = sizes.kv_groups(built, config, draft)
     return _native.RunnerLimits(
         max_num_tokens=sizes.max_num_tokens,
         max_num_seqs=config.scheduler.max_num_seqs,
         max_num_logits_rows=sizes.max_num_logits_rows,
         max_model_len=built.max_model_len,
         vocab_size=built.vocab_size,
-        num_blocks=num_blocks,
+        num_blocks=num_blocks if groups else 0,
         block_size=config.cache.block_size,
-        kv_groups=sizes.kv_groups(built, config, draft),
+        kv_groups=groups,
         chunked_prefill=built.chunked_prefill,
         prefix_caching=built.prefix_caching,
         pooling=built.pooling,

@@ -33,40 +33,40 @@ using SupportsWeights = bool (*)(const device::Capabilities& caps, DType dtype);
 inline bool AnyWeights(const device::Capabilities&, DType) { return true; }
 
 #if defined(__x86_64__)
-inline bool Avx2Weights(const device::Capabilities& caps, DType) { return caps.avx2; }
-inline bool Avx512Weights(const device::Capabilities& caps, DType) { return caps.avx512; }
+inline bool Avx2Weights(const device::Capabilities& caps, DType) { return caps.cpu.avx2; }
+inline bool Avx512Weights(const device::Capabilities& caps, DType) { return caps.cpu.avx512; }
 inline bool VnniOnBlocks(const device::Capabilities& caps, DType dtype) {
-  return caps.avx512 && caps.avx512_vnni && IsBlockFormat(dtype);
+  return caps.cpu.avx512 && caps.cpu.avx512_vnni && IsBlockFormat(dtype);
 }
 inline bool AvxVnniOnBlocks(const device::Capabilities& caps, DType dtype) {
-  return caps.avx_vnni && IsBlockFormat(dtype);
+  return caps.cpu.avx_vnni && IsBlockFormat(dtype);
 }
 inline bool Avx2OnBlocks(const device::Capabilities& caps, DType dtype) {
-  return caps.avx2 && IsBlockFormat(dtype);
+  return caps.cpu.avx2 && IsBlockFormat(dtype);
 }
 inline bool AmxOnBf16(const device::Capabilities& caps, DType dtype) {
   // linear_amx.cc is compiled for the vectors of all CPUs that have tiles.
-  return caps.amx_bf16 && caps.avx512_bf16 && caps.avx512_vnni && dtype == DType::kBF16;
+  return caps.cpu.amx_bf16 && caps.cpu.avx512_bf16 && caps.cpu.avx512_vnni && dtype == DType::kBF16;
 }
 inline bool AmxOnBlocks(const device::Capabilities& caps, DType dtype) {
-  return caps.amx_int8 && caps.avx512_bf16 && VnniOnBlocks(caps, dtype);
+  return caps.cpu.amx_int8 && caps.cpu.avx512_bf16 && VnniOnBlocks(caps, dtype);
 }
 inline bool Avx512Bf16OnBf16(const device::Capabilities& caps, DType dtype) {
-  return caps.avx512_bf16 && caps.avx512_vnni && dtype == DType::kBF16;
+  return caps.cpu.avx512_bf16 && caps.cpu.avx512_vnni && dtype == DType::kBF16;
 }
 #elif defined(__aarch64__)
 inline bool DotprodOnBlocks(const device::Capabilities& caps, DType dtype) {
-  return caps.asimd_dotprod && IsBlockFormat(dtype);
+  return caps.cpu.asimd_dotprod && IsBlockFormat(dtype);
 }
 inline bool I8mmOnBlocks(const device::Capabilities& caps, DType dtype) {
-  return caps.asimd_i8mm && DotprodOnBlocks(caps, dtype);
+  return caps.cpu.asimd_i8mm && DotprodOnBlocks(caps, dtype);
 }
 inline bool AsimdBf16OnBf16(const device::Capabilities& caps, DType dtype) {
-  return caps.asimd_bf16 && caps.asimd_dotprod && dtype == DType::kBF16;
+  return caps.cpu.asimd_bf16 && caps.cpu.asimd_dotprod && dtype == DType::kBF16;
 }
 #elif defined(__s390x__)
 inline bool VxeOnBlocks(const device::Capabilities& caps, DType dtype) {
-  return caps.vxe && IsBlockFormat(dtype);
+  return caps.cpu.vxe && IsBlockFormat(dtype);
 }
 #endif
 
