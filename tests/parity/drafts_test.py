@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 from pagemill import _native
-from pagemill.config import EngineConfig, build
+from pagemill.config import ConfigError, EngineConfig, build
 from pagemill.engine.loading import load
+from pagemill.observe.snapshot import EngineSnapshot
 
 from tests.parity.executors import require_native
 from tests.parity.tiny_models import DECODERS, make
@@ -21,8 +23,10 @@ TOKENS = 60
 DRAFTS = {"method": "ngram", "num_speculative_tokens": 6, "prompt_lookup_min": 1}
 
 
-def tokens_of(directory: Path, **options: Any) -> tuple[list[list[int]], int]:
-    """Of each prompt, greedy and sampled; and how many of them were accepted drafts."""
+def tokens_of(
+    directory: Path, temperatures: tuple[float, ...] = (0.0, 0.5), **options: Any
+) -> tuple[list[list[int]], EngineSnapshot]:
+    """Of each prompt at each temperature; and what the engine counted."""
     config = {
         "model": str(directory),
         "max_model_len": 128,
@@ -33,7 +37,7 @@ def tokens_of(directory: Path, **options: Any) -> tuple[list[list[int]], int]:
     engine = load(build(EngineConfig, config)).core.seam.engine
     try:
         unfinished = set[int]()
-        for temperature in (0.0, 0.5):
+        for temperature in temperatures:
             for prompt in PROMPTS:
                 sampling = _native.SamplingParams(
                     temperature=temperature, seed=3, max_tokens=TOKENS, ignore_eos=True
@@ -49,7 +53,7 @@ def tokens_of(directory: Path, **options: Any) -> tuple[list[list[int]], int]:
                 tokens[output.request_id] += output.new_token_ids
                 if output.finish_reason is not None:
                     unfinished.discard(output.request_id)
-        return tokens, engine.stats().accepted_draft_tokens
+        return tokens, engine.stats()
     finally:
         engine.shutdown()
 
@@ -62,9 +66,9 @@ def test_tokens_are_those_without_drafts(family: str, tmp_path: Path) -> None:
     require_native()
     make(family, tmp_path)
     expected, _ = tokens_of(tmp_path)
-    tokens, accepted = tokens_of(tmp_path, speculative_config=DRAFTS)
+    tokens, stats = tokens_of(tmp_path, speculative_config=DRAFTS)
     assert tokens == expected
-    assert accepted > 0
+    assert stats.accepted_draft_tokens > 0
 
 
 @pytest.mark.parametrize("family", WITH_STATES)
@@ -73,3 +77,75 @@ def test_states_take_no_tokens_back(family: str, tmp_path: Path) -> None:
     make(family, tmp_path)
     with pytest.raises(_native.StatusError, match="recurrent states"):
         tokens_of(tmp_path, speculative_config=DRAFTS)
+
+
+def name_tokens(directory: Path, **changes: str) -> None:
+    """A tokenizer that knows as many tokens as the model."""
+    size = json.loads((directory / "config.json").read_text())["vocab_size"]
+    pieces = {changes.get(f"t{index}", f"t{index}"): index for index in range(size)}
+    (directory / "tokenizer.json").write_text(json.dumps({"model": {"vocab": pieces}}))
+
+
+def by_model(directory: Path) -> dict[str, Any]:
+    return {"method": "draft_model", "model": str(directory), "num_speculative_tokens": 4}
+
+
+# The target has windows, a latent cache, or KV and a vocabulary of sizes that the draft has not.
+@pytest.mark.parametrize("family", ["llama", "gemma3", "deepseek_v2", "qwen3"])
+def test_greedy_tokens_with_a_draft_model_are_those_without(family: str, tmp_path: Path) -> None:
+    require_native()
+    target, draft = tmp_path / "target", tmp_path / "draft"
+    make(family, target)
+    make("llama", draft, seed=5)
+    name_tokens(target)
+    name_tokens(draft)
+    options = {"temperatures": (0.0,), "max_num_batched_tokens": 32, "kv_cache_dtype": "f32"}
+    expected, _ = tokens_of(target, **options)
+    tokens, stats = tokens_of(target, speculative_config=by_model(draft), **options)
+    assert tokens == expected
+    assert stats.draft_tokens > 0
+
+
+def test_a_model_that_drafts_for_itself_is_right(tmp_path: Path) -> None:
+    require_native()
+    make("llama", tmp_path)
+    options = {"max_num_batched_tokens": 32, "kv_cache_dtype": "f32", "activation_dtype": "f32"}
+    for temperature in (0.0, 0.5):
+        _, stats = tokens_of(
+            tmp_path, (temperature,), speculative_config=by_model(tmp_path), **options
+        )
+        assert stats.draft_tokens > 0
+        # A request that ends on its length drops what was accepted behind that.
+        assert stats.accepted_draft_tokens == stats.draft_tokens
+
+
+@pytest.mark.parametrize(
+    ("draft_family", "changes", "words"),
+    [
+        ("llama", {"t7": "seven"}, "token 7 is 'seven', not 't7'; use a model of the same family"),
+        ("gemma3", {}, '"sliding_window" layers'),
+        ("mamba2", {}, '"state_space" layers'),
+    ],
+)
+def test_models_that_cannot_draft_are_refused(
+    draft_family: str, changes: dict[str, str], words: str, tmp_path: Path
+) -> None:
+    require_native()
+    target, draft = tmp_path / "target", tmp_path / "draft"
+    make("llama", target)
+    make(draft_family, draft)
+    name_tokens(target)
+    name_tokens(draft, **changes)
+    with pytest.raises((ConfigError, _native.StatusError), match=words):
+        tokens_of(target, speculative_config=by_model(draft))
+
+
+def test_a_draft_model_needs_the_native_executor_and_one_rank(tmp_path: Path) -> None:
+    require_native()
+    make("llama", tmp_path)
+    for options, words in (
+        ({"executor": "torch"}, "needs --executor native"),
+        ({"tensor_parallel_size": 2}, "needs --tensor-parallel-size 1"),
+    ):
+        with pytest.raises(ConfigError, match=words):
+            tokens_of(tmp_path, speculative_config=by_model(tmp_path), **options)

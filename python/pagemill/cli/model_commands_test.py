@@ -128,6 +128,12 @@ def test_plan(model: str, capsys: pytest.CaptureFixture[str]) -> None:
     tier = ("--max-model-len", "4K", "--kv-offloading-bytes", "64MiB")
     status, out, _ = _run(capsys, "plan", model, "--json", *tier)
     assert json.loads(out)["bytes"]["total"] == plan["bytes"]["total"] + 64 * 2**20
+    drafts = ("--max-model-len", "4K", "--speculative-config", json.dumps({"model": model}))
+    status, out, _ = _run(capsys, "plan", model, "--json", *drafts)
+    twice = json.loads(out)["bytes"]  # the model drafts for itself
+    assert status == 0
+    for name in ("weights", "kv_per_token"):
+        assert twice[name] == 2 * plan["bytes"][name]
     status, out, _ = _run(capsys, "plan", model, "--kv-cache-memory-bytes", "10MiB")
     assert status == 1
     assert "does not fit" in out

@@ -37,6 +37,7 @@ class PlannedModel:
     ranks: tuple[BuiltModel, ...]
     sizes: ExecutorSizes
     options: _native.ExecutorOptions
+    draft: BuiltModel | None = None
 
     @property
     def built(self) -> BuiltModel:
@@ -46,7 +47,8 @@ class PlannedModel:
 
 @dataclass(frozen=True, slots=True)
 class ModelPlan:
-    """The budget of one model under one configuration. Sizes in bytes, of all ranks together.
+    """The budget of one model under one configuration. Sizes in bytes, of all ranks together and of
+    the draft model, if there is one.
 
     `kv` is None where the model does not fit, and `refusal` says why and what would help.
     """
@@ -140,6 +142,7 @@ def built_model(config: EngineConfig) -> PlannedModel:
       FetchError, WeightsError, ModelConfigError: there is no such model, or it is of a kind that is
         not supported.
     """
+    from pagemill.engine.draft_model import build_draft
     from pagemill.engine.executor_sizes import ExecutorSizes, weights_dtype
     from pagemill.engine.loading import build_ranks
     from pagemill.weights.source import ModelSource
@@ -148,7 +151,9 @@ def built_model(config: EngineConfig) -> PlannedModel:
     source = ModelSource.open(path)
     ranks = build_ranks(source, config)
     sizes = ExecutorSizes.of(ranks[0], config, weights_dtype(source.config))
-    return PlannedModel(path, source, ranks, sizes, sizes.executor_options(config, num_blocks=1))
+    options = sizes.executor_options(config, num_blocks=1)
+    draft = build_draft(source, ranks[0], config)
+    return PlannedModel(path, source, ranks, sizes, options, draft)
 
 
 def plan_model(config: EngineConfig) -> ModelPlan:
@@ -160,18 +165,23 @@ def plan_model(config: EngineConfig) -> ModelPlan:
     """
     from pagemill import _native
     from pagemill.engine.encoder import EncoderSizes
+    from pagemill.engine.executor_sizes import draft_distribution_bytes
     from pagemill.engine.generation_config import choose_defaults
 
     model = built_model(config)
     path, built = model.path, model.built
     sampling = None if built.pooling else choose_defaults(config.model, model.source)
     memories = [_native.plan_memory(rank.program_text, model.options) for rank in model.ranks]
+    pages = model.sizes.kv_pages(model.ranks, config, memories, model.draft)
+    distributions = 0
+    if model.draft is not None:
+        memories.append(model.sizes.plan_draft(built, model.draft, config))
+        distributions = draft_distribution_bytes(built, config)
     available = available_memory_bytes()
     weights = sum(memory.weights_bytes for memory in memories)
     activations = sum(memory.activation_bytes for memory in memories)
     workspace = sum(memory.workspace_bytes for memory in memories)
-    logits = sum(memory.output_bytes for memory in memories)
-    pages = model.sizes.kv_pages(model.ranks, config, memories)
+    logits = sum(memory.output_bytes for memory in memories) + distributions
     offloading = config.kv_tiers.host_bytes
     encoder = EncoderSizes.of(built, model.sizes, config)
     if encoder is not None:

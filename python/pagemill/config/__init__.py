@@ -18,7 +18,7 @@ from pagemill.config.observe import ObserveConfig
 from pagemill.config.sampling import SamplingConfig
 from pagemill.config.scheduler import SchedulerConfig
 from pagemill.config.server import ServerConfig
-from pagemill.config.speculation import NgramDrafts, SpeculationConfig
+from pagemill.config.speculation import ModelDrafts, NgramDrafts, SpeculationConfig
 
 __all__ = [
     "CacheConfig",
@@ -29,6 +29,7 @@ __all__ = [
     "ExecutorConfig",
     "KvTierConfig",
     "ModelConfig",
+    "ModelDrafts",
     "NgramDrafts",
     "ObserveConfig",
     "OriginConfig",

@@ -8,10 +8,10 @@ from typing import Any, Final
 
 from pagemill.config.fields import ConfigError, check, did_you_mean, option
 
-_NUMBERS: Final[Mapping[str, int]] = {  # and the most that each may be
-    "num_speculative_tokens": 64,
-    "prompt_lookup_min": 16,
-    "prompt_lookup_max": 16,
+# Fields of each method besides its name: the most that a number may be, or str.
+_METHODS: Final[Mapping[str, Mapping[str, int | type[str]]]] = {
+    "ngram": {"num_speculative_tokens": 64, "prompt_lookup_min": 16, "prompt_lookup_max": 16},
+    "draft_model": {"num_speculative_tokens": 64, "model": str, "revision": str},
 }
 
 
@@ -29,6 +29,16 @@ class NgramDrafts:
 
 
 @dataclass(frozen=True, slots=True)
+class ModelDrafts:
+    """Drafts are what `model` says, a smaller one with the same tokens: given as the model itself
+    is. `max_tokens` is the most drafts of one request in one step."""
+
+    max_tokens: int
+    model: str
+    revision: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class SpeculationConfig:
     """Speculation: next tokens are guessed, and verified together in one step."""
 
@@ -38,33 +48,37 @@ class SpeculationConfig:
         " guesses of the next tokens in one step, at most so many of a request. ngram guesses what"
         " followed the last tokens when the prompt or the output had them before: faster where"
         ' answers repeat their prompt, as when code is edited. "prompt_lookup_min" and'
-        ' "prompt_lookup_max" (3 and 8) say how many tokens have to match. Outputs are the same;'
-        " how many guesses are tried depends on how many were right, down to none.",
+        ' "prompt_lookup_max" (3 and 8) say how many tokens have to match. {"method":'
+        ' "draft_model", "model": "small.gguf", "num_speculative_tokens": 5} lets a smaller model'
+        ' with the same tokens guess, which is found like the model itself ("revision" of a hub'
+        " id). Greedy outputs are the same, others have the same distribution; how many guesses are"
+        " tried depends on how many were right and what they cost, down to none.",
     )
 
     def __post_init__(self) -> None:
         """Checks the fields of the JSON object.
 
         Raises:
-          ConfigError: the method or a field is unknown, or a number is out of range.
+          ConfigError: the method or a field is unknown, or a value is out of range.
         """
         check(self)
-        for name, value in self.speculative_config.items():
-            if name == "method":
-                continue
-            if name not in _NUMBERS:
-                known = ["method", *_NUMBERS]
-                raise ConfigError(
-                    f"--speculative-config: unknown field {name!r}{did_you_mean(name, known)}"
-                )
-            if type(value) is not int or not 1 <= value <= _NUMBERS[name]:
-                raise ConfigError(
-                    f"--speculative-config: {name} is {value!r}; it is a whole number from 1 to"
-                    f" {_NUMBERS[name]}"
-                )
-        if self.speculative_config and self.speculative_config.get("method") != "ngram":
-            method = self.speculative_config.get("method")
-            raise ConfigError(f"--speculative-config: method is {method!r}; it must be 'ngram'")
+        values = self.speculative_config
+        if not values:
+            return
+        fields = _METHODS.get(self._method)
+        if fields is None:
+            known = " or ".join(map(repr, _METHODS))
+            raise ConfigError(
+                f"--speculative-config: method is {values.get('method')!r}; it must be {known}"
+            )
+        for name, value in values.items():
+            if name != "method":
+                _check_field(self._method, name, value)
+        if self._method == "draft_model" and "model" not in values:
+            raise ConfigError(
+                '--speculative-config: method "draft_model" needs "model", a smaller model with'
+                " the same tokens"
+            )
         ngram = self.ngram
         if ngram is not None and ngram.min_match > ngram.max_match:
             raise ConfigError(
@@ -73,11 +87,48 @@ class SpeculationConfig:
             )
 
     @property
-    def ngram(self) -> NgramDrafts | None:
-        """None if nothing is guessed."""
+    def _method(self) -> Any:
         values = self.speculative_config
-        if not values:
+        return values.get("method", "draft_model" if "model" in values else None)
+
+    @property
+    def ngram(self) -> NgramDrafts | None:
+        """None if drafts are not made of the text."""
+        values = self.speculative_config
+        if self._method != "ngram":
             return None
         low = values.get("prompt_lookup_min", min(3, values.get("prompt_lookup_max", 3)))
         high = values.get("prompt_lookup_max", max(8, low))
         return NgramDrafts(values.get("num_speculative_tokens", 8), low, high)
+
+    @property
+    def draft_model(self) -> ModelDrafts | None:
+        """None if no model makes drafts."""
+        values = self.speculative_config
+        if self._method != "draft_model":
+            return None
+        tokens = values.get("num_speculative_tokens", 5)
+        return ModelDrafts(tokens, values["model"], values.get("revision"))
+
+    @property
+    def max_tokens(self) -> int:
+        """The most drafts of one request in one step; 0 if nothing is guessed."""
+        drafts = self.ngram or self.draft_model
+        return 0 if drafts is None else drafts.max_tokens
+
+
+def _check_field(method: str, name: str, value: object) -> None:
+    limit = _METHODS[method].get(name)
+    if limit is None:
+        known = ["method", *_METHODS[method]]
+        raise ConfigError(
+            f"--speculative-config: method {method!r} has no field {name!r}"
+            f"{did_you_mean(name, known)}"
+        )
+    if isinstance(limit, int):
+        if type(value) is not int or not 1 <= value <= limit:
+            raise ConfigError(
+                f"--speculative-config: {name} is {value!r}; it is a whole number from 1 to {limit}"
+            )
+    elif type(value) is not str or not value:
+        raise ConfigError(f"--speculative-config: {name} is {value!r}; it is a text")

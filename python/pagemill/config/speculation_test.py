@@ -2,11 +2,22 @@
 
 import pytest
 
-from pagemill.config import ConfigError, EngineConfig, NgramDrafts, build
+from pagemill.config import (
+    ConfigError,
+    EngineConfig,
+    ModelDrafts,
+    NgramDrafts,
+    SpeculationConfig,
+    build,
+)
+
+
+def speculation(text: str) -> SpeculationConfig:
+    return build(EngineConfig, {"speculative-config": text}).speculation
 
 
 def ngram(text: str) -> NgramDrafts | None:
-    return build(EngineConfig, {"speculative-config": text}).speculation.ngram
+    return speculation(text).ngram
 
 
 def test_fields_and_their_defaults() -> None:
@@ -23,10 +34,24 @@ def test_fields_and_their_defaults() -> None:
     assert ngram('{"method": "ngram", "prompt_lookup_min": 9}') == NgramDrafts(8, 9, 9)
 
 
+def test_a_draft_model() -> None:
+    made = speculation('{"method": "draft_model", "model": "a.gguf"}')
+    assert made.draft_model == ModelDrafts(5, "a.gguf")
+    assert made.ngram is None and made.max_tokens == 5
+    # A model says what the method is.
+    made = speculation('{"model": "o/m", "num_speculative_tokens": 3, "revision": "v1"}')
+    assert made.draft_model == ModelDrafts(3, "o/m", "v1")
+    assert speculation("{}").max_tokens == 0
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ('{"method": "eagle"}', "method is 'eagle'; it must be 'ngram'"),
+        ('{"method": "eagle"}', "method is 'eagle'; it must be 'ngram' or 'draft_model'"),
+        ('{"method": "draft_model"}', 'needs "model", a smaller model'),
+        ('{"model": 3}', "model is 3; it is a text"),
+        ('{"model": "a", "prompt_lookup_min": 2}', "has no field 'prompt_lookup_min'"),
+        ('{"method": "ngram", "model": "a"}', "has no field 'model'"),
         ('{"num_speculative_tokens": 4}', "method is None"),
         (
             '{"method": "ngram", "num_speculative_token": 4}',

@@ -18,7 +18,7 @@ from pagemill.config.memory import FixedCosts, KvBudget, available_memory_bytes,
 from pagemill.config.quantities import format_bytes
 from pagemill.engine.async_engine import NativeSeam
 from pagemill.engine.encoder import EncoderSizes
-from pagemill.engine.executor_sizes import ExecutorSizes
+from pagemill.engine.executor_sizes import ExecutorSizes, draft_distribution_bytes
 from pagemill.engine.ranks import RankWorkers
 from pagemill.runner.build import BuiltModel
 
@@ -66,6 +66,7 @@ class EngineCore:
         config: EngineConfig,
         weights_dtype: str,
         others: Sequence[BuiltModel] = (),
+        draft: BuiltModel | None = None,
     ) -> EngineCore:
         """Sizes the KV cache, binds the program to this machine and starts the engine's thread.
 
@@ -75,6 +76,7 @@ class EngineCore:
             weights_dtype: what the model's configuration says its weights are ("float32", ...);
                 decides the KV cache's type where the configuration leaves it open.
             others: what the other ranks run, where the model is divided among several.
+            draft: the model that guesses tokens for `built`, if one does.
 
         Raises:
             ConfigError: the model does not fit; the message has the numbers and the flags.
@@ -89,18 +91,22 @@ class EngineCore:
         plan = plans[0]
         encoder = EncoderSizes.of(built, wanted, config)
         # The planner's one block is the null block.
+        fixed_bytes = sum(each.total_bytes - each.kv_bytes for each in plans)
+        if draft is not None:
+            draft_plan = wanted.plan_draft(built, draft, config)
+            fixed_bytes += draft_plan.total_bytes - draft_plan.kv_bytes
+            fixed_bytes += draft_distribution_bytes(built, config)
+            _LOGGER.info("draft model %s: %s", draft.architecture, _weights(draft_plan))
         fixed = FixedCosts(
-            sum(each.total_bytes - each.kv_bytes for each in plans)
-            + (0 if encoder is None else encoder.memory().total_bytes),
-            wanted.kv_pages((built, *others), config, plans),
+            fixed_bytes + (0 if encoder is None else encoder.memory().total_bytes),
+            wanted.kv_pages((built, *others), config, plans, draft),
             config.kv_tiers.host_bytes,
         )
         budget = plan_kv_cache(config.cache, built.max_model_len, fixed, available_memory_bytes())
         _LOGGER.info(
-            "%s: weights %s, activations %s, KV cache %s = %d tokens",
+            "%s: %s, KV cache %s = %d tokens",
             built.architecture,
-            format_bytes(plan.weights_bytes),
-            format_bytes(plan.activation_bytes + plan.workspace_bytes + plan.output_bytes),
+            _weights(plan),
             format_bytes(budget.kv_bytes),
             budget.num_tokens,
         )
@@ -111,7 +117,7 @@ class EngineCore:
             arguments = wanted.option_arguments(config, budget.num_blocks)
             workers = RankWorkers.start([rank.program_text for rank in others], arguments)
         try:
-            return cls._start(built, config, wanted, budget, workers)
+            return cls._start(built, config, wanted, budget, workers, draft)
         except BaseException:
             if workers is not None:
                 workers.stop()
@@ -125,19 +131,26 @@ class EngineCore:
         wanted: ExecutorSizes,
         budget: KvBudget,
         workers: RankWorkers | None,
+        draft: BuiltModel | None,
     ) -> EngineCore:
         world = None if workers is None else workers.world
         executor = _executor(built, config, wanted, budget.num_blocks, world)
         if workers is not None:
             workers.wait_ready()
         encoder = EncoderSizes.of(built, wanted, config)
-        limits = _limits(built, config, wanted, budget.num_blocks, encoder)
+        limits = _limits(built, config, wanted, budget.num_blocks, draft, encoder)
         ngram = config.speculation.ngram
         sizes = None if ngram is None else (ngram.min_match, ngram.max_match)
-        runner = _native.ModelRunner(
-            executor, limits, ngram_sizes=sizes, **_encoder(encoder, wanted, config)
-        )
-        tiers = _kv_tiers(executor, config.kv_tiers, config.executor.threads)
+        programs = _encoder(encoder, wanted, config)
+        executors = [executor]
+        if draft is not None:
+            assert isinstance(executor, _native.NativeExecutor)  # build_draft() requires it
+            options = wanted.draft_options(built, config, budget.num_blocks)
+            drafting = _native.NativeExecutor(draft.program_text, options, host=executor)
+            executors.append(drafting)
+            programs |= {"draft_executor": drafting, "draft_vocab_size": draft.vocab_size}
+        runner = _native.ModelRunner(executor, limits, ngram_sizes=sizes, **programs)
+        tiers = _kv_tiers(executors, config.kv_tiers, config.executor.threads)
         engine = _native.Engine(runner, _options(config, tiers), log=_log)
         seam = NativeSeam(engine, _native.SamplingParams, _native.StatusError)
         held = config.scheduler.max_num_queued_reqs
@@ -211,9 +224,11 @@ def _torch_executor(
 
 
 def _kv_tiers(
-    executor: _native.NativeExecutor | _native.PythonExecutor, config: KvTierConfig, threads: int
+    executors: Sequence[_native.NativeExecutor | _native.PythonExecutor],
+    config: KvTierConfig,
+    threads: int,
 ) -> _native.KvTierOptions:
-    native = isinstance(executor, _native.NativeExecutor)
+    native = [each for each in executors if isinstance(each, _native.NativeExecutor)]
     if config.enabled and not native:
         raise ConfigError(
             "--kv-offloading-bytes, --kv-offloading-disk-path and --kv-connector-path need"
@@ -228,8 +243,16 @@ def _kv_tiers(
         connector_bytes=config.kv_connector_bytes,
         transfer_timeout_ms=config.kv_transfer_timeout_ms,
         num_step_threads=threads,
-        fingerprint=executor.kv_fingerprint if native else None,
+        # Pages hold the KV of all programs.
+        fingerprint=(lambda: "+".join(each.kv_fingerprint() for each in native))
+        if native
+        else None,
     )
+
+
+def _weights(plan: _native.MemoryPlan) -> str:
+    activations = plan.activation_bytes + plan.workspace_bytes + plan.output_bytes
+    return f"weights {format_bytes(plan.weights_bytes)}, activations {format_bytes(activations)}"
 
 
 def _limits(
@@ -237,10 +260,10 @@ def _limits(
     config: EngineConfig,
     sizes: ExecutorSizes,
     num_blocks: int,
+    draft: BuiltModel | None,
     encoder: EncoderSizes | None,
 ) -> _native.RunnerLimits:
-    ngram = config.speculation.ngram
-    groups = sizes.kv_groups(built, config)
+    groups = sizes.kv_groups(built, config, draft)
     return _native.RunnerLimits(
         max_num_tokens=sizes.max_num_tokens,
         max_num_seqs=config.scheduler.max_num_seqs,
@@ -253,7 +276,7 @@ def _limits(
         chunked_prefill=built.chunked_prefill,
         prefix_caching=built.prefix_caching,
         pooling=built.pooling,
-        max_draft_tokens=0 if ngram is None else ngram.max_tokens,
+        max_draft_tokens=config.speculation.max_tokens,
         max_encoder_tokens=0 if encoder is None else encoder.step_tokens,
     )
 

@@ -10,6 +10,7 @@ import pytest
 from pagemill.config import ConfigError, EngineConfig, build
 from pagemill.engine.llm import LLM
 from pagemill.engine.loading import load
+from pagemill.engine.outputs import EngineError
 
 SMOLLM2 = os.environ.get("PAGEMILL_TEST_SMOLLM2_GGUF", "")
 pytestmark = pytest.mark.skipif(not SMOLLM2, reason="PAGEMILL_TEST_SMOLLM2_GGUF is not set")
@@ -131,3 +132,49 @@ def test_the_torch_executor_says_the_same() -> None:
             )
             texts.append([output.choices[0].text for output in outputs])
     assert texts[0] == texts[1]
+
+
+def drafts_of(model: str) -> dict[str, Any]:
+    return {"method": "draft_model", "model": model, "num_speculative_tokens": 4}
+
+
+def test_a_draft_model_counts_as_memory() -> None:
+    options = {"max_model_len": 256, "kv_cache_memory_bytes": "16MiB"}
+    plain = load(config(**options))
+    drafting = load(config(**options, speculative_config=drafts_of(SMOLLM2)))
+    try:
+        assert plain.core.budget.kv_bytes == pytest.approx(drafting.core.budget.kv_bytes, rel=0.01)
+        # The same model twice: each token takes twice the bytes.
+        assert drafting.core.budget.num_tokens == pytest.approx(
+            plain.core.budget.num_tokens / 2, rel=0.1
+        )
+    finally:
+        for loaded in (plain, drafting):
+            loaded.core.seam.engine.shutdown()
+    with pytest.raises(ConfigError, match=r"does not hold one request of 700 tokens.*--max-model"):
+        load(config(**(options | {"max_model_len": 700}), speculative_config=drafts_of(SMOLLM2)))
+
+
+def test_texts_and_sessions_with_a_draft_model_are_those_without(tmp_path: Path) -> None:
+    prompt = "def is_prime(n):\n"
+    options = {"max_model_len": 256, "max_num_seqs": 4}
+    with LLM(SMOLLM2, **options) as llm:
+        (expected,) = llm.generate(prompt, temperature=0.0, max_tokens=60)
+        plain_path = tmp_path / "plain"
+        llm.save_session(plain_path, expected)
+    drafts = drafts_of(SMOLLM2)
+    with LLM(SMOLLM2, speculative_config=drafts, **options) as llm:
+        (output,) = llm.generate(prompt, temperature=0.0, max_tokens=60)
+        assert output.choices[0].token_ids == expected.choices[0].token_ids
+        path = tmp_path / "drafted"
+        assert llm.save_session(path, output) > 0
+    with LLM(SMOLLM2, speculative_config=drafts, **options) as llm:
+        session = llm.restore_session(path)
+        (again,) = llm.generate(session.token_ids, temperature=0.0, max_tokens=8)
+        assert again.num_cached_tokens == session.num_cached_tokens > 0
+        # Pages without the draft model's KV are another cache's.
+        with pytest.raises(EngineError, match="FAILED_PRECONDITION"):
+            llm.restore_session(plain_path)
+    with LLM(SMOLLM2, **options) as llm:
+        (plain,) = llm.generate(session.token_ids, temperature=0.0, max_tokens=8)
+    assert again.choices[0].token_ids == plain.choices[0].token_ids

@@ -78,19 +78,43 @@ class ExecutorSizes:
             is_f32 = activation_type != "bf16" and (weights_dtype == "float32" or torch)
             dtype = "f32" if is_f32 else "bf16"
         rows = config.scheduler.max_num_logits_rows
-        ngram = config.speculation.ngram
-        if ngram is not None:
-            rows += ngram.max_tokens * min(config.scheduler.max_num_seqs, _MAX_DRAFTING_SEQS)
+        rows += _num_draft_rows(config)
         return cls(tokens, rows, activation_type, _KV_CACHE_DTYPES[dtype])
 
     def executor_options(self, config: EngineConfig, num_blocks: int) -> _native.ExecutorOptions:
         """The native options with a cache of `num_blocks` blocks, the null block included."""
         return _native.ExecutorOptions(**self.option_arguments(config, num_blocks))
 
-    def kv_groups(self, built: BuiltModel, config: EngineConfig) -> list[_native.KvGroupOptions]:
-        """The KV groups of the model, as the executor pages them."""
+    def draft_options(
+        self, built: BuiltModel, config: EngineConfig, num_blocks: int
+    ) -> _native.ExecutorOptions:
+        """Those of a draft model, whose KV lies on pages of `built`."""
+        page_bytes = _native.plan_memory(
+            built.program_text, self.executor_options(config, 1)
+        ).kv_page_bytes
+        arguments = self.option_arguments(config, num_blocks)
+        arguments |= {
+            "max_num_logits_rows": config.scheduler.max_num_seqs,
+            "kv_page_bytes": page_bytes,
+        }
+        return _native.ExecutorOptions(**arguments)
+
+    def plan_draft(
+        self, built: BuiltModel, draft: BuiltModel, config: EngineConfig
+    ) -> _native.MemoryPlan:
+        """What a draft model takes besides pages of `built`."""
+        return _native.plan_memory(draft.program_text, self.draft_options(built, config, 1))
+
+    def kv_groups(
+        self, built: BuiltModel, config: EngineConfig, draft: BuiltModel | None = None
+    ) -> list[_native.KvGroupOptions]:
+        """The KV groups of the model, as the executor pages them, then those of its draft model."""
         if config.executor.executor == "native":
-            return _native.kv_groups(built.program_text, self.executor_options(config, 1))
+            groups = _native.kv_groups(built.program_text, self.executor_options(config, 1))
+            if draft is not None:
+                options = self.draft_options(built, config, 1)
+                groups += _native.kv_groups(draft.program_text, options)
+            return groups
         # The torch executor gives each group a block table of its own.
         return [
             _native.KvGroupOptions(kind=group.kind, window_tokens=group.window)
@@ -98,10 +122,15 @@ class ExecutorSizes:
         ]
 
     def kv_pages(
-        self, ranks: Sequence[BuiltModel], config: EngineConfig, plans: Sequence[_native.MemoryPlan]
+        self,
+        ranks: Sequence[BuiltModel],
+        config: EngineConfig,
+        plans: Sequence[_native.MemoryPlan],
+        draft: BuiltModel | None = None,
     ) -> KvPages:
-        """What requests take of the KV cache, whose pages all ranks have."""
-        groups = self.kv_groups(ranks[0], config)
+        """What requests take of the KV cache, whose pages all ranks have; with a draft model, its
+        KV too."""
+        groups = self.kv_groups(ranks[0], config, draft)
         sizes = {"block_size": config.cache.block_size, "max_step_tokens": self.max_num_tokens}
 
         def pages(tokens: int) -> int:
@@ -125,6 +154,16 @@ class ExecutorSizes:
             "pack_cache_folder": _pack_cache_folder(config),
             "place_memory": config.executor.numa == "auto",
         }
+
+
+def _num_draft_rows(config: EngineConfig) -> int:
+    seqs = min(config.scheduler.max_num_seqs, _MAX_DRAFTING_SEQS)
+    return config.speculation.max_tokens * seqs
+
+
+def draft_distribution_bytes(built: BuiltModel, config: EngineConfig) -> int:
+    """Bytes of the distributions of drafts: float32 `[drafts of a step, vocab_size]`."""
+    return 4 * _num_draft_rows(config) * built.vocab_size
 
 
 def _pack_cache_folder(config: EngineConfig) -> str:

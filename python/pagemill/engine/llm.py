@@ -31,6 +31,7 @@ from pagemill.engine.outputs import ChoiceOutput, EngineError, TokenLogprobs
 from pagemill.engine.progress_bar import ProgressBar
 from pagemill.engine.sampling import SamplingParams
 from pagemill.engine.token_matcher import TokenMatcherFactory
+from pagemill.observe.snapshot import EngineSnapshot
 from pagemill.render.renderer import Renderer
 from pagemill.render.stop_strings import StopStringFilter
 
@@ -169,6 +170,10 @@ class LLM:
     def renderer(self) -> Renderer:
         """The model's tokenizer and chat template."""
         return self._renderer
+
+    def stats(self) -> EngineSnapshot:
+        """What the engine has counted since it started: tokens, drafts, blocks, ..."""
+        return self._engine.stats()
 
     def generate(
         self,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pagemill.config import EngineConfig
 from pagemill.config.env import cache_folder
 from pagemill.engine.core import EngineCore
+from pagemill.engine.draft_model import build_draft
 from pagemill.engine.executor_sizes import weights_dtype
 from pagemill.engine.generation_config import choose_defaults
 from pagemill.engine.sampling import SamplingDefaults
@@ -42,10 +43,11 @@ def load(config: EngineConfig) -> LoadedModel:
     path = resolve(model.model, cache_dir=cache_folder(model.cache_dir), revision=model.revision)
     source = ModelSource.open(path)
     built, *others = build_ranks(source, config)
+    draft = build_draft(source, built, config)
     chosen = choose_defaults(model, source)
     return LoadedModel(
         source=source,
-        core=EngineCore.create(built, config, weights_dtype(source.config), others),
+        core=EngineCore.create(built, config, weights_dtype(source.config), others, draft),
         names=model.served_model_name or (model.model or DEFAULT_MODEL_NAME,),
         defaults=chosen.defaults,
         max_tokens_cap=chosen.max_tokens_cap,

@@ -1,19 +1,26 @@
-"""Time of a token with n-gram drafts beside that without, for one request at a time.
+"""Time of a token with drafts beside that without, for one request at a time.
 
     PYTHONPATH=python:. python3.11 -m tools.bench.speculation.study MODEL.gguf --threads=2
+    ... study TARGET.gguf --draft-model=SMALL.gguf --drafts=5
 
 Two engines in one process answer each prompt in turns, so that what else the machine does meets
 both. Times are of decoding: the prompt is in the prefix cache. "edit" repeats its prompt with small
-changes, "free" is sampled at temperature 1, so that guesses fail.
+changes, "code" is new code, "free" is sampled at temperature 1, so that guesses fail. "prompt" is
+the time of a prompt of 500 tokens that is not cached, to its first token.
+
+With a draft model, the bound: k drafts that are all right make k + 1 tokens in the time of a step
+with k + 1 tokens and k passes of the draft model. The last lines say what those take here.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import statistics
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from pagemill import LLM, SamplingParams
 
@@ -55,7 +62,18 @@ The same module with the function `column` renamed to `field`:
 
 ```python
 """
+_NEW = (
+    "# Python 3\n\ndef is_palindrome(text: str) -> bool:\n"
+    '    """True if the letters of `text` read the same backwards."""\n',
+    "import heapq\n\n\nclass Graph:\n"
+    '    """A directed graph with weighted edges, and its shortest paths by Dijkstra."""\n\n'
+    "    def __init__(self):\n",
+    "-- The ten customers with the largest sum of orders in 2023, with their cities.\n"
+    "-- Tables: customers(id, name, city_id), cities(id, name), orders(id, customer_id, total,"
+    " ordered_at)\nSELECT",
+)
 _FREE = "Once upon a time, in a village by the sea,"
+_PROMPT_TOKENS = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +85,10 @@ class Case:
     sampling: SamplingParams
 
 
+_GREEDY = SamplingParams(temperature=0.0, max_tokens=200, ignore_eos=True)
 _CASES = (
     Case("edit", _EDIT, SamplingParams(temperature=0.0, max_tokens=200)),
+    *(Case(f"code {number}", prompt, _GREEDY) for number, prompt in enumerate(_NEW, 1)),
     Case("free", _FREE, SamplingParams(temperature=1.0, top_p=1.0, seed=5, max_tokens=200)),
 )
 
@@ -81,15 +101,54 @@ def run(llm: LLM, case: Case) -> tuple[float, list[int]]:
     return (time.perf_counter() - begin) / len(tokens), tokens
 
 
-def compare(engines: Sequence[LLM], case: Case, rounds: int) -> None:
-    """Prints medians of `rounds` answers of each engine: without drafts, and with."""
+def compare(engines: Sequence[LLM], case: Case, rounds: int, *, exact: bool) -> None:
+    """Prints medians of `rounds` answers of each engine: without drafts, and with. `exact`: their
+    answers are equal, sampled ones too."""
     tokens = [run(llm, case)[1] for llm in engines]  # fills the prefix caches
-    assert tokens[0] == tokens[1], "drafts changed the answer"
+    if exact or case.sampling.temperature == 0.0:
+        assert tokens[0] == tokens[1], "drafts changed the answer"
+    before = engines[1].stats()
     pairs = [tuple(run(llm, case)[0] for llm in engines) for _ in range(rounds)]
+    after = engines[1].stats()
+    drafts = after.draft_tokens - before.draft_tokens
+    accepted = after.accepted_draft_tokens - before.accepted_draft_tokens
+    share = f"{accepted / drafts:.2f}" if drafts else "-"
     plain, drafted = (statistics.median(times) for times in zip(*pairs, strict=True))
     ratio = statistics.median(plain / drafted for plain, drafted in pairs)
-    cells = (case.name, len(tokens[0]), f"{1e3 * plain:.2f}", f"{1e3 * drafted:.2f}")
-    print("|", " | ".join(map(str, cells)), "|", f"{ratio:.2f}", "|")
+    cells = (
+        case.name,
+        len(tokens[0]),
+        f"{1e3 * plain:.2f}",
+        f"{1e3 * drafted:.2f}",
+        share,
+        f"{drafts / rounds:.0f}",
+        f"{ratio:.2f}",
+    )
+    print("|", " | ".join(map(str, cells)), "|", flush=True)
+
+
+def compare_prompts(engines: Sequence[LLM], rounds: int) -> None:
+    """Prints the medians of the time to the first token of prompts that are new."""
+    first = itertools.count(1000)
+    sampling = SamplingParams(temperature=0.0, max_tokens=2)
+
+    def seconds(llm: LLM) -> float:
+        # Each prompt begins with another token.
+        prompt = [next(first), *range(2000, 2000 + _PROMPT_TOKENS - 1)]
+        begin = time.perf_counter()
+        llm.generate(prompt, sampling)
+        return time.perf_counter() - begin
+
+    pairs = [tuple(seconds(llm) for llm in engines) for _ in range(rounds)]
+    plain, drafted = (1e3 * statistics.median(times) for times in zip(*pairs, strict=True))
+    print(f"| prompt | {_PROMPT_TOKENS} | {plain:.0f} in all | {drafted:.0f} in all | | | |")
+
+
+def decode_seconds(llm: LLM, rounds: int) -> float:
+    """The median time of a token of one request, without drafts."""
+    case = Case("", _NEW[0], SamplingParams(temperature=0.0, max_tokens=40, ignore_eos=True))
+    run(llm, case)
+    return statistics.median(run(llm, case)[0] for _ in range(rounds))
 
 
 def main() -> None:
@@ -98,17 +157,34 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=0)
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--drafts", type=int, default=8, help="most drafts of a step")
+    parser.add_argument("--draft-model", help="drafts are those of this model, not n-grams")
+    parser.add_argument("--cases", default="", help="only those whose name begins so")
     arguments = parser.parse_args()
-    options = {"max_model_len": 1024, "max_num_seqs": 4, "threads": arguments.threads}
-    config = {"method": "ngram", "num_speculative_tokens": arguments.drafts}
+    options: dict[str, Any] = {
+        "max_model_len": 1024,
+        "max_num_seqs": 4,
+        "threads": arguments.threads,
+    }
+    config: dict[str, Any] = {"method": "ngram", "num_speculative_tokens": arguments.drafts}
+    if arguments.draft_model:
+        config |= {"method": "draft_model", "model": arguments.draft_model}
     with (
         LLM(arguments.model, **options) as plain,
         LLM(arguments.model, speculative_config=config, **options) as drafting,
     ):
-        print("| prompt | tokens | ms a token | with drafts | ratio |")
-        print("|---|---|---|---|---|")
+        engines = (plain, drafting)
+        print("| prompt | tokens | ms a token | with drafts | accepted | drafts | ratio |")
+        print("|---|---|---|---|---|---|---|")
         for case in _CASES:
-            compare((plain, drafting), case, arguments.rounds)
+            if case.name.startswith(arguments.cases):
+                compare(engines, case, arguments.rounds, exact=not arguments.draft_model)
+        compare_prompts(engines, arguments.rounds)
+        if not arguments.draft_model:
+            return
+        step = decode_seconds(plain, arguments.rounds)
+    with LLM(arguments.draft_model, **options) as small:
+        share = decode_seconds(small, arguments.rounds) / step
+    print(f"a step of the model: {1e3 * step:.2f} ms; a pass of the draft model: {share:.2f} of it")
 
 
 if __name__ == "__main__":
