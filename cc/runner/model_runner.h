@@ -99,7 +99,7 @@ class ModelRunner final : public engine::Runner {
   void FinishOldest();
   Status Finish(StepInFlight* step, step::StepResult* result);
   Status CheckOutput(const StepInFlight& step) const;
-  // Does the entry's request still hold the slot? If not, nobody waits for what it sampled.
+  // Does the entry's request still hold the slot? If not, its result is dropped.
   bool Holds(const StepEntry& entry) const;
   void AddRows(const StepInFlight& step);
   void SampleRows(const StepInFlight& step, step::StepResult* result);
