@@ -4,6 +4,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "cc/ops/op.h"
 
@@ -26,7 +27,6 @@ TEST(CpuTable, HoldsEveryOpOfTheProgramFormat) {
                                     "pool",
                                     "rms_norm",
                                     "rotary",
-                                    "scaled_linear",
                                     "select_rows",
                                     "rotary_kv_write",
                                     "grouped_linear",
@@ -57,11 +57,14 @@ TEST(CpuTable, RowsAreComplete) {
     EXPECT_NE(op.check, nullptr);
     ASSERT_FALSE(op.kernels.empty());
     std::set<std::string_view> names;
+    std::set<std::pair<std::string_view, std::string_view>> layouts;  // and what they pack
     for (const Kernel& kernel : op.kernels) {
       EXPECT_EQ(kernel.op, op.op);
       EXPECT_NE(kernel.supports, nullptr);
       EXPECT_NE(kernel.run, nullptr);
-      EXPECT_TRUE(names.insert(kernel.name).second) << kernel.name << " occurs twice";
+      names.insert(kernel.name);
+      const std::string_view layout = kernel.packing == nullptr ? "" : kernel.packing->layout;
+      EXPECT_TRUE(layouts.emplace(kernel.name, layout).second) << kernel.name << " occurs twice";
       EXPECT_EQ(kernel.priority == 0, kernel.name == "reference") << kernel.name;
       EXPECT_GE(kernel.priority, 0) << kernel.name;
     }

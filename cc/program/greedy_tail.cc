@@ -22,9 +22,7 @@ int64_t CountReaders(const Program& program, ValueId id) {
   });
 }
 
-bool IsProduct(const Op& op) {
-  return (op.name == "linear" || op.name == "scaled_linear") && op.outputs.size() == 1;
-}
+bool IsProduct(const Op& op) { return op.name == "linear" && op.outputs.size() == 1; }
 
 }  // namespace
 

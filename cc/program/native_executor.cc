@@ -81,6 +81,7 @@ struct NativeExecutor::Bound {
   void LinkWeights();
   void FindDeadValues();
   WeightOperand WeightOf(size_t op, size_t input) const;
+  const std::byte* PartOf(ValueId id) const;
   std::byte* ValueData(ValueId id) const { return bound.values[static_cast<size_t>(id.value())]; }
   void SetOutputs(const ops::StepBatch& batch, ExecutorOutput* output);
   void RunOp(size_t index);
@@ -122,6 +123,11 @@ WeightOperand NativeExecutor::Bound::WeightOf(size_t op, size_t input) const {
   return {.data = weights.data(program.ops()[op].inputs[input])};
 }
 
+const std::byte* NativeExecutor::Bound::PartOf(ValueId id) const {
+  const std::byte* copy = packed.part(id);
+  return copy != nullptr ? copy : weights.data(id);
+}
+
 void NativeExecutor::Bound::BindProgram(const Target& target) {
   const ActivationPlan activations = PlanActivations(program, target.ops, options.max_sizes());
   bound = Bind(program, kernels, activations, options,
@@ -129,7 +135,8 @@ void NativeExecutor::Bound::BindProgram(const Target& target) {
                 .outputs = outputs.data(),
                 .kv = kv.data(),
                 .workspace = workspace.data(),
-                .weight = [this](size_t op, size_t input) { return WeightOf(op, input); }});
+                .weight = [this](size_t op, size_t input) { return WeightOf(op, input); },
+                .part = [this](ValueId id) { return PartOf(id); }});
   calls.emplace(bound);
   context = {.pool = pool.get(), .workspace = bound.workspace, .groups = &groups};
   LinkWeights();

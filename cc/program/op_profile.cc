@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "cc/tensor/dtype.h"
+#include "cc/tensor/quantized.h"
 
 namespace pagemill::program {
 namespace {
@@ -18,11 +19,10 @@ bool HasStacks(const Op& op) { return op.name == "grouped_linear"; }
 // Of how many dimensions are its matrices?
 int32_t MatrixRank(const Op& op) { return HasStacks(op) || op.name == "head_linear" ? 3 : 2; }
 
-// A matrix that the op multiplies by, or a stack of them. Scales follow theirs among the inputs.
-bool IsMatrix(const Op& op, size_t input, const Value& value) {
-  const bool scales = op.name == "scaled_linear" && input % 3 == 2;
+// A matrix that the op multiplies by, or a stack of them.
+bool IsMatrix(const Op& op, const Value& value) {
   return value.kind == ValueKind::kWeight && value.shape.rank == MatrixRank(op) &&
-         !IsTable(op, value) && !scales;
+         !IsTable(op, value);
 }
 
 // Of a matrix, or of a stack of them: a row of the output then has one product for each choice.
@@ -39,7 +39,12 @@ double OperationsPerRow(const Program& program, const Op& op, const Value& matri
 double BytesOf(const TensorView& view, const TensorView* ids = nullptr) {
   if (view.rank == 0) return 0;
   const int64_t rows = ids == nullptr ? view.shape[0] : std::min(view.shape[0], ids->Elements());
-  return static_cast<double>(rows * RowBytes(view.dtype, view.RowElements()));
+  const double own = static_cast<double>(rows * RowBytes(view.dtype, view.RowElements()));
+  if (view.parts == nullptr) return own;
+  // Scales that are read beside it.
+  const TensorView& scales = view.parts->scales;
+  const int64_t bytes = scales.shape[0] * RowBytes(scales.dtype, scales.RowElements());
+  return own + static_cast<double>(view.rank < 3 ? bytes : bytes / view.shape[0] * rows);
 }
 
 }  // namespace
@@ -60,7 +65,7 @@ void OpProfile::Start(const Program& program, const KernelSelection& kernels) {
       }
       const Value& value = program.value(id);
       entry.counts.push_back(value.kind != ValueKind::kCache && !IsTable(op, value));
-      if (!IsMatrix(op, input, value)) continue;
+      if (!IsMatrix(op, value)) continue;
       if (!entry.time.matrix.empty()) entry.time.matrix += " ";
       entry.time.matrix += std::string(Info(value.dtype).name) + "[" + value.shape.ToString() + "]";
       entry.operations_per_row += OperationsPerRow(program, op, value);

@@ -1,13 +1,13 @@
 #include "cc/ops/embedding/embedding.h"
 
-#include <string>
-
 #include "cc/ops/block_format/block_format.h"
 #include "cc/ops/kernel_support.h"
 #include "cc/ops/linear/bf16_panel.h"
 #include "cc/ops/linear/block_panel.h"
 #include "cc/ops/linear/packed_driver.h"
 #include "cc/ops/operand_check.h"
+#include "cc/ops/quantized/packed_integers.h"
+#include "cc/ops/quantized/quantized.h"
 #include "cc/ops/widened/widened.h"
 
 namespace pagemill::ops {
@@ -20,15 +20,12 @@ Status CheckEmbedding(const OpCall& call) {
   OperandCheck check("embedding", call, /*inputs=*/2, /*outputs=*/1);
   if (!check.ok()) return check.Result();
   const DType dtype = call.inputs[1].dtype;
-  check.Require(IsWeightDType(dtype),
-                "W must be a weight dtype, got " + std::string(Info(dtype).name));
+  if (const Status fits = CheckWeight(call.inputs[1]); !fits.ok()) {
+    check.Require(false, fits.message());
+  }
+  check.Require(!IsScaled(call.inputs[1]), "W must not have scales beside it");
   check.Input(0, "ids", DType::kI32, "N");
   check.Input(1, "W", dtype, "V,H");
-  check.Require(check.Dim('H') % Info(dtype).block_elements == 0,
-                "rows of W have " + std::to_string(check.Dim('H')) +
-                    " elements, no multiple of the block of " +
-                    std::to_string(Info(dtype).block_elements) + " of " +
-                    std::string(Info(dtype).name));
   check.ActOutput(0, "y", "N,H*");
   return check.Result();
 }
@@ -40,6 +37,16 @@ bool OfBlocks(const device::Capabilities&, const OpCall& call) {
 bool OfBf16(const device::Capabilities&, const OpCall& call) {
   return call.inputs[1].dtype == DType::kBF16 && HasF32Activations(call);
 }
+
+bool OnStored(const device::Capabilities&, const OpCall& call) {
+  return HasF32Activations(call) && call.inputs[1].parts == nullptr;
+}
+
+bool OnPackedIntegers(const device::Capabilities&, const OpCall& call) {
+  return HasF32Activations(call) && HasPackedIntegers(call.inputs[1]);
+}
+
+constexpr WeightPacking kBlockRows = BlockRows(/*inputs=*/0b10);
 
 // A table that is the vocabulary projection, too, is read from the panels that `linear` makes of
 // it.
@@ -101,7 +108,13 @@ constexpr Kernel kKernels[] = {
      .supports = OfBf16,
      .run = RunPanels<&kBf16PanelSet, linear::ReadBf16PanelRow>,
      .packing = &kBf16Panels},
-    {"embedding", "portable", 10, OnEveryCpu, embedding::RunPortable},
+    {"embedding", "portable", 10, OnStored, embedding::RunPortable},
+    {.op = "embedding",
+     .name = "portable",
+     .priority = 10,
+     .supports = OnPackedIntegers,
+     .run = embedding::RunPortable,
+     .packing = &kBlockRows},
     WidenedReference<&kReference>("embedding"),
 };
 

@@ -10,6 +10,7 @@
 #include "cc/ops/linear/linear.h"
 #include "cc/ops/linear/linear_driver.h"
 #include "cc/ops/linear/packed_driver.h"
+#include "cc/ops/quantized/quantized.h"
 
 namespace pagemill::ops::grouped_linear {
 namespace {
@@ -114,10 +115,12 @@ class Packed {
     const uint8_t* const panels =
         stack.view().Data<const uint8_t>() + group.expert * stack.panels() * panel_bytes;
     const RoutedRows y = OutputRowsOf(stack.call, stack.output);
+    linear::PanelScales scales = linear::ScalesOf(stack.view(), group.expert);
     for (size_t s = 0; s < group.strips.size(); ++s) {
       const Strip& strip = group.strips[s];
       for (int64_t p = p_begin; p < p_end; ++p) {
         const int64_t m = stack.Columns(p);
+        scales.first_row = p * kPanelRows;
         WriteOutputs(y, strip, p * kPanelRows, m, scratch, [&](float* to, int64_t stride) {
           kernels_.multiply({.dtype = dtype_,
                              .panel = panels + p * panel_bytes,
@@ -128,6 +131,7 @@ class Packed {
                              .n = strip.count,
                              .m = m,
                              .k = stack.k(),
+                             .scales = scales,
                              .left = kernels_.leave == nullptr ? nullptr : left});
         });
       }
@@ -372,15 +376,17 @@ int64_t StoredWorkspaceBytes(const OpCall& call, int32_t num_threads) {
 }
 
 int64_t PackedStackBytes(const linear::PackedKernelSet& kernels, const TensorView& stack) {
-  return stack.shape[0] * linear::PackedBytes(kernels, ExpertView(stack, 0));
+  return stack.shape[0] * linear::PackedBytes(kernels, MatrixOfStack(stack, 0).view());
 }
 
-void PackStack(const linear::PackedKernelSet& kernels, const TensorView& stack, std::byte* packed,
-               device::ThreadPool& pool) {
-  const int64_t bytes = linear::PackedBytes(kernels, ExpertView(stack, 0));
+Status PackStack(const linear::PackedKernelSet& kernels, const TensorView& stack, std::byte* packed,
+                 device::ThreadPool& pool) {
+  const int64_t bytes = linear::PackedBytes(kernels, MatrixOfStack(stack, 0).view());
   for (int64_t e = 0; e < stack.shape[0]; ++e) {
-    linear::PackPanels(kernels, ExpertView(stack, e), packed + e * bytes, pool);
+    PM_RETURN_IF_ERROR(
+        linear::PackPanels(kernels, MatrixOfStack(stack, e).view(), packed + e * bytes, pool));
   }
+  return OkStatus();
 }
 
 }  // namespace pagemill::ops::grouped_linear

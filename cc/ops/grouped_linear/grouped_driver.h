@@ -28,8 +28,8 @@ int64_t StoredWorkspaceBytes(const OpCall& call, int32_t num_threads);
 
 // The functions of a WeightPacking.
 int64_t PackedStackBytes(const linear::PackedKernelSet& kernels, const TensorView& stack);
-void PackStack(const linear::PackedKernelSet& kernels, const TensorView& stack, std::byte* packed,
-               device::ThreadPool& pool);
+Status PackStack(const linear::PackedKernelSet& kernels, const TensorView& stack, std::byte* packed,
+                 device::ThreadPool& pool);
 
 }  // namespace pagemill::ops::grouped_linear
 

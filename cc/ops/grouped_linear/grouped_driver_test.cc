@@ -25,7 +25,7 @@ constexpr WeightPacking kStackPacking = {
     .inputs = 1u << WeightOperand(0) | 1u << WeightOperand(1),
     .bytes = [](const TensorView& w) { return PackedStackBytes(kEmulated, w); },
     .pack = [](const TensorView& w, std::byte* packed,
-               device::ThreadPool& pool) { PackStack(kEmulated, w, packed, pool); }};
+               device::ThreadPool& pool) { return PackStack(kEmulated, w, packed, pool); }};
 
 TEST(GroupedDriver, TilesConform) {
   const Kernel linear_rows[] = {linear::PackedKernel<&kEmulated>(

@@ -12,6 +12,8 @@
 #include "cc/ops/linear/onednn/onednn_kernels.h"
 #include "cc/ops/linear/packed_driver.h"
 #include "cc/ops/operand_check.h"
+#include "cc/ops/quantized/packed_integers.h"
+#include "cc/ops/quantized/quantized.h"
 #include "cc/ops/widened/widened.h"
 
 namespace pagemill::ops {
@@ -26,18 +28,12 @@ Status CheckLinear(const OpCall& call) {
   const bool no_bias_operand = matrices == 1 && call.inputs.size() == 2;
   OperandCheck check("linear", call, no_bias_operand ? 2 : 1 + 2 * matrices, matrices);
   if (!check.ok()) return check.Result();
-  const DType dtype = call.inputs[1].dtype;
-  check.Require(IsWeightDType(dtype),
-                "W must be a weight dtype, got " + std::string(Info(dtype).name));
-  check.Input(1, "W", dtype, "M,K");
-  for (size_t i = 1; i < matrices; ++i) {
-    check.Input(1 + 2 * i, "W", dtype, std::string{kRowSymbols[i], ',', 'K'});
+  for (size_t i = 0; i < matrices; ++i) {
+    const TensorView& w = call.inputs[1 + 2 * i];
+    if (const Status fits = CheckWeight(w); !fits.ok()) check.Require(false, fits.message());
+    check.Require(HaveOneFormat(w, call.inputs[1]), "the matrices of a call have one format");
+    check.Input(1 + 2 * i, "W", call.inputs[1].dtype, std::string{kRowSymbols[i], ',', 'K'});
   }
-  check.Require(check.Dim('K') % Info(dtype).block_elements == 0,
-                "rows of W have " + std::to_string(check.Dim('K')) +
-                    " elements, no multiple of the block of " +
-                    std::to_string(Info(dtype).block_elements) + " of " +
-                    std::string(Info(dtype).name));
   check.ActInput(0, "x", "N,K*");
   for (size_t i = 0; i < matrices; ++i) {
     const char rows = kRowSymbols[i];
@@ -49,12 +45,30 @@ Status CheckLinear(const OpCall& call) {
   return check.Result();
 }
 
+Precision AutomaticActivations(const OpCall& call) {
+  const TensorView& w = call.inputs[1];
+  return IsScaled(w) && w.parts->format.int8_activations ? Precision::kInt8Block
+                                                         : Precision::kMixedBlock;
+}
+
 using linear::SupportsWeights;
 
 template <SupportsWeights kSupports>
 bool OnCall(const device::Capabilities& caps, const OpCall& call) {
-  return HasF32Activations(call) && kSupports(caps, call.inputs[1].dtype);
+  return HasF32Activations(call) && kSupports(caps, call.inputs[1]);
 }
+
+template <SupportsWeights kSupports>
+bool OnStored(const device::Capabilities& caps, const OpCall& call) {
+  return OnCall<kSupports>(caps, call) && call.inputs[1].parts == nullptr;
+}
+
+template <SupportsWeights kSupports>
+bool OnPackedIntegers(const device::Capabilities& caps, const OpCall& call) {
+  return OnCall<kSupports>(caps, call) && HasPackedIntegers(call.inputs[1]);
+}
+
+constexpr WeightPacking kBlockRows = BlockRows(linear::kWeightInputs);
 
 template <class Panels>
 constexpr WeightPacking kPacking = linear::PackingOfSet<Panels::kPacker>(Panels::kLayout);
@@ -73,8 +87,12 @@ struct Table {
     const auto run = [](const OpCall& call, KernelContext& context) {
       linear::RunKernelSet(*kKernels, call, context);
     };
-    kernels.push_back(
-        {"linear", name, priority, OnCall<kSupports>, run, linear::DriverWorkspaceBytes});
+    Kernel kernel = {
+        "linear", name, priority, OnStored<kSupports>, run, linear::DriverWorkspaceBytes};
+    kernels.push_back(kernel);
+    kernel.supports = OnPackedIntegers<kSupports>;
+    kernel.packing = &kBlockRows;
+    kernels.push_back(kernel);
   }
 };
 
@@ -95,7 +113,10 @@ std::vector<Kernel> AllKernels() {
 
 const OpDefinition& LinearOp() {
   static const std::vector<Kernel> kernels = AllKernels();
-  static const OpDefinition definition{"linear", CheckLinear, kernels};
+  static const OpDefinition definition{.op = "linear",
+                                       .check = CheckLinear,
+                                       .kernels = kernels,
+                                       .automatic_activations = AutomaticActivations};
   return definition;
 }
 

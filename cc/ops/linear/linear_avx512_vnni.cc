@@ -216,14 +216,13 @@ void Multiply(const PackedProduct& product) {
 }
 
 template <int kPlanes>
-constexpr PackedKernelSet kKernels{kMaxStripRows,
-                                   BlockPanelBytes,
-                                   PackBlockPanel,
-                                   BlockStripBytes<kPlanes>,
-                                   Prepare<kPlanes>,
-                                   Multiply<PlainStrip<kPlanes>>,
-                                   false,
-                                   256};
+constexpr PackedKernelSet kKernels{.max_strip_rows = kMaxStripRows,
+                                   .panel_bytes = BlockPanelBytes,
+                                   .pack = PackBlockPanel,
+                                   .strip_bytes = BlockStripBytes<kPlanes>,
+                                   .prepare = Prepare<kPlanes>,
+                                   .multiply = Multiply<PlainStrip<kPlanes>>,
+                                   .part_multiple = 256};
 
 }  // namespace
 

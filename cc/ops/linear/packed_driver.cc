@@ -1,7 +1,10 @@
 #include "cc/ops/linear/packed_driver.h"
 
 #include <algorithm>
+#include <vector>
 
+#include "cc/ops/quantized/packed_integers.h"
+#include "cc/ops/quantized/quantized.h"
 #include "cc/ops/row_maxima.h"
 
 namespace pagemill::ops::linear {
@@ -109,21 +112,11 @@ struct Matrix {
   PanelScales scales;
 };
 
-size_t WeightOperand(const PackedKernelSet& kernels, size_t index) {
-  return 1 + (kernels.has_scales ? 3 : 2) * index;
-}
+size_t WeightOperand(size_t index) { return 1 + 2 * index; }
 
-Matrix ReadMatrix(const PackedKernelSet& kernels, const OpCall& call, size_t index) {
-  const size_t at = WeightOperand(kernels, index);
-  Matrix matrix = {call.inputs[at], nullptr, {}};
-  if (kernels.has_scales) {
-    const TensorView& scales = call.inputs[at + 1];
-    matrix.scales = {.values = scales.Data<const float>(),
-                     .stride = scales.row_stride_bytes / static_cast<int64_t>(sizeof(float)),
-                     .block_rows = call.attributes->GetInt("block_rows", 1),
-                     .block_columns = call.attributes->GetInt("block_columns", matrix.w.shape[1])};
-  }
-  const size_t bias = at + (kernels.has_scales ? 2 : 1);
+Matrix ReadMatrix(const OpCall& call, size_t index) {
+  const size_t at = WeightOperand(index), bias = at + 1;
+  Matrix matrix = {call.inputs[at], nullptr, ScalesOf(call.inputs[at], 0)};
   if (bias < call.inputs.size() && call.inputs[bias].rank > 0) {
     matrix.bias = call.inputs[bias].Data<const float>();
   }
@@ -279,7 +272,7 @@ Strips PrepareInput(const PackedKernelSet& kernels, const OpCall& call, KernelCo
 
 Product ProductOf(const PackedKernelSet& kernels, const OpCall& call, size_t index,
                   const Strips& strips, const KernelContext& context) {
-  const Matrix matrix = ReadMatrix(kernels, call, index);
+  const Matrix matrix = ReadMatrix(call, index);
   return {.kernels = kernels,
           .matrix = matrix,
           .y = call.outputs[index],
@@ -290,28 +283,74 @@ Product ProductOf(const PackedKernelSet& kernels, const OpCall& call, size_t ind
           .columns = matrix.w.shape[0]};
 }
 
+// Panels of a matrix of packed integers: each thread makes rows of blocks of some, and packs these.
+Status PackIntegers(const PackedKernelSet& kernels, const TensorView& weight, std::byte* packed,
+                    device::ThreadPool& pool) {
+  constexpr int64_t kRows = PackedIntegers::kTileRows;
+  static_assert(kRows % kPanelRows == 0);
+  const PackedIntegers matrix(weight, 0);
+  const DType dtype = BlockDTypeOf(weight);
+  PM_RETURN_IF_ERROR(matrix.CheckBlocks(dtype));
+  const int64_t m = weight.shape[0], k = weight.shape[1];
+  const int64_t panel_bytes = kernels.panel_bytes(dtype, k), row_bytes = RowBytes(dtype, k);
+  pool.ParallelFor(DivideUp(m, kRows), 1, [&](int64_t begin, int64_t end, int) {
+    std::vector<uint8_t> rows(static_cast<size_t>(std::min(m, kRows) * row_bytes));
+    for (int64_t first = begin * kRows; first < std::min(m, end * kRows); first += kRows) {
+      const int64_t last = std::min(m, first + kRows);
+      matrix.WriteRows(dtype, first, last, rows.data());
+      for (int64_t row = first; row < last; row += kPanelRows) {
+        kernels.pack({dtype, rows.data() + (row - first) * row_bytes, row_bytes, k},
+                     std::min(kPanelRows, last - row),
+                     reinterpret_cast<uint8_t*>(packed) + row / kPanelRows * panel_bytes);
+      }
+    }
+  });
+  return OkStatus();
+}
+
 MaximaSpace SpaceOf(const PackedKernelSet& kernels, int64_t n) {
   return {.strip_rows = std::min(n, kernels.max_strip_rows), .rows = n};
 }
 
 }  // namespace
 
-int64_t PackedBytes(const PackedKernelSet& kernels, const TensorView& weight) {
-  return DivideUp(weight.shape[0], kPanelRows) * kernels.panel_bytes(weight.dtype, weight.shape[1]);
+PanelScales ScalesOf(const TensorView& weight, int64_t matrix) {
+  if (!IsScaled(weight)) return {};
+  const TensorView scales = PartOf(weight, weight.parts->scales, matrix);
+  return {.values = scales.Data<const float>(),
+          .stride = scales.row_stride_bytes / static_cast<int64_t>(sizeof(float)),
+          .block_rows = weight.parts->format.block_rows,
+          .block_columns = weight.parts->format.block_columns};
 }
 
-void PackPanels(const PackedKernelSet& kernels, const TensorView& weight, std::byte* packed,
-                device::ThreadPool& pool) {
-  const int64_t m = weight.shape[0];
-  const int64_t panel_bytes = kernels.panel_bytes(weight.dtype, weight.shape[1]);
+TensorView PanelsView(const TensorView& weight) {
+  TensorView view = weight;
+  view.dtype = BlockDTypeOf(weight);
+  if (HasPackedIntegers(weight)) view.parts = nullptr;
+  view.row_stride_bytes = 0;
+  return view;
+}
+
+int64_t PackedBytes(const PackedKernelSet& kernels, const TensorView& weight) {
+  return DivideUp(weight.shape[0], kPanelRows) *
+         kernels.panel_bytes(BlockDTypeOf(weight), weight.shape[1]);
+}
+
+Status PackPanels(const PackedKernelSet& kernels, const TensorView& weight, std::byte* packed,
+                  device::ThreadPool& pool) {
+  if (HasPackedIntegers(weight)) return PackIntegers(kernels, weight, packed, pool);
+  const TensorView& rows = IsScaled(weight) ? weight.parts->values : weight;
+  const int64_t m = rows.shape[0];
+  const int64_t panel_bytes = kernels.panel_bytes(rows.dtype, rows.shape[1]);
   pool.ParallelFor(DivideUp(m, kPanelRows), 1, [&](int64_t begin, int64_t end, int) {
     for (int64_t p = begin; p < end; ++p) {
       const int64_t row = p * kPanelRows;
-      kernels.pack(
-          {weight.dtype, weight.Row<const uint8_t>(row), weight.row_stride_bytes, weight.shape[1]},
-          std::min(kPanelRows, m - row), reinterpret_cast<uint8_t*>(packed) + p * panel_bytes);
+      kernels.pack({rows.dtype, rows.Row<const uint8_t>(row), rows.row_stride_bytes, rows.shape[1]},
+                   std::min(kPanelRows, m - row),
+                   reinterpret_cast<uint8_t*>(packed) + p * panel_bytes);
     }
   });
+  return OkStatus();
 }
 
 void RunPacked(const PackedKernelSet& kernels, const OpCall& call, KernelContext& context) {
@@ -328,7 +367,7 @@ void RunPacked(const PackedKernelSet& kernels, const OpCall& call, KernelContext
   int64_t ends[kMaxMatrices];
   int64_t panels = 0;
   for (size_t i = 0; i < matrices; ++i) {
-    panels += DivideUp(call.inputs[WeightOperand(kernels, i)].shape[0], kPanelRows);
+    panels += DivideUp(call.inputs[WeightOperand(i)].shape[0], kPanelRows);
     ends[i] = panels;
   }
   context.pool->ParallelFor(panels, 1, [&](int64_t begin, int64_t end, int worker) {

@@ -15,10 +15,15 @@
 
 namespace pagemill::ops::linear {
 
-// The functions of a WeightPacking: panels one after the other.
+// The functions of a WeightPacking: panels one after the other. Packed integers become blocks;
+// scales of scaled weights stay parts of theirs.
 int64_t PackedBytes(const PackedKernelSet& kernels, const TensorView& weight);
-void PackPanels(const PackedKernelSet& kernels, const TensorView& weight, std::byte* packed,
-                device::ThreadPool& pool);
+Status PackPanels(const PackedKernelSet& kernels, const TensorView& weight, std::byte* packed,
+                  device::ThreadPool& pool);
+TensorView PanelsView(const TensorView& weight);
+
+// The scales of matrix `matrix` of a weight (0 unless it is a stack), if it has such.
+PanelScales ScalesOf(const TensorView& weight, int64_t matrix);
 
 // `call` has packed weights.
 void RunPacked(const PackedKernelSet& kernels, const OpCall& call, KernelContext& context);
@@ -62,7 +67,8 @@ constexpr WeightPacking PackingOfSet(std::string_view layout) {
           .inputs = kWeightInputs,
           .bytes = [](const TensorView& w) { return PackedBytes(*kKernels, w); },
           .pack = [](const TensorView& w, std::byte* packed,
-                     device::ThreadPool& pool) { PackPanels(*kKernels, w, packed, pool); }};
+                     device::ThreadPool& pool) { return PackPanels(*kKernels, w, packed, pool); },
+          .view = PanelsView};
 }
 
 }  // namespace pagemill::ops::linear

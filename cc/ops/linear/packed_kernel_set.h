@@ -94,8 +94,6 @@ struct PackedKernelSet {
   int64_t (*strip_bytes)(DType dtype, int64_t n, int64_t k);
   void (*prepare)(DType dtype, const InputRows& x, uint8_t* strip);
   void (*multiply)(const PackedProduct& product);
-  // Each matrix of a call is W, scales, bias (as in `scaled_linear`) instead of W, bias.
-  bool has_scales = false;
   // k may be divided at multiples of this, 0: not at all. `multiply` then takes `adds`, and a panel
   // is one of the first elements and after it one of the others. Strips are prepared for each part;
   // or at once, where they are like panels.

@@ -34,7 +34,7 @@ int32_t FuseAddRmsNorm(Program& program);
 
 // y = linear(x, w); z = linear(x, u)  ->  y, z = linear(x, w, -, u, -). Products of one value with
 // weights of one dtype are one op, at the place of the first: q, k and v, gate and up. At most
-// ops::kMaxMatrices of them. So are those of scaled_linear with the same attributes.
+// ops::kMaxMatrices of them. Their weights are of one format.
 int32_t FuseLinears(Program& program);
 
 // q2, k2 = rotary(q, k, positions, f); kv_write(k2, v, cache)

@@ -25,7 +25,6 @@ from pagemill.ops.pool import PoolKind, pool
 from pagemill.ops.rms_norm import rms_norm
 from pagemill.ops.rotary import rotary
 from pagemill.ops.scale import scale
-from pagemill.ops.scaled_linear import scaled_linear
 from pagemill.ops.select_rows import select_rows
 from pagemill.ops.split import split
 from pagemill.ops.state_space_scan import state_space_scan
@@ -56,7 +55,6 @@ __all__ = [
     "rms_norm",
     "rotary",
     "scale",
-    "scaled_linear",
     "select_rows",
     "split",
     "state_space_scan",

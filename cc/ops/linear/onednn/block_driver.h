@@ -38,6 +38,7 @@ Kernel BlockKernel(std::string_view name, int32_t priority) {
       .bytes = BlocksBytes,
       .pack = [](const TensorView& w, std::byte* packed, device::ThreadPool& pool) {
         PackBlocks(kLibrary(), w, packed, pool);
+        return OkStatus();
       }};
   return {.op = "linear",
           .name = name,
