@@ -25,6 +25,16 @@ nb::object View(const int32_t* data, const std::vector<size_t>& shape) {
                   nb::rv_policy::reference);
 }
 
+// Likewise, of an input, which is dense and f32.
+nb::object FloatView(const TensorView& input) {
+  static constexpr float kNothing = 0;
+  size_t shape[TensorView::kMaxRank];
+  std::copy_n(input.shape.begin(), input.rank, shape);
+  const float* data = input.data == nullptr ? &kNothing : input.Data<const float>();
+  return nb::cast(nb::ndarray<nb::numpy, const float>(data, static_cast<size_t>(input.rank), shape),
+                  nb::rv_policy::reference);
+}
+
 void Require(bool condition, const std::string& message) {
   if (!condition) ThrowIfError(InvalidArgument(message));
 }
@@ -70,6 +80,11 @@ nb::dict BatchToArrays(const ops::StepBatch& batch) {
     tables.append(table);
   }
   arrays["kv"] = tables;
+  if (!batch.inputs.empty()) {
+    nb::list inputs;
+    for (const TensorView& input : batch.inputs) inputs.append(FloatView(input));
+    arrays["inputs"] = inputs;
+  }
   return arrays;
 }
 
@@ -105,6 +120,7 @@ void BatchArrays::Read(const nb::dict& from, Arrays* to) {
 void BatchArrays::CheckStep() const {
   const ops::StepBatch& b = batch_;
   RequireRange("logits_rows", b.logits_rows, b.num_logits_rows, 0, b.num_tokens);
+  RequireRange("media_rows", b.media_rows, b.num_media_rows, 0, b.num_tokens);
   RequireRange("seq_lens", b.seq_lens, b.num_requests, 1, int64_t{INT32_MAX} + 1);
   Require(b.query_start[0] == 0 && b.query_start[b.num_requests] == b.num_tokens &&
               std::is_sorted(b.query_start, b.query_start + b.num_requests + 1),
@@ -159,6 +175,7 @@ BatchArrays::BatchArrays(const nb::dict& arrays, const program::Program& program
   batch_.num_tokens = rows("token_ids");
   batch_.num_requests = rows("seq_lens");
   batch_.num_logits_rows = rows("logits_rows");
+  batch_.num_media_rows = rows("media_rows");
   Read(arrays, static_cast<ops::StepArrays*>(&batch_));
   CheckStep();
   const std::vector<int32_t> block_sizes = layout.TableBlockSizes();

@@ -21,7 +21,8 @@
 
 namespace pagemill::bindings {
 
-// Read-only views of the batch's arrays. They are valid as long as the batch: for one step.
+// Read-only views of the batch's arrays. They are valid as long as the batch: for one step. The
+// inputs of the program, which are f32, are a list "inputs", in its order.
 nanobind::dict BatchToArrays(const ops::StepBatch& batch);
 
 // A batch over arrays that Python made, which it keeps.

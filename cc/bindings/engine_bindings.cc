@@ -6,6 +6,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -33,11 +34,29 @@ using Int32Vector = nb::ndarray<const int32_t, nb::ndim<1>, nb::c_contig, nb::de
 
 using WithoutGil = nb::call_guard<nb::gil_scoped_release>;
 
+// [rows, channels] of each of the request's media items.
+using Features = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+
+void SetFeatures(const std::vector<Features>& features, std::vector<step::MediaItem>* media) {
+  if (features.size() != media->size()) {
+    ThrowIfError(InvalidArgument("the request has " + std::to_string(media->size()) +
+                                 " media items, but features of " +
+                                 std::to_string(features.size())));
+  }
+  for (size_t i = 0; i < features.size(); ++i) {
+    (*media)[i].features = std::make_shared<step::MediaFeatures>(step::MediaFeatures{
+        .rows = static_cast<int32_t>(features[i].shape(0)),
+        .channels = static_cast<int32_t>(features[i].shape(1)),
+        .values = {features[i].data(), features[i].data() + features[i].size()}});
+  }
+}
+
 void Submit(EngineHolder& self, uint64_t request_id, std::vector<int32_t> prompt_token_ids,
             const SamplingParams* sampling, const nb::object& new_token_matcher,
-            const nb::kwargs& fields) {
+            const std::vector<Features>& media_features, const nb::kwargs& fields) {
   step::Request request;
   SetFields(fields, &request);
+  SetFeatures(media_features, &request.media);
   if (!new_token_matcher.is_none()) {
     request.new_token_matcher = PythonMatcherFactory(nb::cast<nb::callable>(new_token_matcher));
   }
@@ -169,13 +188,14 @@ void BindEngine(nb::module_& m) {
       .def(
           "submit",
           [](EngineHolder& self, uint64_t id, Int32Vector prompt, const SamplingParams* sampling,
-             const nb::object& new_token_matcher, const nb::kwargs& fields) {
+             const nb::object& new_token_matcher, const std::vector<Features>& media_features,
+             const nb::kwargs& fields) {
             Submit(self, id, {prompt.data(), prompt.data() + prompt.size()}, sampling,
-                   new_token_matcher, fields);
+                   new_token_matcher, media_features, fields);
           },
           nb::arg("request_id"), nb::arg("prompt_token_ids").noconvert(),
           nb::arg("sampling").none(), nb::kw_only(), nb::arg("new_token_matcher") = nb::none(),
-          nb::arg("fields"))
+          nb::arg("media_features") = std::vector<Features>(), nb::arg("fields"))
       .def(
           "submit",
           [](EngineHolder& self, const step::Request& request) {
@@ -186,7 +206,7 @@ void BindEngine(nb::module_& m) {
           nb::arg("request"))
       .def("submit", &Submit, nb::arg("request_id"), nb::arg("prompt_token_ids"),
            nb::arg("sampling").none(), nb::kw_only(), nb::arg("new_token_matcher") = nb::none(),
-           nb::arg("fields"))
+           nb::arg("media_features") = std::vector<Features>(), nb::arg("fields"))
       .def(
           "abort", [](EngineHolder& self, uint64_t id) { self.engine().Abort(RequestId(id)); },
           nb::arg("request_id"), WithoutGil())

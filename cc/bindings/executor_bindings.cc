@@ -37,11 +37,14 @@ using program::Program;
 namespace {
 
 // Ids index the rows of tables; a batch from Python may hold anything.
-void RequireIdsInTables(const Program& program, const ops::StepBatch& batch) {
-  for (const program::Op& op : program.ops()) {
-    if (op.name != "embedding" || op.inputs.size() < 2) continue;
-    const program::Value& ids = program.value(op.inputs[0]);
-    const int64_t rows = program.value(op.inputs[1]).shape.dims[0];
+void RequireIdsInTables(const NativeExecutor& executor, const ops::StepBatch& batch) {
+  const Program& program = executor.program();
+  for (size_t i = 0; i < program.ops().size(); ++i) {
+    const program::Op& op = program.ops()[i];
+    const ops::TableInputs& inputs = executor.kernels().definitions[i]->traits.table;
+    if (inputs.ids < 0) continue;
+    const program::Value& ids = program.value(op.inputs[static_cast<size_t>(inputs.ids)]);
+    const int64_t rows = program.value(op.inputs[static_cast<size_t>(inputs.table)]).shape.dims[0];
     for (const auto& info : ops::kStepArrays) {
       if (info.name != ids.name) continue;
       const int32_t* array = batch.*info.data;
@@ -69,7 +72,7 @@ nb::object CopyOf(const TensorView& view) {
 
 nb::dict Execute(NativeExecutor& self, const nb::dict& arrays) {
   const BatchArrays batch(arrays, self.program(), self.memory_plan().kv);
-  RequireIdsInTables(self.program(), batch.batch());
+  RequireIdsInTables(self, batch.batch());
   program::ExecutorOutput output;
   Status status;
   {

@@ -31,7 +31,7 @@ using CacheNumbers = std::tuple<int32_t, int64_t, int32_t>;
 // 0 threads are one for each core, as everywhere.
 device::ThreadPoolOptions PoolOptions(int32_t threads, const device::Capabilities& caps) {
   if (threads < 0) ThrowIfError(InvalidArgument("threads must not be negative"));
-  return {.num_threads = std::max(1, threads > 0 ? threads : caps.cores), .spin_us = 1000};
+  return {.num_threads = std::max(1, threads > 0 ? threads : caps.cpu.cores), .spin_us = 1000};
 }
 
 std::vector<PeakNames> PresentPeaks() {

@@ -152,22 +152,22 @@ void BindMemoryPlan(nb::module_& m) {
 }
 
 void BindCapabilities(nb::module_& m) {
-  using device::Capabilities;
-  nb::class_<Capabilities>(m, "Capabilities")
-      .def_ro("avx2", &Capabilities::avx2)
-      .def_ro("avx_vnni", &Capabilities::avx_vnni)
-      .def_ro("avx512", &Capabilities::avx512)
-      .def_ro("avx512_vnni", &Capabilities::avx512_vnni)
-      .def_ro("avx512_bf16", &Capabilities::avx512_bf16)
-      .def_ro("amx_bf16", &Capabilities::amx_bf16)
-      .def_ro("amx_int8", &Capabilities::amx_int8)
-      .def_ro("asimd_dotprod", &Capabilities::asimd_dotprod)
-      .def_ro("asimd_bf16", &Capabilities::asimd_bf16)
-      .def_ro("asimd_i8mm", &Capabilities::asimd_i8mm)
-      .def_ro("vxe", &Capabilities::vxe)
-      .def_ro("cores", &Capabilities::cores)
-      .def("__str__", &Capabilities::ToString);
-  m.def("detect_capabilities", &device::DetectCapabilities);
+  using device::CpuCapabilities;
+  nb::class_<CpuCapabilities>(m, "CpuCapabilities")
+      .def_ro("avx2", &CpuCapabilities::avx2)
+      .def_ro("avx_vnni", &CpuCapabilities::avx_vnni)
+      .def_ro("avx512", &CpuCapabilities::avx512)
+      .def_ro("avx512_vnni", &CpuCapabilities::avx512_vnni)
+      .def_ro("avx512_bf16", &CpuCapabilities::avx512_bf16)
+      .def_ro("amx_bf16", &CpuCapabilities::amx_bf16)
+      .def_ro("amx_int8", &CpuCapabilities::amx_int8)
+      .def_ro("asimd_dotprod", &CpuCapabilities::asimd_dotprod)
+      .def_ro("asimd_bf16", &CpuCapabilities::asimd_bf16)
+      .def_ro("asimd_i8mm", &CpuCapabilities::asimd_i8mm)
+      .def_ro("vxe", &CpuCapabilities::vxe)
+      .def_ro("cores", &CpuCapabilities::cores)
+      .def("__str__", &CpuCapabilities::ToString);
+  m.def("detect_capabilities", [] { return device::DetectCapabilities().cpu; });
 }
 
 }  // namespace
@@ -179,7 +179,8 @@ void BindProgram(nb::module_& m) {
   m.def(
       "rewrite_program",
       [](std::string_view text) {
-        return ValueOrThrow(RewriteProgram(ValueOrThrow(Program::Parse(text)))).ToText();
+        return ValueOrThrow(RewriteProgram(ValueOrThrow(Program::Parse(text)), ops::CpuOps()))
+            .ToText();
       },
       nb::arg("text"));
   m.def(

@@ -13,16 +13,22 @@ namespace pagemill::bindings {
 
 namespace nb = nanobind;
 
-Status PythonExecutor::Execute(const ops::StepBatch& batch, program::ExecutorOutput* output) {
+Status PythonExecutor::Enqueue(const ops::StepBatch& batch) {
   nb::gil_scoped_acquire gil;
   try {
-    return Call(batch, output);
+    return Call(batch);
   } catch (const std::exception& e) {  // nb::python_error too: its text is Python's traceback
     return Internal(std::string("the executor's callable failed: ") + e.what());
   }
 }
 
-Status PythonExecutor::Call(const ops::StepBatch& batch, program::ExecutorOutput* output) {
+Status PythonExecutor::Collect(program::ExecutorOutput* output) {
+  output->outputs = outputs_;
+  output->maxima = {};
+  return OkStatus();
+}
+
+Status PythonExecutor::Call(const ops::StepBatch& batch) {
   const nb::object result = callable_(BatchToArrays(batch));
   if (!nb::isinstance<nb::dict>(result)) {
     return Internal("the executor's callable must return a dict of arrays");
@@ -33,7 +39,6 @@ Status PythonExecutor::Call(const ops::StepBatch& batch, program::ExecutorOutput
   for (const auto& [name, value] : nb::cast<nb::dict>(result)) {
     PM_RETURN_IF_ERROR(Take(nb::cast<std::string>(name), value, batch));
   }
-  output->outputs = outputs_;
   return OkStatus();
 }
 

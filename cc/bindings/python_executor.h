@@ -1,7 +1,7 @@
 // File: cc/bindings/python_executor.h
 // An executor whose step is a Python callable: the torch executor, or a test's own. Takes the GIL
-// only inside Execute(); an exception of the callable becomes a failed step that carries its
-// message.
+// only inside Enqueue(), where the step runs; an exception of the callable becomes a failed step
+// that carries its message.
 #ifndef PAGEMILL_CC_BINDINGS_PYTHON_EXECUTOR_H_
 #define PAGEMILL_CC_BINDINGS_PYTHON_EXECUTOR_H_
 
@@ -25,7 +25,8 @@ class PythonExecutor final : public program::Executor {
  public:
   explicit PythonExecutor(nanobind::callable callable) : callable_(std::move(callable)) {}
 
-  Status Execute(const ops::StepBatch& batch, program::ExecutorOutput* output) override;
+  Status Enqueue(const ops::StepBatch& batch) override;
+  Status Collect(program::ExecutorOutput* output) override;
 
   // For sampling: one thread, since the callable's library has threads of its own.
   device::ThreadPool* thread_pool() { return &pool_; }
@@ -39,7 +40,7 @@ class PythonExecutor final : public program::Executor {
 
  private:
   using Array = nanobind::ndarray<const float, nanobind::c_contig, nanobind::device::cpu>;
-  Status Call(const ops::StepBatch& batch, program::ExecutorOutput* output);
+  Status Call(const ops::StepBatch& batch);
   Status Take(const std::string& name, nanobind::handle value, const ops::StepBatch& batch);
 
   nanobind::object callable_;

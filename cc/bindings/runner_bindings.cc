@@ -20,6 +20,7 @@
 #include "cc/engine/runner.h"
 #include "cc/program/kv/kv_layout.h"
 #include "cc/program/native_executor.h"
+#include "cc/runner/media_encoder.h"
 #include "cc/sampling/draft_proposer.h"
 #include "cc/sampling/ngram_proposer.h"
 #include "cc/step/kv_group_options.h"
@@ -79,8 +80,36 @@ std::unique_ptr<sampling::DraftProposer> MakeProposer(const NgramSizes& sizes,
   return std::make_unique<sampling::NgramProposer>(options);
 }
 
+// What encodes media; null = nothing does.
+using EncoderOptions = std::optional<runner::MediaEncoderOptions>;
+
+// `embeddings_type` is that of the model's own activations.
+std::unique_ptr<runner::MediaEncoder> MakeEncoder(const nb::object& executor,
+                                                  const EncoderOptions& options,
+                                                  DType embeddings_type) {
+  if (!options) return nullptr;
+  runner::MediaEncoderOptions made = *options;
+  made.embeddings_type = embeddings_type;
+  program::Executor* encoder = nullptr;
+  if (nb::isinstance<NativeExecutor>(executor)) {
+    NativeExecutor& native = nb::cast<NativeExecutor&>(executor);
+    made.features_type = native.options().activation_type;
+    encoder = &native;
+  } else {
+    encoder = &nb::cast<PythonExecutor&>(executor);
+  }
+  return ValueOrThrow(runner::MediaEncoder::Create(encoder, made));
+}
+
+// The programs of a runner besides the model's own.
+struct OtherPrograms {
+  std::unique_ptr<sampling::DraftProposer> proposer;
+  nb::object encoder;
+  EncoderOptions encoder_options;
+};
+
 void InitFromNative(RunnerHolder* self, nb::object executor, const RunnerLimits& limits,
-                    std::unique_ptr<sampling::DraftProposer> proposer) {
+                    OtherPrograms others) {
   NativeExecutor& native = nb::cast<NativeExecutor&>(executor);
   RequireFits(native.options(), limits);
   RequireTables(native.memory_plan().kv, limits);
@@ -94,17 +123,39 @@ void InitFromNative(RunnerHolder* self, nb::object executor, const RunnerLimits&
   step::PageStore* pages = leading == nullptr ? native.pages() : nullptr;
   program::Executor* steps = &native;
   if (leading != nullptr) steps = leading.get();
-  auto runner = ValueOrThrow(
-      ModelRunner::Create(steps, native.thread_pool(), limits, pages, std::move(proposer)));
-  new (self) RunnerHolder{std::move(executor), &native, std::move(leading), std::move(runner)};
+  auto media =
+      MakeEncoder(others.encoder, others.encoder_options, native.options().activation_type);
+  auto runner = ValueOrThrow(ModelRunner::Create(steps, native.thread_pool(), limits, pages,
+                                                 std::move(others.proposer), std::move(media)));
+  new (self) RunnerHolder{std::move(executor), std::move(others.encoder), &native,
+                          std::move(leading), std::move(runner)};
 }
 
 void InitFromPython(RunnerHolder* self, nb::object executor, const RunnerLimits& limits,
-                    std::unique_ptr<sampling::DraftProposer> proposer) {
+                    OtherPrograms others) {
   PythonExecutor& python = nb::cast<PythonExecutor&>(executor);
-  auto runner = ValueOrThrow(
-      ModelRunner::Create(&python, python.thread_pool(), limits, nullptr, std::move(proposer)));
-  new (self) RunnerHolder{std::move(executor), nullptr, nullptr, std::move(runner)};
+  auto media = MakeEncoder(others.encoder, others.encoder_options, DType::kF32);
+  auto runner = ValueOrThrow(ModelRunner::Create(&python, python.thread_pool(), limits, nullptr,
+                                                 std::move(others.proposer), std::move(media)));
+  new (self) RunnerHolder{std::move(executor), std::move(others.encoder), nullptr, nullptr,
+                          std::move(runner)};
+}
+
+void BindMediaEncoderOptions(nb::module_& m) {
+  using runner::MediaEncoderOptions;
+  nb::class_<MediaEncoderOptions>(m, "MediaEncoderOptions")
+      .def(
+          "__init__",
+          [](MediaEncoderOptions* self, int32_t rows, int32_t channels, int32_t tokens,
+             int32_t class_tokens, int32_t width, int32_t max_items) {
+            new (self) MediaEncoderOptions{
+                .format = {.rows = rows, .channels = channels, .tokens = tokens},
+                .class_tokens = class_tokens,
+                .width = width,
+                .max_items = max_items};
+          },
+          nb::kw_only(), nb::arg("rows"), nb::arg("channels"), nb::arg("tokens"),
+          nb::arg("class_tokens") = 0, nb::arg("width"), nb::arg("max_items") = 1);
 }
 
 void BindKvGroupOptions(nb::module_& m) {
@@ -129,7 +180,8 @@ void BindRunnerLimits(nb::module_& m) {
           [](RunnerLimits* self, int32_t max_num_tokens, int32_t max_num_seqs,
              int32_t max_num_logits_rows, int32_t max_model_len, int32_t vocab_size,
              int32_t num_blocks, int32_t block_size, std::vector<KvGroupOptions> kv_groups,
-             bool chunked_prefill, bool prefix_caching, bool pooling, int32_t max_draft_tokens) {
+             bool chunked_prefill, bool prefix_caching, bool pooling, int32_t max_draft_tokens,
+             int32_t max_encoder_tokens, int32_t encoder_cache_tokens) {
             new (self) RunnerLimits{.max_num_tokens = max_num_tokens,
                                     .max_num_seqs = max_num_seqs,
                                     .max_num_logits_rows = max_num_logits_rows,
@@ -138,6 +190,8 @@ void BindRunnerLimits(nb::module_& m) {
                                     .num_blocks = num_blocks,
                                     .block_size = block_size,
                                     .kv_groups = std::move(kv_groups),
+                                    .max_encoder_tokens = max_encoder_tokens,
+                                    .encoder_cache_tokens = encoder_cache_tokens,
                                     .chunked_prefill = chunked_prefill,
                                     .prefix_caching = prefix_caching,
                                     .max_draft_tokens = max_draft_tokens,
@@ -148,7 +202,8 @@ void BindRunnerLimits(nb::module_& m) {
           nb::arg("vocab_size"), nb::arg("num_blocks"), nb::arg("block_size") = 16,
           nb::arg("kv_groups") = std::vector<KvGroupOptions>{KvGroupOptions{}},
           nb::arg("chunked_prefill") = true, nb::arg("prefix_caching") = true,
-          nb::arg("pooling") = false, nb::arg("max_draft_tokens") = 0)
+          nb::arg("pooling") = false, nb::arg("max_draft_tokens") = 0,
+          nb::arg("max_encoder_tokens") = 0, nb::arg("encoder_cache_tokens") = 0)
       .def_ro("max_num_tokens", &RunnerLimits::max_num_tokens)
       .def_ro("max_num_seqs", &RunnerLimits::max_num_seqs)
       .def_ro("max_num_logits_rows", &RunnerLimits::max_num_logits_rows)
@@ -160,6 +215,8 @@ void BindRunnerLimits(nb::module_& m) {
       .def_ro("chunked_prefill", &RunnerLimits::chunked_prefill)
       .def_ro("prefix_caching", &RunnerLimits::prefix_caching)
       .def_ro("max_draft_tokens", &RunnerLimits::max_draft_tokens)
+      .def_ro("max_encoder_tokens", &RunnerLimits::max_encoder_tokens)
+      .def_ro("encoder_cache_tokens", &RunnerLimits::encoder_cache_tokens)
       .def_ro("pooling", &RunnerLimits::pooling);
 }
 
@@ -209,24 +266,31 @@ void BindStepProfile(nb::module_& m) {
 void BindRunner(nb::module_& m) {
   BindKvGroupOptions(m);
   BindRunnerLimits(m);
+  BindMediaEncoderOptions(m);
   BindStepProfile(m);
   nb::class_<RunnerHolder>(m, "ModelRunner", nb::type_slots(CollectableSlots<RunnerHolder>::kSlots))
       .def(
           "__init__",
           [](RunnerHolder* self, nb::object executor, const RunnerLimits& limits,
-             const NgramSizes& ngram_sizes) {
-            std::unique_ptr<sampling::DraftProposer> proposer = MakeProposer(ngram_sizes, limits);
+             const NgramSizes& ngram_sizes, nb::object encoder,
+             const EncoderOptions& encoder_options) {
+            OtherPrograms others = {.proposer = MakeProposer(ngram_sizes, limits),
+                                    .encoder = std::move(encoder),
+                                    .encoder_options = encoder_options};
             if (nb::isinstance<NativeExecutor>(executor)) {
-              InitFromNative(self, std::move(executor), limits, std::move(proposer));
+              InitFromNative(self, std::move(executor), limits, std::move(others));
             } else if (nb::isinstance<PythonExecutor>(executor)) {
-              InitFromPython(self, std::move(executor), limits, std::move(proposer));
+              InitFromPython(self, std::move(executor), limits, std::move(others));
             } else {
               throw nb::type_error("executor must be a NativeExecutor or a PythonExecutor");
             }
           },
           nb::arg("executor"), nb::arg("limits"), nb::kw_only(),
-          nb::arg("ngram_sizes") = nb::none())
+          nb::arg("ngram_sizes") = nb::none(), nb::arg("encoder") = nb::none(),
+          nb::arg("encoder_options") = nb::none())
       .def_prop_ro("limits", [](const RunnerHolder& self) { return self.runner->limits(); })
+      .def_prop_ro("num_encoded_media",
+                   [](const RunnerHolder& self) { return self.runner->num_encoded_media(); })
       .def("set_profiling", &SetProfiling, nb::arg("on"))
       .def("profile", &Profile, nb::kw_only(), nb::arg("decode"));
 }

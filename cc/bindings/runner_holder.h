@@ -15,13 +15,15 @@ namespace pagemill::bindings {
 
 struct RunnerHolder {
   nanobind::object executor;                         // dies after the runner
+  nanobind::object encoder;                          // likewise; None: no media
   program::NativeExecutor* native = nullptr;         // it, where it is one
   std::unique_ptr<runner::LeadingExecutor> leading;  // around it, where it is rank 0 of a group
   std::unique_ptr<runner::ModelRunner> runner;
 
-  // For the garbage collector (collectable.h). The runner needs its executor to the end.
+  // For the garbage collector (collectable.h). The runner needs its executors to the end.
   int Visit(visitproc visit, void* arg) {
     Py_VISIT(executor.ptr());
+    Py_VISIT(encoder.ptr());
     return 0;
   }
   void Forget() {}

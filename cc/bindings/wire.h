@@ -198,7 +198,7 @@ struct Wire<step::MediaItem> {
   }
   static step::MediaItem Make(MediaParts parts) {
     auto& [content_id, first_token, num_tokens] = parts;
-    return {std::move(content_id), first_token, num_tokens};
+    return {std::move(content_id), first_token, num_tokens, /*features=*/nullptr};
   }
 };
 template <>

@@ -7,7 +7,7 @@
 
 namespace pagemill::device {
 
-std::string Capabilities::ToString() const {
+std::string CpuCapabilities::ToString() const {
   const std::pair<bool, const char*> names[] = {
       {avx2, "avx2"},
       {avx_vnni, "avx_vnni"},
@@ -33,10 +33,10 @@ std::string Capabilities::ToString() const {
 
 Capabilities DetectCapabilities() {
   Capabilities caps;
-  DetectIsa(caps);
+  DetectIsa(caps.cpu);
   CoreCountSources sources;
   sources.allowed_cpus = AllowedCpus();
-  caps.cores = CountCores(sources);
+  caps.cpu.cores = CountCores(sources);
   return caps;
 }
 

@@ -1,6 +1,13 @@
 // File: cc/device/capabilities.h
-// What the CPU that runs this process can do. Detected once by the host (never by a kernel) and
-// passed to the op table; tests pass lesser capabilities to force dispatch on lesser machines.
+// What a device can do: the CPU that runs this process, or a GPU. Detected once by the host (never
+// by a kernel) and passed to the op table; tests pass lesser capabilities to force dispatch on
+// lesser machines.
+//
+//   const Capabilities caps = DetectCapabilities();
+//   if (caps.cpu.avx2) ...
+//
+// A kernel of a vendor tree asks `gpu`, which that tree fills in when it opens a device; a kernel
+// of the CPU asks `cpu`.
 #ifndef PAGEMILL_CC_DEVICE_CAPABILITIES_H_
 #define PAGEMILL_CC_DEVICE_CAPABILITIES_H_
 
@@ -9,7 +16,9 @@
 
 namespace pagemill::device {
 
-struct Capabilities {
+enum class DeviceKind : uint8_t { kCpu, kGpu };
+
+struct CpuCapabilities {
   // x86-64
   bool avx2 = false;      // with FMA and F16C
   bool avx_vnni = false;  // VPDPBUSD without AVX-512
@@ -29,6 +38,22 @@ struct Capabilities {
 
   // "avx2 avx512 avx512_vnni", for `doctor` and logs.
   std::string ToString() const;
+};
+
+struct GpuCapabilities {
+  std::string name;  // "NVIDIA H200"
+  // The generation that kernels are compiled for: 9 and 0 for sm_90.
+  int32_t compute_major = 0;
+  int32_t compute_minor = 0;
+  int32_t multiprocessors = 0;
+  int64_t memory_bytes = 0;
+  int64_t shared_memory_per_block_bytes = 0;  // that one block may opt in to
+};
+
+struct Capabilities {
+  DeviceKind kind = DeviceKind::kCpu;
+  CpuCapabilities cpu = {};  // of the host, whatever the kind
+  GpuCapabilities gpu = {};  // if the kind is kGpu
 };
 
 // Detects the machine, OS support of wide registers included. ~50 us.

@@ -55,7 +55,7 @@ constexpr int kHwcapVxrsExt = 13;
 
 #if defined(__x86_64__)
 
-void DetectIsa(Capabilities& caps) {
+void DetectIsa(CpuCapabilities& caps) {
   uint32_t a = 0, b = 0, c = 0, d = 0;
   if (__get_cpuid(1, &a, &b, &c, &d) == 0) return;
   const bool os_saves_wide_registers = Bit(c, 27);
@@ -78,7 +78,7 @@ void DetectIsa(Capabilities& caps) {
 
 #elif defined(__aarch64__)
 
-void DetectIsa(Capabilities& caps) {
+void DetectIsa(CpuCapabilities& caps) {
   const uint64_t hwcap = getauxval(AT_HWCAP);
   const uint64_t hwcap2 = getauxval(AT_HWCAP2);
   caps.asimd_dotprod = Bit(hwcap, kHwcapAsimdDp);
@@ -88,11 +88,11 @@ void DetectIsa(Capabilities& caps) {
 
 #elif defined(__s390x__)
 
-void DetectIsa(Capabilities& caps) { caps.vxe = Bit(getauxval(AT_HWCAP), kHwcapVxrsExt); }
+void DetectIsa(CpuCapabilities& caps) { caps.vxe = Bit(getauxval(AT_HWCAP), kHwcapVxrsExt); }
 
 #else
 
-void DetectIsa(Capabilities&) {}
+void DetectIsa(CpuCapabilities&) {}
 
 #endif
 

@@ -1,5 +1,5 @@
 // File: cc/device/isa.h
-// Fills the instruction set fields of Capabilities; DetectCapabilities() adds the core count.
+// Fills the instruction set fields of CpuCapabilities; DetectCapabilities() adds the core count.
 #ifndef PAGEMILL_CC_DEVICE_ISA_H_
 #define PAGEMILL_CC_DEVICE_ISA_H_
 
@@ -9,7 +9,7 @@ namespace pagemill::device {
 
 // Reads CPUID and XCR0 (x86-64) or the kernel's hwcaps (aarch64, s390x) of the running machine. On
 // x86-64 it asks the kernel for permission to use AMX tile data, which holds for the whole process.
-void DetectIsa(Capabilities& caps);
+void DetectIsa(CpuCapabilities& caps);
 
 }  // namespace pagemill::device
 

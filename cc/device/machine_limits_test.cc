@@ -39,7 +39,7 @@ TEST(Peaks, ALesserMachineHasFewer) {
 // Tiles are measured from both caches where the CPU has them, and only there.
 TEST(Peaks, TilesGoWithTheCapability) {
   Capabilities caps;
-  caps.amx_bf16 = true;
+  caps.cpu.amx_bf16 = true;
   std::map<std::string, int> found;
   for (const Peak& peak : PresentPeaks(caps)) ++found[peak.isa];
 #if defined(__x86_64__)

@@ -59,8 +59,8 @@ using ReadFunction = uint64_t (*)(const uint8_t* from, int64_t bytes);
 
 ReadFunction WidestRead(const Capabilities& caps) {
 #if defined(__x86_64__)
-  if (caps.avx512) return ReadAllAvx512;
-  if (caps.avx2) return ReadAllAvx2;
+  if (caps.cpu.avx512) return ReadAllAvx512;
+  if (caps.cpu.avx2) return ReadAllAvx2;
 #endif
   (void)caps;
   return ReadAllPortable;

@@ -78,8 +78,8 @@ template <int64_t kSpanBytes>
   return StepOperations(64) * static_cast<double>(steps);
 }
 
-bool HasBf16(const Capabilities& caps) { return caps.amx_bf16; }
-bool HasInt8(const Capabilities& caps) { return caps.amx_int8; }
+bool HasBf16(const Capabilities& caps) { return caps.cpu.amx_bf16; }
+bool HasInt8(const Capabilities& caps) { return caps.cpu.amx_int8; }
 
 constexpr PeakKernel kKernels[] = {
     {"amx_bf16", "bf16", "L1", HasBf16, kL1Bytes, MultiplyBf16<kL1Bytes>},

@@ -66,11 +66,11 @@ constexpr int kChains = 16;
 }
 
 constexpr PeakKernel kKernels[] = {
-    {"asimd_dotprod", "int8", "registers", [](const Capabilities& c) { return c.asimd_dotprod; },
-     64, MultiplyDotprod},
-    {"asimd_bf16", "bf16", "registers", [](const Capabilities& c) { return c.asimd_bf16; }, 64,
+    {"asimd_dotprod", "int8", "registers",
+     [](const Capabilities& c) { return c.cpu.asimd_dotprod; }, 64, MultiplyDotprod},
+    {"asimd_bf16", "bf16", "registers", [](const Capabilities& c) { return c.cpu.asimd_bf16; }, 64,
      MultiplyBf16},
-    {"asimd_i8mm", "int8", "registers", [](const Capabilities& c) { return c.asimd_i8mm; }, 64,
+    {"asimd_i8mm", "int8", "registers", [](const Capabilities& c) { return c.cpu.asimd_i8mm; }, 64,
      MultiplyI8mm},
 };
 

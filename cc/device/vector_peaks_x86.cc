@@ -130,19 +130,20 @@ constexpr int kChains = 12;
 }
 
 constexpr PeakKernel kKernels[] = {
-    {"avx2", "f32", "registers", [](const Capabilities& c) { return c.avx2; }, 64, MultiplyAvx2},
-    {"avx2_int8", "int8", "registers", [](const Capabilities& c) { return c.avx2; }, 64,
+    {"avx2", "f32", "registers", [](const Capabilities& c) { return c.cpu.avx2; }, 64,
+     MultiplyAvx2},
+    {"avx2_int8", "int8", "registers", [](const Capabilities& c) { return c.cpu.avx2; }, 64,
      MultiplyAvx2Int8},
-    {"avx2_int16", "int16", "registers", [](const Capabilities& c) { return c.avx2; }, 64,
+    {"avx2_int16", "int16", "registers", [](const Capabilities& c) { return c.cpu.avx2; }, 64,
      MultiplyAvx2Int16},
-    {"avx_vnni", "int8", "registers", [](const Capabilities& c) { return c.avx_vnni; }, 64,
+    {"avx_vnni", "int8", "registers", [](const Capabilities& c) { return c.cpu.avx_vnni; }, 64,
      MultiplyAvxVnni},
-    {"avx512", "f32", "registers", [](const Capabilities& c) { return c.avx512; }, 128,
+    {"avx512", "f32", "registers", [](const Capabilities& c) { return c.cpu.avx512; }, 128,
      MultiplyAvx512},
-    {"avx512_bf16", "bf16", "registers", [](const Capabilities& c) { return c.avx512_bf16; }, 128,
-     MultiplyAvx512Bf16},
-    {"avx512_vnni", "int8", "registers", [](const Capabilities& c) { return c.avx512_vnni; }, 128,
-     MultiplyAvx512Vnni},
+    {"avx512_bf16", "bf16", "registers", [](const Capabilities& c) { return c.cpu.avx512_bf16; },
+     128, MultiplyAvx512Bf16},
+    {"avx512_vnni", "int8", "registers", [](const Capabilities& c) { return c.cpu.avx512_vnni; },
+     128, MultiplyAvx512Vnni},
 };
 
 }  // namespace

@@ -35,6 +35,7 @@ struct StepArrays {
   int32_t num_tokens = 0;
   int32_t num_requests = 0;
   int32_t num_logits_rows = 0;
+  int32_t num_media_rows = 0;
   // Not 0: of each row of logits only the largest of its first so many columns is wanted, and the
   // lowest column that has it. An executor may then leave logits out (program/executor.h).
   int32_t argmax_columns = 0;
@@ -43,6 +44,9 @@ struct StepArrays {
   const int32_t* query_start = nullptr;  // [requests + 1]
   const int32_t* seq_lens = nullptr;     // [requests]
   const int32_t* logits_rows = nullptr;  // [logits_rows] indices into the tokens, ascending
+  // [media_rows] likewise: the tokens that stand for media. Row i of the program's media input is
+  // what token media_rows[i] is made of: its embedding, or in an encoder the features of a patch.
+  const int32_t* media_rows = nullptr;
 };
 
 // Those of the layers that share a block table.
@@ -70,13 +74,14 @@ struct StepBatch : StepArrays {
 };
 
 // What dimension 0 of a value or an array can stand for besides a number.
-enum class Dim : uint8_t { kNone, kTokens, kRequests, kLogitsRows };
+enum class Dim : uint8_t { kNone, kTokens, kRequests, kLogitsRows, kMediaRows };
 
 // The size of each dimension in a step, or its bound.
 struct StepSizes {
   int64_t tokens = 0;
   int64_t requests = 0;
   int64_t logits_rows = 0;
+  int64_t media_rows = 0;
   friend bool operator==(const StepSizes&, const StepSizes&) = default;
 };
 
@@ -90,6 +95,7 @@ inline constexpr DimInfo kDims[] = {
     {Dim::kTokens, "tokens", &StepArrays::num_tokens, &StepSizes::tokens},
     {Dim::kRequests, "requests", &StepArrays::num_requests, &StepSizes::requests},
     {Dim::kLogitsRows, "logits_rows", &StepArrays::num_logits_rows, &StepSizes::logits_rows},
+    {Dim::kMediaRows, "media_rows", &StepArrays::num_media_rows, &StepSizes::media_rows},
 };
 inline StepSizes SizesOf(const StepArrays& step) {
   StepSizes sizes;
@@ -126,6 +132,7 @@ inline constexpr NumberInfo<StepArrays> kStepNumbers[] = {
     {"num_tokens", &StepArrays::num_tokens},
     {"num_requests", &StepArrays::num_requests},
     {"num_logits_rows", &StepArrays::num_logits_rows},
+    {"num_media_rows", &StepArrays::num_media_rows},
     {"argmax_columns", &StepArrays::argmax_columns},
 };
 inline constexpr ArrayInfo<StepArrays> kStepArrays[] = {
@@ -134,6 +141,7 @@ inline constexpr ArrayInfo<StepArrays> kStepArrays[] = {
     {"query_start", &StepArrays::query_start, Dim::kRequests, 1, false, Padding::kCount},
     {"seq_lens", &StepArrays::seq_lens, Dim::kRequests, 0, false, Padding::kOne},
     {"logits_rows", &StepArrays::logits_rows, Dim::kLogitsRows, 0, false, Padding::kCount},
+    {"media_rows", &StepArrays::media_rows, Dim::kMediaRows},
 };
 inline constexpr NumberInfo<KvArrays> kKvNumbers[] = {
     {"block_size", &KvArrays::block_size},

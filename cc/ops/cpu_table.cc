@@ -6,6 +6,8 @@
 #include "cc/ops/add_rms_norm/add_rms_norm.h"
 #include "cc/ops/all_gather/all_gather.h"
 #include "cc/ops/all_reduce/all_reduce.h"
+#include "cc/ops/argmax/argmax.h"
+#include "cc/ops/attention/attention.h"
 #include "cc/ops/causal_conv/causal_conv.h"
 #include "cc/ops/embedding/embedding.h"
 #include "cc/ops/gated_activation/gated_activation.h"
@@ -25,9 +27,11 @@
 #include "cc/ops/rotary/rotary.h"
 #include "cc/ops/rotary_kv_write/rotary_kv_write.h"
 #include "cc/ops/scale/scale.h"
+#include "cc/ops/scatter_rows/scatter_rows.h"
 #include "cc/ops/select_rows/select_rows.h"
 #include "cc/ops/split/split.h"
 #include "cc/ops/state_space_scan/state_space_scan.h"
+#include "cc/ops/take_tokens/take_tokens.h"
 
 namespace pagemill::ops {
 
@@ -39,6 +43,8 @@ std::span<const OpDefinition> CpuOps() {
       AddRmsNormOp(),
       AllGatherOp(),
       AllReduceOp(),
+      ArgmaxOp(),
+      AttentionOp(),
       CausalConvOp(),
       EmbeddingOp(),
       GatedActivationOp(),
@@ -57,9 +63,11 @@ std::span<const OpDefinition> CpuOps() {
       RotaryOp(),
       RotaryKvWriteOp(),
       ScaleOp(),
+      ScatterRowsOp(),
       SelectRowsOp(),
       SplitOp(),
       StateSpaceScanOp(),
+      TakeTokensOp(),
   };
   // clang-format on
   return kOps;

@@ -31,10 +31,10 @@ inline bool OnEveryCpu(const device::Capabilities&, const OpCall& call) {
   return HasF32Activations(call);
 }
 inline bool OnAvx2(const device::Capabilities& caps, const OpCall& call) {
-  return caps.avx2 && HasF32Activations(call);
+  return caps.cpu.avx2 && HasF32Activations(call);
 }
 inline bool OnAvx512(const device::Capabilities& caps, const OpCall& call) {
-  return caps.avx512 && HasF32Activations(call);
+  return caps.cpu.avx512 && HasF32Activations(call);
 }
 
 }  // namespace pagemill::ops

@@ -1,7 +1,7 @@
 // File: cc/ops/op.h
-// What an op is to the executor: a name, a call (inputs, outputs, attributes, the step's batch) and
-// rows of a kernel table that can run it. Each op folder defines the typed contract
-// (`<op>/<op>.h`), converts an OpCall to it, and exports its rows; `cpu_table.cc` joins them.
+// What an op is to the executor: a name, a call (inputs, outputs, attributes, the step's batch),
+// traits, and a table of kernels that can run it. Each op folder defines the typed contract
+// (`<op>/<op>.h`), converts an OpCall to it, and exports its kernels; `cpu_table.cc` joins them.
 //
 // A kernel allocates nothing, throws nothing, and is pure but for its outputs and workspace. Shapes
 // and dtypes are checked once, at bind time, by the op's `check`, with the largest shapes the
@@ -165,6 +165,37 @@ struct AliasRule {
   int8_t output;
 };
 
+// Weight matrices among an op's inputs. Each belongs to one output, in order.
+struct MatrixInputs {
+  int8_t first = -1;      // input of the first matrix; -1: the op has none
+  int8_t stride = 2;      // inputs for each matrix: itself, then what belongs to it, as its bias
+  int64_t max_count = 1;  // matrices in one op
+  int8_t choices = -1;    // input whose ids choose matrices of stacks; -1: every row uses all
+};
+
+// Rows of a table among an op's inputs, each chosen by an id.
+struct TableInputs {
+  int8_t ids = -1;  // -1: the op has no table
+  int8_t table = -1;
+};
+
+// The two ops that an op computes in one, at the place of the first. Its inputs are those of
+// `first`, then those of `second` without the value between them; its outputs are those of
+// `second`, then those of `first`; it has the attributes of both.
+struct FusedOps {
+  std::string_view first, second;  // empty: it is no fusion
+  int8_t output = 0;               // of `first`, which ...
+  int8_t input = 0;                // ... this input of `second` reads
+};
+
+// What an op is, for code that treats ops of one kind alike: rewrites, profiles, checks.
+struct OpTraits {
+  MatrixInputs matrices = {};
+  TableInputs table = {};
+  FusedOps fuses = {};
+  bool gathers_columns = false;  // the output's columns are those of input 0 of each rank in turn
+};
+
 struct OpDefinition {
   std::string_view op;
   // Do the call's operands fit the contract? The message names op, operand, expected and got.
@@ -174,6 +205,7 @@ struct OpDefinition {
   // The coarsest that kernels of a call may round activations to under the default limit,
   // Precision::kMixedBlock. Null: that limit.
   Precision (*automatic_activations)(const OpCall& call) = nullptr;
+  OpTraits traits = {};
 };
 
 // Every op of the CPU, sorted by name (defined in cpu_table.cc).

@@ -30,13 +30,13 @@ TEST(FindOp, FindsByNameOrSaysWhatIsMissing) {
 TEST(ChooseKernel, TakesTheHighestSupportedPriorityThenTheName) {
   device::Capabilities caps;
   EXPECT_EQ((*ChooseKernel(kOps[0], caps, {}))->name, "reference");
-  caps.avx2 = true;
+  caps.cpu.avx2 = true;
   EXPECT_EQ((*ChooseKernel(kOps[0], caps, {}))->name, "alpha");
 }
 
 TEST(ChooseKernel, CanBeRestrictedToOneRow) {
   device::Capabilities caps;
-  caps.avx2 = true;
+  caps.cpu.avx2 = true;
   EXPECT_EQ((*ChooseKernel(kOps[0], caps, {}, {.name = "zeta"}))->name, "zeta");
   EXPECT_EQ((*ChooseKernel(kOps[0], caps, {}, {.name = "reference"}))->name, "reference");
   EXPECT_EQ(ChooseKernel(kOps[0], caps, {}, {.name = "best"}).status().code(),

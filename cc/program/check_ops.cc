@@ -6,7 +6,7 @@
 namespace pagemill::program {
 
 Status CheckOps(const Program& program, std::span<const ops::OpDefinition> ops, DType kv) {
-  constexpr StepSizes kSizes = {.tokens = 61, .requests = 7, .logits_rows = 11};
+  constexpr StepSizes kSizes = {.tokens = 61, .requests = 7, .logits_rows = 11, .media_rows = 13};
   PM_ASSIGN_OR_RETURN(const KvLayout layout,
                       PlanKvLayout(program, {.num_blocks = 5, .block_size = 16, .dtype = kv}));
   for (const Op& op : program.ops()) {
@@ -18,7 +18,7 @@ Status CheckOps(const Program& program, std::span<const ops::OpDefinition> ops, 
     const Status status = (*definition)->check(operands.call());
     if (!status.ok()) {
       return {status.code(), LinePrefix(op.line) + status.message() +
-                                 " (tokens = 61, requests = 7, logits_rows = 11)"};
+                                 " (tokens = 61, requests = 7, logits_rows = 11, media_rows = 13)"};
     }
   }
   return OkStatus();

@@ -1,9 +1,18 @@
 // File: cc/program/executor.h
-// Runs one step of a bound program: batch in, named outputs out. Implemented natively
-// (native_executor.h) and, through the bindings, by the torch executor.
+// Runs steps of a bound program: batch in, named outputs out. Implemented natively
+// (native_executor.h), on devices (device/device_executor.h) and, through the bindings, by the
+// torch executor.
+//
+//   PM_RETURN_IF_ERROR(executor->Enqueue(batch));    // the step begins
+//   ...                                              // another may begin here
+//   PM_RETURN_IF_ERROR(executor->Collect(&output));  // waits for the oldest
+//
+// Whether two steps may be in flight, or one is over when Enqueue() returns, is data:
+// max_steps_in_flight().
 #ifndef PAGEMILL_CC_PROGRAM_EXECUTOR_H_
 #define PAGEMILL_CC_PROGRAM_EXECUTOR_H_
 
+#include <cstdint>
 #include <span>
 #include <string_view>
 
@@ -37,12 +46,41 @@ struct ExecutorOutput {
   TensorView pooled() const { return Find("pooled"); }
 };
 
-// 1. Execute() is called by one thread at a time; it computes the batch and updates the KV cache.
-// 2. The output's memory is the executor's own and stays valid until the next Execute().
+// In ops::StepArrays::token_ids: the column of the largest logit that the step enqueued before has
+// found for its row `row`. For executors of more than one step in flight, where that step was asked
+// for maxima (argmax_columns): the id is where the next step needs it before it is anywhere else.
+// Every rank of a group finds the same ids for itself.
+constexpr int32_t TokenOfRow(int32_t row) { return -1 - row; }
+
+// 1. Enqueue() starts a step, which computes the batch and updates the KV cache, and may return
+//    before it is done. The batch need not outlive the call. Steps take effect in their order.
+// 2. Collect() waits for the oldest step that is enqueued and not collected. The output's memory is
+//    the executor's own and stays valid until max_steps_in_flight() more steps are enqueued.
+// 3. If either fails, the step is over: a step whose Enqueue() failed is not to be collected. Steps
+//    before it are not affected.
+//
+// Thread safety: used by one thread at a time.
 class Executor {
  public:
   virtual ~Executor() = default;
-  virtual Status Execute(const ops::StepBatch& batch, ExecutorOutput* output) = 0;
+  virtual Status Enqueue(const ops::StepBatch& batch) = 0;
+  virtual Status Collect(ExecutorOutput* output) = 0;
+
+  // One step, where none is in flight.
+  Status Execute(const ops::StepBatch& batch, ExecutorOutput* output) {
+    PM_RETURN_IF_ERROR(Enqueue(batch));
+    return Collect(output);
+  }
+
+  // Steps that may be enqueued and not collected. 1: each is over when Enqueue() returns, or is
+  // waited for by Collect().
+  int32_t max_steps_in_flight() const { return max_steps_in_flight_; }
+
+ protected:
+  explicit Executor(int32_t max_steps_in_flight = 1) : max_steps_in_flight_(max_steps_in_flight) {}
+
+ private:
+  const int32_t max_steps_in_flight_;
 };
 
 }  // namespace pagemill::program

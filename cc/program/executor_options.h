@@ -37,7 +37,10 @@ struct ExecutorOptions {
   // Fill outputs before their op and values after their last reader with NaN. For tests: slow.
   bool poison_dead_memory = false;
 
-  StepSizes max_sizes() const { return {max_num_tokens, max_num_seqs, max_num_logits_rows}; }
+  StepSizes max_sizes() const {
+    // Each media row is a token of the step.
+    return {max_num_tokens, max_num_seqs, max_num_logits_rows, /*media_rows=*/max_num_tokens};
+  }
   // kInvalidArgument names the field, its value and its range.
   Status Validate() const;
 };

@@ -54,7 +54,7 @@ std::unique_ptr<NativeExecutor> MakeExecutor(const std::string& text,
                                              const ExecutorOptions& options, bool rewrite) {
   StatusOr<Program> program = Program::Parse(text);
   EXPECT_TRUE(program.ok()) << program.status().ToString();
-  if (rewrite) program = RewriteProgram(*std::move(program));
+  if (rewrite) program = RewriteProgram(*std::move(program), ops::CpuOps());
   EXPECT_TRUE(program.ok()) << program.status().ToString();
   const Target target = {.ops = ops::CpuOps(), .capabilities = device::DetectCapabilities()};
   StatusOr<std::unique_ptr<NativeExecutor>> executor =

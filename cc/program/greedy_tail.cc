@@ -22,18 +22,31 @@ int64_t CountReaders(const Program& program, ValueId id) {
   });
 }
 
-bool IsProduct(const Op& op) { return op.name == "linear" && op.outputs.size() == 1; }
+const ops::OpTraits& TraitsOf(std::span<const ops::OpDefinition> ops, const Op& op) {
+  static constexpr ops::OpTraits kNone;
+  const StatusOr<const ops::OpDefinition*> definition = ops::FindOp(ops, op.name);
+  return definition.ok() ? (*definition)->traits : kNone;
+}
+
+// One product of each row with one matrix.
+bool IsProduct(std::span<const ops::OpDefinition> ops, const Program& program, const Op& op) {
+  const ops::MatrixInputs& matrices = TraitsOf(ops, op).matrices;
+  return matrices.first >= 0 && op.outputs.size() == 1 &&
+         program.value(op.inputs[static_cast<size_t>(matrices.first)]).shape.rank == 2;
+}
 
 }  // namespace
 
-std::optional<GreedyTail> GreedyTail::Find(const Program& program, int64_t max_rows) {
+std::optional<GreedyTail> GreedyTail::Find(const Program& program,
+                                           std::span<const ops::OpDefinition> ops,
+                                           int64_t max_rows) {
   const std::optional<ValueId> logits = program.FindOutput(kLogits);
   if (!logits || CountReaders(program, *logits) > 0) return std::nullopt;
   GreedyTail tail;
   tail.columns_ = program.value(*logits).shape.RowElements();
   tail.projection_ = WriterOf(program, *logits);
   const Op& last = program.ops()[tail.projection_];
-  if (last.name == "all_gather") {
+  if (TraitsOf(ops, last).gathers_columns) {
     const int64_t ranks = last.attributes.GetInt("ranks", 1);
     tail.first_column_ = ops::GatherBegin(tail.columns_, last.attributes.GetInt("rank", 0), ranks);
     tail.widths_.assign(static_cast<size_t>(ranks), sizeof(ops::RowMaximum));
@@ -43,7 +56,7 @@ std::optional<GreedyTail> GreedyTail::Find(const Program& program, int64_t max_r
     if (program.value(last.inputs[0]).kind != ValueKind::kActivation) return std::nullopt;
     tail.projection_ = WriterOf(program, last.inputs[0]);
   }
-  if (!IsProduct(program.ops()[tail.projection_])) return std::nullopt;
+  if (!IsProduct(ops, program, program.ops()[tail.projection_])) return std::nullopt;
   tail.maxima_.resize(static_cast<size_t>(max_rows));
   return tail;
 }

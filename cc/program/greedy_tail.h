@@ -3,10 +3,10 @@
 // projection to the vocabulary finds those instead of writing logits, and ranks of a group gather
 // them instead of logits.
 //
-//   std::optional<GreedyTail> tail = GreedyTail::Find(program, options.max_num_logits_rows);
+//   std::optional<GreedyTail> tail = GreedyTail::Find(program, target.ops, max_num_logits_rows);
 //   const bool greedy = tail && tail->Serves(batch);
-//   for each op: greedy && tail->Replaces(i) ? tail->Run(i, row, call, context) : row.run(...);
-//   output->maxima = tail->maxima(batch.num_logits_rows);
+//   for each op: greedy && tail->Replaces(i) ? tail->Run(i, kernel, call, context) :
+//   kernel.run(...); output->maxima = tail->maxima(batch.num_logits_rows);
 //
 // Whether a step takes it follows from program and batch alone, which are the same on all ranks.
 // Thread safety: one step at a time. Run() allocates nothing.
@@ -28,9 +28,10 @@ namespace pagemill::program {
 
 class GreedyTail {
  public:
-  // Empty where logits are anything but the product with one matrix, alone or gathered from ranks,
-  // or where an op reads them.
-  static std::optional<GreedyTail> Find(const Program& program, int64_t max_rows);
+  // Empty if logits are anything but the product with one matrix, alone or gathered from ranks, or
+  // if an op reads them.
+  static std::optional<GreedyTail> Find(const Program& program,
+                                        std::span<const ops::OpDefinition> ops, int64_t max_rows);
 
   // Does `batch` want maxima only, of no more columns than there are?
   bool Serves(const ops::StepArrays& batch) const {
@@ -38,7 +39,7 @@ class GreedyTail {
   }
   // Is this op run by Run() in steps that the tail serves?
   bool Replaces(size_t op) const { return op == projection_ || op == gather_; }
-  // `row` and `call` are those of op `op`.
+  // `kernel` and `call` are those of op `op`.
   void Run(size_t op, const ops::Kernel& kernel, const ops::OpCall& call,
            ops::KernelContext& context);
   // Of the last step, once its last op has run.

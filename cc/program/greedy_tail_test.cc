@@ -133,7 +133,7 @@ TEST(GreedyTailTest, OtherEndsComputeLogits) {
         tail + "output logits out\nconstants 24\n" + std::string(48, '0') + "\n";
     const StatusOr<Program> program = Program::Parse(text);
     EXPECT_TRUE(program.ok()) << program.status().ToString();
-    return GreedyTail::Find(*program, 4).has_value();
+    return GreedyTail::Find(*program, ops::CpuOps(), 4).has_value();
   };
   const std::string others = "op linear s,w -> a\nop linear s,w -> b\n";
   EXPECT_TRUE(find(others + "op linear s,w -> out\n"));
@@ -144,7 +144,8 @@ TEST(GreedyTailTest, OtherEndsComputeLogits) {
   EXPECT_FALSE(find("op linear s,w -> out\nop activation out -> a kind=0\nop add a,a -> b\n"))
       << "read by another op";
   EXPECT_FALSE(find("op linear s,w,-,w,- -> out,a\nop add a,a -> b\n")) << "one of two products";
-  EXPECT_FALSE(GreedyTail::Find(*Program::Parse(testing::TinyLlamaText({.pooled = true})), 4));
+  EXPECT_FALSE(GreedyTail::Find(*Program::Parse(testing::TinyLlamaText({.pooled = true})),
+                                ops::CpuOps(), 4));
 }
 
 }  // namespace

@@ -116,7 +116,7 @@ StatusOr<KernelSelection> SelectKernels(const Program& program, const Target& ta
   KernelSelection selection;
   PM_ASSIGN_OR_RETURN(selection.kv, PlanKvLayout(program, GeometryOf(options)));
   selection.num_threads =
-      options.num_threads > 0 ? options.num_threads : std::max(1, target.capabilities.cores);
+      options.num_threads > 0 ? options.num_threads : std::max(1, target.capabilities.cpu.cores);
   StepPlans plans(&selection);
   int64_t workspace_bytes = 0;
   for (const Op& op : program.ops()) {
@@ -129,6 +129,7 @@ StatusOr<KernelSelection> SelectKernels(const Program& program, const Target& ta
                     LinePrefix(op.line) + row.status().message() + ": " + operands.ToString());
     }
     PM_RETURN_IF_ERROR(CheckPackedInputs(program, op, **row));
+    selection.definitions.push_back(definition);
     operands.Pack(**row);
     selection.kernels.push_back(*row);
     selection.op_plans.push_back(plans.Add(selection.kernels.size() - 1, **row, operands,

@@ -26,7 +26,9 @@ struct Target {
 };
 
 struct KernelSelection {
-  std::vector<const ops::Kernel*> kernels;  // of each op of the program
+  // Of each op of the program.
+  std::vector<const ops::OpDefinition*> definitions;
+  std::vector<const ops::Kernel*> kernels;
   KvLayout kv;
   int32_t num_threads = 1;
   // Shared by ops that run one after the other: first the plans of a step, then what the op that

@@ -68,9 +68,9 @@ struct NativeExecutor::Bound {
   ops::KernelContext context;
   comm::Groups groups;  // of the context
   std::optional<GreedyTail> greedy_tail;
-  bool greedy = false;  // the step that runs ends with it
-  // Of the step that has run, with the program's names.
-  std::vector<OutputView> output_views;
+  bool greedy = false;                   // the step that runs ends with it
+  std::optional<StepSizes> finished;     // of a step that is not collected
+  std::vector<OutputView> output_views;  // of the step collected last
 
   bool profiling = false;
   OpProfile profile;
@@ -83,7 +83,7 @@ struct NativeExecutor::Bound {
   WeightOperand WeightOf(size_t op, size_t input) const;
   const std::byte* PartOf(ValueId id) const;
   std::byte* ValueData(ValueId id) const { return bound.values[static_cast<size_t>(id.value())]; }
-  void SetOutputs(const ops::StepBatch& batch, ExecutorOutput* output);
+  void SetOutputs(const StepSizes& sizes, ExecutorOutput* output);
   void RunOp(size_t index);
   void Walk();
   void WalkInstrumented();
@@ -140,7 +140,7 @@ void NativeExecutor::Bound::BindProgram(const Target& target) {
   calls.emplace(bound);
   context = {.pool = pool.get(), .workspace = bound.workspace, .groups = &groups};
   LinkWeights();
-  greedy_tail = GreedyTail::Find(program, options.max_num_logits_rows);
+  greedy_tail = GreedyTail::Find(program, target.ops, options.max_num_logits_rows);
   for (const Output& output : program.outputs()) output_views.push_back({output.name, {}});
   if (options.poison_dead_memory) FindDeadValues();
 }
@@ -167,8 +167,7 @@ void NativeExecutor::Bound::LinkWeights() {
   }
 }
 
-void NativeExecutor::Bound::SetOutputs(const ops::StepBatch& batch, ExecutorOutput* output) {
-  const StepSizes sizes = ops::SizesOf(batch);
+void NativeExecutor::Bound::SetOutputs(const StepSizes& sizes, ExecutorOutput* output) {
   for (size_t i = 0; i < output_views.size(); ++i) {
     const ValueId id = program.outputs()[i].value;
     const bool computed = !greedy || output_views[i].name != kLogits;
@@ -177,7 +176,7 @@ void NativeExecutor::Bound::SetOutputs(const ops::StepBatch& batch, ExecutorOutp
   }
   output->outputs = output_views;
   output->maxima = {};
-  if (greedy) output->maxima = greedy_tail->maxima(batch.num_logits_rows);
+  if (greedy) output->maxima = greedy_tail->maxima(static_cast<int32_t>(sizes.logits_rows));
 }
 
 void NativeExecutor::Bound::RunOp(size_t index) {
@@ -255,8 +254,9 @@ StatusOr<std::unique_ptr<NativeExecutor>> NativeExecutor::Create(Program program
 NativeExecutor::NativeExecutor(std::unique_ptr<Bound> bound) : bound_(std::move(bound)) {}
 NativeExecutor::~NativeExecutor() = default;
 
-Status NativeExecutor::Execute(const ops::StepBatch& batch, ExecutorOutput* output) {
+Status NativeExecutor::Enqueue(const ops::StepBatch& batch) {
   Bound& b = *bound_;
+  if (b.finished) return FailedPrecondition("the step before is not collected");
   PM_RETURN_IF_ERROR(CheckBatch(batch, b.program, b.bound, b.options, b.plan.kv));
   b.greedy = b.greedy_tail && b.greedy_tail->Serves(batch);
   b.calls->Set(batch);
@@ -267,7 +267,14 @@ Status NativeExecutor::Execute(const ops::StepBatch& batch, ExecutorOutput* outp
     b.Walk();
   }
   PM_RETURN_IF_ERROR(b.groups.status());
-  b.SetOutputs(batch, output);
+  b.finished = ops::SizesOf(batch);
+  return OkStatus();
+}
+
+Status NativeExecutor::Collect(ExecutorOutput* output) {
+  Bound& b = *bound_;
+  if (!b.finished) return FailedPrecondition("no step was enqueued that is not collected");
+  b.SetOutputs(*std::exchange(b.finished, std::nullopt), output);
   return OkStatus();
 }
 

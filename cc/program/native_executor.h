@@ -4,11 +4,12 @@
 //   Target target = {.ops = ops::CpuOps(), .capabilities = device::DetectCapabilities()};
 //   PM_ASSIGN_OR_RETURN(std::unique_ptr<NativeExecutor> executor,
 //                       NativeExecutor::Create(program, target, options));
+//   PM_RETURN_IF_ERROR(executor->Enqueue(batch));  // runs the step
 //   ExecutorOutput output;
-//   PM_RETURN_IF_ERROR(executor->Execute(batch, &output));
+//   PM_RETURN_IF_ERROR(executor->Collect(&output));
 //
 // Create() checks operands, chooses kernels, maps weights and reserves memory as planned
-// (memory_plan.h). Execute() allocates nothing: it sets the step's sizes in the views it made then
+// (memory_plan.h). Enqueue() allocates nothing: it sets the step's sizes in the views it made then
 // and walks the list. Activations and outputs take memory as they are touched; the KV cache, whose
 // pages each step would wait for, in a thread of its own that begins here (populate_ahead.h).
 //
@@ -41,14 +42,15 @@ class NativeExecutor final : public Executor {
   ~NativeExecutor() override;
 
   // kInvalidArgument where the batch is larger than the options allow.
-  Status Execute(const ops::StepBatch& batch, ExecutorOutput* output) override;
+  Status Enqueue(const ops::StepBatch& batch) override;
+  Status Collect(ExecutorOutput* output) override;
 
   const Program& program() const;
   const ExecutorOptions& options() const;
   const MemoryPlan& memory_plan() const;
   const KernelSelection& kernels() const;
   const comm::Groups& groups() const;  // those of the target
-  // The compute threads; others may use them between two Execute()s, on the same thread.
+  // The compute threads; others may use them between two steps, on the same thread.
   device::ThreadPool* thread_pool();
   // The KV cache, for those who copy it elsewhere; null where the program has none. Dies with the
   // executor.

@@ -8,21 +8,16 @@
 namespace pagemill::program {
 namespace {
 
-// A weight of which the op reads some rows.
-bool IsTable(const Op& op, const Value& value) {
-  return value.kind == ValueKind::kWeight && op.name == "embedding";
+// A table of which the op reads some rows.
+bool IsTable(const ops::OpTraits& traits, size_t input) {
+  return traits.table.table >= 0 && input == static_cast<size_t>(traits.table.table);
 }
 
-// Does each row of its outputs choose matrices of stacks, by the ids in its second input?
-bool HasStacks(const Op& op) { return op.name == "grouped_linear"; }
-
-// Of how many dimensions are its matrices?
-int32_t MatrixRank(const Op& op) { return HasStacks(op) || op.name == "head_linear" ? 3 : 2; }
-
 // A matrix that the op multiplies by, or a stack of them.
-bool IsMatrix(const Op& op, const Value& value) {
-  return value.kind == ValueKind::kWeight && value.shape.rank == MatrixRank(op) &&
-         !IsTable(op, value);
+bool IsMatrix(const ops::OpTraits& traits, size_t input) {
+  const auto first = static_cast<size_t>(traits.matrices.first);
+  return traits.matrices.first >= 0 && input >= first &&
+         (input - first) % static_cast<size_t>(traits.matrices.stride) == 0;
 }
 
 // Of a matrix, or of a stack of them: a row of the output then has one product for each choice.
@@ -54,8 +49,9 @@ void OpProfile::Start(const Program& program, const KernelSelection& kernels) {
   for (size_t i = 0; i < program.ops().size(); ++i) {
     const Op& op = program.ops()[i];
     Entry& entry = entries_.emplace_back();
+    const ops::OpTraits& traits = kernels.definitions[i]->traits;
     entry.time.op = op.name;
-    entry.has_stacks = HasStacks(op);
+    entry.choices = traits.matrices.choices;
     entry.time.kernel = std::string(kernels.kernels[i]->name);
     for (size_t input = 0; input < op.inputs.size(); ++input) {
       const ValueId id = op.inputs[input];
@@ -64,8 +60,8 @@ void OpProfile::Start(const Program& program, const KernelSelection& kernels) {
         continue;
       }
       const Value& value = program.value(id);
-      entry.counts.push_back(value.kind != ValueKind::kCache && !IsTable(op, value));
-      if (!IsMatrix(op, value)) continue;
+      entry.counts.push_back(value.kind != ValueKind::kCache && !IsTable(traits, input));
+      if (!IsMatrix(traits, input)) continue;
       if (!entry.time.matrix.empty()) entry.time.matrix += " ";
       entry.time.matrix += std::string(Info(value.dtype).name) + "[" + value.shape.ToString() + "]";
       entry.operations_per_row += OperationsPerRow(program, op, value);
@@ -84,8 +80,9 @@ void OpProfile::Add(StepKind kind, size_t index, const ops::OpCall& call, const 
     const bool is_input = i < call.inputs.size();
     if (!entry.counts[i]) continue;
     const TensorView& view = is_input ? call.inputs[i] : call.outputs[i - call.inputs.size()];
-    const bool is_stack = entry.has_stacks && is_input && i > 1;
-    sum.bytes += BytesOf(view, is_stack ? &call.inputs[1] : nullptr);
+    const bool is_stack = entry.choices >= 0 && is_input && static_cast<int>(i) > entry.choices;
+    sum.bytes +=
+        BytesOf(view, is_stack ? &call.inputs[static_cast<size_t>(entry.choices)] : nullptr);
   }
   if (call.outputs.empty()) return;
   sum.operations += entry.operations_per_row * static_cast<double>(call.outputs[0].shape[0]);

@@ -73,7 +73,7 @@ class OpProfile {
     std::array<OpTime, kNumStepKinds> sum;  // figures only
     std::vector<bool> counts;               // of the inputs, then the outputs: do its bytes count?
     double operations_per_row = 0;
-    bool has_stacks = false;
+    int8_t choices = -1;  // MatrixInputs::choices
   };
   std::vector<Entry> entries_;  // one an op
 };

@@ -33,10 +33,22 @@ output logits out
 constants 128
 )";
 
+// One kernel for every op, and the traits of those that the CPU has.
+KernelSelection Select(const Program& program) {
+  static constexpr ops::Kernel kPlain = {.op = "", .name = "plain"};
+  static constexpr ops::OpDefinition kOther = {};
+  KernelSelection selection;
+  for (const Op& op : program.ops()) {
+    const auto definition = ops::FindOp(ops::CpuOps(), op.name);
+    selection.definitions.push_back(definition.ok() ? *definition : &kOther);
+    selection.kernels.push_back(&kPlain);
+  }
+  return selection;
+}
+
 class OpProfileTest : public ::testing::Test {
  protected:
-  OpProfileTest() : program_(MustParse()) {
-    selection_.kernels.assign(program_.ops().size(), &kernel_);
+  OpProfileTest() : program_(MustParse()), selection_(Select(program_)) {
     profile_.Start(program_, selection_);
   }
 
@@ -63,7 +75,6 @@ class OpProfileTest : public ::testing::Test {
     profile_.Add(kind, index, call, {.seconds = seconds, .waited_s = seconds / 2});
   }
 
-  ops::Kernel kernel_{.op = "", .name = "plain"};
   Program program_;
   KernelSelection selection_;
   OpProfile profile_;
@@ -122,11 +133,8 @@ output logits out
 constants 1024
 )" + std::string(2048, '0') + "\n");
   ASSERT_TRUE(program.ok()) << program.status().ToString();
-  const ops::Kernel kernel = {.op = "", .name = "plain"};
-  KernelSelection selection;
-  selection.kernels.assign(program->ops().size(), &kernel);
   OpProfile profile;
-  profile.Start(*program, selection);
+  profile.Start(*program, Select(*program));
   const std::array inputs = {TensorView::Dense(nullptr, DType::kF32, {2, 4}),
                              TensorView::Dense(nullptr, DType::kI32, {2, 3}),
                              TensorView::Dense(nullptr, DType::kBF16, {16, 8, 4}),
@@ -155,11 +163,8 @@ output logits out
 constants 384
 )" + std::string(768, '0') + "\n");
   ASSERT_TRUE(program.ok()) << program.status().ToString();
-  const ops::Kernel kernel = {.op = "", .name = "plain"};
-  KernelSelection selection;
-  selection.kernels.assign(program->ops().size(), &kernel);
   OpProfile profile;
-  profile.Start(*program, selection);
+  profile.Start(*program, Select(*program));
   const std::array inputs = {TensorView::Dense(nullptr, DType::kF32, {2, 3, 4}),
                              TensorView::Dense(nullptr, DType::kF32, {3, 8, 4})};
   const std::array outputs = {TensorView::Dense(nullptr, DType::kF32, {2, 3, 8})};

@@ -78,6 +78,7 @@ OperandViews::OperandViews(const Program& program, const Op& op, const StepSizes
   batch_.num_tokens = static_cast<int32_t>(sizes.tokens);
   batch_.num_requests = static_cast<int32_t>(sizes.requests);
   batch_.num_logits_rows = static_cast<int32_t>(sizes.logits_rows);
+  batch_.num_media_rows = static_cast<int32_t>(sizes.media_rows);
   call_ = {.inputs = inputs_, .outputs = outputs_, .attributes = &op.attributes, .batch = &batch_};
 }
 

@@ -61,6 +61,7 @@ Status BatchState::Apply(const step::StepPlan& plan) {
     array->clear();
   }
   rows_.clear();
+  placeholders_.clear();
   kv_.clear();
   for (BlockTables& group : groups_) group.BeginStep();
   query_start_.push_back(0);
@@ -139,6 +140,10 @@ Status BatchState::AppendTokens(const step::ScheduledRequest& entry) {
     return BadPlan(entry, "the step has more than max_num_tokens tokens");
   }
   token_ids_.insert(token_ids_.end(), entry.token_ids.begin(), entry.token_ids.end());
+  // The newest token is the only one that may not be known.
+  if (!entry.token_ids.empty() && entry.token_ids.back() == step::kPlaceholderTokenId) {
+    placeholders_.push_back({static_cast<int32_t>(token_ids_.size()) - 1, entry.index});
+  }
   token_ids_.insert(token_ids_.end(), entry.draft_token_ids.begin(), entry.draft_token_ids.end());
   for (int32_t p = entry.num_computed_tokens; p < seq_len; ++p) positions_.push_back(p);
   for (BlockTables& group : groups_) {

@@ -4,7 +4,7 @@
 //
 //   BatchState state(options);
 //   PM_RETURN_IF_ERROR(state.Apply(plan));
-//   executor->Execute(state.view(), &output);
+//   executor->Enqueue(state.view());
 //   for (const BatchRow& row : state.rows()) ...  // which logits row is for what
 //
 // Cost of Apply(): O(tokens of the step + new blocks + blocks in common x requests), once per block
@@ -33,6 +33,11 @@ struct BatchRow {
   int32_t draft_token_id = -1;   // >= 0: the draft that follows this row's
 };
 
+struct PlaceholderToken {
+  int32_t token = 0;  // of the batch
+  step::RequestIndex index;
+};
+
 class BatchState {
  public:
   explicit BatchState(const engine::RunnerLimits& limits);
@@ -47,6 +52,11 @@ class BatchState {
   // Of the last Apply(); valid until the next.
   const ops::StepBatch& view() const { return view_; }
   std::span<const BatchRow> rows() const { return rows_; }
+  // Takes the rows, and gives memory for those of later steps.
+  void TakeRows(std::vector<BatchRow>* rows) { rows_.swap(*rows); }
+  // Tokens of the batch that the plan has placeholders for (step::kPlaceholderTokenId).
+  std::span<const PlaceholderToken> placeholders() const { return placeholders_; }
+  void SetToken(int32_t token, int32_t id) { token_ids_[static_cast<size_t>(token)] = id; }
   // The request that a slot holds; null where it is free.
   const step::Request* request(step::RequestIndex index) const;
 
@@ -65,6 +75,7 @@ class BatchState {
 
   std::vector<int32_t> token_ids_, positions_, query_start_, seq_lens_, logits_rows_;
   std::vector<BatchRow> rows_;
+  std::vector<PlaceholderToken> placeholders_;
   std::vector<ops::KvArrays> kv_;
   ops::StepBatch view_;
 };

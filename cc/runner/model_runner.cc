@@ -1,7 +1,6 @@
 #include "cc/runner/model_runner.h"
 
 #include <algorithm>
-#include <cmath>
 #include <string>
 #include <utility>
 
@@ -42,14 +41,20 @@ Status CheckLimits(const engine::RunnerLimits& limits) {
   PM_RETURN_IF_ERROR(CheckPositive("max_num_logits_rows", limits.max_num_logits_rows));
   PM_RETURN_IF_ERROR(CheckPositive("max_model_len", limits.max_model_len));
   PM_RETURN_IF_ERROR(CheckPositive("vocab_size", limits.vocab_size));
-  PM_RETURN_IF_ERROR(CheckPositive("num_blocks", limits.num_blocks));
+  if (!limits.kv_groups.empty()) {
+    PM_RETURN_IF_ERROR(CheckPositive("num_blocks", limits.num_blocks));
+  }
   PM_RETURN_IF_ERROR(CheckPositive("block_size", limits.block_size));
   for (const step::KvGroupOptions& group : limits.kv_groups) PM_RETURN_IF_ERROR(CheckGroup(group));
   return OkStatus();
 }
 
-engine::RunnerLimits WithMasks(engine::RunnerLimits limits) {
+// What any runner of this kind does, what the executor lets it do, and the media that it takes.
+engine::RunnerLimits Completed(engine::RunnerLimits limits, const program::Executor& executor,
+                               const MediaEncoder* media) {
   limits.token_masks = true;
+  limits.placeholders = executor.max_steps_in_flight() > 1;
+  if (media != nullptr) limits.media_format = media->options().format;
   return limits;
 }
 
@@ -63,16 +68,22 @@ bool HasRequestThatGoesOn(const step::StepPlan& plan) {
 
 StatusOr<std::unique_ptr<ModelRunner>> ModelRunner::Create(
     program::Executor* executor, device::ThreadPool* pool, const engine::RunnerLimits& limits,
-    step::PageStore* pages, std::unique_ptr<sampling::DraftProposer> proposer) {
+    step::PageStore* pages, std::unique_ptr<sampling::DraftProposer> proposer,
+    std::unique_ptr<MediaEncoder> media) {
   PM_RETURN_IF_ERROR(CheckLimits(limits));
+  if ((media != nullptr) != (limits.max_encoder_tokens > 0)) {
+    return InvalidArgument("max_encoder_tokens is " + std::to_string(limits.max_encoder_tokens) +
+                           (media == nullptr ? " without an encoder" : " with an encoder"));
+  }
   return std::unique_ptr<ModelRunner>(
-      new ModelRunner(executor, pool, limits, pages, std::move(proposer)));
+      new ModelRunner(executor, pool, limits, pages, std::move(proposer), std::move(media)));
 }
 
 ModelRunner::ModelRunner(program::Executor* executor, device::ThreadPool* pool,
                          const engine::RunnerLimits& limits, step::PageStore* pages,
-                         std::unique_ptr<sampling::DraftProposer> proposer)
-    : Runner(WithMasks(limits), pages),
+                         std::unique_ptr<sampling::DraftProposer> proposer,
+                         std::unique_ptr<MediaEncoder> media)
+    : Runner(Completed(limits, *executor, media.get()), pages),
       executor_(executor),
       batch_(limits),
       sampler_({.max_num_seqs = limits.max_num_seqs,
@@ -80,7 +91,9 @@ ModelRunner::ModelRunner(program::Executor* executor, device::ThreadPool* pool,
                 .capabilities = device::DetectCapabilities()},
                pool),
       masks_(limits.max_num_seqs, limits.vocab_size),
-      proposer_(std::move(proposer)) {
+      proposer_(std::move(proposer)),
+      media_(std::move(media)),
+      slots_(static_cast<size_t>(limits.max_num_seqs)) {
   if (proposer_ == nullptr || limits.max_draft_tokens == 0) return;
   speculation_.emplace(proposer_.get(), &clock_,
                        SpeculationOptions{.max_num_seqs = limits.max_num_seqs,
@@ -88,14 +101,54 @@ ModelRunner::ModelRunner(program::Executor* executor, device::ThreadPool* pool,
 }
 
 Status ModelRunner::Execute(const step::StepPlan& plan) {
-  stopwatch_.Begin(HasRequestThatGoesOn(plan));
+  if (plan_ != nullptr) return FailedPrecondition("the step before is not sampled");
+  FinishForNextStep();
+  StepTimes times;
+  stopwatch_.Begin(HasRequestThatGoesOn(plan), &times);
   if (speculation_) speculation_->BeginStep();
   PM_RETURN_IF_ERROR(batch_.CheckSlots(plan));
   ApplyToSlots(plan);  // first, so that a step that fails leaves no request behind in them
   PM_RETURN_IF_ERROR(batch_.Apply(plan));
   PM_RETURN_IF_ERROR(CheckDrafts(plan));
-  if (!plan.empty()) PM_RETURN_IF_ERROR(RunForward(plan));
+  PM_RETURN_IF_ERROR(FillPlaceholders());
+  if (media_ != nullptr) PM_RETURN_IF_ERROR(media_->Apply(plan, batch_));
+  StepInFlight& step = steps_.Add();
+  step.times = times;
+  AddEntries(plan, &step);
+  const Status status = plan.empty() ? OkStatus() : Enqueue(plan, &step);
+  if (!status.ok()) {
+    steps_.PopNewest();
+    return status;
+  }
   plan_ = &plan;
+  return OkStatus();
+}
+
+void ModelRunner::AddEntries(const step::StepPlan& plan, StepInFlight* step) const {
+  step->step_id = plan.step_id;
+  for (const step::ScheduledRequest& entry : plan.scheduled) {
+    const step::Request& request = *batch_.request(entry.index);
+    const size_t computed = static_cast<size_t>(entry.num_computed_tokens) + entry.token_ids.size();
+    step->entries.push_back(
+        {.index = entry.index,
+         .holder = slots_[entry.index.value()].holder,
+         .pools = request.pooling && computed >= request.prompt_token_ids.size()});
+  }
+}
+
+// Each becomes a token that is known, or the row of the step before that it comes from.
+Status ModelRunner::FillPlaceholders() {
+  for (const PlaceholderToken& placeholder : batch_.placeholders()) {
+    const Slot& slot = slots_[placeholder.index.value()];
+    if (slot.step == 0) {
+      return Internal("step plan, slot " + std::to_string(placeholder.index.value()) +
+                      ": a placeholder where no token was sampled");
+    }
+    const bool in_step_before = slot.step == num_started_ && slot.row >= 0;
+    while (slot.token_id < 0 && !in_step_before) FinishOldest();
+    batch_.SetToken(placeholder.token,
+                    slot.token_id >= 0 ? slot.token_id : program::TokenOfRow(slot.row));
+  }
   return OkStatus();
 }
 
@@ -110,57 +163,73 @@ Status ModelRunner::CheckDrafts(const step::StepPlan& plan) const {
   return OkStatus();
 }
 
-Status ModelRunner::RunForward(const step::StepPlan& plan) {
-  stopwatch_.Lap(&StepTimes::batch_s);
+Status ModelRunner::Enqueue(const step::StepPlan& plan, StepInFlight* step) {
+  stopwatch_.Lap(&StepTimes::batch_s, &step->times);
   ops::StepBatch batch = batch_.view();
-  if (WantsOnlyMaxima(plan)) batch.argmax_columns = limits().vocab_size;
+  if (media_ != nullptr) media_->AddTo(&batch);
+  step->by_maxima = WantsOnlyMaxima(plan);
+  if (step->by_maxima) batch.argmax_columns = limits().vocab_size;
   FillMasks(plan);
-  Status status = executor_->Execute(batch, &output_);
-  if (status.ok()) status = CheckOutput();
+  const Status status = executor_->Enqueue(batch);
+  stopwatch_.Lap(&StepTimes::model_s, &step->times);
   if (!status.ok()) {
     masks_.Wait();
     return status;
   }
-  stopwatch_.Lap(&StepTimes::model_s);
+  step->enqueued = true;
+  step->kind = program::KindOf(batch);
+  step->number = ++num_started_;
+  ++num_enqueued_;
+  batch_.TakeRows(&step->rows);
+  NoteSamples(*step);
   return OkStatus();
+}
+
+void ModelRunner::NoteSamples(const StepInFlight& step) {
+  for (size_t i = 0; i < step.rows.size(); ++i) {
+    const BatchRow& row = step.rows[i];
+    if (row.prompt_token_id >= 0) continue;
+    Slot& slot = slots_[step.entries[static_cast<size_t>(row.entry)].index.value()];
+    // Behind drafts it depends on them which row the token comes from.
+    slot.row = slot.step == step.number ? kNoRow : static_cast<int32_t>(i);
+    slot.step = step.number;
+    slot.token_id = kInFlight;
+  }
 }
 
 Status ModelRunner::Sample() {
   if (plan_ == nullptr) return FailedPrecondition("no step was executed that is not sampled");
-  const step::StepPlan& plan = *std::exchange(plan_, nullptr);
-  step::StepResult result;
-  result.step_id = plan.step_id;
-  result.results.resize(plan.scheduled.size());
-  for (size_t i = 0; i < plan.scheduled.size(); ++i) {
-    result.results[i].index = plan.scheduled[i].index;
-  }
-  if (!plan.empty()) {
-    masks_.Wait();
-    SampleRows(plan, &result);
-    TakePooled(plan, &result);
-    if (speculation_) speculation_->EndStep(plan, &result);
-    stopwatch_.Lap(&StepTimes::sampling_s);
-    stopwatch_.End(program::KindOf(batch_.view()));
-  }
-  finished_.push_back(std::move(result));
+  masks_.Wait();
+  // Drafts are made with the plan, which is there until this returns.
+  while (speculation_ && !steps_.empty()) FinishOldest();
+  plan_ = nullptr;
   return OkStatus();
 }
 
 StatusOr<step::StepResult> ModelRunner::Collect() {
-  if (finished_.empty()) return FailedPrecondition("no step was sampled that is not collected");
-  step::StepResult result = std::move(finished_.front());
+  if (finished_.empty()) {
+    const size_t num_not_sampled = plan_ == nullptr ? 0 : 1;
+    if (steps_.size() == num_not_sampled) {
+      return FailedPrecondition("no step was sampled that is not collected");
+    }
+    FinishOldest();
+  }
+  StatusOr<step::StepResult> result = std::move(finished_.front());
   finished_.pop_front();
   return result;
 }
 
 void ModelRunner::ApplyToSlots(const step::StepPlan& plan) {
   for (step::RequestIndex index : plan.released) {
+    slots_[index.value()] = {};
     sampler_.Release(index);
     masks_.Release(index);
     if (speculation_) speculation_->Release(index);
   }
   for (const step::ScheduledRequest& entry : plan.scheduled) {
-    if (entry.start == nullptr || entry.start->pooling) continue;
+    if (entry.start == nullptr) continue;
+    slots_[entry.index.value()] = {.holder = ++num_holders_};
+    if (entry.start->pooling) continue;
     masks_.Start(entry.index, *entry.start, entry.resumed_output_token_ids);
     sampler_.Start(entry.index, entry.start, entry.resumed_output_token_ids,
                    masks_.Holds(entry.index));
@@ -185,95 +254,6 @@ bool ModelRunner::WantsOnlyMaxima(const step::StepPlan& plan) const {
     return row.prompt_token_id < 0 &&
            sampler_.NeedsOnlyMaximum(plan.scheduled[static_cast<size_t>(row.entry)].index);
   });
-}
-
-Status ModelRunner::CheckOutput() const {
-  const size_t rows = batch_.rows().size();
-  if (!output_.maxima.empty()) {
-    if (output_.maxima.size() == rows) return OkStatus();
-    return Internal("the executor gave " + std::to_string(output_.maxima.size()) +
-                    " maxima of logits for " + std::to_string(rows) + " rows");
-  }
-  if (rows == 0) return OkStatus();
-  const TensorView logits = output_.logits();
-  if (logits.rank != 2) {
-    return FailedPrecondition("this model has no logits: it cannot generate or score tokens");
-  }
-  if (logits.shape[1] < limits().vocab_size) {
-    return Internal("the program's logits have " + std::to_string(logits.shape[1]) +
-                    " columns, fewer than vocab_size = " + std::to_string(limits().vocab_size));
-  }
-  return OkStatus();
-}
-
-// The batch's rows of logits as rows to sample from.
-void ModelRunner::AddRows(const step::StepPlan& plan) {
-  const bool by_maxima = !output_.maxima.empty();
-  const TensorView logits = output_.logits();
-  size_t num_masks = 0;
-  rows_.clear();
-  for (size_t i = 0; i < batch_.rows().size(); ++i) {
-    const BatchRow& row = batch_.rows()[i];
-    sampling::LogitsRow& added = rows_.emplace_back();
-    added.index = plan.scheduled[static_cast<size_t>(row.entry)].index;
-    if (by_maxima) {
-      added.maximum = &output_.maxima[i];
-    } else {
-      added.logits = logits.Row<const float>(static_cast<int64_t>(i));
-    }
-    added.prompt_token_id = row.prompt_token_id;
-    added.draft_token_id = row.draft_token_id;
-    if (row.prompt_token_id >= 0 || !masks_.Holds(added.index)) continue;
-    if (masks_.status(added.index).ok()) added.mask = masks_.row(num_masks);
-    ++num_masks;
-  }
-}
-
-void ModelRunner::SampleRows(const step::StepPlan& plan, step::StepResult* result) {
-  AddRows(plan);
-  row_outputs_.assign(rows_.size(), {});
-  sampler_.Run(rows_, row_outputs_);
-  for (size_t i = 0; i < rows_.size(); ++i) {
-    step::RequestResult& target = result->results[static_cast<size_t>(batch_.rows()[i].entry)];
-    sampling::RowOutput& row = row_outputs_[i];
-    if (row.failure.ok()) row.failure = masks_.status(target.index);
-    if (!row.failure.ok()) {
-      target.failure = std::move(row.failure);
-      continue;
-    }
-    if (row.token_id < 0) continue;  // behind a rejected draft
-    const bool is_prompt = rows_[i].prompt_token_id >= 0;
-    if (!is_prompt) target.sampled_token_ids.push_back(row.token_id);
-    if (row.has_logprobs) {
-      (is_prompt ? target.prompt_logprobs : target.logprobs).push_back(std::move(row.logprobs));
-    }
-  }
-  for (const step::RequestResult& taken : result->results) {
-    if (masks_.Holds(taken.index)) masks_.Observe(taken.index, taken.sampled_token_ids);
-  }
-}
-
-void ModelRunner::TakePooled(const step::StepPlan& plan, step::StepResult* result) {
-  const TensorView pooled = output_.pooled();
-  for (size_t i = 0; i < plan.scheduled.size(); ++i) {
-    const step::ScheduledRequest& entry = plan.scheduled[i];
-    const step::Request& request = *batch_.request(entry.index);
-    const size_t computed = static_cast<size_t>(entry.num_computed_tokens) + entry.token_ids.size();
-    if (!request.pooling || computed < request.prompt_token_ids.size()) continue;
-    step::RequestResult& target = result->results[i];
-    if (pooled.rank != 2) {
-      target.failure = FailedPrecondition("this model does not pool: it makes no embeddings");
-      continue;
-    }
-    const float* row = pooled.Row<const float>(static_cast<int64_t>(i));
-    target.pooled.assign(row, row + pooled.shape[1]);
-    for (float x : target.pooled) {
-      if (std::isfinite(x)) continue;
-      target.pooled.clear();
-      target.failure = Internal("the model's pooled output is not finite");
-      break;
-    }
-  }
 }
 
 void ModelRunner::CheckIntegrity() const {

@@ -5,9 +5,15 @@
 //                       ModelRunner::Create(executor.get(), executor->thread_pool(), limits));
 //   Engine::Create(options, std::move(runner), ...);
 //
-// Execute() runs the forward pass and Sample() the sampling to their ends on the calling thread;
-// Collect() returns the oldest result. Token masks are filled by a thread of their own during the
-// pass (mask_filler.h). With a proposer, results carry drafts of the next step (speculation.h).
+// Execute() enqueues the forward pass, Sample() waits for token masks, which a thread of their own
+// fills during the pass (mask_filler.h), and Collect() for the pass; it samples on the calling
+// thread. With a proposer, results carry drafts of the next step (speculation.h).
+//
+// Steps in flight. The executor says how many it takes (max_steps_in_flight()). A step whose
+// requests all want the most likely token and no more leaves nothing to the host: its ids stay with
+// the executor, where the next step reads them (program::TokenOfRow()), and Execute() of that step
+// does not wait. Any other step is sampled on the host, at the latest when the next begins: so that
+// its tokens are known then, and token matchers have accepted them before they fill masks again.
 //
 // Ownership: executor, pool and pages are the caller's and outlive the runner. Thread safety: that
 // of Runner.
@@ -26,7 +32,9 @@
 #include "cc/program/executor.h"
 #include "cc/runner/batch_state.h"
 #include "cc/runner/mask_filler.h"
+#include "cc/runner/media_encoder.h"
 #include "cc/runner/speculation.h"
+#include "cc/runner/step_in_flight.h"
 #include "cc/runner/step_times.h"
 #include "cc/sampling/draft_proposer.h"
 #include "cc/sampling/sampler.h"
@@ -41,11 +49,11 @@ class ModelRunner final : public engine::Runner {
   // kInvalidArgument if the limits make no sense. Logits may have more columns than
   // limits.vocab_size (a padded vocabulary); the rest is ignored. `pages` is the executor's KV
   // cache; null if that cannot be copied elsewhere. `proposer` has limits.max_num_seqs slots; null:
-  // no drafts.
+  // no drafts. `media` encodes what max_encoder_tokens allows; null: no media.
   static StatusOr<std::unique_ptr<ModelRunner>> Create(
       program::Executor* executor, device::ThreadPool* pool, const engine::RunnerLimits& limits,
-      step::PageStore* pages = nullptr,
-      std::unique_ptr<sampling::DraftProposer> proposer = nullptr);
+      step::PageStore* pages = nullptr, std::unique_ptr<sampling::DraftProposer> proposer = nullptr,
+      std::unique_ptr<MediaEncoder> media = nullptr);
 
   Status Execute(const step::StepPlan& plan) override;
   Status Sample() override;
@@ -56,23 +64,38 @@ class ModelRunner final : public engine::Runner {
   void SetProfiling(bool on) { stopwatch_.Set(on); }
   StepTimes Profile(program::StepKind kind) const { return stopwatch_.times(kind); }
 
+  // Media items that were encoded since the beginning.
+  int64_t num_encoded_media() const { return media_ == nullptr ? 0 : media_->num_encoded_items(); }
+
   // Aborts where its parts contradict themselves.
   void CheckIntegrity() const;
 
  private:
   ModelRunner(program::Executor* executor, device::ThreadPool* pool,
               const engine::RunnerLimits& limits, step::PageStore* pages,
-              std::unique_ptr<sampling::DraftProposer> proposer);
+              std::unique_ptr<sampling::DraftProposer> proposer,
+              std::unique_ptr<MediaEncoder> media);
   Status CheckDrafts(const step::StepPlan& plan) const;
   void ApplyToSlots(const step::StepPlan& plan);
-  Status RunForward(const step::StepPlan& plan);
+  Status Enqueue(const step::StepPlan& plan, StepInFlight* step);
+  void AddEntries(const step::StepPlan& plan, StepInFlight* step) const;
+  Status FillPlaceholders();
   void FillMasks(const step::StepPlan& plan);
-  void AddRows(const step::StepPlan& plan);
   // May the executor leave logits out: is the largest of each row all that this step wants?
   bool WantsOnlyMaxima(const step::StepPlan& plan) const;
-  Status CheckOutput() const;
-  void SampleRows(const step::StepPlan& plan, step::StepResult* result);
-  void TakePooled(const step::StepPlan& plan, step::StepResult* result);
+  void NoteSamples(const StepInFlight& step);
+
+  // model_runner_finish.cc
+  void FinishForNextStep();
+  void FinishOldest();
+  Status Finish(StepInFlight* step, step::StepResult* result);
+  Status CheckOutput(const StepInFlight& step) const;
+  // Does the entry's request still hold the slot? If not, nobody waits for what it sampled.
+  bool Holds(const StepEntry& entry) const;
+  void AddRows(const StepInFlight& step);
+  void SampleRows(const StepInFlight& step, step::StepResult* result);
+  void SettleSamples(const StepInFlight& step, const step::StepResult& result);
+  void TakePooled(const StepInFlight& step, step::StepResult* result);
 
   program::Executor* executor_;
   BatchState batch_;
@@ -81,12 +104,28 @@ class ModelRunner final : public engine::Runner {
   const SteadyClock clock_;
   const std::unique_ptr<sampling::DraftProposer> proposer_;  // null: none
   std::optional<Speculation> speculation_;                   // if there is one
+  const std::unique_ptr<MediaEncoder> media_;                // null: none
   StepStopwatch stopwatch_;
+  // The token that a slot's request samples last.
+  static constexpr int32_t kNoRow = -1, kInFlight = -1;
+  struct Slot {
+    uint64_t holder = 0;   // 0: the slot is free
+    uint64_t step = 0;     // number of the step that samples it; 0: none does
+    int32_t row = kNoRow;  // of that step, if it is one
+    int32_t token_id = kInFlight;
+  };
+
   const step::StepPlan* plan_ = nullptr;  // executed and not sampled; null: none
-  program::ExecutorOutput output_;        // of that plan
+  StepsInFlight steps_;
+  int32_t num_enqueued_ = 0;  // of steps_
+  uint64_t num_started_ = 0;  // steps that were enqueued, ever: the number of the last
+  uint64_t num_holders_ = 0;  // requests that slots have held, ever
+  std::vector<Slot> slots_;
+  program::ExecutorOutput output_;  // of the step that is being finished
   std::vector<sampling::LogitsRow> rows_;
+  std::vector<size_t> sampled_rows_;  // of the step, those in rows_
   std::vector<sampling::RowOutput> row_outputs_;
-  std::deque<step::StepResult> finished_;  // sampled and not collected
+  std::deque<StatusOr<step::StepResult>> finished_;  // and not collected
 };
 
 }  // namespace pagemill::runner

@@ -29,7 +29,7 @@ int32_t NextToken(int32_t token, int32_t position) { return (3 * token + positio
 
 class FakeExecutor final : public program::Executor {
  public:
-  Status Execute(const ops::StepBatch& batch, program::ExecutorOutput* output) override {
+  Status Enqueue(const ops::StepBatch& batch) override {
     ++num_steps;
     if (!next_status.ok()) return std::exchange(next_status, OkStatus());
     logits_.assign(static_cast<size_t>(batch.num_logits_rows * kColumns), 0.0f);
@@ -56,17 +56,22 @@ class FakeExecutor final : public program::Executor {
       outputs_.push_back(
           {"pooled", TensorView::Dense(pooled_.data(), DType::kF32, {batch.num_requests, 2})});
     }
-    output->maxima = {};
-    if (finds_maxima && batch.argmax_columns > 0) {
+    found_maxima_ = finds_maxima && batch.argmax_columns > 0;
+    if (found_maxima_) {
       maxima_.assign(static_cast<size_t>(batch.num_logits_rows), {});
       for (size_t l = 0; l < maxima_.size(); ++l) {
         ops::Observe(&logits_[l * kColumns], batch.argmax_columns, 0, &maxima_[l]);
       }
       if (loses_a_maximum) maxima_.pop_back();
       std::erase_if(outputs_, [](const program::OutputView& o) { return o.name == "logits"; });
-      output->maxima = maxima_;
     }
+    return OkStatus();
+  }
+
+  Status Collect(program::ExecutorOutput* output) override {
     output->outputs = outputs_;
+    output->maxima = {};
+    if (found_maxima_) output->maxima = maxima_;
     return OkStatus();
   }
 
@@ -83,6 +88,7 @@ class FakeExecutor final : public program::Executor {
   std::vector<float> logits_, pooled_;
   std::vector<program::OutputView> outputs_;
   std::vector<ops::RowMaximum> maxima_;
+  bool found_maxima_ = false;
 };
 
 engine::RunnerLimits SmallLimits() {
@@ -112,6 +118,13 @@ ScheduledRequest Start(int32_t slot, const std::shared_ptr<Request>& request) {
   entry.new_block_ids = {{BlockId(1 + slot)}};
   entry.sample = true;
   return entry;
+}
+
+// What fails a step, which may be any of the three calls.
+Status RunStep(ModelRunner& runner, const StepPlan& plan) {
+  PM_RETURN_IF_ERROR(runner.Execute(plan));
+  PM_RETURN_IF_ERROR(runner.Sample());
+  return runner.Collect().status();
 }
 
 class ModelRunnerTest : public ::testing::Test {
@@ -286,7 +299,7 @@ TEST_F(ModelRunnerTest, RefusesMaximaOfTooFewRows) {
   executor_.finds_maxima = executor_.loses_a_maximum = true;
   StepPlan plan;
   plan.scheduled = {Start(0, MakeRequest({1})), Start(1, MakeRequest({2}))};
-  const Status status = runner_->Execute(plan);
+  const Status status = RunStep(*runner_, plan);
   EXPECT_EQ(status.code(), StatusCode::kInternal);
   EXPECT_EQ(status.message(), "the executor gave 1 maxima of logits for 2 rows");
 }
@@ -321,7 +334,7 @@ TEST_F(ModelRunnerTest, AFailedStepLeavesTheRunnerUsable) {
   EXPECT_EQ(MustRun({Start(0, MakeRequest({2}))}).results[0].sampled_token_ids,
             std::vector{NextToken(2, 0)});
   executor_.has_logits = false;
-  EXPECT_EQ(runner_->Execute(plan).code(), StatusCode::kFailedPrecondition);
+  EXPECT_EQ(RunStep(*runner_, plan).code(), StatusCode::kFailedPrecondition);
 }
 
 TEST_F(ModelRunnerTest, VerifiesDrafts) {
@@ -380,7 +393,7 @@ TEST_F(ModelRunnerTest, RefusesSenselessLimits) {
   const auto wide = *ModelRunner::Create(&executor_, &pool_, limits);
   StepPlan plan;
   plan.scheduled = {Start(0, MakeRequest({1}))};
-  EXPECT_NE(wide->Execute(plan).message().find("13 columns"), std::string::npos);
+  EXPECT_NE(RunStep(*wide, plan).message().find("13 columns"), std::string::npos);
 }
 
 TEST(ModelRunnerLimitsTest, RefusesGroupsThatItHasNoArraysFor) {

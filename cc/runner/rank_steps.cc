@@ -112,16 +112,16 @@ Status CheckHeader(const Header& header, const StepBounds& bounds) {
   PM_RETURN_IF_ERROR(check(header.step.num_requests, "requests", bounds.max_num_seqs));
   PM_RETURN_IF_ERROR(
       check(header.step.num_logits_rows, "rows of logits", bounds.max_num_logits_rows));
+  PM_RETURN_IF_ERROR(check(header.step.num_media_rows, "media rows", header.step.num_tokens));
   for (const ops::KvArrays& table : header.tables) {
     PM_RETURN_IF_ERROR(check(table.block_table_stride, "blocks of a request", bounds.num_blocks));
   }
   return OkStatus();
 }
 
-Status RunStep(std::span<const int32_t> message, program::Executor* executor,
-               program::ExecutorOutput* output) {
+Status EnqueueStep(std::span<const int32_t> message, program::Executor* executor) {
   const Header header = ReadStep(message);
-  return executor->Execute({header.step, header.tables, /*inputs=*/{}}, output);
+  return executor->Enqueue({header.step, header.tables, /*inputs=*/{}});
 }
 
 Status Send(comm::Group& group, std::vector<int32_t>* message) {
@@ -145,14 +145,18 @@ Status Receive(comm::Group& group, const StepBounds& bounds, std::vector<int32_t
 
 LeadingExecutor::LeadingExecutor(program::Executor* executor, comm::Group* group,
                                  const StepBounds& bounds, std::vector<int32_t> cpus)
-    : executor_(executor), group_(group), bounds_(bounds), cpus_(std::move(cpus)) {}
+    : Executor(executor->max_steps_in_flight()),
+      executor_(executor),
+      group_(group),
+      bounds_(bounds),
+      cpus_(std::move(cpus)) {}
 
 LeadingExecutor::~LeadingExecutor() {
   message_ = {kEnd};
   (void)Send(*group_, &message_);  // where the group has ended, nobody is left to tell
 }
 
-Status LeadingExecutor::Execute(const ops::StepBatch& batch, program::ExecutorOutput* output) {
+Status LeadingExecutor::Enqueue(const ops::StepBatch& batch) {
   device::PinThisThread(std::exchange(cpus_, {}));
   if (batch.kv.size() > kMaxTables) {
     return Unimplemented("ranks exchange at most " + std::to_string(kMaxTables) + " block tables");
@@ -161,17 +165,29 @@ Status LeadingExecutor::Execute(const ops::StepBatch& batch, program::ExecutorOu
   WriteStep(batch, &message_);
   PM_RETURN_IF_ERROR(CheckHeader(ReadHeader(message_), bounds_));
   PM_RETURN_IF_ERROR(Send(*group_, &message_));
-  return RunStep(message_, executor_, output);
+  return EnqueueStep(message_, executor_);
+}
+
+Status LeadingExecutor::Collect(program::ExecutorOutput* output) {
+  return executor_->Collect(output);
 }
 
 Status FollowSteps(program::Executor* executor, comm::Group& group, const StepBounds& bounds) {
   std::vector<int32_t> message;
+  program::ExecutorOutput output;  // every rank has the same
+  int32_t in_flight = 0;
   while (true) {
     Status status = Receive(group, bounds, &message);
     if (status.ok() && message[kKind] == kEnd) return OkStatus();
-    program::ExecutorOutput output;
-    if (status.ok()) status = RunStep(message, executor, &output);
-    if (status.ok()) continue;
+    if (status.ok() && in_flight == executor->max_steps_in_flight()) {
+      status = executor->Collect(&output);
+      --in_flight;
+    }
+    if (status.ok()) status = EnqueueStep(message, executor);
+    if (status.ok()) {
+      ++in_flight;
+      continue;
+    }
     group.Leave();
     return status;
   }

@@ -6,8 +6,11 @@
 //   Status ended = FollowSteps(&native, *group, sizes);     // any other rank, until rank 0 ends
 //
 // A message is the step's arrays, through shared memory; the first 4 KiB of it, all of a decode
-// step, in one piece. Its size is bounded by `sizes`. What only sampling needs is not sent,
-// but for whether it wants logits or their maxima.
+// step, in one piece. Its size is bounded by `sizes`. Of what only sampling needs it says whether
+// logits are wanted or their maxima. A token that the step before samples is sent as its row of
+// that step (program::TokenOfRow()): each rank has found it for itself. So rank 0 sends a step
+// before it knows its tokens, and as many are in flight on every rank as the executors take.
+//
 // A rank that cannot run a step that the others run ends the group.
 //
 // Ownership: executor and group are the caller's and outlive the use. Thread safety: that of
@@ -40,7 +43,8 @@ class LeadingExecutor final : public program::Executor {
                   std::vector<int32_t> cpus = {});
   ~LeadingExecutor() override;  // tells the others to end
 
-  Status Execute(const ops::StepBatch& batch, program::ExecutorOutput* output) override;
+  Status Enqueue(const ops::StepBatch& batch) override;
+  Status Collect(program::ExecutorOutput* output) override;
 
  private:
   program::Executor* const executor_;

@@ -9,6 +9,8 @@
 
 #include "cc/comm/shared_memory_world.h"
 #include "cc/program/testing/batch_builder.h"
+#include "cc/runner/testing/context_executor.h"
+#include "cc/sampling/testing/hash_model.h"
 
 namespace pagemill::runner {
 namespace {
@@ -21,7 +23,7 @@ constexpr StepBounds kBounds = {
 // Keeps what it was told to run, as text; may fail.
 class Recorder final : public program::Executor {
  public:
-  Status Execute(const ops::StepBatch& b, program::ExecutorOutput*) override {
+  Status Enqueue(const ops::StepBatch& b) override {
     std::string text;
     const auto add = [&](std::string_view name, const int32_t* data, int64_t size) {
       text.append(" ").append(name);
@@ -40,6 +42,8 @@ class Recorder final : public program::Executor {
     steps.push_back(text);
     return failure;
   }
+  Status Collect(program::ExecutorOutput*) override { return OkStatus(); }
+
   std::vector<std::string> steps;
   Status failure;
 };
@@ -57,30 +61,39 @@ BatchBuilder Step(int32_t first, int32_t second) {
   return arrays;
 }
 
-// Rank 0 runs `lead` with a leading executor around a recorder; the others follow.
+// Rank 0 runs `lead` with a leading executor around its own; the others follow. Returns how those
+// ended, and OK for rank 0.
+template <typename Executor, typename Lead>
+std::vector<Status> RunRanks(std::vector<Executor>& executors, const Lead& lead) {
+  const auto count = static_cast<int32_t>(executors.size());
+  const auto segment =
+      *comm::SharedSegment::Create({.topology = {.tensor = count}, .slot_bytes = 4096});
+  std::vector<Status> ends(executors.size());
+  std::vector<std::thread> threads;
+  for (int32_t r = 0; r < count; ++r) {
+    threads.emplace_back([&, r] {
+      const comm::Groups groups = (*comm::SharedMemoryWorld::Join(segment, r))->groups();
+      comm::Group* group = groups.at(comm::Axis::kTensor);
+      Executor& executor = executors[static_cast<size_t>(r)];
+      if (r > 0) {
+        ends[static_cast<size_t>(r)] = FollowSteps(&executor, *group, kBounds);
+        return;
+      }
+      LeadingExecutor leading(&executor, group, kBounds);
+      lead(leading);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return ends;
+}
+
+// Ranks of recorders.
 struct Ranks {
-  explicit Ranks(int32_t ranks) : recorders(static_cast<size_t>(ranks)), ends(recorders.size()) {}
+  explicit Ranks(int32_t ranks) : recorders(static_cast<size_t>(ranks)) {}
 
   template <typename Lead>
   void Run(const Lead& lead) {
-    const auto count = static_cast<int32_t>(recorders.size());
-    const auto segment =
-        *comm::SharedSegment::Create({.topology = {.tensor = count}, .slot_bytes = 4096});
-    std::vector<std::thread> threads;
-    for (int32_t r = 0; r < count; ++r) {
-      threads.emplace_back([&, r] {
-        const comm::Groups groups = (*comm::SharedMemoryWorld::Join(segment, r))->groups();
-        comm::Group* group = groups.at(comm::Axis::kTensor);
-        Recorder& recorder = recorders[static_cast<size_t>(r)];
-        if (r > 0) {
-          ends[static_cast<size_t>(r)] = FollowSteps(&recorder, *group, kBounds);
-          return;
-        }
-        LeadingExecutor leading(&recorder, group, kBounds);
-        lead(leading);
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
+    ends = RunRanks(recorders, lead);
   }
 
   std::vector<Recorder> recorders;
@@ -131,6 +144,36 @@ TEST(RankStepsTest, EveryRankGetsEveryNumberOfTheStep) {
   EXPECT_EQ(ranks.recorders[1].steps, ranks.recorders[0].steps);
   EXPECT_NE(ranks.recorders[1].steps[0].find(" argmax_columns 49152"), std::string::npos);
   EXPECT_NE(ranks.recorders[1].steps[0].find(" num_common_blocks 3"), std::string::npos);
+}
+
+// With two steps in flight, tokens of the second are rows of the first on every rank: rank 0 does
+// not wait to tell them.
+TEST(RankStepsTest, EveryRankReadsTheTokensThatItHasFoundItself) {
+  const sampling::HashModel model({.vocab_size = 50});
+  std::vector<ContextExecutor> ranks(3, ContextExecutor(&model, 16 * 16, 2));
+  const std::vector<Status> ends = RunRanks(ranks, [](LeadingExecutor& leading) {
+    ASSERT_EQ(leading.max_steps_in_flight(), 2);
+    program::ExecutorOutput output;
+    for (int32_t i = 0; i < 4; ++i) {
+      BatchBuilder step(16, 4);
+      for (int32_t r = 0; r < 2; ++r) {
+        // Rows the other way round, so that each text goes on with a token of the other.
+        step.Add(r, i, {i == 0 ? 7 + r : program::TokenOfRow(1 - r)});
+      }
+      ops::StepBatch batch = step.view();
+      batch.argmax_columns = 50;
+      ASSERT_TRUE(leading.Enqueue(batch).ok());
+      if (i == 0) continue;
+      ASSERT_TRUE(leading.Collect(&output).ok());
+    }
+    ASSERT_TRUE(leading.Collect(&output).ok());
+  });
+  for (size_t r = 0; r < ranks.size(); ++r) {
+    EXPECT_TRUE(ends[r].ok()) << ends[r].ToString();
+    EXPECT_EQ(ranks[r].token_ids, ranks[0].token_ids);
+    EXPECT_EQ(ranks[r].num_tokens_of_rows, 6);
+    EXPECT_EQ(ranks[r].num_overlapping_steps, 3) << "a follower collects when it has to";
+  }
 }
 
 TEST(RankStepsTest, AFollowerThatFailsAStepEndsTheGroup) {

@@ -3,12 +3,15 @@
 //
 //   StepStopwatch watch;
 //   watch.Set(true);
-//   watch.Begin(/*goes_on=*/true);      // since the end of the step before: between_s
-//   ...;  watch.Lap(&StepTimes::batch_s);
-//   ...;  watch.Lap(&StepTimes::model_s);
-//   watch.End(StepKind::kDecode);
+//   StepTimes step;
+//   watch.Begin(/*goes_on=*/true, &step);  // since the end of the step before: between_s
+//   ...;  watch.Lap(&StepTimes::batch_s, &step);
+//   ...;  watch.Resume();                  // what came between is no part of a step
+//   ...;  watch.Lap(&StepTimes::model_s, &step);
+//   watch.End(StepKind::kDecode, step);
 //   watch.times(StepKind::kDecode).steps
 //
+// Steps may overlap: a lap is the caller's time since the last call, whichever step that was for.
 // While off, it never looks at the clock. Thread safety: none.
 #ifndef PAGEMILL_CC_RUNNER_STEP_TIMES_H_
 #define PAGEMILL_CC_RUNNER_STEP_TIMES_H_
@@ -43,31 +46,34 @@ class StepStopwatch {
   }
 
   // A step begins. `goes_on`: some request of it ran before, so nobody waited for work meanwhile.
-  void Begin(bool goes_on) {
+  void Begin(bool goes_on, StepTimes* step) {
     if (!on_) return;
     lap_ = Clock::now();
-    step_ = {};
-    if (goes_on && ended_ != Clock::time_point()) step_.between_s = Seconds(lap_ - ended_);
+    if (goes_on && ended_ != Clock::time_point()) step->between_s = Seconds(lap_ - ended_);
   }
 
-  // What was done since the last lap was this part.
-  void Lap(double StepTimes::*part) {
+  void Resume() {
+    if (on_) lap_ = Clock::now();
+  }
+
+  // What was done since the last call was this part of the step.
+  void Lap(double StepTimes::*part, StepTimes* step) {
     if (!on_) return;
     const Clock::time_point now = Clock::now();
-    step_.*part += Seconds(now - lap_);
+    step->*part += Seconds(now - lap_);
     lap_ = now;
   }
 
   // The step ends; a step that fails has no end and leaves nothing.
-  void End(program::StepKind kind) {
+  void End(program::StepKind kind, const StepTimes& step) {
     if (!on_) return;
     ended_ = lap_;
     StepTimes& sum = times_[static_cast<size_t>(kind)];
     ++sum.steps;
-    sum.batch_s += step_.batch_s;
-    sum.model_s += step_.model_s;
-    sum.sampling_s += step_.sampling_s;
-    sum.between_s += step_.between_s;
+    sum.batch_s += step.batch_s;
+    sum.model_s += step.model_s;
+    sum.sampling_s += step.sampling_s;
+    sum.between_s += step.between_s;
   }
 
   const StepTimes& times(program::StepKind kind) const { return times_[static_cast<size_t>(kind)]; }
@@ -79,7 +85,6 @@ class StepStopwatch {
   bool on_ = false;
   Clock::time_point lap_;
   Clock::time_point ended_;  // of the last step
-  StepTimes step_;           // the step that runs
   std::array<StepTimes, program::kNumStepKinds> times_;
 };
 

@@ -108,7 +108,7 @@ void Sampler::Run(std::span<const LogitsRow> rows, std::span<RowOutput> outputs)
                          const size_t next = static_cast<size_t>(s) + 1;
                          const size_t stop = next < starts.size() ? starts[next] : rows.size();
                          size_t i = starts[s];
-                         while (i < stop && RunKernel(rows[i], scratch_[worker], outputs[i])) ++i;
+                         while (i < stop && RunRow(rows[i], scratch_[worker], outputs[i])) ++i;
                        }
                      });
 }
@@ -170,7 +170,7 @@ int32_t Sampler::Draw(const LogitsRow& row, const Processed& processed, Scratch&
 }
 
 // Returns whether the request's next row continues what was sampled.
-bool Sampler::RunKernel(const LogitsRow& row, Scratch& scratch, RowOutput& output) {
+bool Sampler::RunRow(const LogitsRow& row, Scratch& scratch, RowOutput& output) {
   Slot& slot = slots_[row.index.value()];
   PM_CHECK(slot.request != nullptr);
   const step::SamplingParams& params = slot.request->sampling;

@@ -119,7 +119,7 @@ class Sampler {
   ops::MaxEntry MaximumOf(const LogitsRow& row) const;
   Processed Process(const LogitsRow& row, Scratch& scratch) const;
   int32_t Draw(const LogitsRow& row, const Processed& processed, Scratch& scratch) const;
-  bool RunKernel(const LogitsRow& row, Scratch& scratch, RowOutput& output);
+  bool RunRow(const LogitsRow& row, Scratch& scratch, RowOutput& output);
 
   SamplerOptions options_;
   device::ThreadPool* pool_;

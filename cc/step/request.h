@@ -4,6 +4,7 @@
 #define PAGEMILL_CC_STEP_REQUEST_H_
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -34,12 +35,29 @@ inline constexpr AdapterId kNoAdapter{0};
 // itself is the program's tail.
 struct PoolingParams {};
 
+// What an encoder reads of a media item, such as the patches of an image.
+struct MediaFeatures {
+  int32_t rows = 0;
+  int32_t channels = 0;
+  std::vector<float> values;  // [rows, channels]
+};
+
 // An image, a clip, ...: the output of an encoder takes the place of the embeddings of
 // `num_tokens` placeholder tokens.
 struct MediaItem {
   std::string content_id;   // equal ids = equal encoder output; not empty
   int32_t first_token = 0;  // position in the prompt
   int32_t num_tokens = 0;   // placeholders, and embeddings that the encoder gives
+  // Of this process: they travel neither as text nor between processes. Null if the runner encodes
+  // nothing, as in simulations.
+  std::shared_ptr<const MediaFeatures> features = nullptr;
+};
+
+// The media items that a model takes; all are alike.
+struct MediaFormat {
+  int32_t rows = 0;      // of an item's features; 0: features are not checked
+  int32_t channels = 0;  // of its features
+  int32_t tokens = 0;    // of an item
 };
 
 struct Request {
@@ -47,8 +65,8 @@ struct Request {
   std::vector<int32_t> prompt_token_ids;  // not empty
   SamplingParams sampling;                // ignored where `pooling` is set
   std::optional<PoolingParams> pooling;
-  // Constrains the output: which tokens may come next. Empty = all may; ignored if `pooling` is set.
-  // Of this process: it travels neither as text nor between processes.
+  // Constrains the output: which tokens may come next. Empty = all may; ignored if `pooling` is
+  // set. Of this process: it travels neither as text nor between processes.
   TokenMatcherFactory new_token_matcher;
   int32_t priority = 0;    // lower runs earlier; needs the priority policy
   std::string tenant;      // whose share the fair policy charges; empty = the default tenant

@@ -4,10 +4,10 @@
 
 namespace pagemill::cuda {
 
-std::optional<Capabilities> ReadCapabilities(int32_t device) {
+std::optional<device::GpuCapabilities> ReadCapabilities(int32_t device) {
   cudaDeviceProp properties;
   if (cudaGetDeviceProperties(&properties, device) != cudaSuccess) return std::nullopt;
-  return Capabilities{
+  return device::GpuCapabilities{
       .name = properties.name,
       .compute_major = properties.major,
       .compute_minor = properties.minor,

@@ -132,7 +132,7 @@ class MeetingMatcher final : public TokenMatcher {
 
 TEST_F(MaskedEngineTest, MasksAreFilledWhileThePassRuns) {
   Meeting meeting;
-  executor_.on_execute = [&](const ops::StepBatch&) {
+  executor_.on_enqueue = [&](const ops::StepBatch&) {
     if (meeting.Arrive(&meeting.in_pass, &meeting.in_matcher)) return OkStatus();
     return Internal("no mask is filled while the pass runs");
   };
@@ -170,7 +170,7 @@ TEST_F(MaskedEngineTest, AFailingMatcherFailsItsRequestOnly) {
 }
 
 TEST_F(MaskedEngineTest, AStepThatFailsWaitsForItsMasks) {
-  executor_.on_execute = [](const ops::StepBatch&) { return Internal("the device is gone"); };
+  executor_.on_enqueue = [](const ops::StepBatch&) { return Internal("the device is gone"); };
   Start();
   Request request = MakeRequest(2);
   request.new_token_matcher = Brackets();

@@ -153,6 +153,33 @@ def isa_cc_library(name, srcs, isa, hdrs = [], copts = [], deps = [], **kwargs):
         **kwargs
     )
 
+def vec_cc_library(name, srcs, copts = [], deps = [], visibility = None):
+    """A cc_library of kernels that are written once and compiled for each width of vectors.
+
+    Args:
+      name: of the library.
+      srcs: include cc/ops/vec/vec.h, which gives them the vectors and names what they define.
+      copts: added to the flags of each instruction set.
+      deps: of the library, among them the headers of srcs.
+      visibility: of the library.
+    """
+    isas = ["avx2", "avx512", "portable"]
+    for isa in isas:
+        isa_cc_library(
+            name = name + "_" + isa,
+            srcs = srcs,
+            copts = copts,
+            isa = isa,
+            local_defines = ["PAGEMILL_VEC_" + isa.upper()],
+            visibility = ["//visibility:private"],
+            deps = deps + ["//cc/ops/vec"],
+        )
+    cc_library(
+        name = name,
+        visibility = visibility,
+        deps = [name + "_" + isa for isa in isas],
+    )
+
 def cc_benchmark(name, srcs, deps = [], tags = [], **kwargs):
     """A Google Benchmark program. `bazel test //...` builds it, so that it cannot rot, but does not
     run it."""

@@ -14,8 +14,9 @@ enum class ActivationKind : int32_t {
   kGeluTanh = 2,  // its tanh approximation
   kRelu = 3,
   kTanh = 4,
+  kQuickGelu = 5,  // x / (1 + e^-1.702x)
 };
-inline constexpr int32_t kNumActivationKinds = 5;
+inline constexpr int32_t kNumActivationKinds = 6;
 
 }  // namespace pagemill::ops
 

@@ -18,6 +18,8 @@ double ActivateReference(ActivationKind kind, double x) {
       return x < 0 ? 0 : x;
     case ActivationKind::kTanh:
       return std::tanh(x);
+    case ActivationKind::kQuickGelu:
+      return x / (1 + std::exp(-1.702 * x));
   }
   return 0;
 }

@@ -54,7 +54,12 @@ constexpr Kernel kKernels[] = {
 
 constexpr AliasRule kAliases[] = {{.input = 0, .output = 0}, {.input = 1, .output = 1}};
 
-constexpr OpDefinition kDefinition{"add_rms_norm", CheckAddRmsNorm, kKernels, kAliases};
+constexpr OpDefinition kDefinition{
+    .op = "add_rms_norm",
+    .check = CheckAddRmsNorm,
+    .kernels = kKernels,
+    .may_alias = kAliases,
+    .traits = {.fuses = {.first = "add", .second = "rms_norm", .output = 0, .input = 0}}};
 
 }  // namespace
 

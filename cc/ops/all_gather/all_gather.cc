@@ -69,7 +69,10 @@ constexpr Kernel kKernels[] = {
     {"all_gather", "reference", 0, InEveryType, RunReference},
 };
 
-constexpr OpDefinition kDefinition{"all_gather", CheckAllGather, kKernels};
+constexpr OpDefinition kDefinition{.op = "all_gather",
+                                   .check = CheckAllGather,
+                                   .kernels = kKernels,
+                                   .traits = {.gathers_columns = true}};
 
 }  // namespace
 

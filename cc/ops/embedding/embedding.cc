@@ -118,7 +118,10 @@ constexpr Kernel kKernels[] = {
     WidenedReference<&kReference>("embedding"),
 };
 
-constexpr OpDefinition kDefinition{"embedding", CheckEmbedding, kKernels};
+constexpr OpDefinition kDefinition{.op = "embedding",
+                                   .check = CheckEmbedding,
+                                   .kernels = kKernels,
+                                   .traits = {.table = {.ids = 0, .table = 1}}};
 
 }  // namespace
 

@@ -143,10 +143,12 @@ std::vector<Kernel> AllKernels() {
 
 const OpDefinition& GroupedLinearOp() {
   static const std::vector<Kernel> kernels = AllKernels();
-  static const OpDefinition definition{.op = "grouped_linear",
-                                       .check = CheckGroupedLinear,
-                                       .kernels = kernels,
-                                       .automatic_activations = AutomaticActivations};
+  static const OpDefinition definition{
+      .op = "grouped_linear",
+      .check = CheckGroupedLinear,
+      .kernels = kernels,
+      .automatic_activations = AutomaticActivations,
+      .traits = {.matrices = {.first = 2, .stride = 2, .max_count = kMaxMatrices, .choices = 1}}};
   return definition;
 }
 

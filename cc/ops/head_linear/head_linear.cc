@@ -87,7 +87,10 @@ constexpr Kernel kKernels[] = {
     WidenedReference<&kReference>("head_linear"),
 };
 
-constexpr OpDefinition kDefinition{"head_linear", CheckHeadLinear, kKernels};
+constexpr OpDefinition kDefinition{.op = "head_linear",
+                                   .check = CheckHeadLinear,
+                                   .kernels = kKernels,
+                                   .traits = {.matrices = {.first = 1, .stride = 1}}};
 
 }  // namespace
 

@@ -38,11 +38,11 @@ std::vector<NamedSet> SetsOfThisMachine() {
   std::vector<NamedSet> sets = {{"emulated amx_bf16", &kEmulated}};
 #if defined(__x86_64__)
   const device::Capabilities caps = device::DetectCapabilities();
-  if (caps.avx512_bf16) sets.push_back({"avx512_bf16", &kAvx512Bf16Kernels});
-  if (caps.amx_bf16) sets.push_back({"amx_bf16", &kAmxBf16Kernels});
+  if (caps.cpu.avx512_bf16) sets.push_back({"avx512_bf16", &kAvx512Bf16Kernels});
+  if (caps.cpu.amx_bf16) sets.push_back({"amx_bf16", &kAmxBf16Kernels});
 #elif defined(__aarch64__)
   const device::Capabilities caps = device::DetectCapabilities();
-  if (caps.asimd_bf16) sets.push_back({"asimd_bf16", &kAsimdBf16Kernels});
+  if (caps.cpu.asimd_bf16) sets.push_back({"asimd_bf16", &kAsimdBf16Kernels});
 #endif
   return sets;
 }
@@ -239,7 +239,7 @@ const PackedKernelSet kDivided = [] {
 }();
 
 TEST(Bf16Kernels, DividedRowsConform) {
-  if (!device::DetectCapabilities().avx512_bf16) GTEST_SKIP() << "needs AVX-512 with BF16";
+  if (!device::DetectCapabilities().cpu.avx512_bf16) GTEST_SKIP() << "needs AVX-512 with BF16";
   static constexpr WeightPacking kPacking = PackingOfSet<&kDivided>("divided");
   const auto bf16_weights = [](const device::Capabilities&, const OpCall& call) {
     return HasF32Activations(call) && call.inputs[1].dtype == DType::kBF16;

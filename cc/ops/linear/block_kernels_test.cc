@@ -89,7 +89,7 @@ std::vector<float> ProductInParts(const PackedKernelSet& kernels, const Case& c,
 
 TEST(BlockKernels, PartsOfKGiveTheBitsOfTheWhole) {
   const device::Capabilities caps = device::DetectCapabilities();
-  if (!caps.avx512 || !caps.avx512_vnni) GTEST_SKIP() << "needs AVX-512 with VNNI";
+  if (!caps.cpu.avx512 || !caps.cpu.avx512_vnni) GTEST_SKIP() << "needs AVX-512 with VNNI";
   Random random(7);
   for (DType dtype : kWeightDTypes) {
     if (!IsBlockFormat(dtype)) continue;
@@ -118,7 +118,7 @@ const PackedKernelSet kDivided = [] {
 
 TEST(BlockKernels, DividedMixedRowsConform) {
   const device::Capabilities caps = device::DetectCapabilities();
-  if (!caps.avx512 || !caps.avx512_vnni) GTEST_SKIP() << "needs AVX-512 with VNNI";
+  if (!caps.cpu.avx512 || !caps.cpu.avx512_vnni) GTEST_SKIP() << "needs AVX-512 with VNNI";
   static constexpr WeightPacking kPacking = PackingOfSet<&kDivided>("divided");
   const auto blocks = [](const device::Capabilities&, const OpCall& call) {
     return HasF32Activations(call) && IsBlockFormat(call.inputs[1].dtype);
@@ -133,7 +133,7 @@ class AmxBlocksTest : public ::testing::TestWithParam<int64_t> {};
 
 TEST_P(AmxBlocksTest, GiveTheBitsOfVnni) {
   const device::Capabilities caps = device::DetectCapabilities();
-  if (!caps.avx512 || !caps.avx512_vnni || !caps.avx512_bf16) {
+  if (!caps.cpu.avx512 || !caps.cpu.avx512_vnni || !caps.cpu.avx512_bf16) {
     GTEST_SKIP() << "needs AVX-512 with VNNI and BF16";
   }
   Random random(GetParam());

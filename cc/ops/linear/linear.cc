@@ -113,10 +113,12 @@ std::vector<Kernel> AllKernels() {
 
 const OpDefinition& LinearOp() {
   static const std::vector<Kernel> kernels = AllKernels();
-  static const OpDefinition definition{.op = "linear",
-                                       .check = CheckLinear,
-                                       .kernels = kernels,
-                                       .automatic_activations = AutomaticActivations};
+  static const OpDefinition definition{
+      .op = "linear",
+      .check = CheckLinear,
+      .kernels = kernels,
+      .automatic_activations = AutomaticActivations,
+      .traits = {.matrices = {.first = 1, .stride = 2, .max_count = kMaxMatrices}}};
   return definition;
 }
 

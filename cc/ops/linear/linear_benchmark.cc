@@ -57,7 +57,7 @@ using benchmark::Counter;
 // for: of float multiply-adds.
 double PeakOf(const std::string& kernel, ThreadPool& pool) {
   const device::Capabilities caps = device::DetectCapabilities();
-  if (kernel == "avx512_bf16" || (kernel == "onednn" && !caps.amx_bf16)) {
+  if (kernel == "avx512_bf16" || (kernel == "onednn" && !caps.cpu.amx_bf16)) {
     return *device::MeasurePeak(caps, {"avx512_bf16", "bf16", "registers"}, pool);
   }
   if (kernel == "amx_bf16" || kernel == "onednn") {

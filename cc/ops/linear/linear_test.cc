@@ -29,22 +29,22 @@ TEST(Linear, TableHasTheKernelsOfThisMachine) {
   EXPECT_EQ((*ChooseKernel(LinearOp(), caps, call))->name, "portable");
   EXPECT_EQ((*ChooseKernel(LinearOp(), caps, call, {.name = "reference"}))->name, "reference");
 #if defined(__x86_64__)
-  caps.avx2 = true;
+  caps.cpu.avx2 = true;
   const auto within = [&](Precision coarsest) {
     return (*ChooseKernel(LinearOp(), caps, call, {.activations = coarsest}))->name;
   };
   EXPECT_EQ(within(Precision::kInt8Block), "avx2_int8");
   EXPECT_EQ(within(Precision::kMixedBlock), "avx2_int8_mixed");
   EXPECT_EQ(within(Precision::kF32), "avx2");
-  caps.avx_vnni = true;
+  caps.cpu.avx_vnni = true;
   EXPECT_EQ(within(Precision::kInt8Block), "avx_vnni_int8");
   EXPECT_EQ(within(Precision::kMixedBlock), "avx_vnni_mixed");
-  caps.avx_vnni = false;
-  caps.avx512 = true;
+  caps.cpu.avx_vnni = false;
+  caps.cpu.avx512 = true;
   EXPECT_EQ(within(Precision::kInt8Block), "avx2_int8");
   EXPECT_EQ(within(Precision::kMixedBlock), "avx2_int8_mixed");
   EXPECT_EQ(within(Precision::kF32), "avx512");
-  caps.avx512_vnni = true;
+  caps.cpu.avx512_vnni = true;
   EXPECT_EQ((*ChooseKernel(LinearOp(), caps, call))->name, "avx512_vnni");
   EXPECT_EQ(within(Precision::kInt8Block), "avx512_vnni");
   EXPECT_EQ(within(Precision::kMixedBlock), "avx512_vnni_mixed");
@@ -56,14 +56,14 @@ TEST(Linear, TableHasTheKernelsOfThisMachine) {
     return (*ChooseKernel(LinearOp(), caps, plain_call, {.activations = coarsest}))->name;
   };
   EXPECT_EQ(for_bf16(Precision::kInt8Block), "avx512");
-  caps.avx512_bf16 = true;
+  caps.cpu.avx512_bf16 = true;
   EXPECT_EQ(for_bf16(Precision::kMixedBlock), "avx512_bf16");
-  caps.amx_bf16 = true;
+  caps.cpu.amx_bf16 = true;
   EXPECT_EQ(for_bf16(Precision::kMixedBlock), "amx_bf16");
   EXPECT_EQ(for_bf16(Precision::kInt8Block), "amx_bf16");
   EXPECT_EQ(for_bf16(Precision::kF32), "avx512");
   EXPECT_EQ(within(Precision::kInt8Block), "avx512_vnni");
-  caps.amx_int8 = true;
+  caps.cpu.amx_int8 = true;
   EXPECT_EQ(within(Precision::kInt8Block), "amx_int8");
   EXPECT_EQ(within(Precision::kMixedBlock), "amx_int8_int16");
   EXPECT_EQ(within(Precision::kF32), "avx512");
@@ -71,7 +71,7 @@ TEST(Linear, TableHasTheKernelsOfThisMachine) {
   TestTensor plain(DType::kBF16, {4, 32});
   const TensorView plain_inputs[] = {x.view(), plain.view()};
   const OpCall plain_call{.inputs = plain_inputs, .outputs = outputs};
-  caps.asimd_dotprod = true;
+  caps.cpu.asimd_dotprod = true;
   const auto within = [&](Precision coarsest) {
     return (*ChooseKernel(LinearOp(), caps, call, {.activations = coarsest}))->name;
   };
@@ -79,16 +79,16 @@ TEST(Linear, TableHasTheKernelsOfThisMachine) {
   EXPECT_EQ(within(Precision::kMixedBlock), "asimd_dotprod_int16");
   EXPECT_EQ(within(Precision::kF32), "portable");
   EXPECT_EQ((*ChooseKernel(LinearOp(), caps, plain_call))->name, "portable");
-  caps.asimd_i8mm = true;
+  caps.cpu.asimd_i8mm = true;
   EXPECT_EQ(within(Precision::kInt8Block), "asimd_i8mm");
   EXPECT_EQ(within(Precision::kMixedBlock), "asimd_i8mm_int16");
   EXPECT_EQ(within(Precision::kF32), "portable");
-  caps.asimd_bf16 = true;
+  caps.cpu.asimd_bf16 = true;
   EXPECT_EQ((*ChooseKernel(LinearOp(), caps, plain_call))->name, "asimd_bf16");
   const KernelLimits exact = {.activations = Precision::kF32};
   EXPECT_EQ((*ChooseKernel(LinearOp(), caps, plain_call, exact))->name, "portable");
 #elif defined(__s390x__)
-  caps.vxe = true;
+  caps.cpu.vxe = true;
   const auto within = [&](Precision coarsest) {
     return (*ChooseKernel(LinearOp(), caps, call, {.activations = coarsest}))->name;
   };
@@ -176,8 +176,8 @@ TEST(Linear, DecodersAgree) {
   CheckDecoder(linear::kPortableKernels, "portable");
 #if defined(__x86_64__)
   const device::Capabilities caps = device::DetectCapabilities();
-  if (caps.avx2) CheckDecoder(linear::kAvx2Kernels, "avx2");
-  if (caps.avx512) CheckDecoder(linear::kAvx512Kernels, "avx512");
+  if (caps.cpu.avx2) CheckDecoder(linear::kAvx2Kernels, "avx2");
+  if (caps.cpu.avx512) CheckDecoder(linear::kAvx512Kernels, "avx512");
 #endif
 }
 

@@ -1,5 +1,5 @@
 // File: cc/ops/paged_attention/attention_ahead.h
-// What a worker reads a split later, group of 16 keys by group, so that its kernel can ask for as
+// What a worker reads a split later, group of 16 keys by group, so that its kernel can prefetch as
 // many of them as it reads now: across splits, KV heads and requests, in the order of tiles. Where
 // a worker goes on elsewhere than with what follows, it starts anew.
 //
@@ -17,7 +17,7 @@ namespace pagemill::ops {
 
 class AheadReader {
  public:
-  // What to ask for while `split` of tile `index` is computed: the groups that follow those of the
+  // What to prefetch while `split` of tile `index` is computed: the groups that follow those of the
   // last call, if the split follows the last call's. Valid until the next call.
   const AttentionAhead* While(const AttentionTileList& tiles, int64_t index, int32_t split);
 

@@ -55,7 +55,7 @@ class Batch {
   std::vector<std::byte> plan_;
 };
 
-std::vector<Group> Asked(const AttentionAhead* ahead) {
+std::vector<Group> Prefetched(const AttentionAhead* ahead) {
   std::vector<Group> groups;
   for (int32_t i = 0; i < ahead->count; ++i) {
     const AttentionGroup& g = ahead->groups[i];
@@ -68,21 +68,21 @@ void Append(const std::vector<Group>& from, std::vector<Group>* to) {
   to->insert(to->end(), from.begin(), from.end());
 }
 
-TEST(AheadReader, AsksForEachGroupOnceASplitBeforeItIsRead) {
+TEST(AheadReader, PrefetchesEachGroupOnceASplitBeforeItIsRead) {
   for (const int32_t block_size : {16, 64}) {
     Batch batch(block_size, {{.context = 700, .tokens = 1}, {.context = 319, .tokens = 1}});
     const AttentionTileList tiles = batch.Tiles();
     AheadReader reader;
-    std::vector<Group> read, asked;
+    std::vector<Group> read, prefetched;
     for (int64_t tile = 0; tile < tiles.size(); ++tile) {
       const AttentionRange splits = tiles.Splits(tiles.Tile(tile));
       Append(batch.Groups(tiles, tile), &read);
       for (int32_t split = splits.first; split < splits.last; ++split) {
-        Append(Asked(reader.While(tiles, tile, split)), &asked);
+        Append(Prefetched(reader.While(tiles, tile, split)), &prefetched);
       }
     }
     // All but the first split's, which nothing was read before.
-    EXPECT_EQ(asked, std::vector<Group>(read.begin() + kAttentionSplitGroups, read.end()));
+    EXPECT_EQ(prefetched, std::vector<Group>(read.begin() + kAttentionSplitGroups, read.end()));
   }
 }
 
@@ -91,11 +91,11 @@ TEST(AheadReader, StartsAnewWhereItsWorkerGoesOnElsewhere) {
   const AttentionTileList tiles = batch.Tiles();
   AheadReader reader;
   reader.While(tiles, 0, 0);
-  const std::vector<Group> asked = Asked(reader.While(tiles, 2, 1));
+  const std::vector<Group> prefetched = Prefetched(reader.While(tiles, 2, 1));
   std::vector<Group> expected = batch.Groups(tiles, 2, 2 * kAttentionSplitGroups);
   Append(batch.Groups(tiles, 3), &expected);
   expected.resize(kAttentionSplitGroups);
-  EXPECT_EQ(asked, expected);
+  EXPECT_EQ(prefetched, expected);
 }
 
 TEST(AheadReader, BeginsTilesBehindTheSplitsThatAllShare) {
@@ -103,16 +103,16 @@ TEST(AheadReader, BeginsTilesBehindTheSplitsThatAllShare) {
   AttentionTileList tiles = batch.Tiles();
   tiles.StartAt(1);
   AheadReader reader;
-  // Four groups of each tile: four tiles lie between what is read and what is asked for.
-  EXPECT_EQ(Asked(reader.While(tiles, 0, 1)), std::vector<Group>());
+  // Four groups of each tile: four tiles lie between what is read and what is prefetched.
+  EXPECT_EQ(Prefetched(reader.While(tiles, 0, 1)), std::vector<Group>());
   Batch more(16, std::vector<PagedRequest>(4, {.context = 319, .tokens = 1}));
   AttentionTileList of_more = more.Tiles();
   of_more.StartAt(1);
   AheadReader other;
-  EXPECT_EQ(Asked(other.While(of_more, 0, 1)), more.Groups(of_more, 4, kAttentionSplitGroups));
+  EXPECT_EQ(Prefetched(other.While(of_more, 0, 1)), more.Groups(of_more, 4, kAttentionSplitGroups));
 }
 
-TEST(AheadReader, AsksForNothingBehindTheLastTile) {
+TEST(AheadReader, PrefetchesNothingBehindTheLastTile) {
   Batch batch(16, {{.context = 15, .tokens = 1}});
   const AttentionTileList tiles = batch.Tiles();
   AheadReader reader;

@@ -3,21 +3,161 @@
 // of dimensions, values pairs of keys. Queries and weights are bf16, sums f32. Include it after
 // vec_avx512.h, in a file compiled with the avx512_bf16 flags.
 //
+// Sums follow the order of AVX512-BF16 or that of AMX tiles (DotOrder), so that a few rows may be
+// computed with vectors while others are computed in tiles, bit for bit alike. Keys and values of
+// f8_e4m3 become pairs of bf16, which hold every one of them exactly: AVX512-VBMI's byte
+// permutation looks up the two bytes of a bf16 number in tables of 128.
+//
 // As in attention_chunk_inl.h, every score and every element of an accumulator is one chain,
 // whatever the number of rows that a register block handles at once. A chunk is a whole split, so
-// nothing is ever rescaled. Pairs lie at absolute positions: keys 2 i and 2 i + 1. Where a row sees
-// one key of a pair only, the other's values are replaced by 0.
+// nothing is ever rescaled. Pairs lie at absolute positions: keys 2 i and 2 i + 1. If a row sees
+// only one key of a pair, the other's values are replaced by 0.
 #ifndef PAGEMILL_CC_OPS_PAGED_ATTENTION_ATTENTION_BF16_INL_H_
 #define PAGEMILL_CC_OPS_PAGED_ATTENTION_ATTENTION_BF16_INL_H_
+
+#include <immintrin.h>
 
 #include <type_traits>
 #include <utility>
 
-#include "cc/ops/paged_attention/attention_dot_order_inl.h"
-#include "cc/ops/paged_attention/attention_f8_inl.h"
+#include "cc/ops/paged_attention/attention_split_inl.h"
+#include "cc/tensor/float8.h"
 
 namespace pagemill::ops {
 namespace {
+
+enum class DotOrder {
+  kPairs,  // one chain, pair after pair
+  kTiles,  // of each 32 elements a chain of the even and one of the odd ones (tile_band.h)
+};
+
+constexpr int kPairsPerBlock = 16;  // of kTiles
+
+inline __m512 Dot(__m512 sum, __m512i a, __m512i b) {
+  return _mm512_dpbf16_ps(sum, (__m512bh)a, (__m512bh)b);
+}
+
+// A factor of sixteen lanes that several rows multiply.
+template <DotOrder kOrder>
+struct DotOperand {
+  __m512i pairs;
+  explicit DotOperand(__m512i p) : pairs(p) {}
+};
+template <>
+struct DotOperand<DotOrder::kTiles> {
+  __m512i even, odd;  // 0 in the place of the others
+  explicit DotOperand(__m512i pairs)
+      : even(_mm512_and_si512(pairs, _mm512_set1_epi32(0xffff))),
+        odd(_mm512_andnot_si512(_mm512_set1_epi32(0xffff), pairs)) {}
+};
+
+template <DotOrder kOrder>
+struct DotSum {
+  __m512 sum = _mm512_setzero_ps();
+  void Add(__m512i a, const DotOperand<kOrder>& b) { sum = Dot(sum, a, b.pairs); }
+  void EndBlock() {}
+};
+template <>
+struct DotSum<DotOrder::kTiles> {
+  __m512 sum = _mm512_setzero_ps(), even = _mm512_setzero_ps(), odd = _mm512_setzero_ps();
+  void Add(__m512i a, const DotOperand<DotOrder::kTiles>& b) {
+    even = Dot(even, a, b.even);
+    odd = Dot(odd, a, b.odd);
+  }
+  // Tiles take a sum below 2^-126 for 0, these additions do not: there alone results differ.
+  void EndBlock() {
+    sum = _mm512_add_ps(sum, _mm512_add_ps(even, odd));
+    even = odd = _mm512_setzero_ps();
+  }
+};
+
+// Bytes to permute registers with.
+template <int kSize>
+struct ByteTable {
+  alignas(64) uint8_t bytes[kSize] = {};
+  __m512i Part(int i) const { return _mm512_load_si512(bytes + 64 * i); }
+};
+
+// Byte `byte` (0: the low one) of the bf16 number of each code without its sign.
+constexpr ByteTable<128> Bf16Bytes(int byte) {
+  ByteTable<128> table;
+  for (int code = 0; code < 128; ++code) {
+    const uint32_t bits = __builtin_bit_cast(uint32_t, F8E4M3ToFloat(static_cast<uint8_t>(code)));
+    table.bytes[code] = static_cast<uint8_t>(bits >> (16 + 8 * byte));
+  }
+  return table;
+}
+constexpr ByteTable<128> kLowBytes = Bf16Bytes(0), kHighBytes = Bf16Bytes(1);
+
+// Two rows of 16 keys, [4, 16], or two values, [2, 32], as pairs: unpacking widens the lower half
+// of each quarter into one register and the upper half into another.
+constexpr ByteTable<64> KeyOrder() {
+  ByteTable<64> order;
+  for (int i = 0; i < 64; ++i) {
+    const int quarter = i / 16, pair = i / 8 % 2, key = 4 * quarter + i / 2 % 4;
+    order.bytes[i] = static_cast<uint8_t>((2 * pair + i % 2) * 16 + key);
+  }
+  return order;
+}
+constexpr ByteTable<64> ValueOrder() {
+  ByteTable<64> order;
+  for (int i = 0; i < 64; ++i) order.bytes[i] = static_cast<uint8_t>(i % 2 * 32 + i / 2);
+  return order;
+}
+constexpr ByteTable<64> kKeyOrder = KeyOrder(), kValueOrder = ValueOrder();
+
+// The intrinsics' instructions, of a set that the file's other kernels do without: capabilities.h's
+// avx512_vbmi says whether the CPU has them.
+inline __m512i PermuteBytes(__m512i order, __m512i bytes) {
+  __m512i result;
+  asm("vpermb %2, %1, %0" : "=v"(result) : "v"(order), "v"(bytes));
+  return result;
+}
+inline __m512i LookUp(__m512i codes, const ByteTable<128>& table) {
+  asm("vpermi2b %2, %1, %0" : "+v"(codes) : "v"(table.Part(0)), "v"(table.Part(1)));
+  return codes;
+}
+
+// The numbers of the lower and of the upper 8 codes of each quarter.
+inline void WidenF8(__m512i codes, __m512i* lower, __m512i* upper) {
+  const __m512i low = LookUp(codes, kLowBytes);
+  // magnitude | (code & sign)
+  const __m512i high =
+      _mm512_ternarylogic_epi32(LookUp(codes, kHighBytes), codes, _mm512_set1_epi8(-128), 0xf8);
+  *lower = _mm512_unpacklo_epi8(low, high);
+  *upper = _mm512_unpackhi_epi8(low, high);
+}
+
+// Four dimensions of 16 keys, of which `dims` exist (others are 0), as pairs: the first two and the
+// last two. kAdjacent: they lie side by side, and all exist.
+template <bool kAdjacent>
+inline void LoadF8Keys(const uint8_t* key, int64_t stride, int dims, __m512i* pairs) {
+  __m512i rows;
+  if constexpr (kAdjacent) {
+    rows = _mm512_loadu_si512(key);
+  } else {
+    const auto row = [&](int d) {
+      return d < dims ? _mm_loadu_si128((const __m128i*)(key + d * stride)) : _mm_setzero_si128();
+    };
+    rows = _mm512_castsi128_si512(row(0));
+    rows = _mm512_inserti32x4(rows, row(1), 1);
+    rows = _mm512_inserti32x4(rows, row(2), 2);
+    rows = _mm512_inserti32x4(rows, row(3), 3);
+  }
+  WidenF8(PermuteBytes(kKeyOrder.Part(0), rows), &pairs[0], &pairs[1]);
+}
+
+// `dims` dimensions of a value, at most 32; others are 0.
+inline __m256i LoadF8Value(const uint8_t* value, int dims) {
+  if (dims >= kDotUnit) return _mm256_loadu_si256((const __m256i*)value);
+  return _mm256_maskz_loadu_epi8((uint32_t{1} << dims) - 1, value);
+}
+
+// Two values of LoadF8Value as pairs, in the order that unpacking their bf16 numbers would leave.
+inline void PairF8Values(__m256i a, __m256i b, __m512i* lower, __m512i* upper) {
+  const __m512i both = _mm512_inserti64x4(_mm512_castsi256_si512(a), b, 1);
+  WidenF8(PermuteBytes(kValueOrder.Part(0), both), lower, upper);
+}
 
 constexpr int kDotChunk = kAttentionSplit;
 
@@ -85,7 +225,7 @@ template <int kRows, int kGroups, PageForm kForm, DotOrder kOrder>
   const PageElement<kForm>* ahead[kGroups];
 #pragma GCC unroll 8
   for (int g = 0; g < kGroups; ++g) ahead[g] = chunk.keys_ahead[first + g];
-  const uintptr_t zero = HiddenZero();
+  const uintptr_t zero = OpaqueZero();
   const auto add = [&](const __m512i* key, int d) {
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
@@ -111,7 +251,7 @@ template <int kRows, int kGroups, PageForm kForm, DotOrder kOrder>
       __m512i pairs[kPairs];
       LoadKeys<kForm>(keys[g], shape.block_size, shape.head_dim - d, pairs);
       for (int i = 0; i < kPairs; ++i) key[i][g] = pairs[i];
-      if constexpr (kForm != PageForm::kPaired) AskAfter(keys[g], ahead[g], zero);
+      if constexpr (kForm != PageForm::kPaired) PrefetchAfter(keys[g], ahead[g], zero);
       keys[g] += step;
       ahead[g] += step;
     }
@@ -226,7 +366,7 @@ struct DotValueBlock {
   const uint16_t* weights;  // [kRows, kDotChunk]
   int dim;
   DotSum<kOrder> sum[kRows][2 * kUnits] = {};
-  const uintptr_t zero = HiddenZero();
+  const uintptr_t zero = OpaqueZero();
 
   __m256i Load(const uint8_t* p) const {
     return LoadF8Value(p, kPartial ? shape.head_dim - dim : kDotUnit);
@@ -235,12 +375,12 @@ struct DotValueBlock {
     if (!kPartial) return _mm512_loadu_si512(p);
     return _mm512_maskz_loadu_epi16((uint32_t{1} << (shape.head_dim - dim)) - 1, p);
   }
-  // Asks for what lies in the page ahead where the two values at `offset` lie in this one.
-  [[gnu::always_inline]] inline void Ask(int group, int offset) const {
+  // Prefetches what lies in the page ahead at the place of the two values at `offset`.
+  [[gnu::always_inline]] inline void Prefetch(int group, int offset) const {
     const PageElement<kForm>* now = chunk.values[group] + offset;
     const PageElement<kForm>* ahead = chunk.values_ahead[group] + offset;
-    AskAfter(now, ahead, zero);
-    AskAfter(now + shape.head_dim, ahead + shape.head_dim, zero);
+    PrefetchAfter(now, ahead, zero);
+    PrefetchAfter(now + shape.head_dim, ahead + shape.head_dim, zero);
   }
   // Unit u of pair `pair`: the keys that are not in `seen` as zeros, and not read from the cache.
   template <bool kBoth>
@@ -258,13 +398,13 @@ struct DotValueBlock {
       if (!kBoth) *high = _mm512_and_si512(*high, mask);
     } else if constexpr (IsF8(kForm)) {
       const int offset = key % kAttentionKeyGroup * shape.head_dim + dim + u * kDotUnit;
-      if (kBoth && u % 2 == 0) Ask(key / kAttentionKeyGroup, offset);  // two units to a line
+      if (kBoth && u % 2 == 0) Prefetch(key / kAttentionKeyGroup, offset);  // two units to a line
       page += offset;
       PairF8Values(first ? Load(page) : _mm256_setzero_si256(),
                    second ? Load(page + shape.head_dim) : _mm256_setzero_si256(), low, high);
     } else {
       const int offset = key % kAttentionKeyGroup * shape.head_dim + dim + u * kDotUnit;
-      if (kBoth) Ask(key / kAttentionKeyGroup, offset);
+      if (kBoth) Prefetch(key / kAttentionKeyGroup, offset);
       page += offset;
       const __m512i a = first ? Load(page) : _mm512_setzero_si512();
       const __m512i b = second ? Load(page + shape.head_dim) : _mm512_setzero_si512();

@@ -47,7 +47,7 @@ template <typename Element, int kGroups = kGroupsPerChunk>
 struct Chunk {
   const Element* keys[kGroups];    // [head_dim, block_size], at the group's first key
   const Element* values[kGroups];  // [16, head_dim]
-  // Of another group, which is asked for meanwhile, line by line; or the same.
+  // Of another group, which is prefetched meanwhile, line by line; or the same.
   const Element* keys_ahead[kGroups];
   const Element* values_ahead[kGroups];
   // [16] by which keys and values of int8 are to be multiplied; unused for other elements.

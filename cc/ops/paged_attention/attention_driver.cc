@@ -94,7 +94,7 @@ class Driver {
   // What to read ahead meanwhile.
   const AttentionAhead* Ahead(int64_t index, const AttentionTile& tile, int32_t split,
                               int worker) const {
-    if (!kernel_.asks || tile.rows > kAttentionRowsThatAsk) return nullptr;
+    if (!kernel_.prefetches || tile.rows > kAttentionPrefetchRows) return nullptr;
     return workspace_.Ahead(worker)->While(tiles_, index, split);
   }
 

@@ -1,6 +1,6 @@
 // File: cc/ops/paged_attention/attention_kernel.h
-// What attention_driver asks of an instruction set: the softmax-weighted sum of values over a range
-// of keys, for a tile of query rows that share a KV head. Plain data and functions only: this
+// What attention_driver needs from an instruction set: the softmax-weighted sum of values over a
+// range of keys, for a tile of query rows that share a KV head. Plain data and functions only: this
 // header is included where wide instructions are allowed (docs/build.md).
 //
 // A request's rows are its (token, query head of the KV head's group) pairs, token-major: row r is
@@ -74,10 +74,10 @@ struct AttentionGroup {
 };
 
 // Tiles of at most so many rows wait for memory, those of more for arithmetic.
-inline constexpr int32_t kAttentionRowsThatAsk = 12;
+inline constexpr int32_t kAttentionPrefetchRows = 12;
 inline constexpr int32_t kAttentionSplitGroups = kAttentionSplit / kAttentionKeyGroup;
 
-// What a kernel asks for while it computes a split: at most as many groups as the split has.
+// What a kernel prefetches while it computes a split: at most as many groups as the split has.
 struct AttentionAhead {
   int32_t count = 0;
   AttentionGroup groups[kAttentionSplitGroups];
@@ -105,7 +105,7 @@ struct AttentionKernel {
   // Divides by the sums, the sinks' share included, and stores the tile's rows of y.
   void (*finish)(const AttentionShape& shape, const AttentionTile& tile,
                  const AttentionState& state);
-  bool asks = false;  // `attend` makes use of scratch.ahead
+  bool prefetches = false;  // `attend` makes use of scratch.ahead
 };
 
 // One for each type of cache; null functions for those that an instruction set leaves to others.

@@ -71,8 +71,8 @@ Status CheckPagedAttention(const OpCall& call) {
 // compiled for VNNI, too.
 [[maybe_unused]] bool HasBf16Pairs(const device::Capabilities& caps, const OpCall& call) {
   const DType cache = call.inputs[1].dtype;
-  return caps.avx512_bf16 && caps.avx512_vnni &&
-         (cache == DType::kBF16 || (cache == DType::kF8E4M3 && caps.avx512_vbmi));
+  return caps.cpu.avx512_bf16 && caps.cpu.avx512_vnni &&
+         (cache == DType::kBF16 || (cache == DType::kF8E4M3 && caps.cpu.avx512_vbmi));
 }
 
 // Does the call fit the kernels for f32?
@@ -104,7 +104,7 @@ constexpr Kernel kKernels[] = {
 #if defined(__x86_64__)
     Row("amx_bf16", 50, Run<&kAttentionAmx>, Precision::kBf16,
         [](const device::Capabilities& caps, const OpCall& call) {
-          return caps.amx_bf16 && HasBf16Pairs(caps, call) && Fits(call);
+          return caps.cpu.amx_bf16 && HasBf16Pairs(caps, call) && Fits(call);
         }),
     Row("avx512_bf16", 40, Run<&kAttentionAvx512Bf16>, Precision::kBf16,
         [](const device::Capabilities& caps, const OpCall& call) {
@@ -112,20 +112,20 @@ constexpr Kernel kKernels[] = {
         }),
     Row("amx_int8", 50, Run<&kAttentionAmx>, Precision::kBf16,
         [](const device::Capabilities& caps, const OpCall& call) {
-          return caps.amx_int8 && caps.avx512_vnni && caps.avx512_bf16 && Fits(call) &&
+          return caps.cpu.amx_int8 && caps.cpu.avx512_vnni && caps.cpu.avx512_bf16 && Fits(call) &&
                  call.inputs[1].dtype == DType::kI8;
         }),
     Row("avx512_vnni", 40, Run<&kAttentionAvx512Vnni>, Precision::kBf16,
         [](const device::Capabilities& caps, const OpCall& call) {
-          return caps.avx512_vnni && Fits(call) && call.inputs[1].dtype == DType::kI8;
+          return caps.cpu.avx512_vnni && Fits(call) && call.inputs[1].dtype == DType::kI8;
         }),
     Row("avx512", 30, Run<&kAttentionAvx512>, Precision::kF32,
         [](const device::Capabilities& caps, const OpCall& call) {
-          return caps.avx512 && Fits(call);
+          return caps.cpu.avx512 && Fits(call);
         }),
     Row("avx2", 20, Run<&kAttentionAvx2>, Precision::kF32,
         [](const device::Capabilities& caps, const OpCall& call) {
-          return caps.avx2 && Fits(call);
+          return caps.cpu.avx2 && Fits(call);
         }),
 #endif
     Row("portable", 10, Run<&kAttentionPortable>, Precision::kF32,

@@ -12,7 +12,7 @@ constexpr AttentionKernel kDotKernel = {.load_queries = LoadRoundedQueries,
                                         .attend = AttendDots<Element>,
                                         .merge = Merge,
                                         .finish = FinishDots,
-                                        .asks = true};
+                                        .prefetches = true};
 
 }  // namespace
 

@@ -1,7 +1,7 @@
 // The instruction set comes first.
 // clang-format off
 #include "cc/ops/vec/vec_avx512.h"
-#include "cc/ops/paged_attention/attention_bytes_inl.h"
+#include "cc/ops/paged_attention/attention_int8_inl.h"
 // clang-format on
 
 namespace pagemill::ops {
@@ -13,6 +13,6 @@ const AttentionKernels kAttentionAvx512Vnni = {.f32 = {},
                                                         .attend = AttendBytes,
                                                         .merge = Merge,
                                                         .finish = Finish,
-                                                        .asks = true}};
+                                                        .prefetches = true}};
 
 }  // namespace pagemill::ops

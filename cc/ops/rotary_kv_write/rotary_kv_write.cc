@@ -82,7 +82,12 @@ constexpr Kernel kKernels[] = {
 
 constexpr AliasRule kAliases[] = {{.input = 0, .output = 0}, {.input = 1, .output = 1}};
 
-constexpr OpDefinition kDefinition{"rotary_kv_write", CheckRotaryKvWrite, kKernels, kAliases};
+constexpr OpDefinition kDefinition{
+    .op = "rotary_kv_write",
+    .check = CheckRotaryKvWrite,
+    .kernels = kKernels,
+    .may_alias = kAliases,
+    .traits = {.fuses = {.first = "rotary", .second = "kv_write", .output = 1, .input = 0}}};
 
 }  // namespace
 

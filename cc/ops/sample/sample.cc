@@ -214,8 +214,8 @@ std::span<Candidate> Keep(const Row& row, const DrawParams& params) {
 
 const RowPasses& ChooseRowPasses([[maybe_unused]] const device::Capabilities& caps) {
 #if defined(__x86_64__)
-  if (caps.avx512) return kRowPassesAvx512;
-  if (caps.avx2) return kRowPassesAvx2;
+  if (caps.cpu.avx512) return kRowPassesAvx512;
+  if (caps.cpu.avx2) return kRowPassesAvx2;
 #endif
   return kRowPassesPortable;
 }

@@ -30,8 +30,8 @@ std::vector<const RowPasses*> AllPasses() {
   std::vector<const RowPasses*> all = {&kRowPassesPortable};
 #if defined(__x86_64__)
   const device::Capabilities caps = device::DetectCapabilities();
-  if (caps.avx2) all.push_back(&kRowPassesAvx2);
-  if (caps.avx512) all.push_back(&kRowPassesAvx512);
+  if (caps.cpu.avx2) all.push_back(&kRowPassesAvx2);
+  if (caps.cpu.avx512) all.push_back(&kRowPassesAvx512);
 #endif
   return all;
 }
@@ -47,8 +47,8 @@ INSTANTIATE_TEST_SUITE_P(InstructionSets, SampleTest, ::testing::ValuesIn(AllPas
 TEST(ChooseRowPasses, TakesTheWidestOfTheMachine) {
   EXPECT_STREQ(ChooseRowPasses({}).name, "portable");
 #if defined(__x86_64__)
-  EXPECT_STREQ(ChooseRowPasses({.avx2 = true}).name, "avx2");
-  EXPECT_STREQ(ChooseRowPasses({.avx2 = true, .avx512 = true}).name, "avx512");
+  EXPECT_STREQ(ChooseRowPasses({.cpu = {.avx2 = true}}).name, "avx2");
+  EXPECT_STREQ(ChooseRowPasses({.cpu = {.avx2 = true, .avx512 = true}}).name, "avx512");
 #endif
 }
 

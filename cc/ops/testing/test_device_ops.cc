@@ -180,7 +180,8 @@ struct Table {
       definitions.push_back({.op = ops[i].op,
                              .check = ops[i].check,
                              .kernels = std::span(&kernels.back(), 1),
-                             .may_alias = ops[i].may_alias});
+                             .may_alias = ops[i].may_alias,
+                             .traits = ops[i].traits});
     }
   }
   std::vector<Kernel> kernels;

@@ -52,7 +52,7 @@ void HoldRandomTiles(int cpu, uint32_t seed, int rounds) {
 }
 
 TEST(MachineTiles, OutliveASwitchToAThreadThatUsesThemToo) {
-  if (!device::DetectCapabilities().amx_int8) GTEST_SKIP() << "needs AMX";
+  if (!device::DetectCapabilities().cpu.amx_int8) GTEST_SKIP() << "needs AMX";
   const int cpu = sched_getcpu();
   ASSERT_GE(cpu, 0);
   std::thread first([cpu] { HoldRandomTiles(cpu, 1, 1000); });

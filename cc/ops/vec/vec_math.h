@@ -62,6 +62,12 @@ inline Vec::F Silu(Vec::F x) {
   return Vec::Div(x, Vec::Add(Vec::Set(1.0f), e));
 }
 
+// x / (1 + e^-1.702x), an approximation of x Phi(x).
+inline Vec::F QuickGelu(Vec::F x) {
+  const Vec::F e = Exp2(Vec::Mul(x, Vec::Set(-1.702f * kLog2E)));
+  return Vec::Div(x, Vec::Add(Vec::Set(1.0f), e));
+}
+
 // x Phi(x) with Phi(-|x|) = erfc(|x| / sqrt(2)) / 2 by formula 7.1.26 of Abramowitz and Stegun
 // (absolute error of erfc 1.5e-7), and Phi(|x|) = 1 - Phi(-|x|).
 inline Vec::F GeluErf(Vec::F x) {
@@ -96,6 +102,7 @@ inline Vec::F Activate(Vec::F x) {
   if constexpr (kind == ActivationKind::kGeluTanh) return GeluTanh(x);
   if constexpr (kind == ActivationKind::kRelu) return Vec::Max(Vec::Zero(), x);
   if constexpr (kind == ActivationKind::kTanh) return Tanh(x);
+  if constexpr (kind == ActivationKind::kQuickGelu) return QuickGelu(x);
 }
 
 }  // namespace

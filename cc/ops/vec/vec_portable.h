@@ -3,13 +3,10 @@
 // for each instruction set. This one uses the compilers' vector extension, 4 floats, which becomes
 // SSE2 on the x86-64 baseline, ASIMD on aarch64 and the vector facility on s390x.
 //
-// A kernel is a template over nothing: it names `Vec` and is included, in an anonymous namespace,
-// after exactly one of vec_avx512.h, vec_avx2.h and vec_portable.h. `Vec` itself lives in an
-// anonymous namespace too, so that the linker never merges code of different instruction sets.
-//
-//   #include "cc/ops/vec/vec_avx2.h"
-//   #include "cc/ops/rms_norm/rms_norm_row_inl.h"
-//   void RmsNormRowAvx2(const RmsNormRow& row) { NormalizeRow(row); }
+// A kernel is a template over nothing: it names `Vec`, in an anonymous namespace, and its source
+// includes vec.h, which brings one of vec_avx512.h, vec_avx2.h and vec_portable.h. `Vec` itself
+// lives in an anonymous namespace too, so that the linker never merges code of different
+// instruction sets.
 //
 // What each member means, for n in [0, kLanes]:
 //   Load(p), Store(p, v)       kLanes elements; float, or uint16_t holding bf16 (stores round to

@@ -25,7 +25,7 @@ class VecTest : public testing::TestWithParam<std::pair<std::string, const VecPr
   void SetUp() override {
     const device::Capabilities caps = device::DetectCapabilities();
     const std::string& name = GetParam().first;
-    if ((name == "avx2" && !caps.avx2) || (name == "avx512" && !caps.avx512)) {
+    if ((name == "avx2" && !caps.cpu.avx2) || (name == "avx512" && !caps.cpu.avx512)) {
       GTEST_SKIP() << "this machine has no " << name;
     }
   }

@@ -11,6 +11,7 @@
 #include "cc/device/stream.h"
 #include "cc/program/bound/bound_program.h"
 #include "cc/program/bound/step_calls.h"
+#include "cc/program/device/device_tokens.h"
 #include "cc/program/device/device_weights.h"
 #include "cc/program/device/step_image.h"
 #include "cc/program/memory/activation_plan.h"
@@ -21,6 +22,9 @@ namespace pagemill::program {
 namespace {
 
 Status CheckOptions(const ExecutorOptions& options, const DeviceExecutorOptions& device_options) {
+  if (device_options.token_columns < 0) {
+    return InvalidArgument("token_columns must be at least 0");
+  }
   if (device_options.max_blocks < 1 || device_options.max_steps_in_flight < 1) {
     return InvalidArgument("max_blocks and max_steps_in_flight must be at least 1");
   }
@@ -54,6 +58,8 @@ struct DeviceExecutor::Bound {
     StepSizes sizes;                 // of the batch
     std::unique_ptr<device::Event> done;
     std::vector<OutputView> views;
+    bool by_maxima = false;  // instead of logits
+    FoundTokens found;
   };
   struct DecodeGraph {
     int32_t num_requests = 0;
@@ -70,6 +76,8 @@ struct DeviceExecutor::Bound {
   BoundProgram bound;
   std::optional<StepCalls> calls;
   std::optional<StepImage> image;
+  std::optional<DeviceTokens> tokens;
+  int64_t num_found = 0;  // rows of the step enqueued last whose tokens the next may read
   std::vector<Slot> slots;
   size_t num_enqueued = 0;  // since the beginning; step i has slot i modulo their number
   size_t num_collected = 0;
@@ -81,8 +89,12 @@ struct DeviceExecutor::Bound {
   void BindProgram(const Target& target);
   void EnqueueBatch(const ops::StepBatch& batch, const StepSizes& sizes, Slot* slot);
   void EnqueueInputs(std::span<const TensorView> from, Slot* slot);
+  Status CheckTokens(const ops::StepBatch& batch) const;
   void EnqueueKernels(const StepSizes& sizes);
   Status RecordGraphs();
+  const std::byte* DataOf(ValueId id) const {
+    return bound.values[static_cast<size_t>(id.value())];
+  }
   const DecodeGraph* GraphFor(const ops::StepBatch& batch) const;
   void EnqueueOutputs(Slot* slot);
 };
@@ -160,15 +172,31 @@ void DeviceExecutor::Bound::EnqueueInputs(std::span<const TensorView> from, Slot
   }
 }
 
+Status DeviceExecutor::Bound::CheckTokens(const ops::StepBatch& batch) const {
+  if (tokens && batch.argmax_columns != 0 && batch.argmax_columns != tokens->num_columns()) {
+    return InvalidArgument("a step wants maxima of " + std::to_string(batch.argmax_columns) +
+                           " columns, token_columns is " + std::to_string(tokens->num_columns()));
+  }
+  for (int32_t t = 0; t < batch.num_tokens; ++t) {
+    if (batch.token_ids[t] >= TokenOfRow(static_cast<int32_t>(num_found) - 1)) continue;
+    return InvalidArgument("token " + std::to_string(t) + " of a step is row " +
+                           std::to_string(TokenOfRow(batch.token_ids[t])) +
+                           " of the step before, which has found " + std::to_string(num_found));
+  }
+  return OkStatus();
+}
+
 void DeviceExecutor::Bound::EnqueueKernels(const StepSizes& sizes) {
   ops::StepBatch view = image->View(sizes, arrays.data());
   view.inputs = input_views;
   calls->Set(view);
+  if (tokens) tokens->EnqueueTake(view.token_ids, sizes.tokens, *stream);
   ops::KernelContext context = {.workspace = bound.workspace, .stream = stream.get()};
   for (size_t i = 0; i < bound.ops.size(); ++i) {
     context.plan = bound.ops[i].plan;
     bound.ops[i].kernel->run((*calls)[i], context);
   }
+  if (tokens) tokens->EnqueueFind(DataOf(*program.FindOutput(kLogits)), sizes.logits_rows, *stream);
 }
 
 Status DeviceExecutor::Bound::RecordGraphs() {
@@ -199,11 +227,16 @@ void DeviceExecutor::Bound::EnqueueOutputs(Slot* slot) {
   std::byte* host = slot->outputs.data();
   for (const Output& output : program.outputs()) {
     const Value& value = program.value(output.value);
-    const std::byte* const data = bound.values[static_cast<size_t>(output.value.value())];
-    stream->CopyToHost({host, static_cast<size_t>(value.Bytes(slot->sizes))}, data);
-    slot->views.push_back({output.name, MakeView(value, slot->sizes, host)});
+    const bool left_out = slot->by_maxima && output.name == kLogits;
+    slot->views.push_back(
+        {output.name, left_out ? TensorView{} : MakeView(value, slot->sizes, host)});
+    if (!left_out) {
+      stream->CopyToHost({host, static_cast<size_t>(value.Bytes(slot->sizes))},
+                         DataOf(output.value));
+    }
     host += value.Bytes(options.max_sizes());
   }
+  if (slot->by_maxima) tokens->EnqueueCopy(slot->sizes.logits_rows, &slot->found, *stream);
 }
 
 StatusOr<std::unique_ptr<DeviceExecutor>> DeviceExecutor::Create(
@@ -220,12 +253,20 @@ StatusOr<std::unique_ptr<DeviceExecutor>> DeviceExecutor::Create(
   bound->device_options = device_options;
   PM_RETURN_IF_ERROR(bound->Allocate(plan, device));
   bound->BindProgram(target);
+  if (device_options.token_columns > 0) {
+    PM_ASSIGN_OR_RETURN(bound->tokens, DeviceTokens::Create(bound->program, target, device, options,
+                                                            device_options.token_columns));
+  }
   PM_RETURN_IF_ERROR(bound->RecordGraphs());
   return std::unique_ptr<DeviceExecutor>(new DeviceExecutor(std::move(bound)));
 }
 
-DeviceExecutor::DeviceExecutor(std::unique_ptr<Bound> bound) : bound_(std::move(bound)) {}
+DeviceExecutor::DeviceExecutor(std::unique_ptr<Bound> bound)
+    : Executor(bound->device_options.max_steps_in_flight), bound_(std::move(bound)) {}
 DeviceExecutor::~DeviceExecutor() = default;
+
+const Program& DeviceExecutor::program() const { return bound_->program; }
+const KvLayout& DeviceExecutor::kv_layout() const { return bound_->kernels.kv; }
 
 Status DeviceExecutor::Enqueue(const ops::StepBatch& batch) {
   Bound& b = *bound_;
@@ -236,6 +277,7 @@ Status DeviceExecutor::Enqueue(const ops::StepBatch& batch) {
         "a step with " + std::to_string(kv.block_table_stride) +
         " blocks of a request exceeds max_blocks = " + std::to_string(b.device_options.max_blocks));
   }
+  PM_RETURN_IF_ERROR(b.CheckTokens(batch));
   if (b.num_enqueued - b.num_collected == b.slots.size()) {
     return FailedPrecondition("max_steps_in_flight = " + std::to_string(b.slots.size()) +
                               " steps are enqueued; collect one first");
@@ -243,6 +285,8 @@ Status DeviceExecutor::Enqueue(const ops::StepBatch& batch) {
   Bound::Slot& slot = b.slots[b.num_enqueued % b.slots.size()];
   const Bound::DecodeGraph* const graph = b.GraphFor(batch);
   slot.sizes = ops::SizesOf(batch);
+  slot.by_maxima = b.tokens && batch.argmax_columns > 0;
+  b.num_found = slot.by_maxima ? slot.sizes.logits_rows : 0;
   const StepSizes sizes = graph == nullptr ? slot.sizes : DecodeSizes(graph->num_requests);
   b.EnqueueBatch(batch, sizes, &slot);
   if (graph == nullptr) {
@@ -261,17 +305,13 @@ Status DeviceExecutor::Collect(ExecutorOutput* output) {
   if (b.num_enqueued == b.num_collected) {
     return FailedPrecondition("no step was enqueued that is not collected");
   }
-  const Bound::Slot& slot = b.slots[b.num_collected % b.slots.size()];
+  Bound::Slot& slot = b.slots[b.num_collected % b.slots.size()];
   ++b.num_collected;
   PM_RETURN_IF_ERROR(slot.done->Synchronize());
   output->outputs = slot.views;
   output->maxima = {};
+  if (slot.by_maxima) output->maxima = slot.found.Maxima();
   return OkStatus();
-}
-
-Status DeviceExecutor::Execute(const ops::StepBatch& batch, ExecutorOutput* output) {
-  PM_RETURN_IF_ERROR(Enqueue(batch));
-  return Collect(output);
 }
 
 }  // namespace pagemill::program

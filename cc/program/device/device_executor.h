@@ -5,13 +5,16 @@
 //
 //   PM_ASSIGN_OR_RETURN(std::unique_ptr<DeviceExecutor> executor,
 //                       DeviceExecutor::Create(program, target, device, options,
-//                                              {.max_blocks = 128, .graph_sizes = {1, 2, 4, 8}}));
+//                                              {.max_blocks = 128, .graph_sizes = {1, 2, 4, 8},
+//                                               .token_columns = 49152}));
 //   PM_RETURN_IF_ERROR(executor->Enqueue(batch));     // returns before it is done
 //   PM_RETURN_IF_ERROR(executor->Enqueue(next));      // two steps are in flight
 //   PM_RETURN_IF_ERROR(executor->Collect(&output));   // waits for the first
 //
 // The device's memory is taken once, as planned, so that addresses stay as they are. A batch is
 // copied when it is enqueued. Outputs come to the host's memory, one area for each step in flight.
+// Where tokens are found on the device (device_tokens.h), a batch may name those of the step before
+// by their rows (TokenOfRow()), and a step that wants maxima sends only those.
 //
 // Ownership: keeps the program and its memory; the device outlives it. Thread safety: that of
 // Executor.
@@ -28,6 +31,7 @@
 #include "cc/program/executor.h"
 #include "cc/program/executor_options.h"
 #include "cc/program/kernel_selection.h"
+#include "cc/program/kv/kv_layout.h"
 #include "cc/program/program.h"
 
 namespace pagemill::program {
@@ -38,6 +42,9 @@ struct DeviceExecutorOptions {
   // Requests of decode steps that graphs are recorded for, ascending, at most max_num_seqs,
   // max_num_tokens and max_num_logits_rows. Empty: kernels are enqueued one by one.
   std::vector<int32_t> graph_sizes = {};
+  // The first so many columns of logits are tokens, which batches have as argmax_columns if they
+  // want maxima. 0: no tokens are found, so each step needs all of its own.
+  int32_t token_columns = 0;
 };
 
 class DeviceExecutor final : public Executor {
@@ -48,12 +55,13 @@ class DeviceExecutor final : public Executor {
       const DeviceExecutorOptions& device_options);
   ~DeviceExecutor() override;  // waits for steps in flight
 
-  // kInvalidArgument where the batch is larger than the options allow, kFailedPrecondition where
-  // too many steps are in flight.
-  Status Enqueue(const ops::StepBatch& batch);
-  // The oldest step in flight; its output is valid until max_steps_in_flight more are enqueued.
-  Status Collect(ExecutorOutput* output);
-  Status Execute(const ops::StepBatch& batch, ExecutorOutput* output) override;
+  // kInvalidArgument where the batch is larger than the options allow or reads tokens that are not
+  // there, kFailedPrecondition where too many steps are in flight.
+  Status Enqueue(const ops::StepBatch& batch) override;
+  Status Collect(ExecutorOutput* output) override;
+
+  const Program& program() const;
+  const KvLayout& kv_layout() const;
 
  private:
   struct Bound;

@@ -22,7 +22,8 @@ using device::testing::TestDevice;
 using testing::BatchBuilder;
 
 constexpr int32_t kBlockSize = 16;
-constexpr int32_t kBlocks = 3;  // of a request
+constexpr int32_t kBlocks = 3;                // of a request
+constexpr int32_t kVocab = 83, kTokens = 80;  // columns of logits, and those that are tokens
 
 ExecutorOptions Options() {
   ExecutorOptions options;
@@ -114,6 +115,62 @@ TEST_P(DeviceExecutorTest, KeepsTwoStepsInFlight) {
   }
 }
 
+std::vector<int32_t> Columns(const ExecutorOutput& output) {
+  std::vector<int32_t> columns;
+  for (const ops::RowMaximum& maximum : output.maxima) columns.push_back(maximum.column);
+  return columns;
+}
+
+// The largest of the columns that are tokens, of each row.
+std::vector<int32_t> Largest(const std::vector<float>& logits) {
+  std::vector<int32_t> largest;
+  for (auto row = logits.begin(); row != logits.end(); row += kVocab) {
+    largest.push_back(static_cast<int32_t>(std::max_element(row, row + kTokens) - row));
+  }
+  return largest;
+}
+
+// Each step has its tokens from the one before, which is not over.
+TEST_P(DeviceExecutorTest, AStepReadsTheTokensOfTheOneBefore) {
+  const std::string text = testing::TinyLlamaText({.seed = 6});
+  const auto reference = OnCpu(text);
+  TestDevice device;
+  auto executor = OnDevice(
+      text, device, {.max_blocks = kBlocks, .graph_sizes = GetParam(), .token_columns = kTokens});
+  ASSERT_TRUE(executor.ok()) << executor.status().ToString();
+  const std::vector<BatchBuilder> steps = Steps(/*requests=*/3, /*decodes=*/4);
+  const std::vector<int32_t> rows = {TokenOfRow(0), TokenOfRow(1), TokenOfRow(2)};
+  std::vector<std::vector<int32_t>> expected;
+  for (const BatchBuilder& step : steps) {
+    ops::StepBatch batch = step.view();
+    if (!expected.empty()) batch.token_ids = expected.back().data();
+    expected.push_back(Largest(MustRun(*reference, batch)));
+  }
+  device.Hold();
+  ExecutorOutput output;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    ops::StepBatch batch = steps[i].view();
+    batch.argmax_columns = kTokens;
+    if (i > 0) batch.token_ids = rows.data();
+    ASSERT_TRUE((*executor)->Enqueue(batch).ok());
+    if (i == 0) continue;
+    device.Release();
+    ASSERT_TRUE((*executor)->Collect(&output).ok());
+    EXPECT_EQ(Columns(output), expected[i - 1]) << "step " << i - 1;
+    EXPECT_EQ(output.logits().rank, 0) << "only maxima come to the host";
+  }
+  // A step that wants logits may read tokens, and leaves none.
+  ops::StepBatch last = steps.back().view();
+  last.token_ids = rows.data();
+  ASSERT_TRUE((*executor)->Enqueue(last).ok());
+  EXPECT_EQ((*executor)->Collect(&output).code(), StatusCode::kOk);
+  EXPECT_EQ(Columns(output), expected.back());
+  ASSERT_TRUE((*executor)->Collect(&output).ok());
+  EXPECT_EQ(output.logits().shape[0], 3);
+  EXPECT_EQ((*executor)->Enqueue(last).message(),
+            "token 0 of a step is row 0 of the step before, which has found 0");
+}
+
 // None; sizes that pad five requests to six and three to four.
 INSTANTIATE_TEST_SUITE_P(Graphs, DeviceExecutorTest,
                          ::testing::Values(std::vector<int32_t>{}, std::vector<int32_t>{1, 4, 6}));
@@ -138,10 +195,21 @@ TEST(DeviceExecutor, RefusesWhatItWasNotMadeFor) {
     EXPECT_EQ(OnDevice(text, device, {.graph_sizes = sizes}).status().code(),
               StatusCode::kInvalidArgument);
   }
-  auto executor = *OnDevice(text, device, {.max_blocks = kBlocks - 1});
+  EXPECT_EQ(OnDevice(text, device, {.token_columns = kVocab + 1}).status().message(),
+            "token_columns is 84, more than the 83 columns of the program's logits");
+  const std::string pooled = testing::TinyLlamaText({.pooled = true});
+  EXPECT_EQ(OnDevice(pooled, device, {.token_columns = 1}).status().message(),
+            "token_columns is set, but the program has no logits");
+  auto executor = *OnDevice(text, device, {.max_blocks = kBlocks - 1, .token_columns = kTokens});
   BatchBuilder batch(kBlockSize, kBlocks);
   batch.Add(0, 0, {1});
   EXPECT_EQ(executor->Enqueue(batch.view()).code(), StatusCode::kInvalidArgument);
+  BatchBuilder small(kBlockSize, kBlocks - 1);
+  small.Add(0, 0, {1});
+  ops::StepBatch other = small.view();
+  other.argmax_columns = kVocab;
+  EXPECT_EQ(executor->Enqueue(other).message(),
+            "a step wants maxima of 83 columns, token_columns is 80");
   ExecutorOutput output;
   EXPECT_EQ(executor->Collect(&output).code(), StatusCode::kFailedPrecondition);
 }

@@ -6,19 +6,18 @@
 namespace pagemill::program {
 namespace {
 
-constexpr std::array<Rewrite, 3> kRewrites = {{
-    {"fuse_add_rms_norm", FuseAddRmsNorm},
-    {"fuse_linears", FuseLinears},
-    {"fuse_rotary_kv_write", FuseRotaryKvWrite},
+constexpr std::array<Rewrite, 2> kRewrites = {{
+    {"merge_products", MergeProducts},
+    {"fuse_ops", FuseOps},
 }};
 
 }  // namespace
 
 std::span<const Rewrite> Rewrites() { return kRewrites; }
 
-StatusOr<Program> RewriteProgram(Program program) {
+StatusOr<Program> RewriteProgram(Program program, std::span<const ops::OpDefinition> ops) {
   for (const Rewrite& rewrite : Rewrites()) {
-    rewrite.apply(program);
+    PM_RETURN_IF_ERROR(rewrite.apply(program, ops).status());
     const Status status = program.CheckIntegrity();
     if (!status.ok()) {
       return Internal("rewrite '" + std::string(rewrite.name) +

@@ -1,9 +1,10 @@
 // File: cc/program/rewrites/rewrites.h
 // Named rewrites of a program that keep its results and make it cheaper (`docs/program_format.md`).
+// What can be rewritten is said by the traits of the ops, not by their names.
 //
-//   PM_ASSIGN_OR_RETURN(program, RewriteProgram(std::move(program)));
+//   PM_ASSIGN_OR_RETURN(program, RewriteProgram(std::move(program), ops::CpuOps()));
 //
-// To add one: a file of its own beside this one, declared below, and a row in rewrites.cc.
+// To add one: a file of its own beside this one, declared below, and an entry in rewrites.cc.
 #ifndef PAGEMILL_CC_PROGRAM_REWRITES_REWRITES_H_
 #define PAGEMILL_CC_PROGRAM_REWRITES_REWRITES_H_
 
@@ -12,6 +13,7 @@
 #include <string_view>
 
 #include "cc/base/status.h"
+#include "cc/ops/op.h"
 #include "cc/program/program.h"
 
 namespace pagemill::program {
@@ -19,28 +21,27 @@ namespace pagemill::program {
 struct Rewrite {
   std::string_view name;
   // Applies wherever it fits and returns how often that was.
-  int32_t (*apply)(Program& program) = nullptr;
+  StatusOr<int32_t> (*apply)(Program& program, std::span<const ops::OpDefinition> ops) = nullptr;
 };
 
 // In the order in which they are applied.
 std::span<const Rewrite> Rewrites();
 
 // Applies them all and checks the result.
-StatusOr<Program> RewriteProgram(Program program);
+StatusOr<Program> RewriteProgram(Program program, std::span<const ops::OpDefinition> ops);
 
-// s = add(a, b); y = rms_norm(s, w)  ->  y, s = add_rms_norm(a, b, w). The sum is written as
-// before, so others may read it. Fuses the first rms_norm of a sum, of equal shapes of rank 2.
-int32_t FuseAddRmsNorm(Program& program);
+// Two ops that a third computes in one (ops::FusedOps) become that third, at the place of the
+// first, if the second may run there and the third takes their operands:
+//   s = add(a, b); y = rms_norm(s, w)  ->  y, s = add_rms_norm(a, b, w)
+//   q2, k2 = rotary(q, k, p, f); kv_write(k2, v, cache)
+//     ->  q2, k2 = rotary_kv_write(q, k, p, f, v, cache)
+// What the first computes is written as before, so others may read it.
+StatusOr<int32_t> FuseOps(Program& program, std::span<const ops::OpDefinition> ops);
 
-// y = linear(x, w); z = linear(x, u)  ->  y, z = linear(x, w, -, u, -). Products of one value with
-// weights of one dtype are one op, at the place of the first: q, k and v, gate and up. At most
-// ops::kMaxMatrices of them. Their weights are of one format.
-int32_t FuseLinears(Program& program);
-
-// q2, k2 = rotary(q, k, positions, f); kv_write(k2, v, cache)
-//   ->  q2, k2 = rotary_kv_write(q, k, positions, f, v, cache)
-// where v exists before the rotary and no op between the two has to do with the cache.
-int32_t FuseRotaryKvWrite(Program& program);
+// y = linear(x, w); z = linear(x, u)  ->  y, z = linear(x, w, -, u, -). Products of the same inputs
+// with weights of one format and the same attributes are one op, at the place of the first: q, k
+// and v, gate and up. As many as the op takes (ops::MatrixInputs::max_count).
+StatusOr<int32_t> MergeProducts(Program& program, std::span<const ops::OpDefinition> ops);
 
 }  // namespace pagemill::program
 

@@ -42,7 +42,7 @@ std::string Rewritten(const std::string& ops,
   const std::string head = Head(values);
   StatusOr<Program> program = Program::Parse(head + ops + "output logits out\n");
   EXPECT_TRUE(program.ok()) << program.status().ToString();
-  program = RewriteProgram(*std::move(program));
+  program = RewriteProgram(*std::move(program), ops::CpuOps());
   EXPECT_TRUE(program.ok()) << program.status().ToString();
   const std::string text = program->ToText();
   EXPECT_EQ(text.rfind(head, 0), 0u) << "declarations changed";
@@ -50,7 +50,7 @@ std::string Rewritten(const std::string& ops,
   return rest.substr(0, rest.rfind("output"));
 }
 
-TEST(FuseAddRmsNormTest, FusesAndKeepsTheSum) {
+TEST(FuseOpsTest, FusesAndKeepsTheSum) {
   EXPECT_EQ(Rewritten("op add x,y -> s\n"
                       "op activation x -> m kind=1\n"
                       "op rms_norm s,w -> n eps=1e-05 weight_offset=1\n"
@@ -60,7 +60,7 @@ TEST(FuseAddRmsNormTest, FusesAndKeepsTheSum) {
             "op both n,s,m -> out\n");
 }
 
-TEST(FuseAddRmsNormTest, FusesTheFirstOfTwoNorms) {
+TEST(FuseOpsTest, FusesTheFirstOfTwoNorms) {
   EXPECT_EQ(Rewritten("op add x,y -> s\n"
                       "op rms_norm s,w -> n eps=1e-05\n"
                       "op rms_norm s,u -> m eps=1e-06\n"
@@ -70,7 +70,7 @@ TEST(FuseAddRmsNormTest, FusesTheFirstOfTwoNorms) {
             "op both n,m -> out\n");
 }
 
-TEST(FuseAddRmsNormTest, FusesAChain) {
+TEST(FuseOpsTest, FusesAChain) {
   EXPECT_EQ(Rewritten("op add x,y -> s\n"
                       "op rms_norm s,w -> n eps=1e-05\n"
                       "op add s,n -> m\n"
@@ -81,7 +81,7 @@ TEST(FuseAddRmsNormTest, FusesAChain) {
       << "the last norm has another shape (L rows)";
 }
 
-TEST(FuseAddRmsNormTest, LeavesBroadcastsAndOtherNormsAlone) {
+TEST(FuseOpsTest, LeavesBroadcastsAndOtherNormsAlone) {
   const std::string broadcast =
       "op add x,b -> s\nop rms_norm s,w -> n eps=1e-05\nop both n,y,m -> out\n";
   const std::string ops = "op activation x -> m kind=1\n" + broadcast;
@@ -92,7 +92,7 @@ TEST(FuseAddRmsNormTest, LeavesBroadcastsAndOtherNormsAlone) {
   EXPECT_EQ(Rewritten(layer_norm), layer_norm);
 }
 
-TEST(FuseLinearsTest, ProductsOfOneValueAreOneOp) {
+TEST(MergeProductsTest, ProductsOfOneValueAreOneOp) {
   EXPECT_EQ(Rewritten("op linear x,table,b -> m\n"
                       "op activation m -> n kind=1\n"
                       "op linear x,table2 -> s\n"
@@ -105,7 +105,7 @@ TEST(FuseLinearsTest, ProductsOfOneValueAreOneOp) {
             "op both n,s,z -> out\n");
 }
 
-TEST(FuseLinearsTest, ProductsWithWeightsOfOneFormatAreOneOp) {
+TEST(MergeProductsTest, ProductsWithWeightsOfOneFormatAreOneOp) {
   EXPECT_EQ(Rewritten("op linear x,scaled8 -> m\n"
                       "op linear x,scaled8,b -> s\n"
                       "op linear x,scaled -> z\n"
@@ -118,7 +118,7 @@ TEST(FuseLinearsTest, ProductsWithWeightsOfOneFormatAreOneOp) {
             "op both m,s,z,n -> out\n");
 }
 
-TEST(FuseLinearsTest, AMissingFirstBiasKeepsItsPlace) {
+TEST(MergeProductsTest, AMissingFirstBiasKeepsItsPlace) {
   EXPECT_EQ(Rewritten("op linear x,table -> m\n"
                       "op linear x,table2,b -> s\n"
                       "op both m,s -> out\n",
@@ -127,7 +127,7 @@ TEST(FuseLinearsTest, AMissingFirstBiasKeepsItsPlace) {
             "op both m,s -> out\n");
 }
 
-TEST(FuseLinearsTest, OtherTypesAndComputedOperandsStayApart) {
+TEST(MergeProductsTest, OtherTypesAndComputedOperandsStayApart) {
   const std::string types = "op linear x,table -> m\nop linear x,half -> s\nop both m,s -> out\n";
   EXPECT_EQ(Rewritten(types, {"m", "s"}), types);
   const std::string computed =
@@ -136,7 +136,7 @@ TEST(FuseLinearsTest, OtherTypesAndComputedOperandsStayApart) {
   EXPECT_EQ(Rewritten(computed), computed);
 }
 
-TEST(FuseLinearsTest, AtMostAsManyAsAnOpTakes) {
+TEST(MergeProductsTest, AtMostAsManyAsAnOpTakes) {
   std::string before, operands, results;
   std::vector<std::string> values;
   for (int i = 0; i < 10; ++i) {
@@ -176,14 +176,14 @@ op embedding token_ids,table -> k
   }
   StatusOr<Program> program = Program::Parse(head + ops + "output logits out\n");
   EXPECT_TRUE(program.ok()) << program.status().ToString();
-  program = RewriteProgram(*std::move(program));
+  program = RewriteProgram(*std::move(program), ops::CpuOps());
   EXPECT_TRUE(program.ok()) << program.status().ToString();
   const std::string text = program->ToText();
   const std::string rest = text.substr(text.find("-> k\n") + 5);
   return rest.substr(0, rest.rfind("output"));
 }
 
-TEST(FuseRotaryKvWriteTest, KeysAreStoredWhereTheyAreRotated) {
+TEST(FuseOpsTest, KeysAreStoredWhereTheyAreRotated) {
   EXPECT_EQ(RewrittenAttention("op embedding token_ids,table -> v\n"
                                "op rotary q,k,positions,inv_freq -> q2,k2 interleaved=1\n"
                                "op kv_write k2,v,kv0 ->\n"
@@ -196,7 +196,7 @@ TEST(FuseRotaryKvWriteTest, KeysAreStoredWhereTheyAreRotated) {
             "op both y,k2 -> out\n");
 }
 
-TEST(FuseRotaryKvWriteTest, LeavesAloneWhatCannotMove) {
+TEST(FuseOpsTest, LeavesAloneWhatCannotMove) {
   const std::string later_v =
       "op rotary q,k,positions,inv_freq -> q2,k2\n"
       "op embedding token_ids,table -> v\n"
@@ -208,8 +208,7 @@ TEST(FuseRotaryKvWriteTest, LeavesAloneWhatCannotMove) {
       "op paged_attention q2,kv0 -> y scale=1\n"
       "op kv_write k2,k,kv0 ->\n"
       "op both y -> out\n";
-  EXPECT_EQ(RewrittenAttention(read_before, {"y"}), read_before)
-      << "somebody wants the cache as it was";
+  EXPECT_EQ(RewrittenAttention(read_before, {"y"}), read_before) << "the cache is read before";
   const std::string other_key =
       "op rotary q,k,positions,inv_freq -> q2,k2\n"
       "op kv_write k,k,kv0 ->\n"
@@ -217,7 +216,7 @@ TEST(FuseRotaryKvWriteTest, LeavesAloneWhatCannotMove) {
   EXPECT_EQ(RewrittenAttention(other_key, {}), other_key) << "keys without positions are stored";
 }
 
-TEST(FuseRotaryKvWriteTest, StoresInOneOfTwoCaches) {
+TEST(FuseOpsTest, StoresInOneOfTwoCaches) {
   EXPECT_EQ(RewrittenAttention("op rotary q,k,positions,inv_freq -> q2,k2\n"
                                "op kv_write k2,k,kv1 ->\n"
                                "op kv_write k2,k,kv0 ->\n"
@@ -237,9 +236,9 @@ TEST(RewritesTest, HaveNamesAndAreIdempotent) {
                                           "op activation n -> m\nop both m,z0,z1 -> out\n"
                                           "output logits out\n");
   ASSERT_TRUE(once.ok());
-  once = RewriteProgram(*std::move(once));
+  once = RewriteProgram(*std::move(once), ops::CpuOps());
   ASSERT_TRUE(once.ok());
-  EXPECT_EQ(*RewriteProgram(*once), *once);
+  EXPECT_EQ(*RewriteProgram(*once, ops::CpuOps()), *once);
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "cc/runner/testing/context_executor.h"
 
+#include <utility>
+
 #include "cc/tensor/tensor_view.h"
 
 namespace pagemill::runner {
@@ -17,31 +19,57 @@ std::vector<int32_t> ContextExecutor::ContextOf(const ops::BatchView& view, int3
   return context;
 }
 
-Status ContextExecutor::Execute(const ops::StepBatch& batch, program::ExecutorOutput* output) {
-  if (on_execute) PM_RETURN_IF_ERROR(on_execute(batch));
+// With those of the step before in their places.
+std::vector<int32_t> ContextExecutor::TokensOf(const ops::StepBatch& batch) {
+  std::vector<int32_t> ids(batch.token_ids, batch.token_ids + batch.num_tokens);
+  for (int32_t& id : ids) {
+    if (id >= 0) continue;
+    ++num_tokens_of_rows;
+    id = last_maxima_.at(static_cast<size_t>(-1 - id)).column;
+  }
+  return ids;
+}
+
+Status ContextExecutor::Enqueue(const ops::StepBatch& batch) {
+  if (on_enqueue) PM_RETURN_IF_ERROR(on_enqueue(batch));
+  if (static_cast<int32_t>(steps_.size()) == max_steps_in_flight()) {
+    return FailedPrecondition("too many steps are in flight");
+  }
   ++num_steps;
   num_tokens += batch.num_tokens;
+  num_overlapping_steps += !steps_.empty();
+  const std::vector<int32_t> ids = TokensOf(batch);
+  token_ids.insert(token_ids.end(), ids.begin(), ids.end());
   const ops::BatchView view = batch.View(0);
   for (int32_t t = 0; t < view.num_tokens; ++t) {
-    kv_[static_cast<size_t>(view.slot_mapping[t])] = view.token_ids[t];
+    kv_[static_cast<size_t>(view.slot_mapping[t])] = ids[static_cast<size_t>(t)];
   }
   const auto columns = static_cast<size_t>(model_->vocab_size());
-  logits_.clear();
-  maxima_.clear();
+  Output& output = steps_.emplace_back();
+  output.rows = view.num_logits_rows;
   for (int32_t row = 0; row < view.num_logits_rows; ++row) {
     const std::vector<float> logits = model_->Logits(ContextOf(view, view.logits_rows[row]));
-    logits_.insert(logits_.end(), logits.begin(), logits.end());
+    output.logits.insert(output.logits.end(), logits.begin(), logits.end());
     if (view.argmax_columns == 0) continue;
-    ops::Observe(&logits_[logits_.size() - columns], view.argmax_columns, 0,
-                 &maxima_.emplace_back());
+    ops::Observe(&output.logits[output.logits.size() - columns], view.argmax_columns, 0,
+                 &output.maxima.emplace_back());
   }
+  last_maxima_ = output.maxima;
+  return OkStatus();
+}
+
+Status ContextExecutor::Collect(program::ExecutorOutput* output) {
+  if (steps_.empty()) return FailedPrecondition("no step is in flight");
+  collected_ = std::move(steps_.front());
+  steps_.pop_front();
+  if (on_collect) PM_RETURN_IF_ERROR(on_collect());
   outputs_.clear();
-  if (maxima_.empty()) {
-    outputs_.push_back({"logits", TensorView::Dense(logits_.data(), DType::kF32,
-                                                    {view.num_logits_rows, model_->vocab_size()})});
+  if (collected_.maxima.empty()) {
+    outputs_.push_back({"logits", TensorView::Dense(collected_.logits.data(), DType::kF32,
+                                                    {collected_.rows, model_->vocab_size()})});
   }
   output->outputs = outputs_;
-  output->maxima = maxima_;
+  output->maxima = collected_.maxima;
   return OkStatus();
 }
 

@@ -7,11 +7,16 @@
 //   ContextExecutor executor(&model, /*num_slots=*/limits.num_blocks * limits.block_size);
 //   auto runner = ModelRunner::Create(&executor, &pool, limits);
 //
+// With several steps in flight it finds maxima, reads tokens of the step before as an executor of
+// that kind does (program::TokenOfRow()), and counts the steps that overlap. Its own work is done
+// by Enqueue().
+//
 // Thread safety: that of Executor. The model outlives it.
 #ifndef PAGEMILL_CC_RUNNER_TESTING_CONTEXT_EXECUTOR_H_
 #define PAGEMILL_CC_RUNNER_TESTING_CONTEXT_EXECUTOR_H_
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <vector>
 
@@ -25,23 +30,37 @@ namespace pagemill::runner {
 
 class ContextExecutor final : public program::Executor {
  public:
-  ContextExecutor(const sampling::HashModel* model, int32_t num_slots)
-      : model_(model), kv_(static_cast<size_t>(num_slots), -1) {}
+  ContextExecutor(const sampling::HashModel* model, int32_t num_slots,
+                  int32_t max_steps_in_flight = 1)
+      : Executor(max_steps_in_flight), model_(model), kv_(static_cast<size_t>(num_slots), -1) {}
 
-  Status Execute(const ops::StepBatch& batch, program::ExecutorOutput* output) override;
+  Status Enqueue(const ops::StepBatch& batch) override;
+  Status Collect(program::ExecutorOutput* output) override;
 
-  // Called in each Execute(), before it computes; its status is returned if it is not OK.
-  std::function<Status(const ops::StepBatch& batch)> on_execute;
+  // Called in each Enqueue(), before it computes; its status is returned if it is not OK.
+  std::function<Status(const ops::StepBatch& batch)> on_enqueue;
+  // Called in each Collect(); likewise.
+  std::function<Status()> on_collect;
   int64_t num_steps = 0;
-  int64_t num_tokens = 0;  // of all steps
+  int64_t num_tokens = 0;             // of all steps
+  int64_t num_overlapping_steps = 0;  // enqueued while another was not collected
+  std::vector<int32_t> token_ids;     // that were run, of all steps
+  int64_t num_tokens_of_rows = 0;     // that were read from the step before
 
  private:
+  struct Output {
+    std::vector<float> logits;
+    std::vector<ops::RowMaximum> maxima;  // instead of logits, if there are any
+    int64_t rows = 0;
+  };
+  std::vector<int32_t> TokensOf(const ops::StepBatch& batch);
   std::vector<int32_t> ContextOf(const ops::BatchView& view, int32_t token) const;
 
   const sampling::HashModel* model_;
-  std::vector<int32_t> kv_;  // the token in each slot
-  std::vector<float> logits_;
-  std::vector<ops::RowMaximum> maxima_;
+  std::vector<int32_t> kv_;                   // the token in each slot
+  std::deque<Output> steps_;                  // enqueued and not collected
+  std::vector<ops::RowMaximum> last_maxima_;  // of the step enqueued last
+  Output collected_;
   std::vector<program::OutputView> outputs_;
 };
 

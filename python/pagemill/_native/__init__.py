@@ -27,7 +27,7 @@ if _core.version != pagemill.__version__:
     )
 
 from pagemill._native._core import (  # noqa: E402  (after the checks)
-    Capabilities,
+    CpuCapabilities,
     Engine,
     EngineOptions,
     EngineStats,
@@ -72,7 +72,7 @@ from pagemill._native._core import (  # noqa: E402  (after the checks)
 )
 
 __all__ = [
-    "Capabilities",
+    "CpuCapabilities",
     "Engine",
     "EngineOptions",
     "EngineStats",

@@ -81,7 +81,7 @@ class MemoryPlan:
     @property
     def total_bytes(self) -> int: ...
 
-class Capabilities:
+class CpuCapabilities:
     """What this CPU can do (cc/device/capabilities.h); str() lists it."""
 
     @property
@@ -109,7 +109,7 @@ class Capabilities:
     @property
     def cores(self) -> int: ...
 
-def detect_capabilities() -> Capabilities: ...
+def detect_capabilities() -> CpuCapabilities: ...
 def rewrite_program(text: str) -> str:
     """The same model with fused ops; raises StatusError that names the line."""
 

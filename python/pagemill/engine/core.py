@@ -208,15 +208,16 @@ def _limits(
     built: BuiltModel, config: EngineConfig, sizes: ExecutorSizes, num_blocks: int
 ) -> _native.RunnerLimits:
     ngram = config.speculation.ngram
+    groups = sizes.kv_groups(built, config)
     return _native.RunnerLimits(
         max_num_tokens=sizes.max_num_tokens,
         max_num_seqs=config.scheduler.max_num_seqs,
         max_num_logits_rows=sizes.max_num_logits_rows,
         max_model_len=built.max_model_len,
         vocab_size=built.vocab_size,
-        num_blocks=num_blocks,
+        num_blocks=num_blocks if groups else 0,
         block_size=config.cache.block_size,
-        kv_groups=sizes.kv_groups(built, config),
+        kv_groups=groups,
         chunked_prefill=built.chunked_prefill,
         prefix_caching=built.prefix_caching,
         pooling=built.pooling,

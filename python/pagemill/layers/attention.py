@@ -1,4 +1,4 @@
-"""Attention over a paged cache."""
+"""Attention, over a paged cache or among the tokens of a step."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ class AttentionShape:
     head_dim: int
     scale: float
     window: int = 0
-    causal: bool = True
     shard: Shard = Shard()
 
     def features(self, heads: int) -> Part:
@@ -86,7 +85,12 @@ def attend(q: Tensor, k: Tensor, v: Tensor, shape: AttentionShape, cache_name: s
     group = q.trace.kv_group(shape.window)
     cache = q.trace.cache(cache_name, group, (kv_heads, shape.head_dim))
     ops.kv_write(k, v, cache)
-    return ops.paged_attention(q, cache, scale=shape.scale, causal=shape.causal)
+    return ops.paged_attention(q, cache, scale=shape.scale)
+
+
+def attend_both_ways(q: Tensor, k: Tensor, v: Tensor, shape: AttentionShape) -> Tensor:
+    """Attend among all tokens of a request, which the step runs whole: [T, heads, head_dim]."""
+    return ops.attention(q, k, v, scale=shape.scale, causal=False)
 
 
 def output(

@@ -12,6 +12,7 @@ _KINDS = {
     "gelu": ops.ActivationKind.GELU,
     "gelu_new": ops.ActivationKind.GELU_TANH,
     "gelu_pytorch_tanh": ops.ActivationKind.GELU_TANH,
+    "quick_gelu": ops.ActivationKind.QUICK_GELU,
     "relu": ops.ActivationKind.RELU,
     "silu": ops.ActivationKind.SILU,
     "swish": ops.ActivationKind.SILU,

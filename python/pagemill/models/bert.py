@@ -44,9 +44,7 @@ class BertModel:
         head_dim, rest = divmod(self._hidden, heads)
         if rest:
             raise ModelConfigError(f"{heads} heads cannot share {self._hidden} features")
-        self._shape = attention.AttentionShape(
-            heads, heads, head_dim, scale=head_dim**-0.5, causal=False
-        )
+        self._shape = attention.AttentionShape(heads, heads, head_dim, scale=head_dim**-0.5)
 
     @classmethod
     def from_config(cls, config: Config) -> Self:
@@ -80,7 +78,7 @@ class BertModel:
         inner = f"{prefix}.attention.self"
         names = (f"{inner}.query", f"{inner}.key", f"{inner}.value")
         q, k, v = attention.project_qkv(weights, names, x, self._shape, bias=True)
-        attended = attention.attend(q, k, v, self._shape, f"kv{layer}")
+        attended = attention.attend_both_ways(q, k, v, self._shape)
         x = self._close(weights, f"{prefix}.attention.output", attended, x)
         intermediate = f"{prefix}.intermediate.dense"
         y = linear(weights, intermediate, x, (self._intermediate,), bias=True)

@@ -8,6 +8,7 @@ from pagemill.ops.activation import ActivationKind, activation
 from pagemill.ops.add import add
 from pagemill.ops.all_gather import all_gather
 from pagemill.ops.all_reduce import all_reduce
+from pagemill.ops.attention import attention
 from pagemill.ops.causal_conv import causal_conv
 from pagemill.ops.embedding import embedding
 from pagemill.ops.gated_activation import gated_activation
@@ -25,6 +26,7 @@ from pagemill.ops.pool import PoolKind, pool
 from pagemill.ops.rms_norm import rms_norm
 from pagemill.ops.rotary import rotary
 from pagemill.ops.scale import scale
+from pagemill.ops.scatter_rows import scatter_rows
 from pagemill.ops.select_rows import select_rows
 from pagemill.ops.split import split
 from pagemill.ops.state_space_scan import state_space_scan
@@ -38,6 +40,7 @@ __all__ = [
     "add",
     "all_gather",
     "all_reduce",
+    "attention",
     "causal_conv",
     "embedding",
     "gated_activation",
@@ -55,6 +58,7 @@ __all__ = [
     "rms_norm",
     "rotary",
     "scale",
+    "scatter_rows",
     "select_rows",
     "split",
     "state_space_scan",

@@ -23,6 +23,7 @@ class ActivationKind(IntEnum):
     GELU_TANH = 2
     RELU = 3
     TANH = 4
+    QUICK_GELU = 5  # x sigmoid(1.702 x)
 
 
 def activation(x: Tensor, kind: ActivationKind) -> Tensor:
@@ -45,6 +46,8 @@ def apply(x: torch.Tensor, kind: ActivationKind) -> torch.Tensor:
         return functional.relu(x)
     if kind is ActivationKind.TANH:
         return x.tanh()
+    if kind is ActivationKind.QUICK_GELU:
+        return x * (1.702 * x).sigmoid()
     return functional.gelu(x, approximate="tanh" if kind is ActivationKind.GELU_TANH else "none")
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 Dim = int | str  # a dimension of the step (DIMS) only as dimension 0
 Shape = tuple[Dim, ...]
 
-DIMS = ("tokens", "requests", "logits_rows")
+DIMS = ("tokens", "requests", "logits_rows", "media_rows")
 ACT = "act"  # the dtype of activations, which each target binds
 KV = "kv"  # the dtype of cached keys and values, which `kv_cache_dtype` binds
 CONSTANTS_PATH = "@"  # the "file" whose bytes the program itself carries

@@ -51,6 +51,16 @@ def test_norms():
     torch.testing.assert_close(y, _run("rms_norm", x + residual, w, eps=1e-6)[0])
 
 
+def test_tokens_that_stay_on_a_device():
+    inf, nan = torch.inf, torch.nan
+    x = torch.tensor([[1.0, 3, 2, 3], [-inf, -inf, -inf, -inf], [0, inf, 1, 2], [5, nan, 1, inf]])
+    columns, values = _run("argmax", x)
+    assert (columns.dtype, columns.tolist()) == (torch.int32, [1, -1, -1, -1])
+    assert values.tolist() == [3, -inf, inf, inf]
+    ids = torch.tensor([7, -1, -2, 0], dtype=torch.int32)
+    assert _run("take_tokens", ids, columns)[0].tolist() == [7, 1, 0, 0]
+
+
 def test_scale():
     x = _random(3, 4)
     torch.testing.assert_close(_run("scale", x, by=-0.5)[0], -x / 2)
@@ -418,3 +428,23 @@ def test_latent_attention_over_shuffled_blocks():
                 weights = np.exp(seen @ query * 0.4)
                 expected = weights / weights.sum() @ seen[:, :size]
                 np.testing.assert_allclose(output[token, head].numpy(), expected, atol=2e-6, rtol=0)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention_is_a_softmax_among_the_tokens_of_a_request(causal: bool):
+    spans = [SimpleNamespace(begin=0, end=3), SimpleNamespace(begin=3, end=4)]
+    q, k, v = _random(4, 2, 8), _random(4, 1, 8) / 2, _random(4, 1, 8) * 2
+    attributes = {"scale": 0.5, "causal": float(causal)}
+    (y,) = reference("attention")([q, k, v], attributes, SimpleNamespace(spans=spans))
+    for token, head in ((0, 0), (1, 1), (2, 0), (3, 1)):
+        begin, end = (0, 3) if token < 3 else (3, 4)
+        end = token + 1 if causal else end
+        weights = (k[begin:end, 0] @ q[token, head] * 0.5).softmax(0)
+        torch.testing.assert_close(y[token, head], weights @ v[begin:end, 0])
+
+
+def test_scatter_rows():
+    x, y = _random(4, 3), _random(2, 3)
+    (z,) = _run("scatter_rows", x, y, torch.tensor([2, 0]))
+    torch.testing.assert_close(z, torch.stack([y[1], x[1], y[0], x[3]]))
+    torch.testing.assert_close(_run("scatter_rows", x, y[:0], torch.zeros(0).long())[0], x)

@@ -134,6 +134,20 @@ GOOD: list[tuple[Callable[[_Values], Tensor], tuple[int | str, ...]]] = [
     (lambda v: ops.split(v.act("tokens", 3, 8), 6)[0], ("tokens", 3, 6)),
     (lambda v: ops.split(v.act("tokens", 3, 8), 6)[1], ("tokens", 3, 2)),
     (lambda v: ops.select_rows(v.act("tokens", 5), v.i32("logits_rows")), ("logits_rows", 5)),
+    (
+        lambda v: ops.scatter_rows(v.act("tokens", 5), v.act("media_rows", 5), v.i32("media_rows")),
+        ("tokens", 5),
+    ),
+    (
+        lambda v: ops.attention(
+            v.act("tokens", 4, 8),
+            v.act("tokens", 2, 8),
+            v.act("tokens", 2, 8),
+            scale=1,
+            causal=False,
+        ),
+        ("tokens", 4, 8),
+    ),
     (lambda v: ops.pool(v.act("tokens", 5), ops.PoolKind.LAST, normalize=True), ("requests", 5)),
 ]
 
@@ -327,6 +341,20 @@ BAD: list[tuple[Callable[[_Values], object], str]] = [
     (lambda v: ops.split(v.f32("tokens", 8), 6), "must be act, got f32"),
     (lambda v: ops.split(v.act("tokens", 3, 8), 8), r"\[tokens, 3, 8\] cannot be cut at 8"),
     (lambda v: ops.select_rows(v.act("tokens", 5), v.act("logits_rows")), "rows .* is act"),
+    (
+        lambda v: ops.scatter_rows(v.act("tokens", 5), v.act("tokens", 5), v.i32("media_rows")),
+        r"y \[tokens, 5\], rows \[media_rows\]",
+    ),
+    (
+        lambda v: ops.attention(
+            v.act("tokens", 4, 8),
+            v.act("tokens", 3, 8),
+            v.act("tokens", 3, 8),
+            scale=1,
+            causal=False,
+        ),
+        r"q is \[tokens, 4, 8\], k and v are \[tokens, 3, 8\]",
+    ),
     (lambda v: ops.pool(v.act("tokens", 5, 2), ops.PoolKind.MEAN, normalize=False), "rank 2"),
 ]
 

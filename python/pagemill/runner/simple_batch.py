@@ -69,6 +69,7 @@ class SimpleBatch:
             "query_start": query_start,
             "seq_lens": seq_lens,
             "logits_rows": logits_rows,
+            "media_rows": [],
         }
         batch = {name: np.array(values, np.int32) for name, values in arrays.items()}
         kv = [

@@ -40,32 +40,32 @@ std::vector<Tested> KernelSets() {
   [[maybe_unused]] const device::Capabilities caps = device::DetectCapabilities();
   std::vector<Tested> sets;
 #if defined(__x86_64__)
-  if (caps.avx2) {
+  if (caps.cpu.avx2) {
     sets.push_back({"avx2_int8", &kAvx2Int8Kernels, 1});
     sets.push_back({"avx2_int16", &kAvx2Int16Kernels, 2});
     sets.push_back({"avx2_int8_mixed", &kAvx2MixedKernels, kMixed});
   }
-  if (caps.avx_vnni) {
+  if (caps.cpu.avx_vnni) {
     sets.push_back({"avx_vnni_int8", &kAvxVnniInt8Kernels, 1});
     sets.push_back({"avx_vnni_int16", &kAvxVnniInt16Kernels, 2});
     sets.push_back({"avx_vnni_mixed", &kAvxVnniMixedKernels, kMixed});
   }
-  if (caps.avx512_vnni) {
+  if (caps.cpu.avx512_vnni) {
     sets.push_back({"avx512_vnni", &kAvx512VnniKernels, 1});
     sets.push_back({"avx512_vnni_int16", &kAvx512VnniInt16Kernels, 2});
     sets.push_back({"avx512_vnni_mixed", &kAvx512VnniMixedKernels, kMixed});
   }
 #elif defined(__aarch64__)
-  if (caps.asimd_dotprod) {
+  if (caps.cpu.asimd_dotprod) {
     sets.push_back({"asimd_dotprod", &kAsimdDotprodKernels, 1});
     sets.push_back({"asimd_dotprod_int16", &kAsimdDotprodInt16Kernels, 2});
   }
-  if (caps.asimd_i8mm && caps.asimd_dotprod) {
+  if (caps.cpu.asimd_i8mm && caps.cpu.asimd_dotprod) {
     sets.push_back({"asimd_i8mm", &kAsimdI8mmKernels, 1});
     sets.push_back({"asimd_i8mm_int16", &kAsimdI8mmInt16Kernels, 2});
   }
 #elif defined(__s390x__)
-  if (caps.vxe) {
+  if (caps.cpu.vxe) {
     sets.push_back({"vxe_int8", &kVxeInt8Kernels, 1});
     sets.push_back({"vxe_int16", &kVxeInt16Kernels, 2});
   }

@@ -50,60 +50,62 @@ inline bool AnyWeights(const device::Capabilities&, const TensorView&) { return 
 inline bool AnyScaled(const device::Capabilities&, const TensorView& w) { return IsScaled(w); }
 
 #if defined(__x86_64__)
-inline bool Avx2Weights(const device::Capabilities& caps, const TensorView&) { return caps.avx2; }
+inline bool Avx2Weights(const device::Capabilities& caps, const TensorView&) {
+  return caps.cpu.avx2;
+}
 inline bool Avx512Weights(const device::Capabilities& caps, const TensorView&) {
-  return caps.avx512;
+  return caps.cpu.avx512;
 }
 inline bool VnniOnBlocks(const device::Capabilities& caps, const TensorView& w) {
-  return caps.avx512 && caps.avx512_vnni && OfBlocks(w);
+  return caps.cpu.avx512 && caps.cpu.avx512_vnni && OfBlocks(w);
 }
 inline bool AvxVnniOnBlocks(const device::Capabilities& caps, const TensorView& w) {
-  return caps.avx_vnni && OfBlocks(w);
+  return caps.cpu.avx_vnni && OfBlocks(w);
 }
 inline bool Avx2OnBlocks(const device::Capabilities& caps, const TensorView& w) {
-  return caps.avx2 && OfBlocks(w);
+  return caps.cpu.avx2 && OfBlocks(w);
 }
 inline bool AmxOnBf16(const device::Capabilities& caps, const TensorView& w) {
   // linear_amx.cc is compiled for the vectors of all CPUs that have tiles.
-  return caps.amx_bf16 && caps.avx512_bf16 && caps.avx512_vnni && OfBf16(w);
+  return caps.cpu.amx_bf16 && caps.cpu.avx512_bf16 && caps.cpu.avx512_vnni && OfBf16(w);
 }
 inline bool AmxOnBlocks(const device::Capabilities& caps, const TensorView& w) {
-  return caps.amx_int8 && caps.avx512_bf16 && VnniOnBlocks(caps, w);
+  return caps.cpu.amx_int8 && caps.cpu.avx512_bf16 && VnniOnBlocks(caps, w);
 }
 inline bool VnniOnInt8(const device::Capabilities& caps, const TensorView& w) {
-  return caps.avx512 && caps.avx512_vnni && OfInt8Rows(w);
+  return caps.cpu.avx512 && caps.cpu.avx512_vnni && OfInt8Rows(w);
 }
 inline bool AmxOnInt8(const device::Capabilities& caps, const TensorView& w) {
-  return caps.amx_int8 && caps.avx512_bf16 && VnniOnInt8(caps, w);
+  return caps.cpu.amx_int8 && caps.cpu.avx512_bf16 && VnniOnInt8(caps, w);
 }
 inline bool Avx512Bf16OnFp8(const device::Capabilities& caps, const TensorView& w) {
-  return caps.avx512_bf16 && caps.avx512_vnni && OfFp8(w);
+  return caps.cpu.avx512_bf16 && caps.cpu.avx512_vnni && OfFp8(w);
 }
 inline bool Avx512OnScaled(const device::Capabilities& caps, const TensorView& w) {
-  return caps.avx512 && IsScaled(w);
+  return caps.cpu.avx512 && IsScaled(w);
 }
 inline bool Avx2OnScaled(const device::Capabilities& caps, const TensorView& w) {
-  return caps.avx2 && IsScaled(w);
+  return caps.cpu.avx2 && IsScaled(w);
 }
 inline bool Avx512Bf16OnBf16(const device::Capabilities& caps, const TensorView& w) {
-  return caps.avx512_bf16 && caps.avx512_vnni && OfBf16(w);
+  return caps.cpu.avx512_bf16 && caps.cpu.avx512_vnni && OfBf16(w);
 }
 #elif defined(__aarch64__)
 inline bool DotprodOnBlocks(const device::Capabilities& caps, const TensorView& w) {
-  return caps.asimd_dotprod && OfBlocks(w);
+  return caps.cpu.asimd_dotprod && OfBlocks(w);
 }
 inline bool I8mmOnBlocks(const device::Capabilities& caps, const TensorView& w) {
-  return caps.asimd_i8mm && DotprodOnBlocks(caps, w);
+  return caps.cpu.asimd_i8mm && DotprodOnBlocks(caps, w);
 }
 inline bool DotprodOnInt8(const device::Capabilities& caps, const TensorView& w) {
-  return caps.asimd_dotprod && OfInt8Rows(w);
+  return caps.cpu.asimd_dotprod && OfInt8Rows(w);
 }
 inline bool AsimdBf16OnBf16(const device::Capabilities& caps, const TensorView& w) {
-  return caps.asimd_bf16 && caps.asimd_dotprod && OfBf16(w);
+  return caps.cpu.asimd_bf16 && caps.cpu.asimd_dotprod && OfBf16(w);
 }
 #elif defined(__s390x__)
 inline bool VxeOnBlocks(const device::Capabilities& caps, const TensorView& w) {
-  return caps.vxe && OfBlocks(w);
+  return caps.cpu.vxe && OfBlocks(w);
 }
 #endif
 

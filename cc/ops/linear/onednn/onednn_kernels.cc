@@ -265,7 +265,7 @@ bool Products::SameBitsInEveryHeight(BlockShape shape) {
 // About 5 ms for the first matrix of a shape: all products are compiled.
 bool Supports(const device::Capabilities& caps, BlockShape shape) {
   // Of round_row.h, and of the implementations that have been measured.
-  if (!caps.avx512 || !caps.avx512_bf16) return false;
+  if (!caps.cpu.avx512 || !caps.cpu.avx512_bf16) return false;
   const OneThread alone;
   return OfThisThread().Supports(shape);
 }

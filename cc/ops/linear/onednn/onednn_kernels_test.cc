@@ -22,7 +22,7 @@ class Onednn : public ::testing::Test {
  protected:
   void SetUp() override {
     if (OnednnKernels().empty()) GTEST_SKIP() << "built without oneDNN";
-    if (!caps_.avx512_bf16) GTEST_SKIP() << "needs AVX512-BF16";
+    if (!caps_.cpu.avx512_bf16) GTEST_SKIP() << "needs AVX512-BF16";
   }
   const device::Capabilities caps_ = device::DetectCapabilities();
 };

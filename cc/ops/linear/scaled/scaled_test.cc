@@ -41,17 +41,17 @@ std::string Automatic(DType dtype, int64_t k, bool int8_activations,
 #if defined(__x86_64__)
 TEST(ScaledLinear, ActivationsAreInt8WhereWeightsWereMadeForIt) {
   device::Capabilities caps;
-  caps.avx2 = caps.avx512 = caps.avx512_vnni = caps.avx512_bf16 = true;
+  caps.cpu.avx2 = caps.cpu.avx512 = caps.cpu.avx512_vnni = caps.cpu.avx512_bf16 = true;
   EXPECT_EQ(Automatic(DType::kI8, 64, true, caps), "avx512_vnni");
   EXPECT_EQ(Automatic(DType::kI8, 64, false, caps), "avx512");
   EXPECT_EQ(Automatic(DType::kI8, kMaxInt8K, true, caps), "avx512_vnni");
   EXPECT_EQ(Automatic(DType::kI8, kMaxInt8K + 1, true, caps), "avx512");
   EXPECT_EQ(Automatic(DType::kF8E4M3, 64, false, caps), "avx512_bf16");
-  caps.amx_int8 = true;
+  caps.cpu.amx_int8 = true;
   EXPECT_EQ(Automatic(DType::kI8, 64, true, caps), "amx_int8");
-  caps.avx512_vnni = caps.avx512_bf16 = false;
+  caps.cpu.avx512_vnni = caps.cpu.avx512_bf16 = false;
   EXPECT_EQ(Automatic(DType::kI8, 64, true, caps), "avx512");
-  caps.avx512 = false;
+  caps.cpu.avx512 = false;
   EXPECT_EQ(Automatic(DType::kF8E4M3, 64, false, caps), "avx2");
 }
 #endif

@@ -15,7 +15,7 @@ namespace {
 #if defined(__x86_64__)
 TEST(ScaledTiles, Conform) {
   const device::Capabilities caps = device::DetectCapabilities();
-  if (!caps.avx512 || !caps.avx512_vnni || !caps.avx512_bf16) {
+  if (!caps.cpu.avx512 || !caps.cpu.avx512_vnni || !caps.cpu.avx512_bf16) {
     GTEST_SKIP() << "needs AVX-512 with VNNI and BF16";
   }
   Kernel kernel;

@@ -1,0 +1,29 @@
+// File: cc/ops/argmax/argmax.h
+// The largest element of each row and where it is: the most likely token, found where the logits
+// are, so that a step behind may read it there.
+//
+//   inputs   x        f32 [L, V]
+//   outputs  columns  i32 [L]  the lowest column that has the largest element (0 and -0 are equal);
+//                              -1 where some element is NaN or +inf, or all are -inf
+//            values   f32 [L]  that element; where there is none, +inf in the first case, -inf in
+//                              the second
+//   aliasing       none
+//
+// Exact. What it says of a row is RowMaximum of ../row_maxima.h.
+#ifndef PAGEMILL_CC_OPS_ARGMAX_ARGMAX_H_
+#define PAGEMILL_CC_OPS_ARGMAX_ARGMAX_H_
+
+#include "cc/ops/op.h"
+
+namespace pagemill::ops {
+
+const OpDefinition& ArgmaxOp();
+
+namespace argmax {
+void RunPortable(const OpCall& call, KernelContext& context);
+void RunReference(const OpCall& call, KernelContext& context);
+}  // namespace argmax
+
+}  // namespace pagemill::ops
+
+#endif  // PAGEMILL_CC_OPS_ARGMAX_ARGMAX_H_

@@ -1,0 +1,40 @@
+// File: cc/ops/attention/attention.h
+// Attention among the tokens that a request has in the step, without a KV cache: encoders of text
+// and images, whose sequences run whole.
+//
+//   inputs   q      act [T, Hq, D]   1 <= D <= 512
+//            k, v   act [T, Hk, D]   Hq is a multiple of Hk
+//   outputs  y      act [T, Hq, D]
+//   batch    query_start; num_requests bounds the requests when the call is checked
+//   attributes  scale > 0; causal = 1
+//   aliasing    none
+//
+// Token t of a request sees all tokens of its request in the step, with causal = 1 those up to
+// itself. Scores are q k^T scale, weights e^score over the sum of those of the visible keys. Head h
+// of q reads head h / (Hq / Hk) of k and v.
+//
+// Result: the bits of one query's output depend on its q, its place in its request and the keys and
+// values it sees: not on the other requests of the call or on threads.
+//
+// Error bound: that of paged_attention with an f32 cache, |y - exact| <= 4e-6 (1 + max |score|) max
+// |v|. Kernels of Precision::kBf16 round q, k and v to bf16 (nearest, ties to even) and compute on
+// those; rounded weights then add kPagedAttentionRounding max |v|, as in paged_attention.
+//
+// Kernels: "amx_bf16" and "avx512_bf16" (kBf16), "avx512", "avx2" and "portable", which are those
+// of kv_write and paged_attention over pages in the workspace (README.md), and "reference" (in
+// double).
+#ifndef PAGEMILL_CC_OPS_ATTENTION_ATTENTION_H_
+#define PAGEMILL_CC_OPS_ATTENTION_ATTENTION_H_
+
+#include "cc/ops/op.h"
+
+namespace pagemill::ops {
+
+const OpDefinition& AttentionOp();
+
+// On activations of f32.
+void AttentionReference(const OpCall& call, KernelContext& context);
+
+}  // namespace pagemill::ops
+
+#endif  // PAGEMILL_CC_OPS_ATTENTION_ATTENTION_H_

@@ -1,0 +1,49 @@
+// Speed of `attention`, both ways, against the multiply-add peak (`of_peak`; 4 D operations for
+// each query head and visible key): sentences, and the images of a vision transformer.
+#include <benchmark/benchmark.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cc/ops/attention/attention.h"
+#include "cc/ops/benchmark_call.h"
+
+namespace pagemill::ops {
+namespace {
+
+struct Shape {
+  int32_t requests, tokens;
+  int64_t heads, dim;
+};
+// MiniLM: a prompt and a batch of sentences; CLIP ViT-L/14 at 336 pixels.
+constexpr Shape kShapes[] = {{1, 256, 12, 32}, {32, 32, 12, 32}, {1, 577, 16, 64}};
+
+void Run(benchmark::State& state, const std::string& kernel) {
+  const Shape& shape = kShapes[state.range(0)];
+  const int32_t tokens = shape.requests * shape.tokens;
+  std::vector<int32_t> query_start;
+  for (int32_t r = 0; r <= shape.requests; ++r) query_start.push_back(r * shape.tokens);
+  const BatchView batch{
+      {.num_tokens = tokens, .num_requests = shape.requests, .query_start = query_start.data()},
+      {}};
+  BenchmarkCall call(AttentionOp(), {kernel, static_cast<int32_t>(state.range(1))});
+  for (int i = 0; i < 3; ++i) call.AddInput({tokens, shape.heads, shape.dim});
+  call.AddOutput({tokens, shape.heads, shape.dim});
+  call.attributes().Set("scale", 0.125);
+  call.attributes().Set("causal", 0);
+  call.set_batch(&batch);
+  call.Time(state);
+  call.ReportOperations(state,
+                        4.0 * tokens * shape.tokens * static_cast<double>(shape.heads * shape.dim));
+}
+
+[[maybe_unused]] const bool kRegistered = [] {
+  for (auto* b : RegisterForKernels("Attention", Run)) {
+    b->ArgNames({"shape", "threads"})->ArgsProduct({{0, 1, 2}, {1, 2}});
+  }
+  return true;
+}();
+
+}  // namespace
+}  // namespace pagemill::ops

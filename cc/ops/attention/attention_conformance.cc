@@ -1,0 +1,139 @@
+#include "cc/ops/attention/attention_conformance.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <vector>
+
+#include "cc/ops/act_conformance.h"
+#include "cc/ops/conformance.h"
+#include "cc/ops/paged_attention/paged_attention.h"
+
+namespace pagemill::ops {
+namespace {
+
+// The contract's bound: elements are below 1, scores below 6.
+constexpr conformance::Tolerance kTolerance{.abs = 4e-6 * (1 + 6)};
+constexpr conformance::Tolerance kRoundedTolerance{.abs = kTolerance.abs + kPagedAttentionRounding};
+
+bool Rounds(const Kernel& kernel) { return kernel.activations != Precision::kF32; }
+
+struct Heads {
+  int64_t q, kv, dim;
+  bool causal;
+};
+
+// Nearest, ties to even.
+float RoundToBf16(float value) {
+  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  return std::bit_cast<float>((bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000);
+}
+
+// Requests of so many tokens; those of number r are the same whatever else is in the call.
+class Case {
+ public:
+  // Rounds inputs to bf16 if `rounded`.
+  Case(const Heads& heads, const std::vector<int32_t>& tokens, int32_t first_number, bool rounded)
+      : query_start_{0} {
+    for (int32_t count : tokens) query_start_.push_back(query_start_.back() + count);
+    const int64_t total = query_start_.back();
+    const conformance::TestTensorOptions misaligned{.misalign_bytes = 4, .row_padding_bytes = 12};
+    for (int64_t count : {heads.q, heads.kv, heads.kv, heads.q}) {
+      tensors_.emplace_back(DType::kF32, std::initializer_list<int64_t>{total, count, heads.dim},
+                            misaligned);
+    }
+    for (size_t i = 0; i < 3; ++i) Fill(i, tokens, first_number, rounded);
+    for (size_t i = 0; i < 3; ++i) inputs_[i] = tensors_[i].view();
+    output_ = tensors_[3].view();
+    attributes_.Set("scale", 1 / std::sqrt(static_cast<double>(heads.dim)));
+    attributes_.Set("causal", heads.causal ? 1 : 0);
+    batch_.num_tokens = static_cast<int32_t>(total);
+    batch_.num_requests = static_cast<int32_t>(tokens.size());
+    batch_.query_start = query_start_.data();
+    call_ = {
+        .inputs = inputs_, .outputs = {&output_, 1}, .attributes = &attributes_, .batch = &batch_};
+  }
+  Case(const Case&) = delete;
+
+  const OpCall& call() const { return call_; }
+  std::vector<float> Run(const Kernel& kernel, int32_t threads) {
+    device::ThreadPool pool({.num_threads = threads});
+    tensors_[3].Poison();
+    conformance::RunKernel(kernel, call_, pool);
+    for (const conformance::TestTensor& tensor : tensors_) {
+      EXPECT_TRUE(tensor.GuardsIntact()) << kernel.name;
+    }
+    return tensors_[3].ToFloat();
+  }
+
+ private:
+  void Fill(size_t input, const std::vector<int32_t>& tokens, int32_t first_number, bool rounded) {
+    const int64_t row = tensors_[input].view().RowElements();
+    std::vector<float> values;
+    for (size_t r = 0; r < tokens.size(); ++r) {
+      conformance::Random random(1000 * input + static_cast<size_t>(first_number) + r);
+      for (int64_t i = 0; i < tokens[r] * row; ++i) values.push_back(random.Uniform(-1, 1));
+    }
+    if (rounded) std::transform(values.begin(), values.end(), values.begin(), RoundToBf16);
+    tensors_[input].Set(values);
+  }
+
+  std::vector<int32_t> query_start_;
+  std::vector<conformance::TestTensor> tensors_;  // q, k, v, y
+  TensorView inputs_[3];
+  TensorView output_;
+  Attributes attributes_;
+  BatchView batch_;
+  OpCall call_;
+};
+
+void CheckCase(const OpDefinition& op, const device::Capabilities& caps, const Heads& heads,
+               const std::vector<int32_t>& tokens) {
+  Case c(heads, tokens, /*first_number=*/0, /*rounded=*/false);
+  Case rounded(heads, tokens, /*first_number=*/0, /*rounded=*/true);
+  ASSERT_TRUE(op.check(c.call()).ok()) << op.check(c.call()).ToString();
+  const std::vector<float> expected = c.Run(conformance::ReferenceKernel(op), 1);
+  const std::vector<float> of_rounded = rounded.Run(conformance::ReferenceKernel(op), 1);
+  for (const Kernel* kernel : conformance::SupportedKernels(op, caps, c.call())) {
+    const std::vector<float> one = c.Run(*kernel, 1);
+    EXPECT_TRUE(Rounds(*kernel) ? conformance::AllClose(one, of_rounded, kRoundedTolerance)
+                                : conformance::AllClose(one, expected, kTolerance))
+        << kernel->name << " head_dim " << heads.dim << " causal " << heads.causal;
+    EXPECT_TRUE(conformance::BitEqual(c.Run(*kernel, 3), one)) << kernel->name << ", 3 threads";
+    if (Rounds(*kernel)) {
+      EXPECT_TRUE(conformance::BitEqual(rounded.Run(*kernel, 2), one)) << kernel->name;
+    }
+  }
+}
+
+// The last request alone has the bits that it has behind the others.
+void CheckAlone(const OpDefinition& op, const device::Capabilities& caps, const Heads& heads,
+                const std::vector<int32_t>& tokens) {
+  Case together(heads, tokens, 0, /*rounded=*/false);
+  Case alone(heads, {tokens.back()}, static_cast<int32_t>(tokens.size()) - 1,
+             /*rounded=*/false);
+  for (const Kernel* kernel : conformance::SupportedKernels(op, caps, together.call())) {
+    const std::vector<float> last = alone.Run(*kernel, 2);
+    std::vector<float> all = together.Run(*kernel, 2);
+    all.erase(all.begin(), all.end() - static_cast<std::ptrdiff_t>(last.size()));
+    EXPECT_TRUE(conformance::BitEqual(all, last)) << kernel->name;
+  }
+}
+
+}  // namespace
+
+void CheckAttentionConformance(const OpDefinition& op, const device::Capabilities& caps) {
+  for (bool causal : {false, true}) {
+    CheckCase(op, caps, {.q = 1, .kv = 1, .dim = 1, .causal = causal}, {1});
+    CheckCase(op, caps, {.q = 2, .kv = 2, .dim = 32, .causal = causal}, {});
+    // Requests without tokens, of one, and around the sizes of pages, tiles and splits.
+    CheckCase(op, caps, {.q = 4, .kv = 2, .dim = 24, .causal = causal}, {1, 0, 15, 16, 17, 0, 49});
+    CheckCase(op, caps, {.q = 2, .kv = 1, .dim = 64, .causal = causal}, {255, 2, 257});
+    CheckCase(op, caps, {.q = 3, .kv = 3, .dim = 80, .causal = causal}, {577});
+    CheckAlone(op, caps, {.q = 4, .kv = 2, .dim = 33, .causal = causal}, {3, 70, 300});
+  }
+  Case c({.q = 2, .kv = 1, .dim = 16, .causal = false}, {5, 20}, 0, /*rounded=*/false);
+  conformance::CheckActTypes({.op = op, .caps = caps, .call = c.call(), .act_inputs = 0b111});
+}
+
+}  // namespace pagemill::ops

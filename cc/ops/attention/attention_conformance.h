@@ -1,0 +1,16 @@
+// File: cc/ops/attention/attention_conformance.h
+// What every kernel of `attention` must fulfil, on any back end whose memory the CPU can address. A
+// back end's test calls it with its table and its machine.
+#ifndef PAGEMILL_CC_OPS_ATTENTION_ATTENTION_CONFORMANCE_H_
+#define PAGEMILL_CC_OPS_ATTENTION_ATTENTION_CONFORMANCE_H_
+
+#include "cc/device/capabilities.h"
+#include "cc/ops/op.h"
+
+namespace pagemill::ops {
+
+void CheckAttentionConformance(const OpDefinition& op, const device::Capabilities& caps);
+
+}  // namespace pagemill::ops
+
+#endif  // PAGEMILL_CC_OPS_ATTENTION_ATTENTION_CONFORMANCE_H_

@@ -1,0 +1,154 @@
+#include "cc/ops/attention/attention_pages.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <span>
+
+#include "cc/ops/kv_page.h"
+#include "cc/ops/kv_write/kv_write.h"
+#include "cc/ops/paged_attention/paged_attention.h"
+
+namespace pagemill::ops {
+namespace {
+
+constexpr int32_t kPageTokens = 16;
+
+int64_t Align(int64_t bytes) { return (bytes + 63) / 64 * 64; }
+
+int64_t PagesOf(int64_t tokens) { return (tokens + kPageTokens - 1) / kPageTokens; }
+
+// At most: every request may end within a page.
+int64_t NumPages(const OpCall& call) {
+  const int64_t tokens = call.inputs[0].shape[0];
+  return PagesOf(tokens) + std::min<int64_t>(call.batch->num_requests, tokens);
+}
+
+TensorView Pages(const OpCall& call, DType dtype, std::byte* data) {
+  const TensorView& k = call.inputs[1];
+  const int64_t elements = KvBlockElements(dtype, {k.shape[1], k.shape[2]}, kPageTokens);
+  return TensorView::Dense(data, dtype, {NumPages(call), elements});
+}
+
+const Kernel& Named(const OpDefinition& op, std::string_view name) {
+  return *std::find_if(op.kernels.begin(), op.kernels.end(),
+                       [name](const Kernel& kernel) { return kernel.name == name; });
+}
+
+// Where the arrays of the plan lie.
+struct PlanLayout {
+  explicit PlanLayout(const OpCall& call)
+      : seq_lens(Align(call.inputs[0].shape[0] * 4)),
+        block_table(seq_lens + Align(int64_t{call.batch->num_requests} * 4)) {}
+  int64_t slot_mapping = 0, seq_lens, block_table;  // bytes from the start
+
+  // The paged plan follows so many entries of the block table.
+  int64_t Paged(int64_t entries) const { return block_table + Align(entries * 4); }
+};
+
+// The batch as the two paged ops see it, with the arrays of `plan`. `longest` is the most tokens of
+// a request.
+BatchView PagedBatchOf(const OpCall& call, const std::byte* plan, int64_t longest) {
+  const PlanLayout layout(call);
+  BatchView batch = *call.batch;
+  batch.seq_lens = reinterpret_cast<const int32_t*>(plan + layout.seq_lens);
+  batch.block_size = kPageTokens;
+  batch.num_common_blocks = 0;
+  batch.slot_mapping = reinterpret_cast<const int32_t*>(plan + layout.slot_mapping);
+  batch.block_table = reinterpret_cast<const int32_t*>(plan + layout.block_table);
+  batch.block_table_stride = PagesOf(longest);
+  return batch;
+}
+
+int64_t LongestRequest(const BatchView& batch) {
+  int64_t longest = 0;
+  for (int32_t r = 0; r < batch.num_requests; ++r) {
+    longest = std::max<int64_t>(longest, batch.query_start[r + 1] - batch.query_start[r]);
+  }
+  return longest;
+}
+
+// A call of paged_attention over pages.
+class PagedCall {
+ public:
+  PagedCall(const OpCall& call, const BatchView& batch, const TensorView& pages)
+      : inputs_{call.inputs[0], pages},
+        call_{.inputs = inputs_,
+              .outputs = call.outputs,
+              .attributes = call.attributes,
+              .batch = &batch} {}
+  const OpCall& call() const { return call_; }
+
+ private:
+  TensorView inputs_[2];
+  OpCall call_;
+};
+
+// All kernels of paged_attention have the same plan, whatever the type of the pages.
+const BatchPlan& PagedPlan() { return *Named(PagedAttentionOp(), "portable").plan; }
+
+int64_t PlanBytes(const OpCall& call) {
+  const int64_t tokens = call.inputs[0].shape[0];
+  const BatchView batch = PagedBatchOf(call, nullptr, /*longest=*/tokens);
+  const int64_t entries = batch.num_requests * batch.block_table_stride;
+  return PlanLayout(call).Paged(entries) +
+         PagedPlan().bytes(PagedCall(call, batch, Pages(call, DType::kF32, nullptr)).call());
+}
+
+void MakePlan(const OpCall& call, std::span<std::byte> plan) {
+  const PlanLayout layout(call);
+  int32_t* slots = reinterpret_cast<int32_t*>(plan.data() + layout.slot_mapping);
+  int32_t* seq_lens = reinterpret_cast<int32_t*>(plan.data() + layout.seq_lens);
+  int32_t* table = reinterpret_cast<int32_t*>(plan.data() + layout.block_table);
+  const int64_t longest = LongestRequest(*call.batch);
+  int32_t page = 0;
+  for (int32_t r = 0; r < call.batch->num_requests; ++r) {
+    seq_lens[r] = call.batch->query_start[r + 1] - call.batch->query_start[r];
+    for (int32_t i = 0; i < seq_lens[r]; ++i) *slots++ = page * kPageTokens + i;
+    for (int64_t i = 0; i < PagesOf(longest); ++i) {
+      *table++ = i < PagesOf(seq_lens[r]) ? page++ : 0;
+    }
+  }
+  const BatchView batch = PagedBatchOf(call, plan.data(), longest);
+  const int64_t offset = layout.Paged(batch.num_requests * batch.block_table_stride);
+  PagedPlan().make(PagedCall(call, batch, Pages(call, DType::kF32, nullptr)).call(),
+                   plan.subspan(static_cast<size_t>(offset)));
+}
+
+}  // namespace
+
+const BatchPlan kPagesPlan = {.bytes = PlanBytes, .make = MakePlan};
+
+bool SupportsPages(const PageKernels& kernels, const device::Capabilities& caps,
+                   const OpCall& call) {
+  const BatchView batch = PagedBatchOf(call, nullptr, call.inputs[0].shape[0]);
+  const PagedCall paged(call, batch, Pages(call, kernels.pages, nullptr));
+  return Named(KvWriteOp(), kernels.write).supports(caps, call) &&
+         Named(PagedAttentionOp(), kernels.attend).supports(caps, paged.call());
+}
+
+int64_t PagesWorkspaceBytes(const PageKernels& kernels, const OpCall& call, int32_t num_threads) {
+  const TensorView pages = Pages(call, kernels.pages, nullptr);
+  const BatchView batch = PagedBatchOf(call, nullptr, call.inputs[0].shape[0]);
+  return Align(pages.shape[0] * pages.row_stride_bytes) +
+         Named(PagedAttentionOp(), kernels.attend)
+             .workspace_bytes(PagedCall(call, batch, pages).call(), num_threads);
+}
+
+void RunOverPages(const PageKernels& kernels, const OpCall& call, KernelContext& context) {
+  if (call.batch->num_tokens == 0) return;
+  const int64_t longest = LongestRequest(*call.batch);
+  const BatchView batch = PagedBatchOf(call, context.plan, longest);
+  const TensorView pages = Pages(call, kernels.pages, context.workspace.data());
+
+  const TensorView stored[] = {call.inputs[1], call.inputs[2], pages};
+  KernelContext inner = context;
+  Named(KvWriteOp(), kernels.write)
+      .run({.inputs = stored, .outputs = {}, .attributes = call.attributes, .batch = &batch},
+           inner);
+  inner.workspace = context.workspace.subspan(
+      static_cast<size_t>(Align(pages.shape[0] * pages.row_stride_bytes)));
+  inner.plan = context.plan + PlanLayout(call).Paged(batch.num_requests * batch.block_table_stride);
+  Named(PagedAttentionOp(), kernels.attend).run(PagedCall(call, batch, pages).call(), inner);
+}
+
+}  // namespace pagemill::ops

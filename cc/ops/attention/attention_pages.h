@@ -1,0 +1,39 @@
+// File: cc/ops/attention/attention_pages.h
+// A call of `attention` as a kv_write and a paged_attention over scratch pages: every request gets
+// consecutive pages of 16 tokens in the workspace.
+//
+//   WORKSPACE | pages [NumPages, 2 * Hk * D * 16] | what paged_attention needs |
+//   PLAN      | slot_mapping [T] | seq_lens [R] | block_table [R, stride] | its plan |
+//
+// The plan is made once per step for all layers alike; block_table has a stride of its own for each
+// step, so that no more of the plan is written than the step's requests need.
+#ifndef PAGEMILL_CC_OPS_ATTENTION_ATTENTION_PAGES_H_
+#define PAGEMILL_CC_OPS_ATTENTION_ATTENTION_PAGES_H_
+
+#include <cstdint>
+#include <string_view>
+
+#include "cc/device/capabilities.h"
+#include "cc/ops/op.h"
+#include "cc/tensor/dtype.h"
+
+namespace pagemill::ops {
+
+// The kernels that a call runs with, by name, and the type of the pages between them.
+struct PageKernels {
+  std::string_view write;   // of kv_write
+  std::string_view attend;  // of paged_attention
+  DType pages = DType::kF32;
+};
+
+bool SupportsPages(const PageKernels& kernels, const device::Capabilities& caps,
+                   const OpCall& call);
+// For a call of these (largest) shapes.
+int64_t PagesWorkspaceBytes(const PageKernels& kernels, const OpCall& call, int32_t num_threads);
+void RunOverPages(const PageKernels& kernels, const OpCall& call, KernelContext& context);
+
+extern const BatchPlan kPagesPlan;  // of all of them
+
+}  // namespace pagemill::ops
+
+#endif  // PAGEMILL_CC_OPS_ATTENTION_ATTENTION_PAGES_H_

@@ -1,0 +1,68 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "cc/ops/attention/attention.h"
+
+namespace pagemill::ops {
+namespace {
+
+// One head of one query, over keys [begin, end).
+class Query {
+ public:
+  Query(const OpCall& call, int64_t token, int64_t head)
+      : k_(call.inputs[1]),
+        v_(call.inputs[2]),
+        head_dim_(call.inputs[0].shape[2]),
+        kv_head_(head / (call.inputs[0].shape[1] / k_.shape[1])),
+        scale_(call.attributes->Get("scale", 1)),
+        q_(call.inputs[0].Row<float>(token) + head * head_dim_),
+        y_(call.outputs[0].Row<float>(token) + head * head_dim_) {}
+
+  // Scores are computed twice rather than stored: nothing is allocated.
+  void Run(int64_t begin, int64_t end) const {
+    double max = -std::numeric_limits<double>::infinity();
+    for (int64_t key = begin; key < end; ++key) max = std::max(max, Score(key));
+    double sum = 0;
+    double acc[512] = {};
+    for (int64_t key = begin; key < end; ++key) {
+      const double weight = std::exp(Score(key) - max);
+      const float* v = v_.Row<float>(key) + kv_head_ * head_dim_;
+      sum += weight;
+      for (int64_t d = 0; d < head_dim_; ++d) acc[d] += weight * v[d];
+    }
+    for (int64_t d = 0; d < head_dim_; ++d) y_[d] = static_cast<float>(acc[d] / sum);
+  }
+
+ private:
+  double Score(int64_t key) const {
+    const float* k = k_.Row<float>(key) + kv_head_ * head_dim_;
+    double dot = 0;
+    for (int64_t d = 0; d < head_dim_; ++d) dot += static_cast<double>(q_[d]) * k[d];
+    return dot * scale_;
+  }
+
+  const TensorView& k_;
+  const TensorView& v_;
+  const int64_t head_dim_;
+  const int64_t kv_head_;
+  const double scale_;
+  const float* const q_;
+  float* const y_;
+};
+
+}  // namespace
+
+void AttentionReference(const OpCall& call, KernelContext&) {
+  const bool causal = call.attributes->GetInt("causal", 1) != 0;
+  const int32_t* start = call.batch->query_start;
+  for (int32_t r = 0; r < call.batch->num_requests; ++r) {
+    for (int64_t token = start[r]; token < start[r + 1]; ++token) {
+      for (int64_t head = 0; head < call.inputs[0].shape[1]; ++head) {
+        Query(call, token, head).Run(start[r], causal ? token + 1 : start[r + 1]);
+      }
+    }
+  }
+}
+
+}  // namespace pagemill::ops

@@ -1,0 +1,74 @@
+#include "cc/ops/attention/attention.h"
+
+#include <gtest/gtest.h>
+
+#include <initializer_list>
+#include <string>
+#include <vector>
+
+#include "cc/device/capabilities.h"
+#include "cc/ops/attention/attention_conformance.h"
+#include "cc/ops/conformance.h"
+
+namespace pagemill::ops {
+namespace {
+
+TEST(Attention, Conformance) {
+  CheckAttentionConformance(AttentionOp(), device::DetectCapabilities());
+}
+
+// Equal keys weigh the same, so that a query gets the mean of the values that it sees.
+TEST(Attention, MeansByHand) {
+  const int32_t query_start[] = {0, 2, 3};
+  const BatchView batch{{.num_tokens = 3, .num_requests = 2, .query_start = query_start}, {}};
+  conformance::TestTensor q(DType::kF32, {3, 1, 2}), k(DType::kF32, {3, 1, 2}),
+      v(DType::kF32, {3, 1, 2}), y(DType::kF32, {3, 1, 2});
+  q.Set(std::vector<float>{1, 2, 3, 4, 5, 6});
+  k.Set(std::vector<float>(6, 0.5f));
+  v.Set(std::vector<float>{2, 8, 4, 0, 7, 9});
+  const TensorView inputs[] = {q.view(), k.view(), v.view()}, outputs[] = {y.view()};
+  device::ThreadPool pool({.num_threads = 1});
+  for (int causal : {0, 1}) {
+    Attributes attributes;
+    attributes.Set("scale", 1);
+    attributes.Set("causal", causal);
+    const OpCall call{
+        .inputs = inputs, .outputs = outputs, .attributes = &attributes, .batch = &batch};
+    const std::vector<float> first = causal ? std::vector<float>{2, 8} : std::vector<float>{3, 4};
+    for (const Kernel* kernel :
+         conformance::SupportedKernels(AttentionOp(), device::DetectCapabilities(), call)) {
+      conformance::RunKernel(*kernel, call, pool);
+      const std::vector<float> expected = {first[0], first[1], 3, 4, 7, 9};
+      EXPECT_TRUE(conformance::AllClose(y.ToFloat(), expected, {.abs = 1e-5})) << kernel->name;
+    }
+  }
+}
+
+TEST(Attention, CheckNamesWhatDoesNotFit) {
+  const BatchView batch{{.num_tokens = 9, .num_requests = 2}, {}};
+  const auto view = [](std::initializer_list<int64_t> dims) {
+    return TensorView::Dense(nullptr, DType::kF32, dims);
+  };
+  const auto check = [&](TensorView q, TensorView k, double scale = 1, double causal = 0) {
+    Attributes attributes;
+    attributes.Set("scale", scale);
+    attributes.Set("causal", causal);
+    const TensorView inputs[] = {q, k, k}, outputs[] = {q};
+    return AttentionOp()
+        .check({.inputs = inputs, .outputs = outputs, .attributes = &attributes, .batch = &batch})
+        .message();
+  };
+  EXPECT_EQ(check(view({9, 4, 8}), view({9, 2, 8})), "");
+  EXPECT_EQ(check(view({9, 4, 8}), view({9, 2, 7})),
+            "attention: k must be f32 [T=9, K=2, D=8], got f32 [9, 2, 7]");
+  EXPECT_EQ(check(view({9, 4, 8}), view({9, 3, 8})),
+            "attention: 4 query heads are no multiple of 3 KV heads");
+  EXPECT_EQ(check(view({9, 4, 513}), view({9, 4, 513})),
+            "attention: head dimension must be 1 to 512, got 513");
+  EXPECT_EQ(check(view({9, 4, 8}), view({9, 4, 8}), 0),
+            "attention: attribute scale must be a number above 0");
+  EXPECT_NE(check(view({9, 4, 8}), view({9, 4, 8}), 1, 2), "");
+}
+
+}  // namespace
+}  // namespace pagemill::ops

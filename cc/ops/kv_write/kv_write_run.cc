@@ -1,0 +1,137 @@
+// The bodies of a KvWriteKernel.
+#include "cc/ops/kv_write/kv_write_run.h"
+
+#include <cstring>
+#include <limits>
+
+#include "cc/ops/vec/vec.h"
+
+namespace pagemill::ops {
+namespace {
+
+// Rounds kLanes dimensions of one token and scatters them down a column of the page.
+template <typename Element>
+inline void StoreKeyColumn(const float* k, Element* page, int block_size, int dims) {
+  Element lanes[Vec::kLanes];
+  Vec::Store(lanes, dims < Vec::kLanes ? Vec::LoadN(k, dims) : Vec::Load(k));
+  for (int i = 0; i < dims; ++i) page[static_cast<int64_t>(i) * block_size] = lanes[i];
+}
+
+// Transposes kLanes dimensions of up to kLanes tokens.
+template <typename Element>
+inline void StoreKeyTile(const KvWriteRun& run, int first, int dim, int tokens, int dims) {
+  Vec::F tile[Vec::kLanes];
+  const float* k = run.k + first * run.k_stride + dim;
+  for (int t = 0; t < Vec::kLanes; ++t) {
+    if (t >= tokens) {
+      tile[t] = Vec::Zero();
+    } else {
+      const float* row = k + t * run.k_stride;
+      tile[t] = dims < Vec::kLanes ? Vec::LoadN(row, dims) : Vec::Load(row);
+    }
+  }
+  Vec::Transpose(tile);
+  Element* page = static_cast<Element*>(run.k_page) + static_cast<int64_t>(dim) * run.block_size +
+                  run.offset + first;
+  for (int i = 0; i < dims; ++i) {
+    Element* target = page + static_cast<int64_t>(i) * run.block_size;
+    if (tokens == Vec::kLanes) {
+      Vec::Store(target, tile[i]);
+    } else {
+      Vec::StoreN(target, tile[i], tokens);
+    }
+  }
+}
+
+template <typename Element>
+inline void StoreKeys(const KvWriteRun& run) {
+  constexpr int kLanes = Vec::kLanes;
+  for (int first = 0; first < run.tokens; first += kLanes) {
+    const int tokens = run.tokens - first < kLanes ? run.tokens - first : kLanes;
+    for (int dim = 0; dim < run.head_dim; dim += kLanes) {
+      const int dims = run.head_dim - dim < kLanes ? run.head_dim - dim : kLanes;
+      if (tokens > 1) {
+        StoreKeyTile<Element>(run, first, dim, tokens, dims);
+      } else {
+        Element* page = static_cast<Element*>(run.k_page) +
+                        static_cast<int64_t>(dim) * run.block_size + run.offset + first;
+        StoreKeyColumn(run.k + first * run.k_stride + dim, page, run.block_size, dims);
+      }
+    }
+  }
+}
+
+template <typename Element>
+inline void StoreValues(const KvWriteRun& run) {
+  constexpr int kLanes = Vec::kLanes;
+  for (int t = 0; t < run.tokens; ++t) {
+    const float* v = run.v + t * run.v_stride;
+    Element* target =
+        static_cast<Element*>(run.v_page) + static_cast<int64_t>(run.offset + t) * run.head_dim;
+    int i = 0;
+    for (; i + kLanes <= run.head_dim; i += kLanes) Vec::Store(target + i, Vec::Load(v + i));
+    const int rest = run.head_dim - i;
+    if (rest > 0) Vec::StoreN(target + i, Vec::LoadN(v + i, rest), rest);
+  }
+}
+
+template <typename Element>
+inline void StoreRun(const KvWriteRun& run) {
+  StoreKeys<Element>(run);
+  StoreValues<Element>(run);
+}
+
+// Elements of a row that are rounded at once.
+constexpr int kQuantizedPiece = 64;
+
+// Returns the scale of x[0, dims); calls store(i, q, count) for pieces of it from element i on.
+template <typename StorePiece>
+inline float QuantizeRow(const float* x, int dims, const StorePiece& store) {
+  constexpr int kLanes = Vec::kLanes;
+  Vec::F largest = Vec::Zero(), bad = Vec::Zero();
+  for (int i = 0; i < dims; i += kLanes) {
+    const Vec::F v = dims - i < kLanes ? Vec::LoadN(x + i, dims - i) : Vec::Load(x + i);
+    largest = Vec::Max(Vec::Abs(v), largest);
+    bad = Vec::Fma(v, Vec::Zero(), bad);  // infinity and NaN leave a NaN
+  }
+  const float most = Vec::Maximum(largest);
+  const bool finite = Vec::Sum(bad) == 0, any = finite && most >= 1e-30f;
+  const Vec::F inverse = Vec::Set(any ? 127.0f / most : 0.0f);
+  for (int i = 0; i < dims; i += kQuantizedPiece) {
+    float rounded[kQuantizedPiece] = {};
+    const int end = dims - i < kQuantizedPiece ? dims - i : kQuantizedPiece;
+    for (int j = 0; any && j < end; j += kLanes) {
+      const Vec::F v = end - j < kLanes ? Vec::LoadN(x + i + j, end - j) : Vec::Load(x + i + j);
+      Vec::Store(rounded + j, Vec::Round(Vec::Mul(v, inverse)));
+    }
+    int8_t q[kQuantizedPiece];
+    for (int j = 0; j < kQuantizedPiece; ++j) q[j] = static_cast<int8_t>(rounded[j]);
+    store(i, q, end);
+  }
+  return any ? most / 127.0f : finite ? 0.0f : std::numeric_limits<float>::quiet_NaN();
+}
+
+inline void QuantizeRun(const KvWriteRun& run) {
+  for (int t = 0; t < run.tokens; ++t) {
+    const int64_t slot = run.offset + t;
+    const auto store_key = [&](int first, const int8_t* q, int count) {
+      int8_t* page = static_cast<int8_t*>(run.k_page) + slot;
+      for (int i = 0; i < count; ++i) page[int64_t{first + i} * run.block_size] = q[i];
+    };
+    const auto store_value = [&](int first, const int8_t* q, int count) {
+      int8_t* row = static_cast<int8_t*>(run.v_page) + slot * run.head_dim;
+      std::memcpy(row + first, q, count);
+    };
+    const float scales[2] = {QuantizeRow(run.k + t * run.k_stride, run.head_dim, store_key),
+                             QuantizeRow(run.v + t * run.v_stride, run.head_dim, store_value)};
+    std::memcpy(static_cast<char*>(run.k_scales) + slot * 4, &scales[0], 4);
+    std::memcpy(static_cast<char*>(run.v_scales) + slot * 4, &scales[1], 4);
+  }
+}
+
+}  // namespace
+
+const KvWriteKernel PM_VEC_NAME(kKvWrite) = {StoreRun<float>, StoreRun<uint16_t>, StoreRun<uint8_t>,
+                                             QuantizeRun};
+
+}  // namespace pagemill::ops

@@ -1,0 +1,11 @@
+// The instruction set comes first.
+// clang-format off
+#include "cc/ops/vec/vec.h"
+#include "cc/ops/paged_attention/attention_tile_inl.h"
+// clang-format on
+
+namespace pagemill::ops {
+
+const AttentionKernels PM_VEC_NAME(kAttention) = kKernels;
+
+}  // namespace pagemill::ops

@@ -1,0 +1,16 @@
+// File: cc/ops/scatter_rows/scatter_rows_conformance.h
+// What every kernel of `scatter_rows` must fulfil, bit for bit, since the contract is exact: no
+// rows at all, every row replaced, misaligned and padded operands, z in the memory of x.
+#ifndef PAGEMILL_CC_OPS_SCATTER_ROWS_SCATTER_ROWS_CONFORMANCE_H_
+#define PAGEMILL_CC_OPS_SCATTER_ROWS_SCATTER_ROWS_CONFORMANCE_H_
+
+#include "cc/device/capabilities.h"
+#include "cc/ops/op.h"
+
+namespace pagemill::ops {
+
+void CheckScatterRowsConformance(const OpDefinition& op, const device::Capabilities& caps);
+
+}  // namespace pagemill::ops
+
+#endif  // PAGEMILL_CC_OPS_SCATTER_ROWS_SCATTER_ROWS_CONFORMANCE_H_

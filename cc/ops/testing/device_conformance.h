@@ -1,0 +1,58 @@
+// File: cc/ops/testing/device_conformance.h
+// Runs the conformance bodies of ops on a device: a kernel of the device becomes one that takes
+// host memory, copies its operands to the device, runs there and copies them back. The bodies do
+// not know of it, so a vendor tree links the same ones as the CPU. Test code only (uses
+// googletest).
+//
+//   TestedDevice& Gpu() {                       // lives as long as the test
+//     static GpuDevice device;
+//     static TestedDevice tested(device);
+//     return tested;
+//   }
+//   const Kernel& AddKernel() { return FindOp(GpuOps(), "add")->kernels[0]; }
+//
+//   const Kernel kernels[] = {conformance::OnHost<AddKernel, Gpu>(),
+//                             conformance::ReferenceKernel(AddOp())};
+//   CheckAddConformance({.op = "add", .check = AddOp().check, .kernels = kernels}, capabilities);
+//
+// Operands keep their distance from 64-byte boundaries and their rows' gaps, and operands that
+// overlap do so on the device. What is written outside of them, in gaps, workspace guards or next
+// to an operand, fails the test, as does an error of the stream.
+#ifndef PAGEMILL_CC_OPS_TESTING_DEVICE_CONFORMANCE_H_
+#define PAGEMILL_CC_OPS_TESTING_DEVICE_CONFORMANCE_H_
+
+#include <memory>
+
+#include "cc/device/device.h"
+#include "cc/ops/op.h"
+
+namespace pagemill::ops::conformance {
+
+// A device with a stream to test on. The device outlives it.
+class TestedDevice {
+ public:
+  explicit TestedDevice(device::Device& device);
+
+  // Runs `kernel`, one of the device, on operands, arrays and a plan in the host's memory.
+  void Run(const Kernel& kernel, const OpCall& call, const std::byte* plan);
+
+ private:
+  device::Device& device_;
+  std::unique_ptr<device::Stream> stream_;
+};
+
+// `kKernel` as a kernel that runs on host memory.
+template <const Kernel& (*kKernel)(), TestedDevice& (*kDevice)()>
+Kernel OnHost() {
+  Kernel on_host = kKernel();
+  on_host.run = [](const OpCall& call, KernelContext& context) {
+    kDevice().Run(kKernel(), call, context.plan);
+  };
+  on_host.workspace_bytes = nullptr;  // it is the device's
+  on_host.run_row_maxima = nullptr;
+  return on_host;
+}
+
+}  // namespace pagemill::ops::conformance
+
+#endif  // PAGEMILL_CC_OPS_TESTING_DEVICE_CONFORMANCE_H_

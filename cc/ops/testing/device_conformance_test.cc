@@ -1,0 +1,159 @@
+// The conformance bodies of all ops, run on a device with memory of its own. What a vendor tree
+// does with its device, this does with the test device.
+#include "cc/ops/testing/device_conformance.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "cc/device/capabilities.h"
+#include "cc/device/testing/test_device.h"
+#include "cc/ops/activation/activation_conformance.h"
+#include "cc/ops/add/add_conformance.h"
+#include "cc/ops/argmax/argmax_conformance.h"
+#include "cc/ops/attention/attention_conformance.h"
+#include "cc/ops/causal_conv/causal_conv_conformance.h"
+#include "cc/ops/conformance.h"
+#include "cc/ops/embedding/embedding_conformance.h"
+#include "cc/ops/gated_activation/gated_activation_conformance.h"
+#include "cc/ops/grouped_linear/grouped_linear_conformance.h"
+#include "cc/ops/head_linear/head_linear_conformance.h"
+#include "cc/ops/kv_write/kv_write_conformance.h"
+#include "cc/ops/latent_attention/latent_attention_conformance.h"
+#include "cc/ops/latent_write/latent_write_conformance.h"
+#include "cc/ops/layer_norm/layer_norm_conformance.h"
+#include "cc/ops/linear/linear_conformance.h"
+#include "cc/ops/linear/scaled/scaled_conformance.h"
+#include "cc/ops/moe_combine/moe_combine_conformance.h"
+#include "cc/ops/moe_route/moe_route_conformance.h"
+#include "cc/ops/paged_attention/paged_attention_conformance.h"
+#include "cc/ops/pool/pool_conformance.h"
+#include "cc/ops/rms_norm/rms_norm_conformance.h"
+#include "cc/ops/rotary/rotary_conformance.h"
+#include "cc/ops/rotary_kv_write/rotary_kv_write_conformance.h"
+#include "cc/ops/scale/scale_conformance.h"
+#include "cc/ops/scatter_rows/scatter_rows_conformance.h"
+#include "cc/ops/select_rows/select_rows_conformance.h"
+#include "cc/ops/split/split_conformance.h"
+#include "cc/ops/state_space_scan/state_space_scan_conformance.h"
+#include "cc/ops/take_tokens/take_tokens_conformance.h"
+#include "cc/ops/testing/test_device_ops.h"
+
+namespace pagemill::ops {
+namespace {
+
+using conformance::TestedDevice;
+
+device::testing::TestDevice& Device() {
+  static device::testing::TestDevice device;
+  return device;
+}
+
+TestedDevice& Tested() {
+  static TestedDevice tested(Device());
+  return tested;
+}
+
+template <size_t kOp>
+const Kernel& DeviceKernel() {
+  return testing::TestDeviceOps()[kOp].kernels[0];
+}
+
+constexpr size_t kMaxOps = 64;  // more than there are
+
+template <size_t... kOps>
+constexpr auto KernelsOnHost(std::index_sequence<kOps...>) {
+  return std::array{&conformance::OnHost<DeviceKernel<kOps>, Tested>...};
+}
+
+// The device's op, which runs on the host's memory, and the CPU's reference.
+class OpOnHost {
+ public:
+  explicit OpOnHost(std::string_view name) {
+    constexpr auto kKernels = KernelsOnHost(std::make_index_sequence<kMaxOps>());
+    const std::span<const OpDefinition> ops = testing::TestDeviceOps();
+    const auto found = std::ranges::find(ops, name, &OpDefinition::op);
+    PM_CHECK(found != ops.end());
+    kernels_ = {kKernels[static_cast<size_t>(found - ops.begin())](),
+                conformance::ReferenceKernel(**FindOp(CpuOps(), name))};
+    definition_ = *found;
+    definition_.kernels = kernels_;
+  }
+  OpOnHost(const OpOnHost&) = delete;
+  const OpDefinition& definition() const { return definition_; }
+
+ private:
+  std::vector<Kernel> kernels_;
+  OpDefinition definition_;
+};
+
+using Body = void (*)(const OpDefinition& op, const device::Capabilities& caps);
+
+struct OpBody {
+  std::string_view op;
+  Body body;
+};
+
+constexpr OpBody kBodies[] = {
+    {"activation", CheckActivationConformance},
+    {"add", CheckAddConformance},
+    {"argmax", CheckArgmaxConformance},
+    {"attention", CheckAttentionConformance},
+    {"causal_conv", CheckCausalConvConformance},
+    {"embedding", CheckEmbeddingConformance},
+    {"gated_activation", CheckGatedActivationConformance},
+    {"head_linear", CheckHeadLinearConformance},
+    {"kv_write", CheckKvWriteConformance},
+    {"latent_attention", CheckLatentAttentionConformance},
+    {"latent_write", CheckLatentWriteConformance},
+    {"layer_norm", CheckLayerNormConformance},
+    {"linear", CheckLinearConformance},
+    {"moe_combine", CheckMoeCombineConformance},
+    {"moe_route", CheckMoeRouteConformance},
+    {"paged_attention", CheckPagedAttentionConformance},
+    {"pool", CheckPoolConformance},
+    {"rms_norm", CheckRmsNormConformance},
+    {"rotary", CheckRotaryConformance},
+    {"scale", CheckScaleConformance},
+    {"scatter_rows", CheckScatterRowsConformance},
+    {"select_rows", CheckSelectRowsConformance},
+    {"split", CheckSplitConformance},
+    {"state_space_scan", CheckStateSpaceScanConformance},
+    {"take_tokens", CheckTakeTokensConformance},
+};
+
+class DeviceConformance : public ::testing::TestWithParam<OpBody> {};
+
+TEST_P(DeviceConformance, Holds) {
+  const int64_t before = Device().num_enqueued();
+  const OpOnHost op(GetParam().op);
+  GetParam().body(op.definition(), {});
+  EXPECT_GT(Device().num_enqueued(), before);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ops, DeviceConformance, ::testing::ValuesIn(kBodies),
+                         [](const auto& info) { return std::string(info.param.op); });
+
+TEST(DeviceConformance, GroupedLinear) {
+  const OpOnHost op("grouped_linear"), linear("linear");
+  CheckGroupedLinearConformance(op.definition(), linear.definition(), {});
+}
+
+TEST(DeviceConformance, ScaledWeights) {
+  const OpOnHost op("linear");
+  CheckScaledConformance(op.definition(), {});
+}
+
+TEST(DeviceConformance, RotaryKvWrite) {
+  const OpOnHost kv_write("kv_write"), rotary("rotary"), both("rotary_kv_write");
+  const OpDefinition ops[] = {kv_write.definition(), rotary.definition(), both.definition()};
+  CheckRotaryKvWriteConformance(ops, {});
+}
+
+}  // namespace
+}  // namespace pagemill::ops

@@ -1,0 +1,112 @@
+#include "cc/program/device/device_tokens.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+
+#include "cc/program/operand_views.h"
+
+namespace pagemill::program {
+namespace {
+
+const ops::Attributes kNoAttributes;
+
+// Operands of a call, in memory of its own.
+struct Call {
+  ops::OpCall call() const {
+    return {.inputs = inputs, .outputs = outputs, .attributes = &kNoAttributes};
+  }
+  std::vector<TensorView> inputs, outputs;
+};
+
+TensorView Vector(const void* data, DType dtype, int64_t size) {
+  return TensorView::Dense(const_cast<void*>(data), dtype, {size});
+}
+
+Call TakeCall(const int32_t* ids, int64_t num_tokens, const std::byte* sampled, int64_t max_rows) {
+  const TensorView tokens = Vector(ids, DType::kI32, num_tokens);
+  return {.inputs = {tokens, Vector(sampled, DType::kI32, max_rows)}, .outputs = {tokens}};
+}
+
+Call FindCall(TensorView logits, const std::byte* columns, const std::byte* values) {
+  const int64_t rows = logits.shape[0];
+  return {.inputs = {logits},
+          .outputs = {Vector(columns, DType::kI32, rows), Vector(values, DType::kF32, rows)}};
+}
+
+StatusOr<const ops::Kernel*> Choose(const Target& target, std::string_view name,
+                                    const ops::OpCall& call) {
+  PM_ASSIGN_OR_RETURN(const ops::OpDefinition* definition, ops::FindOp(target.ops, name));
+  PM_RETURN_IF_ERROR(definition->check(call));
+  return ops::ChooseKernel(*definition, target.capabilities, call);
+}
+
+int64_t WorkspaceBytes(const ops::Kernel& kernel, const ops::OpCall& call) {
+  return kernel.workspace_bytes == nullptr ? 0 : kernel.workspace_bytes(call, /*num_threads=*/1);
+}
+
+}  // namespace
+
+std::span<const ops::RowMaximum> FoundTokens::Maxima() {
+  maxima_.clear();
+  for (size_t i = 0; i < columns_.size(); ++i) {
+    maxima_.push_back({.logit = values_[i], .column = columns_[i]});
+  }
+  return maxima_;
+}
+
+StatusOr<DeviceTokens> DeviceTokens::Create(const Program& program, const Target& target,
+                                            device::Device& device, const ExecutorOptions& options,
+                                            int32_t num_columns) {
+  const std::optional<ValueId> logits = program.FindOutput(kLogits);
+  if (!logits) return InvalidArgument("token_columns is set, but the program has no logits");
+  TensorView view = MakeView(program.value(*logits), options.max_sizes(), nullptr);
+  if (num_columns > view.RowElements()) {
+    return InvalidArgument("token_columns is " + std::to_string(num_columns) + ", more than the " +
+                           std::to_string(view.RowElements()) + " columns of the program's logits");
+  }
+  DeviceTokens tokens;
+  tokens.num_columns_ = num_columns;
+  tokens.row_stride_bytes_ = view.row_stride_bytes;
+  tokens.max_rows_ = options.max_num_logits_rows;
+  view.shape[1] = num_columns;
+  const Call take = TakeCall(nullptr, options.max_num_tokens, nullptr, tokens.max_rows_);
+  const Call find = FindCall(view, nullptr, nullptr);
+  PM_ASSIGN_OR_RETURN(tokens.take_, Choose(target, "take_tokens", take.call()));
+  PM_ASSIGN_OR_RETURN(tokens.find_, Choose(target, "argmax", find.call()));
+  PM_ASSIGN_OR_RETURN(tokens.columns_, device.Allocate(4 * tokens.max_rows_, "sampled tokens"));
+  PM_ASSIGN_OR_RETURN(tokens.values_, device.Allocate(4 * tokens.max_rows_, "their logits"));
+  const int64_t workspace_bytes = std::max(WorkspaceBytes(*tokens.take_, take.call()),
+                                           WorkspaceBytes(*tokens.find_, find.call()));
+  PM_ASSIGN_OR_RETURN(tokens.workspace_,
+                      device.Allocate(workspace_bytes, "workspace of sampled tokens"));
+  return tokens;
+}
+
+void DeviceTokens::Run(const ops::Kernel& kernel, const ops::OpCall& call,
+                       device::Stream& stream) const {
+  ops::KernelContext context = {.workspace = workspace_.bytes(), .stream = &stream};
+  kernel.run(call, context);
+}
+
+void DeviceTokens::EnqueueTake(const int32_t* ids, int64_t num_tokens,
+                               device::Stream& stream) const {
+  Run(*take_, TakeCall(ids, num_tokens, columns_.data(), max_rows_).call(), stream);
+}
+
+void DeviceTokens::EnqueueFind(const std::byte* logits, int64_t num_rows,
+                               device::Stream& stream) const {
+  TensorView view =
+      TensorView::Dense(const_cast<std::byte*>(logits), DType::kF32, {num_rows, num_columns_});
+  view.row_stride_bytes = row_stride_bytes_;
+  Run(*find_, FindCall(view, columns_.data(), values_.data()).call(), stream);
+}
+
+void DeviceTokens::EnqueueCopy(int64_t num_rows, FoundTokens* to, device::Stream& stream) const {
+  to->columns_.resize(static_cast<size_t>(num_rows));
+  to->values_.resize(static_cast<size_t>(num_rows));
+  stream.CopyToHost(std::as_writable_bytes(std::span(to->columns_)), columns_.data());
+  stream.CopyToHost(std::as_writable_bytes(std::span(to->values_)), values_.data());
+}
+
+}  // namespace pagemill::program

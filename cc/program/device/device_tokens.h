@@ -1,0 +1,80 @@
+// File: cc/program/device/device_tokens.h
+// Tokens that stay on a device: behind a program's logits the largest of each row is found, and the
+// next step reads its tokens from there, so that it can be enqueued before the host knows them.
+//
+//   PM_ASSIGN_OR_RETURN(DeviceTokens tokens, DeviceTokens::Create(program, target, ...));
+//   tokens.EnqueueTake(ids, *stream);       // negative ids become those that the step before found
+//   ... the program ...
+//   tokens.EnqueueFind(logits, *stream);
+//   tokens.EnqueueCopy(&found, *stream);    // to the host; found.Maxima() once it is done
+//
+// Its arrays are in the device's memory at addresses that do not change, so all of this may be part
+// of a graph. Rows of a step are found in place of those of the step before: each step either has
+// them found or leaves nothing to read.
+//
+// The device outlives it. Thread safety: that of Executor.
+#ifndef PAGEMILL_CC_PROGRAM_DEVICE_DEVICE_TOKENS_H_
+#define PAGEMILL_CC_PROGRAM_DEVICE_DEVICE_TOKENS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "cc/base/status.h"
+#include "cc/device/device.h"
+#include "cc/device/stream.h"
+#include "cc/ops/op.h"
+#include "cc/ops/row_maxima.h"
+#include "cc/program/executor_options.h"
+#include "cc/program/kernel_selection.h"
+#include "cc/program/program.h"
+#include "cc/tensor/tensor_view.h"
+
+namespace pagemill::program {
+
+// The host's side of what a step has found.
+class FoundTokens {
+ public:
+  // Of the rows that were copied last; valid until the next call.
+  std::span<const ops::RowMaximum> Maxima();
+
+ private:
+  friend class DeviceTokens;
+  std::vector<int32_t> columns_;
+  std::vector<float> values_;
+  std::vector<ops::RowMaximum> maxima_;
+};
+
+class DeviceTokens {
+ public:
+  // Tokens are the first `num_columns` columns of logits. kInvalidArgument if the program has no
+  // logits or fewer columns; the errors of the op table and of the device.
+  static StatusOr<DeviceTokens> Create(const Program& program, const Target& target,
+                                       device::Device& device, const ExecutorOptions& options,
+                                       int32_t num_columns);
+
+  int32_t num_columns() const { return static_cast<int32_t>(num_columns_); }
+
+  // `ids` of `num_tokens` tokens, on the device.
+  void EnqueueTake(const int32_t* ids, int64_t num_tokens, device::Stream& stream) const;
+  // `logits` of `num_rows` rows, on the device.
+  void EnqueueFind(const std::byte* logits, int64_t num_rows, device::Stream& stream) const;
+  // What was found for the first `num_rows` rows; `to` is left alone until the copy is done.
+  void EnqueueCopy(int64_t num_rows, FoundTokens* to, device::Stream& stream) const;
+
+ private:
+  DeviceTokens() = default;
+  void Run(const ops::Kernel& kernel, const ops::OpCall& call, device::Stream& stream) const;
+
+  const ops::Kernel* take_ = nullptr;
+  const ops::Kernel* find_ = nullptr;
+  int64_t num_columns_ = 0;
+  int64_t row_stride_bytes_ = 0;  // of logits
+  int64_t max_rows_ = 0;
+  device::DeviceMemory columns_, values_, workspace_;
+};
+
+}  // namespace pagemill::program
+
+#endif  // PAGEMILL_CC_PROGRAM_DEVICE_DEVICE_TOKENS_H_

@@ -1,0 +1,96 @@
+// File: cc/runner/media_encoder.h
+// The second program of a runner: it turns features of media items (patches of images) into
+// embeddings, which take the place of placeholder tokens in the model's own program.
+//
+//   PM_ASSIGN_OR_RETURN(auto media, MediaEncoder::Create(encoder_executor, options));
+//   PM_RETURN_IF_ERROR(media->Apply(plan, batch_state));  // encodes what the plan says
+//   media->AddTo(&batch);                                 // embeddings of the step's placeholders
+//
+// The encoder's step holds items as requests: first class_tokens tokens of no features, then one
+// for each row of its features (StepArrays::media_rows). It has one input, the features
+// [media_rows, channels], and one output, `embeddings`, with format.tokens rows for each item. The
+// model's program has one input besides step arrays, the embeddings [media_rows, width].
+//
+// Embeddings are kept by content id until a plan releases them. Which items are encoded and kept,
+// and for how long, is the scheduler's decision (scheduler/resources/encoder_cache.h); it bounds
+// the memory, encoder_cache_tokens * width * 4 bytes.
+//
+// Ownership: the executor is the caller's and outlives the encoder. Thread safety: none. Cost of
+// Apply() without media: O(requests of the step).
+#ifndef PAGEMILL_CC_RUNNER_MEDIA_ENCODER_H_
+#define PAGEMILL_CC_RUNNER_MEDIA_ENCODER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "cc/base/status.h"
+#include "cc/ops/batch_view.h"
+#include "cc/program/executor.h"
+#include "cc/runner/batch_state.h"
+#include "cc/step/request.h"
+#include "cc/step/step_plan.h"
+#include "cc/tensor/dtype.h"
+
+namespace pagemill::runner {
+
+struct MediaEncoderOptions {
+  step::MediaFormat format;             // of every item
+  int32_t class_tokens = 0;             // of the encoder, in front of an item's rows
+  int32_t width = 0;                    // of an embedding
+  int32_t max_items = 1;                // of one step of the encoder
+  DType features_type = DType::kF32;    // of the encoder's input: f32, bf16 or f16
+  DType embeddings_type = DType::kF32;  // of the input of the model's program, likewise
+
+  // kInvalidArgument names the field and its value.
+  Status Validate() const;
+};
+
+class MediaEncoder {
+ public:
+  static StatusOr<std::unique_ptr<MediaEncoder>> Create(program::Executor* executor,
+                                                        const MediaEncoderOptions& options);
+
+  // Drops and makes embeddings as the plan says, and gathers those of its tokens. `batch` has
+  // applied the plan. Not OK: nothing of the plan may run, and what it was to encode is not kept.
+  Status Apply(const step::StepPlan& plan, const BatchState& batch);
+  // Valid until the next Apply().
+  void AddTo(ops::StepBatch* batch) const;
+
+  const MediaEncoderOptions& options() const { return options_; }
+  int64_t num_encoded_items() const { return num_encoded_items_; }  // since the beginning
+
+ private:
+  using Items = std::vector<const step::MediaItem*>;
+
+  MediaEncoder(program::Executor* executor, const MediaEncoderOptions& options);
+  Status CheckFeatures(const step::MediaItem& item) const;
+  Status Encode(std::span<const step::MediaItem* const> items);
+  void MakeStep(std::span<const step::MediaItem* const> items);
+  Status Keep(std::span<const step::MediaItem* const> items, const TensorView& embeddings);
+  Status Gather(const step::StepPlan& plan, const BatchState& batch);
+  Status GatherEntry(const step::ScheduledRequest& entry, const step::Request& request,
+                     int32_t first_token);
+
+  program::Executor* const executor_;
+  const MediaEncoderOptions options_;
+  std::unordered_map<std::string, std::vector<float>> kept_;  // [tokens, width], by content id
+  int64_t num_encoded_items_ = 0;
+
+  // Of a step of the encoder.
+  std::vector<int32_t> token_ids_, positions_, query_start_, seq_lens_, patch_rows_;
+  std::vector<std::byte> features_;
+  // Of a step of the model: the tokens that stand for media, and their embeddings.
+  std::vector<int32_t> media_rows_;
+  std::vector<float> gathered_;
+  std::vector<std::byte> narrow_;  // gathered_ in embeddings_type, unless that is f32
+  TensorView embeddings_;
+};
+
+}  // namespace pagemill::runner
+
+#endif  // PAGEMILL_CC_RUNNER_MEDIA_ENCODER_H_

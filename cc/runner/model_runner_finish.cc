@@ -1,0 +1,160 @@
+// What becomes of a step once its forward pass is over.
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include "cc/runner/model_runner.h"
+
+namespace pagemill::runner {
+
+// Makes room for a step, and sees to it that the host has sampled what it has to sample before.
+void ModelRunner::FinishForNextStep() {
+  size_t num_needed = 0;
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    if (!steps_[i].by_maxima) num_needed = i + 1;
+  }
+  for (size_t i = 0; i < num_needed; ++i) FinishOldest();
+  while (num_enqueued_ >= executor_->max_steps_in_flight()) FinishOldest();
+}
+
+void ModelRunner::FinishOldest() {
+  StepInFlight& step = steps_.oldest();
+  step::StepResult result;
+  result.step_id = step.step_id;
+  result.results.resize(step.entries.size());
+  for (size_t i = 0; i < step.entries.size(); ++i) {
+    result.results[i].index = step.entries[i].index;
+  }
+  Status status = step.enqueued ? Finish(&step, &result) : OkStatus();
+  SettleSamples(step, result);
+  if (status.ok()) {
+    finished_.emplace_back(std::move(result));
+  } else {
+    finished_.emplace_back(std::move(status));
+  }
+  steps_.PopOldest();
+}
+
+Status ModelRunner::Finish(StepInFlight* step, step::StepResult* result) {
+  stopwatch_.Resume();
+  --num_enqueued_;
+  PM_RETURN_IF_ERROR(executor_->Collect(&output_));
+  PM_RETURN_IF_ERROR(CheckOutput(*step));
+  stopwatch_.Lap(&StepTimes::model_s, &step->times);
+  SampleRows(*step, result);
+  TakePooled(*step, result);
+  if (speculation_) speculation_->EndStep(*plan_, result);
+  stopwatch_.Lap(&StepTimes::sampling_s, &step->times);
+  stopwatch_.End(step->kind, step->times);
+  return OkStatus();
+}
+
+Status ModelRunner::CheckOutput(const StepInFlight& step) const {
+  const size_t rows = step.rows.size();
+  if (!output_.maxima.empty()) {
+    if (output_.maxima.size() == rows) return OkStatus();
+    return Internal("the executor gave " + std::to_string(output_.maxima.size()) +
+                    " maxima of logits for " + std::to_string(rows) + " rows");
+  }
+  if (rows == 0) return OkStatus();
+  const TensorView logits = output_.logits();
+  if (logits.rank != 2) {
+    return FailedPrecondition("this model has no logits: it cannot generate or score tokens");
+  }
+  if (logits.shape[1] < limits().vocab_size) {
+    return Internal("the program's logits have " + std::to_string(logits.shape[1]) +
+                    " columns, fewer than vocab_size = " + std::to_string(limits().vocab_size));
+  }
+  return OkStatus();
+}
+
+bool ModelRunner::Holds(const StepEntry& entry) const {
+  return slots_[entry.index.value()].holder == entry.holder;
+}
+
+// The step's rows of logits as rows to sample from.
+void ModelRunner::AddRows(const StepInFlight& step) {
+  const bool by_maxima = !output_.maxima.empty();
+  const TensorView logits = output_.logits();
+  size_t num_masks = 0;
+  rows_.clear();
+  sampled_rows_.clear();
+  for (size_t i = 0; i < step.rows.size(); ++i) {
+    const BatchRow& row = step.rows[i];
+    const StepEntry& entry = step.entries[static_cast<size_t>(row.entry)];
+    if (!Holds(entry)) continue;
+    sampled_rows_.push_back(i);
+    sampling::LogitsRow& added = rows_.emplace_back();
+    added.index = entry.index;
+    if (by_maxima) {
+      added.maximum = &output_.maxima[i];
+    } else {
+      added.logits = logits.Row<const float>(static_cast<int64_t>(i));
+    }
+    added.prompt_token_id = row.prompt_token_id;
+    added.draft_token_id = row.draft_token_id;
+    if (row.prompt_token_id >= 0 || !masks_.Holds(added.index)) continue;
+    if (masks_.status(added.index).ok()) added.mask = masks_.row(num_masks);
+    ++num_masks;
+  }
+}
+
+void ModelRunner::SampleRows(const StepInFlight& step, step::StepResult* result) {
+  AddRows(step);
+  row_outputs_.assign(rows_.size(), {});
+  sampler_.Run(rows_, row_outputs_);
+  for (size_t i = 0; i < rows_.size(); ++i) {
+    const BatchRow& sampled = step.rows[sampled_rows_[i]];
+    step::RequestResult& target = result->results[static_cast<size_t>(sampled.entry)];
+    sampling::RowOutput& row = row_outputs_[i];
+    if (row.failure.ok()) row.failure = masks_.status(target.index);
+    if (!row.failure.ok()) {
+      target.failure = std::move(row.failure);
+      continue;
+    }
+    if (row.token_id < 0) continue;  // behind a rejected draft
+    const bool is_prompt = rows_[i].prompt_token_id >= 0;
+    if (!is_prompt) target.sampled_token_ids.push_back(row.token_id);
+    if (row.has_logprobs) {
+      (is_prompt ? target.prompt_logprobs : target.logprobs).push_back(std::move(row.logprobs));
+    }
+  }
+  for (size_t i = 0; i < step.entries.size(); ++i) {
+    const step::RequestIndex index = step.entries[i].index;
+    if (!Holds(step.entries[i]) || !masks_.Holds(index)) continue;
+    masks_.Observe(index, result->results[i].sampled_token_ids);
+  }
+}
+
+// Later steps read their placeholders here. A request that has got no token fails, and nobody waits
+// for what comes behind it: any token will do.
+void ModelRunner::SettleSamples(const StepInFlight& step, const step::StepResult& result) {
+  for (size_t i = 0; i < step.entries.size(); ++i) {
+    Slot& slot = slots_[step.entries[i].index.value()];
+    if (slot.token_id != kInFlight || slot.step != step.number) continue;
+    const std::vector<int32_t>& sampled = result.results[i].sampled_token_ids;
+    slot.token_id = sampled.empty() ? 0 : sampled.back();
+  }
+}
+
+void ModelRunner::TakePooled(const StepInFlight& step, step::StepResult* result) {
+  const TensorView pooled = output_.pooled();
+  for (size_t i = 0; i < step.entries.size(); ++i) {
+    if (!step.entries[i].pools) continue;
+    step::RequestResult& target = result->results[i];
+    if (pooled.rank != 2) {
+      target.failure = FailedPrecondition("this model does not pool: it makes no embeddings");
+      continue;
+    }
+    const float* row = pooled.Row<const float>(static_cast<int64_t>(i));
+    target.pooled.assign(row, row + pooled.shape[1]);
+    for (float x : target.pooled) {
+      if (std::isfinite(x)) continue;
+      target.pooled.clear();
+      target.failure = Internal("the model's pooled output is not finite");
+      break;
+    }
+  }
+}
+
+}  // namespace pagemill::runner

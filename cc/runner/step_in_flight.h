@@ -1,0 +1,77 @@
+// File: cc/runner/step_in_flight.h
+// A step of a native runner from Execute() until it is sampled: what sampling and reporting need,
+// since the plan may change once Sample() has returned.
+//
+//   StepsInFlight steps;
+//   StepInFlight& step = steps.Add();      // the newest
+//   ...
+//   while (!steps.empty()) { Finish(steps.oldest()); steps.PopOldest(); }
+//
+// Steps that were popped lend their memory to later ones, so that nothing is allocated once steps
+// have been as large and as many. Thread safety: none.
+#ifndef PAGEMILL_CC_RUNNER_STEP_IN_FLIGHT_H_
+#define PAGEMILL_CC_RUNNER_STEP_IN_FLIGHT_H_
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "cc/runner/batch_state.h"
+#include "cc/runner/step_times.h"
+#include "cc/step/request.h"
+
+namespace pagemill::runner {
+
+// A request's part of a step.
+struct StepEntry {
+  step::RequestIndex index;
+  uint64_t holder = 0;  // which request held the slot: one number for each start
+  bool pools = false;   // its pooled output is wanted
+};
+
+struct StepInFlight {
+  uint64_t step_id = 0;
+  std::vector<StepEntry> entries;
+  std::vector<BatchRow> rows;
+  uint64_t number = 0;    // of those that were enqueued, from 1
+  bool enqueued = false;  // with the executor; a step that runs nothing is not
+  // Each row's token is the column of its largest logit, which the executor finds: nothing is left
+  // to the host, and a step behind this one may begin before it is over.
+  bool by_maxima = false;
+  program::StepKind kind = {};
+  StepTimes times;
+};
+
+class StepsInFlight {
+ public:
+  bool empty() const { return count_ == 0; }
+  size_t size() const { return count_; }
+  StepInFlight& oldest() { return steps_.front(); }
+  const StepInFlight& operator[](size_t i) const { return steps_[i]; }  // 0: the oldest
+
+  // Empty but for the memory of its lists.
+  StepInFlight& Add() {
+    if (count_ == steps_.size()) steps_.emplace_back();
+    StepInFlight& step = steps_[count_++];
+    step.entries.clear();
+    step.rows.clear();
+    step.enqueued = step.by_maxima = false;
+    step.number = 0;
+    step.times = {};
+    return step;
+  }
+  void PopOldest() {
+    std::rotate(steps_.begin(), steps_.begin() + 1, steps_.begin() + static_cast<int64_t>(count_));
+    --count_;
+  }
+  void PopNewest() { --count_; }
+
+ private:
+  std::vector<StepInFlight> steps_;  // the first `count_` are in flight
+  size_t count_ = 0;
+};
+
+}  // namespace pagemill::runner
+
+#endif  // PAGEMILL_CC_RUNNER_STEP_IN_FLIGHT_H_

@@ -1,0 +1,181 @@
+// Native runner and an executor of two steps in flight, plan by plan.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cc/device/thread_pool.h"
+#include "cc/runner/model_runner.h"
+#include "cc/runner/testing/context_executor.h"
+#include "cc/sampling/testing/hash_model.h"
+
+namespace pagemill::runner {
+namespace {
+
+using step::BlockId;
+using step::RequestIndex;
+using step::ScheduledRequest;
+
+constexpr int32_t kVocab = 11;
+
+engine::RunnerLimits SmallLimits() {
+  engine::RunnerLimits limits;
+  limits.max_num_tokens = 32;
+  limits.max_num_seqs = 4;
+  limits.max_num_logits_rows = 16;
+  limits.max_model_len = 16;
+  limits.vocab_size = kVocab;
+  limits.num_blocks = 20;
+  limits.block_size = 16;
+  return limits;
+}
+
+std::shared_ptr<step::Request> MakeRequest(std::vector<int32_t> prompt, float temperature = 0) {
+  auto request = std::make_shared<step::Request>();
+  request->prompt_token_ids = std::move(prompt);
+  request->sampling.temperature = temperature;
+  return request;
+}
+
+ScheduledRequest Start(int32_t slot, const std::shared_ptr<step::Request>& request) {
+  ScheduledRequest entry;
+  entry.index = RequestIndex(slot);
+  entry.start = request;
+  entry.token_ids = request->prompt_token_ids;
+  entry.new_block_ids = {{BlockId(1 + slot)}};
+  entry.sample = true;
+  return entry;
+}
+
+// The token behind `num_computed` others, which the step before samples.
+ScheduledRequest GoOn(int32_t slot, int32_t num_computed) {
+  ScheduledRequest entry;
+  entry.index = RequestIndex(slot);
+  entry.num_computed_tokens = num_computed;
+  entry.token_ids = {step::kPlaceholderTokenId};
+  entry.sample = true;
+  return entry;
+}
+
+class StepsInFlightTest : public ::testing::Test {
+ protected:
+  StepsInFlightTest() {
+    executor_.on_enqueue = [this](const ops::StepBatch&) {
+      trace_ += "enqueue ";
+      return OkStatus();
+    };
+    executor_.on_collect = [this] {
+      trace_ += "collect ";
+      return std::exchange(next_collect_, OkStatus());
+    };
+    runner_ = *ModelRunner::Create(&executor_, &pool_, SmallLimits());
+  }
+
+  Status Begin(std::vector<ScheduledRequest> entries, std::vector<RequestIndex> released = {}) {
+    step::StepPlan plan;
+    plan.step_id = ++step_id_;
+    plan.scheduled = std::move(entries);
+    plan.released = std::move(released);
+    PM_RETURN_IF_ERROR(runner_->Execute(plan));
+    return runner_->Sample();
+  }
+
+  // The greedy tokens behind a text.
+  std::vector<int32_t> Continue(std::vector<int32_t> text, size_t count) const {
+    std::vector<int32_t> tokens;
+    while (tokens.size() < count) {
+      const std::vector<float> logits = model_.Logits(text);
+      text.push_back(
+          static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin()));
+      tokens.push_back(text.back());
+    }
+    return tokens;
+  }
+
+  const sampling::HashModel model_{{.vocab_size = kVocab}};
+  ContextExecutor executor_{&model_, 20 * 16, /*max_steps_in_flight=*/2};
+  device::ThreadPool pool_{{.num_threads = 1}};
+  std::unique_ptr<ModelRunner> runner_;
+  Status next_collect_;
+  std::string trace_;
+  uint64_t step_id_ = 0;
+};
+
+TEST_F(StepsInFlightTest, AGreedyStepBeginsBeforeTheOneBeforeItIsOver) {
+  EXPECT_TRUE(runner_->limits().placeholders);
+  const std::vector<int32_t> expected = Continue({1, 2}, 4);
+  ASSERT_TRUE(Begin({Start(0, MakeRequest({1, 2}))}).ok());
+  for (int32_t i = 0; i < 3; ++i) {
+    ASSERT_TRUE(Begin({GoOn(0, 2 + i)}).ok());
+    const StatusOr<step::StepResult> result = runner_->Collect();
+    ASSERT_TRUE(result.ok());
+    EXPECT_EQ(result->results[0].sampled_token_ids, std::vector{expected[static_cast<size_t>(i)]});
+  }
+  EXPECT_EQ(runner_->Collect()->results[0].sampled_token_ids, std::vector{expected[3]});
+  EXPECT_EQ(runner_->Collect().status().code(), StatusCode::kFailedPrecondition);
+  EXPECT_EQ(trace_, "enqueue enqueue collect enqueue collect enqueue collect collect ");
+  EXPECT_EQ(executor_.num_tokens_of_rows, 3);
+}
+
+TEST_F(StepsInFlightTest, AStepThatTheHostSamplesIsOverBeforeTheNext) {
+  ASSERT_TRUE(Begin({Start(0, MakeRequest({1, 2})), Start(1, MakeRequest({3}, 1.0f))}).ok());
+  ASSERT_TRUE(Begin({GoOn(0, 2), GoOn(1, 1)}).ok());
+  EXPECT_EQ(trace_, "enqueue collect enqueue ");
+  EXPECT_EQ(executor_.num_tokens_of_rows, 0);
+  EXPECT_EQ(runner_->Collect()->results[0].sampled_token_ids, Continue({1, 2}, 1));
+}
+
+TEST_F(StepsInFlightTest, AStepThatFailsLeavesTheNextOne) {
+  ASSERT_TRUE(Begin({Start(0, MakeRequest({1, 2}))}).ok());
+  ASSERT_TRUE(Begin({GoOn(0, 2), Start(1, MakeRequest({3, 4, 5}))}).ok());
+  next_collect_ = Internal("lost");
+  EXPECT_EQ(runner_->Collect().status().message(), "lost");
+  // Its request is gone; another takes the slot while the second step is in flight.
+  ASSERT_TRUE(Begin({GoOn(1, 3), Start(0, MakeRequest({6}))}, {RequestIndex(0)}).ok());
+  StatusOr<step::StepResult> second = runner_->Collect();
+  ASSERT_TRUE(second.ok());
+  EXPECT_TRUE(second->results[0].sampled_token_ids.empty()) << "nobody waits for it";
+  const std::vector<int32_t> expected = Continue({3, 4, 5}, 2);
+  EXPECT_EQ(second->results[1].sampled_token_ids, std::vector{expected[0]});
+  const StatusOr<step::StepResult> third = runner_->Collect();
+  ASSERT_TRUE(third.ok());
+  EXPECT_EQ(third->results[0].sampled_token_ids, std::vector{expected[1]});
+  EXPECT_EQ(third->results[1].sampled_token_ids, Continue({6}, 1));
+  runner_->CheckIntegrity();
+}
+
+TEST_F(StepsInFlightTest, AFailedHostSampledStepFailsWhereItIsCollected) {
+  ASSERT_TRUE(Begin({Start(0, MakeRequest({1, 2}, 1.0f))}).ok());
+  next_collect_ = Internal("lost");
+  ASSERT_TRUE(Begin({GoOn(0, 2), Start(1, MakeRequest({3}))}).ok()) << "which finishes the first";
+  EXPECT_EQ(runner_->Collect().status().message(), "lost");
+  EXPECT_EQ(runner_->Collect()->results[1].sampled_token_ids, Continue({3}, 1));
+}
+
+TEST_F(StepsInFlightTest, ATokenOfAnEarlierStepThanTheLastIsWaitedFor) {
+  ASSERT_TRUE(Begin({Start(0, MakeRequest({1, 2}))}).ok());
+  ASSERT_TRUE(Begin({Start(1, MakeRequest({3}))}).ok());
+  ASSERT_TRUE(Begin({GoOn(0, 2)}).ok());
+  EXPECT_EQ(executor_.num_tokens_of_rows, 0);
+  EXPECT_EQ(runner_->Collect()->results[0].sampled_token_ids, Continue({1, 2}, 1));
+  EXPECT_EQ(runner_->Collect()->results[0].sampled_token_ids, Continue({3}, 1));
+  EXPECT_EQ(runner_->Collect()->results[0].sampled_token_ids,
+            std::vector{Continue({1, 2}, 2).back()});
+}
+
+TEST_F(StepsInFlightTest, RefusesAPlaceholderWhereNoTokenWasSampled) {
+  ScheduledRequest part = Start(0, MakeRequest({1, 2, 3}));
+  part.token_ids.pop_back();
+  part.sample = false;
+  ASSERT_TRUE(Begin({part}).ok());
+  const Status status = Begin({GoOn(0, 2)});
+  EXPECT_EQ(status.code(), StatusCode::kInternal);
+  EXPECT_NE(status.message().find("a placeholder where no token was sampled"), std::string::npos);
+  EXPECT_TRUE(runner_->Collect().ok()) << "the step before is not affected";
+}
+
+}  // namespace
+}  // namespace pagemill::runner

@@ -1,0 +1,44 @@
+"""`scatter_rows`: rows in place of others, such as an image's embeddings in place of those of its
+placeholder tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from pagemill.ops.checks import require_act, require_dtype, require_rank
+from pagemill.ops.trace import ShapeError, Tensor, format_shape
+
+if TYPE_CHECKING:
+    import torch
+
+    from pagemill.ops.torch_step import TorchStep
+
+
+def scatter_rows(x: Tensor, y: Tensor, rows: Tensor) -> Tensor:
+    """x [T, H], y [M, H], rows i32 [M] -> x, but row rows[m] is y[m]: [T, H].
+
+    Raises:
+        ShapeError: the operands do not fit.
+    """
+    require_act("scatter_rows", x=x, y=y)
+    require_rank("scatter_rows", "x", x, 2)
+    require_rank("scatter_rows", "rows", rows, 1)
+    require_dtype("scatter_rows", "rows", rows, ("i32",))
+    if y.shape != (rows.rows, *x.shape[1:]):
+        raise ShapeError(
+            f"scatter_rows: x is {format_shape(x.shape)}, y {format_shape(y.shape)}, rows"
+            f" {format_shape(rows.shape)}"
+        )
+    return x.trace.emit("scatter_rows", [x, y, rows], [(x.shape, x.dtype)])[0]
+
+
+def reference(
+    inputs: Sequence[torch.Tensor], attributes: Mapping[str, float], step: TorchStep
+) -> tuple[torch.Tensor, ...]:
+    """The op in torch."""
+    del attributes, step
+    x, y, rows = inputs
+    result = x.clone()
+    result[rows] = y
+    return (result,)

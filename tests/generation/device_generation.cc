@@ -1,0 +1,162 @@
+#include "tests/generation/device_generation.h"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <random>
+#include <utility>
+
+#include "cc/base/clock.h"
+#include "cc/device/testing/test_device.h"
+#include "cc/device/thread_pool.h"
+#include "cc/engine/engine.h"
+#include "cc/ops/testing/test_device_ops.h"
+#include "cc/program/device/device_executor.h"
+#include "cc/program/executor.h"
+#include "cc/program/kv/kv_layout.h"
+#include "cc/program/native_executor.h"
+#include "cc/runner/model_runner.h"
+
+namespace pagemill::testing {
+namespace {
+
+using device::testing::TestDevice;
+using program::DeviceExecutor;
+using program::NativeExecutor;
+using program::Program;
+
+constexpr int32_t kMaxModelLen = 64;
+constexpr int32_t kBlockSize = 16;
+constexpr int32_t kTokenIds = 64;  // ids below this are in every model's vocabulary
+
+// Counts the steps of an executor that overlap.
+class Observed final : public program::Executor {
+ public:
+  Observed(program::Executor* executor, Generated* counts)
+      : Executor(executor->max_steps_in_flight()), executor_(executor), counts_(counts) {}
+
+  Status Enqueue(const ops::StepBatch& batch) override {
+    PM_RETURN_IF_ERROR(executor_->Enqueue(batch));
+    ++counts_->num_steps;
+    counts_->num_overlapping_steps += in_flight_++ > 0;
+    return OkStatus();
+  }
+  Status Collect(program::ExecutorOutput* output) override {
+    --in_flight_;
+    return executor_->Collect(output);
+  }
+
+ private:
+  program::Executor* const executor_;
+  Generated* const counts_;
+  int32_t in_flight_ = 0;
+};
+
+program::ExecutorOptions Options(const DeviceRun& run) {
+  program::ExecutorOptions options;
+  options.num_threads = 1;
+  options.max_num_tokens = 48;
+  options.max_num_seqs = 5;
+  options.max_num_logits_rows = 5;
+  options.block_size = kBlockSize;
+  options.num_blocks = run.num_blocks;
+  options.activation_type = run.act;
+  return options;
+}
+
+engine::RunnerLimits LimitsOf(const Program& program, const program::KvLayout& layout,
+                              const program::ExecutorOptions& options, int32_t vocab_size) {
+  return {.max_num_tokens = options.max_num_tokens,
+          .max_num_seqs = options.max_num_seqs,
+          .max_num_logits_rows = options.max_num_logits_rows,
+          .max_model_len = kMaxModelLen,
+          .vocab_size = vocab_size,
+          .num_blocks = options.num_blocks,
+          .block_size = options.block_size,
+          .kv_groups = program::KvGroupsOf(program, layout)};
+}
+
+Status RunRequests(const std::vector<step::Request>& requests, int32_t steps_in_flight,
+                   runner::ModelRunner* runner, Generated* generated) {
+  SteadyClock clock;
+  engine::EngineOptions options;
+  options.max_in_flight_steps = steps_in_flight;
+  options.check_integrity = true;
+  PM_ASSIGN_OR_RETURN(std::unique_ptr<engine::Engine> engine,
+                      engine::Engine::Create(options, runner, &clock, {}));
+  size_t unfinished = requests.size();
+  for (const step::Request& request : requests) PM_RETURN_IF_ERROR(engine->Submit(request));
+  Status failure;
+  while (unfinished > 0) {
+    for (engine::RequestOutput& output : engine->Wait(10)) {
+      std::vector<int32_t>& tokens = generated->outputs[output.request_id];
+      tokens.insert(tokens.end(), output.new_token_ids.begin(), output.new_token_ids.end());
+      unfinished -= output.finished();
+      if (failure.ok()) failure = output.error;
+    }
+  }
+  generated->stats = engine->stats();
+  engine->Shutdown();
+  runner->CheckIntegrity();
+  return failure;
+}
+
+}  // namespace
+
+std::vector<step::Request> GreedyRequests(uint64_t seed) {
+  std::mt19937_64 rng(seed);
+  std::vector<step::Request> requests(9);
+  for (size_t i = 0; i < requests.size(); ++i) {
+    step::Request& request = requests[i];
+    request.id = step::RequestId(i + 1);
+    for (uint64_t n = 1 + rng() % 30; n > 0; --n) {
+      request.prompt_token_ids.push_back(static_cast<int32_t>(rng() % kTokenIds));
+    }
+    request.sampling.temperature = 0;
+    request.sampling.max_tokens = static_cast<int32_t>(1 + rng() % 24);
+    for (int stop = 0; i % 2 == 0 && stop < 10; ++stop) {
+      request.sampling.stop_token_ids.push_back(static_cast<int32_t>(rng() % kTokenIds));
+    }
+  }
+  return requests;
+}
+
+StatusOr<Generated> Generate(const std::string& text, const std::vector<step::Request>& requests,
+                             const DeviceRun& run) {
+  const program::ExecutorOptions options = Options(run);
+  PM_ASSIGN_OR_RETURN(Program program, Program::Parse(text));
+  PM_RETURN_IF_ERROR(program.SetActivationType(run.act));
+  const std::optional<program::ValueId> logits = program.FindOutput(program::kLogits);
+  if (!logits) return InvalidArgument("the program has no logits");
+  const auto vocab_size = static_cast<int32_t>(program.value(*logits).shape.RowElements());
+  Generated generated;
+  TestDevice device;
+  device::ThreadPool pool({.num_threads = 1});
+  std::unique_ptr<program::Executor> executor;
+  engine::RunnerLimits limits;
+  if (run.steps_in_flight == 0) {
+    PM_ASSIGN_OR_RETURN(std::unique_ptr<NativeExecutor> cpu,
+                        NativeExecutor::Create(program, {.ops = ops::CpuOps()}, options));
+    limits = LimitsOf(cpu->program(), cpu->memory_plan().kv, options, vocab_size);
+    executor = std::move(cpu);
+  } else {
+    program::DeviceExecutorOptions device_options = {.max_blocks = kMaxModelLen / kBlockSize,
+                                                     .max_steps_in_flight = run.steps_in_flight,
+                                                     .token_columns = vocab_size};
+    if (run.graphs) device_options.graph_sizes = {1, 3, 5};
+    PM_ASSIGN_OR_RETURN(std::unique_ptr<DeviceExecutor> on_device,
+                        DeviceExecutor::Create(program, {.ops = ops::testing::TestDeviceOps()},
+                                               device, options, device_options));
+    limits = LimitsOf(on_device->program(), on_device->kv_layout(), options, vocab_size);
+    executor = std::move(on_device);
+  }
+  Observed observed(executor.get(), &generated);
+  PM_ASSIGN_OR_RETURN(std::unique_ptr<runner::ModelRunner> runner,
+                      runner::ModelRunner::Create(&observed, &pool, limits));
+  PM_RETURN_IF_ERROR(
+      RunRequests(requests, std::max(1, run.steps_in_flight), runner.get(), &generated));
+  generated.num_replays = device.num_replays();
+  return generated;
+}
+
+}  // namespace pagemill::testing

@@ -1,0 +1,51 @@
+// File: tests/generation/device_generation.h
+// Generates with a program on the test device (cc/device/testing), through engine and native
+// runner: so many steps in flight, kernel by kernel or from graphs. Test code only.
+//
+//   const std::vector<step::Request> requests = GreedyRequests(program, /*seed=*/1);
+//   PM_ASSIGN_OR_RETURN(const Generated one, Generate(program, requests, {.steps_in_flight = 1}));
+//   PM_ASSIGN_OR_RETURN(const Generated two, Generate(program, requests, {.steps_in_flight = 2}));
+//   ... one.outputs == two.outputs
+#ifndef PAGEMILL_TESTS_GENERATION_DEVICE_GENERATION_H_
+#define PAGEMILL_TESTS_GENERATION_DEVICE_GENERATION_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "cc/base/status.h"
+#include "cc/engine/engine_stats.h"
+#include "cc/program/program.h"
+#include "cc/step/request.h"
+#include "cc/tensor/dtype.h"
+
+namespace pagemill::testing {
+
+struct DeviceRun {
+  DType act = DType::kF32;
+  int32_t steps_in_flight = 1;  // 0: the CPU, with one step in flight
+  bool graphs = false;
+  int32_t num_blocks = 48;  // pages of the KV cache
+};
+
+struct Generated {
+  std::map<step::RequestId, std::vector<int32_t>> outputs;
+  engine::EngineStats stats;
+  int64_t num_steps = 0;
+  int64_t num_overlapping_steps = 0;  // enqueued before the step before was collected
+  int64_t num_replays = 0;            // of graphs
+};
+
+// Prompts of several lengths, so many outputs that requests come and go, and for half of them a
+// token that ends them. All want the most likely tokens.
+std::vector<step::Request> GreedyRequests(uint64_t seed);
+
+// Runs the requests at the same time. The first of them that fails says why. `text` is a program
+// with logits.
+StatusOr<Generated> Generate(const std::string& text, const std::vector<step::Request>& requests,
+                             const DeviceRun& run);
+
+}  // namespace pagemill::testing
+
+#endif  // PAGEMILL_TESTS_GENERATION_DEVICE_GENERATION_H_

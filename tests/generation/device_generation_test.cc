@@ -1,0 +1,70 @@
+// Two steps in flight on a device: engine, native runner and device executor together.
+#include "tests/generation/device_generation.h"
+
+#include <gtest/gtest.h>
+
+#include "cc/program/testing/tiny_llama.h"
+#include "cc/tensor/dtype.h"
+
+namespace pagemill::testing {
+namespace {
+
+// Of 16 tokens, in two groups: two requests may have them all.
+constexpr int32_t kFewBlocks = 16;
+
+Generated MustGenerate(const std::string& text, const std::vector<step::Request>& requests,
+                       const DeviceRun& run) {
+  StatusOr<Generated> generated = Generate(text, requests, run);
+  EXPECT_TRUE(generated.ok()) << generated.status().ToString();
+  return generated.ok() ? *std::move(generated) : Generated();
+}
+
+class TwoStepsOnADevice : public ::testing::TestWithParam<DType> {};
+
+TEST_P(TwoStepsOnADevice, GiveTheTokensOfOne) {
+  uint64_t stopped = 0, preempted = 0;
+  for (const uint64_t seed : {1, 2, 3}) {
+    // Layers with a window, and without: two block tables.
+    const std::string text = program::testing::TinyLlamaText({.seed = seed, .window = 8});
+    const std::vector<step::Request> requests = GreedyRequests(seed);
+    DeviceRun run = {.act = GetParam(), .steps_in_flight = 0, .num_blocks = kFewBlocks};
+    const Generated cpu = MustGenerate(text, requests, run);
+    for (const bool graphs : {false, true}) {
+      run.graphs = graphs;
+      run.steps_in_flight = 1;
+      const Generated one = MustGenerate(text, requests, run);
+      run.steps_in_flight = 2;
+      const Generated two = MustGenerate(text, requests, run);
+      EXPECT_EQ(one.outputs, cpu.outputs);
+      EXPECT_EQ(two.outputs, cpu.outputs);
+      EXPECT_EQ(one.num_overlapping_steps, 0);
+      EXPECT_GT(two.num_overlapping_steps, two.num_steps / 2) << "of " << two.num_steps;
+      EXPECT_EQ(two.num_replays > 0, graphs);
+      stopped += two.stats.finished_stop;
+      preempted += two.stats.num_preemptions;
+    }
+  }
+  EXPECT_GT(stopped, 0u);
+  EXPECT_GT(preempted, 0u);
+}
+
+// Every third has a temperature, so that the host samples the steps it is in.
+TEST_P(TwoStepsOnADevice, GiveTheTokensOfOneToWhatTheHostSamples) {
+  const std::string text = program::testing::TinyLlamaText({.seed = 4});
+  std::vector<step::Request> requests = GreedyRequests(4);
+  for (size_t i = 0; i < requests.size(); i += 3) {
+    requests[i].sampling.temperature = 0.9f;
+    requests[i].sampling.seed = 17 + i;
+  }
+  const Generated cpu = MustGenerate(text, requests, {.act = GetParam(), .steps_in_flight = 0});
+  for (const bool graphs : {false, true}) {
+    const Generated two =
+        MustGenerate(text, requests, {.act = GetParam(), .steps_in_flight = 2, .graphs = graphs});
+    EXPECT_EQ(two.outputs, cpu.outputs);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, TwoStepsOnADevice, ::testing::Values(DType::kF32, DType::kBF16));
+
+}  // namespace
+}  // namespace pagemill::testing

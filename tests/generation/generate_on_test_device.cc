@@ -1,0 +1,68 @@
+// Generates with a program on the test device, with one step in flight and with two, kernel by
+// kernel and from graphs, and on the CPU. All requests must get the same tokens each time.
+//
+//   generate_on_test_device PROGRAM_FILE f32|bf16|f16
+//
+// Exits with 0 if they do; else with 1 and a line that says what differs.
+#include <cstdio>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "cc/base/status.h"
+#include "cc/tensor/dtype.h"
+#include "tests/generation/device_generation.h"
+
+namespace pagemill::testing {
+namespace {
+
+std::string Text(const DeviceRun& run) {
+  return std::to_string(run.steps_in_flight) + " steps in flight, " +
+         (run.graphs ? "from graphs" : "kernel by kernel");
+}
+
+Status Check(const Generated& got, const Generated& expected, const DeviceRun& run) {
+  if (got.outputs != expected.outputs) return Internal(Text(run) + ": tokens differ");
+  if ((got.num_replays > 0) != run.graphs) {
+    return Internal(Text(run) + ": " + std::to_string(got.num_replays) + " replays");
+  }
+  // Steps overlap but for a few, before which nothing is left to run.
+  const bool overlap = got.num_overlapping_steps > got.num_steps / 2;
+  if (overlap == (run.steps_in_flight == 2)) return OkStatus();
+  return Internal(Text(run) + ": " + std::to_string(got.num_overlapping_steps) + " of " +
+                  std::to_string(got.num_steps) + " steps overlap");
+}
+
+Status Run(const std::string& text, DType act) {
+  const std::vector<step::Request> requests = GreedyRequests(/*seed=*/5);
+  PM_ASSIGN_OR_RETURN(const Generated expected,
+                      Generate(text, requests, {.act = act, .steps_in_flight = 0}));
+  for (const bool graphs : {false, true}) {
+    for (const int32_t steps_in_flight : {1, 2}) {
+      const DeviceRun run = {.act = act, .steps_in_flight = steps_in_flight, .graphs = graphs};
+      PM_ASSIGN_OR_RETURN(const Generated got, Generate(text, requests, run));
+      PM_RETURN_IF_ERROR(Check(got, expected, run));
+    }
+  }
+  return OkStatus();
+}
+
+int Main(int argc, char** argv) {
+  for (const DType act : {DType::kF32, DType::kBF16, DType::kF16}) {
+    if (argc != 3 || argv[2] != Info(act).name) continue;
+    std::ifstream file(argv[1]);
+    std::ostringstream text;
+    text << file.rdbuf();
+    const Status status = Run(text.str(), act);
+    if (!status.ok()) std::fprintf(stderr, "%s\n", status.ToString().c_str());
+    return status.ok() ? 0 : 1;
+  }
+  std::fprintf(stderr, "usage: generate_on_test_device PROGRAM_FILE f32|bf16|f16\n");
+  return 2;
+}
+
+}  // namespace
+}  // namespace pagemill::testing
+
+int main(int argc, char** argv) { return pagemill::testing::Main(argc, argv); }
