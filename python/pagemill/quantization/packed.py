@@ -51,7 +51,7 @@ class PackedMatrix:
 @dataclass(frozen=True, slots=True)
 class PackedScheme:
     """Integers of `bits` bits packed in words, with a scale and perhaps a zero point for each row
-    and group of columns. `layout` is that of program text (`cc/program/assembly.h`); `group` None:
+    and group of columns. `layout` is that of program text (`cc/tensor/quantized.h`); `group` None:
     whole rows; `zeros`: every matrix has a tensor of zero points."""
 
     method: str
