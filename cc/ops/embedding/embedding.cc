@@ -4,7 +4,7 @@
 #include "cc/ops/kernel_support.h"
 #include "cc/ops/linear/bf16_panel.h"
 #include "cc/ops/linear/block_panel.h"
-#include "cc/ops/linear/packed_driver.h"
+#include "cc/ops/linear/packed_gemm.h"
 #include "cc/ops/operand_check.h"
 #include "cc/ops/quantized/packed_integers.h"
 #include "cc/ops/quantized/quantized.h"
@@ -56,14 +56,14 @@ constexpr WeightPacking Following(WeightPacking packing) {
 }
 
 // Panels alone: nothing is multiplied here.
-constexpr linear::PackedKernelSet kBlockPanelSet = {
+constexpr linear::PackedGemm kBlockPanelSet = {
     0, linear::BlockPanelBytes, linear::PackBlockPanel, nullptr, nullptr, nullptr};
-constexpr linear::PackedKernelSet kBf16PanelSet = {
+constexpr linear::PackedGemm kBf16PanelSet = {
     0, linear::Bf16PanelBytes, linear::PackBf16Panel, nullptr, nullptr, nullptr};
 constexpr WeightPacking kBlockPanels =
-    Following(linear::PackingOfSet<&kBlockPanelSet>(linear::kBlockPanelLayout));
+    Following(linear::PackingOfGemm<&kBlockPanelSet>(linear::kBlockPanelLayout));
 constexpr WeightPacking kBf16Panels =
-    Following(linear::PackingOfSet<&kBf16PanelSet>(linear::kBf16PanelLayout));
+    Following(linear::PackingOfGemm<&kBf16PanelSet>(linear::kBf16PanelLayout));
 
 // y[n] = scale * row ids[n], which `read(id, out)` gives.
 template <class Read>
@@ -82,7 +82,7 @@ void Gather(const OpCall& call, KernelContext& context, const Read& read) {
   });
 }
 
-template <const linear::PackedKernelSet* kSet, auto kReadRow>
+template <const linear::PackedGemm* kSet, auto kReadRow>
 void RunPanels(const OpCall& call, KernelContext& context) {
   const TensorView& w = call.inputs[1];
   if (w.row_stride_bytes != 0) return embedding::RunPortable(call, context);  // as stored

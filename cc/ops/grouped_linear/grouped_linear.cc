@@ -9,7 +9,7 @@
 #include "cc/ops/kernel_support.h"
 #include "cc/ops/linear/kernel_table/linear_kernels.h"
 #include "cc/ops/linear/linear.h"
-#include "cc/ops/linear/packed_driver.h"
+#include "cc/ops/linear/packed_gemm.h"
 #include "cc/ops/operand_check.h"
 #include "cc/ops/quantized/packed_integers.h"
 #include "cc/ops/quantized/quantized.h"
@@ -97,7 +97,7 @@ constexpr WeightPacking kPacking = {
 struct Table {
   std::vector<Kernel> kernels = {};
 
-  template <const linear::PackedKernelSet* kKernels, class Panels, SupportsWeights kSupports>
+  template <const linear::PackedGemm* kKernels, class Panels, SupportsWeights kSupports>
   void Packed(std::string_view name, int32_t priority, Precision activations) {
     kernels.push_back(
         {.op = "grouped_linear",
@@ -114,7 +114,7 @@ struct Table {
          .packing = &kPacking<Panels>});
   }
 
-  template <const linear::KernelSet* kKernels, SupportsWeights kSupports>
+  template <const linear::FloatGemm* kKernels, SupportsWeights kSupports>
   void Stored(std::string_view name, int32_t priority) {
     const auto run = [](const OpCall& call, KernelContext& context) {
       grouped_linear::RunStored(*kKernels, call, context);

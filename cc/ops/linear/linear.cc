@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "cc/ops/kernel_support.h"
+#include "cc/ops/linear/float_gemm.h"
 #include "cc/ops/linear/kernel_table/linear_kernels.h"
-#include "cc/ops/linear/linear_driver.h"
 #include "cc/ops/linear/onednn/onednn_kernels.h"
-#include "cc/ops/linear/packed_driver.h"
+#include "cc/ops/linear/packed_gemm.h"
 #include "cc/ops/operand_check.h"
 #include "cc/ops/quantized/packed_integers.h"
 #include "cc/ops/quantized/quantized.h"
@@ -71,24 +71,24 @@ bool OnPackedIntegers(const device::Capabilities& caps, const OpCall& call) {
 constexpr WeightPacking kBlockRows = BlockRows(linear::kWeightInputs);
 
 template <class Panels>
-constexpr WeightPacking kPacking = linear::PackingOfSet<Panels::kPacker>(Panels::kLayout);
+constexpr WeightPacking kPacking = linear::PackingOfGemm<Panels::kPacker>(Panels::kLayout);
 
 struct Table {
   std::vector<Kernel> kernels = {};
 
-  template <const linear::PackedKernelSet* kKernels, class Panels, SupportsWeights kSupports>
+  template <const linear::PackedGemm* kKernels, class Panels, SupportsWeights kSupports>
   void Packed(std::string_view name, int32_t priority, Precision activations) {
     kernels.push_back(linear::PackedKernel<kKernels>(name, priority, OnCall<kSupports>, activations,
                                                      &kPacking<Panels>));
   }
 
-  template <const linear::KernelSet* kKernels, SupportsWeights kSupports>
+  template <const linear::FloatGemm* kKernels, SupportsWeights kSupports>
   void Stored(std::string_view name, int32_t priority) {
     const auto run = [](const OpCall& call, KernelContext& context) {
-      linear::RunKernelSet(*kKernels, call, context);
+      linear::RunFloatGemm(*kKernels, call, context);
     };
     Kernel kernel = {
-        "linear", name, priority, OnStored<kSupports>, run, linear::DriverWorkspaceBytes};
+        "linear", name, priority, OnStored<kSupports>, run, linear::FloatGemmWorkspaceBytes};
     kernels.push_back(kernel);
     kernel.supports = OnPackedIntegers<kSupports>;
     kernel.packing = &kBlockRows;

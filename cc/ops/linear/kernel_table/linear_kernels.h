@@ -4,9 +4,9 @@
 // oneDNN's kernel are not among them.
 //
 //   struct Table {
-//     template <const PackedKernelSet* kKernels, class Panels, SupportsWeights kSupports>
+//     template <const PackedGemm* kKernels, class Panels, SupportsWeights kSupports>
 //     void Packed(std::string_view name, int32_t priority, Precision activations);
-//     template <const KernelSet* kKernels, SupportsWeights kSupports>
+//     template <const FloatGemm* kKernels, SupportsWeights kSupports>
 //     void Stored(std::string_view name, int32_t priority);
 //   };
 //   Table table;
@@ -21,9 +21,9 @@
 #include "cc/ops/block_format/block_format.h"
 #include "cc/ops/linear/bf16_panel.h"
 #include "cc/ops/linear/block_panel.h"
-#include "cc/ops/linear/kernel_set.h"
+#include "cc/ops/linear/float_gemm_kernels.h"
 #include "cc/ops/linear/linear.h"
-#include "cc/ops/linear/packed_kernel_set.h"
+#include "cc/ops/linear/packed_gemm_kernels.h"
 #include "cc/ops/linear/scaled/scaled_panel.h"
 #include "cc/ops/op.h"
 #include "cc/ops/quantized/packed_integers.h"
@@ -111,30 +111,30 @@ inline bool VxeOnBlocks(const device::Capabilities& caps, const TensorView& w) {
 
 // Packed weight layouts: `kPacker` packs for all kernels of the layout.
 struct ScaledPanels {
-  static constexpr const PackedKernelSet* kPacker = &scaled::kPortableKernels;
+  static constexpr const PackedGemm* kPacker = &scaled::kPortableKernels;
   static constexpr std::string_view kLayout = scaled::kScaledPanelLayout;
 };
 #if defined(__x86_64__)
 struct BlockPanels {
-  static constexpr const PackedKernelSet* kPacker = &kAvx512VnniKernels;
+  static constexpr const PackedGemm* kPacker = &kAvx512VnniKernels;
   static constexpr std::string_view kLayout = kBlockPanelLayout;
 };
 struct Bf16Panels {
-  static constexpr const PackedKernelSet* kPacker = &kAvx512Bf16Kernels;
+  static constexpr const PackedGemm* kPacker = &kAvx512Bf16Kernels;
   static constexpr std::string_view kLayout = kBf16PanelLayout;
 };
 #elif defined(__aarch64__)
 struct BlockPanels {
-  static constexpr const PackedKernelSet* kPacker = &kAsimdDotprodKernels;
+  static constexpr const PackedGemm* kPacker = &kAsimdDotprodKernels;
   static constexpr std::string_view kLayout = kBlockPanelLayout;
 };
 struct Bf16Panels {
-  static constexpr const PackedKernelSet* kPacker = &kAsimdBf16Kernels;
+  static constexpr const PackedGemm* kPacker = &kAsimdBf16Kernels;
   static constexpr std::string_view kLayout = "bf16 groups of 16, version 1";
 };
 #elif defined(__s390x__)
 struct BlockPanels {
-  static constexpr const PackedKernelSet* kPacker = &kVxeInt8Kernels;
+  static constexpr const PackedGemm* kPacker = &kVxeInt8Kernels;
   static constexpr std::string_view kLayout = kBlockPanelLayout;
 };
 #endif

@@ -11,7 +11,7 @@
 #include "cc/device/thread_pool.h"
 #include "cc/ops/kernel_support.h"
 #include "cc/ops/linear/onednn/block_library.h"
-#include "cc/ops/linear/packed_driver.h"
+#include "cc/ops/linear/packed_gemm.h"
 #include "cc/ops/op.h"
 
 namespace pagemill::ops::linear {

@@ -1,15 +1,15 @@
 // File: cc/ops/linear/scaled/emulated_scaled.h
-// The kernel set of AMX over emulated tiles. It needs AVX-512 with VNNI and BF16, but no AMX. Test
+// The packed GEMM of AMX over emulated tiles. It needs AVX-512 with VNNI and BF16, but no AMX. Test
 // code only.
 #ifndef PAGEMILL_CC_OPS_LINEAR_SCALED_EMULATED_SCALED_H_
 #define PAGEMILL_CC_OPS_LINEAR_SCALED_EMULATED_SCALED_H_
 
-#include "cc/ops/linear/packed_kernel_set.h"
+#include "cc/ops/linear/packed_gemm_kernels.h"
 
 namespace pagemill::ops::scaled {
 
 #if defined(__x86_64__)
-extern const linear::PackedKernelSet kEmulatedInt8Kernels;
+extern const linear::PackedGemm kEmulatedInt8Kernels;
 #endif
 
 }  // namespace pagemill::ops::scaled

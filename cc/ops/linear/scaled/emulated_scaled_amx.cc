@@ -4,6 +4,6 @@
 
 namespace pagemill::ops::scaled {
 
-constinit const linear::PackedKernelSet kEmulatedInt8Kernels = ScaledAmx<EmulatedTiles>::kKernels;
+constinit const linear::PackedGemm kEmulatedInt8Kernels = ScaledAmx<EmulatedTiles>::kKernels;
 
 }  // namespace pagemill::ops::scaled

@@ -9,6 +9,6 @@
 
 namespace pagemill::ops::scaled {
 
-constinit const linear::PackedKernelSet kAmxInt8Kernels = ScaledAmx<MachineTiles>::kKernels;
+constinit const linear::PackedGemm kAmxInt8Kernels = ScaledAmx<MachineTiles>::kKernels;
 
 }  // namespace pagemill::ops::scaled

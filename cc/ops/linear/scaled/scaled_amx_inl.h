@@ -13,7 +13,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "cc/ops/linear/packed_kernel_set.h"
+#include "cc/ops/linear/packed_gemm_kernels.h"
 #include "cc/ops/linear/scaled/scaled_panel.h"
 #include "cc/ops/linear/scaled/scaled_quantize_avx512.h"
 #include "cc/ops/tiles/tile_strip.h"
@@ -90,13 +90,13 @@ struct ScaledAmx {
         [](int64_t, int64_t rows) { Strip::Clear(rows); }, finish);
   }
 
-  static constexpr linear::PackedKernelSet kKernels = {.max_strip_rows = Strip::kMaxRows,
-                                                       .panel_bytes = ScaledPanelBytes,
-                                                       .pack = PackScaledPanel,
-                                                       .strip_bytes = StripBytes,
-                                                       .prepare = Prepare,
-                                                       .multiply = Multiply,
-                                                       .leave = Tiles::Release};
+  static constexpr linear::PackedGemm kKernels = {.max_strip_rows = Strip::kMaxRows,
+                                                  .panel_bytes = ScaledPanelBytes,
+                                                  .pack = PackScaledPanel,
+                                                  .strip_bytes = StripBytes,
+                                                  .prepare = Prepare,
+                                                  .multiply = Multiply,
+                                                  .leave = Tiles::Release};
 };
 
 }  // namespace pagemill::ops::scaled

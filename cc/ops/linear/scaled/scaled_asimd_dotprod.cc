@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "cc/ops/linear/packed_kernel_set.h"
+#include "cc/ops/linear/packed_gemm_kernels.h"
 #include "cc/ops/linear/scaled/scaled_panel.h"
 
 #define PM_INLINE [[gnu::always_inline]] inline
@@ -141,7 +141,7 @@ void Multiply(const linear::PackedProduct& p) {
 
 }  // namespace
 
-constinit const linear::PackedKernelSet kAsimdDotprodKernels = {
+constinit const linear::PackedGemm kAsimdDotprodKernels = {
     kMaxStripRows, ScaledPanelBytes, PackScaledPanel, StripBytes, Prepare, Multiply};
 
 }  // namespace pagemill::ops::scaled

@@ -17,6 +17,6 @@ struct Avx2 {
 
 }  // namespace
 
-constinit const linear::PackedKernelSet kAvx2Kernels = ScaledFloat<Avx2>::kKernels;
+constinit const linear::PackedGemm kAvx2Kernels = ScaledFloat<Avx2>::kKernels;
 
 }  // namespace pagemill::ops::scaled

@@ -17,6 +17,6 @@ struct Avx512 {
 
 }  // namespace
 
-constinit const linear::PackedKernelSet kAvx512Kernels = ScaledFloat<Avx512>::kKernels;
+constinit const linear::PackedGemm kAvx512Kernels = ScaledFloat<Avx512>::kKernels;
 
 }  // namespace pagemill::ops::scaled

@@ -11,7 +11,7 @@
 
 #include <cstdint>
 
-#include "cc/ops/linear/packed_kernel_set.h"
+#include "cc/ops/linear/packed_gemm_kernels.h"
 #include "cc/ops/linear/scaled/scaled_panel.h"
 #include "cc/ops/linear/scaled/scaled_strip_avx512.h"
 
@@ -207,7 +207,7 @@ void Multiply(const linear::PackedProduct& p) {
 
 }  // namespace
 
-constinit const linear::PackedKernelSet kAvx512Bf16Kernels = {
+constinit const linear::PackedGemm kAvx512Bf16Kernels = {
     kMaxStripRows, ScaledPanelBytes, PackScaledPanel, StripBytes, Prepare, Multiply};
 
 }  // namespace pagemill::ops::scaled

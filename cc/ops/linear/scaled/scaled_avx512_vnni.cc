@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-#include "cc/ops/linear/packed_kernel_set.h"
+#include "cc/ops/linear/packed_gemm_kernels.h"
 #include "cc/ops/linear/scaled/scaled_panel.h"
 #include "cc/ops/linear/scaled/scaled_quantize_avx512.h"
 #include "cc/ops/linear/scaled/scaled_strip_avx512.h"
@@ -145,7 +145,7 @@ void Multiply(const linear::PackedProduct& p) {
 
 }  // namespace
 
-constinit const linear::PackedKernelSet kAvx512VnniKernels = {
+constinit const linear::PackedGemm kAvx512VnniKernels = {
     kMaxStripRows, ScaledPanelBytes, PackScaledPanel, StripBytes, Prepare, Multiply};
 
 }  // namespace pagemill::ops::scaled

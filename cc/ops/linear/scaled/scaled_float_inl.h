@@ -16,7 +16,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "cc/ops/linear/packed_kernel_set.h"
+#include "cc/ops/linear/packed_gemm_kernels.h"
 #include "cc/ops/linear/scaled/scaled_panel.h"
 
 #define PM_INLINE [[gnu::always_inline]] static inline
@@ -172,8 +172,8 @@ struct ScaledFloat {
     p.dtype == DType::kI8 ? MultiplyPanel<DType::kI8>(p) : MultiplyPanel<DType::kF8E4M3>(p);
   }
 
-  static constexpr linear::PackedKernelSet kKernels = {
-      kMaxStripRows, ScaledPanelBytes, PackScaledPanel, StripBytes, Prepare, Multiply};
+  static constexpr linear::PackedGemm kKernels = {kMaxStripRows, ScaledPanelBytes, PackScaledPanel,
+                                                  StripBytes,    Prepare,          Multiply};
 };
 
 }  // namespace pagemill::ops::scaled

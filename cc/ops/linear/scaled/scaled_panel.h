@@ -15,7 +15,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "cc/ops/linear/packed_kernel_set.h"
+#include "cc/ops/linear/packed_gemm_kernels.h"
 #include "cc/tensor/dtype.h"
 
 namespace pagemill::ops::scaled {
@@ -31,19 +31,19 @@ inline constexpr uint8_t kInt8Offset = 128;
 // Of rows of x that are smaller the inverse of the scale may overflow: they count as 0.
 inline constexpr float kSmallestRow = 0x1p-100f;
 
-// The members of a PackedKernelSet of these names.
+// The members of a PackedGemm of these names.
 int64_t ScaledPanelBytes(DType dtype, int64_t k);
 void PackScaledPanel(const linear::StoredRows& source, int64_t count, uint8_t* panel);
 
-extern const linear::PackedKernelSet kPortableKernels;
+extern const linear::PackedGemm kPortableKernels;
 #if defined(__x86_64__)
-extern const linear::PackedKernelSet kAvx2Kernels;
-extern const linear::PackedKernelSet kAvx512Kernels;
-extern const linear::PackedKernelSet kAvx512Bf16Kernels;  // f8_e4m3
-extern const linear::PackedKernelSet kAvx512VnniKernels;  // i8, x of 8 bits
-extern const linear::PackedKernelSet kAmxInt8Kernels;     // the same
+extern const linear::PackedGemm kAvx2Kernels;
+extern const linear::PackedGemm kAvx512Kernels;
+extern const linear::PackedGemm kAvx512Bf16Kernels;  // f8_e4m3
+extern const linear::PackedGemm kAvx512VnniKernels;  // i8, x of 8 bits
+extern const linear::PackedGemm kAmxInt8Kernels;     // the same
 #elif defined(__aarch64__)
-extern const linear::PackedKernelSet kAsimdDotprodKernels;  // i8, x of 8 bits
+extern const linear::PackedGemm kAsimdDotprodKernels;  // i8, x of 8 bits
 #endif
 
 }  // namespace pagemill::ops::scaled

@@ -17,6 +17,6 @@ struct Portable {
 
 }  // namespace
 
-constinit const linear::PackedKernelSet kPortableKernels = ScaledFloat<Portable>::kKernels;
+constinit const linear::PackedGemm kPortableKernels = ScaledFloat<Portable>::kKernels;
 
 }  // namespace pagemill::ops::scaled

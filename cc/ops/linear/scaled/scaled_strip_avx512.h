@@ -14,7 +14,7 @@
 
 #include <cstdint>
 
-#include "cc/ops/linear/packed_kernel_set.h"
+#include "cc/ops/linear/packed_gemm_kernels.h"
 #include "cc/ops/linear/scaled/scaled_panel.h"
 
 namespace pagemill::ops::scaled {

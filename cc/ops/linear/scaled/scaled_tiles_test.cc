@@ -4,7 +4,7 @@
 #include "cc/device/capabilities.h"
 #include "cc/ops/conformance.h"
 #include "cc/ops/linear/linear.h"
-#include "cc/ops/linear/packed_driver.h"
+#include "cc/ops/linear/packed_gemm.h"
 #include "cc/ops/linear/scaled/emulated_scaled.h"
 #include "cc/ops/linear/scaled/scaled_conformance.h"
 #include "cc/ops/linear/scaled/scaled_panel.h"

@@ -1,9 +1,9 @@
-// File: cc/ops/linear/kernel_set.h
+// File: cc/ops/linear/float_gemm_kernels.h
 // What a file compiled for one instruction set gives to linear.cc: three functions over raw
-// pointers. The driver (threads, workspace, choice of path) is compiled once, for the baseline.
+// pointers. float_gemm.h (threads, workspace, choice of path) is compiled once, for the baseline.
 // Plain data only: files of different instruction sets share no inline function through it.
-#ifndef PAGEMILL_CC_OPS_LINEAR_KERNEL_SET_H_
-#define PAGEMILL_CC_OPS_LINEAR_KERNEL_SET_H_
+#ifndef PAGEMILL_CC_OPS_LINEAR_FLOAT_GEMM_KERNELS_H_
+#define PAGEMILL_CC_OPS_LINEAR_FLOAT_GEMM_KERNELS_H_
 
 #include <cstdint>
 
@@ -37,7 +37,7 @@ struct Panel {
 };
 
 // Both multiplications accumulate each output in the same order, so their results have equal bits.
-struct KernelSet {
+struct FloatGemm {
   // `direct` takes at most this many rows of x; it decodes weights in registers as it goes.
   int64_t max_direct_n;
   void (*direct)(const Operands& operands, int64_t m_begin, int64_t m_end);
@@ -47,12 +47,12 @@ struct KernelSet {
   void (*multiply)(const Operands& operands, const Panel& panel);
 };
 
-extern const KernelSet kPortableKernels;
+extern const FloatGemm kPortableKernels;
 #if defined(__x86_64__)
-extern const KernelSet kAvx2Kernels;
-extern const KernelSet kAvx512Kernels;
+extern const FloatGemm kAvx2Kernels;
+extern const FloatGemm kAvx512Kernels;
 #endif
 
 }  // namespace pagemill::ops::linear
 
-#endif  // PAGEMILL_CC_OPS_LINEAR_KERNEL_SET_H_
+#endif  // PAGEMILL_CC_OPS_LINEAR_FLOAT_GEMM_KERNELS_H_

@@ -1,4 +1,4 @@
-#include "cc/ops/linear/linear_driver.h"
+#include "cc/ops/linear/float_gemm.h"
 
 #include <algorithm>
 
@@ -27,14 +27,14 @@ int64_t PanelRows(int64_t m, int64_t k, int32_t num_threads) {
   return rows / kMinPanelRows * kMinPanelRows;
 }
 
-void RunDirect(const KernelSet& kernels, const Operands& o, KernelContext& context) {
+void RunDirect(const FloatGemm& kernels, const Operands& o, KernelContext& context) {
   const int64_t grains = (o.m + kDirectGrainRows - 1) / kDirectGrainRows;
   context.pool->ParallelFor(grains, 1, [&](int64_t begin, int64_t end, int) {
     kernels.direct(o, begin * kDirectGrainRows, std::min(end * kDirectGrainRows, o.m));
   });
 }
 
-void RunTiled(const KernelSet& kernels, const Operands& o, KernelContext& context) {
+void RunTiled(const FloatGemm& kernels, const Operands& o, KernelContext& context) {
   const int32_t num_threads = context.pool->num_threads();
   const int64_t rows = PanelRows(o.m, o.k, num_threads);
   const int64_t stride = PanelStride(o.k);
@@ -86,7 +86,7 @@ Operands ReadOperands(const OpCall& call, size_t index) {
   return o;
 }
 
-void RunKernelSet(const KernelSet& kernels, const OpCall& call, KernelContext& context) {
+void RunFloatGemm(const FloatGemm& kernels, const OpCall& call, KernelContext& context) {
   for (size_t i = 0; i < call.outputs.size(); ++i) {
     const Operands o = ReadOperands(call, i);
     if (o.n == 0 || o.m == 0) continue;
@@ -98,7 +98,7 @@ void RunKernelSet(const KernelSet& kernels, const OpCall& call, KernelContext& c
   }
 }
 
-int64_t DriverWorkspaceBytes(const OpCall& call, int32_t num_threads) {
+int64_t FloatGemmWorkspaceBytes(const OpCall& call, int32_t num_threads) {
   if (call.inputs[1].dtype == DType::kF32) return 0;
   int64_t most = 0;
   for (size_t i = 0; i < call.outputs.size(); ++i) {

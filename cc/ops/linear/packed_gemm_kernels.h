@@ -1,15 +1,15 @@
-// File: cc/ops/linear/packed_kernel_set.h
+// File: cc/ops/linear/packed_gemm_kernels.h
 // What a file compiled for one instruction set gives for products with packed weights: functions
-// over raw pointers. packed_driver.h (threads, workspace, strips) is compiled once, for the
+// over raw pointers. packed_gemm.h (threads, workspace, strips) is compiled once, for the
 // baseline. Plain data only: files of different instruction sets share no inline function through
 // it.
 //
 // Weights are packed once, when a program is bound, into panels of kPanelRows rows in the order in
 // which `multiply` reads them. Rows of x are prepared once a call, in strips of at most
 // `max_strip_rows`, which several threads may share, in whatever precision and order `multiply`
-// takes them. The layouts of both are the kernel set's own.
-#ifndef PAGEMILL_CC_OPS_LINEAR_PACKED_KERNEL_SET_H_
-#define PAGEMILL_CC_OPS_LINEAR_PACKED_KERNEL_SET_H_
+// takes them. The layouts of both are the packed GEMM's own.
+#ifndef PAGEMILL_CC_OPS_LINEAR_PACKED_GEMM_KERNELS_H_
+#define PAGEMILL_CC_OPS_LINEAR_PACKED_GEMM_KERNELS_H_
 
 #include <cstdint>
 
@@ -36,7 +36,7 @@ struct InputRows {
   int64_t k;
   int64_t begin = 0;
   int64_t end = INT64_MAX;
-  // Of those, these columns, where the kernel set shares them; from and to multiples of 32, or k.
+  // Of those, these columns, where the packed GEMM shares them; from and to multiples of 32, or k.
   int64_t first_column = 0;
   int64_t last_column = INT64_MAX;
 
@@ -77,14 +77,14 @@ struct PackedProduct {
   PanelScales scales = {};
   bool adds = false;  // to y, where the sums of earlier parts of k are; they have no bias
   Ahead ahead[2] = {};
-  // Of kernel sets with `leave`: what the products of a thread so far leave in its registers, as
-  // the kernel set writes it down, 0 before the first. Null: this one leaves nothing.
+  // Of packed GEMMs with `leave`: what the products of a thread so far leave in its registers, as
+  // the packed GEMM writes it down, 0 before the first. Null: this one leaves nothing.
   int64_t* left = nullptr;
 };
 
-// An output is accumulated in an order that depends on k and the kernel set alone: it has the same
+// An output is accumulated in an order that depends on k and the packed GEMM alone: it has the same
 // bits in strips of any height.
-struct PackedKernelSet {
+struct PackedGemm {
   int64_t max_strip_rows;
   // Bytes of a panel of rows of k elements: a multiple of 64.
   int64_t (*panel_bytes)(DType dtype, int64_t k);
@@ -110,27 +110,27 @@ struct PackedKernelSet {
 
 #if defined(__x86_64__)
 // Block formats; activations as integers in blocks of 32 with a scale each.
-extern const PackedKernelSet kAvx512VnniKernels;       // of 8 bits
-extern const PackedKernelSet kAvx512VnniInt16Kernels;  // of 15 bits
-extern const PackedKernelSet kAvx512VnniMixedKernels;  // of 15 where a block stands out, else of 8
-extern const PackedKernelSet kAvxVnniMixedKernels;
-extern const PackedKernelSet kAvx2MixedKernels;
-extern const PackedKernelSet kAmxInt8Kernels;  // the same two, with equal bits
-extern const PackedKernelSet kAmxInt16Kernels;
-extern const PackedKernelSet kAvxVnniInt8Kernels;
-extern const PackedKernelSet kAvxVnniInt16Kernels;
-extern const PackedKernelSet kAvx2Int8Kernels;
-extern const PackedKernelSet kAvx2Int16Kernels;
+extern const PackedGemm kAvx512VnniKernels;       // of 8 bits
+extern const PackedGemm kAvx512VnniInt16Kernels;  // of 15 bits
+extern const PackedGemm kAvx512VnniMixedKernels;  // of 15 where a block stands out, else of 8
+extern const PackedGemm kAvxVnniMixedKernels;
+extern const PackedGemm kAvx2MixedKernels;
+extern const PackedGemm kAmxInt8Kernels;  // the same two, with equal bits
+extern const PackedGemm kAmxInt16Kernels;
+extern const PackedGemm kAvxVnniInt8Kernels;
+extern const PackedGemm kAvxVnniInt16Kernels;
+extern const PackedGemm kAvx2Int8Kernels;
+extern const PackedGemm kAvx2Int16Kernels;
 #elif defined(__aarch64__)
-extern const PackedKernelSet kAsimdDotprodKernels;  // the same two
-extern const PackedKernelSet kAsimdDotprodInt16Kernels;
-extern const PackedKernelSet kAsimdI8mmKernels;
-extern const PackedKernelSet kAsimdI8mmInt16Kernels;
+extern const PackedGemm kAsimdDotprodKernels;  // the same two
+extern const PackedGemm kAsimdDotprodInt16Kernels;
+extern const PackedGemm kAsimdI8mmKernels;
+extern const PackedGemm kAsimdI8mmInt16Kernels;
 #elif defined(__s390x__)
-extern const PackedKernelSet kVxeInt8Kernels;
-extern const PackedKernelSet kVxeInt16Kernels;
+extern const PackedGemm kVxeInt8Kernels;
+extern const PackedGemm kVxeInt16Kernels;
 #endif
 
 }  // namespace pagemill::ops::linear
 
-#endif  // PAGEMILL_CC_OPS_LINEAR_PACKED_KERNEL_SET_H_
+#endif  // PAGEMILL_CC_OPS_LINEAR_PACKED_GEMM_KERNELS_H_

@@ -1,5 +1,5 @@
-// File: cc/ops/linear/kernel_set_inl.h
-// The loops of a KernelSet as templates over an instruction set. Each linear_<isa>.cc instantiates
+// File: cc/ops/linear/float_gemm_inl.h
+// The loops of a FloatGemm as templates over an instruction set. Each linear_<isa>.cc instantiates
 // them with its own `Isa` type, so no instantiation is shared between files.
 //
 // `Isa` (decoder_<isa>.h has the examples):
@@ -19,13 +19,13 @@
 //
 // Order of accumulation: lane i of an output's accumulator takes k = i, i + kLanes, ... ascending,
 // then the lanes are summed by Sum4. Direct and tiled loops both do exactly that.
-#ifndef PAGEMILL_CC_OPS_LINEAR_KERNEL_SET_INL_H_
-#define PAGEMILL_CC_OPS_LINEAR_KERNEL_SET_INL_H_
+#ifndef PAGEMILL_CC_OPS_LINEAR_FLOAT_GEMM_INL_H_
+#define PAGEMILL_CC_OPS_LINEAR_FLOAT_GEMM_INL_H_
 
 #include <cstdint>
 
 #include "cc/ops/block_format/block_layout.h"
-#include "cc/ops/linear/kernel_set.h"
+#include "cc/ops/linear/float_gemm_kernels.h"
 #include "cc/tensor/dtype.h"
 
 #define PM_INLINE [[gnu::always_inline]] inline
@@ -295,11 +295,11 @@ void Dequantize(DType dtype, const uint8_t* row, int64_t k, float* out) {
 }
 
 template <class Isa>
-inline constexpr KernelSet kKernelSetOf{Isa::kMaxDirectN, Direct<Isa>, Dequantize<Isa>,
+inline constexpr FloatGemm kFloatGemmOf{Isa::kMaxDirectN, Direct<Isa>, Dequantize<Isa>,
                                         MultiplyPanel<Isa>};
 
 }  // namespace pagemill::ops::linear
 
 #undef PM_INLINE
 
-#endif  // PAGEMILL_CC_OPS_LINEAR_KERNEL_SET_INL_H_
+#endif  // PAGEMILL_CC_OPS_LINEAR_FLOAT_GEMM_INL_H_

@@ -1,8 +1,8 @@
-// File: cc/ops/linear/packed_driver.h
-// Runs a PackedKernelSet over a call of `linear`: prepares strips of x in the workspace, and shares
+// File: cc/ops/linear/packed_gemm.h
+// Runs a PackedGemm over a call of `linear`: prepares strips of x in the workspace, and shares
 // out panels of weights, and strips where there are many, among the threads.
-#ifndef PAGEMILL_CC_OPS_LINEAR_PACKED_DRIVER_H_
-#define PAGEMILL_CC_OPS_LINEAR_PACKED_DRIVER_H_
+#ifndef PAGEMILL_CC_OPS_LINEAR_PACKED_GEMM_H_
+#define PAGEMILL_CC_OPS_LINEAR_PACKED_GEMM_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -10,15 +10,15 @@
 
 #include "cc/device/thread_pool.h"
 #include "cc/ops/linear/linear.h"
-#include "cc/ops/linear/packed_kernel_set.h"
+#include "cc/ops/linear/packed_gemm_kernels.h"
 #include "cc/ops/op.h"
 
 namespace pagemill::ops::linear {
 
 // The functions of a WeightPacking: panels one after the other. Packed integers become blocks;
 // scales of scaled weights stay parts of theirs.
-int64_t PackedBytes(const PackedKernelSet& kernels, const TensorView& weight);
-Status PackPanels(const PackedKernelSet& kernels, const TensorView& weight, std::byte* packed,
+int64_t PackedBytes(const PackedGemm& kernels, const TensorView& weight);
+Status PackPanels(const PackedGemm& kernels, const TensorView& weight, std::byte* packed,
                   device::ThreadPool& pool);
 TensorView PanelsView(const TensorView& weight);
 
@@ -26,20 +26,19 @@ TensorView PanelsView(const TensorView& weight);
 PanelScales ScalesOf(const TensorView& weight, int64_t matrix);
 
 // `call` has packed weights.
-void RunPacked(const PackedKernelSet& kernels, const OpCall& call, KernelContext& context);
+void RunPacked(const PackedGemm& kernels, const OpCall& call, KernelContext& context);
 // Kernel::run_row_maxima: panels are multiplied into a place in L1, and looked through there.
-void RunPackedMaxima(const PackedKernelSet& kernels, const OpCall& call, KernelContext& context,
+void RunPackedMaxima(const PackedGemm& kernels, const OpCall& call, KernelContext& context,
                      int64_t columns, RowMaximum* maxima);
 // For both.
-int64_t PackedWorkspaceBytes(const PackedKernelSet& kernels, const OpCall& call,
-                             int32_t num_threads);
+int64_t PackedWorkspaceBytes(const PackedGemm& kernels, const OpCall& call, int32_t num_threads);
 
 // Bit i: input i is a matrix.
 inline constexpr uint32_t kWeightInputs = 0xAAAA;
 static_assert(kWeightInputs == ((1u << 2 * kMaxMatrices) - 1) / 3 * 2);
 
-// The row `name` of a packed kernel set.
-template <const PackedKernelSet* kKernels>
+// The row `name` of a packed GEMM.
+template <const PackedGemm* kKernels>
 constexpr Kernel PackedKernel(std::string_view name, int32_t priority,
                               decltype(Kernel::supports) supports, Precision activations,
                               const WeightPacking* packing) {
@@ -61,8 +60,8 @@ constexpr Kernel PackedKernel(std::string_view name, int32_t priority,
               }};
 }
 
-template <const PackedKernelSet* kKernels>
-constexpr WeightPacking PackingOfSet(std::string_view layout) {
+template <const PackedGemm* kKernels>
+constexpr WeightPacking PackingOfGemm(std::string_view layout) {
   return {.layout = layout,
           .inputs = kWeightInputs,
           .bytes = [](const TensorView& w) { return PackedBytes(*kKernels, w); },
@@ -73,4 +72,4 @@ constexpr WeightPacking PackingOfSet(std::string_view layout) {
 
 }  // namespace pagemill::ops::linear
 
-#endif  // PAGEMILL_CC_OPS_LINEAR_PACKED_DRIVER_H_
+#endif  // PAGEMILL_CC_OPS_LINEAR_PACKED_GEMM_H_

@@ -1,4 +1,4 @@
-#include "cc/ops/linear/packed_driver.h"
+#include "cc/ops/linear/packed_gemm.h"
 
 #include <algorithm>
 #include <vector>
@@ -38,7 +38,7 @@ struct Parts {
   int64_t Length(int64_t part) const { return Begin(part + 1) - Begin(part); }
 };
 
-Parts SplitColumns(const PackedKernelSet& kernels, int64_t k) {
+Parts SplitColumns(const PackedGemm& kernels, int64_t k) {
   const int64_t multiple = kernels.part_multiple;
   if (multiple == 0 || k <= kMaxWholeColumns) return {k, k, 1};
   const int64_t length = DivideUp(DivideUp(k, DivideUp(k, kPartColumns)), multiple) * multiple;
@@ -58,21 +58,21 @@ struct Strips {
   int64_t Find(int64_t row) const { return ((row + 1) * count - 1) / n; }
 };
 
-Strips MakeStrips(const PackedKernelSet& kernels, DType dtype, int64_t n, const Parts& parts) {
+Strips MakeStrips(const PackedGemm& kernels, DType dtype, int64_t n, const Parts& parts) {
   const int64_t count = DivideUp(n, kernels.max_strip_rows), rows = DivideUp(n, count);
   const int64_t part_bytes = kernels.strip_bytes(dtype, rows, parts.length);
   const int64_t last_bytes = kernels.strip_bytes(dtype, rows, parts.Length(parts.count - 1));
   return {n, count, parts, part_bytes, (parts.count - 1) * part_bytes + last_bytes};
 }
 
-Strips SplitRows(const PackedKernelSet& kernels, DType dtype, int64_t n, int64_t k) {
+Strips SplitRows(const PackedGemm& kernels, DType dtype, int64_t n, int64_t k) {
   const Strips whole = MakeStrips(kernels, dtype, n, {k, k, 1});
   if (whole.count == 1 || whole.count * whole.bytes <= kernels.max_whole_bytes) return whole;
   return MakeStrips(kernels, dtype, n, SplitColumns(kernels, k));
 }
 
-void PrepareStrips(const PackedKernelSet& kernels, DType dtype, const InputRows& x,
-                   const Strips& strips, KernelContext& context) {
+void PrepareStrips(const PackedGemm& kernels, DType dtype, const InputRows& x, const Strips& strips,
+                   KernelContext& context) {
   uint8_t* const workspace = reinterpret_cast<uint8_t*>(context.workspace.data());
   const auto prepare = [&](int64_t begin, int64_t end, int) {
     for (int64_t s = strips.Find(begin); s < strips.count && strips.Begin(s) < end; ++s) {
@@ -144,7 +144,7 @@ struct MaximaSpace {
 
 // One call, x prepared.
 struct Product {
-  const PackedKernelSet& kernels;
+  const PackedGemm& kernels;
   const Matrix matrix;
   const TensorView& y;
   Strips strips;
@@ -258,7 +258,7 @@ void RunProduct(const Product& product, device::ThreadPool& pool) {
   });
 }
 
-Strips PrepareInput(const PackedKernelSet& kernels, const OpCall& call, KernelContext& context) {
+Strips PrepareInput(const PackedGemm& kernels, const OpCall& call, KernelContext& context) {
   const TensorView& x = call.inputs[0];
   const TensorView& w = call.inputs[1];
   const int64_t n = x.shape[0];
@@ -270,8 +270,8 @@ Strips PrepareInput(const PackedKernelSet& kernels, const OpCall& call, KernelCo
   return strips;
 }
 
-Product ProductOf(const PackedKernelSet& kernels, const OpCall& call, size_t index,
-                  const Strips& strips, const KernelContext& context) {
+Product ProductOf(const PackedGemm& kernels, const OpCall& call, size_t index, const Strips& strips,
+                  const KernelContext& context) {
   const Matrix matrix = ReadMatrix(call, index);
   return {.kernels = kernels,
           .matrix = matrix,
@@ -284,7 +284,7 @@ Product ProductOf(const PackedKernelSet& kernels, const OpCall& call, size_t ind
 }
 
 // Panels of a matrix of packed integers: each thread makes rows of blocks of some, and packs these.
-Status PackIntegers(const PackedKernelSet& kernels, const TensorView& weight, std::byte* packed,
+Status PackIntegers(const PackedGemm& kernels, const TensorView& weight, std::byte* packed,
                     device::ThreadPool& pool) {
   constexpr int64_t kRows = PackedIntegers::kTileRows;
   static_assert(kRows % kPanelRows == 0);
@@ -308,7 +308,7 @@ Status PackIntegers(const PackedKernelSet& kernels, const TensorView& weight, st
   return OkStatus();
 }
 
-MaximaSpace SpaceOf(const PackedKernelSet& kernels, int64_t n) {
+MaximaSpace SpaceOf(const PackedGemm& kernels, int64_t n) {
   return {.strip_rows = std::min(n, kernels.max_strip_rows), .rows = n};
 }
 
@@ -331,12 +331,12 @@ TensorView PanelsView(const TensorView& weight) {
   return view;
 }
 
-int64_t PackedBytes(const PackedKernelSet& kernels, const TensorView& weight) {
+int64_t PackedBytes(const PackedGemm& kernels, const TensorView& weight) {
   return DivideUp(weight.shape[0], kPanelRows) *
          kernels.panel_bytes(BlockDTypeOf(weight), weight.shape[1]);
 }
 
-Status PackPanels(const PackedKernelSet& kernels, const TensorView& weight, std::byte* packed,
+Status PackPanels(const PackedGemm& kernels, const TensorView& weight, std::byte* packed,
                   device::ThreadPool& pool) {
   if (HasPackedIntegers(weight)) return PackIntegers(kernels, weight, packed, pool);
   const TensorView& rows = IsScaled(weight) ? weight.parts->values : weight;
@@ -353,7 +353,7 @@ Status PackPanels(const PackedKernelSet& kernels, const TensorView& weight, std:
   return OkStatus();
 }
 
-void RunPacked(const PackedKernelSet& kernels, const OpCall& call, KernelContext& context) {
+void RunPacked(const PackedGemm& kernels, const OpCall& call, KernelContext& context) {
   const int64_t n = call.inputs[0].shape[0];
   if (n == 0) return;
   const Strips strips = PrepareInput(kernels, call, context);
@@ -379,7 +379,7 @@ void RunPacked(const PackedKernelSet& kernels, const OpCall& call, KernelContext
   });
 }
 
-void RunPackedMaxima(const PackedKernelSet& kernels, const OpCall& call, KernelContext& context,
+void RunPackedMaxima(const PackedGemm& kernels, const OpCall& call, KernelContext& context,
                      int64_t columns, RowMaximum* maxima) {
   const int64_t n = call.inputs[0].shape[0];
   std::fill_n(maxima, n, RowMaximum());
@@ -397,8 +397,7 @@ void RunPackedMaxima(const PackedKernelSet& kernels, const OpCall& call, KernelC
   }
 }
 
-int64_t PackedWorkspaceBytes(const PackedKernelSet& kernels, const OpCall& call,
-                             int32_t num_threads) {
+int64_t PackedWorkspaceBytes(const PackedGemm& kernels, const OpCall& call, int32_t num_threads) {
   const TensorView& w = call.inputs[1];
   const int64_t n = call.inputs[0].shape[0];
   // Any smaller number of rows makes no more strips than this, and none is larger, since each part
