@@ -100,7 +100,8 @@ std::string KvFingerprint(const NativeExecutor& self) {
 
 // A rank's compute threads, and what they touch first, stay on its share of the CPUs.
 std::unique_ptr<NativeExecutor> CreateNative(const std::string& text, ExecutorOptions options,
-                                             std::shared_ptr<comm::SharedMemoryWorld> world) {
+                                             std::shared_ptr<comm::SharedMemoryWorld> world,
+                                             NativeExecutor* host) {
   nb::gil_scoped_release release;  // maps files
   std::vector<int32_t> cpus;
   if (world != nullptr) cpus = RankCpus(world->rank(), world->num_ranks());
@@ -109,13 +110,14 @@ std::unique_ptr<NativeExecutor> CreateNative(const std::string& text, ExecutorOp
   const device::ScopedAffinity pinned(cpus);
   program::Target target = CpuTarget();
   if (world != nullptr) target.groups = world->groups();
-  return ValueOrThrow(NativeExecutor::Create(ValueOrThrow(Program::Parse(text)), target, options));
+  return ValueOrThrow(
+      NativeExecutor::Create(ValueOrThrow(Program::Parse(text)), target, options, host));
 }
 
 void BindNativeExecutor(nb::module_& m) {
   nb::class_<NativeExecutor>(m, "NativeExecutor")
       .def(nb::new_(&CreateNative), nb::arg("text"), nb::arg("options"),
-           nb::arg("world").none() = nb::none())
+           nb::arg("world").none() = nb::none(), nb::arg("host").none() = nb::none())
       .def("__call__", &Execute, nb::arg("batch"))
       .def_prop_ro(
           "table_block_sizes",

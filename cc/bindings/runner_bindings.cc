@@ -5,12 +5,14 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "cc/base/clock.h"
 #include "cc/bindings/bindings.h"
 #include "cc/bindings/collectable.h"
 #include "cc/bindings/python_executor.h"
@@ -20,6 +22,7 @@
 #include "cc/engine/runner.h"
 #include "cc/program/kv/kv_layout.h"
 #include "cc/program/native_executor.h"
+#include "cc/runner/draft_model.h"
 #include "cc/runner/media_encoder.h"
 #include "cc/sampling/draft_proposer.h"
 #include "cc/sampling/ngram_proposer.h"
@@ -56,14 +59,20 @@ void RequireFits(const program::ExecutorOptions& options, const RunnerLimits& li
   }
 }
 
-// A plan has the block tables that the executor's layout has. Their kinds may differ: a group that
-// keeps more than its layers read is allowed.
-void RequireTables(const program::KvLayout& layout, const RunnerLimits& limits) {
+// A plan has the block tables that the layout of the executor has, then those of the draft model if
+// there is one. Their kinds may differ: a group that keeps more than its layers read is allowed.
+void RequireTables(const NativeExecutor& native, const NativeExecutor* draft,
+                   const RunnerLimits& limits) {
   std::vector<int32_t> block_sizes;
   for (const KvGroupOptions& group : limits.kv_groups) {
     block_sizes.push_back(group.block_size > 0 ? group.block_size : limits.block_size);
   }
-  if (block_sizes == layout.TableBlockSizes()) return;
+  std::vector<int32_t> wanted = native.memory_plan().kv.TableBlockSizes();
+  if (draft != nullptr) {
+    const std::vector<int32_t> behind = draft->memory_plan().kv.TableBlockSizes();
+    wanted.insert(wanted.end(), behind.begin(), behind.end());
+  }
+  if (block_sizes == wanted) return;
   ThrowIfError(InvalidArgument(
       "RunnerLimits.kv_groups are not those of the executor's program; kv_groups() makes them"));
 }
@@ -101,18 +110,40 @@ std::unique_ptr<runner::MediaEncoder> MakeEncoder(const nb::object& executor,
   return ValueOrThrow(runner::MediaEncoder::Create(encoder, made));
 }
 
-// The programs of a runner besides the model's own.
-struct OtherPrograms {
+// What a runner has besides its own program.
+struct Others {
   std::unique_ptr<sampling::DraftProposer> proposer;
-  nb::object encoder;
+  nb::object draft_executor;     // None: no draft model
+  int32_t draft_vocab_size = 0;  // ids that it knows
+  nb::object encoder;            // None: no media
   EncoderOptions encoder_options;
+
+  NativeExecutor* draft() const {
+    return draft_executor.is_none() ? nullptr : &nb::cast<NativeExecutor&>(draft_executor);
+  }
 };
 
+std::unique_ptr<runner::DraftModel> MakeDraftModel(NativeExecutor& native, const Others& others,
+                                                   const Clock* clock, const RunnerLimits& limits) {
+  NativeExecutor* const draft = others.draft();
+  if (draft == nullptr) return nullptr;
+  if (draft->thread_pool() != native.thread_pool()) {
+    ThrowIfError(InvalidArgument("the draft model's executor has another host than this runner's"));
+  }
+  RunnerLimits passes = limits;
+  passes.max_num_logits_rows = limits.max_num_seqs;  // one of each request
+  RequireFits(draft->options(), passes);
+  return ValueOrThrow(runner::DraftModel::Create(
+      draft, native.thread_pool(), clock, limits, native.memory_plan().kv.tables.size(),
+      std::min(others.draft_vocab_size, limits.vocab_size)));
+}
+
 void InitFromNative(RunnerHolder* self, nb::object executor, const RunnerLimits& limits,
-                    OtherPrograms others) {
+                    Others others) {
   NativeExecutor& native = nb::cast<NativeExecutor&>(executor);
   RequireFits(native.options(), limits);
-  RequireTables(native.memory_plan().kv, limits);
+  RequireTables(native, others.draft(), limits);
+  auto clock = std::make_unique<SteadyClock>();
   comm::Group* group = native.groups().at(comm::Axis::kTensor);
   std::unique_ptr<runner::LeadingExecutor> leading;
   if (group != nullptr) {
@@ -123,22 +154,34 @@ void InitFromNative(RunnerHolder* self, nb::object executor, const RunnerLimits&
   step::PageStore* pages = leading == nullptr ? native.pages() : nullptr;
   program::Executor* steps = &native;
   if (leading != nullptr) steps = leading.get();
-  auto media =
-      MakeEncoder(others.encoder, others.encoder_options, native.options().activation_type);
-  auto runner = ValueOrThrow(ModelRunner::Create(steps, native.thread_pool(), limits, pages,
-                                                 std::move(others.proposer), std::move(media)));
-  new (self) RunnerHolder{std::move(executor), std::move(others.encoder), &native,
-                          std::move(leading), std::move(runner)};
+  runner::ModelRunnerParts parts = {
+      .pages = pages,
+      .proposer = std::move(others.proposer),
+      .draft_model = MakeDraftModel(native, others, clock.get(), limits),
+      .media =
+          MakeEncoder(others.encoder, others.encoder_options, native.options().activation_type)};
+  auto runner =
+      ValueOrThrow(ModelRunner::Create(steps, native.thread_pool(), limits, std::move(parts)));
+  new (self) RunnerHolder{.executor = std::move(executor),
+                          .encoder = std::move(others.encoder),
+                          .draft_executor = std::move(others.draft_executor),
+                          .native = &native,
+                          .leading = std::move(leading),
+                          .clock = std::move(clock),
+                          .runner = std::move(runner)};
 }
 
 void InitFromPython(RunnerHolder* self, nb::object executor, const RunnerLimits& limits,
-                    OtherPrograms others) {
+                    Others others) {
   PythonExecutor& python = nb::cast<PythonExecutor&>(executor);
   auto media = MakeEncoder(others.encoder, others.encoder_options, DType::kF32);
-  auto runner = ValueOrThrow(ModelRunner::Create(&python, python.thread_pool(), limits, nullptr,
-                                                 std::move(others.proposer), std::move(media)));
-  new (self) RunnerHolder{std::move(executor), std::move(others.encoder), nullptr, nullptr,
-                          std::move(runner)};
+  auto runner = ValueOrThrow(
+      ModelRunner::Create(&python, python.thread_pool(), limits,
+                          {.proposer = std::move(others.proposer), .media = std::move(media)}));
+  new (self) RunnerHolder{.executor = std::move(executor),
+                          .encoder = std::move(others.encoder),
+                          .draft_executor = nb::none(),
+                          .runner = std::move(runner)};
 }
 
 void BindMediaEncoderOptions(nb::module_& m) {
@@ -272,11 +315,13 @@ void BindRunner(nb::module_& m) {
       .def(
           "__init__",
           [](RunnerHolder* self, nb::object executor, const RunnerLimits& limits,
-             const NgramSizes& ngram_sizes, nb::object encoder,
-             const EncoderOptions& encoder_options) {
-            OtherPrograms others = {.proposer = MakeProposer(ngram_sizes, limits),
-                                    .encoder = std::move(encoder),
-                                    .encoder_options = encoder_options};
+             const NgramSizes& ngram_sizes, nb::object draft_executor, int32_t draft_vocab_size,
+             nb::object encoder, const EncoderOptions& encoder_options) {
+            Others others = {.proposer = MakeProposer(ngram_sizes, limits),
+                             .draft_executor = std::move(draft_executor),
+                             .draft_vocab_size = draft_vocab_size,
+                             .encoder = std::move(encoder),
+                             .encoder_options = encoder_options};
             if (nb::isinstance<NativeExecutor>(executor)) {
               InitFromNative(self, std::move(executor), limits, std::move(others));
             } else if (nb::isinstance<PythonExecutor>(executor)) {
@@ -286,7 +331,8 @@ void BindRunner(nb::module_& m) {
             }
           },
           nb::arg("executor"), nb::arg("limits"), nb::kw_only(),
-          nb::arg("ngram_sizes") = nb::none(), nb::arg("encoder") = nb::none(),
+          nb::arg("ngram_sizes") = nb::none(), nb::arg("draft_executor") = nb::none(),
+          nb::arg("draft_vocab_size") = 0, nb::arg("encoder") = nb::none(),
           nb::arg("encoder_options") = nb::none())
       .def_prop_ro("limits", [](const RunnerHolder& self) { return self.runner->limits(); })
       .def_prop_ro("num_encoded_media",

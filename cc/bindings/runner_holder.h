@@ -1,5 +1,5 @@
 // File: cc/bindings/runner_holder.h
-// A ModelRunner together with the Python object whose executor it uses.
+// A ModelRunner together with the Python objects whose executors it uses.
 #ifndef PAGEMILL_CC_BINDINGS_RUNNER_HOLDER_H_
 #define PAGEMILL_CC_BINDINGS_RUNNER_HOLDER_H_
 
@@ -7,6 +7,7 @@
 
 #include <memory>
 
+#include "cc/base/clock.h"
 #include "cc/program/native_executor.h"
 #include "cc/runner/model_runner.h"
 #include "cc/runner/rank_steps.h"
@@ -15,15 +16,18 @@ namespace pagemill::bindings {
 
 struct RunnerHolder {
   nanobind::object executor;                         // dies after the runner
-  nanobind::object encoder;                          // likewise; None: no media
+  nanobind::object encoder;                          // the same; None: no media
+  nanobind::object draft_executor;                   // the same; None: no draft model
   program::NativeExecutor* native = nullptr;         // it, where it is one
-  std::unique_ptr<runner::LeadingExecutor> leading;  // around it, where it is rank 0 of a group
+  std::unique_ptr<runner::LeadingExecutor> leading = nullptr;  // around it, where it is rank 0 of a group
+  std::unique_ptr<SteadyClock> clock = nullptr;                // of the draft model
   std::unique_ptr<runner::ModelRunner> runner;
 
   // For the garbage collector (collectable.h). The runner needs its executors to the end.
   int Visit(visitproc visit, void* arg) {
     Py_VISIT(executor.ptr());
     Py_VISIT(encoder.ptr());
+    Py_VISIT(draft_executor.ptr());
     return 0;
   }
   void Forget() {}

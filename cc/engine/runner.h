@@ -36,7 +36,7 @@ struct RunnerLimits {
   int32_t max_adapters = 0;          // different adapters among the requests that hold slots
   int32_t max_encoder_tokens = 0;    // embeddings that encoders make in one step; 0 = no media
   int32_t encoder_cache_tokens = 0;  // embeddings kept; 0 = max_encoder_tokens
-  step::MediaFormat media_format;    // what an item must be
+  step::MediaFormat media_format = {};    // what an item must be
   bool chunked_prefill = true;       // false: a prompt runs in one step (bidirectional models)
   bool prefix_caching = true;        // false: KV of equal prefixes is not interchangeable
   // It replaces step::kPlaceholderTokenId: several decode steps of a request may be in flight.

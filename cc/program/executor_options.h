@@ -22,6 +22,7 @@ struct ExecutorOptions {
   int32_t max_num_logits_rows = 256;    // rows of logits of one step (L)
   int32_t num_blocks = 1;               // KV blocks, the null block included
   int32_t block_size = 16;              // tokens per KV block
+  int64_t kv_page_bytes = 0;            // of a page; 0 = as fits the program best
   DType kv_cache_dtype = DType::kBF16;  // bf16, f32, f8_e4m3 or int8 (with a scale per row)
   DType activation_type = DType::kF32;  // what `act` stands for: f32 (fast), bf16 or f16
   // Run every op by the kernel of this name where it has one that fits ("reference", "portable"),

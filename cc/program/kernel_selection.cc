@@ -101,7 +101,8 @@ class StepPlans {
 CacheGeometry GeometryOf(const ExecutorOptions& options) {
   return {.num_blocks = options.num_blocks,
           .block_size = options.block_size,
-          .dtype = options.kv_cache_dtype};
+          .dtype = options.kv_cache_dtype,
+          .page_bytes = options.kv_page_bytes};
 }
 
 StatusOr<KernelSelection> SelectKernels(const Program& program, const Target& target,

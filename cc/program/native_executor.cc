@@ -58,8 +58,10 @@ struct NativeExecutor::Bound {
   std::string memory_placement;
   std::once_flag fingerprint_computed;
   Digest128 fingerprint;
-  std::unique_ptr<CachePages> pages;  // of `kv`; null where there is none
-  std::unique_ptr<device::ThreadPool> pool;
+  std::unique_ptr<CachePages> pages;             // of `kv`; null where there is none
+  std::unique_ptr<device::ThreadPool> own_pool;  // null: `pool` is the host's
+  device::ThreadPool* pool = nullptr;
+  std::byte* kv_arena = nullptr;  // of `kv`, or of the host's
 
   BoundProgram bound;
   std::optional<StepCalls> calls;
@@ -76,7 +78,9 @@ struct NativeExecutor::Bound {
   OpProfile profile;
   std::vector<std::vector<ValueId>> dead;  // values whose last reader an op is, where poisoned
 
-  Status AllocateMemory(const Target& target);
+  Status AllocateMemory(const Target& target, const Bound* host);
+  Status ShareWith(const Bound& host);
+  Status AllocateOwn(device::MemoryPlacement* placement);
   void BindProgram(const Target& target);
   void LinkWeights();
   void FindDeadValues();
@@ -90,27 +94,50 @@ struct NativeExecutor::Bound {
   void PoisonOutputs(size_t op);
 };
 
-Status NativeExecutor::Bound::AllocateMemory(const Target& target) {
+// What programs of one runner have in common: the threads and the arena of KV pages.
+Status NativeExecutor::Bound::ShareWith(const Bound& host) {
+  const auto same = [](const char* what, int64_t own, int64_t hosts) {
+    if (own == hosts) return OkStatus();
+    return InvalidArgument("a program that shares another's KV cache and threads has " +
+                           std::to_string(own) + " " + what + ", the other " +
+                           std::to_string(hosts));
+  };
+  PM_RETURN_IF_ERROR(same("bytes a page", plan.kv.page_bytes, host.plan.kv.page_bytes));
+  PM_RETURN_IF_ERROR(same("pages", options.num_blocks, host.options.num_blocks));
+  PM_RETURN_IF_ERROR(same("threads", kernels.num_threads, host.kernels.num_threads));
+  pool = host.pool;
+  kv_arena = host.kv_arena;
+  return OkStatus();
+}
+
+Status NativeExecutor::Bound::AllocateOwn(device::MemoryPlacement* placement) {
+  if (options.place_memory) {
+    *placement = device::PlacementFor(device::AllowedCpus(), device::NumaNodes());
+  }
+  PM_ASSIGN_OR_RETURN(kv, LazyMemory::Allocate(plan.kv.arena_bytes(), "the KV cache"));
+  kv_arena = kv.data();
+  const Status placed = device::PlaceMemory(kv.bytes(), *placement);
+  memory_placement = placed.ok() ? placement->Description() : placed.message();
+  if (!placed.ok()) *placement = {};
+  own_pool = std::make_unique<device::ThreadPool>(
+      device::ThreadPoolOptions{.num_threads = kernels.num_threads});
+  pool = own_pool.get();
+  return OkStatus();
+}
+
+Status NativeExecutor::Bound::AllocateMemory(const Target& target, const Bound* host) {
   PM_ASSIGN_OR_RETURN(arena, LazyMemory::Allocate(plan.activation_bytes, "activations"));
   PM_ASSIGN_OR_RETURN(workspace, LazyMemory::Allocate(plan.workspace_bytes, "workspace"));
   PM_ASSIGN_OR_RETURN(outputs, LazyMemory::Allocate(plan.output_bytes, "outputs"));
   device::MemoryPlacement placement;
-  if (options.place_memory) {
-    placement = device::PlacementFor(device::AllowedCpus(), device::NumaNodes());
-  }
-  PM_ASSIGN_OR_RETURN(kv, LazyMemory::Allocate(plan.kv.arena_bytes(), "the KV cache"));
-  const Status placed = device::PlaceMemory(kv.bytes(), placement);
-  memory_placement = placed.ok() ? placement.Description() : placed.message();
-  if (!placed.ok()) placement = {};
-  pool = std::make_unique<device::ThreadPool>(
-      device::ThreadPoolOptions{.num_threads = kernels.num_threads});
+  PM_RETURN_IF_ERROR(host == nullptr ? AllocateOwn(&placement) : ShareWith(*host));
   groups = target.groups;
   const PackCache cache(options.pack_cache_folder);
   PM_ASSIGN_OR_RETURN(
       packed,
       PackedWeights::Make(program, kernels.kernels, weights,
                           options.pack_cache_folder.empty() ? nullptr : &cache, *pool, placement));
-  if (plan.kv.page_bytes > 0) {
+  if (host == nullptr && plan.kv.page_bytes > 0) {
     kv_populated.emplace(kv.bytes());
     pages = std::make_unique<CachePages>(kv.bytes(), static_cast<size_t>(plan.kv.page_bytes));
   }
@@ -133,12 +160,12 @@ void NativeExecutor::Bound::BindProgram(const Target& target) {
   bound = Bind(program, kernels, activations, options,
                {.activations = arena.data(),
                 .outputs = outputs.data(),
-                .kv = kv.data(),
+                .kv = kv_arena,
                 .workspace = workspace.data(),
                 .weight = [this](size_t op, size_t input) { return WeightOf(op, input); },
                 .part = [this](ValueId id) { return PartOf(id); }});
   calls.emplace(bound);
-  context = {.pool = pool.get(), .workspace = bound.workspace, .groups = &groups};
+  context = {.pool = pool, .workspace = bound.workspace, .groups = &groups};
   LinkWeights();
   greedy_tail = GreedyTail::Find(program, target.ops, options.max_num_logits_rows);
   for (const Output& output : program.outputs()) output_views.push_back({output.name, {}});
@@ -237,7 +264,8 @@ void NativeExecutor::Bound::WalkInstrumented() {
 
 StatusOr<std::unique_ptr<NativeExecutor>> NativeExecutor::Create(Program program,
                                                                  const Target& target,
-                                                                 const ExecutorOptions& options) {
+                                                                 const ExecutorOptions& options,
+                                                                 NativeExecutor* host) {
   PM_RETURN_IF_ERROR(program.SetActivationType(options.activation_type));
   PM_RETURN_IF_ERROR(CheckGroups(program, target.groups));
   auto bound = std::make_unique<Bound>();
@@ -246,7 +274,7 @@ StatusOr<std::unique_ptr<NativeExecutor>> NativeExecutor::Create(Program program
   PM_ASSIGN_OR_RETURN(bound->weights, Weights::Load(program));
   bound->program = std::move(program);
   bound->options = options;
-  PM_RETURN_IF_ERROR(bound->AllocateMemory(target));
+  PM_RETURN_IF_ERROR(bound->AllocateMemory(target, host == nullptr ? nullptr : host->bound_.get()));
   bound->BindProgram(target);
   return std::unique_ptr<NativeExecutor>(new NativeExecutor(std::move(bound)));
 }
@@ -283,7 +311,7 @@ const ExecutorOptions& NativeExecutor::options() const { return bound_->options;
 const MemoryPlan& NativeExecutor::memory_plan() const { return bound_->plan; }
 const KernelSelection& NativeExecutor::kernels() const { return bound_->kernels; }
 const comm::Groups& NativeExecutor::groups() const { return bound_->groups; }
-device::ThreadPool* NativeExecutor::thread_pool() { return bound_->pool.get(); }
+device::ThreadPool* NativeExecutor::thread_pool() { return bound_->pool; }
 step::PageStore* NativeExecutor::pages() { return bound_->pages.get(); }
 const PackedWeights& NativeExecutor::packed_weights() const { return bound_->packed; }
 const std::string& NativeExecutor::memory_placement() const { return bound_->memory_placement; }

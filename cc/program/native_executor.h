@@ -13,6 +13,10 @@
 // and walks the list. Activations and outputs take memory as they are touched; the KV cache, whose
 // pages each step would wait for, in a thread of its own that begins here (populate_ahead.h).
 //
+// Several programs: one that is made with a `host` computes on the threads of that executor and has
+// its KV on pages of the host's arena, whose blocks the scheduler hands out for both (a draft
+// model, cc/runner/draft_model.h). The two run one after the other.
+//
 // Ownership: keeps the program, the weights and the threads. Thread safety: that of Executor.
 #ifndef PAGEMILL_CC_PROGRAM_NATIVE_EXECUTOR_H_
 #define PAGEMILL_CC_PROGRAM_NATIVE_EXECUTOR_H_
@@ -37,8 +41,11 @@ namespace pagemill::program {
 
 class NativeExecutor final : public Executor {
  public:
+  // `host` outlives the executor; its pages have options.kv_page_bytes, and as many threads and
+  // pages are asked for as it has: else kInvalidArgument. Null: threads and KV cache are its own.
   static StatusOr<std::unique_ptr<NativeExecutor>> Create(Program program, const Target& target,
-                                                          const ExecutorOptions& options);
+                                                          const ExecutorOptions& options,
+                                                          NativeExecutor* host = nullptr);
   ~NativeExecutor() override;
 
   // kInvalidArgument where the batch is larger than the options allow.
@@ -52,8 +59,8 @@ class NativeExecutor final : public Executor {
   const comm::Groups& groups() const;  // those of the target
   // The compute threads; others may use them between two steps, on the same thread.
   device::ThreadPool* thread_pool();
-  // The KV cache, for those who copy it elsewhere; null where the program has none. Dies with the
-  // executor.
+  // The KV cache, for those who copy it elsewhere; null if the program has none of its own. Dies
+  // with the executor.
   step::PageStore* pages();
   const PackedWeights& packed_weights() const;
   // Where weights and KV cache lie ("interleaved over nodes 0, 1"), or why the system refused; ""

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <fstream>
@@ -155,6 +156,47 @@ TEST(NativeExecutorTest, TheKvCacheHasItsPagesWithoutAStep) {
   // Whoever else is on the machine goes first.
   for (int i = 0; i < 6000 && ResidentBytes() - before < kv_bytes * 9 / 10; ++i) usleep(10'000);
   EXPECT_GE(ResidentBytes() - before, kv_bytes * 9 / 10);
+}
+
+// The logits of the last token of `text`, computed in two steps in slot `slot`.
+std::vector<float> LogitsOf(NativeExecutor& executor, const std::vector<int32_t>& text,
+                            int32_t slot) {
+  ExecutorOutput output;
+  for (const size_t begin : {size_t{0}, text.size() / 2}) {
+    const size_t end = begin == 0 ? text.size() / 2 : text.size();
+    BatchBuilder batch(executor.memory_plan().kv.TableBlockSizes(), /*blocks_per_request=*/2);
+    batch.Add(slot, static_cast<int32_t>(begin), {text.begin() + begin, text.begin() + end});
+    const Status status = executor.Execute(batch.view(), &output);
+    EXPECT_TRUE(status.ok()) << status.ToString();
+  }
+  const float* row = output.logits().Row<const float>(0);
+  return {row, row + output.logits().shape[1]};
+}
+
+TEST(NativeExecutorTest, TwoProgramsShareThreadsAndPages) {
+  const std::string large = testing::TinyLlamaText({.seed = 1, .layers = 3});
+  const std::string small = testing::TinyLlamaText({.seed = 2, .layers = 1, .hidden = 32});
+  ExecutorOptions options = SmallOptions();
+  const std::vector<int32_t> text = {5, 6, 7, 8, 9, 1, 2, 3};
+  const std::vector<float> alone = LogitsOf(*MustCreate(small, options), text, 0);
+  const auto host = MustCreate(large, options);
+  const std::vector<float> of_host = LogitsOf(*host, text, 0);
+  EXPECT_FALSE(NativeExecutor::Create(MustParse(small), CpuTarget(), options, host.get()).ok());
+  options.kv_page_bytes = host->memory_plan().kv.page_bytes;
+  const auto guest = *NativeExecutor::Create(MustParse(small), CpuTarget(), options, host.get());
+  EXPECT_EQ(guest->thread_pool(), host->thread_pool());
+  EXPECT_EQ(guest->pages(), nullptr);
+  EXPECT_EQ(LogitsOf(*guest, text, 1), alone);
+  // Another page than the host's, in the same arena: what each wrote is still there.
+  ExecutorOutput output;
+  BatchBuilder last(host->memory_plan().kv.TableBlockSizes(), 2);
+  last.Add(0, static_cast<int32_t>(text.size()) - 1, {text.back()});
+  ASSERT_TRUE(host->Execute(last.view(), &output).ok());
+  EXPECT_TRUE(std::equal(of_host.begin(), of_host.end(), output.logits().Row<const float>(0)));
+  // On the host's own pages it would not be.
+  (void)LogitsOf(*guest, text, 0);
+  ASSERT_TRUE(host->Execute(last.view(), &output).ok());
+  EXPECT_FALSE(std::equal(of_host.begin(), of_host.end(), output.logits().Row<const float>(0)));
 }
 
 TEST(NativeExecutorTest, AStepAllocatesNothing) {

@@ -104,6 +104,23 @@ TEST(ProgramTest, ActStandsForTheTypeThatWasBound) {
             "activations must be f32, bf16 or f16, not i32");
 }
 
+TEST(ProgramTest, MediaRowsAreADimensionWithAnArrayAndAnInput) {
+  const std::string text =
+      "pagemill-program 3\n"
+      "input features act media_rows,588\n"
+      "input media_rows i32 media_rows\n"
+      "value v0 act media_rows,588\n"
+      "op activation features -> v0 kind=0\n"
+      "output embeddings v0\n";
+  const Program program = MustParse(text);
+  EXPECT_EQ(program.ToText(), text);
+  EXPECT_EQ(program.TensorInputs(), std::vector<ValueId>{*program.Find("features")});
+  const Value& features = program.value(*program.Find("features"));
+  EXPECT_EQ(features.shape.dim, Dim::kMediaRows);
+  EXPECT_EQ(features.Bytes({.tokens = 99, .media_rows = 3}), 3 * 588 * 4);
+  EXPECT_FALSE(Program::Parse(Replace(text, "i32 media_rows", "i32 tokens")).ok());
+}
+
 TEST(ProgramTest, OutputsHaveNames) {
   const std::string text =
       Replace(kText, "output logits v2\n", "output logits v2\noutput hidden.0 v0\n");

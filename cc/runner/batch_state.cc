@@ -17,9 +17,9 @@ int32_t NumCommonBlocks(const step::StepPlan& plan, size_t group) {
 
 }  // namespace
 
-BatchState::BatchState(const engine::RunnerLimits& limits)
+BatchState::BatchState(const engine::RunnerLimits& limits, size_t num_groups)
     : limits_(limits), requests_(static_cast<size_t>(limits.max_num_seqs)) {
-  for (const step::KvGroupOptions& group : limits.kv_groups) groups_.emplace_back(group, limits);
+  for (size_t g = 0; g < num_groups; ++g) groups_.emplace_back(limits.kv_groups[g], limits);
   const size_t tokens = static_cast<size_t>(limits.max_num_tokens);
   for (std::vector<int32_t>* array : {&token_ids_, &positions_}) array->reserve(tokens);
   query_start_.reserve(requests_.size() + 1);
@@ -92,6 +92,16 @@ Status BatchState::Apply(const step::StepPlan& plan) {
   return OkStatus();
 }
 
+void BatchState::SetDrafts(size_t entry, std::span<const int32_t> token_ids) {
+  const auto first = query_start_[entry + 1] - static_cast<int32_t>(token_ids.size());
+  std::copy(token_ids.begin(), token_ids.end(), token_ids_.begin() + first);
+  // The rows of logits are in the order of their tokens: the first is that of the token before.
+  auto row = std::lower_bound(logits_rows_.begin(), logits_rows_.end(), first - 1);
+  for (int32_t id : token_ids) {
+    rows_[static_cast<size_t>(row++ - logits_rows_.begin())].draft_token_id = id;
+  }
+}
+
 Status BatchState::CheckCommonBlocks(const step::StepPlan& plan) const {
   for (size_t g = 0; g < groups_.size(); ++g) {
     const int32_t count = NumCommonBlocks(plan, g);
@@ -114,12 +124,12 @@ Status BatchState::ApplyBlocks(const step::ScheduledRequest& entry) {
     for (BlockTables& group : groups_) group.Reset(slot);
   }
   if (request(entry.index) == nullptr) return BadPlan(entry, "it runs but holds no request");
-  if (entry.new_block_ids.size() > groups_.size()) {
-    return BadPlan(entry,
-                   "it has blocks of more than " + std::to_string(groups_.size()) + " KV groups");
+  if (entry.new_block_ids.size() > limits_.kv_groups.size()) {
+    return BadPlan(entry, "it has blocks of more than " + std::to_string(limits_.kv_groups.size()) +
+                              " KV groups");
   }
   Status failure;
-  for (size_t g = 0; g < entry.new_block_ids.size(); ++g) {
+  for (size_t g = 0; g < std::min(groups_.size(), entry.new_block_ids.size()); ++g) {
     const Status status = groups_[g].Append(slot, entry.new_block_ids[g]);
     if (!status.ok() && failure.ok()) failure = BadPlan(entry, status.message());
   }

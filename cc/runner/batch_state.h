@@ -40,7 +40,11 @@ struct PlaceholderToken {
 
 class BatchState {
  public:
-  explicit BatchState(const engine::RunnerLimits& limits);
+  // Of a program whose block tables are the first `num_groups` of limits.kv_groups; those behind
+  // them are of a draft model (draft_model.h).
+  BatchState(const engine::RunnerLimits& limits, size_t num_groups);
+  explicit BatchState(const engine::RunnerLimits& limits)
+      : BatchState(limits, limits.kv_groups.size()) {}
 
   // kInternal where the plan names a slot that does not exist. Apply() calls it first.
   Status CheckSlots(const step::StepPlan& plan) const;
@@ -48,6 +52,16 @@ class BatchState {
   // kInternal where the plan contradicts itself or the limits: the scheduler's bug. The requests of
   // that step fail and are released by a later plan; the state stays usable for the others.
   Status Apply(const step::StepPlan& plan);
+
+  // Puts drafts in the places that the plan of the last Apply() has for them, as many, in entry
+  // `entry`.
+  void SetDrafts(size_t entry, std::span<const int32_t> token_ids);
+
+  // Those of entry `entry`, which has so many.
+  std::span<const int32_t> drafts(size_t entry, size_t count) const {
+    return std::span(token_ids_)
+        .subspan(static_cast<size_t>(query_start_[entry + 1]) - count, count);
+  }
 
   // Of the last Apply(); valid until the next.
   const ops::StepBatch& view() const { return view_; }
@@ -71,7 +85,7 @@ class BatchState {
 
   const engine::RunnerLimits limits_;
   std::vector<std::shared_ptr<const step::Request>> requests_;  // of each slot
-  std::vector<BlockTables> groups_;                             // of each KV group
+  std::vector<BlockTables> groups_;                             // of the program's KV groups
 
   std::vector<int32_t> token_ids_, positions_, query_start_, seq_lens_, logits_rows_;
   std::vector<BatchRow> rows_;

@@ -66,38 +66,40 @@ bool HasRequestThatGoesOn(const step::StepPlan& plan) {
 
 }  // namespace
 
-StatusOr<std::unique_ptr<ModelRunner>> ModelRunner::Create(
-    program::Executor* executor, device::ThreadPool* pool, const engine::RunnerLimits& limits,
-    step::PageStore* pages, std::unique_ptr<sampling::DraftProposer> proposer,
-    std::unique_ptr<MediaEncoder> media) {
+StatusOr<std::unique_ptr<ModelRunner>> ModelRunner::Create(program::Executor* executor,
+                                                           device::ThreadPool* pool,
+                                                           const engine::RunnerLimits& limits,
+                                                           ModelRunnerParts parts) {
   PM_RETURN_IF_ERROR(CheckLimits(limits));
-  if ((media != nullptr) != (limits.max_encoder_tokens > 0)) {
+  if ((parts.media != nullptr) != (limits.max_encoder_tokens > 0)) {
     return InvalidArgument("max_encoder_tokens is " + std::to_string(limits.max_encoder_tokens) +
-                           (media == nullptr ? " without an encoder" : " with an encoder"));
+                           (parts.media == nullptr ? " without an encoder" : " with an encoder"));
   }
-  return std::unique_ptr<ModelRunner>(
-      new ModelRunner(executor, pool, limits, pages, std::move(proposer), std::move(media)));
+  return std::unique_ptr<ModelRunner>(new ModelRunner(executor, pool, limits, std::move(parts)));
 }
 
 ModelRunner::ModelRunner(program::Executor* executor, device::ThreadPool* pool,
-                         const engine::RunnerLimits& limits, step::PageStore* pages,
-                         std::unique_ptr<sampling::DraftProposer> proposer,
-                         std::unique_ptr<MediaEncoder> media)
-    : Runner(Completed(limits, *executor, media.get()), pages),
+                         const engine::RunnerLimits& limits, ModelRunnerParts parts)
+    : Runner(Completed(limits, *executor, parts.media.get()), parts.pages),
       executor_(executor),
-      batch_(limits),
+      proposer_(std::move(parts.proposer)),
+      draft_model_(std::move(parts.draft_model)),
+      media_(std::move(parts.media)),
+      batch_(limits,
+             draft_model_ == nullptr ? limits.kv_groups.size() : draft_model_->first_kv_group()),
       sampler_({.max_num_seqs = limits.max_num_seqs,
                 .vocab_size = limits.vocab_size,
                 .capabilities = device::DetectCapabilities()},
                pool),
       masks_(limits.max_num_seqs, limits.vocab_size),
-      proposer_(std::move(proposer)),
-      media_(std::move(media)),
       slots_(static_cast<size_t>(limits.max_num_seqs)) {
-  if (proposer_ == nullptr || limits.max_draft_tokens == 0) return;
-  speculation_.emplace(proposer_.get(), &clock_,
+  sampling::DraftProposer* drafts = draft_model_.get();
+  if (drafts == nullptr) drafts = proposer_.get();
+  if (drafts == nullptr || limits.max_draft_tokens == 0) return;
+  speculation_.emplace(drafts, &clock_,
                        SpeculationOptions{.max_num_seqs = limits.max_num_seqs,
-                                          .max_draft_tokens = limits.max_draft_tokens});
+                                          .max_draft_tokens = limits.max_draft_tokens},
+                       draft_model_.get());
 }
 
 Status ModelRunner::Execute(const step::StepPlan& plan) {
@@ -111,6 +113,7 @@ Status ModelRunner::Execute(const step::StepPlan& plan) {
   PM_RETURN_IF_ERROR(batch_.Apply(plan));
   PM_RETURN_IF_ERROR(CheckDrafts(plan));
   PM_RETURN_IF_ERROR(FillPlaceholders());
+  if (draft_model_ != nullptr && !plan.empty()) PM_RETURN_IF_ERROR(MakeDrafts(plan));
   if (media_ != nullptr) PM_RETURN_IF_ERROR(media_->Apply(plan, batch_));
   StepInFlight& step = steps_.Add();
   step.times = times;
@@ -159,6 +162,14 @@ Status ModelRunner::CheckDrafts(const step::StepPlan& plan) const {
     return Internal("step plan, slot " + std::to_string(entry.index.value()) + ": it has " +
                     std::to_string(entry.draft_token_ids.size()) +
                     " drafts, more than max_draft_tokens = " + std::to_string(most));
+  }
+  return OkStatus();
+}
+
+Status ModelRunner::MakeDrafts(const step::StepPlan& plan) {
+  PM_RETURN_IF_ERROR(draft_model_->Draft(plan));
+  for (size_t i = 0; i < plan.scheduled.size(); ++i) {
+    batch_.SetDrafts(i, draft_model_->token_ids(i));
   }
   return OkStatus();
 }
@@ -241,10 +252,10 @@ void ModelRunner::ApplyToSlots(const step::StepPlan& plan) {
 
 void ModelRunner::FillMasks(const step::StepPlan& plan) {
   masks_.BeginStep();
-  for (const step::ScheduledRequest& entry : plan.scheduled) {
-    if (entry.sample && masks_.Holds(entry.index)) {
-      masks_.AddRows(entry.index, entry.draft_token_ids);
-    }
+  for (size_t i = 0; i < plan.scheduled.size(); ++i) {
+    const step::ScheduledRequest& entry = plan.scheduled[i];
+    if (!entry.sample || !masks_.Holds(entry.index)) continue;
+    masks_.AddRows(entry.index, batch_.drafts(i, entry.draft_token_ids.size()));
   }
   masks_.Fill();
 }
@@ -258,6 +269,7 @@ bool ModelRunner::WantsOnlyMaxima(const step::StepPlan& plan) const {
 
 void ModelRunner::CheckIntegrity() const {
   batch_.CheckIntegrity();
+  if (draft_model_ != nullptr) draft_model_->CheckIntegrity();
   sampler_.CheckIntegrity();
 }
 

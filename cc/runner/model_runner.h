@@ -7,7 +7,8 @@
 //
 // Execute() enqueues the forward pass, Sample() waits for token masks, which a thread of their own
 // fills during the pass (mask_filler.h), and Collect() for the pass; it samples on the calling
-// thread. With a proposer, results carry drafts of the next step (speculation.h).
+// thread. With a proposer, results carry drafts of the next step (speculation.h), with a draft
+// model the number of them: that computes them when their step begins (draft_model.h).
 //
 // Steps in flight. The executor says how many it takes (max_steps_in_flight()). A step whose
 // requests all want the most likely token and no more leaves nothing to the host: its ids stay with
@@ -31,6 +32,7 @@
 #include "cc/engine/runner.h"
 #include "cc/program/executor.h"
 #include "cc/runner/batch_state.h"
+#include "cc/runner/draft_model.h"
 #include "cc/runner/mask_filler.h"
 #include "cc/runner/media_encoder.h"
 #include "cc/runner/speculation.h"
@@ -44,16 +46,24 @@
 
 namespace pagemill::runner {
 
+// What a runner may have besides its executor.
+struct ModelRunnerParts {
+  step::PageStore* pages = nullptr;  // the executor's KV cache, if it can be copied elsewhere
+  // Of limits.max_num_seqs slots, if drafts are proposed on the host.
+  std::unique_ptr<sampling::DraftProposer> proposer = nullptr;
+  // If drafts come from a model, whose block tables are the last of limits.kv_groups.
+  std::unique_ptr<DraftModel> draft_model = nullptr;
+  std::unique_ptr<MediaEncoder> media = nullptr;  // if limits.max_encoder_tokens allows media
+};
+
 class ModelRunner final : public engine::Runner {
  public:
   // kInvalidArgument if the limits make no sense. Logits may have more columns than
-  // limits.vocab_size (a padded vocabulary); the rest is ignored. `pages` is the executor's KV
-  // cache; null if that cannot be copied elsewhere. `proposer` has limits.max_num_seqs slots; null:
-  // no drafts. `media` encodes what max_encoder_tokens allows; null: no media.
-  static StatusOr<std::unique_ptr<ModelRunner>> Create(
-      program::Executor* executor, device::ThreadPool* pool, const engine::RunnerLimits& limits,
-      step::PageStore* pages = nullptr, std::unique_ptr<sampling::DraftProposer> proposer = nullptr,
-      std::unique_ptr<MediaEncoder> media = nullptr);
+  // limits.vocab_size (a padded vocabulary); the rest is ignored.
+  static StatusOr<std::unique_ptr<ModelRunner>> Create(program::Executor* executor,
+                                                       device::ThreadPool* pool,
+                                                       const engine::RunnerLimits& limits,
+                                                       ModelRunnerParts parts = {});
 
   Status Execute(const step::StepPlan& plan) override;
   Status Sample() override;
@@ -72,10 +82,9 @@ class ModelRunner final : public engine::Runner {
 
  private:
   ModelRunner(program::Executor* executor, device::ThreadPool* pool,
-              const engine::RunnerLimits& limits, step::PageStore* pages,
-              std::unique_ptr<sampling::DraftProposer> proposer,
-              std::unique_ptr<MediaEncoder> media);
+              const engine::RunnerLimits& limits, ModelRunnerParts parts);
   Status CheckDrafts(const step::StepPlan& plan) const;
+  Status MakeDrafts(const step::StepPlan& plan);
   void ApplyToSlots(const step::StepPlan& plan);
   Status Enqueue(const step::StepPlan& plan, StepInFlight* step);
   void AddEntries(const step::StepPlan& plan, StepInFlight* step) const;
@@ -98,13 +107,14 @@ class ModelRunner final : public engine::Runner {
   void TakePooled(const StepInFlight& step, step::StepResult* result);
 
   program::Executor* executor_;
+  const std::unique_ptr<sampling::DraftProposer> proposer_;  // null: none
+  const std::unique_ptr<DraftModel> draft_model_;            // null: none
+  const std::unique_ptr<MediaEncoder> media_;                // null: none
   BatchState batch_;
   sampling::Sampler sampler_;
   MaskFiller masks_;
   const SteadyClock clock_;
-  const std::unique_ptr<sampling::DraftProposer> proposer_;  // null: none
-  std::optional<Speculation> speculation_;                   // if there is one
-  const std::unique_ptr<MediaEncoder> media_;                // null: none
+  std::optional<Speculation> speculation_;  // if there is one
   StepStopwatch stopwatch_;
   // The token that a slot's request samples last.
   static constexpr int32_t kNoRow = -1, kInFlight = -1;

@@ -76,12 +76,14 @@ bool ModelRunner::Holds(const StepEntry& entry) const {
 void ModelRunner::AddRows(const StepInFlight& step) {
   const bool by_maxima = !output_.maxima.empty();
   const TensorView logits = output_.logits();
-  size_t num_masks = 0;
+  size_t num_masks = 0, num_drafts = 0;
   rows_.clear();
   sampled_rows_.clear();
   for (size_t i = 0; i < step.rows.size(); ++i) {
     const BatchRow& row = step.rows[i];
     const StepEntry& entry = step.entries[static_cast<size_t>(row.entry)];
+    const size_t draft = num_drafts;
+    num_drafts += row.draft_token_id >= 0;
     if (!Holds(entry)) continue;
     sampled_rows_.push_back(i);
     sampling::LogitsRow& added = rows_.emplace_back();
@@ -93,6 +95,9 @@ void ModelRunner::AddRows(const StepInFlight& step) {
     }
     added.prompt_token_id = row.prompt_token_id;
     added.draft_token_id = row.draft_token_id;
+    if (row.draft_token_id >= 0 && draft_model_ != nullptr) {
+      added.draft_probabilities = draft_model_->probabilities(draft);
+    }
     if (row.prompt_token_id >= 0 || !masks_.Holds(added.index)) continue;
     if (masks_.status(added.index).ok()) added.mask = masks_.row(num_masks);
     ++num_masks;

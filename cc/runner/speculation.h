@@ -13,10 +13,15 @@
 // sample, a step has n (1 + k) tokens: with that cost each request's DraftLength chooses its k. So
 // with many requests, where tokens are no longer nearly free, there are fewer drafts, or none.
 //
+// Drafts of a model take time of their own (draft_model.h): the passes that make them, and the
+// tokens of the request that the model has to catch up with first. That counts as the cost of the
+// step, but not of its size. The prompt of a new request is computed along if the drafts of all
+// requests, by the same rule, are worth their time at present.
+//
 // Which tokens a request gets does not depend on any of this, only how many come in one step.
 //
-// Ownership: proposer and clock outlive it. Thread safety: used by the engine thread only. O(tokens
-// and drafts of the step).
+// Ownership: proposer, model and clock outlive it. Thread safety: used by the engine thread only.
+// O(tokens and drafts of the step).
 #ifndef PAGEMILL_CC_RUNNER_SPECULATION_H_
 #define PAGEMILL_CC_RUNNER_SPECULATION_H_
 
@@ -25,6 +30,7 @@
 #include <vector>
 
 #include "cc/base/clock.h"
+#include "cc/runner/draft_model.h"
 #include "cc/runner/step_costs.h"
 #include "cc/sampling/draft_length.h"
 #include "cc/sampling/draft_proposer.h"
@@ -41,8 +47,9 @@ struct SpeculationOptions {
 
 class Speculation {
  public:
+  // `model` is the proposer if that is a draft model; else null.
   Speculation(sampling::DraftProposer* proposer, const Clock* clock,
-              const SpeculationOptions& options);
+              const SpeculationOptions& options, DraftModel* model = nullptr);
 
   // The slot begins to hold a request that generates, whose `output_token_ids` exist already.
   void Start(step::RequestIndex index, const step::Request& request,
@@ -55,15 +62,22 @@ class Speculation {
 
  private:
   void MeasureStep(const step::StepPlan& plan);
+  // Of a step in which `num_requests` sample and one of them has tokens to catch up with.
+  std::span<const double> StepSeconds(int32_t num_requests, int32_t num_waiting);
+  bool IsWorthFollowing(const step::Request& request);
 
   sampling::DraftProposer* const proposer_;
+  DraftModel* const model_;
   const Clock* const clock_;
   const SpeculationOptions options_;
   int64_t begun_ns_ = 0;
   StepCosts costs_;
-  std::vector<double> step_costs_;              // of this step, with 0, 1, ... drafts a request
+  std::vector<double> step_costs_;              // scratch: with 0, 1, ... drafts a request
   std::vector<sampling::DraftLength> lengths_;  // by slot
-  std::vector<int32_t> text_;                   // scratch
+  sampling::DraftLength overall_;               // of all requests
+  std::vector<bool> held_;                      // by slot
+  int32_t num_held_ = 0;
+  std::vector<int32_t> text_;  // scratch
 };
 
 }  // namespace pagemill::runner

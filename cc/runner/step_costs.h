@@ -27,6 +27,8 @@ class StepCosts {
  public:
   // A step with so many tokens, at least 1, took so long, more than 0.
   void Observe(int32_t num_tokens, double seconds);
+  // Was any step observed?
+  bool measured() const { return !seconds_.empty(); }
   // Seconds; in an arbitrary unit before the first Observe().
   double Of(int32_t num_tokens) const;
 

@@ -31,6 +31,15 @@ int32_t DrawBy(std::span<const ops::Candidate> tokens, double total, double unif
 
 }  // namespace
 
+int32_t DrawDraft(const ops::KeptTokens& drafter, double uniform, std::span<float> probabilities) {
+  std::fill(probabilities.begin(), probabilities.end(), 0.0f);
+  for (const ops::Candidate& token : drafter.tokens) {
+    probabilities[token.token_id] = static_cast<float>(double{token.logit} / drafter.total);
+  }
+  return DrawBy(drafter.tokens, drafter.total, uniform,
+                [](const ops::Candidate& token) { return double{token.logit}; });
+}
+
 int32_t VerifyDraft(const ops::KeptTokens& target, const DrawnDraft& draft,
                     const VerificationNumbers& numbers) {
   const double p = ProbabilityOf(target, draft.token_id);

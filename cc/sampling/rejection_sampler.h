@@ -9,6 +9,8 @@
 //                                .residual = UniformOf(seed, position, Purpose::kResidual)});
 //   bool accepted = token == 17;  // the draft behind it may be verified at position + 1
 //
+// The drafter draws with DrawDraft(), which writes q, and UniformOf(..., Purpose::kDraft).
+//
 // The rule accepts the draft d with probability min(1, p(d) / q(d)), else draws from the residual
 // max(p - q, 0), normalized. Source: Leviathan et al., "Fast Inference from Transformers via
 // Speculative Decoding", ICML 2023; Chen et al., "Accelerating Large Language Model Decoding with
@@ -55,6 +57,10 @@ struct VerificationNumbers {
   double acceptance = 0.0;  // uniform in [0, 1), independent of each other and of the draft
   double residual = 0.0;
 };
+
+// Draws a token of `drafter`, which keeps at least one, and writes the distribution that it was
+// drawn from, q, over all of `probabilities` [vocab_size]. `uniform` is in [0, 1).
+int32_t DrawDraft(const ops::KeptTokens& drafter, double uniform, std::span<float> probabilities);
 
 // `target` keeps at least one token, all with ids below q's size.
 int32_t VerifyDraft(const ops::KeptTokens& target, const DrawnDraft& draft,

@@ -123,5 +123,39 @@ TEST(RejectionSamplerTest, PurposesAndPositionsHaveNumbersOfTheirOwn) {
   EXPECT_EQ(UniformOf(7, 5, Purpose::kToken), ops::PhiloxUniform(7, 5)) << "as without drafts";
 }
 
+// A drafter's token and q, verified by a target with another distribution: 10,000 seeds.
+TEST(DrawDraftTest, VerifiedDraftsHaveTheDistributionOfTheTarget) {
+  const Distribution p = Target({5, 1, 0, 3, 2, 0.5f}), q = Target({1, 4, 2, 3, 0, 1});
+  constexpr int32_t kSamples = 10000;
+  std::vector<float> probabilities(6, -1.0f);
+  std::vector<int32_t> drafted(6), counts(6);
+  for (uint64_t seed = 0; seed < kSamples; ++seed) {
+    const int32_t draft =
+        DrawDraft(q.view(), UniformOf(seed, /*position=*/3, Purpose::kDraft), probabilities);
+    ++drafted[draft];
+    ++counts[VerifyDraft(p.view(), {.token_id = draft, .probabilities = probabilities},
+                         {.acceptance = UniformOf(seed, 3, Purpose::kAcceptance),
+                          .residual = UniformOf(seed, 3, Purpose::kResidual)})];
+  }
+  const auto chi_square = [](const Distribution& expected, const std::vector<int32_t>& counted) {
+    double sum = 0.0;
+    for (int32_t id = 0; id < 6; ++id) {
+      const double mean = expected.Probability(id) * kSamples;
+      if (mean == 0.0) {
+        EXPECT_EQ(counted[id], 0);
+      } else {
+        sum += (counted[id] - mean) * (counted[id] - mean) / mean;
+      }
+    }
+    return sum;
+  };
+  // 4 degrees of freedom; exceeded with probability 0.001, and the seeds are fixed.
+  EXPECT_LT(chi_square(q, drafted), 18.5);
+  EXPECT_LT(chi_square(p, counts), 18.5);
+  for (int32_t id = 0; id < 6; ++id) {
+    EXPECT_NEAR(probabilities[id], q.Probability(id), 1e-6);
+  }
+}
+
 }  // namespace
 }  // namespace pagemill::sampling

@@ -4,7 +4,6 @@
 #include <limits>
 #include <string>
 
-#include "cc/ops/sample/sample.h"
 #include "cc/sampling/copy_allowed.h"
 #include "cc/sampling/penalties.h"
 #include "cc/sampling/rejection_sampler.h"
@@ -36,6 +35,13 @@ step::TokenLogprobs MakeLogprobs(const ops::RowPasses& passes, std::span<const f
 }
 
 }  // namespace
+
+ops::DrawParams DrawParamsOf(const step::SamplingParams& params) {
+  return {.temperature = std::max(params.temperature, kLowestTemperature),
+          .min_weight = params.min_p,
+          .top_k = params.top_k,
+          .top_p = params.top_p};
+}
 
 struct Sampler::Slot {
   std::shared_ptr<const step::Request> request;  // null: the slot is free
@@ -151,11 +157,8 @@ int32_t Sampler::Draw(const LogitsRow& row, const Processed& processed, Scratch&
   const auto uniform = [&](Purpose purpose) {
     return UniformOf(params.seed, slot.num_outputs, purpose);
   };
-  const ops::DrawParams draw{.temperature = std::max(params.temperature, kLowestTemperature),
-                             .min_weight = params.min_p,
-                             .top_k = params.top_k,
-                             .top_p = params.top_p,
-                             .uniform = uniform(Purpose::kToken)};
+  ops::DrawParams draw = DrawParamsOf(params);
+  draw.uniform = uniform(Purpose::kToken);
   const std::span<ops::Candidate> storage(scratch.candidates);
   if (row.draft_token_id < 0 || row.draft_probabilities == nullptr) {
     return ops::DrawToken(passes_, processed.logits, processed.max, draw, storage);

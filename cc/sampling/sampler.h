@@ -48,10 +48,14 @@
 #include "cc/device/thread_pool.h"
 #include "cc/ops/row_maxima.h"
 #include "cc/ops/sample/row_passes.h"
+#include "cc/ops/sample/sample.h"
 #include "cc/step/request.h"
 #include "cc/step/step_result.h"
 
 namespace pagemill::sampling {
+
+// How a request draws from a row of logits; without the random number.
+ops::DrawParams DrawParamsOf(const step::SamplingParams& params);
 
 struct SamplerOptions {
   int32_t max_num_seqs = 128;              // slots

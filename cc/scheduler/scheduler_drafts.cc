@@ -38,11 +38,15 @@ Status Scheduler::CheckSampled(const RequestState& request, const InFlightEntry&
     return Internal("the runner sampled " + std::to_string(tokens.size()) + " tokens behind " +
                     std::to_string(entry.num_drafts) + " drafts");
   }
-  if (!std::equal(tokens.begin(), tokens.end() - 1, request.draft_token_ids.begin())) {
+  const auto same = [](int32_t token, int32_t draft) {
+    return token == draft || draft == step::kPlaceholderTokenId;
+  };
+  if (!std::equal(tokens.begin(), tokens.end() - 1, request.draft_token_ids.begin(), same)) {
     return Internal("the runner accepted tokens that were not drafted");
   }
   for (const std::vector<int32_t>* ids : {&tokens, &result.draft_token_ids}) {
     for (int32_t token : *ids) {
+      if (token == step::kPlaceholderTokenId && ids == &result.draft_token_ids) continue;
       if (token >= 0 && (options_.vocab_size == 0 || token < options_.vocab_size)) continue;
       return Internal("the runner " + std::string(ids == &tokens ? "sampled" : "drafted") +
                       " token " + std::to_string(token) + ", which is outside the vocabulary");

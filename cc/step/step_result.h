@@ -25,7 +25,8 @@ struct RequestResult {
   // Accepted drafts, then the sampled token; empty where the plan did not ask to sample.
   std::vector<int32_t> sampled_token_ids;
   // A proposal of what comes after the sampled token, as long as it is worth a step's time; the
-  // scheduler verifies as much of it as its limits and free blocks allow.
+  // scheduler verifies as much of it as its limits and free blocks allow. kPlaceholderTokenId: a
+  // token that the runner chooses when that step begins.
   std::vector<int32_t> draft_token_ids;
   std::vector<TokenLogprobs> logprobs;         // one per sampled token, where asked for
   std::vector<TokenLogprobs> prompt_logprobs;  // of prompt tokens num_computed + 1 ... in order

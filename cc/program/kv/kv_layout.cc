@@ -58,6 +58,17 @@ class Planner {
     }
   }
 
+  // Of the smallest block of one layer.
+  int64_t LargestCacheBytes() const {
+    int64_t largest = 0;
+    for (const Members& group : members_) {
+      for (size_t value : group.values) {
+        largest = std::max(largest, BlockBytes(Spec(value), geometry_.dtype, geometry_.block_size));
+      }
+    }
+    return largest;
+  }
+
   KvLayout Plan() const {
     KvLayout best;
     int64_t best_cost = std::numeric_limits<int64_t>::max();
@@ -87,12 +98,8 @@ class Planner {
   // Sizes to choose from, in ascending order: each group's block on a page of its own, as many
   // times over as the largest cache of one layer needs.
   std::vector<int64_t> PageSizes() const {
-    int64_t largest = 0;
-    for (const Members& group : members_) {
-      for (size_t value : group.values) {
-        largest = std::max(largest, BlockBytes(Spec(value), geometry_.dtype, geometry_.block_size));
-      }
-    }
+    if (geometry_.page_bytes > 0) return {geometry_.page_bytes};
+    const int64_t largest = LargestCacheBytes();
     std::vector<int64_t> sizes;
     for (const Members& group : members_) {
       const int64_t bytes = GroupBytes(group, geometry_.block_size);
@@ -161,7 +168,13 @@ std::vector<int32_t> KvLayout::TableBlockSizes() const {
 }
 
 StatusOr<KvLayout> PlanKvLayout(const Program& program, const CacheGeometry& geometry) {
-  KvLayout layout = Planner(program, geometry).Plan();
+  const Planner planner(program, geometry);
+  const int64_t largest = planner.LargestCacheBytes();
+  if (geometry.page_bytes > 0 && largest > geometry.page_bytes) {
+    return InvalidArgument("KV pages have " + std::to_string(geometry.page_bytes) +
+                           " bytes, but a block of one layer has " + std::to_string(largest));
+  }
+  KvLayout layout = planner.Plan();
   for (const KvLayout::Table& table : layout.tables) {
     if (int64_t{geometry.num_blocks} * table.block_size <= std::numeric_limits<int32_t>::max()) {
       continue;

@@ -40,6 +40,9 @@ struct CacheGeometry {
   int32_t num_blocks = 1;   // pages of the arena, the null page included
   int32_t block_size = 16;  // tokens of the smallest block
   DType dtype = DType::kBF16;
+  // Of a page; 0 = as fits this program best. A program that shares the arena of another has its
+  // pages.
+  int64_t page_bytes = 0;
 };
 
 struct KvLayout {
@@ -64,7 +67,8 @@ struct KvLayout {
   int64_t arena_bytes() const { return page_bytes * geometry.num_blocks; }
 };
 
-// kInvalidArgument if slots (page * block size + offset) exceed int32.
+// kInvalidArgument if slots (page * block size + offset) exceed int32, or if a page of the given
+// size does not hold a block of one layer.
 StatusOr<KvLayout> PlanKvLayout(const Program& program, const CacheGeometry& geometry);
 
 // What the scheduler has to know of each table, in order.

@@ -139,6 +139,23 @@ TEST(KvLayoutTest, ViewsHaveTheShapesOfTheirLayouts) {
   CheckPlaces(program, layout);
 }
 
+TEST(KvLayoutTest, AProgramOnThePagesOfAnotherTakesBlocksThatFillThem) {
+  const Program program = ProgramOf({"all full"}, Times(24, "all kv bf16 2,64"));
+  const int64_t own = MustPlan(program).page_bytes;  // 24 layers, 16 tokens
+  const auto on = [&](int64_t page_bytes) {
+    return PlanKvLayout(program, {.num_blocks = 9, .page_bytes = page_bytes});
+  };
+  const KvLayout wide = *on(own * 5 / 2);
+  CheckPlaces(program, wide);
+  EXPECT_EQ(wide.page_bytes, own * 5 / 2);
+  EXPECT_EQ(wide.TableBlockSizes(), std::vector<int32_t>{32});
+  const KvLayout narrow = *on(own / 12);
+  CheckPlaces(program, narrow);
+  EXPECT_EQ(narrow.TableBlockSizes(), std::vector<int32_t>(12, 16));
+  EXPECT_NE(on(own / 25).status().message().find("but a block of one layer has"),
+            std::string::npos);
+}
+
 TEST(KvLayoutTest, AProgramWithoutCachesHasNoArena) {
   const KvLayout layout = MustPlan(ProgramOf({}, {}));
   EXPECT_EQ(layout.page_bytes, 0);

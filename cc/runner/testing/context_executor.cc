@@ -48,7 +48,9 @@ Status ContextExecutor::Enqueue(const ops::StepBatch& batch) {
   Output& output = steps_.emplace_back();
   output.rows = view.num_logits_rows;
   for (int32_t row = 0; row < view.num_logits_rows; ++row) {
-    const std::vector<float> logits = model_->Logits(ContextOf(view, view.logits_rows[row]));
+    const std::vector<int32_t> context = ContextOf(view, view.logits_rows[row]);
+    const std::vector<float> logits =
+        drafts ? model_->DraftLogits(context) : model_->Logits(context);
     output.logits.insert(output.logits.end(), logits.begin(), logits.end());
     if (view.argmax_columns == 0) continue;
     ops::Observe(&output.logits[output.logits.size() - columns], view.argmax_columns, 0,

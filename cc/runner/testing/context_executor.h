@@ -41,6 +41,7 @@ class ContextExecutor final : public program::Executor {
   std::function<Status(const ops::StepBatch& batch)> on_enqueue;
   // Called in each Collect(); likewise.
   std::function<Status()> on_collect;
+  bool drafts = false;  // logits are the model's DraftLogits()
   int64_t num_steps = 0;
   int64_t num_tokens = 0;             // of all steps
   int64_t num_overlapping_steps = 0;  // enqueued while another was not collected

@@ -65,6 +65,11 @@ class Weights(Protocol):
         for each head, and of those a part: [heads.size, rows.size, width]."""
         ...
 
+    def patches(self, module: str, shape: tuple[int, ...]) -> Tensor:
+        """The weight of the convolution `module` over patches that do not overlap, `shape` [out,
+        channels, height, width], as a matrix [out, channels * height * width]."""
+        ...
+
     def vector(self, name: str, length: int, *, part: Part | None = None) -> Tensor:
         """A norm or bias, f32 [length], or a part of it."""
         ...

@@ -10,7 +10,9 @@ in its file. Nothing is read as if it were not quantized.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -71,6 +73,10 @@ class WeightBinder:
     def claim(self, name: str) -> None:
         """Marks a tensor as used that belongs to another rank."""
         self._tensors.locate(name)
+
+    def claim_all(self, other: WeightBinder) -> None:
+        """Marks what another program of the same model uses."""
+        self._tensors.claimed |= other._tensors.claimed
 
     def block_elements(self, name: str) -> int:
         """How many elements of a row of the matrix `name` are stored together.
@@ -156,6 +162,18 @@ class WeightBinder:
                 beside it.
         """
         return self._scheme(module).head_matrices(self._tensors, module, width, heads, rows)
+
+    def patches(self, module: str, shape: tuple[int, ...]) -> Tensor:
+        """The weight of the convolution `module`, `shape`, as a matrix with a row for each output.
+
+        Raises:
+            WeightsError: it is missing, or of another shape or type.
+        """
+        location = self._tensors.locate(f"{module}.weight")
+        self._check_unscaled(location)
+        self._check_shape(location, shape)
+        rows = (shape[0], math.prod(shape[1:]))
+        return self._tensors.matrix(replace(location, shape=rows))
 
     def vector(self, name: str, length: int, *, part: Part | None = None) -> Tensor:
         """A norm or bias, f32 [length], or a part of it.

@@ -1,0 +1,288 @@
+#include "cc/runner/draft_model.h"
+
+#include <algorithm>
+#include <string>
+
+#include "cc/device/capabilities.h"
+#include "cc/ops/batch_view.h"
+
+namespace pagemill::runner {
+
+StatusOr<std::unique_ptr<DraftModel>> DraftModel::Create(
+    program::Executor* executor, device::ThreadPool* pool, const Clock* clock,
+    const engine::RunnerLimits& limits, size_t first_kv_group, int32_t num_tokens) {
+  if (first_kv_group >= limits.kv_groups.size()) {
+    return InvalidArgument("the draft model has no KV groups");
+  }
+  for (size_t g = first_kv_group; g < limits.kv_groups.size(); ++g) {
+    const std::string& kind = limits.kv_groups[g].kind;
+    if (kind == "full" || kind == "mla") continue;
+    return InvalidArgument("the draft model has \"" + kind +
+                           "\" layers, which drop tokens before it may have read them: choose one "
+                           "whose layers all attend to the whole context");
+  }
+  if (num_tokens < 1 || num_tokens > limits.vocab_size) {
+    return InvalidArgument("num_tokens is " + std::to_string(num_tokens) +
+                           ", it must be from 1 to " + std::to_string(limits.vocab_size));
+  }
+  return std::unique_ptr<DraftModel>(
+      new DraftModel(executor, pool, clock, limits, first_kv_group, num_tokens));
+}
+
+DraftModel::DraftModel(program::Executor* executor, device::ThreadPool* pool, const Clock* clock,
+                       const engine::RunnerLimits& limits, size_t first_kv_group,
+                       int32_t num_tokens)
+    : executor_(executor),
+      clock_(clock),
+      limits_(limits),
+      first_kv_group_(first_kv_group),
+      num_tokens_(num_tokens),
+      sampler_({.num_columns = num_tokens,
+                .vocab_size = limits.vocab_size,
+                .capabilities = device::DetectCapabilities()},
+               pool),
+      slots_(static_cast<size_t>(limits.max_num_seqs)),
+      complete_(static_cast<size_t>(limits.num_blocks)) {
+  for (size_t g = first_kv_group; g < limits.kv_groups.size(); ++g) {
+    tables_.emplace_back(limits.kv_groups[g], limits);
+  }
+}
+
+void DraftModel::Start(step::RequestIndex index, std::span<const int32_t> tokens) {
+  At(index) = {};
+  At(index).text.assign(tokens.begin(), tokens.end());
+}
+
+void DraftModel::Observe(step::RequestIndex index, std::span<const int32_t> tokens) {
+  Slot& slot = At(index);
+  // What was computed behind the last known token are drafts, of which all but the last of `tokens`
+  // were accepted.
+  const auto num_kept = static_cast<int32_t>(slot.text.size() + tokens.size()) - 1;
+  slot.num_computed = std::min(slot.num_computed, num_kept);
+  slot.text.insert(slot.text.end(), tokens.begin(), tokens.end());
+}
+
+void DraftModel::Propose(step::RequestIndex, int32_t max_tokens, std::vector<int32_t>* drafts) {
+  drafts->assign(static_cast<size_t>(std::max(0, max_tokens)), step::kPlaceholderTokenId);
+}
+
+Status DraftModel::Draft(const step::StepPlan& plan) {
+  const int64_t begun_ns = clock_->NowNanos();
+  last_seconds_ = 0.0;
+  first_draft_.assign(1, 0);
+  work_.clear();
+  Status failure;
+  for (const step::ScheduledRequest& entry : plan.scheduled) {
+    const Status status = ApplyBlocks(entry);
+    if (!status.ok() && failure.ok()) failure = status;
+    AddWork(entry);
+    first_draft_.push_back(first_draft_.back() + entry.draft_token_ids.size());
+  }
+  PM_RETURN_IF_ERROR(std::move(failure));
+  sampler_.Begin(first_draft_.back());
+  if (work_.empty()) return OkStatus();
+  PM_RETURN_IF_ERROR(CatchUp());
+  PM_RETURN_IF_ERROR(DraftFurther());
+  last_seconds_ = SecondsBetween(begun_ns, clock_->NowNanos());
+  return OkStatus();
+}
+
+Status DraftModel::ApplyBlocks(const step::ScheduledRequest& entry) {
+  Slot& slot = At(entry.index);
+  const int32_t index = entry.index.value();
+  if (entry.start != nullptr) {
+    slot.request = entry.start;
+    slot.pages.clear();
+    for (BlockTables& table : tables_) table.Reset(index);
+  }
+  for (size_t t = 0; t < tables_.size(); ++t) {
+    if (first_kv_group_ + t >= entry.new_block_ids.size()) break;
+    const std::vector<step::BlockId>& blocks = entry.new_block_ids[first_kv_group_ + t];
+    PM_RETURN_IF_ERROR(tables_[t].Append(index, blocks));
+    if (t > 0) continue;
+    for (step::BlockId block : blocks) {
+      const auto first = static_cast<int64_t>(slot.pages.size()) * tables_[0].block_size();
+      if (first >= entry.num_computed_tokens) complete_[static_cast<size_t>(block.value())] = 0;
+      slot.pages.push_back(block);
+    }
+  }
+  if (entry.start != nullptr) SkipCachedTokens(&slot, entry.num_computed_tokens);
+  return OkStatus();
+}
+
+// Tokens of cached blocks are there, up to the first that is incomplete.
+void DraftModel::SkipCachedTokens(Slot* slot, int32_t num_cached) const {
+  const int32_t block_size = tables_[0].block_size();
+  slot->num_complete = 0;
+  for (step::BlockId page : slot->pages) {
+    if (slot->num_complete + block_size > num_cached) break;
+    if (complete_[static_cast<size_t>(page.value())] == 0) break;
+    slot->num_complete += block_size;
+  }
+  slot->num_computed = slot->num_complete;
+}
+
+void DraftModel::AddWork(const step::ScheduledRequest& entry) {
+  Slot& slot = At(entry.index);
+  slot.num_caught_up = 0;
+  const auto num_known = static_cast<int32_t>(entry.token_ids.size());
+  const auto num_drafts = static_cast<int32_t>(entry.draft_token_ids.size());
+  const int32_t end = entry.num_computed_tokens + num_known;
+  if (static_cast<int32_t>(slot.text.size()) < end) slot.text.resize(static_cast<size_t>(end));
+  std::copy(entry.token_ids.begin(), entry.token_ids.end(),
+            slot.text.begin() + entry.num_computed_tokens);
+  if (num_drafts == 0 && (num_known == 1 || !slot.follows)) return;
+  slot.num_caught_up = std::max(0, end - slot.num_computed - 1);
+  work_.push_back({.slot = &slot,
+                   .index = entry.index.value(),
+                   .end = end,
+                   .num_drafts = num_drafts,
+                   .first_draft = first_draft_.back()});
+}
+
+// Computes the tokens that wait, in as many passes as they need, and the first draft of each
+// request.
+Status DraftModel::CatchUp() {
+  for (size_t w = 0; w < work_.size();) {
+    BeginPass();
+    int32_t room = limits_.max_num_tokens;
+    for (; w < work_.size() && room > 0; ++w) {
+      const Work& work = work_[w];
+      Slot& slot = *work.slot;
+      // The last known token is computed in any case: the draft follows from it.
+      if (work.num_drafts > 0) slot.num_computed = std::min(slot.num_computed, work.end - 1);
+      const int32_t count = std::min(room, work.end - slot.num_computed);
+      if (count <= 0) continue;
+      PM_RETURN_IF_ERROR(
+          AddTokens(work,
+                    std::span(slot.text).subspan(static_cast<size_t>(slot.num_computed),
+                                                 static_cast<size_t>(count)),
+                    slot.num_computed));
+      slot.num_computed += count;
+      room -= count;
+      if (slot.num_computed < work.end) break;
+      if (work.num_drafts > 0) AddRow(work, 0);
+    }
+    PM_RETURN_IF_ERROR(RunPass());
+  }
+  for (const Work& work : work_) MarkComplete(work.slot);
+  return OkStatus();
+}
+
+Status DraftModel::DraftFurther() {
+  for (int32_t draft = 1;; ++draft) {
+    BeginPass();
+    for (const Work& work : work_) {
+      if (draft >= work.num_drafts) continue;
+      const size_t before = work.first_draft + static_cast<size_t>(draft) - 1;
+      PM_RETURN_IF_ERROR(
+          AddTokens(work, sampler_.token_ids().subspan(before, 1), work.end + draft - 1));
+      work.slot->num_computed = work.end + draft;
+      AddRow(work, draft);
+    }
+    if (token_ids_.empty()) return OkStatus();
+    PM_RETURN_IF_ERROR(RunPass());
+  }
+}
+
+void DraftModel::MarkComplete(Slot* slot) {
+  const int32_t block_size = tables_[0].block_size();
+  for (; slot->num_complete + block_size <= slot->num_computed; slot->num_complete += block_size) {
+    const step::BlockId page = slot->pages[static_cast<size_t>(slot->num_complete / block_size)];
+    complete_[static_cast<size_t>(page.value())] = 1;
+  }
+}
+
+void DraftModel::BeginPass() {
+  for (std::vector<int32_t>* array :
+       {&token_ids_, &positions_, &query_start_, &seq_lens_, &logits_rows_}) {
+    array->clear();
+  }
+  query_start_.push_back(0);
+  rows_.clear();
+  for (BlockTables& table : tables_) table.BeginStep();
+}
+
+Status DraftModel::AddTokens(const Work& work, std::span<const int32_t> token_ids,
+                             int32_t position) {
+  const auto count = static_cast<int32_t>(token_ids.size());
+  for (BlockTables& table : tables_) {
+    if (position + count > table.NumTokens(work.index)) {
+      return Internal("step plan, slot " + std::to_string(work.index) + ": " +
+                      std::to_string(position + count) +
+                      " tokens do not fit in its blocks of the draft model");
+    }
+    table.AddRequest(work.index, position, count);
+  }
+  token_ids_.insert(token_ids_.end(), token_ids.begin(), token_ids.end());
+  for (int32_t i = 0; i < count; ++i) positions_.push_back(position + i);
+  query_start_.push_back(static_cast<int32_t>(token_ids_.size()));
+  seq_lens_.push_back(position + count);
+  return OkStatus();
+}
+
+void DraftModel::AddRow(const Work& work, int32_t draft) {
+  const step::Request& request = *work.slot->request;
+  logits_rows_.push_back(static_cast<int32_t>(token_ids_.size()) - 1);
+  rows_.push_back(
+      {.draft = work.first_draft + static_cast<size_t>(draft),
+       .params = &request.sampling,
+       .position = work.end + draft - static_cast<int32_t>(request.prompt_token_ids.size())});
+}
+
+Status DraftModel::RunPass() {
+  if (token_ids_.empty()) return OkStatus();
+  kv_.clear();
+  for (const BlockTables& table : tables_) kv_.push_back(table.View(/*num_common_blocks=*/0));
+  const bool greedy = std::all_of(rows_.begin(), rows_.end(),
+                                  [](const DraftRow& row) { return row.params->greedy(); });
+  const ops::StepBatch batch = {{.num_tokens = static_cast<int32_t>(token_ids_.size()),
+                                 .num_requests = static_cast<int32_t>(seq_lens_.size()),
+                                 .num_logits_rows = static_cast<int32_t>(logits_rows_.size()),
+                                 .argmax_columns = greedy ? num_tokens_ : 0,
+                                 .token_ids = token_ids_.data(),
+                                 .positions = positions_.data(),
+                                 .query_start = query_start_.data(),
+                                 .seq_lens = seq_lens_.data(),
+                                 .logits_rows = logits_rows_.data()},
+                                kv_,
+                                /*inputs=*/{}};
+  const int64_t begun_ns = clock_->NowNanos();
+  program::ExecutorOutput output;
+  PM_RETURN_IF_ERROR(executor_->Execute(batch, &output));
+  const TensorView logits = output.logits();
+  if (output.maxima.empty() && !rows_.empty() &&
+      (logits.rank != 2 || logits.shape[1] < num_tokens_)) {
+    return Internal("the draft model has logits of fewer tokens than it may propose");
+  }
+  sampler_.Run(output, rows_);
+  const int64_t now_ns = clock_->NowNanos();
+  if (now_ns > begun_ns) costs_.Observe(batch.num_tokens, SecondsBetween(begun_ns, now_ns));
+  return OkStatus();
+}
+
+std::span<const int32_t> DraftModel::token_ids(size_t entry) const {
+  return sampler_.token_ids().subspan(first_draft_[entry],
+                                      first_draft_[entry + 1] - first_draft_[entry]);
+}
+
+double DraftModel::Seconds(int32_t num_requests, int32_t num_drafts, int32_t num_waiting) const {
+  if (!costs_.measured() || num_drafts == 0) return 0.0;
+  return costs_.Of(num_requests + num_waiting) + (num_drafts - 1) * costs_.Of(num_requests);
+}
+
+int32_t DraftModel::num_waiting(step::RequestIndex index) const {
+  const Slot& slot = At(index);
+  return std::max(0, static_cast<int32_t>(slot.text.size()) - slot.num_computed - 1);
+}
+
+void DraftModel::CheckIntegrity() const {
+  for (const BlockTables& table : tables_) table.CheckIntegrity();
+  for (const Slot& slot : slots_) {
+    PM_CHECK(slot.num_complete <= slot.num_computed);
+    PM_CHECK(slot.num_complete <=
+             static_cast<int64_t>(slot.pages.size()) * tables_[0].block_size());
+  }
+}
+
+}  // namespace pagemill::runner

@@ -1,0 +1,76 @@
+// File: cc/runner/draft_sampler.h
+// From a draft model's logits to draft tokens, and to the distributions that they were drawn from,
+// which the target's sampler needs to verify them (cc/sampling/rejection_sampler.h).
+//
+//   DraftSampler sampler({.num_columns = 151936, .vocab_size = 151936, ...}, &pool);
+//   sampler.Begin(/*num_drafts=*/8);
+//   sampler.Run(output, rows);                       // chooses a draft for each row
+//   sampler.token_id(3), sampler.probabilities(3)    // of the draft 3 of the step
+//
+// Greedy requests get the most likely token. Others get one that is drawn under the request's
+// temperature, min_p, top_k and top_p; penalties, biases and masks are the target's affair, which
+// may reject what they change. A row that is not finite gets token 0.
+//
+// Memory: vocab_size floats for each draft of a step that is drawn. Thread safety: used by the
+// engine thread only; Run() spreads rows over the pool.
+#ifndef PAGEMILL_CC_RUNNER_DRAFT_SAMPLER_H_
+#define PAGEMILL_CC_RUNNER_DRAFT_SAMPLER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "cc/device/capabilities.h"
+#include "cc/device/thread_pool.h"
+#include "cc/ops/sample/row_passes.h"
+#include "cc/program/executor.h"
+#include "cc/step/request.h"
+
+namespace pagemill::runner {
+
+struct DraftSamplerOptions {
+  int32_t num_columns = 0;  // tokens that both models know: the first columns of the logits
+  int32_t vocab_size = 0;   // of the target; at least num_columns
+  device::Capabilities capabilities = {};
+};
+
+// A row of the draft model's logits.
+struct DraftRow {
+  size_t draft = 0;  // of the step: which one is chosen from the row
+  const step::SamplingParams* params = nullptr;
+  int32_t position = 0;  // of the token in the output
+};
+
+class DraftSampler {
+ public:
+  DraftSampler(const DraftSamplerOptions& options, device::ThreadPool* pool);
+
+  void Begin(size_t num_drafts);
+  // `output` has a row of logits, or the maximum of one, for each of `rows`, in their order. A
+  // request that is not greedy needs logits.
+  void Run(const program::ExecutorOutput& output, std::span<const DraftRow> rows);
+
+  // Of the drafts since Begin(); valid until the next.
+  std::span<const int32_t> token_ids() const { return token_ids_; }
+  // [vocab_size]; null if the draft was not drawn.
+  const float* probabilities(size_t draft) const {
+    return drawn_[draft] ? probabilities_[draft].data() : nullptr;
+  }
+
+ private:
+  void Choose(std::span<const float> logits, const DraftRow& row,
+              std::span<ops::Candidate> storage);
+
+  const DraftSamplerOptions options_;
+  device::ThreadPool* const pool_;
+  const ops::RowPasses& passes_;
+  std::vector<std::vector<ops::Candidate>> storage_;  // of each worker
+  std::vector<int32_t> token_ids_;
+  std::vector<char> drawn_;  // of each draft; not bits, which threads would share
+  std::vector<std::vector<float>> probabilities_;
+};
+
+}  // namespace pagemill::runner
+
+#endif  // PAGEMILL_CC_RUNNER_DRAFT_SAMPLER_H_

@@ -1,0 +1,221 @@
+// Drafts of a second model: greedy outputs equal those without drafts and sampled ones have the
+// same distribution, whatever else happens to the requests; a draft model that equals the target is
+// always right, so that every position of its KV cache is.
+#include "cc/runner/draft_model.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cmath>
+#include <map>
+#include <memory>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "cc/base/clock.h"
+#include "cc/engine/engine.h"
+#include "cc/runner/model_runner.h"
+#include "cc/runner/testing/context_executor.h"
+#include "cc/sampling/testing/bracket_matcher.h"
+
+namespace pagemill {
+namespace {
+
+using engine::Engine;
+using engine::RequestOutput;
+using runner::ContextExecutor;
+using runner::DraftModel;
+using runner::ModelRunner;
+using sampling::HashModel;
+using step::Request;
+using step::RequestId;
+
+constexpr int32_t kEos = 11;
+
+struct World {
+  sampling::HashModelOptions model;
+  engine::RunnerLimits limits = {};
+  std::vector<Request> requests = {};
+  // Of a step of the target, whatever its size: long beside a pass of the drafter, so that drafts
+  // are worth their time.
+  int32_t step_us = 500;
+};
+
+struct Ran {
+  std::map<RequestId, std::vector<int32_t>> outputs;
+  engine::EngineStats stats;
+};
+
+// Runs the requests of a world at the same time, as far as there are slots and pages.
+Ran Generate(World world, bool drafts) {
+  const HashModel model(world.model);
+  engine::RunnerLimits& limits = world.limits;
+  limits.vocab_size = world.model.vocab_size;
+  limits.block_size = 4;
+  const int32_t num_slots = limits.num_blocks * 8;
+  ContextExecutor target(&model, num_slots), drafter(&model, num_slots);
+  drafter.drafts = true;
+  target.on_enqueue = [&](const ops::StepBatch&) {
+    if (drafts) std::this_thread::sleep_for(std::chrono::microseconds(world.step_us));
+    return OkStatus();
+  };
+  device::ThreadPool pool({.num_threads = 2});
+  SteadyClock clock;
+  std::unique_ptr<DraftModel> draft_model;
+  if (drafts) {
+    limits.kv_groups.push_back({.block_size = 8});
+    limits.max_draft_tokens = 5;
+    draft_model = *DraftModel::Create(&drafter, &pool, &clock, limits, 1, limits.vocab_size);
+  }
+  auto runner =
+      *ModelRunner::Create(&target, &pool, limits, {.draft_model = std::move(draft_model)});
+  engine::EngineOptions options;
+  options.check_integrity = world.requests.size() < 100;
+  options.max_waiting_requests = static_cast<int32_t>(world.requests.size());
+  auto engine = *Engine::Create(options, runner.get(), &clock, {});
+  size_t unfinished = 0;
+  for (Request& request : world.requests) {
+    const Status status = engine->Submit(std::move(request));
+    EXPECT_TRUE(status.ok()) << status.ToString();
+    unfinished += status.ok();
+  }
+  Ran ran;
+  while (unfinished > 0) {
+    for (RequestOutput& output : engine->Wait(10)) {
+      EXPECT_TRUE(output.error.ok()) << output.error.ToString();
+      unfinished -= output.finished();
+      std::vector<int32_t>& tokens = ran.outputs[output.request_id];
+      tokens.insert(tokens.end(), output.new_token_ids.begin(), output.new_token_ids.end());
+    }
+  }
+  ran.stats = engine->stats();
+  engine->Shutdown();
+  runner->CheckIntegrity();
+  return ran;
+}
+
+// Twelve requests of which half share a prefix, in a pool that is too small for all of them.
+World CrowdedWorld(uint64_t seed, float draft_noise) {
+  World world = {.model = {.vocab_size = 12, .seed = seed, .draft_noise = draft_noise}};
+  world.limits.max_num_tokens = 24;
+  world.limits.max_num_seqs = 5;
+  world.limits.max_num_logits_rows = 20;
+  world.limits.max_model_len = 96;
+  world.limits.num_blocks = 42;
+  std::mt19937 rng(static_cast<uint32_t>(seed));
+  std::vector<int32_t> shared(18);
+  for (int32_t& token : shared) token = static_cast<int32_t>(rng() % 12);
+  for (uint64_t id = 1; id <= 12; ++id) {
+    Request& request = world.requests.emplace_back();
+    request.id = RequestId(id);
+    if (rng() % 2 == 0) request.prompt_token_ids = shared;
+    for (uint32_t n = 1 + rng() % 20; n > 0; --n) {
+      request.prompt_token_ids.push_back(static_cast<int32_t>(rng() % 12));
+    }
+    request.sampling.temperature = 0.0f;
+    request.sampling.seed = rng();
+    request.sampling.max_tokens = static_cast<int32_t>(1 + rng() % 50);
+    request.sampling.eos_token_ids = {kEos};
+  }
+  return world;
+}
+
+TEST(GenerationWithADraftModel, GivesTheGreedyTokensOfGenerationWithout) {
+  uint64_t accepted = 0, rejected = 0, preemptions = 0, hits = 0;
+  for (uint64_t seed = 1; seed <= 12; ++seed) {
+    World world = CrowdedWorld(seed, /*draft_noise=*/0.8f);
+    for (Request& request : world.requests) {
+      if (seed % 2 == 0 && request.id.value() % 3 == 0) request.sampling.frequency_penalty = 0.3f;
+      if (request.id.value() % 4 == 0) request.sampling.logprobs = 1;
+      if (request.id.value() % 5 != 0) continue;
+      request.new_token_matcher = []() -> StatusOr<std::unique_ptr<step::TokenMatcher>> {
+        return std::unique_ptr<step::TokenMatcher>(
+            std::make_unique<sampling::BracketMatcher>(sampling::BracketMatcherOptions{
+                .vocabulary = {"(", ")", "[", "]", "{", "}", "x", "y", "z", "()", "[]", ""},
+                .eos_token_id = kEos}));
+      };
+    }
+    const Ran plain = Generate(world, false);
+    const Ran drafted = Generate(world, true);
+    ASSERT_EQ(drafted.outputs, plain.outputs) << seed;
+    accepted += drafted.stats.accepted_draft_tokens;
+    rejected += drafted.stats.draft_tokens - drafted.stats.accepted_draft_tokens;
+    preemptions += drafted.stats.num_preemptions;
+    hits += drafted.stats.prefix_cache_hit_tokens;
+  }
+  EXPECT_GT(accepted, 100u);
+  EXPECT_GT(rejected, 50u);
+  EXPECT_GT(preemptions, 5u);
+  EXPECT_GT(hits, 100u);
+}
+
+TEST(GenerationWithADraftModel, ADraftModelThatEqualsTheTargetIsAlwaysRight) {
+  uint64_t accepted = 0, preemptions = 0, hits = 0;
+  for (uint64_t seed = 1; seed <= 12; ++seed) {
+    World world = CrowdedWorld(seed, /*draft_noise=*/0.0f);
+    for (Request& request : world.requests) {
+      request.sampling.temperature = request.id.value() % 2 == 0 ? 0.0f : 0.8f;
+      if (request.id.value() % 3 == 0) request.sampling.top_p = 0.8f;
+      request.sampling.eos_token_ids.clear();  // drafts behind the end would not count as accepted
+    }
+    const Ran ran = Generate(world, true);
+    EXPECT_EQ(ran.stats.draft_tokens, ran.stats.accepted_draft_tokens) << seed;
+    accepted += ran.stats.accepted_draft_tokens;
+    preemptions += ran.stats.num_preemptions;
+    hits += ran.stats.prefix_cache_hit_tokens;
+  }
+  EXPECT_GT(accepted, 500u);
+  EXPECT_GT(preemptions, 5u);
+  EXPECT_GT(hits, 100u);
+}
+
+// The three tokens behind a prompt, by 10,000 seeds, against their exact distribution.
+TEST(GenerationWithADraftModel, SampledTokensHaveTheDistributionOfTheTarget) {
+  constexpr int32_t kVocab = 5, kTokens = 3, kSamples = 10000;
+  World world = {.model = {.vocab_size = kVocab, .seed = 3, .scale = 0.8f}};
+  world.limits.max_num_tokens = 512;
+  world.limits.max_num_seqs = 64;
+  world.limits.max_num_logits_rows = 512;
+  world.limits.max_model_len = 16;
+  world.limits.num_blocks = 400;
+  world.step_us = 3000;
+  const std::vector<int32_t> prompt = {1, 2, 3};
+  for (int32_t i = 1; i <= kSamples; ++i) {
+    Request& request = world.requests.emplace_back();
+    request.id = RequestId(static_cast<uint64_t>(i));
+    request.prompt_token_ids = prompt;
+    request.sampling.temperature = 1.0f;
+    request.sampling.seed = static_cast<uint64_t>(i);
+    request.sampling.max_tokens = kTokens + 2;  // so that the third may have drafts behind it
+  }
+  const HashModel model(world.model);
+  const Ran ran = Generate(std::move(world), true);
+  const uint64_t rejected = ran.stats.draft_tokens - ran.stats.accepted_draft_tokens;
+  EXPECT_GT(ran.stats.accepted_draft_tokens, 1000u);
+  EXPECT_GT(rejected, 500u);
+  std::map<std::vector<int32_t>, int32_t> counts;
+  for (const auto& [id, tokens] : ran.outputs) {
+    ++counts[{tokens.begin(), tokens.begin() + kTokens}];
+  }
+  double chi_square = 0.0;
+  for (int32_t cell = 0; cell < kVocab * kVocab * kVocab; ++cell) {
+    const std::vector<int32_t> tokens = {cell % kVocab, cell / kVocab % kVocab,
+                                         cell / kVocab / kVocab};
+    std::vector<int32_t> text = prompt;
+    double expected = kSamples;
+    for (int32_t token : tokens) {
+      expected *= double{sampling::Softmax(model.Logits(text))[static_cast<size_t>(token)]};
+      text.push_back(token);
+    }
+    const double difference = counts[tokens] - expected;
+    chi_square += difference * difference / expected;
+    EXPECT_GT(expected, 5.0);
+  }
+  // 124 degrees of freedom: mean 124, standard deviation 15.7. Which tokens had drafts depends on
+  // time, so the bound is that of one failure in 10^6 runs.
+  EXPECT_LT(chi_square, 211.0);
+}
+
+}  // namespace
+}  // namespace pagemill
