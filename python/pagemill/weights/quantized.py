@@ -24,13 +24,20 @@ def dequantize_parts(
     """The weight `entry`, of whose parts these are the numbers; each is rounded to f32 once."""
     if len(entry.shape) == 2:
         return _matrix(entry, 0, values, scales, zeros, groups)
+    step = entry.format.row_step
     matrices: list[Floats] = []
     for i in range(entry.shape[0]):
-        shared = entry.format.row_step > 0
-        parts = [
-            part if part is None or shared else part[i] for part in (values, scales, zeros, groups)
-        ]
-        matrices.append(_matrix(entry, i * entry.format.row_step, *parts))  # type: ignore[arg-type]
+        own = () if step else (i,)  # with a step all share the parts
+        matrices.append(
+            _matrix(
+                entry,
+                i * step,
+                values[own],
+                scales[own],
+                None if zeros is None else zeros[own],
+                None if groups is None else groups[own],
+            )
+        )
     return np.stack(matrices)
 
 
