@@ -15,7 +15,7 @@ using testing::ExpectRefused;
 using testing::Replace;
 
 // Every kind of line, once; canonical.
-constexpr char kText[] = R"(pagemill-program 2
+constexpr char kText[] = R"(pagemill-program 3
 file 0 /models/with a space.gguf
 file 1 @
 group near sliding_window window=9
@@ -106,7 +106,7 @@ TEST(ProgramTest, ActStandsForTheTypeThatWasBound) {
 
 TEST(ProgramTest, MediaRowsAreADimensionWithAnArrayAndAnInput) {
   const std::string text =
-      "pagemill-program 2\n"
+      "pagemill-program 3\n"
       "input features act media_rows,588\n"
       "input media_rows i32 media_rows\n"
       "value v0 act media_rows,588\n"
@@ -151,7 +151,7 @@ TEST(ProgramTest, LastLineNeedsNoNewline) {
 }
 
 TEST(ProgramTest, HasAtMost64Groups) {
-  std::string text = "pagemill-program 2\n";
+  std::string text = "pagemill-program 3\n";
   for (int g = 0; g < 65; ++g) text += "group g" + std::to_string(g) + " full\n";
   EXPECT_EQ(Program::Parse(text).status().message(),
             "program line 66: a program has at most 64 groups");
@@ -165,7 +165,7 @@ INSTANTIATE_TEST_SUITE_P(
     Texts, ProgramErrorTest,
     ::testing::Values(
         BadText{"Header", "pagemill-program", "program", "line 1: expected the header"},
-        BadText{"Version", "program 2", "program 1",
+        BadText{"Version", "program 3", "program 1",
                 "line 1: this is program format 1, but this v"},
         BadText{"Kind", "cache kv0", "cachet kv0", "line 8: unknown kind of line 'cachet'"},
         BadText{"DoubleSpace", "cache kv0", "cache  kv0", "line 8: expected 'cache <name>"},

@@ -23,7 +23,7 @@ from pagemill._native import _core
 
 VOCAB = 17
 
-PROGRAM = """pagemill-program 2
+PROGRAM = """pagemill-program 3
 file 0 @
 group full full
 cache kv0 full kv kv 1,2

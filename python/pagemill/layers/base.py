@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from pagemill.ops.scaled_linear import ScaledMatrix
 from pagemill.ops.shard import Part, Shard
 from pagemill.ops.trace import Tensor, Trace
-
-LinearWeight = Tensor | ScaledMatrix
 
 
 class Weights(Protocol):
@@ -35,7 +32,7 @@ class Weights(Protocol):
         *,
         rows: Part | None = None,
         columns: Part | None = None,
-    ) -> LinearWeight:
+    ) -> Tensor:
         """The weight of the linear layer `module`, [out, in], as it is stored, or a part of it."""
         ...
 

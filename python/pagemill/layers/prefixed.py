@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pagemill.layers.base import LinearWeight, Weights
+from pagemill.layers.base import Weights
 from pagemill.ops.shard import Part
 from pagemill.ops.trace import Tensor
 
@@ -33,7 +33,7 @@ class PrefixedWeights:
         *,
         rows: Part | None = None,
         columns: Part | None = None,
-    ) -> LinearWeight:
+    ) -> Tensor:
         return self._whole.linear(self._prefix + module, shape, rows=rows, columns=columns)
 
     def matrix(
