@@ -10,7 +10,6 @@ import logging
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from pagemill import _native
 from pagemill.config import ConfigError, EngineConfig, KvTierConfig
@@ -135,7 +134,11 @@ class EngineCore:
         ngram = config.speculation.ngram
         sizes = None if ngram is None else (ngram.min_match, ngram.max_match)
         runner = _native.ModelRunner(
-            executor, limits, ngram_sizes=sizes, **_encoder(encoder, wanted, config)
+            executor,
+            limits,
+            ngram_sizes=sizes,
+            encoder=_encoder_executor(encoder, wanted, executor),
+            encoder_options=None if encoder is None else encoder.media_options(),
         )
         tiers = _kv_tiers(executor, config.kv_tiers, config.executor.threads)
         engine = _native.Engine(runner, _options(config, tiers), log=_log)
@@ -180,19 +183,18 @@ def _executor(
     return _torch_executor(built.program_text, sizes, num_blocks, config.cache.block_size)
 
 
-def _encoder(
-    encoder: EncoderSizes | None, sizes: ExecutorSizes, config: EngineConfig
-) -> dict[str, Any]:
-    """The arguments of the runner for media."""
+def _encoder_executor(
+    encoder: EncoderSizes | None,
+    sizes: ExecutorSizes,
+    host: _native.NativeExecutor | _native.PythonExecutor,
+) -> _native.NativeExecutor | _native.PythonExecutor | None:
+    """The executor of the encoder of media, on the threads of the model's, `host`."""
     if encoder is None:
-        return {}
+        return None
     text = encoder.encoder.program_text
-    executor: _native.NativeExecutor | _native.PythonExecutor
-    if config.executor.executor == "native":
-        executor = _native.NativeExecutor(text, encoder.executor_options())
-    else:
-        executor = _torch_executor(text, sizes, num_blocks=1, block_size=1)
-    return {"encoder": executor, "encoder_options": encoder.media_options()}
+    if isinstance(host, _native.NativeExecutor):
+        return _native.NativeExecutor(text, encoder.executor_options(), host=host)
+    return _torch_executor(text, sizes, num_blocks=1, block_size=1)
 
 
 def _torch_executor(
