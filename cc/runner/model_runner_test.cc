@@ -450,8 +450,8 @@ TEST(ModelRunnerMediaTest, GivesTheModelTheEmbeddingsOfThePlansMedia) {
   const MediaEncoderOptions options = {.format = {.rows = 1, .channels = 1, .tokens = 1},
                                        .width = 1};
   const auto make = [&] {
-    return ModelRunner::Create(&executor, &pool, limits, nullptr, nullptr,
-                               *MediaEncoder::Create(&encoder, options));
+    return ModelRunner::Create(&executor, &pool, limits,
+                               {.media = *MediaEncoder::Create(&encoder, options)});
   };
   EXPECT_EQ(make().status().message(), "max_encoder_tokens is 0 with an encoder");
   limits.max_encoder_tokens = 2;
