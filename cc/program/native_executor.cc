@@ -102,8 +102,10 @@ Status NativeExecutor::Bound::ShareWith(const Bound& host) {
                            std::to_string(own) + " " + what + ", the other " +
                            std::to_string(hosts));
   };
-  PM_RETURN_IF_ERROR(same("bytes a page", plan.kv.page_bytes, host.plan.kv.page_bytes));
-  PM_RETURN_IF_ERROR(same("pages", options.num_blocks, host.options.num_blocks));
+  if (plan.kv.page_bytes > 0) {
+    PM_RETURN_IF_ERROR(same("bytes a page", plan.kv.page_bytes, host.plan.kv.page_bytes));
+    PM_RETURN_IF_ERROR(same("pages", options.num_blocks, host.options.num_blocks));
+  }
   PM_RETURN_IF_ERROR(same("threads", kernels.num_threads, host.kernels.num_threads));
   pool = host.pool;
   kv_arena = host.kv_arena;

@@ -15,7 +15,8 @@
 //
 // Several programs: one that is made with a `host` computes on the threads of that executor and has
 // its KV on pages of the host's arena, whose blocks the scheduler hands out for both (a draft
-// model, cc/runner/draft_model.h). The two run one after the other.
+// model, cc/runner/draft_model.h); a program without caches shares the threads only (an encoder,
+// cc/runner/media_encoder.h). The two run one after the other.
 //
 // Ownership: keeps the program, the weights and the threads. Thread safety: that of Executor.
 #ifndef PAGEMILL_CC_PROGRAM_NATIVE_EXECUTOR_H_
@@ -41,8 +42,9 @@ namespace pagemill::program {
 
 class NativeExecutor final : public Executor {
  public:
-  // `host` outlives the executor; its pages have options.kv_page_bytes, and as many threads and
-  // pages are asked for as it has: else kInvalidArgument. Null: threads and KV cache are its own.
+  // `host` outlives the executor, which asks for as many threads as it has. A program with caches
+  // also asks for as many pages, and its options.kv_page_bytes are those of the host's pages: else
+  // kInvalidArgument. Null: threads and KV cache are its own.
   static StatusOr<std::unique_ptr<NativeExecutor>> Create(Program program, const Target& target,
                                                           const ExecutorOptions& options,
                                                           NativeExecutor* host = nullptr);

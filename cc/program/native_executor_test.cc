@@ -199,6 +199,34 @@ TEST(NativeExecutorTest, TwoProgramsShareThreadsAndPages) {
   EXPECT_FALSE(std::equal(of_host.begin(), of_host.end(), output.logits().Row<const float>(0)));
 }
 
+TEST(NativeExecutorTest, AProgramWithoutCachesOnlySharesThreads) {
+  const std::string encoder =
+      "pagemill-program 2\n"
+      "input features act media_rows,2\n"
+      "input media_rows i32 media_rows\n"
+      "value v0 act media_rows,2\n"
+      "op scale features -> v0 by=3\n"
+      "output embeddings v0\n";
+  ExecutorOptions options = SmallOptions();
+  const auto host = MustCreate(testing::TinyLlamaText({}), options);
+  options.num_blocks = 1;
+  const auto guest = *NativeExecutor::Create(MustParse(encoder), CpuTarget(), options, host.get());
+  EXPECT_EQ(guest->thread_pool(), host->thread_pool());
+  std::vector<float> features = {1, 2, 3, 4};
+  const int32_t rows[] = {0, 2};
+  const TensorView input = TensorView::Dense(features.data(), DType::kF32, {2, 2});
+  ops::StepBatch batch = {{.num_tokens = 3, .num_media_rows = 2, .media_rows = rows},
+                          /*kv=*/{},
+                          {&input, 1}};
+  ExecutorOutput output;
+  ASSERT_TRUE(guest->Execute(batch, &output).ok());
+  const float* row = output.Find("embeddings").Row<const float>(1);
+  EXPECT_EQ((std::vector<float>{row[0], row[1]}), (std::vector<float>{9, 12}));
+  batch.num_media_rows = 4;
+  EXPECT_EQ(guest->Execute(batch, &output).message(),
+            "a step of 4 media rows exceeds its tokens = 3");
+}
+
 TEST(NativeExecutorTest, AStepAllocatesNothing) {
   ExecutorOptions options = SmallOptions();
   options.num_threads = 2;

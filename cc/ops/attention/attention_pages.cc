@@ -76,6 +76,7 @@ class PagedCall {
               .outputs = call.outputs,
               .attributes = call.attributes,
               .batch = &batch} {}
+  PagedCall(const PagedCall&) = delete;  // the call points into it
   const OpCall& call() const { return call_; }
 
  private:

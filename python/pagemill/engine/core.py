@@ -10,7 +10,6 @@ import logging
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from pagemill import _native
 from pagemill.config import ConfigError, EngineConfig, KvTierConfig
@@ -141,6 +140,7 @@ class EngineCore:
         limits = _limits(built, config, wanted, budget.num_blocks, draft, encoder)
         ngram = config.speculation.ngram
         sizes = None if ngram is None else (ngram.min_match, ngram.max_match)
+<<<<<<< HEAD
         programs = _encoder(encoder, wanted, config)
         executors = [executor]
         if draft is not None:
@@ -151,6 +151,16 @@ class EngineCore:
             programs |= {"draft_executor": drafting, "draft_vocab_size": draft.vocab_size}
         runner = _native.ModelRunner(executor, limits, ngram_sizes=sizes, **programs)
         tiers = _kv_tiers(executors, config.kv_tiers, config.executor.threads)
+=======
+        runner = _native.ModelRunner(
+            executor,
+            limits,
+            ngram_sizes=sizes,
+            encoder=_encoder_executor(encoder, wanted, executor),
+            encoder_options=None if encoder is None else encoder.media_options(),
+        )
+        tiers = _kv_tiers(executor, config.kv_tiers, config.executor.threads)
+>>>>>>> encoder
         engine = _native.Engine(runner, _options(config, tiers), log=_log)
         seam = NativeSeam(engine, _native.SamplingParams, _native.StatusError)
         held = config.scheduler.max_num_queued_reqs
@@ -193,19 +203,18 @@ def _executor(
     return _torch_executor(built.program_text, sizes, num_blocks, config.cache.block_size)
 
 
-def _encoder(
-    encoder: EncoderSizes | None, sizes: ExecutorSizes, config: EngineConfig
-) -> dict[str, Any]:
-    """The arguments of the runner for media."""
+def _encoder_executor(
+    encoder: EncoderSizes | None,
+    sizes: ExecutorSizes,
+    host: _native.NativeExecutor | _native.PythonExecutor,
+) -> _native.NativeExecutor | _native.PythonExecutor | None:
+    """The executor of the encoder of media, on the threads of the model's, `host`."""
     if encoder is None:
-        return {}
+        return None
     text = encoder.encoder.program_text
-    executor: _native.NativeExecutor | _native.PythonExecutor
-    if config.executor.executor == "native":
-        executor = _native.NativeExecutor(text, encoder.executor_options())
-    else:
-        executor = _torch_executor(text, sizes, num_blocks=1, block_size=1)
-    return {"encoder": executor, "encoder_options": encoder.media_options()}
+    if isinstance(host, _native.NativeExecutor):
+        return _native.NativeExecutor(text, encoder.executor_options(), host=host)
+    return _torch_executor(text, sizes, num_blocks=1, block_size=1)
 
 
 def _torch_executor(

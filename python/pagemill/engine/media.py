@@ -1,7 +1,8 @@
 """Images of a prompt: a placeholder token each, which becomes as many tokens as embeddings.
 
 expanded, items = place_images([1, 32000, 5], [pixels], built.encoder)
-engine.submit(..., **media_fields(items))
+media = [item.native for item in items]
+engine.submit(..., media=media, media_features=[item.features for item in items])
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -26,6 +26,11 @@ class MediaItem:
     first_token: int
     num_tokens: int
     features: np.ndarray
+
+    @property
+    def native(self) -> tuple[str, int, int]:
+        """The item without its features, as the native `submit` takes it."""
+        return self.content_id, self.first_token, self.num_tokens
 
 
 def place_images(
@@ -64,14 +69,6 @@ def place_images(
         items.append(MediaItem(_content_id(features), len(expanded), traits.tokens, features))
         expanded += [token] * traits.tokens
     return expanded, items
-
-
-def media_fields(items: Sequence[MediaItem]) -> dict[str, Any]:
-    """The arguments of the native `submit` for these items."""
-    return {
-        "media": [(item.content_id, item.first_token, item.num_tokens) for item in items],
-        "media_features": [item.features for item in items],
-    }
 
 
 def _features(image: np.ndarray, index: int, encoder: BuiltEncoder) -> np.ndarray:
