@@ -126,10 +126,10 @@ void Run(benchmark::State& state, DType dtype, const Experts& e) {
   const std::vector<uint8_t> buffer(static_cast<size_t>(bytes), 1);
   const double read = device::MeasureReadBandwidth(caps, buffer, pool);
   const double operations = 4.0 * static_cast<double>(rows * e.m * e.k);
-  state.SetLabel(std::string(grouped.row().name));
+  state.SetLabel(std::string(grouped.kernel().name));
   state.counters["experts"] = static_cast<double>(o.num_experts);
   state.counters["of_read"] = bytes * runs / grouped_s / read;
-  state.counters["of_peak"] = operations * runs / grouped_s / PeakOf(grouped.row().name, pool);
+  state.counters["of_peak"] = operations * runs / grouped_s / PeakOf(grouped.kernel().name, pool);
   state.counters["vs_linear"] = linear_s / grouped_s;
 }
 

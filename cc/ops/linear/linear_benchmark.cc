@@ -46,7 +46,7 @@ void RunLogits(GemmBenchmarkCase& problem, ThreadPool& pool, const RowPasses& pa
 void RunMaxima(GemmBenchmarkCase& problem, ThreadPool& pool, std::vector<RowMaximum>* maxima) {
   KernelCall& call = problem.call();
   KernelContext context = call.Context(pool);
-  RunRowMaxima(call.row(), call.call(), context, problem.y().RowElements(), maxima->data());
+  RunRowMaxima(call.kernel(), call.call(), context, problem.y().RowElements(), maxima->data());
   benchmark::DoNotOptimize((*maxima)[0]);
 }
 
