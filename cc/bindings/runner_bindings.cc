@@ -154,13 +154,14 @@ void InitFromNative(RunnerHolder* self, nb::object executor, const RunnerLimits&
   step::PageStore* pages = leading == nullptr ? native.pages() : nullptr;
   program::Executor* steps = &native;
   if (leading != nullptr) steps = leading.get();
-  runner::OtherPrograms programs = {
+  runner::ModelRunnerParts parts = {
+      .pages = pages,
+      .proposer = std::move(others.proposer),
       .draft_model = MakeDraftModel(native, others, clock.get(), limits),
       .media =
           MakeEncoder(others.encoder, others.encoder_options, native.options().activation_type)};
-  programs.proposer = std::move(others.proposer);
-  auto runner = ValueOrThrow(
-      ModelRunner::Create(steps, native.thread_pool(), limits, pages, std::move(programs)));
+  auto runner =
+      ValueOrThrow(ModelRunner::Create(steps, native.thread_pool(), limits, std::move(parts)));
   new (self) RunnerHolder{.executor = std::move(executor),
                           .encoder = std::move(others.encoder),
                           .draft_executor = std::move(others.draft_executor),
@@ -173,11 +174,10 @@ void InitFromNative(RunnerHolder* self, nb::object executor, const RunnerLimits&
 void InitFromPython(RunnerHolder* self, nb::object executor, const RunnerLimits& limits,
                     Others others) {
   PythonExecutor& python = nb::cast<PythonExecutor&>(executor);
-  runner::OtherPrograms programs = {
-      .media = MakeEncoder(others.encoder, others.encoder_options, DType::kF32)};
-  programs.proposer = std::move(others.proposer);
+  auto media = MakeEncoder(others.encoder, others.encoder_options, DType::kF32);
   auto runner = ValueOrThrow(
-      ModelRunner::Create(&python, python.thread_pool(), limits, nullptr, std::move(programs)));
+      ModelRunner::Create(&python, python.thread_pool(), limits,
+                          {.proposer = std::move(others.proposer), .media = std::move(media)}));
   new (self) RunnerHolder{.executor = std::move(executor),
                           .encoder = std::move(others.encoder),
                           .draft_executor = nb::none(),

@@ -285,12 +285,13 @@ PackedCall::PackedCall(const Kernel& kernel, const OpCall& call, device::ThreadP
     std::vector<uint8_t>& memory =
         copies_.emplace_back(bytes + 2 * (kGuardBytes + kAlignment), kGuard);
     uint8_t* packed = PlaceAfterGuard(memory, 0);
-    packing->pack(inputs_[i], reinterpret_cast<std::byte*>(packed), pool);
+    const Status done = packing->pack(inputs_[i], reinterpret_cast<std::byte*>(packed), pool);
+    EXPECT_TRUE(done.ok()) << done.ToString();
     EXPECT_TRUE(IsGuard(memory.data(), packed)) << kernel.op << "/" << kernel.name;
     EXPECT_TRUE(IsGuard(packed + bytes, memory.data() + memory.size()))
         << kernel.op << "/" << kernel.name << " packed past " << bytes << " bytes";
+    inputs_[i] = PackedView(*packing, inputs_[i]);
     inputs_[i].data = packed;
-    inputs_[i].row_stride_bytes = 0;
   }
   call_.inputs = inputs_;
 }

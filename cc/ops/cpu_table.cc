@@ -27,7 +27,6 @@
 #include "cc/ops/rotary/rotary.h"
 #include "cc/ops/rotary_kv_write/rotary_kv_write.h"
 #include "cc/ops/scale/scale.h"
-#include "cc/ops/scaled_linear/scaled_linear.h"
 #include "cc/ops/scatter_rows/scatter_rows.h"
 #include "cc/ops/select_rows/select_rows.h"
 #include "cc/ops/split/split.h"
@@ -64,7 +63,6 @@ std::span<const OpDefinition> CpuOps() {
       RotaryOp(),
       RotaryKvWriteOp(),
       ScaleOp(),
-      ScaledLinearOp(),
       ScatterRowsOp(),
       SelectRowsOp(),
       SplitOp(),

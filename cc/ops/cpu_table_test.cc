@@ -4,6 +4,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "cc/ops/op.h"
 
@@ -28,7 +29,6 @@ TEST(CpuTable, HoldsEveryOpOfTheProgramFormat) {
                                     "pool",
                                     "rms_norm",
                                     "rotary",
-                                    "scaled_linear",
                                     "scatter_rows",
                                     "select_rows",
                                     "rotary_kv_write",
@@ -61,11 +61,14 @@ TEST(CpuTable, RowsAreComplete) {
     EXPECT_NE(op.check, nullptr);
     ASSERT_FALSE(op.kernels.empty());
     std::set<std::string_view> names;
+    std::set<std::pair<std::string_view, std::string_view>> layouts;  // and what they pack
     for (const Kernel& kernel : op.kernels) {
       EXPECT_EQ(kernel.op, op.op);
       EXPECT_NE(kernel.supports, nullptr);
       EXPECT_NE(kernel.run, nullptr);
-      EXPECT_TRUE(names.insert(kernel.name).second) << kernel.name << " occurs twice";
+      names.insert(kernel.name);
+      const std::string_view layout = kernel.packing == nullptr ? "" : kernel.packing->layout;
+      EXPECT_TRUE(layouts.emplace(kernel.name, layout).second) << kernel.name << " occurs twice";
       EXPECT_EQ(kernel.priority == 0, kernel.name == "reference") << kernel.name;
       EXPECT_GE(kernel.priority, 0) << kernel.name;
     }
@@ -81,18 +84,12 @@ TEST(CpuTable, AliasRulesAreThoseOfTheProgramFormat) {
                    std::to_string(rule.output));
     }
   }
-  const std::set<std::string> expected = {"activation 0>0",
-                                          "add 0>0",
-                                          "all_reduce 0>0",
-                                          "add_rms_norm 0>0",
-                                          "add_rms_norm 1>1",
-                                          "rotary 0>0",
-                                          "rotary 1>1",
-                                          "gated_activation 0>0",
-                                          "rotary_kv_write 0>0",
-                                          "rotary_kv_write 1>1",
-                                          "scale 0>0",
-                                          "scatter_rows 0>0",
+  const std::set<std::string> expected = {"activation 0>0",      "add 0>0",
+                                          "all_reduce 0>0",      "add_rms_norm 0>0",
+                                          "add_rms_norm 1>1",    "rotary 0>0",
+                                          "rotary 1>1",          "gated_activation 0>0",
+                                          "rotary_kv_write 0>0", "rotary_kv_write 1>1",
+                                          "scale 0>0",           "scatter_rows 0>0",
                                           "take_tokens 0>0"};
   EXPECT_EQ(rules, expected);
 }

@@ -25,14 +25,19 @@ GemmBenchmarkCase::GemmBenchmarkCase(const OpDefinition& op, const MatrixShape& 
       y_(DType::kF32, {options.n, shape.m}) {
   conformance::Random random(1);
   FillX(random);
-  const float largest = options.has_scales ? 100 : 1;
+  const bool is_scaled = options.dtype == DType::kI8 || options.dtype == DType::kF8E4M3;
+  const float largest = is_scaled ? 100 : 1;
   w_.FillUniform(random, -largest, largest);
   scales_.FillUniform(random, 0.001f, 0.01f);
   inputs_ = {x_.view(), w_.view()};
-  if (options.has_scales) inputs_.push_back(scales_.view());
-  if (options.scale_block != 0) {
-    attributes_.Set("block_rows", static_cast<double>(options.scale_block));
-    attributes_.Set("block_columns", static_cast<double>(options.scale_block));
+  if (is_scaled) {
+    parts_ = {.format = {.block_rows = std::max<int64_t>(1, options.scale_block),
+                         .block_columns = options.scale_block == 0 ? shape.k : options.scale_block},
+              .values = w_.view(),
+              .scales = scales_.view(),
+              .zeros = {},
+              .groups = {}};
+    inputs_[1].parts = &parts_;
   }
   outputs_[0] = y_.view();
   const OpCall call = {inputs_, outputs_, &attributes_, nullptr};

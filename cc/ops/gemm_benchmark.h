@@ -21,6 +21,7 @@
 #include "cc/ops/benchmark_call.h"
 #include "cc/ops/conformance.h"
 #include "cc/ops/op.h"
+#include "cc/tensor/quantized.h"
 
 namespace pagemill::ops {
 
@@ -34,8 +35,7 @@ struct MatrixProblemOptions {
   DType dtype = DType::kF32;
   int64_t n = 1;  // rows of x
   int32_t threads = 1;
-  bool has_scales = false;  // as `scaled_linear` takes them
-  int64_t scale_block = 0;  // rows and columns that share a scale; 0: a row
+  int64_t scale_block = 0;  // of i8 and f8_e4m3: rows and columns that share a scale; 0: a row
 };
 
 // y[n, m] = x[n, k] W[m, k]^T, without a bias. Of the blocks of 32 of x one of eight stands out
@@ -60,6 +60,7 @@ class GemmBenchmarkCase {
   void FillX(conformance::Random& random);
 
   conformance::TestTensor x_, w_, scales_, y_;
+  QuantizedParts parts_;
   std::vector<TensorView> inputs_;
   TensorView outputs_[1];
   Attributes attributes_;

@@ -1,5 +1,5 @@
 // File: cc/ops/matrix_conformance.h
-// What the conformance bodies of ops with matrices share (`linear`, `scaled_linear`): a row of x is
+// What the conformance bodies of ops with matrices share (`linear`): a row of x is
 // a row of every output, and no row's bits depend on what else a call computes. Test code only.
 //
 //   const OpCall call{inputs, outputs, &attributes, nullptr};      // inputs: x, then the matrices'

@@ -81,18 +81,32 @@ enum class Precision : uint8_t {
 };
 
 // The packed weight layout that a kernel requires. Weights are packed once, when a
-// program is bound: `run` then finds packed bytes at the input's `data`, 64-byte aligned, with
-// dtype and shape as before and row_stride_bytes 0.
+// program is bound: `run` then finds packed bytes at the input's `data`, 64-byte aligned, and the
+// rest of the input as PackedView() says.
 struct WeightPacking {
-  // Name and version of the order: where they are equal, and dtype and shape are, so are the bytes.
+  // Name and version of the layout: if they are equal, and dtype, shape and contents of two weights
+  // are, so are the packed bytes.
   std::string_view layout;
   uint32_t inputs = 0;  // bit i: input i is packed
   // Only weights that another op packs in this order are; others are read as stored. For ops that
   // would do with either, so that a tied weight is in memory once.
   bool follows = false;
   int64_t (*bytes)(const TensorView& weight) = nullptr;  // a multiple of 64; reads no data
-  void (*pack)(const TensorView& weight, std::byte* packed, device::ThreadPool& pool) = nullptr;
+  // kDataLoss or kUnimplemented if the layout cannot hold what a quantized weight contains.
+  Status (*pack)(const TensorView& weight, std::byte* packed, device::ThreadPool& pool) = nullptr;
+  // What `run` and `workspace_bytes` see of the weight; reads no data. A layout that holds all
+  // parts of a quantized weight has another dtype than the weight, and no parts. Null: dtype, shape
+  // and parts as before, row_stride_bytes 0.
+  TensorView (*view)(const TensorView& weight) = nullptr;
 };
+
+// How a kernel sees `weight` in the layout of `packing`; `data` is the weight's.
+inline TensorView PackedView(const WeightPacking& packing, const TensorView& weight) {
+  if (packing.view != nullptr) return packing.view(weight);
+  TensorView view = weight;
+  view.row_stride_bytes = 0;
+  return view;
+}
 
 // What a kernel works out from a step's batch that is the same for all calls which differ in
 // nothing but addresses, as those of most layers do: lists of work, splits. It is made once per
@@ -107,14 +121,17 @@ struct BatchPlan {
 struct RowMaximum;  // row_maxima.h
 
 struct Kernel {
-  std::string_view op;    // "rms_norm"
-  std::string_view name;  // "avx512", "avx2", "portable", "reference"
-  int32_t priority = 0;   // higher wins; the reference has 0; ties break by name
+  std::string_view op;  // "rms_norm"
+  // "avx512", "avx2", "portable", "reference". Kernels of one op may share a name if no call is
+  // supported by two of them: those for different formats of weights do.
+  std::string_view name;
+  int32_t priority = 0;  // higher wins; the reference has 0; ties break by name
   // Can this kernel run a call of these dtypes and shapes on this machine? `call` holds the largest
   // shapes.
   bool (*supports)(const device::Capabilities& caps, const OpCall& call) = nullptr;
   void (*run)(const OpCall& call, KernelContext& context) = nullptr;
-  // Bytes of workspace for a call of these (largest) shapes; null means none.
+  // Bytes of workspace for a call of these (largest) shapes, with weights as PackedView(); null
+  // means none.
   int64_t (*workspace_bytes)(const OpCall& call, int32_t num_threads) = nullptr;
   // What it rounds activations to on the way in. The op's contract has an error bound for each
   // precision.

@@ -37,7 +37,7 @@ void ObserveRows(const float* x, int64_t stride, int64_t rows, int64_t n, int64_
 void Merge(const RowMaximum& other, RowMaximum* maximum);
 
 // maxima[i] becomes that of the first `columns` columns of row i of the call's one output, which
-// is then undefined. 0 <= columns <= its columns. `row` is of a `linear` or a `scaled_linear`; rows
+// is then undefined. 0 <= columns <= its columns. `kernel` is of a `linear`; kernels
 // without run_row_maxima write logits, which are read again.
 void RunRowMaxima(const Kernel& kernel, const OpCall& call, KernelContext& context, int64_t columns,
                   RowMaximum* maxima);

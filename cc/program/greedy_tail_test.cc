@@ -125,7 +125,7 @@ TEST(GreedyTailTest, MoreColumnsThanLogitsHaveGetLogits) {
 TEST(GreedyTailTest, OtherEndsComputeLogits) {
   const auto find = [](const std::string& tail) {
     const std::string text =
-        "pagemill-program 2\nfile 0 @\nweight w f32 3,2 0 0\nweight u f32 2,2 0 0\n"
+        "pagemill-program 3\nfile 0 @\nweight w f32 3,2 0 0\nweight u f32 2,2 0 0\n"
         "input token_ids i32 tokens\ninput logits_rows i32 logits_rows\nvalue x f32 "
         "tokens,2\nvalue s f32 logits_rows,2\n"
         "value a f32 logits_rows,3\nvalue b f32 logits_rows,3\nvalue out f32 logits_rows,3\n"

@@ -44,7 +44,7 @@ std::string TextOfRank(int64_t rank, int64_t ranks) {
   const int64_t up = 4 * kVocab * kHidden, down = up + 4 * kInner * kHidden;
   const int64_t head = down + 4 * kHidden * kInner;
   const std::string group = " ranks=" + number(ranks);
-  return "pagemill-program 2\nfile 0 @\nweight embed f32 " + number(kVocab) + "," +
+  return "pagemill-program 3\nfile 0 @\nweight embed f32 " + number(kVocab) + "," +
          number(kHidden) + " 0 0\nweight up f32 " + number(inner) + "," + number(kHidden) + " 0 " +
          number(up + 4 * begin * kHidden) + "\nweight down f32 " + number(kHidden) + "," +
          number(inner) + " 0 " + number(down + 4 * begin) +

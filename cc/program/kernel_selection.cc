@@ -122,7 +122,7 @@ StatusOr<KernelSelection> SelectKernels(const Program& program, const Target& ta
   int64_t workspace_bytes = 0;
   for (const Op& op : program.ops()) {
     PM_ASSIGN_OR_RETURN(const ops::OpDefinition* definition, ops::FindOp(target.ops, op.name));
-    const OperandViews operands(program, op, options.max_sizes(), selection.kv);
+    OperandViews operands(program, op, options.max_sizes(), selection.kv);
     const StatusOr<const ops::Kernel*> row =
         ChooseRow(*definition, target.capabilities, operands.call(), options);
     if (!row.ok()) {
@@ -131,6 +131,7 @@ StatusOr<KernelSelection> SelectKernels(const Program& program, const Target& ta
     }
     PM_RETURN_IF_ERROR(CheckPackedInputs(program, op, **row));
     selection.definitions.push_back(definition);
+    operands.Pack(**row);
     selection.kernels.push_back(*row);
     selection.op_plans.push_back(plans.Add(selection.kernels.size() - 1, **row, operands,
                                            TableOf(program, op, selection.kv)));

@@ -11,7 +11,7 @@ constexpr ops::WeightPacking kPacking = {
     .layout = "any",
     .inputs = 0b10,
     .bytes = [](const TensorView&) -> int64_t { return 64; },
-    .pack = [](const TensorView&, std::byte*, device::ThreadPool&) {}};
+    .pack = [](const TensorView&, std::byte*, device::ThreadPool&) { return OkStatus(); }};
 constexpr ops::Kernel kKernels[] = {
     {.op = "mix",
      .name = "packs",
@@ -35,7 +35,7 @@ constexpr ops::OpDefinition kOps[] = {
 
 Status Select(const std::string& second_input, const ExecutorOptions& options = {}) {
   const StatusOr<Program> program = Program::Parse(
-      "pagemill-program 2\nfile 0 @\nweight w f32 1 0 0\ninput token_ids i32 tokens\n"
+      "pagemill-program 3\nfile 0 @\nweight w f32 1 0 0\ninput token_ids i32 tokens\n"
       "value x f32 tokens,1\nvalue out f32 logits_rows,1\nop mix token_ids,w -> x\nop mix x," +
       second_input + " -> out\noutput logits out\nconstants 4\n00000000\n");
   EXPECT_TRUE(program.ok()) << program.status().ToString();
@@ -52,7 +52,7 @@ TEST(KernelSelection, RefusesToPackWhatIsNoWeight) {
 // Kernels never see a cache of a type that the op's check refuses.
 TEST(KernelSelection, ChecksOpsWithTheTypeThatCachesHave) {
   const StatusOr<Program> program = Program::Parse(
-      "pagemill-program 2\nfile 0 @\nweight w f32 1 0 0\ngroup all full\ncache kv all kv kv 1,4\n"
+      "pagemill-program 3\nfile 0 @\nweight w f32 1 0 0\ngroup all full\ncache kv all kv kv 1,4\n"
       "input token_ids i32 tokens\nvalue x f32 tokens,1\nvalue out f32 logits_rows,1\n"
       "op mix token_ids,w -> x\nop store w,kv ->\nop mix x,w -> out\noutput logits out\n"
       "constants 4\n00000000\n");

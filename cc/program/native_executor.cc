@@ -85,6 +85,7 @@ struct NativeExecutor::Bound {
   void LinkWeights();
   void FindDeadValues();
   WeightOperand WeightOf(size_t op, size_t input) const;
+  const std::byte* PartOf(ValueId id) const;
   std::byte* ValueData(ValueId id) const { return bound.values[static_cast<size_t>(id.value())]; }
   void SetOutputs(const StepSizes& sizes, ExecutorOutput* output);
   void RunOp(size_t index);
@@ -149,6 +150,11 @@ WeightOperand NativeExecutor::Bound::WeightOf(size_t op, size_t input) const {
   return {.data = weights.data(program.ops()[op].inputs[input])};
 }
 
+const std::byte* NativeExecutor::Bound::PartOf(ValueId id) const {
+  const std::byte* copy = packed.part(id);
+  return copy != nullptr ? copy : weights.data(id);
+}
+
 void NativeExecutor::Bound::BindProgram(const Target& target) {
   const ActivationPlan activations = PlanActivations(program, target.ops, options.max_sizes());
   bound = Bind(program, kernels, activations, options,
@@ -156,7 +162,8 @@ void NativeExecutor::Bound::BindProgram(const Target& target) {
                 .outputs = outputs.data(),
                 .kv = kv_arena,
                 .workspace = workspace.data(),
-                .weight = [this](size_t op, size_t input) { return WeightOf(op, input); }});
+                .weight = [this](size_t op, size_t input) { return WeightOf(op, input); },
+                .part = [this](ValueId id) { return PartOf(id); }});
   calls.emplace(bound);
   context = {.pool = pool, .workspace = bound.workspace, .groups = &groups};
   LinkWeights();

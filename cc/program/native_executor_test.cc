@@ -37,7 +37,7 @@ using testing::BatchBuilder;
 Target CpuTarget() { return {.ops = ops::CpuOps(), .capabilities = device::DetectCapabilities()}; }
 
 // out[l] = table[token of row l] + table[token of row l], vectors of 3 elements 1..9 as f32.
-constexpr char kDoubling[] = R"(pagemill-program 2
+constexpr char kDoubling[] = R"(pagemill-program 3
 file 0 @
 group all full
 weight table f32 3,3 0 0

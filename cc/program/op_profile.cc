@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "cc/tensor/dtype.h"
+#include "cc/tensor/quantized.h"
 
 namespace pagemill::program {
 namespace {
@@ -33,7 +34,12 @@ double OperationsPerRow(const Program& program, const Op& op, const Value& matri
 double BytesOf(const TensorView& view, const TensorView* ids = nullptr) {
   if (view.rank == 0) return 0;
   const int64_t rows = ids == nullptr ? view.shape[0] : std::min(view.shape[0], ids->Elements());
-  return static_cast<double>(rows * RowBytes(view.dtype, view.RowElements()));
+  const double own = static_cast<double>(rows * RowBytes(view.dtype, view.RowElements()));
+  if (view.parts == nullptr) return own;
+  // Scales that are read beside it.
+  const TensorView& scales = view.parts->scales;
+  const int64_t bytes = scales.shape[0] * RowBytes(scales.dtype, scales.RowElements());
+  return own + static_cast<double>(view.rank < 3 ? bytes : bytes / view.shape[0] * rows);
 }
 
 }  // namespace

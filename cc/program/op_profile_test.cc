@@ -12,7 +12,7 @@
 namespace pagemill::program {
 namespace {
 
-constexpr char kProgram[] = R"(pagemill-program 2
+constexpr char kProgram[] = R"(pagemill-program 3
 file 0 @
 weight table f32 8,4 0 0
 weight w f32 8,4 0 0
@@ -116,7 +116,7 @@ TEST_F(OpProfileTest, TablesAndCachesAreNotReadWhole) {
 
 // A step of two tokens that take three experts each.
 TEST(OpProfileStacksTest, CountsTheMatricesThatAreChosen) {
-  const StatusOr<Program> program = Program::Parse(R"(pagemill-program 2
+  const StatusOr<Program> program = Program::Parse(R"(pagemill-program 3
 file 0 @
 weight w bf16 16,8,4 0 0
 weight b f32 16,8 0 0
@@ -149,7 +149,7 @@ constants 1024
 
 // Every head is multiplied with its matrix.
 TEST(OpProfileStacksTest, CountsTheMatricesOfAllHeads) {
-  const StatusOr<Program> program = Program::Parse(R"(pagemill-program 2
+  const StatusOr<Program> program = Program::Parse(R"(pagemill-program 3
 file 0 @
 weight w f32 3,8,4 0 0
 input token_ids i32 tokens

@@ -11,6 +11,7 @@ alignas(64) constexpr std::byte kPlaceholder[64] = {};
 std::string ViewText(const TensorView& view) {
   if (view.rank == 0) return "-";
   std::string text(Info(view.dtype).name);
+  if (view.parts != nullptr) text.append(":").append(NameOf(view.parts->format.layout));
   for (int32_t i = 0; i < view.rank; ++i) {
     text += (i == 0 ? "[" : ",") + std::to_string(view.shape[static_cast<size_t>(i)]);
   }
@@ -28,6 +29,20 @@ TensorView MakeView(const Value& value, const StepSizes& sizes, void* data) {
   return view;
 }
 
+QuantizedParts MakeParts(const Program& program, const Value& weight,
+                         const std::function<const std::byte*(ValueId part)>& data) {
+  const auto view = [&](ValueId id) {
+    if (id == kNoValue) return TensorView{};
+    return MakeView(program.value(id), {}, const_cast<std::byte*>(data(id)));
+  };
+  const Quantized& q = *weight.quantized;
+  return {.format = q.format,
+          .values = view(q.values),
+          .scales = view(q.scales),
+          .zeros = view(q.zeros),
+          .groups = view(q.groups)};
+}
+
 size_t TableOf(const Program& program, const Op& op, const KvLayout& layout) {
   for (ValueId id : op.inputs) {
     if (id == kNoValue || program.value(id).kind != ValueKind::kCache) continue;
@@ -42,7 +57,13 @@ OperandViews::OperandViews(const Program& program, const Op& op, const StepSizes
   const auto view = [&](ValueId id) {
     if (id == kNoValue) return TensorView{};
     const Value& value = program.value(id);
-    if (value.kind != ValueKind::kCache) return MakeView(value, sizes, data);
+    if (value.kind != ValueKind::kCache) {
+      TensorView view = MakeView(value, sizes, data);
+      if (value.quantized) {
+        view.parts = &parts_.emplace_back(MakeParts(program, value, [&](ValueId) { return data; }));
+      }
+      return view;
+    }
     const KvLayout::Cache& place = layout.caches[static_cast<size_t>(id.value())];
     batch_.block_size = layout.BlockSizeOf(place);
     TensorView cache = CacheView(value, place, layout, data);
@@ -59,6 +80,14 @@ OperandViews::OperandViews(const Program& program, const Op& op, const StepSizes
   batch_.num_logits_rows = static_cast<int32_t>(sizes.logits_rows);
   batch_.num_media_rows = static_cast<int32_t>(sizes.media_rows);
   call_ = {.inputs = inputs_, .outputs = outputs_, .attributes = &op.attributes, .batch = &batch_};
+}
+
+void OperandViews::Pack(const ops::Kernel& kernel) {
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    const ops::WeightPacking* packing = ops::PackingOf(kernel, i);
+    if (packing == nullptr || packing->follows || inputs_[i].rank == 0) continue;
+    inputs_[i] = ops::PackedView(*packing, inputs_[i]);
+  }
 }
 
 std::string OperandViews::ToString() const {

@@ -4,13 +4,17 @@
 #ifndef PAGEMILL_CC_PROGRAM_OPERAND_VIEWS_H_
 #define PAGEMILL_CC_PROGRAM_OPERAND_VIEWS_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <deque>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "cc/ops/op.h"
 #include "cc/program/kv/kv_layout.h"
 #include "cc/program/program.h"
+#include "cc/tensor/quantized.h"
 #include "cc/tensor/tensor_view.h"
 
 namespace pagemill::program {
@@ -18,7 +22,11 @@ namespace pagemill::program {
 // The view of `value`, which is no cache, with dimension 0 at `sizes`, over `data`.
 TensorView MakeView(const Value& value, const StepSizes& sizes, void* data);
 
-// "f32[2048,576]"; "-" for an operand that is left out.
+// The parts of `weight`, which is quantized, over the data that `data` returns for each.
+QuantizedParts MakeParts(const Program& program, const Value& weight,
+                         const std::function<const std::byte*(ValueId part)>& data);
+
+// "f32[2048,576]", "u4:awq[192,576]"; "-" for an operand that is left out.
 std::string ViewText(const TensorView& view);
 
 // The block table that the layers of `op`'s cache see; 0 for an op without a cache.
@@ -39,12 +47,15 @@ class OperandViews {
   OperandViews& operator=(const OperandViews&) = delete;
 
   const ops::OpCall& call() const { return call_; }
+  // Shows weights as `kernel` sees them (ops::PackedView).
+  void Pack(const ops::Kernel& kernel);
   // "f32[2048,576] q4_1[960,576] - -> f32[2048,960]"
   std::string ToString() const;
 
  private:
   std::vector<TensorView> inputs_;
   std::vector<TensorView> outputs_;
+  std::deque<QuantizedParts> parts_;  // of inputs
   ops::BatchView batch_;
   ops::OpCall call_;
 };

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "cc/ops/operand_check.h"
-#include "cc/program/assembly.h"
 
 namespace pagemill::program {
 namespace {
@@ -63,7 +62,7 @@ int64_t Value::SpanBytes() const {
 bool Value::operator==(const Value& other) const {
   return name == other.name && kind == other.kind && dtype == other.dtype &&
          is_act == other.is_act && shape == other.shape && weight == other.weight &&
-         cache == other.cache && assembly == other.assembly && stack == other.stack;
+         cache == other.cache && quantized == other.quantized && stack == other.stack;
 }
 
 bool Op::operator==(const Op& other) const {
@@ -127,8 +126,8 @@ Status Program::CheckIntegrity() const {
         (v.cache.group < 0 || v.cache.group >= static_cast<int32_t>(groups_.size()))) {
       return InvalidArgument(LinePrefix(v.line) + "cache '" + v.name + "' names no group");
     }
-    if (v.assembly) {
-      PM_RETURN_IF_ERROR(CheckAssembly(*this, v));
+    if (v.quantized) {
+      PM_RETURN_IF_ERROR(CheckQuantized(v));
     } else if (v.IsMade()) {
       PM_RETURN_IF_ERROR(CheckStack(v));
     } else if (v.kind == ValueKind::kWeight &&
@@ -182,6 +181,22 @@ Status Program::CheckOperands(const Op& op, const std::vector<bool>& written) co
   return OkStatus();
 }
 
+Status Program::CheckQuantized(const Value& weight) const {
+  for (ValueId id : weight.quantized->parts()) {
+    const bool optional = id != weight.quantized->values && id != weight.quantized->scales;
+    if (id == kNoValue && optional) continue;
+    const bool exists = id.value() >= 0 && static_cast<size_t>(id.value()) < values_.size();
+    const bool fits = exists && (value(id).stack.empty() || weight.shape.rank == 3);
+    if (fits && value(id).kind == ValueKind::kWeight && !value(id).quantized) continue;
+    return InvalidArgument(
+        LinePrefix(weight.line) + "quantized '" + weight.name +
+        "' needs values and scales that are weights, not quantized and, unless it "
+        "has three dimensions, no stacks; so are zeros and groups, if it has "
+        "them");
+  }
+  return OkStatus();
+}
+
 Status Program::CheckStack(const Value& weight) const {
   const std::string prefix = LinePrefix(weight.line) + "stack '" + weight.name + "' ";
   if (static_cast<int64_t>(weight.stack.size()) != weight.shape.dims[0]) {
@@ -192,13 +207,13 @@ Status Program::CheckStack(const Value& weight) const {
   std::copy(weight.shape.dims.begin() + 1, weight.shape.dims.end(), expected.dims.begin());
   for (ValueId id : weight.stack) {
     const bool exists = id.value() >= 0 && static_cast<size_t>(id.value()) < values_.size();
-    if (!exists || value(id).kind != ValueKind::kWeight || !value(id).stack.empty()) {
-      return InvalidArgument(prefix + "needs parts that are weights, and no stacks");
+    if (!exists || value(id).kind != ValueKind::kWeight || value(id).IsMade()) {
+      return InvalidArgument(prefix + "needs parts that are weights of a file");
     }
     const Value& part = value(id);
-    if (part.dtype == weight.dtype && part.shape == expected && expected.rank == 2) continue;
-    return InvalidArgument(prefix + "needs matrices of " + std::string(Info(weight.dtype).name) +
-                           " " + expected.ToString() + ", but '" + part.name + "' is " +
+    if (part.dtype == weight.dtype && part.shape == expected && expected.rank > 0) continue;
+    return InvalidArgument(prefix + "needs parts of " + std::string(Info(weight.dtype).name) + " " +
+                           expected.ToString() + ", but '" + part.name + "' is " +
                            std::string(Info(part.dtype).name) + " " + part.shape.ToString());
   }
   return OkStatus();

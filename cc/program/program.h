@@ -26,6 +26,7 @@
 #include "cc/ops/batch_view.h"  // Dim, StepSizes
 #include "cc/ops/op.h"          // Attributes
 #include "cc/tensor/dtype.h"
+#include "cc/tensor/quantized.h"
 #include "cc/tensor/tensor_view.h"
 
 namespace pagemill::program {
@@ -61,25 +62,16 @@ struct WeightSource {
   friend bool operator==(const WeightSource&, const WeightSource&) = default;
 };
 
-// Whose integers a group-quantized matrix has, and how they lie: assembly.h.
-enum class PackedLayout : uint8_t { kAwq, kGptq, kGptqV2, kPackQuantized };
-
-// A matrix that no file holds in a dtype of ours: it is made of other weights, its parts, when the
-// program is bound (assembly.h).
-struct Assembly {
-  PackedLayout layout = PackedLayout::kAwq;
-  int32_t bits = 4;           // of an integer, 4 or 8
-  int64_t group = 0;          // columns that share a scale and a zero point
-  ValueId values = kNoValue;  // the integers
+// A weight that is one operand and has parts, weights of their own (cc/tensor/quantized.h).
+struct Quantized {
+  QuantizedFormat format;
+  ValueId values = kNoValue;
   ValueId scales = kNoValue;
-  ValueId zeros = kNoValue;   // missing: all are 2^(bits - 1)
-  ValueId groups = kNoValue;  // of each column; missing: column / group
-  // Where the weight begins in the matrix of the file, of which it may be a part.
-  int64_t first_row = 0;
-  int64_t first_column = 0;
+  ValueId zeros = kNoValue;   // optional
+  ValueId groups = kNoValue;  // optional
 
   std::array<ValueId, 4> parts() const { return {values, scales, zeros, groups}; }
-  friend bool operator==(const Assembly&, const Assembly&) = default;
+  friend bool operator==(const Quantized&, const Quantized&) = default;
 };
 
 // Layers whose KV lives equally long: they share block tables. The order of a program's groups is
@@ -113,17 +105,17 @@ struct CacheSpec {
 struct Value {
   std::string name;
   ValueKind kind = ValueKind::kActivation;
-  DType dtype = DType::kF32;         // not of a cache
-  bool is_act = false;               // `act` in text: dtype is what SetActivationType() chose
-  Shape shape;                       // not of a cache
-  WeightSource weight;               // of a weight only
-  CacheSpec cache;                   // of a cache only
-  int32_t line = 0;                  // of the text it came from, 0 = none; not part of equality
-  std::optional<Assembly> assembly;  // of a weight only, which then has no source
-  std::vector<ValueId> stack;        // of a weight only, likewise: its indices of dimension 0
+  DType dtype = DType::kF32;           // not of a cache
+  bool is_act = false;                 // `act` in text: dtype is what SetActivationType() chose
+  Shape shape;                         // not of a cache
+  WeightSource weight;                 // of a weight only
+  CacheSpec cache;                     // of a cache only
+  int32_t line = 0;                    // of the text it came from, 0 = none; not part of equality
+  std::optional<Quantized> quantized;  // of a weight only, which then has no source
+  std::vector<ValueId> stack;          // of a weight only, likewise: its indices of dimension 0
 
-  // Is this a weight whose bytes are in no file, but made of others when the program is bound?
-  bool IsMade() const { return assembly.has_value() || !stack.empty(); }
+  // Is this a weight that lies in no file itself, but others do that it is made of?
+  bool IsMade() const { return quantized.has_value() || !stack.empty(); }
   int64_t Bytes(const StepSizes& sizes) const;  // not of a cache
   int64_t RowStrideBytes() const;               // not of a cache
   int64_t SpanBytes() const;                    // of a weight: from its first byte to its last
@@ -189,6 +181,7 @@ class Program {
  private:
   friend class ProgramParser;
   Status CheckOperands(const Op& op, const std::vector<bool>& written) const;
+  Status CheckQuantized(const Value& weight) const;
   Status CheckStack(const Value& weight) const;
   Status CheckOutputs() const;
 

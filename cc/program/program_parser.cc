@@ -4,13 +4,12 @@
 #include <string>
 #include <unordered_map>
 
-#include "cc/program/assembly.h"
 #include "cc/program/program.h"
 
 namespace pagemill::program {
 namespace {
 
-constexpr std::string_view kHeader = "pagemill-program 2";
+constexpr std::string_view kHeader = "pagemill-program 3";
 constexpr size_t kMaxGroups = 64;
 constexpr char kGroupForm[] = "group <name> <kind> [window=<tokens>]";
 
@@ -30,6 +29,12 @@ template <typename T>
 bool ParseNumber(std::string_view text, T* number) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *number);
   return error == std::errc() && end == text.data() + text.size();
+}
+
+// "2,128"
+bool ParsePair(std::string_view text, int64_t* first, int64_t* second) {
+  const std::vector<std::string_view> numbers = Split(text, ',');
+  return numbers.size() == 2 && ParseNumber(numbers[0], first) && ParseNumber(numbers[1], second);
 }
 
 int HexDigit(char c) {
@@ -70,7 +75,7 @@ class ProgramParser {
   Status ParseFile(std::string_view line, const Fields& fields);
   Status ParseWeight(const Fields& fields);
   Status ParseRowStride(std::string_view text, Value* weight);
-  Status ParseAssembled(const Fields& fields);
+  Status ParseQuantized(const Fields& fields);
   Status ParseStack(const Fields& fields);
   Status ParseGroup(const Fields& fields);
   Status ParseCache(const Fields& fields);
@@ -111,7 +116,7 @@ StatusOr<Program> ProgramParser::Parse(std::string_view text) {
     line_ = 1;
     if (line.starts_with("pagemill-program ")) {
       return Error("this is program format " + std::string(line.substr(17, 20)) +
-                   ", but this version reads format 2; export the model again");
+                   ", but this version reads format 3; export the model again");
     }
     return Error("expected the header " + Quote(kHeader));
   }
@@ -133,7 +138,7 @@ Status ProgramParser::ParseLine(std::string_view line) {
   const std::string_view kind = fields[0];
   if (kind == "file") return ParseFile(line, fields);
   if (kind == "weight") return ParseWeight(fields);
-  if (kind == "assembled") return ParseAssembled(fields);
+  if (kind == "quantized") return ParseQuantized(fields);
   if (kind == "stack") return ParseStack(fields);
   if (kind == "group") return ParseGroup(fields);
   if (kind == "cache") return ParseCache(fields);
@@ -143,7 +148,7 @@ Status ProgramParser::ParseLine(std::string_view line) {
   if (kind == "output") return ParseOutput(fields);
   return Error(
       "unknown kind of line " + Quote(kind) +
-      "; known: file, weight, assembled, stack, group, cache, input, value, op, output, constants");
+      "; known: file, weight, quantized, stack, group, cache, input, value, op, output, constants");
 }
 
 Status ProgramParser::ExpectFields(const Fields& fields, size_t count, std::string_view form) {
@@ -248,32 +253,39 @@ Status ProgramParser::ParseRowStride(std::string_view text, Value* weight) {
   return OkStatus();
 }
 
-Status ProgramParser::ParseAssembled(const Fields& fields) {
-  if (fields.size() != 10) {
-    PM_RETURN_IF_ERROR(ExpectFields(fields, 8,
-                                    "assembled <name> <dtype> <shape> <layout> <bits> <group> "
-                                    "<parts> [<first row> <first column>]"));
-  }
+Status ProgramParser::ParseQuantized(const Fields& fields) {
+  constexpr char kForm[] =
+      "quantized <name> <dtype> <shape> <layout> <block rows>,<block columns> "
+      "<values>,<scales>,<zeros>,<groups> [at=<row>,<column>] [row_step=<rows>] "
+      "[int8_activations=1]";
+  if (fields.size() < 7 || fields.size() > 10) PM_RETURN_IF_ERROR(ExpectFields(fields, 7, kForm));
   Value value;
   value.kind = ValueKind::kWeight;
   PM_RETURN_IF_ERROR(ParseTypeAndShape(fields[2], fields[3], &value));
   if (value.shape.dim != Dim::kNone) return Error("a weight's shape holds numbers only");
-  const std::optional<PackedLayout> layout = ParsePackedLayout(fields[4]);
-  if (!layout) return Error("unknown layout " + Quote(fields[4]) + "; known: " + kPackedLayouts);
-  Assembly& a = value.assembly.emplace();
-  a.layout = *layout;
-  if (!ParseNumber(fields[5], &a.bits) || !ParseNumber(fields[6], &a.group)) {
-    return Error("bits " + Quote(fields[5]) + " and group " + Quote(fields[6]) +
-                 " must be whole numbers");
+  const std::optional<QuantizedLayout> layout = ParseQuantizedLayout(fields[4]);
+  if (!layout) {
+    std::string known;
+    for (std::string_view name : kQuantizedLayoutNames) known += " " + std::string(name);
+    return Error("unknown layout " + Quote(fields[4]) + "; known:" + known);
+  }
+  Quantized& q = value.quantized.emplace();
+  q.format.layout = *layout;
+  if (!ParsePair(fields[5], &q.format.block_rows, &q.format.block_columns)) {
+    return Error("block " + Quote(fields[5]) + " must be two whole numbers");
   }
   std::vector<ValueId> parts;
-  PM_RETURN_IF_ERROR(ParseOperands(fields[7], &parts));
+  PM_RETURN_IF_ERROR(ParseOperands(fields[6], &parts));
   if (parts.size() != 4) return Error("expected the parts '<values>,<scales>,<zeros>,<groups>'");
-  a.values = parts[0], a.scales = parts[1], a.zeros = parts[2], a.groups = parts[3];
-  if (fields.size() == 10 &&
-      (!ParseNumber(fields[8], &a.first_row) || !ParseNumber(fields[9], &a.first_column))) {
-    return Error("first row " + Quote(fields[8]) + " and column " + Quote(fields[9]) +
-                 " must be whole numbers");
+  q.values = parts[0], q.scales = parts[1], q.zeros = parts[2], q.groups = parts[3];
+  for (size_t i = 7; i < fields.size(); ++i) {
+    const size_t equals = fields[i].find('=');
+    const std::string_view word = fields[i].substr(0, equals);
+    const std::string_view text = equals == word.npos ? "" : fields[i].substr(equals + 1);
+    if (word == "at" && ParsePair(text, &q.format.first_row, &q.format.first_column)) continue;
+    if (word == "row_step" && ParseNumber(text, &q.format.row_step)) continue;
+    if (fields[i] != "int8_activations=1") return Error("expected " + Quote(kForm));
+    q.format.int8_activations = true;
   }
   return AddValue(fields[1], std::move(value));
 }

@@ -15,7 +15,7 @@ using testing::ExpectRefused;
 using testing::Replace;
 
 // Every kind of line, once; canonical.
-constexpr char kText[] = R"(pagemill-program 2
+constexpr char kText[] = R"(pagemill-program 3
 file 0 /models/with a space.gguf
 file 1 @
 group near sliding_window window=9
@@ -104,6 +104,23 @@ TEST(ProgramTest, ActStandsForTheTypeThatWasBound) {
             "activations must be f32, bf16 or f16, not i32");
 }
 
+TEST(ProgramTest, MediaRowsAreADimensionWithAnArrayAndAnInput) {
+  const std::string text =
+      "pagemill-program 3\n"
+      "input features act media_rows,588\n"
+      "input media_rows i32 media_rows\n"
+      "value v0 act media_rows,588\n"
+      "op activation features -> v0 kind=0\n"
+      "output embeddings v0\n";
+  const Program program = MustParse(text);
+  EXPECT_EQ(program.ToText(), text);
+  EXPECT_EQ(program.TensorInputs(), std::vector<ValueId>{*program.Find("features")});
+  const Value& features = program.value(*program.Find("features"));
+  EXPECT_EQ(features.shape.dim, Dim::kMediaRows);
+  EXPECT_EQ(features.Bytes({.tokens = 99, .media_rows = 3}), 3 * 588 * 4);
+  EXPECT_FALSE(Program::Parse(Replace(text, "i32 media_rows", "i32 tokens")).ok());
+}
+
 TEST(ProgramTest, OutputsHaveNames) {
   const std::string text =
       Replace(kText, "output logits v2\n", "output logits v2\noutput hidden.0 v0\n");
@@ -134,7 +151,7 @@ TEST(ProgramTest, LastLineNeedsNoNewline) {
 }
 
 TEST(ProgramTest, HasAtMost64Groups) {
-  std::string text = "pagemill-program 2\n";
+  std::string text = "pagemill-program 3\n";
   for (int g = 0; g < 65; ++g) text += "group g" + std::to_string(g) + " full\n";
   EXPECT_EQ(Program::Parse(text).status().message(),
             "program line 66: a program has at most 64 groups");
@@ -148,7 +165,7 @@ INSTANTIATE_TEST_SUITE_P(
     Texts, ProgramErrorTest,
     ::testing::Values(
         BadText{"Header", "pagemill-program", "program", "line 1: expected the header"},
-        BadText{"Version", "program 2", "program 1",
+        BadText{"Version", "program 3", "program 1",
                 "line 1: this is program format 1, but this v"},
         BadText{"Kind", "cache kv0", "cachet kv0", "line 8: unknown kind of line 'cachet'"},
         BadText{"DoubleSpace", "cache kv0", "cache  kv0", "line 8: expected 'cache <name>"},

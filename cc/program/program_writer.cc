@@ -3,7 +3,6 @@
 #include <span>
 #include <string>
 
-#include "cc/program/assembly.h"
 #include "cc/program/program.h"
 
 namespace pagemill::program {
@@ -27,15 +26,16 @@ std::string Operands(const Program& program, std::span<const ValueId> ids) {
   return text;
 }
 
-std::string AssembledLine(const Program& program, const Value& v) {
-  const Assembly& a = *v.assembly;
-  std::string text = "assembled " + v.name + " " + TypeAndShape(v) + " ";
-  text.append(NameOf(a.layout)).append(" ").append(std::to_string(a.bits));
-  text += " " + std::to_string(a.group) + " " + Operands(program, a.parts());
-  if (a.first_row != 0 || a.first_column != 0) {
-    text += " " + std::to_string(a.first_row) + " " + std::to_string(a.first_column);
+std::string QuantizedLine(const Program& program, const Value& v) {
+  const QuantizedFormat& f = v.quantized->format;
+  std::string text = "quantized " + v.name + " " + TypeAndShape(v) + " ";
+  text.append(NameOf(f.layout)).append(" ").append(std::to_string(f.block_rows));
+  text += "," + std::to_string(f.block_columns) + " " + Operands(program, v.quantized->parts());
+  if (f.first_row != 0 || f.first_column != 0) {
+    text += " at=" + std::to_string(f.first_row) + "," + std::to_string(f.first_column);
   }
-  return text + "\n";
+  if (f.row_step != 0) text += " row_step=" + std::to_string(f.row_step);
+  return text + (f.int8_activations ? " int8_activations=1\n" : "\n");
 }
 
 std::string GroupLine(const KvGroup& group) {
@@ -56,7 +56,7 @@ std::string CacheLine(const Program& program, const Value& v) {
 }
 
 std::string ValueLine(const Program& program, const Value& v) {
-  if (v.assembly) return AssembledLine(program, v);
+  if (v.quantized) return QuantizedLine(program, v);
   if (!v.stack.empty()) {
     return "stack " + v.name + " " + TypeAndShape(v) + " " + Operands(program, v.stack) + "\n";
   }
@@ -87,7 +87,7 @@ std::string OpLine(const Program& program, const Op& op) {
 }  // namespace
 
 std::string Program::ToText() const {
-  std::string text = "pagemill-program 2\n";
+  std::string text = "pagemill-program 3\n";
   for (size_t i = 0; i < files_.size(); ++i) {
     text += "file " + std::to_string(i) + " " + files_[i] + "\n";
   }

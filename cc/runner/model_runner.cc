@@ -69,23 +69,22 @@ bool HasRequestThatGoesOn(const step::StepPlan& plan) {
 StatusOr<std::unique_ptr<ModelRunner>> ModelRunner::Create(program::Executor* executor,
                                                            device::ThreadPool* pool,
                                                            const engine::RunnerLimits& limits,
-                                                           step::PageStore* pages,
-                                                           OtherPrograms others) {
+                                                           ModelRunnerParts parts) {
   PM_RETURN_IF_ERROR(CheckLimits(limits));
-  if ((others.media != nullptr) != (limits.max_encoder_tokens > 0)) {
+  if ((parts.media != nullptr) != (limits.max_encoder_tokens > 0)) {
     return InvalidArgument("max_encoder_tokens is " + std::to_string(limits.max_encoder_tokens) +
-                           (others.media == nullptr ? " without an encoder" : " with an encoder"));
+                           (parts.media == nullptr ? " without an encoder" : " with an encoder"));
   }
-  return std::unique_ptr<ModelRunner>(
-      new ModelRunner(executor, pool, limits, pages, std::move(others)));
+  return std::unique_ptr<ModelRunner>(new ModelRunner(executor, pool, limits, std::move(parts)));
 }
 
 ModelRunner::ModelRunner(program::Executor* executor, device::ThreadPool* pool,
-                         const engine::RunnerLimits& limits, step::PageStore* pages,
-                         OtherPrograms others)
-    : Runner(Completed(limits, *executor, others.media.get()), pages),
+                         const engine::RunnerLimits& limits, ModelRunnerParts parts)
+    : Runner(Completed(limits, *executor, parts.media.get()), parts.pages),
       executor_(executor),
-      draft_model_(std::move(others.draft_model)),
+      proposer_(std::move(parts.proposer)),
+      draft_model_(std::move(parts.draft_model)),
+      media_(std::move(parts.media)),
       batch_(limits,
              draft_model_ == nullptr ? limits.kv_groups.size() : draft_model_->first_kv_group()),
       sampler_({.max_num_seqs = limits.max_num_seqs,
@@ -93,8 +92,6 @@ ModelRunner::ModelRunner(program::Executor* executor, device::ThreadPool* pool,
                 .capabilities = device::DetectCapabilities()},
                pool),
       masks_(limits.max_num_seqs, limits.vocab_size),
-      proposer_(std::move(others.proposer)),
-      media_(std::move(others.media)),
       slots_(static_cast<size_t>(limits.max_num_seqs)) {
   sampling::DraftProposer* drafts = draft_model_.get();
   if (drafts == nullptr) drafts = proposer_.get();
@@ -116,8 +113,8 @@ Status ModelRunner::Execute(const step::StepPlan& plan) {
   PM_RETURN_IF_ERROR(batch_.Apply(plan));
   PM_RETURN_IF_ERROR(CheckDrafts(plan));
   PM_RETURN_IF_ERROR(FillPlaceholders());
-  if (media_ != nullptr) PM_RETURN_IF_ERROR(media_->Apply(plan, batch_));
   if (draft_model_ != nullptr && !plan.empty()) PM_RETURN_IF_ERROR(MakeDrafts(plan));
+  if (media_ != nullptr) PM_RETURN_IF_ERROR(media_->Apply(plan, batch_));
   StepInFlight& step = steps_.Add();
   step.times = times;
   AddEntries(plan, &step);

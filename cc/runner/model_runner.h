@@ -46,27 +46,24 @@
 
 namespace pagemill::runner {
 
-// What works beside a runner's own program. Any may be null.
-struct OtherPrograms {
-  // Guesses drafts from texts; it has limits.max_num_seqs slots.
+// What a runner may have besides its executor.
+struct ModelRunnerParts {
+  step::PageStore* pages = nullptr;  // the executor's KV cache, if it can be copied elsewhere
+  // Of limits.max_num_seqs slots, if drafts are proposed on the host.
   std::unique_ptr<sampling::DraftProposer> proposer = nullptr;
-  // Drafts instead; its block tables are the last of limits.kv_groups.
+  // If drafts come from a model, whose block tables are the last of limits.kv_groups.
   std::unique_ptr<DraftModel> draft_model = nullptr;
-  // Encodes what limits.max_encoder_tokens allows. Null: no media.
-  std::unique_ptr<MediaEncoder> media = nullptr;
+  std::unique_ptr<MediaEncoder> media = nullptr;  // if limits.max_encoder_tokens allows media
 };
 
 class ModelRunner final : public engine::Runner {
  public:
   // kInvalidArgument if the limits make no sense. Logits may have more columns than
-  // limits.vocab_size (a padded vocabulary); the rest is ignored. `pages` is the executor's KV
-  // cache; null if that cannot be copied elsewhere. `others`
-  // fit the limits: see OtherPrograms.
+  // limits.vocab_size (a padded vocabulary); the rest is ignored.
   static StatusOr<std::unique_ptr<ModelRunner>> Create(program::Executor* executor,
                                                        device::ThreadPool* pool,
                                                        const engine::RunnerLimits& limits,
-                                                       step::PageStore* pages = nullptr,
-                                                       OtherPrograms others = {});
+                                                       ModelRunnerParts parts = {});
 
   Status Execute(const step::StepPlan& plan) override;
   Status Sample() override;
@@ -85,7 +82,7 @@ class ModelRunner final : public engine::Runner {
 
  private:
   ModelRunner(program::Executor* executor, device::ThreadPool* pool,
-              const engine::RunnerLimits& limits, step::PageStore* pages, OtherPrograms others);
+              const engine::RunnerLimits& limits, ModelRunnerParts parts);
   Status CheckDrafts(const step::StepPlan& plan) const;
   Status MakeDrafts(const step::StepPlan& plan);
   void ApplyToSlots(const step::StepPlan& plan);
@@ -102,7 +99,7 @@ class ModelRunner final : public engine::Runner {
   void FinishOldest();
   Status Finish(StepInFlight* step, step::StepResult* result);
   Status CheckOutput(const StepInFlight& step) const;
-  // Does the entry's request still hold the slot? If not, nobody waits for what it sampled.
+  // Does the entry's request still hold the slot? If not, its result is dropped.
   bool Holds(const StepEntry& entry) const;
   void AddRows(const StepInFlight& step);
   void SampleRows(const StepInFlight& step, step::StepResult* result);
@@ -110,14 +107,14 @@ class ModelRunner final : public engine::Runner {
   void TakePooled(const StepInFlight& step, step::StepResult* result);
 
   program::Executor* executor_;
-  const std::unique_ptr<DraftModel> draft_model_;  // null: none
+  const std::unique_ptr<sampling::DraftProposer> proposer_;  // null: none
+  const std::unique_ptr<DraftModel> draft_model_;            // null: none
+  const std::unique_ptr<MediaEncoder> media_;                // null: none
   BatchState batch_;
   sampling::Sampler sampler_;
   MaskFiller masks_;
   const SteadyClock clock_;
-  const std::unique_ptr<sampling::DraftProposer> proposer_;  // null: none
-  std::optional<Speculation> speculation_;                   // if there is one
-  const std::unique_ptr<MediaEncoder> media_;                // null: none
+  std::optional<Speculation> speculation_;  // if there is one
   StepStopwatch stopwatch_;
   // The token that a slot's request samples last.
   static constexpr int32_t kNoRow = -1, kInFlight = -1;

@@ -131,8 +131,8 @@ void ModelRunner::SampleRows(const StepInFlight& step, step::StepResult* result)
   }
 }
 
-// Later steps read their placeholders here. A request that has got no token fails, and nobody waits
-// for what comes behind it: any token will do.
+// Later steps read their placeholders here. A request that has got no token fails, and the results
+// of later steps are dropped for it: any token will do there.
 void ModelRunner::SettleSamples(const StepInFlight& step, const step::StepResult& result) {
   for (size_t i = 0; i < step.entries.size(); ++i) {
     Slot& slot = slots_[step.entries[i].index.value()];

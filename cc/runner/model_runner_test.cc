@@ -41,6 +41,11 @@ class FakeExecutor final : public program::Executor {
       if (batch.token_ids[t] == poisoned_token) row[4] = std::numeric_limits<float>::quiet_NaN();
     }
     asked_columns = batch.argmax_columns;
+    media_rows.assign(batch.media_rows, batch.media_rows + batch.num_media_rows);
+    media.clear();
+    for (const TensorView& input : batch.inputs) {
+      media.assign(input.Data<float>(), input.Data<float>() + input.Elements());
+    }
     pooled_.clear();
     for (int32_t r = 0; r < batch.num_requests; ++r) {
       const int32_t first = batch.token_ids[batch.query_start[r]];
@@ -81,6 +86,8 @@ class FakeExecutor final : public program::Executor {
   bool loses_a_maximum = false;
   int32_t asked_columns = 0;  // argmax_columns of the last step
   int32_t poisoned_token = -1;
+  std::vector<int32_t> media_rows;  // of the last step, and its input
+  std::vector<float> media;
   Status next_status;
   int num_steps = 0;
 
@@ -394,6 +401,74 @@ TEST_F(ModelRunnerTest, RefusesSenselessLimits) {
   StepPlan plan;
   plan.scheduled = {Start(0, MakeRequest({1}))};
   EXPECT_NE(RunStep(*wide, plan).message().find("13 columns"), std::string::npos);
+}
+
+TEST(ModelRunnerLimitsTest, AModelWithoutKvGroupsNeedsNoPages) {
+  FakeExecutor executor;
+  executor.has_pooled = true;
+  device::ThreadPool pool({.num_threads = 1});
+  engine::RunnerLimits limits = SmallLimits();
+  limits.num_blocks = 0;
+  EXPECT_FALSE(ModelRunner::Create(&executor, &pool, limits).ok());
+  limits.kv_groups.clear();
+  const auto runner = *ModelRunner::Create(&executor, &pool, limits);
+  const auto request = MakeRequest({1, 2, 3});
+  request->pooling.emplace();
+  StepPlan plan;
+  plan.scheduled = {Start(0, request)};
+  plan.scheduled[0].new_block_ids.clear();
+  plan.scheduled[0].sample = false;
+  ASSERT_TRUE(runner->Execute(plan).ok());
+  ASSERT_TRUE(runner->Sample().ok());
+  EXPECT_EQ(runner->Collect()->results[0].pooled, (std::vector<float>{3, 0.5f}));
+}
+
+// Makes embeddings of one number, 1, for items of one row.
+class FakeEncoder final : public program::Executor {
+ public:
+  Status Enqueue(const ops::StepBatch& batch) override {
+    embeddings_.assign(static_cast<size_t>(batch.num_media_rows), 1.0f);
+    return OkStatus();
+  }
+  Status Collect(program::ExecutorOutput* output) override {
+    output_ = {"embeddings", TensorView::Dense(embeddings_.data(), DType::kF32,
+                                               {static_cast<int64_t>(embeddings_.size()), 1})};
+    output->outputs = {&output_, 1};
+    return OkStatus();
+  }
+
+ private:
+  std::vector<float> embeddings_;
+  program::OutputView output_;
+};
+
+TEST(ModelRunnerMediaTest, GivesTheModelTheEmbeddingsOfThePlansMedia) {
+  FakeExecutor executor;
+  FakeEncoder encoder;
+  device::ThreadPool pool({.num_threads = 1});
+  engine::RunnerLimits limits = SmallLimits();
+  const MediaEncoderOptions options = {.format = {.rows = 1, .channels = 1, .tokens = 1},
+                                       .width = 1};
+  const auto make = [&] {
+    return ModelRunner::Create(&executor, &pool, limits,
+                               {.media = *MediaEncoder::Create(&encoder, options)});
+  };
+  EXPECT_EQ(make().status().message(), "max_encoder_tokens is 0 with an encoder");
+  limits.max_encoder_tokens = 2;
+  EXPECT_EQ(ModelRunner::Create(&executor, &pool, limits).status().message(),
+            "max_encoder_tokens is 2 without an encoder");
+  const auto runner = *make();
+  EXPECT_EQ(runner->limits().media_format.rows, 1) << "what admission checks items by";
+  const auto request = MakeRequest({1, 2, 3});
+  request->media = {
+      {"a", 1, 1, std::make_shared<step::MediaFeatures>(step::MediaFeatures{1, 1, {5.0f}})}};
+  StepPlan plan;
+  plan.scheduled = {Start(0, request)};
+  plan.scheduled[0].media_to_encode = {0};
+  ASSERT_TRUE(RunStep(*runner, plan).ok());
+  EXPECT_EQ(executor.media_rows, (std::vector<int32_t>{1}));
+  EXPECT_EQ(executor.media, (std::vector<float>{1.0f}));
+  EXPECT_EQ(runner->num_encoded_media(), 1);
 }
 
 TEST(ModelRunnerLimitsTest, RefusesGroupsThatItHasNoArraysFor) {

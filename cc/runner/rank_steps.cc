@@ -153,7 +153,7 @@ LeadingExecutor::LeadingExecutor(program::Executor* executor, comm::Group* group
 
 LeadingExecutor::~LeadingExecutor() {
   message_ = {kEnd};
-  (void)Send(*group_, &message_);  // where the group has ended, nobody is left to tell
+  (void)Send(*group_, &message_);  // fails if the group has ended
 }
 
 Status LeadingExecutor::Enqueue(const ops::StepBatch& batch) {

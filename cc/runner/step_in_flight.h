@@ -50,7 +50,7 @@ class StepsInFlight {
   StepInFlight& oldest() { return steps_.front(); }
   const StepInFlight& operator[](size_t i) const { return steps_[i]; }  // 0: the oldest
 
-  // Empty but for the memory of its lists.
+  // Empty, with memory in its lists.
   StepInFlight& Add() {
     if (count_ == steps_.size()) steps_.emplace_back();
     StepInFlight& step = steps_[count_++];

@@ -137,7 +137,7 @@ TEST_F(StepsInFlightTest, AStepThatFailsLeavesTheNextOne) {
   ASSERT_TRUE(Begin({GoOn(1, 3), Start(0, MakeRequest({6}))}, {RequestIndex(0)}).ok());
   StatusOr<step::StepResult> second = runner_->Collect();
   ASSERT_TRUE(second.ok());
-  EXPECT_TRUE(second->results[0].sampled_token_ids.empty()) << "nobody waits for it";
+  EXPECT_TRUE(second->results[0].sampled_token_ids.empty()) << "its request is gone";
   const std::vector<int32_t> expected = Continue({3, 4, 5}, 2);
   EXPECT_EQ(second->results[1].sampled_token_ids, std::vector{expected[0]});
   const StatusOr<step::StepResult> third = runner_->Collect();

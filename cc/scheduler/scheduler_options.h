@@ -9,6 +9,7 @@
 #include "cc/base/status.h"
 #include "cc/kv_cache/kv_cache_options.h"
 #include "cc/scheduler/policies/tenant_weights.h"
+#include "cc/step/request.h"  // MediaFormat
 
 namespace pagemill::scheduler {
 

@@ -19,6 +19,8 @@
 
 namespace pagemill {
 
+struct QuantizedParts;  // quantized.h
+
 struct TensorView {
   static constexpr int kMaxRank = 4;
 
@@ -27,6 +29,9 @@ struct TensorView {
   int32_t rank = 0;
   std::array<int64_t, kMaxRank> shape{};
   int64_t row_stride_bytes = 0;  // distance between consecutive indices of dimension 0
+  // Of a quantized matrix or a stack of them: its values, which `data` points to as well, and what
+  // gives them their meaning. Null: elements are worth what their dtype says.
+  const QuantizedParts* parts = nullptr;
 
   // Elements of one index of dimension 0.
   int64_t RowElements() const {

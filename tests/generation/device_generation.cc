@@ -66,14 +66,16 @@ program::ExecutorOptions Options(const DeviceRun& run) {
 
 engine::RunnerLimits LimitsOf(const Program& program, const program::KvLayout& layout,
                               const program::ExecutorOptions& options, int32_t vocab_size) {
-  return {.max_num_tokens = options.max_num_tokens,
-          .max_num_seqs = options.max_num_seqs,
-          .max_num_logits_rows = options.max_num_logits_rows,
-          .max_model_len = kMaxModelLen,
-          .vocab_size = vocab_size,
-          .num_blocks = options.num_blocks,
-          .block_size = options.block_size,
-          .kv_groups = program::KvGroupsOf(program, layout)};
+  engine::RunnerLimits limits;
+  limits.max_num_tokens = options.max_num_tokens;
+  limits.max_num_seqs = options.max_num_seqs;
+  limits.max_num_logits_rows = options.max_num_logits_rows;
+  limits.max_model_len = kMaxModelLen;
+  limits.vocab_size = vocab_size;
+  limits.num_blocks = options.num_blocks;
+  limits.block_size = options.block_size;
+  limits.kv_groups = program::KvGroupsOf(program, layout);
+  return limits;
 }
 
 Status RunRequests(const std::vector<step::Request>& requests, int32_t steps_in_flight,

@@ -68,8 +68,8 @@ Ran Generate(World world, bool drafts) {
     limits.max_draft_tokens = 5;
     draft_model = *DraftModel::Create(&drafter, &pool, &clock, limits, 1, limits.vocab_size);
   }
-  auto runner = *ModelRunner::Create(&target, &pool, limits, nullptr,
-                                     {.draft_model = std::move(draft_model)});
+  auto runner =
+      *ModelRunner::Create(&target, &pool, limits, {.draft_model = std::move(draft_model)});
   engine::EngineOptions options;
   options.check_integrity = world.requests.size() < 100;
   options.max_waiting_requests = static_cast<int32_t>(world.requests.size());

@@ -27,7 +27,7 @@ Status Check(const Generated& got, const Generated& expected, const DeviceRun& r
   if ((got.num_replays > 0) != run.graphs) {
     return Internal(Text(run) + ": " + std::to_string(got.num_replays) + " replays");
   }
-  // Steps overlap but for a few, before which nothing is left to run.
+  // Most steps overlap: all that have one before them to wait for.
   const bool overlap = got.num_overlapping_steps > got.num_steps / 2;
   if (overlap == (run.steps_in_flight == 2)) return OkStatus();
   return Internal(Text(run) + ": " + std::to_string(got.num_overlapping_steps) + " of " +

@@ -98,7 +98,7 @@ def test_the_torch_executor_runs_stages(program: Program) -> None:
 def parts_of_layers(program: Program) -> dict[int, set[str]]:
     """The names of each layer's weights and caches."""
     names: dict[int, set[str]] = {}
-    for entry in [*program.weights, *program.assembled, *program.stacks, *program.caches]:
+    for entry in [*program.weights, *program.stacks, *program.quantized, *program.caches]:
         if found := re.search(r"\blayers?\.(\d+)\.|^(?:kv|conv|scan)(\d+)$", entry.name):
             names.setdefault(int(found[1] or found[2]), set()).add(entry.name)
     return names

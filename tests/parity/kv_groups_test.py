@@ -50,7 +50,7 @@ def test_a_pool_too_small_for_all_layers_is_enough(
 
 def test_a_long_context_takes_less_than_a_third() -> None:
     """15 of 18 layers of Gemma-3-270M slide by 512 tokens."""
-    header = "pagemill-program 2\nfile 0 @\ngroup near sliding_window window=512\ngroup all full\n"
+    header = "pagemill-program 3\nfile 0 @\ngroup near sliding_window window=512\ngroup all full\n"
     near = [layer % 6 != 5 for layer in range(18)]
     caches = [f"cache kv{i} {'near' if near[i] else 'all'} kv kv 1,256\n" for i in range(18)]
     body = (

@@ -33,11 +33,6 @@ class Scheme:
     act_order: bool = False
     scale_dtype: torch.dtype = torch.float16
 
-    @property
-    def expanded(self) -> bool:
-        """Is it a bf16 matrix to us?"""
-        return self.act_order or (self.bits == 8 and self.zeros)
-
 
 Overrides = Mapping[str, Scheme | None]
 
@@ -45,9 +40,8 @@ Overrides = Mapping[str, Scheme | None]
 def write_packed(
     directory: Path, scheme: Scheme, overrides: Overrides | None = None
 ) -> PreTrainedModel:
-    """Writes a checkpoint; returns the f32 model of the values that it holds, exactly, or
-    in bf16 if we expand them to that. `overrides`: layers (such as down_proj) of another scheme,
-    None: stored as they are."""
+    """Writes a checkpoint; returns the f32 model of the values that it holds. `overrides`: layers
+    (such as down_proj) of another scheme, None: stored as they are."""
     overrides = overrides or {}
     model = tiny_llama(
         hidden_size=128, intermediate_size=160, num_hidden_layers=2, num_attention_heads=4
@@ -159,8 +153,7 @@ def pack(name: str, weight: Floats, scheme: Scheme, tensors: dict[str, torch.Ten
         tensors[f"{name}.qzeros"] = _words(stored_zeros, scheme.bits, axis=1)
         tensors[f"{name}.scales"] = stored.T
         tensors[f"{name}.g_idx"] = torch.from_numpy(index.astype(np.int32))
-    values = ((q - zeros[:, index]) * stored.float().numpy()[:, index]).astype(np.float32)
-    return torch.from_numpy(values).bfloat16().float().numpy() if scheme.expanded else values
+    return ((q - zeros[:, index]) * stored.float().numpy()[:, index]).astype(np.float32)
 
 
 def _quantize(weight: Floats, index: Ints, scheme: Scheme) -> tuple[Ints, Floats, Ints]:

@@ -26,9 +26,11 @@ from tests.parity.scaled_checkpoints import SCHEMES as SCALED
 from tests.parity.scaled_checkpoints import write_scaled
 from tests.parity.tiny_models import make, tiny_llama
 
-# Of the largest logit. Exact: both sides compute in f32 with the same weights. Rounded: minima of
-# q4_1 are rounded to f16, by 1/128 of a step of 4 bits or less.
-EXACT, ROUNDED = 1e-4, 5e-3
+# Of the largest logit. Exact: both sides compute in f32 with the same weights. Rounded, by the
+# native executor's fast kernels alone: minima of q4_1 to f16, by 1/128 of a step of 4 bits or less;
+# weights that are expanded to bf16, by 2^-9 of themselves at most, of which some 20 products in a
+# row add up like the root of their number (see scaled_parity_test).
+EXACT, ROUNDED, EXPANDED = 1e-4, 5e-3, 0.02
 
 SCHEMES = {
     "awq": (Scheme("awq"), ROUNDED),
@@ -39,23 +41,24 @@ SCHEMES = {
     "gptq-v2": (Scheme("gptq_v2"), ROUNDED),
     "gptq-v2-sym": (Scheme("gptq_v2", zeros=False), EXACT),
     "gptq-8": (Scheme("gptq", bits=8, group=-1, zeros=False), EXACT),
-    "gptq-8-zeros": (Scheme("gptq", bits=8), EXACT),
-    "gptq-act-order": (Scheme("gptq", zeros=False, act_order=True), EXACT),
+    "gptq-8-zeros": (Scheme("gptq", bits=8), EXPANDED),
+    "gptq-act-order": (Scheme("gptq", zeros=False, act_order=True), EXPANDED),
     "packed": (Scheme("pack_quantized", zeros=False, scale_dtype=torch.bfloat16), EXACT),
     "packed-zeros": (Scheme("pack_quantized", scale_dtype=torch.bfloat16), ROUNDED),
     "packed-8": (
         Scheme("pack_quantized", 8, -1, zeros=False, scale_dtype=torch.bfloat16),
         EXACT,
     ),
-    "packed-act-order": (Scheme("pack_quantized", act_order=True), EXACT),
+    "packed-act-order": (Scheme("pack_quantized", act_order=True), EXPANDED),
 }
 
 
 @pytest.mark.parametrize("kind", EXECUTORS)
 @pytest.mark.parametrize("name", SCHEMES)
 def test_prompt_and_decode(name: str, kind: str, tmp_path: Path) -> None:
-    scheme, tolerance = SCHEMES[name]
+    scheme, of_native = SCHEMES[name]
     reference = write_packed(tmp_path, scheme)
+    tolerance = of_native if kind == "native" else EXACT
     assert difference(make_executor(kind, ModelSource.open(tmp_path)), reference) <= tolerance
 
 
@@ -72,7 +75,7 @@ MATRICES = [
 def test_stacks_of_packed_integers(
     family: str, matrices: str, scheme: Scheme, kind: str, tmp_path: Path
 ) -> None:
-    """Each matrix is assembled, and all of a layer are one stack."""
+    """All of a layer are one stack of packed integers."""
     directory = tmp_path / "packed"
     make(family, tmp_path)
     directory.mkdir()
@@ -93,7 +96,7 @@ def test_stacks_of_packed_integers(
     config = json.loads((tmp_path / "config.json").read_text())
     config["quantization_config"] = section(scheme, {})
     (directory / "config.json").write_text(json.dumps(config))
-    tolerance = ROUNDED if scheme.zeros else EXACT
+    tolerance = ROUNDED if scheme.zeros and kind == "native" else EXACT
     assert difference(make_executor(kind, ModelSource.open(directory)), reference) <= tolerance
 
 
@@ -119,7 +122,7 @@ def test_layers_of_different_schemes(name: str, kind: str, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("kind", EXECUTORS)
 def test_int8_beside_packed_integers(kind: str, tmp_path: Path) -> None:
-    """Both multiply one x in the gated MLP, by different ops."""
+    """Both multiply one x in the gated MLP, by different kernels."""
     sizes = {"hidden_size": 128, "intermediate_size": 160, "num_attention_heads": 4}
     reference = write_scaled(tiny_llama(**sizes), tmp_path, SCALED["w8a8"])
     tensors = load_file(tmp_path / "model.safetensors")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from transformers import PreTrainedModel
 
 _LARGEST = {"i8": 127.0, "f8_e4m3": 448.0}
@@ -53,19 +53,43 @@ def write_scaled(model: PreTrainedModel, directory: Path, scheme: Scheme) -> Pre
             parameter.data = parameter.data.bfloat16().float()
             tensors[name] = parameter.data.bfloat16()
             continue
-        quantized, scales = _quantize(parameter.data, scheme)
-        suffix = "_scale_inv" if scheme.strategy == "block" and scheme.method == "fp8" else "_scale"
-        tensors[name], tensors[name + suffix] = quantized, scales
-        parameter.data = quantized.float() * _spread(scales.float(), parameter.shape, scheme)
+        parameter.data = add_matrix(name, parameter.data, scheme, tensors)
     directory.mkdir(parents=True, exist_ok=True)
     model.config.save_pretrained(directory)
     path = directory / "config.json"
     config = json.loads(path.read_text())
     config["architectures"] = [type(model).__name__]
-    config["quantization_config"] = _config(scheme)
+    config["quantization_config"] = section(scheme)
     path.write_text(json.dumps(config))
     save_file(tensors, directory / "model.safetensors")
     return reference.eval()
+
+
+def write_scaled_experts(directory: Path, scheme: Scheme) -> None:
+    """Quantizes the experts of the model in `directory`, which keeps the f32 model of exactly the
+    values that `directory / "scaled"` has then."""
+    values, scaled = load_file(directory / "model.safetensors"), dict[str, torch.Tensor]()
+    for name, value in values.items():
+        if ".experts." in name:
+            values[name] = add_matrix(name, value.float(), scheme, scaled)
+        else:
+            scaled[name] = value
+    save_file(values, directory / "model.safetensors", metadata={"format": "pt"})
+    (directory / "scaled").mkdir()
+    save_file(scaled, directory / "scaled" / "model.safetensors")
+    config = json.loads((directory / "config.json").read_text())
+    config["quantization_config"] = section(scheme)
+    (directory / "scaled" / "config.json").write_text(json.dumps(config))
+
+
+def add_matrix(
+    name: str, weight: torch.Tensor, scheme: Scheme, tensors: dict[str, torch.Tensor]
+) -> torch.Tensor:
+    """Adds the tensors of the matrix `name`; returns its values."""
+    quantized, scales = _quantize(weight, scheme)
+    suffix = "_scale_inv" if scheme.strategy == "block" and scheme.method == "fp8" else "_scale"
+    tensors[name], tensors[name + suffix] = quantized, scales
+    return quantized.float() * _spread(scales.float(), weight.shape, scheme)
 
 
 def _quantize(weight: torch.Tensor, scheme: Scheme) -> tuple[torch.Tensor, torch.Tensor]:
@@ -96,7 +120,8 @@ def _spread(scales: torch.Tensor, shape: torch.Size, scheme: Scheme) -> torch.Te
     return scales.expand(shape)
 
 
-def _config(scheme: Scheme) -> dict[str, Any]:
+def section(scheme: Scheme) -> dict[str, Any]:
+    """`quantization_config` of a checkpoint in this scheme."""
     ignored = [] if scheme.head else ["lm_head"]
     if scheme.method == "fp8":
         block = list(scheme.block) if scheme.strategy == "block" else None

@@ -13,12 +13,12 @@ from pagemill.runner.build import BuildOptions, build
 from pagemill.weights import WeightsError
 from pagemill.weights.source import ModelSource
 from safetensors.torch import load_file, save_file
-from transformers import PreTrainedModel
+from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from tests.parity.executors import EXECUTORS, make_executor
 from tests.parity.one_request import difference
-from tests.parity.scaled_checkpoints import SCHEMES, write_scaled
-from tests.parity.tiny_models import tiny_llama
+from tests.parity.scaled_checkpoints import SCHEMES, write_scaled, write_scaled_experts
+from tests.parity.tiny_models import make, tiny_llama
 
 # Of the largest logit. Both sides compute in f32 with the same weights, in different orders; see
 # decoder_parity_test.
@@ -50,10 +50,26 @@ def test_rounded_activations(name: str, precision: str, tmp_path: Path) -> None:
     assert difference(run, reference) <= ROUNDED[rounded]
 
 
+@pytest.mark.parametrize("kind", EXECUTORS)
+@pytest.mark.parametrize("name", ["w8a8", "fp8-channel", "fp8-block"])
+def test_experts_are_stacks(name: str, kind: str, tmp_path: Path) -> None:
+    """Values with values, scales with scales."""
+    make("qwen3_moe", tmp_path)
+    write_scaled_experts(tmp_path, SCHEMES[name])
+    reference = AutoModelForCausalLM.from_pretrained(tmp_path, attn_implementation="eager").eval()
+    source = ModelSource.open(tmp_path / "scaled")
+    assert difference(make_executor(kind, source), reference) <= EXACT
+    program = from_text(build(source, BuildOptions()).program_text)
+    stacks = [entry for entry in program.quantized if len(entry.shape) == 3]
+    assert {entry.dtype for entry in stacks} == {SCHEMES[name].dtype}
+    stacked = {stack.name for stack in program.stacks}
+    assert stacks and all(set(entry.parts) - {None} <= stacked for entry in stacks)
+
+
 def test_products_of_one_value_are_one_op(tmp_path: Path) -> None:
     _checkpoint(tmp_path, "w8a8-tensor")
     program = from_text(build(ModelSource.open(tmp_path), BuildOptions()).program_text)
-    counts = [len(op.outputs) for op in program.ops if op.op == "scaled_linear"]
+    counts = [len(op.outputs) for op in program.ops if op.op == "linear"]
     assert counts == [3, 1, 2, 1] * 3 + [1]
 
 

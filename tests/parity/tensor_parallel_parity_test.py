@@ -16,7 +16,7 @@ from pagemill.engine.loading import LoadedModel, load
 
 from tests.parity.executors import require_native
 from tests.parity.packed_checkpoints import Scheme, write_packed
-from tests.parity.scaled_checkpoints import SCHEMES, write_scaled
+from tests.parity.scaled_checkpoints import SCHEMES, write_scaled, write_scaled_experts
 from tests.parity.tiny_models import make, tiny_llama
 
 PROMPTS = [[5, 9, 100, 7, 3, 120, 64, 31, 8], [77], list(range(2, 60))]
@@ -99,6 +99,14 @@ def test_scaled_weights_are_divided(name: str, tmp_path: Path) -> None:
     require_native()
     write_scaled(tiny_llama(attention_bias=True), tmp_path, SCHEMES[name])
     _check(tmp_path, True)
+
+
+@pytest.mark.parametrize("name", ["w8a8", "fp8-channel"])
+def test_stacks_of_scaled_experts_are_divided(name: str, tmp_path: Path) -> None:
+    require_native()
+    make("qwen3_moe", tmp_path)
+    write_scaled_experts(tmp_path, SCHEMES[name])
+    _check(tmp_path / "scaled", True)
 
 
 # Ranks take rows and columns of packed integers; act-order columns have groups everywhere, and are

@@ -14,6 +14,7 @@ import torch
 from transformers import (
     BertConfig,
     BertModel,
+    CLIPVisionConfig,
     DeepseekV2Config,
     DeepseekV2ForCausalLM,
     Gemma3ForCausalLM,
@@ -22,6 +23,8 @@ from transformers import (
     GraniteMoeHybridForCausalLM,
     LlamaConfig,
     LlamaForCausalLM,
+    LlavaConfig,
+    LlavaForConditionalGeneration,
     Mamba2Config,
     Mamba2ForCausalLM,
     MixtralConfig,
@@ -315,6 +318,30 @@ def _bert() -> PreTrainedModel:
     )
 
 
+LLAVA_PLACEHOLDER = 3
+LLAVA_IMAGE = (3, 24, 24)
+
+
+def llava(**changes: Any) -> PreTrainedModel:
+    """Images of nine patches; `changes` are fields of its configuration."""
+    vision = CLIPVisionConfig(
+        hidden_size=48,
+        intermediate_size=72,
+        num_hidden_layers=3,
+        num_attention_heads=4,
+        image_size=24,
+        patch_size=8,
+    )
+    fields: dict[str, Any] = {
+        "vision_config": vision,
+        "text_config": _llama().config,
+        "image_token_index": LLAVA_PLACEHOLDER,
+    }
+    config = LlavaConfig(**(fields | changes))
+    config._attn_implementation = "eager"
+    return LlavaForConditionalGeneration(config)
+
+
 _MAKERS: dict[str, Callable[[], PreTrainedModel]] = {
     "bert": _bert,
     "deepseek_v2": _deepseek_v2,
@@ -324,6 +351,7 @@ _MAKERS: dict[str, Callable[[], PreTrainedModel]] = {
     "granite_hybrid": _granite_hybrid,
     "llama": _tied_llama,
     "llama3": _llama3,
+    "llava": llava,
     "mamba2": _mamba2,
     "mixtral": _mixtral,
     "qwen2": _qwen2,
@@ -349,7 +377,12 @@ DECODERS = (
 def make(family: str, directory: Path, dtype: str = "f32", *, seed: int = 0) -> PreTrainedModel:
     """Save a checkpoint of `family` with weights of `dtype`; returns the f32 reference of it."""
     torch.manual_seed(seed)
-    model = _MAKERS[family]().eval()
+    return save(_MAKERS[family](), directory, dtype)
+
+
+def save(model: PreTrainedModel, directory: Path, dtype: str = "f32") -> PreTrainedModel:
+    """Give `model` random weights and save it; returns the f32 reference of the checkpoint."""
+    model.eval()
     _randomize(model)
     model.to(DTYPES[dtype]).save_pretrained(directory)
     # Loaded anew: `to` has rounded the rotary frequencies as well, which no checkpoint holds.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
-from pagemill.ops.program import AssembledEntry, Program, WeightEntry
+from pagemill.ops.program import Program, QuantizedEntry, WeightEntry
 
 
-def _matrices(program: Program) -> list[WeightEntry | AssembledEntry]:
-    return [*program.weights, *program.assembled]
+def _matrices(program: Program) -> list[WeightEntry | QuantizedEntry]:
+    return [*program.weights, *program.quantized]
 
 
 def _windows(program: Program) -> dict[str, int]:

@@ -26,7 +26,7 @@ std::string BigramModel::ProgramText() const {
   }
   const size_t bytes = both.size() * sizeof(float);
   // The cache is never read: its blocks let the prefix cache find tokens.
-  std::string text = "pagemill-program 2\nfile 0 @\ngroup all full\ncache kv0 all kv kv 1,2\n";
+  std::string text = "pagemill-program 3\nfile 0 @\ngroup all full\ncache kv0 all kv kv 1,2\n";
   text += "weight table f32 53,32 0 0\n";
   text += "weight head f32 53,32 0 " + std::to_string(kVocab * kHidden * 4) + "\n";
   text += "input token_ids i32 tokens\ninput logits_rows i32 logits_rows\n";

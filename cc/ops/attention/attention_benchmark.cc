@@ -39,8 +39,12 @@ void Run(benchmark::State& state, const std::string& kernel) {
 }
 
 [[maybe_unused]] const bool kRegistered = [] {
-  for (auto* b : RegisterForKernels("Attention", Run)) {
-    b->ArgNames({"shape", "threads"})->ArgsProduct({{0, 1, 2}, {1, 2}});
+  for (const char* kernel : {"amx_bf16", "avx512_bf16", "avx512", "avx2", "portable"}) {
+    const std::string name = kernel;
+    benchmark::RegisterBenchmark(("Attention/" + name).c_str(), Run, name)
+        ->UseRealTime()
+        ->ArgNames({"shape", "threads"})
+        ->ArgsProduct({{0, 1, 2}, {1, 2}});
   }
   return true;
 }();

@@ -1,13 +1,13 @@
 #include "cc/ops/embedding/embedding.h"
 
-#include <string>
-
 #include "cc/ops/block_format/block_format.h"
 #include "cc/ops/kernel_support.h"
 #include "cc/ops/linear/bf16_panel.h"
 #include "cc/ops/linear/block_panel.h"
-#include "cc/ops/linear/packed_driver.h"
+#include "cc/ops/linear/packed_gemm.h"
 #include "cc/ops/operand_check.h"
+#include "cc/ops/quantized/packed_integers.h"
+#include "cc/ops/quantized/quantized.h"
 #include "cc/ops/widened/widened.h"
 
 namespace pagemill::ops {
@@ -20,15 +20,12 @@ Status CheckEmbedding(const OpCall& call) {
   OperandCheck check("embedding", call, /*inputs=*/2, /*outputs=*/1);
   if (!check.ok()) return check.Result();
   const DType dtype = call.inputs[1].dtype;
-  check.Require(IsWeightDType(dtype),
-                "W must be a weight dtype, got " + std::string(Info(dtype).name));
+  if (const Status fits = CheckWeight(call.inputs[1]); !fits.ok()) {
+    check.Require(false, fits.message());
+  }
+  check.Require(!IsScaled(call.inputs[1]), "W must not have scales beside it");
   check.Input(0, "ids", DType::kI32, "N");
   check.Input(1, "W", dtype, "V,H");
-  check.Require(check.Dim('H') % Info(dtype).block_elements == 0,
-                "rows of W have " + std::to_string(check.Dim('H')) +
-                    " elements, no multiple of the block of " +
-                    std::to_string(Info(dtype).block_elements) + " of " +
-                    std::string(Info(dtype).name));
   check.ActOutput(0, "y", "N,H*");
   return check.Result();
 }
@@ -41,6 +38,16 @@ bool OfBf16(const device::Capabilities&, const OpCall& call) {
   return call.inputs[1].dtype == DType::kBF16 && HasF32Activations(call);
 }
 
+bool OnStored(const device::Capabilities&, const OpCall& call) {
+  return HasF32Activations(call) && call.inputs[1].parts == nullptr;
+}
+
+bool OnPackedIntegers(const device::Capabilities&, const OpCall& call) {
+  return HasF32Activations(call) && HasPackedIntegers(call.inputs[1]);
+}
+
+constexpr WeightPacking kBlockRows = BlockRows(/*inputs=*/0b10);
+
 // A table that is the vocabulary projection, too, is read from the panels that `linear` makes of
 // it.
 constexpr WeightPacking Following(WeightPacking packing) {
@@ -49,14 +56,14 @@ constexpr WeightPacking Following(WeightPacking packing) {
 }
 
 // Panels alone: nothing is multiplied here.
-constexpr linear::PackedKernelSet kBlockPanelSet = {
+constexpr linear::PackedGemm kBlockPanelSet = {
     0, linear::BlockPanelBytes, linear::PackBlockPanel, nullptr, nullptr, nullptr};
-constexpr linear::PackedKernelSet kBf16PanelSet = {
+constexpr linear::PackedGemm kBf16PanelSet = {
     0, linear::Bf16PanelBytes, linear::PackBf16Panel, nullptr, nullptr, nullptr};
 constexpr WeightPacking kBlockPanels =
-    Following(linear::PackingOfSet<&kBlockPanelSet>(linear::kBlockPanelLayout));
+    Following(linear::PackingOfGemm<&kBlockPanelSet>(linear::kBlockPanelLayout));
 constexpr WeightPacking kBf16Panels =
-    Following(linear::PackingOfSet<&kBf16PanelSet>(linear::kBf16PanelLayout));
+    Following(linear::PackingOfGemm<&kBf16PanelSet>(linear::kBf16PanelLayout));
 
 // y[n] = scale * row ids[n], which `read(id, out)` gives.
 template <class Read>
@@ -75,7 +82,7 @@ void Gather(const OpCall& call, KernelContext& context, const Read& read) {
   });
 }
 
-template <const linear::PackedKernelSet* kSet, auto kReadRow>
+template <const linear::PackedGemm* kSet, auto kReadRow>
 void RunPanels(const OpCall& call, KernelContext& context) {
   const TensorView& w = call.inputs[1];
   if (w.row_stride_bytes != 0) return embedding::RunPortable(call, context);  // as stored
@@ -101,7 +108,13 @@ constexpr Kernel kKernels[] = {
      .supports = OfBf16,
      .run = RunPanels<&kBf16PanelSet, linear::ReadBf16PanelRow>,
      .packing = &kBf16Panels},
-    {"embedding", "portable", 10, OnEveryCpu, embedding::RunPortable},
+    {"embedding", "portable", 10, OnStored, embedding::RunPortable},
+    {.op = "embedding",
+     .name = "portable",
+     .priority = 10,
+     .supports = OnPackedIntegers,
+     .run = embedding::RunPortable,
+     .packing = &kBlockRows},
     WidenedReference<&kReference>("embedding"),
 };
 

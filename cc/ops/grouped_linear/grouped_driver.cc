@@ -7,9 +7,10 @@
 
 #include "cc/ops/grouped_linear/expert_rows.h"
 #include "cc/ops/grouped_linear/grouped_linear.h"
+#include "cc/ops/linear/float_gemm.h"
 #include "cc/ops/linear/linear.h"
-#include "cc/ops/linear/linear_driver.h"
-#include "cc/ops/linear/packed_driver.h"
+#include "cc/ops/linear/packed_gemm.h"
+#include "cc/ops/quantized/quantized.h"
 
 namespace pagemill::ops::grouped_linear {
 namespace {
@@ -86,7 +87,7 @@ struct PreparedGroup {
 // Kernels with packed weights.
 class Packed {
  public:
-  Packed(const linear::PackedKernelSet& kernels, const OpCall& call)
+  Packed(const linear::PackedGemm& kernels, const OpCall& call)
       : kernels_(kernels), dtype_(call.inputs[WeightOperand(0)].dtype) {}
 
   int64_t max_strip_rows() const { return kernels_.max_strip_rows; }
@@ -114,10 +115,12 @@ class Packed {
     const uint8_t* const panels =
         stack.view().Data<const uint8_t>() + group.expert * stack.panels() * panel_bytes;
     const RoutedRows y = OutputRowsOf(stack.call, stack.output);
+    linear::PanelScales scales = linear::ScalesOf(stack.view(), group.expert);
     for (size_t s = 0; s < group.strips.size(); ++s) {
       const Strip& strip = group.strips[s];
       for (int64_t p = p_begin; p < p_end; ++p) {
         const int64_t m = stack.Columns(p);
+        scales.first_row = p * kPanelRows;
         WriteOutputs(y, strip, p * kPanelRows, m, scratch, [&](float* to, int64_t stride) {
           kernels_.multiply({.dtype = dtype_,
                              .panel = panels + p * panel_bytes,
@@ -128,6 +131,7 @@ class Packed {
                              .n = strip.count,
                              .m = m,
                              .k = stack.k(),
+                             .scales = scales,
                              .left = kernels_.leave == nullptr ? nullptr : left});
         });
       }
@@ -140,7 +144,7 @@ class Packed {
   }
 
  private:
-  const linear::PackedKernelSet& kernels_;
+  const linear::PackedGemm& kernels_;
   DType dtype_;
 };
 
@@ -148,7 +152,7 @@ class Packed {
 // floats. A strip is a copy of its rows.
 class Stored {
  public:
-  Stored(const linear::KernelSet* kernels, const OpCall& call)
+  Stored(const linear::FloatGemm* kernels, const OpCall& call)
       : kernels_(kernels), dtype_(call.inputs[WeightOperand(0)].dtype) {}
 
   int64_t max_strip_rows() const { return 64; }
@@ -215,7 +219,7 @@ class Stored {
     return {rows, stride, 0, o.m};
   }
 
-  const linear::KernelSet* kernels_;
+  const linear::FloatGemm* kernels_;
   DType dtype_;
 };
 
@@ -352,17 +356,17 @@ void Run(const Kernels& kernels, const OpCall& call, KernelContext& context) {
 
 }  // namespace
 
-void RunPacked(const linear::PackedKernelSet& kernels, const OpCall& call, KernelContext& context) {
+void RunPacked(const linear::PackedGemm& kernels, const OpCall& call, KernelContext& context) {
   Run(Packed(kernels, call), call, context);
 }
 
-int64_t PackedWorkspaceBytes(const linear::PackedKernelSet& kernels, const OpCall& call,
+int64_t PackedWorkspaceBytes(const linear::PackedGemm& kernels, const OpCall& call,
                              int32_t num_threads) {
   const Packed packed(kernels, call);
   return Space(packed, call).Bytes(packed, num_threads);
 }
 
-void RunStored(const linear::KernelSet& kernels, const OpCall& call, KernelContext& context) {
+void RunStored(const linear::FloatGemm& kernels, const OpCall& call, KernelContext& context) {
   Run(Stored(&kernels, call), call, context);
 }
 
@@ -371,16 +375,18 @@ int64_t StoredWorkspaceBytes(const OpCall& call, int32_t num_threads) {
   return Space(stored, call).Bytes(stored, num_threads);
 }
 
-int64_t PackedStackBytes(const linear::PackedKernelSet& kernels, const TensorView& stack) {
-  return stack.shape[0] * linear::PackedBytes(kernels, ExpertView(stack, 0));
+int64_t PackedStackBytes(const linear::PackedGemm& kernels, const TensorView& stack) {
+  return stack.shape[0] * linear::PackedBytes(kernels, MatrixOfStack(stack, 0).view());
 }
 
-void PackStack(const linear::PackedKernelSet& kernels, const TensorView& stack, std::byte* packed,
-               device::ThreadPool& pool) {
-  const int64_t bytes = linear::PackedBytes(kernels, ExpertView(stack, 0));
+Status PackStack(const linear::PackedGemm& kernels, const TensorView& stack, std::byte* packed,
+                 device::ThreadPool& pool) {
+  const int64_t bytes = linear::PackedBytes(kernels, MatrixOfStack(stack, 0).view());
   for (int64_t e = 0; e < stack.shape[0]; ++e) {
-    linear::PackPanels(kernels, ExpertView(stack, e), packed + e * bytes, pool);
+    PM_RETURN_IF_ERROR(
+        linear::PackPanels(kernels, MatrixOfStack(stack, e).view(), packed + e * bytes, pool));
   }
+  return OkStatus();
 }
 
 }  // namespace pagemill::ops::grouped_linear

@@ -11,25 +11,25 @@
 #include <cstdint>
 
 #include "cc/device/thread_pool.h"
-#include "cc/ops/linear/kernel_set.h"
-#include "cc/ops/linear/packed_kernel_set.h"
+#include "cc/ops/linear/float_gemm_kernels.h"
+#include "cc/ops/linear/packed_gemm_kernels.h"
 #include "cc/ops/op.h"
 
 namespace pagemill::ops::grouped_linear {
 
 // With packed stacks of matrices.
-void RunPacked(const linear::PackedKernelSet& kernels, const OpCall& call, KernelContext& context);
-int64_t PackedWorkspaceBytes(const linear::PackedKernelSet& kernels, const OpCall& call,
+void RunPacked(const linear::PackedGemm& kernels, const OpCall& call, KernelContext& context);
+int64_t PackedWorkspaceBytes(const linear::PackedGemm& kernels, const OpCall& call,
                              int32_t num_threads);
 
 // With stacks as stored.
-void RunStored(const linear::KernelSet& kernels, const OpCall& call, KernelContext& context);
+void RunStored(const linear::FloatGemm& kernels, const OpCall& call, KernelContext& context);
 int64_t StoredWorkspaceBytes(const OpCall& call, int32_t num_threads);
 
 // The functions of a WeightPacking.
-int64_t PackedStackBytes(const linear::PackedKernelSet& kernels, const TensorView& stack);
-void PackStack(const linear::PackedKernelSet& kernels, const TensorView& stack, std::byte* packed,
-               device::ThreadPool& pool);
+int64_t PackedStackBytes(const linear::PackedGemm& kernels, const TensorView& stack);
+Status PackStack(const linear::PackedGemm& kernels, const TensorView& stack, std::byte* packed,
+                 device::ThreadPool& pool);
 
 }  // namespace pagemill::ops::grouped_linear
 

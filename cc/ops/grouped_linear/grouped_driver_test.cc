@@ -11,21 +11,21 @@
 #include "cc/ops/kernel_support.h"
 #include "cc/ops/linear/linear.h"
 #include "cc/ops/linear/linear_amx_inl.h"
-#include "cc/ops/linear/packed_driver.h"
+#include "cc/ops/linear/packed_gemm.h"
 #include "cc/ops/tiles/emulated_tiles.h"
 
 namespace pagemill::ops::grouped_linear {
 namespace {
 
-constexpr linear::PackedKernelSet kEmulated = linear::AmxBf16<EmulatedTiles>::kKernels;
+constexpr linear::PackedGemm kEmulated = linear::AmxBf16<EmulatedTiles>::kKernels;
 
-constexpr WeightPacking kLinearPacking = linear::PackingOfSet<&kEmulated>("tiles");
+constexpr WeightPacking kLinearPacking = linear::PackingOfGemm<&kEmulated>("tiles");
 constexpr WeightPacking kStackPacking = {
     .layout = "tiles",
     .inputs = 1u << WeightOperand(0) | 1u << WeightOperand(1),
     .bytes = [](const TensorView& w) { return PackedStackBytes(kEmulated, w); },
     .pack = [](const TensorView& w, std::byte* packed,
-               device::ThreadPool& pool) { PackStack(kEmulated, w, packed, pool); }};
+               device::ThreadPool& pool) { return PackStack(kEmulated, w, packed, pool); }};
 
 TEST(GroupedDriver, TilesConform) {
   const Kernel linear_rows[] = {linear::PackedKernel<&kEmulated>(

@@ -9,7 +9,10 @@
 #include "cc/ops/kernel_support.h"
 #include "cc/ops/linear/kernel_table/linear_kernels.h"
 #include "cc/ops/linear/linear.h"
+#include "cc/ops/linear/packed_gemm.h"
 #include "cc/ops/operand_check.h"
+#include "cc/ops/quantized/packed_integers.h"
+#include "cc/ops/quantized/quantized.h"
 #include "cc/ops/widened/widened.h"
 
 namespace pagemill::ops {
@@ -29,20 +32,17 @@ Status CheckGroupedLinear(const OpCall& call) {
   const size_t stacks = std::clamp<size_t>(call.outputs.size(), 1, kMaxMatrices);
   OperandCheck check("grouped_linear", call, grouped_linear::WeightOperand(stacks), stacks);
   if (!check.ok()) return check.Result();
-  const DType dtype = call.inputs[grouped_linear::WeightOperand(0)].dtype;
-  check.Require(IsWeightDType(dtype),
-                "W must be a weight dtype, got " + std::string(Info(dtype).name));
+  const TensorView& first = call.inputs[grouped_linear::WeightOperand(0)];
   check.Input(1, "ids", DType::kI32, "N,J");
   for (size_t i = 0; i < stacks; ++i) {
-    check.Input(grouped_linear::WeightOperand(i), "W", dtype,
+    const TensorView& w = call.inputs[grouped_linear::WeightOperand(i)];
+    check.Input(grouped_linear::WeightOperand(i), "W", first.dtype,
                 std::string{'E', ',', kRowSymbols[i], ',', 'K'});
+    if (!check.ok()) return check.Result();
+    check.Require(check.Dim('E') > 0 && check.Dim('K') > 0, "W is empty");
+    if (const Status fits = CheckWeight(w); !fits.ok()) check.Require(false, fits.message());
+    check.Require(HaveOneFormat(w, first), "the stacks of a call have one format");
   }
-  check.Require(check.Dim('E') > 0 && check.Dim('K') > 0, "W is empty");
-  check.Require(check.Dim('K') % Info(dtype).block_elements == 0,
-                "rows of W have " + std::to_string(check.Dim('K')) +
-                    " elements, no multiple of the block of " +
-                    std::to_string(Info(dtype).block_elements) + " of " +
-                    std::string(Info(dtype).name));
   check.ActInput(0, "x", "N,X*");
   const int64_t width = check.Dim('X'), k = check.Dim('K');
   check.Require(width == k || width == check.Dim('J') * k,
@@ -59,8 +59,27 @@ Status CheckGroupedLinear(const OpCall& call) {
 
 template <SupportsWeights kSupports>
 bool OnCall(const device::Capabilities& caps, const OpCall& call) {
-  return HasF32Activations(call) &&
-         kSupports(caps, call.inputs[grouped_linear::WeightOperand(0)].dtype);
+  return HasF32Activations(call) && kSupports(caps, call.inputs[grouped_linear::WeightOperand(0)]);
+}
+
+template <SupportsWeights kSupports>
+bool OnStored(const device::Capabilities& caps, const OpCall& call) {
+  return OnCall<kSupports>(caps, call) &&
+         call.inputs[grouped_linear::WeightOperand(0)].parts == nullptr;
+}
+
+template <SupportsWeights kSupports>
+bool OnPackedIntegers(const device::Capabilities& caps, const OpCall& call) {
+  return OnCall<kSupports>(caps, call) &&
+         HasPackedIntegers(call.inputs[grouped_linear::WeightOperand(0)]);
+}
+
+constexpr WeightPacking kBlockRows = BlockRows(kStackInputs);
+
+Precision AutomaticActivations(const OpCall& call) {
+  const TensorView& w = call.inputs[grouped_linear::WeightOperand(0)];
+  return IsScaled(w) && w.parts->format.int8_activations ? Precision::kInt8Block
+                                                         : Precision::kMixedBlock;
 }
 
 template <class Panels>
@@ -71,13 +90,14 @@ constexpr WeightPacking kPacking = {
         [](const TensorView& w) { return grouped_linear::PackedStackBytes(*Panels::kPacker, w); },
     .pack =
         [](const TensorView& w, std::byte* packed, device::ThreadPool& pool) {
-          grouped_linear::PackStack(*Panels::kPacker, w, packed, pool);
-        }};
+          return grouped_linear::PackStack(*Panels::kPacker, w, packed, pool);
+        },
+    .view = linear::PanelsView};
 
 struct Table {
   std::vector<Kernel> kernels = {};
 
-  template <const linear::PackedKernelSet* kKernels, class Panels, SupportsWeights kSupports>
+  template <const linear::PackedGemm* kKernels, class Panels, SupportsWeights kSupports>
   void Packed(std::string_view name, int32_t priority, Precision activations) {
     kernels.push_back(
         {.op = "grouped_linear",
@@ -94,13 +114,17 @@ struct Table {
          .packing = &kPacking<Panels>});
   }
 
-  template <const linear::KernelSet* kKernels, SupportsWeights kSupports>
+  template <const linear::FloatGemm* kKernels, SupportsWeights kSupports>
   void Stored(std::string_view name, int32_t priority) {
     const auto run = [](const OpCall& call, KernelContext& context) {
       grouped_linear::RunStored(*kKernels, call, context);
     };
-    kernels.push_back({"grouped_linear", name, priority, OnCall<kSupports>, run,
-                       grouped_linear::StoredWorkspaceBytes});
+    Kernel kernel = {"grouped_linear",    name, priority,
+                     OnStored<kSupports>, run,  grouped_linear::StoredWorkspaceBytes};
+    kernels.push_back(kernel);
+    kernel.supports = OnPackedIntegers<kSupports>;
+    kernel.packing = &kBlockRows;
+    kernels.push_back(kernel);
   }
 };
 
@@ -123,6 +147,7 @@ const OpDefinition& GroupedLinearOp() {
       .op = "grouped_linear",
       .check = CheckGroupedLinear,
       .kernels = kernels,
+      .automatic_activations = AutomaticActivations,
       .traits = {.matrices = {.first = 2, .stride = 2, .max_count = kMaxMatrices, .choices = 1}}};
   return definition;
 }

@@ -6,14 +6,14 @@
 //
 //   inputs   x     act [N, ...]    K elements a token, which all its J choices share, or J * K
 //            ids   i32 [N, J]      experts. An id outside [0, E) names none: that row of y is 0.
-//            W     f32, bf16, f16 or a block format [E, M, K]: the matrices of all experts
+//            W     any weight of `linear`, [E, M, K]: the matrices of all experts
 //            bias  f32 [E, M], or missing (a view of rank 0)
 //   outputs  y     act [N, J, ...]  M elements a choice
 //   aliasing       none
 //
 // W and bias may be given up to kMaxMatrices times, each pair with an output: several products of
 // the same rows (gate and up projection), which are sorted and prepared once. The stacks have one
-// dtype, E and K. A call with one pair still has an operand for the bias.
+// format, E and K. A call with one pair still has an operand for the bias.
 //
 // Result: row (n, j) has the bits that `linear` gives for this row and this matrix in the kernel of
 // the same name, so it depends neither on the rows beside it nor on the rows that share its expert.

@@ -3,12 +3,16 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <deque>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cc/ops/act_conformance.h"
 #include "cc/ops/block_format/block_format.h"
 #include "cc/ops/conformance.h"
+#include "cc/ops/quantized/quantized.h"
+#include "cc/tensor/quantized.h"
 
 namespace pagemill::ops {
 namespace {
@@ -46,18 +50,35 @@ struct Operation {
     const int64_t off = IsBlockFormat(dtype) ? c.misalign_bytes / 2 : c.misalign_bytes;
     for (const int64_t m : c.heights) {
       w.push_back(TestTensor(dtype, {c.experts, m, c.k}, {off, 0}));
-      w.back().FillUniform(random, -1, 1);
+      const bool is_scaled = dtype == DType::kI8 || dtype == DType::kF8E4M3;
+      w.back().FillUniform(random, is_scaled ? -100.f : -1.f, is_scaled ? 100.f : 1.f);
+      TensorView weight = w.back().view();
+      if (is_scaled) weight.parts = &AddScales(c, m, random);
       bias.push_back(TestTensor(DType::kF32, {c.experts, m}, {c.misalign_bytes, 0}));
       bias.back().FillUniform(random, -1, 1);
       y.push_back(TestTensor(DType::kF32, {c.tokens, c.choices, m},
                              {c.misalign_bytes, c.row_padding_bytes}));
-      inputs.push_back(w.back().view());
+      inputs.push_back(weight);
       inputs.push_back(c.bias ? bias.back().view() : TensorView{});
       outputs.push_back(y.back().view());
     }
     call = {inputs, outputs, &attributes, nullptr};
   }
   Operation(const Operation&) = delete;
+
+  // Of the values that were added last: a scale a row, or in blocks of 16 x 32.
+  const QuantizedParts& AddScales(const Case& c, int64_t m, Random& random) {
+    const int64_t block_rows = c.bias ? 16 : 1, block_columns = c.bias ? 32 : c.k;
+    scales.push_back(TestTensor(DType::kF32, {c.experts, (m + block_rows - 1) / block_rows,
+                                              (c.k + block_columns - 1) / block_columns}));
+    scales.back().FillUniform(random, 0.001f, 0.01f);
+    return parts.emplace_back(
+        QuantizedParts{.format = {.block_rows = block_rows, .block_columns = block_columns},
+                       .values = w.back().view(),
+                       .scales = scales.back().view(),
+                       .zeros = {},
+                       .groups = {}});
+  }
 
   void FillIds(const Case& c, Random& random) {
     for (int64_t i = 0; i < c.tokens * c.choices; ++i) {
@@ -86,7 +107,8 @@ struct Operation {
 
   TestTensor x, ids;
   std::vector<int32_t> expert_of;
-  std::vector<TestTensor> w, bias, y;
+  std::vector<TestTensor> w, scales, bias, y;
+  std::deque<QuantizedParts> parts;
   std::vector<TensorView> inputs, outputs;
   Attributes attributes;
   OpCall call;
@@ -94,18 +116,25 @@ struct Operation {
 
 // What output `i` must be: rows of `linear`, which has all rows of x times each expert's matrix.
 std::vector<float> Expected(const Case& c, const Operation& op, size_t i, const TestTensor& x,
-                            const Kernel& linear, ThreadPool& pool) {
+                            const OpDefinition& linear, std::string_view kernel,
+                            const device::Capabilities& caps, ThreadPool& pool) {
   const int64_t m = c.heights[i], rows = c.tokens * c.choices;
   std::vector<float> expected(static_cast<size_t>(rows * m), 0.0f);
-  const TensorView& stack = op.w[i].view();
+  const TensorView& stack = op.inputs[2 + 2 * i];
   for (int64_t e = 0; e < c.experts; ++e) {
     TestTensor y(DType::kF32, {rows, m});
-    const TensorView w = TensorView::Dense(stack.Row<void>(e), stack.dtype, {m, c.k});
+    const MatrixOfStack w(stack, e);
     const TensorView bias =
         c.bias ? TensorView::Dense(op.bias[i].view().Row<void>(e), DType::kF32, {m}) : TensorView{};
-    const TensorView inputs[] = {x.view(), w, bias};
+    const TensorView inputs[] = {x.view(), w.view(), bias};
     const TensorView outputs[] = {y.view()};
-    RunKernel(linear, {inputs, outputs, &op.attributes, nullptr}, pool);
+    const OpCall call{inputs, outputs, &op.attributes, nullptr};
+    const auto same = std::ranges::find_if(linear.kernels, [&](const Kernel& k) {
+      return k.name == kernel && k.supports(caps, call);
+    });
+    EXPECT_NE(same, linear.kernels.end());
+    if (same == linear.kernels.end()) return {};
+    RunKernel(*same, call, pool);
     const std::vector<float> values = y.ToFloat();
     for (int64_t row = 0; row < rows; ++row) {
       if (op.expert_of[static_cast<size_t>(row)] != e) continue;
@@ -123,11 +152,9 @@ void CheckCase(const Case& c, DType dtype, const OpDefinition& op, const OpDefin
   ThreadPool one({.num_threads = 1}), three({.num_threads = 3});
   for (const Kernel* kernel : conformance::SupportedKernels(op, caps, operation.call)) {
     SCOPED_TRACE(std::string(kernel->name));
-    const auto same = std::ranges::find(linear.kernels, kernel->name, &Kernel::name);
-    ASSERT_NE(same, linear.kernels.end());
     std::vector<std::vector<float>> expected;
     for (size_t i = 0; i < operation.y.size(); ++i) {
-      expected.push_back(Expected(c, operation, i, x, *same, one));
+      expected.push_back(Expected(c, operation, i, x, linear, kernel->name, caps, one));
     }
     for (ThreadPool* pool : {&one, &three}) {
       for (TestTensor& y : operation.y) y.Poison();
@@ -216,7 +243,9 @@ void CheckGroupedLinearConformance(const OpDefinition& op, const OpDefinition& l
        .bias = true}};
   Random random(1);
   for (const Case& c : cases) {
-    for (DType dtype : kWeightDTypes) {
+    std::vector<DType> dtypes = {DType::kI8, DType::kF8E4M3};
+    for (DType dtype : kWeightDTypes) dtypes.push_back(dtype);
+    for (DType dtype : dtypes) {
       if (c.k % Info(dtype).block_elements != 0) continue;
       SCOPED_TRACE(std::string(Info(dtype).name) + " tokens=" + std::to_string(c.tokens) +
                    " k=" + std::to_string(c.k));

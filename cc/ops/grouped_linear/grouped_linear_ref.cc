@@ -1,7 +1,7 @@
-// The plain form of `grouped_linear`: for each row, dequantize each row of its expert's matrix and
+// The plain form of `grouped_linear`: for each row, read each row of its expert's matrix and
 // accumulate the products in double.
-#include "cc/ops/block_format/block_format.h"
 #include "cc/ops/grouped_linear/grouped_linear.h"
+#include "cc/ops/quantized/quantized.h"
 
 namespace pagemill::ops::grouped_linear {
 namespace {
@@ -18,8 +18,7 @@ void MultiplyRow(const OpCall& call, size_t output, int64_t row, float* weights)
   for (int64_t m = 0; m < stack.shape[1]; ++m) {
     double sum = bias == nullptr ? 0.0 : bias[m];
     if (exists) {
-      DequantizeRow(stack.dtype, ExpertView(stack, expert).Row<const uint8_t>(m), stack.shape[2],
-                    weights);
+      ReadWeightRow(stack, expert, m, weights);
       for (int64_t k = 0; k < stack.shape[2]; ++k) sum += static_cast<double>(weights[k]) * x[k];
     }
     y[m] = static_cast<float>(sum);

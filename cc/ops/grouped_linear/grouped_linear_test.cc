@@ -69,10 +69,10 @@ TEST(GroupedLinear, PacksMatrixByMatrix) {
     const int64_t bytes = same->packing->bytes(grouped_linear::ExpertView(stack.view(), 0));
     ASSERT_EQ(packing->bytes(stack.view()), 3 * bytes);
     std::vector<std::byte> together(static_cast<size_t>(3 * bytes)), alone(together.size());
-    packing->pack(stack.view(), together.data(), pool);
+    EXPECT_TRUE(packing->pack(stack.view(), together.data(), pool).ok());
     for (int64_t e = 0; e < 3; ++e) {
-      same->packing->pack(grouped_linear::ExpertView(stack.view(), e), alone.data() + e * bytes,
-                          pool);
+      const TensorView matrix = grouped_linear::ExpertView(stack.view(), e);
+      EXPECT_TRUE(same->packing->pack(matrix, alone.data() + e * bytes, pool).ok());
     }
     EXPECT_EQ(together, alone) << kernel->name;
   }

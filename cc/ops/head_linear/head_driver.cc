@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "cc/ops/linear/linear_driver.h"
+#include "cc/ops/linear/float_gemm.h"
 
 namespace pagemill::ops::head_linear {
 namespace {

@@ -7,13 +7,13 @@
 #include <cstdint>
 
 #include "cc/ops/head_linear/row_sums.h"
-#include "cc/ops/linear/kernel_set.h"
+#include "cc/ops/linear/float_gemm_kernels.h"
 #include "cc/ops/op.h"
 
 namespace pagemill::ops::head_linear {
 
 struct HeadKernels {
-  const linear::KernelSet* rows;  // products with rows of W, and rows as floats
+  const linear::FloatGemm* rows;  // products with rows of W, and rows as floats
   const RowSumKernel* sums;       // transposed
 };
 

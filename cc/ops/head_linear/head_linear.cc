@@ -1,11 +1,13 @@
 #include "cc/ops/head_linear/head_linear.h"
 
-#include <string>
+#include <cstdint>
+#include <string_view>
 
-#include "cc/ops/block_format/block_format.h"
 #include "cc/ops/head_linear/head_driver.h"
 #include "cc/ops/kernel_support.h"
 #include "cc/ops/operand_check.h"
+#include "cc/ops/quantized/packed_integers.h"
+#include "cc/ops/quantized/quantized.h"
 #include "cc/ops/widened/widened.h"
 
 namespace pagemill::ops {
@@ -19,17 +21,15 @@ Status CheckHeadLinear(const OpCall& call) {
   if (!check.ok()) return check.Result();
   const bool transposed = call.attributes->GetInt("transposed", 0) != 0;
   const DType dtype = call.inputs[1].dtype;
-  check.Require(IsWeightDType(dtype),
-                "W must be a weight dtype, got " + std::string(Info(dtype).name));
+  if (const Status fits = CheckWeight(call.inputs[1]); !fits.ok()) {
+    check.Require(false, fits.message());
+  }
   check.ActInput(0, "x", "N,J,K");
   check.Input(1, "W", dtype, transposed ? "J,K,M" : "J,M,K");
   check.ActOutput(0, "y", "N,J,M");
   if (!check.ok()) return check.Result();
-  const int64_t elements = check.Dim(transposed ? 'M' : 'K');
-  check.Require(
-      elements > 0 && elements % Info(dtype).block_elements == 0,
-      "rows of W have " + std::to_string(elements) + " elements, no multiple of the block of " +
-          std::to_string(Info(dtype).block_elements) + " of " + std::string(Info(dtype).name));
+  check.Require(check.Dim(transposed ? 'M' : 'K') > 0, "W is empty");
+  check.Require(!IsScaled(call.inputs[1]), "W must not have scales beside it");
   return check.Result();
 }
 
@@ -48,12 +48,42 @@ constexpr F32Kernel kReference{.act_inputs = 0b1,
                                .run = head_linear::RunReference,
                                .workspace_bytes = head_linear::ReferenceWorkspaceBytes};
 
+using Supports = bool (*)(const device::Capabilities& caps, const OpCall& call);
+
+constexpr WeightPacking kBlockRows = BlockRows(/*inputs=*/0b10);
+
+template <const HeadKernels* kHeads, Supports kSupports>
+constexpr Kernel OnStored(std::string_view name, int32_t priority) {
+  return {.op = "head_linear",
+          .name = name,
+          .priority = priority,
+          .supports =
+              [](const device::Capabilities& caps, const OpCall& call) {
+                return kSupports(caps, call) && call.inputs[1].parts == nullptr;
+              },
+          .run = Run<kHeads>,
+          .workspace_bytes = head_linear::WorkspaceBytes};
+}
+
+template <const HeadKernels* kHeads, Supports kSupports>
+constexpr Kernel OnPackedIntegers(std::string_view name, int32_t priority) {
+  Kernel kernel = OnStored<kHeads, kSupports>(name, priority);
+  kernel.supports = [](const device::Capabilities& caps, const OpCall& call) {
+    return kSupports(caps, call) && HasPackedIntegers(call.inputs[1]);
+  };
+  kernel.packing = &kBlockRows;
+  return kernel;
+}
+
 constexpr Kernel kKernels[] = {
 #if defined(__x86_64__)
-    {"head_linear", "avx512", 30, OnAvx512, Run<&kAvx512>, head_linear::WorkspaceBytes},
-    {"head_linear", "avx2", 20, OnAvx2, Run<&kAvx2>, head_linear::WorkspaceBytes},
+    OnStored<&kAvx512, OnAvx512>("avx512", 30),
+    OnPackedIntegers<&kAvx512, OnAvx512>("avx512", 30),
+    OnStored<&kAvx2, OnAvx2>("avx2", 20),
+    OnPackedIntegers<&kAvx2, OnAvx2>("avx2", 20),
 #endif
-    {"head_linear", "portable", 10, OnEveryCpu, Run<&kPortable>, head_linear::WorkspaceBytes},
+    OnStored<&kPortable, OnEveryCpu>("portable", 10),
+    OnPackedIntegers<&kPortable, OnEveryCpu>("portable", 10),
     WidenedReference<&kReference>("head_linear"),
 };
 

@@ -5,8 +5,9 @@
 //   y[n, j] = x[n, j] W[j]^T       or, with transposed = 1, x[n, j] W[j]
 //
 //   inputs   x    act [N, J, K]
-//            W    f32, bf16, f16 or a block format [J, M, K], transposed [J, K, M], used as it is
-//                 stored; matrices may lie apart (rows of a larger matrix each)
+//            W    f32, bf16, f16, a block format or packed integers (cc/tensor/quantized.h)
+//                 [J, M, K], transposed [J, K, M]; matrices may lie apart (rows of a larger matrix
+//                 each)
 //   outputs  y    act [N, J, M]
 //   attributes    transposed = 0
 //   aliasing      none

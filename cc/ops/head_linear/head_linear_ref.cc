@@ -1,8 +1,8 @@
 // The plain form of `head_linear`: a head's matrix as floats, and products added in double.
 #include <cstdint>
 
-#include "cc/ops/block_format/block_format.h"
 #include "cc/ops/head_linear/head_linear.h"
+#include "cc/ops/quantized/quantized.h"
 
 namespace pagemill::ops::head_linear {
 
@@ -15,8 +15,7 @@ void RunReference(const OpCall& call, KernelContext& context) {
   float* const matrix = reinterpret_cast<float*>(context.workspace.data());
   for (int64_t head = 0; head < w.shape[0]; ++head) {
     for (int64_t row = 0; row < w.shape[1]; ++row) {
-      DequantizeRow(w.dtype, w.Row<const uint8_t>(head) + row * RowBytes(w.dtype, columns), columns,
-                    matrix + row * columns);
+      ReadWeightRow(w, head, row, matrix + row * columns);
     }
     for (int64_t n = 0; n < x.shape[0]; ++n) {
       for (int64_t out = 0; out < m; ++out) {

@@ -1,4 +1,4 @@
-// The packed kernel sets of bf16 weights on their own, panel by panel: that of AMX over emulated
+// The packed GEMMs of bf16 weights on their own, panel by panel: that of AMX over emulated
 // tiles, so on every machine.
 #include <gtest/gtest.h>
 
@@ -16,8 +16,8 @@
 #include "cc/ops/linear/linear.h"
 #include "cc/ops/linear/linear_amx_inl.h"
 #include "cc/ops/linear/linear_conformance.h"
-#include "cc/ops/linear/packed_driver.h"
-#include "cc/ops/linear/packed_kernel_set.h"
+#include "cc/ops/linear/packed_gemm.h"
+#include "cc/ops/linear/packed_gemm_kernels.h"
 #include "cc/ops/tiles/emulated_tiles.h"
 #include "cc/tensor/float16.h"
 
@@ -30,11 +30,11 @@ using conformance::TestTensor;
 
 struct NamedSet {
   std::string name;
-  const PackedKernelSet* kernels;
+  const PackedGemm* kernels;
 };
 
 std::vector<NamedSet> SetsOfThisMachine() {
-  static constexpr PackedKernelSet kEmulated = AmxBf16<EmulatedTiles>::kKernels;
+  static constexpr PackedGemm kEmulated = AmxBf16<EmulatedTiles>::kKernels;
   std::vector<NamedSet> sets = {{"emulated amx_bf16", &kEmulated}};
 #if defined(__x86_64__)
   const device::Capabilities caps = device::DetectCapabilities();
@@ -67,7 +67,7 @@ struct Problem {
   }
 
   // Rows [begin, end) of x as one strip; [end - begin, kYStride] floats, NaN beyond m.
-  std::vector<float> Run(const PackedKernelSet& kernels, int64_t begin, int64_t end,
+  std::vector<float> Run(const PackedGemm& kernels, int64_t begin, int64_t end,
                          bool has_bias) const {
     const TestTensor panel = Aligned(kernels.panel_bytes(DType::kBF16, k));
     const TestTensor strip = Aligned(kernels.strip_bytes(DType::kBF16, end - begin, k));
@@ -88,7 +88,7 @@ struct Problem {
   std::vector<float> bias;
 };
 
-void CheckValues(const PackedKernelSet& kernels, const Problem& p, bool has_bias) {
+void CheckValues(const PackedGemm& kernels, const Problem& p, bool has_bias) {
   const std::vector<float> y = p.Run(kernels, 0, p.n, has_bias);
   for (int64_t n = 0; n < p.n; ++n) {
     for (int64_t m = 0; m < kYStride; ++m) {
@@ -200,7 +200,7 @@ TEST(Bf16Kernels, NaNReachesTheOutputsOfItsRowOnly) {
 TEST(Bf16Kernels, PartsOfKGiveTheBitsOfTheWhole) {
   Random random(6);
   for (const NamedSet& set : SetsOfThisMachine()) {
-    const PackedKernelSet& kernels = *set.kernels;
+    const PackedGemm& kernels = *set.kernels;
     if (kernels.part_multiple == 0) continue;
     for (int64_t n : {1, 12, 13, 30, 50}) {
       const Problem p(n, n % 2 == 0 ? 32 : 21, 203, random);
@@ -232,15 +232,15 @@ TEST(Bf16Kernels, PartsOfKGiveTheBitsOfTheWhole) {
 
 #if defined(__x86_64__)
 // The whole conformance body, k divided wherever it can be.
-const PackedKernelSet kDivided = [] {
-  PackedKernelSet divided = kAvx512Bf16Kernels;
+const PackedGemm kDivided = [] {
+  PackedGemm divided = kAvx512Bf16Kernels;
   divided.max_whole_bytes = 0;
   return divided;
 }();
 
 TEST(Bf16Kernels, DividedRowsConform) {
   if (!device::DetectCapabilities().cpu.avx512_bf16) GTEST_SKIP() << "needs AVX-512 with BF16";
-  static constexpr WeightPacking kPacking = PackingOfSet<&kDivided>("divided");
+  static constexpr WeightPacking kPacking = PackingOfGemm<&kDivided>("divided");
   const auto bf16_weights = [](const device::Capabilities&, const OpCall& call) {
     return HasF32Activations(call) && call.inputs[1].dtype == DType::kBF16;
   };
@@ -253,7 +253,7 @@ TEST(Bf16Kernels, DividedRowsConform) {
 
 // A thread configures tiles once for all panels, and for strips of the same height.
 TEST(Bf16Kernels, TilesAreConfiguredOnceARunOfProducts) {
-  static constexpr PackedKernelSet kEmulated = AmxBf16<EmulatedTiles>::kKernels;
+  static constexpr PackedGemm kEmulated = AmxBf16<EmulatedTiles>::kKernels;
   Random random(8);
   const Problem p(16, 32, 64, random);
   const TestTensor panel = Aligned(kEmulated.panel_bytes(DType::kBF16, p.k));
@@ -289,8 +289,8 @@ TEST(Bf16Kernels, TilesAreConfiguredOnceARunOfProducts) {
 
 // The whole conformance body, over emulated tiles.
 TEST(Bf16Kernels, TilesConform) {
-  static constexpr PackedKernelSet kEmulated = AmxBf16<EmulatedTiles>::kKernels;
-  static constexpr WeightPacking kPacking = PackingOfSet<&kEmulated>("tiles");
+  static constexpr PackedGemm kEmulated = AmxBf16<EmulatedTiles>::kKernels;
+  static constexpr WeightPacking kPacking = PackingOfGemm<&kEmulated>("tiles");
   const auto bf16_weights = [](const device::Capabilities&, const OpCall& call) {
     return HasF32Activations(call) && call.inputs[1].dtype == DType::kBF16;
   };

@@ -13,7 +13,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "cc/ops/linear/packed_kernel_set.h"
+#include "cc/ops/linear/packed_gemm_kernels.h"
 
 namespace pagemill::ops::linear {
 
@@ -22,7 +22,7 @@ inline constexpr int64_t kPaddedElements = 32;
 inline constexpr int64_t kPairBytes = 4;
 inline constexpr int64_t kPanelPairBytes = kPairBytes * kPanelRows;
 
-// The members of a PackedKernelSet of these names.
+// The members of a PackedGemm of these names.
 int64_t Bf16PanelBytes(DType dtype, int64_t k);
 void PackBf16Panel(const StoredRows& source, int64_t count, uint8_t* panel);
 
@@ -30,10 +30,10 @@ void PackBf16Panel(const StoredRows& source, int64_t count, uint8_t* panel);
 void ReadBf16PanelRow(DType dtype, const uint8_t* panel, int64_t row, int64_t k, float* out);
 
 #if defined(__x86_64__)
-extern const PackedKernelSet kAvx512Bf16Kernels;
-extern const PackedKernelSet kAmxBf16Kernels;
+extern const PackedGemm kAvx512Bf16Kernels;
+extern const PackedGemm kAmxBf16Kernels;
 #elif defined(__aarch64__)
-extern const PackedKernelSet kAsimdBf16Kernels;  // with panels of its own
+extern const PackedGemm kAsimdBf16Kernels;  // with panels of its own
 #endif
 
 }  // namespace pagemill::ops::linear

@@ -17,13 +17,13 @@
 #include "cc/ops/linear/block_panel_avx512.h"
 #include "cc/ops/linear/block_strip.h"
 #include "cc/ops/linear/linear_amx_inl.h"
-#include "cc/ops/linear/packed_kernel_set.h"
+#include "cc/ops/linear/packed_gemm_kernels.h"
 #include "cc/ops/tiles/tile_band.h"
 
 namespace pagemill::ops::linear {
 
-// `kFewRows` is the kernel set for strips below kMinTileRows rows; strips are prepared by it.
-template <class Tiles, const PackedKernelSet* kFewRows, int kPlanes>
+// `kFewRows` is the packed GEMM for strips below kMinTileRows rows; strips are prepared by it.
+template <class Tiles, const PackedGemm* kFewRows, int kPlanes>
 struct AmxBlocks {
   static constexpr int64_t kTileRows = 16;
   static constexpr int64_t kMaxStripRows = 2 * kTileRows;
@@ -170,13 +170,13 @@ struct AmxBlocks {
     kFewRows->prepare(dtype, x, strip);
   }
 
-  static constexpr PackedKernelSet kKernels = {.max_strip_rows = kMaxStripRows,
-                                               .panel_bytes = BlockPanelBytes,
-                                               .pack = PackBlockPanel,
-                                               .strip_bytes = BlockStripBytes<kPlanes>,
-                                               .prepare = Prepare,
-                                               .multiply = Multiply,
-                                               .leave = Tiles::Release};
+  static constexpr PackedGemm kKernels = {.max_strip_rows = kMaxStripRows,
+                                          .panel_bytes = BlockPanelBytes,
+                                          .pack = PackBlockPanel,
+                                          .strip_bytes = BlockStripBytes<kPlanes>,
+                                          .prepare = Prepare,
+                                          .multiply = Multiply,
+                                          .leave = Tiles::Release};
 };
 
 }  // namespace pagemill::ops::linear

@@ -1,4 +1,4 @@
-// The packed kernel sets of block formats on their own, panel by panel: those of AMX, over emulated
+// The packed GEMMs of block formats on their own, panel by panel: those of AMX, over emulated
 // tiles, against those of VNNI.
 #include <gtest/gtest.h>
 
@@ -13,8 +13,8 @@
 #include "cc/ops/linear/emulated_blocks.h"
 #include "cc/ops/linear/linear.h"
 #include "cc/ops/linear/linear_conformance.h"
-#include "cc/ops/linear/packed_driver.h"
-#include "cc/ops/linear/packed_kernel_set.h"
+#include "cc/ops/linear/packed_gemm.h"
+#include "cc/ops/linear/packed_gemm_kernels.h"
 
 namespace pagemill::ops::linear {
 namespace {
@@ -43,7 +43,7 @@ struct Case {
 };
 
 // [n, kYStride] floats, NaN beyond m.
-[[maybe_unused]] std::vector<float> Product(const PackedKernelSet& kernels, const Case& c,
+[[maybe_unused]] std::vector<float> Product(const PackedGemm& kernels, const Case& c,
                                             const TestTensor& x, const TestTensor& w,
                                             const TestTensor& bias) {
   const TestTensor panel = Aligned(kernels.panel_bytes(c.dtype, c.k));
@@ -62,7 +62,7 @@ struct Case {
 
 #if defined(__x86_64__)
 // The same, k in two parts, the first of `first` elements.
-std::vector<float> ProductInParts(const PackedKernelSet& kernels, const Case& c, int64_t first,
+std::vector<float> ProductInParts(const PackedGemm& kernels, const Case& c, int64_t first,
                                   const TestTensor& x, const TestTensor& w,
                                   const TestTensor& bias) {
   const TestTensor panel = Aligned(kernels.panel_bytes(c.dtype, c.k));
@@ -100,7 +100,7 @@ TEST(BlockKernels, PartsOfKGiveTheBitsOfTheWhole) {
       x.FillUniform(random, -2, 2);
       w.FillUniform(random, -1, 1);
       bias.FillUniform(random, -1, 1);
-      for (const PackedKernelSet* set : {&kAvx512VnniKernels, &kAvx512VnniInt16Kernels}) {
+      for (const PackedGemm* set : {&kAvx512VnniKernels, &kAvx512VnniInt16Kernels}) {
         ASSERT_GT(set->part_multiple, 0);
         EXPECT_TRUE(BitEqual(ProductInParts(*set, c, 3 * set->part_multiple, x, w, bias),
                              Product(*set, c, x, w, bias)));
@@ -110,8 +110,8 @@ TEST(BlockKernels, PartsOfKGiveTheBitsOfTheWhole) {
 }
 
 // The whole conformance body, k divided wherever it can be.
-const PackedKernelSet kDivided = [] {
-  PackedKernelSet divided = kAvx512VnniMixedKernels;
+const PackedGemm kDivided = [] {
+  PackedGemm divided = kAvx512VnniMixedKernels;
   divided.max_whole_bytes = 0;
   return divided;
 }();
@@ -119,7 +119,7 @@ const PackedKernelSet kDivided = [] {
 TEST(BlockKernels, DividedMixedRowsConform) {
   const device::Capabilities caps = device::DetectCapabilities();
   if (!caps.cpu.avx512 || !caps.cpu.avx512_vnni) GTEST_SKIP() << "needs AVX-512 with VNNI";
-  static constexpr WeightPacking kPacking = PackingOfSet<&kDivided>("divided");
+  static constexpr WeightPacking kPacking = PackingOfGemm<&kDivided>("divided");
   const auto blocks = [](const device::Capabilities&, const OpCall& call) {
     return HasF32Activations(call) && IsBlockFormat(call.inputs[1].dtype);
   };

@@ -26,7 +26,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "cc/ops/linear/packed_kernel_set.h"
+#include "cc/ops/linear/packed_gemm_kernels.h"
 #include "cc/tensor/dtype.h"
 
 namespace pagemill::ops::linear {
@@ -71,7 +71,7 @@ constexpr BlockPanelLayout BlockPanelLayoutOf(DType dtype) {
 // A multiple of 64; k is a multiple of the format's block.
 int64_t BlockPanelBytes(DType dtype, int64_t k);
 
-// See PackedKernelSet::pack. Runs on any CPU and gives the same bytes on all.
+// See PackedGemm::pack. Runs on any CPU and gives the same bytes on all.
 void PackBlockPanel(const StoredRows& source, int64_t count, uint8_t* panel);
 
 // Row `row` of a panel as floats, with the bits of DequantizeRow (cc/ops/block_format). 0.9 ns an

@@ -13,7 +13,7 @@
 
 #include "cc/ops/linear/block_panel.h"
 #include "cc/ops/linear/block_strip.h"
-#include "cc/ops/linear/packed_kernel_set.h"
+#include "cc/ops/linear/packed_gemm_kernels.h"
 
 #define PM_INLINE [[gnu::always_inline]] inline
 

@@ -40,7 +40,7 @@
 
 #include "cc/ops/block_format/block_layout.h"
 #include "cc/ops/linear/block_panel.h"
-#include "cc/ops/linear/packed_kernel_set.h"
+#include "cc/ops/linear/packed_gemm_kernels.h"
 #include "cc/tensor/dtype.h"
 
 namespace pagemill::ops::linear {
@@ -198,7 +198,7 @@ static int64_t MixedStripBytes(DType, int64_t n, int64_t k) {
   return (k / kPanelBlock * MixedBlockBytes<kLong>(n) + 63) / 64 * 64;
 }
 
-// Bytes of a strip, for kernel sets: a multiple of 64.
+// Bytes of a strip, for packed GEMMs: a multiple of 64.
 template <int kPlanes>
 static int64_t BlockStripBytes(DType, int64_t n, int64_t k) {
   return (n * (k / kPanelBlock) * kXRecordBytes<kPlanes> + 63) / 64 * 64;

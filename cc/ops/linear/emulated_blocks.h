@@ -1,16 +1,16 @@
 // File: cc/ops/linear/emulated_blocks.h
-// The kernel sets of AMX for block formats over emulated tiles. They need AVX-512 with VNNI and
+// The packed GEMMs of AMX for block formats over emulated tiles. They need AVX-512 with VNNI and
 // BF16, but no AMX. Test code only.
 #ifndef PAGEMILL_CC_OPS_LINEAR_EMULATED_BLOCKS_H_
 #define PAGEMILL_CC_OPS_LINEAR_EMULATED_BLOCKS_H_
 
-#include "cc/ops/linear/packed_kernel_set.h"
+#include "cc/ops/linear/packed_gemm_kernels.h"
 
 namespace pagemill::ops::linear {
 
 #if defined(__x86_64__)
-extern const PackedKernelSet kEmulatedInt8Kernels;
-extern const PackedKernelSet kEmulatedInt16Kernels;
+extern const PackedGemm kEmulatedInt8Kernels;
+extern const PackedGemm kEmulatedInt16Kernels;
 #endif
 
 }  // namespace pagemill::ops::linear

@@ -4,9 +4,9 @@
 
 namespace pagemill::ops::linear {
 
-constinit const PackedKernelSet kEmulatedInt8Kernels =
+constinit const PackedGemm kEmulatedInt8Kernels =
     AmxBlocks<EmulatedTiles, &kAvx512VnniKernels, 1>::kKernels;
-constinit const PackedKernelSet kEmulatedInt16Kernels =
+constinit const PackedGemm kEmulatedInt16Kernels =
     AmxBlocks<EmulatedTiles, &kAvx512VnniInt16Kernels, 2>::kKernels;
 
 }  // namespace pagemill::ops::linear

@@ -7,11 +7,13 @@
 #include <vector>
 
 #include "cc/ops/kernel_support.h"
+#include "cc/ops/linear/float_gemm.h"
 #include "cc/ops/linear/kernel_table/linear_kernels.h"
-#include "cc/ops/linear/linear_driver.h"
 #include "cc/ops/linear/onednn/onednn_kernels.h"
-#include "cc/ops/linear/packed_driver.h"
+#include "cc/ops/linear/packed_gemm.h"
 #include "cc/ops/operand_check.h"
+#include "cc/ops/quantized/packed_integers.h"
+#include "cc/ops/quantized/quantized.h"
 #include "cc/ops/widened/widened.h"
 
 namespace pagemill::ops {
@@ -26,18 +28,12 @@ Status CheckLinear(const OpCall& call) {
   const bool no_bias_operand = matrices == 1 && call.inputs.size() == 2;
   OperandCheck check("linear", call, no_bias_operand ? 2 : 1 + 2 * matrices, matrices);
   if (!check.ok()) return check.Result();
-  const DType dtype = call.inputs[1].dtype;
-  check.Require(IsWeightDType(dtype),
-                "W must be a weight dtype, got " + std::string(Info(dtype).name));
-  check.Input(1, "W", dtype, "M,K");
-  for (size_t i = 1; i < matrices; ++i) {
-    check.Input(1 + 2 * i, "W", dtype, std::string{kRowSymbols[i], ',', 'K'});
+  for (size_t i = 0; i < matrices; ++i) {
+    const TensorView& w = call.inputs[1 + 2 * i];
+    if (const Status fits = CheckWeight(w); !fits.ok()) check.Require(false, fits.message());
+    check.Require(HaveOneFormat(w, call.inputs[1]), "the matrices of a call have one format");
+    check.Input(1 + 2 * i, "W", call.inputs[1].dtype, std::string{kRowSymbols[i], ',', 'K'});
   }
-  check.Require(check.Dim('K') % Info(dtype).block_elements == 0,
-                "rows of W have " + std::to_string(check.Dim('K')) +
-                    " elements, no multiple of the block of " +
-                    std::to_string(Info(dtype).block_elements) + " of " +
-                    std::string(Info(dtype).name));
   check.ActInput(0, "x", "N,K*");
   for (size_t i = 0; i < matrices; ++i) {
     const char rows = kRowSymbols[i];
@@ -49,32 +45,54 @@ Status CheckLinear(const OpCall& call) {
   return check.Result();
 }
 
+Precision AutomaticActivations(const OpCall& call) {
+  const TensorView& w = call.inputs[1];
+  return IsScaled(w) && w.parts->format.int8_activations ? Precision::kInt8Block
+                                                         : Precision::kMixedBlock;
+}
+
 using linear::SupportsWeights;
 
 template <SupportsWeights kSupports>
 bool OnCall(const device::Capabilities& caps, const OpCall& call) {
-  return HasF32Activations(call) && kSupports(caps, call.inputs[1].dtype);
+  return HasF32Activations(call) && kSupports(caps, call.inputs[1]);
 }
 
+template <SupportsWeights kSupports>
+bool OnStored(const device::Capabilities& caps, const OpCall& call) {
+  return OnCall<kSupports>(caps, call) && call.inputs[1].parts == nullptr;
+}
+
+template <SupportsWeights kSupports>
+bool OnPackedIntegers(const device::Capabilities& caps, const OpCall& call) {
+  return OnCall<kSupports>(caps, call) && HasPackedIntegers(call.inputs[1]);
+}
+
+constexpr WeightPacking kBlockRows = BlockRows(linear::kWeightInputs);
+
 template <class Panels>
-constexpr WeightPacking kPacking = linear::PackingOfSet<Panels::kPacker>(Panels::kLayout);
+constexpr WeightPacking kPacking = linear::PackingOfGemm<Panels::kPacker>(Panels::kLayout);
 
 struct Table {
   std::vector<Kernel> kernels = {};
 
-  template <const linear::PackedKernelSet* kKernels, class Panels, SupportsWeights kSupports>
+  template <const linear::PackedGemm* kKernels, class Panels, SupportsWeights kSupports>
   void Packed(std::string_view name, int32_t priority, Precision activations) {
     kernels.push_back(linear::PackedKernel<kKernels>(name, priority, OnCall<kSupports>, activations,
                                                      &kPacking<Panels>));
   }
 
-  template <const linear::KernelSet* kKernels, SupportsWeights kSupports>
+  template <const linear::FloatGemm* kKernels, SupportsWeights kSupports>
   void Stored(std::string_view name, int32_t priority) {
     const auto run = [](const OpCall& call, KernelContext& context) {
-      linear::RunKernelSet(*kKernels, call, context);
+      linear::RunFloatGemm(*kKernels, call, context);
     };
-    kernels.push_back(
-        {"linear", name, priority, OnCall<kSupports>, run, linear::DriverWorkspaceBytes});
+    Kernel kernel = {
+        "linear", name, priority, OnStored<kSupports>, run, linear::FloatGemmWorkspaceBytes};
+    kernels.push_back(kernel);
+    kernel.supports = OnPackedIntegers<kSupports>;
+    kernel.packing = &kBlockRows;
+    kernels.push_back(kernel);
   }
 };
 
@@ -99,6 +117,7 @@ const OpDefinition& LinearOp() {
       .op = "linear",
       .check = CheckLinear,
       .kernels = kernels,
+      .automatic_activations = AutomaticActivations,
       .traits = {.matrices = {.first = 1, .stride = 2, .max_count = kMaxMatrices}}};
   return definition;
 }

@@ -1,15 +1,16 @@
 // File: cc/ops/linear/linear.h
-// Matrix multiply with weights as stored: y = x W^T + bias.
+// Matrix multiply with weights as the checkpoint has them: y = x W^T + bias.
 //
 //   inputs   x     act [N, ...]   rows of K elements; any trailing shape
-//            W     f32, bf16, f16 or a block format [M, K], used as it is: K is a multiple of its
-//                  block size. Any alignment.
+//            W     f32, bf16, f16 or a block format [M, K]: K is a multiple of its block size; any
+//                  alignment. Or a quantized weight with its parts (cc/tensor/quantized.h): scaled
+//                  int8 or fp8, packed integers of AWQ and GPTQ.
 //            bias  f32 [M], or missing (a view of rank 0, or no third input)
 //   outputs  y     act or f32 [N, ...]   rows of M elements; any trailing shape
 //   aliasing       none
 //
 // Several products of one x may be one call (a rewrite makes such): x, then W and bias of each, at
-// most kMaxMatrices, of one dtype; each has an output. Each result has the bits that it would have
+// most kMaxMatrices, of one format; each has an output. Each result has the bits that it would have
 // in a call of its own. What it saves: x is prepared once, and threads meet once.
 //
 // Result: the product with the dequantized weights in float. Each output is a sum in an order that
@@ -40,13 +41,32 @@
 // is below 2^-100 counts as 0. Errors of the elements of a block are independent: the typical error
 // is smaller by the root of K. README.md has the perplexity of models.
 //
-// Kernels: block formats: "amx_int8", "avx512_vnni", "avx_vnni_int8", "avx2_int8", on Arm
-// "asimd_i8mm" and "asimd_dotprod", on s390x "vxe_int8" (kInt8Block); "avx512_vnni_mixed",
-// "avx_vnni_mixed", "avx2_int8_mixed" (kMixedBlock); "amx_int8_int16", "avx512_vnni_int16",
-// "avx_vnni_int16", "avx2_int16", "asimd_i8mm_int16", "asimd_dotprod_int16" and "vxe_int16"
-// (kInt16Block); kernels of one of these precisions give equal bits for finite x. bf16: "amx_bf16",
-// "avx512_bf16" and "asimd_bf16" (kBf16), and where it is built in "onednn" (kBf16). All: "avx512",
-// "avx2", "portable" (ASIMD, VXE, SSE2) and "reference".
+// Packed integers become blocks or bf16 when they are packed (cc/ops/quantized/packed_integers.h
+// has the error), except for "reference". Bounds are those of what they become.
+//
+// Scaled weights have bounds of their own, with S = sum_k |x_k w_k| + |bias| and w_k the scaled
+// weight. No product is on a path of more than K + 16 additions and multiplications in float: those
+// of its block, one for each block, the scale, the bias. NaN weights (f8_e4m3) make their outputs
+// NaN.
+//   kF32        |y - exact| <= ScaledErrorBound(K) * S
+//   kBf16       products of x in bf16 with f8_e4m3 (which bf16 holds) are exact in float:
+//               |y - exact| <= ScaledBf16ErrorBound(K) * S
+//   kInt8Block  each row of x is rounded to integers times X / 127, where X is its largest |x|, so
+//               an element is off by X / 254; integers are multiplied and added exactly,
+//               K <= kMaxInt8K:
+//               |y - exact| <= kScaledInt8Error * X * sum_k |w_k| + 2^-23 * |bias|
+//               A row whose X is below 2^-100 counts as 0. Kernels of this precision are allowed by
+//               default if the weights were made for it (QuantizedFormat::int8_activations).
+//
+// Kernels: scaled weights, i8 with a scale a row: "amx_int8", "avx512_vnni" and on Arm
+// "asimd_dotprod" (kInt8Block); f8_e4m3: "avx512_bf16" (kBf16). Block formats: "amx_int8",
+// "avx512_vnni", "avx_vnni_int8", "avx2_int8", on Arm "asimd_i8mm" and "asimd_dotprod", on s390x
+// "vxe_int8" (kInt8Block); "avx512_vnni_mixed", "avx_vnni_mixed", "avx2_int8_mixed" (kMixedBlock);
+// "amx_int8_int16", "avx512_vnni_int16", "avx_vnni_int16", "avx2_int16", "asimd_i8mm_int16",
+// "asimd_dotprod_int16" and "vxe_int16" (kInt16Block); kernels of one of these precisions give
+// equal bits for finite x. bf16: "amx_bf16", "avx512_bf16" and "asimd_bf16" (kBf16), and if it is
+// built in "onednn" (kBf16). All weights: "avx512", "avx2", "portable" (ASIMD, VXE, SSE2) and
+// "reference".
 #ifndef PAGEMILL_CC_OPS_LINEAR_LINEAR_H_
 #define PAGEMILL_CC_OPS_LINEAR_LINEAR_H_
 
@@ -67,6 +87,20 @@ inline double LinearErrorBound(int64_t k) { return (static_cast<double>(k) / 4 +
 inline double LinearBf16ErrorBound(int64_t k) {
   return 0x1p-8 + (static_cast<double>(k) + 8) * 0x1.02p-24;
 }
+
+// Sums of K products of two int8 are below 2^31: K * 128 * 127. Longer rows are multiplied in
+// float.
+inline constexpr int64_t kMaxInt8K = int64_t{1} << 17;
+
+inline double ScaledErrorBound(int64_t k) { return (static_cast<double>(k) + 16) * 0x1p-24; }
+
+// Of x in bf16, and of roundings in float of products that may be 2^-8 larger by then.
+inline double ScaledBf16ErrorBound(int64_t k) {
+  return 0x1p-8 + (static_cast<double>(k) + 16) * 0x1.02p-24;
+}
+
+// Half a step of a row of int8 with the roundings of scales and results, as a share of X.
+inline constexpr double kScaledInt8Error = 1 / 253.9 + 16 * 0x1p-24;
 
 // Half a step of a quantized block, of its largest element: 1 / 254 or 1 / 32512 rounded up for the
 // rounding of the scale itself. 0 where activations are not rounded.

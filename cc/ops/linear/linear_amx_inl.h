@@ -16,7 +16,7 @@
 #include <cstring>
 
 #include "cc/ops/linear/bf16_panel.h"
-#include "cc/ops/linear/packed_kernel_set.h"
+#include "cc/ops/linear/packed_gemm_kernels.h"
 #include "cc/ops/tiles/tile_strip.h"
 #include "cc/tensor/float16.h"
 
@@ -120,15 +120,15 @@ struct AmxBf16 {
     Strip::Multiply({o.strip, o.n, o.panel, Blocks(o.k), o.left}, start, finish);
   }
 
-  static constexpr PackedKernelSet kKernels = {.max_strip_rows = Strip::kMaxRows,
-                                               .panel_bytes = Bf16PanelBytes,
-                                               .pack = PackBf16Panel,
-                                               .strip_bytes = StripBytes,
-                                               .prepare = Prepare,
-                                               .multiply = Multiply,
-                                               .part_multiple = kPaddedElements,
-                                               .max_whole_bytes = 1 << 20,
-                                               .leave = Tiles::Release};
+  static constexpr PackedGemm kKernels = {.max_strip_rows = Strip::kMaxRows,
+                                          .panel_bytes = Bf16PanelBytes,
+                                          .pack = PackBf16Panel,
+                                          .strip_bytes = StripBytes,
+                                          .prepare = Prepare,
+                                          .multiply = Multiply,
+                                          .part_multiple = kPaddedElements,
+                                          .max_whole_bytes = 1 << 20,
+                                          .leave = Tiles::Release};
 };
 
 }  // namespace pagemill::ops::linear

@@ -16,7 +16,7 @@
 #include <cstring>
 
 #include "cc/ops/linear/bf16_panel.h"
-#include "cc/ops/linear/packed_kernel_set.h"
+#include "cc/ops/linear/packed_gemm_kernels.h"
 #include "cc/tensor/float16.h"
 
 #define PM_INLINE [[gnu::always_inline]] inline
@@ -160,7 +160,7 @@ void Multiply(const PackedProduct& o) {
 
 }  // namespace
 
-constinit const PackedKernelSet kAsimdBf16Kernels = {kMaxStripRows, PanelBytes, Pack,
-                                                     StripBytes,    Prepare,    Multiply};
+constinit const PackedGemm kAsimdBf16Kernels = {kMaxStripRows, PanelBytes, Pack,
+                                                StripBytes,    Prepare,    Multiply};
 
 }  // namespace pagemill::ops::linear

@@ -5,8 +5,8 @@
 #include <cstring>
 
 #include "cc/ops/block_format/decoder_avx2.h"
-#include "cc/ops/linear/kernel_set.h"
-#include "cc/ops/linear/kernel_set_inl.h"
+#include "cc/ops/linear/float_gemm_inl.h"
+#include "cc/ops/linear/float_gemm_kernels.h"
 
 namespace pagemill::ops::linear {
 namespace {
@@ -45,6 +45,6 @@ struct Avx2 {
 
 }  // namespace
 
-constinit const KernelSet kAvx2Kernels = kKernelSetOf<Avx2>;
+constinit const FloatGemm kAvx2Kernels = kFloatGemmOf<Avx2>;
 
 }  // namespace pagemill::ops::linear

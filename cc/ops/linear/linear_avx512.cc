@@ -8,8 +8,8 @@
 #include <cstdint>
 
 #include "cc/ops/block_format/decoder_avx512.h"
-#include "cc/ops/linear/kernel_set.h"
-#include "cc/ops/linear/kernel_set_inl.h"
+#include "cc/ops/linear/float_gemm_inl.h"
+#include "cc/ops/linear/float_gemm_kernels.h"
 
 namespace pagemill::ops::linear {
 namespace {
@@ -55,6 +55,6 @@ struct Avx512 {
 
 }  // namespace
 
-constinit const KernelSet kAvx512Kernels = kKernelSetOf<Avx512>;
+constinit const FloatGemm kAvx512Kernels = kFloatGemmOf<Avx512>;
 
 }  // namespace pagemill::ops::linear

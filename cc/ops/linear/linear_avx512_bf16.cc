@@ -17,7 +17,7 @@
 #include <cstdint>
 
 #include "cc/ops/linear/bf16_panel.h"
-#include "cc/ops/linear/packed_kernel_set.h"
+#include "cc/ops/linear/packed_gemm_kernels.h"
 
 #define PM_INLINE [[gnu::always_inline]] inline
 
@@ -216,12 +216,12 @@ void Multiply(const PackedProduct& o) {
 
 }  // namespace
 
-constinit const PackedKernelSet kAvx512Bf16Kernels = {.max_strip_rows = kMaxStripRows,
-                                                      .panel_bytes = Bf16PanelBytes,
-                                                      .pack = PackBf16Panel,
-                                                      .strip_bytes = StripBytes,
-                                                      .prepare = Prepare,
-                                                      .multiply = Multiply,
-                                                      .part_multiple = kPaddedElements};
+constinit const PackedGemm kAvx512Bf16Kernels = {.max_strip_rows = kMaxStripRows,
+                                                 .panel_bytes = Bf16PanelBytes,
+                                                 .pack = PackBf16Panel,
+                                                 .strip_bytes = StripBytes,
+                                                 .prepare = Prepare,
+                                                 .multiply = Multiply,
+                                                 .part_multiple = kPaddedElements};
 
 }  // namespace pagemill::ops::linear

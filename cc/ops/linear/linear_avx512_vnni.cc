@@ -12,7 +12,7 @@
 #include "cc/ops/linear/block_panel_avx512.h"
 #include "cc/ops/linear/block_strip.h"
 #include "cc/ops/linear/block_strip_avx512.h"
-#include "cc/ops/linear/packed_kernel_set.h"
+#include "cc/ops/linear/packed_gemm_kernels.h"
 
 #define PM_INLINE [[gnu::always_inline]] inline
 
@@ -216,28 +216,27 @@ void Multiply(const PackedProduct& product) {
 }
 
 template <int kPlanes>
-constexpr PackedKernelSet kKernels{kMaxStripRows,
-                                   BlockPanelBytes,
-                                   PackBlockPanel,
-                                   BlockStripBytes<kPlanes>,
-                                   Prepare<kPlanes>,
-                                   Multiply<PlainStrip<kPlanes>>,
-                                   false,
-                                   256};
+constexpr PackedGemm kKernels{.max_strip_rows = kMaxStripRows,
+                              .panel_bytes = BlockPanelBytes,
+                              .pack = PackBlockPanel,
+                              .strip_bytes = BlockStripBytes<kPlanes>,
+                              .prepare = Prepare<kPlanes>,
+                              .multiply = Multiply<PlainStrip<kPlanes>>,
+                              .part_multiple = 256};
 
 }  // namespace
 
-constinit const PackedKernelSet kAvx512VnniKernels = kKernels<1>;
-constinit const PackedKernelSet kAvx512VnniInt16Kernels = kKernels<2>;
+constinit const PackedGemm kAvx512VnniKernels = kKernels<1>;
+constinit const PackedGemm kAvx512VnniInt16Kernels = kKernels<2>;
 // All of a row decides what stands out of it. 16 blocks of a strip are a multiple of 64 bytes.
-constinit const PackedKernelSet kAvx512VnniMixedKernels{.max_strip_rows = kMaxStripRows,
-                                                        .panel_bytes = BlockPanelBytes,
-                                                        .pack = PackBlockPanel,
-                                                        .strip_bytes = MixedStripBytes<2>,
-                                                        .prepare = PrepareMixed,
-                                                        .multiply = Multiply<MixedStrip>,
-                                                        .part_multiple = 512,
-                                                        .prepares_whole = true,
-                                                        .shares_columns = true};
+constinit const PackedGemm kAvx512VnniMixedKernels{.max_strip_rows = kMaxStripRows,
+                                                   .panel_bytes = BlockPanelBytes,
+                                                   .pack = PackBlockPanel,
+                                                   .strip_bytes = MixedStripBytes<2>,
+                                                   .prepare = PrepareMixed,
+                                                   .multiply = Multiply<MixedStrip>,
+                                                   .part_multiple = 512,
+                                                   .prepares_whole = true,
+                                                   .shares_columns = true};
 
 }  // namespace pagemill::ops::linear

@@ -4,8 +4,8 @@
 
 #include "cc/ops/block_format/block_layout.h"
 #include "cc/ops/block_format/decoder_portable.h"
-#include "cc/ops/linear/kernel_set.h"
-#include "cc/ops/linear/kernel_set_inl.h"
+#include "cc/ops/linear/float_gemm_inl.h"
+#include "cc/ops/linear/float_gemm_kernels.h"
 
 namespace pagemill::ops::linear {
 namespace {
@@ -87,6 +87,6 @@ struct Portable {
 
 }  // namespace
 
-constinit const KernelSet kPortableKernels = kKernelSetOf<Portable>;
+constinit const FloatGemm kPortableKernels = kFloatGemmOf<Portable>;
 
 }  // namespace pagemill::ops::linear

@@ -1,24 +1,29 @@
-// The plain form of `linear`: dequantize a weight row, accumulate its products in double.
-#include <span>
+// The plain form of `linear`: read a weight row as floats, accumulate its products in double.
+#include <cstdint>
 
-#include "cc/ops/block_format/block_format.h"
-#include "cc/ops/linear/linear_driver.h"
+#include "cc/ops/linear/float_gemm.h"
+#include "cc/ops/quantized/quantized.h"
 
 namespace pagemill::ops::linear {
 
 namespace {
 
-void RunMatrix(const Operands& o, KernelContext& context) {
-  context.pool->ParallelFor(o.m, 1, [&](int64_t begin, int64_t end, int worker) {
-    float* row = reinterpret_cast<float*>(context.workspace.data()) + worker * o.k;
+void RunMatrix(const OpCall& call, size_t index, KernelContext& context) {
+  const TensorView& w = call.inputs[1 + 2 * index];
+  const TensorView& x = call.inputs[0];
+  const size_t bias = 2 + 2 * index;
+  const bool has_bias = bias < call.inputs.size() && call.inputs[bias].rank > 0;
+  const int64_t width = w.shape[1];
+  context.pool->ParallelFor(w.shape[0], 1, [&](int64_t begin, int64_t end, int worker) {
+    float* row = reinterpret_cast<float*>(context.workspace.data()) + worker * width;
     for (int64_t m = begin; m < end; ++m) {
-      DequantizeRow(o.dtype, o.weights + m * o.weight_stride, o.k, row);
-      for (int64_t n = 0; n < o.n; ++n) {
-        double sum = o.bias == nullptr ? 0.0 : o.bias[m];
-        for (int64_t k = 0; k < o.k; ++k) {
-          sum += static_cast<double>(row[k]) * o.x[n * o.x_stride + k];
+      ReadWeightRow(w, /*matrix=*/0, m, row);
+      for (int64_t n = 0; n < x.shape[0]; ++n) {
+        double sum = has_bias ? call.inputs[bias].Data<const float>()[m] : 0.0;
+        for (int64_t k = 0; k < width; ++k) {
+          sum += static_cast<double>(row[k]) * x.Row<const float>(n)[k];
         }
-        o.y[n * o.y_stride + m] = static_cast<float>(sum);
+        call.outputs[index].Row<float>(n)[m] = static_cast<float>(sum);
       }
     }
   });
@@ -28,7 +33,7 @@ void RunMatrix(const Operands& o, KernelContext& context) {
 
 void RunReference(const OpCall& call, KernelContext& context) {
   if (call.inputs[0].shape[0] == 0) return;
-  for (size_t i = 0; i < call.outputs.size(); ++i) RunMatrix(ReadOperands(call, i), context);
+  for (size_t i = 0; i < call.outputs.size(); ++i) RunMatrix(call, i, context);
 }
 
 int64_t ReferenceWorkspaceBytes(const OpCall& call, int32_t num_threads) {

@@ -9,7 +9,7 @@
 #include "cc/device/capabilities.h"
 #include "cc/ops/block_format/block_format.h"
 #include "cc/ops/conformance.h"
-#include "cc/ops/linear/kernel_set.h"
+#include "cc/ops/linear/float_gemm_kernels.h"
 #include "cc/ops/linear/linear_conformance.h"
 
 namespace pagemill::ops {
@@ -157,7 +157,7 @@ TEST(Linear, ExtremeActivations) {
 }
 
 // Decoders in registers against the portable ones, bit for bit (block_layout.h says why).
-void CheckDecoder(const linear::KernelSet& kernels, const std::string& name) {
+void CheckDecoder(const linear::FloatGemm& kernels, const std::string& name) {
   Random random(3);
   for (DType dtype : kWeightDTypes) {
     const int64_t k = IsBlockFormat(dtype) ? 512 : 301;

@@ -6,8 +6,8 @@
 //   outputs  y        i32 [T]  y[t] = ids[t] >= 0 ? ids[t] : max(0, sampled[-1 - ids[t]])
 //   aliasing       y may be ids
 //
-// Exact. Rows that no token was sampled from count as token 0: whoever asked for them fails, and a
-// token has to be one of the vocabulary.
+// Exact. Rows from which no token was sampled count as token 0: their requests fail, but what is
+// run for them meanwhile has to be a token of the vocabulary.
 #ifndef PAGEMILL_CC_OPS_TAKE_TOKENS_TAKE_TOKENS_H_
 #define PAGEMILL_CC_OPS_TAKE_TOKENS_TAKE_TOKENS_H_
 

@@ -3,12 +3,16 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstring>
+#include <deque>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "cc/tensor/quantized.h"
 
 namespace pagemill::ops::conformance {
 namespace {
@@ -110,6 +114,10 @@ int64_t BytesOf(const TensorView& view) {
   return (view.shape[0] - 1) * view.row_stride_bytes + RowBytes(view.dtype, view.RowElements());
 }
 
+std::array<TensorView*, 4> PartsOf(QuantizedParts& parts) {
+  return {&parts.values, &parts.scales, &parts.zeros, &parts.groups};
+}
+
 // Of a weight that the kernel packs: the packed bytes.
 int64_t InputBytes(const Kernel& kernel, const OpCall& call, size_t input) {
   const TensorView& view = call.inputs[input];
@@ -133,6 +141,9 @@ void VisitArrays(Visit visit) {
 void AddOperands(const Kernel& kernel, const OpCall& call, DeviceCopies& copies) {
   for (size_t i = 0; i < call.inputs.size(); ++i) {
     copies.Add(call.inputs[i].data, InputBytes(kernel, call, i));
+    if (call.inputs[i].parts == nullptr) continue;
+    QuantizedParts parts = *call.inputs[i].parts;
+    for (const TensorView* part : PartsOf(parts)) copies.Add(part->data, BytesOf(*part));
   }
   for (const TensorView& output : call.outputs) copies.Add(output.data, BytesOf(output));
   if (call.batch == nullptr) return;
@@ -163,7 +174,14 @@ void TestedDevice::Run(const Kernel& kernel, const OpCall& call, const std::byte
   copies.Upload();
   std::vector<TensorView> inputs(call.inputs.begin(), call.inputs.end());
   std::vector<TensorView> outputs(call.outputs.begin(), call.outputs.end());
-  for (TensorView& view : inputs) view.data = copies.At(view.data);
+  std::deque<QuantizedParts> quantized;  // of inputs
+  for (TensorView& view : inputs) {
+    view.data = copies.At(view.data);
+    if (view.parts == nullptr) continue;
+    quantized.push_back(*view.parts);
+    for (TensorView* part : PartsOf(quantized.back())) part->data = copies.At(part->data);
+    view.parts = &quantized.back();
+  }
   for (TensorView& view : outputs) view.data = copies.At(view.data);
   BatchView batch;
   if (call.batch != nullptr) {

@@ -28,6 +28,7 @@
 #include "cc/ops/latent_write/latent_write_conformance.h"
 #include "cc/ops/layer_norm/layer_norm_conformance.h"
 #include "cc/ops/linear/linear_conformance.h"
+#include "cc/ops/linear/scaled/scaled_conformance.h"
 #include "cc/ops/moe_combine/moe_combine_conformance.h"
 #include "cc/ops/moe_route/moe_route_conformance.h"
 #include "cc/ops/paged_attention/paged_attention_conformance.h"
@@ -141,6 +142,11 @@ INSTANTIATE_TEST_SUITE_P(Ops, DeviceConformance, ::testing::ValuesIn(kBodies),
 TEST(DeviceConformance, GroupedLinear) {
   const OpOnHost op("grouped_linear"), linear("linear");
   CheckGroupedLinearConformance(op.definition(), linear.definition(), {});
+}
+
+TEST(DeviceConformance, ScaledWeights) {
+  const OpOnHost op("linear");
+  CheckScaledConformance(op.definition(), {});
 }
 
 TEST(DeviceConformance, RotaryKvWrite) {

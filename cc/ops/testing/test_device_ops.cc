@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <deque>
 #include <iterator>
 #include <optional>
 #include <string>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "cc/device/testing/test_device.h"
+#include "cc/tensor/quantized.h"
 
 namespace pagemill::ops::testing {
 namespace {
@@ -62,6 +64,12 @@ class Translator {
     const int64_t bytes =
         (view->shape[0] - 1) * view->row_stride_bytes + RowBytes(view->dtype, view->RowElements());
     view->data = Address(view->data, bytes, what + std::to_string(index));
+    if (view->parts == nullptr) return;
+    QuantizedParts& parts = parts_.emplace_back(*view->parts);
+    for (TensorView* part : {&parts.values, &parts.scales, &parts.zeros, &parts.groups}) {
+      if (part->rank > 0) Operand(part, "a part of input ", index);
+    }
+    view->parts = &parts;
   }
 
   template <typename Arrays>
@@ -86,6 +94,7 @@ class Translator {
  private:
   TestWorker& worker_;
   const std::string_view op_;
+  std::deque<QuantizedParts> parts_;  // of operands
   Status status_;
 };
 

@@ -50,11 +50,25 @@ class Binder {
       BindOperand(op.inputs[k]);
       if (op.inputs[k] == kNoValue) continue;
       if (program_.value(op.inputs[k]).kind != ValueKind::kWeight) continue;
-      const WeightOperand weight = addresses_.weight(index, k);
-      bound_.operands.back().data = const_cast<std::byte*>(weight.data);
-      if (weight.reordered) bound_.operands.back().row_stride_bytes = 0;
+      BindWeight(index, k, program_.value(op.inputs[k]));
     }
     for (ValueId id : op.outputs) BindOperand(id);
+  }
+
+  // The operand that was bound last is the weight.
+  void BindWeight(size_t op, size_t input, const Value& value) {
+    TensorView& view = bound_.operands.back();
+    const WeightOperand weight = addresses_.weight(op, input);
+    view.data = const_cast<std::byte*>(weight.data);
+    if (value.quantized) {
+      bound_.parts.push_back(
+          std::make_unique<const QuantizedParts>(MakeParts(program_, value, addresses_.part)));
+      view.parts = bound_.parts.back().get();
+      if (weight.data == nullptr) view.data = view.parts->values.data;
+    }
+    if (weight.reordered) {
+      view = ops::PackedView(*ops::PackingOf(*kernels_.kernels[op], input), view);
+    }
   }
 
   int64_t PlanOffset(int32_t plan) const {

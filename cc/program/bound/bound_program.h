@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <functional>
 #include <iterator>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -24,14 +25,15 @@
 #include "cc/program/kernel_selection.h"
 #include "cc/program/memory/activation_plan.h"
 #include "cc/program/program.h"
+#include "cc/tensor/quantized.h"
 #include "cc/tensor/tensor_view.h"
 
 namespace pagemill::program {
 
 // A weight as one op reads it.
 struct WeightOperand {
-  const std::byte* data = nullptr;
-  bool reordered = false;  // in its kernel's order (ops::WeightPacking), not row by row
+  const std::byte* data = nullptr;  // null: its parts alone
+  bool reordered = false;           // in its kernel's order (ops::WeightPacking), not row by row
 };
 
 // Where the memory of a program lies.
@@ -42,6 +44,8 @@ struct Addresses {
   std::byte* workspace = nullptr;    // of KernelSelection::workspace_bytes
   // Input `input` of op `op`, which is a weight.
   std::function<WeightOperand(size_t op, size_t input)> weight;
+  // A part of quantized weights, row by row; null if no kernel reads it.
+  std::function<const std::byte*(ValueId part)> part;
 };
 
 struct BoundOp {
@@ -59,6 +63,7 @@ struct BoundProgram {
   std::vector<BoundOp> ops;
   std::vector<TensorView>
       operands;  // of all ops, at the largest step; rank 0 where one is left out
+  std::vector<std::unique_ptr<const QuantizedParts>> parts;  // of operands
   // Operands whose dimension 0 is ops::kDims[i], and those that are ops::kStepArrays[i].
   std::array<std::vector<uint32_t>, std::size(ops::kDims)> by_dim;
   std::array<std::vector<uint32_t>, std::size(ops::kStepArrays)> by_array;

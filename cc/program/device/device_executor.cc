@@ -140,7 +140,8 @@ void DeviceExecutor::Bound::BindProgram(const Target& target) {
                 .outputs = outputs.data(),
                 .kv = kv.data(),
                 .workspace = workspace.data(),
-                .weight = [this](size_t op, size_t input) { return weights->at(op, input); }});
+                .weight = [this](size_t op, size_t input) { return weights->at(op, input); },
+                .part = [this](ValueId id) { return weights->part(id); }});
   calls.emplace(bound);
 }
 

@@ -22,11 +22,25 @@ struct Range {
 };
 
 // Ranges of the host's memory that are to be sent, each once.
-using Ranges = std::map<const std::byte*, Range>;
+class Ranges {
+ public:
+  void Add(const std::byte* data, int64_t bytes) {
+    if (!ranges_.try_emplace(data, Range{bytes, total_bytes_}).second) return;
+    total_bytes_ += (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  }
+
+  int64_t OffsetOf(const std::byte* data) const { return ranges_.at(data).offset; }
+  int64_t total_bytes() const { return total_bytes_; }
+  const std::map<const std::byte*, Range>& all() const { return ranges_; }
+
+ private:
+  std::map<const std::byte*, Range> ranges_;
+  int64_t total_bytes_ = 0;
+};
 
 Status Send(const Ranges& ranges, std::byte* to, device::Device& device) {
   PM_ASSIGN_OR_RETURN(const std::unique_ptr<device::Stream> stream, device.NewStream());
-  for (const auto& [data, range] : ranges) {
+  for (const auto& [data, range] : ranges.all()) {
     stream->CopyToDevice(to + range.offset, {data, static_cast<size_t>(range.bytes)});
   }
   const std::unique_ptr<device::Event> sent = device.NewEvent();
@@ -49,29 +63,48 @@ StatusOr<DeviceWeights> DeviceWeights::Upload(const Program& program,
       PackedWeights::Make(program, kernels.kernels, weights, cache ? &*cache : nullptr, pool));
   DeviceWeights result;
   Ranges ranges;
-  int64_t total_bytes = 0;
   for (size_t op = 0; op < program.ops().size(); ++op) {
     const std::vector<ValueId>& inputs = program.ops()[op].inputs;
     for (size_t i = 0; i < inputs.size(); ++i) {
       if (inputs[i] == kNoValue || program.value(inputs[i]).kind != ValueKind::kWeight) continue;
-      const std::byte* const copy = packed.data(op, i);
-      const bool reordered = copy != nullptr && packed.reordered(op, i);
-      const std::byte* const data = copy != nullptr ? copy : weights.data(inputs[i]);
-      result.operands_[{op, i}] = {.data = data, .reordered = reordered};
-      Range& range = ranges[data];
-      if (range.bytes > 0) continue;
       const Value& value = program.value(inputs[i]);
-      const TensorView view = MakeView(value, options.max_sizes(), nullptr);
-      range = {.bytes = reordered ? ops::PackingOf(*kernels.kernels[op], i)->bytes(view)
-                                  : value.SpanBytes(),
-               .offset = total_bytes};
-      total_bytes += (range.bytes + kAlignment - 1) / kAlignment * kAlignment;
+      const std::byte* const copy = packed.data(op, i);
+      WeightOperand& operand = result.operands_[{op, i}];
+      operand = {.data = copy != nullptr ? copy : weights.data(inputs[i]),
+                 .reordered = copy != nullptr && packed.reordered(op, i)};
+      const auto part_data = [&](ValueId part) {
+        const std::byte* const stack = packed.part(part);
+        return stack != nullptr ? stack : weights.data(part);
+      };
+      TensorView view = MakeView(value, options.max_sizes(), nullptr);
+      QuantizedParts parts;
+      if (value.quantized) {
+        parts = MakeParts(program, value, part_data);
+        view.parts = &parts;
+      }
+      const ops::WeightPacking* const packing =
+          operand.reordered ? ops::PackingOf(*kernels.kernels[op], i) : nullptr;
+      if (operand.data != nullptr) {
+        ranges.Add(operand.data, packing != nullptr ? packing->bytes(view) : value.SpanBytes());
+      }
+      if (!value.quantized || (packing != nullptr && !ops::PackedView(*packing, view).parts)) {
+        continue;
+      }
+      for (ValueId part : value.quantized->parts()) {
+        if (part == kNoValue || (packing != nullptr && part == value.quantized->values)) continue;
+        result.parts_[part] = part_data(part);
+        ranges.Add(result.parts_[part], program.value(part).SpanBytes());
+      }
     }
   }
-  PM_ASSIGN_OR_RETURN(result.memory_, device.Allocate(total_bytes, "weights"));
+  PM_ASSIGN_OR_RETURN(result.memory_, device.Allocate(ranges.total_bytes(), "weights"));
   PM_RETURN_IF_ERROR(Send(ranges, result.memory_.data(), device));
   for (auto& [key, operand] : result.operands_) {
-    operand.data = result.memory_.data() + ranges.at(operand.data).offset;
+    if (operand.data == nullptr) continue;
+    operand.data = result.memory_.data() + ranges.OffsetOf(operand.data);
+  }
+  for (auto& [key, data] : result.parts_) {
+    data = result.memory_.data() + ranges.OffsetOf(data);
   }
   return result;
 }

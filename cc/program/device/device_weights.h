@@ -31,10 +31,16 @@ class DeviceWeights {
 
   // Input `input` of op `op`, which is a weight.
   WeightOperand at(size_t op, size_t input) const { return operands_.at({op, input}); }
+  // A part of quantized weights; null if no kernel reads it.
+  const std::byte* part(ValueId id) const {
+    const auto found = parts_.find(id);
+    return found == parts_.end() ? nullptr : found->second;
+  }
 
  private:
   device::DeviceMemory memory_;
   std::map<std::pair<size_t, size_t>, WeightOperand> operands_;
+  std::map<ValueId, const std::byte*> parts_;
 };
 
 }  // namespace pagemill::program

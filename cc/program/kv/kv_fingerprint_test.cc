@@ -47,7 +47,7 @@ TEST(KvFingerprintTest, DependsOnEveryByteOfAFile) {
   constexpr int64_t kBytes = 4 * 256 * 256;
   std::string bytes(kBytes, '\0');
   const auto write = [&] { std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes; };
-  const std::string text = "pagemill-program 2\nfile 0 " + path +
+  const std::string text = "pagemill-program 3\nfile 0 " + path +
                            "\nweight a f32 256,256 0 0\ninput token_ids i32 tokens\n"
                            "value out f32 logits_rows,256\nop first token_ids,a -> out\n"
                            "output logits out\n";

@@ -10,7 +10,7 @@ namespace {
 
 // A program whose caches are `lines` ("cache kv0 all kv bf16 1,64"), after `groups`.
 Program ProgramOf(const std::vector<std::string>& groups, const std::vector<std::string>& caches) {
-  std::string text = "pagemill-program 2\nfile 0 @\n";
+  std::string text = "pagemill-program 3\nfile 0 @\n";
   for (const std::string& group : groups) text += "group " + group + "\n";
   for (size_t i = 0; i < caches.size(); ++i) {
     text += "cache kv" + std::to_string(i) + " " + caches[i] + "\n";

@@ -26,7 +26,7 @@ constexpr std::array<ops::OpDefinition, 5> kOps = {{
 }};
 
 Program MustParse(const std::string& body) {
-  StatusOr<Program> program = Program::Parse("pagemill-program 2\n" + body);
+  StatusOr<Program> program = Program::Parse("pagemill-program 3\n" + body);
   EXPECT_TRUE(program.ok()) << program.status().ToString();
   return *std::move(program);
 }

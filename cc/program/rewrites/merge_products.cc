@@ -7,7 +7,7 @@
 namespace pagemill::program {
 namespace {
 
-// A product with one matrix of weights, which exist from the start as its scales and its bias do:
+// A product with one matrix of weights, which exist from the start as its bias does:
 // it may run wherever its other inputs exist.
 bool IsMovableProduct(const Program& program, const Op& op, const ops::MatrixInputs& matrices) {
   const auto first = static_cast<size_t>(matrices.first);
@@ -24,10 +24,19 @@ bool IsMovableProduct(const Program& program, const Op& op, const ops::MatrixInp
   return true;
 }
 
+// Can one call multiply both? As HaveOneFormat() of cc/tensor/quantized.h.
+bool AreAlike(const Value& a, const Value& b) {
+  if (a.dtype != b.dtype || a.quantized.has_value() != b.quantized.has_value()) return false;
+  return !a.quantized || (HaveOneFormat(a.quantized->format, b.quantized->format) &&
+                          (a.quantized->zeros == kNoValue) == (b.quantized->zeros == kNoValue) &&
+                          (a.quantized->groups == kNoValue) == (b.quantized->groups == kNoValue));
+}
+
 bool BelongTogether(const Program& program, const Op& a, const Op& b, size_t first) {
-  return b.name == a.name && std::equal(a.inputs.begin(), a.inputs.begin() + first, b.inputs.begin()) &&
+  return b.name == a.name &&
+         std::equal(a.inputs.begin(), a.inputs.begin() + first, b.inputs.begin()) &&
          b.attributes.values() == a.attributes.values() &&
-         program.value(b.inputs[first]).dtype == program.value(a.inputs[first]).dtype;
+         AreAlike(program.value(b.inputs[first]), program.value(a.inputs[first]));
 }
 
 // Moves the products that belong to ops[index] into it.

@@ -39,8 +39,8 @@ StatusOr<Program> RewriteProgram(Program program, std::span<const ops::OpDefinit
 StatusOr<int32_t> FuseOps(Program& program, std::span<const ops::OpDefinition> ops);
 
 // y = linear(x, w); z = linear(x, u)  ->  y, z = linear(x, w, -, u, -). Products of the same inputs
-// with weights of one dtype and the same attributes are one op, at the place of the first: q, k and
-// v, gate and up. As many as the op takes (ops::MatrixInputs::max_count).
+// with weights of one format and the same attributes are one op, at the place of the first: q, k
+// and v, gate and up. As many as the op takes (ops::MatrixInputs::max_count).
 StatusOr<int32_t> MergeProducts(Program& program, std::span<const ops::OpDefinition> ops);
 
 }  // namespace pagemill::program

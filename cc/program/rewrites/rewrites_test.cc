@@ -8,7 +8,7 @@
 namespace pagemill::program {
 namespace {
 
-constexpr char kHead[] = R"(pagemill-program 2
+constexpr char kHead[] = R"(pagemill-program 3
 file 0 /m
 weight w f32 8 0 0
 weight u f32 8 0 32
@@ -18,6 +18,8 @@ weight table2 f32 8,8 0 352
 weight half bf16 8,8 0 608
 weight bytes i8 8,8 0 736
 weight scales f32 8,1 0 800
+quantized scaled8 i8 8,8 scaled 1,8 bytes,scales,-,- int8_activations=1
+quantized scaled i8 8,8 scaled 1,8 bytes,scales,-,-
 input token_ids i32 tokens
 value x f32 tokens,8
 value y f32 tokens,8
@@ -103,15 +105,15 @@ TEST(MergeProductsTest, ProductsOfOneValueAreOneOp) {
             "op both n,s,z -> out\n");
 }
 
-TEST(MergeProductsTest, ScaledProductsWithTheSameAttributesAreOneOp) {
-  EXPECT_EQ(Rewritten("op scaled_linear x,bytes,scales -> m int8_activations=1\n"
-                      "op scaled_linear x,bytes,scales,b -> s int8_activations=1\n"
-                      "op scaled_linear x,bytes,scales -> z\n"
+TEST(MergeProductsTest, ProductsWithWeightsOfOneFormatAreOneOp) {
+  EXPECT_EQ(Rewritten("op linear x,scaled8 -> m\n"
+                      "op linear x,scaled8,b -> s\n"
+                      "op linear x,scaled -> z\n"
                       "op linear x,table -> n\n"
                       "op both m,s,z,n -> out\n",
                       {"m", "s", "z", "n"}),
-            "op scaled_linear x,bytes,scales,-,bytes,scales,b -> m,s int8_activations=1\n"
-            "op scaled_linear x,bytes,scales -> z\n"
+            "op linear x,scaled8,-,scaled8,b -> m,s\n"
+            "op linear x,scaled -> z\n"
             "op linear x,table -> n\n"
             "op both m,s,z,n -> out\n");
 }
@@ -152,7 +154,7 @@ TEST(MergeProductsTest, AtMostAsManyAsAnOpTakes) {
 // These ops over two caches and values of a head of 8, rewritten. `values` are declared besides q,
 // k, q2 and k2.
 std::string RewrittenAttention(const std::string& ops, const std::vector<std::string>& values) {
-  std::string head = R"(pagemill-program 2
+  std::string head = R"(pagemill-program 3
 file 0 /m
 weight table f32 8,8 0 0
 weight inv_freq f32 2 0 256

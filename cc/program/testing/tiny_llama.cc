@@ -58,7 +58,7 @@ class Writer {
             (attributes.empty() ? "" : " " + attributes) + "\n";
   }
   std::string Finish(const std::string& output) const {
-    return "pagemill-program 2\nfile 0 @\n" + declarations_ + ops_ + "output " + output + "\n" +
+    return "pagemill-program 3\nfile 0 @\n" + declarations_ + ops_ + "output " + output + "\n" +
            "constants " + std::to_string(hex_.size() / 2) + "\n" + hex_ + "\n";
   }
 

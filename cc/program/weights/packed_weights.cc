@@ -1,6 +1,8 @@
 #include "cc/program/weights/packed_weights.h"
 
 #include <algorithm>
+#include <array>
+#include <deque>
 #include <set>
 #include <string>
 #include <string_view>
@@ -8,9 +10,9 @@
 #include <vector>
 
 #include "cc/base/xxh3.h"
-#include "cc/program/assembly.h"
+#include "cc/ops/quantized/packed_integers.h"
+#include "cc/ops/quantized/quantized.h"
 #include "cc/program/operand_views.h"
-#include "cc/program/weights/assemble.h"
 #include "cc/program/weights/weight_digests.h"
 
 namespace pagemill::program {
@@ -19,7 +21,7 @@ namespace {
 struct Copy {
   const ops::WeightPacking* packing;  // null: row by row
   ValueId weight;
-  TensorView view;  // no data yet
+  TensorView view;  // no data yet; its parts, if it has some, are the layout's
   int64_t offset;   // in the memory of all copies
 
   int64_t bytes() const {
@@ -57,6 +59,9 @@ class Layout {
                     // Of a stack, kernels read the matrices that a step chooses.
                     const bool end_to_end = program_.value(weight).shape.rank < 3;
                     uses.push_back({op, input, CopyOf(weight, packing), end_to_end});
+                    const TensorView& view = copies[uses.back().copy].view;
+                    if (ops::PackedView(*packing, view).parts == nullptr) return;
+                    KeepParts(weight, /*values=*/false);
                   });
     // Those that would do with either order.
     ForEachWeight(program, rows,
@@ -68,6 +73,9 @@ class Layout {
                             : known_.find({StoredRange(program_, weight), packing->layout});
                     if (found != known_.end()) {
                       uses.push_back({op, input, found->second, false});
+                    } else if (program_.value(weight).quantized) {
+                      stored_quantized.insert(weight);
+                      KeepParts(weight, /*values=*/true);
                     } else if (program_.value(weight).IsMade()) {
                       uses.push_back({op, input, CopyOf(weight, nullptr), false});
                     }
@@ -76,6 +84,8 @@ class Layout {
 
   std::vector<Copy> copies;
   std::vector<Use> uses;
+  std::map<ValueId, size_t> parts;     // stacks that are parts of operands: their copies
+  std::set<ValueId> stored_quantized;  // that some kernel reads with all parts
   PackedBytes bytes;
 
  private:
@@ -86,16 +96,29 @@ class Layout {
     if (!added) return found->second;
     const Value& v = program_.value(weight);
     copies.push_back({packing, weight, MakeView(v, {}, nullptr), bytes.packed_bytes});
+    if (v.quantized) {
+      const auto no_data = [](ValueId) { return nullptr; };
+      copies.back().view.parts = &quantized_.emplace_back(MakeParts(program_, v, no_data));
+    }
     bytes.packed_bytes += copies.back().bytes();
     CountStored(weight);
     return found->second;
   }
 
+  // Kernels read parts of `weight` beside what is packed of it: stacks in one piece.
+  void KeepParts(ValueId weight, bool values) {
+    const Quantized& q = *program_.value(weight).quantized;
+    for (ValueId part : q.parts()) {
+      if (part == kNoValue || (part == q.values && !values)) continue;
+      if (!program_.value(part).stack.empty()) parts[part] = CopyOf(part, nullptr);
+    }
+  }
+
   // What is in files of the weight, or of what it is made of.
   void CountStored(ValueId weight) {
     const Value& v = program_.value(weight);
-    if (v.assembly) {
-      for (ValueId part : v.assembly->parts()) {
+    if (v.quantized) {
+      for (ValueId part : v.quantized->parts()) {
         if (part != kNoValue) CountStored(part);
       }
     }
@@ -108,6 +131,7 @@ class Layout {
   const Program& program_;
   std::map<std::pair<ByteRange, std::string_view>, size_t> known_;  // index of the copy
   std::set<ByteRange> stored_;
+  std::deque<QuantizedParts> quantized_;  // of copies
 };
 
 TensorView ViewOf(const Copy& copy, const std::byte* data) {
@@ -129,27 +153,29 @@ std::string SourceText(const Program& program, ValueId weight,
   return text;
 }
 
-// Which bytes a weight has, or is made of and how.
-std::string RecipeText(const Program& program, ValueId weight,
+// Which bytes a weight has, or is made of and how. `all`: the copy holds all parts of a quantized
+// weight, not its values alone.
+std::string RecipeText(const Program& program, ValueId weight, bool all,
                        const std::vector<Digest128>& digests) {
   const Value& v = program.value(weight);
   std::string text;
-  if (v.assembly) {
-    text.append(" ").append(kAssemblyVersion).append(" ").append(NameOf(v.assembly->layout));
-    for (int64_t number : {int64_t{v.assembly->bits}, v.assembly->group, v.assembly->first_row,
-                           v.assembly->first_column}) {
+  if (v.quantized) {
+    if (!all) return RecipeText(program, v.quantized->values, all, digests);
+    const QuantizedFormat& f = v.quantized->format;
+    text.append(" ").append(ops::kPackedIntegersVersion).append(" ").append(NameOf(f.layout));
+    for (int64_t number : {f.block_columns, f.first_row, f.first_column, f.row_step}) {
       text += " " + std::to_string(number);
     }
-    for (ValueId part : v.assembly->parts()) {
+    for (ValueId part : v.quantized->parts()) {
       text += part == kNoValue ? " -"
                                : " " + std::string(Info(program.value(part).dtype).name) +
-                                     SourceText(program, part, digests);
+                                     RecipeText(program, part, all, digests);
     }
     return text;
   }
   if (v.stack.empty()) return SourceText(program, weight, digests);
   text += " stack " + std::to_string(v.stack.size());
-  for (ValueId part : v.stack) text += RecipeText(program, part, digests);
+  for (ValueId part : v.stack) text += RecipeText(program, part, all, digests);
   return text;
 }
 
@@ -164,7 +190,9 @@ Digest128 KeyOf(const Program& program, const Layout& layout,
     for (int64_t number : {view.shape[0], view.RowElements(), view.row_stride_bytes, copy.offset}) {
       text += " " + std::to_string(number);
     }
-    text += RecipeText(program, copy.weight, digests) + "\n";
+    const bool all =
+        copy.packing != nullptr && ops::PackedView(*copy.packing, view).parts == nullptr;
+    text += RecipeText(program, copy.weight, all, digests) + "\n";
   }
   return Xxh3_128(text.data(), text.size());
 }
@@ -189,11 +217,10 @@ std::vector<std::span<const std::byte>> ReadFromEndToEnd(const Layout& layout,
   return read_by;
 }
 
-// The matrix `weight`, which may be some columns of a wider one or assembled, row after row.
-Status MakeRows(const Program& program, ValueId weight, const Weights& weights, std::byte* target,
-                device::ThreadPool& pool) {
+// The matrix `weight`, which may be some columns of a wider one, row after row.
+void CopyRows(const Program& program, ValueId weight, const Weights& weights, std::byte* target,
+              device::ThreadPool& pool) {
   const Value& v = program.value(weight);
-  if (v.assembly) return Assemble(program, weight, weights, target, pool);
   const std::byte* const from = weights.data(weight);
   const int64_t stride = v.RowStrideBytes(), row = RowBytes(v.dtype, v.shape.RowElements());
   pool.ParallelFor(v.shape.dims[0], /*grain=*/64, [&](int64_t begin, int64_t end, int) {
@@ -201,7 +228,18 @@ Status MakeRows(const Program& program, ValueId weight, const Weights& weights, 
       std::copy_n(from + r * stride, row, target + r * row);
     }
   });
-  return OkStatus();
+}
+
+// The weight row after row: its own bytes if it lies so, else a copy in `rows`.
+StatusOr<const std::byte*> DenseRows(const Program& program, ValueId weight, const Weights& weights,
+                                     LazyMemory* rows, device::ThreadPool& pool) {
+  if (program.value(weight).weight.row_stride == 0) return weights.data(weight);
+  if (rows->bytes().empty()) {
+    PM_ASSIGN_OR_RETURN(*rows,
+                        LazyMemory::Allocate(program.value(weight).Bytes({}), "a part of a stack"));
+  }
+  CopyRows(program, weight, weights, rows->data(), pool);
+  return rows->data();
 }
 
 // A packed stack is its packed parts, one after the other (ops::WeightPacking).
@@ -209,26 +247,61 @@ Status MakeStack(const Program& program, const Copy& copy, const Weights& weight
                  std::byte* target, device::ThreadPool& pool) {
   TensorView part = copy.view;
   part.shape[0] = 1;
-  const int64_t stored_bytes = part.row_stride_bytes;
-  const int64_t bytes = copy.packing == nullptr ? stored_bytes : copy.packing->bytes(part);
+  const int64_t bytes = copy.packing == nullptr ? part.row_stride_bytes : copy.packing->bytes(part);
   LazyMemory rows;
   for (ValueId id : program.value(copy.weight).stack) {
-    const Value& v = program.value(id);
     if (copy.packing == nullptr) {
-      PM_RETURN_IF_ERROR(MakeRows(program, id, weights, target, pool));
+      CopyRows(program, id, weights, target, pool);
     } else {
-      const std::byte* data = weights.data(id);
-      if (v.IsMade() || v.weight.row_stride != 0) {
-        if (rows.bytes().empty()) {
-          PM_ASSIGN_OR_RETURN(rows, LazyMemory::Allocate(stored_bytes, "a part of a stack"));
-        }
-        PM_RETURN_IF_ERROR(MakeRows(program, id, weights, rows.data(), pool));
-        data = rows.data();
-      }
+      PM_ASSIGN_OR_RETURN(const std::byte* data, DenseRows(program, id, weights, &rows, pool));
       part.data = const_cast<std::byte*>(data);
-      copy.packing->pack(part, target, pool);
+      PM_RETURN_IF_ERROR(copy.packing->pack(part, target, pool));
     }
     target += bytes;
+  }
+  return OkStatus();
+}
+
+// Matrix `matrix` of a part of a stack of quantized matrices, as a stack of one. A part that all of
+// them share stays as it is.
+StatusOr<TensorView> PartOfMatrix(const Program& program, ValueId part,
+                                  const QuantizedFormat& format, int64_t matrix,
+                                  const Weights& weights, LazyMemory* rows,
+                                  device::ThreadPool& pool) {
+  if (part == kNoValue) return TensorView{};
+  const Value& v = program.value(part);
+  TensorView view = MakeView(v, {}, const_cast<std::byte*>(weights.data(part)));
+  if (format.row_step > 0) return view;
+  if (v.stack.empty()) {
+    view.data = view.Row<std::byte>(matrix);
+  } else {
+    PM_ASSIGN_OR_RETURN(
+        const std::byte* data,
+        DenseRows(program, v.stack[static_cast<size_t>(matrix)], weights, rows, pool));
+    view.data = const_cast<std::byte*>(data);
+  }
+  view.shape[0] = 1;
+  return view;
+}
+
+Status MakeQuantizedStack(const Program& program, const Copy& copy, const Weights& weights,
+                          std::byte* target, device::ThreadPool& pool) {
+  const Quantized& q = *program.value(copy.weight).quantized;
+  std::array<LazyMemory, 4> rows;
+  TensorView view = copy.view;
+  view.shape[0] = 1;
+  for (int64_t e = 0; e < copy.view.shape[0]; ++e) {
+    std::array<TensorView, 4> parts;
+    for (size_t i = 0; i < parts.size(); ++i) {
+      PM_ASSIGN_OR_RETURN(
+          parts[i], PartOfMatrix(program, q.parts()[i], q.format, e, weights, &rows[i], pool));
+    }
+    QuantizedParts of_matrix = {q.format, parts[0], parts[1], parts[2], parts[3]};
+    of_matrix.format.first_row += e * q.format.row_step;
+    view.parts = &of_matrix;
+    view.data = of_matrix.values.data;
+    PM_RETURN_IF_ERROR(copy.packing->pack(view, target, pool));
+    target += copy.packing->bytes(view);
   }
   return OkStatus();
 }
@@ -237,21 +310,28 @@ Status MakeCopy(const Program& program, const Copy& copy, const Weights& weights
                 device::ThreadPool& pool) {
   const Value& v = program.value(copy.weight);
   if (!v.stack.empty()) return MakeStack(program, copy, weights, target, pool);
-  if (!v.assembly) {
-    copy.packing->pack(ViewOf(copy, weights.data(copy.weight)), target, pool);
-    return OkStatus();
+  if (!v.quantized) {
+    return copy.packing->pack(ViewOf(copy, weights.data(copy.weight)), target, pool);
   }
-  if (copy.packing == nullptr) return Assemble(program, copy.weight, weights, target, pool);
-  PM_ASSIGN_OR_RETURN(const LazyMemory rows, LazyMemory::Allocate(v.Bytes({}), "a weight"));
-  PM_RETURN_IF_ERROR(Assemble(program, copy.weight, weights, rows.data(), pool));
-  copy.packing->pack(ViewOf(copy, rows.data()), target, pool);
-  return OkStatus();
+  if (v.shape.rank == 3) return MakeQuantizedStack(program, copy, weights, target, pool);
+  const QuantizedParts parts =
+      MakeParts(program, v, [&](ValueId part) { return weights.data(part); });
+  TensorView view = ViewOf(copy, weights.data(v.quantized->values));
+  view.parts = &parts;
+  return copy.packing->pack(view, target, pool);
+}
+
+// Says of which weight an error is.
+Status OfWeight(const Value& weight, const Status& status) {
+  if (status.ok()) return status;
+  return {status.code(), "weight '" + weight.name + "' " + status.message()};
 }
 
 Status Pack(const Program& program, const Layout& layout, const Weights& weights, std::byte* target,
             device::ThreadPool& pool) {
   for (const Copy& copy : layout.copies) {
-    PM_RETURN_IF_ERROR(MakeCopy(program, copy, weights, target + copy.offset, pool));
+    PM_RETURN_IF_ERROR(OfWeight(program.value(copy.weight),
+                                MakeCopy(program, copy, weights, target + copy.offset, pool)));
   }
   return OkStatus();
 }
@@ -268,6 +348,25 @@ PackedBytes CountPackedBytes(const Program& program, std::span<const ops::Kernel
   return Layout(program, rows).bytes;
 }
 
+// Kernels trust the numbers of weights that they read with all parts; packing has checked others.
+Status PackedWeights::CheckStored(const Program& program, const std::set<ValueId>& quantized,
+                                  const Weights& weights) const {
+  for (ValueId id : quantized) {
+    const Value& v = program.value(id);
+    const QuantizedParts parts = MakeParts(program, v, [&](ValueId part) {
+      const std::byte* copy = this->part(part);
+      return copy != nullptr ? copy : weights.data(part);
+    });
+    TensorView view = MakeView(v, {}, parts.values.data);
+    view.parts = &parts;
+    if (!ops::HasPackedIntegers(view)) continue;
+    for (int64_t e = 0; e < (view.rank == 3 ? view.shape[0] : 1); ++e) {
+      PM_RETURN_IF_ERROR(OfWeight(v, ops::PackedIntegers(view, e).CheckNumbers()));
+    }
+  }
+  return OkStatus();
+}
+
 StatusOr<PackedWeights> PackedWeights::Make(const Program& program,
                                             std::span<const ops::Kernel* const> rows,
                                             const Weights& weights, const PackCache* cache,
@@ -275,7 +374,10 @@ StatusOr<PackedWeights> PackedWeights::Make(const Program& program,
                                             const device::MemoryPlacement& placement) {
   const Layout layout(program, rows);
   PackedWeights packed;
-  if (layout.copies.empty()) return packed;
+  if (layout.copies.empty()) {
+    PM_RETURN_IF_ERROR(packed.CheckStored(program, layout.stored_quantized, weights));
+    return packed;
+  }
   const int64_t bytes = layout.bytes.packed_bytes;
   Digest128 key;
   if (cache != nullptr) {
@@ -304,6 +406,10 @@ StatusOr<PackedWeights> PackedWeights::Make(const Program& program,
     const Copy& copy = layout.copies[use.copy];
     packed.data_[{use.op, use.input}] = {base + copy.offset, copy.packing != nullptr};
   }
+  for (const auto& [part, copy] : layout.parts) {
+    packed.parts_[part] = base + layout.copies[copy].offset;
+  }
+  PM_RETURN_IF_ERROR(packed.CheckStored(program, layout.stored_quantized, weights));
   packed.read_by_ = ReadFromEndToEnd(layout, base, rows.size());
   weights.DropPages();
   return packed;

@@ -1,9 +1,9 @@
 // File: cc/program/weights/packed_weights.h
 // Weights in the order in which the chosen kernels read them (ops::WeightPacking), packed when a
-// program is bound. Operands that share a weight and an order share the copy. Assembled weights
-// (assemble.h) are made here, one at a time; a kernel that reads one as stored gets it row by row.
-// So are stacks: each part is packed where it lies, so that a stack row by row exists for no kernel
-// that packs it.
+// program is bound. Operands that share a weight and an order share the copy. A quantized weight is
+// packed from its parts; those that its kernel reads beside the copy, or all if it packs nothing,
+// stay as stored. Each matrix of a stack is packed from its own bytes, so that a stack row by row
+// exists only for kernels that read it so.
 //
 //   PM_ASSIGN_OR_RETURN(PackedWeights packed,
 //                       PackedWeights::Make(program, rows, weights, cache, pool));
@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <utility>
 #include <vector>
@@ -49,7 +50,7 @@ class PackedWeights {
   // cache maps is copied once more where it is better copied (PackCache::Entry), and with a
   // placement, since a mapped file's pages lie where the first process on the machine that read
   // them ran.
-  // kResourceExhausted where there is no room; the errors of Assemble().
+  // kResourceExhausted if there is no room; the errors of WeightPacking::pack.
   static StatusOr<PackedWeights> Make(const Program& program,
                                       std::span<const ops::Kernel* const> rows,
                                       const Weights& weights, const PackCache* cache,
@@ -74,6 +75,12 @@ class PackedWeights {
     const auto found = data_.find({op, input});
     return found == data_.end() ? nullptr : found->second.data;
   }
+  // A part of quantized weights that is a stack, row by row; null for others, which their files
+  // have.
+  const std::byte* part(ValueId id) const {
+    const auto found = parts_.find(id);
+    return found == parts_.end() ? nullptr : found->second;
+  }
   // Is it in its kernel's order, not row by row?
   bool reordered(size_t op, size_t input) const {
     const auto found = data_.find({op, input});
@@ -92,6 +99,9 @@ class PackedWeights {
     bool reordered = false;
   };
 
+  Status CheckStored(const Program& program, const std::set<ValueId>& quantized,
+                     const Weights& weights) const;
+
   LazyMemory memory_;                       // where they were packed or copied to
   std::optional<PackCache::Entry> mapped_;  // or found
   bool from_cache_ = false;
@@ -99,6 +109,7 @@ class PackedWeights {
   Status store_status_;
   std::vector<Digest128> file_digests_;
   std::map<std::pair<size_t, size_t>, Operand> data_;
+  std::map<ValueId, const std::byte*> parts_;
   std::vector<std::span<const std::byte>> read_by_;  // of each op
 };
 

@@ -12,13 +12,13 @@
 #include <vector>
 
 #include "cc/device/numa.h"
-#include "cc/tensor/float16.h"
+#include "cc/ops/quantized/packed_integers.h"
 
 namespace pagemill::program {
 namespace {
 
 // Three ops over two weights of 2 x 3 floats, 1 to 6 and 7 to 12; the first is used twice.
-constexpr char kText[] = R"(pagemill-program 2
+constexpr char kText[] = R"(pagemill-program 3
 file 0 @
 weight a f32 2,3 0 0
 weight tied f32 2,3 0 0
@@ -43,11 +43,12 @@ Program MustParse() {
 
 // Packings that write a weight's elements in reverse order.
 int64_t OneLine(const TensorView&) { return 64; }
-void Reverse(const TensorView& weight, std::byte* packed, device::ThreadPool&) {
+Status Reverse(const TensorView& weight, std::byte* packed, device::ThreadPool&) {
   const int64_t count = weight.Elements();
   for (int64_t i = 0; i < count; ++i) {
     std::memcpy(packed + 4 * i, weight.Data<const float>() + count - 1 - i, 4);
   }
+  return OkStatus();
 }
 constexpr ops::WeightPacking kSecondInput = {
     .layout = "reversed", .inputs = 0b010, .bytes = OneLine, .pack = Reverse};
@@ -148,96 +149,157 @@ TEST(PackedWeights, EveryLayoutIsACopyOfItsOwn) {
 }
 
 // A matrix of one row of 32 nibbles, 1 to 8 four times, with the scale 1 and the zero point 2 for
-// all; and who reads it.
-constexpr char kAssembled[] = R"(pagemill-program 2
+// all; and one of two rows of int8, which has scales. Each is read by two ops.
+constexpr char kQuantized[] = R"(pagemill-program 3
 file 0 @
 weight v i32 1,4 0 0
 weight z i32 1,1 0 16
 weight s f32 1,1 0 20
-assembled a bf16 1,32 pack_quantized 4 32 v,s,z,-
+weight bytes i8 2,4 0 0
+weight scales f32 2,1 0 16
+quantized a u4 1,32 pack_quantized 1,32 v,s,z,-
+quantized b i8 2,4 scaled 1,4 bytes,scales,-,-
 input token_ids i32 tokens
 value x f32 tokens,3
+value y f32 tokens,3
 value out f32 logits_rows,3
 op first token_ids,a -> x
-op second x,a -> out
+op second x,a -> y
+op third y,b -> out
 output logits out
 constants 24
 21436587214365872143658721436587020000000000803f
 )";
 
-Program MustParseAssembled() {
-  StatusOr<Program> program = Program::Parse(kAssembled);
+Program MustParseQuantized() {
+  StatusOr<Program> program = Program::Parse(kQuantized);
   EXPECT_TRUE(program.ok()) << program.status().ToString();
   return *std::move(program);
 }
 
-// Packing that keeps the first element, 1 - 2.
-void KeepFirst(const TensorView& weight, std::byte* packed, device::ThreadPool&) {
-  const float first = Bf16ToFloat(weight.Data<const uint16_t>()[0]);
-  std::memcpy(packed, &first, sizeof(first));
+// Packing of all parts: the first element, 1 - 2. Packing of values alone: their first byte.
+Status KeepFirst(const TensorView& weight, std::byte* packed, device::ThreadPool&) {
+  const ops::PackedIntegers integers(weight, 0);
+  PM_RETURN_IF_ERROR(integers.CheckNumbers());
+  std::vector<float> row(32);
+  integers.ReadRow(0, row.data());
+  std::memcpy(packed, row.data(), sizeof(float));
+  return OkStatus();
 }
 constexpr ops::WeightPacking kFirstOnly = {
-    .layout = "first", .inputs = 0b010, .bytes = OneLine, .pack = KeepFirst};
+    .layout = "first", .inputs = 0b010, .bytes = OneLine, .pack = KeepFirst, .view = ops::AsBlocks};
 constexpr ops::Kernel kPacksFirst = {.op = "op", .name = "packs", .packing = &kFirstOnly};
+constexpr ops::WeightPacking kValuesOnly = {
+    .layout = "values",
+    .inputs = 0b010,
+    .bytes = OneLine,
+    .pack = [](const TensorView& weight, std::byte* packed, device::ThreadPool&) {
+      std::memcpy(packed, weight.parts->values.data, 1);
+      return OkStatus();
+    }};
+constexpr ops::Kernel kPacksValues = {.op = "op", .name = "packs", .packing = &kValuesOnly};
 
-TEST(PackedWeights, AnAssembledWeightIsMadeForEveryOrder) {
-  const Program program = MustParseAssembled();
-  const std::vector<const ops::Kernel*> kernels = {&kPlain, &kPacksFirst};
+TEST(PackedWeights, AQuantizedWeightIsPackedFromItsParts) {
+  const Program program = MustParseQuantized();
+  const std::vector<const ops::Kernel*> kernels = {&kPlain, &kPacksFirst, &kPacksValues};
   EXPECT_EQ(CountPackedBytes(program, kernels).packed_bytes, 2 * 64);
-  EXPECT_EQ(CountPackedBytes(program, kernels).stored_bytes, 24) << "of its parts";
+  EXPECT_EQ(CountPackedBytes(program, kernels).stored_bytes, 24 + 8 + 8) << "of its parts";
   const PackedWeights packed = MustPack(program, kernels);
-  ASSERT_NE(packed.data(0, 1), nullptr);
-  EXPECT_FALSE(packed.reordered(0, 1)) << "row by row";
-  for (size_t i = 0; i < 32; ++i) {
-    uint16_t bits;
-    std::memcpy(&bits, packed.data(0, 1) + 2 * i, sizeof(bits));
-    EXPECT_EQ(Bf16ToFloat(bits), static_cast<float>(i % 8) - 1) << "element " << i;
-  }
+  EXPECT_EQ(packed.data(0, 1), nullptr) << "read as stored, with its parts";
   EXPECT_TRUE(packed.reordered(1, 1));
   EXPECT_EQ(First(packed.data(1, 1)), -1);
+  EXPECT_EQ(static_cast<int>(*packed.data(2, 1)), 0x21);
+  EXPECT_EQ(packed.part(*program.Find("scales")), nullptr) << "used in the file";
 }
 
-TEST(PackedWeights, AnAssembledWeightThatNobodyPacksIsReadRowByRow) {
-  const Program program = MustParseAssembled();
-  const PackedWeights packed = MustPack(program, {&kFollows, &kPlain});
-  EXPECT_EQ(packed.data(0, 1), packed.data(1, 1));
-  EXPECT_FALSE(packed.reordered(0, 1));
-}
-
-TEST(PackedWeights, AnAssembledWeightThatCannotBeMadeIsAnError) {
-  std::string text = kAssembled;
+TEST(PackedWeights, AQuantizedWeightThatCannotBeReadIsAnError) {
+  std::string text = kQuantized;
   text.replace(text.find("0000803f"), 8, "0000c07f");  // the scale is no number
   const Program program = *Program::Parse(text);
   const StatusOr<Weights> weights = Weights::Load(program);
   ASSERT_TRUE(weights.ok());
   device::ThreadPool pool({.num_threads = 2});
-  const std::vector<const ops::Kernel*> kernels = {&kPlain, &kPacksFirst};
-  EXPECT_EQ(PackedWeights::Make(program, kernels, *weights, nullptr, pool).status().code(),
-            StatusCode::kDataLoss);
+  for (const ops::Kernel* reader : {&kPlain, &kPacksFirst}) {
+    const std::vector<const ops::Kernel*> kernels = {reader, reader, &kPlain};
+    const Status status = PackedWeights::Make(program, kernels, *weights, nullptr, pool).status();
+    EXPECT_EQ(status.code(), StatusCode::kDataLoss);
+    EXPECT_NE(status.message().find("weight 'a' has a scale"), std::string::npos)
+        << status.message();
+  }
 }
 
-// Matrices of 2 x 3 floats from 1 to 6, and in columns of wider rows, and one of 1 x 32 made of
-// integers.
-constexpr char kStacked[] = R"(pagemill-program 2
+// A stack of int8 matrices, values with values and scales with scales; one is columns of a wider
+// matrix.
+constexpr char kQuantizedStack[] = R"(pagemill-program 3
+file 0 @
+weight v0 i8 2,4 0 0
+weight v1 i8 2,4 0 8 6
+weight s0 f32 2,1 0 20
+weight s1 f32 2,1 0 24
+stack v i8 2,2,4 v0,v1
+stack s f32 2,2,1 s0,s1
+quantized w i8 2,2,4 scaled 1,4 v,s,-,-
+input token_ids i32 tokens
+value x f32 tokens,3
+value out f32 logits_rows,3
+op first token_ids,w -> x
+op second x,w -> out
+output logits out
+constants 32
+0102030405060708090a0b0c0d0e0f10111213140000803f0000004000004040
+)";
+
+// Every value, matrix by matrix.
+constexpr ops::WeightPacking kValuesOfEach = {
+    .layout = "values of each",
+    .inputs = 0b010,
+    .bytes = [](const TensorView& w) { return 64 * w.shape[0]; },
+    .pack =
+        [](const TensorView& w, std::byte* packed, device::ThreadPool&) {
+          EXPECT_EQ(w.shape[0], 1) << "matrix by matrix";
+          EXPECT_TRUE(w.parts->values.IsDense());
+          std::memcpy(packed, w.parts->values.data, 8);
+          return OkStatus();
+        }};
+constexpr ops::Kernel kPacksEachValues = {.op = "op", .name = "packs", .packing = &kValuesOfEach};
+
+TEST(PackedWeights, AStackOfQuantizedMatricesIsStackedPartByPart) {
+  const StatusOr<Program> program = Program::Parse(kQuantizedStack);
+  ASSERT_TRUE(program.ok()) << program.status().ToString();
+  const std::vector<const ops::Kernel*> kernels = {&kPacksEachValues, &kPlain};
+  const PackedWeights packed = MustPack(*program, kernels);
+  const auto bytes = [](const std::byte* data) {
+    return std::vector<int>{static_cast<int>(data[0]), static_cast<int>(data[4]),
+                            static_cast<int>(data[7])};
+  };
+  EXPECT_EQ(bytes(packed.data(0, 1)), (std::vector{1, 5, 8}));
+  EXPECT_EQ(bytes(packed.data(0, 1) + 64), (std::vector{9, 15, 18}));
+  const std::byte* const values = packed.part(*program->Find("v"));
+  ASSERT_NE(values, nullptr) << "for the kernel that reads it as stored";
+  EXPECT_EQ(bytes(values + 8), (std::vector{9, 15, 18}));
+  const std::byte* const scales = packed.part(*program->Find("s"));
+  ASSERT_NE(scales, nullptr);
+  const float expected[] = {1, 2, 2, 3};
+  for (size_t i = 0; i < 4; ++i) EXPECT_EQ(First(scales + 4 * i), expected[i]);
+  const PackedWeights only_packed = MustPack(*program, {&kPacksEachValues, &kPacksEachValues});
+  EXPECT_EQ(only_packed.part(*program->Find("v")), nullptr) << "no kernel reads it";
+  EXPECT_NE(only_packed.part(*program->Find("s")), nullptr);
+}
+
+// Matrices of 2 x 3 floats from 1 to 6, and in columns of wider rows.
+constexpr char kStacked[] = R"(pagemill-program 3
 file 0 @
 weight p f32 2,3 0 0
 weight q f32 2,3 0 4 16
-weight v i32 1,4 0 48
-weight s f32 1,1 0 64
 stack both f32 2,2,3 p,q
-assembled a bf16 1,32 pack_quantized 4 32 v,s,-,-
-stack made bf16 1,1,32 a
 input token_ids i32 tokens
 value x f32 tokens,3
-value y f32 tokens,3
 value out f32 logits_rows,3
 op first token_ids,both -> x
-op second x,both -> y
-op third y,made -> out
+op second x,both -> out
 output logits out
-constants 68
-0000803f0000004000004040000080400000a0400000c0400000e0400000004100001041000020410000304100004041)"
-                            R"(214365872143658721436587214365870000803f
+constants 48
+0000803f0000004000004040000080400000a0400000c0400000e0400000004100001041000020410000304100004041
 )";
 
 constexpr ops::WeightPacking kReversesEach = {
@@ -247,16 +309,16 @@ constexpr ops::WeightPacking kReversesEach = {
     .pack =
         [](const TensorView& w, std::byte* packed, device::ThreadPool& pool) {
           EXPECT_EQ(w.shape[0], 1) << "part by part";
-          Reverse(w, packed, pool);
+          return Reverse(w, packed, pool);
         }};
 constexpr ops::Kernel kPacksEach = {.op = "op", .name = "packs", .packing = &kReversesEach};
 
 TEST(PackedWeights, AStackIsPackedPartByPart) {
   const StatusOr<Program> program = Program::Parse(kStacked);
   ASSERT_TRUE(program.ok()) << program.status().ToString();
-  const std::vector<const ops::Kernel*> kernels = {&kPacksEach, &kPlain, &kPacksFirst};
-  EXPECT_EQ(CountPackedBytes(*program, kernels).packed_bytes, 2 * 64 + 64 + 64);
-  EXPECT_EQ(CountPackedBytes(*program, kernels).stored_bytes, 24 + 24 + 16 + 4) << "of its parts";
+  const std::vector<const ops::Kernel*> kernels = {&kPacksEach, &kPlain};
+  EXPECT_EQ(CountPackedBytes(*program, kernels).packed_bytes, 2 * 64 + 64);
+  EXPECT_EQ(CountPackedBytes(*program, kernels).stored_bytes, 24 + 24) << "of its parts";
   const PackedWeights packed = MustPack(*program, kernels);
   EXPECT_EQ(First(packed.data(0, 1)), 6);
   EXPECT_EQ(First(packed.data(0, 1) + 64), 8) << "columns 1 to 3 of the wider matrix";
@@ -266,7 +328,6 @@ TEST(PackedWeights, AStackIsPackedPartByPart) {
   for (size_t i = 0; i < 12; ++i) {
     EXPECT_EQ(First(packed.data(1, 1) + 4 * i), values[i]) << "element " << i;
   }
-  EXPECT_EQ(First(packed.data(2, 1)), 1 - 8) << "an assembled part";
 }
 
 class PackedWeightsCacheTest : public ::testing::Test {
@@ -365,14 +426,15 @@ TEST_F(PackedWeightsCacheTest, OtherBytesOrLayoutsAreOtherEntries) {
   EXPECT_EQ(First(packed.data(1, 1)), -6);
 }
 
-TEST_F(PackedWeightsCacheTest, OtherPartsOrAssembliesAreOtherEntries) {
+TEST_F(PackedWeightsCacheTest, OtherPartsOrFormatsAreOtherEntries) {
   const PackCache cache(folder_);
-  const std::vector<const ops::Kernel*> kernels = {&kPlain, &kPacksFirst};
-  EXPECT_FALSE(MustPack(MustParseAssembled(), kernels, &cache).from_cache());
-  EXPECT_TRUE(MustPack(MustParseAssembled(), kernels, &cache).from_cache());
+  const std::vector<const ops::Kernel*> kernels = {&kPlain, &kPacksFirst, &kPacksValues};
+  EXPECT_FALSE(MustPack(MustParseQuantized(), kernels, &cache).from_cache());
+  EXPECT_TRUE(MustPack(MustParseQuantized(), kernels, &cache).from_cache());
   for (const auto& [from, to] : {std::pair("s,z,-", "s,-,-"), std::pair("0000803f", "00000040"),
-                                 std::pair("020000", "030000")}) {
-    std::string text = kAssembled;
+                                 std::pair("020000", "030000"), std::pair("1,32 v", "1,64 v"),
+                                 std::pair("bytes i8 2,4 0 0", "bytes i8 2,4 0 4")}) {
+    std::string text = kQuantized;
     text.replace(text.find(from), std::string(from).size(), to);
     const StatusOr<Program> other = Program::Parse(text);
     ASSERT_TRUE(other.ok()) << other.status().ToString();
@@ -382,11 +444,11 @@ TEST_F(PackedWeightsCacheTest, OtherPartsOrAssembliesAreOtherEntries) {
 
 TEST_F(PackedWeightsCacheTest, OtherStacksAreOtherEntries) {
   const PackCache cache(folder_);
-  const std::vector<const ops::Kernel*> kernels = {&kPacksEach, &kPlain, &kPacksFirst};
+  const std::vector<const ops::Kernel*> kernels = {&kPacksEach, &kPlain};
   EXPECT_FALSE(MustPack(*Program::Parse(kStacked), kernels, &cache).from_cache());
   EXPECT_TRUE(MustPack(*Program::Parse(kStacked), kernels, &cache).from_cache());
   for (const auto& [from, to] : {std::pair(" p,q", " q,p"), std::pair("0 4 16", "0 4 20"),
-                                 std::pair("21436587", "31436587")}) {
+                                 std::pair("0000803f", "00000040")}) {
     std::string text = kStacked;
     text.replace(text.find(from), std::string(from).size(), to);
     const StatusOr<Program> other = Program::Parse(text);

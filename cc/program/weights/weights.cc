@@ -14,9 +14,19 @@ int32_t ElementBytes(DType dtype) { return IsBlockFormat(dtype) ? 1 : Info(dtype
 
 bool InFile(const Value& v) { return v.kind == ValueKind::kWeight && !v.IsMade(); }
 
-bool NeedsCopy(const Program& program, const Value& weight) {
+// Scales that kernels read beside packed values.
+std::set<ValueId> KeptScales(const Program& program) {
+  std::set<ValueId> scales;
+  for (const Value& v : program.values()) {
+    if (!v.quantized || v.quantized->format.layout != QuantizedLayout::kScaled) continue;
+    scales.insert(v.quantized->scales);
+  }
+  return scales;
+}
+
+bool NeedsCopy(const Program& program, const Value& weight, bool is_small) {
   const int32_t element = ElementBytes(weight.dtype);
-  if (weight.shape.rank == 1) return true;
+  if (weight.shape.rank == 1 || is_small) return true;
   return program.files()[static_cast<size_t>(weight.weight.file)] == kConstantsPath ||
          weight.weight.offset % element != 0 ||
          (element > 1 && std::endian::native == std::endian::big);
@@ -46,13 +56,15 @@ ByteRange StoredRange(const Program& program, ValueId weight) {
 WeightBytes CountWeightBytes(const Program& program) {
   WeightBytes bytes;
   std::set<ByteRange> seen;
+  const std::set<ValueId> scales = KeptScales(program);
   for (size_t i = 0; i < program.values().size(); ++i) {
     const Value& v = program.values()[i];
     if (!InFile(v)) continue;
+    const ValueId id(static_cast<int32_t>(i));
     const int64_t size = v.Bytes({});
-    if (!seen.insert(StoredRange(program, ValueId(static_cast<int32_t>(i)))).second) continue;
+    if (!seen.insert(StoredRange(program, id)).second) continue;
     bytes.total_bytes += size;
-    if (NeedsCopy(program, v)) bytes.copied_bytes += v.SpanBytes();
+    if (NeedsCopy(program, v, scales.contains(id))) bytes.copied_bytes += v.SpanBytes();
   }
   return bytes;
 }
@@ -82,6 +94,7 @@ StatusOr<Weights> Weights::Load(const Program& program) {
     weights.files_.push_back(std::move(file));
   }
   std::map<ByteRange, const std::byte*> copied;
+  const std::set<ValueId> scales = KeptScales(program);
   for (const Value& v : program.values()) {
     const ValueId id(static_cast<int32_t>(weights.data_.size()));
     weights.data_.push_back(nullptr);
@@ -98,7 +111,7 @@ StatusOr<Weights> Weights::Load(const Program& program) {
     }
     const std::span<const std::byte> range =
         file.subspan(static_cast<size_t>(v.weight.offset), static_cast<size_t>(size));
-    if (!NeedsCopy(program, v)) {
+    if (!NeedsCopy(program, v, scales.contains(id))) {
       weights.data_.back() = range.data();
       continue;
     }

@@ -2,10 +2,10 @@
 // The bytes of a program's weights. Mapped from their files where they can be used as they lie;
 // copied where they cannot: constants, elements that are not aligned to their size, and, on a
 // big-endian host, elements of more than one byte (files are little endian; block formats are read
-// byte by byte). Vectors are copied, too: once matrices are packed, a mapped one would keep as much
-// of the file in memory as the page cache holds together around it, up to 2 MiB for 2 KB.
-// Of a weight that is assembled or a stack only the parts are here (assemble.h and packed_weights.h
-// make the rest).
+// byte by byte). Vectors and the scales of scaled matrices are copied, too: once matrices are
+// packed, a mapped one would keep as much of the file in memory as the page cache holds together
+// around it, up to 2 MiB for 2 KB. Of a quantized weight or a stack only the parts are here
+// (packed_weights.h makes the rest).
 //
 //   PM_ASSIGN_OR_RETURN(Weights weights, Weights::Load(program));
 //   const void* data = weights.data(weight_id);

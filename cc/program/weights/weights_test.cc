@@ -45,7 +45,7 @@ std::vector<uint8_t> Counting(size_t size) {
 
 Program MakeProgram(const std::string& files_and_weights, const std::string& constants = "") {
   StatusOr<Program> program =
-      Program::Parse("pagemill-program 2\n" + files_and_weights +
+      Program::Parse("pagemill-program 3\n" + files_and_weights +
                      "input token_ids i32 tokens\nvalue out f32 logits_rows,1\n"
                      "op any token_ids -> out\noutput logits out\n" +
                      constants);

@@ -1,5 +1,6 @@
 #include "cc/scheduler/admission/admission.h"
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -63,6 +64,29 @@ TEST(Admission, NamesThePoolThatIsTooSmall) {
   EXPECT_TRUE(Check(options, MakeRequest(47, 16)).ok());
   ExpectRefused(Check(options, MakeRequest(48, 16)),
                 {"holds 48 tokens", "prompt alone has 48", "--kv-cache-memory-bytes"});
+}
+
+TEST(Admission, MediaItemsHaveTheFormThatTheModelTakes) {
+  SchedulerOptions options = Options();
+  options.max_encoder_tokens = 10;
+  step::Request request = MakeRequest(20, 1);
+  request.media = {{"a", 2, 6}};
+  EXPECT_TRUE(Check(options, request).ok()) << "a runner that encodes nothing takes any";
+  options.media_format = {.rows = 3, .channels = 2, .tokens = 6};
+  ExpectRefused(Check(options, request), {"media item 0 has no features"});
+  step::MediaFeatures features{.rows = 3, .channels = 2, .values = std::vector<float>(6)};
+  const auto check = [&] {
+    request.media[0].features = std::make_shared<step::MediaFeatures>(features);
+    return Check(options, request);
+  };
+  EXPECT_TRUE(check().ok());
+  features.rows = 4;
+  ExpectRefused(check(), {"features of 4 rows of 2 channels", "takes 3 rows of 2 channels"});
+  features = {.rows = 3, .channels = 2, .values = std::vector<float>(5)};
+  ExpectRefused(check(), {"media item 0 has features of"});
+  features.values.resize(6);
+  request.media[0].num_tokens = 5;
+  ExpectRefused(check(), {"has 5 tokens, but an item of this model takes the place of 6"});
 }
 
 TEST(Admission, ChecksPromptTokens) {

@@ -242,6 +242,8 @@ class RunnerLimits:
         prefix_caching: bool = True,
         pooling: bool = False,
         max_draft_tokens: int = 0,
+        max_encoder_tokens: int = 0,
+        encoder_cache_tokens: int = 0,
     ) -> None:
         """`kv_groups`: one of full attention by default; for a NativeExecutor those that
         `kv_groups` makes of its program."""
@@ -267,6 +269,10 @@ class RunnerLimits:
     def prefix_caching(self) -> bool: ...
     @property
     def max_draft_tokens(self) -> int: ...
+    @property
+    def max_encoder_tokens(self) -> int: ...
+    @property
+    def encoder_cache_tokens(self) -> int: ...
     @property
     def pooling(self) -> bool: ...
 
@@ -314,6 +320,20 @@ class StepProfile:
     def ops(self) -> list[OpTime]:
         """Slowest first; empty of a `PythonExecutor`."""
 
+class MediaEncoderOptions:
+    """What a runner knows of its encoder: cc/runner/media_encoder.h."""
+
+    def __init__(
+        self,
+        *,
+        rows: int,
+        channels: int,
+        tokens: int,
+        class_tokens: int = 0,
+        width: int,
+        max_items: int = 1,
+    ) -> None: ...
+
 class ModelRunner:
     """An executor with batch state and sampling; for one engine. Keeps its executor alive."""
 
@@ -325,6 +345,8 @@ class ModelRunner:
         ngram_sizes: tuple[int, int] | None = None,
         draft_executor: NativeExecutor | None = None,
         draft_vocab_size: int = 0,
+        encoder: NativeExecutor | PythonExecutor | None = None,
+        encoder_options: MediaEncoderOptions | None = None,
     ) -> None:
         """`ngram_sizes`: drafts are what followed the last tokens where the request's own text had
         them before; least and most tokens that match. `draft_executor`: a smaller model, which has
@@ -332,6 +354,9 @@ class ModelRunner:
         `draft_vocab_size` tokens. Both None: no drafts."""
     @property
     def limits(self) -> RunnerLimits: ...
+    @property
+    def num_encoded_media(self) -> int:
+        """Media items that were encoded since the beginning."""
     def set_profiling(self, on: bool) -> None:
         """Turning it on resets the times; only while no request runs."""
     def profile(self, *, decode: bool) -> StepProfile:
@@ -491,9 +516,11 @@ class Engine:
         sampling: SamplingParams | None,
         *,
         new_token_matcher: Callable[[], Any] | None = None,
+        media_features: Sequence[NDArray[np.float32]] = ...,
         **fields: Any,
     ) -> None:
         """`sampling` None = a pooling request; `fields` are further ones of cc/step/request.h;
+        `media_features` [rows, channels] are those of the items in the field `media`;
         `new_token_matcher` makes what constrains the output: cc/bindings/python_matcher.h.
         Raises StatusError for a refusal, TypeError for a field that does not exist or fit."""
 

@@ -23,7 +23,7 @@ from pagemill._native import _core
 
 VOCAB = 17
 
-PROGRAM = """pagemill-program 2
+PROGRAM = """pagemill-program 3
 file 0 @
 group full full
 cache kv0 full kv kv 1,2
@@ -241,6 +241,7 @@ def step(**changes: Any) -> dict[str, Any]:
         "query_start": [0, 2],
         "seq_lens": [2],
         "logits_rows": [1, 0],
+        "media_rows": [],
     }
     table = {"slot_mapping": [16, 17], "block_table": [[1]]}
 
@@ -281,6 +282,7 @@ def test_native_executor_runs_a_step() -> None:
         ({"tables": 0}, "an entry for each of 1 block tables, got 0"),
         ({"positions": [[0, 1]]}, "positions has the wrong number of dimensions"),
         ({"logits_rows": [2]}, "logits_rows must be from 0 to 1"),
+        ({"media_rows": [2]}, "media_rows must be from 0 to 1"),
     ],
 )
 def test_native_executor_checks_the_batch(changes: dict[str, Any], message: str) -> None:
@@ -417,7 +419,7 @@ def test_arrays_of_a_step_are_read_only(make_engine: MakeEngine) -> None:
     engine.submit(1, [3, 4], greedy(max_tokens=1))
     collect(engine, 1)
     assert (seen.pop("block_size"), seen.pop("num_common_blocks")) == (8, 0)
-    names = {"token_ids", "positions", "query_start", "seq_lens", "logits_rows"}
+    names = {"token_ids", "positions", "query_start", "seq_lens", "logits_rows", "media_rows"}
     assert set(seen) == names | {"slot_mapping", "block_table"}
     assert set(seen.values()) == {(np.dtype(np.int32), False)}
 

@@ -10,7 +10,7 @@ from pagemill.engine.assembly import ChoiceAssembler
 from pagemill.engine.fan_out import child_sampling
 from pagemill.engine.limits import prompt_array, resolve_max_tokens
 from pagemill.engine.loading import LoadedModel, load
-from pagemill.engine.offline_batch import OfflineBatch
+from pagemill.engine.offline_batch import OfflineBatch, Request
 from pagemill.engine.sampling import SamplingParams
 from pagemill.render.renderer import Renderer
 from pagemill.render.stop_strings import StopStringFilter
@@ -87,7 +87,7 @@ class LocalText:
             self._renderer.detokenizer(token_ids),
             StopStringFilter(sampling.stop) if sampling.stop else None,
         )
-        batch = OfflineBatch(loaded.core.seam, [(prompt, native)], 1, self._next_id)
+        batch = OfflineBatch(loaded.core.seam, [Request(prompt, native)], 1, self._next_id)
         self._next_id += 1
         for news in batch:
             if news.error is not None:

@@ -163,7 +163,7 @@ def test_export(model: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) 
     status, out, _ = _run(capsys, "export", model, "-o", str(tmp_path / "a/b"), "--json")
     written = json.loads(out)
     assert status == 0
-    assert Path(written["program"]).read_text().startswith("pagemill-program 2\n")
+    assert Path(written["program"]).read_text().startswith("pagemill-program 3\n")
     vocabulary = Path(written["vocabulary"]).read_text().splitlines()
     assert vocabulary[0] == "words - -"
     assert len(vocabulary) == 1 + 49152

@@ -164,6 +164,7 @@ def plan_model(config: EngineConfig) -> ModelPlan:
         kind that is not supported.
     """
     from pagemill import _native
+    from pagemill.engine.encoder import EncoderSizes
     from pagemill.engine.executor_sizes import draft_distribution_bytes
     from pagemill.engine.generation_config import choose_defaults
 
@@ -182,6 +183,13 @@ def plan_model(config: EngineConfig) -> ModelPlan:
     workspace = sum(memory.workspace_bytes for memory in memories)
     logits = sum(memory.output_bytes for memory in memories) + distributions
     offloading = config.kv_tiers.host_bytes
+    encoder = EncoderSizes.of(built, model.sizes, config)
+    if encoder is not None:
+        memory = encoder.memory()
+        weights += memory.plan.weights_bytes
+        workspace += memory.plan.workspace_bytes
+        # Activations, as the model sees it: what the encoder computes on and what it made.
+        activations += memory.plan.activation_bytes + memory.plan.output_bytes + memory.kept_bytes
     costs = FixedCosts(weights + activations + workspace + logits, pages, offloading)
     limit = int(available * config.cache.memory_utilization)
     kv: KvBudget | None = None

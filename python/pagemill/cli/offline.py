@@ -10,7 +10,7 @@ from pagemill.cli.step_profile import RunProfile
 from pagemill.config import EngineConfig
 from pagemill.engine.fan_out import child_sampling
 from pagemill.engine.loading import LoadedModel, load
-from pagemill.engine.offline_batch import OfflineBatch
+from pagemill.engine.offline_batch import OfflineBatch, Request
 from pagemill.engine.sampling import SamplingParams
 
 
@@ -68,7 +68,9 @@ class OfflineModel:
         """
         core = self._loaded.core
         requests = [
-            (np.asarray(prompt, dtype=np.int32), self._sampling(output_len, temperature, seed))
+            Request(
+                np.asarray(prompt, dtype=np.int32), self._sampling(output_len, temperature, seed)
+            )
             for seed, prompt in enumerate(prompts)
         ]
         first_id, self._next_id = self._next_id, self._next_id + len(requests)

@@ -10,12 +10,14 @@ import logging
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from pagemill import _native
 from pagemill.config import ConfigError, EngineConfig, KvTierConfig
 from pagemill.config.memory import FixedCosts, KvBudget, available_memory_bytes, plan_kv_cache
 from pagemill.config.quantities import format_bytes
 from pagemill.engine.async_engine import NativeSeam
+from pagemill.engine.encoder import EncoderSizes
 from pagemill.engine.executor_sizes import ExecutorSizes, draft_distribution_bytes
 from pagemill.engine.ranks import RankWorkers
 from pagemill.runner.build import BuiltModel
@@ -87,6 +89,7 @@ class EngineCore:
         options = wanted.executor_options(config, 1)
         plans = [_native.plan_memory(rank.program_text, options) for rank in (built, *others)]
         plan = plans[0]
+        encoder = EncoderSizes.of(built, wanted, config)
         # The planner's one block is the null block.
         fixed_bytes = sum(each.total_bytes - each.kv_bytes for each in plans)
         if draft is not None:
@@ -95,7 +98,7 @@ class EngineCore:
             fixed_bytes += draft_distribution_bytes(built, config)
             _LOGGER.info("draft model %s: %s", draft.architecture, _weights(draft_plan))
         fixed = FixedCosts(
-            fixed_bytes,
+            fixed_bytes + (0 if encoder is None else encoder.memory().total_bytes),
             wanted.kv_pages((built, *others), config, plans, draft),
             config.kv_tiers.host_bytes,
         )
@@ -134,20 +137,19 @@ class EngineCore:
         executor = _executor(built, config, wanted, budget.num_blocks, world)
         if workers is not None:
             workers.wait_ready()
-        limits = _limits(built, config, wanted, budget.num_blocks, draft)
+        encoder = EncoderSizes.of(built, wanted, config)
+        limits = _limits(built, config, wanted, budget.num_blocks, draft, encoder)
         ngram = config.speculation.ngram
         sizes = None if ngram is None else (ngram.min_match, ngram.max_match)
+        programs = _encoder(encoder, wanted, config)
         executors = [executor]
-        if draft is None:
-            runner = _native.ModelRunner(executor, limits, ngram_sizes=sizes)
-        else:
+        if draft is not None:
             assert isinstance(executor, _native.NativeExecutor)  # build_draft() requires it
             options = wanted.draft_options(built, config, budget.num_blocks)
             drafting = _native.NativeExecutor(draft.program_text, options, host=executor)
             executors.append(drafting)
-            runner = _native.ModelRunner(
-                executor, limits, draft_executor=drafting, draft_vocab_size=draft.vocab_size
-            )
+            programs |= {"draft_executor": drafting, "draft_vocab_size": draft.vocab_size}
+        runner = _native.ModelRunner(executor, limits, ngram_sizes=sizes, **programs)
         tiers = _kv_tiers(executors, config.kv_tiers, config.executor.threads)
         engine = _native.Engine(runner, _options(config, tiers), log=_log)
         seam = NativeSeam(engine, _native.SamplingParams, _native.StatusError)
@@ -188,6 +190,27 @@ def _executor(
         if executor.memory_placement:
             _LOGGER.info("memory of weights and KV cache: %s", executor.memory_placement)
         return executor
+    return _torch_executor(built.program_text, sizes, num_blocks, config.cache.block_size)
+
+
+def _encoder(
+    encoder: EncoderSizes | None, sizes: ExecutorSizes, config: EngineConfig
+) -> dict[str, Any]:
+    """The arguments of the runner for media."""
+    if encoder is None:
+        return {}
+    text = encoder.encoder.program_text
+    executor: _native.NativeExecutor | _native.PythonExecutor
+    if config.executor.executor == "native":
+        executor = _native.NativeExecutor(text, encoder.executor_options())
+    else:
+        executor = _torch_executor(text, sizes, num_blocks=1, block_size=1)
+    return {"encoder": executor, "encoder_options": encoder.media_options()}
+
+
+def _torch_executor(
+    text: str, sizes: ExecutorSizes, num_blocks: int, block_size: int
+) -> _native.PythonExecutor:
     # Imports torch, which serving natively must not.
     from pagemill.runner.torch_executor import TorchExecutor, TorchOptions
 
@@ -195,9 +218,9 @@ def _executor(
         dtype=sizes.activation_type,
         kv_cache_dtype=sizes.kv_cache_dtype,
         num_blocks=num_blocks,
-        block_size=config.cache.block_size,
+        block_size=block_size,
     )
-    return _native.PythonExecutor(TorchExecutor(built.program_text, options))
+    return _native.PythonExecutor(TorchExecutor(text, options))
 
 
 def _kv_tiers(
@@ -238,6 +261,7 @@ def _limits(
     sizes: ExecutorSizes,
     num_blocks: int,
     draft: BuiltModel | None,
+    encoder: EncoderSizes | None,
 ) -> _native.RunnerLimits:
     groups = sizes.kv_groups(built, config, draft)
     return _native.RunnerLimits(
@@ -253,6 +277,7 @@ def _limits(
         prefix_caching=built.prefix_caching,
         pooling=built.pooling,
         max_draft_tokens=config.speculation.max_tokens,
+        max_encoder_tokens=0 if encoder is None else encoder.step_tokens,
     )
 
 

@@ -169,9 +169,11 @@ class FakeEngine:
         skip_reading_prefix_cache: bool = False,
         tenant: str = "",
         new_token_matcher: object | None = None,
+        media: Sequence[tuple[str, int, int]] = (),
+        media_features: Sequence[np.ndarray] = (),
     ) -> None:
         """Accepts a request. Raises FakeStatusError for a refusal."""
-        del skip_reading_prefix_cache, new_token_matcher
+        del skip_reading_prefix_cache, new_token_matcher, media, media_features
         assert sampling is None or isinstance(sampling, FakeSampling)
         with self._lock:
             if self._stats.draining or self._stopping:

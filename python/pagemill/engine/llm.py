@@ -25,6 +25,7 @@ from pagemill.engine.async_engine import to_engine_error
 from pagemill.engine.fan_out import child_sampling
 from pagemill.engine.limits import prompt_array, resolve_max_tokens
 from pagemill.engine.loading import LoadedModel, load
+from pagemill.engine.media import MediaItem, place_images
 from pagemill.engine.offline_batch import OfflineBatch, Request
 from pagemill.engine.outputs import ChoiceOutput, EngineError, TokenLogprobs
 from pagemill.engine.progress_bar import ProgressBar
@@ -67,6 +68,14 @@ class Session:
 
     token_ids: list[int]
     num_cached_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Prompt:
+    """Token ids with all placeholders of images, and the images."""
+
+    token_ids: Sequence[int]
+    media: Sequence[MediaItem]
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +180,7 @@ class LLM:
         prompts: Prompt | Sequence[Prompt],
         sampling: SamplingParams | None = None,
         *,
+        images: Sequence[Sequence[np.ndarray]] | None = None,
         token_matcher: TokenMatcherFactory | None = None,
         progress: TextIO | None = None,
         **fields: Any,
@@ -181,6 +191,8 @@ class LLM:
             prompts: a text, token ids, or a list of either.
             sampling: how to sample; `max_tokens` is 16 unless it says otherwise.
             fields: fields of `SamplingParams`, in place of `sampling`.
+            images: those of each prompt, pixels [3, height, width] normalized as the model wants
+                them; a prompt has one placeholder token for each.
             token_matcher: makes what constrains an output; called for each of them.
             progress: where a progress bar is drawn; standard error, if that is a terminal, where
                 None.
@@ -193,7 +205,13 @@ class LLM:
             for prompt in _as_list(prompts)
         ]
         stated = _stated(sampling, fields)
-        return self._run(token_ids, stated, _DEFAULT_COMPLETION_TOKENS, token_matcher, progress)
+        return self._run(
+            self._place(token_ids, images),
+            stated,
+            _DEFAULT_COMPLETION_TOKENS,
+            token_matcher,
+            progress,
+        )
 
     def chat(
         self,
@@ -215,7 +233,7 @@ class LLM:
         token_ids = [self._renderer.encode_chat(conversation) for conversation in conversations]
         stated = _stated(sampling, fields)
         limit = self._loaded.defaults.max_tokens
-        return self._run(token_ids, stated, limit, token_matcher, progress)
+        return self._run(self._place(token_ids), stated, limit, token_matcher, progress)
 
     def embed(
         self, texts: Prompt | Sequence[Prompt], *, progress: TextIO | None = None
@@ -237,7 +255,7 @@ class LLM:
             prompts.append(prompt_array(ids, built.vocab_size, "texts"))
         vectors: dict[int, np.ndarray] = {}
         with contextlib.closing(ProgressBar(len(prompts), progress or sys.stderr)) as bar:
-            for news in self._batch([(prompt, None) for prompt in prompts]):
+            for news in self._batch([Request(prompt, None) for prompt in prompts]):
                 if news.error is not None:
                     raise news.error
                 if news.pooled is not None:
@@ -286,9 +304,25 @@ class LLM:
         except self._loaded.core.seam.status_error as error:
             raise to_engine_error(error) from error
 
-    def _run(
+    def _place(
         self,
         prompts: Sequence[Sequence[int]],
+        images: Sequence[Sequence[np.ndarray]] | None = None,
+    ) -> list[_Prompt]:
+        if images is None:
+            images = [()] * len(prompts)
+        if len(images) != len(prompts):
+            message = f"there are images of {len(images)} prompts, but {len(prompts)} prompts"
+            raise EngineError("INVALID_ARGUMENT", message, "images")
+        encoder = self._loaded.core.built.encoder
+        return [
+            _Prompt(*place_images(ids, own, encoder))
+            for ids, own in zip(prompts, images, strict=True)
+        ]
+
+    def _run(
+        self,
+        prompts: Sequence[_Prompt],
         stated: SamplingParams,
         default_max_tokens: int | None,
         token_matcher: TokenMatcherFactory | None,
@@ -299,8 +333,8 @@ class LLM:
         outputs: list[Output] = []
         running: list[_Running] = []
         requests: list[Request] = []
-        for ids in prompts:
-            array = prompt_array(ids, built.vocab_size, "prompts")
+        for prompt in prompts:
+            array = prompt_array(prompt.token_ids, built.vocab_size, "prompts")
             room = resolve_max_tokens(
                 len(array), stated.max_tokens, default_max_tokens, built.max_model_len, "prompts"
             )
@@ -314,7 +348,7 @@ class LLM:
             )
             for choice, native in zip(output.choices, children, strict=True):
                 running.append(_Running(output, choice, self._assembler(array, params)))
-                requests.append((array, native))
+                requests.append(Request(array, native, prompt.media))
         batch = self._batch(requests, token_matcher)
         with contextlib.closing(ProgressBar(len(requests), progress or sys.stderr)) as bar:
             for news in batch:

@@ -63,6 +63,8 @@ class NativeEngine(Protocol):
         skip_reading_prefix_cache: bool = False,
         tenant: str = "",
         new_token_matcher: TokenMatcherFactory | None = None,
+        media: Sequence[tuple[str, int, int]] = (),
+        media_features: Sequence[np.ndarray] = (),
     ) -> None: ...
 
     def abort(self, request_id: int) -> None: ...

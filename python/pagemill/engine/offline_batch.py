@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from pagemill.engine.async_engine import NativeSeam, choice_output, to_engine_error
+from pagemill.engine.media import MediaItem, media_fields
 from pagemill.engine.outputs import ChoiceOutput
 from pagemill.engine.token_matcher import TokenMatcherFactory
 
 _WAIT_S = 0.5  # a wait ends at the first output; this bounds the delay of Ctrl-C
 
-Request = tuple[np.ndarray, object | None]
-"""Prompt `[tokens]` int32, and native sampling parameters; None requests a pooled output."""
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """`prompt` int32 [tokens]; native `sampling` parameters, None for a pooled output; images."""
+
+    prompt: np.ndarray
+    sampling: object | None
+    media: Sequence[MediaItem] = ()
 
 
 class OfflineBatch:
@@ -67,10 +75,14 @@ class OfflineBatch:
                 self._seam.engine.abort(request_id)
 
     def _submit(self, index: int) -> None:
-        prompt, sampling = self._requests[index]
+        request = self._requests[index]
         try:
             self._seam.engine.submit(
-                self._first_id + index, prompt, sampling, new_token_matcher=self._token_matcher
+                self._first_id + index,
+                request.prompt,
+                request.sampling,
+                new_token_matcher=self._token_matcher,
+                **media_fields(request.media),
             )
         except self._seam.status_error as error:
             raise to_engine_error(error) from error

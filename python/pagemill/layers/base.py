@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from pagemill.ops.scaled_linear import ScaledMatrix
 from pagemill.ops.shard import Part, Shard
 from pagemill.ops.trace import Tensor, Trace
-
-LinearWeight = Tensor | ScaledMatrix
 
 
 class Weights(Protocol):
@@ -35,7 +32,7 @@ class Weights(Protocol):
         *,
         rows: Part | None = None,
         columns: Part | None = None,
-    ) -> LinearWeight:
+    ) -> Tensor:
         """The weight of the linear layer `module`, [out, in], as it is stored, or a part of it."""
         ...
 
@@ -66,6 +63,11 @@ class Weights(Protocol):
     def head_matrices(self, module: str, width: int, *, heads: Part, rows: Part) -> Tensor:
         """The weight of the linear layer `module`, [heads.total * rows.total, width], as a matrix
         for each head, and of those a part: [heads.size, rows.size, width]."""
+        ...
+
+    def patches(self, module: str, shape: tuple[int, ...]) -> Tensor:
+        """The weight of the convolution `module` over patches that do not overlap, `shape` [out,
+        channels, height, width], as a matrix [out, channels * height * width]."""
         ...
 
     def vector(self, name: str, length: int, *, part: Part | None = None) -> Tensor:

@@ -1,14 +1,11 @@
-"""A linear layer: `<name>.weight` and, where there is one, `<name>.bias`.
-
-Weights with scales beside them are multiplied by `scaled_linear`, others by `linear`.
-"""
+"""A linear layer: `<name>.weight` and, if it has one, `<name>.bias`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from pagemill import ops
-from pagemill.layers.base import LinearWeight, Weights
+from pagemill.layers.base import Weights
 from pagemill.ops.program import ACT
 from pagemill.ops.shard import Part
 from pagemill.ops.trace import Tensor
@@ -34,7 +31,7 @@ def linear(
     total = out if rows is None else rows.total
     vector = weights.vector(f"{name}.bias", total, part=rows) if bias else None
     weight = weights.linear(name, (total, x.width), rows=rows)
-    return _product(x, weight, vector, row_shape, dtype)
+    return ops.linear(x, weight, vector, row_shape=row_shape, dtype=dtype)
 
 
 def row_parallel(
@@ -50,26 +47,5 @@ def row_parallel(
     if bias and not has_bias:
         weights.claim(f"{name}.bias")
     weight = weights.linear(name, (out, columns.total), columns=columns)
-    y = _product(x, weight, vector, (out,))
+    y = ops.linear(x, weight, vector)
     return y if columns.whole else ops.all_reduce(y, shard=weights.shard)
-
-
-def _product(
-    x: Tensor,
-    weight: LinearWeight,
-    bias: Tensor | None,
-    row_shape: Sequence[int],
-    dtype: str = ACT,
-) -> Tensor:
-    if isinstance(weight, Tensor):
-        return ops.linear(x, weight, bias, row_shape=row_shape, dtype=dtype)
-    return ops.scaled_linear(
-        x,
-        weight.weight,
-        weight.scales,
-        bias,
-        block=weight.block,
-        int8_activations=weight.int8_activations,
-        row_shape=row_shape,
-        dtype=dtype,
-    )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from pagemill import ops
 from pagemill.layers import embedding, norm
 from pagemill.layers.base import Weights
 from pagemill.layers.stack import stack
@@ -31,6 +32,8 @@ def hidden(
     `scale` multiplies embeddings, `norm_offset` is added to the weights of the final norm."""
     table = (sizes.vocab_size, sizes.hidden_size)
     x = embedding.embedding(weights, _EMBEDDING, inputs.token_ids, table, scale=scale)
+    if inputs.media is not None:
+        x = ops.scatter_rows(x, inputs.media.rows, inputs.media.tokens)
     x = stack(weights, x, sizes.layers, make_layer)
     return norm.rms_norm(weights, "model.norm", x, sizes.rms_norm_eps, weight_offset=norm_offset)
 

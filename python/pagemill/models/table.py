@@ -12,6 +12,7 @@ ARCHITECTURES: dict[str, str] = {
     "Gemma3ForCausalLM": "pagemill.models.gemma3:Gemma3Model",
     "GraniteMoeHybridForCausalLM": "pagemill.models.granite_hybrid:GraniteHybridModel",
     "LlamaForCausalLM": "pagemill.models.llama:LlamaModel",
+    "LlavaForConditionalGeneration": "pagemill.models.llava:LlavaModel",
     "Mamba2ForCausalLM": "pagemill.models.mamba2:Mamba2Model",
     "MixtralForCausalLM": "pagemill.models.mixtral:MixtralModel",
     "Qwen2ForCausalLM": "pagemill.models.qwen2:Qwen2Model",

@@ -19,10 +19,25 @@ DECODER: dict[str, Any] = {
 }
 
 
+VISION: dict[str, Any] = {
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 2,
+    "image_size": 8,
+    "patch_size": 4,
+}
+LLAVA = {"text_config": DECODER, "vision_config": VISION, "image_token_index": 99}
+
+
+def _config(architecture: str) -> dict[str, Any]:
+    return LLAVA if architecture.startswith("Llava") else DECODER
+
+
 def test_table_is_sorted_and_every_row_loads():
     assert list(ARCHITECTURES) == sorted(ARCHITECTURES)
     for architecture in ARCHITECTURES:
-        traits = model_class(architecture).from_config(DECODER).traits
+        traits = model_class(architecture).from_config(_config(architecture)).traits
         assert (traits.vocab_size, traits.hidden_size, traits.max_model_len) == (100, 64, 128)
         assert traits.generates == traits.causal == (architecture != "BertModel")
 
@@ -35,6 +50,29 @@ def test_unknown_architecture_lists_the_known():
 @pytest.mark.parametrize(
     ("architecture", "changes", "message"),
     [
+        ("LlavaForConditionalGeneration", {"text_config": 1}, "text_config to be an object"),
+        (
+            "LlavaForConditionalGeneration",
+            {"text_config": DECODER | {"model_type": "mamba"}},
+            "a language model of type 'mamba'",
+        ),
+        (
+            "LlavaForConditionalGeneration",
+            {"vision_config": VISION | {"model_type": "siglip_vision_model"}},
+            "a vision tower of type 'siglip_vision_model'",
+        ),
+        (
+            "LlavaForConditionalGeneration",
+            {"vision_config": VISION | {"image_size": 9}},
+            "image_size is no multiple of patch_size 4",
+        ),
+        ("LlavaForConditionalGeneration", {"image_token_index": 100}, "outside the vocabulary"),
+        ("LlavaForConditionalGeneration", {"vision_feature_layer": 4}, "is 4, of 3 layers"),
+        (
+            "LlavaForConditionalGeneration",
+            {"vision_feature_select_strategy": "cls"},
+            "is 'cls'; known: default, full",
+        ),
         (
             "LlamaForCausalLM",
             {"hidden_size": None},
@@ -67,7 +105,7 @@ def test_unknown_architecture_lists_the_known():
 )
 def test_refusals(architecture: str, changes: dict[str, Any], message: str):
     with pytest.raises(ModelConfigError, match=message):
-        model_class(architecture).from_config(DECODER | changes)
+        model_class(architecture).from_config(_config(architecture) | changes)
 
 
 def test_rope_parameters_of_old_and_new_checkpoints_agree():

@@ -26,7 +26,6 @@ from pagemill.ops.pool import PoolKind, pool
 from pagemill.ops.rms_norm import rms_norm
 from pagemill.ops.rotary import rotary
 from pagemill.ops.scale import scale
-from pagemill.ops.scaled_linear import scaled_linear
 from pagemill.ops.scatter_rows import scatter_rows
 from pagemill.ops.select_rows import select_rows
 from pagemill.ops.split import split
@@ -59,7 +58,6 @@ __all__ = [
     "rms_norm",
     "rotary",
     "scale",
-    "scaled_linear",
     "scatter_rows",
     "select_rows",
     "split",

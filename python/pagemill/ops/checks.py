@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from pagemill.ops.dtypes import MATRIX_DTYPES
 from pagemill.ops.program import ACT
 from pagemill.ops.trace import ShapeError, Tensor, format_shape
 
@@ -41,6 +42,15 @@ def require_rank(op: str, name: str, tensor: Tensor, rank: int) -> None:
     if len(tensor.shape) != rank:
         shape = format_shape(tensor.shape)
         raise ShapeError(f"{op}: {name} ({tensor.name}) must have rank {rank}, got {shape}")
+
+
+def require_weight(op: str, name: str, tensor: Tensor, rank: int, *, scaled: bool = False) -> None:
+    """`tensor` is a matrix, or a stack of matrices; if `scaled`, also one with scales beside it."""
+    require_rank(op, name, tensor, rank)
+    if tensor.format is None:
+        require_dtype(op, name, tensor, MATRIX_DTYPES)
+    elif tensor.format.layout == "scaled" and not scaled:
+        raise ShapeError(f"{op}: {name} ({tensor.name}) has scales, which {op} does not take")
 
 
 def require_equal_shapes(op: str, left: Tensor, right: Tensor) -> None:

@@ -14,10 +14,10 @@ from dataclasses import replace
 
 from pagemill.ops.program import (
     CONSTANTS_PATH,
-    AssembledEntry,
     OpEntry,
     OutputEntry,
     Program,
+    QuantizedEntry,
     StackEntry,
     ValueEntry,
     WeightEntry,
@@ -59,8 +59,8 @@ def _part(
 ) -> Program:
     """What of `program` the ops need; `received` are inputs of their own."""
     read = _operands(ops)
-    made: list[AssembledEntry | StackEntry] = [*program.stacks, *program.assembled]
-    for entry in made:  # stacks first: their parts may be assembled
+    made: list[QuantizedEntry | StackEntry] = [*program.quantized, *program.stacks]
+    for entry in made:  # quantized ones first: their parts may be stacks
         if entry.name in read:
             read |= {part for part in entry.parts if part is not None}
     written = {name for op in ops for name in op.outputs}
@@ -70,8 +70,8 @@ def _part(
     return Program(
         files=files,
         weights=weights,
-        assembled=[entry for entry in program.assembled if entry.name in read],
         stacks=[entry for entry in program.stacks if entry.name in read],
+        quantized=[entry for entry in program.quantized if entry.name in read],
         groups=[group for group in program.groups if group.name in groups],
         caches=caches,
         inputs=[*(entry for entry in program.inputs if entry.name in read), *received],

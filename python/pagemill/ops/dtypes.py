@@ -26,6 +26,7 @@ DTYPES: dict[str, DTypeInfo] = {
         DTypeInfo("i8", 1, 1),
         DTypeInfo("u8", 1, 1),
         DTypeInfo("f8_e4m3", 1, 1),
+        DTypeInfo("u4", 8, 4),
         DTypeInfo("q4_0", 32, 18),
         DTypeInfo("q4_1", 32, 20),
         DTypeInfo("q5_0", 32, 22),
@@ -38,8 +39,10 @@ DTYPES: dict[str, DTypeInfo] = {
 
 FLOAT_DTYPES = frozenset({"f32", "bf16", "f16"})
 
-# What the matrix of `linear` and `embedding` may be stored as.
-MATRIX_DTYPES = FLOAT_DTYPES | {name for name, info in DTYPES.items() if info.block_elements > 1}
+# What a matrix may be stored as in one tensor.
+MATRIX_DTYPES = FLOAT_DTYPES | {name for name in DTYPES if name.startswith("q")}
+# Values that need scales beside them.
+SCALED_DTYPES = ("f8_e4m3", "i8")
 
 
 def tensor_bytes(dtype: str, shape: Sequence[int]) -> int:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from pagemill.ops.checks import require_dtype, require_rank
-from pagemill.ops.dtypes import MATRIX_DTYPES
+from pagemill.ops.checks import require_dtype, require_rank, require_weight
 from pagemill.ops.program import ACT
 from pagemill.ops.trace import Tensor
 
@@ -24,8 +23,7 @@ def embedding(ids: Tensor, weight: Tensor, *, scale: float = 1.0) -> Tensor:
     """
     require_dtype("embedding", "ids", ids, ("i32",))
     require_rank("embedding", "ids", ids, 1)
-    require_rank("embedding", "weight", weight, 2)
-    require_dtype("embedding", "weight", weight, MATRIX_DTYPES)
+    require_weight("embedding", "weight", weight, 2)
     attributes = [("scale", scale)] if scale != 1.0 else []
     result = ((ids.rows, weight.shape[1]), ACT)
     return ids.trace.emit("embedding", [ids, weight], [result], attributes)[0]

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from pagemill.ops.checks import require_act, require_dtype, require_rank
-from pagemill.ops.dtypes import MATRIX_DTYPES
+from pagemill.ops.checks import require_act, require_dtype, require_rank, require_weight
 from pagemill.ops.program import ACT, Shape
-from pagemill.ops.trace import Operand, ShapeError, Tensor, format_shape
+from pagemill.ops.trace import Operand, ShapeError, Tensor, describe, format_shape
 
 if TYPE_CHECKING:
     import torch
@@ -22,7 +21,7 @@ def grouped_linear(
     """x [N, K] or [N, J, K], ids i32 [N, J], stacks [E, M, K] -> for each stack
     x[n, j] W[ids[n, j]]^T + bias[ids[n, j]], [N, J, M].
 
-    Each bias is [E, M] or None. Stacks of one call have one dtype, and read x once.
+    Each bias is [E, M] or None. Stacks of one call have one format, and read x once.
 
     Raises:
         ShapeError: the operands do not fit.
@@ -33,14 +32,16 @@ def grouped_linear(
     operands: list[Operand] = [x, ids]
     results: list[tuple[Shape, str]] = []
     for stack, bias in zip(stacks, biases or [None] * len(stacks), strict=True):
-        require_rank("grouped_linear", "the stack", stack, 3)
-        require_dtype("grouped_linear", "the stack", stack, MATRIX_DTYPES)
+        require_weight("grouped_linear", "the stack", stack, 3, scaled=True)
         experts, out, features = stack.shape
-        if stack.dtype != stacks[0].dtype or experts != stacks[0].rows:
-            raise ShapeError(
-                f"grouped_linear: {stacks[0].name} is {stacks[0].dtype} for {stacks[0].rows}"
-                f" experts, {stack.name} is {stack.dtype} for {experts}"
-            )
+        first = stacks[0]
+        alike = stack.format is first.format is None or (
+            stack.format is not None
+            and first.format is not None
+            and stack.format.like(first.format)
+        )
+        if stack.dtype != first.dtype or not alike or experts != first.rows:
+            raise ShapeError(f"grouped_linear: {describe(first)}, {describe(stack)}")
         if x.width not in (features, ids.width * int(features)):
             raise ShapeError(
                 f"grouped_linear: {x.name} has rows of {x.width}, {stack.name} takes {features},"

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from pagemill.ops.checks import require_act, require_dtype, require_rank
-from pagemill.ops.dtypes import MATRIX_DTYPES
+from pagemill.ops.checks import require_act, require_rank, require_weight
 from pagemill.ops.program import ACT
 from pagemill.ops.trace import ShapeError, Tensor, format_shape
 
@@ -25,8 +24,7 @@ def head_linear(x: Tensor, weight: Tensor, *, transposed: bool = False) -> Tenso
     """
     require_act("head_linear", x=x)
     require_rank("head_linear", "x", x, 3)
-    require_rank("head_linear", "weight", weight, 3)
-    require_dtype("head_linear", "weight", weight, MATRIX_DTYPES)
+    require_weight("head_linear", "weight", weight, 3)
     heads, rows, columns = weight.shape
     features, out = (rows, columns) if transposed else (columns, rows)
     if x.shape[1:] != (heads, features):

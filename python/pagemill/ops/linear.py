@@ -5,14 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from pagemill.ops.checks import (
-    require_act,
-    require_dtype,
-    require_f32,
-    require_rank,
-    require_vector,
-)
-from pagemill.ops.dtypes import MATRIX_DTYPES
+from pagemill.ops.checks import require_act, require_f32, require_vector, require_weight
 from pagemill.ops.program import ACT, Shape
 from pagemill.ops.trace import ShapeError, Tensor, row_width
 
@@ -30,7 +23,7 @@ def linear(
     row_shape: Sequence[int] | None = None,
     dtype: str = ACT,
 ) -> Tensor:
-    """x [N, K], weight [M, K], bias [M] -> x weight^T + bias, [N, M].
+    """x [N, K], weight [M, K], bias [M] -> x weight^T + bias, [N, M]. The weight may be quantized.
 
     `row_shape`, e.g. (heads, head_dim), gives the rows of the result another shape of M elements;
     `dtype` is the result's, "act" or "f32".
@@ -40,8 +33,7 @@ def linear(
     """
     require_act("linear", x=x)
     require_f32("linear", bias=bias)
-    require_rank("linear", "weight", weight, 2)
-    require_dtype("linear", "weight", weight, MATRIX_DTYPES)
+    require_weight("linear", "weight", weight, 2, scaled=True)
     features = weight.width
     if x.width != features:
         raise ShapeError(

@@ -5,7 +5,7 @@ The data only; `program_text` reads and writes its text form, `trace` builds it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 Dim = int | str  # a dimension of the step (DIMS) only as dimension 0
 Shape = tuple[Dim, ...]
@@ -30,39 +30,47 @@ class WeightEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class Packing:
-    """How a checkpoint stores a group-quantized matrix (`cc/program/assembly.h`): `layout` is awq,
-    gptq, gptq_v2 or pack_quantized, integers have `bits` bits, `group` columns share a scale."""
-
-    layout: str
-    bits: int
-    group: int
-
-
-@dataclass(frozen=True, slots=True)
-class AssembledEntry:
-    """A weight that is made of others when the program is bound. `parts` are the names of values,
-    scales, zeros and groups, None where there are none; the weight begins at `first_row` and
-    `first_column` of the matrix that they hold."""
-
-    name: str
-    dtype: str
-    shape: tuple[int, ...]
-    packing: Packing
-    parts: tuple[str | None, str | None, str | None, str | None]
-    first_row: int = 0
-    first_column: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class StackEntry:
-    """A weight [parts, rows, columns] that is made of matrices when the program is bound; `parts`
-    are their names, weights or assembled ones of its dtype."""
+    """A weight [parts, ...] that is made of others when the program is bound; `parts` are their
+    names, weights of its dtype."""
 
     name: str
     dtype: str
     shape: tuple[int, ...]
     parts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """How a checkpoint stores a quantized matrix (`cc/tensor/quantized.h`).
+
+    `layout` is scaled, awq, gptq, gptq_v2 or pack_quantized; `block` the rows and columns that
+    share a scale and a zero point; `at` the row and column of the file's matrix where it begins,
+    and `row_step` the rows from one to the next of a stack of such; `int8_activations`: made for
+    these.
+    """
+
+    layout: str
+    block: tuple[int, int]
+    at: tuple[int, int] = (0, 0)
+    row_step: int = 0
+    int8_activations: bool = False
+
+    def like(self, other: Format) -> bool:
+        """Are both alike, whatever places in larger matrices they have?"""
+        return replace(self, at=other.at, row_step=other.row_step) == other
+
+
+@dataclass(frozen=True, slots=True)
+class QuantizedEntry:
+    """A weight that is one operand and has parts: the names of values, scales, zeros and groups,
+    weights or stacks, None where there are none."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    format: Format
+    parts: tuple[str | None, str | None, str | None, str | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +129,8 @@ class Program:
 
     files: list[str] = field(default_factory=list[str])
     weights: list[WeightEntry] = field(default_factory=list[WeightEntry])
-    assembled: list[AssembledEntry] = field(default_factory=list[AssembledEntry])
     stacks: list[StackEntry] = field(default_factory=list[StackEntry])
+    quantized: list[QuantizedEntry] = field(default_factory=list[QuantizedEntry])
     groups: list[GroupEntry] = field(default_factory=list[GroupEntry])
     caches: list[CacheEntry] = field(default_factory=list[CacheEntry])
     inputs: list[ValueEntry] = field(default_factory=list[ValueEntry])
@@ -139,7 +147,7 @@ class Program:
         """
         ready: set[str] = set()
         self._check_recipes()
-        made = [*self.assembled, *self.stacks]
+        made = [*self.stacks, *self.quantized]
         for entry in [*self.weights, *made, *self.caches, *self.inputs]:
             if entry.name in ready:
                 raise ValueError(f"the name {entry.name!r} is declared twice")
@@ -169,8 +177,8 @@ class Program:
     def _check_recipes(self) -> None:
         """What weights are made of is declared."""
         stored = {weight.name for weight in self.weights}
-        matrices = stored | {weight.name for weight in self.assembled}
-        for made, known in [(self.assembled, stored), (self.stacks, matrices)]:
+        parts = stored | {stack.name for stack in self.stacks}
+        for made, known in [(self.stacks, stored), (self.quantized, parts)]:
             for weight in made:
                 for part in weight.parts:
                     if part is not None and part not in known:

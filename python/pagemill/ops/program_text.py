@@ -4,27 +4,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from pagemill.ops.dtypes import DTYPES
 from pagemill.ops.program import (
     ACT,
     DIMS,
     KV,
-    AssembledEntry,
     CacheEntry,
     Dim,
+    Format,
     GroupEntry,
     OpEntry,
     OutputEntry,
-    Packing,
     Program,
+    QuantizedEntry,
     Shape,
     StackEntry,
     ValueEntry,
     WeightEntry,
 )
 
-HEADER = "pagemill-program 2"
+HEADER = "pagemill-program 3"
 
 
 class ProgramTextError(ValueError):
@@ -43,10 +44,10 @@ def to_text(program: Program) -> str:
         stride = f" {weight.row_stride}" if weight.row_stride else ""
         place = f"{weight.file} {weight.offset}{stride}"
         lines.append(f"weight {weight.name} {weight.dtype} {shape} {place}")
-    lines += [_assembled_text(entry) for entry in program.assembled]
     for stack in program.stacks:
         what = f"stack {stack.name} {stack.dtype} {_shape_text(stack.shape)}"
         lines.append(f"{what} {','.join(stack.parts)}")
+    lines += [_quantized_text(entry) for entry in program.quantized]
     for cache in program.caches:
         dims = _shape_text(cache.dims)
         lines.append(f"cache {cache.name} {cache.group} {cache.layout} {cache.dtype} {dims}")
@@ -100,12 +101,16 @@ def _names_text(names: Sequence[str | None]) -> str:
     return ",".join("-" if name is None else name for name in names)
 
 
-def _assembled_text(entry: AssembledEntry) -> str:
-    packing = entry.packing
-    what = f"assembled {entry.name} {entry.dtype} {_shape_text(entry.shape)}"
-    how = f"{packing.layout} {packing.bits} {packing.group} {_names_text(entry.parts)}"
-    if entry.first_row or entry.first_column:
-        how += f" {entry.first_row} {entry.first_column}"
+def _quantized_text(entry: QuantizedEntry) -> str:
+    form = entry.format
+    what = f"quantized {entry.name} {entry.dtype} {_shape_text(entry.shape)}"
+    how = f"{form.layout} {_shape_text(form.block)} {_names_text(entry.parts)}"
+    if form.at != (0, 0):
+        how += f" at={_shape_text(form.at)}"
+    if form.row_step:
+        how += f" row_step={form.row_step}"
+    if form.int8_activations:
+        how += " int8_activations=1"
     return f"{what} {how}"
 
 
@@ -139,8 +144,8 @@ def _read_line(program: Program, word: str, rest: str) -> None:
         shape = tuple(int(dim) for dim in fields[2].split(","))
         place = (int(field) for field in fields[3:])
         program.weights.append(WeightEntry(fields[0], _dtype(fields[1]), shape, *place))
-    elif word == "assembled":
-        program.assembled.append(_read_assembled(fields))
+    elif word == "quantized":
+        program.quantized.append(_read_quantized(fields))
     elif word == "stack":
         shape = tuple(int(dim) for dim in fields[2].split(","))
         parts = tuple(fields[3].split(","))
@@ -163,8 +168,8 @@ def _read_line(program: Program, word: str, rest: str) -> None:
 # Fields after the word; `file` and `op` have a grammar of their own.
 _FIELDS = {
     "weight": (5, 6),
-    "assembled": (7, 9),
     "stack": (4,),
+    "quantized": (6, 7, 8, 9),
     "group": (2, 3),
     "cache": (5,),
     "input": (3,),
@@ -187,17 +192,27 @@ def _read_names(text: str) -> tuple[str | None, ...]:
     return tuple(None if name == "-" else name for name in text.split(","))
 
 
-def _read_assembled(fields: list[str]) -> AssembledEntry:
-    name, dtype, shape, layout, bits, group, names = fields[:7]
+def _read_quantized(fields: list[str]) -> QuantizedEntry:
+    name, dtype, shape, layout, block, names = fields[:6]
+    form = Format(layout, _pair(block))
+    for field in fields[6:]:
+        word, _, value = field.partition("=")
+        if word == "at":
+            form = replace(form, at=_pair(value))
+        elif word == "row_step":
+            form = replace(form, row_step=int(value))
+        elif field == "int8_activations=1":
+            form = replace(form, int8_activations=True)
+        else:
+            raise ValueError(f"expected at=, row_step= or int8_activations=1, found {field!r}")
     values, scales, zeros, groups = _read_names(names)
-    return AssembledEntry(
-        name,
-        _dtype(dtype),
-        tuple(int(dim) for dim in shape.split(",")),
-        Packing(layout, int(bits), int(group)),
-        (values, scales, zeros, groups),
-        *(int(field) for field in fields[7:]),
-    )
+    dims = tuple(int(dim) for dim in shape.split(","))
+    return QuantizedEntry(name, _dtype(dtype), dims, form, (values, scales, zeros, groups))
+
+
+def _pair(text: str) -> tuple[int, int]:
+    first, second = text.split(",")
+    return int(first), int(second)
 
 
 def _read_op(fields: list[str]) -> OpEntry:

@@ -3,7 +3,7 @@
 import pytest
 
 from pagemill import ops
-from pagemill.ops.program import AssembledEntry, GroupEntry, Packing
+from pagemill.ops.program import Format, GroupEntry
 from pagemill.ops.program_text import ProgramTextError, from_text, to_text
 from pagemill.ops.trace import Trace
 
@@ -19,12 +19,17 @@ def _trace() -> Trace:
     assert bias.shape == (2,)
     x = ops.embedding(ids, table, scale=0.1)
     q = ops.linear(x, trace.weight("q", "f16", (64, 64), file=file, offset=4096), row_shape=(2, 32))
-    trace.weight("p.values", "i32", (64, 8), file=file, offset=20480)
-    trace.weight("p.scales", "f16", (2, 64), file=file, offset=22528)
-    packing = Packing("awq", 4, 32)
-    trace.assembled(
-        AssembledEntry("p", "q4_0", (8, 64), packing, ("p.values", "p.scales", None, None), 8)
-    )
+    values = trace.weight("p.values", "i32", (64, 8), file=file, offset=20480)
+    scales = trace.weight("p.scales", "f16", (2, 64), file=file, offset=22528)
+    parts = (values, scales, None, None)
+    trace.quantized("p", "u4", (8, 64), Format("awq", (1, 32), at=(8, 0)), parts)
+    trace.quantized("h", "u4", (4, 8, 64), Format("awq", (1, 32), row_step=16), parts)
+    values = trace.weight("s.values", "i8", (6, 64), file=file, offset=26624)
+    scales = trace.weight("s.scales", "f32", (6, 1), file=file, offset=27008)
+    form = Format("scaled", (1, 64), int8_activations=True)
+    scaled = trace.quantized("s", "i8", (6, 64), form, (values, scales, None, None))
+    stacked = trace.stack("t", [scaled, scaled])
+    assert stacked.shape == (2, 6, 64) and stacked.format == form
     experts = [
         trace.weight(f"e{i}", "bf16", (4, 64), file=file, offset=24576 + 512 * i) for i in range(3)
     ]
@@ -62,12 +67,16 @@ def test_round_trip():
 
 def test_text_is_what_the_format_says():
     lines = to_text(_trace().program).split("\n")
-    assert lines[0] == "pagemill-program 2"
+    assert lines[0] == "pagemill-program 3"
     assert "file 0 /models/a name with spaces.gguf" in lines
     assert "file 1 @" in lines
     assert "weight embed q8_0 50,64 0 96" in lines
     assert "weight bias f32 2 1 256" in lines  # constants start at multiples of 64 bytes
-    assert "assembled p q4_0 8,64 awq 4 32 p.values,p.scales,-,- 8 0" in lines
+    assert "quantized p u4 8,64 awq 1,32 p.values,p.scales,-,- at=8,0" in lines
+    assert "quantized h u4 4,8,64 awq 1,32 p.values,p.scales,-,- row_step=16" in lines
+    assert "quantized s i8 6,64 scaled 1,64 s.values,s.scales,-,- int8_activations=1" in lines
+    assert "stack t.values i8 2,6,64 s.values,s.values" in lines
+    assert "quantized t i8 2,6,64 scaled 1,64 t.values,t.scales,-,- int8_activations=1" in lines
     assert "stack e bf16 3,4,64 e0,e1,e2" in lines
     assert "group sliding_7 sliding_window window=7" in lines
     assert "group states state_space" in lines
@@ -96,7 +105,7 @@ def test_comments_and_missing_operands():
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("pagemill-program 2", "pagemill-program 1", "line 1"),
+        ("pagemill-program 3", "pagemill-program 1", "line 1"),
         ("input token_ids i32 tokens", "input token_ids i33 tokens", "unknown dtype 'i33'"),
         ("input token_ids i32 tokens", "input token_ids i32 Q", "line [12][0-9]"),
         ("input token_ids", "imput token_ids", "unknown word 'imput'"),
@@ -104,7 +113,7 @@ def test_comments_and_missing_operands():
         ("cache kv0 sliding_7", "cache kv0 sliding_8", "of group 'sliding_8', undeclared"),
         ("window=7", "width=7", "expected window=<tokens>"),
         ("state_space", "state_space 1 2", "wrong field count"),
-        (",- 8 0", ",- 8", "wrong field count"),
+        (",- at=8,0", ",- to=8,0", "expected at=, row_step= or int8_activations=1"),
         ("p.scales,-,-", "p.scales,-", "not enough values"),
         ("p.scales,-,-", "kv0,-,-", "'p' is made of 'kv0', undeclared"),
         ("cache kv0", "cache norm", "'norm' is declared twice"),

@@ -76,24 +76,6 @@ def test_linears_of_one_value():
     torch.testing.assert_close(z, rows @ u.T + bias)
 
 
-def test_scaled_linears_of_one_value():
-    x, w, u, bias = _random(3, 2, 4), _random(5, 8), _random(7, 8), _random(1, 7)[0]
-    rows = x.reshape(3, 8)
-    w_scales, u_scales = _random(5, 1), _random(1, 7).T
-    y, z = _run("scaled_linear", x, w, w_scales, None, u, u_scales, bias)
-    torch.testing.assert_close(y, rows @ (w * w_scales).T)
-    torch.testing.assert_close(z, rows @ (u * u_scales).T + bias)
-
-
-def test_scaled_linear_of_blocks():
-    x, w, scales = _random(3, 10), _random(5, 10), _random(3, 3)
-    (y,) = _run("scaled_linear", x, w, scales, block_rows=2, block_columns=4)
-    scaled = torch.tensor(
-        [[float(w[m, k] * scales[m // 2, k // 4]) for k in range(10)] for m in range(5)]
-    )
-    torch.testing.assert_close(y, x @ scaled.T)
-
-
 def _route_by_hand(logits, bias, a):
     """One token, with numbers of Python: ids and weights."""
     experts = range(len(logits))

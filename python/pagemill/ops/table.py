@@ -32,7 +32,6 @@ OPS: dict[str, str] = {
     "rotary": "pagemill.ops.rotary",
     "rotary_kv_write": "pagemill.ops.rotary_kv_write",
     "scale": "pagemill.ops.scale",
-    "scaled_linear": "pagemill.ops.scaled_linear",
     "scatter_rows": "pagemill.ops.scatter_rows",
     "select_rows": "pagemill.ops.select_rows",
     "split": "pagemill.ops.split",

@@ -154,7 +154,8 @@ def make_step(batch: Mapping[str, Any], device: torch.device) -> TorchStep:
 
     arrays = {name: upload(array) for name, array in batch.items() if name not in _NESTED}
     tensors = {
-        name: torch.as_tensor(array).to(device) for name, array in batch.get("inputs", {}).items()
+        name: torch.as_tensor(np.array(array)).to(device)
+        for name, array in batch.get("inputs", {}).items()
     }
     return TorchStep(arrays | tensors, spans, decode, prefills, [table(kv) for kv in batch["kv"]])
 

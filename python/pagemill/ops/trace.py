@@ -20,13 +20,14 @@ from pagemill.ops.program import (
     CONSTANTS_PATH,
     DIMS,
     KV,
-    AssembledEntry,
     CacheEntry,
     Dim,
+    Format,
     GroupEntry,
     OpEntry,
     OutputEntry,
     Program,
+    QuantizedEntry,
     Shape,
     StackEntry,
     ValueEntry,
@@ -42,12 +43,14 @@ class ShapeError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """A symbolic tensor: a weight, a step input or the result of an op."""
+    """A symbolic tensor: a weight, a step input or the result of an op. A quantized weight has a
+    format, and its dtype is that of its values."""
 
     name: str
     dtype: str
     shape: Shape
     trace: Trace = field(repr=False, compare=False)
+    format: Format | None = None
 
     @property
     def rows(self) -> Dim:
@@ -73,6 +76,8 @@ class Cache:
 
 
 Operand = Tensor | Cache | None
+Parts = tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]
+_PART_NAMES = ("values", "scales", "zeros", "groups")
 
 
 def row_width(shape: Shape) -> int:
@@ -92,11 +97,19 @@ def format_shape(shape: Shape) -> str:
     return "[" + ", ".join(str(dim) for dim in shape) + "]"
 
 
+def describe(tensor: Tensor) -> str:
+    """`w0 is f32 [3, 4]`, with the format of a quantized weight."""
+    form = "" if tensor.format is None else f" of {tensor.format}"
+    return f"{tensor.name} is {tensor.dtype} {format_shape(tensor.shape)}{form}"
+
+
 class Trace:
     """Collects one program. Not thread safe; lives as long as the tracing."""
 
     def __init__(self) -> None:
         self.program = Program()
+        self._weights: dict[str, Tensor] = {}
+        self._quantized: dict[str, QuantizedEntry] = {}
 
     def file(self, path: str) -> int:
         """The number of the weight file `path`, declared at its first use."""
@@ -121,28 +134,59 @@ class Trace:
         tensor_bytes(dtype, shape)
         entry = WeightEntry(name, dtype, tuple(shape), file, offset, row_stride)
         self.program.weights.append(entry)
-        return Tensor(name, dtype, entry.shape, self)
+        return self._weight(Tensor(name, dtype, entry.shape, self))
 
-    def assembled(self, entry: AssembledEntry) -> Tensor:
-        """Declare a weight that is made of others, which are declared already."""
-        tensor_bytes(entry.dtype, entry.shape)
-        self.program.assembled.append(entry)
-        return Tensor(entry.name, entry.dtype, entry.shape, self)
+    def quantized(
+        self, name: str, dtype: str, shape: Sequence[int], form: Format, parts: Parts
+    ) -> Tensor:
+        """Declare a weight of quantized values; `parts` are values, scales, zeros and groups, None
+        where there are none."""
+        tensor_bytes(dtype, shape)
+        values, scales, zeros, groups = (None if part is None else part.name for part in parts)
+        entry = QuantizedEntry(name, dtype, tuple(shape), form, (values, scales, zeros, groups))
+        self.program.quantized.append(entry)
+        self._quantized[name] = entry
+        return Tensor(name, dtype, entry.shape, self, form)
+
+    def parts(self, tensor: Tensor) -> Parts:
+        """Those of a quantized weight."""
+        values, scales, zeros, groups = (
+            None if name is None else self._weights[name]
+            for name in self._quantized[tensor.name].parts
+        )
+        return values, scales, zeros, groups
 
     def stack(self, name: str, parts: Sequence[Tensor]) -> Tensor:
-        """Declare a weight [len(parts), M, K] that is made of the matrices `parts` [M, K], weights
-        of one dtype and shape."""
+        """Declare a weight [len(parts), ...] that is made of `parts`, weights of one dtype and
+        shape; quantized ones of one format are joined part by part."""
         first = parts[0]
         for part in parts:
-            if (part.dtype, part.shape) != (first.dtype, first.shape):
-                raise ShapeError(
-                    f"stack {name}: {first.name} is {first.dtype} {format_shape(first.shape)},"
-                    f" {part.name} is {part.dtype} {format_shape(part.shape)}"
-                )
+            if (part.dtype, part.shape, part.format) != (first.dtype, first.shape, first.format):
+                raise ShapeError(f"stack {name}: {describe(first)}, {describe(part)}")
         shape = (len(parts), *(int(dim) for dim in first.shape))
+        if first.format is not None:
+            return self.quantized(
+                name, first.dtype, shape, first.format, self._stacked_parts(name, parts)
+            )
         entry = StackEntry(name, first.dtype, shape, tuple(part.name for part in parts))
         self.program.stacks.append(entry)
-        return Tensor(name, first.dtype, shape, self)
+        return self._weight(Tensor(name, first.dtype, shape, self))
+
+    def _stacked_parts(self, name: str, matrices: Sequence[Tensor]) -> Parts:
+        stacked: list[Tensor | None] = []
+        kinds = zip(_PART_NAMES, *(self.parts(matrix) for matrix in matrices), strict=True)
+        for kind, *of_kind in kinds:
+            found = [part for part in of_kind if part is not None]
+            if found and len(found) != len(matrices):
+                lacking = matrices[of_kind.index(None)].name
+                raise ShapeError(f"stack {name}: {lacking} has no {kind}, others have")
+            stacked.append(self.stack(f"{name}.{kind}", found) if found else None)
+        values, scales, zeros, groups = stacked
+        return values, scales, zeros, groups
+
+    def _weight(self, tensor: Tensor) -> Tensor:
+        self._weights[tensor.name] = tensor
+        return tensor
 
     def constant(self, name: str, dtype: str, shape: Sequence[int], data: bytes) -> Tensor:
         """Declare a tensor whose bytes (little endian) travel in the program: rotary frequencies,

@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Protocol, Self
 
-from pagemill.ops.scaled_linear import ScaledMatrix
 from pagemill.ops.shard import Part
 from pagemill.ops.trace import Tensor
 from pagemill.quantization.section import Section
 from pagemill.weights.declared import DeclaredTensors
 from pagemill.weights.location import TensorLocation
-
-Operand = Tensor | ScaledMatrix  # the weight of a linear layer
 
 
 class Scheme(Protocol):
@@ -21,8 +18,10 @@ class Scheme(Protocol):
     1. `stores` says whether the tensors beside `module` hold a matrix of this scheme. It reads no
        data.
     2. `block_elements` is how many elements of a row cannot be divided between ranks.
-    3. `operand` declares the matrix [out, in], or a part of it, and refuses tensors that do not fit
-       `shape` or the scheme with a WeightsError that names them.
+    3. `operand` declares the matrix [out, in], or a part of it, as one tensor, quantized or not. It
+       refuses tensors that do not fit `shape` or the scheme with a WeightsError that names them.
+    4. `head_matrices` declares some rows of some heads of a matrix [heads.total * rows.total,
+       width], [heads.size, rows.size, width], or refuses.
     """
 
     @property
@@ -41,7 +40,11 @@ class Scheme(Protocol):
         shape: tuple[int, int],
         rows: Part | None,
         columns: Part | None,
-    ) -> Operand: ...
+    ) -> Tensor: ...
+
+    def head_matrices(
+        self, tensors: DeclaredTensors, module: str, width: int, heads: Part, rows: Part
+    ) -> Tensor: ...
 
 
 class Method(Protocol):

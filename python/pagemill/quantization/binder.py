@@ -1,7 +1,7 @@
 """Declares a source's tensors in a trace, under the names and in the forms that ops want.
 
     weights = WeightBinder(Trace(), ModelSource.open(path))
-    weights.linear("model.layers.0.mlp.down_proj", (576, 1536))  # a Tensor or a ScaledMatrix
+    weights.linear("model.layers.0.mlp.down_proj", (576, 1536))  # a Tensor, perhaps with a format
 
 What a matrix may be stored as, the configuration says (`Method.scheme`); what it is stored as, its
 tensors say. A matrix whose scheme does not store it, as that of lm_head often, is used as it lies
@@ -10,15 +10,17 @@ in its file. Nothing is read as if it were not quantized.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from pagemill.ops.scaled_linear import SCALED_DTYPES
+from pagemill.ops.dtypes import SCALED_DTYPES
 from pagemill.ops.shard import Part, Shard
 from pagemill.ops.trace import Tensor, Trace, format_shape
 from pagemill.quantization import kv_scales
-from pagemill.quantization.base import Operand, Scheme
+from pagemill.quantization.base import Scheme
 from pagemill.quantization.errors import QuantizationError
 from pagemill.quantization.notes import CACHE_SCALES
 from pagemill.quantization.table import method_of
@@ -72,6 +74,10 @@ class WeightBinder:
         """Marks a tensor as used that belongs to another rank."""
         self._tensors.locate(name)
 
+    def claim_all(self, other: WeightBinder) -> None:
+        """Marks what another program of the same model uses."""
+        self._tensors.claimed |= other._tensors.claimed
+
     def block_elements(self, name: str) -> int:
         """How many elements of a row of the matrix `name` are stored together.
 
@@ -88,7 +94,7 @@ class WeightBinder:
         *,
         rows: Part | None = None,
         columns: Part | None = None,
-    ) -> Operand:
+    ) -> Tensor:
         """The weight of the linear layer `module`, [out, in], as it is stored; or some of its rows,
         or of its columns: a part that is whole is no part.
 
@@ -114,9 +120,7 @@ class WeightBinder:
         location = self._tensors.peek(name)
         if location is not None:
             self._check_unscaled(location)
-        operand = self.linear(name.removesuffix(".weight"), shape, rows=rows, columns=columns)
-        assert isinstance(operand, Tensor)
-        return operand
+        return self.linear(name.removesuffix(".weight"), shape, rows=rows, columns=columns)
 
     def stack(
         self,
@@ -142,7 +146,7 @@ class WeightBinder:
             self._check_shape(location, shape)
             return self._tensors.stored_stack(location, rows, columns)
         parts = [
-            self.matrix(f"{experts}.{i}.{module}.weight", shape[1:], rows=rows, columns=columns)
+            self.linear(f"{experts}.{i}.{module}", shape[1:], rows=rows, columns=columns)
             for i in range(shape[0])
         ]
         name = parts[0].name.replace(f"{experts}.0.", f"{experts}.", 1)
@@ -151,31 +155,25 @@ class WeightBinder:
     def head_matrices(self, module: str, width: int, *, heads: Part, rows: Part) -> Tensor:
         """The weight of the linear layer `module`, [heads.total * rows.total, width], as a matrix
         for each head: of the heads in `heads` the rows in `rows`, [heads.size, rows.size, width].
-        What is stored as a matrix is used where it lies, packed integers are stacked head by head.
+        What is stored as a matrix is used where it lies.
 
         Raises:
             WeightsError: it is missing, of another shape than the configuration says, or has scales
                 beside it.
         """
-        scheme, total = self._scheme(module), heads.total * rows.total
-        if scheme is UNQUANTIZED:
-            location = self._tensors.locate(f"{module}.weight")
-            self._check_shape(location, (total, width))
-            return self._tensors.head_matrices(location, heads, rows)
-        matrices: list[Tensor] = []
-        for head in range(heads.begin, heads.end):
-            first = head * rows.total
-            part = Part(first + rows.begin, first + rows.end, total)
-            matrix = scheme.operand(self._tensors, module, (total, width), part, None)
-            if not isinstance(matrix, Tensor):
-                raise WeightsError(
-                    f"{self._source.path}: {module} is stored as {scheme.name}, but its heads are"
-                    " multiplied one by one, which is not supported with scales; leave it"
-                    " unquantized"
-                )
-            matrices.append(matrix)
-        name = f"{module}.heads{heads.begin}-{heads.end}.rows{rows.begin}-{rows.end}"
-        return self._tensors.stack(name, matrices)
+        return self._scheme(module).head_matrices(self._tensors, module, width, heads, rows)
+
+    def patches(self, module: str, shape: tuple[int, ...]) -> Tensor:
+        """The weight of the convolution `module`, `shape`, as a matrix with a row for each output.
+
+        Raises:
+            WeightsError: it is missing, or of another shape or type.
+        """
+        location = self._tensors.locate(f"{module}.weight")
+        self._check_unscaled(location)
+        self._check_shape(location, shape)
+        rows = (shape[0], math.prod(shape[1:]))
+        return self._tensors.matrix(replace(location, shape=rows))
 
     def vector(self, name: str, length: int, *, part: Part | None = None) -> Tensor:
         """A norm or bias, f32 [length], or a part of it.

@@ -1,13 +1,12 @@
-"""Matrices of packed integers (AWQ, GPTQ, pack-quantized): where their tensors lie, and what they
-become.
+"""Matrices of packed integers (AWQ, GPTQ, pack-quantized): where their tensors lie.
 
     scheme = PackedScheme("awq", "awq", bits=4, group=128)
     packed = scheme.matrix(tensors, "model.layers.0.mlp.down_proj", (576, 1536))
-    packed.dtype     # "q4_0", "q4_1" or "q8_0", which `linear` computes on; else "bf16"
+    packed.parts     # values, scales, zeros, groups: locations, None where there are none
 
-Zero points and indices of groups are read, so that a matrix becomes the best dtype that holds it,
-whatever the configuration says of it: zero points that are all in the middle are none, an index
-that counts up is none.
+Zero points and indices of groups are read, so that a program says what they hold, whatever the
+configuration says of it: zero points that are all in the middle are none, an index that counts up
+is none.
 """
 
 from __future__ import annotations
@@ -16,9 +15,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pagemill.ops.program import AssembledEntry, Packing
+from pagemill.ops.program import Format
 from pagemill.ops.shard import Part
-from pagemill.ops.trace import Tensor, format_shape
+from pagemill.ops.trace import Parts, Tensor, format_shape
 from pagemill.weights.declared import DeclaredTensors
 from pagemill.weights.errors import WeightsError
 from pagemill.weights.location import TensorLocation
@@ -31,17 +30,20 @@ PARTS = ("qweight", "scales", "qzeros", "g_idx")
 PACK_PARTS = ("weight_packed", "weight_scale", "weight_zero_point", "weight_g_idx")
 _ORDER_NOTE = (
     "matrices that are quantized in the order of activations (desc_act, actorder: an index of"
-    " groups that does not count up) are expanded to bf16, to four times the memory of 4 bits"
+    " groups that does not count up) are expanded to bf16 by CPUs, to four times the memory of 4"
+    " bits"
 )
-_ZEROS_NOTE = "matrices of 8 bits with zero points are expanded to bf16, to twice their memory"
+_ZEROS_NOTE = (
+    "matrices of 8 bits with zero points are expanded to bf16 by CPUs, to twice their memory"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class PackedMatrix:
-    """`parts`: values, scales, zeros, groups; `note`: what the operator should know, or nothing."""
+    """`group`: columns that share a scale; `parts`: values, scales, zeros, groups; `note`: what the
+    operator should know, or nothing."""
 
-    dtype: str
-    packing: Packing
+    group: int
     parts: tuple[TensorLocation | None, ...]
     note: str
 
@@ -49,7 +51,7 @@ class PackedMatrix:
 @dataclass(frozen=True, slots=True)
 class PackedScheme:
     """Integers of `bits` bits packed in words, with a scale and perhaps a zero point for each row
-    and group of columns. `layout` is that of program text (`cc/program/assembly.h`); `group` None:
+    and group of columns. `layout` is that of program text (`cc/tensor/quantized.h`); `group` None:
     whole rows; `zeros`: every matrix has a tensor of zero points."""
 
     method: str
@@ -82,7 +84,6 @@ class PackedScheme:
         rows: Part | None,
         columns: Part | None,
     ) -> Tensor:
-        """A matrix that is assembled when the program is bound."""
         name = f"{module}.weight"
         rows = rows or Part(0, shape[0], shape[0])
         columns = columns or Part(0, shape[1], shape[1])
@@ -90,27 +91,44 @@ class PackedScheme:
         for what, part in (("rows", rows), ("columns", columns)):
             key += "" if part.whole else f".{what}{part.begin}-{part.end}"
 
-        def declare() -> AssembledEntry:
-            packed = self.matrix(tensors, module, shape)
+        def declare() -> tuple[str, tuple[int, ...], Format, Parts]:
+            group, parts = self._parts_of(tensors, module, shape)
             if columns.begin % BLOCK_COLUMNS or columns.size % BLOCK_COLUMNS:
                 raise WeightsError(
                     f"{tensors.path}: columns {columns.begin} to {columns.end} of {name}"
                     f" would cut a block of {BLOCK_COLUMNS} packed integers"
                 )
-            if packed.note:
-                tensors.note(packed.note)
-            values, scales, zeros, groups = map(tensors.part, packed.parts)
-            return AssembledEntry(
-                key,
-                packed.dtype,
-                (rows.size, columns.size),
-                packed.packing,
-                (values, scales, zeros, groups),
-                rows.begin,
-                columns.begin,
-            )
+            form = Format(self.layout, (1, group), (rows.begin, columns.begin))
+            return self._dtype, (rows.size, columns.size), form, parts
 
-        return tensors.assembled(key, declare)
+        return tensors.quantized(key, declare)
+
+    def head_matrices(
+        self, tensors: DeclaredTensors, module: str, width: int, heads: Part, rows: Part
+    ) -> Tensor:
+        key = f"{module}.heads{heads.begin}-{heads.end}.rows{rows.begin}-{rows.end}"
+
+        def declare() -> tuple[str, tuple[int, ...], Format, Parts]:
+            group, parts = self._parts_of(tensors, module, (heads.total * rows.total, width))
+            at = (heads.begin * rows.total + rows.begin, 0)
+            form = Format(self.layout, (1, group), at, row_step=rows.total)
+            return self._dtype, (heads.size, rows.size, width), form, parts
+
+        return tensors.quantized(key, declare)
+
+    @property
+    def _dtype(self) -> str:
+        return "u4" if self.bits == 4 else "u8"
+
+    def _parts_of(
+        self, tensors: DeclaredTensors, module: str, shape: tuple[int, int]
+    ) -> tuple[int, Parts]:
+        """The columns of a group, and the parts as they are declared."""
+        packed = self.matrix(tensors, module, shape)
+        if packed.note:
+            tensors.note(packed.note)
+        values, scales, zeros, groups = map(tensors.part, packed.parts)
+        return packed.group, (values, scales, zeros, groups)
 
     def matrix(self, tensors: DeclaredTensors, module: str, shape: tuple[int, int]) -> PackedMatrix:
         """The weight of `module`, [out, in].
@@ -120,29 +138,31 @@ class PackedScheme:
             OSError: a file cannot be read.
         """
         rows, columns = shape
-        packing = Packing(self.layout, self.bits, self.group or columns)
+        group = self.group or columns
         names = [f"{module}.{name}" for name in self._parts]
         if columns % BLOCK_COLUMNS:
             raise WeightsError(
                 f"{tensors.path}: {names[0]} has rows of {columns}; rows of packed integers are"
                 f" supported in multiples of {BLOCK_COLUMNS}"
             )
-        groups = -(-columns // packing.group)
+        groups = -(-columns // group)
         values = self._locate(tensors, names[0], _INTEGERS, self._words(rows, columns))
-        by_rows = packing.layout == "pack_quantized"
+        by_rows = self.layout == "pack_quantized"
         scales_shape = (rows, groups) if by_rows else (groups, rows)
         scales = self._locate(tensors, names[1], REAL_DTYPES, scales_shape)
         zeros = index = None
         if self.zeros or tensors.has(names[2]):
-            words = 32 // packing.bits
+            words = 32 // self.bits
             zeros_shape = (-(-rows // words), groups) if by_rows else (groups, rows // words)
             zeros = self._locate(tensors, names[2], _INTEGERS, zeros_shape)
-            zeros = None if _in_the_middle(zeros, packing) else zeros
+            zeros = None if self._in_the_middle(zeros) else zeros
         if tensors.has(names[3]):
             index = self._locate(tensors, names[3], _INTEGERS, (columns,))
-            index = None if _is_plain(index, packing) else index
-        dtype, note = _becomes(packing, zeros, index)
-        return PackedMatrix(dtype, packing, (values, scales, zeros, index), note)
+            index = None if self._is_plain(index, group) else index
+        note = _ORDER_NOTE if index is not None else ""
+        if self.bits == 8 and zeros is not None and index is None:
+            note = _ZEROS_NOTE
+        return PackedMatrix(group, (values, scales, zeros, index), note)
 
     def _words(self, rows: int, columns: int) -> tuple[int, int]:
         """The shape of the words that hold a matrix."""
@@ -170,31 +190,18 @@ class PackedScheme:
             f" {self.name} asks for {' or '.join(dtypes)} {format_shape(shape)}"
         )
 
+    def _in_the_middle(self, zeros: TensorLocation) -> bool:
+        """Are all zero points half of the range?"""
+        middle = (1 << (self.bits - 1)) - (self.layout == "gptq")
+        word = sum(middle << place for place in range(0, 32, self.bits))
+        return bool((read_bytes(zeros).view("<u4") == word).all())
 
-def _becomes(
-    packing: Packing, zeros: TensorLocation | None, index: TensorLocation | None
-) -> tuple[str, str]:
-    """The dtype, and what to say of it."""
-    if index is not None:
-        return "bf16", _ORDER_NOTE
-    if packing.bits == 8:
-        return ("q8_0", "") if zeros is None else ("bf16", _ZEROS_NOTE)
-    return ("q4_0" if zeros is None else "q4_1"), ""
+    def _is_plain(self, index: TensorLocation, group: int) -> bool:
+        """Are groups in the order of columns: does the index count up, or was it never filled?
 
-
-def _in_the_middle(zeros: TensorLocation, packing: Packing) -> bool:
-    """Are all zero points half of the range?"""
-    middle = (1 << (packing.bits - 1)) - (packing.layout == "gptq")
-    word = sum(middle << place for place in range(0, 32, packing.bits))
-    return bool((read_bytes(zeros).view("<u4") == word).all())
-
-
-def _is_plain(index: TensorLocation, packing: Packing) -> bool:
-    """Are groups in the order of columns: does the index count up, or was it never filled?
-
-    Older writers of GPTQ leave zeros there; compressed-tensors leaves -1.
-    """
-    groups = read_bytes(index).view("<i4")
-    counts_up = (groups == np.arange(len(groups)) // packing.group).all()
-    empty = -1 if packing.layout == "pack_quantized" else 0
-    return bool(counts_up or (groups == empty).all())
+        Older writers of GPTQ leave zeros there; compressed-tensors leaves -1.
+        """
+        groups = read_bytes(index).view("<i4")
+        counts_up = (groups == np.arange(len(groups)) // group).all()
+        empty = -1 if self.layout == "pack_quantized" else 0
+        return bool(counts_up or (groups == empty).all())

@@ -1,4 +1,4 @@
-"""Packed integers become the dtype that holds them, or are refused with what was found."""
+"""Packed integers are declared as what their tensors hold, or refused with what was found."""
 
 from __future__ import annotations
 
@@ -50,9 +50,16 @@ def binder(
     return WeightBinder(Trace(), ModelSource.open(directory))
 
 
-def assembled(weights: WeightBinder) -> list[str]:
+def quantized(weights: WeightBinder) -> list[str]:
     text = to_text(weights.trace.program)
-    return [line for line in text.split("\n") if line.startswith("assembled ")]
+    return [line for line in text.split("\n") if line.startswith("quantized ")]
+
+
+def parts(weights: WeightBinder) -> str:
+    """The parts of the weight `a.weight`, as they stand in its line."""
+    assert weights.matrix("a.weight", (8, 64)).dtype in ("u4", "u8")
+    (line,) = quantized(weights)
+    return line.split(" ")[-1]
 
 
 def test_zero_points_in_the_middle_are_none(tmp_path: Path) -> None:
@@ -60,52 +67,48 @@ def test_zero_points_in_the_middle_are_none(tmp_path: Path) -> None:
     assert weights.has("a.weight") and not weights.has("b.weight")
     assert weights.block_elements("a.weight") == 32
     assert weights.matrix("a.weight", (8, 64)) is weights.matrix("a.weight", (8, 64))
-    assert assembled(weights) == ["assembled a.weight q4_0 8,64 gptq 4 32 a.qweight,a.scales,-,-"]
+    assert quantized(weights) == ["quantized a.weight u4 8,64 gptq 1,32 a.qweight,a.scales,-,-"]
     assert weights.notes == []
 
 
-def test_zero_points_make_minima(tmp_path: Path) -> None:
+def test_zero_points_are_parts(tmp_path: Path) -> None:
     weights = binder(tmp_path, gptq_tensors(0x76777777), GPTQ)
-    assert weights.matrix("a.weight", (8, 64)).dtype == "q4_1"
-    (line,) = assembled(weights)
-    assert line.endswith(" gptq 4 32 a.qweight,a.scales,a.qzeros,-")
+    assert parts(weights) == "a.qweight,a.scales,a.qzeros,-"
 
 
 def test_the_middle_depends_on_the_version(tmp_path: Path) -> None:
     section = GPTQ | {"checkpoint_format": "gptq_v2"}
-    assert binder(tmp_path, gptq_tensors(), section).matrix("a.weight", (8, 64)).dtype == "q4_1"
+    assert parts(binder(tmp_path, gptq_tensors(), section)) == "a.qweight,a.scales,a.qzeros,-"
     tensors = gptq_tensors(0x88888888 - (1 << 32))
-    assert binder(tmp_path, tensors, section).matrix("a.weight", (8, 64)).dtype == "q4_0"
+    assert parts(binder(tmp_path, tensors, section)) == "a.qweight,a.scales,-,-"
 
 
-def test_an_index_that_does_not_count_up_expands(tmp_path: Path) -> None:
+def test_an_index_that_does_not_count_up_is_a_part(tmp_path: Path) -> None:
     tensors = gptq_tensors(g_idx=torch.arange(64, dtype=torch.int32) % 2)
     weights = binder(tmp_path, tensors, GPTQ)
-    assert weights.matrix("a.weight", (8, 64)).dtype == "bf16"
-    (line,) = assembled(weights)
-    assert line.endswith("a.qweight,a.scales,-,a.g_idx")
+    assert parts(weights) == "a.qweight,a.scales,-,a.g_idx"
     (note,) = weights.notes
     assert "desc_act" in note and "bf16" in note
 
 
 def test_an_index_that_was_never_filled_is_none(tmp_path: Path) -> None:
     tensors = gptq_tensors(g_idx=torch.zeros(64, dtype=torch.int32))
-    assert binder(tmp_path, tensors, GPTQ).matrix("a.weight", (8, 64)).dtype == "q4_0"
+    assert parts(binder(tmp_path, tensors, GPTQ)) == "a.qweight,a.scales,-,-"
     tensors = {
         "a.weight_packed": torch.zeros((8, 8), dtype=torch.int32),
         "a.weight_scale": torch.ones((8, 2), dtype=torch.float16),
         "a.weight_g_idx": torch.full((64,), -1, dtype=torch.int32),
     }
     weights = binder(tmp_path, tensors, PACKED)
-    assert weights.matrix("a.weight", (8, 64)).dtype == "q4_0"
+    assert parts(weights) == "a.weight_packed,a.weight_scale,-,-"
     assert weights.notes == []
 
 
-def test_eight_bits_with_zero_points_expand(tmp_path: Path) -> None:
+def test_eight_bits_with_zero_points_are_noted(tmp_path: Path) -> None:
     zeros = {"qweight": torch.zeros((16, 8), dtype=torch.int32)}
     tensors = gptq_tensors(**zeros, qzeros=torch.zeros((2, 2), dtype=torch.int32))
     weights = binder(tmp_path, tensors, GPTQ | {"bits": 8})
-    assert weights.matrix("a.weight", (8, 64)).dtype == "bf16"
+    assert weights.matrix("a.weight", (8, 64)).dtype == "u8"
     (note,) = weights.notes
     assert "8 bits with zero points" in note
 
@@ -114,16 +117,16 @@ def test_ranks_take_parts(tmp_path: Path) -> None:
     weights = binder(tmp_path, gptq_tensors(), GPTQ)
     assert weights.matrix("a.weight", (8, 64), rows=Part(2, 8, 8)).shape == (6, 64)
     assert weights.matrix("a.weight", (8, 64), columns=Part(32, 64, 64)).shape == (8, 32)
-    rows, columns = assembled(weights)
-    assert rows == "assembled a.weight.rows2-8 q4_0 6,64 gptq 4 32 a.qweight,a.scales,-,- 2 0"
-    assert columns.endswith("- 0 32")
+    rows, columns = quantized(weights)
+    assert rows == "quantized a.weight.rows2-8 u4 6,64 gptq 1,32 a.qweight,a.scales,-,- at=2,0"
+    assert columns.endswith(",- at=0,32")
     with pytest.raises(WeightsError, match="columns 16 to 48 of a.weight would cut a block of 32"):
         weights.matrix("a.weight", (8, 64), columns=Part(16, 48, 64))
 
 
 def test_layers_that_are_not_quantized_are_used_as_they_are(tmp_path: Path) -> None:
     weights = binder(tmp_path, {"a.weight": torch.zeros((8, 64))}, GPTQ)
-    assert weights.matrix("a.weight", (8, 64)).dtype == "f32" and assembled(weights) == []
+    assert weights.matrix("a.weight", (8, 64)).dtype == "f32" and quantized(weights) == []
 
 
 @pytest.mark.parametrize(
@@ -161,7 +164,7 @@ def test_zero_points_may_be_missing_where_a_matrix_is_symmetric(tmp_path: Path) 
         "a.weight_scale": torch.ones((8, 2), dtype=torch.bfloat16),
     }
     weights = binder(tmp_path, tensors, PACKED)
-    assert weights.matrix("a.weight", (8, 64)).dtype == "q4_0"
+    assert parts(weights) == "a.weight_packed,a.weight_scale,-,-"
     asymmetric: dict[str, Any] = copy.deepcopy(PACKED)
     asymmetric["config_groups"]["group_0"]["weights"]["symmetric"] = False
     weights = binder(tmp_path, tensors, asymmetric)

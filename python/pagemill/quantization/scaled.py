@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from pagemill.ops.scaled_linear import ScaledMatrix
+from pagemill.ops.program import Format
 from pagemill.ops.shard import Part
-from pagemill.ops.trace import format_shape
+from pagemill.ops.trace import Tensor, format_shape
 from pagemill.weights.declared import DeclaredTensors
 from pagemill.weights.errors import WeightsError
 from pagemill.weights.location import TensorLocation
@@ -60,20 +60,42 @@ class ScaledScheme:
         shape: tuple[int, int],
         rows: Part | None,
         columns: Part | None,
-    ) -> ScaledMatrix:
+    ) -> Tensor:
         location = tensors.locate(f"{module}.weight")
         if location.shape != shape:
             raise WeightsError(
                 f"{tensors.path}: {location.name} is {format_shape(location.shape)}, "
                 f"the configuration asks for {format_shape(shape)}"
             )
-        scales = part_of_scales(self.read_scales(tensors, module, shape), location, rows, columns)
-        weight = tensors.matrix(location, rows, columns)
-        values = tensors.constant(f"{weight.name}.scales", scales.values)
-        return ScaledMatrix(weight, values, scales.block, self.int8_activations)
+        scales_at, block = self._locate_scales(tensors, module, shape)
+        grid = (-(-shape[0] // block[0]), -(-shape[1] // block[1]))
+        values = tensors.matrix(location, rows, columns)
+        if all(part is None or part.whole for part in (rows, columns)):
+            scales = tensors.small(scales_at, grid)
+        else:
+            whole = Scales(read_f32(scales_at).reshape(grid), block)
+            own = part_of_scales(whole, location, rows, columns)
+            scales, block = tensors.constant(f"{values.name}.scales", own.values), own.block
+        form = Format("scaled", block, int8_activations=self.int8_activations)
+        # Its values have the name that the tensor has in the file.
+        return tensors.quantized(
+            f"{values.name}.scaled",
+            lambda: (self.dtype, _dims(values), form, (values, scales, None, None)),
+        )
 
-    def read_scales(self, tensors: DeclaredTensors, module: str, shape: tuple[int, int]) -> Scales:
-        """The scales of the whole matrix of `module`, which has this shape.
+    def head_matrices(
+        self, tensors: DeclaredTensors, module: str, width: int, heads: Part, rows: Part
+    ) -> Tensor:
+        raise WeightsError(
+            f"{tensors.path}: {module} is stored as {self.name}, but its heads are multiplied one"
+            " by one, which is not supported with scales; leave it unquantized"
+        )
+
+    def _locate_scales(
+        self, tensors: DeclaredTensors, module: str, shape: tuple[int, int]
+    ) -> tuple[TensorLocation, tuple[int, int]]:
+        """The scales of the whole matrix of `module`, which has this shape, and the rows and
+        columns of a block.
 
         Raises:
             WeightsError: there are none, or of another shape than config.json says.
@@ -100,9 +122,11 @@ class ScaledScheme:
                 f"{tensors.path}: {names[0]} is {location.dtype} {format_shape(location.shape)};"
                 f" it must be f32, bf16 or f16 {wanted}"
             )
-        block = expected[location.shape]
-        grid = (-(-shape[0] // block[0]), -(-shape[1] // block[1]))
-        return Scales(read_f32(location).reshape(grid), block)
+        return location, expected[location.shape]
+
+
+def _dims(tensor: Tensor) -> tuple[int, ...]:
+    return tuple(int(dim) for dim in tensor.shape)
 
 
 def part_of_scales(

@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import save_file
 
 from pagemill.ops.program_text import from_text
-from pagemill.quantization.base import Operand
+from pagemill.ops.trace import Tensor
 from pagemill.quantization.errors import QuantizationError
 from pagemill.quantization.section import Section
 from pagemill.quantization.table import METHODS, method_of
@@ -100,12 +100,17 @@ class _Mirrored:
 
     def operand(
         self, tensors: DeclaredTensors, module: str, shape: Any, rows: Any, columns: Any
-    ) -> Operand:
+    ) -> Tensor:
         assert rows is None or rows.whole
         assert columns is None or columns.whole
         values = read_f32(tensors.locate(f"{module}.mirrored")).T
         assert values.shape == shape
         return tensors.constant(f"{module}.weight", values)
+
+    def head_matrices(
+        self, tensors: DeclaredTensors, module: str, width: int, heads: Any, rows: Any
+    ) -> Tensor:
+        raise NotImplementedError
 
 
 class Toy:

@@ -34,13 +34,24 @@ class UnquantizedScheme:
         rows: Part | None,
         columns: Part | None,
     ) -> Tensor:
-        location = tensors.locate(f"{module}.weight")
-        if location.shape != shape or location.dtype not in MATRIX_DTYPES:
-            raise WeightsError(
-                f"{tensors.path}: {location.name} is {location.dtype}"
-                f" {format_shape(location.shape)}, the configuration asks for {format_shape(shape)}"
-            )
-        return tensors.matrix(location, rows, columns)
+        return tensors.matrix(_locate(tensors, module, shape), rows, columns)
+
+    def head_matrices(
+        self, tensors: DeclaredTensors, module: str, width: int, heads: Part, rows: Part
+    ) -> Tensor:
+        """Where they lie: no byte is copied."""
+        location = _locate(tensors, module, (heads.total * rows.total, width))
+        return tensors.head_matrices(location, heads, rows)
+
+
+def _locate(tensors: DeclaredTensors, module: str, shape: tuple[int, int]) -> TensorLocation:
+    location = tensors.locate(f"{module}.weight")
+    if location.shape != shape or location.dtype not in MATRIX_DTYPES:
+        raise WeightsError(
+            f"{tensors.path}: {location.name} is {location.dtype}"
+            f" {format_shape(location.shape)}, the configuration asks for {format_shape(shape)}"
+        )
+    return location
 
 
 UNQUANTIZED = UnquantizedScheme()

@@ -7,15 +7,26 @@ executor = _native.NativeExecutor(built.program_text, options)
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
 
 from pagemill import ops
 from pagemill.layers.pooler import pool
 from pagemill.layers.stack import layer_results
-from pagemill.models.base import Model, ModelConfigError, ModelTraits, StepInputs
+from pagemill.models.base import (
+    MediaInputs,
+    MediaModel,
+    MediaTraits,
+    Model,
+    ModelConfigError,
+    ModelTraits,
+    StepInputs,
+)
 from pagemill.models.table import model_class
-from pagemill.ops.program import GroupEntry
+from pagemill.ops.program import ACT, GroupEntry, Program
 from pagemill.ops.program_text import to_text
 from pagemill.ops.shard import Shard
 from pagemill.ops.trace import Trace
@@ -43,6 +54,16 @@ class BuildOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class BuiltEncoder:
+    """The program that makes embeddings of media items; `features` makes what it reads of an image
+    (`MediaModel.features`)."""
+
+    program_text: str
+    traits: MediaTraits
+    features: Callable[[np.ndarray], np.ndarray]
+
+
+@dataclass(frozen=True, slots=True)
 class BuiltModel:
     """A program and what the engine has to know to run it. `output_size` is the width of a step's
     output rows: the vocabulary, or the embedding's dimension."""
@@ -57,6 +78,8 @@ class BuiltModel:
     prefix_caching: bool
     kv_groups: tuple[GroupEntry, ...]
     eos_token_ids: tuple[int, ...]
+    encoder: BuiltEncoder | None = None
+    """Of a model with media."""
     notes: tuple[str, ...] = ()
     """What the operator should know of how the model was read and divided."""
 
@@ -75,18 +98,15 @@ def build(source: ModelSource, options: BuildOptions) -> BuiltModel:
     traits = model.traits
     pooling = _pooling(source, traits, options)
     weights = trace_model(model, source, pooling, options.shard)
-    weights.check_all_used(model.ignored)
     _return_hidden_states(weights.trace, options.hidden_states)
     program = weights.trace.program
+    encoder = _build_encoder(model, source, options, weights)
+    weights.check_all_used(model.ignored)
     if options.shard.ranks > 1 and not any("ranks" in dict(op.attributes) for op in program.ops):
         raise ModelConfigError(
             f"{source.architecture} is not divided among ranks; use --tensor-parallel-size 1"
         )
-    text = to_text(program)
-    if options.rewrite:
-        from pagemill import _native
-
-        text = _native.rewrite_program(text)
+    text = _text_of(program, options)
     # A pooled vector is computed from the tokens of one step: a prompt must run whole, and a step
     # that skips a cached prefix could not pool over it.
     generates = pooling is None
@@ -101,8 +121,42 @@ def build(source: ModelSource, options: BuildOptions) -> BuiltModel:
         prefix_caching=generates,
         kv_groups=tuple(program.groups),
         eos_token_ids=source.eos_token_ids,
+        encoder=encoder,
         notes=tuple(weights.notes),
     )
+
+
+def _text_of(program: Program, options: BuildOptions) -> str:
+    text = to_text(program)
+    if not options.rewrite:
+        return text
+    from pagemill import _native
+
+    return _native.rewrite_program(text)
+
+
+def _build_encoder(
+    model: Model, source: ModelSource, options: BuildOptions, weights: WeightBinder
+) -> BuiltEncoder | None:
+    """The encoder of a model with media; what it reads counts as used in `weights`."""
+    if not isinstance(model, MediaModel):
+        return None
+    if options.shard.ranks > 1:
+        raise ModelConfigError(
+            f"{source.architecture} takes images, which ranks do not exchange; use"
+            " --tensor-parallel-size 1"
+        )
+    media = model.traits.media
+    assert media is not None
+    own = WeightBinder(Trace(), source)
+    features = own.trace.input("features", ACT, ("media_rows", media.channels))
+    tokens = own.trace.input("media_rows", "i32", ("media_rows",))
+    positions = own.trace.input("positions", "i32", ("tokens",))
+    embeddings = model.embeddings(own, MediaInputs(features, tokens), positions)
+    own.trace.output("embeddings", embeddings)
+    own.trace.program.check_integrity()
+    weights.claim_all(own)
+    return BuiltEncoder(_text_of(own.trace.program, options), media, model.features)
 
 
 # Sizes of a configuration that are no larger than the largest dimension of the model's tensors.
@@ -123,18 +177,26 @@ def _check_sizes(source: ModelSource) -> None:
     largest = max((max(tensor.shape, default=0) for tensor in stored), default=0)
     limits = [(key, largest, "the largest dimension of a tensor") for key in _SIZES]
     limits.append(("num_hidden_layers", len(stored), "the number of tensors"))
-    for key, limit, what in limits:
-        value = source.config.get(key)
-        if type(value) is int and value > limit:
-            raise WeightsError(
-                f"{source.path}: the configuration's {key} is {shown(value)}, but {what} is {limit}"
-            )
+    for config in (source.config, *_parts(source.config)):
+        for key, limit, what in limits:
+            value = config.get(key)
+            if type(value) is int and value > limit:
+                raise WeightsError(
+                    f"{source.path}: the configuration's {key} is {shown(value)}, but {what} is"
+                    f" {limit}"
+                )
     vocab = source.config.get("vocab_size")
     for token in source.eos_token_ids:
         if type(vocab) is int and not 0 <= token < vocab:
             raise WeightsError(
                 f"{source.path}: eos_token_id {shown(token)} is not in the vocabulary of {vocab}"
             )
+
+
+def _parts(config: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Configurations of models that the model is made of."""
+    parts = (config.get(key) for key in ("text_config", "vision_config"))
+    return [cast("Mapping[str, Any]", part) for part in parts if isinstance(part, Mapping)]
 
 
 def trace_model(
@@ -150,6 +212,7 @@ def trace_model(
     inputs = StepInputs(
         trace.input("token_ids", "i32", ("tokens",)),
         trace.input("positions", "i32", ("tokens",)),
+        _media_inputs(trace, model.traits.media),
     )
     hidden = model.hidden(weights, inputs)
     if pooling is None:
@@ -159,6 +222,15 @@ def trace_model(
         trace.output("pooled", pool(hidden, pooling.kind, normalize=pooling.normalize))
     trace.program.check_integrity()
     return weights
+
+
+def _media_inputs(trace: Trace, media: MediaTraits | None) -> MediaInputs | None:
+    if media is None:
+        return None
+    return MediaInputs(
+        trace.input("embeddings", ACT, ("media_rows", media.width)),
+        trace.input("media_rows", "i32", ("media_rows",)),
+    )
 
 
 def _return_hidden_states(trace: Trace, layers: Iterable[int]) -> None:

@@ -24,7 +24,7 @@ import numpy.typing as npt
 import torch
 
 from pagemill.ops.dtypes import tensor_bytes
-from pagemill.ops.program import ACT, CONSTANTS_PATH, KV, AssembledEntry, Program, WeightEntry
+from pagemill.ops.program import ACT, CONSTANTS_PATH, KV, Program, QuantizedEntry, WeightEntry
 from pagemill.ops.program_text import from_text
 from pagemill.ops.table import reference
 from pagemill.ops.torch_step import (
@@ -34,8 +34,8 @@ from pagemill.ops.torch_step import (
     TorchStep,
     make_step,
 )
-from pagemill.weights.assemble import assemble
 from pagemill.weights.location import TensorLocation
+from pagemill.weights.quantized import dequantize_parts
 from pagemill.weights.read import as_f32, read_bytes
 
 _DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
@@ -90,22 +90,20 @@ class TorchExecutor:
         self._device = torch.device(options.device)
         self._dtype = _DTYPES[options.dtype]
         parts = _parts(program)
-        # Scales stay f32, however many dimensions they have.
-        vectors = {weight.name for weight in program.weights if len(weight.shape) == 1}
-        for op in program.ops:
-            vectors |= {str(name) for name in op.inputs[2::3] if op.op == "scaled_linear"}
         self._constants: dict[str, Any] = {
-            weight.name: self._load(program, weight, weight.name not in vectors)
+            weight.name: self._load(program, weight)
             for weight in program.weights
             if weight.name not in parts
         }
-        for entry in program.assembled:
-            self._constants[entry.name] = torch.as_tensor(_assembled(program, entry)).to(
+        for stack in program.stacks:
+            if stack.name not in parts:
+                of_stack = [self._constants.pop(name) for name in stack.parts]
+                self._constants[stack.name] = torch.stack(of_stack)
+        numbers = _Numbers(program)
+        for entry in program.quantized:
+            self._constants[entry.name] = torch.as_tensor(numbers.of(entry)).to(
                 self._device, self._dtype
             )
-        for stack in program.stacks:
-            parts = [self._constants.pop(name) for name in stack.parts]
-            self._constants[stack.name] = torch.stack(parts)
         self.weight_bytes = sum(t.nbytes for t in self._constants.values())
         # Each group has one block table: a block takes one page here, whatever its layers.
         tables = {group.name: index for index, group in enumerate(program.groups)}
@@ -127,6 +125,7 @@ class TorchExecutor:
         # Indices are 64 bit in torch.
         indices = dtypes | {"i32": torch.int64}
         self._inputs = [(entry, indices[entry.dtype]) for entry in program.inputs]
+        self._tensor_inputs = [entry.name for entry in program.inputs if entry.dtype != "i32"]
         self._outputs = {output.name: output.value for output in program.outputs}
         self._ops = _bind(program, dtypes)
 
@@ -145,6 +144,9 @@ class TorchExecutor:
     @torch.inference_mode()
     def run(self, batch: Batch) -> dict[str, torch.Tensor]:
         """Like a call, but the f32 results stay on the device and may still be being computed."""
+        given = batch.get("inputs", {})
+        if not isinstance(given, Mapping):  # a runner gives them in the order of the program
+            batch = {**batch, "inputs": dict(zip(self._tensor_inputs, given, strict=True))}
         return self.run_step(make_step(batch, self._device))
 
     @torch.inference_mode()
@@ -172,9 +174,9 @@ class TorchExecutor:
         value = values[name]
         return value.float() if widen and value.is_floating_point() else value
 
-    def _load(self, program: Program, weight: WeightEntry, matrix: bool) -> torch.Tensor:
+    def _load(self, program: Program, weight: WeightEntry) -> torch.Tensor:
         """The weight on the device: matrices in the activations' type, vectors in f32."""
-        data = _stored_bytes(program, weight)
+        data, matrix = _stored_bytes(program, weight), len(weight.shape) > 1
         if weight.dtype == "bf16" and matrix and self._dtype is torch.bfloat16:
             bits = torch.as_tensor(np.array(data).view(np.int16)).view(torch.bfloat16)
             return bits.reshape(weight.shape).to(self._device)
@@ -183,27 +185,38 @@ class TorchExecutor:
 
 
 def _parts(program: Program) -> set[str]:
-    """What others are made of, which no op reads."""
-    return {name for entry in program.assembled for name in entry.parts if name is not None}
+    """What quantized weights are made of, which no op reads."""
+    parts = {name for entry in program.quantized for name in entry.parts if name is not None}
+    return parts | {name for stack in program.stacks if stack.name in parts for name in stack.parts}
 
 
-def _assembled(program: Program, entry: AssembledEntry) -> npt.NDArray[np.float32]:
-    stored = {weight.name: weight for weight in program.weights}
-    parts = [None if name is None else stored[name] for name in entry.parts]
-    data = [None if part is None else _stored_bytes(program, part) for part in parts]
-    values, scales = parts[0], parts[1]
-    if values is None or scales is None or data[0] is None or data[1] is None:
-        raise ValueError(f"{entry.name} has no values or no scales")
-    integers = [
-        None if part is None or of is None else of.view("<i4").astype(np.int32).reshape(part.shape)
-        for part, of in zip(parts[2:], data[2:], strict=True)
-    ]
-    return assemble(
-        entry,
-        data[0].view("<i4").astype(np.int32).reshape(values.shape),
-        as_f32(scales.dtype, scales.shape, data[1]),
-        *integers,
-    )
+class _Numbers:
+    """The numbers of a program's quantized weights and of their parts."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._weights = {weight.name: weight for weight in program.weights}
+        self._stacks = {stack.name: stack for stack in program.stacks}
+
+    def of(self, entry: QuantizedEntry) -> npt.NDArray[np.float32]:
+        values, scales, zeros, groups = map(self._part, entry.parts)
+        if values is None or scales is None:
+            raise ValueError(f"{entry.name} has no values or no scales")
+        return dequantize_parts(entry, values, scales, zeros, groups)
+
+    def _part(self, name: str | None) -> npt.NDArray[Any] | None:
+        if name is None:
+            return None
+        if name in self._stacks:
+            return np.stack([self._array(part) for part in self._stacks[name].parts])
+        return self._array(name)
+
+    def _array(self, name: str) -> npt.NDArray[Any]:
+        weight = self._weights[name]
+        data = _stored_bytes(self._program, weight)
+        if weight.dtype == "i32":
+            return data.view("<i4").astype(np.int32).reshape(weight.shape)
+        return as_f32(weight.dtype, weight.shape, data)
 
 
 def _stored_bytes(program: Program, weight: WeightEntry) -> npt.NDArray[np.uint8]:

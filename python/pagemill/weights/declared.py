@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 
 from pagemill.ops.dtypes import DTYPES, MATRIX_DTYPES, tensor_bytes
-from pagemill.ops.program import AssembledEntry
+from pagemill.ops.program import Format
 from pagemill.ops.shard import Part
-from pagemill.ops.trace import Tensor, Trace
+from pagemill.ops.trace import Parts, Tensor, Trace
 from pagemill.weights.errors import WeightsError
 from pagemill.weights.location import TensorLocation
 from pagemill.weights.read import REAL_DTYPES, read_f32
@@ -133,16 +133,18 @@ class DeclaredTensors:
             self._bound[name] = self._trace.stack(name, parts)
         return self._bound[name]
 
-    def part(self, location: TensorLocation | None) -> str | None:
-        """Declares a tensor that a matrix is made of; its name."""
+    def part(self, location: TensorLocation | None) -> Tensor | None:
+        """Declares a tensor that is a part of a quantized weight."""
         if location is None:
             return None
-        return self._declare(location.name, location, location.shape).name
+        return self._declare(location.name, location, location.shape)
 
-    def assembled(self, key: str, declare: Callable[[], AssembledEntry]) -> Tensor:
-        """The weight `key`, which is made of others when the program is bound."""
+    def quantized(
+        self, key: str, declare: Callable[[], tuple[str, tuple[int, ...], Format, Parts]]
+    ) -> Tensor:
+        """The quantized weight `key`; `declare` returns its dtype, shape, format and parts."""
         if key not in self._bound:
-            self._bound[key] = self._trace.assembled(declare())
+            self._bound[key] = self._trace.quantized(key, *declare())
         return self._bound[key]
 
     def vector(self, location: TensorLocation, part: Part) -> Tensor:
@@ -157,15 +159,16 @@ class DeclaredTensors:
             return self._declare(key, location, (part.size,), 4 * part.begin)
         return self.constant(key, self._read_real(location)[part.begin : part.end])
 
-    def small(self, location: TensorLocation) -> Tensor:
-        """A tensor of real numbers, in f32.
+    def small(self, location: TensorLocation, shape: tuple[int, ...] | None = None) -> Tensor:
+        """A tensor of real numbers, in f32, in its own shape or in `shape`.
 
         Raises:
             WeightsError: it holds something else.
         """
+        shape = location.shape if shape is None else shape
         if location.dtype == "f32":
-            return self._declare(location.name, location, location.shape)
-        return self.constant(location.name, self._read_real(location))
+            return self._declare(location.name, location, shape)
+        return self.constant(location.name, self._read_real(location).reshape(shape))
 
     def constant(self, key: str, values: np.ndarray) -> Tensor:
         """Numbers that travel in the program, in f32."""

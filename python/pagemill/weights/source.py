@@ -119,6 +119,9 @@ def _directory_config(directory: Path) -> dict[str, Any]:
     config = read_object(directory / "config.json")
     generation = directory / "generation_config.json"
     ends = _token_ids(config.get("eos_token_id"))
+    text = config.get("text_config")  # of a model that has a language model as a part
+    if isinstance(text, dict):
+        ends |= _token_ids(cast("dict[str, object]", text).get("eos_token_id"))
     if generation.exists():
         ends |= _token_ids(read_object(generation).get("eos_token_id"))
     return config | {"eos_token_id": sorted(ends)}

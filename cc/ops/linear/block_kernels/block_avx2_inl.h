@@ -25,7 +25,7 @@
 #include "cc/ops/linear/block_kernels/block_walk_inl.h"
 #include "cc/ops/linear/block_panel.h"
 #include "cc/ops/linear/block_strip.h"
-#include "cc/ops/linear/packed_kernel_set.h"
+#include "cc/ops/linear/packed_gemm_kernels.h"
 #include "cc/tensor/dtype.h"
 
 #define PM_INLINE [[gnu::always_inline]] inline
@@ -41,9 +41,9 @@ constexpr bool kUsesWords = kValueBits<kDType> == 8 && !Products::kHasBytesOf8Bi
 constexpr int kMixed = 0;
 
 template <class Products, DType kDType, int kPlanes>
-constexpr XOrder kOrderOf = kUsesWords<Products, kDType>
-                                ? (kPlanes == 1 ? XOrder::kWordsOf8Bits : XOrder::kWords)
-                                : (kPlanes == 1 ? XOrder::kOnePlane : XOrder::kTwoPlanes);
+constexpr XOrder kOrderOf =
+    kUsesWords<Products, kDType> ? (kPlanes == 1 ? XOrder::kWordsOf8Bits : XOrder::kWords)
+                                 : (kPlanes == 1 ? XOrder::kOnePlane : XOrder::kTwoPlanes);
 
 template <class Products, DType kDType, int kPlanes>
 constexpr int64_t kRecordBytesOf = kXRecordBytes<kPlacesOf<kOrderOf<Products, kDType, kPlanes>>>;

@@ -12,7 +12,7 @@
 #include <cstdint>
 
 #include "cc/ops/linear/block_strip.h"
-#include "cc/ops/linear/packed_kernel_set.h"
+#include "cc/ops/linear/packed_gemm_kernels.h"
 #include "cc/tensor/dtype.h"
 
 #define PM_INLINE [[gnu::always_inline]] inline

@@ -1,12 +1,12 @@
 // File: cc/ops/linear/block_kernels/block_walk_inl.h
 // What surrounds the products of panels of block formats with integers, for any way of multiplying:
-// the walk over a panel, the scales of a record and the constants of a kernel set. Included by
+// the walk over a panel, the scales of a record and the constants of a packed GEMM. Included by
 // files compiled for one instruction set; everything has internal linkage.
 //
 // A class `Blocks`, one way of multiplying, gives
 //
 //   static constexpr int64_t kPrefetchBytes   // how far ahead of use weights are requested; 0: not
-//   static constexpr bool kSharesColumns      // see PackedKernelSet
+//   static constexpr bool kSharesColumns      // see PackedGemm
 //   template <DType> static constexpr int64_t BlockBytes(int64_t n)
 //                                             // of a block of n rows in a strip
 //   template <DType> static void Prepare(const InputRows& x, uint8_t* strip)
@@ -15,7 +15,7 @@
 //                                             their
 //                                             // outputs, kPanelRows floats each
 //
-// and kKernels<Blocks> is its kernel set.
+// and kKernels<Blocks> is its packed GEMM.
 #ifndef PAGEMILL_CC_OPS_LINEAR_BLOCK_KERNELS_BLOCK_WALK_INL_H_
 #define PAGEMILL_CC_OPS_LINEAR_BLOCK_KERNELS_BLOCK_WALK_INL_H_
 
@@ -23,7 +23,7 @@
 
 #include "cc/ops/linear/block_panel.h"
 #include "cc/ops/linear/block_strip.h"
-#include "cc/ops/linear/packed_kernel_set.h"
+#include "cc/ops/linear/packed_gemm_kernels.h"
 #include "cc/tensor/dtype.h"
 
 #define PM_INLINE [[gnu::always_inline]] inline
@@ -144,13 +144,13 @@ void Prepare(DType dtype, const InputRows& x, uint8_t* strip) {
 }
 
 template <class Blocks>
-constexpr PackedKernelSet kKernels{.max_strip_rows = kMaxStripRows,
-                                   .panel_bytes = BlockPanelBytes,
-                                   .pack = PackBlockPanel,
-                                   .strip_bytes = StripBytes<Blocks>,
-                                   .prepare = Prepare<Blocks>,
-                                   .multiply = Multiply<Blocks>,
-                                   .shares_columns = Blocks::kSharesColumns};
+constexpr PackedGemm kKernels{.max_strip_rows = kMaxStripRows,
+                              .panel_bytes = BlockPanelBytes,
+                              .pack = PackBlockPanel,
+                              .strip_bytes = StripBytes<Blocks>,
+                              .prepare = Prepare<Blocks>,
+                              .multiply = Multiply<Blocks>,
+                              .shares_columns = Blocks::kSharesColumns};
 
 }  // namespace
 }  // namespace pagemill::ops::linear

@@ -1,4 +1,4 @@
-// The kernel sets of block formats with integer activations, panel by panel, against what
+// The packed GEMMs of block formats with integer activations, panel by panel, against what
 // block_panel.h and block_strip.h say of them: sums of integers are exact, so all give the same
 // bits. Weights are random, or the largest that panels can hold against x at its ends, where narrow
 // sums would overflow.
@@ -15,7 +15,7 @@
 #include "cc/ops/block_format/block_layout.h"
 #include "cc/ops/conformance.h"
 #include "cc/ops/linear/block_panel.h"
-#include "cc/ops/linear/packed_kernel_set.h"
+#include "cc/ops/linear/packed_gemm_kernels.h"
 #include "cc/tensor/float16.h"
 
 namespace pagemill::ops::linear {
@@ -31,12 +31,12 @@ constexpr int32_t kMixed = 0;
 
 struct Tested {
   std::string name;
-  const PackedKernelSet* kernels;
+  const PackedGemm* kernels;
   int32_t planes;  // of activations: 1 of 8 bits, 2 of 15, kMixed of either
 };
 
 // Those that this machine can run.
-std::vector<Tested> KernelSets() {
+std::vector<Tested> FloatGemms() {
   [[maybe_unused]] const device::Capabilities caps = device::DetectCapabilities();
   std::vector<Tested> sets;
 #if defined(__x86_64__)
@@ -128,7 +128,7 @@ void MakeLargest(DType dtype, int64_t k, uint8_t* panel) {
 }
 
 // The bytes of the panel that `o` is about.
-TestTensor PanelOf(const PackedKernelSet& kernels, const Operands& o) {
+TestTensor PanelOf(const PackedGemm& kernels, const Operands& o) {
   TestTensor panel = Aligned(kernels.panel_bytes(o.dtype, o.k));
   const TensorView rows = o.w.view();
   uint8_t* bytes = panel.view().Row<uint8_t>(0);
@@ -138,7 +138,7 @@ TestTensor PanelOf(const PackedKernelSet& kernels, const Operands& o) {
 }
 
 // [n, kYStride] floats, NaN beyond m.
-std::vector<float> Product(const PackedKernelSet& kernels, const Operands& o) {
+std::vector<float> Product(const PackedGemm& kernels, const Operands& o) {
   const TestTensor panel = PanelOf(kernels, o);
   const TestTensor strip = Aligned(kernels.strip_bytes(o.dtype, o.n, o.k));
   kernels.prepare(o.dtype, {o.x.view().Row<float>(0), o.k, o.n, o.k}, strip.view().Row<uint8_t>(0));
@@ -263,7 +263,7 @@ std::vector<float> Expected(const Tested& tested, const Operands& o) {
 class IntegerKernelsTest : public ::testing::TestWithParam<int64_t> {
  protected:
   void SetUp() override {
-    if (KernelSets().empty()) GTEST_SKIP() << "this CPU has none of them";
+    if (FloatGemms().empty()) GTEST_SKIP() << "this CPU has none of them";
   }
 };
 
@@ -273,7 +273,7 @@ TEST_P(IntegerKernelsTest, GiveTheBitsOfTheirDefinition) {
     if (!IsBlockFormat(dtype)) continue;
     for (int64_t m : {1, 16, 31, 32}) {
       const Operands o = RandomOperands(dtype, GetParam(), m, random);
-      for (const Tested& tested : KernelSets()) {
+      for (const Tested& tested : FloatGemms()) {
         EXPECT_TRUE(BitEqual(Product(*tested.kernels, o), Expected(tested, o)))
             << tested.name << " " << Info(dtype).name << " m=" << m;
       }
@@ -292,7 +292,7 @@ TEST_P(IntegerKernelsTest, SumsOfTheLargestProductsAreExact) {
       std::vector<float> x(o.n * o.k, static_cast<float>(integer));
       for (size_t i = 0; i < x.size(); i += 32) x[i] = integer < 0 ? -16256 : 16256;
       o.x.Set(x);
-      for (const Tested& tested : KernelSets()) {
+      for (const Tested& tested : FloatGemms()) {
         EXPECT_TRUE(BitEqual(Product(*tested.kernels, o), Expected(tested, o)))
             << tested.name << " " << Info(dtype).name << " x=" << integer;
       }

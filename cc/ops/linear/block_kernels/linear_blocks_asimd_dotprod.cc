@@ -8,7 +8,7 @@
 #include "cc/ops/linear/block_kernels/block_walk_inl.h"
 #include "cc/ops/linear/block_panel.h"
 #include "cc/ops/linear/block_strip.h"
-#include "cc/ops/linear/packed_kernel_set.h"
+#include "cc/ops/linear/packed_gemm_kernels.h"
 
 #define PM_INLINE [[gnu::always_inline]] inline
 
@@ -160,7 +160,7 @@ struct SdotBlocks : PlainBlocks<kPlanes> {
 
 }  // namespace
 
-constinit const PackedKernelSet kAsimdDotprodKernels = kKernels<SdotBlocks<1>>;
-constinit const PackedKernelSet kAsimdDotprodInt16Kernels = kKernels<SdotBlocks<2>>;
+constinit const PackedGemm kAsimdDotprodKernels = kKernels<SdotBlocks<1>>;
+constinit const PackedGemm kAsimdDotprodInt16Kernels = kKernels<SdotBlocks<2>>;
 
 }  // namespace pagemill::ops::linear

@@ -12,7 +12,7 @@
 #include "cc/ops/linear/block_kernels/block_walk_inl.h"
 #include "cc/ops/linear/block_panel.h"
 #include "cc/ops/linear/block_strip.h"
-#include "cc/ops/linear/packed_kernel_set.h"
+#include "cc/ops/linear/packed_gemm_kernels.h"
 
 #define PM_INLINE [[gnu::always_inline]] inline
 
@@ -118,7 +118,7 @@ PM_INLINE void AddBlock(const Weights& w, const uint8_t* x, int64_t count, float
 }
 
 template <int kPlanes>
-constexpr const PackedKernelSet& kSdotKernels =
+constexpr const PackedGemm& kSdotKernels =
     kPlanes == 1 ? kAsimdDotprodKernels : kAsimdDotprodInt16Kernels;
 
 // For kKernels (block_walk_inl.h).
@@ -157,15 +157,15 @@ void MultiplyAny(const PackedProduct& product) {
 }
 
 template <int kPlanes>
-constexpr PackedKernelSet SmmlaKernels() {
-  PackedKernelSet kernels = kKernels<SmmlaBlocks<kPlanes>>;
+constexpr PackedGemm SmmlaKernels() {
+  PackedGemm kernels = kKernels<SmmlaBlocks<kPlanes>>;
   kernels.multiply = MultiplyAny<kPlanes>;
   return kernels;
 }
 
 }  // namespace
 
-constinit const PackedKernelSet kAsimdI8mmKernels = SmmlaKernels<1>();
-constinit const PackedKernelSet kAsimdI8mmInt16Kernels = SmmlaKernels<2>();
+constinit const PackedGemm kAsimdI8mmKernels = SmmlaKernels<1>();
+constinit const PackedGemm kAsimdI8mmInt16Kernels = SmmlaKernels<2>();
 
 }  // namespace pagemill::ops::linear

@@ -14,7 +14,7 @@
 
 #include "cc/ops/linear/block_kernels/block_avx2_inl.h"
 #include "cc/ops/linear/block_kernels/block_walk_inl.h"
-#include "cc/ops/linear/packed_kernel_set.h"
+#include "cc/ops/linear/packed_gemm_kernels.h"
 
 #define PM_INLINE [[gnu::always_inline]] inline
 
@@ -58,8 +58,8 @@ struct ByVpmaddubsw {
 
 }  // namespace
 
-constinit const PackedKernelSet kAvx2Int8Kernels = kKernels<Avx2Blocks<ByVpmaddubsw, 1>>;
-constinit const PackedKernelSet kAvx2Int16Kernels = kKernels<Avx2Blocks<ByVpmaddubsw, 2>>;
-constinit const PackedKernelSet kAvx2MixedKernels = kKernels<Avx2Blocks<ByVpmaddubsw, kMixed>>;
+constinit const PackedGemm kAvx2Int8Kernels = kKernels<Avx2Blocks<ByVpmaddubsw, 1>>;
+constinit const PackedGemm kAvx2Int16Kernels = kKernels<Avx2Blocks<ByVpmaddubsw, 2>>;
+constinit const PackedGemm kAvx2MixedKernels = kKernels<Avx2Blocks<ByVpmaddubsw, kMixed>>;
 
 }  // namespace pagemill::ops::linear

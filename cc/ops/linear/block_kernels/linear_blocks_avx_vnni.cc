@@ -5,7 +5,7 @@
 
 #include "cc/ops/linear/block_kernels/block_avx2_inl.h"
 #include "cc/ops/linear/block_kernels/block_walk_inl.h"
-#include "cc/ops/linear/packed_kernel_set.h"
+#include "cc/ops/linear/packed_gemm_kernels.h"
 
 #define PM_INLINE [[gnu::always_inline]] inline
 
@@ -31,8 +31,8 @@ struct ByVpdpbusd {
 
 }  // namespace
 
-constinit const PackedKernelSet kAvxVnniInt8Kernels = kKernels<Avx2Blocks<ByVpdpbusd, 1>>;
-constinit const PackedKernelSet kAvxVnniInt16Kernels = kKernels<Avx2Blocks<ByVpdpbusd, 2>>;
-constinit const PackedKernelSet kAvxVnniMixedKernels = kKernels<Avx2Blocks<ByVpdpbusd, kMixed>>;
+constinit const PackedGemm kAvxVnniInt8Kernels = kKernels<Avx2Blocks<ByVpdpbusd, 1>>;
+constinit const PackedGemm kAvxVnniInt16Kernels = kKernels<Avx2Blocks<ByVpdpbusd, 2>>;
+constinit const PackedGemm kAvxVnniMixedKernels = kKernels<Avx2Blocks<ByVpdpbusd, kMixed>>;
 
 }  // namespace pagemill::ops::linear

@@ -17,7 +17,7 @@
 #include "cc/ops/linear/block_kernels/block_walk_inl.h"
 #include "cc/ops/linear/block_panel.h"
 #include "cc/ops/linear/block_strip.h"
-#include "cc/ops/linear/packed_kernel_set.h"
+#include "cc/ops/linear/packed_gemm_kernels.h"
 #include "cc/tensor/dtype.h"
 
 #define PM_INLINE [[gnu::always_inline]] inline
@@ -245,7 +245,7 @@ struct VxeBlocks : PlainBlocks<kPlanes> {
 
 }  // namespace
 
-constinit const PackedKernelSet kVxeInt8Kernels = kKernels<VxeBlocks<1>>;
-constinit const PackedKernelSet kVxeInt16Kernels = kKernels<VxeBlocks<2>>;
+constinit const PackedGemm kVxeInt8Kernels = kKernels<VxeBlocks<1>>;
+constinit const PackedGemm kVxeInt16Kernels = kKernels<VxeBlocks<2>>;
 
 }  // namespace pagemill::ops::linear

@@ -4,9 +4,9 @@
 // oneDNN's kernel are not among them.
 //
 //   struct Table {
-//     template <const PackedKernelSet* kKernels, class Panels, SupportsWeights kSupports>
+//     template <const PackedGemm* kKernels, class Panels, SupportsWeights kSupports>
 //     void Packed(std::string_view name, int32_t priority, Precision activations);
-//     template <const KernelSet* kKernels, SupportsWeights kSupports>
+//     template <const FloatGemm* kKernels, SupportsWeights kSupports>
 //     void Stored(std::string_view name, int32_t priority);
 //   };
 //   Table table;
@@ -21,84 +21,129 @@
 #include "cc/ops/block_format/block_format.h"
 #include "cc/ops/linear/bf16_panel.h"
 #include "cc/ops/linear/block_panel.h"
-#include "cc/ops/linear/kernel_set.h"
-#include "cc/ops/linear/packed_kernel_set.h"
+#include "cc/ops/linear/float_gemm_kernels.h"
+#include "cc/ops/linear/linear.h"
+#include "cc/ops/linear/packed_gemm_kernels.h"
+#include "cc/ops/linear/scaled/scaled_panel.h"
 #include "cc/ops/op.h"
+#include "cc/ops/quantized/packed_integers.h"
+#include "cc/ops/quantized/quantized.h"
+#include "cc/tensor/tensor_view.h"
 
 namespace pagemill::ops::linear {
 
-// Can a kernel multiply weights of `dtype` on this machine?
-using SupportsWeights = bool (*)(const device::Capabilities& caps, DType dtype);
+// Can a kernel multiply such weights, matrices or stacks of them, on this machine?
+using SupportsWeights = bool (*)(const device::Capabilities& caps, const TensorView& weight);
 
-inline bool AnyWeights(const device::Capabilities&, DType) { return true; }
+// Weights that kernels multiply as blocks, or as bf16: as stored, or made of packed integers.
+inline bool OfBlocks(const TensorView& w) { return IsBlockFormat(BlockDTypeOf(w)); }
+inline bool OfBf16(const TensorView& w) { return BlockDTypeOf(w) == DType::kBF16; }
+// Scaled weights of int8 with a scale a row, and sums that int32 holds.
+inline bool OfInt8Rows(const TensorView& w) {
+  const int64_t k = w.shape[static_cast<size_t>(w.rank - 1)];
+  return IsScaled(w) && w.dtype == DType::kI8 && k <= kMaxInt8K &&
+         w.parts->format.block_columns >= k;
+}
+inline bool OfFp8(const TensorView& w) { return IsScaled(w) && w.dtype == DType::kF8E4M3; }
+
+inline bool AnyWeights(const device::Capabilities&, const TensorView&) { return true; }
+inline bool AnyScaled(const device::Capabilities&, const TensorView& w) { return IsScaled(w); }
 
 #if defined(__x86_64__)
-inline bool Avx2Weights(const device::Capabilities& caps, DType) { return caps.cpu.avx2; }
-inline bool Avx512Weights(const device::Capabilities& caps, DType) { return caps.cpu.avx512; }
-inline bool VnniOnBlocks(const device::Capabilities& caps, DType dtype) {
-  return caps.cpu.avx512 && caps.cpu.avx512_vnni && IsBlockFormat(dtype);
+inline bool Avx2Weights(const device::Capabilities& caps, const TensorView&) {
+  return caps.cpu.avx2;
 }
-inline bool AvxVnniOnBlocks(const device::Capabilities& caps, DType dtype) {
-  return caps.cpu.avx_vnni && IsBlockFormat(dtype);
+inline bool Avx512Weights(const device::Capabilities& caps, const TensorView&) {
+  return caps.cpu.avx512;
 }
-inline bool Avx2OnBlocks(const device::Capabilities& caps, DType dtype) {
-  return caps.cpu.avx2 && IsBlockFormat(dtype);
+inline bool VnniOnBlocks(const device::Capabilities& caps, const TensorView& w) {
+  return caps.cpu.avx512 && caps.cpu.avx512_vnni && OfBlocks(w);
 }
-inline bool AmxOnBf16(const device::Capabilities& caps, DType dtype) {
+inline bool AvxVnniOnBlocks(const device::Capabilities& caps, const TensorView& w) {
+  return caps.cpu.avx_vnni && OfBlocks(w);
+}
+inline bool Avx2OnBlocks(const device::Capabilities& caps, const TensorView& w) {
+  return caps.cpu.avx2 && OfBlocks(w);
+}
+inline bool AmxOnBf16(const device::Capabilities& caps, const TensorView& w) {
   // linear_amx.cc is compiled for the vectors of all CPUs that have tiles.
-  return caps.cpu.amx_bf16 && caps.cpu.avx512_bf16 && caps.cpu.avx512_vnni && dtype == DType::kBF16;
+  return caps.cpu.amx_bf16 && caps.cpu.avx512_bf16 && caps.cpu.avx512_vnni && OfBf16(w);
 }
-inline bool AmxOnBlocks(const device::Capabilities& caps, DType dtype) {
-  return caps.cpu.amx_int8 && caps.cpu.avx512_bf16 && VnniOnBlocks(caps, dtype);
+inline bool AmxOnBlocks(const device::Capabilities& caps, const TensorView& w) {
+  return caps.cpu.amx_int8 && caps.cpu.avx512_bf16 && VnniOnBlocks(caps, w);
 }
-inline bool Avx512Bf16OnBf16(const device::Capabilities& caps, DType dtype) {
-  return caps.cpu.avx512_bf16 && caps.cpu.avx512_vnni && dtype == DType::kBF16;
+inline bool VnniOnInt8(const device::Capabilities& caps, const TensorView& w) {
+  return caps.cpu.avx512 && caps.cpu.avx512_vnni && OfInt8Rows(w);
+}
+inline bool AmxOnInt8(const device::Capabilities& caps, const TensorView& w) {
+  return caps.cpu.amx_int8 && caps.cpu.avx512_bf16 && VnniOnInt8(caps, w);
+}
+inline bool Avx512Bf16OnFp8(const device::Capabilities& caps, const TensorView& w) {
+  return caps.cpu.avx512_bf16 && caps.cpu.avx512_vnni && OfFp8(w);
+}
+inline bool Avx512OnScaled(const device::Capabilities& caps, const TensorView& w) {
+  return caps.cpu.avx512 && IsScaled(w);
+}
+inline bool Avx2OnScaled(const device::Capabilities& caps, const TensorView& w) {
+  return caps.cpu.avx2 && IsScaled(w);
+}
+inline bool Avx512Bf16OnBf16(const device::Capabilities& caps, const TensorView& w) {
+  return caps.cpu.avx512_bf16 && caps.cpu.avx512_vnni && OfBf16(w);
 }
 #elif defined(__aarch64__)
-inline bool DotprodOnBlocks(const device::Capabilities& caps, DType dtype) {
-  return caps.cpu.asimd_dotprod && IsBlockFormat(dtype);
+inline bool DotprodOnBlocks(const device::Capabilities& caps, const TensorView& w) {
+  return caps.cpu.asimd_dotprod && OfBlocks(w);
 }
-inline bool I8mmOnBlocks(const device::Capabilities& caps, DType dtype) {
-  return caps.cpu.asimd_i8mm && DotprodOnBlocks(caps, dtype);
+inline bool I8mmOnBlocks(const device::Capabilities& caps, const TensorView& w) {
+  return caps.cpu.asimd_i8mm && DotprodOnBlocks(caps, w);
 }
-inline bool AsimdBf16OnBf16(const device::Capabilities& caps, DType dtype) {
-  return caps.cpu.asimd_bf16 && caps.cpu.asimd_dotprod && dtype == DType::kBF16;
+inline bool DotprodOnInt8(const device::Capabilities& caps, const TensorView& w) {
+  return caps.cpu.asimd_dotprod && OfInt8Rows(w);
+}
+inline bool AsimdBf16OnBf16(const device::Capabilities& caps, const TensorView& w) {
+  return caps.cpu.asimd_bf16 && caps.cpu.asimd_dotprod && OfBf16(w);
 }
 #elif defined(__s390x__)
-inline bool VxeOnBlocks(const device::Capabilities& caps, DType dtype) {
-  return caps.cpu.vxe && IsBlockFormat(dtype);
+inline bool VxeOnBlocks(const device::Capabilities& caps, const TensorView& w) {
+  return caps.cpu.vxe && OfBlocks(w);
 }
 #endif
 
 // Packed weight layouts: `kPacker` packs for all kernels of the layout.
+struct ScaledPanels {
+  static constexpr const PackedGemm* kPacker = &scaled::kPortableKernels;
+  static constexpr std::string_view kLayout = scaled::kScaledPanelLayout;
+};
 #if defined(__x86_64__)
 struct BlockPanels {
-  static constexpr const PackedKernelSet* kPacker = &kAvx512VnniKernels;
+  static constexpr const PackedGemm* kPacker = &kAvx512VnniKernels;
   static constexpr std::string_view kLayout = kBlockPanelLayout;
 };
 struct Bf16Panels {
-  static constexpr const PackedKernelSet* kPacker = &kAvx512Bf16Kernels;
+  static constexpr const PackedGemm* kPacker = &kAvx512Bf16Kernels;
   static constexpr std::string_view kLayout = kBf16PanelLayout;
 };
 #elif defined(__aarch64__)
 struct BlockPanels {
-  static constexpr const PackedKernelSet* kPacker = &kAsimdDotprodKernels;
+  static constexpr const PackedGemm* kPacker = &kAsimdDotprodKernels;
   static constexpr std::string_view kLayout = kBlockPanelLayout;
 };
 struct Bf16Panels {
-  static constexpr const PackedKernelSet* kPacker = &kAsimdBf16Kernels;
+  static constexpr const PackedGemm* kPacker = &kAsimdBf16Kernels;
   static constexpr std::string_view kLayout = "bf16 groups of 16, version 1";
 };
 #elif defined(__s390x__)
 struct BlockPanels {
-  static constexpr const PackedKernelSet* kPacker = &kVxeInt8Kernels;
+  static constexpr const PackedGemm* kPacker = &kVxeInt8Kernels;
   static constexpr std::string_view kLayout = kBlockPanelLayout;
 };
 #endif
 
-// Calls table.Packed or table.Stored (weights as stored) for each kernel of this CPU family.
+// Calls table.Packed or table.Stored for each kernel of this CPU family. Those of table.Stored read
+// every weight that is not scaled, row by row: as stored, or from BlockRows() of packed integers.
 template <class Table>
 void VisitKernels(Table& table) {
+  constexpr auto kF32 = Precision::kF32;
   [[maybe_unused]] constexpr auto kInt8 = Precision::kInt8Block;
   [[maybe_unused]] constexpr auto kMixed = Precision::kMixedBlock;
   [[maybe_unused]] constexpr auto kInt16 = Precision::kInt16Block;
@@ -126,6 +171,13 @@ void VisitKernels(Table& table) {
   table.template Packed<&kAvx2Int16Kernels, BlockPanels, Avx2OnBlocks>("avx2_int16", 25, kInt16);
   table.template Stored<&kAvx512Kernels, Avx512Weights>("avx512", 30);
   table.template Stored<&kAvx2Kernels, Avx2Weights>("avx2", 20);
+  table.template Packed<&scaled::kAmxInt8Kernels, ScaledPanels, AmxOnInt8>("amx_int8", 42, kInt8);
+  table.template Packed<&scaled::kAvx512VnniKernels, ScaledPanels, VnniOnInt8>("avx512_vnni", 40,
+                                                                               kInt8);
+  table.template Packed<&scaled::kAvx512Bf16Kernels, ScaledPanels, Avx512Bf16OnFp8>("avx512_bf16",
+                                                                                    36, kBf16);
+  table.template Packed<&scaled::kAvx512Kernels, ScaledPanels, Avx512OnScaled>("avx512", 30, kF32);
+  table.template Packed<&scaled::kAvx2Kernels, ScaledPanels, Avx2OnScaled>("avx2", 20, kF32);
 #elif defined(__aarch64__)
   table.template Packed<&kAsimdI8mmKernels, BlockPanels, I8mmOnBlocks>("asimd_i8mm", 42, kInt8);
   table.template Packed<&kAsimdI8mmInt16Kernels, BlockPanels, I8mmOnBlocks>("asimd_i8mm_int16", 37,
@@ -135,11 +187,14 @@ void VisitKernels(Table& table) {
   table.template Packed<&kAsimdBf16Kernels, Bf16Panels, AsimdBf16OnBf16>("asimd_bf16", 36, kBf16);
   table.template Packed<&kAsimdDotprodInt16Kernels, BlockPanels, DotprodOnBlocks>(
       "asimd_dotprod_int16", 35, kInt16);
+  table.template Packed<&scaled::kAsimdDotprodKernels, ScaledPanels, DotprodOnInt8>("asimd_dotprod",
+                                                                                    40, kInt8);
 #elif defined(__s390x__)
   table.template Packed<&kVxeInt8Kernels, BlockPanels, VxeOnBlocks>("vxe_int8", 40, kInt8);
   table.template Packed<&kVxeInt16Kernels, BlockPanels, VxeOnBlocks>("vxe_int16", 35, kInt16);
 #endif
   table.template Stored<&kPortableKernels, AnyWeights>("portable", 10);
+  table.template Packed<&scaled::kPortableKernels, ScaledPanels, AnyScaled>("portable", 10, kF32);
 }
 
 }  // namespace pagemill::ops::linear

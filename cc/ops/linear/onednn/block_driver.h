@@ -11,7 +11,7 @@
 #include "cc/device/thread_pool.h"
 #include "cc/ops/kernel_support.h"
 #include "cc/ops/linear/onednn/block_library.h"
-#include "cc/ops/linear/packed_driver.h"
+#include "cc/ops/linear/packed_gemm.h"
 #include "cc/ops/op.h"
 
 namespace pagemill::ops::linear {
@@ -38,6 +38,7 @@ Kernel BlockKernel(std::string_view name, int32_t priority) {
       .bytes = BlocksBytes,
       .pack = [](const TensorView& w, std::byte* packed, device::ThreadPool& pool) {
         PackBlocks(kLibrary(), w, packed, pool);
+        return OkStatus();
       }};
   return {.op = "linear",
           .name = name,

@@ -1,0 +1,412 @@
+#include "cc/ops/linear/packed_gemm.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "cc/ops/quantized/packed_integers.h"
+#include "cc/ops/quantized/quantized.h"
+#include "cc/ops/row_maxima.h"
+
+namespace pagemill::ops::linear {
+namespace {
+
+// Panels that one thread multiplies with all its strips before the next ones: they stay in L2 (1 to
+// 2 MiB on server cores) beside the strips that pass by.
+constexpr int64_t kMaxGroupBytes = 256 << 10;
+// Longer rows of a large x are multiplied in parts of about kPartColumns. A part of a group, of
+// kMaxBlockRows rows of x and of their outputs are then in L2 at once: what comes from beyond it is
+// read for 256 x 192 products or more an element of k.
+constexpr int64_t kMaxWholeColumns = 2048;
+constexpr int64_t kPartColumns = 1024;
+constexpr int64_t kMaxBlockRows = 192;
+// Units of work per thread, so that a thread that loses its core for a while delays little.
+constexpr int64_t kUnitsPerThread = 8;
+// Elements of x that a thread prepares at a time, 1 to 2 us. Below twice this, waking a second
+// thread costs more than it saves.
+constexpr int64_t kPrepareGrain = 4096;
+// Columns that threads share come in blocks of these.
+constexpr int64_t kColumnBlock = 32;
+
+int64_t DivideUp(int64_t value, int64_t by) { return (value + by - 1) / by; }
+
+// Elements of k in parts of equal length, but for the last: part i is [Begin(i), Begin(i + 1)).
+struct Parts {
+  int64_t k;
+  int64_t length;
+  int64_t count;
+  int64_t Begin(int64_t part) const { return std::min(k, part * length); }
+  int64_t Length(int64_t part) const { return Begin(part + 1) - Begin(part); }
+};
+
+Parts SplitColumns(const PackedGemm& kernels, int64_t k) {
+  const int64_t multiple = kernels.part_multiple;
+  if (multiple == 0 || k <= kMaxWholeColumns) return {k, k, 1};
+  const int64_t length = DivideUp(DivideUp(k, DivideUp(k, kPartColumns)), multiple) * multiple;
+  return {k, length, DivideUp(k, length)};
+}
+
+// Rows of x in strips of nearly equal height: strip s is rows [Begin(s), Begin(s + 1)), one part of
+// k after the other.
+struct Strips {
+  int64_t n;
+  int64_t count;
+  Parts parts;
+  int64_t part_bytes;  // of a part, but for the last
+  int64_t bytes;       // of all of a strip's
+  int64_t Begin(int64_t strip) const { return strip * n / count; }
+  // The strip that has the row.
+  int64_t Find(int64_t row) const { return ((row + 1) * count - 1) / n; }
+};
+
+Strips MakeStrips(const PackedGemm& kernels, DType dtype, int64_t n, const Parts& parts) {
+  const int64_t count = DivideUp(n, kernels.max_strip_rows), rows = DivideUp(n, count);
+  const int64_t part_bytes = kernels.strip_bytes(dtype, rows, parts.length);
+  const int64_t last_bytes = kernels.strip_bytes(dtype, rows, parts.Length(parts.count - 1));
+  return {n, count, parts, part_bytes, (parts.count - 1) * part_bytes + last_bytes};
+}
+
+Strips SplitRows(const PackedGemm& kernels, DType dtype, int64_t n, int64_t k) {
+  const Strips whole = MakeStrips(kernels, dtype, n, {k, k, 1});
+  if (whole.count == 1 || whole.count * whole.bytes <= kernels.max_whole_bytes) return whole;
+  return MakeStrips(kernels, dtype, n, SplitColumns(kernels, k));
+}
+
+void PrepareStrips(const PackedGemm& kernels, DType dtype, const InputRows& x, const Strips& strips,
+                   KernelContext& context) {
+  uint8_t* const workspace = reinterpret_cast<uint8_t*>(context.workspace.data());
+  const auto prepare = [&](int64_t begin, int64_t end, int) {
+    for (int64_t s = strips.Find(begin); s < strips.count && strips.Begin(s) < end; ++s) {
+      const int64_t first = strips.Begin(s);
+      const Parts parts = kernels.prepares_whole ? Parts{x.k, x.k, 1} : strips.parts;
+      for (int64_t i = 0; i < parts.count; ++i) {
+        kernels.prepare(dtype,
+                        {.rows = x.rows + first * x.stride + parts.Begin(i),
+                         .stride = x.stride,
+                         .n = strips.Begin(s + 1) - first,
+                         .k = parts.Length(i),
+                         .begin = begin - first,
+                         .end = end - first},
+                        workspace + s * strips.bytes + i * strips.part_bytes);
+      }
+    }
+  };
+  const int64_t grain = DivideUp(kPrepareGrain, std::max<int64_t>(x.k, 1));
+  if (!kernels.shares_columns || strips.count > 1 || x.n < 2 * grain) {
+    return context.pool->ParallelFor(x.n, grain, prepare);
+  }
+  // Rows of one strip belong together. A part of the columns for each thread, no more: each part
+  // looks at whole rows.
+  const int64_t threads = context.pool->num_threads(), blocks = DivideUp(x.k, kColumnBlock);
+  context.pool->ParallelFor(threads, 1, [&](int64_t begin, int64_t end, int) {
+    InputRows columns = x;
+    columns.first_column = begin * blocks / threads * kColumnBlock;
+    columns.last_column = end * blocks / threads * kColumnBlock;
+    kernels.prepare(dtype, columns, workspace);
+  });
+}
+
+// One matrix of a call.
+struct Matrix {
+  const TensorView& w;
+  const float* bias;  // or null
+  PanelScales scales;
+};
+
+size_t WeightOperand(size_t index) { return 1 + 2 * index; }
+
+Matrix ReadMatrix(const OpCall& call, size_t index) {
+  const size_t at = WeightOperand(index), bias = at + 1;
+  Matrix matrix = {call.inputs[at], nullptr, ScalesOf(call.inputs[at], 0)};
+  if (bias < call.inputs.size() && call.inputs[bias].rank > 0) {
+    matrix.bias = call.inputs[bias].Data<const float>();
+  }
+  return matrix;
+}
+
+// Where a worker keeps what it has seen of each row of x, when only maxima are wanted: the products
+// of a strip with a panel, then a RowMaximum for each row.
+struct MaximaSpace {
+  std::byte* bytes = nullptr;  // 64-byte aligned; null: products go to the output
+  int64_t strip_rows = 0;
+  int64_t rows = 0;
+
+  int64_t ProductBytes() const { return strip_rows * kPanelRows * int64_t{sizeof(float)}; }
+  int64_t WorkerBytes() const {
+    return ProductBytes() + DivideUp(rows * int64_t{sizeof(RowMaximum)}, 64) * 64;
+  }
+  float* Products(int worker) const {
+    return reinterpret_cast<float*>(bytes + worker * WorkerBytes());
+  }
+  RowMaximum* Maxima(int worker) const {
+    return reinterpret_cast<RowMaximum*>(bytes + worker * WorkerBytes() + ProductBytes());
+  }
+};
+
+// One call, x prepared.
+struct Product {
+  const PackedGemm& kernels;
+  const Matrix matrix;
+  const TensorView& y;
+  Strips strips;
+  const uint8_t* x;
+  int64_t panel_bytes;
+  int64_t panel_part_bytes;  // of a part of k, but for the last
+  int64_t columns;           // of y that are wanted
+  MaximaSpace maxima = {};
+
+  int64_t panels() const { return DivideUp(columns, kPanelRows); }
+
+  // Panels [p_begin, p_end) times strips [s_begin, s_end).
+  void Multiply(int64_t p_begin, int64_t p_end, int64_t s_begin, int64_t s_end, int worker) const {
+    if (maxima.bytes == nullptr) return MultiplyParts(p_begin, p_end, s_begin, s_end, nullptr);
+    for (int64_t s = s_begin; s < s_end; ++s) {
+      for (int64_t p = p_begin; p < p_end; ++p) {
+        MultiplyParts(p, p + 1, s, s + 1, maxima.Products(worker));
+        ObserveProducts(p, s, worker);
+      }
+    }
+  }
+
+  // One part of k after the other, so that what is read of panels and strips stays in cache. Each
+  // product asks for a slice of what comes: the next part of k, or where k is whole the next strip.
+  // To `products`, [rows of x][kPanelRows], instead of y where that is not null.
+  void MultiplyParts(int64_t p_begin, int64_t p_end, int64_t s_begin, int64_t s_end,
+                     float* products) const {
+    int64_t left = 0;
+    for (int64_t part = 0; part < strips.parts.count; ++part) {
+      for (int64_t s = s_begin; s < s_end; ++s) {
+        for (int64_t p = p_begin; p < p_end; ++p) {
+          PackedProduct product = PartOf(p, s, part);
+          if (kernels.leave != nullptr) product.left = &left;
+          if (products != nullptr) {
+            product.y = products;
+            product.y_stride = kPanelRows;
+          }
+          if (part + 1 < strips.parts.count) {
+            product.ahead[0] = Slice(product.panel + panel_part_bytes, panel_part_bytes,
+                                     s - s_begin, s_end - s_begin);
+            product.ahead[1] = Slice(product.strip + strips.part_bytes, strips.part_bytes,
+                                     p - p_begin, p_end - p_begin);
+          } else if (strips.parts.count == 1 && s + 1 < s_end) {
+            product.ahead[1] =
+                Slice(product.strip + strips.bytes, strips.bytes, p - p_begin, p_end - p_begin);
+          }
+          kernels.multiply(product);
+        }
+      }
+    }
+    if (left != 0) kernels.leave();
+  }
+
+  static Ahead Slice(const uint8_t* bytes, int64_t count, int64_t slice, int64_t slices) {
+    return {bytes + slice * count / slices, bytes + (slice + 1) * count / slices};
+  }
+
+  PackedProduct PartOf(int64_t p, int64_t s, int64_t part) const {
+    const int64_t first = strips.Begin(s), row = p * kPanelRows;
+    const int64_t n = strips.Begin(s + 1) - first;
+    const int64_t part_bytes = kernels.prepares_whole
+                                   ? kernels.strip_bytes(matrix.w.dtype, n, strips.parts.length)
+                                   : strips.part_bytes;
+    const bool has_bias = matrix.bias != nullptr && part + 1 == strips.parts.count;
+    PackedProduct product = {
+        .dtype = matrix.w.dtype,
+        .panel = matrix.w.Data<const uint8_t>() + p * panel_bytes + part * panel_part_bytes,
+        .strip = x + s * strips.bytes + part * part_bytes,
+        .bias = has_bias ? matrix.bias + row : nullptr,
+        .y = y.Row<float>(first) + row,
+        .y_stride = y.row_stride_bytes / static_cast<int64_t>(sizeof(float)),
+        .n = n,
+        .m = std::min(kPanelRows, columns - row),
+        .k = strips.parts.Length(part),
+        .scales = matrix.scales,
+        .adds = part > 0};
+    product.scales.first_row = row;
+    return product;
+  }
+
+  // What a worker's products of a panel and a strip show.
+  void ObserveProducts(int64_t p, int64_t s, int worker) const {
+    const int64_t first = strips.Begin(s), column = p * kPanelRows;
+    ObserveRows(maxima.Products(worker), kPanelRows, strips.Begin(s + 1) - first,
+                std::min(kPanelRows, columns - column), column, maxima.Maxima(worker) + first);
+  }
+};
+
+void RunProduct(const Product& product, device::ThreadPool& pool) {
+  const int64_t panels = product.panels();
+  if (product.strips.count == 1) {
+    pool.ParallelFor(panels, 1, [&](int64_t begin, int64_t end, int worker) {
+      product.Multiply(begin, end, 0, 1, worker);
+    });
+    return;
+  }
+  const Strips& strips = product.strips;
+  const int64_t group = std::max<int64_t>(
+      1, std::min(kMaxGroupBytes / product.panel_part_bytes, panels / pool.num_threads()));
+  const int64_t groups = DivideUp(panels, group);
+  const int64_t least_blocks = strips.parts.count == 1 ? 1 : DivideUp(strips.n, kMaxBlockRows);
+  const int64_t units = pool.num_threads() * kUnitsPerThread;
+  const int64_t blocks = std::min(strips.count, std::max(least_blocks, DivideUp(units, groups)));
+  pool.ParallelFor(groups * blocks, 1, [&](int64_t begin, int64_t end, int worker) {
+    for (int64_t unit = begin; unit < end; ++unit) {
+      const int64_t first = unit / blocks * group;
+      const int64_t block = unit % blocks;
+      product.Multiply(first, std::min(first + group, panels), block * strips.count / blocks,
+                       (block + 1) * strips.count / blocks, worker);
+    }
+  });
+}
+
+Strips PrepareInput(const PackedGemm& kernels, const OpCall& call, KernelContext& context) {
+  const TensorView& x = call.inputs[0];
+  const TensorView& w = call.inputs[1];
+  const int64_t n = x.shape[0];
+  const Strips strips = SplitRows(kernels, w.dtype, n, w.shape[1]);
+  PrepareStrips(kernels, w.dtype,
+                {x.Data<const float>(), x.row_stride_bytes / static_cast<int64_t>(sizeof(float)), n,
+                 w.shape[1]},
+                strips, context);
+  return strips;
+}
+
+Product ProductOf(const PackedGemm& kernels, const OpCall& call, size_t index, const Strips& strips,
+                  const KernelContext& context) {
+  const Matrix matrix = ReadMatrix(call, index);
+  return {.kernels = kernels,
+          .matrix = matrix,
+          .y = call.outputs[index],
+          .strips = strips,
+          .x = reinterpret_cast<const uint8_t*>(context.workspace.data()),
+          .panel_bytes = kernels.panel_bytes(matrix.w.dtype, matrix.w.shape[1]),
+          .panel_part_bytes = kernels.panel_bytes(matrix.w.dtype, strips.parts.length),
+          .columns = matrix.w.shape[0]};
+}
+
+// Panels of a matrix of packed integers: each thread makes rows of blocks of some, and packs these.
+Status PackIntegers(const PackedGemm& kernels, const TensorView& weight, std::byte* packed,
+                    device::ThreadPool& pool) {
+  constexpr int64_t kRows = PackedIntegers::kTileRows;
+  static_assert(kRows % kPanelRows == 0);
+  const PackedIntegers matrix(weight, 0);
+  const DType dtype = BlockDTypeOf(weight);
+  PM_RETURN_IF_ERROR(matrix.CheckBlocks(dtype));
+  const int64_t m = weight.shape[0], k = weight.shape[1];
+  const int64_t panel_bytes = kernels.panel_bytes(dtype, k), row_bytes = RowBytes(dtype, k);
+  pool.ParallelFor(DivideUp(m, kRows), 1, [&](int64_t begin, int64_t end, int) {
+    std::vector<uint8_t> rows(static_cast<size_t>(std::min(m, kRows) * row_bytes));
+    for (int64_t first = begin * kRows; first < std::min(m, end * kRows); first += kRows) {
+      const int64_t last = std::min(m, first + kRows);
+      matrix.WriteRows(dtype, first, last, rows.data());
+      for (int64_t row = first; row < last; row += kPanelRows) {
+        kernels.pack({dtype, rows.data() + (row - first) * row_bytes, row_bytes, k},
+                     std::min(kPanelRows, last - row),
+                     reinterpret_cast<uint8_t*>(packed) + row / kPanelRows * panel_bytes);
+      }
+    }
+  });
+  return OkStatus();
+}
+
+MaximaSpace SpaceOf(const PackedGemm& kernels, int64_t n) {
+  return {.strip_rows = std::min(n, kernels.max_strip_rows), .rows = n};
+}
+
+}  // namespace
+
+PanelScales ScalesOf(const TensorView& weight, int64_t matrix) {
+  if (!IsScaled(weight)) return {};
+  const TensorView scales = PartOf(weight, weight.parts->scales, matrix);
+  return {.values = scales.Data<const float>(),
+          .stride = scales.row_stride_bytes / static_cast<int64_t>(sizeof(float)),
+          .block_rows = weight.parts->format.block_rows,
+          .block_columns = weight.parts->format.block_columns};
+}
+
+TensorView PanelsView(const TensorView& weight) {
+  TensorView view = weight;
+  view.dtype = BlockDTypeOf(weight);
+  if (HasPackedIntegers(weight)) view.parts = nullptr;
+  view.row_stride_bytes = 0;
+  return view;
+}
+
+int64_t PackedBytes(const PackedGemm& kernels, const TensorView& weight) {
+  return DivideUp(weight.shape[0], kPanelRows) *
+         kernels.panel_bytes(BlockDTypeOf(weight), weight.shape[1]);
+}
+
+Status PackPanels(const PackedGemm& kernels, const TensorView& weight, std::byte* packed,
+                  device::ThreadPool& pool) {
+  if (HasPackedIntegers(weight)) return PackIntegers(kernels, weight, packed, pool);
+  const TensorView& rows = IsScaled(weight) ? weight.parts->values : weight;
+  const int64_t m = rows.shape[0];
+  const int64_t panel_bytes = kernels.panel_bytes(rows.dtype, rows.shape[1]);
+  pool.ParallelFor(DivideUp(m, kPanelRows), 1, [&](int64_t begin, int64_t end, int) {
+    for (int64_t p = begin; p < end; ++p) {
+      const int64_t row = p * kPanelRows;
+      kernels.pack({rows.dtype, rows.Row<const uint8_t>(row), rows.row_stride_bytes, rows.shape[1]},
+                   std::min(kPanelRows, m - row),
+                   reinterpret_cast<uint8_t*>(packed) + p * panel_bytes);
+    }
+  });
+  return OkStatus();
+}
+
+void RunPacked(const PackedGemm& kernels, const OpCall& call, KernelContext& context) {
+  const int64_t n = call.inputs[0].shape[0];
+  if (n == 0) return;
+  const Strips strips = PrepareInput(kernels, call, context);
+  const size_t matrices = call.outputs.size();
+  const auto product = [&](size_t i) { return ProductOf(kernels, call, i, strips, context); };
+  if (strips.count > 1 || matrices == 1) {
+    for (size_t i = 0; i < matrices; ++i) RunProduct(product(i), *context.pool);
+    return;
+  }
+  // Few rows: meeting costs more than it does below. The panels of all matrices are one list.
+  int64_t ends[kMaxMatrices];
+  int64_t panels = 0;
+  for (size_t i = 0; i < matrices; ++i) {
+    panels += DivideUp(call.inputs[WeightOperand(i)].shape[0], kPanelRows);
+    ends[i] = panels;
+  }
+  context.pool->ParallelFor(panels, 1, [&](int64_t begin, int64_t end, int worker) {
+    for (size_t i = 0; i < matrices; ++i) {
+      const int64_t first = i == 0 ? 0 : ends[i - 1];
+      const int64_t low = std::max(begin, first), high = std::min(end, ends[i]);
+      if (low < high) product(i).Multiply(low - first, high - first, 0, 1, worker);
+    }
+  });
+}
+
+void RunPackedMaxima(const PackedGemm& kernels, const OpCall& call, KernelContext& context,
+                     int64_t columns, RowMaximum* maxima) {
+  const int64_t n = call.inputs[0].shape[0];
+  std::fill_n(maxima, n, RowMaximum());
+  if (n == 0 || columns == 0) return;
+  const Strips strips = PrepareInput(kernels, call, context);
+  Product product = ProductOf(kernels, call, 0, strips, context);
+  product.columns = columns;
+  product.maxima = SpaceOf(kernels, n);
+  product.maxima.bytes = context.workspace.data() + strips.count * strips.bytes;
+  const int32_t workers = context.pool->num_threads();
+  for (int32_t w = 0; w < workers; ++w) std::fill_n(product.maxima.Maxima(w), n, RowMaximum());
+  RunProduct(product, *context.pool);
+  for (int32_t w = 0; w < workers; ++w) {
+    for (int64_t i = 0; i < n; ++i) Merge(product.maxima.Maxima(w)[i], &maxima[i]);
+  }
+}
+
+int64_t PackedWorkspaceBytes(const PackedGemm& kernels, const OpCall& call, int32_t num_threads) {
+  const TensorView& w = call.inputs[1];
+  const int64_t n = call.inputs[0].shape[0];
+  // Any smaller number of rows makes no more strips than this, and none is larger, since each part
+  // of k is padded.
+  const int64_t count = DivideUp(n, kernels.max_strip_rows);
+  const int64_t rows = count > 1 ? count * kernels.max_strip_rows : n;
+  const Parts parts = SplitColumns(kernels, w.shape[1]);
+  const int64_t strips = n == 0 ? 0 : count * MakeStrips(kernels, w.dtype, rows, parts).bytes;
+  return strips + (call.outputs.size() == 1 ? num_threads * SpaceOf(kernels, n).WorkerBytes() : 0);
+}
+
+}  // namespace pagemill::ops::linear

@@ -1,0 +1,75 @@
+// File: cc/ops/linear/packed_gemm.h
+// Runs a PackedGemm over a call of `linear`: prepares strips of x in the workspace, and shares
+// out panels of weights, and strips where there are many, among the threads.
+#ifndef PAGEMILL_CC_OPS_LINEAR_PACKED_GEMM_H_
+#define PAGEMILL_CC_OPS_LINEAR_PACKED_GEMM_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "cc/device/thread_pool.h"
+#include "cc/ops/linear/linear.h"
+#include "cc/ops/linear/packed_gemm_kernels.h"
+#include "cc/ops/op.h"
+
+namespace pagemill::ops::linear {
+
+// The functions of a WeightPacking: panels one after the other. Packed integers become blocks;
+// scales of scaled weights stay parts of theirs.
+int64_t PackedBytes(const PackedGemm& kernels, const TensorView& weight);
+Status PackPanels(const PackedGemm& kernels, const TensorView& weight, std::byte* packed,
+                  device::ThreadPool& pool);
+TensorView PanelsView(const TensorView& weight);
+
+// The scales of matrix `matrix` of a weight (0 unless it is a stack), if it has such.
+PanelScales ScalesOf(const TensorView& weight, int64_t matrix);
+
+// `call` has packed weights.
+void RunPacked(const PackedGemm& kernels, const OpCall& call, KernelContext& context);
+// Kernel::run_row_maxima: panels are multiplied into a place in L1, and looked through there.
+void RunPackedMaxima(const PackedGemm& kernels, const OpCall& call, KernelContext& context,
+                     int64_t columns, RowMaximum* maxima);
+// For both.
+int64_t PackedWorkspaceBytes(const PackedGemm& kernels, const OpCall& call, int32_t num_threads);
+
+// Bit i: input i is a matrix.
+inline constexpr uint32_t kWeightInputs = 0xAAAA;
+static_assert(kWeightInputs == ((1u << 2 * kMaxMatrices) - 1) / 3 * 2);
+
+// The row `name` of a packed GEMM.
+template <const PackedGemm* kKernels>
+constexpr Kernel PackedKernel(std::string_view name, int32_t priority,
+                              decltype(Kernel::supports) supports, Precision activations,
+                              const WeightPacking* packing) {
+  return {.op = "linear",
+          .name = name,
+          .priority = priority,
+          .supports = supports,
+          .run = [](const OpCall& call,
+                    KernelContext& context) { RunPacked(*kKernels, call, context); },
+          .workspace_bytes =
+              [](const OpCall& call, int32_t num_threads) {
+                return PackedWorkspaceBytes(*kKernels, call, num_threads);
+              },
+          .activations = activations,
+          .packing = packing,
+          .run_row_maxima =
+              [](const OpCall& call, KernelContext& context, int64_t columns, RowMaximum* maxima) {
+                RunPackedMaxima(*kKernels, call, context, columns, maxima);
+              }};
+}
+
+template <const PackedGemm* kKernels>
+constexpr WeightPacking PackingOfGemm(std::string_view layout) {
+  return {.layout = layout,
+          .inputs = kWeightInputs,
+          .bytes = [](const TensorView& w) { return PackedBytes(*kKernels, w); },
+          .pack = [](const TensorView& w, std::byte* packed,
+                     device::ThreadPool& pool) { return PackPanels(*kKernels, w, packed, pool); },
+          .view = PanelsView};
+}
+
+}  // namespace pagemill::ops::linear
+
+#endif  // PAGEMILL_CC_OPS_LINEAR_PACKED_GEMM_H_

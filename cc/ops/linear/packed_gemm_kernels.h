@@ -1,0 +1,136 @@
+// File: cc/ops/linear/packed_gemm_kernels.h
+// What a file compiled for one instruction set gives for products with packed weights: functions
+// over raw pointers. packed_gemm.h (threads, workspace, strips) is compiled once, for the
+// baseline. Plain data only: files of different instruction sets share no inline function through
+// it.
+//
+// Weights are packed once, when a program is bound, into panels of kPanelRows rows in the order in
+// which `multiply` reads them. Rows of x are prepared once a call, in strips of at most
+// `max_strip_rows`, which several threads may share, in whatever precision and order `multiply`
+// takes them. The layouts of both are the packed GEMM's own.
+#ifndef PAGEMILL_CC_OPS_LINEAR_PACKED_GEMM_KERNELS_H_
+#define PAGEMILL_CC_OPS_LINEAR_PACKED_GEMM_KERNELS_H_
+
+#include <cstdint>
+
+#include "cc/tensor/dtype.h"
+
+namespace pagemill::ops::linear {
+
+inline constexpr int64_t kPanelRows = 32;
+
+// Rows of a weight matrix as stored: [.., k], any alignment.
+struct StoredRows {
+  DType dtype;
+  const uint8_t* rows;
+  int64_t stride;  // bytes
+  int64_t k;
+};
+
+// Rows of x: [n, k] floats, of which those in [begin, end) are to be prepared. Rows that a kernel
+// set prepares together belong to the part that has the first of them.
+struct InputRows {
+  const float* rows;
+  int64_t stride;  // floats
+  int64_t n;
+  int64_t k;
+  int64_t begin = 0;
+  int64_t end = INT64_MAX;
+  // Of those, these columns, where the packed GEMM shares them; from and to multiples of 32, or k.
+  int64_t first_column = 0;
+  int64_t last_column = INT64_MAX;
+
+  [[gnu::always_inline]] bool Prepares(int64_t first) const {
+    return begin <= first && first < end;
+  }
+};
+
+// Scales of the weights of a panel, which share them in blocks.
+struct PanelScales {
+  const float* values = nullptr;  // of the matrix's first block; null: weights have none
+  int64_t stride = 0;             // floats between rows of blocks
+  int64_t block_rows = 1;
+  int64_t block_columns = 1;
+  int64_t first_row = 0;  // of the panel in the matrix
+
+  // Those of row `row` of the panel, one for each block of columns.
+  const float* OfRow(int64_t row) const { return values + (first_row + row) / block_rows * stride; }
+};
+
+// What products to come will read: a hint, for kernels to ask for on the way.
+struct Ahead {
+  const uint8_t* begin = nullptr;
+  const uint8_t* end = nullptr;
+};
+
+// One panel times one strip, or the same part of k of both.
+struct PackedProduct {
+  DType dtype;           // of the weights as stored
+  const uint8_t* panel;  // 64-byte aligned
+  const uint8_t* strip;  // 64-byte aligned
+  const float* bias;     // of the panel's first row, or null
+  float* y;              // of the strip's first row of x and the panel's first weight row
+  int64_t y_stride;      // floats between rows of x
+  int64_t n;             // rows of x in the strip, at least 1
+  int64_t m;             // weight rows in the panel, 1 to kPanelRows
+  int64_t k;
+  PanelScales scales = {};
+  bool adds = false;  // to y, where the sums of earlier parts of k are; they have no bias
+  Ahead ahead[2] = {};
+  // Of packed GEMMs with `leave`: what the products of a thread so far leave in its registers, as
+  // the packed GEMM writes it down, 0 before the first. Null: this one leaves nothing.
+  int64_t* left = nullptr;
+};
+
+// An output is accumulated in an order that depends on k and the packed GEMM alone: it has the same
+// bits in strips of any height.
+struct PackedGemm {
+  int64_t max_strip_rows;
+  // Bytes of a panel of rows of k elements: a multiple of 64.
+  int64_t (*panel_bytes)(DType dtype, int64_t k);
+  // The first `count` rows of `source`, at most kPanelRows; the others become zeros.
+  void (*pack)(const StoredRows& source, int64_t count, uint8_t* panel);
+  // Bytes of a strip of n rows for weights of `dtype`: a multiple of 64.
+  int64_t (*strip_bytes)(DType dtype, int64_t n, int64_t k);
+  void (*prepare)(DType dtype, const InputRows& x, uint8_t* strip);
+  void (*multiply)(const PackedProduct& product);
+  // k may be divided at multiples of this, 0: not at all. `multiply` then takes `adds`, and a panel
+  // is one of the first elements and after it one of the others. Strips are prepared for each part;
+  // or at once, where they are like panels.
+  int64_t part_multiple = 0;
+  bool prepares_whole = false;
+  // Where x, prepared, is no larger, k is not divided: L3 holds it, and parts cost 3 to 7 %.
+  int64_t max_whole_bytes = 4 << 20;
+  // `prepare` works on all rows of a strip together, and may be asked for some columns alone: what
+  // it has to know of whole rows it finds again each time.
+  bool shares_columns = false;
+  // Ends a run of products with `left`, unless that is 0.
+  void (*leave)() = nullptr;
+};
+
+#if defined(__x86_64__)
+// Block formats; activations as integers in blocks of 32 with a scale each.
+extern const PackedGemm kAvx512VnniKernels;       // of 8 bits
+extern const PackedGemm kAvx512VnniInt16Kernels;  // of 15 bits
+extern const PackedGemm kAvx512VnniMixedKernels;  // of 15 where a block stands out, else of 8
+extern const PackedGemm kAvxVnniMixedKernels;
+extern const PackedGemm kAvx2MixedKernels;
+extern const PackedGemm kAmxInt8Kernels;  // the same two, with equal bits
+extern const PackedGemm kAmxInt16Kernels;
+extern const PackedGemm kAvxVnniInt8Kernels;
+extern const PackedGemm kAvxVnniInt16Kernels;
+extern const PackedGemm kAvx2Int8Kernels;
+extern const PackedGemm kAvx2Int16Kernels;
+#elif defined(__aarch64__)
+extern const PackedGemm kAsimdDotprodKernels;  // the same two
+extern const PackedGemm kAsimdDotprodInt16Kernels;
+extern const PackedGemm kAsimdI8mmKernels;
+extern const PackedGemm kAsimdI8mmInt16Kernels;
+#elif defined(__s390x__)
+extern const PackedGemm kVxeInt8Kernels;
+extern const PackedGemm kVxeInt16Kernels;
+#endif
+
+}  // namespace pagemill::ops::linear
+
+#endif  // PAGEMILL_CC_OPS_LINEAR_PACKED_GEMM_KERNELS_H_

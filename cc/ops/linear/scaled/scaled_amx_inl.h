@@ -1,0 +1,104 @@
+// File: cc/ops/linear/scaled/scaled_amx_inl.h
+// Scaled weights of int8 weights on rows of x rounded to int8, in tiles of AMX. Written once
+// over `Tiles` (cc/ops/tiles/tile_band.h). Includes AVX-512: for files compiled for that.
+//
+// A tile of weights is 16 quads of 16 weight rows as they lie in the panel (scaled_panel.h); one of
+// x 16 rows of 64 elements. Sums of all of k are exact and stay in their tiles. A strip of x is
+//
+//   [rows] RowScale, up to 64 bytes; then bands of at most kBandRows rows, each
+//   [blocks of 64 elements of k][rows][64 bytes]
+#ifndef PAGEMILL_CC_OPS_LINEAR_SCALED_SCALED_AMX_INL_H_
+#define PAGEMILL_CC_OPS_LINEAR_SCALED_SCALED_AMX_INL_H_
+
+#include <cstdint>
+#include <cstring>
+
+#include "cc/ops/linear/packed_gemm_kernels.h"
+#include "cc/ops/linear/scaled/scaled_panel.h"
+#include "cc/ops/linear/scaled/scaled_quantize_avx512.h"
+#include "cc/ops/tiles/tile_strip.h"
+
+namespace pagemill::ops::scaled {
+
+template <class Tiles>
+struct ScaledAmx {
+  using Strip = StripProducts<Tiles, TileProduct::kBytes>;
+  using Band = typename Strip::Band;
+  static constexpr int64_t kTileRows = Band::kTileRows;
+  static constexpr int64_t kRowBytes = Band::kRowBytes;
+  static constexpr int64_t kBandRows = Band::kBandRows;
+
+  static int64_t Blocks(int64_t k) { return PaddedK(k) / kPaddedElements; }
+  static int64_t ScaleBytes(int64_t n) {
+    return (n * static_cast<int64_t>(sizeof(RowScale)) + 63) / 64 * 64;
+  }
+
+  static int64_t StripBytes(DType, int64_t n, int64_t k) {
+    return ScaleBytes(n) + n * Blocks(k) * kRowBytes;
+  }
+
+  static void Prepare(DType, const linear::InputRows& x, uint8_t* strip) {
+    uint8_t* band = strip + ScaleBytes(x.n);
+    for (int64_t begin = 0; begin < x.n; begin += kBandRows) {
+      const int64_t rows = Band::RowsOfBand(x.n, begin);
+      for (int64_t i = 0; i < rows; ++i) {
+        if (!x.Prepares(begin + i)) continue;
+        const float* const from = x.rows + (begin + i) * x.stride;
+        float inverse;
+        RowScale scale = ScaleOf(from, x.k, &inverse);
+        int32_t sum = 0;
+        for (int64_t block = 0; block < Blocks(x.k); ++block) {
+          _mm512_storeu_si512(band + (block * rows + i) * kRowBytes,
+                              QuantizeQuads(from, block * kPaddedElements, x.k, inverse, &sum));
+        }
+        scale.start = OffsetSum(sum);
+        std::memcpy(strip + (begin + i) * sizeof(scale), &scale, sizeof(scale));
+      }
+      band += rows * Blocks(x.k) * kRowBytes;
+    }
+  }
+
+  // The outputs of one tile of sums: rows of x from `n` on, weight rows of the panel from `first`.
+  template <int kSums>
+  static void Store(const linear::PackedProduct& p, int64_t n, int64_t rows, int64_t first) {
+    const int64_t columns = p.m - first < kTileRows ? p.m - first : kTileRows;
+    if (rows <= 0 || columns <= 0) return;
+    alignas(64) int32_t sums[kTileRows][kTileRows];
+    Tiles::template Store<kSums>(sums, kRowBytes);
+    for (int64_t row = 0; row < rows; ++row) {
+      RowScale scale;
+      std::memcpy(&scale, p.strip + (n + row) * sizeof(scale), sizeof(scale));
+      float* const y = p.y + (n + row) * p.y_stride + first;
+      for (int64_t i = 0; i < columns; ++i) {
+        const float both = *p.scales.OfRow(first + i) * scale.scale;
+        y[i] = static_cast<float>(Wrapped(sums[row][i], scale.start)) * both +
+               (p.bias == nullptr ? 0.0f : p.bias[first + i]);
+      }
+    }
+  }
+
+  static void Multiply(const linear::PackedProduct& p) {
+    const auto finish = [&](int64_t begin, int64_t rows) {
+      const int64_t upper = rows < kTileRows ? rows : kTileRows;
+      Store<0>(p, begin, upper, 0);
+      Store<1>(p, begin, upper, kTileRows);
+      Store<2>(p, begin + kTileRows, rows - upper, 0);
+      Store<3>(p, begin + kTileRows, rows - upper, kTileRows);
+    };
+    Strip::Multiply(
+        {p.strip + ScaleBytes(p.n), p.n, p.panel, Blocks(p.k), p.left},
+        [](int64_t, int64_t rows) { Strip::Clear(rows); }, finish);
+  }
+
+  static constexpr linear::PackedGemm kKernels = {.max_strip_rows = Strip::kMaxRows,
+                                                  .panel_bytes = ScaledPanelBytes,
+                                                  .pack = PackScaledPanel,
+                                                  .strip_bytes = StripBytes,
+                                                  .prepare = Prepare,
+                                                  .multiply = Multiply,
+                                                  .leave = Tiles::Release};
+};
+
+}  // namespace pagemill::ops::scaled
+
+#endif  // PAGEMILL_CC_OPS_LINEAR_SCALED_SCALED_AMX_INL_H_

@@ -1,0 +1,213 @@
+// Scaled weights of f8_e4m3 weights on x rounded to bf16: weights become bf16, which holds each
+// of them, in registers, then VDPBF16PS takes two elements of k of 16 outputs at a time.
+//
+// Order of accumulation: of each block one chain an output, pairs of k ascending (the product of
+// the odd element first); blocks ascending, each times its scale; then the bias.
+
+// GCC 12 warns of the deliberately undefined registers inside its own intrinsics.
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+
+#include <immintrin.h>
+
+#include <cstdint>
+
+#include "cc/ops/linear/packed_gemm_kernels.h"
+#include "cc/ops/linear/scaled/scaled_panel.h"
+#include "cc/ops/linear/scaled/scaled_strip_avx512.h"
+
+#define PM_INLINE [[gnu::always_inline]] inline
+
+namespace pagemill::ops::scaled {
+namespace {
+
+constexpr int kTileN = 8;  // 16 sums, 4 registers of tables, 4 of weights
+constexpr int64_t kMaxStripRows = 12 * kTileN;
+constexpr int64_t kPrefetchBytes = 8192;
+constexpr int64_t kPairElements = 2;
+
+PM_INLINE StripShape ShapeOf(int64_t n, int64_t k) {
+  return {n, PaddedK(k) / kPairElements, 0, kTileN};
+}
+
+int64_t StripBytes(DType, int64_t n, int64_t k) { return ShapeOf(n, k).bytes(); }
+
+void Prepare(DType, const linear::InputRows& x, uint8_t* strip) {
+  const StripShape shape = ShapeOf(x.n, x.k);
+  for (int64_t t = 0; t < shape.tiles(); ++t) {
+    const StripTile tile = shape.Tile(t);
+    const int64_t stride = tile.rows() * kUnitBytes;
+    for (int64_t i = 0; i < tile.rows(); i += 4) {
+      if (!x.Prepares(tile.begin + i)) continue;
+      const int64_t rows = tile.rows() - i < 4 ? tile.rows() - i : 4;
+      uint8_t* to = strip + tile.offset + i * kUnitBytes;
+      for (int64_t at = 0; at < PaddedK(x.k); at += 32, to += 16 * stride) {
+        __m512i pairs[4];
+        for (int64_t r = 0; r < rows; ++r) {
+          const float* const from = x.rows + (tile.begin + i + r) * x.stride + at;
+          const __m512 low = _mm512_maskz_loadu_ps(FirstLanes(x.k - at), from);
+          const __m512 high = _mm512_maskz_loadu_ps(FirstLanes(x.k - at - 16), from + 16);
+          pairs[r] = reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(high, low));
+        }
+        StoreUnits(pairs, rows, stride, to);
+      }
+    }
+  }
+}
+
+// The bf16 of each e4m3 without its sign, as VPERMI2W looks them up: codes 0 to 63 and 64 to 127.
+struct Tables {
+  __m512i low[2];
+  __m512i high[2];
+};
+
+// The bits of the bf16 that code 0 to 127 stands for.
+constexpr uint16_t Bf16OfCode(int code) {
+  if (code == 127) return 0x7fc0;
+  if (code >= 8) return static_cast<uint16_t>((code << 4) + (120 << 7));
+  int mantissa = code, exponent = 121;  // code * 2^-9, normalized
+  if (code == 0) return 0;
+  while (mantissa < 8) mantissa *= 2, --exponent;
+  return static_cast<uint16_t>((exponent << 7) | (mantissa & 7) << 4);
+}
+
+struct alignas(64) CodeTable {
+  uint16_t bits[128];
+};
+
+constexpr CodeTable MakeCodeTable() {
+  CodeTable table{};
+  for (int code = 0; code < 128; ++code) table.bits[code] = Bf16OfCode(code);
+  return table;
+}
+
+constexpr CodeTable kCodes = MakeCodeTable();
+
+PM_INLINE Tables LoadTables() {
+  return {{_mm512_load_si512(kCodes.bits), _mm512_load_si512(kCodes.bits + 32)},
+          {_mm512_load_si512(kCodes.bits + 64), _mm512_load_si512(kCodes.bits + 96)}};
+}
+
+// The e4m3 in the lower bytes of 16-bit lanes as bf16; `signs` has theirs in the upper bit.
+PM_INLINE __m512bh Widen(const Tables& tables, __m512i codes, __m512i signs) {
+  const __m512i low = _mm512_permutex2var_epi16(tables.low[0], codes, tables.low[1]);
+  const __m512i high = _mm512_permutex2var_epi16(tables.high[0], codes, tables.high[1]);
+  const __mmask32 is_high = _mm512_test_epi16_mask(codes, _mm512_set1_epi16(0x40));
+  const __m512i magnitude = _mm512_mask_mov_epi16(low, is_high, high);
+  // magnitude | (signs & 0x8000)
+  return reinterpret_cast<__m512bh>(
+      _mm512_ternarylogic_epi32(magnitude, signs, _mm512_set1_epi16(-0x8000), 0xf8));
+}
+
+// sum += w * x, two products a lane. GCC 12 copies the sums of the intrinsic from register to
+// register, which takes a third of the time.
+PM_INLINE void AddProducts(__m512& sum, __m512bh w, __m512bh x) {
+  asm("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(w), "v"(x));
+}
+
+// kN rows of x times a quad of the panel.
+template <int kN>
+PM_INLINE void AddQuad(const Tables& tables, const uint8_t* w, const uint8_t* x,
+                       __m512 (*sums)[2]) {
+  __m512bh weights[2][2];  // of both pairs, of both halves of the panel
+#pragma GCC unroll 2
+  for (int h = 0; h < 2; ++h) {
+    const __m512i quads = _mm512_load_si512(w + 64 * h);
+    weights[0][h] = Widen(tables, quads, _mm512_slli_epi16(quads, 8));
+    weights[1][h] = Widen(tables, _mm512_srli_epi16(quads, 8), quads);
+  }
+#pragma GCC unroll 2
+  for (int pair = 0; pair < 2; ++pair) {
+#pragma GCC unroll 8
+    for (int n = 0; n < kN; ++n) {
+      int32_t unit;
+      __builtin_memcpy(&unit, x + (pair * kN + n) * kUnitBytes, kUnitBytes);
+      const auto both = reinterpret_cast<__m512bh>(_mm512_set1_epi32(unit));
+      AddProducts(sums[n][0], weights[pair][0], both);
+      AddProducts(sums[n][1], weights[pair][1], both);
+    }
+  }
+}
+
+// The scales of 16 rows of the panel, from `first` on, in one block of columns.
+PM_INLINE __m512 LoadScales(const linear::PackedProduct& p, int64_t first, int64_t block) {
+  if (first >= p.m) return _mm512_setzero_ps();
+  const int64_t last = (first + 16 < p.m ? first + 16 : p.m) - 1;
+  if (p.scales.OfRow(first) == p.scales.OfRow(last)) {
+    return _mm512_set1_ps(p.scales.OfRow(first)[block]);
+  }
+  if (p.scales.block_rows == 1 && p.scales.stride == 1) {
+    return _mm512_maskz_loadu_ps(FirstLanes(p.m - first), p.scales.OfRow(first));
+  }
+  alignas(64) float values[16] = {};
+  for (int64_t row = first; row <= last; ++row) values[row - first] = p.scales.OfRow(row)[block];
+  return _mm512_load_ps(values);
+}
+
+PM_INLINE void Store(const linear::PackedProduct& p, __m512 sum, float* y, int64_t first) {
+  const __mmask16 used = FirstLanes(p.m - first);
+  if (p.bias != nullptr) sum = _mm512_add_ps(sum, _mm512_maskz_loadu_ps(used, p.bias + first));
+  _mm512_mask_storeu_ps(y + first, used, sum);
+}
+
+// kN rows of x times the panel; kFirst where that is read for the first time.
+template <int kN, bool kFirst>
+PM_INLINE void MultiplyTile(const linear::PackedProduct& p, const StripTile& tile) {
+  const Tables tables = LoadTables();
+  const uint8_t* w = p.panel;
+  const uint8_t* x = p.strip + tile.offset;
+  const int64_t padded = PaddedK(p.k);
+  __m512 total[kN][2];
+#pragma GCC unroll 8
+  for (int n = 0; n < kN; ++n) total[n][0] = total[n][1] = _mm512_setzero_ps();
+  int64_t block = 0;
+  for (int64_t begin = 0; begin < p.k; begin += p.scales.block_columns, ++block) {
+    const int64_t left = padded - begin;
+    const int64_t columns = left < p.scales.block_columns ? left : p.scales.block_columns;
+    __m512 sums[kN][2];
+#pragma GCC unroll 8
+    for (int n = 0; n < kN; ++n) sums[n][0] = sums[n][1] = _mm512_setzero_ps();
+    for (int64_t k = 0; k < columns; k += kQuadBytes) {
+      if constexpr (kFirst) {
+        _mm_prefetch(reinterpret_cast<const char*>(w + kPrefetchBytes), _MM_HINT_T0);
+        _mm_prefetch(reinterpret_cast<const char*>(w + kPrefetchBytes + 64), _MM_HINT_T0);
+      }
+      AddQuad<kN>(tables, w, x, sums);
+      w += kPanelQuadBytes;
+      x += 2 * kN * kUnitBytes;
+    }
+    const __m512 scales[2] = {LoadScales(p, 0, block), LoadScales(p, 16, block)};
+#pragma GCC unroll 8
+    for (int n = 0; n < kN; ++n) {
+      total[n][0] = _mm512_fmadd_ps(sums[n][0], scales[0], total[n][0]);
+      total[n][1] = _mm512_fmadd_ps(sums[n][1], scales[1], total[n][1]);
+    }
+  }
+  float* y = p.y + tile.begin * p.y_stride;
+#pragma GCC unroll 8
+  for (int n = 0; n < kN; ++n, y += p.y_stride) {
+    Store(p, total[n][0], y, 0);
+    if (p.m > 16) Store(p, total[n][1], y, 16);
+  }
+}
+
+// Finds the tile's height among those that are compiled: 1 to kN.
+template <int kN, bool kFirst>
+void TileOf(const linear::PackedProduct& p, const StripTile& tile) {
+  if constexpr (kN > 1) {
+    if (tile.rows() < kN) return TileOf<kN - 1, kFirst>(p, tile);
+  }
+  MultiplyTile<kN, kFirst>(p, tile);
+}
+
+void Multiply(const linear::PackedProduct& p) {
+  const StripShape shape = ShapeOf(p.n, p.k);
+  TileOf<kTileN, true>(p, shape.Tile(0));
+  for (int64_t t = 1; t < shape.tiles(); ++t) TileOf<kTileN, false>(p, shape.Tile(t));
+}
+
+}  // namespace
+
+constinit const linear::PackedGemm kAvx512Bf16Kernels = {
+    kMaxStripRows, ScaledPanelBytes, PackScaledPanel, StripBytes, Prepare, Multiply};
+
+}  // namespace pagemill::ops::scaled

@@ -1,0 +1,151 @@
+// Scaled weights of int8 weights on rows of x rounded to int8: VPDPBUSD, a quad of k of 16
+// outputs at a time. Sums over all of k are exact integers (kMaxInt8K), so their order is free.
+
+// GCC 12 warns of the deliberately undefined registers inside its own intrinsics.
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+
+#include <immintrin.h>
+
+#include <cstdint>
+
+#include "cc/ops/linear/packed_gemm_kernels.h"
+#include "cc/ops/linear/scaled/scaled_panel.h"
+#include "cc/ops/linear/scaled/scaled_quantize_avx512.h"
+#include "cc/ops/linear/scaled/scaled_strip_avx512.h"
+
+#define PM_INLINE [[gnu::always_inline]] inline
+
+namespace pagemill::ops::scaled {
+namespace {
+
+constexpr int kTileN = 12;  // 24 sums, 2 registers of weights; elements of x come from memory
+constexpr int64_t kMaxStripRows = 8 * kTileN;
+constexpr int64_t kPrefetchBytes = 8192;
+
+PM_INLINE StripShape ShapeOf(int64_t n, int64_t k) {
+  return {n, PaddedK(k) / kQuadBytes, sizeof(RowScale), kTileN};
+}
+
+int64_t StripBytes(DType, int64_t n, int64_t k) { return ShapeOf(n, k).bytes(); }
+
+// `rows` rows of x, at most 4, to scales and units.
+PM_INLINE void PrepareRows(const linear::InputRows& x, int64_t first, int64_t rows, int64_t stride,
+                           RowScale* scales, uint8_t* units) {
+  const float* from[4];
+  float inverse[4];
+  int32_t sums[4] = {};
+  for (int64_t i = 0; i < rows; ++i) {
+    from[i] = x.rows + (first + i) * x.stride;
+    scales[i] = ScaleOf(from[i], x.k, &inverse[i]);
+  }
+  for (int64_t at = 0; at < x.k; at += 64, units += 16 * stride) {
+    __m512i quads[4];
+    for (int64_t i = 0; i < rows; ++i) {
+      quads[i] = QuantizeQuads(from[i], at, x.k, inverse[i], &sums[i]);
+    }
+    StoreUnits(quads, rows, stride, units);
+  }
+  for (int64_t i = 0; i < rows; ++i) scales[i].start = OffsetSum(sums[i]);
+}
+
+void Prepare(DType, const linear::InputRows& x, uint8_t* strip) {
+  const StripShape shape = ShapeOf(x.n, x.k);
+  for (int64_t t = 0; t < shape.tiles(); ++t) {
+    const StripTile tile = shape.Tile(t);
+    if (!x.Prepares(tile.begin)) continue;
+    RowScale scales[kTileN];
+    uint8_t* const units = strip + tile.offset + tile.rows() * shape.row_bytes;
+    for (int64_t i = 0; i < tile.rows(); i += 4) {
+      const int64_t rows = tile.rows() - i < 4 ? tile.rows() - i : 4;
+      PrepareRows(x, tile.begin + i, rows, tile.rows() * kUnitBytes, scales + i,
+                  units + i * kUnitBytes);
+    }
+    __builtin_memcpy(strip + tile.offset, scales, sizeof(RowScale) * tile.rows());
+  }
+}
+
+// The scales of 16 rows of the panel, from `first` on.
+PM_INLINE __m512 LoadScales(const linear::PackedProduct& p, int64_t first) {
+  if (p.scales.block_rows == 1 && p.scales.stride == 1) {
+    return _mm512_maskz_loadu_ps(FirstLanes(p.m - first), p.scales.OfRow(first));
+  }
+  alignas(64) float values[16] = {};
+  for (int64_t i = 0; i < 16 && first + i < p.m; ++i) values[i] = *p.scales.OfRow(first + i);
+  return _mm512_load_ps(values);
+}
+
+PM_INLINE void Store(const linear::PackedProduct& p, __m512i sum, __m512 scale, float* y,
+                     int64_t first) {
+  const __mmask16 used = FirstLanes(p.m - first);
+  __m512 out = _mm512_mul_ps(_mm512_cvtepi32_ps(sum), scale);
+  if (p.bias != nullptr) out = _mm512_add_ps(out, _mm512_maskz_loadu_ps(used, p.bias + first));
+  _mm512_mask_storeu_ps(y + first, used, out);
+}
+
+// sum += w * x, of unsigned times signed bytes. GCC 12 copies the sums of the intrinsic from
+// register to register, which takes half of the time.
+PM_INLINE void AddProducts(__m512i& sum, __m512i w, __m512i x) {
+  asm("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(w), "v"(x));
+}
+
+// kN rows of x times the panel; kFirst where that is read for the first time.
+template <int kN, bool kFirst>
+PM_INLINE void MultiplyTile(const linear::PackedProduct& p, const StripTile& tile) {
+  const uint8_t* w = p.panel;
+  RowScale rows[kN];
+  __builtin_memcpy(rows, p.strip + tile.offset, sizeof(rows));
+  const uint8_t* x = p.strip + tile.offset + sizeof(rows);
+  __m512i sums[kN][2];
+#pragma GCC unroll 12
+  for (int n = 0; n < kN; ++n) sums[n][0] = sums[n][1] = _mm512_set1_epi32(rows[n].start);
+  const int64_t quads = (p.k + kQuadBytes - 1) / kQuadBytes;
+#pragma GCC unroll 4
+  for (int64_t quad = 0; quad < quads; ++quad) {
+    if constexpr (kFirst) {
+      _mm_prefetch(reinterpret_cast<const char*>(w + kPrefetchBytes), _MM_HINT_T0);
+      _mm_prefetch(reinterpret_cast<const char*>(w + kPrefetchBytes + 64), _MM_HINT_T0);
+    }
+    const __m512i w0 = _mm512_load_si512(w);
+    const __m512i w1 = _mm512_load_si512(w + 64);
+#pragma GCC unroll 12
+    for (int n = 0; n < kN; ++n) {
+      int32_t unit;
+      __builtin_memcpy(&unit, x + n * kUnitBytes, kUnitBytes);
+      const __m512i both = _mm512_set1_epi32(unit);
+      AddProducts(sums[n][0], w0, both);
+      AddProducts(sums[n][1], w1, both);
+    }
+    w += kPanelQuadBytes;
+    x += kN * kUnitBytes;
+  }
+  const __m512 scales[2] = {LoadScales(p, 0), LoadScales(p, 16)};
+  float* y = p.y + tile.begin * p.y_stride;
+#pragma GCC unroll 12
+  for (int n = 0; n < kN; ++n, y += p.y_stride) {
+    const __m512 row = _mm512_set1_ps(rows[n].scale);
+    Store(p, sums[n][0], _mm512_mul_ps(scales[0], row), y, 0);
+    if (p.m > 16) Store(p, sums[n][1], _mm512_mul_ps(scales[1], row), y, 16);
+  }
+}
+
+// Finds the tile's height among those that are compiled: 1 to kN.
+template <int kN, bool kFirst>
+void TileOf(const linear::PackedProduct& p, const StripTile& tile) {
+  if constexpr (kN > 1) {
+    if (tile.rows() < kN) return TileOf<kN - 1, kFirst>(p, tile);
+  }
+  MultiplyTile<kN, kFirst>(p, tile);
+}
+
+void Multiply(const linear::PackedProduct& p) {
+  const StripShape shape = ShapeOf(p.n, p.k);
+  TileOf<kTileN, true>(p, shape.Tile(0));
+  for (int64_t t = 1; t < shape.tiles(); ++t) TileOf<kTileN, false>(p, shape.Tile(t));
+}
+
+}  // namespace
+
+constinit const linear::PackedGemm kAvx512VnniKernels = {
+    kMaxStripRows, ScaledPanelBytes, PackScaledPanel, StripBytes, Prepare, Multiply};
+
+}  // namespace pagemill::ops::scaled

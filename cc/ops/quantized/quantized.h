@@ -1,0 +1,65 @@
+// File: cc/ops/quantized/quantized.h
+// Quantized weights (cc/tensor/quantized.h) for ops: are their parts of the right shape, and what
+// is a row of one in floats.
+//
+//   PM_RETURN_IF_ERROR(CheckQuantized(w));
+//   ReadWeightRow(w, /*matrix=*/0, /*row=*/7, row.data());
+//
+// Thread safety: pure functions.
+#ifndef PAGEMILL_CC_OPS_QUANTIZED_QUANTIZED_H_
+#define PAGEMILL_CC_OPS_QUANTIZED_QUANTIZED_H_
+
+#include <cstdint>
+
+#include "cc/base/status.h"
+#include "cc/tensor/quantized.h"
+#include "cc/tensor/tensor_view.h"
+
+namespace pagemill::ops {
+
+// Is the weight a quantized one of this kind?
+inline bool IsScaled(const TensorView& w) {
+  return w.parts != nullptr && w.parts->format.layout == QuantizedLayout::kScaled;
+}
+inline bool HasPackedIntegers(const TensorView& w) { return w.parts != nullptr && !IsScaled(w); }
+
+// The size of the checkpoint's matrix of packed integers, from the shape of its words.
+struct PackedShape {
+  int64_t rows = 0;     // N
+  int64_t columns = 0;  // K
+  int64_t groups = 0;   // G
+};
+// `values` is that of one matrix.
+PackedShape PackedShapeOf(const QuantizedFormat& format, DType dtype, const TensorView& values);
+
+// The part of matrix `matrix` of `weight`, which may be a stack: [..] instead of [E, ..].
+TensorView PartOf(const TensorView& weight, const TensorView& part, int64_t matrix);
+
+// Matrix `matrix` of a stack as a weight of its own, [M, K]. Its view points into it: it neither
+// moves nor outlives the stack's parts.
+class MatrixOfStack {
+ public:
+  MatrixOfStack(const TensorView& stack, int64_t matrix);
+  MatrixOfStack(const MatrixOfStack&) = delete;
+  MatrixOfStack& operator=(const MatrixOfStack&) = delete;
+
+  const TensorView& view() const { return view_; }
+
+ private:
+  QuantizedParts parts_;
+  TensorView view_;
+};
+
+// Can the weight be an operand, [M, K] or a stack [E, M, K]? Of one without parts: is its dtype a
+// weight's and does a row have whole blocks; of another: do its dtype, shape, format and parts fit
+// each other? Reads no data. kInvalidArgument, in words that complete "<op>: ".
+Status CheckWeight(const TensorView& weight);
+
+// Row `row` of matrix `matrix` (0 unless it is a stack) as floats, rounded once for each element.
+// About 5 ns an element of packed integers. Groups are in range (CheckNumbers of
+// packed_integers.h).
+void ReadWeightRow(const TensorView& weight, int64_t matrix, int64_t row, float* out);
+
+}  // namespace pagemill::ops
+
+#endif  // PAGEMILL_CC_OPS_QUANTIZED_QUANTIZED_H_

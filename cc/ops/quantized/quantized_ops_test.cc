@@ -1,0 +1,186 @@
+// Ops on packed integers: every kernel gives the bits that it gives for the blocks which they
+// become, and the reference reads the parts themselves.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cc/device/capabilities.h"
+#include "cc/device/thread_pool.h"
+#include "cc/ops/conformance.h"
+#include "cc/ops/embedding/embedding.h"
+#include "cc/ops/grouped_linear/grouped_linear.h"
+#include "cc/ops/head_linear/head_linear.h"
+#include "cc/ops/linear/linear.h"
+#include "cc/ops/quantized/packed_integers.h"
+#include "cc/ops/quantized/quantized.h"
+#include "cc/tensor/float16.h"
+
+namespace pagemill::ops {
+namespace {
+
+using conformance::BitEqual;
+using conformance::Random;
+using conformance::RunKernel;
+using conformance::SupportedKernels;
+using conformance::TestTensor;
+
+constexpr int64_t kColumns = 96;
+
+// Matrices [count, rows, kColumns] in groups of 32, as GPTQ stores them; random.
+struct Weights {
+  Weights(int64_t count, int64_t rows, bool has_zeros, Random& random)
+      : values(static_cast<size_t>(count * kColumns / 8 * rows)),
+        zeros(static_cast<size_t>(count * 3 * rows / 8)),
+        scales(static_cast<size_t>(count * 3 * rows)) {
+    const auto word = [&] {
+      return static_cast<uint32_t>(random.Int(0, 65535)) << 16 |
+             static_cast<uint32_t>(random.Int(0, 65535));
+    };
+    for (uint32_t& w : values) w = word();
+    for (uint32_t& w : zeros) w = word();
+    for (uint16_t& s : scales) s = FloatToF16(random.Uniform(0.001f, 0.01f));
+    parts = {.format = {.layout = QuantizedLayout::kGptq, .block_columns = 32},
+             .values = Stack(values.data(), DType::kI32, count, kColumns / 8, rows),
+             .scales = Stack(scales.data(), DType::kF16, count, 3, rows),
+             .zeros = {},
+             .groups = {}};
+    if (has_zeros) parts.zeros = Stack(zeros.data(), DType::kI32, count, 3, rows / 8);
+    view = Stack(values.data(), DType::kU4, count, rows, kColumns);
+    view.parts = &parts;
+  }
+  Weights(const Weights&) = delete;
+
+  // [rows, columns], or a stack of them if there are several.
+  static TensorView Stack(void* data, DType dtype, int64_t count, int64_t rows, int64_t columns) {
+    return count == 1 ? TensorView::Dense(data, dtype, {rows, columns})
+                      : TensorView::Dense(data, dtype, {count, rows, columns});
+  }
+
+  std::vector<uint32_t> values, zeros;
+  std::vector<uint16_t> scales;
+  QuantizedParts parts;
+  TensorView view;
+};
+
+// `weight` is among the inputs of the call.
+void CheckKernels(const OpDefinition& op, std::vector<TensorView> inputs, size_t weight,
+                  TestTensor& y, const Attributes& attributes) {
+  const device::Capabilities caps = device::DetectCapabilities();
+  device::ThreadPool pool({.num_threads = 2});
+  const TensorView outputs[] = {y.view()};
+  const TensorView quantized = inputs[weight];
+  std::vector<std::byte> rows(static_cast<size_t>(BlockRowsBytes(quantized)));
+  ASSERT_TRUE(PackBlockRows(quantized, rows.data(), pool).ok());
+  std::vector<TensorView> of_blocks = inputs;
+  of_blocks[weight] = AsBlocks(quantized);
+  of_blocks[weight].data = rows.data();
+  const OpCall call{inputs, outputs, &attributes, nullptr};
+  const OpCall blocks{of_blocks, outputs, &attributes, nullptr};
+  ASSERT_TRUE(op.check(call).ok()) << op.check(call).ToString();
+  const Kernel& reference = conformance::ReferenceKernel(op);
+  RunKernel(reference, blocks, pool);
+  const std::vector<float> rounded = y.ToFloat();
+  size_t kernels = 0;
+  for (const Kernel* kernel : SupportedKernels(op, caps, call)) {
+    SCOPED_TRACE(std::string(op.op) + " " + std::string(kernel->name));
+    y.Poison();
+    RunKernel(*kernel, call, pool);
+    EXPECT_TRUE(y.GuardsIntact());
+    const std::vector<float> got = y.ToFloat();
+    if (kernel == &reference) {
+      // Minima of q4_1: d / 128 at most, d <= 0.01, for |x| <= 1 in each column.
+      for (size_t i = 0; i < got.size(); ++i) {
+        ASSERT_NEAR(got[i], rounded[i], kColumns * 0.01 / 128) << i;
+      }
+      continue;
+    }
+    ++kernels;
+    for (const Kernel* same : SupportedKernels(op, caps, blocks)) {
+      if (same->name != kernel->name) continue;
+      RunKernel(*same, blocks, pool);
+      EXPECT_TRUE(BitEqual(got, y.ToFloat()));
+    }
+  }
+  EXPECT_GE(kernels, 1u) << "besides the reference";
+}
+
+TEST(QuantizedOps, LinearIsThatOfBlocks) {
+  Random random(1);
+  for (bool has_zeros : {false, true}) {
+    for (int64_t n : {1, 5, 40}) {
+      const Weights w(1, 136, has_zeros, random);
+      TestTensor x(DType::kF32, {n, kColumns}), y(DType::kF32, {n, 136});
+      x.FillUniform(random, -1, 1);
+      CheckKernels(LinearOp(), {x.view(), w.view}, 1, y, {});
+    }
+  }
+}
+
+TEST(QuantizedOps, LinearTakesRowsAndColumnsOfAMatrix) {
+  Random random(2);
+  Weights w(1, 136, true, random);
+  w.parts.format.first_row = 3, w.parts.format.first_column = 32;
+  w.view = TensorView::Dense(w.values.data(), DType::kU4, {130, 64});
+  w.view.parts = &w.parts;
+  TestTensor x(DType::kF32, {3, 64}), y(DType::kF32, {3, 130});
+  x.FillUniform(random, -1, 1);
+  CheckKernels(LinearOp(), {x.view(), w.view}, 1, y, {});
+}
+
+TEST(QuantizedOps, GroupedLinearIsThatOfBlocks) {
+  Random random(3);
+  const Weights w(3, 40, true, random);
+  TestTensor x(DType::kF32, {5, kColumns}), ids(DType::kI32, {5, 2}), y(DType::kF32, {5, 2, 40});
+  x.FillUniform(random, -1, 1);
+  ids.SetInt(std::vector<int32_t>{0, 1, 2, 0, 1, 1, 2, 2, 7, 0});
+  CheckKernels(GroupedLinearOp(), {x.view(), ids.view(), w.view, {}}, 2, y, {});
+}
+
+TEST(QuantizedOps, HeadLinearTakesRowsOfOneMatrix) {
+  Random random(4);
+  for (bool transposed : {false, true}) {
+    Weights w(1, 48, true, random);
+    w.parts.format.row_step = 16, w.parts.format.first_row = 5;
+    w.view = TensorView::Dense(w.values.data(), DType::kU4, {3, 11, kColumns});
+    w.view.parts = &w.parts;
+    const int64_t in = transposed ? 11 : kColumns, out = transposed ? kColumns : 11;
+    TestTensor x(DType::kF32, {4, 3, in}), y(DType::kF32, {4, 3, out});
+    x.FillUniform(random, -1, 1);
+    Attributes attributes;
+    if (transposed) attributes.Set("transposed", 1);
+    CheckKernels(HeadLinearOp(), {x.view(), w.view}, 1, y, attributes);
+  }
+}
+
+TEST(QuantizedOps, EmbeddingIsThatOfBlocks) {
+  Random random(5);
+  const Weights w(1, 48, true, random);
+  TestTensor ids(DType::kI32, {4}), y(DType::kF32, {4, kColumns});
+  ids.SetInt(std::vector<int32_t>{0, 47, 13, 13});
+  CheckKernels(EmbeddingOp(), {ids.view(), w.view}, 1, y, {});
+}
+
+TEST(QuantizedOps, OnlyProductsTakeScales) {
+  Random random(6);
+  TestTensor values(DType::kI8, {8, kColumns}), scales(DType::kF32, {8, 1});
+  const QuantizedParts parts = {.format = {.block_columns = kColumns},
+                                .values = values.view(),
+                                .scales = scales.view(),
+                                .zeros = {},
+                                .groups = {}};
+  TensorView weight = values.view();
+  weight.parts = &parts;
+  TestTensor ids(DType::kI32, {4}), y(DType::kF32, {4, kColumns});
+  const TensorView inputs[] = {ids.view(), weight};
+  const TensorView outputs[] = {y.view()};
+  const Attributes attributes;
+  EXPECT_EQ(EmbeddingOp().check({inputs, outputs, &attributes, nullptr}).message(),
+            "embedding: W must not have scales beside it");
+}
+
+}  // namespace
+}  // namespace pagemill::ops

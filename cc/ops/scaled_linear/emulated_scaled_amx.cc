@@ -1,9 +1,0 @@
-#include "cc/ops/scaled_linear/emulated_scaled.h"
-#include "cc/ops/scaled_linear/scaled_amx_inl.h"
-#include "cc/ops/tiles/emulated_tiles.h"
-
-namespace pagemill::ops::scaled {
-
-constinit const linear::PackedKernelSet kEmulatedInt8Kernels = ScaledAmx<EmulatedTiles>::kKernels;
-
-}  // namespace pagemill::ops::scaled

@@ -1,0 +1,296 @@
+#include "cc/runner/media_encoder.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cc/tensor/to_float.h"
+
+namespace pagemill::runner {
+namespace {
+
+using step::MediaItem;
+using step::Request;
+using step::RequestIndex;
+using step::ScheduledRequest;
+using step::StepPlan;
+
+constexpr int32_t kRows = 3, kChannels = 2, kClassTokens = 1, kWidth = 2;
+
+// Gives a patch the embedding {2 * its first channel, its position}.
+class FakeEncoder final : public program::Executor {
+ public:
+  Status Enqueue(const ops::StepBatch& batch) override {
+    ++num_steps;
+    if (!next_status.ok()) return std::exchange(next_status, OkStatus());
+    EXPECT_EQ(batch.num_tokens, batch.num_requests * (kRows + kClassTokens));
+    EXPECT_EQ(batch.query_start[batch.num_requests], batch.num_tokens);
+    EXPECT_EQ(batch.inputs.size(), 1u);
+    const TensorView& features = batch.inputs[0];
+    EXPECT_EQ(features.shape[0], batch.num_media_rows);
+    std::vector<float> values(static_cast<size_t>(features.Elements()));
+    ToFloat(features, values.data());
+    embeddings_.clear();
+    for (int32_t m = 0; m < batch.num_media_rows; ++m) {
+      embeddings_.push_back(2 * values[static_cast<size_t>(m * kChannels)]);
+      embeddings_.push_back(static_cast<float>(batch.positions[batch.media_rows[m]]));
+    }
+    rows_ = batch.num_media_rows - missing_rows;
+    return OkStatus();
+  }
+
+  Status Collect(program::ExecutorOutput* output) override {
+    output_ = {"embeddings", TensorView::Dense(embeddings_.data(), DType::kF32, {rows_, kWidth})};
+    output->outputs = {&output_, 1};
+    return OkStatus();
+  }
+
+  int num_steps = 0;
+  int missing_rows = 0;
+  Status next_status;
+
+ private:
+  std::vector<float> embeddings_;
+  int64_t rows_ = 0;
+  program::OutputView output_;
+};
+
+MediaEncoderOptions SmallOptions() {
+  return {.format = {.rows = kRows, .channels = kChannels, .tokens = kRows},
+          .class_tokens = kClassTokens,
+          .width = kWidth,
+          .max_items = 2};
+}
+
+// Item number `content` and row r have the features {10 content + r, -1}.
+MediaItem Item(int32_t content, int32_t first_token) {
+  auto features = std::make_shared<step::MediaFeatures>();
+  features->rows = kRows;
+  features->channels = kChannels;
+  for (int32_t r = 0; r < kRows; ++r) {
+    features->values.push_back(static_cast<float>(10 * content + r));
+    features->values.push_back(-1);
+  }
+  return {"m" + std::to_string(content), first_token, kRows, features};
+}
+
+std::vector<float> EmbeddingOf(int32_t content, int32_t row) {
+  return {static_cast<float>(2 * (10 * content + row)), static_cast<float>(kClassTokens + row)};
+}
+
+engine::RunnerLimits SmallLimits() {
+  engine::RunnerLimits limits;
+  limits.max_num_tokens = 64;
+  limits.max_num_seqs = 4;
+  limits.max_num_logits_rows = 64;
+  limits.kv_groups.clear();
+  return limits;
+}
+
+std::shared_ptr<const Request> RequestWith(std::vector<MediaItem> media, size_t tokens = 20) {
+  auto request = std::make_shared<Request>();
+  request->prompt_token_ids.assign(tokens, 1);
+  request->media = std::move(media);
+  return request;
+}
+
+ScheduledRequest Entry(int32_t slot, std::shared_ptr<const Request> start, int32_t computed,
+                       int32_t tokens, std::vector<int32_t> to_encode = {}) {
+  ScheduledRequest entry;
+  entry.index = RequestIndex(slot);
+  entry.start = std::move(start);
+  entry.num_computed_tokens = computed;
+  entry.token_ids.assign(static_cast<size_t>(tokens), 1);
+  entry.media_to_encode = std::move(to_encode);
+  return entry;
+}
+
+struct MediaRow {
+  int32_t token;
+  std::vector<float> embedding;
+  bool operator==(const MediaRow&) const = default;
+};
+
+// A media encoder and what the model's program would see of a plan.
+class Fixture {
+ public:
+  explicit Fixture(const MediaEncoderOptions& options = SmallOptions()) : batch_(SmallLimits()) {
+    media = *MediaEncoder::Create(&encoder, options);
+  }
+
+  Status Apply(const StepPlan& plan) {
+    PM_RETURN_IF_ERROR(batch_.Apply(plan));
+    return media->Apply(plan, batch_);
+  }
+
+  std::vector<MediaRow> Rows() const {
+    ops::StepBatch batch = batch_.view();
+    media->AddTo(&batch);
+    const TensorView& input = batch.inputs[0];
+    EXPECT_EQ(input.shape[0], batch.num_media_rows);
+    std::vector<float> values(static_cast<size_t>(input.Elements()));
+    ToFloat(input, values.data());
+    std::vector<MediaRow> rows;
+    for (int32_t m = 0; m < batch.num_media_rows; ++m) {
+      const float* row = &values[static_cast<size_t>(m * kWidth)];
+      rows.push_back({batch.media_rows[m], {row, row + kWidth}});
+    }
+    return rows;
+  }
+
+  FakeEncoder encoder;
+  std::unique_ptr<MediaEncoder> media;
+
+ private:
+  BatchState batch_;
+};
+
+TEST(MediaEncoder, GathersTheEmbeddingsOfTheStepsTokens) {
+  Fixture f;
+  const auto request = RequestWith({Item(1, 2), Item(2, 5)});
+  StepPlan plan;
+  plan.scheduled = {Entry(0, request, 0, 6, {0, 1}), Entry(1, RequestWith({}), 0, 2),
+                    Entry(2, RequestWith({Item(1, 0)}), 0, 1)};
+  ASSERT_TRUE(f.Apply(plan).ok());
+  const std::vector<MediaRow> expected = {{2, EmbeddingOf(1, 0)},
+                                          {3, EmbeddingOf(1, 1)},
+                                          {4, EmbeddingOf(1, 2)},
+                                          {5, EmbeddingOf(2, 0)},
+                                          {8, EmbeddingOf(1, 0)}};
+  EXPECT_TRUE(f.Rows() == expected);
+  EXPECT_EQ(f.media->num_encoded_items(), 2);
+  EXPECT_EQ(f.encoder.num_steps, 1) << "items are encoded together";
+
+  StepPlan rest;
+  rest.scheduled = {Entry(0, nullptr, 6, 14)};
+  ASSERT_TRUE(f.Apply(rest).ok());
+  const std::vector<MediaRow> others = {{0, EmbeddingOf(2, 1)}, {1, EmbeddingOf(2, 2)}};
+  EXPECT_TRUE(f.Rows() == others);
+  EXPECT_EQ(f.encoder.num_steps, 1);
+}
+
+TEST(MediaEncoder, NarrowTypesAreRoundedOnTheWay) {
+  MediaEncoderOptions options = SmallOptions();
+  options.features_type = options.embeddings_type = DType::kBF16;
+  Fixture f(options);
+  StepPlan plan;
+  plan.scheduled = {Entry(0, RequestWith({Item(3, 0)}), 0, 20, {0})};
+  ASSERT_TRUE(f.Apply(plan).ok());
+  EXPECT_TRUE(f.Rows()[2] == (MediaRow{2, EmbeddingOf(3, 2)}));
+}
+
+TEST(MediaEncoder, WhatIsReleasedIsGoneAndMayBeMadeAgain) {
+  Fixture f;
+  const auto request = RequestWith({Item(1, 0)});
+  StepPlan plan;
+  plan.scheduled = {Entry(0, request, 0, 1, {0})};
+  ASSERT_TRUE(f.Apply(plan).ok());
+  plan.released_media = {"m1"};  // and made again
+  ASSERT_TRUE(f.Apply(plan).ok());
+  EXPECT_EQ(f.media->num_encoded_items(), 2);
+  StepPlan released;
+  released.released_media = {"m1"};
+  ASSERT_TRUE(f.Apply(released).ok());
+  StepPlan next;
+  next.scheduled = {Entry(0, nullptr, 1, 1)};
+  EXPECT_EQ(f.Apply(next).message(),
+            "step plan: media item 'm1' is needed and has not been encoded");
+}
+
+TEST(MediaEncoder, AFailedStepKeepsNothing) {
+  Fixture f;
+  StepPlan plan;
+  plan.scheduled = {Entry(0, RequestWith({Item(1, 0)}), 0, 5, {0})};
+  f.encoder.next_status = Internal("no encoder today");
+  EXPECT_EQ(f.Apply(plan).message(), "no encoder today");
+  f.encoder.missing_rows = 1;
+  EXPECT_EQ(f.Apply(plan).message(), "the encoder's output is not 3 embeddings an item, of 2");
+  EXPECT_EQ(f.media->num_encoded_items(), 0);
+  f.encoder.missing_rows = 0;
+  EXPECT_TRUE(f.Apply(plan).ok());
+
+  MediaItem bare = Item(2, 0);
+  bare.features = nullptr;
+  plan.scheduled = {Entry(0, RequestWith({bare}), 0, 5, {0})};
+  EXPECT_FALSE(f.Apply(plan).ok());
+  plan.scheduled = {Entry(0, RequestWith({}), 0, 5, {0})};
+  EXPECT_FALSE(f.Apply(plan).ok());
+}
+
+TEST(MediaEncoder, OptionsAreChecked) {
+  FakeEncoder encoder;
+  MediaEncoderOptions options = SmallOptions();
+  options.width = 0;
+  EXPECT_EQ(MediaEncoder::Create(&encoder, options).status().message(),
+            "media encoder: width must be at least 1, got 0");
+}
+
+// Requests with images at random places, run in random chunks, side by side. What each token gets
+// follows from its request alone.
+TEST(MediaEncoder, EveryTokenGetsTheEmbeddingOfItsPlace) {
+  std::mt19937 random(7);
+  const auto below = [&](int32_t n) { return static_cast<int32_t>(random() % n); };
+  struct Running {
+    std::shared_ptr<const Request> request;
+    std::vector<int32_t> contents;
+    int32_t computed = 0;
+  };
+  Fixture f;
+  std::vector<Running> slots(4);
+  std::vector<std::string> kept;
+  for (int step = 0; step < 400; ++step) {
+    StepPlan plan;
+    std::vector<MediaRow> expected;
+    if (!kept.empty() && below(3) == 0) {
+      plan.released_media.push_back(
+          kept[static_cast<size_t>(below(static_cast<int32_t>(kept.size())))]);
+      std::erase(kept, plan.released_media[0]);
+    }
+    int32_t first = 0;
+    for (int32_t slot = 0; slot < 4; ++slot) {
+      Running& running = slots[static_cast<size_t>(slot)];
+      if (below(3) == 0) continue;
+      ScheduledRequest entry = Entry(slot, nullptr, 0, 0);
+      if (running.request == nullptr) {
+        running = {};
+        std::vector<MediaItem> media;
+        for (int32_t at = below(4); at + kRows <= 20; at += kRows + below(5)) {
+          running.contents.push_back(below(6));
+          media.push_back(Item(running.contents.back(), at));
+        }
+        entry.start = running.request = RequestWith(std::move(media));
+      }
+      const int32_t count = 1 + below(std::min(9, 20 - running.computed));
+      entry.num_computed_tokens = running.computed;
+      entry.token_ids.assign(static_cast<size_t>(count), 1);
+      for (size_t i = 0; i < running.contents.size(); ++i) {
+        const MediaItem& item = running.request->media[i];
+        bool needed = false;
+        for (int32_t row = 0; row < kRows; ++row) {
+          const int32_t at = item.first_token + row - running.computed;
+          if (at < 0 || at >= count) continue;
+          needed = true;
+          expected.push_back({first + at, EmbeddingOf(running.contents[i], row)});
+        }
+        if (!needed || std::find(kept.begin(), kept.end(), item.content_id) != kept.end()) continue;
+        kept.push_back(item.content_id);
+        entry.media_to_encode.push_back(static_cast<int32_t>(i));
+      }
+      first += count;
+      running.computed += count;
+      if (running.computed == 20) running.request = nullptr;
+      plan.scheduled.push_back(std::move(entry));
+    }
+    ASSERT_TRUE(f.Apply(plan).ok()) << step;
+    ASSERT_TRUE(f.Rows() == expected) << step;
+  }
+  EXPECT_GT(f.media->num_encoded_items(), 50);
+}
+
+}  // namespace
+}  // namespace pagemill::runner

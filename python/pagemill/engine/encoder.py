@@ -1,0 +1,82 @@
+"""The second program of a model with media: how large its steps are, and what it takes.
+
+sizes = EncoderSizes.of(built, executor_sizes, config)
+executor = _native.NativeExecutor(built.encoder.program_text, sizes.executor_options())
+runner = _native.ModelRunner(..., encoder=executor, encoder_options=sizes.media_options())
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pagemill import _native
+from pagemill.config import EngineConfig
+from pagemill.engine.executor_sizes import ExecutorSizes
+from pagemill.runner.build import BuiltEncoder, BuiltModel
+
+# Tokens of a step of the encoder, unless one item has more: enough to fill the machine.
+_STEP_TOKENS = 2048
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderMemory:
+    """What the encoder takes: `plan` of its program, and `kept_bytes` of embeddings."""
+
+    plan: _native.MemoryPlan
+    kept_bytes: int
+
+    @property
+    def total_bytes(self) -> int:
+        return self.plan.total_bytes + self.kept_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderSizes:
+    """`max_items` are encoded together; `step_tokens` embeddings are made in a step of the model,
+    and as many are kept."""
+
+    encoder: BuiltEncoder
+    max_items: int
+    step_tokens: int
+    _sizes: ExecutorSizes
+    _config: EngineConfig
+
+    @classmethod
+    def of(
+        cls, built: BuiltModel, sizes: ExecutorSizes, config: EngineConfig
+    ) -> EncoderSizes | None:
+        """Those that go with steps of the model of `sizes`; None if it takes no media."""
+        if built.encoder is None:
+            return None
+        traits = built.encoder.traits
+        items = max(1, sizes.max_num_tokens // traits.tokens)
+        together = max(1, _STEP_TOKENS // (traits.rows + traits.class_tokens))
+        step_tokens = items * traits.tokens
+        return cls(built.encoder, min(items, together), step_tokens, sizes, config)
+
+    def executor_options(self) -> _native.ExecutorOptions:
+        """Those of a program without KV cache and logits."""
+        traits = self.encoder.traits
+        arguments = self._sizes.option_arguments(self._config, num_blocks=1) | {
+            "max_num_tokens": self.max_items * (traits.rows + traits.class_tokens),
+            "max_num_seqs": self.max_items,
+            "max_num_logits_rows": 1,
+        }
+        return _native.ExecutorOptions(**arguments)
+
+    def media_options(self) -> _native.MediaEncoderOptions:
+        """What the runner has to know of the encoder."""
+        traits = self.encoder.traits
+        return _native.MediaEncoderOptions(
+            rows=traits.rows,
+            channels=traits.channels,
+            tokens=traits.tokens,
+            class_tokens=traits.class_tokens,
+            width=traits.width,
+            max_items=self.max_items,
+        )
+
+    def memory(self) -> EncoderMemory:
+        """What all of it takes; embeddings that are kept are f32."""
+        plan = _native.plan_memory(self.encoder.program_text, self.executor_options())
+        return EncoderMemory(plan, self.step_tokens * self.encoder.traits.width * 4)

@@ -1,0 +1,85 @@
+"""Weights of a model that is part of another, under the names that it has by itself.
+
+text = PrefixedWeights(weights, "language_model.")
+text.vector("model.norm.weight", 64)   # language_model.model.norm.weight
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pagemill.layers.base import Weights
+from pagemill.ops.shard import Part
+from pagemill.ops.trace import Tensor
+
+
+class PrefixedWeights:
+    """The `Weights` of `whole` whose names begin with `prefix`."""
+
+    def __init__(self, whole: Weights, prefix: str) -> None:
+        self.trace, self.shard = whole.trace, whole.shard
+        self._whole, self._prefix = whole, prefix
+
+    def has(self, name: str) -> bool:
+        return self._whole.has(self._prefix + name)
+
+    def claim(self, name: str) -> None:
+        self._whole.claim(self._prefix + name)
+
+    def linear(
+        self,
+        module: str,
+        shape: tuple[int, int],
+        *,
+        rows: Part | None = None,
+        columns: Part | None = None,
+    ) -> Tensor:
+        return self._whole.linear(self._prefix + module, shape, rows=rows, columns=columns)
+
+    def matrix(
+        self,
+        name: str,
+        shape: tuple[int, int],
+        *,
+        rows: Part | None = None,
+        columns: Part | None = None,
+    ) -> Tensor:
+        return self._whole.matrix(self._prefix + name, shape, rows=rows, columns=columns)
+
+    def stack(
+        self,
+        experts: str,
+        module: str,
+        shape: tuple[int, int, int],
+        *,
+        rows: Part | None = None,
+        columns: Part | None = None,
+    ) -> Tensor:
+        return self._whole.stack(self._prefix + experts, module, shape, rows=rows, columns=columns)
+
+    def head_matrices(self, module: str, width: int, *, heads: Part, rows: Part) -> Tensor:
+        return self._whole.head_matrices(self._prefix + module, width, heads=heads, rows=rows)
+
+    def patches(self, module: str, shape: tuple[int, ...]) -> Tensor:
+        return self._whole.patches(self._prefix + module, shape)
+
+    def vector(self, name: str, length: int, *, part: Part | None = None) -> Tensor:
+        return self._whole.vector(self._prefix + name, length, part=part)
+
+    def small(self, name: str, shape: tuple[int, ...]) -> Tensor:
+        return self._whole.small(self._prefix + name, shape)
+
+    def block_elements(self, name: str) -> int:
+        return self._whole.block_elements(self._prefix + name)
+
+    def note(self, text: str) -> None:
+        self._whole.note(text)
+
+    def row(self, name: str, index: int, shape: tuple[int, int]) -> Tensor:
+        return self._whole.row(self._prefix + name, index, shape)
+
+    def kv_scales(self, module: str) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
+        return self._whole.kv_scales(self._prefix + module)
+
+    def frequencies(self, name: str, values: Sequence[float]) -> Tensor:
+        return self._whole.frequencies(self._prefix + name, values)
