@@ -248,6 +248,28 @@ TEST_F(DraftModelTest, AHitOnABlockThatItHasNotComputedIsComputed) {
   EXPECT_EQ(drafts_->token_ids(0)[0], Guessed(prompt, 1)[0]);
 }
 
+TEST_F(DraftModelTest, TokensInPlaceOfRejectedDraftsAreComputedAfterStepsWithoutDrafts) {
+  std::vector<int32_t> text = Random(10, 7);
+  step::StepPlan plan;
+  plan.scheduled = {Start(0, text)};
+  plan.scheduled[0].draft_token_ids.assign(5, step::kPlaceholderTokenId);
+  drafts_->Start(RequestIndex(0), text);
+  ASSERT_TRUE(drafts_->Draft(plan).ok());
+  const int32_t rejected = drafts_->token_ids(0)[0];
+  for (int32_t i = 1; i <= 3; ++i) {
+    step::ScheduledRequest next;
+    next.index = RequestIndex(0);
+    next.num_computed_tokens = static_cast<int32_t>(text.size());
+    text.push_back((rejected + i) % kVocab);
+    next.token_ids = {text.back()};
+    drafts_->Observe(RequestIndex(0), next.token_ids);
+    if (i == 3) next.draft_token_ids = {step::kPlaceholderTokenId};
+    plan.scheduled = {next};
+    ASSERT_TRUE(drafts_->Draft(plan).ok());
+  }
+  EXPECT_EQ(drafts_->token_ids(0)[0], Guessed(text, 1)[0]);
+}
+
 TEST_F(DraftModelTest, RefusesLayersThatDropTokens) {
   engine::RunnerLimits limits = Limits(1);
   limits.kv_groups[1].kind = "sliding_window";

@@ -1,5 +1,6 @@
 #include "cc/runner/step_costs.h"
 
+#include <algorithm>
 #include <bit>
 
 namespace pagemill::runner {
@@ -7,6 +8,7 @@ namespace {
 
 constexpr double kWeightOfFaster = 0.25;
 constexpr double kWeightOfSlower = 0.04;
+constexpr int32_t kFirstSteps = 3;
 constexpr double kTokensOfAStep = 9.0;  // what the weights cost, in tokens
 
 // The affine guess: time in proportion to kTokensOfAStep + tokens.
@@ -31,13 +33,16 @@ int32_t StepCosts::TokensOf(size_t size) {
 
 void StepCosts::Observe(int32_t num_tokens, double seconds) {
   const size_t size = SizeOf(num_tokens);
-  if (seconds_.size() <= size) seconds_.resize(size + 1);
-  double& average = seconds_[size];
-  if (average == 0.0) {
-    average = seconds;
-  } else {
-    average += (seconds < average ? kWeightOfFaster : kWeightOfSlower) * (seconds - average);
+  if (sizes_.size() <= size) sizes_.resize(size + 1);
+  Size& observed = sizes_[size];
+  if (observed.num_steps < kFirstSteps) {
+    const bool first = observed.num_steps++ == 0;
+    observed.seconds = first ? seconds : std::min(observed.seconds, seconds);
+    fewest_steps_ = std::max(fewest_steps_, observed.num_steps == kFirstSteps ? kFirstSteps : 1);
+    return;
   }
+  const double weight = seconds < observed.seconds ? kWeightOfFaster : kWeightOfSlower;
+  observed.seconds += weight * (seconds - observed.seconds);
 }
 
 double StepCosts::Of(int32_t num_tokens) const {
@@ -45,9 +50,9 @@ double StepCosts::Of(int32_t num_tokens) const {
   const size_t size = SizeOf(num_tokens);
   double below = 0.0, above = 0.0;
   size_t size_below = 0, size_above = 0;
-  for (size_t i = seconds_.size(); i-- > 0;) {
-    if (seconds_[i] == 0.0) continue;
-    const double seconds = above > 0.0 && above < seconds_[i] ? above : seconds_[i];
+  for (size_t i = sizes_.size(); i-- > 0;) {
+    if (sizes_[i].num_steps < fewest_steps_) continue;
+    const double seconds = above > 0.0 && above < sizes_[i].seconds ? above : sizes_[i].seconds;
     if (i >= size) {
       above = seconds;
       size_above = i;

@@ -7,7 +7,9 @@
 //   costs.Of(4)  // about 0.0065, until a step with 4 tokens was observed
 //
 // Each size has an average that follows faster steps quickly and slower ones slowly: what else the
-// machine does only adds to a step. Sizes without a step are interpolated between their neighbours;
+// machine does only adds to a step. It begins with the fastest of three, and counts only then if
+// another size has as many: a single slow step, as the first of a process is, would keep its size
+// from being chosen ever again. Sizes without steps are interpolated between their neighbours;
 // beyond them a token costs a tenth of a step with one token, which is about right for a model
 // whose weights come from memory, and too much for an accelerator, until a step shows it.
 //
@@ -28,7 +30,7 @@ class StepCosts {
   // A step with so many tokens, at least 1, took so long, more than 0.
   void Observe(int32_t num_tokens, double seconds);
   // Was any step observed?
-  bool measured() const { return !seconds_.empty(); }
+  bool measured() const { return !sizes_.empty(); }
   // Seconds; in an arbitrary unit before the first Observe().
   double Of(int32_t num_tokens) const;
 
@@ -37,7 +39,12 @@ class StepCosts {
   static size_t SizeOf(int32_t num_tokens);
   static int32_t TokensOf(size_t size);  // the fewest
 
-  std::vector<double> seconds_;  // by size; 0 = not observed
+  struct Size {
+    double seconds = 0.0;
+    int32_t num_steps = 0;  // up to those that the average begins with
+  };
+  std::vector<Size> sizes_;
+  int32_t fewest_steps_ = 1;  // of a size that counts
 };
 
 }  // namespace pagemill::runner

@@ -44,5 +44,15 @@ TEST(StepCostsTest, NoStepCostsMoreThanALargerOne) {
   }
 }
 
+TEST(StepCostsTest, ASlowFirstStepDoesNotSpeakForItsSize) {
+  StepCosts costs;
+  costs.Observe(3, 0.100);  // all weights came from the disk
+  for (int i = 0; i < 3; ++i) costs.Observe(2, 0.010);
+  EXPECT_NEAR(costs.Of(3), 0.010 * 12 / 11, 1e-9);
+  costs.Observe(3, 0.013);
+  costs.Observe(3, 0.012);
+  EXPECT_DOUBLE_EQ(costs.Of(3), 0.012);
+}
+
 }  // namespace
 }  // namespace pagemill::runner
