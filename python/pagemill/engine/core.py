@@ -140,27 +140,22 @@ class EngineCore:
         limits = _limits(built, config, wanted, budget.num_blocks, draft, encoder)
         ngram = config.speculation.ngram
         sizes = None if ngram is None else (ngram.min_match, ngram.max_match)
-<<<<<<< HEAD
-        programs = _encoder(encoder, wanted, config)
-        executors = [executor]
+        executors, drafting = [executor], None
         if draft is not None:
             assert isinstance(executor, _native.NativeExecutor)  # build_draft() requires it
             options = wanted.draft_options(built, config, budget.num_blocks)
             drafting = _native.NativeExecutor(draft.program_text, options, host=executor)
             executors.append(drafting)
-            programs |= {"draft_executor": drafting, "draft_vocab_size": draft.vocab_size}
-        runner = _native.ModelRunner(executor, limits, ngram_sizes=sizes, **programs)
-        tiers = _kv_tiers(executors, config.kv_tiers, config.executor.threads)
-=======
         runner = _native.ModelRunner(
             executor,
             limits,
             ngram_sizes=sizes,
+            draft_executor=drafting,
+            draft_vocab_size=0 if draft is None else draft.vocab_size,
             encoder=_encoder_executor(encoder, wanted, executor),
             encoder_options=None if encoder is None else encoder.media_options(),
         )
-        tiers = _kv_tiers(executor, config.kv_tiers, config.executor.threads)
->>>>>>> encoder
+        tiers = _kv_tiers(executors, config.kv_tiers, config.executor.threads)
         engine = _native.Engine(runner, _options(config, tiers), log=_log)
         seam = NativeSeam(engine, _native.SamplingParams, _native.StatusError)
         held = config.scheduler.max_num_queued_reqs
