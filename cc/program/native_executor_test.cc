@@ -201,7 +201,7 @@ TEST(NativeExecutorTest, TwoProgramsShareThreadsAndPages) {
 
 TEST(NativeExecutorTest, AProgramWithoutCachesOnlySharesThreads) {
   const std::string encoder =
-      "pagemill-program 2\n"
+      "pagemill-program 3\n"
       "input features act media_rows,2\n"
       "input media_rows i32 media_rows\n"
       "value v0 act media_rows,2\n"
