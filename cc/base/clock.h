@@ -1,5 +1,5 @@
 // File: cc/base/clock.h
-// Time as a dependency: whoever measures takes a `Clock*`, so that tests can set the time.
+// Time as a dependency: code that measures time takes a `Clock*`, so that tests can set it.
 //
 //   SteadyClock clock;
 //   int64_t start = clock.NowNanos();
@@ -26,7 +26,7 @@ class SteadyClock final : public Clock {
   int64_t NowNanos() const override;
 };
 
-// Stands still until it is told to move.
+// Moves only with AdvanceNanos().
 class FakeClock final : public Clock {
  public:
   int64_t NowNanos() const override { return now_nanos_.load(); }

@@ -16,9 +16,9 @@
 // A thread of n does an n-th of the work, and while it waits for its core with work in its hands,
 // all wait. So it leaves once its waits exceed kToleratedNs and one part in n + 1 of the time: it
 // would rather lose a slice now and then than a core for long. It returns after a probe, in which
-// it runs without work, so that nobody waits for it; unless it had a core to itself then, the next
-// probe follows after twice the time. Thus a process that never rests costs a thread two slices,
-// and none from then on.
+// it runs without work, so that no thread waits for it; unless it had a core to itself then, the
+// next probe follows after twice the time. Thus a process that never rests costs a thread two
+// slices, and none from then on.
 //
 // Pure: numbers in, decisions out. Not thread-safe (the caller's thread has it).
 #ifndef PAGEMILL_CC_DEVICE_ATTENDANCE_H_

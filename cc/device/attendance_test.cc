@@ -38,7 +38,7 @@ TEST(AttendanceTest, AThreadThatLosesTwoTurnsInARowStaysAway) {
   EXPECT_TRUE(attendance.Attends(1));
   attendance.Waited(1, kSlice, 108 * kMs);
   EXPECT_FALSE(attendance.Attends(1));
-  EXPECT_TRUE(attendance.Attends(2)) << "whom nobody kept from its core";
+  EXPECT_TRUE(attendance.Attends(2)) << "thread 2 never waited for its core";
   EXPECT_EQ(attendance.num_absent(), 1);
 }
 

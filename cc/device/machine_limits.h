@@ -40,8 +40,7 @@ struct Peak {
 std::vector<Peak> PresentPeaks(const Capabilities& caps);
 
 // Operations a second of all threads of the pool together; a multiplication and an addition are
-// two. Takes about `seconds`. NOT_FOUND where `caps` lacks the instructions or nobody knows the
-// peak.
+// two. Takes about `seconds`. NOT_FOUND if `caps` lacks the instructions or `peak` is unknown.
 StatusOr<double> MeasurePeak(const Capabilities& caps, const Peak& peak, ThreadPool& pool,
                              double seconds = 0.1);
 

@@ -112,7 +112,7 @@ Status PlaceMemory(std::span<std::byte> bytes, const MemoryPlacement& placement)
   }
   const int policy =
       placement.kind == MemoryPlacement::Kind::kOnNode ? kMpolPreferred : kMpolInterleave;
-  // The kernel reads one bit less than it is told there are.
+  // The kernel reads one bit fewer than the count that it receives.
   if (::syscall(SYS_mbind, bytes.data(), bytes.size(), policy, mask.data(), mask.size() * kBits + 1,
                 0) == 0) {
     return OkStatus();

@@ -21,7 +21,7 @@ namespace pagemill::device {
 
 struct NumaNode {
   int32_t id = 0;
-  std::vector<int32_t> cpus;  // of the machine, whoever may use them; empty: memory alone
+  std::vector<int32_t> cpus;  // all, even if this process may not use them; empty: memory alone
   bool has_memory = false;    // which this process may use
 
   friend bool operator==(const NumaNode&, const NumaNode&) = default;

@@ -1,6 +1,6 @@
 // File: cc/device/spin_until.h
-// Waiting for another thread or process for a short while without sleeping: pauses, and gives the
-// core to whoever else wants it now and then.
+// Waiting for another thread or process for a short while without sleeping: pauses, and now and
+// then yields the core to other threads.
 //
 //   if (!SpinUntil(std::chrono::microseconds(100), [&] { return flag.load(); })) Park();
 //

@@ -43,7 +43,7 @@
 //
 // A share lies on a cache line of its own together with a copy of the job, so that starting a
 // worker costs one line handed over. The copies are written before the shares, and stay as they are
-// until `unfinished` is 0: whoever holds a piece may read them.
+// until `unfinished` is 0: a thread that holds a piece may read them.
 namespace pagemill::device {
 namespace {
 
@@ -133,7 +133,7 @@ struct ThreadPool::Impl {
   const std::unique_ptr<Share[]> shares;    // of each thread
   const std::unique_ptr<Worker[]> workers;  // of [0], the caller, only what is read ahead
   std::span<const std::byte> next;          // of jobs to come
-  internal::CoreWatch watch;                // the caller's, but for what says otherwise
+  internal::CoreWatch watch;                // the caller's, except functions that say otherwise
 
   alignas(64) std::atomic<int64_t> unfinished{0};  // units
   std::atomic<bool> caller_sleeps{false};

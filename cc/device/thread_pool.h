@@ -7,12 +7,12 @@
 // ParallelFor gives each thread a run of neighbours of [0, n), from which it takes chunks of at
 // least `grain`; who is done first helps the others. It returns when all is done, and never waits
 // for a thread that has taken no chunk. Which worker runs which chunk is not fixed, so a body must
-// give the same result whoever runs it (every kernel here does: an output element is computed by
-// one chunk) and must not wait for another chunk to begin: one thread may run them all. Below 2 *
-// grain nobody is woken: the caller runs it alone. Workers spin for `spin_us` after work, then
-// park, so an idle engine uses no CPU. A thread that other processes keep from its core with work
-// in its hands stays away until it has a core again (attendance.h), so that the others do not wait
-// for it. One ParallelFor at a time (the engine thread); not reentrant.
+// give the same result whichever worker runs it (every kernel here does: an output element is
+// computed by one chunk) and must not wait for another chunk to begin: one thread may run them all.
+// Below 2 * grain no worker is woken: the caller runs it alone. Workers spin for `spin_us` after
+// work, then park, so an idle engine uses no CPU. A thread that other processes keep from its core
+// with work in its hands stays away until it has a core again (attendance.h), so that the others do
+// not wait for it. One ParallelFor at a time (the engine thread); not reentrant.
 #ifndef PAGEMILL_CC_DEVICE_THREAD_POOL_H_
 #define PAGEMILL_CC_DEVICE_THREAD_POOL_H_
 

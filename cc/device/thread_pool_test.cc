@@ -107,8 +107,8 @@ TEST(ThreadPool, IdleWorkersPark) {
   EXPECT_LT(busy_s, 0.05);  // four spinning workers would use 0.2 s a core
 }
 
-// Whoever holds nothing is not waited for: the worker's share is done by the caller while the
-// worker, which took one chunk of it, is held up.
+// The caller does not wait for a worker that holds no chunk: it does the rest of the worker's share
+// while the worker, which took one chunk of it, is held up.
 TEST(ThreadPool, TheCallerTakesWhatWorkersDoNot) {
   ThreadPool pool({.num_threads = 2, .run_delay_ns = Undisturbed});
   std::atomic<int64_t> by_caller{0};

@@ -113,7 +113,7 @@ class Engine {
   // changes the mode.
   void Pause(scheduler::PauseMode mode);
   // Waits until the runner is at rest for as long as the pause lasts: no step is in flight, and
-  // with kWait no request that started is unfinished, but for those that wait for input. False on
+  // with kWait no request that started is unfinished, except those that wait for input. False on
   // timeout, and where the engine is not paused.
   bool WaitPaused(double timeout_s);
   void Resume();

@@ -224,7 +224,7 @@ TEST_F(EngineControlTest, ADeadlineThatPassesEndsTheRequest) {
   Submit(MakeRequest(2, {3}, 3));
   EXPECT_TRUE(Read(2).finished());
   clock_.AdvanceNanos(5'000'000'000);
-  Submit(MakeRequest(3, {4}, 3));  // a fake clock wakes nobody
+  Submit(MakeRequest(3, {4}, 3));  // a fake clock does not wake the engine
   const RequestOutput output = Read(1);
   EXPECT_EQ(output.finish_reason, FinishReason::kError);
   EXPECT_EQ(output.error.code(), StatusCode::kDeadlineExceeded);

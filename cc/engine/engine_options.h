@@ -29,7 +29,7 @@ struct EngineOptions {
   // kResourceExhausted.
   int32_t max_waiting_requests = 1024;
   // Prompt tokens of requests that have not started; 0 = no bound. More are refused with
-  // kResourceExhausted, but for one prompt where none waits.
+  // kResourceExhausted, except that an empty queue accepts one larger prompt.
   int64_t max_waiting_tokens = 0;
   // Requests of one tenant that may wait beyond those for which a slot is free; 0 = no bound.
   int32_t max_waiting_per_tenant = 0;
@@ -45,7 +45,7 @@ struct EngineOptions {
   bool chunked_media_input = true;
   // Reuse the KV blocks of equal prefixes. Off where the runner says that they cannot be shared.
   bool enable_prefix_caching = true;
-  // Which cached block that nobody holds is handed out first: a name of
+  // Which cached block without references is handed out first: a name of
   // kv_cache/eviction/policies.h ("lru", "reuse").
   std::string prefix_cache_eviction = "lru";
   // "xxh3-128" (fast) or "sha256" (where tenants must not be able to construct collisions).

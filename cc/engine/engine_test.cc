@@ -154,7 +154,7 @@ TEST_F(EngineTest, TheQueueIsBounded) {
   EXPECT_NE(full.message().find("--max-num-queued-reqs"), std::string::npos);
   runner_.Release();
   ASSERT_TRUE(engine_->WaitIdle(kLong));
-  // Nobody reads: as many finished requests again are kept, then no more come in.
+  // No client reads: as many finished requests again are kept, then no more come in.
   const Status unread = engine_->Submit(MakeRequest(6, {1, 2}, 2));
   EXPECT_EQ(unread.code(), StatusCode::kResourceExhausted);
   EXPECT_NE(unread.message().find("not read"), std::string::npos);

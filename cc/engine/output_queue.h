@@ -1,6 +1,7 @@
 // File: cc/engine/output_queue.h
-// Outputs that nobody has read yet, at most one per request: news of a request that has one already
-// are merged into it. So a slow consumer costs memory per request and token, never per step.
+// Outputs that the client has not read yet, at most one per request: news of a request that has one
+// already are merged into it. So a slow consumer costs memory per request and token, never per
+// step.
 //
 //   OutputQueue queue;
 //   queue.Push(std::move(output));

@@ -47,8 +47,8 @@ bool StepLoop::TakeInbox(bool wait) {
 }
 
 // For a command, the next deadline, or a copy. A copy that ends wakes a request that waits for it
-// at once; a command has to wait for a millisecond then. Copies that nobody waits for are looked
-// after now and then.
+// at once; a command has to wait for a millisecond then. Copies that no request waits for are
+// checked now and then.
 void StepLoop::WaitForNews(std::unique_lock<std::mutex>* lock) {
   constexpr int64_t kLongest = 1'000'000'000;  // microseconds, as those below
   constexpr int64_t kPause = 1'000, kIdlePause = 20'000;

@@ -27,7 +27,7 @@
 namespace pagemill::kv_cache {
 
 // 256 bits; xxh3-128 fills the first two words. All zero means "no hash": the root of a chain, or a
-// block whose content nobody may reuse.
+// block whose content no request may reuse.
 struct BlockHash {
   std::array<uint64_t, 4> words{};
 
@@ -37,7 +37,7 @@ struct BlockHash {
 
 enum class HashAlgorithm {
   kXxh3_128,  // fast; a tenant who tries can construct collisions
-  kSha256,    // nobody can; some 10 times slower
+  kSha256,    // no tenant can; some 10 times slower
 };
 
 // "xxh3-128" or "sha256"; kInvalidArgument lists them.

@@ -2,7 +2,7 @@
 // All pages of the KV cache: which are free, who refers to them, and which hold content that can be
 // reused. Page 0 is the null block and never handed out.
 //
-// A page that nobody refers to is free, but keeps its content and its hash until it is handed out
+// A page without references is free, but keeps its content and its hash until it is handed out
 // again, so a later request with the same prefix can take it back. Free pages are handed out in
 // this order:
 //   1. pages without reusable content that were in use before, the latest first: their memory is

@@ -52,7 +52,7 @@ class HeldPrefixes {
   // Blocks for those of its full blocks that are not; `contents` may be empty. Of layers with
   // states the one at the end of the last full block. kResourceExhausted if there is no room.
   StatusOr<HeldPrefix> HoldMissing(const step::Request& request);
-  // All of `contents` is in the pages now, but for what comes from the block `missing` on. Returns
+  // All of `contents` is in the pages now, except what comes from the block `missing` on. Returns
   // after how many leading tokens requests can go on; 0 if there is no such id.
   int32_t End(HeldPrefixId id, std::optional<BlockHash> missing = std::nullopt);
 

@@ -79,8 +79,9 @@ void KvCacheManager::GiveBackUnneeded(const Group& group, int32_t num_computed_t
   }
 }
 
-// The newest checkpoint takes the place of the one before it: who comes after this request goes on
-// from the newest. What goes at once, or first, displaces nobody.
+// The newest checkpoint takes the place of the one before it: requests that continue this one start
+// from the newest. An older one that is forgotten at once, or evicted first, displaces no other
+// content.
 void KvCacheManager::DropSuperseded(const Group& group, int32_t num_blocks, RequestBlocks* blocks) {
   int32_t& last = blocks->progress_[group.id.value()].last_checkpoint;
   const std::vector<BlockId>& table = blocks->groups_[group.id.value()];

@@ -23,7 +23,7 @@ Status KvCacheManager::CheckHolder(const RequestBlocks& holder, std::vector<int3
       num_held += pages.front() != kNullBlock;
       for (BlockId id : pages) {
         if ((id == kNullBlock) != (pages.front() == kNullBlock)) {
-          return Internal("KV cache: half of a block was given back");
+          return Internal("KV cache: only some pages of a block were freed");
         }
         if (id != kNullBlock) ++(*refs)[static_cast<size_t>(id.value())];
       }

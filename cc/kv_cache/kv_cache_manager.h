@@ -77,7 +77,7 @@ class KvCacheManager {
   explicit KvCacheManager(const KvCacheOptions& options);
 
   const KvCacheOptions& options() const { return options_; }
-  // Does anybody find prefixes here? Not where the options or the kinds of the groups say no.
+  // True if the options enable prefix caching and the kinds of the groups support it.
   bool caches_prefixes() const { return caching_; }
   int32_t num_usable_blocks() const { return pool_.num_usable(); }
   int32_t num_free_blocks() const { return pool_.num_free(); }
@@ -114,17 +114,17 @@ class KvCacheManager {
   // request's first plan must have all of groups().
   void AllocateForLoad(int32_t num_tokens, const PrefixMatch* match, RequestBlocks* blocks);
   // The first `num_computed_tokens` of `tokens` are in the cache, computed or loaded: full blocks
-  // may be reused, and what no later step needs is given back.
+  // may be reused, and what no later step needs is freed.
   void Commit(const step::Request& request, const step::TokenSequence& tokens,
               int32_t num_computed_tokens, RequestBlocks* blocks);
   // Gives all blocks back, the last one first, so that the end of a prefix is evicted before its
   // start.
   void Free(RequestBlocks* blocks);
 
-  // Gives back what only tokens from `num_tokens` on use; they are computed, or loaded, again.
+  // Frees what only tokens from `num_tokens` on use; they are computed, or loaded, again.
   // `num_tokens` is a multiple of block_size, and no step is in flight. False where the request
   // cannot go on after so many tokens: they are no multiple of prefix_grain_tokens(), or a group
-  // has given back or overwritten what that takes. Then the caller must Free() and start over.
+  // has freed or overwritten what that takes. Then the caller must Free() and start over.
   bool TruncateComputed(int32_t num_tokens, RequestBlocks* blocks);
 
   // The hash chain over the full blocks of block_size among the first `num_tokens` tokens. Valid
@@ -160,7 +160,7 @@ class KvCacheManager {
 
   // Appends, per group, how many leading blocks all requests that hold blocks have in common; the
   // caller is one of them. Counts only what is computed; 0 for groups that give blocks back early.
-  // O(1) but for blocks that became common since the last call.
+  // O(1) except for blocks that became common since the last call.
   void NumCommonPrefixBlocks(const RequestBlocks& blocks, std::vector<int32_t>* counts);
 
   // What came and went; null where max_events is 0. Others may append events of their own media.

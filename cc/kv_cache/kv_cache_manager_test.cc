@@ -77,7 +77,7 @@ TEST(KvCacheManager, SharedBlocksCostNothing) {
   const RequestBlocks* holders[] = {&second};
   EXPECT_TRUE(cache.CheckIntegrity(holders).ok());
 
-  // Found blocks that nobody holds do cost.
+  // Found blocks that no request holds do cost.
   cache.Free(&second);
   RequestBlocks third;
   match = cache.FindPrefix(request, Tokens(request), &third);

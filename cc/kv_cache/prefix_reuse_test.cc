@@ -19,8 +19,8 @@ using Tokens = std::vector<int32_t>;
 struct Reuse {
   int32_t num_turns = 0;
   int64_t num_hit_tokens = 0, num_prompt_tokens = 0;
-  // Tokens that were cached but for a state to go on from, and whether that happened twice at one
-  // place.
+  // Cached tokens that a request computed again because no state to continue from was cached, and
+  // whether that happened twice at one place.
   int64_t num_unreachable_tokens = 0;
   bool learned_twice = false;
   int32_t num_cached_blocks = 0;  // in the end
@@ -44,7 +44,7 @@ class Traffic {
     for (int turn = 0; turn < 6; ++turn) {
       for (Tokens& history : histories) {
         Append(Draw(10, 80), &history);
-        if (Below(5) == 0) Run(history, Draw(10, 150));  // an answer that nobody likes
+        if (Below(5) == 0) Run(history, Draw(10, 150));  // an answer that the user rejects
         const Tokens answer = Draw(10, 150);
         Run(history, answer);
         Append(answer, &history);
@@ -145,8 +145,9 @@ TEST(PrefixReuse, HybridModelsHitAsMuchAsFullAttention) {
       const Reuse hybrid = Conversations(Options(60000, {{"full"}, other}), seed);
       EXPECT_EQ(hybrid.num_hit_tokens, full.num_hit_tokens);
     }
-    // Whatever branches at a place that nobody knew is computed once more, to leave a state there:
-    // once for a system prompt, or for what an answer that was asked for again shares by chance.
+    // The first request that branches at a place computes the tokens before it again, to leave a
+    // state there: once for a system prompt, or for what an answer that was asked for again shares
+    // by chance.
     const Reuse hybrid = Conversations(Options(60000, {{"full"}, kState}), seed);
     EXPECT_EQ(hybrid.num_hit_tokens + hybrid.num_unreachable_tokens, full.num_hit_tokens);
     EXPECT_FALSE(hybrid.learned_twice);

@@ -1,7 +1,7 @@
 // File: cc/kv_cache/request_blocks.h
-// What one request holds of the KV cache: a block table per group. Owned by whoever owns the
-// request, changed by the KvCacheManager only; must be given back with KvCacheManager::Free before
-// it is destroyed.
+// What one request holds of the KV cache: a block table per group. Owned by the owner of the
+// request, changed by the KvCacheManager only; must be freed with KvCacheManager::Free before it is
+// destroyed.
 #ifndef PAGEMILL_CC_KV_CACHE_REQUEST_BLOCKS_H_
 #define PAGEMILL_CC_KV_CACHE_REQUEST_BLOCKS_H_
 
@@ -28,14 +28,14 @@ class RequestBlocks {
   // what stood there before: nothing reads it.
   const std::vector<std::vector<BlockId>>& groups() const { return groups_; }
   bool empty() const { return groups_.empty(); }
-  // Hashes of the leading full blocks of the known tokens, as far as anybody asked. They stay when
-  // the blocks are freed.
+  // Hashes of the leading full blocks of the known tokens, as far as the cache has computed them.
+  // They stay when the blocks are freed.
   std::span<const BlockHash> hashes() const { return hashes_; }
   // Where the same tokens are cached for the groups without checkpoints, but no state is: a state
   // is kept when the request comes by, for the next one. 0 = nowhere.
   int32_t branch_tokens() const { return shape_.branch_tokens; }
 
-  // Leading tokens that are computed, or loaded, as far as the prefix cache was told.
+  // Leading tokens that the prefix cache knows to be computed or loaded.
   int32_t num_committed_tokens() const { return num_committed_tokens_; }
 
  private:
@@ -43,7 +43,7 @@ class RequestBlocks {
 
   // In blocks of the group.
   struct Progress {
-    int32_t first_held = 0;       // all before it were given back, or never held
+    int32_t first_held = 0;       // all before it were freed, or never held
     int32_t num_held = 0;         // positions that are not null
     int32_t last_checkpoint = 0;  // length of the prefix whose state was cached last; 0 = none
   };
@@ -51,11 +51,11 @@ class RequestBlocks {
   RequestShape shape_;
   std::vector<std::vector<BlockId>> groups_;
   std::vector<Progress> progress_;  // per group
-  // Hash chain over the leading full blocks of the known tokens, as far as anybody asked. It
-  // depends on the tokens only, so it survives Free().
+  // Hash chain over the leading full blocks of the known tokens, as far as the cache has computed
+  // it. It depends on the tokens only, so it survives Free().
   std::vector<BlockHash> hashes_;
   int32_t num_covered_tokens_ = 0;    // for so many tokens no further block is needed
-  int32_t num_committed_tokens_ = 0;  // whose content the prefix cache was told of
+  int32_t num_committed_tokens_ = 0;  // whose content the prefix cache knows
   uint64_t generation_ = 0;           // of the cache, when the first block was taken
 };
 

@@ -6,9 +6,9 @@
 //                       DiskMedium::Create({.path = path, .num_slots = 1000}, pages, arena));
 //   worker.Add(kDiskMedium, std::move(disk));
 //
-// The file's space is reserved at once and given back with the medium: the file has no name by
-// then, so that nothing is left behind by a process that dies. What it holds does not outlive the
-// process; that of file_medium.h does.
+// The file's space is reserved at once and freed with the medium: the file has no name by then, so
+// that nothing is left behind by a process that dies. What it holds does not outlive the process;
+// that of file_medium.h does.
 #ifndef PAGEMILL_CC_KV_TRANSFER_DISK_MEDIUM_H_
 #define PAGEMILL_CC_KV_TRANSFER_DISK_MEDIUM_H_
 

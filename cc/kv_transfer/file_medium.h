@@ -1,8 +1,8 @@
 // File: cc/kv_transfer/file_medium.h
 // The worker's side of the file connector: blocks as files <folder>/<hash prefix>/<hash>-<group>,
 // each a block record (block_record.h). A file is written under a temporary name and renamed, so
-// that nobody sees a part of one. A file that is damaged, or of another model, fails its load and
-// is removed.
+// that no reader sees a part of one. A file that is damaged, or of another model, fails its load
+// and is removed.
 //
 //   PM_ASSIGN_OR_RETURN(std::unique_ptr<FileMedium> files,
 //                       FileMedium::Create({.folder = "/var/cache/kv"}, pages));

@@ -5,7 +5,7 @@
 //   worker.Add(kHostMedium, std::make_unique<HostMedium>(arena, pages));
 //
 // Memory is taken when a slot is first written. Thread safety: slots are independent; the index
-// (BlockTier) sees to it that nobody writes a slot that another one uses.
+// (BlockTier) ensures that no transfer writes a slot that another transfer uses.
 #ifndef PAGEMILL_CC_KV_TRANSFER_HOST_MEDIUM_H_
 #define PAGEMILL_CC_KV_TRANSFER_HOST_MEDIUM_H_
 

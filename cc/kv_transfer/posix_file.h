@@ -27,8 +27,8 @@ class PosixFile {
   // For reading and writing; kFailedPrecondition where it exists, kInvalidArgument where it cannot
   // be made.
   static StatusOr<PosixFile> CreateNew(const std::string& path);
-  // The same, beside `path`, of a name that nobody else has: "<path>.<six characters>.tmp". For
-  // what is renamed to `path` when it is whole; whoever does not rename it removes it.
+  // The same, beside `path`, under a name that no other file has: "<path>.<six characters>.tmp".
+  // For what is renamed to `path` when it is whole; a caller that does not rename it removes it.
   static StatusOr<PosixFile> CreateTemporary(const std::string& path);
   // For reading; kNotFound where there is none. Does not wait for the other end of a pipe.
   static StatusOr<PosixFile> OpenToRead(const std::string& path);

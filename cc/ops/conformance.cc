@@ -14,7 +14,7 @@
 namespace pagemill::ops::conformance {
 namespace {
 
-constexpr int64_t kAlignment = 64;    // of workspaces, and of tensors but for misalign_bytes
+constexpr int64_t kAlignment = 64;    // of workspaces, and of tensors except misalign_bytes
 constexpr int64_t kGuardBytes = 128;  // on either side: two cache lines, more than any vector store
 constexpr uint8_t kGuard = 0xA5;
 

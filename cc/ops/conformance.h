@@ -63,7 +63,7 @@ class TestTensor {
 
   const TensorView& view() const { return view_; }
 
-  // Floats become NaN, i32 INT32_MIN, blocks have NaN scales: an element nobody wrote is noticed.
+  // Floats become NaN, i32 INT32_MIN, blocks have NaN scales: an unwritten element is noticed.
   void Poison();
   // f32, bf16, f16, f8_e4m3: uniform in [low, high). i32, i8, u8: uniform integers in [low, high].
   // Block formats: random bytes under scales such that values span about [low, high] around their

@@ -38,8 +38,8 @@ struct MatrixProblemOptions {
   int64_t scale_block = 0;  // of i8 and f8_e4m3: rows and columns that share a scale; 0: a row
 };
 
-// y[n, m] = x[n, k] W[m, k]^T, without a bias. Of the blocks of 32 of x one of eight stands out
-// of its row, as in SmolLM2.
+// y[n, m] = x[n, k] W[m, k]^T, without a bias. One of eight blocks of 32 of x is an outlier of its
+// row, as in SmolLM2.
 class GemmBenchmarkCase {
  public:
   GemmBenchmarkCase(const OpDefinition& op, const MatrixShape& shape,

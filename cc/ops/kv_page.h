@@ -1,6 +1,6 @@
 // File: cc/ops/kv_page.h
 // How large a block of a paged KV cache is, and what it is made of (docs/program_format.md), for
-// the ops that store and read it and for whoever plans its memory.
+// the ops that store and read it and for the code that plans its memory.
 //
 //   int64_t elements = KvBlockElements(DType::kBF16, {.kv_heads = 3, .head_dim = 64}, 16);  // 6144
 //

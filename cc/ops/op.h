@@ -3,9 +3,9 @@
 // traits, and a table of kernels that can run it. Each op folder defines the typed contract
 // (`<op>/<op>.h`), converts an OpCall to it, and exports its kernels; `cpu_table.cc` joins them.
 //
-// A kernel allocates nothing, throws nothing, and is pure but for its outputs and workspace. Shapes
-// and dtypes are checked once, at bind time, by the op's `check`, with the largest shapes the
-// program can see; a kernel trusts them. Leading dimensions may be 0 at run time: then it does
+// A kernel allocates nothing, throws nothing, and is pure except for its outputs and workspace.
+// Shapes and dtypes are checked once, at bind time, by the op's `check`, with the largest shapes
+// the program can see; a kernel trusts them. Leading dimensions may be 0 at run time: then it does
 // nothing.
 #ifndef PAGEMILL_CC_OPS_OP_H_
 #define PAGEMILL_CC_OPS_OP_H_

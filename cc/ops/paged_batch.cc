@@ -14,7 +14,7 @@ PagedBatch::PagedBatch(int32_t block_size, std::vector<PagedRequest> requests, R
     stride_ = std::max<int64_t>(stride_, (tokens + block_size - 1) / block_size);
   }
   const int64_t count = static_cast<int64_t>(requests_.size());
-  num_blocks_ = stride_ * count + 1;  // block 0 is nobody's
+  num_blocks_ = stride_ * count + 1;  // block 0 belongs to no request
   std::vector<int32_t> blocks(num_blocks_ - 1);
   std::iota(blocks.begin(), blocks.end(), 1);
   for (size_t i = blocks.size(); i > 1; --i) {

@@ -153,7 +153,7 @@ TEST(NativeExecutorTest, TheKvCacheHasItsPagesWithoutAStep) {
   const auto executor = MustCreate(testing::TinyLlamaText({}), options);
   const int64_t kv_bytes = executor->memory_plan().kv.arena_bytes();
   ASSERT_GT(kv_bytes, 16 << 20);
-  // Whoever else is on the machine goes first.
+  // Other work on the machine goes first.
   for (int i = 0; i < 6000 && ResidentBytes() - before < kv_bytes * 9 / 10; ++i) usleep(10'000);
   EXPECT_GE(ResidentBytes() - before, kv_bytes * 9 / 10);
 }

@@ -8,8 +8,8 @@
 //   sampler.token_id(3), sampler.probabilities(3)    // of the draft 3 of the step
 //
 // Greedy requests get the most likely token. Others get one that is drawn under the request's
-// temperature, min_p, top_k and top_p; penalties, biases and masks are the target's affair, which
-// may reject what they change. A row that is not finite gets token 0.
+// temperature, top_k, top_p and minimum probability; penalties, biases and masks are left to the
+// target, which may reject what they change. A row that is not finite gets token 0.
 //
 // Memory: vocab_size floats for each draft of a step that is drawn. Thread safety: used by the
 // engine thread only; Run() spreads rows over the pool.

@@ -20,7 +20,7 @@ using program::testing::BatchBuilder;
 constexpr StepBounds kBounds = {
     .max_num_tokens = 4096, .max_num_seqs = 8, .max_num_logits_rows = 8, .num_blocks = 400};
 
-// Keeps what it was told to run, as text; may fail.
+// Keeps the batches that it receives, as text; may fail.
 class Recorder final : public program::Executor {
  public:
   Status Enqueue(const ops::StepBatch& b) override {

@@ -45,7 +45,7 @@ class StepStopwatch {
     ended_ = {};
   }
 
-  // A step begins. `goes_on`: some request of it ran before, so nobody waited for work meanwhile.
+  // A step begins. `goes_on`: some request of it ran before, so the loop did not wait for work.
   void Begin(bool goes_on, StepTimes* step) {
     if (!on_) return;
     lap_ = Clock::now();

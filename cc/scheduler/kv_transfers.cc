@@ -58,7 +58,7 @@ Status KvTransfers::CheckIntegrity() const {
   size_t loading = 0, listed = 0, not_taken = 0, abandoned = 0;
   for (const auto& [id, entry] : in_flight_) {
     const bool loads = entry.transfer.direction == KvTransfer::Direction::kLoad;
-    if (loads != (entry.load != nullptr)) return Internal("transfers: a load that nobody owns");
+    if (loads != (entry.load != nullptr)) return Internal("transfers: a load without an owner");
     loading += loads;
     not_taken += !entry.taken;
     abandoned += entry.abandoned;

@@ -31,7 +31,7 @@ namespace pagemill::scheduler {
 // Blocks on their way to a request. They belong to the load, not to the request, until all its
 // transfers have ended: the request may be gone by then.
 struct KvLoad {
-  RequestState* request = nullptr;  // who waits; null where nobody does any more
+  RequestState* request = nullptr;  // the one that waits; null if it no longer does
   kv_cache::RequestBlocks blocks;
   int32_t first_token = 0;  // the load brings the tokens [first_token, end_token)
   int32_t end_token = 0;
@@ -50,7 +50,7 @@ class KvTransfers {
     KvLoad* load = nullptr;  // of kLoad
     uint64_t fence = 0;      // starts when no step up to this one is in flight
     bool taken = false;
-    bool abandoned = false;  // it took too long; nobody waits for it
+    bool abandoned = false;  // it took too long; no request waits for it
   };
 
   // The load is owned here until it is dropped.

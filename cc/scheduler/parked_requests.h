@@ -21,7 +21,7 @@ namespace pagemill::scheduler {
 
 class ParkedRequests {
  public:
-  // The one that waits longest for this reason; null where nobody does. The next one is its
+  // The request that waits longest for this reason; null if none does. The next one is its
   // `queue_next`.
   RequestState* front(ParkReason reason) const { return list(reason).head; }
   size_t size(ParkReason reason) const { return list(reason).size; }

@@ -10,7 +10,7 @@ namespace pagemill::scheduler {
 
 enum class PauseMode : int32_t {
   kKeep = 0,   // no step is planned; running requests keep slots and blocks, and go on afterwards
-  kWait = 1,   // running requests finish, preempted ones included; nobody else starts
+  kWait = 1,   // running requests finish, preempted ones included; no other request starts
   kAbort = 2,  // all requests end
 };
 

@@ -50,7 +50,7 @@ void PrefixesInFlight::Advance(RequestState* computer, int32_t num_blocks,
     return true;
   });
   Announce(computer, num_blocks);
-  // Another computes the rest: nobody would hear from this one again before it ends.
+  // Another computes the rest: waiters would not hear from this one again before it ends.
   if (computer->announced_block < 0) Withdraw(computer, awake);
 }
 

@@ -1,7 +1,8 @@
 // File: cc/scheduler/prefixes_in_flight.h
 // Which running request is computing which block next, so that others with the same prefix wait for
 // it instead of computing it too. Only the first block that a request has not computed is kept: the
-// prefix cache has those before it, so whoever wants more of the same prefix misses exactly there.
+// prefix cache has those before it, so a request that wants more of the same prefix misses exactly
+// there.
 //
 //   PrefixesInFlight prefixes;
 //   prefixes.Announce(runner, /*block=*/0);             // it starts at its first block
@@ -27,7 +28,7 @@ class PrefixesInFlight {
   // Block number `block` is what `request` computes next. Ignored where it has no hash for that
   // block, or another request computes the same already.
   void Announce(RequestState* request, int32_t block);
-  // Who computes block number `block` of `request`; null where nobody does.
+  // The request that computes block number `block` of `request`; null if none does.
   RequestState* FindComputer(const RequestState& request, int32_t block) const;
 
   // `request` waits until `computer` has computed all blocks that the two share.

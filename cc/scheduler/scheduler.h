@@ -26,7 +26,7 @@
 // A runner may propose draft tokens with its results; they are verified in the request's next step.
 //
 // Cost of Schedule() + Update(): O(requests in the plan + blocks that change hands); no history,
-// block table or request is copied but for what starts. Thread safety: none.
+// block table or request is copied except for a request that starts. Thread safety: none.
 #ifndef PAGEMILL_CC_SCHEDULER_SCHEDULER_H_
 #define PAGEMILL_CC_SCHEDULER_SCHEDULER_H_
 
@@ -124,7 +124,8 @@ class Scheduler {
   bool HasWork() const { return !requests_.empty(); }
   size_t num_steps_in_flight() const { return in_flight_.size(); }
   const Admission& admission() const { return admission_; }
-  // The account of the queue, for estimates; whoever measures steps tells its estimator.
+  // The account of the queue, for estimates; the caller that measures steps reports to its
+  // estimator.
   QueueAdmission& queue_admission() { return queue_; }
   SchedulerStats stats() const;
   // Forgets all cached prefixes and pins, those that the connector finds too. False, and nothing is

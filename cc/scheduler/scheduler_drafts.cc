@@ -21,7 +21,7 @@ int32_t Scheduler::NumDraftsToRun(const RequestState& request, int32_t num_token
                         budget.tokens - num_tokens - num_behind, budget.rows - 1 - num_behind,
                         request.request->sampling.max_tokens - num_outputs - 1,
                         admission_.max_request_tokens() - end - 1});
-  // Drafts take only blocks that no running request will need at once, and preempt nobody.
+  // Drafts take only blocks that no running request will need at once, and preempt no request.
   const auto reserved = static_cast<int32_t>(running_.size());
   while (n > 0 && !cache_.Covers(request.blocks, end + n) &&
          !cache_.CanAllocate(request.blocks, nullptr, end + n, reserved)) {

@@ -76,8 +76,8 @@ bool Scheduler::WaitForAdapter(RequestState* request) {
   return true;
 }
 
-// Parks the request, which could start but for its media, until the next step. All that are parked
-// for this are looked at in each step, so there are never more than may run.
+// Parks the request, which could start except for its media, until the next step. All that are
+// parked for this are looked at in each step, so there are never more than may run.
 bool Scheduler::WaitForEncoder(RequestState* request) {
   if (parked_.size(ParkReason::kEncoderBudget) >= slots_.size()) return false;
   Park(request, ParkReason::kEncoderBudget);

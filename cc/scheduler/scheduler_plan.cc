@@ -26,7 +26,7 @@ void Scheduler::Schedule(step::StepPlan* plan) {
 
   plan->scheduled.resize(num_entries_);
   if (plan->empty()) {
-    // Slots released meanwhile are told with the next plan that runs.
+    // The next plan that runs lists the slots released meanwhile.
     spare_entries_ = std::move(in_flight_.back().entries);
     in_flight_.pop_back();
     return;

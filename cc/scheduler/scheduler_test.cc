@@ -102,7 +102,7 @@ TEST_F(SchedulerTest, TheYoungestGivesWayAndComesBackFirst) {
   EXPECT_EQ(Step(), "1:1");
   EXPECT_EQ(scheduler_->stats().num_preemptions, 1u);
   EXPECT_EQ(plan_.released.size(), 1u);
-  // It does not fit (3 blocks of 2), and nobody overtakes it.
+  // It does not fit (3 blocks of 2), and no request overtakes it.
   EXPECT_EQ(Step(), "1:1");
   EXPECT_EQ(Step(), "1:1");
   EXPECT_EQ(Step(), "1:1");
@@ -129,7 +129,7 @@ TEST_F(SchedulerTest, APlanTellsWhatAllRunningShare) {
   Start(SmallOptions());
   Add(MakeRequest(1, 14, 4));
   Step();
-  EXPECT_TRUE(plan_.num_common_prefix_blocks.empty());  // nobody to share with
+  EXPECT_TRUE(plan_.num_common_prefix_blocks.empty());  // no request to share with
   Add(MakeRequest(11, 14, 2));                          // the same prompt
   EXPECT_EQ(Step(), "1:1 11:2");
   EXPECT_EQ(plan_.num_common_prefix_blocks, std::vector<int32_t>{3});

@@ -14,7 +14,7 @@ using kv_cache::KvTransferResult;
 using kv_cache::TransferId;
 using Direction = KvTransfer::Direction;
 
-// Says what it is told to say.
+// Gives the answers that a test has set.
 class ScriptedConnector final : public kv_cache::KvConnector {
  public:
   kv_cache::ConnectorMatch Lookup(const Request&, const kv_cache::PrefixQuery& query,

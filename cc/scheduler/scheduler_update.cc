@@ -45,7 +45,7 @@ void Scheduler::Update(step::StepResult&& result, std::vector<RequestEvent>* eve
   for (size_t i = 0; i < step.entries.size(); ++i) {
     const InFlightEntry& entry = step.entries[i];
     const Slot& slot = slots_[entry.index.value()];
-    // Aborted or preempted since: nobody waits for this answer.
+    // Aborted or preempted since: no request waits for this answer.
     if (slot.generation != entry.generation) continue;
     RequestEvent& event = events->emplace_back();
     Apply(slot.holder, entry, &result.results[i], &event);

@@ -1,6 +1,6 @@
 // File: cc/scheduler/stop_check.h
-// Does a request end with the token it just got? Stop strings are not checked here but by whoever
-// turns tokens into text.
+// Does a request end with the token it just got? Stop strings are not checked here but by the
+// code that turns tokens into text.
 #ifndef PAGEMILL_CC_SCHEDULER_STOP_CHECK_H_
 #define PAGEMILL_CC_SCHEDULER_STOP_CHECK_H_
 

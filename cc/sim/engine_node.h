@@ -1,6 +1,6 @@
 // File: cc/sim/engine_node.h
 // One simulated engine: the real scheduler, and a cost model in place of a runner. It has no clock;
-// whoever drives it says what time it is.
+// the caller passes the time.
 //
 //   PM_ASSIGN_OR_RETURN(auto node, EngineNode::Create(options, &cost_model, &requests));
 //   PM_RETURN_IF_ERROR(node->Add(std::move(request)));

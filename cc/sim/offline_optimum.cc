@@ -35,7 +35,8 @@ void AppendChains(const std::vector<Segment>& content, int32_t end, int32_t bloc
   }
 }
 
-// The last token of an answer is never computed; what is not known of it nobody can hit.
+// The last token of an answer is never computed. No request can hit the part of an answer that the
+// trace's segments do not cover.
 Use UseOf(const TraceRequest& request, int32_t block_size) {
   Use use;
   const int32_t computed = request.num_prompt_tokens + request.num_output_tokens - 1;

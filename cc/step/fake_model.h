@@ -44,7 +44,7 @@ class FakeModel final : public PageStore {
     int32_t max_num_tokens = 32;
     int32_t max_num_logits_rows = 32;
     bool chunked_prefill = true;  // false: a prompt must come in one step
-    // Proposes so many tokens with every token that it samples: the right ones, but for one in
+    // Proposes so many tokens with every token that it samples: the right ones, except one in
     // three.
     int32_t max_draft_tokens = 0;
     int32_t max_encoder_tokens = 0;    // embeddings made in one step; 0 = no media

@@ -25,8 +25,8 @@ using GroupId = StrongId<struct GroupTag, uint16_t>;
 // 1. page_bytes() is constant and may be called from any thread. It is what a page holds for the
 //    layers of `group`; spans given to the other two have this size.
 // 2. Read() and Write() are called from any threads, also while a step runs, and touch no byte of
-//    other blocks. The caller sees to it that nobody writes the block, and while it is written
-//    nobody reads it.
+//    other blocks. The caller ensures that nothing else writes the block meanwhile, and that
+//    nothing reads it while it is written.
 // 3. Write() of what Read() gave makes the block, for the layers of the group, what it was, bit for
 //    bit.
 class PageStore {

@@ -18,8 +18,8 @@
 namespace pagemill::step {
 
 // In ScheduledRequest::token_ids: the token that the request's sample in the step before gives.
-// That step is in flight, so its result is not known to whoever makes the plan; the runner puts it
-// in. In `draft_token_ids`: a draft that the runner makes when the step begins, of which the result
+// That step is in flight, so its result is not known when the plan is made; the runner puts it in.
+// In `draft_token_ids`: a draft that the runner makes when the step begins, of which the result
 // before said only that it is worth its time.
 inline constexpr int32_t kPlaceholderTokenId = -1;
 

@@ -20,6 +20,16 @@ _RULES = (
     ),
 )
 
+# Phrases that cost every new reader time, with what to write instead.
+_DIALECT = (
+    (re.compile(r"\b(no[b]ody|any[b]ody|who[e]ver)\b", re.IGNORECASE), "name the thing that acts"),
+    (re.compile(r"\bbut for\b", re.IGNORECASE), 'write "except"'),
+    (re.compile(r"\bbe (it|they)\b", re.IGNORECASE), 'write "even" or "whether"'),
+    (re.compile(r"\bst(and|ands|ood) out\b", re.IGNORECASE), 'write "outlier"'),
+    (re.compile(r"\bg(iven|ives?) back\b", re.IGNORECASE), 'write "returned" or "freed"'),
+    (re.compile(r"\b(is|are|was|were) told\b", re.IGNORECASE), 'write "receives" or "knows"'),
+)
+
 # A manual or a comment may show a command with such a path; code asks for a temporary folder.
 _TEMPORARY_PATH = re.compile(r"(?<=[\"'])/tmp/[\w.]")
 
@@ -57,6 +67,9 @@ def errors(file: SourceFile) -> Iterator[str]:
         for pattern, reason in _RULES:
             if match := pattern.search(line):
                 yield f"{file.path}:{number}: {match.group()} {reason}"
+        for pattern, advice in _DIALECT:
+            if match := pattern.search(line):
+                yield f"{file.path}:{number}: {match.group()!r}: {advice}"
         if not file.path.endswith(".md") and (match := _TEMPORARY_PATH.search(line)):
             yield f"{file.path}:{number}: {match.group()} is not a temporary folder of one's own"
     for part in file.parts if not file.path.startswith(_FOREIGN_NAMES) else ():

@@ -21,6 +21,9 @@ def test_real_tree():
         ("docs/a.md", "cd /root/x"),
         ("tools/a", 'open("/tmp/model.gguf")'),
         ("tools/a", "--index-url https://pypi.org/simple"),
+        ("cc/base/a.h", "// Nobody reads it."),
+        ("docs/a.md", "all but for one"),
+        ("docs/a.md", "the block is given back"),
         ("cc/base/utils.h", ""),
         ("python/pagemill/helpers/a.py", ""),
         ("python/pagemill/engine/a.py", "import os\nos.environ['A']"),
@@ -39,6 +42,7 @@ def test_offence_is_seen(path: str, text: str):
         ("python/pagemill/config/env.py", "os.environ"),
         ("python/pagemill/engine/a_test.py", "os.environ"),
         ("cc/base/target.h", "// not getenv"),
+        ("docs/a.md", "all but the last; what is given is back"),
     ],
 )
 def test_rightful_text_passes(path: str, text: str):

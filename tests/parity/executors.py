@@ -47,6 +47,7 @@ def make_executor(
     *,
     pooling: str | None = None,
     hidden_states: tuple[int, ...] = (),
+    experts: tuple[int, ...] = (),
     num_blocks: int = NUM_BLOCKS,
     kv_cache_dtype: Literal["bf16", "f32", "fp8", "int8"] = "f32",
     activation_dtype: Literal["f32", "bf16", "int8"] = "f32",
@@ -55,7 +56,9 @@ def make_executor(
     """An executor of the model of `source`; by default it rounds nothing that f32 holds."""
     if kind != "torch":
         require_native()
-    options = BuildOptions(pooling=pooling, rewrite=kind != "torch", hidden_states=hidden_states)
+    options = BuildOptions(
+        pooling=pooling, rewrite=kind != "torch", hidden_states=hidden_states, experts=experts
+    )
     text = build(source, options).program_text
     if kind.startswith("torch"):
         torch_options = TorchOptions(

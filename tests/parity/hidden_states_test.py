@@ -1,4 +1,4 @@
-"""Hidden states equal those of `transformers`."""
+"""Hidden states and chosen experts equal those of `transformers`."""
 
 from __future__ import annotations
 
@@ -97,6 +97,21 @@ def test_chunks_and_decode(case: Case, kind: str) -> None:
     steps = [run(batches.step({0: chunk})) for chunk in (text[:17], text[17:29], text[29:])]
     joined = {name: np.concatenate([step[name] for step in steps]) for name in steps[0]}
     _compare(case, joined, case.hidden_states(text))
+
+
+@pytest.mark.parametrize("case", ["qwen3_moe"], indirect=True)
+@pytest.mark.parametrize("kind", KINDS)
+@torch.no_grad()
+def test_chosen_experts(case: Case, kind: str) -> None:
+    run = make_executor(kind, case.source, experts=(1, 3))
+    prompt = case.tokens(23, 1)
+    outputs = run(new_batches(run).step({0: prompt}))
+    reference = case.reference(torch.tensor([prompt]), output_router_logits=True)
+    choices = case.reference.config.num_experts_per_tok
+    for layer, logits in zip((1, 3), reference.router_logits, strict=True):
+        expected = torch.topk(logits, choices, dim=-1).indices.numpy()
+        chosen = outputs[f"experts.{layer}"].astype(int)
+        assert (np.sort(chosen) == np.sort(expected)).all()
 
 
 def _greedy(path: Path, hidden_states: tuple[int, ...], prompt: list[int]) -> list[int]:

@@ -45,7 +45,7 @@ def test_prompt_and_decode(name: str, kind: str, tmp_path: Path) -> None:
 def test_rounded_activations(name: str, precision: str, tmp_path: Path) -> None:
     reference = _checkpoint(tmp_path, name)
     run = make_executor("native", ModelSource.open(tmp_path), activation_dtype=precision)
-    # A W8A8 checkpoint was made for int8 activations: it needs nobody to ask for them.
+    # A W8A8 checkpoint was made for int8 activations: they need not be requested.
     rounded = "int8" if SCHEMES[name].dtype == "i8" else "bf16"
     assert difference(run, reference) <= ROUNDED[rounded]
 

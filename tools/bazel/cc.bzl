@@ -25,7 +25,7 @@ _LESSER_CPUS = {
     "z14": ("s390x", "max,vxeh2=off", "vxe"),
 }
 
-# What a test on a lesser CPU is told to find there.
+# What a test on a lesser CPU must find there.
 _CAPABILITIES = "PAGEMILL_TEST_CAPABILITIES"
 
 def _has_kernels(package):

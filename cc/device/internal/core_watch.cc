@@ -33,7 +33,7 @@ void CoreWatch::CallerWaited(int64_t waited_ns) {
   if (waited_ns < Attendance::kLeastWaitNs) return;
   const int64_t now_ns = NowNs();
   for (const int32_t thread : attending()) {
-    // Waits since the last look may be more, and held up nobody.
+    // Growth() also counts waits since the last look that held up no other thread.
     if (thread > 0) attendance_.Waited(thread, std::min(Growth(thread), waited_ns), now_ns);
   }
   if (!all_attend()) CountAttending();

@@ -42,8 +42,8 @@ class CoreWatch {
   // Probe().
   void Advance(const std::function<void(int32_t thread)>& begin_probe);
   // By thread `thread` itself: run() is what it does to see whether it has a core to itself. Until
-  // it got one for that does not count: whoever had the core meanwhile may have had it for lack of
-  // this thread.
+  // it got one for that does not count: the thread that had the core meanwhile may have had it
+  // only because this one was away.
   template <typename Run>
   void Probe(int32_t thread, const Run& run) {
     const int64_t before_ns = Total(thread).value_or(0);

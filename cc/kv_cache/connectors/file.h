@@ -10,8 +10,8 @@
 // The scheduler's side cannot look at files, so it asks: a lookup of blocks it knows nothing about
 // starts a probe and says "ask again". A probe ends at the first block that is not there, and what
 // is needed of a shorter prefix is probed next. What is known to be there is remembered, up to a
-// bound; what was not there is remembered until somebody was told, since another process may write
-// it.
+// bound; that a block is absent is remembered only until a lookup has returned it, since another
+// process may write the block.
 //
 // A reset removes the folder's files. Until that is done nothing is looked up or stored.
 //

@@ -92,8 +92,8 @@ class CacheKind {
   }
   // What is the content of a position worth to others once the request has a later checkpoint?
   enum class Worth {
-    kNothing,  // nobody is expected to ask for it
-    kLittle,   // somebody might
+    kNothing,  // no request is expected to look it up
+    kLittle,   // some request might
     kAll,      // as much as before
   };
   virtual Worth WorthAfterNext(int32_t index, const RequestShape& shape) const {

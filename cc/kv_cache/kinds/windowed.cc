@@ -26,7 +26,7 @@ int32_t WindowedAttention::MaxHeld(int32_t num_tokens, const RequestShape& shape
   const int32_t all = NumBlocks(num_tokens, shape);
   if (bounds.step_tokens == 0) return all;
   // What the oldest step reads before its tokens, the tokens of all steps, and up to a block that
-  // was not given back yet, because that happens when a block is full; anywhere within blocks.
+  // is not freed yet, because that happens when a block is full; anywhere within blocks.
   const int64_t span =
       window_tokens_ - 1 + int64_t{bounds.steps} * bounds.step_tokens + block_size_;
   return static_cast<int32_t>(std::min<int64_t>(all, (span + block_size_ - 1) / block_size_ + 1));

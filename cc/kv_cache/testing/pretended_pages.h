@@ -1,7 +1,7 @@
 // File: cc/kv_cache/testing/pretended_pages.h
 // Pages of a pretended model, of every kind of layers. A step writes a fingerprint of the tokens so
 // far where a layer would write keys, values or a state, and reads whatever the layer would read:
-// it must be what the same tokens gave, whoever computed them.
+// it must be what the same tokens gave, even if another request computed them.
 //
 // Tests only. Thread safety: none.
 #ifndef PAGEMILL_CC_KV_CACHE_TESTING_PRETENDED_PAGES_H_

@@ -1,7 +1,7 @@
 // File: cc/kv_cache/tiers/arc.h
 // Adaptive replacement: content that was used once (T1) and content that was used again (T2)
 // share the capacity. Ghosts (B1, B2), keys of what left either half, say which half was too small,
-// and the border moves. A scan of content that nobody uses again passes through T1 and leaves T2.
+// and the border moves. A scan of content that is not used again passes through T1 and leaves T2.
 //
 // Source: Megiddo and Modha, "ARC: A Self-Tuning, Low Overhead Replacement Cache", FAST 2003. Two
 // things are added: residents that may not leave now are passed over, and content may be erased.

@@ -1,6 +1,6 @@
 // File: cc/kv_cache/tiers/block_tier.h
 // The index of a tier: which content lies in which slot of a bounded medium, and what is going on
-// with it. Pure bookkeeping; whoever uses it moves the bytes.
+// with it. Pure bookkeeping; the caller moves the bytes.
 //
 //   PM_ASSIGN_OR_RETURN(BlockTier tier, BlockTier::Create("arc", num_slots, num_spare));
 //   std::optional<BlockTier::Reservation> r = tier.Reserve(key);   // empty: busy
@@ -12,7 +12,7 @@
 // Of `num_slots` slots, `num_spare` hold no content in the long run: a new block can come while
 // those that gave way to the last ones are still being copied away.
 //
-// All operations are O(1) but for passing over pinned content. Thread safety: none.
+// All operations are O(1) except for passing over pinned content. Thread safety: none.
 #ifndef PAGEMILL_CC_KV_CACHE_TIERS_BLOCK_TIER_H_
 #define PAGEMILL_CC_KV_CACHE_TIERS_BLOCK_TIER_H_
 

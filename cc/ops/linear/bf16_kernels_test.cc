@@ -47,8 +47,8 @@ std::vector<NamedSet> SetsOfThisMachine() {
   return sets;
 }
 
-// `bytes` between guards, at a 64-byte boundary, all ones, which is NaN: padding that nobody wrote
-// is noticed.
+// `bytes` between guards, at a 64-byte boundary, all ones, which is NaN: padding that was not
+// written is noticed.
 [[maybe_unused]] TestTensor Aligned(int64_t bytes) {
   Random random(0);
   TestTensor memory(DType::kU8, {1, bytes});

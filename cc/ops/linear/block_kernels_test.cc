@@ -25,8 +25,8 @@ using conformance::TestTensor;
 
 constexpr int64_t kYStride = 37;  // more than a panel's rows: what lies between must stay
 
-// `bytes` between guards, at a 64-byte boundary, all ones, which is NaN: padding that nobody wrote
-// is noticed.
+// `bytes` between guards, at a 64-byte boundary, all ones, which is NaN: padding that was not
+// written is noticed.
 [[maybe_unused]] TestTensor Aligned(int64_t bytes) {
   Random random(0);
   TestTensor memory(DType::kU8, {1, bytes});

@@ -100,7 +100,7 @@ TEST(BlockPanel, HoldsTheWeightsOfEveryFormat) {
   }
 }
 
-// Panels take the bytes of the blocks that they are made of, but for scales of 6 bits, which become
+// Panels take the bytes of the blocks that they are made of, except scales of 6 bits, which become
 // bytes; their registers are aligned.
 TEST(BlockPanel, IsAsSmallAsTheBlocks) {
   for (DType dtype : kWeightDTypes) {

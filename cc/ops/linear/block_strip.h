@@ -1,7 +1,7 @@
 // File: cc/ops/linear/block_strip.h
 // Strips of activations quantized to integers, for products with panels of block formats
 // (block_panel.h). An integer has one plane of 8 bits, or two that make 15; in a mixed strip blocks
-// that stand out of their row have two, the others one.
+// that are outliers of their row have two, the others one.
 //
 // A strip of n rows of x is, for each block of 32 elements, ascending, n records:
 //
@@ -17,7 +17,7 @@
 // Integers are x / scale rounded to the nearest, ties to even. A block whose largest |x| is below
 // kSmallestBlock counts as zeros; one with a NaN has a NaN for a scale.
 //
-// A block stands out where the bits of its largest |x|, as an integer, are more than kStandsOut
+// A block is an outlier if the bits of its largest |x|, as an integer, are more than kStandsOut
 // above their mean over the blocks of its row that do not count as zeros: that of a float's bits is
 // a logarithm's mean, so the largest |x| is about twice its geometric mean. The row alone
 // decides.

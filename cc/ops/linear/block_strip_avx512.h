@@ -163,7 +163,8 @@ void PrepareStrip(const InputRows& x, uint8_t* strip) {
 }
 
 // Writes the bits of the largest magnitudes of a row's blocks from column `first` to `last`, a
-// block of a strip after the other from `out` on, and returns above which bits blocks stand out.
+// block of a strip after the other from `out` on, and returns the bits above which a block is an
+// outlier.
 PM_INLINE uint32_t FindLimit(const float* row, const InputRows& x, int64_t block_bytes,
                              uint8_t* out) {
   const int64_t blocks = x.k / kPanelBlock;

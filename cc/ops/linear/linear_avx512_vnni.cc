@@ -228,7 +228,7 @@ constexpr PackedGemm kKernels{.max_strip_rows = kMaxStripRows,
 
 constinit const PackedGemm kAvx512VnniKernels = kKernels<1>;
 constinit const PackedGemm kAvx512VnniInt16Kernels = kKernels<2>;
-// All of a row decides what stands out of it. 16 blocks of a strip are a multiple of 64 bytes.
+// The whole row decides which blocks are outliers. 16 blocks of a strip are a multiple of 64 bytes.
 constinit const PackedGemm kAvx512VnniMixedKernels{.max_strip_rows = kMaxStripRows,
                                                    .panel_bytes = BlockPanelBytes,
                                                    .pack = PackBlockPanel,

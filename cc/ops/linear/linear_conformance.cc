@@ -36,7 +36,7 @@ struct Case {
   int64_t row_padding_bytes;  // of x and y
 };
 
-// The operands of one call, random but for the outputs.
+// The operands of one call, random except the outputs.
 struct Operation {
   Operation(const Case& c, DType dtype, Random& random)
       : x(DType::kF32, {c.n, c.k}, {c.misalign_bytes, c.row_padding_bytes}),
@@ -54,7 +54,7 @@ struct Operation {
   }
   Operation(const Operation&) = delete;
 
-  // Some stretches of 32 stand out of their row.
+  // Some stretches of 32 are outliers of their row.
   void FillX(Random& random) {
     std::vector<float> values(x.view().Elements());
     float largest = 2;

@@ -29,7 +29,7 @@ constexpr int64_t kColumnBlock = 32;
 
 int64_t DivideUp(int64_t value, int64_t by) { return (value + by - 1) / by; }
 
-// Elements of k in parts of equal length, but for the last: part i is [Begin(i), Begin(i + 1)).
+// Elements of k in parts of equal length, except the last: part i is [Begin(i), Begin(i + 1)).
 struct Parts {
   int64_t k;
   int64_t length;
@@ -51,7 +51,7 @@ struct Strips {
   int64_t n;
   int64_t count;
   Parts parts;
-  int64_t part_bytes;  // of a part, but for the last
+  int64_t part_bytes;  // of a part, except the last
   int64_t bytes;       // of all of a strip's
   int64_t Begin(int64_t strip) const { return strip * n / count; }
   // The strip that has the row.
@@ -150,7 +150,7 @@ struct Product {
   Strips strips;
   const uint8_t* x;
   int64_t panel_bytes;
-  int64_t panel_part_bytes;  // of a part of k, but for the last
+  int64_t panel_part_bytes;  // of a part of k, except the last
   int64_t columns;           // of y that are wanted
   MaximaSpace maxima = {};
 

@@ -112,7 +112,7 @@ struct PackedGemm {
 // Block formats; activations as integers in blocks of 32 with a scale each.
 extern const PackedGemm kAvx512VnniKernels;       // of 8 bits
 extern const PackedGemm kAvx512VnniInt16Kernels;  // of 15 bits
-extern const PackedGemm kAvx512VnniMixedKernels;  // of 15 where a block stands out, else of 8
+extern const PackedGemm kAvx512VnniMixedKernels;  // of 15 for outlier blocks, else of 8
 extern const PackedGemm kAvxVnniMixedKernels;
 extern const PackedGemm kAvx2MixedKernels;
 extern const PackedGemm kAmxInt8Kernels;  // the same two, with equal bits

@@ -29,7 +29,7 @@ class AheadReader {
     int32_t last = 0;  // behind the tile's last one
   };
   static Place BeginOf(const AttentionTileList& tiles, int64_t index);
-  // Steps over as many groups, up to the end of all tiles; `visit` is told those of each tile.
+  // Steps over as many groups, up to the end of all tiles; `visit` receives those of each tile.
   template <typename Visit>
   void Advance(const AttentionTileList& tiles, int32_t groups, const Visit& visit);
 

@@ -183,7 +183,7 @@ void CheckF8Shapes(const OpDefinition& op, const device::Capabilities& caps) {
 }
 
 // Requests with their first blocks in common, most of one token: as close to the reference as any,
-// and the same bits as where nobody says so.
+// and the same bits as when the batch does not say so.
 void CheckSharing(const OpDefinition& op, const device::Capabilities& caps,
                   const AttentionOptions& options, int32_t num_requests = 17) {
   std::vector<PagedRequest> requests;

@@ -11,7 +11,7 @@
 //   8 bits, no zero points                          q8_0
 //   8 bits, zero points; an index of groups         bf16
 //
-// What is exact: q4_0, q8_0 and both numbers of q4_1 where scales are f16, but for the minimum of
+// What is exact: q4_0, q8_0 and both numbers of q4_1 if scales are f16, except the minimum of
 // q4_1, d = scale, m = -d * zero: a zero point has 4 bits, so m is rounded to the 11 bits of f16,
 // by 2^-11 * 16 d = d / 128 or less, the same for all elements of a group. That is the worst error
 // of a dequantization to f16 too, (q - zero) * scale of up to 15 d rounded to 11 bits; a bf16 one

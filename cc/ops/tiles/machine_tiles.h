@@ -1,6 +1,6 @@
 // File: cc/ops/tiles/machine_tiles.h
 // The tile registers of AMX as inline assembly: register numbers as template arguments, which the
-// compiler's macros do not take, and operands whose extent it is told. GCC 12's own
+// compiler's macros do not take, and operands whose extent it knows. GCC 12's own
 // _tile_loadconfig says that it reads 8 of its 64 bytes, and the stores to the others may go. For
 // files compiled for AMX only.
 #ifndef PAGEMILL_CC_OPS_TILES_MACHINE_TILES_H_

@@ -115,7 +115,7 @@ struct StripProducts {
     const uint8_t* columns;
     int64_t blocks;
 
-    // `first_time`: nobody has read these columns yet.
+    // `first_time`: no band has read these columns yet.
     template <bool kTwo>
     void Add(bool first_time) const {
       first_time ? AddBlocks<kTwo, true>() : AddBlocks<kTwo, false>();

@@ -54,8 +54,8 @@ class BufferBuilder {
   static constexpr size_t kNone = SIZE_MAX;
   static size_t Index(ValueId id) { return static_cast<size_t>(id.value()); }
 
-  // May the output take over the input's memory at op `index`? Only where nobody else has, so the
-  // input is still the last value of its buffer, and where the op sees the input once.
+  // May the output take over the input's memory at op `index`? Only if no other value has, so the
+  // input is still the last value of its buffer, and if the op sees the input once.
   bool CanTakeOver(int32_t index, ValueId input, ValueId output) const {
     if (input == kNoValue || buffer_of_[Index(input)] == kNone) return false;
     const Op& op = program_.ops()[static_cast<size_t>(index)];

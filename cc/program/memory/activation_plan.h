@@ -5,9 +5,9 @@
 //   std::byte* x = arena + plan.offsets[x_id.value()];
 //
 // A value lives from the op that writes it to the last op that reads it, both included. Two values
-// that live at a common op do not overlap, but for an output that takes over the memory of an input
-// which dies there, where the op's definition allows the pair (AliasRule). Program outputs do not
-// lie in the arena: they outlive the step. Offsets are multiples of 64.
+// that live at a common op do not overlap, except an output that takes over the memory of an input
+// which dies there, if the op's definition allows the pair (AliasRule). Program outputs do not lie
+// in the arena: they outlive the step. Offsets are multiples of 64.
 //
 // O(n^2) in the number of values. Deterministic.
 #ifndef PAGEMILL_CC_PROGRAM_MEMORY_ACTIVATION_PLAN_H_
@@ -28,7 +28,7 @@ struct Lifetime {
   int32_t last = -1;
 };
 
-// Of every value. A value that nobody reads dies at the op that writes it.
+// Of every value. A value that no op reads dies at the op that writes it.
 std::vector<Lifetime> Lifetimes(const Program& program);
 
 struct ActivationPlan {

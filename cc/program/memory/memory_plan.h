@@ -18,7 +18,7 @@
 namespace pagemill::program {
 
 struct MemoryPlan {
-  int64_t weights_bytes = 0;     // as kernels read them; mapped from files, but for packed_bytes
+  int64_t weights_bytes = 0;     // as kernels read them; mapped from files, except packed_bytes
   int64_t packed_bytes = 0;      // of those, copies (weights.h) and packed (packed_weights.h)
   int64_t activation_bytes = 0;  // the arena, for the largest step
   int64_t workspace_bytes = 0;   // of the op that needs most

@@ -1,5 +1,5 @@
 // File: cc/program/weights/lazy_memory.h
-// A large zeroed range of which only touched pages take memory; given back when the object dies.
+// A large zeroed range of which only touched pages take memory; freed when the object dies.
 // For arenas that are planned for the largest step and mostly used for small ones.
 #ifndef PAGEMILL_CC_PROGRAM_WEIGHTS_LAZY_MEMORY_H_
 #define PAGEMILL_CC_PROGRAM_WEIGHTS_LAZY_MEMORY_H_

@@ -6,12 +6,12 @@
 //   if (!entry.ok()) Status stored = cache.Store(key, packed, pool);
 //
 // One file a key: a header of a page (magic, key, size, checksum), then the bytes. Files are
-// written under another name and renamed, so nobody sees half of one; the checksum catches what a
-// crash of the system or a disk leaves behind. It is computed over all bytes each time that a file
-// is found, until the file is a minute old; then the result is remembered (file_digest.h). Packs
-// may take what leaves a tenth of the file system free. Those not used for longest are removed for
-// a new one, and those not used for 30 days in any case. Several processes may use a folder at
-// once.
+// written under another name and renamed, so no process sees half of one; the checksum catches what
+// a crash of the system or a disk leaves behind. It is computed over all bytes each time that a
+// file is found, until the file is a minute old; then the result is remembered (file_digest.h).
+// Packs may take what leaves a tenth of the file system free. Those not used for longest are
+// removed for a new one, and those not used for 30 days in any case. Several processes may use a
+// folder at once.
 //
 // Weights are read faster from large pages (device/large_pages.h). Files are written in one piece
 // and mapped so that the page cache holds them in such pages where the file system can.
@@ -52,7 +52,7 @@ class PackCache {
     MappedFile file;
     std::span<const std::byte> bytes;  // at a page boundary
     // Most of it lies in small pages, and memory of one's own would lie in large ones: a copy is
-    // read faster, but shared by nobody. Never where it is smaller than two large pages.
+    // read faster, but no other process shares it. Never if it is smaller than two large pages.
     bool better_copied = false;
   };
   // kNotFound if there is no file of this key; kDataLoss, with its path, if it is not whole or of

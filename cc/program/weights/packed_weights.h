@@ -46,7 +46,7 @@ PackedBytes CountPackedBytes(const Program& program, std::span<const ops::Kernel
 class PackedWeights {
  public:
   // Maps the copies from `cache` where it has them; else packs on the pool's threads and stores
-  // them there. Null: no cache. Then gives back the pages of files that were read for it. What the
+  // them there. Null: no cache. Then releases the pages of files that were read for it. What the
   // cache maps is copied once more where it is better copied (PackCache::Entry), and with a
   // placement, since a mapped file's pages lie where the first process on the machine that read
   // them ran.

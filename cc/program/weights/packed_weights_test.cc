@@ -112,7 +112,7 @@ TEST(PackedWeights, WhoFollowsTakesTheCopyOfAnotherOrNone) {
   EXPECT_EQ(tied.data(0, 1), tied.data(2, 1));
   ASSERT_NE(tied.data(0, 1), nullptr);
   const PackedWeights untied = MustPack(program, {&kFollows, &kPacksOther, &kPlain});
-  EXPECT_EQ(untied.data(0, 1), nullptr) << "nobody packs its weight in that order";
+  EXPECT_EQ(untied.data(0, 1), nullptr) << "no kernel packs its weight in that order";
   EXPECT_EQ(
       CountPackedBytes(program, std::vector<const ops::Kernel*>{&kFollows, &kFollows, &kPlain})
           .packed_bytes,

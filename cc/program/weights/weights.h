@@ -60,7 +60,7 @@ class Weights {
   // The program's files in its order, without the constants.
   std::span<const MappedFile> files() const { return files_; }
 
-  // Gives back the memory of all pages of the files that were read so far. They are read again when
+  // Releases the memory of all pages of the files that were read so far. They are read again when
   // they are touched again.
   void DropPages() const;
 

@@ -1,6 +1,6 @@
 // File: cc/scheduler/admission/wait_estimator.h
 // How long until a request starts, from the work that is ahead of it and the speed seen lately.
-// There is no clock in here: whoever runs the steps hands in what they took.
+// There is no clock in here: the code that runs the steps passes how long they took.
 //
 //   WaitEstimator estimator;
 //   estimator.ObserveStep(plan.total_num_tokens, duration_us);  // after each step

@@ -8,9 +8,9 @@
 //
 // Bound: of two tenants that always have requests waiting, served tokens divided by weight differ
 // by at most S x T / w, with S requests running at the same time, T tokens of the largest request,
-// w the smaller weight: whoever is ahead is not chosen again, and at most S of its requests run on.
-// So among a bounded number of tenants every request starts. Tokens that are computed again after a
-// preemption cost nothing.
+// w the smaller weight: the tenant that is ahead is not chosen again, and at most S of its requests
+// run on. So among a bounded number of tenants every request starts. Tokens that are computed again
+// after a preemption cost nothing.
 //
 // A tenant that comes back to the queue starts level with the tenant that was chosen last: it saves
 // up no credit, but keeps its debt. Debts of idle tenants are remembered until the others have

@@ -64,16 +64,18 @@ Status AdapterSlots::CheckIntegrity() const {
       if (request->request->adapter != adapter) return Internal("adapter slots: in a wrong list");
     }
     waiting += requests.size();
-    // Whoever could start must have been woken, or will be.
+    // Requests that could start must have been woken, or will be.
     if (!changed_ && running_.contains(adapter) && CanStart(adapter)) {
       return Internal("adapter slots: a request waits for an adapter that is at hand");
     }
   }
   for (const auto& [adapter, count] : running_) {
-    if (count <= 0) return Internal("adapter slots: an adapter is kept that nobody runs with");
+    if (count <= 0) return Internal("adapter slots: an adapter is kept that no request uses");
   }
   if (waiting != num_waiting_) return Internal("adapter slots: waiting requests are miscounted");
-  if (closed_ && !running_.contains(*closed_)) return Internal("adapter slots: closed for nobody");
+  if (closed_ && !running_.contains(*closed_)) {
+    return Internal("adapter slots: the closed adapter has no running request");
+  }
   return OkStatus();
 }
 

@@ -9,9 +9,9 @@
 //
 // An adapter that gets a slot wakes all that wait for it; a slot that is free wakes the oldest
 // waiting request of each adapter, and the policy chooses among them. So that a stream of requests
-// for the adapters at hand starves nobody: after kPatience starts that passed by a waiting request,
-// the adapter with the fewest running requests is closed, none starts with it, and its slot comes
-// free.
+// for the adapters at hand starves no other request: after kPatience starts that passed by a
+// waiting request, the adapter with the fewest running requests is closed, none starts with it, and
+// its slot comes free.
 //
 // Does not own the requests. Thread safety: none. CanStart, Start, Stop: O(log adapters). Wait,
 // StopWaiting: O(log waiting). Wake: O(1) where nothing changed, else O(adapters + woken).

@@ -16,8 +16,8 @@
 // needed: equal content ids share one output. What was unreferenced first is evicted first.
 //
 // References are held only for tokens that are planned and not computed, and what is cut in the
-// middle can always go on. So nobody waits for an output that only he could free: an item that is
-// no larger than budget and cache gets its turn.
+// middle can always go on. So no request waits for an output that only it could free: an item
+// that is no larger than budget and cache gets its turn.
 //
 // Thread safety: none. Cost: O(items of the request), O(log items) for each one taken or released.
 #ifndef PAGEMILL_CC_SCHEDULER_RESOURCES_ENCODER_CACHE_H_
@@ -56,8 +56,8 @@ class EncoderCache {
     budget_ = options_.max_encoder_tokens;
     closed_ = false;
   }
-  // Nobody gets a further item in this step: one that has to wait for budget or room is not to be
-  // overtaken for ever by smaller ones.
+  // No request gets a further item in this step: one that has to wait for budget or room is not to
+  // be overtaken for ever by smaller ones.
   void Close() { closed_ = true; }
   // How many tokens of the range may run: up to just before the first item that cannot be encoded
   // in this step. Without chunked_media_input the range is also cut to before an item that it does
@@ -67,12 +67,12 @@ class EncoderCache {
   // encoded. Only after Fit() allowed these tokens.
   void Take(const step::Request& request, int32_t begin, int32_t end, Held* held,
             std::vector<int32_t>* media_to_encode);
-  // Gives back the items whose placeholders are all among the first `num_computed_tokens`. Those
+  // Releases the items whose placeholders are all among the first `num_computed_tokens`. Those
   // that were needed for some of these tokens do exist.
   void Advance(const step::Request& request, int32_t num_computed_tokens, Held* held);
-  // Gives back all. Not `usable`: they may never have been encoded, because the request failed. The
-  // same goes for items of steps whose results are not known. They are dropped as soon as nobody
-  // holds them, and nobody else gets them.
+  // Releases all. Not `usable`: they may never have been encoded, because the request failed. The
+  // same goes for items of steps whose results are not known. They are dropped as soon as no
+  // request holds them, and no other request gets them.
   void Release(const step::Request& request, Held* held, bool usable);
   // Moves out the content ids that were evicted since the last call.
   void TakeReleased(std::vector<std::string>* released);
@@ -93,7 +93,7 @@ class EncoderCache {
     int32_t num_references = 0;
     bool encoded = false;  // a step that needed it went well
     bool usable = true;
-    uint64_t order = 0;  // key in `unreferenced_`, where nobody refers to it
+    uint64_t order = 0;  // key in `unreferenced_`, if no request refers to it
   };
   using Items = std::unordered_map<std::string, Item>;
 

@@ -215,7 +215,7 @@ TEST(EncoderCache, RandomUseKeepsBudgetAndCapacityAndGetsEverybodyThrough) {
       for (const auto& [id, size] : outputs) kept += size;
       ASSERT_EQ(kept, cache.num_used_tokens());
       ASSERT_LE(kept, 16);
-      ASSERT_FALSE(ran.empty()) << "nobody can go on";
+      ASSERT_FALSE(ran.empty()) << "no request can go on";
       for (const auto& [r, n] : ran) {
         for (const step::MediaItem& item : r->request.media) {
           const int32_t end = item.first_token + item.num_tokens;

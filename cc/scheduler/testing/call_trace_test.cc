@@ -137,8 +137,8 @@ TEST(CallTrace, IsTheSameOnEveryMachine) {
                                   Loads(TracedConnector::kTiers), Loads(TracedConnector::kFiles)}) {
     all += RecordCalls(setup).text;
   }
-  // Whoever changes what the scheduler decides, or how it is written, puts the new digest here; the
-  // test is that all architectures agree on it.
+  // A change of what the scheduler decides, or of how it is written, updates this digest; the test
+  // is that all architectures agree on it.
   EXPECT_EQ(Xxh3_128(all.data(), all.size()).low, 14086845442621240633u);
 }
 

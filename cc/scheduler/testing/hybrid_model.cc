@@ -113,7 +113,7 @@ Status HybridModel::RunEntry(const step::ScheduledRequest& entry, Slot* slot) {
     tokens.insert(tokens.end(), entry.draft_token_ids.begin(), entry.draft_token_ids.end());
   }
   if (end > static_cast<int32_t>(tokens.size())) {
-    return Internal("the plan runs tokens that nobody knows");
+    return Internal("the plan runs tokens that are not known");
   }
   // Those of drafts of an earlier step may be wrong.
   const size_t known = std::min(slot->prints.size(), static_cast<size_t>(begin) + 1);

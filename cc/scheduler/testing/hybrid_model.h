@@ -3,7 +3,7 @@
 // tokens are the FakeModel's, whose KV is that of group 0; beside it, each group has pages of its
 // own that only plans and loads write. Each step reads what the layers of the group would read,
 // through the block tables of the plans, and finds there what the request itself must have
-// computed: a window given back too early, a state that belongs to another prefix or a page in two
+// computed: a window freed too early, a state that belongs to another prefix or a page in two
 // places is an error.
 //
 //   HybridModel model(scheduler_options);

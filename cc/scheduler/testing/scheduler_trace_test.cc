@@ -130,8 +130,8 @@ TEST(SchedulerTrace, ReplaysToTheSamePlans) {
 
 TEST(SchedulerTrace, IsTheSameOnEveryMachine) {
   const std::string trace = Record(3000);
-  // Whoever changes what the scheduler decides, or how it is written, puts the new digest here; the
-  // test is that all architectures agree on it.
+  // A change of what the scheduler decides, or of how it is written, updates this digest; the test
+  // is that all architectures agree on it.
   EXPECT_EQ(Xxh3_128(trace.data(), trace.size()).low, 1548208572462989306u);
 }
 

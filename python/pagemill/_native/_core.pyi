@@ -693,4 +693,4 @@ def memory_placement(*, ranks: int = 1) -> str:
     """Where weights and KV cache of rank 0 would lie; empty where there is nothing to place."""
 
 def data_caches() -> list[tuple[int, int, int]]:
-    """(level, bytes, logical CPUs that share it) of the first CPU; empty where nobody tells."""
+    """(level, bytes, logical CPUs that share it) of the first CPU; empty if unknown."""

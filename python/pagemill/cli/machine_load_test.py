@@ -41,7 +41,7 @@ def test_a_machine_that_does_not_tell(tmp_path: Path) -> None:
 
 
 def test_a_process_of_somebody_else_counts() -> None:
-    # A grandchild whose parent has gone belongs to nobody here.
+    # A grandchild whose parent has gone belongs to no process here.
     spin = "import time; end = time.monotonic() + 0.8\nwhile time.monotonic() < end: pass"
     start = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {spin!r}])"
     load = MachineLoad()

@@ -21,7 +21,7 @@ def parser() -> FlagParser:
 
 
 def run(parser: FlagParser, args: Namespace) -> int:
-    """Serves until it is told to stop."""
+    """Serves until a signal stops it."""
     config = parser.read(ServeConfig, args)
     from pagemill.server.serve import run as run_server
 

@@ -53,8 +53,8 @@ class ExecutorConfig:
         "auto",
         "What activations may be rounded to while they are multiplied with weights, where this CPU"
         " is faster for it. f32: nothing. auto: with bf16 weights, bf16; with quantized weights,"
-        " integers of 8 bits in blocks of 32 with a scale each, and of 15 where a block stands out"
-        " of its row (SmolLM2's perplexity rises by 0.07 %); with int8 weights that were made for"
+        " integers of 8 bits in blocks of 32 with a scale each, and of 15 in blocks with outliers"
+        " (SmolLM2's perplexity rises by 0.07 %); with int8 weights that were made for"
         " int8 activations (W8A8), those; over a bf16 KV cache, attention rounds queries and"
         " softmax weights to bf16, too. int8: as auto, but with quantized weights 8 bits in all"
         " blocks: SmolLM2's perplexity rises by 0.34 %, and where two tokens are nearly as likely,"

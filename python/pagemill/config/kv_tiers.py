@@ -19,7 +19,7 @@ class KvTierConfig:
     kv_offloading_disk_path: str = option(
         "",
         "A file that must not exist, for KV blocks that gave way in host memory. Its space is taken"
-        " at the start and given back at the end. Needs --kv-offloading-disk-bytes.",
+        " at the start and freed at the end. Needs --kv-offloading-disk-bytes.",
     )
     kv_offloading_disk_bytes: int | None = option(
         None, "Size of that file.", unit="bytes", allowed=Range(1, 2**62)

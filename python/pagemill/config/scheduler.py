@@ -72,7 +72,7 @@ class SchedulerConfig:
     max_waiting_tokens: int = option(
         0,
         "Most prompt tokens of requests that wait for their first step; more are refused with HTTP"
-        " status 429, but for one prompt where none waits. 0 is no such limit.",
+        " status 429, except that an empty queue accepts one larger prompt. 0 is no such limit.",
         unit="tokens",
         allowed=Range(0, 2**62),
     )

@@ -23,8 +23,8 @@ from pagemill.runner.build import BuiltModel
 
 _LOGGER = logging.getLogger("pagemill.engine")
 _OUTPUT_INTERVAL_US = 5_000
-"""Less than anybody sees in a stream; longer than the steps of a small model with one request,
-each of which would lose a core to whoever wakes up for one token."""
+"""Less than a reader of a stream sees; longer than the steps of a small model with one request,
+each of which would lose a core to the thread that wakes up for one token."""
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING}
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pagemill import ops
 from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
+from pagemill.layers.stack import EXPERTS, name_in_layer
 from pagemill.ops.shard import Part
 from pagemill.ops.trace import Tensor
 
@@ -65,7 +66,8 @@ def packed_moe(weights: Weights, prefix: str, x: Tensor, experts: Experts) -> Te
 
 def _route(weights: Weights, name: str, x: Tensor, experts: Experts) -> tuple[Tensor, Tensor]:
     logits = linear(weights, name, x, (experts.count,), dtype="f32")
-    return ops.moe_route(logits, experts.routing)
+    ids, shares = ops.moe_route(logits, experts.routing)
+    return name_in_layer(ids, EXPERTS), shares
 
 
 def _combine(

@@ -2,8 +2,9 @@
 
     x = stack(weights, x, sizes.layers, lambda layer, x: self._layer(weights, layer, x, rotary))
 
-The value after layer i is `layer.<i>` in the program. By these names a program is cut into stages
-(`ops/cut.py`), and hidden states are returned from a step.
+The value after layer i is `layer.<i>` in the program, and the experts that it chooses for each
+token are `experts.<i>`. By these names a program is cut into stages (`ops/cut.py`), and hidden
+states and choices are returned from a step.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from collections.abc import Callable
 from pagemill.layers.base import Weights
 from pagemill.ops.trace import Tensor, Trace
 
-_PREFIX = "layer."
+RESULT = "layer"
+EXPERTS = "experts"
 
 
 def stack(
@@ -25,15 +27,25 @@ def stack(
     Raises:
         ValueError: a layer has no op.
     """
+    trace = weights.trace
     for layer in range(layers):
-        x = weights.trace.name(make_layer(layer, x), f"{_PREFIX}{layer}")
+        trace.layer = layer
+        x = trace.name(make_layer(layer, x), f"{RESULT}.{layer}")
+    trace.layer = None
     return x
 
 
-def layer_results(trace: Trace) -> dict[int, Tensor]:
-    """The value after each layer that `stack` has traced."""
+def name_in_layer(value: Tensor, kind: str) -> Tensor:
+    """`value` as `<kind>.<i>`, if layer i is being traced; a layer has one value of a kind."""
+    layer = value.trace.layer
+    return value if layer is None else value.trace.name(value, f"{kind}.{layer}")
+
+
+def layer_values(trace: Trace, kind: str) -> dict[int, Tensor]:
+    """The value of this kind (`RESULT`, `EXPERTS`) in each layer that has one."""
+    prefix = f"{kind}."
     return {
-        int(value.name.removeprefix(_PREFIX)): Tensor(value.name, value.dtype, value.shape, trace)
+        int(value.name.removeprefix(prefix)): Tensor(value.name, value.dtype, value.shape, trace)
         for value in trace.program.values
-        if value.name.startswith(_PREFIX)
+        if value.name.startswith(prefix)
     }

@@ -7,7 +7,7 @@ import pytest
 
 from pagemill import ops
 from pagemill.layers.base import Weights
-from pagemill.layers.stack import layer_results, stack
+from pagemill.layers.stack import RESULT, layer_values, stack
 from pagemill.ops.program_text import from_text, to_text
 from pagemill.ops.trace import Tensor, Trace
 
@@ -46,7 +46,7 @@ def test_results_have_names_that_later_ops_read():
         ("v4", "layer.2"),
         ("layer.2", "v6"),
     ]
-    results = layer_results(trace)
+    results = layer_values(trace, RESULT)
     assert list(results) == [0, 1, 2] and results[2] == result
     assert result.shape == ("tokens", 4) and result.dtype == "act"
 

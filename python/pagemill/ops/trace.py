@@ -108,6 +108,7 @@ class Trace:
 
     def __init__(self) -> None:
         self.program = Program()
+        self.layer: int | None = None  # that is being traced (layers/stack.py)
         self._weights: dict[str, Tensor] = {}
         self._quantized: dict[str, QuantizedEntry] = {}
 

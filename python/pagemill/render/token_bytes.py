@@ -35,7 +35,7 @@ def byte_alphabet() -> dict[str, int]:
 
 
 class TokenBytes:
-    """Token id to bytes. Immutable but for a cache of the vocabulary's size; thread-safe.
+    """Token id to bytes. Immutable except for a cache of the vocabulary's size; thread-safe.
 
     `strips_leading_space`: does the first token of a text lose the space it begins with?
     """

@@ -15,7 +15,7 @@ import numpy as np
 
 from pagemill import ops
 from pagemill.layers.pooler import pool
-from pagemill.layers.stack import layer_results
+from pagemill.layers.stack import EXPERTS, RESULT, layer_values
 from pagemill.models.base import (
     MediaInputs,
     MediaModel,
@@ -43,7 +43,8 @@ class BuildOptions:
     makes an embedding model of any model ("mean", "first", "last"), None = what the model's files
     say; `rewrite` applies the fusions of the native rewriter (needs the compiled extension);
     `shard` is the rank that the program is for; `hidden_states` are layers, counted from 0, whose
-    results [tokens, hidden size] each step returns, as the outputs `hidden.<layer>`."""
+    results [tokens, hidden size] each step returns, as the outputs `hidden.<layer>`; `experts` are
+    layers whose chosen experts [tokens, choices] it returns, as `experts.<layer>`."""
 
     max_model_len: int | None = None
     pooling: str | None = None
@@ -51,6 +52,7 @@ class BuildOptions:
     rewrite: bool = True
     shard: Shard = Shard()
     hidden_states: tuple[int, ...] = ()
+    experts: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +100,8 @@ def build(source: ModelSource, options: BuildOptions) -> BuiltModel:
     traits = model.traits
     pooling = _pooling(source, traits, options)
     weights = trace_model(model, source, pooling, options.shard)
-    _return_hidden_states(weights.trace, options.hidden_states)
+    _return_values(weights.trace, "hidden_states", RESULT, "hidden", options.hidden_states)
+    _return_values(weights.trace, "experts", EXPERTS, EXPERTS, options.experts)
     program = weights.trace.program
     encoder = _build_encoder(model, source, options, weights)
     weights.check_all_used(model.ignored)
@@ -233,15 +236,16 @@ def _media_inputs(trace: Trace, media: MediaTraits | None) -> MediaInputs | None
     )
 
 
-def _return_hidden_states(trace: Trace, layers: Iterable[int]) -> None:
-    results = layer_results(trace)
+def _return_values(
+    trace: Trace, option: str, kind: str, output: str, layers: Iterable[int]
+) -> None:
+    """Returns the values of a kind from these layers of `option`, as `<output>.<layer>`."""
+    values = layer_values(trace, kind)
     for layer in dict.fromkeys(layers):
-        if layer not in results:
-            raise ModelConfigError(
-                f"hidden_states names layer {layer}, but the model has {len(results)} layers,"
-                " counted from 0"
-            )
-        trace.output(f"hidden.{layer}", results[layer])
+        if layer not in values:
+            known = ", ".join(map(str, sorted(values))) or "none"
+            raise ModelConfigError(f"{option} names layer {layer}; layers that have it: {known}")
+        trace.output(f"{output}.{layer}", values[layer])
 
 
 def _pooling(source: ModelSource, traits: ModelTraits, options: BuildOptions) -> Pooling | None:

@@ -83,8 +83,10 @@ def test_hidden_states(directory: Path):
     outputs = {output.name: output.value for output in from_text(text).outputs}
     assert set(outputs) == {"logits", "hidden.0"} and outputs["hidden.0"] == "layer.0"
     for layer in (-1, 1):
-        with pytest.raises(ModelConfigError, match=f"layer {layer}, but the model has 1 layers"):
+        with pytest.raises(ModelConfigError, match=f"layer {layer}; layers that have it: 0"):
             build(source, BuildOptions(hidden_states=(0, layer), rewrite=False))
+    with pytest.raises(ModelConfigError, match="experts names layer 0; layers that have it: none"):
+        build(source, BuildOptions(experts=(0,), rewrite=False))
 
 
 def test_missing_and_misshapen_weights(directory: Path):

@@ -238,7 +238,7 @@ def _bind(program: Program, dtypes: Mapping[str, torch.dtype]) -> list[_BoundOp]
     types = {value.name: dtypes[value.dtype] for value in program.values}
     last_use: dict[str, int] = {}
     for index, op in enumerate(program.ops):
-        # A result that nobody reads dies where it is made.
+        # A result that no op reads dies where it is made.
         last_use |= {name: index for name in (*op.inputs, *op.outputs) if name in shapes}
     for output in program.outputs:
         last_use[output.value] = len(program.ops)

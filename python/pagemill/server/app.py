@@ -57,7 +57,7 @@ def _answering(endpoint: Endpoint) -> Handler:
         except ApiError as error:
             response = error_response(error)
         except ClientDisconnect:
-            response = Response(status_code=_CLIENT_GONE)  # nobody reads it
+            response = Response(status_code=_CLIENT_GONE)  # no client reads it
         except Exception:
             _LOGGER.exception("%s %s failed", endpoint.method, path)
             response = error_response(

@@ -45,7 +45,7 @@ class EventStream(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI entry."""
         try:
-            with contextlib.suppress(ClientDisconnect):  # nobody is left to tell
+            with contextlib.suppress(ClientDisconnect):  # the client has gone
                 await until_disconnect(self._write(send), receive)
         finally:
             self._close()

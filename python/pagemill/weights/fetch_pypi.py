@@ -61,7 +61,7 @@ def fetch_wheel_file(
     Args:
       wanted: what to fetch.
       target: where to; its folder exists.
-      progress: who is told.
+      progress: receives what has arrived.
       command: what to run in place of `python -m pip`.
 
     Raises:

@@ -30,7 +30,7 @@ _POLL_S = 0.02
 
 
 def free_port() -> int:
-    """Returns a port of 127.0.0.1 that nobody listens on."""
+    """Returns a port of 127.0.0.1 that no process listens on."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         return taken.getsockname()[1]
@@ -157,7 +157,7 @@ class ServerProcess(PeerProcess):
             time.sleep(_POLL_S)
 
     def _status(self) -> int:
-        """0 while nobody listens."""
+        """0 while no process listens."""
         connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=10)
         try:
             connection.request("GET", self._ready_path)

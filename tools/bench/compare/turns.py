@@ -38,7 +38,7 @@ class Run:
 
     @property
     def disturbed(self) -> bool:
-        """Is it not to be trusted? Nobody knows where the system does not tell."""
+        """Is it not to be trusted? True if the system does not say."""
         return self.other_cores is None or self.other_cores > QUIET_CORES
 
 

@@ -2,7 +2,7 @@
 
 Reads one case a line from standard input, as JSON (`seqs`, `context`, `prefills`, `steps`), and
 writes the medians of its steps as JSON: `schedule_us`, `update_us`. Blocks of 16 tokens, prefix
-caching on, everything else as vLLM has it by default but for asynchronous scheduling, which is off.
+caching on, everything else as vLLM has it by default except asynchronous scheduling, which is off.
 """
 
 import gc
@@ -37,7 +37,7 @@ VOCAB_SIZE = 50000
 MAX_MODEL_LEN = 1 << 21
 MAX_NUM_TOKENS = 16384
 
-# Of a model that nobody loads.
+# Of a model that is never loaded.
 MODEL_CONFIG = {
     "architectures": ["LlamaForCausalLM"],
     "model_type": "llama",

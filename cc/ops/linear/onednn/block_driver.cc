@@ -19,7 +19,7 @@ constexpr int64_t kLineBytes = 64;
 int64_t DivideUp(int64_t value, int64_t by) { return (value + by - 1) / by; }
 int64_t RoundUp(int64_t value, int64_t multiple) { return DivideUp(value, multiple) * multiple; }
 
-// The rows of W in blocks of equal shape, but for the last.
+// The rows of W in blocks of equal shape, except the last.
 struct Blocks {
   explicit Blocks(const TensorView& weight) : m(weight.shape[0]) {
     k = RoundUp(weight.shape[1], kBlockKMultiple);

@@ -1,4 +1,4 @@
-"""Tests of `pagemill simulate` but for the engine behind it, which cc/sim tests."""
+"""Tests of `pagemill simulate` except the engine behind it, which cc/sim tests."""
 
 import json
 import math
@@ -147,7 +147,7 @@ def test_a_trace_is_replayed(tmp_path: Path, capsys: pytest.CaptureFixture[str])
 def test_the_eviction_policy_decides_what_stays(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    # A prompt comes again and again; in between come prompts that nobody asks for twice.
+    # A prompt comes again and again; in between come prompts that come only once.
     rows = [
         {"timestamp": 10000 * i, "input_length": 900, "output_length": 8, "hash_ids": [ids, ids]}
         for i, ids in enumerate(0 if i % 6 < 2 else i for i in range(60))
