@@ -97,6 +97,32 @@ class UnreliableMedium final : public kv_transfer::TransferMedium {
   kv_transfer::HostMedium host_;
 };
 
+// Copies at once, but its results come late: a look that finds none is followed by the planning of
+// a step, and then by one that finds them.
+class LateWorker final : public kv_cache::TransferWorker {
+ public:
+  explicit LateWorker(step::PageStore* pages)
+      : medium_(
+            std::make_shared<kv_transfer::HostArena>(64, pages->page_bytes(kv_cache::GroupId(0))),
+            pages) {}
+
+  void Start(KvTransfer transfer) override {
+    results_.push_back(medium_.Run(transfer));
+    results_.back().id = transfer.id;
+  }
+  void Poll(std::vector<KvTransferResult>* results) override {
+    if (++num_polls_ % 2 == 0) return;
+    results->insert(results->end(), results_.begin(), results_.end());
+    results_.clear();
+  }
+  void Wait(int64_t) override {}
+
+ private:
+  kv_transfer::HostMedium medium_;
+  std::vector<KvTransferResult> results_;
+  int num_polls_ = 0;
+};
+
 class KvTiersTest : public testing::Test {
  protected:
   void StartEngine(LogSink log = {}) {
@@ -293,6 +319,23 @@ TEST_F(KvTiersTest, OthersRunWhileALoadIsUnderWay) {
   cached_ = 0;
   Finish(waiting);
   EXPECT_EQ(cached_, 32);
+}
+
+TEST_F(KvTiersTest, ALoadThatEndsWhileAStepIsPlannedWakesItsRequest) {
+  LateWorker worker(runner_.pages());
+  auto connector = kv_cache::TieredConnector::Create({.host_blocks = 64});
+  ASSERT_TRUE(connector.ok());
+  options_.kv_tiers.connector = connector->get();
+  options_.kv_tiers.worker = &worker;
+  StartEngine();
+  for (uint64_t round = 0; round < 4; ++round) {
+    for (int32_t seed : {5, 11, 13}) {
+      const Request request = MakeRequest(10 * round + static_cast<uint64_t>(seed), seed);
+      const int32_t cached = Answer(request);
+      if (round > 0) EXPECT_GT(cached, 0) << "round " << round << ", seed " << seed;
+    }
+  }
+  engine_.reset();
 }
 
 TEST_F(KvTiersTest, ALoadThatTakesTooLongIsAbandonedAndComputed) {

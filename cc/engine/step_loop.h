@@ -114,7 +114,7 @@ class StepLoop {
   void FinishStep();
   void NoteStarts();
   Status ExtendNow(step::RequestId id, std::vector<int32_t> token_ids, scheduler::InputPart part);
-  void MoveKv(int64_t now);
+  bool MoveKv(int64_t now);
   void AbortAll();
   void Publish(bool at_once = false);
   void Push(int64_t now);  // events_ to outputs_, with mutex_

@@ -121,8 +121,11 @@ bool StepLoop::Turn() {
 bool StepLoop::StartStep() {
   const int64_t start = clock_->NowNanos();
   MoveKv(start);
-  scheduler_->Schedule(&plan_);
-  MoveKv(start);
+  // A transfer that ended meanwhile may be what a request waited for: then it is planned at once,
+  // since nothing else may ever end the wait for news.
+  do {
+    scheduler_->Schedule(&plan_);
+  } while (MoveKv(start) && plan_.empty());
   if (plan_.empty()) return false;
   started_steps_.push_back({start, plan_.total_num_tokens});
   NoteStarts();
@@ -139,8 +142,9 @@ bool StepLoop::StartStep() {
 }
 
 // What the last steps planned starts before the runner is busy with the next one.
-void StepLoop::MoveKv(int64_t now) {
-  if (tiers_ != nullptr) tiers_->Move(scheduler_.get(), now);
+// True if transfers have ended.
+bool StepLoop::MoveKv(int64_t now) {
+  return tiers_ != nullptr && tiers_->Move(scheduler_.get(), now);
 }
 
 void StepLoop::FinishStep() {
