@@ -109,9 +109,10 @@ class LateWorker final : public kv_cache::TransferWorker {
   void Start(KvTransfer transfer) override {
     results_.push_back(medium_.Run(transfer));
     results_.back().id = transfer.id;
+    num_polls_ = 0;
   }
   void Poll(std::vector<KvTransferResult>* results) override {
-    if (++num_polls_ % 2 == 0) return;
+    if (++num_polls_ < 2) return;
     results->insert(results->end(), results_.begin(), results_.end());
     results_.clear();
   }
@@ -120,7 +121,7 @@ class LateWorker final : public kv_cache::TransferWorker {
  private:
   kv_transfer::HostMedium medium_;
   std::vector<KvTransferResult> results_;
-  int num_polls_ = 0;
+  int num_polls_ = 0;  // since a transfer was started
 };
 
 class KvTiersTest : public testing::Test {
