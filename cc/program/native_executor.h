@@ -61,8 +61,8 @@ class NativeExecutor final : public Executor {
   const comm::Groups& groups() const;  // those of the target
   // The compute threads; others may use them between two steps, on the same thread.
   device::ThreadPool* thread_pool();
-  // The KV cache, for those who copy it elsewhere; null if the program has none of its own. Dies
-  // with the executor.
+  // The KV cache, for tiers and saved sessions; null if the program has none of its own. Dies with
+  // the executor.
   step::PageStore* pages();
   const PackedWeights& packed_weights() const;
   // Where weights and KV cache lie ("interleaved over nodes 0, 1"), or why the system refused; ""

@@ -1,4 +1,4 @@
-// Scaled weights of int8 weights in tiles of AMX.
+// Products with scaled int8 weights in AMX tiles.
 
 // GCC 12 warns of the deliberately undefined registers inside its own intrinsics.
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"

@@ -1,6 +1,6 @@
 // File: cc/ops/linear/scaled/scaled_amx_inl.h
-// Scaled weights of int8 weights on rows of x rounded to int8, in tiles of AMX. Written once
-// over `Tiles` (cc/ops/tiles/tile_band.h). Includes AVX-512: for files compiled for that.
+// Products of scaled int8 weights with rows of x rounded to int8, in AMX tiles. Written once over
+// `Tiles` (cc/ops/tiles/tile_band.h). Includes AVX-512: for files compiled for that.
 //
 // A tile of weights is 16 quads of 16 weight rows as they lie in the panel (scaled_panel.h); one of
 // x 16 rows of 64 elements. Sums of all of k are exact and stay in their tiles. A strip of x is
