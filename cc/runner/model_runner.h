@@ -10,11 +10,13 @@
 // thread. With a proposer, results carry drafts of the next step (speculation.h), with a draft
 // model the number of them: that computes them when their step begins (draft_model.h).
 //
-// Steps in flight. The executor says how many it takes (max_steps_in_flight()). A step whose
-// requests all want the most likely token and no more leaves nothing to the host: its ids stay with
-// the executor, where the next step reads them (program::TokenOfRow()), and Execute() of that step
-// does not wait. Any other step is sampled on the host, at the latest when the next begins: so that
-// its tokens are known then, and token matchers have accepted them before they fill masks again.
+// Steps in flight. The executor says how many it takes (max_steps_in_flight()), and whether it
+// draws tokens (samples()). A step whose requests all want tokens that the executor finds and no
+// more, the most likely or drawn ones, leaves nothing to the host: Sample() enqueues the draws, the
+// ids stay with the executor, where the next step reads them (program::TokenOfRow()), and Execute()
+// of that step does not wait. Any other step is sampled on the host, at the latest when the next
+// begins: so that its tokens are known then, and token matchers have accepted them before they fill
+// masks again.
 //
 // Ownership: executor, pool and pages are the caller's and outlive the runner. Thread safety: that
 // of Runner.
@@ -30,6 +32,7 @@
 #include "cc/base/status.h"
 #include "cc/device/thread_pool.h"
 #include "cc/engine/runner.h"
+#include "cc/ops/sample/row_draw.h"
 #include "cc/program/executor.h"
 #include "cc/runner/batch_state.h"
 #include "cc/runner/draft_model.h"
@@ -90,8 +93,10 @@ class ModelRunner final : public engine::Runner {
   void AddEntries(const step::StepPlan& plan, StepInFlight* step) const;
   Status FillPlaceholders();
   void FillMasks(const step::StepPlan& plan);
-  // May the executor leave logits out: is the largest of each row all that this step wants?
-  bool WantsOnlyMaxima(const step::StepPlan& plan) const;
+  // May the executor leave logits out: is a token of each row that it finds all that this step
+  // wants?
+  bool WantsOnlyTokens(const step::StepPlan& plan) const;
+  void MakeDraws(const step::StepPlan& plan);
   void NoteSamples(const StepInFlight& step);
 
   // model_runner_finish.cc
@@ -131,7 +136,8 @@ class ModelRunner final : public engine::Runner {
   uint64_t num_started_ = 0;  // steps that were enqueued, ever: the number of the last
   uint64_t num_holders_ = 0;  // requests that slots have held, ever
   std::vector<Slot> slots_;
-  program::ExecutorOutput output_;  // of the step that is being finished
+  std::vector<ops::RowDraw> draws_;  // of the step in plan_; empty if its tokens are the largest
+  program::ExecutorOutput output_;   // of the step that is being finished
   std::vector<sampling::LogitsRow> rows_;
   std::vector<size_t> sampled_rows_;  // of the step, those in rows_
   std::vector<sampling::RowOutput> row_outputs_;

@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "cc/base/status.h"
 #include "cc/runner/batch_state.h"
 #include "cc/runner/step_times.h"
 #include "cc/step/request.h"
@@ -36,9 +37,10 @@ struct StepInFlight {
   std::vector<BatchRow> rows;
   uint64_t number = 0;    // of those that were enqueued, from 1
   bool enqueued = false;  // with the executor; a step that runs nothing is not
-  // Each row's token is the column of its largest logit, which the executor finds: nothing is left
-  // to the host, and a step behind this one may begin before it is over.
+  // The executor finds each row's token, the column of its largest logit or one that it draws:
+  // nothing is left to the host, and a step behind this one may begin before it is over.
   bool by_maxima = false;
+  Status sampled;  // of Executor::Sample(), if it was called
   program::StepKind kind = {};
   StepTimes times;
 };
@@ -48,6 +50,7 @@ class StepsInFlight {
   bool empty() const { return count_ == 0; }
   size_t size() const { return count_; }
   StepInFlight& oldest() { return steps_.front(); }
+  StepInFlight& newest() { return steps_[count_ - 1]; }
   const StepInFlight& operator[](size_t i) const { return steps_[i]; }  // 0: the oldest
 
   // Empty, with memory in its lists.
@@ -57,6 +60,7 @@ class StepsInFlight {
     step.entries.clear();
     step.rows.clear();
     step.enqueued = step.by_maxima = false;
+    step.sampled = OkStatus();
     step.number = 0;
     step.times = {};
     return step;

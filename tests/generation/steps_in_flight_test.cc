@@ -33,6 +33,7 @@ constexpr int32_t kVocab = 8, kEos = 7;
 // Which requests a world has besides those that only want the most likely tokens.
 struct World {
   uint64_t seed = 1;
+  bool drawn = false;    // two of three with a temperature
   bool sampled = false;  // some with a temperature, penalties, logprobs
   bool masked = false;   // some with a token matcher
   bool aborted = false;  // some are aborted at any time
@@ -43,7 +44,7 @@ struct Ran {
   std::map<RequestId, std::vector<int32_t>> outputs;
   std::map<RequestId, Status> errors;  // of those that failed or were aborted
   engine::EngineStats stats;
-  int64_t num_overlapping_steps = 0, num_tokens_of_rows = 0;
+  int64_t num_overlapping_steps = 0, num_tokens_of_rows = 0, num_drawn = 0;
 };
 
 StatusOr<std::unique_ptr<step::TokenMatcher>> NewBrackets() {
@@ -62,6 +63,11 @@ std::vector<Request> MakeRequests(const World& world) {
     }
     step::SamplingParams& sampling = request.sampling;
     sampling.temperature = world.sampled && rng() % 8 == 0 ? 0.8f : 0.0f;
+    if (world.drawn && rng() % 3 > 0) {
+      sampling.temperature = 1.2f;
+      sampling.top_k = rng() % 2 == 0 ? 5 : 0;
+      sampling.top_p = rng() % 2 == 0 ? 0.9f : 1.0f;
+    }
     sampling.seed = rng();
     sampling.max_tokens = static_cast<int32_t>(1 + rng() % 40);
     if (rng() % 3 == 0) sampling.min_tokens = sampling.max_tokens / 3;
@@ -124,6 +130,7 @@ Ran Generate(const World& world, int32_t steps_in_flight) {
   runner->CheckIntegrity();
   ran.num_overlapping_steps = executor.num_overlapping_steps;
   ran.num_tokens_of_rows = executor.num_tokens_of_rows;
+  ran.num_drawn = executor.num_drawn;
   return ran;
 }
 
@@ -143,32 +150,38 @@ void ExpectSameTokens(const Ran& ran, const Ran& plain) {
 class TwoStepsInFlight : public testing::TestWithParam<World> {};
 
 TEST_P(TwoStepsInFlight, GiveTheTokensOfOne) {
-  int64_t overlapping = 0, of_rows = 0;
+  int64_t overlapping = 0, of_rows = 0, drawn = 0;
   uint64_t preemptions = 0, stopped = 0;
   size_t errors = 0;
   for (uint64_t seed = 1; seed <= 30; ++seed) {
     SCOPED_TRACE(seed);
     World world = GetParam();
     world.seed = seed;
-    const Ran plain = Generate({.seed = seed, .sampled = world.sampled, .masked = world.masked}, 1);
-    EXPECT_EQ(plain.num_overlapping_steps + plain.num_tokens_of_rows, 0);
+    World plain_world = world;
+    plain_world.aborted = plain_world.failing = false;
+    const Ran plain = Generate(plain_world, 1);
+    EXPECT_EQ(plain.num_overlapping_steps + plain.num_tokens_of_rows + plain.num_drawn, 0);
     const Ran ran = Generate(world, 2);
     ExpectSameTokens(ran, plain);
     overlapping += ran.num_overlapping_steps;
     of_rows += ran.num_tokens_of_rows;
+    drawn += ran.num_drawn;
     preemptions += ran.stats.num_preemptions;
     stopped += ran.stats.finished_stop;
     errors += ran.errors.size();
   }
   EXPECT_GT(overlapping, 50);
   EXPECT_GT(of_rows, 50);
+  EXPECT_EQ(drawn > 50, GetParam().drawn || GetParam().sampled) << drawn;
   EXPECT_GT(preemptions, 5u);
   EXPECT_GT(stopped, 5u);
   EXPECT_EQ(errors > 0, GetParam().aborted || GetParam().failing);
 }
 
 INSTANTIATE_TEST_SUITE_P(Worlds, TwoStepsInFlight,
-                         testing::Values(World{}, World{.sampled = true}, World{.masked = true},
+                         testing::Values(World{}, World{.drawn = true}, World{.sampled = true},
+                                         World{.masked = true},
+                                         World{.drawn = true, .aborted = true, .failing = true},
                                          World{.sampled = true, .masked = true, .aborted = true},
                                          World{.sampled = true, .masked = true, .failing = true}));
 
