@@ -70,9 +70,13 @@ class SpeculationTest : public testing::Test {
                answer.sampled_token_ids.back() ==
                    entry.draft_token_ids[answer.sampled_token_ids.size() - 1]);
     }
-    speculation->BeginStep();
+    StepInFlight step;
+    step.begun_ns = overlap_ ? 0 : clock_.NowNanos();
+    for (const step::ScheduledRequest& entry : plan.scheduled) {
+      step.entries.push_back(MakeStepEntry(entry));
+    }
     clock_.AdvanceNanos(static_cast<int64_t>(step_seconds(num_tokens) * 1e9));
-    speculation->EndStep(plan, &result);
+    speculation->EndStep(step, &result);
     return result;
   }
 
@@ -84,6 +88,7 @@ class SpeculationTest : public testing::Test {
   }
 
   FakeClock clock_;
+  bool overlap_ = false;  // steps begin long before those before them end
 };
 
 double MemoryBound(int32_t tokens) { return 0.01 * (1 + 0.1 * (tokens - 1)); }
@@ -105,6 +110,18 @@ TEST_F(SpeculationTest, TextThatCannotBeGuessedCostsAlmostNothing) {
       EXPECT_LT(Run(&proposer, {1, 2, 3}, {RandomText(500, seed)}, seconds), plain * 1.035);
     }
   }
+}
+
+TEST_F(SpeculationTest, AStepThatWaitsForTheOneBeforeDoesNotTakeLonger) {
+  const std::vector<int32_t> prompt = RandomText(400, 2);
+  const std::vector<int32_t> output(prompt.begin() + 50, prompt.begin() + 350);
+  double seconds[2];
+  for (const bool overlap : {false, true}) {
+    overlap_ = overlap;
+    sampling::NgramProposer proposer({.max_num_seqs = 1});
+    seconds[overlap] = Run(&proposer, prompt, {output}, MemoryBound);
+  }
+  EXPECT_DOUBLE_EQ(seconds[0], seconds[1]);
 }
 
 TEST_F(SpeculationTest, NoDraftsWhereTokensCostWhatStepsDo) {
