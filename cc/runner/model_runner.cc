@@ -164,15 +164,19 @@ Status ModelRunner::MakeDrafts(const step::StepPlan& plan) {
   return OkStatus();
 }
 
+bool ModelRunner::VerifiesDrafts(const StepInFlight& step) const {
+  return limits().max_draft_tokens > 0 &&
+         std::any_of(step.entries.begin(), step.entries.end(),
+                     [](const StepEntry& entry) { return entry.num_drafts > 0; });
+}
+
 Status ModelRunner::Enqueue(const step::StepPlan& plan, StepInFlight* step) {
   stopwatch_.Lap(&StepTimes::batch_s, &step->times);
   ops::StepBatch batch = batch_.view();
   if (media_ != nullptr) media_->AddTo(&batch);
   const bool by_maxima = WantsOnlyMaxima(plan);
   if (by_maxima) batch.argmax_columns = limits().vocab_size;
-  step->needs_host =
-      !by_maxima || std::any_of(step->entries.begin(), step->entries.end(),
-                                [](const StepEntry& entry) { return entry.num_drafts > 0; });
+  step->needs_host = !by_maxima || VerifiesDrafts(*step);
   FillMasks(plan);
   const Status status = executor_->Enqueue(batch);
   stopwatch_.Lap(&StepTimes::model_s, &step->times);

@@ -94,6 +94,7 @@ class ModelRunner final : public engine::Runner {
   Status Enqueue(const step::StepPlan& plan, StepInFlight* step);
   void AddEntries(const step::StepPlan& plan, const step::StepPlan& exact,
                   StepInFlight* step) const;
+  bool VerifiesDrafts(const StepInFlight& step) const;
   void FillMasks(const step::StepPlan& plan);
   // May the executor leave logits out: is the largest of each row all that this step wants?
   bool WantsOnlyMaxima(const step::StepPlan& plan) const;

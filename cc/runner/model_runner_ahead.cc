@@ -18,7 +18,8 @@ bool IsAhead(const step::ScheduledRequest& entry) {
 // accepted end, and get the drafts that were proposed since. The steps that verify drafts are
 // finished; those that follow give one token each, which may be in flight.
 const step::StepPlan& ModelRunner::Resolve(const step::StepPlan& plan) {
-  if (!speculation_ || std::none_of(plan.scheduled.begin(), plan.scheduled.end(), IsAhead)) {
+  if (limits().max_draft_tokens == 0 ||
+      std::none_of(plan.scheduled.begin(), plan.scheduled.end(), IsAhead)) {
     return plan;
   }
   exact_ = plan;
@@ -73,7 +74,7 @@ void ModelRunner::SettleSamples(const StepInFlight& step, const step::StepResult
     if (slot.token_id != kInFlight || slot.step != step.number) continue;
     const std::vector<int32_t>& sampled = result.results[i].sampled_token_ids;
     slot.token_id = sampled.empty() ? 0 : sampled.back();
-    if (!speculation_) continue;
+    if (limits().max_draft_tokens == 0) continue;
     if (!sampled.empty()) slot.num_tokens += static_cast<int32_t>(sampled.size()) - 1;
     slot.drafts = result.results[i].draft_token_ids;
   }
