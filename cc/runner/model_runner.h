@@ -95,15 +95,12 @@ class ModelRunner final : public engine::Runner {
   void AddEntries(const step::StepPlan& plan, const step::StepPlan& exact,
                   StepInFlight* step) const;
   bool VerifiesDrafts(const StepInFlight& step) const;
+  const step::StepPlan& Resolve(const step::StepPlan& plan);
+  Status FillPlaceholders();
   void FillMasks(const step::StepPlan& plan);
   // May the executor leave logits out: is the largest of each row all that this step wants?
   bool WantsOnlyMaxima(const step::StepPlan& plan) const;
-
-  // model_runner_ahead.cc
-  const step::StepPlan& Resolve(const step::StepPlan& plan);
-  Status FillPlaceholders();
   void NoteSamples(const StepInFlight& step);
-  void SettleSamples(const StepInFlight& step, const step::StepResult& result);
 
   // model_runner_finish.cc
   void FinishForNextStep();
@@ -114,6 +111,7 @@ class ModelRunner final : public engine::Runner {
   bool Holds(const StepEntry& entry) const;
   void AddRows(const StepInFlight& step);
   void SampleRows(const StepInFlight& step, step::StepResult* result);
+  void SettleSamples(const StepInFlight& step, const step::StepResult& result);
   void TakePooled(const StepInFlight& step, step::StepResult* result);
 
   program::Executor* executor_;
