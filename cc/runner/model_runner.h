@@ -97,17 +97,15 @@ class ModelRunner final : public engine::Runner {
   Status Enqueue(const step::StepPlan& plan, StepInFlight* step);
   void AddEntries(const step::StepPlan& plan, const step::StepPlan& exact,
                   StepInFlight* step) const;
+  bool VerifiesDrafts(const StepInFlight& step) const;
+  const step::StepPlan& Resolve(const step::StepPlan& plan);
+  Status FillPlaceholders();
   void FillMasks(const step::StepPlan& plan);
   // May the executor leave logits out: is a token of each row that it finds all that this step
   // wants?
   bool WantsOnlyTokens(const step::StepPlan& plan) const;
   void MakeDraws(const step::StepPlan& plan);
-
-  // model_runner_ahead.cc
-  const step::StepPlan& Resolve(const step::StepPlan& plan);
-  Status FillPlaceholders();
   void NoteSamples(const StepInFlight& step);
-  void SettleSamples(const StepInFlight& step, const step::StepResult& result);
 
   // model_runner_finish.cc
   void FinishForNextStep();
@@ -118,6 +116,7 @@ class ModelRunner final : public engine::Runner {
   bool Holds(const StepEntry& entry) const;
   void AddRows(const StepInFlight& step);
   void SampleRows(const StepInFlight& step, step::StepResult* result);
+  void SettleSamples(const StepInFlight& step, const step::StepResult& result);
   void TakePooled(const StepInFlight& step, step::StepResult* result);
 
   program::Executor* executor_;
