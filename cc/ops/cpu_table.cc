@@ -19,6 +19,7 @@
 #include "cc/ops/latent_write/latent_write.h"
 #include "cc/ops/layer_norm/layer_norm.h"
 #include "cc/ops/linear/linear.h"
+#include "cc/ops/mask_tokens/mask_tokens.h"
 #include "cc/ops/moe_combine/moe_combine.h"
 #include "cc/ops/moe_route/moe_route.h"
 #include "cc/ops/op.h"
@@ -57,6 +58,7 @@ std::span<const OpDefinition> CpuOps() {
       LatentWriteOp(),
       LayerNormOp(),
       LinearOp(),
+      MaskTokensOp(),
       MoeCombineOp(),
       MoeRouteOp(),
       PagedAttentionOp(),

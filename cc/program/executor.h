@@ -54,16 +54,25 @@ struct ExecutorOutput {
 // step needs it before it is anywhere else. Every rank of a group finds the same ids for itself.
 constexpr int32_t TokenOfRow(int32_t row) { return -1 - row; }
 
+// How the tokens of a step are chosen. Borrowed for a call of Sample().
+struct StepDraws {
+  std::span<const ops::RowDraw> rows;  // one for each row of logits
+  // Those that RowDraw::mask names, one after the other: a bit for each column of argmax_columns
+  // (cc/step/token_mask.h). The maximum of a row that its mask leaves no token is that of no
+  // logits: column -1, logit -inf.
+  std::span<const uint32_t> masks = {};
+};
+
 // 1. Enqueue() starts a step, which computes the batch and updates the KV cache, and may return
 //    before it is done. The batch need not outlive the call. Steps take effect in their order.
 // 2. Collect() waits for the oldest step that is enqueued and not collected. The output's memory is
 //    the executor's own and stays valid until max_steps_in_flight() more steps are enqueued.
 // 3. If either fails, the step is over: a step whose Enqueue() failed is not to be collected. Steps
 //    before it are not affected.
-// 4. Sample(), of executors that say samples(), draws a token from each row of logits of the step
-//    enqueued last, which was asked for maxima: `draws` has an entry for each row. It is called
-//    before the next Enqueue() and Collect(), at most once a step, or not at all if all rows keep
-//    the largest. It may return before it is done. If it fails, the step is still to be collected.
+// 4. Sample(), of executors that say samples(), chooses a token from each row of logits of the step
+//    enqueued last, which was asked for maxima. It is called before the next Enqueue(), and before
+//    that step is collected, at most once a step, or not at all if all rows keep the largest. It
+//    may return before it is done. If it fails, the step is still to be collected.
 //
 // Thread safety: used by one thread at a time.
 class Executor {
@@ -71,7 +80,7 @@ class Executor {
   virtual ~Executor() = default;
   virtual Status Enqueue(const ops::StepBatch& batch) = 0;
   virtual Status Collect(ExecutorOutput* output) = 0;
-  virtual Status Sample(std::span<const ops::RowDraw> draws) {
+  virtual Status Sample(const StepDraws& draws) {
     (void)draws;
     return Unimplemented("this executor draws no tokens");
   }

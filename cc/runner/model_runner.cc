@@ -112,6 +112,7 @@ Status ModelRunner::Execute(const step::StepPlan& plan) {
   if (executed_) return FailedPrecondition("the step before is not sampled");
   FinishForNextStep();
   draws_.clear();
+  masks_wait_ = false;
   StepTimes times;
   stopwatch_.Begin(HasRequestThatGoesOn(plan), &times);
   const int64_t begun_ns = speculation_ ? clock_->NowNanos() : 0;
@@ -221,7 +222,8 @@ Status ModelRunner::Enqueue(const step::StepPlan& plan, StepInFlight* step) {
     if (executor_->samples()) MakeDraws(plan);
   }
   step->needs_host = !finds_tokens || VerifiesDrafts(*step);
-  FillMasks(plan);
+  masks_wait_ = AddMasks(plan) && MatchersWait();
+  if (!masks_wait_) masks_.Fill();
   const Status status = executor_->Enqueue(batch);
   stopwatch_.Lap(&StepTimes::model_s, &step->times);
   if (!status.ok()) {
@@ -253,8 +255,12 @@ void ModelRunner::NoteSamples(const StepInFlight& step) {
 
 Status ModelRunner::Sample() {
   if (!executed_) return FailedPrecondition("no step was executed that is not sampled");
+  if (masks_wait_) {
+    while (steps_.size() > 1) FinishOldest();
+    masks_.Fill();
+  }
   masks_.Wait();
-  if (!draws_.empty()) steps_.newest().sampled = executor_->Sample(draws_);
+  if (!draws_.empty()) SampleOnExecutor(&steps_.newest());
   executed_ = false;
   return OkStatus();
 }
@@ -295,23 +301,35 @@ void ModelRunner::ApplyToSlots(const step::StepPlan& plan) {
   }
 }
 
-void ModelRunner::FillMasks(const step::StepPlan& plan) {
+bool ModelRunner::AddMasks(const step::StepPlan& plan) {
   masks_.BeginStep();
+  bool any = false;
   for (size_t i = 0; i < plan.scheduled.size(); ++i) {
     const step::ScheduledRequest& entry = plan.scheduled[i];
     if (!entry.sample || !masks_.Holds(entry.index)) continue;
     masks_.AddRows(entry.index, batch_.drafts(i, entry.draft_token_ids.size()));
+    any = true;
   }
-  masks_.Fill();
+  return any;
+}
+
+bool ModelRunner::MatchersWait() const {
+  for (size_t i = 0; i + 1 < steps_.size(); ++i) {
+    for (const StepEntry& entry : steps_[i].entries) {
+      if (Holds(entry) && masks_.Holds(entry.index)) return true;
+    }
+  }
+  return false;
 }
 
 bool ModelRunner::WantsOnlyTokens(const step::StepPlan& plan) const {
   const auto finds = [&](const BatchRow& row) {
     const step::RequestIndex index = plan.scheduled[static_cast<size_t>(row.entry)].index;
     if (row.prompt_token_id >= 0 || !sampler_.NeedsOnlyToken(index)) return false;
-    if (batch_.request(index)->sampling.greedy()) return true;
+    const bool greedy = batch_.request(index)->sampling.greedy();
+    if (greedy && !masks_.Holds(index)) return true;
     // Drafts of a distribution are verified with it, which the host has.
-    return executor_->samples() && (row.draft_token_id < 0 || draft_model_ == nullptr);
+    return executor_->samples() && (greedy || row.draft_token_id < 0 || draft_model_ == nullptr);
   };
   return std::all_of(batch_.rows().begin(), batch_.rows().end(), finds);
 }
@@ -321,16 +339,28 @@ void ModelRunner::MakeDraws(const step::StepPlan& plan) {
   bool any = false;
   for (size_t i = 0; i < batch_.rows().size(); ++i) {
     const int32_t entry = batch_.rows()[i].entry;
-    const step::Request& request =
-        *batch_.request(plan.scheduled[static_cast<size_t>(entry)].index);
+    const step::RequestIndex index = plan.scheduled[static_cast<size_t>(entry)].index;
+    const step::Request& request = *batch_.request(index);
     // Of the request, up to and including the row's.
     const int32_t num_tokens =
         step.seq_lens[entry] - (step.query_start[entry + 1] - 1 - step.logits_rows[i]);
     const int32_t num_outputs = num_tokens - static_cast<int32_t>(request.prompt_token_ids.size());
     draws_.push_back(sampling::RowDrawOf(request.sampling, num_outputs));
-    any |= !request.sampling.greedy();
+    any |= !request.sampling.greedy() || masks_.Holds(index);
   }
   if (!any) draws_.clear();
+}
+
+void ModelRunner::SampleOnExecutor(StepInFlight* step) {
+  int32_t num_masks = 0;
+  for (size_t i = 0; i < draws_.size(); ++i) {
+    const size_t entry = static_cast<size_t>(step->rows[i].entry);
+    const step::RequestIndex index = step->entries[entry].index;
+    if (!masks_.Holds(index)) continue;
+    if (masks_.status(index).ok()) draws_[i].mask = num_masks;
+    ++num_masks;
+  }
+  step->sampled = executor_->Sample({.rows = draws_, .masks = masks_.rows()});
 }
 
 void ModelRunner::CheckIntegrity() const {

@@ -14,12 +14,13 @@
 // draws tokens (samples()). A step whose requests all want tokens that the executor finds and no
 // more, the most likely or drawn ones, leaves nothing to the host: Sample() enqueues the draws, the
 // ids stay with the executor, where the next step reads them (program::TokenOfRow()), and Execute()
-// of that step does not wait. Any other step is sampled on the host, at the latest when the next
-// begins: so that its tokens are known then, and token matchers have accepted them before they fill
-// masks again. So is a step that verifies drafts, since the place of what comes next depends on how
-// many are accepted. Plans made before that is known count on all of them; Execute() corrects their
-// entries, and replaces their placeholders of drafts by what was proposed meanwhile, if so many
-// were.
+// of that step does not wait. Sample() does, if token matchers must accept those tokens before they
+// fill the masks of the step: they do so while its forward pass runs. Any other step is sampled on
+// the host, at the latest when the next begins: so that its tokens are known then, and token
+// matchers have accepted them before they fill masks again. So is a step that verifies drafts,
+// since the place of what comes next depends on how many are accepted. Plans made before that is
+// known count on all of them; Execute() corrects their entries, and replaces their placeholders of
+// drafts by what was proposed meanwhile, if so many were.
 //
 // Ownership: executor, pool, pages and clock are the caller's and outlive the runner. Thread
 // safety: that of Runner.
@@ -100,11 +101,14 @@ class ModelRunner final : public engine::Runner {
   bool VerifiesDrafts(const StepInFlight& step) const;
   const step::StepPlan& Resolve(const step::StepPlan& plan);
   Status FillPlaceholders();
-  void FillMasks(const step::StepPlan& plan);
+  bool AddMasks(const step::StepPlan& plan);  // is there one?
+  // Do steps before the newest have tokens that matchers must accept before they fill masks?
+  bool MatchersWait() const;
   // May the executor leave logits out: is a token of each row that it finds all that this step
   // wants?
   bool WantsOnlyTokens(const step::StepPlan& plan) const;
   void MakeDraws(const step::StepPlan& plan);
+  void SampleOnExecutor(StepInFlight* step);
   void NoteSamples(const StepInFlight& step);
 
   // model_runner_finish.cc
@@ -148,7 +152,8 @@ class ModelRunner final : public engine::Runner {
   uint64_t num_started_ = 0;  // steps that were enqueued, ever: the number of the last
   uint64_t num_holders_ = 0;  // requests that slots have held, ever
   std::vector<Slot> slots_;
-  std::vector<ops::RowDraw> draws_;  // of the step in plan_; empty if its tokens are the largest
+  bool masks_wait_ = false;          // of the step executed last, for those before it
+  std::vector<ops::RowDraw> draws_;  // of that step; empty if its tokens are the largest
   program::ExecutorOutput output_;   // of the step that is being finished
   std::vector<sampling::LogitsRow> rows_;
   std::vector<size_t> sampled_rows_;  // of the step, those in rows_

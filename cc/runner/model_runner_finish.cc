@@ -100,7 +100,7 @@ void ModelRunner::AddRows(const StepInFlight& step) {
     if (row.draft_token_id >= 0 && draft_model_ != nullptr) {
       added.draft_probabilities = draft_model_->probabilities(draft);
     }
-    if (row.prompt_token_id >= 0 || !masks_.Holds(added.index)) continue;
+    if (by_maxima || row.prompt_token_id >= 0 || !masks_.Holds(added.index)) continue;
     if (masks_.status(added.index).ok()) added.mask = masks_.row(num_masks);
     ++num_masks;
   }

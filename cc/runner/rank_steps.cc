@@ -1,12 +1,12 @@
 #include "cc/runner/rank_steps.h"
 
 #include <algorithm>
-#include <cstring>
 #include <iterator>
 #include <string>
 #include <utility>
 
 #include "cc/device/cpu_share.h"
+#include "cc/ops/sample/row_draw.h"
 
 namespace pagemill::runner {
 namespace {
@@ -14,10 +14,11 @@ namespace {
 // A message: its kind, the numbers of the step (ops::kStepNumbers), how many block tables it has
 // and for each its numbers (ops::kKvNumbers) and width; then the arrays of the step and of each
 // table, in the order of ops::kStepArrays and ops::kKvArrays, block tables without unused columns.
-// Or, of tokens to draw from the step before: its kind, how many rows, and the words of their
-// draws.
+// Or, of tokens to choose from the step before: its kind, how many rows there are and words of
+// masks, then the words of the draws and of the masks.
 constexpr int32_t kEnd = 1, kStep = 2, kDraws = 3;
-constexpr size_t kDrawsHeader = 2;
+constexpr size_t kNumRows = 1, kNumMaskWords = 2, kDrawsHeader = 3;
+constexpr int64_t kMaxWordsOfMask = 1 << 17;  // four million tokens
 constexpr size_t kFirstPiece = 1024;  // int32s that every message has, padded; holds the header
 constexpr size_t kKind = 0, kNumbers = 1, kNumTables = kNumbers + std::size(ops::kStepNumbers);
 constexpr size_t kTables = kNumTables + 1;                       // where tables begin
@@ -106,18 +107,30 @@ Header ReadStep(std::span<const int32_t> message) {
   return header;
 }
 
-void WriteDraws(std::span<const ops::RowDraw> draws, std::vector<int32_t>* message) {
-  *message = {kDraws, static_cast<int32_t>(draws.size())};
-  message->resize(kDrawsHeader + draws.size() * ops::kRowDrawWords);
-  std::memcpy(message->data() + kDrawsHeader, draws.data(), draws.size_bytes());
+void WriteDraws(const program::StepDraws& draws, std::vector<int32_t>* message) {
+  *message = {kDraws, static_cast<int32_t>(draws.rows.size()),
+              static_cast<int32_t>(draws.masks.size())};
+  const size_t masks_begin = kDrawsHeader + draws.rows.size() * ops::kRowDrawWords;
+  message->resize(masks_begin);
+  const auto rows = std::as_bytes(draws.rows);
+  std::copy(rows.begin(), rows.end(), BytesOf(std::span(*message).subspan(kDrawsHeader)).begin());
+  message->insert(message->end(), draws.masks.begin(), draws.masks.end());
 }
 
-std::vector<ops::RowDraw> ReadDraws(std::span<const int32_t> message) {
-  std::vector<ops::RowDraw> draws(static_cast<size_t>(message[1]));
-  const std::span<std::byte> to = std::as_writable_bytes(std::span(draws));
-  std::memcpy(to.data(), message.data() + kDrawsHeader, to.size());
-  return draws;
-}
+// The draws of a whole message, in memory of their own.
+struct Draws {
+  explicit Draws(std::span<const int32_t> message) : rows(static_cast<size_t>(message[kNumRows])) {
+    const std::span<std::byte> to = std::as_writable_bytes(std::span(rows));
+    const auto from = std::as_bytes(message.subspan(kDrawsHeader));
+    std::copy_n(from.begin(), to.size(), to.begin());
+    const auto words = message.subspan(kDrawsHeader + rows.size() * ops::kRowDrawWords);
+    masks.assign(words.begin(), words.begin() + message[kNumMaskWords]);
+  }
+  program::StepDraws view() const { return {.rows = rows, .masks = masks}; }
+
+  std::vector<ops::RowDraw> rows;
+  std::vector<uint32_t> masks;
+};
 
 Status CheckHeader(const Header& header, const StepBounds& bounds) {
   const auto check = [&](int64_t count, const char* what, int32_t limit) {
@@ -139,12 +152,12 @@ Status CheckHeader(const Header& header, const StepBounds& bounds) {
 // Int32s of a message of which the first piece is there; refuses what exceeds the bounds.
 StatusOr<size_t> CheckedSize(std::span<const int32_t> message, const StepBounds& bounds) {
   if (message[kKind] == kDraws) {
-    const int32_t rows = message[1];
-    if (rows < 0 || rows > bounds.max_num_logits_rows) {
-      return Internal("draws for " + std::to_string(rows) + " rows of logits exceed this rank's " +
-                      std::to_string(bounds.max_num_logits_rows) + ": the ranks differ");
-    }
-    return kDrawsHeader + static_cast<size_t>(rows) * ops::kRowDrawWords;
+    const int64_t rows = message[kNumRows], words = message[kNumMaskWords];
+    const bool fits = rows >= 0 && rows <= bounds.max_num_logits_rows && words >= 0 &&
+                      words <= rows * kMaxWordsOfMask;
+    if (fits) return kDrawsHeader + static_cast<size_t>(rows * ops::kRowDrawWords + words);
+    return Internal("draws for " + std::to_string(rows) + " rows of logits exceed this rank's " +
+                    std::to_string(bounds.max_num_logits_rows) + ": the ranks differ");
   }
   Header header = ReadHeader(message);
   PM_RETURN_IF_ERROR(CheckHeader(header, bounds));
@@ -203,7 +216,7 @@ Status LeadingExecutor::Collect(program::ExecutorOutput* output) {
   return executor_->Collect(output);
 }
 
-Status LeadingExecutor::Sample(std::span<const ops::RowDraw> draws) {
+Status LeadingExecutor::Sample(const program::StepDraws& draws) {
   WriteDraws(draws, &message_);
   PM_RETURN_IF_ERROR(CheckedSize(message_, bounds_).status());
   PM_RETURN_IF_ERROR(Send(*group_, &message_));
@@ -218,7 +231,7 @@ Status FollowSteps(program::Executor* executor, comm::Group& group, const StepBo
     Status status = Receive(group, bounds, &message);
     if (status.ok() && message[kKind] == kEnd) return OkStatus();
     if (status.ok() && message[kKind] == kDraws) {
-      status = executor->Sample(ReadDraws(message));
+      status = executor->Sample(Draws(message).view());
       if (status.ok()) continue;
     }
     if (status.ok() && in_flight == executor->max_steps_in_flight()) {

@@ -21,13 +21,11 @@
 #define PAGEMILL_CC_RUNNER_RANK_STEPS_H_
 
 #include <cstdint>
-#include <span>
 #include <vector>
 
 #include "cc/base/status.h"
 #include "cc/comm/group.h"
 #include "cc/ops/batch_view.h"
-#include "cc/ops/sample/row_draw.h"
 #include "cc/program/executor.h"
 
 namespace pagemill::runner {
@@ -49,7 +47,7 @@ class LeadingExecutor final : public program::Executor {
 
   Status Enqueue(const ops::StepBatch& batch) override;
   Status Collect(program::ExecutorOutput* output) override;
-  Status Sample(std::span<const ops::RowDraw> draws) override;
+  Status Sample(const program::StepDraws& draws) override;
 
  private:
   program::Executor* const executor_;

@@ -201,7 +201,9 @@ TEST(RankStepsTest, EveryRankDrawsTheSameTokens) {
       draws[0] = {.temperature = 2.0f, .min_p = 0.001f, .position = i};
       draws[2] = {.temperature = 1.0f, .top_p = 0.99f, .top_k = 30, .position = 100 + i};
       draws[2].SetSeed(~0ull - 3);
-      ASSERT_TRUE(leading.Sample(draws).ok());
+      std::vector<uint32_t> masks = {~0u, ~0u, 0x5a5a5a5au, 3u};
+      draws[1].mask = 1;
+      ASSERT_TRUE(leading.Sample({.rows = draws, .masks = masks}).ok());
       if (i > 0) collect();
     }
     collect();
@@ -211,6 +213,7 @@ TEST(RankStepsTest, EveryRankDrawsTheSameTokens) {
     EXPECT_TRUE(ends[r].ok()) << ends[r].ToString();
     EXPECT_EQ(ranks[r].token_ids, ranks[0].token_ids);
     EXPECT_EQ(ranks[r].num_drawn, 8);
+    EXPECT_EQ(ranks[r].num_masked, 4);
     for (size_t i = 0; i < 9; ++i) {
       EXPECT_EQ(ranks[r].token_ids[3 + i], drawn[i / 3][i % 3]) << "as rank 0 has them";
     }
@@ -221,7 +224,7 @@ TEST(RankStepsTest, DrawsForMoreRowsThanTheBoundsAreRefusedBeforeTheyAreSent) {
   Ranks ranks(2);
   ranks.Run([](LeadingExecutor& leading) {
     const std::vector<ops::RowDraw> draws(9);
-    EXPECT_NE(leading.Sample(draws).message().find("draws for 9 rows of logits exceed"),
+    EXPECT_NE(leading.Sample({.rows = draws}).message().find("draws for 9 rows of logits exceed"),
               std::string::npos);
     program::ExecutorOutput output;
     EXPECT_TRUE(leading.Execute(Step(1, 1).view(), &output).ok()) << "the group goes on";
@@ -232,7 +235,8 @@ TEST(RankStepsTest, DrawsForMoreRowsThanTheBoundsAreRefusedBeforeTheyAreSent) {
 TEST(RankStepsTest, AFollowerThatCannotDrawEndsTheGroup) {
   Ranks ranks(2);
   ranks.Run([](LeadingExecutor& leading) {
-    EXPECT_EQ(leading.Sample(std::vector<ops::RowDraw>(1)).code(), StatusCode::kUnimplemented);
+    EXPECT_EQ(leading.Sample({.rows = std::vector<ops::RowDraw>(1)}).code(),
+              StatusCode::kUnimplemented);
   });
   EXPECT_EQ(ranks.ends[1].message(), "this executor draws no tokens");
 }

@@ -11,12 +11,14 @@
 #include "cc/base/clock.h"
 #include "cc/device/capabilities.h"
 #include "cc/device/thread_pool.h"
-#include "cc/ops/sample/row_draw.h"
+#include "cc/program/executor.h"
 #include "cc/runner/model_runner.h"
 #include "cc/runner/testing/context_executor.h"
 #include "cc/sampling/sampler.h"
 #include "cc/sampling/testing/hash_model.h"
 #include "cc/sampling/testing/scripted_proposer.h"
+#include "cc/step/token_mask.h"
+#include "cc/step/token_matcher.h"
 
 namespace pagemill::runner {
 namespace {
@@ -85,7 +87,7 @@ class StepsInFlightTest : public ::testing::Test {
       trace_ += "collect ";
       return std::exchange(next_collect_, OkStatus());
     };
-    executor_.on_sample = [this](std::span<const ops::RowDraw>) {
+    executor_.on_sample = [this](const program::StepDraws&) {
       trace_ += "sample ";
       return std::exchange(next_sample_, OkStatus());
     };
@@ -196,6 +198,80 @@ TEST_F(StepsInFlightTest, GreedyRequestsKeepTheirTokensBesideDrawnOnes) {
     EXPECT_EQ(result->results[1].sampled_token_ids, std::vector{Draw(*drawn, 2)[i]});
   }
   EXPECT_EQ(executor_.num_drawn, 2);
+}
+
+// Allows tokens that are even or odd, in turns, beginning with even ones; `last` allows nothing
+// behind so many.
+class InTurns final : public step::TokenMatcher {
+ public:
+  explicit InTurns(int32_t last) : last_(last) {}
+  Status FillMask(std::span<uint32_t> mask) override {
+    const int32_t parity = num_accepted_ % 2;
+    for (uint32_t& word : mask) word = 0;
+    for (int32_t t = parity; num_accepted_ < last_ && t < kVocab; t += 2) step::AllowToken(mask, t);
+    return OkStatus();
+  }
+  bool Accept(int32_t token_id) override {
+    if (token_id % 2 != num_accepted_ % 2) return false;
+    ++num_accepted_;
+    return true;
+  }
+  void Rollback(int32_t num_tokens) override { num_accepted_ -= num_tokens; }
+
+ private:
+  const int32_t last_;
+  int32_t num_accepted_ = 0;
+};
+
+std::shared_ptr<step::Request> MakeMaskedRequest(std::vector<int32_t> prompt, float temperature,
+                                                 int32_t last = 100) {
+  auto request = MakeRequest(std::move(prompt), temperature);
+  request->new_token_matcher = [last] {
+    return StatusOr<std::unique_ptr<step::TokenMatcher>>(std::make_unique<InTurns>(last));
+  };
+  return request;
+}
+
+// Masks want the token before, so a step is collected before the next is sampled: but behind the
+// beginning of its forward pass.
+TEST_F(StepsInFlightTest, AMaskedStepBeginsBeforeTheOneBeforeItIsOver) {
+  ASSERT_TRUE(Begin({Start(0, MakeMaskedRequest({1, 2}, 0)), Start(1, MakeMaskedRequest({3}, 2.0f)),
+                     Start(2, MakeRequest({4}))})
+                  .ok());
+  for (int32_t i = 0; i < 3; ++i) {
+    ASSERT_TRUE(Begin({GoOn(0, 2 + i), GoOn(1, 1 + i), GoOn(2, 1 + i)}).ok());
+  }
+  EXPECT_EQ(trace_,
+            "enqueue sample enqueue collect sample enqueue collect sample enqueue collect sample ");
+  EXPECT_EQ(executor_.num_tokens_of_rows, 9);
+  EXPECT_EQ(executor_.num_masked, 8);
+  std::vector<int32_t> text = {1, 2};
+  for (int32_t i = 0; i < 4; ++i) {
+    const StatusOr<step::StepResult> result = runner_->Collect();
+    ASSERT_TRUE(result.ok());
+    std::vector<float> logits = model_.Logits(text);
+    for (size_t t = 0; t < logits.size(); ++t) {
+      if (static_cast<int32_t>(t) % 2 != i % 2) logits[t] = -1e9f;
+    }
+    text.push_back(
+        static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin()));
+    EXPECT_EQ(result->results[0].sampled_token_ids, std::vector{text.back()});
+    ASSERT_EQ(result->results[1].sampled_token_ids.size(), 1u);
+    EXPECT_EQ(result->results[1].sampled_token_ids[0] % 2, i % 2);
+    EXPECT_EQ(result->results[2].sampled_token_ids,
+              std::vector{Continue({4}, 4)[static_cast<size_t>(i)]});
+  }
+}
+
+TEST_F(StepsInFlightTest, AMaskThatAllowsNothingFailsItsRequest) {
+  const auto masked = MakeMaskedRequest({1, 2}, 1.0f, /*last=*/1);
+  ASSERT_TRUE(Begin({Start(0, masked), Start(1, MakeRequest({3}))}).ok());
+  ASSERT_TRUE(Begin({GoOn(0, 2), GoOn(1, 1)}).ok());
+  EXPECT_TRUE(runner_->Collect()->results[0].failure.ok());
+  const StatusOr<step::StepResult> result = runner_->Collect();
+  ASSERT_TRUE(result.ok());
+  EXPECT_EQ(result->results[0].failure.code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(result->results[1].sampled_token_ids, std::vector{Continue({3}, 2)[1]});
 }
 
 TEST_F(StepsInFlightTest, AStepWhoseTokensCannotBeDrawnFailsWhereItIsCollected) {

@@ -35,6 +35,18 @@ step::TokenLogprobs MakeLogprobs(const ops::RowPasses& passes, std::span<const f
   return out;
 }
 
+Status NotFinite() {
+  return Internal(
+      "the model's logits are not finite; the weights or a kernel are at fault "
+      "(`pagemill doctor` shows the kernels in use)");
+}
+
+Status NoTokenAllowed() {
+  return InvalidArgument(
+      "no token may come next under the request's output constraint; relax it, or check that "
+      "the vocabulary can spell what it requires");
+}
+
 }  // namespace
 
 ops::DrawParams DrawParamsOf(const step::SamplingParams& params) {
@@ -106,8 +118,7 @@ bool Sampler::NeedsOnlyToken(step::RequestIndex index) const {
   const Slot& slot = slots_[index.value()];
   PM_CHECK(slot.request != nullptr);
   const step::SamplingParams& params = slot.request->sampling;
-  return params.logprobs == step::SamplingParams::kNoLogprobs && !slot.masked &&
-         !slot.ChangesLogits();
+  return params.logprobs == step::SamplingParams::kNoLogprobs && !slot.ChangesLogits();
 }
 
 void Sampler::Run(std::span<const LogitsRow> rows, std::span<RowOutput> outputs) {
@@ -138,7 +149,8 @@ std::span<const float> Sampler::LogitsOf(const LogitsRow& row) const {
 
 ops::MaxEntry Sampler::MaximumOf(const LogitsRow& row) const {
   if (row.logits != nullptr) return ops::ArgMax(passes_, LogitsOf(row));
-  PM_CHECK(row.found != nullptr && row.prompt_token_id < 0 && NeedsOnlyToken(row.index));
+  PM_CHECK(row.found != nullptr && row.prompt_token_id < 0 && row.mask.empty() &&
+           NeedsOnlyToken(row.index));
   return {.token_id = row.found->column, .logit = row.found->logit};
 }
 
@@ -183,6 +195,11 @@ int32_t Sampler::Draw(const LogitsRow& row, const Processed& processed, Scratch&
       {.acceptance = uniform(Purpose::kAcceptance), .residual = uniform(Purpose::kResidual)});
 }
 
+// Has an executor found that the row's mask allows no token? Logits at fault are +inf.
+bool Sampler::MaskLeftNone(const LogitsRow& row) const {
+  return row.found != nullptr && slots_[row.index.value()].masked && row.found->logit == kExcluded;
+}
+
 // Returns whether the request's next row continues what was sampled.
 bool Sampler::RunRow(const LogitsRow& row, Scratch& scratch, RowOutput& output) {
   Slot& slot = slots_[row.index.value()];
@@ -190,9 +207,7 @@ bool Sampler::RunRow(const LogitsRow& row, Scratch& scratch, RowOutput& output) 
   const step::SamplingParams& params = slot.request->sampling;
   const ops::MaxEntry raw_max = MaximumOf(row);
   if (raw_max.token_id < 0) {
-    output.failure = Internal(
-        "the model's logits are not finite; the weights or a kernel are at fault "
-        "(`pagemill doctor` shows the kernels in use)");
+    output.failure = MaskLeftNone(row) ? NoTokenAllowed() : NotFinite();
     return false;
   }
   const bool prompt_row = row.prompt_token_id >= 0;
@@ -202,9 +217,7 @@ bool Sampler::RunRow(const LogitsRow& row, Scratch& scratch, RowOutput& output) 
     Processed processed = {LogitsOf(row), raw_max};
     if (!row.mask.empty() || slot.ChangesLogits()) processed = Process(row, scratch);
     if (processed.max.token_id < 0) {
-      output.failure = InvalidArgument(
-          "no token may come next under the request's output constraint; relax it, or check that "
-          "the vocabulary can spell what it requires");
+      output.failure = NoTokenAllowed();
       return false;
     }
     const bool is_chosen = params.greedy() || row.logits == nullptr;

@@ -72,8 +72,8 @@ struct LogitsRow {
   step::RequestIndex index;
   const float* logits = nullptr;  // [vocab_size], not modified
   // The token that an executor has found instead of logits, which are then null: the largest of
-  // them, or one that it has drawn (RowDrawOf()). For rows of slots that need no more; aborts for
-  // others.
+  // them, or one that it has drawn (RowDrawOf()), among those that the row's mask allows. For rows
+  // of slots that need no more; aborts for others. `mask` is then empty.
   const ops::RowMaximum* found = nullptr;
   int32_t prompt_token_id = -1;  // >= 0: report this token's logprobs, sample nothing
   // >= 0: the draft to verify, which the next row of the request continues.
@@ -107,10 +107,10 @@ class Sampler {
              std::span<const int32_t> output_token_ids, bool masked = false);
   void Release(step::RequestIndex index);
 
-  // Does the next token of this slot follow from a row of logits and RowDrawOf() alone, and is
-  // nothing else wanted of them? Not masked, no log probabilities, and nothing that changes logits
-  // before they are compared. Once true it stays true, so it holds for rows behind drafts as well;
-  // it may become true, when min_tokens are reached.
+  // Does the next token of this slot follow from a row of logits, its mask and RowDrawOf() alone,
+  // and is nothing else wanted of them? No log probabilities, and nothing but a mask that changes
+  // logits before they are compared. Once true it stays true, so it holds for rows behind drafts as
+  // well; it may become true, when min_tokens are reached.
   bool NeedsOnlyToken(step::RequestIndex index) const;
 
   // Handles every row; rows of one request are neighbours in position order. Sampled tokens count
@@ -127,6 +127,7 @@ class Sampler {
   struct Processed;
   std::span<const float> LogitsOf(const LogitsRow& row) const;
   ops::MaxEntry MaximumOf(const LogitsRow& row) const;
+  bool MaskLeftNone(const LogitsRow& row) const;
   Processed Process(const LogitsRow& row, Scratch& scratch) const;
   int32_t Draw(const LogitsRow& row, const Processed& processed, Scratch& scratch) const;
   bool RunRow(const LogitsRow& row, Scratch& scratch, RowOutput& output);

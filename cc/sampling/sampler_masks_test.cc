@@ -128,30 +128,39 @@ TEST_F(SamplerMasksTest, LogprobsAreOfTheLogitsBeforeTheMask) {
   EXPECT_EQ(out[0].logprobs.top[0].first, 3);
 }
 
+TEST_F(SamplerMasksTest, AFoundTokenIsEnoughForAMaskedSlot) {
+  SamplingParams p;
+  sampler_.Start(RequestIndex(0), MakeRequest(p), {}, /*masked=*/true);
+  EXPECT_TRUE(sampler_.NeedsOnlyToken(RequestIndex(0)));
+  const auto run = [&](const ops::RowMaximum& found) {
+    const LogitsRow row = {.index = RequestIndex(0), .found = &found};
+    RowOutput out;
+    sampler_.Run({&row, 1}, {&out, 1});
+    return out;
+  };
+  EXPECT_EQ(run({.logit = 1.0f, .column = 2}).token_id, 2);
+  EXPECT_EQ(run({.logit = -INFINITY, .column = -1}).failure.code(), StatusCode::kInvalidArgument)
+      << "the mask allows none";
+  EXPECT_EQ(run({.logit = INFINITY, .column = -1}).failure.code(), StatusCode::kInternal)
+      << "the logits are no numbers";
+}
+
 using SamplerMasksDeathTest = SamplerMasksTest;
 
-TEST_F(SamplerMasksDeathTest, AFoundTokenIsNeverEnoughForAMaskedSlot) {
+TEST_F(SamplerMasksDeathTest, MasksAreForLogitsOfMaskedSlots) {
   SamplingParams p;
   p.temperature = 0.0f;
   sampler_.Start(RequestIndex(0), MakeRequest(p), {}, /*masked=*/true);
-  EXPECT_FALSE(sampler_.NeedsOnlyToken(RequestIndex(0)));
   sampler_.Start(RequestIndex(1), MakeRequest(p), {});
-  EXPECT_TRUE(sampler_.NeedsOnlyToken(RequestIndex(1)));
-
-  const ops::RowMaximum maximum = {.logit = 1.0f, .column = 2};
+  const ops::RowMaximum found = {.logit = 1.0f, .column = 2};
   const std::vector<float> logits(kVocab, 1.0f);
   const std::vector<uint32_t> mask(2, ~0u), short_mask(1, ~0u);
   std::vector<RowOutput> out(1);
   const auto run = [&](const LogitsRow& row) { sampler_.Run({&row, 1}, out); };
-  EXPECT_DEATH(run({.index = RequestIndex(0), .found = &maximum}), "NeedsOnlyToken");
-  EXPECT_DEATH(run({.index = RequestIndex(0), .found = &maximum, .mask = mask}), "NeedsOnlyToken");
-  EXPECT_DEATH(run({.index = RequestIndex(1), .found = &maximum, .mask = mask}), "masked");
+  EXPECT_DEATH(run({.index = RequestIndex(0), .found = &found, .mask = mask}), "mask.empty");
   EXPECT_DEATH(run({.index = RequestIndex(1), .logits = logits.data(), .mask = mask}), "masked");
   EXPECT_DEATH(run({.index = RequestIndex(0), .logits = logits.data(), .mask = short_mask}),
                "masked");
-  sampler_.Release(RequestIndex(0));
-  sampler_.Start(RequestIndex(0), MakeRequest(p), {});
-  EXPECT_TRUE(sampler_.NeedsOnlyToken(RequestIndex(0))) << "of the request, not of the slot";
 }
 
 // Balanced brackets, by masks of FillDraftMasks(): tokens with drafts equal those without.

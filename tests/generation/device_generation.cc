@@ -17,6 +17,8 @@
 #include "cc/program/native_executor.h"
 #include "cc/runner/model_runner.h"
 #include "cc/sampling/ngram_proposer.h"
+#include "cc/step/token_mask.h"
+#include "cc/step/token_matcher.h"
 
 namespace pagemill::testing {
 namespace {
@@ -48,7 +50,7 @@ class Observed final : public program::Executor {
     --in_flight_;
     return executor_->Collect(output);
   }
-  Status Sample(std::span<const ops::RowDraw> draws) override {
+  Status Sample(const program::StepDraws& draws) override {
     ++counts_->num_sampled_steps;
     return executor_->Sample(draws);
   }
@@ -110,6 +112,34 @@ Status RunRequests(const std::vector<step::Request>& requests, int32_t steps_in_
   return failure;
 }
 
+// Allows two of three tokens, others each time.
+class TwoOfThree final : public step::TokenMatcher {
+ public:
+  Status FillMask(std::span<uint32_t> mask) override {
+    std::fill(mask.begin(), mask.end(), 0u);
+    const auto num_tokens = static_cast<int32_t>(mask.size()) * step::kTokensPerMaskWord;
+    for (int32_t t = 0; t < num_tokens; ++t) {
+      if (Allows(t)) step::AllowToken(mask, t);
+    }
+    return OkStatus();
+  }
+  bool Accept(int32_t token_id) override {
+    if (!Allows(token_id)) return false;
+    ++num_accepted_;
+    return true;
+  }
+  void Rollback(int32_t num_tokens) override { num_accepted_ -= num_tokens; }
+
+ private:
+  bool Allows(int32_t token_id) const { return token_id % 3 != num_accepted_ % 3; }
+
+  int32_t num_accepted_ = 0;
+};
+
+StatusOr<std::unique_ptr<step::TokenMatcher>> NewTwoOfThree() {
+  return std::unique_ptr<step::TokenMatcher>(std::make_unique<TwoOfThree>());
+}
+
 }  // namespace
 
 std::vector<step::Request> GreedyRequests(uint64_t seed) {
@@ -133,6 +163,7 @@ std::vector<step::Request> GreedyRequests(uint64_t seed) {
 std::vector<step::Request> SampledRequests(uint64_t seed) {
   std::vector<step::Request> requests = GreedyRequests(seed);
   for (size_t i = 0; i < requests.size(); ++i) {
+    if (i % 4 == 3) requests[i].new_token_matcher = NewTwoOfThree;
     if (i % 3 == 0) continue;
     step::SamplingParams& sampling = requests[i].sampling;
     sampling.temperature = 0.4f + 0.2f * static_cast<float>(i);

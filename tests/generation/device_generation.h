@@ -43,7 +43,8 @@ struct Generated {
 // token that ends them. All want the most likely tokens.
 std::vector<step::Request> GreedyRequests(uint64_t seed);
 
-// The same with temperatures for two of three, under every limit on what may be drawn.
+// The same with temperatures for two of three, under every limit on what may be drawn, and with
+// token matchers for one of four.
 std::vector<step::Request> SampledRequests(uint64_t seed);
 
 // Runs the requests at the same time. The first of them that fails says why. `text` is a program

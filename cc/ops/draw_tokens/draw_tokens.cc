@@ -18,7 +18,7 @@ Status CheckDrawTokens(const OpCall& call) {
   check.Input(2, "values", DType::kF32, "L");
   check.Input(3, "draws", DType::kI32, "L,D");
   check.Output(0, "y", DType::kI32, "L");
-  check.Require(check.Dim('D') == kRowDrawWords, "draws must have 7 words a row");
+  check.Require(check.Dim('D') == kRowDrawWords, "draws must have 8 words a row");
   return check.Result();
 }
 

@@ -5,7 +5,8 @@
 //   inputs   x        f32 [L, V]
 //            columns  i32 [L]     as `argmax` writes them for x
 //            values   f32 [L]
-//            draws    i32 [L, 7]  the words of a RowDraw (../sample/row_draw.h) for each row
+//            draws    i32 [L, 8]  the words of a RowDraw (../sample/row_draw.h) for each row;
+//                                 masks are applied before (../mask_tokens)
 //   outputs  y        i32 [L]     the column drawn from row l: columns[l] if that is -1, or if the
 //                                 temperature is 0
 //   aliasing       y may be columns

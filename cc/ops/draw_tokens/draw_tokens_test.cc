@@ -24,11 +24,11 @@ TEST(DrawTokens, CheckNamesWhatDoesNotFit) {
   const TensorView columns = TensorView::Dense(nullptr, DType::kI32, {4});
   const TensorView inputs[] = {TensorView::Dense(nullptr, DType::kF32, {4, 9}), columns,
                                TensorView::Dense(nullptr, DType::kF32, {4}),
-                               TensorView::Dense(nullptr, DType::kI32, {4, 6})};
+                               TensorView::Dense(nullptr, DType::kI32, {4, 7})};
   const TensorView outputs[] = {columns};
   const Attributes attributes;
   const OpCall call{.inputs = inputs, .outputs = outputs, .attributes = &attributes};
-  EXPECT_EQ(DrawTokensOp().check(call).message(), "draw_tokens: draws must have 7 words a row");
+  EXPECT_EQ(DrawTokensOp().check(call).message(), "draw_tokens: draws must have 8 words a row");
 }
 
 // One row, drawn with each seed of 20,000: a chi-square test over five tokens, and none of the two

@@ -1,6 +1,6 @@
 // File: cc/ops/sample/row_draw.h
-// How a token is drawn from one row of logits, as 32-bit words: they are copied to devices and sent
-// to other ranks as they are.
+// How a token is chosen from one row of logits, as 32-bit words: they are copied to devices and
+// sent to other ranks as they are.
 //
 //   RowDraw draw = {.temperature = 0.7f, .top_p = 0.9f, .position = 12};
 //   draw.SetSeed(request.seed);
@@ -25,6 +25,7 @@ struct RowDraw {
   int32_t top_k = 0;  // 0 = off
   uint32_t seed_low = 0, seed_high = 0;
   int32_t position = 0;  // tokens that the request has sampled before: the random number's counter
+  int32_t mask = -1;     // of the masks that come with the draws, the row's; -1: all are allowed
 
   void SetSeed(uint64_t seed) {
     seed_low = static_cast<uint32_t>(seed);
@@ -33,7 +34,7 @@ struct RowDraw {
   uint64_t seed() const { return uint64_t{seed_high} << 32 | seed_low; }
 };
 inline constexpr int64_t kRowDrawWords = sizeof(RowDraw) / sizeof(int32_t);
-static_assert(sizeof(RowDraw) == 7 * sizeof(int32_t));
+static_assert(sizeof(RowDraw) == 8 * sizeof(int32_t));
 
 // With its random number.
 inline DrawParams DrawParamsOf(const RowDraw& draw) {

@@ -30,6 +30,7 @@
 #include "cc/ops/layer_norm/layer_norm_conformance.h"
 #include "cc/ops/linear/linear_conformance.h"
 #include "cc/ops/linear/scaled/scaled_conformance.h"
+#include "cc/ops/mask_tokens/mask_tokens_conformance.h"
 #include "cc/ops/moe_combine/moe_combine_conformance.h"
 #include "cc/ops/moe_route/moe_route_conformance.h"
 #include "cc/ops/paged_attention/paged_attention_conformance.h"
@@ -115,6 +116,7 @@ constexpr OpBody kBodies[] = {
     {"latent_write", CheckLatentWriteConformance},
     {"layer_norm", CheckLayerNormConformance},
     {"linear", CheckLinearConformance},
+    {"mask_tokens", CheckMaskTokensConformance},
     {"moe_combine", CheckMoeCombineConformance},
     {"moe_route", CheckMoeRouteConformance},
     {"paged_attention", CheckPagedAttentionConformance},

@@ -90,11 +90,10 @@ struct DeviceExecutor::Bound {
   void EnqueueBatch(const ops::StepBatch& batch, const StepSizes& sizes, Slot* slot);
   void EnqueueInputs(std::span<const TensorView> from, Slot* slot);
   Status CheckTokens(const ops::StepBatch& batch) const;
+  Status CheckDraws(const StepDraws& draws) const;
   void EnqueueKernels(const StepSizes& sizes);
   Status RecordGraphs();
-  const std::byte* DataOf(ValueId id) const {
-    return bound.values[static_cast<size_t>(id.value())];
-  }
+  std::byte* DataOf(ValueId id) const { return bound.values[static_cast<size_t>(id.value())]; }
   const DecodeGraph* GraphFor(const ops::StepBatch& batch) const;
   void EnqueueOutputs(Slot* slot);
 };
@@ -184,6 +183,21 @@ Status DeviceExecutor::Bound::CheckTokens(const ops::StepBatch& batch) const {
                            " of the step before, which has found " + std::to_string(num_found));
   }
   return OkStatus();
+}
+
+// Of the step enqueued last.
+Status DeviceExecutor::Bound::CheckDraws(const StepDraws& draws) const {
+  if (static_cast<int64_t>(draws.rows.size()) != num_found) {
+    return InvalidArgument("a step of " + std::to_string(num_found) + " rows of logits has " +
+                           std::to_string(draws.rows.size()) + " draws");
+  }
+  const int64_t num_masks = static_cast<int64_t>(draws.masks.size()) / tokens->num_mask_words();
+  const auto known = [&](const ops::RowDraw& row) { return row.mask < num_masks; };
+  if (num_masks <= num_found && std::all_of(draws.rows.begin(), draws.rows.end(), known)) {
+    return OkStatus();
+  }
+  return InvalidArgument("the draws of a step do not fit its " + std::to_string(num_masks) +
+                         " token masks");
 }
 
 void DeviceExecutor::Bound::EnqueueKernels(const StepSizes& sizes) {
@@ -301,16 +315,13 @@ Status DeviceExecutor::Enqueue(const ops::StepBatch& batch) {
   return OkStatus();
 }
 
-Status DeviceExecutor::Sample(std::span<const ops::RowDraw> draws) {
+Status DeviceExecutor::Sample(const StepDraws& draws) {
   Bound& b = *bound_;
   if (b.num_enqueued == b.num_collected || b.num_found == 0) {
     return FailedPrecondition("no step was enqueued from whose rows tokens may be drawn");
   }
+  PM_RETURN_IF_ERROR(b.CheckDraws(draws));
   Bound::Slot& slot = b.slots[(b.num_enqueued - 1) % b.slots.size()];
-  if (static_cast<int64_t>(draws.size()) != b.num_found) {
-    return InvalidArgument("a step of " + std::to_string(b.num_found) + " rows of logits has " +
-                           std::to_string(draws.size()) + " draws");
-  }
   b.tokens->EnqueueDraw(b.DataOf(*b.program.FindOutput(kLogits)), draws, &slot.found, *b.stream);
   b.tokens->EnqueueCopy(b.num_found, &slot.found, *b.stream);
   b.stream->Record(*slot.done);

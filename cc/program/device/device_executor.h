@@ -24,13 +24,11 @@
 
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <vector>
 
 #include "cc/base/status.h"
 #include "cc/device/device.h"
 #include "cc/ops/batch_view.h"
-#include "cc/ops/sample/row_draw.h"
 #include "cc/program/executor.h"
 #include "cc/program/executor_options.h"
 #include "cc/program/kernel_selection.h"
@@ -63,8 +61,8 @@ class DeviceExecutor final : public Executor {
   Status Enqueue(const ops::StepBatch& batch) override;
   Status Collect(ExecutorOutput* output) override;
   // kFailedPrecondition if there is no step whose tokens may be drawn, kInvalidArgument if `draws`
-  // has another number of rows.
-  Status Sample(std::span<const ops::RowDraw> draws) override;
+  // has another number of rows, or names masks that it does not have.
+  Status Sample(const StepDraws& draws) override;
 
   const Program& program() const;
   const KvLayout& kv_layout() const;

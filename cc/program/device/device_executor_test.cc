@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <span>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -174,49 +176,70 @@ TEST_P(DeviceExecutorTest, AStepReadsTheTokensOfTheOneBefore) {
             "token 0 of a step is row 0 of the step before, which has found 0");
 }
 
-// Row 0 is drawn, row 1 keeps the largest, row 2 is drawn from few; at step `step`.
-std::vector<ops::RowDraw> Draws(int32_t step) {
+constexpr size_t kMaskWords = 3;  // of kTokens
+
+// Row 0 is drawn, row 1 keeps the largest, row 2 is drawn from few; at step `step`. If they are
+// masked, rows 0 and 1 have a mask of their own.
+std::vector<ops::RowDraw> Draws(int32_t step, bool masked) {
   std::vector<ops::RowDraw> draws(3);
   draws[0] = {.temperature = 3.0f, .position = step};
   draws[2] = {.temperature = 5.0f, .top_p = 0.9f, .top_k = 20, .position = step};
   for (ops::RowDraw& draw : draws) draw.SetSeed(1ull << 40 | 5);
+  if (masked) draws[0].mask = 1, draws[1].mask = 0;
   return draws;
 }
 
-// What a host draws from logits.
-std::vector<int32_t> Drawn(const std::vector<float>& logits,
-                           const std::vector<ops::RowDraw>& draws) {
-  const ops::RowPasses& passes = ops::ChooseRowPasses({});
-  std::vector<ops::Candidate> storage(kTokens);
-  std::vector<int32_t> drawn;
-  for (size_t row = 0; row < draws.size(); ++row) {
-    const std::span<const float> tokens = std::span(logits).subspan(row * kVocab, kTokens);
-    drawn.push_back(ops::DrawRow(passes, tokens, ops::ArgMax(passes, tokens), draws[row], storage));
-  }
-  return drawn;
+// The first allows tokens 4, 37 and 64, the second every other token.
+std::vector<uint32_t> Masks(bool masked) {
+  if (!masked) return {};
+  return {1u << 4, 1u << 5, 1u, 0x55555555u, 0x55555555u, 0x55555555u};
 }
 
-// Each step has its tokens from the one before, which draws them behind its graph and is not over.
-TEST_P(DeviceExecutorTest, AStepReadsTheTokensThatTheOneBeforeDraws) {
+// What a host chooses from logits.
+std::vector<int32_t> Chosen(std::vector<float> logits, const std::vector<ops::RowDraw>& draws,
+                            const std::vector<uint32_t>& masks) {
+  const ops::RowPasses& passes = ops::ChooseRowPasses({});
+  std::vector<ops::Candidate> storage(kTokens);
+  std::vector<int32_t> chosen;
+  for (size_t row = 0; row < draws.size(); ++row) {
+    const std::span<float> tokens = std::span(logits).subspan(row * kVocab, kTokens);
+    for (size_t t = 0; draws[row].mask >= 0 && t < tokens.size(); ++t) {
+      const size_t word = static_cast<size_t>(draws[row].mask) * kMaskWords + t / 32;
+      if ((masks[word] >> t % 32 & 1u) == 0) tokens[t] = -INFINITY;
+    }
+    chosen.push_back(
+        ops::DrawRow(passes, tokens, ops::ArgMax(passes, tokens), draws[row], storage));
+  }
+  return chosen;
+}
+
+class DeviceExecutorDraws
+    : public ::testing::TestWithParam<std::tuple<std::vector<int32_t>, bool>> {};
+
+// Each step has its tokens from the one before, which chooses them behind its graph and is not
+// over.
+TEST_P(DeviceExecutorDraws, AStepReadsTheTokensThatTheOneBeforeDraws) {
+  const auto& [graph_sizes, masked] = GetParam();
   const std::string text = testing::TinyLlamaText({.seed = 6});
   const auto reference = OnCpu(text);
   TestDevice device;
   auto executor = OnDevice(text, device,
                            {.max_blocks = kBlocks,
                             .max_steps_in_flight = 3,
-                            .graph_sizes = GetParam(),
+                            .graph_sizes = graph_sizes,
                             .token_columns = kTokens});
   ASSERT_TRUE(executor.ok()) << executor.status().ToString();
   EXPECT_TRUE((*executor)->samples());
   const std::vector<BatchBuilder> steps = Steps(/*requests=*/3, /*decodes=*/4);
   const std::vector<int32_t> rows = {TokenOfRow(0), TokenOfRow(1), TokenOfRow(2)};
+  const std::vector<uint32_t> masks = Masks(masked);
   std::vector<std::vector<int32_t>> expected;
   int32_t different = 0;  // from the largest
   for (size_t i = 0; i < steps.size(); ++i) {
     ops::StepBatch batch = steps[i].view();
     if (i > 0) batch.token_ids = expected.back().data();
     const std::vector<float> logits = MustRun(*reference, batch);
-    expected.push_back(Drawn(logits, Draws(static_cast<int32_t>(i))));
+    expected.push_back(Chosen(logits, Draws(static_cast<int32_t>(i), masked), masks));
     different += expected.back() != Largest(logits) ? 1 : 0;
   }
   EXPECT_GT(different, 3);
@@ -228,7 +251,8 @@ TEST_P(DeviceExecutorTest, AStepReadsTheTokensThatTheOneBeforeDraws) {
       batch.argmax_columns = kTokens;
       if (i > 0) batch.token_ids = rows.data();
       ASSERT_TRUE((*executor)->Enqueue(batch).ok());
-      ASSERT_TRUE((*executor)->Sample(Draws(static_cast<int32_t>(i))).ok());
+      const std::vector<ops::RowDraw> draws = Draws(static_cast<int32_t>(i), masked);
+      ASSERT_TRUE((*executor)->Sample({.rows = draws, .masks = masks}).ok());
     }
     if (i < 2) continue;
     device.Release();
@@ -236,6 +260,32 @@ TEST_P(DeviceExecutorTest, AStepReadsTheTokensThatTheOneBeforeDraws) {
     EXPECT_EQ(Columns(output), expected[i - 2]) << "step " << i - 2;
     EXPECT_EQ(output.logits().rank, 0) << "only tokens come to the host";
   }
+}
+
+INSTANTIATE_TEST_SUITE_P(GraphsAndMasks, DeviceExecutorDraws,
+                         ::testing::Combine(::testing::Values(std::vector<int32_t>{},
+                                                              std::vector<int32_t>{1, 4, 6}),
+                                            ::testing::Bool()));
+
+TEST(DeviceExecutor, ARowWhoseMaskAllowsNothingHasNoToken) {
+  TestDevice device;
+  auto executor = *OnDevice(testing::TinyLlamaText({}), device,
+                            {.max_blocks = kBlocks, .token_columns = kTokens});
+  BatchBuilder one(kBlockSize, kBlocks);
+  one.Add(0, 0, {1});
+  ops::StepBatch batch = one.view();
+  batch.argmax_columns = kTokens;
+  const std::vector<ops::RowDraw> draws = {{.temperature = 1.0f, .mask = 0}};
+  const std::vector<uint32_t> masks = {0, 0, 0xffff0000u};  // bits beyond the tokens
+  ASSERT_TRUE(executor->Enqueue(batch).ok());
+  ASSERT_TRUE(executor->Sample({.rows = draws, .masks = masks}).ok());
+  ExecutorOutput output;
+  ASSERT_TRUE(executor->Collect(&output).ok());
+  EXPECT_EQ(output.maxima[0].column, -1);
+  EXPECT_EQ(output.maxima[0].logit, -INFINITY);
+  ASSERT_TRUE(executor->Enqueue(batch).ok());
+  EXPECT_EQ(executor->Sample({.rows = draws}).message(),
+            "the draws of a step do not fit its 0 token masks");
 }
 
 // None; sizes that pad five requests to six and three to four.
@@ -279,13 +329,14 @@ TEST(DeviceExecutor, RefusesWhatItWasNotMadeFor) {
             "a step wants maxima of 83 columns, token_columns is 80");
   ExecutorOutput output;
   EXPECT_EQ(executor->Collect(&output).code(), StatusCode::kFailedPrecondition);
-  EXPECT_EQ(executor->Sample(Draws(0)).code(), StatusCode::kFailedPrecondition);
+  EXPECT_EQ(executor->Sample({.rows = Draws(0, false)}).code(), StatusCode::kFailedPrecondition);
   ASSERT_TRUE(executor->Enqueue(small.view()).ok());
-  EXPECT_EQ(executor->Sample(Draws(0)).code(), StatusCode::kFailedPrecondition)
+  EXPECT_EQ(executor->Sample({.rows = Draws(0, false)}).code(), StatusCode::kFailedPrecondition)
       << "the step wants logits";
   other.argmax_columns = kTokens;
   ASSERT_TRUE(executor->Enqueue(other).ok());
-  EXPECT_EQ(executor->Sample(Draws(0)).message(), "a step of 1 rows of logits has 3 draws");
+  EXPECT_EQ(executor->Sample({.rows = Draws(0, false)}).message(),
+            "a step of 1 rows of logits has 3 draws");
 }
 
 }  // namespace

@@ -44,6 +44,17 @@ Call DrawCall(TensorView logits, const std::byte* columns, const std::byte* valu
           .outputs = {sampled}};
 }
 
+Call MaskCall(TensorView logits, const std::byte* draws, const std::byte* masks,
+              int64_t num_masks) {
+  const int64_t words = (logits.shape[1] + 31) / 32;
+  return {
+      .inputs = {logits,
+                 TensorView::Dense(const_cast<std::byte*>(draws), DType::kI32,
+                                   {logits.shape[0], ops::kRowDrawWords}),
+                 TensorView::Dense(const_cast<std::byte*>(masks), DType::kI32, {num_masks, words})},
+      .outputs = {logits}};
+}
+
 StatusOr<const ops::Kernel*> Choose(const Target& target, std::string_view name,
                                     const ops::OpCall& call) {
   PM_ASSIGN_OR_RETURN(const ops::OpDefinition* definition, ops::FindOp(target.ops, name));
@@ -83,16 +94,20 @@ StatusOr<DeviceTokens> DeviceTokens::Create(const Program& program, const Target
   const Call take = TakeCall(nullptr, options.max_num_tokens, nullptr, tokens.max_rows_);
   const Call find = FindCall(view, nullptr, nullptr);
   const Call draw = DrawCall(view, nullptr, nullptr, nullptr);
+  const Call mask = MaskCall(view, nullptr, nullptr, tokens.max_rows_);
   PM_ASSIGN_OR_RETURN(tokens.take_, Choose(target, "take_tokens", take.call()));
   PM_ASSIGN_OR_RETURN(tokens.find_, Choose(target, "argmax", find.call()));
   PM_ASSIGN_OR_RETURN(tokens.draw_, Choose(target, "draw_tokens", draw.call()));
+  PM_ASSIGN_OR_RETURN(tokens.mask_, Choose(target, "mask_tokens", mask.call()));
   PM_ASSIGN_OR_RETURN(tokens.columns_, device.Allocate(4 * tokens.max_rows_, "sampled tokens"));
   PM_ASSIGN_OR_RETURN(tokens.values_, device.Allocate(4 * tokens.max_rows_, "their logits"));
   constexpr auto kDrawBytes = static_cast<int64_t>(sizeof(ops::RowDraw));
   PM_ASSIGN_OR_RETURN(tokens.draws_, device.Allocate(kDrawBytes * tokens.max_rows_, "draws"));
-  const int64_t workspace_bytes = std::max({WorkspaceBytes(*tokens.take_, take.call()),
-                                            WorkspaceBytes(*tokens.find_, find.call()),
-                                            WorkspaceBytes(*tokens.draw_, draw.call())});
+  PM_ASSIGN_OR_RETURN(tokens.masks_, device.Allocate(4 * tokens.num_mask_words() * tokens.max_rows_,
+                                                     "token masks"));
+  const int64_t workspace_bytes = std::max(
+      {WorkspaceBytes(*tokens.take_, take.call()), WorkspaceBytes(*tokens.find_, find.call()),
+       WorkspaceBytes(*tokens.draw_, draw.call()), WorkspaceBytes(*tokens.mask_, mask.call())});
   PM_ASSIGN_OR_RETURN(tokens.workspace_,
                       device.Allocate(workspace_bytes, "workspace of sampled tokens"));
   return tokens;
@@ -121,11 +136,18 @@ void DeviceTokens::EnqueueFind(const std::byte* logits, int64_t num_rows,
   Run(*find_, FindCall(Logits(logits, num_rows), columns_.data(), values_.data()).call(), stream);
 }
 
-void DeviceTokens::EnqueueDraw(const std::byte* logits, std::span<const ops::RowDraw> draws,
-                               FoundTokens* step, device::Stream& stream) const {
-  step->draws_.assign(draws.begin(), draws.end());
+void DeviceTokens::EnqueueDraw(std::byte* logits, const StepDraws& draws, FoundTokens* step,
+                               device::Stream& stream) const {
+  step->draws_.assign(draws.rows.begin(), draws.rows.end());
   stream.CopyToDevice(draws_.data(), std::as_bytes(std::span(step->draws_)));
-  const TensorView rows = Logits(logits, static_cast<int64_t>(draws.size()));
+  const TensorView rows = Logits(logits, static_cast<int64_t>(draws.rows.size()));
+  if (!draws.masks.empty()) {
+    step->masks_.assign(draws.masks.begin(), draws.masks.end());
+    stream.CopyToDevice(masks_.data(), std::as_bytes(std::span(step->masks_)));
+    const int64_t num_masks = static_cast<int64_t>(draws.masks.size()) / num_mask_words();
+    Run(*mask_, MaskCall(rows, draws_.data(), masks_.data(), num_masks).call(), stream);
+    Run(*find_, FindCall(rows, columns_.data(), values_.data()).call(), stream);
+  }
   Run(*draw_, DrawCall(rows, columns_.data(), values_.data(), draws_.data()).call(), stream);
 }
 

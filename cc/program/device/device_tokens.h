@@ -30,6 +30,7 @@
 #include "cc/ops/op.h"
 #include "cc/ops/row_maxima.h"
 #include "cc/ops/sample/row_draw.h"
+#include "cc/program/executor.h"
 #include "cc/program/executor_options.h"
 #include "cc/program/kernel_selection.h"
 #include "cc/program/program.h"
@@ -46,7 +47,8 @@ class FoundTokens {
  private:
   friend class DeviceTokens;
   std::vector<ops::RowDraw> draws_;  // what is sent to the device
-  std::vector<int32_t> columns_;     // and what comes back
+  std::vector<uint32_t> masks_;
+  std::vector<int32_t> columns_;  // and what comes back
   std::vector<float> values_;
   std::vector<ops::RowMaximum> maxima_;
 };
@@ -60,14 +62,16 @@ class DeviceTokens {
                                        int32_t num_columns);
 
   int32_t num_columns() const { return static_cast<int32_t>(num_columns_); }
+  int64_t num_mask_words() const { return (num_columns_ + 31) / 32; }  // of a row
 
   // `ids` of `num_tokens` tokens, on the device.
   void EnqueueTake(const int32_t* ids, int64_t num_tokens, device::Stream& stream) const;
   // `logits` of `num_rows` rows, on the device.
   void EnqueueFind(const std::byte* logits, int64_t num_rows, device::Stream& stream) const;
-  // Draws tokens from rows of `logits`, one for each of `draws`, for which EnqueueFind() was
-  // enqueued. `step` is left alone until that is done.
-  void EnqueueDraw(const std::byte* logits, std::span<const ops::RowDraw> draws, FoundTokens* step,
+  // Chooses tokens from rows of `logits`, one for each of `draws`, for which EnqueueFind() was
+  // enqueued; what masks do not allow is excluded in place. `step` is left alone until that is
+  // done.
+  void EnqueueDraw(std::byte* logits, const StepDraws& draws, FoundTokens* step,
                    device::Stream& stream) const;
   // What was found for the first `num_rows` rows; `to` is left alone until the copy is done.
   void EnqueueCopy(int64_t num_rows, FoundTokens* to, device::Stream& stream) const;
@@ -79,11 +83,12 @@ class DeviceTokens {
 
   const ops::Kernel* take_ = nullptr;
   const ops::Kernel* find_ = nullptr;
+  const ops::Kernel* mask_ = nullptr;
   const ops::Kernel* draw_ = nullptr;
   int64_t num_columns_ = 0;
   int64_t row_stride_bytes_ = 0;  // of logits
   int64_t max_rows_ = 0;
-  device::DeviceMemory columns_, values_, draws_, workspace_;
+  device::DeviceMemory columns_, values_, draws_, masks_, workspace_;
 };
 
 }  // namespace pagemill::program

@@ -1,8 +1,10 @@
 #include "cc/runner/testing/context_executor.h"
 
+#include <limits>
 #include <utility>
 
 #include "cc/device/capabilities.h"
+#include "cc/ops/sample/row_draw.h"
 #include "cc/ops/sample/sample.h"
 #include "cc/tensor/tensor_view.h"
 
@@ -62,22 +64,39 @@ Status ContextExecutor::Enqueue(const ops::StepBatch& batch) {
   return OkStatus();
 }
 
+void ContextExecutor::Exclude(std::span<const uint32_t> mask, std::span<float> logits,
+                              ops::RowMaximum* found) {
+  ++num_masked;
+  for (size_t t = 0; t < logits.size(); ++t) {
+    if ((mask[t / 32] >> (t % 32) & 1u) == 0) logits[t] = -std::numeric_limits<float>::infinity();
+  }
+  *found = {};
+  ops::Observe(logits.data(), static_cast<int64_t>(logits.size()), 0, found);
+}
+
 // With the instructions that a host's sampler chooses, so that tokens have its bits.
-Status ContextExecutor::Sample(std::span<const ops::RowDraw> draws) {
+Status ContextExecutor::Sample(const program::StepDraws& draws) {
   if (on_sample) PM_RETURN_IF_ERROR(on_sample(draws));
-  if (steps_.empty() || draws.size() != steps_.back().maxima.size()) {
+  if (steps_.empty() || draws.rows.size() != steps_.back().maxima.size()) {
     return FailedPrecondition("tokens are drawn from a step that was not asked for so many maxima");
   }
   static const ops::RowPasses& passes = ops::ChooseRowPasses(device::DetectCapabilities());
   const auto columns = static_cast<size_t>(model_->vocab_size());
+  const size_t num_words = (columns + 31) / 32;
   std::vector<ops::Candidate> storage(columns);
   Output& output = steps_.back();
-  for (size_t row = 0; row < draws.size(); ++row) {
+  for (size_t row = 0; row < draws.rows.size(); ++row) {
+    const ops::RowDraw& draw = draws.rows[row];
+    const std::span<float> logits = std::span(output.logits).subspan(row * columns, columns);
     ops::RowMaximum& found = output.maxima[row];
-    num_drawn += draws[row].temperature > 0.0f;
-    found.column =
-        ops::DrawRow(passes, std::span(output.logits).subspan(row * columns, columns),
-                     {.token_id = found.column, .logit = found.logit}, draws[row], storage);
+    if (draw.mask >= 0) {
+      const size_t first = static_cast<size_t>(draw.mask) * num_words;
+      Exclude(draws.masks.subspan(first, num_words), logits, &found);
+    }
+    if (!found.usable()) continue;
+    num_drawn += draw.temperature > 0.0f;
+    found.column = ops::DrawRow(passes, logits, {.token_id = found.column, .logit = found.logit},
+                                draw, storage);
   }
   last_maxima_ = output.maxima;
   return OkStatus();

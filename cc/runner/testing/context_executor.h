@@ -24,7 +24,6 @@
 #include "cc/base/status.h"
 #include "cc/ops/batch_view.h"
 #include "cc/ops/row_maxima.h"
-#include "cc/ops/sample/row_draw.h"
 #include "cc/program/executor.h"
 #include "cc/sampling/testing/hash_model.h"
 
@@ -40,14 +39,14 @@ class ContextExecutor final : public program::Executor {
 
   Status Enqueue(const ops::StepBatch& batch) override;
   Status Collect(program::ExecutorOutput* output) override;
-  Status Sample(std::span<const ops::RowDraw> draws) override;
+  Status Sample(const program::StepDraws& draws) override;
 
   // Called in each Enqueue(), before it computes; its status is returned if it is not OK.
   std::function<Status(const ops::StepBatch& batch)> on_enqueue;
   // Called in each Collect(); likewise.
   std::function<Status()> on_collect;
   // Called in each Sample(); likewise.
-  std::function<Status(std::span<const ops::RowDraw> draws)> on_sample;
+  std::function<Status(const program::StepDraws& draws)> on_sample;
   bool drafts = false;  // logits are the model's DraftLogits()
   int64_t num_steps = 0;
   int64_t num_tokens = 0;             // of all steps
@@ -55,6 +54,7 @@ class ContextExecutor final : public program::Executor {
   std::vector<int32_t> token_ids;     // that were run, of all steps
   int64_t num_tokens_of_rows = 0;     // that were read from the step before
   int64_t num_drawn = 0;              // tokens, with a temperature
+  int64_t num_masked = 0;             // rows
 
  private:
   struct Output {
@@ -62,6 +62,7 @@ class ContextExecutor final : public program::Executor {
     std::vector<ops::RowMaximum> maxima;  // instead of logits, if there are any
     int64_t rows = 0;
   };
+  void Exclude(std::span<const uint32_t> mask, std::span<float> logits, ops::RowMaximum* found);
   std::vector<int32_t> TokensOf(const ops::StepBatch& batch);
   std::vector<int32_t> ContextOf(const ops::BatchView& view, int32_t token) const;
 

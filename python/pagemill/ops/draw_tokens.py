@@ -62,7 +62,7 @@ def reference(
     x, columns, _, draws = inputs
     limits = draws[:, :3].contiguous().view(torch.float32).tolist()
     y = columns.clone()
-    for row, (top_k, seed_low, seed_high, position) in enumerate(draws[:, 3:].tolist()):
+    for row, (top_k, seed_low, seed_high, position) in enumerate(draws[:, 3:7].tolist()):
         if y[row] < 0 or limits[row][0] <= 0:
             continue
         seed = (seed_high & _WORD) << 32 | (seed_low & _WORD)

@@ -68,8 +68,8 @@ def _draws(*rows):
     words = []
     for *limits, top_k, seed, position in rows:
         numbers = [top_k, seed & 0xFFFFFFFF, seed >> 32, position]
-        words += struct.unpack("=7i", struct.pack("=3f4I", *limits, *numbers))
-    return torch.tensor(words, dtype=torch.int32).reshape(len(rows), 7)
+        words += [*struct.unpack("=7i", struct.pack("=3f4I", *limits, *numbers)), -1]
+    return torch.tensor(words, dtype=torch.int32).reshape(len(rows), 8)
 
 
 def test_tokens_are_drawn_by_philox():
@@ -97,6 +97,17 @@ def test_draws_are_limited():
         for row, column in enumerate(_run("draw_tokens", x, columns, values, draws)[0].tolist()):
             drawn[row].add(column)
     assert drawn == [{1}, {1, 3}, {1}, {1, 2, 3}, {-1}]
+
+
+def test_masks_exclude_tokens():
+    x = torch.arange(99.0).reshape(3, 33)
+    x[1, 7] = torch.nan
+    masks = torch.tensor([[-1, 1], [5, -2]], dtype=torch.int32)
+    draws = _draws(*[(0, 0, 1, 0, 0, 0)] * 3)
+    draws[:, 7] = torch.tensor([-1, 1, 0])
+    (y,) = _run("mask_tokens", x, draws, masks)
+    assert torch.equal(y[[0, 2]], x[[0, 2]])
+    assert [v for v in range(33) if y[1, v] > -torch.inf or y[1, v].isnan()] == [0, 2, 7]
 
 
 def test_scale():

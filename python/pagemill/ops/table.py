@@ -25,6 +25,7 @@ OPS: dict[str, str] = {
     "latent_write": "pagemill.ops.latent_write",
     "layer_norm": "pagemill.ops.layer_norm",
     "linear": "pagemill.ops.linear",
+    "mask_tokens": "pagemill.ops.mask_tokens",
     "moe_combine": "pagemill.ops.moe_combine",
     "moe_route": "pagemill.ops.moe_route",
     "paged_attention": "pagemill.ops.paged_attention",
