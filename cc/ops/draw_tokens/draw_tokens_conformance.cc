@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "cc/device/thread_pool.h"
@@ -66,7 +67,8 @@ struct Case {
       at_largest.push_back(max.token_id);
       largest.push_back(max.logit);
       expected.push_back(max.token_id);
-      if (max.token_id < 0 || draw.temperature == 0.0f) continue;
+      is_drawn.push_back(max.token_id >= 0 && draw.temperature > 0.0f);
+      if (!is_drawn.back()) continue;
       expected.back() = reference::DrawToken(of_row, max, DrawParamsOf(draw), {});
     }
     values.Set(largest);
@@ -75,6 +77,7 @@ struct Case {
 
   std::vector<float> logits;
   std::vector<int32_t> at_largest, expected;
+  std::vector<bool> is_drawn;
   TestTensor x, columns, values, draws;
 };
 
@@ -82,6 +85,21 @@ std::vector<int32_t> Ints(const TestTensor& tensor) {
   std::vector<int32_t> ints(static_cast<size_t>(tensor.view().shape[0]));
   if (!ints.empty()) std::memcpy(ints.data(), tensor.view().data, 4 * ints.size());
   return ints;
+}
+
+// Rows that are not drawn must be exact. The contract allows a difference where the number is
+// within 1e-6 of a boundary: 1e-6 * width a row, so that two rows of a case are no chance.
+void ExpectDrawn(const std::vector<int32_t>& got, const Case& drawn, std::string_view kernel) {
+  ASSERT_EQ(got.size(), drawn.expected.size());
+  int different = 0;
+  for (size_t row = 0; row < got.size(); ++row) {
+    if (drawn.is_drawn[row]) {
+      different += got[row] != drawn.expected[row] ? 1 : 0;
+    } else {
+      EXPECT_EQ(got[row], drawn.expected[row]) << kernel << ", row " << row;
+    }
+  }
+  EXPECT_LE(different, 1) << kernel;
 }
 
 void Check(const OpDefinition& op, const device::Capabilities& caps, int64_t rows, int64_t width) {
@@ -103,10 +121,7 @@ void Check(const OpDefinition& op, const device::Capabilities& caps, int64_t row
         y.Poison();
         conformance::RunKernel(*kernel, call, pool);
         EXPECT_TRUE(target->GuardsIntact()) << kernel->name;
-        // The contract allows a difference where a boundary is within 1e-6: 1e-6 * width a row, or
-        // less than one row in all cases together.
-        const std::vector<int32_t> got = Ints(*target);
-        EXPECT_EQ(got, drawn.expected) << kernel->name;
+        ExpectDrawn(Ints(*target), drawn, kernel->name);
       }
     }
   }

@@ -7,7 +7,7 @@
 //   tokens.EnqueueTake(ids, *stream);       // negative ids become those that the step before found
 //   ... the program ...
 //   tokens.EnqueueFind(logits, num_rows, *stream);
-//   tokens.EnqueueDraw(logits, draws, &found, *stream);  // for steps with rows that are drawn
+//   tokens.EnqueueDraw(logits, draws, &found, *stream);  // if rows are drawn or masked
 //   tokens.EnqueueCopy(num_rows, &found, *stream);       // to the host; found.Maxima() once done
 //
 // Its arrays are in the device's memory at addresses that do not change, so EnqueueTake() and
