@@ -138,7 +138,8 @@ Status NativeExecutor::Bound::AllocateMemory(const Target& target, const Bound* 
   PM_ASSIGN_OR_RETURN(
       packed,
       PackedWeights::Make(program, kernels.kernels, weights,
-                          options.pack_cache_folder.empty() ? nullptr : &cache, *pool, placement));
+                          options.pack_cache_folder.empty() ? nullptr : &cache, *pool, placement,
+                          host == nullptr ? nullptr : &host->packed));
   if (host == nullptr && plan.kv.page_bytes > 0) {
     kv_populated.emplace(kv.bytes());
     pages = std::make_unique<CachePages>(kv.bytes(), static_cast<size_t>(plan.kv.page_bytes));
