@@ -2,11 +2,12 @@
 // A request and its progress. Owned by the Scheduler; policies order it.
 //
 //   0 <= num_computed_tokens <= num_scheduled_tokens
-//     <= num_tokens() + num_samples_in_flight + num_drafts_in_flight
+//     <= num_tokens() + num_tokens_in_flight()
 //
 // The difference of the first two is in flight: planned, result not seen yet. Known tokens are
 // num_tokens(); what is planned behind them are drafts, or placeholders of tokens that steps in
-// flight sample.
+// flight sample. While drafts are in flight, num_scheduled_tokens is an upper bound: it falls by
+// those that are rejected.
 #ifndef PAGEMILL_CC_SCHEDULER_REQUEST_STATE_H_
 #define PAGEMILL_CC_SCHEDULER_REQUEST_STATE_H_
 
@@ -63,9 +64,10 @@ struct RequestState {
   std::vector<int32_t> output_token_ids;
   int32_t num_scheduled_tokens = 0;
   int32_t num_computed_tokens = 0;
-  int32_t num_samples_in_flight = 0;         // steps in flight that sample a token of it
-  int32_t num_drafts_in_flight = 0;          // the first of `draft_token_ids`
-  std::vector<int32_t> draft_token_ids;      // proposed to follow the last known token
+  int32_t num_samples_in_flight = 0;  // steps in flight that sample a token of it
+  int32_t num_drafts_in_flight = 0;   // that they verify
+  // Proposed to follow the last known token; if samples are in flight, only their number counts.
+  std::vector<int32_t> draft_token_ids;
   std::optional<int32_t> num_cached_tokens;  // prefix hit of the first start; empty before it
 
   bool prefills_partly = false;  // running, with known tokens that have no place in a plan yet
@@ -99,6 +101,8 @@ struct RequestState {
 
   bool samples() const { return generates && !input_open && pending_input.empty(); }
   step::TokenSequence tokens() const { return {request->prompt_token_ids, output_token_ids}; }
+  // Tokens that steps in flight give, at most: there are fewer if drafts are rejected.
+  int32_t num_tokens_in_flight() const { return num_samples_in_flight + num_drafts_in_flight; }
   int32_t num_tokens() const { return prompt_size + static_cast<int32_t>(output_token_ids.size()); }
 };
 

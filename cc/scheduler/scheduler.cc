@@ -158,14 +158,17 @@ Status Scheduler::CheckRequest(const RequestState& request) const {
   const std::string name = "request " + std::to_string(request.request->id.value());
   if (request.num_computed_tokens < 0 ||
       request.num_computed_tokens > request.num_scheduled_tokens ||
-      request.num_scheduled_tokens >
-          request.num_tokens() + request.num_samples_in_flight + request.num_drafts_in_flight) {
+      request.num_scheduled_tokens > request.num_tokens() + request.num_tokens_in_flight()) {
     return Internal(name + ": token counts out of order");
   }
-  const int32_t in_flight = request.num_scheduled_tokens - request.num_computed_tokens +
-                            request.num_samples_in_flight + request.num_drafts_in_flight;
+  const int32_t in_flight =
+      request.num_scheduled_tokens - request.num_computed_tokens + request.num_tokens_in_flight();
   if (in_flight_.empty() && in_flight != 0) {
     return Internal(name + ": tokens in flight without a step");
+  }
+  if (request.num_drafts_in_flight < 0 ||
+      (request.num_samples_in_flight == 0 && request.num_drafts_in_flight > 0)) {
+    return Internal(name + ": drafts in flight without a sample");
   }
   if (request.announced_block < 0 && !request.prefix_waiters.empty()) {
     return Internal(name + ": others wait for blocks that it does not announce");

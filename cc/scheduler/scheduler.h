@@ -24,6 +24,9 @@
 // Results of requests that ended, were preempted or parked meanwhile are dropped.
 //
 // A runner may propose draft tokens with its results; they are verified in the request's next step.
+// If that is planned already, the number of them becomes placeholders of the step after it: drafts
+// that the runner chooses when that one begins. Until the result says how many were accepted, later
+// plans count on all of them, and the runner corrects the places of their tokens.
 //
 // Cost of Schedule() + Update(): O(requests in the plan + blocks that change hands); no history,
 // block table or request is copied except for a request that starts. Thread safety: none.
@@ -146,6 +149,7 @@ class Scheduler {
     uint32_t generation;
     int32_t num_tokens;  // without drafts
     int32_t num_drafts;
+    bool knows_drafts;  // they are those that the request has until the result comes
     bool sample;
     bool prompt_logprobs;
   };
@@ -231,9 +235,13 @@ class Scheduler {
   // scheduler_drafts.cc
   int32_t NumDraftsToRun(const RequestState& request, int32_t num_tokens, int32_t num_behind,
                          const Budget& budget) const;
+  bool WaitsForRejections(const RequestState& request, int32_t num_tokens) const;
+  static void PlaceDrafts(const RequestState& request, int32_t num_drafts,
+                          step::ScheduledRequest* entry);
   Status CheckSampled(const RequestState& request, const InFlightEntry& entry,
                       const step::RequestResult& result) const;
-  void SettleDrafts(RequestState* request, const InFlightEntry& entry, int32_t num_accepted);
+  void SettleDrafts(RequestState* request, const InFlightEntry& entry, int32_t num_verified,
+                    int32_t num_accepted);
   void ProposeDrafts(RequestState* request, std::vector<int32_t>&& draft_token_ids);
   // scheduler_transfers.cc
   bool FetchKv(RequestState* request, const kv_cache::PrefixMatch& match, int32_t promised);

@@ -26,11 +26,6 @@ Status SchedulerOptions::Validate() const {
   PM_RETURN_IF_ERROR(CheckAtLeast("max_waiting_tokens", max_waiting_tokens, 0));
   PM_RETURN_IF_ERROR(CheckAtLeast("max_waiting_per_tenant", max_waiting_per_tenant, 0));
   PM_RETURN_IF_ERROR(CheckAtLeast("max_draft_tokens", max_draft_tokens, 0));
-  if (decode_ahead && max_draft_tokens > 0) {
-    return InvalidArgument("decode_ahead is set and max_draft_tokens is " +
-                           std::to_string(max_draft_tokens) +
-                           ": how many drafts are accepted is not known ahead; use one of the two");
-  }
   PM_RETURN_IF_ERROR(MakePolicy(policy, tenant_weights).status());
   PM_RETURN_IF_ERROR(kv_cache.Validate());
   if (max_draft_tokens > 0 && !kv_cache.CanRejectTokens()) {

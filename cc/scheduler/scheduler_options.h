@@ -30,7 +30,8 @@ struct SchedulerOptions {
   // Most draft tokens of one request in one step: lookahead for tokens that the runner proposes.
   int32_t max_draft_tokens = 0;
   // Plan a request's next step before the token that it runs is known: the plan has a placeholder,
-  // which the runner replaces. For runners with several steps in flight; not together with drafts.
+  // which the runner replaces. For runners with several steps in flight. With drafts, the place of
+  // that token is an upper bound, which the runner corrects.
   bool decode_ahead = false;
   // Requests that may wait beyond those for which a slot is free.
   int32_t max_waiting_requests = 1024;

@@ -94,6 +94,10 @@ void Scheduler::ScheduleRunning(Budget* budget, step::StepPlan* plan) {
     RequestState* request = running_[i];
     const int32_t n = NumTokensWithMedia(*request, *budget);
     if (n > 0) {
+      if (WaitsForRejections(*request, request->num_scheduled_tokens + n)) {
+        ++i;
+        continue;
+      }
       // Without room the request itself was preempted: another one stands at its place.
       if (!MakeRoom(i, request->num_scheduled_tokens + n)) continue;
       const auto num_behind = static_cast<int32_t>(running_.size() - i - 1);
@@ -165,11 +169,11 @@ bool Scheduler::ReadsPrefixCache(const RequestState& request) const {
          request.prompt_logprobs_done;
 }
 
-// Known tokens, and a token that a step in flight samples where the plan may go ahead of it. Who
-// is certain to end with what is in flight needs no more.
+// Known tokens, and those that steps in flight give at most, if the plan may go ahead of them. A
+// request that ends if it gets all of those waits: with what is in flight it may need no more.
 int32_t Scheduler::NumReachableTokens(const RequestState& request) const {
   const int32_t known = request.num_tokens();
-  const int32_t unknown = request.num_samples_in_flight;
+  const int32_t unknown = request.num_tokens_in_flight();
   if (unknown == 0 || !options_.decode_ahead) return known;
   const auto num_outputs = static_cast<int32_t>(request.output_token_ids.size());
   const bool ends = num_outputs + unknown >= request.request->sampling.max_tokens ||
@@ -309,22 +313,21 @@ void Scheduler::Place(RequestState* request, const Run& run, Budget* budget,
     // Known tokens and a placeholder never come together: a step that samples ran all known ones.
     entry->token_ids.assign(1, step::kPlaceholderTokenId);
   }
-  entry->draft_token_ids.assign(request->draft_token_ids.begin(),
-                                request->draft_token_ids.begin() + run.num_drafts);
-  entry->sample = end == num_known + request->num_samples_in_flight && request->samples();
+  PlaceDrafts(*request, run.num_drafts, entry);
+  entry->sample = end == num_known + request->num_tokens_in_flight() && request->samples();
   entry->prompt_logprobs = NeedsPromptLogprobs(*request);
   request->num_scheduled_tokens = end + run.num_drafts;
-  request->num_drafts_in_flight = run.num_drafts;
   if (run.match != nullptr || request->prefills_partly) TakePrefillShare(run.num_tokens, budget);
   SetPrefillsPartly(request, end < num_known);
   request->num_samples_in_flight += entry->sample;
+  request->num_drafts_in_flight += run.num_drafts;
 
   const int32_t rows = entry->sample ? 1 + run.num_drafts : 0;
   budget->tokens -= run.num_tokens + run.num_drafts;
   budget->rows -= entry->prompt_logprobs ? run.num_tokens : rows;
   in_flight_.back().entries.push_back({request->index, slots_[request->index.value()].generation,
-                                       run.num_tokens, run.num_drafts, entry->sample,
-                                       entry->prompt_logprobs});
+                                       run.num_tokens, run.num_drafts, begin < num_known,
+                                       entry->sample, entry->prompt_logprobs});
 }
 
 // The plan's next entry, emptied; memory of earlier plans is used again.

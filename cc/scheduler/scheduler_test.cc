@@ -276,9 +276,6 @@ TEST(SchedulerOptions, RefusalsNameTheField) {
   EXPECT_TRUE(names(message([](SchedulerOptions& o) { o.max_model_len = 0; }), "max_model_len"));
   EXPECT_TRUE(
       names(message([](SchedulerOptions& o) { o.max_draft_tokens = -1; }), "max_draft_tokens"));
-  EXPECT_TRUE(
-      names(message([](SchedulerOptions& o) { o.decode_ahead = true, o.max_draft_tokens = 2; }),
-            "decode_ahead"));
   EXPECT_TRUE(names(message([](SchedulerOptions& o) {
                       o.max_draft_tokens = 2;
                       o.kv_cache.groups = {{"full"}, {.kind = "state_space"}};

@@ -155,7 +155,8 @@ std::optional<Stop> Scheduler::AppendTokens(RequestState* request, const InFligh
   // Tokens accepted behind the one that stops are not part of the output.
   event->new_token_ids.resize(kept);
   if (event->logprobs.size() > kept) event->logprobs.resize(kept);
-  SettleDrafts(request, entry, static_cast<int32_t>(std::min(kept, num_accepted)));
+  SettleDrafts(request, entry, entry.num_drafts - result->num_missing_drafts,
+               static_cast<int32_t>(std::min(kept, num_accepted)));
   ProposeDrafts(request, std::move(result->draft_token_ids));
   return stop;
 }

@@ -62,12 +62,10 @@ StatusOr<StepResult> FakeModel::Run(const StepPlan& plan) {
     slots_[index.value()] = Slot();
   }
   PM_RETURN_IF_ERROR(Encode(plan));
+  PM_ASSIGN_OR_RETURN(const StepPlan exact, Resolve(plan));
   StepResult result;
   result.step_id = plan.step_id;
-  for (const ScheduledRequest& entry : plan.scheduled) {
-    if (entry.index.value() < 0 || entry.index.value() >= options_.max_num_seqs) {
-      return Broken(entry, "no such slot");
-    }
+  for (const ScheduledRequest& entry : exact.scheduled) {
     Slot* slot = &slots_[entry.index.value()];
     PM_RETURN_IF_ERROR(Start(entry, slot));
     PM_RETURN_IF_ERROR(Append(entry, slot));
@@ -75,14 +73,49 @@ StatusOr<StepResult> FakeModel::Run(const StepPlan& plan) {
     PM_RETURN_IF_ERROR(WriteTokens(entry, slot));
   }
   PM_RETURN_IF_ERROR(CheckAdapters());
-  PM_RETURN_IF_ERROR(CheckCommonPrefix(plan));
+  PM_RETURN_IF_ERROR(CheckCommonPrefix(exact));
   // Answers only after all writes: whatever one entry spoils for another one shows.
-  for (const ScheduledRequest& entry : plan.scheduled) {
+  for (size_t i = 0; i < exact.scheduled.size(); ++i) {
+    const ScheduledRequest& entry = exact.scheduled[i];
     RequestResult answer;
     PM_RETURN_IF_ERROR(Answer(entry, &slots_[entry.index.value()], &answer));
+    answer.num_missing_drafts = plan.scheduled[i].num_tokens() - entry.num_tokens();
     result.results.push_back(std::move(answer));
   }
   return result;
+}
+
+StatusOr<StepPlan> FakeModel::Resolve(const StepPlan& plan) const {
+  StepPlan exact = plan;
+  for (ScheduledRequest& entry : exact.scheduled) {
+    if (entry.index.value() < 0 || entry.index.value() >= options_.max_num_seqs) {
+      return Broken(entry, "no such slot");
+    }
+    PM_RETURN_IF_ERROR(ResolveEntry(&entry));
+  }
+  return exact;
+}
+
+Status FakeModel::ResolveEntry(ScheduledRequest* entry) const {
+  const Slot& slot = slots_[entry->index.value()];
+  if (!entry->token_ids.empty() && entry->token_ids.back() == kPlaceholderTokenId) {
+    if (slot.last_sampled < 0 || entry->start != nullptr || entry->token_ids.size() != 1 ||
+        slot.num_computed_tokens + 1 != slot.num_known_tokens) {
+      return Broken(*entry, "a placeholder where no token was sampled");
+    }
+    const int32_t behind = entry->num_computed_tokens - slot.num_computed_tokens;
+    if (behind < 0 || (behind > 0 && options_.max_draft_tokens == 0)) {
+      return Broken(*entry, "num_computed_tokens is no upper bound");
+    }
+    entry->num_computed_tokens = slot.num_computed_tokens;
+    entry->token_ids.back() = slot.last_sampled;
+  }
+  std::vector<int32_t>& drafts = entry->draft_token_ids;
+  if (drafts.empty() || drafts[0] != kPlaceholderTokenId) return OkStatus();
+  drafts.resize(std::min(drafts.size(), slot.proposed.size()));
+  if (slot.last_sampled % 4 == 0) drafts.resize(drafts.size() / 2);
+  std::copy_n(slot.proposed.begin(), drafts.size(), drafts.begin());
+  return OkStatus();
 }
 
 // Of the first group, whose blocks this model knows.
@@ -196,24 +229,13 @@ Status FakeModel::WriteTokens(const ScheduledRequest& entry, Slot* slot) {
   const auto prompt_size = static_cast<int32_t>(slot->request->prompt_token_ids.size());
   if (!options_.chunked_prefill && end < prompt_size) return Broken(entry, "the prompt is cut");
   for (int32_t position = slot->num_computed_tokens; position < end; ++position) {
-    PM_ASSIGN_OR_RETURN(const int32_t token,
-                        Resolve(entry, *slot, position - slot->num_computed_tokens));
+    const int32_t i = position - slot->num_computed_tokens;
+    const auto count = static_cast<int32_t>(entry.token_ids.size());
+    const int32_t token = i < count ? entry.token_ids[i] : entry.draft_token_ids[i - count];
     *At(*slot, position) = {token, Fingerprint(*slot, position, token)};
   }
   slot->num_computed_tokens = end;
   return OkStatus();
-}
-
-StatusOr<int32_t> FakeModel::Resolve(const ScheduledRequest& entry, const Slot& slot,
-                                     int32_t i) const {
-  const auto count = static_cast<int32_t>(entry.token_ids.size());
-  if (i >= count) return entry.draft_token_ids[i - count];
-  const int32_t token = entry.token_ids[i];
-  if (token != kPlaceholderTokenId) return token;
-  if (slot.last_sampled < 0 || entry.num_computed_tokens + i + 1 != slot.num_known_tokens) {
-    return Broken(entry, "a placeholder where no token was sampled");
-  }
-  return slot.last_sampled;
 }
 
 Status FakeModel::ReadContext(const Slot& slot, std::vector<int32_t>* context) {
@@ -271,6 +293,7 @@ void FakeModel::Sample(const ScheduledRequest& entry, std::vector<int32_t> conte
   slot->num_known_tokens = static_cast<int32_t>(context.size());
   slot->num_computed_tokens = slot->num_known_tokens - 1;
   if (options_.max_draft_tokens > 0) Propose(std::move(context), &result->draft_token_ids);
+  slot->proposed = result->draft_token_ids;
 }
 
 void FakeModel::Propose(std::vector<int32_t> context, std::vector<int32_t>* drafts) const {

@@ -7,8 +7,10 @@
 // prefix or a skipped token gives other tokens than Continue() does, or fingerprints that do not
 // fit, an error.
 //
-// Placeholders stand for the token sampled last. Draft tokens are verified: they are run, and those
-// up to the first one that it would not have sampled itself are accepted.
+// Placeholders stand for the token sampled last, at the place that it really has, and for drafts
+// that the model proposed last; one in four times it has only half of them. Draft tokens are
+// verified: they are run, and those up to the first one that it would not have sampled itself are
+// accepted.
 //
 // It also checks each plan against the contract of step_plan.h and the limits.
 //
@@ -59,6 +61,9 @@ class FakeModel final : public PageStore {
   // kInternal, with a sentence, where the plan breaks the contract; the model is then unusable.
   StatusOr<StepResult> Run(const StepPlan& plan);
 
+  // The plan as Run() runs it now: with tokens instead of placeholders, and their places.
+  StatusOr<StepPlan> Resolve(const StepPlan& plan) const;
+
   // Forgets all requests and everything computed.
   void Restart();
   // Takes note of a step that failed before it did anything: its requests end, their slots will be
@@ -88,8 +93,9 @@ class FakeModel final : public PageStore {
     std::shared_ptr<const Request> request;  // null: free
     std::vector<BlockId> blocks;
     int32_t num_computed_tokens = 0;
-    int32_t num_known_tokens = 0;  // at `start` and after each sampled token
-    int32_t last_sampled = -1;     // what a placeholder stands for
+    int32_t num_known_tokens = 0;   // at `start` and after each sampled token
+    int32_t last_sampled = -1;      // what a placeholder stands for
+    std::vector<int32_t> proposed;  // behind it
   };
 
   Entry* At(const Slot& slot, int32_t position);
@@ -108,8 +114,7 @@ class FakeModel final : public PageStore {
   Status Append(const ScheduledRequest& entry, Slot* slot);
   Status WriteTokens(const ScheduledRequest& entry, Slot* slot);
   Status ReadContext(const Slot& slot, std::vector<int32_t>* context);
-  // The token that a placeholder stands for; others stand for themselves.
-  StatusOr<int32_t> Resolve(const ScheduledRequest& entry, const Slot& slot, int32_t i) const;
+  Status ResolveEntry(ScheduledRequest* entry) const;
   // Accepts drafts and samples behind them, in `context`; the slot stands behind what is accepted.
   void Sample(const ScheduledRequest& entry, std::vector<int32_t> context, Slot* slot,
               RequestResult* result) const;

@@ -17,10 +17,11 @@
 
 namespace pagemill::step {
 
-// In ScheduledRequest::token_ids: the token that the request's sample in the step before gives.
-// That step is in flight, so its result is not known when the plan is made; the runner puts it in.
-// In `draft_token_ids`: a draft that the runner makes when the step begins, of which the result
-// before said only that it is worth its time.
+// In ScheduledRequest::token_ids: the token that the request samples last in the steps before. They
+// are in flight, so it is not known when the plan is made; the runner puts it in.
+// In `draft_token_ids`: a draft that the runner chooses when the step begins. The plan says only
+// that it is worth its time. The runner leaves out those for which it has no token
+// (RequestResult::num_missing_drafts).
 inline constexpr int32_t kPlaceholderTokenId = -1;
 
 struct ScheduledRequest {
@@ -33,7 +34,9 @@ struct ScheduledRequest {
   // them.
   std::vector<int32_t> resumed_output_token_ids;
 
-  int32_t num_computed_tokens = 0;  // context before this step
+  // Context before this step. An upper bound if the token is a placeholder, since steps in flight
+  // may reject drafts of the request: the runner counts its tokens, of which the newest is run.
+  int32_t num_computed_tokens = 0;
   std::vector<int32_t>
       token_ids;  // the tokens to run; token i has position num_computed_tokens + i
   std::vector<int32_t> draft_token_ids;  // tokens after `token_ids` to verify; run too

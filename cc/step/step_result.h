@@ -26,8 +26,11 @@ struct RequestResult {
   std::vector<int32_t> sampled_token_ids;
   // A proposal of what comes after the sampled token, as long as it is worth a step's time; the
   // scheduler verifies as much of it as its limits and free blocks allow. kPlaceholderTokenId: a
-  // token that the runner chooses when that step begins.
+  // token that the runner chooses when that step begins. If later steps of the request are planned
+  // already, only the number counts, for the step after those.
   std::vector<int32_t> draft_token_ids;
+  // Of the plan's drafts, the last so many were placeholders that the runner did not replace.
+  int32_t num_missing_drafts = 0;
   std::vector<TokenLogprobs> logprobs;         // one per sampled token, where asked for
   std::vector<TokenLogprobs> prompt_logprobs;  // of prompt tokens num_computed + 1 ... in order
   std::vector<float> pooled;                   // of a pooling request whose tokens are all computed

@@ -187,6 +187,7 @@ void AppendAnswer(const RequestResult& answer, std::string* out) {
   fields.Number("slot", answer.index.value());
   fields.Numbers("sampled", answer.sampled_token_ids);
   fields.Numbers("drafts", answer.draft_token_ids);
+  if (answer.num_missing_drafts != 0) fields.Number("missing_drafts", answer.num_missing_drafts);
   fields.List("logprobs", answer.logprobs, AppendLogprobs);
   fields.List("prompt_logprobs", answer.prompt_logprobs, AppendLogprobs);
   fields.List("pooled", answer.pooled, [](float v, std::string* text) { AppendNumber(v, text); });
@@ -203,6 +204,10 @@ bool ParseAnswer(std::string_view line, RequestResult* answer) {
   fields.Number("slot", &slot);
   fields.Numbers("sampled", &answer->sampled_token_ids);
   fields.Numbers("drafts", &answer->draft_token_ids);
+  if (fields.IsNext("missing_drafts")) {
+    fields.Number("missing_drafts", &answer->num_missing_drafts);
+    fields.Check(answer->num_missing_drafts != 0);
+  }
   fields.List("logprobs", &answer->logprobs, ParseLogprobs);
   fields.List("prompt_logprobs", &answer->prompt_logprobs, ParseLogprobs);
   fields.Numbers("pooled", &answer->pooled);

@@ -127,7 +127,13 @@ class Recorder {
         const std::vector<int32_t>& drafts = entry.draft_token_ids;
         const int32_t accepted = Below(static_cast<int32_t>(drafts.size()) + 1);
         answer.sampled_token_ids.assign(drafts.begin(), drafts.begin() + accepted);
+        for (int32_t& token : answer.sampled_token_ids) {
+          if (token == step::kPlaceholderTokenId) token = Below(61);
+        }
         answer.sampled_token_ids.push_back(Below(61));
+        if (!drafts.empty() && drafts[0] == step::kPlaceholderTokenId) {
+          answer.num_missing_drafts = Below(static_cast<int32_t>(drafts.size()) - accepted + 1);
+        }
         const int32_t proposed = Below(setup_.options.max_draft_tokens + 1);
         for (int32_t i = 0; i < proposed; ++i) answer.draft_token_ids.push_back(Below(61));
       }

@@ -57,6 +57,14 @@ TraceSetup StepsAhead() {
   return setup;
 }
 
+TraceSetup DraftsAhead() {
+  TraceSetup setup = Small();
+  setup.max_steps_in_flight = 3;
+  setup.options.decode_ahead = true;
+  setup.options.max_draft_tokens = 4;
+  return setup;
+}
+
 TraceSetup HybridGroups() {
   TraceSetup setup = Small();
   setup.max_steps_in_flight = 2;
@@ -108,6 +116,14 @@ TEST(CallTrace, ReplaysStepsAheadOfTheirTokens) {
   EXPECT_NE(trace.text.find("tokens=-1"), std::string::npos);
 }
 
+TEST(CallTrace, ReplaysDraftsOfStepsAhead) {
+  const CallTrace trace = RecordedAndReplayed(DraftsAhead());
+  EXPECT_NE(trace.text.find("tokens=-1 drafts=-1"), std::string::npos);
+  EXPECT_NE(trace.text.find("missing_drafts="), std::string::npos);
+  EXPECT_GT(trace.stats.accepted_draft_tokens, 100u);
+  EXPECT_LT(trace.stats.accepted_draft_tokens, trace.stats.draft_tokens);
+}
+
 TEST(CallTrace, ReplaysHybridGroups) { RecordedAndReplayed(HybridGroups()); }
 
 TEST(CallTrace, ReplaysLoadsFromTiers) {
@@ -140,6 +156,8 @@ TEST(CallTrace, IsTheSameOnEveryMachine) {
   // A change of what the scheduler decides, or of how it is written, updates this digest; the test
   // is that all architectures agree on it.
   EXPECT_EQ(Xxh3_128(all.data(), all.size()).low, 14086845442621240633u);
+  const std::string ahead = RecordCalls(DraftsAhead()).text;
+  EXPECT_EQ(Xxh3_128(ahead.data(), ahead.size()).low, 17910530556122647356u);
 }
 
 }  // namespace

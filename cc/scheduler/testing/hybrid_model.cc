@@ -64,7 +64,8 @@ HybridModel::HybridModel(const SchedulerOptions& options)
 }
 
 StatusOr<step::StepResult> HybridModel::Run(const step::StepPlan& plan) {
-  for (const step::ScheduledRequest& entry : plan.scheduled) {
+  PM_ASSIGN_OR_RETURN(const step::StepPlan exact, model_.Resolve(plan));
+  for (const step::ScheduledRequest& entry : exact.scheduled) {
     Slot* slot = &slots_[entry.index.value()];
     Start(entry, slot);
     PM_RETURN_IF_ERROR(RunEntry(entry, slot));

@@ -88,6 +88,35 @@ void AddSteps(std::vector<Setup>* setups) {
       setups);
 }
 
+void AddDraftsAhead(std::vector<Setup>* setups) {
+  const auto add = [setups](const char* name, auto change) {
+    Setup setup{.name = name};
+    setup.options.max_draft_tokens = 4;
+    setup.options.decode_ahead = true;
+    setup.max_steps_in_flight = 2;
+    change(setup);
+    setups->push_back(setup);
+  };
+  add("DraftsAhead", [](Setup&) {});
+  add("DraftsFarAheadInATightPool", [](Setup& s) {
+    s.max_steps_in_flight = 4, s.runs_late = true, s.options.kv_cache.num_blocks = 12;
+  });
+  add("DraftsAheadAndPriorities", [](Setup& s) {
+    s.options.policy = "priority", s.options.kv_cache.num_blocks = 17;
+    s.options.kv_cache.block_size = 2, s.options.max_num_logits_rows = 8;
+  });
+  add("DraftsAheadOfWindows", [](Setup& s) {
+    s.options.kv_cache.groups = {{},
+                                 {.kind = "sliding_window", .window_tokens = 10},
+                                 {.kind = "chunked_local", .window_tokens = 12}};
+    s.options.kv_cache.num_blocks = 50, s.runs_late = true;
+  });
+  add("DraftsAheadWithTiersAndMedia", [](Setup& s) {
+    s.options.max_encoder_tokens = 12, s.options.max_adapters = 1, s.max_steps_in_flight = 3;
+    s.runs_late = true, s.medium = SimulatedMedium::kTiers;
+  });
+}
+
 void AddPolicies(std::vector<Setup>* setups) {
   Add(
       "Priority",
@@ -192,6 +221,7 @@ std::vector<SimulationSetup> SimulationSetups() {
   std::vector<SimulationSetup> setups;
   AddPools(&setups);
   AddSteps(&setups);
+  AddDraftsAhead(&setups);
   AddPolicies(&setups);
   AddGroups(&setups);
   AddParts(&setups);

@@ -109,6 +109,10 @@ class FieldReader {
 
   bool ok() const { return ok_; }
   bool AtEnd() const { return rest_.empty(); }
+  // For a field that is not always there.
+  bool IsNext(std::string_view key) const {
+    return rest_.starts_with(key) && rest_.substr(key.size()).starts_with('=');
+  }
 
   void Word(std::string_view word) { Check(CutAt(' ', &rest_) == word); }
   template <typename T>
