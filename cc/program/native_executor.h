@@ -75,7 +75,7 @@ class NativeExecutor final : public Executor {
 
   // While on, steps also measure each op (~0.1 us an op). Turning it on resets the times.
   void SetProfiling(bool on);
-  std::vector<OpTime> Profile(StepKind kind) const;  // of steps of this kind, slowest first
+  const OpProfile& profile() const;
 
  private:
   struct Bound;
