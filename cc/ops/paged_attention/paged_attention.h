@@ -67,7 +67,7 @@ struct PagedAttentionArgs {
   int32_t window = 0;
   bool causal = true;
   float soft_cap = 0;
-  KvScales kv_scales;
+  KvScales kv_scales = {};
 };
 
 PagedAttentionArgs ToPagedAttentionArgs(const OpCall& call);
