@@ -141,6 +141,33 @@ TEST_F(EngineTest, AnIdIsInUseUntilItsLastOutputIsRead) {
   ExpectAnswers(request);
 }
 
+TEST(EngineStepsTest, ARequestWithDraftsIsPlannedAheadOfItsResults) {
+  RunnerLimits limits = FakeRunner::DefaultLimits();
+  limits.max_draft_tokens = 3;
+  FakeRunner runner(limits);
+  SteadyClock clock;
+  EngineOptions options;
+  options.max_in_flight_steps = 3;
+  options.check_integrity = true;
+  auto engine = *Engine::Create(options, &runner, &clock, {});
+  runner.Hold();
+  const Request request = MakeRequest(1, {1, 2, 3}, 40);
+  ASSERT_TRUE(engine->Submit(request).ok());
+  while (runner.num_steps() < 3) std::this_thread::yield();
+  runner.Release();
+  std::vector<int32_t> tokens;
+  while (tokens.size() < 40) {
+    for (const RequestOutput& output : engine->Wait(kLong)) {
+      ASSERT_TRUE(output.error.ok()) << output.error.ToString();
+      tokens.insert(tokens.end(), output.new_token_ids.begin(), output.new_token_ids.end());
+    }
+  }
+  EXPECT_EQ(tokens, Tokens(request));
+  EXPECT_GT(engine->stats().accepted_draft_tokens, 5u);
+  EXPECT_GT(engine->stats().draft_tokens, engine->stats().accepted_draft_tokens);
+  EXPECT_EQ(runner.violation(), "");
+}
+
 TEST_F(EngineTest, TheQueueIsBounded) {
   options_.max_num_seqs = 2;
   options_.max_waiting_requests = 3;

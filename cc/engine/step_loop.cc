@@ -33,8 +33,7 @@ StatusOr<scheduler::SchedulerOptions> MakeSchedulerOptions(const EngineOptions& 
   made.max_partial_prefills = options.max_partial_prefills;
   made.max_long_partial_prefills = options.max_long_partial_prefills;
   made.max_draft_tokens = limits.max_draft_tokens;
-  made.decode_ahead =
-      limits.placeholders && options.max_in_flight_steps > 1 && limits.max_draft_tokens == 0;
+  made.decode_ahead = limits.placeholders && options.max_in_flight_steps > 1;
   made.max_waiting_requests = options.max_waiting_requests;
   made.max_waiting_tokens = options.max_waiting_tokens;
   made.max_waiting_per_tenant = options.max_waiting_per_tenant;

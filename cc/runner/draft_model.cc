@@ -128,9 +128,12 @@ void DraftModel::AddWork(const step::ScheduledRequest& entry) {
   const auto num_known = static_cast<int32_t>(entry.token_ids.size());
   const auto num_drafts = static_cast<int32_t>(entry.draft_token_ids.size());
   const int32_t end = entry.num_computed_tokens + num_known;
-  if (static_cast<int32_t>(slot.text.size()) < end) slot.text.resize(static_cast<size_t>(end));
-  std::copy(entry.token_ids.begin(), entry.token_ids.end(),
-            slot.text.begin() + entry.num_computed_tokens);
+  // One that is not known yet comes with Observe().
+  if (num_known > 0 && entry.token_ids.back() != step::kPlaceholderTokenId) {
+    if (static_cast<int32_t>(slot.text.size()) < end) slot.text.resize(static_cast<size_t>(end));
+    std::copy(entry.token_ids.begin(), entry.token_ids.end(),
+              slot.text.begin() + entry.num_computed_tokens);
+  }
   if (num_drafts == 0 && (num_known == 1 || !slot.follows)) return;
   slot.num_caught_up = std::max(0, end - slot.num_computed - 1);
   work_.push_back({.slot = &slot,

@@ -114,8 +114,13 @@ class DraftModelTest : public testing::Test {
   step::StepResult RunStep(Speculation* speculation, const step::StepPlan& plan,
                            const std::vector<std::vector<int32_t>>& outputs,
                            const StepSeconds& step_seconds, std::vector<size_t>* made) {
-    speculation->BeginStep();
+    StepInFlight step;
+    step.begun_ns = clock_.NowNanos();
+    for (const step::ScheduledRequest& entry : plan.scheduled) {
+      step.entries.push_back(MakeStepEntry(entry));
+    }
     EXPECT_TRUE(drafts_->Draft(plan).ok());
+    step.draft_seconds = drafts_->last_seconds();
     drafts_->CheckIntegrity();
     step::StepResult result;
     int32_t num_tokens = 0;
@@ -134,7 +139,7 @@ class DraftModelTest : public testing::Test {
       }
     }
     clock_.AdvanceNanos(static_cast<int64_t>(step_seconds(num_tokens) * 1e9));
-    speculation->EndStep(plan, &result);
+    speculation->EndStep(step, &result);
     return result;
   }
 

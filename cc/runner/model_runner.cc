@@ -92,67 +92,57 @@ ModelRunner::ModelRunner(program::Executor* executor, device::ThreadPool* pool,
                 .capabilities = device::DetectCapabilities()},
                pool),
       masks_(limits.max_num_seqs, limits.vocab_size),
+      clock_(parts.clock == nullptr ? &machine_clock_ : parts.clock),
       slots_(static_cast<size_t>(limits.max_num_seqs)) {
   sampling::DraftProposer* drafts = draft_model_.get();
   if (drafts == nullptr) drafts = proposer_.get();
   if (drafts == nullptr || limits.max_draft_tokens == 0) return;
-  speculation_.emplace(drafts, &clock_,
+  speculation_.emplace(drafts, clock_,
                        SpeculationOptions{.max_num_seqs = limits.max_num_seqs,
                                           .max_draft_tokens = limits.max_draft_tokens},
                        draft_model_.get());
 }
 
 Status ModelRunner::Execute(const step::StepPlan& plan) {
-  if (plan_ != nullptr) return FailedPrecondition("the step before is not sampled");
+  if (executed_) return FailedPrecondition("the step before is not sampled");
   FinishForNextStep();
   StepTimes times;
   stopwatch_.Begin(HasRequestThatGoesOn(plan), &times);
-  if (speculation_) speculation_->BeginStep();
+  const int64_t begun_ns = speculation_ ? clock_->NowNanos() : 0;
   PM_RETURN_IF_ERROR(batch_.CheckSlots(plan));
   ApplyToSlots(plan);  // first, so that a step that fails leaves no request behind in them
-  PM_RETURN_IF_ERROR(batch_.Apply(plan));
-  PM_RETURN_IF_ERROR(CheckDrafts(plan));
+  const step::StepPlan& exact = Resolve(plan);
+  PM_RETURN_IF_ERROR(batch_.Apply(exact));
+  PM_RETURN_IF_ERROR(CheckDrafts(exact));
   PM_RETURN_IF_ERROR(FillPlaceholders());
-  if (draft_model_ != nullptr && !plan.empty()) PM_RETURN_IF_ERROR(MakeDrafts(plan));
-  if (media_ != nullptr) PM_RETURN_IF_ERROR(media_->Apply(plan, batch_));
+  if (draft_model_ != nullptr && !plan.empty()) PM_RETURN_IF_ERROR(MakeDrafts(exact));
+  if (media_ != nullptr) PM_RETURN_IF_ERROR(media_->Apply(exact, batch_));
   StepInFlight& step = steps_.Add();
   step.times = times;
-  AddEntries(plan, &step);
-  const Status status = plan.empty() ? OkStatus() : Enqueue(plan, &step);
+  step.begun_ns = begun_ns;
+  if (draft_model_ != nullptr) step.draft_seconds = draft_model_->last_seconds();
+  AddEntries(plan, exact, &step);
+  const Status status = plan.empty() ? OkStatus() : Enqueue(exact, &step);
   if (!status.ok()) {
     steps_.PopNewest();
     return status;
   }
-  plan_ = &plan;
+  executed_ = true;
   return OkStatus();
 }
 
-void ModelRunner::AddEntries(const step::StepPlan& plan, StepInFlight* step) const {
+void ModelRunner::AddEntries(const step::StepPlan& plan, const step::StepPlan& exact,
+                             StepInFlight* step) const {
   step->step_id = plan.step_id;
-  for (const step::ScheduledRequest& entry : plan.scheduled) {
+  for (size_t i = 0; i < exact.scheduled.size(); ++i) {
+    const step::ScheduledRequest& entry = exact.scheduled[i];
     const step::Request& request = *batch_.request(entry.index);
     const size_t computed = static_cast<size_t>(entry.num_computed_tokens) + entry.token_ids.size();
-    step->entries.push_back(
-        {.index = entry.index,
-         .holder = slots_[entry.index.value()].holder,
-         .pools = request.pooling && computed >= request.prompt_token_ids.size()});
+    StepEntry& added = step->entries.emplace_back(MakeStepEntry(entry));
+    added.holder = slots_[entry.index.value()].holder;
+    added.pools = request.pooling && computed >= request.prompt_token_ids.size();
+    added.num_missing_drafts = plan.scheduled[i].num_tokens() - entry.num_tokens();
   }
-}
-
-// Each becomes a token that is known, or the row of the step before that it comes from.
-Status ModelRunner::FillPlaceholders() {
-  for (const PlaceholderToken& placeholder : batch_.placeholders()) {
-    const Slot& slot = slots_[placeholder.index.value()];
-    if (slot.step == 0) {
-      return Internal("step plan, slot " + std::to_string(placeholder.index.value()) +
-                      ": a placeholder where no token was sampled");
-    }
-    const bool in_step_before = slot.step == num_started_ && slot.row >= 0;
-    while (slot.token_id < 0 && !in_step_before) FinishOldest();
-    batch_.SetToken(placeholder.token,
-                    slot.token_id >= 0 ? slot.token_id : program::TokenOfRow(slot.row));
-  }
-  return OkStatus();
 }
 
 Status ModelRunner::CheckDrafts(const step::StepPlan& plan) const {
@@ -174,12 +164,19 @@ Status ModelRunner::MakeDrafts(const step::StepPlan& plan) {
   return OkStatus();
 }
 
+bool ModelRunner::VerifiesDrafts(const StepInFlight& step) const {
+  return limits().max_draft_tokens > 0 &&
+         std::any_of(step.entries.begin(), step.entries.end(),
+                     [](const StepEntry& entry) { return entry.num_drafts > 0; });
+}
+
 Status ModelRunner::Enqueue(const step::StepPlan& plan, StepInFlight* step) {
   stopwatch_.Lap(&StepTimes::batch_s, &step->times);
   ops::StepBatch batch = batch_.view();
   if (media_ != nullptr) media_->AddTo(&batch);
-  step->by_maxima = WantsOnlyMaxima(plan);
-  if (step->by_maxima) batch.argmax_columns = limits().vocab_size;
+  const bool by_maxima = WantsOnlyMaxima(plan);
+  if (by_maxima) batch.argmax_columns = limits().vocab_size;
+  step->needs_host = !by_maxima || VerifiesDrafts(*step);
   FillMasks(plan);
   const Status status = executor_->Enqueue(batch);
   stopwatch_.Lap(&StepTimes::model_s, &step->times);
@@ -196,30 +193,16 @@ Status ModelRunner::Enqueue(const step::StepPlan& plan, StepInFlight* step) {
   return OkStatus();
 }
 
-void ModelRunner::NoteSamples(const StepInFlight& step) {
-  for (size_t i = 0; i < step.rows.size(); ++i) {
-    const BatchRow& row = step.rows[i];
-    if (row.prompt_token_id >= 0) continue;
-    Slot& slot = slots_[step.entries[static_cast<size_t>(row.entry)].index.value()];
-    // Behind drafts it depends on them which row the token comes from.
-    slot.row = slot.step == step.number ? kNoRow : static_cast<int32_t>(i);
-    slot.step = step.number;
-    slot.token_id = kInFlight;
-  }
-}
-
 Status ModelRunner::Sample() {
-  if (plan_ == nullptr) return FailedPrecondition("no step was executed that is not sampled");
+  if (!executed_) return FailedPrecondition("no step was executed that is not sampled");
   masks_.Wait();
-  // Drafts are made with the plan, which is there until this returns.
-  while (speculation_ && !steps_.empty()) FinishOldest();
-  plan_ = nullptr;
+  executed_ = false;
   return OkStatus();
 }
 
 StatusOr<step::StepResult> ModelRunner::Collect() {
   if (finished_.empty()) {
-    const size_t num_not_sampled = plan_ == nullptr ? 0 : 1;
+    const size_t num_not_sampled = executed_ ? 1 : 0;
     if (steps_.size() == num_not_sampled) {
       return FailedPrecondition("no step was sampled that is not collected");
     }
@@ -239,7 +222,10 @@ void ModelRunner::ApplyToSlots(const step::StepPlan& plan) {
   }
   for (const step::ScheduledRequest& entry : plan.scheduled) {
     if (entry.start == nullptr) continue;
-    slots_[entry.index.value()] = {.holder = ++num_holders_};
+    slots_[entry.index.value()] = {
+        .holder = ++num_holders_,
+        .num_tokens = static_cast<int32_t>(entry.start->prompt_token_ids.size() +
+                                           entry.resumed_output_token_ids.size())};
     if (entry.start->pooling) continue;
     masks_.Start(entry.index, *entry.start, entry.resumed_output_token_ids);
     sampler_.Start(entry.index, entry.start, entry.resumed_output_token_ids,

@@ -14,10 +14,13 @@
 // requests all want the most likely token and no more leaves nothing to the host: its ids stay with
 // the executor, where the next step reads them (program::TokenOfRow()), and Execute() of that step
 // does not wait. Any other step is sampled on the host, at the latest when the next begins: so that
-// its tokens are known then, and token matchers have accepted them before they fill masks again.
+// its tokens are known then, and token matchers have accepted them before they fill masks again. So
+// is a step that verifies drafts, since the place of what comes next depends on how many are
+// accepted. Plans made before that is known count on all of them; Execute() corrects their entries,
+// and replaces their placeholders of drafts by what was proposed meanwhile, if so many were.
 //
-// Ownership: executor, pool and pages are the caller's and outlive the runner. Thread safety: that
-// of Runner.
+// Ownership: executor, pool, pages and clock are the caller's and outlive the runner. Thread
+// safety: that of Runner.
 #ifndef PAGEMILL_CC_RUNNER_MODEL_RUNNER_H_
 #define PAGEMILL_CC_RUNNER_MODEL_RUNNER_H_
 
@@ -53,6 +56,8 @@ struct ModelRunnerParts {
   std::unique_ptr<sampling::DraftProposer> proposer = nullptr;
   // If drafts come from a model, whose block tables are the last of limits.kv_groups.
   std::unique_ptr<DraftModel> draft_model = nullptr;
+  // Of the times by which drafts are more or fewer, if not the machine's.
+  const Clock* clock = nullptr;
   std::unique_ptr<MediaEncoder> media = nullptr;  // if limits.max_encoder_tokens allows media
 };
 
@@ -87,12 +92,18 @@ class ModelRunner final : public engine::Runner {
   Status MakeDrafts(const step::StepPlan& plan);
   void ApplyToSlots(const step::StepPlan& plan);
   Status Enqueue(const step::StepPlan& plan, StepInFlight* step);
-  void AddEntries(const step::StepPlan& plan, StepInFlight* step) const;
-  Status FillPlaceholders();
+  void AddEntries(const step::StepPlan& plan, const step::StepPlan& exact,
+                  StepInFlight* step) const;
+  bool VerifiesDrafts(const StepInFlight& step) const;
   void FillMasks(const step::StepPlan& plan);
   // May the executor leave logits out: is the largest of each row all that this step wants?
   bool WantsOnlyMaxima(const step::StepPlan& plan) const;
+
+  // model_runner_ahead.cc
+  const step::StepPlan& Resolve(const step::StepPlan& plan);
+  Status FillPlaceholders();
   void NoteSamples(const StepInFlight& step);
+  void SettleSamples(const StepInFlight& step, const step::StepResult& result);
 
   // model_runner_finish.cc
   void FinishForNextStep();
@@ -103,7 +114,6 @@ class ModelRunner final : public engine::Runner {
   bool Holds(const StepEntry& entry) const;
   void AddRows(const StepInFlight& step);
   void SampleRows(const StepInFlight& step, step::StepResult* result);
-  void SettleSamples(const StepInFlight& step, const step::StepResult& result);
   void TakePooled(const StepInFlight& step, step::StepResult* result);
 
   program::Executor* executor_;
@@ -113,19 +123,23 @@ class ModelRunner final : public engine::Runner {
   BatchState batch_;
   sampling::Sampler sampler_;
   MaskFiller masks_;
-  const SteadyClock clock_;
+  const SteadyClock machine_clock_;
+  const Clock* const clock_;
   std::optional<Speculation> speculation_;  // if there is one
   StepStopwatch stopwatch_;
-  // The token that a slot's request samples last.
+  // A slot's request, and the token that it samples last.
   static constexpr int32_t kNoRow = -1, kInFlight = -1;
   struct Slot {
     uint64_t holder = 0;   // 0: the slot is free
     uint64_t step = 0;     // number of the step that samples it; 0: none does
     int32_t row = kNoRow;  // of that step, if it is one
     int32_t token_id = kInFlight;
+    int32_t num_tokens = 0;            // with that one; less drafts whose step is not finished
+    std::vector<int32_t> drafts = {};  // proposed behind it
   };
 
-  const step::StepPlan* plan_ = nullptr;  // executed and not sampled; null: none
+  bool executed_ = false;  // a step was, and not sampled
+  step::StepPlan exact_;   // of Resolve()
   StepsInFlight steps_;
   int32_t num_enqueued_ = 0;  // of steps_
   uint64_t num_started_ = 0;  // steps that were enqueued, ever: the number of the last

@@ -11,7 +11,7 @@ namespace pagemill::runner {
 void ModelRunner::FinishForNextStep() {
   size_t num_needed = 0;
   for (size_t i = 0; i < steps_.size(); ++i) {
-    if (!steps_[i].by_maxima) num_needed = i + 1;
+    if (steps_[i].needs_host) num_needed = i + 1;
   }
   for (size_t i = 0; i < num_needed; ++i) FinishOldest();
   while (num_enqueued_ >= executor_->max_steps_in_flight()) FinishOldest();
@@ -24,6 +24,7 @@ void ModelRunner::FinishOldest() {
   result.results.resize(step.entries.size());
   for (size_t i = 0; i < step.entries.size(); ++i) {
     result.results[i].index = step.entries[i].index;
+    result.results[i].num_missing_drafts = step.entries[i].num_missing_drafts;
   }
   Status status = step.enqueued ? Finish(&step, &result) : OkStatus();
   SettleSamples(step, result);
@@ -43,7 +44,7 @@ Status ModelRunner::Finish(StepInFlight* step, step::StepResult* result) {
   stopwatch_.Lap(&StepTimes::model_s, &step->times);
   SampleRows(*step, result);
   TakePooled(*step, result);
-  if (speculation_) speculation_->EndStep(*plan_, result);
+  if (speculation_) speculation_->EndStep(*step, result);
   stopwatch_.Lap(&StepTimes::sampling_s, &step->times);
   stopwatch_.End(step->kind, step->times);
   return OkStatus();
@@ -128,17 +129,6 @@ void ModelRunner::SampleRows(const StepInFlight& step, step::StepResult* result)
     const step::RequestIndex index = step.entries[i].index;
     if (!Holds(step.entries[i]) || !masks_.Holds(index)) continue;
     masks_.Observe(index, result->results[i].sampled_token_ids);
-  }
-}
-
-// Later steps read their placeholders here. A request that has got no token fails, and the results
-// of later steps are dropped for it: any token will do there.
-void ModelRunner::SettleSamples(const StepInFlight& step, const step::StepResult& result) {
-  for (size_t i = 0; i < step.entries.size(); ++i) {
-    Slot& slot = slots_[step.entries[i].index.value()];
-    if (slot.token_id != kInFlight || slot.step != step.number) continue;
-    const std::vector<int32_t>& sampled = result.results[i].sampled_token_ids;
-    slot.token_id = sampled.empty() ? 0 : sampled.back();
   }
 }
 

@@ -1,5 +1,7 @@
 #include "cc/runner/speculation.h"
 
+#include <algorithm>
+
 namespace pagemill::runner {
 namespace {
 
@@ -7,9 +9,7 @@ namespace {
 constexpr int32_t kMaxStepsBetweenPrompts = 1024;
 
 // Does the step run one known token of the request, and drafts behind it?
-bool Decodes(const step::ScheduledRequest& entry) {
-  return entry.sample && entry.token_ids.size() == 1;
-}
+bool Decodes(const StepEntry& entry) { return entry.samples && entry.num_tokens == 1; }
 
 }  // namespace
 
@@ -57,35 +57,35 @@ std::span<const double> Speculation::StepSeconds(int32_t num_requests, int32_t n
   return step_costs_;
 }
 
-void Speculation::MeasureStep(const step::StepPlan& plan) {
+void Speculation::MeasureStep(const StepInFlight& step) {
   int32_t num_tokens = 0;
   bool all_decode = true;
-  for (const step::ScheduledRequest& entry : plan.scheduled) {
-    num_tokens += entry.num_tokens();
+  for (const StepEntry& entry : step.entries) {
+    num_tokens += entry.num_tokens + entry.num_drafts;
     all_decode = all_decode && Decodes(entry);
   }
-  double seconds = SecondsBetween(begun_ns_, clock_->NowNanos());
-  if (model_ != nullptr) seconds -= model_->last_seconds();
+  const int64_t begun_ns = std::max(step.begun_ns, ended_ns_);
+  ended_ns_ = clock_->NowNanos();
+  const double seconds = SecondsBetween(begun_ns, ended_ns_) - step.draft_seconds;
   if (all_decode && seconds > 0.0) costs_.Observe(num_tokens, seconds);
 }
 
-void Speculation::EndStep(const step::StepPlan& plan, step::StepResult* result) {
-  MeasureStep(plan);
+void Speculation::EndStep(const StepInFlight& step, step::StepResult* result) {
+  MeasureStep(step);
   int32_t num_sampling = 0;
-  for (const step::ScheduledRequest& entry : plan.scheduled) num_sampling += entry.sample;
-  for (size_t i = 0; i < plan.scheduled.size(); ++i) {
-    const step::ScheduledRequest& entry = plan.scheduled[i];
+  for (const StepEntry& entry : step.entries) num_sampling += entry.samples;
+  for (size_t i = 0; i < step.entries.size(); ++i) {
+    const StepEntry& entry = step.entries[i];
     step::RequestResult& sampled = result->results[i];
-    if (!entry.sample || sampled.sampled_token_ids.empty()) continue;
+    if (!entry.samples || sampled.sampled_token_ids.empty()) continue;
     const int32_t caught_up = model_ == nullptr ? 0 : model_->num_caught_up(entry.index);
     proposer_->Observe(entry.index, sampled.sampled_token_ids);
     sampling::DraftLength& length = lengths_[entry.index.value()];
     if (Decodes(entry)) {
-      const auto num_drafts = static_cast<int32_t>(entry.draft_token_ids.size());
       const auto num_accepted = static_cast<int32_t>(sampled.sampled_token_ids.size()) - 1;
-      length.Observe(StepSeconds(num_sampling, caught_up), num_drafts, num_accepted);
+      length.Observe(StepSeconds(num_sampling, caught_up), entry.num_drafts, num_accepted);
       if (model_ != nullptr) {
-        overall_.Observe(StepSeconds(num_sampling, 0), num_drafts, num_accepted);
+        overall_.Observe(StepSeconds(num_sampling, 0), entry.num_drafts, num_accepted);
       }
     }
     const int32_t waiting = model_ == nullptr ? 0 : model_->num_waiting(entry.index);

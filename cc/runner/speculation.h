@@ -4,11 +4,11 @@
 //
 //   Speculation speculation(proposer.get(), &clock, {.max_num_seqs = 128, .max_draft_tokens = 8});
 //   speculation.Start(index, *request, {});
-//   speculation.BeginStep();
 //   ... the step runs and samples ...
-//   speculation.EndStep(plan, &result);    // writes RequestResult::draft_token_ids
+//   speculation.EndStep(step, &result);    // writes RequestResult::draft_token_ids
 //
-// The time of a step is measured from BeginStep() to EndStep(). Steps in which each request decodes
+// The time of a step is measured from its begin, or the end of the one before if several are in
+// flight, to EndStep(). Steps in which each request decodes
 // teach what a step costs by its size (step_costs.h). With k drafts for each of the n requests that
 // sample, a step has n (1 + k) tokens: with that cost each request's DraftLength chooses its k. So
 // with many requests, where tokens are no longer nearly free, there are fewer drafts, or none.
@@ -32,10 +32,10 @@
 #include "cc/base/clock.h"
 #include "cc/runner/draft_model.h"
 #include "cc/runner/step_costs.h"
+#include "cc/runner/step_in_flight.h"
 #include "cc/sampling/draft_length.h"
 #include "cc/sampling/draft_proposer.h"
 #include "cc/step/request.h"
-#include "cc/step/step_plan.h"
 #include "cc/step/step_result.h"
 
 namespace pagemill::runner {
@@ -56,12 +56,11 @@ class Speculation {
              std::span<const int32_t> output_token_ids);
   void Release(step::RequestIndex index);
 
-  void BeginStep() { begun_ns_ = clock_->NowNanos(); }
-  // `result` has what was sampled for `plan`.
-  void EndStep(const step::StepPlan& plan, step::StepResult* result);
+  // `result` has what was sampled in `step`. Steps end in the order in which they began.
+  void EndStep(const StepInFlight& step, step::StepResult* result);
 
  private:
-  void MeasureStep(const step::StepPlan& plan);
+  void MeasureStep(const StepInFlight& step);
   // Of a step in which `num_requests` sample and one of them has tokens to catch up with.
   std::span<const double> StepSeconds(int32_t num_requests, int32_t num_waiting);
   bool IsWorthFollowing(const step::Request& request);
@@ -70,7 +69,7 @@ class Speculation {
   DraftModel* const model_;
   const Clock* const clock_;
   const SpeculationOptions options_;
-  int64_t begun_ns_ = 0;
+  int64_t ended_ns_ = 0;  // the last step
   StepCosts costs_;
   std::vector<double> step_costs_;              // scratch: with 0, 1, ... drafts a request
   std::vector<sampling::DraftLength> lengths_;  // by slot

@@ -34,12 +34,12 @@ class SpeculationTest : public testing::Test {
     for (int32_t i = 0; i < num; ++i)
       speculation.Start(RequestIndex(i), request, std::span(outputs[i]).first(1));
     step::StepResult result;
-    const int64_t begun = clock_.NowNanos();
+    run_begun_ns_ = clock_.NowNanos();
     while (std::any_of(made.begin(), made.end(), [&](size_t n) { return n < outputs[0].size(); })) {
       result = RunStep(&speculation, outputs, std::move(result), step_seconds, &made);
     }
     for (int32_t i = 0; i < num; ++i) speculation.Release(RequestIndex(i));
-    return SecondsBetween(begun, clock_.NowNanos());
+    return SecondsBetween(run_begun_ns_, clock_.NowNanos());
   }
 
   template <typename StepSeconds>
@@ -70,9 +70,13 @@ class SpeculationTest : public testing::Test {
                answer.sampled_token_ids.back() ==
                    entry.draft_token_ids[answer.sampled_token_ids.size() - 1]);
     }
-    speculation->BeginStep();
+    StepInFlight step;
+    step.begun_ns = overlap_ ? run_begun_ns_ : clock_.NowNanos();
+    for (const step::ScheduledRequest& entry : plan.scheduled) {
+      step.entries.push_back(MakeStepEntry(entry));
+    }
     clock_.AdvanceNanos(static_cast<int64_t>(step_seconds(num_tokens) * 1e9));
-    speculation->EndStep(plan, &result);
+    speculation->EndStep(step, &result);
     return result;
   }
 
@@ -84,6 +88,8 @@ class SpeculationTest : public testing::Test {
   }
 
   FakeClock clock_;
+  int64_t run_begun_ns_ = 0;
+  bool overlap_ = false;  // steps begin long before those before them end
 };
 
 double MemoryBound(int32_t tokens) { return 0.01 * (1 + 0.1 * (tokens - 1)); }
@@ -105,6 +111,18 @@ TEST_F(SpeculationTest, TextThatCannotBeGuessedCostsAlmostNothing) {
       EXPECT_LT(Run(&proposer, {1, 2, 3}, {RandomText(500, seed)}, seconds), plain * 1.035);
     }
   }
+}
+
+TEST_F(SpeculationTest, AStepThatWaitsForTheOneBeforeDoesNotTakeLonger) {
+  sampling::ScriptedProposer proposer([](std::span<const int32_t> text) {
+    return text.size() % 3 == 0 ? 77 : text.back();  // a third is wrong
+  });
+  double seconds[2];
+  for (const bool overlap : {false, true}) {
+    overlap_ = overlap;
+    seconds[overlap] = Run(&proposer, {5, 5, 5}, {std::vector<int32_t>(300, 5)}, ComputeBound);
+  }
+  EXPECT_DOUBLE_EQ(seconds[0], seconds[1]);
 }
 
 TEST_F(SpeculationTest, NoDraftsWhereTokensCostWhatStepsDo) {

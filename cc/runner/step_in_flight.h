@@ -20,6 +20,7 @@
 #include "cc/runner/batch_state.h"
 #include "cc/runner/step_times.h"
 #include "cc/step/request.h"
+#include "cc/step/step_plan.h"
 
 namespace pagemill::runner {
 
@@ -28,7 +29,18 @@ struct StepEntry {
   step::RequestIndex index;
   uint64_t holder = 0;  // which request held the slot: one number for each start
   bool pools = false;   // its pooled output is wanted
+  bool samples = false;
+  int32_t num_tokens = 0;          // known ones that it runs
+  int32_t num_drafts = 0;          // that it verifies
+  int32_t num_missing_drafts = 0;  // placeholders that were not replaced
 };
+
+inline StepEntry MakeStepEntry(const step::ScheduledRequest& entry) {
+  return {.index = entry.index,
+          .samples = entry.sample,
+          .num_tokens = static_cast<int32_t>(entry.token_ids.size()),
+          .num_drafts = static_cast<int32_t>(entry.draft_token_ids.size())};
+}
 
 struct StepInFlight {
   uint64_t step_id = 0;
@@ -36,10 +48,13 @@ struct StepInFlight {
   std::vector<BatchRow> rows;
   uint64_t number = 0;    // of those that were enqueued, from 1
   bool enqueued = false;  // with the executor; a step that runs nothing is not
-  // Each row's token is the column of its largest logit, which the executor finds: nothing is left
-  // to the host, and a step behind this one may begin before it is over.
-  bool by_maxima = false;
+  // The step behind this one depends on what the host makes of it. False if each row's token is the
+  // column of its largest logit, which the executor finds, and no draft is verified: then that step
+  // may begin before this one is over.
+  bool needs_host = true;
   program::StepKind kind = {};
+  int64_t begun_ns = 0;
+  double draft_seconds = 0.0;  // of the draft model's passes before it
   StepTimes times;
 };
 
@@ -56,8 +71,11 @@ class StepsInFlight {
     StepInFlight& step = steps_[count_++];
     step.entries.clear();
     step.rows.clear();
-    step.enqueued = step.by_maxima = false;
+    step.enqueued = false;
+    step.needs_host = true;
     step.number = 0;
+    step.begun_ns = 0;
+    step.draft_seconds = 0.0;
     step.times = {};
     return step;
   }

@@ -1,4 +1,4 @@
-// Native runner and an executor of two steps in flight, plan by plan.
+// Native runner and an executor of several steps in flight, plan by plan.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,10 +7,12 @@
 #include <utility>
 #include <vector>
 
+#include "cc/base/clock.h"
 #include "cc/device/thread_pool.h"
 #include "cc/runner/model_runner.h"
 #include "cc/runner/testing/context_executor.h"
 #include "cc/sampling/testing/hash_model.h"
+#include "cc/sampling/testing/scripted_proposer.h"
 
 namespace pagemill::runner {
 namespace {
@@ -175,6 +177,87 @@ TEST_F(StepsInFlightTest, RefusesAPlaceholderWhereNoTokenWasSampled) {
   EXPECT_EQ(status.code(), StatusCode::kInternal);
   EXPECT_NE(status.message().find("a placeholder where no token was sampled"), std::string::npos);
   EXPECT_TRUE(runner_->Collect().ok()) << "the step before is not affected";
+}
+
+// As GoOn(), with places for so many drafts.
+ScheduledRequest GoOnWithDrafts(int32_t slot, int32_t num_computed, size_t num_drafts) {
+  ScheduledRequest entry = GoOn(slot, num_computed);
+  entry.draft_token_ids.assign(num_drafts, step::kPlaceholderTokenId);
+  return entry;
+}
+
+class DraftsInFlightTest : public StepsInFlightTest {
+ protected:
+  // Guesses are right, except behind four tokens; behind six or more there is none.
+  DraftsInFlightTest() {
+    const auto guess = [this](std::span<const int32_t> text) {
+      if (text.size() >= 6) return -1;
+      const int32_t token = Continue({text.begin(), text.end()}, 1)[0];
+      return text.size() == 4 ? (token + 1) % kVocab : token;
+    };
+    engine::RunnerLimits limits = SmallLimits();
+    limits.max_draft_tokens = 2;
+    runner_ = *ModelRunner::Create(
+        &executor_, &pool_, limits,
+        {.proposer = std::make_unique<sampling::ScriptedProposer>(guess), .clock = &no_time_});
+  }
+
+  void ExpectResult(const std::vector<int32_t>& sampled, int32_t num_missing_drafts) {
+    const StatusOr<step::StepResult> result = runner_->Collect();
+    ASSERT_TRUE(result.ok()) << result.status().ToString();
+    EXPECT_EQ(result->results[0].sampled_token_ids, sampled);
+    EXPECT_EQ(result->results[0].num_missing_drafts, num_missing_drafts);
+  }
+
+  const FakeClock no_time_;
+};
+
+TEST_F(DraftsInFlightTest, PlansThatCountOnAllDraftsRunWhereTheAcceptedEnd) {
+  const std::vector<int32_t> e = Continue({1, 2}, 7);
+  ASSERT_TRUE(Begin({Start(0, MakeRequest({1, 2}))}).ok());
+  ASSERT_TRUE(Begin({GoOnWithDrafts(0, 2, 2)}).ok());  // the second is wrong
+  ASSERT_TRUE(Begin({GoOnWithDrafts(0, 5, 2)}).ok());  // from 4 on; the second is missing
+  ASSERT_TRUE(Begin({GoOnWithDrafts(0, 8, 2)}).ok());  // from 6 on, without drafts
+  EXPECT_EQ(trace_, "enqueue collect enqueue collect enqueue collect enqueue ");
+  ASSERT_TRUE(Begin({GoOn(0, 11)}).ok());  // from 7 on; the token is not known
+  EXPECT_EQ(trace_, "enqueue collect enqueue collect enqueue collect enqueue enqueue ");
+  EXPECT_EQ(executor_.num_tokens_of_rows, 1);
+  ExpectResult({e[0]}, 0);
+  ExpectResult({e[1], e[2]}, 0);
+  ExpectResult({e[3], e[4]}, 1);
+  ExpectResult({e[5]}, 2);
+  ExpectResult({e[6]}, 0);
+  const int32_t wrong = (e[2] + 1) % kVocab;
+  EXPECT_EQ(executor_.token_ids,
+            (std::vector<int32_t>{1, 2, e[0], e[1], wrong, e[2], e[3], e[4], e[5]}));
+  runner_->CheckIntegrity();
+}
+
+TEST_F(DraftsInFlightTest, AnotherRequestDoesNotWaitForDraftsThatItDoesNotHave) {
+  ASSERT_TRUE(Begin({Start(0, MakeRequest({1, 2})), Start(1, MakeRequest({3}))}).ok());
+  ASSERT_TRUE(Begin({GoOn(1, 1), GoOn(0, 2)}).ok());
+  EXPECT_EQ(trace_, "enqueue enqueue ");
+  // Its token becomes known while the drafts of the other are waited for.
+  ASSERT_TRUE(Begin({GoOn(1, 2), GoOnWithDrafts(0, 3, 1)}).ok());
+  EXPECT_EQ(trace_, "enqueue enqueue collect collect enqueue ");
+  const std::vector<int32_t> expected = Continue({1, 2}, 4), other = Continue({3}, 3);
+  for (size_t i = 0; i < 3; ++i) {
+    const StatusOr<step::StepResult> result = runner_->Collect();
+    ASSERT_TRUE(result.ok());
+    EXPECT_EQ(result->results[i == 0 ? 1 : 0].sampled_token_ids, std::vector{other[i]});
+    EXPECT_EQ(result->results[i == 0 ? 0 : 1].sampled_token_ids[0], expected[i]);
+  }
+}
+
+TEST_F(DraftsInFlightTest, AStepWithDraftsThatFailsLeavesTheNextOne) {
+  ASSERT_TRUE(Begin({Start(0, MakeRequest({1, 2}))}).ok());
+  ASSERT_TRUE(Begin({GoOnWithDrafts(0, 2, 2)}).ok());
+  next_collect_ = Internal("lost");
+  ASSERT_TRUE(Begin({GoOnWithDrafts(0, 5, 2), Start(1, MakeRequest({3}))}).ok());
+  EXPECT_TRUE(runner_->Collect().ok());
+  EXPECT_EQ(runner_->Collect().status().message(), "lost");
+  EXPECT_EQ(runner_->Collect()->results[1].sampled_token_ids, Continue({3}, 1));
+  runner_->CheckIntegrity();
 }
 
 }  // namespace

@@ -16,6 +16,7 @@
 #include "cc/program/kv/kv_layout.h"
 #include "cc/program/native_executor.h"
 #include "cc/runner/model_runner.h"
+#include "cc/sampling/ngram_proposer.h"
 
 namespace pagemill::testing {
 namespace {
@@ -57,7 +58,7 @@ program::ExecutorOptions Options(const DeviceRun& run) {
   options.num_threads = 1;
   options.max_num_tokens = 48;
   options.max_num_seqs = 5;
-  options.max_num_logits_rows = 5;
+  options.max_num_logits_rows = 20;
   options.block_size = kBlockSize;
   options.num_blocks = run.num_blocks;
   options.activation_type = run.act;
@@ -153,8 +154,15 @@ StatusOr<Generated> Generate(const std::string& text, const std::vector<step::Re
     executor = std::move(on_device);
   }
   Observed observed(executor.get(), &generated);
+  const FakeClock no_time;  // drafts cost none: there are as many as the proposer has
+  runner::ModelRunnerParts parts = {.clock = &no_time};
+  if (run.drafts) {
+    limits.max_draft_tokens = 4;
+    parts.proposer = std::make_unique<sampling::NgramProposer>(
+        sampling::NgramProposerOptions{.max_num_seqs = limits.max_num_seqs, .min_n = 1});
+  }
   PM_ASSIGN_OR_RETURN(std::unique_ptr<runner::ModelRunner> runner,
-                      runner::ModelRunner::Create(&observed, &pool, limits));
+                      runner::ModelRunner::Create(&observed, &pool, limits, std::move(parts)));
   PM_RETURN_IF_ERROR(
       RunRequests(requests, std::max(1, run.steps_in_flight), runner.get(), &generated));
   generated.num_replays = device.num_replays();

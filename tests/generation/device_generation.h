@@ -27,6 +27,7 @@ struct DeviceRun {
   int32_t steps_in_flight = 1;  // 0: the CPU, with one step in flight
   bool graphs = false;
   int32_t num_blocks = 48;  // pages of the KV cache
+  bool drafts = false;      // from the text of the request
 };
 
 struct Generated {

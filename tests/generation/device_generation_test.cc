@@ -1,4 +1,4 @@
-// Two steps in flight on a device: engine, native runner and device executor together.
+// Several steps in flight on a device: engine, native runner and device executor together.
 #include "tests/generation/device_generation.h"
 
 #include <gtest/gtest.h>
@@ -19,9 +19,9 @@ Generated MustGenerate(const std::string& text, const std::vector<step::Request>
   return generated.ok() ? *std::move(generated) : Generated();
 }
 
-class TwoStepsOnADevice : public ::testing::TestWithParam<DType> {};
+class StepsOnADevice : public ::testing::TestWithParam<DType> {};
 
-TEST_P(TwoStepsOnADevice, GiveTheTokensOfOne) {
+TEST_P(StepsOnADevice, GiveTheTokensOfOne) {
   uint64_t stopped = 0, preempted = 0;
   for (const uint64_t seed : {1, 2, 3}) {
     // Layers with a window, and without: two block tables.
@@ -48,8 +48,32 @@ TEST_P(TwoStepsOnADevice, GiveTheTokensOfOne) {
   EXPECT_GT(preempted, 0u);
 }
 
+TEST_P(StepsOnADevice, GiveTheTokensOfOneWithDrafts) {
+  uint64_t accepted = 0, rejected = 0, preempted = 0;
+  for (const uint64_t seed : {1, 2, 3}) {
+    const std::string text = program::testing::TinyLlamaText({.seed = seed, .window = 8});
+    const std::vector<step::Request> requests = GreedyRequests(seed);
+    DeviceRun run = {.act = GetParam(), .steps_in_flight = 0, .num_blocks = kFewBlocks};
+    const Generated cpu = MustGenerate(text, requests, run);
+    run.drafts = true;
+    for (const int32_t steps_in_flight : {0, 1, 2, 4}) {
+      run.steps_in_flight = steps_in_flight;
+      run.graphs = steps_in_flight == 2;
+      const Generated drafted = MustGenerate(text, requests, run);
+      EXPECT_EQ(drafted.outputs, cpu.outputs) << steps_in_flight << " steps in flight";
+      EXPECT_EQ(drafted.num_overlapping_steps > 0, steps_in_flight > 1);
+      accepted += drafted.stats.accepted_draft_tokens;
+      rejected += drafted.stats.draft_tokens - drafted.stats.accepted_draft_tokens;
+      preempted += drafted.stats.num_preemptions;
+    }
+  }
+  EXPECT_GT(accepted, 50u);
+  EXPECT_GT(rejected, 20u);
+  EXPECT_GT(preempted, 0u);
+}
+
 // Every third has a temperature, so that the host samples the steps it is in.
-TEST_P(TwoStepsOnADevice, GiveTheTokensOfOneToWhatTheHostSamples) {
+TEST_P(StepsOnADevice, GiveTheTokensOfOneToWhatTheHostSamples) {
   const std::string text = program::testing::TinyLlamaText({.seed = 4});
   std::vector<step::Request> requests = GreedyRequests(4);
   for (size_t i = 0; i < requests.size(); i += 3) {
@@ -64,7 +88,7 @@ TEST_P(TwoStepsOnADevice, GiveTheTokensOfOneToWhatTheHostSamples) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, TwoStepsOnADevice, ::testing::Values(DType::kF32, DType::kBF16));
+INSTANTIATE_TEST_SUITE_P(Types, StepsOnADevice, ::testing::Values(DType::kF32, DType::kBF16));
 
 }  // namespace
 }  // namespace pagemill::testing

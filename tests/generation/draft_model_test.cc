@@ -5,12 +5,11 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <cmath>
 #include <map>
 #include <memory>
 #include <random>
-#include <thread>
+#include <utility>
 #include <vector>
 
 #include "cc/base/clock.h"
@@ -37,10 +36,13 @@ struct World {
   sampling::HashModelOptions model;
   engine::RunnerLimits limits = {};
   std::vector<Request> requests = {};
-  // Of a step of the target, whatever its size: long beside a pass of the drafter, so that drafts
-  // are worth their time.
-  int32_t step_us = 500;
+  bool drafts = false;
+  int32_t steps_in_flight = 1;
 };
+
+// Of a step of the target, whatever its size, and of a pass of the draft model: drafts are worth
+// their time.
+constexpr int64_t kStepNanos = 500'000, kPassNanos = 10'000;
 
 struct Ran {
   std::map<RequestId, std::vector<int32_t>> outputs;
@@ -48,29 +50,35 @@ struct Ran {
 };
 
 // Runs the requests of a world at the same time, as far as there are slots and pages.
-Ran Generate(World world, bool drafts) {
+Ran Generate(World world) {
   const HashModel model(world.model);
   engine::RunnerLimits& limits = world.limits;
   limits.vocab_size = world.model.vocab_size;
   limits.block_size = 4;
   const int32_t num_slots = limits.num_blocks * 8;
-  ContextExecutor target(&model, num_slots), drafter(&model, num_slots);
+  ContextExecutor target(&model, num_slots, world.steps_in_flight), drafter(&model, num_slots);
   drafter.drafts = true;
+  FakeClock step_clock;  // the same steps in each run, whatever the machine is at
   target.on_enqueue = [&](const ops::StepBatch&) {
-    if (drafts) std::this_thread::sleep_for(std::chrono::microseconds(world.step_us));
+    step_clock.AdvanceNanos(kStepNanos);
+    return OkStatus();
+  };
+  drafter.on_enqueue = [&](const ops::StepBatch&) {
+    step_clock.AdvanceNanos(kPassNanos);
     return OkStatus();
   };
   device::ThreadPool pool({.num_threads = 2});
-  SteadyClock clock;
-  std::unique_ptr<DraftModel> draft_model;
-  if (drafts) {
+  runner::ModelRunnerParts parts = {.clock = &step_clock};
+  if (world.drafts) {
     limits.kv_groups.push_back({.block_size = 8});
     limits.max_draft_tokens = 5;
-    draft_model = *DraftModel::Create(&drafter, &pool, &clock, limits, 1, limits.vocab_size);
+    parts.draft_model =
+        *DraftModel::Create(&drafter, &pool, &step_clock, limits, 1, limits.vocab_size);
   }
-  auto runner =
-      *ModelRunner::Create(&target, &pool, limits, {.draft_model = std::move(draft_model)});
+  auto runner = *ModelRunner::Create(&target, &pool, limits, std::move(parts));
+  SteadyClock clock;
   engine::EngineOptions options;
+  options.max_in_flight_steps = world.steps_in_flight;
   options.check_integrity = world.requests.size() < 100;
   options.max_waiting_requests = static_cast<int32_t>(world.requests.size());
   auto engine = *Engine::Create(options, runner.get(), &clock, {});
@@ -121,7 +129,9 @@ World CrowdedWorld(uint64_t seed, float draft_noise) {
   return world;
 }
 
-TEST(GenerationWithADraftModel, GivesTheGreedyTokensOfGenerationWithout) {
+class GenerationWithADraftModel : public testing::TestWithParam<int32_t> {};  // steps in flight
+
+TEST_P(GenerationWithADraftModel, GivesTheGreedyTokensOfGenerationWithout) {
   uint64_t accepted = 0, rejected = 0, preemptions = 0, hits = 0;
   for (uint64_t seed = 1; seed <= 12; ++seed) {
     World world = CrowdedWorld(seed, /*draft_noise=*/0.8f);
@@ -136,8 +146,10 @@ TEST(GenerationWithADraftModel, GivesTheGreedyTokensOfGenerationWithout) {
                 .eos_token_id = kEos}));
       };
     }
-    const Ran plain = Generate(world, false);
-    const Ran drafted = Generate(world, true);
+    const Ran plain = Generate(world);
+    world.drafts = true;
+    world.steps_in_flight = GetParam();
+    const Ran drafted = Generate(world);
     ASSERT_EQ(drafted.outputs, plain.outputs) << seed;
     accepted += drafted.stats.accepted_draft_tokens;
     rejected += drafted.stats.draft_tokens - drafted.stats.accepted_draft_tokens;
@@ -150,7 +162,7 @@ TEST(GenerationWithADraftModel, GivesTheGreedyTokensOfGenerationWithout) {
   EXPECT_GT(hits, 100u);
 }
 
-TEST(GenerationWithADraftModel, ADraftModelThatEqualsTheTargetIsAlwaysRight) {
+TEST_P(GenerationWithADraftModel, ADraftModelThatEqualsTheTargetIsAlwaysRight) {
   uint64_t accepted = 0, preemptions = 0, hits = 0;
   for (uint64_t seed = 1; seed <= 12; ++seed) {
     World world = CrowdedWorld(seed, /*draft_noise=*/0.0f);
@@ -159,7 +171,9 @@ TEST(GenerationWithADraftModel, ADraftModelThatEqualsTheTargetIsAlwaysRight) {
       if (request.id.value() % 3 == 0) request.sampling.top_p = 0.8f;
       request.sampling.eos_token_ids.clear();  // drafts behind the end would not count as accepted
     }
-    const Ran ran = Generate(world, true);
+    world.drafts = true;
+    world.steps_in_flight = GetParam();
+    const Ran ran = Generate(world);
     EXPECT_EQ(ran.stats.draft_tokens, ran.stats.accepted_draft_tokens) << seed;
     accepted += ran.stats.accepted_draft_tokens;
     preemptions += ran.stats.num_preemptions;
@@ -170,8 +184,10 @@ TEST(GenerationWithADraftModel, ADraftModelThatEqualsTheTargetIsAlwaysRight) {
   EXPECT_GT(hits, 100u);
 }
 
+class SamplingWithADraftModel : public testing::TestWithParam<int32_t> {};  // steps in flight
+
 // The three tokens behind a prompt, by 10,000 seeds, against their exact distribution.
-TEST(GenerationWithADraftModel, SampledTokensHaveTheDistributionOfTheTarget) {
+TEST_P(SamplingWithADraftModel, SampledTokensHaveTheDistributionOfTheTarget) {
   constexpr int32_t kVocab = 5, kTokens = 3, kSamples = 10000;
   World world = {.model = {.vocab_size = kVocab, .seed = 3, .scale = 0.8f}};
   world.limits.max_num_tokens = 512;
@@ -179,7 +195,8 @@ TEST(GenerationWithADraftModel, SampledTokensHaveTheDistributionOfTheTarget) {
   world.limits.max_num_logits_rows = 512;
   world.limits.max_model_len = 16;
   world.limits.num_blocks = 400;
-  world.step_us = 3000;
+  world.drafts = true;
+  world.steps_in_flight = GetParam();
   const std::vector<int32_t> prompt = {1, 2, 3};
   for (int32_t i = 1; i <= kSamples; ++i) {
     Request& request = world.requests.emplace_back();
@@ -190,7 +207,7 @@ TEST(GenerationWithADraftModel, SampledTokensHaveTheDistributionOfTheTarget) {
     request.sampling.max_tokens = kTokens + 2;  // so that the third may have drafts behind it
   }
   const HashModel model(world.model);
-  const Ran ran = Generate(std::move(world), true);
+  const Ran ran = Generate(std::move(world));
   const uint64_t rejected = ran.stats.draft_tokens - ran.stats.accepted_draft_tokens;
   EXPECT_GT(ran.stats.accepted_draft_tokens, 1000u);
   EXPECT_GT(rejected, 500u);
@@ -213,9 +230,13 @@ TEST(GenerationWithADraftModel, SampledTokensHaveTheDistributionOfTheTarget) {
     EXPECT_GT(expected, 5.0);
   }
   // 124 degrees of freedom: mean 124, standard deviation 15.7. Which tokens had drafts depends on
-  // time, so the bound is that of one failure in 10^6 runs.
+  // when the requests come, so the bound is that of one failure in 10^6 runs.
   EXPECT_LT(chi_square, 211.0);
 }
+
+INSTANTIATE_TEST_SUITE_P(StepsInFlight, GenerationWithADraftModel, testing::Values(1, 2, 4));
+// With more, the first drafts come too late for the third token.
+INSTANTIATE_TEST_SUITE_P(StepsInFlight, SamplingWithADraftModel, testing::Values(1, 2));
 
 }  // namespace
 }  // namespace pagemill

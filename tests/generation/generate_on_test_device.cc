@@ -1,5 +1,6 @@
 // Generates with a program on the test device, with one step in flight and with two, kernel by
-// kernel and from graphs, and on the CPU. All requests must get the same tokens each time.
+// kernel and from graphs, with drafts and without, and on the CPU. All requests must get the same
+// tokens each time.
 //
 //   generate_on_test_device PROGRAM_FILE f32|bf16|f16
 //
@@ -19,7 +20,7 @@ namespace {
 
 std::string Text(const DeviceRun& run) {
   return std::to_string(run.steps_in_flight) + " steps in flight, " +
-         (run.graphs ? "from graphs" : "kernel by kernel");
+         (run.graphs ? "from graphs" : "kernel by kernel") + (run.drafts ? ", drafts" : "");
 }
 
 Status Check(const Generated& got, const Generated& expected, const DeviceRun& run) {
@@ -34,6 +35,24 @@ Status Check(const Generated& got, const Generated& expected, const DeviceRun& r
                   std::to_string(got.num_steps) + " steps overlap");
 }
 
+// Steps that verify drafts are not all of one size: few are replayed, and few overlap.
+Status RunWithDrafts(const std::string& text, const std::vector<step::Request>& requests,
+                     const Generated& expected, DeviceRun run) {
+  run.drafts = true;
+  for (const int32_t steps_in_flight : {1, 2, 4}) {
+    run.steps_in_flight = steps_in_flight;
+    run.graphs = steps_in_flight == 2;
+    const StatusOr<Generated> got = Generate(text, requests, run);
+    if (!got.ok()) {
+      const bool has_states = got.status().message().find("recurrent states") != std::string::npos;
+      return has_states ? OkStatus() : got.status();  // those take no tokens back
+    }
+    if (got->outputs != expected.outputs) return Internal(Text(run) + ": tokens differ");
+    if (got->stats.draft_tokens == 0) return Internal(Text(run) + ": no drafts");
+  }
+  return OkStatus();
+}
+
 Status Run(const std::string& text, DType act) {
   const std::vector<step::Request> requests = GreedyRequests(/*seed=*/5);
   PM_ASSIGN_OR_RETURN(const Generated expected,
@@ -45,6 +64,7 @@ Status Run(const std::string& text, DType act) {
       PM_RETURN_IF_ERROR(Check(got, expected, run));
     }
   }
+  PM_RETURN_IF_ERROR(RunWithDrafts(text, requests, expected, {.act = act}));
   return OkStatus();
 }
 

@@ -91,7 +91,9 @@ Ran Generate(const World& world, int32_t max_draft_tokens) {
   device::ThreadPool pool({.num_threads = 2});
   auto proposer = std::make_unique<sampling::NgramProposer>(
       sampling::NgramProposerOptions{.max_num_seqs = limits.max_num_seqs, .min_n = 2, .max_n = 4});
-  auto runner = *ModelRunner::Create(&executor, &pool, limits, {.proposer = std::move(proposer)});
+  const FakeClock no_time;  // drafts cost none: there are as many as the proposer has
+  auto runner = *ModelRunner::Create(&executor, &pool, limits,
+                                     {.proposer = std::move(proposer), .clock = &no_time});
   SteadyClock clock;
   engine::EngineOptions options;
   options.check_integrity = true;

@@ -1,5 +1,6 @@
-// Two steps in flight: engine and native runner together, over an executor that gives its output
-// later than it takes steps. Requests get the tokens that they get with one step in flight.
+// Several steps in flight: engine and native runner together, over an executor that gives its
+// output later than it takes steps. Requests get the tokens that they get with one step in flight
+// and without drafts.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -12,6 +13,7 @@
 #include "cc/engine/engine.h"
 #include "cc/runner/model_runner.h"
 #include "cc/runner/testing/context_executor.h"
+#include "cc/sampling/ngram_proposer.h"
 #include "cc/sampling/testing/bracket_matcher.h"
 #include "cc/sampling/testing/hash_model.h"
 
@@ -37,6 +39,8 @@ struct World {
   bool masked = false;   // some with a token matcher
   bool aborted = false;  // some are aborted at any time
   bool failing = false;  // some steps fail when they are collected
+  bool drafts = false;   // from the text of the request
+  int32_t steps_in_flight = 2;
 };
 
 struct Ran {
@@ -87,19 +91,27 @@ engine::RunnerLimits Limits() {
 }
 
 // Runs the requests of a world at the same time, in a pool that is too small for all of them.
-Ran Generate(const World& world, int32_t steps_in_flight) {
-  const HashModel model({.vocab_size = kVocab, .seed = world.seed, .context_tokens = 9});
-  const engine::RunnerLimits limits = Limits();
-  ContextExecutor executor(&model, limits.num_blocks * limits.block_size, steps_in_flight);
+Ran Generate(const World& world) {
+  // With so little context, texts soon repeat.
+  const HashModel model({.vocab_size = kVocab, .seed = world.seed, .context_tokens = 2});
+  engine::RunnerLimits limits = Limits();
+  ContextExecutor executor(&model, limits.num_blocks * limits.block_size, world.steps_in_flight);
   std::mt19937_64 rng(world.seed + 1000);
   if (world.failing) {
     executor.on_collect = [&rng] { return rng() % 25 == 0 ? Internal("lost") : OkStatus(); };
   }
   device::ThreadPool pool({.num_threads = 2});
-  auto runner = *ModelRunner::Create(&executor, &pool, limits);
+  const FakeClock no_time;  // drafts cost none: there are as many as the proposer has
+  runner::ModelRunnerParts parts = {.clock = &no_time};
+  if (world.drafts) {
+    limits.max_draft_tokens = 4;
+    parts.proposer = std::make_unique<sampling::NgramProposer>(
+        sampling::NgramProposerOptions{.max_num_seqs = limits.max_num_seqs, .min_n = 1});
+  }
+  auto runner = *ModelRunner::Create(&executor, &pool, limits, std::move(parts));
   SteadyClock clock;
   engine::EngineOptions options;
-  options.max_in_flight_steps = steps_in_flight;
+  options.max_in_flight_steps = world.steps_in_flight;
   options.check_integrity = true;
   auto engine = *Engine::Create(options, runner.get(), &clock, {});
   size_t unfinished = 0;
@@ -140,37 +152,52 @@ void ExpectSameTokens(const Ran& ran, const Ran& plain) {
   }
 }
 
-class TwoStepsInFlight : public testing::TestWithParam<World> {};
+class StepsInFlight : public testing::TestWithParam<World> {};
 
-TEST_P(TwoStepsInFlight, GiveTheTokensOfOne) {
+TEST_P(StepsInFlight, GiveTheTokensOfOneStepAfterTheOther) {
   int64_t overlapping = 0, of_rows = 0;
-  uint64_t preemptions = 0, stopped = 0;
+  uint64_t preemptions = 0, stopped = 0, drafts = 0, accepted = 0;
   size_t errors = 0;
   for (uint64_t seed = 1; seed <= 30; ++seed) {
     SCOPED_TRACE(seed);
     World world = GetParam();
     world.seed = seed;
-    const Ran plain = Generate({.seed = seed, .sampled = world.sampled, .masked = world.masked}, 1);
+    const Ran plain = Generate(
+        {.seed = seed, .sampled = world.sampled, .masked = world.masked, .steps_in_flight = 1});
     EXPECT_EQ(plain.num_overlapping_steps + plain.num_tokens_of_rows, 0);
-    const Ran ran = Generate(world, 2);
+    const Ran ran = Generate(world);
     ExpectSameTokens(ran, plain);
     overlapping += ran.num_overlapping_steps;
     of_rows += ran.num_tokens_of_rows;
     preemptions += ran.stats.num_preemptions;
     stopped += ran.stats.finished_stop;
     errors += ran.errors.size();
+    drafts += ran.stats.draft_tokens;
+    accepted += ran.stats.accepted_draft_tokens;
   }
-  EXPECT_GT(overlapping, 50);
-  EXPECT_GT(of_rows, 50);
+  const int64_t few = GetParam().drafts ? 0 : 50;  // a step that verifies drafts is waited for
+  EXPECT_EQ(overlapping > few, GetParam().steps_in_flight > 1);
+  EXPECT_EQ(of_rows > few, GetParam().steps_in_flight > 1);
+  EXPECT_EQ(accepted > 500, GetParam().drafts);
+  EXPECT_EQ(drafts > accepted + 100, GetParam().drafts);
   EXPECT_GT(preemptions, 5u);
   EXPECT_GT(stopped, 5u);
   EXPECT_EQ(errors > 0, GetParam().aborted || GetParam().failing);
 }
 
-INSTANTIATE_TEST_SUITE_P(Worlds, TwoStepsInFlight,
+INSTANTIATE_TEST_SUITE_P(Worlds, StepsInFlight,
                          testing::Values(World{}, World{.sampled = true}, World{.masked = true},
                                          World{.sampled = true, .masked = true, .aborted = true},
-                                         World{.sampled = true, .masked = true, .failing = true}));
+                                         World{.sampled = true, .masked = true, .failing = true},
+                                         World{.steps_in_flight = 4}));
+
+INSTANTIATE_TEST_SUITE_P(
+    WithDrafts, StepsInFlight,
+    testing::Values(World{.drafts = true, .steps_in_flight = 1}, World{.drafts = true},
+                    World{.drafts = true, .steps_in_flight = 4},
+                    World{.sampled = true, .masked = true, .drafts = true},
+                    World{.sampled = true, .masked = true, .aborted = true, .drafts = true},
+                    World{.sampled = true, .masked = true, .failing = true, .drafts = true}));
 
 }  // namespace
 }  // namespace pagemill
