@@ -6,7 +6,7 @@
 //   struct Table {
 //     template <const PackedGemm* kKernels, class Slices, SupportsWeights kSupports>
 //     void Packed(std::string_view name, int32_t priority, Precision activations);
-//     template <const FloatGemm* kKernels, SupportsWeights kSupports>
+//     template <const PackedGemm* kKernels, SupportsWeights kSupports>
 //     void Stored(std::string_view name, int32_t priority);
 //   };
 //   Table table;
@@ -19,7 +19,6 @@
 
 #include "cc/device/capabilities.h"
 #include "cc/ops/block_format/block_format.h"
-#include "cc/ops/linear/float_gemm_kernels.h"
 #include "cc/ops/linear/linear.h"
 #include "cc/ops/linear/packed_bf16.h"
 #include "cc/ops/linear/packed_blocks.h"
@@ -169,8 +168,8 @@ void VisitKernels(Table& table) {
   table.template Packed<&kAvxVnniInt16Kernels, PackedBlocks, AvxVnniOnBlocks>("avx_vnni_int16", 26,
                                                                               kInt16);
   table.template Packed<&kAvx2Int16Kernels, PackedBlocks, Avx2OnBlocks>("avx2_int16", 25, kInt16);
-  table.template Stored<&kAvx512Kernels, Avx512Weights>("avx512", 30);
-  table.template Stored<&kAvx2Kernels, Avx2Weights>("avx2", 20);
+  table.template Stored<&kFloatAvx512, Avx512Weights>("avx512", 30);
+  table.template Stored<&kFloatAvx2, Avx2Weights>("avx2", 20);
   table.template Packed<&scaled::kAmxInt8Kernels, PackedScaled, AmxOnInt8>("amx_int8", 42, kInt8);
   table.template Packed<&scaled::kAvx512VnniKernels, PackedScaled, VnniOnInt8>("avx512_vnni", 40,
                                                                                kInt8);
@@ -193,7 +192,7 @@ void VisitKernels(Table& table) {
   table.template Packed<&kVxeInt8Kernels, PackedBlocks, VxeOnBlocks>("vxe_int8", 40, kInt8);
   table.template Packed<&kVxeInt16Kernels, PackedBlocks, VxeOnBlocks>("vxe_int16", 35, kInt16);
 #endif
-  table.template Stored<&kPortableKernels, AnyWeights>("portable", 10);
+  table.template Stored<&kFloatPortable, AnyWeights>("portable", 10);
   table.template Packed<&scaled::kPortableKernels, PackedScaled, AnyScaled>("portable", 10, kF32);
 }
 
