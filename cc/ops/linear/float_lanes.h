@@ -42,7 +42,7 @@ constexpr int kTileM = 4;  // weight rows of a register tile: what Sum4 takes
 
 constexpr int64_t kDirectN = 4;
 constexpr int64_t kMaxDirectN = 8;
-constexpr int64_t kTileN = 6;  // 32 registers: 24 sums and their operands
+constexpr int kTileN = 6;  // 32 registers: 24 sums and their operands
 template <DType kDType>
 using FloatDecoder = DecoderAvx512<kDType>;
 
@@ -67,7 +67,7 @@ inline Float4 Sum4(const Vec::F v[4]) {
 
 constexpr int64_t kDirectN = 2;
 constexpr int64_t kMaxDirectN = 4;
-constexpr int64_t kTileN = 3;  // 16 registers: 12 sums and their operands
+constexpr int kTileN = 3;  // 16 registers: 12 sums and their operands
 template <DType kDType>
 using FloatDecoder = DecoderAvx2<kDType>;
 
@@ -86,7 +86,7 @@ inline Float4 Sum4(const Vec::F v[4]) {
 constexpr int64_t kDirectN = 2;
 constexpr int64_t kMaxDirectN = 2;
 // 16 registers: 8 sums and their operands; or 32: 16 sums.
-constexpr int64_t kTileN = Vec::kRegisters == 16 ? 2 : 4;
+constexpr int kTileN = Vec::kRegisters == 16 ? 2 : 4;
 
 // Lanes (0, 2) and (1, 3), then the two pairs.
 inline Float4 Sum4(const Vec::F v[4]) {

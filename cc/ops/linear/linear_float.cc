@@ -10,6 +10,7 @@
 #include "cc/ops/block_format/block_layout.h"
 #include "cc/ops/linear/float_lanes.h"
 #include "cc/ops/linear/packed_gemm_kernels.h"
+#include "cc/ops/linear/row_tiles.h"
 #include "cc/ops/vec/vec.h"
 #include "cc/tensor/dtype.h"
 
@@ -255,23 +256,8 @@ void MultiplyRows(const PackedProduct& o, const FloatRows& p, int64_t n) {
   }
 }
 
-// `count` rows of x from n on, 1 <= count <= kN.
-template <int kN>
-void MultiplyRowsOf(const PackedProduct& o, const FloatRows& p, int64_t n, int64_t count) {
-  if constexpr (kN > 1) {
-    if (count < kN) return MultiplyRowsOf<kN - 1>(o, p, n, count);
-  }
-  MultiplyRows<kN>(o, p, n);
-}
-
-// Tiles of nearly equal height, so that none is much less efficient than the others.
 void MultiplyTiles(const PackedProduct& o, const FloatRows& p) {
-  const int64_t tiles = (o.n + kTileN - 1) / kTileN;
-  for (int64_t s = 0; s < tiles; ++s) {
-    const int64_t begin = s * o.n / tiles;
-    const int64_t end = (s + 1) * o.n / tiles;
-    MultiplyRowsOf<kTileN>(o, p, begin, end - begin);
-  }
+  ForEachRowTile<kTileN>(o.n, [&]<int kN>(int64_t n) { MultiplyRows<kN>(o, p, n); });
 }
 
 // Bytes between decoded rows. An odd number of cache lines: rows a power of two apart would fall

@@ -110,7 +110,7 @@ inline bool VxeOnBlocks(const device::Capabilities& caps, const TensorView& w) {
 
 // Packed weight layouts: `kPacker` packs for all kernels of the layout.
 struct PackedScaled {
-  static constexpr const PackedGemm* kPacker = &scaled::kPortableKernels;
+  static constexpr const PackedGemm* kPacker = &scaled::kFloatPortable;
   static constexpr std::string_view kLayout = scaled::kPackedScaledLayout;
 };
 #if defined(__x86_64__)
@@ -175,8 +175,8 @@ void VisitKernels(Table& table) {
                                                                                kInt8);
   table.template Packed<&scaled::kAvx512Bf16Kernels, PackedScaled, Avx512Bf16OnFp8>("avx512_bf16",
                                                                                     36, kBf16);
-  table.template Packed<&scaled::kAvx512Kernels, PackedScaled, Avx512OnScaled>("avx512", 30, kF32);
-  table.template Packed<&scaled::kAvx2Kernels, PackedScaled, Avx2OnScaled>("avx2", 20, kF32);
+  table.template Packed<&scaled::kFloatAvx512, PackedScaled, Avx512OnScaled>("avx512", 30, kF32);
+  table.template Packed<&scaled::kFloatAvx2, PackedScaled, Avx2OnScaled>("avx2", 20, kF32);
 #elif defined(__aarch64__)
   table.template Packed<&kAsimdI8mmKernels, PackedBlocks, I8mmOnBlocks>("asimd_i8mm", 42, kInt8);
   table.template Packed<&kAsimdI8mmInt16Kernels, PackedBlocks, I8mmOnBlocks>("asimd_i8mm_int16", 37,
@@ -193,7 +193,7 @@ void VisitKernels(Table& table) {
   table.template Packed<&kVxeInt16Kernels, PackedBlocks, VxeOnBlocks>("vxe_int16", 35, kInt16);
 #endif
   table.template Stored<&kFloatPortable, AnyWeights>("portable", 10);
-  table.template Packed<&scaled::kPortableKernels, PackedScaled, AnyScaled>("portable", 10, kF32);
+  table.template Packed<&scaled::kFloatPortable, PackedScaled, AnyScaled>("portable", 10, kF32);
 }
 
 }  // namespace pagemill::ops::linear
