@@ -32,6 +32,7 @@ namespace pagemill::bindings {
 
 namespace nb = nanobind;
 using engine::RunnerLimits;
+using program::LayerTime;
 using program::NativeExecutor;
 using program::OpTime;
 using program::StepKind;
@@ -268,6 +269,7 @@ struct StepProfile {
   int32_t num_threads = 1;
   runner::StepTimes times;
   std::vector<OpTime> ops;
+  std::vector<LayerTime> layers;
 };
 
 void SetProfiling(RunnerHolder& self, bool on) {
@@ -277,10 +279,11 @@ void SetProfiling(RunnerHolder& self, bool on) {
 
 StepProfile Profile(const RunnerHolder& self, bool decode) {
   const StepKind kind = decode ? StepKind::kDecode : StepKind::kPrompt;
-  StepProfile profile{.times = self.runner->Profile(kind), .ops = {}};
+  StepProfile profile{.times = self.runner->Profile(kind), .ops = {}, .layers = {}};
   if (self.native == nullptr) return profile;
   profile.num_threads = self.native->thread_pool()->num_threads();
-  profile.ops = self.native->Profile(kind);
+  profile.ops = self.native->profile().Times(kind);
+  profile.layers = self.native->profile().Layers(kind);
   return profile;
 }
 
@@ -294,6 +297,9 @@ void BindStepProfile(nb::module_& m) {
       .def_ro("waited_s", &OpTime::waited_s)
       .def_ro("bytes", &OpTime::bytes)
       .def_ro("operations", &OpTime::operations);
+  nb::class_<LayerTime>(m, "LayerTime")
+      .def_ro("layer", &LayerTime::layer)
+      .def_ro("seconds", &LayerTime::seconds);
   nb::class_<StepProfile>(m, "StepProfile")
       .def_ro("num_threads", &StepProfile::num_threads)
       .def_prop_ro("steps", [](const StepProfile& p) { return p.times.steps; })
@@ -301,7 +307,8 @@ void BindStepProfile(nb::module_& m) {
       .def_prop_ro("model_s", [](const StepProfile& p) { return p.times.model_s; })
       .def_prop_ro("sampling_s", [](const StepProfile& p) { return p.times.sampling_s; })
       .def_prop_ro("between_s", [](const StepProfile& p) { return p.times.between_s; })
-      .def_ro("ops", &StepProfile::ops);
+      .def_ro("ops", &StepProfile::ops)
+      .def_ro("layers", &StepProfile::layers);
 }
 
 }  // namespace

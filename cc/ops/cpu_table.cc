@@ -9,6 +9,7 @@
 #include "cc/ops/argmax/argmax.h"
 #include "cc/ops/attention/attention.h"
 #include "cc/ops/causal_conv/causal_conv.h"
+#include "cc/ops/draw_tokens/draw_tokens.h"
 #include "cc/ops/embedding/embedding.h"
 #include "cc/ops/gated_activation/gated_activation.h"
 #include "cc/ops/grouped_linear/grouped_linear.h"
@@ -46,6 +47,7 @@ std::span<const OpDefinition> CpuOps() {
       ArgmaxOp(),
       AttentionOp(),
       CausalConvOp(),
+      DrawTokensOp(),
       EmbeddingOp(),
       GatedActivationOp(),
       GroupedLinearOp(),

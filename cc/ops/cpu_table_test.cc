@@ -13,36 +13,14 @@ namespace {
 
 TEST(CpuTable, HoldsEveryOpOfTheProgramFormat) {
   // docs/program_format.md, "The ops".
-  const std::string_view names[] = {"activation",
-                                    "add",
-                                    "add_rms_norm",
-                                    "all_gather",
-                                    "all_reduce",
-                                    "argmax",
-                                    "attention",
-                                    "embedding",
-                                    "gated_activation",
-                                    "kv_write",
-                                    "layer_norm",
-                                    "linear",
-                                    "paged_attention",
-                                    "pool",
-                                    "rms_norm",
-                                    "rotary",
-                                    "scatter_rows",
-                                    "select_rows",
-                                    "rotary_kv_write",
-                                    "grouped_linear",
-                                    "moe_combine",
-                                    "moe_route",
-                                    "causal_conv",
-                                    "scale",
-                                    "state_space_scan",
-                                    "head_linear",
-                                    "latent_attention",
-                                    "latent_write",
-                                    "split",
-                                    "take_tokens"};
+  const std::string_view names[] = {
+      "activation",       "add",         "add_rms_norm",     "all_gather",      "all_reduce",
+      "argmax",           "attention",   "draw_tokens",      "embedding",       "gated_activation",
+      "kv_write",         "layer_norm",  "linear",           "paged_attention", "pool",
+      "rms_norm",         "rotary",      "scatter_rows",     "select_rows",     "rotary_kv_write",
+      "grouped_linear",   "moe_combine", "moe_route",        "causal_conv",     "scale",
+      "state_space_scan", "head_linear", "latent_attention", "latent_write",    "split",
+      "take_tokens"};
   std::set<std::string_view> found;
   for (const OpDefinition& op : CpuOps()) found.insert(op.op);
   EXPECT_EQ(found, std::set<std::string_view>(std::begin(names), std::end(names)));
@@ -90,7 +68,7 @@ TEST(CpuTable, AliasRulesAreThoseOfTheProgramFormat) {
                                           "rotary 1>1",          "gated_activation 0>0",
                                           "rotary_kv_write 0>0", "rotary_kv_write 1>1",
                                           "scale 0>0",           "scatter_rows 0>0",
-                                          "take_tokens 0>0"};
+                                          "take_tokens 0>0",     "draw_tokens 1>0"};
   EXPECT_EQ(rules, expected);
 }
 

@@ -8,7 +8,7 @@
 //   PM_RETURN_IF_ERROR(executor->Collect(&output));  // waits for the oldest
 //
 // Whether two steps may be in flight, or one is over when Enqueue() returns, is data:
-// max_steps_in_flight().
+// max_steps_in_flight(); and so is whether the executor draws tokens: samples().
 #ifndef PAGEMILL_CC_PROGRAM_EXECUTOR_H_
 #define PAGEMILL_CC_PROGRAM_EXECUTOR_H_
 
@@ -19,6 +19,7 @@
 #include "cc/base/status.h"
 #include "cc/ops/batch_view.h"
 #include "cc/ops/row_maxima.h"
+#include "cc/ops/sample/row_draw.h"
 #include "cc/tensor/tensor_view.h"
 
 namespace pagemill::program {
@@ -32,7 +33,8 @@ struct OutputView {
 struct ExecutorOutput {
   std::span<const OutputView> outputs;
   // [logits_rows] instead of logits, which then have rank 0: if the batch wants no more
-  // (argmax_columns) and the executor makes use of it.
+  // (argmax_columns) and the executor makes use of it. After Sample() the columns are the tokens
+  // that were drawn.
   std::span<const ops::RowMaximum> maxima;
 
   // Rank 0 if the program has no output of this name.
@@ -46,10 +48,10 @@ struct ExecutorOutput {
   TensorView pooled() const { return Find("pooled"); }
 };
 
-// In ops::StepArrays::token_ids: the column of the largest logit that the step enqueued before has
-// found for its row `row`. For executors of more than one step in flight, where that step was asked
-// for maxima (argmax_columns): the id is where the next step needs it before it is anywhere else.
-// Every rank of a group finds the same ids for itself.
+// In ops::StepArrays::token_ids: the token that the step enqueued before has found for its row
+// `row`, the column of the largest logit or the one that was drawn. For executors of more than one
+// step in flight, where that step was asked for maxima (argmax_columns): the id is where the next
+// step needs it before it is anywhere else. Every rank of a group finds the same ids for itself.
 constexpr int32_t TokenOfRow(int32_t row) { return -1 - row; }
 
 // 1. Enqueue() starts a step, which computes the batch and updates the KV cache, and may return
@@ -58,6 +60,10 @@ constexpr int32_t TokenOfRow(int32_t row) { return -1 - row; }
 //    the executor's own and stays valid until max_steps_in_flight() more steps are enqueued.
 // 3. If either fails, the step is over: a step whose Enqueue() failed is not to be collected. Steps
 //    before it are not affected.
+// 4. Sample(), of executors that say samples(), draws a token from each row of logits of the step
+//    enqueued last, which was asked for maxima: `draws` has an entry for each row. It is called
+//    before the next Enqueue() and Collect(), at most once a step, or not at all if all rows keep
+//    the largest. It may return before it is done. If it fails, the step is still to be collected.
 //
 // Thread safety: used by one thread at a time.
 class Executor {
@@ -65,6 +71,10 @@ class Executor {
   virtual ~Executor() = default;
   virtual Status Enqueue(const ops::StepBatch& batch) = 0;
   virtual Status Collect(ExecutorOutput* output) = 0;
+  virtual Status Sample(std::span<const ops::RowDraw> draws) {
+    (void)draws;
+    return Unimplemented("this executor draws no tokens");
+  }
 
   // One step, where none is in flight.
   Status Execute(const ops::StepBatch& batch, ExecutorOutput* output) {
@@ -75,12 +85,15 @@ class Executor {
   // Steps that may be enqueued and not collected. 1: each is over when Enqueue() returns, or is
   // waited for by Collect().
   int32_t max_steps_in_flight() const { return max_steps_in_flight_; }
+  bool samples() const { return samples_; }
 
  protected:
-  explicit Executor(int32_t max_steps_in_flight = 1) : max_steps_in_flight_(max_steps_in_flight) {}
+  explicit Executor(int32_t max_steps_in_flight = 1, bool samples = false)
+      : max_steps_in_flight_(max_steps_in_flight), samples_(samples) {}
 
  private:
   const int32_t max_steps_in_flight_;
+  const bool samples_;
 };
 
 }  // namespace pagemill::program

@@ -111,6 +111,7 @@ ModelRunner::ModelRunner(program::Executor* executor, device::ThreadPool* pool,
 Status ModelRunner::Execute(const step::StepPlan& plan) {
   if (executed_) return FailedPrecondition("the step before is not sampled");
   FinishForNextStep();
+  draws_.clear();
   StepTimes times;
   stopwatch_.Begin(HasRequestThatGoesOn(plan), &times);
   const int64_t begun_ns = speculation_ ? clock_->NowNanos() : 0;
@@ -214,9 +215,12 @@ Status ModelRunner::Enqueue(const step::StepPlan& plan, StepInFlight* step) {
   stopwatch_.Lap(&StepTimes::batch_s, &step->times);
   ops::StepBatch batch = batch_.view();
   if (media_ != nullptr) media_->AddTo(&batch);
-  const bool by_maxima = WantsOnlyMaxima(plan);
-  if (by_maxima) batch.argmax_columns = limits().vocab_size;
-  step->needs_host = !by_maxima || VerifiesDrafts(*step);
+  const bool finds_tokens = WantsOnlyTokens(plan);
+  if (finds_tokens) {
+    batch.argmax_columns = limits().vocab_size;
+    if (executor_->samples()) MakeDraws(plan);
+  }
+  step->needs_host = !finds_tokens || VerifiesDrafts(*step);
   FillMasks(plan);
   const Status status = executor_->Enqueue(batch);
   stopwatch_.Lap(&StepTimes::model_s, &step->times);
@@ -250,6 +254,7 @@ void ModelRunner::NoteSamples(const StepInFlight& step) {
 Status ModelRunner::Sample() {
   if (!executed_) return FailedPrecondition("no step was executed that is not sampled");
   masks_.Wait();
+  if (!draws_.empty()) steps_.newest().sampled = executor_->Sample(draws_);
   executed_ = false;
   return OkStatus();
 }
@@ -300,11 +305,32 @@ void ModelRunner::FillMasks(const step::StepPlan& plan) {
   masks_.Fill();
 }
 
-bool ModelRunner::WantsOnlyMaxima(const step::StepPlan& plan) const {
-  return std::all_of(batch_.rows().begin(), batch_.rows().end(), [&](const BatchRow& row) {
-    return row.prompt_token_id < 0 &&
-           sampler_.NeedsOnlyMaximum(plan.scheduled[static_cast<size_t>(row.entry)].index);
-  });
+bool ModelRunner::WantsOnlyTokens(const step::StepPlan& plan) const {
+  const auto finds = [&](const BatchRow& row) {
+    const step::RequestIndex index = plan.scheduled[static_cast<size_t>(row.entry)].index;
+    if (row.prompt_token_id >= 0 || !sampler_.NeedsOnlyToken(index)) return false;
+    if (batch_.request(index)->sampling.greedy()) return true;
+    // Drafts of a distribution are verified with it, which the host has.
+    return executor_->samples() && (row.draft_token_id < 0 || draft_model_ == nullptr);
+  };
+  return std::all_of(batch_.rows().begin(), batch_.rows().end(), finds);
+}
+
+void ModelRunner::MakeDraws(const step::StepPlan& plan) {
+  const ops::StepArrays& step = batch_.view();
+  bool any = false;
+  for (size_t i = 0; i < batch_.rows().size(); ++i) {
+    const int32_t entry = batch_.rows()[i].entry;
+    const step::Request& request =
+        *batch_.request(plan.scheduled[static_cast<size_t>(entry)].index);
+    // Of the request, up to and including the row's.
+    const int32_t num_tokens =
+        step.seq_lens[entry] - (step.query_start[entry + 1] - 1 - step.logits_rows[i]);
+    const int32_t num_outputs = num_tokens - static_cast<int32_t>(request.prompt_token_ids.size());
+    draws_.push_back(sampling::RowDrawOf(request.sampling, num_outputs));
+    any |= !request.sampling.greedy();
+  }
+  if (!any) draws_.clear();
 }
 
 void ModelRunner::CheckIntegrity() const {

@@ -10,14 +10,16 @@
 // thread. With a proposer, results carry drafts of the next step (speculation.h), with a draft
 // model the number of them: that computes them when their step begins (draft_model.h).
 //
-// Steps in flight. The executor says how many it takes (max_steps_in_flight()). A step whose
-// requests all want the most likely token and no more leaves nothing to the host: its ids stay with
-// the executor, where the next step reads them (program::TokenOfRow()), and Execute() of that step
-// does not wait. Any other step is sampled on the host, at the latest when the next begins: so that
-// its tokens are known then, and token matchers have accepted them before they fill masks again. So
-// is a step that verifies drafts, since the place of what comes next depends on how many are
-// accepted. Plans made before that is known count on all of them; Execute() corrects their entries,
-// and replaces their placeholders of drafts by what was proposed meanwhile, if so many were.
+// Steps in flight. The executor says how many it takes (max_steps_in_flight()), and whether it
+// draws tokens (samples()). A step whose requests all want tokens that the executor finds and no
+// more, the most likely or drawn ones, leaves nothing to the host: Sample() enqueues the draws, the
+// ids stay with the executor, where the next step reads them (program::TokenOfRow()), and Execute()
+// of that step does not wait. Any other step is sampled on the host, at the latest when the next
+// begins: so that its tokens are known then, and token matchers have accepted them before they fill
+// masks again. So is a step that verifies drafts, since the place of what comes next depends on how
+// many are accepted. Plans made before that is known count on all of them; Execute() corrects their
+// entries, and replaces their placeholders of drafts by what was proposed meanwhile, if so many
+// were.
 //
 // Ownership: executor, pool, pages and clock are the caller's and outlive the runner. Thread
 // safety: that of Runner.
@@ -33,6 +35,7 @@
 #include "cc/base/status.h"
 #include "cc/device/thread_pool.h"
 #include "cc/engine/runner.h"
+#include "cc/ops/sample/row_draw.h"
 #include "cc/program/executor.h"
 #include "cc/runner/batch_state.h"
 #include "cc/runner/draft_model.h"
@@ -98,8 +101,10 @@ class ModelRunner final : public engine::Runner {
   const step::StepPlan& Resolve(const step::StepPlan& plan);
   Status FillPlaceholders();
   void FillMasks(const step::StepPlan& plan);
-  // May the executor leave logits out: is the largest of each row all that this step wants?
-  bool WantsOnlyMaxima(const step::StepPlan& plan) const;
+  // May the executor leave logits out: is a token of each row that it finds all that this step
+  // wants?
+  bool WantsOnlyTokens(const step::StepPlan& plan) const;
+  void MakeDraws(const step::StepPlan& plan);
   void NoteSamples(const StepInFlight& step);
 
   // model_runner_finish.cc
@@ -143,7 +148,8 @@ class ModelRunner final : public engine::Runner {
   uint64_t num_started_ = 0;  // steps that were enqueued, ever: the number of the last
   uint64_t num_holders_ = 0;  // requests that slots have held, ever
   std::vector<Slot> slots_;
-  program::ExecutorOutput output_;  // of the step that is being finished
+  std::vector<ops::RowDraw> draws_;  // of the step in plan_; empty if its tokens are the largest
+  program::ExecutorOutput output_;   // of the step that is being finished
   std::vector<sampling::LogitsRow> rows_;
   std::vector<size_t> sampled_rows_;  // of the step, those in rows_
   std::vector<sampling::RowOutput> row_outputs_;

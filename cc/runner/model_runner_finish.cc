@@ -40,6 +40,7 @@ Status ModelRunner::Finish(StepInFlight* step, step::StepResult* result) {
   stopwatch_.Resume();
   --num_enqueued_;
   PM_RETURN_IF_ERROR(executor_->Collect(&output_));
+  PM_RETURN_IF_ERROR(step->sampled);
   PM_RETURN_IF_ERROR(CheckOutput(*step));
   stopwatch_.Lap(&StepTimes::model_s, &step->times);
   SampleRows(*step, result);
@@ -90,7 +91,7 @@ void ModelRunner::AddRows(const StepInFlight& step) {
     sampling::LogitsRow& added = rows_.emplace_back();
     added.index = entry.index;
     if (by_maxima) {
-      added.maximum = &output_.maxima[i];
+      added.found = &output_.maxima[i];
     } else {
       added.logits = logits.Row<const float>(static_cast<int64_t>(i));
     }

@@ -1,6 +1,7 @@
 #include "cc/runner/rank_steps.h"
 
 #include <algorithm>
+#include <cstring>
 #include <iterator>
 #include <string>
 #include <utility>
@@ -13,7 +14,10 @@ namespace {
 // A message: its kind, the numbers of the step (ops::kStepNumbers), how many block tables it has
 // and for each its numbers (ops::kKvNumbers) and width; then the arrays of the step and of each
 // table, in the order of ops::kStepArrays and ops::kKvArrays, block tables without unused columns.
-constexpr int32_t kEnd = 1, kStep = 2;
+// Or, of tokens to draw from the step before: its kind, how many rows, and the words of their
+// draws.
+constexpr int32_t kEnd = 1, kStep = 2, kDraws = 3;
+constexpr size_t kDrawsHeader = 2;
 constexpr size_t kFirstPiece = 1024;  // int32s that every message has, padded; holds the header
 constexpr size_t kKind = 0, kNumbers = 1, kNumTables = kNumbers + std::size(ops::kStepNumbers);
 constexpr size_t kTables = kNumTables + 1;                       // where tables begin
@@ -102,6 +106,19 @@ Header ReadStep(std::span<const int32_t> message) {
   return header;
 }
 
+void WriteDraws(std::span<const ops::RowDraw> draws, std::vector<int32_t>* message) {
+  *message = {kDraws, static_cast<int32_t>(draws.size())};
+  message->resize(kDrawsHeader + draws.size() * ops::kRowDrawWords);
+  std::memcpy(message->data() + kDrawsHeader, draws.data(), draws.size_bytes());
+}
+
+std::vector<ops::RowDraw> ReadDraws(std::span<const int32_t> message) {
+  std::vector<ops::RowDraw> draws(static_cast<size_t>(message[1]));
+  const std::span<std::byte> to = std::as_writable_bytes(std::span(draws));
+  std::memcpy(to.data(), message.data() + kDrawsHeader, to.size());
+  return draws;
+}
+
 Status CheckHeader(const Header& header, const StepBounds& bounds) {
   const auto check = [&](int64_t count, const char* what, int32_t limit) {
     if (count >= 0 && count <= limit) return OkStatus();
@@ -117,6 +134,21 @@ Status CheckHeader(const Header& header, const StepBounds& bounds) {
     PM_RETURN_IF_ERROR(check(table.block_table_stride, "blocks of a request", bounds.num_blocks));
   }
   return OkStatus();
+}
+
+// Int32s of a message of which the first piece is there; refuses what exceeds the bounds.
+StatusOr<size_t> CheckedSize(std::span<const int32_t> message, const StepBounds& bounds) {
+  if (message[kKind] == kDraws) {
+    const int32_t rows = message[1];
+    if (rows < 0 || rows > bounds.max_num_logits_rows) {
+      return Internal("draws for " + std::to_string(rows) + " rows of logits exceed this rank's " +
+                      std::to_string(bounds.max_num_logits_rows) + ": the ranks differ");
+    }
+    return kDrawsHeader + static_cast<size_t>(rows) * ops::kRowDrawWords;
+  }
+  Header header = ReadHeader(message);
+  PM_RETURN_IF_ERROR(CheckHeader(header, bounds));
+  return MessageSize(header);
 }
 
 Status EnqueueStep(std::span<const int32_t> message, program::Executor* executor) {
@@ -135,9 +167,8 @@ Status Receive(comm::Group& group, const StepBounds& bounds, std::vector<int32_t
   message->resize(kFirstPiece);
   PM_RETURN_IF_ERROR(group.Broadcast(BytesOf(*message), /*root=*/0));
   if ((*message)[kKind] == kEnd) return OkStatus();
-  Header header = ReadHeader(*message);
-  PM_RETURN_IF_ERROR(CheckHeader(header, bounds));
-  message->resize(std::max(MessageSize(header), kFirstPiece));
+  PM_ASSIGN_OR_RETURN(const size_t size, CheckedSize(*message, bounds));
+  message->resize(std::max(size, kFirstPiece));
   return group.Broadcast(BytesOf(std::span(*message).subspan(kFirstPiece)), /*root=*/0);
 }
 
@@ -145,7 +176,7 @@ Status Receive(comm::Group& group, const StepBounds& bounds, std::vector<int32_t
 
 LeadingExecutor::LeadingExecutor(program::Executor* executor, comm::Group* group,
                                  const StepBounds& bounds, std::vector<int32_t> cpus)
-    : Executor(executor->max_steps_in_flight()),
+    : Executor(executor->max_steps_in_flight(), executor->samples()),
       executor_(executor),
       group_(group),
       bounds_(bounds),
@@ -172,6 +203,13 @@ Status LeadingExecutor::Collect(program::ExecutorOutput* output) {
   return executor_->Collect(output);
 }
 
+Status LeadingExecutor::Sample(std::span<const ops::RowDraw> draws) {
+  WriteDraws(draws, &message_);
+  PM_RETURN_IF_ERROR(CheckedSize(message_, bounds_).status());
+  PM_RETURN_IF_ERROR(Send(*group_, &message_));
+  return executor_->Sample(draws);
+}
+
 Status FollowSteps(program::Executor* executor, comm::Group& group, const StepBounds& bounds) {
   std::vector<int32_t> message;
   program::ExecutorOutput output;  // every rank has the same
@@ -179,6 +217,10 @@ Status FollowSteps(program::Executor* executor, comm::Group& group, const StepBo
   while (true) {
     Status status = Receive(group, bounds, &message);
     if (status.ok() && message[kKind] == kEnd) return OkStatus();
+    if (status.ok() && message[kKind] == kDraws) {
+      status = executor->Sample(ReadDraws(message));
+      if (status.ok()) continue;
+    }
     if (status.ok() && in_flight == executor->max_steps_in_flight()) {
       status = executor->Collect(&output);
       --in_flight;

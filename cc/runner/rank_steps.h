@@ -7,9 +7,11 @@
 //
 // A message is the step's arrays, through shared memory; the first 4 KiB of it, all of a decode
 // step, in one piece. Its size is bounded by `sizes`. Of what only sampling needs it says whether
-// logits are wanted or their maxima. A token that the step before samples is sent as its row of
-// that step (program::TokenOfRow()): each rank has found it for itself. So rank 0 sends a step
-// before it knows its tokens, and as many are in flight on every rank as the executors take.
+// logits are wanted or their maxima; how tokens are drawn is a message of its own behind the
+// step's, if some are. A token that the step before samples is sent as its row of that step
+// (program::TokenOfRow()): each rank has found or drawn it for itself, from the same logits by the
+// same numbers. So rank 0 sends a step before it knows its tokens, and as many are in flight on
+// every rank as the executors take.
 //
 // A rank that cannot run a step that the others run ends the group.
 //
@@ -19,11 +21,13 @@
 #define PAGEMILL_CC_RUNNER_RANK_STEPS_H_
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "cc/base/status.h"
 #include "cc/comm/group.h"
 #include "cc/ops/batch_view.h"
+#include "cc/ops/sample/row_draw.h"
 #include "cc/program/executor.h"
 
 namespace pagemill::runner {
@@ -45,6 +49,7 @@ class LeadingExecutor final : public program::Executor {
 
   Status Enqueue(const ops::StepBatch& batch) override;
   Status Collect(program::ExecutorOutput* output) override;
+  Status Sample(std::span<const ops::RowDraw> draws) override;
 
  private:
   program::Executor* const executor_;

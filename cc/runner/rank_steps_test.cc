@@ -176,6 +176,67 @@ TEST(RankStepsTest, EveryRankReadsTheTokensThatItHasFoundItself) {
   }
 }
 
+// Every rank draws the tokens for itself, so that its next step reads what rank 0 reads.
+TEST(RankStepsTest, EveryRankDrawsTheSameTokens) {
+  const sampling::HashModel model({.vocab_size = 50});
+  std::vector<ContextExecutor> ranks(3, ContextExecutor(&model, 16 * 16, 2));
+  std::vector<std::vector<int32_t>> drawn;
+  const std::vector<Status> ends = RunRanks(ranks, [&](LeadingExecutor& leading) {
+    ASSERT_TRUE(leading.samples());
+    program::ExecutorOutput output;
+    const auto collect = [&] {
+      ASSERT_TRUE(leading.Collect(&output).ok());
+      drawn.emplace_back();
+      for (const ops::RowMaximum& found : output.maxima) drawn.back().push_back(found.column);
+    };
+    for (int32_t i = 0; i < 4; ++i) {
+      BatchBuilder step(16, 4);
+      for (int32_t r = 0; r < 3; ++r) {
+        step.Add(r, i, {i == 0 ? 7 + r : program::TokenOfRow(r)});
+      }
+      ops::StepBatch batch = step.view();
+      batch.argmax_columns = 50;
+      ASSERT_TRUE(leading.Enqueue(batch).ok());
+      std::vector<ops::RowDraw> draws(3);
+      draws[0] = {.temperature = 2.0f, .min_p = 0.001f, .position = i};
+      draws[2] = {.temperature = 1.0f, .top_p = 0.99f, .top_k = 30, .position = 100 + i};
+      draws[2].SetSeed(~0ull - 3);
+      ASSERT_TRUE(leading.Sample(draws).ok());
+      if (i > 0) collect();
+    }
+    collect();
+  });
+  ASSERT_EQ(drawn.size(), 4u);
+  for (size_t r = 0; r < ranks.size(); ++r) {
+    EXPECT_TRUE(ends[r].ok()) << ends[r].ToString();
+    EXPECT_EQ(ranks[r].token_ids, ranks[0].token_ids);
+    EXPECT_EQ(ranks[r].num_drawn, 8);
+    for (size_t i = 0; i < 9; ++i) {
+      EXPECT_EQ(ranks[r].token_ids[3 + i], drawn[i / 3][i % 3]) << "as rank 0 has them";
+    }
+  }
+}
+
+TEST(RankStepsTest, DrawsForMoreRowsThanTheBoundsAreRefusedBeforeTheyAreSent) {
+  Ranks ranks(2);
+  ranks.Run([](LeadingExecutor& leading) {
+    const std::vector<ops::RowDraw> draws(9);
+    EXPECT_NE(leading.Sample(draws).message().find("draws for 9 rows of logits exceed"),
+              std::string::npos);
+    program::ExecutorOutput output;
+    EXPECT_TRUE(leading.Execute(Step(1, 1).view(), &output).ok()) << "the group goes on";
+  });
+  EXPECT_TRUE(ranks.ends[1].ok());
+}
+
+TEST(RankStepsTest, AFollowerThatCannotDrawEndsTheGroup) {
+  Ranks ranks(2);
+  ranks.Run([](LeadingExecutor& leading) {
+    EXPECT_EQ(leading.Sample(std::vector<ops::RowDraw>(1)).code(), StatusCode::kUnimplemented);
+  });
+  EXPECT_EQ(ranks.ends[1].message(), "this executor draws no tokens");
+}
+
 TEST(RankStepsTest, AFollowerThatFailsAStepEndsTheGroup) {
   Ranks ranks(2);
   ranks.recorders[1].failure = Internal("out of order");

@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "cc/base/status.h"
 #include "cc/runner/batch_state.h"
 #include "cc/runner/step_times.h"
 #include "cc/step/request.h"
@@ -48,10 +49,11 @@ struct StepInFlight {
   std::vector<BatchRow> rows;
   uint64_t number = 0;    // of those that were enqueued, from 1
   bool enqueued = false;  // with the executor; a step that runs nothing is not
-  // The step behind this one depends on what the host makes of it. False if each row's token is the
-  // column of its largest logit, which the executor finds, and no draft is verified: then that step
-  // may begin before this one is over.
+  // The step behind this one depends on what the host makes of it. False if the executor finds each
+  // row's token, the column of its largest logit or one that it draws, and no draft is verified:
+  // then that step may begin before this one is over.
   bool needs_host = true;
+  Status sampled;  // of Executor::Sample(), if it was called
   program::StepKind kind = {};
   int64_t begun_ns = 0;
   double draft_seconds = 0.0;  // of the draft model's passes before it
@@ -63,6 +65,7 @@ class StepsInFlight {
   bool empty() const { return count_ == 0; }
   size_t size() const { return count_; }
   StepInFlight& oldest() { return steps_.front(); }
+  StepInFlight& newest() { return steps_[count_ - 1]; }
   const StepInFlight& operator[](size_t i) const { return steps_[i]; }  // 0: the oldest
 
   // Empty, with memory in its lists.
@@ -73,6 +76,7 @@ class StepsInFlight {
     step.rows.clear();
     step.enqueued = false;
     step.needs_host = true;
+    step.sampled = OkStatus();
     step.number = 0;
     step.begun_ns = 0;
     step.draft_seconds = 0.0;

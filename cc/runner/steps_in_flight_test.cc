@@ -3,14 +3,18 @@
 
 #include <algorithm>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "cc/base/clock.h"
+#include "cc/device/capabilities.h"
 #include "cc/device/thread_pool.h"
+#include "cc/ops/sample/row_draw.h"
 #include "cc/runner/model_runner.h"
 #include "cc/runner/testing/context_executor.h"
+#include "cc/sampling/sampler.h"
 #include "cc/sampling/testing/hash_model.h"
 #include "cc/sampling/testing/scripted_proposer.h"
 
@@ -39,6 +43,14 @@ std::shared_ptr<step::Request> MakeRequest(std::vector<int32_t> prompt, float te
   auto request = std::make_shared<step::Request>();
   request->prompt_token_ids = std::move(prompt);
   request->sampling.temperature = temperature;
+  request->sampling.seed = 31;
+  return request;
+}
+
+// One that needs the host: for its log probabilities.
+std::shared_ptr<step::Request> MakeHostRequest(std::vector<int32_t> prompt) {
+  auto request = MakeRequest(std::move(prompt), 1.0f);
+  request->sampling.logprobs = 0;
   return request;
 }
 
@@ -73,6 +85,10 @@ class StepsInFlightTest : public ::testing::Test {
       trace_ += "collect ";
       return std::exchange(next_collect_, OkStatus());
     };
+    executor_.on_sample = [this](std::span<const ops::RowDraw>) {
+      trace_ += "sample ";
+      return std::exchange(next_sample_, OkStatus());
+    };
     runner_ = *ModelRunner::Create(&executor_, &pool_, SmallLimits());
   }
 
@@ -99,9 +115,27 @@ class StepsInFlightTest : public ::testing::Test {
 
   const sampling::HashModel model_{{.vocab_size = kVocab}};
   ContextExecutor executor_{&model_, 20 * 16, /*max_steps_in_flight=*/2};
-  device::ThreadPool pool_{{.num_threads = 1}};
+  mutable device::ThreadPool pool_{{.num_threads = 1}};
   std::unique_ptr<ModelRunner> runner_;
-  Status next_collect_;
+  // What a host draws behind a text.
+  std::vector<int32_t> Draw(const step::Request& request, size_t count) const {
+    sampling::Sampler sampler(
+        {.max_num_seqs = 1, .vocab_size = kVocab, .capabilities = device::DetectCapabilities()},
+        &pool_);
+    sampler.Start(RequestIndex(0), std::make_shared<step::Request>(request), {});
+    std::vector<int32_t> text = request.prompt_token_ids, tokens;
+    while (tokens.size() < count) {
+      const std::vector<float> logits = model_.Logits(text);
+      const sampling::LogitsRow row = {.index = RequestIndex(0), .logits = logits.data()};
+      sampling::RowOutput output;
+      sampler.Run({&row, 1}, {&output, 1});
+      text.push_back(output.token_id);
+      tokens.push_back(output.token_id);
+    }
+    return tokens;
+  }
+
+  Status next_collect_, next_sample_;
   std::string trace_;
   uint64_t step_id_ = 0;
 };
@@ -122,8 +156,58 @@ TEST_F(StepsInFlightTest, AGreedyStepBeginsBeforeTheOneBeforeItIsOver) {
   EXPECT_EQ(executor_.num_tokens_of_rows, 3);
 }
 
+// The executor draws tokens behind the forward pass, so that the next step may begin; both requests
+// have other tokens than the most likely ones, and those that a host draws.
+TEST_F(StepsInFlightTest, ADrawnStepBeginsBeforeTheOneBeforeItIsOver) {
+  const auto first = MakeRequest({1, 2}, 2.0f), second = MakeRequest({3}, 1.5f);
+  second->sampling.top_k = 7;
+  second->sampling.top_p = 0.9f;
+  const std::vector<int32_t> expected[] = {Draw(*first, 4), Draw(*second, 4)};
+  EXPECT_NE(expected[0], Continue({1, 2}, 4));
+  EXPECT_NE(expected[1], Continue({3}, 4));
+  ASSERT_TRUE(Begin({Start(0, first), Start(1, second)}).ok());
+  for (int32_t i = 0; i < 4; ++i) {
+    if (i < 3) {
+      ASSERT_TRUE(Begin({GoOn(0, 2 + i), GoOn(1, 1 + i)}).ok());
+    }
+    const StatusOr<step::StepResult> result = runner_->Collect();
+    ASSERT_TRUE(result.ok());
+    for (size_t r = 0; r < 2; ++r) {
+      EXPECT_EQ(result->results[r].sampled_token_ids,
+                std::vector{expected[r][static_cast<size_t>(i)]});
+    }
+  }
+  EXPECT_EQ(trace_,
+            "enqueue sample enqueue sample collect enqueue sample collect enqueue sample collect "
+            "collect ");
+  EXPECT_EQ(executor_.num_tokens_of_rows, 6);
+  EXPECT_EQ(executor_.num_drawn, 8);
+}
+
+TEST_F(StepsInFlightTest, GreedyRequestsKeepTheirTokensBesideDrawnOnes) {
+  const auto drawn = MakeRequest({3}, 2.0f);
+  ASSERT_TRUE(Begin({Start(0, MakeRequest({1, 2})), Start(1, drawn)}).ok());
+  ASSERT_TRUE(Begin({GoOn(0, 2), GoOn(1, 1)}).ok());
+  EXPECT_EQ(trace_, "enqueue sample enqueue sample ");
+  for (size_t i = 0; i < 2; ++i) {
+    const StatusOr<step::StepResult> result = runner_->Collect();
+    ASSERT_TRUE(result.ok());
+    EXPECT_EQ(result->results[0].sampled_token_ids, std::vector{Continue({1, 2}, 2)[i]});
+    EXPECT_EQ(result->results[1].sampled_token_ids, std::vector{Draw(*drawn, 2)[i]});
+  }
+  EXPECT_EQ(executor_.num_drawn, 2);
+}
+
+TEST_F(StepsInFlightTest, AStepWhoseTokensCannotBeDrawnFailsWhereItIsCollected) {
+  next_sample_ = Internal("lost");
+  ASSERT_TRUE(Begin({Start(0, MakeRequest({1, 2}, 1.0f))}).ok());
+  ASSERT_TRUE(Begin({GoOn(0, 2), Start(1, MakeRequest({3}))}).ok());
+  EXPECT_EQ(runner_->Collect().status().message(), "lost");
+  EXPECT_EQ(runner_->Collect()->results[1].sampled_token_ids, Continue({3}, 1));
+}
+
 TEST_F(StepsInFlightTest, AStepThatTheHostSamplesIsOverBeforeTheNext) {
-  ASSERT_TRUE(Begin({Start(0, MakeRequest({1, 2})), Start(1, MakeRequest({3}, 1.0f))}).ok());
+  ASSERT_TRUE(Begin({Start(0, MakeRequest({1, 2})), Start(1, MakeHostRequest({3}))}).ok());
   ASSERT_TRUE(Begin({GoOn(0, 2), GoOn(1, 1)}).ok());
   EXPECT_EQ(trace_, "enqueue collect enqueue ");
   EXPECT_EQ(executor_.num_tokens_of_rows, 0);
@@ -150,7 +234,7 @@ TEST_F(StepsInFlightTest, AStepThatFailsLeavesTheNextOne) {
 }
 
 TEST_F(StepsInFlightTest, AFailedHostSampledStepFailsWhereItIsCollected) {
-  ASSERT_TRUE(Begin({Start(0, MakeRequest({1, 2}, 1.0f))}).ok());
+  ASSERT_TRUE(Begin({Start(0, MakeHostRequest({1, 2}))}).ok());
   next_collect_ = Internal("lost");
   ASSERT_TRUE(Begin({GoOn(0, 2), Start(1, MakeRequest({3}))}).ok()) << "which finishes the first";
   EXPECT_EQ(runner_->Collect().status().message(), "lost");

@@ -4,6 +4,7 @@
 #include <limits>
 #include <string>
 
+#include "cc/ops/sample/row_draw.h"
 #include "cc/sampling/copy_allowed.h"
 #include "cc/sampling/penalties.h"
 #include "cc/sampling/rejection_sampler.h"
@@ -13,8 +14,8 @@ namespace pagemill::sampling {
 namespace {
 
 constexpr float kExcluded = -std::numeric_limits<float>::infinity();
-constexpr int64_t kRowsOfMaximaPerChunk = 256;  // ~10 ns each: not worth waking a thread
-constexpr float kLowestTemperature = 0.01f;     // what smaller ones that are not greedy count as
+constexpr int64_t kFoundRowsPerChunk = 256;  // ~10 ns each: not worth waking a thread
+constexpr float kLowestTemperature = 0.01f;  // what smaller ones that are not greedy count as
 
 // Log probabilities of `token_id` in a row, with `wanted` alternatives (see step::SamplingParams).
 step::TokenLogprobs MakeLogprobs(const ops::RowPasses& passes, std::span<const float> logits,
@@ -43,6 +44,17 @@ ops::DrawParams DrawParamsOf(const step::SamplingParams& params) {
           .top_p = params.top_p};
 }
 
+ops::RowDraw RowDrawOf(const step::SamplingParams& params, int32_t num_outputs) {
+  if (params.greedy()) return {};
+  ops::RowDraw draw = {.temperature = std::max(params.temperature, kLowestTemperature),
+                       .min_p = params.min_p,
+                       .top_p = params.top_p,
+                       .top_k = params.top_k,
+                       .position = num_outputs};
+  draw.SetSeed(params.seed);
+  return draw;
+}
+
 struct Sampler::Slot {
   std::shared_ptr<const step::Request> request;  // null: the slot is free
   int32_t num_outputs = 0;                       // tokens sampled so far
@@ -57,7 +69,7 @@ struct Sampler::Slot {
 
 // A row after the steps that change logits, and its maximum (token -1: no token is allowed).
 struct Sampler::Processed {
-  std::span<const float> logits;  // empty for rows of which only the maximum is known
+  std::span<const float> logits;  // empty for rows of which only the token is known
   ops::MaxEntry max;
 };
 
@@ -90,11 +102,11 @@ void Sampler::Start(step::RequestIndex index, std::shared_ptr<const step::Reques
 
 void Sampler::Release(step::RequestIndex index) { slots_[index.value()] = Slot(); }
 
-bool Sampler::NeedsOnlyMaximum(step::RequestIndex index) const {
+bool Sampler::NeedsOnlyToken(step::RequestIndex index) const {
   const Slot& slot = slots_[index.value()];
   PM_CHECK(slot.request != nullptr);
   const step::SamplingParams& params = slot.request->sampling;
-  return params.greedy() && params.logprobs == step::SamplingParams::kNoLogprobs && !slot.masked &&
+  return params.logprobs == step::SamplingParams::kNoLogprobs && !slot.masked &&
          !slot.ChangesLogits();
 }
 
@@ -106,8 +118,8 @@ void Sampler::Run(std::span<const LogitsRow> rows, std::span<RowOutput> outputs)
   for (size_t i = 0; i < rows.size(); ++i) {
     if (i == 0 || rows[i].index != rows[i - 1].index) starts.push_back(i);
   }
-  const bool by_maxima = !rows.empty() && rows[0].logits == nullptr;
-  const int64_t grain = by_maxima ? kRowsOfMaximaPerChunk : 1;
+  const bool found = !rows.empty() && rows[0].logits == nullptr;
+  const int64_t grain = found ? kFoundRowsPerChunk : 1;
   pool_->ParallelFor(static_cast<int64_t>(starts.size()), grain,
                      [&](int64_t begin, int64_t end, int worker) {
                        for (int64_t s = begin; s < end; ++s) {
@@ -126,8 +138,8 @@ std::span<const float> Sampler::LogitsOf(const LogitsRow& row) const {
 
 ops::MaxEntry Sampler::MaximumOf(const LogitsRow& row) const {
   if (row.logits != nullptr) return ops::ArgMax(passes_, LogitsOf(row));
-  PM_CHECK(row.maximum != nullptr && row.prompt_token_id < 0 && NeedsOnlyMaximum(row.index));
-  return {.token_id = row.maximum->column, .logit = row.maximum->logit};
+  PM_CHECK(row.found != nullptr && row.prompt_token_id < 0 && NeedsOnlyToken(row.index));
+  return {.token_id = row.found->column, .logit = row.found->logit};
 }
 
 Sampler::Processed Sampler::Process(const LogitsRow& row, Scratch& scratch) const {
@@ -157,8 +169,7 @@ int32_t Sampler::Draw(const LogitsRow& row, const Processed& processed, Scratch&
   const auto uniform = [&](Purpose purpose) {
     return UniformOf(params.seed, slot.num_outputs, purpose);
   };
-  ops::DrawParams draw = DrawParamsOf(params);
-  draw.uniform = uniform(Purpose::kToken);
+  const ops::DrawParams draw = ops::DrawParamsOf(RowDrawOf(params, slot.num_outputs));
   const std::span<ops::Candidate> storage(scratch.candidates);
   if (row.draft_token_id < 0 || row.draft_probabilities == nullptr) {
     return ops::DrawToken(passes_, processed.logits, processed.max, draw, storage);
@@ -196,7 +207,8 @@ bool Sampler::RunRow(const LogitsRow& row, Scratch& scratch, RowOutput& output) 
           "the vocabulary can spell what it requires");
       return false;
     }
-    output.token_id = params.greedy() ? processed.max.token_id : Draw(row, processed, scratch);
+    const bool is_chosen = params.greedy() || row.logits == nullptr;
+    output.token_id = is_chosen ? processed.max.token_id : Draw(row, processed, scratch);
     slot.penalties.AddOutput(output.token_id);
     ++slot.num_outputs;
   }

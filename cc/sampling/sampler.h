@@ -47,6 +47,7 @@
 #include "cc/device/capabilities.h"
 #include "cc/device/thread_pool.h"
 #include "cc/ops/row_maxima.h"
+#include "cc/ops/sample/row_draw.h"
 #include "cc/ops/sample/row_passes.h"
 #include "cc/ops/sample/sample.h"
 #include "cc/step/request.h"
@@ -56,6 +57,9 @@ namespace pagemill::sampling {
 
 // How a request draws from a row of logits; without the random number.
 ops::DrawParams DrawParamsOf(const step::SamplingParams& params);
+
+// How it draws the token behind `num_outputs` others.
+ops::RowDraw RowDrawOf(const step::SamplingParams& params, int32_t num_outputs);
 
 struct SamplerOptions {
   int32_t max_num_seqs = 128;              // slots
@@ -67,8 +71,10 @@ struct SamplerOptions {
 struct LogitsRow {
   step::RequestIndex index;
   const float* logits = nullptr;  // [vocab_size], not modified
-  // Of the logits, which are then null: for rows of slots that need no more. Aborts for others.
-  const ops::RowMaximum* maximum = nullptr;
+  // The token that an executor has found instead of logits, which are then null: the largest of
+  // them, or one that it has drawn (RowDrawOf()). For rows of slots that need no more; aborts for
+  // others.
+  const ops::RowMaximum* found = nullptr;
   int32_t prompt_token_id = -1;  // >= 0: report this token's logprobs, sample nothing
   // >= 0: the draft to verify, which the next row of the request continues.
   int32_t draft_token_id = -1;
@@ -101,11 +107,11 @@ class Sampler {
              std::span<const int32_t> output_token_ids, bool masked = false);
   void Release(step::RequestIndex index);
 
-  // Is the next token of this slot the one with the largest logit, and nothing else wanted of them?
-  // Greedy, not masked, no log probabilities, and nothing that changes logits before they are
-  // compared. Once true it stays true, so it holds for rows behind drafts as well; it may become
-  // true, when min_tokens are reached.
-  bool NeedsOnlyMaximum(step::RequestIndex index) const;
+  // Does the next token of this slot follow from a row of logits and RowDrawOf() alone, and is
+  // nothing else wanted of them? Not masked, no log probabilities, and nothing that changes logits
+  // before they are compared. Once true it stays true, so it holds for rows behind drafts as well;
+  // it may become true, when min_tokens are reached.
+  bool NeedsOnlyToken(step::RequestIndex index) const;
 
   // Handles every row; rows of one request are neighbours in position order. Sampled tokens count
   // as outputs at once. `outputs` are as RowOutput() makes them; those behind a rejected draft or a

@@ -95,7 +95,7 @@ void BM_128Maxima(benchmark::State& state) {
   std::vector<LogitsRow> rows(128);
   for (int32_t i = 0; i < 128; ++i) {
     sampler.Start(step::RequestIndex(i), request, {});
-    rows[i] = {.index = step::RequestIndex(i), .maximum = &maximum};
+    rows[i] = {.index = step::RequestIndex(i), .found = &maximum};
   }
   std::vector<RowOutput> out(rows.size());
   for (auto _ : state) {

@@ -130,29 +130,28 @@ TEST_F(SamplerMasksTest, LogprobsAreOfTheLogitsBeforeTheMask) {
 
 using SamplerMasksDeathTest = SamplerMasksTest;
 
-TEST_F(SamplerMasksDeathTest, AMaximumIsNeverEnoughForAMaskedSlot) {
+TEST_F(SamplerMasksDeathTest, AFoundTokenIsNeverEnoughForAMaskedSlot) {
   SamplingParams p;
   p.temperature = 0.0f;
   sampler_.Start(RequestIndex(0), MakeRequest(p), {}, /*masked=*/true);
-  EXPECT_FALSE(sampler_.NeedsOnlyMaximum(RequestIndex(0)));
+  EXPECT_FALSE(sampler_.NeedsOnlyToken(RequestIndex(0)));
   sampler_.Start(RequestIndex(1), MakeRequest(p), {});
-  EXPECT_TRUE(sampler_.NeedsOnlyMaximum(RequestIndex(1)));
+  EXPECT_TRUE(sampler_.NeedsOnlyToken(RequestIndex(1)));
 
   const ops::RowMaximum maximum = {.logit = 1.0f, .column = 2};
   const std::vector<float> logits(kVocab, 1.0f);
   const std::vector<uint32_t> mask(2, ~0u), short_mask(1, ~0u);
   std::vector<RowOutput> out(1);
   const auto run = [&](const LogitsRow& row) { sampler_.Run({&row, 1}, out); };
-  EXPECT_DEATH(run({.index = RequestIndex(0), .maximum = &maximum}), "NeedsOnlyMaximum");
-  EXPECT_DEATH(run({.index = RequestIndex(0), .maximum = &maximum, .mask = mask}),
-               "NeedsOnlyMaximum");
-  EXPECT_DEATH(run({.index = RequestIndex(1), .maximum = &maximum, .mask = mask}), "masked");
+  EXPECT_DEATH(run({.index = RequestIndex(0), .found = &maximum}), "NeedsOnlyToken");
+  EXPECT_DEATH(run({.index = RequestIndex(0), .found = &maximum, .mask = mask}), "NeedsOnlyToken");
+  EXPECT_DEATH(run({.index = RequestIndex(1), .found = &maximum, .mask = mask}), "masked");
   EXPECT_DEATH(run({.index = RequestIndex(1), .logits = logits.data(), .mask = mask}), "masked");
   EXPECT_DEATH(run({.index = RequestIndex(0), .logits = logits.data(), .mask = short_mask}),
                "masked");
   sampler_.Release(RequestIndex(0));
   sampler_.Start(RequestIndex(0), MakeRequest(p), {});
-  EXPECT_TRUE(sampler_.NeedsOnlyMaximum(RequestIndex(0))) << "of the request, not of the slot";
+  EXPECT_TRUE(sampler_.NeedsOnlyToken(RequestIndex(0))) << "of the request, not of the slot";
 }
 
 // Balanced brackets, by masks of FillDraftMasks(): tokens with drafts equal those without.

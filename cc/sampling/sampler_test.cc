@@ -69,13 +69,13 @@ TEST_F(SamplerTest, GreedyTakesTheLargest) {
   }
 }
 
-TEST_F(SamplerTest, AMaximumIsEnoughForGreedyRows) {
+TEST_F(SamplerTest, AFoundTokenIsEnoughForGreedyRows) {
   SamplingParams p;
   p.temperature = 0.0f;
   Start(0, p);
   const ops::RowMaximum found = {.logit = 3.0f, .column = 17}, bad = {.logit = INFINITY};
-  const std::vector<LogitsRow> rows = {{.index = RequestIndex(0), .maximum = &found},
-                                       {.index = RequestIndex(0), .maximum = &bad}};
+  const std::vector<LogitsRow> rows = {{.index = RequestIndex(0), .found = &found},
+                                       {.index = RequestIndex(0), .found = &bad}};
   std::vector<RowOutput> out(2);
   sampler_.Run(rows, out);
   EXPECT_EQ(out[0].token_id, 17);
@@ -84,22 +84,57 @@ TEST_F(SamplerTest, AMaximumIsEnoughForGreedyRows) {
   EXPECT_EQ(out[1].failure.code(), StatusCode::kInternal);
 }
 
-TEST_F(SamplerTest, TellsWhetherAMaximumIsEnough) {
+// What an executor draws by RowDrawOf() is what the sampler draws, and counts like it.
+TEST_F(SamplerTest, AFoundTokenIsEnoughForDrawnRows) {
+  const ops::RowPasses& passes = ops::ChooseRowPasses({});
+  SamplingParams low, plain, few;
+  low.temperature = 0.004f;  // counts as 0.01
+  low.seed = 0x123456789abcdefull;
+  plain.temperature = 1.5f;
+  few.temperature = 0.9f;
+  few.top_k = 6;
+  few.top_p = 0.9f;
+  few.min_p = 0.01f;
+  for (const SamplingParams& limits : {low, plain, few}) {
+    Start(0, limits);
+    Start(1, limits);
+    for (int32_t position = 0; position < 40; ++position) {
+      std::vector<float> logits = RandomRow(static_cast<uint32_t>(position));
+      for (float& logit : logits) logit *= limits.temperature;
+      std::vector<ops::Candidate> storage(logits.size());
+      const ops::MaxEntry max = ops::ArgMax(passes, logits);
+      const ops::RowMaximum found = {
+          .logit = max.logit,
+          .column = ops::DrawRow(passes, logits, max, RowDrawOf(limits, position), storage)};
+      // Every other token of slot 1 is found for it.
+      const std::vector<LogitsRow> rows = {{.index = RequestIndex(0), .logits = logits.data()},
+                                           {.index = RequestIndex(1),
+                                            .logits = position % 2 == 0 ? nullptr : logits.data(),
+                                            .found = position % 2 == 0 ? &found : nullptr}};
+      std::vector<RowOutput> out(2);
+      for (size_t i = 0; i < 2; ++i) sampler_.Run({&rows[i], 1}, {&out[i], 1});
+      EXPECT_EQ(out[0].token_id, found.column) << position;
+      EXPECT_EQ(out[1].token_id, found.column) << position;
+    }
+  }
+}
+
+TEST_F(SamplerTest, TellsWhetherAFoundTokenIsEnough) {
   const auto enough = [&](const auto& change) {
     SamplingParams p;
     p.temperature = 0.0f;
     change(p);
     Start(0, p);
-    return sampler_.NeedsOnlyMaximum(RequestIndex(0));
+    return sampler_.NeedsOnlyToken(RequestIndex(0));
   };
   EXPECT_TRUE(enough([](SamplingParams&) {}));
+  EXPECT_TRUE(enough([](SamplingParams& p) { p.temperature = 0.5f; }));
   // What a greedy request has no use for, and what concerns other rows.
   EXPECT_TRUE(enough([](SamplingParams& p) { p.top_k = 4; }));
   EXPECT_TRUE(enough([](SamplingParams& p) { p.top_p = 0.5f; }));
   EXPECT_TRUE(enough([](SamplingParams& p) { p.min_p = 0.1f; }));
   EXPECT_TRUE(enough([](SamplingParams& p) { p.prompt_logprobs = 3; }));
   // What needs logits.
-  EXPECT_FALSE(enough([](SamplingParams& p) { p.temperature = 0.5f; }));
   EXPECT_FALSE(enough([](SamplingParams& p) { p.logprobs = 0; }));
   EXPECT_FALSE(enough([](SamplingParams& p) { p.logprobs = SamplingParams::kAllLogprobs; }));
   EXPECT_FALSE(enough([](SamplingParams& p) { p.min_tokens = 1; }));
@@ -109,18 +144,18 @@ TEST_F(SamplerTest, TellsWhetherAMaximumIsEnough) {
   EXPECT_FALSE(enough([](SamplingParams& p) { p.repetition_penalty = 1.1f; }));
 }
 
-TEST_F(SamplerTest, AMaximumIsEnoughOnceMinTokensExist) {
+TEST_F(SamplerTest, AFoundTokenIsEnoughOnceMinTokensExist) {
   SamplingParams p;
   p.temperature = 0.0f;
   p.min_tokens = 2;
   Start(0, p);
   for (int i = 0; i < 2; ++i) {
-    EXPECT_FALSE(sampler_.NeedsOnlyMaximum(RequestIndex(0)));
+    EXPECT_FALSE(sampler_.NeedsOnlyToken(RequestIndex(0)));
     (void)Token(0, RandomRow(1));
   }
-  EXPECT_TRUE(sampler_.NeedsOnlyMaximum(RequestIndex(0)));
+  EXPECT_TRUE(sampler_.NeedsOnlyToken(RequestIndex(0)));
   Start(1, p, {4, 5});
-  EXPECT_TRUE(sampler_.NeedsOnlyMaximum(RequestIndex(1))) << "resumed";
+  EXPECT_TRUE(sampler_.NeedsOnlyToken(RequestIndex(1))) << "resumed";
 }
 
 TEST_F(SamplerTest, SameSeedSameTokensWhateverElseRunsAndAfterResuming) {

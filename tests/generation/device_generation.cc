@@ -34,7 +34,9 @@ constexpr int32_t kTokenIds = 64;  // ids below this are in every model's vocabu
 class Observed final : public program::Executor {
  public:
   Observed(program::Executor* executor, Generated* counts)
-      : Executor(executor->max_steps_in_flight()), executor_(executor), counts_(counts) {}
+      : Executor(executor->max_steps_in_flight(), executor->samples()),
+        executor_(executor),
+        counts_(counts) {}
 
   Status Enqueue(const ops::StepBatch& batch) override {
     PM_RETURN_IF_ERROR(executor_->Enqueue(batch));
@@ -45,6 +47,10 @@ class Observed final : public program::Executor {
   Status Collect(program::ExecutorOutput* output) override {
     --in_flight_;
     return executor_->Collect(output);
+  }
+  Status Sample(std::span<const ops::RowDraw> draws) override {
+    ++counts_->num_sampled_steps;
+    return executor_->Sample(draws);
   }
 
  private:
@@ -120,6 +126,20 @@ std::vector<step::Request> GreedyRequests(uint64_t seed) {
     for (int stop = 0; i % 2 == 0 && stop < 10; ++stop) {
       request.sampling.stop_token_ids.push_back(static_cast<int32_t>(rng() % kTokenIds));
     }
+  }
+  return requests;
+}
+
+std::vector<step::Request> SampledRequests(uint64_t seed) {
+  std::vector<step::Request> requests = GreedyRequests(seed);
+  for (size_t i = 0; i < requests.size(); ++i) {
+    if (i % 3 == 0) continue;
+    step::SamplingParams& sampling = requests[i].sampling;
+    sampling.temperature = 0.4f + 0.2f * static_cast<float>(i);
+    sampling.seed = seed << 35 | i;
+    if (i % 4 == 1) sampling.top_k = 20;
+    if (i % 4 < 2) sampling.top_p = 0.9f;
+    if (i % 4 == 2) sampling.min_p = 0.02f;
   }
   return requests;
 }

@@ -35,12 +35,16 @@ struct Generated {
   engine::EngineStats stats;
   int64_t num_steps = 0;
   int64_t num_overlapping_steps = 0;  // enqueued before the step before was collected
+  int64_t num_sampled_steps = 0;      // whose tokens the executor has drawn
   int64_t num_replays = 0;            // of graphs
 };
 
 // Prompts of several lengths, so many outputs that requests come and go, and for half of them a
 // token that ends them. All want the most likely tokens.
 std::vector<step::Request> GreedyRequests(uint64_t seed);
+
+// The same with temperatures for two of three, under every limit on what may be drawn.
+std::vector<step::Request> SampledRequests(uint64_t seed);
 
 // Runs the requests at the same time. The first of them that fails says why. `text` is a program
 // with logits.

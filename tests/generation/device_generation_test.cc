@@ -52,19 +52,23 @@ TEST_P(StepsOnADevice, GiveTheTokensOfOneWithDrafts) {
   uint64_t accepted = 0, rejected = 0, preempted = 0;
   for (const uint64_t seed : {1, 2, 3}) {
     const std::string text = program::testing::TinyLlamaText({.seed = seed, .window = 8});
-    const std::vector<step::Request> requests = GreedyRequests(seed);
-    DeviceRun run = {.act = GetParam(), .steps_in_flight = 0, .num_blocks = kFewBlocks};
-    const Generated cpu = MustGenerate(text, requests, run);
-    run.drafts = true;
-    for (const int32_t steps_in_flight : {0, 1, 2, 4}) {
-      run.steps_in_flight = steps_in_flight;
-      run.graphs = steps_in_flight == 2;
-      const Generated drafted = MustGenerate(text, requests, run);
-      EXPECT_EQ(drafted.outputs, cpu.outputs) << steps_in_flight << " steps in flight";
-      EXPECT_EQ(drafted.num_overlapping_steps > 0, steps_in_flight > 1);
-      accepted += drafted.stats.accepted_draft_tokens;
-      rejected += drafted.stats.draft_tokens - drafted.stats.accepted_draft_tokens;
-      preempted += drafted.stats.num_preemptions;
+    for (const bool sampled : {false, true}) {
+      const std::vector<step::Request> requests =
+          sampled ? SampledRequests(seed) : GreedyRequests(seed);
+      DeviceRun run = {.act = GetParam(), .steps_in_flight = 0, .num_blocks = kFewBlocks};
+      const Generated cpu = MustGenerate(text, requests, run);
+      run.drafts = true;
+      for (const int32_t steps_in_flight : {0, 1, 2, 4}) {
+        run.steps_in_flight = steps_in_flight;
+        run.graphs = steps_in_flight == 2;
+        const Generated drafted = MustGenerate(text, requests, run);
+        EXPECT_EQ(drafted.outputs, cpu.outputs) << steps_in_flight << " steps in flight";
+        EXPECT_EQ(drafted.num_overlapping_steps > 0, steps_in_flight > 1);
+        EXPECT_EQ(drafted.num_sampled_steps > 0, sampled && steps_in_flight > 0);
+        accepted += drafted.stats.accepted_draft_tokens;
+        rejected += drafted.stats.draft_tokens - drafted.stats.accepted_draft_tokens;
+        preempted += drafted.stats.num_preemptions;
+      }
     }
   }
   EXPECT_GT(accepted, 50u);
@@ -72,19 +76,43 @@ TEST_P(StepsOnADevice, GiveTheTokensOfOneWithDrafts) {
   EXPECT_GT(preempted, 0u);
 }
 
-// Every third has a temperature, so that the host samples the steps it is in.
+// Greedy and sampled requests side by side: the device draws the tokens that the host draws on the
+// CPU, and steps overlap as those of greedy requests do.
+TEST_P(StepsOnADevice, GiveTheTokensOfOneToSampledRequests) {
+  for (const uint64_t seed : {4, 5}) {
+    const std::string text = program::testing::TinyLlamaText({.seed = seed, .window = 8});
+    const std::vector<step::Request> requests = SampledRequests(seed);
+    DeviceRun run = {.act = GetParam(), .steps_in_flight = 0, .num_blocks = kFewBlocks};
+    const Generated cpu = MustGenerate(text, requests, run);
+    EXPECT_EQ(cpu.num_sampled_steps, 0);
+    EXPECT_NE(cpu.outputs, MustGenerate(text, GreedyRequests(seed), run).outputs);
+    for (const bool graphs : {false, true}) {
+      for (const int32_t steps_in_flight : {1, 2, 3}) {
+        run.graphs = graphs;
+        run.steps_in_flight = steps_in_flight;
+        const Generated got = MustGenerate(text, requests, run);
+        EXPECT_EQ(got.outputs, cpu.outputs);
+        EXPECT_GT(got.num_sampled_steps, got.num_steps / 2);
+        EXPECT_EQ(got.num_overlapping_steps > got.num_steps / 2, steps_in_flight > 1)
+            << got.num_overlapping_steps << " of " << got.num_steps;
+        EXPECT_EQ(got.num_replays > 0, graphs);
+      }
+    }
+  }
+}
+
+// Every third wants log probabilities, so that the host samples the steps it is in.
 TEST_P(StepsOnADevice, GiveTheTokensOfOneToWhatTheHostSamples) {
   const std::string text = program::testing::TinyLlamaText({.seed = 4});
-  std::vector<step::Request> requests = GreedyRequests(4);
-  for (size_t i = 0; i < requests.size(); i += 3) {
-    requests[i].sampling.temperature = 0.9f;
-    requests[i].sampling.seed = 17 + i;
-  }
+  std::vector<step::Request> requests = SampledRequests(4);
+  for (size_t i = 0; i < requests.size(); i += 3) requests[i].sampling.logprobs = 1;
   const Generated cpu = MustGenerate(text, requests, {.act = GetParam(), .steps_in_flight = 0});
   for (const bool graphs : {false, true}) {
     const Generated two =
         MustGenerate(text, requests, {.act = GetParam(), .steps_in_flight = 2, .graphs = graphs});
     EXPECT_EQ(two.outputs, cpu.outputs);
+    EXPECT_GT(two.num_sampled_steps, 0);
+    EXPECT_LT(two.num_sampled_steps, two.num_steps);
   }
 }
 

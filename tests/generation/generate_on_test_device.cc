@@ -1,6 +1,6 @@
 // Generates with a program on the test device, with one step in flight and with two, kernel by
-// kernel and from graphs, with drafts and without, and on the CPU. All requests must get the same
-// tokens each time.
+// kernel and from graphs, with drafts and without, and on the CPU: greedy requests, then greedy and
+// sampled ones side by side. All requests must get the same tokens each time.
 //
 //   generate_on_test_device PROGRAM_FILE f32|bf16|f16
 //
@@ -54,8 +54,7 @@ Status RunWithDrafts(const std::string& text, const std::vector<step::Request>& 
   return OkStatus();
 }
 
-Status Run(const std::string& text, DType act) {
-  const std::vector<step::Request> requests = GreedyRequests(/*seed=*/5);
+Status RunRequests(const std::string& text, const std::vector<step::Request>& requests, DType act) {
   PM_ASSIGN_OR_RETURN(const Generated expected,
                       Generate(text, requests, {.act = act, .steps_in_flight = 0}));
   for (const bool graphs : {false, true}) {
@@ -65,8 +64,12 @@ Status Run(const std::string& text, DType act) {
       PM_RETURN_IF_ERROR(Check(got, expected, run));
     }
   }
-  PM_RETURN_IF_ERROR(RunWithDrafts(text, requests, expected, {.act = act}));
-  return OkStatus();
+  return RunWithDrafts(text, requests, expected, {.act = act});
+}
+
+Status Run(const std::string& text, DType act) {
+  PM_RETURN_IF_ERROR(RunRequests(text, GreedyRequests(/*seed=*/5), act));
+  return RunRequests(text, SampledRequests(/*seed=*/5), act);
 }
 
 int Main(int argc, char** argv) {

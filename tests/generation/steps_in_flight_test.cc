@@ -35,6 +35,7 @@ constexpr int32_t kVocab = 8, kEos = 7;
 // Which requests a world has besides those that only want the most likely tokens.
 struct World {
   uint64_t seed = 1;
+  bool drawn = false;    // two of three with a temperature
   bool sampled = false;  // some with a temperature, penalties, logprobs
   bool masked = false;   // some with a token matcher
   bool aborted = false;  // some are aborted at any time
@@ -47,7 +48,7 @@ struct Ran {
   std::map<RequestId, std::vector<int32_t>> outputs;
   std::map<RequestId, Status> errors;  // of those that failed or were aborted
   engine::EngineStats stats;
-  int64_t num_overlapping_steps = 0, num_tokens_of_rows = 0;
+  int64_t num_overlapping_steps = 0, num_tokens_of_rows = 0, num_drawn = 0;
 };
 
 StatusOr<std::unique_ptr<step::TokenMatcher>> NewBrackets() {
@@ -66,6 +67,11 @@ std::vector<Request> MakeRequests(const World& world) {
     }
     step::SamplingParams& sampling = request.sampling;
     sampling.temperature = world.sampled && rng() % 8 == 0 ? 0.8f : 0.0f;
+    if (world.drawn && rng() % 3 > 0) {
+      sampling.temperature = 1.2f;
+      sampling.top_k = rng() % 2 == 0 ? 5 : 0;
+      sampling.top_p = rng() % 2 == 0 ? 0.9f : 1.0f;
+    }
     sampling.seed = rng();
     sampling.max_tokens = static_cast<int32_t>(1 + rng() % 40);
     if (rng() % 3 == 0) sampling.min_tokens = sampling.max_tokens / 3;
@@ -136,6 +142,7 @@ Ran Generate(const World& world) {
   runner->CheckIntegrity();
   ran.num_overlapping_steps = executor.num_overlapping_steps;
   ran.num_tokens_of_rows = executor.num_tokens_of_rows;
+  ran.num_drawn = executor.num_drawn;
   return ran;
 }
 
@@ -155,20 +162,23 @@ void ExpectSameTokens(const Ran& ran, const Ran& plain) {
 class StepsInFlight : public testing::TestWithParam<World> {};
 
 TEST_P(StepsInFlight, GiveTheTokensOfOneStepAfterTheOther) {
-  int64_t overlapping = 0, of_rows = 0;
+  int64_t overlapping = 0, of_rows = 0, drawn = 0;
   uint64_t preemptions = 0, stopped = 0, drafts = 0, accepted = 0;
   size_t errors = 0;
   for (uint64_t seed = 1; seed <= 30; ++seed) {
     SCOPED_TRACE(seed);
     World world = GetParam();
     world.seed = seed;
-    const Ran plain = Generate(
-        {.seed = seed, .sampled = world.sampled, .masked = world.masked, .steps_in_flight = 1});
-    EXPECT_EQ(plain.num_overlapping_steps + plain.num_tokens_of_rows, 0);
+    World plain_world = world;
+    plain_world.aborted = plain_world.failing = plain_world.drafts = false;
+    plain_world.steps_in_flight = 1;
+    const Ran plain = Generate(plain_world);
+    EXPECT_EQ(plain.num_overlapping_steps + plain.num_tokens_of_rows + plain.num_drawn, 0);
     const Ran ran = Generate(world);
     ExpectSameTokens(ran, plain);
     overlapping += ran.num_overlapping_steps;
     of_rows += ran.num_tokens_of_rows;
+    drawn += ran.num_drawn;
     preemptions += ran.stats.num_preemptions;
     stopped += ran.stats.finished_stop;
     errors += ran.errors.size();
@@ -178,6 +188,7 @@ TEST_P(StepsInFlight, GiveTheTokensOfOneStepAfterTheOther) {
   const int64_t few = GetParam().drafts ? 0 : 50;  // a step that verifies drafts is waited for
   EXPECT_EQ(overlapping > few, GetParam().steps_in_flight > 1);
   EXPECT_EQ(of_rows > few, GetParam().steps_in_flight > 1);
+  EXPECT_EQ(drawn > 50, GetParam().drawn || GetParam().sampled) << drawn;
   EXPECT_EQ(accepted > 500, GetParam().drafts);
   EXPECT_EQ(drafts > accepted + 100, GetParam().drafts);
   EXPECT_GT(preemptions, 5u);
@@ -186,7 +197,9 @@ TEST_P(StepsInFlight, GiveTheTokensOfOneStepAfterTheOther) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Worlds, StepsInFlight,
-                         testing::Values(World{}, World{.sampled = true}, World{.masked = true},
+                         testing::Values(World{}, World{.drawn = true}, World{.sampled = true},
+                                         World{.masked = true},
+                                         World{.drawn = true, .aborted = true, .failing = true},
                                          World{.sampled = true, .masked = true, .aborted = true},
                                          World{.sampled = true, .masked = true, .failing = true},
                                          World{.steps_in_flight = 4}));
@@ -195,6 +208,7 @@ INSTANTIATE_TEST_SUITE_P(
     WithDrafts, StepsInFlight,
     testing::Values(World{.drafts = true, .steps_in_flight = 1}, World{.drafts = true},
                     World{.drafts = true, .steps_in_flight = 4},
+                    World{.drawn = true, .drafts = true, .steps_in_flight = 4},
                     World{.sampled = true, .masked = true, .drafts = true},
                     World{.sampled = true, .masked = true, .aborted = true, .drafts = true},
                     World{.sampled = true, .masked = true, .failing = true, .drafts = true}));

@@ -1,7 +1,7 @@
 // File: cc/ops/grouped_linear/grouped_driver.h
 // Runs the kernels of `linear` over the rows of each expert. Rows are sorted by expert and prepared
-// in strips; then (expert, output columns) are one list that the threads share, so that all of them
-// work even if every expert has a single row. If the rows of a strip are evenly spaced in x or y,
+// in chunks; then (expert, output columns) are one list that the threads share, so that all of them
+// work even if every expert has a single row. If the rows of a chunk are evenly spaced in x or y,
 // as one or two always are, kernels read or write them in place; else through a block of rows
 // that stays in cache.
 #ifndef PAGEMILL_CC_OPS_GROUPED_LINEAR_GROUPED_DRIVER_H_

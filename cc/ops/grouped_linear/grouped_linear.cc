@@ -82,22 +82,22 @@ Precision AutomaticActivations(const OpCall& call) {
                                                          : Precision::kMixedBlock;
 }
 
-template <class Panels>
+template <class Slices>
 constexpr WeightPacking kPacking = {
-    .layout = Panels::kLayout,
+    .layout = Slices::kLayout,
     .inputs = kStackInputs,
     .bytes =
-        [](const TensorView& w) { return grouped_linear::PackedStackBytes(*Panels::kPacker, w); },
+        [](const TensorView& w) { return grouped_linear::PackedStackBytes(*Slices::kPacker, w); },
     .pack =
         [](const TensorView& w, std::byte* packed, device::ThreadPool& pool) {
-          return grouped_linear::PackStack(*Panels::kPacker, w, packed, pool);
+          return grouped_linear::PackStack(*Slices::kPacker, w, packed, pool);
         },
-    .view = linear::PanelsView};
+    .view = linear::PackedView};
 
 struct Table {
   std::vector<Kernel> kernels = {};
 
-  template <const linear::PackedGemm* kKernels, class Panels, SupportsWeights kSupports>
+  template <const linear::PackedGemm* kKernels, class Slices, SupportsWeights kSupports>
   void Packed(std::string_view name, int32_t priority, Precision activations) {
     kernels.push_back(
         {.op = "grouped_linear",
@@ -111,7 +111,7 @@ struct Table {
                return grouped_linear::PackedWorkspaceBytes(*kKernels, call, num_threads);
              },
          .activations = activations,
-         .packing = &kPacking<Panels>});
+         .packing = &kPacking<Slices>});
   }
 
   template <const linear::FloatGemm* kKernels, SupportsWeights kSupports>

@@ -8,7 +8,7 @@ namespace pagemill::ops::head_linear {
 namespace {
 
 constexpr int64_t kFloatBytes = sizeof(float);
-// Outputs that a thread computes at a time: rows of W, as many as `linear` has in a panel; or
+// Outputs that a thread computes at a time: rows of W, as many as `linear` has in a slice; or
 // columns, whole blocks of every format.
 constexpr int64_t kRows = 32;
 constexpr int64_t kColumns = 256;
@@ -49,7 +49,7 @@ class Product {
     if (w_.dtype == DType::kF32) {
       return kernels_.rows->multiply(o, {rows, row_bytes, begin, end});
     }
-    const int64_t stride = linear::PanelStride(k);
+    const int64_t stride = linear::FloatStride(k);
     for (int64_t m = 0; m < end - begin; ++m) {
       kernels_.rows->dequantize(w_.dtype, rows + m * row_bytes, k,
                                 reinterpret_cast<float*>(scratch + m * stride));
@@ -121,7 +121,7 @@ int64_t WorkspaceBytes(const OpCall& call, int32_t num_threads) {
   const bool transposed = IsTransposed(call);
   if (!IsDecoded(call.inputs[1].dtype, transposed)) return 0;
   const int64_t k = call.inputs[0].shape[2];
-  return num_threads * (transposed ? k * kColumns * kFloatBytes : kRows * linear::PanelStride(k));
+  return num_threads * (transposed ? k * kColumns * kFloatBytes : kRows * linear::FloatStride(k));
 }
 
 }  // namespace pagemill::ops::head_linear

@@ -9,22 +9,22 @@ namespace {
 // some 300 ns; a multiple of the register tile.
 constexpr int64_t kDirectGrainRows = 16;
 
-// A panel stays in L2 (1 to 2 MiB on server cores) beside the rows of x that pass by.
-constexpr int64_t kMaxPanelBytes = 512 << 10;
-constexpr int64_t kMinPanelRows = 8;
-// Panels per thread, so that a thread that loses its core for a while delays little.
-constexpr int64_t kPanelsPerThread = 6;
+// A slice stays in L2 (1 to 2 MiB on server cores) beside the rows of x that pass by.
+constexpr int64_t kMaxFloatBytes = 512 << 10;
+constexpr int64_t kMinFloatRows = 8;
+// Slices per thread, so that a thread that loses its core for a while delays little.
+constexpr int64_t kSlicesPerThread = 6;
 constexpr int64_t kLineBytes = 64;
 
 int64_t RoundUp(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
-int64_t PanelRows(int64_t m, int64_t k, int32_t num_threads) {
-  const int64_t fitting = kMaxPanelBytes / PanelStride(k);
-  const int64_t balanced = m / (num_threads * kPanelsPerThread);
-  const int64_t rows = std::clamp(std::min(fitting, balanced), kMinPanelRows, kMaxPanelRows);
-  return rows / kMinPanelRows * kMinPanelRows;
+int64_t FloatRowCount(int64_t m, int64_t k, int32_t num_threads) {
+  const int64_t fitting = kMaxFloatBytes / FloatStride(k);
+  const int64_t balanced = m / (num_threads * kSlicesPerThread);
+  const int64_t rows = std::clamp(std::min(fitting, balanced), kMinFloatRows, kMaxFloatRows);
+  return rows / kMinFloatRows * kMinFloatRows;
 }
 
 void RunDirect(const FloatGemm& kernels, const Operands& o, KernelContext& context) {
@@ -36,10 +36,10 @@ void RunDirect(const FloatGemm& kernels, const Operands& o, KernelContext& conte
 
 void RunTiled(const FloatGemm& kernels, const Operands& o, KernelContext& context) {
   const int32_t num_threads = context.pool->num_threads();
-  const int64_t rows = PanelRows(o.m, o.k, num_threads);
-  const int64_t stride = PanelStride(o.k);
-  const int64_t panels = (o.m + rows - 1) / rows;
-  context.pool->ParallelFor(panels, 1, [&](int64_t begin, int64_t end, int worker) {
+  const int64_t rows = FloatRowCount(o.m, o.k, num_threads);
+  const int64_t stride = FloatStride(o.k);
+  const int64_t slices = (o.m + rows - 1) / rows;
+  context.pool->ParallelFor(slices, 1, [&](int64_t begin, int64_t end, int worker) {
     uint8_t* buffer = reinterpret_cast<uint8_t*>(context.workspace.data()) + worker * rows * stride;
     for (int64_t p = begin; p < end; ++p) {
       const int64_t m_begin = p * rows;
@@ -60,7 +60,7 @@ void RunTiled(const FloatGemm& kernels, const Operands& o, KernelContext& contex
 
 }  // namespace
 
-int64_t PanelStride(int64_t k) {
+int64_t FloatStride(int64_t k) {
   const int64_t lines = RoundUp(k * 4, kLineBytes) / kLineBytes;
   return (lines | 1) * kLineBytes;
 }
@@ -103,7 +103,8 @@ int64_t FloatGemmWorkspaceBytes(const OpCall& call, int32_t num_threads) {
   int64_t most = 0;
   for (size_t i = 0; i < call.outputs.size(); ++i) {
     const TensorView& w = call.inputs[1 + 2 * i];
-    most = std::max(most, PanelRows(w.shape[0], w.shape[1], num_threads) * PanelStride(w.shape[1]));
+    most = std::max(most,
+                    FloatRowCount(w.shape[0], w.shape[1], num_threads) * FloatStride(w.shape[1]));
   }
   return num_threads * most;
 }

@@ -11,15 +11,15 @@
 
 namespace pagemill::ops::linear {
 
-// Bytes between the rows of a panel of dequantized weights. An odd number of cache lines: rows a
+// Bytes between the rows of a slice of dequantized weights. An odd number of cache lines: rows a
 // power of two apart would fall into the same few sets of the L1 cache.
-int64_t PanelStride(int64_t k);
+int64_t FloatStride(int64_t k);
 
 // Of matrix `index` of the call, [0, call.outputs.size()).
 Operands ReadOperands(const OpCall& call, size_t index);
 
 void RunFloatGemm(const FloatGemm& kernels, const OpCall& call, KernelContext& context);
-// For any FloatGemm: a panel of dequantized weight rows per thread.
+// For any FloatGemm: a slice of dequantized weight rows per thread.
 int64_t FloatGemmWorkspaceBytes(const OpCall& call, int32_t num_threads);
 
 void RunReference(const OpCall& call, KernelContext& context);

@@ -186,7 +186,7 @@ struct Part {
 
 // kN rows of x from n on times 4 float weight rows from m on.
 template <class Isa, int kN>
-PM_INLINE void PanelTile(const Operands& o, const Panel& p, const Part<Isa>& part, int64_t n,
+PM_INLINE void FloatTile(const Operands& o, const FloatRows& p, const Part<Isa>& part, int64_t n,
                          int64_t m) {
   using Vec = typename Isa::Vec;
   const uint8_t* w[kTileM];
@@ -239,11 +239,11 @@ PM_INLINE void PanelTile(const Operands& o, const Panel& p, const Part<Isa>& par
   }
 }
 
-// kN rows of x against the whole panel, one part of k after the other: a part of the rows of x and
+// kN rows of x against the whole slice, one part of k after the other: a part of the rows of x and
 // of a tile of weights stay in L1 together.
 template <class Isa, int kN>
-void PanelStrip(const Operands& o, const Panel& p, int64_t n) {
-  typename Isa::Vec waiting[kMaxPanelRows / kTileM][kN * kTileM];
+void FloatChunk(const Operands& o, const FloatRows& p, int64_t n) {
+  typename Isa::Vec waiting[kMaxFloatRows / kTileM][kN * kTileM];
   const int64_t parts = o.k <= kPartElements ? 1 : (o.k + kPartElements - 1) / kPartElements;
   const int64_t vectors = o.k / Isa::kLanes;
   for (int64_t i = 0; i < parts; ++i) {
@@ -254,28 +254,28 @@ void PanelStrip(const Operands& o, const Panel& p, int64_t n) {
     part.last = i == parts - 1;
     for (int64_t m = p.m_begin; m < p.m_end; m += kTileM) {
       part.sums = waiting[(m - p.m_begin) / kTileM];
-      PanelTile<Isa, kN>(o, p, part, n, m);
+      FloatTile<Isa, kN>(o, p, part, n, m);
     }
   }
 }
 
-// The strip of `count` rows of x, 1 <= count <= kN.
+// The chunk of `count` rows of x, 1 <= count <= kN.
 template <class Isa, int kN>
-void PanelStripOf(const Operands& o, const Panel& p, int64_t n, int64_t count) {
+void FloatChunkOf(const Operands& o, const FloatRows& p, int64_t n, int64_t count) {
   if constexpr (kN > 1) {
-    if (count < kN) return PanelStripOf<Isa, kN - 1>(o, p, n, count);
+    if (count < kN) return FloatChunkOf<Isa, kN - 1>(o, p, n, count);
   }
-  PanelStrip<Isa, kN>(o, p, n);
+  FloatChunk<Isa, kN>(o, p, n);
 }
 
-// Strips of nearly equal height, so that none is much less efficient than the others.
+// Chunks of nearly equal height, so that none is much less efficient than the others.
 template <class Isa>
-void MultiplyPanel(const Operands& o, const Panel& p) {
-  const int64_t strips = (o.n + Isa::kTileN - 1) / Isa::kTileN;
-  for (int64_t s = 0; s < strips; ++s) {
-    const int64_t begin = s * o.n / strips;
-    const int64_t end = (s + 1) * o.n / strips;
-    PanelStripOf<Isa, Isa::kTileN>(o, p, begin, end - begin);
+void MultiplySlice(const Operands& o, const FloatRows& p) {
+  const int64_t chunks = (o.n + Isa::kTileN - 1) / Isa::kTileN;
+  for (int64_t s = 0; s < chunks; ++s) {
+    const int64_t begin = s * o.n / chunks;
+    const int64_t end = (s + 1) * o.n / chunks;
+    FloatChunkOf<Isa, Isa::kTileN>(o, p, begin, end - begin);
   }
 }
 
@@ -296,7 +296,7 @@ void Dequantize(DType dtype, const uint8_t* row, int64_t k, float* out) {
 
 template <class Isa>
 inline constexpr FloatGemm kFloatGemmOf{Isa::kMaxDirectN, Direct<Isa>, Dequantize<Isa>,
-                                        MultiplyPanel<Isa>};
+                                        MultiplySlice<Isa>};
 
 }  // namespace pagemill::ops::linear
 

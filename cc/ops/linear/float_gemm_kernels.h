@@ -26,10 +26,10 @@ struct Operands {
   int64_t k;
 };
 
-inline constexpr int64_t kMaxPanelRows = 64;
+inline constexpr int64_t kMaxFloatRows = 64;
 
-// Rows [m_begin, m_end) of the weights as floats, at most kMaxPanelRows.
-struct Panel {
+// Rows [m_begin, m_end) of the weights as floats, at most kMaxFloatRows.
+struct FloatRows {
   const uint8_t* rows;  // any alignment
   int64_t stride;       // bytes
   int64_t m_begin;
@@ -43,8 +43,8 @@ struct FloatGemm {
   void (*direct)(const Operands& operands, int64_t m_begin, int64_t m_end);
   // `k` elements of one weight row to floats.
   void (*dequantize)(DType dtype, const uint8_t* row, int64_t k, float* out);
-  // Every row of x times the panel.
-  void (*multiply)(const Operands& operands, const Panel& panel);
+  // Every row of x times the slice.
+  void (*multiply)(const Operands& operands, const FloatRows& slice);
 };
 
 extern const FloatGemm kPortableKernels;

@@ -70,16 +70,16 @@ bool OnPackedIntegers(const device::Capabilities& caps, const OpCall& call) {
 
 constexpr WeightPacking kBlockRows = BlockRows(linear::kWeightInputs);
 
-template <class Panels>
-constexpr WeightPacking kPacking = linear::PackingOfGemm<Panels::kPacker>(Panels::kLayout);
+template <class Slices>
+constexpr WeightPacking kPacking = linear::PackingOfGemm<Slices::kPacker>(Slices::kLayout);
 
 struct Table {
   std::vector<Kernel> kernels = {};
 
-  template <const linear::PackedGemm* kKernels, class Panels, SupportsWeights kSupports>
+  template <const linear::PackedGemm* kKernels, class Slices, SupportsWeights kSupports>
   void Packed(std::string_view name, int32_t priority, Precision activations) {
     kernels.push_back(linear::PackedKernel<kKernels>(name, priority, OnCall<kSupports>, activations,
-                                                     &kPacking<Panels>));
+                                                     &kPacking<Slices>));
   }
 
   template <const linear::FloatGemm* kKernels, SupportsWeights kSupports>

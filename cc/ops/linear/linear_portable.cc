@@ -1,4 +1,4 @@
-// `linear` in GCC vector extensions: four lanes, which is one register of ASIMD, VXE and SSE2.
+// `linear` in GCC vector extensions: four lanes, which is one register on ASIMD, VXE and SSE2.
 #include <cstdint>
 #include <cstring>
 

@@ -5,7 +5,7 @@
 //   inputs   q  act [T, Hq, D];  k  act [T, Hk, D];  positions  i32 [T];  inv_freq  f32 [P]
 //            v  act [T, Hk, D];  cache as in kv_write.h: written
 //   outputs  q, k  rotated, of the same shapes
-//   attributes  those of rotary
+//   attributes  those of rotary and of kv_write
 //   batch    that of kv_write
 //   aliasing output q may be input q, output k may be input k
 //

@@ -112,6 +112,8 @@ void CheckCase(std::span<const OpDefinition> ops, const device::Capabilities& ca
   Attributes attributes;
   attributes.Set("interleaved", interleaved ? 1 : 0);
   attributes.Set("mscale", 1.25);
+  attributes.Set("k_scale", 0.37);
+  attributes.Set("v_scale", 3.1);
   TensorView inputs[] = {c.q.view(),        c.k.view(), c.positions.view(),
                          c.inv_freq.view(), c.v.view(), c.cache.view()};
   const TensorView outputs[] = {c.q_out.view(), c.k_out.view()};

@@ -19,6 +19,7 @@
 #include "cc/ops/attention/attention_conformance.h"
 #include "cc/ops/causal_conv/causal_conv_conformance.h"
 #include "cc/ops/conformance.h"
+#include "cc/ops/draw_tokens/draw_tokens_conformance.h"
 #include "cc/ops/embedding/embedding_conformance.h"
 #include "cc/ops/gated_activation/gated_activation_conformance.h"
 #include "cc/ops/grouped_linear/grouped_linear_conformance.h"
@@ -105,6 +106,7 @@ constexpr OpBody kBodies[] = {
     {"argmax", CheckArgmaxConformance},
     {"attention", CheckAttentionConformance},
     {"causal_conv", CheckCausalConvConformance},
+    {"draw_tokens", CheckDrawTokensConformance},
     {"embedding", CheckEmbeddingConformance},
     {"gated_activation", CheckGatedActivationConformance},
     {"head_linear", CheckHeadLinearConformance},

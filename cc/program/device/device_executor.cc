@@ -262,7 +262,8 @@ StatusOr<std::unique_ptr<DeviceExecutor>> DeviceExecutor::Create(
 }
 
 DeviceExecutor::DeviceExecutor(std::unique_ptr<Bound> bound)
-    : Executor(bound->device_options.max_steps_in_flight), bound_(std::move(bound)) {}
+    : Executor(bound->device_options.max_steps_in_flight, bound->tokens.has_value()),
+      bound_(std::move(bound)) {}
 DeviceExecutor::~DeviceExecutor() = default;
 
 const Program& DeviceExecutor::program() const { return bound_->program; }
@@ -297,6 +298,22 @@ Status DeviceExecutor::Enqueue(const ops::StepBatch& batch) {
   b.EnqueueOutputs(&slot);
   b.stream->Record(*slot.done);
   ++b.num_enqueued;
+  return OkStatus();
+}
+
+Status DeviceExecutor::Sample(std::span<const ops::RowDraw> draws) {
+  Bound& b = *bound_;
+  if (b.num_enqueued == b.num_collected || b.num_found == 0) {
+    return FailedPrecondition("no step was enqueued from whose rows tokens may be drawn");
+  }
+  Bound::Slot& slot = b.slots[(b.num_enqueued - 1) % b.slots.size()];
+  if (static_cast<int64_t>(draws.size()) != b.num_found) {
+    return InvalidArgument("a step of " + std::to_string(b.num_found) + " rows of logits has " +
+                           std::to_string(draws.size()) + " draws");
+  }
+  b.tokens->EnqueueDraw(b.DataOf(*b.program.FindOutput(kLogits)), draws, &slot.found, *b.stream);
+  b.tokens->EnqueueCopy(b.num_found, &slot.found, *b.stream);
+  b.stream->Record(*slot.done);
   return OkStatus();
 }
 

@@ -14,7 +14,8 @@
 // The device's memory is taken once, as planned, so that addresses stay as they are. A batch is
 // copied when it is enqueued. Outputs come to the host's memory, one area for each step in flight.
 // Where tokens are found on the device (device_tokens.h), a batch may name those of the step before
-// by their rows (TokenOfRow()), and a step that wants maxima sends only those.
+// by their rows (TokenOfRow()), and a step that wants maxima sends only those. Sample() draws
+// tokens behind the step, or behind its graph.
 //
 // Ownership: keeps the program and its memory; the device outlives it. Thread safety: that of
 // Executor.
@@ -23,11 +24,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "cc/base/status.h"
 #include "cc/device/device.h"
 #include "cc/ops/batch_view.h"
+#include "cc/ops/sample/row_draw.h"
 #include "cc/program/executor.h"
 #include "cc/program/executor_options.h"
 #include "cc/program/kernel_selection.h"
@@ -43,7 +46,7 @@ struct DeviceExecutorOptions {
   // max_num_tokens and max_num_logits_rows. Empty: kernels are enqueued one by one.
   std::vector<int32_t> graph_sizes = {};
   // The first so many columns of logits are tokens, which batches have as argmax_columns if they
-  // want maxima. 0: no tokens are found, so each step needs all of its own.
+  // want maxima. 0: no tokens are found or drawn, so each step needs all of its own.
   int32_t token_columns = 0;
 };
 
@@ -59,6 +62,9 @@ class DeviceExecutor final : public Executor {
   // there, kFailedPrecondition where too many steps are in flight.
   Status Enqueue(const ops::StepBatch& batch) override;
   Status Collect(ExecutorOutput* output) override;
+  // kFailedPrecondition if there is no step whose tokens may be drawn, kInvalidArgument if `draws`
+  // has another number of rows.
+  Status Sample(std::span<const ops::RowDraw> draws) override;
 
   const Program& program() const;
   const KvLayout& kv_layout() const;

@@ -4,12 +4,15 @@
 
 #include <algorithm>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "cc/device/testing/test_device.h"
 #include "cc/ops/conformance.h"
+#include "cc/ops/sample/row_draw.h"
+#include "cc/ops/sample/sample.h"
 #include "cc/ops/testing/test_device_ops.h"
 #include "cc/program/native_executor.h"
 #include "cc/program/testing/batch_builder.h"
@@ -171,6 +174,70 @@ TEST_P(DeviceExecutorTest, AStepReadsTheTokensOfTheOneBefore) {
             "token 0 of a step is row 0 of the step before, which has found 0");
 }
 
+// Row 0 is drawn, row 1 keeps the largest, row 2 is drawn from few; at step `step`.
+std::vector<ops::RowDraw> Draws(int32_t step) {
+  std::vector<ops::RowDraw> draws(3);
+  draws[0] = {.temperature = 3.0f, .position = step};
+  draws[2] = {.temperature = 5.0f, .top_p = 0.9f, .top_k = 20, .position = step};
+  for (ops::RowDraw& draw : draws) draw.SetSeed(1ull << 40 | 5);
+  return draws;
+}
+
+// What a host draws from logits.
+std::vector<int32_t> Drawn(const std::vector<float>& logits,
+                           const std::vector<ops::RowDraw>& draws) {
+  const ops::RowPasses& passes = ops::ChooseRowPasses({});
+  std::vector<ops::Candidate> storage(kTokens);
+  std::vector<int32_t> drawn;
+  for (size_t row = 0; row < draws.size(); ++row) {
+    const std::span<const float> tokens = std::span(logits).subspan(row * kVocab, kTokens);
+    drawn.push_back(ops::DrawRow(passes, tokens, ops::ArgMax(passes, tokens), draws[row], storage));
+  }
+  return drawn;
+}
+
+// Each step has its tokens from the one before, which draws them behind its graph and is not over.
+TEST_P(DeviceExecutorTest, AStepReadsTheTokensThatTheOneBeforeDraws) {
+  const std::string text = testing::TinyLlamaText({.seed = 6});
+  const auto reference = OnCpu(text);
+  TestDevice device;
+  auto executor = OnDevice(text, device,
+                           {.max_blocks = kBlocks,
+                            .max_steps_in_flight = 3,
+                            .graph_sizes = GetParam(),
+                            .token_columns = kTokens});
+  ASSERT_TRUE(executor.ok()) << executor.status().ToString();
+  EXPECT_TRUE((*executor)->samples());
+  const std::vector<BatchBuilder> steps = Steps(/*requests=*/3, /*decodes=*/4);
+  const std::vector<int32_t> rows = {TokenOfRow(0), TokenOfRow(1), TokenOfRow(2)};
+  std::vector<std::vector<int32_t>> expected;
+  int32_t different = 0;  // from the largest
+  for (size_t i = 0; i < steps.size(); ++i) {
+    ops::StepBatch batch = steps[i].view();
+    if (i > 0) batch.token_ids = expected.back().data();
+    const std::vector<float> logits = MustRun(*reference, batch);
+    expected.push_back(Drawn(logits, Draws(static_cast<int32_t>(i))));
+    different += expected.back() != Largest(logits) ? 1 : 0;
+  }
+  EXPECT_GT(different, 3);
+  device.Hold();
+  ExecutorOutput output;
+  for (size_t i = 0; i < steps.size() + 2; ++i) {
+    if (i < steps.size()) {
+      ops::StepBatch batch = steps[i].view();
+      batch.argmax_columns = kTokens;
+      if (i > 0) batch.token_ids = rows.data();
+      ASSERT_TRUE((*executor)->Enqueue(batch).ok());
+      ASSERT_TRUE((*executor)->Sample(Draws(static_cast<int32_t>(i))).ok());
+    }
+    if (i < 2) continue;
+    device.Release();
+    ASSERT_TRUE((*executor)->Collect(&output).ok());
+    EXPECT_EQ(Columns(output), expected[i - 2]) << "step " << i - 2;
+    EXPECT_EQ(output.logits().rank, 0) << "only tokens come to the host";
+  }
+}
+
 // None; sizes that pad five requests to six and three to four.
 INSTANTIATE_TEST_SUITE_P(Graphs, DeviceExecutorTest,
                          ::testing::Values(std::vector<int32_t>{}, std::vector<int32_t>{1, 4, 6}));
@@ -212,6 +279,13 @@ TEST(DeviceExecutor, RefusesWhatItWasNotMadeFor) {
             "a step wants maxima of 83 columns, token_columns is 80");
   ExecutorOutput output;
   EXPECT_EQ(executor->Collect(&output).code(), StatusCode::kFailedPrecondition);
+  EXPECT_EQ(executor->Sample(Draws(0)).code(), StatusCode::kFailedPrecondition);
+  ASSERT_TRUE(executor->Enqueue(small.view()).ok());
+  EXPECT_EQ(executor->Sample(Draws(0)).code(), StatusCode::kFailedPrecondition)
+      << "the step wants logits";
+  other.argmax_columns = kTokens;
+  ASSERT_TRUE(executor->Enqueue(other).ok());
+  EXPECT_EQ(executor->Sample(Draws(0)).message(), "a step of 1 rows of logits has 3 draws");
 }
 
 }  // namespace

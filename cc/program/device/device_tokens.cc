@@ -34,6 +34,16 @@ Call FindCall(TensorView logits, const std::byte* columns, const std::byte* valu
           .outputs = {Vector(columns, DType::kI32, rows), Vector(values, DType::kF32, rows)}};
 }
 
+Call DrawCall(TensorView logits, const std::byte* columns, const std::byte* values,
+              const std::byte* draws) {
+  const int64_t rows = logits.shape[0];
+  const TensorView sampled = Vector(columns, DType::kI32, rows);
+  return {.inputs = {logits, sampled, Vector(values, DType::kF32, rows),
+                     TensorView::Dense(const_cast<std::byte*>(draws), DType::kI32,
+                                       {rows, ops::kRowDrawWords})},
+          .outputs = {sampled}};
+}
+
 StatusOr<const ops::Kernel*> Choose(const Target& target, std::string_view name,
                                     const ops::OpCall& call) {
   PM_ASSIGN_OR_RETURN(const ops::OpDefinition* definition, ops::FindOp(target.ops, name));
@@ -72,12 +82,17 @@ StatusOr<DeviceTokens> DeviceTokens::Create(const Program& program, const Target
   view.shape[1] = num_columns;
   const Call take = TakeCall(nullptr, options.max_num_tokens, nullptr, tokens.max_rows_);
   const Call find = FindCall(view, nullptr, nullptr);
+  const Call draw = DrawCall(view, nullptr, nullptr, nullptr);
   PM_ASSIGN_OR_RETURN(tokens.take_, Choose(target, "take_tokens", take.call()));
   PM_ASSIGN_OR_RETURN(tokens.find_, Choose(target, "argmax", find.call()));
+  PM_ASSIGN_OR_RETURN(tokens.draw_, Choose(target, "draw_tokens", draw.call()));
   PM_ASSIGN_OR_RETURN(tokens.columns_, device.Allocate(4 * tokens.max_rows_, "sampled tokens"));
   PM_ASSIGN_OR_RETURN(tokens.values_, device.Allocate(4 * tokens.max_rows_, "their logits"));
-  const int64_t workspace_bytes = std::max(WorkspaceBytes(*tokens.take_, take.call()),
-                                           WorkspaceBytes(*tokens.find_, find.call()));
+  constexpr auto kDrawBytes = static_cast<int64_t>(sizeof(ops::RowDraw));
+  PM_ASSIGN_OR_RETURN(tokens.draws_, device.Allocate(kDrawBytes * tokens.max_rows_, "draws"));
+  const int64_t workspace_bytes = std::max({WorkspaceBytes(*tokens.take_, take.call()),
+                                            WorkspaceBytes(*tokens.find_, find.call()),
+                                            WorkspaceBytes(*tokens.draw_, draw.call())});
   PM_ASSIGN_OR_RETURN(tokens.workspace_,
                       device.Allocate(workspace_bytes, "workspace of sampled tokens"));
   return tokens;
@@ -94,12 +109,24 @@ void DeviceTokens::EnqueueTake(const int32_t* ids, int64_t num_tokens,
   Run(*take_, TakeCall(ids, num_tokens, columns_.data(), max_rows_).call(), stream);
 }
 
+TensorView DeviceTokens::Logits(const std::byte* data, int64_t num_rows) const {
+  TensorView view =
+      TensorView::Dense(const_cast<std::byte*>(data), DType::kF32, {num_rows, num_columns_});
+  view.row_stride_bytes = row_stride_bytes_;
+  return view;
+}
+
 void DeviceTokens::EnqueueFind(const std::byte* logits, int64_t num_rows,
                                device::Stream& stream) const {
-  TensorView view =
-      TensorView::Dense(const_cast<std::byte*>(logits), DType::kF32, {num_rows, num_columns_});
-  view.row_stride_bytes = row_stride_bytes_;
-  Run(*find_, FindCall(view, columns_.data(), values_.data()).call(), stream);
+  Run(*find_, FindCall(Logits(logits, num_rows), columns_.data(), values_.data()).call(), stream);
+}
+
+void DeviceTokens::EnqueueDraw(const std::byte* logits, std::span<const ops::RowDraw> draws,
+                               FoundTokens* step, device::Stream& stream) const {
+  step->draws_.assign(draws.begin(), draws.end());
+  stream.CopyToDevice(draws_.data(), std::as_bytes(std::span(step->draws_)));
+  const TensorView rows = Logits(logits, static_cast<int64_t>(draws.size()));
+  Run(*draw_, DrawCall(rows, columns_.data(), values_.data(), draws_.data()).call(), stream);
 }
 
 void DeviceTokens::EnqueueCopy(int64_t num_rows, FoundTokens* to, device::Stream& stream) const {

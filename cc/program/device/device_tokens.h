@@ -1,16 +1,19 @@
 // File: cc/program/device/device_tokens.h
-// Tokens that stay on a device: behind a program's logits the largest of each row is found, and the
-// next step reads its tokens from there, so that it can be enqueued before the host knows them.
+// Tokens that stay on a device: behind a program's logits the largest of each row is found or a
+// token drawn, and the next step reads its tokens from there, so that it can be enqueued before the
+// host knows them.
 //
 //   PM_ASSIGN_OR_RETURN(DeviceTokens tokens, DeviceTokens::Create(program, target, ...));
 //   tokens.EnqueueTake(ids, *stream);       // negative ids become those that the step before found
 //   ... the program ...
-//   tokens.EnqueueFind(logits, *stream);
-//   tokens.EnqueueCopy(&found, *stream);    // to the host; found.Maxima() once it is done
+//   tokens.EnqueueFind(logits, num_rows, *stream);
+//   tokens.EnqueueDraw(logits, draws, &found, *stream);  // for steps with rows that are drawn
+//   tokens.EnqueueCopy(num_rows, &found, *stream);       // to the host; found.Maxima() once done
 //
-// Its arrays are in the device's memory at addresses that do not change, so all of this may be part
-// of a graph. Rows of a step are found in place of those of the step before: each step either has
-// them found or leaves nothing to read.
+// Its arrays are in the device's memory at addresses that do not change, so EnqueueTake() and
+// EnqueueFind() may be part of a graph. Rows of a step are found in place of those of the step
+// before: each step either has them found or leaves nothing to read. Those that are drawn take the
+// place of the largest.
 //
 // The device outlives it. Thread safety: that of Executor.
 #ifndef PAGEMILL_CC_PROGRAM_DEVICE_DEVICE_TOKENS_H_
@@ -26,6 +29,7 @@
 #include "cc/device/stream.h"
 #include "cc/ops/op.h"
 #include "cc/ops/row_maxima.h"
+#include "cc/ops/sample/row_draw.h"
 #include "cc/program/executor_options.h"
 #include "cc/program/kernel_selection.h"
 #include "cc/program/program.h"
@@ -33,7 +37,7 @@
 
 namespace pagemill::program {
 
-// The host's side of what a step has found.
+// The host's side of what a step finds.
 class FoundTokens {
  public:
   // Of the rows that were copied last; valid until the next call.
@@ -41,7 +45,8 @@ class FoundTokens {
 
  private:
   friend class DeviceTokens;
-  std::vector<int32_t> columns_;
+  std::vector<ops::RowDraw> draws_;  // what is sent to the device
+  std::vector<int32_t> columns_;     // and what comes back
   std::vector<float> values_;
   std::vector<ops::RowMaximum> maxima_;
 };
@@ -60,19 +65,25 @@ class DeviceTokens {
   void EnqueueTake(const int32_t* ids, int64_t num_tokens, device::Stream& stream) const;
   // `logits` of `num_rows` rows, on the device.
   void EnqueueFind(const std::byte* logits, int64_t num_rows, device::Stream& stream) const;
+  // Draws tokens from rows of `logits`, one for each of `draws`, for which EnqueueFind() was
+  // enqueued. `step` is left alone until that is done.
+  void EnqueueDraw(const std::byte* logits, std::span<const ops::RowDraw> draws, FoundTokens* step,
+                   device::Stream& stream) const;
   // What was found for the first `num_rows` rows; `to` is left alone until the copy is done.
   void EnqueueCopy(int64_t num_rows, FoundTokens* to, device::Stream& stream) const;
 
  private:
   DeviceTokens() = default;
+  TensorView Logits(const std::byte* data, int64_t num_rows) const;
   void Run(const ops::Kernel& kernel, const ops::OpCall& call, device::Stream& stream) const;
 
   const ops::Kernel* take_ = nullptr;
   const ops::Kernel* find_ = nullptr;
+  const ops::Kernel* draw_ = nullptr;
   int64_t num_columns_ = 0;
   int64_t row_stride_bytes_ = 0;  // of logits
   int64_t max_rows_ = 0;
-  device::DeviceMemory columns_, values_, workspace_;
+  device::DeviceMemory columns_, values_, draws_, workspace_;
 };
 
 }  // namespace pagemill::program

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "cc/device/capabilities.h"
+#include "cc/ops/sample/sample.h"
 #include "cc/tensor/tensor_view.h"
 
 namespace pagemill::runner {
@@ -55,6 +57,27 @@ Status ContextExecutor::Enqueue(const ops::StepBatch& batch) {
     if (view.argmax_columns == 0) continue;
     ops::Observe(&output.logits[output.logits.size() - columns], view.argmax_columns, 0,
                  &output.maxima.emplace_back());
+  }
+  last_maxima_ = output.maxima;
+  return OkStatus();
+}
+
+// With the instructions that a host's sampler chooses, so that tokens have its bits.
+Status ContextExecutor::Sample(std::span<const ops::RowDraw> draws) {
+  if (on_sample) PM_RETURN_IF_ERROR(on_sample(draws));
+  if (steps_.empty() || draws.size() != steps_.back().maxima.size()) {
+    return FailedPrecondition("tokens are drawn from a step that was not asked for so many maxima");
+  }
+  static const ops::RowPasses& passes = ops::ChooseRowPasses(device::DetectCapabilities());
+  const auto columns = static_cast<size_t>(model_->vocab_size());
+  std::vector<ops::Candidate> storage(columns);
+  Output& output = steps_.back();
+  for (size_t row = 0; row < draws.size(); ++row) {
+    ops::RowMaximum& found = output.maxima[row];
+    num_drawn += draws[row].temperature > 0.0f;
+    found.column =
+        ops::DrawRow(passes, std::span(output.logits).subspan(row * columns, columns),
+                     {.token_id = found.column, .logit = found.logit}, draws[row], storage);
   }
   last_maxima_ = output.maxima;
   return OkStatus();

@@ -7,9 +7,9 @@
 //   ContextExecutor executor(&model, /*num_slots=*/limits.num_blocks * limits.block_size);
 //   auto runner = ModelRunner::Create(&executor, &pool, limits);
 //
-// With several steps in flight it finds maxima, reads tokens of the step before as an executor of
-// that kind does (program::TokenOfRow()), and counts the steps that overlap. Its own work is done
-// by Enqueue().
+// With several steps in flight it finds maxima, draws tokens, reads those of the step before as an
+// executor of that kind does (program::TokenOfRow()), and counts the steps that overlap. Its own
+// work is done by Enqueue() and Sample().
 //
 // Thread safety: that of Executor. The model outlives it.
 #ifndef PAGEMILL_CC_RUNNER_TESTING_CONTEXT_EXECUTOR_H_
@@ -18,11 +18,13 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <span>
 #include <vector>
 
 #include "cc/base/status.h"
 #include "cc/ops/batch_view.h"
 #include "cc/ops/row_maxima.h"
+#include "cc/ops/sample/row_draw.h"
 #include "cc/program/executor.h"
 #include "cc/sampling/testing/hash_model.h"
 
@@ -32,21 +34,27 @@ class ContextExecutor final : public program::Executor {
  public:
   ContextExecutor(const sampling::HashModel* model, int32_t num_slots,
                   int32_t max_steps_in_flight = 1)
-      : Executor(max_steps_in_flight), model_(model), kv_(static_cast<size_t>(num_slots), -1) {}
+      : Executor(max_steps_in_flight, /*samples=*/max_steps_in_flight > 1),
+        model_(model),
+        kv_(static_cast<size_t>(num_slots), -1) {}
 
   Status Enqueue(const ops::StepBatch& batch) override;
   Status Collect(program::ExecutorOutput* output) override;
+  Status Sample(std::span<const ops::RowDraw> draws) override;
 
   // Called in each Enqueue(), before it computes; its status is returned if it is not OK.
   std::function<Status(const ops::StepBatch& batch)> on_enqueue;
   // Called in each Collect(); likewise.
   std::function<Status()> on_collect;
+  // Called in each Sample(); likewise.
+  std::function<Status(std::span<const ops::RowDraw> draws)> on_sample;
   bool drafts = false;  // logits are the model's DraftLogits()
   int64_t num_steps = 0;
   int64_t num_tokens = 0;             // of all steps
   int64_t num_overlapping_steps = 0;  // enqueued while another was not collected
   std::vector<int32_t> token_ids;     // that were run, of all steps
   int64_t num_tokens_of_rows = 0;     // that were read from the step before
+  int64_t num_drawn = 0;              // tokens, with a temperature
 
  private:
   struct Output {

@@ -107,7 +107,8 @@ void Generations::AddRows(size_t slot, std::vector<LogitsRow>* rows) {
   text.insert(text.end(), generation.outputs.begin(), generation.outputs.end());
   auto position = static_cast<int32_t>(generation.outputs.size());
   const int32_t num_drafts = NumDrafts(generation);
-  const bool by_maxima = options_.by_maxima && sampler_->NeedsOnlyMaximum(index);
+  const bool by_maxima = options_.by_maxima && generation.request->sampling.greedy() &&
+                         sampler_->NeedsOnlyToken(index);
   for (int32_t i = 0; i <= num_drafts; ++i, ++position) {
     RowData& data = *data_.emplace_back(std::make_unique<RowData>());
     data.logits = model_->Logits(text);
@@ -115,7 +116,7 @@ void Generations::AddRows(size_t slot, std::vector<LogitsRow>* rows) {
     if (by_maxima) {
       const int32_t best = Largest(data.logits);
       data.maximum = {.logit = data.logits[best], .column = best};
-      row.maximum = &data.maximum;
+      row.found = &data.maximum;
     } else {
       row.logits = data.logits.data();
     }

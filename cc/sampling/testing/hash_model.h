@@ -59,7 +59,7 @@ struct GenerateOptions {
   bool drawn = false;         // drafts are drawn from Softmax(DraftLogits()), given to the sampler;
                               // else they are the most likely tokens of DraftLogits()
   bool masked = false;
-  bool by_maxima = false;  // rows are maxima wherever the sampler needs no more
+  bool by_maxima = false;  // rows are maxima wherever greedy requests need no more
 };
 
 // Request i holds slot i of the sampler; the steps of all requests run together.

@@ -300,6 +300,15 @@ class OpTime:
     def operations(self) -> float:
         """Multiplications and additions with the matrix."""
 
+class LayerTime:
+    """Time spent in one layer; cc/program/op_profile.h."""
+
+    @property
+    def layer(self) -> str:
+        """`layer.0`, to which what comes before belongs; `end` for what comes last."""
+    @property
+    def seconds(self) -> float: ...
+
 class StepProfile:
     """Sums over the steps of one kind; cc/runner/step_times.h."""
 
@@ -319,6 +328,9 @@ class StepProfile:
     @property
     def ops(self) -> list[OpTime]:
         """Slowest first; empty of a `PythonExecutor`."""
+    @property
+    def layers(self) -> list[LayerTime]:
+        """In their order; empty of a `PythonExecutor`."""
 
 class MediaEncoderOptions:
     """What a runner knows of its encoder: cc/runner/media_encoder.h."""

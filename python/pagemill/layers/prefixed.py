@@ -78,7 +78,7 @@ class PrefixedWeights:
     def row(self, name: str, index: int, shape: tuple[int, int]) -> Tensor:
         return self._whole.row(self._prefix + name, index, shape)
 
-    def kv_scales(self, module: str) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
+    def kv_scales(self, module: str) -> tuple[float, float]:
         return self._whole.kv_scales(self._prefix + module)
 
     def frequencies(self, name: str, values: Sequence[float]) -> Tensor:

@@ -1,12 +1,14 @@
 """The torch references against plain formulas; they in turn are what native kernels must equal."""
 
 import math
+import struct
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
+from pagemill.ops import draw_tokens
 from pagemill.ops.table import OPS, reference
 from pagemill.ops.torch_step import (
     StateRun,
@@ -59,6 +61,42 @@ def test_tokens_that_stay_on_a_device():
     assert values.tolist() == [3, -inf, inf, inf]
     ids = torch.tensor([7, -1, -2, 0], dtype=torch.int32)
     assert _run("take_tokens", ids, columns)[0].tolist() == [7, 1, 0, 0]
+
+
+def _draws(*rows):
+    """Words of rows (temperature, min_p, top_p, top_k, seed, position)."""
+    words = []
+    for *limits, top_k, seed, position in rows:
+        numbers = [top_k, seed & 0xFFFFFFFF, seed >> 32, position]
+        words += struct.unpack("=7i", struct.pack("=3f4I", *limits, *numbers))
+    return torch.tensor(words, dtype=torch.int32).reshape(len(rows), 7)
+
+
+def test_tokens_are_drawn_by_philox():
+    # Random123's published vector for philox4x32 with 10 rounds, counter and key 0.
+    assert draw_tokens._uniform(0, 0) == (0x6627E8D5E169C58D >> 11) * 2.0**-53
+    x = torch.tensor([[0.0, 1, 2, -torch.inf, 0.5]])
+    columns, values = _run("argmax", x)
+    for position in range(50):
+        u = draw_tokens._uniform(2**63 + 5, position)
+        weights = [math.exp(v / 0.5) for v in (0.0, 1, 2)] + [0, math.exp(1)]
+        sums = [sum(weights[: i + 1]) for i in range(5)]
+        want = next(i for i in range(5) if sums[i] > u * sums[-1])
+        draws = _draws((0.5, 0, 1, 0, 2**63 + 5, position))
+        assert _run("draw_tokens", x, columns, values, draws)[0].tolist() == [want]
+
+
+def test_draws_are_limited():
+    nan = torch.nan
+    x = torch.tensor([[1.0, 3, 2, 3], [1, 3, 2, 3], [1, 3, 2, 3], [1, 3, 2, 3], [nan, 1, 2, 3]])
+    columns, values = _run("argmax", x)
+    drawn = [set() for _ in range(5)]
+    for seed in range(100):
+        rows = [(0, 0, 1, 0), (9, 0, 1, 1), (9, 0, 1e-6, 0), (9, 0.85, 1, 0), (9, 0, 1, 0)]
+        draws = _draws(*((*row, seed, 3) for row in rows))
+        for row, column in enumerate(_run("draw_tokens", x, columns, values, draws)[0].tolist()):
+            drawn[row].add(column)
+    assert drawn == [{1}, {1, 3}, {1}, {1, 2, 3}, {-1}]
 
 
 def test_scale():

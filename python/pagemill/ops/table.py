@@ -15,6 +15,7 @@ OPS: dict[str, str] = {
     "argmax": "pagemill.ops.argmax",
     "attention": "pagemill.ops.attention",
     "causal_conv": "pagemill.ops.causal_conv",
+    "draw_tokens": "pagemill.ops.draw_tokens",
     "embedding": "pagemill.ops.embedding",
     "gated_activation": "pagemill.ops.gated_activation",
     "grouped_linear": "pagemill.ops.grouped_linear",

@@ -1,8 +1,8 @@
 // Scaled weights in float: 16 lanes, 16 sums in registers.
 #include <cstdint>
 
+#include "cc/ops/linear/scaled/packed_scaled.h"
 #include "cc/ops/linear/scaled/scaled_float_inl.h"
-#include "cc/ops/linear/scaled/scaled_panel.h"
 
 namespace pagemill::ops::scaled {
 namespace {

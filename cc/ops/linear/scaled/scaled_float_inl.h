@@ -7,7 +7,7 @@
 //   Floats, Bits, Ints   registers of float, uint32_t and int32_t
 //   kTileN               rows of x of a register tile: two registers of sums each
 //
-// A strip is rows of x, each up to a multiple of 4 elements with zeros. Order of accumulation: one
+// A chunk is rows of x, each up to a multiple of 4 elements with zeros. Order of accumulation: one
 // chain an output and block, k ascending; blocks ascending, each times its scale; then the bias.
 #ifndef PAGEMILL_CC_OPS_LINEAR_SCALED_SCALED_FLOAT_INL_H_
 #define PAGEMILL_CC_OPS_LINEAR_SCALED_SCALED_FLOAT_INL_H_
@@ -17,7 +17,7 @@
 #include <cstring>
 
 #include "cc/ops/linear/packed_gemm_kernels.h"
-#include "cc/ops/linear/scaled/scaled_panel.h"
+#include "cc/ops/linear/scaled/packed_scaled.h"
 
 #define PM_INLINE [[gnu::always_inline]] static inline
 
@@ -28,7 +28,7 @@ struct ScaledFloat {
   static constexpr int kLanes = Isa::kLanes;
   static constexpr int kVectors = 2;
   static constexpr int64_t kGroupRows = kVectors * kLanes;  // weight rows worked on together
-  static constexpr int64_t kMaxStripRows = 24;
+  static constexpr int64_t kMaxChunkRows = 24;
   static constexpr int64_t kPrefetchBytes = 4096;
 
   using Floats = typename Isa::Floats;
@@ -37,12 +37,12 @@ struct ScaledFloat {
 
   static int64_t PaddedK(int64_t k) { return (k + kQuadBytes - 1) / kQuadBytes * kQuadBytes; }
 
-  static int64_t StripBytes(DType, int64_t n, int64_t k) {
+  static int64_t ChunkBytes(DType, int64_t n, int64_t k) {
     return (n * PaddedK(k) * static_cast<int64_t>(sizeof(float)) + 63) / 64 * 64;
   }
 
-  static void Prepare(DType, const linear::InputRows& x, uint8_t* strip) {
-    float* to = reinterpret_cast<float*>(strip);
+  static void Prepare(DType, const linear::InputRows& x, uint8_t* chunk) {
+    float* to = reinterpret_cast<float*>(chunk);
     for (int64_t n = 0; n < x.n; ++n, to += PaddedK(x.k)) {
       if (!x.Prepares(n)) continue;
       std::memcpy(to, x.rows + n * x.stride, static_cast<size_t>(x.k) * sizeof(float));
@@ -112,19 +112,19 @@ struct ScaledFloat {
     std::memcpy(scales, values, sizeof(values));
   }
 
-  // kN rows of x from n on times group `group` of the panel's rows.
+  // kN rows of x from n on times group `group` of the slice's rows.
   template <DType kDType, int kN>
   static void MultiplyTile(const linear::PackedProduct& p, int64_t n, int64_t group) {
     const int64_t x_stride = PaddedK(p.k);
-    const float* x = reinterpret_cast<const float*>(p.strip) + n * x_stride;
-    const uint8_t* w = p.panel + group * kGroupRows * kQuadBytes;
+    const float* x = reinterpret_cast<const float*>(p.activations) + n * x_stride;
+    const uint8_t* w = p.weights + group * kGroupRows * kQuadBytes;
     Floats total[kN][kVectors] = {};
     int64_t block = 0;
     for (int64_t begin = 0; begin < p.k; begin += p.scales.block_columns, ++block) {
       const int64_t left = x_stride - begin;
       const int64_t end = begin + (left < p.scales.block_columns ? left : p.scales.block_columns);
       Floats sums[kN][kVectors] = {};
-      for (int64_t k = begin; k < end; k += kQuadBytes, w += kPanelQuadBytes) {
+      for (int64_t k = begin; k < end; k += kQuadBytes, w += kSliceQuadBytes) {
         Prefetch(w + kPrefetchBytes);
         AddQuad<kDType, kN>(w, x + k, x_stride, sums);
       }
@@ -158,7 +158,7 @@ struct ScaledFloat {
   }
 
   template <DType kDType>
-  static void MultiplyPanel(const linear::PackedProduct& p) {
+  static void MultiplySlice(const linear::PackedProduct& p) {
     const int64_t tiles = (p.n + Isa::kTileN - 1) / Isa::kTileN;
     for (int64_t group = 0; group * kGroupRows < p.m; ++group) {
       for (int64_t t = 0; t < tiles; ++t) {
@@ -169,11 +169,11 @@ struct ScaledFloat {
   }
 
   static void Multiply(const linear::PackedProduct& p) {
-    p.dtype == DType::kI8 ? MultiplyPanel<DType::kI8>(p) : MultiplyPanel<DType::kF8E4M3>(p);
+    p.dtype == DType::kI8 ? MultiplySlice<DType::kI8>(p) : MultiplySlice<DType::kF8E4M3>(p);
   }
 
-  static constexpr linear::PackedGemm kKernels = {kMaxStripRows, ScaledPanelBytes, PackScaledPanel,
-                                                  StripBytes,    Prepare,          Multiply};
+  static constexpr linear::PackedGemm kKernels = {kMaxChunkRows, ScaledSliceBytes, PackScaledSlice,
+                                                  ChunkBytes,    Prepare,          Multiply};
 };
 
 }  // namespace pagemill::ops::scaled

@@ -1,8 +1,8 @@
-// Scaled weights in float: four lanes, which is one register of ASIMD, VXE and SSE2.
+// Scaled weights in float: four lanes, which is one register on ASIMD, VXE and SSE2.
 #include <cstdint>
 
+#include "cc/ops/linear/scaled/packed_scaled.h"
 #include "cc/ops/linear/scaled/scaled_float_inl.h"
-#include "cc/ops/linear/scaled/scaled_panel.h"
 
 namespace pagemill::ops::scaled {
 namespace {

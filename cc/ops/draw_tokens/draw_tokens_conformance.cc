@@ -1,0 +1,123 @@
+#include "cc/ops/draw_tokens/draw_tokens_conformance.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include "cc/device/thread_pool.h"
+#include "cc/ops/conformance.h"
+#include "cc/ops/sample/row_draw.h"
+#include "cc/ops/sample/sample.h"
+
+namespace pagemill::ops {
+namespace {
+
+using conformance::Random;
+using conformance::TestTensor;
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+// Row `row` of the draws that a check makes: one in four is greedy, any may have each limit.
+RowDraw MakeDraw(Random& random, int64_t row) {
+  RowDraw draw;
+  draw.temperature = row % 4 == 1 ? 0.0f : random.Uniform(0.05f, 2.0f);
+  draw.min_p = random.Int(0, 2) == 0 ? random.Uniform(0.0f, 0.3f) : 0.0f;
+  draw.top_k = random.Int(0, 2) == 0 ? static_cast<int32_t>(random.Int(1, 60)) : 0;
+  draw.top_p = random.Int(0, 2) == 0 ? random.Uniform(0.05f, 1.0f) : 1.0f;
+  draw.SetSeed(random.Next());
+  draw.position = static_cast<int32_t>(random.Int(0, 1 << 30));
+  return draw;
+}
+
+// Logits of which every third row has equal ones and every fifth excluded ones; row 2 has a NaN.
+std::vector<float> MakeLogits(Random& random, int64_t rows, int64_t width) {
+  std::vector<float> x;
+  for (int64_t i = 0; i < rows * width; ++i) {
+    const int64_t row = i / width;
+    float logit = 3.0f * random.Normal();
+    if (row % 3 == 0) logit = std::round(logit);
+    if (row % 5 == 0 && i % width != 0 && random.Int(0, 1) == 0) logit = -kInfinity;
+    if (row == 2 && i % width == width / 2) logit = std::numeric_limits<float>::quiet_NaN();
+    x.push_back(logit);
+  }
+  return x;
+}
+
+struct Case {
+  Case(Random& random, int64_t rows, int64_t width)
+      : logits(MakeLogits(random, rows, width)),
+        x(DType::kF32, {rows, width}, {.misalign_bytes = 4, .row_padding_bytes = 4}),
+        columns(DType::kI32, {rows}, {.misalign_bytes = 4}),
+        values(DType::kF32, {rows}, {.misalign_bytes = 8}),
+        draws(DType::kI32, {rows, kRowDrawWords}, {.misalign_bytes = 4}) {
+    x.Set(logits);
+    std::vector<float> largest;
+    std::vector<int32_t> words(static_cast<size_t>(rows * kRowDrawWords));
+    for (int64_t row = 0; row < rows; ++row) {
+      const std::span<const float> of_row =
+          std::span(logits).subspan(static_cast<size_t>(row * width), static_cast<size_t>(width));
+      const MaxEntry max = reference::ArgMax(of_row);
+      const RowDraw draw = MakeDraw(random, row);
+      std::memcpy(&words[static_cast<size_t>(row * kRowDrawWords)], &draw, sizeof(draw));
+      at_largest.push_back(max.token_id);
+      largest.push_back(max.logit);
+      expected.push_back(max.token_id);
+      if (max.token_id < 0 || draw.temperature == 0.0f) continue;
+      expected.back() = reference::DrawToken(of_row, max, DrawParamsOf(draw), {});
+    }
+    values.Set(largest);
+    draws.SetInt(words);
+  }
+
+  std::vector<float> logits;
+  std::vector<int32_t> at_largest, expected;
+  TestTensor x, columns, values, draws;
+};
+
+std::vector<int32_t> Ints(const TestTensor& tensor) {
+  std::vector<int32_t> ints(static_cast<size_t>(tensor.view().shape[0]));
+  if (!ints.empty()) std::memcpy(ints.data(), tensor.view().data, 4 * ints.size());
+  return ints;
+}
+
+void Check(const OpDefinition& op, const device::Capabilities& caps, int64_t rows, int64_t width) {
+  SCOPED_TRACE(::testing::Message() << rows << " rows of " << width);
+  Random random(static_cast<uint64_t>(width));
+  Case drawn(random, rows, width);
+  TestTensor y(DType::kI32, {rows}, {.misalign_bytes = 4});
+  const Attributes attributes;
+  for (TestTensor* target : {&y, &drawn.columns}) {
+    const TensorView inputs[] = {drawn.x.view(), drawn.columns.view(), drawn.values.view(),
+                                 drawn.draws.view()};
+    const TensorView outputs[] = {target->view()};
+    const OpCall call{.inputs = inputs, .outputs = outputs, .attributes = &attributes};
+    ASSERT_TRUE(op.check(call).ok()) << op.check(call).ToString();
+    for (const Kernel* kernel : conformance::SupportedKernels(op, caps, call)) {
+      for (const int32_t threads : {1, 3}) {
+        device::ThreadPool pool({.num_threads = threads});
+        drawn.columns.SetInt(drawn.at_largest);
+        y.Poison();
+        conformance::RunKernel(*kernel, call, pool);
+        EXPECT_TRUE(target->GuardsIntact()) << kernel->name;
+        // The contract allows a difference where a boundary is within 1e-6: 1e-6 * width a row, or
+        // less than one row in all cases together.
+        const std::vector<int32_t> got = Ints(*target);
+        EXPECT_EQ(got, drawn.expected) << kernel->name;
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void CheckDrawTokensConformance(const OpDefinition& op, const device::Capabilities& caps) {
+  for (const int64_t width : {1, 31, 64, 65, 700}) Check(op, caps, 23, width);
+  Check(op, caps, 3, 5000);
+  Check(op, caps, 0, 9);
+}
+
+}  // namespace pagemill::ops
