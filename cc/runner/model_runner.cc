@@ -64,6 +64,11 @@ bool HasRequestThatGoesOn(const step::StepPlan& plan) {
                      [](const step::ScheduledRequest& entry) { return entry.start == nullptr; });
 }
 
+// Does the entry run a token that was not known when it was planned?
+bool IsAhead(const step::ScheduledRequest& entry) {
+  return !entry.token_ids.empty() && entry.token_ids.back() == step::kPlaceholderTokenId;
+}
+
 }  // namespace
 
 StatusOr<std::unique_ptr<ModelRunner>> ModelRunner::Create(program::Executor* executor,
@@ -112,7 +117,7 @@ Status ModelRunner::Execute(const step::StepPlan& plan) {
   const int64_t begun_ns = speculation_ ? clock_->NowNanos() : 0;
   PM_RETURN_IF_ERROR(batch_.CheckSlots(plan));
   ApplyToSlots(plan);  // first, so that a step that fails leaves no request behind in them
-  const step::StepPlan& exact = Resolve(plan);
+  const step::StepPlan& exact = limits().max_draft_tokens > 0 ? Resolve(plan) : plan;
   PM_RETURN_IF_ERROR(batch_.Apply(exact));
   PM_RETURN_IF_ERROR(CheckDrafts(exact));
   PM_RETURN_IF_ERROR(FillPlaceholders());
@@ -144,6 +149,41 @@ void ModelRunner::AddEntries(const step::StepPlan& plan, const step::StepPlan& e
     added.pools = request.pooling && computed >= request.prompt_token_ids.size();
     added.num_missing_drafts = plan.scheduled[i].num_tokens() - entry.num_tokens();
   }
+}
+
+// The plan as it is run. Entries that were planned behind drafts begin where those that were
+// accepted end, and get the drafts that were proposed since. The steps that verify drafts are
+// finished; those that follow give one token each, which may be in flight.
+const step::StepPlan& ModelRunner::Resolve(const step::StepPlan& plan) {
+  if (std::none_of(plan.scheduled.begin(), plan.scheduled.end(), IsAhead)) return plan;
+  exact_ = plan;
+  for (step::ScheduledRequest& entry : exact_.scheduled) {
+    const Slot& slot = slots_[entry.index.value()];
+    if (!IsAhead(entry) || slot.step == 0) continue;
+    entry.num_computed_tokens = slot.num_tokens - 1;
+    std::vector<int32_t>& drafts = entry.draft_token_ids;
+    while (!drafts.empty() && slot.token_id < 0) FinishOldest();  // which proposes
+    drafts.resize(std::min(drafts.size(), slot.drafts.size()));
+    std::copy_n(slot.drafts.begin(), drafts.size(), drafts.begin());
+    if (slot.token_id >= 0) entry.token_ids.back() = slot.token_id;
+  }
+  return exact_;
+}
+
+// Each becomes a token that is known, or the row of the step before that it comes from.
+Status ModelRunner::FillPlaceholders() {
+  for (const PlaceholderToken& placeholder : batch_.placeholders()) {
+    const Slot& slot = slots_[placeholder.index.value()];
+    if (slot.step == 0) {
+      return Internal("step plan, slot " + std::to_string(placeholder.index.value()) +
+                      ": a placeholder where no token was sampled");
+    }
+    const bool in_step_before = slot.step == num_started_ && slot.row >= 0;
+    while (slot.token_id < 0 && !in_step_before) FinishOldest();
+    batch_.SetToken(placeholder.token,
+                    slot.token_id >= 0 ? slot.token_id : program::TokenOfRow(slot.row));
+  }
+  return OkStatus();
 }
 
 Status ModelRunner::CheckDrafts(const step::StepPlan& plan) const {
@@ -195,6 +235,20 @@ Status ModelRunner::Enqueue(const step::StepPlan& plan, StepInFlight* step) {
   batch_.TakeRows(&step->rows);
   NoteSamples(*step);
   return OkStatus();
+}
+
+void ModelRunner::NoteSamples(const StepInFlight& step) {
+  for (size_t i = 0; i < step.rows.size(); ++i) {
+    const BatchRow& row = step.rows[i];
+    if (row.prompt_token_id >= 0) continue;
+    Slot& slot = slots_[step.entries[static_cast<size_t>(row.entry)].index.value()];
+    // Behind drafts it depends on them which row the token comes from.
+    const bool first = slot.step != step.number;
+    slot.row = first ? static_cast<int32_t>(i) : kNoRow;
+    slot.num_tokens += first;
+    slot.step = step.number;
+    slot.token_id = kInFlight;
+  }
 }
 
 Status ModelRunner::Sample() {

@@ -98,17 +98,14 @@ class ModelRunner final : public engine::Runner {
   void AddEntries(const step::StepPlan& plan, const step::StepPlan& exact,
                   StepInFlight* step) const;
   bool VerifiesDrafts(const StepInFlight& step) const;
+  const step::StepPlan& Resolve(const step::StepPlan& plan);
+  Status FillPlaceholders();
   void FillMasks(const step::StepPlan& plan);
   // May the executor leave logits out: is a token of each row that it finds all that this step
   // wants?
   bool WantsOnlyTokens(const step::StepPlan& plan) const;
   void MakeDraws(const step::StepPlan& plan);
-
-  // model_runner_ahead.cc
-  const step::StepPlan& Resolve(const step::StepPlan& plan);
-  Status FillPlaceholders();
   void NoteSamples(const StepInFlight& step);
-  void SettleSamples(const StepInFlight& step, const step::StepResult& result);
 
   // model_runner_finish.cc
   void FinishForNextStep();
@@ -119,6 +116,7 @@ class ModelRunner final : public engine::Runner {
   bool Holds(const StepEntry& entry) const;
   void AddRows(const StepInFlight& step);
   void SampleRows(const StepInFlight& step, step::StepResult* result);
+  void SettleSamples(const StepInFlight& step, const step::StepResult& result);
   void TakePooled(const StepInFlight& step, step::StepResult* result);
 
   program::Executor* executor_;
@@ -139,7 +137,7 @@ class ModelRunner final : public engine::Runner {
     uint64_t step = 0;     // number of the step that samples it; 0: none does
     int32_t row = kNoRow;  // of that step, if it is one
     int32_t token_id = kInFlight;
-    int32_t num_tokens = 0;            // with that one; less drafts whose step is not finished
+    int32_t num_tokens = 0;            // with that one, without drafts in flight
     std::vector<int32_t> drafts = {};  // proposed behind it
   };
 

@@ -133,6 +133,20 @@ void ModelRunner::SampleRows(const StepInFlight& step, step::StepResult* result)
   }
 }
 
+// Later steps read here what their placeholders stand for. A request that has got no token fails,
+// and the results of later steps are dropped for it: any token will do there.
+void ModelRunner::SettleSamples(const StepInFlight& step, const step::StepResult& result) {
+  for (size_t i = 0; i < step.entries.size(); ++i) {
+    Slot& slot = slots_[step.entries[i].index.value()];
+    if (slot.token_id != kInFlight || slot.step != step.number) continue;
+    const std::vector<int32_t>& sampled = result.results[i].sampled_token_ids;
+    slot.token_id = sampled.empty() ? 0 : sampled.back();
+    if (limits().max_draft_tokens == 0) continue;
+    if (!sampled.empty()) slot.num_tokens += static_cast<int32_t>(sampled.size()) - 1;
+    slot.drafts = result.results[i].draft_token_ids;
+  }
+}
+
 void ModelRunner::TakePooled(const StepInFlight& step, step::StepResult* result) {
   const TensorView pooled = output_.pooled();
   for (size_t i = 0; i < step.entries.size(); ++i) {
