@@ -16,7 +16,7 @@ from pagemill.runner.build import BuiltEncoder, BuiltModel
 
 # Tokens of a step of the encoder, unless one item has more: enough to fill the machine.
 _STEP_TOKENS = 2048
-# Items of any size in a step of the encoder.
+# Items of a step of the encoder.
 _STEP_ITEMS = 64
 
 
@@ -54,14 +54,11 @@ class EncoderSizes:
         traits = built.encoder.traits
         items = max(1, sizes.max_num_tokens // traits.tokens)
         step_tokens = items * traits.tokens
-        if traits.any_size:
-            # An item may be as large as a step: all that a step encodes is one step of the encoder.
-            tokens = items * (traits.rows + traits.class_tokens)
-            return cls(built.encoder, min(items, _STEP_ITEMS), tokens, step_tokens, sizes, config)
-        together = max(1, _STEP_TOKENS // (traits.rows + traits.class_tokens))
-        items = min(items, together)
-        tokens = items * (traits.rows + traits.class_tokens)
-        return cls(built.encoder, items, tokens, step_tokens, sizes, config)
+        item_tokens = traits.rows + traits.class_tokens
+        # An item of any size may be as large as a step.
+        together = items if traits.any_size else min(items, max(1, _STEP_TOKENS // item_tokens))
+        tokens = together * item_tokens
+        return cls(built.encoder, min(together, _STEP_ITEMS), tokens, step_tokens, sizes, config)
 
     def executor_options(self) -> _native.ExecutorOptions:
         """Those of a program without KV cache and logits."""

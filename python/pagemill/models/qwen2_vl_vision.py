@@ -82,16 +82,14 @@ class Qwen2VlVisionTower:
         expected = (height * width, self.channels)
         if image.pixels.shape != expected:
             raise ValueError(f"patches must be {list(expected)}, got {list(image.pixels.shape)}")
-        rows = _grid(height // merge, width // merge)
-        inner = _grid(merge, merge)
-        # Of each group, its patches.
-        patches = (rows[:, None] * (1, merge, merge) + inner[None]).reshape(-1, 3)
+        groups = _grid(height // merge, width // merge)
+        patches = groups[:, None] * (1, merge, merge) + _grid(merge, merge)
         positions = GridPositions(
-            rows=np.ascontiguousarray(patches, np.int32),
-            tokens=rows,
+            rows=np.ascontiguousarray(patches.reshape(-1, 3), np.int32),
+            tokens=groups,
             next=max(height, width) // merge,
         )
-        return MediaFeatures(np.ascontiguousarray(image.pixels, np.float32), len(rows), positions)
+        return MediaFeatures(np.ascontiguousarray(image.pixels, np.float32), len(groups), positions)
 
     def hidden(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
         """Patches [T, channels] -> [media_rows, width]."""
