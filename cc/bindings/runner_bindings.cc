@@ -32,6 +32,7 @@ namespace pagemill::bindings {
 
 namespace nb = nanobind;
 using engine::RunnerLimits;
+using program::LayerTime;
 using program::NativeExecutor;
 using program::OpTime;
 using program::StepKind;
@@ -148,7 +149,7 @@ void InitFromNative(RunnerHolder* self, nb::object executor, const RunnerLimits&
   std::unique_ptr<runner::LeadingExecutor> leading;
   if (group != nullptr) {
     leading = std::make_unique<runner::LeadingExecutor>(
-        &native, group, BoundsOf(native.options()), RankCpus(group->rank(), group->num_ranks()));
+        &native, group, BoundsOf(native), RankCpus(group->rank(), group->num_ranks()));
   }
   // Pages of a group are on all its ranks; only this one's could be copied.
   step::PageStore* pages = leading == nullptr ? native.pages() : nullptr;
@@ -190,15 +191,21 @@ void BindMediaEncoderOptions(nb::module_& m) {
       .def(
           "__init__",
           [](MediaEncoderOptions* self, int32_t rows, int32_t channels, int32_t tokens,
-             int32_t class_tokens, int32_t width, int32_t max_items) {
-            new (self) MediaEncoderOptions{
-                .format = {.rows = rows, .channels = channels, .tokens = tokens},
-                .class_tokens = class_tokens,
-                .width = width,
-                .max_items = max_items};
+             int32_t class_tokens, int32_t width, int32_t max_items, int32_t max_step_tokens,
+             bool any_size, bool grid) {
+            new (self) MediaEncoderOptions{.format = {.rows = rows,
+                                                      .channels = channels,
+                                                      .tokens = tokens,
+                                                      .any_size = any_size,
+                                                      .grid = grid},
+                                           .class_tokens = class_tokens,
+                                           .width = width,
+                                           .max_items = max_items,
+                                           .max_step_tokens = max_step_tokens};
           },
           nb::kw_only(), nb::arg("rows"), nb::arg("channels"), nb::arg("tokens"),
-          nb::arg("class_tokens") = 0, nb::arg("width"), nb::arg("max_items") = 1);
+          nb::arg("class_tokens") = 0, nb::arg("width"), nb::arg("max_items") = 1,
+          nb::arg("max_step_tokens") = 0, nb::arg("any_size") = false, nb::arg("grid") = false);
 }
 
 void BindKvGroupOptions(nb::module_& m) {
@@ -268,6 +275,7 @@ struct StepProfile {
   int32_t num_threads = 1;
   runner::StepTimes times;
   std::vector<OpTime> ops;
+  std::vector<LayerTime> layers;
 };
 
 void SetProfiling(RunnerHolder& self, bool on) {
@@ -277,10 +285,11 @@ void SetProfiling(RunnerHolder& self, bool on) {
 
 StepProfile Profile(const RunnerHolder& self, bool decode) {
   const StepKind kind = decode ? StepKind::kDecode : StepKind::kPrompt;
-  StepProfile profile{.times = self.runner->Profile(kind), .ops = {}};
+  StepProfile profile{.times = self.runner->Profile(kind), .ops = {}, .layers = {}};
   if (self.native == nullptr) return profile;
   profile.num_threads = self.native->thread_pool()->num_threads();
-  profile.ops = self.native->Profile(kind);
+  profile.ops = self.native->profile().Times(kind);
+  profile.layers = self.native->profile().Layers(kind);
   return profile;
 }
 
@@ -294,6 +303,9 @@ void BindStepProfile(nb::module_& m) {
       .def_ro("waited_s", &OpTime::waited_s)
       .def_ro("bytes", &OpTime::bytes)
       .def_ro("operations", &OpTime::operations);
+  nb::class_<LayerTime>(m, "LayerTime")
+      .def_ro("layer", &LayerTime::layer)
+      .def_ro("seconds", &LayerTime::seconds);
   nb::class_<StepProfile>(m, "StepProfile")
       .def_ro("num_threads", &StepProfile::num_threads)
       .def_prop_ro("steps", [](const StepProfile& p) { return p.times.steps; })
@@ -301,7 +313,8 @@ void BindStepProfile(nb::module_& m) {
       .def_prop_ro("model_s", [](const StepProfile& p) { return p.times.model_s; })
       .def_prop_ro("sampling_s", [](const StepProfile& p) { return p.times.sampling_s; })
       .def_prop_ro("between_s", [](const StepProfile& p) { return p.times.between_s; })
-      .def_ro("ops", &StepProfile::ops);
+      .def_ro("ops", &StepProfile::ops)
+      .def_ro("layers", &StepProfile::layers);
 }
 
 }  // namespace

@@ -51,8 +51,8 @@ struct EngineOptions {
   // "xxh3-128" (fast) or "sha256" (where tenants must not be able to construct collisions).
   std::string prefix_caching_hash = "xxh3-128";
   // Steps handed to the runner before the first of them is collected. More than 1 pays on devices
-  // that work asynchronously. If the runner takes no placeholders or verifies drafts, only chunks
-  // of prompts run ahead.
+  // that work asynchronously. If the runner takes no placeholders, only chunks of prompts run
+  // ahead.
   int32_t max_in_flight_steps = 1;
   // KV beyond the pool: tiers and connectors, and what names saved sessions.
   KvTierOptions kv_tiers;

@@ -162,7 +162,7 @@ TEST_P(EngineStress, EveryRequestEndsOnceWithItsTokens) {
 
 INSTANTIATE_TEST_SUITE_P(All, EngineStress,
                          testing::Values(Ahead{1, 0}, Ahead{2, 0}, Ahead{1, 4}, Ahead{2, 4},
-                                         Ahead{1, 0, 1 << 14}, Ahead{2, 4, 1 << 14}),
+                                         Ahead{4, 4}, Ahead{1, 0, 1 << 14}, Ahead{2, 4, 1 << 14}),
                          [](const auto& info) {
                            return "Steps" + std::to_string(info.param.max_in_flight_steps) +
                                   "Drafts" + std::to_string(info.param.max_draft_tokens) +

@@ -39,7 +39,8 @@ struct RunnerLimits {
   step::MediaFormat media_format = {};    // what an item must be
   bool chunked_prefill = true;       // false: a prompt runs in one step (bidirectional models)
   bool prefix_caching = true;        // false: KV of equal prefixes is not interchangeable
-  // It replaces step::kPlaceholderTokenId: several decode steps of a request may be in flight.
+  // It replaces step::kPlaceholderTokenId, and runs such a token at the place that it has: several
+  // decode steps of a request may be in flight, with drafts or without.
   bool placeholders = false;
   // Drafts of one request that it verifies in one step. It proposes them itself, with its results.
   int32_t max_draft_tokens = 0;

@@ -108,7 +108,7 @@ TEST(GreedyTailTest, AProfileCountsTheProjection) {
   const auto executor = MustCreate(testing::TinyLlamaText({}));
   executor->SetProfiling(true);
   (void)RunGreedy(*executor, Requests(2), kVocab);
-  const std::vector<OpTime> times = executor->Profile(StepKind::kDecode);
+  const std::vector<OpTime> times = executor->profile().Times(StepKind::kDecode);
   EXPECT_TRUE(std::any_of(times.begin(), times.end(), [](const OpTime& time) {
     return time.op == "linear" && time.matrix == "f32[83,64]" && time.calls == 1;
   }));

@@ -136,9 +136,9 @@ Status NativeExecutor::Bound::AllocateMemory(const Target& target, const Bound* 
   groups = target.groups;
   const PackCache cache(options.pack_cache_folder);
   PM_ASSIGN_OR_RETURN(
-      packed,
-      PackedWeights::Make(program, kernels.kernels, weights,
-                          options.pack_cache_folder.empty() ? nullptr : &cache, *pool, placement));
+      packed, PackedWeights::Make(program, kernels.kernels, weights,
+                                  options.pack_cache_folder.empty() ? nullptr : &cache, *pool,
+                                  placement, host == nullptr ? nullptr : &host->packed));
   if (host == nullptr && plan.kv.page_bytes > 0) {
     kv_populated.emplace(kv.bytes());
     pages = std::make_unique<CachePages>(kv.bytes(), static_cast<size_t>(plan.kv.page_bytes));
@@ -339,8 +339,6 @@ void NativeExecutor::SetProfiling(bool on) {
   if (on) bound_->profile.Start(bound_->program, bound_->kernels);
 }
 
-std::vector<OpTime> NativeExecutor::Profile(StepKind kind) const {
-  return bound_->profile.Times(kind);
-}
+const OpProfile& NativeExecutor::profile() const { return bound_->profile; }
 
 }  // namespace pagemill::program

@@ -16,7 +16,8 @@
 // Several programs: one that is made with a `host` computes on the threads of that executor and has
 // its KV on pages of the host's arena, whose blocks the scheduler hands out for both (a draft
 // model, cc/runner/draft_model.h); a program without caches shares the threads only (an encoder,
-// cc/runner/media_encoder.h). The two run one after the other.
+// cc/runner/media_encoder.h). Weights that both read in one order are packed once. The two run one
+// after the other.
 //
 // Ownership: keeps the program, the weights and the threads. Thread safety: that of Executor.
 #ifndef PAGEMILL_CC_PROGRAM_NATIVE_EXECUTOR_H_
@@ -74,7 +75,7 @@ class NativeExecutor final : public Executor {
 
   // While on, steps also measure each op (~0.1 us an op). Turning it on resets the times.
   void SetProfiling(bool on);
-  std::vector<OpTime> Profile(StepKind kind) const;  // of steps of this kind, slowest first
+  const OpProfile& profile() const;
 
  private:
   struct Bound;

@@ -250,18 +250,18 @@ TEST(NativeExecutorTest, ProfilesOnlyWhenAsked) {
   arrays.Add(0, 0, {1});
   ExecutorOutput output;
   ASSERT_TRUE(executor->Execute(arrays.view(), &output).ok());
-  EXPECT_TRUE(executor->Profile(StepKind::kDecode).empty());
+  EXPECT_TRUE(executor->profile().Times(StepKind::kDecode).empty());
   executor->SetProfiling(true);
   ASSERT_TRUE(executor->Execute(arrays.view(), &output).ok());
   ASSERT_TRUE(executor->Execute(arrays.view(), &output).ok());
   executor->SetProfiling(false);
   ASSERT_TRUE(executor->Execute(arrays.view(), &output).ok());
-  const std::vector<OpTime> times = executor->Profile(StepKind::kDecode);
+  const std::vector<OpTime> times = executor->profile().Times(StepKind::kDecode);
   ASSERT_EQ(times.size(), 3u);
   for (const OpTime& time : times) EXPECT_EQ(time.calls, 2) << time.op;
-  EXPECT_TRUE(executor->Profile(StepKind::kPrompt).empty());
+  EXPECT_TRUE(executor->profile().Times(StepKind::kPrompt).empty());
   executor->SetProfiling(true);
-  EXPECT_TRUE(executor->Profile(StepKind::kDecode).empty());
+  EXPECT_TRUE(executor->profile().Times(StepKind::kDecode).empty());
 }
 
 TEST(KernelSelectionTest, FilterAppliesWhereItCan) {

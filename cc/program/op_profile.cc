@@ -46,6 +46,7 @@ double BytesOf(const TensorView& view, const TensorView* ids = nullptr) {
 
 void OpProfile::Start(const Program& program, const KernelSelection& kernels) {
   entries_.clear();
+  layers_.clear();
   for (size_t i = 0; i < program.ops().size(); ++i) {
     const Op& op = program.ops()[i];
     Entry& entry = entries_.emplace_back();
@@ -67,7 +68,13 @@ void OpProfile::Start(const Program& program, const KernelSelection& kernels) {
       entry.operations_per_row += OperationsPerRow(program, op, value);
     }
     entry.counts.resize(op.inputs.size() + op.outputs.size(), true);
+    entry.layer = layers_.size();
+    for (ValueId output : op.outputs) {
+      const std::string& name = program.value(output).name;
+      if (name.starts_with("layer.")) layers_.push_back(name);
+    }
   }
+  layers_.push_back("end");
 }
 
 void OpProfile::Add(StepKind kind, size_t index, const ops::OpCall& call, const CallTime& time) {
@@ -107,6 +114,19 @@ std::vector<OpTime> OpProfile::Times(StepKind kind) const {
   std::stable_sort(merged.begin(), merged.end(),
                    [](const OpTime& a, const OpTime& b) { return a.seconds > b.seconds; });
   return merged;
+}
+
+std::vector<LayerTime> OpProfile::Layers(StepKind kind) const {
+  std::vector<LayerTime> times;
+  for (const std::string& layer : layers_) times.push_back({.layer = layer});
+  int64_t calls = 0;
+  for (const Entry& entry : entries_) {
+    const OpTime& sum = entry.sum[static_cast<size_t>(kind)];
+    calls += sum.calls;
+    times[entry.layer].seconds += sum.seconds;
+  }
+  if (calls == 0) times.clear();
+  return times;
 }
 
 }  // namespace pagemill::program

@@ -1,13 +1,15 @@
 // File: cc/program/op_profile.h
-// Where a step's time goes, by kind of op: what an executor records while it is asked to, and what
-// it tells of it.
+// Where a step's time goes, by kind of op and by layer: what an executor records while it is asked
+// to, and what it tells of it.
 //
 //   profile.Start(program, selection);
 //   profile.Add(StepKind::kDecode, op_index, call, {.seconds = 1e-4, .waited_s = 2e-5});
 //   for (const OpTime& time : profile.Times(StepKind::kDecode)) ...
 //
-// Ops of one name, kernel and matrix of weights are one kind. Thread safety: none; that of the
-// executor.
+// Ops of one name, kernel and matrix of weights are one kind. The ops of a layer are those after
+// the one that writes `layer.<i - 1>`, up to the one that writes `layer.<i>`
+// (docs/program_format.md); a rewrite that joins the end of one layer with the begin of the next
+// leaves both to the first. Thread safety: none; that of the executor.
 #ifndef PAGEMILL_CC_PROGRAM_OP_PROFILE_H_
 #define PAGEMILL_CC_PROGRAM_OP_PROFILE_H_
 
@@ -50,6 +52,12 @@ struct OpTime {
   double operations = 0;  // with the matrix; a multiplication and an addition are two
 };
 
+// Time spent in one layer since profiling began.
+struct LayerTime {
+  std::string layer;  // "layer.0", to which what comes before belongs; "end" for what comes last
+  double seconds = 0;
+};
+
 // Of one call.
 struct CallTime {
   double seconds = 0;
@@ -66,6 +74,8 @@ class OpProfile {
 
   // Kinds that ran, slowest first.
   std::vector<OpTime> Times(StepKind kind) const;
+  // Layers in their order; empty if nothing ran.
+  std::vector<LayerTime> Layers(StepKind kind) const;
 
  private:
   struct Entry {
@@ -74,7 +84,9 @@ class OpProfile {
     std::vector<bool> counts;               // of the inputs, then the outputs: do its bytes count?
     double operations_per_row = 0;
     int8_t choices = -1;  // MatrixInputs::choices
+    size_t layer = 0;     // index in layers_
   };
+  std::vector<std::string> layers_;
   std::vector<Entry> entries_;  // one an op
 };
 

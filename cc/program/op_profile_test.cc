@@ -183,5 +183,40 @@ TEST_F(OpProfileTest, KindsOfStepAreApartAndStartForgets) {
   EXPECT_TRUE(profile_.Times(StepKind::kPrompt).empty());
 }
 
+TEST_F(OpProfileTest, LayersEndWithTheOpThatWritesTheirValue) {
+  const StatusOr<Program> program = Program::Parse(R"(pagemill-program 3
+file 0 @
+weight table f32 8,4 0 0
+weight w f32 8,4 0 0
+input token_ids i32 tokens
+input logits_rows i32 logits_rows
+value x f32 tokens,4
+value layer.0 f32 tokens,8
+value layer.1 f32 tokens,8
+value tail f32 tokens,8
+value out f32 logits_rows,8
+op embedding token_ids,table -> x
+op linear x,w -> layer.0
+op linear x,w -> layer.1
+op activation layer.1 -> tail
+op select_rows tail,logits_rows -> out
+output logits out
+constants 128
+)" + std::string(256, '0') + "\n");
+  ASSERT_TRUE(program.ok()) << program.status().ToString();
+  profile_.Start(*program, Select(*program));
+  EXPECT_TRUE(profile_.Layers(StepKind::kDecode).empty());
+  for (size_t op = 0; op < 4; ++op) Add(StepKind::kDecode, op, static_cast<double>(1 << op));
+  const std::vector<LayerTime> layers = profile_.Layers(StepKind::kDecode);
+  ASSERT_EQ(layers.size(), 3u);
+  EXPECT_EQ(layers[0].layer, "layer.0");
+  EXPECT_EQ(layers[0].seconds, 1 + 2) << "with what comes before";
+  EXPECT_EQ(layers[1].layer, "layer.1");
+  EXPECT_EQ(layers[1].seconds, 4);
+  EXPECT_EQ(layers[2].layer, "end");
+  EXPECT_EQ(layers[2].seconds, 8);
+  EXPECT_TRUE(profile_.Layers(StepKind::kPrompt).empty());
+}
+
 }  // namespace
 }  // namespace pagemill::program

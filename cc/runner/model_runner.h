@@ -141,7 +141,7 @@ class ModelRunner final : public engine::Runner {
     uint64_t step = 0;     // number of the step that samples it; 0: none does
     int32_t row = kNoRow;  // of that step, if it is one
     int32_t token_id = kInFlight;
-    int32_t num_tokens = 0;            // with that one; less drafts whose step is not finished
+    int32_t num_tokens = 0;            // with that one, without drafts in flight
     std::vector<int32_t> drafts = {};  // proposed behind it
   };
 

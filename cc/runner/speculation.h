@@ -7,11 +7,11 @@
 //   ... the step runs and samples ...
 //   speculation.EndStep(step, &result);    // writes RequestResult::draft_token_ids
 //
-// The time of a step is measured from its begin, or the end of the one before if several are in
-// flight, to EndStep(). Steps in which each request decodes
-// teach what a step costs by its size (step_costs.h). With k drafts for each of the n requests that
-// sample, a step has n (1 + k) tokens: with that cost each request's DraftLength chooses its k. So
-// with many requests, where tokens are no longer nearly free, there are fewer drafts, or none.
+// The time of a step is measured from its begin, or the end of the one before if that is later, to
+// EndStep(). Steps in which each request decodes teach what a step costs by its size
+// (step_costs.h). With k drafts for each of the n requests that sample, a step has n (1 + k)
+// tokens: with that cost each request's DraftLength chooses its k. So with many requests, where
+// tokens are no longer nearly free, there are fewer drafts, or none.
 //
 // Drafts of a model take time of their own (draft_model.h): the passes that make them, and the
 // tokens of the request that the model has to catch up with first. That counts as the cost of the

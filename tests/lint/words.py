@@ -28,6 +28,16 @@ _DIALECT = (
     (re.compile(r"\bst(and|ands|ood) out\b", re.IGNORECASE), 'write "outlier"'),
     (re.compile(r"\bg(iven|ives?) back\b", re.IGNORECASE), 'write "returned" or "freed"'),
     (re.compile(r"\b(is|are|was|were) told\b", re.IGNORECASE), 'write "receives" or "knows"'),
+    (
+        re.compile(r"\b(tiles?|registers?|rows|kernels?|integers) of (AMX|AVX|VNNI|SSE)"),
+        'write "AMX tiles", "AVX2 kernels"',
+    ),
+)
+
+# Of kernels, names included.
+_KERNEL_DIALECT = (
+    (re.compile(r"[Ss]trip(?!e)"), 'write "activations", or "chunk" of rows'),
+    (re.compile(r"[Pp]anel"), 'write "packed weights", or "slice" of them'),
 )
 
 # A manual or a comment may show a command with such a path; code asks for a temporary folder.
@@ -63,11 +73,12 @@ def _environment_errors(file: SourceFile) -> Iterator[str]:
 
 def errors(file: SourceFile) -> Iterator[str]:
     """Yields one line per offence."""
+    dialect = _DIALECT + (_KERNEL_DIALECT if file.parts[:2] == ("cc", "ops") else ())
     for number, line in enumerate(file.text.split("\n"), start=1):
         for pattern, reason in _RULES:
             if match := pattern.search(line):
                 yield f"{file.path}:{number}: {match.group()} {reason}"
-        for pattern, advice in _DIALECT:
+        for pattern, advice in dialect:
             if match := pattern.search(line):
                 yield f"{file.path}:{number}: {match.group()!r}: {advice}"
         if not file.path.endswith(".md") and (match := _TEMPORARY_PATH.search(line)):

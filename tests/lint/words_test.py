@@ -24,6 +24,9 @@ def test_real_tree():
         ("cc/base/a.h", "// Nobody reads it."),
         ("docs/a.md", "all but for one"),
         ("docs/a.md", "the block is given back"),
+        ("docs/a.md", "in tiles of AMX"),
+        ("cc/ops/linear/a.h", "int64_t StripBytes();"),
+        ("cc/ops/linear/a.h", "// Two panels."),
         ("cc/base/utils.h", ""),
         ("python/pagemill/helpers/a.py", ""),
         ("python/pagemill/engine/a.py", "import os\nos.environ['A']"),
@@ -43,6 +46,8 @@ def test_offence_is_seen(path: str, text: str):
         ("python/pagemill/engine/a_test.py", "os.environ"),
         ("cc/base/target.h", "// not getenv"),
         ("docs/a.md", "all but the last; what is given is back"),
+        ("docs/a.md", "panels of a dashboard, AMX tiles"),
+        ("cc/ops/linear/a.h", "// Striped."),
     ],
 )
 def test_rightful_text_passes(path: str, text: str):

@@ -1,4 +1,8 @@
-"""Tiny models of each family: tokens with draft tokens are those without."""
+"""Tiny models of each family: tokens with draft tokens are those without.
+
+How many n-gram drafts are tried depends on the time that steps take. In test_device_test.py it does
+not, and there are some that are accepted.
+"""
 
 from __future__ import annotations
 
@@ -66,9 +70,8 @@ def test_tokens_are_those_without_drafts(family: str, tmp_path: Path) -> None:
     require_native()
     make(family, tmp_path)
     expected, _ = tokens_of(tmp_path)
-    tokens, stats = tokens_of(tmp_path, speculative_config=DRAFTS)
+    tokens, _ = tokens_of(tmp_path, speculative_config=DRAFTS)
     assert tokens == expected
-    assert stats.accepted_draft_tokens > 0
 
 
 @pytest.mark.parametrize("family", WITH_STATES)

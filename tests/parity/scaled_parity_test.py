@@ -6,6 +6,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
 import pytest
 import torch
 from pagemill.ops.program_text import from_text
@@ -15,7 +17,7 @@ from pagemill.weights.source import ModelSource
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
-from tests.parity.executors import EXECUTORS, make_executor
+from tests.parity.executors import EXECUTORS, make_executor, new_batches
 from tests.parity.one_request import difference
 from tests.parity.scaled_checkpoints import SCHEMES, write_scaled, write_scaled_experts
 from tests.parity.tiny_models import make, tiny_llama
@@ -79,6 +81,40 @@ def _change(directory: Path, name: str, tensor: torch.Tensor | None) -> None:
     if tensor is not None:
         tensors[name] = tensor
     save_file(tensors, directory / "model.safetensors")
+
+
+def _run_over_fp8_cache(directory: Path) -> npt.NDArray[np.float32]:
+    """Logits of a prompt and of the token after it."""
+    run = make_executor("native", ModelSource.open(directory), kv_cache_dtype="fp8")
+    batches = new_batches(run)
+    tokens = list(range(5, 55))
+    prompt = run(batches.step({0: tokens[:-1]}, all_logits=True))["logits"]
+    return np.concatenate([prompt, run(batches.step({0: tokens[-1:]}))["logits"]])
+
+
+@torch.no_grad()
+def test_fp8_cache_with_scales_of_the_checkpoint(tmp_path: Path) -> None:
+    """Keys and values 4096 times as large, which scales take back before they are stored."""
+    model = tiny_llama()
+    model.save_pretrained(tmp_path / "small")
+    scales = {}
+    for i, layer in enumerate(model.model.layers):
+        attention = layer.self_attn
+        attention.k_proj.weight.mul_(4096)
+        attention.v_proj.weight.mul_(4096)
+        attention.q_proj.weight.div_(4096)
+        attention.o_proj.weight.div_(4096)
+        for name in ("k_scale", "v_scale"):
+            scales[f"model.layers.{i}.self_attn.{name}"] = torch.tensor(4096.0)
+    model.save_pretrained(tmp_path / "large")
+    expected = _run_over_fp8_cache(tmp_path / "small")
+    saturated = _run_over_fp8_cache(tmp_path / "large")
+    largest = np.abs(expected).max()
+    assert np.abs(saturated - expected).max() > 0.1 * largest
+    file = tmp_path / "large" / "model.safetensors"
+    save_file(load_file(file) | scales, file)
+    # Powers of two: every rounding is the same, except that of scores in the softmax.
+    assert np.abs(_run_over_fp8_cache(tmp_path / "large") - expected).max() <= EXACT * largest
 
 
 MODULE = "model.layers.1.mlp.up_proj"

@@ -2,8 +2,8 @@
 
 #include "cc/ops/block_format/block_format.h"
 #include "cc/ops/kernel_support.h"
-#include "cc/ops/linear/bf16_panel.h"
-#include "cc/ops/linear/block_panel.h"
+#include "cc/ops/linear/packed_bf16.h"
+#include "cc/ops/linear/packed_blocks.h"
 #include "cc/ops/linear/packed_gemm.h"
 #include "cc/ops/operand_check.h"
 #include "cc/ops/quantized/packed_integers.h"
@@ -48,22 +48,22 @@ bool OnPackedIntegers(const device::Capabilities&, const OpCall& call) {
 
 constexpr WeightPacking kBlockRows = BlockRows(/*inputs=*/0b10);
 
-// A table that is the vocabulary projection, too, is read from the panels that `linear` makes of
+// A table that is the vocabulary projection, too, is read from the slices that `linear` makes of
 // it.
 constexpr WeightPacking Following(WeightPacking packing) {
   packing.follows = true;
   return packing;
 }
 
-// Panels alone: nothing is multiplied here.
-constexpr linear::PackedGemm kBlockPanelSet = {
-    0, linear::BlockPanelBytes, linear::PackBlockPanel, nullptr, nullptr, nullptr};
-constexpr linear::PackedGemm kBf16PanelSet = {
-    0, linear::Bf16PanelBytes, linear::PackBf16Panel, nullptr, nullptr, nullptr};
-constexpr WeightPacking kBlockPanels =
-    Following(linear::PackingOfGemm<&kBlockPanelSet>(linear::kBlockPanelLayout));
-constexpr WeightPacking kBf16Panels =
-    Following(linear::PackingOfGemm<&kBf16PanelSet>(linear::kBf16PanelLayout));
+// Slices alone: nothing is multiplied here.
+constexpr linear::PackedGemm kPackedBlocksGemm = {
+    0, linear::BlockSliceBytes, linear::PackBlockSlice, nullptr, nullptr, nullptr};
+constexpr linear::PackedGemm kPackedBf16Gemm = {
+    0, linear::Bf16SliceBytes, linear::PackBf16Slice, nullptr, nullptr, nullptr};
+constexpr WeightPacking kPackedBlocks =
+    Following(linear::PackingOfGemm<&kPackedBlocksGemm>(linear::kPackedBlocksLayout));
+constexpr WeightPacking kPackedBf16 =
+    Following(linear::PackingOfGemm<&kPackedBf16Gemm>(linear::kPackedBf16Layout));
 
 // y[n] = scale * row ids[n], which `read(id, out)` gives.
 template <class Read>
@@ -83,13 +83,13 @@ void Gather(const OpCall& call, KernelContext& context, const Read& read) {
 }
 
 template <const linear::PackedGemm* kSet, auto kReadRow>
-void RunPanels(const OpCall& call, KernelContext& context) {
+void RunSlices(const OpCall& call, KernelContext& context) {
   const TensorView& w = call.inputs[1];
   if (w.row_stride_bytes != 0) return embedding::RunPortable(call, context);  // as stored
-  const int64_t panel_bytes = kSet->panel_bytes(w.dtype, w.shape[1]);
+  const int64_t slice_bytes = kSet->slice_bytes(w.dtype, w.shape[1]);
   Gather(call, context, [&](int32_t id, float* out) {
-    kReadRow(w.dtype, w.Data<const uint8_t>() + id / linear::kPanelRows * panel_bytes,
-             id % linear::kPanelRows, w.shape[1], out);
+    kReadRow(w.dtype, w.Data<const uint8_t>() + id / linear::kSliceRows * slice_bytes,
+             id % linear::kSliceRows, w.shape[1], out);
   });
 }
 
@@ -97,17 +97,17 @@ constexpr F32Kernel kReference{.act_inputs = 0, .run = embedding::RunReference};
 
 constexpr Kernel kKernels[] = {
     {.op = "embedding",
-     .name = "block_panels",
+     .name = "packed_blocks",
      .priority = 20,
      .supports = OfBlocks,
-     .run = RunPanels<&kBlockPanelSet, linear::ReadBlockPanelRow>,
-     .packing = &kBlockPanels},
+     .run = RunSlices<&kPackedBlocksGemm, linear::ReadPackedBlockRow>,
+     .packing = &kPackedBlocks},
     {.op = "embedding",
-     .name = "bf16_panels",
+     .name = "packed_bf16",
      .priority = 20,
      .supports = OfBf16,
-     .run = RunPanels<&kBf16PanelSet, linear::ReadBf16PanelRow>,
-     .packing = &kBf16Panels},
+     .run = RunSlices<&kPackedBf16Gemm, linear::ReadPackedBf16Row>,
+     .packing = &kPackedBf16},
     {"embedding", "portable", 10, OnStored, embedding::RunPortable},
     {.op = "embedding",
      .name = "portable",

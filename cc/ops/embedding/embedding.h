@@ -7,8 +7,8 @@
 //   attributes     scale = 1
 //   aliasing       none
 //
-// Kernels: "block_panels" and "bf16_panels" read a table that `linear` has packed (a tied
-// vocabulary projection) from its panels, so that it is in memory once, and any other as stored;
+// Kernels: "packed_blocks" and "packed_bf16" read a table that `linear` has packed (a tied
+// vocabulary projection) from its slices, so that it is in memory once, and any other as stored;
 // "portable", "reference".
 //
 // Exact: dequantization gives the same bits everywhere, the scale is one float multiplication, and

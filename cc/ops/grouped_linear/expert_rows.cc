@@ -27,14 +27,14 @@ class Arrays {
 
 }  // namespace
 
-int64_t MaxStrips(int64_t rows, int64_t experts, int64_t max_rows) {
+int64_t MaxChunks(int64_t rows, int64_t experts, int64_t max_rows) {
   return std::min(rows, rows / max_rows + std::min(experts, rows));
 }
 
 int64_t ExpertRowsBytes(int64_t rows, int64_t experts, int64_t max_rows) {
   return RoundUp((experts + 2) * int64_t{sizeof(int64_t)}) +
          RoundUp(std::min(experts, rows) * int64_t{sizeof(ExpertGroup)}) +
-         RoundUp(MaxStrips(rows, experts, max_rows) * int64_t{sizeof(Strip)}) +
+         RoundUp(MaxChunks(rows, experts, max_rows) * int64_t{sizeof(Chunk)}) +
          RoundUp(rows * int64_t{sizeof(int32_t)});
 }
 
@@ -46,7 +46,7 @@ ExpertRows SortRows(const TensorView& ids, int64_t experts, int64_t max_rows,
   // rows that name no expert come last.
   int64_t* const ends = arrays.Take<int64_t>(experts + 2);
   ExpertGroup* const groups = arrays.Take<ExpertGroup>(std::min(experts, rows));
-  Strip* const strips = arrays.Take<Strip>(MaxStrips(rows, experts, max_rows));
+  Chunk* const chunks = arrays.Take<Chunk>(MaxChunks(rows, experts, max_rows));
   int32_t* const order = arrays.Take<int32_t>(rows);
 
   const auto for_each_row = [&](const auto& f) {
@@ -64,19 +64,19 @@ ExpertRows SortRows(const TensorView& ids, int64_t experts, int64_t max_rows,
   for_each_row(
       [&](int64_t row, int64_t expert) { order[ends[expert]++] = static_cast<int32_t>(row); });
 
-  int64_t num_groups = 0, num_strips = 0, begin = 0;
+  int64_t num_groups = 0, num_chunks = 0, begin = 0;
   for (int64_t e = 0; e < experts; ++e) {
     const int64_t count = ends[e] - begin, pieces = (count + max_rows - 1) / max_rows;
     if (count == 0) continue;
-    groups[num_groups++] = {e, num_strips, num_strips + pieces};
+    groups[num_groups++] = {e, num_chunks, num_chunks + pieces};
     for (int64_t i = 0; i < pieces; ++i) {
       const int64_t first = i * count / pieces;
-      strips[num_strips++] = {order + begin + first, (i + 1) * count / pieces - first};
+      chunks[num_chunks++] = {order + begin + first, (i + 1) * count / pieces - first};
     }
     begin = ends[e];
   }
   return {{groups, static_cast<size_t>(num_groups)},
-          {strips, static_cast<size_t>(num_strips)},
+          {chunks, static_cast<size_t>(num_chunks)},
           {order + begin, static_cast<size_t>(rows - begin)}};
 }
 

@@ -1,10 +1,10 @@
 // File: cc/ops/grouped_linear/expert_rows.h
-// The rows of a call sorted by expert and cut into strips: at most `max_rows` rows of one expert
+// The rows of a call sorted by expert and cut into chunks: at most `max_rows` rows of one expert
 // that are multiplied together. Rows of an expert stay in ascending order.
 //
 //   const ExpertRows sorted = SortRows(ids, experts, max_rows, workspace);
 //   for (const ExpertGroup& group : sorted.groups)
-//     for (int64_t s = group.first_strip; s < group.end_strip; ++s) Multiply(sorted.strips[s]);
+//     for (int64_t s = group.first_chunk; s < group.end_chunk; ++s) Multiply(sorted.chunks[s]);
 //
 // O(rows + experts), on the calling thread: 4 ns a row. Everything lies in `workspace`, at least
 // ExpertRowsBytes() of it, 64-byte aligned.
@@ -19,7 +19,7 @@
 
 namespace pagemill::ops::grouped_linear {
 
-struct Strip {
+struct Chunk {
   const int32_t* rows;  // token * choices + choice
   int64_t count;
 };
@@ -27,22 +27,22 @@ struct Strip {
 // An expert that has rows.
 struct ExpertGroup {
   int64_t expert;
-  int64_t first_strip;
-  int64_t end_strip;
+  int64_t first_chunk;
+  int64_t end_chunk;
 };
 
 struct ExpertRows {
   std::span<const ExpertGroup> groups;
-  std::span<const Strip> strips;
+  std::span<const Chunk> chunks;
   std::span<const int32_t> without_expert;  // rows whose id is outside [0, experts)
 };
 
-// The most strips that `rows` rows can make.
-int64_t MaxStrips(int64_t rows, int64_t experts, int64_t max_rows);
+// The most chunks that `rows` rows can make.
+int64_t MaxChunks(int64_t rows, int64_t experts, int64_t max_rows);
 
 int64_t ExpertRowsBytes(int64_t rows, int64_t experts, int64_t max_rows);
 
-// `ids` is i32 [tokens, choices]. Strips of an expert have nearly equal heights.
+// `ids` is i32 [tokens, choices]. Chunks of an expert have nearly equal heights.
 ExpertRows SortRows(const TensorView& ids, int64_t experts, int64_t max_rows,
                     std::span<std::byte> workspace);
 

@@ -1,7 +1,7 @@
 // File: cc/ops/grouped_linear/grouped_driver.h
 // Runs the kernels of `linear` over the rows of each expert. Rows are sorted by expert and prepared
-// in strips; then (expert, output columns) are one list that the threads share, so that all of them
-// work even if every expert has a single row. If the rows of a strip are evenly spaced in x or y,
+// in chunks; then (expert, output columns) are one list that the threads share, so that all of them
+// work even if every expert has a single row. If the rows of a chunk are evenly spaced in x or y,
 // as one or two always are, kernels read or write them in place; else through a block of rows
 // that stays in cache.
 #ifndef PAGEMILL_CC_OPS_GROUPED_LINEAR_GROUPED_DRIVER_H_
@@ -11,20 +11,15 @@
 #include <cstdint>
 
 #include "cc/device/thread_pool.h"
-#include "cc/ops/linear/float_gemm_kernels.h"
 #include "cc/ops/linear/packed_gemm_kernels.h"
 #include "cc/ops/op.h"
 
 namespace pagemill::ops::grouped_linear {
 
-// With packed stacks of matrices.
+// `call` has stacks of matrices as the kernels read them: packed or as stored.
 void RunPacked(const linear::PackedGemm& kernels, const OpCall& call, KernelContext& context);
 int64_t PackedWorkspaceBytes(const linear::PackedGemm& kernels, const OpCall& call,
                              int32_t num_threads);
-
-// With stacks as stored.
-void RunStored(const linear::FloatGemm& kernels, const OpCall& call, KernelContext& context);
-int64_t StoredWorkspaceBytes(const OpCall& call, int32_t num_threads);
 
 // The functions of a WeightPacking.
 int64_t PackedStackBytes(const linear::PackedGemm& kernels, const TensorView& stack);

@@ -1,4 +1,4 @@
-// The driver with kernels that keep a state in registers between products: those of AMX, over
+// The driver with kernels that keep a state in registers between products: the AMX ones, over
 // emulated tiles.
 #include "cc/ops/grouped_linear/grouped_driver.h"
 

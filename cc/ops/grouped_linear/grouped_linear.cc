@@ -82,28 +82,42 @@ Precision AutomaticActivations(const OpCall& call) {
                                                          : Precision::kMixedBlock;
 }
 
-template <class Panels>
+template <class Slices>
 constexpr WeightPacking kPacking = {
-    .layout = Panels::kLayout,
+    .layout = Slices::kLayout,
     .inputs = kStackInputs,
     .bytes =
-        [](const TensorView& w) { return grouped_linear::PackedStackBytes(*Panels::kPacker, w); },
+        [](const TensorView& w) { return grouped_linear::PackedStackBytes(*Slices::kPacker, w); },
     .pack =
         [](const TensorView& w, std::byte* packed, device::ThreadPool& pool) {
-          return grouped_linear::PackStack(*Panels::kPacker, w, packed, pool);
+          return grouped_linear::PackStack(*Slices::kPacker, w, packed, pool);
         },
-    .view = linear::PanelsView};
+    .view = linear::PackedView};
 
-struct Table {
+class Table {
+ public:
   std::vector<Kernel> kernels = {};
 
-  template <const linear::PackedGemm* kKernels, class Panels, SupportsWeights kSupports>
+  template <const linear::PackedGemm* kKernels, class Slices, SupportsWeights kSupports>
   void Packed(std::string_view name, int32_t priority, Precision activations) {
+    Add<kKernels>(name, priority, OnCall<kSupports>, activations, &kPacking<Slices>);
+  }
+
+  template <const linear::PackedGemm* kKernels, SupportsWeights kSupports>
+  void Stored(std::string_view name, int32_t priority) {
+    Add<kKernels>(name, priority, OnStored<kSupports>, Precision::kF32, nullptr);
+    Add<kKernels>(name, priority, OnPackedIntegers<kSupports>, Precision::kF32, &kBlockRows);
+  }
+
+ private:
+  template <const linear::PackedGemm* kKernels>
+  void Add(std::string_view name, int32_t priority, decltype(Kernel::supports) supports,
+           Precision activations, const WeightPacking* packing) {
     kernels.push_back(
         {.op = "grouped_linear",
          .name = name,
          .priority = priority,
-         .supports = OnCall<kSupports>,
+         .supports = supports,
          .run = [](const OpCall& call,
                    KernelContext& context) { grouped_linear::RunPacked(*kKernels, call, context); },
          .workspace_bytes =
@@ -111,20 +125,7 @@ struct Table {
                return grouped_linear::PackedWorkspaceBytes(*kKernels, call, num_threads);
              },
          .activations = activations,
-         .packing = &kPacking<Panels>});
-  }
-
-  template <const linear::FloatGemm* kKernels, SupportsWeights kSupports>
-  void Stored(std::string_view name, int32_t priority) {
-    const auto run = [](const OpCall& call, KernelContext& context) {
-      grouped_linear::RunStored(*kKernels, call, context);
-    };
-    Kernel kernel = {"grouped_linear",    name, priority,
-                     OnStored<kSupports>, run,  grouped_linear::StoredWorkspaceBytes};
-    kernels.push_back(kernel);
-    kernel.supports = OnPackedIntegers<kSupports>;
-    kernel.packing = &kBlockRows;
-    kernels.push_back(kernel);
+         .packing = packing});
   }
 };
 

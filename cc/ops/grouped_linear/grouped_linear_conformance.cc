@@ -210,7 +210,7 @@ void CheckGroupedLinearConformance(const OpDefinition& op, const OpDefinition& l
        .k = 256,
        .shared = true,
        .routing = Routing::kNone},
-      // Several strips of one expert, in place and not.
+      // Several chunks of one expert, in place and not.
       {.tokens = 70,
        .choices = 2,
        .experts = 2,

@@ -100,7 +100,7 @@ TEST(GroupedLinear, RowsDoNotMix) {
   }
 }
 
-// Against a plain model: every row is in exactly one strip of its expert, ascending, and no strip
+// Against a plain model: every row is in exactly one chunk of its expert, ascending, and no chunk
 // is too high.
 TEST(ExpertRows, EveryRowOnce) {
   Random random(5);
@@ -118,24 +118,24 @@ TEST(ExpertRows, EveryRowOnce) {
     EXPECT_TRUE(workspace.GuardsIntact());
     const std::vector<float> id_of = ids.ToFloat();
     std::vector<int> seen(static_cast<size_t>(rows));
-    int64_t strips = 0, expert = -1;
+    int64_t chunks = 0, expert = -1;
     for (const grouped_linear::ExpertGroup& group : sorted.groups) {
       EXPECT_GT(group.expert, expert) << "in the order of their experts";
       expert = group.expert;
-      EXPECT_EQ(group.first_strip, strips);
+      EXPECT_EQ(group.first_chunk, chunks);
       int32_t last = -1;
-      for (; strips < group.end_strip; ++strips) {
-        const grouped_linear::Strip& strip = sorted.strips[static_cast<size_t>(strips)];
-        EXPECT_TRUE(strip.count >= 1 && strip.count <= max_rows);
-        for (int64_t i = 0; i < strip.count; last = strip.rows[i++]) {
-          EXPECT_GT(strip.rows[i], last);
-          EXPECT_EQ(id_of[static_cast<size_t>(strip.rows[i])], static_cast<float>(expert));
-          ++seen[static_cast<size_t>(strip.rows[i])];
+      for (; chunks < group.end_chunk; ++chunks) {
+        const grouped_linear::Chunk& chunk = sorted.chunks[static_cast<size_t>(chunks)];
+        EXPECT_TRUE(chunk.count >= 1 && chunk.count <= max_rows);
+        for (int64_t i = 0; i < chunk.count; last = chunk.rows[i++]) {
+          EXPECT_GT(chunk.rows[i], last);
+          EXPECT_EQ(id_of[static_cast<size_t>(chunk.rows[i])], static_cast<float>(expert));
+          ++seen[static_cast<size_t>(chunk.rows[i])];
         }
       }
     }
-    EXPECT_EQ(static_cast<size_t>(strips), sorted.strips.size());
-    EXPECT_LE(strips, grouped_linear::MaxStrips(rows, experts, max_rows));
+    EXPECT_EQ(static_cast<size_t>(chunks), sorted.chunks.size());
+    EXPECT_LE(chunks, grouped_linear::MaxChunks(rows, experts, max_rows));
     for (const int32_t row : sorted.without_expert) {
       const float id = id_of[static_cast<size_t>(row)];
       EXPECT_TRUE(id < 0 || id >= static_cast<float>(experts));

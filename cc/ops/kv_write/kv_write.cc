@@ -28,6 +28,7 @@ Status CheckKvWrite(const OpCall& call) {
                     " heads * " + std::to_string(row_elements) + " elements * " +
                     std::to_string(call.batch->block_size) + " tokens, got " +
                     std::to_string(check.Dim('E')) + " elements");
+  CheckKvScales(call, check);
   return check.Result();
 }
 
@@ -57,7 +58,11 @@ constexpr OpDefinition kDefinition{"kv_write", CheckKvWrite, kKernels};
 }  // namespace
 
 KvWriteArgs ToKvWriteArgs(const OpCall& call) {
-  return {.k = call.inputs[0], .v = call.inputs[1], .cache = call.inputs[2], .batch = call.batch};
+  return {.k = call.inputs[0],
+          .v = call.inputs[1],
+          .cache = call.inputs[2],
+          .batch = call.batch,
+          .scales = KvScalesOf(*call.attributes, call.inputs[2].dtype)};
 }
 
 const OpDefinition& KvWriteOp() { return kDefinition; }

@@ -7,20 +7,22 @@
 //                   [num_blocks, 2 * Hk * (D + 4) * block_size]: written
 //   outputs  none
 //   batch    slot_mapping, block_size (needed when the call is checked, too)
+//   attributes  k_scale, v_scale = 1 of an f8_e4m3 cache (cc/ops/kv_write/kv_scales.h)
 //   aliasing none
 //
-// A bf16 cache gets the nearest value, ties to even; NaN stays NaN. So does an f8_e4m3 cache, in
-// which what is beyond 448, infinities included, becomes 448 of its sign. An int8 cache gets, for
-// each token and head of K and of V, scale = largest |x| / 127 and x / scale rounded to the nearest
-// whole number (ties to even), so that each element is off by at most half a scale. Where nothing
-// is as large as 1e-30 the scale is 0; where anything is infinite or NaN the scale is NaN, so that
-// all of the row is. Tokens whose slot is negative are not stored. Two tokens of one step never
-// have the same slot. Every kernel stores the same bits.
+// A bf16 cache gets the nearest value, ties to even; NaN stays NaN. So does an f8_e4m3 cache, of x
+// times the rounded 1 / scale; what is beyond 448, infinities included, becomes 448 of its sign. An
+// int8 cache gets, for each token and head of K and of V, scale = largest |x| / 127 and x / scale
+// rounded to the nearest whole number (ties to even), so that each element is off by at most half a
+// scale. Where nothing is as large as 1e-30 the scale is 0; where anything is infinite or NaN the
+// scale is NaN, so that all of the row is. Tokens whose slot is negative are not stored. Two tokens
+// of one step never have the same slot. Every kernel stores the same bits.
 //
 // Kernels: "avx512", "avx2", "portable", "reference".
 #ifndef PAGEMILL_CC_OPS_KV_WRITE_KV_WRITE_H_
 #define PAGEMILL_CC_OPS_KV_WRITE_KV_WRITE_H_
 
+#include "cc/ops/kv_write/kv_scales.h"
 #include "cc/ops/op.h"
 #include "cc/ops/widened/widened.h"
 
@@ -29,6 +31,7 @@ namespace pagemill::ops {
 struct KvWriteArgs {
   TensorView k, v, cache;
   const BatchView* batch = nullptr;
+  KvScales scales;
 };
 
 KvWriteArgs ToKvWriteArgs(const OpCall& call);

@@ -72,7 +72,7 @@ void FillRows(TestTensor& tensor, Random& random) {
 }
 
 void CheckShape(const OpDefinition& op, const device::Capabilities& caps, const Shape& shape,
-                DType dtype) {
+                DType dtype, const Attributes& attributes = {}) {
   Random random(shape.heads * 1000 + shape.head_dim);
   const PagedBatch batch(shape.block_size,
                          {{.context = 5, .tokens = 1},
@@ -95,7 +95,6 @@ void CheckShape(const OpDefinition& op, const device::Capabilities& caps, const 
   TestTensor cache(dtype, {batch.num_blocks(), KvBlockElements(dtype, {shape.heads, shape.head_dim},
                                                                shape.block_size)});
   const TensorView inputs[] = {k.view(), v.view(), cache.view()};
-  const Attributes attributes;
   const OpCall call{.inputs = inputs, .outputs = {}, .attributes = &attributes, .batch = &view};
   ASSERT_TRUE(op.check(call).ok()) << op.check(call).ToString();
   device::ThreadPool one({.num_threads = 1});
@@ -121,11 +120,15 @@ void CheckShape(const OpDefinition& op, const device::Capabilities& caps, const 
 void CheckKvWriteConformance(const OpDefinition& op, const device::Capabilities& caps) {
   const Shape shapes[] = {{3, 64, 16}, {1, 80, 16}, {2, 256, 16}, {2, 72, 32},
                           {1, 5, 16},  {2, 24, 8},  {1, 16, 1},   {2, 33, 48}};
+  Attributes scaled;
+  scaled.Set("k_scale", 0.37);
+  scaled.Set("v_scale", 3.1);
   for (const Shape& shape : shapes) {
     CheckShape(op, caps, shape, DType::kF32);
     CheckShape(op, caps, shape, DType::kBF16);
     CheckShape(op, caps, shape, DType::kI8);
     CheckShape(op, caps, shape, DType::kF8E4M3);
+    CheckShape(op, caps, shape, DType::kF8E4M3, scaled);
   }
 }
 

@@ -83,8 +83,10 @@ void KvWriteReference(const OpCall& call, KernelContext&) {
       for (int64_t d = 0; d < head_dim; ++d) {
         const int64_t k_index = (h * head_dim + d) * block_size + offset;
         const int64_t v_index = ((heads + h) * block_size + offset) * head_dim + d;
-        StoreElement(args.cache, block, k_index, args.k.Row<float>(t)[h * head_dim + d]);
-        StoreElement(args.cache, block, v_index, args.v.Row<float>(t)[h * head_dim + d]);
+        StoreElement(args.cache, block, k_index,
+                     args.k.Row<float>(t)[h * head_dim + d] * (1.0f / args.scales.k));
+        StoreElement(args.cache, block, v_index,
+                     args.v.Row<float>(t)[h * head_dim + d] * (1.0f / args.scales.v));
       }
     }
   }

@@ -9,12 +9,20 @@
 namespace pagemill::ops {
 namespace {
 
+// What a page of Element holds of the `count` <= kLanes numbers from x on, before it is rounded.
+template <typename Element>
+inline Vec::F LoadScaled(const float* x, int count, float inverse_scale) {
+  const Vec::F v = count < Vec::kLanes ? Vec::LoadN(x, count) : Vec::Load(x);
+  constexpr bool kIsF8 = sizeof(Element) == 1;
+  return kIsF8 ? Vec::Mul(v, Vec::Set(inverse_scale)) : v;
+}
+
 // Rounds kLanes dimensions of one token and scatters them down a column of the page.
 template <typename Element>
-inline void StoreKeyColumn(const float* k, Element* page, int block_size, int dims) {
+inline void StoreKeyColumn(const KvWriteRun& run, const float* k, Element* page, int dims) {
   Element lanes[Vec::kLanes];
-  Vec::Store(lanes, dims < Vec::kLanes ? Vec::LoadN(k, dims) : Vec::Load(k));
-  for (int i = 0; i < dims; ++i) page[static_cast<int64_t>(i) * block_size] = lanes[i];
+  Vec::Store(lanes, LoadScaled<Element>(k, dims, run.k_inverse_scale));
+  for (int i = 0; i < dims; ++i) page[static_cast<int64_t>(i) * run.block_size] = lanes[i];
 }
 
 // Transposes kLanes dimensions of up to kLanes tokens.
@@ -23,12 +31,8 @@ inline void StoreKeyTile(const KvWriteRun& run, int first, int dim, int tokens, 
   Vec::F tile[Vec::kLanes];
   const float* k = run.k + first * run.k_stride + dim;
   for (int t = 0; t < Vec::kLanes; ++t) {
-    if (t >= tokens) {
-      tile[t] = Vec::Zero();
-    } else {
-      const float* row = k + t * run.k_stride;
-      tile[t] = dims < Vec::kLanes ? Vec::LoadN(row, dims) : Vec::Load(row);
-    }
+    tile[t] = t >= tokens ? Vec::Zero()
+                          : LoadScaled<Element>(k + t * run.k_stride, dims, run.k_inverse_scale);
   }
   Vec::Transpose(tile);
   Element* page = static_cast<Element*>(run.k_page) + static_cast<int64_t>(dim) * run.block_size +
@@ -55,7 +59,7 @@ inline void StoreKeys(const KvWriteRun& run) {
       } else {
         Element* page = static_cast<Element*>(run.k_page) +
                         static_cast<int64_t>(dim) * run.block_size + run.offset + first;
-        StoreKeyColumn(run.k + first * run.k_stride + dim, page, run.block_size, dims);
+        StoreKeyColumn(run, run.k + first * run.k_stride + dim, page, dims);
       }
     }
   }
@@ -69,9 +73,13 @@ inline void StoreValues(const KvWriteRun& run) {
     Element* target =
         static_cast<Element*>(run.v_page) + static_cast<int64_t>(run.offset + t) * run.head_dim;
     int i = 0;
-    for (; i + kLanes <= run.head_dim; i += kLanes) Vec::Store(target + i, Vec::Load(v + i));
+    for (; i + kLanes <= run.head_dim; i += kLanes) {
+      Vec::Store(target + i, LoadScaled<Element>(v + i, kLanes, run.v_inverse_scale));
+    }
     const int rest = run.head_dim - i;
-    if (rest > 0) Vec::StoreN(target + i, Vec::LoadN(v + i, rest), rest);
+    if (rest > 0) {
+      Vec::StoreN(target + i, LoadScaled<Element>(v + i, rest, run.v_inverse_scale), rest);
+    }
   }
 }
 

@@ -18,6 +18,8 @@ struct KvWriteRun {
   void* v_page = nullptr;    // this head's [block_size, head_dim]
   void* k_scales = nullptr;  // this head's f32 [block_size], in any alignment; of int8 pages only
   void* v_scales = nullptr;
+  float k_inverse_scale = 1;  // of f8 pages only: by which keys are multiplied
+  float v_inverse_scale = 1;
   int32_t tokens = 0;  // offset + tokens <= block_size
   int32_t offset = 0;  // of the first token in the block
   int32_t block_size = 0;

@@ -1,4 +1,4 @@
-// The packed GEMMs of bf16 weights on their own, panel by panel: that of AMX over emulated
+// The packed GEMMs of bf16 weights on their own, slice by slice: the AMX one over emulated
 // tiles, so on every machine.
 #include <gtest/gtest.h>
 
@@ -12,10 +12,10 @@
 #include "cc/device/capabilities.h"
 #include "cc/ops/conformance.h"
 #include "cc/ops/kernel_support.h"
-#include "cc/ops/linear/bf16_panel.h"
 #include "cc/ops/linear/linear.h"
 #include "cc/ops/linear/linear_amx_inl.h"
 #include "cc/ops/linear/linear_conformance.h"
+#include "cc/ops/linear/packed_bf16.h"
 #include "cc/ops/linear/packed_gemm.h"
 #include "cc/ops/linear/packed_gemm_kernels.h"
 #include "cc/ops/tiles/emulated_tiles.h"
@@ -56,9 +56,9 @@ std::vector<NamedSet> SetsOfThisMachine() {
   return memory;
 }
 
-constexpr int64_t kYStride = 37;  // more than a panel's rows: what lies between must stay
+constexpr int64_t kYStride = 37;  // more than a slice's rows: what lies between must stay
 
-// One panel, random, and what belongs to it.
+// One slice, random, and what belongs to it.
 struct Problem {
   Problem(int64_t n, int64_t m, int64_t k, Random& random) : n(n), m(m), k(k) {
     for (int64_t i = 0; i < n * k; ++i) x.push_back(random.Uniform(-2, 2));
@@ -66,19 +66,19 @@ struct Problem {
     for (int64_t i = 0; i < m; ++i) bias.push_back(random.Uniform(-1, 1));
   }
 
-  // Rows [begin, end) of x as one strip; [end - begin, kYStride] floats, NaN beyond m.
+  // Rows [begin, end) of x as one chunk; [end - begin, kYStride] floats, NaN beyond m.
   std::vector<float> Run(const PackedGemm& kernels, int64_t begin, int64_t end,
                          bool has_bias) const {
-    const TestTensor panel = Aligned(kernels.panel_bytes(DType::kBF16, k));
-    const TestTensor strip = Aligned(kernels.strip_bytes(DType::kBF16, end - begin, k));
+    const TestTensor slice = Aligned(kernels.slice_bytes(DType::kBF16, k));
+    const TestTensor chunk = Aligned(kernels.chunk_bytes(DType::kBF16, end - begin, k));
     const auto* rows = reinterpret_cast<const uint8_t*>(w.data());
-    kernels.pack({DType::kBF16, rows, 2 * k, k}, m, panel.view().Row<uint8_t>(0));
+    kernels.pack({DType::kBF16, rows, 2 * k, k}, m, slice.view().Row<uint8_t>(0));
     kernels.prepare(DType::kBF16, {x.data() + begin * k, k, end - begin, k},
-                    strip.view().Row<uint8_t>(0));
+                    chunk.view().Row<uint8_t>(0));
     std::vector<float> y((end - begin) * kYStride, std::nanf(""));
-    kernels.multiply({DType::kBF16, panel.view().Row<uint8_t>(0), strip.view().Row<uint8_t>(0),
+    kernels.multiply({DType::kBF16, slice.view().Row<uint8_t>(0), chunk.view().Row<uint8_t>(0),
                       has_bias ? bias.data() : nullptr, y.data(), kYStride, end - begin, m, k});
-    EXPECT_TRUE(panel.GuardsIntact() && strip.GuardsIntact());
+    EXPECT_TRUE(slice.GuardsIntact() && chunk.GuardsIntact());
     return y;
   }
 
@@ -94,7 +94,7 @@ void CheckValues(const PackedGemm& kernels, const Problem& p, bool has_bias) {
     for (int64_t m = 0; m < kYStride; ++m) {
       const float actual = y[n * kYStride + m];
       if (m >= p.m) {
-        ASSERT_TRUE(std::isnan(actual)) << "y[" << n << ", " << m << "] is not the panel's";
+        ASSERT_TRUE(std::isnan(actual)) << "y[" << n << ", " << m << "] is not the slice's";
         continue;
       }
       double sum = has_bias ? p.bias[m] : 0.0;
@@ -140,10 +140,10 @@ void CheckHeights(const NamedSet& set, const Problem& p, int64_t step) {
   }
 }
 
-TEST(Bf16Kernels, RowsHaveTheSameBitsInStripsOfAnyHeight) {
+TEST(Bf16Kernels, RowsHaveTheSameBitsInChunksOfAnyHeight) {
   Random random(2);
   for (const NamedSet& set : SetsOfThisMachine()) {
-    const int64_t rows = set.kernels->max_strip_rows;
+    const int64_t rows = set.kernels->max_chunk_rows;
     CheckHeights(set, Problem(rows, 21, 77, random), 1);
     CheckHeights(set, Problem(rows, 32, 611, random), 15);  // k in parts where bands are several
   }
@@ -205,25 +205,25 @@ TEST(Bf16Kernels, PartsOfKGiveTheBitsOfTheWhole) {
     for (int64_t n : {1, 12, 13, 30, 50}) {
       const Problem p(n, n % 2 == 0 ? 32 : 21, 203, random);
       const int64_t first = 3 * kernels.part_multiple;
-      const TestTensor panel = Aligned(kernels.panel_bytes(DType::kBF16, p.k));
-      const TestTensor strip = Aligned(kernels.strip_bytes(DType::kBF16, n, p.k));
-      uint8_t* const weights = panel.view().Row<uint8_t>(0);
+      const TestTensor slice = Aligned(kernels.slice_bytes(DType::kBF16, p.k));
+      const TestTensor chunk = Aligned(kernels.chunk_bytes(DType::kBF16, n, p.k));
+      uint8_t* const weights = slice.view().Row<uint8_t>(0);
       kernels.pack({DType::kBF16, reinterpret_cast<const uint8_t*>(p.w.data()), 2 * p.k, p.k}, p.m,
                    weights);
       std::vector<float> y(n * kYStride, std::nanf(""));
       PackedProduct product = {
-          DType::kBF16, weights, strip.view().Row<uint8_t>(0), nullptr, y.data(), kYStride, n,
+          DType::kBF16, weights, chunk.view().Row<uint8_t>(0), nullptr, y.data(), kYStride, n,
           p.m,          first};
       product.ahead[0] = {weights, weights + 200};
       product.ahead[1] = {weights, weights + 64};
-      kernels.prepare(DType::kBF16, {p.x.data(), p.k, n, first}, strip.view().Row<uint8_t>(0));
+      kernels.prepare(DType::kBF16, {p.x.data(), p.k, n, first}, chunk.view().Row<uint8_t>(0));
       kernels.multiply(product);
-      product.panel += kernels.panel_bytes(DType::kBF16, first);
+      product.weights += kernels.slice_bytes(DType::kBF16, first);
       product.k = p.k - first;
       product.bias = p.bias.data();
       product.adds = true;
       kernels.prepare(DType::kBF16, {p.x.data() + first, p.k, n, p.k - first},
-                      strip.view().Row<uint8_t>(0));
+                      chunk.view().Row<uint8_t>(0));
       kernels.multiply(product);
       EXPECT_TRUE(BitEqual(y, p.Run(kernels, 0, n, true))) << set.name << " n=" << n;
     }
@@ -251,16 +251,16 @@ TEST(Bf16Kernels, DividedRowsConform) {
 }
 #endif
 
-// A thread configures tiles once for all panels, and for strips of the same height.
+// A thread configures tiles once for all slices, and for chunks of the same height.
 TEST(Bf16Kernels, TilesAreConfiguredOnceARunOfProducts) {
   static constexpr PackedGemm kEmulated = AmxBf16<EmulatedTiles>::kKernels;
   Random random(8);
   const Problem p(16, 32, 64, random);
-  const TestTensor panel = Aligned(kEmulated.panel_bytes(DType::kBF16, p.k));
-  const TestTensor strip = Aligned(kEmulated.strip_bytes(DType::kBF16, p.n, p.k));
+  const TestTensor slice = Aligned(kEmulated.slice_bytes(DType::kBF16, p.k));
+  const TestTensor chunk = Aligned(kEmulated.chunk_bytes(DType::kBF16, p.n, p.k));
   kEmulated.pack({DType::kBF16, reinterpret_cast<const uint8_t*>(p.w.data()), 2 * p.k, p.k}, p.m,
-                 panel.view().Row<uint8_t>(0));
-  kEmulated.prepare(DType::kBF16, {p.x.data(), p.k, p.n, p.k}, strip.view().Row<uint8_t>(0));
+                 slice.view().Row<uint8_t>(0));
+  kEmulated.prepare(DType::kBF16, {p.x.data(), p.k, p.n, p.k}, chunk.view().Row<uint8_t>(0));
   const std::vector<float> expected = p.Run(kEmulated, 0, p.n, true);
   EXPECT_FALSE(EmulatedTiles::Configured());
 
@@ -269,8 +269,8 @@ TEST(Bf16Kernels, TilesAreConfiguredOnceARunOfProducts) {
   for (int i = 0; i < 3; ++i) {
     std::vector<float> y(p.n * kYStride, std::nanf(""));
     PackedProduct product = {DType::kBF16,
-                             panel.view().Row<uint8_t>(0),
-                             strip.view().Row<uint8_t>(0),
+                             slice.view().Row<uint8_t>(0),
+                             chunk.view().Row<uint8_t>(0),
                              p.bias.data(),
                              y.data(),
                              kYStride,

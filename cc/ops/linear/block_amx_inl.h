@@ -1,32 +1,32 @@
 // File: cc/ops/linear/block_amx_inl.h
-// Products of panels of block formats with strips of integers (block_strip.h) in tiles of AMX.
-// Written once over `Tiles`, the tile registers (cc/ops/tiles/tile_band.h).
+// Products of slices of block formats with chunks of integers (quantized_activations.h) in AMX
+// tiles. Written once over `Tiles`, the tile registers (cc/ops/tiles/tile_band.h).
 //
 // Integer products are exact and scaled as with VPDPBUSD, so the results of both have equal bits;
-// strips of few rows, which fill no tile, take the latter. Includes AVX-512: for files compiled for
+// chunks of few rows, which fill no tile, take the latter. Includes AVX-512: for files compiled for
 // that.
 //
-// A tile of x is rows of a block as they lie in the strip; a tile of weights 16 weight rows of it.
-// The strip's rows are two groups of one height, which overlap by a row where their number is odd.
+// A tile of x is rows of a block as they lie in the chunk; a tile of weights 16 weight rows of it.
+// The chunk's rows are two groups of one height, which overlap by a row where their number is odd.
 #ifndef PAGEMILL_CC_OPS_LINEAR_BLOCK_AMX_INL_H_
 #define PAGEMILL_CC_OPS_LINEAR_BLOCK_AMX_INL_H_
 
 #include <cstdint>
 
-#include "cc/ops/linear/block_panel.h"
-#include "cc/ops/linear/block_panel_avx512.h"
-#include "cc/ops/linear/block_strip.h"
 #include "cc/ops/linear/linear_amx_inl.h"
+#include "cc/ops/linear/packed_blocks.h"
+#include "cc/ops/linear/packed_blocks_avx512.h"
 #include "cc/ops/linear/packed_gemm_kernels.h"
+#include "cc/ops/linear/quantized_activations.h"
 #include "cc/ops/tiles/tile_band.h"
 
 namespace pagemill::ops::linear {
 
-// `kFewRows` is the packed GEMM for strips below kMinTileRows rows; strips are prepared by it.
+// `kFewRows` is the packed GEMM for chunks below kMinTileRows rows; chunks are prepared by it.
 template <class Tiles, const PackedGemm* kFewRows, int kPlanes>
 struct AmxBlocks {
   static constexpr int64_t kTileRows = 16;
-  static constexpr int64_t kMaxStripRows = 2 * kTileRows;
+  static constexpr int64_t kMaxChunkRows = 2 * kTileRows;
   static constexpr int64_t kMinTileRows = 8;
   static constexpr int64_t kLineBytes = 64;
   static constexpr int64_t kXBytes = kXRecordBytes<kPlanes>;
@@ -38,7 +38,7 @@ struct AmxBlocks {
 
   // Integer sums of a group of rows, by plane and half of the weight rows.
   struct alignas(64) GroupSums {
-    int32_t of[kPlanes][kHalves][kTileRows][kPanelHalfRows];
+    int32_t of[kPlanes][kHalves][kTileRows][kHalfSliceRows];
   };
 
   static void Configure(int64_t rows, int64_t quads) {
@@ -110,7 +110,7 @@ struct AmxBlocks {
     }
   }
 
-  // Quads of both halves of a block as tiles want them: in the panel, or decoded.
+  // Quads of both halves of a block as tiles want them: in the slice, or decoded.
   template <DType kDType>
   static const uint8_t* QuadsOf(const uint8_t* record, const Weights& w, uint8_t* decoded) {
     if constexpr (kDType == DType::kQ8_0) return record;
@@ -123,7 +123,7 @@ struct AmxBlocks {
   }
 
   template <DType kDType>
-  static void MultiplyPanel(const PackedProduct& p) {
+  static void MultiplySlice(const PackedProduct& p) {
     constexpr int kPasses = BlockTraits<kDType>::kHasHalfScales ? 2 : 1;
     constexpr int64_t kPassQuads = kQuads / kPasses;
     const int64_t groups = (p.n + kTileRows - 1) / kTileRows;
@@ -131,16 +131,16 @@ struct AmxBlocks {
     const int64_t sizes = height * (kQuads + 1) + kPassQuads;
     if (p.left == nullptr || *p.left != sizes) Configure(height, kPassQuads);
     if (p.left != nullptr) *p.left = sizes;
-    __m512 sums[kMaxStripRows][kHalves];
+    __m512 sums[kMaxChunkRows][kHalves];
     for (int64_t n = 0; n < p.n; ++n) sums[n][0] = sums[n][1] = _mm512_setzero_ps();
     alignas(64) uint8_t decoded[kHalves * kQuads * kLineBytes];
-    for (int64_t b = 0; b < p.k / kPanelBlock; ++b) {
-      const uint8_t* record = Record<kDType>(p.panel, b);
+    for (int64_t b = 0; b < p.k / kRecordElements; ++b) {
+      const uint8_t* record = Record<kDType>(p.weights, b);
       PrefetchRecord<kDType>(record + kPrefetchBytes);
       Weights w;
-      Decode<kDType>(Head<kDType>(p.panel, b), record, &w);
+      Decode<kDType>(Head<kDType>(p.weights, b), record, &w);
       const uint8_t* quads = QuadsOf<kDType>(record, w, decoded);
-      const uint8_t* x = p.strip + b * p.n * kXBytes;
+      const uint8_t* x = p.activations + b * p.n * kXBytes;
       GroupSums products[2][kPasses];
       for (int pass = 0; pass < kPasses; ++pass) {
         const uint8_t* from = quads + pass * kPassQuads * kLineBytes;
@@ -163,17 +163,17 @@ struct AmxBlocks {
 
   static void Multiply(const PackedProduct& product) {
     if (product.n < kMinTileRows) return kFewRows->multiply(product);
-    WithBlockFormat(product.dtype, [&]<DType kDType>() { MultiplyPanel<kDType>(product); });
+    WithBlockFormat(product.dtype, [&]<DType kDType>() { MultiplySlice<kDType>(product); });
   }
 
-  static void Prepare(DType dtype, const InputRows& x, uint8_t* strip) {
-    kFewRows->prepare(dtype, x, strip);
+  static void Prepare(DType dtype, const InputRows& x, uint8_t* chunk) {
+    kFewRows->prepare(dtype, x, chunk);
   }
 
-  static constexpr PackedGemm kKernels = {.max_strip_rows = kMaxStripRows,
-                                          .panel_bytes = BlockPanelBytes,
-                                          .pack = PackBlockPanel,
-                                          .strip_bytes = BlockStripBytes<kPlanes>,
+  static constexpr PackedGemm kKernels = {.max_chunk_rows = kMaxChunkRows,
+                                          .slice_bytes = BlockSliceBytes,
+                                          .pack = PackBlockSlice,
+                                          .chunk_bytes = QuantizedBytes<kPlanes>,
                                           .prepare = Prepare,
                                           .multiply = Multiply,
                                           .leave = Tiles::Release};

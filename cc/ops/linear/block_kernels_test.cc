@@ -1,5 +1,5 @@
-// The packed GEMMs of block formats on their own, panel by panel: those of AMX, over emulated
-// tiles, against those of VNNI.
+// The packed GEMMs of block formats on their own, slice by slice: the AMX ones over emulated
+// tiles, against the VNNI ones.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -23,7 +23,7 @@ using conformance::BitEqual;
 using conformance::Random;
 using conformance::TestTensor;
 
-constexpr int64_t kYStride = 37;  // more than a panel's rows: what lies between must stay
+constexpr int64_t kYStride = 37;  // more than a slice's rows: what lies between must stay
 
 // `bytes` between guards, at a 64-byte boundary, all ones, which is NaN: padding that was not
 // written is noticed.
@@ -46,17 +46,17 @@ struct Case {
 [[maybe_unused]] std::vector<float> Product(const PackedGemm& kernels, const Case& c,
                                             const TestTensor& x, const TestTensor& w,
                                             const TestTensor& bias) {
-  const TestTensor panel = Aligned(kernels.panel_bytes(c.dtype, c.k));
-  const TestTensor strip = Aligned(kernels.strip_bytes(c.dtype, c.n, c.k));
+  const TestTensor slice = Aligned(kernels.slice_bytes(c.dtype, c.k));
+  const TestTensor chunk = Aligned(kernels.chunk_bytes(c.dtype, c.n, c.k));
   const TensorView rows = w.view();
   kernels.pack({c.dtype, rows.Row<uint8_t>(0), rows.row_stride_bytes, c.k}, c.m,
-               panel.view().Row<uint8_t>(0));
-  kernels.prepare(c.dtype, {x.view().Row<float>(0), c.k, c.n, c.k}, strip.view().Row<uint8_t>(0));
+               slice.view().Row<uint8_t>(0));
+  kernels.prepare(c.dtype, {x.view().Row<float>(0), c.k, c.n, c.k}, chunk.view().Row<uint8_t>(0));
   std::vector<float> y(c.n * kYStride, std::nanf(""));
-  kernels.multiply({c.dtype, panel.view().Row<uint8_t>(0), strip.view().Row<uint8_t>(0),
+  kernels.multiply({c.dtype, slice.view().Row<uint8_t>(0), chunk.view().Row<uint8_t>(0),
                     c.has_bias ? bias.view().Row<float>(0) : nullptr, y.data(), kYStride, c.n, c.m,
                     c.k});
-  EXPECT_TRUE(panel.GuardsIntact() && strip.GuardsIntact());
+  EXPECT_TRUE(slice.GuardsIntact() && chunk.GuardsIntact());
   return y;
 }
 
@@ -65,11 +65,11 @@ struct Case {
 std::vector<float> ProductInParts(const PackedGemm& kernels, const Case& c, int64_t first,
                                   const TestTensor& x, const TestTensor& w,
                                   const TestTensor& bias) {
-  const TestTensor panel = Aligned(kernels.panel_bytes(c.dtype, c.k));
-  const TestTensor strip = Aligned(kernels.strip_bytes(c.dtype, c.n, c.k));
+  const TestTensor slice = Aligned(kernels.slice_bytes(c.dtype, c.k));
+  const TestTensor chunk = Aligned(kernels.chunk_bytes(c.dtype, c.n, c.k));
   const TensorView rows = w.view();
-  uint8_t* const weights = panel.view().Row<uint8_t>(0);
-  uint8_t* const prepared = strip.view().Row<uint8_t>(0);
+  uint8_t* const weights = slice.view().Row<uint8_t>(0);
+  uint8_t* const prepared = chunk.view().Row<uint8_t>(0);
   kernels.pack({c.dtype, rows.Row<uint8_t>(0), rows.row_stride_bytes, c.k}, c.m, weights);
   std::vector<float> y(c.n * kYStride, std::nanf(""));
   PackedProduct product = {c.dtype,  weights, prepared, nullptr, y.data(),
@@ -78,7 +78,7 @@ std::vector<float> ProductInParts(const PackedGemm& kernels, const Case& c, int6
   product.ahead[1] = {weights, weights + 64};
   kernels.prepare(c.dtype, {x.view().Row<float>(0), c.k, c.n, first}, prepared);
   kernels.multiply(product);
-  product.panel += kernels.panel_bytes(c.dtype, first);
+  product.weights += kernels.slice_bytes(c.dtype, first);
   product.k = c.k - first;
   product.adds = true;
   if (c.has_bias) product.bias = bias.view().Row<float>(0);

@@ -1,5 +1,5 @@
 // File: cc/ops/linear/emulated_blocks.h
-// The packed GEMMs of AMX for block formats over emulated tiles. They need AVX-512 with VNNI and
+// The AMX packed GEMMs for block formats over emulated tiles. They need AVX-512 with VNNI and
 // BF16, but no AMX. Test code only.
 #ifndef PAGEMILL_CC_OPS_LINEAR_EMULATED_BLOCKS_H_
 #define PAGEMILL_CC_OPS_LINEAR_EMULATED_BLOCKS_H_

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "cc/ops/kernel_support.h"
-#include "cc/ops/linear/float_gemm.h"
 #include "cc/ops/linear/kernel_table/linear_kernels.h"
 #include "cc/ops/linear/onednn/onednn_kernels.h"
 #include "cc/ops/linear/packed_gemm.h"
@@ -70,29 +69,24 @@ bool OnPackedIntegers(const device::Capabilities& caps, const OpCall& call) {
 
 constexpr WeightPacking kBlockRows = BlockRows(linear::kWeightInputs);
 
-template <class Panels>
-constexpr WeightPacking kPacking = linear::PackingOfGemm<Panels::kPacker>(Panels::kLayout);
+template <class Slices>
+constexpr WeightPacking kPacking = linear::PackingOfGemm<Slices::kPacker>(Slices::kLayout);
 
 struct Table {
   std::vector<Kernel> kernels = {};
 
-  template <const linear::PackedGemm* kKernels, class Panels, SupportsWeights kSupports>
+  template <const linear::PackedGemm* kKernels, class Slices, SupportsWeights kSupports>
   void Packed(std::string_view name, int32_t priority, Precision activations) {
     kernels.push_back(linear::PackedKernel<kKernels>(name, priority, OnCall<kSupports>, activations,
-                                                     &kPacking<Panels>));
+                                                     &kPacking<Slices>));
   }
 
-  template <const linear::FloatGemm* kKernels, SupportsWeights kSupports>
+  template <const linear::PackedGemm* kKernels, SupportsWeights kSupports>
   void Stored(std::string_view name, int32_t priority) {
-    const auto run = [](const OpCall& call, KernelContext& context) {
-      linear::RunFloatGemm(*kKernels, call, context);
-    };
-    Kernel kernel = {
-        "linear", name, priority, OnStored<kSupports>, run, linear::FloatGemmWorkspaceBytes};
-    kernels.push_back(kernel);
-    kernel.supports = OnPackedIntegers<kSupports>;
-    kernel.packing = &kBlockRows;
-    kernels.push_back(kernel);
+    kernels.push_back(linear::PackedKernel<kKernels>(name, priority, OnStored<kSupports>,
+                                                     Precision::kF32, nullptr));
+    kernels.push_back(linear::PackedKernel<kKernels>(name, priority, OnPackedIntegers<kSupports>,
+                                                     Precision::kF32, &kBlockRows));
   }
 };
 

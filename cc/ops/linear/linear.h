@@ -32,8 +32,8 @@
 // For block formats, kernels of Precision::kInt8Block and kInt16Block quantize each row of x in
 // blocks of 32 to integers, with scale X / 127, or X / (127 * 128) for kInt16Block, where X is the
 // largest |x| of the block, and multiply integers exactly. Those of kMixedBlock take the finer
-// scale for blocks with outliers (block_strip.h) and the other for the rest. An element is
-// off by half a scale at most, so
+// scale for blocks with outliers (quantized_activations.h) and the other for the rest. An element
+// is off by half a scale at most, so
 //   |y - exact| <= sum_k |w_k| * LinearHalfStep(kernel) * X_k
 //                  + LinearErrorBound(K) * (sum_k V * X_k + |bias|)
 // where X_k is the X of k's block and V the largest |scale * integer| + |minimum| that W's blocks
@@ -117,6 +117,12 @@ inline double LinearHalfStep(const Kernel& kernel) {
   }
   return 0;
 }
+
+namespace linear {
+void RunReference(const OpCall& call, KernelContext& context);
+// One decoded weight row for each thread.
+int64_t ReferenceWorkspaceBytes(const OpCall& call, int32_t num_threads);
+}  // namespace linear
 
 }  // namespace pagemill::ops
 

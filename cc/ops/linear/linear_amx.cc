@@ -1,7 +1,7 @@
-// The packed GEMMs of AMX, over the machine's tiles.
-#include "cc/ops/linear/bf16_panel.h"
+// The AMX packed GEMMs, over the machine's tiles.
 #include "cc/ops/linear/block_amx_inl.h"
 #include "cc/ops/linear/linear_amx_inl.h"
+#include "cc/ops/linear/packed_bf16.h"
 #include "cc/ops/linear/packed_gemm_kernels.h"
 #include "cc/ops/tiles/machine_tiles.h"
 

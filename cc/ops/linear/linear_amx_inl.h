@@ -1,8 +1,8 @@
 // File: cc/ops/linear/linear_amx_inl.h
-// `linear` with bf16 weights on x rounded to bf16, in tiles of AMX; panels are those of
-// bf16_panel.h. Written once over the tile registers of cc/ops/tiles/tile_band.h.
+// `linear` with bf16 weights on x rounded to bf16, in AMX tiles; slices are those of
+// packed_bf16.h. Written once over the tile registers of cc/ops/tiles/tile_band.h.
 //
-// A strip of x is divided into bands of kBandRows rows, the last one of what is left:
+// A chunk of x is divided into bands of kBandRows rows, the last one of what is left:
 //
 //   [blocks of 32 elements of k][rows][32 elements] bf16, with zeros past k
 //
@@ -15,9 +15,9 @@
 #include <cstdint>
 #include <cstring>
 
-#include "cc/ops/linear/bf16_panel.h"
+#include "cc/ops/linear/packed_bf16.h"
 #include "cc/ops/linear/packed_gemm_kernels.h"
-#include "cc/ops/tiles/tile_strip.h"
+#include "cc/ops/tiles/banded_products.h"
 #include "cc/tensor/float16.h"
 
 namespace pagemill::ops::linear {
@@ -26,15 +26,15 @@ namespace pagemill::ops::linear {
 // instruction sets share none.
 template <class Tiles>
 struct AmxBf16 {
-  using Strip = StripProducts<Tiles, TileProduct::kBf16>;
-  using Band = typename Strip::Band;
+  using Chunk = BandedProducts<Tiles, TileProduct::kBf16>;
+  using Band = typename Chunk::Band;
   static constexpr int64_t kTileRows = Band::kTileRows;
   static constexpr int64_t kRowBytes = Band::kRowBytes;
   static constexpr int64_t kBandRows = Band::kBandRows;
 
   static int64_t Blocks(int64_t k) { return (k + kPaddedElements - 1) / kPaddedElements; }
 
-  static int64_t StripBytes(DType, int64_t n, int64_t k) { return n * Blocks(k) * kRowBytes; }
+  static int64_t ChunkBytes(DType, int64_t n, int64_t k) { return n * Blocks(k) * kRowBytes; }
 
   static void RoundRow(const float* x, int64_t k, int64_t block_bytes, uint8_t* out) {
     for (int64_t at = 0; at < k; at += kPaddedElements, out += block_bytes) {
@@ -49,14 +49,14 @@ struct AmxBf16 {
     }
   }
 
-  static void Prepare(DType, const InputRows& x, uint8_t* strip) {
+  static void Prepare(DType, const InputRows& x, uint8_t* chunk) {
     for (int64_t begin = 0; begin < x.n; begin += kBandRows) {
       const int64_t rows = Band::RowsOfBand(x.n, begin);
       for (int64_t row = 0; row < rows; ++row) {
         if (!x.Prepares(begin + row)) continue;
-        RoundRow(x.rows + (begin + row) * x.stride, x.k, rows * kRowBytes, strip + row * kRowBytes);
+        RoundRow(x.rows + (begin + row) * x.stride, x.k, rows * kRowBytes, chunk + row * kRowBytes);
       }
-      strip += rows * Blocks(x.k) * kRowBytes;
+      chunk += rows * Blocks(x.k) * kRowBytes;
     }
   }
 
@@ -98,7 +98,7 @@ struct AmxBf16 {
 
   static void Multiply(const PackedProduct& o) {
     const auto start = [&](int64_t begin, int64_t rows) {
-      if (!o.adds) return Strip::Clear(rows);
+      if (!o.adds) return Chunk::Clear(rows);
       const float* const y = o.y + begin * o.y_stride;
       const float* const lower = y + kTileRows * o.y_stride;
       const int64_t upper_rows = rows < kTileRows ? rows : kTileRows;
@@ -117,13 +117,13 @@ struct AmxBf16 {
       Store<2>(o.bias, rows - kTileRows, o.m, lower, o.y_stride);
       Store<3>(right, rows - kTileRows, o.m - kTileRows, lower + kTileRows, o.y_stride);
     };
-    Strip::Multiply({o.strip, o.n, o.panel, Blocks(o.k), o.left}, start, finish);
+    Chunk::Multiply({o.activations, o.n, o.weights, Blocks(o.k), o.left}, start, finish);
   }
 
-  static constexpr PackedGemm kKernels = {.max_strip_rows = Strip::kMaxRows,
-                                          .panel_bytes = Bf16PanelBytes,
-                                          .pack = PackBf16Panel,
-                                          .strip_bytes = StripBytes,
+  static constexpr PackedGemm kKernels = {.max_chunk_rows = Chunk::kMaxRows,
+                                          .slice_bytes = Bf16SliceBytes,
+                                          .pack = PackBf16Slice,
+                                          .chunk_bytes = ChunkBytes,
                                           .prepare = Prepare,
                                           .multiply = Multiply,
                                           .part_multiple = kPaddedElements,

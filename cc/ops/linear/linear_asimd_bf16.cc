@@ -1,7 +1,7 @@
 // `linear` with bf16 weights on x rounded to bf16: BFMMLA, which adds the products of 2 rows of x
 // and 2 weight rows over 4 elements of k to 2 x 2 sums.
 //
-// A panel is two groups of 16 weight rows, a strip of x the pairs of its rows, the last one with a
+// A slice is two groups of 16 weight rows, a chunk of x the pairs of its rows, the last one with a
 // row of zeros where their number is odd:
 //
 //   group   [k / 4][16 weight rows][4 elements] bf16
@@ -15,7 +15,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "cc/ops/linear/bf16_panel.h"
+#include "cc/ops/linear/packed_bf16.h"
 #include "cc/ops/linear/packed_gemm_kernels.h"
 #include "cc/tensor/float16.h"
 
@@ -31,8 +31,8 @@ constexpr int kVectors = kGroupRows / 2;
 // 16 sums, 2 registers of x and up to 8 of weights: with 3 pairs GCC 12, which loads all weights of
 // a step first, runs out of registers.
 constexpr int kMaxPairs = 2;
-constexpr int64_t kMaxStripRows = 8 * 2 * kMaxPairs;
-// How far ahead of their use weights are requested, by the first rows of a strip.
+constexpr int64_t kMaxChunkRows = 8 * 2 * kMaxPairs;
+// How far ahead of their use weights are requested, by the first rows of a chunk.
 constexpr int64_t kPrefetchBytes = 8192;
 
 PM_INLINE int64_t Steps(int64_t k) { return (k + kStep - 1) / kStep; }
@@ -40,14 +40,14 @@ PM_INLINE int64_t GroupBytes(int64_t k) { return Steps(k) * kGroupRows * kStepBy
 PM_INLINE int64_t PairBytes(int64_t k) { return Steps(k) * 2 * kStepBytes; }
 PM_INLINE int64_t ElementsOfStep(int64_t left) { return left < kStep ? left : kStep; }
 
-int64_t PanelBytes(DType, int64_t k) { return kPanelRows / kGroupRows * GroupBytes(k); }
+int64_t SliceBytes(DType, int64_t k) { return kSliceRows / kGroupRows * GroupBytes(k); }
 
-void Pack(const StoredRows& source, int64_t count, uint8_t* panel) {
-  std::memset(panel, 0, PanelBytes(source.dtype, source.k));
+void Pack(const StoredRows& source, int64_t count, uint8_t* slice) {
+  std::memset(slice, 0, SliceBytes(source.dtype, source.k));
   for (int64_t row = 0; row < count; ++row) {
     const uint8_t* const from = source.rows + row * source.stride;
     uint8_t* const to =
-        panel + row / kGroupRows * GroupBytes(source.k) + row % kGroupRows * kStepBytes;
+        slice + row / kGroupRows * GroupBytes(source.k) + row % kGroupRows * kStepBytes;
     for (int64_t step = 0; step < Steps(source.k); ++step) {
       std::memcpy(to + step * kGroupRows * kStepBytes, from + step * kStepBytes,
                   2 * ElementsOfStep(source.k - step * kStep));
@@ -55,14 +55,14 @@ void Pack(const StoredRows& source, int64_t count, uint8_t* panel) {
   }
 }
 
-int64_t StripBytes(DType, int64_t n, int64_t k) {
+int64_t ChunkBytes(DType, int64_t n, int64_t k) {
   return ((n + 1) / 2 * PairBytes(k) + 63) / 64 * 64;
 }
 
-void Prepare(DType, const InputRows& x, uint8_t* strip) {
+void Prepare(DType, const InputRows& x, uint8_t* chunk) {
   for (int64_t row = 0; row < (x.n + 1) / 2 * 2; ++row) {
     if (!x.Prepares(row / 2 * 2)) continue;
-    uint8_t* const to = strip + row / 2 * PairBytes(x.k) + row % 2 * kStepBytes;
+    uint8_t* const to = chunk + row / 2 * PairBytes(x.k) + row % 2 * kStepBytes;
     const float* const from = x.rows + row * x.stride;
     for (int64_t step = 0; step < Steps(x.k); ++step) {
       uint16_t rounded[kStep] = {};
@@ -143,8 +143,8 @@ void Multiply(const PackedProduct& o) {
     for (int64_t t = 0; t < tiles; ++t) {
       const int64_t begin = t * pairs / tiles;
       const int64_t count = (t + 1) * pairs / tiles - begin;
-      const Tile tile = {.weights = o.panel + m / kGroupRows * GroupBytes(o.k),
-                         .x = o.strip + begin * PairBytes(o.k),
+      const Tile tile = {.weights = o.weights + m / kGroupRows * GroupBytes(o.k),
+                         .x = o.activations + begin * PairBytes(o.k),
                          .bias = o.bias == nullptr ? nullptr : o.bias + m,
                          .y = o.y + 2 * begin * o.y_stride + m,
                          .rows = o.n - 2 * begin < 2 * count ? o.n - 2 * begin : 2 * count,
@@ -160,7 +160,7 @@ void Multiply(const PackedProduct& o) {
 
 }  // namespace
 
-constinit const PackedGemm kAsimdBf16Kernels = {kMaxStripRows, PanelBytes, Pack,
-                                                StripBytes,    Prepare,    Multiply};
+constinit const PackedGemm kAsimdBf16Kernels = {kMaxChunkRows, SliceBytes, Pack,
+                                                ChunkBytes,    Prepare,    Multiply};
 
 }  // namespace pagemill::ops::linear

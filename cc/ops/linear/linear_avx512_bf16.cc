@@ -1,7 +1,7 @@
 // `linear` with bf16 weights on x rounded to bf16: VDPBF16PS, two elements of k of 16 outputs at a
-// time. Panels are those of bf16_panel.h.
+// time. Slices are those of packed_bf16.h.
 //
-// A strip of x is divided into tiles of nearly equal heights, at most kTileN rows; a tile is
+// A chunk of x is divided into tiles of nearly equal heights, at most kTileN rows; a tile is
 //
 //   [pairs of elements of k][rows, up to a multiple of 4][2 elements] bf16
 //
@@ -16,8 +16,9 @@
 
 #include <cstdint>
 
-#include "cc/ops/linear/bf16_panel.h"
+#include "cc/ops/linear/packed_bf16.h"
 #include "cc/ops/linear/packed_gemm_kernels.h"
+#include "cc/ops/linear/row_tiles.h"
 
 #define PM_INLINE [[gnu::always_inline]] inline
 
@@ -25,7 +26,7 @@ namespace pagemill::ops::linear {
 namespace {
 
 constexpr int kTileN = 12;  // 24 sums, 2 registers of weights and one of x
-constexpr int64_t kMaxStripRows = 8 * kTileN;
+constexpr int64_t kMaxChunkRows = 8 * kTileN;
 constexpr int64_t kPrefetchBytes = 8192;
 
 PM_INLINE int64_t PaddedPairs(int64_t k) {
@@ -35,14 +36,14 @@ PM_INLINE int64_t PaddedPairs(int64_t k) {
 // Bytes between pairs of elements of a tile of x.
 PM_INLINE int64_t TilePairBytes(int64_t rows) { return (rows + 3) / 4 * 4 * kPairBytes; }
 
-// The rows [begin, end) of a strip and where they are in it.
+// The rows [begin, end) of a chunk and where they are in it.
 struct TileOfX {
   int64_t begin;
   int64_t end;
   int64_t offset;
 };
 
-// Calls f(tile) for each tile of a strip; returns the bytes of the strip.
+// Calls f(tile) for each tile of a chunk; returns the bytes of the chunk.
 template <class F>
 PM_INLINE int64_t ForEachTile(int64_t n, int64_t k, const F& f) {
   const int64_t tiles = (n + kTileN - 1) / kTileN;
@@ -55,7 +56,7 @@ PM_INLINE int64_t ForEachTile(int64_t n, int64_t k, const F& f) {
   return offset;
 }
 
-int64_t StripBytes(DType, int64_t n, int64_t k) {
+int64_t ChunkBytes(DType, int64_t n, int64_t k) {
   return ForEachTile(n, k, [](const TileOfX&) {});
 }
 
@@ -90,12 +91,12 @@ PM_INLINE void RoundFourRows(const InputRows& x, int64_t row, int64_t end, int64
   quads[3] = _mm512_unpackhi_epi64(b, d);
 }
 
-void Prepare(DType, const InputRows& x, uint8_t* strip) {
+void Prepare(DType, const InputRows& x, uint8_t* chunk) {
   ForEachTile(x.n, x.k, [&](const TileOfX& tile) {
     const int64_t pair_bytes = TilePairBytes(tile.end - tile.begin);
     for (int64_t row = tile.begin; row < tile.end; row += 4) {
       if (!x.Prepares(row)) continue;
-      uint8_t* to = strip + tile.offset + (row - tile.begin) * kPairBytes;
+      uint8_t* to = chunk + tile.offset + (row - tile.begin) * kPairBytes;
       for (int64_t at = 0; at < x.k; at += kPaddedElements, to += 16 * pair_bytes) {
         __m512i quads[4];
         RoundFourRows(x, row, tile.end, at, quads);
@@ -123,17 +124,17 @@ PM_INLINE void Prefetch(const void* from) {
   _mm_prefetch(static_cast<const char*>(from), _MM_HINT_T0);
 }
 
-// Asks for a line of what comes later, to L2: the next products still need L1.
+// Prefetches a line of what comes later to L2: the next products still need L1.
 PM_INLINE void Fetch(Ahead& ahead) {
   if (ahead.begin >= ahead.end) return;
   _mm_prefetch(reinterpret_cast<const char*>(ahead.begin), _MM_HINT_T1);
   ahead.begin += 64;
 }
 
-// What a tile begins with, asking for what the one after it will.
+// What a tile begins with, prefetching what the one after it will.
 template <int kN>
 PM_INLINE void LoadSums(const PackedProduct& o, const TileOfX& tile, __m512 sums[kN][2]) {
-  const uint32_t used = o.m >= kPanelRows ? ~0u : (1u << o.m) - 1u;
+  const uint32_t used = o.m >= kSliceRows ? ~0u : (1u << o.m) - 1u;
   const float* y = o.y + tile.begin * o.y_stride;
 #pragma GCC unroll 12
   for (int n = 0; n < kN; ++n, y += o.y_stride) {
@@ -147,12 +148,12 @@ PM_INLINE void LoadSums(const PackedProduct& o, const TileOfX& tile, __m512 sums
   }
 }
 
-// kN rows of x, from the row `begin`, times the panel. kFirst: the panel is read for the first
+// kN rows of x, from the row `begin`, times the slice. kFirst: the slice is read for the first
 // time. kPart: there is more of k.
 template <int kN, bool kFirst, bool kPart>
 PM_INLINE void MultiplyTile(const PackedProduct& o, const TileOfX& tile, Ahead ahead[2]) {
-  const uint8_t* w = o.panel;
-  const uint8_t* x = o.strip + tile.offset;
+  const uint8_t* w = o.weights;
+  const uint8_t* x = o.activations + tile.offset;
   __m512 sums[kN][2];
 #pragma GCC unroll 12
   for (int n = 0; n < kN; ++n) sums[n][0] = sums[n][1] = _mm512_setzero_ps();
@@ -178,10 +179,10 @@ PM_INLINE void MultiplyTile(const PackedProduct& o, const TileOfX& tile, Ahead a
       sums[n][0] = _mm512_dpbf16_ps(sums[n][0], w0, both);
       sums[n][1] = _mm512_dpbf16_ps(sums[n][1], w1, both);
     }
-    w += kPanelPairBytes;
+    w += kSlicePairBytes;
     x += TilePairBytes(kN);
   }
-  const uint32_t used = o.m >= kPanelRows ? ~0u : (1u << o.m) - 1u;
+  const uint32_t used = o.m >= kSliceRows ? ~0u : (1u << o.m) - 1u;
   float* y = o.y + tile.begin * o.y_stride;
 #pragma GCC unroll 12
   for (int n = 0; n < kN; ++n, y += o.y_stride) {
@@ -192,20 +193,15 @@ PM_INLINE void MultiplyTile(const PackedProduct& o, const TileOfX& tile, Ahead a
   }
 }
 
-// Finds the tile's height among those that are compiled: 1 to kN.
-template <int kN, bool kFirst, bool kPart>
-PM_INLINE void MultiplyTileUpTo(const PackedProduct& o, const TileOfX& tile, Ahead ahead[2]) {
-  if (tile.end - tile.begin == kN) return MultiplyTile<kN, kFirst, kPart>(o, tile, ahead);
-  if constexpr (kN > 1) MultiplyTileUpTo<kN - 1, kFirst, kPart>(o, tile, ahead);
-}
-
 template <bool kPart>
 void MultiplyTiles(const PackedProduct& o) {
   Ahead ahead[2] = {o.ahead[0], o.ahead[1]};
   ForEachTile(o.n, o.k, [&](const TileOfX& tile) {
-    // The panel comes from memory once, for the first rows.
-    if (tile.begin == 0) return MultiplyTileUpTo<kTileN, true, kPart>(o, tile, ahead);
-    MultiplyTileUpTo<kTileN, false, kPart>(o, tile, ahead);
+    WithRows<kTileN>(tile.end - tile.begin, [&]<int kN>() {
+      // The slice comes from memory once, for the first rows.
+      if (tile.begin == 0) return MultiplyTile<kN, true, kPart>(o, tile, ahead);
+      MultiplyTile<kN, false, kPart>(o, tile, ahead);
+    });
   });
 }
 
@@ -216,10 +212,10 @@ void Multiply(const PackedProduct& o) {
 
 }  // namespace
 
-constinit const PackedGemm kAvx512Bf16Kernels = {.max_strip_rows = kMaxStripRows,
-                                                 .panel_bytes = Bf16PanelBytes,
-                                                 .pack = PackBf16Panel,
-                                                 .strip_bytes = StripBytes,
+constinit const PackedGemm kAvx512Bf16Kernels = {.max_chunk_rows = kMaxChunkRows,
+                                                 .slice_bytes = Bf16SliceBytes,
+                                                 .pack = PackBf16Slice,
+                                                 .chunk_bytes = ChunkBytes,
                                                  .prepare = Prepare,
                                                  .multiply = Multiply,
                                                  .part_multiple = kPaddedElements};

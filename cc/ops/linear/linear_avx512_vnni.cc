@@ -1,5 +1,5 @@
-// `linear` with block-format weights in panels (block_panel.h) and activations quantized to
-// integers (block_strip.h), multiplied by VPDPBUSD.
+// `linear` with block-format weights in slices (packed_blocks.h) and activations quantized to
+// integers (quantized_activations.h), multiplied by VPDPBUSD.
 
 // GCC 12 warns of the deliberately undefined registers inside its own intrinsics.
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
@@ -8,11 +8,11 @@
 
 #include <cstdint>
 
-#include "cc/ops/linear/block_panel.h"
-#include "cc/ops/linear/block_panel_avx512.h"
-#include "cc/ops/linear/block_strip.h"
-#include "cc/ops/linear/block_strip_avx512.h"
+#include "cc/ops/linear/packed_blocks.h"
+#include "cc/ops/linear/packed_blocks_avx512.h"
 #include "cc/ops/linear/packed_gemm_kernels.h"
+#include "cc/ops/linear/quantized_activations.h"
+#include "cc/ops/linear/quantized_activations_avx512.h"
 
 #define PM_INLINE [[gnu::always_inline]] inline
 
@@ -90,7 +90,7 @@ PM_INLINE void AddBlock(const Weights& w, const uint8_t* x, const Rows& y) {
   AddProducts<kDType, kPlanes, kRows>(w, x, sums, y);
 }
 
-// Asks for a line of what comes later, to L2: the next products still need L1.
+// Prefetches a line of what comes later to L2: the next products still need L1.
 PM_INLINE void Fetch(Ahead& ahead) {
   if (ahead.begin >= ahead.end) return;
   _mm_prefetch(reinterpret_cast<const char*>(ahead.begin), _MM_HINT_T1);
@@ -113,9 +113,9 @@ PM_INLINE void AddBlocks(const Weights& w, const uint8_t* x, const Rows& y, int6
   for (; n < count; ++n) AddBlock<kDType, kPlanes, 1>(w, x + n * kX, y + n);
 }
 
-// Strips: what a block of `n` rows takes, and how its products are added to the rows' outputs.
+// Chunks: what a block of `n` rows takes, and how its products are added to the rows' outputs.
 template <int kPlanes>
-struct PlainStrip {
+struct PlainActivations {
   static constexpr int64_t BlockBytes(int64_t n) { return n * kXRecordBytes<kPlanes>; }
   template <DType kDType>
   PM_INLINE static void AddRow(const Weights& w, const uint8_t* x, __m512 (*y)[kHalves]) {
@@ -128,7 +128,7 @@ struct PlainStrip {
   }
 };
 
-struct MixedStrip {
+struct MixedActivations {
   static constexpr int64_t BlockBytes(int64_t n) { return MixedBlockBytes<2>(n); }
   template <DType kDType>
   PM_INLINE static void AddRow(const Weights& w, const uint8_t* x, __m512 (*y)[kHalves]) {
@@ -151,22 +151,22 @@ struct MixedStrip {
 };
 
 // One row of x: weights stream through registers once, sums stay there.
-template <DType kDType, class Strip>
+template <DType kDType, class Chunk>
 void MultiplyRow(const PackedProduct& p) {
   __m512 sums[1][kHalves];
   LoadRow(p, 0, sums[0]);
-  const int64_t blocks = p.k / kPanelBlock;
+  const int64_t blocks = p.k / kRecordElements;
   for (int64_t b = 0; b < blocks; ++b) {
-    const uint8_t* record = Record<kDType>(p.panel, b);
+    const uint8_t* record = Record<kDType>(p.weights, b);
     PrefetchRecord<kDType>(record + kPrefetchBytes);
     Weights w;
-    Decode<kDType>(Head<kDType>(p.panel, b), record, &w);
-    Strip::template AddRow<kDType>(w, p.strip + b * Strip::BlockBytes(1), sums);
+    Decode<kDType>(Head<kDType>(p.weights, b), record, &w);
+    Chunk::template AddRow<kDType>(w, p.activations + b * Chunk::BlockBytes(1), sums);
   }
   StoreRow(p, 0, sums[0]);
 }
 
-// Asks for where the outputs of row n will be written.
+// Prefetches where the outputs of row n will be written.
 PM_INLINE void FetchOutputs(const PackedProduct& p, int64_t n) {
   const char* const y = reinterpret_cast<const char*>(p.y + n * p.y_stride);
   _mm_prefetch(y, _MM_HINT_T0);
@@ -174,67 +174,67 @@ PM_INLINE void FetchOutputs(const PackedProduct& p, int64_t n) {
 }
 
 // Several: a block of weights is decoded once for all; sums wait in memory meanwhile. A few rows'
-// outputs are asked for with each block, since each panel's lie in lines of their own; those of few
-// rows lie in cache.
-template <DType kDType, class Strip>
+// outputs are prefetched with each block, since each slice's lie in lines of their own; those of
+// few rows lie in cache.
+template <DType kDType, class Chunk>
 void MultiplyRows(const PackedProduct& p) {
-  __m512 sums[kMaxStripRows][kHalves];
+  __m512 sums[kMaxChunkRows][kHalves];
   for (int64_t n = 0; n < p.n; ++n) LoadRow(p, n, sums[n]);
   Ahead ahead[2] = {p.ahead[0], p.ahead[1]};
-  const int64_t blocks = p.k / kPanelBlock;
+  const int64_t blocks = p.k / kRecordElements;
   const int64_t fetched = p.n <= kFewRows ? 0 : p.n;
-  const uint8_t* x = p.strip;
-  for (int64_t b = 0; b < blocks; ++b, x += Strip::BlockBytes(p.n)) {
-    const uint8_t* record = Record<kDType>(p.panel, b);
+  const uint8_t* x = p.activations;
+  for (int64_t b = 0; b < blocks; ++b, x += Chunk::BlockBytes(p.n)) {
+    const uint8_t* record = Record<kDType>(p.weights, b);
     PrefetchRecord<kDType>(record + kPrefetchBytes);
     for (int64_t n = b; n < fetched; n += blocks) FetchOutputs(p, n);
     Weights w;
-    Decode<kDType>(Head<kDType>(p.panel, b), record, &w);
-    Strip::template Add<kDType>(w, x, sums, p.n, ahead);
+    Decode<kDType>(Head<kDType>(p.weights, b), record, &w);
+    Chunk::template Add<kDType>(w, x, sums, p.n, ahead);
   }
   for (int64_t n = 0; n < p.n; ++n) StoreRow(p, n, sums[n]);
 }
 
 template <int kPlanes>
-void Prepare(DType dtype, const InputRows& x, uint8_t* strip) {
-  WithBlockFormat(dtype, [&]<DType kDType>() { PrepareStrip<kDType, kPlanes>(x, strip); });
+void Prepare(DType dtype, const InputRows& x, uint8_t* chunk) {
+  WithBlockFormat(dtype, [&]<DType kDType>() { PrepareActivations<kDType, kPlanes>(x, chunk); });
 }
 
-void PrepareMixed(DType dtype, const InputRows& x, uint8_t* strip) {
-  WithBlockFormat(dtype, [&]<DType kDType>() { PrepareMixedStrip<kDType>(x, strip); });
+void PrepareMixed(DType dtype, const InputRows& x, uint8_t* chunk) {
+  WithBlockFormat(dtype, [&]<DType kDType>() { PrepareMixedActivations<kDType>(x, chunk); });
 }
 
-template <class Strip>
+template <class Chunk>
 void Multiply(const PackedProduct& product) {
   WithBlockFormat(product.dtype, [&]<DType kDType>() {
     if (product.n == 1) {
-      MultiplyRow<kDType, Strip>(product);
+      MultiplyRow<kDType, Chunk>(product);
     } else {
-      MultiplyRows<kDType, Strip>(product);
+      MultiplyRows<kDType, Chunk>(product);
     }
   });
 }
 
 template <int kPlanes>
-constexpr PackedGemm kKernels{.max_strip_rows = kMaxStripRows,
-                              .panel_bytes = BlockPanelBytes,
-                              .pack = PackBlockPanel,
-                              .strip_bytes = BlockStripBytes<kPlanes>,
+constexpr PackedGemm kKernels{.max_chunk_rows = kMaxChunkRows,
+                              .slice_bytes = BlockSliceBytes,
+                              .pack = PackBlockSlice,
+                              .chunk_bytes = QuantizedBytes<kPlanes>,
                               .prepare = Prepare<kPlanes>,
-                              .multiply = Multiply<PlainStrip<kPlanes>>,
+                              .multiply = Multiply<PlainActivations<kPlanes>>,
                               .part_multiple = 256};
 
 }  // namespace
 
 constinit const PackedGemm kAvx512VnniKernels = kKernels<1>;
 constinit const PackedGemm kAvx512VnniInt16Kernels = kKernels<2>;
-// The whole row decides which blocks are outliers. 16 blocks of a strip are a multiple of 64 bytes.
-constinit const PackedGemm kAvx512VnniMixedKernels{.max_strip_rows = kMaxStripRows,
-                                                   .panel_bytes = BlockPanelBytes,
-                                                   .pack = PackBlockPanel,
-                                                   .strip_bytes = MixedStripBytes<2>,
+// The whole row decides which blocks are outliers. 16 blocks of a chunk are a multiple of 64 bytes.
+constinit const PackedGemm kAvx512VnniMixedKernels{.max_chunk_rows = kMaxChunkRows,
+                                                   .slice_bytes = BlockSliceBytes,
+                                                   .pack = PackBlockSlice,
+                                                   .chunk_bytes = MixedBytes<2>,
                                                    .prepare = PrepareMixed,
-                                                   .multiply = Multiply<MixedStrip>,
+                                                   .multiply = Multiply<MixedActivations>,
                                                    .part_multiple = 512,
                                                    .prepares_whole = true,
                                                    .shares_columns = true};

@@ -192,7 +192,7 @@ void CheckInvariance(const OpDefinition& op, const device::Capabilities& caps) {
   for (DType dtype : kWeightDTypes) {
     SCOPED_TRACE(std::string(Info(dtype).name));
     for (int64_t n : {2, 3, 4, 5, 6, 7, 8, 11, 12, 13, 31, 67}) {
-      // 83 weight rows: more than one panel and more than one grain, no multiple of a tile.
+      // 83 weight rows: more than one slice and more than one grain, no multiple of a tile.
       const int64_t k = IsBlockFormat(dtype) ? 256 : 75;
       const Operation operation({n, 83, k, n % 2 == 0, 4, 0}, dtype, random);
       CheckBatchInvariance(op, caps, operation.call, random);
@@ -201,7 +201,7 @@ void CheckInvariance(const OpDefinition& op, const device::Capabilities& caps) {
     const Operation longer({15, 9, IsBlockFormat(dtype) ? 1792 : 1597, true, 0, 0}, dtype, random);
     CheckBatchInvariance(op, caps, longer.call, random);
   }
-  // Many long rows of x: where a kernel divides k, several strips and parts.
+  // Many long rows of x: where a kernel divides k, several chunks and parts.
   for (DType dtype : {DType::kBF16, DType::kQ4_K, DType::kQ6_K, DType::kQ8_0}) {
     SCOPED_TRACE(std::string(Info(dtype).name) + " long");
     const Operation many({97, 33, IsBlockFormat(dtype) ? 2304 : 2307, true, 4, 4}, dtype, random);
@@ -263,7 +263,7 @@ void CheckTypes(const OpDefinition& op, const device::Capabilities& caps) {
 }
 
 void CheckMaxima(const OpDefinition& op, const device::Capabilities& caps) {
-  // One strip and several, one panel and several, ragged, k in parts. Formats differ in nothing
+  // One chunk and several, one slice and several, ragged, k in parts. Formats differ in nothing
   // else here.
   const Case cases[] = {{1, 83, 64, true, 4, 0},    {3, 7, 75, true, 0, 0},
                         {8, 64, 32, true, 0, 4},    {100, 67, 64, true, 4, 8},

@@ -1,5 +1,5 @@
 // File: cc/ops/linear/linear_conformance.h
-// What every kernel row of `linear` must fulfil, on any back end whose memory the CPU can address:
+// What every kernel of `linear` must fulfil, on any back end whose memory the CPU can address:
 // a back end's test calls CheckLinearConformance with its table and its machine.
 //
 // Checked for every row that supports the call: closeness to the double-precision reference within

@@ -10,8 +10,8 @@
 namespace pagemill::ops::linear {
 namespace {
 
-// Panels that one thread multiplies with all its strips before the next ones: they stay in L2 (1 to
-// 2 MiB on server cores) beside the strips that pass by.
+// Slices that one thread multiplies with all its chunks before the next ones: they stay in L2 (1 to
+// 2 MiB on server cores) beside the chunks that pass by.
 constexpr int64_t kMaxGroupBytes = 256 << 10;
 // Longer rows of a large x are multiplied in parts of about kPartColumns. A part of a group, of
 // kMaxBlockRows rows of x and of their outputs are then in L2 at once: what comes from beyond it is
@@ -45,56 +45,57 @@ Parts SplitColumns(const PackedGemm& kernels, int64_t k) {
   return {k, length, DivideUp(k, length)};
 }
 
-// Rows of x in strips of nearly equal height: strip s is rows [Begin(s), Begin(s + 1)), one part of
+// Rows of x in chunks of nearly equal height: chunk s is rows [Begin(s), Begin(s + 1)), one part of
 // k after the other.
-struct Strips {
+struct Chunks {
   int64_t n;
   int64_t count;
   Parts parts;
   int64_t part_bytes;  // of a part, except the last
-  int64_t bytes;       // of all of a strip's
-  int64_t Begin(int64_t strip) const { return strip * n / count; }
-  // The strip that has the row.
+  int64_t bytes;       // of all of a chunk's
+  int64_t Begin(int64_t chunk) const { return chunk * n / count; }
+  // The chunk that has the row.
   int64_t Find(int64_t row) const { return ((row + 1) * count - 1) / n; }
 };
 
-Strips MakeStrips(const PackedGemm& kernels, DType dtype, int64_t n, const Parts& parts) {
-  const int64_t count = DivideUp(n, kernels.max_strip_rows), rows = DivideUp(n, count);
-  const int64_t part_bytes = kernels.strip_bytes(dtype, rows, parts.length);
-  const int64_t last_bytes = kernels.strip_bytes(dtype, rows, parts.Length(parts.count - 1));
+Chunks MakeChunks(const PackedGemm& kernels, DType dtype, int64_t n, const Parts& parts) {
+  const int64_t count = DivideUp(n, kernels.max_chunk_rows), rows = DivideUp(n, count);
+  if (kernels.ReadsStored()) return {n, count, parts, 0, 0};
+  const int64_t part_bytes = kernels.chunk_bytes(dtype, rows, parts.length);
+  const int64_t last_bytes = kernels.chunk_bytes(dtype, rows, parts.Length(parts.count - 1));
   return {n, count, parts, part_bytes, (parts.count - 1) * part_bytes + last_bytes};
 }
 
-Strips SplitRows(const PackedGemm& kernels, DType dtype, int64_t n, int64_t k) {
-  const Strips whole = MakeStrips(kernels, dtype, n, {k, k, 1});
+Chunks SplitRows(const PackedGemm& kernels, DType dtype, int64_t n, int64_t k) {
+  const Chunks whole = MakeChunks(kernels, dtype, n, {k, k, 1});
   if (whole.count == 1 || whole.count * whole.bytes <= kernels.max_whole_bytes) return whole;
-  return MakeStrips(kernels, dtype, n, SplitColumns(kernels, k));
+  return MakeChunks(kernels, dtype, n, SplitColumns(kernels, k));
 }
 
-void PrepareStrips(const PackedGemm& kernels, DType dtype, const InputRows& x, const Strips& strips,
+void PrepareChunks(const PackedGemm& kernels, DType dtype, const InputRows& x, const Chunks& chunks,
                    KernelContext& context) {
   uint8_t* const workspace = reinterpret_cast<uint8_t*>(context.workspace.data());
   const auto prepare = [&](int64_t begin, int64_t end, int) {
-    for (int64_t s = strips.Find(begin); s < strips.count && strips.Begin(s) < end; ++s) {
-      const int64_t first = strips.Begin(s);
-      const Parts parts = kernels.prepares_whole ? Parts{x.k, x.k, 1} : strips.parts;
+    for (int64_t s = chunks.Find(begin); s < chunks.count && chunks.Begin(s) < end; ++s) {
+      const int64_t first = chunks.Begin(s);
+      const Parts parts = kernels.prepares_whole ? Parts{x.k, x.k, 1} : chunks.parts;
       for (int64_t i = 0; i < parts.count; ++i) {
         kernels.prepare(dtype,
                         {.rows = x.rows + first * x.stride + parts.Begin(i),
                          .stride = x.stride,
-                         .n = strips.Begin(s + 1) - first,
+                         .n = chunks.Begin(s + 1) - first,
                          .k = parts.Length(i),
                          .begin = begin - first,
                          .end = end - first},
-                        workspace + s * strips.bytes + i * strips.part_bytes);
+                        workspace + s * chunks.bytes + i * chunks.part_bytes);
       }
     }
   };
   const int64_t grain = DivideUp(kPrepareGrain, std::max<int64_t>(x.k, 1));
-  if (!kernels.shares_columns || strips.count > 1 || x.n < 2 * grain) {
+  if (!kernels.shares_columns || chunks.count > 1 || x.n < 2 * grain) {
     return context.pool->ParallelFor(x.n, grain, prepare);
   }
-  // Rows of one strip belong together. A part of the columns for each thread, no more: each part
+  // Rows of one chunk belong together. A part of the columns for each thread, no more: each part
   // looks at whole rows.
   const int64_t threads = context.pool->num_threads(), blocks = DivideUp(x.k, kColumnBlock);
   context.pool->ParallelFor(threads, 1, [&](int64_t begin, int64_t end, int) {
@@ -109,7 +110,7 @@ void PrepareStrips(const PackedGemm& kernels, DType dtype, const InputRows& x, c
 struct Matrix {
   const TensorView& w;
   const float* bias;  // or null
-  PanelScales scales;
+  SliceScales scales;
 };
 
 size_t WeightOperand(size_t index) { return 1 + 2 * index; }
@@ -124,13 +125,13 @@ Matrix ReadMatrix(const OpCall& call, size_t index) {
 }
 
 // Where a worker keeps what it has seen of each row of x, when only maxima are wanted: the products
-// of a strip with a panel, then a RowMaximum for each row.
+// of a chunk with a slice, then a RowMaximum for each row.
 struct MaximaSpace {
   std::byte* bytes = nullptr;  // 64-byte aligned; null: products go to the output
-  int64_t strip_rows = 0;
+  int64_t chunk_rows = 0;
   int64_t rows = 0;
 
-  int64_t ProductBytes() const { return strip_rows * kPanelRows * int64_t{sizeof(float)}; }
+  int64_t ProductBytes() const { return chunk_rows * kSliceRows * int64_t{sizeof(float)}; }
   int64_t WorkerBytes() const {
     return ProductBytes() + DivideUp(rows * int64_t{sizeof(RowMaximum)}, 64) * 64;
   }
@@ -142,54 +143,62 @@ struct MaximaSpace {
   }
 };
 
-// One call, x prepared.
+// One matrix of a call, x prepared.
 struct Product {
   const PackedGemm& kernels;
   const Matrix matrix;
+  const TensorView& input;
   const TensorView& y;
-  Strips strips;
-  const uint8_t* x;
-  int64_t panel_bytes;
-  int64_t panel_part_bytes;  // of a part of k, except the last
+  Chunks chunks;
+  const uint8_t* x;       // prepared
+  std::byte* scratch;     // of all threads
+  int64_t scratch_bytes;  // of one
+  int64_t slice_bytes;
+  int64_t slice_part_bytes;  // of a part of k, except the last
   int64_t columns;           // of y that are wanted
   MaximaSpace maxima = {};
 
-  int64_t panels() const { return DivideUp(columns, kPanelRows); }
+  int64_t slices() const { return DivideUp(columns, kSliceRows); }
 
-  // Panels [p_begin, p_end) times strips [s_begin, s_end).
+  // Slices [p_begin, p_end) times chunks [s_begin, s_end).
   void Multiply(int64_t p_begin, int64_t p_end, int64_t s_begin, int64_t s_end, int worker) const {
-    if (maxima.bytes == nullptr) return MultiplyParts(p_begin, p_end, s_begin, s_end, nullptr);
+    if (maxima.bytes == nullptr) {
+      return MultiplyParts(p_begin, p_end, s_begin, s_end, nullptr, worker);
+    }
     for (int64_t s = s_begin; s < s_end; ++s) {
       for (int64_t p = p_begin; p < p_end; ++p) {
-        MultiplyParts(p, p + 1, s, s + 1, maxima.Products(worker));
+        MultiplyParts(p, p + 1, s, s + 1, maxima.Products(worker), worker);
         ObserveProducts(p, s, worker);
       }
     }
   }
 
-  // One part of k after the other, so that what is read of panels and strips stays in cache. Each
-  // product asks for a slice of what comes: the next part of k, or where k is whole the next strip.
-  // To `products`, [rows of x][kPanelRows], instead of y where that is not null.
+  // One part of k after the other, so that what is read of slices and chunks stays in cache. Each
+  // product prefetches a share of what comes: the next part of k, or where k is whole the next
+  // chunk. To `products`, [rows of x][kSliceRows], instead of y where that is not null.
   void MultiplyParts(int64_t p_begin, int64_t p_end, int64_t s_begin, int64_t s_end,
-                     float* products) const {
+                     float* products, int worker) const {
+    if (kernels.ReadsStored()) {
+      return MultiplyStored(p_begin, p_end, s_begin, s_end, products, worker);
+    }
     int64_t left = 0;
-    for (int64_t part = 0; part < strips.parts.count; ++part) {
+    for (int64_t part = 0; part < chunks.parts.count; ++part) {
       for (int64_t s = s_begin; s < s_end; ++s) {
         for (int64_t p = p_begin; p < p_end; ++p) {
           PackedProduct product = PartOf(p, s, part);
           if (kernels.leave != nullptr) product.left = &left;
           if (products != nullptr) {
             product.y = products;
-            product.y_stride = kPanelRows;
+            product.y_stride = kSliceRows;
           }
-          if (part + 1 < strips.parts.count) {
-            product.ahead[0] = Slice(product.panel + panel_part_bytes, panel_part_bytes,
+          if (part + 1 < chunks.parts.count) {
+            product.ahead[0] = Share(product.weights + slice_part_bytes, slice_part_bytes,
                                      s - s_begin, s_end - s_begin);
-            product.ahead[1] = Slice(product.strip + strips.part_bytes, strips.part_bytes,
+            product.ahead[1] = Share(product.activations + chunks.part_bytes, chunks.part_bytes,
                                      p - p_begin, p_end - p_begin);
-          } else if (strips.parts.count == 1 && s + 1 < s_end) {
-            product.ahead[1] =
-                Slice(product.strip + strips.bytes, strips.bytes, p - p_begin, p_end - p_begin);
+          } else if (chunks.parts.count == 1 && s + 1 < s_end) {
+            product.ahead[1] = Share(product.activations + chunks.bytes, chunks.bytes, p - p_begin,
+                                     p_end - p_begin);
           }
           kernels.multiply(product);
         }
@@ -198,110 +207,141 @@ struct Product {
     if (left != 0) kernels.leave();
   }
 
-  static Ahead Slice(const uint8_t* bytes, int64_t count, int64_t slice, int64_t slices) {
-    return {bytes + slice * count / slices, bytes + (slice + 1) * count / slices};
+  // Slices of weights as stored lie together: they are one product.
+  void MultiplyStored(int64_t p_begin, int64_t p_end, int64_t s_begin, int64_t s_end,
+                      float* products, int worker) const {
+    for (int64_t s = s_begin; s < s_end; ++s) {
+      PackedProduct product = PartOf(p_begin, s, 0);
+      product.m = std::min(p_end * kSliceRows, columns) - p_begin * kSliceRows;
+      product.scratch = reinterpret_cast<uint8_t*>(scratch) + worker * scratch_bytes;
+      if (products != nullptr) {
+        product.y = products;
+        product.y_stride = kSliceRows;
+      }
+      kernels.multiply(product);
+    }
+  }
+
+  static Ahead Share(const uint8_t* bytes, int64_t count, int64_t share, int64_t shares) {
+    return {bytes + share * count / shares, bytes + (share + 1) * count / shares};
   }
 
   PackedProduct PartOf(int64_t p, int64_t s, int64_t part) const {
-    const int64_t first = strips.Begin(s), row = p * kPanelRows;
-    const int64_t n = strips.Begin(s + 1) - first;
+    const int64_t first = chunks.Begin(s), row = p * kSliceRows;
+    const int64_t n = chunks.Begin(s + 1) - first;
     const int64_t part_bytes = kernels.prepares_whole
-                                   ? kernels.strip_bytes(matrix.w.dtype, n, strips.parts.length)
-                                   : strips.part_bytes;
-    const bool has_bias = matrix.bias != nullptr && part + 1 == strips.parts.count;
+                                   ? kernels.chunk_bytes(matrix.w.dtype, n, chunks.parts.length)
+                                   : chunks.part_bytes;
+    const bool has_bias = matrix.bias != nullptr && part + 1 == chunks.parts.count;
     PackedProduct product = {
         .dtype = matrix.w.dtype,
-        .panel = matrix.w.Data<const uint8_t>() + p * panel_bytes + part * panel_part_bytes,
-        .strip = x + s * strips.bytes + part * part_bytes,
+        .weights = matrix.w.Data<const uint8_t>() + p * slice_bytes + part * slice_part_bytes,
+        .activations = kernels.ReadsStored() ? input.Row<const uint8_t>(first)
+                                             : x + s * chunks.bytes + part * part_bytes,
         .bias = has_bias ? matrix.bias + row : nullptr,
         .y = y.Row<float>(first) + row,
         .y_stride = y.row_stride_bytes / static_cast<int64_t>(sizeof(float)),
         .n = n,
-        .m = std::min(kPanelRows, columns - row),
-        .k = strips.parts.Length(part),
+        .m = std::min(kSliceRows, columns - row),
+        .k = chunks.parts.Length(part),
         .scales = matrix.scales,
-        .adds = part > 0};
+        .adds = part > 0,
+        .weight_stride = matrix.w.row_stride_bytes,
+        .x_stride = input.row_stride_bytes / static_cast<int64_t>(sizeof(float))};
     product.scales.first_row = row;
     return product;
   }
 
-  // What a worker's products of a panel and a strip show.
+  // What a worker's products of a slice and a chunk show.
   void ObserveProducts(int64_t p, int64_t s, int worker) const {
-    const int64_t first = strips.Begin(s), column = p * kPanelRows;
-    ObserveRows(maxima.Products(worker), kPanelRows, strips.Begin(s + 1) - first,
-                std::min(kPanelRows, columns - column), column, maxima.Maxima(worker) + first);
+    const int64_t first = chunks.Begin(s), column = p * kSliceRows;
+    ObserveRows(maxima.Products(worker), kSliceRows, chunks.Begin(s + 1) - first,
+                std::min(kSliceRows, columns - column), column, maxima.Maxima(worker) + first);
   }
 };
 
 void RunProduct(const Product& product, device::ThreadPool& pool) {
-  const int64_t panels = product.panels();
-  if (product.strips.count == 1) {
-    pool.ParallelFor(panels, 1, [&](int64_t begin, int64_t end, int worker) {
+  const int64_t slices = product.slices();
+  if (product.chunks.count == 1) {
+    pool.ParallelFor(slices, 1, [&](int64_t begin, int64_t end, int worker) {
       product.Multiply(begin, end, 0, 1, worker);
     });
     return;
   }
-  const Strips& strips = product.strips;
+  const Chunks& chunks = product.chunks;
   const int64_t group = std::max<int64_t>(
-      1, std::min(kMaxGroupBytes / product.panel_part_bytes, panels / pool.num_threads()));
-  const int64_t groups = DivideUp(panels, group);
-  const int64_t least_blocks = strips.parts.count == 1 ? 1 : DivideUp(strips.n, kMaxBlockRows);
+      1, std::min(kMaxGroupBytes / product.slice_part_bytes, slices / pool.num_threads()));
+  const int64_t groups = DivideUp(slices, group);
+  const int64_t least_blocks = chunks.parts.count == 1 ? 1 : DivideUp(chunks.n, kMaxBlockRows);
   const int64_t units = pool.num_threads() * kUnitsPerThread;
-  const int64_t blocks = std::min(strips.count, std::max(least_blocks, DivideUp(units, groups)));
+  const int64_t blocks = std::min(chunks.count, std::max(least_blocks, DivideUp(units, groups)));
   pool.ParallelFor(groups * blocks, 1, [&](int64_t begin, int64_t end, int worker) {
     for (int64_t unit = begin; unit < end; ++unit) {
       const int64_t first = unit / blocks * group;
       const int64_t block = unit % blocks;
-      product.Multiply(first, std::min(first + group, panels), block * strips.count / blocks,
-                       (block + 1) * strips.count / blocks, worker);
+      product.Multiply(first, std::min(first + group, slices), block * chunks.count / blocks,
+                       (block + 1) * chunks.count / blocks, worker);
     }
   });
 }
 
-Strips PrepareInput(const PackedGemm& kernels, const OpCall& call, KernelContext& context) {
+Chunks PrepareInput(const PackedGemm& kernels, const OpCall& call, KernelContext& context) {
   const TensorView& x = call.inputs[0];
   const TensorView& w = call.inputs[1];
   const int64_t n = x.shape[0];
-  const Strips strips = SplitRows(kernels, w.dtype, n, w.shape[1]);
-  PrepareStrips(kernels, w.dtype,
+  const Chunks chunks = SplitRows(kernels, w.dtype, n, w.shape[1]);
+  if (kernels.ReadsStored()) return chunks;
+  PrepareChunks(kernels, w.dtype,
                 {x.Data<const float>(), x.row_stride_bytes / static_cast<int64_t>(sizeof(float)), n,
                  w.shape[1]},
-                strips, context);
-  return strips;
+                chunks, context);
+  return chunks;
 }
 
-Product ProductOf(const PackedGemm& kernels, const OpCall& call, size_t index, const Strips& strips,
+// Bytes between the slices of rows of k elements.
+int64_t SliceBytes(const PackedGemm& kernels, const TensorView& w, int64_t k) {
+  return kernels.ReadsStored() ? kSliceRows * w.row_stride_bytes : kernels.slice_bytes(w.dtype, k);
+}
+
+int64_t ScratchBytes(const PackedGemm& kernels, const TensorView& w) {
+  return kernels.scratch_bytes == nullptr ? 0 : kernels.scratch_bytes(w.dtype, w.shape[1]);
+}
+
+Product ProductOf(const PackedGemm& kernels, const OpCall& call, size_t index, const Chunks& chunks,
                   const KernelContext& context) {
   const Matrix matrix = ReadMatrix(call, index);
   return {.kernels = kernels,
           .matrix = matrix,
+          .input = call.inputs[0],
           .y = call.outputs[index],
-          .strips = strips,
+          .chunks = chunks,
           .x = reinterpret_cast<const uint8_t*>(context.workspace.data()),
-          .panel_bytes = kernels.panel_bytes(matrix.w.dtype, matrix.w.shape[1]),
-          .panel_part_bytes = kernels.panel_bytes(matrix.w.dtype, strips.parts.length),
+          .scratch = context.workspace.data() + chunks.count * chunks.bytes,
+          .scratch_bytes = ScratchBytes(kernels, matrix.w),
+          .slice_bytes = SliceBytes(kernels, matrix.w, matrix.w.shape[1]),
+          .slice_part_bytes = SliceBytes(kernels, matrix.w, chunks.parts.length),
           .columns = matrix.w.shape[0]};
 }
 
-// Panels of a matrix of packed integers: each thread makes rows of blocks of some, and packs these.
+// Slices of a matrix of packed integers: each thread makes rows of blocks of some, and packs these.
 Status PackIntegers(const PackedGemm& kernels, const TensorView& weight, std::byte* packed,
                     device::ThreadPool& pool) {
   constexpr int64_t kRows = PackedIntegers::kTileRows;
-  static_assert(kRows % kPanelRows == 0);
+  static_assert(kRows % kSliceRows == 0);
   const PackedIntegers matrix(weight, 0);
   const DType dtype = BlockDTypeOf(weight);
   PM_RETURN_IF_ERROR(matrix.CheckBlocks(dtype));
   const int64_t m = weight.shape[0], k = weight.shape[1];
-  const int64_t panel_bytes = kernels.panel_bytes(dtype, k), row_bytes = RowBytes(dtype, k);
+  const int64_t slice_bytes = kernels.slice_bytes(dtype, k), row_bytes = RowBytes(dtype, k);
   pool.ParallelFor(DivideUp(m, kRows), 1, [&](int64_t begin, int64_t end, int) {
     std::vector<uint8_t> rows(static_cast<size_t>(std::min(m, kRows) * row_bytes));
     for (int64_t first = begin * kRows; first < std::min(m, end * kRows); first += kRows) {
       const int64_t last = std::min(m, first + kRows);
       matrix.WriteRows(dtype, first, last, rows.data());
-      for (int64_t row = first; row < last; row += kPanelRows) {
+      for (int64_t row = first; row < last; row += kSliceRows) {
         kernels.pack({dtype, rows.data() + (row - first) * row_bytes, row_bytes, k},
-                     std::min(kPanelRows, last - row),
-                     reinterpret_cast<uint8_t*>(packed) + row / kPanelRows * panel_bytes);
+                     std::min(kSliceRows, last - row),
+                     reinterpret_cast<uint8_t*>(packed) + row / kSliceRows * slice_bytes);
       }
     }
   });
@@ -309,12 +349,12 @@ Status PackIntegers(const PackedGemm& kernels, const TensorView& weight, std::by
 }
 
 MaximaSpace SpaceOf(const PackedGemm& kernels, int64_t n) {
-  return {.strip_rows = std::min(n, kernels.max_strip_rows), .rows = n};
+  return {.chunk_rows = std::min(n, kernels.max_chunk_rows), .rows = n};
 }
 
 }  // namespace
 
-PanelScales ScalesOf(const TensorView& weight, int64_t matrix) {
+SliceScales ScalesOf(const TensorView& weight, int64_t matrix) {
   if (!IsScaled(weight)) return {};
   const TensorView scales = PartOf(weight, weight.parts->scales, matrix);
   return {.values = scales.Data<const float>(),
@@ -323,7 +363,7 @@ PanelScales ScalesOf(const TensorView& weight, int64_t matrix) {
           .block_columns = weight.parts->format.block_columns};
 }
 
-TensorView PanelsView(const TensorView& weight) {
+TensorView PackedView(const TensorView& weight) {
   TensorView view = weight;
   view.dtype = BlockDTypeOf(weight);
   if (HasPackedIntegers(weight)) view.parts = nullptr;
@@ -332,22 +372,22 @@ TensorView PanelsView(const TensorView& weight) {
 }
 
 int64_t PackedBytes(const PackedGemm& kernels, const TensorView& weight) {
-  return DivideUp(weight.shape[0], kPanelRows) *
-         kernels.panel_bytes(BlockDTypeOf(weight), weight.shape[1]);
+  return DivideUp(weight.shape[0], kSliceRows) *
+         kernels.slice_bytes(BlockDTypeOf(weight), weight.shape[1]);
 }
 
-Status PackPanels(const PackedGemm& kernels, const TensorView& weight, std::byte* packed,
+Status PackWeight(const PackedGemm& kernels, const TensorView& weight, std::byte* packed,
                   device::ThreadPool& pool) {
   if (HasPackedIntegers(weight)) return PackIntegers(kernels, weight, packed, pool);
   const TensorView& rows = IsScaled(weight) ? weight.parts->values : weight;
   const int64_t m = rows.shape[0];
-  const int64_t panel_bytes = kernels.panel_bytes(rows.dtype, rows.shape[1]);
-  pool.ParallelFor(DivideUp(m, kPanelRows), 1, [&](int64_t begin, int64_t end, int) {
+  const int64_t slice_bytes = kernels.slice_bytes(rows.dtype, rows.shape[1]);
+  pool.ParallelFor(DivideUp(m, kSliceRows), 1, [&](int64_t begin, int64_t end, int) {
     for (int64_t p = begin; p < end; ++p) {
-      const int64_t row = p * kPanelRows;
+      const int64_t row = p * kSliceRows;
       kernels.pack({rows.dtype, rows.Row<const uint8_t>(row), rows.row_stride_bytes, rows.shape[1]},
-                   std::min(kPanelRows, m - row),
-                   reinterpret_cast<uint8_t*>(packed) + p * panel_bytes);
+                   std::min(kSliceRows, m - row),
+                   reinterpret_cast<uint8_t*>(packed) + p * slice_bytes);
     }
   });
   return OkStatus();
@@ -356,21 +396,21 @@ Status PackPanels(const PackedGemm& kernels, const TensorView& weight, std::byte
 void RunPacked(const PackedGemm& kernels, const OpCall& call, KernelContext& context) {
   const int64_t n = call.inputs[0].shape[0];
   if (n == 0) return;
-  const Strips strips = PrepareInput(kernels, call, context);
+  const Chunks chunks = PrepareInput(kernels, call, context);
   const size_t matrices = call.outputs.size();
-  const auto product = [&](size_t i) { return ProductOf(kernels, call, i, strips, context); };
-  if (strips.count > 1 || matrices == 1) {
+  const auto product = [&](size_t i) { return ProductOf(kernels, call, i, chunks, context); };
+  if (chunks.count > 1 || matrices == 1) {
     for (size_t i = 0; i < matrices; ++i) RunProduct(product(i), *context.pool);
     return;
   }
-  // Few rows: meeting costs more than it does below. The panels of all matrices are one list.
+  // Few rows: meeting costs more than it does below. The slices of all matrices are one list.
   int64_t ends[kMaxMatrices];
-  int64_t panels = 0;
+  int64_t slices = 0;
   for (size_t i = 0; i < matrices; ++i) {
-    panels += DivideUp(call.inputs[WeightOperand(i)].shape[0], kPanelRows);
-    ends[i] = panels;
+    slices += DivideUp(call.inputs[WeightOperand(i)].shape[0], kSliceRows);
+    ends[i] = slices;
   }
-  context.pool->ParallelFor(panels, 1, [&](int64_t begin, int64_t end, int worker) {
+  context.pool->ParallelFor(slices, 1, [&](int64_t begin, int64_t end, int worker) {
     for (size_t i = 0; i < matrices; ++i) {
       const int64_t first = i == 0 ? 0 : ends[i - 1];
       const int64_t low = std::max(begin, first), high = std::min(end, ends[i]);
@@ -384,12 +424,12 @@ void RunPackedMaxima(const PackedGemm& kernels, const OpCall& call, KernelContex
   const int64_t n = call.inputs[0].shape[0];
   std::fill_n(maxima, n, RowMaximum());
   if (n == 0 || columns == 0) return;
-  const Strips strips = PrepareInput(kernels, call, context);
-  Product product = ProductOf(kernels, call, 0, strips, context);
+  const Chunks chunks = PrepareInput(kernels, call, context);
+  Product product = ProductOf(kernels, call, 0, chunks, context);
   product.columns = columns;
   product.maxima = SpaceOf(kernels, n);
-  product.maxima.bytes = context.workspace.data() + strips.count * strips.bytes;
   const int32_t workers = context.pool->num_threads();
+  product.maxima.bytes = product.scratch + workers * product.scratch_bytes;
   for (int32_t w = 0; w < workers; ++w) std::fill_n(product.maxima.Maxima(w), n, RowMaximum());
   RunProduct(product, *context.pool);
   for (int32_t w = 0; w < workers; ++w) {
@@ -400,13 +440,15 @@ void RunPackedMaxima(const PackedGemm& kernels, const OpCall& call, KernelContex
 int64_t PackedWorkspaceBytes(const PackedGemm& kernels, const OpCall& call, int32_t num_threads) {
   const TensorView& w = call.inputs[1];
   const int64_t n = call.inputs[0].shape[0];
-  // Any smaller number of rows makes no more strips than this, and none is larger, since each part
+  // Any smaller number of rows makes no more chunks than this, and none is larger, since each part
   // of k is padded.
-  const int64_t count = DivideUp(n, kernels.max_strip_rows);
-  const int64_t rows = count > 1 ? count * kernels.max_strip_rows : n;
+  const int64_t count = DivideUp(n, kernels.max_chunk_rows);
+  const int64_t rows = count > 1 ? count * kernels.max_chunk_rows : n;
   const Parts parts = SplitColumns(kernels, w.shape[1]);
-  const int64_t strips = n == 0 ? 0 : count * MakeStrips(kernels, w.dtype, rows, parts).bytes;
-  return strips + (call.outputs.size() == 1 ? num_threads * SpaceOf(kernels, n).WorkerBytes() : 0);
+  const int64_t chunks = n == 0 ? 0 : count * MakeChunks(kernels, w.dtype, rows, parts).bytes;
+  const bool may_look = call.outputs.size() == 1;  // through rows, for maxima
+  return chunks + num_threads * (ScratchBytes(kernels, w) +
+                                 (may_look ? SpaceOf(kernels, n).WorkerBytes() : 0));
 }
 
 }  // namespace pagemill::ops::linear

@@ -1,6 +1,6 @@
 // File: cc/ops/linear/packed_gemm.h
-// Runs a PackedGemm over a call of `linear`: prepares strips of x in the workspace, and shares
-// out panels of weights, and strips where there are many, among the threads.
+// Runs a PackedGemm over a call of `linear`: prepares chunks of x in the workspace, and shares
+// out slices of weights, and chunks where there are many, among the threads.
 #ifndef PAGEMILL_CC_OPS_LINEAR_PACKED_GEMM_H_
 #define PAGEMILL_CC_OPS_LINEAR_PACKED_GEMM_H_
 
@@ -15,19 +15,19 @@
 
 namespace pagemill::ops::linear {
 
-// The functions of a WeightPacking: panels one after the other. Packed integers become blocks;
+// The functions of a WeightPacking: slices one after the other. Packed integers become blocks;
 // scales of scaled weights stay parts of theirs.
 int64_t PackedBytes(const PackedGemm& kernels, const TensorView& weight);
-Status PackPanels(const PackedGemm& kernels, const TensorView& weight, std::byte* packed,
+Status PackWeight(const PackedGemm& kernels, const TensorView& weight, std::byte* packed,
                   device::ThreadPool& pool);
-TensorView PanelsView(const TensorView& weight);
+TensorView PackedView(const TensorView& weight);
 
 // The scales of matrix `matrix` of a weight (0 unless it is a stack), if it has such.
-PanelScales ScalesOf(const TensorView& weight, int64_t matrix);
+SliceScales ScalesOf(const TensorView& weight, int64_t matrix);
 
-// `call` has packed weights.
+// `call` has weights as the kernels read them: packed, or as stored.
 void RunPacked(const PackedGemm& kernels, const OpCall& call, KernelContext& context);
-// Kernel::run_row_maxima: panels are multiplied into a place in L1, and looked through there.
+// Kernel::run_row_maxima: slices are multiplied into a place in L1, and looked through there.
 void RunPackedMaxima(const PackedGemm& kernels, const OpCall& call, KernelContext& context,
                      int64_t columns, RowMaximum* maxima);
 // For both.
@@ -37,7 +37,7 @@ int64_t PackedWorkspaceBytes(const PackedGemm& kernels, const OpCall& call, int3
 inline constexpr uint32_t kWeightInputs = 0xAAAA;
 static_assert(kWeightInputs == ((1u << 2 * kMaxMatrices) - 1) / 3 * 2);
 
-// The row `name` of a packed GEMM.
+// The kernel `name` of a packed GEMM.
 template <const PackedGemm* kKernels>
 constexpr Kernel PackedKernel(std::string_view name, int32_t priority,
                               decltype(Kernel::supports) supports, Precision activations,
@@ -66,8 +66,8 @@ constexpr WeightPacking PackingOfGemm(std::string_view layout) {
           .inputs = kWeightInputs,
           .bytes = [](const TensorView& w) { return PackedBytes(*kKernels, w); },
           .pack = [](const TensorView& w, std::byte* packed,
-                     device::ThreadPool& pool) { return PackPanels(*kKernels, w, packed, pool); },
-          .view = PanelsView};
+                     device::ThreadPool& pool) { return PackWeight(*kKernels, w, packed, pool); },
+          .view = PackedView};
 }
 
 }  // namespace pagemill::ops::linear

@@ -1,13 +1,14 @@
 // File: cc/ops/linear/packed_gemm_kernels.h
 // What a file compiled for one instruction set gives for products with packed weights: functions
-// over raw pointers. packed_gemm.h (threads, workspace, strips) is compiled once, for the
+// over raw pointers. packed_gemm.h (threads, workspace, chunks) is compiled once, for the
 // baseline. Plain data only: files of different instruction sets share no inline function through
 // it.
 //
-// Weights are packed once, when a program is bound, into panels of kPanelRows rows in the order in
-// which `multiply` reads them. Rows of x are prepared once a call, in strips of at most
-// `max_strip_rows`, which several threads may share, in whatever precision and order `multiply`
-// takes them. The layouts of both are the packed GEMM's own.
+// Weights are packed once, when a program is bound, into slices of kSliceRows rows in the order in
+// which `multiply` reads them. Rows of x are prepared once a call, in chunks of at most
+// `max_chunk_rows`, which several threads may share, in whatever precision and order `multiply`
+// takes them. The layouts of both are the packed GEMM's own. A GEMM may as well read weights as
+// they are stored and x as it is: then there is nothing to pack or to prepare.
 #ifndef PAGEMILL_CC_OPS_LINEAR_PACKED_GEMM_KERNELS_H_
 #define PAGEMILL_CC_OPS_LINEAR_PACKED_GEMM_KERNELS_H_
 
@@ -17,7 +18,7 @@
 
 namespace pagemill::ops::linear {
 
-inline constexpr int64_t kPanelRows = 32;
+inline constexpr int64_t kSliceRows = 32;
 
 // Rows of a weight matrix as stored: [.., k], any alignment.
 struct StoredRows {
@@ -45,70 +46,90 @@ struct InputRows {
   }
 };
 
-// Scales of the weights of a panel, which share them in blocks.
-struct PanelScales {
+// Scales of the weights of a slice, which share them in blocks.
+struct SliceScales {
   const float* values = nullptr;  // of the matrix's first block; null: weights have none
   int64_t stride = 0;             // floats between rows of blocks
   int64_t block_rows = 1;
   int64_t block_columns = 1;
-  int64_t first_row = 0;  // of the panel in the matrix
+  int64_t first_row = 0;  // of the slice in the matrix
 
-  // Those of row `row` of the panel, one for each block of columns.
+  // Those of row `row` of the slice, one for each block of columns.
   const float* OfRow(int64_t row) const { return values + (first_row + row) / block_rows * stride; }
 };
 
-// What products to come will read: a hint, for kernels to ask for on the way.
+// What products to come will read: a hint, for kernels to prefetch on the way.
 struct Ahead {
   const uint8_t* begin = nullptr;
   const uint8_t* end = nullptr;
 };
 
-// One panel times one strip, or the same part of k of both.
+// One slice times one chunk, or the same part of k of both.
 struct PackedProduct {
-  DType dtype;           // of the weights as stored
-  const uint8_t* panel;  // 64-byte aligned
-  const uint8_t* strip;  // 64-byte aligned
-  const float* bias;     // of the panel's first row, or null
-  float* y;              // of the strip's first row of x and the panel's first weight row
-  int64_t y_stride;      // floats between rows of x
-  int64_t n;             // rows of x in the strip, at least 1
-  int64_t m;             // weight rows in the panel, 1 to kPanelRows
+  DType dtype;                 // of the weights as stored
+  const uint8_t* weights;      // a slice, 64-byte aligned
+  const uint8_t* activations;  // a chunk, 64-byte aligned
+  const float* bias;           // of the slice's first row, or null
+  float* y;                    // of the chunk's first row of x and the slice's first weight row
+  int64_t y_stride;            // floats between rows of x
+  int64_t n;                   // rows of x in the chunk, at least 1
+  int64_t m;                   // weight rows, 1 to kSliceRows; as stored: of one slice or more
   int64_t k;
-  PanelScales scales = {};
+  SliceScales scales = {};
   bool adds = false;  // to y, where the sums of earlier parts of k are; they have no bias
   Ahead ahead[2] = {};
+  // Of packed GEMMs that read weights as stored.
+  int64_t weight_stride = 0;   // bytes between weight rows
+  int64_t x_stride = 0;        // floats between rows of x
+  uint8_t* scratch = nullptr;  // scratch_bytes() of the thread's own, 64-byte aligned
   // Of packed GEMMs with `leave`: what the products of a thread so far leave in its registers, as
   // the packed GEMM writes it down, 0 before the first. Null: this one leaves nothing.
   int64_t* left = nullptr;
 };
 
 // An output is accumulated in an order that depends on k and the packed GEMM alone: it has the same
-// bits in strips of any height.
+// bits in chunks of any height.
 struct PackedGemm {
-  int64_t max_strip_rows;
-  // Bytes of a panel of rows of k elements: a multiple of 64.
-  int64_t (*panel_bytes)(DType dtype, int64_t k);
-  // The first `count` rows of `source`, at most kPanelRows; the others become zeros.
-  void (*pack)(const StoredRows& source, int64_t count, uint8_t* panel);
-  // Bytes of a strip of n rows for weights of `dtype`: a multiple of 64.
-  int64_t (*strip_bytes)(DType dtype, int64_t n, int64_t k);
-  void (*prepare)(DType dtype, const InputRows& x, uint8_t* strip);
-  void (*multiply)(const PackedProduct& product);
-  // k may be divided at multiples of this, 0: not at all. `multiply` then takes `adds`, and a panel
-  // is one of the first elements and after it one of the others. Strips are prepared for each part;
-  // or at once, where they are like panels.
+  int64_t max_chunk_rows = 0;
+  // The next four are null if the GEMM reads weights as stored, any alignment: a slice is then
+  // kSliceRows rows, and a chunk rows of x.
+  // Bytes of a slice of rows of k elements: a multiple of 64.
+  int64_t (*slice_bytes)(DType dtype, int64_t k) = nullptr;
+  // The first `count` rows of `source`, at most kSliceRows; the others become zeros.
+  void (*pack)(const StoredRows& source, int64_t count, uint8_t* slice) = nullptr;
+  // Bytes of a chunk of n rows for weights of `dtype`: a multiple of 64.
+  int64_t (*chunk_bytes)(DType dtype, int64_t n, int64_t k) = nullptr;
+  void (*prepare)(DType dtype, const InputRows& x, uint8_t* chunk) = nullptr;
+  void (*multiply)(const PackedProduct& product) = nullptr;
+  // Memory that `multiply` needs for rows of k elements: a multiple of 64. Null: none.
+  int64_t (*scratch_bytes)(DType dtype, int64_t k) = nullptr;
+  // k may be divided at multiples of this, 0: not at all. `multiply` then takes `adds`, and a slice
+  // is one of the first elements and after it one of the others. Chunks are prepared for each part;
+  // or at once, where they are like slices.
   int64_t part_multiple = 0;
   bool prepares_whole = false;
   // Where x, prepared, is no larger, k is not divided: L3 holds it, and parts cost 3 to 7 %.
   int64_t max_whole_bytes = 4 << 20;
-  // `prepare` works on all rows of a strip together, and may be asked for some columns alone: what
+  // `prepare` works on all rows of a chunk together, and may be called for some columns alone: what
   // it has to know of whole rows it finds again each time.
   bool shares_columns = false;
   // Ends a run of products with `left`, unless that is 0.
   void (*leave)() = nullptr;
+
+  [[gnu::always_inline]] bool ReadsStored() const { return pack == nullptr; }
 };
 
+// Weights of any dtype as stored, in float.
+extern const PackedGemm kFloatPortable;
+// `k` elements of a weight row, decoded as these decode them.
+using DequantizeRows = void(DType dtype, const uint8_t* row, int64_t k, float* out);
+DequantizeRows DequantizePortable;
 #if defined(__x86_64__)
+extern const PackedGemm kFloatAvx2;
+extern const PackedGemm kFloatAvx512;
+DequantizeRows DequantizeAvx2;
+DequantizeRows DequantizeAvx512;
+
 // Block formats; activations as integers in blocks of 32 with a scale each.
 extern const PackedGemm kAvx512VnniKernels;       // of 8 bits
 extern const PackedGemm kAvx512VnniInt16Kernels;  // of 15 bits

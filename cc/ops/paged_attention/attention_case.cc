@@ -68,6 +68,8 @@ AttentionCase::AttentionCase(const AttentionOptions& options, std::vector<PagedR
   attributes_.Set("window", options.window);
   attributes_.Set("causal", options.causal ? 1 : 0);
   attributes_.Set("soft_cap", options.soft_cap);
+  attributes_.Set("k_scale", options.kv_scales.k);
+  attributes_.Set("v_scale", options.kv_scales.v);
   inputs_[0] = q_.view();
   inputs_[1] = cache_.view();
   for (int64_t head = 0; head < options.q_heads; ++head) {
@@ -108,9 +110,10 @@ void AttentionCase::StoreToken(int64_t slot, const float* k, const float* v) {
   const int64_t block = slot / options_.block_size;
   const int64_t offset = slot % options_.block_size;
   for (int64_t h = 0; h < options_.kv_heads; ++h) {
-    const float k_unit = StoreScale(block, h * options_.block_size + offset, k, h);
+    const float k_unit =
+        StoreScale(block, h * options_.block_size + offset, k, h) * options_.kv_scales.k;
     const int64_t row = (options_.kv_heads + h) * options_.block_size + offset;
-    const float v_unit = StoreScale(block, row, v, h);
+    const float v_unit = StoreScale(block, row, v, h) * options_.kv_scales.v;
     for (int64_t d = 0; d < options_.head_dim; ++d) {
       const int64_t source = h * options_.head_dim + d;
       StoreElement(cache_.view(), block, source * options_.block_size + offset, k[source] / k_unit);

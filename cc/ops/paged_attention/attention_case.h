@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cc/ops/conformance.h"
+#include "cc/ops/kv_write/kv_scales.h"
 #include "cc/ops/op.h"
 #include "cc/ops/paged_batch.h"
 
@@ -28,6 +29,7 @@ struct AttentionOptions {
   int32_t common_blocks = 0;   // that all requests begin with
   bool zero_queries = false;   // all keys weigh the same
   bool round_queries = false;  // to bf16
+  KvScales kv_scales = {};     // of f8_e4m3 caches
 };
 
 class AttentionCase {

@@ -24,7 +24,9 @@ AttentionShape MakeShape(const PagedAttentionArgs& args) {
   shape.window = args.window;
   shape.causal = args.causal;
   const bool capped = args.soft_cap > 0;
-  shape.query_scale = capped ? args.scale / args.soft_cap : args.scale * kLog2E;
+  const float scale = args.scale * args.kv_scales.k;
+  shape.query_scale = capped ? scale / args.soft_cap : scale * kLog2E;
+  shape.value_scale = args.kv_scales.v;
   shape.soft_cap = args.soft_cap * kLog2E;
   shape.sinks = args.sinks;
   shape.slopes = args.slopes;

@@ -222,14 +222,15 @@ inline void Finish(const AttentionShape& shape, const AttentionTile& tile,
     for (int v = 1; v < kVecsPerGroup; ++v) {
       sum = Vec::Add(sum, Vec::Load(state.sum + row * kSumLanes + v * Vec::kLanes));
     }
-    const Vec::F inverse = Vec::Set(InverseSum(shape, tile, row, state.max[row], Vec::Sum(sum)));
+    const float inverse_sum = InverseSum(shape, tile, row, state.max[row], Vec::Sum(sum));
+    const Vec::F unit = Vec::Set(shape.value_scale * inverse_sum);
     const float* acc = state.acc + row * shape.padded_dim;
     int i = 0;
     for (; i + Vec::kLanes <= shape.head_dim; i += Vec::kLanes) {
-      Vec::Store(y + i, Vec::Mul(Vec::Load(acc + i), inverse));
+      Vec::Store(y + i, Vec::Mul(Vec::Load(acc + i), unit));
     }
     const int rest = shape.head_dim - i;
-    if (rest > 0) Vec::StoreN(y + i, Vec::Mul(Vec::LoadN(acc + i, rest), inverse), rest);
+    if (rest > 0) Vec::StoreN(y + i, Vec::Mul(Vec::LoadN(acc + i, rest), unit), rest);
   }
 }
 

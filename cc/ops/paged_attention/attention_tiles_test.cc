@@ -1,4 +1,4 @@
-// `paged_attention` in tiles of AMX, over emulated ones: it conforms, and a row's bits are the same
+// `paged_attention` in AMX tiles, over emulated ones: it conforms, and a row's bits are the same
 // in tiles and, where rows are few, in vectors.
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // File: cc/ops/paged_attention/emulated_attention.h
-// The kernels of AMX over emulated tiles. They need AVX-512 with BF16, VBMI and VNNI, but no AMX.
+// The AMX kernels over emulated tiles. They need AVX-512 with BF16, VBMI and VNNI, but no AMX.
 // Test code only.
 #ifndef PAGEMILL_CC_OPS_PAGED_ATTENTION_EMULATED_ATTENTION_H_
 #define PAGEMILL_CC_OPS_PAGED_ATTENTION_EMULATED_ATTENTION_H_

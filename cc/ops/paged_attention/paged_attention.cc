@@ -34,6 +34,7 @@ void CheckAttributes(const OpCall& call, OperandCheck& check) {
                 "attribute soft_cap must be 0 (none) or a number above");
   check.Require(attributes.Get("causal", 1) != 0 || attributes.Get("window", 0) == 0,
                 "a window needs causal=1: without it every query sees all keys");
+  CheckKvScales(call, check);
 }
 
 Status CheckPagedAttention(const OpCall& call) {
@@ -152,6 +153,7 @@ PagedAttentionArgs ToPagedAttentionArgs(const OpCall& call) {
   args.window = static_cast<int32_t>(call.attributes->GetInt("window", 0));
   args.causal = call.attributes->GetInt("causal", 1) != 0;
   args.soft_cap = static_cast<float>(call.attributes->Get("soft_cap", 0));
+  args.kv_scales = KvScalesOf(*call.attributes, args.cache.dtype);
   return args;
 }
 

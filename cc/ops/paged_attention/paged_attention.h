@@ -11,7 +11,8 @@
 //            slopes f32 [Hq], optional: ALiBi
 //   outputs  y      act [T, Hq, D]
 //   batch    query_start, seq_lens, block_table, block_size (the last is needed at check time, too)
-//   attributes  scale > 0; window = 0 (none); causal = 1; soft_cap = 0 (none)
+//   attributes  scale > 0; window = 0 (none); causal = 1; soft_cap = 0 (none); k_scale, v_scale = 1
+//               of an f8_e4m3 cache (cc/ops/kv_write/kv_scales.h)
 //   aliasing    none
 //
 // A query at position p sees keys (p - window, p], from 0 without a window; with causal = 0 (then
@@ -26,8 +27,9 @@
 // on threads. (README.md says how.)
 //
 // Error bound: |y - exact| <= 4e-6 (1 + max |score|) max |v| over the visible keys, on the cache's
-// values as stored: a score carries relative errors of about sqrt(D) 2^-24 of its largest partial
-// sum, and the softmax turns an absolute error of a score into a relative error of its weight.
+// values as stored, times their scales: a score carries relative errors of about sqrt(D) 2^-24 of
+// its largest partial sum, and the softmax turns an absolute error of a score into a relative error
+// of its weight.
 //
 // Rows of Precision::kBf16 round q to bf16 (nearest, ties to even) and compute on those
 // queries; each weight 2^(score - max) is then off by at most eta = 2^-8 (rounded to bf16) + 9e-5
@@ -48,6 +50,7 @@
 #ifndef PAGEMILL_CC_OPS_PAGED_ATTENTION_PAGED_ATTENTION_H_
 #define PAGEMILL_CC_OPS_PAGED_ATTENTION_PAGED_ATTENTION_H_
 
+#include "cc/ops/kv_write/kv_scales.h"
 #include "cc/ops/op.h"
 
 namespace pagemill::ops {
@@ -64,6 +67,7 @@ struct PagedAttentionArgs {
   int32_t window = 0;
   bool causal = true;
   float soft_cap = 0;
+  KvScales kv_scales = {};
 };
 
 PagedAttentionArgs ToPagedAttentionArgs(const OpCall& call);

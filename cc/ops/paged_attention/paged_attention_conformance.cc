@@ -171,6 +171,11 @@ void CheckF8Shapes(const OpDefinition& op, const device::Capabilities& caps) {
     CheckCase(op, caps,
               {.q_heads = 3, .kv_heads = 1, .head_dim = head_dim, .dtype = DType::kF8E4M3}, mixed);
   }
+  AttentionOptions scaled{.q_heads = 4, .kv_heads = 2, .dtype = DType::kF8E4M3};
+  scaled.kv_scales = {.k = 0.37f, .v = 3.1f};
+  CheckCase(op, caps, scaled, mixed);
+  scaled.soft_cap = 3;
+  CheckCase(op, caps, scaled, mixed);
   for (int32_t block_size : {32, 8}) {
     CheckCase(op, caps,
               {.q_heads = 4,

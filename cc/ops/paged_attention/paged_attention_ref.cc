@@ -47,7 +47,9 @@ class Query {
       sum += weight;
       for (int64_t d = 0; d < head_dim_; ++d) acc[d] += weight * Value(key, d);
     }
-    for (int64_t d = 0; d < head_dim_; ++d) y_[d] = static_cast<float>(acc[d] / sum);
+    for (int64_t d = 0; d < head_dim_; ++d) {
+      y_[d] = static_cast<float>(acc[d] / sum * args_.kv_scales.v);
+    }
   }
 
  private:
@@ -59,7 +61,7 @@ class Query {
       const int64_t index = (kv_head_ * head_dim_ + d) * block_size + key % block_size;
       dot += q_[d] * CacheElement(args_.cache, block, index);
     }
-    dot *= args_.scale * Scale(block, kv_head_ * block_size + key % block_size);
+    dot *= args_.scale * args_.kv_scales.k * Scale(block, kv_head_ * block_size + key % block_size);
     if (args_.soft_cap > 0) dot = args_.soft_cap * std::tanh(dot / args_.soft_cap);
     return dot + slope_ * static_cast<double>(key - position_);
   }

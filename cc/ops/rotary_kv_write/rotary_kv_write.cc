@@ -58,7 +58,7 @@ void Run(const OpCall& call, KernelContext& context) {
   const RotaryArgs rotary = ToRotaryArgs(RotaryPart(call));
   const BatchView& batch = *call.batch;
   const std::array<TensorView, 3> kv_inputs = KvInputs(call);
-  const KvWriteArgs kv = {kv_inputs[0], kv_inputs[1], kv_inputs[2], &batch};
+  const KvWriteArgs kv = ToKvWriteArgs(KvPart(call, kv_inputs));
   const RotaryFrequencies frequencies = FrequenciesOf(rotary);
   const int64_t elements = rotary.q.RowElements() + 3 * rotary.k.RowElements();
   context.pool->ParallelFor(batch.num_tokens, KvTokensPerChunk(batch, elements),

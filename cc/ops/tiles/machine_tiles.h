@@ -1,5 +1,5 @@
 // File: cc/ops/tiles/machine_tiles.h
-// The tile registers of AMX as inline assembly: register numbers as template arguments, which the
+// The AMX tile registers as inline assembly: register numbers as template arguments, which the
 // compiler's macros do not take, and operands whose extent it knows. GCC 12's own
 // _tile_loadconfig says that it reads 8 of its 64 bytes, and the stores to the others may go. For
 // files compiled for AMX only.

@@ -1,5 +1,5 @@
 // File: cc/ops/tiles/tile_band.h
-// What kernels in tiles of AMX are written over: `Tiles`, the eight tile registers. machine_tiles.h
+// What kernels in AMX tiles are written over: `Tiles`, the eight tile registers. machine_tiles.h
 // has those of the CPU, emulated_tiles.h others in plain C++ for tests on machines without. And the
 // product that most of them are made of: a band of up to 32 rows times 32 columns.
 //

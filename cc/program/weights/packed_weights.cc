@@ -2,211 +2,42 @@
 
 #include <algorithm>
 #include <array>
-#include <deque>
 #include <set>
 #include <string>
-#include <string_view>
-#include <tuple>
 #include <vector>
 
 #include "cc/base/xxh3.h"
 #include "cc/ops/quantized/packed_integers.h"
 #include "cc/ops/quantized/quantized.h"
 #include "cc/program/operand_views.h"
+#include "cc/program/weights/packed_layout.h"
 #include "cc/program/weights/weight_digests.h"
+#include "cc/program/weights/weight_recipe.h"
 
 namespace pagemill::program {
 namespace {
 
-struct Copy {
-  const ops::WeightPacking* packing;  // null: row by row
-  ValueId weight;
-  TensorView view;  // no data yet; its parts, if it has some, are the layout's
-  int64_t offset;   // in the memory of all copies
-
-  int64_t bytes() const {
-    return packing != nullptr ? packing->bytes(view)
-                              : (view.shape[0] * view.row_stride_bytes + 63) / 64 * 64;
-  }
-};
-
-struct Use {
-  size_t op;
-  size_t input;
-  size_t copy;      // index
-  bool end_to_end;  // the kernel reads all of it in this order
-};
-
-// Calls f(op, input, weight, packing) for each operand that is a weight; packing is null where its
-// kernel reads it as stored.
-template <class F>
-void ForEachWeight(const Program& program, std::span<const ops::Kernel* const> rows, const F& f) {
-  for (size_t op = 0; op < rows.size(); ++op) {
-    const std::vector<ValueId>& inputs = program.ops()[op].inputs;
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      if (inputs[i] == kNoValue || program.value(inputs[i]).kind != ValueKind::kWeight) continue;
-      f(op, i, inputs[i], ops::PackingOf(*rows[op], i));
-    }
-  }
-}
-
-class Layout {
- public:
-  Layout(const Program& program, std::span<const ops::Kernel* const> rows) : program_(program) {
-    ForEachWeight(program, rows,
-                  [&](size_t op, size_t input, ValueId weight, const ops::WeightPacking* packing) {
-                    if (packing == nullptr || packing->follows) return;
-                    // Of a stack, kernels read the matrices that a step chooses.
-                    const bool end_to_end = program_.value(weight).shape.rank < 3;
-                    uses.push_back({op, input, CopyOf(weight, packing), end_to_end});
-                    const TensorView& view = copies[uses.back().copy].view;
-                    if (ops::PackedView(*packing, view).parts == nullptr) return;
-                    KeepParts(weight, /*values=*/false);
-                  });
-    // Those that would do with either order.
-    ForEachWeight(program, rows,
-                  [&](size_t op, size_t input, ValueId weight, const ops::WeightPacking* packing) {
-                    if (packing != nullptr && !packing->follows) return;
-                    const auto found =
-                        packing == nullptr
-                            ? known_.end()
-                            : known_.find({StoredRange(program_, weight), packing->layout});
-                    if (found != known_.end()) {
-                      uses.push_back({op, input, found->second, false});
-                    } else if (program_.value(weight).quantized) {
-                      stored_quantized.insert(weight);
-                      KeepParts(weight, /*values=*/true);
-                    } else if (program_.value(weight).IsMade()) {
-                      uses.push_back({op, input, CopyOf(weight, nullptr), false});
-                    }
-                  });
-  }
-
-  std::vector<Copy> copies;
-  std::vector<Use> uses;
-  std::map<ValueId, size_t> parts;     // stacks that are parts of operands: their copies
-  std::set<ValueId> stored_quantized;  // that some kernel reads with all parts
-  PackedBytes bytes;
-
- private:
-  size_t CopyOf(ValueId weight, const ops::WeightPacking* packing) {
-    const std::string_view order = packing == nullptr ? std::string_view() : packing->layout;
-    const auto [found, added] =
-        known_.try_emplace({StoredRange(program_, weight), order}, copies.size());
-    if (!added) return found->second;
-    const Value& v = program_.value(weight);
-    copies.push_back({packing, weight, MakeView(v, {}, nullptr), bytes.packed_bytes});
-    if (v.quantized) {
-      const auto no_data = [](ValueId) { return nullptr; };
-      copies.back().view.parts = &quantized_.emplace_back(MakeParts(program_, v, no_data));
-    }
-    bytes.packed_bytes += copies.back().bytes();
-    CountStored(weight);
-    return found->second;
-  }
-
-  // Kernels read parts of `weight` beside what is packed of it: stacks in one piece.
-  void KeepParts(ValueId weight, bool values) {
-    const Quantized& q = *program_.value(weight).quantized;
-    for (ValueId part : q.parts()) {
-      if (part == kNoValue || (part == q.values && !values)) continue;
-      if (!program_.value(part).stack.empty()) parts[part] = CopyOf(part, nullptr);
-    }
-  }
-
-  // What is in files of the weight, or of what it is made of.
-  void CountStored(ValueId weight) {
-    const Value& v = program_.value(weight);
-    if (v.quantized) {
-      for (ValueId part : v.quantized->parts()) {
-        if (part != kNoValue) CountStored(part);
-      }
-    }
-    for (ValueId part : v.stack) CountStored(part);
-    if (v.IsMade()) return;
-    const ByteRange range = StoredRange(program_, weight);
-    if (stored_.insert(range).second) bytes.stored_bytes += std::get<2>(range);
-  }
-
-  const Program& program_;
-  std::map<std::pair<ByteRange, std::string_view>, size_t> known_;  // index of the copy
-  std::set<ByteRange> stored_;
-  std::deque<QuantizedParts> quantized_;  // of copies
-};
-
-TensorView ViewOf(const Copy& copy, const std::byte* data) {
-  TensorView view = copy.view;
-  view.data = const_cast<std::byte*>(data);
-  return view;
-}
-
-// Which bytes of which file: those of a stored matrix's columns, from the first to the last.
-std::string SourceText(const Program& program, ValueId weight,
-                       const std::vector<Digest128>& digests) {
-  const Value& v = program.value(weight);
-  const Digest128& file = digests[static_cast<size_t>(v.weight.file)];
-  std::string text;
-  for (uint64_t number : {file.high, file.low, static_cast<uint64_t>(v.weight.offset),
-                          static_cast<uint64_t>(v.SpanBytes())}) {
-    text += " " + std::to_string(number);
-  }
-  return text;
-}
-
-// Which bytes a weight has, or is made of and how. `all`: the copy holds all parts of a quantized
-// weight, not its values alone.
-std::string RecipeText(const Program& program, ValueId weight, bool all,
-                       const std::vector<Digest128>& digests) {
-  const Value& v = program.value(weight);
-  std::string text;
-  if (v.quantized) {
-    if (!all) return RecipeText(program, v.quantized->values, all, digests);
-    const QuantizedFormat& f = v.quantized->format;
-    text.append(" ").append(ops::kPackedIntegersVersion).append(" ").append(NameOf(f.layout));
-    for (int64_t number : {f.block_columns, f.first_row, f.first_column, f.row_step}) {
-      text += " " + std::to_string(number);
-    }
-    for (ValueId part : v.quantized->parts()) {
-      text += part == kNoValue ? " -"
-                               : " " + std::string(Info(program.value(part).dtype).name) +
-                                     RecipeText(program, part, all, digests);
-    }
-    return text;
-  }
-  if (v.stack.empty()) return SourceText(program, weight, digests);
-  text += " stack " + std::to_string(v.stack.size());
-  for (ValueId part : v.stack) text += RecipeText(program, part, all, digests);
-  return text;
-}
-
 // Of all that decides the bytes of the copies and where they lie.
-Digest128 KeyOf(const Program& program, const Layout& layout,
-                const std::vector<Digest128>& digests) {
+Digest128 KeyOf(const Program& program, const PackedLayout& layout,
+                std::span<const std::string> file_names) {
   std::string text;
-  for (const Copy& copy : layout.copies) {
-    const TensorView& view = copy.view;
-    text.append(copy.packing == nullptr ? "rows" : copy.packing->layout);
-    text.append(" ").append(Info(view.dtype).name);
-    for (int64_t number : {view.shape[0], view.RowElements(), view.row_stride_bytes, copy.offset}) {
-      text += " " + std::to_string(number);
-    }
-    const bool all =
-        copy.packing != nullptr && ops::PackedView(*copy.packing, view).parts == nullptr;
-    text += RecipeText(program, copy.weight, all, digests) + "\n";
+  for (const PackedCopy& copy : layout.copies()) {
+    if (copy.shared != nullptr) continue;
+    text += std::to_string(copy.offset) + " " + ContentOf(program, copy, file_names) + "\n";
   }
   return Xxh3_128(text.data(), text.size());
 }
 
 // Of each op, its packed operands in one piece; empty where they lie apart or rows of them are
 // picked.
-std::vector<std::span<const std::byte>> ReadFromEndToEnd(const Layout& layout,
+std::vector<std::span<const std::byte>> ReadFromEndToEnd(const PackedLayout& layout,
                                                          const std::byte* base, size_t ops) {
   std::vector<std::span<const std::byte>> read_by(ops);
   std::vector<bool> apart(ops, false);
-  for (const Use& use : layout.uses) {  // of an op, ascending
-    const Copy& copy = layout.copies[use.copy];
+  for (const PackedUse& use : layout.uses()) {  // of an op, ascending
+    const PackedCopy& copy = layout.copies()[use.copy];
     if (!use.end_to_end) continue;
-    const std::span<const std::byte> bytes(base + copy.offset, static_cast<size_t>(copy.bytes()));
+    const std::span<const std::byte> bytes(copy.data(base), static_cast<size_t>(copy.bytes()));
     std::span<const std::byte>& all = read_by[use.op];
     apart[use.op] = apart[use.op] || (!all.empty() && all.data() + all.size() != bytes.data());
     all = all.empty() ? bytes : std::span(all.data(), all.size() + bytes.size());
@@ -243,7 +74,7 @@ StatusOr<const std::byte*> DenseRows(const Program& program, ValueId weight, con
 }
 
 // A packed stack is its packed parts, one after the other (ops::WeightPacking).
-Status MakeStack(const Program& program, const Copy& copy, const Weights& weights,
+Status MakeStack(const Program& program, const PackedCopy& copy, const Weights& weights,
                  std::byte* target, device::ThreadPool& pool) {
   TensorView part = copy.view;
   part.shape[0] = 1;
@@ -284,7 +115,7 @@ StatusOr<TensorView> PartOfMatrix(const Program& program, ValueId part,
   return view;
 }
 
-Status MakeQuantizedStack(const Program& program, const Copy& copy, const Weights& weights,
+Status MakeQuantizedStack(const Program& program, const PackedCopy& copy, const Weights& weights,
                           std::byte* target, device::ThreadPool& pool) {
   const Quantized& q = *program.value(copy.weight).quantized;
   std::array<LazyMemory, 4> rows;
@@ -306,8 +137,14 @@ Status MakeQuantizedStack(const Program& program, const Copy& copy, const Weight
   return OkStatus();
 }
 
-Status MakeCopy(const Program& program, const Copy& copy, const Weights& weights, std::byte* target,
-                device::ThreadPool& pool) {
+TensorView ViewOf(const PackedCopy& copy, const std::byte* data) {
+  TensorView view = copy.view;
+  view.data = const_cast<std::byte*>(data);
+  return view;
+}
+
+Status MakeCopy(const Program& program, const PackedCopy& copy, const Weights& weights,
+                std::byte* target, device::ThreadPool& pool) {
   const Value& v = program.value(copy.weight);
   if (!v.stack.empty()) return MakeStack(program, copy, weights, target, pool);
   if (!v.quantized) {
@@ -327,9 +164,10 @@ Status OfWeight(const Value& weight, const Status& status) {
   return {status.code(), "weight '" + weight.name + "' " + status.message()};
 }
 
-Status Pack(const Program& program, const Layout& layout, const Weights& weights, std::byte* target,
-            device::ThreadPool& pool) {
-  for (const Copy& copy : layout.copies) {
+Status Pack(const Program& program, const PackedLayout& layout, const Weights& weights,
+            std::byte* target, device::ThreadPool& pool) {
+  for (const PackedCopy& copy : layout.copies()) {
+    if (copy.shared != nullptr) continue;
     PM_RETURN_IF_ERROR(OfWeight(program.value(copy.weight),
                                 MakeCopy(program, copy, weights, target + copy.offset, pool)));
   }
@@ -344,8 +182,8 @@ void CopyBytes(const std::byte* from, std::byte* to, int64_t bytes, device::Thre
 
 }  // namespace
 
-PackedBytes CountPackedBytes(const Program& program, std::span<const ops::Kernel* const> rows) {
-  return Layout(program, rows).bytes;
+PackedBytes CountPackedBytes(const Program& program, std::span<const ops::Kernel* const> kernels) {
+  return PackedLayout(program, kernels).bytes();
 }
 
 // Kernels trust the numbers of weights that they read with all parts; packing has checked others.
@@ -367,51 +205,66 @@ Status PackedWeights::CheckStored(const Program& program, const std::set<ValueId
   return OkStatus();
 }
 
-StatusOr<PackedWeights> PackedWeights::Make(const Program& program,
-                                            std::span<const ops::Kernel* const> rows,
-                                            const Weights& weights, const PackCache* cache,
-                                            device::ThreadPool& pool,
-                                            const device::MemoryPlacement& placement) {
-  const Layout layout(program, rows);
-  PackedWeights packed;
-  if (layout.copies.empty()) {
-    PM_RETURN_IF_ERROR(packed.CheckStored(program, layout.stored_quantized, weights));
-    return packed;
-  }
-  const int64_t bytes = layout.bytes.packed_bytes;
+// Finds or makes the copies that are not another program's.
+StatusOr<const std::byte*> PackedWeights::MakeCopies(const Program& program,
+                                                     const PackedLayout& layout,
+                                                     const Weights& weights, const PackCache* cache,
+                                                     device::ThreadPool& pool,
+                                                     const device::MemoryPlacement& placement) {
+  const int64_t bytes = layout.bytes().packed_bytes;
+  if (bytes == 0) return nullptr;
   Digest128 key;
   if (cache != nullptr) {
-    packed.file_digests_ = WeightDigests(program, weights, cache->digests(), pool);
-    key = KeyOf(program, layout, packed.file_digests_);
+    file_digests_ = WeightDigests(program, weights, cache->digests(), pool);
+    key = KeyOf(program, layout, FileNames(file_digests_));
     StatusOr<PackCache::Entry> found = cache->Find(key, bytes, pool);
-    if (found.ok()) packed.mapped_ = *std::move(found);
-    if (found.status().code() == StatusCode::kDataLoss) packed.damage_ = found.status();
+    if (found.ok()) mapped_ = *std::move(found);
+    if (found.status().code() == StatusCode::kDataLoss) damage_ = found.status();
   }
-  packed.from_cache_ = packed.mapped_.has_value();
+  from_cache_ = mapped_.has_value();
   const bool placed = placement.kind != device::MemoryPlacement::Kind::kAnywhere;
-  if (!packed.from_cache_ || packed.mapped_->better_copied || placed) {
-    PM_ASSIGN_OR_RETURN(packed.memory_, LazyMemory::Allocate(bytes, "packed weights", placement));
-    if (packed.from_cache_) {
-      CopyBytes(packed.mapped_->bytes.data(), packed.memory_.data(), bytes, pool);
-      packed.mapped_.reset();
+  if (!from_cache_ || mapped_->better_copied || placed) {
+    PM_ASSIGN_OR_RETURN(memory_, LazyMemory::Allocate(bytes, "packed weights", placement));
+    if (from_cache_) {
+      CopyBytes(mapped_->bytes.data(), memory_.data(), bytes, pool);
+      mapped_.reset();
     } else {
-      PM_RETURN_IF_ERROR(Pack(program, layout, weights, packed.memory_.data(), pool));
+      PM_RETURN_IF_ERROR(Pack(program, layout, weights, memory_.data(), pool));
     }
   }
-  if (cache != nullptr && !packed.from_cache_) {
-    packed.store_status_ = cache->Store(key, packed.memory_.bytes(), pool);
+  if (cache != nullptr && !from_cache_) store_status_ = cache->Store(key, memory_.bytes(), pool);
+  return mapped_ ? mapped_->bytes.data() : memory_.data();
+}
+
+StatusOr<PackedWeights> PackedWeights::Make(const Program& program,
+                                            std::span<const ops::Kernel* const> kernels,
+                                            const Weights& weights, const PackCache* cache,
+                                            device::ThreadPool& pool,
+                                            const device::MemoryPlacement& placement,
+                                            const PackedWeights* shared) {
+  const std::vector<std::string> names = FileNames(program, weights);
+  const auto find_shared = [&](const PackedCopy& copy) -> const std::byte* {
+    if (shared == nullptr) return nullptr;
+    const auto found = shared->copies_.find(ContentOf(program, copy, names));
+    return found == shared->copies_.end() ? nullptr : found->second;
+  };
+  const PackedLayout layout(program, kernels, find_shared);
+  PackedWeights packed;
+  PM_ASSIGN_OR_RETURN(const std::byte* base,
+                      packed.MakeCopies(program, layout, weights, cache, pool, placement));
+  for (const PackedCopy& copy : layout.copies()) {
+    packed.copies_[ContentOf(program, copy, names)] = copy.data(base);
   }
-  const std::byte* base = packed.mapped_ ? packed.mapped_->bytes.data() : packed.memory_.data();
-  for (const Use& use : layout.uses) {
-    const Copy& copy = layout.copies[use.copy];
-    packed.data_[{use.op, use.input}] = {base + copy.offset, copy.packing != nullptr};
+  for (const PackedUse& use : layout.uses()) {
+    const PackedCopy& copy = layout.copies()[use.copy];
+    packed.data_[{use.op, use.input}] = {copy.data(base), copy.packing != nullptr};
   }
-  for (const auto& [part, copy] : layout.parts) {
-    packed.parts_[part] = base + layout.copies[copy].offset;
+  for (const auto& [part, copy] : layout.parts()) {
+    packed.parts_[part] = layout.copies()[copy].data(base);
   }
-  PM_RETURN_IF_ERROR(packed.CheckStored(program, layout.stored_quantized, weights));
-  packed.read_by_ = ReadFromEndToEnd(layout, base, rows.size());
-  weights.DropPages();
+  PM_RETURN_IF_ERROR(packed.CheckStored(program, layout.stored_quantized(), weights));
+  packed.read_by_ = ReadFromEndToEnd(layout, base, kernels.size());
+  if (!layout.copies().empty()) weights.DropPages();
   return packed;
 }
 

@@ -1,12 +1,12 @@
 // File: cc/program/weights/packed_weights.h
 // Weights in the order in which the chosen kernels read them (ops::WeightPacking), packed when a
-// program is bound. Operands that share a weight and an order share the copy. A quantized weight is
-// packed from its parts; those that its kernel reads beside the copy, or all if it packs nothing,
-// stay as stored. Each matrix of a stack is packed from its own bytes, so that a stack row by row
-// exists only for kernels that read it so.
+// program is bound (packed_layout.h: which copies there are). A quantized weight is packed from its
+// parts; those that its kernel reads beside the copy, or all if it packs nothing, stay as stored.
+// Each matrix of a stack is packed from its own bytes, so that a stack row by row exists only for
+// kernels that read it so.
 //
 //   PM_ASSIGN_OR_RETURN(PackedWeights packed,
-//                       PackedWeights::Make(program, rows, weights, cache, pool));
+//                       PackedWeights::Make(program, kernels, weights, cache, pool));
 //   const std::byte* data = packed.data(op, input);   // null: as stored
 //
 // A cache on disk (pack_cache.h) keeps all copies of a program together, under a digest of the
@@ -31,17 +31,13 @@
 #include "cc/program/program.h"
 #include "cc/program/weights/lazy_memory.h"
 #include "cc/program/weights/pack_cache.h"
+#include "cc/program/weights/packed_layout.h"
 #include "cc/program/weights/weights.h"
 
 namespace pagemill::program {
 
-struct PackedBytes {
-  int64_t packed_bytes = 0;  // of all packed copies
-  int64_t stored_bytes = 0;  // of what they are made from, each byte range once
-};
-
-// `rows`: the kernel of each op. Sizes alone.
-PackedBytes CountPackedBytes(const Program& program, std::span<const ops::Kernel* const> rows);
+// `kernels`: the kernel of each op. Sizes alone.
+PackedBytes CountPackedBytes(const Program& program, std::span<const ops::Kernel* const> kernels);
 
 class PackedWeights {
  public:
@@ -50,12 +46,15 @@ class PackedWeights {
   // cache maps is copied once more where it is better copied (PackCache::Entry), and with a
   // placement, since a mapped file's pages lie where the first process on the machine that read
   // them ran.
+  // What `shared`, of another program in this process that outlives this, has a copy of is not
+  // copied again.
   // kResourceExhausted if there is no room; the errors of WeightPacking::pack.
   static StatusOr<PackedWeights> Make(const Program& program,
-                                      std::span<const ops::Kernel* const> rows,
+                                      std::span<const ops::Kernel* const> kernels,
                                       const Weights& weights, const PackCache* cache,
                                       device::ThreadPool& pool,
-                                      const device::MemoryPlacement& placement = {});
+                                      const device::MemoryPlacement& placement = {},
+                                      const PackedWeights* shared = nullptr);
 
   // Were the copies found in the cache?
   bool from_cache() const { return from_cache_; }
@@ -99,6 +98,10 @@ class PackedWeights {
     bool reordered = false;
   };
 
+  StatusOr<const std::byte*> MakeCopies(const Program& program, const PackedLayout& layout,
+                                        const Weights& weights, const PackCache* cache,
+                                        device::ThreadPool& pool,
+                                        const device::MemoryPlacement& placement);
   Status CheckStored(const Program& program, const std::set<ValueId>& quantized,
                      const Weights& weights) const;
 
@@ -108,6 +111,7 @@ class PackedWeights {
   Status damage_;
   Status store_status_;
   std::vector<Digest128> file_digests_;
+  std::map<std::string, const std::byte*> copies_;  // by content (weight_recipe.h)
   std::map<std::pair<size_t, size_t>, Operand> data_;
   std::map<ValueId, const std::byte*> parts_;
   std::vector<std::span<const std::byte>> read_by_;  // of each op

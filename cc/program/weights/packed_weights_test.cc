@@ -457,6 +457,47 @@ TEST_F(PackedWeightsCacheTest, OtherStacksAreOtherEntries) {
   }
 }
 
+StatusOr<PackedWeights> PackBeside(const PackedWeights& other, const std::string& text,
+                                   const std::vector<const ops::Kernel*>& kernels) {
+  PM_ASSIGN_OR_RETURN(const Program program, Program::Parse(text));
+  PM_ASSIGN_OR_RETURN(const Weights weights, Weights::Load(program));
+  device::ThreadPool pool({.num_threads = 1});
+  return PackedWeights::Make(program, kernels, weights, nullptr, pool, {}, &other);
+}
+
+TEST(PackedWeights, ProgramsShareCopiesOfOneContent) {
+  const PackedWeights first = MustPack(MustParse(), {&kPlain, &kPacksBoth, &kPacksSecond});
+  // Another name, another op: what counts are the bytes and the order.
+  std::string text = kText;
+  for (size_t at; (at = text.find("tied")) != std::string::npos;) text.replace(at, 4, "same");
+  const auto second = PackBeside(first, text, {&kFollows, &kPlain, &kPacksSecond});
+  ASSERT_TRUE(second.ok()) << second.status().ToString();
+  EXPECT_EQ(second->data(2, 1), first.data(2, 1));
+  EXPECT_EQ(second->data(0, 1), first.data(2, 1)) << "a follower of what is shared";
+  EXPECT_EQ(second->ReadBy(2).data(), first.data(2, 1));
+  // What they share with each other, a third one shares with both.
+  const auto third = PackBeside(*second, kText, {&kPlain, &kPacksSecond, &kPlain});
+  ASSERT_TRUE(third.ok()) << third.status().ToString();
+  EXPECT_EQ(third->data(1, 1), first.data(2, 1));
+}
+
+TEST(PackedWeights, ProgramsDoNotShareOtherOrdersOrBytes) {
+  const PackedWeights first = MustPack(MustParse(), {&kPlain, &kPlain, &kPacksSecond});
+  const auto order = PackBeside(first, kText, {&kPlain, &kPlain, &kPacksOther});
+  ASSERT_TRUE(order.ok()) << order.status().ToString();
+  EXPECT_NE(order->data(2, 1), first.data(2, 1));
+  std::string text = kText;
+  text.replace(text.find("0000c040"), 8, "0000c0c0");  // 6 becomes -6
+  const auto bytes = PackBeside(first, text, {&kPlain, &kPlain, &kPacksSecond});
+  ASSERT_TRUE(bytes.ok()) << bytes.status().ToString();
+  EXPECT_EQ(First(bytes->data(2, 1)), -6);
+  // One that shares some copies packs the others.
+  const auto some = PackBeside(first, kText, {&kPlain, &kPacksBoth, &kPlain});
+  ASSERT_TRUE(some.ok()) << some.status().ToString();
+  EXPECT_EQ(some->data(1, 1), first.data(2, 1));
+  EXPECT_EQ(First(some->data(1, 2)), 12);
+}
+
 TEST_F(PackedWeightsCacheTest, ACacheThatCannotBeWrittenIsNoFailure) {
   const std::string file = folder_ + "/a_file";
   std::ofstream(file) << "no folder";

@@ -22,7 +22,9 @@ def parser() -> FlagParser:
     )
     made.add_argument("--json", action="store_true", help="print JSON")
     made.add_argument("--no-limits", action="store_true", help="skip measuring the limits (1 s)")
-    made.add_argument("--profile", action="store_true", help=PROFILE_HELP)
+    made.add_argument(
+        "--profile", nargs="?", const="ops", choices=("ops", "layers"), help=PROFILE_HELP
+    )
     made.add_config(WorkloadConfig)
     made.add_config(EngineConfig)
     return made
@@ -81,5 +83,5 @@ def run(parser: FlagParser, args: Namespace) -> int:
             "decode": steps * limits.decode_seconds(requests) if steps else None,
             "prefill": shortest / first,
         }
-    show(report, profile, as_json=args.json)
+    show(report, profile, args.profile, as_json=args.json)
     return 0

@@ -7,12 +7,17 @@ import sys
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
-    from pagemill.cli.step_profile import RunProfile
+    from pagemill.cli.step_profile import Grouping, RunProfile
 
-PROFILE_HELP = "show where the time of steps went (clocks take about 0.1 us an op)"
+PROFILE_HELP = (
+    "show where the time of steps went: in which ops (default) or in which layers (clocks take"
+    " about 0.1 us an op)"
+)
 
 
-def show(report: dict[str, Any], profile: RunProfile | None, *, as_json: bool) -> None:
+def show(
+    report: dict[str, Any], profile: RunProfile | None, by: Grouping | None, *, as_json: bool
+) -> None:
     """Prints a report, and where the time of its steps went if that was measured."""
     if as_json:
         measured = {"profile": profile.as_json()} if profile else {}
@@ -20,7 +25,7 @@ def show(report: dict[str, Any], profile: RunProfile | None, *, as_json: bool) -
         return
     print(describe(report))
     if profile:
-        print(f"\n{profile.table()}")
+        print(f"\n{profile.table(by or 'ops')}")
 
 
 def describe(report: dict[str, Any]) -> str:

@@ -23,7 +23,9 @@ def parser() -> FlagParser:
     )
     made.add_argument("--json", action="store_true", help="print JSON")
     made.add_argument("--no-limits", action="store_true", help="skip measuring the limits (1 s)")
-    made.add_argument("--profile", action="store_true", help=PROFILE_HELP)
+    made.add_argument(
+        "--profile", nargs="?", const="ops", choices=("ops", "layers"), help=PROFILE_HELP
+    )
     made.add_config(WorkloadConfig)
     made.add_config(EngineConfig)
     return made
@@ -80,5 +82,5 @@ def run(parser: FlagParser, args: Namespace) -> int:
         shortest = limits.run_seconds(run_size, config.scheduler.max_num_batched_tokens)
         report["limits"] = {**limits.as_json(), "output_tokens_per_s": generated / shortest}
         report["achieved_over_limit"] = shortest / seconds
-    show(report, profile, as_json=args.json)
+    show(report, profile, args.profile, as_json=args.json)
     return 0

@@ -194,7 +194,11 @@ def test_offline_benchmarks(model: str, kind: str, capsys: pytest.CaptureFixture
         part["part"] for part in decode["parts"]
     }
     assert sum(part["share"] for part in decode["parts"]) == pytest.approx(1)
+    layers = [entry["layer"] for entry in decode["layers"]]
+    assert layers == [*(f"layer.{i}" for i in range(len(layers) - 1)), "end"]
+    assert sum(entry["share"] for entry in decode["layers"]) == pytest.approx(1)
     assert _run(capsys, *argv[:-1], "--no-limits", "--profile")[1].count("waiting") == 2
+    assert _run(capsys, *argv[:-1], "--no-limits", "--profile", "layers")[1].count("layer.0") == 2
 
 
 def test_limits(model: str, capsys: pytest.CaptureFixture[str]) -> None:

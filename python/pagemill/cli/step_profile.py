@@ -3,19 +3,22 @@
 profile = RunProfile(core.runner)
 profile.start()
 ...                       # requests come and end
-print(profile.table())
+print(profile.table("ops"))
 """
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from pagemill import _native
 
 _KINDS = {"decode": True, "prompt": False}
 _TITLES = {"decode": "steps with a token a request", "prompt": "steps with prompts"}
+_BAR = 40  # characters of the slowest layer
+
+Grouping = Literal["ops", "layers"]
 _HEADER = ("part", "matrix", "kernel", "calls", "ms", "share", "waiting", "GB/s", "GFLOP/s")
 
 
@@ -71,6 +74,28 @@ def parts_of(profile: _native.StepProfile) -> list[Part]:
     return parts
 
 
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One layer; figures are of one step, on average."""
+
+    layer: str
+    """`layer.0`, to which what comes before belongs; `end` for what comes after the last."""
+    ms: float
+    share: float
+    """Of the time in ops."""
+
+
+def layers_of(profile: _native.StepProfile) -> list[Layer]:
+    """Returns the layers of a step in their order; [] if none ran."""
+    total = sum(entry.seconds for entry in profile.layers)
+    if not profile.steps or not total:
+        return []
+    return [
+        Layer(entry.layer, 1e3 * entry.seconds / profile.steps, entry.seconds / total)
+        for entry in profile.layers
+    ]
+
+
 class RunProfile:
     """The profile of what a runner does from `start` on."""
 
@@ -88,16 +113,20 @@ class RunProfile:
         for kind, decode in _KINDS.items():
             profile = self._runner.profile(decode=decode)
             parts = [asdict(part) for part in parts_of(profile)]
-            kinds[kind] = {"steps": profile.steps, "parts": parts}
+            layers = [asdict(layer) for layer in layers_of(profile)]
+            kinds[kind] = {"steps": profile.steps, "parts": parts, "layers": layers}
         return kinds
 
-    def table(self) -> str:
-        """Returns the same for people. No request may run."""
+    def table(self, by: Grouping) -> str:
+        """Returns the parts or the layers for people. No request may run."""
         texts: list[str] = []
         for kind, decode in _KINDS.items():
             profile = self._runner.profile(decode=decode)
-            if parts := parts_of(profile):
-                texts.append(_table(f"{profile.steps} {_TITLES[kind]}, a step", parts))
+            title = f"{profile.steps} {_TITLES[kind]}, a step"
+            if by == "layers" and (layers := layers_of(profile)):
+                texts.append(_layer_table(title, layers))
+            elif by == "ops" and (parts := parts_of(profile)):
+                texts.append(_table(title, parts))
         return "\n\n".join(texts)
 
 
@@ -114,6 +143,18 @@ def _table(title: str, parts: list[Part]) -> str:
         names = [text.ljust(width) for text, width in zip(row[:3], widths[:3], strict=True)]
         figures = [text.rjust(width) for text, width in zip(row[3:], widths[3:], strict=True)]
         lines.append("  ".join(names + figures).rstrip())
+    return "\n".join(lines)
+
+
+def _layer_table(title: str, layers: list[Layer]) -> str:
+    width = max(len(layer.layer) for layer in layers)
+    largest = max(layer.ms for layer in layers)
+    lines = [title]
+    for layer in layers:
+        bar = "#" * round(_BAR * layer.ms / largest)
+        share = f"{100 * layer.share:.1f} %"
+        lines.append(f"{layer.layer:<{width}}  {layer.ms:8.3f} ms  {share:>6}  {bar}".rstrip())
+    lines.append(f"{'all':<{width}}  {sum(layer.ms for layer in layers):8.3f} ms")
     return "\n".join(lines)
 
 

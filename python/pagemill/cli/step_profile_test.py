@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from pagemill.cli.step_profile import RunProfile, parts_of
+from pagemill.cli.step_profile import RunProfile, layers_of, parts_of
 
 
 def _op(**changes: Any) -> SimpleNamespace:
@@ -31,6 +31,11 @@ def _profile(**changes: Any) -> Any:
         "sampling_s": 0.06,
         "between_s": 0.04,
         "ops": [_op(), _op(op="add", matrix="", seconds=0.1, bytes=0.0, operations=0.0)],
+        "layers": [
+            SimpleNamespace(layer="layer.0", seconds=0.4),
+            SimpleNamespace(layer="layer.1", seconds=0.2),
+            SimpleNamespace(layer="end", seconds=0.1),
+        ],
     }
     return SimpleNamespace(**{**base, **changes})
 
@@ -55,9 +60,27 @@ def test_an_executor_that_tells_nothing_of_ops_is_one_part() -> None:
 
 
 def test_kinds_of_step_that_did_not_run_are_left_out_of_the_table() -> None:
-    profiles = {True: _profile(), False: _profile(steps=0)}
+    profiles = {True: _profile(), False: _profile(steps=0, layers=[])}
     runner: Any = SimpleNamespace(profile=lambda *, decode: profiles[decode])
-    table = RunProfile(runner).table()
+    table = RunProfile(runner).table("ops")
     assert table.startswith("4 steps with a token a request")
     assert "prompts" not in table
-    assert RunProfile(runner).as_json()["prompt"] == {"steps": 0, "parts": []}
+    assert RunProfile(runner).as_json()["prompt"] == {
+        "steps": 0,
+        "parts": [],
+        "layers": [],
+    }
+
+
+def test_layers() -> None:
+    layers = layers_of(_profile())
+    assert [layer.layer for layer in layers] == ["layer.0", "layer.1", "end"]
+    assert [layer.ms for layer in layers] == pytest.approx([100, 50, 25])
+    assert sum(layer.share for layer in layers) == pytest.approx(1)
+    runner: Any = SimpleNamespace(
+        profile=lambda *, decode: _profile(layers=[]) if decode else _profile()
+    )
+    first, *rows, last = RunProfile(runner).table("layers").splitlines()
+    assert "prompts" in first, "the other kind has none"
+    assert rows[0].endswith("#" * 40) and rows[1].endswith(" " + "#" * 20)
+    assert last.split() == ["all", "175.000", "ms"]

@@ -17,8 +17,9 @@ class CacheConfig:
         "Type of cached keys and values. auto: f32 for a model with f32 weights, else bf16; with"
         " --dtype bfloat16, bf16."
         " bfloat16 is bf16. int8,"
-        " with a scale for each token and head, and fp8 (fp8_e4m3), without: half the memory of"
-        " bf16, and half of what long contexts read per token; int8 is the finer of the two."
+        " with a scale for each token and head, and fp8 (fp8_e4m3), with the checkpoint's scales"
+        " if it has some: half the memory of bf16, and half of what long contexts read per token;"
+        " int8 is the finer of the two."
         " Both need --executor native.",
         allowed=("auto", "bf16", "bfloat16", "f32", "fp8", "fp8_e4m3", "int8"),
     )

@@ -79,13 +79,22 @@ def project_qkv(
     )
 
 
-def attend(q: Tensor, k: Tensor, v: Tensor, shape: AttentionShape, cache_name: str) -> Tensor:
-    """Store k and v in a new cache of this name and attend: [T, heads, head_dim]."""
+def attend(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    shape: AttentionShape,
+    cache_name: str,
+    scales: tuple[float, float] = (1.0, 1.0),
+) -> Tensor:
+    """Store k and v in a new cache of this name and attend: [T, heads, head_dim]. `scales` are
+    those of keys and values in an fp8 cache."""
     kv_heads = shape.features(shape.kv_heads).size // shape.head_dim
     group = q.trace.kv_group(shape.window)
     cache = q.trace.cache(cache_name, group, (kv_heads, shape.head_dim))
-    ops.kv_write(k, v, cache)
-    return ops.paged_attention(q, cache, scale=shape.scale)
+    k_scale, v_scale = scales
+    ops.kv_write(k, v, cache, k_scale=k_scale, v_scale=v_scale)
+    return ops.paged_attention(q, cache, scale=shape.scale, k_scale=k_scale, v_scale=v_scale)
 
 
 def attend_both_ways(q: Tensor, k: Tensor, v: Tensor, shape: AttentionShape) -> Tensor:

@@ -8,6 +8,9 @@ from typing import Protocol
 from pagemill.ops.shard import Part, Shard
 from pagemill.ops.trace import Tensor, Trace
 
+Frequencies = Sequence[float] | Sequence[Sequence[float]]
+"""Of pairs of elements, radians per position; a row for each dimension of positions."""
+
 
 class Weights(Protocol):
     """Declares named tensors of one model in one trace; implemented by `quantization.binder`."""
@@ -90,11 +93,11 @@ class Weights(Protocol):
         """One row of a matrix of `shape`, as an f32 vector."""
         ...
 
-    def kv_scales(self, module: str) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
-        """Scales of keys and of values that the model states for the attention layer `module`, each
-        one number or one for each KV head: what is stored times its scale is the key or value."""
+    def kv_scales(self, module: str) -> tuple[float, float]:
+        """Scales of keys and of values that the model states for an fp8 cache of the attention
+        layer `module`: what is stored times its scale is the key or value. 1 if it states none."""
         ...
 
-    def frequencies(self, name: str, values: Sequence[float]) -> Tensor:
+    def frequencies(self, name: str, values: Frequencies) -> Tensor:
         """An f32 constant, declared once."""
         ...

@@ -39,5 +39,5 @@ def rotary_attention(
         )
     if rotary is not None:
         q, k = rotary(q, k)
-    attended = attention.attend(q, k, v, shape, cache_name)
+    attended = attention.attend(q, k, v, shape, cache_name, weights.kv_scales(prefix))
     return attention.output(weights, out, attended, shape, x.width, bias=output_bias)

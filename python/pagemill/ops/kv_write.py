@@ -14,8 +14,12 @@ if TYPE_CHECKING:
     from pagemill.ops.torch_step import TorchCache, TorchStep
 
 
-def kv_write(k: Tensor, v: Tensor, cache: Cache) -> None:
+def kv_write(
+    k: Tensor, v: Tensor, cache: Cache, *, k_scale: float = 1.0, v_scale: float = 1.0
+) -> None:
     """k, v [T, Hk, D] -> the slots that the step's slot mapping names.
+
+    A cache in fp8 holds k / k_scale and v / v_scale; others hold k and v.
 
     Raises:
         ShapeError: the operands do not fit.
@@ -28,7 +32,13 @@ def kv_write(k: Tensor, v: Tensor, cache: Cache) -> None:
             f"kv_write: {cache.name} holds {cache.layout} {cache.dims}, "
             f"k is {format_shape(k.shape)}"
         )
-    k.trace.emit("kv_write", [k, v, cache], [])
+    k.trace.emit("kv_write", [k, v, cache], [], scale_attributes(k_scale, v_scale))
+
+
+def scale_attributes(k_scale: float, v_scale: float) -> list[tuple[str, float]]:
+    """Attributes of the ops that use an fp8 cache; 1 is what they take without."""
+    scales = (("k_scale", k_scale), ("v_scale", v_scale))
+    return [(name, scale) for name, scale in scales if scale != 1.0]
 
 
 def reference(
@@ -36,7 +46,7 @@ def reference(
     attributes: Mapping[str, float],
     step: TorchStep,
 ) -> Sequence[torch.Tensor]:
-    """The op in torch."""
+    """The op in torch, whose caches are not in fp8."""
     del attributes
     k, v, cache = inputs
     slots = step.tables[cache.table].slot_mapping

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pagemill.ops.checks import require_act, require_f32, require_rank, require_vector
+from pagemill.ops.kv_write import scale_attributes
 from pagemill.ops.trace import Cache, ShapeError, Tensor, format_shape
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ def paged_attention(
     soft_cap: float = 0.0,
     sinks: Tensor | None = None,
     slopes: Tensor | None = None,
+    k_scale: float = 1.0,
+    v_scale: float = 1.0,
 ) -> Tensor:
     """q [T, Hq, D] -> softmax(q k^T scale) v, [T, Hq, D].
 
@@ -32,7 +35,8 @@ def paged_attention(
     soft_cap * tanh(score / soft_cap) where soft_cap > 0. Then slopes [Hq], where given, adds
     slope * (position of the key - position of the query) to a head's scores (ALiBi); sinks [Hq] are
     logits that join the softmax's denominator (attention sinks). Heads are grouped: Hq is a
-    multiple of the cache's heads. The step's own keys and values must have been written before.
+    multiple of the cache's heads. k_scale and v_scale are those of `kv_write`. The step's own keys
+    and values must have been written before.
 
     Raises:
         ShapeError: the operands do not fit.
@@ -51,6 +55,7 @@ def paged_attention(
     attributes = [("scale", scale), ("window", cache.window), ("causal", int(causal))]
     if soft_cap:
         attributes.append(("soft_cap", soft_cap))
+    attributes += scale_attributes(k_scale, v_scale)
     operands = [q, cache, sinks, slopes]
     while operands[-1] is None:
         operands.pop()

@@ -22,7 +22,7 @@ from pagemill.ops.trace import Tensor, Trace, format_shape
 from pagemill.quantization import kv_scales
 from pagemill.quantization.base import Scheme
 from pagemill.quantization.errors import QuantizationError
-from pagemill.quantization.notes import CACHE_SCALES
+from pagemill.quantization.notes import OTHER_SCALES
 from pagemill.quantization.table import method_of
 from pagemill.quantization.unquantized import UNQUANTIZED
 from pagemill.quantization.unused import check_all_used
@@ -208,13 +208,13 @@ class WeightBinder:
         self._check_shape(location, shape)
         return self._tensors.constant(f"{name}[{index}]", read_f32(location)[index])
 
-    def frequencies(self, name: str, values: Sequence[float]) -> Tensor:
+    def frequencies(self, name: str, values: Sequence[float] | Sequence[Sequence[float]]) -> Tensor:
         """The f32 constant `name`, declared once; `values` are f32 numbers already."""
         return self._tensors.constant(name, np.asarray(values, dtype=np.float32))
 
-    def kv_scales(self, module: str) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
-        """The checkpoint's scales of keys and of values of the attention layer `module`, each one
-        number or one for each KV head; None if it has none.
+    def kv_scales(self, module: str) -> tuple[float, float]:
+        """The checkpoint's scales of keys and of values of the attention layer `module`; 1 if it
+        does not have both.
 
         Raises:
             WeightsError: one is no number > 0.
@@ -229,7 +229,7 @@ class WeightBinder:
             UnusedTensorError: there are such tensors.
         """
         if check_all_used(self._source, self._method, self._tensors.claimed, ignored):
-            self.note(CACHE_SCALES)
+            self.note(OTHER_SCALES)
 
     def _has_scheme(self, module: str) -> bool:
         return self._stated_scheme(module).stores(self._tensors, module)

@@ -1,11 +1,12 @@
 """Scales of the KV cache that a checkpoint brings along.
 
-    kv_scales(tensors, "model.layers.0.self_attn")  # ((0.031,), (0.044,)), or None
+    kv_scales(tensors, "model.layers.0.self_attn")  # (0.031, 0.044)
 
 They lie beside an attention layer, as one number or as one for each KV head, under the names that
 compressed-tensors, AutoFP8 and ModelOpt write: `k_scale` and `v_scale`, `kv_scale` for both,
 `k_proj.output_scale` and `v_proj.output_scale`, `k_proj.k_scale` and `v_proj.v_scale`. What
-is stored times its scale is the key or value.
+is stored times its scale is the key or value. If a layer has a scale for each head, all heads get
+the largest: no key leaves the range of fp8, whose relative precision does not depend on the scale.
 """
 
 from __future__ import annotations
@@ -16,8 +17,6 @@ from pagemill.ops.trace import format_shape
 from pagemill.weights.declared import DeclaredTensors
 from pagemill.weights.errors import WeightsError
 from pagemill.weights.read import REAL_DTYPES, read_f32
-
-Scales = tuple[float, ...]
 
 _KEYS = ("k_scale", "kv_scale", "k_proj.output_scale", "k_proj.k_scale")
 _VALUES = ("v_scale", "kv_scale", "v_proj.output_scale", "v_proj.v_scale")
@@ -35,9 +34,9 @@ def is_attention_scale(name: str) -> bool:
     return name.endswith(_ENDS)
 
 
-def kv_scales(tensors: DeclaredTensors, module: str) -> tuple[Scales, Scales] | None:
-    """The scales of keys and of values of the attention layer `module`, each one number or one for
-    each KV head; None if the checkpoint does not have both.
+def kv_scales(tensors: DeclaredTensors, module: str) -> tuple[float, float]:
+    """The scales of keys and of values of the attention layer `module`; 1 if the checkpoint does
+    not have both.
 
     Raises:
         WeightsError: one is no number > 0.
@@ -46,16 +45,18 @@ def kv_scales(tensors: DeclaredTensors, module: str) -> tuple[Scales, Scales] | 
         next((name for kind in kinds if tensors.has(name := f"{module}.{kind}")), None)
         for kinds in (_KEYS, _VALUES)
     ]
-    keys, values = (None if name is None else _read(tensors, name) for name in names)
-    return None if keys is None or values is None else (keys, values)
+    keys, values = names
+    if keys is None or values is None:
+        return 1.0, 1.0
+    return _read(tensors, keys), _read(tensors, values)
 
 
-def _read(tensors: DeclaredTensors, name: str) -> Scales:
+def _read(tensors: DeclaredTensors, name: str) -> float:
     location = tensors.locate(name)
     if location.dtype in REAL_DTYPES and math.prod(location.shape) == max((1, *location.shape)):
         scales = tuple(read_f32(location).reshape(-1).tolist())
         if all(0 < scale < math.inf for scale in scales):
-            return scales
+            return max(scales)
     raise WeightsError(
         f"{tensors.path}: {name} is {location.dtype} {format_shape(location.shape)}; it must be"
         " numbers > 0: one, or one for each KV head"

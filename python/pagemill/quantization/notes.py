@@ -8,6 +8,10 @@ QUANTIZED_ACTIVATIONS = (
     "the checkpoint was made for quantized activations; they are rounded as --activation-dtype says"
 )
 CACHE_SCALES = (
-    "the checkpoint was made for a KV cache of 8 bits, with scales that are not used: int8 caches"
-    " have a scale for each token and head, fp8_e4m3 caches none; see --kv-cache-dtype"
+    "the checkpoint was made for a KV cache of 8 bits: --kv-cache-dtype fp8 stores keys and values"
+    " by the checkpoint's scales; int8 has a scale of its own for each token and head"
+)
+OTHER_SCALES = (
+    "the checkpoint's scales of queries and attention weights, and zero points of keys, are not"
+    " used: attention does not quantize them"
 )

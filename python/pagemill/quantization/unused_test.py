@@ -16,7 +16,7 @@ from pagemill.models.table import ARCHITECTURES, model_class
 from pagemill.ops.shard import Shard
 from pagemill.ops.trace import Trace
 from pagemill.quantization.binder import WeightBinder
-from pagemill.quantization.notes import CACHE_SCALES
+from pagemill.quantization.notes import OTHER_SCALES
 from pagemill.quantization.table import method_of
 from pagemill.quantization.unused import check_all_used
 from pagemill.runner.build import BuildOptions, build
@@ -139,12 +139,12 @@ def test_every_family_gives_its_reasons() -> None:
 @pytest.mark.parametrize(
     ("tensors", "expected"),
     [
-        ({"k_scale": 0.5, "v_scale": 0.25}, ((0.5,), (0.25,))),
-        ({"kv_scale": 0.5}, ((0.5,), (0.5,))),
-        ({"k_proj.output_scale": 0.5, "v_proj.output_scale": 2.0}, ((0.5,), (2.0,))),
-        ({"k_proj.k_scale": [0.5, 1.0], "v_proj.v_scale": [[4.0], [2.0]]}, ((0.5, 1), (4, 2))),
-        ({"k_scale": 0.5}, None),
-        ({}, None),
+        ({"k_scale": 0.5, "v_scale": 0.25}, (0.5, 0.25)),
+        ({"kv_scale": 0.5}, (0.5, 0.5)),
+        ({"k_proj.output_scale": 0.5, "v_proj.output_scale": 2.0}, (0.5, 2.0)),
+        ({"k_proj.k_scale": [0.5, 1.0], "v_proj.v_scale": [[4.0], [2.0]]}, (1.0, 4.0)),
+        ({"k_scale": 0.5}, (1.0, 1.0)),
+        ({}, (1.0, 1.0)),
     ],
 )
 def test_scales_of_the_cache(directory: Path, tensors: dict[str, Any], expected: object) -> None:
@@ -153,9 +153,9 @@ def test_scales_of_the_cache(directory: Path, tensors: dict[str, Any], expected:
     source = _change(directory, named | others)
     weights = WeightBinder(Trace(), source)
     assert weights.kv_scales(ATTENTION) == expected
-    assert weights.kv_scales("model.layers.0.self_attn") is None
-    # Whether they can be used or not, they are no reason to refuse a checkpoint.
-    assert _build(source) == (CACHE_SCALES,)
+    assert weights.kv_scales("model.layers.0.self_attn") == (1.0, 1.0)
+    # Those that nothing uses are no reason to refuse a checkpoint.
+    assert _build(source) == (OTHER_SCALES,)
 
 
 @pytest.mark.parametrize("value", [0.0, -1.0, float("nan"), float("inf"), [[1.0, 1.0]] * 2, []])
@@ -163,5 +163,4 @@ def test_scales_that_are_none(directory: Path, value: Any) -> None:
     name = f"{ATTENTION}.k_scale"
     source = _change(directory, {name: torch.tensor(value), f"{ATTENTION}.v_scale": torch.ones(1)})
     with pytest.raises(WeightsError, match=f"{name} is f32 .* it must be numbers > 0"):
-        WeightBinder(Trace(), source).kv_scales(ATTENTION)
-    assert _build(source) == (CACHE_SCALES,)
+        _build(source)

@@ -1,5 +1,5 @@
 // File: cc/ops/linear/block_kernels/block_avx2_inl.h
-// Products of panels of block formats with integer activations in registers of 32 bytes, for any
+// Products of slices of block formats with integer activations in registers of 32 bytes, for any
 // way of multiplying. Included by files compiled for AVX2 and more; everything has internal
 // linkage.
 //
@@ -20,12 +20,12 @@
 
 #include <cstdint>
 
-#include "cc/ops/linear/block_kernels/block_panel_avx2.h"
-#include "cc/ops/linear/block_kernels/block_strip_avx2.h"
 #include "cc/ops/linear/block_kernels/block_walk_inl.h"
-#include "cc/ops/linear/block_panel.h"
-#include "cc/ops/linear/block_strip.h"
+#include "cc/ops/linear/block_kernels/packed_blocks_avx2.h"
+#include "cc/ops/linear/block_kernels/quantized_activations_avx2.h"
+#include "cc/ops/linear/packed_blocks.h"
 #include "cc/ops/linear/packed_gemm_kernels.h"
+#include "cc/ops/linear/quantized_activations.h"
 #include "cc/tensor/dtype.h"
 
 #define PM_INLINE [[gnu::always_inline]] inline
@@ -36,7 +36,7 @@ namespace {
 template <class Products, DType kDType>
 constexpr bool kUsesWords = kValueBits<kDType> == 8 && !Products::kHasBytesOf8Bits;
 
-// kPlanes is 1 for activations of 8 bits, 2 for those of 15; of a mixed strip, which has both, it
+// kPlanes is 1 for activations of 8 bits, 2 for those of 15; of a mixed chunk, which has both, it
 // is 0.
 constexpr int kMixed = 0;
 
@@ -300,15 +300,15 @@ struct Avx2Blocks {
   }
 
   template <DType kDType>
-  PM_INLINE static void Prepare(const InputRows& x, uint8_t* strip) {
+  PM_INLINE static void Prepare(const InputRows& x, uint8_t* chunk) {
     if constexpr (kPlanes == kMixed) {
       constexpr XOrder kOne = kOrderOf<Products, kDType, 1>;
       constexpr XOrder kTwo = kOrderOf<Products, kDType, 2>;
       PrepareMixedRows<kPlacesOf<kOne>, kPlacesOf<kTwo>>(
-          x, strip, LargestBits, BlockQuantizer<kDType, kOne>(), BlockQuantizer<kDType, kTwo>());
+          x, chunk, LargestBits, BlockQuantizer<kDType, kOne>(), BlockQuantizer<kDType, kTwo>());
     } else {
       constexpr XOrder kOrder = kOrderOf<Products, kDType, kPlanes>;
-      PrepareRows<kPlacesOf<kOrder>>(x, strip, [](const float* from, uint8_t* to) {
+      PrepareRows<kPlacesOf<kOrder>>(x, chunk, [](const float* from, uint8_t* to) {
         QuantizeBlock<kDType, kOrder>(from, LargestBits(from), to);
       });
     }

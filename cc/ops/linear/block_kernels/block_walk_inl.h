@@ -1,6 +1,6 @@
 // File: cc/ops/linear/block_kernels/block_walk_inl.h
-// What surrounds the products of panels of block formats with integers, for any way of multiplying:
-// the walk over a panel, the scales of a record and the constants of a packed GEMM. Included by
+// What surrounds the products of slices of block formats with integers, for any way of multiplying:
+// the walk over a slice, the scales of a record and the constants of a packed GEMM. Included by
 // files compiled for one instruction set; everything has internal linkage.
 //
 // A class `Blocks`, one way of multiplying, gives
@@ -8,12 +8,12 @@
 //   static constexpr int64_t kPrefetchBytes   // how far ahead of use weights are requested; 0: not
 //   static constexpr bool kSharesColumns      // see PackedGemm
 //   template <DType> static constexpr int64_t BlockBytes(int64_t n)
-//                                             // of a block of n rows in a strip
-//   template <DType> static void Prepare(const InputRows& x, uint8_t* strip)
+//                                             // of a block of n rows in a chunk
+//   template <DType> static void Prepare(const InputRows& x, uint8_t* chunk)
 //   template <DType> static void Add(head, record, x, int64_t n, float* y)
 //                                             // adds a block of n rows of x times a record to
 //                                             their
-//                                             // outputs, kPanelRows floats each
+//                                             // outputs, kSliceRows floats each
 //
 // and kKernels<Blocks> is its packed GEMM.
 #ifndef PAGEMILL_CC_OPS_LINEAR_BLOCK_KERNELS_BLOCK_WALK_INL_H_
@@ -21,9 +21,9 @@
 
 #include <cstdint>
 
-#include "cc/ops/linear/block_panel.h"
-#include "cc/ops/linear/block_strip.h"
+#include "cc/ops/linear/packed_blocks.h"
 #include "cc/ops/linear/packed_gemm_kernels.h"
+#include "cc/ops/linear/quantized_activations.h"
 #include "cc/tensor/dtype.h"
 
 #define PM_INLINE [[gnu::always_inline]] inline
@@ -31,7 +31,7 @@
 namespace pagemill::ops::linear {
 namespace {
 
-constexpr int64_t kMaxStripRows = 32;
+constexpr int64_t kMaxChunkRows = 32;
 
 PM_INLINE int32_t ReadInt(const uint8_t* from) {
   int32_t value;
@@ -41,7 +41,7 @@ PM_INLINE int32_t ReadInt(const uint8_t* from) {
 
 PM_INLINE float ReadFloat(const uint8_t* from) { return __builtin_bit_cast(float, ReadInt(from)); }
 
-// Bits of a value of a panel.
+// Bits of a value of a slice.
 template <DType kDType>
 constexpr int kValueBits = kDType == DType::kQ8_0                             ? 8
                            : kDType == DType::kQ6_K                           ? 6
@@ -60,21 +60,21 @@ PM_INLINE void LoadScales(const uint8_t* head, const uint8_t* record, int64_t ro
   if constexpr (T::kHasHalfScales) {
     Scales::F16s(head + 2 * row, out->scale);
     Scales::Integers(scales + row, out->half_scales[0]);
-    Scales::Integers(scales + kPanelRows + row, out->half_scales[1]);
+    Scales::Integers(scales + kSliceRows + row, out->half_scales[1]);
   } else if constexpr (T::kHasHead) {
     Scales::Products(head + 2 * row, scales + row, out->scale);
-    Scales::Products(head + 2 * (kPanelRows + row), minima + row, out->minimum);
+    Scales::Products(head + 2 * (kSliceRows + row), minima + row, out->minimum);
   } else {
     Scales::F16s(scales + 2 * row, out->scale);
     if constexpr (T::kHasMinimum) Scales::F16s(minima + 2 * row, out->minimum);
   }
 }
 
-// The records of a panel in turn.
+// The records of a slice in turn.
 template <DType kDType>
 class Records {
  public:
-  explicit Records(const uint8_t* panel) : head_(panel), record_(panel + kLayout.head_bytes) {}
+  explicit Records(const uint8_t* slice) : head_(slice), record_(slice + kLayout.head_bytes) {}
   const uint8_t* head() const { return head_; }
   const uint8_t* record() const { return record_; }
   PM_INLINE void Next() {
@@ -85,13 +85,13 @@ class Records {
   }
 
  private:
-  static constexpr BlockPanelLayout kLayout = BlockTraits<kDType>::kLayout;
+  static constexpr PackedBlockLayout kLayout = BlockTraits<kDType>::kLayout;
   const uint8_t* head_;
   const uint8_t* record_;
   int64_t block_ = 0;
 };
 
-// What `Blocks` of strips whose rows are all of kPlanes planes share.
+// What `Blocks` of chunks whose rows are all of kPlanes planes share.
 template <int kPlanes>
 struct PlainBlocks {
   static constexpr bool kSharesColumns = false;
@@ -102,12 +102,12 @@ struct PlainBlocks {
 };
 
 template <class Blocks, DType kDType>
-void MultiplyPanel(const PackedProduct& p) {
-  alignas(64) float sums[kMaxStripRows * kPanelRows];
-  for (int64_t i = 0; i < p.n * kPanelRows; ++i) sums[i] = 0;
-  Records<kDType> records(p.panel);
-  const uint8_t* x = p.strip;
-  for (int64_t b = 0; b < p.k / kPanelBlock; ++b, records.Next()) {
+void MultiplySlice(const PackedProduct& p) {
+  alignas(64) float sums[kMaxChunkRows * kSliceRows];
+  for (int64_t i = 0; i < p.n * kSliceRows; ++i) sums[i] = 0;
+  Records<kDType> records(p.weights);
+  const uint8_t* x = p.activations;
+  for (int64_t b = 0; b < p.k / kRecordElements; ++b, records.Next()) {
     if constexpr (Blocks::kPrefetchBytes != 0) {
       const uint8_t* later = records.record() + Blocks::kPrefetchBytes;
       for (int64_t i = 0; i < BlockTraits<kDType>::kLayout.record_bytes; i += 64) {
@@ -118,7 +118,7 @@ void MultiplyPanel(const PackedProduct& p) {
     x += Blocks::template BlockBytes<kDType>(p.n);
   }
   for (int64_t n = 0; n < p.n; ++n) {
-    const float* from = sums + n * kPanelRows;
+    const float* from = sums + n * kSliceRows;
     float* y = p.y + n * p.y_stride;
     for (int64_t m = 0; m < p.m; ++m) y[m] = p.bias == nullptr ? from[m] : from[m] + p.bias[m];
   }
@@ -126,28 +126,28 @@ void MultiplyPanel(const PackedProduct& p) {
 
 template <class Blocks>
 void Multiply(const PackedProduct& product) {
-  WithBlockFormat(product.dtype, [&]<DType kDType>() { MultiplyPanel<Blocks, kDType>(product); });
+  WithBlockFormat(product.dtype, [&]<DType kDType>() { MultiplySlice<Blocks, kDType>(product); });
 }
 
 template <class Blocks>
-int64_t StripBytes(DType dtype, int64_t n, int64_t k) {
+int64_t ChunkBytes(DType dtype, int64_t n, int64_t k) {
   int64_t bytes = 0;
   WithBlockFormat(dtype, [&]<DType kDType>() {
-    bytes = (k / kPanelBlock * Blocks::template BlockBytes<kDType>(n) + 63) / 64 * 64;
+    bytes = (k / kRecordElements * Blocks::template BlockBytes<kDType>(n) + 63) / 64 * 64;
   });
   return bytes;
 }
 
 template <class Blocks>
-void Prepare(DType dtype, const InputRows& x, uint8_t* strip) {
-  WithBlockFormat(dtype, [&]<DType kDType>() { Blocks::template Prepare<kDType>(x, strip); });
+void Prepare(DType dtype, const InputRows& x, uint8_t* chunk) {
+  WithBlockFormat(dtype, [&]<DType kDType>() { Blocks::template Prepare<kDType>(x, chunk); });
 }
 
 template <class Blocks>
-constexpr PackedGemm kKernels{.max_strip_rows = kMaxStripRows,
-                              .panel_bytes = BlockPanelBytes,
-                              .pack = PackBlockPanel,
-                              .strip_bytes = StripBytes<Blocks>,
+constexpr PackedGemm kKernels{.max_chunk_rows = kMaxChunkRows,
+                              .slice_bytes = BlockSliceBytes,
+                              .pack = PackBlockSlice,
+                              .chunk_bytes = ChunkBytes<Blocks>,
                               .prepare = Prepare<Blocks>,
                               .multiply = Multiply<Blocks>,
                               .shares_columns = Blocks::kSharesColumns};

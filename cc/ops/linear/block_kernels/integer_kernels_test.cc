@@ -1,7 +1,7 @@
-// The packed GEMMs of block formats with integer activations, panel by panel, against what
-// block_panel.h and block_strip.h say of them: sums of integers are exact, so all give the same
-// bits. Weights are random, or the largest that panels can hold against x at its ends, where narrow
-// sums would overflow.
+// The packed GEMMs of block formats with integer activations, slice by slice, against what
+// packed_blocks.h and quantized_activations.h say of them: sums of integers are exact, so all give
+// the same bits. Weights are random, or the largest that slices can hold against x at its ends,
+// where narrow sums would overflow.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 #include "cc/ops/block_format/block_format.h"
 #include "cc/ops/block_format/block_layout.h"
 #include "cc/ops/conformance.h"
-#include "cc/ops/linear/block_panel.h"
+#include "cc/ops/linear/packed_blocks.h"
 #include "cc/ops/linear/packed_gemm_kernels.h"
 #include "cc/tensor/float16.h"
 
@@ -25,7 +25,7 @@ using conformance::BitEqual;
 using conformance::Random;
 using conformance::TestTensor;
 
-constexpr int64_t kYStride = 37;  // more than a panel's rows: what lies between must stay
+constexpr int64_t kYStride = 37;  // more than a slice's rows: what lies between must stay
 
 constexpr int32_t kMixed = 0;
 
@@ -36,7 +36,7 @@ struct Tested {
 };
 
 // Those that this machine can run.
-std::vector<Tested> FloatGemms() {
+std::vector<Tested> IntegerGemms() {
   [[maybe_unused]] const device::Capabilities caps = device::DetectCapabilities();
   std::vector<Tested> sets;
 #if defined(__x86_64__)
@@ -108,7 +108,7 @@ Operands RandomOperands(DType dtype, int64_t n, int64_t m, Random& random) {
   std::vector<float> x(n * k);
   float largest = 2;
   for (size_t i = 0; i < x.size(); ++i) {
-    if (i % kPanelBlock == 0) largest = random.Int(0, 3) == 0 ? 7 : 2;
+    if (i % kRecordElements == 0) largest = random.Int(0, 3) == 0 ? 7 : 2;
     x[i] = random.Uniform(-largest, largest);
   }
   o.x.Set(x);
@@ -117,56 +117,56 @@ Operands RandomOperands(DType dtype, int64_t n, int64_t m, Random& random) {
   return o;
 }
 
-// Sets all bits of the values of a panel.
-void MakeLargest(DType dtype, int64_t k, uint8_t* panel) {
-  const BlockPanelLayout layout = BlockPanelLayoutOf(dtype);
-  for (int64_t block = 0; block < k / kPanelBlock; ++block) {
-    if (block % kRecordsPerHead == 0) panel += layout.head_bytes;
-    std::memset(panel, 0xff, layout.scales);
-    panel += layout.record_bytes;
+// Sets all bits of the values of a slice.
+void MakeLargest(DType dtype, int64_t k, uint8_t* slice) {
+  const PackedBlockLayout layout = PackedBlockLayoutOf(dtype);
+  for (int64_t block = 0; block < k / kRecordElements; ++block) {
+    if (block % kRecordsPerHead == 0) slice += layout.head_bytes;
+    std::memset(slice, 0xff, layout.scales);
+    slice += layout.record_bytes;
   }
 }
 
-// The bytes of the panel that `o` is about.
-TestTensor PanelOf(const PackedGemm& kernels, const Operands& o) {
-  TestTensor panel = Aligned(kernels.panel_bytes(o.dtype, o.k));
+// The bytes of the slice that `o` is about.
+TestTensor SliceOf(const PackedGemm& kernels, const Operands& o) {
+  TestTensor slice = Aligned(kernels.slice_bytes(o.dtype, o.k));
   const TensorView rows = o.w.view();
-  uint8_t* bytes = panel.view().Row<uint8_t>(0);
+  uint8_t* bytes = slice.view().Row<uint8_t>(0);
   kernels.pack({o.dtype, rows.Row<uint8_t>(0), rows.row_stride_bytes, o.k}, o.m, bytes);
   if (o.has_largest_weights) MakeLargest(o.dtype, o.k, bytes);
-  return panel;
+  return slice;
 }
 
 // [n, kYStride] floats, NaN beyond m.
 std::vector<float> Product(const PackedGemm& kernels, const Operands& o) {
-  const TestTensor panel = PanelOf(kernels, o);
-  const TestTensor strip = Aligned(kernels.strip_bytes(o.dtype, o.n, o.k));
-  kernels.prepare(o.dtype, {o.x.view().Row<float>(0), o.k, o.n, o.k}, strip.view().Row<uint8_t>(0));
+  const TestTensor slice = SliceOf(kernels, o);
+  const TestTensor chunk = Aligned(kernels.chunk_bytes(o.dtype, o.n, o.k));
+  kernels.prepare(o.dtype, {o.x.view().Row<float>(0), o.k, o.n, o.k}, chunk.view().Row<uint8_t>(0));
   std::vector<float> y(o.n * kYStride, std::nanf(""));
-  kernels.multiply({o.dtype, panel.view().Row<uint8_t>(0), strip.view().Row<uint8_t>(0),
+  kernels.multiply({o.dtype, slice.view().Row<uint8_t>(0), chunk.view().Row<uint8_t>(0),
                     o.has_bias ? o.bias.view().Row<float>(0) : nullptr, y.data(), kYStride, o.n,
                     o.m, o.k});
-  EXPECT_TRUE(panel.GuardsIntact() && strip.GuardsIntact());
+  EXPECT_TRUE(slice.GuardsIntact() && chunk.GuardsIntact());
   return y;
 }
 
 // A block of x.
 struct Integers {
-  int32_t values[kPanelBlock];
+  int32_t values[kRecordElements];
   float scale;
 };
 
 float LargestOf(const float* x) {
   float top = 0;
-  for (int64_t i = 0; i < kPanelBlock; ++i) top = std::max(top, std::abs(x[i]));
+  for (int64_t i = 0; i < kRecordElements; ++i) top = std::max(top, std::abs(x[i]));
   return top;
 }
 
-// Of the blocks of a row of a mixed strip: the bits of the largest |x| against their mean.
+// Of the blocks of a row of a mixed chunk: the bits of the largest |x| against their mean.
 std::vector<int32_t> PlanesOf(const float* row, int64_t k) {
   std::vector<int64_t> bits;
   int64_t sum = 0;
-  for (int64_t i = 0; i < k; i += kPanelBlock) {
+  for (int64_t i = 0; i < k; i += kRecordElements) {
     const float top = LargestOf(row + i);
     int32_t of_top;
     std::memcpy(&of_top, &top, sizeof(of_top));
@@ -186,7 +186,7 @@ Integers Quantize(const float* x, int32_t planes) {
   Integers out;
   out.scale = top * (1 / largest);
   const float inverse = largest / top;
-  for (int64_t i = 0; i < kPanelBlock; ++i) {
+  for (int64_t i = 0; i < kRecordElements; ++i) {
     out.values[i] = static_cast<int32_t>(std::nearbyint(x[i] * inverse));
   }
   return out;
@@ -194,13 +194,13 @@ Integers Quantize(const float* x, int32_t planes) {
 
 // Element i of row `row` of a record, with its zero point.
 int32_t ValueAt(DType dtype, const uint8_t* record, int64_t row, int64_t i) {
-  const int64_t half = row / kPanelHalfRows;
+  const int64_t half = row / kHalfSliceRows;
   const int64_t quad = i / 4;
-  const int64_t lane = row % kPanelHalfRows * 4 + i % 4;
+  const int64_t lane = row % kHalfSliceRows * 4 + i % 4;
   if (dtype == DType::kQ8_0) return record[(half * kQuads + quad) * 64 + lane];
   const int32_t both = record[(half * 4 + quad % 4) * 64 + lane];
   const int32_t nibble = quad < 4 ? both & 15 : both >> 4;
-  const uint8_t* high = record + BlockPanelLayoutOf(dtype).high_bits;
+  const uint8_t* high = record + PackedBlockLayoutOf(dtype).high_bits;
   if (dtype == DType::kQ5_0 || dtype == DType::kQ5_K) {
     return nibble + ((high[half * 64 + lane] >> quad & 1) << 4);
   }
@@ -211,10 +211,10 @@ int32_t ValueAt(DType dtype, const uint8_t* record, int64_t row, int64_t i) {
 // `sum` and a record's product with a block of x.
 float AddRecord(DType dtype, const uint8_t* head, const uint8_t* record, int64_t row,
                 const Integers& x, float sum) {
-  const BlockPanelLayout layout = BlockPanelLayoutOf(dtype);
+  const PackedBlockLayout layout = PackedBlockLayoutOf(dtype);
   int32_t sums[2] = {0, 0};
   int32_t of_x = 0;
-  for (int64_t i = 0; i < kPanelBlock; ++i) {
+  for (int64_t i = 0; i < kRecordElements; ++i) {
     sums[i / 16] += x.values[i] * (ValueAt(dtype, record, row, i) - layout.zero_point);
     of_x += x.values[i];
   }
@@ -224,7 +224,7 @@ float AddRecord(DType dtype, const uint8_t* head, const uint8_t* record, int64_t
   const bool has_head = layout.head_bytes != 0;
   if (dtype == DType::kQ6_K) {
     const int32_t total = sums[0] * static_cast<int8_t>(scales[row]) +
-                          sums[1] * static_cast<int8_t>(scales[kPanelRows + row]);
+                          sums[1] * static_cast<int8_t>(scales[kSliceRows + row]);
     return std::fma(static_cast<float>(total), f16_at(head) * x.scale, sum);
   }
   const float scale = has_head ? f16_at(head) * scales[row] : f16_at(scales);
@@ -235,17 +235,17 @@ float AddRecord(DType dtype, const uint8_t* head, const uint8_t* record, int64_t
 }
 
 std::vector<float> Expected(const Tested& tested, const Operands& o) {
-  const TestTensor panel = PanelOf(*tested.kernels, o);
-  const BlockPanelLayout layout = BlockPanelLayoutOf(o.dtype);
+  const TestTensor slice = SliceOf(*tested.kernels, o);
+  const PackedBlockLayout layout = PackedBlockLayoutOf(o.dtype);
   std::vector<float> y(o.n * kYStride, std::nanf(""));
   for (int64_t n = 0; n < o.n; ++n) {
     std::vector<float> sums(o.m, 0.0f);
-    const uint8_t* head = panel.view().Row<uint8_t>(0);
+    const uint8_t* head = slice.view().Row<uint8_t>(0);
     const uint8_t* record = head;
     const std::vector<int32_t> planes = PlanesOf(o.x.view().Row<float>(n), o.k);
-    for (int64_t block = 0; block < o.k / kPanelBlock; ++block) {
+    for (int64_t block = 0; block < o.k / kRecordElements; ++block) {
       if (block % kRecordsPerHead == 0) head = record, record += layout.head_bytes;
-      const float* x = o.x.view().Row<float>(n) + block * kPanelBlock;
+      const float* x = o.x.view().Row<float>(n) + block * kRecordElements;
       const Integers integers =
           Quantize(x, tested.planes == kMixed ? planes[block] : tested.planes);
       for (int64_t m = 0; m < o.m; ++m) {
@@ -263,7 +263,7 @@ std::vector<float> Expected(const Tested& tested, const Operands& o) {
 class IntegerKernelsTest : public ::testing::TestWithParam<int64_t> {
  protected:
   void SetUp() override {
-    if (FloatGemms().empty()) GTEST_SKIP() << "this CPU has none of them";
+    if (IntegerGemms().empty()) GTEST_SKIP() << "this CPU has none of them";
   }
 };
 
@@ -273,7 +273,7 @@ TEST_P(IntegerKernelsTest, GiveTheBitsOfTheirDefinition) {
     if (!IsBlockFormat(dtype)) continue;
     for (int64_t m : {1, 16, 31, 32}) {
       const Operands o = RandomOperands(dtype, GetParam(), m, random);
-      for (const Tested& tested : FloatGemms()) {
+      for (const Tested& tested : IntegerGemms()) {
         EXPECT_TRUE(BitEqual(Product(*tested.kernels, o), Expected(tested, o)))
             << tested.name << " " << Info(dtype).name << " m=" << m;
       }
@@ -292,7 +292,7 @@ TEST_P(IntegerKernelsTest, SumsOfTheLargestProductsAreExact) {
       std::vector<float> x(o.n * o.k, static_cast<float>(integer));
       for (size_t i = 0; i < x.size(); i += 32) x[i] = integer < 0 ? -16256 : 16256;
       o.x.Set(x);
-      for (const Tested& tested : FloatGemms()) {
+      for (const Tested& tested : IntegerGemms()) {
         EXPECT_TRUE(BitEqual(Product(*tested.kernels, o), Expected(tested, o)))
             << tested.name << " " << Info(dtype).name << " x=" << integer;
       }

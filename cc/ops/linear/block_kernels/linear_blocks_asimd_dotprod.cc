@@ -1,14 +1,14 @@
-// `linear` with block-format weights in panels (block_panel.h) and activations quantized to
-// integers (block_strip.h), multiplied by SDOT.
+// `linear` with block-format weights in slices (packed_blocks.h) and activations quantized to
+// integers (quantized_activations.h), multiplied by SDOT.
 #include <arm_neon.h>
 
 #include <cstdint>
 
-#include "cc/ops/linear/block_kernels/block_panel_asimd.h"
 #include "cc/ops/linear/block_kernels/block_walk_inl.h"
-#include "cc/ops/linear/block_panel.h"
-#include "cc/ops/linear/block_strip.h"
+#include "cc/ops/linear/block_kernels/packed_blocks_asimd.h"
+#include "cc/ops/linear/packed_blocks.h"
 #include "cc/ops/linear/packed_gemm_kernels.h"
+#include "cc/ops/linear/quantized_activations.h"
 
 #define PM_INLINE [[gnu::always_inline]] inline
 
@@ -82,7 +82,7 @@ PM_INLINE void AddBlock(const Weights& w, const uint8_t* x, float* y) {
     MultiplyQuads<kDType, kPlanes, kRows, 0, kQuads>(w, x, kAt, sums);
   }
   for (int r = 0; r < kRows; ++r) {
-    AddScaled<kDType, kPlanes>(w, x + r * kXRecordBytes<kPlanes>, sums[r], y + r * kPanelRows);
+    AddScaled<kDType, kPlanes>(w, x + r * kXRecordBytes<kPlanes>, sums[r], y + r * kSliceRows);
   }
 }
 
@@ -136,23 +136,23 @@ struct SdotBlocks : PlainBlocks<kPlanes> {
   static constexpr int64_t kPrefetchBytes = kAsimdPrefetchBytes;
 
   template <DType kDType>
-  PM_INLINE static void Prepare(const InputRows& x, uint8_t* strip) {
+  PM_INLINE static void Prepare(const InputRows& x, uint8_t* chunk) {
     PrepareRows<kPlanes>(
-        x, strip, [](const float* from, uint8_t* to) { QuantizeBlock<kDType, kPlanes>(from, to); });
+        x, chunk, [](const float* from, uint8_t* to) { QuantizeBlock<kDType, kPlanes>(from, to); });
   }
 
   template <DType kDType>
   PM_INLINE static void Add(const uint8_t* head, const uint8_t* record, const uint8_t* x, int64_t n,
                             float* y) {
     constexpr int kRows = kRowsAtOnce<kPlanes>;
-    for (int half = 0; half < kHalves; ++half, y += kPanelHalfRows) {
+    for (int half = 0; half < kHalves; ++half, y += kHalfSliceRows) {
       const Weights w = LoadWeights<kDType>(head, record, half);
       int64_t r = 0;
       for (; r + kRows <= n; r += kRows) {
-        AddBlock<kDType, kPlanes, kRows>(w, x + r * kXRecordBytes<kPlanes>, y + r * kPanelRows);
+        AddBlock<kDType, kPlanes, kRows>(w, x + r * kXRecordBytes<kPlanes>, y + r * kSliceRows);
       }
       for (; r < n; ++r) {
-        AddBlock<kDType, kPlanes, 1>(w, x + r * kXRecordBytes<kPlanes>, y + r * kPanelRows);
+        AddBlock<kDType, kPlanes, 1>(w, x + r * kXRecordBytes<kPlanes>, y + r * kSliceRows);
       }
     }
   }

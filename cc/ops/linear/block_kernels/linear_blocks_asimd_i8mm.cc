@@ -1,5 +1,6 @@
-// `linear` with block-format weights in panels (block_panel.h) and activations quantized to
-// integers (block_strip.h), multiplied by SMMLA: 2 weight rows of 8 elements times 2 rows of 8.
+// `linear` with block-format weights in slices (packed_blocks.h) and activations quantized to
+// integers (quantized_activations.h), multiplied by SMMLA: 2 weight rows of 8 elements times 2 rows
+// of 8.
 //
 // The latter are two rows of x, or the two planes of one of 15 bits. The former are zipped from two
 // quads of 4 weight rows once for all rows of x. One row of x alone goes to SDOT, which multiplies
@@ -8,11 +9,11 @@
 
 #include <cstdint>
 
-#include "cc/ops/linear/block_kernels/block_panel_asimd.h"
 #include "cc/ops/linear/block_kernels/block_walk_inl.h"
-#include "cc/ops/linear/block_panel.h"
-#include "cc/ops/linear/block_strip.h"
+#include "cc/ops/linear/block_kernels/packed_blocks_asimd.h"
+#include "cc/ops/linear/packed_blocks.h"
 #include "cc/ops/linear/packed_gemm_kernels.h"
+#include "cc/ops/linear/quantized_activations.h"
 
 #define PM_INLINE [[gnu::always_inline]] inline
 
@@ -22,7 +23,7 @@ namespace {
 constexpr int kMaxPairs = 2;     // worked on together: 16 registers of sums
 constexpr int kWeightPairs = 8;  // of 16 weight rows
 
-// Two rows of 8-bit integers: two records of a strip, or the planes of one.
+// Two rows of 8-bit integers: two records of a chunk, or the planes of one.
 struct Pair {
   const uint8_t* first;
   const uint8_t* second;
@@ -113,7 +114,7 @@ PM_INLINE void AddBlock(const Weights& w, const uint8_t* x, int64_t count, float
     MultiplyQuads<kDType, kPlanes, kPairs, 0, kQuads>(w, pairs, kAt, sums);
   }
   for (int r = 0; r < kRows && r < count; ++r) {
-    AddScaled<kDType, kPlanes>(w, x + r * kX, sums[r], y + r * kPanelRows);
+    AddScaled<kDType, kPlanes>(w, x + r * kX, sums[r], y + r * kSliceRows);
   }
 }
 
@@ -127,8 +128,8 @@ struct SmmlaBlocks : PlainBlocks<kPlanes> {
   static constexpr int64_t kPrefetchBytes = kAsimdPrefetchBytes;
 
   template <DType kDType>
-  static void Prepare(const InputRows& x, uint8_t* strip) {
-    kSdotKernels<kPlanes>.prepare(kDType, x, strip);
+  static void Prepare(const InputRows& x, uint8_t* chunk) {
+    kSdotKernels<kPlanes>.prepare(kDType, x, chunk);
   }
 
   template <DType kDType>
@@ -136,15 +137,15 @@ struct SmmlaBlocks : PlainBlocks<kPlanes> {
                             float* y) {
     constexpr int64_t kPairRows = kPlanes == 1 ? 2 : 1;
     constexpr int64_t kRows = kMaxPairs * kPairRows;
-    for (int half = 0; half < kHalves; ++half, y += kPanelHalfRows) {
+    for (int half = 0; half < kHalves; ++half, y += kHalfSliceRows) {
       const Weights w = LoadWeights<kDType>(head, record, half);
       int64_t r = 0;
       for (; r + kRows <= n; r += kRows) {
         AddBlock<kDType, kPlanes, kMaxPairs>(w, x + r * kXRecordBytes<kPlanes>, kRows,
-                                             y + r * kPanelRows);
+                                             y + r * kSliceRows);
       }
       for (; r < n; r += kPairRows) {
-        AddBlock<kDType, kPlanes, 1>(w, x + r * kXRecordBytes<kPlanes>, n - r, y + r * kPanelRows);
+        AddBlock<kDType, kPlanes, 1>(w, x + r * kXRecordBytes<kPlanes>, n - r, y + r * kSliceRows);
       }
     }
   }

@@ -1,5 +1,5 @@
-// `linear` with block-format weights in panels (block_panel.h) and activations quantized to
-// integers (block_strip.h), multiplied by VPMADDUBSW and VPMADDWD.
+// `linear` with block-format weights in slices (packed_blocks.h) and activations quantized to
+// integers (quantized_activations.h), multiplied by VPMADDUBSW and VPMADDWD.
 //
 // VPMADDUBSW adds two products of an unsigned byte (the weight) and a signed one (of x, from -127
 // to 127) into 16 bits with saturation, so a sum of j of them is exact while 2 j * 127 * (2^bits -

@@ -1,6 +1,6 @@
-// `linear` with block-format weights in panels (block_panel.h) and activations quantized to
-// integers (block_strip.h), multiplied by VPDPBUSD in registers of 32 bytes, for CPUs that have it
-// without AVX-512.
+// `linear` with block-format weights in slices (packed_blocks.h) and activations quantized to
+// integers (quantized_activations.h), multiplied by VPDPBUSD in registers of 32 bytes, for CPUs
+// that have it without AVX-512.
 #include <immintrin.h>
 
 #include "cc/ops/linear/block_kernels/block_avx2_inl.h"

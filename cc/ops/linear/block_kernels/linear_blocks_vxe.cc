@@ -1,6 +1,6 @@
-// `linear` with block-format weights in panels (block_panel.h) and activations quantized to
-// integers (block_strip.h), multiplied by VMALE and VMALO, which add products of the even or the
-// odd bytes of a register to 8 halfwords.
+// `linear` with block-format weights in slices (packed_blocks.h) and activations quantized to
+// integers (quantized_activations.h), multiplied by VMALE and VMALO, which add products of the even
+// or the odd bytes of a register to 8 halfwords.
 //
 // A halfword adds one product of a quad's even, or odd, 2 elements, so it takes j quads exactly
 // while j * 127 * (2^bits - 1) < 2^15:
@@ -15,9 +15,9 @@
 #include <cstring>
 
 #include "cc/ops/linear/block_kernels/block_walk_inl.h"
-#include "cc/ops/linear/block_panel.h"
-#include "cc/ops/linear/block_strip.h"
+#include "cc/ops/linear/packed_blocks.h"
 #include "cc/ops/linear/packed_gemm_kernels.h"
+#include "cc/ops/linear/quantized_activations.h"
 #include "cc/tensor/dtype.h"
 
 #define PM_INLINE [[gnu::always_inline]] inline
@@ -30,7 +30,7 @@ using Halfwords = __vector signed short;
 using Words = __vector signed int;
 using Floats = __vector float;
 
-constexpr int kVectors = 4;  // of 4 weight rows: a half of a panel's rows
+constexpr int kVectors = 4;  // of 4 weight rows: a half of a slice's rows
 constexpr int kHalves = 2;
 
 template <DType kDType>
@@ -46,7 +46,7 @@ PM_INLINE Bytes Load(const uint8_t* from) {
 
 PM_INLINE Bytes Splat(int byte) { return vec_splats(static_cast<signed char>(byte)); }
 
-// f16 of a panel, the lower byte first.
+// f16 of a slice, the lower byte first.
 PM_INLINE float F16At(const uint8_t* from) {
   const uint32_t bits = static_cast<uint32_t>(from[0] | from[1] << 8);
   const uint32_t magnitude = (bits & 0x7fff) << 13;
@@ -199,14 +199,14 @@ PM_INLINE void AddBlock(const Weights& w, const uint8_t* x, float* y) {
 template <DType kDType, int kPlanes>
 PM_INLINE void QuantizeBlock(const float* x, uint8_t* out) {
   uint32_t bits = 0;
-  for (int i = 0; i < kPanelBlock; ++i) {
+  for (int i = 0; i < kRecordElements; ++i) {
     const uint32_t magnitude = __builtin_bit_cast(uint32_t, x[i]) & 0x7fffffff;
     bits = magnitude > bits ? magnitude : bits;
   }
   constexpr int kLevels = kPlanes == 1 ? 127 : 127 * 128;
   const BlockScale by = BlockScaleOf<kLevels>(bits);
   int32_t sums[2] = {0, 0};
-  for (int i = 0; i < kPanelBlock; ++i) {
+  for (int i = 0; i < kRecordElements; ++i) {
     const float rounded = __builtin_rintf(x[i] * by.inverse);
     // Of a block with a NaN, whose scale is NaN, any will do.
     const int32_t integer = rounded == rounded ? static_cast<int32_t>(rounded) : 0;
@@ -224,20 +224,20 @@ struct VxeBlocks : PlainBlocks<kPlanes> {
   static constexpr int64_t kPrefetchBytes = 0;
 
   template <DType kDType>
-  PM_INLINE static void Prepare(const InputRows& x, uint8_t* strip) {
+  PM_INLINE static void Prepare(const InputRows& x, uint8_t* chunk) {
     PrepareRows<kPlanes>(
-        x, strip, [](const float* from, uint8_t* to) { QuantizeBlock<kDType, kPlanes>(from, to); });
+        x, chunk, [](const float* from, uint8_t* to) { QuantizeBlock<kDType, kPlanes>(from, to); });
   }
 
   template <DType kDType>
   PM_INLINE static void Add(const uint8_t* head, const uint8_t* record, const uint8_t* x, int64_t n,
                             float* y) {
-    for (int half = 0; half < kHalves; ++half, y += kPanelHalfRows) {
+    for (int half = 0; half < kHalves; ++half, y += kHalfSliceRows) {
       Weights w;
-      LoadScales<kDType>(head, record, half * kPanelHalfRows, &w);
+      LoadScales<kDType>(head, record, half * kHalfSliceRows, &w);
       LoadValues<kDType>(record, half, &w);
       for (int64_t r = 0; r < n; ++r) {
-        AddBlock<kDType, kPlanes>(w, x + r * kXRecordBytes<kPlanes>, y + r * kPanelRows);
+        AddBlock<kDType, kPlanes>(w, x + r * kXRecordBytes<kPlanes>, y + r * kSliceRows);
       }
     }
   }

@@ -4,9 +4,9 @@
 // oneDNN's kernel are not among them.
 //
 //   struct Table {
-//     template <const PackedGemm* kKernels, class Panels, SupportsWeights kSupports>
+//     template <const PackedGemm* kKernels, class Slices, SupportsWeights kSupports>
 //     void Packed(std::string_view name, int32_t priority, Precision activations);
-//     template <const FloatGemm* kKernels, SupportsWeights kSupports>
+//     template <const PackedGemm* kKernels, SupportsWeights kSupports>
 //     void Stored(std::string_view name, int32_t priority);
 //   };
 //   Table table;
@@ -19,12 +19,11 @@
 
 #include "cc/device/capabilities.h"
 #include "cc/ops/block_format/block_format.h"
-#include "cc/ops/linear/bf16_panel.h"
-#include "cc/ops/linear/block_panel.h"
-#include "cc/ops/linear/float_gemm_kernels.h"
 #include "cc/ops/linear/linear.h"
+#include "cc/ops/linear/packed_bf16.h"
+#include "cc/ops/linear/packed_blocks.h"
 #include "cc/ops/linear/packed_gemm_kernels.h"
-#include "cc/ops/linear/scaled/scaled_panel.h"
+#include "cc/ops/linear/scaled/packed_scaled.h"
 #include "cc/ops/op.h"
 #include "cc/ops/quantized/packed_integers.h"
 #include "cc/ops/quantized/quantized.h"
@@ -110,32 +109,32 @@ inline bool VxeOnBlocks(const device::Capabilities& caps, const TensorView& w) {
 #endif
 
 // Packed weight layouts: `kPacker` packs for all kernels of the layout.
-struct ScaledPanels {
-  static constexpr const PackedGemm* kPacker = &scaled::kPortableKernels;
-  static constexpr std::string_view kLayout = scaled::kScaledPanelLayout;
+struct PackedScaled {
+  static constexpr const PackedGemm* kPacker = &scaled::kFloatPortable;
+  static constexpr std::string_view kLayout = scaled::kPackedScaledLayout;
 };
 #if defined(__x86_64__)
-struct BlockPanels {
+struct PackedBlocks {
   static constexpr const PackedGemm* kPacker = &kAvx512VnniKernels;
-  static constexpr std::string_view kLayout = kBlockPanelLayout;
+  static constexpr std::string_view kLayout = kPackedBlocksLayout;
 };
-struct Bf16Panels {
+struct PackedBf16 {
   static constexpr const PackedGemm* kPacker = &kAvx512Bf16Kernels;
-  static constexpr std::string_view kLayout = kBf16PanelLayout;
+  static constexpr std::string_view kLayout = kPackedBf16Layout;
 };
 #elif defined(__aarch64__)
-struct BlockPanels {
+struct PackedBlocks {
   static constexpr const PackedGemm* kPacker = &kAsimdDotprodKernels;
-  static constexpr std::string_view kLayout = kBlockPanelLayout;
+  static constexpr std::string_view kLayout = kPackedBlocksLayout;
 };
-struct Bf16Panels {
+struct PackedBf16 {
   static constexpr const PackedGemm* kPacker = &kAsimdBf16Kernels;
   static constexpr std::string_view kLayout = "bf16 groups of 16, version 1";
 };
 #elif defined(__s390x__)
-struct BlockPanels {
+struct PackedBlocks {
   static constexpr const PackedGemm* kPacker = &kVxeInt8Kernels;
-  static constexpr std::string_view kLayout = kBlockPanelLayout;
+  static constexpr std::string_view kLayout = kPackedBlocksLayout;
 };
 #endif
 
@@ -149,52 +148,52 @@ void VisitKernels(Table& table) {
   [[maybe_unused]] constexpr auto kInt16 = Precision::kInt16Block;
   [[maybe_unused]] constexpr auto kBf16 = Precision::kBf16;
 #if defined(__x86_64__)
-  table.template Packed<&kAvx512VnniKernels, BlockPanels, VnniOnBlocks>("avx512_vnni", 40, kInt8);
-  table.template Packed<&kAvx512VnniMixedKernels, BlockPanels, VnniOnBlocks>("avx512_vnni_mixed",
-                                                                             37, kMixed);
-  table.template Packed<&kAmxInt8Kernels, BlockPanels, AmxOnBlocks>("amx_int8", 42, kInt8);
-  table.template Packed<&kAmxInt16Kernels, BlockPanels, AmxOnBlocks>("amx_int8_int16", 38, kInt16);
-  table.template Packed<&kAmxBf16Kernels, Bf16Panels, AmxOnBf16>("amx_bf16", 38, kBf16);
-  table.template Packed<&kAvx512Bf16Kernels, Bf16Panels, Avx512Bf16OnBf16>("avx512_bf16", 36,
+  table.template Packed<&kAvx512VnniKernels, PackedBlocks, VnniOnBlocks>("avx512_vnni", 40, kInt8);
+  table.template Packed<&kAvx512VnniMixedKernels, PackedBlocks, VnniOnBlocks>("avx512_vnni_mixed",
+                                                                              37, kMixed);
+  table.template Packed<&kAmxInt8Kernels, PackedBlocks, AmxOnBlocks>("amx_int8", 42, kInt8);
+  table.template Packed<&kAmxInt16Kernels, PackedBlocks, AmxOnBlocks>("amx_int8_int16", 38, kInt16);
+  table.template Packed<&kAmxBf16Kernels, PackedBf16, AmxOnBf16>("amx_bf16", 38, kBf16);
+  table.template Packed<&kAvx512Bf16Kernels, PackedBf16, Avx512Bf16OnBf16>("avx512_bf16", 36,
                                                                            kBf16);
-  table.template Packed<&kAvx512VnniInt16Kernels, BlockPanels, VnniOnBlocks>("avx512_vnni_int16",
-                                                                             35, kInt16);
-  table.template Packed<&kAvxVnniInt8Kernels, BlockPanels, AvxVnniOnBlocks>("avx_vnni_int8", 34,
-                                                                            kInt8);
-  table.template Packed<&kAvx2Int8Kernels, BlockPanels, Avx2OnBlocks>("avx2_int8", 33, kInt8);
-  table.template Packed<&kAvxVnniMixedKernels, BlockPanels, AvxVnniOnBlocks>("avx_vnni_mixed", 32,
-                                                                             kMixed);
-  table.template Packed<&kAvx2MixedKernels, BlockPanels, Avx2OnBlocks>("avx2_int8_mixed", 31,
-                                                                       kMixed);
-  table.template Packed<&kAvxVnniInt16Kernels, BlockPanels, AvxVnniOnBlocks>("avx_vnni_int16", 26,
-                                                                             kInt16);
-  table.template Packed<&kAvx2Int16Kernels, BlockPanels, Avx2OnBlocks>("avx2_int16", 25, kInt16);
-  table.template Stored<&kAvx512Kernels, Avx512Weights>("avx512", 30);
-  table.template Stored<&kAvx2Kernels, Avx2Weights>("avx2", 20);
-  table.template Packed<&scaled::kAmxInt8Kernels, ScaledPanels, AmxOnInt8>("amx_int8", 42, kInt8);
-  table.template Packed<&scaled::kAvx512VnniKernels, ScaledPanels, VnniOnInt8>("avx512_vnni", 40,
-                                                                               kInt8);
-  table.template Packed<&scaled::kAvx512Bf16Kernels, ScaledPanels, Avx512Bf16OnFp8>("avx512_bf16",
-                                                                                    36, kBf16);
-  table.template Packed<&scaled::kAvx512Kernels, ScaledPanels, Avx512OnScaled>("avx512", 30, kF32);
-  table.template Packed<&scaled::kAvx2Kernels, ScaledPanels, Avx2OnScaled>("avx2", 20, kF32);
-#elif defined(__aarch64__)
-  table.template Packed<&kAsimdI8mmKernels, BlockPanels, I8mmOnBlocks>("asimd_i8mm", 42, kInt8);
-  table.template Packed<&kAsimdI8mmInt16Kernels, BlockPanels, I8mmOnBlocks>("asimd_i8mm_int16", 37,
-                                                                            kInt16);
-  table.template Packed<&kAsimdDotprodKernels, BlockPanels, DotprodOnBlocks>("asimd_dotprod", 40,
+  table.template Packed<&kAvx512VnniInt16Kernels, PackedBlocks, VnniOnBlocks>("avx512_vnni_int16",
+                                                                              35, kInt16);
+  table.template Packed<&kAvxVnniInt8Kernels, PackedBlocks, AvxVnniOnBlocks>("avx_vnni_int8", 34,
                                                                              kInt8);
-  table.template Packed<&kAsimdBf16Kernels, Bf16Panels, AsimdBf16OnBf16>("asimd_bf16", 36, kBf16);
-  table.template Packed<&kAsimdDotprodInt16Kernels, BlockPanels, DotprodOnBlocks>(
+  table.template Packed<&kAvx2Int8Kernels, PackedBlocks, Avx2OnBlocks>("avx2_int8", 33, kInt8);
+  table.template Packed<&kAvxVnniMixedKernels, PackedBlocks, AvxVnniOnBlocks>("avx_vnni_mixed", 32,
+                                                                              kMixed);
+  table.template Packed<&kAvx2MixedKernels, PackedBlocks, Avx2OnBlocks>("avx2_int8_mixed", 31,
+                                                                        kMixed);
+  table.template Packed<&kAvxVnniInt16Kernels, PackedBlocks, AvxVnniOnBlocks>("avx_vnni_int16", 26,
+                                                                              kInt16);
+  table.template Packed<&kAvx2Int16Kernels, PackedBlocks, Avx2OnBlocks>("avx2_int16", 25, kInt16);
+  table.template Stored<&kFloatAvx512, Avx512Weights>("avx512", 30);
+  table.template Stored<&kFloatAvx2, Avx2Weights>("avx2", 20);
+  table.template Packed<&scaled::kAmxInt8Kernels, PackedScaled, AmxOnInt8>("amx_int8", 42, kInt8);
+  table.template Packed<&scaled::kAvx512VnniKernels, PackedScaled, VnniOnInt8>("avx512_vnni", 40,
+                                                                               kInt8);
+  table.template Packed<&scaled::kAvx512Bf16Kernels, PackedScaled, Avx512Bf16OnFp8>("avx512_bf16",
+                                                                                    36, kBf16);
+  table.template Packed<&scaled::kFloatAvx512, PackedScaled, Avx512OnScaled>("avx512", 30, kF32);
+  table.template Packed<&scaled::kFloatAvx2, PackedScaled, Avx2OnScaled>("avx2", 20, kF32);
+#elif defined(__aarch64__)
+  table.template Packed<&kAsimdI8mmKernels, PackedBlocks, I8mmOnBlocks>("asimd_i8mm", 42, kInt8);
+  table.template Packed<&kAsimdI8mmInt16Kernels, PackedBlocks, I8mmOnBlocks>("asimd_i8mm_int16", 37,
+                                                                             kInt16);
+  table.template Packed<&kAsimdDotprodKernels, PackedBlocks, DotprodOnBlocks>("asimd_dotprod", 40,
+                                                                              kInt8);
+  table.template Packed<&kAsimdBf16Kernels, PackedBf16, AsimdBf16OnBf16>("asimd_bf16", 36, kBf16);
+  table.template Packed<&kAsimdDotprodInt16Kernels, PackedBlocks, DotprodOnBlocks>(
       "asimd_dotprod_int16", 35, kInt16);
-  table.template Packed<&scaled::kAsimdDotprodKernels, ScaledPanels, DotprodOnInt8>("asimd_dotprod",
+  table.template Packed<&scaled::kAsimdDotprodKernels, PackedScaled, DotprodOnInt8>("asimd_dotprod",
                                                                                     40, kInt8);
 #elif defined(__s390x__)
-  table.template Packed<&kVxeInt8Kernels, BlockPanels, VxeOnBlocks>("vxe_int8", 40, kInt8);
-  table.template Packed<&kVxeInt16Kernels, BlockPanels, VxeOnBlocks>("vxe_int16", 35, kInt16);
+  table.template Packed<&kVxeInt8Kernels, PackedBlocks, VxeOnBlocks>("vxe_int8", 40, kInt8);
+  table.template Packed<&kVxeInt16Kernels, PackedBlocks, VxeOnBlocks>("vxe_int16", 35, kInt16);
 #endif
-  table.template Stored<&kPortableKernels, AnyWeights>("portable", 10);
-  table.template Packed<&scaled::kPortableKernels, ScaledPanels, AnyScaled>("portable", 10, kF32);
+  table.template Stored<&kFloatPortable, AnyWeights>("portable", 10);
+  table.template Packed<&scaled::kFloatPortable, PackedScaled, AnyScaled>("portable", 10, kF32);
 }
 
 }  // namespace pagemill::ops::linear

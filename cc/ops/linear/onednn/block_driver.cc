@@ -147,9 +147,9 @@ void RunBlocks(const BlockLibrary& library, const OpCall& call, KernelContext& c
     blocks += Blocks(call.inputs[1 + 2 * i]).count;
     ends[i] = blocks;
   }
-  const int64_t strips = DivideUp(n, kMaxHeight);
+  const int64_t chunks = DivideUp(n, kMaxHeight);
   const int64_t units = context.pool->num_threads() * kUnitsPerThread;
-  const int64_t parts = std::min(strips, DivideUp(units, blocks));
+  const int64_t parts = std::min(chunks, DivideUp(units, blocks));
   context.pool->ParallelFor(blocks * parts, 1, [&](int64_t begin, int64_t end, int worker) {
     float* const sums = reinterpret_cast<float*>(products + worker * kProductBytes);
     for (int64_t unit = begin; unit < end; ++unit) {
@@ -157,8 +157,8 @@ void RunBlocks(const BlockLibrary& library, const OpCall& call, KernelContext& c
       const size_t index = std::upper_bound(ends, ends + matrices, listed) - ends;
       const Matrix matrix(call, index);
       const int64_t block = listed - (index == 0 ? 0 : ends[index - 1]);
-      const int64_t last = std::min(n, (part + 1) * strips / parts * kMaxHeight);
-      for (int64_t row = part * strips / parts * kMaxHeight; row < last;) {
+      const int64_t last = std::min(n, (part + 1) * chunks / parts * kMaxHeight);
+      for (int64_t row = part * chunks / parts * kMaxHeight; row < last;) {
         const int64_t height = NextHeight(last - row);
         library.multiply(
             {.shape = matrix.blocks.ShapeOf(block),

@@ -1,6 +1,6 @@
 // File: cc/ops/linear/onednn/block_driver.h
 // Runs a BlockLibrary over a call of `linear` with bf16 weights: rounds x in the workspace, shares
-// out blocks of weight rows, and strips of x where there are many, among the threads of our pool.
+// out blocks of weight rows, and chunks of x where there are many, among the threads of our pool.
 #ifndef PAGEMILL_CC_OPS_LINEAR_ONEDNN_BLOCK_DRIVER_H_
 #define PAGEMILL_CC_OPS_LINEAR_ONEDNN_BLOCK_DRIVER_H_
 
@@ -29,7 +29,8 @@ void PackBlocks(const BlockLibrary& library, const TensorView& weight, std::byte
 void RunBlocks(const BlockLibrary& library, const OpCall& call, KernelContext& context);
 int64_t BlocksWorkspaceBytes(const OpCall& call, int32_t num_threads);
 
-// The row `name` of the library that kLibrary returns: always the same one, that outlives the row.
+// The kernel `name` of the library that kLibrary returns: always the same one, that outlives the
+// kernel.
 template <const BlockLibrary& (*kLibrary)()>
 Kernel BlockKernel(std::string_view name, int32_t priority) {
   static const WeightPacking packing = {

@@ -1,6 +1,6 @@
 // File: cc/ops/linear/onednn/block_library.h
 // What a library of matrix products gives to block_driver.h: functions over raw pointers for one
-// block of weight rows at a time. Threads, strips of x, bias and strides are the driver's, so that
+// block of weight rows at a time. Threads, chunks of x, bias and strides are the driver's, so that
 // the library never has more than one thread and sees few shapes, all of them even.
 //
 // Obligations of a library:

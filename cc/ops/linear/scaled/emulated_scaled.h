@@ -1,5 +1,5 @@
 // File: cc/ops/linear/scaled/emulated_scaled.h
-// The packed GEMM of AMX over emulated tiles. It needs AVX-512 with VNNI and BF16, but no AMX. Test
+// The AMX packed GEMM over emulated tiles. It needs AVX-512 with VNNI and BF16, but no AMX. Test
 // code only.
 #ifndef PAGEMILL_CC_OPS_LINEAR_SCALED_EMULATED_SCALED_H_
 #define PAGEMILL_CC_OPS_LINEAR_SCALED_EMULATED_SCALED_H_

@@ -3,8 +3,8 @@
 // GCC 12 warns of the deliberately undefined registers inside its own intrinsics.
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 
+#include "cc/ops/linear/scaled/packed_scaled.h"
 #include "cc/ops/linear/scaled/scaled_amx_inl.h"
-#include "cc/ops/linear/scaled/scaled_panel.h"
 #include "cc/ops/tiles/machine_tiles.h"
 
 namespace pagemill::ops::scaled {

@@ -2,8 +2,8 @@
 // Products of scaled int8 weights with rows of x rounded to int8, in AMX tiles. Written once over
 // `Tiles` (cc/ops/tiles/tile_band.h). Includes AVX-512: for files compiled for that.
 //
-// A tile of weights is 16 quads of 16 weight rows as they lie in the panel (scaled_panel.h); one of
-// x 16 rows of 64 elements. Sums of all of k are exact and stay in their tiles. A strip of x is
+// A tile of weights is 16 quads of 16 weight rows as they lie in the slice (packed_scaled.h); one
+// of x 16 rows of 64 elements. Sums of all of k are exact and stay in their tiles. A chunk of x is
 //
 //   [rows] RowScale, up to 64 bytes; then bands of at most kBandRows rows, each
 //   [blocks of 64 elements of k][rows][64 bytes]
@@ -14,16 +14,16 @@
 #include <cstring>
 
 #include "cc/ops/linear/packed_gemm_kernels.h"
-#include "cc/ops/linear/scaled/scaled_panel.h"
+#include "cc/ops/linear/scaled/packed_scaled.h"
 #include "cc/ops/linear/scaled/scaled_quantize_avx512.h"
-#include "cc/ops/tiles/tile_strip.h"
+#include "cc/ops/tiles/banded_products.h"
 
 namespace pagemill::ops::scaled {
 
 template <class Tiles>
 struct ScaledAmx {
-  using Strip = StripProducts<Tiles, TileProduct::kBytes>;
-  using Band = typename Strip::Band;
+  using Chunk = BandedProducts<Tiles, TileProduct::kBytes>;
+  using Band = typename Chunk::Band;
   static constexpr int64_t kTileRows = Band::kTileRows;
   static constexpr int64_t kRowBytes = Band::kRowBytes;
   static constexpr int64_t kBandRows = Band::kBandRows;
@@ -33,12 +33,12 @@ struct ScaledAmx {
     return (n * static_cast<int64_t>(sizeof(RowScale)) + 63) / 64 * 64;
   }
 
-  static int64_t StripBytes(DType, int64_t n, int64_t k) {
+  static int64_t ChunkBytes(DType, int64_t n, int64_t k) {
     return ScaleBytes(n) + n * Blocks(k) * kRowBytes;
   }
 
-  static void Prepare(DType, const linear::InputRows& x, uint8_t* strip) {
-    uint8_t* band = strip + ScaleBytes(x.n);
+  static void Prepare(DType, const linear::InputRows& x, uint8_t* chunk) {
+    uint8_t* band = chunk + ScaleBytes(x.n);
     for (int64_t begin = 0; begin < x.n; begin += kBandRows) {
       const int64_t rows = Band::RowsOfBand(x.n, begin);
       for (int64_t i = 0; i < rows; ++i) {
@@ -52,13 +52,13 @@ struct ScaledAmx {
                               QuantizeQuads(from, block * kPaddedElements, x.k, inverse, &sum));
         }
         scale.start = OffsetSum(sum);
-        std::memcpy(strip + (begin + i) * sizeof(scale), &scale, sizeof(scale));
+        std::memcpy(chunk + (begin + i) * sizeof(scale), &scale, sizeof(scale));
       }
       band += rows * Blocks(x.k) * kRowBytes;
     }
   }
 
-  // The outputs of one tile of sums: rows of x from `n` on, weight rows of the panel from `first`.
+  // The outputs of one tile of sums: rows of x from `n` on, weight rows of the slice from `first`.
   template <int kSums>
   static void Store(const linear::PackedProduct& p, int64_t n, int64_t rows, int64_t first) {
     const int64_t columns = p.m - first < kTileRows ? p.m - first : kTileRows;
@@ -67,7 +67,7 @@ struct ScaledAmx {
     Tiles::template Store<kSums>(sums, kRowBytes);
     for (int64_t row = 0; row < rows; ++row) {
       RowScale scale;
-      std::memcpy(&scale, p.strip + (n + row) * sizeof(scale), sizeof(scale));
+      std::memcpy(&scale, p.activations + (n + row) * sizeof(scale), sizeof(scale));
       float* const y = p.y + (n + row) * p.y_stride + first;
       for (int64_t i = 0; i < columns; ++i) {
         const float both = *p.scales.OfRow(first + i) * scale.scale;
@@ -85,15 +85,15 @@ struct ScaledAmx {
       Store<2>(p, begin + kTileRows, rows - upper, 0);
       Store<3>(p, begin + kTileRows, rows - upper, kTileRows);
     };
-    Strip::Multiply(
-        {p.strip + ScaleBytes(p.n), p.n, p.panel, Blocks(p.k), p.left},
-        [](int64_t, int64_t rows) { Strip::Clear(rows); }, finish);
+    Chunk::Multiply(
+        {p.activations + ScaleBytes(p.n), p.n, p.weights, Blocks(p.k), p.left},
+        [](int64_t, int64_t rows) { Chunk::Clear(rows); }, finish);
   }
 
-  static constexpr linear::PackedGemm kKernels = {.max_strip_rows = Strip::kMaxRows,
-                                                  .panel_bytes = ScaledPanelBytes,
-                                                  .pack = PackScaledPanel,
-                                                  .strip_bytes = StripBytes,
+  static constexpr linear::PackedGemm kKernels = {.max_chunk_rows = Chunk::kMaxRows,
+                                                  .slice_bytes = ScaledSliceBytes,
+                                                  .pack = PackScaledSlice,
+                                                  .chunk_bytes = ChunkBytes,
                                                   .prepare = Prepare,
                                                   .multiply = Multiply,
                                                   .leave = Tiles::Release};

@@ -1,7 +1,7 @@
 // Scaled weights of int8 weights on rows of x rounded to int8: SDOT, a quad of k of 4 outputs at
 // a time. Sums over all of k are exact integers (kMaxInt8K), so their order is free.
 //
-// A strip of x is tiles of kTileN rows, the last with rows of zeros where it has fewer:
+// A chunk of x is tiles of kTileN rows, the last with rows of zeros where it has fewer:
 //
 //   [kTileN] float scales, [quads of k][kTileN rows][4 bytes]
 #include <arm_neon.h>
@@ -10,7 +10,7 @@
 #include <cstring>
 
 #include "cc/ops/linear/packed_gemm_kernels.h"
-#include "cc/ops/linear/scaled/scaled_panel.h"
+#include "cc/ops/linear/scaled/packed_scaled.h"
 
 #define PM_INLINE [[gnu::always_inline]] inline
 
@@ -20,7 +20,7 @@ namespace {
 constexpr int kTileN = 4;  // the rows of a register of x
 constexpr int kVectors = 4;
 constexpr int64_t kGroupRows = 4 * kVectors;  // weight rows worked on together: 16 sums
-constexpr int64_t kMaxStripRows = 8 * kTileN;
+constexpr int64_t kMaxChunkRows = 8 * kTileN;
 constexpr int64_t kScaleBytes = kTileN * sizeof(float);
 constexpr int64_t kPrefetchBytes = 2048;
 
@@ -28,7 +28,7 @@ PM_INLINE int64_t Quads(int64_t k) { return (k + kQuadBytes - 1) / kQuadBytes; }
 PM_INLINE int64_t TileBytes(int64_t k) { return kScaleBytes + Quads(k) * kTileN * kQuadBytes; }
 PM_INLINE int64_t Tiles(int64_t n) { return (n + kTileN - 1) / kTileN; }
 
-int64_t StripBytes(DType, int64_t n, int64_t k) { return (Tiles(n) * TileBytes(k) + 63) / 64 * 64; }
+int64_t ChunkBytes(DType, int64_t n, int64_t k) { return (Tiles(n) * TileBytes(k) + 63) / 64 * 64; }
 
 // As integers, magnitudes are in the order of their values and NaN is above all: the scale of a row
 // with a NaN is NaN, and so are all its outputs.
@@ -59,17 +59,17 @@ float QuantizeRow(const float* x, int64_t k, uint8_t* to) {
   return is_zero ? 0 : top * (1.0f / 127);
 }
 
-void Prepare(DType, const linear::InputRows& x, uint8_t* strip) {
-  for (int64_t begin = 0; begin < x.n; begin += kTileN, strip += TileBytes(x.k)) {
+void Prepare(DType, const linear::InputRows& x, uint8_t* chunk) {
+  for (int64_t begin = 0; begin < x.n; begin += kTileN, chunk += TileBytes(x.k)) {
     if (!x.Prepares(begin)) continue;
     const int64_t rows = x.n - begin < kTileN ? x.n - begin : kTileN;
-    if (rows < kTileN) std::memset(strip, 0, TileBytes(x.k));
+    if (rows < kTileN) std::memset(chunk, 0, TileBytes(x.k));
     float scales[kTileN] = {};
     for (int64_t i = 0; i < rows; ++i) {
       scales[i] =
-          QuantizeRow(x.rows + (begin + i) * x.stride, x.k, strip + kScaleBytes + i * kQuadBytes);
+          QuantizeRow(x.rows + (begin + i) * x.stride, x.k, chunk + kScaleBytes + i * kQuadBytes);
     }
-    std::memcpy(strip, scales, sizeof(scales));
+    std::memcpy(chunk, scales, sizeof(scales));
   }
 }
 
@@ -80,14 +80,14 @@ PM_INLINE void AddRow(const int8x16_t w[kVectors], int8x16_t x, int32x4_t (*sums
   }
 }
 
-// kN rows of x from the row `n` times 16 weight rows of the panel from `first` on.
+// kN rows of x from the row `n` times 16 weight rows of the slice from `first` on.
 template <int kN>
 void MultiplyTile(const linear::PackedProduct& p, int64_t n, int64_t first) {
-  const uint8_t* x = p.strip + n / kTileN * TileBytes(p.k);
+  const uint8_t* x = p.activations + n / kTileN * TileBytes(p.k);
   float scales[kTileN];
   std::memcpy(scales, x, sizeof(scales));
   x += kScaleBytes;
-  const uint8_t* w = p.panel + first * kQuadBytes;
+  const uint8_t* w = p.weights + first * kQuadBytes;
   int32x4_t sums[kN][kVectors];
   for (int r = 0; r < kN; ++r) {
     for (int v = 0; v < kVectors; ++v) sums[r][v] = vdupq_n_s32(0);
@@ -104,7 +104,7 @@ void MultiplyTile(const linear::PackedProduct& p, int64_t n, int64_t first) {
     if constexpr (kN > 1) AddRow<1>(weights, rows, sums);
     if constexpr (kN > 2) AddRow<2>(weights, rows, sums);
     if constexpr (kN > 3) AddRow<3>(weights, rows, sums);
-    w += kPanelQuadBytes;
+    w += kSliceQuadBytes;
     x += kTileN * kQuadBytes;
   }
   const int64_t m = p.m - first < kGroupRows ? p.m - first : kGroupRows;
@@ -142,6 +142,6 @@ void Multiply(const linear::PackedProduct& p) {
 }  // namespace
 
 constinit const linear::PackedGemm kAsimdDotprodKernels = {
-    kMaxStripRows, ScaledPanelBytes, PackScaledPanel, StripBytes, Prepare, Multiply};
+    kMaxChunkRows, ScaledSliceBytes, PackScaledSlice, ChunkBytes, Prepare, Multiply};
 
 }  // namespace pagemill::ops::scaled

@@ -12,8 +12,8 @@
 #include <cstdint>
 
 #include "cc/ops/linear/packed_gemm_kernels.h"
-#include "cc/ops/linear/scaled/scaled_panel.h"
-#include "cc/ops/linear/scaled/scaled_strip_avx512.h"
+#include "cc/ops/linear/scaled/activation_tiles_avx512.h"
+#include "cc/ops/linear/scaled/packed_scaled.h"
 
 #define PM_INLINE [[gnu::always_inline]] inline
 
@@ -21,25 +21,25 @@ namespace pagemill::ops::scaled {
 namespace {
 
 constexpr int kTileN = 8;  // 16 sums, 4 registers of tables, 4 of weights
-constexpr int64_t kMaxStripRows = 12 * kTileN;
+constexpr int64_t kMaxChunkRows = 12 * kTileN;
 constexpr int64_t kPrefetchBytes = 8192;
 constexpr int64_t kPairElements = 2;
 
-PM_INLINE StripShape ShapeOf(int64_t n, int64_t k) {
+PM_INLINE ActivationShape ShapeOf(int64_t n, int64_t k) {
   return {n, PaddedK(k) / kPairElements, 0, kTileN};
 }
 
-int64_t StripBytes(DType, int64_t n, int64_t k) { return ShapeOf(n, k).bytes(); }
+int64_t ChunkBytes(DType, int64_t n, int64_t k) { return ShapeOf(n, k).bytes(); }
 
-void Prepare(DType, const linear::InputRows& x, uint8_t* strip) {
-  const StripShape shape = ShapeOf(x.n, x.k);
+void Prepare(DType, const linear::InputRows& x, uint8_t* chunk) {
+  const ActivationShape shape = ShapeOf(x.n, x.k);
   for (int64_t t = 0; t < shape.tiles(); ++t) {
-    const StripTile tile = shape.Tile(t);
+    const ActivationTile tile = shape.Tile(t);
     const int64_t stride = tile.rows() * kUnitBytes;
     for (int64_t i = 0; i < tile.rows(); i += 4) {
       if (!x.Prepares(tile.begin + i)) continue;
       const int64_t rows = tile.rows() - i < 4 ? tile.rows() - i : 4;
-      uint8_t* to = strip + tile.offset + i * kUnitBytes;
+      uint8_t* to = chunk + tile.offset + i * kUnitBytes;
       for (int64_t at = 0; at < PaddedK(x.k); at += 32, to += 16 * stride) {
         __m512i pairs[4];
         for (int64_t r = 0; r < rows; ++r) {
@@ -104,11 +104,11 @@ PM_INLINE void AddProducts(__m512& sum, __m512bh w, __m512bh x) {
   asm("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(w), "v"(x));
 }
 
-// kN rows of x times a quad of the panel.
+// kN rows of x times a quad of the slice.
 template <int kN>
 PM_INLINE void AddQuad(const Tables& tables, const uint8_t* w, const uint8_t* x,
                        __m512 (*sums)[2]) {
-  __m512bh weights[2][2];  // of both pairs, of both halves of the panel
+  __m512bh weights[2][2];  // of both pairs, of both halves of the slice
 #pragma GCC unroll 2
   for (int h = 0; h < 2; ++h) {
     const __m512i quads = _mm512_load_si512(w + 64 * h);
@@ -128,7 +128,7 @@ PM_INLINE void AddQuad(const Tables& tables, const uint8_t* w, const uint8_t* x,
   }
 }
 
-// The scales of 16 rows of the panel, from `first` on, in one block of columns.
+// The scales of 16 rows of the slice, from `first` on, in one block of columns.
 PM_INLINE __m512 LoadScales(const linear::PackedProduct& p, int64_t first, int64_t block) {
   if (first >= p.m) return _mm512_setzero_ps();
   const int64_t last = (first + 16 < p.m ? first + 16 : p.m) - 1;
@@ -149,12 +149,12 @@ PM_INLINE void Store(const linear::PackedProduct& p, __m512 sum, float* y, int64
   _mm512_mask_storeu_ps(y + first, used, sum);
 }
 
-// kN rows of x times the panel; kFirst where that is read for the first time.
+// kN rows of x times the slice; kFirst where that is read for the first time.
 template <int kN, bool kFirst>
-PM_INLINE void MultiplyTile(const linear::PackedProduct& p, const StripTile& tile) {
+void MultiplyTile(const linear::PackedProduct& p, const ActivationTile& tile) {
   const Tables tables = LoadTables();
-  const uint8_t* w = p.panel;
-  const uint8_t* x = p.strip + tile.offset;
+  const uint8_t* w = p.weights;
+  const uint8_t* x = p.activations + tile.offset;
   const int64_t padded = PaddedK(p.k);
   __m512 total[kN][2];
 #pragma GCC unroll 8
@@ -172,7 +172,7 @@ PM_INLINE void MultiplyTile(const linear::PackedProduct& p, const StripTile& til
         _mm_prefetch(reinterpret_cast<const char*>(w + kPrefetchBytes + 64), _MM_HINT_T0);
       }
       AddQuad<kN>(tables, w, x, sums);
-      w += kPanelQuadBytes;
+      w += kSliceQuadBytes;
       x += 2 * kN * kUnitBytes;
     }
     const __m512 scales[2] = {LoadScales(p, 0, block), LoadScales(p, 16, block)};
@@ -190,24 +190,15 @@ PM_INLINE void MultiplyTile(const linear::PackedProduct& p, const StripTile& til
   }
 }
 
-// Finds the tile's height among those that are compiled: 1 to kN.
-template <int kN, bool kFirst>
-void TileOf(const linear::PackedProduct& p, const StripTile& tile) {
-  if constexpr (kN > 1) {
-    if (tile.rows() < kN) return TileOf<kN - 1, kFirst>(p, tile);
-  }
-  MultiplyTile<kN, kFirst>(p, tile);
-}
-
 void Multiply(const linear::PackedProduct& p) {
-  const StripShape shape = ShapeOf(p.n, p.k);
-  TileOf<kTileN, true>(p, shape.Tile(0));
-  for (int64_t t = 1; t < shape.tiles(); ++t) TileOf<kTileN, false>(p, shape.Tile(t));
+  ForEachTile<kTileN>(ShapeOf(p.n, p.k), [&]<int kN, bool kFirst>(const ActivationTile& tile) {
+    MultiplyTile<kN, kFirst>(p, tile);
+  });
 }
 
 }  // namespace
 
 constinit const linear::PackedGemm kAvx512Bf16Kernels = {
-    kMaxStripRows, ScaledPanelBytes, PackScaledPanel, StripBytes, Prepare, Multiply};
+    kMaxChunkRows, ScaledSliceBytes, PackScaledSlice, ChunkBytes, Prepare, Multiply};
 
 }  // namespace pagemill::ops::scaled

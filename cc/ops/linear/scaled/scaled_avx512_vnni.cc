@@ -9,9 +9,9 @@
 #include <cstdint>
 
 #include "cc/ops/linear/packed_gemm_kernels.h"
-#include "cc/ops/linear/scaled/scaled_panel.h"
+#include "cc/ops/linear/scaled/activation_tiles_avx512.h"
+#include "cc/ops/linear/scaled/packed_scaled.h"
 #include "cc/ops/linear/scaled/scaled_quantize_avx512.h"
-#include "cc/ops/linear/scaled/scaled_strip_avx512.h"
 
 #define PM_INLINE [[gnu::always_inline]] inline
 
@@ -19,14 +19,14 @@ namespace pagemill::ops::scaled {
 namespace {
 
 constexpr int kTileN = 12;  // 24 sums, 2 registers of weights; elements of x come from memory
-constexpr int64_t kMaxStripRows = 8 * kTileN;
+constexpr int64_t kMaxChunkRows = 8 * kTileN;
 constexpr int64_t kPrefetchBytes = 8192;
 
-PM_INLINE StripShape ShapeOf(int64_t n, int64_t k) {
+PM_INLINE ActivationShape ShapeOf(int64_t n, int64_t k) {
   return {n, PaddedK(k) / kQuadBytes, sizeof(RowScale), kTileN};
 }
 
-int64_t StripBytes(DType, int64_t n, int64_t k) { return ShapeOf(n, k).bytes(); }
+int64_t ChunkBytes(DType, int64_t n, int64_t k) { return ShapeOf(n, k).bytes(); }
 
 // `rows` rows of x, at most 4, to scales and units.
 PM_INLINE void PrepareRows(const linear::InputRows& x, int64_t first, int64_t rows, int64_t stride,
@@ -48,23 +48,23 @@ PM_INLINE void PrepareRows(const linear::InputRows& x, int64_t first, int64_t ro
   for (int64_t i = 0; i < rows; ++i) scales[i].start = OffsetSum(sums[i]);
 }
 
-void Prepare(DType, const linear::InputRows& x, uint8_t* strip) {
-  const StripShape shape = ShapeOf(x.n, x.k);
+void Prepare(DType, const linear::InputRows& x, uint8_t* chunk) {
+  const ActivationShape shape = ShapeOf(x.n, x.k);
   for (int64_t t = 0; t < shape.tiles(); ++t) {
-    const StripTile tile = shape.Tile(t);
+    const ActivationTile tile = shape.Tile(t);
     if (!x.Prepares(tile.begin)) continue;
     RowScale scales[kTileN];
-    uint8_t* const units = strip + tile.offset + tile.rows() * shape.row_bytes;
+    uint8_t* const units = chunk + tile.offset + tile.rows() * shape.row_bytes;
     for (int64_t i = 0; i < tile.rows(); i += 4) {
       const int64_t rows = tile.rows() - i < 4 ? tile.rows() - i : 4;
       PrepareRows(x, tile.begin + i, rows, tile.rows() * kUnitBytes, scales + i,
                   units + i * kUnitBytes);
     }
-    __builtin_memcpy(strip + tile.offset, scales, sizeof(RowScale) * tile.rows());
+    __builtin_memcpy(chunk + tile.offset, scales, sizeof(RowScale) * tile.rows());
   }
 }
 
-// The scales of 16 rows of the panel, from `first` on.
+// The scales of 16 rows of the slice, from `first` on.
 PM_INLINE __m512 LoadScales(const linear::PackedProduct& p, int64_t first) {
   if (p.scales.block_rows == 1 && p.scales.stride == 1) {
     return _mm512_maskz_loadu_ps(FirstLanes(p.m - first), p.scales.OfRow(first));
@@ -88,13 +88,13 @@ PM_INLINE void AddProducts(__m512i& sum, __m512i w, __m512i x) {
   asm("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(w), "v"(x));
 }
 
-// kN rows of x times the panel; kFirst where that is read for the first time.
+// kN rows of x times the slice; kFirst where that is read for the first time.
 template <int kN, bool kFirst>
-PM_INLINE void MultiplyTile(const linear::PackedProduct& p, const StripTile& tile) {
-  const uint8_t* w = p.panel;
+void MultiplyTile(const linear::PackedProduct& p, const ActivationTile& tile) {
+  const uint8_t* w = p.weights;
   RowScale rows[kN];
-  __builtin_memcpy(rows, p.strip + tile.offset, sizeof(rows));
-  const uint8_t* x = p.strip + tile.offset + sizeof(rows);
+  __builtin_memcpy(rows, p.activations + tile.offset, sizeof(rows));
+  const uint8_t* x = p.activations + tile.offset + sizeof(rows);
   __m512i sums[kN][2];
 #pragma GCC unroll 12
   for (int n = 0; n < kN; ++n) sums[n][0] = sums[n][1] = _mm512_set1_epi32(rows[n].start);
@@ -115,7 +115,7 @@ PM_INLINE void MultiplyTile(const linear::PackedProduct& p, const StripTile& til
       AddProducts(sums[n][0], w0, both);
       AddProducts(sums[n][1], w1, both);
     }
-    w += kPanelQuadBytes;
+    w += kSliceQuadBytes;
     x += kN * kUnitBytes;
   }
   const __m512 scales[2] = {LoadScales(p, 0), LoadScales(p, 16)};
@@ -128,24 +128,15 @@ PM_INLINE void MultiplyTile(const linear::PackedProduct& p, const StripTile& til
   }
 }
 
-// Finds the tile's height among those that are compiled: 1 to kN.
-template <int kN, bool kFirst>
-void TileOf(const linear::PackedProduct& p, const StripTile& tile) {
-  if constexpr (kN > 1) {
-    if (tile.rows() < kN) return TileOf<kN - 1, kFirst>(p, tile);
-  }
-  MultiplyTile<kN, kFirst>(p, tile);
-}
-
 void Multiply(const linear::PackedProduct& p) {
-  const StripShape shape = ShapeOf(p.n, p.k);
-  TileOf<kTileN, true>(p, shape.Tile(0));
-  for (int64_t t = 1; t < shape.tiles(); ++t) TileOf<kTileN, false>(p, shape.Tile(t));
+  ForEachTile<kTileN>(ShapeOf(p.n, p.k), [&]<int kN, bool kFirst>(const ActivationTile& tile) {
+    MultiplyTile<kN, kFirst>(p, tile);
+  });
 }
 
 }  // namespace
 
 constinit const linear::PackedGemm kAvx512VnniKernels = {
-    kMaxStripRows, ScaledPanelBytes, PackScaledPanel, StripBytes, Prepare, Multiply};
+    kMaxChunkRows, ScaledSliceBytes, PackScaledSlice, ChunkBytes, Prepare, Multiply};
 
 }  // namespace pagemill::ops::scaled

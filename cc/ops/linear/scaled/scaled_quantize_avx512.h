@@ -1,5 +1,5 @@
 // File: cc/ops/linear/scaled/scaled_quantize_avx512.h
-// Rows of x to int8 with a scale each, in registers of AVX-512. Inline functions: for files
+// Rows of x to int8 with a scale each, in AVX-512 registers. Inline functions: for files
 // compiled for that only.
 #ifndef PAGEMILL_CC_OPS_LINEAR_SCALED_SCALED_QUANTIZE_AVX512_H_
 #define PAGEMILL_CC_OPS_LINEAR_SCALED_SCALED_QUANTIZE_AVX512_H_
@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-#include "cc/ops/linear/scaled/scaled_strip_avx512.h"
+#include "cc/ops/linear/scaled/activation_tiles_avx512.h"
 
 #define PM_INLINE [[gnu::always_inline]] inline
 

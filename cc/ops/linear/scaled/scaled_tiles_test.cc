@@ -1,4 +1,4 @@
-// The kernel of AMX over emulated tiles.
+// The AMX kernel over emulated tiles.
 #include <gtest/gtest.h>
 
 #include "cc/device/capabilities.h"
@@ -6,8 +6,8 @@
 #include "cc/ops/linear/linear.h"
 #include "cc/ops/linear/packed_gemm.h"
 #include "cc/ops/linear/scaled/emulated_scaled.h"
+#include "cc/ops/linear/scaled/packed_scaled.h"
 #include "cc/ops/linear/scaled/scaled_conformance.h"
-#include "cc/ops/linear/scaled/scaled_panel.h"
 
 namespace pagemill::ops::scaled {
 namespace {
@@ -22,7 +22,7 @@ TEST(ScaledTiles, Conform) {
   for (const Kernel& of_machine : LinearOp().kernels) {
     if (of_machine.name == "avx512_vnni") kernel = of_machine;  // the last: of scaled weights
   }
-  ASSERT_EQ(kernel.packing->layout, kScaledPanelLayout);
+  ASSERT_EQ(kernel.packing->layout, kPackedScaledLayout);
   kernel.name = "emulated";
   kernel.run = [](const OpCall& call, KernelContext& context) {
     linear::RunPacked(kEmulatedInt8Kernels, call, context);

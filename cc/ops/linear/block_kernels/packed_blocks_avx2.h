@@ -1,19 +1,19 @@
-// File: cc/ops/linear/block_kernels/block_panel_avx2.h
-// Panels of block formats (block_panel.h) in registers of 32 bytes, and rows of x quantized for
+// File: cc/ops/linear/block_kernels/packed_blocks_avx2.h
+// Slices of block formats (packed_blocks.h) in registers of 32 bytes, and rows of x quantized for
 // them. For files compiled for AVX2 and more only: everything has internal linkage.
 //
-// A 64-byte register of a panel is two of 32: a "column" c is the 8 weight rows 8 c .. 8 c + 7, an
+// A 64-byte register of a slice is two of 32: a "column" c is the 8 weight rows 8 c .. 8 c + 7, an
 // element of which takes a 32-bit lane's byte.
-#ifndef PAGEMILL_CC_OPS_LINEAR_BLOCK_KERNELS_BLOCK_PANEL_AVX2_H_
-#define PAGEMILL_CC_OPS_LINEAR_BLOCK_KERNELS_BLOCK_PANEL_AVX2_H_
+#ifndef PAGEMILL_CC_OPS_LINEAR_BLOCK_KERNELS_PACKED_BLOCKS_AVX2_H_
+#define PAGEMILL_CC_OPS_LINEAR_BLOCK_KERNELS_PACKED_BLOCKS_AVX2_H_
 
 #include <immintrin.h>
 
 #include <cstdint>
 
 #include "cc/ops/linear/block_kernels/block_walk_inl.h"
-#include "cc/ops/linear/block_panel.h"
-#include "cc/ops/linear/block_strip.h"
+#include "cc/ops/linear/packed_blocks.h"
+#include "cc/ops/linear/quantized_activations.h"
 #include "cc/tensor/dtype.h"
 
 #define PM_INLINE [[gnu::always_inline]] inline
@@ -22,7 +22,7 @@ namespace pagemill::ops::linear {
 namespace {
 
 constexpr int kColumns = 4;
-constexpr int64_t kColumnRows = kPanelRows / kColumns;
+constexpr int64_t kColumnRows = kSliceRows / kColumns;
 
 PM_INLINE __m256i Load(const uint8_t* from) {
   return _mm256_load_si256(reinterpret_cast<const __m256i*>(from));
@@ -98,4 +98,4 @@ struct Scales {
 
 #undef PM_INLINE
 
-#endif  // PAGEMILL_CC_OPS_LINEAR_BLOCK_KERNELS_BLOCK_PANEL_AVX2_H_
+#endif  // PAGEMILL_CC_OPS_LINEAR_BLOCK_KERNELS_PACKED_BLOCKS_AVX2_H_

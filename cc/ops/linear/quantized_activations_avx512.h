@@ -1,15 +1,15 @@
-// File: cc/ops/linear/block_strip_avx512.h
-// Rows of x quantized as block_strip.h says, by AVX-512 with VNNI. For files compiled for that
-// instruction set only.
+// File: cc/ops/linear/quantized_activations_avx512.h
+// Rows of x quantized as quantized_activations.h says, by AVX-512 with VNNI. For files compiled for
+// that instruction set only.
 //
-//   PrepareStrip<kDType, 1>(x, strip);    // 8 bits; 2: 15
-//   PrepareMixedStrip<kDType>(x, strip);  // x.n is kMaxStripRows at most
+//   PrepareActivations<kDType, 1>(x, chunk);    // 8 bits; 2: 15
+//   PrepareMixedActivations<kDType>(x, chunk);  // x.n is kMaxChunkRows at most
 //
 // Magnitudes are compared as integers, so NaN is above all: the scale of a block with a NaN is NaN,
 // and so are all outputs of the row. Scales and their inverses are made for 16 blocks at a time;
 // the integers of a block, when they are bytes, are added up by the instruction for products.
-#ifndef PAGEMILL_CC_OPS_LINEAR_BLOCK_STRIP_AVX512_H_
-#define PAGEMILL_CC_OPS_LINEAR_BLOCK_STRIP_AVX512_H_
+#ifndef PAGEMILL_CC_OPS_LINEAR_QUANTIZED_ACTIVATIONS_AVX512_H_
+#define PAGEMILL_CC_OPS_LINEAR_QUANTIZED_ACTIVATIONS_AVX512_H_
 
 #include <immintrin.h>
 
@@ -18,9 +18,9 @@
 #include <cstdint>
 #include <utility>
 
-#include "cc/ops/linear/block_panel.h"
-#include "cc/ops/linear/block_strip.h"
+#include "cc/ops/linear/packed_blocks.h"
 #include "cc/ops/linear/packed_gemm_kernels.h"
+#include "cc/ops/linear/quantized_activations.h"
 #include "cc/tensor/dtype.h"
 
 #define PM_INLINE [[gnu::always_inline]] inline
@@ -28,9 +28,9 @@
 namespace pagemill::ops::linear {
 namespace {
 
-// A strip of 32 rows of 576 elements takes 43 KB at most: it stays in L1 while panels pass by.
-constexpr int64_t kMaxStripRows = 32;
-constexpr int64_t kFewRows = 16;  // a strip of no more is the only one of a call
+// A chunk of 32 rows of 576 elements takes 43 KB at most: it stays in L1 while slices pass by.
+constexpr int64_t kMaxChunkRows = 32;
+constexpr int64_t kFewRows = 16;  // a chunk of no more is the only one of a call
 constexpr int64_t kLanes = 16;
 
 PM_INLINE void StoreFloat(uint8_t* out, float value) { __builtin_memcpy(out, &value, 4); }
@@ -48,9 +48,9 @@ PM_INLINE __m512i Magnitudes(const float* x) {
 PM_INLINE __m128i LargestBits(const float* x, int64_t count) {
   const __m512i none = _mm512_setzero_si512();
   const __m512i a = Magnitudes(x);
-  const __m512i b = count > 1 ? Magnitudes(x + kPanelBlock) : none;
-  const __m512i c = count > 2 ? Magnitudes(x + 2 * kPanelBlock) : none;
-  const __m512i d = count > 3 ? Magnitudes(x + 3 * kPanelBlock) : none;
+  const __m512i b = count > 1 ? Magnitudes(x + kRecordElements) : none;
+  const __m512i c = count > 2 ? Magnitudes(x + 2 * kRecordElements) : none;
+  const __m512i d = count > 3 ? Magnitudes(x + 3 * kRecordElements) : none;
   const __m512i ab = _mm512_max_epu32(_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
   const __m512i cd = _mm512_max_epu32(_mm512_unpacklo_epi32(c, d), _mm512_unpackhi_epi32(c, d));
   const __m512i all =
@@ -105,7 +105,7 @@ PM_INLINE __m128i StoreIntegers(const float* x, __m512 inverse, uint8_t* out) {
   return AddBytes(_mm_slli_epi32(sums, 7), store(_mm512_cvtepi32_epi8(lower), out + 32));
 }
 
-// Asks for a block of elements.
+// Prefetches a block of elements.
 PM_INLINE void Prefetch(const float* x) {
   _mm_prefetch(reinterpret_cast<const char*>(x), _MM_HINT_T0);
   _mm_prefetch(reinterpret_cast<const char*>(x + kLanes), _MM_HINT_T0);
@@ -136,26 +136,26 @@ PM_INLINE void QuantizeBlock(const float* x, float inverse, float scale, uint8_t
   }
 }
 
-// Strips of records of one kind.
+// Chunks of records of one kind.
 template <DType kDType, int kPlanes>
-void PrepareStrip(const InputRows& x, uint8_t* strip) {
+void PrepareActivations(const InputRows& x, uint8_t* chunk) {
   constexpr __mmask16 kTwos = kPlanes == 2 ? 0xffff : 0;
   const int64_t step = x.n * kXRecordBytes<kPlanes>;
   for (int64_t n = std::max<int64_t>(x.begin, 0); n < std::min(x.n, x.end); ++n) {
-    uint8_t* out = strip + n * kXRecordBytes<kPlanes>;
+    uint8_t* out = chunk + n * kXRecordBytes<kPlanes>;
     const float* row = x.rows + n * x.stride;
     const float* const end = row + x.k;
     while (row < end) {
-      const int64_t blocks = std::min<int64_t>(kLanes, (end - row) / kPanelBlock);
+      const int64_t blocks = std::min<int64_t>(kLanes, (end - row) / kRecordElements);
       alignas(64) uint32_t bits[kLanes] = {};
       for (int64_t b = 0; b < blocks; b += 4) {
         _mm_store_si128(reinterpret_cast<__m128i*>(bits + b),
-                        LargestBits(row + b * kPanelBlock, blocks - b));
+                        LargestBits(row + b * kRecordElements, blocks - b));
       }
       Steps steps;
       FindSteps(_mm512_load_si512(bits), kTwos, &steps);
-      for (int64_t b = 0; b < blocks; ++b, row += kPanelBlock, out += step) {
-        Prefetch(row + kLanes * kPanelBlock);
+      for (int64_t b = 0; b < blocks; ++b, row += kRecordElements, out += step) {
+        Prefetch(row + kLanes * kRecordElements);
         QuantizeBlock<kDType, kPlanes>(row, steps.inverse[b], steps.scale[b], out);
       }
     }
@@ -163,18 +163,18 @@ void PrepareStrip(const InputRows& x, uint8_t* strip) {
 }
 
 // Writes the bits of the largest magnitudes of a row's blocks from column `first` to `last`, a
-// block of a strip after the other from `out` on, and returns the bits above which a block is an
+// block of a chunk after the other from `out` on, and returns the bits above which a block is an
 // outlier.
 PM_INLINE uint32_t FindLimit(const float* row, const InputRows& x, int64_t block_bytes,
                              uint8_t* out) {
-  const int64_t blocks = x.k / kPanelBlock;
-  const int64_t first = x.first_column / kPanelBlock;
-  const int64_t last = std::min(x.last_column, x.k) / kPanelBlock;
+  const int64_t blocks = x.k / kRecordElements;
+  const int64_t first = x.first_column / kRecordElements;
+  const int64_t last = std::min(x.last_column, x.k) / kRecordElements;
   const __m128i smallest = _mm_set1_epi32(__builtin_bit_cast(int32_t, kSmallestBlock));
   __m256i sums = _mm256_setzero_si256();
   int64_t count = 0;
   for (int64_t b = 0; b < blocks; b += 4) {
-    const __m128i bits = LargestBits(row + b * kPanelBlock, blocks - b);
+    const __m128i bits = LargestBits(row + b * kRecordElements, blocks - b);
     const __mmask8 counts = _mm_cmpge_epu32_mask(bits, smallest);
     sums = _mm256_add_epi64(sums, _mm256_cvtepu32_epi64(_mm_maskz_mov_epi32(counts, bits)));
     count += std::popcount(static_cast<uint32_t>(counts));
@@ -190,12 +190,12 @@ PM_INLINE uint32_t FindLimit(const float* row, const InputRows& x, int64_t block
   return static_cast<uint32_t>(sum / count + kStandsOut);
 }
 
-// One block of a mixed strip; `limits` are those of its rows, whose largest bits lie where its
+// One block of a mixed chunk; `limits` are those of its rows, whose largest bits lie where its
 // records will.
 template <DType kDType>
 PM_INLINE void QuantizeMixedBlock(const float* x, int64_t stride, int64_t rows,
                                   const uint32_t* limits, uint8_t* block) {
-  Steps steps[kMaxStripRows / kLanes];
+  Steps steps[kMaxChunkRows / kLanes];
   uint8_t* record = block + kMixedHeaderBytes;
   uint32_t twos = 0;
   for (int64_t n = 0; n < rows; n += kLanes) {
@@ -241,25 +241,25 @@ struct BlockQuantizer {
   }
 };
 
-// All rows of a mixed strip belong together. Each is looked through first; then the strip is made
+// All rows of a mixed chunk belong together. Each is looked through first; then the chunk is made
 // a block of all rows after the other, so that what is written lies together. Few rows do
 // not fill a register with a block.
 template <DType kDType>
-void PrepareMixedStrip(const InputRows& x, uint8_t* strip) {
+void PrepareMixedActivations(const InputRows& x, uint8_t* chunk) {
   if (x.n <= kFewRows) {
     const auto largest = [](const float* of) { return _mm512_reduce_max_epu32(Magnitudes(of)); };
-    return PrepareMixedRows<1, 2>(x, strip, largest, BlockQuantizer<kDType, 1>(),
+    return PrepareMixedRows<1, 2>(x, chunk, largest, BlockQuantizer<kDType, 1>(),
                                   BlockQuantizer<kDType, 2>());
   }
   if (!x.Prepares(0)) return;
   const int64_t block_bytes = MixedBlockBytes<2>(x.n);
   const int64_t first = x.first_column, last = std::min(x.last_column, x.k);
-  uint8_t* block = strip + first / kPanelBlock * block_bytes;
-  alignas(64) uint32_t limits[kMaxStripRows] = {};
+  uint8_t* block = chunk + first / kRecordElements * block_bytes;
+  alignas(64) uint32_t limits[kMaxChunkRows] = {};
   for (int64_t n = 0; n < x.n; ++n) {
     limits[n] = FindLimit(x.rows + n * x.stride, x, block_bytes, block + kMixedHeaderBytes + 4 * n);
   }
-  for (int64_t k = first; k < last; k += kPanelBlock, block += block_bytes) {
+  for (int64_t k = first; k < last; k += kRecordElements, block += block_bytes) {
     QuantizeMixedBlock<kDType>(x.rows + k, x.stride, x.n, limits, block);
   }
 }
@@ -269,4 +269,4 @@ void PrepareMixedStrip(const InputRows& x, uint8_t* strip) {
 
 #undef PM_INLINE
 
-#endif  // PAGEMILL_CC_OPS_LINEAR_BLOCK_STRIP_AVX512_H_
+#endif  // PAGEMILL_CC_OPS_LINEAR_QUANTIZED_ACTIVATIONS_AVX512_H_

@@ -1,4 +1,4 @@
-#include "cc/ops/linear/block_panel.h"
+#include "cc/ops/linear/packed_blocks.h"
 
 #include <cstring>
 
@@ -15,9 +15,9 @@ void StoreLe32(uint8_t* bytes, uint32_t value) {
   for (int i = 0; i < 4; ++i) bytes[i] = static_cast<uint8_t>(value >> (8 * i));
 }
 
-// Where row `row` of the panel has its word of register `index` of its half, of `registers` a half.
+// Where row `row` of the slice has its word of register `index` of its half, of `registers` a half.
 uint8_t* Word(uint8_t* field, int64_t row, int registers, int index) {
-  return field + (row / kPanelHalfRows * registers + index) * 64 + row % kPanelHalfRows * 4;
+  return field + (row / kHalfSliceRows * registers + index) * 64 + row % kHalfSliceRows * 4;
 }
 
 void StoreNibbles(const Quads& quads, int64_t row, uint8_t* record) {
@@ -55,7 +55,7 @@ void LoadNibbles(const uint8_t* bytes, Quads& quads) {
 // Blocks of 32: a record each.
 template <DType kDType>
 void PackBlock(const uint8_t* block, int64_t row, uint8_t* record) {
-  constexpr BlockPanelLayout kPanel = BlockPanelLayoutOf(kDType);
+  constexpr PackedBlockLayout kLayout = PackedBlockLayoutOf(kDType);
   constexpr BlockLayout kBlock = LayoutOf(kDType);
   Quads quads;
   if constexpr (kDType == DType::kQ8_0) {
@@ -70,25 +70,25 @@ void PackBlock(const uint8_t* block, int64_t row, uint8_t* record) {
       for (int q = 0; q < kQuads; ++q) {
         for (int i = 0; i < 4; ++i) quads[q] |= ((bits >> (4 * q + i)) & 1u) << (8 * i + 4);
       }
-      StoreFifthBits(quads, row, record + kPanel.high_bits);
+      StoreFifthBits(quads, row, record + kLayout.high_bits);
     }
     StoreNibbles(quads, row, record);
   }
-  std::memcpy(record + kPanel.scales + 2 * row, block, 2);
-  if constexpr (kPanel.minima != 0) std::memcpy(record + kPanel.minima + 2 * row, block + 2, 2);
+  std::memcpy(record + kLayout.scales + 2 * row, block, 2);
+  if constexpr (kLayout.minima != 0) std::memcpy(record + kLayout.minima + 2 * row, block + 2, 2);
 }
 
 // Q4_K and Q5_K: a head and 8 records.
 template <DType kDType>
 void PackBlockWithMinima(const uint8_t* block, int64_t row, uint8_t* head) {
-  constexpr BlockPanelLayout kPanel = BlockPanelLayoutOf(kDType);
+  constexpr PackedBlockLayout kLayout = PackedBlockLayoutOf(kDType);
   constexpr BlockLayout kBlock = LayoutOf(kDType);
   std::memcpy(head + 2 * row, block, 2);
   StoreLe16(head + 64 + 2 * row, LoadLe16(block + 2) ^ 0x8000u);
   uint32_t scales[4];
   UnpackScales6(block + kQ45KScalesOffset, scales);
   for (int s = 0; s < kSubBlocksOfK; ++s) {
-    uint8_t* record = head + kPanel.head_bytes + s * kPanel.record_bytes;
+    uint8_t* record = head + kLayout.head_bytes + s * kLayout.record_bytes;
     Quads quads;
     for (int q = 0; q < kQuads; ++q) {
       const uint32_t word = LoadLe32(block + kBlock.quants + 32 * (s / 2) + 4 * q);
@@ -98,17 +98,17 @@ void PackBlockWithMinima(const uint8_t* block, int64_t row, uint8_t* head) {
       }
     }
     StoreNibbles(quads, row, record);
-    if constexpr (kDType == DType::kQ5_K) StoreFifthBits(quads, row, record + kPanel.high_bits);
-    record[kPanel.scales + row] = static_cast<uint8_t>(scales[s / 4] >> (8 * (s % 4)));
-    record[kPanel.minima + row] = static_cast<uint8_t>(scales[2 + s / 4] >> (8 * (s % 4)));
+    if constexpr (kDType == DType::kQ5_K) StoreFifthBits(quads, row, record + kLayout.high_bits);
+    record[kLayout.scales + row] = static_cast<uint8_t>(scales[s / 4] >> (8 * (s % 4)));
+    record[kLayout.minima + row] = static_cast<uint8_t>(scales[2 + s / 4] >> (8 * (s % 4)));
   }
 }
 
 void PackBlockQ6K(const uint8_t* block, int64_t row, uint8_t* head) {
-  constexpr BlockPanelLayout kPanel = BlockPanelLayoutOf(DType::kQ6_K);
+  constexpr PackedBlockLayout kLayout = PackedBlockLayoutOf(DType::kQ6_K);
   std::memcpy(head + 2 * row, block + kQ6KScaleOffset, 2);
   for (int s = 0; s < kSubBlocksOfK; ++s) {
-    uint8_t* record = head + kPanel.head_bytes + s * kPanel.record_bytes;
+    uint8_t* record = head + kLayout.head_bytes + s * kLayout.record_bytes;
     const uint8_t* nibbles = block + 64 * (s / 4) + 32 * (s % 2);
     const uint8_t* pairs = block + kQ6_KLayout.high_bits + 32 * (s / 4);
     Quads quads;
@@ -117,44 +117,44 @@ void PackBlockQ6K(const uint8_t* block, int64_t row, uint8_t* head) {
                  (((LoadLe32(pairs + 4 * q) >> (2 * (s % 4))) & 0x03030303u) << 4);
     }
     StoreNibbles(quads, row, record);
-    StoreBitPairs(quads, row, record + kPanel.high_bits);
-    record[kPanel.scales + row] = block[kQ6KScalesOffset + 2 * s];
-    record[kPanel.scales + kPanelRows + row] = block[kQ6KScalesOffset + 2 * s + 1];
+    StoreBitPairs(quads, row, record + kLayout.high_bits);
+    record[kLayout.scales + row] = block[kQ6KScalesOffset + 2 * s];
+    record[kLayout.scales + kSliceRows + row] = block[kQ6KScalesOffset + 2 * s + 1];
   }
 }
 
 // `pack` takes what each block of the file becomes, one after the other.
 template <class Pack>
-void PackRows(const StoredRows& source, int64_t count, uint8_t* panel, const Pack& pack) {
+void PackRows(const StoredRows& source, int64_t count, uint8_t* slice, const Pack& pack) {
   const BlockLayout block = LayoutOf(source.dtype);
-  const BlockPanelLayout layout = BlockPanelLayoutOf(source.dtype);
+  const PackedBlockLayout layout = PackedBlockLayoutOf(source.dtype);
   const int64_t step = layout.head_bytes == 0
                            ? layout.record_bytes
                            : layout.head_bytes + kRecordsPerHead * layout.record_bytes;
   for (int64_t row = 0; row < count; ++row) {
     const uint8_t* from = source.rows + row * source.stride;
     for (int64_t b = 0; b < source.k / block.elements; ++b) {
-      pack(from + b * block.bytes, row, panel + b * step);
+      pack(from + b * block.bytes, row, slice + b * step);
     }
   }
 }
 
 uint32_t LoadWord(const uint8_t* field, int64_t row, int registers, int index) {
-  return LoadLe32(field + (row / kPanelHalfRows * registers + index) * 64 +
-                  row % kPanelHalfRows * 4);
+  return LoadLe32(field + (row / kHalfSliceRows * registers + index) * 64 +
+                  row % kHalfSliceRows * 4);
 }
 
 // The inverse of the Store functions.
 template <DType kDType>
 void LoadQuads(const uint8_t* record, int64_t row, Quads& quads) {
-  constexpr BlockPanelLayout kPanel = BlockPanelLayoutOf(kDType);
+  constexpr PackedBlockLayout kLayout = PackedBlockLayoutOf(kDType);
   for (int q = 0; q < kQuads; ++q) {
     if constexpr (kDType == DType::kQ8_0) {
       quads[q] = LoadWord(record, row, kQuads, q);
       continue;
     }
     quads[q] = (LoadWord(record, row, 4, q % 4) >> (q < 4 ? 0 : 4)) & 0x0f0f0f0fu;
-    const uint8_t* high = record + kPanel.high_bits;
+    const uint8_t* high = record + kLayout.high_bits;
     if constexpr (kDType == DType::kQ5_0 || kDType == DType::kQ5_K) {
       quads[q] |= ((LoadWord(high, row, 1, 0) >> q) & 0x01010101u) << 4;
     } else if constexpr (kDType == DType::kQ6_K) {
@@ -166,15 +166,16 @@ void LoadQuads(const uint8_t* record, int64_t row, Quads& quads) {
 float LoadF16(const uint8_t* from) { return F16ToFloat(LoadLe16(from)); }
 
 template <DType kDType>
-void ReadRow(const uint8_t* panel, int64_t row, int64_t k, float* out) {
-  constexpr BlockPanelLayout kPanel = BlockPanelLayoutOf(kDType);
-  constexpr bool kHasHead = kPanel.head_bytes != 0;
-  const uint8_t* head = panel;
-  const uint8_t* record = panel;
-  for (int64_t b = 0; b < k / kPanelBlock; ++b, record += kPanel.record_bytes, out += kPanelBlock) {
+void ReadRow(const uint8_t* slice, int64_t row, int64_t k, float* out) {
+  constexpr PackedBlockLayout kLayout = PackedBlockLayoutOf(kDType);
+  constexpr bool kHasHead = kLayout.head_bytes != 0;
+  const uint8_t* head = slice;
+  const uint8_t* record = slice;
+  for (int64_t b = 0; b < k / kRecordElements;
+       ++b, record += kLayout.record_bytes, out += kRecordElements) {
     if (kHasHead && b % kRecordsPerHead == 0) {
       head = record;
-      record += kPanel.head_bytes;
+      record += kLayout.head_bytes;
     }
     Quads quads;
     LoadQuads<kDType>(record, row, quads);
@@ -183,49 +184,49 @@ void ReadRow(const uint8_t* panel, int64_t row, int64_t k, float* out) {
       for (int half = 0; half < 2; ++half) {
         scales[half] = LoadF16(head + 2 * row) *
                        static_cast<float>(
-                           static_cast<int8_t>(record[kPanel.scales + half * kPanelRows + row]));
+                           static_cast<int8_t>(record[kLayout.scales + half * kSliceRows + row]));
       }
     } else {
       scales[0] = kHasHead
-                      ? LoadF16(head + 2 * row) * static_cast<float>(record[kPanel.scales + row])
-                      : LoadF16(record + kPanel.scales + 2 * row);
+                      ? LoadF16(head + 2 * row) * static_cast<float>(record[kLayout.scales + row])
+                      : LoadF16(record + kLayout.scales + 2 * row);
       scales[1] = scales[0];
     }
-    for (int i = 0; i < kPanelBlock; ++i) {
+    for (int i = 0; i < kRecordElements; ++i) {
       const int32_t value = static_cast<int32_t>((quads[i / 4] >> (8 * (i % 4))) & 255u);
-      out[i] = scales[i / 16] * static_cast<float>(value - kPanel.zero_point);
+      out[i] = scales[i / 16] * static_cast<float>(value - kLayout.zero_point);
     }
-    if constexpr (kPanel.minima != 0) {
+    if constexpr (kLayout.minima != 0) {
       const float minimum =
-          kHasHead ? LoadF16(head + 64 + 2 * row) * static_cast<float>(record[kPanel.minima + row])
-                   : LoadF16(record + kPanel.minima + 2 * row);
-      for (int i = 0; i < kPanelBlock; ++i) out[i] += minimum;
+          kHasHead ? LoadF16(head + 64 + 2 * row) * static_cast<float>(record[kLayout.minima + row])
+                   : LoadF16(record + kLayout.minima + 2 * row);
+      for (int i = 0; i < kRecordElements; ++i) out[i] += minimum;
     }
   }
 }
 
 }  // namespace
 
-void ReadBlockPanelRow(DType dtype, const uint8_t* panel, int64_t row, int64_t k, float* out) {
-  WithBlockFormat(dtype, [&]<DType kDType>() { ReadRow<kDType>(panel, row, k, out); });
+void ReadPackedBlockRow(DType dtype, const uint8_t* slice, int64_t row, int64_t k, float* out) {
+  WithBlockFormat(dtype, [&]<DType kDType>() { ReadRow<kDType>(slice, row, k, out); });
 }
 
-int64_t BlockPanelBytes(DType dtype, int64_t k) {
-  const BlockPanelLayout layout = BlockPanelLayoutOf(dtype);
-  const int64_t records = k / kPanelBlock;
+int64_t BlockSliceBytes(DType dtype, int64_t k) {
+  const PackedBlockLayout layout = PackedBlockLayoutOf(dtype);
+  const int64_t records = k / kRecordElements;
   return records * layout.record_bytes + records / kRecordsPerHead * layout.head_bytes;
 }
 
-void PackBlockPanel(const StoredRows& source, int64_t count, uint8_t* panel) {
+void PackBlockSlice(const StoredRows& source, int64_t count, uint8_t* slice) {
   // Rows that are missing have scales of 0.
-  if (count < kPanelRows) std::memset(panel, 0, BlockPanelBytes(source.dtype, source.k));
+  if (count < kSliceRows) std::memset(slice, 0, BlockSliceBytes(source.dtype, source.k));
   WithBlockFormat(source.dtype, [&]<DType kDType>() {
     if constexpr (kDType == DType::kQ6_K) {
-      PackRows(source, count, panel, PackBlockQ6K);
+      PackRows(source, count, slice, PackBlockQ6K);
     } else if constexpr (kDType == DType::kQ4_K || kDType == DType::kQ5_K) {
-      PackRows(source, count, panel, PackBlockWithMinima<kDType>);
+      PackRows(source, count, slice, PackBlockWithMinima<kDType>);
     } else {
-      PackRows(source, count, panel, PackBlock<kDType>);
+      PackRows(source, count, slice, PackBlock<kDType>);
     }
   });
 }

@@ -1,16 +1,16 @@
-// File: cc/ops/linear/scaled/scaled_panel.h
-// Panels of 8-bit weights in the one order that all kernels of scaled weights read:
+// File: cc/ops/linear/scaled/packed_scaled.h
+// Slices of 8-bit weights in the one order that all kernels of scaled weights read:
 //
-//   [quads of elements of k][kPanelRows weight rows][4 bytes]
+//   [quads of elements of k][kSliceRows weight rows][4 bytes]
 //
 // with zeros up to a multiple of kPaddedElements elements. A register of 64 bytes is a quad of 16
 // rows. The elements of a quad lie in the order 0, 2, 1, 3, so that the lower bytes of 16-bit lanes
 // are two neighbours, the upper bytes the next two: pairs, as VDPBF16PS wants them. Elements of i8
 // are stored plus 128: VPDPBUSD takes one operand without sign.
 //
-// Strips of x have their elements in the same order.
-#ifndef PAGEMILL_CC_OPS_LINEAR_SCALED_SCALED_PANEL_H_
-#define PAGEMILL_CC_OPS_LINEAR_SCALED_SCALED_PANEL_H_
+// Chunks of x have their elements in the same order.
+#ifndef PAGEMILL_CC_OPS_LINEAR_SCALED_PACKED_SCALED_H_
+#define PAGEMILL_CC_OPS_LINEAR_SCALED_PACKED_SCALED_H_
 
 #include <cstdint>
 #include <string_view>
@@ -20,25 +20,25 @@
 
 namespace pagemill::ops::scaled {
 
-using linear::kPanelRows;
+using linear::kSliceRows;
 
-inline constexpr std::string_view kScaledPanelLayout = "scaled panels of 32, version 1";
-inline constexpr int64_t kPaddedElements = 64;  // a row of a tile of AMX
+inline constexpr std::string_view kPackedScaledLayout = "scaled in slices of 32 rows, version 1";
+inline constexpr int64_t kPaddedElements = 64;  // a row of an AMX tile
 inline constexpr int64_t kQuadBytes = 4;
-inline constexpr int64_t kPanelQuadBytes = kQuadBytes * kPanelRows;
+inline constexpr int64_t kSliceQuadBytes = kQuadBytes * kSliceRows;
 inline constexpr int kQuadOrder[4] = {0, 2, 1, 3};  // the element of each byte of a quad
 inline constexpr uint8_t kInt8Offset = 128;
 // Of rows of x that are smaller the inverse of the scale may overflow: they count as 0.
 inline constexpr float kSmallestRow = 0x1p-100f;
 
 // The members of a PackedGemm of these names.
-int64_t ScaledPanelBytes(DType dtype, int64_t k);
-void PackScaledPanel(const linear::StoredRows& source, int64_t count, uint8_t* panel);
+int64_t ScaledSliceBytes(DType dtype, int64_t k);
+void PackScaledSlice(const linear::StoredRows& source, int64_t count, uint8_t* slice);
 
-extern const linear::PackedGemm kPortableKernels;
+extern const linear::PackedGemm kFloatPortable;
 #if defined(__x86_64__)
-extern const linear::PackedGemm kAvx2Kernels;
-extern const linear::PackedGemm kAvx512Kernels;
+extern const linear::PackedGemm kFloatAvx2;
+extern const linear::PackedGemm kFloatAvx512;
 extern const linear::PackedGemm kAvx512Bf16Kernels;  // f8_e4m3
 extern const linear::PackedGemm kAvx512VnniKernels;  // i8, x of 8 bits
 extern const linear::PackedGemm kAmxInt8Kernels;     // the same
@@ -48,4 +48,4 @@ extern const linear::PackedGemm kAsimdDotprodKernels;  // i8, x of 8 bits
 
 }  // namespace pagemill::ops::scaled
 
-#endif  // PAGEMILL_CC_OPS_LINEAR_SCALED_SCALED_PANEL_H_
+#endif  // PAGEMILL_CC_OPS_LINEAR_SCALED_PACKED_SCALED_H_

@@ -1,18 +1,18 @@
-// File: cc/ops/linear/block_kernels/block_strip_avx2.h
-// Rows of x quantized as block_strip.h says, by AVX2: as bytes, or as words for products of 16-bit
-// numbers. For files compiled for AVX2 and more only: everything has internal linkage.
+// File: cc/ops/linear/block_kernels/quantized_activations_avx2.h
+// Rows of x quantized as quantized_activations.h says, by AVX2: as bytes, or as words for products
+// of 16-bit numbers. For files compiled for AVX2 and more only: everything has internal linkage.
 //
 // Words take the place of two planes of bytes: 4 integers of a quad as int16 in the order 0, 2, 1,
 // 3, so that a 32-bit lane goes with the even or the odd bytes of a weight's lane.
-#ifndef PAGEMILL_CC_OPS_LINEAR_BLOCK_KERNELS_BLOCK_STRIP_AVX2_H_
-#define PAGEMILL_CC_OPS_LINEAR_BLOCK_KERNELS_BLOCK_STRIP_AVX2_H_
+#ifndef PAGEMILL_CC_OPS_LINEAR_BLOCK_KERNELS_QUANTIZED_ACTIVATIONS_AVX2_H_
+#define PAGEMILL_CC_OPS_LINEAR_BLOCK_KERNELS_QUANTIZED_ACTIVATIONS_AVX2_H_
 
 #include <immintrin.h>
 
 #include <cstdint>
 
-#include "cc/ops/linear/block_strip.h"
 #include "cc/ops/linear/packed_gemm_kernels.h"
+#include "cc/ops/linear/quantized_activations.h"
 #include "cc/tensor/dtype.h"
 
 #define PM_INLINE [[gnu::always_inline]] inline
@@ -114,4 +114,4 @@ PM_INLINE void QuantizeBlock(const float* x, uint32_t bits, uint8_t* out) {
 
 #undef PM_INLINE
 
-#endif  // PAGEMILL_CC_OPS_LINEAR_BLOCK_KERNELS_BLOCK_STRIP_AVX2_H_
+#endif  // PAGEMILL_CC_OPS_LINEAR_BLOCK_KERNELS_QUANTIZED_ACTIVATIONS_AVX2_H_

@@ -1,16 +1,16 @@
-// File: cc/ops/tiles/tile_strip.h
-// A strip of rows times a panel of 32 columns, in bands of tiles (tile_band.h). Layouts, a block
+// File: cc/ops/tiles/banded_products.h
+// A chunk of rows times a slice of 32 columns, in bands of tiles (tile_band.h). Layouts, a block
 // being 64 bytes of k (32 bf16, 64 bytes):
 //
 //   rows      band after band, each [blocks][rows of the band][64 bytes]
 //   columns   [blocks][16][2 tiles side by side][64 bytes]
 //
-// Where there are several bands, k is taken in parts: a part of the panel is multiplied with each
+// Where there are several bands, k is taken in parts: a part of the slice is multiplied with each
 // band in turn and stays in L1 meanwhile, of which it takes 18 KB and a band's part as much; whole
-// panels of long rows would come from L2 for each band, which feeds tiles at 70 % of their rate.
+// slices of long rows would come from L2 for each band, which feeds tiles at 70 % of their rate.
 // Sums of bands wait in memory between parts, exactly as they are, so parts change no bits.
-#ifndef PAGEMILL_CC_OPS_TILES_TILE_STRIP_H_
-#define PAGEMILL_CC_OPS_TILES_TILE_STRIP_H_
+#ifndef PAGEMILL_CC_OPS_TILES_BANDED_PRODUCTS_H_
+#define PAGEMILL_CC_OPS_TILES_BANDED_PRODUCTS_H_
 
 #include <cstdint>
 
@@ -21,7 +21,7 @@ namespace pagemill::ops {
 // Every function is a member of a template over Tiles, so that files compiled for different
 // instruction sets share none.
 template <class Tiles, TileProduct kProduct>
-struct StripProducts {
+struct BandedProducts {
   using Band = BandProducts<Tiles, kProduct>;
   static constexpr int64_t kRowBytes = Band::kRowBytes;
   static constexpr int64_t kBandRows = Band::kBandRows;
@@ -36,7 +36,7 @@ struct StripProducts {
     int64_t n;  // rows, 1 to kMaxRows
     const uint8_t* columns;
     int64_t blocks;
-    // Rows of the band that tiles are configured for, 0: none; left so, for the next strip. Null:
+    // Rows of the band that tiles are configured for, 0: none; left so, for the next chunk. Null:
     // tiles are released. Configuring clears all tiles; what it costs has not been timed.
     int64_t* configured = nullptr;
   };
@@ -108,7 +108,7 @@ struct StripProducts {
     for (int64_t line = 0; line < kBlockBytes; line += 64) __builtin_prefetch(from + line);
   }
 
-  // Blocks of a band times those of the panel.
+  // Blocks of a band times those of the slice.
   struct Products {
     const uint8_t* rows;
     int64_t row_block_bytes;
@@ -136,4 +136,4 @@ struct StripProducts {
 
 }  // namespace pagemill::ops
 
-#endif  // PAGEMILL_CC_OPS_TILES_TILE_STRIP_H_
+#endif  // PAGEMILL_CC_OPS_TILES_BANDED_PRODUCTS_H_

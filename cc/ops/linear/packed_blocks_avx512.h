@@ -1,19 +1,19 @@
-// File: cc/ops/linear/block_panel_avx512.h
-// Panels of block formats (block_panel.h) in registers of AVX-512 F, BW, DQ and VL, and what
+// File: cc/ops/linear/packed_blocks_avx512.h
+// Slices of block formats (packed_blocks.h) in AVX-512 registers (F, BW, DQ and VL), and what
 // becomes of integer products. For files compiled for that instruction set only.
 //
 //   Weights w;
-//   Decode<kDType>(Head<kDType>(panel, block), Record<kDType>(panel, block), &w);
-#ifndef PAGEMILL_CC_OPS_LINEAR_BLOCK_PANEL_AVX512_H_
-#define PAGEMILL_CC_OPS_LINEAR_BLOCK_PANEL_AVX512_H_
+//   Decode<kDType>(Head<kDType>(slice, block), Record<kDType>(slice, block), &w);
+#ifndef PAGEMILL_CC_OPS_LINEAR_PACKED_BLOCKS_AVX512_H_
+#define PAGEMILL_CC_OPS_LINEAR_PACKED_BLOCKS_AVX512_H_
 
 #include <immintrin.h>
 
 #include <cstdint>
 
-#include "cc/ops/linear/block_panel.h"
-#include "cc/ops/linear/block_strip.h"
+#include "cc/ops/linear/packed_blocks.h"
 #include "cc/ops/linear/packed_gemm_kernels.h"
+#include "cc/ops/linear/quantized_activations.h"
 
 #define PM_INLINE [[gnu::always_inline]] inline
 
@@ -95,12 +95,12 @@ PM_INLINE void DecodeValues(const uint8_t* record, int half, __m512i values[kQua
 
 template <DType kDType>
 PM_INLINE void DecodeScales(const uint8_t* head, const uint8_t* record, int half, Weights* w) {
-  constexpr BlockPanelLayout kLayout = BlockTraits<kDType>::kLayout;
-  const int64_t row = half * kPanelHalfRows;
+  constexpr PackedBlockLayout kLayout = BlockTraits<kDType>::kLayout;
+  const int64_t row = half * kHalfSliceRows;
   if constexpr (kDType == DType::kQ6_K) {
     w->scale[half] = LoadF16(head + 2 * row);
     w->half_scales[half][0] = LoadS8(record + kLayout.scales + row);
-    w->half_scales[half][1] = LoadS8(record + kLayout.scales + kPanelRows + row);
+    w->half_scales[half][1] = LoadS8(record + kLayout.scales + kSliceRows + row);
   } else if constexpr (BlockTraits<kDType>::kHasHead) {
     w->scale[half] = _mm512_mul_ps(LoadF16(head + 2 * row), LoadU8(record + kLayout.scales + row));
     w->minimum[half] =
@@ -136,7 +136,7 @@ PM_INLINE __m512 BroadcastFloat(const uint8_t* from) {
 template <int kRows>
 using Sums = __m512i[kRows][kHalves];
 
-// The outputs of rows of x: of rows that follow each other, or of those that a mixed strip names.
+// The outputs of rows of x: of rows that follow each other, or of those that a mixed chunk names.
 struct RegistersInOrder {
   __m512 (*y)[kHalves];
   PM_INLINE __m512* operator[](int64_t row) const { return y[row]; }
@@ -172,30 +172,30 @@ PM_INLINE void AddProducts(const Weights& w, const uint8_t* x, const Sums<kRows>
   }
 }
 
-// The rows of a half of the panel that there are.
+// The rows of a half of the slice that there are.
 PM_INLINE __mmask16 UsedRows(const PackedProduct& p, int half) {
-  const int64_t left = p.m - half * kPanelHalfRows;
-  if (left >= kPanelHalfRows) return 0xffff;
+  const int64_t left = p.m - half * kHalfSliceRows;
+  if (left >= kHalfSliceRows) return 0xffff;
   return static_cast<__mmask16>(left <= 0 ? 0 : (1 << left) - 1);
 }
 
-// What the sums of row n of the strip begin with.
+// What the sums of row n of the chunk begin with.
 PM_INLINE void LoadRow(const PackedProduct& p, int64_t n, __m512 sums[kHalves]) {
 #pragma GCC unroll 2
   for (int h = 0; h < kHalves; ++h) {
     sums[h] = _mm512_setzero_ps();
     if (!p.adds) continue;
-    const float* const y = p.y + n * p.y_stride + h * kPanelHalfRows;
+    const float* const y = p.y + n * p.y_stride + h * kHalfSliceRows;
     sums[h] = _mm512_maskz_loadu_ps(UsedRows(p, h), y);
   }
 }
 
-// The outputs of row n of the strip.
+// The outputs of row n of the chunk.
 PM_INLINE void StoreRow(const PackedProduct& p, int64_t n, const __m512 sums[kHalves]) {
 #pragma GCC unroll 2
   for (int h = 0; h < kHalves; ++h) {
     const __mmask16 used = UsedRows(p, h);
-    const int64_t at = h * kPanelHalfRows;
+    const int64_t at = h * kHalfSliceRows;
     __m512 y = sums[h];
     if (p.bias != nullptr) y = _mm512_add_ps(y, _mm512_maskz_loadu_ps(used, p.bias + at));
     _mm512_mask_storeu_ps(p.y + n * p.y_stride + at, used, y);
@@ -203,16 +203,16 @@ PM_INLINE void StoreRow(const PackedProduct& p, int64_t n, const __m512 sums[kHa
 }
 
 template <DType kDType>
-PM_INLINE const uint8_t* Head(const uint8_t* panel, int64_t block) {
-  constexpr BlockPanelLayout kLayout = BlockTraits<kDType>::kLayout;
-  return panel + block * kLayout.record_bytes + block / kRecordsPerHead * kLayout.head_bytes -
+PM_INLINE const uint8_t* Head(const uint8_t* slice, int64_t block) {
+  constexpr PackedBlockLayout kLayout = BlockTraits<kDType>::kLayout;
+  return slice + block * kLayout.record_bytes + block / kRecordsPerHead * kLayout.head_bytes -
          (BlockTraits<kDType>::kHasHead ? block % kRecordsPerHead * kLayout.record_bytes : 0);
 }
 
 template <DType kDType>
-PM_INLINE const uint8_t* Record(const uint8_t* panel, int64_t block) {
-  constexpr BlockPanelLayout kLayout = BlockTraits<kDType>::kLayout;
-  return panel + block * kLayout.record_bytes + (block / kRecordsPerHead + 1) * kLayout.head_bytes;
+PM_INLINE const uint8_t* Record(const uint8_t* slice, int64_t block) {
+  constexpr PackedBlockLayout kLayout = BlockTraits<kDType>::kLayout;
+  return slice + block * kLayout.record_bytes + (block / kRecordsPerHead + 1) * kLayout.head_bytes;
 }
 
 template <DType kDType>
@@ -227,4 +227,4 @@ PM_INLINE void PrefetchRecord(const uint8_t* record) {
 
 #undef PM_INLINE
 
-#endif  // PAGEMILL_CC_OPS_LINEAR_BLOCK_PANEL_AVX512_H_
+#endif  // PAGEMILL_CC_OPS_LINEAR_PACKED_BLOCKS_AVX512_H_

@@ -1,5 +1,5 @@
-// File: cc/ops/linear/scaled/scaled_strip_avx512.h
-// Strips of x in units of four bytes, as the AVX-512 kernels broadcast them. A strip is divided
+// File: cc/ops/linear/scaled/activation_tiles_avx512.h
+// Chunks of x in units of four bytes, as the AVX-512 kernels broadcast them. A chunk is divided
 // into tiles of nearly equal heights, at most kTileN rows; a tile is
 //
 //   [rows] RowScale                        (of x in int8; else nothing)
@@ -7,15 +7,16 @@
 //
 // A unit is a quad of int8, or a pair of bf16, of one row; k goes up to a multiple of
 // kPaddedElements with zeros. Inline functions: for files compiled for AVX-512 only.
-#ifndef PAGEMILL_CC_OPS_LINEAR_SCALED_SCALED_STRIP_AVX512_H_
-#define PAGEMILL_CC_OPS_LINEAR_SCALED_SCALED_STRIP_AVX512_H_
+#ifndef PAGEMILL_CC_OPS_LINEAR_SCALED_ACTIVATION_TILES_AVX512_H_
+#define PAGEMILL_CC_OPS_LINEAR_SCALED_ACTIVATION_TILES_AVX512_H_
 
 #include <immintrin.h>
 
 #include <cstdint>
 
 #include "cc/ops/linear/packed_gemm_kernels.h"
-#include "cc/ops/linear/scaled/scaled_panel.h"
+#include "cc/ops/linear/row_tiles.h"
+#include "cc/ops/linear/scaled/packed_scaled.h"
 
 namespace pagemill::ops::scaled {
 namespace {
@@ -28,28 +29,39 @@ struct RowScale {
   int32_t start;  // minus kInt8Offset times the sum of the row's integers
 };
 
-// The rows [begin, end) of a strip and where they are in it.
-struct StripTile {
+// The rows [begin, end) of a chunk and where they are in it.
+struct ActivationTile {
   int64_t begin;
   int64_t end;
   int64_t offset;
   int64_t rows() const { return end - begin; }
 };
 
-// The tiles of a strip of `n` rows with `units` units each and `row_bytes` bytes before them.
-struct StripShape {
+// The tiles of a chunk of `n` rows with `units` units each and `row_bytes` bytes before them.
+struct ActivationShape {
   int64_t n;
   int64_t units;
   int64_t row_bytes;
   int64_t tile_rows;
 
   int64_t tiles() const { return (n + tile_rows - 1) / tile_rows; }
-  StripTile Tile(int64_t t) const {
+  ActivationTile Tile(int64_t t) const {
     const int64_t begin = t * n / tiles();
     return {begin, (t + 1) * n / tiles(), begin * (units * kUnitBytes + row_bytes)};
   }
   int64_t bytes() const { return (n * (units * kUnitBytes + row_bytes) + 63) / 64 * 64; }
 };
+
+// Calls f<rows, is_first>(tile) for each tile of the chunk, at most kMax rows each.
+template <int kMax, class F>
+[[gnu::always_inline]] inline void ForEachTile(const ActivationShape& shape, const F& f) {
+  for (int64_t t = 0; t < shape.tiles(); ++t) {
+    const ActivationTile tile = shape.Tile(t);
+    linear::WithRows<kMax>(tile.rows(), [&]<int kRows>() {
+      t == 0 ? f.template operator()<kRows, true>(tile) : f.template operator()<kRows, false>(tile);
+    });
+  }
+}
 
 [[gnu::always_inline]] inline int64_t PaddedK(int64_t k) {
   return (k + kPaddedElements - 1) / kPaddedElements * kPaddedElements;
@@ -95,4 +107,4 @@ struct StripShape {
 }  // namespace
 }  // namespace pagemill::ops::scaled
 
-#endif  // PAGEMILL_CC_OPS_LINEAR_SCALED_SCALED_STRIP_AVX512_H_
+#endif  // PAGEMILL_CC_OPS_LINEAR_SCALED_ACTIVATION_TILES_AVX512_H_

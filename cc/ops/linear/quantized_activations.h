@@ -1,9 +1,9 @@
-// File: cc/ops/linear/block_strip.h
-// Strips of activations quantized to integers, for products with panels of block formats
-// (block_panel.h). An integer has one plane of 8 bits, or two that make 15; in a mixed strip blocks
-// that are outliers of their row have two, the others one.
+// File: cc/ops/linear/quantized_activations.h
+// Chunks of activations quantized to integers, for products with slices of block formats
+// (packed_blocks.h). An integer has one plane of 8 bits, or two that make 15; in a mixed chunk
+// blocks that are outliers of their row have two, the others one.
 //
-// A strip of n rows of x is, for each block of 32 elements, ascending, n records:
+// A chunk of n rows of x is, for each block of 32 elements, ascending, n records:
 //
 //   int8[32]    the integers; with two planes the upper ones
 //   int8[32]    only with two planes, the lower ones: an integer is 128 * upper + lower, where
@@ -22,7 +22,7 @@
 // a logarithm's mean, so the largest |x| is about twice its geometric mean. The row alone
 // decides.
 //
-// A mixed strip of n rows is, for each block, ascending, n records in an order of their own:
+// A mixed chunk of n rows is, for each block, ascending, n records in an order of their own:
 //
 //   uint8[32]   the row of each record
 //   uint8, 3 bytes of nothing: s, the number of records with one plane
@@ -33,13 +33,13 @@
 //   sum = fma(weight minimum, x scale * sum of integers, sum)    where the format has minima
 // then + bias. Integer sums are exact: with two planes and Q6_K, its scales of half blocks
 // included, 32 * 32 * 127 * 128 * 128 < 2^31.
-#ifndef PAGEMILL_CC_OPS_LINEAR_BLOCK_STRIP_H_
-#define PAGEMILL_CC_OPS_LINEAR_BLOCK_STRIP_H_
+#ifndef PAGEMILL_CC_OPS_LINEAR_QUANTIZED_ACTIVATIONS_H_
+#define PAGEMILL_CC_OPS_LINEAR_QUANTIZED_ACTIVATIONS_H_
 
 #include <cstdint>
 
 #include "cc/ops/block_format/block_layout.h"
-#include "cc/ops/linear/block_panel.h"
+#include "cc/ops/linear/packed_blocks.h"
 #include "cc/ops/linear/packed_gemm_kernels.h"
 #include "cc/tensor/dtype.h"
 
@@ -69,7 +69,7 @@ constexpr int64_t MixedBlockBytes(int64_t n) {
 // What kernels ask of a block format.
 template <DType kDType>
 struct BlockTraits {
-  static constexpr BlockPanelLayout kLayout = BlockPanelLayoutOf(kDType);
+  static constexpr PackedBlockLayout kLayout = PackedBlockLayoutOf(kDType);
   static constexpr bool kHasHead = kLayout.head_bytes != 0;
   static constexpr bool kHasMinimum = kLayout.minima != 0;
   static constexpr bool kHasHalfScales = kDType == DType::kQ6_K;
@@ -112,53 +112,53 @@ template <DType kDType, int kPlanes>
   __builtin_memcpy(offsets + 4, &other, 4);
 }
 
-// Where the outputs of rows of x wait, kPanelRows floats each: of rows that follow each other, or
-// of those that a mixed strip names.
+// Where the outputs of rows of x wait, kSliceRows floats each: of rows that follow each other, or
+// of those that a mixed chunk names.
 struct RowsInOrder {
   float* y;
-  [[gnu::always_inline]] float* operator[](int64_t row) const { return y + row * kPanelRows; }
+  [[gnu::always_inline]] float* operator[](int64_t row) const { return y + row * kSliceRows; }
   [[gnu::always_inline]] RowsInOrder operator+(int64_t row) const { return {(*this)[row]}; }
 };
 
 struct NamedRows {
   float* y;
   const uint8_t* rows;
-  [[gnu::always_inline]] float* operator[](int64_t row) const { return y + rows[row] * kPanelRows; }
+  [[gnu::always_inline]] float* operator[](int64_t row) const { return y + rows[row] * kSliceRows; }
   [[gnu::always_inline]] NamedRows operator+(int64_t row) const { return {y, rows + row}; }
 };
 
-// Calls quantize(elements, record) for each block of each row of a strip.
+// Calls quantize(elements, record) for each block of each row of a chunk.
 template <int kPlanes, class Quantize>
-[[gnu::always_inline]] inline void PrepareRows(const InputRows& x, uint8_t* strip,
+[[gnu::always_inline]] inline void PrepareRows(const InputRows& x, uint8_t* chunk,
                                                const Quantize& quantize) {
   for (int64_t n = 0; n < x.n; ++n) {
     if (!x.Prepares(n)) continue;
-    uint8_t* out = strip + n * kXRecordBytes<kPlanes>;
-    for (int64_t k = 0; k < x.k; k += kPanelBlock, out += x.n * kXRecordBytes<kPlanes>) {
+    uint8_t* out = chunk + n * kXRecordBytes<kPlanes>;
+    for (int64_t k = 0; k < x.k; k += kRecordElements, out += x.n * kXRecordBytes<kPlanes>) {
       quantize(x.rows + n * x.stride + k, out);
     }
   }
 }
 
-// Quantizes a mixed strip, all rows of which belong together. Of a block's elements, largest(x)
+// Quantizes a mixed chunk, all rows of which belong together. Of a block's elements, largest(x)
 // gives the bits of the largest magnitude, those of a NaN being above all; one(x, bits, record) and
 // two(x, bits, record) write it with one plane and with two.
 template <int kShort, int kLong, class Largest, class One, class Two>
-[[gnu::always_inline]] inline void PrepareMixedRows(const InputRows& x, uint8_t* strip,
+[[gnu::always_inline]] inline void PrepareMixedRows(const InputRows& x, uint8_t* chunk,
                                                     const Largest& largest, const One& one,
                                                     const Two& two) {
   if (!x.Prepares(0)) return;
   const int64_t block_bytes = MixedBlockBytes<kLong>(x.n);
   const int64_t first = x.first_column, last = x.last_column < x.k ? x.last_column : x.k;
-  uint8_t* const begin = strip + first / kPanelBlock * block_bytes;
-  uint8_t* const end = strip + last / kPanelBlock * block_bytes;
+  uint8_t* const begin = chunk + first / kRecordElements * block_bytes;
+  uint8_t* const end = chunk + last / kRecordElements * block_bytes;
   for (uint8_t* block = begin; block < end; block += block_bytes) block[kShortRecordsAt] = 0;
   for (int64_t n = 0; n < x.n; ++n) {
     const float* const row = x.rows + n * x.stride;
     int64_t sum = 0;
     int64_t count = 0;
     uint8_t* own = begin;
-    for (int64_t k = 0; k < x.k; k += kPanelBlock) {
+    for (int64_t k = 0; k < x.k; k += kRecordElements) {
       const uint32_t bits = largest(row + k);
       if (first <= k && k < last) {
         // The place of a record with one plane is free until then, whichever it becomes.
@@ -172,7 +172,7 @@ template <int kShort, int kLong, class Largest, class One, class Two>
     }
     const int64_t others = count == 0 ? 0 : sum / count + kStandsOut;
     const float* elements = row + first;
-    for (uint8_t* block = begin; block < end; block += block_bytes, elements += kPanelBlock) {
+    for (uint8_t* block = begin; block < end; block += block_bytes, elements += kRecordElements) {
       const int64_t shorts = block[kShortRecordsAt];
       uint8_t* const records = block + kMixedHeaderBytes;
       uint8_t* const record = records + shorts * kXRecordBytes<kShort>;
@@ -192,18 +192,18 @@ template <int kShort, int kLong, class Largest, class One, class Two>
   }
 }
 
-// Bytes of a mixed strip: a multiple of 64.
+// Bytes of a mixed chunk: a multiple of 64.
 template <int kLong>
-static int64_t MixedStripBytes(DType, int64_t n, int64_t k) {
-  return (k / kPanelBlock * MixedBlockBytes<kLong>(n) + 63) / 64 * 64;
+static int64_t MixedBytes(DType, int64_t n, int64_t k) {
+  return (k / kRecordElements * MixedBlockBytes<kLong>(n) + 63) / 64 * 64;
 }
 
-// Bytes of a strip, for packed GEMMs: a multiple of 64.
+// Bytes of a chunk, for packed GEMMs: a multiple of 64.
 template <int kPlanes>
-static int64_t BlockStripBytes(DType, int64_t n, int64_t k) {
-  return (n * (k / kPanelBlock) * kXRecordBytes<kPlanes> + 63) / 64 * 64;
+static int64_t QuantizedBytes(DType, int64_t n, int64_t k) {
+  return (n * (k / kRecordElements) * kXRecordBytes<kPlanes> + 63) / 64 * 64;
 }
 
 }  // namespace pagemill::ops::linear
 
-#endif  // PAGEMILL_CC_OPS_LINEAR_BLOCK_STRIP_H_
+#endif  // PAGEMILL_CC_OPS_LINEAR_QUANTIZED_ACTIVATIONS_H_

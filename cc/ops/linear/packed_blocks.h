@@ -1,10 +1,10 @@
-// File: cc/ops/linear/block_panel.h
-// Panels of block-format weights: 32 rows in an order in which one 64-byte register holds 4
+// File: cc/ops/linear/packed_blocks.h
+// Slices of block-format weights: 32 rows in an order in which one 64-byte register holds 4
 // consecutive elements of each of 16 rows, as instructions that add products of bytes in groups of
 // four want them. They take as many bytes as the blocks that they are made from (Q4_K and Q5_K
 // 2 to 3 % more: their scales of 6 bits become bytes).
 //
-// A panel is one record for each 32 elements of k, ascending, and, for formats with blocks of 256,
+// A slice is one record for each 32 elements of k, ascending, and, for formats with blocks of 256,
 // a head before every 8 records. All fields count rows 0..31; "half" h is rows 16 h .. 16 h + 15.
 // Element i of a block lies in quad i / 4.
 //
@@ -20,8 +20,8 @@
 //            minima: f16[32]; Q4_K, Q5_K: u8[32], to be multiplied with -dmin
 //
 // Values are unsigned, with a zero point: w = scale * (value - zero_point) + minimum.
-#ifndef PAGEMILL_CC_OPS_LINEAR_BLOCK_PANEL_H_
-#define PAGEMILL_CC_OPS_LINEAR_BLOCK_PANEL_H_
+#ifndef PAGEMILL_CC_OPS_LINEAR_PACKED_BLOCKS_H_
+#define PAGEMILL_CC_OPS_LINEAR_PACKED_BLOCKS_H_
 
 #include <cstdint>
 #include <string_view>
@@ -31,14 +31,14 @@
 
 namespace pagemill::ops::linear {
 
-inline constexpr std::string_view kBlockPanelLayout = "block panels of 32, version 1";
-inline constexpr int64_t kPanelBlock = 32;     // elements of k in a record
-inline constexpr int64_t kRecordsPerHead = 8;  // of formats with blocks of 256
-inline constexpr int64_t kPanelHalfRows = 16;
+inline constexpr std::string_view kPackedBlocksLayout = "blocks in slices of 32 rows, version 1";
+inline constexpr int64_t kRecordElements = 32;  // elements of k in a record
+inline constexpr int64_t kRecordsPerHead = 8;   // of formats with blocks of 256
+inline constexpr int64_t kHalfSliceRows = 16;
 inline constexpr int kQuads = 8;
 
 // Where the fields of a record lie, in bytes; 0 where the format has none.
-struct BlockPanelLayout {
+struct PackedBlockLayout {
   int64_t head_bytes;
   int64_t record_bytes;
   int64_t high_bits;  // fields of half h follow at h * 64 times the number of its registers
@@ -47,7 +47,7 @@ struct BlockPanelLayout {
   int32_t zero_point;
 };
 
-constexpr BlockPanelLayout BlockPanelLayoutOf(DType dtype) {
+constexpr PackedBlockLayout PackedBlockLayoutOf(DType dtype) {
   switch (dtype) {
     case DType::kQ4_0:
       return {0, 576, 0, 512, 0, 8};
@@ -69,15 +69,15 @@ constexpr BlockPanelLayout BlockPanelLayoutOf(DType dtype) {
 }
 
 // A multiple of 64; k is a multiple of the format's block.
-int64_t BlockPanelBytes(DType dtype, int64_t k);
+int64_t BlockSliceBytes(DType dtype, int64_t k);
 
 // See PackedGemm::pack. Runs on any CPU and gives the same bytes on all.
-void PackBlockPanel(const StoredRows& source, int64_t count, uint8_t* panel);
+void PackBlockSlice(const StoredRows& source, int64_t count, uint8_t* slice);
 
-// Row `row` of a panel as floats, with the bits of DequantizeRow (cc/ops/block_format). 0.9 ns an
+// Row `row` of a slice as floats, with the bits of DequantizeRow (cc/ops/block_format). 0.9 ns an
 // element, eight times DequantizeRow's: for the few rows of an embedding.
-void ReadBlockPanelRow(DType dtype, const uint8_t* panel, int64_t row, int64_t k, float* out);
+void ReadPackedBlockRow(DType dtype, const uint8_t* slice, int64_t row, int64_t k, float* out);
 
 }  // namespace pagemill::ops::linear
 
-#endif  // PAGEMILL_CC_OPS_LINEAR_BLOCK_PANEL_H_
+#endif  // PAGEMILL_CC_OPS_LINEAR_PACKED_BLOCKS_H_

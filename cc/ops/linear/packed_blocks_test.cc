@@ -1,4 +1,4 @@
-#include "cc/ops/linear/block_panel.h"
+#include "cc/ops/linear/packed_blocks.h"
 
 #include <gtest/gtest.h>
 
@@ -20,10 +20,10 @@ float F16(const uint8_t* bytes) { return F16ToFloat(LoadLe16(bytes)); }
 
 // Element `i` of `row` in a record, as the header describes it.
 float ReadElement(DType dtype, const uint8_t* head, const uint8_t* record, int64_t row, int i) {
-  const BlockPanelLayout layout = BlockPanelLayoutOf(dtype);
-  const int64_t half = row / kPanelHalfRows;
+  const PackedBlockLayout layout = PackedBlockLayoutOf(dtype);
+  const int64_t half = row / kHalfSliceRows;
   const int quad = i / 4;
-  const int64_t byte = row % kPanelHalfRows * 4 + i % 4;
+  const int64_t byte = row % kHalfSliceRows * 4 + i % 4;
   int value = 0;
   if (dtype == DType::kQ8_0) {
     value = record[(half * 8 + quad) * 64 + byte];
@@ -40,7 +40,7 @@ float ReadElement(DType dtype, const uint8_t* head, const uint8_t* record, int64
   float minimum = 0;
   if (dtype == DType::kQ6_K) {
     const int8_t of_half =
-        static_cast<int8_t>(record[layout.scales + (i < 16 ? 0 : kPanelRows) + row]);
+        static_cast<int8_t>(record[layout.scales + (i < 16 ? 0 : kSliceRows) + row]);
     scale = F16(head + 2 * row) * of_half;
   } else if (layout.head_bytes != 0) {
     scale = F16(head + 2 * row) * record[layout.scales + row];
@@ -52,21 +52,21 @@ float ReadElement(DType dtype, const uint8_t* head, const uint8_t* record, int64
   return scale * static_cast<float>(value - layout.zero_point) + minimum;
 }
 
-std::vector<float> ReadRow(DType dtype, const uint8_t* panel, int64_t row, int64_t k) {
-  const BlockPanelLayout layout = BlockPanelLayoutOf(dtype);
+std::vector<float> ReadRow(DType dtype, const uint8_t* slice, int64_t row, int64_t k) {
+  const PackedBlockLayout layout = PackedBlockLayoutOf(dtype);
   std::vector<float> values;
-  const uint8_t* head = panel;
-  const uint8_t* record = panel;
-  for (int64_t b = 0; b < k / kPanelBlock; ++b, record += layout.record_bytes) {
+  const uint8_t* head = slice;
+  const uint8_t* record = slice;
+  for (int64_t b = 0; b < k / kRecordElements; ++b, record += layout.record_bytes) {
     if (layout.head_bytes != 0 && b % kRecordsPerHead == 0) {
       head = record;
       record += layout.head_bytes;
     }
-    for (int i = 0; i < kPanelBlock; ++i) {
+    for (int i = 0; i < kRecordElements; ++i) {
       values.push_back(ReadElement(dtype, head, record, row, i));
     }
   }
-  EXPECT_EQ(record - panel, BlockPanelBytes(dtype, k));
+  EXPECT_EQ(record - slice, BlockSliceBytes(dtype, k));
   return values;
 }
 
@@ -76,7 +76,7 @@ void ExpectSame(const std::vector<float>& actual, const std::vector<float>& expe
   for (size_t i = 0; i < actual.size(); ++i) ASSERT_EQ(actual[i], expected[i]) << "element " << i;
 }
 
-TEST(BlockPanel, HoldsTheWeightsOfEveryFormat) {
+TEST(BlockSlice, HoldsTheWeightsOfEveryFormat) {
   Random random(1);
   for (DType dtype : kWeightDTypes) {
     if (!IsBlockFormat(dtype)) continue;
@@ -86,30 +86,30 @@ TEST(BlockPanel, HoldsTheWeightsOfEveryFormat) {
       TestTensor w(dtype, {rows, k}, {.misalign_bytes = 2});
       w.FillUniform(random, -2, 2);
       const TensorView view = w.view();
-      std::vector<uint8_t> panel(BlockPanelBytes(dtype, k), 0xff);
-      PackBlockPanel({dtype, view.Row<uint8_t>(0), view.row_stride_bytes, k}, rows, panel.data());
-      for (int64_t row = 0; row < kPanelRows; ++row) {
+      std::vector<uint8_t> slice(BlockSliceBytes(dtype, k), 0xff);
+      PackBlockSlice({dtype, view.Row<uint8_t>(0), view.row_stride_bytes, k}, rows, slice.data());
+      for (int64_t row = 0; row < kSliceRows; ++row) {
         std::vector<float> expected(k, 0.0f);
         if (row < rows) DequantizeRow(dtype, view.Row<uint8_t>(row), k, expected.data());
-        ExpectSame(ReadRow(dtype, panel.data(), row, k), expected);
+        ExpectSame(ReadRow(dtype, slice.data(), row, k), expected);
         std::vector<float> read(k);
-        ReadBlockPanelRow(dtype, panel.data(), row, k, read.data());
+        ReadPackedBlockRow(dtype, slice.data(), row, k, read.data());
         ExpectSame(read, expected);
       }
     }
   }
 }
 
-// Panels take the bytes of the blocks that they are made of, except scales of 6 bits, which become
+// Slices take the bytes of the blocks that they are made of, except scales of 6 bits, which become
 // bytes; their registers are aligned.
-TEST(BlockPanel, IsAsSmallAsTheBlocks) {
+TEST(BlockSlice, IsAsSmallAsTheBlocks) {
   for (DType dtype : kWeightDTypes) {
     if (!IsBlockFormat(dtype)) continue;
-    const int64_t stored = kPanelRows * RowBytes(dtype, 768);
+    const int64_t stored = kSliceRows * RowBytes(dtype, 768);
     const bool has_short_scales = dtype == DType::kQ4_K || dtype == DType::kQ5_K;
-    EXPECT_EQ(BlockPanelBytes(dtype, 768), stored + (has_short_scales ? kPanelRows * 3 * 4 : 0))
+    EXPECT_EQ(BlockSliceBytes(dtype, 768), stored + (has_short_scales ? kSliceRows * 3 * 4 : 0))
         << Info(dtype).name;
-    const BlockPanelLayout layout = BlockPanelLayoutOf(dtype);
+    const PackedBlockLayout layout = PackedBlockLayoutOf(dtype);
     EXPECT_EQ(layout.head_bytes % 64, 0);
     EXPECT_EQ(layout.record_bytes % 64, 0);
   }

@@ -1,19 +1,19 @@
-// File: cc/ops/linear/block_kernels/block_panel_asimd.h
-// Panels of block formats (block_panel.h) in registers of 16 bytes, and what all products with them
-// do before and after multiplying. For aarch64 only: everything has internal linkage.
+// File: cc/ops/linear/block_kernels/packed_blocks_asimd.h
+// Slices of block formats (packed_blocks.h) in registers of 16 bytes, and what all products with
+// them do before and after multiplying. For aarch64 only: everything has internal linkage.
 //
 // Products are of signed bytes. Values of fewer than 8 bits are both; those of Q8_0 lose their zero
 // point by a flip of the sign bit.
-#ifndef PAGEMILL_CC_OPS_LINEAR_BLOCK_KERNELS_BLOCK_PANEL_ASIMD_H_
-#define PAGEMILL_CC_OPS_LINEAR_BLOCK_KERNELS_BLOCK_PANEL_ASIMD_H_
+#ifndef PAGEMILL_CC_OPS_LINEAR_BLOCK_KERNELS_PACKED_BLOCKS_ASIMD_H_
+#define PAGEMILL_CC_OPS_LINEAR_BLOCK_KERNELS_PACKED_BLOCKS_ASIMD_H_
 
 #include <arm_neon.h>
 
 #include <cstdint>
 
 #include "cc/ops/linear/block_kernels/block_walk_inl.h"
-#include "cc/ops/linear/block_panel.h"
-#include "cc/ops/linear/block_strip.h"
+#include "cc/ops/linear/packed_blocks.h"
+#include "cc/ops/linear/quantized_activations.h"
 #include "cc/tensor/dtype.h"
 
 #define PM_INLINE [[gnu::always_inline]] inline
@@ -23,7 +23,7 @@ namespace {
 
 // How far ahead of their use weights are requested.
 constexpr int64_t kAsimdPrefetchBytes = 8192;
-constexpr int kVectors = 4;  // of 4 weight rows: a half of a panel's rows
+constexpr int kVectors = 4;  // of 4 weight rows: a half of a slice's rows
 constexpr int kHalves = 2;
 
 PM_INLINE float32x4_t LoadF16(const uint8_t* from) {
@@ -81,7 +81,7 @@ PM_INLINE Weights LoadWeights(const uint8_t* head, const uint8_t* record, int ha
   Weights w;
   w.values = record + half * (kDType == DType::kQ8_0 ? 512 : 256);
   w.high_bits = record + T::kLayout.high_bits + half * (T::kHasHalfScales ? 128 : 64);
-  LoadScales<kDType>(head, record, half * kPanelHalfRows, &w);
+  LoadScales<kDType>(head, record, half * kHalfSliceRows, &w);
   return w;
 }
 
@@ -145,4 +145,4 @@ PM_INLINE void ScaleHalves(const Weights& w, const int32x4_t others[kVectors],
 
 #undef PM_INLINE
 
-#endif  // PAGEMILL_CC_OPS_LINEAR_BLOCK_KERNELS_BLOCK_PANEL_ASIMD_H_
+#endif  // PAGEMILL_CC_OPS_LINEAR_BLOCK_KERNELS_PACKED_BLOCKS_ASIMD_H_
