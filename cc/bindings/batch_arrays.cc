@@ -59,6 +59,8 @@ nb::dict ToDict(const ops::StepArrays& step, const auto& arrays, const Rows& row
   nb::dict dict;
   for (const auto& info : rows) {
     std::vector<size_t> shape = {static_cast<size_t>(ops::NumRows(info, step))};
+    if (info.if_declared && arrays.*info.data == nullptr) continue;
+    if (info.columns != 1) shape.push_back(static_cast<size_t>(info.columns));
     if constexpr (std::is_same_v<std::decay_t<decltype(arrays)>, ops::KvArrays>) {
       if (info.per_block) shape.push_back(static_cast<size_t>(arrays.block_table_stride));
     }
@@ -94,9 +96,12 @@ void BatchArrays::Read(const nb::dict& from, Arrays* to) {
   const auto read = [&](const auto& info) {
     Array array;
     const std::string name(info.name);
+    if (info.if_declared && !from.contains(name.c_str())) return;
     Require(nb::try_cast(Item(from, info.name), array), name + " must be an array of int32");
-    Require(array.ndim() == (info.per_block ? 2u : 1u),
+    Require(array.ndim() == (info.per_block || info.columns != 1 ? 2u : 1u),
             name + " has the wrong number of dimensions");
+    Require(info.columns == 1 || static_cast<int64_t>(array.shape(1)) == info.columns,
+            name + " must have " + std::to_string(info.columns) + " columns");
     const int64_t rows = ops::NumRows(info, batch_);
     Require(static_cast<int64_t>(array.shape(0)) == rows, name + " must have " +
                                                               std::to_string(rows) + " rows, got " +

@@ -4,10 +4,12 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <memory>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -37,26 +39,55 @@ using WithoutGil = nb::call_guard<nb::gil_scoped_release>;
 // [rows, channels] of each of the request's media items.
 using Features = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
-void SetFeatures(const std::vector<Features>& features, std::vector<step::MediaItem>* media) {
+// In a grid, [n, kMediaGridDims]: of the rows and of the tokens of an item, and of the token behind
+// it.
+using Positions =
+    nb::ndarray<const int32_t, nb::shape<-1, step::kMediaGridDims>, nb::c_contig, nb::device::cpu>;
+using ItemPositions = std::tuple<Positions, Positions, int32_t>;
+
+struct MediaArrays {
+  const std::vector<Features>& features;
+  const std::vector<ItemPositions>& positions;  // empty, or of each item
+};
+
+std::vector<int32_t> ToVector(const Positions& from) {
+  return {from.data(), from.data() + from.size()};
+}
+
+void SetFeatures(const MediaArrays& arrays, std::vector<step::MediaItem>* media) {
+  const std::vector<Features>& features = arrays.features;
   if (features.size() != media->size()) {
     ThrowIfError(InvalidArgument("the request has " + std::to_string(media->size()) +
                                  " media items, but features of " +
                                  std::to_string(features.size())));
   }
+  if (!arrays.positions.empty() && arrays.positions.size() != features.size()) {
+    ThrowIfError(InvalidArgument("the request has features of " + std::to_string(features.size()) +
+                                 " media items, but positions of " +
+                                 std::to_string(arrays.positions.size())));
+  }
   for (size_t i = 0; i < features.size(); ++i) {
-    (*media)[i].features = std::make_shared<step::MediaFeatures>(step::MediaFeatures{
+    step::MediaFeatures made = {
         .rows = static_cast<int32_t>(features[i].shape(0)),
         .channels = static_cast<int32_t>(features[i].shape(1)),
-        .values = {features[i].data(), features[i].data() + features[i].size()}});
+        .values = {features[i].data(), features[i].data() + features[i].size()}};
+    if (!arrays.positions.empty()) {
+      const auto& [rows, tokens, next] = arrays.positions[i];
+      made.row_positions = ToVector(rows);
+      made.token_positions = ToVector(tokens);
+      made.next_position = next;
+    }
+    (*media)[i].features = std::make_shared<step::MediaFeatures>(std::move(made));
   }
 }
 
 void Submit(EngineHolder& self, uint64_t request_id, std::vector<int32_t> prompt_token_ids,
             const SamplingParams* sampling, const nb::object& new_token_matcher,
-            const std::vector<Features>& media_features, const nb::kwargs& fields) {
+            const std::vector<Features>& media_features,
+            const std::vector<ItemPositions>& media_positions, const nb::kwargs& fields) {
   step::Request request;
   SetFields(fields, &request);
-  SetFeatures(media_features, &request.media);
+  SetFeatures({media_features, media_positions}, &request.media);
   if (!new_token_matcher.is_none()) {
     request.new_token_matcher = PythonMatcherFactory(nb::cast<nb::callable>(new_token_matcher));
   }
@@ -189,13 +220,14 @@ void BindEngine(nb::module_& m) {
           "submit",
           [](EngineHolder& self, uint64_t id, Int32Vector prompt, const SamplingParams* sampling,
              const nb::object& new_token_matcher, const std::vector<Features>& media_features,
-             const nb::kwargs& fields) {
+             const std::vector<ItemPositions>& media_positions, const nb::kwargs& fields) {
             Submit(self, id, {prompt.data(), prompt.data() + prompt.size()}, sampling,
-                   new_token_matcher, media_features, fields);
+                   new_token_matcher, media_features, media_positions, fields);
           },
           nb::arg("request_id"), nb::arg("prompt_token_ids").noconvert(),
           nb::arg("sampling").none(), nb::kw_only(), nb::arg("new_token_matcher") = nb::none(),
-          nb::arg("media_features") = std::vector<Features>(), nb::arg("fields"))
+          nb::arg("media_features") = std::vector<Features>(),
+          nb::arg("media_positions") = std::vector<ItemPositions>(), nb::arg("fields"))
       .def(
           "submit",
           [](EngineHolder& self, const step::Request& request) {
@@ -206,7 +238,8 @@ void BindEngine(nb::module_& m) {
           nb::arg("request"))
       .def("submit", &Submit, nb::arg("request_id"), nb::arg("prompt_token_ids"),
            nb::arg("sampling").none(), nb::kw_only(), nb::arg("new_token_matcher") = nb::none(),
-           nb::arg("media_features") = std::vector<Features>(), nb::arg("fields"))
+           nb::arg("media_features") = std::vector<Features>(),
+           nb::arg("media_positions") = std::vector<ItemPositions>(), nb::arg("fields"))
       .def(
           "abort", [](EngineHolder& self, uint64_t id) { self.engine().Abort(RequestId(id)); },
           nb::arg("request_id"), WithoutGil())

@@ -46,9 +46,9 @@ void RequireIdsInTables(const NativeExecutor& executor, const ops::StepBatch& ba
     const program::Value& ids = program.value(op.inputs[static_cast<size_t>(inputs.ids)]);
     const int64_t rows = program.value(op.inputs[static_cast<size_t>(inputs.table)]).shape.dims[0];
     for (const auto& info : ops::kStepArrays) {
-      if (info.name != ids.name) continue;
       const int32_t* array = batch.*info.data;
-      if (std::all_of(array, array + ops::NumRows(info, batch),
+      if (info.name != ids.name || array == nullptr) continue;
+      if (std::all_of(array, array + ops::NumRows(info, batch) * info.columns,
                       [rows](int32_t id) { return id >= 0 && id < rows; })) {
         continue;
       }
@@ -107,6 +107,7 @@ std::unique_ptr<NativeExecutor> CreateNative(const std::string& text, ExecutorOp
   if (world != nullptr) cpus = RankCpus(world->rank(), world->num_ranks());
   // More ranks than cores: one thread each.
   if (world != nullptr && cpus.empty() && options.num_threads == 0) options.num_threads = 1;
+  if (host != nullptr) options.num_threads = host->thread_pool()->num_threads();
   const device::ScopedAffinity pinned(cpus);
   program::Target target = CpuTarget();
   if (world != nullptr) target.groups = world->groups();

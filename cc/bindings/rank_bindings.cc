@@ -35,7 +35,7 @@ void FollowSteps(NativeExecutor& executor, SharedMemoryWorld& world) {
   {
     nb::gil_scoped_release release;
     device::PinThisThread(RankCpus(world.rank(), world.num_ranks()));
-    status = runner::FollowSteps(&executor, *group, BoundsOf(executor.options()));
+    status = runner::FollowSteps(&executor, *group, BoundsOf(executor));
   }
   ThrowIfError(std::move(status));
 }

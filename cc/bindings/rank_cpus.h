@@ -10,6 +10,7 @@
 #include "cc/device/core_count.h"
 #include "cc/device/cpu_share.h"
 #include "cc/program/executor_options.h"
+#include "cc/program/native_executor.h"
 #include "cc/runner/rank_steps.h"
 
 namespace pagemill::bindings {
@@ -19,11 +20,17 @@ inline std::vector<int32_t> RankCpus(int32_t rank, int32_t num_ranks) {
   return device::CpuShare(device::AllowedCpus(), rank, num_ranks);
 }
 
-inline runner::StepBounds BoundsOf(const program::ExecutorOptions& options) {
+inline runner::StepBounds BoundsOf(const program::NativeExecutor& executor) {
+  const program::ExecutorOptions& options = executor.options();
+  int64_t input_bytes = 0;
+  for (program::ValueId id : executor.program().TensorInputs()) {
+    input_bytes += executor.program().value(id).Bytes(options.max_sizes());
+  }
   return {.max_num_tokens = options.max_num_tokens,
           .max_num_seqs = options.max_num_seqs,
           .max_num_logits_rows = options.max_num_logits_rows,
-          .num_blocks = options.num_blocks};
+          .num_blocks = options.num_blocks,
+          .input_bytes = input_bytes};
 }
 
 }  // namespace pagemill::bindings

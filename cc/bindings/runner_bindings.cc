@@ -149,7 +149,7 @@ void InitFromNative(RunnerHolder* self, nb::object executor, const RunnerLimits&
   std::unique_ptr<runner::LeadingExecutor> leading;
   if (group != nullptr) {
     leading = std::make_unique<runner::LeadingExecutor>(
-        &native, group, BoundsOf(native.options()), RankCpus(group->rank(), group->num_ranks()));
+        &native, group, BoundsOf(native), RankCpus(group->rank(), group->num_ranks()));
   }
   // Pages of a group are on all its ranks; only this one's could be copied.
   step::PageStore* pages = leading == nullptr ? native.pages() : nullptr;
@@ -191,15 +191,21 @@ void BindMediaEncoderOptions(nb::module_& m) {
       .def(
           "__init__",
           [](MediaEncoderOptions* self, int32_t rows, int32_t channels, int32_t tokens,
-             int32_t class_tokens, int32_t width, int32_t max_items) {
-            new (self) MediaEncoderOptions{
-                .format = {.rows = rows, .channels = channels, .tokens = tokens},
-                .class_tokens = class_tokens,
-                .width = width,
-                .max_items = max_items};
+             int32_t class_tokens, int32_t width, int32_t max_items, int32_t max_step_tokens,
+             bool any_size, bool grid) {
+            new (self) MediaEncoderOptions{.format = {.rows = rows,
+                                                      .channels = channels,
+                                                      .tokens = tokens,
+                                                      .any_size = any_size,
+                                                      .grid = grid},
+                                           .class_tokens = class_tokens,
+                                           .width = width,
+                                           .max_items = max_items,
+                                           .max_step_tokens = max_step_tokens};
           },
           nb::kw_only(), nb::arg("rows"), nb::arg("channels"), nb::arg("tokens"),
-          nb::arg("class_tokens") = 0, nb::arg("width"), nb::arg("max_items") = 1);
+          nb::arg("class_tokens") = 0, nb::arg("width"), nb::arg("max_items") = 1,
+          nb::arg("max_step_tokens") = 0, nb::arg("any_size") = false, nb::arg("grid") = false);
 }
 
 void BindKvGroupOptions(nb::module_& m) {

@@ -14,11 +14,12 @@
 //   block_size] at offset p % block_size; slot = block * block_size + offset.
 //
 // Layers whose KV has the same block table share a KvArrays. A KV group has as many tables as its
-// blocks have pages (program/kv/kv_layout.h). Entries of a table of states, and which of them a step
-// reads and writes: states/state_pages.h.
+// blocks have pages (program/kv/kv_layout.h). Entries of a table of states, and which of them a
+// step reads and writes: states/state_pages.h.
 //
 // Adding an array: the member and one entry of the table below. The messages to other ranks, the
-// arrays that Python sees and the inputs that a program may declare follow from the table.
+// arrays that Python sees and the inputs that a program may declare follow from the table. An array
+// with `if_declared` is null in a step unless the program declares it as an input.
 #ifndef PAGEMILL_CC_OPS_BATCH_VIEW_H_
 #define PAGEMILL_CC_OPS_BATCH_VIEW_H_
 
@@ -29,6 +30,9 @@
 #include "cc/tensor/tensor_view.h"
 
 namespace pagemill::ops {
+
+// Time, row and column.
+inline constexpr int32_t kGridDims = 3;
 
 // Arrays and numbers of a step that all layers share.
 struct StepArrays {
@@ -47,6 +51,10 @@ struct StepArrays {
   // [media_rows] likewise: the tokens that stand for media. Row i of the program's media input is
   // what token media_rows[i] is made of: its embedding, or in an encoder the features of a patch.
   const int32_t* media_rows = nullptr;
+  // [tokens, kGridDims] if the program declares it: where a token lies in time and in a picture,
+  // for rotary embeddings of several dimensions. All three are alike for text: `positions`, or less
+  // behind media, which may take fewer positions than tokens (step/media_item.h).
+  const int32_t* grid_positions = nullptr;
 };
 
 // Those of the layers that share a block table.
@@ -126,6 +134,8 @@ struct ArrayInfo {
   int32_t extra = 0;       // beyond `dim`
   bool per_block = false;  // rank 2: rows of block_table_stride elements
   Padding padding = Padding::kZero;
+  int32_t columns = 1;  // not 1: rank 2
+  bool if_declared = false;
 };
 
 inline constexpr NumberInfo<StepArrays> kStepNumbers[] = {
@@ -142,6 +152,11 @@ inline constexpr ArrayInfo<StepArrays> kStepArrays[] = {
     {"seq_lens", &StepArrays::seq_lens, Dim::kRequests, 0, false, Padding::kOne},
     {"logits_rows", &StepArrays::logits_rows, Dim::kLogitsRows, 0, false, Padding::kCount},
     {"media_rows", &StepArrays::media_rows, Dim::kMediaRows},
+    {.name = "grid_positions",
+     .data = &StepArrays::grid_positions,
+     .dim = Dim::kTokens,
+     .columns = kGridDims,
+     .if_declared = true},
 };
 inline constexpr NumberInfo<KvArrays> kKvNumbers[] = {
     {"block_size", &KvArrays::block_size},
@@ -156,6 +171,12 @@ inline constexpr ArrayInfo<KvArrays> kKvArrays[] = {
 template <typename Arrays>
 int64_t NumRows(const ArrayInfo<Arrays>& info, const StepArrays& step) {
   return step.*InfoOf(info.dim).size + info.extra;
+}
+
+// Elements of a row; `table_stride` is that of the block table.
+template <typename Arrays>
+int64_t NumColumns(const ArrayInfo<Arrays>& info, int64_t table_stride) {
+  return info.per_block ? table_stride : info.columns;
 }
 
 }  // namespace pagemill::ops

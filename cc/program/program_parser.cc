@@ -374,10 +374,12 @@ Status ProgramParser::ParseInput(const Fields& fields) {
     if (info.extra != 0) continue;
     known += (known.empty() ? "" : ", ") + std::string(info.name);
     if (info.name != fields[1]) continue;
-    if (value.is_act || value.dtype != DType::kI32 || value.shape.rank != 1 ||
-        value.shape.dim != info.dim) {
+    const bool one = info.columns == 1;
+    if (value.is_act || value.dtype != DType::kI32 || value.shape.rank != (one ? 1 : 2) ||
+        value.shape.dim != info.dim || (!one && value.shape.dims[1] != info.columns)) {
       return Error("input " + Quote(fields[1]) + " must be i32 " +
-                   std::string(ops::InfoOf(info.dim).name));
+                   std::string(ops::InfoOf(info.dim).name) +
+                   (one ? "" : "," + std::to_string(info.columns)));
     }
     return AddValue(fields[1], std::move(value));
   }

@@ -121,6 +121,27 @@ TEST(ProgramTest, MediaRowsAreADimensionWithAnArrayAndAnInput) {
   EXPECT_FALSE(Program::Parse(Replace(text, "i32 media_rows", "i32 tokens")).ok());
 }
 
+TEST(ProgramTest, GridPositionsHaveThreeColumns) {
+  const std::string text =
+      "pagemill-program 3\n"
+      "input grid_positions i32 tokens,3\n"
+      "input x act tokens,2\n"
+      "value v0 act tokens,2\n"
+      "op scale x -> v0 by=2\n"
+      "output y v0\n";
+  const Program program = MustParse(text);
+  EXPECT_EQ(program.ToText(), text);
+  EXPECT_EQ(program.TensorInputs(), std::vector<ValueId>{*program.Find("x")});
+  for (const char* wrong : {"i32 tokens", "i32 tokens,2", "i32 media_rows,3", "f32 tokens,3"}) {
+    EXPECT_NE(Program::Parse(Replace(text, "i32 tokens,3", wrong))
+                  .status()
+                  .message()
+                  .find("must be i32 tokens,3"),
+              std::string::npos)
+        << wrong;
+  }
+}
+
 TEST(ProgramTest, OutputsHaveNames) {
   const std::string text =
       Replace(kText, "output logits v2\n", "output logits v2\noutput hidden.0 v0\n");

@@ -22,6 +22,7 @@ BatchState::BatchState(const engine::RunnerLimits& limits, size_t num_groups)
   for (size_t g = 0; g < num_groups; ++g) groups_.emplace_back(limits.kv_groups[g], limits);
   const size_t tokens = static_cast<size_t>(limits.max_num_tokens);
   for (std::vector<int32_t>* array : {&token_ids_, &positions_}) array->reserve(tokens);
+  if (limits.media_format.grid) grid_positions_.reserve(tokens * ops::kGridDims);
   query_start_.reserve(requests_.size() + 1);
   seq_lens_.reserve(requests_.size());
   logits_rows_.reserve(static_cast<size_t>(limits.max_num_logits_rows));
@@ -57,7 +58,7 @@ Status BatchState::Apply(const step::StepPlan& plan) {
     requests_[static_cast<size_t>(index.value())] = nullptr;
   }
   for (std::vector<int32_t>* array :
-       {&token_ids_, &positions_, &query_start_, &seq_lens_, &logits_rows_}) {
+       {&token_ids_, &positions_, &query_start_, &seq_lens_, &logits_rows_, &grid_positions_}) {
     array->clear();
   }
   rows_.clear();
@@ -86,7 +87,8 @@ Status BatchState::Apply(const step::StepPlan& plan) {
             .positions = positions_.data(),
             .query_start = query_start_.data(),
             .seq_lens = seq_lens_.data(),
-            .logits_rows = logits_rows_.data()},
+            .logits_rows = logits_rows_.data(),
+            .grid_positions = limits_.media_format.grid ? grid_positions_.data() : nullptr},
            kv_,
            /*inputs=*/{}};
   return OkStatus();
@@ -120,8 +122,13 @@ Status BatchState::CheckCommonBlocks(const step::StepPlan& plan) const {
 Status BatchState::ApplyBlocks(const step::ScheduledRequest& entry) {
   const int32_t slot = entry.index.value();
   if (entry.start != nullptr) {
-    requests_[static_cast<size_t>(slot)] = entry.start;
+    requests_[static_cast<size_t>(slot)] = nullptr;
     for (BlockTables& group : groups_) group.Reset(slot);
+    for (const step::MediaItem& item : entry.start->media) {  // admission has checked them
+      const Status fits = step::CheckFeatures(item, limits_.media_format);
+      if (!fits.ok()) return BadPlan(entry, "its media item " + fits.message());
+    }
+    requests_[static_cast<size_t>(slot)] = entry.start;
   }
   if (request(entry.index) == nullptr) return BadPlan(entry, "it runs but holds no request");
   if (entry.new_block_ids.size() > limits_.kv_groups.size()) {
@@ -155,13 +162,42 @@ Status BatchState::AppendTokens(const step::ScheduledRequest& entry) {
     placeholders_.push_back({static_cast<int32_t>(token_ids_.size()) - 1, entry.index});
   }
   token_ids_.insert(token_ids_.end(), entry.draft_token_ids.begin(), entry.draft_token_ids.end());
-  for (int32_t p = entry.num_computed_tokens; p < seq_len; ++p) positions_.push_back(p);
+  const auto end = static_cast<int32_t>(seq_len);
+  for (int32_t p = entry.num_computed_tokens; p < end; ++p) positions_.push_back(p);
+  if (limits_.media_format.grid) {
+    AppendGridPositions(*request(entry.index), entry.num_computed_tokens, end);
+  }
   for (BlockTables& group : groups_) {
     group.AddRequest(slot, entry.num_computed_tokens, static_cast<int32_t>(count));
   }
   query_start_.push_back(static_cast<int32_t>(token_ids_.size()));
   seq_lens_.push_back(static_cast<int32_t>(seq_len));
   return OkStatus();
+}
+
+// Of tokens [begin, end). Every item moves the text behind it by what it takes fewer positions than
+// tokens.
+void BatchState::AppendGridPositions(const step::Request& request, int32_t begin, int32_t end) {
+  static_assert(ops::kGridDims == step::kMediaGridDims);
+  int32_t token = begin, offset = 0;  // position of text - token
+  const auto append_text = [&](int32_t until) {
+    for (; token < until; ++token) {
+      grid_positions_.insert(grid_positions_.end(), ops::kGridDims, token + offset);
+    }
+  };
+  for (const step::MediaItem& item : request.media) {
+    append_text(std::min(end, item.first_token));
+    const std::vector<int32_t>& own = item.features->token_positions;
+    for (; token < std::min(end, item.first_token + item.num_tokens); ++token) {
+      const auto first = static_cast<size_t>(token - item.first_token) * ops::kGridDims;
+      for (size_t d = 0; d < ops::kGridDims; ++d) {
+        grid_positions_.push_back(item.first_token + offset + own[first + d]);
+      }
+    }
+    if (token == end) return;
+    offset += item.features->next_position - item.num_tokens;
+  }
+  append_text(end);
 }
 
 Status BatchState::AppendRows(const step::ScheduledRequest& entry, int32_t entry_index) {

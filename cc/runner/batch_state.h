@@ -7,9 +7,13 @@
 //   executor->Enqueue(state.view());
 //   for (const BatchRow& row : state.rows()) ...  // which logits row is for what
 //
+// Positions of several dimensions (ops::StepArrays::grid_positions) are computed from the request's
+// media and the positions of its tokens alone: preemption, cached prefixes and steps that end
+// inside an item need nothing of their own.
+//
 // Cost of Apply(): O(tokens of the step + new blocks + blocks in common x requests), once per block
-// table. No allocation once the arrays have been used. Thread safety: used by the engine thread
-// only.
+// table; with grid positions also O(media items of its requests). No allocation once the arrays
+// have been used. Thread safety: used by the engine thread only.
 #ifndef PAGEMILL_CC_RUNNER_BATCH_STATE_H_
 #define PAGEMILL_CC_RUNNER_BATCH_STATE_H_
 
@@ -82,12 +86,14 @@ class BatchState {
   Status ApplyBlocks(const step::ScheduledRequest& entry);
   Status AppendTokens(const step::ScheduledRequest& entry);
   Status AppendRows(const step::ScheduledRequest& entry, int32_t entry_index);
+  void AppendGridPositions(const step::Request& request, int32_t begin, int32_t end);
 
   const engine::RunnerLimits limits_;
   std::vector<std::shared_ptr<const step::Request>> requests_;  // of each slot
   std::vector<BlockTables> groups_;                             // of the program's KV groups
 
   std::vector<int32_t> token_ids_, positions_, query_start_, seq_lens_, logits_rows_;
+  std::vector<int32_t> grid_positions_;  // if the media format has a grid
   std::vector<BatchRow> rows_;
   std::vector<PlaceholderToken> placeholders_;
   std::vector<ops::KvArrays> kv_;

@@ -63,6 +63,105 @@ StepPlan PlanWithCommonBlocks(int32_t second_block, int32_t computed) {
   return plan;
 }
 
+// An item of height x width tokens at first_token.
+step::MediaItem GridItem(int32_t first_token, int32_t height, int32_t width) {
+  auto features = std::make_shared<step::MediaFeatures>();
+  features->rows = height * width;
+  features->channels = 1;
+  features->values.resize(static_cast<size_t>(height * width));
+  for (int32_t i = 0; i < height * width; ++i) {
+    for (int32_t p : {0, i / width, i % width}) features->token_positions.push_back(p);
+  }
+  features->row_positions = features->token_positions;
+  features->next_position = std::max(height, width);
+  return {"g" + std::to_string(height) + "x" + std::to_string(width), first_token, height * width,
+          features};
+}
+
+// The positions of all tokens of a text, from its beginning: what the steps must add up to.
+std::vector<int32_t> GridPositionsOf(const Request& request, int32_t tokens) {
+  std::vector<int32_t> all;
+  int32_t next = 0;
+  for (int32_t token = 0; token < tokens;) {
+    const auto item = std::find_if(request.media.begin(), request.media.end(),
+                                   [&](const auto& m) { return m.first_token == token; });
+    if (item == request.media.end()) {
+      all.insert(all.end(), ops::kGridDims, next++);
+      ++token;
+      continue;
+    }
+    for (int32_t p : item->features->token_positions) all.push_back(next + p);
+    next += item->features->next_position;
+    token += item->num_tokens;
+  }
+  return all;
+}
+
+engine::RunnerLimits GridLimits() {
+  engine::RunnerLimits limits = SmallLimits();
+  limits.media_format = {.rows = 12, .channels = 1, .tokens = 12, .any_size = true, .grid = true};
+  return limits;
+}
+
+// Texts with items of several sizes, cut into steps anywhere; some begin again in the middle, as
+// after preemption with a cached prefix, and run on behind their prompt, as when they decode.
+TEST(BatchStateTest, PositionsOfSeveralDimensionsFollowFromTheRequestAlone) {
+  std::mt19937 random(11);
+  const auto below = [&](int32_t n) { return static_cast<int32_t>(random() % n); };
+  BatchState state(GridLimits());
+  for (int text = 0; text < 200; ++text) {
+    auto request = std::make_shared<Request>();
+    request->prompt_token_ids.assign(25, 1);
+    int32_t at = below(4);
+    while (true) {
+      step::MediaItem item = GridItem(at, 1 + below(3), 1 + below(4));
+      if (at + item.num_tokens > 25) break;
+      at += item.num_tokens + below(3);  // items may touch
+      request->media.push_back(std::move(item));
+    }
+    const std::vector<int32_t> expected = GridPositionsOf(*request, 36);
+    bool starts = true;
+    for (int32_t computed = below(3) == 0 ? below(20) : 0; computed < 28;) {
+      const int32_t count = std::min(1 + below(9), 28 - computed);
+      ScheduledRequest entry = Entry(0, computed, std::vector<int32_t>(count, 1), {});
+      if (starts) {
+        entry.start = request;
+        for (int32_t b = 1; b <= 8; ++b) entry.new_block_ids[0].push_back(BlockId(b));
+      }
+      starts = false;
+      entry.draft_token_ids.assign(static_cast<size_t>(below(3)), 2);
+      ASSERT_TRUE(state.Apply(PlanOf({entry})).ok());
+      const auto first = expected.begin() + computed * ops::kGridDims;
+      const int32_t* positions = state.view().grid_positions;
+      const int32_t size = entry.num_tokens() * ops::kGridDims;
+      ASSERT_TRUE(std::equal(first, first + size, positions)) << "text " << text;
+      computed += count;
+    }
+  }
+}
+
+TEST(BatchStateTest, OnlyItemsWithAGridHavePositionsOfSeveralDimensions) {
+  BatchState text_only(SmallLimits());
+  ScheduledRequest entry = Entry(0, 0, {1, 2, 3}, {7});
+  entry.start = MakeRequest({1, 2, 3});
+  ASSERT_TRUE(text_only.Apply(PlanOf({entry})).ok());
+  EXPECT_EQ(text_only.view().grid_positions, nullptr);
+
+  BatchState grid(GridLimits());
+  step::MediaItem item = GridItem(0, 1, 3);
+  auto features = std::make_shared<step::MediaFeatures>(*item.features);
+  features->token_positions.pop_back();
+  item.features = features;
+  auto request = std::make_shared<Request>(*entry.start);
+  request->media = {item};
+  entry.start = request;
+  EXPECT_NE(grid.Apply(PlanOf({entry})).message().find("its media item has no positions"),
+            std::string::npos);
+  entry.start = nullptr;
+  EXPECT_NE(grid.Apply(PlanOf({entry})).message().find("it runs but holds no request"),
+            std::string::npos);
+}
+
 TEST(BatchStateTest, TellsTheBlocksThatAllHaveInCommon) {
   BatchState state(SmallLimits());
   StepPlan plan = PlanWithCommonBlocks(/*second_block=*/9, /*computed=*/8);

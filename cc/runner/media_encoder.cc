@@ -34,7 +34,9 @@ Status MediaEncoderOptions::Validate() const {
   PM_RETURN_IF_ERROR(CheckAtLeast("tokens", format.tokens, 1));
   PM_RETURN_IF_ERROR(CheckAtLeast("class_tokens", class_tokens, 0));
   PM_RETURN_IF_ERROR(CheckAtLeast("width", width, 1));
-  return CheckAtLeast("max_items", max_items, 1);
+  PM_RETURN_IF_ERROR(CheckAtLeast("max_items", max_items, 1));
+  if (max_step_tokens == 0) return OkStatus();
+  return CheckAtLeast("max_step_tokens", max_step_tokens, class_tokens + format.rows);
 }
 
 StatusOr<std::unique_ptr<MediaEncoder>> MediaEncoder::Create(program::Executor* executor,
@@ -58,46 +60,64 @@ Status MediaEncoder::Apply(const step::StepPlan& plan, const BatchState& batch) 
       items.push_back(&media[static_cast<size_t>(index)]);
     }
   }
-  const auto most = static_cast<size_t>(options_.max_items);
+  // Admission has checked them against the same format.
+  for (const step::MediaItem* item : items) {
+    const Status fits = step::CheckFeatures(*item, options_.format);
+    if (!fits.ok()) return Internal("media item '" + item->content_id + "' " + fits.message());
+  }
   for (std::span<const step::MediaItem* const> rest = items; !rest.empty();) {
-    const size_t count = std::min(most, rest.size());
+    const size_t count = ItemsOfStep(rest);
     PM_RETURN_IF_ERROR(Encode(rest.first(count)));
     rest = rest.subspan(count);
   }
   return Gather(plan, batch);
 }
 
-// Admission has checked them against the same format.
-Status MediaEncoder::CheckFeatures(const step::MediaItem& item) const {
-  const step::MediaFeatures* features = item.features.get();
-  if (features != nullptr && features->rows == options_.format.rows &&
-      features->channels == options_.format.channels &&
-      features->values.size() == static_cast<size_t>(features->rows) * features->channels &&
-      item.num_tokens == options_.format.tokens) {
-    return OkStatus();
+int32_t MediaEncoder::EncoderTokens(const step::MediaItem& item) const {
+  return options_.class_tokens + item.features->rows;
+}
+
+size_t MediaEncoder::ItemsOfStep(std::span<const step::MediaItem* const> items) const {
+  const auto most = std::min(items.size(), static_cast<size_t>(options_.max_items));
+  if (options_.max_step_tokens == 0) return most;
+  size_t count = 0;
+  int64_t tokens = 0;
+  while (count < most) {
+    tokens += EncoderTokens(*items[count]);
+    if (tokens > options_.max_step_tokens) break;
+    ++count;
   }
-  return Internal("media item '" + item.content_id + "' has not the form of the encoder's items");
+  return count;
 }
 
 void MediaEncoder::MakeStep(std::span<const step::MediaItem* const> items) {
-  for (std::vector<int32_t>* array : {&positions_, &query_start_, &patch_rows_}) array->clear();
-  const int32_t per_item = options_.class_tokens + options_.format.rows;
+  for (std::vector<int32_t>* array :
+       {&positions_, &query_start_, &seq_lens_, &patch_rows_, &grid_positions_}) {
+    array->clear();
+  }
+  const int32_t apart =
+      options_.format.any_size ? options_.format.rows / options_.format.tokens : 1;
   query_start_.push_back(0);
-  for (size_t i = 0; i < items.size(); ++i) {
-    for (int32_t p = 0; p < per_item; ++p) {
-      if (p >= options_.class_tokens) {
-        patch_rows_.push_back(static_cast<int32_t>(positions_.size()));
-      }
+  for (const step::MediaItem* item : items) {
+    const int32_t count = EncoderTokens(*item);
+    for (int32_t p = 0; p < count; ++p) {
+      const int32_t row = p - options_.class_tokens;
+      if (row >= 0 && row % apart == 0) patch_rows_.push_back(query_start_.back() + p);
       positions_.push_back(p);
     }
-    query_start_.push_back(static_cast<int32_t>(positions_.size()));
+    if (options_.format.grid) {
+      const auto class_elements = static_cast<size_t>(options_.class_tokens) * ops::kGridDims;
+      grid_positions_.resize(grid_positions_.size() + class_elements);
+      grid_positions_.insert(grid_positions_.end(), item->features->row_positions.begin(),
+                             item->features->row_positions.end());
+    }
+    query_start_.push_back(query_start_.back() + count);
+    seq_lens_.push_back(count);
   }
   token_ids_.assign(positions_.size(), 0);
-  seq_lens_.assign(items.size(), per_item);
 }
 
 Status MediaEncoder::Encode(std::span<const step::MediaItem* const> items) {
-  for (const step::MediaItem* item : items) PM_RETURN_IF_ERROR(CheckFeatures(*item));
   MakeStep(items);
   std::vector<float> values;
   for (const step::MediaItem* item : items) {
@@ -105,16 +125,18 @@ Status MediaEncoder::Encode(std::span<const step::MediaItem* const> items) {
   }
   const TensorView features =
       Store(values, options_.format.channels, options_.features_type, &features_);
-  const ops::StepBatch batch = {{.num_tokens = static_cast<int32_t>(positions_.size()),
-                                 .num_requests = static_cast<int32_t>(items.size()),
-                                 .num_media_rows = static_cast<int32_t>(patch_rows_.size()),
-                                 .token_ids = token_ids_.data(),
-                                 .positions = positions_.data(),
-                                 .query_start = query_start_.data(),
-                                 .seq_lens = seq_lens_.data(),
-                                 .media_rows = patch_rows_.data()},
-                                /*kv=*/{},
-                                {&features, 1}};
+  const ops::StepBatch batch = {
+      {.num_tokens = static_cast<int32_t>(positions_.size()),
+       .num_requests = static_cast<int32_t>(items.size()),
+       .num_media_rows = static_cast<int32_t>(patch_rows_.size()),
+       .token_ids = token_ids_.data(),
+       .positions = positions_.data(),
+       .query_start = query_start_.data(),
+       .seq_lens = seq_lens_.data(),
+       .media_rows = patch_rows_.data(),
+       .grid_positions = options_.format.grid ? grid_positions_.data() : nullptr},
+      /*kv=*/{},
+      {&features, 1}};
   program::ExecutorOutput output;
   PM_RETURN_IF_ERROR(executor_->Execute(batch, &output));
   return Keep(items, output.Find(kEmbeddings));
@@ -122,19 +144,23 @@ Status MediaEncoder::Encode(std::span<const step::MediaItem* const> items) {
 
 Status MediaEncoder::Keep(std::span<const step::MediaItem* const> items,
                           const TensorView& embeddings) {
-  const int64_t tokens = options_.format.tokens;
+  int64_t tokens = 0;
+  for (const step::MediaItem* item : items) tokens += item->num_tokens;
   if (embeddings.rank != 2 || embeddings.shape[1] != options_.width ||
-      embeddings.shape[0] != tokens * static_cast<int64_t>(items.size())) {
-    return Internal("the encoder's output is not " + std::to_string(tokens) +
-                    " embeddings an item, of " + std::to_string(options_.width));
+      embeddings.shape[0] != tokens) {
+    return Internal("the encoder's output is not an embedding of " +
+                    std::to_string(options_.width) + " for each of " + std::to_string(tokens) +
+                    " tokens");
   }
-  for (size_t i = 0; i < items.size(); ++i) {
+  int64_t first = 0;
+  for (const step::MediaItem* item : items) {
     TensorView own = embeddings;
-    own.data = embeddings.Row<std::byte>(static_cast<int64_t>(i) * tokens);
-    own.shape[0] = tokens;
+    own.data = embeddings.Row<std::byte>(first);
+    own.shape[0] = item->num_tokens;
     std::vector<float> values(static_cast<size_t>(own.Elements()));
     ToFloat(own, values.data());
-    kept_[items[i]->content_id] = std::move(values);
+    kept_[item->content_id] = std::move(values);
+    first += item->num_tokens;
   }
   num_encoded_items_ += static_cast<int64_t>(items.size());
   return OkStatus();

@@ -7,9 +7,14 @@
 //   media->AddTo(&batch);                                 // embeddings of the step's placeholders
 //
 // The encoder's step holds items as requests: first class_tokens tokens of no features, then one
-// for each row of its features (StepArrays::media_rows). It has one input, the features
-// [media_rows, channels], and one output, `embeddings`, with format.tokens rows for each item. The
-// model's program has one input besides step arrays, the embeddings [media_rows, width].
+// for each row of its features. Its program has one input besides step arrays, the features, and
+// one output, `embeddings`, with num_tokens rows for each item. The model's program has one input
+// besides step arrays, the embeddings [media_rows, width].
+//
+// Items of one size (format.any_size = false): media_rows of the encoder's step are the tokens that
+// have features, which are [media_rows, channels]. Items of any size, where an embedding is made of
+// rows that follow each other: features are [tokens, channels], and media_rows are the first token
+// of each embedding.
 //
 // Embeddings are kept by content id until a plan releases them. Which items are encoded and kept,
 // and for how long, is the scheduler's decision (scheduler/resources/encoder_cache.h); it bounds
@@ -43,6 +48,7 @@ struct MediaEncoderOptions {
   int32_t class_tokens = 0;             // of the encoder, in front of an item's rows
   int32_t width = 0;                    // of an embedding
   int32_t max_items = 1;                // of one step of the encoder
+  int32_t max_step_tokens = 0;          // of one step of the encoder; 0: those of max_items
   DType features_type = DType::kF32;    // of the encoder's input: f32, bf16 or f16
   DType embeddings_type = DType::kF32;  // of the input of the model's program, likewise
 
@@ -68,7 +74,9 @@ class MediaEncoder {
   using Items = std::vector<const step::MediaItem*>;
 
   MediaEncoder(program::Executor* executor, const MediaEncoderOptions& options);
-  Status CheckFeatures(const step::MediaItem& item) const;
+  int32_t EncoderTokens(const step::MediaItem& item) const;
+  // How many of the first items a step of the encoder takes, at least one.
+  size_t ItemsOfStep(std::span<const step::MediaItem* const> items) const;
   Status Encode(std::span<const step::MediaItem* const> items);
   void MakeStep(std::span<const step::MediaItem* const> items);
   Status Keep(std::span<const step::MediaItem* const> items, const TensorView& embeddings);
@@ -83,6 +91,7 @@ class MediaEncoder {
 
   // Of a step of the encoder.
   std::vector<int32_t> token_ids_, positions_, query_start_, seq_lens_, patch_rows_;
+  std::vector<int32_t> grid_positions_;
   std::vector<std::byte> features_;
   // Of a step of the model: the tokens that stand for media, and their embeddings.
   std::vector<int32_t> media_rows_;

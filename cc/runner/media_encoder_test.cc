@@ -209,7 +209,8 @@ TEST(MediaEncoder, AFailedStepKeepsNothing) {
   f.encoder.next_status = Internal("no encoder today");
   EXPECT_EQ(f.Apply(plan).message(), "no encoder today");
   f.encoder.missing_rows = 1;
-  EXPECT_EQ(f.Apply(plan).message(), "the encoder's output is not 3 embeddings an item, of 2");
+  EXPECT_EQ(f.Apply(plan).message(),
+            "the encoder's output is not an embedding of 2 for each of 3 tokens");
   EXPECT_EQ(f.media->num_encoded_items(), 0);
   f.encoder.missing_rows = 0;
   EXPECT_TRUE(f.Apply(plan).ok());
@@ -222,12 +223,94 @@ TEST(MediaEncoder, AFailedStepKeepsNothing) {
   EXPECT_FALSE(f.Apply(plan).ok());
 }
 
+// Rows of any size, of which two make an embedding: the sum of their first channels, and the row
+// coordinate of the first.
+class MergingEncoder final : public program::Executor {
+ public:
+  Status Enqueue(const ops::StepBatch& batch) override {
+    tokens_of_steps.push_back(batch.num_tokens);
+    EXPECT_EQ(batch.inputs[0].shape[0], batch.num_tokens);
+    embeddings_.clear();
+    for (int32_t m = 0; m < batch.num_media_rows; ++m) {
+      const int32_t first = batch.media_rows[m];
+      const float* features = batch.inputs[0].Row<const float>(first);
+      embeddings_.push_back(features[0] + features[kChannels]);
+      embeddings_.push_back(static_cast<float>(batch.grid_positions[first * ops::kGridDims + 1]));
+    }
+    return OkStatus();
+  }
+  Status Collect(program::ExecutorOutput* output) override {
+    const auto rows = static_cast<int64_t>(embeddings_.size()) / kWidth;
+    output_ = {"embeddings", TensorView::Dense(embeddings_.data(), DType::kF32, {rows, kWidth})};
+    output->outputs = {&output_, 1};
+    return OkStatus();
+  }
+
+  std::vector<int32_t> tokens_of_steps;
+
+ private:
+  std::vector<float> embeddings_;
+  program::OutputView output_;
+};
+
+// Of 2 * tokens rows, row r with the features {10 content + r, -1} and the coordinate r.
+MediaItem ItemOfSize(int32_t content, int32_t first_token, int32_t tokens) {
+  auto features = std::make_shared<step::MediaFeatures>();
+  features->rows = 2 * tokens;
+  features->channels = kChannels;
+  for (int32_t r = 0; r < features->rows; ++r) {
+    features->values.insert(features->values.end(), {static_cast<float>(10 * content + r), -1.0f});
+    features->row_positions.insert(features->row_positions.end(), {0, r, 0});
+  }
+  features->token_positions.resize(static_cast<size_t>(tokens) * ops::kGridDims);
+  features->next_position = 1;
+  return {"m" + std::to_string(content), first_token, tokens, features};
+}
+
+TEST(MediaEncoder, ItemsOfAnySizeShareTheStepsOfTheEncoder) {
+  MergingEncoder encoder;
+  const auto media = *MediaEncoder::Create(
+      &encoder,
+      {.format = {.rows = 10, .channels = kChannels, .tokens = 5, .any_size = true, .grid = true},
+       .width = kWidth,
+       .max_items = 3,
+       .max_step_tokens = 12});
+  engine::RunnerLimits limits = SmallLimits();
+  limits.media_format = media->options().format;
+  BatchState batch(limits);
+  std::vector<MediaItem> items = {ItemOfSize(1, 0, 5),  ItemOfSize(2, 6, 1),  ItemOfSize(3, 8, 2),
+                                  ItemOfSize(4, 11, 1), ItemOfSize(5, 13, 1), ItemOfSize(6, 15, 1)};
+  StepPlan plan;
+  plan.scheduled = {Entry(0, RequestWith(items), 0, 20, {0, 1, 2, 3, 4, 5})};
+  ASSERT_TRUE(batch.Apply(plan).ok());
+  ASSERT_TRUE(media->Apply(plan, batch).ok());
+  EXPECT_EQ(encoder.tokens_of_steps, (std::vector<int32_t>{12, 8, 2}))
+      << "at most 12 tokens and 3 items";
+  ops::StepBatch step = batch.view();
+  media->AddTo(&step);
+  ASSERT_EQ(step.num_media_rows, 11);
+  const float* embeddings = step.inputs[0].Data<const float>();
+  int32_t row = 0;
+  for (const MediaItem& item : items) {
+    for (int32_t t = 0; t < item.num_tokens; ++t, ++row) {
+      const float first = item.features->values[static_cast<size_t>(2 * t * kChannels)];
+      EXPECT_EQ(step.media_rows[row], item.first_token + t);
+      EXPECT_EQ(embeddings[row * kWidth], 2 * first + 1) << item.content_id;
+      EXPECT_EQ(embeddings[row * kWidth + 1], static_cast<float>(2 * t)) << item.content_id;
+    }
+  }
+}
+
 TEST(MediaEncoder, OptionsAreChecked) {
   FakeEncoder encoder;
   MediaEncoderOptions options = SmallOptions();
   options.width = 0;
   EXPECT_EQ(MediaEncoder::Create(&encoder, options).status().message(),
             "media encoder: width must be at least 1, got 0");
+  options = SmallOptions();
+  options.max_step_tokens = kRows;
+  EXPECT_EQ(MediaEncoder::Create(&encoder, options).status().message(),
+            "media encoder: max_step_tokens must be at least 4, got 3");
 }
 
 // Requests with images at random places, run in random chunks, side by side. What each token gets

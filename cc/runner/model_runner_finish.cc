@@ -40,7 +40,7 @@ Status ModelRunner::Finish(StepInFlight* step, step::StepResult* result) {
   stopwatch_.Resume();
   --num_enqueued_;
   PM_RETURN_IF_ERROR(executor_->Collect(&output_));
-  PM_RETURN_IF_ERROR(step->sampled);
+  if (!step->sampled.ok()) return step->sampled;
   PM_RETURN_IF_ERROR(CheckOutput(*step));
   stopwatch_.Lap(&StepTimes::model_s, &step->times);
   SampleRows(*step, result);

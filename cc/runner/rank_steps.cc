@@ -11,18 +11,22 @@
 namespace pagemill::runner {
 namespace {
 
-// A message: its kind, the numbers of the step (ops::kStepNumbers), how many block tables it has
-// and for each its numbers (ops::kKvNumbers) and width; then the arrays of the step and of each
-// table, in the order of ops::kStepArrays and ops::kKvArrays, block tables without unused columns.
-// Or, of tokens to draw from the step before: its kind, how many rows, and the words of their
-// draws.
+// A message: its kind, the numbers of the step (ops::kStepNumbers), which arrays of the step it has
+// (a bit each), how many block tables and inputs; for each table its numbers (ops::kKvNumbers) and
+// width, for each input its type and shape. Then the arrays of the step and of each table, in the
+// order of ops::kStepArrays and ops::kKvArrays, block tables without unused columns, and the
+// elements of the inputs. Or, of tokens to draw from the step before: its kind, how many rows, and
+// the words of their draws.
 constexpr int32_t kEnd = 1, kStep = 2, kDraws = 3;
 constexpr size_t kDrawsHeader = 2;
 constexpr size_t kFirstPiece = 1024;  // int32s that every message has, padded; holds the header
-constexpr size_t kKind = 0, kNumbers = 1, kNumTables = kNumbers + std::size(ops::kStepNumbers);
-constexpr size_t kTables = kNumTables + 1;                       // where tables begin
+constexpr size_t kKind = 0, kNumbers = 1, kCounts = kNumbers + std::size(ops::kStepNumbers);
+constexpr size_t kTables = kCounts + 3;                          // where tables begin
 constexpr size_t kTableHeader = std::size(ops::kKvNumbers) + 1;  // numbers, then the width
-constexpr size_t kMaxTables = (kFirstPiece - kTables) / kTableHeader;
+constexpr size_t kInputHeader = 2 + TensorView::kMaxRank;        // type, rank, shape
+constexpr size_t kMaxInputs = 8;
+constexpr size_t kMaxTables = (kFirstPiece - kTables - kMaxInputs * kInputHeader) / kTableHeader;
+static_assert(std::size(ops::kStepArrays) < 32);
 
 std::span<std::byte> BytesOf(std::span<int32_t> values) { return std::as_writable_bytes(values); }
 
@@ -37,18 +41,42 @@ int32_t TableWidth(const ops::StepBatch& batch, const ops::KvArrays& table) {
 struct Header {
   ops::StepArrays step;
   std::vector<ops::KvArrays> tables;
+  std::vector<TensorView> inputs;  // dense
+  uint32_t present = 0;            // bit a: the step has ops::kStepArrays[a]
 
-  size_t size() const { return kTables + tables.size() * kTableHeader; }
+  size_t size() const {
+    return kTables + tables.size() * kTableHeader + inputs.size() * kInputHeader;
+  }
 };
+
+int64_t Int32sOf(const TensorView& input) {
+  return (input.Elements() * RowBytes(input.dtype, 1) + 3) / 4;
+}
+
+uint32_t PresentArrays(const ops::StepArrays& step) {
+  uint32_t present = 0;
+  for (size_t a = 0; a < std::size(ops::kStepArrays); ++a) {
+    const auto& info = ops::kStepArrays[a];
+    if (!info.if_declared || step.*info.data != nullptr) present |= uint32_t{1} << a;
+  }
+  return present;
+}
 
 Header ReadHeader(std::span<const int32_t> message) {
   Header header;
   const int32_t* at = message.data() + kNumbers;
   for (const auto& info : ops::kStepNumbers) header.step.*info.value = *at++;
+  header.present = static_cast<uint32_t>(*at++);
   header.tables.resize(std::min(static_cast<size_t>(*at++), kMaxTables));
+  header.inputs.resize(std::min(static_cast<size_t>(*at++), kMaxInputs));
   for (ops::KvArrays& table : header.tables) {
     for (const auto& info : ops::kKvNumbers) table.*info.value = *at++;
     table.block_table_stride = *at++;
+  }
+  for (TensorView& input : header.inputs) {
+    input.dtype = static_cast<DType>(*at++);
+    input.rank = *at++;
+    for (int64_t& size : input.shape) size = *at++;
   }
   return header;
 }
@@ -56,13 +84,15 @@ Header ReadHeader(std::span<const int32_t> message) {
 // Calls visit(array, its int32s) for each array of the message, in order.
 template <typename Visit>
 void ForEachArray(Header& header, const Visit& visit) {
-  for (const auto& info : ops::kStepArrays) {
-    visit(header.step.*info.data, ops::NumRows(info, header.step));
+  for (size_t a = 0; a < std::size(ops::kStepArrays); ++a) {
+    const auto& info = ops::kStepArrays[a];
+    if ((header.present >> a & 1) == 0) continue;
+    visit(header.step.*info.data, ops::NumRows(info, header.step) * info.columns);
   }
   for (ops::KvArrays& table : header.tables) {
     for (const auto& info : ops::kKvArrays) {
       visit(table.*info.data,
-            ops::NumRows(info, header.step) * (info.per_block ? table.block_table_stride : 1));
+            ops::NumRows(info, header.step) * ops::NumColumns(info, table.block_table_stride));
     }
   }
 }
@@ -71,21 +101,47 @@ void ForEachArray(Header& header, const Visit& visit) {
 size_t MessageSize(Header& header) {
   size_t size = header.size();
   ForEachArray(header, [&size](const int32_t*, int64_t count) { size += count; });
+  for (const TensorView& input : header.inputs) size += static_cast<size_t>(Int32sOf(input));
   return size;
 }
 
-void WriteStep(const ops::StepBatch& batch, std::vector<int32_t>* message) {
+void WriteHeader(const ops::StepBatch& batch, std::vector<int32_t>* message) {
   *message = {kStep};
   for (const auto& info : ops::kStepNumbers) message->push_back(batch.*info.value);
+  message->push_back(static_cast<int32_t>(PresentArrays(batch)));
   message->push_back(static_cast<int32_t>(batch.kv.size()));
+  message->push_back(static_cast<int32_t>(batch.inputs.size()));
   for (const ops::KvArrays& table : batch.kv) {
     for (const auto& info : ops::kKvNumbers) message->push_back(table.*info.value);
     message->push_back(TableWidth(batch, table));
   }
+  for (const TensorView& input : batch.inputs) {
+    message->push_back(static_cast<int32_t>(input.dtype));
+    message->push_back(input.rank);
+    for (int64_t size : input.shape) message->push_back(static_cast<int32_t>(size));
+  }
+}
+
+void AppendInput(const TensorView& input, std::vector<int32_t>* message) {
+  const size_t begin = message->size();
+  message->resize(begin + static_cast<size_t>(Int32sOf(input)));
+  if (input.Elements() == 0) return;
+  auto* to = reinterpret_cast<std::byte*>(message->data() + begin);
+  const auto row_bytes = static_cast<size_t>(RowBytes(input.dtype, input.RowElements()));
+  for (int64_t r = 0; r < input.shape[0]; ++r, to += row_bytes) {
+    std::memcpy(to, input.Row<std::byte>(r), row_bytes);
+  }
+}
+
+void WriteStep(const ops::StepBatch& batch, std::vector<int32_t>* message) {
+  WriteHeader(batch, message);
   const auto append = [&](const int32_t* data, int64_t size) {
     message->insert(message->end(), data, data + size);
   };
-  for (const auto& info : ops::kStepArrays) append(batch.*info.data, ops::NumRows(info, batch));
+  for (const auto& info : ops::kStepArrays) {
+    if (info.if_declared && batch.*info.data == nullptr) continue;
+    append(batch.*info.data, ops::NumRows(info, batch) * info.columns);
+  }
   for (const ops::KvArrays& table : batch.kv) {
     for (const auto& info : ops::kKvArrays) {
       const int64_t rows = ops::NumRows(info, batch);
@@ -95,14 +151,19 @@ void WriteStep(const ops::StepBatch& batch, std::vector<int32_t>* message) {
       }
     }
   }
+  for (const TensorView& input : batch.inputs) AppendInput(input, message);
 }
 
 // The header, over the arrays of a whole message.
-Header ReadStep(std::span<const int32_t> message) {
+Header ReadStep(std::span<int32_t> message) {
   Header header = ReadHeader(message);
-  const int32_t* at = message.data() + header.size();
+  int32_t* at = message.data() + header.size();
   ForEachArray(
       header, [&at](const int32_t*& array, int64_t size) { array = std::exchange(at, at + size); });
+  for (TensorView& input : header.inputs) {
+    input.data = std::exchange(at, at + Int32sOf(input));
+    input.row_stride_bytes = RowBytes(input.dtype, input.RowElements());
+  }
   return header;
 }
 
@@ -119,6 +180,28 @@ std::vector<ops::RowDraw> ReadDraws(std::span<const int32_t> message) {
   return draws;
 }
 
+// Inputs have a floating-point type, and at most so many bytes in all.
+Status CheckInputs(const Header& header, const StepBounds& bounds) {
+  int64_t left = bounds.input_bytes;
+  for (const TensorView& input : header.inputs) {
+    const bool is_float =
+        input.dtype == DType::kF32 || input.dtype == DType::kBF16 || input.dtype == DType::kF16;
+    bool fits = is_float && input.rank >= 1 && input.rank <= TensorView::kMaxRank;
+    int64_t bytes = fits ? RowBytes(input.dtype, 1) : 0;
+    for (int32_t d = 0; fits && d < input.rank; ++d) {
+      const int64_t size = input.shape[static_cast<size_t>(d)];
+      fits = size >= 0 && (size == 0 || bytes <= left / size);
+      bytes *= size;
+    }
+    if (!fits) {
+      return Internal("the inputs of a step exceed this rank's " +
+                      std::to_string(bounds.input_bytes) + " bytes: the ranks differ");
+    }
+    left -= bytes;
+  }
+  return OkStatus();
+}
+
 Status CheckHeader(const Header& header, const StepBounds& bounds) {
   const auto check = [&](int64_t count, const char* what, int32_t limit) {
     if (count >= 0 && count <= limit) return OkStatus();
@@ -133,7 +216,7 @@ Status CheckHeader(const Header& header, const StepBounds& bounds) {
   for (const ops::KvArrays& table : header.tables) {
     PM_RETURN_IF_ERROR(check(table.block_table_stride, "blocks of a request", bounds.num_blocks));
   }
-  return OkStatus();
+  return CheckInputs(header, bounds);
 }
 
 // Int32s of a message of which the first piece is there; refuses what exceeds the bounds.
@@ -151,9 +234,9 @@ StatusOr<size_t> CheckedSize(std::span<const int32_t> message, const StepBounds&
   return MessageSize(header);
 }
 
-Status EnqueueStep(std::span<const int32_t> message, program::Executor* executor) {
+Status EnqueueStep(std::span<int32_t> message, program::Executor* executor) {
   const Header header = ReadStep(message);
-  return executor->Enqueue({header.step, header.tables, /*inputs=*/{}});
+  return executor->Enqueue({header.step, header.tables, header.inputs});
 }
 
 Status Send(comm::Group& group, std::vector<int32_t>* message) {
@@ -192,7 +275,9 @@ Status LeadingExecutor::Enqueue(const ops::StepBatch& batch) {
   if (batch.kv.size() > kMaxTables) {
     return Unimplemented("ranks exchange at most " + std::to_string(kMaxTables) + " block tables");
   }
-  if (!batch.inputs.empty()) return Unimplemented("ranks exchange no inputs of programs");
+  if (batch.inputs.size() > kMaxInputs) {
+    return Unimplemented("ranks exchange at most " + std::to_string(kMaxInputs) + " inputs");
+  }
   WriteStep(batch, &message_);
   PM_RETURN_IF_ERROR(CheckHeader(ReadHeader(message_), bounds_));
   PM_RETURN_IF_ERROR(Send(*group_, &message_));

@@ -17,8 +17,11 @@ namespace {
 
 using program::testing::BatchBuilder;
 
-constexpr StepBounds kBounds = {
-    .max_num_tokens = 4096, .max_num_seqs = 8, .max_num_logits_rows = 8, .num_blocks = 400};
+constexpr StepBounds kBounds = {.max_num_tokens = 4096,
+                                .max_num_seqs = 8,
+                                .max_num_logits_rows = 8,
+                                .num_blocks = 400,
+                                .input_bytes = 40000};
 
 // Keeps the batches that it receives, as text; may fail.
 class Recorder final : public program::Executor {
@@ -30,7 +33,17 @@ class Recorder final : public program::Executor {
       for (int64_t i = 0; i < size; ++i) text += " " + std::to_string(data[i]);
     };
     for (const auto& info : ops::kStepNumbers) add(info.name, &(b.*info.value), 1);
-    for (const auto& info : ops::kStepArrays) add(info.name, b.*info.data, NumRows(info, b));
+    for (const auto& info : ops::kStepArrays) {
+      if (info.if_declared && b.*info.data == nullptr) continue;
+      add(info.name, b.*info.data, NumRows(info, b) * info.columns);
+    }
+    for (const TensorView& input : b.inputs) {
+      text += " " + std::string(Info(input.dtype).name);
+      for (int64_t size : input.shape) text += " " + std::to_string(size);
+      for (int64_t i = 0; i < input.Elements() * RowBytes(input.dtype, 1); ++i) {
+        text += " " + std::to_string(input.Data<const uint8_t>()[i]);
+      }
+    }
     for (const ops::KvArrays& table : b.kv) {
       for (const auto& info : ops::kKvNumbers) add(info.name, &(table.*info.value), 1);
       add("slots", table.slot_mapping, b.num_tokens);
@@ -144,6 +157,65 @@ TEST(RankStepsTest, EveryRankGetsEveryNumberOfTheStep) {
   EXPECT_EQ(ranks.recorders[1].steps, ranks.recorders[0].steps);
   EXPECT_NE(ranks.recorders[1].steps[0].find(" argmax_columns 49152"), std::string::npos);
   EXPECT_NE(ranks.recorders[1].steps[0].find(" num_common_blocks 3"), std::string::npos);
+}
+
+// Inputs of two types, the larger far beyond the first piece of a message, and an array that steps
+// have only if the program declares it.
+TEST(RankStepsTest, EveryRankGetsInputsAndPositionsOfSeveralDimensions) {
+  std::vector<float> values(700 * 11);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i) / 7;
+  std::vector<uint16_t> halves = {1, 2, 3, 4, 5, 6, 7, 8, 9};
+  std::vector<int32_t> grid(703 * ops::kGridDims), rows(700);
+  for (size_t i = 0; i < grid.size(); ++i) grid[i] = static_cast<int32_t>(5 * i % 77);
+  for (size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<int32_t>(i) + 3;
+  const TensorView inputs[] = {TensorView::Dense(halves.data(), DType::kBF16, {3, 3}),
+                               TensorView::Dense(values.data(), DType::kF32, {700, 11})};
+  Ranks ranks(3);
+  ranks.Run([&](LeadingExecutor& leading) {
+    program::ExecutorOutput output;
+    const BatchBuilder arrays = Step(3, 700);
+    ops::StepBatch batch = arrays.view();
+    batch.grid_positions = grid.data();
+    batch.num_media_rows = 700;
+    batch.media_rows = rows.data();
+    batch.inputs = inputs;
+    ASSERT_TRUE(leading.Execute(batch, &output).ok());
+    batch.num_media_rows = 0;
+    TensorView none = inputs[1];
+    none.shape[0] = 0;
+    batch.inputs = {&none, 1};
+    ASSERT_TRUE(leading.Execute(batch, &output).ok());
+    ASSERT_TRUE(leading.Execute(Step(1, 1).view(), &output).ok());
+  });
+  const std::vector<std::string>& steps = ranks.recorders[0].steps;
+  ASSERT_EQ(steps.size(), 3u);
+  EXPECT_NE(steps[0].find(" bf16 3 3 0 0 "), std::string::npos);
+  EXPECT_NE(steps[0].find(" grid_positions 0 5 10 15"), std::string::npos);
+  EXPECT_EQ(steps[2].find("grid_positions"), std::string::npos);
+  for (const Recorder& recorder : ranks.recorders) EXPECT_EQ(recorder.steps, steps);
+}
+
+TEST(RankStepsTest, InputsBeyondTheBoundsAreRefusedBeforeTheyAreSent) {
+  std::vector<float> values(10001);
+  const auto refused = [&](const TensorView& input) {
+    Ranks ranks(2);
+    std::string message;
+    ranks.Run([&](LeadingExecutor& leading) {
+      program::ExecutorOutput output;
+      const BatchBuilder arrays = Step(1, 1);
+      ops::StepBatch batch = arrays.view();
+      batch.inputs = {&input, 1};
+      message = leading.Execute(batch, &output).message();
+      EXPECT_TRUE(leading.Execute(Step(1, 1).view(), &output).ok()) << "the group goes on";
+    });
+    EXPECT_EQ(ranks.recorders[1].steps.size(), 1u);
+    return message;
+  };
+  for (const TensorView& input : {TensorView::Dense(values.data(), DType::kF32, {10001, 1}),
+                                  TensorView::Dense(values.data(), DType::kF32, {1, 10001}),
+                                  TensorView::Dense(values.data(), DType::kI32, {2, 1})}) {
+    EXPECT_NE(refused(input).find("exceed this rank's 40000 bytes"), std::string::npos);
+  }
 }
 
 // With two steps in flight, tokens of the second are rows of the first on every rank: rank 0 does

@@ -76,7 +76,7 @@ class StepsInFlight {
     step.rows.clear();
     step.enqueued = false;
     step.needs_host = true;
-    step.sampled = OkStatus();
+    if (!step.sampled.ok()) step.sampled = OkStatus();
     step.number = 0;
     step.begun_ns = 0;
     step.draft_seconds = 0.0;

@@ -11,6 +11,7 @@
 
 #include "cc/base/field_info.h"
 #include "cc/base/strong_id.h"
+#include "cc/step/media_item.h"
 #include "cc/step/sampling_params.h"
 #include "cc/step/token_matcher.h"
 
@@ -34,31 +35,6 @@ inline constexpr AdapterId kNoAdapter{0};
 // Present on a request for a pooled output (embedding) instead of generated tokens. The pooling
 // itself is the program's tail.
 struct PoolingParams {};
-
-// What an encoder reads of a media item, such as the patches of an image.
-struct MediaFeatures {
-  int32_t rows = 0;
-  int32_t channels = 0;
-  std::vector<float> values;  // [rows, channels]
-};
-
-// An image, a clip, ...: the output of an encoder takes the place of the embeddings of
-// `num_tokens` placeholder tokens.
-struct MediaItem {
-  std::string content_id;   // equal ids = equal encoder output; not empty
-  int32_t first_token = 0;  // position in the prompt
-  int32_t num_tokens = 0;   // placeholders, and embeddings that the encoder gives
-  // Of this process: they travel neither as text nor between processes. Null if the runner encodes
-  // nothing, as in simulations.
-  std::shared_ptr<const MediaFeatures> features = nullptr;
-};
-
-// The media items that a model takes; all are alike.
-struct MediaFormat {
-  int32_t rows = 0;      // of an item's features; 0: features are not checked
-  int32_t channels = 0;  // of its features
-  int32_t tokens = 0;    // of an item
-};
 
 struct Request {
   RequestId id;

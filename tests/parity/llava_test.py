@@ -3,31 +3,24 @@ requests, and equal images are encoded once."""
 
 from __future__ import annotations
 
-import io
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from pagemill.config import ConfigError
-from pagemill.engine.llm import LLM, Output
 from pagemill.engine.outputs import EngineError
-from pagemill.models.base import ModelConfigError
+from pagemill.models.base import Image, ModelConfigError
 from pagemill.runner.build import BuildOptions, build
 from pagemill.runner.torch_executor import TorchExecutor, TorchOptions
 from pagemill.weights.source import ModelSource
 from safetensors.torch import load_file, save_file
-from tokenizers import Tokenizer
-from tokenizers.decoders import WordPiece
-from tokenizers.models import WordLevel
 from transformers import PreTrainedModel
 
+from tests.parity.image_model import ImageModel, encoded, text
 from tests.parity.tiny_models import LLAVA_IMAGE, LLAVA_PLACEHOLDER, llava, make, save
 
-GENERATED = 6
 TOKENS = 9  # of an image
 IMAGE = [LLAVA_PLACEHOLDER]
 
@@ -36,68 +29,23 @@ def image(seed: int) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=LLAVA_IMAGE).astype(np.float32)
 
 
-def text(seed: int, length: int) -> list[int]:
-    return np.random.default_rng(seed).integers(4, 257, length).tolist()
-
-
-class Model:
-    """A tiny LLaVA on disk, and what `transformers` does with it."""
-
-    def __init__(self, path: Path, reference: PreTrainedModel) -> None:
-        self.path, self.reference = path, reference
-        vocab = {f"t{i}": i for i in range(257)}
-        tokenizer = Tokenizer(WordLevel(vocab, unk_token="t0"))
-        tokenizer.decoder = WordPiece()
-        tokenizer.save(str(path / "tokenizer.json"))
-
-    @contextmanager
-    def llm(self, **options: Any) -> Iterator[LLM]:
-        config = {
-            "max_model_len": 200,
-            "max_num_batched_tokens": 64,
-            "max_num_seqs": 4,
-            "kv_cache_dtype": "f32",
-            "activation_dtype": "f32",
-            "pack_cache": False,
-        }
-        with LLM(str(self.path), **(config | options)) as made:
-            yield made
-
-    def generate(
-        self, llm: LLM, prompts: Sequence[list[int]], images: Sequence[Sequence[np.ndarray]]
-    ) -> list[Output]:
-        return llm.generate(
-            prompts,
-            images=images,
-            temperature=0.0,
-            max_tokens=GENERATED,
-            ignore_eos=True,
-            progress=io.StringIO(),
-        )
-
-    def check(self, output: Output, images: Sequence[np.ndarray]) -> None:
-        """Each token of the output is what `transformers` chooses there."""
-        tokens = output.choices[0].token_ids
-        ids = torch.tensor([output.prompt_token_ids + tokens[:-1]])
+def image_model(path: Path, reference: PreTrainedModel) -> ImageModel:
+    def logits(ids: list[int], images: Sequence[np.ndarray]) -> torch.Tensor:
         pixels = torch.tensor(np.stack(images)) if images else None
         with torch.inference_mode():
-            logits = self.reference(ids, pixel_values=pixels, use_cache=False).logits[0]
-        expected = logits[len(output.prompt_token_ids) - 1 :].argmax(-1).tolist()
-        assert tokens == expected and len(tokens) == GENERATED
+            return reference(torch.tensor([ids]), pixel_values=pixels, use_cache=False).logits[0]
+
+    return ImageModel(path, logits)
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Model:
+def model(tmp_path_factory: pytest.TempPathFactory) -> ImageModel:
     path = tmp_path_factory.mktemp("llava")
-    return Model(path, make("llava", path))
-
-
-def encoded(llm: LLM) -> int:
-    return llm._loaded.core.runner.num_encoded_media
+    return image_model(path, make("llava", path))
 
 
 @pytest.mark.parametrize("executor", ["native", "torch"])
-def test_tokens_of_several_requests(model: Model, executor: str) -> None:
+def test_tokens_of_several_requests(model: ImageModel, executor: str) -> None:
     a, b = image(1), image(2)
     prompts = [
         text(1, 3) + IMAGE + text(2, 5) + IMAGE + text(3, 2),
@@ -114,7 +62,7 @@ def test_tokens_of_several_requests(model: Model, executor: str) -> None:
 
 
 @pytest.mark.parametrize("step", [11, 16, 17])
-def test_steps_may_end_inside_an_image(model: Model, step: int) -> None:
+def test_steps_may_end_inside_an_image(model: ImageModel, step: int) -> None:
     prompt = text(1, 8) + IMAGE + text(2, 3) + IMAGE + text(3, 20)
     images = [image(1), image(2)]
     with model.llm(max_num_batched_tokens=step) as llm:
@@ -122,7 +70,7 @@ def test_steps_may_end_inside_an_image(model: Model, step: int) -> None:
         model.check(output, images)
 
 
-def test_prefixes_are_those_of_equal_images(model: Model) -> None:
+def test_prefixes_are_those_of_equal_images(model: ImageModel) -> None:
     prompt = text(1, 10) + IMAGE + text(2, 40)
     with model.llm() as llm:
         cached = []
@@ -134,7 +82,7 @@ def test_prefixes_are_those_of_equal_images(model: Model) -> None:
         assert encoded(llm) == 2, "tokens of a cached prefix need no embeddings"
 
 
-def test_preempted_requests_get_their_images_again(model: Model) -> None:
+def test_preempted_requests_get_their_images_again(model: ImageModel) -> None:
     prompts = [text(i, 40) + IMAGE + text(i + 9, 30) for i in range(4)]
     images = [[image(i)] for i in range(4)]
     page = 2 * 2 * 16 * 16 * 4 * 3  # bytes: keys and values of three layers
@@ -144,7 +92,7 @@ def test_preempted_requests_get_their_images_again(model: Model) -> None:
         assert llm._engine.stats().num_preemptions > 0
 
 
-def test_a_small_encoder_cache_encodes_again(model: Model) -> None:
+def test_a_small_encoder_cache_encodes_again(model: ImageModel) -> None:
     """Steps of 9 tokens: one image is encoded in a step, and one is kept."""
     images = [image(1), image(2), image(1)]
     prompt = IMAGE + text(1, 9) + IMAGE + text(2, 9) + IMAGE + text(3, 3)
@@ -184,7 +132,7 @@ def test_encoders_of_both_executors(changes: dict[str, Any], tmp_path: Path) -> 
         "logits_rows": tokens[:0],
         "media_rows": tokens[tokens % 10 != 0],
         "kv": [],
-        "inputs": {"features": np.concatenate([encoder.features(p) for p in pixels])},
+        "inputs": {"features": np.concatenate([encoder.features(Image(p)).rows for p in pixels])},
     }
     for run in (
         _native.NativeExecutor(
@@ -195,7 +143,7 @@ def test_encoders_of_both_executors(changes: dict[str, Any], tmp_path: Path) -> 
         np.testing.assert_allclose(run(batch)["embeddings"], expected, rtol=0, atol=2e-5)
 
 
-def test_older_checkpoints_have_other_names(model: Model, tmp_path: Path) -> None:
+def test_older_checkpoints_have_other_names(model: ImageModel, tmp_path: Path) -> None:
     tensors = load_file(model.path / "model.safetensors")
     older = {
         name.replace("vision_tower.", "vision_tower.vision_model."): tensor
@@ -208,7 +156,7 @@ def test_older_checkpoints_have_other_names(model: Model, tmp_path: Path) -> Non
     assert "vision_tower.vision_model.encoder.layers.0" in built.encoder.program_text
 
 
-def test_images_that_do_not_fit_are_refused(model: Model) -> None:
+def test_images_that_do_not_fit_are_refused(model: ImageModel) -> None:
     with model.llm() as llm:
 
         def refuse(message: str, prompt: list[int], images: list[np.ndarray]) -> None:
@@ -244,15 +192,27 @@ def test_images_that_do_not_fit_are_refused(model: Model) -> None:
 
 
 def test_a_model_without_an_encoder_refuses_images(tmp_path: Path) -> None:
-    other = Model(tmp_path, make("llama", tmp_path))
+    other = image_model(tmp_path, make("llama", tmp_path))
     with other.llm() as llm, pytest.raises(EngineError, match="this model takes no images"):
         other.generate(llm, [text(1, 3)], [[image(1)]])
+
+
+def test_ranks_get_the_embeddings_of_images(model: ImageModel) -> None:
+    """Rank 0 encodes; a prompt is longer than a step, and steps of text come between."""
+    prompts = [
+        text(1, 3) + IMAGE + text(2, 5) + IMAGE + text(3, 20),
+        text(5, 30),
+        text(6, 7) + IMAGE + IMAGE,
+    ]
+    images = [[image(1), image(2)], [], [image(2), image(1)]]
+    with model.llm(tensor_parallel_size=2, max_num_batched_tokens=17) as llm:
+        for output, own in zip(model.generate(llm, prompts, images), images, strict=True):
+            model.check(output, own)
+        (again,) = model.generate(llm, [text(9, 4) + IMAGE], [[image(3)]])
+        model.check(again, [image(3)])
 
 
 def test_what_is_not_supported_is_refused(tmp_path: Path) -> None:
     save(llava(vision_feature_layer=[-2, -1]), tmp_path)
     with pytest.raises(ModelConfigError, match="one layer is supported, not several"):
         build(ModelSource.open(tmp_path), BuildOptions())
-    make("llava", tmp_path)
-    with pytest.raises((ModelConfigError, ConfigError), match="which ranks do not exchange"):
-        LLM(str(tmp_path), tensor_parallel_size=2)

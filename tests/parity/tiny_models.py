@@ -32,6 +32,8 @@ from transformers import (
     PreTrainedModel,
     Qwen2Config,
     Qwen2ForCausalLM,
+    Qwen2VLConfig,
+    Qwen2VLForConditionalGeneration,
     Qwen3Config,
     Qwen3ForCausalLM,
     Qwen3MoeConfig,
@@ -342,6 +344,34 @@ def llava(**changes: Any) -> PreTrainedModel:
     return LlavaForConditionalGeneration(config)
 
 
+QWEN2_VL_PLACEHOLDER = 3
+
+
+def qwen2_vl() -> PreTrainedModel:
+    """Images of any grid, in patches of 3 x 2 x 4 x 4 numbers."""
+    text = {
+        "vocab_size": 257,
+        "hidden_size": 64,
+        "intermediate_size": 96,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "max_position_embeddings": 512,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [2, 3, 3]},
+        "bos_token_id": None,
+        "eos_token_id": None,
+    }
+    vision = {"depth": 2, "embed_dim": 48, "hidden_size": 64, "num_heads": 3, "patch_size": 4}
+    config = Qwen2VLConfig(
+        text_config=text,
+        vision_config=vision | {"mlp_ratio": 2},
+        image_token_id=QWEN2_VL_PLACEHOLDER,
+        video_token_id=4,
+    )
+    config._attn_implementation = "eager"
+    return Qwen2VLForConditionalGeneration(config)
+
+
 _MAKERS: dict[str, Callable[[], PreTrainedModel]] = {
     "bert": _bert,
     "deepseek_v2": _deepseek_v2,
@@ -355,6 +385,7 @@ _MAKERS: dict[str, Callable[[], PreTrainedModel]] = {
     "mamba2": _mamba2,
     "mixtral": _mixtral,
     "qwen2": _qwen2,
+    "qwen2_vl": qwen2_vl,
     "qwen3": _qwen3,
     "qwen3_moe": _qwen3_moe,
 }

@@ -7,7 +7,6 @@
 
 #include "cc/ops/grouped_linear/expert_rows.h"
 #include "cc/ops/grouped_linear/grouped_linear.h"
-#include "cc/ops/linear/float_gemm.h"
 #include "cc/ops/linear/linear.h"
 #include "cc/ops/linear/packed_gemm.h"
 #include "cc/ops/quantized/quantized.h"
@@ -67,6 +66,7 @@ struct Stack {
   const TensorView& view() const { return call.inputs[WeightOperand(output)]; }
   int64_t m() const { return view().shape[1]; }
   int64_t k() const { return view().shape[2]; }
+  TensorView Matrix(int64_t expert) const { return ExpertView(view(), expert); }  // as stored
   int64_t slices() const { return DivideUp(m(), kSliceRows); }
   // Outputs of a slice.
   int64_t Columns(int64_t slice) const { return std::min(kSliceRows, m() - slice * kSliceRows); }
@@ -84,21 +84,27 @@ struct PreparedGroup {
   const uint8_t* prepared;
 };
 
-// Kernels with packed weights.
-class Packed {
+// A packed GEMM, with the weights of a call.
+class StackGemm {
  public:
-  Packed(const linear::PackedGemm& kernels, const OpCall& call)
+  StackGemm(const linear::PackedGemm& kernels, const OpCall& call)
       : kernels_(kernels), dtype_(call.inputs[WeightOperand(0)].dtype) {}
 
   int64_t max_chunk_rows() const { return kernels_.max_chunk_rows; }
-  int64_t ChunkBytes(int64_t n, int64_t k) const { return kernels_.chunk_bytes(dtype_, n, k); }
-  // Rows that are not evenly spaced, or the products of a chunk and a slice.
+  // x as it is: its rows one after the other.
+  int64_t ChunkBytes(int64_t n, int64_t k) const {
+    return kernels_.ReadsStored() ? RoundUp(n * k * kFloatBytes)
+                                  : kernels_.chunk_bytes(dtype_, n, k);
+  }
+  // Rows that are not evenly spaced, or the products of a chunk and a slice; and the GEMM's own.
   int64_t ScratchBytes(int64_t n, int64_t k) const {
-    return RoundUp(n * std::max(k, kSliceRows) * kFloatBytes);
+    return RowBytes(n, k) +
+           (kernels_.scratch_bytes == nullptr ? 0 : kernels_.scratch_bytes(dtype_, k));
   }
 
   void Prepare(const RoutedRows& x, const Chunk& chunk, int64_t k, float* scratch,
                uint8_t* to) const {
+    if (kernels_.ReadsStored()) return Gather(x, chunk, k, reinterpret_cast<float*>(to));
     const std::optional<int64_t> stride = EvenStride(x, chunk);
     if (!stride) Gather(x, chunk, k, scratch);
     kernels_.prepare(dtype_,
@@ -111,9 +117,13 @@ class Packed {
 
   void Multiply(const Stack& stack, const PreparedGroup& group, int64_t p_begin, int64_t p_end,
                 float* scratch, int64_t* left) const {
-    const int64_t slice_bytes = kernels_.slice_bytes(dtype_, stack.k());
+    const int64_t slice_bytes = SliceBytes(stack);
     const uint8_t* const slices =
-        stack.view().Data<const uint8_t>() + group.expert * stack.slices() * slice_bytes;
+        kernels_.ReadsStored()
+            ? stack.Matrix(group.expert).Data<const uint8_t>()
+            : stack.view().Data<const uint8_t>() + group.expert * stack.slices() * slice_bytes;
+    uint8_t* const own =
+        reinterpret_cast<uint8_t*>(scratch) + RowBytes(max_chunk_rows(), stack.k());
     const RoutedRows y = OutputRowsOf(stack.call, stack.output);
     linear::SliceScales scales = linear::ScalesOf(stack.view(), group.expert);
     for (size_t s = 0; s < group.chunks.size(); ++s) {
@@ -132,123 +142,59 @@ class Packed {
                              .m = m,
                              .k = stack.k(),
                              .scales = scales,
+                             .weight_stride = stack.Matrix(group.expert).row_stride_bytes,
+                             .x_stride = stack.k(),
+                             .scratch = own,
                              .left = kernels_.leave == nullptr ? nullptr : left});
         });
       }
     }
   }
 
-  int64_t SliceBytes(int64_t k) const { return kernels_.slice_bytes(dtype_, k); }
+  int64_t SliceBytes(const Stack& stack) const {
+    return kernels_.ReadsStored() ? kSliceRows * stack.Matrix(0).row_stride_bytes
+                                  : kernels_.slice_bytes(dtype_, stack.k());
+  }
   void Leave(int64_t left) const {
     if (left != 0) kernels_.leave();
   }
 
  private:
+  // Of x as it is, rows are gathered when they are prepared.
+  int64_t RowBytes(int64_t n, int64_t k) const {
+    return RoundUp(n * (kernels_.ReadsStored() ? kSliceRows : std::max(k, kSliceRows)) *
+                   kFloatBytes);
+  }
+
   const linear::PackedGemm& kernels_;
-  DType dtype_;
-};
-
-// Kernels that decode weights as they are stored: few rows as they go, more rows from a slice of
-// floats. A chunk is a copy of its rows.
-class Stored {
- public:
-  Stored(const linear::FloatGemm* kernels, const OpCall& call)
-      : kernels_(kernels), dtype_(call.inputs[WeightOperand(0)].dtype) {}
-
-  int64_t max_chunk_rows() const { return 64; }
-  int64_t ChunkBytes(int64_t n, int64_t k) const { return RoundUp(n * k * kFloatBytes); }
-  // The products of a chunk and a slice, and the slice.
-  int64_t ScratchBytes(int64_t n, int64_t k) const {
-    return ProductBytes(n) + kSliceRows * linear::FloatStride(k);
-  }
-
-  void Prepare(const RoutedRows& x, const Chunk& chunk, int64_t k, float*, uint8_t* to) const {
-    Gather(x, chunk, k, reinterpret_cast<float*>(to));
-  }
-
-  void Multiply(const Stack& stack, const PreparedGroup& group, int64_t p_begin, int64_t p_end,
-                float* scratch, int64_t*) const {
-    for (int64_t p = p_begin; p < p_end; ++p) MultiplySlice(stack, group, p, scratch);
-  }
-
-  int64_t SliceBytes(int64_t k) const { return kSliceRows * linear::FloatStride(k); }
-  void Leave(int64_t) const {}
-
- private:
-  static int64_t ProductBytes(int64_t n) { return n * kSliceRows * kFloatBytes; }
-
-  void MultiplySlice(const Stack& stack, const PreparedGroup& group, int64_t p,
-                     float* scratch) const {
-    const TensorView w = ExpertView(stack.view(), group.expert);
-    const RoutedRows y = OutputRowsOf(stack.call, stack.output);
-    const bool direct = group.chunks.size() == 1 && group.chunks[0].count <= kernels_->max_direct_n;
-    linear::Operands o = {.dtype = dtype_,
-                          .weights = w.Row<const uint8_t>(p * kSliceRows),
-                          .weight_stride = w.row_stride_bytes,
-                          .bias = stack.Bias(group.expert, p),
-                          .x = nullptr,
-                          .x_stride = stack.k(),
-                          .y = nullptr,
-                          .y_stride = 0,
-                          .n = 0,
-                          .m = stack.Columns(p),
-                          .k = stack.k()};
-    linear::FloatRows slice = {o.weights, o.weight_stride, 0, o.m};
-    if (!direct && dtype_ != DType::kF32) slice = Decode(o, scratch);
-    for (size_t s = 0; s < group.chunks.size(); ++s) {
-      const Chunk& chunk = group.chunks[s];
-      o.x = reinterpret_cast<const float*>(group.prepared + group.offsets[s]);
-      o.n = chunk.count;
-      WriteOutputs(y, chunk, p * kSliceRows, o.m, scratch, [&](float* to, int64_t stride) {
-        o.y = to;
-        o.y_stride = stride;
-        if (direct) return kernels_->direct(o, 0, o.m);
-        kernels_->multiply(o, slice);
-      });
-    }
-  }
-
-  // The weights of `o` as floats, behind the products in `scratch`.
-  linear::FloatRows Decode(const linear::Operands& o, float* scratch) const {
-    const int64_t stride = linear::FloatStride(o.k);
-    uint8_t* const rows = reinterpret_cast<uint8_t*>(scratch) + ProductBytes(max_chunk_rows());
-    for (int64_t m = 0; m < o.m; ++m) {
-      kernels_->dequantize(dtype_, o.weights + m * o.weight_stride, o.k,
-                           reinterpret_cast<float*>(rows + m * stride));
-    }
-    return {rows, stride, 0, o.m};
-  }
-
-  const linear::FloatGemm* kernels_;
   DType dtype_;
 };
 
 // The parts of a call's workspace: sorted rows, the offset of each chunk, a block for each thread,
 // chunks.
-template <class Kernels>
 struct Space {
-  Space(const Kernels& kernels, const OpCall& call)
+  Space(const StackGemm& gemm, const OpCall& call)
       : rows(call.inputs[1].Elements()),
         experts(call.inputs[WeightOperand(0)].shape[0]),
         k(call.inputs[WeightOperand(0)].shape[2]),
-        max_rows(kernels.max_chunk_rows()),
+        max_rows(gemm.max_chunk_rows()),
         sort_bytes(ExpertRowsBytes(rows, experts, max_rows)),
         offset_bytes(RoundUp(MaxChunks(rows, experts, max_rows) * int64_t{sizeof(int64_t)})),
-        scratch_bytes(kernels.ScratchBytes(max_rows, k)) {}
+        scratch_bytes(gemm.ScratchBytes(max_rows, k)) {}
 
   // The first row of a chunk and the others are worth at most so much, however rows are divided.
-  int64_t MaxChunkBytes(const Kernels& kernels) const {
-    const int64_t one = kernels.ChunkBytes(1, k);
+  int64_t MaxChunkBytes(const StackGemm& gemm) const {
+    const int64_t one = gemm.ChunkBytes(1, k);
     int64_t more = 0;
     for (int64_t n = 2; n <= max_rows; ++n) {
-      more = std::max(more, DivideUp(kernels.ChunkBytes(n, k) - one, n - 1));
+      more = std::max(more, DivideUp(gemm.ChunkBytes(n, k) - one, n - 1));
     }
     const int64_t chunks = MaxChunks(rows, experts, max_rows);
     return RoundUp(chunks * one + (rows - chunks) * more);
   }
 
-  int64_t Bytes(const Kernels& kernels, int32_t threads) const {
-    return sort_bytes + offset_bytes + threads * scratch_bytes + MaxChunkBytes(kernels);
+  int64_t Bytes(const StackGemm& gemm, int32_t threads) const {
+    return sort_bytes + offset_bytes + threads * scratch_bytes + MaxChunkBytes(gemm);
   }
 
   int64_t rows, experts, k, max_rows;
@@ -257,14 +203,13 @@ struct Space {
 };
 
 // A call whose rows are sorted.
-template <class Kernels>
 class GroupedProduct {
  public:
-  GroupedProduct(const Kernels& kernels, const OpCall& call, KernelContext& context)
-      : kernels_(kernels),
+  GroupedProduct(const StackGemm& gemm, const OpCall& call, KernelContext& context)
+      : gemm_(gemm),
         call_(call),
         pool_(*context.pool),
-        space_(kernels, call),
+        space_(gemm, call),
         sorted_(SortRows(call.inputs[1], space_.experts, space_.max_rows, context.workspace)),
         offsets_(reinterpret_cast<int64_t*>(context.workspace.data() + space_.sort_bytes)),
         scratch_(reinterpret_cast<uint8_t*>(offsets_) + space_.offset_bytes),
@@ -274,15 +219,15 @@ class GroupedProduct {
     int64_t end = 0;
     for (size_t s = 0; s < sorted_.chunks.size(); ++s) {
       offsets_[s] = end;
-      end += kernels_.ChunkBytes(sorted_.chunks[s].count, space_.k);
+      end += gemm_.ChunkBytes(sorted_.chunks[s].count, space_.k);
     }
     const RoutedRows x = InputRowsOf(call_);
     const int64_t chunks = static_cast<int64_t>(sorted_.chunks.size());
     const int64_t grain = std::max<int64_t>(1, kPrepareGrain * chunks / (space_.rows * space_.k));
     pool_.ParallelFor(chunks, grain, [&](int64_t first, int64_t last, int worker) {
       for (int64_t s = first; s < last; ++s) {
-        kernels_.Prepare(x, sorted_.chunks[static_cast<size_t>(s)], space_.k, Scratch(worker),
-                         prepared_ + offsets_[s]);
+        gemm_.Prepare(x, sorted_.chunks[static_cast<size_t>(s)], space_.k, Scratch(worker),
+                      prepared_ + offsets_[s]);
       }
     });
   }
@@ -296,7 +241,7 @@ class GroupedProduct {
       ends[i] = slices;
     }
     const std::span<const int64_t> of_stacks(ends, call_.outputs.size());
-    const int64_t most = std::max<int64_t>(1, kMaxGroupBytes / kernels_.SliceBytes(space_.k));
+    const int64_t most = std::max<int64_t>(1, kMaxGroupBytes / gemm_.SliceBytes({call_, 0}));
     const int64_t units = static_cast<int64_t>(sorted_.groups.size()) * slices;
     pool_.ParallelFor(units, 1, [&](int64_t unit, int64_t last, int worker) {
       int64_t left = 0;
@@ -307,10 +252,10 @@ class GroupedProduct {
             static_cast<size_t>(std::ranges::upper_bound(of_stacks, slice) - of_stacks.begin());
         const int64_t count = std::min({ends[i] - slice, last - unit, most});
         const int64_t first = slice - (i == 0 ? 0 : ends[i - 1]);
-        kernels_.Multiply({call_, i}, group, first, first + count, Scratch(worker), &left);
+        gemm_.Multiply({call_, i}, group, first, first + count, Scratch(worker), &left);
         unit += count;
       }
-      kernels_.Leave(left);
+      gemm_.Leave(left);
     });
   }
 
@@ -335,44 +280,31 @@ class GroupedProduct {
     return {group.expert, sorted_.chunks.subspan(first, count), offsets_ + first, prepared_};
   }
 
-  const Kernels& kernels_;
+  const StackGemm& gemm_;
   const OpCall& call_;
   device::ThreadPool& pool_;
-  const Space<Kernels> space_;
+  const Space space_;
   const ExpertRows sorted_;
   int64_t* const offsets_;  // of each chunk in `prepared_`
   uint8_t* const scratch_;  // of each thread
   uint8_t* const prepared_;
 };
 
-template <class Kernels>
-void Run(const Kernels& kernels, const OpCall& call, KernelContext& context) {
+}  // namespace
+
+void RunPacked(const linear::PackedGemm& kernels, const OpCall& call, KernelContext& context) {
   if (call.inputs[1].Elements() == 0) return;
-  GroupedProduct product(kernels, call, context);
+  const StackGemm gemm(kernels, call);
+  GroupedProduct product(gemm, call, context);
   product.Prepare();
   product.Multiply();
   product.ClearRowsWithoutExpert();
 }
 
-}  // namespace
-
-void RunPacked(const linear::PackedGemm& kernels, const OpCall& call, KernelContext& context) {
-  Run(Packed(kernels, call), call, context);
-}
-
 int64_t PackedWorkspaceBytes(const linear::PackedGemm& kernels, const OpCall& call,
                              int32_t num_threads) {
-  const Packed packed(kernels, call);
-  return Space(packed, call).Bytes(packed, num_threads);
-}
-
-void RunStored(const linear::FloatGemm& kernels, const OpCall& call, KernelContext& context) {
-  Run(Stored(&kernels, call), call, context);
-}
-
-int64_t StoredWorkspaceBytes(const OpCall& call, int32_t num_threads) {
-  const Stored stored(nullptr, call);
-  return Space(stored, call).Bytes(stored, num_threads);
+  const StackGemm gemm(kernels, call);
+  return Space(gemm, call).Bytes(gemm, num_threads);
 }
 
 int64_t PackedStackBytes(const linear::PackedGemm& kernels, const TensorView& stack) {

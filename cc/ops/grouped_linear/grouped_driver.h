@@ -11,20 +11,15 @@
 #include <cstdint>
 
 #include "cc/device/thread_pool.h"
-#include "cc/ops/linear/float_gemm_kernels.h"
 #include "cc/ops/linear/packed_gemm_kernels.h"
 #include "cc/ops/op.h"
 
 namespace pagemill::ops::grouped_linear {
 
-// With packed stacks of matrices.
+// `call` has stacks of matrices as the kernels read them: packed or as stored.
 void RunPacked(const linear::PackedGemm& kernels, const OpCall& call, KernelContext& context);
 int64_t PackedWorkspaceBytes(const linear::PackedGemm& kernels, const OpCall& call,
                              int32_t num_threads);
-
-// With stacks as stored.
-void RunStored(const linear::FloatGemm& kernels, const OpCall& call, KernelContext& context);
-int64_t StoredWorkspaceBytes(const OpCall& call, int32_t num_threads);
 
 // The functions of a WeightPacking.
 int64_t PackedStackBytes(const linear::PackedGemm& kernels, const TensorView& stack);

@@ -94,16 +94,30 @@ constexpr WeightPacking kPacking = {
         },
     .view = linear::PackedView};
 
-struct Table {
+class Table {
+ public:
   std::vector<Kernel> kernels = {};
 
   template <const linear::PackedGemm* kKernels, class Slices, SupportsWeights kSupports>
   void Packed(std::string_view name, int32_t priority, Precision activations) {
+    Add<kKernels>(name, priority, OnCall<kSupports>, activations, &kPacking<Slices>);
+  }
+
+  template <const linear::PackedGemm* kKernels, SupportsWeights kSupports>
+  void Stored(std::string_view name, int32_t priority) {
+    Add<kKernels>(name, priority, OnStored<kSupports>, Precision::kF32, nullptr);
+    Add<kKernels>(name, priority, OnPackedIntegers<kSupports>, Precision::kF32, &kBlockRows);
+  }
+
+ private:
+  template <const linear::PackedGemm* kKernels>
+  void Add(std::string_view name, int32_t priority, decltype(Kernel::supports) supports,
+           Precision activations, const WeightPacking* packing) {
     kernels.push_back(
         {.op = "grouped_linear",
          .name = name,
          .priority = priority,
-         .supports = OnCall<kSupports>,
+         .supports = supports,
          .run = [](const OpCall& call,
                    KernelContext& context) { grouped_linear::RunPacked(*kKernels, call, context); },
          .workspace_bytes =
@@ -111,20 +125,7 @@ struct Table {
                return grouped_linear::PackedWorkspaceBytes(*kKernels, call, num_threads);
              },
          .activations = activations,
-         .packing = &kPacking<Slices>});
-  }
-
-  template <const linear::FloatGemm* kKernels, SupportsWeights kSupports>
-  void Stored(std::string_view name, int32_t priority) {
-    const auto run = [](const OpCall& call, KernelContext& context) {
-      grouped_linear::RunStored(*kKernels, call, context);
-    };
-    Kernel kernel = {"grouped_linear",    name, priority,
-                     OnStored<kSupports>, run,  grouped_linear::StoredWorkspaceBytes};
-    kernels.push_back(kernel);
-    kernel.supports = OnPackedIntegers<kSupports>;
-    kernel.packing = &kBlockRows;
-    kernels.push_back(kernel);
+         .packing = packing});
   }
 };
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "cc/ops/linear/float_gemm.h"
+#include "cc/ops/linear/packed_gemm_kernels.h"
 
 namespace pagemill::ops::head_linear {
 namespace {
@@ -10,15 +10,13 @@ namespace {
 constexpr int64_t kFloatBytes = sizeof(float);
 // Outputs that a thread computes at a time: rows of W, as many as `linear` has in a slice; or
 // columns, whole blocks of every format.
-constexpr int64_t kRows = 32;
+constexpr int64_t kRows = linear::kSliceRows;
 constexpr int64_t kColumns = 256;
 
 bool IsTransposed(const OpCall& call) { return call.attributes->GetInt("transposed", 0) != 0; }
 
-// Are rows of W decoded before they are multiplied?
-bool IsDecoded(DType dtype, bool transposed) {
-  return dtype != DType::kF32 && !(transposed && dtype == DType::kBF16);
-}
+// Of transposed products; others are decoded to f32.
+bool HasKernel(DType dtype) { return dtype == DType::kF32 || dtype == DType::kBF16; }
 
 // One call, and the memory of one thread.
 class Product {
@@ -33,29 +31,19 @@ class Product {
   // Outputs [begin, end) of a head, by rows of its matrix.
   void MultiplyRows(int64_t head, int64_t begin, int64_t end, std::byte* scratch) const {
     const int64_t k = x_.shape[2], row_bytes = RowBytes(w_.dtype, k);
-    const linear::Operands o = {.dtype = w_.dtype,
-                                .weights = w_.Row<const uint8_t>(head),
-                                .weight_stride = row_bytes,
-                                .bias = nullptr,
-                                .x = x_.Data<const float>() + head * k,
-                                .x_stride = x_.row_stride_bytes / kFloatBytes,
-                                .y = y_.Data<float>() + head * width_,
-                                .y_stride = y_.row_stride_bytes / kFloatBytes,
-                                .n = x_.shape[0],
-                                .m = width_,
-                                .k = k};
-    if (o.n <= kernels_.rows->max_direct_n) return kernels_.rows->direct(o, begin, end);
-    const uint8_t* const rows = o.weights + begin * row_bytes;
-    if (w_.dtype == DType::kF32) {
-      return kernels_.rows->multiply(o, {rows, row_bytes, begin, end});
-    }
-    const int64_t stride = linear::FloatStride(k);
-    for (int64_t m = 0; m < end - begin; ++m) {
-      kernels_.rows->dequantize(w_.dtype, rows + m * row_bytes, k,
-                                reinterpret_cast<float*>(scratch + m * stride));
-    }
-    const uint8_t* const decoded = reinterpret_cast<const uint8_t*>(scratch);
-    kernels_.rows->multiply(o, {decoded, stride, begin, end});
+    kernels_.rows->multiply(
+        {.dtype = w_.dtype,
+         .weights = w_.Row<const uint8_t>(head) + begin * row_bytes,
+         .activations = reinterpret_cast<const uint8_t*>(x_.Data<const float>() + head * k),
+         .bias = nullptr,
+         .y = y_.Data<float>() + head * width_ + begin,
+         .y_stride = y_.row_stride_bytes / kFloatBytes,
+         .n = x_.shape[0],
+         .m = end - begin,
+         .k = k,
+         .weight_stride = row_bytes,
+         .x_stride = x_.row_stride_bytes / kFloatBytes,
+         .scratch = reinterpret_cast<uint8_t*>(scratch)});
   }
 
   // Outputs [begin, end) of a head, by columns of its matrix.
@@ -76,8 +64,8 @@ class Product {
     if (w_.dtype != DType::kF32) {
       float* const decoded = reinterpret_cast<float*>(scratch);
       for (int64_t row = 0; row < k; ++row) {
-        kernels_.rows->dequantize(w_.dtype, columns + row * RowBytes(w_.dtype, width_), end - begin,
-                                  decoded + row * kColumns);
+        kernels_.dequantize(w_.dtype, columns + row * RowBytes(w_.dtype, width_), end - begin,
+                            decoded + row * kColumns);
       }
       sums.weights = decoded;
       sums.weight_stride = kColumns;
@@ -100,7 +88,7 @@ void RunKernels(const HeadKernels& kernels, const OpCall& call, KernelContext& c
   const bool transposed = IsTransposed(call);
   const int64_t width = call.outputs[0].shape[2], size = transposed ? kColumns : kRows;
   const int64_t blocks = (width + size - 1) / size;
-  const int64_t scratch_bytes = WorkspaceBytes(call, 1);
+  const int64_t scratch_bytes = WorkspaceBytes(kernels, call, 1);
   const Product product(kernels, call);
   context.pool->ParallelFor(
       call.inputs[0].shape[1] * blocks, /*grain=*/1, [&](int64_t first, int64_t last, int worker) {
@@ -117,11 +105,11 @@ void RunKernels(const HeadKernels& kernels, const OpCall& call, KernelContext& c
       });
 }
 
-int64_t WorkspaceBytes(const OpCall& call, int32_t num_threads) {
-  const bool transposed = IsTransposed(call);
-  if (!IsDecoded(call.inputs[1].dtype, transposed)) return 0;
+int64_t WorkspaceBytes(const HeadKernels& kernels, const OpCall& call, int32_t num_threads) {
   const int64_t k = call.inputs[0].shape[2];
-  return num_threads * (transposed ? k * kColumns * kFloatBytes : kRows * linear::FloatStride(k));
+  const DType dtype = call.inputs[1].dtype;
+  if (!IsTransposed(call)) return num_threads * kernels.rows->scratch_bytes(dtype, k);
+  return HasKernel(dtype) ? 0 : num_threads * k * kColumns * kFloatBytes;
 }
 
 }  // namespace pagemill::ops::head_linear

@@ -7,19 +7,19 @@
 #include <cstdint>
 
 #include "cc/ops/head_linear/row_sums.h"
-#include "cc/ops/linear/float_gemm_kernels.h"
+#include "cc/ops/linear/packed_gemm_kernels.h"
 #include "cc/ops/op.h"
 
 namespace pagemill::ops::head_linear {
 
 struct HeadKernels {
-  const linear::FloatGemm* rows;  // products with rows of W, and rows as floats
-  const RowSumKernel* sums;       // transposed
+  const linear::PackedGemm* rows;  // products with rows of W
+  const RowSumKernel* sums;        // transposed
+  linear::DequantizeRows* dequantize;
 };
 
 void RunKernels(const HeadKernels& kernels, const OpCall& call, KernelContext& context);
-// For any kernels.
-int64_t WorkspaceBytes(const OpCall& call, int32_t num_threads);
+int64_t WorkspaceBytes(const HeadKernels& kernels, const OpCall& call, int32_t num_threads);
 
 }  // namespace pagemill::ops::head_linear
 

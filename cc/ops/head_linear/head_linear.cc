@@ -33,15 +33,21 @@ Status CheckHeadLinear(const OpCall& call) {
   return check.Result();
 }
 
-constexpr HeadKernels kPortable = {&linear::kPortableKernels, &kRowSumsPortable};
+constexpr HeadKernels kPortable = {&linear::kFloatPortable, &kRowSumsPortable,
+                                   linear::DequantizePortable};
 #if defined(__x86_64__)
-constexpr HeadKernels kAvx2 = {&linear::kAvx2Kernels, &kRowSumsAvx2};
-constexpr HeadKernels kAvx512 = {&linear::kAvx512Kernels, &kRowSumsAvx512};
+constexpr HeadKernels kAvx2 = {&linear::kFloatAvx2, &kRowSumsAvx2, linear::DequantizeAvx2};
+constexpr HeadKernels kAvx512 = {&linear::kFloatAvx512, &kRowSumsAvx512, linear::DequantizeAvx512};
 #endif
 
 template <const HeadKernels* kKernels>
 void Run(const OpCall& call, KernelContext& context) {
   head_linear::RunKernels(*kKernels, call, context);
+}
+
+template <const HeadKernels* kKernels>
+int64_t WorkspaceBytes(const OpCall& call, int32_t num_threads) {
+  return head_linear::WorkspaceBytes(*kKernels, call, num_threads);
 }
 
 constexpr F32Kernel kReference{.act_inputs = 0b1,
@@ -62,7 +68,7 @@ constexpr Kernel OnStored(std::string_view name, int32_t priority) {
                 return kSupports(caps, call) && call.inputs[1].parts == nullptr;
               },
           .run = Run<kHeads>,
-          .workspace_bytes = head_linear::WorkspaceBytes};
+          .workspace_bytes = WorkspaceBytes<kHeads>};
 }
 
 template <const HeadKernels* kHeads, Supports kSupports>

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "cc/ops/kernel_support.h"
-#include "cc/ops/linear/float_gemm.h"
 #include "cc/ops/linear/kernel_table/linear_kernels.h"
 #include "cc/ops/linear/onednn/onednn_kernels.h"
 #include "cc/ops/linear/packed_gemm.h"
@@ -82,17 +81,12 @@ struct Table {
                                                      &kPacking<Slices>));
   }
 
-  template <const linear::FloatGemm* kKernels, SupportsWeights kSupports>
+  template <const linear::PackedGemm* kKernels, SupportsWeights kSupports>
   void Stored(std::string_view name, int32_t priority) {
-    const auto run = [](const OpCall& call, KernelContext& context) {
-      linear::RunFloatGemm(*kKernels, call, context);
-    };
-    Kernel kernel = {
-        "linear", name, priority, OnStored<kSupports>, run, linear::FloatGemmWorkspaceBytes};
-    kernels.push_back(kernel);
-    kernel.supports = OnPackedIntegers<kSupports>;
-    kernel.packing = &kBlockRows;
-    kernels.push_back(kernel);
+    kernels.push_back(linear::PackedKernel<kKernels>(name, priority, OnStored<kSupports>,
+                                                     Precision::kF32, nullptr));
+    kernels.push_back(linear::PackedKernel<kKernels>(name, priority, OnPackedIntegers<kSupports>,
+                                                     Precision::kF32, &kBlockRows));
   }
 };
 

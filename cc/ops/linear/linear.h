@@ -118,6 +118,12 @@ inline double LinearHalfStep(const Kernel& kernel) {
   return 0;
 }
 
+namespace linear {
+void RunReference(const OpCall& call, KernelContext& context);
+// One decoded weight row for each thread.
+int64_t ReferenceWorkspaceBytes(const OpCall& call, int32_t num_threads);
+}  // namespace linear
+
 }  // namespace pagemill::ops
 
 #endif  // PAGEMILL_CC_OPS_LINEAR_LINEAR_H_

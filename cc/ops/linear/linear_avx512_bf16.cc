@@ -18,6 +18,7 @@
 
 #include "cc/ops/linear/packed_bf16.h"
 #include "cc/ops/linear/packed_gemm_kernels.h"
+#include "cc/ops/linear/row_tiles.h"
 
 #define PM_INLINE [[gnu::always_inline]] inline
 
@@ -192,20 +193,15 @@ PM_INLINE void MultiplyTile(const PackedProduct& o, const TileOfX& tile, Ahead a
   }
 }
 
-// Finds the tile's height among those that are compiled: 1 to kN.
-template <int kN, bool kFirst, bool kPart>
-PM_INLINE void MultiplyTileUpTo(const PackedProduct& o, const TileOfX& tile, Ahead ahead[2]) {
-  if (tile.end - tile.begin == kN) return MultiplyTile<kN, kFirst, kPart>(o, tile, ahead);
-  if constexpr (kN > 1) MultiplyTileUpTo<kN - 1, kFirst, kPart>(o, tile, ahead);
-}
-
 template <bool kPart>
 void MultiplyTiles(const PackedProduct& o) {
   Ahead ahead[2] = {o.ahead[0], o.ahead[1]};
   ForEachTile(o.n, o.k, [&](const TileOfX& tile) {
-    // The slice comes from memory once, for the first rows.
-    if (tile.begin == 0) return MultiplyTileUpTo<kTileN, true, kPart>(o, tile, ahead);
-    MultiplyTileUpTo<kTileN, false, kPart>(o, tile, ahead);
+    WithRows<kTileN>(tile.end - tile.begin, [&]<int kN>() {
+      // The slice comes from memory once, for the first rows.
+      if (tile.begin == 0) return MultiplyTile<kN, true, kPart>(o, tile, ahead);
+      MultiplyTile<kN, false, kPart>(o, tile, ahead);
+    });
   });
 }
 

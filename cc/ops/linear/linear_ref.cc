@@ -1,7 +1,7 @@
 // The plain form of `linear`: read a weight row as floats, accumulate its products in double.
 #include <cstdint>
 
-#include "cc/ops/linear/float_gemm.h"
+#include "cc/ops/linear/linear.h"
 #include "cc/ops/quantized/quantized.h"
 
 namespace pagemill::ops::linear {

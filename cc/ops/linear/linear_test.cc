@@ -9,8 +9,8 @@
 #include "cc/device/capabilities.h"
 #include "cc/ops/block_format/block_format.h"
 #include "cc/ops/conformance.h"
-#include "cc/ops/linear/float_gemm_kernels.h"
 #include "cc/ops/linear/linear_conformance.h"
+#include "cc/ops/linear/packed_gemm_kernels.h"
 
 namespace pagemill::ops {
 namespace {
@@ -157,7 +157,7 @@ TEST(Linear, ExtremeActivations) {
 }
 
 // Decoders in registers against the portable ones, bit for bit (block_layout.h says why).
-void CheckDecoder(const linear::FloatGemm& kernels, const std::string& name) {
+void CheckDecoder(linear::DequantizeRows* dequantize, const std::string& name) {
   Random random(3);
   for (DType dtype : kWeightDTypes) {
     const int64_t k = IsBlockFormat(dtype) ? 512 : 301;
@@ -166,18 +166,18 @@ void CheckDecoder(const linear::FloatGemm& kernels, const std::string& name) {
     row.FillUniform(random, -3, 3);
     std::vector<float> expected(k);
     DequantizeRow(dtype, row.view().Row<uint8_t>(0), k, expected.data());
-    kernels.dequantize(dtype, row.view().Row<uint8_t>(0), k, out.view().Row<float>(0));
+    dequantize(dtype, row.view().Row<uint8_t>(0), k, out.view().Row<float>(0));
     EXPECT_TRUE(conformance::BitEqual(out.ToFloat(), expected)) << name << " " << Info(dtype).name;
     EXPECT_TRUE(out.GuardsIntact()) << name << " " << Info(dtype).name;
   }
 }
 
 TEST(Linear, DecodersAgree) {
-  CheckDecoder(linear::kPortableKernels, "portable");
+  CheckDecoder(linear::DequantizePortable, "portable");
 #if defined(__x86_64__)
   const device::Capabilities caps = device::DetectCapabilities();
-  if (caps.cpu.avx2) CheckDecoder(linear::kAvx2Kernels, "avx2");
-  if (caps.cpu.avx512) CheckDecoder(linear::kAvx512Kernels, "avx512");
+  if (caps.cpu.avx2) CheckDecoder(linear::DequantizeAvx2, "avx2");
+  if (caps.cpu.avx512) CheckDecoder(linear::DequantizeAvx512, "avx512");
 #endif
 }
 

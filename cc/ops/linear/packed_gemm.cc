@@ -60,6 +60,7 @@ struct Chunks {
 
 Chunks MakeChunks(const PackedGemm& kernels, DType dtype, int64_t n, const Parts& parts) {
   const int64_t count = DivideUp(n, kernels.max_chunk_rows), rows = DivideUp(n, count);
+  if (kernels.ReadsStored()) return {n, count, parts, 0, 0};
   const int64_t part_bytes = kernels.chunk_bytes(dtype, rows, parts.length);
   const int64_t last_bytes = kernels.chunk_bytes(dtype, rows, parts.Length(parts.count - 1));
   return {n, count, parts, part_bytes, (parts.count - 1) * part_bytes + last_bytes};
@@ -142,13 +143,16 @@ struct MaximaSpace {
   }
 };
 
-// One call, x prepared.
+// One matrix of a call, x prepared.
 struct Product {
   const PackedGemm& kernels;
   const Matrix matrix;
+  const TensorView& input;
   const TensorView& y;
   Chunks chunks;
-  const uint8_t* x;
+  const uint8_t* x;       // prepared
+  std::byte* scratch;     // of all threads
+  int64_t scratch_bytes;  // of one
   int64_t slice_bytes;
   int64_t slice_part_bytes;  // of a part of k, except the last
   int64_t columns;           // of y that are wanted
@@ -158,10 +162,12 @@ struct Product {
 
   // Slices [p_begin, p_end) times chunks [s_begin, s_end).
   void Multiply(int64_t p_begin, int64_t p_end, int64_t s_begin, int64_t s_end, int worker) const {
-    if (maxima.bytes == nullptr) return MultiplyParts(p_begin, p_end, s_begin, s_end, nullptr);
+    if (maxima.bytes == nullptr) {
+      return MultiplyParts(p_begin, p_end, s_begin, s_end, nullptr, worker);
+    }
     for (int64_t s = s_begin; s < s_end; ++s) {
       for (int64_t p = p_begin; p < p_end; ++p) {
-        MultiplyParts(p, p + 1, s, s + 1, maxima.Products(worker));
+        MultiplyParts(p, p + 1, s, s + 1, maxima.Products(worker), worker);
         ObserveProducts(p, s, worker);
       }
     }
@@ -171,7 +177,10 @@ struct Product {
   // product prefetches a share of what comes: the next part of k, or where k is whole the next
   // chunk. To `products`, [rows of x][kSliceRows], instead of y where that is not null.
   void MultiplyParts(int64_t p_begin, int64_t p_end, int64_t s_begin, int64_t s_end,
-                     float* products) const {
+                     float* products, int worker) const {
+    if (kernels.ReadsStored()) {
+      return MultiplyStored(p_begin, p_end, s_begin, s_end, products, worker);
+    }
     int64_t left = 0;
     for (int64_t part = 0; part < chunks.parts.count; ++part) {
       for (int64_t s = s_begin; s < s_end; ++s) {
@@ -198,6 +207,21 @@ struct Product {
     if (left != 0) kernels.leave();
   }
 
+  // Slices of weights as stored lie together: they are one product.
+  void MultiplyStored(int64_t p_begin, int64_t p_end, int64_t s_begin, int64_t s_end,
+                      float* products, int worker) const {
+    for (int64_t s = s_begin; s < s_end; ++s) {
+      PackedProduct product = PartOf(p_begin, s, 0);
+      product.m = std::min(p_end * kSliceRows, columns) - p_begin * kSliceRows;
+      product.scratch = reinterpret_cast<uint8_t*>(scratch) + worker * scratch_bytes;
+      if (products != nullptr) {
+        product.y = products;
+        product.y_stride = kSliceRows;
+      }
+      kernels.multiply(product);
+    }
+  }
+
   static Ahead Share(const uint8_t* bytes, int64_t count, int64_t share, int64_t shares) {
     return {bytes + share * count / shares, bytes + (share + 1) * count / shares};
   }
@@ -212,7 +236,8 @@ struct Product {
     PackedProduct product = {
         .dtype = matrix.w.dtype,
         .weights = matrix.w.Data<const uint8_t>() + p * slice_bytes + part * slice_part_bytes,
-        .activations = x + s * chunks.bytes + part * part_bytes,
+        .activations = kernels.ReadsStored() ? input.Row<const uint8_t>(first)
+                                             : x + s * chunks.bytes + part * part_bytes,
         .bias = has_bias ? matrix.bias + row : nullptr,
         .y = y.Row<float>(first) + row,
         .y_stride = y.row_stride_bytes / static_cast<int64_t>(sizeof(float)),
@@ -220,7 +245,9 @@ struct Product {
         .m = std::min(kSliceRows, columns - row),
         .k = chunks.parts.Length(part),
         .scales = matrix.scales,
-        .adds = part > 0};
+        .adds = part > 0,
+        .weight_stride = matrix.w.row_stride_bytes,
+        .x_stride = input.row_stride_bytes / static_cast<int64_t>(sizeof(float))};
     product.scales.first_row = row;
     return product;
   }
@@ -263,6 +290,7 @@ Chunks PrepareInput(const PackedGemm& kernels, const OpCall& call, KernelContext
   const TensorView& w = call.inputs[1];
   const int64_t n = x.shape[0];
   const Chunks chunks = SplitRows(kernels, w.dtype, n, w.shape[1]);
+  if (kernels.ReadsStored()) return chunks;
   PrepareChunks(kernels, w.dtype,
                 {x.Data<const float>(), x.row_stride_bytes / static_cast<int64_t>(sizeof(float)), n,
                  w.shape[1]},
@@ -270,16 +298,28 @@ Chunks PrepareInput(const PackedGemm& kernels, const OpCall& call, KernelContext
   return chunks;
 }
 
+// Bytes between the slices of rows of k elements.
+int64_t SliceBytes(const PackedGemm& kernels, const TensorView& w, int64_t k) {
+  return kernels.ReadsStored() ? kSliceRows * w.row_stride_bytes : kernels.slice_bytes(w.dtype, k);
+}
+
+int64_t ScratchBytes(const PackedGemm& kernels, const TensorView& w) {
+  return kernels.scratch_bytes == nullptr ? 0 : kernels.scratch_bytes(w.dtype, w.shape[1]);
+}
+
 Product ProductOf(const PackedGemm& kernels, const OpCall& call, size_t index, const Chunks& chunks,
                   const KernelContext& context) {
   const Matrix matrix = ReadMatrix(call, index);
   return {.kernels = kernels,
           .matrix = matrix,
+          .input = call.inputs[0],
           .y = call.outputs[index],
           .chunks = chunks,
           .x = reinterpret_cast<const uint8_t*>(context.workspace.data()),
-          .slice_bytes = kernels.slice_bytes(matrix.w.dtype, matrix.w.shape[1]),
-          .slice_part_bytes = kernels.slice_bytes(matrix.w.dtype, chunks.parts.length),
+          .scratch = context.workspace.data() + chunks.count * chunks.bytes,
+          .scratch_bytes = ScratchBytes(kernels, matrix.w),
+          .slice_bytes = SliceBytes(kernels, matrix.w, matrix.w.shape[1]),
+          .slice_part_bytes = SliceBytes(kernels, matrix.w, chunks.parts.length),
           .columns = matrix.w.shape[0]};
 }
 
@@ -388,8 +428,8 @@ void RunPackedMaxima(const PackedGemm& kernels, const OpCall& call, KernelContex
   Product product = ProductOf(kernels, call, 0, chunks, context);
   product.columns = columns;
   product.maxima = SpaceOf(kernels, n);
-  product.maxima.bytes = context.workspace.data() + chunks.count * chunks.bytes;
   const int32_t workers = context.pool->num_threads();
+  product.maxima.bytes = product.scratch + workers * product.scratch_bytes;
   for (int32_t w = 0; w < workers; ++w) std::fill_n(product.maxima.Maxima(w), n, RowMaximum());
   RunProduct(product, *context.pool);
   for (int32_t w = 0; w < workers; ++w) {
@@ -406,7 +446,9 @@ int64_t PackedWorkspaceBytes(const PackedGemm& kernels, const OpCall& call, int3
   const int64_t rows = count > 1 ? count * kernels.max_chunk_rows : n;
   const Parts parts = SplitColumns(kernels, w.shape[1]);
   const int64_t chunks = n == 0 ? 0 : count * MakeChunks(kernels, w.dtype, rows, parts).bytes;
-  return chunks + (call.outputs.size() == 1 ? num_threads * SpaceOf(kernels, n).WorkerBytes() : 0);
+  const bool may_look = call.outputs.size() == 1;  // through rows, for maxima
+  return chunks + num_threads * (ScratchBytes(kernels, w) +
+                                 (may_look ? SpaceOf(kernels, n).WorkerBytes() : 0));
 }
 
 }  // namespace pagemill::ops::linear

@@ -25,7 +25,7 @@ TensorView PackedView(const TensorView& weight);
 // The scales of matrix `matrix` of a weight (0 unless it is a stack), if it has such.
 SliceScales ScalesOf(const TensorView& weight, int64_t matrix);
 
-// `call` has packed weights.
+// `call` has weights as the kernels read them: packed, or as stored.
 void RunPacked(const PackedGemm& kernels, const OpCall& call, KernelContext& context);
 // Kernel::run_row_maxima: slices are multiplied into a place in L1, and looked through there.
 void RunPackedMaxima(const PackedGemm& kernels, const OpCall& call, KernelContext& context,

@@ -7,7 +7,8 @@
 // Weights are packed once, when a program is bound, into slices of kSliceRows rows in the order in
 // which `multiply` reads them. Rows of x are prepared once a call, in chunks of at most
 // `max_chunk_rows`, which several threads may share, in whatever precision and order `multiply`
-// takes them. The layouts of both are the packed GEMM's own.
+// takes them. The layouts of both are the packed GEMM's own. A GEMM may as well read weights as
+// they are stored and x as it is: then there is nothing to pack or to prepare.
 #ifndef PAGEMILL_CC_OPS_LINEAR_PACKED_GEMM_KERNELS_H_
 #define PAGEMILL_CC_OPS_LINEAR_PACKED_GEMM_KERNELS_H_
 
@@ -72,11 +73,15 @@ struct PackedProduct {
   float* y;                    // of the chunk's first row of x and the slice's first weight row
   int64_t y_stride;            // floats between rows of x
   int64_t n;                   // rows of x in the chunk, at least 1
-  int64_t m;                   // weight rows in the slice, 1 to kSliceRows
+  int64_t m;                   // weight rows, 1 to kSliceRows; as stored: of one slice or more
   int64_t k;
   SliceScales scales = {};
   bool adds = false;  // to y, where the sums of earlier parts of k are; they have no bias
   Ahead ahead[2] = {};
+  // Of packed GEMMs that read weights as stored.
+  int64_t weight_stride = 0;   // bytes between weight rows
+  int64_t x_stride = 0;        // floats between rows of x
+  uint8_t* scratch = nullptr;  // scratch_bytes() of the thread's own, 64-byte aligned
   // Of packed GEMMs with `leave`: what the products of a thread so far leave in its registers, as
   // the packed GEMM writes it down, 0 before the first. Null: this one leaves nothing.
   int64_t* left = nullptr;
@@ -85,15 +90,19 @@ struct PackedProduct {
 // An output is accumulated in an order that depends on k and the packed GEMM alone: it has the same
 // bits in chunks of any height.
 struct PackedGemm {
-  int64_t max_chunk_rows;
+  int64_t max_chunk_rows = 0;
+  // The next four are null if the GEMM reads weights as stored, any alignment: a slice is then
+  // kSliceRows rows, and a chunk rows of x.
   // Bytes of a slice of rows of k elements: a multiple of 64.
-  int64_t (*slice_bytes)(DType dtype, int64_t k);
+  int64_t (*slice_bytes)(DType dtype, int64_t k) = nullptr;
   // The first `count` rows of `source`, at most kSliceRows; the others become zeros.
-  void (*pack)(const StoredRows& source, int64_t count, uint8_t* slice);
+  void (*pack)(const StoredRows& source, int64_t count, uint8_t* slice) = nullptr;
   // Bytes of a chunk of n rows for weights of `dtype`: a multiple of 64.
-  int64_t (*chunk_bytes)(DType dtype, int64_t n, int64_t k);
-  void (*prepare)(DType dtype, const InputRows& x, uint8_t* chunk);
-  void (*multiply)(const PackedProduct& product);
+  int64_t (*chunk_bytes)(DType dtype, int64_t n, int64_t k) = nullptr;
+  void (*prepare)(DType dtype, const InputRows& x, uint8_t* chunk) = nullptr;
+  void (*multiply)(const PackedProduct& product) = nullptr;
+  // Memory that `multiply` needs for rows of k elements: a multiple of 64. Null: none.
+  int64_t (*scratch_bytes)(DType dtype, int64_t k) = nullptr;
   // k may be divided at multiples of this, 0: not at all. `multiply` then takes `adds`, and a slice
   // is one of the first elements and after it one of the others. Chunks are prepared for each part;
   // or at once, where they are like slices.
@@ -106,9 +115,21 @@ struct PackedGemm {
   bool shares_columns = false;
   // Ends a run of products with `left`, unless that is 0.
   void (*leave)() = nullptr;
+
+  [[gnu::always_inline]] bool ReadsStored() const { return pack == nullptr; }
 };
 
+// Weights of any dtype as stored, in float.
+extern const PackedGemm kFloatPortable;
+// `k` elements of a weight row, decoded as these decode them.
+using DequantizeRows = void(DType dtype, const uint8_t* row, int64_t k, float* out);
+DequantizeRows DequantizePortable;
 #if defined(__x86_64__)
+extern const PackedGemm kFloatAvx2;
+extern const PackedGemm kFloatAvx512;
+DequantizeRows DequantizeAvx2;
+DequantizeRows DequantizeAvx512;
+
 // Block formats; activations as integers in blocks of 32 with a scale each.
 extern const PackedGemm kAvx512VnniKernels;       // of 8 bits
 extern const PackedGemm kAvx512VnniInt16Kernels;  // of 15 bits

@@ -12,8 +12,9 @@ Status CheckRotary(const OpCall& call) {
   OperandCheck check("rotary", call, /*inputs=*/4, /*outputs=*/2);
   check.ActInput(0, "q", "T,Q,D");
   check.ActInput(1, "k", "T,K,D");
-  check.Input(2, "positions", DType::kI32, "T");
-  check.Input(3, "inv_freq", DType::kF32, "P");
+  const bool one = call.inputs.size() < 3 || call.inputs[2].rank == 1;
+  check.Input(2, "positions", DType::kI32, one ? "T" : "T,N");
+  check.Input(3, "inv_freq", DType::kF32, one ? "P" : "N,P");
   check.ActOutput(0, "q", "T,Q,D");
   check.ActOutput(1, "k", "T,K,D");
   check.IntegerAttribute("interleaved", /*fallback=*/0, 0, 1);
@@ -61,8 +62,11 @@ RotaryArgs ToRotaryArgs(const OpCall& call) {
 }
 
 RotaryFrequencies FrequenciesOf(const RotaryArgs& args) {
+  const bool one = args.inv_freq.rank == 1;
   return {.inv_freq = args.inv_freq.Data<float>(),
-          .pairs = static_cast<int32_t>(args.inv_freq.shape[0]),
+          .pairs = static_cast<int32_t>(args.inv_freq.shape[one ? 0 : 1]),
+          .dims = one ? 1 : static_cast<int32_t>(args.inv_freq.shape[0]),
+          .dim_stride = args.inv_freq.row_stride_bytes / int64_t{sizeof(float)},
           .interleaved = args.interleaved,
           .mscale = args.mscale};
 }
@@ -74,7 +78,7 @@ void RotateTokens(const RotaryKernel& kernel, const RotaryArgs& args,
   const int64_t k_heads = args.k.shape[1];
   RotaryAngles angles;
   for (int64_t t = begin; t < end; ++t) {
-    kernel.angles(frequencies, *args.positions.Row<int32_t>(t), &angles);
+    kernel.angles(frequencies, args.positions.Row<int32_t>(t), &angles);
     kernel.rotate(frequencies, angles,
                   {args.q.Row<float>(t), args.q_out.Row<float>(t), q_heads, head_dim});
     kernel.rotate(frequencies, angles,

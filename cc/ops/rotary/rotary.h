@@ -2,16 +2,25 @@
 // Rotary position embedding: rotates pairs of elements of every q and k head by an angle that grows
 // with the token's position.
 //
-//   inputs   q  act [T, Hq, D];  k  act [T, Hk, D];  positions  i32 [T]
-//            inv_freq  f32 [P]   P <= min(D / 2, 256): the first 2 P elements of a head are rotated
+//   inputs   q  act [T, Hq, D];  k  act [T, Hk, D]
+//            positions  i32 [T], or [T, N]
+//            inv_freq   f32 [P], or [N, P]   P <= min(D / 2, 256): the first 2 P elements of a head
+//            are rotated
 //   outputs  q, k                of the same shapes
 //   attributes  interleaved = 0: pairs (i, i + P), else (2 i, 2 i + 1); mscale = 1 scales cos and
-//   sin aliasing    output q may be input q, output k may be input k
+//   sin
+//   aliasing    output q may be input q, output k may be input k
 //
 // The angle is float(position) * inv_freq[i], rounded to fp32 as the reference models do; its sine
 // and cosine are then accurate to 1.5e-7 for |position| up to 2^20 (the reduction by pi / 2 is in
 // double). Error bound: 4e-7 (|a| + |b|) mscale for the pair (a, b).
 // Result: a token's bits depend on its q, k and position alone.
+//
+// Positions of N dimensions: the angle is the sum over d of float(position[d]) * inv_freq[d][i]. A
+// model that turns each pair by one dimension (M-RoPE's sections of pairs, or dimensions that take
+// turns; the rows and columns of an image) has one frequency that is not 0 in each column of
+// inv_freq. The other products are 0, so the angle is exactly that of one dimension, and equal
+// positions in all dimensions give the bits of one dimension.
 //
 // Kernels: "avx512", "avx2", "portable", "reference". Cosines and sines are computed once per token
 // and used for all heads.

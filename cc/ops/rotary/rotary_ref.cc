@@ -8,13 +8,18 @@ namespace {
 void RotateToken(const RotaryArgs& args, const TensorView& source, const TensorView& target,
                  int64_t t) {
   const int64_t head_dim = source.shape[2];
-  const int64_t pairs = args.inv_freq.shape[0];
-  const float position = static_cast<float>(*args.positions.Row<int32_t>(t));
+  const RotaryFrequencies frequencies = FrequenciesOf(args);
+  const int64_t pairs = frequencies.pairs;
+  const int32_t* position = args.positions.Row<int32_t>(t);
   for (int64_t h = 0; h < source.shape[1]; ++h) {
     const float* x = source.Row<float>(t) + h * head_dim;
     float* y = target.Row<float>(t) + h * head_dim;
     for (int64_t i = 0; i < pairs; ++i) {
-      const float angle = position * args.inv_freq.Data<float>()[i];
+      float angle = 0;
+      for (int64_t d = 0; d < frequencies.dims; ++d) {
+        angle +=
+            static_cast<float>(position[d]) * frequencies.inv_freq[d * frequencies.dim_stride + i];
+      }
       const double c = std::cos(static_cast<double>(angle)) * args.mscale;
       const double s = std::sin(static_cast<double>(angle)) * args.mscale;
       const int64_t first = args.interleaved ? 2 * i : i;

@@ -34,12 +34,16 @@ inline void SinCos(const float* angle, int count, float mscale, float* cos, floa
   }
 }
 
-inline void ComputeAngles(const RotaryFrequencies& frequencies, int32_t position,
+inline void ComputeAngles(const RotaryFrequencies& frequencies, const int32_t* position,
                           RotaryAngles* angles) {
   const int pairs = frequencies.pairs;
   float angle[kMaxRotaryPairs];
   for (int i = 0; i < pairs; ++i) {
-    angle[i] = static_cast<float>(position) * frequencies.inv_freq[i];
+    angle[i] = static_cast<float>(position[0]) * frequencies.inv_freq[i];
+  }
+  for (int d = 1; d < frequencies.dims; ++d) {
+    const float* inv_freq = frequencies.inv_freq + d * frequencies.dim_stride;
+    for (int i = 0; i < pairs; ++i) angle[i] += static_cast<float>(position[d]) * inv_freq[i];
   }
   SinCos(angle, pairs, frequencies.mscale, angles->cos, angles->sin);
   if (!frequencies.interleaved) return;

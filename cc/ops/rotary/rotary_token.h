@@ -19,8 +19,10 @@ struct RotaryAngles {
 };
 
 struct RotaryFrequencies {
-  const float* inv_freq = nullptr;  // [pairs]
+  const float* inv_freq = nullptr;  // [dims, pairs], rows dim_stride apart
   int32_t pairs = 0;
+  int32_t dims = 1;  // of a position
+  int64_t dim_stride = 0;
   bool interleaved = false;
   float mscale = 1;
 };
@@ -34,7 +36,9 @@ struct RotaryHeads {
 };
 
 struct RotaryKernel {
-  void (*angles)(const RotaryFrequencies& frequencies, int32_t position, RotaryAngles* angles);
+  // `position` has frequencies.dims elements.
+  void (*angles)(const RotaryFrequencies& frequencies, const int32_t* position,
+                 RotaryAngles* angles);
   void (*rotate)(const RotaryFrequencies& frequencies, const RotaryAngles& angles,
                  const RotaryHeads& heads);
 };

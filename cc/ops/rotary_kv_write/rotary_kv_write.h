@@ -2,7 +2,7 @@
 // Rotary position embedding of q and k, and storing k and v in the paged cache, in one pass over
 // the step's tokens (made from rotary + kv_write by a rewrite).
 //
-//   inputs   q  act [T, Hq, D];  k  act [T, Hk, D];  positions  i32 [T];  inv_freq  f32 [P]
+//   inputs   q  act [T, Hq, D];  k  act [T, Hk, D];  positions and inv_freq as in rotary.h
 //            v  act [T, Hk, D];  cache as in kv_write.h: written
 //   outputs  q, k  rotated, of the same shapes
 //   attributes  those of rotary and of kv_write

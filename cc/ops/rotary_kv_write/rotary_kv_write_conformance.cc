@@ -20,6 +20,7 @@ using conformance::TestTensor;
 struct Shape {
   int64_t q_heads, k_heads, head_dim, pairs;
   int32_t block_size;
+  bool grid = false;  // positions of three dimensions, which the pairs turn by in turn
 };
 
 // A step and its operands.
@@ -30,8 +31,10 @@ struct Case {
         q(act, {tokens(), shape.q_heads, shape.head_dim}, {.row_padding_bytes = 12}),
         k(act, {tokens(), shape.k_heads, shape.head_dim}, {.misalign_bytes = 4}),
         v(act, {tokens(), shape.k_heads, shape.head_dim}, {.row_padding_bytes = 4}),
-        inv_freq(DType::kF32, {shape.pairs}),
-        positions(DType::kI32, {tokens()}),
+        inv_freq(shape.grid ? TestTensor(DType::kF32, {kGridDims, shape.pairs})
+                            : TestTensor(DType::kF32, {shape.pairs})),
+        positions(shape.grid ? TestTensor(DType::kI32, {tokens(), kGridDims})
+                             : TestTensor(DType::kI32, {tokens()})),
         cache(cache_dtype,
               {batch.num_blocks(),
                KvBlockElements(cache_dtype, {shape.k_heads, shape.head_dim}, shape.block_size)}),
@@ -44,12 +47,30 @@ struct Case {
       const double exponent = static_cast<double>(i) / static_cast<double>(shape.pairs);
       frequencies.push_back(static_cast<float>(std::pow(10000.0, -exponent)));
     }
-    inv_freq.Set(frequencies);
-    positions.SetInt({batch.view().positions, static_cast<size_t>(tokens())});
+    if (shape.grid) {
+      SetGrid(frequencies);
+    } else {
+      inv_freq.Set(frequencies);
+      positions.SetInt({batch.view().positions, static_cast<size_t>(tokens())});
+    }
     slots[0] = -1;  // not to be stored, as another one in the middle of a run
     if (tokens() > 7) slots[7] = -1;
     view = batch.view();
     view.slot_mapping = slots.data();
+  }
+  void SetGrid(const std::vector<float>& frequencies) {
+    std::vector<int32_t> own;
+    std::vector<float> by_dim;
+    for (int32_t t = 0; t < tokens(); ++t) {
+      for (int32_t d = 0; d < kGridDims; ++d) own.push_back(batch.view().positions[t] + d * t);
+    }
+    for (size_t d = 0; d < kGridDims; ++d) {
+      for (size_t i = 0; i < frequencies.size(); ++i) {
+        by_dim.push_back(i % kGridDims == d ? frequencies[i] : 0.0f);
+      }
+    }
+    positions.SetInt(own);
+    inv_freq.Set(by_dim);
   }
   int64_t tokens() const { return batch.view().num_tokens; }
   void Poison() {
@@ -145,8 +166,9 @@ void CheckCase(std::span<const OpDefinition> ops, const device::Capabilities& ca
 
 void CheckRotaryKvWriteConformance(std::span<const OpDefinition> ops,
                                    const device::Capabilities& caps) {
-  const Shape shapes[] = {{9, 3, 64, 32, 16}, {4, 1, 80, 16, 16}, {3, 1, 10, 5, 8},
-                          {2, 2, 72, 36, 32}, {1, 1, 33, 7, 48},  {1, 1, 16, 8, 1}};
+  const Shape shapes[] = {{9, 3, 64, 32, 16},      {4, 1, 80, 16, 16}, {3, 1, 10, 5, 8},
+                          {2, 2, 72, 36, 32},      {1, 1, 33, 7, 48},  {1, 1, 16, 8, 1},
+                          {2, 1, 64, 32, 16, true}};
   for (const Shape& shape : shapes) {
     const std::vector<PagedRequest> prompts = {{.context = 5, .tokens = 1},
                                                {.context = 0, .tokens = 2 * shape.block_size + 3},

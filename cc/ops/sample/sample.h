@@ -1,8 +1,9 @@
 // File: cc/ops/sample/sample.h
 // Kernels over one row of fp32 logits [vocab]: the maximum, log-softmax pieces, the top entries,
 // and a draw after temperature, min-p, top-k and top-p. Semantics: docs/sampling.md. They are the
-// program's tail and run once per row, so they are functions, not rows of the op table; the passes
-// over whole rows come in several instruction sets, which the caller chooses once:
+// program's tail and run once per row, so they are functions; the op that devices have for them is
+// ../draw_tokens. The passes over whole rows come in several instruction sets, which the caller
+// chooses once:
 //
 //   const RowPasses& passes = ChooseRowPasses(device::DetectCapabilities());
 //   const MaxEntry max = ArgMax(passes, logits);

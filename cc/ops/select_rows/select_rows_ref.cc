@@ -10,9 +10,11 @@ void RunReference(const OpCall& call, KernelContext&) {
   const TensorView& rows = call.inputs[1];
   const TensorView& y = call.outputs[0];
   for (int64_t l = 0; l < rows.shape[0]; ++l) {
-    const uint8_t* from = x.Row<const uint8_t>(rows.Data<const int32_t>()[l]);
     const int64_t bytes = RowBytes(x.dtype, x.RowElements());
-    for (int64_t i = 0; i < bytes; ++i) y.Row<uint8_t>(l)[i] = from[i];
+    for (int64_t i = 0; i < bytes * call.attributes->GetInt("count", 1); ++i) {
+      const int64_t row = rows.Data<const int32_t>()[l] + i / bytes;
+      y.Row<uint8_t>(l)[i] = row < x.shape[0] ? x.Row<const uint8_t>(row)[i % bytes] : 0;
+    }
   }
 }
 

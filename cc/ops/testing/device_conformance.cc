@@ -128,7 +128,7 @@ int64_t InputBytes(const Kernel& kernel, const OpCall& call, size_t input) {
 template <typename Arrays>
 int64_t ArrayBytes(const ArrayInfo<Arrays>& info, const BatchView& batch) {
   if (batch.*info.data == nullptr) return 0;
-  return NumRows(info, batch) * (info.per_block ? batch.block_table_stride : 1) * 4;
+  return NumRows(info, batch) * NumColumns(info, batch.block_table_stride) * 4;
 }
 
 // Calls visit(info) for each array of a batch.

@@ -75,7 +75,7 @@ class Translator {
   template <typename Arrays>
   void Array(const ArrayInfo<Arrays>& info, BatchView* batch) {
     const int64_t rows = NumRows(info, *batch);
-    const int64_t bytes = rows * (info.per_block ? batch->block_table_stride : 1) * 4;
+    const int64_t bytes = rows * NumColumns(info, batch->block_table_stride) * 4;
     if (bytes == 0 || batch->*info.data == nullptr) return;
     batch->*info.data = reinterpret_cast<const int32_t*>(
         Address(batch->*info.data, bytes, "array " + std::string(info.name)));

@@ -57,6 +57,13 @@ Status CheckBatch(const ops::StepBatch& batch, const Program& program, const Bou
                            " tokens in block table " + std::to_string(t) + ", whose blocks have " +
                            std::to_string(block_size));
   }
+  for (size_t a = 0; a < std::size(ops::kStepArrays); ++a) {
+    const auto& info = ops::kStepArrays[a];
+    if (info.if_declared && !bound.by_array[a].empty() && batch.*info.data == nullptr) {
+      return InvalidArgument("a step without " + std::string(info.name) +
+                             ", which the program reads");
+    }
+  }
   return CheckInputs(batch, program, bound.inputs);
 }
 

@@ -104,7 +104,7 @@ Status DeviceExecutor::Bound::Allocate(const MemoryPlan& plan, device::Device& d
   PM_ASSIGN_OR_RETURN(outputs, device.Allocate(plan.output_bytes, "outputs"));
   PM_ASSIGN_OR_RETURN(workspace, device.Allocate(plan.workspace_bytes, "workspace"));
   PM_ASSIGN_OR_RETURN(kv, device.Allocate(plan.kv.arena_bytes(), "the KV cache"));
-  image.emplace(plan.kv, device_options.max_blocks);
+  image.emplace(program, plan.kv, device_options.max_blocks);
   const int64_t array_bytes = image->Bytes(options.max_sizes());
   PM_ASSIGN_OR_RETURN(arrays, device.Allocate(array_bytes, "arrays of a step"));
   PM_RETURN_IF_ERROR(AllocateInputs(device));

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <iterator>
 #include <memory>
 #include <span>
 #include <string>
@@ -241,6 +242,38 @@ TEST_P(DeviceExecutorTest, AStepReadsTheTokensThatTheOneBeforeDraws) {
 // None; sizes that pad five requests to six and three to four.
 INSTANTIATE_TEST_SUITE_P(Graphs, DeviceExecutorTest,
                          ::testing::Values(std::vector<int32_t>{}, std::vector<int32_t>{1, 4, 6}));
+
+// A prompt with embeddings of images in some places, and steps of one token each, which have none:
+// those are replayed.
+TEST_P(DeviceExecutorTest, ProgramsWithMediaGiveTheBitsOfTheCpu) {
+  constexpr int32_t kRequests = 3, kDecodes = 4, kHidden = 64;
+  const std::string text = testing::TinyLlamaText({.seed = 3, .hidden = kHidden, .media = true});
+  const auto reference = OnCpu(text);
+  TestDevice device;
+  auto executor = OnDevice(text, device, {.max_blocks = kBlocks, .graph_sizes = GetParam()});
+  ASSERT_TRUE(executor.ok()) << executor.status().ToString();
+  ops::conformance::Random random(9);
+  const int32_t rows[] = {0, 2, 3};
+  for (const BatchBuilder& step : Steps(kRequests, kDecodes)) {
+    ops::StepBatch batch = step.view();
+    std::vector<int32_t> grid;
+    for (int32_t i = 0; i < batch.num_tokens * ops::kGridDims; ++i) {
+      grid.push_back(static_cast<int32_t>(random.Int(0, 40)));
+    }
+    std::vector<float> embeddings(std::size(rows) * kHidden);
+    for (float& value : embeddings) value = static_cast<float>(random.Int(-9, 9)) / 8;
+    batch.num_media_rows = batch.num_tokens > kRequests ? 3 : 0;
+    batch.media_rows = rows;
+    const TensorView input =
+        TensorView::Dense(embeddings.data(), DType::kF32, {batch.num_media_rows, kHidden});
+    batch.inputs = {&input, 1};
+    EXPECT_EQ((*executor)->Enqueue(batch).message(),
+              "a step without grid_positions, which the program reads");
+    batch.grid_positions = grid.data();
+    EXPECT_TRUE(ops::conformance::BitEqual(MustRun(**executor, batch), MustRun(*reference, batch)));
+  }
+  EXPECT_EQ(device.num_replays(), GetParam().empty() ? 0 : kDecodes);
+}
 
 TEST(DeviceExecutor, LargerStepsThanItsGraphsAreEnqueuedKernelByKernel) {
   const std::string text = testing::TinyLlamaText({.seed = 5});

@@ -43,7 +43,11 @@ void Pad(ops::Padding padding, int32_t* begin, int32_t* end) {
 
 }  // namespace
 
-StepImage::StepImage(const KvLayout& layout, int64_t max_blocks) : max_blocks_(max_blocks) {
+StepImage::StepImage(const Program& program, const KvLayout& layout, int64_t max_blocks)
+    : max_blocks_(max_blocks) {
+  for (size_t a = 0; a < declared_.size(); ++a) {
+    declared_[a] = program.Find(ops::kStepArrays[a].name).has_value();
+  }
   for (const KvLayout::Table& table : layout.tables) {
     kv_.push_back({.block_size = table.block_size, .block_table_stride = max_blocks});
   }
@@ -56,11 +60,14 @@ int64_t StepImage::ForEachArray(const StepSizes& sizes, const Body& body) const 
   const ops::StepArrays step = NumbersOf(sizes);
   int64_t offset = 0;
   const auto visit = [&](const auto& info, size_t table) {
-    const int64_t rows = ops::NumRows(info, step), columns = info.per_block ? max_blocks_ : 1;
+    const int64_t rows = ops::NumRows(info, step), columns = ops::NumColumns(info, max_blocks_);
     body(info, table, rows, columns, offset);
     offset += (rows * columns * kElementBytes + kAlignment - 1) / kAlignment * kAlignment;
   };
-  for (const auto& info : ops::kStepArrays) visit(info, 0);
+  for (size_t a = 0; a < std::size(ops::kStepArrays); ++a) {
+    const auto& info = ops::kStepArrays[a];
+    if (!info.if_declared || declared_[a]) visit(info, 0);
+  }
   for (size_t t = 0; t < kv_.size(); ++t) {
     for (const auto& info : ops::kKvArrays) visit(info, t);
   }
@@ -75,9 +82,9 @@ void StepImage::Write(const ops::StepBatch& batch, const StepSizes& sizes, std::
   ForEachArray(sizes, [&](const auto& info, size_t table, int64_t padded_rows, int64_t columns,
                           int64_t offset) {
     const int64_t rows = ops::NumRows(info, batch);
+    const int64_t stride = info.per_block ? batch.kv[table].block_table_stride : 0;
     int32_t* const array = reinterpret_cast<int32_t*>(to + offset);
-    CopyRows(ArrayOf(batch, info, table), rows,
-             info.per_block ? batch.kv[table].block_table_stride : 1, columns, array);
+    CopyRows(ArrayOf(batch, info, table), rows, ops::NumColumns(info, stride), columns, array);
     Pad(info.padding, array + rows * columns, array + padded_rows * columns);
   });
 }

@@ -3,7 +3,7 @@
 // step, and addresses that depend on the sizes of the step alone, so that work which was recorded
 // for these sizes finds them again.
 //
-//   StepImage image(layout, /*max_blocks=*/128);
+//   StepImage image(program, layout, /*max_blocks=*/128);
 //   image.Write(batch, sizes, staging);                         // on the host
 //   stream->CopyToDevice(memory, staging.first(image.Bytes(sizes)));
 //   calls.Set(image.View(sizes, memory));                       // as kernels of the device see it
@@ -13,8 +13,10 @@
 #ifndef PAGEMILL_CC_PROGRAM_DEVICE_STEP_IMAGE_H_
 #define PAGEMILL_CC_PROGRAM_DEVICE_STEP_IMAGE_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <vector>
 
 #include "cc/ops/batch_view.h"
@@ -25,8 +27,9 @@ namespace pagemill::program {
 
 class StepImage {
  public:
+  // Of arrays that a step has only if they are declared, it holds those that `program` does.
   // `max_blocks`: columns of every block table, of which a batch may have fewer.
-  StepImage(const KvLayout& layout, int64_t max_blocks);
+  StepImage(const Program& program, const KvLayout& layout, int64_t max_blocks);
 
   int64_t max_blocks() const { return max_blocks_; }
   int64_t Bytes(const StepSizes& sizes) const;
@@ -40,6 +43,7 @@ class StepImage {
   int64_t ForEachArray(const StepSizes& sizes, const Body& body) const;
 
   const int64_t max_blocks_;
+  std::array<bool, std::size(ops::kStepArrays)> declared_;
   std::vector<ops::KvArrays> kv_;  // of each block table
 };
 

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "cc/ops/batch_view.h"
 #include "cc/ops/conformance.h"
 #include "cc/program/weights/weights.h"
 
@@ -28,6 +29,7 @@ class Writer {
           std::pow(100.0f, -2.0f * static_cast<float>(i) / static_cast<float>(head_dim)));
     }
     tensor.Set(values);
+    if (options_.media) return GridFrequencies(values);
     return AddWeight(tensor, DType::kF32, std::to_string(head_dim / 2));
   }
   std::string Cache(int32_t head_dim, int32_t window) {
@@ -42,8 +44,8 @@ class Writer {
     declarations_ += "value " + name + " " + dtype + " " + shape + "\n";
     return name;
   }
-  void Input(const std::string& name, const std::string& shape) {
-    declarations_ += "input " + name + " i32 " + shape + "\n";
+  void Input(const std::string& name, const std::string& shape, const char* dtype = "i32") {
+    declarations_ += "input " + name + " " + dtype + " " + shape + "\n";
   }
   // Writes an op with one output of `shape` and returns its name.
   std::string Op(const std::string& op, const std::string& operands, const std::string& shape,
@@ -63,6 +65,19 @@ class Writer {
   }
 
  private:
+  std::string GridFrequencies(const std::vector<float>& values) {
+    const auto pairs = static_cast<int64_t>(values.size());
+    ops::conformance::TestTensor tensor(DType::kF32, {ops::kGridDims, pairs});
+    std::vector<float> by_dim;
+    for (size_t d = 0; d < ops::kGridDims; ++d) {
+      for (size_t i = 0; i < values.size(); ++i) {
+        by_dim.push_back(i % ops::kGridDims == d ? values[i] : 0.0f);
+      }
+    }
+    tensor.Set(by_dim);
+    return AddWeight(tensor, DType::kF32, "3," + std::to_string(pairs));
+  }
+
   std::string NextName(const std::string& prefix) { return prefix + std::to_string(count_++); }
 
   std::string Weight(DType dtype, std::vector<int64_t> dims, float low, float high) {
@@ -112,7 +127,8 @@ std::string Attention(const TinyLlamaOptions& options, Writer& w, const std::str
   const std::string v =
       w.Op("linear", x + "," + w.Matrix(kv_columns, options.hidden) + ",-", kv_shape);
   const std::string rotated_q = w.Value(q_shape), rotated_k = w.Value(kv_shape);
-  w.Line("rotary", q + "," + k + ",positions," + frequencies, rotated_q + "," + rotated_k);
+  const std::string positions = options.media ? ",grid_positions," : ",positions,";
+  w.Line("rotary", q + "," + k + positions + frequencies, rotated_q + "," + rotated_k);
   const std::string cache = w.Cache(head_dim, window);
   w.Line("kv_write", rotated_k + "," + v + "," + cache, "");
   const std::string scale = std::to_string(1.0 / std::sqrt(static_cast<double>(head_dim)));
@@ -144,10 +160,16 @@ std::string TinyLlamaText(const TinyLlamaOptions& options) {
   w.Input("token_ids", "tokens");
   w.Input("positions", "tokens");
   if (!options.pooled) w.Input("logits_rows", "logits_rows");
+  if (options.media) {
+    w.Input("media_rows", "media_rows");
+    w.Input("grid_positions", "tokens,3");
+    w.Input("embeddings", "media_rows," + std::to_string(options.hidden), "act");
+  }
   const std::string hidden = "tokens," + std::to_string(options.hidden);
   const std::string frequencies = w.Frequencies(options.hidden / options.heads);
   const std::string table = w.Matrix(options.vocab, options.hidden);
   std::string x = w.Op("embedding", "token_ids," + table, hidden, "scale=4");
+  if (options.media) x = w.Op("scatter_rows", x + ",embeddings,media_rows", hidden);
   const auto norm = [&] { return w.Op("rms_norm", x + "," + w.Norm(), hidden, "eps=1e-05"); };
   for (int32_t layer = 0; layer < options.layers; ++layer) {
     const int32_t window = layer % 2 == 1 ? options.window : 0;

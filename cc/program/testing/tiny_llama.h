@@ -24,6 +24,9 @@ struct TinyLlamaOptions {
   int32_t vocab = 83;
   int32_t window = 0;   // of every second layer
   bool pooled = false;  // mean-pooled and normalized instead of logits
+  // Embeddings of images in an input, [media_rows, hidden], and grid_positions, whose dimensions
+  // the pairs of a head turn by one after the other.
+  bool media = false;
 };
 
 // As a tracer would write it: before rewrites, in canonical form.

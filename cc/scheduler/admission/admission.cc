@@ -167,28 +167,10 @@ Status Admission::CheckMedia(const step::Request& request) const {
                          Text(total) + ": send fewer or smaller ones");
 }
 
-Status Admission::CheckMediaFeatures(const step::MediaItem& item, const std::string& name) const {
-  const step::MediaFormat& format = options_.media_format;
-  if (format.rows == 0) return OkStatus();
-  const auto shape = [](int32_t rows, int32_t channels) {
-    return Text(rows) + " rows of " + Text(channels) + " channels";
-  };
-  if (item.features == nullptr) return InvalidArgument(name + " has no features");
-  const step::MediaFeatures& features = *item.features;
-  if (features.rows != format.rows || features.channels != format.channels ||
-      features.values.size() != static_cast<size_t>(format.rows) * format.channels) {
-    return InvalidArgument(name + " has features of " + shape(features.rows, features.channels) +
-                           ", but this model takes " + shape(format.rows, format.channels));
-  }
-  if (item.num_tokens == format.tokens) return OkStatus();
-  return InvalidArgument(name + " has " + Text(item.num_tokens) +
-                         " tokens, but an item of this model takes the place of " +
-                         Text(format.tokens));
-}
-
 Status Admission::CheckMediaItem(const step::MediaItem& item, const std::string& name) const {
   if (item.content_id.empty()) return InvalidArgument(name + " has an empty content_id");
-  PM_RETURN_IF_ERROR(CheckMediaFeatures(item, name));
+  const Status fits = step::CheckFeatures(item, options_.media_format);
+  if (!fits.ok()) return {fits.code(), name + " " + fits.message()};
   const std::string size = name + " has " + Text(item.num_tokens) + " tokens, but ";
   if (item.num_tokens > options_.max_encoder_tokens) {
     return InvalidArgument(size + "at most " + Text(options_.max_encoder_tokens) +

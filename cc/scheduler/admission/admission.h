@@ -38,7 +38,6 @@ class Admission {
   Status CheckLength(const step::Request& request) const;
   Status CheckUncut(const step::Request& request) const;
   Status CheckMedia(const step::Request& request) const;
-  Status CheckMediaFeatures(const step::MediaItem& item, const std::string& name) const;
   Status CheckMediaItem(const step::MediaItem& item, const std::string& name) const;
 
   SchedulerOptions options_;

@@ -344,6 +344,9 @@ class MediaEncoderOptions:
         class_tokens: int = 0,
         width: int,
         max_items: int = 1,
+        max_step_tokens: int = 0,
+        any_size: bool = False,
+        grid: bool = False,
     ) -> None: ...
 
 class ModelRunner:
@@ -529,10 +532,12 @@ class Engine:
         *,
         new_token_matcher: Callable[[], Any] | None = None,
         media_features: Sequence[NDArray[np.float32]] = ...,
+        media_positions: Sequence[tuple[NDArray[np.int32], NDArray[np.int32], int]] = ...,
         **fields: Any,
     ) -> None:
         """`sampling` None = a pooling request; `fields` are further ones of cc/step/request.h;
-        `media_features` [rows, channels] are those of the items in the field `media`;
+        `media_features` [rows, channels] are those of the items in the field `media`,
+        `media_positions` [rows, 3], [tokens, 3] and of the token behind (cc/step/media_item.h);
         `new_token_matcher` makes what constrains the output: cc/bindings/python_matcher.h.
         Raises StatusError for a refusal, TypeError for a field that does not exist or fit."""
 

@@ -16,6 +16,8 @@ from pagemill.runner.build import BuiltEncoder, BuiltModel
 
 # Tokens of a step of the encoder, unless one item has more: enough to fill the machine.
 _STEP_TOKENS = 2048
+# Items of a step of the encoder.
+_STEP_ITEMS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +34,12 @@ class EncoderMemory:
 
 @dataclass(frozen=True, slots=True)
 class EncoderSizes:
-    """`max_items` are encoded together; `step_tokens` embeddings are made in a step of the model,
-    and as many are kept."""
+    """`max_items` of `encoder_tokens` are encoded together; `step_tokens` embeddings are made in a
+    step of the model, and as many are kept. Items of any size have at most as many."""
 
     encoder: BuiltEncoder
     max_items: int
+    encoder_tokens: int
     step_tokens: int
     _sizes: ExecutorSizes
     _config: EngineConfig
@@ -50,15 +53,17 @@ class EncoderSizes:
             return None
         traits = built.encoder.traits
         items = max(1, sizes.max_num_tokens // traits.tokens)
-        together = max(1, _STEP_TOKENS // (traits.rows + traits.class_tokens))
         step_tokens = items * traits.tokens
-        return cls(built.encoder, min(items, together), step_tokens, sizes, config)
+        item_tokens = traits.rows + traits.class_tokens
+        # An item of any size may be as large as a step.
+        together = items if traits.any_size else min(items, max(1, _STEP_TOKENS // item_tokens))
+        tokens = together * item_tokens
+        return cls(built.encoder, min(together, _STEP_ITEMS), tokens, step_tokens, sizes, config)
 
     def executor_options(self) -> _native.ExecutorOptions:
         """Those of a program without KV cache and logits."""
-        traits = self.encoder.traits
         arguments = self._sizes.option_arguments(self._config, num_blocks=1) | {
-            "max_num_tokens": self.max_items * (traits.rows + traits.class_tokens),
+            "max_num_tokens": self.encoder_tokens,
             "max_num_seqs": self.max_items,
             "max_num_logits_rows": 1,
         }
@@ -67,13 +72,17 @@ class EncoderSizes:
     def media_options(self) -> _native.MediaEncoderOptions:
         """What the runner has to know of the encoder."""
         traits = self.encoder.traits
+        largest = self.step_tokens // traits.tokens if traits.any_size else 1
         return _native.MediaEncoderOptions(
-            rows=traits.rows,
+            rows=traits.rows * largest,
             channels=traits.channels,
-            tokens=traits.tokens,
+            tokens=traits.tokens * largest,
             class_tokens=traits.class_tokens,
             width=traits.width,
             max_items=self.max_items,
+            max_step_tokens=self.encoder_tokens,
+            any_size=traits.any_size,
+            grid=traits.grid,
         )
 
     def memory(self) -> EncoderMemory:

@@ -25,7 +25,7 @@ from pagemill.engine.async_engine import to_engine_error
 from pagemill.engine.fan_out import child_sampling
 from pagemill.engine.limits import prompt_array, resolve_max_tokens
 from pagemill.engine.loading import LoadedModel, load
-from pagemill.engine.media import MediaItem, place_images
+from pagemill.engine.media import ImageInput, MediaItem, place_images
 from pagemill.engine.offline_batch import OfflineBatch, Request
 from pagemill.engine.outputs import ChoiceOutput, EngineError, TokenLogprobs
 from pagemill.engine.progress_bar import ProgressBar
@@ -180,7 +180,7 @@ class LLM:
         prompts: Prompt | Sequence[Prompt],
         sampling: SamplingParams | None = None,
         *,
-        images: Sequence[Sequence[np.ndarray]] | None = None,
+        images: Sequence[Sequence[ImageInput]] | None = None,
         token_matcher: TokenMatcherFactory | None = None,
         progress: TextIO | None = None,
         **fields: Any,
@@ -192,7 +192,8 @@ class LLM:
             sampling: how to sample; `max_tokens` is 16 unless it says otherwise.
             fields: fields of `SamplingParams`, in place of `sampling`.
             images: those of each prompt, pixels [3, height, width] normalized as the model wants
-                them; a prompt has one placeholder token for each.
+                them, or for models with a grid patches and how many there are in time, height and
+                width; a prompt has one placeholder token for each.
             token_matcher: makes what constrains an output; called for each of them.
             progress: where a progress bar is drawn; standard error, if that is a terminal, where
                 None.
@@ -307,7 +308,7 @@ class LLM:
     def _place(
         self,
         prompts: Sequence[Sequence[int]],
-        images: Sequence[Sequence[np.ndarray]] | None = None,
+        images: Sequence[Sequence[ImageInput]] | None = None,
     ) -> list[_Prompt]:
         if images is None:
             images = [()] * len(prompts)

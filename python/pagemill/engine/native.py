@@ -65,6 +65,7 @@ class NativeEngine(Protocol):
         new_token_matcher: TokenMatcherFactory | None = None,
         media: Sequence[tuple[str, int, int]] = (),
         media_features: Sequence[np.ndarray] = (),
+        media_positions: Sequence[tuple[np.ndarray, np.ndarray, int]] = (),
     ) -> None: ...
 
     def abort(self, request_id: int) -> None: ...

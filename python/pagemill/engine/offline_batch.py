@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pagemill.engine.async_engine import NativeSeam, choice_output, to_engine_error
-from pagemill.engine.media import MediaItem
+from pagemill.engine.media import MediaItem, native_media
 from pagemill.engine.outputs import ChoiceOutput
 from pagemill.engine.token_matcher import TokenMatcherFactory
 
@@ -82,8 +82,7 @@ class OfflineBatch:
                 request.prompt,
                 request.sampling,
                 new_token_matcher=self._token_matcher,
-                media=[item.native for item in request.media],
-                media_features=[item.features for item in request.media],
+                **native_media(request.media),
             )
         except self._seam.status_error as error:
             raise to_engine_error(error) from error

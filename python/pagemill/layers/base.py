@@ -8,6 +8,9 @@ from typing import Protocol
 from pagemill.ops.shard import Part, Shard
 from pagemill.ops.trace import Tensor, Trace
 
+Frequencies = Sequence[float] | Sequence[Sequence[float]]
+"""Of pairs of elements, radians per position; a row for each dimension of positions."""
+
 
 class Weights(Protocol):
     """Declares named tensors of one model in one trace; implemented by `quantization.binder`."""
@@ -95,6 +98,6 @@ class Weights(Protocol):
         layer `module`: what is stored times its scale is the key or value. 1 if it states none."""
         ...
 
-    def frequencies(self, name: str, values: Sequence[float]) -> Tensor:
+    def frequencies(self, name: str, values: Frequencies) -> Tensor:
         """An f32 constant, declared once."""
         ...

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pagemill import ops
 from pagemill.layers.base import Weights
+from pagemill.ops.program import GRID_DIMS
 from pagemill.ops.trace import Tensor
 
 _F32_LIMIT = 2.0**128
@@ -54,6 +55,22 @@ def bind_rotary(
     """Declare `table` as the constant `name`; positions i32 [T]."""
     inv_freq = weights.frequencies(name, table.inv_freq)
     return Rotary(positions, inv_freq, table.mscale, interleaved)
+
+
+def bind_grid_rotary(
+    weights: Weights,
+    name: str,
+    table: RotaryTable,
+    dims: Sequence[int],
+    positions: Tensor,
+) -> Rotary:
+    """As `bind_rotary`, with positions i32 [T, 3] in time, row and column: `dims` says for each
+    frequency of `table` by which of the three it turns."""
+    rows = [
+        [f if of == dim else 0.0 for f, of in zip(table.inv_freq, dims, strict=True)]
+        for dim in range(GRID_DIMS)
+    ]
+    return Rotary(positions, weights.frequencies(name, rows), table.mscale, interleaved=False)
 
 
 def rotary_table(rope: Mapping[str, Any], head_dim: int, max_positions: int) -> RotaryTable:

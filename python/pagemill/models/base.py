@@ -30,18 +30,35 @@ class MediaInputs:
 @dataclass(frozen=True, slots=True)
 class StepInputs:
     """The step's arrays that every model reads: token_ids and positions, i32 [T]; embeddings in
-    place of those of placeholder tokens for a model with media."""
+    place of those of placeholder tokens for a model with media; grid_positions, i32 [T, 3], in
+    time, row and column, if its items have a grid."""
 
     token_ids: Tensor
     positions: Tensor
     media: MediaInputs | None = None
+    grid_positions: Tensor | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderInputs:
+    """What an encoder reads: features and the tokens that `media` names (MediaTraits.any_size);
+    positions, i32 [T], count up in each item; grid_positions, i32 [T, 3], if items have a grid."""
+
+    media: MediaInputs
+    positions: Tensor
+    grid_positions: Tensor | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class MediaTraits:
-    """The media items of a model, which are all alike: features [rows, channels], to which its
-    encoder adds `class_tokens` tokens in front, become embeddings [tokens, width] in place of as
-    many tokens. In a prompt one token `placeholder` stands for an item."""
+    """The media items of a model: features [rows, channels], to which its encoder adds
+    `class_tokens` tokens in front, become embeddings [tokens, width] in place of as many tokens. In
+    a prompt one token `placeholder` stands for an item.
+
+    All items are alike, and `MediaInputs` of the encoder has the features as [media_rows,
+    channels]; or they have `any_size`, a multiple of `rows` and as many times `tokens`. Features
+    are then [tokens, channels], and `MediaInputs.tokens` the first row of each embedding. With a
+    `grid`, tokens have positions in time, row and column."""
 
     rows: int
     channels: int
@@ -49,6 +66,37 @@ class MediaTraits:
     tokens: int
     width: int
     placeholder: int
+    any_size: bool = False
+    grid: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """Pixels of an image, normalized as its model wants them: [3, height, width], or with a `grid`
+    patches [patches, channels] of so many in time, height and width."""
+
+    pixels: np.ndarray
+    grid: tuple[int, int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GridPositions:
+    """In time, row and column, i32 [n, 3]: of an item's `rows` in the encoder, and of its `tokens`
+    from its start on; the token behind it is at `next`."""
+
+    rows: np.ndarray
+    tokens: np.ndarray
+    next: int
+
+
+@dataclass(frozen=True, slots=True)
+class MediaFeatures:
+    """What an encoder reads of an item, f32 [rows, channels], how many `tokens` it stands for, and
+    where they are if it has a grid."""
+
+    rows: np.ndarray
+    tokens: int
+    positions: GridPositions | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,13 +147,12 @@ class Model(Protocol):
 class MediaModel(Model, Protocol):
     """A model that takes images; its traits have `media`.
 
-    1. `features` makes what the encoder reads of one image, f32 [rows, channels], of its pixels
-       [3, height, width], normalized as the model wants them. A ValueError says what it takes.
-    2. `embeddings` traces the encoder from features [media_rows, channels] to a row for each token
-       that an item stands for; `positions`, i32 [T], are those of the encoder's tokens.
+    1. `features` makes what the encoder reads of one image. A ValueError says what it takes.
+    2. `embeddings` traces the encoder from features to a row for each token that an item stands
+       for.
     3. `hidden` puts `inputs.media` in place of the embeddings of tokens.
     """
 
-    def features(self, pixels: np.ndarray) -> np.ndarray: ...
+    def features(self, image: Image) -> MediaFeatures: ...
 
-    def embeddings(self, weights: Weights, media: MediaInputs, positions: Tensor) -> Tensor: ...
+    def embeddings(self, weights: Weights, inputs: EncoderInputs) -> Tensor: ...

@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Self, cast
 
-import numpy as np
-
 from pagemill import ops
 from pagemill.layers.base import Weights
 from pagemill.layers.linear import linear
 from pagemill.layers.prefixed import PrefixedWeights
 from pagemill.models.base import (
     Config,
-    MediaInputs,
+    EncoderInputs,
+    Image,
+    MediaFeatures,
     MediaTraits,
     ModelConfigError,
     ModelTraits,
@@ -76,7 +76,7 @@ class LlavaModel:
             rows=tower.rows,
             channels=tower.channels,
             class_tokens=CLASS_TOKENS,
-            tokens=tower.rows + (CLASS_TOKENS if self._keeps_class else 0),
+            tokens=self._tokens,
             width=text.hidden_size,
             placeholder=self._placeholder,
         )
@@ -89,17 +89,23 @@ class LlavaModel:
             media=media,
         )
 
-    def features(self, pixels: np.ndarray) -> np.ndarray:
-        return self._tower.features(pixels)
+    @property
+    def _tokens(self) -> int:
+        return self._tower.rows + (CLASS_TOKENS if self._keeps_class else 0)
 
-    def embeddings(self, weights: Weights, media: MediaInputs, positions: Tensor) -> Tensor:
+    def features(self, image: Image) -> MediaFeatures:
+        if image.grid is not None:
+            raise ValueError("an image of this model is an array of pixels, without a grid")
+        return MediaFeatures(self._tower.features(image.pixels), self._tokens)
+
+    def embeddings(self, weights: Weights, inputs: EncoderInputs) -> Tensor:
         older = weights.has("vision_tower.vision_model.embeddings.class_embedding")
         prefix = "vision_tower.vision_model." if older else "vision_tower."
         tower = PrefixedWeights(weights, prefix)
-        x = self._tower.hidden(tower, media, positions, self._layers)
+        x = self._tower.hidden(tower, inputs.media, inputs.positions, self._layers)
         self._tower.claim_rest(tower, self._layers)
         if not self._keeps_class:
-            x = ops.select_rows(x, media.tokens)
+            x = ops.select_rows(x, inputs.media.tokens)
         return self._project(PrefixedWeights(weights, "multi_modal_projector."), x)
 
     def _project(self, weights: Weights, x: Tensor) -> Tensor:

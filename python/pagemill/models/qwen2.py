@@ -29,7 +29,7 @@ class Qwen2Model:
 
     def __init__(self, config: Config) -> None:
         self._sizes = DecoderSizes.read(config, tied_by_default=False)
-        self._rotary = make_rotary_table(config, self._sizes.head_dim)
+        self.rotary_table = make_rotary_table(config, self._sizes.head_dim)
         self._activation = activation(config, "hidden_act", "silu")
         self._windows = sliding_windows(config, self._sizes.layers)
 
@@ -42,7 +42,13 @@ class Qwen2Model:
         return self._sizes.traits
 
     def hidden(self, weights: Weights, inputs: StepInputs) -> Tensor:
-        rotary = bind_rotary(weights, "inv_freq", self._rotary, inputs.positions, interleaved=False)
+        rotary = bind_rotary(
+            weights, "inv_freq", self.rotary_table, inputs.positions, interleaved=False
+        )
+        return self.hidden_by(weights, inputs, rotary)
+
+    def hidden_by(self, weights: Weights, inputs: StepInputs, rotary: Rotary) -> Tensor:
+        """As `hidden`, with this rotary embedding."""
         return causal_lm.hidden(
             weights, inputs, self._sizes, lambda i, x: self._layer(weights, i, x, rotary)
         )

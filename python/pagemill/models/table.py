@@ -16,6 +16,7 @@ ARCHITECTURES: dict[str, str] = {
     "Mamba2ForCausalLM": "pagemill.models.mamba2:Mamba2Model",
     "MixtralForCausalLM": "pagemill.models.mixtral:MixtralModel",
     "Qwen2ForCausalLM": "pagemill.models.qwen2:Qwen2Model",
+    "Qwen2VLForConditionalGeneration": "pagemill.models.qwen2_vl:Qwen2VlModel",
     "Qwen3ForCausalLM": "pagemill.models.qwen3:Qwen3Model",
     "Qwen3MoeForCausalLM": "pagemill.models.qwen3_moe:Qwen3MoeModel",
 }

@@ -28,10 +28,18 @@ VISION: dict[str, Any] = {
     "patch_size": 4,
 }
 LLAVA = {"text_config": DECODER, "vision_config": VISION, "image_token_index": 99}
+QWEN2_VL_VISION = {"embed_dim": 32, "hidden_size": 64, "depth": 1, "num_heads": 2, "patch_size": 4}
+MROPE = {"type": "mrope", "mrope_section": [2, 3, 3]}
+QWEN2_VL = DECODER | {
+    "rope_scaling": MROPE,
+    "vision_config": QWEN2_VL_VISION,
+    "image_token_id": 99,
+}
+CONFIGS = {"LlavaForConditionalGeneration": LLAVA, "Qwen2VLForConditionalGeneration": QWEN2_VL}
 
 
 def _config(architecture: str) -> dict[str, Any]:
-    return LLAVA if architecture.startswith("Llava") else DECODER
+    return CONFIGS.get(architecture, DECODER)
 
 
 def test_table_is_sorted_and_every_row_loads():
@@ -72,6 +80,31 @@ def test_unknown_architecture_lists_the_known():
             "LlavaForConditionalGeneration",
             {"vision_feature_select_strategy": "cls"},
             "is 'cls'; known: default, full",
+        ),
+        *(
+            (
+                "Qwen2VLForConditionalGeneration",
+                {"rope_scaling": MROPE | {"mrope_section": wrong}},
+                "mrope_section must have 3 numbers whose sum is 8",
+            )
+            for wrong in ([2, 3, 4], [2, 6], [2, 3, "3"], None)
+        ),
+        ("Qwen2VLForConditionalGeneration", {"image_token_id": 100}, "outside the vocabulary"),
+        ("Qwen2VLForConditionalGeneration", {"vision_config": 1}, "vision_config to be an object"),
+        (
+            "Qwen2VLForConditionalGeneration",
+            {"vision_config": QWEN2_VL_VISION | {"hidden_size": 32}},
+            "vision_config's hidden_size is 32, but the language model has 64",
+        ),
+        (
+            "Qwen2VLForConditionalGeneration",
+            {"vision_config": QWEN2_VL_VISION | {"model_type": "qwen2_5_vl"}},
+            "a vision tower of type 'qwen2_5_vl'",
+        ),
+        (
+            "Qwen2VLForConditionalGeneration",
+            {"vision_config": QWEN2_VL_VISION | {"num_heads": 16}},
+            "16 heads of 32 features have no rows and columns",
         ),
         (
             "LlamaForCausalLM",

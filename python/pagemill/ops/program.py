@@ -11,6 +11,7 @@ Dim = int | str  # a dimension of the step (DIMS) only as dimension 0
 Shape = tuple[Dim, ...]
 
 DIMS = ("tokens", "requests", "logits_rows", "media_rows")
+GRID_DIMS = 3  # of the input grid_positions: time, row and column
 ACT = "act"  # the dtype of activations, which each target binds
 KV = "kv"  # the dtype of cached keys and values, which `kv_cache_dtype` binds
 CONSTANTS_PATH = "@"  # the "file" whose bytes the program itself carries

@@ -25,9 +25,10 @@ def rotary(
 ) -> tuple[Tensor, Tensor]:
     """q [T, Hq, D], k [T, Hk, D], positions i32 [T], inv_freq [rot / 2] -> rotated q and k.
 
-    The angle of pair i is position * inv_freq[i] (radians); the first `rot` dimensions rotate. A
-    pair is (2i, 2i + 1) where `interleaved`, else (i, i + rot / 2). Cosine and sine are multiplied
-    by `mscale`.
+    The angle of pair i is position * inv_freq[i] (radians); the first `rot` dimensions rotate. With
+    positions [T, N] and inv_freq [N, rot / 2] it is the sum over d of position[d] * inv_freq[d, i].
+    A pair is (2i, 2i + 1) where `interleaved`, else (i, i + rot / 2). Cosine and sine are
+    multiplied by `mscale`.
 
     Raises:
         ShapeError: the operands do not fit.
@@ -38,12 +39,15 @@ def rotary(
     for name, tensor in (("q", q), ("k", k)):
         require_rank("rotary", name, tensor, 3)
     head_dim = last_dim("rotary", "q", q)
-    if last_dim("rotary", "k", k) != head_dim or k.rows != q.rows or positions.shape != (q.rows,):
+    dims, pairs = inv_freq.shape[:-1], int(inv_freq.shape[-1])
+    if last_dim("rotary", "k", k) != head_dim or k.rows != q.rows or positions.rows != q.rows:
         shapes = ", ".join(format_shape(t.shape) for t in (q, k, positions))
         raise ShapeError(f"rotary: q, k and positions do not agree: {shapes}")
-    require_rank("rotary", "inv_freq", inv_freq, 1)
-    if 2 * int(inv_freq.rows) > head_dim:
-        raise ShapeError(f"rotary: {inv_freq.rows} frequencies do not fit heads of {head_dim}")
+    if len(dims) > 1 or positions.shape[1:] != dims:
+        shapes = ", ".join(format_shape(t.shape) for t in (positions, inv_freq))
+        raise ShapeError(f"rotary: positions and inv_freq do not agree: {shapes}")
+    if 2 * pairs > head_dim:
+        raise ShapeError(f"rotary: {pairs} frequencies do not fit heads of {head_dim}")
     attributes: list[tuple[str, float]] = []
     if interleaved:
         attributes.append(("interleaved", 1))
@@ -60,7 +64,9 @@ def reference(
     """The op in torch; angles in f32, as in `transformers`."""
     del step
     q, k, positions, inv_freq = inputs
-    angles = positions.float()[:, None] * inv_freq.float()
+    if inv_freq.dim() == 1:
+        positions, inv_freq = positions[:, None], inv_freq[None]
+    angles = (positions.float()[..., None] * inv_freq.float()).sum(1)
     mscale = attributes.get("mscale", 1.0)
     cos = (angles.cos() * mscale)[:, None, :]
     sin = (angles.sin() * mscale)[:, None, :]

@@ -1,4 +1,4 @@
-"""`select_rows`: the rows of the step's tokens that logits are wanted for."""
+"""`select_rows`: some rows of a value, such as those of the tokens that logits are wanted for."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from pagemill.ops.torch_step import TorchStep
 
 
-def select_rows(x: Tensor, rows: Tensor) -> Tensor:
-    """x [T, H], rows i32 [L] -> x[rows], [L, H].
+def select_rows(x: Tensor, rows: Tensor, *, count: int = 1) -> Tensor:
+    """x [T, H], rows i32 [L] -> [L, count * H]: x[rows[l]] and the rows after it, side by side.
 
     Raises:
         ShapeError: the operands do not fit.
@@ -24,13 +24,19 @@ def select_rows(x: Tensor, rows: Tensor) -> Tensor:
     require_rank("select_rows", "x", x, 2)
     require_rank("select_rows", "rows", rows, 1)
     require_dtype("select_rows", "rows", rows, ("i32",))
-    return x.trace.emit("select_rows", [x, rows], [((rows.rows, *x.shape[1:]), x.dtype)])[0]
+    shape = (rows.rows, count * x.width)
+    attributes = [("count", float(count))] if count != 1 else []
+    return x.trace.emit("select_rows", [x, rows], [(shape, x.dtype)], attributes)[0]
 
 
 def reference(
     inputs: Sequence[torch.Tensor], attributes: Mapping[str, float], step: TorchStep
 ) -> tuple[torch.Tensor, ...]:
     """The op in torch."""
-    del attributes, step
+    del step
     x, rows = inputs
-    return (x[rows],)
+    count = int(attributes.get("count", 1))
+    padded = x.new_zeros(len(x) + count - 1, x.shape[1])
+    padded[: len(x)] = x
+    side_by_side = rows[:, None] + rows.new_tensor(range(count))
+    return (padded[side_by_side].reshape(len(rows), count * x.shape[1]),)

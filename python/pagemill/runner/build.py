@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-import numpy as np
-
 from pagemill import ops
 from pagemill.layers.pooler import pool
 from pagemill.layers.stack import EXPERTS, RESULT, layer_values
 from pagemill.models.base import (
+    EncoderInputs,
+    Image,
+    MediaFeatures,
     MediaInputs,
     MediaModel,
     MediaTraits,
@@ -26,10 +27,10 @@ from pagemill.models.base import (
     StepInputs,
 )
 from pagemill.models.table import model_class
-from pagemill.ops.program import ACT, GroupEntry, Program
+from pagemill.ops.program import ACT, GRID_DIMS, GroupEntry, Program
 from pagemill.ops.program_text import to_text
 from pagemill.ops.shard import Shard
-from pagemill.ops.trace import Trace
+from pagemill.ops.trace import Tensor, Trace
 from pagemill.quantization.binder import WeightBinder
 from pagemill.weights.errors import WeightsError
 from pagemill.weights.json_file import shown
@@ -62,7 +63,7 @@ class BuiltEncoder:
 
     program_text: str
     traits: MediaTraits
-    features: Callable[[np.ndarray], np.ndarray]
+    features: Callable[[Image], MediaFeatures]
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,22 +145,19 @@ def _build_encoder(
     """The encoder of a model with media; what it reads counts as used in `weights`."""
     if not isinstance(model, MediaModel):
         return None
-    if options.shard.ranks > 1:
-        raise ModelConfigError(
-            f"{source.architecture} takes images, which ranks do not exchange; use"
-            " --tensor-parallel-size 1"
-        )
     media = model.traits.media
     assert media is not None
-    own = WeightBinder(Trace(), source)
-    features = own.trace.input("features", ACT, ("media_rows", media.channels))
-    tokens = own.trace.input("media_rows", "i32", ("media_rows",))
-    positions = own.trace.input("positions", "i32", ("tokens",))
-    embeddings = model.embeddings(own, MediaInputs(features, tokens), positions)
-    own.trace.output("embeddings", embeddings)
-    own.trace.program.check_integrity()
+    own = WeightBinder(Trace(), source)  # whole: one rank runs it
+    trace = own.trace
+    rows = "tokens" if media.any_size else "media_rows"
+    features = trace.input("features", ACT, (rows, media.channels))
+    tokens = trace.input("media_rows", "i32", ("media_rows",))
+    positions = trace.input("positions", "i32", ("tokens",))
+    inputs = EncoderInputs(MediaInputs(features, tokens), positions, _grid_positions(trace, media))
+    trace.output("embeddings", model.embeddings(own, inputs))
+    trace.program.check_integrity()
     weights.claim_all(own)
-    return BuiltEncoder(_text_of(own.trace.program, options), media, model.features)
+    return BuiltEncoder(_text_of(trace.program, options), media, model.features)
 
 
 # Sizes of a configuration that are no larger than the largest dimension of the model's tensors.
@@ -216,6 +214,7 @@ def trace_model(
         trace.input("token_ids", "i32", ("tokens",)),
         trace.input("positions", "i32", ("tokens",)),
         _media_inputs(trace, model.traits.media),
+        _grid_positions(trace, model.traits.media),
     )
     hidden = model.hidden(weights, inputs)
     if pooling is None:
@@ -234,6 +233,12 @@ def _media_inputs(trace: Trace, media: MediaTraits | None) -> MediaInputs | None
         trace.input("embeddings", ACT, ("media_rows", media.width)),
         trace.input("media_rows", "i32", ("media_rows",)),
     )
+
+
+def _grid_positions(trace: Trace, media: MediaTraits | None) -> Tensor | None:
+    if media is None or not media.grid:
+        return None
+    return trace.input("grid_positions", "i32", ("tokens", GRID_DIMS))
 
 
 def _return_values(

@@ -36,7 +36,7 @@ struct Tested {
 };
 
 // Those that this machine can run.
-std::vector<Tested> FloatGemms() {
+std::vector<Tested> IntegerGemms() {
   [[maybe_unused]] const device::Capabilities caps = device::DetectCapabilities();
   std::vector<Tested> sets;
 #if defined(__x86_64__)
@@ -263,7 +263,7 @@ std::vector<float> Expected(const Tested& tested, const Operands& o) {
 class IntegerKernelsTest : public ::testing::TestWithParam<int64_t> {
  protected:
   void SetUp() override {
-    if (FloatGemms().empty()) GTEST_SKIP() << "this CPU has none of them";
+    if (IntegerGemms().empty()) GTEST_SKIP() << "this CPU has none of them";
   }
 };
 
@@ -273,7 +273,7 @@ TEST_P(IntegerKernelsTest, GiveTheBitsOfTheirDefinition) {
     if (!IsBlockFormat(dtype)) continue;
     for (int64_t m : {1, 16, 31, 32}) {
       const Operands o = RandomOperands(dtype, GetParam(), m, random);
-      for (const Tested& tested : FloatGemms()) {
+      for (const Tested& tested : IntegerGemms()) {
         EXPECT_TRUE(BitEqual(Product(*tested.kernels, o), Expected(tested, o)))
             << tested.name << " " << Info(dtype).name << " m=" << m;
       }
@@ -292,7 +292,7 @@ TEST_P(IntegerKernelsTest, SumsOfTheLargestProductsAreExact) {
       std::vector<float> x(o.n * o.k, static_cast<float>(integer));
       for (size_t i = 0; i < x.size(); i += 32) x[i] = integer < 0 ? -16256 : 16256;
       o.x.Set(x);
-      for (const Tested& tested : FloatGemms()) {
+      for (const Tested& tested : IntegerGemms()) {
         EXPECT_TRUE(BitEqual(Product(*tested.kernels, o), Expected(tested, o)))
             << tested.name << " " << Info(dtype).name << " x=" << integer;
       }

@@ -6,7 +6,7 @@
 //   struct Table {
 //     template <const PackedGemm* kKernels, class Slices, SupportsWeights kSupports>
 //     void Packed(std::string_view name, int32_t priority, Precision activations);
-//     template <const FloatGemm* kKernels, SupportsWeights kSupports>
+//     template <const PackedGemm* kKernels, SupportsWeights kSupports>
 //     void Stored(std::string_view name, int32_t priority);
 //   };
 //   Table table;
@@ -19,7 +19,6 @@
 
 #include "cc/device/capabilities.h"
 #include "cc/ops/block_format/block_format.h"
-#include "cc/ops/linear/float_gemm_kernels.h"
 #include "cc/ops/linear/linear.h"
 #include "cc/ops/linear/packed_bf16.h"
 #include "cc/ops/linear/packed_blocks.h"
@@ -111,7 +110,7 @@ inline bool VxeOnBlocks(const device::Capabilities& caps, const TensorView& w) {
 
 // Packed weight layouts: `kPacker` packs for all kernels of the layout.
 struct PackedScaled {
-  static constexpr const PackedGemm* kPacker = &scaled::kPortableKernels;
+  static constexpr const PackedGemm* kPacker = &scaled::kFloatPortable;
   static constexpr std::string_view kLayout = scaled::kPackedScaledLayout;
 };
 #if defined(__x86_64__)
@@ -169,15 +168,15 @@ void VisitKernels(Table& table) {
   table.template Packed<&kAvxVnniInt16Kernels, PackedBlocks, AvxVnniOnBlocks>("avx_vnni_int16", 26,
                                                                               kInt16);
   table.template Packed<&kAvx2Int16Kernels, PackedBlocks, Avx2OnBlocks>("avx2_int16", 25, kInt16);
-  table.template Stored<&kAvx512Kernels, Avx512Weights>("avx512", 30);
-  table.template Stored<&kAvx2Kernels, Avx2Weights>("avx2", 20);
+  table.template Stored<&kFloatAvx512, Avx512Weights>("avx512", 30);
+  table.template Stored<&kFloatAvx2, Avx2Weights>("avx2", 20);
   table.template Packed<&scaled::kAmxInt8Kernels, PackedScaled, AmxOnInt8>("amx_int8", 42, kInt8);
   table.template Packed<&scaled::kAvx512VnniKernels, PackedScaled, VnniOnInt8>("avx512_vnni", 40,
                                                                                kInt8);
   table.template Packed<&scaled::kAvx512Bf16Kernels, PackedScaled, Avx512Bf16OnFp8>("avx512_bf16",
                                                                                     36, kBf16);
-  table.template Packed<&scaled::kAvx512Kernels, PackedScaled, Avx512OnScaled>("avx512", 30, kF32);
-  table.template Packed<&scaled::kAvx2Kernels, PackedScaled, Avx2OnScaled>("avx2", 20, kF32);
+  table.template Packed<&scaled::kFloatAvx512, PackedScaled, Avx512OnScaled>("avx512", 30, kF32);
+  table.template Packed<&scaled::kFloatAvx2, PackedScaled, Avx2OnScaled>("avx2", 20, kF32);
 #elif defined(__aarch64__)
   table.template Packed<&kAsimdI8mmKernels, PackedBlocks, I8mmOnBlocks>("asimd_i8mm", 42, kInt8);
   table.template Packed<&kAsimdI8mmInt16Kernels, PackedBlocks, I8mmOnBlocks>("asimd_i8mm_int16", 37,
@@ -193,8 +192,8 @@ void VisitKernels(Table& table) {
   table.template Packed<&kVxeInt8Kernels, PackedBlocks, VxeOnBlocks>("vxe_int8", 40, kInt8);
   table.template Packed<&kVxeInt16Kernels, PackedBlocks, VxeOnBlocks>("vxe_int16", 35, kInt16);
 #endif
-  table.template Stored<&kPortableKernels, AnyWeights>("portable", 10);
-  table.template Packed<&scaled::kPortableKernels, PackedScaled, AnyScaled>("portable", 10, kF32);
+  table.template Stored<&kFloatPortable, AnyWeights>("portable", 10);
+  table.template Packed<&scaled::kFloatPortable, PackedScaled, AnyScaled>("portable", 10, kF32);
 }
 
 }  // namespace pagemill::ops::linear

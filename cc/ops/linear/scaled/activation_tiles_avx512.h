@@ -15,6 +15,7 @@
 #include <cstdint>
 
 #include "cc/ops/linear/packed_gemm_kernels.h"
+#include "cc/ops/linear/row_tiles.h"
 #include "cc/ops/linear/scaled/packed_scaled.h"
 
 namespace pagemill::ops::scaled {
@@ -50,6 +51,17 @@ struct ActivationShape {
   }
   int64_t bytes() const { return (n * (units * kUnitBytes + row_bytes) + 63) / 64 * 64; }
 };
+
+// Calls f<rows, is_first>(tile) for each tile of the chunk, at most kMax rows each.
+template <int kMax, class F>
+[[gnu::always_inline]] inline void ForEachTile(const ActivationShape& shape, const F& f) {
+  for (int64_t t = 0; t < shape.tiles(); ++t) {
+    const ActivationTile tile = shape.Tile(t);
+    linear::WithRows<kMax>(tile.rows(), [&]<int kRows>() {
+      t == 0 ? f.template operator()<kRows, true>(tile) : f.template operator()<kRows, false>(tile);
+    });
+  }
+}
 
 [[gnu::always_inline]] inline int64_t PaddedK(int64_t k) {
   return (k + kPaddedElements - 1) / kPaddedElements * kPaddedElements;

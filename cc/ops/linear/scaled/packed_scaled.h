@@ -35,10 +35,10 @@ inline constexpr float kSmallestRow = 0x1p-100f;
 int64_t ScaledSliceBytes(DType dtype, int64_t k);
 void PackScaledSlice(const linear::StoredRows& source, int64_t count, uint8_t* slice);
 
-extern const linear::PackedGemm kPortableKernels;
+extern const linear::PackedGemm kFloatPortable;
 #if defined(__x86_64__)
-extern const linear::PackedGemm kAvx2Kernels;
-extern const linear::PackedGemm kAvx512Kernels;
+extern const linear::PackedGemm kFloatAvx2;
+extern const linear::PackedGemm kFloatAvx512;
 extern const linear::PackedGemm kAvx512Bf16Kernels;  // f8_e4m3
 extern const linear::PackedGemm kAvx512VnniKernels;  // i8, x of 8 bits
 extern const linear::PackedGemm kAmxInt8Kernels;     // the same

@@ -151,7 +151,7 @@ PM_INLINE void Store(const linear::PackedProduct& p, __m512 sum, float* y, int64
 
 // kN rows of x times the slice; kFirst where that is read for the first time.
 template <int kN, bool kFirst>
-PM_INLINE void MultiplyTile(const linear::PackedProduct& p, const ActivationTile& tile) {
+void MultiplyTile(const linear::PackedProduct& p, const ActivationTile& tile) {
   const Tables tables = LoadTables();
   const uint8_t* w = p.weights;
   const uint8_t* x = p.activations + tile.offset;
@@ -190,19 +190,10 @@ PM_INLINE void MultiplyTile(const linear::PackedProduct& p, const ActivationTile
   }
 }
 
-// Finds the tile's height among those that are compiled: 1 to kN.
-template <int kN, bool kFirst>
-void TileOf(const linear::PackedProduct& p, const ActivationTile& tile) {
-  if constexpr (kN > 1) {
-    if (tile.rows() < kN) return TileOf<kN - 1, kFirst>(p, tile);
-  }
-  MultiplyTile<kN, kFirst>(p, tile);
-}
-
 void Multiply(const linear::PackedProduct& p) {
-  const ActivationShape shape = ShapeOf(p.n, p.k);
-  TileOf<kTileN, true>(p, shape.Tile(0));
-  for (int64_t t = 1; t < shape.tiles(); ++t) TileOf<kTileN, false>(p, shape.Tile(t));
+  ForEachTile<kTileN>(ShapeOf(p.n, p.k), [&]<int kN, bool kFirst>(const ActivationTile& tile) {
+    MultiplyTile<kN, kFirst>(p, tile);
+  });
 }
 
 }  // namespace

@@ -1,0 +1,63 @@
+#include "cc/step/media_item.h"
+
+#include <algorithm>
+
+namespace pagemill::step {
+namespace {
+
+std::string Shape(int32_t rows, int32_t channels) {
+  return std::to_string(rows) + " rows of " + std::to_string(channels) + " channels";
+}
+
+// Are these [rows, kMediaGridDims], each from 0 to limit - 1?
+bool InGrid(const std::vector<int32_t>& positions, int32_t rows, int32_t limit) {
+  return positions.size() == static_cast<size_t>(rows) * kMediaGridDims &&
+         std::all_of(positions.begin(), positions.end(),
+                     [limit](int32_t p) { return p >= 0 && p < limit; });
+}
+
+bool RowsFit(int32_t rows, const MediaFormat& format) {
+  if (!format.any_size) return rows == format.rows;
+  return rows > 0 && rows <= format.rows && int64_t{rows} * format.tokens % format.rows == 0;
+}
+
+Status CheckGrid(const MediaItem& item, const MediaFormat& format) {
+  const MediaFeatures& features = *item.features;
+  if (!format.grid) {
+    if (features.row_positions.empty() && features.token_positions.empty()) return OkStatus();
+    return InvalidArgument("has positions, but this model takes none");
+  }
+  // So an item takes at most as many positions as tokens, and no position exceeds the model's.
+  if (features.next_position >= 1 && features.next_position <= item.num_tokens &&
+      InGrid(features.row_positions, features.rows, features.rows) &&
+      InGrid(features.token_positions, item.num_tokens, features.next_position)) {
+    return OkStatus();
+  }
+  return InvalidArgument("has no positions in time, row and column for each of its " +
+                         std::to_string(features.rows) + " rows and " +
+                         std::to_string(item.num_tokens) + " tokens");
+}
+
+}  // namespace
+
+Status CheckFeatures(const MediaItem& item, const MediaFormat& format) {
+  if (format.rows == 0) return OkStatus();
+  if (item.features == nullptr) return InvalidArgument("has no features");
+  const MediaFeatures& features = *item.features;
+  if (!RowsFit(features.rows, format) || features.channels != format.channels ||
+      features.values.size() != static_cast<size_t>(features.rows) * features.channels) {
+    return InvalidArgument("has features of " + Shape(features.rows, features.channels) +
+                           ", but this model takes " + (format.any_size ? "at most " : "") +
+                           Shape(format.rows, format.channels));
+  }
+  const int64_t tokens =
+      format.any_size ? int64_t{features.rows} * format.tokens / format.rows : format.tokens;
+  if (item.num_tokens != tokens) {
+    return InvalidArgument("has " + std::to_string(item.num_tokens) +
+                           " tokens, but an item of this model takes the place of " +
+                           std::to_string(tokens));
+  }
+  return CheckGrid(item, format);
+}
+
+}  // namespace pagemill::step

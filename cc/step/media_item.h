@@ -1,0 +1,64 @@
+// File: cc/step/media_item.h
+// Images, clips, ... of a request: what an encoder reads of them, and which tokens of the prompt
+// its output stands for.
+//
+//   request.media.push_back({.content_id = sha256, .first_token = 5, .num_tokens = 64,
+//                            .features = std::move(features)});
+//   PM_RETURN_IF_ERROR(CheckFeatures(request.media.back(), format));
+//
+// Positions of several dimensions. Models with M-RoPE give each token a time, a row and a column. A
+// token of text has three equal ones, each 1 more than the largest before; tokens of an item have
+// those of the item behind the text before it (MediaFeatures::token_positions). They follow from
+// the item alone, and the KV of its tokens depends on them: so equal content ids must mean equal
+// positions, or prefix caching would mix up items. A content id is a hash of features and
+// positions.
+#ifndef PAGEMILL_CC_STEP_MEDIA_ITEM_H_
+#define PAGEMILL_CC_STEP_MEDIA_ITEM_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cc/base/status.h"
+
+namespace pagemill::step {
+
+inline constexpr int32_t kMediaGridDims = 3;  // time, row and column
+
+// What an encoder reads of a media item, such as the patches of an image.
+struct MediaFeatures {
+  int32_t rows = 0;
+  int32_t channels = 0;
+  std::vector<float> values;  // [rows, channels]
+  // With MediaFormat::grid; empty otherwise.
+  std::vector<int32_t> row_positions = {};    // [rows, kMediaGridDims], in the item
+  std::vector<int32_t> token_positions = {};  // [num_tokens, kMediaGridDims], from the item's start
+  int32_t next_position = 0;                  // of the token behind the item, from the item's start
+};
+
+// The output of an encoder takes the place of the embeddings of `num_tokens` placeholder tokens.
+struct MediaItem {
+  std::string content_id;   // equal ids = equal encoder output and equal positions; not empty
+  int32_t first_token = 0;  // position in the prompt
+  int32_t num_tokens = 0;   // placeholders, and embeddings that the encoder gives
+  // Of this process: they travel neither as text nor between processes. Null if the runner encodes
+  // nothing, as in simulations.
+  std::shared_ptr<const MediaFeatures> features = nullptr;
+};
+
+// The media items that a model takes.
+struct MediaFormat {
+  int32_t rows = 0;       // of an item's features; 0: features are not checked
+  int32_t channels = 0;   // of its features
+  int32_t tokens = 0;     // of an item
+  bool any_size = false;  // `rows` and `tokens` are the most; items have both in this proportion
+  bool grid = false;      // items have positions of several dimensions
+};
+
+// kInvalidArgument if the item is not of this format; the message begins with "has".
+Status CheckFeatures(const MediaItem& item, const MediaFormat& format);
+
+}  // namespace pagemill::step
+
+#endif  // PAGEMILL_CC_STEP_MEDIA_ITEM_H_

@@ -1,0 +1,74 @@
+#include "cc/step/media_item.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+
+namespace pagemill::step {
+namespace {
+
+// Of 4 rows for each token, in one line.
+MediaFeatures Features(int32_t tokens) {
+  MediaFeatures features = {.rows = 4 * tokens, .channels = 2};
+  features.values.resize(static_cast<size_t>(features.rows) * 2);
+  features.row_positions.resize(static_cast<size_t>(features.rows) * kMediaGridDims);
+  features.token_positions.resize(static_cast<size_t>(tokens) * kMediaGridDims);
+  features.next_position = tokens;
+  return features;
+}
+
+constexpr MediaFormat kFormat = {
+    .rows = 40, .channels = 2, .tokens = 10, .any_size = true, .grid = true};
+
+std::string Problem(MediaFeatures features, int32_t tokens, const MediaFormat& format = kFormat) {
+  return CheckFeatures({"id", 0, tokens, std::make_shared<MediaFeatures>(std::move(features))},
+                       format)
+      .message();
+}
+
+TEST(MediaItemTest, ItemsOfAnySizeHaveRowsAndTokensInProportion) {
+  EXPECT_EQ(Problem(Features(1), 1), "");
+  EXPECT_EQ(Problem(Features(10), 10), "");
+  EXPECT_NE(Problem(Features(11), 11).find("takes at most 40 rows of 2 channels"),
+            std::string::npos);
+  EXPECT_NE(Problem(Features(0), 0).find("has features of 0 rows"), std::string::npos);
+  EXPECT_NE(Problem(Features(3), 4).find("has 4 tokens"), std::string::npos);
+  MediaFeatures odd = Features(3);
+  odd.rows = 11;
+  odd.values.resize(22);
+  EXPECT_NE(Problem(odd, 3).find("has features of 11 rows"), std::string::npos);
+}
+
+TEST(MediaItemTest, PositionsLieInTheItem) {
+  const auto refused = [](const MediaFeatures& features) {
+    EXPECT_NE(Problem(features, 3).find("has no positions in time, row and column for each of its"),
+              std::string::npos);
+  };
+  MediaFeatures features = Features(3);
+  features.token_positions.back() = 3;
+  refused(features);
+  features.token_positions.back() = -1;
+  refused(features);
+  features = Features(3);
+  features.row_positions.back() = 12;
+  refused(features);
+  features = Features(3);
+  features.row_positions.pop_back();
+  refused(features);
+  features = Features(3);
+  features.next_position = 4;  // more than it has tokens
+  refused(features);
+  features.next_position = 0;
+  refused(features);
+}
+
+TEST(MediaItemTest, AModelWithoutAGridTakesNoPositions) {
+  MediaFormat format = kFormat;
+  format.grid = false;
+  EXPECT_EQ(Problem(Features(3), 3, format), "has positions, but this model takes none");
+}
+
+}  // namespace
+}  // namespace pagemill::step

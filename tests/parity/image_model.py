@@ -1,0 +1,88 @@
+"""A tiny model with images on disk, run through the engine and compared with `transformers`."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from pagemill.engine.llm import LLM, Output
+from pagemill.engine.media import ImageInput
+from tokenizers import Tokenizer
+from tokenizers.decoders import WordPiece
+from tokenizers.models import WordLevel
+
+GENERATED = 6
+
+# Logits [tokens, vocabulary] of token ids with images, by `transformers`.
+Reference = Callable[[list[int], Sequence[Any]], torch.Tensor]
+
+
+def text(seed: int, length: int) -> list[int]:
+    """Token ids that are no placeholder."""
+    return np.random.default_rng(seed).integers(10, 257, length).tolist()
+
+
+class ImageModel:
+    """A checkpoint of 257 tokens at `path`, and what `transformers` does with it."""
+
+    def __init__(self, path: Path, reference: Reference) -> None:
+        self.path, self.reference = path, reference
+        vocab = {f"t{i}": i for i in range(257)}
+        tokenizer = Tokenizer(WordLevel(vocab, unk_token="t0"))
+        tokenizer.decoder = WordPiece()
+        tokenizer.save(str(path / "tokenizer.json"))
+
+    @contextmanager
+    def llm(self, **options: Any) -> Iterator[LLM]:
+        """The model with small limits; `options` replace them."""
+        config = {
+            "max_model_len": 200,
+            "max_num_batched_tokens": 64,
+            "max_num_seqs": 4,
+            "kv_cache_dtype": "f32",
+            "activation_dtype": "f32",
+            "pack_cache": False,
+        }
+        with LLM(str(self.path), **(config | options)) as made:
+            yield made
+
+    def generate(
+        self,
+        llm: LLM,
+        prompts: Sequence[list[int]],
+        images: Sequence[Sequence[ImageInput]],
+        **fields: Any,
+    ) -> list[Output]:
+        """The most likely tokens behind each prompt."""
+        return llm.generate(
+            prompts,
+            images=images,
+            temperature=0.0,
+            max_tokens=GENERATED,
+            ignore_eos=True,
+            progress=io.StringIO(),
+            **fields,
+        )
+
+    def check(self, output: Output, images: Sequence[ImageInput]) -> None:
+        """Each token of the output is what `transformers` chooses there, and its log probabilities,
+        if there are any, are those of `transformers`."""
+        choice = output.choices[0]
+        tokens = choice.token_ids
+        logits = self.reference(output.prompt_token_ids + tokens[:-1], images)
+        rows = logits[len(output.prompt_token_ids) - 1 :]
+        assert tokens == rows.argmax(-1).tolist() and len(tokens) == GENERATED
+        if choice.logprobs is None:
+            return
+        expected = rows.log_softmax(-1).max(-1).values.numpy()
+        np.testing.assert_allclose([v.logprob for v in choice.logprobs], expected, atol=2e-4)
+
+
+def encoded(llm: LLM) -> int:
+    """Media items that were encoded since the beginning."""
+    return llm._loaded.core.runner.num_encoded_media
