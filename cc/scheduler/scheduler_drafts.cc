@@ -31,10 +31,10 @@ int32_t Scheduler::NumDraftsToRun(const RequestState& request, int32_t num_token
   return std::max(0, n);
 }
 
-// Drafts preempt no request, those in flight neither: if they are all that the blocks for
-// `num_tokens` are wanted for, the request needs fewer once some are rejected.
+// Of a request with drafts in flight. They preempt no other: blocks for `num_tokens` may be more
+// than the request needs once some of them are rejected.
 bool Scheduler::WaitsForRejections(const RequestState& request, int32_t num_tokens) const {
-  return request.num_drafts_in_flight > 0 && !cache_.Covers(request.blocks, num_tokens) &&
+  return !cache_.Covers(request.blocks, num_tokens) &&
          !cache_.CanAllocate(request.blocks, nullptr, num_tokens);
 }
 

@@ -94,7 +94,8 @@ void Scheduler::ScheduleRunning(Budget* budget, step::StepPlan* plan) {
     RequestState* request = running_[i];
     const int32_t n = NumTokensWithMedia(*request, *budget);
     if (n > 0) {
-      if (WaitsForRejections(*request, request->num_scheduled_tokens + n)) {
+      if (request->num_drafts_in_flight > 0 &&
+          WaitsForRejections(*request, request->num_scheduled_tokens + n)) {
         ++i;
         continue;
       }
@@ -313,7 +314,7 @@ void Scheduler::Place(RequestState* request, const Run& run, Budget* budget,
     // Known tokens and a placeholder never come together: a step that samples ran all known ones.
     entry->token_ids.assign(1, step::kPlaceholderTokenId);
   }
-  PlaceDrafts(*request, run.num_drafts, entry);
+  if (run.num_drafts > 0) PlaceDrafts(*request, run.num_drafts, entry);
   entry->sample = end == num_known + request->num_tokens_in_flight() && request->samples();
   entry->prompt_logprobs = NeedsPromptLogprobs(*request);
   request->num_scheduled_tokens = end + run.num_drafts;
