@@ -1,6 +1,7 @@
 #include "cc/runner/rank_steps.h"
 
 #include <algorithm>
+#include <cstring>
 #include <iterator>
 #include <string>
 #include <utility>
