@@ -14,8 +14,14 @@ void Run(benchmark::State& state, const std::string& kernel) {
   BenchmarkCall call(RotaryOp(), {kernel, static_cast<int32_t>(state.range(1))});
   call.AddInput({tokens, 9, 64});
   call.AddInput({tokens, 3, 64});
-  call.AddInput({tokens}, DType::kI32).FillUniform(random, 0, 2048);
-  call.AddInput({32}).FillUniform(random, 0, 1);
+  const int64_t dims = state.range(3);
+  if (dims == 1) {
+    call.AddInput({tokens}, DType::kI32).FillUniform(random, 0, 2048);
+    call.AddInput({32}).FillUniform(random, 0, 1);
+  } else {
+    call.AddInput({tokens, dims}, DType::kI32).FillUniform(random, 0, 2048);
+    call.AddInput({dims, 32}).FillUniform(random, 0, 1);
+  }
   call.AddOutput({tokens, 9, 64});
   call.AddOutput({tokens, 3, 64});
   call.attributes().Set("interleaved", static_cast<double>(state.range(2)));
@@ -25,7 +31,8 @@ void Run(benchmark::State& state, const std::string& kernel) {
 
 [[maybe_unused]] const bool kRegistered = [] {
   for (auto* b : RegisterForKernels("Rotary", Run)) {
-    b->ArgNames({"tokens", "threads", "interleaved"})->ArgsProduct({{1, 32, 1024}, {1, 2}, {0, 1}});
+    b->ArgNames({"tokens", "threads", "interleaved", "dims"})
+        ->ArgsProduct({{1, 32, 1024}, {1, 2}, {0, 1}, {1, 3}});
   }
   return true;
 }();
