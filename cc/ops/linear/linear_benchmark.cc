@@ -67,8 +67,7 @@ double PeakOf(const std::string& kernel, ThreadPool& pool) {
     return *device::MeasurePeak(caps, {"amx_int8", "int8", "L1"}, pool);
   }
   if (kernel.starts_with("avx2_int")) {
-    const std::string format = kernel == "avx2_int16" ? "int16" : "int8";
-    return *device::MeasurePeak(caps, {"avx2_" + format, format, "registers"}, pool);
+    return *device::MeasurePeak(caps, {"avx2_int8", "int8", "registers"}, pool);
   }
   if (kernel.starts_with("avx_vnni")) {
     return *device::MeasurePeak(caps, {"avx_vnni", "int8", "registers"}, pool);
@@ -173,10 +172,8 @@ void RunGreedy(benchmark::State& state, DType dtype, MatrixShape shape) {
                              "onednn",
                              "avx512",
                              "avx_vnni_int8",
-                             "avx_vnni_int16",
                              "avx_vnni_mixed",
                              "avx2_int8",
-                             "avx2_int16",
                              "avx2_int8_mixed",
                              "avx2",
                              "asimd_i8mm",

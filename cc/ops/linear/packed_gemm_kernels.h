@@ -139,9 +139,7 @@ extern const PackedGemm kAvx2MixedKernels;
 extern const PackedGemm kAmxInt8Kernels;  // the same two, with equal bits
 extern const PackedGemm kAmxInt16Kernels;
 extern const PackedGemm kAvxVnniInt8Kernels;
-extern const PackedGemm kAvxVnniInt16Kernels;
 extern const PackedGemm kAvx2Int8Kernels;
-extern const PackedGemm kAvx2Int16Kernels;
 #elif defined(__aarch64__)
 extern const PackedGemm kAsimdDotprodKernels;  // the same two
 extern const PackedGemm kAsimdDotprodInt16Kernels;

@@ -42,12 +42,10 @@ std::vector<Tested> IntegerGemms() {
 #if defined(__x86_64__)
   if (caps.cpu.avx2) {
     sets.push_back({"avx2_int8", &kAvx2Int8Kernels, 1});
-    sets.push_back({"avx2_int16", &kAvx2Int16Kernels, 2});
     sets.push_back({"avx2_int8_mixed", &kAvx2MixedKernels, kMixed});
   }
   if (caps.cpu.avx_vnni) {
     sets.push_back({"avx_vnni_int8", &kAvxVnniInt8Kernels, 1});
-    sets.push_back({"avx_vnni_int16", &kAvxVnniInt16Kernels, 2});
     sets.push_back({"avx_vnni_mixed", &kAvxVnniMixedKernels, kMixed});
   }
   if (caps.cpu.avx512_vnni) {

@@ -59,7 +59,6 @@ struct ByVpmaddubsw {
 }  // namespace
 
 constinit const PackedGemm kAvx2Int8Kernels = kKernels<Avx2Blocks<ByVpmaddubsw, 1>>;
-constinit const PackedGemm kAvx2Int16Kernels = kKernels<Avx2Blocks<ByVpmaddubsw, 2>>;
 constinit const PackedGemm kAvx2MixedKernels = kKernels<Avx2Blocks<ByVpmaddubsw, kMixed>>;
 
 }  // namespace pagemill::ops::linear

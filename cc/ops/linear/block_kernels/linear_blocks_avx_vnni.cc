@@ -32,7 +32,6 @@ struct ByVpdpbusd {
 }  // namespace
 
 constinit const PackedGemm kAvxVnniInt8Kernels = kKernels<Avx2Blocks<ByVpdpbusd, 1>>;
-constinit const PackedGemm kAvxVnniInt16Kernels = kKernels<Avx2Blocks<ByVpdpbusd, 2>>;
 constinit const PackedGemm kAvxVnniMixedKernels = kKernels<Avx2Blocks<ByVpdpbusd, kMixed>>;
 
 }  // namespace pagemill::ops::linear

@@ -165,9 +165,6 @@ void VisitKernels(Table& table) {
                                                                               kMixed);
   table.template Packed<&kAvx2MixedKernels, PackedBlocks, Avx2OnBlocks>("avx2_int8_mixed", 31,
                                                                         kMixed);
-  table.template Packed<&kAvxVnniInt16Kernels, PackedBlocks, AvxVnniOnBlocks>("avx_vnni_int16", 26,
-                                                                              kInt16);
-  table.template Packed<&kAvx2Int16Kernels, PackedBlocks, Avx2OnBlocks>("avx2_int16", 25, kInt16);
   table.template Stored<&kFloatAvx512, Avx512Weights>("avx512", 30);
   table.template Stored<&kFloatAvx2, Avx2Weights>("avx2", 20);
   table.template Packed<&scaled::kAmxInt8Kernels, PackedScaled, AmxOnInt8>("amx_int8", 42, kInt8);

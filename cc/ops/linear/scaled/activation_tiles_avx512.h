@@ -52,15 +52,18 @@ struct ActivationShape {
   int64_t bytes() const { return (n * (units * kUnitBytes + row_bytes) + 63) / 64 * 64; }
 };
 
-// Calls f<rows, is_first>(tile) for each tile of the chunk, at most kMax rows each.
+// Calls f<rows, kFirst>(tile), 1 <= rows <= kMax. One function holds the code of all heights.
+template <int kMax, bool kFirst, class F>
+[[gnu::noinline]] void WithTile(const ActivationTile& tile, const F& f) {
+  linear::WithRows<kMax>(tile.rows(),
+                         [&]<int kRows>() { f.template operator()<kRows, kFirst>(tile); });
+}
+
+// The same for each tile of the chunk, of which the first reads the weights for the first time.
 template <int kMax, class F>
-[[gnu::always_inline]] inline void ForEachTile(const ActivationShape& shape, const F& f) {
-  for (int64_t t = 0; t < shape.tiles(); ++t) {
-    const ActivationTile tile = shape.Tile(t);
-    linear::WithRows<kMax>(tile.rows(), [&]<int kRows>() {
-      t == 0 ? f.template operator()<kRows, true>(tile) : f.template operator()<kRows, false>(tile);
-    });
-  }
+void ForEachTile(const ActivationShape& shape, const F& f) {
+  WithTile<kMax, true>(shape.Tile(0), f);
+  for (int64_t t = 1; t < shape.tiles(); ++t) WithTile<kMax, false>(shape.Tile(t), f);
 }
 
 [[gnu::always_inline]] inline int64_t PaddedK(int64_t k) {

@@ -151,7 +151,7 @@ PM_INLINE void Store(const linear::PackedProduct& p, __m512 sum, float* y, int64
 
 // kN rows of x times the slice; kFirst where that is read for the first time.
 template <int kN, bool kFirst>
-void MultiplyTile(const linear::PackedProduct& p, const ActivationTile& tile) {
+PM_INLINE void MultiplyTile(const linear::PackedProduct& p, const ActivationTile& tile) {
   const Tables tables = LoadTables();
   const uint8_t* w = p.weights;
   const uint8_t* x = p.activations + tile.offset;

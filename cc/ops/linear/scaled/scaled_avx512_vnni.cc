@@ -90,7 +90,7 @@ PM_INLINE void AddProducts(__m512i& sum, __m512i w, __m512i x) {
 
 // kN rows of x times the slice; kFirst where that is read for the first time.
 template <int kN, bool kFirst>
-void MultiplyTile(const linear::PackedProduct& p, const ActivationTile& tile) {
+PM_INLINE void MultiplyTile(const linear::PackedProduct& p, const ActivationTile& tile) {
   const uint8_t* w = p.weights;
   RowScale rows[kN];
   __builtin_memcpy(rows, p.activations + tile.offset, sizeof(rows));
