@@ -60,7 +60,7 @@ Digest256 Sha256(const void* data, size_t size) {
   size_t done = 0;
   for (; size - done >= kChunkSize; done += kChunkSize) Compress(in + done, state);
 
-  // The rest, a one bit, zeros, and the length in bits: one chunk, or two where it does not fit.
+  // The rest, a one bit, zeros, and the length in bits: one chunk, or two if it does not fit.
   uint8_t tail[2 * kChunkSize] = {};
   const size_t rest = size - done;
   if (rest > 0) std::memcpy(tail, in + done, rest);

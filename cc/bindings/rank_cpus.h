@@ -15,7 +15,7 @@
 
 namespace pagemill::bindings {
 
-// Empty where there are more ranks than cores: they share all of them.
+// Empty if there are more ranks than cores: they share all of them.
 inline std::vector<int32_t> RankCpus(int32_t rank, int32_t num_ranks) {
   return device::CpuShare(device::AllowedCpus(), rank, num_ranks);
 }

@@ -18,9 +18,9 @@ struct RunnerHolder {
   nanobind::object executor;                  // dies after the runner
   nanobind::object encoder;                   // the same; None: no media
   nanobind::object draft_executor;            // the same; None: no draft model
-  program::NativeExecutor* native = nullptr;  // it, where it is one
+  program::NativeExecutor* native = nullptr;  // it, if it is one
   std::unique_ptr<runner::LeadingExecutor> leading =
-      nullptr;                                   // around it, where it is rank 0 of a group
+      nullptr;                                   // around it, if it is rank 0 of a group
   std::unique_ptr<SteadyClock> clock = nullptr;  // of the draft model
   std::unique_ptr<runner::ModelRunner> runner;
 

@@ -1,14 +1,16 @@
 // File: cc/bindings/wire.h
 // Structs that list their fields (cc/base/field_info.h) as plain Python data: a tuple of the
-// fields' values in the order of Visit(), which msgspec encodes as an array. For messages between
-// processes of one version; names do not travel.
+// schema's number and of the fields' values in the order of Visit(), which msgspec encodes as an
+// array. Names do not travel: the number, which follows from them, tells processes of different
+// versions from each other.
 //
 //   wire = msgspec.msgpack.encode(output.to_wire())
 //   output = RequestOutput.from_wire(msgspec.msgpack.decode(wire))
 //
-// Numbers, flags and texts are themselves; a struct is a tuple; an absent value is None; an enum is
-// its number; vectors of floats are their bytes, little-endian. from_wire() raises TypeError for
-// anything else, and for a tuple of another length.
+// Numbers, flags and texts are themselves; a struct within a struct is a tuple of its fields; an
+// absent value is None; an enum is its number; vectors of floats are their bytes, little-endian.
+// from_wire() raises TypeError for anything else, for a tuple of another length, and for another
+// schema, whose message says what to do.
 #ifndef PAGEMILL_CC_BINDINGS_WIRE_H_
 #define PAGEMILL_CC_BINDINGS_WIRE_H_
 
@@ -30,6 +32,7 @@
 
 #include "cc/base/field_info.h"
 #include "cc/base/status.h"
+#include "cc/base/xxh3.h"
 #include "cc/step/finish_reason.h"
 #include "cc/step/request.h"
 #include "cc/step/step_result.h"
@@ -204,19 +207,54 @@ struct Wire<step::MediaItem> {
 template <>
 struct Wire<std::vector<step::MediaItem>> : WireList<step::MediaItem, MediaParts> {};
 
+// How values that are no structs with fields travel. To be raised with a change of that.
+inline constexpr int32_t kWireFormat = 1;
+
+// The names of the fields, those of structs within included.
+template <HasFields T>
+std::string FieldNames() {
+  std::string names;
+  T::Visit([&](const char* name, auto member, const FieldInfo&) {
+    names.append(name).append(" ");
+    using Member = std::remove_cvref_t<decltype(std::declval<T&>().*member)>;
+    if constexpr (HasFields<Member>) names += FieldNames<Member>();
+  });
+  return names;
+}
+
+template <HasFields T>
+uint32_t WireSchema() {
+  static const uint32_t schema = [] {
+    const std::string text = std::to_string(kWireFormat) + " " + FieldNames<T>();
+    return static_cast<uint32_t>(Xxh3_128(text.data(), text.size()).low);
+  }();
+  return schema;
+}
+
 // Adds to_wire() and the static from_wire().
 template <typename T>
 void BindWire(nanobind::class_<T>& bound) {
-  bound.def("to_wire", [](const T& self) { return ToWire(self); });
+  bound.def("to_wire",
+            [](const T& self) { return nanobind::make_tuple(WireSchema<T>()) + ToWire(self); });
   bound.def_static(
       "from_wire",
       [](nanobind::handle wire) {
-        T value;
-        try {
-          Wire<T>::From(wire, &value);
-        } catch (const nanobind::cast_error&) {
-          throw nanobind::type_error("from_wire: this is no sequence");
+        const auto refuse = [](const char* reason) { throw nanobind::type_error(reason); };
+        if (!nanobind::isinstance<nanobind::sequence>(wire))
+          refuse("from_wire: this is no sequence");
+        const auto values = nanobind::borrow<nanobind::sequence>(wire);
+        uint32_t schema = 0;
+        if (nanobind::len(values) == 0 ||
+            !nanobind::try_cast(nanobind::object(values[0]), schema)) {
+          refuse("from_wire: this does not begin with the number of a schema");
         }
+        if (schema != WireSchema<T>()) {
+          refuse(
+              "from_wire: the message has other fields than this process knows: it is of another"
+              " version of Pagemill; run the same version in all processes");
+        }
+        T value;
+        Wire<T>::From(nanobind::steal(PySequence_GetSlice(wire.ptr(), 1, PY_SSIZE_T_MAX)), &value);
         return value;
       },
       nanobind::arg("wire"));

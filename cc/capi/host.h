@@ -34,7 +34,7 @@ struct HostOptions {
 
 class Host {
  public:
-  // kNotFound where the program cannot be read; else what parsing, binding or the engine refuse.
+  // kNotFound if the program cannot be read; else what parsing, binding or the engine refuse.
   static StatusOr<std::unique_ptr<Host>> Create(HostOptions options);
   ~Host();  // shuts the engine down
   Host(const Host&) = delete;

@@ -274,7 +274,7 @@ class Session {
     }
   }
 
-  // Reads one output; false where there is none.
+  // Reads one output; false if there is none.
   bool Next(double timeout_s, size_t struct_size) {
     pagemill_output output;
     pagemill_output_init(&output, sizeof(output));

@@ -17,7 +17,7 @@ struct CacheSize {
   friend bool operator==(const CacheSize&, const CacheSize&) = default;
 };
 
-// Data and unified caches by level; empty where the system does not tell (some Arm machines).
+// Data and unified caches by level; empty if the system does not tell (some Arm machines).
 // A virtual machine's numbers may be those of the whole host.
 std::vector<CacheSize> DataCaches(const std::string& sysfs_root = "/sys");
 

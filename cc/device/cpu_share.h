@@ -18,7 +18,7 @@
 namespace pagemill::device {
 
 // The CPUs of share `index` of `count` equal shares of `allowed`: whole cores (all hardware threads
-// of each), neighbours in (package, core) order. Empty where there are fewer cores than shares.
+// of each), neighbours in (package, core) order. Empty if there are fewer cores than shares.
 std::vector<int32_t> CpuShare(std::span<const int32_t> allowed, int32_t index, int32_t count,
                               const std::string& sysfs_root = "/sys");
 

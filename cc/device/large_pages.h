@@ -18,7 +18,7 @@
 namespace pagemill::device {
 
 struct LargePages {
-  int64_t bytes = 0;        // of one; 0 where the system has none or does not tell
+  int64_t bytes = 0;        // of one; 0 if the system has none or does not tell
   bool on_request = false;  // anonymous memory that is advised to use them does
 };
 
@@ -26,7 +26,7 @@ struct LargePages {
 LargePages DetectLargePages(const std::string& sysfs_root = "/sys");
 
 // Of the mappings that `bytes` takes part in, the bytes in large pages, at most bytes.size(): exact
-// for a mapping as a whole. What is not in memory yet does not count. 0 where the system does not
+// for a mapping as a whole. What is not in memory yet does not count. 0 if the system does not
 // tell. Cost: the system counts the pages of all mappings of the process below it, some 40 ms for 3
 // GB in small ones. `procfs_root` holds self/smaps.
 int64_t BytesInLargePages(std::span<const std::byte> bytes,

@@ -58,7 +58,7 @@ struct ReadOptions {
   double seconds = 0.1;     // to measure for; making the buffer comes on top
 };
 
-// The same for a buffer of its own. RESOURCE_EXHAUSTED where there is no memory for it,
+// The same for a buffer of its own. RESOURCE_EXHAUSTED if there is no memory for it,
 // INVALID_ARGUMENT for a size below 64 bytes.
 StatusOr<double> MeasureReadBandwidth(const Capabilities& caps, const ReadOptions& options,
                                       ThreadPool& pool);

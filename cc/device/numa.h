@@ -27,7 +27,7 @@ struct NumaNode {
   friend bool operator==(const NumaNode&, const NumaNode&) = default;
 };
 
-// Nodes that are online, by id; empty where the system does not tell. `sysfs_root` holds
+// Nodes that are online, by id; empty if the system does not tell. `sysfs_root` holds
 // devices/system/node, `procfs_root` self/status, which names the nodes a cpuset allows.
 std::vector<NumaNode> NumaNodes(const std::string& sysfs_root = "/sys",
                                 const std::string& procfs_root = "/proc");
@@ -46,9 +46,9 @@ struct MemoryPlacement {
   friend bool operator==(const MemoryPlacement&, const MemoryPlacement&) = default;
 };
 
-// For memory that all threads on `cpus` read: on their node where they have one, else interleaved
+// For memory that all threads on `cpus` read: on their node if they have one, else interleaved
 // over theirs, so that each node's memory gives its part of the bandwidth. Nodes without memory
-// count for nothing; where no node of theirs has any, all that have take part. kAnywhere where only
+// count for nothing; where no node of theirs has any, all that have take part. kAnywhere if only
 // one node of the machine has memory.
 MemoryPlacement PlacementFor(std::span<const int32_t> cpus, std::span<const NumaNode> nodes);
 

@@ -7,7 +7,7 @@
 namespace pagemill::device {
 namespace {
 
-// Writes 0 where 0 is, atomically: as good as no write for those who use the byte, and one for the
+// Writes 0 if 0 is, atomically: as good as no write for those who use the byte, and one for the
 // kernel. Thread sanitizers would call it a race with plain writes of theirs.
 [[gnu::no_sanitize("thread")]] void Touch(std::byte* byte) {
   unsigned char expected = 0;

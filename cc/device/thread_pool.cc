@@ -68,7 +68,7 @@ struct Piece {
   int64_t end = 0;
 };
 
-// Takes half of what a share holds, rounded up: from its front or from its back. Empty where
+// Takes half of what a share holds, rounded up: from its front or from its back. Empty if
 // it holds nothing.
 Piece Take(std::atomic<uint64_t>& share, bool from_front) {
   uint64_t seen = share.load(std::memory_order_relaxed);

@@ -54,7 +54,7 @@ class StepLoop;
 
 class Engine {
  public:
-  // Starts the engine's thread. kInvalidArgument where options or the runner's limits make no
+  // Starts the engine's thread. kInvalidArgument if options or the runner's limits make no
   // sense. `clock` outlives the engine.
   static StatusOr<std::unique_ptr<Engine>> Create(const EngineOptions& options,
                                                   std::unique_ptr<Runner> runner,
@@ -127,7 +127,7 @@ class Engine {
   // Saves a conversation so that it outlives the process, or brings one back (docs/kv_tiers.md).
   // `like` has what its KV depends on besides the model: the tokens, of Save only, salt and
   // adapter. Both wait for the step in flight; then steps go on while bytes are copied. Returns and
-  // errors are those of SavedSessions; besides, kUnimplemented where the runner's KV cannot be
+  // errors are those of SavedSessions; besides, kUnimplemented if the runner's KV cannot be
   // copied, kFailedPrecondition without EngineOptions::kv_tiers.fingerprint or prefix caching.
   StatusOr<int32_t> SaveSession(const std::string& path, step::Request like);
   StatusOr<RestoredSession> RestoreSession(const std::string& path, step::Request like = {});
@@ -135,7 +135,7 @@ class Engine {
  private:
   Engine(std::unique_ptr<StepLoop> loop, StatusOr<SavedSessions> sessions);
 
-  std::unique_ptr<Runner> owned_runner_;  // null where the caller keeps it
+  std::unique_ptr<Runner> owned_runner_;  // null if the caller keeps it
   std::unique_ptr<StepLoop> loop_;        // destroyed before: it uses the runner
   StatusOr<SavedSessions> sessions_;      // or why there are none
 };

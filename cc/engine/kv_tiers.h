@@ -35,9 +35,9 @@ namespace pagemill::engine {
 
 class KvTiers {
  public:
-  // `options` are valid. `pages`, null where the runner has none, outlives the result.
-  // kUnimplemented without pages, kInvalidArgument where sizes or paths make no sense,
-  // kResourceExhausted where there is no room for them.
+  // `options` are valid. `pages`, null if the runner has none, outlives the result.
+  // kUnimplemented without pages, kInvalidArgument if sizes or paths make no sense,
+  // kResourceExhausted if there is no room for them.
   static StatusOr<std::unique_ptr<KvTiers>> Create(const KvTierOptions& options,
                                                    const kv_cache::KvCacheOptions& cache,
                                                    step::PageStore* pages, LogSink log);
@@ -45,7 +45,7 @@ class KvTiers {
   kv_cache::KvConnector* connector() const { return connector_; }
 
   // Hands results to the scheduler and its new transfers to the worker, and abandons those that
-  // take too long. True where there were results.
+  // take too long. True if there were results.
   bool Move(scheduler::Scheduler* scheduler, int64_t now_ns);
   // Returns when a result is there, or after the timeout.
   void Wait(int64_t timeout_us) { worker_->Wait(timeout_us); }
@@ -68,7 +68,7 @@ class KvTiers {
 
   const int64_t timeout_ns_;
   const LogSink log_;
-  std::unique_ptr<kv_cache::KvConnector> owned_connector_;     // null where the host has one
+  std::unique_ptr<kv_cache::KvConnector> owned_connector_;     // null if the host has one
   std::unique_ptr<kv_transfer::ThreadedWorker> owned_worker_;  // the same
   kv_cache::KvConnector* connector_;
   kv_cache::TransferWorker* worker_;  // null when closed

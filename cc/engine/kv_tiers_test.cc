@@ -333,7 +333,9 @@ TEST_F(KvTiersTest, ALoadThatEndsWhileAStepIsPlannedWakesItsRequest) {
     for (int32_t seed : {5, 11, 13}) {
       const Request request = MakeRequest(10 * round + static_cast<uint64_t>(seed), seed);
       const int32_t cached = Answer(request);
-      if (round > 0) EXPECT_GT(cached, 0) << "round " << round << ", seed " << seed;
+      if (round > 0) {
+        EXPECT_GT(cached, 0) << "round " << round << ", seed " << seed;
+      }
     }
   }
   engine_.reset();

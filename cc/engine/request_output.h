@@ -38,7 +38,7 @@ struct RequestOutput {
   int32_t num_cached_tokens = 0;  // of the prompt, from the prefix cache; set from the start
   // Set on the last output, in seconds; a phase that the request never reached has 0.
   double queued_s = 0;   // submission to the first step that runs it
-  double prefill_s = 0;  // from there to the first token (or to the end, where there is none)
+  double prefill_s = 0;  // from there to the first token (or to the end, if there is none)
   double decode_s = 0;   // first token to last token
 
   template <typename Visitor>

@@ -45,11 +45,11 @@ class SavedSessions {
       : pages_(pages), layout_(std::move(layout)), run_(std::move(run)) {}
 
   // The prompt of `like` is the session's tokens; its salt and adapter count, too. Returns how many
-  // leading tokens' KV is in the file, which replaces one that is there. kNotFound where none is in
+  // leading tokens' KV is in the file, which replaces one that is there. kNotFound if none is in
   // the cache; errors of WriteSession().
   StatusOr<int32_t> Save(const std::string& path, step::Request like);
-  // `like` has the salt and the adapter of Save(). kNotFound without a file, kDataLoss where it is
-  // damaged, kFailedPrecondition where it is of another model or layout, kResourceExhausted where
+  // `like` has the salt and the adapter of Save(). kNotFound without a file, kDataLoss if it is
+  // damaged, kFailedPrecondition if it is of another model or layout, kResourceExhausted if
   // the cache has no room.
   StatusOr<RestoredSession> Restore(const std::string& path, step::Request like);
 

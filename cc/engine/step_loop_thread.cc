@@ -104,7 +104,7 @@ Status StepLoop::ExtendNow(step::RequestId id, std::vector<int32_t> token_ids,
   return scheduler_->Extend(id, std::move(token_ids), part);
 }
 
-// Starts what may start and finishes one step. False where there was nothing to do.
+// Starts what may start and finishes one step. False if there was nothing to do.
 bool StepLoop::Turn() {
   const auto most = static_cast<size_t>(options_.max_in_flight_steps);
   while (scheduler_->num_steps_in_flight() < most && StartStep()) {

@@ -45,8 +45,8 @@ StatusOr<HashAlgorithm> ParseHashAlgorithm(std::string_view name);
 
 // What distinguishes equal tokens of `request` in the block of the tokens [begin, end). A list of
 // records, each a tag of 4 letters, the size of the rest (4 bytes, little endian), and the rest:
-//   salt  the salt                                          at begin = 0, where it is not empty
-//   adpt  the adapter's id (8 bytes)                        at begin = 0, where there is one
+//   salt  the salt                                          at begin = 0, if it is not empty
+//   adpt  the adapter's id (8 bytes)                        at begin = 0, if there is one
 //   mdia  where the item starts, counted from `begin`,      for each media item with tokens in the
 //         negative for one that started before (4 bytes),   block, by position
 //         and its content id

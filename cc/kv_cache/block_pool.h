@@ -97,7 +97,7 @@ class BlockPool {
   void Supersede(BlockId id);
   // Of the same: several requests will go on from its content.
   void MarkBranch(BlockId id) { At(id).branches = true; }
-  // Forgets the content of the block that `id` is the first page of, where it has any.
+  // Forgets the content of the block that `id` is the first page of, if it has any.
   void Forget(BlockId id);
   // Forgets all reusable content; references stay. O(pages).
   void Reset();

@@ -57,7 +57,7 @@ class EventLog {
 
   // Number of the next event.
   uint64_t next_sequence() const { return first_ + events_.size(); }
-  // All events from number `sequence` on. kNotFound where some of them are not kept any more,
+  // All events from number `sequence` on. kNotFound if some of them are not kept any more,
   // kInvalidArgument above next_sequence().
   StatusOr<std::vector<KvEvent>> Since(uint64_t sequence) const;
 

@@ -92,7 +92,7 @@ class KvCacheManager {
   int32_t NumBlocks(int32_t num_tokens, const RequestShape& shape = {}) const;
   int32_t NumMissingBlocks(const RequestBlocks& blocks, int32_t num_tokens) const;
 
-  // The longest cached prefix; empty where prefix caching is off. `blocks` holds nothing yet.
+  // The longest cached prefix; empty if prefix caching is off. `blocks` holds nothing yet.
   PrefixMatch FindPrefix(const step::Request& request, const step::TokenSequence& tokens,
                          RequestBlocks* blocks);
 
@@ -106,7 +106,7 @@ class KvCacheManager {
   bool CanAllocate(const RequestBlocks& blocks, const PrefixMatch* match, int32_t num_tokens,
                    int32_t num_reserved_blocks = 0) const;
   // Extends `blocks`, first by the match. Appends what is new to `new_block_ids`, one list per
-  // group; it stays empty where nothing is new. Only after CanAllocate() said yes.
+  // group; it stays empty if nothing is new. Only after CanAllocate() said yes.
   void Allocate(int32_t num_tokens, const PrefixMatch* match, RequestBlocks* blocks,
                 std::vector<std::vector<BlockId>>* new_block_ids);
   // The same, for tokens that are loaded instead of computed: only what a step needs that goes on
@@ -151,10 +151,10 @@ class KvCacheManager {
   // requests: a transfer reads or writes them. Calls count.
   void Hold(std::span<const BlockId> ids);
   void Unhold(std::span<const BlockId> ids);
-  // Keeps whatever is cached under `hashes` from being evicted, until Unpin(). kNotFound where it
+  // Keeps whatever is cached under `hashes` from being evicted, until Unpin(). kNotFound if it
   // is nothing, kResourceExhausted above max_pinned_blocks (a block counts once per pin).
   StatusOr<PinId> Pin(std::span<const BlockHash> hashes);
-  // False where there is no such pin.
+  // False if there is no such pin.
   bool Unpin(PinId id);
   int32_t num_pinned_blocks() const { return num_pinned_blocks_; }
 
@@ -163,7 +163,7 @@ class KvCacheManager {
   // O(1) except for blocks that became common since the last call.
   void NumCommonPrefixBlocks(const RequestBlocks& blocks, std::vector<int32_t>* counts);
 
-  // What came and went; null where max_events is 0. Others may append events of their own media.
+  // What came and went; null if max_events is 0. Others may append events of their own media.
   EventLog* events() { return events_.get(); }
 
   // Forgets all cached prefixes and pins. False, and nothing happens, while requests hold blocks.

@@ -38,8 +38,8 @@ class DiskMedium final : public TransferMedium {
   // What a slot takes of the file.
   static int64_t SlotFileBytes(size_t slot_bytes);
 
-  // `arena` is the host tier's, for demotions; null where there is none. `pages` outlives the
-  // medium. kResourceExhausted where the file system has no room, kInvalidArgument where the file
+  // `arena` is the host tier's, for demotions; null if there is none. `pages` outlives the
+  // medium. kResourceExhausted if the file system has no room, kInvalidArgument if the file
   // cannot be made.
   static StatusOr<std::unique_ptr<DiskMedium>> Create(const Options& options,
                                                       step::PageStore* pages,

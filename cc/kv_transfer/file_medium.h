@@ -30,14 +30,14 @@ namespace pagemill::kv_transfer {
 class FileMedium final : public TransferMedium {
  public:
   struct Options {
-    std::string folder = {};  // made where it is missing
+    std::string folder = {};  // made if it is missing
     // Files in the folder together, those found at the start and those written since; a store
     // beyond it fails with kResourceExhausted. Nothing is ever removed to make room.
     int64_t max_bytes = int64_t{16} << 30;
     Digest128 fingerprint = {};
   };
 
-  // `pages` outlives the medium. kInvalidArgument where the folder cannot be made or read.
+  // `pages` outlives the medium. kInvalidArgument if the folder cannot be made or read.
   static StatusOr<std::unique_ptr<FileMedium>> Create(const Options& options,
                                                       step::PageStore* pages);
 

@@ -24,13 +24,13 @@ namespace pagemill::kv_transfer {
 
 class PosixFile {
  public:
-  // For reading and writing; kFailedPrecondition where it exists, kInvalidArgument where it cannot
+  // For reading and writing; kFailedPrecondition if it exists, kInvalidArgument if it cannot
   // be made.
   static StatusOr<PosixFile> CreateNew(const std::string& path);
   // The same, beside `path`, under a name that no other file has: "<path>.<six characters>.tmp".
   // For what is renamed to `path` when it is whole; a caller that does not rename it removes it.
   static StatusOr<PosixFile> CreateTemporary(const std::string& path);
-  // For reading; kNotFound where there is none. Does not wait for the other end of a pipe.
+  // For reading; kNotFound if there is none. Does not wait for the other end of a pipe.
   static StatusOr<PosixFile> OpenToRead(const std::string& path);
   ~PosixFile();
   PosixFile(PosixFile&& other) noexcept
@@ -39,11 +39,11 @@ class PosixFile {
 
   const std::string& path() const { return path_; }
   StatusOr<int64_t> size() const;
-  // All of the span. kDataLoss where the file ends before, or cannot be read.
+  // All of the span. kDataLoss if the file ends before, or cannot be read.
   Status ReadAt(int64_t offset, std::span<std::byte> to) const;
-  // kResourceExhausted where there is no room, else kDataLoss.
+  // kResourceExhausted if there is no room, else kDataLoss.
   Status WriteAt(int64_t offset, std::span<const std::byte> from);
-  // Makes the file `bytes` long and takes the space for it; kResourceExhausted where there is none.
+  // Makes the file `bytes` long and takes the space for it; kResourceExhausted if there is none.
   Status Reserve(int64_t bytes);
   Status Sync();
 

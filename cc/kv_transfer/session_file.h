@@ -47,14 +47,14 @@ Status WriteSession(const std::string& path, const SessionLayout& layout,
 
 class SessionReader {
  public:
-  // Checks all but the bytes of the pages. kNotFound where there is no file, kDataLoss where it is
-  // damaged or no session, kFailedPrecondition where it is of another model or layout.
+  // Checks all but the bytes of the pages. kNotFound if there is no file, kDataLoss if it is
+  // damaged or no session, kFailedPrecondition if it is of another model or layout.
   static StatusOr<SessionReader> Open(const std::string& path, const SessionLayout& layout);
 
   const std::vector<int32_t>& token_ids() const { return token_ids_; }
   int32_t num_cached_tokens() const { return num_cached_tokens_; }
   int64_t num_pages() const { return static_cast<int64_t>(offsets_.size()); }
-  // The page with this content. kNotFound where the session has none, kDataLoss where it is
+  // The page with this content. kNotFound if the session has none, kDataLoss if it is
   // damaged.
   Status Read(const kv_cache::ContentKey& key, std::span<std::byte> bytes) const;
 

@@ -69,7 +69,7 @@ class OperandCheck {
   const OpCall& call_;
   Status status_;
   std::optional<DType> act_;       // empty until an operand has given it
-  std::array<int64_t, 128> dims_;  // by letter; -1 where unknown
+  std::array<int64_t, 128> dims_;  // by letter; -1 if unknown
 };
 
 }  // namespace pagemill::ops

@@ -25,7 +25,7 @@ struct ExecutorOptions {
   int64_t kv_page_bytes = 0;            // of a page; 0 = as fits the program best
   DType kv_cache_dtype = DType::kBF16;  // bf16, f32, f8_e4m3 or int8 (with a scale per row)
   DType activation_type = DType::kF32;  // what `act` stands for: f32 (fast), bf16 or f16
-  // Run every op by the kernel of this name where it has one that fits ("reference", "portable"),
+  // Run every op by the kernel of this name if it has one that fits ("reference", "portable"),
   // as at least one has; empty = the best one.
   std::string kernel_filter;
   // The coarsest that matrix multiplications and attention may round activations to on the way in,

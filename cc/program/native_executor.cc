@@ -58,7 +58,7 @@ struct NativeExecutor::Bound {
   std::string memory_placement;
   std::once_flag fingerprint_computed;
   Digest128 fingerprint;
-  std::unique_ptr<CachePages> pages;             // of `kv`; null where there is none
+  std::unique_ptr<CachePages> pages;             // of `kv`; null if there is none
   std::unique_ptr<device::ThreadPool> own_pool;  // null: `pool` is the host's
   device::ThreadPool* pool = nullptr;
   std::byte* kv_arena = nullptr;  // of `kv`, or of the host's
@@ -245,7 +245,7 @@ void NativeExecutor::Bound::WalkInstrumented() {
     if (profiling) {
       const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
       const device::ThreadPoolTimes after = pool->times();
-      // The caller works where it does not wait; workers work where the pool says so.
+      // The caller works if it does not wait; workers work where the pool says so.
       const double waited_s = (pool->num_threads() - 1) * seconds -
                               (after.workers_busy_s - before.workers_busy_s) +
                               (after.caller_waited_s - before.caller_waited_s);

@@ -51,7 +51,7 @@ class NativeExecutor final : public Executor {
                                                           NativeExecutor* host = nullptr);
   ~NativeExecutor() override;
 
-  // kInvalidArgument where the batch is larger than the options allow.
+  // kInvalidArgument if the batch is larger than the options allow.
   Status Enqueue(const ops::StepBatch& batch) override;
   Status Collect(ExecutorOutput* output) override;
 
@@ -67,7 +67,7 @@ class NativeExecutor final : public Executor {
   step::PageStore* pages();
   const PackedWeights& packed_weights() const;
   // Where weights and KV cache lie ("interleaved over nodes 0, 1"), or why the system refused; ""
-  // where there is nothing to place.
+  // if there is nothing to place.
   const std::string& memory_placement() const;
   // What the bytes of its pages depend on besides tokens. Reads all files of weights on the calling
   // thread, once, unless their digests are known from packing them. Thread-safe.

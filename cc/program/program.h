@@ -133,7 +133,7 @@ inline constexpr std::string_view kPooled = "pooled";  // f32 [requests, dimensi
 
 struct Op {
   std::string name;
-  std::vector<ValueId> inputs;  // kNoValue where an optional operand is missing
+  std::vector<ValueId> inputs;  // kNoValue if an optional operand is missing
   std::vector<ValueId> outputs;
   ops::Attributes attributes;
   int32_t line = 0;

@@ -50,10 +50,10 @@ class BatchState {
   explicit BatchState(const engine::RunnerLimits& limits)
       : BatchState(limits, limits.kv_groups.size()) {}
 
-  // kInternal where the plan names a slot that does not exist. Apply() calls it first.
+  // kInternal if the plan names a slot that does not exist. Apply() calls it first.
   Status CheckSlots(const step::StepPlan& plan) const;
 
-  // kInternal where the plan contradicts itself or the limits: the scheduler's bug. The requests of
+  // kInternal if the plan contradicts itself or the limits: the scheduler's bug. The requests of
   // that step fail and are released by a later plan; the state stays usable for the others.
   Status Apply(const step::StepPlan& plan);
 
@@ -75,7 +75,7 @@ class BatchState {
   // Tokens of the batch that the plan has placeholders for (step::kPlaceholderTokenId).
   std::span<const PlaceholderToken> placeholders() const { return placeholders_; }
   void SetToken(int32_t token, int32_t id) { token_ids_[static_cast<size_t>(token)] = id; }
-  // The request that a slot holds; null where it is free.
+  // The request that a slot holds; null if it is free.
   const step::Request* request(step::RequestIndex index) const;
 
   // Aborts where slots and arrays contradict each other. O(slots x blocks).

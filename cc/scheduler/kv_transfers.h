@@ -56,13 +56,13 @@ class KvTransfers {
   // The load is owned here until it is dropped.
   KvLoad* AddLoad(KvLoad load);
   void DropLoad(const KvLoad* load);
-  // What `request` waits for; null where it waits for nothing.
+  // What `request` waits for; null if it waits for nothing.
   KvLoad* FindLoad(const RequestState& request);
 
   void Plan(kv_cache::KvTransfer transfer, KvLoad* load, uint64_t fence);
   // Appends what may start, in the order of planning. Steps before `oldest_step` are done.
   void Take(uint64_t oldest_step, std::vector<kv_cache::KvTransfer>* out);
-  InFlight* Find(kv_cache::TransferId id);  // null where it is not in flight, or not taken
+  InFlight* Find(kv_cache::TransferId id);  // null if it is not in flight, or not taken
   void End(kv_cache::TransferId id);        // forgets it
 
   bool empty() const { return in_flight_.empty(); }

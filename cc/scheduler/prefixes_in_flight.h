@@ -25,7 +25,7 @@ namespace pagemill::scheduler {
 
 class PrefixesInFlight {
  public:
-  // Block number `block` is what `request` computes next. Ignored where it has no hash for that
+  // Block number `block` is what `request` computes next. Ignored if it has no hash for that
   // block, or another request computes the same already.
   void Announce(RequestState* request, int32_t block);
   // The request that computes block number `block` of `request`; null if none does.
@@ -33,7 +33,7 @@ class PrefixesInFlight {
 
   // `request` waits until `computer` has computed all blocks that the two share.
   void Wait(RequestState* request, RequestState* computer);
-  void StopWaiting(RequestState* request);  // also where it does not wait
+  void StopWaiting(RequestState* request);  // also if it does not wait
 
   // `computer` has computed its first `num_blocks` blocks, and goes on: appends those who need not
   // wait for it any longer to `awake`; all, where another computes its next block already.

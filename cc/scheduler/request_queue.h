@@ -21,7 +21,7 @@ namespace pagemill::scheduler {
 
 class RequestQueue {
  public:
-  RequestState* front() const { return head_; }  // the oldest; null where empty
+  RequestState* front() const { return head_; }  // the oldest; null if empty
   size_t size() const { return size_; }
 
   // Puts the request where its arrival says. O(members that are older, or those that are younger,

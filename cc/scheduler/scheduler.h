@@ -68,15 +68,15 @@ namespace pagemill::scheduler {
 
 class Scheduler {
  public:
-  // kInvalidArgument where the options make no sense.
+  // kInvalidArgument if the options make no sense.
   static StatusOr<std::unique_ptr<Scheduler>> Create(const SchedulerOptions& options);
 
   // Queues a request, or says why not: kInvalidArgument (Admission), kFailedPrecondition (the id is
   // in use), kResourceExhausted (QueueAdmission).
   Status Add(step::Request request);
-  // Ends a request; its event is appended. False where there is none with this id.
+  // Ends a request; its event is appended. False if there is none with this id.
   bool Abort(step::RequestId id, std::vector<RequestEvent>* events);
-  // Lets a request start that was added with `starts_held`. False where there is none with this id
+  // Lets a request start that was added with `starts_held`. False if there is none with this id
   // that still waits for it.
   bool Release(step::RequestId id);
 
@@ -87,14 +87,14 @@ class Scheduler {
   // Ends requests whose start deadline or deadline is not after `now_us`, in the order of the
   // deadlines; their events have kDeadlineExceeded. O(log n) for each of them, else O(1).
   void Expire(int64_t now_us, std::vector<RequestEvent>* events);
-  // The next deadline to pass; empty where no request has one.
+  // The next deadline to pass; empty if no request has one.
   std::optional<int64_t> next_deadline_us() const { return deadlines_.next_time_us(); }
   // Until Resume(). A second call changes the mode. Events are those of requests that end by it.
   void Pause(PauseMode mode, std::vector<RequestEvent>* events);
   void Resume();
   std::optional<PauseMode> pause_mode() const { return pause_mode_; }
 
-  // Writes the next step over `plan`, reusing its memory. The plan is empty where nothing can run
+  // Writes the next step over `plan`, reusing its memory. The plan is empty if nothing can run
   // now: there is no work, or all of it waits for results. An empty plan is not to be run nor
   // reported.
   void Schedule(step::StepPlan* plan);
@@ -107,7 +107,7 @@ class Scheduler {
   void FailStep(const Status& why, std::vector<RequestEvent>* events);
 
   // KV that lives elsewhere (docs/kv_tiers.md). The connector outlives the scheduler; null = none.
-  // kFailedPrecondition while transfers are under way, kUnimplemented where a group of layers has
+  // kFailedPrecondition while transfers are under way, kUnimplemented if a group of layers has
   // other blocks than the cache.
   Status SetConnector(kv_cache::KvConnector* connector);
   // Appends the transfers to start now. To be called after Schedule(), Update() and
@@ -187,7 +187,7 @@ class Scheduler {
   void Unpark(RequestState* request);
   void LeaveParked(RequestState* request);
   void Enqueue(RequestState* request);
-  RequestState* FindParked(step::RequestId id, ParkReason reason) const;  // null where it is not
+  RequestState* FindParked(step::RequestId id, ParkReason reason) const;  // null if it is not
   bool WaitForAdapter(RequestState* request);
   bool WaitForEncoder(RequestState* request);
   void WakeForStep();

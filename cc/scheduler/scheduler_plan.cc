@@ -182,7 +182,7 @@ int32_t Scheduler::NumReachableTokens(const RequestState& request) const {
   return ends ? known : known + unknown;
 }
 
-// How many tokens the request may run now; 0 where it cannot.
+// How many tokens the request may run now; 0 if it cannot.
 int32_t Scheduler::NumTokensToRun(const RequestState& request, const Budget& budget) const {
   const int32_t left = NumReachableTokens(request) - request.num_scheduled_tokens;
   if (left <= 0) return 0;

@@ -27,14 +27,14 @@ namespace pagemill::sim {
 
 class EngineNode {
  public:
-  // The pointers outlive the node. kInvalidArgument where the options make no sense.
+  // The pointers outlive the node. kInvalidArgument if the options make no sense.
   static StatusOr<std::unique_ptr<EngineNode>> Create(const scheduler::SchedulerOptions& options,
                                                       const CostModel* cost,
                                                       RequestTable* requests);
 
   // Scheduler::Add()
   Status Add(step::Request request) { return scheduler_->Add(std::move(request)); }
-  // Plans a step and says what it costs; empty where one is running, or nothing can run. Sets
+  // Plans a step and says what it costs; empty if one is running, or nothing can run. Sets
   // start_ns of the requests that begin.
   std::optional<StepCost> Start(int64_t now_ns);
   // The running step is done: appends what it brought.

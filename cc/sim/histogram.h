@@ -26,9 +26,9 @@ class Histogram {
   uint64_t count() const { return count_; }
   int64_t min() const { return count_ == 0 ? 0 : min_; }  // exact
   int64_t max() const { return max_; }                    // exact
-  int64_t mean() const;                                   // exact, rounded down; 0 where empty
+  int64_t mean() const;                                   // exact, rounded down; 0 if empty
   // The value below or at which `permille` thousandths of the counted values lie: the middle of its
-  // bucket, within [min, max]. 0 where empty.
+  // bucket, within [min, max]. 0 if empty.
   int64_t Quantile(int permille) const;
 
   struct Bucket {

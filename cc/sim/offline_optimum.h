@@ -42,7 +42,7 @@ struct PrefixHits {
   uint64_t hit_tokens = 0;
 };
 
-// In the order of the trace, times and sessions aside. kInvalidArgument where a request needs more
+// In the order of the trace, times and sessions aside. kInvalidArgument if a request needs more
 // blocks than there are.
 StatusOr<PrefixHits> BestPrefixHits(std::span<const TraceRequest> trace, const CachePool& pool);
 

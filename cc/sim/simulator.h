@@ -48,11 +48,11 @@ struct SimulatorOptions {
 
 class Simulator {
  public:
-  // kInvalidArgument where the options make no sense.
+  // kInvalidArgument if the options make no sense.
   static StatusOr<std::unique_ptr<Simulator>> Create(const SimulatorOptions& options,
                                                      std::unique_ptr<Workload> workload);
 
-  // Goes on until so many more requests ended, or nothing is left. kInternal where engines have
+  // Goes on until so many more requests ended, or nothing is left. kInternal if engines have
   // work that they do not run.
   Status Run(uint64_t num_requests);
   bool done() const { return steps_.empty() && !workload_->NextTime(); }

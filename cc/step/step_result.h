@@ -22,7 +22,7 @@ struct TokenLogprobs {
 
 struct RequestResult {
   RequestIndex index;
-  // Accepted drafts, then the sampled token; empty where the plan did not ask to sample.
+  // Accepted drafts, then the sampled token; empty if the plan did not ask to sample.
   std::vector<int32_t> sampled_token_ids;
   // A proposal of what comes after the sampled token, as long as it is worth a step's time; the
   // scheduler verifies as much of it as its limits and free blocks allow. kPlaceholderTokenId: a

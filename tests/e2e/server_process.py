@@ -33,7 +33,7 @@ _WITH_MODULES = (
 
 
 def minilm_directory() -> str:
-    """The embedding model's directory; "" where there is none."""
+    """The embedding model's directory; "" if there is none."""
     path = Path(MINILM)
     return str(path.parent if MINILM and path.is_file() else path) if MINILM else ""
 

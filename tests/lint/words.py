@@ -24,6 +24,7 @@ _RULES = (
 _DIALECT = (
     (re.compile(r"\b(no[b]ody|any[b]ody|who[e]ver)\b", re.IGNORECASE), "name the thing that acts"),
     (re.compile(r"\bbut for\b", re.IGNORECASE), 'write "except"'),
+    (re.compile(r"\b(null|empty|none|None|zero|true|false) whe[r]e\b"), 'write "if"'),
     (re.compile(r"\bbe (it|they)\b", re.IGNORECASE), 'write "even" or "whether"'),
     (re.compile(r"\bst(and|ands|ood) out\b", re.IGNORECASE), 'write "outlier"'),
     (re.compile(r"\bg(iven|ives?) back\b", re.IGNORECASE), 'write "returned" or "freed"'),

@@ -24,6 +24,7 @@ def test_real_tree():
         ("cc/base/a.h", "// Nobody reads it."),
         ("docs/a.md", "all but for one"),
         ("docs/a.md", "the block is given back"),
+        ("docs/a.md", "null where it has none"),
         ("docs/a.md", "in tiles of AMX"),
         ("cc/ops/linear/a.h", "int64_t StripBytes();"),
         ("cc/ops/linear/a.h", "// Two panels."),

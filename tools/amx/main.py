@@ -53,7 +53,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 
 
 def missing(options: argparse.Namespace) -> str | None:
-    """What has to be installed or built first, as a sentence; None where nothing has."""
+    """What has to be installed or built first, as a sentence; None if nothing has."""
     if shutil.which("genisoimage") is None:
         return "there is no genisoimage (Debian: genisoimage)"
     if shutil.which(options.bochs) is None:

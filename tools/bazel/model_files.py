@@ -37,7 +37,7 @@ def _extract(owners: dict[str, zipfile.ZipFile], parts: list[str], target: pathl
 
 
 def main(spec_path: str) -> int:
-    """Returns the exit status: 1 where a file is not what was pinned."""
+    """Returns the exit status: 1 if a file is not what was pinned."""
     spec = json.loads(pathlib.Path(spec_path).read_text())
     with tempfile.TemporaryDirectory() as folder:
         owners = _download(spec["packages"], folder)

@@ -20,7 +20,7 @@ NATIVE_MODELS = ("tiny", "smollm2-135m")
 
 
 def missing(device: str) -> str | None:
-    """Why nothing can be checked here, as a sentence; None where it can."""
+    """Why nothing can be checked here, as a sentence; None if it can."""
     for module in ("torch", "numpy", "safetensors", "nanobind"):
         if importlib.util.find_spec(module) is None:
             return f"the Python package {module} is not installed"
@@ -102,7 +102,7 @@ def check(options: argparse.Namespace) -> int:
 
 
 def main(arguments: list[str]) -> int:
-    """Run; returns the exit status, 0 also where there is nothing to check on."""
+    """Run; returns the exit status, 0 also if there is nothing to check on."""
     options = parse(arguments)
     reason = missing(options.device)
     if reason is not None:

@@ -41,7 +41,7 @@ class DeviceLimits:
 @dataclass(frozen=True, slots=True)
 class DecodeSpeed:
     """A step of `batch` requests. `fraction` of the copy bandwidth, on necessary bytes; `graph_*`:
-    the same step replayed from a captured graph, free of the host (None where there is none)."""
+    the same step replayed from a captured graph, free of the host (None if there is none)."""
 
     batch: int
     context: int

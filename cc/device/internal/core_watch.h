@@ -52,7 +52,7 @@ class CoreWatch {
   }
 
  private:
-  // Since the last call; 0 where unknown.
+  // Since the last call; 0 if unknown.
   int64_t Growth(int32_t thread);
   std::optional<int64_t> Total(int32_t thread);
   void CountAttending();

@@ -16,7 +16,7 @@ namespace pagemill::kv_cache {
 //    only.
 // 2. Insert() takes a page that is in no list; until Remove() its links belong to the policy, and
 //    so do Block::is_protected and, once it was read, Block::reused.
-// 3. Victim() names one of the pages that are in; only where there are any.
+// 3. Victim() names one of the pages that are in; only if there are any.
 class EvictionPolicy {
  public:
   virtual ~EvictionPolicy() = default;

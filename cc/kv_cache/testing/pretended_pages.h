@@ -56,7 +56,7 @@ class PretendedPages {
   void ReadState(const PretendedRequest& request, size_t group, int32_t begin);
   void WriteState(const PretendedRequest& request, size_t group, TokenRange range);
   void RunCross(const PretendedRequest& request, size_t group, TokenRange step);
-  // Where a token is, in one of the pages of its block; the state at a position, null where there
+  // Where a token is, in one of the pages of its block; the state at a position, null if there
   // is no page. The page has the content of this group from now on.
   uint64_t* TokenAt(const PretendedRequest& request, size_t group, int32_t token);
   uint64_t* StateAt(const PretendedRequest& request, size_t group, int32_t position);

@@ -45,7 +45,7 @@ class BlockTier {
     std::optional<Content> victim;  // not in the tier any more; its slot is taken until FreeSlot()
   };
 
-  // kInvalidArgument where the policy is unknown or `num_spare` is not in [1, num_slots).
+  // kInvalidArgument if the policy is unknown or `num_spare` is not in [1, num_slots).
   static StatusOr<BlockTier> Create(std::string_view policy, int64_t num_slots, int64_t num_spare);
 
   int64_t capacity() const { return capacity_; }
@@ -54,7 +54,7 @@ class BlockTier {
   int64_t num_free_slots() const { return static_cast<int64_t>(free_slots_.size()); }
   State state(const ContentKey& key) const;
 
-  // A slot for absent content. Empty where no slot is free or everything is in use.
+  // A slot for absent content. Empty if no slot is free or everything is in use.
   std::optional<Reservation> Reserve(const ContentKey& key);
   void Commit(const ContentKey& key);  // of content being stored
   // The slot of ready content, which stays until as many Unpin() calls. Counts as a use.

@@ -29,7 +29,7 @@ class KeyLists {
   std::optional<size_t> Find(const ContentKey& key) const;
   // Makes the key the most recently used one of list `i`, wherever it was before.
   void PushBack(size_t i, const ContentKey& key);
-  void Erase(const ContentKey& key);  // nothing where it is in no list
+  void Erase(const ContentKey& key);  // nothing if it is in no list
   void PopFront(size_t i);            // not where the list is empty
 
   Status CheckIntegrity() const;

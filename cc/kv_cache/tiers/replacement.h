@@ -24,7 +24,7 @@ namespace pagemill::kv_cache {
 // 1. At most `capacity` keys are resident: admitted, and since then neither a victim nor erased.
 //    Memory is O(capacity).
 // 2. Admit() makes a key that is not resident so. Where that needs room it names one victim for
-//    which `may_evict` is true; where there is none, it refuses and nothing has changed.
+//    which `may_evict` is true; if there is none, it refuses and nothing has changed.
 // 3. Choices depend on the calls only; nothing costs more than O(residents that may not be
 // evicted).
 class Replacement {

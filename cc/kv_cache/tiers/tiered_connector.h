@@ -46,7 +46,7 @@ class TieredConnector final : public KvConnector {
     int32_t max_blocks_in_flight = 256;
   };
 
-  // kInvalidArgument where both tiers are missing, or one is too small.
+  // kInvalidArgument if both tiers are missing, or one is too small.
   static StatusOr<std::unique_ptr<TieredConnector>> Create(const Options& options);
 
   ConnectorMatch Lookup(const step::Request& request, const PrefixQuery& query,

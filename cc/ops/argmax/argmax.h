@@ -4,7 +4,7 @@
 //
 //   inputs   x        f32 [L, V]
 //   outputs  columns  i32 [L]  the lowest column that has the largest element (0 and -0 are equal);
-//                              -1 where some element is NaN or +inf, or all are -inf
+//                              -1 if some element is NaN or +inf, or all are -inf
 //            values   f32 [L]  that element; with column -1, +inf in the first of these cases, -inf
 //                              in the second
 //   aliasing       none

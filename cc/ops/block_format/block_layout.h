@@ -34,7 +34,7 @@ struct BlockLayout {
   int32_t elements;
   int32_t bytes;
   int32_t quants;     // offset of the nibbles or bytes
-  int32_t high_bits;  // offset of the bits above the nibble; 0 where the format has none
+  int32_t high_bits;  // offset of the bits above the nibble; 0 if the format has none
 };
 
 inline constexpr BlockLayout kQ4_0Layout{32, 18, 2, 0};

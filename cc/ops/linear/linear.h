@@ -102,7 +102,7 @@ inline double ScaledBf16ErrorBound(int64_t k) {
 inline constexpr double kScaledInt8Error = 1 / 253.9 + 16 * 0x1p-24;
 
 // Half a step of a quantized block, of its largest element: 1 / 254 or 1 / 32512 rounded up for the
-// rounding of the scale itself. 0 where activations are not rounded.
+// rounding of the scale itself. 0 if activations are not rounded.
 inline double LinearHalfStep(const Kernel& kernel) {
   switch (kernel.activations) {
     case Precision::kF32:

@@ -5,7 +5,7 @@
 //
 //   [pairs of elements of k][rows, up to a multiple of 4][2 elements] bf16
 //
-// with zeros where there is no row or element. Order of accumulation: one chain an output, pairs of
+// with zeros if there is no row or element. Order of accumulation: one chain an output, pairs of
 // k ascending, part after part, then the bias. VDPBF16PS takes the product of the odd element
 // first.
 

@@ -37,7 +37,7 @@ inline constexpr int64_t kRecordsPerHead = 8;   // of formats with blocks of 256
 inline constexpr int64_t kHalfSliceRows = 16;
 inline constexpr int kQuads = 8;
 
-// Where the fields of a record lie, in bytes; 0 where the format has none.
+// Where the fields of a record lie, in bytes; 0 if the format has none.
 struct PackedBlockLayout {
   int64_t head_bytes;
   int64_t record_bytes;

@@ -1,6 +1,6 @@
 // File: cc/ops/linear/packed_gemm.h
 // Runs a PackedGemm over a call of `linear`: prepares chunks of x in the workspace, and shares
-// out slices of weights, and chunks where there are many, among the threads.
+// out slices of weights, and chunks if there are many, among the threads.
 #ifndef PAGEMILL_CC_OPS_LINEAR_PACKED_GEMM_H_
 #define PAGEMILL_CC_OPS_LINEAR_PACKED_GEMM_H_
 

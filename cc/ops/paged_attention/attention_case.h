@@ -52,7 +52,7 @@ class AttentionCase {
  private:
   void StoreContext(int64_t request, int32_t id);
   void StoreToken(int64_t slot, const float* k, const float* v);
-  // The scale of row `row` of the block's K and V, where it has scales; else 1.
+  // The scale of row `row` of the block's K and V, if it has scales; else 1.
   float StoreScale(int64_t block, int64_t row, const float* token, int64_t head);
 
   AttentionOptions options_;

@@ -73,8 +73,7 @@ struct GroupScales {
 struct RowKeys {
   KeyRange range;
   float slope = 0;
-  float distance =
-      0;  // from the row's position to the chunk's first key; negative where it is past
+  float distance = 0;  // from the row's position to the chunk's first key; negative if it is past
   const GroupScales* scales = nullptr;  // of int8 keys and values
 };
 

@@ -335,7 +335,7 @@ inline void QuantizeQuery(const AttentionShape& shape, const float* q, int8_t* t
     most = _mm512_max_epu32(most, _mm512_castps_si512(_mm512_abs_ps(v)));
   }
   const float largest = __builtin_bit_cast(float, _mm512_reduce_max_epu32(most));
-  float unit = largest < 1e-30f ? 1e-30f / 32639 : largest / 32639;  // NaN where anything is
+  float unit = largest < 1e-30f ? 1e-30f / 32639 : largest / 32639;  // NaN if anything is
   if (largest == __builtin_inff()) unit = __builtin_nanf("");
   const __m512 factor = _mm512_set1_ps(1 / unit);
   __m512i sum_high = _mm512_setzero_si512(), sum_low = _mm512_setzero_si512();

@@ -46,7 +46,7 @@ inline Vec::F Weight(Vec::F x, const RowWeights& weights) {
   return ExpOfNegative(Vec::Mul(below, Vec::Set(weights.inverse_temperature)));
 }
 
-// Calls body(register of the row, its offset in x) for a stretch, whole registers where it is full.
+// Calls body(register of the row, its offset in x) for a stretch, whole registers if it is full.
 template <typename Body>
 inline void ForStretch(const float* x, int64_t left, float fill, const Body& body) {
   if (left >= kStretch) {

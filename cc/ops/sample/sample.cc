@@ -72,7 +72,7 @@ float KthLargest(std::span<Candidate> candidates, int64_t k) {
 }
 
 // A logit that at least k tokens reach, and not many more: the k-th largest of the maxima of the
-// stretches. -inf where there are fewer stretches.
+// stretches. -inf if there are fewer stretches.
 float CutOfTop(const Row& row, int64_t k) {
   const std::span<Candidate> maxima = row.Stretches();
   if (k > static_cast<int64_t>(maxima.size())) return kExcluded;

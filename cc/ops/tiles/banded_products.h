@@ -71,7 +71,7 @@ struct BandedProducts {
     if (o.configured == nullptr) Tiles::Release();
   }
 
-  // Sums of nothing: what `start` does where there are none yet.
+  // Sums of nothing: what `start` does if there are none yet.
   static void Clear(int64_t rows) {
     rows > Band::kTileRows ? Band::template Clear<true>() : Band::template Clear<false>();
   }

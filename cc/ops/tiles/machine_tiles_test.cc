@@ -1,4 +1,4 @@
-// Tiles of the CPU, where it has them (tools/amx emulates one that does): the operating system
+// Tiles of the CPU, if it has them (tools/amx emulates one that does): the operating system
 // keeps each thread's own.
 #include <gtest/gtest.h>
 #include <sched.h>

@@ -119,7 +119,7 @@ struct Vec {
   static F Sub(F a, F b) { return a - b; }
   static F Mul(F a, F b) { return a * b; }
   static F Div(F a, F b) { return a / b; }
-  // Spelled out where there is an instruction: a compiler that fuses a * b + c by itself may,
+  // Spelled out if there is an instruction: a compiler that fuses a * b + c by itself may,
   // beside another product, choose differently in different places, and results would not repeat.
   static F Fma(F a, F b, F c) {
 #if defined(__aarch64__)

@@ -61,8 +61,7 @@ struct BoundOp {
 // The program that it was made from outlives it.
 struct BoundProgram {
   std::vector<BoundOp> ops;
-  std::vector<TensorView>
-      operands;  // of all ops, at the largest step; rank 0 where one is left out
+  std::vector<TensorView> operands;  // of all ops, at the largest step; rank 0 if one is left out
   std::vector<std::unique_ptr<const QuantizedParts>> parts;  // of operands
   // Operands whose dimension 0 is ops::kDims[i], and those that are ops::kStepArrays[i].
   std::array<std::vector<uint32_t>, std::size(ops::kDims)> by_dim;

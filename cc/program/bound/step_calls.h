@@ -25,7 +25,7 @@
 
 namespace pagemill::program {
 
-// kInvalidArgument where a step is larger than the options allow, its block tables are not those
+// kInvalidArgument if a step is larger than the options allow, its block tables are not those
 // of the layout, or its inputs not those of the program.
 Status CheckBatch(const ops::StepBatch& batch, const Program& program, const BoundProgram& bound,
                   const ExecutorOptions& options, const KvLayout& layout);

@@ -56,8 +56,8 @@ class DeviceExecutor final : public Executor {
       const DeviceExecutorOptions& device_options);
   ~DeviceExecutor() override;  // waits for steps in flight
 
-  // kInvalidArgument where the batch is larger than the options allow or reads tokens that are not
-  // there, kFailedPrecondition where too many steps are in flight.
+  // kInvalidArgument if the batch is larger than the options allow or reads tokens that are not
+  // there, kFailedPrecondition if too many steps are in flight.
   Status Enqueue(const ops::StepBatch& batch) override;
   Status Collect(ExecutorOutput* output) override;
   // kFailedPrecondition if there is no step whose tokens may be drawn, kInvalidArgument if `draws`

@@ -18,7 +18,7 @@ class LazyMemory {
  public:
   LazyMemory() = default;
   // Page aligned. Asks for huge pages where the range is large enough for them: hardware prefetch
-  // stops at a page border. kResourceExhausted where the address space is. Pages lie where
+  // stops at a page border. kResourceExhausted if the address space is. Pages lie where
   // `placement` says, or anywhere if the system refuses it.
   static StatusOr<LazyMemory> Allocate(int64_t bytes, const char* purpose,
                                        const device::MemoryPlacement& placement = {});

@@ -39,7 +39,7 @@ class MappedFile {
     // memory yet is read in large pages where the file system has them (device/large_pages.h).
     kAll,
   };
-  // kNotFound where the path does not exist, kInvalidArgument where it is not a regular file.
+  // kNotFound if the path does not exist, kInvalidArgument if it is not a regular file.
   static StatusOr<MappedFile> Open(const std::string& path, Use use = Use::kParts);
   ~MappedFile();
   MappedFile(MappedFile&& other) noexcept

@@ -125,7 +125,7 @@ bool PackCache::BetterCopied(std::span<const std::byte> mapped, device::ThreadPo
   const device::LargePages pages = device::DetectLargePages(system_root_ + "/sys");
   const int64_t size = static_cast<int64_t>(mapped.size());
   if (!pages.on_request || size < 2 * pages.bytes) return false;
-  // What was not read yet counts as small. One byte brings in a large page, where there is one.
+  // What was not read yet counts as small. One byte brings in a large page, if there is one.
   pool.ParallelFor(size / pages.bytes, /*grain=*/8, [&](int64_t begin, int64_t end, int) {
     for (int64_t i = begin; i < end; ++i) {
       const volatile std::byte* first = mapped.data() + i * pages.bytes;

@@ -28,7 +28,7 @@ Digest128 KeyOf(const Program& program, const PackedLayout& layout,
   return Xxh3_128(text.data(), text.size());
 }
 
-// Of each op, its packed operands in one piece; empty where they lie apart or rows of them are
+// Of each op, its packed operands in one piece; empty if they lie apart or rows of them are
 // picked.
 std::vector<std::span<const std::byte>> ReadFromEndToEnd(const PackedLayout& layout,
                                                          const std::byte* base, size_t ops) {

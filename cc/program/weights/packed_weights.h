@@ -41,9 +41,9 @@ PackedBytes CountPackedBytes(const Program& program, std::span<const ops::Kernel
 
 class PackedWeights {
  public:
-  // Maps the copies from `cache` where it has them; else packs on the pool's threads and stores
+  // Maps the copies from `cache` if it has them; else packs on the pool's threads and stores
   // them there. Null: no cache. Then releases the pages of files that were read for it. What the
-  // cache maps is copied once more where it is better copied (PackCache::Entry), and with a
+  // cache maps is copied once more if it is better copied (PackCache::Entry), and with a
   // placement, since a mapped file's pages lie where the first process on the machine that read
   // them ran.
   // What `shared`, of another program in this process that outlives this, has a copy of is not
@@ -69,7 +69,7 @@ class PackedWeights {
 
   // Does any kernel read a copy?
   bool empty() const { return data_.empty(); }
-  // Input `input` of op `op`, 64-byte aligned; null where its kernel reads it as its file has it.
+  // Input `input` of op `op`, 64-byte aligned; null if its kernel reads it as its file has it.
   const std::byte* data(size_t op, size_t input) const {
     const auto found = data_.find({op, input});
     return found == data_.end() ? nullptr : found->second.data;

@@ -50,7 +50,7 @@ void CopyElements(std::span<const std::byte> source, int32_t element_bytes,
 
 class Weights {
  public:
-  // Maps each file once. kDataLoss where a weight lies beyond the end of its file; the file's own
+  // Maps each file once. kDataLoss if a weight lies beyond the end of its file; the file's own
   // errors otherwise.
   static StatusOr<Weights> Load(const Program& program);
 

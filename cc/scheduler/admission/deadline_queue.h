@@ -25,9 +25,9 @@ class DeadlineQueue {
   void Insert(RequestState* request);
   void Start(RequestState* request);   // its start deadline counts no more
   void Remove(RequestState* request);  // also where it is not in it
-  // The one whose deadline passed first; null where none has.
+  // The one whose deadline passed first; null if none has.
   RequestState* Expired(int64_t now_us) const;
-  // When the next deadline passes; empty where there is none.
+  // When the next deadline passes; empty if there is none.
   std::optional<int64_t> next_time_us() const;
   size_t size() const { return queue_.size(); }
 

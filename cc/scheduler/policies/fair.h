@@ -49,7 +49,7 @@ class Fair final : public Policy {
   Status CheckIntegrity() const override;
 
   size_t num_tenants() const { return by_name_.size(); }  // those it remembers
-  // Its account: tokens that it was served, and credit that it did not use; 0 where unknown.
+  // Its account: tokens that it was served, and credit that it did not use; 0 if unknown.
   int64_t served_tokens(const std::string& tenant) const;
 
  private:

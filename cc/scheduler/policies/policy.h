@@ -15,7 +15,7 @@ namespace pagemill::scheduler {
 
 // Obligations of an implementer:
 // 1. Insert() takes a request, new or preempted, into the queue; Remove() takes a member out.
-// 2. Next() is the member to start first, null where there is none; it stays a member.
+// 2. Next() is the member to start first, null if there is none; it stays a member.
 // 3. Decisions depend on the calls made, on nothing else: no time, no randomness, no addresses.
 class Policy {
  public:

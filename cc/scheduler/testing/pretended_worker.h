@@ -33,7 +33,7 @@ class PretendedWorker {
   void Start(std::vector<kv_cache::KvTransfer> transfers);
   // Copies some that were not, and answers some that were copied, now and then twice.
   void Move(std::vector<kv_cache::KvTransferResult>* results);
-  // Some transfer that was not answered; empty where there is none.
+  // Some transfer that was not answered; empty if there is none.
   std::optional<kv_cache::TransferId> RandomTransfer();
   // Files may vanish at any time.
   void LoseSomeFile();

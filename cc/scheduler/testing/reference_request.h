@@ -3,7 +3,7 @@
 // preemption. Turn by turn, its tokens are those that the fake model gives it.
 //
 //   ReferenceRequest reference(request, {.vocab_size = 61, .max_request_tokens = 60});
-//   ... reference.Take(event), with assertions of googletest; true where it is over ...
+//   ... reference.Take(event), with assertions of googletest; true if it is over ...
 //
 // Thread safety: none.
 #ifndef PAGEMILL_CC_SCHEDULER_TESTING_REFERENCE_REQUEST_H_

@@ -68,7 +68,7 @@ class FieldWriter {
   std::string* out_;
 };
 
-// Cuts off and returns what stands before the first `separator`; all where there is none.
+// Cuts off and returns what stands before the first `separator`; all if there is none.
 inline std::string_view CutAt(char separator, std::string_view* text) {
   const size_t at = text->find(separator);
   const std::string_view head = text->substr(0, at);

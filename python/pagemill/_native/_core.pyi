@@ -198,7 +198,7 @@ class NativeExecutor:
     def packed_from_cache(self) -> bool: ...
     @property
     def pack_cache_error(self) -> str:
-        """Why packed weights could not be stored; empty where they were, or need not be."""
+        """Why packed weights could not be stored; empty if they were, or need not be."""
     @property
     def pack_cache_damage(self) -> str:
         """What was wrong with the file of packed weights, if it was damaged and is replaced."""
@@ -283,7 +283,7 @@ class OpTime:
     def op(self) -> str: ...
     @property
     def matrix(self) -> str:
-        """Its weights of two dimensions, `q4_1[960,576]`; empty where it has none."""
+        """Its weights of two dimensions, `q4_1[960,576]`; empty if it has none."""
     @property
     def kernel(self) -> str: ...
     @property
@@ -386,7 +386,8 @@ class SamplingParams:
     def __init__(self, **fields: Any) -> None: ...
     def __getattr__(self, name: str) -> Any: ...
     def to_wire(self) -> tuple[Any, ...]:
-        """The fields' values in order, as plain data that msgspec encodes: cc/bindings/wire.h."""
+        """A number of the schema and the fields' values in order, as plain data that msgspec
+        encodes: cc/bindings/wire.h."""
     @staticmethod
     def from_wire(wire: Sequence[Any]) -> SamplingParams:
         """Raises TypeError for what `to_wire` cannot have made."""
@@ -707,7 +708,7 @@ def measure_read_bandwidth(size_bytes: int, *, threads: int = 0, seconds: float 
     """Bytes per second of reading a block of that size again and again."""
 
 def memory_placement(*, ranks: int = 1) -> str:
-    """Where weights and KV cache of rank 0 would lie; empty where there is nothing to place."""
+    """Where weights and KV cache of rank 0 would lie; empty if there is nothing to place."""
 
 def data_caches() -> list[tuple[int, int, int]]:
     """(level, bytes, logical CPUs that share it) of the first CPU; empty if unknown."""

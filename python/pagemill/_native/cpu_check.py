@@ -30,7 +30,7 @@ def missing_features(machine: str, features: frozenset[str]) -> list[str]:
 
 
 def read_features(cpuinfo: Path = Path("/proc/cpuinfo")) -> frozenset[str]:
-    """The features of the first CPU; empty where the file does not exist."""
+    """The features of the first CPU; empty if the file does not exist."""
     if not cpuinfo.exists():
         return frozenset()
     for line in cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines():

@@ -112,7 +112,7 @@ def test_what_to_wire_cannot_have_made_is_a_type_error(kind: Any) -> None:
         _native.SamplingParams: sampling(0),
         _native.Request: _native.Request(id=1, sampling=sampling(1)),
     }
-    good = list(made[kind].to_wire()) if kind in made else [7, [1], *[None] * 7, 0, 0.0, 0.0, 0.0]
+    good = list(made[kind].to_wire() if kind in made else _an_output())
     kind.from_wire(good)
     garbage = [None, 5, "x", {}, [], good[:-1], [*good, 0]]
     for at in range(len(good)):
@@ -120,3 +120,18 @@ def test_what_to_wire_cannot_have_made_is_a_type_error(kind: Any) -> None:
     for wire in garbage:
         with pytest.raises(TypeError):
             kind.from_wire(wire)
+    with pytest.raises(TypeError, match="another version of Pagemill; run the same version"):
+        kind.from_wire([good[0] ^ 1, *good[1:]])
+
+
+def _an_output() -> tuple[Any, ...]:
+    request = _native.Request(id=7, prompt_token_ids=[1], sampling=sampling(1))
+    return outputs(constant_model, request)[-1].to_wire()
+
+
+def test_each_struct_has_a_schema_of_its_own() -> None:
+    request = _native.Request(id=1, sampling=sampling(1))
+    schemas = {wire[0] for wire in (sampling(0).to_wire(), request.to_wire(), _an_output())}
+    assert len(schemas) == 3
+    with pytest.raises(TypeError, match="another version"):
+        _native.SamplingParams.from_wire(request.to_wire())

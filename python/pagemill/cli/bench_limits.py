@@ -102,7 +102,7 @@ def _measure_multiplying(counts: Sequence[int]) -> list[dict[str, Any]]:
 
 
 def _by_threads(rates: Sequence[float]) -> dict[str, float]:
-    """The same twice where there is one thread."""
+    """The same twice if there is one thread."""
     return {"one_thread": rates[0], "all_threads": rates[-1]}
 
 

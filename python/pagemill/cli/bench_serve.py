@@ -82,7 +82,7 @@ def parser() -> FlagParser:
         " and tokens per second, time to first token, time between tokens and time to the end."
         " With a server on this machine the run is compared with the machine's limits, measured"
         " just before: prompts and steps as short as reading the weights once or their"
-        " multiplications allow (docs/performance.md). Exits with 1 where a request failed.",
+        " multiplications allow (docs/performance.md). Exits with 1 if a request failed.",
         "pagemill bench serve\npagemill bench serve --request-rate 5 --max-concurrency 64 --json",
     )
     made.add_argument("--json", action="store_true", help="print JSON")

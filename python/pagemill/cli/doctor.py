@@ -43,7 +43,7 @@ def parser() -> FlagParser:
         "pagemill doctor",
         "Prints the machine, its instruction sets, the versions and folders in use, what is"
         " missing, and which kernel each operation of a model gets. A model is only looked at"
-        " where one is named or the default model is cached already. Exits with 1 where"
+        " where one is named or the default model is cached already. Exits with 1 if"
         " something needed is missing.",
         "pagemill doctor\npagemill doctor model.gguf --json",
     )

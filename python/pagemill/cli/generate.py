@@ -28,7 +28,7 @@ class PromptsConfig:
     )
     chat: bool = option(
         True,
-        "Put each prompt into the model's chat template, where it has one, as a user's message."
+        "Put each prompt into the model's chat template, if it has one, as a user's message."
         " Off: the prompt is continued as it is.",
     )
     system_prompt: str | None = option(None, "Instruction before each prompt; needs --chat.")

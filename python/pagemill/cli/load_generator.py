@@ -16,7 +16,7 @@ _LIMIT_BYTES = 2**24  # of one line or chunk
 
 @dataclass(slots=True)
 class RequestTimes:
-    """One request's history; times in seconds on one clock, zero where it never happened."""
+    """One request's history; times in seconds on one clock, zero if it never happened."""
 
     sent: float = 0.0
     first: float = 0.0

@@ -36,7 +36,7 @@ class MachineLoad:
         self._begin = self._usage()
 
     def other_cores(self) -> float | None:
-        """Returns the cores that others used on average, None where the system does not tell."""
+        """Returns the cores that others used on average, None if the system does not tell."""
         end = self._usage()
         if self._begin is None or end is None or end.at_s <= self._begin.at_s:
             return None

@@ -50,7 +50,7 @@ class ModelPlan:
     """The budget of one model under one configuration. Sizes in bytes, of all ranks together and of
     the draft model, if there is one.
 
-    `kv` is None where the model does not fit, and `refusal` says why and what would help.
+    `kv` is None if the model does not fit, and `refusal` says why and what would help.
     """
 
     path: str

@@ -18,7 +18,7 @@ def percentile(values: Sequence[float], percent: float) -> float:
 
 
 def summary(values: Sequence[float]) -> dict[str, float | None]:
-    """Returns mean and percentiles of times in seconds, in milliseconds; None where there are none.
+    """Returns mean and percentiles of times in seconds, in milliseconds; None if there are none.
 
     Keys: "mean", "p50", "p90", "p95", "p99", "max".
     """

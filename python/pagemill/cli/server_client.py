@@ -73,7 +73,7 @@ class ServerClient:
         return str(self._models()[0]["id"])
 
     def model_root(self, model: str) -> str | None:
-        """Returns where the server says that it has the model from; None where it does not say.
+        """Returns where the server says that it has the model from; None if it does not say.
 
         Raises:
           ClientError: the server is not there, refuses, or serves none.

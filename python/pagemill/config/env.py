@@ -26,7 +26,7 @@ NAMES = (_API_KEY, _CACHE_DIR, _XDG_CACHE)
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """What the environment says. `api_keys` is empty where no key is set."""
+    """What the environment says. `api_keys` is empty if no key is set."""
 
     api_keys: tuple[str, ...]
     cache_dir: Path

@@ -42,7 +42,7 @@ class EngineCore:
     max_choices: int
     """Requests that the engine holds when it is otherwise idle."""
     workers: RankWorkers | None = None
-    """The other ranks, where there are several."""
+    """The other ranks, if there are several."""
 
     def check(self) -> None:
         """Looks whether the engine can still run steps.

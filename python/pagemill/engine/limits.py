@@ -48,7 +48,7 @@ def resolve_max_tokens(
 ) -> int:
     """How many tokens may be generated after a prompt of `prompt_tokens` tokens.
 
-    `requested` is the client's own number and is refused where it does not fit; `default` is
+    `requested` is the client's own number and is refused if it does not fit; `default` is
     clamped to the room there is; None means all of it. `param` and `requested_param` name the
     fields that the prompt and `requested` came from.
 

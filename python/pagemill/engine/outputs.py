@@ -14,7 +14,7 @@ class EngineError(Exception):
 
     `code` is a name of the closed vocabulary of cc/base/status.h ("INVALID_ARGUMENT", ...);
     `message` is one sentence a person can act on; `param` names the request field where known;
-    `retry_after_s` is when a retry makes sense, 0 where that is not known.
+    `retry_after_s` is when a retry makes sense, 0 if that is not known.
     """
 
     def __init__(

@@ -24,7 +24,7 @@ class StatsLine:
         self._generated = 0
 
     def text(self) -> str | None:
-        """The line for the time since the last call; None where nothing happened."""
+        """The line for the time since the last call; None if nothing happened."""
         stats, now = self._stats(), self._now()
         elapsed = max(now - self._at, 1e-9)
         prompt = (stats.prompt_tokens - self._prompt) / elapsed

@@ -20,7 +20,7 @@ CONSTANTS_PATH = "@"  # the "file" whose bytes the program itself carries
 @dataclass(frozen=True, slots=True)
 class WeightEntry:
     """A tensor in file number `file`, `offset` bytes from its start; `row_stride` bytes from row to
-    row where it is some columns of a wider matrix, 0 where rows follow each other."""
+    row where it is some columns of a wider matrix, 0 if rows follow each other."""
 
     name: str
     dtype: str
@@ -65,7 +65,7 @@ class Format:
 @dataclass(frozen=True, slots=True)
 class QuantizedEntry:
     """A weight that is one operand and has parts: the names of values, scales, zeros and groups,
-    weights or stacks, None where there are none."""
+    weights or stacks, None if there are none."""
 
     name: str
     dtype: str

@@ -131,7 +131,7 @@ class Trace:
         row_stride: int = 0,
     ) -> Tensor:
         """Declare a tensor that lies in a file, row-major, `offset` bytes from its start;
-        `row_stride` bytes from row to row, 0 where they follow each other."""
+        `row_stride` bytes from row to row, 0 if they follow each other."""
         tensor_bytes(dtype, shape)
         entry = WeightEntry(name, dtype, tuple(shape), file, offset, row_stride)
         self.program.weights.append(entry)
@@ -141,7 +141,7 @@ class Trace:
         self, name: str, dtype: str, shape: Sequence[int], form: Format, parts: Parts
     ) -> Tensor:
         """Declare a weight of quantized values; `parts` are values, scales, zeros and groups, None
-        where there are none."""
+        if there are none."""
         tensor_bytes(dtype, shape)
         values, scales, zeros, groups = (None if part is None else part.name for part in parts)
         entry = QuantizedEntry(name, dtype, tuple(shape), form, (values, scales, zeros, groups))

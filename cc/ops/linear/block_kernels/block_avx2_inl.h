@@ -10,7 +10,7 @@
 //     void Add(i, values, x)              // the i-th quad: unsigned bytes times signed bytes
 //     __m256i Total(start) const          // exact; the same start
 //   static constexpr bool kHasBytesOf8Bits    // ByteSums<8> exists
-//   static __m256i AddWords(sums, a, b)   // adds products of pairs of int16; where it does not
+//   static __m256i AddWords(sums, a, b)   // adds products of pairs of int16; if it does not
 //
 // Weights of 8 bits are multiplied as words where bytes cannot be.
 #ifndef PAGEMILL_CC_OPS_LINEAR_BLOCK_KERNELS_BLOCK_AVX2_INL_H_

@@ -132,7 +132,7 @@ PM_INLINE void AddScaled(const Weights& w, const uint8_t* x, const int32x4_t sum
   }
 }
 
-// What the two halves of a block give where they have scales, in `sums`.
+// What the two halves of a block give if they have scales, in `sums`.
 PM_INLINE void ScaleHalves(const Weights& w, const int32x4_t others[kVectors],
                            int32x4_t sums[kVectors]) {
   for (int v = 0; v < kVectors; ++v) {

@@ -1,6 +1,6 @@
 // File: cc/ops/linear/onednn/block_driver.h
 // Runs a BlockLibrary over a call of `linear` with bf16 weights: rounds x in the workspace, shares
-// out blocks of weight rows, and chunks of x where there are many, among the threads of our pool.
+// out blocks of weight rows, and chunks of x if there are many, among the threads of our pool.
 #ifndef PAGEMILL_CC_OPS_LINEAR_ONEDNN_BLOCK_DRIVER_H_
 #define PAGEMILL_CC_OPS_LINEAR_ONEDNN_BLOCK_DRIVER_H_
 

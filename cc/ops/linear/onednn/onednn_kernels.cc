@@ -41,7 +41,7 @@ using Memory = Owned<dnnl_memory_t, dnnl_memory_destroy>;
 using Description = Owned<dnnl_primitive_desc_t, dnnl_primitive_desc_destroy>;
 using Primitive = Owned<dnnl_primitive_t, dnnl_primitive_destroy>;
 
-// The object that create(&object, ...) makes; null where it refuses.
+// The object that create(&object, ...) makes; null if it refuses.
 template <class Object, class Create, class... Arguments>
 Object TryToMake(const Create& create, const Arguments&... arguments) {
   typename Object::pointer object = nullptr;
@@ -75,7 +75,7 @@ Layout RowMajor(int64_t rows, int64_t columns, dnnl_data_type_t dtype) {
   return Make<Layout>(dnnl_memory_desc_create_with_strides, 2, dims, dtype, strides);
 }
 
-// Of the product of `height` rows; null where oneDNN has none.
+// Of the product of `height` rows; null if oneDNN has none.
 Description Describe(dnnl_engine_t engine, BlockShape shape, int64_t height,
                      const_dnnl_memory_desc_t weights) {
   const Layout x = RowMajor(height, shape.k, dnnl_bf16), y = RowMajor(height, shape.rows, dnnl_f32);
@@ -94,7 +94,7 @@ std::string_view ImplementationOf(const Description& description) {
 // The implementations that read packed weights; others have other bits for each height.
 bool IsBlocked(std::string_view implementation) { return implementation.starts_with("brg"); }
 
-// The order of packed weights: what oneDNN likes best for the highest product. Null where that is
+// The order of packed weights: what oneDNN likes best for the highest product. Null if that is
 // not its blocked implementation, or weights would not fit.
 Layout LayoutOf(dnnl_engine_t engine, BlockShape shape) {
   const dnnl_dims_t dims = {shape.k, shape.rows};

@@ -1,7 +1,7 @@
 // Scaled weights of int8 weights on rows of x rounded to int8: SDOT, a quad of k of 4 outputs at
 // a time. Sums over all of k are exact integers (kMaxInt8K), so their order is free.
 //
-// A chunk of x is tiles of kTileN rows, the last with rows of zeros where it has fewer:
+// A chunk of x is tiles of kTileN rows, the last with rows of zeros if it has fewer:
 //
 //   [kTileN] float scales, [quads of k][kTileN rows][4 bytes]
 #include <arm_neon.h>

@@ -149,7 +149,7 @@ PM_INLINE void Store(const linear::PackedProduct& p, __m512 sum, float* y, int64
   _mm512_mask_storeu_ps(y + first, used, sum);
 }
 
-// kN rows of x times the slice; kFirst where that is read for the first time.
+// kN rows of x times the slice; kFirst if that is read for the first time.
 template <int kN, bool kFirst>
 PM_INLINE void MultiplyTile(const linear::PackedProduct& p, const ActivationTile& tile) {
   const Tables tables = LoadTables();

@@ -88,7 +88,7 @@ PM_INLINE void AddProducts(__m512i& sum, __m512i w, __m512i x) {
   asm("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(w), "v"(x));
 }
 
-// kN rows of x times the slice; kFirst where that is read for the first time.
+// kN rows of x times the slice; kFirst if that is read for the first time.
 template <int kN, bool kFirst>
 PM_INLINE void MultiplyTile(const linear::PackedProduct& p, const ActivationTile& tile) {
   const uint8_t* w = p.weights;

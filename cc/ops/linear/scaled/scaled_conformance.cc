@@ -231,7 +231,7 @@ void CheckTypes(const OpDefinition& op, const device::Capabilities& caps) {
   }
 }
 
-// A NaN in x or, where there are any, in W reaches its outputs and no others.
+// A NaN in x or, if there are any, in W reaches its outputs and no others.
 void CheckNaN(const OpDefinition& op, const device::Capabilities& caps) {
   Random random(4);
   for (DType dtype : kDTypes) {
