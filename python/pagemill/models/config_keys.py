@@ -47,6 +47,18 @@ def number(
     return float(value)
 
 
+def token_id(config: Config, key: str, vocab_size: int) -> int:
+    """The token `key`, one of a vocabulary of `vocab_size`.
+
+    Raises:
+        ModelConfigError: it is missing or not of the vocabulary.
+    """
+    token = positive_int(config, key)
+    if token >= vocab_size:
+        raise ModelConfigError(f"{key} is {token}, outside the vocabulary of {vocab_size}")
+    return token
+
+
 def epsilon(config: Config, key: str, default: float) -> float:
     """What a norm adds to the variance.
 

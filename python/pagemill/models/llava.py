@@ -24,7 +24,7 @@ from pagemill.models.base import (
     StepInputs,
 )
 from pagemill.models.clip_vision import CLASS_TOKENS, ClipVisionTower
-from pagemill.models.config_keys import activation, flag, positive_int
+from pagemill.models.config_keys import activation, flag, token_id
 from pagemill.models.llama import LlamaModel
 from pagemill.ops.trace import Tensor
 from pagemill.weights.json_file import shown
@@ -56,14 +56,8 @@ class LlavaModel:
         self._bias = flag(config, "multimodal_projector_bias", True)
         self._layers = _selected_layers(config, self._tower.layers)
         self._keeps_class = _keeps_class_token(config)
-        self._placeholder = positive_int(
-            config, "image_token_index" if "image_token_index" in config else "image_token_id"
-        )
-        if self._placeholder >= self._text.traits.vocab_size:
-            raise ModelConfigError(
-                f"image_token_index is {self._placeholder}, outside the vocabulary of"
-                f" {self._text.traits.vocab_size}"
-            )
+        key = "image_token_index" if "image_token_index" in config else "image_token_id"
+        self._placeholder = token_id(config, key, self._text.traits.vocab_size)
 
     @classmethod
     def from_config(cls, config: Config) -> Self:

@@ -22,7 +22,7 @@ from pagemill.models.base import (
     ModelTraits,
     StepInputs,
 )
-from pagemill.models.config_keys import flag, positive_int, rope_parameters
+from pagemill.models.config_keys import flag, rope_parameters, token_id
 from pagemill.models.qwen2 import Qwen2Model
 from pagemill.models.qwen2_vl_vision import Qwen2VlVisionTower
 from pagemill.ops.program import GRID_DIMS
@@ -55,12 +55,7 @@ class Qwen2VlModel:
                 f"vision_config's hidden_size is {self._tower.width}, but the language model has"
                 f" {traits.hidden_size}"
             )
-        self._placeholder = positive_int(config, "image_token_id")
-        if self._placeholder >= traits.vocab_size:
-            raise ModelConfigError(
-                f"image_token_id is {self._placeholder}, outside the vocabulary of"
-                f" {traits.vocab_size}"
-            )
+        self._placeholder = token_id(config, "image_token_id", traits.vocab_size)
 
     @classmethod
     def from_config(cls, config: Config) -> Self:
