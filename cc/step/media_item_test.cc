@@ -11,7 +11,9 @@ namespace {
 
 // Of 4 rows for each token, in one line.
 MediaFeatures Features(int32_t tokens) {
-  MediaFeatures features = {.rows = 4 * tokens, .channels = 2};
+  MediaFeatures features;
+  features.rows = 4 * tokens;
+  features.channels = 2;
   features.values.resize(static_cast<size_t>(features.rows) * 2);
   features.row_positions.resize(static_cast<size_t>(features.rows) * kMediaGridDims);
   features.token_positions.resize(static_cast<size_t>(tokens) * kMediaGridDims);
