@@ -7,8 +7,8 @@
 namespace pagemill::device {
 namespace {
 
-// Writes 0 if 0 is, atomically: as good as no write for those who use the byte, and one for the
-// kernel. Thread sanitizers would call it a race with plain writes of theirs.
+// Replaces a 0 by 0, atomically: the byte keeps its value whatever other threads do with it, and
+// the system maps its page. Thread sanitizers would call it a race with their plain writes.
 [[gnu::no_sanitize("thread")]] void Touch(std::byte* byte) {
   unsigned char expected = 0;
   __atomic_compare_exchange_n(reinterpret_cast<unsigned char*>(byte), &expected, 0, /*weak=*/false,

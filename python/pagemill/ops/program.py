@@ -20,7 +20,7 @@ CONSTANTS_PATH = "@"  # the "file" whose bytes the program itself carries
 @dataclass(frozen=True, slots=True)
 class WeightEntry:
     """A tensor in file number `file`, `offset` bytes from its start; `row_stride` bytes from row to
-    row where it is some columns of a wider matrix, 0 if rows follow each other."""
+    row if it is some columns of a wider matrix, 0 if rows follow each other."""
 
     name: str
     dtype: str
