@@ -1,7 +1,7 @@
 // File: cc/base/option_check.h
 // Refusals of option values, in one wording.
 //
-//   PM_RETURN_IF_ERROR(CheckAtLeast("max_num_seqs", max_num_seqs, 1));
+//   PAGEMILL_RETURN_IF_ERROR(CheckAtLeast("max_num_seqs", max_num_seqs, 1));
 #ifndef PAGEMILL_CC_BASE_OPTION_CHECK_H_
 #define PAGEMILL_CC_BASE_OPTION_CHECK_H_
 

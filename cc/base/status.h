@@ -115,27 +115,27 @@ class [[nodiscard]] StatusOr {
 }  // namespace pagemill
 
 // Aborts when `condition` is false: an invariant of ours is broken.
-#define PM_CHECK(condition)                                                    \
+#define PAGEMILL_CHECK(condition)                                              \
   do {                                                                         \
     if (!(condition)) ::pagemill::CheckFailed(__FILE__, __LINE__, #condition); \
   } while (false)
 
 // Returns the status of `expr` from the enclosing function when it is not OK.
-#define PM_RETURN_IF_ERROR(expr)             \
+#define PAGEMILL_RETURN_IF_ERROR(expr)       \
   do {                                       \
     ::pagemill::Status pm_status_ = (expr);  \
     if (!pm_status_.ok()) return pm_status_; \
   } while (false)
 
-#define PM_CONCAT_INNER_(a, b) a##b
-#define PM_CONCAT_(a, b) PM_CONCAT_INNER_(a, b)
+#define PAGEMILL_CONCAT_INNER_(a, b) a##b
+#define PAGEMILL_CONCAT_(a, b) PAGEMILL_CONCAT_INNER_(a, b)
 
-// PM_ASSIGN_OR_RETURN(auto x, F()): declares x from the value of F() or returns its status.
-#define PM_ASSIGN_OR_RETURN(declaration, expr) \
-  PM_ASSIGN_OR_RETURN_IMPL_(PM_CONCAT_(pm_status_or_, __LINE__), declaration, expr)
-#define PM_ASSIGN_OR_RETURN_IMPL_(tmp, declaration, expr) \
-  auto tmp = (expr);                                      \
-  if (!tmp.ok()) return tmp.status();                     \
+// PAGEMILL_ASSIGN_OR_RETURN(auto x, F()): declares x from the value of F() or returns its status.
+#define PAGEMILL_ASSIGN_OR_RETURN(declaration, expr) \
+  PAGEMILL_ASSIGN_OR_RETURN_IMPL_(PAGEMILL_CONCAT_(pm_status_or_, __LINE__), declaration, expr)
+#define PAGEMILL_ASSIGN_OR_RETURN_IMPL_(tmp, declaration, expr) \
+  auto tmp = (expr);                                            \
+  if (!tmp.ok()) return tmp.status();                           \
   declaration = *std::move(tmp)
 
 #endif  // PAGEMILL_CC_BASE_STATUS_H_

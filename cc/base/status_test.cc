@@ -16,12 +16,12 @@ StatusOr<int> Half(int value) {
 }
 
 StatusOr<int> Quarter(int value) {
-  PM_ASSIGN_OR_RETURN(const int half, Half(value));
+  PAGEMILL_ASSIGN_OR_RETURN(const int half, Half(value));
   return Half(half);
 }
 
 Status IsEven(int value) {
-  PM_RETURN_IF_ERROR(Half(value).status());
+  PAGEMILL_RETURN_IF_ERROR(Half(value).status());
   return OkStatus();
 }
 
@@ -62,7 +62,7 @@ TEST(StatusOr, HoldsValuesThatOnlyMove) {
 
 TEST(StatusOrDeathTest, DereferencingAnErrorAborts) {
   EXPECT_DEATH(*Half(3), "value is 3");
-  EXPECT_DEATH(PM_CHECK(1 + 1 == 3), "check failed: 1 \\+ 1 == 3");
+  EXPECT_DEATH(PAGEMILL_CHECK(1 + 1 == 3), "check failed: 1 \\+ 1 == 3");
 }
 
 TEST(StrongId, ComparesAndHashes) {

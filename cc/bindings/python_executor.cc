@@ -37,7 +37,7 @@ Status PythonExecutor::Call(const ops::StepBatch& batch) {
   names_.clear();
   outputs_.clear();
   for (const auto& [name, value] : nb::cast<nb::dict>(result)) {
-    PM_RETURN_IF_ERROR(Take(nb::cast<std::string>(name), value, batch));
+    PAGEMILL_RETURN_IF_ERROR(Take(nb::cast<std::string>(name), value, batch));
   }
   return OkStatus();
 }

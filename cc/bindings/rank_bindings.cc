@@ -46,7 +46,7 @@ Status Meet(SharedMemoryWorld& world) {
     comm::Group* group = world.groups().at(axis);
     float nothing = 0;
     if (group == nullptr) continue;
-    PM_RETURN_IF_ERROR(group->AllReduce(DType::kF32, &nothing, &nothing, 1));
+    PAGEMILL_RETURN_IF_ERROR(group->AllReduce(DType::kF32, &nothing, &nothing, 1));
   }
   return OkStatus();
 }

@@ -76,11 +76,12 @@ const pagemill_stats kDefaultStats = {};
 
 StatusOr<HostOptions> ToHostOptions(const pagemill_engine_options* options) {
   pagemill_engine_options o = kDefaultEngineOptions;
-  PM_RETURN_IF_ERROR(CopyIn("options", options, kFirstEngineOptionsSize, &o));
+  PAGEMILL_RETURN_IF_ERROR(CopyIn("options", options, kFirstEngineOptionsSize, &o));
   HostOptions h;
-  PM_ASSIGN_OR_RETURN(h.program_path, CopyString("program_path", o.program_path, kMaxPathBytes));
-  PM_ASSIGN_OR_RETURN(const std::string dtype,
-                      CopyString("kv_cache_dtype", o.kv_cache_dtype, kMaxStringBytes));
+  PAGEMILL_ASSIGN_OR_RETURN(h.program_path,
+                            CopyString("program_path", o.program_path, kMaxPathBytes));
+  PAGEMILL_ASSIGN_OR_RETURN(const std::string dtype,
+                            CopyString("kv_cache_dtype", o.kv_cache_dtype, kMaxStringBytes));
   h.max_model_len = o.max_model_len;
   h.executor.num_threads = o.num_threads;
   h.executor.max_num_tokens = o.max_num_tokens;
@@ -88,15 +89,16 @@ StatusOr<HostOptions> ToHostOptions(const pagemill_engine_options* options) {
   h.executor.max_num_logits_rows = o.max_num_logits_rows;
   h.executor.num_blocks = o.num_blocks;
   h.executor.block_size = o.block_size;
-  PM_ASSIGN_OR_RETURN(h.executor.kv_cache_dtype, program::ParseKvCacheDType(dtype));
+  PAGEMILL_ASSIGN_OR_RETURN(h.executor.kv_cache_dtype, program::ParseKvCacheDType(dtype));
   h.engine.max_waiting_requests = o.max_waiting_requests;
   h.engine.long_prefill_token_threshold = o.long_prefill_token_threshold;
-  PM_ASSIGN_OR_RETURN(h.engine.scheduling_policy,
-                      CopyString("scheduling_policy", o.scheduling_policy, kMaxStringBytes));
-  PM_ASSIGN_OR_RETURN(h.engine.prefix_caching_hash,
-                      CopyString("prefix_caching_hash", o.prefix_caching_hash, kMaxStringBytes));
-  PM_ASSIGN_OR_RETURN(h.engine.enable_prefix_caching,
-                      CheckFlag("enable_prefix_caching", o.enable_prefix_caching));
+  PAGEMILL_ASSIGN_OR_RETURN(h.engine.scheduling_policy,
+                            CopyString("scheduling_policy", o.scheduling_policy, kMaxStringBytes));
+  PAGEMILL_ASSIGN_OR_RETURN(
+      h.engine.prefix_caching_hash,
+      CopyString("prefix_caching_hash", o.prefix_caching_hash, kMaxStringBytes));
+  PAGEMILL_ASSIGN_OR_RETURN(h.engine.enable_prefix_caching,
+                            CheckFlag("enable_prefix_caching", o.enable_prefix_caching));
   return h;
 }
 
@@ -129,29 +131,29 @@ StatusOr<scheduler::PauseMode> ToPauseMode(int32_t mode) {
 
 StatusOr<step::Request> ToRequest(const pagemill_request* request, const Host& host) {
   pagemill_request r = kDefaultRequest;
-  PM_RETURN_IF_ERROR(CopyIn("request", request, kFirstRequestSize, &r));
+  PAGEMILL_RETURN_IF_ERROR(CopyIn("request", request, kFirstRequestSize, &r));
   pagemill_sampling_params sampling = kDefaultSamplingParams;
   if (r.sampling != nullptr) {
-    PM_RETURN_IF_ERROR(CopyIn("sampling", r.sampling, kFirstSamplingParamsSize, &sampling));
+    PAGEMILL_RETURN_IF_ERROR(CopyIn("sampling", r.sampling, kFirstSamplingParamsSize, &sampling));
   }
   step::Request made;
   made.id = step::RequestId(r.request_id);
-  PM_ASSIGN_OR_RETURN(made.prompt_token_ids,
-                      CopyTokens("prompt_token_ids", r.prompt_token_ids, r.num_prompt_tokens,
-                                 static_cast<size_t>(host.max_model_len())));
-  PM_ASSIGN_OR_RETURN(made.sampling,
-                      ToSamplingParams(sampling, static_cast<size_t>(host.vocab_size())));
-  PM_ASSIGN_OR_RETURN(made.tenant, CopyOptionalString("tenant", r.tenant));
-  PM_ASSIGN_OR_RETURN(made.cache_salt, CopyOptionalString("cache_salt", r.cache_salt));
+  PAGEMILL_ASSIGN_OR_RETURN(made.prompt_token_ids,
+                            CopyTokens("prompt_token_ids", r.prompt_token_ids, r.num_prompt_tokens,
+                                       static_cast<size_t>(host.max_model_len())));
+  PAGEMILL_ASSIGN_OR_RETURN(made.sampling,
+                            ToSamplingParams(sampling, static_cast<size_t>(host.vocab_size())));
+  PAGEMILL_ASSIGN_OR_RETURN(made.tenant, CopyOptionalString("tenant", r.tenant));
+  PAGEMILL_ASSIGN_OR_RETURN(made.cache_salt, CopyOptionalString("cache_salt", r.cache_salt));
   made.priority = r.priority;
-  PM_ASSIGN_OR_RETURN(made.skip_reading_prefix_cache,
-                      CheckFlag("skip_reading_prefix_cache", r.skip_reading_prefix_cache));
-  PM_ASSIGN_OR_RETURN(made.streaming_input, CheckFlag("streaming_input", r.streaming_input));
-  PM_ASSIGN_OR_RETURN(made.starts_held, CheckFlag("starts_held", r.starts_held));
+  PAGEMILL_ASSIGN_OR_RETURN(made.skip_reading_prefix_cache,
+                            CheckFlag("skip_reading_prefix_cache", r.skip_reading_prefix_cache));
+  PAGEMILL_ASSIGN_OR_RETURN(made.streaming_input, CheckFlag("streaming_input", r.streaming_input));
+  PAGEMILL_ASSIGN_OR_RETURN(made.starts_held, CheckFlag("starts_held", r.starts_held));
   const int64_t now_us = host.NowMicros();
-  PM_ASSIGN_OR_RETURN(made.start_deadline_us,
-                      ToDeadline("start_timeout_s", r.start_timeout_s, now_us));
-  PM_ASSIGN_OR_RETURN(made.deadline_us, ToDeadline("timeout_s", r.timeout_s, now_us));
+  PAGEMILL_ASSIGN_OR_RETURN(made.start_deadline_us,
+                            ToDeadline("start_timeout_s", r.start_timeout_s, now_us));
+  PAGEMILL_ASSIGN_OR_RETURN(made.deadline_us, ToDeadline("timeout_s", r.timeout_s, now_us));
   return made;
 }
 

@@ -30,14 +30,14 @@ StatusOr<std::string> ReadFile(const std::string& path) {
 StatusOr<int32_t> PagesForOneRequest(const program::Program& program,
                                      const program::ExecutorOptions& options,
                                      int32_t max_model_len) {
-  PM_ASSIGN_OR_RETURN(const program::KvLayout layout,
-                      program::PlanKvLayout(program, program::GeometryOf(options)));
+  PAGEMILL_ASSIGN_OR_RETURN(const program::KvLayout layout,
+                            program::PlanKvLayout(program, program::GeometryOf(options)));
   const kv_cache::KvCacheOptions cache = {.num_blocks = 2,
                                           .block_size = options.block_size,
                                           .groups = program::KvGroupsOf(program, layout),
                                           .max_step_tokens = options.max_num_tokens,
                                           .max_steps_in_flight = 1};
-  PM_RETURN_IF_ERROR(cache.Validate());
+  PAGEMILL_RETURN_IF_ERROR(cache.Validate());
   return 1 + cache.MaxPagesOfRequest(max_model_len);
 }
 
@@ -66,20 +66,20 @@ StatusOr<std::unique_ptr<Host>> Host::Create(HostOptions options) {
   if (options.max_model_len < 1) return InvalidArgument("max_model_len must be at least 1");
   program::ExecutorOptions& o = options.executor;
   if (o.block_size < 1) return InvalidArgument("block_size must be at least 1");
-  PM_ASSIGN_OR_RETURN(const std::string text, ReadFile(options.program_path));
-  PM_ASSIGN_OR_RETURN(program::Program program, program::Program::Parse(text));
+  PAGEMILL_ASSIGN_OR_RETURN(const std::string text, ReadFile(options.program_path));
+  PAGEMILL_ASSIGN_OR_RETURN(program::Program program, program::Program::Parse(text));
   const std::optional<program::ValueId> logits = program.FindOutput(program::kLogits);
   if (!logits) {
     return Unimplemented("'" + options.program_path + "' pools; this host generates tokens");
   }
   const auto vocab_size = static_cast<int32_t>(program.value(*logits).shape.RowElements());
   if (o.num_blocks == 0) {
-    PM_ASSIGN_OR_RETURN(o.num_blocks, PagesForOneRequest(program, o, options.max_model_len));
+    PAGEMILL_ASSIGN_OR_RETURN(o.num_blocks, PagesForOneRequest(program, o, options.max_model_len));
   }
   const program::Target target = {.ops = ops::CpuOps(),
                                   .capabilities = device::DetectCapabilities()};
-  PM_ASSIGN_OR_RETURN(std::unique_ptr<program::NativeExecutor> executor,
-                      program::NativeExecutor::Create(std::move(program), target, o));
+  PAGEMILL_ASSIGN_OR_RETURN(std::unique_ptr<program::NativeExecutor> executor,
+                            program::NativeExecutor::Create(std::move(program), target, o));
   const engine::RunnerLimits limits = {
       .max_num_tokens = o.max_num_tokens,
       .max_num_seqs = o.max_num_seqs,
@@ -89,14 +89,16 @@ StatusOr<std::unique_ptr<Host>> Host::Create(HostOptions options) {
       .num_blocks = o.num_blocks,
       .block_size = o.block_size,
       .kv_groups = program::KvGroupsOf(executor->program(), executor->memory_plan().kv)};
-  PM_ASSIGN_OR_RETURN(std::unique_ptr<runner::ModelRunner> runner,
-                      runner::ModelRunner::Create(executor.get(), executor->thread_pool(), limits));
+  PAGEMILL_ASSIGN_OR_RETURN(
+      std::unique_ptr<runner::ModelRunner> runner,
+      runner::ModelRunner::Create(executor.get(), executor->thread_pool(), limits));
   std::unique_ptr<Host> host(new Host());
   host->vocab_size_ = vocab_size;
   host->max_model_len_ = options.max_model_len;
   auto owning = std::make_unique<OwningRunner>(std::move(executor), std::move(runner));
-  PM_ASSIGN_OR_RETURN(host->engine_, engine::Engine::Create(options.engine, std::move(owning),
-                                                            &host->clock_, std::move(options.log)));
+  PAGEMILL_ASSIGN_OR_RETURN(host->engine_,
+                            engine::Engine::Create(options.engine, std::move(owning), &host->clock_,
+                                                   std::move(options.log)));
   return host;
 }
 

@@ -5,7 +5,7 @@
 //
 //   HostOptions options;
 //   options.program_path = "model.program";
-//   PM_ASSIGN_OR_RETURN(std::unique_ptr<Host> host, Host::Create(options));
+//   PAGEMILL_ASSIGN_OR_RETURN(std::unique_ptr<Host> host, Host::Create(options));
 //   host->engine().Submit(...);
 //
 // Thread safety: engine() is; see engine.h.

@@ -92,9 +92,9 @@ pagemill_status pagemill_engine_create(const pagemill_engine_options* options,
   return Guard([&]() -> Status {
     if (engine == nullptr) return InvalidArgument("engine is NULL");
     *engine = nullptr;
-    PM_ASSIGN_OR_RETURN(capi::HostOptions host_options, capi::ToHostOptions(options));
-    PM_ASSIGN_OR_RETURN(std::unique_ptr<capi::Host> host,
-                        capi::Host::Create(std::move(host_options)));
+    PAGEMILL_ASSIGN_OR_RETURN(capi::HostOptions host_options, capi::ToHostOptions(options));
+    PAGEMILL_ASSIGN_OR_RETURN(std::unique_ptr<capi::Host> host,
+                              capi::Host::Create(std::move(host_options)));
     *engine = new pagemill_engine{std::move(host), {}, {}};
     return OkStatus();
   });
@@ -105,7 +105,8 @@ void pagemill_engine_destroy(pagemill_engine* engine) { delete engine; }
 pagemill_status pagemill_engine_submit_request(pagemill_engine* engine,
                                                const pagemill_request* request) {
   return WithEngine(engine, [&](Engine& e) -> Status {
-    PM_ASSIGN_OR_RETURN(pagemill::step::Request made, capi::ToRequest(request, *engine->host));
+    PAGEMILL_ASSIGN_OR_RETURN(pagemill::step::Request made,
+                              capi::ToRequest(request, *engine->host));
     return e.Submit(std::move(made));
   });
 }
@@ -125,10 +126,10 @@ pagemill_status pagemill_engine_submit(pagemill_engine* engine, uint64_t request
 pagemill_status pagemill_engine_extend(pagemill_engine* engine, uint64_t request_id,
                                        const int32_t* token_ids, size_t num_tokens, int32_t part) {
   return WithEngine(engine, [&](Engine& e) -> Status {
-    PM_ASSIGN_OR_RETURN(std::vector<int32_t> tokens,
-                        capi::CopyTokens("token_ids", token_ids, num_tokens,
-                                         static_cast<size_t>(engine->host->max_model_len())));
-    PM_ASSIGN_OR_RETURN(const pagemill::scheduler::InputPart made, capi::ToInputPart(part));
+    PAGEMILL_ASSIGN_OR_RETURN(std::vector<int32_t> tokens,
+                              capi::CopyTokens("token_ids", token_ids, num_tokens,
+                                               static_cast<size_t>(engine->host->max_model_len())));
+    PAGEMILL_ASSIGN_OR_RETURN(const pagemill::scheduler::InputPart made, capi::ToInputPart(part));
     return e.Extend(RequestId(request_id), std::move(tokens), made);
   });
 }
@@ -150,7 +151,7 @@ pagemill_status pagemill_engine_abort(pagemill_engine* engine, uint64_t request_
 pagemill_status pagemill_engine_next(pagemill_engine* engine, double timeout_s,
                                      pagemill_output* output) {
   return WithEngine(engine, [&](Engine& e) -> Status {
-    PM_RETURN_IF_ERROR(capi::CheckSize("output", output, capi::kFirstOutputSize));
+    PAGEMILL_RETURN_IF_ERROR(capi::CheckSize("output", output, capi::kFirstOutputSize));
     if (engine->ready.empty()) {
       for (auto& out : e.Wait(timeout_s)) engine->ready.push_back(std::move(out));
     }
@@ -168,7 +169,7 @@ pagemill_status pagemill_engine_next(pagemill_engine* engine, double timeout_s,
 
 pagemill_status pagemill_engine_stats(const pagemill_engine* engine, pagemill_stats* stats) {
   return WithEngine(engine, [&](const Engine& e) -> Status {
-    PM_RETURN_IF_ERROR(capi::CheckSize("stats", stats, capi::kFirstStatsSize));
+    PAGEMILL_RETURN_IF_ERROR(capi::CheckSize("stats", stats, capi::kFirstStatsSize));
     capi::CopyOut(capi::FromStats(e.stats()), stats);
     return OkStatus();
   });
@@ -190,7 +191,7 @@ pagemill_status pagemill_engine_wait_idle(pagemill_engine* engine, double timeou
 
 pagemill_status pagemill_engine_pause(pagemill_engine* engine, int32_t mode) {
   return WithEngine(engine, [&](Engine& e) -> Status {
-    PM_ASSIGN_OR_RETURN(const pagemill::scheduler::PauseMode made, capi::ToPauseMode(mode));
+    PAGEMILL_ASSIGN_OR_RETURN(const pagemill::scheduler::PauseMode made, capi::ToPauseMode(mode));
     e.Pause(made);
     return OkStatus();
   });

@@ -29,7 +29,7 @@ class ProgramFile {
   ProgramFile() {
     std::string name = (std::filesystem::temp_directory_path() / "pagemill_fuzzer.XXXXXX").string();
     const int file = mkstemp(name.data());
-    PM_CHECK(file >= 0);
+    PAGEMILL_CHECK(file >= 0);
     path_ = name;
     std::ofstream(path_) << pagemill::capi::BigramModel().ProgramText();
   }
@@ -77,7 +77,7 @@ class Session {
     if (in_->Below(4) == 0) ChangeOptions(&options);
     const pagemill_status status = pagemill_engine_create(&options, &engine_);
     Check(status);
-    PM_CHECK((status == PAGEMILL_OK) == (engine_ != nullptr));
+    PAGEMILL_CHECK((status == PAGEMILL_OK) == (engine_ != nullptr));
   }
 
   void Run() {
@@ -86,10 +86,10 @@ class Session {
     Check(pagemill_engine_resume(engine_));
     for (const uint64_t id : unfinished_) Check(pagemill_engine_release(engine_, id));
     for (const uint64_t id : streaming_) Check(pagemill_engine_abort(engine_, id));
-    PM_CHECK(pagemill_engine_wait_idle(engine_, kPatienceSeconds) == PAGEMILL_OK);
+    PAGEMILL_CHECK(pagemill_engine_wait_idle(engine_, kPatienceSeconds) == PAGEMILL_OK);
     while (Next(0.0, sizeof(pagemill_output))) {
     }
-    PM_CHECK(unfinished_.empty());
+    PAGEMILL_CHECK(unfinished_.empty());
     pagemill_engine_destroy(engine_);
   }
 
@@ -282,12 +282,12 @@ class Session {
     const pagemill_status status = pagemill_engine_next(engine_, timeout_s, &output);
     Check(status);
     if (status != PAGEMILL_OK) return false;
-    PM_CHECK(unfinished_.contains(output.request_id));
-    PM_CHECK(output.finish_reason >= PAGEMILL_NOT_FINISHED);
-    PM_CHECK(output.finish_reason <= PAGEMILL_FINISH_ERROR);
+    PAGEMILL_CHECK(unfinished_.contains(output.request_id));
+    PAGEMILL_CHECK(output.finish_reason >= PAGEMILL_NOT_FINISHED);
+    PAGEMILL_CHECK(output.finish_reason <= PAGEMILL_FINISH_ERROR);
     for (size_t i = 0; i < output.num_tokens; ++i) {
-      PM_CHECK(output.token_ids[i] >= 0 &&
-               output.token_ids[i] < pagemill::capi::BigramModel::kVocab);
+      PAGEMILL_CHECK(output.token_ids[i] >= 0 &&
+                     output.token_ids[i] < pagemill::capi::BigramModel::kVocab);
     }
     if (output.finish_reason != PAGEMILL_NOT_FINISHED) {
       unfinished_.erase(unfinished_.find(output.request_id));
@@ -301,21 +301,21 @@ class Session {
     stats.struct_size = StructSize(in_, sizeof(stats));
     const pagemill_status status = pagemill_engine_stats(engine_, &stats);
     Check(status);
-    if (status == PAGEMILL_OK) PM_CHECK(stats.num_used_blocks <= stats.num_blocks);
+    if (status == PAGEMILL_OK) PAGEMILL_CHECK(stats.num_used_blocks <= stats.num_blocks);
   }
 
   void Rest() {
     if (in_->Below(8) == 0) return Check(pagemill_engine_drain(engine_));
-    PM_CHECK(pagemill_engine_next(engine_, 0, nullptr) == PAGEMILL_INVALID_ARGUMENT);
-    PM_CHECK(pagemill_engine_submit_request(engine_, nullptr) == PAGEMILL_INVALID_ARGUMENT);
-    PM_CHECK(pagemill_engine_stats(engine_, nullptr) == PAGEMILL_INVALID_ARGUMENT);
+    PAGEMILL_CHECK(pagemill_engine_next(engine_, 0, nullptr) == PAGEMILL_INVALID_ARGUMENT);
+    PAGEMILL_CHECK(pagemill_engine_submit_request(engine_, nullptr) == PAGEMILL_INVALID_ARGUMENT);
+    PAGEMILL_CHECK(pagemill_engine_stats(engine_, nullptr) == PAGEMILL_INVALID_ARGUMENT);
   }
 
   // A refusal has a code of the vocabulary and a sentence, and is never our own mistake.
   static void Check(pagemill_status status) {
-    PM_CHECK(status >= PAGEMILL_OK && status <= PAGEMILL_DATA_LOSS);
-    PM_CHECK(status != PAGEMILL_INTERNAL);
-    if (status != PAGEMILL_OK) PM_CHECK(pagemill_last_error()[0] != '\0');
+    PAGEMILL_CHECK(status >= PAGEMILL_OK && status <= PAGEMILL_DATA_LOSS);
+    PAGEMILL_CHECK(status != PAGEMILL_INTERNAL);
+    if (status != PAGEMILL_OK) PAGEMILL_CHECK(pagemill_last_error()[0] != '\0');
   }
 
   ByteReader* in_;

@@ -3,7 +3,7 @@
 // size in the host's header; the library touches no byte behind it.
 //
 //   pagemill_request request;
-//   PM_RETURN_IF_ERROR(CopyIn("request", from_host, kFirstRequestSize, &request));
+//   PAGEMILL_RETURN_IF_ERROR(CopyIn("request", from_host, kFirstRequestSize, &request));
 //
 // A host's size is at least that of the first header of this ABI version, and a whole number of
 // the struct's alignment, so that it never ends within a field. No struct ends with padding:
@@ -44,7 +44,7 @@ Status CheckSize(const char* name, const T* host, size_t first_size) {
 // Copies what the host's version has over the defaults, which `to` holds.
 template <typename T>
 Status CopyIn(const char* name, const T* host, size_t first_size, T* to) {
-  PM_RETURN_IF_ERROR(CheckSize(name, host, first_size));
+  PAGEMILL_RETURN_IF_ERROR(CheckSize(name, host, first_size));
   std::memcpy(static_cast<void*>(to), host, host->struct_size);
   return OkStatus();
 }

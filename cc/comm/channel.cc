@@ -50,7 +50,7 @@ void Channel::StartCall(uint64_t fingerprint) {
 
 Status Channel::NextPiece() {
   for (size_t m = 0; m < members_.size(); ++m) {
-    if (m != self_) PM_RETURN_IF_ERROR(Await(m, piece_));
+    if (m != self_) PAGEMILL_RETURN_IF_ERROR(Await(m, piece_));
   }
   ++piece_;
   return OkStatus();
@@ -65,7 +65,7 @@ void Channel::Begin() {
 
 Status Channel::AwaitData(size_t member) {
   if (member == self_) return OkStatus();
-  PM_RETURN_IF_ERROR(Await(member, piece_));
+  PAGEMILL_RETURN_IF_ERROR(Await(member, piece_));
   if (members_[member].lane->call[piece_ & 1] == call_word_) return OkStatus();
   return world_->Fail(Internal("rank " + std::to_string(members_[member].rank) +
                                " makes another call than rank " + std::to_string(world_->rank()) +
@@ -74,7 +74,7 @@ Status Channel::AwaitData(size_t member) {
 }
 
 Status Channel::Post(std::span<const std::byte> data) {
-  PM_RETURN_IF_ERROR(Await(other(), piece_ - 1));
+  PAGEMILL_RETURN_IF_ERROR(Await(other(), piece_ - 1));
   ++piece_;
   std::memcpy(slot(self_), data.data(), data.size());
   Begin();
@@ -83,7 +83,7 @@ Status Channel::Post(std::span<const std::byte> data) {
 
 Status Channel::Take(std::span<std::byte> data) {
   ++piece_;
-  PM_RETURN_IF_ERROR(AwaitData(other()));
+  PAGEMILL_RETURN_IF_ERROR(AwaitData(other()));
   std::memcpy(data.data(), slot(other()), data.size());
   Begin();
   return OkStatus();
@@ -126,10 +126,10 @@ Status Channel::Sleep(size_t member, uint32_t piece) {
 void Channel::WakePeers() { FutexWakeAll(&members_[self_].lane->begun); }
 
 void Channel::CheckIntegrity() const {
-  PM_CHECK(members_[self_].lane->begun.load() == piece_);
+  PAGEMILL_CHECK(members_[self_].lane->begun.load() == piece_);
   for (const Member& member : members_) {
     // No wait lets a member get more than two pieces ahead of another.
-    PM_CHECK(static_cast<int32_t>(member.lane->begun.load() - piece_) >= -2);
+    PAGEMILL_CHECK(static_cast<int32_t>(member.lane->begun.load() - piece_) >= -2);
   }
 }
 

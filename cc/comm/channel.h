@@ -6,18 +6,18 @@
 //
 //   channel.StartCall(fingerprint);
 //   for each piece:
-//     PM_RETURN_IF_ERROR(channel.NextPiece());
+//     PAGEMILL_RETURN_IF_ERROR(channel.NextPiece());
 //     memcpy(channel.slot(self), ...);
 //     channel.Begin();
 //     for each member of interest:
-//       PM_RETURN_IF_ERROR(channel.AwaitData(member));
+//       PAGEMILL_RETURN_IF_ERROR(channel.AwaitData(member));
 //       Use(channel.slot(member));
 //
 // One sender and one receiver:
 //
 //   channel.StartCall(fingerprint);
-//   for each piece: PM_RETURN_IF_ERROR(channel.Post(data));      // the sender
-//   for each piece: PM_RETURN_IF_ERROR(channel.Take(data));      // the receiver
+//   for each piece: PAGEMILL_RETURN_IF_ERROR(channel.Post(data));      // the sender
+//   for each piece: PAGEMILL_RETURN_IF_ERROR(channel.Take(data));      // the receiver
 //
 // channel.cc says why two slots and one wait a piece are enough. An error of any of them has ended
 // the world. Ownership: the world outlives it. Thread safety: that of the world.

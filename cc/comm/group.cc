@@ -26,21 +26,22 @@ void CheckCall(const Collective& call, int32_t rank, int32_t num_ranks) {
   const bool of_pair = call.kind == Kind::kSend || call.kind == Kind::kReceive;
   const bool by_rank = call.kind == Kind::kReduceScatter || call.kind == Kind::kAllGather ||
                        call.kind == Kind::kAllToAll;
-  PM_CHECK(call.count >= 0);
-  PM_CHECK(call.peer >= 0 && call.peer < num_ranks);
-  PM_CHECK(!sums || CanAdd(call.dtype));
-  PM_CHECK(!of_pair || call.peer != rank);
-  PM_CHECK(!by_rank || AreCounts(call.counts, num_ranks));
+  PAGEMILL_CHECK(call.count >= 0);
+  PAGEMILL_CHECK(call.peer >= 0 && call.peer < num_ranks);
+  PAGEMILL_CHECK(!sums || CanAdd(call.dtype));
+  PAGEMILL_CHECK(!of_pair || call.peer != rank);
+  PAGEMILL_CHECK(!by_rank || AreCounts(call.counts, num_ranks));
   if (call.kind != Kind::kAllToAll) return;
   const auto self = static_cast<size_t>(rank);
-  PM_CHECK(AreCounts(call.out_counts, num_ranks) && call.counts[self] == call.out_counts[self]);
+  PAGEMILL_CHECK(AreCounts(call.out_counts, num_ranks) &&
+                 call.counts[self] == call.out_counts[self]);
 }
 
 }  // namespace
 
 Status Group::Execute(const Collective& call) {
   CheckCall(call, rank_, num_ranks_);
-  PM_RETURN_IF_ERROR(status());
+  PAGEMILL_RETURN_IF_ERROR(status());
   return Run(call);
 }
 
@@ -102,7 +103,7 @@ Status Group::Receive(std::span<std::byte> data, int32_t from) {
 
 Status Groups::status() const {
   for (const std::shared_ptr<Group>& group : groups_) {
-    if (group != nullptr) PM_RETURN_IF_ERROR(group->status());
+    if (group != nullptr) PAGEMILL_RETURN_IF_ERROR(group->status());
   }
   return OkStatus();
 }

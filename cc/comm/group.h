@@ -4,7 +4,7 @@
 //
 //   const comm::Groups groups = world->groups();                    // shared_memory_world.h
 //   if (comm::Group* tensor = groups.at(comm::Axis::kTensor)) {     // null: this rank is alone
-//     PM_RETURN_IF_ERROR(tensor->AllReduce(DType::kF32, x, x, tokens * hidden));
+//     PAGEMILL_RETURN_IF_ERROR(tensor->AllReduce(DType::kF32, x, x, tokens * hidden));
 //   }
 //
 // Every rank of a group makes the same calls with the same sizes in the same order. A rank that has

@@ -80,7 +80,7 @@ void SumInOrder(DType dtype, std::span<const std::byte* const> parts, std::byte*
     case DType::kI32:
       return Sum<I32>(parts, out, count);
     default:
-      PM_CHECK(false);  // Group::Execute admits no other
+      PAGEMILL_CHECK(false);  // Group::Execute admits no other
   }
 }
 

@@ -119,11 +119,11 @@ Status SharedMemoryGroup::Run(const Collective& call) {
 Status SharedMemoryGroup::GatherParts(const std::byte* in, int64_t bytes,
                                       std::span<const std::byte*> parts) {
   const auto self = static_cast<size_t>(rank());
-  PM_RETURN_IF_ERROR(all_.NextPiece());
+  PAGEMILL_RETURN_IF_ERROR(all_.NextPiece());
   std::memcpy(all_.slot(self), in, static_cast<size_t>(bytes));
   all_.Begin();
   for (size_t r = 0; r < parts.size(); ++r) {
-    PM_RETURN_IF_ERROR(all_.AwaitData(r));
+    PAGEMILL_RETURN_IF_ERROR(all_.AwaitData(r));
     parts[r] = r == self ? in : all_.slot(r);
   }
   return OkStatus();
@@ -137,7 +137,7 @@ Status SharedMemoryGroup::RunAllReduce(const Collective& call) {
   const std::span<const std::byte*> of_ranks(parts, static_cast<size_t>(num_ranks()));
   for (int64_t begin = 0; begin < call.count; begin += slot) {
     const int64_t size = std::min(slot, call.count - begin);
-    PM_RETURN_IF_ERROR(GatherParts(call.in + begin * element, size * element, of_ranks));
+    PAGEMILL_RETURN_IF_ERROR(GatherParts(call.in + begin * element, size * element, of_ranks));
     SumInOrder(call.dtype, of_ranks, call.out + begin * element, size);
   }
   return OkStatus();
@@ -154,7 +154,7 @@ Status SharedMemoryGroup::RunReduceScatter(const Collective& call) {
   const std::span<const std::byte*> of_ranks(parts, static_cast<size_t>(num_ranks()));
   for (int64_t begin = 0; begin < total; begin += slot) {
     const int64_t size = std::min(slot, total - begin);
-    PM_RETURN_IF_ERROR(GatherParts(call.in + begin * element, size * element, of_ranks));
+    PAGEMILL_RETURN_IF_ERROR(GatherParts(call.in + begin * element, size * element, of_ranks));
     const int64_t from = std::max(begin, first), to = std::min(begin + size, last);
     if (from >= to) continue;
     for (const std::byte*& part : of_ranks) part += (from - begin) * element;
@@ -172,14 +172,14 @@ Status SharedMemoryGroup::RunAllGather(const Collective& call) {
     const auto end_of = [&](size_t r) {
       return std::min(call.count * widths[r], begin + slot_bytes_);
     };
-    PM_RETURN_IF_ERROR(all_.NextPiece());
+    PAGEMILL_RETURN_IF_ERROR(all_.NextPiece());
     if (begin < end_of(self)) {
       std::memcpy(all_.slot(self), call.in + begin, static_cast<size_t>(end_of(self) - begin));
     }
     all_.Begin();
     int64_t column = 0;
     for (size_t r = 0; r < widths.size(); ++r) {
-      PM_RETURN_IF_ERROR(all_.AwaitData(r));
+      PAGEMILL_RETURN_IF_ERROR(all_.AwaitData(r));
       const std::byte* data = r == self ? call.in + begin : all_.slot(r);
       ScatterRows(data, begin, end_of(r), widths[r], call.out + column, stride);
       column += widths[r];
@@ -196,7 +196,7 @@ Status SharedMemoryGroup::RunAllGather(const Collective& call) {
 Status SharedMemoryGroup::RunAllToAll(const Collective& call) {
   const auto self = static_cast<size_t>(rank()), ranks = static_cast<size_t>(num_ranks());
   all_.StartCall(Fingerprint(call.kind).value());
-  PM_RETURN_IF_ERROR(all_.NextPiece());
+  PAGEMILL_RETURN_IF_ERROR(all_.NextPiece());
   all_.Begin();
   int64_t longest = 0;
   for (size_t r = 0; r < ranks; ++r) {
@@ -216,12 +216,13 @@ Status SharedMemoryGroup::RunAllToAll(const Collective& call) {
     int64_t offset = begin;
     for (size_t r = 0; r < ranks; offset += call.counts[r], ++r) {
       const size_t bytes = size(call.counts[r]);
-      if (r != self && bytes > 0) PM_RETURN_IF_ERROR(to_[r].Post({call.in + offset, bytes}));
+      if (r != self && bytes > 0) PAGEMILL_RETURN_IF_ERROR(to_[r].Post({call.in + offset, bytes}));
     }
     offset = begin;
     for (size_t r = 0; r < ranks; offset += call.out_counts[r], ++r) {
       const size_t bytes = size(call.out_counts[r]);
-      if (r != self && bytes > 0) PM_RETURN_IF_ERROR(from_[r].Take({call.out + offset, bytes}));
+      if (r != self && bytes > 0)
+        PAGEMILL_RETURN_IF_ERROR(from_[r].Take({call.out + offset, bytes}));
     }
   }
   return OkStatus();
@@ -232,11 +233,11 @@ Status SharedMemoryGroup::RunBroadcast(const Collective& call) {
   const auto self = static_cast<size_t>(rank()), root = static_cast<size_t>(call.peer);
   for (int64_t begin = 0; begin < call.count; begin += slot_bytes_) {
     const auto bytes = static_cast<size_t>(std::min(slot_bytes_, call.count - begin));
-    PM_RETURN_IF_ERROR(all_.NextPiece());
+    PAGEMILL_RETURN_IF_ERROR(all_.NextPiece());
     if (self == root) std::memcpy(all_.slot(self), call.in + begin, bytes);
     all_.Begin();
     if (self == root) continue;
-    PM_RETURN_IF_ERROR(all_.AwaitData(root));
+    PAGEMILL_RETURN_IF_ERROR(all_.AwaitData(root));
     std::memcpy(call.out + begin, all_.slot(root), bytes);
   }
   return OkStatus();
@@ -247,7 +248,7 @@ Status SharedMemoryGroup::RunSend(const Collective& call) {
   channel.StartCall(Fingerprint(Kind::kSend).Add(call.count).value());
   for (int64_t begin = 0; begin < call.count; begin += slot_bytes_) {
     const auto bytes = static_cast<size_t>(std::min(slot_bytes_, call.count - begin));
-    PM_RETURN_IF_ERROR(channel.Post({call.in + begin, bytes}));
+    PAGEMILL_RETURN_IF_ERROR(channel.Post({call.in + begin, bytes}));
   }
   return OkStatus();
 }
@@ -257,7 +258,7 @@ Status SharedMemoryGroup::RunReceive(const Collective& call) {
   channel.StartCall(Fingerprint(Kind::kSend).Add(call.count).value());
   for (int64_t begin = 0; begin < call.count; begin += slot_bytes_) {
     const auto bytes = static_cast<size_t>(std::min(slot_bytes_, call.count - begin));
-    PM_RETURN_IF_ERROR(channel.Take({call.out + begin, bytes}));
+    PAGEMILL_RETURN_IF_ERROR(channel.Take({call.out + begin, bytes}));
   }
   return OkStatus();
 }

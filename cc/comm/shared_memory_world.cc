@@ -71,7 +71,7 @@ Status SharedMemoryWorld::Fail(Status status) {
 Status SharedMemoryWorld::WaitForAll(std::chrono::milliseconds limit) {
   const auto deadline = std::chrono::steady_clock::now() + limit;
   while (true) {
-    PM_RETURN_IF_ERROR(status_);
+    PAGEMILL_RETURN_IF_ERROR(status_);
     std::string missing;
     for (int32_t r = 0; r < num_ranks(); ++r) {
       if (segment_->state(r).joined.load(std::memory_order_acquire) == 0) {
@@ -106,12 +106,12 @@ std::optional<int32_t> SharedMemoryWorld::FindGone() {
 
 void SharedMemoryWorld::CheckIntegrity() const {
   const RankState& mine = segment_->state(rank_);
-  PM_CHECK(mine.joined.load() == 1);
-  PM_CHECK(mine.process_id == getpid());
-  PM_CHECK((mine.left.load() == 0) == status_.ok());
+  PAGEMILL_CHECK(mine.joined.load() == 1);
+  PAGEMILL_CHECK(mine.process_id == getpid());
+  PAGEMILL_CHECK((mine.left.load() == 0) == status_.ok());
   for (Axis axis : kAxes) {
     const auto& group = groups_[static_cast<size_t>(axis)];
-    PM_CHECK((group == nullptr) == (segment_->topology().Size(axis) == 1));
+    PAGEMILL_CHECK((group == nullptr) == (segment_->topology().Size(axis) == 1));
     if (group != nullptr && status_.ok()) group->CheckIntegrity();
   }
 }

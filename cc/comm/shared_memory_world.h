@@ -1,10 +1,11 @@
 // File: cc/comm/shared_memory_world.h
 // A rank among all ranks of one host, processes or (in tests) threads, and its groups.
 //
-//   PM_ASSIGN_OR_RETURN(std::shared_ptr<SharedMemoryWorld> world,
+//   PAGEMILL_ASSIGN_OR_RETURN(std::shared_ptr<SharedMemoryWorld> world,
 //                       SharedMemoryWorld::Join(segment, rank));
-//   PM_RETURN_IF_ERROR(world->WaitForAll(std::chrono::seconds(30)));
-//   PM_RETURN_IF_ERROR(world->groups().at(Axis::kTensor)->AllReduce(DType::kF32, x, x, size));
+//   PAGEMILL_RETURN_IF_ERROR(world->WaitForAll(std::chrono::seconds(30)));
+//   PAGEMILL_RETURN_IF_ERROR(world->groups().at(Axis::kTensor)->AllReduce(DType::kF32, x, x,
+//   size));
 //
 // A rank that dies, leaves, or makes another call than its peers ends the world: every rank that
 // waits in any group, or waits later, gets an error within some 20 ms, and every later call

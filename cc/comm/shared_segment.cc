@@ -86,7 +86,7 @@ StatusOr<std::byte*> Map(int fd, int64_t bytes) {
 }  // namespace
 
 Status SegmentOptions::Validate() const {
-  PM_RETURN_IF_ERROR(topology.Validate());
+  PAGEMILL_RETURN_IF_ERROR(topology.Validate());
   if (slot_bytes < 64 || slot_bytes > kMaxSlotBytes || slot_bytes % 64 != 0) {
     return InvalidArgument("slot_bytes is " + std::to_string(slot_bytes) +
                            "; it must be a multiple of 64 from 64 to " +
@@ -96,7 +96,7 @@ Status SegmentOptions::Validate() const {
 }
 
 StatusOr<std::shared_ptr<SharedSegment>> SharedSegment::Create(const SegmentOptions& options) {
-  PM_RETURN_IF_ERROR(options.Validate());
+  PAGEMILL_RETURN_IF_ERROR(options.Validate());
   const int64_t bytes = SegmentBytes(options);
   const int fd = memfd_create("pagemill-group", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (fd < 0 || ftruncate(fd, bytes) != 0) {
@@ -140,7 +140,7 @@ StatusOr<std::shared_ptr<SharedSegment>> SharedSegment::Open(int fd) {
       status.st_size != SegmentBytes(options)) {
     return InvalidArgument(name + " is no shared segment of this version of Pagemill");
   }
-  PM_ASSIGN_OR_RETURN(std::byte * base, Map(fd, status.st_size));
+  PAGEMILL_ASSIGN_OR_RETURN(std::byte * base, Map(fd, status.st_size));
   return std::shared_ptr<SharedSegment>(new SharedSegment(/*fd=*/-1, base, options));
 }
 

@@ -2,9 +2,10 @@
 // The memory that the ranks of one host share: for each rank its state, and for each channel that
 // it takes part in (channel.h) a lane of counters and two slots of data.
 //
-//   PM_ASSIGN_OR_RETURN(std::shared_ptr<SharedSegment> segment,
+//   PAGEMILL_ASSIGN_OR_RETURN(std::shared_ptr<SharedSegment> segment,
 //                       SharedSegment::Create({.topology = {.tensor = 2}}));            // rank 0
-//   PM_ASSIGN_OR_RETURN(std::shared_ptr<SharedSegment> same, SharedSegment::Open(fd));  // others
+//   PAGEMILL_ASSIGN_OR_RETURN(std::shared_ptr<SharedSegment> same, SharedSegment::Open(fd));  //
+//   others
 //
 // There is one segment for all groups of all axes. So a process gets one descriptor whatever the
 // topology, and a rank that ends does so in all its groups at once, for every rank that waits.

@@ -6,11 +6,11 @@
 namespace pagemill::device {
 
 Attendance::Attendance(int32_t num_threads) : threads_(static_cast<size_t>(num_threads)) {
-  PM_CHECK(num_threads >= 1);
+  PAGEMILL_CHECK(num_threads >= 1);
 }
 
 void Attendance::Waited(int32_t thread, int64_t waited_ns, int64_t now_ns) {
-  PM_CHECK(Attends(thread));
+  PAGEMILL_CHECK(Attends(thread));
   if (waited_ns < kLeastWaitNs) return;
   Thread& waiting = threads_[thread];
   const auto parts = static_cast<int64_t>(threads_.size()) + 1;
@@ -37,12 +37,12 @@ bool Attendance::IsProbeDue(int32_t thread, int64_t now_ns) const {
 }
 
 void Attendance::BeginProbe(int32_t thread) {
-  PM_CHECK(!Attends(thread) && !IsProbing(thread));
+  PAGEMILL_CHECK(!Attends(thread) && !IsProbing(thread));
   threads_[thread].probing = true;
 }
 
 void Attendance::EndProbe(int32_t thread, int64_t waited_ns, int64_t now_ns) {
-  PM_CHECK(IsProbing(thread));
+  PAGEMILL_CHECK(IsProbing(thread));
   Thread& probed = threads_[thread];
   probed.probing = false;
   if (waited_ns >= kLeastWaitNs) {

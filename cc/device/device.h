@@ -2,7 +2,7 @@
 // What runs programs: memory with addresses of its own, and streams of work. The host may pass the
 // addresses on and compute with them; only the device reads and writes what lies there.
 //
-//   PM_ASSIGN_OR_RETURN(DeviceMemory arena, device.Allocate(1 << 20, "activations"));
+//   PAGEMILL_ASSIGN_OR_RETURN(DeviceMemory arena, device.Allocate(1 << 20, "activations"));
 //   std::byte* x = arena.data() + 4096;
 //
 // The CPU that runs the process is no such device: its kernels compute on the caller's thread and a

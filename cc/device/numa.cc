@@ -101,7 +101,7 @@ MemoryPlacement PlacementFor(std::span<const int32_t> cpus, std::span<const Numa
 
 Status PlaceMemory(std::span<std::byte> bytes, const MemoryPlacement& placement) {
   if (placement.kind == MemoryPlacement::Kind::kAnywhere || bytes.empty()) return OkStatus();
-  PM_CHECK(!placement.nodes.empty());
+  PAGEMILL_CHECK(!placement.nodes.empty());
   constexpr size_t kBits = 8 * sizeof(unsigned long);
   const auto last =
       static_cast<size_t>(*std::max_element(placement.nodes.begin(), placement.nodes.end()));

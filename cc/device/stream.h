@@ -1,20 +1,20 @@
 // File: cc/device/stream.h
 // Work that a device does in the order in which it was enqueued, while the host goes on.
 //
-//   PM_ASSIGN_OR_RETURN(std::unique_ptr<Stream> stream, device.NewStream());
+//   PAGEMILL_ASSIGN_OR_RETURN(std::unique_ptr<Stream> stream, device.NewStream());
 //   std::unique_ptr<Event> done = device.NewEvent();
 //   stream->CopyToDevice(x.data(), input);
 //   kernel.run(call, context);                       // enqueues on context.stream (cc/ops/op.h)
 //   stream->CopyToHost(result, y.data());
 //   stream->Record(*done);
-//   PM_RETURN_IF_ERROR(done->Synchronize());         // `result` is there
+//   PAGEMILL_RETURN_IF_ERROR(done->Synchronize());         // `result` is there
 //
 // A graph is work that was recorded instead of done, with the addresses of that time, and that can
 // then be enqueued as one piece:
 //
 //   stream->BeginCapture();
 //   kernel.run(call, context);
-//   PM_ASSIGN_OR_RETURN(std::unique_ptr<Graph> graph, stream->EndCapture());
+//   PAGEMILL_ASSIGN_OR_RETURN(std::unique_ptr<Graph> graph, stream->EndCapture());
 //   stream->Replay(*graph);
 //
 // What goes wrong after it was enqueued is reported by the next Synchronize() of an event, and by

@@ -272,8 +272,8 @@ void ThreadPool::Impl::WorkerLoop(int worker) {
 }
 
 ThreadPool::ThreadPool(const ThreadPoolOptions& options) {
-  PM_CHECK(options.num_threads >= 1);
-  PM_CHECK(options.spin_us >= 0);
+  PAGEMILL_CHECK(options.num_threads >= 1);
+  PAGEMILL_CHECK(options.spin_us >= 0);
   impl_ = std::make_unique<Impl>(options);
   for (int worker = 1; worker < options.num_threads; ++worker) {
     impl_->workers[worker].thread =

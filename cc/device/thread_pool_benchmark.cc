@@ -53,7 +53,7 @@ class BusyProcesses {
   explicit BusyProcesses(int64_t count) {
     for (int64_t i = 0; i < count; ++i) {
       const pid_t pid = fork();
-      PM_CHECK(pid >= 0);
+      PAGEMILL_CHECK(pid >= 0);
       if (pid == 0) {
         for (volatile int64_t spin = 0;;) spin = spin + 1;
       }

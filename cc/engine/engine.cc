@@ -44,16 +44,16 @@ StatusOr<SavedSessions> MakeSessions(const EngineOptions& options, Runner* runne
 StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& options,
                                                  std::unique_ptr<Runner> runner, const Clock* clock,
                                                  LogSink log) {
-  PM_ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine,
-                      Create(options, runner.get(), clock, std::move(log)));
+  PAGEMILL_ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine,
+                            Create(options, runner.get(), clock, std::move(log)));
   engine->owned_runner_ = std::move(runner);
   return engine;
 }
 
 StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& options, Runner* runner,
                                                  const Clock* clock, LogSink log) {
-  PM_ASSIGN_OR_RETURN(std::unique_ptr<StepLoop> loop,
-                      StepLoop::Create(options, runner, clock, std::move(log)));
+  PAGEMILL_ASSIGN_OR_RETURN(std::unique_ptr<StepLoop> loop,
+                            StepLoop::Create(options, runner, clock, std::move(log)));
   StatusOr<SavedSessions> sessions = MakeSessions(options, runner, loop.get());
   return std::unique_ptr<Engine>(new Engine(std::move(loop), std::move(sessions)));
 }
@@ -84,11 +84,11 @@ bool Engine::ResetPrefixCache(bool preempt_running) {
   return loop_->ResetPrefixCache(preempt_running);
 }
 StatusOr<int32_t> Engine::SaveSession(const std::string& path, step::Request like) {
-  PM_RETURN_IF_ERROR(sessions_.status());
+  PAGEMILL_RETURN_IF_ERROR(sessions_.status());
   return sessions_->Save(path, std::move(like));
 }
 StatusOr<RestoredSession> Engine::RestoreSession(const std::string& path, step::Request like) {
-  PM_RETURN_IF_ERROR(sessions_.status());
+  PAGEMILL_RETURN_IF_ERROR(sessions_.status());
   return sessions_->Restore(path, std::move(like));
 }
 

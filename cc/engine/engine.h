@@ -3,12 +3,12 @@
 // requests and read outputs; both may happen on any threads.
 //
 //   SteadyClock clock;
-//   PM_ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine,
+//   PAGEMILL_ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine,
 //                       Engine::Create(EngineOptions{}, std::move(runner), &clock, log_sink));
 //   Request request;
 //   request.id = RequestId(1);
 //   request.prompt_token_ids = {1, 2, 3};
-//   PM_RETURN_IF_ERROR(engine->Submit(std::move(request)));
+//   PAGEMILL_RETURN_IF_ERROR(engine->Submit(std::move(request)));
 //   for (bool done = false; !done;) {
 //     for (const RequestOutput& out : engine->Wait(/*timeout_s=*/1.0)) done = out.finished();
 //   }

@@ -7,14 +7,15 @@
 namespace pagemill::engine {
 
 Status EngineOptions::Validate() const {
-  PM_RETURN_IF_ERROR(CheckAtLeast("max_num_scheduled_tokens", max_num_scheduled_tokens, 0));
-  PM_RETURN_IF_ERROR(CheckAtLeast("max_num_seqs", max_num_seqs, 0));
-  PM_RETURN_IF_ERROR(CheckAtLeast("long_prefill_token_threshold", long_prefill_token_threshold, 0));
-  PM_RETURN_IF_ERROR(CheckAtLeast("max_partial_prefills", max_partial_prefills, 0));
-  PM_RETURN_IF_ERROR(CheckAtLeast("max_long_partial_prefills", max_long_partial_prefills, 0));
-  PM_RETURN_IF_ERROR(CheckAtLeast("max_waiting_requests", max_waiting_requests, 0));
-  PM_RETURN_IF_ERROR(CheckAtLeast("max_waiting_tokens", max_waiting_tokens, 0));
-  PM_RETURN_IF_ERROR(CheckAtLeast("max_waiting_per_tenant", max_waiting_per_tenant, 0));
+  PAGEMILL_RETURN_IF_ERROR(CheckAtLeast("max_num_scheduled_tokens", max_num_scheduled_tokens, 0));
+  PAGEMILL_RETURN_IF_ERROR(CheckAtLeast("max_num_seqs", max_num_seqs, 0));
+  PAGEMILL_RETURN_IF_ERROR(
+      CheckAtLeast("long_prefill_token_threshold", long_prefill_token_threshold, 0));
+  PAGEMILL_RETURN_IF_ERROR(CheckAtLeast("max_partial_prefills", max_partial_prefills, 0));
+  PAGEMILL_RETURN_IF_ERROR(CheckAtLeast("max_long_partial_prefills", max_long_partial_prefills, 0));
+  PAGEMILL_RETURN_IF_ERROR(CheckAtLeast("max_waiting_requests", max_waiting_requests, 0));
+  PAGEMILL_RETURN_IF_ERROR(CheckAtLeast("max_waiting_tokens", max_waiting_tokens, 0));
+  PAGEMILL_RETURN_IF_ERROR(CheckAtLeast("max_waiting_per_tenant", max_waiting_per_tenant, 0));
   // The upper bound keeps sums of microseconds in range.
   constexpr int64_t kLongestMillis = 1'000'000'000'000;
   if (max_queue_time_ms < 0 || max_queue_time_ms > kLongestMillis) {
@@ -27,9 +28,9 @@ Status EngineOptions::Validate() const {
     return InvalidArgument("output_interval_us is " + std::to_string(output_interval_us) +
                            ", it must be from 0 to " + std::to_string(kLongestIntervalMicros));
   }
-  PM_RETURN_IF_ERROR(CheckAtLeast("max_in_flight_steps", max_in_flight_steps, 1));
-  PM_RETURN_IF_ERROR(scheduler::MakePolicy(scheduling_policy, tenant_weights).status());
-  PM_RETURN_IF_ERROR(kv_tiers.Validate());
+  PAGEMILL_RETURN_IF_ERROR(CheckAtLeast("max_in_flight_steps", max_in_flight_steps, 1));
+  PAGEMILL_RETURN_IF_ERROR(scheduler::MakePolicy(scheduling_policy, tenant_weights).status());
+  PAGEMILL_RETURN_IF_ERROR(kv_tiers.Validate());
   return kv_cache::ParseHashAlgorithm(prefix_caching_hash).status();
 }
 

@@ -18,13 +18,14 @@ Status CheckRange(const char* field, int64_t value, int64_t low, int64_t high, c
 
 Status KvTierOptions::Validate() const {
   constexpr int64_t kMostBytes = int64_t{1} << 62;
-  PM_RETURN_IF_ERROR(CheckRange("host_bytes", host_bytes, 0, kMostBytes, "--kv-offloading-bytes"));
-  PM_RETURN_IF_ERROR(
+  PAGEMILL_RETURN_IF_ERROR(
+      CheckRange("host_bytes", host_bytes, 0, kMostBytes, "--kv-offloading-bytes"));
+  PAGEMILL_RETURN_IF_ERROR(
       CheckRange("disk_bytes", disk_bytes, 0, kMostBytes, "--kv-offloading-disk-bytes"));
-  PM_RETURN_IF_ERROR(
+  PAGEMILL_RETURN_IF_ERROR(
       CheckRange("connector_bytes", connector_bytes, 1, kMostBytes, "--kv-connector-bytes"));
-  PM_RETURN_IF_ERROR(CheckRange("transfer_timeout_ms", transfer_timeout_ms, 1, INT32_MAX,
-                                "--kv-transfer-timeout-ms"));
+  PAGEMILL_RETURN_IF_ERROR(CheckRange("transfer_timeout_ms", transfer_timeout_ms, 1, INT32_MAX,
+                                      "--kv-transfer-timeout-ms"));
   if (disk_path.empty() != (disk_bytes == 0)) {
     return InvalidArgument(
         "a disk tier has both a path and a size (--kv-offloading-disk-path, "

@@ -85,8 +85,8 @@ StatusOr<std::unique_ptr<KvTiers>> KvTiers::Create(const KvTierOptions& options,
   tiers->owned_worker_ = std::make_unique<kv_transfer::ThreadedWorker>(options.num_step_threads);
   tiers->worker_ = tiers->owned_worker_.get();
   const bool folder = !options.connector_folder.empty();
-  PM_RETURN_IF_ERROR(folder ? tiers->AddFolder(options, cache, pages)
-                            : tiers->AddTiers(options, cache, pages));
+  PAGEMILL_RETURN_IF_ERROR(folder ? tiers->AddFolder(options, cache, pages)
+                                  : tiers->AddTiers(options, cache, pages));
   tiers->connector_ = tiers->owned_connector_.get();
   return tiers;
 }
@@ -99,7 +99,7 @@ Status KvTiers::AddTiers(const KvTierOptions& options, const kv_cache::KvCacheOp
   tiers.max_blocks_in_flight = MostBlocksInFlight(cache);
   std::shared_ptr<kv_transfer::HostArena> arena;
   if (options.host_bytes > 0) {
-    PM_ASSIGN_OR_RETURN(
+    PAGEMILL_ASSIGN_OR_RETURN(
         tiers.host_blocks,
         NumSlots(options.host_bytes, static_cast<int64_t>(page_bytes), "--kv-offloading-bytes"));
     arena = std::make_shared<kv_transfer::HostArena>(tiers.host_blocks, page_bytes);
@@ -107,25 +107,25 @@ Status KvTiers::AddTiers(const KvTierOptions& options, const kv_cache::KvCacheOp
                        std::make_unique<kv_transfer::HostMedium>(arena, pages));
   }
   if (!options.disk_path.empty()) {
-    PM_ASSIGN_OR_RETURN(
+    PAGEMILL_ASSIGN_OR_RETURN(
         tiers.disk_blocks,
         NumSlots(options.disk_bytes, kv_transfer::DiskMedium::SlotFileBytes(page_bytes),
                  "--kv-offloading-disk-bytes"));
-    PM_ASSIGN_OR_RETURN(
+    PAGEMILL_ASSIGN_OR_RETURN(
         std::unique_ptr<kv_transfer::DiskMedium> disk,
         kv_transfer::DiskMedium::Create(
             {.path = options.disk_path, .num_slots = tiers.disk_blocks, .slot_bytes = page_bytes},
             pages, arena));
     owned_worker_->Add(kv_cache::kDiskMedium, std::move(disk));
   }
-  PM_ASSIGN_OR_RETURN(owned_connector_, kv_cache::TieredConnector::Create(tiers));
+  PAGEMILL_ASSIGN_OR_RETURN(owned_connector_, kv_cache::TieredConnector::Create(tiers));
   return OkStatus();
 }
 
 Status KvTiers::AddFolder(const KvTierOptions& options, const kv_cache::KvCacheOptions& cache,
                           step::PageStore* pages) {
   const Digest128 digest = KvDigest(options, cache.block_size);
-  PM_ASSIGN_OR_RETURN(
+  PAGEMILL_ASSIGN_OR_RETURN(
       std::unique_ptr<kv_transfer::FileMedium> files,
       kv_transfer::FileMedium::Create({.folder = options.connector_folder + "/" + Hex(digest),
                                        .max_bytes = options.connector_bytes,

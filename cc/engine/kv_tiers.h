@@ -3,9 +3,9 @@
 // copies, and the traffic between the two. Transfers run beside the steps; no call here waits for
 // one but Wait().
 //
-//   PM_ASSIGN_OR_RETURN(std::unique_ptr<KvTiers> tiers,
+//   PAGEMILL_ASSIGN_OR_RETURN(std::unique_ptr<KvTiers> tiers,
 //                       KvTiers::Create(options.kv_tiers, cache_options, runner->pages(), log));
-//   PM_RETURN_IF_ERROR(scheduler->SetConnector(tiers->connector()));
+//   PAGEMILL_RETURN_IF_ERROR(scheduler->SetConnector(tiers->connector()));
 //   ... before and after each Schedule(): tiers->Move(scheduler, now_ns) ...
 //
 // Cost of Move() without transfers under way: a comparison. Thread safety: none; the worker's

@@ -39,7 +39,7 @@ void OutputQueue::Push(RequestOutput output) {
     outputs_.push_back(std::move(output));
     return;
   }
-  PM_CHECK(!outputs_[found->second].finished());
+  PAGEMILL_CHECK(!outputs_[found->second].finished());
   Merge(std::move(output), &outputs_[found->second]);
 }
 

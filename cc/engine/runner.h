@@ -2,10 +2,10 @@
 // What runs a model for the engine: the native runner (cc/runner), a host program's own, or the
 // fake one in fake_runner.h.
 //
-//   PM_RETURN_IF_ERROR(runner->Execute(plan));  // the forward pass begins
-//   PM_RETURN_IF_ERROR(runner->Sample());       // its tokens will be sampled
+//   PAGEMILL_RETURN_IF_ERROR(runner->Execute(plan));  // the forward pass begins
+//   PAGEMILL_RETURN_IF_ERROR(runner->Sample());       // its tokens will be sampled
 //   ...                                         // another step may begin here
-//   PM_ASSIGN_OR_RETURN(step::StepResult result, runner->Collect());
+//   PAGEMILL_ASSIGN_OR_RETURN(step::StepResult result, runner->Collect());
 #ifndef PAGEMILL_CC_ENGINE_RUNNER_H_
 #define PAGEMILL_CC_ENGINE_RUNNER_H_
 
@@ -33,12 +33,12 @@ struct RunnerLimits {
   // Layers that share block tables, in the order of the lists of a plan. The tokens and pages of
   // their blocks are the runner's choice.
   std::vector<step::KvGroupOptions> kv_groups = {step::KvGroupOptions{}};
-  int32_t max_adapters = 0;          // different adapters among the requests that hold slots
-  int32_t max_encoder_tokens = 0;    // embeddings that encoders make in one step; 0 = no media
-  int32_t encoder_cache_tokens = 0;  // embeddings kept; 0 = max_encoder_tokens
-  step::MediaFormat media_format = {};    // what an item must be
-  bool chunked_prefill = true;       // false: a prompt runs in one step (bidirectional models)
-  bool prefix_caching = true;        // false: KV of equal prefixes is not interchangeable
+  int32_t max_adapters = 0;             // different adapters among the requests that hold slots
+  int32_t max_encoder_tokens = 0;       // embeddings that encoders make in one step; 0 = no media
+  int32_t encoder_cache_tokens = 0;     // embeddings kept; 0 = max_encoder_tokens
+  step::MediaFormat media_format = {};  // what an item must be
+  bool chunked_prefill = true;          // false: a prompt runs in one step (bidirectional models)
+  bool prefix_caching = true;           // false: KV of equal prefixes is not interchangeable
   // It replaces step::kPlaceholderTokenId, and runs such a token at the place that it has: several
   // decode steps of a request may be in flight, with drafts or without.
   bool placeholders = false;

@@ -8,13 +8,14 @@ using kv_cache::HeldPrefixes;
 StatusOr<int32_t> SavedSessions::Save(const std::string& path, step::Request like) {
   const kv_transfer::SessionLayout layout = layout_();
   std::optional<StatusOr<HeldPrefix>> held;
-  PM_RETURN_IF_ERROR(run_([&](HeldPrefixes* prefixes) { held = prefixes->HoldCached(like); }));
-  PM_RETURN_IF_ERROR(held->status());
+  PAGEMILL_RETURN_IF_ERROR(
+      run_([&](HeldPrefixes* prefixes) { held = prefixes->HoldCached(like); }));
+  PAGEMILL_RETURN_IF_ERROR(held->status());
   const HeldPrefix& prefix = **held;
   const Status written = kv_transfer::WriteSession(path, layout, like.prompt_token_ids,
                                                    prefix.end_token, prefix.contents, *pages_);
-  PM_RETURN_IF_ERROR(run_([&](HeldPrefixes* prefixes) { prefixes->End(prefix.id); }));
-  PM_RETURN_IF_ERROR(written);
+  PAGEMILL_RETURN_IF_ERROR(run_([&](HeldPrefixes* prefixes) { prefixes->End(prefix.id); }));
+  PAGEMILL_RETURN_IF_ERROR(written);
   return prefix.end_token;
 }
 
@@ -30,17 +31,18 @@ std::optional<kv_cache::BlockHash> SavedSessions::Copy(const kv_transfer::Sessio
 }
 
 StatusOr<RestoredSession> SavedSessions::Restore(const std::string& path, step::Request like) {
-  PM_ASSIGN_OR_RETURN(const kv_transfer::SessionReader reader,
-                      kv_transfer::SessionReader::Open(path, layout_()));
+  PAGEMILL_ASSIGN_OR_RETURN(const kv_transfer::SessionReader reader,
+                            kv_transfer::SessionReader::Open(path, layout_()));
   // States are saved at the end of what was cached only.
   const auto first = reader.token_ids().begin();
   like.prompt_token_ids.assign(first, first + reader.num_cached_tokens());
   std::optional<StatusOr<HeldPrefix>> held;
-  PM_RETURN_IF_ERROR(run_([&](HeldPrefixes* prefixes) { held = prefixes->HoldMissing(like); }));
-  PM_RETURN_IF_ERROR(held->status());
+  PAGEMILL_RETURN_IF_ERROR(
+      run_([&](HeldPrefixes* prefixes) { held = prefixes->HoldMissing(like); }));
+  PAGEMILL_RETURN_IF_ERROR(held->status());
   const std::optional<kv_cache::BlockHash> missing = Copy(reader, **held);
   RestoredSession session{reader.token_ids()};
-  PM_RETURN_IF_ERROR(run_([&](HeldPrefixes* prefixes) {
+  PAGEMILL_RETURN_IF_ERROR(run_([&](HeldPrefixes* prefixes) {
     session.num_cached_tokens = prefixes->End((*held)->id, missing);
   }));
   return session;

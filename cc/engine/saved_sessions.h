@@ -4,8 +4,8 @@
 // reading, writing and copying are done by the caller's thread, beside the steps.
 //
 //   SavedSessions sessions(pages, layout, run_between_steps);
-//   PM_ASSIGN_OR_RETURN(int32_t num_tokens, sessions.Save(path, like));
-//   PM_ASSIGN_OR_RETURN(RestoredSession session, sessions.Restore(path, like));
+//   PAGEMILL_ASSIGN_OR_RETURN(int32_t num_tokens, sessions.Save(path, like));
+//   PAGEMILL_ASSIGN_OR_RETURN(RestoredSession session, sessions.Restore(path, like));
 //
 // Thread safety: all methods, if that of `run_between_steps` allows it.
 #ifndef PAGEMILL_CC_ENGINE_SAVED_SESSIONS_H_

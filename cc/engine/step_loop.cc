@@ -19,13 +19,13 @@ StatusOr<int32_t> Lowered(const char* field, int32_t chosen, int32_t limit) {
 
 StatusOr<scheduler::SchedulerOptions> MakeSchedulerOptions(const EngineOptions& options,
                                                            const RunnerLimits& limits) {
-  PM_RETURN_IF_ERROR(options.Validate());
+  PAGEMILL_RETURN_IF_ERROR(options.Validate());
   scheduler::SchedulerOptions made;
-  PM_ASSIGN_OR_RETURN(
+  PAGEMILL_ASSIGN_OR_RETURN(
       made.max_num_tokens,
       Lowered("max_num_scheduled_tokens", options.max_num_scheduled_tokens, limits.max_num_tokens));
-  PM_ASSIGN_OR_RETURN(made.max_num_seqs,
-                      Lowered("max_num_seqs", options.max_num_seqs, limits.max_num_seqs));
+  PAGEMILL_ASSIGN_OR_RETURN(made.max_num_seqs,
+                            Lowered("max_num_seqs", options.max_num_seqs, limits.max_num_seqs));
   made.max_num_logits_rows = limits.max_num_logits_rows;
   made.max_model_len = limits.max_model_len;
   made.vocab_size = limits.vocab_size;
@@ -52,8 +52,8 @@ StatusOr<scheduler::SchedulerOptions> MakeSchedulerOptions(const EngineOptions& 
   made.kv_cache.max_steps_in_flight = options.max_in_flight_steps;
   made.kv_cache.enable_prefix_caching = options.enable_prefix_caching && limits.prefix_caching;
   made.kv_cache.eviction = options.prefix_cache_eviction;
-  PM_ASSIGN_OR_RETURN(made.kv_cache.hash_algorithm,
-                      kv_cache::ParseHashAlgorithm(options.prefix_caching_hash));
+  PAGEMILL_ASSIGN_OR_RETURN(made.kv_cache.hash_algorithm,
+                            kv_cache::ParseHashAlgorithm(options.prefix_caching_hash));
   if (limits.num_blocks == 0) {  // a model that keeps no KV
     made.kv_cache.num_blocks = 1;
     made.kv_cache.groups.clear();
@@ -79,15 +79,15 @@ std::chrono::nanoseconds WaitTime(double seconds) {
 
 StatusOr<std::unique_ptr<StepLoop>> StepLoop::Create(const EngineOptions& options, Runner* runner,
                                                      const Clock* clock, LogSink log) {
-  PM_ASSIGN_OR_RETURN(const scheduler::SchedulerOptions made,
-                      MakeSchedulerOptions(options, runner->limits()));
-  PM_ASSIGN_OR_RETURN(std::unique_ptr<scheduler::Scheduler> scheduler,
-                      scheduler::Scheduler::Create(made));
+  PAGEMILL_ASSIGN_OR_RETURN(const scheduler::SchedulerOptions made,
+                            MakeSchedulerOptions(options, runner->limits()));
+  PAGEMILL_ASSIGN_OR_RETURN(std::unique_ptr<scheduler::Scheduler> scheduler,
+                            scheduler::Scheduler::Create(made));
   std::unique_ptr<KvTiers> tiers;
   if (options.kv_tiers.enabled()) {
-    PM_ASSIGN_OR_RETURN(tiers,
-                        KvTiers::Create(options.kv_tiers, made.kv_cache, runner->pages(), log));
-    PM_RETURN_IF_ERROR(scheduler->SetConnector(tiers->connector()));
+    PAGEMILL_ASSIGN_OR_RETURN(
+        tiers, KvTiers::Create(options.kv_tiers, made.kv_cache, runner->pages(), log));
+    PAGEMILL_RETURN_IF_ERROR(scheduler->SetConnector(tiers->connector()));
   }
   const int32_t fits = scheduler->admission().max_request_tokens();
   if (fits < made.max_model_len) {

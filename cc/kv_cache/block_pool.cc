@@ -11,13 +11,13 @@ BlockPool::BlockPool(int32_t num_blocks, std::string_view eviction, EventLog* ev
       superseded_(&blocks_),
       cache_(&blocks_),
       events_(events) {
-  PM_CHECK(num_blocks >= 1);
+  PAGEMILL_CHECK(num_blocks >= 1);
   for (int32_t i = 1; i < num_blocks; ++i) empty_.PushBack(BlockId(i));
 }
 
 BlockId BlockPool::Allocate() {
   if (empty_.size() == 0) {
-    PM_CHECK(num_evictable_ > 0);
+    PAGEMILL_CHECK(num_evictable_ > 0);
     Forget(FirstPage(superseded_.size() > 0 ? superseded_.front() : eviction_->Victim()));
     ++num_evictions_;
   }
@@ -58,7 +58,7 @@ void BlockPool::AddReference(BlockId id) {
 
 void BlockPool::Release(BlockId id) {
   Block& block = At(id);
-  PM_CHECK(id != kNullBlock && block.ref_count > 0);
+  PAGEMILL_CHECK(id != kNullBlock && block.ref_count > 0);
   if (--block.ref_count > 0) return;
   if (HasContent(id)) {
     InsertEvictable(id);
@@ -69,7 +69,7 @@ void BlockPool::Release(BlockId id) {
 
 bool BlockPool::Cache(std::span<const BlockId> pages, const BlockHash& hash, GroupId group) {
   Block& block = At(pages.front());
-  PM_CHECK(block.ref_count > 0 && !hash.empty());
+  PAGEMILL_CHECK(block.ref_count > 0 && !hash.empty());
   if (!block.hash.empty()) return false;
   bool known = false;
   if (const std::optional<BlockId> other = cache_.Find(hash, group)) {
@@ -147,10 +147,10 @@ void BlockPool::Reset() {
 }
 
 Status BlockPool::CheckIntegrity() const {
-  PM_RETURN_IF_ERROR(empty_.CheckIntegrity());
-  PM_RETURN_IF_ERROR(cache_.CheckIntegrity());
-  PM_RETURN_IF_ERROR(superseded_.CheckIntegrity());
-  PM_RETURN_IF_ERROR(eviction_->CheckIntegrity(num_evictable_ - superseded_.size()));
+  PAGEMILL_RETURN_IF_ERROR(empty_.CheckIntegrity());
+  PAGEMILL_RETURN_IF_ERROR(cache_.CheckIntegrity());
+  PAGEMILL_RETURN_IF_ERROR(superseded_.CheckIntegrity());
+  PAGEMILL_RETURN_IF_ERROR(eviction_->CheckIntegrity(num_evictable_ - superseded_.size()));
   if (At(kNullBlock).ref_count != 0 || HasContent(kNullBlock)) {
     return Internal("block pool: the null block is in use");
   }

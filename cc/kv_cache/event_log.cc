@@ -5,7 +5,7 @@
 namespace pagemill::kv_cache {
 
 EventLog::EventLog(int32_t capacity) : capacity_(static_cast<size_t>(capacity)) {
-  PM_CHECK(capacity >= 1);
+  PAGEMILL_CHECK(capacity >= 1);
 }
 
 void EventLog::Append(KvEvent event) {

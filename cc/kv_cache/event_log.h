@@ -4,8 +4,8 @@
 // listener that lost some can ask for them again.
 //
 //   EventLog log(10000);
-//   PM_ASSIGN_OR_RETURN(std::vector<KvEvent> events, log.Since(next));   // kNotFound: too old
-//   next += events.size();
+//   PAGEMILL_ASSIGN_OR_RETURN(std::vector<KvEvent> events, log.Since(next));   // kNotFound: too
+//   old next += events.size();
 //
 // A listener that comes too late has no way to know what it missed: it must take the state anew, or
 // start from nothing after the next kCleared.

@@ -43,7 +43,7 @@ HeldPrefix HeldPrefixes::Add(std::unique_ptr<Held> held, int32_t begin, int32_t 
 }
 
 StatusOr<HeldPrefix> HeldPrefixes::HoldCached(const step::Request& request) {
-  PM_RETURN_IF_ERROR(CheckGroups());
+  PAGEMILL_RETURN_IF_ERROR(CheckGroups());
   auto held = std::make_unique<Held>(Held{request, RequestBlocks(request)});
   const PrefixMatch match = cache_->FindPrefix(held->request, Tokens(held->request), &held->blocks);
   if (match.num_tokens == 0) {
@@ -58,7 +58,7 @@ StatusOr<HeldPrefix> HeldPrefixes::HoldCached(const step::Request& request) {
 }
 
 StatusOr<HeldPrefix> HeldPrefixes::HoldMissing(const step::Request& request) {
-  PM_RETURN_IF_ERROR(CheckGroups());
+  PAGEMILL_RETURN_IF_ERROR(CheckGroups());
   auto held = std::make_unique<Held>(Held{request, RequestBlocks(request)});
   const step::TokenSequence tokens = Tokens(held->request);
   const PrefixMatch match = cache_->FindPrefix(held->request, tokens, &held->blocks);

@@ -2,11 +2,11 @@
 // Prefixes that somebody copies out of the cache or into it without a request: saved sessions.
 // While one is held, its blocks stay what they are, whatever requests do.
 //
-//   PM_ASSIGN_OR_RETURN(HeldPrefix held, prefixes.HoldCached(request));
+//   PAGEMILL_ASSIGN_OR_RETURN(HeldPrefix held, prefixes.HoldCached(request));
 //   ... copy the pages of held.contents elsewhere ...
 //   prefixes.End(held.id);
 //
-//   PM_ASSIGN_OR_RETURN(HeldPrefix held, prefixes.HoldMissing(request));
+//   PAGEMILL_ASSIGN_OR_RETURN(HeldPrefix held, prefixes.HoldMissing(request));
 //   ... write the pages of held.contents up to the first one that is not to be had ...
 //   int32_t num_tokens = prefixes.End(held.id, missing);   // requests find so many
 //

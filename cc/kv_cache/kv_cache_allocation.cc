@@ -99,7 +99,7 @@ void KvCacheManager::Allocate(int32_t num_tokens, const PrefixMatch* match, Requ
 
 void KvCacheManager::AllocateForLoad(int32_t num_tokens, const PrefixMatch* match,
                                      RequestBlocks* blocks) {
-  PM_CHECK(blocks->empty() && num_tokens % options_.block_size == 0);
+  PAGEMILL_CHECK(blocks->empty() && num_tokens % options_.block_size == 0);
   if (groups_.empty()) return;
   Begin(match, blocks);
   blocks->num_covered_tokens_ = num_tokens;
@@ -119,7 +119,7 @@ void KvCacheManager::GiveBack(const Group& group, int32_t index, RequestBlocks* 
 }
 
 bool KvCacheManager::TruncateComputed(int32_t num_tokens, RequestBlocks* blocks) {
-  PM_CHECK(num_tokens % options_.block_size == 0);
+  PAGEMILL_CHECK(num_tokens % options_.block_size == 0);
   if (blocks->empty()) return true;
   bool complete = num_tokens % prefix_grain_ == 0;
   for (Group& group : groups_) {

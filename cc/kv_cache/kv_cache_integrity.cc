@@ -40,7 +40,7 @@ Status KvCacheManager::CheckHolder(const RequestBlocks& holder, std::vector<int3
 }
 
 Status KvCacheManager::CheckIntegrity(std::span<const RequestBlocks* const> holders) const {
-  PM_RETURN_IF_ERROR(pool_.CheckIntegrity());
+  PAGEMILL_RETURN_IF_ERROR(pool_.CheckIntegrity());
   std::vector<int32_t> refs(static_cast<size_t>(pool_.num_blocks()), 0);
   for (const auto& [id, count] : held_) refs[static_cast<size_t>(id.value())] += count;
   int32_t num_holders = 0, num_pinned = 0;
@@ -48,7 +48,7 @@ Status KvCacheManager::CheckIntegrity(std::span<const RequestBlocks* const> hold
   for (const RequestBlocks* holder : holders) {
     if (holder->empty()) continue;
     ++num_holders;
-    PM_RETURN_IF_ERROR(CheckHolder(*holder, &refs));
+    PAGEMILL_RETURN_IF_ERROR(CheckHolder(*holder, &refs));
   }
   if (num_holders != num_holders_) return Internal("KV cache: holders are miscounted");
   if (num_pinned != num_pinned_blocks_ || num_pinned > options_.max_pinned_blocks) {

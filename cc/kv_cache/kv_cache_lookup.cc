@@ -51,7 +51,7 @@ PrefixQuery KvCacheManager::AskFor(const step::Request& request, const step::Tok
 
 PrefixMatch KvCacheManager::FindPrefix(const step::Request& request,
                                        const step::TokenSequence& tokens, RequestBlocks* blocks) {
-  PM_CHECK(blocks->empty());
+  PAGEMILL_CHECK(blocks->empty());
   PrefixMatch match;
   const int32_t num_full = (tokens.size() - 1) / options_.block_size;
   if (!caching_ || num_full <= 0) return match;

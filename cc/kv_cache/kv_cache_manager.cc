@@ -13,7 +13,7 @@ KvCacheManager::KvCacheManager(const KvCacheOptions& options)
       events_(options.max_events > 0 ? std::make_unique<EventLog>(options.max_events) : nullptr),
       pool_(options.num_blocks, options.eviction, events_.get()),
       hasher_(options.hash_algorithm) {
-  PM_CHECK(options.Validate().ok());
+  PAGEMILL_CHECK(options.Validate().ok());
   prefix_grain_ = options.block_size;
   for (const KvGroupOptions& group : options.groups) {
     Group made;

@@ -25,13 +25,13 @@ Status KvCacheOptions::Validate() const {
                            ", it must be from 0 to " + std::to_string(num_blocks - least) +
                            " (num_blocks less " + std::to_string(least) + ")");
   }
-  PM_RETURN_IF_ERROR(CheckAtLeast("max_events", max_events, 0));
-  PM_RETURN_IF_ERROR(CheckAtLeast("max_step_tokens", max_step_tokens, 0));
-  PM_RETURN_IF_ERROR(CheckAtLeast("max_steps_in_flight", max_steps_in_flight, 1));
+  PAGEMILL_RETURN_IF_ERROR(CheckAtLeast("max_events", max_events, 0));
+  PAGEMILL_RETURN_IF_ERROR(CheckAtLeast("max_step_tokens", max_step_tokens, 0));
+  PAGEMILL_RETURN_IF_ERROR(CheckAtLeast("max_steps_in_flight", max_steps_in_flight, 1));
   std::vector<Block> none(1);
-  PM_RETURN_IF_ERROR(MakeEvictionPolicy(eviction, &none).status());
+  PAGEMILL_RETURN_IF_ERROR(MakeEvictionPolicy(eviction, &none).status());
   for (const KvGroupOptions& group : groups) {
-    PM_RETURN_IF_ERROR(MakeCacheKind(group, block_size).status());
+    PAGEMILL_RETURN_IF_ERROR(MakeCacheKind(group, block_size).status());
   }
   return OkStatus();
 }

@@ -10,7 +10,7 @@ namespace pagemill::kv_cache {
 void KvCacheManager::Contents(const RequestBlocks& blocks, int32_t begin, int32_t end,
                               std::vector<BlockContent>* contents) const {
   const int32_t size = options_.block_size;
-  PM_CHECK(begin % size == 0 && end % size == 0);
+  PAGEMILL_CHECK(begin % size == 0 && end % size == 0);
   if (!cacheable_ || blocks.empty()) return;
   for (int32_t i = begin / size; i < end / size; ++i) {
     for (const Group& group : groups_) {
@@ -26,7 +26,7 @@ void KvCacheManager::Contents(const RequestBlocks& blocks, int32_t begin, int32_
 void KvCacheManager::CachedContents(const RequestBlocks& blocks, int32_t begin, int32_t end,
                                     std::vector<BlockContent>* contents) const {
   const int32_t size = options_.block_size;
-  PM_CHECK(begin % size == 0 && end % size == 0);
+  PAGEMILL_CHECK(begin % size == 0 && end % size == 0);
   if (!cacheable_ || blocks.empty()) return;
   int32_t spare = pool_.num_free() - pool_.num_usable() / 4;
   for (int32_t i = begin / size; i < end / size; ++i) {
@@ -55,7 +55,7 @@ void KvCacheManager::Hold(std::span<const BlockId> ids) {
 void KvCacheManager::Unhold(std::span<const BlockId> ids) {
   for (BlockId id : ids) {
     const auto found = held_.find(id);
-    PM_CHECK(found != held_.end());
+    PAGEMILL_CHECK(found != held_.end());
     if (--found->second == 0) held_.erase(found);
     pool_.Release(id);
   }

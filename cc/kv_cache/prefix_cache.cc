@@ -27,7 +27,7 @@ std::optional<BlockId> PrefixCache::Find(const BlockHash& hash, GroupId group) c
 void PrefixCache::Insert(BlockId id) {
   const Block& block = (*blocks_)[id.value()];
   const size_t at = Probe(block.hash, block.group);
-  PM_CHECK(slots_[at] == kNullBlock);
+  PAGEMILL_CHECK(slots_[at] == kNullBlock);
   slots_[at] = id;
   ++size_;
 }
@@ -35,7 +35,7 @@ void PrefixCache::Insert(BlockId id) {
 void PrefixCache::Erase(BlockId id) {
   const Block& block = (*blocks_)[id.value()];
   size_t hole = Probe(block.hash, block.group);
-  PM_CHECK(slots_[hole] == id);
+  PAGEMILL_CHECK(slots_[hole] == id);
   // Entries behind the hole move up, unless that would put them before their home slot; so the
   // table needs no tombstones.
   for (size_t at = (hole + 1) & mask_; slots_[at] != kNullBlock; at = (at + 1) & mask_) {

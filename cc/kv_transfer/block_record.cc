@@ -26,7 +26,7 @@ void StoreDigest(const Digest128& digest, std::byte* to) {
 
 void EncodeRecordHeader(const RecordName& name, std::span<const std::byte> bytes,
                         std::span<std::byte> header) {
-  PM_CHECK(header.size() == kRecordHeaderBytes);
+  PAGEMILL_CHECK(header.size() == kRecordHeaderBytes);
   std::memset(header.data(), 0, header.size());
   static_assert(kEnd <= kRecordHeaderBytes);
   std::memcpy(header.data(), kMagic, sizeof(kMagic));
@@ -54,7 +54,7 @@ Status CheckRecord(const RecordName& name, std::span<const std::byte> header,
 }
 
 kv_cache::ContentKey RecordKey(std::span<const std::byte> header) {
-  PM_CHECK(header.size() == kRecordHeaderBytes);
+  PAGEMILL_CHECK(header.size() == kRecordHeaderBytes);
   kv_cache::ContentKey key;
   for (size_t i = 0; i < 4; ++i) key.hash.words[i] = LoadLittle64(&header[kHashAt + 8 * i]);
   // A group that does not fit is none that a model has.

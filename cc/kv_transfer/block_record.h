@@ -5,7 +5,7 @@
 //   std::array<std::byte, kRecordHeaderBytes> header;
 //   EncodeRecordHeader(name, bytes, header);
 //   ... written and read back ...
-//   PM_RETURN_IF_ERROR(CheckRecord(name, header, bytes));
+//   PAGEMILL_RETURN_IF_ERROR(CheckRecord(name, header, bytes));
 //
 // The fingerprint names what the bytes depend on besides tokens: model, weights, layout.
 #ifndef PAGEMILL_CC_KV_TRANSFER_BLOCK_RECORD_H_

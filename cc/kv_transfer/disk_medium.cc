@@ -17,9 +17,9 @@ int64_t DiskMedium::SlotFileBytes(size_t slot_bytes) {
 StatusOr<std::unique_ptr<DiskMedium>> DiskMedium::Create(const Options& options,
                                                          step::PageStore* pages,
                                                          std::shared_ptr<HostArena> arena) {
-  PM_ASSIGN_OR_RETURN(PosixFile file, PosixFile::CreateNew(options.path));
-  PM_RETURN_IF_ERROR(RemoveFile(options.path));
-  PM_RETURN_IF_ERROR(file.Reserve(options.num_slots * SlotFileBytes(options.slot_bytes)));
+  PAGEMILL_ASSIGN_OR_RETURN(PosixFile file, PosixFile::CreateNew(options.path));
+  PAGEMILL_RETURN_IF_ERROR(RemoveFile(options.path));
+  PAGEMILL_RETURN_IF_ERROR(file.Reserve(options.num_slots * SlotFileBytes(options.slot_bytes)));
   return std::unique_ptr<DiskMedium>(
       new DiskMedium(options, pages, std::move(arena), std::move(file)));
 }
@@ -49,8 +49,8 @@ Status DiskMedium::Copy(const kv_cache::KvTransfer& transfer, size_t i) {
   const auto bytes = std::span(record_).subspan(kRecordHeaderBytes);
   switch (transfer.direction) {
     case Direction::kLoad:
-      PM_RETURN_IF_ERROR(file_.ReadAt(at, record_));
-      PM_RETURN_IF_ERROR(CheckRecord(name, header, bytes));
+      PAGEMILL_RETURN_IF_ERROR(file_.ReadAt(at, record_));
+      PAGEMILL_RETURN_IF_ERROR(CheckRecord(name, header, bytes));
       pages_->Write(block.group, block.block, bytes);
       return OkStatus();
     case Direction::kStore:

@@ -2,7 +2,7 @@
 // The disk tier's file: slots of one size, each a block record (block_record.h), so that a damaged
 // slot is a failed load and never wrong content.
 //
-//   PM_ASSIGN_OR_RETURN(std::unique_ptr<DiskMedium> disk,
+//   PAGEMILL_ASSIGN_OR_RETURN(std::unique_ptr<DiskMedium> disk,
 //                       DiskMedium::Create({.path = path, .num_slots = 1000}, pages, arena));
 //   worker.Add(kDiskMedium, std::move(disk));
 //

@@ -57,7 +57,7 @@ StatusOr<std::unique_ptr<FileMedium>> FileMedium::Create(const Options& options,
     return InvalidArgument("cannot make the folder \"" + options.folder + "\": " + error.message());
   }
   RemoveForgotten(options.folder);
-  PM_ASSIGN_OR_RETURN(const int64_t num_bytes, CountBytes(options.folder));
+  PAGEMILL_ASSIGN_OR_RETURN(const int64_t num_bytes, CountBytes(options.folder));
   return std::unique_ptr<FileMedium>(new FileMedium(options, pages, num_bytes));
 }
 
@@ -109,8 +109,8 @@ Status FileMedium::RemoveAll() {
 
 Status FileMedium::Load(const kv_cache::BlockContent& block) {
   const std::string path = PathOf(block);
-  PM_ASSIGN_OR_RETURN(const PosixFile file, PosixFile::OpenToRead(path));
-  PM_ASSIGN_OR_RETURN(const int64_t size, file.size());
+  PAGEMILL_ASSIGN_OR_RETURN(const PosixFile file, PosixFile::OpenToRead(path));
+  PAGEMILL_ASSIGN_OR_RETURN(const int64_t size, file.size());
   record_.resize(kRecordHeaderBytes + pages_->page_bytes(block.group));
   const auto bytes = std::span<const std::byte>(record_).subspan(kRecordHeaderBytes);
   Status status = size == static_cast<int64_t>(record_.size())
@@ -147,7 +147,7 @@ Status FileMedium::Store(const kv_cache::BlockContent& block) {
   fs::create_directories(fs::path(path).parent_path(), error);
   if (error) return DataLoss("cannot make the folder of \"" + path + "\": " + error.message());
   // Not synced: what a loss of power cuts short has no valid checksum.
-  PM_ASSIGN_OR_RETURN(PosixFile file, PosixFile::CreateTemporary(path));
+  PAGEMILL_ASSIGN_OR_RETURN(PosixFile file, PosixFile::CreateTemporary(path));
   Status status = file.WriteAt(0, record_);
   if (status.ok()) status = RenameFile(file.path(), path);
   if (status.ok()) {

@@ -4,7 +4,7 @@
 // that no reader sees a part of one. A file that is damaged, or of another model, fails its load
 // and is removed.
 //
-//   PM_ASSIGN_OR_RETURN(std::unique_ptr<FileMedium> files,
+//   PAGEMILL_ASSIGN_OR_RETURN(std::unique_ptr<FileMedium> files,
 //                       FileMedium::Create({.folder = "/var/cache/kv"}, pages));
 //   worker.Add(kFileMedium, std::move(files));
 //

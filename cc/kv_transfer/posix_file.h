@@ -2,11 +2,11 @@
 // Files as values with statuses: whole reads and writes at offsets, and the steps of writing a file
 // so that it is there whole or not at all.
 //
-//   PM_ASSIGN_OR_RETURN(PosixFile file, PosixFile::CreateTemporary(path));
-//   PM_RETURN_IF_ERROR(file.WriteAt(0, bytes));
-//   PM_RETURN_IF_ERROR(file.Sync());
-//   PM_RETURN_IF_ERROR(RenameFile(file.path(), path));
-//   PM_RETURN_IF_ERROR(SyncFolderOf(path));
+//   PAGEMILL_ASSIGN_OR_RETURN(PosixFile file, PosixFile::CreateTemporary(path));
+//   PAGEMILL_RETURN_IF_ERROR(file.WriteAt(0, bytes));
+//   PAGEMILL_RETURN_IF_ERROR(file.Sync());
+//   PAGEMILL_RETURN_IF_ERROR(RenameFile(file.path(), path));
+//   PAGEMILL_RETURN_IF_ERROR(SyncFolderOf(path));
 //
 // Thread safety: none for one object.
 #ifndef PAGEMILL_CC_KV_TRANSFER_POSIX_FILE_H_

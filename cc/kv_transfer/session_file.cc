@@ -51,7 +51,7 @@ class Appender {
   explicit Appender(PosixFile* file) : file_(file) {}
   Status Append(std::span<const std::byte> bytes, bool digested) {
     if (digested) digested_.insert(digested_.end(), bytes.begin(), bytes.end());
-    PM_RETURN_IF_ERROR(file_->WriteAt(offset_, bytes));
+    PAGEMILL_RETURN_IF_ERROR(file_->WriteAt(offset_, bytes));
     offset_ += static_cast<int64_t>(bytes.size());
     return OkStatus();
   }
@@ -71,22 +71,22 @@ Status WriteAll(PosixFile* file, const SessionLayout& layout, std::span<const in
                 int32_t num_cached_tokens, std::span<const kv_cache::BlockContent> contents,
                 const step::PageStore& pages) {
   Appender out(file);
-  PM_RETURN_IF_ERROR(
+  PAGEMILL_RETURN_IF_ERROR(
       out.Append(MakeHeader(layout, num_cached_tokens, token_ids.size(), contents.size()), true));
   std::vector<std::byte> bytes(4 * token_ids.size());
   for (size_t i = 0; i < token_ids.size(); ++i) {
     StoreLittle32(static_cast<uint32_t>(token_ids[i]), &bytes[4 * i]);
   }
-  PM_RETURN_IF_ERROR(out.Append(bytes, true));
+  PAGEMILL_RETURN_IF_ERROR(out.Append(bytes, true));
   std::array<std::byte, kRecordHeaderBytes> header;
   for (const kv_cache::BlockContent& content : contents) {
     bytes.resize(layout.page_bytes[content.group.value()]);
     pages.Read(content.group, content.block, bytes);
     EncodeRecordHeader({layout.fingerprint, content.hash, content.group}, bytes, header);
-    PM_RETURN_IF_ERROR(out.Append(header, true));
-    PM_RETURN_IF_ERROR(out.Append(bytes, false));
+    PAGEMILL_RETURN_IF_ERROR(out.Append(header, true));
+    PAGEMILL_RETURN_IF_ERROR(out.Append(bytes, false));
   }
-  PM_RETURN_IF_ERROR(out.AppendDigest());
+  PAGEMILL_RETURN_IF_ERROR(out.AppendDigest());
   return file->Sync();
 }
 
@@ -100,7 +100,7 @@ Status WriteSession(const std::string& path, const SessionLayout& layout,
                     std::span<const int32_t> token_ids, int32_t num_cached_tokens,
                     std::span<const kv_cache::BlockContent> contents,
                     const step::PageStore& pages) {
-  PM_ASSIGN_OR_RETURN(PosixFile file, PosixFile::CreateTemporary(path));
+  PAGEMILL_ASSIGN_OR_RETURN(PosixFile file, PosixFile::CreateTemporary(path));
   Status status = WriteAll(&file, layout, token_ids, num_cached_tokens, contents, pages);
   if (status.ok()) status = RenameFile(file.path(), path);
   if (status.ok()) return SyncFolderOf(path);
@@ -109,26 +109,26 @@ Status WriteSession(const std::string& path, const SessionLayout& layout,
 }
 
 StatusOr<SessionReader> SessionReader::Open(const std::string& path, const SessionLayout& layout) {
-  PM_ASSIGN_OR_RETURN(PosixFile file, PosixFile::OpenToRead(path));
-  PM_ASSIGN_OR_RETURN(const int64_t size, file.size());
+  PAGEMILL_ASSIGN_OR_RETURN(PosixFile file, PosixFile::OpenToRead(path));
+  PAGEMILL_ASSIGN_OR_RETURN(const int64_t size, file.size());
   if (size < static_cast<int64_t>(kHeaderBytes + kDigestBytes)) {
     return Damaged(file, "it has " + std::to_string(size) + " bytes");
   }
   SessionReader reader(std::move(file), layout);
   std::vector<std::byte> digested(kHeaderBytes);
-  PM_RETURN_IF_ERROR(reader.file_.ReadAt(0, digested));
-  PM_RETURN_IF_ERROR(reader.ReadHeader(digested));
+  PAGEMILL_RETURN_IF_ERROR(reader.file_.ReadAt(0, digested));
+  PAGEMILL_RETURN_IF_ERROR(reader.ReadHeader(digested));
   const int64_t end = size - static_cast<int64_t>(kDigestBytes);
   const int64_t room = end - static_cast<int64_t>(kHeaderBytes);
   if (reader.num_tokens_ > room / 4 ||
       reader.num_pages_ > room / static_cast<int64_t>(kRecordHeaderBytes)) {
     return Damaged(reader.file_, "it is too short for its tokens and blocks");
   }
-  PM_RETURN_IF_ERROR(reader.ReadTokens(&digested));
-  PM_RETURN_IF_ERROR(reader.ReadRecordHeaders(end, &digested));
+  PAGEMILL_RETURN_IF_ERROR(reader.ReadTokens(&digested));
+  PAGEMILL_RETURN_IF_ERROR(reader.ReadRecordHeaders(end, &digested));
   std::array<std::byte, kDigestBytes> expected, found;
   StoreDigest(Xxh3_128(digested.data(), digested.size()), expected.data());
-  PM_RETURN_IF_ERROR(reader.file_.ReadAt(end, found));
+  PAGEMILL_RETURN_IF_ERROR(reader.file_.ReadAt(end, found));
   if (found != expected) return Damaged(reader.file_, "its checksum differs");
   return reader;
 }
@@ -160,7 +160,7 @@ Status SessionReader::ReadHeader(std::span<const std::byte> header) {
 
 Status SessionReader::ReadTokens(std::vector<std::byte>* digested) {
   std::vector<std::byte> bytes(4 * static_cast<size_t>(num_tokens_));
-  PM_RETURN_IF_ERROR(file_.ReadAt(kHeaderBytes, bytes));
+  PAGEMILL_RETURN_IF_ERROR(file_.ReadAt(kHeaderBytes, bytes));
   digested->insert(digested->end(), bytes.begin(), bytes.end());
   token_ids_.reserve(static_cast<size_t>(num_tokens_));
   for (size_t i = 0; i < bytes.size(); i += 4) {
@@ -175,7 +175,7 @@ Status SessionReader::ReadRecordHeaders(int64_t end, std::vector<std::byte>* dig
   std::array<std::byte, kRecordHeaderBytes> header;
   for (int64_t i = 0; i < num_pages_; ++i) {
     if (at > end - static_cast<int64_t>(kRecordHeaderBytes)) return Damaged(file_, "it is cut");
-    PM_RETURN_IF_ERROR(file_.ReadAt(at, header));
+    PAGEMILL_RETURN_IF_ERROR(file_.ReadAt(at, header));
     digested->insert(digested->end(), header.begin(), header.end());
     const kv_cache::ContentKey key = RecordKey(header);
     if (key.group.value() >= layout_.page_bytes.size()) return Damaged(file_, "a strange group");
@@ -189,8 +189,9 @@ Status SessionReader::Read(const kv_cache::ContentKey& key, std::span<std::byte>
   const auto found = offsets_.find(key);
   if (found == offsets_.end()) return NotFound("the session has no such block");
   std::array<std::byte, kRecordHeaderBytes> header;
-  PM_RETURN_IF_ERROR(file_.ReadAt(found->second, header));
-  PM_RETURN_IF_ERROR(file_.ReadAt(found->second + static_cast<int64_t>(kRecordHeaderBytes), bytes));
+  PAGEMILL_RETURN_IF_ERROR(file_.ReadAt(found->second, header));
+  PAGEMILL_RETURN_IF_ERROR(
+      file_.ReadAt(found->second + static_cast<int64_t>(kRecordHeaderBytes), bytes));
   return CheckRecord({layout_.fingerprint, key.hash, key.group}, header, bytes);
 }
 

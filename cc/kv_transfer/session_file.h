@@ -2,9 +2,9 @@
 // A saved session: the tokens of a conversation and the KV pages that they cost, in one file that
 // outlives the process.
 //
-//   PM_RETURN_IF_ERROR(WriteSession(path, layout, tokens, contents, pages));
-//   PM_ASSIGN_OR_RETURN(SessionReader reader, SessionReader::Open(path, layout));
-//   PM_RETURN_IF_ERROR(reader.Read({hash, group}, bytes));   // a page of reader.token_ids()
+//   PAGEMILL_RETURN_IF_ERROR(WriteSession(path, layout, tokens, contents, pages));
+//   PAGEMILL_ASSIGN_OR_RETURN(SessionReader reader, SessionReader::Open(path, layout));
+//   PAGEMILL_RETURN_IF_ERROR(reader.Read({hash, group}, bytes));   // a page of reader.token_ids()
 //
 // Layout, all numbers little endian: a header of 64 bytes (magic, version, fingerprint, block size,
 // numbers of cached tokens, tokens and pages, page sizes), the tokens, a block record per page

@@ -52,7 +52,7 @@ struct Saved {
     path = (std::filesystem::temp_directory_path() /
             ("session_file_fuzzer." + std::to_string(::getpid())))
                .string();
-    PM_CHECK(WriteSession(path, layout, token_ids, 8, contents, model).ok());
+    PAGEMILL_CHECK(WriteSession(path, layout, token_ids, 8, contents, model).ok());
     std::ifstream in(path, std::ios::binary);
     bytes.assign(std::istreambuf_iterator<char>(in), {});
   }
@@ -110,16 +110,17 @@ void Damage(ByteReader* in, std::string* file) {
 void Read(const Saved& saved, const std::string& path, bool is_trusted) {
   const StatusOr<SessionReader> reader = SessionReader::Open(path, saved.layout);
   if (!reader.ok()) {
-    PM_CHECK(reader.status().code() == StatusCode::kDataLoss ||
-             reader.status().code() == StatusCode::kFailedPrecondition);
+    PAGEMILL_CHECK(reader.status().code() == StatusCode::kDataLoss ||
+                   reader.status().code() == StatusCode::kFailedPrecondition);
     return;
   }
-  if (is_trusted) PM_CHECK(reader->token_ids() == saved.token_ids);
+  if (is_trusted) PAGEMILL_CHECK(reader->token_ids() == saved.token_ids);
   std::vector<std::byte> bytes(saved.layout.page_bytes[0]);
   for (const kv_cache::BlockContent& content : saved.contents) {
     const Status status = reader->Read({content.hash, content.group}, bytes);
     if (!is_trusted || !status.ok()) continue;
-    for (std::byte byte : bytes) PM_CHECK(std::to_integer<int>(byte) == content.block.value() + 39);
+    for (std::byte byte : bytes)
+      PAGEMILL_CHECK(std::to_integer<int>(byte) == content.block.value() + 39);
   }
 }
 

@@ -54,10 +54,10 @@ class SessionFileTest : public testing::Test {
   }
   // Opens and reads everything: the first thing that is wrong.
   Status ReadAll() const {
-    PM_ASSIGN_OR_RETURN(const SessionReader reader, SessionReader::Open(path_, layout_));
+    PAGEMILL_ASSIGN_OR_RETURN(const SessionReader reader, SessionReader::Open(path_, layout_));
     std::vector<std::byte> bytes(layout_.page_bytes[0]);
     for (const kv_cache::BlockContent& content : contents_) {
-      PM_RETURN_IF_ERROR(reader.Read({content.hash, content.group}, bytes));
+      PAGEMILL_RETURN_IF_ERROR(reader.Read({content.hash, content.group}, bytes));
       const auto expected = static_cast<std::byte>(content.block.value() + 39);
       if (std::count(bytes.begin(), bytes.end(), expected) != std::ssize(bytes)) {
         return Internal("other bytes than were saved");

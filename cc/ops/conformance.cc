@@ -211,7 +211,7 @@ void TestTensor::FillUniform(Random& random, float low, float high) {
 }
 
 void TestTensor::Set(std::span<const float> values) {
-  PM_CHECK(static_cast<int64_t>(values.size()) == view_.Elements());
+  PAGEMILL_CHECK(static_cast<int64_t>(values.size()) == view_.Elements());
   const int64_t size = Info(view_.dtype).block_bytes;
   const int64_t columns = view_.RowElements();
   for (int64_t i = 0; i < view_.Elements(); ++i) {
@@ -220,7 +220,8 @@ void TestTensor::Set(std::span<const float> values) {
 }
 
 void TestTensor::SetInt(std::span<const int32_t> values) {
-  PM_CHECK(static_cast<int64_t>(values.size()) == view_.Elements() && view_.dtype == DType::kI32);
+  PAGEMILL_CHECK(static_cast<int64_t>(values.size()) == view_.Elements() &&
+                 view_.dtype == DType::kI32);
   const int64_t columns = view_.RowElements();
   for (int64_t i = 0; i < view_.Elements(); ++i) {
     std::memcpy(view_.Row<uint8_t>(i / columns) + i % columns * 4, &values[i], 4);
@@ -367,7 +368,7 @@ void RunKernel(const Kernel& kernel, const OpCall& stored, device::ThreadPool& p
 }
 
 double NormalizedSquaredError(std::span<const float> actual, std::span<const float> expected) {
-  PM_CHECK(actual.size() == expected.size());
+  PAGEMILL_CHECK(actual.size() == expected.size());
   double error = 0;
   double norm = 0;
   for (size_t i = 0; i < actual.size(); ++i) {

@@ -7,8 +7,9 @@ namespace pagemill::program {
 
 Status CheckOps(const Program& program, std::span<const ops::OpDefinition> ops, DType kv) {
   constexpr StepSizes kSizes = {.tokens = 61, .requests = 7, .logits_rows = 11, .media_rows = 13};
-  PM_ASSIGN_OR_RETURN(const KvLayout layout,
-                      PlanKvLayout(program, {.num_blocks = 5, .block_size = 16, .dtype = kv}));
+  PAGEMILL_ASSIGN_OR_RETURN(
+      const KvLayout layout,
+      PlanKvLayout(program, {.num_blocks = 5, .block_size = 16, .dtype = kv}));
   for (const Op& op : program.ops()) {
     const StatusOr<const ops::OpDefinition*> definition = ops::FindOp(ops, op.name);
     if (!definition.ok()) {

@@ -3,9 +3,9 @@
 // (native_executor.h), on devices (device/device_executor.h) and, through the bindings, by the
 // torch executor.
 //
-//   PM_RETURN_IF_ERROR(executor->Enqueue(batch));    // the step begins
+//   PAGEMILL_RETURN_IF_ERROR(executor->Enqueue(batch));    // the step begins
 //   ...                                              // another may begin here
-//   PM_RETURN_IF_ERROR(executor->Collect(&output));  // waits for the oldest
+//   PAGEMILL_RETURN_IF_ERROR(executor->Collect(&output));  // waits for the oldest
 //
 // Whether two steps may be in flight, or one is over when Enqueue() returns, is data:
 // max_steps_in_flight(); and so is whether the executor draws tokens: samples().
@@ -87,7 +87,7 @@ class Executor {
 
   // One step, where none is in flight.
   Status Execute(const ops::StepBatch& batch, ExecutorOutput* output) {
-    PM_RETURN_IF_ERROR(Enqueue(batch));
+    PAGEMILL_RETURN_IF_ERROR(Enqueue(batch));
     return Collect(output);
   }
 

@@ -45,13 +45,13 @@ std::string_view KvCacheDTypeName(DType dtype) {
 }
 
 Status ExecutorOptions::Validate() const {
-  PM_RETURN_IF_ERROR(CheckRange("num_threads", num_threads, 0, 4096));
-  PM_RETURN_IF_ERROR(CheckRange("max_num_tokens", max_num_tokens, 1, 1 << 24));
-  PM_RETURN_IF_ERROR(CheckRange("max_num_seqs", max_num_seqs, 1, 1 << 20));
-  PM_RETURN_IF_ERROR(CheckRange("max_num_logits_rows", max_num_logits_rows, 1, 1 << 24));
-  PM_RETURN_IF_ERROR(CheckRange("block_size", block_size, 1, 1024));
+  PAGEMILL_RETURN_IF_ERROR(CheckRange("num_threads", num_threads, 0, 4096));
+  PAGEMILL_RETURN_IF_ERROR(CheckRange("max_num_tokens", max_num_tokens, 1, 1 << 24));
+  PAGEMILL_RETURN_IF_ERROR(CheckRange("max_num_seqs", max_num_seqs, 1, 1 << 20));
+  PAGEMILL_RETURN_IF_ERROR(CheckRange("max_num_logits_rows", max_num_logits_rows, 1, 1 << 24));
+  PAGEMILL_RETURN_IF_ERROR(CheckRange("block_size", block_size, 1, 1024));
   // Slots (block * block_size + offset) are int32.
-  PM_RETURN_IF_ERROR(CheckRange("num_blocks", num_blocks, 1, INT32_MAX / block_size));
+  PAGEMILL_RETURN_IF_ERROR(CheckRange("num_blocks", num_blocks, 1, INT32_MAX / block_size));
   if (!ops::IsKvDType(kv_cache_dtype)) {
     return InvalidArgument("kv_cache_dtype must be bf16, f32, fp8 or int8, got " +
                            std::string(Info(kv_cache_dtype).name));

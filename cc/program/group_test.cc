@@ -64,7 +64,7 @@ std::string TextOfRank(int64_t rank, int64_t ranks) {
 
 StatusOr<std::unique_ptr<NativeExecutor>> MakeExecutor(const std::string& text,
                                                        comm::Groups groups) {
-  PM_ASSIGN_OR_RETURN(Program program, Program::Parse(text));
+  PAGEMILL_ASSIGN_OR_RETURN(Program program, Program::Parse(text));
   EXPECT_EQ(program.ToText(), text);
   const Target target = {.ops = ops::CpuOps(),
                          .capabilities = device::DetectCapabilities(),
@@ -78,7 +78,7 @@ StatusOr<std::unique_ptr<NativeExecutor>> MakeExecutor(const std::string& text,
 StatusOr<std::vector<float>> RunStep(NativeExecutor& executor, const testing::BatchBuilder& step) {
   ExecutorOutput output;
   const ops::StepBatch batch = step.view();
-  PM_RETURN_IF_ERROR(executor.Execute(batch, &output));
+  PAGEMILL_RETURN_IF_ERROR(executor.Execute(batch, &output));
   const auto* logits = output.logits().Data<const float>();
   EXPECT_EQ(output.logits().shape[0], batch.num_logits_rows);
   return std::vector<float>(logits, logits + batch.num_logits_rows * kVocab);
@@ -105,7 +105,7 @@ StatusOr<std::vector<ops::RowMaximum>> RunGreedySteps(NativeExecutor& executor, 
   ops::StepBatch batch = arrays.view();
   batch.argmax_columns = columns;
   ExecutorOutput output;
-  PM_RETURN_IF_ERROR(executor.Execute(batch, &output));
+  PAGEMILL_RETURN_IF_ERROR(executor.Execute(batch, &output));
   return std::vector<ops::RowMaximum>(output.maxima.begin(), output.maxima.end());
 }
 

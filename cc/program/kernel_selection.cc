@@ -55,7 +55,8 @@ Status CheckFilter(const Program& program, const Target& target, const ExecutorO
   }
   std::set<std::string_view> names;
   for (const Op& op : program.ops()) {
-    PM_ASSIGN_OR_RETURN(const ops::OpDefinition* definition, ops::FindOp(target.ops, op.name));
+    PAGEMILL_ASSIGN_OR_RETURN(const ops::OpDefinition* definition,
+                              ops::FindOp(target.ops, op.name));
     const OperandViews operands(program, op, options.max_sizes(), selection.kv);
     for (const ops::Kernel& kernel : definition->kernels) {
       if (kernel.supports(target.capabilities, operands.call())) names.insert(kernel.name);
@@ -107,21 +108,22 @@ CacheGeometry GeometryOf(const ExecutorOptions& options) {
 
 StatusOr<KernelSelection> SelectKernels(const Program& program, const Target& target,
                                         const ExecutorOptions& options) {
-  PM_RETURN_IF_ERROR(options.Validate());
+  PAGEMILL_RETURN_IF_ERROR(options.Validate());
   if (program.activation_type() != options.activation_type) {
     return InvalidArgument(
         "the program's activations are " + std::string(Info(program.activation_type()).name) +
         ", activation_type is " + std::string(Info(options.activation_type).name));
   }
-  PM_RETURN_IF_ERROR(CheckOps(program, target.ops, options.kv_cache_dtype));
+  PAGEMILL_RETURN_IF_ERROR(CheckOps(program, target.ops, options.kv_cache_dtype));
   KernelSelection selection;
-  PM_ASSIGN_OR_RETURN(selection.kv, PlanKvLayout(program, GeometryOf(options)));
+  PAGEMILL_ASSIGN_OR_RETURN(selection.kv, PlanKvLayout(program, GeometryOf(options)));
   selection.num_threads =
       options.num_threads > 0 ? options.num_threads : std::max(1, target.capabilities.cpu.cores);
   StepPlans plans(&selection);
   int64_t workspace_bytes = 0;
   for (const Op& op : program.ops()) {
-    PM_ASSIGN_OR_RETURN(const ops::OpDefinition* definition, ops::FindOp(target.ops, op.name));
+    PAGEMILL_ASSIGN_OR_RETURN(const ops::OpDefinition* definition,
+                              ops::FindOp(target.ops, op.name));
     OperandViews operands(program, op, options.max_sizes(), selection.kv);
     const StatusOr<const ops::Kernel*> row =
         ChooseRow(*definition, target.capabilities, operands.call(), options);
@@ -129,7 +131,7 @@ StatusOr<KernelSelection> SelectKernels(const Program& program, const Target& ta
       return Status(row.status().code(),
                     LinePrefix(op.line) + row.status().message() + ": " + operands.ToString());
     }
-    PM_RETURN_IF_ERROR(CheckPackedInputs(program, op, **row));
+    PAGEMILL_RETURN_IF_ERROR(CheckPackedInputs(program, op, **row));
     selection.definitions.push_back(definition);
     operands.Pack(**row);
     selection.kernels.push_back(*row);
@@ -141,7 +143,7 @@ StatusOr<KernelSelection> SelectKernels(const Program& program, const Target& ta
     }
   }
   selection.workspace_bytes = selection.plan_bytes + workspace_bytes;
-  PM_RETURN_IF_ERROR(CheckFilter(program, target, options, selection));
+  PAGEMILL_RETURN_IF_ERROR(CheckFilter(program, target, options, selection));
   return selection;
 }
 

@@ -103,10 +103,10 @@ Status NativeExecutor::Bound::ShareWith(const Bound& host) {
                            std::to_string(hosts));
   };
   if (plan.kv.page_bytes > 0) {
-    PM_RETURN_IF_ERROR(same("bytes a page", plan.kv.page_bytes, host.plan.kv.page_bytes));
-    PM_RETURN_IF_ERROR(same("pages", options.num_blocks, host.options.num_blocks));
+    PAGEMILL_RETURN_IF_ERROR(same("bytes a page", plan.kv.page_bytes, host.plan.kv.page_bytes));
+    PAGEMILL_RETURN_IF_ERROR(same("pages", options.num_blocks, host.options.num_blocks));
   }
-  PM_RETURN_IF_ERROR(same("threads", kernels.num_threads, host.kernels.num_threads));
+  PAGEMILL_RETURN_IF_ERROR(same("threads", kernels.num_threads, host.kernels.num_threads));
   pool = host.pool;
   kv_arena = host.kv_arena;
   return OkStatus();
@@ -116,7 +116,7 @@ Status NativeExecutor::Bound::AllocateOwn(device::MemoryPlacement* placement) {
   if (options.place_memory) {
     *placement = device::PlacementFor(device::AllowedCpus(), device::NumaNodes());
   }
-  PM_ASSIGN_OR_RETURN(kv, LazyMemory::Allocate(plan.kv.arena_bytes(), "the KV cache"));
+  PAGEMILL_ASSIGN_OR_RETURN(kv, LazyMemory::Allocate(plan.kv.arena_bytes(), "the KV cache"));
   kv_arena = kv.data();
   const Status placed = device::PlaceMemory(kv.bytes(), *placement);
   memory_placement = placed.ok() ? placement->Description() : placed.message();
@@ -128,14 +128,14 @@ Status NativeExecutor::Bound::AllocateOwn(device::MemoryPlacement* placement) {
 }
 
 Status NativeExecutor::Bound::AllocateMemory(const Target& target, const Bound* host) {
-  PM_ASSIGN_OR_RETURN(arena, LazyMemory::Allocate(plan.activation_bytes, "activations"));
-  PM_ASSIGN_OR_RETURN(workspace, LazyMemory::Allocate(plan.workspace_bytes, "workspace"));
-  PM_ASSIGN_OR_RETURN(outputs, LazyMemory::Allocate(plan.output_bytes, "outputs"));
+  PAGEMILL_ASSIGN_OR_RETURN(arena, LazyMemory::Allocate(plan.activation_bytes, "activations"));
+  PAGEMILL_ASSIGN_OR_RETURN(workspace, LazyMemory::Allocate(plan.workspace_bytes, "workspace"));
+  PAGEMILL_ASSIGN_OR_RETURN(outputs, LazyMemory::Allocate(plan.output_bytes, "outputs"));
   device::MemoryPlacement placement;
-  PM_RETURN_IF_ERROR(host == nullptr ? AllocateOwn(&placement) : ShareWith(*host));
+  PAGEMILL_RETURN_IF_ERROR(host == nullptr ? AllocateOwn(&placement) : ShareWith(*host));
   groups = target.groups;
   const PackCache cache(options.pack_cache_folder);
-  PM_ASSIGN_OR_RETURN(
+  PAGEMILL_ASSIGN_OR_RETURN(
       packed, PackedWeights::Make(program, kernels.kernels, weights,
                                   options.pack_cache_folder.empty() ? nullptr : &cache, *pool,
                                   placement, host == nullptr ? nullptr : &host->packed));
@@ -268,15 +268,16 @@ StatusOr<std::unique_ptr<NativeExecutor>> NativeExecutor::Create(Program program
                                                                  const Target& target,
                                                                  const ExecutorOptions& options,
                                                                  NativeExecutor* host) {
-  PM_RETURN_IF_ERROR(program.SetActivationType(options.activation_type));
-  PM_RETURN_IF_ERROR(CheckGroups(program, target.groups));
+  PAGEMILL_RETURN_IF_ERROR(program.SetActivationType(options.activation_type));
+  PAGEMILL_RETURN_IF_ERROR(CheckGroups(program, target.groups));
   auto bound = std::make_unique<Bound>();
-  PM_ASSIGN_OR_RETURN(bound->kernels, SelectKernels(program, target, options));
-  PM_ASSIGN_OR_RETURN(bound->plan, PlanMemory(program, target, options));
-  PM_ASSIGN_OR_RETURN(bound->weights, Weights::Load(program));
+  PAGEMILL_ASSIGN_OR_RETURN(bound->kernels, SelectKernels(program, target, options));
+  PAGEMILL_ASSIGN_OR_RETURN(bound->plan, PlanMemory(program, target, options));
+  PAGEMILL_ASSIGN_OR_RETURN(bound->weights, Weights::Load(program));
   bound->program = std::move(program);
   bound->options = options;
-  PM_RETURN_IF_ERROR(bound->AllocateMemory(target, host == nullptr ? nullptr : host->bound_.get()));
+  PAGEMILL_RETURN_IF_ERROR(
+      bound->AllocateMemory(target, host == nullptr ? nullptr : host->bound_.get()));
   bound->BindProgram(target);
   return std::unique_ptr<NativeExecutor>(new NativeExecutor(std::move(bound)));
 }
@@ -287,7 +288,7 @@ NativeExecutor::~NativeExecutor() = default;
 Status NativeExecutor::Enqueue(const ops::StepBatch& batch) {
   Bound& b = *bound_;
   if (b.finished) return FailedPrecondition("the step before is not collected");
-  PM_RETURN_IF_ERROR(CheckBatch(batch, b.program, b.bound, b.options, b.plan.kv));
+  PAGEMILL_RETURN_IF_ERROR(CheckBatch(batch, b.program, b.bound, b.options, b.plan.kv));
   b.greedy = b.greedy_tail && b.greedy_tail->Serves(batch);
   b.calls->Set(batch);
   MakePlans(b.kernels, *b.calls, b.workspace.bytes());
@@ -296,7 +297,7 @@ Status NativeExecutor::Enqueue(const ops::StepBatch& batch) {
   } else {
     b.Walk();
   }
-  PM_RETURN_IF_ERROR(b.groups.status());
+  PAGEMILL_RETURN_IF_ERROR(b.groups.status());
   b.finished = ops::SizesOf(batch);
   return OkStatus();
 }

@@ -2,11 +2,11 @@
 // Runs a program with the kernels of an op table, in this process, without Python.
 //
 //   Target target = {.ops = ops::CpuOps(), .capabilities = device::DetectCapabilities()};
-//   PM_ASSIGN_OR_RETURN(std::unique_ptr<NativeExecutor> executor,
+//   PAGEMILL_ASSIGN_OR_RETURN(std::unique_ptr<NativeExecutor> executor,
 //                       NativeExecutor::Create(program, target, options));
-//   PM_RETURN_IF_ERROR(executor->Enqueue(batch));  // runs the step
+//   PAGEMILL_RETURN_IF_ERROR(executor->Enqueue(batch));  // runs the step
 //   ExecutorOutput output;
-//   PM_RETURN_IF_ERROR(executor->Collect(&output));
+//   PAGEMILL_RETURN_IF_ERROR(executor->Collect(&output));
 //
 // Create() checks operands, chooses kernels, maps weights and reserves memory as planned
 // (memory_plan.h). Enqueue() allocates nothing: it sets the step's sizes in the views it made then

@@ -127,9 +127,9 @@ Status Program::CheckIntegrity() const {
       return InvalidArgument(LinePrefix(v.line) + "cache '" + v.name + "' names no group");
     }
     if (v.quantized) {
-      PM_RETURN_IF_ERROR(CheckQuantized(v));
+      PAGEMILL_RETURN_IF_ERROR(CheckQuantized(v));
     } else if (v.IsMade()) {
-      PM_RETURN_IF_ERROR(CheckStack(v));
+      PAGEMILL_RETURN_IF_ERROR(CheckStack(v));
     } else if (v.kind == ValueKind::kWeight &&
                (v.weight.file < 0 || v.weight.file >= static_cast<int32_t>(files_.size()))) {
       return InvalidArgument(LinePrefix(v.line) + "weight '" + v.name + "' names file " +
@@ -144,7 +144,7 @@ Status Program::CheckIntegrity() const {
     return InvalidArgument("program: group '" + groups_[g].name + "' has no cache");
   }
   for (const Op& op : ops_) {
-    PM_RETURN_IF_ERROR(CheckOperands(op, written));
+    PAGEMILL_RETURN_IF_ERROR(CheckOperands(op, written));
     for (ValueId id : op.outputs) written[static_cast<size_t>(id.value())] = true;
   }
   for (size_t i = 0; i < values_.size(); ++i) {

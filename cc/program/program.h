@@ -1,7 +1,7 @@
 // File: cc/program/program.h
 // A traced model: a straight list of ops over named values. Text form: docs/program_format.md.
 //
-//   PM_ASSIGN_OR_RETURN(Program program, Program::Parse(text));
+//   PAGEMILL_ASSIGN_OR_RETURN(Program program, Program::Parse(text));
 //   for (const Op& op : program.ops()) Use(op.name, program.value(op.inputs[0]).shape);
 //   std::string same = program.ToText();  // canonical text; Parse(same) == program
 //

@@ -124,12 +124,12 @@ StatusOr<Program> ProgramParser::Parse(std::string_view text) {
     if (line.empty() || line[0] == '#') continue;
     if (has_constants_) return Error("nothing may follow the bytes of the constants");
     if (line.starts_with("constants ")) {
-      PM_RETURN_IF_ERROR(ParseConstants(Split(line, ' '), &rest));
+      PAGEMILL_RETURN_IF_ERROR(ParseConstants(Split(line, ' '), &rest));
     } else {
-      PM_RETURN_IF_ERROR(ParseLine(line));
+      PAGEMILL_RETURN_IF_ERROR(ParseLine(line));
     }
   }
-  PM_RETURN_IF_ERROR(program_.CheckIntegrity());
+  PAGEMILL_RETURN_IF_ERROR(program_.CheckIntegrity());
   return std::move(program_);
 }
 
@@ -225,19 +225,19 @@ Status ProgramParser::ParseTypeAndShape(std::string_view dtype, std::string_view
 
 Status ProgramParser::ParseWeight(const Fields& fields) {
   if (fields.size() != 7) {
-    PM_RETURN_IF_ERROR(
+    PAGEMILL_RETURN_IF_ERROR(
         ExpectFields(fields, 6, "weight <name> <dtype> <shape> <file> <offset> [<row stride>]"));
   }
   Value value;
   value.kind = ValueKind::kWeight;
-  PM_RETURN_IF_ERROR(ParseTypeAndShape(fields[2], fields[3], &value));
+  PAGEMILL_RETURN_IF_ERROR(ParseTypeAndShape(fields[2], fields[3], &value));
   if (value.shape.dim != Dim::kNone) return Error("a weight's shape holds numbers only");
   if (!ParseNumber(fields[4], &value.weight.file) ||
       !ParseNumber(fields[5], &value.weight.offset) || value.weight.offset < 0) {
     return Error("file " + Quote(fields[4]) + " and offset " + Quote(fields[5]) +
                  " must be whole numbers >= 0");
   }
-  if (fields.size() == 7) PM_RETURN_IF_ERROR(ParseRowStride(fields[6], &value));
+  if (fields.size() == 7) PAGEMILL_RETURN_IF_ERROR(ParseRowStride(fields[6], &value));
   return AddValue(fields[1], std::move(value));
 }
 
@@ -258,10 +258,11 @@ Status ProgramParser::ParseQuantized(const Fields& fields) {
       "quantized <name> <dtype> <shape> <layout> <block rows>,<block columns> "
       "<values>,<scales>,<zeros>,<groups> [at=<row>,<column>] [row_step=<rows>] "
       "[int8_activations=1]";
-  if (fields.size() < 7 || fields.size() > 10) PM_RETURN_IF_ERROR(ExpectFields(fields, 7, kForm));
+  if (fields.size() < 7 || fields.size() > 10)
+    PAGEMILL_RETURN_IF_ERROR(ExpectFields(fields, 7, kForm));
   Value value;
   value.kind = ValueKind::kWeight;
-  PM_RETURN_IF_ERROR(ParseTypeAndShape(fields[2], fields[3], &value));
+  PAGEMILL_RETURN_IF_ERROR(ParseTypeAndShape(fields[2], fields[3], &value));
   if (value.shape.dim != Dim::kNone) return Error("a weight's shape holds numbers only");
   const std::optional<QuantizedLayout> layout = ParseQuantizedLayout(fields[4]);
   if (!layout) {
@@ -275,7 +276,7 @@ Status ProgramParser::ParseQuantized(const Fields& fields) {
     return Error("block " + Quote(fields[5]) + " must be two whole numbers");
   }
   std::vector<ValueId> parts;
-  PM_RETURN_IF_ERROR(ParseOperands(fields[6], &parts));
+  PAGEMILL_RETURN_IF_ERROR(ParseOperands(fields[6], &parts));
   if (parts.size() != 4) return Error("expected the parts '<values>,<scales>,<zeros>,<groups>'");
   q.values = parts[0], q.scales = parts[1], q.zeros = parts[2], q.groups = parts[3];
   for (size_t i = 7; i < fields.size(); ++i) {
@@ -291,17 +292,17 @@ Status ProgramParser::ParseQuantized(const Fields& fields) {
 }
 
 Status ProgramParser::ParseStack(const Fields& fields) {
-  PM_RETURN_IF_ERROR(ExpectFields(fields, 5, "stack <name> <dtype> <shape> <parts>"));
+  PAGEMILL_RETURN_IF_ERROR(ExpectFields(fields, 5, "stack <name> <dtype> <shape> <parts>"));
   Value value;
   value.kind = ValueKind::kWeight;
-  PM_RETURN_IF_ERROR(ParseTypeAndShape(fields[2], fields[3], &value));
+  PAGEMILL_RETURN_IF_ERROR(ParseTypeAndShape(fields[2], fields[3], &value));
   if (value.shape.dim != Dim::kNone) return Error("a weight's shape holds numbers only");
-  PM_RETURN_IF_ERROR(ParseOperands(fields[4], &value.stack));
+  PAGEMILL_RETURN_IF_ERROR(ParseOperands(fields[4], &value.stack));
   return AddValue(fields[1], std::move(value));
 }
 
 Status ProgramParser::ParseGroup(const Fields& fields) {
-  if (fields.size() != 4) PM_RETURN_IF_ERROR(ExpectFields(fields, 3, kGroupForm));
+  if (fields.size() != 4) PAGEMILL_RETURN_IF_ERROR(ExpectFields(fields, 3, kGroupForm));
   if (program_.groups_.size() == kMaxGroups) {
     return Error("a program has at most " + std::to_string(kMaxGroups) + " groups");
   }
@@ -320,7 +321,7 @@ Status ProgramParser::ParseGroup(const Fields& fields) {
 }
 
 Status ProgramParser::ParseCache(const Fields& fields) {
-  PM_RETURN_IF_ERROR(ExpectFields(fields, 6, "cache <name> <group> <layout> <dtype> <dims>"));
+  PAGEMILL_RETURN_IF_ERROR(ExpectFields(fields, 6, "cache <name> <group> <layout> <dtype> <dims>"));
   Value value;
   value.kind = ValueKind::kCache;
   CacheSpec& c = value.cache;
@@ -338,7 +339,7 @@ Status ProgramParser::ParseCache(const Fields& fields) {
       return Error("a cache's dtype is kv or one of single elements, got " + Quote(fields[4]));
     }
   }
-  PM_RETURN_IF_ERROR(ParseCacheDims(fields[5], &c));
+  PAGEMILL_RETURN_IF_ERROR(ParseCacheDims(fields[5], &c));
   return AddValue(fields[1], std::move(value));
 }
 
@@ -365,10 +366,10 @@ Status ProgramParser::ParseCacheDims(std::string_view text, CacheSpec* cache) {
 }
 
 Status ProgramParser::ParseInput(const Fields& fields) {
-  PM_RETURN_IF_ERROR(ExpectFields(fields, 4, "input <name> <dtype> <shape>"));
+  PAGEMILL_RETURN_IF_ERROR(ExpectFields(fields, 4, "input <name> <dtype> <shape>"));
   Value value;
   value.kind = ValueKind::kInput;
-  PM_RETURN_IF_ERROR(ParseTypeAndShape(fields[2], fields[3], &value));
+  PAGEMILL_RETURN_IF_ERROR(ParseTypeAndShape(fields[2], fields[3], &value));
   std::string known;
   for (const ops::ArrayInfo<ops::StepArrays>& info : ops::kStepArrays) {
     if (info.extra != 0) continue;
@@ -393,9 +394,9 @@ Status ProgramParser::ParseInput(const Fields& fields) {
 }
 
 Status ProgramParser::ParseActivation(const Fields& fields) {
-  PM_RETURN_IF_ERROR(ExpectFields(fields, 4, "value <name> <dtype> <shape>"));
+  PAGEMILL_RETURN_IF_ERROR(ExpectFields(fields, 4, "value <name> <dtype> <shape>"));
   Value value;
-  PM_RETURN_IF_ERROR(ParseTypeAndShape(fields[2], fields[3], &value));
+  PAGEMILL_RETURN_IF_ERROR(ParseTypeAndShape(fields[2], fields[3], &value));
   if (Info(value.dtype).block_elements != 1) {
     return Error("a value's elements are single, got " + Quote(fields[2]));
   }
@@ -422,15 +423,15 @@ Status ProgramParser::ParseOp(const Fields& fields) {
   Op op;
   op.name = std::string(fields[1]);
   op.line = line_;
-  PM_RETURN_IF_ERROR(ParseOperands(fields[2], &op.inputs));
+  PAGEMILL_RETURN_IF_ERROR(ParseOperands(fields[2], &op.inputs));
   const bool has_outputs = fields.size() > 4 && fields[4].find('=') == std::string_view::npos;
   if (has_outputs) {
-    PM_RETURN_IF_ERROR(ParseOperands(fields[4], &op.outputs));
+    PAGEMILL_RETURN_IF_ERROR(ParseOperands(fields[4], &op.outputs));
     for (ValueId id : op.outputs) {
       if (id == kNoValue) return Error("an output must have a name, got '-'");
     }
   }
-  PM_RETURN_IF_ERROR(ParseAttributes(fields, has_outputs ? 5 : 4, &op));
+  PAGEMILL_RETURN_IF_ERROR(ParseAttributes(fields, has_outputs ? 5 : 4, &op));
   program_.ops_.push_back(std::move(op));
   return OkStatus();
 }
@@ -453,7 +454,7 @@ Status ProgramParser::ParseAttributes(const Fields& fields, size_t first, Op* op
 }
 
 Status ProgramParser::ParseOutput(const Fields& fields) {
-  PM_RETURN_IF_ERROR(ExpectFields(fields, 3, "output <name> <value>"));
+  PAGEMILL_RETURN_IF_ERROR(ExpectFields(fields, 3, "output <name> <value>"));
   const auto it = ids_.find(fields[2]);
   if (it == ids_.end()) return Error("output " + Quote(fields[2]) + " is not defined");
   program_.outputs_.push_back({std::string(fields[1]), it->second});
@@ -461,7 +462,7 @@ Status ProgramParser::ParseOutput(const Fields& fields) {
 }
 
 Status ProgramParser::ParseConstants(const Fields& fields, std::string_view* rest) {
-  PM_RETURN_IF_ERROR(ExpectFields(fields, 2, "constants <bytes>"));
+  PAGEMILL_RETURN_IF_ERROR(ExpectFields(fields, 2, "constants <bytes>"));
   size_t bytes = 0;
   if (!ParseNumber(fields[1], &bytes)) return Error("the number of bytes is not a number");
   const size_t end = rest->find('\n');

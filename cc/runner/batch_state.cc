@@ -53,7 +53,7 @@ Status BatchState::CheckSlots(const step::StepPlan& plan) const {
 }
 
 Status BatchState::Apply(const step::StepPlan& plan) {
-  PM_RETURN_IF_ERROR(CheckSlots(plan));
+  PAGEMILL_RETURN_IF_ERROR(CheckSlots(plan));
   for (step::RequestIndex index : plan.released) {
     requests_[static_cast<size_t>(index.value())] = nullptr;
   }
@@ -75,8 +75,8 @@ Status BatchState::Apply(const step::StepPlan& plan) {
     if (status.ok()) status = AppendRows(entry, static_cast<int32_t>(i));
     if (!status.ok() && failure.ok()) failure = std::move(status);
   }
-  PM_RETURN_IF_ERROR(std::move(failure));
-  PM_RETURN_IF_ERROR(CheckCommonBlocks(plan));
+  PAGEMILL_RETURN_IF_ERROR(std::move(failure));
+  PAGEMILL_RETURN_IF_ERROR(CheckCommonBlocks(plan));
   for (size_t g = 0; g < groups_.size(); ++g) {
     kv_.push_back(groups_[g].View(NumCommonBlocks(plan, g)));
   }

@@ -3,7 +3,7 @@
 // tables (block_tables.h) from step to step and applies a plan as the diff that it is.
 //
 //   BatchState state(options);
-//   PM_RETURN_IF_ERROR(state.Apply(plan));
+//   PAGEMILL_RETURN_IF_ERROR(state.Apply(plan));
 //   executor->Enqueue(state.view());
 //   for (const BatchRow& row : state.rows()) ...  // which logits row is for what
 //

@@ -80,17 +80,17 @@ ops::KvArrays BlockTables::View(int32_t num_common_blocks) const {
 
 void BlockTables::CheckIntegrity() const {
   for (const Slot& slot : slots_) {
-    PM_CHECK(slot.num_blocks >= 0 && slot.num_blocks <= stride_);
+    PAGEMILL_CHECK(slot.num_blocks >= 0 && slot.num_blocks <= stride_);
   }
   for (size_t row = 0; row < mirrors_.size(); ++row) {
     const Mirror& mirror = mirrors_[row];
     if (mirror.slot < 0) continue;
     const Slot& slot = slots_[static_cast<size_t>(mirror.slot)];
     if (slot.epoch != mirror.epoch) continue;  // will be copied anew
-    PM_CHECK(mirror.num_blocks <= slot.num_blocks);
+    PAGEMILL_CHECK(mirror.num_blocks <= slot.num_blocks);
     const int32_t* copied = &row_tables_[At(row)];
-    PM_CHECK(std::equal(copied, copied + mirror.num_blocks,
-                        &slot_tables_[At(static_cast<size_t>(mirror.slot))]));
+    PAGEMILL_CHECK(std::equal(copied, copied + mirror.num_blocks,
+                              &slot_tables_[At(static_cast<size_t>(mirror.slot))]));
   }
 }
 

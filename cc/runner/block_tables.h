@@ -5,7 +5,7 @@
 //   BlockTables tables(group, limits);
 //   tables.BeginStep();
 //   tables.Reset(slot);                                  // it holds another request
-//   PM_RETURN_IF_ERROR(tables.Append(slot, entry.new_block_ids[g]));
+//   PAGEMILL_RETURN_IF_ERROR(tables.Append(slot, entry.new_block_ids[g]));
 //   tables.AddRequest(slot, /*first_position=*/40, /*count=*/1);
 //   kv.push_back(tables.View(/*num_common_blocks=*/0));
 //

@@ -78,11 +78,11 @@ Status DraftModel::Draft(const step::StepPlan& plan) {
     AddWork(entry);
     first_draft_.push_back(first_draft_.back() + entry.draft_token_ids.size());
   }
-  PM_RETURN_IF_ERROR(std::move(failure));
+  PAGEMILL_RETURN_IF_ERROR(std::move(failure));
   sampler_.Begin(first_draft_.back());
   if (work_.empty()) return OkStatus();
-  PM_RETURN_IF_ERROR(CatchUp());
-  PM_RETURN_IF_ERROR(DraftFurther());
+  PAGEMILL_RETURN_IF_ERROR(CatchUp());
+  PAGEMILL_RETURN_IF_ERROR(DraftFurther());
   last_seconds_ = SecondsBetween(begun_ns, clock_->NowNanos());
   return OkStatus();
 }
@@ -98,7 +98,7 @@ Status DraftModel::ApplyBlocks(const step::ScheduledRequest& entry) {
   for (size_t t = 0; t < tables_.size(); ++t) {
     if (first_kv_group_ + t >= entry.new_block_ids.size()) break;
     const std::vector<step::BlockId>& blocks = entry.new_block_ids[first_kv_group_ + t];
-    PM_RETURN_IF_ERROR(tables_[t].Append(index, blocks));
+    PAGEMILL_RETURN_IF_ERROR(tables_[t].Append(index, blocks));
     if (t > 0) continue;
     for (step::BlockId block : blocks) {
       const auto first = static_cast<int64_t>(slot.pages.size()) * tables_[0].block_size();
@@ -156,7 +156,7 @@ Status DraftModel::CatchUp() {
       if (work.num_drafts > 0) slot.num_computed = std::min(slot.num_computed, work.end - 1);
       const int32_t count = std::min(room, work.end - slot.num_computed);
       if (count <= 0) continue;
-      PM_RETURN_IF_ERROR(
+      PAGEMILL_RETURN_IF_ERROR(
           AddTokens(work,
                     std::span(slot.text).subspan(static_cast<size_t>(slot.num_computed),
                                                  static_cast<size_t>(count)),
@@ -166,7 +166,7 @@ Status DraftModel::CatchUp() {
       if (slot.num_computed < work.end) break;
       if (work.num_drafts > 0) AddRow(work, 0);
     }
-    PM_RETURN_IF_ERROR(RunPass());
+    PAGEMILL_RETURN_IF_ERROR(RunPass());
   }
   for (const Work& work : work_) MarkComplete(work.slot);
   return OkStatus();
@@ -178,13 +178,13 @@ Status DraftModel::DraftFurther() {
     for (const Work& work : work_) {
       if (draft >= work.num_drafts) continue;
       const size_t before = work.first_draft + static_cast<size_t>(draft) - 1;
-      PM_RETURN_IF_ERROR(
+      PAGEMILL_RETURN_IF_ERROR(
           AddTokens(work, sampler_.token_ids().subspan(before, 1), work.end + draft - 1));
       work.slot->num_computed = work.end + draft;
       AddRow(work, draft);
     }
     if (token_ids_.empty()) return OkStatus();
-    PM_RETURN_IF_ERROR(RunPass());
+    PAGEMILL_RETURN_IF_ERROR(RunPass());
   }
 }
 
@@ -253,7 +253,7 @@ Status DraftModel::RunPass() {
                                 /*inputs=*/{}};
   const int64_t begun_ns = clock_->NowNanos();
   program::ExecutorOutput output;
-  PM_RETURN_IF_ERROR(executor_->Execute(batch, &output));
+  PAGEMILL_RETURN_IF_ERROR(executor_->Execute(batch, &output));
   const TensorView logits = output.logits();
   if (output.maxima.empty() && !rows_.empty() &&
       (logits.rank != 2 || logits.shape[1] < num_tokens_)) {
@@ -283,9 +283,9 @@ int32_t DraftModel::num_waiting(step::RequestIndex index) const {
 void DraftModel::CheckIntegrity() const {
   for (const BlockTables& table : tables_) table.CheckIntegrity();
   for (const Slot& slot : slots_) {
-    PM_CHECK(slot.num_complete <= slot.num_computed);
-    PM_CHECK(slot.num_complete <=
-             static_cast<int64_t>(slot.pages.size()) * tables_[0].block_size());
+    PAGEMILL_CHECK(slot.num_complete <= slot.num_computed);
+    PAGEMILL_CHECK(slot.num_complete <=
+                   static_cast<int64_t>(slot.pages.size()) * tables_[0].block_size());
   }
 }
 

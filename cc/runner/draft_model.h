@@ -3,8 +3,8 @@
 // verifies (speculation.h).
 //
 //   DraftModel drafts(executor.get(), &pool, &clock, limits, {.first_kv_group = 1, ...});
-//   PM_RETURN_IF_ERROR(drafts.Draft(plan));       // before the target's pass of the same plan
-//   batch.SetDrafts(i, drafts.token_ids(i));      // of entry i
+//   PAGEMILL_RETURN_IF_ERROR(drafts.Draft(plan));       // before the target's pass of the same
+//   plan batch.SetDrafts(i, drafts.token_ids(i));      // of entry i
 //
 // KV. Its block tables are KV groups of the runner like the target's, on pages of the same arena:
 // the scheduler allocates its blocks with the target's, and prefix hits, preemption, tiers and

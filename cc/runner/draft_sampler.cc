@@ -12,7 +12,7 @@ namespace pagemill::runner {
 
 DraftSampler::DraftSampler(const DraftSamplerOptions& options, device::ThreadPool* pool)
     : options_(options), pool_(pool), passes_(ops::ChooseRowPasses(options.capabilities)) {
-  PM_CHECK(options.num_columns >= 1 && options.num_columns <= options.vocab_size);
+  PAGEMILL_CHECK(options.num_columns >= 1 && options.num_columns <= options.vocab_size);
   storage_.resize(static_cast<size_t>(pool->num_threads()));
 }
 

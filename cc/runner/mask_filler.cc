@@ -83,7 +83,7 @@ void MaskFiller::Run() {
 Status MaskFiller::RunJob(const Job& job) {
   Slot& slot = slots_[job.index.value()];
   if (slot.matcher == nullptr) {
-    PM_ASSIGN_OR_RETURN(slot.matcher, slot.new_matcher());
+    PAGEMILL_ASSIGN_OR_RETURN(slot.matcher, slot.new_matcher());
     slot.new_matcher = nullptr;
   }
   for (int32_t token : slot.observed) {

@@ -29,19 +29,19 @@ TensorView Store(std::span<const float> values, int64_t columns, DType dtype,
 }  // namespace
 
 Status MediaEncoderOptions::Validate() const {
-  PM_RETURN_IF_ERROR(CheckAtLeast("rows", format.rows, 1));
-  PM_RETURN_IF_ERROR(CheckAtLeast("channels", format.channels, 1));
-  PM_RETURN_IF_ERROR(CheckAtLeast("tokens", format.tokens, 1));
-  PM_RETURN_IF_ERROR(CheckAtLeast("class_tokens", class_tokens, 0));
-  PM_RETURN_IF_ERROR(CheckAtLeast("width", width, 1));
-  PM_RETURN_IF_ERROR(CheckAtLeast("max_items", max_items, 1));
+  PAGEMILL_RETURN_IF_ERROR(CheckAtLeast("rows", format.rows, 1));
+  PAGEMILL_RETURN_IF_ERROR(CheckAtLeast("channels", format.channels, 1));
+  PAGEMILL_RETURN_IF_ERROR(CheckAtLeast("tokens", format.tokens, 1));
+  PAGEMILL_RETURN_IF_ERROR(CheckAtLeast("class_tokens", class_tokens, 0));
+  PAGEMILL_RETURN_IF_ERROR(CheckAtLeast("width", width, 1));
+  PAGEMILL_RETURN_IF_ERROR(CheckAtLeast("max_items", max_items, 1));
   if (max_step_tokens == 0) return OkStatus();
   return CheckAtLeast("max_step_tokens", max_step_tokens, class_tokens + format.rows);
 }
 
 StatusOr<std::unique_ptr<MediaEncoder>> MediaEncoder::Create(program::Executor* executor,
                                                              const MediaEncoderOptions& options) {
-  PM_RETURN_IF_ERROR(options.Validate());
+  PAGEMILL_RETURN_IF_ERROR(options.Validate());
   return std::unique_ptr<MediaEncoder>(new MediaEncoder(executor, options));
 }
 
@@ -67,7 +67,7 @@ Status MediaEncoder::Apply(const step::StepPlan& plan, const BatchState& batch) 
   }
   for (std::span<const step::MediaItem* const> rest = items; !rest.empty();) {
     const size_t count = ItemsOfStep(rest);
-    PM_RETURN_IF_ERROR(Encode(rest.first(count)));
+    PAGEMILL_RETURN_IF_ERROR(Encode(rest.first(count)));
     rest = rest.subspan(count);
   }
   return Gather(plan, batch);
@@ -138,7 +138,7 @@ Status MediaEncoder::Encode(std::span<const step::MediaItem* const> items) {
       /*kv=*/{},
       {&features, 1}};
   program::ExecutorOutput output;
-  PM_RETURN_IF_ERROR(executor_->Execute(batch, &output));
+  PAGEMILL_RETURN_IF_ERROR(executor_->Execute(batch, &output));
   return Keep(items, output.Find(kEmbeddings));
 }
 
@@ -171,7 +171,7 @@ Status MediaEncoder::Gather(const step::StepPlan& plan, const BatchState& batch)
   gathered_.clear();
   int32_t first_token = 0;
   for (const step::ScheduledRequest& entry : plan.scheduled) {
-    PM_RETURN_IF_ERROR(GatherEntry(entry, *batch.request(entry.index), first_token));
+    PAGEMILL_RETURN_IF_ERROR(GatherEntry(entry, *batch.request(entry.index), first_token));
     first_token += entry.num_tokens();
   }
   if (options_.embeddings_type == DType::kF32) {

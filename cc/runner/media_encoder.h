@@ -2,8 +2,8 @@
 // The second program of a runner: it turns features of media items (patches of images) into
 // embeddings, which take the place of placeholder tokens in the model's own program.
 //
-//   PM_ASSIGN_OR_RETURN(auto media, MediaEncoder::Create(encoder_executor, options));
-//   PM_RETURN_IF_ERROR(media->Apply(plan, batch_state));  // encodes what the plan says
+//   PAGEMILL_ASSIGN_OR_RETURN(auto media, MediaEncoder::Create(encoder_executor, options));
+//   PAGEMILL_RETURN_IF_ERROR(media->Apply(plan, batch_state));  // encodes what the plan says
 //   media->AddTo(&batch);                                 // embeddings of the step's placeholders
 //
 // The encoder's step holds items as requests: first class_tokens tokens of no features, then one

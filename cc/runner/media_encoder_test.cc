@@ -124,7 +124,7 @@ class Fixture {
   }
 
   Status Apply(const StepPlan& plan) {
-    PM_RETURN_IF_ERROR(batch_.Apply(plan));
+    PAGEMILL_RETURN_IF_ERROR(batch_.Apply(plan));
     return media->Apply(plan, batch_);
   }
 

@@ -36,16 +36,17 @@ Status CheckLimits(const engine::RunnerLimits& limits) {
     return InvalidArgument("max_draft_tokens must be at least 0, got " +
                            std::to_string(limits.max_draft_tokens));
   }
-  PM_RETURN_IF_ERROR(CheckPositive("max_num_tokens", limits.max_num_tokens));
-  PM_RETURN_IF_ERROR(CheckPositive("max_num_seqs", limits.max_num_seqs));
-  PM_RETURN_IF_ERROR(CheckPositive("max_num_logits_rows", limits.max_num_logits_rows));
-  PM_RETURN_IF_ERROR(CheckPositive("max_model_len", limits.max_model_len));
-  PM_RETURN_IF_ERROR(CheckPositive("vocab_size", limits.vocab_size));
+  PAGEMILL_RETURN_IF_ERROR(CheckPositive("max_num_tokens", limits.max_num_tokens));
+  PAGEMILL_RETURN_IF_ERROR(CheckPositive("max_num_seqs", limits.max_num_seqs));
+  PAGEMILL_RETURN_IF_ERROR(CheckPositive("max_num_logits_rows", limits.max_num_logits_rows));
+  PAGEMILL_RETURN_IF_ERROR(CheckPositive("max_model_len", limits.max_model_len));
+  PAGEMILL_RETURN_IF_ERROR(CheckPositive("vocab_size", limits.vocab_size));
   if (!limits.kv_groups.empty()) {
-    PM_RETURN_IF_ERROR(CheckPositive("num_blocks", limits.num_blocks));
+    PAGEMILL_RETURN_IF_ERROR(CheckPositive("num_blocks", limits.num_blocks));
   }
-  PM_RETURN_IF_ERROR(CheckPositive("block_size", limits.block_size));
-  for (const step::KvGroupOptions& group : limits.kv_groups) PM_RETURN_IF_ERROR(CheckGroup(group));
+  PAGEMILL_RETURN_IF_ERROR(CheckPositive("block_size", limits.block_size));
+  for (const step::KvGroupOptions& group : limits.kv_groups)
+    PAGEMILL_RETURN_IF_ERROR(CheckGroup(group));
   return OkStatus();
 }
 
@@ -75,7 +76,7 @@ StatusOr<std::unique_ptr<ModelRunner>> ModelRunner::Create(program::Executor* ex
                                                            device::ThreadPool* pool,
                                                            const engine::RunnerLimits& limits,
                                                            ModelRunnerParts parts) {
-  PM_RETURN_IF_ERROR(CheckLimits(limits));
+  PAGEMILL_RETURN_IF_ERROR(CheckLimits(limits));
   if ((parts.media != nullptr) != (limits.max_encoder_tokens > 0)) {
     return InvalidArgument("max_encoder_tokens is " + std::to_string(limits.max_encoder_tokens) +
                            (parts.media == nullptr ? " without an encoder" : " with an encoder"));
@@ -116,14 +117,14 @@ Status ModelRunner::Execute(const step::StepPlan& plan) {
   StepTimes times;
   stopwatch_.Begin(HasRequestThatGoesOn(plan), &times);
   const int64_t begun_ns = speculation_ ? clock_->NowNanos() : 0;
-  PM_RETURN_IF_ERROR(batch_.CheckSlots(plan));
+  PAGEMILL_RETURN_IF_ERROR(batch_.CheckSlots(plan));
   ApplyToSlots(plan);  // first, so that a step that fails leaves no request behind in them
   const step::StepPlan& exact = limits().max_draft_tokens > 0 ? Resolve(plan) : plan;
-  PM_RETURN_IF_ERROR(batch_.Apply(exact));
-  PM_RETURN_IF_ERROR(CheckDrafts(exact));
-  PM_RETURN_IF_ERROR(FillPlaceholders());
-  if (draft_model_ != nullptr && !plan.empty()) PM_RETURN_IF_ERROR(MakeDrafts(exact));
-  if (media_ != nullptr) PM_RETURN_IF_ERROR(media_->Apply(exact, batch_));
+  PAGEMILL_RETURN_IF_ERROR(batch_.Apply(exact));
+  PAGEMILL_RETURN_IF_ERROR(CheckDrafts(exact));
+  PAGEMILL_RETURN_IF_ERROR(FillPlaceholders());
+  if (draft_model_ != nullptr && !plan.empty()) PAGEMILL_RETURN_IF_ERROR(MakeDrafts(exact));
+  if (media_ != nullptr) PAGEMILL_RETURN_IF_ERROR(media_->Apply(exact, batch_));
   StepInFlight& step = steps_.Add();
   step.times = times;
   step.begun_ns = begun_ns;
@@ -199,7 +200,7 @@ Status ModelRunner::CheckDrafts(const step::StepPlan& plan) const {
 }
 
 Status ModelRunner::MakeDrafts(const step::StepPlan& plan) {
-  PM_RETURN_IF_ERROR(draft_model_->Draft(plan));
+  PAGEMILL_RETURN_IF_ERROR(draft_model_->Draft(plan));
   for (size_t i = 0; i < plan.scheduled.size(); ++i) {
     batch_.SetDrafts(i, draft_model_->token_ids(i));
   }

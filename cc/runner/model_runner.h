@@ -1,7 +1,7 @@
 // File: cc/runner/model_runner.h
 // The engine's Runner over a program: batch state, executor, sampler.
 //
-//   PM_ASSIGN_OR_RETURN(std::unique_ptr<ModelRunner> runner,
+//   PAGEMILL_ASSIGN_OR_RETURN(std::unique_ptr<ModelRunner> runner,
 //                       ModelRunner::Create(executor.get(), executor->thread_pool(), limits));
 //   Engine::Create(options, std::move(runner), ...);
 //

@@ -54,8 +54,8 @@ step::StepPlan StartAll(int32_t requests) {
 void Run(ModelRunner& runner, const step::StepPlan& plan) {
   Status status = runner.Execute(plan);
   if (status.ok()) status = runner.Sample();
-  PM_CHECK(status.ok());
-  PM_CHECK(runner.Collect().ok());
+  PAGEMILL_CHECK(status.ok());
+  PAGEMILL_CHECK(runner.Collect().ok());
 }
 
 void DecodeSteps(benchmark::State& state) {

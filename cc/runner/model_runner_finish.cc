@@ -39,9 +39,9 @@ void ModelRunner::FinishOldest() {
 Status ModelRunner::Finish(StepInFlight* step, step::StepResult* result) {
   stopwatch_.Resume();
   --num_enqueued_;
-  PM_RETURN_IF_ERROR(executor_->Collect(&output_));
+  PAGEMILL_RETURN_IF_ERROR(executor_->Collect(&output_));
   if (!step->sampled.ok()) return step->sampled;
-  PM_RETURN_IF_ERROR(CheckOutput(*step));
+  PAGEMILL_RETURN_IF_ERROR(CheckOutput(*step));
   stopwatch_.Lap(&StepTimes::model_s, &step->times);
   SampleRows(*step, result);
   TakePooled(*step, result);

@@ -129,8 +129,8 @@ ScheduledRequest Start(int32_t slot, const std::shared_ptr<Request>& request) {
 
 // What fails a step, which may be any of the three calls.
 Status RunStep(ModelRunner& runner, const StepPlan& plan) {
-  PM_RETURN_IF_ERROR(runner.Execute(plan));
-  PM_RETURN_IF_ERROR(runner.Sample());
+  PAGEMILL_RETURN_IF_ERROR(runner.Execute(plan));
+  PAGEMILL_RETURN_IF_ERROR(runner.Sample());
   return runner.Collect().status();
 }
 

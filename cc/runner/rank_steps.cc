@@ -222,13 +222,14 @@ Status CheckHeader(const Header& header, const StepBounds& bounds) {
     return Internal("a step of " + std::to_string(count) + " " + what + " exceeds this rank's " +
                     std::to_string(limit) + ": the ranks differ");
   };
-  PM_RETURN_IF_ERROR(check(header.step.num_tokens, "tokens", bounds.max_num_tokens));
-  PM_RETURN_IF_ERROR(check(header.step.num_requests, "requests", bounds.max_num_seqs));
-  PM_RETURN_IF_ERROR(
+  PAGEMILL_RETURN_IF_ERROR(check(header.step.num_tokens, "tokens", bounds.max_num_tokens));
+  PAGEMILL_RETURN_IF_ERROR(check(header.step.num_requests, "requests", bounds.max_num_seqs));
+  PAGEMILL_RETURN_IF_ERROR(
       check(header.step.num_logits_rows, "rows of logits", bounds.max_num_logits_rows));
-  PM_RETURN_IF_ERROR(check(header.step.num_media_rows, "media rows", header.step.num_tokens));
+  PAGEMILL_RETURN_IF_ERROR(check(header.step.num_media_rows, "media rows", header.step.num_tokens));
   for (const ops::KvArrays& table : header.tables) {
-    PM_RETURN_IF_ERROR(check(table.block_table_stride, "blocks of a request", bounds.num_blocks));
+    PAGEMILL_RETURN_IF_ERROR(
+        check(table.block_table_stride, "blocks of a request", bounds.num_blocks));
   }
   return CheckInputs(header, bounds);
 }
@@ -244,7 +245,7 @@ StatusOr<size_t> CheckedSize(std::span<const int32_t> message, const StepBounds&
                     std::to_string(bounds.max_num_logits_rows) + ": the ranks differ");
   }
   Header header = ReadHeader(message);
-  PM_RETURN_IF_ERROR(CheckHeader(header, bounds));
+  PAGEMILL_RETURN_IF_ERROR(CheckHeader(header, bounds));
   return MessageSize(header);
 }
 
@@ -256,15 +257,15 @@ Status EnqueueStep(std::span<int32_t> message, program::Executor* executor) {
 Status Send(comm::Group& group, std::vector<int32_t>* message) {
   message->resize(std::max(message->size(), kFirstPiece));
   const std::span<int32_t> all = *message;
-  PM_RETURN_IF_ERROR(group.Broadcast(BytesOf(all.first(kFirstPiece)), /*root=*/0));
+  PAGEMILL_RETURN_IF_ERROR(group.Broadcast(BytesOf(all.first(kFirstPiece)), /*root=*/0));
   return group.Broadcast(BytesOf(all.subspan(kFirstPiece)), /*root=*/0);
 }
 
 Status Receive(comm::Group& group, const StepBounds& bounds, std::vector<int32_t>* message) {
   message->resize(kFirstPiece);
-  PM_RETURN_IF_ERROR(group.Broadcast(BytesOf(*message), /*root=*/0));
+  PAGEMILL_RETURN_IF_ERROR(group.Broadcast(BytesOf(*message), /*root=*/0));
   if ((*message)[kKind] == kEnd) return OkStatus();
-  PM_ASSIGN_OR_RETURN(const size_t size, CheckedSize(*message, bounds));
+  PAGEMILL_ASSIGN_OR_RETURN(const size_t size, CheckedSize(*message, bounds));
   message->resize(std::max(size, kFirstPiece));
   return group.Broadcast(BytesOf(std::span(*message).subspan(kFirstPiece)), /*root=*/0);
 }
@@ -293,8 +294,8 @@ Status LeadingExecutor::Enqueue(const ops::StepBatch& batch) {
     return Unimplemented("ranks exchange at most " + std::to_string(kMaxInputs) + " inputs");
   }
   WriteStep(batch, &message_);
-  PM_RETURN_IF_ERROR(CheckHeader(ReadHeader(message_), bounds_));
-  PM_RETURN_IF_ERROR(Send(*group_, &message_));
+  PAGEMILL_RETURN_IF_ERROR(CheckHeader(ReadHeader(message_), bounds_));
+  PAGEMILL_RETURN_IF_ERROR(Send(*group_, &message_));
   return EnqueueStep(message_, executor_);
 }
 
@@ -304,8 +305,8 @@ Status LeadingExecutor::Collect(program::ExecutorOutput* output) {
 
 Status LeadingExecutor::Sample(const program::StepDraws& draws) {
   WriteDraws(draws, &message_);
-  PM_RETURN_IF_ERROR(CheckedSize(message_, bounds_).status());
-  PM_RETURN_IF_ERROR(Send(*group_, &message_));
+  PAGEMILL_RETURN_IF_ERROR(CheckedSize(message_, bounds_).status());
+  PAGEMILL_RETURN_IF_ERROR(Send(*group_, &message_));
   return executor_->Sample(draws);
 }
 

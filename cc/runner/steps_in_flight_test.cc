@@ -99,7 +99,7 @@ class StepsInFlightTest : public ::testing::Test {
     plan.step_id = ++step_id_;
     plan.scheduled = std::move(entries);
     plan.released = std::move(released);
-    PM_RETURN_IF_ERROR(runner_->Execute(plan));
+    PAGEMILL_RETURN_IF_ERROR(runner_->Execute(plan));
     return runner_->Sample();
   }
 

@@ -10,7 +10,7 @@ DraftLength::DraftLength(const DraftLengthOptions& options)
     : options_(options), credit_(options.first_credit_steps) {}
 
 int32_t DraftLength::Next(std::span<const double> step_costs) const {
-  PM_CHECK(!step_costs.empty() && step_costs[0] > 0.0);
+  PAGEMILL_CHECK(!step_costs.empty() && step_costs[0] > 0.0);
   const auto num_costs = static_cast<int32_t>(step_costs.size());
   const auto affordable = [&](int32_t k) {  // if all are rejected
     return step_costs[k] / step_costs[0] <= credit_ + 1.0 + options_.max_overhead;
@@ -32,8 +32,8 @@ int32_t DraftLength::Next(std::span<const double> step_costs) const {
 
 void DraftLength::Observe(std::span<const double> step_costs, int32_t num_drafts,
                           int32_t num_accepted) {
-  PM_CHECK(num_drafts >= 0 && static_cast<size_t>(num_drafts) < step_costs.size());
-  PM_CHECK(num_accepted >= 0 && num_accepted <= num_drafts);
+  PAGEMILL_CHECK(num_drafts >= 0 && static_cast<size_t>(num_drafts) < step_costs.size());
+  PAGEMILL_CHECK(num_accepted >= 0 && num_accepted <= num_drafts);
   const double cost = step_costs[num_drafts] / step_costs[0];
   credit_ += (num_accepted + 1) * (1.0 + options_.max_overhead) - cost;
   // Less than 0 if the caller's costs rose between Next() and here.
@@ -57,9 +57,9 @@ void DraftLength::CountDraft(bool accepted) {
 }
 
 void DraftLength::CheckIntegrity() const {
-  PM_CHECK(acceptance_ >= 0.0 && acceptance_ <= 1.0);
-  PM_CHECK(credit_ >= 0.0 && credit_ <= options_.max_credit_steps);
-  PM_CHECK(trial_interval_ >= 1 && trial_interval_ <= options_.max_trial_interval_steps);
+  PAGEMILL_CHECK(acceptance_ >= 0.0 && acceptance_ <= 1.0);
+  PAGEMILL_CHECK(credit_ >= 0.0 && credit_ <= options_.max_credit_steps);
+  PAGEMILL_CHECK(trial_interval_ >= 1 && trial_interval_ <= options_.max_trial_interval_steps);
 }
 
 }  // namespace pagemill::sampling

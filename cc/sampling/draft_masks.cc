@@ -5,7 +5,7 @@ namespace pagemill::sampling {
 StatusOr<int32_t> FillDraftMasks(step::TokenMatcher& matcher, std::span<const int32_t> drafts,
                                  std::span<uint32_t> masks) {
   const size_t num_rows = drafts.size() + 1;
-  PM_CHECK(masks.size() % num_rows == 0);
+  PAGEMILL_CHECK(masks.size() % num_rows == 0);
   const size_t num_words = masks.size() / num_rows;
   size_t accepted = 0;
   Status status = matcher.FillMask(masks.first(num_words));

@@ -1,7 +1,7 @@
 // File: cc/sampling/draft_masks.h
 // The token masks of one request in a step that verifies drafts.
 //
-//   PM_ASSIGN_OR_RETURN(int32_t rows, FillDraftMasks(*matcher, drafts, masks));
+//   PAGEMILL_ASSIGN_OR_RETURN(int32_t rows, FillDraftMasks(*matcher, drafts, masks));
 //
 // Costs rows calls of FillMask(), drafts calls of Accept() and one Rollback().
 #ifndef PAGEMILL_CC_SAMPLING_DRAFT_MASKS_H_

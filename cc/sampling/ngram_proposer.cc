@@ -45,16 +45,16 @@ auto& EntryOf(Entries& entries, std::span<const int32_t> tokens, size_t end, siz
 }  // namespace
 
 Status NgramProposerOptions::Validate() const {
-  PM_RETURN_IF_ERROR(CheckAtLeast("max_num_seqs", max_num_seqs, 1));
-  PM_RETURN_IF_ERROR(CheckAtLeast("min_n", min_n, 1));
-  PM_RETURN_IF_ERROR(CheckAtLeast("max_n", max_n, min_n));
+  PAGEMILL_RETURN_IF_ERROR(CheckAtLeast("max_num_seqs", max_num_seqs, 1));
+  PAGEMILL_RETURN_IF_ERROR(CheckAtLeast("min_n", min_n, 1));
+  PAGEMILL_RETURN_IF_ERROR(CheckAtLeast("max_n", max_n, min_n));
   if (max_n <= kLargestN) return OkStatus();
   return InvalidArgument("max_n is " + std::to_string(max_n) + ", it must be at most " +
                          std::to_string(kLargestN));
 }
 
 NgramProposer::NgramProposer(const NgramProposerOptions& options) : options_(options) {
-  PM_CHECK(options.Validate().ok());
+  PAGEMILL_CHECK(options.Validate().ok());
   slots_.resize(static_cast<size_t>(options.max_num_seqs));
 }
 
@@ -70,7 +70,7 @@ void NgramProposer::Start(step::RequestIndex index, std::span<const int32_t> tok
 
 void NgramProposer::Observe(step::RequestIndex index, std::span<const int32_t> tokens) {
   Slot& slot = slots_[index.value()];
-  PM_CHECK(!slot.tables.empty());
+  PAGEMILL_CHECK(!slot.tables.empty());
   for (int32_t token : tokens) Append(&slot, token);
 }
 
@@ -140,7 +140,7 @@ size_t NgramProposer::bytes(step::RequestIndex index) const {
 
 void NgramProposer::CheckIntegrity() const {
   for (const Slot& slot : slots_) {
-    PM_CHECK(slot.tables.empty() == slot.tokens.empty());
+    PAGEMILL_CHECK(slot.tables.empty() == slot.tokens.empty());
     for (size_t i = 0; i < slot.tables.size(); ++i) {
       const Table& table = slot.tables[i];
       const size_t n = i + static_cast<size_t>(options_.min_n);
@@ -149,11 +149,11 @@ void NgramProposer::CheckIntegrity() const {
         if (entry == 0) continue;
         ++used;
         const auto end = static_cast<size_t>(entry);
-        PM_CHECK(end >= n && end < slot.tokens.size());
+        PAGEMILL_CHECK(end >= n && end < slot.tokens.size());
         const uint64_t hash = HashBefore(slot.tokens, end, n);
-        PM_CHECK(&EntryOf(table.entries, slot.tokens, end, n, hash) == &entry);
+        PAGEMILL_CHECK(&EntryOf(table.entries, slot.tokens, end, n, hash) == &entry);
       }
-      PM_CHECK(used == table.used && used * 4 <= table.entries.size() * 3);
+      PAGEMILL_CHECK(used == table.used && used * 4 <= table.entries.size() * 3);
     }
   }
 }

@@ -116,13 +116,13 @@ void Sampler::Release(step::RequestIndex index) { slots_[index.value()] = Slot()
 
 bool Sampler::NeedsOnlyToken(step::RequestIndex index) const {
   const Slot& slot = slots_[index.value()];
-  PM_CHECK(slot.request != nullptr);
+  PAGEMILL_CHECK(slot.request != nullptr);
   const step::SamplingParams& params = slot.request->sampling;
   return params.logprobs == step::SamplingParams::kNoLogprobs && !slot.ChangesLogits();
 }
 
 void Sampler::Run(std::span<const LogitsRow> rows, std::span<RowOutput> outputs) {
-  PM_CHECK(rows.size() == outputs.size());
+  PAGEMILL_CHECK(rows.size() == outputs.size());
   // Rows of one request depend on each other (a sampled token counts at once), so a chunk of work
   // is all rows of a request.
   std::vector<size_t> starts;
@@ -149,15 +149,15 @@ std::span<const float> Sampler::LogitsOf(const LogitsRow& row) const {
 
 ops::MaxEntry Sampler::MaximumOf(const LogitsRow& row) const {
   if (row.logits != nullptr) return ops::ArgMax(passes_, LogitsOf(row));
-  PM_CHECK(row.found != nullptr && row.prompt_token_id < 0 && row.mask.empty() &&
-           NeedsOnlyToken(row.index));
+  PAGEMILL_CHECK(row.found != nullptr && row.prompt_token_id < 0 && row.mask.empty() &&
+                 NeedsOnlyToken(row.index));
   return {.token_id = row.found->column, .logit = row.found->logit};
 }
 
 Sampler::Processed Sampler::Process(const LogitsRow& row, Scratch& scratch) const {
   const Slot& slot = slots_[row.index.value()];
-  PM_CHECK(row.mask.empty() ||
-           (slot.masked && row.mask.size() == step::NumMaskWords(options_.vocab_size)));
+  PAGEMILL_CHECK(row.mask.empty() ||
+                 (slot.masked && row.mask.size() == step::NumMaskWords(options_.vocab_size)));
   const step::SamplingParams& params = slot.request->sampling;
   const std::span<float> logits(scratch.logits);
   CopyAllowed(LogitsOf(row), row.mask, logits);
@@ -186,7 +186,7 @@ int32_t Sampler::Draw(const LogitsRow& row, const Processed& processed, Scratch&
   if (row.draft_token_id < 0 || row.draft_probabilities == nullptr) {
     return ops::DrawToken(passes_, processed.logits, processed.max, draw, storage);
   }
-  PM_CHECK(row.draft_token_id < options_.vocab_size);
+  PAGEMILL_CHECK(row.draft_token_id < options_.vocab_size);
   const DrawnDraft draft{
       .token_id = row.draft_token_id,
       .probabilities = {row.draft_probabilities, static_cast<size_t>(options_.vocab_size)}};
@@ -203,7 +203,7 @@ bool Sampler::MaskLeftNone(const LogitsRow& row) const {
 // Returns whether the request's next row continues what was sampled.
 bool Sampler::RunRow(const LogitsRow& row, Scratch& scratch, RowOutput& output) {
   Slot& slot = slots_[row.index.value()];
-  PM_CHECK(slot.request != nullptr);
+  PAGEMILL_CHECK(slot.request != nullptr);
   const step::SamplingParams& params = slot.request->sampling;
   const ops::MaxEntry raw_max = MaximumOf(row);
   if (raw_max.token_id < 0) {
@@ -236,8 +236,8 @@ bool Sampler::RunRow(const LogitsRow& row, Scratch& scratch, RowOutput& output) 
 
 void Sampler::CheckIntegrity() const {
   for (const Slot& slot : slots_) {
-    PM_CHECK(slot.num_outputs >= 0);
-    PM_CHECK(slot.request != nullptr || slot.num_outputs == 0);
+    PAGEMILL_CHECK(slot.num_outputs >= 0);
+    PAGEMILL_CHECK(slot.request != nullptr || slot.num_outputs == 0);
   }
 }
 

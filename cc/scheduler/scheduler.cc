@@ -18,7 +18,7 @@ kv_cache::KvCacheOptions CacheOptions(const SchedulerOptions& options) {
 }  // namespace
 
 StatusOr<std::unique_ptr<Scheduler>> Scheduler::Create(const SchedulerOptions& options) {
-  PM_RETURN_IF_ERROR(options.Validate());
+  PAGEMILL_RETURN_IF_ERROR(options.Validate());
   return std::unique_ptr<Scheduler>(new Scheduler(options));
 }
 
@@ -40,8 +40,8 @@ Scheduler::Scheduler(const SchedulerOptions& options)
 }
 
 Status Scheduler::Add(step::Request request) {
-  PM_RETURN_IF_ERROR(admission_.Check(request));
-  PM_RETURN_IF_ERROR(queue_.Check(request, std::nullopt));
+  PAGEMILL_RETURN_IF_ERROR(admission_.Check(request));
+  PAGEMILL_RETURN_IF_ERROR(queue_.Check(request, std::nullopt));
   const step::RequestId id = request.id;
   auto state = std::make_unique<RequestState>(std::move(request));
   state->arrival = num_arrivals_;
@@ -193,7 +193,7 @@ Status Scheduler::CheckIntegrity() const {
   int32_t num_partial = 0, num_long = 0;
   int64_t num_started = 0;
   for (const auto& [id, request] : requests_) {
-    PM_RETURN_IF_ERROR(CheckRequest(*request));
+    PAGEMILL_RETURN_IF_ERROR(CheckRequest(*request));
     holders.push_back(&request->blocks);
     media_holders.push_back({request->request.get(), &request->held_media});
     num_running += request->status == RequestStatus::kRunning;
@@ -222,16 +222,16 @@ Status Scheduler::CheckIntegrity() const {
   if (num_with_deadline != deadlines_.size()) {
     return Internal("scheduler: deadlines are miscounted");
   }
-  PM_RETURN_IF_ERROR(parked_.CheckIntegrity());
+  PAGEMILL_RETURN_IF_ERROR(parked_.CheckIntegrity());
   if (parked_.size(ParkReason::kAdapterSlot) != adapters_.num_waiting()) {
     return Internal("scheduler: requests that wait for adapters are miscounted");
   }
-  PM_RETURN_IF_ERROR(adapters_.CheckIntegrity());
-  PM_RETURN_IF_ERROR(encoder_cache_.CheckIntegrity(media_holders));
-  PM_RETURN_IF_ERROR(prefixes_in_flight_.CheckIntegrity());
-  PM_RETURN_IF_ERROR(policy_->CheckIntegrity());
-  PM_RETURN_IF_ERROR(queue_.CheckIntegrity());
-  PM_RETURN_IF_ERROR(CheckTransfers(&holders));
+  PAGEMILL_RETURN_IF_ERROR(adapters_.CheckIntegrity());
+  PAGEMILL_RETURN_IF_ERROR(encoder_cache_.CheckIntegrity(media_holders));
+  PAGEMILL_RETURN_IF_ERROR(prefixes_in_flight_.CheckIntegrity());
+  PAGEMILL_RETURN_IF_ERROR(policy_->CheckIntegrity());
+  PAGEMILL_RETURN_IF_ERROR(queue_.CheckIntegrity());
+  PAGEMILL_RETURN_IF_ERROR(CheckTransfers(&holders));
   held_prefixes_.AppendHolders(&holders);
   return cache_.CheckIntegrity(holders);
 }

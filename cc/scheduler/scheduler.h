@@ -2,8 +2,8 @@
 // Decides which tokens of which requests run in the next step, and what a step's result means for
 // them. Knows no tensor, no device, no clock and no randomness: the same calls give the same plans.
 //
-//   PM_ASSIGN_OR_RETURN(std::unique_ptr<Scheduler> scheduler, Scheduler::Create(options));
-//   PM_RETURN_IF_ERROR(scheduler->Add(std::move(request)));
+//   PAGEMILL_ASSIGN_OR_RETURN(std::unique_ptr<Scheduler> scheduler, Scheduler::Create(options));
+//   PAGEMILL_RETURN_IF_ERROR(scheduler->Add(std::move(request)));
 //   StepPlan plan;
 //   std::vector<RequestEvent> events;
 //   while (scheduler->HasWork()) {

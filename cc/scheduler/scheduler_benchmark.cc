@@ -131,10 +131,10 @@ std::unique_ptr<Scheduler> MakeDecoding(const benchmark::State& state, int32_t n
   auto scheduler =
       MakeScheduler(num_seqs + num_spare_seqs, (num_seqs + num_spare_seqs) * blocks_each + 1, 0);
   for (int32_t i = 0; i < num_seqs; ++i) {
-    PM_CHECK(scheduler->Add(MakeRequest(i, context, 500000)).ok());
+    PAGEMILL_CHECK(scheduler->Add(MakeRequest(i, context, 500000)).ok());
   }
   Warm(scheduler.get(), 2 + num_seqs * (int64_t{context} / 16384 + 1));
-  PM_CHECK(scheduler->stats().num_running == num_seqs);
+  PAGEMILL_CHECK(scheduler->stats().num_running == num_seqs);
   return scheduler;
 }
 
@@ -164,7 +164,7 @@ void BM_DecodeWithPrefills(benchmark::State& state) {
   uint64_t id = 1000000;
   for (auto _ : state) {
     for (int i = 0; i < kPrefills; ++i) {
-      PM_CHECK(scheduler->Add(MakeRequest(++id, prompt_size, 1)).ok());
+      PAGEMILL_CHECK(scheduler->Add(MakeRequest(++id, prompt_size, 1)).ok());
     }
     times.Run(scheduler.get(), &plan, &events, state);
   }
@@ -182,7 +182,7 @@ void BM_DecodeWithQueue(benchmark::State& state) {
   const auto num_waiting = static_cast<int32_t>(state.range(0));
   auto scheduler = MakeScheduler(256, 256 * 700 + 1, num_waiting);
   for (int32_t i = 0; i < 256 + num_waiting; ++i) {
-    PM_CHECK(scheduler->Add(MakeRequest(i, 64, 500000)).ok());
+    PAGEMILL_CHECK(scheduler->Add(MakeRequest(i, 64, 500000)).ok());
   }
   Warm(scheduler.get(), 10);
   RunSteps(scheduler.get(), state);
@@ -205,7 +205,7 @@ void BM_Turnover(benchmark::State& state) {
   uint64_t id = 0;
   for (auto _ : state) {
     while (scheduler->stats().num_waiting < 32) {
-      PM_CHECK(scheduler->Add(MakeRequest(++id, 256, 32)).ok());
+      PAGEMILL_CHECK(scheduler->Add(MakeRequest(++id, 256, 32)).ok());
     }
     times.Run(scheduler.get(), &plan, &events, state);
   }
@@ -226,7 +226,7 @@ void BM_MemoryPerWaitingRequest(benchmark::State& state) {
     auto scheduler = MakeScheduler(1, 1000, kRequests);
     const double before = BytesInUse();
     for (int32_t i = 0; i < kRequests; ++i) {
-      PM_CHECK(scheduler->Add(MakeRequest(i, kPromptTokens, 10)).ok());
+      PAGEMILL_CHECK(scheduler->Add(MakeRequest(i, kPromptTokens, 10)).ok());
     }
     const double each = (BytesInUse() - before) / kRequests;
     state.counters["bytes"] = each - kPromptTokens * sizeof(int32_t);
@@ -242,13 +242,13 @@ void BM_MemoryPerBlock(benchmark::State& state) {
     auto scheduler = MakeScheduler(1, kBlocks, 1);
     const double created = BytesInUse();
     for (int32_t i = 0; i < 10; ++i) {  // one after the other; each leaves its blocks behind
-      PM_CHECK(scheduler->Add(MakeRequest(i, kBlocks / 10 * 16, 1)).ok());
+      PAGEMILL_CHECK(scheduler->Add(MakeRequest(i, kBlocks / 10 * 16, 1)).ok());
       Warm(scheduler.get(), 1000);
     }
     const double filled = BytesInUse();
-    PM_CHECK(scheduler->Add(MakeRequest(9, kBlocks / 10 * 16, 1)).ok());
+    PAGEMILL_CHECK(scheduler->Add(MakeRequest(9, kBlocks / 10 * 16, 1)).ok());
     Warm(scheduler.get(), 1);
-    PM_CHECK(scheduler->stats().prefix_cache_hit_tokens > 0);
+    PAGEMILL_CHECK(scheduler->stats().prefix_cache_hit_tokens > 0);
     state.counters["bytes"] = (created - before) / kBlocks;
     state.counters["bytes_more_if_cached"] = (filled - created) / kBlocks;
   }

@@ -29,7 +29,7 @@ Status Scheduler::Extend(step::RequestId id, std::vector<int32_t> token_ids, Inp
   std::vector<int32_t>& prompt = longer->prompt_token_ids;
   prompt.insert(prompt.end(), request->pending_input.begin(), request->pending_input.end());
   prompt.insert(prompt.end(), token_ids.begin(), token_ids.end());
-  PM_RETURN_IF_ERROR(admission_.Check(*longer));
+  PAGEMILL_RETURN_IF_ERROR(admission_.Check(*longer));
 
   request->input_open = part == InputPart::kMore;
   request->session_open = part != InputPart::kLast;

@@ -6,28 +6,29 @@
 namespace pagemill::scheduler {
 
 Status SchedulerOptions::Validate() const {
-  PM_RETURN_IF_ERROR(CheckAtLeast("max_num_tokens", max_num_tokens, 1));
-  PM_RETURN_IF_ERROR(CheckAtLeast("max_num_seqs", max_num_seqs, 1));
-  PM_RETURN_IF_ERROR(CheckAtLeast("max_num_logits_rows", max_num_logits_rows, 1));
-  PM_RETURN_IF_ERROR(CheckAtLeast("max_model_len", max_model_len, 1));
-  PM_RETURN_IF_ERROR(CheckAtLeast("vocab_size", vocab_size, 0));
-  PM_RETURN_IF_ERROR(CheckAtLeast("long_prefill_token_threshold", long_prefill_token_threshold, 0));
-  PM_RETURN_IF_ERROR(CheckAtLeast("max_partial_prefills", max_partial_prefills, 0));
-  PM_RETURN_IF_ERROR(CheckAtLeast("max_long_partial_prefills", max_long_partial_prefills, 0));
+  PAGEMILL_RETURN_IF_ERROR(CheckAtLeast("max_num_tokens", max_num_tokens, 1));
+  PAGEMILL_RETURN_IF_ERROR(CheckAtLeast("max_num_seqs", max_num_seqs, 1));
+  PAGEMILL_RETURN_IF_ERROR(CheckAtLeast("max_num_logits_rows", max_num_logits_rows, 1));
+  PAGEMILL_RETURN_IF_ERROR(CheckAtLeast("max_model_len", max_model_len, 1));
+  PAGEMILL_RETURN_IF_ERROR(CheckAtLeast("vocab_size", vocab_size, 0));
+  PAGEMILL_RETURN_IF_ERROR(
+      CheckAtLeast("long_prefill_token_threshold", long_prefill_token_threshold, 0));
+  PAGEMILL_RETURN_IF_ERROR(CheckAtLeast("max_partial_prefills", max_partial_prefills, 0));
+  PAGEMILL_RETURN_IF_ERROR(CheckAtLeast("max_long_partial_prefills", max_long_partial_prefills, 0));
   if (max_long_partial_prefills > 0 && long_prefill_token_threshold == 0) {
     return InvalidArgument("max_long_partial_prefills is " +
                            std::to_string(max_long_partial_prefills) +
                            ", but long_prefill_token_threshold is 0, so no prompt is long");
   }
-  PM_RETURN_IF_ERROR(CheckAtLeast("max_waiting_requests", max_waiting_requests, 0));
-  PM_RETURN_IF_ERROR(CheckAtLeast("max_adapters", max_adapters, 0));
-  PM_RETURN_IF_ERROR(CheckAtLeast("max_encoder_tokens", max_encoder_tokens, 0));
-  PM_RETURN_IF_ERROR(CheckAtLeast("encoder_cache_tokens", encoder_cache_tokens, 0));
-  PM_RETURN_IF_ERROR(CheckAtLeast("max_waiting_tokens", max_waiting_tokens, 0));
-  PM_RETURN_IF_ERROR(CheckAtLeast("max_waiting_per_tenant", max_waiting_per_tenant, 0));
-  PM_RETURN_IF_ERROR(CheckAtLeast("max_draft_tokens", max_draft_tokens, 0));
-  PM_RETURN_IF_ERROR(MakePolicy(policy, tenant_weights).status());
-  PM_RETURN_IF_ERROR(kv_cache.Validate());
+  PAGEMILL_RETURN_IF_ERROR(CheckAtLeast("max_waiting_requests", max_waiting_requests, 0));
+  PAGEMILL_RETURN_IF_ERROR(CheckAtLeast("max_adapters", max_adapters, 0));
+  PAGEMILL_RETURN_IF_ERROR(CheckAtLeast("max_encoder_tokens", max_encoder_tokens, 0));
+  PAGEMILL_RETURN_IF_ERROR(CheckAtLeast("encoder_cache_tokens", encoder_cache_tokens, 0));
+  PAGEMILL_RETURN_IF_ERROR(CheckAtLeast("max_waiting_tokens", max_waiting_tokens, 0));
+  PAGEMILL_RETURN_IF_ERROR(CheckAtLeast("max_waiting_per_tenant", max_waiting_per_tenant, 0));
+  PAGEMILL_RETURN_IF_ERROR(CheckAtLeast("max_draft_tokens", max_draft_tokens, 0));
+  PAGEMILL_RETURN_IF_ERROR(MakePolicy(policy, tenant_weights).status());
+  PAGEMILL_RETURN_IF_ERROR(kv_cache.Validate());
   if (max_draft_tokens > 0 && !kv_cache.CanRejectTokens()) {
     return InvalidArgument(
         "max_draft_tokens is " + std::to_string(max_draft_tokens) +

@@ -238,7 +238,7 @@ Status Scheduler::CheckTransfers(std::vector<const kv_cache::RequestBlocks*>* ho
   if (parked_.size(ParkReason::kKvLookup) > 0 && transfers_.empty()) {
     return Internal("scheduler: a request waits for an answer that will not come");
   }
-  if (connector_ != nullptr) PM_RETURN_IF_ERROR(connector_->CheckIntegrity());
+  if (connector_ != nullptr) PAGEMILL_RETURN_IF_ERROR(connector_->CheckIntegrity());
   return transfers_.CheckIntegrity();
 }
 

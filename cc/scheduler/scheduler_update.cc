@@ -10,7 +10,7 @@ namespace pagemill::scheduler {
 using step::FinishReason;
 
 Scheduler::InFlightStep Scheduler::PopOldestStep() {
-  PM_CHECK(!in_flight_.empty());
+  PAGEMILL_CHECK(!in_flight_.empty());
   InFlightStep step = std::move(in_flight_.front());
   in_flight_.pop_front();
   return step;
@@ -65,7 +65,7 @@ Status Scheduler::CheckResult(const RequestState& request, const InFlightEntry& 
   if (result.sampled_token_ids.empty() == entry.sample) {
     return Internal(entry.sample ? "the runner sampled no token" : "the runner sampled unasked");
   }
-  if (entry.sample) PM_RETURN_IF_ERROR(CheckSampled(request, entry, result));
+  if (entry.sample) PAGEMILL_RETURN_IF_ERROR(CheckSampled(request, entry, result));
   if (request.wants_logprobs && result.logprobs.size() != result.sampled_token_ids.size()) {
     return Internal("the runner gave logprobs for " + std::to_string(result.logprobs.size()) +
                     " of " + std::to_string(result.sampled_token_ids.size()) + " tokens");

@@ -35,11 +35,12 @@ int64_t TimeFor(int64_t amount, int64_t rate, int32_t permille) {
 }  // namespace
 
 Status DeviceSpec::Validate() const {
-  PM_RETURN_IF_ERROR(CheckRange("peak_flops", peak_flops, kNanosPerSecond, int64_t{1} << 60));
-  PM_RETURN_IF_ERROR(CheckRange("bandwidth_bytes", bandwidth_bytes, 1000000, int64_t{1} << 60));
-  PM_RETURN_IF_ERROR(
+  PAGEMILL_RETURN_IF_ERROR(CheckRange("peak_flops", peak_flops, kNanosPerSecond, int64_t{1} << 60));
+  PAGEMILL_RETURN_IF_ERROR(
+      CheckRange("bandwidth_bytes", bandwidth_bytes, 1000000, int64_t{1} << 60));
+  PAGEMILL_RETURN_IF_ERROR(
       CheckRange("compute_efficiency_permille", compute_efficiency_permille, 1, 1000));
-  PM_RETURN_IF_ERROR(
+  PAGEMILL_RETURN_IF_ERROR(
       CheckRange("bandwidth_efficiency_permille", bandwidth_efficiency_permille, 1, 1000));
   return CheckRange("step_overhead_ns", step_overhead_ns, 0, 1000 * kNanosPerSecond);
 }
@@ -53,15 +54,15 @@ int64_t ModelShape::kv_token_bytes() const {
 }
 
 Status ModelShape::Validate() const {
-  PM_RETURN_IF_ERROR(CheckRange("num_layers", num_layers, 1, 4096));
-  PM_RETURN_IF_ERROR(CheckRange("hidden_size", hidden_size, 1, kMaxSize));
-  PM_RETURN_IF_ERROR(CheckRange("num_heads", num_heads, 1, 4096));
-  PM_RETURN_IF_ERROR(CheckRange("num_kv_heads", num_kv_heads, 1, num_heads));
-  PM_RETURN_IF_ERROR(CheckRange("head_size", head_size, 1, 4096));
-  PM_RETURN_IF_ERROR(CheckRange("intermediate_size", intermediate_size, 1, kMaxSize));
-  PM_RETURN_IF_ERROR(CheckRange("num_mlp_matrices", num_mlp_matrices, 2, 3));
-  PM_RETURN_IF_ERROR(CheckRange("vocab_size", vocab_size, 1, 1 << 24));
-  PM_RETURN_IF_ERROR(CheckRange("weight_bytes", weight_bytes, 0, int64_t{1} << 50));
+  PAGEMILL_RETURN_IF_ERROR(CheckRange("num_layers", num_layers, 1, 4096));
+  PAGEMILL_RETURN_IF_ERROR(CheckRange("hidden_size", hidden_size, 1, kMaxSize));
+  PAGEMILL_RETURN_IF_ERROR(CheckRange("num_heads", num_heads, 1, 4096));
+  PAGEMILL_RETURN_IF_ERROR(CheckRange("num_kv_heads", num_kv_heads, 1, num_heads));
+  PAGEMILL_RETURN_IF_ERROR(CheckRange("head_size", head_size, 1, 4096));
+  PAGEMILL_RETURN_IF_ERROR(CheckRange("intermediate_size", intermediate_size, 1, kMaxSize));
+  PAGEMILL_RETURN_IF_ERROR(CheckRange("num_mlp_matrices", num_mlp_matrices, 2, 3));
+  PAGEMILL_RETURN_IF_ERROR(CheckRange("vocab_size", vocab_size, 1, 1 << 24));
+  PAGEMILL_RETURN_IF_ERROR(CheckRange("weight_bytes", weight_bytes, 0, int64_t{1} << 50));
   return CheckRange("kv_bits", kv_bits, 1, 64);
 }
 
@@ -72,8 +73,8 @@ CostModel::CostModel(const DeviceSpec& device, const ModelShape& shape)
       flops_per_pair_(4 * int64_t{shape.num_layers} * shape.num_heads * shape.head_size),
       weight_bytes_(shape.weight_bytes > 0 ? shape.weight_bytes : 2 * shape.num_weights()),
       kv_token_bytes_(shape.kv_token_bytes()) {
-  PM_CHECK(device.Validate().ok());
-  PM_CHECK(shape.Validate().ok());
+  PAGEMILL_CHECK(device.Validate().ok());
+  PAGEMILL_CHECK(shape.Validate().ok());
 }
 
 StepCost CostModel::Of(const step::StepPlan& plan) const {

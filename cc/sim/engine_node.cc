@@ -10,7 +10,7 @@ StatusOr<std::unique_ptr<EngineNode>> EngineNode::Create(const scheduler::Schedu
                                                          const CostModel* cost,
                                                          RequestTable* requests) {
   auto made = scheduler::Scheduler::Create(options);
-  PM_RETURN_IF_ERROR(made.status());
+  PAGEMILL_RETURN_IF_ERROR(made.status());
   return std::unique_ptr<EngineNode>(
       new EngineNode(*std::move(made), cost, requests, options.max_num_seqs));
 }
@@ -38,7 +38,7 @@ std::optional<StepCost> EngineNode::Start(int64_t now_ns) {
 }
 
 void EngineNode::Finish(std::vector<scheduler::RequestEvent>* events) {
-  PM_CHECK(running_);
+  PAGEMILL_CHECK(running_);
   running_ = false;
   step::StepResult result;
   result.step_id = plan_.step_id;

@@ -2,8 +2,8 @@
 // One simulated engine: the real scheduler, and a cost model in place of a runner. It has no clock;
 // the caller passes the time.
 //
-//   PM_ASSIGN_OR_RETURN(auto node, EngineNode::Create(options, &cost_model, &requests));
-//   PM_RETURN_IF_ERROR(node->Add(std::move(request)));
+//   PAGEMILL_ASSIGN_OR_RETURN(auto node, EngineNode::Create(options, &cost_model, &requests));
+//   PAGEMILL_RETURN_IF_ERROR(node->Add(std::move(request)));
 //   std::optional<StepCost> step = node->Start(now);    // ends at now + step->total_ns
 //   node->Finish(&events);
 //

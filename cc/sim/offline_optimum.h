@@ -2,7 +2,7 @@
 // The best prefix-cache hit rate that any eviction order could reach for requests that run one
 // after the other, knowing all that is to come: a bound to measure eviction policies by.
 //
-//   PM_ASSIGN_OR_RETURN(PrefixHits best, BestPrefixHits(trace, {.num_blocks = 1000}));
+//   PAGEMILL_ASSIGN_OR_RETURN(PrefixHits best, BestPrefixHits(trace, {.num_blocks = 1000}));
 //   double rate = double(best.hit_tokens) / best.prompt_tokens;
 //
 // While a request runs it holds all blocks of its tokens; what is left of the pool may keep blocks

@@ -14,21 +14,21 @@ Status SimulatorOptions::Validate() const {
     return InvalidArgument("num_engines is " + std::to_string(num_engines) +
                            ", it must be from 1 to 100000");
   }
-  PM_RETURN_IF_ERROR(device.Validate());
-  PM_RETURN_IF_ERROR(model.Validate());
+  PAGEMILL_RETURN_IF_ERROR(device.Validate());
+  PAGEMILL_RETURN_IF_ERROR(model.Validate());
   return scheduler.Validate();
 }
 
 StatusOr<std::unique_ptr<Simulator>> Simulator::Create(const SimulatorOptions& options,
                                                        std::unique_ptr<Workload> workload) {
-  PM_RETURN_IF_ERROR(options.Validate());
+  PAGEMILL_RETURN_IF_ERROR(options.Validate());
   auto routing = MakeRoutingPolicy(options.routing, options.num_engines);
-  PM_RETURN_IF_ERROR(routing.status());
+  PAGEMILL_RETURN_IF_ERROR(routing.status());
   std::unique_ptr<Simulator> simulator(
       new Simulator(options, std::move(workload), *std::move(routing)));
   for (int32_t i = 0; i < options.num_engines; ++i) {
     auto node = EngineNode::Create(options.scheduler, &simulator->cost_, &simulator->requests_);
-    PM_RETURN_IF_ERROR(node.status());
+    PAGEMILL_RETURN_IF_ERROR(node.status());
     simulator->engines_.push_back(*std::move(node));
   }
   simulator->report_.kv_blocks_each = simulator->engines_[0]->stats().kv_blocks_total;
@@ -171,7 +171,7 @@ void Simulator::Observe(int32_t engine) {
 Status Simulator::CheckIntegrity() const {
   int64_t waiting = 0, running = 0;
   for (size_t i = 0; i < engines_.size(); ++i) {
-    PM_RETURN_IF_ERROR(engines_[i]->CheckIntegrity());
+    PAGEMILL_RETURN_IF_ERROR(engines_[i]->CheckIntegrity());
     const scheduler::SchedulerStats stats = engines_[i]->stats();
     waiting += stats.num_waiting;
     running += stats.num_running;

@@ -2,9 +2,9 @@
 // A discrete-event simulation of one or many engines behind a router: real schedulers, virtual
 // time, a cost model in place of devices.
 //
-//   PM_ASSIGN_OR_RETURN(auto simulator, Simulator::Create(options, std::move(workload)));
-//   while (!simulator->done()) PM_RETURN_IF_ERROR(simulator->Run(1000));  // requests at a time
-//   const Report& report = simulator->report();
+//   PAGEMILL_ASSIGN_OR_RETURN(auto simulator, Simulator::Create(options, std::move(workload)));
+//   while (!simulator->done()) PAGEMILL_RETURN_IF_ERROR(simulator->Run(1000));  // requests at a
+//   time const Report& report = simulator->report();
 //
 // Events are arrivals and ends of steps, in the order of time; at equal times arrivals come first,
 // then engines by number. Equal options and workloads give equal reports, on every machine.

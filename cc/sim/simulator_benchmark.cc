@@ -40,10 +40,10 @@ void BM_Requests(benchmark::State& state) {
     load.prefix_tokens = 128;
     load.num_prefixes = 64;
     auto made = Simulator::Create(Options(num_engines), std::make_unique<SyntheticWorkload>(load));
-    PM_CHECK(made.ok());
-    PM_CHECK((*made)->Run(kNumRequests).ok());
+    PAGEMILL_CHECK(made.ok());
+    PAGEMILL_CHECK((*made)->Run(kNumRequests).ok());
     const Report& report = (*made)->report();
-    PM_CHECK(report.num_finished == kNumRequests);
+    PAGEMILL_CHECK(report.num_finished == kNumRequests);
     state.counters["steps"] = static_cast<double>(report.num_steps);
     state.counters["tokens"] = static_cast<double>(report.step_tokens);
   }

@@ -19,21 +19,21 @@ Status CheckRange(const char* field, int64_t value, int64_t low, int64_t high) {
 }  // namespace
 
 Status SyntheticOptions::Validate() const {
-  PM_RETURN_IF_ERROR(CheckRange("num_requests", num_requests, 1, int64_t{1} << 40));
-  PM_RETURN_IF_ERROR(CheckRange("vocab_size", vocab_size, 1, 1 << 24));
-  PM_RETURN_IF_ERROR(CheckRange("concurrency", concurrency, 0, 1 << 24));
-  PM_RETURN_IF_ERROR(CheckRange("num_prefixes", num_prefixes, 1, 1 << 24));
-  PM_RETURN_IF_ERROR(CheckRange("prefix_tokens", prefix_tokens, 0, 1 << 24));
-  PM_RETURN_IF_ERROR(CheckRange("mean_turns", mean_turns, 1, 10000));
-  PM_RETURN_IF_ERROR(CheckRange("mean_think_ns", mean_think_ns, 0, int64_t{1} << 50));
-  PM_RETURN_IF_ERROR(CheckRange("max_context_tokens", max_context_tokens, 2, 1 << 24));
+  PAGEMILL_RETURN_IF_ERROR(CheckRange("num_requests", num_requests, 1, int64_t{1} << 40));
+  PAGEMILL_RETURN_IF_ERROR(CheckRange("vocab_size", vocab_size, 1, 1 << 24));
+  PAGEMILL_RETURN_IF_ERROR(CheckRange("concurrency", concurrency, 0, 1 << 24));
+  PAGEMILL_RETURN_IF_ERROR(CheckRange("num_prefixes", num_prefixes, 1, 1 << 24));
+  PAGEMILL_RETURN_IF_ERROR(CheckRange("prefix_tokens", prefix_tokens, 0, 1 << 24));
+  PAGEMILL_RETURN_IF_ERROR(CheckRange("mean_turns", mean_turns, 1, 10000));
+  PAGEMILL_RETURN_IF_ERROR(CheckRange("mean_think_ns", mean_think_ns, 0, int64_t{1} << 50));
+  PAGEMILL_RETURN_IF_ERROR(CheckRange("max_context_tokens", max_context_tokens, 2, 1 << 24));
   if (prefix_tokens > max_context_tokens - 2) {
     return InvalidArgument("prefix_tokens is " + std::to_string(prefix_tokens) +
                            ", which leaves no room in max_context_tokens, " +
                            std::to_string(max_context_tokens));
   }
-  PM_RETURN_IF_ERROR(arrivals.Validate());
-  PM_RETURN_IF_ERROR(prompt.Validate("prompt"));
+  PAGEMILL_RETURN_IF_ERROR(arrivals.Validate());
+  PAGEMILL_RETURN_IF_ERROR(prompt.Validate("prompt"));
   return output.Validate("output");
 }
 

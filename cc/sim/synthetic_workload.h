@@ -5,7 +5,7 @@
 //
 //   SyntheticOptions options;
 //   options.num_requests = 1000;
-//   PM_RETURN_IF_ERROR(options.Validate());
+//   PAGEMILL_RETURN_IF_ERROR(options.Validate());
 //   SyntheticWorkload workload(options);
 //
 // The prompt of a turn is all of the conversation so far: prefix, turns, answers. A conversation

@@ -60,7 +60,7 @@ StatusOr<std::unique_ptr<TraceWorkload>> TraceWorkload::Create(std::vector<Trace
     return InvalidArgument("vocab_size must be positive; concurrency and think_ns not negative");
   }
   for (size_t i = 0; i < trace.size(); ++i) {
-    PM_RETURN_IF_ERROR(CheckRequest(trace[i], i));
+    PAGEMILL_RETURN_IF_ERROR(CheckRequest(trace[i], i));
     if (trace[i].time_ns < (i == 0 ? 0 : trace[i - 1].time_ns)) {
       return InvalidArgument("trace request " + std::to_string(i) + " is at " +
                              std::to_string(trace[i].time_ns) +

@@ -2,7 +2,7 @@
 // Recorded requests: when they came, how long they were, and what they have in common.
 //
 //   std::vector<TraceRequest> trace = ...;        // in the order of time_ns
-//   PM_ASSIGN_OR_RETURN(auto workload, TraceWorkload::Create(std::move(trace), {}));
+//   PAGEMILL_ASSIGN_OR_RETURN(auto workload, TraceWorkload::Create(std::move(trace), {}));
 //
 // A request's content is a row of segments: the prompt is their first num_prompt_tokens tokens, and
 // the answer what follows, so that a later prompt which goes on from there finds it in the cache.

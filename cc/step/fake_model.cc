@@ -53,7 +53,7 @@ void FakeModel::Write(GroupId, BlockId block, std::span<const std::byte> from) {
 }
 
 StatusOr<StepResult> FakeModel::Run(const StepPlan& plan) {
-  PM_RETURN_IF_ERROR(CheckTotals(plan));
+  PAGEMILL_RETURN_IF_ERROR(CheckTotals(plan));
   for (RequestIndex index : plan.released) {
     if (index.value() < 0 || index.value() >= options_.max_num_seqs ||
         slots_[index.value()].request == nullptr) {
@@ -61,24 +61,24 @@ StatusOr<StepResult> FakeModel::Run(const StepPlan& plan) {
     }
     slots_[index.value()] = Slot();
   }
-  PM_RETURN_IF_ERROR(Encode(plan));
-  PM_ASSIGN_OR_RETURN(const StepPlan exact, Resolve(plan));
+  PAGEMILL_RETURN_IF_ERROR(Encode(plan));
+  PAGEMILL_ASSIGN_OR_RETURN(const StepPlan exact, Resolve(plan));
   StepResult result;
   result.step_id = plan.step_id;
   for (const ScheduledRequest& entry : exact.scheduled) {
     Slot* slot = &slots_[entry.index.value()];
-    PM_RETURN_IF_ERROR(Start(entry, slot));
-    PM_RETURN_IF_ERROR(Append(entry, slot));
-    PM_RETURN_IF_ERROR(CheckMedia(entry, *slot));
-    PM_RETURN_IF_ERROR(WriteTokens(entry, slot));
+    PAGEMILL_RETURN_IF_ERROR(Start(entry, slot));
+    PAGEMILL_RETURN_IF_ERROR(Append(entry, slot));
+    PAGEMILL_RETURN_IF_ERROR(CheckMedia(entry, *slot));
+    PAGEMILL_RETURN_IF_ERROR(WriteTokens(entry, slot));
   }
-  PM_RETURN_IF_ERROR(CheckAdapters());
-  PM_RETURN_IF_ERROR(CheckCommonPrefix(exact));
+  PAGEMILL_RETURN_IF_ERROR(CheckAdapters());
+  PAGEMILL_RETURN_IF_ERROR(CheckCommonPrefix(exact));
   // Answers only after all writes: whatever one entry spoils for another one shows.
   for (size_t i = 0; i < exact.scheduled.size(); ++i) {
     const ScheduledRequest& entry = exact.scheduled[i];
     RequestResult answer;
-    PM_RETURN_IF_ERROR(Answer(entry, &slots_[entry.index.value()], &answer));
+    PAGEMILL_RETURN_IF_ERROR(Answer(entry, &slots_[entry.index.value()], &answer));
     answer.num_missing_drafts = plan.scheduled[i].num_tokens() - entry.num_tokens();
     result.results.push_back(std::move(answer));
   }
@@ -91,7 +91,7 @@ StatusOr<StepPlan> FakeModel::Resolve(const StepPlan& plan) const {
     if (entry.index.value() < 0 || entry.index.value() >= options_.max_num_seqs) {
       return Broken(entry, "no such slot");
     }
-    PM_RETURN_IF_ERROR(ResolveEntry(&entry));
+    PAGEMILL_RETURN_IF_ERROR(ResolveEntry(&entry));
   }
   return exact;
 }
@@ -259,7 +259,7 @@ Status FakeModel::Answer(const ScheduledRequest& entry, Slot* slot, RequestResul
   const Request& request = *slot->request;
   if (!entry.sample && !entry.prompt_logprobs && !request.pooling) return OkStatus();
   std::vector<int32_t> context;
-  PM_RETURN_IF_ERROR(ReadContext(*slot, &context));
+  PAGEMILL_RETURN_IF_ERROR(ReadContext(*slot, &context));
   const std::span<const int32_t> tokens(context);
   if (entry.prompt_logprobs) {
     const std::vector<int32_t>& prompt = request.prompt_token_ids;

@@ -15,7 +15,7 @@
 // It also checks each plan against the contract of step_plan.h and the limits.
 //
 //   FakeModel model({.num_blocks = 64, .block_size = 4, .max_num_seqs = 8});
-//   PM_ASSIGN_OR_RETURN(StepResult result, model.Run(plan));
+//   PAGEMILL_ASSIGN_OR_RETURN(StepResult result, model.Run(plan));
 //   ... the tokens of a greedy request equal FakeModel::Continue(prompt, n, vocab_size)
 //
 // Thread safety: none, but its pages may be copied while it runs, as page_store.h says.

@@ -4,7 +4,7 @@
 //
 //   request.media.push_back({.content_id = sha256, .first_token = 5, .num_tokens = 64,
 //                            .features = std::move(features)});
-//   PM_RETURN_IF_ERROR(CheckFeatures(request.media.back(), format));
+//   PAGEMILL_RETURN_IF_ERROR(CheckFeatures(request.media.back(), format));
 //
 // Positions of several dimensions. Models with M-RoPE give each token a time, a row and a column. A
 // token of text has three equal ones, each 1 more than the largest before; tokens of an item have

@@ -77,19 +77,20 @@ Status CheckLengths(const SamplingParams& p) {
 }  // namespace
 
 Status SamplingParams::Validate(int32_t vocab_size) const {
-  PM_RETURN_IF_ERROR(CheckRanges(*this));
-  PM_RETURN_IF_ERROR(CheckLengths(*this));
+  PAGEMILL_RETURN_IF_ERROR(CheckRanges(*this));
+  PAGEMILL_RETURN_IF_ERROR(CheckLengths(*this));
   for (const auto& [id, bias] : logit_bias) {
-    PM_RETURN_IF_ERROR(CheckTokenId("logit_bias has a key that", id, vocab_size));
-    PM_RETURN_IF_ERROR(CheckRange("logit_bias has a value that", bias, {.low = -100, .high = 100}));
+    PAGEMILL_RETURN_IF_ERROR(CheckTokenId("logit_bias has a key that", id, vocab_size));
+    PAGEMILL_RETURN_IF_ERROR(
+        CheckRange("logit_bias has a value that", bias, {.low = -100, .high = 100}));
   }
   for (int32_t id : eos_token_ids) {
-    PM_RETURN_IF_ERROR(CheckTokenId("eos_token_ids has an entry that", id, vocab_size));
+    PAGEMILL_RETURN_IF_ERROR(CheckTokenId("eos_token_ids has an entry that", id, vocab_size));
   }
   for (int32_t id : stop_token_ids) {
-    PM_RETURN_IF_ERROR(CheckTokenId("stop_token_ids has an entry that", id, vocab_size));
+    PAGEMILL_RETURN_IF_ERROR(CheckTokenId("stop_token_ids has an entry that", id, vocab_size));
   }
-  PM_RETURN_IF_ERROR(CheckLogprobs("logprobs", logprobs, vocab_size));
+  PAGEMILL_RETURN_IF_ERROR(CheckLogprobs("logprobs", logprobs, vocab_size));
   return CheckLogprobs("prompt_logprobs", prompt_logprobs, vocab_size);
 }
 

@@ -4,7 +4,7 @@
 // exact (floats as the hex of their bits), strings are hex. The same text on every machine.
 //
 //   std::string line = ToText(request);
-//   PM_ASSIGN_OR_RETURN(Request again, ParseRequest(line));
+//   PAGEMILL_ASSIGN_OR_RETURN(Request again, ParseRequest(line));
 //
 // A plan is written only: a replay makes it again and compares. Parsing garbage gives kDataLoss.
 #ifndef PAGEMILL_CC_STEP_TEXT_CODEC_H_

@@ -14,13 +14,13 @@ template <typename T>
 void CheckRoundTrip(std::string_view text, StatusOr<T> (*parse)(std::string_view)) {
   const StatusOr<T> value = parse(text);
   if (!value.ok()) {
-    PM_CHECK(value.status().code() == StatusCode::kDataLoss);
+    PAGEMILL_CHECK(value.status().code() == StatusCode::kDataLoss);
     return;
   }
   const std::string written = ToText(*value);
   const StatusOr<T> again = parse(written);
-  PM_CHECK(again.ok());
-  PM_CHECK(ToText(*again) == written);
+  PAGEMILL_CHECK(again.ok());
+  PAGEMILL_CHECK(ToText(*again) == written);
 }
 
 }  // namespace

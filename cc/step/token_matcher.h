@@ -9,7 +9,7 @@
 // The runner fills masks while the forward pass runs, and lets the matcher accept the tokens that
 // were sampled with them:
 //
-//   PM_RETURN_IF_ERROR(matcher->FillMask(mask));
+//   PAGEMILL_RETURN_IF_ERROR(matcher->FillMask(mask));
 //   ... the step samples `token` with this mask ...
 //   if (!matcher->Accept(token)) return Internal("the matcher refuses a token that it allowed");
 //

@@ -41,7 +41,7 @@ class Observed final : public program::Executor {
         counts_(counts) {}
 
   Status Enqueue(const ops::StepBatch& batch) override {
-    PM_RETURN_IF_ERROR(executor_->Enqueue(batch));
+    PAGEMILL_RETURN_IF_ERROR(executor_->Enqueue(batch));
     ++counts_->num_steps;
     counts_->num_overlapping_steps += in_flight_++ > 0;
     return OkStatus();
@@ -93,10 +93,10 @@ Status RunRequests(const std::vector<step::Request>& requests, int32_t steps_in_
   engine::EngineOptions options;
   options.max_in_flight_steps = steps_in_flight;
   options.check_integrity = true;
-  PM_ASSIGN_OR_RETURN(std::unique_ptr<engine::Engine> engine,
-                      engine::Engine::Create(options, runner, &clock, {}));
+  PAGEMILL_ASSIGN_OR_RETURN(std::unique_ptr<engine::Engine> engine,
+                            engine::Engine::Create(options, runner, &clock, {}));
   size_t unfinished = requests.size();
-  for (const step::Request& request : requests) PM_RETURN_IF_ERROR(engine->Submit(request));
+  for (const step::Request& request : requests) PAGEMILL_RETURN_IF_ERROR(engine->Submit(request));
   Status failure;
   while (unfinished > 0) {
     for (engine::RequestOutput& output : engine->Wait(10)) {
@@ -178,8 +178,8 @@ std::vector<step::Request> SampledRequests(uint64_t seed) {
 StatusOr<Generated> Generate(const std::string& text, const std::vector<step::Request>& requests,
                              const DeviceRun& run) {
   const program::ExecutorOptions options = Options(run);
-  PM_ASSIGN_OR_RETURN(Program program, Program::Parse(text));
-  PM_RETURN_IF_ERROR(program.SetActivationType(run.act));
+  PAGEMILL_ASSIGN_OR_RETURN(Program program, Program::Parse(text));
+  PAGEMILL_RETURN_IF_ERROR(program.SetActivationType(run.act));
   const std::optional<program::ValueId> logits = program.FindOutput(program::kLogits);
   if (!logits) return InvalidArgument("the program has no logits");
   const auto vocab_size = static_cast<int32_t>(program.value(*logits).shape.RowElements());
@@ -189,8 +189,8 @@ StatusOr<Generated> Generate(const std::string& text, const std::vector<step::Re
   std::unique_ptr<program::Executor> executor;
   engine::RunnerLimits limits;
   if (run.steps_in_flight == 0) {
-    PM_ASSIGN_OR_RETURN(std::unique_ptr<NativeExecutor> cpu,
-                        NativeExecutor::Create(program, {.ops = ops::CpuOps()}, options));
+    PAGEMILL_ASSIGN_OR_RETURN(std::unique_ptr<NativeExecutor> cpu,
+                              NativeExecutor::Create(program, {.ops = ops::CpuOps()}, options));
     limits = LimitsOf(cpu->program(), cpu->memory_plan().kv, options, vocab_size);
     executor = std::move(cpu);
   } else {
@@ -198,9 +198,10 @@ StatusOr<Generated> Generate(const std::string& text, const std::vector<step::Re
                                                      .max_steps_in_flight = run.steps_in_flight,
                                                      .token_columns = vocab_size};
     if (run.graphs) device_options.graph_sizes = {1, 3, 5};
-    PM_ASSIGN_OR_RETURN(std::unique_ptr<DeviceExecutor> on_device,
-                        DeviceExecutor::Create(program, {.ops = ops::testing::TestDeviceOps()},
-                                               device, options, device_options));
+    PAGEMILL_ASSIGN_OR_RETURN(
+        std::unique_ptr<DeviceExecutor> on_device,
+        DeviceExecutor::Create(program, {.ops = ops::testing::TestDeviceOps()}, device, options,
+                               device_options));
     limits = LimitsOf(on_device->program(), on_device->kv_layout(), options, vocab_size);
     executor = std::move(on_device);
   }
@@ -212,9 +213,10 @@ StatusOr<Generated> Generate(const std::string& text, const std::vector<step::Re
     parts.proposer = std::make_unique<sampling::NgramProposer>(
         sampling::NgramProposerOptions{.max_num_seqs = limits.max_num_seqs, .min_n = 1});
   }
-  PM_ASSIGN_OR_RETURN(std::unique_ptr<runner::ModelRunner> runner,
-                      runner::ModelRunner::Create(&observed, &pool, limits, std::move(parts)));
-  PM_RETURN_IF_ERROR(
+  PAGEMILL_ASSIGN_OR_RETURN(
+      std::unique_ptr<runner::ModelRunner> runner,
+      runner::ModelRunner::Create(&observed, &pool, limits, std::move(parts)));
+  PAGEMILL_RETURN_IF_ERROR(
       RunRequests(requests, std::max(1, run.steps_in_flight), runner.get(), &generated));
   generated.num_replays = device.num_replays();
   return generated;

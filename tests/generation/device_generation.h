@@ -3,8 +3,9 @@
 // runner: so many steps in flight, kernel by kernel or from graphs. Test code only.
 //
 //   const std::vector<step::Request> requests = GreedyRequests(program, /*seed=*/1);
-//   PM_ASSIGN_OR_RETURN(const Generated one, Generate(program, requests, {.steps_in_flight = 1}));
-//   PM_ASSIGN_OR_RETURN(const Generated two, Generate(program, requests, {.steps_in_flight = 2}));
+//   PAGEMILL_ASSIGN_OR_RETURN(const Generated one, Generate(program, requests, {.steps_in_flight =
+//   1})); PAGEMILL_ASSIGN_OR_RETURN(const Generated two, Generate(program, requests,
+//   {.steps_in_flight = 2}));
 //   ... one.outputs == two.outputs
 #ifndef PAGEMILL_TESTS_GENERATION_DEVICE_GENERATION_H_
 #define PAGEMILL_TESTS_GENERATION_DEVICE_GENERATION_H_

@@ -61,20 +61,20 @@ Status RunWithDrafts(const std::string& text, const std::vector<step::Request>& 
 
 Status RunRequests(const std::string& text, const std::vector<step::Request>& requests, Text kind,
                    DType act) {
-  PM_ASSIGN_OR_RETURN(const Generated expected,
-                      Generate(text, requests, {.act = act, .steps_in_flight = 0}));
+  PAGEMILL_ASSIGN_OR_RETURN(const Generated expected,
+                            Generate(text, requests, {.act = act, .steps_in_flight = 0}));
   for (const bool graphs : {false, true}) {
     for (const int32_t steps_in_flight : {1, 2}) {
       const DeviceRun run = {.act = act, .steps_in_flight = steps_in_flight, .graphs = graphs};
-      PM_ASSIGN_OR_RETURN(const Generated got, Generate(text, requests, run));
-      PM_RETURN_IF_ERROR(Check(got, expected, run));
+      PAGEMILL_ASSIGN_OR_RETURN(const Generated got, Generate(text, requests, run));
+      PAGEMILL_RETURN_IF_ERROR(Check(got, expected, run));
     }
   }
   return RunWithDrafts(text, requests, kind, expected, {.act = act});
 }
 
 Status Run(const std::string& text, DType act) {
-  PM_RETURN_IF_ERROR(RunRequests(text, GreedyRequests(/*seed=*/5), Text::kRepeats, act));
+  PAGEMILL_RETURN_IF_ERROR(RunRequests(text, GreedyRequests(/*seed=*/5), Text::kRepeats, act));
   return RunRequests(text, SampledRequests(/*seed=*/5), Text::kMayNotRepeat, act);
 }
 

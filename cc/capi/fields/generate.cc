@@ -133,7 +133,7 @@ void PrintConversion(const std::vector<CField>& sampling, const std::vector<CFie
     const char *cc = f.cc_name.c_str(), *c = f.name.c_str();
     if (f.is_array) {
       std::printf(
-          "  PM_ASSIGN_OR_RETURN(to.%s, CopyTokens(\"%s\", from.%s, from.num_%s, "
+          "  PAGEMILL_ASSIGN_OR_RETURN(to.%s, CopyTokens(\"%s\", from.%s, from.num_%s, "
           "max_entries));\n",
           cc, c, c, c);
     } else {

@@ -158,12 +158,12 @@ void TestDevice::StreamOnThread::Record(Event& event) {
 TestDevice::TestDevice() {
   void* reserved =
       mmap(nullptr, kReservedBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  PM_CHECK(reserved != MAP_FAILED);
+  PAGEMILL_CHECK(reserved != MAP_FAILED);
   reserved_ = {static_cast<std::byte*>(reserved), kReservedBytes};
 }
 
 TestDevice::~TestDevice() {
-  PM_CHECK(allocations_.empty());
+  PAGEMILL_CHECK(allocations_.empty());
   munmap(reserved_.data(), reserved_.size());
 }
 
@@ -183,7 +183,7 @@ StatusOr<DeviceMemory> TestDevice::Allocate(int64_t bytes, const char* purpose) 
 
 void TestDevice::Free(std::span<std::byte> bytes) {
   std::lock_guard lock(mutex_);
-  PM_CHECK(allocations_.erase(bytes.data()) == 1);
+  PAGEMILL_CHECK(allocations_.erase(bytes.data()) == 1);
 }
 
 StatusOr<std::unique_ptr<Stream>> TestDevice::NewStream() {

@@ -17,7 +17,7 @@ using pagemill::examples::Bpe;
 
 // Submits one greedy request and writes its text to standard output as it comes.
 pagemill::Status Generate(const std::string& folder, const std::string& prompt, int max_tokens) {
-  PM_ASSIGN_OR_RETURN(const Bpe bpe, Bpe::Load(folder + "/model.vocabulary"));
+  PAGEMILL_ASSIGN_OR_RETURN(const Bpe bpe, Bpe::Load(folder + "/model.vocabulary"));
 
   pagemill::capi::HostOptions options;
   options.program_path = folder + "/model.program";
@@ -26,21 +26,21 @@ pagemill::Status Generate(const std::string& folder, const std::string& prompt, 
   options.executor.max_num_seqs = 4;
   options.executor.max_num_logits_rows = 4;
   options.executor.num_blocks = 0;
-  PM_ASSIGN_OR_RETURN(const std::unique_ptr<Host> host, Host::Create(std::move(options)));
+  PAGEMILL_ASSIGN_OR_RETURN(const std::unique_ptr<Host> host, Host::Create(std::move(options)));
 
   pagemill::step::Request request;
   request.id = pagemill::step::RequestId(1);
   request.prompt_token_ids = bpe.Encode(prompt);
   request.sampling.temperature = 0.0f;
   request.sampling.max_tokens = max_tokens;
-  PM_RETURN_IF_ERROR(host->engine().Submit(std::move(request)));
+  PAGEMILL_RETURN_IF_ERROR(host->engine().Submit(std::move(request)));
 
   std::fputs(prompt.c_str(), stdout);
   for (bool finished = false; !finished;) {
     for (const auto& output : host->engine().Wait(/*timeout_s=*/1.0)) {
       for (int32_t id : output.new_token_ids) std::fputs(bpe.Bytes(id).c_str(), stdout);
       std::fflush(stdout);
-      PM_RETURN_IF_ERROR(output.error);
+      PAGEMILL_RETURN_IF_ERROR(output.error);
       finished = output.finished();
     }
   }

@@ -31,7 +31,7 @@ Status ReuseEviction::CheckIntegrity(int32_t num_pages) const {
   for (BlockId id = protected_.front(); id != kNullBlock; id = protected_.After(id)) {
     if (!(*blocks_)[id.value()].is_protected) return Internal("reuse: page in the wrong segment");
   }
-  PM_RETURN_IF_ERROR(others_.CheckIntegrity());
+  PAGEMILL_RETURN_IF_ERROR(others_.CheckIntegrity());
   return protected_.CheckIntegrity();
 }
 

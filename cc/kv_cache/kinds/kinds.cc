@@ -80,7 +80,7 @@ StatusOr<Made> MakeCacheKind(const KvGroupOptions& group, int32_t grain) {
   for (const Row& row : kKinds) {
     known += (known.empty() ? "" : ", ") + std::string(row.name);
     if (row.name != group.kind) continue;
-    PM_RETURN_IF_ERROR(CheckShape(group, row.has_window, grain));
+    PAGEMILL_RETURN_IF_ERROR(CheckShape(group, row.has_window, grain));
     return row.make(group, group.block_size == 0 ? grain : group.block_size);
   }
   return InvalidArgument("KV cache kind \"" + group.kind + "\" is not one of " + known);

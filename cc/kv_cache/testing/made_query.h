@@ -30,7 +30,7 @@ class MadeQuery {
       : hashes_(std::move(hashes)), num_there_(num_there) {
     for (const step::KvGroupOptions& group : groups) {
       StatusOr<std::unique_ptr<CacheKind>> kind = MakeCacheKind(group, kBlockSize);
-      PM_CHECK(kind.ok());
+      PAGEMILL_CHECK(kind.ok());
       kinds_.push_back(*std::move(kind));
       const int32_t tokens = std::max(group.block_size, kBlockSize);
       groups_.push_back({GroupId(static_cast<uint16_t>(groups_.size())), kinds_.back().get(),

@@ -14,7 +14,7 @@ StatusOr<BlockTier> BlockTier::Create(std::string_view policy, int64_t num_slots
                            std::to_string(num_spare + 1));
   }
   const int64_t capacity = num_slots - num_spare;
-  PM_ASSIGN_OR_RETURN(std::unique_ptr<Replacement> made, MakeReplacement(policy, capacity));
+  PAGEMILL_ASSIGN_OR_RETURN(std::unique_ptr<Replacement> made, MakeReplacement(policy, capacity));
   return BlockTier(std::move(made), capacity, num_slots);
 }
 
@@ -52,14 +52,14 @@ std::optional<BlockTier::Reservation> BlockTier::Reserve(const ContentKey& key) 
 
 void BlockTier::Commit(const ContentKey& key) {
   Entry& entry = entries_.at(key);
-  PM_CHECK(!entry.ready);
+  PAGEMILL_CHECK(!entry.ready);
   entry.ready = true;
   if (entry.erased) Drop(key);
 }
 
 int64_t BlockTier::Pin(const ContentKey& key) {
   Entry& entry = entries_.at(key);
-  PM_CHECK(entry.ready && !entry.erased);
+  PAGEMILL_CHECK(entry.ready && !entry.erased);
   ++entry.pins;
   policy_->Touch(key);
   return entry.slot;
@@ -67,7 +67,7 @@ int64_t BlockTier::Pin(const ContentKey& key) {
 
 void BlockTier::Unpin(const ContentKey& key) {
   Entry& entry = entries_.at(key);
-  PM_CHECK(entry.pins > 0);
+  PAGEMILL_CHECK(entry.pins > 0);
   if (--entry.pins == 0 && entry.erased) Drop(key);
 }
 
@@ -104,13 +104,13 @@ void BlockTier::Drop(const ContentKey& key) {
 }
 
 void BlockTier::FreeSlot(int64_t slot) {
-  PM_CHECK(taken_[static_cast<size_t>(slot)]);
+  PAGEMILL_CHECK(taken_[static_cast<size_t>(slot)]);
   taken_[static_cast<size_t>(slot)] = false;
   free_slots_.push_back(slot);
 }
 
 Status BlockTier::CheckIntegrity() const {
-  PM_RETURN_IF_ERROR(policy_->CheckIntegrity());
+  PAGEMILL_RETURN_IF_ERROR(policy_->CheckIntegrity());
   std::vector<bool> seen(taken_.size());
   const auto see = [&](int64_t slot, bool taken) {
     const auto i = static_cast<size_t>(slot);

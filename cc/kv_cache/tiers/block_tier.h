@@ -2,7 +2,7 @@
 // The index of a tier: which content lies in which slot of a bounded medium, and what is going on
 // with it. Pure bookkeeping; the caller moves the bytes.
 //
-//   PM_ASSIGN_OR_RETURN(BlockTier tier, BlockTier::Create("arc", num_slots, num_spare));
+//   PAGEMILL_ASSIGN_OR_RETURN(BlockTier tier, BlockTier::Create("arc", num_slots, num_spare));
 //   std::optional<BlockTier::Reservation> r = tier.Reserve(key);   // empty: busy
 //   if (r->victim) ... save it elsewhere, or not ... tier.FreeSlot(r->victim->slot);
 //   tier.Commit(key);                        // its bytes are there; or tier.Erase(key)

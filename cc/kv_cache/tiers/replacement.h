@@ -2,9 +2,9 @@
 // Which content a tier keeps: the choice of what makes room, as a policy behind one interface.
 // Implementations: lru.h, arc.h; replacement.cc has the table.
 //
-//   PM_ASSIGN_OR_RETURN(std::unique_ptr<Replacement> policy, MakeReplacement("arc", capacity));
-//   Replacement::Admission admission = policy->Admit(key, may_evict);
-//   if (admission.admitted && admission.victim) ... the victim is not resident any more ...
+//   PAGEMILL_ASSIGN_OR_RETURN(std::unique_ptr<Replacement> policy, MakeReplacement("arc",
+//   capacity)); Replacement::Admission admission = policy->Admit(key, may_evict); if
+//   (admission.admitted && admission.victim) ... the victim is not resident any more ...
 //   policy->Touch(key);   // it was used
 #ifndef PAGEMILL_CC_KV_CACHE_TIERS_REPLACEMENT_H_
 #define PAGEMILL_CC_KV_CACHE_TIERS_REPLACEMENT_H_

@@ -38,11 +38,11 @@ StatusOr<std::unique_ptr<TieredConnector>> TieredConnector::Create(const Options
   std::unique_ptr<TieredConnector> made(new TieredConnector(options));
   const int64_t host = options.host_blocks, disk = options.disk_blocks;
   if (host > 0) {
-    PM_ASSIGN_OR_RETURN(made->host_,
-                        BlockTier::Create(options.policy, host, NumSpare(host, disk > 0)));
+    PAGEMILL_ASSIGN_OR_RETURN(made->host_,
+                              BlockTier::Create(options.policy, host, NumSpare(host, disk > 0)));
   }
   if (disk > 0) {
-    PM_ASSIGN_OR_RETURN(made->disk_, BlockTier::Create(options.policy, disk, 1));
+    PAGEMILL_ASSIGN_OR_RETURN(made->disk_, BlockTier::Create(options.policy, disk, 1));
   }
   return made;
 }
@@ -201,7 +201,7 @@ Status TieredConnector::CheckIntegrity() const {
   int64_t taken = 0;
   for (const std::optional<BlockTier>* tier : {&host_, &disk_}) {
     if (!*tier) continue;
-    PM_RETURN_IF_ERROR((*tier)->CheckIntegrity());
+    PAGEMILL_RETURN_IF_ERROR((*tier)->CheckIntegrity());
     if (tier == &host_) taken = (*tier)->num_slots() - (*tier)->num_free_slots();
   }
   if (host_ && taken != host_->num_resident() + num_demoting_) {

@@ -3,7 +3,7 @@
 //
 //   TieredConnector::Options options;
 //   options.host_blocks = 4096;
-//   PM_ASSIGN_OR_RETURN(std::unique_ptr<TieredConnector> connector,
+//   PAGEMILL_ASSIGN_OR_RETURN(std::unique_ptr<TieredConnector> connector,
 //                       TieredConnector::Create(options));
 //   scheduler->SetConnector(connector.get());
 //

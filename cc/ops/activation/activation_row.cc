@@ -51,6 +51,6 @@ inline void ActivateRow(const ActivationRow& row) {
 
 }  // namespace
 
-void PM_VEC_NAME(ActivationRow)(const ActivationRow& row) { ActivateRow(row); }
+void PAGEMILL_VEC_NAME(ActivationRow)(const ActivationRow& row) { ActivateRow(row); }
 
 }  // namespace pagemill::ops

@@ -13,7 +13,7 @@
 #include "cc/ops/block_format/decoder.h"
 #include "cc/tensor/dtype.h"
 
-#define PM_INLINE [[gnu::always_inline]] static inline
+#define PAGEMILL_INLINE [[gnu::always_inline]] static inline
 
 namespace pagemill::ops {
 
@@ -22,25 +22,25 @@ struct DecoderAvx2;
 
 namespace internal_avx2 {
 
-PM_INLINE float LoadF16(const uint8_t* from) { return _cvtsh_ss(LoadLe16(from)); }
+PAGEMILL_INLINE float LoadF16(const uint8_t* from) { return _cvtsh_ss(LoadLe16(from)); }
 
-PM_INLINE __m128i LoadBytes(const uint8_t* from) {
+PAGEMILL_INLINE __m128i LoadBytes(const uint8_t* from) {
   return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
 }
 
 // The low nibbles of 16 bytes (kShift 0) or the high ones (kShift 4), as bytes.
-PM_INLINE __m128i Nibbles(__m128i bytes, int shift) {
+PAGEMILL_INLINE __m128i Nibbles(__m128i bytes, int shift) {
   return _mm_and_si128(_mm_srli_epi16(bytes, shift), _mm_set1_epi8(15));
 }
 
 // 16 signed bytes as two vectors of floats.
-PM_INLINE void Widen(__m128i bytes, __m256* out) {
+PAGEMILL_INLINE void Widen(__m128i bytes, __m256* out) {
   out[0] = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes));
   out[1] = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_unpackhi_epi64(bytes, bytes)));
 }
 
 // 16 where bit j of `bits` is set, else 0, for byte j of 16.
-PM_INLINE __m128i SixteenWhereSet(uint32_t bits) {
+PAGEMILL_INLINE __m128i SixteenWhereSet(uint32_t bits) {
   const __m128i spread =
       _mm_shuffle_epi8(_mm_cvtsi32_si128(static_cast<int>(bits)),
                        _mm_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1));
@@ -51,7 +51,7 @@ PM_INLINE __m128i SixteenWhereSet(uint32_t bits) {
 
 // The first `count` elements of a register, and zeros.
 template <class Decoder>
-PM_INLINE __m256 DecodeFirst(const uint8_t* from, int count) {
+PAGEMILL_INLINE __m256 DecodeFirst(const uint8_t* from, int count) {
   uint8_t elements[Decoder::kBytes] = {};
   std::memcpy(elements, from, Decoder::kBytes / Decoder::kElements * count);
   __m256 out;
@@ -66,7 +66,7 @@ struct BlockState {
 };
 
 // d * v of four vectors.
-PM_INLINE void Scale(__m256 d, __m256* v) {
+PAGEMILL_INLINE void Scale(__m256 d, __m256* v) {
   for (int i = 0; i < 4; ++i) v[i] = _mm256_mul_ps(d, v[i]);
 }
 
@@ -74,31 +74,31 @@ PM_INLINE void Scale(__m256 d, __m256* v) {
 
 template <>
 struct DecoderAvx2<DType::kF32> : PlainDecoder<DType::kF32, 8> {
-  PM_INLINE void Decode(const State& state, int, __m256* out) {
+  PAGEMILL_INLINE void Decode(const State& state, int, __m256* out) {
     *out = _mm256_loadu_ps(reinterpret_cast<const float*>(state.elements));
   }
-  PM_INLINE __m256 DecodePartial(const uint8_t* from, int count) {
+  PAGEMILL_INLINE __m256 DecodePartial(const uint8_t* from, int count) {
     return internal_avx2::DecodeFirst<DecoderAvx2>(from, count);
   }
 };
 
 template <>
 struct DecoderAvx2<DType::kBF16> : PlainDecoder<DType::kBF16, 8> {
-  PM_INLINE void Decode(const State& state, int, __m256* out) {
+  PAGEMILL_INLINE void Decode(const State& state, int, __m256* out) {
     const __m256i words = _mm256_cvtepu16_epi32(internal_avx2::LoadBytes(state.elements));
     *out = _mm256_castsi256_ps(_mm256_slli_epi32(words, 16));
   }
-  PM_INLINE __m256 DecodePartial(const uint8_t* from, int count) {
+  PAGEMILL_INLINE __m256 DecodePartial(const uint8_t* from, int count) {
     return internal_avx2::DecodeFirst<DecoderAvx2>(from, count);
   }
 };
 
 template <>
 struct DecoderAvx2<DType::kF16> : PlainDecoder<DType::kF16, 8> {
-  PM_INLINE void Decode(const State& state, int, __m256* out) {
+  PAGEMILL_INLINE void Decode(const State& state, int, __m256* out) {
     *out = _mm256_cvtph_ps(internal_avx2::LoadBytes(state.elements));
   }
-  PM_INLINE __m256 DecodePartial(const uint8_t* from, int count) {
+  PAGEMILL_INLINE __m256 DecodePartial(const uint8_t* from, int count) {
     return internal_avx2::DecodeFirst<DecoderAvx2>(from, count);
   }
 };
@@ -106,11 +106,11 @@ struct DecoderAvx2<DType::kF16> : PlainDecoder<DType::kF16, 8> {
 template <>
 struct DecoderAvx2<DType::kQ4_0> : DecoderSizes<DType::kQ4_0, 8> {
   using State = internal_avx2::BlockState;
-  PM_INLINE void Begin(const uint8_t* block, State* state) {
+  PAGEMILL_INLINE void Begin(const uint8_t* block, State* state) {
     state->d = _mm256_set1_ps(internal_avx2::LoadF16(block));
     state->block = block;
   }
-  PM_INLINE void Decode(const State& state, int, __m256* out) {
+  PAGEMILL_INLINE void Decode(const State& state, int, __m256* out) {
     const __m128i bytes = internal_avx2::LoadBytes(state.block + kQ4_0Layout.quants);
     const __m128i eight = _mm_set1_epi8(8);
     internal_avx2::Widen(_mm_sub_epi8(internal_avx2::Nibbles(bytes, 0), eight), out);
@@ -122,12 +122,12 @@ struct DecoderAvx2<DType::kQ4_0> : DecoderSizes<DType::kQ4_0, 8> {
 template <>
 struct DecoderAvx2<DType::kQ4_1> : DecoderSizes<DType::kQ4_1, 8> {
   using State = internal_avx2::BlockState;
-  PM_INLINE void Begin(const uint8_t* block, State* state) {
+  PAGEMILL_INLINE void Begin(const uint8_t* block, State* state) {
     state->d = _mm256_set1_ps(internal_avx2::LoadF16(block));
     state->m = _mm256_set1_ps(internal_avx2::LoadF16(block + 2));
     state->block = block;
   }
-  PM_INLINE void Decode(const State& state, int, __m256* out) {
+  PAGEMILL_INLINE void Decode(const State& state, int, __m256* out) {
     const __m128i bytes = internal_avx2::LoadBytes(state.block + kQ4_1Layout.quants);
     internal_avx2::Widen(internal_avx2::Nibbles(bytes, 0), out);
     internal_avx2::Widen(internal_avx2::Nibbles(bytes, 4), out + 2);
@@ -138,11 +138,11 @@ struct DecoderAvx2<DType::kQ4_1> : DecoderSizes<DType::kQ4_1, 8> {
 template <>
 struct DecoderAvx2<DType::kQ5_0> : DecoderSizes<DType::kQ5_0, 8> {
   using State = internal_avx2::BlockState;
-  PM_INLINE void Begin(const uint8_t* block, State* state) {
+  PAGEMILL_INLINE void Begin(const uint8_t* block, State* state) {
     state->d = _mm256_set1_ps(internal_avx2::LoadF16(block));
     state->block = block;
   }
-  PM_INLINE void Decode(const State& state, int, __m256* out) {
+  PAGEMILL_INLINE void Decode(const State& state, int, __m256* out) {
     const uint32_t fifth = LoadLe32(state.block + kQ5_0Layout.high_bits);
     const __m128i bytes = internal_avx2::LoadBytes(state.block + kQ5_0Layout.quants);
     for (int half = 0; half < 2; ++half) {
@@ -157,11 +157,11 @@ struct DecoderAvx2<DType::kQ5_0> : DecoderSizes<DType::kQ5_0, 8> {
 template <>
 struct DecoderAvx2<DType::kQ8_0> : DecoderSizes<DType::kQ8_0, 8> {
   using State = internal_avx2::BlockState;
-  PM_INLINE void Begin(const uint8_t* block, State* state) {
+  PAGEMILL_INLINE void Begin(const uint8_t* block, State* state) {
     state->d = _mm256_set1_ps(internal_avx2::LoadF16(block));
     state->block = block;
   }
-  PM_INLINE void Decode(const State& state, int, __m256* out) {
+  PAGEMILL_INLINE void Decode(const State& state, int, __m256* out) {
     const uint8_t* quants = state.block + kQ8_0Layout.quants;
     internal_avx2::Widen(internal_avx2::LoadBytes(quants), out);
     internal_avx2::Widen(internal_avx2::LoadBytes(quants + 16), out + 2);
@@ -176,7 +176,7 @@ struct SubBlockState {
   const uint8_t* block;
 };
 
-PM_INLINE void BeginSubBlocks(const uint8_t* block, SubBlockState* state) {
+PAGEMILL_INLINE void BeginSubBlocks(const uint8_t* block, SubBlockState* state) {
   uint32_t words[4];
   UnpackScales6(block + kQ45KScalesOffset, words);
   const __m128i bytes = _mm_setr_epi32(static_cast<int>(words[0]), static_cast<int>(words[1]),
@@ -191,8 +191,8 @@ PM_INLINE void BeginSubBlocks(const uint8_t* block, SubBlockState* state) {
 }
 
 // 32 bytes of integers to scale * q - minimum of sub-block `part`.
-PM_INLINE void ApplySubBlock(const SubBlockState& state, int part, const __m128i quants[2],
-                             __m256* out) {
+PAGEMILL_INLINE void ApplySubBlock(const SubBlockState& state, int part, const __m128i quants[2],
+                                   __m256* out) {
   const __m256 scale = _mm256_set1_ps(state.scales[part]);
   const __m256 minimum = _mm256_set1_ps(state.scales[part + 8]);
   Widen(quants[0], out);
@@ -205,10 +205,10 @@ PM_INLINE void ApplySubBlock(const SubBlockState& state, int part, const __m128i
 template <>
 struct DecoderAvx2<DType::kQ4_K> : DecoderSizes<DType::kQ4_K, 8> {
   using State = internal_avx2::SubBlockState;
-  PM_INLINE void Begin(const uint8_t* block, State* state) {
+  PAGEMILL_INLINE void Begin(const uint8_t* block, State* state) {
     internal_avx2::BeginSubBlocks(block, state);
   }
-  PM_INLINE void Decode(const State& state, int part, __m256* out) {
+  PAGEMILL_INLINE void Decode(const State& state, int part, __m256* out) {
     const uint8_t* quants = state.block + kQ4_KLayout.quants + 32 * (part / 2);
     __m128i bits[2];
     for (int v = 0; v < 2; ++v) {
@@ -221,10 +221,10 @@ struct DecoderAvx2<DType::kQ4_K> : DecoderSizes<DType::kQ4_K, 8> {
 template <>
 struct DecoderAvx2<DType::kQ5_K> : DecoderSizes<DType::kQ5_K, 8> {
   using State = internal_avx2::SubBlockState;
-  PM_INLINE void Begin(const uint8_t* block, State* state) {
+  PAGEMILL_INLINE void Begin(const uint8_t* block, State* state) {
     internal_avx2::BeginSubBlocks(block, state);
   }
-  PM_INLINE void Decode(const State& state, int part, __m256* out) {
+  PAGEMILL_INLINE void Decode(const State& state, int part, __m256* out) {
     const uint8_t* quants = state.block + kQ5_KLayout.quants + 32 * (part / 2);
     const uint8_t* fifths = state.block + kQ5_KLayout.high_bits;
     const __m128i select = _mm_set1_epi8(static_cast<char>(1 << part));
@@ -243,7 +243,7 @@ struct DecoderAvx2<DType::kQ5_K> : DecoderSizes<DType::kQ5_K, 8> {
 template <>
 struct DecoderAvx2<DType::kQ6_K> : DecoderSizes<DType::kQ6_K, 8> {
   using State = internal_avx2::SubBlockState;
-  PM_INLINE void Begin(const uint8_t* block, State* state) {
+  PAGEMILL_INLINE void Begin(const uint8_t* block, State* state) {
     __m256 integers[2];
     internal_avx2::Widen(internal_avx2::LoadBytes(block + kQ6KScalesOffset), integers);
     const __m256 d = _mm256_set1_ps(internal_avx2::LoadF16(block + kQ6KScaleOffset));
@@ -252,7 +252,7 @@ struct DecoderAvx2<DType::kQ6_K> : DecoderSizes<DType::kQ6_K, 8> {
     }
     state->block = block;
   }
-  PM_INLINE void Decode(const State& state, int part, __m256* out) {
+  PAGEMILL_INLINE void Decode(const State& state, int part, __m256* out) {
     const int half = part / 4;
     const int sub = part % 4;
     const uint8_t* quants = state.block + 64 * half + 32 * (sub % 2);
@@ -272,6 +272,6 @@ struct DecoderAvx2<DType::kQ6_K> : DecoderSizes<DType::kQ6_K, 8> {
 
 }  // namespace pagemill::ops
 
-#undef PM_INLINE
+#undef PAGEMILL_INLINE
 
 #endif  // PAGEMILL_CC_OPS_BLOCK_FORMAT_DECODER_AVX2_H_

@@ -22,7 +22,7 @@
 #include "cc/ops/block_format/decoder.h"
 #include "cc/tensor/dtype.h"
 
-#define PM_INLINE [[gnu::always_inline]] static inline
+#define PAGEMILL_INLINE [[gnu::always_inline]] static inline
 
 namespace pagemill::ops {
 
@@ -31,52 +31,54 @@ struct DecoderAvx512;
 
 namespace internal_avx512 {
 
-PM_INLINE __m512 Iota() {
+PAGEMILL_INLINE __m512 Iota() {
   return _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
 }
 
 // The f16 at `from` in all lanes.
-PM_INLINE __m512 BroadcastF16(const uint8_t* from) {
+PAGEMILL_INLINE __m512 BroadcastF16(const uint8_t* from) {
   return _mm512_cvtph_ps(_mm256_set1_epi16(static_cast<int16_t>(LoadLe16(from))));
 }
 
-PM_INLINE __m512i LoadBytes(const uint8_t* from) {
+PAGEMILL_INLINE __m512i LoadBytes(const uint8_t* from) {
   return _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
 }
 
-PM_INLINE __mmask16 FirstLanes(int count) { return static_cast<__mmask16>((1u << count) - 1u); }
+PAGEMILL_INLINE __mmask16 FirstLanes(int count) {
+  return static_cast<__mmask16>((1u << count) - 1u);
+}
 
 }  // namespace internal_avx512
 
 template <>
 struct DecoderAvx512<DType::kF32> : PlainDecoder<DType::kF32, 16> {
-  PM_INLINE void Decode(const State& state, int, __m512* out) {
+  PAGEMILL_INLINE void Decode(const State& state, int, __m512* out) {
     *out = _mm512_loadu_ps(state.elements);
   }
-  PM_INLINE __m512 DecodePartial(const uint8_t* from, int count) {
+  PAGEMILL_INLINE __m512 DecodePartial(const uint8_t* from, int count) {
     return _mm512_maskz_loadu_ps(internal_avx512::FirstLanes(count), from);
   }
 };
 
 template <>
 struct DecoderAvx512<DType::kBF16> : PlainDecoder<DType::kBF16, 16> {
-  PM_INLINE __m512 Widen(__m256i bits) {
+  PAGEMILL_INLINE __m512 Widen(__m256i bits) {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
   }
-  PM_INLINE void Decode(const State& state, int, __m512* out) {
+  PAGEMILL_INLINE void Decode(const State& state, int, __m512* out) {
     *out = Widen(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(state.elements)));
   }
-  PM_INLINE __m512 DecodePartial(const uint8_t* from, int count) {
+  PAGEMILL_INLINE __m512 DecodePartial(const uint8_t* from, int count) {
     return Widen(_mm256_maskz_loadu_epi16(internal_avx512::FirstLanes(count), from));
   }
 };
 
 template <>
 struct DecoderAvx512<DType::kF16> : PlainDecoder<DType::kF16, 16> {
-  PM_INLINE void Decode(const State& state, int, __m512* out) {
+  PAGEMILL_INLINE void Decode(const State& state, int, __m512* out) {
     *out = _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(state.elements)));
   }
-  PM_INLINE __m512 DecodePartial(const uint8_t* from, int count) {
+  PAGEMILL_INLINE __m512 DecodePartial(const uint8_t* from, int count) {
     return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(internal_avx512::FirstLanes(count), from));
   }
 };
@@ -87,12 +89,12 @@ struct DecoderAvx512<DType::kQ4_0> : DecoderSizes<DType::kQ4_0, 16> {
     __m512 table;
     const uint8_t* quants;
   };
-  PM_INLINE void Begin(const uint8_t* block, State* state) {
+  PAGEMILL_INLINE void Begin(const uint8_t* block, State* state) {
     const __m512 centred = _mm512_sub_ps(internal_avx512::Iota(), _mm512_set1_ps(8));
     state->table = _mm512_mul_ps(internal_avx512::BroadcastF16(block), centred);
     state->quants = block + kQ4_0Layout.quants;
   }
-  PM_INLINE void Decode(const State& state, int, __m512* out) {
+  PAGEMILL_INLINE void Decode(const State& state, int, __m512* out) {
     const __m512i bytes = internal_avx512::LoadBytes(state.quants);
     out[0] = _mm512_permutexvar_ps(bytes, state.table);
     out[1] = _mm512_permutexvar_ps(_mm512_srli_epi32(bytes, 4), state.table);
@@ -102,14 +104,14 @@ struct DecoderAvx512<DType::kQ4_0> : DecoderSizes<DType::kQ4_0, 16> {
 template <>
 struct DecoderAvx512<DType::kQ4_1> : DecoderSizes<DType::kQ4_1, 16> {
   using State = DecoderAvx512<DType::kQ4_0>::State;
-  PM_INLINE void Begin(const uint8_t* block, State* state) {
+  PAGEMILL_INLINE void Begin(const uint8_t* block, State* state) {
     // Lanes d, m, d, m, ...: one conversion for both.
     const __m512 both = _mm512_cvtph_ps(_mm256_set1_epi32(static_cast<int32_t>(LoadLe32(block))));
     state->table = _mm512_fmadd_ps(_mm512_moveldup_ps(both), internal_avx512::Iota(),
                                    _mm512_movehdup_ps(both));
     state->quants = block + kQ4_1Layout.quants;
   }
-  PM_INLINE void Decode(const State& state, int part, __m512* out) {
+  PAGEMILL_INLINE void Decode(const State& state, int part, __m512* out) {
     DecoderAvx512<DType::kQ4_0>::Decode(state, part, out);
   }
 };
@@ -121,17 +123,17 @@ struct DecoderAvx512<DType::kQ5_0> : DecoderSizes<DType::kQ5_0, 16> {
     __m512 high;  // and with it
     const uint8_t* block;
   };
-  PM_INLINE void Begin(const uint8_t* block, State* state) {
+  PAGEMILL_INLINE void Begin(const uint8_t* block, State* state) {
     const __m512 d = internal_avx512::BroadcastF16(block);
     state->high = _mm512_mul_ps(d, internal_avx512::Iota());
     state->low = _mm512_mul_ps(d, _mm512_sub_ps(internal_avx512::Iota(), _mm512_set1_ps(16)));
     state->block = block;
   }
-  PM_INLINE __m512 Look(const State& state, __m512i nibbles, uint32_t fifth) {
+  PAGEMILL_INLINE __m512 Look(const State& state, __m512i nibbles, uint32_t fifth) {
     return _mm512_mask_permutexvar_ps(_mm512_permutexvar_ps(nibbles, state.low),
                                       static_cast<__mmask16>(fifth), nibbles, state.high);
   }
-  PM_INLINE void Decode(const State& state, int, __m512* out) {
+  PAGEMILL_INLINE void Decode(const State& state, int, __m512* out) {
     const uint32_t fifth = LoadLe32(state.block + kQ5_0Layout.high_bits);
     const __m512i bytes = internal_avx512::LoadBytes(state.block + kQ5_0Layout.quants);
     out[0] = Look(state, bytes, fifth & 0xffffu);
@@ -145,11 +147,11 @@ struct DecoderAvx512<DType::kQ8_0> : DecoderSizes<DType::kQ8_0, 16> {
     __m512 d;
     const uint8_t* quants;
   };
-  PM_INLINE void Begin(const uint8_t* block, State* state) {
+  PAGEMILL_INLINE void Begin(const uint8_t* block, State* state) {
     state->d = internal_avx512::BroadcastF16(block);
     state->quants = block + kQ8_0Layout.quants;
   }
-  PM_INLINE void Decode(const State& state, int, __m512* out) {
+  PAGEMILL_INLINE void Decode(const State& state, int, __m512* out) {
     for (int v = 0; v < 2; ++v) {
       const __m512i integers = _mm512_cvtepi8_epi32(
           _mm_loadu_si128(reinterpret_cast<const __m128i*>(state.quants + 16 * v)));
@@ -166,7 +168,7 @@ struct SubBlockState {
   const uint8_t* block;
 };
 
-PM_INLINE void BeginSubBlocks(const uint8_t* block, SubBlockState* state) {
+PAGEMILL_INLINE void BeginSubBlocks(const uint8_t* block, SubBlockState* state) {
   uint32_t words[4];
   UnpackScales6(block + kQ45KScalesOffset, words);
   const __m128i bytes = _mm_setr_epi32(static_cast<int>(words[0]), static_cast<int>(words[1]),
@@ -185,10 +187,10 @@ PM_INLINE void BeginSubBlocks(const uint8_t* block, SubBlockState* state) {
 template <>
 struct DecoderAvx512<DType::kQ4_K> : DecoderSizes<DType::kQ4_K, 16> {
   using State = internal_avx512::SubBlockState;
-  PM_INLINE void Begin(const uint8_t* block, State* state) {
+  PAGEMILL_INLINE void Begin(const uint8_t* block, State* state) {
     internal_avx512::BeginSubBlocks(block, state);
   }
-  PM_INLINE void Decode(const State& state, int part, __m512* out) {
+  PAGEMILL_INLINE void Decode(const State& state, int part, __m512* out) {
     const __m512 table =
         _mm512_fmsub_ps(_mm512_set1_ps(state.scales[part]), internal_avx512::Iota(),
                         _mm512_set1_ps(state.scales[part + 8]));
@@ -204,10 +206,10 @@ struct DecoderAvx512<DType::kQ4_K> : DecoderSizes<DType::kQ4_K, 16> {
 template <>
 struct DecoderAvx512<DType::kQ5_K> : DecoderSizes<DType::kQ5_K, 16> {
   using State = internal_avx512::SubBlockState;
-  PM_INLINE void Begin(const uint8_t* block, State* state) {
+  PAGEMILL_INLINE void Begin(const uint8_t* block, State* state) {
     internal_avx512::BeginSubBlocks(block, state);
   }
-  PM_INLINE void Decode(const State& state, int part, __m512* out) {
+  PAGEMILL_INLINE void Decode(const State& state, int part, __m512* out) {
     const __m512 scale = _mm512_set1_ps(state.scales[part]);
     const __m512 minimum = _mm512_set1_ps(state.scales[part + 8]);
     const __m512 low = _mm512_fmsub_ps(scale, internal_avx512::Iota(), minimum);
@@ -233,7 +235,7 @@ struct DecoderAvx512<DType::kQ6_K> : DecoderSizes<DType::kQ6_K, 16> {
     alignas(64) float scales[16];  // one for 16 elements
     const uint8_t* block;
   };
-  PM_INLINE void Begin(const uint8_t* block, State* state) {
+  PAGEMILL_INLINE void Begin(const uint8_t* block, State* state) {
     const __m512i integers = _mm512_cvtepi8_epi32(
         _mm_loadu_si128(reinterpret_cast<const __m128i*>(block + kQ6KScalesOffset)));
     _mm512_store_ps(state->scales,
@@ -241,7 +243,7 @@ struct DecoderAvx512<DType::kQ6_K> : DecoderSizes<DType::kQ6_K, 16> {
                                   _mm512_cvtepi32_ps(integers)));
     state->block = block;
   }
-  PM_INLINE void Decode(const State& state, int part, __m512* out) {
+  PAGEMILL_INLINE void Decode(const State& state, int part, __m512* out) {
     const int half = part / 4;
     const int sub = part % 4;
     const uint8_t* quants = state.block + 64 * half + 32 * (sub % 2);
@@ -263,6 +265,6 @@ struct DecoderAvx512<DType::kQ6_K> : DecoderSizes<DType::kQ6_K, 16> {
 
 }  // namespace pagemill::ops
 
-#undef PM_INLINE
+#undef PAGEMILL_INLINE
 
 #endif  // PAGEMILL_CC_OPS_BLOCK_FORMAT_DECODER_AVX512_H_

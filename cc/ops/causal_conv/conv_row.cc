@@ -27,6 +27,6 @@ inline void ConvolveRow(const ConvRow& row) {
 
 }  // namespace
 
-void PM_VEC_NAME(ConvRow)(const ConvRow& row) { ConvolveRow(row); }
+void PAGEMILL_VEC_NAME(ConvRow)(const ConvRow& row) { ConvolveRow(row); }
 
 }  // namespace pagemill::ops

@@ -315,7 +315,7 @@ Status PackStack(const linear::PackedGemm& kernels, const TensorView& stack, std
                  device::ThreadPool& pool) {
   const int64_t bytes = linear::PackedBytes(kernels, MatrixOfStack(stack, 0).view());
   for (int64_t e = 0; e < stack.shape[0]; ++e) {
-    PM_RETURN_IF_ERROR(
+    PAGEMILL_RETURN_IF_ERROR(
         linear::PackWeight(kernels, MatrixOfStack(stack, e).view(), packed + e * bytes, pool));
   }
   return OkStatus();

@@ -68,6 +68,6 @@ void SumRows(const RowSums& s) {
 
 }  // namespace
 
-const RowSumKernel PM_VEC_NAME(kRowSums) = kKernel;
+const RowSumKernel PAGEMILL_VEC_NAME(kRowSums) = kKernel;
 
 }  // namespace pagemill::ops

@@ -139,7 +139,7 @@ inline void QuantizeRun(const KvWriteRun& run) {
 
 }  // namespace
 
-const KvWriteKernel PM_VEC_NAME(kKvWrite) = {StoreRun<float>, StoreRun<uint16_t>, StoreRun<uint8_t>,
-                                             QuantizeRun};
+const KvWriteKernel PAGEMILL_VEC_NAME(kKvWrite) = {StoreRun<float>, StoreRun<uint16_t>,
+                                                   StoreRun<uint8_t>, QuantizeRun};
 
 }  // namespace pagemill::ops

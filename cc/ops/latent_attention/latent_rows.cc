@@ -232,6 +232,6 @@ void AttendRows(const LatentRows& r) {
 
 }  // namespace
 
-const LatentKernel PM_VEC_NAME(kLatent) = kKernel;
+const LatentKernel PAGEMILL_VEC_NAME(kLatent) = kKernel;
 
 }  // namespace pagemill::ops

@@ -19,7 +19,7 @@
 #include "cc/ops/linear/packed_gemm_kernels.h"
 #include "cc/tensor/float16.h"
 
-#define PM_INLINE [[gnu::always_inline]] inline
+#define PAGEMILL_INLINE [[gnu::always_inline]] inline
 
 namespace pagemill::ops::linear {
 namespace {
@@ -35,10 +35,10 @@ constexpr int64_t kMaxChunkRows = 8 * 2 * kMaxPairs;
 // How far ahead of their use weights are requested, by the first rows of a chunk.
 constexpr int64_t kPrefetchBytes = 8192;
 
-PM_INLINE int64_t Steps(int64_t k) { return (k + kStep - 1) / kStep; }
-PM_INLINE int64_t GroupBytes(int64_t k) { return Steps(k) * kGroupRows * kStepBytes; }
-PM_INLINE int64_t PairBytes(int64_t k) { return Steps(k) * 2 * kStepBytes; }
-PM_INLINE int64_t ElementsOfStep(int64_t left) { return left < kStep ? left : kStep; }
+PAGEMILL_INLINE int64_t Steps(int64_t k) { return (k + kStep - 1) / kStep; }
+PAGEMILL_INLINE int64_t GroupBytes(int64_t k) { return Steps(k) * kGroupRows * kStepBytes; }
+PAGEMILL_INLINE int64_t PairBytes(int64_t k) { return Steps(k) * 2 * kStepBytes; }
+PAGEMILL_INLINE int64_t ElementsOfStep(int64_t left) { return left < kStep ? left : kStep; }
 
 int64_t SliceBytes(DType, int64_t k) { return kSliceRows / kGroupRows * GroupBytes(k); }
 
@@ -78,12 +78,14 @@ void Prepare(DType, const InputRows& x, uint8_t* chunk) {
   }
 }
 
-PM_INLINE bfloat16x8_t Load(const uint8_t* from) { return vreinterpretq_bf16_u8(vld1q_u8(from)); }
+PAGEMILL_INLINE bfloat16x8_t Load(const uint8_t* from) {
+  return vreinterpretq_bf16_u8(vld1q_u8(from));
+}
 
 // Row 0 or 1 of a pair of rows of x, times the group: `columns` of 16 outputs.
 template <int kRow>
-PM_INLINE void StoreRow(const float32x4_t sums[kVectors], const float* bias, int64_t columns,
-                        float* y) {
+PAGEMILL_INLINE void StoreRow(const float32x4_t sums[kVectors], const float* bias, int64_t columns,
+                              float* y) {
   float row[kGroupRows];
 #pragma GCC unroll 8
   for (int v = 0; v < kVectors; ++v) {
@@ -103,7 +105,7 @@ struct Tile {
 };
 
 template <int kPairs, bool kFirst>
-PM_INLINE void MultiplyTile(const PackedProduct& o, const Tile& tile) {
+PAGEMILL_INLINE void MultiplyTile(const PackedProduct& o, const Tile& tile) {
   float32x4_t sums[kPairs][kVectors];
 #pragma GCC unroll 2
   for (int p = 0; p < kPairs; ++p) {

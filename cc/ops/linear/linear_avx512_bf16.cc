@@ -20,7 +20,7 @@
 #include "cc/ops/linear/packed_gemm_kernels.h"
 #include "cc/ops/linear/row_tiles.h"
 
-#define PM_INLINE [[gnu::always_inline]] inline
+#define PAGEMILL_INLINE [[gnu::always_inline]] inline
 
 namespace pagemill::ops::linear {
 namespace {
@@ -29,12 +29,12 @@ constexpr int kTileN = 12;  // 24 sums, 2 registers of weights and one of x
 constexpr int64_t kMaxChunkRows = 8 * kTileN;
 constexpr int64_t kPrefetchBytes = 8192;
 
-PM_INLINE int64_t PaddedPairs(int64_t k) {
+PAGEMILL_INLINE int64_t PaddedPairs(int64_t k) {
   return (k + kPaddedElements - 1) / kPaddedElements * kPaddedElements / 2;
 }
 
 // Bytes between pairs of elements of a tile of x.
-PM_INLINE int64_t TilePairBytes(int64_t rows) { return (rows + 3) / 4 * 4 * kPairBytes; }
+PAGEMILL_INLINE int64_t TilePairBytes(int64_t rows) { return (rows + 3) / 4 * 4 * kPairBytes; }
 
 // The rows [begin, end) of a chunk and where they are in it.
 struct TileOfX {
@@ -45,7 +45,7 @@ struct TileOfX {
 
 // Calls f(tile) for each tile of a chunk; returns the bytes of the chunk.
 template <class F>
-PM_INLINE int64_t ForEachTile(int64_t n, int64_t k, const F& f) {
+PAGEMILL_INLINE int64_t ForEachTile(int64_t n, int64_t k, const F& f) {
   const int64_t tiles = (n + kTileN - 1) / kTileN;
   int64_t offset = 0;
   for (int64_t t = 0; t < tiles; ++t) {
@@ -61,7 +61,7 @@ int64_t ChunkBytes(DType, int64_t n, int64_t k) {
 }
 
 // The first `count` floats at `from`, then zeros; count may be out of 0..16.
-PM_INLINE __m512 LoadUpTo(const float* from, int64_t count) {
+PAGEMILL_INLINE __m512 LoadUpTo(const float* from, int64_t count) {
   if (count >= 16) return _mm512_loadu_ps(from);
   const uint32_t bits = count <= 0 ? 0u : (1u << count) - 1u;
   return _mm512_maskz_loadu_ps(static_cast<__mmask16>(bits), from);
@@ -69,8 +69,8 @@ PM_INLINE __m512 LoadUpTo(const float* from, int64_t count) {
 
 // kPaddedElements elements of four rows from `at`, rounded; rows past the last are zeros. Then pair
 // 4 * i + j of the rows is lane i of quads[j].
-PM_INLINE void RoundFourRows(const InputRows& x, int64_t row, int64_t end, int64_t at,
-                             __m512i quads[4]) {
+PAGEMILL_INLINE void RoundFourRows(const InputRows& x, int64_t row, int64_t end, int64_t at,
+                                   __m512i quads[4]) {
   __m512i rounded[4];
 #pragma GCC unroll 4
   for (int r = 0; r < 4; ++r) {
@@ -115,17 +115,17 @@ void Prepare(DType, const InputRows& x, uint8_t* chunk) {
   });
 }
 
-PM_INLINE void Store(__m512 sums, const float* bias, __mmask16 used, float* y) {
+PAGEMILL_INLINE void Store(__m512 sums, const float* bias, __mmask16 used, float* y) {
   if (bias != nullptr) sums = _mm512_add_ps(sums, _mm512_maskz_loadu_ps(used, bias));
   _mm512_mask_storeu_ps(y, used, sums);
 }
 
-PM_INLINE void Prefetch(const void* from) {
+PAGEMILL_INLINE void Prefetch(const void* from) {
   _mm_prefetch(static_cast<const char*>(from), _MM_HINT_T0);
 }
 
 // Prefetches a line of what comes later to L2: the next products still need L1.
-PM_INLINE void Fetch(Ahead& ahead) {
+PAGEMILL_INLINE void Fetch(Ahead& ahead) {
   if (ahead.begin >= ahead.end) return;
   _mm_prefetch(reinterpret_cast<const char*>(ahead.begin), _MM_HINT_T1);
   ahead.begin += 64;
@@ -133,7 +133,7 @@ PM_INLINE void Fetch(Ahead& ahead) {
 
 // What a tile begins with, prefetching what the one after it will.
 template <int kN>
-PM_INLINE void LoadSums(const PackedProduct& o, const TileOfX& tile, __m512 sums[kN][2]) {
+PAGEMILL_INLINE void LoadSums(const PackedProduct& o, const TileOfX& tile, __m512 sums[kN][2]) {
   const uint32_t used = o.m >= kSliceRows ? ~0u : (1u << o.m) - 1u;
   const float* y = o.y + tile.begin * o.y_stride;
 #pragma GCC unroll 12
@@ -151,7 +151,7 @@ PM_INLINE void LoadSums(const PackedProduct& o, const TileOfX& tile, __m512 sums
 // kN rows of x, from the row `begin`, times the slice. kFirst: the slice is read for the first
 // time. kPart: there is more of k.
 template <int kN, bool kFirst, bool kPart>
-PM_INLINE void MultiplyTile(const PackedProduct& o, const TileOfX& tile, Ahead ahead[2]) {
+PAGEMILL_INLINE void MultiplyTile(const PackedProduct& o, const TileOfX& tile, Ahead ahead[2]) {
   const uint8_t* w = o.weights;
   const uint8_t* x = o.activations + tile.offset;
   __m512 sums[kN][2];

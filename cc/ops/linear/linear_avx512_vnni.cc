@@ -14,7 +14,7 @@
 #include "cc/ops/linear/quantized_activations.h"
 #include "cc/ops/linear/quantized_activations_avx512.h"
 
-#define PM_INLINE [[gnu::always_inline]] inline
+#define PAGEMILL_INLINE [[gnu::always_inline]] inline
 
 namespace pagemill::ops::linear {
 namespace {
@@ -28,7 +28,8 @@ constexpr int kRowsAtOnce = 4 / kPlanes;
 // Sums of quads [kFirst, kFirst + kCount) of a block of kRows rows of x times both halves, from
 // the integer at `start` of each row on, or from 0.
 template <int kPlanes, int kRows, int kFirst, int kCount, bool kHasStart>
-PM_INLINE void MultiplyQuads(const Weights& w, const uint8_t* x, int64_t start, Sums<kRows>& sums) {
+PAGEMILL_INLINE void MultiplyQuads(const Weights& w, const uint8_t* x, int64_t start,
+                                   Sums<kRows>& sums) {
   constexpr int64_t kX = kXRecordBytes<kPlanes>;
   __m512i upper[kRows][kHalves];
 #pragma GCC unroll 4
@@ -68,7 +69,7 @@ PM_INLINE void MultiplyQuads(const Weights& w, const uint8_t* x, int64_t start, 
 
 // Adds a block of kRows rows of x to their 32 outputs each.
 template <DType kDType, int kPlanes, int kRows, class Rows>
-PM_INLINE void AddBlock(const Weights& w, const uint8_t* x, const Rows& y) {
+PAGEMILL_INLINE void AddBlock(const Weights& w, const uint8_t* x, const Rows& y) {
   using F = BlockTraits<kDType>;
   constexpr int64_t kAt = kOffsetAt<kPlanes>;
   Sums<kRows> sums;
@@ -91,7 +92,7 @@ PM_INLINE void AddBlock(const Weights& w, const uint8_t* x, const Rows& y) {
 }
 
 // Prefetches a line of what comes later to L2: the next products still need L1.
-PM_INLINE void Fetch(Ahead& ahead) {
+PAGEMILL_INLINE void Fetch(Ahead& ahead) {
   if (ahead.begin >= ahead.end) return;
   _mm_prefetch(reinterpret_cast<const char*>(ahead.begin), _MM_HINT_T1);
   ahead.begin += 64;
@@ -99,8 +100,8 @@ PM_INLINE void Fetch(Ahead& ahead) {
 
 // The same for `count` rows whose records follow each other.
 template <DType kDType, int kPlanes, class Rows>
-PM_INLINE void AddBlocks(const Weights& w, const uint8_t* x, const Rows& y, int64_t count,
-                         Ahead (&ahead)[2]) {
+PAGEMILL_INLINE void AddBlocks(const Weights& w, const uint8_t* x, const Rows& y, int64_t count,
+                               Ahead (&ahead)[2]) {
   constexpr int kRows = kRowsAtOnce<kPlanes>;
   constexpr int64_t kX = kXRecordBytes<kPlanes>;
   int64_t n = 0;
@@ -118,12 +119,12 @@ template <int kPlanes>
 struct PlainActivations {
   static constexpr int64_t BlockBytes(int64_t n) { return n * kXRecordBytes<kPlanes>; }
   template <DType kDType>
-  PM_INLINE static void AddRow(const Weights& w, const uint8_t* x, __m512 (*y)[kHalves]) {
+  PAGEMILL_INLINE static void AddRow(const Weights& w, const uint8_t* x, __m512 (*y)[kHalves]) {
     AddBlock<kDType, kPlanes, 1>(w, x, RegistersInOrder{y});
   }
   template <DType kDType>
-  PM_INLINE static void Add(const Weights& w, const uint8_t* x, __m512 (*y)[kHalves], int64_t n,
-                            Ahead (&ahead)[2]) {
+  PAGEMILL_INLINE static void Add(const Weights& w, const uint8_t* x, __m512 (*y)[kHalves],
+                                  int64_t n, Ahead (&ahead)[2]) {
     AddBlocks<kDType, kPlanes>(w, x, RegistersInOrder{y}, n, ahead);
   }
 };
@@ -131,7 +132,7 @@ struct PlainActivations {
 struct MixedActivations {
   static constexpr int64_t BlockBytes(int64_t n) { return MixedBlockBytes<2>(n); }
   template <DType kDType>
-  PM_INLINE static void AddRow(const Weights& w, const uint8_t* x, __m512 (*y)[kHalves]) {
+  PAGEMILL_INLINE static void AddRow(const Weights& w, const uint8_t* x, __m512 (*y)[kHalves]) {
     const uint8_t* record = x + kMixedHeaderBytes;
     if (x[kShortRecordsAt] == 1) {
       AddBlock<kDType, 1, 1>(w, record, RegistersInOrder{y});
@@ -140,8 +141,8 @@ struct MixedActivations {
     }
   }
   template <DType kDType>
-  PM_INLINE static void Add(const Weights& w, const uint8_t* x, __m512 (*y)[kHalves], int64_t n,
-                            Ahead (&ahead)[2]) {
+  PAGEMILL_INLINE static void Add(const Weights& w, const uint8_t* x, __m512 (*y)[kHalves],
+                                  int64_t n, Ahead (&ahead)[2]) {
     const int64_t shorts = x[kShortRecordsAt];
     const uint8_t* records = x + kMixedHeaderBytes;
     AddBlocks<kDType, 1>(w, records, NamedRegisters{y, x}, shorts, ahead);
@@ -167,7 +168,7 @@ void MultiplyRow(const PackedProduct& p) {
 }
 
 // Prefetches where the outputs of row n will be written.
-PM_INLINE void FetchOutputs(const PackedProduct& p, int64_t n) {
+PAGEMILL_INLINE void FetchOutputs(const PackedProduct& p, int64_t n) {
   const char* const y = reinterpret_cast<const char*>(p.y + n * p.y_stride);
   _mm_prefetch(y, _MM_HINT_T0);
   _mm_prefetch(y + 64, _MM_HINT_T0);

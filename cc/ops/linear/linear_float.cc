@@ -14,7 +14,7 @@
 #include "cc/ops/vec/vec.h"
 #include "cc/tensor/dtype.h"
 
-#define PM_INLINE [[gnu::always_inline]] inline
+#define PAGEMILL_INLINE [[gnu::always_inline]] inline
 
 namespace pagemill::ops::linear {
 namespace {
@@ -43,13 +43,13 @@ struct FloatRows {
   int64_t m_end;
 };
 
-PM_INLINE const float* RowOfX(const PackedProduct& o, int64_t n) {
+PAGEMILL_INLINE const float* RowOfX(const PackedProduct& o, int64_t n) {
   return reinterpret_cast<const float*>(o.activations) + n * o.x_stride;
 }
 
 // y[n][m .. m + 3] from accumulators; those past m_end are dropped.
-PM_INLINE void StoreOutputs(const PackedProduct& o, const Vec::F sums[kTileM], int64_t n, int64_t m,
-                            int64_t m_end) {
+PAGEMILL_INLINE void StoreOutputs(const PackedProduct& o, const Vec::F sums[kTileM], int64_t n,
+                                  int64_t m, int64_t m_end) {
   Float4 out = Sum4(sums);
   float* y = o.y + n * o.y_stride + m;
   if (m + kTileM <= m_end) {
@@ -64,13 +64,13 @@ PM_INLINE void StoreOutputs(const PackedProduct& o, const Vec::F sums[kTileM], i
   for (int i = 0; i < m_end - m; ++i) y[i] = o.bias == nullptr ? out[i] : out[i] + o.bias[m + i];
 }
 
-PM_INLINE int LanesLeft(int64_t elements) {
+PAGEMILL_INLINE int LanesLeft(int64_t elements) {
   return elements < Vec::kLanes ? static_cast<int>(elements) : Vec::kLanes;
 }
 
 // kN rows of x from n on (those past o.n repeat the last) times 4 weight rows from m on.
 template <class Decoder, int kN>
-PM_INLINE void DirectTile(const PackedProduct& o, int64_t first_n, int64_t m, int64_t m_end) {
+PAGEMILL_INLINE void DirectTile(const PackedProduct& o, int64_t first_n, int64_t m, int64_t m_end) {
   const uint8_t* w[kTileM];
   const float* x[kN];
   Vec::F sums[kN][kTileM];
@@ -184,8 +184,8 @@ struct Part {
 
 // kN rows of x from n on times 4 float weight rows from m on.
 template <int kN>
-PM_INLINE void FloatTile(const PackedProduct& o, const FloatRows& p, const Part& part, int64_t n,
-                         int64_t m) {
+PAGEMILL_INLINE void FloatTile(const PackedProduct& o, const FloatRows& p, const Part& part,
+                               int64_t n, int64_t m) {
   const uint8_t* w[kTileM];
   const float* x[kN];
   Vec::F sums[kN][kTileM];
@@ -262,13 +262,13 @@ void MultiplyTiles(const PackedProduct& o, const FloatRows& p) {
 
 // Bytes between decoded rows. An odd number of cache lines: rows a power of two apart would fall
 // into the same few sets of the L1 cache.
-PM_INLINE int64_t DecodedStride(int64_t k) {
+PAGEMILL_INLINE int64_t DecodedStride(int64_t k) {
   const int64_t lines = (k * static_cast<int64_t>(sizeof(float)) + kLineBytes - 1) / kLineBytes;
   return (lines | 1) * kLineBytes;
 }
 
 // Rows that are decoded together, or stay in cache as they are.
-PM_INLINE int64_t DecodedRows(int64_t k) {
+PAGEMILL_INLINE int64_t DecodedRows(int64_t k) {
   const int64_t fitting = kMaxDecodedBytes / DecodedStride(k) / kMinDecodedRows * kMinDecodedRows;
   if (fitting < kMinDecodedRows) return kMinDecodedRows;
   return fitting < kMaxDecodedRows ? fitting : kMaxDecodedRows;
@@ -306,12 +306,12 @@ void Multiply(const PackedProduct& o) {
 
 }  // namespace
 
-void PM_VEC_NAME(Dequantize)(DType dtype, const uint8_t* row, int64_t k, float* out) {
+void PAGEMILL_VEC_NAME(Dequantize)(DType dtype, const uint8_t* row, int64_t k, float* out) {
   WithWeightFormat(dtype,
                    [&]<DType kDType>() { DequantizeBlocks<FloatDecoder<kDType>>(row, k, out); });
 }
 
-constinit const PackedGemm PM_VEC_NAME(kFloat) = {
+constinit const PackedGemm PAGEMILL_VEC_NAME(kFloat) = {
     .max_chunk_rows = 512, .multiply = Multiply, .scratch_bytes = ScratchBytes};
 
 }  // namespace pagemill::ops::linear

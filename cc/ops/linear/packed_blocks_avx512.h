@@ -15,7 +15,7 @@
 #include "cc/ops/linear/packed_gemm_kernels.h"
 #include "cc/ops/linear/quantized_activations.h"
 
-#define PM_INLINE [[gnu::always_inline]] inline
+#define PAGEMILL_INLINE [[gnu::always_inline]] inline
 
 namespace pagemill::ops::linear {
 namespace {
@@ -31,37 +31,37 @@ struct Weights {
   __m512i half_scales[kHalves][2];
 };
 
-PM_INLINE __m512i Load(const uint8_t* from) { return _mm512_load_si512(from); }
+PAGEMILL_INLINE __m512i Load(const uint8_t* from) { return _mm512_load_si512(from); }
 
-PM_INLINE __m512 LoadF16(const uint8_t* from) {
+PAGEMILL_INLINE __m512 LoadF16(const uint8_t* from) {
   return _mm512_cvtph_ps(_mm256_load_si256(reinterpret_cast<const __m256i*>(from)));
 }
 
-PM_INLINE __m512 LoadU8(const uint8_t* from) {
+PAGEMILL_INLINE __m512 LoadU8(const uint8_t* from) {
   return _mm512_cvtepi32_ps(
       _mm512_cvtepu8_epi32(_mm_load_si128(reinterpret_cast<const __m128i*>(from))));
 }
 
-PM_INLINE __m512i LoadS8(const uint8_t* from) {
+PAGEMILL_INLINE __m512i LoadS8(const uint8_t* from) {
   return _mm512_cvtepi8_epi32(_mm_load_si128(reinterpret_cast<const __m128i*>(from)));
 }
 
 // v << kShift, or >> where it is negative; bits of neighbouring bytes come along.
 template <int kShift>
-PM_INLINE __m512i Shift(__m512i v) {
+PAGEMILL_INLINE __m512i Shift(__m512i v) {
   if constexpr (kShift > 0) return _mm512_slli_epi16(v, kShift);
   if constexpr (kShift < 0) return _mm512_srli_epi16(v, -kShift);
   return v;
 }
 
 // to | (from & mask)
-PM_INLINE __m512i OrMasked(__m512i to, __m512i from, __m512i mask) {
+PAGEMILL_INLINE __m512i OrMasked(__m512i to, __m512i from, __m512i mask) {
   return _mm512_ternarylogic_epi64(to, from, mask, 0xf8);
 }
 
 // Quads kQ and up of the bits above the nibbles: kBits of them at bit kBits * (q % per register).
 template <int kBits, int kQ>
-PM_INLINE void AddHighBits(const uint8_t* field, __m512i values[kQuads]) {
+PAGEMILL_INLINE void AddHighBits(const uint8_t* field, __m512i values[kQuads]) {
   if constexpr (kQ < kQuads) {
     constexpr int kPerRegister = 8 / kBits;
     const __m512i bits = Load(field + kQ / kPerRegister * 64);
@@ -72,7 +72,7 @@ PM_INLINE void AddHighBits(const uint8_t* field, __m512i values[kQuads]) {
 }
 
 template <DType kDType>
-PM_INLINE void DecodeValues(const uint8_t* record, int half, __m512i values[kQuads]) {
+PAGEMILL_INLINE void DecodeValues(const uint8_t* record, int half, __m512i values[kQuads]) {
   if constexpr (kDType == DType::kQ8_0) {
 #pragma GCC unroll 8
     for (int q = 0; q < kQuads; ++q) values[q] = Load(record + (half * kQuads + q) * 64);
@@ -94,7 +94,8 @@ PM_INLINE void DecodeValues(const uint8_t* record, int half, __m512i values[kQua
 }
 
 template <DType kDType>
-PM_INLINE void DecodeScales(const uint8_t* head, const uint8_t* record, int half, Weights* w) {
+PAGEMILL_INLINE void DecodeScales(const uint8_t* head, const uint8_t* record, int half,
+                                  Weights* w) {
   constexpr PackedBlockLayout kLayout = BlockTraits<kDType>::kLayout;
   const int64_t row = half * kHalfSliceRows;
   if constexpr (kDType == DType::kQ6_K) {
@@ -114,7 +115,7 @@ PM_INLINE void DecodeScales(const uint8_t* head, const uint8_t* record, int half
 }
 
 template <DType kDType>
-PM_INLINE void Decode(const uint8_t* head, const uint8_t* record, Weights* w) {
+PAGEMILL_INLINE void Decode(const uint8_t* head, const uint8_t* record, Weights* w) {
 #pragma GCC unroll 2
   for (int half = 0; half < kHalves; ++half) {
     DecodeValues<kDType>(record, half, w->values[half]);
@@ -122,13 +123,13 @@ PM_INLINE void Decode(const uint8_t* head, const uint8_t* record, Weights* w) {
   }
 }
 
-PM_INLINE __m512i Broadcast(const uint8_t* from) {
+PAGEMILL_INLINE __m512i Broadcast(const uint8_t* from) {
   int32_t bits;
   __builtin_memcpy(&bits, from, sizeof(bits));
   return _mm512_set1_epi32(bits);
 }
 
-PM_INLINE __m512 BroadcastFloat(const uint8_t* from) {
+PAGEMILL_INLINE __m512 BroadcastFloat(const uint8_t* from) {
   return _mm512_castsi512_ps(Broadcast(from));
 }
 
@@ -139,22 +140,22 @@ using Sums = __m512i[kRows][kHalves];
 // The outputs of rows of x: of rows that follow each other, or of those that a mixed chunk names.
 struct RegistersInOrder {
   __m512 (*y)[kHalves];
-  PM_INLINE __m512* operator[](int64_t row) const { return y[row]; }
-  PM_INLINE RegistersInOrder operator+(int64_t row) const { return {y + row}; }
+  PAGEMILL_INLINE __m512* operator[](int64_t row) const { return y[row]; }
+  PAGEMILL_INLINE RegistersInOrder operator+(int64_t row) const { return {y + row}; }
 };
 
 struct NamedRegisters {
   __m512 (*y)[kHalves];
   const uint8_t* rows;
-  PM_INLINE __m512* operator[](int64_t row) const { return y[rows[row]]; }
-  PM_INLINE NamedRegisters operator+(int64_t row) const { return {y, rows + row}; }
+  PAGEMILL_INLINE __m512* operator[](int64_t row) const { return y[rows[row]]; }
+  PAGEMILL_INLINE NamedRegisters operator+(int64_t row) const { return {y, rows + row}; }
 };
 
 // Scales the integer products of a block of kRows rows of x and adds them to the 32 outputs of
 // each.
 template <DType kDType, int kPlanes, int kRows, class Rows>
-PM_INLINE void AddProducts(const Weights& w, const uint8_t* x, const Sums<kRows>& sums,
-                           const Rows& y) {
+PAGEMILL_INLINE void AddProducts(const Weights& w, const uint8_t* x, const Sums<kRows>& sums,
+                                 const Rows& y) {
   constexpr int64_t kX = kXRecordBytes<kPlanes>;
 #pragma GCC unroll 4
   for (int r = 0; r < kRows; ++r) {
@@ -173,14 +174,14 @@ PM_INLINE void AddProducts(const Weights& w, const uint8_t* x, const Sums<kRows>
 }
 
 // The rows of a half of the slice that there are.
-PM_INLINE __mmask16 UsedRows(const PackedProduct& p, int half) {
+PAGEMILL_INLINE __mmask16 UsedRows(const PackedProduct& p, int half) {
   const int64_t left = p.m - half * kHalfSliceRows;
   if (left >= kHalfSliceRows) return 0xffff;
   return static_cast<__mmask16>(left <= 0 ? 0 : (1 << left) - 1);
 }
 
 // What the sums of row n of the chunk begin with.
-PM_INLINE void LoadRow(const PackedProduct& p, int64_t n, __m512 sums[kHalves]) {
+PAGEMILL_INLINE void LoadRow(const PackedProduct& p, int64_t n, __m512 sums[kHalves]) {
 #pragma GCC unroll 2
   for (int h = 0; h < kHalves; ++h) {
     sums[h] = _mm512_setzero_ps();
@@ -191,7 +192,7 @@ PM_INLINE void LoadRow(const PackedProduct& p, int64_t n, __m512 sums[kHalves]) 
 }
 
 // The outputs of row n of the chunk.
-PM_INLINE void StoreRow(const PackedProduct& p, int64_t n, const __m512 sums[kHalves]) {
+PAGEMILL_INLINE void StoreRow(const PackedProduct& p, int64_t n, const __m512 sums[kHalves]) {
 #pragma GCC unroll 2
   for (int h = 0; h < kHalves; ++h) {
     const __mmask16 used = UsedRows(p, h);
@@ -203,20 +204,20 @@ PM_INLINE void StoreRow(const PackedProduct& p, int64_t n, const __m512 sums[kHa
 }
 
 template <DType kDType>
-PM_INLINE const uint8_t* Head(const uint8_t* slice, int64_t block) {
+PAGEMILL_INLINE const uint8_t* Head(const uint8_t* slice, int64_t block) {
   constexpr PackedBlockLayout kLayout = BlockTraits<kDType>::kLayout;
   return slice + block * kLayout.record_bytes + block / kRecordsPerHead * kLayout.head_bytes -
          (BlockTraits<kDType>::kHasHead ? block % kRecordsPerHead * kLayout.record_bytes : 0);
 }
 
 template <DType kDType>
-PM_INLINE const uint8_t* Record(const uint8_t* slice, int64_t block) {
+PAGEMILL_INLINE const uint8_t* Record(const uint8_t* slice, int64_t block) {
   constexpr PackedBlockLayout kLayout = BlockTraits<kDType>::kLayout;
   return slice + block * kLayout.record_bytes + (block / kRecordsPerHead + 1) * kLayout.head_bytes;
 }
 
 template <DType kDType>
-PM_INLINE void PrefetchRecord(const uint8_t* record) {
+PAGEMILL_INLINE void PrefetchRecord(const uint8_t* record) {
   for (int64_t i = 0; i < BlockTraits<kDType>::kLayout.record_bytes; i += 64) {
     _mm_prefetch(reinterpret_cast<const char*>(record + i), _MM_HINT_T0);
   }
@@ -225,6 +226,6 @@ PM_INLINE void PrefetchRecord(const uint8_t* record) {
 }  // namespace
 }  // namespace pagemill::ops::linear
 
-#undef PM_INLINE
+#undef PAGEMILL_INLINE
 
 #endif  // PAGEMILL_CC_OPS_LINEAR_PACKED_BLOCKS_AVX512_H_

@@ -330,7 +330,7 @@ Status PackIntegers(const PackedGemm& kernels, const TensorView& weight, std::by
   static_assert(kRows % kSliceRows == 0);
   const PackedIntegers matrix(weight, 0);
   const DType dtype = BlockDTypeOf(weight);
-  PM_RETURN_IF_ERROR(matrix.CheckBlocks(dtype));
+  PAGEMILL_RETURN_IF_ERROR(matrix.CheckBlocks(dtype));
   const int64_t m = weight.shape[0], k = weight.shape[1];
   const int64_t slice_bytes = kernels.slice_bytes(dtype, k), row_bytes = RowBytes(dtype, k);
   pool.ParallelFor(DivideUp(m, kRows), 1, [&](int64_t begin, int64_t end, int) {

@@ -23,7 +23,7 @@
 #include "cc/ops/linear/quantized_activations.h"
 #include "cc/tensor/dtype.h"
 
-#define PM_INLINE [[gnu::always_inline]] inline
+#define PAGEMILL_INLINE [[gnu::always_inline]] inline
 
 namespace pagemill::ops::linear {
 namespace {
@@ -33,11 +33,11 @@ constexpr int64_t kMaxChunkRows = 32;
 constexpr int64_t kFewRows = 16;  // a chunk of no more is the only one of a call
 constexpr int64_t kLanes = 16;
 
-PM_INLINE void StoreFloat(uint8_t* out, float value) { __builtin_memcpy(out, &value, 4); }
-PM_INLINE void StoreInt(uint8_t* out, int32_t value) { __builtin_memcpy(out, &value, 4); }
+PAGEMILL_INLINE void StoreFloat(uint8_t* out, float value) { __builtin_memcpy(out, &value, 4); }
+PAGEMILL_INLINE void StoreInt(uint8_t* out, int32_t value) { __builtin_memcpy(out, &value, 4); }
 
 // Of each lane, the larger magnitude of both halves of a block.
-PM_INLINE __m512i Magnitudes(const float* x) {
+PAGEMILL_INLINE __m512i Magnitudes(const float* x) {
   const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
   const __m512i first = _mm512_and_si512(_mm512_loadu_si512(x), magnitude);
   const __m512i last = _mm512_and_si512(_mm512_loadu_si512(x + kLanes), magnitude);
@@ -45,7 +45,7 @@ PM_INLINE __m512i Magnitudes(const float* x) {
 }
 
 // The bits of the largest magnitudes of `count` blocks, at most 4; 0 for those beyond.
-PM_INLINE __m128i LargestBits(const float* x, int64_t count) {
+PAGEMILL_INLINE __m128i LargestBits(const float* x, int64_t count) {
   const __m512i none = _mm512_setzero_si512();
   const __m512i a = Magnitudes(x);
   const __m512i b = count > 1 ? Magnitudes(x + kRecordElements) : none;
@@ -67,7 +67,7 @@ struct alignas(64) Steps {
 };
 
 // Of blocks with these largest bits, those in `twos` with two planes, the others with one.
-PM_INLINE void FindSteps(__m512i bits, __mmask16 twos, Steps* steps) {
+PAGEMILL_INLINE void FindSteps(__m512i bits, __mmask16 twos, Steps* steps) {
   constexpr float kOne = 127, kTwo = 127 * 128;
   const __m512 top = _mm512_castsi512_ps(bits);
   const __mmask16 counts = _mm512_cmp_ps_mask(top, _mm512_set1_ps(kSmallestBlock), _CMP_NLT_UQ);
@@ -78,12 +78,12 @@ PM_INLINE void FindSteps(__m512i bits, __mmask16 twos, Steps* steps) {
 }
 
 // The sum of 16 bytes in each lane's quad.
-PM_INLINE __m128i AddBytes(__m128i sums, __m128i bytes) {
+PAGEMILL_INLINE __m128i AddBytes(__m128i sums, __m128i bytes) {
   return _mm_dpbusd_epi32(sums, _mm_set1_epi8(1), bytes);
 }
 
 // In lane 0.
-PM_INLINE __m128i Sum(__m128i v) {
+PAGEMILL_INLINE __m128i Sum(__m128i v) {
   v = _mm_add_epi32(v, _mm_shuffle_epi32(v, 0x4E));
   return _mm_add_epi32(v, _mm_shuffle_epi32(v, 0xB1));
 }
@@ -91,7 +91,7 @@ PM_INLINE __m128i Sum(__m128i v) {
 // 16 elements to bytes at `out`; of two planes, the upper ones there and the lower ones beyond.
 // Returns their sums by quads.
 template <int kPlanes>
-PM_INLINE __m128i StoreIntegers(const float* x, __m512 inverse, uint8_t* out) {
+PAGEMILL_INLINE __m128i StoreIntegers(const float* x, __m512 inverse, uint8_t* out) {
   const __m512i integers = _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_loadu_ps(x), inverse));
   const auto store = [](__m128i bytes, uint8_t* to) {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(to), bytes);
@@ -106,14 +106,14 @@ PM_INLINE __m128i StoreIntegers(const float* x, __m512 inverse, uint8_t* out) {
 }
 
 // Prefetches a block of elements.
-PM_INLINE void Prefetch(const float* x) {
+PAGEMILL_INLINE void Prefetch(const float* x) {
   _mm_prefetch(reinterpret_cast<const char*>(x), _MM_HINT_T0);
   _mm_prefetch(reinterpret_cast<const char*>(x + kLanes), _MM_HINT_T0);
 }
 
 // A block to its record.
 template <DType kDType, int kPlanes>
-PM_INLINE void QuantizeBlock(const float* x, float inverse, float scale, uint8_t* out) {
+PAGEMILL_INLINE void QuantizeBlock(const float* x, float inverse, float scale, uint8_t* out) {
   using F = BlockTraits<kDType>;
   const __m512 step = _mm512_set1_ps(inverse);
   const __m128i first = StoreIntegers<kPlanes>(x, step, out);
@@ -165,8 +165,8 @@ void PrepareActivations(const InputRows& x, uint8_t* chunk) {
 // Writes the bits of the largest magnitudes of a row's blocks from column `first` to `last`, a
 // block of a chunk after the other from `out` on, and returns the bits above which a block is an
 // outlier.
-PM_INLINE uint32_t FindLimit(const float* row, const InputRows& x, int64_t block_bytes,
-                             uint8_t* out) {
+PAGEMILL_INLINE uint32_t FindLimit(const float* row, const InputRows& x, int64_t block_bytes,
+                                   uint8_t* out) {
   const int64_t blocks = x.k / kRecordElements;
   const int64_t first = x.first_column / kRecordElements;
   const int64_t last = std::min(x.last_column, x.k) / kRecordElements;
@@ -193,8 +193,8 @@ PM_INLINE uint32_t FindLimit(const float* row, const InputRows& x, int64_t block
 // One block of a mixed chunk; `limits` are those of its rows, whose largest bits lie where its
 // records will.
 template <DType kDType>
-PM_INLINE void QuantizeMixedBlock(const float* x, int64_t stride, int64_t rows,
-                                  const uint32_t* limits, uint8_t* block) {
+PAGEMILL_INLINE void QuantizeMixedBlock(const float* x, int64_t stride, int64_t rows,
+                                        const uint32_t* limits, uint8_t* block) {
   Steps steps[kMaxChunkRows / kLanes];
   uint8_t* record = block + kMixedHeaderBytes;
   uint32_t twos = 0;
@@ -232,7 +232,7 @@ PM_INLINE void QuantizeMixedBlock(const float* x, int64_t stride, int64_t rows,
 // A block of these largest bits, on its own.
 template <DType kDType, int kPlanes>
 struct BlockQuantizer {
-  PM_INLINE void operator()(const float* x, uint32_t bits, uint8_t* out) const {
+  PAGEMILL_INLINE void operator()(const float* x, uint32_t bits, uint8_t* out) const {
     constexpr float kLargest = kPlanes == 1 ? 127 : 127 * 128;
     const float top = __builtin_bit_cast(float, bits);
     const bool is_zero = top < kSmallestBlock;
@@ -267,6 +267,6 @@ void PrepareMixedActivations(const InputRows& x, uint8_t* chunk) {
 }  // namespace
 }  // namespace pagemill::ops::linear
 
-#undef PM_INLINE
+#undef PAGEMILL_INLINE
 
 #endif  // PAGEMILL_CC_OPS_LINEAR_QUANTIZED_ACTIVATIONS_AVX512_H_

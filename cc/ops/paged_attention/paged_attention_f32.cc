@@ -6,6 +6,6 @@
 
 namespace pagemill::ops {
 
-const AttentionKernels PM_VEC_NAME(kAttention) = kKernels;
+const AttentionKernels PAGEMILL_VEC_NAME(kAttention) = kKernels;
 
 }  // namespace pagemill::ops

@@ -232,7 +232,7 @@ Status PackedIntegers::CheckNumbers() const {
 }
 
 Status PackedIntegers::CheckBlocks(DType dtype) const {
-  PM_RETURN_IF_ERROR(CheckNumbers());
+  PAGEMILL_RETURN_IF_ERROR(CheckNumbers());
   if (dtype == DType::kBF16) return OkStatus();
   float largest = 0;
   for (int64_t row = 0; row < shape_.rows; ++row) {
@@ -260,7 +260,7 @@ Status PackBlockRows(const TensorView& weight, std::byte* packed, device::Thread
   uint8_t* out = reinterpret_cast<uint8_t*>(packed);
   for (int64_t e = 0; e < matrices; ++e, out += RoundUp(rows * row_bytes)) {
     const PackedIntegers matrix(weight, e);
-    PM_RETURN_IF_ERROR(matrix.CheckBlocks(dtype));
+    PAGEMILL_RETURN_IF_ERROR(matrix.CheckBlocks(dtype));
     constexpr int64_t kRows = PackedIntegers::kTileRows;
     pool.ParallelFor((rows + kRows - 1) / kRows, 1, [&](int64_t begin, int64_t end, int) {
       for (int64_t t = begin; t < end; ++t) {

@@ -138,7 +138,7 @@ StatusOr<std::vector<std::byte>> MakeBlocks(const TensorView& weight, int thread
   device::ThreadPool pool({.num_threads = threads});
   const WeightPacking packing = BlockRows(0b10);
   std::vector<std::byte> bytes(static_cast<size_t>(packing.bytes(weight)), std::byte{0xa5});
-  PM_RETURN_IF_ERROR(packing.pack(weight, bytes.data(), pool));
+  PAGEMILL_RETURN_IF_ERROR(packing.pack(weight, bytes.data(), pool));
   return bytes;
 }
 

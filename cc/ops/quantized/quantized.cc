@@ -104,7 +104,7 @@ Status CheckPacked(const TensorView& w, const QuantizedParts& parts, const Tenso
   }
   if (values.rank != 2) return InvalidArgument("values of W must have two dimensions");
   const PackedShape shape = PackedShapeOf(format, w.dtype, values);
-  PM_RETURN_IF_ERROR(CheckPackedParts(w, parts, values, scales, shape));
+  PAGEMILL_RETURN_IF_ERROR(CheckPackedParts(w, parts, values, scales, shape));
   const auto within = [](int64_t first, int64_t count, int64_t of) {
     return first >= 0 && count <= of && first <= of - count;
   };

@@ -2,7 +2,7 @@
 // Quantized weights (cc/tensor/quantized.h) for ops: are their parts of the right shape, and what
 // is a row of one in floats.
 //
-//   PM_RETURN_IF_ERROR(CheckQuantized(w));
+//   PAGEMILL_RETURN_IF_ERROR(CheckQuantized(w));
 //   ReadWeightRow(w, /*matrix=*/0, /*row=*/7, row.data());
 //
 // Thread safety: pure functions.

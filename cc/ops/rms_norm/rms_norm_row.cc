@@ -61,6 +61,6 @@ inline void NormalizeRow(const RmsNormRow& row) {
 
 }  // namespace
 
-void PM_VEC_NAME(RmsNormRow)(const RmsNormRow& row) { NormalizeRow(row); }
+void PAGEMILL_VEC_NAME(RmsNormRow)(const RmsNormRow& row) { NormalizeRow(row); }
 
 }  // namespace pagemill::ops

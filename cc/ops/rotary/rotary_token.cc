@@ -114,6 +114,6 @@ inline void RotateHeads(const RotaryFrequencies& frequencies, const RotaryAngles
 
 }  // namespace
 
-const RotaryKernel PM_VEC_NAME(kRotary) = {ComputeAngles, RotateHeads};
+const RotaryKernel PAGEMILL_VEC_NAME(kRotary) = {ComputeAngles, RotateHeads};
 
 }  // namespace pagemill::ops

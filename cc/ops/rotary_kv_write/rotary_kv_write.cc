@@ -36,7 +36,7 @@ OpCall KvPart(const OpCall& call, const std::array<TensorView, 3>& inputs) {
 Status CheckRotaryKvWrite(const OpCall& call) {
   OperandCheck check("rotary_kv_write", call, /*inputs=*/kRotaryInputs + 2, /*outputs=*/2);
   if (!check.ok()) return check.Result();
-  PM_RETURN_IF_ERROR(RotaryOp().check(RotaryPart(call)));
+  PAGEMILL_RETURN_IF_ERROR(RotaryOp().check(RotaryPart(call)));
   const std::array<TensorView, 3> kv = KvInputs(call);
   return KvWriteOp().check(KvPart(call, kv));
 }

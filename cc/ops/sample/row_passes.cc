@@ -150,6 +150,6 @@ constexpr RowPasses MakeRowPasses(const char* name) {
 
 }  // namespace
 
-const RowPasses PM_VEC_NAME(kRowPasses) = MakeRowPasses(PM_VEC_ISA);
+const RowPasses PAGEMILL_VEC_NAME(kRowPasses) = MakeRowPasses(PAGEMILL_VEC_ISA);
 
 }  // namespace pagemill::ops

@@ -116,6 +116,6 @@ inline void Scan(const ScanChunk& k) {
 
 }  // namespace
 
-void PM_VEC_NAME(ScanChunk)(const ScanChunk& chunk) { Scan(chunk); }
+void PAGEMILL_VEC_NAME(ScanChunk)(const ScanChunk& chunk) { Scan(chunk); }
 
 }  // namespace pagemill::ops

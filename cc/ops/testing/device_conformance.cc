@@ -155,7 +155,7 @@ void AddOperands(const Kernel& kernel, const OpCall& call, DeviceCopies& copies)
 
 TestedDevice::TestedDevice(device::Device& device) : device_(device) {
   StatusOr<std::unique_ptr<device::Stream>> stream = device.NewStream();
-  PM_CHECK(stream.ok());
+  PAGEMILL_CHECK(stream.ok());
   stream_ = *std::move(stream);
 }
 

@@ -80,7 +80,7 @@ class OpOnHost {
     constexpr auto kKernels = KernelsOnHost(std::make_index_sequence<kMaxOps>());
     const std::span<const OpDefinition> ops = testing::TestDeviceOps();
     const auto found = std::ranges::find(ops, name, &OpDefinition::op);
-    PM_CHECK(found != ops.end());
+    PAGEMILL_CHECK(found != ops.end());
     kernels_ = {kKernels[static_cast<size_t>(found - ops.begin())](),
                 conformance::ReferenceKernel(**FindOp(CpuOps(), name))};
     definition_ = *found;

@@ -119,7 +119,7 @@ Status Launch::Run(TestWorker& worker) const {
         {.inputs = in, .outputs = out, .attributes = attributes, .batch = step ? &*step : nullptr});
     context.plan = translator.Address(plan, bytes, "the plan");
   }
-  PM_RETURN_IF_ERROR(translator.status());
+  PAGEMILL_RETURN_IF_ERROR(translator.status());
   kernel.run(
       {.inputs = in, .outputs = out, .attributes = attributes, .batch = step ? &*step : nullptr},
       context);
@@ -173,7 +173,7 @@ struct Table {
   Table() {
     constexpr auto kKernels = RowFunctions(std::make_index_sequence<kMaxOps>());
     const std::span<const OpDefinition> ops = CpuOps();
-    PM_CHECK(ops.size() <= kMaxOps);
+    PAGEMILL_CHECK(ops.size() <= kMaxOps);
     kernels.reserve(ops.size());  // definitions point into it
     for (size_t i = 0; i < ops.size(); ++i) {
       kernels.push_back(kKernels[i]());

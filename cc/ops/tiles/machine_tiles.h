@@ -10,47 +10,47 @@
 
 #include "cc/device/tile_config.h"
 
-#define PM_INLINE [[gnu::always_inline]] static inline
+#define PAGEMILL_INLINE [[gnu::always_inline]] static inline
 
 namespace pagemill::ops {
 namespace {
 
 struct MachineTiles {
-  PM_INLINE void Configure(const device::TileConfig& config) {
+  PAGEMILL_INLINE void Configure(const device::TileConfig& config) {
     asm volatile("ldtilecfg %0" ::"m"(config));
   }
 
-  PM_INLINE void Release() { asm volatile("tilerelease"); }
+  PAGEMILL_INLINE void Release() { asm volatile("tilerelease"); }
 
   template <int kTo>
-  PM_INLINE void Zero() {
+  PAGEMILL_INLINE void Zero() {
     asm volatile("tilezero %%tmm%c0" ::"i"(kTo));
   }
 
   template <int kTo>
-  PM_INLINE void Load(const void* from, int64_t stride_bytes) {
+  PAGEMILL_INLINE void Load(const void* from, int64_t stride_bytes) {
     asm volatile("tileloadd (%1,%2,1), %%tmm%c0" ::"i"(kTo), "r"(from), "r"(stride_bytes)
                  : "memory");
   }
 
   template <int kFrom>
-  PM_INLINE void Store(void* to, int64_t stride_bytes) {
+  PAGEMILL_INLINE void Store(void* to, int64_t stride_bytes) {
     asm volatile("tilestored %%tmm%c0, (%1,%2,1)" ::"i"(kFrom), "r"(to), "r"(stride_bytes)
                  : "memory");
   }
 
   template <int kSums, int kA, int kB>
-  PM_INLINE void Multiply() {
+  PAGEMILL_INLINE void Multiply() {
     asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(kSums), "i"(kA), "i"(kB));
   }
 
   template <int kSums, int kA, int kB>
-  PM_INLINE void MultiplyBytes() {
+  PAGEMILL_INLINE void MultiplyBytes() {
     asm volatile("tdpbsud %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(kSums), "i"(kA), "i"(kB));
   }
 
   template <int kSums, int kA, int kB>
-  PM_INLINE void MultiplyUnsigned() {
+  PAGEMILL_INLINE void MultiplyUnsigned() {
     asm volatile("tdpbusd %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(kSums), "i"(kA), "i"(kB));
   }
 };
@@ -58,6 +58,6 @@ struct MachineTiles {
 }  // namespace
 }  // namespace pagemill::ops
 
-#undef PM_INLINE
+#undef PAGEMILL_INLINE
 
 #endif  // PAGEMILL_CC_OPS_TILES_MACHINE_TILES_H_

@@ -5,7 +5,7 @@
 //   #include "cc/ops/rms_norm/rms_norm_row.h"   // declares RmsNormRowPortable, ...Avx2, ...Avx512
 //   #include "cc/ops/vec/vec.h"
 //
-//   void PM_VEC_NAME(RmsNormRow)(const RmsNormRow& row) { ... Vec::Load(row.x) ... }
+//   void PAGEMILL_VEC_NAME(RmsNormRow)(const RmsNormRow& row) { ... Vec::Load(row.x) ... }
 //
 // What such a source defines besides is in an anonymous namespace, and it includes no header with
 // code that other files may share: the linker could keep the copy with wide instructions.
@@ -14,16 +14,16 @@
 
 #if defined(PAGEMILL_VEC_AVX512)
 #include "cc/ops/vec/vec_avx512.h"
-#define PM_VEC_NAME(name) name##Avx512
-#define PM_VEC_ISA "avx512"
+#define PAGEMILL_VEC_NAME(name) name##Avx512
+#define PAGEMILL_VEC_ISA "avx512"
 #elif defined(PAGEMILL_VEC_AVX2)
 #include "cc/ops/vec/vec_avx2.h"
-#define PM_VEC_NAME(name) name##Avx2
-#define PM_VEC_ISA "avx2"
+#define PAGEMILL_VEC_NAME(name) name##Avx2
+#define PAGEMILL_VEC_ISA "avx2"
 #elif defined(PAGEMILL_VEC_PORTABLE)
 #include "cc/ops/vec/vec_portable.h"
-#define PM_VEC_NAME(name) name##Portable
-#define PM_VEC_ISA "portable"
+#define PAGEMILL_VEC_NAME(name) name##Portable
+#define PAGEMILL_VEC_ISA "portable"
 #else
 #error "only sources of vec_cc_library() include this header"
 #endif

@@ -64,6 +64,6 @@ constexpr VecProbe kProbe = {
 
 }  // namespace
 
-const VecProbe PM_VEC_NAME(kVecProbe) = kProbe;
+const VecProbe PAGEMILL_VEC_NAME(kVecProbe) = kProbe;
 
 }  // namespace pagemill::ops

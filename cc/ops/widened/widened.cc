@@ -32,7 +32,7 @@ TensorView WideView(TensorView view, std::byte* data) {
 }  // namespace
 
 void RunWidened(const F32Kernel& kernel, const OpCall& call, KernelContext& context) {
-  PM_CHECK(call.inputs.size() <= kMaxOperands && call.outputs.size() <= kMaxOperands);
+  PAGEMILL_CHECK(call.inputs.size() <= kMaxOperands && call.outputs.size() <= kMaxOperands);
   std::array<TensorView, kMaxOperands> inputs, outputs;
   KernelContext rest = context;
   const auto widen = [&rest](const TensorView& view) {

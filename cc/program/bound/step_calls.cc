@@ -41,11 +41,14 @@ Status CheckBatch(const ops::StepBatch& batch, const Program& program, const Bou
     return InvalidArgument("a step of " + std::to_string(got) + " " + what + " exceeds " + flag +
                            " = " + std::to_string(limit));
   };
-  PM_RETURN_IF_ERROR(check("tokens", batch.num_tokens, options.max_num_tokens, "max_num_tokens"));
-  PM_RETURN_IF_ERROR(check("requests", batch.num_requests, options.max_num_seqs, "max_num_seqs"));
-  PM_RETURN_IF_ERROR(check("rows of logits", batch.num_logits_rows, options.max_num_logits_rows,
-                           "max_num_logits_rows"));
-  PM_RETURN_IF_ERROR(check("media rows", batch.num_media_rows, batch.num_tokens, "its tokens"));
+  PAGEMILL_RETURN_IF_ERROR(
+      check("tokens", batch.num_tokens, options.max_num_tokens, "max_num_tokens"));
+  PAGEMILL_RETURN_IF_ERROR(
+      check("requests", batch.num_requests, options.max_num_seqs, "max_num_seqs"));
+  PAGEMILL_RETURN_IF_ERROR(check("rows of logits", batch.num_logits_rows,
+                                 options.max_num_logits_rows, "max_num_logits_rows"));
+  PAGEMILL_RETURN_IF_ERROR(
+      check("media rows", batch.num_media_rows, batch.num_tokens, "its tokens"));
   if (batch.kv.size() != layout.tables.size()) {
     return InvalidArgument("a step with " + std::to_string(batch.kv.size()) +
                            " block tables on a cache with " + std::to_string(layout.tables.size()));

@@ -99,15 +99,15 @@ struct DeviceExecutor::Bound {
 };
 
 Status DeviceExecutor::Bound::Allocate(const MemoryPlan& plan, device::Device& device) {
-  PM_ASSIGN_OR_RETURN(activations, device.Allocate(plan.activation_bytes, "activations"));
-  PM_ASSIGN_OR_RETURN(outputs, device.Allocate(plan.output_bytes, "outputs"));
-  PM_ASSIGN_OR_RETURN(workspace, device.Allocate(plan.workspace_bytes, "workspace"));
-  PM_ASSIGN_OR_RETURN(kv, device.Allocate(plan.kv.arena_bytes(), "the KV cache"));
+  PAGEMILL_ASSIGN_OR_RETURN(activations, device.Allocate(plan.activation_bytes, "activations"));
+  PAGEMILL_ASSIGN_OR_RETURN(outputs, device.Allocate(plan.output_bytes, "outputs"));
+  PAGEMILL_ASSIGN_OR_RETURN(workspace, device.Allocate(plan.workspace_bytes, "workspace"));
+  PAGEMILL_ASSIGN_OR_RETURN(kv, device.Allocate(plan.kv.arena_bytes(), "the KV cache"));
   image.emplace(program, plan.kv, device_options.max_blocks);
   const int64_t array_bytes = image->Bytes(options.max_sizes());
-  PM_ASSIGN_OR_RETURN(arrays, device.Allocate(array_bytes, "arrays of a step"));
-  PM_RETURN_IF_ERROR(AllocateInputs(device));
-  PM_ASSIGN_OR_RETURN(stream, device.NewStream());
+  PAGEMILL_ASSIGN_OR_RETURN(arrays, device.Allocate(array_bytes, "arrays of a step"));
+  PAGEMILL_RETURN_IF_ERROR(AllocateInputs(device));
+  PAGEMILL_ASSIGN_OR_RETURN(stream, device.NewStream());
   slots.resize(static_cast<size_t>(device_options.max_steps_in_flight));
   for (Slot& slot : slots) {
     slot.arrays.resize(static_cast<size_t>(array_bytes));
@@ -128,7 +128,7 @@ Status DeviceExecutor::Bound::AllocateInputs(device::Device& device) {
     bytes +=
         (program.value(id).Bytes(options.max_sizes()) + kAlignment - 1) / kAlignment * kAlignment;
   }
-  PM_ASSIGN_OR_RETURN(inputs, device.Allocate(bytes, "inputs of a step"));
+  PAGEMILL_ASSIGN_OR_RETURN(inputs, device.Allocate(bytes, "inputs of a step"));
   for (size_t i = 0; i < offsets.size(); ++i) input_views[i].data = inputs.data() + offsets[i];
   return OkStatus();
 }
@@ -217,7 +217,7 @@ Status DeviceExecutor::Bound::RecordGraphs() {
   for (int32_t size : device_options.graph_sizes) {
     stream->BeginCapture();
     EnqueueKernels(DecodeSizes(size));
-    PM_ASSIGN_OR_RETURN(std::unique_ptr<device::Graph> graph, stream->EndCapture());
+    PAGEMILL_ASSIGN_OR_RETURN(std::unique_ptr<device::Graph> graph, stream->EndCapture());
     graphs.push_back({.num_requests = size, .graph = std::move(graph)});
   }
   return OkStatus();
@@ -256,22 +256,23 @@ void DeviceExecutor::Bound::EnqueueOutputs(Slot* slot) {
 StatusOr<std::unique_ptr<DeviceExecutor>> DeviceExecutor::Create(
     Program program, const Target& target, device::Device& device, const ExecutorOptions& options,
     const DeviceExecutorOptions& device_options) {
-  PM_RETURN_IF_ERROR(CheckOptions(options, device_options));
+  PAGEMILL_RETURN_IF_ERROR(CheckOptions(options, device_options));
   auto bound = std::make_unique<Bound>();
-  PM_ASSIGN_OR_RETURN(bound->kernels, SelectKernels(program, target, options));
-  PM_ASSIGN_OR_RETURN(const MemoryPlan plan, PlanMemory(program, target, options));
-  PM_ASSIGN_OR_RETURN(bound->weights,
-                      DeviceWeights::Upload(program, bound->kernels, options, device));
+  PAGEMILL_ASSIGN_OR_RETURN(bound->kernels, SelectKernels(program, target, options));
+  PAGEMILL_ASSIGN_OR_RETURN(const MemoryPlan plan, PlanMemory(program, target, options));
+  PAGEMILL_ASSIGN_OR_RETURN(bound->weights,
+                            DeviceWeights::Upload(program, bound->kernels, options, device));
   bound->program = std::move(program);
   bound->options = options;
   bound->device_options = device_options;
-  PM_RETURN_IF_ERROR(bound->Allocate(plan, device));
+  PAGEMILL_RETURN_IF_ERROR(bound->Allocate(plan, device));
   bound->BindProgram(target);
   if (device_options.token_columns > 0) {
-    PM_ASSIGN_OR_RETURN(bound->tokens, DeviceTokens::Create(bound->program, target, device, options,
-                                                            device_options.token_columns));
+    PAGEMILL_ASSIGN_OR_RETURN(bound->tokens,
+                              DeviceTokens::Create(bound->program, target, device, options,
+                                                   device_options.token_columns));
   }
-  PM_RETURN_IF_ERROR(bound->RecordGraphs());
+  PAGEMILL_RETURN_IF_ERROR(bound->RecordGraphs());
   return std::unique_ptr<DeviceExecutor>(new DeviceExecutor(std::move(bound)));
 }
 
@@ -285,14 +286,14 @@ const KvLayout& DeviceExecutor::kv_layout() const { return bound_->kernels.kv; }
 
 Status DeviceExecutor::Enqueue(const ops::StepBatch& batch) {
   Bound& b = *bound_;
-  PM_RETURN_IF_ERROR(CheckBatch(batch, b.program, b.bound, b.options, b.kernels.kv));
+  PAGEMILL_RETURN_IF_ERROR(CheckBatch(batch, b.program, b.bound, b.options, b.kernels.kv));
   for (const ops::KvArrays& kv : batch.kv) {
     if (kv.block_table_stride <= b.device_options.max_blocks) continue;
     return InvalidArgument(
         "a step with " + std::to_string(kv.block_table_stride) +
         " blocks of a request exceeds max_blocks = " + std::to_string(b.device_options.max_blocks));
   }
-  PM_RETURN_IF_ERROR(b.CheckTokens(batch));
+  PAGEMILL_RETURN_IF_ERROR(b.CheckTokens(batch));
   if (b.num_enqueued - b.num_collected == b.slots.size()) {
     return FailedPrecondition("max_steps_in_flight = " + std::to_string(b.slots.size()) +
                               " steps are enqueued; collect one first");
@@ -320,7 +321,7 @@ Status DeviceExecutor::Sample(const StepDraws& draws) {
   if (b.num_enqueued == b.num_collected || b.num_found == 0) {
     return FailedPrecondition("no step was enqueued from whose rows tokens may be drawn");
   }
-  PM_RETURN_IF_ERROR(b.CheckDraws(draws));
+  PAGEMILL_RETURN_IF_ERROR(b.CheckDraws(draws));
   Bound::Slot& slot = b.slots[(b.num_enqueued - 1) % b.slots.size()];
   b.tokens->EnqueueDraw(b.DataOf(*b.program.FindOutput(kLogits)), draws, &slot.found, *b.stream);
   b.tokens->EnqueueCopy(b.num_found, &slot.found, *b.stream);
@@ -335,7 +336,7 @@ Status DeviceExecutor::Collect(ExecutorOutput* output) {
   }
   Bound::Slot& slot = b.slots[b.num_collected % b.slots.size()];
   ++b.num_collected;
-  PM_RETURN_IF_ERROR(slot.done->Synchronize());
+  PAGEMILL_RETURN_IF_ERROR(slot.done->Synchronize());
   output->outputs = slot.views;
   output->maxima = {};
   if (slot.by_maxima) output->maxima = slot.found.Maxima();

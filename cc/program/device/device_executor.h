@@ -3,13 +3,13 @@
 // replaying graphs: decode steps are padded to the next of a few sizes, for each of which the
 // kernels are recorded once.
 //
-//   PM_ASSIGN_OR_RETURN(std::unique_ptr<DeviceExecutor> executor,
+//   PAGEMILL_ASSIGN_OR_RETURN(std::unique_ptr<DeviceExecutor> executor,
 //                       DeviceExecutor::Create(program, target, device, options,
 //                                              {.max_blocks = 128, .graph_sizes = {1, 2, 4, 8},
 //                                               .token_columns = 49152}));
-//   PM_RETURN_IF_ERROR(executor->Enqueue(batch));     // returns before it is done
-//   PM_RETURN_IF_ERROR(executor->Enqueue(next));      // two steps are in flight
-//   PM_RETURN_IF_ERROR(executor->Collect(&output));   // waits for the first
+//   PAGEMILL_RETURN_IF_ERROR(executor->Enqueue(batch));     // returns before it is done
+//   PAGEMILL_RETURN_IF_ERROR(executor->Enqueue(next));      // two steps are in flight
+//   PAGEMILL_RETURN_IF_ERROR(executor->Collect(&output));   // waits for the first
 //
 // The device's memory is taken once, as planned, so that addresses stay as they are. A batch is
 // copied when it is enqueued. Outputs come to the host's memory, one area for each step in flight.

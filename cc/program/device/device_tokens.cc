@@ -57,8 +57,8 @@ Call MaskCall(TensorView logits, const std::byte* draws, const std::byte* masks,
 
 StatusOr<const ops::Kernel*> Choose(const Target& target, std::string_view name,
                                     const ops::OpCall& call) {
-  PM_ASSIGN_OR_RETURN(const ops::OpDefinition* definition, ops::FindOp(target.ops, name));
-  PM_RETURN_IF_ERROR(definition->check(call));
+  PAGEMILL_ASSIGN_OR_RETURN(const ops::OpDefinition* definition, ops::FindOp(target.ops, name));
+  PAGEMILL_RETURN_IF_ERROR(definition->check(call));
   return ops::ChooseKernel(*definition, target.capabilities, call);
 }
 
@@ -95,21 +95,23 @@ StatusOr<DeviceTokens> DeviceTokens::Create(const Program& program, const Target
   const Call find = FindCall(view, nullptr, nullptr);
   const Call draw = DrawCall(view, nullptr, nullptr, nullptr);
   const Call mask = MaskCall(view, nullptr, nullptr, tokens.max_rows_);
-  PM_ASSIGN_OR_RETURN(tokens.take_, Choose(target, "take_tokens", take.call()));
-  PM_ASSIGN_OR_RETURN(tokens.find_, Choose(target, "argmax", find.call()));
-  PM_ASSIGN_OR_RETURN(tokens.draw_, Choose(target, "draw_tokens", draw.call()));
-  PM_ASSIGN_OR_RETURN(tokens.mask_, Choose(target, "mask_tokens", mask.call()));
-  PM_ASSIGN_OR_RETURN(tokens.columns_, device.Allocate(4 * tokens.max_rows_, "sampled tokens"));
-  PM_ASSIGN_OR_RETURN(tokens.values_, device.Allocate(4 * tokens.max_rows_, "their logits"));
+  PAGEMILL_ASSIGN_OR_RETURN(tokens.take_, Choose(target, "take_tokens", take.call()));
+  PAGEMILL_ASSIGN_OR_RETURN(tokens.find_, Choose(target, "argmax", find.call()));
+  PAGEMILL_ASSIGN_OR_RETURN(tokens.draw_, Choose(target, "draw_tokens", draw.call()));
+  PAGEMILL_ASSIGN_OR_RETURN(tokens.mask_, Choose(target, "mask_tokens", mask.call()));
+  PAGEMILL_ASSIGN_OR_RETURN(tokens.columns_,
+                            device.Allocate(4 * tokens.max_rows_, "sampled tokens"));
+  PAGEMILL_ASSIGN_OR_RETURN(tokens.values_, device.Allocate(4 * tokens.max_rows_, "their logits"));
   constexpr auto kDrawBytes = static_cast<int64_t>(sizeof(ops::RowDraw));
-  PM_ASSIGN_OR_RETURN(tokens.draws_, device.Allocate(kDrawBytes * tokens.max_rows_, "draws"));
-  PM_ASSIGN_OR_RETURN(tokens.masks_, device.Allocate(4 * tokens.num_mask_words() * tokens.max_rows_,
-                                                     "token masks"));
+  PAGEMILL_ASSIGN_OR_RETURN(tokens.draws_, device.Allocate(kDrawBytes * tokens.max_rows_, "draws"));
+  PAGEMILL_ASSIGN_OR_RETURN(
+      tokens.masks_,
+      device.Allocate(4 * tokens.num_mask_words() * tokens.max_rows_, "token masks"));
   const int64_t workspace_bytes = std::max(
       {WorkspaceBytes(*tokens.take_, take.call()), WorkspaceBytes(*tokens.find_, find.call()),
        WorkspaceBytes(*tokens.draw_, draw.call()), WorkspaceBytes(*tokens.mask_, mask.call())});
-  PM_ASSIGN_OR_RETURN(tokens.workspace_,
-                      device.Allocate(workspace_bytes, "workspace of sampled tokens"));
+  PAGEMILL_ASSIGN_OR_RETURN(tokens.workspace_,
+                            device.Allocate(workspace_bytes, "workspace of sampled tokens"));
   return tokens;
 }
 

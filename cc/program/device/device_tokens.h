@@ -3,7 +3,7 @@
 // token drawn, and the next step reads its tokens from there, so that it can be enqueued before the
 // host knows them.
 //
-//   PM_ASSIGN_OR_RETURN(DeviceTokens tokens, DeviceTokens::Create(program, target, ...));
+//   PAGEMILL_ASSIGN_OR_RETURN(DeviceTokens tokens, DeviceTokens::Create(program, target, ...));
 //   tokens.EnqueueTake(ids, *stream);       // negative ids become those that the step before found
 //   ... the program ...
 //   tokens.EnqueueFind(logits, num_rows, *stream);

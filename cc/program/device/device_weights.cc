@@ -39,7 +39,7 @@ class Ranges {
 };
 
 Status Send(const Ranges& ranges, std::byte* to, device::Device& device) {
-  PM_ASSIGN_OR_RETURN(const std::unique_ptr<device::Stream> stream, device.NewStream());
+  PAGEMILL_ASSIGN_OR_RETURN(const std::unique_ptr<device::Stream> stream, device.NewStream());
   for (const auto& [data, range] : ranges.all()) {
     stream->CopyToDevice(to + range.offset, {data, static_cast<size_t>(range.bytes)});
   }
@@ -54,11 +54,11 @@ StatusOr<DeviceWeights> DeviceWeights::Upload(const Program& program,
                                               const KernelSelection& kernels,
                                               const ExecutorOptions& options,
                                               device::Device& device) {
-  PM_ASSIGN_OR_RETURN(const Weights weights, Weights::Load(program));
+  PAGEMILL_ASSIGN_OR_RETURN(const Weights weights, Weights::Load(program));
   device::ThreadPool pool({.num_threads = kernels.num_threads});
   std::optional<PackCache> cache;
   if (!options.pack_cache_folder.empty()) cache.emplace(options.pack_cache_folder);
-  PM_ASSIGN_OR_RETURN(
+  PAGEMILL_ASSIGN_OR_RETURN(
       const PackedWeights packed,
       PackedWeights::Make(program, kernels.kernels, weights, cache ? &*cache : nullptr, pool));
   DeviceWeights result;
@@ -97,8 +97,8 @@ StatusOr<DeviceWeights> DeviceWeights::Upload(const Program& program,
       }
     }
   }
-  PM_ASSIGN_OR_RETURN(result.memory_, device.Allocate(ranges.total_bytes(), "weights"));
-  PM_RETURN_IF_ERROR(Send(ranges, result.memory_.data(), device));
+  PAGEMILL_ASSIGN_OR_RETURN(result.memory_, device.Allocate(ranges.total_bytes(), "weights"));
+  PAGEMILL_RETURN_IF_ERROR(Send(ranges, result.memory_.data(), device));
   for (auto& [key, operand] : result.operands_) {
     if (operand.data == nullptr) continue;
     operand.data = result.memory_.data() + ranges.OffsetOf(operand.data);

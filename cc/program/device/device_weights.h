@@ -2,8 +2,8 @@
 // The weights of a program in a device's memory: packed on the host as the chosen kernels read
 // them, then sent, each byte range once.
 //
-//   PM_ASSIGN_OR_RETURN(DeviceWeights weights, DeviceWeights::Upload(program, kernels, device));
-//   WeightOperand w = weights.at(op, input);
+//   PAGEMILL_ASSIGN_OR_RETURN(DeviceWeights weights, DeviceWeights::Upload(program, kernels,
+//   device)); WeightOperand w = weights.at(op, input);
 //
 // Immutable after Upload(); thread-safe.
 #ifndef PAGEMILL_CC_PROGRAM_DEVICE_DEVICE_WEIGHTS_H_

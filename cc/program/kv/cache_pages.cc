@@ -10,10 +10,10 @@ using step::BlockId;
 using step::GroupId;
 
 std::span<std::byte> CachePages::Page(BlockId block, size_t size) const {
-  PM_CHECK(size == page_bytes_);
-  PM_CHECK(block.value() >= 0);
+  PAGEMILL_CHECK(size == page_bytes_);
+  PAGEMILL_CHECK(block.value() >= 0);
   const size_t index = static_cast<size_t>(block.value());
-  PM_CHECK(index < arena_.size() / page_bytes_);
+  PAGEMILL_CHECK(index < arena_.size() / page_bytes_);
   return arena_.subspan(index * page_bytes_, page_bytes_);
 }
 

@@ -1,7 +1,7 @@
 // File: cc/program/kv/kv_layout.h
 // How the caches of a program lie in one arena of equal pages, which all KV groups share.
 //
-//   PM_ASSIGN_OR_RETURN(KvLayout layout, PlanKvLayout(program, {.num_blocks = 100}));
+//   PAGEMILL_ASSIGN_OR_RETURN(KvLayout layout, PlanKvLayout(program, {.num_blocks = 100}));
 //   const KvLayout::Cache& cache = layout.caches[id.value()];
 //   std::byte* block = arena + page * layout.page_bytes + cache.offset_bytes;
 //

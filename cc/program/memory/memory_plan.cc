@@ -28,7 +28,7 @@ std::string MemoryPlan::ToString() const {
 
 StatusOr<MemoryPlan> PlanMemory(const Program& program, const Target& target,
                                 const ExecutorOptions& options) {
-  PM_ASSIGN_OR_RETURN(KernelSelection selection, SelectKernels(program, target, options));
+  PAGEMILL_ASSIGN_OR_RETURN(KernelSelection selection, SelectKernels(program, target, options));
   MemoryPlan plan;
   const WeightBytes weights = CountWeightBytes(program);
   const PackedBytes packed = CountPackedBytes(program, selection.kernels);

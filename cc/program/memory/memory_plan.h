@@ -1,7 +1,7 @@
 // File: cc/program/memory/memory_plan.h
 // What a bound program takes, in bytes, exactly and before anything is allocated.
 //
-//   PM_ASSIGN_OR_RETURN(MemoryPlan plan, PlanMemory(program, target, options));
+//   PAGEMILL_ASSIGN_OR_RETURN(MemoryPlan plan, PlanMemory(program, target, options));
 //   std::cout << plan.ToString();
 #ifndef PAGEMILL_CC_PROGRAM_MEMORY_MEMORY_PLAN_H_
 #define PAGEMILL_CC_PROGRAM_MEMORY_MEMORY_PLAN_H_

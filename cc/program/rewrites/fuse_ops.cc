@@ -92,7 +92,7 @@ class Fuser {
 }  // namespace
 
 StatusOr<int32_t> FuseOps(Program& program, std::span<const ops::OpDefinition> ops) {
-  PM_ASSIGN_OR_RETURN(
+  PAGEMILL_ASSIGN_OR_RETURN(
       const KvLayout layout,
       PlanKvLayout(program, {.num_blocks = 5, .block_size = 16, .dtype = DType::kBF16}));
   int32_t count = 0;

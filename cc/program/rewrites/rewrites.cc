@@ -17,7 +17,7 @@ std::span<const Rewrite> Rewrites() { return kRewrites; }
 
 StatusOr<Program> RewriteProgram(Program program, std::span<const ops::OpDefinition> ops) {
   for (const Rewrite& rewrite : Rewrites()) {
-    PM_RETURN_IF_ERROR(rewrite.apply(program, ops).status());
+    PAGEMILL_RETURN_IF_ERROR(rewrite.apply(program, ops).status());
     const Status status = program.CheckIntegrity();
     if (!status.ok()) {
       return Internal("rewrite '" + std::string(rewrite.name) +

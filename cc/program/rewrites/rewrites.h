@@ -2,7 +2,7 @@
 // Named rewrites of a program that keep its results and make it cheaper (`docs/program_format.md`).
 // What can be rewritten is said by the traits of the ops, not by their names.
 //
-//   PM_ASSIGN_OR_RETURN(program, RewriteProgram(std::move(program), ops::CpuOps()));
+//   PAGEMILL_ASSIGN_OR_RETURN(program, RewriteProgram(std::move(program), ops::CpuOps()));
 //
 // To add one: a file of its own beside this one, declared below, and an entry in rewrites.cc.
 #ifndef PAGEMILL_CC_PROGRAM_REWRITES_REWRITES_H_

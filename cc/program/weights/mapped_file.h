@@ -2,7 +2,7 @@
 // A file mapped read-only, unmapped when the object dies. Pages are read when they are first
 // touched and can be dropped again by the system, so mapping costs no memory. Processes share them.
 //
-//   PM_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open("/models/smol.gguf"));
+//   PAGEMILL_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open("/models/smol.gguf"));
 //   std::span<const std::byte> bytes = file.bytes();
 //
 // A file that is truncated while it is mapped raises SIGBUS on access; replace model files by

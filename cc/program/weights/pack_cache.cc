@@ -115,8 +115,8 @@ Status PackCache::CheckWhole(const MappedFile& file, const Digest128& key, int64
 
 StatusOr<PackCache::Entry> PackCache::Find(const Digest128& key, int64_t bytes,
                                            device::ThreadPool& pool) const {
-  PM_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(PathOf(key), MappedFile::Use::kAll));
-  PM_RETURN_IF_ERROR(CheckWhole(file, key, bytes, pool));
+  PAGEMILL_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(PathOf(key), MappedFile::Use::kAll));
+  PAGEMILL_RETURN_IF_ERROR(CheckWhole(file, key, bytes, pool));
   const std::span<const std::byte> payload = file.bytes().subspan(kPageBytes);
   return Entry{std::move(file), payload, BetterCopied(payload, pool)};
 }
@@ -163,7 +163,7 @@ Status PackCache::Store(const Digest128& key, std::span<const std::byte> bytes,
   std::error_code error;
   fs::create_directories(folder_, error);
   if (error) return Unavailable("cannot create '" + folder_ + "': " + error.message());
-  PM_RETURN_IF_ERROR(MakeRoom(size + kPageBytes));
+  PAGEMILL_RETURN_IF_ERROR(MakeRoom(size + kPageBytes));
   Header header;
   header.key = key;
   header.bytes = size;

@@ -66,8 +66,8 @@ StatusOr<const std::byte*> DenseRows(const Program& program, ValueId weight, con
                                      LazyMemory* rows, device::ThreadPool& pool) {
   if (program.value(weight).weight.row_stride == 0) return weights.data(weight);
   if (rows->bytes().empty()) {
-    PM_ASSIGN_OR_RETURN(*rows,
-                        LazyMemory::Allocate(program.value(weight).Bytes({}), "a part of a stack"));
+    PAGEMILL_ASSIGN_OR_RETURN(
+        *rows, LazyMemory::Allocate(program.value(weight).Bytes({}), "a part of a stack"));
   }
   CopyRows(program, weight, weights, rows->data(), pool);
   return rows->data();
@@ -84,9 +84,10 @@ Status MakeStack(const Program& program, const PackedCopy& copy, const Weights& 
     if (copy.packing == nullptr) {
       CopyRows(program, id, weights, target, pool);
     } else {
-      PM_ASSIGN_OR_RETURN(const std::byte* data, DenseRows(program, id, weights, &rows, pool));
+      PAGEMILL_ASSIGN_OR_RETURN(const std::byte* data,
+                                DenseRows(program, id, weights, &rows, pool));
       part.data = const_cast<std::byte*>(data);
-      PM_RETURN_IF_ERROR(copy.packing->pack(part, target, pool));
+      PAGEMILL_RETURN_IF_ERROR(copy.packing->pack(part, target, pool));
     }
     target += bytes;
   }
@@ -106,7 +107,7 @@ StatusOr<TensorView> PartOfMatrix(const Program& program, ValueId part,
   if (v.stack.empty()) {
     view.data = view.Row<std::byte>(matrix);
   } else {
-    PM_ASSIGN_OR_RETURN(
+    PAGEMILL_ASSIGN_OR_RETURN(
         const std::byte* data,
         DenseRows(program, v.stack[static_cast<size_t>(matrix)], weights, rows, pool));
     view.data = const_cast<std::byte*>(data);
@@ -124,14 +125,14 @@ Status MakeQuantizedStack(const Program& program, const PackedCopy& copy, const 
   for (int64_t e = 0; e < copy.view.shape[0]; ++e) {
     std::array<TensorView, 4> parts;
     for (size_t i = 0; i < parts.size(); ++i) {
-      PM_ASSIGN_OR_RETURN(
+      PAGEMILL_ASSIGN_OR_RETURN(
           parts[i], PartOfMatrix(program, q.parts()[i], q.format, e, weights, &rows[i], pool));
     }
     QuantizedParts of_matrix = {q.format, parts[0], parts[1], parts[2], parts[3]};
     of_matrix.format.first_row += e * q.format.row_step;
     view.parts = &of_matrix;
     view.data = of_matrix.values.data;
-    PM_RETURN_IF_ERROR(copy.packing->pack(view, target, pool));
+    PAGEMILL_RETURN_IF_ERROR(copy.packing->pack(view, target, pool));
     target += copy.packing->bytes(view);
   }
   return OkStatus();
@@ -168,8 +169,8 @@ Status Pack(const Program& program, const PackedLayout& layout, const Weights& w
             std::byte* target, device::ThreadPool& pool) {
   for (const PackedCopy& copy : layout.copies()) {
     if (copy.shared != nullptr) continue;
-    PM_RETURN_IF_ERROR(OfWeight(program.value(copy.weight),
-                                MakeCopy(program, copy, weights, target + copy.offset, pool)));
+    PAGEMILL_RETURN_IF_ERROR(OfWeight(
+        program.value(copy.weight), MakeCopy(program, copy, weights, target + copy.offset, pool)));
   }
   return OkStatus();
 }
@@ -199,7 +200,7 @@ Status PackedWeights::CheckStored(const Program& program, const std::set<ValueId
     view.parts = &parts;
     if (!ops::HasPackedIntegers(view)) continue;
     for (int64_t e = 0; e < (view.rank == 3 ? view.shape[0] : 1); ++e) {
-      PM_RETURN_IF_ERROR(OfWeight(v, ops::PackedIntegers(view, e).CheckNumbers()));
+      PAGEMILL_RETURN_IF_ERROR(OfWeight(v, ops::PackedIntegers(view, e).CheckNumbers()));
     }
   }
   return OkStatus();
@@ -224,12 +225,12 @@ StatusOr<const std::byte*> PackedWeights::MakeCopies(const Program& program,
   from_cache_ = mapped_.has_value();
   const bool placed = placement.kind != device::MemoryPlacement::Kind::kAnywhere;
   if (!from_cache_ || mapped_->better_copied || placed) {
-    PM_ASSIGN_OR_RETURN(memory_, LazyMemory::Allocate(bytes, "packed weights", placement));
+    PAGEMILL_ASSIGN_OR_RETURN(memory_, LazyMemory::Allocate(bytes, "packed weights", placement));
     if (from_cache_) {
       CopyBytes(mapped_->bytes.data(), memory_.data(), bytes, pool);
       mapped_.reset();
     } else {
-      PM_RETURN_IF_ERROR(Pack(program, layout, weights, memory_.data(), pool));
+      PAGEMILL_RETURN_IF_ERROR(Pack(program, layout, weights, memory_.data(), pool));
     }
   }
   if (cache != nullptr && !from_cache_) store_status_ = cache->Store(key, memory_.bytes(), pool);
@@ -250,8 +251,8 @@ StatusOr<PackedWeights> PackedWeights::Make(const Program& program,
   };
   const PackedLayout layout(program, kernels, find_shared);
   PackedWeights packed;
-  PM_ASSIGN_OR_RETURN(const std::byte* base,
-                      packed.MakeCopies(program, layout, weights, cache, pool, placement));
+  PAGEMILL_ASSIGN_OR_RETURN(const std::byte* base,
+                            packed.MakeCopies(program, layout, weights, cache, pool, placement));
   for (const PackedCopy& copy : layout.copies()) {
     packed.copies_[ContentOf(program, copy, names)] = copy.data(base);
   }
@@ -262,7 +263,7 @@ StatusOr<PackedWeights> PackedWeights::Make(const Program& program,
   for (const auto& [part, copy] : layout.parts()) {
     packed.parts_[part] = layout.copies()[copy].data(base);
   }
-  PM_RETURN_IF_ERROR(packed.CheckStored(program, layout.stored_quantized(), weights));
+  PAGEMILL_RETURN_IF_ERROR(packed.CheckStored(program, layout.stored_quantized(), weights));
   packed.read_by_ = ReadFromEndToEnd(layout, base, kernels.size());
   if (!layout.copies().empty()) weights.DropPages();
   return packed;

@@ -5,7 +5,7 @@
 // Each matrix of a stack is packed from its own bytes, so that a stack row by row exists only for
 // kernels that read it so.
 //
-//   PM_ASSIGN_OR_RETURN(PackedWeights packed,
+//   PAGEMILL_ASSIGN_OR_RETURN(PackedWeights packed,
 //                       PackedWeights::Make(program, kernels, weights, cache, pool));
 //   const std::byte* data = packed.data(op, input);   // null: as stored
 //

@@ -180,7 +180,7 @@ Program MustParseQuantized() {
 // Packing of all parts: the first element, 1 - 2. Packing of values alone: their first byte.
 Status KeepFirst(const TensorView& weight, std::byte* packed, device::ThreadPool&) {
   const ops::PackedIntegers integers(weight, 0);
-  PM_RETURN_IF_ERROR(integers.CheckNumbers());
+  PAGEMILL_RETURN_IF_ERROR(integers.CheckNumbers());
   std::vector<float> row(32);
   integers.ReadRow(0, row.data());
   std::memcpy(packed, row.data(), sizeof(float));
@@ -459,8 +459,8 @@ TEST_F(PackedWeightsCacheTest, OtherStacksAreOtherEntries) {
 
 StatusOr<PackedWeights> PackBeside(const PackedWeights& other, const std::string& text,
                                    const std::vector<const ops::Kernel*>& kernels) {
-  PM_ASSIGN_OR_RETURN(const Program program, Program::Parse(text));
-  PM_ASSIGN_OR_RETURN(const Weights weights, Weights::Load(program));
+  PAGEMILL_ASSIGN_OR_RETURN(const Program program, Program::Parse(text));
+  PAGEMILL_ASSIGN_OR_RETURN(const Weights weights, Weights::Load(program));
   device::ThreadPool pool({.num_threads = 1});
   return PackedWeights::Make(program, kernels, weights, nullptr, pool, {}, &other);
 }

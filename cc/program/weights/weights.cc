@@ -89,7 +89,7 @@ StatusOr<Weights> Weights::Load(const Program& program) {
       bytes.emplace_back(program.constants());
       continue;
     }
-    PM_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path));
+    PAGEMILL_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path));
     bytes.push_back(file.bytes());
     weights.files_.push_back(std::move(file));
   }

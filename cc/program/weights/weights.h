@@ -7,7 +7,7 @@
 // around it, up to 2 MiB for 2 KB. Of a quantized weight or a stack only the parts are here
 // (packed_weights.h makes the rest).
 //
-//   PM_ASSIGN_OR_RETURN(Weights weights, Weights::Load(program));
+//   PAGEMILL_ASSIGN_OR_RETURN(Weights weights, Weights::Load(program));
 //   const void* data = weights.data(weight_id);
 //
 // Immutable after Load(); thread-safe.

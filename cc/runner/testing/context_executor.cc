@@ -35,7 +35,7 @@ std::vector<int32_t> ContextExecutor::TokensOf(const ops::StepBatch& batch) {
 }
 
 Status ContextExecutor::Enqueue(const ops::StepBatch& batch) {
-  if (on_enqueue) PM_RETURN_IF_ERROR(on_enqueue(batch));
+  if (on_enqueue) PAGEMILL_RETURN_IF_ERROR(on_enqueue(batch));
   if (static_cast<int32_t>(steps_.size()) == max_steps_in_flight()) {
     return FailedPrecondition("too many steps are in flight");
   }
@@ -76,7 +76,7 @@ void ContextExecutor::Exclude(std::span<const uint32_t> mask, std::span<float> l
 
 // With the instructions that a host's sampler chooses, so that tokens have its bits.
 Status ContextExecutor::Sample(const program::StepDraws& draws) {
-  if (on_sample) PM_RETURN_IF_ERROR(on_sample(draws));
+  if (on_sample) PAGEMILL_RETURN_IF_ERROR(on_sample(draws));
   if (steps_.empty() || draws.rows.size() != steps_.back().maxima.size()) {
     return FailedPrecondition("tokens are drawn from a step that was not asked for so many maxima");
   }
@@ -106,7 +106,7 @@ Status ContextExecutor::Collect(program::ExecutorOutput* output) {
   if (steps_.empty()) return FailedPrecondition("no step is in flight");
   collected_ = std::move(steps_.front());
   steps_.pop_front();
-  if (on_collect) PM_RETURN_IF_ERROR(on_collect());
+  if (on_collect) PAGEMILL_RETURN_IF_ERROR(on_collect());
   outputs_.clear();
   if (collected_.maxima.empty()) {
     outputs_.push_back({"logits", TensorView::Dense(collected_.logits.data(), DType::kF32,

@@ -52,7 +52,7 @@ bool BracketMatcher::Accept(int32_t token_id) {
 }
 
 void BracketMatcher::Rollback(int32_t num_tokens) {
-  PM_CHECK(num_tokens >= 0 && static_cast<size_t>(num_tokens) < states_.size());
+  PAGEMILL_CHECK(num_tokens >= 0 && static_cast<size_t>(num_tokens) < states_.size());
   states_.resize(states_.size() - static_cast<size_t>(num_tokens));
 }
 

@@ -134,7 +134,7 @@ void Generations::AddRows(size_t slot, std::vector<LogitsRow>* rows) {
 void Generations::Take(std::span<const LogitsRow> rows, std::span<const RowOutput> outputs) {
   for (size_t i = 0; i < rows.size(); ++i) {
     Generation& generation = all_[rows[i].index.value()];
-    PM_CHECK(outputs[i].failure.ok());
+    PAGEMILL_CHECK(outputs[i].failure.ok());
     if (outputs[i].token_id < 0) continue;
     if (outputs[i].token_id == rows[i].draft_token_id) ++generation.accepted;
     generation.outputs.push_back(outputs[i].token_id);

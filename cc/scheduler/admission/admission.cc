@@ -28,12 +28,12 @@ Admission::Admission(const SchedulerOptions& options, const kv_cache::KvCacheMan
       max_request_tokens_(FittingTokens(cache, options.max_model_len)) {}
 
 Status Admission::Check(const step::Request& request) const {
-  PM_RETURN_IF_ERROR(CheckKind(request));
-  if (request.streaming_input) PM_RETURN_IF_ERROR(CheckStreaming(request));
-  PM_RETURN_IF_ERROR(CheckTokens(request));
-  if (!request.pooling) PM_RETURN_IF_ERROR(request.sampling.Validate(options_.vocab_size));
-  PM_RETURN_IF_ERROR(CheckLength(request));
-  if (!request.media.empty()) PM_RETURN_IF_ERROR(CheckMedia(request));
+  PAGEMILL_RETURN_IF_ERROR(CheckKind(request));
+  if (request.streaming_input) PAGEMILL_RETURN_IF_ERROR(CheckStreaming(request));
+  PAGEMILL_RETURN_IF_ERROR(CheckTokens(request));
+  if (!request.pooling) PAGEMILL_RETURN_IF_ERROR(request.sampling.Validate(options_.vocab_size));
+  PAGEMILL_RETURN_IF_ERROR(CheckLength(request));
+  if (!request.media.empty()) PAGEMILL_RETURN_IF_ERROR(CheckMedia(request));
   return options_.chunked_prefill ? OkStatus() : CheckUncut(request);
 }
 
@@ -147,7 +147,7 @@ Status Admission::CheckMedia(const step::Request& request) const {
                              "within the prompt of " +
                              Text(prompt));
     }
-    PM_RETURN_IF_ERROR(CheckMediaItem(item, name));
+    PAGEMILL_RETURN_IF_ERROR(CheckMediaItem(item, name));
     if (!options_.chunked_media_input && logprobs &&
         item.num_tokens > options_.max_num_logits_rows) {
       return InvalidArgument(

@@ -4,7 +4,7 @@
 // flag.
 //
 //   Admission admission(options);
-//   PM_RETURN_IF_ERROR(admission.Check(request));
+//   PAGEMILL_RETURN_IF_ERROR(admission.Check(request));
 //
 // Thread safety: immutable.
 #ifndef PAGEMILL_CC_SCHEDULER_ADMISSION_ADMISSION_H_

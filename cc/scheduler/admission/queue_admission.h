@@ -5,8 +5,8 @@
 // now.
 //
 //   QueueAdmission queue(options);
-//   PM_RETURN_IF_ERROR(queue.Check(request, now_us));  // kResourceExhausted, with retry_after_s()
-//   QueueTicket ticket = queue.Enter(request);
+//   PAGEMILL_RETURN_IF_ERROR(queue.Check(request, now_us));  // kResourceExhausted, with
+//   retry_after_s() QueueTicket ticket = queue.Enter(request);
 //   ... queue.Start(&ticket) when it first gets a slot, queue.Leave(ticket) when it ends ...
 //
 // A request counts as waiting until its first start; one that was preempted does not count again.

@@ -140,7 +140,7 @@ Status Fair::CheckIntegrity() const {
     if (tenant.name != name || tenant.rank.tenant != index) {
       return Internal("tenant \"" + name + "\": kept under another name");
     }
-    PM_RETURN_IF_ERROR(CheckTenant(tenant));
+    PAGEMILL_RETURN_IF_ERROR(CheckTenant(tenant));
     queued += !tenant.waiting.empty();
     idle += tenant.num_requests == 0;
   }

@@ -52,7 +52,7 @@ StatusOr<std::unique_ptr<Policy>> MakePolicy(std::string_view name,
   std::string known;
   for (const Row& row : kPolicies) {
     if (row.name == name) {
-      PM_RETURN_IF_ERROR(CheckWeights(name, tenant_weights));
+      PAGEMILL_RETURN_IF_ERROR(CheckWeights(name, tenant_weights));
       return row.make(tenant_weights);
     }
     known += (known.empty() ? "" : ", ") + std::string(row.name);

@@ -72,7 +72,7 @@ bool EncoderCache::Reference(const std::string& content_id) {
   const auto found = items_.find(content_id);
   if (found == items_.end()) return false;
   Item& item = found->second;
-  PM_CHECK(item.usable);
+  PAGEMILL_CHECK(item.usable);
   if (item.num_references++ > 0) return true;
   unreferenced_.erase(item.order);
   referenced_ += item.size;
@@ -81,7 +81,7 @@ bool EncoderCache::Reference(const std::string& content_id) {
 
 void EncoderCache::Allocate(const step::MediaItem& item) {
   while (used_ + item.num_tokens > options_.encoder_cache_tokens) {
-    PM_CHECK(!unreferenced_.empty());
+    PAGEMILL_CHECK(!unreferenced_.empty());
     Evict(items_.find(unreferenced_.begin()->second));
   }
   items_[item.content_id] = {.size = item.num_tokens, .num_references = 1};

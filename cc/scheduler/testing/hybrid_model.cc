@@ -64,17 +64,17 @@ HybridModel::HybridModel(const SchedulerOptions& options)
 }
 
 StatusOr<step::StepResult> HybridModel::Run(const step::StepPlan& plan) {
-  PM_ASSIGN_OR_RETURN(const step::StepPlan exact, model_.Resolve(plan));
+  PAGEMILL_ASSIGN_OR_RETURN(const step::StepPlan exact, model_.Resolve(plan));
   for (const step::ScheduledRequest& entry : exact.scheduled) {
     Slot* slot = &slots_[entry.index.value()];
     Start(entry, slot);
-    PM_RETURN_IF_ERROR(RunEntry(entry, slot));
+    PAGEMILL_RETURN_IF_ERROR(RunEntry(entry, slot));
   }
   step::StepPlan plain = plan;
   for (step::ScheduledRequest& entry : plain.scheduled) {
     if (entry.new_block_ids.size() > 1) entry.new_block_ids.resize(1);
   }
-  PM_ASSIGN_OR_RETURN(step::StepResult result, model_.Run(plain));
+  PAGEMILL_ASSIGN_OR_RETURN(step::StepResult result, model_.Run(plain));
   for (const step::RequestResult& answer : result.results) {
     std::vector<int32_t>& context = slots_[answer.index.value()].context;
     context.insert(context.end(), answer.sampled_token_ids.begin(), answer.sampled_token_ids.end());
@@ -124,8 +124,8 @@ Status HybridModel::RunEntry(const step::ScheduledRequest& entry, Slot* slot) {
     slot->prints.push_back(Mix(slot->prints.back(), static_cast<uint64_t>(tokens[i]) ^ media));
   }
   for (size_t g = 0; g < groups_.size(); ++g) {
-    PM_RETURN_IF_ERROR(IsState(g) ? RunState(*slot, g, {begin, end})
-                                  : RunTokens(*slot, g, {begin, end}));
+    PAGEMILL_RETURN_IF_ERROR(IsState(g) ? RunState(*slot, g, {begin, end})
+                                        : RunTokens(*slot, g, {begin, end}));
   }
   return OkStatus();
 }

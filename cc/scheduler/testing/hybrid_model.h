@@ -7,7 +7,7 @@
 // places is an error.
 //
 //   HybridModel model(scheduler_options);
-//   PM_ASSIGN_OR_RETURN(step::StepResult result, model.Run(plan));
+//   PAGEMILL_ASSIGN_OR_RETURN(step::StepResult result, model.Run(plan));
 //
 // Group 0 is of kind "full" and has the cache's block size. Thread safety: none.
 #ifndef PAGEMILL_CC_SCHEDULER_TESTING_HYBRID_MODEL_H_

@@ -50,9 +50,9 @@ class Simulation {
         connector_(MakeConnector(setup)),
         worker_(&model_, &random_, setup.percent_failing) {
     StatusOr<std::unique_ptr<Scheduler>> made = Scheduler::Create(setup.options);
-    PM_CHECK(made.ok());
+    PAGEMILL_CHECK(made.ok());
     scheduler_ = std::move(*made);
-    PM_CHECK(scheduler_->SetConnector(connector_.get()).ok());
+    PAGEMILL_CHECK(scheduler_->SetConnector(connector_.get()).ok());
   }
 
   void Run() {

@@ -74,13 +74,13 @@ std::string Record(int num_operations) {
       scheduler->Schedule(&plan);
       if (plan.empty()) continue;
       StatusOr<step::StepResult> result = model.Run(plan);
-      PM_CHECK(result.ok());
+      PAGEMILL_CHECK(result.ok());
       trace += step::ToText(plan) + step::ToText(*result) + ".\n";
       scheduler->Update(std::move(*result), &events);
     }
   }
-  PM_CHECK(scheduler->stats().num_preemptions > 10);
-  PM_CHECK(scheduler->stats().prefix_cache_hit_tokens > 100);
+  PAGEMILL_CHECK(scheduler->stats().num_preemptions > 10);
+  PAGEMILL_CHECK(scheduler->stats().prefix_cache_hit_tokens > 100);
   return trace;
 }
 

@@ -45,7 +45,7 @@ class Words {
   template <typename T>
   T Take() {
     T value;
-    PM_CHECK(static_cast<bool>(stream_ >> value));
+    PAGEMILL_CHECK(static_cast<bool>(stream_ >> value));
     return value;
   }
 
@@ -56,7 +56,7 @@ class Words {
 
 TracedScheduler::TracedScheduler(const SchedulerOptions& options, TracedConnector connector)
     : connector_(MakeConnector(connector)), scheduler_(std::move(*Scheduler::Create(options))) {
-  PM_CHECK(connector_ == nullptr || scheduler_->SetConnector(connector_.get()).ok());
+  PAGEMILL_CHECK(connector_ == nullptr || scheduler_->SetConnector(connector_.get()).ok());
 }
 
 std::string TracedScheduler::Call(std::string_view text) {
@@ -64,7 +64,7 @@ std::string TracedScheduler::Call(std::string_view text) {
   transfers_.clear();
   std::string outcome = Dispatch(text);
   scheduler_->TakeTransfers(&transfers_);
-  PM_CHECK(scheduler_->CheckIntegrity().ok());
+  PAGEMILL_CHECK(scheduler_->CheckIntegrity().ok());
   return outcome + EventsToText() + TransfersToText();
 }
 
@@ -99,7 +99,7 @@ std::string TracedScheduler::Dispatch(std::string_view text) {
   } else if (call == "abandon") {
     scheduler_->AbandonTransfer(kv_cache::TransferId(static_cast<uint64_t>(words.Number())));
   } else {
-    PM_CHECK(call == "transferred");
+    PAGEMILL_CHECK(call == "transferred");
     kv_cache::KvTransferResult result;
     result.id = kv_cache::TransferId(static_cast<uint64_t>(words.Number()));
     result.num_blocks_done = static_cast<int32_t>(words.Number());

@@ -28,7 +28,7 @@
 #include "cc/ops/linear/quantized_activations.h"
 #include "cc/tensor/dtype.h"
 
-#define PM_INLINE [[gnu::always_inline]] inline
+#define PAGEMILL_INLINE [[gnu::always_inline]] inline
 
 namespace pagemill::ops::linear {
 namespace {
@@ -54,33 +54,33 @@ struct DecodedBlock {
   alignas(64) uint8_t values[2 * kColumns * kQuads * 32];
 };
 
-PM_INLINE __m256i EvenWords(__m256i bytes) {
+PAGEMILL_INLINE __m256i EvenWords(__m256i bytes) {
   return _mm256_and_si256(bytes, _mm256_set1_epi16(0xff));
 }
-PM_INLINE __m256i OddWords(__m256i bytes) { return _mm256_srli_epi16(bytes, 8); }
+PAGEMILL_INLINE __m256i OddWords(__m256i bytes) { return _mm256_srli_epi16(bytes, 8); }
 
 // Where products take weights from: a record, for one row of x; a decoded block, for several.
 template <DType kDType>
 struct FromRecord {
   const uint8_t* record;
-  PM_INLINE __m256i Bytes(int c, int q) const { return Values<kDType>(record, c, q); }
-  PM_INLINE __m256i Words(int c, int q, int odd) const {
+  PAGEMILL_INLINE __m256i Bytes(int c, int q) const { return Values<kDType>(record, c, q); }
+  PAGEMILL_INLINE __m256i Words(int c, int q, int odd) const {
     return odd ? OddWords(Bytes(c, q)) : EvenWords(Bytes(c, q));
   }
 };
 
 struct FromDecoded {
   const DecodedBlock* block;
-  PM_INLINE __m256i Bytes(int c, int q) const {
+  PAGEMILL_INLINE __m256i Bytes(int c, int q) const {
     return Load(block->values + (c * kQuads + q) * 32);
   }
-  PM_INLINE __m256i Words(int c, int q, int odd) const {
+  PAGEMILL_INLINE __m256i Words(int c, int q, int odd) const {
     return Load(block->values + ((c * kQuads + q) * 2 + odd) * 32);
   }
 };
 
 template <class Products, DType kDType>
-PM_INLINE void Decode(const uint8_t* record, DecodedBlock* out) {
+PAGEMILL_INLINE void Decode(const uint8_t* record, DecodedBlock* out) {
   uint8_t* to = out->values;
 #pragma GCC unroll 4
   for (int c = 0; c < kColumns; ++c) {
@@ -103,8 +103,8 @@ PM_INLINE void Decode(const uint8_t* record, DecodedBlock* out) {
 // `column`, from the integer at `start` of each row on, or from 0.
 template <class Products, int kBits, int kPlanes, int kRows, int kCols, int kFirst, int kCount,
           bool kHasStart, class Source>
-PM_INLINE void SumBytes(const Source& w, int column, const uint8_t* x, int64_t start,
-                        __m256i (&sums)[kRows][kCols]) {
+PAGEMILL_INLINE void SumBytes(const Source& w, int column, const uint8_t* x, int64_t start,
+                              __m256i (&sums)[kRows][kCols]) {
   using Sums = typename Products::template ByteSums<kBits>;
   constexpr int64_t kX = kXRecordBytes<kPlanes>;
   const auto start_of = [&](int r) {
@@ -150,8 +150,8 @@ PM_INLINE void SumBytes(const Source& w, int column, const uint8_t* x, int64_t s
 }
 
 template <class Products, int kRows, int kCols, class Source>
-PM_INLINE void SumWords(const Source& w, int column, const uint8_t* x,
-                        __m256i (&sums)[kRows][kCols]) {
+PAGEMILL_INLINE void SumWords(const Source& w, int column, const uint8_t* x,
+                              __m256i (&sums)[kRows][kCols]) {
   constexpr int64_t kX = kXRecordBytes<2>;
 #pragma GCC unroll 4
   for (int r = 0; r < kRows; ++r) {
@@ -176,8 +176,8 @@ PM_INLINE void SumWords(const Source& w, int column, const uint8_t* x,
 
 // Adds a block of kRows rows of x to kCols columns of the outputs of each.
 template <class Products, DType kDType, int kPlanes, int kRows, int kCols, class Source, class Rows>
-PM_INLINE void AddBlock(const Source& w, const Scales& scales, int column, const uint8_t* x,
-                        const Rows& y) {
+PAGEMILL_INLINE void AddBlock(const Source& w, const Scales& scales, int column, const uint8_t* x,
+                              const Rows& y) {
   using T = BlockTraits<kDType>;
   constexpr int kBits = kValueBits<kDType>;
   constexpr int kPlaces = kPlacesOf<kOrderOf<Products, kDType, kPlanes>>;
@@ -224,8 +224,8 @@ PM_INLINE void AddBlock(const Source& w, const Scales& scales, int column, const
 
 // Adds a block of n rows of x, whose records follow each other, to their outputs.
 template <class Products, DType kDType, int kPlanes, class Rows>
-PM_INLINE void AddRows(const FromDecoded& w, const Scales& scales, const uint8_t* x, int64_t n,
-                       const Rows& y) {
+PAGEMILL_INLINE void AddRows(const FromDecoded& w, const Scales& scales, const uint8_t* x,
+                             int64_t n, const Rows& y) {
   constexpr int64_t kX = kRecordBytesOf<Products, kDType, kPlanes>;
   constexpr bool kWords = kUsesWords<Products, kDType>;
   // 8 sums of words, or of bytes of a plane, fit into registers with what they need.
@@ -243,8 +243,8 @@ PM_INLINE void AddRows(const FromDecoded& w, const Scales& scales, const uint8_t
 
 // Adds a record to the outputs of n rows of x.
 template <class Products, DType kDType, int kPlanes>
-PM_INLINE void AddRecord(const uint8_t* head, const uint8_t* record, const uint8_t* x, int64_t n,
-                         float* y) {
+PAGEMILL_INLINE void AddRecord(const uint8_t* head, const uint8_t* record, const uint8_t* x,
+                               int64_t n, float* y) {
   Scales scales;
   LoadScales<kDType>(head, record, 0, &scales);
   DecodedBlock decoded;
@@ -263,8 +263,8 @@ PM_INLINE void AddRecord(const uint8_t* head, const uint8_t* record, const uint8
 
 // The same for one row, without decoding.
 template <class Products, DType kDType, int kPlanes>
-PM_INLINE void AddRecordToRow(const uint8_t* head, const uint8_t* record, const uint8_t* x,
-                              float* y) {
+PAGEMILL_INLINE void AddRecordToRow(const uint8_t* head, const uint8_t* record, const uint8_t* x,
+                                    float* y) {
   Scales scales;
   LoadScales<kDType>(head, record, 0, &scales);
   const FromRecord<kDType> w = {record};
@@ -279,7 +279,7 @@ PM_INLINE void AddRecordToRow(const uint8_t* head, const uint8_t* record, const 
 
 template <DType kDType, XOrder kOrder>
 struct BlockQuantizer {
-  PM_INLINE void operator()(const float* x, uint32_t bits, uint8_t* out) const {
+  PAGEMILL_INLINE void operator()(const float* x, uint32_t bits, uint8_t* out) const {
     QuantizeBlock<kDType, kOrder>(x, bits, out);
   }
 };
@@ -300,7 +300,7 @@ struct Avx2Blocks {
   }
 
   template <DType kDType>
-  PM_INLINE static void Prepare(const InputRows& x, uint8_t* chunk) {
+  PAGEMILL_INLINE static void Prepare(const InputRows& x, uint8_t* chunk) {
     if constexpr (kPlanes == kMixed) {
       constexpr XOrder kOne = kOrderOf<Products, kDType, 1>;
       constexpr XOrder kTwo = kOrderOf<Products, kDType, 2>;
@@ -315,8 +315,8 @@ struct Avx2Blocks {
   }
 
   template <DType kDType>
-  PM_INLINE static void Add(const uint8_t* head, const uint8_t* record, const uint8_t* x, int64_t n,
-                            float* y) {
+  PAGEMILL_INLINE static void Add(const uint8_t* head, const uint8_t* record, const uint8_t* x,
+                                  int64_t n, float* y) {
     if (n > 1) {
       AddRecord<Products, kDType, kPlanes>(head, record, x, n, y);
     } else {
@@ -328,6 +328,6 @@ struct Avx2Blocks {
 }  // namespace
 }  // namespace pagemill::ops::linear
 
-#undef PM_INLINE
+#undef PAGEMILL_INLINE
 
 #endif  // PAGEMILL_CC_OPS_LINEAR_BLOCK_KERNELS_BLOCK_AVX2_INL_H_

@@ -26,20 +26,22 @@
 #include "cc/ops/linear/quantized_activations.h"
 #include "cc/tensor/dtype.h"
 
-#define PM_INLINE [[gnu::always_inline]] inline
+#define PAGEMILL_INLINE [[gnu::always_inline]] inline
 
 namespace pagemill::ops::linear {
 namespace {
 
 constexpr int64_t kMaxChunkRows = 32;
 
-PM_INLINE int32_t ReadInt(const uint8_t* from) {
+PAGEMILL_INLINE int32_t ReadInt(const uint8_t* from) {
   int32_t value;
   __builtin_memcpy(&value, from, sizeof(value));
   return value;
 }
 
-PM_INLINE float ReadFloat(const uint8_t* from) { return __builtin_bit_cast(float, ReadInt(from)); }
+PAGEMILL_INLINE float ReadFloat(const uint8_t* from) {
+  return __builtin_bit_cast(float, ReadInt(from));
+}
 
 // Bits of a value of a slice.
 template <DType kDType>
@@ -53,7 +55,8 @@ constexpr int kValueBits = kDType == DType::kQ8_0                             ? 
 // products of f16 and unsigned bytes by Products(head, bytes, out) and from signed bytes by
 // Integers(from, out).
 template <DType kDType, class Scales>
-PM_INLINE void LoadScales(const uint8_t* head, const uint8_t* record, int64_t row, Scales* out) {
+PAGEMILL_INLINE void LoadScales(const uint8_t* head, const uint8_t* record, int64_t row,
+                                Scales* out) {
   using T = BlockTraits<kDType>;
   const uint8_t* scales = record + T::kLayout.scales;
   const uint8_t* minima = record + T::kLayout.minima;
@@ -77,7 +80,7 @@ class Records {
   explicit Records(const uint8_t* slice) : head_(slice), record_(slice + kLayout.head_bytes) {}
   const uint8_t* head() const { return head_; }
   const uint8_t* record() const { return record_; }
-  PM_INLINE void Next() {
+  PAGEMILL_INLINE void Next() {
     record_ += kLayout.record_bytes;
     if (!BlockTraits<kDType>::kHasHead || ++block_ % kRecordsPerHead != 0) return;
     head_ = record_;
@@ -155,6 +158,6 @@ constexpr PackedGemm kKernels{.max_chunk_rows = kMaxChunkRows,
 }  // namespace
 }  // namespace pagemill::ops::linear
 
-#undef PM_INLINE
+#undef PAGEMILL_INLINE
 
 #endif  // PAGEMILL_CC_OPS_LINEAR_BLOCK_KERNELS_BLOCK_WALK_INL_H_

@@ -10,7 +10,7 @@
 #include "cc/ops/linear/packed_gemm_kernels.h"
 #include "cc/ops/linear/quantized_activations.h"
 
-#define PM_INLINE [[gnu::always_inline]] inline
+#define PAGEMILL_INLINE [[gnu::always_inline]] inline
 
 namespace pagemill::ops::linear {
 namespace {
@@ -26,7 +26,7 @@ struct Sums {
 
 // Adds quad kQuad, and those after it up to kEnd.
 template <DType kDType, int kPlanes, int kRows, int kQuad, int kEnd>
-PM_INLINE void AddQuads(const Weights& w, const uint8_t* x, Sums<kPlanes, kRows>& sums) {
+PAGEMILL_INLINE void AddQuads(const Weights& w, const uint8_t* x, Sums<kPlanes, kRows>& sums) {
   if constexpr (kQuad < kEnd) {
     int8x16_t values[kVectors];
     for (int v = 0; v < kVectors; ++v) values[v] = LoadValues<kDType, kQuad>(w, v);
@@ -47,8 +47,8 @@ PM_INLINE void AddQuads(const Weights& w, const uint8_t* x, Sums<kPlanes, kRows>
 // The products of quads [kFirst, kEnd) with both planes of x, from the integer at `offset` of each
 // record on, or from 0.
 template <DType kDType, int kPlanes, int kRows, int kFirst, int kEnd>
-PM_INLINE void MultiplyQuads(const Weights& w, const uint8_t* x, int64_t offset,
-                             int32x4_t out[kRows][kVectors]) {
+PAGEMILL_INLINE void MultiplyQuads(const Weights& w, const uint8_t* x, int64_t offset,
+                                   int32x4_t out[kRows][kVectors]) {
   Sums<kPlanes, kRows> sums;
   for (int r = 0; r < kRows; ++r) {
     const int32_t start = kHasStart<kDType> ? ReadInt(x + r * kXRecordBytes<kPlanes> + offset) : 0;
@@ -69,7 +69,7 @@ PM_INLINE void MultiplyQuads(const Weights& w, const uint8_t* x, int64_t offset,
 
 // Adds a block of kRows rows of x to their 16 outputs each of this half; row r's at y[r * 32].
 template <DType kDType, int kPlanes, int kRows>
-PM_INLINE void AddBlock(const Weights& w, const uint8_t* x, float* y) {
+PAGEMILL_INLINE void AddBlock(const Weights& w, const uint8_t* x, float* y) {
   using T = BlockTraits<kDType>;
   constexpr int64_t kAt = kOffsetAt<kPlanes>;
   int32x4_t sums[kRows][kVectors];
@@ -88,7 +88,7 @@ PM_INLINE void AddBlock(const Weights& w, const uint8_t* x, float* y) {
 
 // 16 integers to bytes at `out`; of two planes, the upper ones there and the lower ones beyond.
 template <int kPlanes>
-PM_INLINE void StorePlanes(const int32x4_t integers[4], uint8_t* out) {
+PAGEMILL_INLINE void StorePlanes(const int32x4_t integers[4], uint8_t* out) {
   int16x4_t upper[4];
   int16x4_t lower[4];
   for (int i = 0; i < 4; ++i) {
@@ -109,7 +109,7 @@ PM_INLINE void StorePlanes(const int32x4_t integers[4], uint8_t* out) {
 }
 
 template <DType kDType, int kPlanes>
-PM_INLINE void QuantizeBlock(const float* x, uint8_t* out) {
+PAGEMILL_INLINE void QuantizeBlock(const float* x, uint8_t* out) {
   float32x4_t values[8];
   uint32x4_t largest = vdupq_n_u32(0);
   for (int i = 0; i < 8; ++i) {
@@ -136,14 +136,14 @@ struct SdotBlocks : PlainBlocks<kPlanes> {
   static constexpr int64_t kPrefetchBytes = kAsimdPrefetchBytes;
 
   template <DType kDType>
-  PM_INLINE static void Prepare(const InputRows& x, uint8_t* chunk) {
+  PAGEMILL_INLINE static void Prepare(const InputRows& x, uint8_t* chunk) {
     PrepareRows<kPlanes>(
         x, chunk, [](const float* from, uint8_t* to) { QuantizeBlock<kDType, kPlanes>(from, to); });
   }
 
   template <DType kDType>
-  PM_INLINE static void Add(const uint8_t* head, const uint8_t* record, const uint8_t* x, int64_t n,
-                            float* y) {
+  PAGEMILL_INLINE static void Add(const uint8_t* head, const uint8_t* record, const uint8_t* x,
+                                  int64_t n, float* y) {
     constexpr int kRows = kRowsAtOnce<kPlanes>;
     for (int half = 0; half < kHalves; ++half, y += kHalfSliceRows) {
       const Weights w = LoadWeights<kDType>(head, record, half);

@@ -15,7 +15,7 @@
 #include "cc/ops/linear/packed_gemm_kernels.h"
 #include "cc/ops/linear/quantized_activations.h"
 
-#define PM_INLINE [[gnu::always_inline]] inline
+#define PAGEMILL_INLINE [[gnu::always_inline]] inline
 
 namespace pagemill::ops::linear {
 namespace {
@@ -29,7 +29,7 @@ struct Pair {
   const uint8_t* second;
 };
 
-PM_INLINE int8x16_t LoadPair(const Pair& x, int quad) {
+PAGEMILL_INLINE int8x16_t LoadPair(const Pair& x, int quad) {
   const uint8x8_t first = vld1_u8(x.first + 4 * quad);
   return vreinterpretq_s8_u8(vcombine_u8(first, vld1_u8(x.second + 4 * quad)));
 }
@@ -40,7 +40,7 @@ using PairSums = int32x4_t[kPairs][kWeightPairs];
 
 // Adds quads kQuad and kQuad + 1, and those after them up to kEnd.
 template <DType kDType, int kPairs, int kQuad, int kEnd>
-PM_INLINE void AddQuads(const Weights& w, const Pair* x, PairSums<kPairs>& sums) {
+PAGEMILL_INLINE void AddQuads(const Weights& w, const Pair* x, PairSums<kPairs>& sums) {
   if constexpr (kQuad < kEnd) {
     int8x16_t rows[kPairs];
     for (int p = 0; p < kPairs; ++p) rows[p] = LoadPair(x[p], kQuad);
@@ -61,8 +61,8 @@ PM_INLINE void AddQuads(const Weights& w, const Pair* x, PairSums<kPairs>& sums)
 // The products of quads [kFirst, kEnd) with the rows of x of the pairs, from the integer at
 // `offset` of each record on, or from 0: of a pair of records both, of the planes of one its own.
 template <DType kDType, int kPlanes, int kPairs, int kFirst, int kEnd>
-PM_INLINE void MultiplyQuads(const Weights& w, const Pair* x, int64_t offset,
-                             int32x4_t out[][kVectors]) {
+PAGEMILL_INLINE void MultiplyQuads(const Weights& w, const Pair* x, int64_t offset,
+                                   int32x4_t out[][kVectors]) {
   PairSums<kPairs> sums;
   for (int p = 0; p < kPairs; ++p) {
     int32_t starts[2] = {0, 0};
@@ -91,7 +91,7 @@ PM_INLINE void MultiplyQuads(const Weights& w, const Pair* x, int64_t offset,
 // Adds a block of kPairs pairs to their 16 outputs each of this half; row r's at y[r * 32]. `count`
 // rows of x are there: of the last pair, maybe one.
 template <DType kDType, int kPlanes, int kPairs>
-PM_INLINE void AddBlock(const Weights& w, const uint8_t* x, int64_t count, float* y) {
+PAGEMILL_INLINE void AddBlock(const Weights& w, const uint8_t* x, int64_t count, float* y) {
   constexpr int64_t kX = kXRecordBytes<kPlanes>;
   constexpr int64_t kAt = kOffsetAt<kPlanes>;
   constexpr int kRows = kPlanes == 1 ? 2 * kPairs : kPairs;
@@ -133,8 +133,8 @@ struct SmmlaBlocks : PlainBlocks<kPlanes> {
   }
 
   template <DType kDType>
-  PM_INLINE static void Add(const uint8_t* head, const uint8_t* record, const uint8_t* x, int64_t n,
-                            float* y) {
+  PAGEMILL_INLINE static void Add(const uint8_t* head, const uint8_t* record, const uint8_t* x,
+                                  int64_t n, float* y) {
     constexpr int64_t kPairRows = kPlanes == 1 ? 2 : 1;
     constexpr int64_t kRows = kMaxPairs * kPairRows;
     for (int half = 0; half < kHalves; ++half, y += kHalfSliceRows) {

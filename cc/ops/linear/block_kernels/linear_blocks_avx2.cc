@@ -16,14 +16,14 @@
 #include "cc/ops/linear/block_kernels/block_walk_inl.h"
 #include "cc/ops/linear/packed_gemm_kernels.h"
 
-#define PM_INLINE [[gnu::always_inline]] inline
+#define PAGEMILL_INLINE [[gnu::always_inline]] inline
 
 namespace pagemill::ops::linear {
 namespace {
 
 // A value of the register allocator's at this point: GCC would add products up as a tree of all of
 // them, far more than there are registers (1.45 times the time).
-PM_INLINE void KeepHere(__m256i& value) { asm("" : "+x"(value)); }
+PAGEMILL_INLINE void KeepHere(__m256i& value) { asm("" : "+x"(value)); }
 
 struct ByVpmaddubsw {
   static constexpr bool kHasBytesOf8Bits = false;
@@ -31,8 +31,8 @@ struct ByVpmaddubsw {
   template <int kBits>
   class ByteSums {
    public:
-    PM_INLINE void Start(__m256i) {}
-    PM_INLINE void Add(int i, __m256i values, __m256i x) {
+    PAGEMILL_INLINE void Start(__m256i) {}
+    PAGEMILL_INLINE void Add(int i, __m256i values, __m256i x) {
       const __m256i products = _mm256_maddubs_epi16(values, x);
       words_ = i % kQuadsOfWords == 0 ? products : _mm256_add_epi16(words_, products);
       KeepHere(words_);
@@ -40,7 +40,7 @@ struct ByVpmaddubsw {
       const __m256i sums = _mm256_madd_epi16(words_, _mm256_set1_epi16(1));
       total_ = i < kQuadsOfWords ? sums : _mm256_add_epi32(total_, sums);
     }
-    PM_INLINE __m256i Total(__m256i start) const { return _mm256_add_epi32(total_, start); }
+    PAGEMILL_INLINE __m256i Total(__m256i start) const { return _mm256_add_epi32(total_, start); }
 
    private:
     static constexpr int kQuadsOfWords = kBits == 4 ? 8 : kBits == 5 ? 4 : 2;
@@ -49,7 +49,7 @@ struct ByVpmaddubsw {
     __m256i total_;
   };
 
-  PM_INLINE static __m256i AddWords(__m256i sums, __m256i a, __m256i b) {
+  PAGEMILL_INLINE static __m256i AddWords(__m256i sums, __m256i a, __m256i b) {
     sums = _mm256_add_epi32(sums, _mm256_madd_epi16(a, b));
     KeepHere(sums);
     return sums;

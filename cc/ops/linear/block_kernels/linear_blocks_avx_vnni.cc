@@ -7,7 +7,7 @@
 #include "cc/ops/linear/block_kernels/block_walk_inl.h"
 #include "cc/ops/linear/packed_gemm_kernels.h"
 
-#define PM_INLINE [[gnu::always_inline]] inline
+#define PAGEMILL_INLINE [[gnu::always_inline]] inline
 
 namespace pagemill::ops::linear {
 namespace {
@@ -18,11 +18,11 @@ struct ByVpdpbusd {
   template <int kBits>
   class ByteSums {
    public:
-    PM_INLINE void Start(__m256i start) { total_ = start; }
-    PM_INLINE void Add(int, __m256i values, __m256i x) {
+    PAGEMILL_INLINE void Start(__m256i start) { total_ = start; }
+    PAGEMILL_INLINE void Add(int, __m256i values, __m256i x) {
       total_ = _mm256_dpbusd_avx_epi32(total_, values, x);
     }
-    PM_INLINE __m256i Total(__m256i) const { return total_; }
+    PAGEMILL_INLINE __m256i Total(__m256i) const { return total_; }
 
    private:
     __m256i total_;

@@ -20,7 +20,7 @@
 #include "cc/ops/linear/quantized_activations.h"
 #include "cc/tensor/dtype.h"
 
-#define PM_INLINE [[gnu::always_inline]] inline
+#define PAGEMILL_INLINE [[gnu::always_inline]] inline
 
 namespace pagemill::ops::linear {
 namespace {
@@ -38,16 +38,16 @@ constexpr int kQuadsOfHalfwords = kValueBits<kDType> == 8   ? 2
                                   : kValueBits<kDType> == 6 ? 4
                                                             : 8;
 
-PM_INLINE Bytes Load(const uint8_t* from) {
+PAGEMILL_INLINE Bytes Load(const uint8_t* from) {
   Bytes v;
   std::memcpy(&v, from, sizeof(v));
   return v;
 }
 
-PM_INLINE Bytes Splat(int byte) { return vec_splats(static_cast<signed char>(byte)); }
+PAGEMILL_INLINE Bytes Splat(int byte) { return vec_splats(static_cast<signed char>(byte)); }
 
 // f16 of a slice, the lower byte first.
-PM_INLINE float F16At(const uint8_t* from) {
+PAGEMILL_INLINE float F16At(const uint8_t* from) {
   const uint32_t bits = static_cast<uint32_t>(from[0] | from[1] << 8);
   const uint32_t magnitude = (bits & 0x7fff) << 13;
   // The exponent's bias is 112 more in a float; numbers below the normal ones come out right, too.
@@ -57,7 +57,7 @@ PM_INLINE float F16At(const uint8_t* from) {
   return (bits & 0x8000) != 0 ? -value : value;
 }
 
-PM_INLINE Floats LoadF16(const uint8_t* from) {
+PAGEMILL_INLINE Floats LoadF16(const uint8_t* from) {
   return Floats{F16At(from), F16At(from + 2), F16At(from + 4), F16At(from + 6)};
 }
 
@@ -68,18 +68,18 @@ struct Weights {
   Floats minimum[kVectors];
   Words half_scales[2][kVectors];
 
-  PM_INLINE static void F16s(const uint8_t* from, Floats (&out)[kVectors]) {
+  PAGEMILL_INLINE static void F16s(const uint8_t* from, Floats (&out)[kVectors]) {
     for (int v = 0; v < kVectors; ++v) out[v] = LoadF16(from + 8 * v);
   }
-  PM_INLINE static void Products(const uint8_t* head, const uint8_t* bytes,
-                                 Floats (&out)[kVectors]) {
+  PAGEMILL_INLINE static void Products(const uint8_t* head, const uint8_t* bytes,
+                                       Floats (&out)[kVectors]) {
     for (int v = 0; v < kVectors; ++v, bytes += 4) {
       const Floats factors = {static_cast<float>(bytes[0]), static_cast<float>(bytes[1]),
                               static_cast<float>(bytes[2]), static_cast<float>(bytes[3])};
       out[v] = LoadF16(head + 8 * v) * factors;
     }
   }
-  PM_INLINE static void Integers(const uint8_t* from, Words (&out)[kVectors]) {
+  PAGEMILL_INLINE static void Integers(const uint8_t* from, Words (&out)[kVectors]) {
     const auto byte = [&](int i) { return static_cast<int32_t>(static_cast<int8_t>(from[i])); };
     for (int v = 0; v < kVectors; ++v, from += 4) {
       out[v] = Words{byte(0), byte(1), byte(2), byte(3)};
@@ -87,14 +87,14 @@ struct Weights {
   }
 };
 
-PM_INLINE Bytes ShiftRight(Bytes v, int bits) {
+PAGEMILL_INLINE Bytes ShiftRight(Bytes v, int bits) {
   return reinterpret_cast<Bytes>(reinterpret_cast<__vector unsigned char>(v) >>
                                  static_cast<unsigned char>(bits));
 }
 
 // The bits above the nibble of quad q of vector v, at bit 4.
 template <DType kDType>
-PM_INLINE Bytes HighBits(const uint8_t* record, int half, int q, int v) {
+PAGEMILL_INLINE Bytes HighBits(const uint8_t* record, int half, int q, int v) {
   constexpr int kBits = kDType == DType::kQ6_K ? 2 : 1;
   constexpr int kPerRegister = 8 / kBits;
   const uint8_t* field = record + BlockTraits<kDType>::kLayout.high_bits +
@@ -104,7 +104,7 @@ PM_INLINE Bytes HighBits(const uint8_t* record, int half, int q, int v) {
 }
 
 template <DType kDType>
-PM_INLINE void LoadValues(const uint8_t* record, int half, Weights* w) {
+PAGEMILL_INLINE void LoadValues(const uint8_t* record, int half, Weights* w) {
   for (int q = 0; q < kQuads; ++q) {
     for (int v = 0; v < kVectors; ++v) {
       if constexpr (kDType == DType::kQ8_0) {
@@ -123,7 +123,7 @@ PM_INLINE void LoadValues(const uint8_t* record, int half, Weights* w) {
 
 // The products of quads [kFirst, kEnd) with the integers at `x`.
 template <DType kDType, int kFirst, int kEnd>
-PM_INLINE void AddQuads(const Weights& w, const uint8_t* x, Words sums[kVectors]) {
+PAGEMILL_INLINE void AddQuads(const Weights& w, const uint8_t* x, Words sums[kVectors]) {
   constexpr int kTogether = kQuadsOfHalfwords<kDType>;
   const Halfwords ones = vec_splats(static_cast<short>(1));
 #pragma GCC unroll 4
@@ -150,8 +150,8 @@ PM_INLINE void AddQuads(const Weights& w, const uint8_t* x, Words sums[kVectors]
 
 // Those of both planes of a record of x, from the integer at `offset` on, or from 0.
 template <DType kDType, int kPlanes, int kFirst, int kEnd>
-PM_INLINE void MultiplyQuads(const Weights& w, const uint8_t* x, int64_t offset,
-                             Words out[kVectors]) {
+PAGEMILL_INLINE void MultiplyQuads(const Weights& w, const uint8_t* x, int64_t offset,
+                                   Words out[kVectors]) {
   constexpr bool kHasStart = !BlockTraits<kDType>::kHasMinimum && kDType != DType::kQ8_0;
   const Words start = vec_splats(kHasStart ? ReadInt(x + offset) : 0);
   Words upper[kVectors];
@@ -168,7 +168,7 @@ PM_INLINE void MultiplyQuads(const Weights& w, const uint8_t* x, int64_t offset,
 
 // Adds a block of a row of x to its 16 outputs of this half.
 template <DType kDType, int kPlanes>
-PM_INLINE void AddBlock(const Weights& w, const uint8_t* x, float* y) {
+PAGEMILL_INLINE void AddBlock(const Weights& w, const uint8_t* x, float* y) {
   using T = BlockTraits<kDType>;
   constexpr int64_t kAt = kOffsetAt<kPlanes>;
   Words sums[kVectors];
@@ -197,7 +197,7 @@ PM_INLINE void AddBlock(const Weights& w, const uint8_t* x, float* y) {
 }
 
 template <DType kDType, int kPlanes>
-PM_INLINE void QuantizeBlock(const float* x, uint8_t* out) {
+PAGEMILL_INLINE void QuantizeBlock(const float* x, uint8_t* out) {
   uint32_t bits = 0;
   for (int i = 0; i < kRecordElements; ++i) {
     const uint32_t magnitude = __builtin_bit_cast(uint32_t, x[i]) & 0x7fffffff;
@@ -224,14 +224,14 @@ struct VxeBlocks : PlainBlocks<kPlanes> {
   static constexpr int64_t kPrefetchBytes = 0;
 
   template <DType kDType>
-  PM_INLINE static void Prepare(const InputRows& x, uint8_t* chunk) {
+  PAGEMILL_INLINE static void Prepare(const InputRows& x, uint8_t* chunk) {
     PrepareRows<kPlanes>(
         x, chunk, [](const float* from, uint8_t* to) { QuantizeBlock<kDType, kPlanes>(from, to); });
   }
 
   template <DType kDType>
-  PM_INLINE static void Add(const uint8_t* head, const uint8_t* record, const uint8_t* x, int64_t n,
-                            float* y) {
+  PAGEMILL_INLINE static void Add(const uint8_t* head, const uint8_t* record, const uint8_t* x,
+                                  int64_t n, float* y) {
     for (int half = 0; half < kHalves; ++half, y += kHalfSliceRows) {
       Weights w;
       LoadScales<kDType>(head, record, half * kHalfSliceRows, &w);

@@ -16,7 +16,7 @@
 #include "cc/ops/linear/quantized_activations.h"
 #include "cc/tensor/dtype.h"
 
-#define PM_INLINE [[gnu::always_inline]] inline
+#define PAGEMILL_INLINE [[gnu::always_inline]] inline
 
 namespace pagemill::ops::linear {
 namespace {
@@ -26,12 +26,12 @@ constexpr int64_t kAsimdPrefetchBytes = 8192;
 constexpr int kVectors = 4;  // of 4 weight rows: a half of a slice's rows
 constexpr int kHalves = 2;
 
-PM_INLINE float32x4_t LoadF16(const uint8_t* from) {
+PAGEMILL_INLINE float32x4_t LoadF16(const uint8_t* from) {
   return vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8(from)));
 }
 
 // 16 bytes as integers, 4 a vector.
-PM_INLINE void WidenU8(const uint8_t* from, uint32x4_t out[kVectors]) {
+PAGEMILL_INLINE void WidenU8(const uint8_t* from, uint32x4_t out[kVectors]) {
   const uint8x16_t bytes = vld1q_u8(from);
   const uint16x8_t low = vmovl_u8(vget_low_u8(bytes));
   const uint16x8_t high = vmovl_u8(vget_high_u8(bytes));
@@ -41,7 +41,7 @@ PM_INLINE void WidenU8(const uint8_t* from, uint32x4_t out[kVectors]) {
   out[3] = vmovl_u16(vget_high_u16(high));
 }
 
-PM_INLINE void WidenS8(const uint8_t* from, int32x4_t out[kVectors]) {
+PAGEMILL_INLINE void WidenS8(const uint8_t* from, int32x4_t out[kVectors]) {
   const int8x16_t bytes = vreinterpretq_s8_u8(vld1q_u8(from));
   const int16x8_t low = vmovl_s8(vget_low_s8(bytes));
   const int16x8_t high = vmovl_s8(vget_high_s8(bytes));
@@ -59,24 +59,24 @@ struct Weights {
   float32x4_t minimum[kVectors];
   int32x4_t half_scales[2][kVectors];
 
-  PM_INLINE static void F16s(const uint8_t* from, float32x4_t (&out)[kVectors]) {
+  PAGEMILL_INLINE static void F16s(const uint8_t* from, float32x4_t (&out)[kVectors]) {
     for (int v = 0; v < kVectors; ++v) out[v] = LoadF16(from + 8 * v);
   }
-  PM_INLINE static void Products(const uint8_t* head, const uint8_t* bytes,
-                                 float32x4_t (&out)[kVectors]) {
+  PAGEMILL_INLINE static void Products(const uint8_t* head, const uint8_t* bytes,
+                                       float32x4_t (&out)[kVectors]) {
     uint32x4_t factors[kVectors];
     WidenU8(bytes, factors);
     for (int v = 0; v < kVectors; ++v) {
       out[v] = vmulq_f32(LoadF16(head + 8 * v), vcvtq_f32_u32(factors[v]));
     }
   }
-  PM_INLINE static void Integers(const uint8_t* from, int32x4_t (&out)[kVectors]) {
+  PAGEMILL_INLINE static void Integers(const uint8_t* from, int32x4_t (&out)[kVectors]) {
     WidenS8(from, out);
   }
 };
 
 template <DType kDType>
-PM_INLINE Weights LoadWeights(const uint8_t* head, const uint8_t* record, int half) {
+PAGEMILL_INLINE Weights LoadWeights(const uint8_t* head, const uint8_t* record, int half) {
   using T = BlockTraits<kDType>;
   Weights w;
   w.values = record + half * (kDType == DType::kQ8_0 ? 512 : 256);
@@ -87,7 +87,7 @@ PM_INLINE Weights LoadWeights(const uint8_t* head, const uint8_t* record, int ha
 
 // Bits kBit and up, kBits of them, of each byte to bit 4.
 template <int kBits, int kBit>
-PM_INLINE uint8x16_t HighBits(uint8x16_t field) {
+PAGEMILL_INLINE uint8x16_t HighBits(uint8x16_t field) {
   const uint8x16_t mask = vdupq_n_u8(kBits == 1 ? 0x10 : 0x30);
   if constexpr (kBit < 4) return vandq_u8(vshlq_n_u8(field, 4 - kBit), mask);
   if constexpr (kBit == 4) return vandq_u8(field, mask);
@@ -96,7 +96,7 @@ PM_INLINE uint8x16_t HighBits(uint8x16_t field) {
 
 // Vector v of quad kQuad of the half.
 template <DType kDType, int kQuad>
-PM_INLINE int8x16_t LoadValues(const Weights& w, int v) {
+PAGEMILL_INLINE int8x16_t LoadValues(const Weights& w, int v) {
   if constexpr (kDType == DType::kQ8_0) {
     const uint8x16_t values = vld1q_u8(w.values + kQuad * 64 + 16 * v);
     return vreinterpretq_s8_u8(veorq_u8(values, vdupq_n_u8(0x80)));
@@ -119,8 +119,8 @@ constexpr bool kHasStart = !BlockTraits<kDType>::kHasMinimum && kDType != DType:
 // Scales the integer products of a row of x with 16 weight rows, `x` being its record, and adds
 // them to its outputs.
 template <DType kDType, int kPlanes>
-PM_INLINE void AddScaled(const Weights& w, const uint8_t* x, const int32x4_t sums[kVectors],
-                         float* y) {
+PAGEMILL_INLINE void AddScaled(const Weights& w, const uint8_t* x, const int32x4_t sums[kVectors],
+                               float* y) {
   const float scale = ReadFloat(x + kScaleAt<kPlanes>);
   for (int v = 0; v < kVectors; ++v) {
     float32x4_t sum = vld1q_f32(y + 4 * v);
@@ -133,8 +133,8 @@ PM_INLINE void AddScaled(const Weights& w, const uint8_t* x, const int32x4_t sum
 }
 
 // What the two halves of a block give if they have scales, in `sums`.
-PM_INLINE void ScaleHalves(const Weights& w, const int32x4_t others[kVectors],
-                           int32x4_t sums[kVectors]) {
+PAGEMILL_INLINE void ScaleHalves(const Weights& w, const int32x4_t others[kVectors],
+                                 int32x4_t sums[kVectors]) {
   for (int v = 0; v < kVectors; ++v) {
     sums[v] = vmlaq_s32(vmulq_s32(sums[v], w.half_scales[0][v]), others[v], w.half_scales[1][v]);
   }
@@ -143,6 +143,6 @@ PM_INLINE void ScaleHalves(const Weights& w, const int32x4_t others[kVectors],
 }  // namespace
 }  // namespace pagemill::ops::linear
 
-#undef PM_INLINE
+#undef PAGEMILL_INLINE
 
 #endif  // PAGEMILL_CC_OPS_LINEAR_BLOCK_KERNELS_PACKED_BLOCKS_ASIMD_H_

@@ -16,7 +16,7 @@
 #include "cc/ops/linear/quantized_activations.h"
 #include "cc/tensor/dtype.h"
 
-#define PM_INLINE [[gnu::always_inline]] inline
+#define PAGEMILL_INLINE [[gnu::always_inline]] inline
 
 namespace pagemill::ops::linear {
 namespace {
@@ -24,32 +24,32 @@ namespace {
 constexpr int kColumns = 4;
 constexpr int64_t kColumnRows = kSliceRows / kColumns;
 
-PM_INLINE __m256i Load(const uint8_t* from) {
+PAGEMILL_INLINE __m256i Load(const uint8_t* from) {
   return _mm256_load_si256(reinterpret_cast<const __m256i*>(from));
 }
 
-PM_INLINE __m256i Broadcast(const uint8_t* from) { return _mm256_set1_epi32(ReadInt(from)); }
+PAGEMILL_INLINE __m256i Broadcast(const uint8_t* from) { return _mm256_set1_epi32(ReadInt(from)); }
 
-PM_INLINE __m256 BroadcastFloat(const uint8_t* from) {
+PAGEMILL_INLINE __m256 BroadcastFloat(const uint8_t* from) {
   return _mm256_castsi256_ps(Broadcast(from));
 }
 
-PM_INLINE __m256 LoadF16(const uint8_t* from) {
+PAGEMILL_INLINE __m256 LoadF16(const uint8_t* from) {
   return _mm256_cvtph_ps(_mm_load_si128(reinterpret_cast<const __m128i*>(from)));
 }
 
-PM_INLINE __m128i LoadBytes(const uint8_t* from) {
+PAGEMILL_INLINE __m128i LoadBytes(const uint8_t* from) {
   return _mm_loadl_epi64(reinterpret_cast<const __m128i*>(from));
 }
 
 // v << shift, or >> where it is negative; bits of neighbouring bytes come along.
-PM_INLINE __m256i Shift(__m256i v, int shift) {
+PAGEMILL_INLINE __m256i Shift(__m256i v, int shift) {
   return shift >= 0 ? _mm256_slli_epi16(v, shift) : _mm256_srli_epi16(v, -shift);
 }
 
 // The values of quad q of column c of a record.
 template <DType kDType>
-PM_INLINE __m256i Values(const uint8_t* record, int c, int q) {
+PAGEMILL_INLINE __m256i Values(const uint8_t* record, int c, int q) {
   const int half = c / 2;
   const uint8_t* at = record + c % 2 * 32;
   if constexpr (kDType == DType::kQ8_0) return Load(at + (half * kQuads + q) * 64);
@@ -73,19 +73,19 @@ struct Scales {
   __m256 minimum[kColumns];
   __m256i half_scales[2][kColumns];
 
-  PM_INLINE static void F16s(const uint8_t* from, __m256 (&out)[kColumns]) {
+  PAGEMILL_INLINE static void F16s(const uint8_t* from, __m256 (&out)[kColumns]) {
 #pragma GCC unroll 4
     for (int c = 0; c < kColumns; ++c) out[c] = LoadF16(from + 2 * kColumnRows * c);
   }
-  PM_INLINE static void Products(const uint8_t* head, const uint8_t* bytes,
-                                 __m256 (&out)[kColumns]) {
+  PAGEMILL_INLINE static void Products(const uint8_t* head, const uint8_t* bytes,
+                                       __m256 (&out)[kColumns]) {
 #pragma GCC unroll 4
     for (int c = 0; c < kColumns; ++c) {
       const __m256i factors = _mm256_cvtepu8_epi32(LoadBytes(bytes + kColumnRows * c));
       out[c] = _mm256_mul_ps(LoadF16(head + 2 * kColumnRows * c), _mm256_cvtepi32_ps(factors));
     }
   }
-  PM_INLINE static void Integers(const uint8_t* from, __m256i (&out)[kColumns]) {
+  PAGEMILL_INLINE static void Integers(const uint8_t* from, __m256i (&out)[kColumns]) {
 #pragma GCC unroll 4
     for (int c = 0; c < kColumns; ++c) {
       out[c] = _mm256_cvtepi8_epi32(LoadBytes(from + kColumnRows * c));
@@ -96,6 +96,6 @@ struct Scales {
 }  // namespace
 }  // namespace pagemill::ops::linear
 
-#undef PM_INLINE
+#undef PAGEMILL_INLINE
 
 #endif  // PAGEMILL_CC_OPS_LINEAR_BLOCK_KERNELS_PACKED_BLOCKS_AVX2_H_

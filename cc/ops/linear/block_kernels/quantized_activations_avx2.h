@@ -15,7 +15,7 @@
 #include "cc/ops/linear/quantized_activations.h"
 #include "cc/tensor/dtype.h"
 
-#define PM_INLINE [[gnu::always_inline]] inline
+#define PAGEMILL_INLINE [[gnu::always_inline]] inline
 
 namespace pagemill::ops::linear {
 namespace {
@@ -31,12 +31,12 @@ template <XOrder kOrder>
 constexpr int kLevelsOf =
     kOrder == XOrder::kOnePlane || kOrder == XOrder::kWordsOf8Bits ? 127 : 127 * 128;
 
-PM_INLINE void StoreAt(uint8_t* out, __m256i value) {
+PAGEMILL_INLINE void StoreAt(uint8_t* out, __m256i value) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(out), value);
 }
 
 // 32 integers as bytes, in order.
-PM_INLINE void StoreBytes(const __m256i integers[4], uint8_t* out) {
+PAGEMILL_INLINE void StoreBytes(const __m256i integers[4], uint8_t* out) {
   const __m256i words[] = {_mm256_packs_epi32(integers[0], integers[1]),
                            _mm256_packs_epi32(integers[2], integers[3])};
   const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
@@ -44,7 +44,7 @@ PM_INLINE void StoreBytes(const __m256i integers[4], uint8_t* out) {
 }
 
 template <XOrder kOrder>
-PM_INLINE void StoreIntegers(const __m256i integers[4], uint8_t* out) {
+PAGEMILL_INLINE void StoreIntegers(const __m256i integers[4], uint8_t* out) {
   if constexpr (kOrder == XOrder::kOnePlane) {
     StoreBytes(integers, out);
   } else if constexpr (kOrder == XOrder::kTwoPlanes) {
@@ -66,17 +66,17 @@ PM_INLINE void StoreIntegers(const __m256i integers[4], uint8_t* out) {
   }
 }
 
-PM_INLINE __m128i Fold(__m256i v) {
+PAGEMILL_INLINE __m128i Fold(__m256i v) {
   return _mm_add_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
 }
 
-PM_INLINE int32_t Sum(__m256i v) {
+PAGEMILL_INLINE int32_t Sum(__m256i v) {
   __m128i sum = Fold(v);
   sum = _mm_add_epi32(sum, _mm_shuffle_epi32(sum, 0x4E));
   return _mm_cvtsi128_si32(_mm_add_epi32(sum, _mm_shuffle_epi32(sum, 0xB1)));
 }
 
-PM_INLINE uint32_t Largest(__m256i v) {
+PAGEMILL_INLINE uint32_t Largest(__m256i v) {
   __m128i top = _mm_max_epu32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
   top = _mm_max_epu32(top, _mm_shuffle_epi32(top, 0x4E));
   top = _mm_max_epu32(top, _mm_shuffle_epi32(top, 0xB1));
@@ -85,7 +85,7 @@ PM_INLINE uint32_t Largest(__m256i v) {
 
 // The bits of the largest magnitude of a block: as integers, magnitudes are in the order of their
 // values and NaN is above all.
-PM_INLINE uint32_t LargestBits(const float* x) {
+PAGEMILL_INLINE uint32_t LargestBits(const float* x) {
   __m256i largest = _mm256_setzero_si256();
   for (int i = 0; i < 4; ++i) {
     const __m256i values = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(x + 8 * i));
@@ -96,7 +96,7 @@ PM_INLINE uint32_t LargestBits(const float* x) {
 
 // `bits` are the block's LargestBits.
 template <DType kDType, XOrder kOrder>
-PM_INLINE void QuantizeBlock(const float* x, uint32_t bits, uint8_t* out) {
+PAGEMILL_INLINE void QuantizeBlock(const float* x, uint32_t bits, uint8_t* out) {
   const BlockScale by = BlockScaleOf<kLevelsOf<kOrder>>(bits);
   const __m256 inverse = _mm256_set1_ps(by.inverse);
   __m256i integers[4];
@@ -112,6 +112,6 @@ PM_INLINE void QuantizeBlock(const float* x, uint32_t bits, uint8_t* out) {
 }  // namespace
 }  // namespace pagemill::ops::linear
 
-#undef PM_INLINE
+#undef PAGEMILL_INLINE
 
 #endif  // PAGEMILL_CC_OPS_LINEAR_BLOCK_KERNELS_QUANTIZED_ACTIVATIONS_AVX2_H_

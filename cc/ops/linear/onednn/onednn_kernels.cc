@@ -51,7 +51,7 @@ Object TryToMake(const Create& create, const Arguments&... arguments) {
 template <class Object, class Create, class... Arguments>
 Object Make(const Create& create, const Arguments&... arguments) {
   Object object = TryToMake<Object>(create, arguments...);
-  PM_CHECK(object != nullptr);
+  PAGEMILL_CHECK(object != nullptr);
   return object;
 }
 
@@ -116,7 +116,8 @@ Memory MemoryOf(const_dnnl_memory_desc_t layout, dnnl_engine_t engine, const voi
 }
 
 void Place(const Memory& memory, const void* data) {
-  PM_CHECK(dnnl_memory_set_data_handle(memory.get(), const_cast<void*>(data)) == dnnl_success);
+  PAGEMILL_CHECK(dnnl_memory_set_data_handle(memory.get(), const_cast<void*>(data)) ==
+                 dnnl_success);
 }
 
 // The product of one shape and height, compiled.
@@ -124,9 +125,9 @@ class Product {
  public:
   Product(dnnl_engine_t engine, BlockShape shape, int64_t height) {
     const Layout weights = LayoutOf(engine, shape);
-    PM_CHECK(weights != nullptr);
+    PAGEMILL_CHECK(weights != nullptr);
     const Description description = Describe(engine, shape, height, weights.get());
-    PM_CHECK(description != nullptr && IsBlocked(ImplementationOf(description)));
+    PAGEMILL_CHECK(description != nullptr && IsBlocked(ImplementationOf(description)));
     primitive_ = Make<Primitive>(dnnl_primitive_create, description.get());
     x_ = MemoryOf(RowMajor(height, shape.k, dnnl_bf16).get(), engine, DNNL_MEMORY_NONE);
     weights_ = MemoryOf(weights.get(), engine, DNNL_MEMORY_NONE);
@@ -139,7 +140,7 @@ class Product {
     Place(y_, product.y);
     const dnnl_exec_arg_t arguments[] = {
         {DNNL_ARG_SRC, x_.get()}, {DNNL_ARG_WEIGHTS, weights_.get()}, {DNNL_ARG_DST, y_.get()}};
-    PM_CHECK(dnnl_primitive_execute(primitive_.get(), stream, 3, arguments) == dnnl_success);
+    PAGEMILL_CHECK(dnnl_primitive_execute(primitive_.get(), stream, 3, arguments) == dnnl_success);
   }
 
  private:
@@ -214,7 +215,7 @@ void Pack(BlockShape shape, const uint16_t* rows, std::byte* packed) {
   const Layout stored =
       Make<Layout>(dnnl_memory_desc_create_with_strides, 2, dims, dnnl_bf16, strides);
   const Layout blocked = LayoutOf(engine.get(), shape);
-  PM_CHECK(blocked != nullptr);
+  PAGEMILL_CHECK(blocked != nullptr);
   const Description description = Make<Description>(
       dnnl_reorder_primitive_desc_create, stored.get(), engine.get(), blocked.get(), engine.get(),
       static_cast<const_dnnl_primitive_attr_t>(nullptr));
@@ -222,7 +223,7 @@ void Pack(BlockShape shape, const uint16_t* rows, std::byte* packed) {
   const Memory from = MemoryOf(stored.get(), engine.get(), rows);
   const Memory to = MemoryOf(blocked.get(), engine.get(), packed);
   const dnnl_exec_arg_t arguments[] = {{DNNL_ARG_FROM, from.get()}, {DNNL_ARG_TO, to.get()}};
-  PM_CHECK(dnnl_primitive_execute(reorder.get(), stream.get(), 2, arguments) == dnnl_success);
+  PAGEMILL_CHECK(dnnl_primitive_execute(reorder.get(), stream.get(), 2, arguments) == dnnl_success);
 }
 
 // Room for `count` numbers at a 64-byte boundary of `memory`.

@@ -12,7 +12,7 @@
 #include "cc/ops/linear/packed_gemm_kernels.h"
 #include "cc/ops/linear/scaled/packed_scaled.h"
 
-#define PM_INLINE [[gnu::always_inline]] inline
+#define PAGEMILL_INLINE [[gnu::always_inline]] inline
 
 namespace pagemill::ops::scaled {
 namespace {
@@ -24,15 +24,17 @@ constexpr int64_t kMaxChunkRows = 8 * kTileN;
 constexpr int64_t kScaleBytes = kTileN * sizeof(float);
 constexpr int64_t kPrefetchBytes = 2048;
 
-PM_INLINE int64_t Quads(int64_t k) { return (k + kQuadBytes - 1) / kQuadBytes; }
-PM_INLINE int64_t TileBytes(int64_t k) { return kScaleBytes + Quads(k) * kTileN * kQuadBytes; }
-PM_INLINE int64_t Tiles(int64_t n) { return (n + kTileN - 1) / kTileN; }
+PAGEMILL_INLINE int64_t Quads(int64_t k) { return (k + kQuadBytes - 1) / kQuadBytes; }
+PAGEMILL_INLINE int64_t TileBytes(int64_t k) {
+  return kScaleBytes + Quads(k) * kTileN * kQuadBytes;
+}
+PAGEMILL_INLINE int64_t Tiles(int64_t n) { return (n + kTileN - 1) / kTileN; }
 
 int64_t ChunkBytes(DType, int64_t n, int64_t k) { return (Tiles(n) * TileBytes(k) + 63) / 64 * 64; }
 
 // As integers, magnitudes are in the order of their values and NaN is above all: the scale of a row
 // with a NaN is NaN, and so are all its outputs.
-PM_INLINE float LargestMagnitude(const float* x, int64_t k) {
+PAGEMILL_INLINE float LargestMagnitude(const float* x, int64_t k) {
   uint32_t largest = 0;
   for (int64_t i = 0; i < k; ++i) {
     uint32_t bits;
@@ -74,7 +76,7 @@ void Prepare(DType, const linear::InputRows& x, uint8_t* chunk) {
 }
 
 template <int kRow>
-PM_INLINE void AddRow(const int8x16_t w[kVectors], int8x16_t x, int32x4_t (*sums)[kVectors]) {
+PAGEMILL_INLINE void AddRow(const int8x16_t w[kVectors], int8x16_t x, int32x4_t (*sums)[kVectors]) {
   for (int v = 0; v < kVectors; ++v) {
     sums[kRow][v] = vdotq_laneq_s32(sums[kRow][v], w[v], x, kRow);
   }

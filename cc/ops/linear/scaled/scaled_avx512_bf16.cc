@@ -15,7 +15,7 @@
 #include "cc/ops/linear/scaled/activation_tiles_avx512.h"
 #include "cc/ops/linear/scaled/packed_scaled.h"
 
-#define PM_INLINE [[gnu::always_inline]] inline
+#define PAGEMILL_INLINE [[gnu::always_inline]] inline
 
 namespace pagemill::ops::scaled {
 namespace {
@@ -25,7 +25,7 @@ constexpr int64_t kMaxChunkRows = 12 * kTileN;
 constexpr int64_t kPrefetchBytes = 8192;
 constexpr int64_t kPairElements = 2;
 
-PM_INLINE ActivationShape ShapeOf(int64_t n, int64_t k) {
+PAGEMILL_INLINE ActivationShape ShapeOf(int64_t n, int64_t k) {
   return {n, PaddedK(k) / kPairElements, 0, kTileN};
 }
 
@@ -82,13 +82,13 @@ constexpr CodeTable MakeCodeTable() {
 
 constexpr CodeTable kCodes = MakeCodeTable();
 
-PM_INLINE Tables LoadTables() {
+PAGEMILL_INLINE Tables LoadTables() {
   return {{_mm512_load_si512(kCodes.bits), _mm512_load_si512(kCodes.bits + 32)},
           {_mm512_load_si512(kCodes.bits + 64), _mm512_load_si512(kCodes.bits + 96)}};
 }
 
 // The e4m3 in the lower bytes of 16-bit lanes as bf16; `signs` has theirs in the upper bit.
-PM_INLINE __m512bh Widen(const Tables& tables, __m512i codes, __m512i signs) {
+PAGEMILL_INLINE __m512bh Widen(const Tables& tables, __m512i codes, __m512i signs) {
   const __m512i low = _mm512_permutex2var_epi16(tables.low[0], codes, tables.low[1]);
   const __m512i high = _mm512_permutex2var_epi16(tables.high[0], codes, tables.high[1]);
   const __mmask32 is_high = _mm512_test_epi16_mask(codes, _mm512_set1_epi16(0x40));
@@ -100,14 +100,14 @@ PM_INLINE __m512bh Widen(const Tables& tables, __m512i codes, __m512i signs) {
 
 // sum += w * x, two products a lane. GCC 12 copies the sums of the intrinsic from register to
 // register, which takes a third of the time.
-PM_INLINE void AddProducts(__m512& sum, __m512bh w, __m512bh x) {
+PAGEMILL_INLINE void AddProducts(__m512& sum, __m512bh w, __m512bh x) {
   asm("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(w), "v"(x));
 }
 
 // kN rows of x times a quad of the slice.
 template <int kN>
-PM_INLINE void AddQuad(const Tables& tables, const uint8_t* w, const uint8_t* x,
-                       __m512 (*sums)[2]) {
+PAGEMILL_INLINE void AddQuad(const Tables& tables, const uint8_t* w, const uint8_t* x,
+                             __m512 (*sums)[2]) {
   __m512bh weights[2][2];  // of both pairs, of both halves of the slice
 #pragma GCC unroll 2
   for (int h = 0; h < 2; ++h) {
@@ -129,7 +129,7 @@ PM_INLINE void AddQuad(const Tables& tables, const uint8_t* w, const uint8_t* x,
 }
 
 // The scales of 16 rows of the slice, from `first` on, in one block of columns.
-PM_INLINE __m512 LoadScales(const linear::PackedProduct& p, int64_t first, int64_t block) {
+PAGEMILL_INLINE __m512 LoadScales(const linear::PackedProduct& p, int64_t first, int64_t block) {
   if (first >= p.m) return _mm512_setzero_ps();
   const int64_t last = (first + 16 < p.m ? first + 16 : p.m) - 1;
   if (p.scales.OfRow(first) == p.scales.OfRow(last)) {
@@ -143,7 +143,7 @@ PM_INLINE __m512 LoadScales(const linear::PackedProduct& p, int64_t first, int64
   return _mm512_load_ps(values);
 }
 
-PM_INLINE void Store(const linear::PackedProduct& p, __m512 sum, float* y, int64_t first) {
+PAGEMILL_INLINE void Store(const linear::PackedProduct& p, __m512 sum, float* y, int64_t first) {
   const __mmask16 used = FirstLanes(p.m - first);
   if (p.bias != nullptr) sum = _mm512_add_ps(sum, _mm512_maskz_loadu_ps(used, p.bias + first));
   _mm512_mask_storeu_ps(y + first, used, sum);
@@ -151,7 +151,7 @@ PM_INLINE void Store(const linear::PackedProduct& p, __m512 sum, float* y, int64
 
 // kN rows of x times the slice; kFirst if that is read for the first time.
 template <int kN, bool kFirst>
-PM_INLINE void MultiplyTile(const linear::PackedProduct& p, const ActivationTile& tile) {
+PAGEMILL_INLINE void MultiplyTile(const linear::PackedProduct& p, const ActivationTile& tile) {
   const Tables tables = LoadTables();
   const uint8_t* w = p.weights;
   const uint8_t* x = p.activations + tile.offset;

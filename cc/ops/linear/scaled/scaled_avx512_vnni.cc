@@ -13,7 +13,7 @@
 #include "cc/ops/linear/scaled/packed_scaled.h"
 #include "cc/ops/linear/scaled/scaled_quantize_avx512.h"
 
-#define PM_INLINE [[gnu::always_inline]] inline
+#define PAGEMILL_INLINE [[gnu::always_inline]] inline
 
 namespace pagemill::ops::scaled {
 namespace {
@@ -22,15 +22,15 @@ constexpr int kTileN = 12;  // 24 sums, 2 registers of weights; elements of x co
 constexpr int64_t kMaxChunkRows = 8 * kTileN;
 constexpr int64_t kPrefetchBytes = 8192;
 
-PM_INLINE ActivationShape ShapeOf(int64_t n, int64_t k) {
+PAGEMILL_INLINE ActivationShape ShapeOf(int64_t n, int64_t k) {
   return {n, PaddedK(k) / kQuadBytes, sizeof(RowScale), kTileN};
 }
 
 int64_t ChunkBytes(DType, int64_t n, int64_t k) { return ShapeOf(n, k).bytes(); }
 
 // `rows` rows of x, at most 4, to scales and units.
-PM_INLINE void PrepareRows(const linear::InputRows& x, int64_t first, int64_t rows, int64_t stride,
-                           RowScale* scales, uint8_t* units) {
+PAGEMILL_INLINE void PrepareRows(const linear::InputRows& x, int64_t first, int64_t rows,
+                                 int64_t stride, RowScale* scales, uint8_t* units) {
   const float* from[4];
   float inverse[4];
   int32_t sums[4] = {};
@@ -65,7 +65,7 @@ void Prepare(DType, const linear::InputRows& x, uint8_t* chunk) {
 }
 
 // The scales of 16 rows of the slice, from `first` on.
-PM_INLINE __m512 LoadScales(const linear::PackedProduct& p, int64_t first) {
+PAGEMILL_INLINE __m512 LoadScales(const linear::PackedProduct& p, int64_t first) {
   if (p.scales.block_rows == 1 && p.scales.stride == 1) {
     return _mm512_maskz_loadu_ps(FirstLanes(p.m - first), p.scales.OfRow(first));
   }
@@ -74,8 +74,8 @@ PM_INLINE __m512 LoadScales(const linear::PackedProduct& p, int64_t first) {
   return _mm512_load_ps(values);
 }
 
-PM_INLINE void Store(const linear::PackedProduct& p, __m512i sum, __m512 scale, float* y,
-                     int64_t first) {
+PAGEMILL_INLINE void Store(const linear::PackedProduct& p, __m512i sum, __m512 scale, float* y,
+                           int64_t first) {
   const __mmask16 used = FirstLanes(p.m - first);
   __m512 out = _mm512_mul_ps(_mm512_cvtepi32_ps(sum), scale);
   if (p.bias != nullptr) out = _mm512_add_ps(out, _mm512_maskz_loadu_ps(used, p.bias + first));
@@ -84,13 +84,13 @@ PM_INLINE void Store(const linear::PackedProduct& p, __m512i sum, __m512 scale, 
 
 // sum += w * x, of unsigned times signed bytes. GCC 12 copies the sums of the intrinsic from
 // register to register, which takes half of the time.
-PM_INLINE void AddProducts(__m512i& sum, __m512i w, __m512i x) {
+PAGEMILL_INLINE void AddProducts(__m512i& sum, __m512i w, __m512i x) {
   asm("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(w), "v"(x));
 }
 
 // kN rows of x times the slice; kFirst if that is read for the first time.
 template <int kN, bool kFirst>
-PM_INLINE void MultiplyTile(const linear::PackedProduct& p, const ActivationTile& tile) {
+PAGEMILL_INLINE void MultiplyTile(const linear::PackedProduct& p, const ActivationTile& tile) {
   const uint8_t* w = p.weights;
   RowScale rows[kN];
   __builtin_memcpy(rows, p.activations + tile.offset, sizeof(rows));

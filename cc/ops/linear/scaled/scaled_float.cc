@@ -11,7 +11,7 @@
 #include "cc/ops/linear/scaled/packed_scaled.h"
 #include "cc/ops/vec/vec.h"
 
-#define PM_INLINE [[gnu::always_inline]] inline
+#define PAGEMILL_INLINE [[gnu::always_inline]] inline
 
 namespace pagemill::ops::scaled {
 namespace {
@@ -44,17 +44,17 @@ void Prepare(DType, const linear::InputRows& x, uint8_t* chunk) {
 }
 
 // GCC drops calls of functions that only prefetch, unless it has to inline them.
-PM_INLINE void Prefetch(const uint8_t* p) { __builtin_prefetch(p); }
+PAGEMILL_INLINE void Prefetch(const uint8_t* p) { __builtin_prefetch(p); }
 
 // Byte `kByte` of each quad, in the upper 8 bits of its lane.
 template <int kByte>
-PM_INLINE Bits UpperByte(Bits quads) {
+PAGEMILL_INLINE Bits UpperByte(Bits quads) {
   constexpr int kShift = std::endian::native == std::endian::little ? 24 - 8 * kByte : 8 * kByte;
   return quads << kShift;
 }
 
 template <DType kDType, int kByte>
-PM_INLINE Floats Decode(Bits quads) {
+PAGEMILL_INLINE Floats Decode(Bits quads) {
   const Bits upper = UpperByte<kByte>(quads);
   if constexpr (kDType == DType::kI8) {
     // The offset of 128 turned the sign bit over.
@@ -69,8 +69,8 @@ PM_INLINE Floats Decode(Bits quads) {
 }
 
 template <DType kDType, int kN, int kByte>
-PM_INLINE void AddByte(const Bits quads[kVectors], const float* x, int64_t x_stride,
-                       Floats (*sums)[kVectors]) {
+PAGEMILL_INLINE void AddByte(const Bits quads[kVectors], const float* x, int64_t x_stride,
+                             Floats (*sums)[kVectors]) {
   const Floats w0 = Decode<kDType, kByte>(quads[0]);
   const Floats w1 = Decode<kDType, kByte>(quads[1]);
 #pragma GCC unroll 8
@@ -83,8 +83,8 @@ PM_INLINE void AddByte(const Bits quads[kVectors], const float* x, int64_t x_str
 
 // kN rows of x, from `x` on, times a quad of a group of weight rows.
 template <DType kDType, int kN>
-PM_INLINE void AddQuad(const uint8_t* w, const float* x, int64_t x_stride,
-                       Floats (*sums)[kVectors]) {
+PAGEMILL_INLINE void AddQuad(const uint8_t* w, const float* x, int64_t x_stride,
+                             Floats (*sums)[kVectors]) {
   Bits quads[kVectors];
   std::memcpy(quads, w, sizeof(quads));
   AddByte<kDType, kN, 0>(quads, x, x_stride, sums);
@@ -94,8 +94,8 @@ PM_INLINE void AddQuad(const uint8_t* w, const float* x, int64_t x_stride,
 }
 
 // The scales of a group of weight rows in one block of columns.
-PM_INLINE void LoadScales(const linear::PackedProduct& p, int64_t group, int64_t block,
-                          Floats scales[kVectors]) {
+PAGEMILL_INLINE void LoadScales(const linear::PackedProduct& p, int64_t group, int64_t block,
+                                Floats scales[kVectors]) {
   float values[kGroupRows];
   for (int64_t i = 0; i < kGroupRows; ++i) {
     const int64_t row = group * kGroupRows + i;
@@ -154,7 +154,7 @@ void Multiply(const linear::PackedProduct& p) {
 
 }  // namespace
 
-constinit const linear::PackedGemm PM_VEC_NAME(kFloat) = {
+constinit const linear::PackedGemm PAGEMILL_VEC_NAME(kFloat) = {
     kMaxChunkRows, ScaledSliceBytes, PackScaledSlice, ChunkBytes, Prepare, Multiply};
 
 }  // namespace pagemill::ops::scaled

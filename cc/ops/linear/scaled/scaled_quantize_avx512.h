@@ -10,14 +10,14 @@
 
 #include "cc/ops/linear/scaled/activation_tiles_avx512.h"
 
-#define PM_INLINE [[gnu::always_inline]] inline
+#define PAGEMILL_INLINE [[gnu::always_inline]] inline
 
 namespace pagemill::ops::scaled {
 namespace {
 
 // As integers, magnitudes are in the order of their values and NaN is above all: the scale of a row
 // with a NaN is NaN, and so are all its outputs.
-PM_INLINE float LargestMagnitude(const float* x, int64_t k) {
+PAGEMILL_INLINE float LargestMagnitude(const float* x, int64_t k) {
   __m512i largest = _mm512_setzero_si512();
   for (int64_t at = 0; at < k; at += 16) {
     const __m512i bits = _mm512_castps_si512(_mm512_maskz_loadu_ps(FirstLanes(k - at), x + at));
@@ -26,7 +26,7 @@ PM_INLINE float LargestMagnitude(const float* x, int64_t k) {
   return __builtin_bit_cast(float, _mm512_reduce_max_epu32(largest));
 }
 
-PM_INLINE RowScale ScaleOf(const float* x, int64_t k, float* inverse) {
+PAGEMILL_INLINE RowScale ScaleOf(const float* x, int64_t k, float* inverse) {
   const float top = LargestMagnitude(x, k);
   const bool is_zero = top < kSmallestRow;
   *inverse = is_zero ? 0 : 127 / top;
@@ -35,18 +35,18 @@ PM_INLINE RowScale ScaleOf(const float* x, int64_t k, float* inverse) {
 
 // Sums of products with weights plus kInt8Offset may wrap; with the row's start they are exact
 // again (kMaxInt8K).
-PM_INLINE int32_t Wrapped(int32_t sum, int32_t start) {
+PAGEMILL_INLINE int32_t Wrapped(int32_t sum, int32_t start) {
   return static_cast<int32_t>(static_cast<uint32_t>(sum) + static_cast<uint32_t>(start));
 }
 
 // RowScale::start of a row whose integers have this sum.
-PM_INLINE int32_t OffsetSum(int32_t sum) {
+PAGEMILL_INLINE int32_t OffsetSum(int32_t sum) {
   return static_cast<int32_t>(0u - kInt8Offset * static_cast<uint32_t>(sum));
 }
 
 // 64 elements from `at` on of a row of k as 16 quads; `sum` becomes that of the integers so far.
-PM_INLINE __m512i QuantizeQuads(const float* x, int64_t at, int64_t k, float inverse,
-                                int32_t* sum) {
+PAGEMILL_INLINE __m512i QuantizeQuads(const float* x, int64_t at, int64_t k, float inverse,
+                                      int32_t* sum) {
   __m512i integers[4];
 #pragma GCC unroll 4
   for (int i = 0; i < 4; ++i) {
@@ -67,6 +67,6 @@ PM_INLINE __m512i QuantizeQuads(const float* x, int64_t at, int64_t k, float inv
 }  // namespace
 }  // namespace pagemill::ops::scaled
 
-#undef PM_INLINE
+#undef PAGEMILL_INLINE
 
 #endif  // PAGEMILL_CC_OPS_LINEAR_SCALED_SCALED_QUANTIZE_AVX512_H_

@@ -75,7 +75,7 @@ StatusOr<std::vector<std::vector<float>>> OnCpu(NativeExecutor& executor,
   std::vector<std::vector<float>> logits;
   for (const BatchBuilder& step : steps) {
     ExecutorOutput output;
-    PM_RETURN_IF_ERROR(executor.Execute(step.view(), &output));
+    PAGEMILL_RETURN_IF_ERROR(executor.Execute(step.view(), &output));
     if (output.logits().rank != 2) return InvalidArgument("the program has no logits");
     logits.push_back(LogitsOf(output));
   }
@@ -87,15 +87,15 @@ StatusOr<std::vector<std::vector<float>>> OnDevice(DeviceExecutor& executor,
   std::vector<std::vector<float>> logits;
   const auto collect = [&]() -> Status {
     ExecutorOutput output;
-    PM_RETURN_IF_ERROR(executor.Collect(&output));
+    PAGEMILL_RETURN_IF_ERROR(executor.Collect(&output));
     logits.push_back(LogitsOf(output));
     return OkStatus();
   };
   for (size_t i = 0; i < steps.size(); ++i) {
-    PM_RETURN_IF_ERROR(executor.Enqueue(steps[i].view()));
-    if (i > 0) PM_RETURN_IF_ERROR(collect());
+    PAGEMILL_RETURN_IF_ERROR(executor.Enqueue(steps[i].view()));
+    if (i > 0) PAGEMILL_RETURN_IF_ERROR(collect());
   }
-  PM_RETURN_IF_ERROR(collect());
+  PAGEMILL_RETURN_IF_ERROR(collect());
   return logits;
 }
 
@@ -133,7 +133,8 @@ Status CompareWithin(const std::vector<std::vector<float>>& expected,
 
 Status PrintProducts(const char* where, const Program& program, const Target& target,
                      const ExecutorOptions& options) {
-  PM_ASSIGN_OR_RETURN(const KernelSelection selection, SelectKernels(program, target, options));
+  PAGEMILL_ASSIGN_OR_RETURN(const KernelSelection selection,
+                            SelectKernels(program, target, options));
   for (size_t i = 0; i < program.ops().size(); ++i) {
     const ops::Kernel& kernel = *selection.kernels[i];
     if (kernel.op != "linear" && kernel.op != "grouped_linear") continue;
@@ -148,45 +149,46 @@ Status PrintProducts(const char* where, const Program& program, const Target& ta
 Status RunWithin(const std::string& text, DType act, double tolerance) {
   ExecutorOptions options = Options();
   options.activations = ops::Precision::kF32;
-  PM_ASSIGN_OR_RETURN(Program program, Program::Parse(text));
+  PAGEMILL_ASSIGN_OR_RETURN(Program program, Program::Parse(text));
   const Target cpu_target = {.ops = ops::CpuOps(), .capabilities = device::DetectCapabilities()};
-  PM_RETURN_IF_ERROR(PrintProducts("cpu", program, cpu_target, options));
-  PM_ASSIGN_OR_RETURN(std::unique_ptr<NativeExecutor> cpu,
-                      NativeExecutor::Create(program, cpu_target, options));
+  PAGEMILL_RETURN_IF_ERROR(PrintProducts("cpu", program, cpu_target, options));
+  PAGEMILL_ASSIGN_OR_RETURN(std::unique_ptr<NativeExecutor> cpu,
+                            NativeExecutor::Create(program, cpu_target, options));
   const auto steps = Steps(cpu->memory_plan().kv.TableBlockSizes());
-  PM_ASSIGN_OR_RETURN(const auto expected, OnCpu(*cpu, steps));
-  PM_RETURN_IF_ERROR(program.SetActivationType(act));
+  PAGEMILL_ASSIGN_OR_RETURN(const auto expected, OnCpu(*cpu, steps));
+  PAGEMILL_RETURN_IF_ERROR(program.SetActivationType(act));
   options.activation_type = act;
   TestDevice device;
   const Target target = {.ops = ops::testing::TestDeviceOps()};
-  PM_RETURN_IF_ERROR(PrintProducts("device", program, target, options));
-  PM_ASSIGN_OR_RETURN(
+  PAGEMILL_RETURN_IF_ERROR(PrintProducts("device", program, target, options));
+  PAGEMILL_ASSIGN_OR_RETURN(
       std::unique_ptr<DeviceExecutor> executor,
       DeviceExecutor::Create(program, target, device, options, {.max_blocks = kBlocks + 1}));
-  PM_ASSIGN_OR_RETURN(const auto got, OnDevice(*executor, steps));
+  PAGEMILL_ASSIGN_OR_RETURN(const auto got, OnDevice(*executor, steps));
   return CompareWithin(expected, got, tolerance);
 }
 
 Status Run(const std::string& text, DType act) {
   ExecutorOptions options = Options();
   options.activation_type = act;
-  PM_ASSIGN_OR_RETURN(Program program, Program::Parse(text));
-  PM_RETURN_IF_ERROR(program.SetActivationType(act));
+  PAGEMILL_ASSIGN_OR_RETURN(Program program, Program::Parse(text));
+  PAGEMILL_RETURN_IF_ERROR(program.SetActivationType(act));
   // The kernels that every CPU has, as on the test device.
-  PM_ASSIGN_OR_RETURN(std::unique_ptr<NativeExecutor> cpu,
-                      NativeExecutor::Create(program, {.ops = ops::CpuOps()}, options));
+  PAGEMILL_ASSIGN_OR_RETURN(std::unique_ptr<NativeExecutor> cpu,
+                            NativeExecutor::Create(program, {.ops = ops::CpuOps()}, options));
   const auto steps = Steps(cpu->memory_plan().kv.TableBlockSizes());
-  PM_ASSIGN_OR_RETURN(const auto expected, OnCpu(*cpu, steps));
+  PAGEMILL_ASSIGN_OR_RETURN(const auto expected, OnCpu(*cpu, steps));
   TestDevice device;
   const Target target = {.ops = ops::testing::TestDeviceOps()};
   for (const bool graphs : {false, true}) {
     DeviceExecutorOptions device_options = {.max_blocks = kBlocks + 1};
     if (graphs) device_options.graph_sizes.assign(std::begin(kGraphSizes), std::end(kGraphSizes));
     const int64_t replays = device.num_replays();
-    PM_ASSIGN_OR_RETURN(std::unique_ptr<DeviceExecutor> executor,
-                        DeviceExecutor::Create(program, target, device, options, device_options));
-    PM_ASSIGN_OR_RETURN(const auto got, OnDevice(*executor, steps));
-    PM_RETURN_IF_ERROR(Compare(expected, got, graphs ? "from graphs" : "kernel by kernel"));
+    PAGEMILL_ASSIGN_OR_RETURN(
+        std::unique_ptr<DeviceExecutor> executor,
+        DeviceExecutor::Create(program, target, device, options, device_options));
+    PAGEMILL_ASSIGN_OR_RETURN(const auto got, OnDevice(*executor, steps));
+    PAGEMILL_RETURN_IF_ERROR(Compare(expected, got, graphs ? "from graphs" : "kernel by kernel"));
     if (device.num_replays() - replays != (graphs ? kDecodes : 0)) {
       return Internal("graphs were replayed " + std::to_string(device.num_replays() - replays) +
                       " times");
