@@ -73,9 +73,8 @@ void Engine::Drain() { loop_->Drain(); }
 bool Engine::WaitIdle(double timeout_s) { return loop_->WaitIdle(timeout_s); }
 void Engine::Shutdown() { loop_->Shutdown(); }
 void Engine::Release(step::RequestId id) { loop_->Release(id); }
-Status Engine::Extend(step::RequestId id, std::vector<int32_t> token_ids,
-                      scheduler::InputPart part) {
-  return loop_->Extend(id, std::move(token_ids), part);
+Status Engine::Extend(step::RequestId id, scheduler::InputChunk chunk) {
+  return loop_->Extend(id, std::move(chunk));
 }
 void Engine::Pause(scheduler::PauseMode mode) { loop_->Pause(mode); }
 bool Engine::WaitPaused(double timeout_s) { return loop_->WaitPaused(timeout_s); }

@@ -255,11 +255,9 @@ Status StepLoop::Ask(std::function<Status()> errand) {
   return answer.get();
 }
 
-Status StepLoop::Extend(step::RequestId id, std::vector<int32_t> token_ids,
-                        scheduler::InputPart part) {
-  return Ask([this, id, token_ids = std::move(token_ids), part]() mutable {
-    return ExtendNow(id, std::move(token_ids), part);
-  });
+Status StepLoop::Extend(step::RequestId id, scheduler::InputChunk chunk) {
+  return Ask(
+      [this, id, chunk = std::move(chunk)]() mutable { return ExtendNow(id, std::move(chunk)); });
 }
 
 // What the following do is published before they return.

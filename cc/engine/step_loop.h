@@ -53,7 +53,7 @@ class StepLoop {
   bool WaitIdle(double timeout_s);
   void Shutdown();
   void Release(step::RequestId id);
-  Status Extend(step::RequestId id, std::vector<int32_t> token_ids, scheduler::InputPart part);
+  Status Extend(step::RequestId id, scheduler::InputChunk chunk);
   void Pause(scheduler::PauseMode mode);
   bool WaitPaused(double timeout_s);
   void Resume();
@@ -113,7 +113,7 @@ class StepLoop {
   bool StartStep();
   void FinishStep();
   void NoteStarts();
-  Status ExtendNow(step::RequestId id, std::vector<int32_t> token_ids, scheduler::InputPart part);
+  Status ExtendNow(step::RequestId id, scheduler::InputChunk chunk);
   bool MoveKv(int64_t now);
   void AbortAll();
   void Publish(bool at_once = false);

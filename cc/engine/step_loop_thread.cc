@@ -92,8 +92,7 @@ void StepLoop::Obey(Command command) {
   }
 }
 
-Status StepLoop::ExtendNow(step::RequestId id, std::vector<int32_t> token_ids,
-                           scheduler::InputPart part) {
+Status StepLoop::ExtendNow(step::RequestId id, scheduler::InputChunk chunk) {
   {
     std::lock_guard lock(mutex_);
     if (outputs_.HasTurnEnd(id)) {
@@ -101,7 +100,7 @@ Status StepLoop::ExtendNow(step::RequestId id, std::vector<int32_t> token_ids,
                                 std::to_string(id.value()) + " has not been read");
     }
   }
-  return scheduler_->Extend(id, std::move(token_ids), part);
+  return scheduler_->Extend(id, std::move(chunk));
 }
 
 // Starts what may start and finishes one step. False if there was nothing to do.
