@@ -64,15 +64,15 @@ struct StepDraws {
 };
 
 // 1. Enqueue() starts a step, which computes the batch and updates the KV cache, and may return
-// before it is done. The batch need not outlive the call. Steps take effect in order.
+//    before it is done. The batch need not outlive the call. Steps take effect in order.
 // 2. Collect() waits for the oldest uncollected step. The executor owns the output's memory, which
-// stays valid until max_steps_in_flight() more steps are enqueued.
+//    stays valid until max_steps_in_flight() more steps are enqueued.
 // 3. If either fails, the step is over: a step whose Enqueue() failed must not be collected.
-// Earlier steps are not affected.
+//    Earlier steps are not affected.
 // 4. Sample(), for executors with samples(), chooses a token from each row of logits of the step
-// enqueued last, which must have requested maxima. It is called before the next Enqueue() and
-// before that step is collected, at most once per step; not calling it keeps the largest of every
-// row. It may return before it is done. If it fails, the step must still be collected.
+//    enqueued last, which must have requested maxima. It is called before the next Enqueue() and
+//    before that step is collected, at most once per step; not calling it keeps the largest of
+//    every row. It may return before it is done. If it fails, the step must still be collected.
 //
 // Thread safety: used by one thread at a time.
 class Executor {
