@@ -1,8 +1,10 @@
 #include "cc/engine/engine.h"
 
+#include <limits>
 #include <utility>
 
 #include "cc/engine/kv_tiers.h"
+#include "cc/engine/model_control.h"
 #include "cc/engine/step_loop.h"
 
 namespace pagemill::engine {
@@ -33,10 +35,14 @@ StatusOr<SavedSessions> MakeSessions(const EngineOptions& options, Runner* runne
                                       .block_size = block_size,
                                       .page_bytes = page_bytes};
   };
-  return SavedSessions(runner->pages(), layout,
-                       [loop](std::function<void(kv_cache::HeldPrefixes*)> run) {
-                         return loop->RunBetweenSteps(std::move(run));
-                       });
+  return SavedSessions(runner->pages(), layout, [loop](SavedSessions::Function run) {
+    constexpr double kForever = std::numeric_limits<double>::infinity();  // a step at most
+    const auto with_prefixes = [&run](scheduler::Scheduler* scheduler) {
+      run(&scheduler->held_prefixes());
+      return OkStatus();
+    };
+    return loop->RunAtRest(with_prefixes, RestTask::Needs::kNoStep, kForever);
+  });
 }
 
 }  // namespace
@@ -55,11 +61,15 @@ StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& options, R
   PAGEMILL_ASSIGN_OR_RETURN(std::unique_ptr<StepLoop> loop,
                             StepLoop::Create(options, runner, clock, std::move(log)));
   StatusOr<SavedSessions> sessions = MakeSessions(options, runner, loop.get());
-  return std::unique_ptr<Engine>(new Engine(std::move(loop), std::move(sessions)));
+  auto control = std::make_unique<ModelControl>(runner->control(), loop.get(),
+                                                options.kv_tiers.connector_folder);
+  return std::unique_ptr<Engine>(
+      new Engine(std::move(loop), std::move(sessions), std::move(control)));
 }
 
-Engine::Engine(std::unique_ptr<StepLoop> loop, StatusOr<SavedSessions> sessions)
-    : loop_(std::move(loop)), sessions_(std::move(sessions)) {}
+Engine::Engine(std::unique_ptr<StepLoop> loop, StatusOr<SavedSessions> sessions,
+               std::unique_ptr<ModelControl> control)
+    : loop_(std::move(loop)), sessions_(std::move(sessions)), control_(std::move(control)) {}
 Engine::~Engine() = default;
 
 Status Engine::Submit(step::Request request) { return loop_->Submit(std::move(request)); }
@@ -79,6 +89,15 @@ Status Engine::Extend(step::RequestId id, scheduler::InputChunk chunk) {
 void Engine::Pause(scheduler::PauseMode mode) { loop_->Pause(mode); }
 bool Engine::WaitPaused(double timeout_s) { return loop_->WaitPaused(timeout_s); }
 void Engine::Resume() { loop_->Resume(); }
+Status Engine::RunAtRest(std::function<Status()> run, double timeout_s) {
+  return loop_->RunAtRest([&run](scheduler::Scheduler*) { return run(); },
+                          RestTask::Needs::kNoTransfer, timeout_s);
+}
+Status Engine::Sleep(KvMemory kv, double timeout_s) { return control_->Sleep(kv, timeout_s); }
+Status Engine::Wake(double timeout_s) { return control_->Wake(timeout_s); }
+Status Engine::UpdateWeights(const WeightSources& sources, double timeout_s) {
+  return control_->UpdateWeights(sources, timeout_s);
+}
 bool Engine::ResetPrefixCache(bool preempt_running) {
   return loop_->ResetPrefixCache(preempt_running);
 }

@@ -26,12 +26,14 @@
 //
 // Thread safety: all methods are thread-safe, but each output is handed out once, so one consumer
 // is usual. Submit(), Abort() and Release() never wait for a step; Poll() never waits at all.
-// Extend(), Pause(), Resume() and ResetPrefixCache() are obeyed between two steps and wait for
-// that.
+// Extend(), Pause(), Resume() and ResetPrefixCache() take effect between two steps and wait for
+// that; RunAtRest() and what is built on it (sessions, Sleep(), Wake(), UpdateWeights()) wait until
+// no step is in flight.
 #ifndef PAGEMILL_CC_ENGINE_ENGINE_H_
 #define PAGEMILL_CC_ENGINE_ENGINE_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -43,6 +45,7 @@
 #include "cc/engine/engine_stats.h"
 #include "cc/engine/request_output.h"
 #include "cc/engine/runner.h"
+#include "cc/engine/runner_control.h"
 #include "cc/engine/saved_sessions.h"
 #include "cc/scheduler/input_chunk.h"
 #include "cc/scheduler/pause_mode.h"
@@ -50,6 +53,7 @@
 
 namespace pagemill::engine {
 
+class ModelControl;
 class StepLoop;
 
 class Engine {
@@ -66,11 +70,10 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  // Accepts the request or says why not; nothing is heard of a refused request again.
-  // kInvalidArgument: it can never run here. kResourceExhausted: too many wait or are unread.
-  // kUnavailable: draining or shut down. kFailedPrecondition: the id is in use (until its last
-  // output has been read). kUnimplemented: it has a token matcher, and the runner samples without
-  // masks.
+  // Accepts the request or says why not; a refused request has no outputs. kInvalidArgument: it can
+  // never run here. kResourceExhausted: too many wait or are unread. kUnavailable: draining, asleep
+  // or shut down. kFailedPrecondition: the id is in use (until its last output has been read).
+  // kUnimplemented: it has a token matcher, and the runner samples without masks.
   Status Submit(step::Request request);
 
   // An id for adapter weights that the caller is about to load. Each load takes a new one, that of
@@ -118,6 +121,29 @@ class Engine {
   bool WaitPaused(double timeout_s);
   void Resume();
 
+  // Runs `run` on the engine's thread with the runner at rest: no step is in flight and no KV is
+  // being copied. No step starts from this call on until `run` has returned; requests keep their
+  // slots and blocks, and a pause stays what it is. Returns what `run` returns. kDeadlineExceeded:
+  // the runner was not at rest within `timeout_s`, and `run` never runs. kUnavailable: shut down.
+  // `run` must not wait for this engine.
+  Status RunAtRest(std::function<Status()> run, double timeout_s);
+
+  // Frees the memory of the weights, and of KV if `kv` says so, when the runner is at rest; until
+  // Wake(), no step runs and new requests are refused. Requests that were accepted go on after it,
+  // with the same tokens; without their KV they compute it again. KvMemory::kFree forgets cached
+  // prefixes, except those in tiers and connectors. Asleep already: only frees KV. Errors:
+  // kUnimplemented if the runner offers no control, kFailedPrecondition for kFree while a session
+  // is saved or restored, those of RunAtRest() and of RunnerControl.
+  Status Sleep(KvMemory kv, double timeout_s);
+  // Loads the weights again. Nothing happens if the engine is awake.
+  Status Wake(double timeout_s);
+  // Goes on with other weights of the same model: next tokens are theirs, also those of requests
+  // under way, which compute all their tokens again. Forgets all cached prefixes and embeddings of
+  // media, those in tiers too. Not OK: nothing has changed. Errors: those of Sleep(), and
+  // kFailedPrecondition with KvTierOptions::connector_folder, or if a connector cannot forget. Old
+  // and new weights are in memory at once, unless the engine is asleep.
+  Status UpdateWeights(const WeightSources& sources, double timeout_s);
+
   // Forgets all cached prefixes, those in tiers and connectors too. False (and nothing is
   // forgotten) while requests run, unless they are preempted for it and compute everything again,
   // while KV is being loaded, if a connector of the host's cannot forget, or after Shutdown(). The
@@ -126,18 +152,20 @@ class Engine {
 
   // Saves a conversation so that it outlives the process, or brings one back (docs/kv_tiers.md).
   // `like` has what its KV depends on besides the model: the tokens, of Save only, salt and
-  // adapter. Both wait for the step in flight; then steps go on while bytes are copied. Returns and
-  // errors are those of SavedSessions; besides, kUnimplemented if the runner's KV cannot be
+  // adapter. Both wait until no step is in flight; then steps go on while bytes are copied. Returns
+  // and errors are those of SavedSessions; besides, kUnimplemented if the runner's KV cannot be
   // copied, kFailedPrecondition without EngineOptions::kv_tiers.fingerprint or prefix caching.
   StatusOr<int32_t> SaveSession(const std::string& path, step::Request like);
   StatusOr<RestoredSession> RestoreSession(const std::string& path, step::Request like = {});
 
  private:
-  Engine(std::unique_ptr<StepLoop> loop, StatusOr<SavedSessions> sessions);
+  Engine(std::unique_ptr<StepLoop> loop, StatusOr<SavedSessions> sessions,
+         std::unique_ptr<ModelControl> control);
 
   std::unique_ptr<Runner> owned_runner_;  // null if the caller keeps it
   std::unique_ptr<StepLoop> loop_;        // destroyed before: it uses the runner
   StatusOr<SavedSessions> sessions_;      // or why there are none
+  const std::unique_ptr<ModelControl> control_;
 };
 
 }  // namespace pagemill::engine

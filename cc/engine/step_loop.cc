@@ -138,6 +138,7 @@ Status StepLoop::CheckMatcher(const step::Request& request) const {
 Status StepLoop::CheckOpen(const step::Request& request, int64_t now_us) const {
   if (closing_) return Unavailable("the engine is shut down");
   if (draining_) return Unavailable("the engine is draining: it finishes its requests and ends");
+  if (asleep_) return Unavailable("the engine is asleep: it takes requests when it is awake again");
   if (tracked_.size() - num_unfinished_ >= max_unread_) {
     return ResourceExhausted(std::to_string(max_unread_) +
                              " finished requests have outputs that were not read")
@@ -218,8 +219,10 @@ EngineStats StepLoop::stats() const {
       static_cast<double>(queue_.WaitMicros(step::Request()).value_or(0)) / 1e6;
   stats.num_unread_outputs = static_cast<int64_t>(outputs_.size());
   stats.draining = draining_ || closing_;
-  stats.progress_age_s =
-      num_unfinished_ > 0 && !rests_ ? std::max(0.0, SecondsBetween(last_progress_, now)) : 0;
+  stats.asleep = asleep_;
+  stats.progress_age_s = num_unfinished_ > 0 && !rests_ && !held_
+                             ? std::max(0.0, SecondsBetween(last_progress_, now))
+                             : 0;
   return stats;
 }
 
@@ -282,13 +285,25 @@ bool StepLoop::WaitPaused(double timeout_s) {
   return idle_.wait_for(lock, WaitTime(timeout_s), [this] { return stats_.paused && rests_; });
 }
 
-Status StepLoop::RunBetweenSteps(std::function<void(kv_cache::HeldPrefixes*)> run) {
-  return Ask([this, run = std::move(run)] {
-    while (scheduler_->num_steps_in_flight() > 0) FinishStep();
-    run(&scheduler_->held_prefixes());
+Status StepLoop::RunAtRest(RestTask::Function run, RestTask::Needs needs, double timeout_s) {
+  const auto run_and_publish = [this, run = std::move(run)](scheduler::Scheduler* scheduler) {
+    const Status status = run(scheduler);
     Publish();
-    return OkStatus();
-  });
+    return status;
+  };
+  const auto task = std::make_shared<RestTask>(run_and_publish, needs);
+  {
+    std::lock_guard lock(mutex_);
+    if (closing_) return Unavailable("the engine is shut down");
+    inbox_.emplace_back(task);
+  }
+  inbox_filled_.notify_one();
+  return task->Wait(timeout_s);
+}
+
+void StepLoop::SetAsleep(bool asleep) {
+  std::lock_guard lock(mutex_);
+  asleep_ = asleep;
 }
 
 bool StepLoop::ResetPrefixCache(bool preempt_running) {

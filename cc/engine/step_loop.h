@@ -30,6 +30,7 @@
 #include "cc/engine/output_event.h"
 #include "cc/engine/output_queue.h"
 #include "cc/engine/request_output.h"
+#include "cc/engine/rest_task.h"
 #include "cc/engine/runner.h"
 #include "cc/scheduler/admission/queue_admission.h"
 #include "cc/scheduler/scheduler.h"
@@ -58,9 +59,11 @@ class StepLoop {
   bool WaitPaused(double timeout_s);
   void Resume();
   bool ResetPrefixCache(bool preempt_running);
-  // Runs it on the engine's thread while no step is in flight, and waits for it. kUnavailable, and
-  // nothing runs, after Shutdown().
-  Status RunBetweenSteps(std::function<void(kv_cache::HeldPrefixes*)> run);
+  // Engine::RunAtRest() with the scheduler, which is the thread's own.
+  Status RunAtRest(RestTask::Function run, RestTask::Needs needs, double timeout_s);
+  // While asleep, the runner gets no step and new requests are refused. For tasks at rest.
+  void SetAsleep(bool asleep);
+  bool asleep() const { return asleep_; }
 
  private:
   struct AbortCommand {
@@ -71,7 +74,8 @@ class StepLoop {
   };
   // Something to do on the thread, between two steps.
   using Errand = std::packaged_task<Status()>;
-  using Command = std::variant<step::Request, AbortCommand, ReleaseCommand, Errand>;
+  using Command =
+      std::variant<step::Request, AbortCommand, ReleaseCommand, Errand, std::shared_ptr<RestTask>>;
 
   // A request from Submit() until its last output has been read. Times in clock nanoseconds.
   struct Tracked {
@@ -111,6 +115,9 @@ class StepLoop {
   void Obey(Command command);
   bool Turn();
   bool StartStep();
+  bool RunRestTasks();
+  // False while a task wants the runner at rest, or the runner is asleep.
+  bool MayStartSteps() const { return rest_tasks_.empty() && !asleep_; }
   void FinishStep();
   void NoteStarts();
   Status ExtendNow(step::RequestId id, scheduler::InputChunk chunk);
@@ -142,6 +149,7 @@ class StepLoop {
   std::vector<scheduler::RequestEvent> events_;
   std::deque<StartedStep> started_steps_;  // those in flight
   uint64_t num_failed_steps_ = 0;
+  std::deque<std::shared_ptr<RestTask>> rest_tasks_;  // no step starts until they have run
 
   mutable std::mutex mutex_;
   std::condition_variable inbox_filled_;
@@ -160,6 +168,8 @@ class StepLoop {
   int64_t last_progress_ = 0;
   bool draining_ = false;
   bool rests_ = true;     // Rests(), when the thread last looked
+  bool held_ = false;     // steps may not start, and none is in flight; the same
+  bool asleep_ = false;   // changed by the thread only, which reads it without the mutex
   bool closing_ = false;  // the thread ends as soon as it can
   bool closed_ = false;   // it has published its last output
   EngineStats stats_;

@@ -22,6 +22,9 @@ bool IsMoreThanTokens(const scheduler::RequestEvent& event) {
 void StepLoop::Run() {
   bool busy = false;
   while (TakeInbox(/*wait=*/!busy)) busy = Turn();
+  for (const std::shared_ptr<RestTask>& task : rest_tasks_) {
+    task->Refuse(Unavailable("the engine is shut down"));
+  }
   AbortAll();
   if (tiers_ != nullptr) tiers_->Close(scheduler_.get(), clock_->NowNanos());
   std::lock_guard lock(mutex_);
@@ -75,6 +78,8 @@ void StepLoop::WaitForNews(std::unique_lock<std::mutex>* lock) {
 void StepLoop::Obey(Command command) {
   if (auto* errand = std::get_if<Errand>(&command)) {
     (*errand)();
+  } else if (auto* task = std::get_if<std::shared_ptr<RestTask>>(&command)) {
+    rest_tasks_.push_back(std::move(*task));
   } else if (auto* release = std::get_if<ReleaseCommand>(&command)) {
     scheduler_->Release(release->id);
   } else if (auto* abort = std::get_if<AbortCommand>(&command)) {
@@ -106,14 +111,28 @@ Status StepLoop::ExtendNow(step::RequestId id, scheduler::InputChunk chunk) {
 // Starts what may start and finishes one step. False if there was nothing to do.
 bool StepLoop::Turn() {
   const auto most = static_cast<size_t>(options_.max_in_flight_steps);
-  while (scheduler_->num_steps_in_flight() < most && StartStep()) {
+  if (!MayStartSteps()) MoveKv(clock_->NowNanos());  // as StartStep() does
+  while (MayStartSteps() && scheduler_->num_steps_in_flight() < most && StartStep()) {
   }
   if (scheduler_->num_steps_in_flight() == 0) {
     Publish(/*at_once=*/true);
-    return false;
+    return RunRestTasks();
   }
   FinishStep();
   return true;
+}
+
+// Runs those that need not wait any longer, when no step is in flight. False if there are none.
+bool StepLoop::RunRestTasks() {
+  bool any = false;
+  for (; !rest_tasks_.empty(); rest_tasks_.pop_front()) {
+    RestTask& task = *rest_tasks_.front();
+    const bool copies = scheduler_->num_transfers_in_flight() > 0;
+    if (copies && task.needs == RestTask::Needs::kNoTransfer && !task.abandoned()) break;
+    task.Run(scheduler_.get());
+    any = true;
+  }
+  return any;
 }
 
 // False if nothing can run now.
@@ -257,8 +276,10 @@ bool StepLoop::Rests(const scheduler::SchedulerStats& counted) const {
 }
 
 void StepLoop::UpdateStats(const scheduler::SchedulerStats& counted, int64_t now) {
-  const bool rested = std::exchange(rests_, Rests(counted));
-  if (rested && !rests_) last_progress_ = now;
+  const bool rested = rests_ || held_;
+  rests_ = Rests(counted);
+  held_ = !MayStartSteps() && scheduler_->num_steps_in_flight() == 0;
+  if (rested && !rests_ && !held_) last_progress_ = now;
   stats_.paused = scheduler_->pause_mode().has_value();
   static_cast<scheduler::SchedulerStats&>(stats_) = counted;
   stats_.num_failed_steps = num_failed_steps_;

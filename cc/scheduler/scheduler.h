@@ -133,8 +133,11 @@ class Scheduler {
   SchedulerStats stats() const;
   // Forgets all cached prefixes and pins, those that the connector finds too. False, and nothing is
   // forgotten, if the connector cannot forget, while loads are under way, or while requests run,
-  // unless those are preempted for it (they compute everything again).
-  bool ResetPrefixCache(bool preempt_running = false);
+  // unless those are preempted for it (they compute everything again). Without `reset_connector`
+  // the connector keeps what it has: KV that can be loaded again.
+  bool ResetPrefixCache(bool preempt_running = false, bool reset_connector = true);
+  // Forgets all embeddings of media that no running request needs.
+  void ResetEncoderCache() { encoder_cache_.EvictUnreferenced(); }
 
   // Invariants of requests, slots, queue and cache. O(requests + blocks).
   Status CheckIntegrity() const;

@@ -154,6 +154,22 @@ TEST(EncoderCache, WhatMayNeverHaveBeenEncodedIsNotUsedAgain) {
   EXPECT_EQ(cache.num_used_tokens(), 0);
 }
 
+TEST(EncoderCache, OnRequestAllItemsWithoutReferencesAreDropped) {
+  EncoderCache cache({.max_encoder_tokens = 20, .encoder_cache_tokens = 20});
+  const step::Request done = MakeRequest({{"a", 0, 10}});
+  const step::Request runs = MakeRequest({{"b", 0, 10}});
+  Held held_by_done, held_by_runs;
+  cache.StartStep();
+  Take(&cache, done, 0, 10, &held_by_done);
+  Take(&cache, runs, 0, 5, &held_by_runs);
+  cache.Advance(done, 10, &held_by_done);
+  cache.EvictUnreferenced();
+  EXPECT_EQ(Released(&cache), std::vector<std::string>{"a"});
+  EXPECT_EQ(cache.num_used_tokens(), 10);
+  cache.StartStep();
+  EXPECT_EQ(Take(&cache, done, 0, 10, &held_by_done), std::vector<int32_t>{0}) << "encoded again";
+}
+
 TEST(EncoderCache, WhatNoGoodStepNeededYetIsNotUsedAgain) {
   EncoderCache cache({.max_encoder_tokens = 100, .encoder_cache_tokens = 100});
   const step::Request request = MakeRequest({{"a", 0, 10}, {"b", 10, 10}});

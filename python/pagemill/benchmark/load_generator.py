@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pagemill.cli.server_client import ServerClient
+from pagemill.benchmark.server_client import ServerClient
 
 _LIMIT_BYTES = 2**24  # of one line or chunk
 

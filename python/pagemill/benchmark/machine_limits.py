@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from pagemill.cli.model_work import ModelWork, model_work
+from pagemill.benchmark.model_work import ModelWork, model_work
 from pagemill.config import EngineConfig
 
 Peak = tuple[str, str, str]

@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from pagemill import _native
-from pagemill.cli.simulation.config import Load, SimulateConfig
-from pagemill.cli.simulation.model_shape import ReadModel, native_shape, read_model, stored_bytes
-from pagemill.cli.simulation.presets import DEVICES
-from pagemill.cli.simulation.trace import read_trace
 from pagemill.config import ConfigError
 from pagemill.config.quantities import format_bytes
+from pagemill.simulation.config import Load, SimulateConfig
+from pagemill.simulation.model_shape import ReadModel, native_shape, read_model, stored_bytes
+from pagemill.simulation.presets import DEVICES
+from pagemill.simulation.trace import read_trace
 
 _MAX_BLOCKS = 2**31 - 1
 

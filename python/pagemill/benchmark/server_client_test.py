@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from pagemill.cli import bench_serve
-from pagemill.cli.load_generator import Load, RequestTimes, generate_load
-from pagemill.cli.percentiles import percentile, summary
-from pagemill.cli.server_client import ClientError, ServerAddress, ServerClient
+from pagemill.benchmark.load_generator import Load, RequestTimes, generate_load
+from pagemill.benchmark.percentiles import percentile, summary
+from pagemill.benchmark.server_client import ClientError, ServerAddress, ServerClient
+from pagemill.benchmark.serving import LoadConfig, summarize
 from pagemill.cli.text_source import ClientConfig, RemoteText
 from pagemill.config import SamplingConfig
 
@@ -181,8 +181,8 @@ def test_the_temperature_is_the_servers_unless_asked(
     sent = script["seen"][0][2]
     assert ("temperature" in sent) == (temperature is not None)
     assert sent.get("temperature") == temperature
-    config = bench_serve.LoadConfig(temperature=temperature)
-    report = bench_serve.summarize(config, [])
+    config = LoadConfig(temperature=temperature)
+    report = summarize(config, [])
     assert report["temperature"] == ("server's" if temperature is None else temperature)
 
 
@@ -221,7 +221,7 @@ def test_failures_are_counted(server: tuple[str, dict[str, Any]]) -> None:
     script["refuse"] = 503
     times = _load(url)
     assert all("503" in one.error for one in times)
-    report = bench_serve.summarize(bench_serve.LoadConfig(), times)
+    report = summarize(LoadConfig(), times)
     assert report["failed"] == 12
     assert report["requests_per_s"] is None
 
@@ -231,7 +231,7 @@ def test_the_report() -> None:
         RequestTimes(sent=float(i), first=i + 0.1, last=i + 0.5, gaps=[0.2, 0.2], output_tokens=3)
         for i in range(10)
     ]
-    report = bench_serve.summarize(bench_serve.LoadConfig(), times)
+    report = summarize(LoadConfig(), times)
     assert report["seconds"] == pytest.approx(9.5)
     assert report["requests_per_s"] == pytest.approx(10 / 9.5)
     assert report["ttft_ms"]["p99"] == pytest.approx(100)

@@ -6,7 +6,7 @@ import sys
 import time
 from pathlib import Path
 
-from pagemill.cli.machine_load import MachineLoad
+from pagemill.benchmark.machine_load import MachineLoad
 
 HERTZ = os.sysconf("SC_CLK_TCK")
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pagemill.cli.simulation.config import SimulatedModel
-from pagemill.cli.simulation.presets import MODELS, Model
 from pagemill.config import ConfigError
 from pagemill.config.fields import did_you_mean
+from pagemill.simulation.config import SimulatedModel
+from pagemill.simulation.presets import MODELS, Model
 
 if TYPE_CHECKING:
     from pagemill import _native

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from pagemill.cli.step_profile import RunProfile, layers_of, parts_of
+from pagemill.benchmark.step_profile import RunProfile, layers_of, parts_of
 
 
 def _op(**changes: Any) -> SimpleNamespace:

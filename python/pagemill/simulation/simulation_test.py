@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from pagemill.cli import main
-from pagemill.cli.simulation.config import SimulatedModel
-from pagemill.cli.simulation.model_shape import native_shape, read_model, shape_of, stored_bytes
-from pagemill.cli.simulation.plot import hit_percents
-from pagemill.cli.simulation.presets import DEVICES, MODELS
-from pagemill.cli.simulation.trace import read_trace
 from pagemill.config import ConfigError
+from pagemill.simulation.config import SimulatedModel
+from pagemill.simulation.model_shape import native_shape, read_model, shape_of, stored_bytes
+from pagemill.simulation.plot import hit_percents
+from pagemill.simulation.presets import DEVICES, MODELS
+from pagemill.simulation.trace import read_trace
 
 SMALL = ("simulate", "smollm2-135m", "--hardware", "cpu-2core", "--num-requests", "40")
 LLAMA = {

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pagemill.cli.step_profile import RunProfile
+from pagemill.benchmark.step_profile import RunProfile
 from pagemill.config import EngineConfig
 from pagemill.engine.fan_out import child_sampling
 from pagemill.engine.loading import LoadedModel, load

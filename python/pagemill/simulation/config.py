@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from pagemill.cli.simulation.presets import DEVICES
 from pagemill.config.fields import ConfigError, Range, check, option
+from pagemill.simulation.presets import DEVICES
 
 _COUNT = Range(1, 2**31 - 1)
 _DISTRIBUTIONS = ("fixed", "lognormal", "uniform")

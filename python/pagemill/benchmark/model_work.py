@@ -78,7 +78,7 @@ def model_work(config: EngineConfig) -> ModelWork:
     import dataclasses
 
     from pagemill import _native
-    from pagemill.cli.model_plan import built_model
+    from pagemill.engine.model_plan import built_model
 
     scheduler = dataclasses.replace(
         config.scheduler,
