@@ -58,6 +58,11 @@ class StepLoop {
   void Drain();
   bool WaitIdle(double timeout_s);
   void Shutdown();
+<<<<<<< HEAD
+=======
+  void Release(step::RequestId id);
+  Status Extend(step::RequestId id, scheduler::InputChunk chunk);
+>>>>>>> sched
   void Pause(scheduler::PauseMode mode);
   bool WaitPaused(double timeout_s);
   void Resume();
@@ -126,7 +131,7 @@ class StepLoop {
   bool MayStartSteps() const { return rest_tasks_.empty() && !asleep_; }
   void FinishStep();
   void NoteStarts();
-  Status ExtendNow(step::RequestId id, std::vector<int32_t> token_ids, scheduler::InputPart part);
+  Status ExtendNow(step::RequestId id, scheduler::InputChunk chunk);
   bool MoveKv(int64_t now);
   void AbortAll();
   void Publish(bool at_once = false);

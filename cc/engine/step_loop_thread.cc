@@ -98,8 +98,7 @@ void StepLoop::Dispatch(Command command) {
   }
 }
 
-Status StepLoop::ExtendNow(step::RequestId id, std::vector<int32_t> token_ids,
-                           scheduler::InputPart part) {
+Status StepLoop::ExtendNow(step::RequestId id, scheduler::InputChunk chunk) {
   {
     std::lock_guard lock(mutex_);
     if (clients_.HasTurnEnd(id)) {
@@ -108,7 +107,7 @@ Status StepLoop::ExtendNow(step::RequestId id, std::vector<int32_t> token_ids,
                                 " has not been read");
     }
   }
-  return scheduler_->Extend(id, std::move(token_ids), part);
+  return scheduler_->Extend(id, std::move(chunk));
 }
 
 // Starts what may start and finishes one step. False if there was nothing to do.
