@@ -84,13 +84,6 @@ EngineStats Engine::stats() const { return loop_->stats(); }
 void Engine::Drain() { loop_->Drain(); }
 bool Engine::WaitIdle(double timeout_s) { return loop_->WaitIdle(timeout_s); }
 void Engine::Shutdown() { loop_->Shutdown(); }
-<<<<<<< HEAD
-=======
-void Engine::Release(step::RequestId id) { loop_->Release(id); }
-Status Engine::Extend(step::RequestId id, scheduler::InputChunk chunk) {
-  return loop_->Extend(id, std::move(chunk));
-}
->>>>>>> sched
 void Engine::Pause(scheduler::PauseMode mode) { loop_->Pause(mode); }
 bool Engine::WaitPaused(double timeout_s) { return loop_->WaitPaused(timeout_s); }
 void Engine::Resume() { loop_->Resume(); }

@@ -83,8 +83,8 @@ class Engine {
   Status Submit(step::Request request) { return client_->Submit(std::move(request)); }
   void Abort(step::RequestId id) { client_->Abort(id); }
   void Release(step::RequestId id) { client_->Release(id); }
-  Status Extend(step::RequestId id, std::vector<int32_t> token_ids, scheduler::InputPart part) {
-    return client_->Extend(id, std::move(token_ids), part);
+  Status Extend(step::RequestId id, scheduler::InputChunk chunk) {
+    return client_->Extend(id, std::move(chunk));
   }
   std::vector<RequestOutput> Poll() { return client_->Poll(); }
   std::vector<RequestOutput> Wait(double timeout_s) { return client_->Wait(timeout_s); }
@@ -95,28 +95,6 @@ class Engine {
   // was cached under other weights is never found. Submit() refuses ids that are not issued here.
   step::AdapterId NewAdapterId();
 
-<<<<<<< HEAD
-=======
-  // Ends the request with finish_reason kAbort. Unknown and finished ids are ignored.
-  void Abort(step::RequestId id);
-
-  // Lets a request start that was submitted with `starts_held`. Ids of others are ignored.
-  void Release(step::RequestId id);
-  // Appends input to a request with `streaming_input`; `part` says what follows. kNotFound,
-  // kFailedPrecondition, kInvalidArgument: as Scheduler::Extend(). kFailedPrecondition, too, while
-  // the end of its last turn has not been read. kUnavailable: shut down.
-  Status Extend(step::RequestId id, scheduler::InputChunk chunk);
-
-  // Outputs that wait to be read, at most one per request, those that wait longest first.
-  std::vector<RequestOutput> Poll();
-  // Like Poll(), but waits up to `timeout_s` seconds for the first output. Returns at once, with
-  // what is there, after Shutdown().
-  std::vector<RequestOutput> Wait(double timeout_s);
-  // A descriptor that is readable while outputs wait (for epoll, asyncio); owned by the engine. -1
-  // on platforms that have none.
-  int output_fd() const;
-
->>>>>>> sched
   // A consistent snapshot; never waits for a step, so it also works on a stuck engine.
   EngineStats stats() const;
 

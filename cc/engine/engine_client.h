@@ -25,7 +25,7 @@
 #include "cc/base/status.h"
 #include "cc/engine/client_outputs.h"
 #include "cc/engine/request_output.h"
-#include "cc/scheduler/input_part.h"
+#include "cc/scheduler/input_chunk.h"
 #include "cc/step/request.h"
 
 namespace pagemill::engine {
@@ -53,7 +53,7 @@ class EngineClient {
   // Appends input to a request with `streaming_input`; `part` says what follows. kNotFound,
   // kFailedPrecondition, kInvalidArgument: as Scheduler::Extend(). kFailedPrecondition, too, while
   // the end of its last turn has not been read. kUnavailable: shut down.
-  Status Extend(step::RequestId id, std::vector<int32_t> token_ids, scheduler::InputPart part);
+  Status Extend(step::RequestId id, scheduler::InputChunk chunk);
 
   // Outputs that wait to be read, at most one per request, those that wait longest first.
   std::vector<RequestOutput> Poll();

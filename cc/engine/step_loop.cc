@@ -294,19 +294,12 @@ Status StepLoop::RunOnThread(std::function<Status()> run) {
   return status.get();
 }
 
-<<<<<<< HEAD
-Status StepLoop::Extend(ClientNumber client, step::RequestId own_id, std::vector<int32_t> token_ids,
-                        scheduler::InputPart part) {
+Status StepLoop::Extend(ClientNumber client, step::RequestId own_id, scheduler::InputChunk chunk) {
   const std::optional<step::RequestId> id = ClientOutputs::EngineId(client, own_id);
   if (!id) return NotFound("request " + std::to_string(own_id.value()) + " does not exist");
-  return RunOnThread([this, id = *id, token_ids = std::move(token_ids), part]() mutable {
-    return ExtendNow(id, std::move(token_ids), part);
+  return RunOnThread([this, id = *id, chunk = std::move(chunk)]() mutable {
+    return ExtendNow(id, std::move(chunk));
   });
-=======
-Status StepLoop::Extend(step::RequestId id, scheduler::InputChunk chunk) {
-  return Ask(
-      [this, id, chunk = std::move(chunk)]() mutable { return ExtendNow(id, std::move(chunk)); });
->>>>>>> sched
 }
 
 // What the following do is published before they return.

@@ -48,8 +48,7 @@ class StepLoop {
   Status Submit(ClientNumber client, step::Request request);
   void Abort(ClientNumber client, step::RequestId id);
   void Release(ClientNumber client, step::RequestId id);
-  Status Extend(ClientNumber client, step::RequestId id, std::vector<int32_t> token_ids,
-                scheduler::InputPart part);
+  Status Extend(ClientNumber client, step::RequestId id, scheduler::InputChunk chunk);
   std::vector<RequestOutput> Take(ClientNumber client, double timeout_s);  // 0: does not wait
   int output_fd(ClientNumber client) const;
 
@@ -58,11 +57,6 @@ class StepLoop {
   void Drain();
   bool WaitIdle(double timeout_s);
   void Shutdown();
-<<<<<<< HEAD
-=======
-  void Release(step::RequestId id);
-  Status Extend(step::RequestId id, scheduler::InputChunk chunk);
->>>>>>> sched
   void Pause(scheduler::PauseMode mode);
   bool WaitPaused(double timeout_s);
   void Resume();
