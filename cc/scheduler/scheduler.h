@@ -121,8 +121,10 @@ class Scheduler {
   // transfers are under way, the connector is not used.
   void AbandonTransfer(kv_cache::TransferId id);
   size_t num_transfers_in_flight() const { return transfers_.size(); }
-  // Blocks that are copied without a request, for saved sessions.
+  // Blocks that are copied or pinned without a request.
   kv_cache::HeldPrefixes& held_prefixes() { return held_prefixes_; }
+  // What came to the prefix cache and went; null if KvCacheOptions::max_events is 0.
+  const kv_cache::EventLog* kv_events() { return cache_.events(); }
 
   bool HasWork() const { return !requests_.empty(); }
   size_t num_steps_in_flight() const { return in_flight_.size(); }

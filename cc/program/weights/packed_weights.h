@@ -67,6 +67,8 @@ class PackedWeights {
   // WeightDigests(), if the cache was asked; else empty.
   const std::vector<Digest128>& file_digests() const { return file_digests_; }
 
+  // Does any kernel read a copy of another program (`shared` of Make())?
+  bool shares() const { return shares_; }
   // Does any kernel read a copy?
   bool empty() const { return data_.empty(); }
   // Input `input` of op `op`, 64-byte aligned; null if its kernel reads it as its file has it.
@@ -108,6 +110,7 @@ class PackedWeights {
   LazyMemory memory_;                       // where they were packed or copied to
   std::optional<PackCache::Entry> mapped_;  // or found
   bool from_cache_ = false;
+  bool shares_ = false;
   Status damage_;
   Status store_status_;
   std::vector<Digest128> file_digests_;
