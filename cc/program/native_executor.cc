@@ -31,7 +31,7 @@ namespace {
 // All bits set is a NaN in every floating-point type, and -1 in integers.
 void Poison(std::byte* data, int64_t bytes) { std::memset(data, 0xFF, static_cast<size_t>(bytes)); }
 
-// Collectives know how many ranks they were traced for.
+// Collectives have the number of ranks that they were traced for.
 Status CheckGroups(const Program& program, const comm::Groups& groups) {
   for (const Op& op : program.ops()) {
     const Status status = ops::CheckGroups(op.attributes, groups);
@@ -54,29 +54,28 @@ struct NativeExecutor::Bound {
   LazyMemory outputs;
   LazyMemory workspace;
   LazyMemory kv;
-  std::optional<device::PopulateAhead> kv_populated;  // goes before `kv`
+  std::optional<device::PopulateAhead> kv_populated;  // destroyed before `kv`
   std::string memory_placement;
   std::once_flag fingerprint_computed;
   Digest128 fingerprint;
-  std::unique_ptr<CachePages> pages;             // of `kv`; null if there is none
-  std::unique_ptr<device::ThreadPool> own_pool;  // null: `pool` is the host's
+  std::unique_ptr<CachePages> pages;             // of `kv`; null without one
+  std::unique_ptr<device::ThreadPool> own_pool;  // null: `pool` belongs to the host
   device::ThreadPool* pool = nullptr;
-  std::byte* kv_arena = nullptr;  // of `kv`, or of the host's
+  std::byte* kv_arena = nullptr;  // of `kv`, or the host's
 
   BoundProgram bound;
   std::optional<StepCalls> calls;
-  std::vector<std::span<const std::byte>>
-      next;  // of each op: the packed weights read after its own
+  std::vector<std::span<const std::byte>> next;  // per op: the packed weights to read after its own
   ops::KernelContext context;
-  comm::Groups groups;  // of the context
+  comm::Groups groups;  // for the context
   std::optional<GreedyTail> greedy_tail;
-  bool greedy = false;                   // the step that runs ends with it
-  std::optional<StepSizes> finished;     // of a step that is not collected
-  std::vector<OutputView> output_views;  // of the step collected last
+  bool greedy = false;                   // the running step uses `greedy tail`
+  std::optional<StepSizes> finished;     // sizes of the uncollected step
+  std::vector<OutputView> output_views;  // of the last collected step
 
   bool profiling = false;
   OpProfile profile;
-  std::vector<std::vector<ValueId>> dead;  // values whose last reader an op is, where poisoned
+  std::vector<std::vector<ValueId>> dead;  // per op: values that it reads last; for poisoning
 
   Status AllocateMemory(const Target& target, const Bound* host);
   Status ShareWith(const Bound& host);
@@ -94,7 +93,7 @@ struct NativeExecutor::Bound {
   void PoisonOutputs(size_t op);
 };
 
-// What programs of one runner have in common: the threads and the arena of KV pages.
+// Checks that this program can share its host's threads and arena of KV pages.
 Status NativeExecutor::Bound::ShareWith(const Bound& host) {
   const auto same = [](const char* what, int64_t own, int64_t hosts) {
     if (own == hosts) return OkStatus();
@@ -184,7 +183,7 @@ void NativeExecutor::Bound::FindDeadValues() {
   }
 }
 
-// After the last op with packed weights comes the first one, of the next step.
+// Links each op with packed weights to the next one; the last one to the first, for the next step.
 void NativeExecutor::Bound::LinkWeights() {
   const size_t num_ops = program.ops().size();
   next.resize(num_ops);
@@ -245,7 +244,7 @@ void NativeExecutor::Bound::WalkInstrumented() {
     if (profiling) {
       const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
       const device::ThreadPoolTimes after = pool->times();
-      // The caller works if it does not wait; workers work where the pool says so.
+      // The caller works unless it waits; workers work for the time that the pool reports.
       const double waited_s = (pool->num_threads() - 1) * seconds -
                               (after.workers_busy_s - before.workers_busy_s) +
                               (after.caller_waited_s - before.caller_waited_s);
@@ -323,10 +322,10 @@ Digest128 NativeExecutor::kv_fingerprint() const {
   std::call_once(b.fingerprint_computed, [&b] {
     std::vector<Digest128> digests = b.packed.file_digests();
     if (digests.empty()) {
-      // Steps may be running on the threads of the pool.
+      // The pool's threads may be running steps.
       device::ThreadPool own({.num_threads = 1});
       digests = WeightDigests(b.program, b.weights, DigestMemory(b.options.pack_cache_folder), own);
-      // That has brought in pages of weights that only packed copies of are read.
+      // Reading brought in pages of weights that are only read through packed copies.
       if (!b.packed.empty()) b.weights.DropPages();
     }
     b.fingerprint = KvFingerprint(b.program, digests, b.plan.kv);
