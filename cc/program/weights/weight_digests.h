@@ -1,6 +1,6 @@
 // File: cc/program/weights/weight_digests.h
-// What a program's weights are, as one digest per file: of every byte of it, so that neither a
-// packed copy nor saved KV is taken for that of other weights.
+// The identity of a program's weights: one digest per file, over every byte, so that packed copies
+// and saved KV are never used with other weights.
 //
 //   const std::vector<Digest128> digests = WeightDigests(program, weights, memory, pool);
 #ifndef PAGEMILL_CC_PROGRAM_WEIGHTS_WEIGHT_DIGESTS_H_
@@ -16,8 +16,8 @@
 
 namespace pagemill::program {
 
-// One for each of the program's files, in their order; that of the constants is of their bytes.
-// Reads all files that `memory` does not know.
+// One per file of the program, in order; for constants, the digest of their bytes. Reads all files
+// that `memory` does not have.
 std::vector<Digest128> WeightDigests(const Program& program, const Weights& weights,
                                      const DigestMemory& memory, device::ThreadPool& pool);
 
