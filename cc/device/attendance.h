@@ -5,10 +5,11 @@
 // remaining cores.
 //
 //   Attendance attendance(pool_threads);
-//   attendance.Waited(/*thread=*/1, 4'000'000, now_ns);      // waited for its core, delaying
-others if (attendance.Attends(1))...;                         // false after a second such wait if
-(attendance.IsProbeDue(1, now_ns)) attendance.BeginProbe(1);  // let it run without work
-attendance.EndProbe(1, /*waited_ns=*/0, now_ns);              // its core was free: it returns //
+//   attendance.Waited(/*thread=*/1, 4'000'000, now_ns);  // waited for its core, others idle
+//   if (attendance.Attends(1)) ...;                          // false after a second such wait
+//   if (attendance.IsProbeDue(1, now_ns)) attendance.BeginProbe(1);  // let it run without work
+//   attendance.EndProbe(1, /*waited_ns=*/0, now_ns);         // its core was free: it returns
+//
 // Thread 0 is the caller, which always takes part. If it waits for its core, the last other thread
 // pauses instead, which leaves a core to which the kernel can move the caller.
 //
