@@ -74,16 +74,16 @@ struct Collective {
 
 // An implementation:
 //  1. does what the table above and the comments of the calls specify, for every size including 0,
-// and for operands that are only as aligned as their elements;
+//     and for operands that are only as aligned as their elements;
 //  2. adds in an order that depends only on the sizes and the number of ranks: a call gives the
-// same bits every time, and all ranks of an all-reduce get the same bits;
+//     same bits every time, and all ranks of an all-reduce get the same bits;
 //  3. adds bf16 and f16 in f32 and rounds each sum once, to nearest even; i32 wraps around;
 //  4. does not let a rank wait forever for one that has died or left or, in a call of all ranks,
-// makes another call of all ranks: the call returns the reason, status() keeps it, and every peer
-// gets an error too (a receiver waits for a message that is never sent as long as its sender
-// lives);
+//     makes another call of all ranks: the call returns the reason, status() keeps it, and every
+//     peer gets an error too (a receiver waits for a message that is never sent as long as its
+//     sender lives);
 //  5. ends all groups of a rank together: after one has failed, the rank sends no data to another,
-// which would take it for a result.
+//     which would take it for a result.
 // group_conformance.h checks 1 to 3.
 class Group {
  public:
