@@ -271,6 +271,61 @@ TEST_F(EngineRestTest, RequestsUnderWayComputeAllTokensAgainAfterAnUpdate) {
   EXPECT_GE(engine_->stats().num_preemptions, 1u);
 }
 
+// Prompts of 9 tokens have two full blocks.
+class EnginePrefixTest : public EngineRestTest {
+ protected:
+  void SetUp() override {
+    EngineOptions options;
+    options.check_integrity = true;
+    options.max_pinned_blocks = 3;
+    options.max_kv_events = 8;
+    engine_ = *Engine::Create(options, &runner_, &clock_, {});
+  }
+};
+
+TEST_F(EnginePrefixTest, WhatIsPinnedStaysCached) {
+  const Request like = MakeRequest(99, kPrompt, 1);
+  EXPECT_EQ(engine_->PinPrefix(like).status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(CachedTokens(1), 0);
+  const auto pinned = engine_->PinPrefix(like);
+  ASSERT_TRUE(pinned.ok()) << pinned.status().ToString();
+  EXPECT_EQ(pinned->num_tokens, 8);
+  EXPECT_EQ(engine_->PinPrefix(like).status().code(), StatusCode::kResourceExhausted);
+  for (uint64_t id = 2; id < 6; ++id) {  // each takes more than half of the pool
+    Submit(MakeRequest(id, Tokens(126, static_cast<int32_t>(id)), 1));
+    Read(id);
+    Submit(MakeRequest(id + 10, Tokens(126, static_cast<int32_t>(id) + 10), 1));
+    Read(id + 10);
+  }
+  EXPECT_EQ(CachedTokens(20), 8);
+  EXPECT_TRUE(engine_->UnpinPrefix(pinned->id));
+  EXPECT_FALSE(engine_->UnpinPrefix(pinned->id));
+}
+
+TEST_F(EnginePrefixTest, EventsArePolledAndThoseThatAreLostAreCounted) {
+  EXPECT_EQ(CachedTokens(1), 0);
+  const auto first = engine_->KvEvents(1);
+  ASSERT_TRUE(first.ok()) << first.status().ToString();
+  ASSERT_FALSE(first->events.empty());
+  EXPECT_EQ(first->events.front().type, kv_cache::KvEvent::Type::kStored);
+  EXPECT_EQ(first->next, first->events.size() + 1);
+  EXPECT_TRUE(engine_->KvEvents(first->next)->events.empty());
+  EXPECT_EQ(engine_->KvEvents(first->next + 1).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(engine_->KvEvents(0).status().code(), StatusCode::kInvalidArgument);
+  for (int i = 0; i < 20; ++i) EXPECT_TRUE(engine_->ResetPrefixCache());
+  const auto later = engine_->KvEvents(first->next);
+  EXPECT_EQ(later->events.size(), 8u);
+  EXPECT_EQ(later->dropped, 12u);
+  EXPECT_EQ(later->events.back().type, kv_cache::KvEvent::Type::kCleared);
+}
+
+TEST_F(EngineRestTest, EventsAndPinsAreOptional) {
+  EXPECT_EQ(engine_->KvEvents(1).status().code(), StatusCode::kFailedPrecondition);
+  EXPECT_EQ(CachedTokens(1), 0);
+  EXPECT_EQ(engine_->PinPrefix(MakeRequest(9, kPrompt, 1)).status().code(),
+            StatusCode::kResourceExhausted);
+}
+
 TEST_F(EngineRestTest, WithoutAControlThereIsASentence) {
   FakeRunner runner(FakeRunner::DefaultLimits());
   const auto engine = *Engine::Create(EngineOptions{}, &runner, &clock_, {});

@@ -54,6 +54,8 @@ StatusOr<scheduler::SchedulerOptions> MakeSchedulerOptions(const EngineOptions& 
   made.kv_cache.max_steps_in_flight = options.max_in_flight_steps;
   made.kv_cache.enable_prefix_caching = options.enable_prefix_caching && limits.prefix_caching;
   made.kv_cache.eviction = options.prefix_cache_eviction;
+  made.kv_cache.max_pinned_blocks = options.max_pinned_blocks;
+  made.kv_cache.max_events = options.max_kv_events;
   PAGEMILL_ASSIGN_OR_RETURN(made.kv_cache.hash_algorithm,
                             kv_cache::ParseHashAlgorithm(options.prefix_caching_hash));
   if (limits.num_blocks == 0) {  // a model that keeps no KV
@@ -322,6 +324,10 @@ void StepLoop::Resume() {
 bool StepLoop::WaitPaused(double timeout_s) {
   std::unique_lock lock(mutex_);
   return idle_.wait_for(lock, WaitTime(timeout_s), [this] { return stats_.paused && is_idle_; });
+}
+
+Status StepLoop::RunBetweenSteps(RestTask::Function run) {
+  return Ask([this, &run] { return run(scheduler_.get()); });
 }
 
 Status StepLoop::RunAtRest(RestTask::Function run, RestTask::Needs needs, double timeout_s) {

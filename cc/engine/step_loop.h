@@ -62,6 +62,8 @@ class StepLoop {
   bool WaitPaused(double timeout_s);
   void Resume();
   bool ResetPrefixCache(bool preempt_running);
+  // Runs it on the engine's thread, where steps may be in flight. kUnavailable after Shutdown().
+  Status RunBetweenSteps(RestTask::Function run);
   // Engine::RunAtRest() with the scheduler, which is the thread's own.
   Status RunAtRest(RestTask::Function run, RestTask::Needs needs, double timeout_s);
   // While asleep, the runner gets no step and new requests are refused. For tasks at rest.

@@ -53,6 +53,7 @@
 #include "cc/step/step_result.h"
 
 namespace pagemill::kv_cache {
+class EventLog;
 class HeldPrefixes;
 class KvCacheManager;
 class KvConnector;
@@ -139,8 +140,10 @@ class Scheduler {
   // that hangs from one transfer that is slow.
   static constexpr size_t kMostAbandonedTransfers = 3;
   size_t num_transfers_in_flight() const;
-  // Blocks that are copied without a request, for saved sessions.
+  // Blocks that are copied or pinned without a request.
   kv_cache::HeldPrefixes& held_prefixes() { return *held_prefixes_; }
+  // What came to the prefix cache and went; null if KvCacheOptions::max_events is 0.
+  const kv_cache::EventLog* kv_events();
 
   bool HasWork() const { return !requests_.empty(); }
   size_t num_steps_in_flight() const;
