@@ -70,24 +70,21 @@ StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& options, R
 
 Engine::Engine(std::unique_ptr<StepLoop> loop, StatusOr<SavedSessions> sessions,
                std::unique_ptr<ModelControl> control)
-    : loop_(std::move(loop)), sessions_(std::move(sessions)), control_(std::move(control)) {}
+    : loop_(std::move(loop)),
+      client_(*NewClient()),  // the first of many
+      sessions_(std::move(sessions)),
+      control_(std::move(control)) {}
 Engine::~Engine() = default;
 
-Status Engine::Submit(step::Request request) { return loop_->Submit(std::move(request)); }
+StatusOr<std::unique_ptr<EngineClient>> Engine::NewClient() {
+  PAGEMILL_ASSIGN_OR_RETURN(const ClientNumber number, loop_->OpenClient());
+  return std::make_unique<EngineClient>(loop_.get(), number);
+}
 step::AdapterId Engine::NewAdapterId() { return loop_->NewAdapterId(); }
-void Engine::Abort(step::RequestId id) { loop_->Abort(id); }
-std::vector<RequestOutput> Engine::Poll() { return loop_->Take(0); }
-std::vector<RequestOutput> Engine::Wait(double timeout_s) { return loop_->Take(timeout_s); }
-int Engine::output_fd() const { return loop_->output_fd(); }
 EngineStats Engine::stats() const { return loop_->stats(); }
 void Engine::Drain() { loop_->Drain(); }
 bool Engine::WaitIdle(double timeout_s) { return loop_->WaitIdle(timeout_s); }
 void Engine::Shutdown() { loop_->Shutdown(); }
-void Engine::Release(step::RequestId id) { loop_->Release(id); }
-Status Engine::Extend(step::RequestId id, std::vector<int32_t> token_ids,
-                      scheduler::InputPart part) {
-  return loop_->Extend(id, std::move(token_ids), part);
-}
 void Engine::Pause(scheduler::PauseMode mode) { loop_->Pause(mode); }
 bool Engine::WaitPaused(double timeout_s) { return loop_->WaitPaused(timeout_s); }
 void Engine::Resume() { loop_->Resume(); }

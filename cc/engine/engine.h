@@ -17,9 +17,12 @@
 // stop, length, abort, a failure of the runner, shutdown. A runner's failure ends the requests of
 // that step only.
 //
-// Bounds: at most max_num_seqs + max_waiting_requests requests are unfinished, and at most as many
-// again finished but unread; what is above that is refused. Unread outputs of one request are
+// Bounds: at most max_num_seqs + max_waiting_requests requests are unfinished, and of each client
+// at most as many again finished but unread; more are refused. Unread outputs of one request are
 // merged.
+//
+// A host with several readers of outputs opens a client for each (NewClient()); what the engine
+// itself offers of submitting and reading is its own client's.
 //
 // Times in requests (deadlines) are microseconds of the engine's clock. A request whose deadline
 // passes ends with an error, kDeadlineExceeded, between two steps.
@@ -36,11 +39,13 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cc/base/clock.h"
 #include "cc/base/log_sink.h"
 #include "cc/base/status.h"
+#include "cc/engine/engine_client.h"
 #include "cc/engine/engine_options.h"
 #include "cc/engine/engine_stats.h"
 #include "cc/engine/request_output.h"
@@ -49,7 +54,7 @@
 #include "cc/engine/saved_sessions.h"
 #include "cc/kv_cache/event_log.h"
 #include "cc/kv_cache/held_prefixes.h"
-#include "cc/scheduler/input_part.h"
+#include "cc/scheduler/input_chunk.h"
 #include "cc/scheduler/pause_mode.h"
 #include "cc/step/request.h"
 
@@ -78,35 +83,25 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  // Accepts the request or says why not; a refused request has no outputs. kInvalidArgument: it can
-  // never run here. kResourceExhausted: too many wait or are unread. kUnavailable: draining, asleep
-  // or shut down. kFailedPrecondition: the id is in use (until its last output has been read).
-  // kUnimplemented: it has a token matcher, and the runner samples without masks.
-  Status Submit(step::Request request);
+  // Opens a client with request ids, outputs and a descriptor of its own. The engine outlives it.
+  // kResourceExhausted: ClientOutputs::kMaxClients are open.
+  StatusOr<std::unique_ptr<EngineClient>> NewClient();
+
+  // The methods of the engine's own client; documented in engine_client.h.
+  Status Submit(step::Request request) { return client_->Submit(std::move(request)); }
+  void Abort(step::RequestId id) { client_->Abort(id); }
+  void Release(step::RequestId id) { client_->Release(id); }
+  Status Extend(step::RequestId id, scheduler::InputChunk chunk) {
+    return client_->Extend(id, std::move(chunk));
+  }
+  std::vector<RequestOutput> Poll() { return client_->Poll(); }
+  std::vector<RequestOutput> Wait(double timeout_s) { return client_->Wait(timeout_s); }
+  int output_fd() const { return client_->output_fd(); }
 
   // An id for adapter weights that the caller is about to load. Each load takes a new one, that of
   // weights which were loaded before too: no id is issued twice, by any engine anywhere, so KV that
   // was cached under other weights is never found. Submit() refuses ids that are not issued here.
   step::AdapterId NewAdapterId();
-
-  // Ends the request with finish_reason kAbort. Unknown and finished ids are ignored.
-  void Abort(step::RequestId id);
-
-  // Lets a request start that was submitted with `starts_held`. Ids of others are ignored.
-  void Release(step::RequestId id);
-  // Appends input to a request with `streaming_input`; `part` says what follows. kNotFound,
-  // kFailedPrecondition, kInvalidArgument: as Scheduler::Extend(). kFailedPrecondition, too, while
-  // the end of its last turn has not been read. kUnavailable: shut down.
-  Status Extend(step::RequestId id, std::vector<int32_t> token_ids, scheduler::InputPart part);
-
-  // Outputs that wait to be read, at most one per request, those that wait longest first.
-  std::vector<RequestOutput> Poll();
-  // Like Poll(), but waits up to `timeout_s` seconds for the first output. Returns at once, with
-  // what is there, after Shutdown().
-  std::vector<RequestOutput> Wait(double timeout_s);
-  // A descriptor that is readable while outputs wait (for epoll, asyncio); owned by the engine. -1
-  // on platforms that have none.
-  int output_fd() const;
 
   // A consistent snapshot; never waits for a step, so it also works on a stuck engine.
   EngineStats stats() const;
@@ -187,7 +182,8 @@ class Engine {
 
   std::unique_ptr<Runner> owned_runner_;  // null if the caller keeps it
   std::unique_ptr<StepLoop> loop_;        // destroyed before: it uses the runner
-  StatusOr<SavedSessions> sessions_;      // or why there are none
+  std::unique_ptr<EngineClient> client_;
+  StatusOr<SavedSessions> sessions_;  // or why there are none
   const std::unique_ptr<ModelControl> control_;
 };
 

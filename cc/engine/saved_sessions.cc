@@ -35,7 +35,7 @@ StatusOr<RestoredSession> SavedSessions::Restore(const std::string& path, step::
                             kv_transfer::SessionReader::Open(path, layout));
   // States are saved at the end of what was cached only.
   const auto first = reader.token_ids().begin();
-  like.prompt_token_ids.assign(first, first + reader.num_cached_tokens());
+  like.prompt_token_ids = std::vector<int32_t>(first, first + reader.num_cached_tokens());
   std::optional<StatusOr<HeldPrefix>> held;
   PAGEMILL_RETURN_IF_ERROR(
       run_([&](HeldPrefixes* prefixes) { held = prefixes->HoldMissing(like); }));

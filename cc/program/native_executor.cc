@@ -17,7 +17,7 @@ namespace {
 // All bits set is a NaN in every floating-point type, and -1 in integers.
 void Poison(std::byte* data, int64_t bytes) { std::memset(data, 0xFF, static_cast<size_t>(bytes)); }
 
-// Collectives know how many ranks they were traced for.
+// Collectives have the number of ranks that they were traced for.
 Status CheckGroups(const Program& program, const comm::Groups& groups) {
   for (const Op& op : program.ops()) {
     const Status status = ops::CheckGroups(op.attributes, groups);
@@ -29,7 +29,7 @@ Status CheckGroups(const Program& program, const comm::Groups& groups) {
 
 }  // namespace
 
-// What programs of one runner have in common: the threads and the arena of KV pages.
+// Checks that this program can share its host's threads and arena of KV pages.
 Status NativeExecutor::Bound::ShareWith(const Bound& host) {
   const auto same = [](const char* what, int64_t own, int64_t hosts) {
     if (own == hosts) return OkStatus();
@@ -157,7 +157,7 @@ void NativeExecutor::Bound::WalkInstrumented() {
     if (profiling) {
       const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
       const device::ThreadPoolTimes after = pool->times();
-      // The caller works if it does not wait; workers work where the pool says so.
+      // The caller works unless it waits; workers work for the time that the pool reports.
       const double waited_s = (pool->num_threads() - 1) * seconds -
                               (after.workers_busy_s - before.workers_busy_s) +
                               (after.caller_waited_s - before.caller_waited_s);

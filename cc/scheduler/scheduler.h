@@ -48,7 +48,7 @@
 #include "cc/scheduler/admission/admission.h"
 #include "cc/scheduler/admission/deadline_queue.h"
 #include "cc/scheduler/admission/queue_admission.h"
-#include "cc/scheduler/input_part.h"
+#include "cc/scheduler/input_chunk.h"
 #include "cc/scheduler/kv_transfers.h"
 #include "cc/scheduler/parked_requests.h"
 #include "cc/scheduler/pause_mode.h"
@@ -80,10 +80,10 @@ class Scheduler {
   // that still waits for it.
   bool Release(step::RequestId id);
 
-  // Appends input to a request with `streaming_input`; `part` says what follows. kNotFound: there
-  // is no such request. kFailedPrecondition: its input is complete, or a turn is being generated.
-  // kInvalidArgument: it would not be admitted with this input. O(its tokens).
-  Status Extend(step::RequestId id, std::vector<int32_t> token_ids, InputPart part);
+  // Appends input to a request with `streaming_input`. kNotFound: there is no such request.
+  // kFailedPrecondition: its input is complete, or a turn is being generated. kInvalidArgument: it
+  // would not be admitted with this input. O(tokens and media of the chunk), on average.
+  Status Extend(step::RequestId id, InputChunk chunk);
   // Ends requests whose start deadline or deadline is not after `now_us`, in the order of the
   // deadlines; their events have kDeadlineExceeded. O(log n) for each of them, else O(1).
   void Expire(int64_t now_us, std::vector<RequestEvent>* events);
@@ -178,8 +178,7 @@ class Scheduler {
   Status CheckRequest(const RequestState& request) const;
 
   // scheduler_inputs.cc
-  void SetPrompt(RequestState* request, std::shared_ptr<const step::Request> longer);
-  void MergeIntoPrompt(RequestState* request, const std::vector<int32_t>& token_ids);
+  void GrowPrompt(RequestState* request, InputChunk chunk);
   void FinishInput(RequestState* request);
   void FinishTurn(RequestState* request, const Stop& stop, RequestEvent* event);
 

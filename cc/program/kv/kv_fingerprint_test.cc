@@ -42,7 +42,7 @@ TEST(KvFingerprintTest, DependsOnWeightsShapesAndPages) {
   EXPECT_FALSE(fingerprint == Fingerprint(text, {}, DType::kBF16));
 }
 
-// A matrix in a file, of which no byte is special.
+// A matrix in a file in which every byte counts.
 TEST(KvFingerprintTest, DependsOnEveryByteOfAFile) {
   const std::string path = ::testing::TempDir() + "/kv_fingerprint_test.weights";
   constexpr int64_t kBytes = 4 * 256 * 256;
@@ -64,7 +64,7 @@ TEST(KvFingerprintTest, DependsOnEveryByteOfAFile) {
   std::filesystem::remove(path);
 }
 
-// The number of blocks is how much fits, not what a page means.
+// The number of blocks does not change what a page means.
 TEST(KvFingerprintTest, DoesNotDependOnTheSizeOfTheCache) {
   const std::string text = testing::TinyLlamaText({.seed = 1});
   EXPECT_EQ(Fingerprint(text, {.num_blocks = 7}), Fingerprint(text, {.num_blocks = 9}));

@@ -16,7 +16,7 @@ using Held = EncoderCache::Held;
 // Items of the given (content, first token, size).
 step::Request MakeRequest(std::vector<step::MediaItem> media) {
   step::Request request;
-  request.prompt_token_ids.assign(100, 1);
+  request.prompt_token_ids = std::vector<int32_t>(100, 1);
   request.media = std::move(media);
   return request;
 }
@@ -245,7 +245,7 @@ TEST(EncoderCache, RandomUseKeepsBudgetAndCapacityAndGetsEverybodyThrough) {
         if (r->done < 70 && pick(0, 19) > 0) continue;
         num_ended += r->done >= 70;
         cache.Release(r->request, &r->held, true);
-        r->request.media.clear();
+        r->request.media = {};
       }
       std::vector<EncoderCache::Holder> holders;
       for (const Running& r : running) {
