@@ -20,8 +20,8 @@
 // cc/runner/media_encoder.h). Weights that both read in the same layout are packed once. The two
 // run one after the other.
 //
-// Between two steps, weights may leave memory and come back, or be replaced by others of the same
-// program. An executor that shares packed weights with its host is loaded after it and unloaded
+// Weights may leave memory and come back, or be replaced by others of the same program, between two
+// steps. An executor that shares packed weights with its host is loaded after it and unloaded
 // before it (cc/runner/control/program_control.h does that for all programs of a runner).
 //
 // Ownership: owns the program, the weights and the threads. Thread safety: as Executor.
@@ -76,8 +76,8 @@ class NativeExecutor final : public Executor {
   // system refused it; "" if there is nothing to place.
   const std::string& memory_placement() const;
   // KvFingerprint() of the pages. Reads all weight files on the calling thread, once, unless
-  // packing has computed their digests. Thread-safe; weights are not
-  // loaded, unloaded or replaced meanwhile.
+  // packing has computed their digests. Thread-safe; loading and replacing weights wait
+  // for it.
   Digest128 kv_fingerprint() const;
 
   // Returns the memory of weights, activations and outputs to the system. Until LoadWeights() steps

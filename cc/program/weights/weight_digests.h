@@ -1,6 +1,6 @@
 // File: cc/program/weights/weight_digests.h
-// What a program's weights are, as one digest per file: of every byte of it, so that neither a
-// packed copy nor saved KV is taken for that of other weights.
+// The identity of a program's weights: one digest per file, over every byte, so that packed copies
+// and saved KV are never used with other weights.
 //
 //   const std::vector<Digest128> digests = WeightDigests(program, weights.files(), memory, pool);
 #ifndef PAGEMILL_CC_PROGRAM_WEIGHTS_WEIGHT_DIGESTS_H_

@@ -9,12 +9,12 @@
 namespace pagemill::program {
 namespace {
 
-// Of the unit that a byte swap reverses: block formats have none, kernels read them by bytes.
+// The size of the unit that a byte swap reverses: kernels read block formats byte by byte, so 1.
 int32_t ElementBytes(DType dtype) { return IsBlockFormat(dtype) ? 1 : Info(dtype).block_bytes; }
 
 bool InFile(const Value& v) { return v.kind == ValueKind::kWeight && !v.IsMade(); }
 
-// Scales that kernels read beside packed values.
+// Scales that kernels read besides packed values.
 std::set<ValueId> KeptScales(const Program& program) {
   std::set<ValueId> scales;
   for (const Value& v : program.values()) {
@@ -32,7 +32,7 @@ bool NeedsCopy(const Program& program, const Value& weight, bool is_small) {
          (element > 1 && std::endian::native == std::endian::big);
 }
 
-// Owned memory aligned to a cache line, for kernels that like it.
+// Owned memory aligned to a cache line.
 std::byte* AlignedCopy(std::span<const std::byte> source, int32_t element_bytes,
                        std::vector<std::unique_ptr<std::byte[]>>* copies) {
   constexpr size_t kAlignment = 64;
