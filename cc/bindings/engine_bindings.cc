@@ -3,11 +3,13 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/map.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -150,7 +152,8 @@ void BindEngineOptions(nb::module_& m) {
              int64_t max_waiting_tokens, int32_t max_waiting_per_tenant, int64_t max_queue_time_ms,
              scheduler::TenantWeights tenant_weights, int32_t max_partial_prefills,
              int32_t max_long_partial_prefills, std::string prefix_cache_eviction,
-             int64_t output_interval_us, const engine::KvTierOptions* kv_tiers) {
+             int64_t output_interval_us, const engine::KvTierOptions* kv_tiers,
+             std::optional<int64_t> max_step_us) {
             EngineOptions options;
             options.max_num_scheduled_tokens = max_num_scheduled_tokens;
             options.max_num_seqs = max_num_seqs;
@@ -170,6 +173,7 @@ void BindEngineOptions(nb::module_& m) {
             options.prefix_cache_eviction = std::move(prefix_cache_eviction);
             options.output_interval_us = output_interval_us;
             if (kv_tiers != nullptr) options.kv_tiers = *kv_tiers;
+            options.max_step_us = max_step_us;
             ThrowIfError(options.Validate());
             new (self) EngineOptions(std::move(options));
           },
@@ -190,7 +194,7 @@ void BindEngineOptions(nb::module_& m) {
           nb::arg("max_long_partial_prefills") = defaults.max_long_partial_prefills,
           nb::arg("prefix_cache_eviction") = defaults.prefix_cache_eviction,
           nb::arg("output_interval_us") = defaults.output_interval_us,
-          nb::arg("kv_tiers").none() = nb::none());
+          nb::arg("kv_tiers").none() = nb::none(), nb::arg("max_step_us") = defaults.max_step_us);
 }
 
 void BindEngineStats(nb::module_& m) {

@@ -496,6 +496,7 @@ class EngineOptions:
         prefix_cache_eviction: str = "lru",
         output_interval_us: int = 0,
         kv_tiers: KvTierOptions | None = None,
+        max_step_us: int | None = None,
     ) -> None: ...
 
 class EngineStats:
