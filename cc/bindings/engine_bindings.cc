@@ -3,11 +3,13 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/map.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -110,7 +112,7 @@ void BindEngineOptions(nb::module_& m) {
              scheduler::TenantWeights tenant_weights, int32_t max_partial_prefills,
              int32_t max_long_partial_prefills, std::string prefix_cache_eviction,
              int64_t output_interval_us, int32_t max_pinned_blocks, int32_t max_kv_events,
-             const engine::KvTierOptions* kv_tiers) {
+             const engine::KvTierOptions* kv_tiers, std::optional<int64_t> max_step_us) {
             EngineOptions options;
             options.max_num_scheduled_tokens = max_num_scheduled_tokens;
             options.max_num_seqs = max_num_seqs;
@@ -132,6 +134,7 @@ void BindEngineOptions(nb::module_& m) {
             options.max_pinned_blocks = max_pinned_blocks;
             options.max_kv_events = max_kv_events;
             if (kv_tiers != nullptr) options.kv_tiers = *kv_tiers;
+            options.max_step_us = max_step_us;
             ThrowIfError(options.Validate());
             new (self) EngineOptions(std::move(options));
           },
@@ -154,7 +157,7 @@ void BindEngineOptions(nb::module_& m) {
           nb::arg("output_interval_us") = defaults.output_interval_us,
           nb::arg("max_pinned_blocks") = defaults.max_pinned_blocks,
           nb::arg("max_kv_events") = defaults.max_kv_events,
-          nb::arg("kv_tiers").none() = nb::none());
+          nb::arg("kv_tiers").none() = nb::none(), nb::arg("max_step_us") = defaults.max_step_us);
 }
 
 void BindEngineStats(nb::module_& m) {

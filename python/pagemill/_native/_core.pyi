@@ -498,6 +498,7 @@ class EngineOptions:
         max_pinned_blocks: int = 0,
         max_kv_events: int = 0,
         kv_tiers: KvTierOptions | None = None,
+        max_step_us: int | None = None,
     ) -> None: ...
 
 class EngineStats:

@@ -304,6 +304,9 @@ def _options(config: EngineConfig, kv_tiers: _native.KvTierOptions) -> _native.E
         max_kv_events=cache.max_kv_events,
         output_interval_us=_OUTPUT_INTERVAL_US,
         kv_tiers=kv_tiers,
+        max_step_us=(
+            None if scheduler.max_step_ms is None else math.ceil(scheduler.max_step_ms * 1000)
+        ),
     )
 
 
