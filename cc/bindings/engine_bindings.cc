@@ -249,8 +249,9 @@ void BindEngine(nb::module_& m) {
           "wait",
           [](EngineHolder& self, double timeout_s) { return self.engine().Wait(timeout_s); },
           nb::arg("timeout_s"), WithoutGil())
-      .def("new_client",
-           [](nb::object self) { return std::make_unique<EngineClientHolder>(std::move(self)); })
+      .def(
+          "new_client", [](nb::object self) { return new EngineClientHolder(std::move(self)); },
+          nb::rv_policy::take_ownership)
       .def("output_fd", [](EngineHolder& self) { return self.engine().output_fd(); })
       .def(
           "stats", [](EngineHolder& self) { return self.engine().stats(); }, WithoutGil())
