@@ -578,6 +578,8 @@ class Engine:
     def output_fd(self) -> int:
         """Readable while outputs wait; `poll` clears it."""
 
+    def new_client(self) -> EngineClient:
+        """The engine's own methods are those of a client that it opens itself."""
     def stats(self) -> EngineStats: ...
     def drain(self) -> None:
         """Refuses new requests with UNAVAILABLE and finishes the rest; returns at once."""
