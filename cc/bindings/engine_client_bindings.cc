@@ -89,9 +89,10 @@ void BindEngineClient(nb::module_& m) {
       .def(
           "extend",
           [](Holder& self, uint64_t id, std::vector<int32_t> token_ids, const std::string& part) {
-            const scheduler::InputPart next = InputPartOf(part);
+            scheduler::InputChunk chunk{.token_ids = std::move(token_ids),
+                                        .part = InputPartOf(part)};
             nb::gil_scoped_release release;
-            ThrowIfError(self.client().Extend(RequestId(id), std::move(token_ids), next));
+            ThrowIfError(self.client().Extend(RequestId(id), std::move(chunk)));
           },
           nb::arg("request_id"), nb::arg("token_ids"), nb::arg("part"))
       .def(

@@ -29,11 +29,14 @@
 //
 // Thread safety: all methods are thread-safe, but each output is handed out once, so one consumer
 // is usual. Submit(), Abort() and Release() never wait for a step; Poll() never waits at all.
-// Extend(), Pause(), Resume() and ResetPrefixCache() run between two steps and wait for that.
+// Extend(), Pause(), Resume() and ResetPrefixCache() take effect between two steps and wait for
+// that; RunAtRest() and what is built on it (sessions, Sleep(), Wake(), UpdateWeights()) wait until
+// no step is in flight.
 #ifndef PAGEMILL_CC_ENGINE_ENGINE_H_
 #define PAGEMILL_CC_ENGINE_ENGINE_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -47,14 +50,24 @@
 #include "cc/engine/engine_stats.h"
 #include "cc/engine/request_output.h"
 #include "cc/engine/runner.h"
+#include "cc/engine/runner_control.h"
 #include "cc/engine/saved_sessions.h"
-#include "cc/scheduler/input_part.h"
+#include "cc/kv_cache/event_log.h"
+#include "cc/kv_cache/held_prefixes.h"
+#include "cc/scheduler/input_chunk.h"
 #include "cc/scheduler/pause_mode.h"
 #include "cc/step/request.h"
 
 namespace pagemill::engine {
 
+class ModelControl;
 class StepLoop;
+
+struct KvEventBatch {
+  std::vector<kv_cache::KvEvent> events;
+  uint64_t next = 1;     // number of the event after them
+  uint64_t dropped = 0;  // events before them that are not kept any more
+};
 
 class Engine {
  public:
@@ -78,8 +91,8 @@ class Engine {
   Status Submit(step::Request request) { return client_->Submit(std::move(request)); }
   void Abort(step::RequestId id) { client_->Abort(id); }
   void Release(step::RequestId id) { client_->Release(id); }
-  Status Extend(step::RequestId id, std::vector<int32_t> token_ids, scheduler::InputPart part) {
-    return client_->Extend(id, std::move(token_ids), part);
+  Status Extend(step::RequestId id, scheduler::InputChunk chunk) {
+    return client_->Extend(id, std::move(chunk));
   }
   std::vector<RequestOutput> Poll() { return client_->Poll(); }
   std::vector<RequestOutput> Wait(double timeout_s) { return client_->Wait(timeout_s); }
@@ -111,27 +124,67 @@ class Engine {
   bool WaitPaused(double timeout_s);
   void Resume();
 
+  // Runs `run` on the engine's thread with the runner at rest: no step is in flight and no KV is
+  // being copied. No step starts from this call on until `run` has returned; requests keep their
+  // slots and blocks, and a pause stays what it is. Returns what `run` returns. kDeadlineExceeded:
+  // the runner was not at rest within `timeout_s`, and `run` never runs. kUnavailable: shut down.
+  // `run` must not wait for this engine.
+  Status RunAtRest(std::function<Status()> run, double timeout_s);
+
+  // Frees the memory of the weights, and of KV if `kv` says so, when the runner is at rest; until
+  // Wake(), no step runs and new requests are refused. Requests that were accepted go on after it,
+  // with the same tokens; without their KV they compute it again. KvMemory::kFree forgets cached
+  // prefixes, except those in tiers and connectors. Asleep already: only frees KV. Errors:
+  // kUnimplemented if the runner offers no control, kFailedPrecondition for kFree while a session
+  // is saved or restored, those of RunAtRest() and of RunnerControl.
+  Status Sleep(KvMemory kv, double timeout_s);
+  // Loads the weights again. Nothing happens if the engine is awake.
+  Status Wake(double timeout_s);
+  // Goes on with other weights of the same model: next tokens are theirs, also those of requests
+  // under way, which compute all their tokens again. Forgets all cached prefixes and embeddings of
+  // media, those in tiers too. Not OK: nothing has changed. Errors: those of Sleep(), and
+  // kFailedPrecondition with KvTierOptions::connector_folder, or if a connector cannot forget. Old
+  // and new weights are in memory at once, unless the engine is asleep.
+  Status UpdateWeights(const WeightSources& sources, double timeout_s);
+
   // Forgets all cached prefixes, those in tiers and connectors too. False (and nothing is
   // forgotten) while requests run, unless they are preempted for it and compute everything again,
   // while KV is being loaded, if a connector of the host's cannot forget, or after Shutdown(). The
   // files of a connector's folder are removed beside the steps, at the latest by Shutdown().
   bool ResetPrefixCache(bool preempt_running = false);
 
+  // Keeps the cached KV of a prompt's leading tokens from being evicted, until UnpinPrefix() or
+  // until the prefix cache is reset (Sleep() and UpdateWeights() may do that). `like` has what its
+  // KV depends on besides the model: tokens, salt, adapter. kNotFound if nothing of it is cached,
+  // kResourceExhausted above EngineOptions::max_pinned_blocks, kFailedPrecondition without a prefix
+  // cache, kUnavailable after Shutdown().
+  StatusOr<kv_cache::PinnedPrefix> PinPrefix(const step::Request& like);
+  // False if there is no such pin.
+  bool UnpinPrefix(kv_cache::PinId id);
+
+  // What came to the prefix cache and went since event number `sequence` (1 is the first), at most
+  // the EngineOptions::max_kv_events that are kept. For routers: a client polls, and passes `next`
+  // the next time. kFailedPrecondition if no events are made, kInvalidArgument for a number that
+  // is still to come, kUnavailable after Shutdown().
+  StatusOr<KvEventBatch> KvEvents(uint64_t sequence);
+
   // Saves a conversation so that it outlives the process, or brings one back (docs/kv_tiers.md).
   // `like` has what its KV depends on besides the model: the tokens, of Save only, salt and
-  // adapter. Both wait for the step in flight; then steps go on while bytes are copied. Returns and
-  // errors are those of SavedSessions; besides, kUnimplemented if the runner's KV cannot be
+  // adapter. Both wait until no step is in flight; then steps go on while bytes are copied. Returns
+  // and errors are those of SavedSessions; besides, kUnimplemented if the runner's KV cannot be
   // copied, kFailedPrecondition without EngineOptions::kv_tiers.fingerprint or prefix caching.
   StatusOr<int32_t> SaveSession(const std::string& path, step::Request like);
   StatusOr<RestoredSession> RestoreSession(const std::string& path, step::Request like = {});
 
  private:
-  Engine(std::unique_ptr<StepLoop> loop, StatusOr<SavedSessions> sessions);
+  Engine(std::unique_ptr<StepLoop> loop, StatusOr<SavedSessions> sessions,
+         std::unique_ptr<ModelControl> control);
 
   std::unique_ptr<Runner> owned_runner_;  // null if the caller keeps it
   std::unique_ptr<StepLoop> loop_;        // destroyed before: it uses the runner
   std::unique_ptr<EngineClient> client_;
   StatusOr<SavedSessions> sessions_;  // or why there are none
+  const std::unique_ptr<ModelControl> control_;
 };
 
 }  // namespace pagemill::engine

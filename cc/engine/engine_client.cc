@@ -13,9 +13,8 @@ Status EngineClient::Submit(step::Request request) {
 }
 void EngineClient::Abort(step::RequestId id) { loop_->Abort(number_, id); }
 void EngineClient::Release(step::RequestId id) { loop_->Release(number_, id); }
-Status EngineClient::Extend(step::RequestId id, std::vector<int32_t> token_ids,
-                            scheduler::InputPart part) {
-  return loop_->Extend(number_, id, std::move(token_ids), part);
+Status EngineClient::Extend(step::RequestId id, scheduler::InputChunk chunk) {
+  return loop_->Extend(number_, id, std::move(chunk));
 }
 std::vector<RequestOutput> EngineClient::Poll() { return loop_->Take(number_, 0); }
 std::vector<RequestOutput> EngineClient::Wait(double timeout_s) {

@@ -10,8 +10,8 @@
 //
 // What concerns all requests (pause, drain, statistics, sessions) is the engine's.
 //
-// Ownership: the engine outlives its clients. The destructor aborts the client's requests; nobody
-// calls another method then.
+// Ownership: the engine outlives its clients. The destructor aborts the client's requests; no other
+// call may run then.
 //
 // Thread safety: all methods are thread-safe, but each output is handed out once, so one consumer
 // is usual. Submit(), Abort() and Release() never wait for a step; Poll() never waits at all;
@@ -25,7 +25,7 @@
 #include "cc/base/status.h"
 #include "cc/engine/client_outputs.h"
 #include "cc/engine/request_output.h"
-#include "cc/scheduler/input_part.h"
+#include "cc/scheduler/input_chunk.h"
 #include "cc/step/request.h"
 
 namespace pagemill::engine {
@@ -42,9 +42,9 @@ class EngineClient {
   // Accepts the request or says why not; a refused request has no outputs. Its id is unique among
   // the client's own, and below 2^48.
   // kInvalidArgument: it can never run here. kResourceExhausted: too many wait, or are unread by
-  // this client. kUnavailable: draining or shut down. kFailedPrecondition: the id is in use (until
-  // its last output has been read). kUnimplemented: it has a token matcher, and the runner samples
-  // without masks.
+  // this client. kUnavailable: draining, asleep or shut down. kFailedPrecondition: the id is in use
+  // (until its last output has been read). kUnimplemented: it has a token matcher, and the runner
+  // samples without masks.
   Status Submit(step::Request request);
   // Ends the request with finish_reason kAbort. Unknown and finished ids are ignored.
   void Abort(step::RequestId id);
@@ -53,7 +53,7 @@ class EngineClient {
   // Appends input to a request with `streaming_input`; `part` says what follows. kNotFound,
   // kFailedPrecondition, kInvalidArgument: as Scheduler::Extend(). kFailedPrecondition, too, while
   // the end of its last turn has not been read. kUnavailable: shut down.
-  Status Extend(step::RequestId id, std::vector<int32_t> token_ids, scheduler::InputPart part);
+  Status Extend(step::RequestId id, scheduler::InputChunk chunk);
 
   // Outputs that wait to be read, at most one per request, those that wait longest first.
   std::vector<RequestOutput> Poll();

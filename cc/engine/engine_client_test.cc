@@ -97,8 +97,7 @@ TEST_F(EngineClientTest, IdsAboveTheLimitReachNoOtherClient) {
   const uint64_t other = ClientOutputs::EngineId(ClientNumber(1), RequestId(1))->value();
   EXPECT_EQ(engine_->Submit(MakeRequest(other, {1}, 4)).code(), StatusCode::kInvalidArgument);
   engine_->Abort(RequestId(other));
-  EXPECT_EQ(engine_->Extend(RequestId(other), {1}, scheduler::InputPart::kLast).code(),
-            StatusCode::kNotFound);
+  EXPECT_EQ(engine_->Extend(RequestId(other), {.token_ids = {1}}).code(), StatusCode::kNotFound);
   runner_.Release();
   EXPECT_EQ(ReadAll(a.get(), 1)[1].reason, FinishReason::kLength);
 }

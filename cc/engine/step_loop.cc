@@ -54,6 +54,8 @@ StatusOr<scheduler::SchedulerOptions> MakeSchedulerOptions(const EngineOptions& 
   made.kv_cache.max_steps_in_flight = options.max_in_flight_steps;
   made.kv_cache.enable_prefix_caching = options.enable_prefix_caching && limits.prefix_caching;
   made.kv_cache.eviction = options.prefix_cache_eviction;
+  made.kv_cache.max_pinned_blocks = options.max_pinned_blocks;
+  made.kv_cache.max_events = options.max_kv_events;
   PAGEMILL_ASSIGN_OR_RETURN(made.kv_cache.hash_algorithm,
                             kv_cache::ParseHashAlgorithm(options.prefix_caching_hash));
   if (limits.num_blocks == 0) {  // a model that keeps no KV
@@ -141,6 +143,7 @@ Status StepLoop::CheckOpen(ClientNumber client, const step::Request& request,
                            int64_t now_us) const {
   if (closing_) return Unavailable("the engine is shut down");
   if (draining_) return Unavailable("the engine is draining: it finishes its requests and ends");
+  if (asleep_) return Unavailable("the engine is asleep: it takes requests when it is awake again");
   if (clients_.num_finished_unread(client) >= max_unread_) {
     return ResourceExhausted(std::to_string(max_unread_) +
                              " finished requests have outputs that were not read")
@@ -254,8 +257,10 @@ EngineStats StepLoop::stats() const {
       static_cast<double>(queue_.WaitMicros(step::Request()).value_or(0)) / 1e6;
   stats.num_unread_outputs = static_cast<int64_t>(clients_.num_unread());
   stats.draining = draining_ || closing_;
-  stats.progress_age_s =
-      num_unfinished_ > 0 && !is_idle_ ? std::max(0.0, SecondsBetween(last_progress_, now)) : 0;
+  stats.asleep = asleep_;
+  stats.progress_age_s = num_unfinished_ > 0 && !is_idle_ && !held_
+                             ? std::max(0.0, SecondsBetween(last_progress_, now))
+                             : 0;
   return stats;
 }
 
@@ -291,12 +296,11 @@ Status StepLoop::RunOnThread(std::function<Status()> run) {
   return status.get();
 }
 
-Status StepLoop::Extend(ClientNumber client, step::RequestId own_id, std::vector<int32_t> token_ids,
-                        scheduler::InputPart part) {
+Status StepLoop::Extend(ClientNumber client, step::RequestId own_id, scheduler::InputChunk chunk) {
   const std::optional<step::RequestId> id = ClientOutputs::EngineId(client, own_id);
   if (!id) return NotFound("request " + std::to_string(own_id.value()) + " does not exist");
-  return RunOnThread([this, id = *id, token_ids = std::move(token_ids), part]() mutable {
-    return ExtendNow(id, std::move(token_ids), part);
+  return RunOnThread([this, id = *id, chunk = std::move(chunk)]() mutable {
+    return ExtendNow(id, std::move(chunk));
   });
 }
 
@@ -322,13 +326,29 @@ bool StepLoop::WaitPaused(double timeout_s) {
   return idle_.wait_for(lock, WaitTime(timeout_s), [this] { return stats_.paused && is_idle_; });
 }
 
-Status StepLoop::RunBetweenSteps(std::function<void(kv_cache::HeldPrefixes*)> run) {
-  return RunOnThread([this, run = std::move(run)] {
-    while (scheduler_->num_steps_in_flight() > 0) FinishStep();
-    run(&scheduler_->held_prefixes());
+Status StepLoop::RunBetweenSteps(RestTask::Function run) {
+  return Ask([this, &run] { return run(scheduler_.get()); });
+}
+
+Status StepLoop::RunAtRest(RestTask::Function run, RestTask::Needs needs, double timeout_s) {
+  const auto run_and_publish = [this, run = std::move(run)](scheduler::Scheduler* scheduler) {
+    const Status status = run(scheduler);
     Publish();
-    return OkStatus();
-  });
+    return status;
+  };
+  const auto task = std::make_shared<RestTask>(run_and_publish, needs);
+  {
+    std::lock_guard lock(mutex_);
+    if (closing_) return Unavailable("the engine is shut down");
+    inbox_.emplace_back(task);
+  }
+  inbox_filled_.notify_one();
+  return task->Wait(timeout_s);
+}
+
+void StepLoop::SetAsleep(bool asleep) {
+  std::lock_guard lock(mutex_);
+  asleep_ = asleep;
 }
 
 bool StepLoop::ResetPrefixCache(bool preempt_running) {

@@ -28,6 +28,7 @@
 #include "cc/engine/engine_stats.h"
 #include "cc/engine/kv_tiers.h"
 #include "cc/engine/request_output.h"
+#include "cc/engine/rest_task.h"
 #include "cc/engine/runner.h"
 #include "cc/scheduler/admission/queue_admission.h"
 #include "cc/scheduler/scheduler.h"
@@ -47,8 +48,7 @@ class StepLoop {
   Status Submit(ClientNumber client, step::Request request);
   void Abort(ClientNumber client, step::RequestId id);
   void Release(ClientNumber client, step::RequestId id);
-  Status Extend(ClientNumber client, step::RequestId id, std::vector<int32_t> token_ids,
-                scheduler::InputPart part);
+  Status Extend(ClientNumber client, step::RequestId id, scheduler::InputChunk chunk);
   std::vector<RequestOutput> Take(ClientNumber client, double timeout_s);  // 0: does not wait
   int output_fd(ClientNumber client) const;
 
@@ -61,9 +61,13 @@ class StepLoop {
   bool WaitPaused(double timeout_s);
   void Resume();
   bool ResetPrefixCache(bool preempt_running);
-  // Runs it on the engine's thread while no step is in flight, and waits for it. kUnavailable, and
-  // nothing runs, after Shutdown().
-  Status RunBetweenSteps(std::function<void(kv_cache::HeldPrefixes*)> run);
+  // Runs it on the engine's thread, where steps may be in flight. kUnavailable after Shutdown().
+  Status RunBetweenSteps(RestTask::Function run);
+  // Engine::RunAtRest() with the scheduler, which is the thread's own.
+  Status RunAtRest(RestTask::Function run, RestTask::Needs needs, double timeout_s);
+  // While asleep, the runner gets no step and new requests are refused. For tasks at rest.
+  void SetAsleep(bool asleep);
+  bool asleep() const { return asleep_; }
 
  private:
   struct AbortCommand {
@@ -75,7 +79,8 @@ class StepLoop {
   // Something to do on the thread, between two steps.
   using Task = std::packaged_task<Status()>;
   // Request ids in commands, and wherever no client is named, are the engine's.
-  using Command = std::variant<step::Request, AbortCommand, ReleaseCommand, Task>;
+  using Command =
+      std::variant<step::Request, AbortCommand, ReleaseCommand, Task, std::shared_ptr<RestTask>>;
 
   // A request from Submit() until its last output has been read. Times in clock nanoseconds.
   struct Tracked {
@@ -117,9 +122,12 @@ class StepLoop {
   void Dispatch(Command command);
   bool RunOnce();
   bool StartStep();
+  bool RunRestTasks();
+  // False while a task wants the runner at rest, or the runner is asleep.
+  bool MayStartSteps() const { return rest_tasks_.empty() && !asleep_; }
   void FinishStep();
   void NoteStarts();
-  Status ExtendNow(step::RequestId id, std::vector<int32_t> token_ids, scheduler::InputPart part);
+  Status ExtendNow(step::RequestId id, scheduler::InputChunk chunk);
   bool MoveKv(int64_t now);
   void AbortAll();
   void Publish(bool at_once = false);
@@ -148,7 +156,8 @@ class StepLoop {
   std::vector<scheduler::RequestEvent> events_;
   std::deque<StartedStep> started_steps_;  // those in flight
   uint64_t num_failed_steps_ = 0;
-  std::vector<std::condition_variable*> to_wake_;  // of NotifyClients()
+  std::deque<std::shared_ptr<RestTask>> rest_tasks_;  // no step starts until they have run
+  std::vector<std::condition_variable*> to_wake_;     // of NotifyClients()
 
   mutable std::mutex mutex_;
   std::condition_variable inbox_filled_;
@@ -163,6 +172,8 @@ class StepLoop {
   int64_t last_progress_ = 0;
   bool draining_ = false;
   bool is_idle_ = true;   // IsIdle(), when the thread last looked
+  bool held_ = false;     // steps may not start, and none is in flight; the same
+  bool asleep_ = false;   // changed by the thread only, which reads it without the mutex
   bool closing_ = false;  // the thread ends as soon as it can
   bool closed_ = false;   // it has published its last output
   EngineStats stats_;

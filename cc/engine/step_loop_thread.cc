@@ -22,6 +22,9 @@ bool IsMoreThanTokens(const scheduler::RequestEvent& event) {
 void StepLoop::Run() {
   bool busy = false;
   while (TakeInbox(/*wait=*/!busy)) busy = RunOnce();
+  for (const std::shared_ptr<RestTask>& task : rest_tasks_) {
+    task->Refuse(Unavailable("the engine is shut down"));
+  }
   AbortAll();
   if (tiers_ != nullptr) tiers_->Close(scheduler_.get(), clock_->NowNanos());
   std::lock_guard lock(mutex_);
@@ -75,6 +78,8 @@ void StepLoop::WaitForNews(std::unique_lock<std::mutex>* lock) {
 void StepLoop::Dispatch(Command command) {
   if (auto* task = std::get_if<Task>(&command)) {
     (*task)();
+  } else if (auto* rest_task = std::get_if<std::shared_ptr<RestTask>>(&command)) {
+    rest_tasks_.push_back(std::move(*rest_task));
   } else if (auto* release = std::get_if<ReleaseCommand>(&command)) {
     scheduler_->Release(release->id);
   } else if (auto* abort = std::get_if<AbortCommand>(&command)) {
@@ -93,8 +98,7 @@ void StepLoop::Dispatch(Command command) {
   }
 }
 
-Status StepLoop::ExtendNow(step::RequestId id, std::vector<int32_t> token_ids,
-                           scheduler::InputPart part) {
+Status StepLoop::ExtendNow(step::RequestId id, scheduler::InputChunk chunk) {
   {
     std::lock_guard lock(mutex_);
     if (clients_.HasTurnEnd(id)) {
@@ -103,20 +107,34 @@ Status StepLoop::ExtendNow(step::RequestId id, std::vector<int32_t> token_ids,
                                 " has not been read");
     }
   }
-  return scheduler_->Extend(id, std::move(token_ids), part);
+  return scheduler_->Extend(id, std::move(chunk));
 }
 
 // Starts what may start and finishes one step. False if there was nothing to do.
 bool StepLoop::RunOnce() {
   const auto most = static_cast<size_t>(options_.max_in_flight_steps);
-  while (scheduler_->num_steps_in_flight() < most && StartStep()) {
+  if (!MayStartSteps()) MoveKv(clock_->NowNanos());  // as StartStep() does
+  while (MayStartSteps() && scheduler_->num_steps_in_flight() < most && StartStep()) {
   }
   if (scheduler_->num_steps_in_flight() == 0) {
     Publish(/*at_once=*/true);
-    return false;
+    return RunRestTasks();
   }
   FinishStep();
   return true;
+}
+
+// Runs those that need not wait any longer, when no step is in flight. False if there are none.
+bool StepLoop::RunRestTasks() {
+  bool any = false;
+  for (; !rest_tasks_.empty(); rest_tasks_.pop_front()) {
+    RestTask& task = *rest_tasks_.front();
+    const bool copies = scheduler_->num_transfers_in_flight() > 0;
+    if (copies && task.needs == RestTask::Needs::kNoTransfer && !task.abandoned()) break;
+    task.Run(scheduler_.get());
+    any = true;
+  }
+  return any;
 }
 
 // False if nothing can run now.
@@ -259,8 +277,10 @@ bool StepLoop::IsIdle(const scheduler::SchedulerStats& counted) const {
 }
 
 void StepLoop::UpdateStats(const scheduler::SchedulerStats& counted, int64_t now) {
-  const bool was_idle = std::exchange(is_idle_, IsIdle(counted));
-  if (was_idle && !is_idle_) last_progress_ = now;
+  const bool was_quiet = is_idle_ || held_;
+  is_idle_ = IsIdle(counted);
+  held_ = !MayStartSteps() && scheduler_->num_steps_in_flight() == 0;
+  if (was_quiet && !is_idle_ && !held_) last_progress_ = now;
   stats_.paused = scheduler_->pause_mode().has_value();
   static_cast<scheduler::SchedulerStats&>(stats_) = counted;
   stats_.num_failed_steps = num_failed_steps_;

@@ -153,7 +153,7 @@ void Simulator::End(int32_t engine, step::RequestId id) {
   requests_.Remove(id);
 }
 
-// Brings the gauges and counters up to date with one engine.
+// Updates the gauges and counters with the state of one engine.
 void Simulator::Observe(int32_t engine) {
   const scheduler::SchedulerStats stats = engines_[engine]->stats();
   Known& known = known_[engine];

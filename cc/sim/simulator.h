@@ -1,17 +1,17 @@
 // File: cc/sim/simulator.h
 // A discrete-event simulation of one or many engines behind a router: real schedulers, virtual
-// time, a cost model in place of devices.
+// time, and a cost model instead of devices.
 //
 //   PAGEMILL_ASSIGN_OR_RETURN(auto simulator, Simulator::Create(options, std::move(workload)));
 //   while (!simulator->done()) PAGEMILL_RETURN_IF_ERROR(simulator->Run(1000));  // requests at a
 //   time const Report& report = simulator->report();
 //
-// Events are arrivals and ends of steps, in the order of time; at equal times arrivals come first,
-// then engines by number. Equal options and workloads give equal reports, on every machine.
+// Events are arrivals and ends of steps, in time order; at equal times arrivals come first, then
+// engines by number. Equal options and workloads give equal reports on every machine.
 //
-// Cost: O(log engines) an event besides the scheduler's own; the routing policy's for an arrival.
-// Memory: the block pools (56 to 80 bytes a block), and O(unfinished requests). Thread safety:
-// none.
+// Cost: O(log engines) an event plus the scheduler's own; an arrival costs the routing policy's
+// time. Memory: the block pools (56 to 80 bytes a block), and O(unfinished requests). Thread
+// safety: none.
 #ifndef PAGEMILL_CC_SIM_SIMULATOR_H_
 #define PAGEMILL_CC_SIM_SIMULATOR_H_
 
@@ -48,21 +48,21 @@ struct SimulatorOptions {
 
 class Simulator {
  public:
-  // kInvalidArgument if the options make no sense.
+  // kInvalidArgument if the options are invalid.
   static StatusOr<std::unique_ptr<Simulator>> Create(const SimulatorOptions& options,
                                                      std::unique_ptr<Workload> workload);
 
-  // Goes on until so many more requests ended, or nothing is left. kInternal if engines have
-  // work that they do not run.
+  // Runs until `num_requests` more requests have ended, or nothing is left. kInternal if engines
+  // have work that they do not run.
   Status Run(uint64_t num_requests);
   bool done() const { return steps_.empty() && !workload_->NextTime(); }
-  // So far.
+  // The report so far.
   const Report& report() const { return report_; }
 
   Status CheckIntegrity() const;
 
  private:
-  // What the report's gauges and counters have of one engine.
+  // One engine's contribution to the report's gauges and counters.
   struct Known {
     int64_t busy_ns = 0;
     int64_t num_waiting = 0;
@@ -96,7 +96,7 @@ class Simulator {
   std::vector<Known> known_;    // by engine
   std::vector<int32_t> loads_;  // unfinished requests by engine
   std::priority_queue<StepEnd, std::vector<StepEnd>, std::greater<>> steps_;
-  std::vector<scheduler::RequestEvent> events_;  // memory that steps reuse
+  std::vector<scheduler::RequestEvent> events_;  // reused by steps
   Gauges gauges_;
   int64_t now_ns_ = 0;
   Report report_;

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -62,19 +63,17 @@ class Stream:
 
 
 def child(server: ServerProcess, kind: str) -> list[int]:
-    """Process ids of the server's children that run `pagemill.server.<kind>_process`."""
+    """Process ids of the server's children: "engine", or "api" for those that listen on TCP."""
     found: list[int] = []
     task = Path(f"/proc/{server.process.pid}/task/{server.process.pid}/children")
     for pid in map(int, task.read_text().split()):
-        paths = {os.readlink(f"/proc/{pid}/fd/{fd}") for fd in _descriptors(pid)}
+        paths: set[str] = set()
+        with contextlib.suppress(OSError):  # it has ended, or has just closed one
+            paths = {os.readlink(fd) for fd in Path(f"/proc/{pid}/fd").iterdir()}
         is_engine = not any(_listens_on_tcp(pid, path) for path in paths)
         if (kind == "engine") == is_engine:
             found.append(pid)
     return found
-
-
-def _descriptors(pid: int) -> list[str]:
-    return os.listdir(f"/proc/{pid}/fd")
 
 
 def _listens_on_tcp(pid: int, path: str) -> bool:
@@ -85,8 +84,7 @@ def _listens_on_tcp(pid: int, path: str) -> bool:
     return any(row[9] == inode and row[3] == "0A" for row in rows)
 
 
-def wait_until(condition: object, timeout_s: float = 60) -> None:
-    assert callable(condition)
+def wait_until(condition: Callable[[], bool], timeout_s: float = 60) -> None:
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline
@@ -178,8 +176,6 @@ def test_a_killed_api_process_takes_only_its_own_streams(tmp_path: Path) -> None
         wait_until(lambda: len(child(server, "api")) == 2)
         wait_until(lambda: ready(server))
         server.wait_until_idle()
-        aborted = server.metric("finished_abort") if False else len(lost)
-        assert aborted == len(lost)
         # Counts of the process that was killed are in the sum, whichever process answers.
         totals = {_requests_ok(server) for _ in range(8)}
         assert len(totals) == 1 and totals.pop() >= len(streams) - len(lost)
@@ -199,9 +195,12 @@ def test_a_drain_lets_every_process_finish(tmp_path: Path) -> None:
 
 
 def test_an_engine_that_cannot_start_ends_the_server(tmp_path: Path) -> None:
-    with pytest.raises(AssertionError, match="does not exist"):
-        with serve(str(tmp_path / "missing.gguf"), tmp_path, ("--isolate-engine",)):
-            pass
+    options = ("--isolate-engine",)
+    with (
+        pytest.raises(AssertionError, match="no such file"),
+        serve(str(tmp_path / "missing.gguf"), tmp_path, options),
+    ):
+        pass
 
 
 def test_the_port_is_refused_to_others(isolated: ServerProcess) -> None:

@@ -1,5 +1,5 @@
 // File: cc/sim/routing/least_loaded.h
-// The engine with the fewest unfinished requests; among equals the next in turn. O(engines).
+// Selects the engine with the fewest unfinished requests; equals take turns. O(engines).
 #ifndef PAGEMILL_CC_SIM_ROUTING_LEAST_LOADED_H_
 #define PAGEMILL_CC_SIM_ROUTING_LEAST_LOADED_H_
 

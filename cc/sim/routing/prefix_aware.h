@@ -1,12 +1,11 @@
 // File: cc/sim/routing/prefix_aware.h
-// The engine that was last sent the longest part of the prompt, as long as it is not much busier
-// than the least loaded one, which gets the request otherwise. The idea is that of SGLang's
-// cache-aware router (its sgl-router README); here the tree of prefixes is a table of hashes.
+// Selects the engine that last received the longest prefix of the prompt, unless it is much busier
+// than the least loaded one, which then gets the request. The idea is that of SGLang's cache-aware
+// router (its sgl-router README); here a hash table replaces the prefix tree.
 //
-// A prompt is a chain of blocks of kBlockTokens tokens; the table remembers, for the hash of each
-// chain, which engine was sent it last. It has a fixed size, newer entries replace older ones that
-// fall into the same place, and a wrong memory costs cache hits and nothing else. O(prompt +
-// engines).
+// A prompt is a chain of blocks of kBlockTokens tokens; the table stores, for the hash of each
+// chain, the engine that received it last. It has a fixed size, and newer entries replace older
+// ones in the same place; a wrong entry only costs cache hits. O(prompt + engines).
 #ifndef PAGEMILL_CC_SIM_ROUTING_PREFIX_AWARE_H_
 #define PAGEMILL_CC_SIM_ROUTING_PREFIX_AWARE_H_
 
@@ -20,11 +19,11 @@ namespace pagemill::sim {
 class PrefixAware final : public RoutingPolicy {
  public:
   static constexpr int32_t kBlockTokens = 64;
-  // An engine is too busy for a prefix when it has more than kSlack requests and 1.5 times as many
-  // as the least loaded one.
+  // An engine is too busy for a prefix if it has more than kSlack requests and more than 1.5 times
+  // as many as the least loaded one.
   static constexpr int32_t kSlack = 8;
 
-  // 8 bytes an entry; some 4,096 entries an engine, and at most 2^24.
+  // 8 bytes per entry; some 4,096 entries per engine, and at most 2^24.
   explicit PrefixAware(int32_t num_engines);
 
   int32_t Route(std::span<const int32_t> prompt, std::span<const int32_t> loads) override;

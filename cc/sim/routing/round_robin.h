@@ -1,5 +1,5 @@
 // File: cc/sim/routing/round_robin.h
-// Each engine in turn, whatever it has to do.
+// Selects each engine in turn, regardless of load.
 #ifndef PAGEMILL_CC_SIM_ROUTING_ROUND_ROBIN_H_
 #define PAGEMILL_CC_SIM_ROUTING_ROUND_ROBIN_H_
 

@@ -1,5 +1,5 @@
 // File: cc/sim/routing/routing_policy.h
-// Which engine gets a request. One implementation per file; routing.cc has the table.
+// Selects the engine for a request. One implementation per file; routing.cc has the table.
 #ifndef PAGEMILL_CC_SIM_ROUTING_ROUTING_POLICY_H_
 #define PAGEMILL_CC_SIM_ROUTING_ROUTING_POLICY_H_
 

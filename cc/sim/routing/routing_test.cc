@@ -48,7 +48,7 @@ TEST(Routing, PrefixAwareLeavesABusyEngineAlone) {
   EXPECT_EQ(policy->Route(Tokens(0, 200), loads), first);
   loads[first] = PrefixAware::kSlack + 1;
   EXPECT_NE(policy->Route(Tokens(0, 200), loads), first);
-  // The prefix is where it was sent last.
+  // The prefix is on the engine that received it last.
   EXPECT_NE(policy->Route(Tokens(0, 200), std::vector<int32_t>{0, 0}), first);
 }
 
