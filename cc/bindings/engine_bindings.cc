@@ -17,6 +17,7 @@
 
 #include "cc/bindings/bindings.h"
 #include "cc/bindings/collectable.h"
+#include "cc/bindings/engine_client_holder.h"
 #include "cc/bindings/engine_control_bindings.h"
 #include "cc/bindings/engine_holder.h"
 #include "cc/bindings/fields.h"
@@ -83,19 +84,19 @@ void BindRequest(nb::module_& m) {
   nb::class_<step::Request> request(m, "Request");
   request.def(
       "__init__",
-      [](step::Request* self, const nb::kwargs& fields) {
+      [](step::Request* self, nb::kwargs fields) {
         step::Request made;
+        constexpr const char* kPrompt = "prompt_token_ids";
+        Int32Vector prompt;
+        if (fields.contains(kPrompt) && nb::try_cast(fields[kPrompt], prompt, /*convert=*/false)) {
+          made.prompt_token_ids.assign(prompt.data(), prompt.data() + prompt.size());
+          nb::del(fields[kPrompt]);
+        }
         SetFields(fields, &made);
         new (self) step::Request(std::move(made));
       },
       nb::arg("fields"));
   BindWire(request);
-}
-
-void BindRequestOutput(nb::module_& m) {
-  nb::class_<RequestOutput> output(m, "RequestOutput");
-  BindFields(output);
-  BindWire(output);
 }
 
 void BindEngineOptions(nb::module_& m) {
@@ -172,7 +173,6 @@ void BindEngineStats(nb::module_& m) {
 
 void BindEngine(nb::module_& m) {
   BindRequest(m);
-  BindRequestOutput(m);
   BindEngineOptions(m);
   BindEngineStats(m);
   nb::class_<EngineHolder> engine(m, "Engine",
@@ -218,6 +218,9 @@ void BindEngine(nb::module_& m) {
           "wait",
           [](EngineHolder& self, double timeout_s) { return self.engine().Wait(timeout_s); },
           nb::arg("timeout_s"), WithoutGil())
+      .def(
+          "new_client", [](nb::object self) { return new EngineClientHolder(std::move(self)); },
+          nb::rv_policy::take_ownership)
       .def("output_fd", [](EngineHolder& self) { return self.engine().output_fd(); })
       .def(
           "stats", [](EngineHolder& self) { return self.engine().stats(); }, WithoutGil())
