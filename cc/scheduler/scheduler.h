@@ -35,6 +35,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -79,6 +80,15 @@ struct PlannedEntry;
 struct PlannedStep;
 }  // namespace internal
 
+// What one step may cost beside SchedulerOptions: an input of the call, from a caller that knows
+// what steps take (engine/step_budget.h). Requests that decode run whatever it says.
+struct StepBudget {
+  static constexpr int32_t kNoLimit = std::numeric_limits<int32_t>::max();
+  // Prompt tokens, and tokens that a preempted request computes again. At least 1. A prompt or
+  // media item that must not be cut may exceed what is left of it.
+  int32_t prefill_tokens = kNoLimit;
+};
+
 class Scheduler {
  public:
   // kInvalidArgument if the options make no sense.
@@ -113,7 +123,10 @@ class Scheduler {
   // Writes the next step over `plan`, reusing its memory. The plan is empty if nothing can run
   // now: there is no work, or all of it waits for results. An empty plan is not to be run nor
   // reported.
-  void Schedule(step::StepPlan* plan);
+  void Schedule(step::StepPlan* plan, StepBudget budget = {});
+  // Running requests that compute no part of their prompt: those that the next plan lets decode, at
+  // most.
+  int32_t num_decoding() const;
   // Takes the result of the oldest plan without one; appends events in the order of the plan. A
   // result that does not fit its plan fails the plan's requests. Moves tokens and logprobs out of
   // `result`. kFailedPrecondition, and nothing happens, if no plan is without a result.

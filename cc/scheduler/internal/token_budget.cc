@@ -7,10 +7,12 @@ namespace pagemill::scheduler::internal {
 void TokenBudget::StartStep(const Step& step) {
   tokens_ = step.num_tokens;
   rows_ = options_.max_num_logits_rows;
-  prefill_tokens_ = prefill_shares_ = 0;
+  prefill_tokens_ = std::max(1, step.num_prefill_tokens);
+  prefill_shares_ = 0;
   if (options_.max_partial_prefills == 0 || !options_.chunked_prefill) return;
   // What requests that decode leave is for the prefills that run and for those that may start.
-  prefill_tokens_ = std::max(0, tokens_ - (step.num_running - num_partial_));
+  const int32_t num_decoding = step.num_running - num_partial_;
+  prefill_tokens_ = std::min(prefill_tokens_, std::max(1, tokens_ - num_decoding));
   prefill_shares_ =
       std::max(1, std::min(options_.max_partial_prefills, num_partial_ + step.num_waiting));
 }
@@ -27,11 +29,12 @@ int32_t TokenBudget::NumReachable(const RequestState& request) const {
   return ends ? known : known + unknown;
 }
 
-// Of a request that would run `num_tokens` tokens: an equal part of what is left. What one does not
-// use is for those after it.
+// Of a request that would run `num_tokens` tokens: what is left, or an equal part of it. What one
+// does not use is for those after it. A single token is what a decoding request runs.
 int32_t TokenBudget::Share(int32_t num_tokens) const {
-  if (prefill_shares_ == 0 || num_tokens == 1) return num_tokens;
-  return std::min(num_tokens, std::max(1, prefill_tokens_ / prefill_shares_));
+  if (num_tokens == 1) return 1;
+  const int32_t share = std::max(1, prefill_tokens_ / std::max(1, prefill_shares_));
+  return std::min({num_tokens, share, prefill_tokens_});
 }
 
 int32_t TokenBudget::NumWithoutMedia(const RequestState& request) const {
@@ -46,6 +49,7 @@ int32_t TokenBudget::NumWithoutMedia(const RequestState& request) const {
     n = Share(n);
   } else {
     least = std::max(least, request.prompt_size - request.num_scheduled_tokens);
+    if (least > 1 && prefill_tokens_ == 0) return 0;
   }
   if (NeedsPromptLogprobs(request)) {
     n = std::min(n, rows_);
@@ -90,7 +94,7 @@ void TokenBudget::Take(RequestState* request, const Use& use) {
   } else if (use.sample) {
     rows_ -= 1 + use.num_drafts;
   }
-  if (prefill_shares_ > 0 && (use.starts || request->prefills_partly)) {
+  if (use.starts || request->prefills_partly) {
     prefill_tokens_ = std::max(0, prefill_tokens_ - use.num_tokens);
     if (prefill_shares_ > 1) --prefill_shares_;
   }

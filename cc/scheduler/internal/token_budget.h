@@ -4,7 +4,7 @@
 // which an encoder makes whole.
 //
 //   TokenBudget budget(options, max_request_tokens, &encoder_cache);
-//   budget.StartStep({.num_tokens = 2048, .num_running = 3, .num_waiting = 1});
+//   budget.StartStep({.num_tokens = 2048, .num_prefill_tokens = 512, .num_running = 3});
 //   const int32_t n = budget.NumTokens(request);          // 0: it does not run in this step
 //   budget.Take(&request, {.num_tokens = n, .sample = true});
 //
@@ -24,8 +24,9 @@ namespace pagemill::scheduler::internal {
 class TokenBudget {
  public:
   struct Step {
-    int32_t num_tokens = 0;   // may run
-    int32_t num_running = 0;  // requests
+    int32_t num_tokens = 0;          // may run
+    int32_t num_prefill_tokens = 0;  // of those, of prompts; at least one
+    int32_t num_running = 0;         // requests
     int32_t num_waiting = 0;
   };
   struct Use {  // of one request in this step
@@ -84,8 +85,8 @@ class TokenBudget {
 
   int32_t tokens_ = 0;
   int32_t rows_ = 0;
-  int32_t prefill_tokens_ = 0;  // of `tokens_`, for partial prefills
-  int32_t prefill_shares_ = 0;  // among so many of them; 0 = not shared
+  int32_t prefill_tokens_ = 0;  // of `tokens_`, for prefills
+  int32_t prefill_shares_ = 0;  // among so many partial ones; 0 = not shared
   int32_t num_partial_ = 0;     // running requests that prefill partly
   int32_t num_long_ = 0;        // of those, as the options count them
 };
