@@ -114,7 +114,8 @@ StepLoop::StepLoop(const EngineOptions& options, const scheduler::SchedulerOptio
       log_(std::move(log)),
       tiers_(std::move(core.tiers)),
       scheduler_(std::move(core.scheduler)),
-      budgeter_(options.max_step_us) {
+      budgeter_(options.max_step_us),
+      queue_(made) {
   stats_.kv_blocks_total = scheduler_->stats().kv_blocks_total;
   thread_ = std::thread([this] { Run(); });
 }
@@ -149,7 +150,7 @@ Status StepLoop::CheckOpen(ClientNumber client, const step::Request& request,
                              " finished requests have outputs that were not read")
         .WithRetryAfter(1);
   }
-  return scheduler_->queue_admission().Check(request, now_us);
+  return queue_.Check(request, now_us);
 }
 
 StatusOr<ClientNumber> StepLoop::OpenClient() {
@@ -209,8 +210,8 @@ Status StepLoop::Submit(ClientNumber client, step::Request request) {
     tracked.submitted = now;
     tracked.queue_timed = queue_timed;
     clients_.Enter(client);
-    const scheduler::QueueTicket ticket = scheduler_->queue_admission().Enter(request);
-    inbox_.emplace_back(SubmitCommand{std::move(request), ticket});
+    tracked.ticket = queue_.Enter(request);
+    inbox_.emplace_back(std::move(request));
   }
   inbox_filled_.notify_one();
   return OkStatus();
@@ -252,10 +253,9 @@ EngineStats StepLoop::stats() const {
   std::lock_guard lock(mutex_);
   EngineStats stats = stats_;
   stats.num_waiting = static_cast<int64_t>(num_unfinished_) - stats.num_running;
-  stats.num_waiting_tokens = scheduler_->queue_admission().num_waiting_tokens();
+  stats.num_waiting_tokens = queue_.num_waiting_tokens();
   stats.estimated_wait_s =
-      static_cast<double>(scheduler_->queue_admission().WaitMicros(step::Request()).value_or(0)) /
-      1e6;
+      static_cast<double>(queue_.WaitMicros(step::Request()).value_or(0)) / 1e6;
   stats.num_unread_outputs = static_cast<int64_t>(clients_.num_unread());
   stats.draining = draining_ || closing_;
   stats.asleep = asleep_;

@@ -73,10 +73,6 @@ class StepLoop {
   bool asleep() const { return asleep_; }
 
  private:
-  struct SubmitCommand {
-    step::Request request;
-    scheduler::QueueTicket ticket;  // it has entered the scheduler's queue
-  };
   struct AbortCommand {
     step::RequestId id;
   };
@@ -87,13 +83,15 @@ class StepLoop {
   using Task = std::packaged_task<Status()>;
   // Request ids in commands, and wherever no client is named, are the engine's.
   using Command =
-      std::variant<SubmitCommand, AbortCommand, ReleaseCommand, Task, std::shared_ptr<RestTask>>;
+      std::variant<step::Request, AbortCommand, ReleaseCommand, Task, std::shared_ptr<RestTask>>;
 
   // A request from Submit() until its last output has been read. Times in clock nanoseconds.
   struct Tracked {
     int64_t submitted = 0;
     int64_t started = kNever;
     int64_t first_token = kNever;
+    int64_t num_output_tokens = 0;
+    scheduler::QueueTicket ticket;
     bool queue_timed = false;  // its start deadline is that of EngineOptions::max_queue_time_ms
     bool finished = false;
   };
@@ -155,7 +153,7 @@ class StepLoop {
   const Clock* const clock_;
   const LogSink log_;
 
-  // The thread's own; of the scheduler others use request_check() and queue_admission().
+  // The thread's own; of the scheduler others use request_check(), which is immutable.
   const std::unique_ptr<KvTiers> tiers_;  // outlives the scheduler
   const std::unique_ptr<scheduler::Scheduler> scheduler_;
   StepBudgeter budgeter_;
@@ -175,7 +173,8 @@ class StepLoop {
   ClientOutputs clients_;
   std::unordered_map<step::RequestId, Tracked> tracked_;
   size_t num_unfinished_ = 0;
-  uint64_t num_adapter_ids_ = 0;  // those from first_adapter_id_ on are issued
+  uint64_t num_adapter_ids_ = 0;     // those from first_adapter_id_ on are issued
+  scheduler::QueueAdmission queue_;  // of the unfinished; the scheduler keeps no account of them
   int64_t last_progress_ = 0;
   bool draining_ = false;
   bool is_idle_ = true;   // IsIdle(), when the thread last looked

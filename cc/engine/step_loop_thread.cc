@@ -85,9 +85,10 @@ void StepLoop::Dispatch(Command command) {
   } else if (auto* abort = std::get_if<AbortCommand>(&command)) {
     scheduler_->Abort(abort->id, &events_);
   } else {
-    auto& submit = std::get<SubmitCommand>(command);
-    const step::RequestId id = submit.request.id;
-    const Status status = scheduler_->Add(std::move(submit.request), submit.ticket);
+    auto& request = std::get<step::Request>(command);
+    const step::RequestId id = request.id;
+    const Status status =
+        scheduler_->Add(std::move(request), scheduler::QueueAccount::kHost);  // queue_ has it
     if (status.ok()) return;
     // Submit() checks the same, so this is not expected; if it happens, the request ends with an
     // error.
@@ -198,6 +199,7 @@ void StepLoop::NoteStarts() {
     Tracked& tracked = tracked_[entry.start->id];
     if (tracked.started != kNever) continue;
     tracked.started = now;
+    queue_.Start(&tracked.ticket);
   }
   // A step with prompts may take long: what there is does not wait for its end.
   const bool has_prompts = static_cast<size_t>(plan_.total_num_tokens) > plan_.scheduled.size();
@@ -254,7 +256,7 @@ void StepLoop::Publish(bool at_once) {
     stats_.last_step_s = SecondsBetween(step.planned, now);
     // Steps overlap where several are in flight: the time since the one before is this one's own.
     const int64_t own_ns = now - std::max(step.planned, last_progress_);
-    scheduler_->queue_admission().ObserveStep(step.num_tokens, own_ns / 1000);
+    queue_.estimator().ObserveStep(step.num_tokens, own_ns / 1000);
     budgeter_.Observe(step.work, own_ns / 1000);
     started_steps_.pop_front();
     ++stats_.num_steps;
@@ -292,7 +294,7 @@ void StepLoop::UpdateStats(const scheduler::SchedulerStats& counted, int64_t now
 // Not the client's own deadline but the engine's: the same refusal as of one that would wait so
 // long.
 Status StepLoop::QueueTimeOver() const {
-  const int64_t wait_us = scheduler_->queue_admission().WaitMicros(step::Request()).value_or(0);
+  const int64_t wait_us = queue_.WaitMicros(step::Request()).value_or(0);
   const auto retry_s = static_cast<int32_t>(std::clamp<int64_t>(wait_us / 1'000'000, 1, 600));
   return ResourceExhausted("the request waited for " + std::to_string(options_.max_queue_time_ms) +
                            " ms without a start (--max-queue-time); retry in about " +
@@ -303,6 +305,7 @@ Status StepLoop::QueueTimeOver() const {
 RequestOutput StepLoop::ToOutput(scheduler::RequestEvent event, int64_t now) {
   Tracked& tracked = tracked_[event.id];
   if (event.first_tokens) tracked.first_token = now;
+  tracked.num_output_tokens += static_cast<int64_t>(event.new_token_ids.size());
   RequestOutput output;
   output.request_id = event.id;
   output.new_token_ids = std::move(event.new_token_ids);
@@ -327,6 +330,10 @@ RequestOutput StepLoop::ToOutput(scheduler::RequestEvent event, int64_t now) {
   output.decode_s = SecondsBetween(first_token, now);
   tracked.finished = true;
   --num_unfinished_;
+  queue_.Leave(tracked.ticket);
+  if (tracked.num_output_tokens > 0) {
+    queue_.estimator().ObserveOutput(tracked.num_output_tokens);
+  }
   uint64_t* const counters[] = {&stats_.finished_stop, &stats_.finished_length,
                                 &stats_.finished_abort, &stats_.finished_error};
   ++*counters[static_cast<size_t>(*event.finish_reason)];

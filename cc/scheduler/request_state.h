@@ -86,9 +86,9 @@ struct RequestState {
 
   bool kv_looked_up = false;  // since it last ran, the connector was asked; what it had has come
 
-  std::vector<int32_t> held_media;  // EncoderCache's, while running
-  QueueTicket ticket;               // of the scheduler's QueueAdmission
-  int32_t tenant_index = -1;        // the fair policy's; -1 = not seen by it
+  std::vector<int32_t> held_media;    // EncoderCache's, while running
+  std::optional<QueueTicket> ticket;  // of the scheduler's QueueAdmission; empty = the host counts
+  int32_t tenant_index = -1;          // the fair policy's; -1 = not seen by it
 
   // Links of RequestQueue or ParkedRequests, while in one.
   RequestState* queue_prev = nullptr;

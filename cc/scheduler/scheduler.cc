@@ -67,21 +67,17 @@ const RequestCheck& Scheduler::request_check() const { return admission_->reques
 const kv_cache::EventLog* Scheduler::kv_events() { return cache_->events(); }
 QueueAdmission& Scheduler::queue_admission() { return admission_->queue(); }
 
-Status Scheduler::Add(step::Request request, std::optional<QueueTicket> ticket) {
+Status Scheduler::Add(step::Request request, QueueAccount account) {
   const step::RequestId id = request.id;
-  Status refused = admission_->Check(request, ticket.has_value());
-  if (refused.ok() && requests_.contains(id)) {
-    refused = FailedPrecondition("request id " + std::to_string(id.value()) + " is in use");
-  }
-  if (!refused.ok()) {
-    if (ticket) admission_->queue().Leave(*ticket);
-    return refused;
+  PAGEMILL_RETURN_IF_ERROR(admission_->Check(request, account));
+  if (requests_.contains(id)) {
+    return FailedPrecondition("request id " + std::to_string(id.value()) + " is in use");
   }
   auto state = std::make_unique<RequestState>(std::move(request));
   RequestState* added = state.get();
   requests_.emplace(id, std::move(state));
   added->arrival = num_arrivals_++;
-  admission_->Enter(added, ticket);
+  admission_->Enter(added, account);
   if (added->request->starts_held) {
     parking_->Add(added, ParkReason::kHeld);
   } else {

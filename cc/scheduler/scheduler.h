@@ -96,10 +96,8 @@ class Scheduler {
   ~Scheduler();
 
   // Queues a request, or says why not: kInvalidArgument (RequestCheck), kFailedPrecondition (the id
-  // is in use), kResourceExhausted (QueueAdmission). With a ticket, the host has entered it in
-  // queue_admission() before, and the queue takes it; the ticket is the scheduler's from now on,
-  // even if the request is refused.
-  Status Add(step::Request request, std::optional<QueueTicket> ticket = std::nullopt);
+  // is in use), kResourceExhausted (QueueAdmission, unless the host has an account of its own).
+  Status Add(step::Request request, QueueAccount account = QueueAccount::kScheduler);
   // Ends a request; its event is appended. False if there is none with this id.
   bool Abort(step::RequestId id, std::vector<RequestEvent>* events);
   // Lets a request start that was added with `starts_held`. False if there is none with this id
@@ -162,8 +160,8 @@ class Scheduler {
   size_t num_steps_in_flight() const;
   // What Add() checks of a request alone. Immutable: any thread may use it.
   const RequestCheck& request_check() const;
-  // The account of the queue. A host that measures steps reports them here, for estimates. Any
-  // thread may use it.
+  // The scheduler's account of the queue, for estimates; a host that measures steps reports to its
+  // estimator.
   QueueAdmission& queue_admission();
   SchedulerStats stats() const;
   // Forgets all cached prefixes and pins, those that the connector finds too. False, and nothing is

@@ -2,30 +2,31 @@
 
 namespace pagemill::scheduler {
 
-Status Admission::Check(const step::Request& request, bool entered) const {
+Status Admission::Check(const step::Request& request, QueueAccount account) const {
   PAGEMILL_RETURN_IF_ERROR(request_check_.Check(request));
-  return entered ? OkStatus() : queue_.Check(request, std::nullopt);
+  return account == QueueAccount::kHost ? OkStatus() : queue_.Check(request, std::nullopt);
 }
 
-void Admission::Enter(RequestState* request, const std::optional<QueueTicket>& ticket) {
+void Admission::Enter(RequestState* request, QueueAccount account) {
   deadlines_.Insert(request);
-  request->ticket = ticket ? *ticket : queue_.Enter(*request->request);
+  if (account == QueueAccount::kScheduler) request->ticket = queue_.Enter(*request->request);
 }
 
 void Admission::Start(RequestState* request) {
   ++num_started_;
-  queue_.Start(&request->ticket);
+  if (request->ticket) queue_.Start(&*request->ticket);
   deadlines_.Start(request);
 }
 
 void Admission::Leave(RequestState* request) {
-  const bool started = !request->ticket.waits;
+  const bool started = request->num_cached_tokens.has_value();
   deadlines_.Remove(request);
-  queue_.Leave(request->ticket);
-  if (!started) return;
-  --num_started_;
-  if (request->generates) {
-    queue_.ObserveOutput(static_cast<int64_t>(request->output_token_ids.size()));
+  if (started) --num_started_;
+  if (!request->ticket) return;
+  queue_.Leave(*request->ticket);
+  if (started && request->generates) {
+    const auto num_outputs = static_cast<int64_t>(request->output_token_ids.size());
+    queue_.estimator().ObserveOutput(num_outputs);
   }
 }
 

@@ -3,12 +3,13 @@
 // alone, the account of the queue, and deadlines.
 //
 //   Admission admission(options, cache);
-//   PAGEMILL_RETURN_IF_ERROR(admission.Check(request, /*entered=*/false));
-//   admission.Enter(state, std::nullopt);
+//   PAGEMILL_RETURN_IF_ERROR(admission.Check(request, QueueAccount::kScheduler));
+//   admission.Enter(state, QueueAccount::kScheduler);
 //   admission.Start(state);               // its first start
 //   while (RequestState* late = admission.Expired(now_us)) ... admission.Leave(late) ...
 //
-// Does not own the requests. Thread safety: none, except request_check() and queue().
+// Does not own the requests. Thread safety: none, except request_check(), which is
+// immutable.
 #ifndef PAGEMILL_CC_SCHEDULER_ADMISSION_ADMISSION_H_
 #define PAGEMILL_CC_SCHEDULER_ADMISSION_ADMISSION_H_
 
@@ -35,12 +36,12 @@ class Admission {
   const RequestCheck& request_check() const { return request_check_; }
   QueueAdmission& queue() { return queue_; }
 
-  // kInvalidArgument, kUnimplemented: RequestCheck. kResourceExhausted: QueueAdmission, which is
-  // not consulted if the request has `entered` the queue.
-  Status Check(const step::Request& request, bool entered) const;
+  // kInvalidArgument, kUnimplemented: RequestCheck. kResourceExhausted: QueueAdmission, if it is
+  // the scheduler's.
+  Status Check(const step::Request& request, QueueAccount account) const;
 
-  // A request that passed the check. Without a ticket it enters the queue now.
-  void Enter(RequestState* request, const std::optional<QueueTicket>& ticket);
+  // A request that passed the check with this account.
+  void Enter(RequestState* request, QueueAccount account);
   void Start(RequestState* request);  // only the first start
   void Leave(RequestState* request);  // exactly once
 

@@ -34,16 +34,18 @@ class AdmissionTest : public testing::Test {
 
 TEST_F(AdmissionTest, ARequestCountsFromItsEntryToItsEnd) {
   RequestState a = Make(1), b = Make(2);
-  admission_.Enter(&a, std::nullopt);
+  admission_.Enter(&a, QueueAccount::kScheduler);
   EXPECT_EQ(admission_.queue().num_waiting(), 1);
   EXPECT_EQ(admission_.next_deadline_us(), 100);
   admission_.Start(&a);
+  a.num_cached_tokens = 0;
   EXPECT_EQ(admission_.queue().num_waiting(), 0);
   EXPECT_EQ(admission_.num_started(), 1);
   EXPECT_EQ(admission_.Expired(150), nullptr) << "it started in time";
   EXPECT_EQ(admission_.Expired(200), &a);
-  admission_.Enter(&b, std::nullopt);
-  EXPECT_EQ(admission_.Check(*b.request, false).code(), StatusCode::kResourceExhausted);
+  admission_.Enter(&b, QueueAccount::kScheduler);
+  EXPECT_EQ(admission_.Check(*b.request, QueueAccount::kScheduler).code(),
+            StatusCode::kResourceExhausted);
   EXPECT_TRUE(admission_.CheckIntegrity(2, 1).ok());
   admission_.Leave(&a);
   admission_.Leave(&b);
@@ -51,16 +53,16 @@ TEST_F(AdmissionTest, ARequestCountsFromItsEntryToItsEnd) {
   EXPECT_EQ(admission_.next_deadline_us(), std::nullopt);
 }
 
-TEST_F(AdmissionTest, ATicketIsCountedOnce) {
-  RequestState a = Make(1), b = Make(2);
-  const QueueTicket ticket = admission_.queue().Enter(*a.request);
-  admission_.queue().Enter(*b.request);
-  EXPECT_TRUE(admission_.Check(*a.request, /*entered=*/true).ok());
-  EXPECT_FALSE(admission_.Check(*a.request, /*entered=*/false).ok());
-  admission_.Enter(&a, ticket);
-  EXPECT_EQ(admission_.queue().num_waiting(), 2);
+TEST_F(AdmissionTest, RequestsOfTheHostsAccountAreNotCountedHere) {
+  RequestState a = Make(1), b = Make(2), c = Make(3);
+  for (RequestState* request : {&a, &b, &c}) {
+    EXPECT_TRUE(admission_.Check(*request->request, QueueAccount::kHost).ok());
+    admission_.Enter(request, QueueAccount::kHost);
+  }
+  EXPECT_EQ(admission_.queue().num_waiting(), 0);
+  EXPECT_EQ(admission_.next_deadline_us(), 100);
   admission_.Leave(&a);
-  EXPECT_EQ(admission_.queue().num_waiting(), 1);
+  EXPECT_TRUE(admission_.CheckIntegrity(2, 0).ok());
 }
 
 }  // namespace

@@ -6,25 +6,22 @@
 //   QueueAdmission queue(options);
 //   PAGEMILL_RETURN_IF_ERROR(queue.Check(request, now_us));  // with retry_after_s()
 //   const QueueTicket ticket = queue.Enter(request);
-//   PAGEMILL_RETURN_IF_ERROR(scheduler->Add(std::move(request), ticket));
+//   ... queue.Start(&ticket) when it first gets a slot, queue.Leave(ticket) when it ends ...
 //
-// The scheduler owns the account and says when a request starts and ends. A host that answers its
-// clients on other threads enters requests itself, as soon as it has taken them, and hands the
-// ticket over with the request.
+// A scheduler has an account of the requests that its host adds. A host that answers its clients on
+// other threads keeps an account of its own, under its lock, and adds requests with
+// QueueAccount::kHost: then only the host's counts them.
 //
 // A request counts as waiting until its first start; one that was preempted does not count again.
 // What is ahead of a request depends on the policy: all that wait (fcfs), those of no worse
 // priority (priority), or its tenant's own, stretched by the others' share (fair).
 //
-// Thread safety: all methods. To take a request that was checked just before, a host with several
-// threads holds a lock of its own. Enter, Start, Leave: O(log priorities). Check: O(priorities +
-// weights).
+// Thread safety: none. Enter, Start, Leave: O(log priorities). Check: O(priorities + weights).
 #ifndef PAGEMILL_CC_SCHEDULER_ADMISSION_QUEUE_ADMISSION_H_
 #define PAGEMILL_CC_SCHEDULER_ADMISSION_QUEUE_ADMISSION_H_
 
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -51,13 +48,11 @@ class QueueAdmission {
   void Start(QueueTicket* ticket);        // its later starts change nothing
   void Leave(const QueueTicket& ticket);  // exactly once
 
-  // WaitEstimator's.
-  void ObserveStep(int64_t num_tokens, int64_t duration_us);
-  void ObserveOutput(int64_t num_tokens);
+  WaitEstimator& estimator() { return estimator_; }
   // Of a request that came now; empty if no step was observed yet.
   std::optional<int64_t> WaitMicros(const step::Request& request) const;
-  int64_t num_waiting() const;
-  int64_t num_waiting_tokens() const;
+  int64_t num_waiting() const { return waiting_.requests; }
+  int64_t num_waiting_tokens() const { return waiting_.prompt_tokens; }
 
   // Do the accounts by priority and by tenant add up?
   Status CheckIntegrity() const;
@@ -76,8 +71,6 @@ class QueueAdmission {
     int64_t unfinished = 0;
   };
 
-  // With mutex_.
-  void StartLocked(QueueTicket* ticket);
   WorkAhead Ahead(const step::Request& request) const;
   Waiting AheadByShare(const std::string& tenant) const;
   int64_t Weight(const std::string& tenant) const;
@@ -92,7 +85,6 @@ class QueueAdmission {
   bool by_priority_;
   bool by_share_;
 
-  mutable std::mutex mutex_;
   Waiting waiting_;
   int64_t num_unfinished_ = 0;
   std::map<int32_t, Class> priorities_;

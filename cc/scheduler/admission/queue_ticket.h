@@ -8,6 +8,12 @@
 
 namespace pagemill::scheduler {
 
+// Which account of the queue counts a request.
+enum class QueueAccount {
+  kScheduler,  // the scheduler's, which refuses what is too much
+  kHost,       // one that its host keeps, which has taken the request
+};
+
 struct QueueTicket {
   bool waits = true;  // has not started
   int32_t prompt_tokens = 0;
