@@ -50,7 +50,7 @@ class EngineClient {
   void Abort(step::RequestId id);
   // Lets a request start that was submitted with `starts_held`. Other ids are ignored.
   void Release(step::RequestId id);
-  // Appends input to a request with `streaming_input`; `part` says what follows. kNotFound,
+  // Appends input to a request with `streaming_input`. kNotFound,
   // kFailedPrecondition, kInvalidArgument: as Scheduler::Extend(). kFailedPrecondition, too, while
   // the end of its last turn has not been read. kUnavailable: shut down.
   Status Extend(step::RequestId id, scheduler::InputChunk chunk);

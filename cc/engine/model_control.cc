@@ -1,5 +1,6 @@
 #include "cc/engine/model_control.h"
 
+#include "cc/kv_cache/held_prefixes.h"
 #include "cc/scheduler/scheduler.h"
 
 namespace pagemill::engine {

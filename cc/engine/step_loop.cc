@@ -93,7 +93,7 @@ StatusOr<std::unique_ptr<StepLoop>> StepLoop::Create(const EngineOptions& option
         tiers, KvTiers::Create(options.kv_tiers, made.kv_cache, runner->pages(), log));
     PAGEMILL_RETURN_IF_ERROR(scheduler->SetConnector(tiers->connector()));
   }
-  const int32_t fits = scheduler->admission().max_request_tokens();
+  const int32_t fits = scheduler->request_check().max_request_tokens();
   if (fits < made.max_model_len) {
     Log(log, LogSeverity::kWarning,
         "the KV cache holds " + std::to_string(fits) + " tokens, less than the model's " +
@@ -114,8 +114,7 @@ StepLoop::StepLoop(const EngineOptions& options, const scheduler::SchedulerOptio
       log_(std::move(log)),
       tiers_(std::move(core.tiers)),
       scheduler_(std::move(core.scheduler)),
-      budgeter_(options.max_step_us),
-      queue_(made) {
+      budgeter_(options.max_step_us) {
   stats_.kv_blocks_total = scheduler_->stats().kv_blocks_total;
   thread_ = std::thread([this] { Run(); });
 }
@@ -150,7 +149,7 @@ Status StepLoop::CheckOpen(ClientNumber client, const step::Request& request,
                              " finished requests have outputs that were not read")
         .WithRetryAfter(1);
   }
-  return queue_.Check(request, now_us);
+  return scheduler_->queue_admission().Check(request, now_us);
 }
 
 StatusOr<ClientNumber> StepLoop::OpenClient() {
@@ -185,7 +184,7 @@ Status StepLoop::Submit(ClientNumber client, step::Request request) {
                            " is too large; ids are below 2^48");
   }
   request.id = *id;
-  Status possible = scheduler_->admission().Check(request);
+  Status possible = scheduler_->request_check().Check(request);
   if (possible.ok()) possible = CheckMatcher(request);
   const int64_t now = clock_->NowNanos();
   const int64_t now_us = now / 1000;
@@ -209,9 +208,9 @@ Status StepLoop::Submit(ClientNumber client, step::Request request) {
     Tracked& tracked = tracked_[request.id];
     tracked.submitted = now;
     tracked.queue_timed = queue_timed;
-    tracked.ticket = queue_.Enter(request);
     clients_.Enter(client);
-    inbox_.emplace_back(std::move(request));
+    const scheduler::QueueTicket ticket = scheduler_->queue_admission().Enter(request);
+    inbox_.emplace_back(SubmitCommand{std::move(request), ticket});
   }
   inbox_filled_.notify_one();
   return OkStatus();
@@ -253,9 +252,10 @@ EngineStats StepLoop::stats() const {
   std::lock_guard lock(mutex_);
   EngineStats stats = stats_;
   stats.num_waiting = static_cast<int64_t>(num_unfinished_) - stats.num_running;
-  stats.num_waiting_tokens = queue_.num_waiting_tokens();
+  stats.num_waiting_tokens = scheduler_->queue_admission().num_waiting_tokens();
   stats.estimated_wait_s =
-      static_cast<double>(queue_.WaitMicros(step::Request()).value_or(0)) / 1e6;
+      static_cast<double>(scheduler_->queue_admission().WaitMicros(step::Request()).value_or(0)) /
+      1e6;
   stats.num_unread_outputs = static_cast<int64_t>(clients_.num_unread());
   stats.draining = draining_ || closing_;
   stats.asleep = asleep_;

@@ -33,6 +33,7 @@
 #include "cc/engine/step_budget.h"
 #include "cc/engine/step_cost.h"
 #include "cc/scheduler/admission/queue_admission.h"
+#include "cc/scheduler/admission/request_check.h"
 #include "cc/scheduler/scheduler.h"
 
 namespace pagemill::engine {
@@ -72,6 +73,10 @@ class StepLoop {
   bool asleep() const { return asleep_; }
 
  private:
+  struct SubmitCommand {
+    step::Request request;
+    scheduler::QueueTicket ticket;  // it has entered the scheduler's queue
+  };
   struct AbortCommand {
     step::RequestId id;
   };
@@ -82,15 +87,13 @@ class StepLoop {
   using Task = std::packaged_task<Status()>;
   // Request ids in commands, and wherever no client is named, are the engine's.
   using Command =
-      std::variant<step::Request, AbortCommand, ReleaseCommand, Task, std::shared_ptr<RestTask>>;
+      std::variant<SubmitCommand, AbortCommand, ReleaseCommand, Task, std::shared_ptr<RestTask>>;
 
   // A request from Submit() until its last output has been read. Times in clock nanoseconds.
   struct Tracked {
     int64_t submitted = 0;
     int64_t started = kNever;
     int64_t first_token = kNever;
-    int64_t num_output_tokens = 0;
-    scheduler::QueueTicket ticket;
     bool queue_timed = false;  // its start deadline is that of EngineOptions::max_queue_time_ms
     bool finished = false;
   };
@@ -152,7 +155,7 @@ class StepLoop {
   const Clock* const clock_;
   const LogSink log_;
 
-  // The thread's own; of the scheduler others use admission(), which is immutable.
+  // The thread's own; of the scheduler others use request_check() and queue_admission().
   const std::unique_ptr<KvTiers> tiers_;  // outlives the scheduler
   const std::unique_ptr<scheduler::Scheduler> scheduler_;
   StepBudgeter budgeter_;
@@ -172,8 +175,7 @@ class StepLoop {
   ClientOutputs clients_;
   std::unordered_map<step::RequestId, Tracked> tracked_;
   size_t num_unfinished_ = 0;
-  uint64_t num_adapter_ids_ = 0;     // those from first_adapter_id_ on are issued
-  scheduler::QueueAdmission queue_;  // of the unfinished
+  uint64_t num_adapter_ids_ = 0;  // those from first_adapter_id_ on are issued
   int64_t last_progress_ = 0;
   bool draining_ = false;
   bool is_idle_ = true;   // IsIdle(), when the thread last looked

@@ -85,9 +85,9 @@ void StepLoop::Dispatch(Command command) {
   } else if (auto* abort = std::get_if<AbortCommand>(&command)) {
     scheduler_->Abort(abort->id, &events_);
   } else {
-    auto& request = std::get<step::Request>(command);
-    const step::RequestId id = request.id;
-    const Status status = scheduler_->Add(std::move(request));
+    auto& submit = std::get<SubmitCommand>(command);
+    const step::RequestId id = submit.request.id;
+    const Status status = scheduler_->Add(std::move(submit.request), submit.ticket);
     if (status.ok()) return;
     // Submit() checks the same, so this is not expected; if it happens, the request ends with an
     // error.
@@ -156,7 +156,7 @@ bool StepLoop::StartStep() {
   // This step is the newest; the results before it come first.
   while (scheduler_->num_steps_in_flight() > 1) FinishStep();
   Log(log_, LogSeverity::kWarning, "the runner refused a step: " + status.ToString());
-  scheduler_->FailStep(status, &events_);
+  PAGEMILL_CHECK(scheduler_->FailStep(status, &events_).ok());
   ++num_failed_steps_;
   Publish();
   return true;
@@ -171,10 +171,10 @@ bool StepLoop::MoveKv(int64_t now) {
 void StepLoop::FinishStep() {
   StatusOr<step::StepResult> result = runner_->Collect();
   if (result.ok()) {
-    scheduler_->Update(std::move(*result), &events_);
+    PAGEMILL_CHECK(scheduler_->Update(std::move(*result), &events_).ok());
   } else {
     Log(log_, LogSeverity::kWarning, "the runner lost a step: " + result.status().ToString());
-    scheduler_->FailStep(result.status(), &events_);
+    PAGEMILL_CHECK(scheduler_->FailStep(result.status(), &events_).ok());
     ++num_failed_steps_;
   }
   if (options_.check_integrity) CheckIntegrity();
@@ -198,7 +198,6 @@ void StepLoop::NoteStarts() {
     Tracked& tracked = tracked_[entry.start->id];
     if (tracked.started != kNever) continue;
     tracked.started = now;
-    queue_.Start(&tracked.ticket);
   }
   // A step with prompts may take long: what there is does not wait for its end.
   const bool has_prompts = static_cast<size_t>(plan_.total_num_tokens) > plan_.scheduled.size();
@@ -255,7 +254,7 @@ void StepLoop::Publish(bool at_once) {
     stats_.last_step_s = SecondsBetween(step.planned, now);
     // Steps overlap where several are in flight: the time since the one before is this one's own.
     const int64_t own_ns = now - std::max(step.planned, last_progress_);
-    queue_.estimator().ObserveStep(step.num_tokens, own_ns / 1000);
+    scheduler_->queue_admission().ObserveStep(step.num_tokens, own_ns / 1000);
     budgeter_.Observe(step.work, own_ns / 1000);
     started_steps_.pop_front();
     ++stats_.num_steps;
@@ -293,7 +292,7 @@ void StepLoop::UpdateStats(const scheduler::SchedulerStats& counted, int64_t now
 // Not the client's own deadline but the engine's: the same refusal as of one that would wait so
 // long.
 Status StepLoop::QueueTimeOver() const {
-  const int64_t wait_us = queue_.WaitMicros(step::Request()).value_or(0);
+  const int64_t wait_us = scheduler_->queue_admission().WaitMicros(step::Request()).value_or(0);
   const auto retry_s = static_cast<int32_t>(std::clamp<int64_t>(wait_us / 1'000'000, 1, 600));
   return ResourceExhausted("the request waited for " + std::to_string(options_.max_queue_time_ms) +
                            " ms without a start (--max-queue-time); retry in about " +
@@ -304,7 +303,6 @@ Status StepLoop::QueueTimeOver() const {
 RequestOutput StepLoop::ToOutput(scheduler::RequestEvent event, int64_t now) {
   Tracked& tracked = tracked_[event.id];
   if (event.first_tokens) tracked.first_token = now;
-  tracked.num_output_tokens += static_cast<int64_t>(event.new_token_ids.size());
   RequestOutput output;
   output.request_id = event.id;
   output.new_token_ids = std::move(event.new_token_ids);
@@ -329,10 +327,6 @@ RequestOutput StepLoop::ToOutput(scheduler::RequestEvent event, int64_t now) {
   output.decode_s = SecondsBetween(first_token, now);
   tracked.finished = true;
   --num_unfinished_;
-  queue_.Leave(tracked.ticket);
-  if (tracked.num_output_tokens > 0) {
-    queue_.estimator().ObserveOutput(tracked.num_output_tokens);
-  }
   uint64_t* const counters[] = {&stats_.finished_stop, &stats_.finished_length,
                                 &stats_.finished_abort, &stats_.finished_error};
   ++*counters[static_cast<size_t>(*event.finish_reason)];

@@ -77,11 +77,11 @@ struct RequestState {
 
   std::vector<step::TokenLogprobs> prompt_logprobs;  // collected so far, until they are done
 
-  // PrefixesInFlight's: the block that others may wait for (-1 = none) and who does; whom this one
-  // waits for, until so many blocks are computed.
+  // PrefixesInFlight's: the block that others may wait for (-1 = none) and those that do; the
+  // running request that this one waits for, until so many blocks are computed.
   int32_t announced_block = -1;
   int32_t num_prefix_blocks = 0;
-  RequestState* prefix_computer = nullptr;
+  RequestState* prefix_producer = nullptr;
   std::vector<RequestState*> prefix_waiters;
 
   bool kv_looked_up = false;  // since it last ran, the connector was asked; what it had has come
@@ -100,11 +100,25 @@ struct RequestState {
   bool turn_has_input = true;                    // some of this turn came
   InputChunk pending_input;                      // came while the request held blocks
 
+  // A pooled output or the logprobs of a prompt need every token to be run.
+  bool reads_prefix_cache() const {
+    return !request->skip_reading_prefix_cache && !pooling && prompt_logprobs_done;
+  }
   bool samples() const { return generates && !input_open && pending_input.token_ids.empty(); }
   step::TokenSequence tokens() const { return {request->prompt_token_ids, output_token_ids}; }
   // Tokens that steps in flight give, at most: there are fewer if drafts are rejected.
   int32_t num_tokens_in_flight() const { return num_samples_in_flight + num_drafts_in_flight; }
   int32_t num_tokens() const { return prompt_size + static_cast<int32_t>(output_token_ids.size()); }
+
+  // Appends to the prompt, while the request holds no blocks. Steps in flight may still read the
+  // request as it was, so there is another one, which shares its tokens and media. O(the chunk) on
+  // average.
+  void GrowPrompt(InputChunk chunk);
+  // Input that came while the request held blocks becomes part of the prompt.
+  void TakePendingInput() {
+    if (pending_input.token_ids.empty()) return;
+    GrowPrompt(std::exchange(pending_input, InputChunk()));
+  }
 };
 
 }  // namespace pagemill::scheduler

@@ -4,7 +4,17 @@
 #include <string>
 #include <utility>
 
+#include "cc/kv_cache/held_prefixes.h"
+#include "cc/kv_cache/kv_cache_manager.h"
+#include "cc/scheduler/admission/admission.h"
+#include "cc/scheduler/internal/draft_accounts.h"
+#include "cc/scheduler/internal/load_coordinator.h"
+#include "cc/scheduler/internal/parking.h"
+#include "cc/scheduler/internal/request_slots.h"
+#include "cc/scheduler/internal/steps_in_flight.h"
+#include "cc/scheduler/internal/token_budget.h"
 #include "cc/scheduler/policies/policies.h"
+#include "cc/scheduler/resources/encoder_cache.h"
 
 namespace pagemill::scheduler {
 namespace {
@@ -24,36 +34,56 @@ StatusOr<std::unique_ptr<Scheduler>> Scheduler::Create(const SchedulerOptions& o
 
 Scheduler::Scheduler(const SchedulerOptions& options)
     : options_(options),
-      cache_(CacheOptions(options)),
-      admission_(options, cache_),
-      queue_(options),
-      adapters_(options.max_adapters),
-      encoder_cache_({.max_encoder_tokens = options.max_encoder_tokens,
-                      .encoder_cache_tokens = options.EncoderCacheTokens(),
-                      .chunked_media_input = options.chunked_media_input}),
+      cache_(std::make_unique<kv_cache::KvCacheManager>(CacheOptions(options))),
+      admission_(std::make_unique<Admission>(options, *cache_)),
+      encoder_cache_(std::make_unique<EncoderCache>(
+          EncoderCache::Options{.max_encoder_tokens = options.max_encoder_tokens,
+                                .encoder_cache_tokens = options.EncoderCacheTokens(),
+                                .chunked_media_input = options.chunked_media_input})),
       policy_(*MakePolicy(options.policy, options.tenant_weights)),
       charges_(policy_->charges()),
-      slots_(options.max_num_seqs) {
-  for (int32_t i = options.max_num_seqs - 1; i >= 0; --i) {
-    free_slots_.push_back(step::RequestIndex(i));
-  }
-}
+      parking_(std::make_unique<internal::Parking>(internal::Parking::Options{
+          .max_adapters = options.max_adapters,
+          .max_encoder_waiters = static_cast<size_t>(options.max_num_seqs),
+          .block_size = options.kv_cache.block_size})),
+      slots_(std::make_unique<internal::RequestSlots>(options.max_num_seqs)),
+      budget_(std::make_unique<internal::TokenBudget>(
+          options_, request_check().max_request_tokens(), encoder_cache_.get())),
+      drafts_(std::make_unique<internal::DraftAccounts>(
+          options_, request_check().max_request_tokens(), cache_.get(), &counters_)),
+      loads_(std::make_unique<internal::LoadCoordinator>(options_.kv_cache, kMostAbandonedTransfers,
+                                                         cache_.get(), &counters_)),
+      in_flight_(std::make_unique<internal::StepsInFlight>()),
+      held_prefixes_(std::make_unique<kv_cache::HeldPrefixes>(cache_.get())) {}
 
-Status Scheduler::Add(step::Request request) {
-  PAGEMILL_RETURN_IF_ERROR(admission_.Check(request));
-  PAGEMILL_RETURN_IF_ERROR(queue_.Check(request, std::nullopt));
+Scheduler::~Scheduler() = default;
+
+int32_t Scheduler::num_decoding() const {
+  return static_cast<int32_t>(running_.size()) - budget_->num_partial();
+}
+size_t Scheduler::num_steps_in_flight() const { return in_flight_->size(); }
+size_t Scheduler::num_transfers_in_flight() const { return loads_->num_in_flight(); }
+const RequestCheck& Scheduler::request_check() const { return admission_->request_check(); }
+const kv_cache::EventLog* Scheduler::kv_events() { return cache_->events(); }
+QueueAdmission& Scheduler::queue_admission() { return admission_->queue(); }
+
+Status Scheduler::Add(step::Request request, std::optional<QueueTicket> ticket) {
   const step::RequestId id = request.id;
-  auto state = std::make_unique<RequestState>(std::move(request));
-  state->arrival = num_arrivals_;
-  RequestState* added = state.get();
-  if (!requests_.emplace(id, std::move(state)).second) {
-    return FailedPrecondition("request id " + std::to_string(id.value()) + " is in use");
+  Status refused = admission_->Check(request, ticket.has_value());
+  if (refused.ok() && requests_.contains(id)) {
+    refused = FailedPrecondition("request id " + std::to_string(id.value()) + " is in use");
   }
-  ++num_arrivals_;
-  deadlines_.Insert(added);
-  added->ticket = queue_.Enter(*added->request);
+  if (!refused.ok()) {
+    if (ticket) admission_->queue().Leave(*ticket);
+    return refused;
+  }
+  auto state = std::make_unique<RequestState>(std::move(request));
+  RequestState* added = state.get();
+  requests_.emplace(id, std::move(state));
+  added->arrival = num_arrivals_++;
+  admission_->Enter(added, ticket);
   if (added->request->starts_held) {
-    parked_.Add(added, ParkReason::kHeld);
+    parking_->Add(added, ParkReason::kHeld);
   } else {
     Enqueue(added);
   }
@@ -69,23 +99,25 @@ bool Scheduler::Abort(step::RequestId id, std::vector<RequestEvent>* events) {
   return true;
 }
 
-void Scheduler::ReleaseSlot(RequestState* request) {
-  Slot& slot = slots_[request->index.value()];
-  slot.holder = nullptr;
-  ++slot.generation;
-  free_slots_.push_back(request->index);
-  released_.push_back(request->index);
+// Into the policy's queue, or, if it never started and those are paused, among the parked requests.
+void Scheduler::Enqueue(RequestState* request) {
+  request->TakePendingInput();
+  if (pause_mode_ && *pause_mode_ != PauseMode::kKeep && !request->num_cached_tokens) {
+    parking_->Add(request, ParkReason::kPaused);
+    return;
+  }
+  request->status = RequestStatus::kWaiting;
+  policy_->Insert(request);
 }
 
 // The request gives up its slot and what was planned for it; results of steps in flight will be
 // dropped. Its blocks are the caller's to free or to keep: a step in flight may still write to
 // them, but it runs before any step that is planned from now on, so they may be handed out at once.
 void Scheduler::StopRunning(RequestState* request) {
-  ReleaseSlot(request);
-  SetPrefillsPartly(request, false);
-  adapters_.Stop(request->request->adapter);
-  encoder_cache_.Release(*request->request, &request->held_media, /*usable=*/true);
-  prefixes_in_flight_.Withdraw(request, &awake_);
+  slots_->Release(*request);
+  budget_->SetPrefillsPartly(request, false);
+  parking_->Stop(request);
+  encoder_cache_->Release(*request->request, &request->held_media, /*usable=*/true);
   request->num_scheduled_tokens = 0;
   request->num_computed_tokens = 0;
   request->num_samples_in_flight = 0;
@@ -96,6 +128,47 @@ void Scheduler::StopRunning(RequestState* request) {
   if (!request->prompt_logprobs_done) request->prompt_logprobs.clear();
 }
 
+// A request of any status parks, even parked already, and gives up its blocks (those of a load
+// belong to the load): the prefix cache finds again what it had computed. `producer`: of
+// kPrefixInFlight.
+void Scheduler::Park(RequestState* request, ParkReason reason, RequestState* producer) {
+  if (request->status == RequestStatus::kRunning) {
+    StopRunning(request);
+    running_changed_ = true;
+  } else if (request->status == RequestStatus::kParked) {
+    parking_->Leave(request);
+  } else {
+    policy_->Remove(request);
+  }
+  cache_->Free(&request->blocks);
+  if (producer != nullptr) {
+    parking_->AddBehind(producer, request);
+  } else {
+    parking_->Add(request, reason);
+  }
+}
+
+void Scheduler::Unpark(RequestState* request) {
+  parking_->Leave(request);
+  Enqueue(request);
+}
+
+void Scheduler::UnparkAll(std::span<RequestState* const> requests) {
+  for (RequestState* request : requests) Unpark(request);
+}
+
+void Scheduler::UnparkAll(ParkReason reason) {
+  while (RequestState* request = parking_->front(reason)) Unpark(request);
+}
+
+RequestState* Scheduler::FindParked(step::RequestId id, ParkReason reason) const {
+  const auto found = requests_.find(id);
+  if (found == requests_.end()) return nullptr;
+  RequestState* request = found->second.get();
+  const bool parked = request->status == RequestStatus::kParked && request->park_reason == reason;
+  return parked ? request : nullptr;
+}
+
 // The state stays until DropStopped(), so that lists that name it stay valid.
 void Scheduler::Finish(RequestState* request, step::FinishReason reason, RequestEvent* event) {
   event->id = request->request->id;
@@ -104,39 +177,33 @@ void Scheduler::Finish(RequestState* request, step::FinishReason reason, Request
   if (request->status == RequestStatus::kRunning) {
     // What it was to be encoded for may not have been.
     if (reason == step::FinishReason::kError) {
-      encoder_cache_.Release(*request->request, &request->held_media, /*usable=*/false);
+      encoder_cache_->Release(*request->request, &request->held_media, /*usable=*/false);
     }
     StopRunning(request);
     running_changed_ = true;
-  } else if (request->status == RequestStatus::kParked) {
-    DetachLoad(*request);
-    LeaveParked(request);
-    adapters_.Forget(request->request->adapter);
   } else {
-    policy_->Remove(request);
-    adapters_.Forget(request->request->adapter);
+    if (request->status == RequestStatus::kParked) {
+      loads_->Detach(*request);
+      parking_->Leave(request);
+    } else {
+      policy_->Remove(request);
+    }
+    parking_->Forget(*request);
   }
   policy_->Forget(*request);
-  deadlines_.Remove(request);
-  cache_.Free(&request->blocks);
-  queue_.Leave(request->ticket);
-  if (request->num_cached_tokens) --num_started_;
-  if (request->generates && request->num_cached_tokens) {
-    queue_.estimator().ObserveOutput(static_cast<int64_t>(request->output_token_ids.size()));
-  }
+  cache_->Free(&request->blocks);
+  admission_->Leave(request);
   finished_.push_back(request);
   ++counters_.finished[static_cast<size_t>(reason)];
 }
 
 void Scheduler::DropStopped() {
   if (running_changed_) {
-    // Who runs no more gave up its slot.
-    std::erase_if(running_, [this](const RequestState* request) {
-      return slots_[request->index.value()].holder != request;
-    });
+    // A request that runs no more gave up its slot.
+    std::erase_if(running_, [this](const RequestState* r) { return !slots_->Holds(*r); });
     running_changed_ = false;
   }
-  UnparkAwake();
+  if (parking_->has_awake()) UnparkAll(parking_->TakeAwake());
   for (const RequestState* request : finished_) requests_.erase(request->request->id);
   finished_.clear();
 }
@@ -144,13 +211,13 @@ void Scheduler::DropStopped() {
 SchedulerStats Scheduler::stats() const {
   SchedulerStats stats = counters_;
   stats.num_running = static_cast<int64_t>(running_.size());
-  stats.num_waiting = static_cast<int64_t>(requests_.size() - running_.size() - parked_.size());
-  stats.num_started = num_started_;
+  stats.num_waiting = static_cast<int64_t>(requests_.size() - running_.size() - parking_->size());
+  stats.num_started = admission_->num_started();
   for (size_t i = 0; i < kNumParkReasons; ++i) {
-    stats.num_parked[i] = static_cast<int64_t>(parked_.size(static_cast<ParkReason>(i)));
+    stats.num_parked[i] = static_cast<int64_t>(parking_->size(static_cast<ParkReason>(i)));
   }
-  stats.kv_blocks_total = cache_.num_usable_blocks();
-  stats.kv_blocks_used = cache_.num_usable_blocks() - cache_.num_free_blocks();
+  stats.kv_blocks_total = cache_->num_usable_blocks();
+  stats.kv_blocks_used = cache_->num_usable_blocks() - cache_->num_free_blocks();
   return stats;
 }
 
@@ -163,7 +230,7 @@ Status Scheduler::CheckRequest(const RequestState& request) const {
   }
   const int32_t in_flight =
       request.num_scheduled_tokens - request.num_computed_tokens + request.num_tokens_in_flight();
-  if (in_flight_.empty() && in_flight != 0) {
+  if (in_flight_->empty() && in_flight != 0) {
     return Internal(name + ": tokens in flight without a step");
   }
   if (request.num_drafts_in_flight < 0 ||
@@ -177,7 +244,7 @@ Status Scheduler::CheckRequest(const RequestState& request) const {
     if (request.num_scheduled_tokens == 0 && request.blocks.empty()) return OkStatus();
     return Internal(name + ": does not run, but holds blocks or tokens");
   }
-  if (slots_[request.index.value()].holder != &request) return Internal(name + ": not in its slot");
+  if (!slots_->Holds(request)) return Internal(name + ": not in its slot");
   if (!kv_cache::KvCacheManager::Covers(request.blocks, request.num_scheduled_tokens)) {
     return Internal(name + ": holds no blocks for all of " +
                     std::to_string(request.num_scheduled_tokens) + " tokens");
@@ -201,12 +268,10 @@ Status Scheduler::CheckIntegrity() const {
     num_with_deadline += request->next_deadline_us.has_value();
     num_started += request->num_cached_tokens.has_value();
     num_partial += request->prefills_partly;
-    num_long += request->prefills_partly && IsLong(*request);
+    num_long += request->prefills_partly && budget_->IsLong(*request);
   }
-  const auto taken = static_cast<size_t>(std::count_if(
-      slots_.begin(), slots_.end(), [](const Slot& slot) { return slot.holder != nullptr; }));
-  if (num_running != running_.size() || taken != running_.size() ||
-      taken + free_slots_.size() != slots_.size() || !finished_.empty()) {
+  if (num_running != running_.size() || num_running + slots_->num_free() != slots_->size() ||
+      !finished_.empty()) {
     return Internal("scheduler: running requests and slots disagree");
   }
   for (size_t i = 1; i < running_.size(); ++i) {
@@ -214,26 +279,17 @@ Status Scheduler::CheckIntegrity() const {
       return Internal("scheduler: running requests are not in the policy's order");
     }
   }
-  if (num_started != num_started_) return Internal("scheduler: started requests are miscounted");
-  if (num_parked != parked_.size()) return Internal("scheduler: parked requests are miscounted");
-  if (num_partial != num_partial_prefills_ || num_long != num_long_partial_prefills_) {
+  if (num_parked != parking_->size()) return Internal("scheduler: parked requests are miscounted");
+  if (num_partial != budget_->num_partial() || num_long != budget_->num_long()) {
     return Internal("scheduler: partial prefills are miscounted");
   }
-  if (num_with_deadline != deadlines_.size()) {
-    return Internal("scheduler: deadlines are miscounted");
-  }
-  PAGEMILL_RETURN_IF_ERROR(parked_.CheckIntegrity());
-  if (parked_.size(ParkReason::kAdapterSlot) != adapters_.num_waiting()) {
-    return Internal("scheduler: requests that wait for adapters are miscounted");
-  }
-  PAGEMILL_RETURN_IF_ERROR(adapters_.CheckIntegrity());
-  PAGEMILL_RETURN_IF_ERROR(encoder_cache_.CheckIntegrity(media_holders));
-  PAGEMILL_RETURN_IF_ERROR(prefixes_in_flight_.CheckIntegrity());
+  PAGEMILL_RETURN_IF_ERROR(admission_->CheckIntegrity(num_with_deadline, num_started));
+  PAGEMILL_RETURN_IF_ERROR(parking_->CheckIntegrity());
+  PAGEMILL_RETURN_IF_ERROR(encoder_cache_->CheckIntegrity(media_holders));
   PAGEMILL_RETURN_IF_ERROR(policy_->CheckIntegrity());
-  PAGEMILL_RETURN_IF_ERROR(queue_.CheckIntegrity());
-  PAGEMILL_RETURN_IF_ERROR(CheckTransfers(&holders));
-  held_prefixes_.AppendHolders(&holders);
-  return cache_.CheckIntegrity(holders);
+  PAGEMILL_RETURN_IF_ERROR(loads_->CheckIntegrity(*parking_, &holders));
+  held_prefixes_->AppendHolders(&holders);
+  return cache_->CheckIntegrity(holders);
 }
 
 }  // namespace pagemill::scheduler

@@ -8,7 +8,7 @@
 //   std::vector<RequestEvent> events;
 //   while (scheduler->HasWork()) {
 //     scheduler->Schedule(&plan);
-//     scheduler->Update(run_the_model(plan), &events);
+//     PAGEMILL_RETURN_IF_ERROR(scheduler->Update(run_the_model(plan), &events));
 //     ... hand out `events`, events.clear() ...
 //   }
 //
@@ -33,8 +33,8 @@
 #ifndef PAGEMILL_CC_SCHEDULER_SCHEDULER_H_
 #define PAGEMILL_CC_SCHEDULER_SCHEDULER_H_
 
+#include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -43,29 +43,42 @@
 #include <vector>
 
 #include "cc/base/status.h"
-#include "cc/kv_cache/connector.h"
-#include "cc/kv_cache/held_prefixes.h"
-#include "cc/kv_cache/kv_cache_manager.h"
-#include "cc/scheduler/admission/admission.h"
-#include "cc/scheduler/admission/deadline_queue.h"
-#include "cc/scheduler/admission/queue_admission.h"
+#include "cc/kv_cache/transfer.h"
 #include "cc/scheduler/input_chunk.h"
-#include "cc/scheduler/kv_transfers.h"
-#include "cc/scheduler/parked_requests.h"
 #include "cc/scheduler/pause_mode.h"
-#include "cc/scheduler/policies/policy.h"
-#include "cc/scheduler/prefixes_in_flight.h"
 #include "cc/scheduler/request_event.h"
 #include "cc/scheduler/request_state.h"
-#include "cc/scheduler/resources/adapter_slots.h"
-#include "cc/scheduler/resources/encoder_cache.h"
 #include "cc/scheduler/scheduler_options.h"
 #include "cc/scheduler/scheduler_stats.h"
-#include "cc/scheduler/stop_check.h"
 #include "cc/step/step_plan.h"
 #include "cc/step/step_result.h"
 
+namespace pagemill::kv_cache {
+class EventLog;
+class HeldPrefixes;
+class KvCacheManager;
+class KvConnector;
+struct PrefixMatch;
+}  // namespace pagemill::kv_cache
+
 namespace pagemill::scheduler {
+
+class Admission;
+class EncoderCache;
+class Policy;
+class QueueAdmission;
+class RequestCheck;
+struct Stop;
+namespace internal {
+class DraftAccounts;
+class LoadCoordinator;
+class Parking;
+class RequestSlots;
+class StepsInFlight;
+class TokenBudget;
+struct PlannedEntry;
+struct PlannedStep;
+}  // namespace internal
 
 // What one step may cost beside SchedulerOptions: an input of the call, from a caller that knows
 // what steps take (engine/step_budget.h). Requests that decode run whatever it says.
@@ -80,10 +93,13 @@ class Scheduler {
  public:
   // kInvalidArgument if the options make no sense.
   static StatusOr<std::unique_ptr<Scheduler>> Create(const SchedulerOptions& options);
+  ~Scheduler();
 
-  // Queues a request, or says why not: kInvalidArgument (Admission), kFailedPrecondition (the id is
-  // in use), kResourceExhausted (QueueAdmission).
-  Status Add(step::Request request);
+  // Queues a request, or says why not: kInvalidArgument (RequestCheck), kFailedPrecondition (the id
+  // is in use), kResourceExhausted (QueueAdmission). With a ticket, the host has entered it in
+  // queue_admission() before, and the queue takes it; the ticket is the scheduler's from now on,
+  // even if the request is refused.
+  Status Add(step::Request request, std::optional<QueueTicket> ticket = std::nullopt);
   // Ends a request; its event is appended. False if there is none with this id.
   bool Abort(step::RequestId id, std::vector<RequestEvent>* events);
   // Lets a request start that was added with `starts_held`. False if there is none with this id
@@ -98,7 +114,7 @@ class Scheduler {
   // deadlines; their events have kDeadlineExceeded. O(log n) for each of them, else O(1).
   void Expire(int64_t now_us, std::vector<RequestEvent>* events);
   // The next deadline to pass; empty if no request has one.
-  std::optional<int64_t> next_deadline_us() const { return deadlines_.next_time_us(); }
+  std::optional<int64_t> next_deadline_us() const;
   // Until Resume(). A second call changes the mode. Events are those of requests that end by it.
   void Pause(PauseMode mode, std::vector<RequestEvent>* events);
   void Resume();
@@ -110,16 +126,14 @@ class Scheduler {
   void Schedule(step::StepPlan* plan, StepBudget budget = {});
   // Running requests that compute no part of their prompt: those that the next plan lets decode, at
   // most.
-  int32_t num_decoding() const {
-    return static_cast<int32_t>(running_.size()) - num_partial_prefills_;
-  }
+  int32_t num_decoding() const;
   // Takes the result of the oldest plan without one; appends events in the order of the plan. A
   // result that does not fit its plan fails the plan's requests. Moves tokens and logprobs out of
-  // `result`.
-  void Update(step::StepResult&& result, std::vector<RequestEvent>* events);
+  // `result`. kFailedPrecondition, and nothing happens, if no plan is without a result.
+  Status Update(step::StepResult&& result, std::vector<RequestEvent>* events);
   // Instead of Update(): the runner failed the oldest plan without a result; its requests end with
-  // `why`.
-  void FailStep(const Status& why, std::vector<RequestEvent>* events);
+  // `why`. kFailedPrecondition: as Update().
+  Status FailStep(const Status& why, std::vector<RequestEvent>* events);
 
   // KV that lives elsewhere (docs/kv_tiers.md). The connector outlives the scheduler; null = none.
   // kFailedPrecondition while transfers are under way, kUnimplemented if a group of layers has
@@ -132,21 +146,25 @@ class Scheduler {
   // dropped.
   void FinishTransfers(std::span<const kv_cache::KvTransferResult> results);
   // Abandons a transfer that takes too long: a request that waits for it computes instead. Its
-  // pages stay taken until its result comes. While more than KvTransfers::kMostAbandoned such
-  // transfers are under way, the connector is not used.
+  // pages stay taken until its result comes. While more than kMostAbandonedTransfers are under way,
+  // the connector is not used.
   void AbandonTransfer(kv_cache::TransferId id);
-  size_t num_transfers_in_flight() const { return transfers_.size(); }
+  // Each costs a request that waits for it the whole timeout, so a few are enough to tell a worker
+  // that hangs from one transfer that is slow.
+  static constexpr size_t kMostAbandonedTransfers = 3;
+  size_t num_transfers_in_flight() const;
   // Blocks that are copied or pinned without a request.
-  kv_cache::HeldPrefixes& held_prefixes() { return held_prefixes_; }
+  kv_cache::HeldPrefixes& held_prefixes() { return *held_prefixes_; }
   // What came to the prefix cache and went; null if KvCacheOptions::max_events is 0.
-  const kv_cache::EventLog* kv_events() { return cache_.events(); }
+  const kv_cache::EventLog* kv_events();
 
   bool HasWork() const { return !requests_.empty(); }
-  size_t num_steps_in_flight() const { return in_flight_.size(); }
-  const Admission& admission() const { return admission_; }
-  // The account of the queue, for estimates; the caller that measures steps reports to its
-  // estimator.
-  QueueAdmission& queue_admission() { return queue_; }
+  size_t num_steps_in_flight() const;
+  // What Add() checks of a request alone. Immutable: any thread may use it.
+  const RequestCheck& request_check() const;
+  // The account of the queue. A host that measures steps reports them here, for estimates. Any
+  // thread may use it.
+  QueueAdmission& queue_admission();
   SchedulerStats stats() const;
   // Forgets all cached prefixes and pins, those that the connector finds too. False, and nothing is
   // forgotten, if the connector cannot forget, while loads are under way, or while requests run,
@@ -154,176 +172,77 @@ class Scheduler {
   // the connector keeps what it has: KV that can be loaded again.
   bool ResetPrefixCache(bool preempt_running = false, bool reset_connector = true);
   // Forgets all embeddings of media that no running request needs.
-  void ResetEncoderCache() { encoder_cache_.EvictUnreferenced(); }
+  void ResetEncoderCache();
 
   // Invariants of requests, slots, queue and cache. O(requests + blocks).
   Status CheckIntegrity() const;
 
  private:
-  struct Slot {
-    RequestState* holder = nullptr;
-    uint32_t generation = 0;  // changes when the holder does: late results are recognised by it
-  };
-  struct InFlightEntry {
-    step::RequestIndex index;
-    uint32_t generation;
-    int32_t num_tokens;  // without drafts
-    int32_t num_drafts;
-    bool knows_drafts;  // they are those that the request has until the result comes
-    bool sample;
-    bool prompt_logprobs;
-  };
-  struct InFlightStep {
-    uint64_t step_id = 0;
-    std::vector<InFlightEntry> entries;
-  };
-  struct Budget {
-    int32_t tokens;
-    int32_t rows;
-    int32_t prefill_tokens;      // of `tokens`, for prefills
-    int32_t prefill_shares = 0;  // among so many partial ones; 0 = not shared
-  };
-
   explicit Scheduler(const SchedulerOptions& options);
 
-  // scheduler.cc
-  void ReleaseSlot(RequestState* request);
+  // scheduler.cc: ways through the states of a request. It is in the policy's queue, parked, or
+  // runs in a slot.
+  void Enqueue(RequestState* request);
   void StopRunning(RequestState* request);
+  void Park(RequestState* request, ParkReason reason, RequestState* producer = nullptr);
+  void Unpark(RequestState* request);
+  void UnparkAll(std::span<RequestState* const> requests);
+  void UnparkAll(ParkReason reason);
+  RequestState* FindParked(step::RequestId id, ParkReason reason) const;  // null if it is not
   void Finish(RequestState* request, step::FinishReason reason, RequestEvent* event);
+  void DropStopped();
   Status CheckRequest(const RequestState& request) const;
 
-  // scheduler_inputs.cc
-  void GrowPrompt(RequestState* request, InputChunk chunk);
-  void FinishInput(RequestState* request);
-  void FinishTurn(RequestState* request, const Stop& stop, RequestEvent* event);
-
-  // scheduler_control.cc
-  void AbortAll(std::vector<RequestEvent>* events);
-
-  // scheduler_parked.cc. A request of any status parks, even parked already, and gives up its
-  // blocks. Unpark() sends the request to the policy's queue.
-  void Park(RequestState* request, ParkReason reason);
-  void Unpark(RequestState* request);
-  void LeaveParked(RequestState* request);
-  void Enqueue(RequestState* request);
-  RequestState* FindParked(step::RequestId id, ParkReason reason) const;  // null if it is not
-  bool WaitForAdapter(RequestState* request);
-  bool WaitForEncoder(RequestState* request);
-  void WakeForStep();
-  bool WaitForPrefix(RequestState* request, const kv_cache::PrefixMatch& match);
-  void AdvancePrefix(RequestState* request);
-  void UnparkAwake();
-
   // scheduler_plan.cc
-  void GiveWay();
-  bool Seat(RequestState* request, size_t num_slots, int32_t* promised);
-  bool HasBlocksFor(RequestState* request, int32_t num_reserved_blocks);
-  void ScheduleRunning(Budget* budget, step::StepPlan* plan);
-  void ScheduleWaiting(Budget* budget, step::StepPlan* plan);
-  int32_t NumReachableTokens(const RequestState& request) const;
-  int32_t NumTokensToRun(const RequestState& request, const Budget& budget) const;
-  int32_t NumTokensWithMedia(const RequestState& request, const Budget& budget) const;
-  int32_t MostTokensToRun(const RequestState& request, const Budget& budget) const;
-  bool LacksEncoder(const RequestState& request, const Budget& budget) const;
+  struct Run;
+  void PreemptForPriority();
+  bool TryReserve(RequestState* request, size_t num_slots, int32_t* promised);
+  kv_cache::PrefixMatch FindPrefix(RequestState* request);
+  void ScheduleRunning(step::StepPlan* plan);
+  void ScheduleWaiting(step::StepPlan* plan);
+  bool ParkToStart(RequestState* request, const kv_cache::PrefixMatch& match, int32_t promised);
   int32_t NumPromisedBlocks(const RequestState& request) const;
   int32_t NumPromisedBlocks() const;
-  bool ReadsPrefixCache(const RequestState& request) const;
-  static bool NeedsPromptLogprobs(const RequestState& request);
   bool MakeRoom(size_t position, int32_t num_tokens);
   void Preempt(size_t position);
   void Start(RequestState* request, const kv_cache::PrefixMatch& match,
              step::ScheduledRequest* entry);
-  struct Run {  // of one request in this step
-    int32_t num_tokens = 0;
-    int32_t num_drafts = 0;
-    const kv_cache::PrefixMatch* match = nullptr;  // where it starts
-  };
-  void Place(RequestState* request, const Run& run, Budget* budget, step::ScheduledRequest* entry);
-  step::ScheduledRequest* NextEntry(step::StepPlan* plan);
-
-  // scheduler_prefill.cc
-  enum class PartialStart { kNow, kLater, kParked };
-  bool IsLong(const RequestState& request) const;
-  void SetPrefillsPartly(RequestState* request, bool partly);
-  void SharePrefills(Budget* budget) const;
-  static int32_t PrefillShare(const Budget& budget, int32_t num_tokens);
-  static void TakePrefillTokens(int32_t num_tokens, Budget* budget);
-  PartialStart StartPartially(RequestState* request);
-  void UnparkLongPrefill();
-
-  // scheduler_drafts.cc
-  int32_t NumDraftsToRun(const RequestState& request, int32_t num_tokens, int32_t num_behind,
-                         const Budget& budget) const;
-  bool WaitsForRejections(const RequestState& request, int32_t num_tokens) const;
-  static void PlaceDrafts(const RequestState& request, int32_t num_drafts,
-                          step::ScheduledRequest* entry);
-  Status CheckSampled(const RequestState& request, const InFlightEntry& entry,
-                      const step::RequestResult& result) const;
-  void SettleDrafts(RequestState* request, const InFlightEntry& entry, int32_t num_verified,
-                    int32_t num_accepted);
-  void ProposeDrafts(RequestState* request, std::vector<int32_t>&& draft_token_ids);
-  // scheduler_transfers.cc
-  bool FetchKv(RequestState* request, const kv_cache::PrefixMatch& match, int32_t promised);
-  void StartLoad(RequestState* request, const kv_cache::PrefixMatch& match, int32_t end);
-  void PlanTransfers(std::vector<kv_cache::KvTransfer>* planned, KvLoad* load);
-  int32_t NumLoadedTokens(const KvLoad& load) const;
-  void EndLoad(KvLoad* load);
-  void OfferStores(const RequestState& request, int32_t num_tokens);
-  void PlanStores();
-  void AskAgain();
-  void DetachLoad(const RequestState& request);
-  Status CheckTransfers(std::vector<const kv_cache::RequestBlocks*>* holders) const;
+  void Place(RequestState* request, const Run& run, step::ScheduledRequest* entry);
 
   // scheduler_update.cc
-  InFlightStep PopOldestStep();
-  void FailEntries(const InFlightStep& step, const Status& why, std::vector<RequestEvent>* events);
-  Status CheckResult(const RequestState& request, const InFlightEntry& entry,
-                     const step::RequestResult& result) const;
-  void Apply(RequestState* request, const InFlightEntry& entry, step::RequestResult* result,
-             RequestEvent* event);
-  void FinishPrompt(RequestState* request, const InFlightEntry& entry, step::RequestResult* result,
-                    RequestEvent* event);
-  std::optional<Stop> AppendTokens(RequestState* request, const InFlightEntry& entry,
+  void FailEntries(const internal::PlannedStep& step, const Status& why,
+                   std::vector<RequestEvent>* events);
+  void Apply(RequestState* request, const internal::PlannedEntry& entry,
+             step::RequestResult* result, RequestEvent* event);
+  void FinishPrompt(RequestState* request, const internal::PlannedEntry& entry,
+                    step::RequestResult* result, RequestEvent* event);
+  std::optional<Stop> AppendTokens(RequestState* request, const internal::PlannedEntry& entry,
                                    step::RequestResult* result, RequestEvent* event);
-  void DropStopped();
+  void FinishTurn(RequestState* request, const Stop& stop, RequestEvent* event);
 
   const SchedulerOptions options_;
-  kv_cache::KvCacheManager cache_;
-  const Admission admission_;
-  QueueAdmission queue_;
-  AdapterSlots adapters_;
-  EncoderCache encoder_cache_;
+  SchedulerStats counters_;  // its gauges are not kept up to date
+  const std::unique_ptr<kv_cache::KvCacheManager> cache_;
+  const std::unique_ptr<Admission> admission_;
+  const std::unique_ptr<EncoderCache> encoder_cache_;
   const std::unique_ptr<Policy> policy_;
   const bool charges_;  // does the policy want to know what it serves?
+  const std::unique_ptr<internal::Parking> parking_;
+  const std::unique_ptr<internal::RequestSlots> slots_;
+  const std::unique_ptr<internal::TokenBudget> budget_;
+  const std::unique_ptr<internal::DraftAccounts> drafts_;
+  const std::unique_ptr<internal::LoadCoordinator> loads_;
+  const std::unique_ptr<internal::StepsInFlight> in_flight_;
+  const std::unique_ptr<kv_cache::HeldPrefixes> held_prefixes_;
 
   std::unordered_map<step::RequestId, std::unique_ptr<RequestState>> requests_;
-  ParkedRequests parked_;
-  DeadlineQueue deadlines_;
+  std::vector<RequestState*> running_;   // in the policy's order: that of their starts, mostly
+  bool running_changed_ = false;         // some of them run no more; until DropStopped()
+  std::vector<RequestState*> reserved_;  // during PreemptForPriority()
+  std::vector<RequestState*> finished_;  // during Update(), before they are dropped
   std::optional<PauseMode> pause_mode_;
-  PrefixesInFlight prefixes_in_flight_;
-  std::vector<RequestState*> awake_;    // during a call: waited for a prefix, need not any longer
-  std::vector<RequestState*> running_;  // in the policy's order: that of their starts, mostly
-  int32_t num_partial_prefills_ = 0;    // of running_
-  int32_t num_long_partial_prefills_ = 0;  // of those, as options_ count them
-  bool running_changed_ = false;           // some of them run no more; until DropStopped()
-  std::vector<Slot> slots_;
-  std::vector<step::RequestIndex> free_slots_;  // a stack
-  std::vector<step::RequestIndex> released_;    // since the last plan
-  std::vector<RequestState*> seated_;           // during GiveWay
-  std::vector<RequestState*> finished_;         // during Update, before they are dropped
-
-  kv_cache::KvConnector* connector_ = nullptr;
-  KvTransfers transfers_;
-  kv_cache::HeldPrefixes held_prefixes_{&cache_};
-  std::vector<kv_cache::BlockContent> to_store_;  // during a call: filled blocks
-
-  std::deque<InFlightStep> in_flight_;
-  std::vector<InFlightEntry> spare_entries_;  // memory of the last step that came back
-  size_t num_entries_ = 0;                    // of the plan under construction
+  size_t num_entries_ = 0;  // of the plan under construction
   uint64_t num_arrivals_ = 0;
-  int64_t num_started_ = 0;  // of requests_
-  uint64_t num_plans_ = 0;
-  SchedulerStats counters_;  // its gauges are not kept up to date
 };
 
 }  // namespace pagemill::scheduler

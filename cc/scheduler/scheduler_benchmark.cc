@@ -79,7 +79,7 @@ class StepTimes {
     step::StepResult result = Answer(*plan);
     events->clear();
     const double answered = CpuSeconds();
-    scheduler->Update(std::move(result), events);
+    PAGEMILL_CHECK(scheduler->Update(std::move(result), events).ok());
     const double updated = CpuSeconds();
     schedule_.push_back(planned - start);
     update_.push_back(updated - answered);
@@ -118,7 +118,7 @@ void Warm(Scheduler* scheduler, int64_t steps) {
   for (int64_t i = 0; i < steps; ++i) {
     scheduler->Schedule(&plan);
     if (plan.empty()) return;
-    scheduler->Update(Answer(plan), &events);
+    PAGEMILL_CHECK(scheduler->Update(Answer(plan), &events).ok());
     events.clear();
   }
 }

@@ -41,7 +41,7 @@ class DraftsAheadTest : public SchedulerTest {
     }
     plans_.erase(plans_.begin());
     events_.clear();
-    scheduler_->Update(std::move(result), &events_);
+    EXPECT_TRUE(scheduler_->Update(std::move(result), &events_).ok());
     const Status status = scheduler_->CheckIntegrity();
     EXPECT_TRUE(status.ok()) << status.ToString();
   }

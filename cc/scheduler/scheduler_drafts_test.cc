@@ -25,7 +25,7 @@ class DraftsTest : public SchedulerTest {
     result.results[0].sampled_token_ids = std::move(tokens);
     result.results[0].draft_token_ids = std::move(drafts);
     events_.clear();
-    scheduler_->Update(std::move(result), &events_);
+    EXPECT_TRUE(scheduler_->Update(std::move(result), &events_).ok());
     const Status status = scheduler_->CheckIntegrity();
     EXPECT_TRUE(status.ok()) << status.ToString();
   }
@@ -143,7 +143,7 @@ TEST_F(DraftsTest, DraftsLeaveATokenAndARowForTheRequestsBehind) {
       answer.sampled_token_ids = {31};
       answer.draft_token_ids = {40, 41, 42};
     }
-    scheduler_->Update(std::move(result), &events_);
+    EXPECT_TRUE(scheduler_->Update(std::move(result), &events_).ok());
     EXPECT_EQ(Schedule(), "1:2 2:1 3:1");
   }
 }
@@ -204,7 +204,7 @@ class DecodeAheadTest : public SchedulerTest {
   }
   void Collect() {
     events_.clear();
-    scheduler_->Update(std::move(started_.front()), &events_);
+    EXPECT_TRUE(scheduler_->Update(std::move(started_.front()), &events_).ok());
     started_.erase(started_.begin());
     const Status status = scheduler_->CheckIntegrity();
     ASSERT_TRUE(status.ok()) << status.ToString();

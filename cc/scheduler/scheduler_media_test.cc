@@ -102,7 +102,7 @@ TEST_F(SchedulerMediaTest, AFailedStepsOutputsAreNotUsed) {
   Schedule();
   model_->Skip(plan_);
   events_.clear();
-  scheduler_->FailStep(Internal("lost"), &events_);
+  EXPECT_TRUE(scheduler_->FailStep(Internal("lost"), &events_).ok());
   Add(WithMedia(MakeRequest(2, 8, 3), {{"a", 0, 6}}));
   EXPECT_EQ(Step(), "2:8");
   EXPECT_EQ(plan_.scheduled[0].media_to_encode, std::vector<int32_t>{0});
@@ -115,7 +115,7 @@ TEST_F(SchedulerMediaTest, WhatAStepOfAnAbortedRequestWasToEncodeIsNotUsed) {
   model_->Skip(plan_);
   events_.clear();
   ASSERT_TRUE(scheduler_->Abort(RequestId(1), &events_));
-  scheduler_->FailStep(Internal("lost"), &events_);
+  EXPECT_TRUE(scheduler_->FailStep(Internal("lost"), &events_).ok());
   Add(WithMedia(MakeRequest(2, 8, 3), {{"a", 0, 6}}));
   EXPECT_EQ(Step(), "2:8");
   EXPECT_EQ(plan_.scheduled[0].media_to_encode, std::vector<int32_t>{0});

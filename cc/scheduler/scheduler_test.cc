@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "cc/scheduler/admission/request_check.h"
 #include "cc/scheduler/testing/scheduler_fixture.h"
 #include "gtest/gtest.h"
 
@@ -196,10 +197,10 @@ TEST_F(SchedulerTest, StepsInFlightHoldChunksButNoUnknownTokens) {
   ASSERT_TRUE(first.ok() && second.ok() && third.ok());
   EXPECT_EQ(scheduler_->num_steps_in_flight(), 3u);
   events_.clear();
-  scheduler_->Update(std::move(*first), &events_);
-  scheduler_->Update(std::move(*second), &events_);
+  EXPECT_TRUE(scheduler_->Update(std::move(*first), &events_).ok());
+  EXPECT_TRUE(scheduler_->Update(std::move(*second), &events_).ok());
   EXPECT_TRUE(events_.empty());
-  scheduler_->Update(std::move(*third), &events_);
+  EXPECT_TRUE(scheduler_->Update(std::move(*third), &events_).ok());
   EXPECT_EQ(events_.size(), 1u);
   EXPECT_EQ(Schedule(), "1:1");
 }
@@ -208,7 +209,7 @@ TEST_F(SchedulerTest, APoolSmallerThanTheContextEndsRequestsWithLength) {
   SchedulerOptions options = SmallOptions();
   options.kv_cache.num_blocks = 4;  // 12 tokens
   Start(options);
-  EXPECT_EQ(scheduler_->admission().max_request_tokens(), 12);
+  EXPECT_EQ(scheduler_->request_check().max_request_tokens(), 12);
   Add(MakeRequest(1, 5, 50));
   size_t num_tokens = 0;
   while (scheduler_->HasWork()) {
@@ -239,7 +240,7 @@ TEST_F(SchedulerTest, AnswersThatDoNotFitThePlanFailItsRequests) {
     ASSERT_TRUE(result.ok());
     change(*result);
     events_.clear();
-    scheduler_->Update(std::move(*result), &events_);
+    EXPECT_TRUE(scheduler_->Update(std::move(*result), &events_).ok());
     ASSERT_EQ(events_.size(), 1u);
     EXPECT_EQ(events_[0].finish_reason, FinishReason::kError);
     EXPECT_EQ(events_[0].error.code(), StatusCode::kInternal);

@@ -220,7 +220,7 @@ TEST_F(SchedulerTransfersTest, OneAbandonedTransferDoesNotDisableTheConnector) {
 TEST_F(SchedulerTransfersTest, AConnectorIsNotUsedWhileItsWorkerHangs) {
   connector_.answer.num_blocks = 1;
   std::vector<KvTransfer> late;
-  for (uint64_t id = 1; id <= KvTransfers::kMostAbandoned + 1; ++id) {
+  for (uint64_t id = 1; id <= Scheduler::kMostAbandonedTransfers + 1; ++id) {
     Add(MakeRequest(id, 6, 1));
     EXPECT_EQ(Schedule(), "") << "the connector is asked";
     late.push_back(Take().at(0));

@@ -51,7 +51,7 @@ void EngineNode::Finish(std::vector<scheduler::RequestEvent>* events) {
     const int32_t position = entry.num_computed_tokens + entry.num_tokens() - slot.prompt_size;
     result.results[i].sampled_token_ids.push_back(requests_->OutputToken(slot.id, position));
   }
-  scheduler_->Update(std::move(result), events);
+  PAGEMILL_CHECK(scheduler_->Update(std::move(result), events).ok());
 }
 
 }  // namespace pagemill::sim

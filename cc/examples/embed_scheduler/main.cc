@@ -140,7 +140,8 @@ int main() {
   while (scheduler.HasWork()) {
     scheduler.Schedule(&plan);
     if (plan.empty()) return Fail("there is work, but no plan");
-    scheduler.Update(runner.Run(plan), &events);
+    const Status updated = scheduler.Update(runner.Run(plan), &events);
+    if (!updated.ok()) return Fail(updated.ToString());
     ++num_steps;
     for (const RequestEvent& event : events) {
       std::vector<int32_t>& answer = answers[event.id];

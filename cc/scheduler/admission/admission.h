@@ -1,60 +1,61 @@
 // File: cc/scheduler/admission/admission.h
-// Can a request ever run here? Decided from the request and the limits alone, before it is queued,
-// so that an impossible request is refused at once and with a sentence that names the limit and its
-// flag.
+// What decides whether a request gets in, and for how long it may stay: the checks of a request
+// alone, the account of the queue, and deadlines.
 //
-//   Admission admission(options);
-//   PAGEMILL_RETURN_IF_ERROR(admission.Check(request));
+//   Admission admission(options, cache);
+//   PAGEMILL_RETURN_IF_ERROR(admission.Check(request, /*entered=*/false));
+//   admission.Enter(state, std::nullopt);
+//   admission.Start(state);               // its first start
+//   while (RequestState* late = admission.Expired(now_us)) ... admission.Leave(late) ...
 //
-// Thread safety: immutable.
+// Does not own the requests. Thread safety: none, except request_check() and queue().
 #ifndef PAGEMILL_CC_SCHEDULER_ADMISSION_ADMISSION_H_
 #define PAGEMILL_CC_SCHEDULER_ADMISSION_ADMISSION_H_
 
+#include <cstddef>
 #include <cstdint>
-#include <span>
-#include <string>
+#include <optional>
 
 #include "cc/base/status.h"
 #include "cc/kv_cache/kv_cache_manager.h"
+#include "cc/scheduler/admission/deadline_queue.h"
+#include "cc/scheduler/admission/queue_admission.h"
+#include "cc/scheduler/admission/request_check.h"
+#include "cc/scheduler/request_state.h"
 #include "cc/scheduler/scheduler_options.h"
-#include "cc/step/request.h"
 
 namespace pagemill::scheduler {
 
 class Admission {
  public:
-  // `options` are valid. `cache` is only asked for its shape, now.
-  Admission(const SchedulerOptions& options, const kv_cache::KvCacheManager& cache);
+  // `options` are valid.
+  Admission(const SchedulerOptions& options, const kv_cache::KvCacheManager& cache)
+      : request_check_(options, cache), queue_(options) {}
 
-  // kInvalidArgument: the client must change the request. kUnimplemented: not with this model.
-  Status Check(const step::Request& request) const;
+  const RequestCheck& request_check() const { return request_check_; }
+  QueueAdmission& queue() { return queue_; }
 
-  // Input that is to follow the first `first_token` tokens of a request that was admitted.
-  struct Chunk {
-    std::span<const int32_t> token_ids;
-    std::span<const step::MediaItem> media;  // their positions count from the first of these tokens
-    int32_t first_token = 0;
-  };
-  // The same, of the request with this input. O(the chunk).
-  Status CheckChunk(const step::Request& request, const Chunk& chunk) const;
+  // kInvalidArgument, kUnimplemented: RequestCheck. kResourceExhausted: QueueAdmission, which is
+  // not consulted if the request has `entered` the queue.
+  Status Check(const step::Request& request, bool entered) const;
 
-  // Tokens at which a request ends with "length": max_model_len, or less if the whole KV pool
-  // holds less than that.
-  int32_t max_request_tokens() const { return max_request_tokens_; }
+  // A request that passed the check. Without a ticket it enters the queue now.
+  void Enter(RequestState* request, const std::optional<QueueTicket>& ticket);
+  void Start(RequestState* request);  // only the first start
+  void Leave(RequestState* request);  // exactly once
+
+  // The request whose deadline passed first; null if none has.
+  RequestState* Expired(int64_t now_us) const { return deadlines_.Expired(now_us); }
+  std::optional<int64_t> next_deadline_us() const { return deadlines_.next_time_us(); }
+  int64_t num_started() const { return num_started_; }  // and not left
+
+  Status CheckIntegrity(size_t num_with_deadline, int64_t num_started) const;
 
  private:
-  Status CheckKind(const step::Request& request) const;
-  Status CheckStreaming(const step::Request& request) const;
-  Status CheckTokens(const Chunk& chunk) const;
-  Status CheckLength(const step::Request& request, int64_t num_prompt_tokens) const;
-  Status CheckUncut(const step::Request& request) const;
-  Status CheckMedia(const step::Request& request) const;
-  Status CheckItems(const Chunk& chunk, size_t num_items_before) const;
-  Status CheckMediaItem(const step::MediaItem& item, const std::string& name) const;
-
-  SchedulerOptions options_;
-  bool uses_priority_;
-  int32_t max_request_tokens_;
+  const RequestCheck request_check_;
+  QueueAdmission queue_;
+  DeadlineQueue deadlines_;
+  int64_t num_started_ = 0;
 };
 
 }  // namespace pagemill::scheduler

@@ -37,6 +37,7 @@ QueueAdmission::QueueAdmission(const SchedulerOptions& options)
 }
 
 Status QueueAdmission::Check(const step::Request& request, std::optional<int64_t> now_us) const {
+  std::lock_guard lock(mutex_);
   const auto prompt = static_cast<int64_t>(request.prompt_token_ids.size());
   if (num_unfinished_ >= max_num_seqs_ + max_waiting_requests_) {
     return Refuse(
@@ -68,7 +69,7 @@ Status QueueAdmission::Refuse(const std::string& why, const WorkAhead& until_ret
 }
 
 Status QueueAdmission::CheckStart(const step::Request& request, int64_t now_us) const {
-  const std::optional<int64_t> wait_us = WaitMicros(request);
+  const std::optional<int64_t> wait_us = estimator_.WaitMicros(Ahead(request));
   const int64_t deadline_us = *request.start_deadline_us;
   const int64_t left_us = deadline_us <= now_us ? 0 : deadline_us - now_us;
   if (!wait_us || *wait_us <= left_us) return OkStatus();
@@ -79,6 +80,7 @@ Status QueueAdmission::CheckStart(const step::Request& request, int64_t now_us) 
 }
 
 QueueTicket QueueAdmission::Enter(const step::Request& request) {
+  std::lock_guard lock(mutex_);
   const auto found = tenants_.try_emplace(request.tenant).first;
   Tenant& tenant = found->second;
   const QueueTicket ticket{.waits = true,
@@ -96,6 +98,11 @@ QueueTicket QueueAdmission::Enter(const step::Request& request) {
 }
 
 void QueueAdmission::Start(QueueTicket* ticket) {
+  std::lock_guard lock(mutex_);
+  StartLocked(ticket);
+}
+
+void QueueAdmission::StartLocked(QueueTicket* ticket) {
   if (!ticket->waits) return;
   ticket->waits = false;
   Class& priority = priorities_.find(ticket->priority)->second;
@@ -109,8 +116,9 @@ void QueueAdmission::Start(QueueTicket* ticket) {
 }
 
 void QueueAdmission::Leave(const QueueTicket& ticket) {
+  std::lock_guard lock(mutex_);
   QueueTicket left = ticket;
-  Start(&left);
+  StartLocked(&left);
   --num_unfinished_;
   const auto priority = priorities_.find(left.priority);
   if (--priority->second.running == 0 && priority->second.waiting.requests == 0) {
@@ -121,7 +129,28 @@ void QueueAdmission::Leave(const QueueTicket& ticket) {
 }
 
 std::optional<int64_t> QueueAdmission::WaitMicros(const step::Request& request) const {
+  std::lock_guard lock(mutex_);
   return estimator_.WaitMicros(Ahead(request));
+}
+
+void QueueAdmission::ObserveStep(int64_t num_tokens, int64_t duration_us) {
+  std::lock_guard lock(mutex_);
+  estimator_.ObserveStep(num_tokens, duration_us);
+}
+
+void QueueAdmission::ObserveOutput(int64_t num_tokens) {
+  std::lock_guard lock(mutex_);
+  estimator_.ObserveOutput(num_tokens);
+}
+
+int64_t QueueAdmission::num_waiting() const {
+  std::lock_guard lock(mutex_);
+  return waiting_.requests;
+}
+
+int64_t QueueAdmission::num_waiting_tokens() const {
+  std::lock_guard lock(mutex_);
+  return waiting_.prompt_tokens;
 }
 
 WorkAhead QueueAdmission::Ahead(const step::Request& request) const {
@@ -159,6 +188,7 @@ int64_t QueueAdmission::Weight(const std::string& tenant) const {
 }
 
 Status QueueAdmission::CheckIntegrity() const {
+  std::lock_guard lock(mutex_);
   Waiting by_priority, by_tenant;
   int64_t running = 0, unfinished = 0, weight = 0;
   for (const auto& [key, priority] : priorities_) {

@@ -1,24 +1,30 @@
 // File: cc/scheduler/admission/queue_admission.h
 // Is there room for one more request in the queue, and will it start in time? Keeps account of the
 // requests that wait and run, and refuses by value, with the time after which a retry makes sense.
-// Admission (admission.h) says whether a request can ever run; this says whether it can be taken
-// now.
+// RequestCheck says whether a request can ever run; this says whether it can be taken now.
 //
 //   QueueAdmission queue(options);
-//   PAGEMILL_RETURN_IF_ERROR(queue.Check(request, now_us));  // kResourceExhausted, with
-//   retry_after_s() QueueTicket ticket = queue.Enter(request);
-//   ... queue.Start(&ticket) when it first gets a slot, queue.Leave(ticket) when it ends ...
+//   PAGEMILL_RETURN_IF_ERROR(queue.Check(request, now_us));  // with retry_after_s()
+//   const QueueTicket ticket = queue.Enter(request);
+//   PAGEMILL_RETURN_IF_ERROR(scheduler->Add(std::move(request), ticket));
+//
+// The scheduler owns the account and says when a request starts and ends. A host that answers its
+// clients on other threads enters requests itself, as soon as it has taken them, and hands the
+// ticket over with the request.
 //
 // A request counts as waiting until its first start; one that was preempted does not count again.
 // What is ahead of a request depends on the policy: all that wait (fcfs), those of no worse
 // priority (priority), or its tenant's own, stretched by the others' share (fair).
 //
-// Thread safety: none. Enter, Start, Leave: O(log priorities). Check: O(priorities + weights).
+// Thread safety: all methods. To take a request that was checked just before, a host with several
+// threads holds a lock of its own. Enter, Start, Leave: O(log priorities). Check: O(priorities +
+// weights).
 #ifndef PAGEMILL_CC_SCHEDULER_ADMISSION_QUEUE_ADMISSION_H_
 #define PAGEMILL_CC_SCHEDULER_ADMISSION_QUEUE_ADMISSION_H_
 
 #include <cstdint>
 #include <map>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -45,11 +51,13 @@ class QueueAdmission {
   void Start(QueueTicket* ticket);        // its later starts change nothing
   void Leave(const QueueTicket& ticket);  // exactly once
 
-  WaitEstimator& estimator() { return estimator_; }
+  // WaitEstimator's.
+  void ObserveStep(int64_t num_tokens, int64_t duration_us);
+  void ObserveOutput(int64_t num_tokens);
   // Of a request that came now; empty if no step was observed yet.
   std::optional<int64_t> WaitMicros(const step::Request& request) const;
-  int64_t num_waiting() const { return waiting_.requests; }
-  int64_t num_waiting_tokens() const { return waiting_.prompt_tokens; }
+  int64_t num_waiting() const;
+  int64_t num_waiting_tokens() const;
 
   // Do the accounts by priority and by tenant add up?
   Status CheckIntegrity() const;
@@ -68,6 +76,8 @@ class QueueAdmission {
     int64_t unfinished = 0;
   };
 
+  // With mutex_.
+  void StartLocked(QueueTicket* ticket);
   WorkAhead Ahead(const step::Request& request) const;
   Waiting AheadByShare(const std::string& tenant) const;
   int64_t Weight(const std::string& tenant) const;
@@ -82,6 +92,7 @@ class QueueAdmission {
   bool by_priority_;
   bool by_share_;
 
+  mutable std::mutex mutex_;
   Waiting waiting_;
   int64_t num_unfinished_ = 0;
   std::map<int32_t, Class> priorities_;

@@ -43,8 +43,8 @@ TEST(QueueAdmission, AFullQueueIsRefused) {
   ExpectExhausted(queue.Check(MakeRequest(4), std::nullopt),
                   "3 requests are waiting already (--max-num-queued-reqs)", 1);
   // 30 tokens an end at 10 tokens a second.
-  queue.estimator().ObserveStep(10, 1'000'000);
-  queue.estimator().ObserveOutput(30);
+  queue.ObserveStep(10, 1'000'000);
+  queue.ObserveOutput(30);
   ExpectExhausted(queue.Check(MakeRequest(4), std::nullopt), "--max-num-queued-reqs", 3);
   queue.Leave(tickets[4]);
   EXPECT_TRUE(queue.Check(MakeRequest(4), std::nullopt).ok());
@@ -53,7 +53,7 @@ TEST(QueueAdmission, AFullQueueIsRefused) {
 TEST(QueueAdmission, AStartDeadlineMayLieAsLongAgoAsAnIntegerSays) {
   QueueAdmission queue(Options());
   for (int i = 0; i < 3; ++i) queue.Enter(MakeRequest(40));
-  queue.estimator().ObserveStep(10, 1'000'000);
+  queue.ObserveStep(10, 1'000'000);
   step::Request late = MakeRequest(4);
   late.start_deadline_us = std::numeric_limits<int64_t>::min();
   const Status status = queue.Check(late, /*now_us=*/5);
@@ -66,7 +66,7 @@ TEST(QueueAdmission, TooManyWaitingTokensAreRefused) {
   SchedulerOptions options = Options();
   options.max_waiting_tokens = 100;
   QueueAdmission queue(options);
-  queue.estimator().ObserveStep(10, 1'000'000);
+  queue.ObserveStep(10, 1'000'000);
   EXPECT_TRUE(queue.Check(MakeRequest(500), std::nullopt).ok()) << "none waits";
   QueueTicket first = queue.Enter(MakeRequest(70));
   EXPECT_TRUE(queue.Check(MakeRequest(30), std::nullopt).ok());
@@ -103,7 +103,7 @@ TEST(QueueAdmission, ARequestThatWouldStartTooLateIsRefused) {
   step::Request request = MakeRequest(4);
   request.start_deadline_us = 5'000'000;
   EXPECT_TRUE(queue.Check(request, 4'999'999).ok()) << "no speed is known";
-  queue.estimator().ObserveStep(100, 1'000'000);
+  queue.ObserveStep(100, 1'000'000);
   // 300 tokens are ahead: 3 seconds.
   EXPECT_EQ(queue.WaitMicros(request), 3'000'000);
   EXPECT_TRUE(queue.Check(request, 2'000'000).ok());
@@ -120,8 +120,8 @@ TEST(QueueAdmission, BetterPriorityWaitsForLess) {
   options.policy = "priority";
   options.max_waiting_requests = 100;
   QueueAdmission queue(options);
-  queue.estimator().ObserveStep(100, 1'000'000);
-  queue.estimator().ObserveOutput(200);
+  queue.ObserveStep(100, 1'000'000);
+  queue.ObserveOutput(200);
   for (int i = 0; i < 2; ++i) {
     QueueTicket running = queue.Enter(MakeRequest(10, "", 5));
     queue.Start(&running);
@@ -138,7 +138,7 @@ TEST(QueueAdmission, AQuietTenantDoesNotWaitForAFlood) {
   options.tenant_weights = {{"quiet", 3}};
   options.max_waiting_requests = 2000;
   QueueAdmission queue(options);
-  queue.estimator().ObserveStep(100, 1'000'000);
+  queue.ObserveStep(100, 1'000'000);
   for (int i = 0; i < 1000; ++i) queue.Enter(MakeRequest(100, "flood"));
   EXPECT_EQ(queue.WaitMicros(MakeRequest(4, "flood")), 1'000'000'000);
   EXPECT_EQ(queue.WaitMicros(MakeRequest(4, "quiet")), 0);
@@ -149,8 +149,8 @@ TEST(QueueAdmission, AQuietTenantDoesNotWaitForAFlood) {
 TEST(QueueAdmission, RetryAfterIsBounded) {
   QueueAdmission queue(Options());
   for (int i = 0; i < 5; ++i) queue.Enter(MakeRequest(4));
-  queue.estimator().ObserveStep(1, 10'000'000);
-  queue.estimator().ObserveOutput(100'000);
+  queue.ObserveStep(1, 10'000'000);
+  queue.ObserveOutput(100'000);
   ExpectExhausted(queue.Check(MakeRequest(4), std::nullopt), "--max-num-queued-reqs", 600);
 }
 

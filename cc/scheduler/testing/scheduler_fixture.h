@@ -87,7 +87,7 @@ class SchedulerTest : public testing::Test {
     events_.clear();
     StatusOr<step::StepResult> result = model_->Run(plan_);
     ASSERT_TRUE(result.ok()) << result.status().ToString();
-    scheduler_->Update(std::move(*result), &events_);
+    EXPECT_TRUE(scheduler_->Update(std::move(*result), &events_).ok());
     const Status status = scheduler_->CheckIntegrity();
     ASSERT_TRUE(status.ok()) << status.ToString();
   }

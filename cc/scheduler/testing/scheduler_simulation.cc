@@ -14,6 +14,8 @@
 
 #include "cc/kv_cache/connectors/file.h"
 #include "cc/kv_cache/tiers/tiered_connector.h"
+#include "cc/scheduler/admission/queue_admission.h"
+#include "cc/scheduler/admission/request_check.h"
 #include "cc/scheduler/scheduler.h"
 #include "cc/scheduler/testing/hybrid_model.h"
 #include "cc/scheduler/testing/pretended_worker.h"
@@ -123,7 +125,7 @@ class Simulation {
     const bool again = !live_.empty() && Pick(0, 49) == 0;
     const RequestId id = again ? PickLive()->first : RequestId(next_id_++);
     const step::Request request = MakeRandomRequest(setup_, id, now_us_, &random_);
-    const Status possible = scheduler_->admission().Check(request);
+    const Status possible = scheduler_->request_check().Check(request);
     const Status fits = scheduler_->queue_admission().Check(request, std::nullopt);
     const SchedulerOptions& options = setup_.options;
     if (options.max_waiting_tokens == 0 && options.max_waiting_per_tenant == 0) {
@@ -137,7 +139,7 @@ class Simulation {
     }
     EXPECT_EQ(status.code(), again ? StatusCode::kFailedPrecondition : StatusCode::kOk);
     if (again) return;
-    const int32_t most = scheduler_->admission().max_request_tokens();
+    const int32_t most = scheduler_->request_check().max_request_tokens();
     live_.emplace(id, ReferenceRequest(request, {options.vocab_size, most}));
   }
 
@@ -281,7 +283,7 @@ class Simulation {
     Flight flight = PopFlight();
     RunModel(&flight);
     if (Test::HasFatalFailure()) return;
-    scheduler_->Update(std::move(*flight.result), &events_);
+    EXPECT_TRUE(scheduler_->Update(std::move(*flight.result), &events_).ok());
     TakeEvents(flight, {});
   }
 
@@ -291,7 +293,7 @@ class Simulation {
     Flight flight = PopFlight();
     if (flights_.empty() && !flight.result && Pick(0, 1) == 0) {
       model_.Skip(flight.plan);  // it did not even start
-      scheduler_->FailStep(Internal("injected"), &events_);
+      EXPECT_TRUE(scheduler_->FailStep(Internal("injected"), &events_).ok());
       TakeEvents(flight, {flight.ids.begin(), flight.ids.end()});
       return;
     }
@@ -313,9 +315,9 @@ class Simulation {
       result.results[which].sampled_token_ids.push_back(setup_.options.vocab_size);
     }
     if (how == 0) {
-      scheduler_->FailStep(Internal("injected"), &events_);
+      EXPECT_TRUE(scheduler_->FailStep(Internal("injected"), &events_).ok());
     } else {
-      scheduler_->Update(std::move(result), &events_);
+      EXPECT_TRUE(scheduler_->Update(std::move(result), &events_).ok());
     }
     TakeEvents(flight, failing);
   }

@@ -76,7 +76,7 @@ std::string Record(int num_operations) {
       StatusOr<step::StepResult> result = model.Run(plan);
       PAGEMILL_CHECK(result.ok());
       trace += step::ToText(plan) + step::ToText(*result) + ".\n";
-      scheduler->Update(std::move(*result), &events);
+      EXPECT_TRUE(scheduler->Update(std::move(*result), &events).ok());
     }
   }
   PAGEMILL_CHECK(scheduler->stats().num_preemptions > 10);
@@ -110,7 +110,8 @@ int Replay(std::string_view trace) {
       if (!trace.starts_with(text)) return -1;
       trace.remove_prefix(text.size());
       const size_t end = trace.find("\n.\n") + 1;
-      scheduler->Update(std::move(*step::ParseStepResult(trace.substr(0, end))), &events);
+      step::StepResult result = *step::ParseStepResult(trace.substr(0, end));
+      EXPECT_TRUE(scheduler->Update(std::move(result), &events).ok());
       trace.remove_prefix(end + 2);
       ++num_plans;
     }

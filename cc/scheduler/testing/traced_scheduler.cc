@@ -80,7 +80,7 @@ std::string TracedScheduler::Dispatch(std::string_view text) {
     return step::ToText(plan_);
   }
   if (call == "result") {
-    scheduler_->Update(std::move(*step::ParseStepResult(text)), &events_);
+    PAGEMILL_CHECK(scheduler_->Update(std::move(*step::ParseStepResult(text)), &events_).ok());
   } else if (call == "abort") {
     scheduler_->Abort(words.Id(), &events_);
   } else if (call == "release") {

@@ -1,4 +1,4 @@
-#include "cc/scheduler/prefixes_in_flight.h"
+#include "cc/scheduler/internal/prefixes_in_flight.h"
 
 #include <algorithm>
 #include <memory>
@@ -8,7 +8,7 @@
 #include "cc/kv_cache/kv_cache_manager.h"
 #include "gtest/gtest.h"
 
-namespace pagemill::scheduler {
+namespace pagemill::scheduler::internal {
 namespace {
 
 constexpr int32_t kBlockSize = 4;
@@ -40,17 +40,17 @@ class PrefixesInFlightTest : public testing::Test {
 };
 
 TEST_F(PrefixesInFlightTest, WhoWaitsIsAwakeWhenAllSharedBlocksAreComputed) {
-  const auto computer = MakeRunning(), shares_two = Make(4, 2), shares_three = Make(4, 3);
-  prefixes_.Announce(computer.get(), 0);
+  const auto producer = MakeRunning(), shares_two = Make(4, 2), shares_three = Make(4, 3);
+  prefixes_.Announce(producer.get(), 0);
   for (RequestState* request : {shares_two.get(), shares_three.get()}) {
-    ASSERT_EQ(prefixes_.FindComputer(*request, 0), computer.get());
-    prefixes_.Wait(request, computer.get());
+    ASSERT_EQ(prefixes_.FindProducer(*request, 0), producer.get());
+    prefixes_.Wait(request, producer.get());
   }
-  prefixes_.Advance(computer.get(), 1, &awake_);
+  prefixes_.Advance(producer.get(), 1, &awake_);
   EXPECT_EQ(awake_, Requests{});
-  prefixes_.Advance(computer.get(), 2, &awake_);
+  prefixes_.Advance(producer.get(), 2, &awake_);
   EXPECT_EQ(awake_, Requests{shares_two.get()});
-  prefixes_.Withdraw(computer.get(), &awake_);
+  prefixes_.Withdraw(producer.get(), &awake_);
   EXPECT_EQ(awake_, (Requests{shares_two.get(), shares_three.get()}));
 }
 
@@ -62,9 +62,9 @@ TEST_F(PrefixesInFlightTest, NobodyWaitsForAComputerWhoseNextBlockIsAnothers) {
   prefixes_.Wait(waiter.get(), behind.get());
   prefixes_.Advance(behind.get(), 2, &awake_);
   EXPECT_EQ(awake_, Requests{waiter.get()});
-  EXPECT_EQ(prefixes_.FindComputer(*waiter, 2), ahead.get());
+  EXPECT_EQ(prefixes_.FindProducer(*waiter, 2), ahead.get());
   prefixes_.Withdraw(ahead.get(), &awake_);
 }
 
 }  // namespace
-}  // namespace pagemill::scheduler
+}  // namespace pagemill::scheduler::internal

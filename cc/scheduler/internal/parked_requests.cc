@@ -1,8 +1,8 @@
-#include "cc/scheduler/parked_requests.h"
+#include "cc/scheduler/internal/parked_requests.h"
 
 #include <string>
 
-namespace pagemill::scheduler {
+namespace pagemill::scheduler::internal {
 
 void ParkedRequests::Add(RequestState* request, ParkReason reason) {
   List& list = lists_[static_cast<size_t>(reason)];
@@ -51,4 +51,4 @@ Status ParkedRequests::CheckIntegrity() const {
   return total == size_ ? OkStatus() : Internal("parked requests: the total is wrong");
 }
 
-}  // namespace pagemill::scheduler
+}  // namespace pagemill::scheduler::internal

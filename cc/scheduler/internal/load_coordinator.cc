@@ -1,12 +1,9 @@
-// KV that comes from elsewhere and goes elsewhere: lookups and loads before a request starts,
-// stores of what was computed. No step waits for a transfer.
+#include "cc/scheduler/internal/load_coordinator.h"
+
 #include <algorithm>
 #include <string>
-#include <utility>
 
-#include "cc/scheduler/scheduler.h"
-
-namespace pagemill::scheduler {
+namespace pagemill::scheduler::internal {
 
 using kv_cache::BlockContent;
 using kv_cache::BlockId;
@@ -24,7 +21,7 @@ std::vector<BlockId> PagesOf(const KvTransfer& transfer) {
   return pages;
 }
 
-// Workers are written by others: at most what was asked for was done, and less where it failed.
+// Workers are written by others: at most what was requested was done, and less if it failed.
 KvTransferResult Sanitized(const KvTransfer& transfer, const KvTransferResult& result) {
   KvTransferResult sane = result;
   const auto size = static_cast<int32_t>(transfer.blocks.size());
@@ -40,63 +37,63 @@ KvTransferResult Sanitized(const KvTransfer& transfer, const KvTransferResult& r
 
 }  // namespace
 
-Status Scheduler::SetConnector(kv_cache::KvConnector* connector) {
+Status LoadCoordinator::SetConnector(kv_cache::KvConnector* connector) {
   if (!transfers_.empty()) return FailedPrecondition("transfers of a connector are under way");
-  for (const step::KvGroupOptions& group : options_.kv_cache.groups) {
-    const bool same_grain =
-        group.block_size == 0 || group.block_size == options_.kv_cache.block_size;
+  for (const step::KvGroupOptions& group : options_.groups) {
+    const bool same_grain = group.block_size == 0 || group.block_size == options_.block_size;
     if (connector == nullptr || (same_grain && group.pages_per_block == 1)) continue;
     return Unimplemented("a KV connector needs groups with one page per block of " +
-                         std::to_string(options_.kv_cache.block_size) + " tokens; \"" + group.kind +
+                         std::to_string(options_.block_size) + " tokens; \"" + group.kind +
                          "\" has others");
   }
   connector_ = connector;
   return OkStatus();
 }
 
-void Scheduler::PlanTransfers(std::vector<KvTransfer>* planned, KvLoad* load) {
+void LoadCoordinator::Plan(std::vector<KvTransfer>* planned, KvLoad* load, uint64_t fence) {
   for (KvTransfer& transfer : *planned) {
     cache_.Hold(PagesOf(transfer));
     const bool loads = transfer.direction == Direction::kLoad;
-    transfers_.Plan(std::move(transfer), loads ? load : nullptr, loads ? num_plans_ : 0);
+    transfers_.Plan(std::move(transfer), loads ? load : nullptr, loads ? fence : 0);
   }
   planned->clear();
 }
 
-// Asks the connector for what comes behind the request's cached prefix. True where the request
-// parked, because the answer is not known yet or because its blocks are on their way.
-bool Scheduler::FetchKv(RequestState* request, const kv_cache::PrefixMatch& match,
-                        int32_t promised) {
-  if (connector_ == nullptr || request->kv_looked_up || !ReadsPrefixCache(*request)) return false;
-  if (!options_.kv_cache.enable_prefix_caching || transfers_.hangs()) return false;
-  const int32_t size = options_.kv_cache.block_size;
+std::optional<ParkReason> LoadCoordinator::Fetch(RequestState* request,
+                                                 const kv_cache::PrefixMatch& match,
+                                                 int32_t promised, uint64_t num_plans) {
+  if (connector_ == nullptr || request->kv_looked_up || !request->reads_prefix_cache() ||
+      !options_.enable_prefix_caching || transfers_.hangs()) {
+    return std::nullopt;
+  }
+  const int32_t size = options_.block_size;
   const int32_t whole = (request->num_tokens() - 1) / size * size;  // one token is computed here
-  if (whole <= match.num_tokens) return false;
+  if (whole <= match.num_tokens) return std::nullopt;
   const kv_cache::PrefixQuery query =
       cache_.AskFor(*request->request, request->tokens(), whole, match, &request->blocks);
   std::vector<KvTransfer> planned;
   const kv_cache::ConnectorMatch found = connector_->Lookup(*request->request, query, &planned);
   // An abandoned transfer may never end: a request does not wait for an answer that it may bring.
   const bool answer_comes = !planned.empty() || transfers_.num_abandoned == 0;
-  PlanTransfers(&planned, nullptr);
-  if (found.ask_again && answer_comes && !transfers_.empty()) {
-    Park(request, ParkReason::kKvLookup);
-    return true;
-  }
+  Plan(&planned, nullptr, 0);
+  if (found.ask_again && answer_comes && !transfers_.empty()) return ParkReason::kKvLookup;
   const int32_t end = std::min(whole, match.num_tokens + found.num_blocks * size);
-  const auto num_asked = static_cast<uint64_t>(whole - match.num_tokens);
+  const auto num_wanted = static_cast<uint64_t>(whole - match.num_tokens);
   if (found.ask_again || end <= match.num_tokens) {
     request->kv_looked_up = true;
-    counters_.kv_query_tokens += num_asked;
-    return false;
+    counters_.kv_query_tokens += num_wanted;
+    return std::nullopt;
   }
-  if (!cache_.CanAllocate(request->blocks, &match, request->num_tokens(), promised)) return false;
-  counters_.kv_query_tokens += num_asked;
-  StartLoad(request, match, end);
-  return true;
+  if (!cache_.CanAllocate(request->blocks, &match, request->num_tokens(), promised)) {
+    return std::nullopt;
+  }
+  counters_.kv_query_tokens += num_wanted;
+  StartLoad(request, match, end, num_plans);
+  return ParkReason::kKvLoad;
 }
 
-void Scheduler::StartLoad(RequestState* request, const kv_cache::PrefixMatch& match, int32_t end) {
+void LoadCoordinator::StartLoad(RequestState* request, const kv_cache::PrefixMatch& match,
+                                int32_t end, uint64_t num_plans) {
   cache_.AllocateForLoad(end, &match, &request->blocks);
   std::vector<BlockContent> contents;
   cache_.Contents(request->blocks, match.num_tokens, end, &contents);
@@ -108,9 +105,8 @@ void Scheduler::StartLoad(RequestState* request, const kv_cache::PrefixMatch& ma
   load.blocks = std::exchange(request->blocks, kv_cache::RequestBlocks(*request->request));
   load.first_token = match.num_tokens;
   load.end_token = end;
-  Park(request, ParkReason::kKvLoad);
   KvLoad* added = transfers_.AddLoad(std::move(load));
-  PlanTransfers(&planned, added);
+  Plan(&planned, added, num_plans);
   if (!added->transfers.empty()) return;
   // A connector that finds blocks and loads none of them.
   added->missing = {contents.front()};
@@ -118,20 +114,20 @@ void Scheduler::StartLoad(RequestState* request, const kv_cache::PrefixMatch& ma
 }
 
 // How much of the load came: up to the first block of which a part is missing.
-int32_t Scheduler::NumLoadedTokens(const KvLoad& load) const {
+int32_t LoadCoordinator::NumLoadedTokens(const KvLoad& load) const {
   const auto hashes = load.blocks.hashes();
   int32_t end = load.end_token;
   for (const BlockContent& content : load.missing) {
     const auto found = std::find(hashes.begin(), hashes.end(), content.hash);
     const auto block = static_cast<int32_t>(found - hashes.begin());
-    end = std::min(end, block * options_.kv_cache.block_size);
+    end = std::min(end, block * options_.block_size);
   }
   return std::max(end, load.first_token);
 }
 
-// All transfers of the load have ended. What came enters the prefix cache, where the request finds
-// it when its turn comes; the rest it computes.
-void Scheduler::EndLoad(KvLoad* load) {
+// All transfers of the load have ended. What came enters the prefix cache; the request computes the
+// rest.
+void LoadCoordinator::EndLoad(KvLoad* load) {
   RequestState* request = load->request;
   if (request == nullptr) {
     cache_.Free(&load->blocks);
@@ -148,39 +144,33 @@ void Scheduler::EndLoad(KvLoad* load) {
     PlanStores();  // a faster medium may want them
   }
   transfers_.DropLoad(load);
+  cache_.Free(&request->blocks);
   request->kv_looked_up = true;
-  Unpark(request);
+  awake_.push_back(request);
 }
 
-// The blocks that the request filled since `num_tokens` of its tokens were computed.
-void Scheduler::OfferStores(const RequestState& request, int32_t num_tokens) {
-  const int32_t size = options_.kv_cache.block_size;
+void LoadCoordinator::OfferStores(const RequestState& request, int32_t num_tokens) {
+  const int32_t size = options_.block_size;
   const int32_t begin = num_tokens / size * size;
-  // Where the cache does not apply there are no hashes, and nothing to store.
+  // Without prefix caching there are no hashes, and nothing to store.
   const auto hashed = static_cast<int32_t>(request.blocks.hashes().size());
   const int32_t end = std::min(request.blocks.num_committed_tokens() / size, hashed) * size;
   if (end > begin) cache_.CachedContents(request.blocks, begin, end, &to_store_);
 }
 
-void Scheduler::PlanStores() {
+void LoadCoordinator::PlanStores() {
   if (!to_store_.empty() && !transfers_.hangs()) {
     std::vector<KvTransfer> planned;
     connector_->Transfer(Direction::kStore, to_store_, &planned);
-    PlanTransfers(&planned, nullptr);
+    Plan(&planned, nullptr, 0);
   }
   to_store_.clear();
 }
 
-void Scheduler::TakeTransfers(std::vector<KvTransfer>* transfers) {
-  if (transfers_.empty()) return;
-  const uint64_t oldest = in_flight_.empty() ? num_plans_ + 1 : in_flight_.front().step_id;
-  transfers_.Take(oldest, transfers);
-}
-
-void Scheduler::FinishTransfers(std::span<const KvTransferResult> results) {
+void LoadCoordinator::Finish(std::span<const KvTransferResult> results) {
   for (const KvTransferResult& result : results) {
     KvTransfers::InFlight* entry = transfers_.Find(result.id);
-    if (entry == nullptr) {  // answered before, or never asked
+    if (entry == nullptr) {  // answered before, or never planned
       ++counters_.num_stray_transfer_results;
       continue;
     }
@@ -194,52 +184,55 @@ void Scheduler::FinishTransfers(std::span<const KvTransferResult> results) {
     transfers_.End(result.id);
     if (load != nullptr && load->transfers.empty()) EndLoad(load);
   }
-  if (!results.empty()) AskAgain();
 }
 
-void Scheduler::AskAgain() {
-  while (RequestState* request = parked_.front(ParkReason::kKvLookup)) Unpark(request);
-}
-
-void Scheduler::AbandonTransfer(kv_cache::TransferId id) {
+bool LoadCoordinator::Abandon(kv_cache::TransferId id) {
   KvTransfers::InFlight* entry = transfers_.Find(id);
-  if (entry == nullptr || entry->abandoned) return;
+  if (entry == nullptr || entry->abandoned) return false;
   entry->abandoned = true;
   ++transfers_.num_abandoned;
   if (entry->load != nullptr && entry->load->request != nullptr) {
     RequestState* request = std::exchange(entry->load->request, nullptr);
     request->kv_looked_up = true;
     ++counters_.num_failed_kv_loads;
-    Unpark(request);
+    awake_.push_back(request);
   }
-  AskAgain();
+  return true;
 }
 
-// The request ends while its blocks are on their way: they are free when the load has ended.
-void Scheduler::DetachLoad(const RequestState& request) {
+bool LoadCoordinator::Reset() {
+  if (connector_ == nullptr) return true;
+  std::vector<KvTransfer> planned;
+  if (!connector_->Reset(&planned)) return false;
+  Plan(&planned, nullptr, 0);
+  return true;
+}
+
+void LoadCoordinator::Detach(const RequestState& request) {
   if (KvLoad* load = transfers_.FindLoad(request)) load->request = nullptr;
 }
 
-Status Scheduler::CheckTransfers(std::vector<const kv_cache::RequestBlocks*>* holders) const {
+Status LoadCoordinator::CheckIntegrity(const Parking& parking,
+                                       std::vector<const kv_cache::RequestBlocks*>* holders) const {
   for (const auto& load : transfers_.loads()) {
     holders->push_back(&load->blocks);
     const RequestState* request = load->request;
     if (request == nullptr) continue;
     if (request->status != RequestStatus::kParked || request->park_reason != ParkReason::kKvLoad) {
-      return Internal("scheduler: a load for a request that does not wait for it");
+      return Internal("loads: a load for a request that does not wait for it");
     }
   }
   const auto waited_for =
       static_cast<size_t>(std::count_if(transfers_.loads().begin(), transfers_.loads().end(),
                                         [](const auto& load) { return load->request != nullptr; }));
-  if (waited_for != parked_.size(ParkReason::kKvLoad)) {
-    return Internal("scheduler: a request waits for a load that does not exist");
+  if (waited_for != parking.size(ParkReason::kKvLoad)) {
+    return Internal("loads: a request waits for a load that does not exist");
   }
-  if (parked_.size(ParkReason::kKvLookup) > 0 && transfers_.empty()) {
-    return Internal("scheduler: a request waits for an answer that will not come");
+  if (parking.size(ParkReason::kKvLookup) > 0 && transfers_.empty()) {
+    return Internal("loads: a request waits for an answer that will not come");
   }
   if (connector_ != nullptr) PAGEMILL_RETURN_IF_ERROR(connector_->CheckIntegrity());
   return transfers_.CheckIntegrity();
 }
 
-}  // namespace pagemill::scheduler
+}  // namespace pagemill::scheduler::internal

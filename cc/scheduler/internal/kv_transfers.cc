@@ -1,9 +1,9 @@
-#include "cc/scheduler/kv_transfers.h"
+#include "cc/scheduler/internal/kv_transfers.h"
 
 #include <algorithm>
 #include <utility>
 
-namespace pagemill::scheduler {
+namespace pagemill::scheduler::internal {
 
 using kv_cache::KvTransfer;
 using kv_cache::TransferId;
@@ -73,4 +73,4 @@ Status KvTransfers::CheckIntegrity() const {
   return OkStatus();
 }
 
-}  // namespace pagemill::scheduler
+}  // namespace pagemill::scheduler::internal

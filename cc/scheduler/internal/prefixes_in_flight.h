@@ -1,4 +1,4 @@
-// File: cc/scheduler/prefixes_in_flight.h
+// File: cc/scheduler/internal/prefixes_in_flight.h
 // Which running request is computing which block next, so that others with the same prefix wait for
 // it instead of computing it too. Only the first block that a request has not computed is kept: the
 // prefix cache has those before it, so a request that wants more of the same prefix misses exactly
@@ -6,12 +6,12 @@
 //
 //   PrefixesInFlight prefixes;
 //   prefixes.Announce(runner, /*block=*/0);             // it starts at its first block
-//   RequestState* by = prefixes.FindComputer(*other, /*block=*/0);  // runner, where hashes agree
+//   RequestState* by = prefixes.FindProducer(*other, /*block=*/0);  // runner, where hashes agree
 //
 // One entry per request that is computing known tokens; each call is O(1), Wait() and what wakes
 // O(waiting for that one request). Does not own the requests. Thread safety: none.
-#ifndef PAGEMILL_CC_SCHEDULER_PREFIXES_IN_FLIGHT_H_
-#define PAGEMILL_CC_SCHEDULER_PREFIXES_IN_FLIGHT_H_
+#ifndef PAGEMILL_CC_SCHEDULER_INTERNAL_PREFIXES_IN_FLIGHT_H_
+#define PAGEMILL_CC_SCHEDULER_INTERNAL_PREFIXES_IN_FLIGHT_H_
 
 #include <cstdint>
 #include <unordered_map>
@@ -21,7 +21,7 @@
 #include "cc/kv_cache/block_hash.h"
 #include "cc/scheduler/request_state.h"
 
-namespace pagemill::scheduler {
+namespace pagemill::scheduler::internal {
 
 class PrefixesInFlight {
  public:
@@ -29,17 +29,17 @@ class PrefixesInFlight {
   // block, or another request computes the same already.
   void Announce(RequestState* request, int32_t block);
   // The request that computes block number `block` of `request`; null if none does.
-  RequestState* FindComputer(const RequestState& request, int32_t block) const;
+  RequestState* FindProducer(const RequestState& request, int32_t block) const;
 
-  // `request` waits until `computer` has computed all blocks that the two share.
-  void Wait(RequestState* request, RequestState* computer);
+  // `request` waits until `producer` has computed all blocks that the two share.
+  void Wait(RequestState* request, RequestState* producer);
   void StopWaiting(RequestState* request);  // also if it does not wait
 
-  // `computer` has computed its first `num_blocks` blocks, and goes on: appends those who need not
+  // `producer` has computed its first `num_blocks` blocks, and goes on: appends those who need not
   // wait for it any longer to `awake`; all, where another computes its next block already.
-  void Advance(RequestState* computer, int32_t num_blocks, std::vector<RequestState*>* awake);
-  // `computer` runs no more: appends all who wait for it.
-  void Withdraw(RequestState* computer, std::vector<RequestState*>* awake);
+  void Advance(RequestState* producer, int32_t num_blocks, std::vector<RequestState*>* awake);
+  // `producer` runs no more: appends all who wait for it.
+  void Withdraw(RequestState* producer, std::vector<RequestState*>* awake);
 
   Status CheckIntegrity() const;
 
@@ -49,11 +49,11 @@ class PrefixesInFlight {
       return static_cast<size_t>(hash.words[0]);
     }
   };
-  void Forget(RequestState* computer);
+  void Forget(RequestState* producer);
 
-  std::unordered_map<kv_cache::BlockHash, RequestState*, HashOfHash> computers_;
+  std::unordered_map<kv_cache::BlockHash, RequestState*, HashOfHash> producers_;
 };
 
-}  // namespace pagemill::scheduler
+}  // namespace pagemill::scheduler::internal
 
-#endif  // PAGEMILL_CC_SCHEDULER_PREFIXES_IN_FLIGHT_H_
+#endif  // PAGEMILL_CC_SCHEDULER_INTERNAL_PREFIXES_IN_FLIGHT_H_

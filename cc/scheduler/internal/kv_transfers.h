@@ -1,9 +1,9 @@
-// File: cc/scheduler/kv_transfers.h
+// File: cc/scheduler/internal/kv_transfers.h
 // Transfers that a scheduler has planned and whose results it does not have yet, and the loads that
 // requests wait for. Bookkeeping only: what it means for requests and blocks is in
-// scheduler_transfers.cc.
+// load_coordinator.cc.
 //
-//   KvTransfers transfers;
+//   KvTransfers transfers(/*most_abandoned=*/3);
 //   transfers.Plan(std::move(transfer), load, fence);   // gives it an id
 //   transfers.Take(oldest_step_in_flight, &out);        // for the worker
 //   transfers.End(id);                                  // its result is in
@@ -12,8 +12,8 @@
 // may have belonged to a request of such a step, which still writes to them.
 //
 // Thread safety: none.
-#ifndef PAGEMILL_CC_SCHEDULER_KV_TRANSFERS_H_
-#define PAGEMILL_CC_SCHEDULER_KV_TRANSFERS_H_
+#ifndef PAGEMILL_CC_SCHEDULER_INTERNAL_KV_TRANSFERS_H_
+#define PAGEMILL_CC_SCHEDULER_INTERNAL_KV_TRANSFERS_H_
 
 #include <cstdint>
 #include <map>
@@ -26,7 +26,7 @@
 #include "cc/kv_cache/transfer.h"
 #include "cc/scheduler/request_state.h"
 
-namespace pagemill::scheduler {
+namespace pagemill::scheduler::internal {
 
 // Blocks on their way to a request. They belong to the load, not to the request, until all its
 // transfers have ended: the request may be gone by then.
@@ -41,9 +41,8 @@ struct KvLoad {
 
 class KvTransfers {
  public:
-  // Each costs a request that waits for it the whole timeout, so a few are enough to tell a worker
-  // that hangs from one transfer that is slow.
-  static constexpr size_t kMostAbandoned = 3;
+  // More than `most_abandoned` abandoned transfers in flight: the worker hangs.
+  explicit KvTransfers(size_t most_abandoned) : most_abandoned_(most_abandoned) {}
 
   struct InFlight {
     kv_cache::KvTransfer transfer;
@@ -69,18 +68,19 @@ class KvTransfers {
   size_t size() const { return in_flight_.size(); }
   const std::vector<std::unique_ptr<KvLoad>>& loads() const { return loads_; }
   // The worker hangs: so many transfers in flight are abandoned that a new one is likely to be.
-  bool hangs() const { return num_abandoned > kMostAbandoned; }
+  bool hangs() const { return num_abandoned > most_abandoned_; }
   size_t num_abandoned = 0;  // transfers in flight that are abandoned
 
   Status CheckIntegrity() const;
 
  private:
+  const size_t most_abandoned_;
   std::map<kv_cache::TransferId, InFlight> in_flight_;
   std::vector<kv_cache::TransferId> planned_;  // not taken yet
   std::vector<std::unique_ptr<KvLoad>> loads_;
   uint64_t num_transfers_ = 0;  // ever
 };
 
-}  // namespace pagemill::scheduler
+}  // namespace pagemill::scheduler::internal
 
-#endif  // PAGEMILL_CC_SCHEDULER_KV_TRANSFERS_H_
+#endif  // PAGEMILL_CC_SCHEDULER_INTERNAL_KV_TRANSFERS_H_

@@ -1,4 +1,4 @@
-// File: cc/scheduler/parked_requests.h
+// File: cc/scheduler/internal/parked_requests.h
 // Parked requests, one list per reason in the order in which they came, through the links of the
 // requests themselves. Nothing is allocated; every call is O(1).
 //
@@ -7,8 +7,8 @@
 //   while (RequestState* next = parked.front(ParkReason::kHeld)) parked.Remove(next);
 //
 // Does not own the requests. Thread safety: none.
-#ifndef PAGEMILL_CC_SCHEDULER_PARKED_REQUESTS_H_
-#define PAGEMILL_CC_SCHEDULER_PARKED_REQUESTS_H_
+#ifndef PAGEMILL_CC_SCHEDULER_INTERNAL_PARKED_REQUESTS_H_
+#define PAGEMILL_CC_SCHEDULER_INTERNAL_PARKED_REQUESTS_H_
 
 #include <array>
 #include <cstddef>
@@ -17,7 +17,7 @@
 #include "cc/scheduler/park_reason.h"
 #include "cc/scheduler/request_state.h"
 
-namespace pagemill::scheduler {
+namespace pagemill::scheduler::internal {
 
 class ParkedRequests {
  public:
@@ -46,6 +46,6 @@ class ParkedRequests {
   size_t size_ = 0;
 };
 
-}  // namespace pagemill::scheduler
+}  // namespace pagemill::scheduler::internal
 
-#endif  // PAGEMILL_CC_SCHEDULER_PARKED_REQUESTS_H_
+#endif  // PAGEMILL_CC_SCHEDULER_INTERNAL_PARKED_REQUESTS_H_
