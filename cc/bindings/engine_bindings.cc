@@ -3,11 +3,13 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/map.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -15,6 +17,7 @@
 
 #include "cc/bindings/bindings.h"
 #include "cc/bindings/collectable.h"
+#include "cc/bindings/engine_client_holder.h"
 #include "cc/bindings/engine_control_bindings.h"
 #include "cc/bindings/engine_holder.h"
 #include "cc/bindings/fields.h"
@@ -81,19 +84,19 @@ void BindRequest(nb::module_& m) {
   nb::class_<step::Request> request(m, "Request");
   request.def(
       "__init__",
-      [](step::Request* self, const nb::kwargs& fields) {
+      [](step::Request* self, nb::kwargs fields) {
         step::Request made;
+        constexpr const char* kPrompt = "prompt_token_ids";
+        Int32Vector prompt;
+        if (fields.contains(kPrompt) && nb::try_cast(fields[kPrompt], prompt, /*convert=*/false)) {
+          made.prompt_token_ids.assign(prompt.data(), prompt.data() + prompt.size());
+          nb::del(fields[kPrompt]);
+        }
         SetFields(fields, &made);
         new (self) step::Request(std::move(made));
       },
       nb::arg("fields"));
   BindWire(request);
-}
-
-void BindRequestOutput(nb::module_& m) {
-  nb::class_<RequestOutput> output(m, "RequestOutput");
-  BindFields(output);
-  BindWire(output);
 }
 
 void BindEngineOptions(nb::module_& m) {
@@ -110,7 +113,7 @@ void BindEngineOptions(nb::module_& m) {
              scheduler::TenantWeights tenant_weights, int32_t max_partial_prefills,
              int32_t max_long_partial_prefills, std::string prefix_cache_eviction,
              int64_t output_interval_us, int32_t max_pinned_blocks, int32_t max_kv_events,
-             const engine::KvTierOptions* kv_tiers) {
+             const engine::KvTierOptions* kv_tiers, std::optional<int64_t> max_step_us) {
             EngineOptions options;
             options.max_num_scheduled_tokens = max_num_scheduled_tokens;
             options.max_num_seqs = max_num_seqs;
@@ -132,6 +135,7 @@ void BindEngineOptions(nb::module_& m) {
             options.max_pinned_blocks = max_pinned_blocks;
             options.max_kv_events = max_kv_events;
             if (kv_tiers != nullptr) options.kv_tiers = *kv_tiers;
+            options.max_step_us = max_step_us;
             ThrowIfError(options.Validate());
             new (self) EngineOptions(std::move(options));
           },
@@ -154,7 +158,7 @@ void BindEngineOptions(nb::module_& m) {
           nb::arg("output_interval_us") = defaults.output_interval_us,
           nb::arg("max_pinned_blocks") = defaults.max_pinned_blocks,
           nb::arg("max_kv_events") = defaults.max_kv_events,
-          nb::arg("kv_tiers").none() = nb::none());
+          nb::arg("kv_tiers").none() = nb::none(), nb::arg("max_step_us") = defaults.max_step_us);
 }
 
 void BindEngineStats(nb::module_& m) {
@@ -169,7 +173,6 @@ void BindEngineStats(nb::module_& m) {
 
 void BindEngine(nb::module_& m) {
   BindRequest(m);
-  BindRequestOutput(m);
   BindEngineOptions(m);
   BindEngineStats(m);
   nb::class_<EngineHolder> engine(m, "Engine",
@@ -215,6 +218,9 @@ void BindEngine(nb::module_& m) {
           "wait",
           [](EngineHolder& self, double timeout_s) { return self.engine().Wait(timeout_s); },
           nb::arg("timeout_s"), WithoutGil())
+      .def(
+          "new_client", [](nb::object self) { return new EngineClientHolder(std::move(self)); },
+          nb::rv_policy::take_ownership)
       .def("output_fd", [](EngineHolder& self) { return self.engine().output_fd(); })
       .def(
           "stats", [](EngineHolder& self) { return self.engine().stats(); }, WithoutGil())

@@ -5,6 +5,7 @@
 #define PAGEMILL_CC_ENGINE_ENGINE_OPTIONS_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "cc/base/status.h"
@@ -66,6 +67,10 @@ struct EngineOptions {
   // prompt runs or no step does. If the CPU computes the steps, each notification takes a core from
   // one.
   int64_t output_interval_us = 0;
+  // The longest step while requests decode, in microseconds: prompts are computed in parts that
+  // keep to it, of at least StepBudgeter::kLeastTokens tokens. 0 = no limit; empty = a multiple of
+  // what the decoding requests take alone.
+  std::optional<int64_t> max_step_us;
   // Verify scheduler and cache after every step. For tests: costs O(blocks).
   bool check_integrity = false;
 

@@ -417,9 +417,6 @@ class Request:
 class RequestOutput:
     """News of one request since its last output: cc/engine/request_output.h."""
 
-    def to_wire(self) -> tuple[Any, ...]: ...
-    @staticmethod
-    def from_wire(wire: Sequence[Any]) -> RequestOutput: ...
     @property
     def request_id(self) -> int: ...
     @property
@@ -454,6 +451,16 @@ class RequestOutput:
     def prefill_s(self) -> float: ...
     @property
     def decode_s(self) -> float: ...
+
+def outputs_from_wire(wire: bytes) -> list[RequestOutput]:
+    """What `EngineClient.poll_wire` returned in another process: cc/engine/output_codec.h.
+
+    Raises:
+        StatusError: INVALID_ARGUMENT for bytes that it cannot have returned.
+    """
+
+def output_schema() -> str:
+    """The fields and the format of outputs; equal in processes that understand each other."""
 
 class KvTierOptions:
     """cc/engine/kv_tier_options.h."""
@@ -498,6 +505,7 @@ class EngineOptions:
         max_pinned_blocks: int = 0,
         max_kv_events: int = 0,
         kv_tiers: KvTierOptions | None = None,
+        max_step_us: int | None = None,
     ) -> None: ...
 
 class EngineStats:
@@ -509,6 +517,25 @@ class EngineStats:
     def to_wire(self) -> tuple[Any, ...]: ...
     @staticmethod
     def from_wire(wire: Sequence[Any]) -> EngineStats: ...
+
+class EngineClient:
+    """One of several clients of an engine, with request ids and outputs of its own:
+    cc/engine/engine_client.h. Dropping the object closes it."""
+
+    def submit(self, request: Request) -> None:
+        """Raises StatusError for a refusal."""
+    def abort(self, request_id: int) -> None: ...
+    def release(self, request_id: int) -> None: ...
+    def extend(
+        self, request_id: int, token_ids: Sequence[int], part: Literal["more", "turn", "last"]
+    ) -> None: ...
+    def poll(self) -> list[RequestOutput]: ...
+    def poll_wire(self) -> bytes:
+        """`poll`, for `outputs_from_wire` in another process."""
+    def wait(self, timeout_s: float) -> list[RequestOutput]: ...
+    def output_fd(self) -> int: ...
+    def close(self) -> None:
+        """Aborts its requests. Idempotent."""
 
 class Engine:
     """Scheduler, KV cache and loop around a runner, on a thread of its own: cc/engine/engine.h.
@@ -554,6 +581,8 @@ class Engine:
     def output_fd(self) -> int:
         """Readable while outputs wait; `poll` clears it."""
 
+    def new_client(self) -> EngineClient:
+        """The engine's own methods are those of a client that it opens itself."""
     def stats(self) -> EngineStats: ...
     def drain(self) -> None:
         """Refuses new requests with UNAVAILABLE and finishes the rest; returns at once."""

@@ -21,11 +21,11 @@ import numpy as np
 from pagemill.config import EngineConfig, build
 from pagemill.config.env import cache_folder
 from pagemill.engine.assembly import ChoiceAssembler
-from pagemill.engine.async_engine import to_engine_error
 from pagemill.engine.fan_out import child_sampling
 from pagemill.engine.limits import prompt_array, resolve_max_tokens
 from pagemill.engine.loading import LoadedModel, load, update_weights
 from pagemill.engine.media import ImageInput, MediaItem, place_images
+from pagemill.engine.native_requests import to_engine_error
 from pagemill.engine.offline_batch import OfflineBatch, Request
 from pagemill.engine.outputs import ChoiceOutput, EngineError, TokenLogprobs
 from pagemill.engine.progress_bar import ProgressBar

@@ -10,6 +10,7 @@ from pagemill.engine.core import EngineCore
 from pagemill.engine.draft_model import build_draft
 from pagemill.engine.executor_sizes import weights_dtype
 from pagemill.engine.generation_config import choose_defaults
+from pagemill.engine.messages import ModelFacts
 from pagemill.engine.sampling import SamplingDefaults
 from pagemill.ops.shard import Shard
 from pagemill.runner.build import BuildOptions, BuiltModel, build
@@ -81,6 +82,22 @@ def update_weights(
     if built.encoder is not None:
         programs["encoder"] = built.encoder.program_text
     core.seam.engine.update_weights(programs, timeout_s=timeout_s)
+
+
+def model_facts(loaded: LoadedModel) -> ModelFacts:
+    """What front ends need to know of `loaded`."""
+    built = loaded.core.built
+    return ModelFacts(
+        names=tuple(loaded.names),
+        path=str(loaded.source.path),
+        max_model_len=built.max_model_len,
+        vocab_size=built.vocab_size,
+        pooling=built.pooling,
+        eos_token_ids=tuple(built.eos_token_ids),
+        defaults=loaded.defaults,
+        max_tokens_cap=loaded.max_tokens_cap,
+        max_choices=loaded.core.max_choices,
+    )
 
 
 def build_ranks(source: ModelSource, config: EngineConfig) -> tuple[BuiltModel, ...]:
