@@ -2,7 +2,8 @@
 // One simulated engine: the real scheduler, and a cost model in place of a runner. It has no clock;
 // the caller passes the time.
 //
-//   PAGEMILL_ASSIGN_OR_RETURN(auto node, EngineNode::Create(options, &cost_model, &requests));
+//   PAGEMILL_ASSIGN_OR_RETURN(auto node, EngineNode::Create(options, /*max_step_us=*/0,
+//                                                         &cost_model, &requests));
 //   PAGEMILL_RETURN_IF_ERROR(node->Add(std::move(request)));
 //   std::optional<StepCost> step = node->Start(now);    // ends at now + step->total_ns
 //   node->Finish(&events);
@@ -17,6 +18,7 @@
 #include <vector>
 
 #include "cc/base/status.h"
+#include "cc/engine/step_budget.h"
 #include "cc/scheduler/request_event.h"
 #include "cc/scheduler/scheduler.h"
 #include "cc/sim/cost_model.h"
@@ -28,7 +30,9 @@ namespace pagemill::sim {
 class EngineNode {
  public:
   // The pointers outlive the node. kInvalidArgument if the options make no sense.
+  // `max_step_us` as in engine::EngineOptions.
   static StatusOr<std::unique_ptr<EngineNode>> Create(const scheduler::SchedulerOptions& options,
+                                                      std::optional<int64_t> max_step_us,
                                                       const CostModel* cost,
                                                       RequestTable* requests);
 
@@ -48,8 +52,8 @@ class EngineNode {
   Status CheckIntegrity() const { return scheduler_->CheckIntegrity(); }
 
  private:
-  EngineNode(std::unique_ptr<scheduler::Scheduler> scheduler, const CostModel* cost,
-             RequestTable* requests, int32_t num_slots);
+  EngineNode(std::unique_ptr<scheduler::Scheduler> scheduler, std::optional<int64_t> max_step_us,
+             const CostModel* cost, RequestTable* requests, int32_t num_slots);
 
   struct Slot {
     step::RequestId id;
@@ -57,6 +61,7 @@ class EngineNode {
   };
 
   std::unique_ptr<scheduler::Scheduler> scheduler_;
+  engine::StepBudgeter budgeter_;
   const CostModel* cost_;
   RequestTable* requests_;
   std::vector<Slot> slots_;  // which request a slot of the plan holds
