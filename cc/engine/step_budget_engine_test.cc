@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "cc/base/clock.h"
 #include "cc/engine/engine.h"
@@ -74,7 +75,7 @@ class StepBudgetEngineTest : public testing::Test {
   static void Submit(uint64_t id, size_t prompt_size, int32_t max_tokens, Engine* engine) {
     step::Request request;
     request.id = step::RequestId(id);
-    request.prompt_token_ids.assign(prompt_size, static_cast<int32_t>(id));
+    request.prompt_token_ids = std::vector<int32_t>(prompt_size, static_cast<int32_t>(id));
     request.sampling.max_tokens = max_tokens;
     request.sampling.ignore_eos = true;
     ASSERT_TRUE(engine->Submit(std::move(request)).ok());

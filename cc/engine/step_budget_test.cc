@@ -64,7 +64,7 @@ class StepBudgetProperty : public testing::TestWithParam<Costs> {
       while (scheduler_->stats().num_running + scheduler_->stats().num_waiting < 16) {
         step::Request request;
         request.id = step::RequestId(next_id++);
-        request.prompt_token_ids.resize(
+        request.prompt_token_ids = std::vector<int32_t>(
             16 + static_cast<size_t>(Uniform() * (next_id % 10 == 0 ? 2000 : 200)));
         request.sampling.max_tokens = 1 + static_cast<int32_t>(Uniform() * 64);
         ASSERT_TRUE(scheduler_->Add(std::move(request)).ok());
