@@ -327,7 +327,7 @@ bool StepLoop::WaitPaused(double timeout_s) {
 }
 
 Status StepLoop::RunBetweenSteps(RestTask::Function run) {
-  return Ask([this, &run] { return run(scheduler_.get()); });
+  return RunOnThread([this, &run] { return run(scheduler_.get()); });
 }
 
 Status StepLoop::RunAtRest(RestTask::Function run, RestTask::Needs needs, double timeout_s) {
