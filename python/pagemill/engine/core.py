@@ -300,8 +300,13 @@ def _options(config: EngineConfig, kv_tiers: _native.KvTierOptions) -> _native.E
         enable_prefix_caching=cache.enable_prefix_caching,
         prefix_caching_hash=cache.prefix_caching_hash_algo,
         prefix_cache_eviction=cache.prefix_cache_eviction,
+        max_pinned_blocks=cache.max_pinned_kv_blocks,
+        max_kv_events=cache.max_kv_events,
         output_interval_us=_OUTPUT_INTERVAL_US,
         kv_tiers=kv_tiers,
+        max_step_us=(
+            None if scheduler.max_step_ms is None else math.ceil(scheduler.max_step_ms * 1000)
+        ),
     )
 
 

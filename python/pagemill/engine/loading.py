@@ -55,6 +55,35 @@ def load(config: EngineConfig) -> LoadedModel:
     )
 
 
+def update_weights(
+    core: EngineCore, source: ModelSource, path: str, *, timeout_s: float = 60.0
+) -> None:
+    """Goes on with the weights of another checkpoint of the same model.
+
+    Builds the program with the tensors at `path`; the engine checks that nothing but their places
+    differs, loads them when no step is in flight, and forgets all cached prefixes. Requests under
+    way go on with the new weights; a draft model keeps its own.
+
+    Args:
+        core: the engine.
+        source: the model that it was started with; its configuration holds for the new weights.
+        path: a directory of safetensors, or a GGUF file, as `source` is. What is replaced there
+            later is not seen.
+        timeout_s: how long to wait for a step in flight.
+
+    Raises:
+        WeightsError: a file or a tensor is missing or corrupt. Nothing has changed, as with all
+            errors.
+        StatusError: a tensor has another type or shape than the loaded one (the message names it),
+            the runner's weights cannot be replaced, or there is no memory for both.
+    """
+    built = build(source.with_weights(path), BuildOptions(max_model_len=core.built.max_model_len))
+    programs = {"model": built.program_text}
+    if built.encoder is not None:
+        programs["encoder"] = built.encoder.program_text
+    core.seam.engine.update_weights(programs, timeout_s=timeout_s)
+
+
 def model_facts(loaded: LoadedModel) -> ModelFacts:
     """What front ends need to know of `loaded`."""
     built = loaded.core.built

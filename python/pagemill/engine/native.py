@@ -6,7 +6,7 @@ interchangeable and nothing here imports the extension.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -109,7 +109,15 @@ class NativeEngine(Protocol):
 
     def restore_session(self, path: str, *, cache_salt: str = "") -> tuple[list[int], int]: ...
 
-    def reset_prefix_cache(self) -> bool: ...
+    def reset_prefix_cache(self, *, preempt_running: bool = False) -> bool: ...
+
+    def sleep(self, *, keep_kv: bool = False, timeout_s: float = 60.0) -> None: ...
+
+    def wake(self, *, timeout_s: float = 60.0) -> None: ...
+
+    def is_sleeping(self) -> bool: ...
+
+    def update_weights(self, programs: Mapping[str, str], *, timeout_s: float = 60.0) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
