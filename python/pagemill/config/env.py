@@ -53,6 +53,11 @@ def cache_folder(cache_dir: str | None) -> Path:
     return Path(cache_dir).expanduser() if cache_dir else read_environment().cache_dir
 
 
+def child_environment(variables: Mapping[str, str]) -> dict[str, str]:
+    """Returns this process's environment with `variables` in it, for a process that it starts."""
+    return {**os.environ, **variables}
+
+
 def _api_keys(env: Mapping[str, str]) -> tuple[str, ...]:
     if _API_KEY not in env:
         return ()
