@@ -38,7 +38,7 @@ StatusOr<bool> CheckFlag(const char* field, int32_t value) {
                          "; it must be 0 or 1");
 }
 
-// When so many seconds from now have passed, in microseconds of the engine's clock.
+// The deadline `timeout_s` seconds from now, in microseconds of the engine's clock.
 StatusOr<std::optional<int64_t>> ToDeadline(const char* field, double timeout_s, int64_t now_us) {
   constexpr double kLongest = 1e9;
   if (!(timeout_s >= 0)) {

@@ -14,8 +14,8 @@ def configure(level: str) -> None:
     """Sends the records of this program and of the HTTP server to standard error.
 
     Args:
-        level: "debug", "info", "warning" or "error". Below "debug", uvicorn's own chatter about
-            starting and stopping is left out: the server says these things itself.
+        level: "debug", "info", "warning" or "error". Below "debug", uvicorn's own messages about
+            starting and stopping are dropped: the server logs these events itself.
     """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter(_FORMAT, _DATE))

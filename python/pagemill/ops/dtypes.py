@@ -39,9 +39,9 @@ DTYPES: dict[str, DTypeInfo] = {
 
 FLOAT_DTYPES = frozenset({"f32", "bf16", "f16"})
 
-# What a matrix may be stored as in one tensor.
+# Dtypes of a matrix that is stored in one tensor.
 MATRIX_DTYPES = FLOAT_DTYPES | {name for name in DTYPES if name.startswith("q")}
-# Values that need scales beside them.
+# Dtypes of values that need separate scales.
 SCALED_DTYPES = ("f8_e4m3", "i8")
 
 

@@ -1,4 +1,4 @@
-"""Ops give the shapes of their contract, and refuse operands that do not fit it."""
+"""Ops return the shapes of their contract, and reject operands that violate it."""
 
 from collections.abc import Callable
 
