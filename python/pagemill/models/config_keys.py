@@ -1,4 +1,4 @@
-"""Typed reading of a configuration, and the part of it that all decoders share."""
+"""Typed access to a configuration, and the part of it that all decoders share."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def token_id(config: Config, key: str, vocab_size: int) -> int:
 
 
 def epsilon(config: Config, key: str, default: float) -> float:
-    """What a norm adds to the variance.
+    """The value that a norm adds to the variance.
 
     Raises:
         ModelConfigError: it is no number from 0 to 1.
@@ -132,14 +132,14 @@ def activation(config: Config, key: str, default: str) -> ActivationKind:
 
 
 def refuse(config: Config, *keys: str) -> None:
-    """Raise ModelConfigError if one of `keys` is set: what it asks for is not supported."""
+    """Raise ModelConfigError if one of `keys` is set to an unsupported feature."""
     for key in keys:
         if config.get(key):
             raise ModelConfigError(f"{key}={shown(config[key])} is not supported by this family")
 
 
 def rope_parameters(config: Config, layer_type: str | None = None) -> Mapping[str, Any]:
-    """The rotary parameters, of one layer type where they differ by layer.
+    """The rotary parameters; those of `layer_type` if they differ by layer.
 
     Newer checkpoints have one `rope_parameters` object (or one for each layer type); older ones
     have `rope_theta`, `rope_scaling` and, for sliding layers, `rope_local_base_freq`.
@@ -192,7 +192,8 @@ def layer_numbers(config: Config, key: str) -> frozenset[int]:
 
 
 def read_routing(config: Config, experts: int, choices: int, *, renormalize: bool) -> Routing:
-    """A router that takes `num_experts_per_tok` of `experts` by softmax; `choices` if it is absent.
+    """A router that chooses `num_experts_per_tok` of `experts` by softmax; `choices` if it is
+    absent.
 
     Raises:
         ModelConfigError: it takes more than there are.
@@ -220,7 +221,7 @@ class DecoderSizes:
 
     @property
     def traits(self) -> ModelTraits:
-        """Those of a decoder that generates."""
+        """The traits of a decoder that generates."""
         return ModelTraits(
             self.vocab_size, self.hidden_size, self.max_positions, causal=True, generates=True
         )

@@ -1,4 +1,4 @@
-"""The table of architectures, and what families refuse."""
+"""The table of architectures, and settings that families reject."""
 
 from typing import Any
 

@@ -60,8 +60,8 @@ def grouped_linear(
 def reference(
     inputs: Sequence[torch.Tensor | None], attributes: Mapping[str, float], step: TorchStep
 ) -> tuple[torch.Tensor, ...]:
-    """The op in torch, one expert at a time on all rows: the number of rows of an expert is known only
-    on the device, and a reference does not wait for it."""
+    """The op in torch, one expert at a time on all rows: only the device knows the number of rows
+    of an expert, and a reference does not wait for it."""
     import torch
     from torch.nn.functional import linear
 

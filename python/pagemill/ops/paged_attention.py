@@ -32,11 +32,11 @@ def paged_attention(
 
     A query at position p attends to keys in (p - window, p] of its request, with the cache's
     `window` (0 = all); with `causal` false, to all of them. If soft_cap > 0, scores become
-    soft_cap * tanh(score / soft_cap). Then slopes [Hq], if given, adds slope * (position of the key -
-    position of the query) to a head's scores (ALiBi); sinks [Hq] are logits added to the softmax's
-    denominator (attention sinks). Heads are grouped: Hq is a multiple of the cache's heads. k_scale
-    and v_scale are those of `kv_write`. The step's own keys and values must have been written
-    before.
+    soft_cap * tanh(score / soft_cap). Then slopes [Hq], if given, adds
+    slope * (position of the key - position of the query) to a head's scores (ALiBi); sinks [Hq] are
+    logits added to the softmax's denominator (attention sinks). Heads are grouped: Hq is a multiple
+    of the cache's heads. k_scale and v_scale are those of `kv_write`. The step's own keys and
+    values must have been written before.
 
     Raises:
         ShapeError: the operands do not fit.

@@ -1,4 +1,4 @@
-"""Typed reading of `quantization_config`: each field is understood or refused."""
+"""Typed access to `quantization_config`: each field is applied or rejected."""
 
 from __future__ import annotations
 
@@ -32,12 +32,13 @@ class Section:
         )
 
     def require(self, name: str, value: object, allowed: Mapping[Any, str]) -> None:
-        """Refuses a `value` of a field that is no key of `allowed`, which says how to write them.
+        """Rejects a `value` of a field that is not a key of `allowed`, which maps values to their
+        spelling.
 
         Raises:
             QuantizationError: it is none.
         """
-        if value not in list(allowed):  # a list, which may be compared with what cannot be a key
+        if value not in list(allowed):  # a list, since the value may be unhashable
             raise self.refuse(name, value, ", ".join(allowed.values()))
 
     def section(self, name: str) -> Section:

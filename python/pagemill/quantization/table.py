@@ -3,7 +3,7 @@
     method = method_of(source.config)
     method.scheme("model.layers.0.mlp.down_proj").name
 
-Another method is a module of this package and a row of `METHODS`.
+To add a method, add a module to this package and an entry to `METHODS`.
 """
 
 from __future__ import annotations

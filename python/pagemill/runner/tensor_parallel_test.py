@@ -1,4 +1,4 @@
-"""Programs divided among ranks compute what the whole one does; torch references on threads."""
+"""Programs divided among ranks compute the same as the whole one; torch references on threads."""
 
 import json
 import threading
@@ -67,7 +67,7 @@ def _model(directory: Path, **changes: Any) -> ModelSource:
 
 
 class _Group:
-    """Collectives of threads that call in step; each thread says once which rank it is."""
+    """Collectives of threads that call in step; each thread sets its rank once."""
 
     def __init__(self, ranks: int) -> None:
         self._parts: list[torch.Tensor | None] = [None] * ranks
