@@ -25,7 +25,7 @@ def full(page_bytes: int) -> KvPages:
 
 
 def sliding(page_bytes: int) -> KvPages:
-    """A third of the layers see everything, the others at most 512 tokens."""
+    """A third of the layers have full attention, the others a window of 512 tokens."""
     return KvPages(page_bytes, lambda tokens: -(-tokens // 16) + 2 * min(-(-tokens // 16), 33))
 
 
@@ -112,7 +112,7 @@ def test_a_model_of_windows_alone_has_no_longest_request() -> None:
         return min(-(-tokens // 16), 33)
 
     assert KvPages(MIB, pages).tokens(33) == MOST_TOKENS
-    assert max(asked) < 2**31  # the native count takes no more
+    assert max(asked) < 2**31  # the limit of the native count
 
 
 def test_available_memory_honours_control_groups(tmp_path: Path) -> None:
