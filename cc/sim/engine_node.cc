@@ -9,10 +9,10 @@ namespace pagemill::sim {
 StatusOr<std::unique_ptr<EngineNode>> EngineNode::Create(const scheduler::SchedulerOptions& options,
                                                          const CostModel* cost,
                                                          RequestTable* requests) {
-  auto made = scheduler::Scheduler::Create(options);
-  PAGEMILL_RETURN_IF_ERROR(made.status());
+  auto scheduler = scheduler::Scheduler::Create(options);
+  PAGEMILL_RETURN_IF_ERROR(scheduler.status());
   return std::unique_ptr<EngineNode>(
-      new EngineNode(*std::move(made), cost, requests, options.max_num_seqs));
+      new EngineNode(*std::move(scheduler), cost, requests, options.max_num_seqs));
 }
 
 EngineNode::EngineNode(std::unique_ptr<scheduler::Scheduler> scheduler, const CostModel* cost,

@@ -88,7 +88,7 @@ def write_gguf(model: PreTrainedModel, family: str, path: Path, matrix_type: str
 
 
 def _parameters(model: PreTrainedModel) -> Iterator[tuple[str, torch.Tensor]]:
-    """All of them, the experts' gate and up projections apart, as views."""
+    """All parameters, with the experts' gate and up projections as separate views."""
     for name, parameter in model.named_parameters():
         if not name.endswith("gate_up_proj"):
             yield name if name.endswith(("weight", "bias")) else f"{name}.weight", parameter

@@ -1,5 +1,5 @@
-"""Tiny models of each family, divided between processes: the tokens of one process, and its log
-probabilities within the rounding of a sum in another order."""
+"""Tiny models of each family, divided between processes: the same tokens as with one process, and
+log probabilities that differ only by the rounding of another summation order."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.parity.scaled_checkpoints import SCHEMES, write_scaled, write_scaled_
 from tests.parity.tiny_models import make, tiny_llama
 
 PROMPTS = [[5, 9, 100, 7, 3, 120, 64, 31, 8], [77], list(range(2, 60))]
-# Attention over what requests share is computed once, 256 tokens at a time.
+# Attention over shared prefixes is computed once, 256 tokens at a time.
 SHARED = [7 * i % 250 + 2 for i in range(300)]
 PROMPTS_THAT_SHARE = [[*SHARED, *end] for end in ([3], [11, 12], [40, 41, 42])]
 TOKENS = 12
@@ -47,7 +47,7 @@ def engine(directory: Path, ranks: int) -> Iterator[LoadedModel]:
 def greedy(
     loaded: LoadedModel, prompts: list[list[int]], *, logprobs: bool = True
 ) -> list[list[tuple[int, float]]]:
-    """Of each prompt: the tokens, each with its log probability; or, with less work, with 0."""
+    """For each prompt, the tokens, each with its log probability, or with 0 to save work."""
     seam = loaded.core.seam
     from pagemill import _native
 

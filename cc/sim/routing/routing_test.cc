@@ -53,9 +53,9 @@ TEST(Routing, PrefixAwareLeavesABusyEngineAlone) {
 }
 
 TEST(Routing, AnUnknownPolicyIsRefusedWithTheKnownOnes) {
-  const auto made = MakeRoutingPolicy("random", 2);
-  EXPECT_EQ(made.status().code(), StatusCode::kInvalidArgument);
-  EXPECT_NE(made.status().message().find("least_loaded, prefix_aware, round_robin"),
+  const auto policy = MakeRoutingPolicy("random", 2);
+  EXPECT_EQ(policy.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(policy.status().message().find("least_loaded, prefix_aware, round_robin"),
             std::string::npos);
 }
 

@@ -125,16 +125,16 @@ def plan_kv_cache(
 
 def _refuse(cache: CacheConfig, max_model_len: int, costs: FixedCosts, limit: int) -> None:
     needed = (costs.kv.pages(max_model_len) + 1) * costs.kv.page_bytes
-    asked = cache.kv_cache_memory_bytes
-    if asked is not None and asked < needed:
-        fitting = _fitting_len(costs, asked)
+    requested = cache.kv_cache_memory_bytes
+    if requested is not None and requested < needed:
+        fitting = _fitting_len(costs, requested)
         raise ConfigError(
-            f"a KV cache of {format_bytes(asked)} does not hold one request of {max_model_len}"
+            f"a KV cache of {format_bytes(requested)} does not hold one request of {max_model_len}"
             f" tokens, which takes {format_bytes(needed)}: raise --kv-cache-memory-bytes"
             + (f", or lower --max-model-len to {fitting}" if fitting > 0 else "")
         )
     left = limit - costs.fixed_bytes - costs.offloading_bytes
-    size = format_bytes(asked or needed)
+    size = format_bytes(requested or needed)
     share = f"--memory-utilization {cache.memory_utilization:g}"
     head = (
         f"the model takes {format_bytes(costs.fixed_bytes)} without its KV cache and the KV cache"
@@ -142,11 +142,11 @@ def _refuse(cache: CacheConfig, max_model_len: int, costs: FixedCosts, limit: in
     )
     if costs.offloading_bytes:
         head += f" and --kv-offloading-bytes takes {format_bytes(costs.offloading_bytes)} of that"
-        room = limit - costs.fixed_bytes - (asked or needed)
+        room = limit - costs.fixed_bytes - (requested or needed)
         if room > 0:
             raise ConfigError(f"{head}: lower --kv-offloading-bytes to {format_bytes(room)}")
     fitting = _fitting_len(costs, left)
-    if asked is not None and left > needed:
+    if requested is not None and left > needed:
         raise ConfigError(f"{head}: lower --kv-cache-memory-bytes to {format_bytes(left)}")
     if fitting > 0:
         raise ConfigError(f"{head}: set --max-model-len {fitting}, or raise --memory-utilization")

@@ -192,12 +192,12 @@ def _flag(spec: FieldSpec) -> tuple[str, Any, Any]:
     meta = spec.meta
     is_number = spec.kind in (int, float)
     low = meta.ge if meta.ge is not None else meta.gt
-    made = option(
+    field = option(
         None if is_number else spec.default,
         meta.description or "",
         allowed=Range(low, meta.le) if is_number else None,
     )
-    return spec.name, spec.kind | None if is_number else spec.kind, made
+    return spec.name, spec.kind | None if is_number else spec.kind, field
 
 
 if typing.TYPE_CHECKING:

@@ -35,12 +35,12 @@ def test_fields_and_their_defaults() -> None:
 
 
 def test_a_draft_model() -> None:
-    made = speculation('{"method": "draft_model", "model": "a.gguf"}')
-    assert made.draft_model == ModelDrafts(5, "a.gguf")
-    assert made.ngram is None and made.max_tokens == 5
+    config = speculation('{"method": "draft_model", "model": "a.gguf"}')
+    assert config.draft_model == ModelDrafts(5, "a.gguf")
+    assert config.ngram is None and config.max_tokens == 5
     # A model implies the method.
-    made = speculation('{"model": "o/m", "num_speculative_tokens": 3, "revision": "v1"}')
-    assert made.draft_model == ModelDrafts(3, "o/m", "v1")
+    config = speculation('{"model": "o/m", "num_speculative_tokens": 3, "revision": "v1"}')
+    assert config.draft_model == ModelDrafts(3, "o/m", "v1")
     assert speculation("{}").max_tokens == 0
 
 

@@ -54,9 +54,9 @@ def _values(program: Program, name: str) -> np.ndarray:
     stacks = {entry.name: entry for entry in program.stacks}
     if name in weights:
         return weights[name]
-    made = np.stack([weights[part] for part in stacks[name].parts])
-    assert made.shape == stacks[name].shape
-    return made
+    stacked = np.stack([weights[part] for part in stacks[name].parts])
+    assert stacked.shape == stacks[name].shape
+    return stacked
 
 
 @pytest.mark.parametrize(("rows", "columns"), PARTS)
