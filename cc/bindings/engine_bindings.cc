@@ -87,7 +87,9 @@ void Submit(EngineHolder& self, uint64_t request_id, std::vector<int32_t> prompt
             const std::vector<ItemPositions>& media_positions, const nb::kwargs& fields) {
   step::Request request;
   SetFields(fields, &request);
-  SetFeatures({media_features, media_positions}, &request.media);
+  std::vector<step::MediaItem> media = request.media.ToVector();
+  SetFeatures({media_features, media_positions}, &media);
+  request.media = std::move(media);
   if (!new_token_matcher.is_none()) {
     request.new_token_matcher = PythonMatcherFactory(nb::cast<nb::callable>(new_token_matcher));
   }

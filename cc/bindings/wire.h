@@ -207,6 +207,17 @@ struct Wire<step::MediaItem> {
 template <>
 struct Wire<std::vector<step::MediaItem>> : WireList<step::MediaItem, MediaParts> {};
 
+// As a vector.
+template <typename T>
+struct Wire<step::GrowingList<T>> {
+  static nanobind::object To(const step::GrowingList<T>& items) { return ToWire(items.ToVector()); }
+  static void From(nanobind::handle wire, step::GrowingList<T>* items) {
+    std::vector<T> values;
+    Wire<std::vector<T>>::From(wire, &values);
+    *items = std::move(values);
+  }
+};
+
 // How values that are no structs with fields travel. To be raised with a change of that.
 inline constexpr int32_t kWireFormat = 1;
 

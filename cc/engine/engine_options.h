@@ -48,6 +48,11 @@ struct EngineOptions {
   // Which cached block without references is handed out first: a name of
   // kv_cache/eviction/policies.h ("lru", "reuse").
   std::string prefix_cache_eviction = "lru";
+  // Most KV blocks that Engine::PinPrefix() may hold at a time; requests cannot count on them. 0 =
+  // no pinning.
+  int32_t max_pinned_blocks = 0;
+  // KV events that are kept for Engine::KvEvents(); 0 = none are made.
+  int32_t max_kv_events = 0;
   // "xxh3-128" (fast) or "sha256" (where tenants must not be able to construct collisions).
   std::string prefix_caching_hash = "xxh3-128";
   // Steps handed to the runner before the first of them is collected. More than 1 pays on devices

@@ -21,6 +21,7 @@ struct EngineStats : scheduler::SchedulerStats, kv_cache::KvConnectorStats {
   int64_t num_unread_outputs = 0;
   bool draining = false;
   bool paused = false;
+  bool asleep = false;
   uint64_t num_steps = 0;
   uint64_t num_failed_steps = 0;
   uint64_t num_submitted = 0;
@@ -49,6 +50,8 @@ struct EngineStats : scheduler::SchedulerStats, kv_cache::KvConnectorStats {
     visit("draining", &S::draining, Gauge("1 if new requests are refused", "engine_draining"));
     visit("paused", &S::paused,
           Gauge("1 from a pause to its end by resume", "engine_paused").InC(21));
+    visit("asleep", &S::asleep,
+          Gauge("1 while the weights are not in memory: sleep until wake", "engine_asleep"));
     visit("num_steps", &S::num_steps, Counter("steps run", "engine_steps").InC(6));
     visit("num_failed_steps", &S::num_failed_steps,
           Counter("steps that failed as a whole", "engine_failed_steps").InC(7));

@@ -34,7 +34,7 @@ class Speculation {
     request->prompt_token_ids = {1, 2, 3};
     request->sampling.temperature = temperature;
     request->sampling.seed = 11;
-    text_ = request->prompt_token_ids;
+    text_ = request->prompt_token_ids.ToVector();
     sampler_.Start(kIndex, std::move(request), {});
   }
 

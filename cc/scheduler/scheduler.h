@@ -48,7 +48,7 @@
 #include "cc/scheduler/admission/admission.h"
 #include "cc/scheduler/admission/deadline_queue.h"
 #include "cc/scheduler/admission/queue_admission.h"
-#include "cc/scheduler/input_part.h"
+#include "cc/scheduler/input_chunk.h"
 #include "cc/scheduler/kv_transfers.h"
 #include "cc/scheduler/parked_requests.h"
 #include "cc/scheduler/pause_mode.h"
@@ -80,10 +80,10 @@ class Scheduler {
   // that still waits for it.
   bool Release(step::RequestId id);
 
-  // Appends input to a request with `streaming_input`; `part` says what follows. kNotFound: there
-  // is no such request. kFailedPrecondition: its input is complete, or a turn is being generated.
-  // kInvalidArgument: it would not be admitted with this input. O(its tokens).
-  Status Extend(step::RequestId id, std::vector<int32_t> token_ids, InputPart part);
+  // Appends input to a request with `streaming_input`. kNotFound: there is no such request.
+  // kFailedPrecondition: its input is complete, or a turn is being generated. kInvalidArgument: it
+  // would not be admitted with this input. O(tokens and media of the chunk), on average.
+  Status Extend(step::RequestId id, InputChunk chunk);
   // Ends requests whose start deadline or deadline is not after `now_us`, in the order of the
   // deadlines; their events have kDeadlineExceeded. O(log n) for each of them, else O(1).
   void Expire(int64_t now_us, std::vector<RequestEvent>* events);
@@ -121,8 +121,10 @@ class Scheduler {
   // transfers are under way, the connector is not used.
   void AbandonTransfer(kv_cache::TransferId id);
   size_t num_transfers_in_flight() const { return transfers_.size(); }
-  // Blocks that are copied without a request, for saved sessions.
+  // Blocks that are copied or pinned without a request.
   kv_cache::HeldPrefixes& held_prefixes() { return held_prefixes_; }
+  // What came to the prefix cache and went; null if KvCacheOptions::max_events is 0.
+  const kv_cache::EventLog* kv_events() { return cache_.events(); }
 
   bool HasWork() const { return !requests_.empty(); }
   size_t num_steps_in_flight() const { return in_flight_.size(); }
@@ -133,8 +135,11 @@ class Scheduler {
   SchedulerStats stats() const;
   // Forgets all cached prefixes and pins, those that the connector finds too. False, and nothing is
   // forgotten, if the connector cannot forget, while loads are under way, or while requests run,
-  // unless those are preempted for it (they compute everything again).
-  bool ResetPrefixCache(bool preempt_running = false);
+  // unless those are preempted for it (they compute everything again). Without `reset_connector`
+  // the connector keeps what it has: KV that can be loaded again.
+  bool ResetPrefixCache(bool preempt_running = false, bool reset_connector = true);
+  // Forgets all embeddings of media that no running request needs.
+  void ResetEncoderCache() { encoder_cache_.EvictUnreferenced(); }
 
   // Invariants of requests, slots, queue and cache. O(requests + blocks).
   Status CheckIntegrity() const;
@@ -173,8 +178,7 @@ class Scheduler {
   Status CheckRequest(const RequestState& request) const;
 
   // scheduler_inputs.cc
-  void SetPrompt(RequestState* request, std::shared_ptr<const step::Request> longer);
-  void MergeIntoPrompt(RequestState* request, const std::vector<int32_t>& token_ids);
+  void GrowPrompt(RequestState* request, InputChunk chunk);
   void FinishInput(RequestState* request);
   void FinishTurn(RequestState* request, const Stop& stop, RequestEvent* event);
 

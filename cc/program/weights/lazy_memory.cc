@@ -25,6 +25,10 @@ StatusOr<LazyMemory> LazyMemory::Allocate(int64_t bytes, const char* purpose,
   return memory;
 }
 
+void LazyMemory::DropPages() const {
+  if (!bytes_.empty()) ::madvise(bytes_.data(), bytes_.size(), MADV_DONTNEED);
+}
+
 LazyMemory::~LazyMemory() {
   if (!bytes_.empty()) ::munmap(bytes_.data(), bytes_.size());
 }

@@ -29,6 +29,9 @@ class LazyMemory {
     return *this;
   }
 
+  // Returns the memory of all pages to the system; they are zero when touched again.
+  void DropPages() const;
+
   std::byte* data() const { return bytes_.data(); }
   std::span<std::byte> bytes() const { return bytes_; }
 

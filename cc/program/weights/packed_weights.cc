@@ -216,7 +216,7 @@ StatusOr<const std::byte*> PackedWeights::MakeCopies(const Program& program,
   if (bytes == 0) return nullptr;
   Digest128 key;
   if (cache != nullptr) {
-    file_digests_ = WeightDigests(program, weights, cache->digests(), pool);
+    file_digests_ = WeightDigests(program, weights.files(), cache->digests(), pool);
     key = KeyOf(program, layout, FileNames(file_digests_));
     StatusOr<PackCache::Entry> found = cache->Find(key, bytes, pool);
     if (found.ok()) mapped_ = *std::move(found);
@@ -254,6 +254,7 @@ StatusOr<PackedWeights> PackedWeights::Make(const Program& program,
   PAGEMILL_ASSIGN_OR_RETURN(const std::byte* base,
                             packed.MakeCopies(program, layout, weights, cache, pool, placement));
   for (const PackedCopy& copy : layout.copies()) {
+    packed.shares_ = packed.shares_ || copy.shared != nullptr;
     packed.copies_[ContentOf(program, copy, names)] = copy.data(base);
   }
   for (const PackedUse& use : layout.uses()) {

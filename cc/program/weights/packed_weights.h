@@ -65,6 +65,8 @@ class PackedWeights {
   // WeightDigests() if the cache was queried; else empty.
   const std::vector<Digest128>& file_digests() const { return file_digests_; }
 
+  // True if a kernel reads a copy of another program (`shared` of Make()).
+  bool shares() const { return shares_; }
   // True if no kernel reads a copy.
   bool empty() const { return data_.empty(); }
   // Input `input` of op `op`, 64-byte aligned; null if its kernel reads it as stored.
@@ -106,6 +108,7 @@ class PackedWeights {
   LazyMemory memory_;                       // packed or copied weights
   std::optional<PackCache::Entry> mapped_;  // or the mapped file
   bool from_cache_ = false;
+  bool shares_ = false;
   Status damage_;
   Status store_status_;
   std::vector<Digest128> file_digests_;

@@ -48,22 +48,28 @@ void CopyElements(std::span<const std::byte> source, int32_t element_bytes,
 
 class Weights {
  public:
-  // Maps each file once. kDataLoss if a weight extends beyond the end of its file; else the file's
-  // own errors.
+  // The program's files in its order, without the constants.
+  using Files = std::shared_ptr<const std::vector<MappedFile>>;
+
+  // Maps each file once. kDataLoss if a weight lies beyond the end of its file; the file's own
+  // errors otherwise.
+  static StatusOr<Files> Open(const Program& program);
+  // `files` are those that Open() mapped for this program.
+  static Weights Load(const Program& program, Files files);
+  // Both.
   static StatusOr<Weights> Load(const Program& program);
 
   // Null for a weight that is made of others.
   const std::byte* data(ValueId weight) const { return data_[static_cast<size_t>(weight.value())]; }
 
-  // The program's files in order, without the constants.
-  std::span<const MappedFile> files() const { return files_; }
+  std::span<const MappedFile> files() const { return *files_; }
 
   // Releases the memory of all file pages that were read so far. They are read again when touched
   // again.
   void DropPages() const;
 
  private:
-  std::vector<MappedFile> files_;
+  Files files_;
   std::vector<std::unique_ptr<std::byte[]>> copies_;
   std::vector<const std::byte*> data_;  // per value; null unless it is a weight in a file
 };

@@ -38,9 +38,9 @@ inline SchedulerOptions SmallOptions() {
 inline Request MakeRequest(uint64_t id, int32_t prompt_size, int32_t max_tokens) {
   Request request;
   request.id = RequestId(id);
-  request.prompt_token_ids.resize(static_cast<size_t>(prompt_size));
-  std::iota(request.prompt_token_ids.begin(), request.prompt_token_ids.end(),
-            static_cast<int32_t>(id % 10));
+  std::vector<int32_t> prompt(static_cast<size_t>(prompt_size));
+  std::iota(prompt.begin(), prompt.end(), static_cast<int32_t>(id % 10));
+  request.prompt_token_ids = std::move(prompt);
   request.sampling.max_tokens = max_tokens;
   return request;
 }

@@ -179,8 +179,7 @@ class Simulation {
   }
 
   void ExtendRandom() {
-    EXPECT_EQ(scheduler_->Extend(RequestId(next_id_ + 5), {1}, InputPart::kLast).code(),
-              StatusCode::kNotFound);
+    EXPECT_EQ(scheduler_->Extend(RequestId(next_id_ + 5), {{1}}).code(), StatusCode::kNotFound);
     std::vector<RequestId> open;
     for (const auto& [id, reference] : live_) {
       if (reference.input_open() || Pick(0, 19) == 0) open.push_back(id);
@@ -195,7 +194,7 @@ class Simulation {
   void Extend(RequestId id, const std::vector<int32_t>& tokens, InputPart part) {
     ReferenceRequest& reference = live_.at(id);
     const StatusCode expected = reference.ExtendCode(tokens, part);
-    ASSERT_EQ(scheduler_->Extend(id, tokens, part).code(), expected);
+    ASSERT_EQ(scheduler_->Extend(id, {tokens, {}, part}).code(), expected);
     if (expected == StatusCode::kOk) reference.Extend(tokens, part);
   }
 

@@ -87,7 +87,7 @@ std::string TracedScheduler::Dispatch(std::string_view text) {
   } else if (call == "extend") {
     const RequestId id = words.Id();
     const auto part = static_cast<InputPart>(words.Number());
-    return ToText(scheduler_->Extend(id, words.Rest(), part));
+    return ToText(scheduler_->Extend(id, {words.Rest(), {}, part}));
   } else if (call == "expire") {
     scheduler_->Expire(words.Number(), &events_);
   } else if (call == "pause") {
