@@ -109,8 +109,8 @@ def test_stacks_of_scaled_experts_are_divided(name: str, tmp_path: Path) -> None
     _check(tmp_path / "scaled", True)
 
 
-# Ranks take rows and columns of packed integers; act-order columns have groups everywhere, and are
-# expanded, of which there is a note.
+# Ranks take rows and columns of packed integers; act-order columns have groups everywhere, so they
+# are expanded, with a note.
 @pytest.mark.parametrize(
     "scheme",
     [
@@ -143,15 +143,15 @@ def _check(
     with engine(directory, ranks) as loaded:
         assert (not loaded.core.built.notes) == divided
         got = greedy(loaded, prompts)
-        # Ranks then tell each other the largest logit of a row instead of all.
+        # Ranks then exchange the largest logit of a row instead of all.
         by_maxima = greedy(loaded, prompts, logprobs=False)
     for mine, theirs in zip(by_maxima, got, strict=True):
         assert [token for token, _ in mine] == [token for token, _ in theirs]
     for mine, theirs in zip(got, expected, strict=True):
         assert [token for token, _ in mine] == [token for token, _ in theirs]
-        # Each of the 6 or so sums that are cut has some 100 terms, of which rounding in another
-        # order moves the result by at most 100 x 2^-24 of their size; what follows a layer can
-        # make that ten times as large.
+        # Each of the 6 or so divided sums has some 100 terms; rounding in another order changes the
+        # result by at most 100 x 2^-24 of their size, and the rest of a layer can amplify that
+        # tenfold.
         np.testing.assert_allclose(
             [logprob for _, logprob in mine], [logprob for _, logprob in theirs], atol=4e-4, rtol=0
         )
