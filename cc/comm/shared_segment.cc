@@ -139,7 +139,7 @@ StatusOr<std::shared_ptr<SharedSegment>> SharedSegment::Open(int fd) {
                                   .slot_bytes = header.slot_bytes};
   if (!whole || header.magic != kMagic || !options.Validate().ok() ||
       status.st_size != SegmentBytes(options)) {
-    return InvalidArgument(name + " is no shared segment of this version of Pagemill");
+    return InvalidArgument(name + " is not a shared segment of this version of Pagemill");
   }
   PAGEMILL_ASSIGN_OR_RETURN(std::byte * base, Map(fd, status.st_size));
   return std::shared_ptr<SharedSegment>(new SharedSegment(/*fd=*/-1, base, options));

@@ -56,9 +56,9 @@ TEST(SharedSegmentTest, OptionsOutsideTheirRangeAreNamed) {
 TEST(SharedSegmentTest, OpenRefusesWhatIsNoSegment) {
   EXPECT_EQ(SharedSegment::Open(-1).status().code(), StatusCode::kInvalidArgument);
   const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-  EXPECT_EQ(
-      SharedSegment::Open(null).status().message(),
-      "descriptor " + std::to_string(null) + " is no shared segment of this version of Pagemill");
+  EXPECT_EQ(SharedSegment::Open(null).status().message(),
+            "descriptor " + std::to_string(null) +
+                " is not a shared segment of this version of Pagemill");
   close(null);
 }
 

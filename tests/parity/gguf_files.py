@@ -20,7 +20,7 @@ ARCHITECTURES = {
     "qwen3": "qwen3",
     "qwen3_moe": "qwen3moe",
 }
-BLOCK = 32  # elements; a matrix whose rows are no whole number of blocks is stored as f16
+BLOCK = 32  # elements; a matrix whose rows are not a whole number of blocks is stored as f16
 Array = npt.NDArray[np.float32]
 
 _LAYER = {

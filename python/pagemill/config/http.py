@@ -82,7 +82,7 @@ class OriginConfig:
         for origin in self.allowed_origins:
             if not _ORIGIN.fullmatch(origin):
                 raise ConfigError(
-                    f"--allowed-origins: {origin!r} is no origin; write it as"
+                    f"--allowed-origins: {origin!r} is not an origin; write it as"
                     " https://example.com or http://localhost:3000, without a path"
                 )
         if "*" in self.allowed_origins and self.allow_credentials:
@@ -90,5 +90,5 @@ class OriginConfig:
         for host in self.allowed_hosts:
             if not _HOST.fullmatch(host):
                 raise ConfigError(
-                    f"--allowed-hosts: {host!r} is no host; write example.com, without port"
+                    f"--allowed-hosts: {host!r} is not a host; write example.com, without port"
                 )

@@ -99,7 +99,7 @@ class SchedulerConfig:
         """Checks each field; see `check`.
 
         Raises:
-          ConfigError: options contradict each other, or a weight is no whole number in its range.
+          ConfigError: options contradict each other, or a weight is not a whole number in range.
         """
         check(self)
         if self.max_long_partial_prefills > 0 and self.long_prefill_token_threshold == 0:

@@ -50,7 +50,7 @@ def divide(weights: Weights, shape: AttentionShape, out_name: str) -> AttentionS
     if features % block:
         weights.note(
             f"every rank computes the whole attention: {features} features, a rank's part of"
-            f" {out_name}, are no whole number of blocks of {block}"
+            f" {out_name}, are not a whole number of blocks of {block}"
         )
         return shape
     return replace(shape, shard=weights.shard)

@@ -47,7 +47,7 @@ class ClipVisionTower:
         self._patch = positive_int(config, "patch_size")
         self._side, rest = divmod(positive_int(config, "image_size"), self._patch)
         if rest or not self._side:
-            raise ModelConfigError(f"image_size is no multiple of patch_size {self._patch}")
+            raise ModelConfigError(f"image_size is not a multiple of patch_size {self._patch}")
         heads = positive_int(config, "num_attention_heads")
         head_dim, rest = divmod(self.hidden_size, heads)
         if rest:

@@ -35,7 +35,7 @@ def number(
     """The number at `key`, from `least` to `most`; `default` if it is absent or null.
 
     Raises:
-        ModelConfigError: it is no such number.
+        ModelConfigError: it is not such a number.
     """
     value = config.get(key)
     value = default if value is None else value
@@ -63,7 +63,7 @@ def epsilon(config: Config, key: str, default: float) -> float:
     """The value that a norm adds to the variance.
 
     Raises:
-        ModelConfigError: it is no number from 0 to 1.
+        ModelConfigError: it is not a number from 0 to 1.
     """
     return number(config, key, default, least=0.0, most=1.0)
 
@@ -182,7 +182,7 @@ def layer_numbers(config: Config, key: str) -> frozenset[int]:
     """The layers that `key` lists; none if it is absent or null.
 
     Raises:
-        ModelConfigError: it is no list of integers.
+        ModelConfigError: it is not a list of integers.
     """
     value = config.get(key)
     numbers = cast("list[Any]", value if value is not None else [])

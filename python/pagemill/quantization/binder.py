@@ -217,7 +217,7 @@ class WeightBinder:
         does not have both.
 
         Raises:
-            WeightsError: one is no number > 0.
+            WeightsError: one is not a number > 0.
         """
         return kv_scales.kv_scales(self._tensors, module)
 

@@ -40,7 +40,7 @@ def kv_scales(tensors: DeclaredTensors, module: str) -> tuple[float, float]:
     not have both.
 
     Raises:
-        WeightsError: one is no number > 0.
+        WeightsError: one is not a number > 0.
     """
     names = [
         next((name for kind in kinds if tensors.has(name := f"{module}.{kind}")), None)

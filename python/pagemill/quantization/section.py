@@ -45,7 +45,7 @@ class Section:
         """The object at `name`, empty if it is absent.
 
         Raises:
-            QuantizationError: it is no object.
+            QuantizationError: it is not an object.
         """
         value = self.get(name)
         if value is not None and not isinstance(value, Mapping):
@@ -61,7 +61,7 @@ class Section:
         """The names and patterns of modules at `name`; `default` if it is absent.
 
         Raises:
-            QuantizationError: it is no list of strings.
+            QuantizationError: it is not a list of strings.
         """
         entries: object = self.get(name)
         if entries is None:
@@ -85,7 +85,7 @@ class Section:
         """Columns that share a scale; None, all of a row, for -1.
 
         Raises:
-            QuantizationError: they are no multiple of 32.
+            QuantizationError: they are not a multiple of 32.
         """
         if type(value) is int and value == -1:
             return None
@@ -97,7 +97,7 @@ class Section:
         """Rows and columns of a block, [128, 128] or "128x128"; None if the field is absent.
 
         Raises:
-            QuantizationError: it is no such pair, or columns are no multiple of 4.
+            QuantizationError: it is not such a pair, or columns are not a multiple of 4.
         """
         value = self.get(name)
         if value is None:

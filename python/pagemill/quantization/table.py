@@ -39,7 +39,7 @@ def method_of(config: Mapping[str, Any]) -> Method:
         if entry is None:
             continue
         if not isinstance(entry, Mapping):
-            raise QuantizationError(f"{key} is no object")
+            raise QuantizationError(f"{key} is not an object")
         section = cast("Mapping[str, Any]", entry)
         name = section.get("quant_method")
         if not isinstance(name, str) or name not in METHODS:

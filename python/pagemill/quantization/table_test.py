@@ -41,7 +41,7 @@ def test_the_table_is_sorted_and_every_row_loads() -> None:
         ({"quant_method": "hqq"}, "the quant_method 'hqq' is not supported; supported: awq, comp"),
         ({"quant_method": ["awq"]}, "the quant_method a list is not supported"),
         ({}, "quant_method None is not supported; supported: .*compressed-tensors"),
-        ([], "quantization_config is no object"),
+        ([], "quantization_config is not an object"),
     ],
 )
 def test_unknown_methods_are_refused(section: object, message: str) -> None:

@@ -223,7 +223,7 @@ def test_heads_that_would_cut_a_block_are_not_divided():
     shape = AttentionShape(heads=2, kv_heads=2, head_dim=24, scale=1.0)
     assert divide(weights, shape, "o") == shape
     assert weights.notes == [
-        "every rank computes the whole attention: 24 features, a rank's part of o, are no whole"
+        "every rank computes the whole attention: 24 features, a rank's part of o, are not a whole"
         " number of blocks of 32"
     ]
     shape = AttentionShape(heads=2, kv_heads=2, head_dim=32, scale=1.0)

@@ -89,7 +89,7 @@ class GgufFile:
         with open(path, "rb") as file:
             size = file.seek(0, 2)
             if size < 24:
-                raise WeightsError(f"{path}: {size} bytes are no GGUF file")
+                raise WeightsError(f"{path}: {size} bytes are not a GGUF file")
             header_end = min(size, _MAX_HEADER_BYTES)
             with mmap.mmap(file.fileno(), header_end, access=mmap.ACCESS_READ) as data:
                 try:
@@ -223,7 +223,7 @@ class _Parser:
     ) -> dict[str, TensorLocation]:
         alignment = metadata.get("general.alignment", 32)
         if type(alignment) is not int or alignment < 1 or alignment & (alignment - 1):
-            raise self._error(f"the alignment {shown(alignment)} is no power of two")
+            raise self._error(f"the alignment {shown(alignment)} is not a power of two")
         start = -(-self._at // alignment) * alignment
         tensors: dict[str, TensorLocation] = {}
         for name, dtype, shape, offset in infos:

@@ -16,7 +16,7 @@ def read_json(path: Path) -> Any:
     """The value in the file `path`.
 
     Raises:
-        WeightsError: it cannot be read, is larger than MAX_JSON_BYTES, or is no JSON.
+        WeightsError: it cannot be read, is larger than MAX_JSON_BYTES, or is not JSON.
     """
     try:
         with open(path, "rb") as file:
@@ -30,7 +30,7 @@ def read_object(path: Path) -> dict[str, Any]:
     """The object in the file `path`.
 
     Raises:
-        WeightsError: as `read_json`, or the value is no object.
+        WeightsError: as `read_json`, or the value is not an object.
     """
     value = read_json(path)
     if not isinstance(value, dict):

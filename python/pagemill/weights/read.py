@@ -32,7 +32,7 @@ def read_bytes(location: TensorLocation) -> npt.NDArray[np.uint8]:
         WeightsError: the dtype is not supported. OSError: the file cannot be read.
     """
     if location.dtype not in DTYPES:
-        raise WeightsError(f"a tensor of {location.dtype} is no weight")
+        raise WeightsError(f"a tensor of {location.dtype} is not a weight")
     size = tensor_bytes(location.dtype, location.shape)
     if size == 0:
         return np.empty(0, np.uint8)
@@ -59,7 +59,7 @@ def as_f32(
         return e4m3_values()[data].reshape(shape)
     if dtype.startswith("q"):
         return dequantize(dtype, data).reshape(shape)
-    raise WeightsError(f"a tensor of {dtype} is no weight")
+    raise WeightsError(f"a tensor of {dtype} is not a weight")
 
 
 def read_f32(location: TensorLocation) -> npt.NDArray[np.float32]:

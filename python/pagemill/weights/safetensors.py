@@ -60,7 +60,7 @@ def read_directory(directory: Path) -> dict[str, TensorLocation]:
     for shard in sorted(set(weight_map.values())):
         # Without this check an index file could name any file of the machine.
         if Path(shard).name != shard or "\n" in shard:
-            raise WeightsError(f"{index}: the shard {shown(shard)} is no plain file name")
+            raise WeightsError(f"{index}: the shard {shown(shard)} is not a plain file name")
         found = read_file(directory / shard)
         tensors |= {name: at for name, at in found.items() if weight_map.get(name) == shard}
     missing = sorted(weight_map.keys() - tensors.keys())
@@ -88,7 +88,7 @@ def read_file(path: Path) -> dict[str, TensorLocation]:
         header = file.read(header_bytes)
     entries = parse_json(header, f"the header of {path}")
     if not isinstance(entries, dict):
-        raise WeightsError(f"{path}: the header is no JSON object")
+        raise WeightsError(f"{path}: the header is not a JSON object")
     found = [
         _entry(path, name, entry)
         for name, entry in cast("dict[str, Any]", entries).items()
