@@ -1,4 +1,4 @@
-"""Errors of a model on disk."""
+"""Errors of a model that is found, fetched or read."""
 
 
 class WeightsError(ValueError):
@@ -13,3 +13,7 @@ class MissingTensorError(WeightsError):
 class UnusedTensorError(WeightsError):
     """A model's files contain tensors that no layer uses: the model does not match its
     configuration, or a part of it is not supported."""
+
+
+class FetchError(WeightsError):
+    """A model does not exist and could not be fetched; the message says what to do about it."""

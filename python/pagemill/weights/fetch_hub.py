@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pagemill.weights.fetch_errors import FetchError
+from pagemill.weights.errors import FetchError
 
 _HUB_ID = re.compile(r"([\w.-]+/[\w.-]+)(?:/([\w./-]+\.gguf))?")
 _DATA = ("*.json", "*.jinja", "*.safetensors", "tokenizer.model")

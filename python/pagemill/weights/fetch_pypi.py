@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pagemill.weights.download_progress import DownloadProgress
-from pagemill.weights.fetch_errors import FetchError
+from pagemill.weights.errors import FetchError
 
 _CHUNK_BYTES = 1 << 20
 _RAW_PROGRESS = re.compile(r"Progress (\d+) of (\d+)")
