@@ -5,6 +5,7 @@
 #define PAGEMILL_CC_ENGINE_ENGINE_OPTIONS_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "cc/base/status.h"
@@ -65,6 +66,10 @@ struct EngineOptions {
   // 0: they hear after each step. First tokens and ends do not wait, nor does anything while a step
   // with a prompt runs or none does. Where the CPU computes, each time costs the step a core.
   int64_t output_interval_us = 0;
+  // The longest step while requests decode, in microseconds: prompts are computed in parts that
+  // keep to it, of at least StepBudgeter::kLeastTokens tokens. 0 = no limit; empty = a multiple of
+  // what the decoding requests take alone.
+  std::optional<int64_t> max_step_us;
   // Verify scheduler and cache after every step. For tests: costs O(blocks).
   bool check_integrity = false;
 

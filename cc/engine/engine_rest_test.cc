@@ -175,7 +175,7 @@ TEST_F(EngineRestTest, AfterTheShutdownNothingRuns) {
   EXPECT_EQ(engine_->Sleep(KvMemory::kKeep, kLong).code(), StatusCode::kUnavailable);
 }
 
-TEST_F(EngineRestTest, AShutdownRefusesWhoStillWaits) {
+TEST_F(EngineRestTest, AShutdownRefusesTasksThatStillWait) {
   runner_.Hold();
   Submit(MakeRequest(1, kPrompt, 4));
   while (runner_.num_steps() == 0) std::this_thread::yield();
@@ -230,7 +230,7 @@ TEST_F(EngineRestTest, OnlyKvThatIsFreedIsForgotten) {
   EXPECT_EQ(CachedTokens(3), 0);
 }
 
-TEST_F(EngineRestTest, WhatFailsLeavesTheStateAsItWas) {
+TEST_F(EngineRestTest, AFailureLeavesTheStateAsItWas) {
   control_.FailNext(ResourceExhausted("no"));
   EXPECT_EQ(engine_->Sleep(KvMemory::kFree, kLong).message(), "no");
   EXPECT_FALSE(engine_->stats().asleep);
@@ -243,7 +243,7 @@ TEST_F(EngineRestTest, WhatFailsLeavesTheStateAsItWas) {
   EXPECT_EQ(Read(1), Continue(kPrompt, 4));
 }
 
-TEST_F(EngineRestTest, AShutdownEndsWhatSleeps) {
+TEST_F(EngineRestTest, AShutdownEndsRequestsThatSleep) {
   SubmitLong(1);
   ASSERT_TRUE(engine_->Sleep(KvMemory::kKeep, kLong).ok());
   engine_->Shutdown();

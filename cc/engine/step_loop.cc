@@ -114,6 +114,7 @@ StepLoop::StepLoop(const EngineOptions& options, const scheduler::SchedulerOptio
       log_(std::move(log)),
       tiers_(std::move(core.tiers)),
       scheduler_(std::move(core.scheduler)),
+      budgeter_(options.max_step_us),
       queue_(made) {
   stats_.kv_blocks_total = scheduler_->stats().kv_blocks_total;
   thread_ = std::thread([this] { Run(); });
@@ -327,7 +328,7 @@ bool StepLoop::WaitPaused(double timeout_s) {
 }
 
 Status StepLoop::RunBetweenSteps(RestTask::Function run) {
-  return Ask([this, &run] { return run(scheduler_.get()); });
+  return RunOnThread([this, &run] { return run(scheduler_.get()); });
 }
 
 Status StepLoop::RunAtRest(RestTask::Function run, RestTask::Needs needs, double timeout_s) {

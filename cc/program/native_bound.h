@@ -40,27 +40,26 @@ struct NativeExecutor::Bound {
   LazyMemory outputs;
   LazyMemory workspace;
   LazyMemory kv;
-  std::optional<device::PopulateAhead> kv_populated;  // goes before `kv`
+  std::optional<device::PopulateAhead> kv_populated;  // destroyed before `kv`
   std::string memory_placement;
-  std::unique_ptr<CachePages> pages;             // of `kv`; null if there is none
-  std::unique_ptr<device::ThreadPool> own_pool;  // null: `pool` is the host's
+  std::unique_ptr<CachePages> pages;             // of `kv`; null without one
+  std::unique_ptr<device::ThreadPool> own_pool;  // null: `pool` belongs to the host
   device::ThreadPool* pool = nullptr;
-  std::byte* kv_arena = nullptr;  // of `kv`, or of the host's
+  std::byte* kv_arena = nullptr;  // of `kv`, or the host's
 
   BoundProgram bound;
   std::optional<StepCalls> calls;
-  std::vector<std::span<const std::byte>>
-      next;  // of each op: the packed weights read after its own
+  std::vector<std::span<const std::byte>> next;  // per op: the packed weights to read after its own
   ops::KernelContext context;
-  comm::Groups groups;  // of the context
+  comm::Groups groups;  // for the context
   std::optional<GreedyTail> greedy_tail;
-  bool greedy = false;                   // the step that runs ends with it
-  std::optional<StepSizes> finished;     // of a step that is not collected
-  std::vector<OutputView> output_views;  // of the step collected last
+  bool greedy = false;                   // the running step uses `greedy_tail`
+  std::optional<StepSizes> finished;     // sizes of the uncollected step
+  std::vector<OutputView> output_views;  // of the last collected step
 
   bool profiling = false;
   OpProfile profile;
-  std::vector<std::vector<ValueId>> dead;  // values whose last reader an op is, where poisoned
+  std::vector<std::vector<ValueId>> dead;  // per op: values that it reads last; for poisoning
 
   const Program& program() const { return weights->program(); }
   Status AllocateMemory(const Bound* host);

@@ -76,8 +76,8 @@ class NativeExecutor final : public Executor {
   // system refused it; "" if there is nothing to place.
   const std::string& memory_placement() const;
   // KvFingerprint() of the pages. Reads all weight files on the calling thread, once, unless
-  // packing has computed their digests. Thread-safe; weights are not loaded, unloaded or replaced
-  // meanwhile.
+  // packing has computed their digests. Thread-safe; loading and replacing weights wait
+  // for it.
   Digest128 kv_fingerprint() const;
 
   // Returns the memory of weights, activations and outputs to the system. Until LoadWeights() steps

@@ -28,7 +28,7 @@ const std::byte* NativeExecutor::Bound::PartOf(ValueId id) const {
   return copy != nullptr ? copy : weights->weights().data(id);
 }
 
-// After the last op with packed weights comes the first one, of the next step.
+// Links each op with packed weights to the next one; the last one to the first, for the next step.
 void NativeExecutor::Bound::LinkWeights() {
   const size_t num_ops = program().ops().size();
   next.resize(num_ops);

@@ -45,6 +45,8 @@ class EngineNode {
   int32_t num_entries() const { return static_cast<int32_t>(plan_.scheduled.size()); }
   bool HasWork() const { return scheduler_->HasWork(); }
   scheduler::SchedulerStats stats() const { return scheduler_->stats(); }
+  // null unless KvCacheOptions::max_events is set
+  const kv_cache::EventLog* kv_events() { return scheduler_->kv_events(); }
   Status CheckIntegrity() const { return scheduler_->CheckIntegrity(); }
 
  private:

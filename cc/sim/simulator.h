@@ -24,20 +24,20 @@
 #include <vector>
 
 #include "cc/base/status.h"
+#include "cc/router/router.h"
 #include "cc/scheduler/request_event.h"
 #include "cc/scheduler/scheduler_options.h"
 #include "cc/sim/cost_model.h"
 #include "cc/sim/engine_node.h"
 #include "cc/sim/report.h"
 #include "cc/sim/request_table.h"
-#include "cc/sim/routing/routing_policy.h"
 #include "cc/sim/workload.h"
 
 namespace pagemill::sim {
 
 struct SimulatorOptions {
   int32_t num_engines = 1;
-  std::string routing = "least_loaded";   // a name of routing/routing.h
+  std::string routing = "least_loaded";   // a name of cc/router/routing_policy.h
   scheduler::SchedulerOptions scheduler;  // of every engine
   DeviceSpec device;
   ModelShape model;
@@ -69,6 +69,7 @@ class Simulator {
     int64_t num_running = 0;
     int64_t kv_blocks_used = 0;
     uint64_t preemptions = 0;
+    uint64_t next_kv_event = 1;  // the first that the router has not seen
   };
   struct StepEnd {
     int64_t time_ns;
@@ -79,7 +80,7 @@ class Simulator {
   };
 
   Simulator(const SimulatorOptions& options, std::unique_ptr<Workload> workload,
-            std::unique_ptr<RoutingPolicy> routing);
+            std::unique_ptr<router::Router> router);
 
   void Deliver();
   void FinishStep();
@@ -87,14 +88,14 @@ class Simulator {
   void Account(int32_t engine, const scheduler::RequestEvent& event);
   void End(int32_t engine, step::RequestId id);
   void Observe(int32_t engine);
+  void ReportKvEvents(int32_t engine);
 
   const CostModel cost_;
   std::unique_ptr<Workload> workload_;
-  std::unique_ptr<RoutingPolicy> routing_;
+  const std::unique_ptr<router::Router> router_;
   RequestTable requests_;
   std::vector<std::unique_ptr<EngineNode>> engines_;
-  std::vector<Known> known_;    // by engine
-  std::vector<int32_t> loads_;  // unfinished requests by engine
+  std::vector<Known> known_;  // by engine
   std::priority_queue<StepEnd, std::vector<StepEnd>, std::greater<>> steps_;
   std::vector<scheduler::RequestEvent> events_;  // reused by steps
   Gauges gauges_;

@@ -100,7 +100,7 @@ async def _start(pipeline: Pipeline, asked: ChatRequest, request: Request) -> Ge
         tenant=tenant_of(request),
         param="messages",
     )
-    return pipeline.generate([token_ids], sampling, options)
+    return await pipeline.generate([token_ids], sampling, options)
 
 
 def _check(asked: ChatRequest) -> None:
