@@ -11,10 +11,10 @@ StatusOr<std::unique_ptr<EngineNode>> EngineNode::Create(const scheduler::Schedu
                                                          std::optional<int64_t> max_step_us,
                                                          const CostModel* cost,
                                                          RequestTable* requests) {
-  auto made = scheduler::Scheduler::Create(options);
-  PAGEMILL_RETURN_IF_ERROR(made.status());
+  auto scheduler = scheduler::Scheduler::Create(options);
+  PAGEMILL_RETURN_IF_ERROR(scheduler.status());
   return std::unique_ptr<EngineNode>(
-      new EngineNode(*std::move(made), max_step_us, cost, requests, options.max_num_seqs));
+      new EngineNode(*std::move(scheduler), max_step_us, cost, requests, options.max_num_seqs));
 }
 
 EngineNode::EngineNode(std::unique_ptr<scheduler::Scheduler> scheduler,

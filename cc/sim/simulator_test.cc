@@ -37,9 +37,9 @@ SyntheticOptions Load(int64_t num_requests) {
 
 std::unique_ptr<Simulator> Make(const SimulatorOptions& options, const SyntheticOptions& load) {
   EXPECT_TRUE(load.Validate().ok());
-  auto made = Simulator::Create(options, std::make_unique<SyntheticWorkload>(load));
-  EXPECT_TRUE(made.ok()) << made.status().message();
-  return *std::move(made);
+  auto simulator = Simulator::Create(options, std::make_unique<SyntheticWorkload>(load));
+  EXPECT_TRUE(simulator.ok()) << simulator.status().message();
+  return *std::move(simulator);
 }
 
 void RunChecked(Simulator* simulator) {

@@ -1,4 +1,4 @@
-"""Which package of python/pagemill may import which; function-local imports count too."""
+"""Checks which package of python/pagemill imports which, including function-local imports."""
 
 import ast
 from collections.abc import Iterable, Iterator

@@ -123,7 +123,7 @@ def _part(config: Config, key: str) -> Mapping[str, Any]:
 
 
 def _selected_layers(config: Config, layers: int) -> int:
-    """After how many layers of the tower its results are taken. `vision_feature_layer` counts the
+    """The number of tower layers whose results are used. `vision_feature_layer` counts the
     embeddings as 0, or from the end."""
     value = config.get("vision_feature_layer", -2)
     if isinstance(value, list) and len(cast("list[Any]", value)) == 1:

@@ -39,7 +39,7 @@ class Qwen2VlModel:
         text = _text_config(config)
         rope = dict(rope_parameters(text))
         sections = rope.pop("mrope_section", None)
-        # Older configurations name M-RoPE as if it were a rule of scaling.
+        # Older configurations list M-RoPE as a scaling rule.
         if rope.get("rope_type") == "mrope":
             rope["rope_type"] = "default"
         tied = flag(config, "tie_word_embeddings", flag(text, "tie_word_embeddings", False))
@@ -98,8 +98,8 @@ def _text_config(config: Config) -> Config:
 
 
 def _dims_of_pairs(sections: object, pairs: int) -> list[int]:
-    """By which dimension of a position each pair turns: `sections` has the pairs of time, rows and
-    columns."""
+    """The position dimension by which each pair rotates: `sections` has the numbers of pairs for
+    time, rows and columns."""
     counts = cast("list[Any]", sections) if isinstance(sections, list) else []
     valid = len(counts) == GRID_DIMS and all(type(n) is int and n >= 0 for n in counts)
     if not valid or sum(counts) != pairs:

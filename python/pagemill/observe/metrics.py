@@ -1,7 +1,7 @@
 """Prometheus metrics of one server.
 
-The engine's own gauges and counters are read when Prometheus asks (`EngineCollector`); what only
-the front end sees (times, finish reasons) is counted as it happens (`RequestMetrics`).
+The engine's gauges and counters are read when Prometheus scrapes (`EngineCollector`); times and
+finish reasons, which only the front end knows, are recorded as they occur (`RequestMetrics`).
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class EngineCollector(Collector):
                 yield self._family(kind, family, sentence, getattr(stats, name))
 
     def describe(self) -> Iterable[Metric]:
-        """Names nothing ahead of time: registering must not ask the engine."""
+        """Declares no metrics in advance: registration must not call the engine."""
         return ()
 
     def _family(self, kind: str, name: str, text: str, value: float) -> Metric:
@@ -72,7 +72,7 @@ class EngineCollector(Collector):
 
 
 class RequestMetrics:
-    """What the front end observes about requests. One registry per server: no globals.
+    """Metrics of requests in the front end. One registry per server: no globals.
 
     With `shared_folder`, the counts are those of all processes of the server, also of those that
     have ended. Each keeps its own in mapped files there, which prometheus_client does if its

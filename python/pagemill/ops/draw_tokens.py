@@ -1,6 +1,6 @@
 """`draw_tokens`: tokens drawn from rows of logits.
 
-Executors of devices put it behind `argmax`, so it has no face for models.
+Device executors run it after `argmax`, so it has no tracing function.
 """
 
 from __future__ import annotations

@@ -143,7 +143,7 @@ def test_allowed_hosts() -> None:
     [
         ({"allowed_origins": ("example.com",)}, "https://example.com"),
         ({"allowed_origins": ("https://example.com/",)}, "without a path"),
-        ({"allowed_origins": ('["*"]',)}, "no origin"),
+        ({"allowed_origins": ('["*"]',)}, "not an origin"),
         ({"allowed_origins": ("*",), "allow_credentials": True}, "by name"),
         ({"allowed_hosts": ("example.com:8000",)}, "without port"),
         ({"allowed_hosts": ("http://example.com",)}, "without port"),
