@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pagemill.render.errors import RenderError
+from pagemill.render.events import Piece
+from pagemill.render.output_parser import Formats
 from pagemill.render.renderer import ChatPrompt
 
 
@@ -22,6 +24,10 @@ class FakeDetokenizer:
         kept = (i for i in token_ids if i or not self._skip)
         return self._decoder.decode(b"".join(b"<eos>" if i == 0 else bytes([i]) for i in kept))
 
+    def piece(self, token_id: int) -> Piece:
+        """The text that one token completes."""
+        return Piece(self.push((token_id,)), token_id, token_id == 0)
+
     def flush(self) -> str:
         """What an unfinished character leaves."""
         return self._decoder.decode(b"", final=True)
@@ -31,6 +37,10 @@ class FakeRenderer:
     """Has the methods of `rendering.Renderer`."""
 
     eos_token_ids: tuple[int, ...] = (0,)
+
+    def __init__(self, formats: Formats | None = None) -> None:
+        """`formats`: those of the output; None: all of it is text."""
+        self.formats: Formats = formats or Formats()
 
     def encode(
         self, text: str, add_special_tokens: bool = True, parse_special: bool = False

@@ -18,6 +18,8 @@ from starlette.types import Receive
 from pagemill.config.env import cache_folder
 from pagemill.config.model import ModelConfig
 from pagemill.render.errors import RenderError
+from pagemill.render.events import Piece
+from pagemill.render.output_parser import FormatNames, Formats
 from pagemill.render.renderer import ChatPrompt, RenderSource
 from pagemill.render.renderer import Renderer as ModelRenderer
 from pagemill.render.template_process import MAX_PROCESSES
@@ -45,6 +47,8 @@ class Detokenizer(Protocol):
 
     def push(self, token_ids: Sequence[int]) -> str: ...
 
+    def piece(self, token_id: int) -> Piece: ...
+
     def flush(self) -> str: ...
 
 
@@ -52,6 +56,7 @@ class Renderer(Protocol):
     """The part of `render.Renderer` that the server uses."""
 
     eos_token_ids: tuple[int, ...]
+    formats: Formats
 
     def encode(
         self, text: str, add_special_tokens: bool = True, parse_special: bool = False
@@ -216,7 +221,10 @@ def open_renderer(source: RenderSource, config: ModelConfig) -> ModelRenderer:
     """
     _bound_free_memory()
     cache = cache_folder(config.cache_dir)
-    return ModelRenderer.open(source, config.chat_template, config.trust_control_tokens, cache)
+    formats = FormatNames(config.reasoning_parser, config.tool_call_parser)
+    return ModelRenderer.open(
+        source, config.chat_template, config.trust_control_tokens, cache, formats
+    )
 
 
 async def _result(future: Awaitable[T]) -> T:

@@ -3,42 +3,26 @@
 from __future__ import annotations
 
 import functools
-import time
-from collections.abc import AsyncGenerator, Iterator
 from typing import Any
 
 import msgspec
-from msgspec import UNSET
 from starlette.requests import Request
 from starlette.responses import Response
 
-from pagemill.engine.assembly import ChoiceDelta
+from pagemill.render.output_parser import ParserOptions
 from pagemill.server.admission import read_body, tenant_of
+from pagemill.server.chat_wording import ChatWording
 from pagemill.server.disconnect import until_disconnect
 from pagemill.server.errors import bad_request, not_implemented
+from pagemill.server.event_stream import EventStream
 from pagemill.server.generation import Generation
-from pagemill.server.logprobs import LogprobFormatter
 from pagemill.server.pipeline import GenerationOptions, Pipeline
-from pagemill.server.protocol.chat import (
-    RULES,
-    ChatChoice,
-    ChatChunk,
-    ChatChunkChoice,
-    ChatDelta,
-    ChatMessage,
-    ChatRequest,
-    ChatResponse,
-    ChoiceLogprobs,
-    check_messages,
-)
+from pagemill.server.protocol.chat import RULES, ChatRequest, check_messages, check_tools
 from pagemill.server.protocol.decode import decode_request
 from pagemill.server.protocol.sampling import to_sampling
 from pagemill.server.request_ids import name_request
-from pagemill.server.sse import EventStream, event
+from pagemill.server.respond import ResponseEvents, whole_response
 from pagemill.server.state import state_of
-from pagemill.server.streaming import guarded, usage_events
-
-ROLE = "assistant"
 
 
 async def create(request: Request) -> Response:
@@ -51,14 +35,11 @@ async def create(request: Request) -> Response:
     pipeline.model.check_generates()
     name = f"chatcmpl-{name_request(request, asked.request_id)}"
     generation = await _start(pipeline, asked, request)
-    chat = _Chat(pipeline, asked, name, generation)
+    wording = ChatWording(pipeline, asked, name, generation)
     if asked.stream:
-        events = chat.events(max(state.config.stream_interval, asked.stream_interval))
-        return EventStream(guarded(events), chat.close)
-    try:
-        response = await until_disconnect(chat.collect(), request.receive)
-    finally:
-        chat.close()
+        interval = max(state.config.stream_interval, asked.stream_interval)
+        return EventStream(ResponseEvents(generation, wording, interval))
+    response = await until_disconnect(whole_response(generation, wording), request.receive)
     return Response(msgspec.json.encode(response), media_type="application/json")
 
 
@@ -69,6 +50,7 @@ async def _start(pipeline: Pipeline, asked: ChatRequest, request: Request) -> Ge
         ApiError: the request cannot be served.
     """
     _check(asked)
+    parsed = _parsed(pipeline, asked)
     pipeline.check_choices(1, asked.n)
     sampling = to_sampling(
         asked,
@@ -99,20 +81,20 @@ async def _start(pipeline: Pipeline, asked: ChatRequest, request: Request) -> Ge
         priority=asked.priority,
         tenant=tenant_of(request),
         param="messages",
+        parsed=parsed,
     )
     return pipeline.generate([token_ids], sampling, options)
 
 
 def _check(asked: ChatRequest) -> None:
     check_messages(asked.messages)
-    if asked.tools and asked.tool_choice != "none":
-        raise not_implemented(
-            "`tools` is not supported: calls are not parsed in this version. With"
-            ' `tool_choice: "none"` the model is shown the tools and answers in text.',
-            "tools",
-        )
+    check_tools(asked.tools)
     if asked.tool_choice not in (None, "none", "auto"):
-        raise not_implemented("`tool_choice` can only be `none` in this version.", "tool_choice")
+        raise not_implemented(
+            "`tool_choice` can be `auto` or `none` in this version: output cannot be constrained to"
+            " a call.",
+            "tool_choice",
+        )
     if asked.top_logprobs and not asked.logprobs:
         raise bad_request("`top_logprobs` needs `logprobs: true`.", "top_logprobs")
     if asked.prompt_logprobs is not None and asked.stream:
@@ -133,6 +115,30 @@ def _check(asked: ChatRequest) -> None:
         )
 
 
+def _parsed(pipeline: Pipeline, asked: ChatRequest) -> ParserOptions:
+    """What is read out of the model's output.
+
+    Raises:
+        ApiError: calls of tools would have to be, but their format is not known.
+    """
+    formats = pipeline.renderer.formats
+    may_call = bool(asked.tools) and asked.tool_choice != "none"
+    if may_call and formats.tools is None:
+        raise bad_request(
+            "`tools` cannot be served: it is not known how this model writes calls. Start the"
+            ' server with --tool-call-parser, or send `tool_choice: "none"`, with which the model'
+            " is shown the tools and answers in text.",
+            "tools",
+        )
+    content = asked.messages[-1].get("content") if asked.continue_final_message else None
+    return ParserOptions(
+        reasoning=True,
+        tools=may_call,
+        in_reasoning=isinstance(content, str) and formats.leaves_in_reasoning(content),
+        max_calls=0 if asked.parallel_tool_calls else 1,
+    )
+
+
 def _template_variables(asked: ChatRequest) -> dict[str, Any]:
     variables = dict(asked.chat_template_kwargs)
     if asked.documents is not None:
@@ -140,117 +146,3 @@ def _template_variables(asked: ChatRequest) -> dict[str, Any]:
     if asked.reasoning_effort is not None:
         variables["reasoning_effort"] = asked.reasoning_effort
     return variables
-
-
-class _Chat:
-    """One request being answered."""
-
-    def __init__(
-        self, pipeline: Pipeline, asked: ChatRequest, name: str, generation: Generation
-    ) -> None:
-        self._asked = asked
-        self._name = name
-        self._model = pipeline.model.name
-        self._created = int(time.time())
-        self._generation = generation
-        self._formatter = LogprobFormatter(pipeline.renderer, asked.return_tokens_as_token_ids)
-        last = asked.messages[-1]
-        echoed = last.get("content") if asked.echo and last.get("role") == ROLE else None
-        self._echo = echoed if isinstance(echoed, str) else ""
-
-    def close(self) -> None:
-        """Aborts what has not finished."""
-        self._generation.close()
-
-    async def collect(self) -> ChatResponse:
-        """The complete response."""
-        asked, count = self._asked, self._generation.num_choices
-        texts = [[self._echo] for _ in range(count)]
-        token_ids: list[list[int]] = [[] for _ in range(count)]
-        logprobs = [ChoiceLogprobs([]) if asked.logprobs else None for _ in range(count)]
-        ended: list[tuple[str, str | int | None]] = [("abort", None)] * count
-        prompt_logprobs = None
-        async for deltas in self._generation.deltas():
-            for delta in deltas:
-                texts[delta.index].append(delta.text)
-                token_ids[delta.index] += delta.token_ids
-                part, whole = self._logprobs(delta), logprobs[delta.index]
-                if part is not None and whole is not None:
-                    whole.content += part.content
-                if delta.prompt_logprobs is not None:
-                    prompt_logprobs = self._formatter.prompt(delta.prompt_logprobs)
-                if delta.finish_reason is not None:
-                    ended[delta.index] = (delta.finish_reason, delta.stop_reason)
-        choices = [
-            ChatChoice(
-                index=i,
-                message=ChatMessage(ROLE, "".join(texts[i])),
-                logprobs=logprobs[i],
-                finish_reason=ended[i][0],
-                stop_reason=ended[i][1],
-                token_ids=token_ids[i] if asked.return_token_ids else UNSET,
-            )
-            for i in range(count)
-        ]
-        return ChatResponse(
-            id=self._name,
-            created=self._created,
-            model=self._model,
-            choices=choices,
-            usage=self._generation.usage,
-            prompt_logprobs=prompt_logprobs,
-            prompt_token_ids=self._prompt_token_ids(),
-        )
-
-    async def events(self, interval: int) -> AsyncGenerator[bytes, None]:
-        """The stream's events of `interval` tokens each, without the `[DONE]`."""
-        encode = msgspec.json.Encoder().encode
-        final_usage, continuous_usage = usage_events(self._asked.stream_options)
-        chunk = ChatChunk(self._name, self._created, self._model, [])
-        begun = False
-        async for deltas in self._generation.deltas(interval):
-            events: list[bytes] = []
-            for delta in deltas:
-                if not begun:
-                    begun = True
-                    events += [event(encode(role)) for role in self._role_chunks(continuous_usage)]
-                choice = self._chunk_choice(delta)
-                if delta.text or delta.finish_reason or choice.logprobs or choice.token_ids:
-                    chunk.choices = [choice]
-                    if continuous_usage:
-                        chunk.usage = self._generation.usage
-                    events.append(event(encode(chunk)))
-            if events:
-                yield b"".join(events)
-        if final_usage:
-            chunk.choices, chunk.usage = [], self._generation.usage
-            yield event(encode(chunk))
-
-    def _role_chunks(self, with_usage: bool) -> Iterator[ChatChunk]:
-        for index in range(self._generation.num_choices):
-            yield ChatChunk(
-                self._name,
-                self._created,
-                self._model,
-                [ChatChunkChoice(index, ChatDelta(ROLE, self._echo))],
-                usage=self._generation.prompt_usage if with_usage else UNSET,
-                prompt_token_ids=self._prompt_token_ids(),
-            )
-
-    def _chunk_choice(self, delta: ChoiceDelta) -> ChatChunkChoice:
-        return ChatChunkChoice(
-            delta.index,
-            ChatDelta(content=delta.text),
-            None if delta.logprobs is None else self._logprobs(delta),
-            delta.finish_reason,
-            UNSET if delta.finish_reason is None else delta.stop_reason,
-            delta.token_ids if self._asked.return_token_ids else UNSET,
-        )
-
-    def _logprobs(self, delta: ChoiceDelta) -> ChoiceLogprobs | None:
-        if not self._asked.logprobs or not delta.logprobs:
-            return None
-        return self._formatter.chat(delta.logprobs, self._asked.top_logprobs)
-
-    def _prompt_token_ids(self) -> Any:
-        return self._generation.prompts[0].tolist() if self._asked.return_token_ids else UNSET

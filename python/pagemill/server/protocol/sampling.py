@@ -71,7 +71,7 @@ UNSUPPORTED = {
     "kv_transfer_params": Unsupported(only({}), "this server does not exchange KV caches."),
     "vllm_xargs": Unsupported(only({}), "this server has no plugins."),
     "prompt_embeds": Unsupported(only([]), "prompts are text or token ids."),
-    "thinking_token_budget": Unsupported(only(-1), "reasoning is not recognized in this version."),
+    "thinking_token_budget": Unsupported(only(-1), "use `max_tokens`."),
     "repetition_detection": Unsupported(nothing, "use `frequency_penalty` or `stop`."),
     "logprob_token_ids": Unsupported(nothing, "`logprobs` are of the most likely tokens."),
     "watermarking": Unsupported(only(False), "this server has no watermarks."),

@@ -1,0 +1,128 @@
+"""Server-sent events as an ASGI response, written for one event per token.
+
+Bytes go from the engine's output to the connection within one call: no task, future or generator
+runs for a token while the connection takes what it is given. A connection that is full makes `send`
+wait; a task waits for it then, and outputs merge meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import types
+from collections.abc import Callable, Generator
+from typing import Any, Protocol
+
+from starlette.requests import ClientDisconnect
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from pagemill.server.disconnect import until_disconnect
+from pagemill.server.request_ids import bare_send
+
+_HEADERS = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-cache"),
+    (b"x-accel-buffering", b"no"),  # a proxy that collects events defeats their purpose
+]
+
+
+class EventSource(Protocol):
+    """Where the events come from; `respond.ResponseEvents` is one."""
+
+    ended: bool
+
+    def listen(self, on_news: Callable[[], None]) -> None: ...
+
+    def take(self, behind: bool) -> bytes: ...
+
+    def close(self) -> None: ...
+
+
+class EventStream(Response):
+    """Streams `source`; closes it when the response is over, however it ends."""
+
+    def __init__(self, source: EventSource) -> None:
+        self._source = source
+        self.status_code = 200
+        self.background = None
+        self.raw_headers = list(_HEADERS)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI entry."""
+        try:
+            with contextlib.suppress(ClientDisconnect):  # the client has gone
+                await until_disconnect(self._write(send, bare_send(scope, send)), receive)
+        finally:
+            self._source.close()
+
+    async def _write(self, send: Send, send_body: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        writer = _Writer(self._source, send_body)
+        self._source.listen(writer.pump)
+        try:
+            writer.pump()
+            await writer.ended
+        finally:
+            writer.close()
+
+
+class _Writer:
+    """Moves bytes from a source to `send`."""
+
+    def __init__(self, source: EventSource, send: Send) -> None:
+        self._source = source
+        self._send = send
+        self._waiting: asyncio.Task[None] | None = None  # for a connection that is full
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def pump(self) -> None:
+        """Sends what there is, unless the connection is full."""
+        if self._waiting is None and not self.ended.done():
+            self._pump(behind=False)
+
+    def close(self) -> None:
+        """Sends nothing more."""
+        self.ended.cancel()
+        if self._waiting is not None:
+            self._waiting.cancel()
+
+    def _pump(self, behind: bool) -> None:
+        source = self._source
+        data = source.take(behind)
+        if not data and not source.ended:
+            return
+        message = {"type": "http.response.body", "body": data, "more_body": not source.ended}
+        sending: Generator[Any, Any, None] = self._send(message).__await__()
+        try:
+            waits_for = next(sending)
+        except StopIteration:
+            if source.ended:
+                self.ended.set_result(None)
+        except Exception as error:
+            self.ended.set_exception(error)
+        else:
+            self._waiting = asyncio.create_task(_resume(sending, waits_for))
+            self._waiting.add_done_callback(self._sent)
+
+    def _sent(self, task: asyncio.Task[None]) -> None:
+        self._waiting = None
+        if self.ended.done() or task.cancelled():
+            return
+        if (error := task.exception()) is not None:
+            self.ended.set_exception(error)
+        elif self._source.ended:
+            self.ended.set_result(None)
+        else:
+            self._pump(behind=True)
+
+
+async def _resume(sending: Generator[Any, Any, None], waits_for: Any) -> None:
+    """Awaits the rest of `sending`, which yielded `waits_for` to its caller."""
+    await _rest(sending, waits_for)
+
+
+@types.coroutine
+def _rest(sending: Generator[Any, Any, None], waits_for: Any) -> Generator[Any, Any, None]:
+    yield waits_for
+    yield from sending
