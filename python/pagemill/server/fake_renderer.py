@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from pagemill.render.errors import RenderError
 from pagemill.render.events import Piece
@@ -33,6 +33,13 @@ class FakeDetokenizer:
         return self._decoder.decode(b"", final=True)
 
 
+class FakeRendered(NamedTuple):
+    """What a chat template was given."""
+
+    messages: Sequence[Mapping[str, Any]]
+    tools: Sequence[Mapping[str, Any]] | None
+
+
 class FakeRenderer:
     """Has the methods of `rendering.Renderer`."""
 
@@ -41,6 +48,7 @@ class FakeRenderer:
     def __init__(self, formats: Formats | None = None) -> None:
         """`formats`: those of the output; None: all of it is text."""
         self.formats: Formats = formats or Formats()
+        self.rendered: list[FakeRendered] = []
 
     def encode(
         self, text: str, add_special_tokens: bool = True, parse_special: bool = False
@@ -58,7 +66,8 @@ class FakeRenderer:
         template_kwargs: Mapping[str, Any] | None = None,
     ) -> ChatPrompt:
         """`role:content` lines; a role "refuse" is refused."""
-        del tools, continue_final_message, template_kwargs
+        del continue_final_message, template_kwargs
+        self.rendered.append(FakeRendered(messages, tools))
         if any(message["role"] == "refuse" for message in messages):
             raise RenderError("the template refuses", "messages")
         lines = [f"{message['role']}:{message.get('content')}" for message in messages]

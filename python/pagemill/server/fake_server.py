@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 
 import httpx
@@ -13,6 +13,7 @@ from pagemill.engine.async_engine import AsyncEngine, NativeSeam
 from pagemill.engine.fake_engine import FakeEngine, FakeOptions, FakeSampling, FakeStatusError
 from pagemill.engine.sampling import SamplingDefaults
 from pagemill.observe.metrics import RequestMetrics
+from pagemill.render.output_parser import Formats
 from pagemill.server.app import create_app
 from pagemill.server.fake_renderer import FakeRenderer
 from pagemill.server.model_info import ModelInfo
@@ -30,10 +31,15 @@ class FakeServer:
     state: ServerState
     engine: FakeEngine
     async_engine: AsyncEngine
+    renderer: FakeRenderer
 
 
 def make_pipeline(
-    engine: FakeEngine, *, pooling: bool = False, max_model_len: int = 256
+    engine: FakeEngine,
+    *,
+    pooling: bool = False,
+    max_model_len: int = 256,
+    renderer: FakeRenderer | None = None,
 ) -> Pipeline:
     """The pipeline over `engine`; its AsyncEngine is started on the running loop."""
     async_engine = AsyncEngine(NativeSeam(engine, FakeSampling, FakeStatusError), [EOS])
@@ -46,7 +52,14 @@ def make_pipeline(
         created=1700000000,
         defaults=SamplingDefaults(),
     )
-    return Pipeline(async_engine, FakeRenderer(), model, RequestMetrics("fake", max_model_len))
+    metrics = RequestMetrics("fake", max_model_len)
+    return Pipeline(async_engine, renderer or FakeRenderer(), model, metrics)
+
+
+def script(output: str) -> Callable[[int, int, int], int]:
+    """`FakeOptions.next_token` of a model that always writes `output`."""
+    token_ids = [*output.encode(), EOS]
+    return lambda previous, position, seed: token_ids[min(position, len(token_ids) - 1)]
 
 
 @contextlib.asynccontextmanager
@@ -56,6 +69,8 @@ async def fake_server(
     api_keys: Sequence[str] = (),
     origins: OriginConfig | None = None,
     loaded: bool = True,
+    formats: Formats | None = None,
+    max_model_len: int = 256,
 ) -> AsyncGenerator[FakeServer, None]:
     """Runs a server in this process; `loaded` False leaves it in its loading phase."""
     options = options or FakeOptions()
@@ -64,12 +79,15 @@ async def fake_server(
         api_key=tuple(api_keys), max_body_bytes=100_000, origins=origins or OriginConfig()
     )
     state = ServerState(config, stuck_after_s=5.0)
-    pipeline = make_pipeline(engine, pooling=options.pooled_size > 0)
+    renderer = FakeRenderer(formats)
+    pipeline = make_pipeline(
+        engine, pooling=options.pooled_size > 0, max_model_len=max_model_len, renderer=renderer
+    )
     if loaded:
         state.serve(pipeline, engine.stats)
     transport = httpx.ASGITransport(create_app(state))
     try:
         async with httpx.AsyncClient(transport=transport, base_url="http://fake") as client:
-            yield FakeServer(client, state, engine, pipeline.engine)
+            yield FakeServer(client, state, engine, pipeline.engine, renderer)
     finally:
         await pipeline.engine.shutdown()
