@@ -15,6 +15,7 @@ from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
+from pagemill.observe.histogram import TokenHistogram
 from pagemill.observe.snapshot import EngineSnapshot, kv_usage
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -83,9 +84,13 @@ class RequestMetrics:
         self.time_to_first_token = self._histogram(
             "time_to_first_token_seconds", "Arrival to the first token.", _TTFT_S
         )
-        self.inter_token_latency = self._histogram(
-            "inter_token_latency_seconds", "From one token to the next.", _TOKEN_S
+        self.inter_token_latency = TokenHistogram(
+            "pagemill:inter_token_latency_seconds",
+            "From one token to the next.",
+            dict(zip(_LABELS, self._label_values, strict=True)),
+            _TOKEN_S,
         )
+        self.registry.register(self.inter_token_latency)
         self.e2e = self._histogram(
             "e2e_request_latency_seconds", "Arrival to the last token.", _REQUEST_S
         )

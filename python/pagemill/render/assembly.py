@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
+
+import msgspec
 
 from pagemill.render.events import NO_TOKEN, Event, Piece, Text
 from pagemill.render.output_parser import Formats, OutputParser
@@ -34,8 +35,7 @@ class TokenOutput(Protocol):
     def stop_token_id(self) -> int | None: ...
 
 
-@dataclass(slots=True)
-class ChoiceDelta:
+class ChoiceDelta(msgspec.Struct):
     """What a choice adds since its last delta.
 
     `token_ids` counts every generated token, the stopping one included; `events` leave it out

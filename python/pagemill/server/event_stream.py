@@ -18,13 +18,24 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from pagemill.server.disconnect import until_disconnect
-from pagemill.server.request_ids import bare_send
 
 _HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-cache"),
     (b"x-accel-buffering", b"no"),  # a proxy that collects events defeats their purpose
 ]
+BODY_WRITER = "body_writer"
+"""Key of the ASGI scope's state under which an HTTP server offers a `BodyWriter`."""
+
+
+class BodyWriter(Protocol):
+    """Writes parts of a body within the call, past the layers that see the response's head.
+
+    `write` returns False, and has written nothing, if the connection is full or gone: the part then
+    goes through `send`, which waits.
+    """
+
+    def write(self, data: bytes) -> bool: ...
 
 
 class EventSource(Protocol):
@@ -52,13 +63,14 @@ class EventStream(Response):
         """ASGI entry."""
         try:
             with contextlib.suppress(ClientDisconnect):  # the client has gone
-                await until_disconnect(self._write(send, bare_send(scope, send)), receive)
+                body: BodyWriter | None = scope.get("state", {}).get(BODY_WRITER)
+                await until_disconnect(self._write(send, body), receive)
         finally:
             self._source.close()
 
-    async def _write(self, send: Send, send_body: Send) -> None:
+    async def _write(self, send: Send, body: BodyWriter | None) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-        writer = _Writer(self._source, send_body)
+        writer = _Writer(self._source, send, body)
         self._source.listen(writer.pump)
         try:
             writer.pump()
@@ -68,18 +80,19 @@ class EventStream(Response):
 
 
 class _Writer:
-    """Moves bytes from a source to `send`."""
+    """Moves bytes from a source to the connection."""
 
-    def __init__(self, source: EventSource, send: Send) -> None:
+    def __init__(self, source: EventSource, send: Send, body: BodyWriter | None) -> None:
         self._source = source
         self._send = send
+        self._body = body
         self._waiting: asyncio.Task[None] | None = None  # for a connection that is full
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def pump(self) -> None:
         """Sends what there is, unless the connection is full."""
         if self._waiting is None and not self.ended.done():
-            self._pump(behind=False)
+            self._move(behind=False)
 
     def close(self) -> None:
         """Sends nothing more."""
@@ -87,10 +100,10 @@ class _Writer:
         if self._waiting is not None:
             self._waiting.cancel()
 
-    def _pump(self, behind: bool) -> None:
+    def _move(self, behind: bool) -> None:
         source = self._source
         data = source.take(behind)
-        if not data and not source.ended:
+        if not source.ended and (not data or (self._body and self._body.write(data))):
             return
         message = {"type": "http.response.body", "body": data, "more_body": not source.ended}
         sending: Generator[Any, Any, None] = self._send(message).__await__()
@@ -114,7 +127,7 @@ class _Writer:
         elif self._source.ended:
             self.ended.set_result(None)
         else:
-            self._pump(behind=True)
+            self._move(behind=True)
 
 
 async def _resume(sending: Generator[Any, Any, None], waits_for: Any) -> None:

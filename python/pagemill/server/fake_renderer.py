@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pagemill.render.errors import RenderError
@@ -11,13 +11,16 @@ from pagemill.render.events import Piece
 from pagemill.render.output_parser import Formats
 from pagemill.render.renderer import ChatPrompt
 
+_BYTES = [bytes([value]) for value in range(256)]
+
 
 class FakeDetokenizer:
-    """Bytes to complete characters; byte 0 is a special token without text."""
+    """Bytes to complete characters; byte 0 and markers are special tokens without text."""
 
-    def __init__(self, skip_special_tokens: bool) -> None:
+    def __init__(self, skip_special_tokens: bool, marker_ids: Container[int] = ()) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._skip = skip_special_tokens
+        self._marker_ids = marker_ids
 
     def push(self, token_ids: Sequence[int]) -> str:
         """The text that `token_ids` complete."""
@@ -26,7 +29,11 @@ class FakeDetokenizer:
 
     def piece(self, token_id: int) -> Piece:
         """The text that one token completes."""
-        return Piece(self.push((token_id,)), token_id, token_id == 0)
+        if token_id in self._marker_ids:
+            return Piece("", token_id, True)
+        if token_id == 0:
+            return Piece(self.push((token_id,)), token_id, True)
+        return Piece(self._decoder.decode(_BYTES[token_id]), token_id, False)
 
     def flush(self) -> str:
         """What an unfinished character leaves."""
@@ -96,7 +103,7 @@ class FakeRenderer:
     ) -> FakeDetokenizer:
         """A detokenizer for what follows."""
         del prompt_token_ids
-        return FakeDetokenizer(skip_special_tokens)
+        return FakeDetokenizer(skip_special_tokens, self.formats.marker_ids)
 
     def token_bytes(self, token_id: int) -> bytes:
         """The byte."""

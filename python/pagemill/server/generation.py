@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 
+import msgspec
 import numpy as np
 
 from pagemill.engine.outputs import ChoiceOutput
@@ -142,7 +142,7 @@ class Generation:
 
     def _take(self, choice: _Choice, output: ChoiceOutput) -> ChoiceDelta:
         if output.error is not None:  # no reason that a client could read: it is a failure
-            output = replace(output, finish_reason=None)
+            output = msgspec.structs.replace(output, finish_reason=None)
         delta = choice.assembler.push(output)
         delta.prompt_logprobs = output.prompt_logprobs
         self._completion_tokens += len(delta.token_ids)
@@ -157,11 +157,14 @@ class Generation:
 
     def _observe(self, choice: _Choice, output: ChoiceOutput, delta: ChoiceDelta) -> None:
         metrics = self._metrics
-        for at in output.token_times[: len(delta.token_ids)]:
-            if choice.num_tokens == 0:
-                metrics.time_to_first_token.observe(at - self._arrived)
-            else:
+        times = output.token_times
+        if len(times) != len(delta.token_ids):
+            times = times[: len(delta.token_ids)]
+        for at in times:
+            if choice.num_tokens:
                 metrics.inter_token_latency.observe(at - choice.last)
+            else:
+                metrics.time_to_first_token.observe(at - self._arrived)
             choice.last = at
             choice.num_tokens += 1
         if delta.finish_reason is None:

@@ -30,7 +30,6 @@ class RequestIds:
             return
         state = scope.setdefault("state", {})
         state["request_id"] = _from_header(scope) or secrets.token_hex(16)
-        state["bare_send"] = send
 
         async def send_with_id(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -39,14 +38,6 @@ class RequestIds:
             await send(message)
 
         await self._app(scope, receive, send_with_id)
-
-
-def bare_send(scope: Scope, send: Send) -> Send:
-    """The server's own `send`, for bodies of many chunks; `send` if the layer is not there.
-
-    The layers of the application change only the head of a response.
-    """
-    return scope.get("state", {}).get("bare_send", send)
 
 
 def name_request(request: Request, request_id: str | None) -> str:
