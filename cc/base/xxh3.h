@@ -4,9 +4,7 @@
 //
 //   Digest128 d = Xxh3_128(bytes.data(), bytes.size());
 //
-// Source: the XXH3 algorithm by Yann Collet,
-// https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md Speed: about 25 ns for the 100
-// bytes of a block of 16 tokens, a few GB/s for long input.
+// The xxHash library computes it (third_party/xxhash).
 #ifndef PAGEMILL_CC_BASE_XXH3_H_
 #define PAGEMILL_CC_BASE_XXH3_H_
 

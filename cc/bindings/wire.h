@@ -4,8 +4,10 @@
 // array. Names do not travel: the number, which follows from them, tells processes of different
 // versions from each other.
 //
-//   wire = msgspec.msgpack.encode(output.to_wire())
-//   output = RequestOutput.from_wire(msgspec.msgpack.decode(wire))
+//   wire = msgspec.msgpack.encode(request.to_wire())
+//   request = Request.from_wire(msgspec.msgpack.decode(wire))
+//
+// Outputs, of which there are many, travel as bytes: cc/engine/output_codec.h.
 //
 // Numbers, flags and texts are themselves; a struct within a struct is a tuple of its fields; an
 // absent value is None; an enum is its number; vectors of floats are their bytes, little-endian.
@@ -206,6 +208,17 @@ struct Wire<step::MediaItem> {
 };
 template <>
 struct Wire<std::vector<step::MediaItem>> : WireList<step::MediaItem, MediaParts> {};
+
+// As a vector.
+template <typename T>
+struct Wire<step::GrowingList<T>> {
+  static nanobind::object To(const step::GrowingList<T>& items) { return ToWire(items.ToVector()); }
+  static void From(nanobind::handle wire, step::GrowingList<T>* items) {
+    std::vector<T> values;
+    Wire<std::vector<T>>::From(wire, &values);
+    *items = std::move(values);
+  }
+};
 
 // How values that are no structs with fields travel. To be raised with a change of that.
 inline constexpr int32_t kWireFormat = 1;

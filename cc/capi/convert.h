@@ -11,7 +11,7 @@
 #include "cc/capi/pagemill.h"
 #include "cc/engine/engine_stats.h"
 #include "cc/engine/request_output.h"
-#include "cc/scheduler/input_part.h"
+#include "cc/scheduler/input_chunk.h"
 #include "cc/scheduler/pause_mode.h"
 #include "cc/step/request.h"
 

@@ -126,11 +126,12 @@ pagemill_status pagemill_engine_submit(pagemill_engine* engine, uint64_t request
 pagemill_status pagemill_engine_extend(pagemill_engine* engine, uint64_t request_id,
                                        const int32_t* token_ids, size_t num_tokens, int32_t part) {
   return WithEngine(engine, [&](Engine& e) -> Status {
-    PAGEMILL_ASSIGN_OR_RETURN(std::vector<int32_t> tokens,
+    pagemill::scheduler::InputChunk chunk;
+    PAGEMILL_ASSIGN_OR_RETURN(chunk.token_ids,
                               capi::CopyTokens("token_ids", token_ids, num_tokens,
                                                static_cast<size_t>(engine->host->max_model_len())));
-    PAGEMILL_ASSIGN_OR_RETURN(const pagemill::scheduler::InputPart made, capi::ToInputPart(part));
-    return e.Extend(RequestId(request_id), std::move(tokens), made);
+    PAGEMILL_ASSIGN_OR_RETURN(chunk.part, capi::ToInputPart(part));
+    return e.Extend(RequestId(request_id), std::move(chunk));
   });
 }
 

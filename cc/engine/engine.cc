@@ -1,8 +1,11 @@
 #include "cc/engine/engine.h"
 
+#include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "cc/engine/kv_tiers.h"
+#include "cc/engine/model_control.h"
 #include "cc/engine/step_loop.h"
 
 namespace pagemill::engine {
@@ -33,10 +36,14 @@ StatusOr<SavedSessions> MakeSessions(const EngineOptions& options, Runner* runne
                                       .block_size = block_size,
                                       .page_bytes = page_bytes};
   };
-  return SavedSessions(runner->pages(), layout,
-                       [loop](std::function<void(kv_cache::HeldPrefixes*)> run) {
-                         return loop->RunBetweenSteps(std::move(run));
-                       });
+  return SavedSessions(runner->pages(), layout, [loop](SavedSessions::Function run) {
+    constexpr double kForever = std::numeric_limits<double>::infinity();  // a step at most
+    const auto with_prefixes = [&run](scheduler::Scheduler* scheduler) {
+      run(&scheduler->held_prefixes());
+      return OkStatus();
+    };
+    return loop->RunAtRest(with_prefixes, RestTask::Needs::kNoStep, kForever);
+  });
 }
 
 }  // namespace
@@ -55,33 +62,74 @@ StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& options, R
   PAGEMILL_ASSIGN_OR_RETURN(std::unique_ptr<StepLoop> loop,
                             StepLoop::Create(options, runner, clock, std::move(log)));
   StatusOr<SavedSessions> sessions = MakeSessions(options, runner, loop.get());
-  return std::unique_ptr<Engine>(new Engine(std::move(loop), std::move(sessions)));
+  auto control = std::make_unique<ModelControl>(runner->control(), loop.get(),
+                                                options.kv_tiers.connector_folder);
+  return std::unique_ptr<Engine>(
+      new Engine(std::move(loop), std::move(sessions), std::move(control)));
 }
 
-Engine::Engine(std::unique_ptr<StepLoop> loop, StatusOr<SavedSessions> sessions)
-    : loop_(std::move(loop)), sessions_(std::move(sessions)) {}
+Engine::Engine(std::unique_ptr<StepLoop> loop, StatusOr<SavedSessions> sessions,
+               std::unique_ptr<ModelControl> control)
+    : loop_(std::move(loop)),
+      client_(*NewClient()),  // the first of many
+      sessions_(std::move(sessions)),
+      control_(std::move(control)) {}
 Engine::~Engine() = default;
 
-Status Engine::Submit(step::Request request) { return loop_->Submit(std::move(request)); }
+StatusOr<std::unique_ptr<EngineClient>> Engine::NewClient() {
+  PAGEMILL_ASSIGN_OR_RETURN(const ClientNumber number, loop_->OpenClient());
+  return std::make_unique<EngineClient>(loop_.get(), number);
+}
 step::AdapterId Engine::NewAdapterId() { return loop_->NewAdapterId(); }
-void Engine::Abort(step::RequestId id) { loop_->Abort(id); }
-std::vector<RequestOutput> Engine::Poll() { return loop_->Take(0); }
-std::vector<RequestOutput> Engine::Wait(double timeout_s) { return loop_->Take(timeout_s); }
-int Engine::output_fd() const { return loop_->output_fd(); }
 EngineStats Engine::stats() const { return loop_->stats(); }
 void Engine::Drain() { loop_->Drain(); }
 bool Engine::WaitIdle(double timeout_s) { return loop_->WaitIdle(timeout_s); }
 void Engine::Shutdown() { loop_->Shutdown(); }
-void Engine::Release(step::RequestId id) { loop_->Release(id); }
-Status Engine::Extend(step::RequestId id, std::vector<int32_t> token_ids,
-                      scheduler::InputPart part) {
-  return loop_->Extend(id, std::move(token_ids), part);
-}
 void Engine::Pause(scheduler::PauseMode mode) { loop_->Pause(mode); }
 bool Engine::WaitPaused(double timeout_s) { return loop_->WaitPaused(timeout_s); }
 void Engine::Resume() { loop_->Resume(); }
+Status Engine::RunAtRest(std::function<Status()> run, double timeout_s) {
+  return loop_->RunAtRest([&run](scheduler::Scheduler*) { return run(); },
+                          RestTask::Needs::kNoTransfer, timeout_s);
+}
+Status Engine::Sleep(KvMemory kv, double timeout_s) { return control_->Sleep(kv, timeout_s); }
+Status Engine::Wake(double timeout_s) { return control_->Wake(timeout_s); }
+Status Engine::UpdateWeights(const WeightSources& sources, double timeout_s) {
+  return control_->UpdateWeights(sources, timeout_s);
+}
 bool Engine::ResetPrefixCache(bool preempt_running) {
   return loop_->ResetPrefixCache(preempt_running);
+}
+StatusOr<kv_cache::PinnedPrefix> Engine::PinPrefix(const step::Request& like) {
+  kv_cache::PinnedPrefix pinned;
+  PAGEMILL_RETURN_IF_ERROR(loop_->RunBetweenSteps([&](scheduler::Scheduler* scheduler) -> Status {
+    PAGEMILL_ASSIGN_OR_RETURN(pinned, scheduler->held_prefixes().Pin(like));
+    return OkStatus();
+  }));
+  return pinned;
+}
+bool Engine::UnpinPrefix(kv_cache::PinId id) {
+  const auto unpin = [id](scheduler::Scheduler* scheduler) {
+    return scheduler->held_prefixes().Unpin(id) ? OkStatus() : NotFound("there is no such pin");
+  };
+  return loop_->RunBetweenSteps(unpin).ok();
+}
+StatusOr<KvEventBatch> Engine::KvEvents(uint64_t sequence) {
+  KvEventBatch batch;
+  const auto read = [&batch, sequence](scheduler::Scheduler* scheduler) -> Status {
+    const kv_cache::EventLog* log = scheduler->kv_events();
+    if (log == nullptr) {
+      return FailedPrecondition("no KV events are made: max_kv_events is 0 (--max-kv-events)");
+    }
+    if (sequence == 0) return InvalidArgument("KV events are numbered from 1");
+    const uint64_t first = std::max(sequence, log->first_sequence());
+    PAGEMILL_ASSIGN_OR_RETURN(batch.events, log->Since(first));
+    batch.next = log->next_sequence();
+    batch.dropped = first - sequence;
+    return OkStatus();
+  };
+  PAGEMILL_RETURN_IF_ERROR(loop_->RunBetweenSteps(read));
+  return batch;
 }
 StatusOr<int32_t> Engine::SaveSession(const std::string& path, step::Request like) {
   PAGEMILL_RETURN_IF_ERROR(sessions_.status());

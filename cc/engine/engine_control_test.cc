@@ -86,8 +86,8 @@ TEST_F(EngineControlTest, InputInPartsGivesTheTokensOfTheWhole) {
   Request request = MakeRequest(1, {1, 2, 3, 4, 5}, 6);
   request.streaming_input = true;
   Submit(request);
-  EXPECT_TRUE(engine_->Extend(RequestId(1), {6, 7}, InputPart::kMore).ok());
-  EXPECT_TRUE(engine_->Extend(RequestId(1), {8}, InputPart::kLast).ok());
+  EXPECT_TRUE(engine_->Extend(RequestId(1), {{6, 7}, {}, InputPart::kMore}).ok());
+  EXPECT_TRUE(engine_->Extend(RequestId(1), {{8}}).ok());
   const RequestOutput output = Read(1);
   EXPECT_EQ(output.new_token_ids, Continue({1, 2, 3, 4, 5, 6, 7, 8}, 6));
   EXPECT_EQ(output.finish_reason, FinishReason::kLength);
@@ -97,14 +97,14 @@ TEST_F(EngineControlTest, TurnsEndWithAnOutputAndGoOnWithInput) {
   Request request = MakeRequest(1, {1, 2, 3}, 4);
   request.streaming_input = true;
   Submit(request);
-  ASSERT_TRUE(engine_->Extend(RequestId(1), {}, InputPart::kTurn).ok());
+  ASSERT_TRUE(engine_->Extend(RequestId(1), {{}, {}, InputPart::kTurn}).ok());
   const RequestOutput first = Read(1);
   EXPECT_EQ(first.turn_finished, FinishReason::kLength);
   EXPECT_FALSE(first.finished());
   Tokens context{1, 2, 3};
   context.insert(context.end(), first.new_token_ids.begin(), first.new_token_ids.end());
   context.push_back(9);
-  ASSERT_TRUE(engine_->Extend(RequestId(1), {9}, InputPart::kLast).ok());
+  ASSERT_TRUE(engine_->Extend(RequestId(1), {{9}}).ok());
   const RequestOutput second = Read(1);
   EXPECT_TRUE(second.finished());
   EXPECT_EQ(second.new_token_ids, Continue(context, 4));
@@ -114,21 +114,21 @@ TEST_F(EngineControlTest, TheEndOfATurnIsReadBeforeTheNextTurnBegins) {
   Request request = MakeRequest(1, {1, 2, 3}, 4);
   request.streaming_input = true;
   Submit(request);
-  ASSERT_TRUE(engine_->Extend(RequestId(1), {}, InputPart::kTurn).ok());
+  ASSERT_TRUE(engine_->Extend(RequestId(1), {{}, {}, InputPart::kTurn}).ok());
   Status status = OkStatus();
   while (status.message().find("not been read") == std::string::npos) {  // it generates until then
-    status = engine_->Extend(RequestId(1), {9}, InputPart::kLast);
+    status = engine_->Extend(RequestId(1), {{9}});
     ASSERT_EQ(status.code(), StatusCode::kFailedPrecondition);
   }
   EXPECT_EQ(Read(1).turn_finished, FinishReason::kLength);
-  EXPECT_TRUE(engine_->Extend(RequestId(1), {9}, InputPart::kLast).ok());
+  EXPECT_TRUE(engine_->Extend(RequestId(1), {{9}}).ok());
   EXPECT_TRUE(Read(1).finished());
 }
 
 TEST_F(EngineControlTest, ExtendIsRefusedWithASentence) {
-  EXPECT_EQ(engine_->Extend(RequestId(7), {1}, InputPart::kLast).code(), StatusCode::kNotFound);
+  EXPECT_EQ(engine_->Extend(RequestId(7), {{1}}).code(), StatusCode::kNotFound);
   engine_->Shutdown();
-  EXPECT_EQ(engine_->Extend(RequestId(7), {1}, InputPart::kLast).code(), StatusCode::kUnavailable);
+  EXPECT_EQ(engine_->Extend(RequestId(7), {{1}}).code(), StatusCode::kUnavailable);
 }
 
 TEST_F(EngineControlTest, AHeldRequestStartsWhenItIsReleased) {

@@ -24,7 +24,7 @@ constexpr int64_t kSecondNanos = 1'000'000'000;
 Request MakeRequest(uint64_t id, size_t prompt_size, int32_t max_tokens) {
   Request request;
   request.id = RequestId(id);
-  request.prompt_token_ids.assign(prompt_size, static_cast<int32_t>(id % 90));
+  request.prompt_token_ids = std::vector<int32_t>(prompt_size, static_cast<int32_t>(id % 90));
   request.sampling.max_tokens = max_tokens;
   return request;
 }

@@ -21,6 +21,7 @@ struct EngineStats : scheduler::SchedulerStats, kv_cache::KvConnectorStats {
   int64_t num_unread_outputs = 0;
   bool draining = false;
   bool paused = false;
+  bool asleep = false;
   uint64_t num_steps = 0;
   uint64_t num_failed_steps = 0;
   uint64_t num_submitted = 0;
@@ -30,6 +31,7 @@ struct EngineStats : scheduler::SchedulerStats, kv_cache::KvConnectorStats {
   uint64_t finished_abort = 0;
   uint64_t finished_error = 0;
   double last_step_s = 0;
+  int64_t step_budget_tokens = 0;
   uint64_t heartbeat = 0;
   double progress_age_s = 0;
 
@@ -49,6 +51,8 @@ struct EngineStats : scheduler::SchedulerStats, kv_cache::KvConnectorStats {
     visit("draining", &S::draining, Gauge("1 if new requests are refused", "engine_draining"));
     visit("paused", &S::paused,
           Gauge("1 from a pause to its end by resume", "engine_paused").InC(21));
+    visit("asleep", &S::asleep,
+          Gauge("1 while the weights are not in memory: sleep until wake", "engine_asleep"));
     visit("num_steps", &S::num_steps, Counter("steps run", "engine_steps").InC(6));
     visit("num_failed_steps", &S::num_failed_steps,
           Counter("steps that failed as a whole", "engine_failed_steps").InC(7));
@@ -64,6 +68,10 @@ struct EngineStats : scheduler::SchedulerStats, kv_cache::KvConnectorStats {
     visit("finished_error", &S::finished_error, Counter("requests that failed").InC(18));
     visit("last_step_s", &S::last_step_s,
           Gauge("duration of the last finished step, from its plan to its outputs"));
+    visit("step_budget_tokens", &S::step_budget_tokens,
+          Gauge("prompt tokens that the newest step might run beside requests that decode; 0 = no "
+                "limit",
+                "step_budget_tokens"));
     visit("heartbeat", &S::heartbeat, Counter("turns of the engine's loop").InC(19));
     visit("progress_age_s", &S::progress_age_s,
           Gauge("time since the last finished step, or since work came to an idle engine; 0 if "

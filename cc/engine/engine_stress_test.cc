@@ -18,7 +18,6 @@
 namespace pagemill::engine {
 namespace {
 
-using scheduler::InputPart;
 using scheduler::PauseMode;
 using step::FakeModel;
 using step::FinishReason;
@@ -82,12 +81,13 @@ class EngineStress : public testing::TestWithParam<Ahead> {
   // All of it at once, or some of the prompt later, or held for a while, or with a deadline.
   void SubmitInParts(Request request, std::mt19937* random) {
     const RequestId id = request.id;
-    std::vector<int32_t>& prompt = request.prompt_token_ids;
+    const std::vector<int32_t> prompt = request.prompt_token_ids.ToVector();
     std::vector<int32_t> later;
     request.streaming_input = (*random)() % 4 == 0;
     if (request.streaming_input) {
-      later.assign(prompt.begin() + static_cast<ptrdiff_t>((prompt.size() + 1) / 2), prompt.end());
-      prompt.resize((prompt.size() + 1) / 2);
+      const auto middle = prompt.begin() + static_cast<ptrdiff_t>((prompt.size() + 1) / 2);
+      request.prompt_token_ids = std::vector<int32_t>(prompt.begin(), middle);
+      later.assign(middle, prompt.end());
     }
     request.starts_held = (*random)() % 4 == 0;
     if ((*random)() % 20 == 0) request.deadline_us = clock_.NowNanos() / 1000 + (*random)() % 3000;
@@ -99,7 +99,7 @@ class EngineStress : public testing::TestWithParam<Ahead> {
     }
     if (request.starts_held) engine_->Release(id);
     if (!request.streaming_input) return;
-    const Status status = engine_->Extend(id, later, InputPart::kLast);
+    const Status status = engine_->Extend(id, {later});
     EXPECT_TRUE(status.ok() || status.code() == StatusCode::kNotFound) << status.ToString();
   }
 

@@ -37,11 +37,12 @@ RunnerLimits FakeRunner::DefaultLimits() {
   return limits;
 }
 
-FakeRunner::FakeRunner(const RunnerLimits& limits)
-    : FakeRunner(limits, std::make_unique<step::FakeModel>(ModelOptions(limits))) {}
+FakeRunner::FakeRunner(const RunnerLimits& limits, RunnerControl* control)
+    : FakeRunner(limits, std::make_unique<step::FakeModel>(ModelOptions(limits)), control) {}
 
-FakeRunner::FakeRunner(const RunnerLimits& limits, std::unique_ptr<step::FakeModel> model)
-    : Runner(limits, model.get()), model_(std::move(model)) {}
+FakeRunner::FakeRunner(const RunnerLimits& limits, std::unique_ptr<step::FakeModel> model,
+                       RunnerControl* control)
+    : Runner(limits, model.get(), control), model_(std::move(model)) {}
 
 Status FakeRunner::Violate(std::string what) {
   if (violation_.empty()) violation_ = what;

@@ -31,7 +31,8 @@ class FakeRunner final : public Runner {
   // 64 usable blocks of 4 tokens, 8 requests, 32 tokens a step, a vocabulary of 97 tokens.
   static RunnerLimits DefaultLimits();
 
-  explicit FakeRunner(const RunnerLimits& limits);
+  // `control` outlives the runner.
+  explicit FakeRunner(const RunnerLimits& limits, RunnerControl* control = nullptr);
 
   Status Execute(const step::StepPlan& plan) override;
   Status Sample() override;
@@ -60,7 +61,8 @@ class FakeRunner final : public Runner {
  private:
   void ApplyInjectedFailure(const step::StepPlan& plan, step::StepResult* result);
 
-  FakeRunner(const RunnerLimits& limits, std::unique_ptr<step::FakeModel> model);
+  FakeRunner(const RunnerLimits& limits, std::unique_ptr<step::FakeModel> model,
+             RunnerControl* control);
   Status Violate(std::string what);
 
   mutable std::mutex mutex_;

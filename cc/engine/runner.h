@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "cc/base/status.h"
+#include "cc/engine/runner_control.h"
 #include "cc/step/kv_group_options.h"
 #include "cc/step/page_store.h"
 #include "cc/step/step_plan.h"
@@ -62,7 +63,8 @@ struct RunnerLimits {
 //    state: a later plan may release a slot that holds nothing and start a request in one that was
 //    not released.
 //
-// Thread safety: the three are called by the engine thread only; limits() and pages() by any.
+// Thread safety: the three are called by the engine thread only; limits(), pages() and control() by
+// any.
 class Runner {
  public:
   virtual ~Runner() = default;
@@ -73,15 +75,19 @@ class Runner {
   const RunnerLimits& limits() const { return limits_; }
   // The bytes of its KV pages, for tiers and saved sessions; null if they cannot leave the runner.
   step::PageStore* pages() const { return pages_; }
+  // Sleep, wake and weight updates; null if its weights stay as they are.
+  RunnerControl* control() const { return control_; }
 
  protected:
-  // `pages` lives as long as the runner.
-  explicit Runner(RunnerLimits limits, step::PageStore* pages = nullptr)
-      : limits_(std::move(limits)), pages_(pages) {}
+  // `pages` and `control` live as long as the runner.
+  explicit Runner(RunnerLimits limits, step::PageStore* pages = nullptr,
+                  RunnerControl* control = nullptr)
+      : limits_(std::move(limits)), pages_(pages), control_(control) {}
 
  private:
   const RunnerLimits limits_;
   step::PageStore* const pages_;
+  RunnerControl* const control_;
 };
 
 }  // namespace pagemill::engine

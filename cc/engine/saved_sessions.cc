@@ -6,13 +6,12 @@ using kv_cache::HeldPrefix;
 using kv_cache::HeldPrefixes;
 
 StatusOr<int32_t> SavedSessions::Save(const std::string& path, step::Request like) {
-  const kv_transfer::SessionLayout layout = layout_();
   std::optional<StatusOr<HeldPrefix>> held;
   PAGEMILL_RETURN_IF_ERROR(
       run_([&](HeldPrefixes* prefixes) { held = prefixes->HoldCached(like); }));
   PAGEMILL_RETURN_IF_ERROR(held->status());
   const HeldPrefix& prefix = **held;
-  const Status written = kv_transfer::WriteSession(path, layout, like.prompt_token_ids,
+  const Status written = kv_transfer::WriteSession(path, layout_(), like.prompt_token_ids,
                                                    prefix.end_token, prefix.contents, *pages_);
   PAGEMILL_RETURN_IF_ERROR(run_([&](HeldPrefixes* prefixes) { prefixes->End(prefix.id); }));
   PAGEMILL_RETURN_IF_ERROR(written);
@@ -31,21 +30,29 @@ std::optional<kv_cache::BlockHash> SavedSessions::Copy(const kv_transfer::Sessio
 }
 
 StatusOr<RestoredSession> SavedSessions::Restore(const std::string& path, step::Request like) {
+  const kv_transfer::SessionLayout layout = layout_();
   PAGEMILL_ASSIGN_OR_RETURN(const kv_transfer::SessionReader reader,
-                            kv_transfer::SessionReader::Open(path, layout_()));
+                            kv_transfer::SessionReader::Open(path, layout));
   // States are saved at the end of what was cached only.
   const auto first = reader.token_ids().begin();
-  like.prompt_token_ids.assign(first, first + reader.num_cached_tokens());
+  like.prompt_token_ids = std::vector<int32_t>(first, first + reader.num_cached_tokens());
   std::optional<StatusOr<HeldPrefix>> held;
   PAGEMILL_RETURN_IF_ERROR(
       run_([&](HeldPrefixes* prefixes) { held = prefixes->HoldMissing(like); }));
   PAGEMILL_RETURN_IF_ERROR(held->status());
-  const std::optional<kv_cache::BlockHash> missing = Copy(reader, **held);
+  const bool same_weights = layout_().fingerprint == layout.fingerprint;
+  std::optional<kv_cache::BlockHash> missing;
+  if (same_weights) {
+    missing = Copy(reader, **held);
+  } else if (!(*held)->contents.empty()) {
+    missing = (*held)->contents.front().hash;
+  }
   RestoredSession session{reader.token_ids()};
   PAGEMILL_RETURN_IF_ERROR(run_([&](HeldPrefixes* prefixes) {
     session.num_cached_tokens = prefixes->End((*held)->id, missing);
   }));
-  return session;
+  if (same_weights) return session;
+  return FailedPrecondition("the session is of other weights than those that the engine has now");
 }
 
 }  // namespace pagemill::engine

@@ -35,9 +35,11 @@ class SavedSessions {
  public:
   // Runs the function while no step is in flight and waits for it; kUnavailable, and nothing runs,
   // after the shutdown.
-  using RunBetweenSteps = std::function<Status(std::function<void(kv_cache::HeldPrefixes*)>)>;
+  using Function = std::function<void(kv_cache::HeldPrefixes*)>;
+  using RunBetweenSteps = std::function<Status(Function)>;
 
-  // What pages are, and of which model: computed when a session is saved or restored.
+  // What pages are, and of which weights: computed while a prefix is held, which keeps weights from
+  // being updated.
   using Layout = std::function<kv_transfer::SessionLayout()>;
 
   // `pages` outlives this object.
@@ -49,8 +51,8 @@ class SavedSessions {
   // the cache; errors of WriteSession().
   StatusOr<int32_t> Save(const std::string& path, step::Request like);
   // `like` has the salt and the adapter of Save(). kNotFound without a file, kDataLoss if it is
-  // damaged, kFailedPrecondition if it is of another model or layout, kResourceExhausted if
-  // the cache has no room.
+  // damaged, kFailedPrecondition if it is of another model or layout (or weights were updated
+  // meanwhile), kResourceExhausted if the cache has no room.
   StatusOr<RestoredSession> Restore(const std::string& path, step::Request like);
 
  private:

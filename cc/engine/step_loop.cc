@@ -1,8 +1,10 @@
-// What clients call; the thread is in step_loop_thread.cc.
+// What hosts and clients call; the thread is in step_loop_thread.cc.
 #include "cc/engine/step_loop.h"
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
+#include <optional>
 #include <random>
 #include <string>
 #include <utility>
@@ -52,6 +54,8 @@ StatusOr<scheduler::SchedulerOptions> MakeSchedulerOptions(const EngineOptions& 
   made.kv_cache.max_steps_in_flight = options.max_in_flight_steps;
   made.kv_cache.enable_prefix_caching = options.enable_prefix_caching && limits.prefix_caching;
   made.kv_cache.eviction = options.prefix_cache_eviction;
+  made.kv_cache.max_pinned_blocks = options.max_pinned_blocks;
+  made.kv_cache.max_events = options.max_kv_events;
   PAGEMILL_ASSIGN_OR_RETURN(made.kv_cache.hash_algorithm,
                             kv_cache::ParseHashAlgorithm(options.prefix_caching_hash));
   if (limits.num_blocks == 0) {  // a model that keeps no KV
@@ -110,6 +114,7 @@ StepLoop::StepLoop(const EngineOptions& options, const scheduler::SchedulerOptio
       log_(std::move(log)),
       tiers_(std::move(core.tiers)),
       scheduler_(std::move(core.scheduler)),
+      budgeter_(options.max_step_us),
       queue_(made) {
   stats_.kv_blocks_total = scheduler_->stats().kv_blocks_total;
   thread_ = std::thread([this] { Run(); });
@@ -135,10 +140,12 @@ Status StepLoop::CheckMatcher(const step::Request& request) const {
   return Unimplemented("new_token_matcher is set, but this runner samples without token masks");
 }
 
-Status StepLoop::CheckOpen(const step::Request& request, int64_t now_us) const {
+Status StepLoop::CheckOpen(ClientNumber client, const step::Request& request,
+                           int64_t now_us) const {
   if (closing_) return Unavailable("the engine is shut down");
   if (draining_) return Unavailable("the engine is draining: it finishes its requests and ends");
-  if (tracked_.size() - num_unfinished_ >= max_unread_) {
+  if (asleep_) return Unavailable("the engine is asleep: it takes requests when it is awake again");
+  if (clients_.num_finished_unread(client) >= max_unread_) {
     return ResourceExhausted(std::to_string(max_unread_) +
                              " finished requests have outputs that were not read")
         .WithRetryAfter(1);
@@ -146,7 +153,38 @@ Status StepLoop::CheckOpen(const step::Request& request, int64_t now_us) const {
   return queue_.Check(request, now_us);
 }
 
-Status StepLoop::Submit(step::Request request) {
+StatusOr<ClientNumber> StepLoop::OpenClient() {
+  std::lock_guard lock(mutex_);
+  return clients_.Open();
+}
+
+void StepLoop::CloseClient(ClientNumber client) {
+  {
+    std::lock_guard lock(mutex_);
+    clients_.Close(client);
+    for (auto it = tracked_.begin(); it != tracked_.end();) {
+      const auto& [id, tracked] = *it;
+      const bool is_of_client = ClientOutputs::ClientOf(id) == client;
+      if (is_of_client && !tracked.finished && !closing_) inbox_.push_back(AbortCommand{id});
+      it = is_of_client && tracked.finished ? tracked_.erase(it) : std::next(it);
+    }
+  }
+  inbox_filled_.notify_one();
+}
+
+int StepLoop::output_fd(ClientNumber client) const {
+  std::lock_guard lock(mutex_);
+  return clients_.fd(client);
+}
+
+Status StepLoop::Submit(ClientNumber client, step::Request request) {
+  const step::RequestId own_id = request.id;
+  const std::optional<step::RequestId> id = ClientOutputs::EngineId(client, own_id);
+  if (!id) {
+    return InvalidArgument("request id " + std::to_string(own_id.value()) +
+                           " is too large; ids are below 2^48");
+  }
+  request.id = *id;
   Status possible = scheduler_->admission().Check(request);
   if (possible.ok()) possible = CheckMatcher(request);
   const int64_t now = clock_->NowNanos();
@@ -158,10 +196,9 @@ Status StepLoop::Submit(step::Request request) {
   {
     std::lock_guard lock(mutex_);
     Status status = possible.ok() ? CheckAdapter(request.adapter) : possible;
-    if (status.ok()) status = CheckOpen(request, now_us);
+    if (status.ok()) status = CheckOpen(client, request, now_us);
     if (status.ok() && tracked_.contains(request.id)) {
-      status =
-          FailedPrecondition("request id " + std::to_string(request.id.value()) + " is in use");
+      status = FailedPrecondition("request id " + std::to_string(own_id.value()) + " is in use");
     }
     if (!status.ok()) {
       ++stats_.num_refused;
@@ -173,37 +210,40 @@ Status StepLoop::Submit(step::Request request) {
     tracked.submitted = now;
     tracked.queue_timed = queue_timed;
     tracked.ticket = queue_.Enter(request);
+    clients_.Enter(client);
     inbox_.emplace_back(std::move(request));
   }
   inbox_filled_.notify_one();
   return OkStatus();
 }
 
-void StepLoop::Send(step::RequestId id, Command command) {
+template <typename RequestCommand>
+void StepLoop::Send(ClientNumber client, step::RequestId own_id) {
+  const std::optional<step::RequestId> id = ClientOutputs::EngineId(client, own_id);
+  if (!id) return;
   {
     std::lock_guard lock(mutex_);
-    const auto found = tracked_.find(id);
+    const auto found = tracked_.find(*id);
     if (found == tracked_.end() || found->second.finished || closing_) return;
-    inbox_.push_back(std::move(command));
+    inbox_.push_back(RequestCommand{*id});
   }
   inbox_filled_.notify_one();
 }
 
-void StepLoop::Abort(step::RequestId id) { Send(id, AbortCommand{id}); }
-void StepLoop::Release(step::RequestId id) { Send(id, ReleaseCommand{id}); }
+void StepLoop::Abort(ClientNumber client, step::RequestId id) { Send<AbortCommand>(client, id); }
+void StepLoop::Release(ClientNumber client, step::RequestId id) {
+  Send<ReleaseCommand>(client, id);
+}
 
-std::vector<RequestOutput> StepLoop::Take(double timeout_s) {
+std::vector<RequestOutput> StepLoop::Take(ClientNumber client, double timeout_s) {
   std::unique_lock lock(mutex_);
   if (timeout_s > 0) {
-    outputs_filled_.wait_for(lock, WaitTime(timeout_s),
-                             [this] { return !outputs_.empty() || closed_; });
+    clients_.filled(client).wait_for(lock, WaitTime(timeout_s),
+                                     [this, client] { return !clients_.empty(client) || closed_; });
   }
-  if (outputs_.empty()) return {};
-  output_event_.Clear();
-  untold_ = false;
-  std::vector<RequestOutput> taken = outputs_.TakeAll();
+  std::vector<RequestOutput> taken = clients_.Take(client);
   for (const RequestOutput& output : taken) {
-    if (output.finished()) tracked_.erase(output.request_id);
+    if (output.finished()) tracked_.erase(*ClientOutputs::EngineId(client, output.request_id));
   }
   return taken;
 }
@@ -216,10 +256,12 @@ EngineStats StepLoop::stats() const {
   stats.num_waiting_tokens = queue_.num_waiting_tokens();
   stats.estimated_wait_s =
       static_cast<double>(queue_.WaitMicros(step::Request()).value_or(0)) / 1e6;
-  stats.num_unread_outputs = static_cast<int64_t>(outputs_.size());
+  stats.num_unread_outputs = static_cast<int64_t>(clients_.num_unread());
   stats.draining = draining_ || closing_;
-  stats.progress_age_s =
-      num_unfinished_ > 0 && !rests_ ? std::max(0.0, SecondsBetween(last_progress_, now)) : 0;
+  stats.asleep = asleep_;
+  stats.progress_age_s = num_unfinished_ > 0 && !is_idle_ && !held_
+                             ? std::max(0.0, SecondsBetween(last_progress_, now))
+                             : 0;
   return stats;
 }
 
@@ -243,28 +285,29 @@ void StepLoop::Shutdown() {
   if (thread_.joinable()) thread_.join();
 }
 
-Status StepLoop::Ask(std::function<Status()> errand) {
-  Errand task(std::move(errand));
-  std::future<Status> answer = task.get_future();
+Status StepLoop::RunOnThread(std::function<Status()> run) {
+  Task task(std::move(run));
+  std::future<Status> status = task.get_future();
   {
     std::lock_guard lock(mutex_);
     if (closing_) return Unavailable("the engine is shut down");
     inbox_.emplace_back(std::move(task));
   }
   inbox_filled_.notify_one();
-  return answer.get();
+  return status.get();
 }
 
-Status StepLoop::Extend(step::RequestId id, std::vector<int32_t> token_ids,
-                        scheduler::InputPart part) {
-  return Ask([this, id, token_ids = std::move(token_ids), part]() mutable {
-    return ExtendNow(id, std::move(token_ids), part);
+Status StepLoop::Extend(ClientNumber client, step::RequestId own_id, scheduler::InputChunk chunk) {
+  const std::optional<step::RequestId> id = ClientOutputs::EngineId(client, own_id);
+  if (!id) return NotFound("request " + std::to_string(own_id.value()) + " does not exist");
+  return RunOnThread([this, id = *id, chunk = std::move(chunk)]() mutable {
+    return ExtendNow(id, std::move(chunk));
   });
 }
 
 // What the following do is published before they return.
 void StepLoop::Pause(scheduler::PauseMode mode) {
-  (void)Ask([this, mode] {
+  (void)RunOnThread([this, mode] {
     scheduler_->Pause(mode, &events_);
     Publish();
     return OkStatus();
@@ -272,7 +315,7 @@ void StepLoop::Pause(scheduler::PauseMode mode) {
 }
 
 void StepLoop::Resume() {
-  (void)Ask([this] {
+  (void)RunOnThread([this] {
     scheduler_->Resume();
     Publish();
     return OkStatus();
@@ -281,21 +324,37 @@ void StepLoop::Resume() {
 
 bool StepLoop::WaitPaused(double timeout_s) {
   std::unique_lock lock(mutex_);
-  return idle_.wait_for(lock, WaitTime(timeout_s), [this] { return stats_.paused && rests_; });
+  return idle_.wait_for(lock, WaitTime(timeout_s), [this] { return stats_.paused && is_idle_; });
 }
 
-Status StepLoop::RunBetweenSteps(std::function<void(kv_cache::HeldPrefixes*)> run) {
-  return Ask([this, run = std::move(run)] {
-    while (scheduler_->num_steps_in_flight() > 0) FinishStep();
-    run(&scheduler_->held_prefixes());
+Status StepLoop::RunBetweenSteps(RestTask::Function run) {
+  return RunOnThread([this, &run] { return run(scheduler_.get()); });
+}
+
+Status StepLoop::RunAtRest(RestTask::Function run, RestTask::Needs needs, double timeout_s) {
+  const auto run_and_publish = [this, run = std::move(run)](scheduler::Scheduler* scheduler) {
+    const Status status = run(scheduler);
     Publish();
-    return OkStatus();
-  });
+    return status;
+  };
+  const auto task = std::make_shared<RestTask>(run_and_publish, needs);
+  {
+    std::lock_guard lock(mutex_);
+    if (closing_) return Unavailable("the engine is shut down");
+    inbox_.emplace_back(task);
+  }
+  inbox_filled_.notify_one();
+  return task->Wait(timeout_s);
+}
+
+void StepLoop::SetAsleep(bool asleep) {
+  std::lock_guard lock(mutex_);
+  asleep_ = asleep;
 }
 
 bool StepLoop::ResetPrefixCache(bool preempt_running) {
   bool done = false;
-  (void)Ask([this, preempt_running, &done] {
+  (void)RunOnThread([this, preempt_running, &done] {
     done = scheduler_->ResetPrefixCache(preempt_running);
     Publish();
     return OkStatus();

@@ -1,6 +1,6 @@
 // File: cc/engine/step_loop.h
-// The engine's thread and what it shares with its clients: inbox in, outputs out. engine.h is the
-// face; methods of the same name are documented there.
+// The engine's thread and what it shares with its clients: inbox in, outputs out. engine.h and
+// engine_client.h are the interface; methods of the same name are documented there.
 //
 // One mutex guards everything that is shared; the thread holds it to take the inbox and to publish
 // what a step brought, never while it schedules or while the runner works. The scheduler and the
@@ -13,7 +13,6 @@
 #include <deque>
 #include <functional>
 #include <future>
-#include <limits>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -24,13 +23,15 @@
 #include "cc/base/clock.h"
 #include "cc/base/log_sink.h"
 #include "cc/base/status.h"
+#include "cc/engine/client_outputs.h"
 #include "cc/engine/engine_options.h"
 #include "cc/engine/engine_stats.h"
 #include "cc/engine/kv_tiers.h"
-#include "cc/engine/output_event.h"
-#include "cc/engine/output_queue.h"
 #include "cc/engine/request_output.h"
+#include "cc/engine/rest_task.h"
 #include "cc/engine/runner.h"
+#include "cc/engine/step_budget.h"
+#include "cc/engine/step_cost.h"
 #include "cc/scheduler/admission/queue_admission.h"
 #include "cc/scheduler/scheduler.h"
 
@@ -43,24 +44,32 @@ class StepLoop {
                                                     const Clock* clock, LogSink log);
   ~StepLoop();
 
-  Status Submit(step::Request request);
+  // Of clients. Request ids are the client's own.
+  StatusOr<ClientNumber> OpenClient();
+  void CloseClient(ClientNumber client);  // aborts its requests
+  Status Submit(ClientNumber client, step::Request request);
+  void Abort(ClientNumber client, step::RequestId id);
+  void Release(ClientNumber client, step::RequestId id);
+  Status Extend(ClientNumber client, step::RequestId id, scheduler::InputChunk chunk);
+  std::vector<RequestOutput> Take(ClientNumber client, double timeout_s);  // 0: does not wait
+  int output_fd(ClientNumber client) const;
+
   step::AdapterId NewAdapterId();
-  void Abort(step::RequestId id);
-  std::vector<RequestOutput> Take(double timeout_s);  // 0: does not wait
-  int output_fd() const { return output_event_.fd(); }
   EngineStats stats() const;
   void Drain();
   bool WaitIdle(double timeout_s);
   void Shutdown();
-  void Release(step::RequestId id);
-  Status Extend(step::RequestId id, std::vector<int32_t> token_ids, scheduler::InputPart part);
   void Pause(scheduler::PauseMode mode);
   bool WaitPaused(double timeout_s);
   void Resume();
   bool ResetPrefixCache(bool preempt_running);
-  // Runs it on the engine's thread while no step is in flight, and waits for it. kUnavailable, and
-  // nothing runs, after Shutdown().
-  Status RunBetweenSteps(std::function<void(kv_cache::HeldPrefixes*)> run);
+  // Runs it on the engine's thread, where steps may be in flight. kUnavailable after Shutdown().
+  Status RunBetweenSteps(RestTask::Function run);
+  // Engine::RunAtRest() with the scheduler, which is the thread's own.
+  Status RunAtRest(RestTask::Function run, RestTask::Needs needs, double timeout_s);
+  // While asleep, the runner gets no step and new requests are refused. For tasks at rest.
+  void SetAsleep(bool asleep);
+  bool asleep() const { return asleep_; }
 
  private:
   struct AbortCommand {
@@ -70,8 +79,10 @@ class StepLoop {
     step::RequestId id;
   };
   // Something to do on the thread, between two steps.
-  using Errand = std::packaged_task<Status()>;
-  using Command = std::variant<step::Request, AbortCommand, ReleaseCommand, Errand>;
+  using Task = std::packaged_task<Status()>;
+  // Request ids in commands, and wherever no client is named, are the engine's.
+  using Command =
+      std::variant<step::Request, AbortCommand, ReleaseCommand, Task, std::shared_ptr<RestTask>>;
 
   // A request from Submit() until its last output has been read. Times in clock nanoseconds.
   struct Tracked {
@@ -92,6 +103,7 @@ class StepLoop {
   struct StartedStep {
     int64_t planned = 0;  // when, in clock nanoseconds
     int32_t num_tokens = 0;
+    StepWork work;
   };
 
   StepLoop(const EngineOptions& options, const scheduler::SchedulerOptions& made, Runner* runner,
@@ -99,33 +111,38 @@ class StepLoop {
 
   Status CheckAdapter(step::AdapterId adapter) const;  // with mutex_
   Status CheckMatcher(const step::Request& request) const;
-  Status CheckOpen(const step::Request& request, int64_t now_us) const;  // with mutex_
-  // Lets the thread do it, and waits for the answer. kUnavailable after Shutdown().
-  Status Ask(std::function<Status()> errand);
-  void Send(step::RequestId id, Command command);  // dropped where the request is over
+  Status CheckOpen(ClientNumber client, const step::Request& request, int64_t now_us) const;
+  // Runs it on the thread, and waits for its status. kUnavailable after Shutdown().
+  Status RunOnThread(std::function<Status()> run);
+  // Sends `Command{id}` to the thread; does nothing if the request is over.
+  template <typename RequestCommand>
+  void Send(ClientNumber client, step::RequestId id);
 
   // The thread.
   void Run();
   bool TakeInbox(bool wait);
   void WaitForNews(std::unique_lock<std::mutex>* lock);  // with mutex_
-  void Obey(Command command);
-  bool Turn();
+  void Dispatch(Command command);
+  bool RunOnce();
   bool StartStep();
+  bool RunRestTasks();
+  // False while a task wants the runner at rest, or the runner is asleep.
+  bool MayStartSteps() const { return rest_tasks_.empty() && !asleep_; }
   void FinishStep();
   void NoteStarts();
-  Status ExtendNow(step::RequestId id, std::vector<int32_t> token_ids, scheduler::InputPart part);
+  Status ExtendNow(step::RequestId id, scheduler::InputChunk chunk);
   bool MoveKv(int64_t now);
   void AbortAll();
   void Publish(bool at_once = false);
-  void Push(int64_t now);  // events_ to outputs_, with mutex_
-  // With mutex_: lets clients hear of outputs where it is time. True: outputs_filled_ is to be
-  // notified without the mutex, which is what those who wake up take first of all.
-  bool Tell(bool at_once, int64_t now);
+  void Push(int64_t now);  // events_ to clients_, with mutex_
+  // Signals ready outputs to the clients whose notify interval has elapsed, to all if `at_once`.
+  // Unlocks: threads that wake up take the mutex first.
+  void NotifyClients(bool at_once, int64_t now, std::unique_lock<std::mutex> lock);
   void UpdateStats(const scheduler::SchedulerStats& counted, int64_t now);  // with mutex_
   RequestOutput ToOutput(scheduler::RequestEvent event, int64_t now);       // with mutex_
   Status QueueTimeOver() const;                                             // with mutex_
-  // Nothing is in flight or can run, unless a client asks for something.
-  bool Rests(const scheduler::SchedulerStats& counted) const;
+  // True if nothing is in flight, and nothing can run until a client sends a command.
+  bool IsIdle(const scheduler::SchedulerStats& counted) const;
   void CheckIntegrity() const;
 
   const EngineOptions options_;
@@ -138,28 +155,30 @@ class StepLoop {
   // The thread's own; of the scheduler others use admission(), which is immutable.
   const std::unique_ptr<KvTiers> tiers_;  // outlives the scheduler
   const std::unique_ptr<scheduler::Scheduler> scheduler_;
+  StepBudgeter budgeter_;
+  scheduler::StepBudget budget_;  // of plan_
   step::StepPlan plan_;
   std::vector<scheduler::RequestEvent> events_;
   std::deque<StartedStep> started_steps_;  // those in flight
   uint64_t num_failed_steps_ = 0;
+  std::deque<std::shared_ptr<RestTask>> rest_tasks_;  // no step starts until they have run
+  std::vector<std::condition_variable*> to_wake_;     // of NotifyClients()
 
   mutable std::mutex mutex_;
   std::condition_variable inbox_filled_;
-  std::condition_variable outputs_filled_;
   std::condition_variable idle_;
   // Guarded by mutex_.
   std::vector<Command> inbox_;
-  OutputQueue outputs_;
-  bool untold_ = false;  // clients have not heard of what is in it
-  int64_t told_ = std::numeric_limits<int64_t>::min() / 2;  // when they last did
-  OutputEvent output_event_;
+  ClientOutputs clients_;
   std::unordered_map<step::RequestId, Tracked> tracked_;
   size_t num_unfinished_ = 0;
   uint64_t num_adapter_ids_ = 0;     // those from first_adapter_id_ on are issued
   scheduler::QueueAdmission queue_;  // of the unfinished
   int64_t last_progress_ = 0;
   bool draining_ = false;
-  bool rests_ = true;     // Rests(), when the thread last looked
+  bool is_idle_ = true;   // IsIdle(), when the thread last looked
+  bool held_ = false;     // steps may not start, and none is in flight; the same
+  bool asleep_ = false;   // changed by the thread only, which reads it without the mutex
   bool closing_ = false;  // the thread ends as soon as it can
   bool closed_ = false;   // it has published its last output
   EngineStats stats_;

@@ -21,15 +21,18 @@ bool IsMoreThanTokens(const scheduler::RequestEvent& event) {
 
 void StepLoop::Run() {
   bool busy = false;
-  while (TakeInbox(/*wait=*/!busy)) busy = Turn();
+  while (TakeInbox(/*wait=*/!busy)) busy = RunOnce();
+  for (const std::shared_ptr<RestTask>& task : rest_tasks_) {
+    task->Refuse(Unavailable("the engine is shut down"));
+  }
   AbortAll();
   if (tiers_ != nullptr) tiers_->Close(scheduler_.get(), clock_->NowNanos());
   std::lock_guard lock(mutex_);
   closed_ = true;
-  outputs_filled_.notify_all();
+  clients_.NotifyAll();
 }
 
-// Obeys what came in; waits for something if asked to. False once the engine closes.
+// Runs the commands that came in; `wait`: waits for one. False once the engine closes.
 bool StepLoop::TakeInbox(bool wait) {
   std::vector<Command> commands;
   bool closing = false;
@@ -40,7 +43,7 @@ bool StepLoop::TakeInbox(bool wait) {
     closing = closing_;
     ++stats_.heartbeat;
   }
-  for (Command& command : commands) Obey(std::move(command));
+  for (Command& command : commands) Dispatch(std::move(command));
   scheduler_->Expire(clock_->NowNanos() / 1000, &events_);
   if (!events_.empty()) Publish();
   return !closing;
@@ -72,9 +75,11 @@ void StepLoop::WaitForNews(std::unique_lock<std::mutex>* lock) {
   }
 }
 
-void StepLoop::Obey(Command command) {
-  if (auto* errand = std::get_if<Errand>(&command)) {
-    (*errand)();
+void StepLoop::Dispatch(Command command) {
+  if (auto* task = std::get_if<Task>(&command)) {
+    (*task)();
+  } else if (auto* rest_task = std::get_if<std::shared_ptr<RestTask>>(&command)) {
+    rest_tasks_.push_back(std::move(*rest_task));
   } else if (auto* release = std::get_if<ReleaseCommand>(&command)) {
     scheduler_->Release(release->id);
   } else if (auto* abort = std::get_if<AbortCommand>(&command)) {
@@ -84,7 +89,8 @@ void StepLoop::Obey(Command command) {
     const step::RequestId id = request.id;
     const Status status = scheduler_->Add(std::move(request));
     if (status.ok()) return;
-    // Submit() checks the same, so this is not expected; the client hears of it all the same.
+    // Submit() checks the same, so this is not expected; if it happens, the request ends with an
+    // error.
     scheduler::RequestEvent& event = events_.emplace_back();
     event.id = id;
     event.finish_reason = step::FinishReason::kError;
@@ -92,29 +98,43 @@ void StepLoop::Obey(Command command) {
   }
 }
 
-Status StepLoop::ExtendNow(step::RequestId id, std::vector<int32_t> token_ids,
-                           scheduler::InputPart part) {
+Status StepLoop::ExtendNow(step::RequestId id, scheduler::InputChunk chunk) {
   {
     std::lock_guard lock(mutex_);
-    if (outputs_.HasTurnEnd(id)) {
+    if (clients_.HasTurnEnd(id)) {
       return FailedPrecondition("the end of the last turn of request " +
-                                std::to_string(id.value()) + " has not been read");
+                                std::to_string(ClientOutputs::OwnId(id).value()) +
+                                " has not been read");
     }
   }
-  return scheduler_->Extend(id, std::move(token_ids), part);
+  return scheduler_->Extend(id, std::move(chunk));
 }
 
 // Starts what may start and finishes one step. False if there was nothing to do.
-bool StepLoop::Turn() {
+bool StepLoop::RunOnce() {
   const auto most = static_cast<size_t>(options_.max_in_flight_steps);
-  while (scheduler_->num_steps_in_flight() < most && StartStep()) {
+  if (!MayStartSteps()) MoveKv(clock_->NowNanos());  // as StartStep() does
+  while (MayStartSteps() && scheduler_->num_steps_in_flight() < most && StartStep()) {
   }
   if (scheduler_->num_steps_in_flight() == 0) {
     Publish(/*at_once=*/true);
-    return false;
+    return RunRestTasks();
   }
   FinishStep();
   return true;
+}
+
+// Runs those that need not wait any longer, when no step is in flight. False if there are none.
+bool StepLoop::RunRestTasks() {
+  bool any = false;
+  for (; !rest_tasks_.empty(); rest_tasks_.pop_front()) {
+    RestTask& task = *rest_tasks_.front();
+    const bool copies = scheduler_->num_transfers_in_flight() > 0;
+    if (copies && task.needs == RestTask::Needs::kNoTransfer && !task.abandoned()) break;
+    task.Run(scheduler_.get());
+    any = true;
+  }
+  return any;
 }
 
 // False if nothing can run now.
@@ -124,10 +144,11 @@ bool StepLoop::StartStep() {
   // A transfer that ended meanwhile may be what a request waited for: then it is planned at once,
   // since nothing else may ever end the wait for news.
   do {
-    scheduler_->Schedule(&plan_);
+    budget_ = budgeter_.Next(scheduler_->num_decoding());
+    scheduler_->Schedule(&plan_, budget_);
   } while (MoveKv(start) && plan_.empty());
   if (plan_.empty()) return false;
-  started_steps_.push_back({start, plan_.total_num_tokens});
+  started_steps_.push_back({start, plan_.total_num_tokens, StepWork::Of(plan_)});
   NoteStarts();
   Status status = runner_->Execute(plan_);
   if (status.ok()) status = runner_->Sample();
@@ -170,6 +191,8 @@ void StepLoop::NoteStarts() {
   const scheduler::SchedulerStats counted = scheduler_->stats();
   std::unique_lock lock(mutex_);
   UpdateStats(counted, now);
+  const int32_t limit = budget_.prefill_tokens;
+  stats_.step_budget_tokens = limit == scheduler::StepBudget::kNoLimit ? 0 : limit;
   for (const step::ScheduledRequest& entry : plan_.scheduled) {
     if (entry.start == nullptr) continue;
     Tracked& tracked = tracked_[entry.start->id];
@@ -179,9 +202,7 @@ void StepLoop::NoteStarts() {
   }
   // A step with prompts may take long: what there is does not wait for its end.
   const bool has_prompts = static_cast<size_t>(plan_.total_num_tokens) > plan_.scheduled.size();
-  const bool told = has_prompts && Tell(/*at_once=*/true, now);
-  lock.unlock();
-  if (told) outputs_filled_.notify_all();
+  if (has_prompts) NotifyClients(/*at_once=*/true, now, std::move(lock));
 }
 
 // On the way out: every request ends, and the runner is left without steps.
@@ -200,23 +221,26 @@ void StepLoop::AbortAll() {
 }
 
 void StepLoop::Push(int64_t now) {
-  const bool had_outputs = !outputs_.empty();
-  for (scheduler::RequestEvent& event : events_) outputs_.Push(ToOutput(std::move(event), now));
+  for (scheduler::RequestEvent& event : events_) {
+    const step::RequestId id = event.id;
+    const bool at_once = IsMoreThanTokens(event);
+    RequestOutput output = ToOutput(std::move(event), now);
+    const bool finished = output.finished();
+    const bool kept = clients_.Push(std::move(output), at_once);
+    if (finished && !kept) tracked_.erase(id);  // its client is closed
+  }
   events_.clear();
-  if (!had_outputs && !outputs_.empty()) untold_ = true;
 }
 
-bool StepLoop::Tell(bool at_once, int64_t now) {
-  if (!untold_ || (!at_once && now - told_ < options_.output_interval_us * 1000)) return false;
-  untold_ = false;
-  told_ = now;
-  output_event_.Set();
-  return true;
+void StepLoop::NotifyClients(bool at_once, int64_t now, std::unique_lock<std::mutex> lock) {
+  to_wake_.clear();
+  clients_.Signal(at_once, now, options_.output_interval_us * 1000, &to_wake_);
+  lock.unlock();
+  for (std::condition_variable* filled : to_wake_) filled->notify_all();
 }
 
 // Hands events_ to the clients, together with the numbers that go with them.
 void StepLoop::Publish(bool at_once) {
-  const bool has_news = std::any_of(events_.begin(), events_.end(), IsMoreThanTokens);
   const int64_t now = clock_->NowNanos();
   const scheduler::SchedulerStats counted = scheduler_->stats();
   const kv_cache::KvConnectorStats moved =
@@ -232,34 +256,35 @@ void StepLoop::Publish(bool at_once) {
     // Steps overlap where several are in flight: the time since the one before is this one's own.
     const int64_t own_ns = now - std::max(step.planned, last_progress_);
     queue_.estimator().ObserveStep(step.num_tokens, own_ns / 1000);
+    budgeter_.Observe(step.work, own_ns / 1000);
     started_steps_.pop_front();
     ++stats_.num_steps;
     last_progress_ = now;
   }
   UpdateStats(counted, now);
   static_cast<kv_cache::KvConnectorStats&>(stats_) = moved;
-  if (num_unfinished_ == 0 || rests_) idle_.notify_all();
-  const bool told = Tell(at_once || has_news, now);
-  lock.unlock();
-  if (told) outputs_filled_.notify_all();
+  if (num_unfinished_ == 0 || is_idle_) idle_.notify_all();
+  NotifyClients(at_once, now, std::move(lock));
 }
 
-bool StepLoop::Rests(const scheduler::SchedulerStats& counted) const {
+bool StepLoop::IsIdle(const scheduler::SchedulerStats& counted) const {
   if (scheduler_->num_steps_in_flight() > 0) return false;
   if (scheduler_->pause_mode() == scheduler::PauseMode::kKeep) return true;
   const auto parked = [&counted](scheduler::ParkReason reason) {
     return counted.num_parked[static_cast<size_t>(reason)];
   };
-  // Who started goes on by itself, unless it waits for input: also one that was preempted and then
-  // parked for an adapter slot, say.
+  // A request that started goes on by itself unless it waits for input, also one that was preempted
+  // and then parked, for an adapter slot for example.
   return counted.num_started == parked(scheduler::ParkReason::kAwaitingInput) &&
          counted.num_waiting == 0 && parked(scheduler::ParkReason::kKvLookup) == 0 &&
          parked(scheduler::ParkReason::kKvLoad) == 0;
 }
 
 void StepLoop::UpdateStats(const scheduler::SchedulerStats& counted, int64_t now) {
-  const bool rested = std::exchange(rests_, Rests(counted));
-  if (rested && !rests_) last_progress_ = now;
+  const bool was_quiet = is_idle_ || held_;
+  is_idle_ = IsIdle(counted);
+  held_ = !MayStartSteps() && scheduler_->num_steps_in_flight() == 0;
+  if (was_quiet && !is_idle_ && !held_) last_progress_ = now;
   stats_.paused = scheduler_->pause_mode().has_value();
   static_cast<scheduler::SchedulerStats&>(stats_) = counted;
   stats_.num_failed_steps = num_failed_steps_;

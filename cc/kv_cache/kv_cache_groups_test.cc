@@ -103,7 +103,8 @@ TEST(KvCacheGroups, StatesOfEarlierTurnsGoFirst) {
     std::vector<int32_t> ends;
     for (int32_t end = 4; end < 40; end += 4) {
       step::Request prefix = request;
-      prefix.prompt_token_ids.resize(static_cast<size_t>(end) + 1);
+      prefix.prompt_token_ids = std::vector<int32_t>(request.prompt_token_ids.begin(),
+                                                     request.prompt_token_ids.begin() + end + 1);
       if (NumFound(prefix, &cache) == end) ends.push_back(end);
     }
     return ends;

@@ -146,9 +146,9 @@ TEST(KvCacheManager, SaltsAdaptersAndMediaSeparate) {
     EXPECT_EQ(found_with([](step::Request* r) { r->adapter = step::AdapterId(2); }), 0);
     EXPECT_EQ(found_with([](step::Request* r) { r->adapter = step::kNoAdapter; }), 0);
     // The image is in the second block: the first one is the same.
-    EXPECT_EQ(found_with([](step::Request* r) { r->media[0].content_id = "dog"; }), 4);
-    EXPECT_EQ(found_with([](step::Request* r) { r->media[0].first_token = 4; }), 4);
-    EXPECT_EQ(found_with([](step::Request* r) { r->media.clear(); }), 4);
+    EXPECT_EQ(found_with([](step::Request* r) { r->media = {{"dog", 5, 2}}; }), 4);
+    EXPECT_EQ(found_with([](step::Request* r) { r->media = {{"cat", 4, 2}}; }), 4);
+    EXPECT_EQ(found_with([](step::Request* r) { r->media = {}; }), 4);
   }
 }
 

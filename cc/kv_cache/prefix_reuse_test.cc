@@ -215,7 +215,7 @@ TEST(PrefixReuse, GeneratedCheckpointsDoNotPileUp) {
   // 4,096 generated tokens fill 256 blocks; of their states all but one are dropped.
   KvCacheManager cache(Options(1000, {{"full"}, {.kind = "state_space"}}));
   step::Request request;
-  request.prompt_token_ids.assign(40, 7);
+  request.prompt_token_ids = std::vector<int32_t>(40, 7);
   RequestBlocks blocks(request);
   const std::vector<int32_t> output(4096, 8);
   for (int32_t end = 40; end <= 4136; end = end < 4136 ? end + 1 : 5000) {

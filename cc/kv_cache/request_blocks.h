@@ -23,6 +23,14 @@ class RequestBlocks {
     for (const step::MediaItem& item : request.media) shape_.media_tokens += item.num_tokens;
   }
 
+  // The known tokens became part of the prompt, or input was appended to it; no blocks are held.
+  // Hashes stay: they are those of full blocks, which do not change.
+  void GrowPrompt(int32_t num_tokens, int32_t num_media_tokens) {
+    shape_.prompt_tokens += num_tokens;
+    shape_.media_tokens += num_media_tokens;
+    shape_.branch_tokens = 0;
+  }
+
   // One block table per group, pages_per_block entries per block; empty while the request holds
   // nothing. The null block stands where the request holds no page (any more). A runner may keep
   // what stood there before: nothing reads it.

@@ -1,6 +1,6 @@
 // File: cc/program/check_ops.h
-// Do the operands of every op fit the op's contract? The part of a program's validation that needs
-// an op table.
+// Checks that the operands of every op satisfy the op's contract: the part of a program's
+// validation that needs an op table.
 #ifndef PAGEMILL_CC_PROGRAM_CHECK_OPS_H_
 #define PAGEMILL_CC_PROGRAM_CHECK_OPS_H_
 
@@ -12,9 +12,9 @@
 
 namespace pagemill::program {
 
-// kUnimplemented for an op that the table lacks, else what the op's `check` says; the message names
-// the program's line. T, R and L are given different sizes, so that a mix-up shows. `kv` is what
-// that stands for as a cache's dtype: not every op takes every one.
+// Returns kUnimplemented for an op that the table lacks, else the result of the op's `check`; the
+// message names the program's line. T, R and L get different sizes, so that a mix-up is detected.
+// `kv` is the cache dtype that `kv` stands for: some ops reject some dtypes.
 Status CheckOps(const Program& program, std::span<const ops::OpDefinition> ops, DType kv);
 
 }  // namespace pagemill::program

@@ -1,14 +1,14 @@
 // File: cc/program/executor.h
 // Runs steps of a bound program: batch in, named outputs out. Implemented natively
-// (native_executor.h), on devices (device/device_executor.h) and, through the bindings, by the
-// torch executor.
+// (native_executor.h), on devices (device/device_executor.h), and by the torch executor through the
+// bindings.
 //
 //   PAGEMILL_RETURN_IF_ERROR(executor->Enqueue(batch));    // the step begins
 //   ...                                              // another may begin here
 //   PAGEMILL_RETURN_IF_ERROR(executor->Collect(&output));  // waits for the oldest
 //
-// Whether two steps may be in flight, or one is over when Enqueue() returns, is data:
-// max_steps_in_flight(); and so is whether the executor draws tokens: samples().
+// max_steps_in_flight() says how many steps may be in flight; samples() says whether the executor
+// draws tokens.
 #ifndef PAGEMILL_CC_PROGRAM_EXECUTOR_H_
 #define PAGEMILL_CC_PROGRAM_EXECUTOR_H_
 
@@ -32,9 +32,9 @@ struct OutputView {
 
 struct ExecutorOutput {
   std::span<const OutputView> outputs;
-  // [logits_rows] instead of logits, which then have rank 0: if the batch wants no more
-  // (argmax_columns) and the executor makes use of it. After Sample() the columns are the tokens
-  // that were drawn.
+  // [logits_rows], returned instead of logits (which then have rank 0) if the batch requests only
+  // maxima (argmax_columns) and the executor supports it. After Sample() the columns are the drawn
+  // tokens.
   std::span<const ops::RowMaximum> maxima;
 
   // Rank 0 if the program has no output of this name.
@@ -48,31 +48,31 @@ struct ExecutorOutput {
   TensorView pooled() const { return Find("pooled"); }
 };
 
-// In ops::StepArrays::token_ids: the token that the step enqueued before has found for its row
-// `row`, the column of the largest logit or the one that was drawn. For executors of more than one
-// step in flight, where that step was asked for maxima (argmax_columns): the id is where the next
-// step needs it before it is anywhere else. Every rank of a group finds the same ids for itself.
+// In ops::StepArrays::token_ids: the token that the previously enqueued step chose for its row
+// `row`, by argmax or by drawing. For executors with more than one step in flight, if that step
+// requested maxima (argmax_columns): the next step can be enqueued before the host knows the id.
+// Every rank of a group computes the same ids by itself.
 constexpr int32_t TokenOfRow(int32_t row) { return -1 - row; }
 
-// How the tokens of a step are chosen. Borrowed for a call of Sample().
+// How to choose the tokens of a step. Borrowed for a call of Sample().
 struct StepDraws {
   std::span<const ops::RowDraw> rows;  // one for each row of logits
-  // Those that RowDraw::mask names, one after the other: a bit for each column of argmax_columns
-  // (cc/step/token_mask.h). The maximum of a row that its mask leaves no token is that of no
-  // logits: column -1, logit -inf.
+  // The masks that RowDraw::mask refers to, concatenated: one bit per column of argmax_columns
+  // (cc/step/token_mask.h). A row whose mask allows no token has column -1 and logit -inf, as a row
+  // without logits does.
   std::span<const uint32_t> masks = {};
 };
 
 // 1. Enqueue() starts a step, which computes the batch and updates the KV cache, and may return
-//    before it is done. The batch need not outlive the call. Steps take effect in their order.
-// 2. Collect() waits for the oldest step that is enqueued and not collected. The output's memory is
-//    the executor's own and stays valid until max_steps_in_flight() more steps are enqueued.
-// 3. If either fails, the step is over: a step whose Enqueue() failed is not to be collected. Steps
-//    before it are not affected.
-// 4. Sample(), of executors that say samples(), chooses a token from each row of logits of the step
-//    enqueued last, which was asked for maxima. It is called before the next Enqueue(), and before
-//    that step is collected, at most once a step, or not at all if all rows keep the largest. It
-//    may return before it is done. If it fails, the step is still to be collected.
+//    before it is done. The batch need not outlive the call. Steps take effect in order.
+// 2. Collect() waits for the oldest uncollected step. The executor owns the output's memory, which
+//    stays valid until max_steps_in_flight() more steps are enqueued.
+// 3. If either fails, the step is over: a step whose Enqueue() failed must not be collected.
+//    Earlier steps are not affected.
+// 4. Sample(), for executors with samples(), chooses a token from each row of logits of the step
+//    enqueued last, which must have requested maxima. It is called before the next Enqueue() and
+//    before that step is collected, at most once per step; not calling it keeps the largest of
+//    every row. It may return before it is done. If it fails, the step must still be collected.
 //
 // Thread safety: used by one thread at a time.
 class Executor {
@@ -85,14 +85,13 @@ class Executor {
     return Unimplemented("this executor draws no tokens");
   }
 
-  // One step, where none is in flight.
+  // Runs one step. No other may be in flight.
   Status Execute(const ops::StepBatch& batch, ExecutorOutput* output) {
     PAGEMILL_RETURN_IF_ERROR(Enqueue(batch));
     return Collect(output);
   }
 
-  // Steps that may be enqueued and not collected. 1: each is over when Enqueue() returns, or is
-  // waited for by Collect().
+  // Steps that may be enqueued and not collected. 1: Enqueue() or Collect() waits for the step.
   int32_t max_steps_in_flight() const { return max_steps_in_flight_; }
   bool samples() const { return samples_; }
 

@@ -1,6 +1,6 @@
 // File: cc/program/executor_options.h
-// What is chosen when a program is bound to this machine: how large a step may get, how much KV
-// cache there is, and how many threads compute.
+// Options chosen when a program is bound to this machine: the largest step, the size of the KV
+// cache, and the number of compute threads.
 #ifndef PAGEMILL_CC_PROGRAM_EXECUTOR_OPTIONS_H_
 #define PAGEMILL_CC_PROGRAM_EXECUTOR_OPTIONS_H_
 
@@ -22,20 +22,22 @@ struct ExecutorOptions {
   int32_t max_num_logits_rows = 256;    // rows of logits of one step (L)
   int32_t num_blocks = 1;               // KV blocks, the null block included
   int32_t block_size = 16;              // tokens per KV block
-  int64_t kv_page_bytes = 0;            // of a page; 0 = as fits the program best
+  int64_t kv_page_bytes = 0;            // bytes per page; 0 = chosen for the program
   DType kv_cache_dtype = DType::kBF16;  // bf16, f32, f8_e4m3 or int8 (with a scale per row)
   DType activation_type = DType::kF32;  // what `act` stands for: f32 (fast), bf16 or f16
-  // Run every op by the kernel of this name if it has one that fits ("reference", "portable"),
-  // as at least one has; empty = the best one.
+  // Runs every op with the kernel of this name ("reference", "portable") if it has a suitable one;
+  // at least one op must have it. Empty = the best kernel of each op.
   std::string kernel_filter;
-  // The coarsest that matrix multiplications and attention may round activations to on the way in,
-  // where that is faster; whatever kernel_filter says.
+  // The lowest precision to which matrix multiplications and attention may round activations on
+  // input if that is faster; applies regardless of kernel_filter.
   ops::Precision activations = ops::Precision::kMixedBlock;
-  // Keeps packed weights (weights/pack_cache.h); empty = they are packed at every start.
+  // Folder that caches packed weights (weights/pack_cache.h); empty = weights are packed at every
+  // start.
   std::string pack_cache_folder;
-  // On a machine with several memory nodes, weights and KV cache near the threads (device/numa.h).
+  // On a machine with several memory nodes, places weights and KV cache near the threads
+  // (device/numa.h).
   bool place_memory = true;
-  // Fill outputs before their op and values after their last reader with NaN. For tests: slow.
+  // Fills outputs before their op, and values after their last reader, with NaN. For tests: slow.
   bool poison_dead_memory = false;
 
   StepSizes max_sizes() const {
@@ -49,7 +51,7 @@ struct ExecutorOptions {
 // "f32", "bf16" or "f16".
 StatusOr<DType> ParseActivationType(std::string_view name);
 
-// As users write it: "bf16", "f32", "fp8" (f8_e4m3), "int8".
+// Accepts the names that users write: "bf16", "f32", "fp8" (f8_e4m3), "int8".
 StatusOr<DType> ParseKvCacheDType(std::string_view name);
 std::string_view KvCacheDTypeName(DType dtype);
 

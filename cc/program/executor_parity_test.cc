@@ -44,7 +44,7 @@ ExecutorOptions OptionsOf(const Case& c) {
   options.max_num_tokens = 96;
   options.max_num_seqs = kSlots;
   options.max_num_logits_rows = kSlots;
-  options.num_blocks = 1 + 3 * kSlots * kBlocksPerRequest;  // of three block tables at most
+  options.num_blocks = 1 + 3 * kSlots * kBlocksPerRequest;  // for up to three block tables
   options.kv_cache_dtype = c.kv_cache;
   options.activation_type = c.activations;
   return options;
@@ -72,7 +72,7 @@ std::vector<float> RunStep(NativeExecutor& executor, const BatchBuilder& arrays)
   return std::vector<float>(data, data + view.Elements());
 }
 
-// Prompts of the slots, of odd lengths.
+// Prompts of odd lengths, one per slot.
 std::vector<std::vector<int32_t>> Prompts(uint64_t seed, int32_t vocab) {
   Random random(seed);
   std::vector<std::vector<int32_t>> prompts;
@@ -85,7 +85,7 @@ std::vector<std::vector<int32_t>> Prompts(uint64_t seed, int32_t vocab) {
   return prompts;
 }
 
-// With the block tables that the model's KV groups have.
+// An empty batch with the block tables of the model's KV groups.
 BatchBuilder EmptyBatch(const Case& c) {
   const StatusOr<Program> program = Program::Parse(testing::TinyLlamaText(c.model));
   const StatusOr<KvLayout> layout = PlanKvLayout(*program, GeometryOf(OptionsOf(c)));
@@ -100,7 +100,7 @@ BatchBuilder WholeBatch(const Case& c, const std::vector<std::vector<int32_t>>& 
 
 class ExecutorParityTest : public ::testing::TestWithParam<Case> {};
 
-// Of caches in f32: a value between two steps of another type may be rounded to either.
+// With f32 caches: another type would round a value between two steps.
 class KernelParityTest : public ExecutorParityTest {};
 
 TEST_P(KernelParityTest, BestKernelsAgreeWithReferences) {
@@ -121,9 +121,9 @@ TEST_P(KernelParityTest, BestKernelsAgreeWithReferences) {
       AllClose(RunStep(*best, arrays), RunStep(*reference, arrays), {.abs = 1e-4, .rel = 1e-4}));
 }
 
-// A value rounded to bf16 is off by 2^-9 of itself at most, by a bit more than half of that (0.11
-// %) in the mean square. Some 40 such errors on the way through 2 layers are independent: 0.7 %.
-// Three times that.
+// Rounding to bf16 changes a value by at most 2^-9 of itself, and by a bit more than half of that
+// (0.11 %) in the mean square. Some 40 such independent errors accumulate over 2 layers: 0.7 %. The
+// bound is three times that.
 TEST(ActivationTypeTest, Bf16IsNearF32) {
   for (const bool pooled : {false, true}) {
     const Case f32 = {"", {.seed = 16, .pooled = pooled}};
@@ -167,7 +167,8 @@ TEST_P(ExecutorParityTest, PiecesAndOtherBatchesGiveTheSameBits) {
   const std::vector<float> whole = RunStep(*executor, WholeBatch(GetParam(), prompts));
   const size_t vocab = static_cast<size_t>(GetParam().model.vocab);
   for (size_t s = 0; s < prompts.size(); ++s) {
-    // Alone, and in steps of 1, 2, 3, ... tokens; the cache holds another request's keys before.
+    // Alone, and in steps of 1, 2, 3, ... tokens; the cache holds another request's keys
+    // beforehand.
     std::vector<float> last;
     for (size_t begin = 0, count = 1; begin < prompts[s].size(); begin += count++) {
       const size_t end = std::min(begin + count, prompts[s].size());

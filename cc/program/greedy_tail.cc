@@ -8,7 +8,7 @@
 namespace pagemill::program {
 namespace {
 
-// The op that writes `id`, which some op does.
+// The index of the op that writes `id`.
 size_t WriterOf(const Program& program, ValueId id) {
   for (size_t i = 0;; ++i) {
     const std::vector<ValueId>& outputs = program.ops()[i].outputs;
@@ -28,7 +28,7 @@ const ops::OpTraits& TraitsOf(std::span<const ops::OpDefinition> ops, const Op& 
   return definition.ok() ? (*definition)->traits : kNone;
 }
 
-// One product of each row with one matrix.
+// True if `op` is one product of each row with one matrix.
 bool IsProduct(std::span<const ops::OpDefinition> ops, const Program& program, const Op& op) {
   const ops::MatrixInputs& matrices = TraitsOf(ops, op).matrices;
   return matrices.first >= 0 && op.outputs.size() == 1 &&
@@ -82,7 +82,7 @@ void GreedyTail::RunGather(const ops::OpCall& call, ops::KernelContext& context)
   comm::Group* group = ops::GroupOf(*call.attributes, context);
   if (group == nullptr) return;
   const int64_t rows = call.outputs[0].shape[0];
-  // The group keeps the error; one that has ended does nothing.
+  // The group keeps the error; a failed group does nothing.
   (void)group->AllGather(maxima_.data(), gathered_.data(), rows, widths_);
   const size_t ranks = widths_.size();
   for (size_t i = 0; i < static_cast<size_t>(rows); ++i) {

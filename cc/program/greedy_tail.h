@@ -1,15 +1,15 @@
 // File: cc/program/greedy_tail.h
-// The end of a program in steps that want no more of logits than the largest of each row: the
-// projection to the vocabulary finds those instead of writing logits, and ranks of a group gather
-// them instead of logits.
+// The end of a program for steps that need only the largest logit of each row: the projection to
+// the vocabulary computes these maxima instead of writing logits, and ranks of a group gather
+// maxima instead of logits.
 //
 //   std::optional<GreedyTail> tail = GreedyTail::Find(program, target.ops, max_num_logits_rows);
 //   const bool greedy = tail && tail->Serves(batch);
 //   for each op: greedy && tail->Replaces(i) ? tail->Run(i, kernel, call, context) :
 //   kernel.run(...); output->maxima = tail->maxima(batch.num_logits_rows);
 //
-// Whether a step takes it follows from program and batch alone, which are the same on all ranks.
-// Thread safety: one step at a time. Run() allocates nothing.
+// Whether a step uses it depends only on program and batch, which are the same on all ranks. Thread
+// safety: one step at a time. Run() allocates nothing.
 #ifndef PAGEMILL_CC_PROGRAM_GREEDY_TAIL_H_
 #define PAGEMILL_CC_PROGRAM_GREEDY_TAIL_H_
 
@@ -28,21 +28,21 @@ namespace pagemill::program {
 
 class GreedyTail {
  public:
-  // Empty if logits are anything but the product with one matrix, alone or gathered from ranks, or
-  // if an op reads them.
+  // Empty if an op reads the logits, or if they are not the product with one matrix, optionally
+  // gathered from ranks.
   static std::optional<GreedyTail> Find(const Program& program,
                                         std::span<const ops::OpDefinition> ops, int64_t max_rows);
 
-  // Does `batch` want maxima only, of no more columns than there are?
+  // True if `batch` requests only maxima, of no more columns than exist.
   bool Serves(const ops::StepArrays& batch) const {
     return batch.argmax_columns > 0 && batch.argmax_columns <= columns_;
   }
-  // Is this op run by Run() in steps that the tail serves?
+  // True if Run() runs this op in steps that Serves() accepts.
   bool Replaces(size_t op) const { return op == projection_ || op == gather_; }
   // `kernel` and `call` are those of op `op`.
   void Run(size_t op, const ops::Kernel& kernel, const ops::OpCall& call,
            ops::KernelContext& context);
-  // Of the last step, once its last op has run.
+  // The maxima of the last step, once its last op has run.
   std::span<const ops::RowMaximum> maxima(int32_t rows) const {
     return std::span(maxima_).first(static_cast<size_t>(rows));
   }
@@ -55,10 +55,10 @@ class GreedyTail {
   void RunGather(const ops::OpCall& call, ops::KernelContext& context);
 
   size_t projection_ = kNone;
-  size_t gather_ = kNone;                  // where ranks divide the vocabulary
-  int64_t columns_ = 0;                    // of logits
+  size_t gather_ = kNone;                  // kNone unless ranks divide the vocabulary
+  int64_t columns_ = 0;                    // of the logits
   int64_t first_column_ = 0;               // of this rank
-  std::vector<int64_t> widths_;            // of what each rank gives to the gathering, in bytes
+  std::vector<int64_t> widths_;            // bytes that each rank contributes
   std::vector<ops::RowMaximum> maxima_;    // [max_rows]
   std::vector<ops::RowMaximum> gathered_;  // [max_rows, ranks]
 };

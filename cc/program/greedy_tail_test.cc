@@ -41,7 +41,7 @@ BatchBuilder Requests(int32_t count) {
   return arrays;
 }
 
-// The largest of the first `columns` of each row, by the logits of a step that computes them.
+// The argmax of the first `columns` of each row, from a step that computes logits.
 std::vector<int32_t> Largest(NativeExecutor& executor, const BatchBuilder& arrays,
                              int32_t columns) {
   ExecutorOutput output;
@@ -85,7 +85,7 @@ TEST(GreedyTailTest, GivesTheTokensThatLogitsWould) {
   }
 }
 
-// Logits are f32 whatever activations are.
+// Logits are f32 for every activation type.
 TEST(GreedyTailTest, GivesTheTokensThatLogitsWouldInEveryType) {
   const std::string text = testing::TinyLlamaText({.seed = 4, .weight_dtype = DType::kBF16});
   for (const DType act : {DType::kBF16, DType::kF16}) {
@@ -121,7 +121,7 @@ TEST(GreedyTailTest, MoreColumnsThanLogitsHaveGetLogits) {
   EXPECT_EQ(output.logits().shape[1], kVocab);
 }
 
-// Programs whose logits are no plain product, or are needed within the step.
+// Programs whose logits are not a plain product, or are read within the step.
 TEST(GreedyTailTest, OtherEndsComputeLogits) {
   const auto find = [](const std::string& tail) {
     const std::string text =

@@ -1,4 +1,4 @@
-// A program divided among ranks: weights that are columns of wider matrices, and collectives.
+// A program partitioned among ranks: weights that are columns of wider matrices, and collectives.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,7 +20,8 @@ namespace {
 
 constexpr int64_t kVocab = 11, kHidden = 8, kInner = 12;
 
-// Small whole numbers: sums are exact in any order, so that divided and whole agree to the bit.
+// Small whole numbers: sums are exact in any order, so partitioned and whole results are
+// bit-identical.
 std::string Constants(int64_t count) {
   std::minstd_rand random(7);
   std::string hex;
@@ -97,7 +98,7 @@ StatusOr<std::vector<float>> RunSteps(NativeExecutor& executor) {
   return RunStep(executor, TwoRequests());
 }
 
-// The same step's maxima of the first `columns` logits.
+// The maxima of the first `columns` logits of the same step.
 StatusOr<std::vector<ops::RowMaximum>> RunGreedySteps(NativeExecutor& executor, int32_t columns) {
   testing::BatchBuilder arrays(std::vector<int32_t>{}, 0);
   arrays.Add(0, 0, {1, 5, 9});
@@ -115,8 +116,8 @@ std::vector<float> Whole() {
   return *RunSteps(**executor);
 }
 
-// Runs `body` on a thread for each rank of `topology`, with its part of the program. No rank leaves
-// before all have run it.
+// Runs `body` on one thread per rank of `topology`, with the rank's part of the program. No rank
+// leaves before all have run it.
 void RunRanks(const comm::Topology& topology,
               const std::function<void(NativeExecutor&, comm::SharedMemoryWorld&)>& body) {
   const auto segment = *comm::SharedSegment::Create({.topology = topology});
@@ -132,7 +133,7 @@ void RunRanks(const comm::Topology& topology,
       const auto executor = MakeExecutor(TextOfRank(tensor.rank(), tensor.num_ranks()), groups);
       EXPECT_TRUE(executor.ok()) << executor.status().ToString();
       if (executor.ok()) body(**executor, *world);
-      if (::testing::Test::HasFailure()) world->Leave();  // its peers wait no longer
+      if (::testing::Test::HasFailure()) world->Leave();  // releases its peers
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -195,8 +196,8 @@ TEST(GroupTest, AnEmptyBatchIsAStep) {
   EXPECT_EQ(tensor->calls()[1].count, 0);
 }
 
-// Two replicas of two ranks each, which join what they have after each step, as experts divided
-// among all of them would: one of the replicas, or both, have nothing to run.
+// Two replicas of two ranks each, which join results after each step, as experts partitioned among
+// all of them do: one or both of the replicas have nothing to run.
 TEST(GroupTest, AnIdleDataParallelRankHangsNoOther) {
   const std::vector<float> logits = Whole();
   RunRanks({.data = 2, .tensor = 2}, [&](NativeExecutor& executor, comm::SharedMemoryWorld& world) {

@@ -29,7 +29,7 @@ StatusOr<const ops::Kernel*> ChooseRow(const ops::OpDefinition& definition,
   return ops::ChooseKernel(definition, capabilities, call, limits);
 }
 
-// Only what never changes can be packed once.
+// Only constants can be packed once.
 Status CheckPackedInputs(const Program& program, const Op& op, const ops::Kernel& kernel) {
   for (size_t i = 0; i < op.inputs.size(); ++i) {
     const ops::WeightPacking* packing = ops::PackingOf(kernel, i);
@@ -43,7 +43,7 @@ Status CheckPackedInputs(const Program& program, const Op& op, const ops::Kernel
   return OkStatus();
 }
 
-// A filter that nothing matches is a mistake in it.
+// A filter that matches nothing is an error.
 Status CheckFilter(const Program& program, const Target& target, const ExecutorOptions& options,
                    const KernelSelection& selection) {
   const auto named = [&](const ops::Kernel* kernel) {
@@ -70,7 +70,7 @@ Status CheckFilter(const Program& program, const Target& target, const ExecutorO
                          known);
 }
 
-// Gives calls that differ in nothing but addresses the same plan.
+// Assigns the same plan to calls that differ only in addresses.
 class StepPlans {
  public:
   explicit StepPlans(KernelSelection* selection) : selection_(selection) {}

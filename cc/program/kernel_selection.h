@@ -1,5 +1,5 @@
 // File: cc/program/kernel_selection.h
-// Which kernel runs each op of a program on this machine, and how much workspace that takes.
+// Selects the kernel for each op of a program on this machine and computes the workspace.
 #ifndef PAGEMILL_CC_PROGRAM_KERNEL_SELECTION_H_
 #define PAGEMILL_CC_PROGRAM_KERNEL_SELECTION_H_
 
@@ -18,42 +18,42 @@
 
 namespace pagemill::program {
 
-// The device that a program is bound to: its op table and what it can do.
+// The device that a program is bound to: its op table and its capabilities.
 struct Target {
   std::span<const ops::OpDefinition> ops;
   device::Capabilities capabilities = {};
-  comm::Groups groups = {};  // of the program's collectives; none: this rank is alone
+  comm::Groups groups = {};  // for the program's collectives; empty: a single rank
 };
 
 struct KernelSelection {
-  // Of each op of the program.
+  // One per op of the program.
   std::vector<const ops::OpDefinition*> definitions;
   std::vector<const ops::Kernel*> kernels;
   KvLayout kv;
   int32_t num_threads = 1;
-  // Shared by ops that run one after the other: first the plans of a step, then what the op that
-  // needs most of it works in.
+  // Shared by ops that run one after the other: first the plans of a step, then the workspace of
+  // the op that needs most.
   int64_t workspace_bytes = 0;
   struct Plan {
     size_t op = 0;  // the first that reads it
     int64_t offset = 0;
     int64_t bytes = 0;
   };
-  std::vector<Plan> plans;        // made anew in every step (ops::BatchPlan)
-  std::vector<int32_t> op_plans;  // of each op: an index into `plans`; -1: it has none
-  int64_t plan_bytes = 0;         // of all plans, a multiple of 64
+  std::vector<Plan> plans;        // recomputed in every step (ops::BatchPlan)
+  std::vector<int32_t> op_plans;  // per op: index into `plans`; -1 = none
+  int64_t plan_bytes = 0;         // total, a multiple of 64
 };
 
 CacheGeometry GeometryOf(const ExecutorOptions& options);
 
-// `program` has the options' type of activations (Program::SetActivationType). Checks options and
-// operands, then chooses for the largest shapes of a step. An op without a kernel named
-// options.kernel_filter that fits gets the best one; kInvalidArgument, with the names that there
-// are, where that holds for all ops.
+// `program` must have the activation type of `options` (Program::SetActivationType). Checks options
+// and operands, then chooses kernels for the largest shapes of a step. An op without a suitable
+// kernel named options.kernel_filter gets its best one; if that holds for every op, returns
+// kInvalidArgument with the available names.
 StatusOr<KernelSelection> SelectKernels(const Program& program, const Target& target,
                                         const ExecutorOptions& options);
 
-// How often which kernel runs which op on which operands, in order of first use (`pagemill
+// The number of times that a kernel runs an op on these operands, in order of first use (`pagemill
 // doctor`).
 struct KernelChoice {
   std::string op;

@@ -18,7 +18,7 @@ constexpr ops::Kernel kKernels[] = {
      .supports = [](const device::Capabilities&, const ops::OpCall&) { return true; },
      .run = [](const ops::OpCall&, ops::KernelContext&) {},
      .packing = &kPacking}};
-// Takes no cache in int8.
+// Rejects int8 caches.
 Status CheckStore(const ops::OpCall& call) {
   return call.inputs[1].dtype == DType::kI8 ? InvalidArgument("store: not i8") : OkStatus();
 }
@@ -49,7 +49,7 @@ TEST(KernelSelection, RefusesToPackWhatIsNoWeight) {
             "program line 8: mix: kernel 'packs' packs input 1, but 'x' is no weight");
 }
 
-// Kernels never see a cache of a type that the op's check refuses.
+// Kernels never receive a cache of a type that the op's check rejects.
 TEST(KernelSelection, ChecksOpsWithTheTypeThatCachesHave) {
   const StatusOr<Program> program = Program::Parse(
       "pagemill-program 3\nfile 0 @\nweight w f32 1 0 0\ngroup all full\ncache kv all kv kv 1,4\n"
@@ -70,7 +70,7 @@ TEST(KernelSelection, RefusesAFilterThatNoKernelHas) {
   ExecutorOptions options;
   options.kernel_filter = "packs";
   EXPECT_TRUE(Select("w", options).ok()) << Select("w", options).ToString();
-  options.kernel_filter = "pack";  // a part of a name
+  options.kernel_filter = "pack";  // prefix of a name
   const Status status = Select("w", options);
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(status.message(),

@@ -9,17 +9,22 @@
 //   PAGEMILL_RETURN_IF_ERROR(executor->Collect(&output));
 //
 // Create() checks operands, chooses kernels, maps weights and reserves memory as planned
-// (memory_plan.h). Enqueue() allocates nothing: it sets the step's sizes in the views it made then
-// and walks the list. Activations and outputs take memory as they are touched; the KV cache, whose
-// pages each step would wait for, in a thread of its own that begins here (populate_ahead.h).
+// (memory_plan.h). Enqueue() allocates nothing: it sets the step's sizes in prepared views and runs
+// the ops in order. Activations and outputs take memory as they are touched; the KV cache is
+// populated by a background thread that starts here (populate_ahead.h), because steps would wait
+// for its pages.
 //
-// Several programs: one that is made with a `host` computes on the threads of that executor and has
-// its KV on pages of the host's arena, whose blocks the scheduler hands out for both (a draft
-// model, cc/runner/draft_model.h); a program without caches shares the threads only (an encoder,
-// cc/runner/media_encoder.h). Weights that both read in one order are packed once. The two run one
-// after the other.
+// Several programs: an executor created with a `host` computes on the host's threads and keeps its
+// KV in pages of the host's arena, whose blocks the scheduler allocates for both (a draft model,
+// cc/runner/draft_model.h); a program without caches shares only the threads (an encoder,
+// cc/runner/media_encoder.h). Weights that both read in the same layout are packed once. The two
+// run one after the other.
 //
-// Ownership: keeps the program, the weights and the threads. Thread safety: that of Executor.
+// Weights may leave memory and come back, or be replaced by others of the same program, between two
+// steps. An executor that shares packed weights with its host is loaded after it and unloaded
+// before it (cc/runner/control/program_control.h does that for all programs of a runner).
+//
+// Ownership: owns the program, the weights and the threads. Thread safety: as Executor.
 #ifndef PAGEMILL_CC_PROGRAM_NATIVE_EXECUTOR_H_
 #define PAGEMILL_CC_PROGRAM_NATIVE_EXECUTOR_H_
 
@@ -36,6 +41,7 @@
 #include "cc/program/memory/memory_plan.h"
 #include "cc/program/op_profile.h"
 #include "cc/program/program.h"
+#include "cc/program/weights/loaded_weights.h"
 #include "cc/program/weights/packed_weights.h"
 #include "cc/step/page_store.h"
 
@@ -43,9 +49,9 @@ namespace pagemill::program {
 
 class NativeExecutor final : public Executor {
  public:
-  // `host` outlives the executor, which asks for as many threads as it has. A program with caches
-  // also asks for as many pages, and its options.kv_page_bytes are those of the host's pages: else
-  // kInvalidArgument. Null: threads and KV cache are its own.
+  // `host` must outlive the executor, which must have the same number of threads. A program with
+  // caches must also have as many pages, and options.kv_page_bytes must be the host's: else
+  // kInvalidArgument. Null: the executor has its own threads and KV cache.
   static StatusOr<std::unique_ptr<NativeExecutor>> Create(Program program, const Target& target,
                                                           const ExecutorOptions& options,
                                                           NativeExecutor* host = nullptr);
@@ -60,18 +66,38 @@ class NativeExecutor final : public Executor {
   const MemoryPlan& memory_plan() const;
   const KernelSelection& kernels() const;
   const comm::Groups& groups() const;  // those of the target
-  // The compute threads; others may use them between two steps, on the same thread.
+  // The compute threads; others may use them between steps, on the same thread.
   device::ThreadPool* thread_pool();
-  // The KV cache, for tiers and saved sessions; null if the program has none of its own. Dies with
+  // The KV cache, for tiers and saved sessions; null if the program has none of its own. Owned by
   // the executor.
   step::PageStore* pages();
   const PackedWeights& packed_weights() const;
-  // Where weights and KV cache lie ("interleaved over nodes 0, 1"), or why the system refused; ""
-  // if there is nothing to place.
+  // The placement of weights and KV cache ("interleaved over nodes 0, 1"), or the reason why the
+  // system refused it; "" if there is nothing to place.
   const std::string& memory_placement() const;
-  // What the bytes of its pages depend on besides tokens. Reads all files of weights on the calling
-  // thread, once, unless their digests are known from packing them. Thread-safe.
+  // KvFingerprint() of the pages. Reads all weight files on the calling thread, once, unless
+  // packing has computed their digests. Thread-safe; loading and replacing weights wait
+  // for it.
   Digest128 kv_fingerprint() const;
+
+  // Returns the memory of weights, activations and outputs to the system. Until LoadWeights() steps
+  // are refused.
+  void UnloadWeights();
+  // The same weights again, from the files that are still mapped. `host` is that of Create(). Not
+  // OK: they are not loaded; the errors of PackedWeights::Make().
+  Status LoadWeights(const NativeExecutor* host = nullptr);
+  // Returns the memory of the KV cache to the system; its pages are zero then.
+  void FreeKv();
+
+  // Other weights for this program, not loaded: `program` is this one with other locations of
+  // weights. The errors of CheckOtherWeights() and of LoadedWeights::Open().
+  StatusOr<std::unique_ptr<LoadedWeights>> OpenWeights(Program program) const;
+  // Those that it has, once more.
+  std::unique_ptr<LoadedWeights> OpenWeightsAgain() const;
+  // Loads weights that were opened, beside those in use: LoadedWeights::Load().
+  Status LoadBeside(LoadedWeights* weights, const PackedWeights* shared);
+  // Goes on with these, loaded or not, and frees those in use.
+  void UseWeights(std::unique_ptr<LoadedWeights> weights);
 
   // While on, steps also measure each op (~0.1 us an op). Turning it on resets the times.
   void SetProfiling(bool on);

@@ -19,7 +19,7 @@ namespace {
 std::atomic<int64_t> num_allocations{0};
 }  // namespace
 
-// Counts what the process allocates, so that a test can see that a step allocates nothing.
+// Counts allocations of the process, so that a test can verify that a step allocates nothing.
 [[gnu::noinline]] void* operator new(size_t size) {
   num_allocations.fetch_add(1, std::memory_order_relaxed);
   void* memory = std::malloc(size);
@@ -138,7 +138,7 @@ TEST(NativeExecutorTest, NamesTheLineOfABadOp) {
   EXPECT_NE(rows.message().find("line 12: "), std::string::npos) << rows.message();
 }
 
-// Bytes of this process that are in memory.
+// The resident memory of this process in bytes.
 int64_t ResidentBytes() {
   std::ifstream file("/proc/self/statm");
   int64_t size = 0, resident = 0;
@@ -153,7 +153,7 @@ TEST(NativeExecutorTest, TheKvCacheHasItsPagesWithoutAStep) {
   const auto executor = MustCreate(testing::TinyLlamaText({}), options);
   const int64_t kv_bytes = executor->memory_plan().kv.arena_bytes();
   ASSERT_GT(kv_bytes, 16 << 20);
-  // Other work on the machine goes first.
+  // Other work on the machine has priority.
   for (int i = 0; i < 6000 && ResidentBytes() - before < kv_bytes * 9 / 10; ++i) usleep(10'000);
   EXPECT_GE(ResidentBytes() - before, kv_bytes * 9 / 10);
 }
@@ -187,13 +187,13 @@ TEST(NativeExecutorTest, TwoProgramsShareThreadsAndPages) {
   EXPECT_EQ(guest->thread_pool(), host->thread_pool());
   EXPECT_EQ(guest->pages(), nullptr);
   EXPECT_EQ(LogitsOf(*guest, text, 1), alone);
-  // Another page than the host's, in the same arena: what each wrote is still there.
+  // Pages of the host's arena other than the host's own: what each wrote is still there.
   ExecutorOutput output;
   BatchBuilder last(host->memory_plan().kv.TableBlockSizes(), 2);
   last.Add(0, static_cast<int32_t>(text.size()) - 1, {text.back()});
   ASSERT_TRUE(host->Execute(last.view(), &output).ok());
   EXPECT_TRUE(std::equal(of_host.begin(), of_host.end(), output.logits().Row<const float>(0)));
-  // On the host's own pages it would not be.
+  // The host's own pages are overwritten.
   (void)LogitsOf(*guest, text, 0);
   ASSERT_TRUE(host->Execute(last.view(), &output).ok());
   EXPECT_FALSE(std::equal(of_host.begin(), of_host.end(), output.logits().Row<const float>(0)));
@@ -267,7 +267,7 @@ TEST(NativeExecutorTest, ProfilesOnlyWhenAsked) {
 TEST(KernelSelectionTest, FilterAppliesWhereItCan) {
   ExecutorOptions options = SmallOptions();
   const Program program = MustParse(kDoubling);
-  // A table whose add has one kernel, of another name than the filter's.
+  // A table in which add has one kernel, whose name the filter does not match.
   std::vector<ops::OpDefinition> table(ops::CpuOps().begin(), ops::CpuOps().end());
   std::vector<ops::Kernel> only;
   for (ops::OpDefinition& op : table) {
@@ -301,7 +301,7 @@ TEST(MemoryPlanTest, CountsExactly) {
   EXPECT_EQ(plan->output_bytes, 2 * 83 * 4);
   EXPECT_EQ(plan->kv.page_bytes, 3 * 2 * 2 * 16 * 16 * 2);
   EXPECT_EQ(plan->kv.arena_bytes(), 13 * plan->kv.page_bytes);
-  // At the widest moment: the residual, and gate, up and the input of the MLP's first layers.
+  // The largest live set: the residual, and gate, up and the input of the MLP's first layers.
   EXPECT_GE(plan->activation_bytes, 8 * (64 + 96 + 96) * 4);
   EXPECT_LE(plan->activation_bytes, 8 * (64 + 64 + 96 + 96) * 4);
   EXPECT_EQ(plan->total_bytes(), plan->weights_bytes + plan->activation_bytes +

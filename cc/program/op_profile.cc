@@ -8,19 +8,19 @@
 namespace pagemill::program {
 namespace {
 
-// A table of which the op reads some rows.
+// True if the input is a table of which the op reads some rows.
 bool IsTable(const ops::OpTraits& traits, size_t input) {
   return traits.table.table >= 0 && input == static_cast<size_t>(traits.table.table);
 }
 
-// A matrix that the op multiplies by, or a stack of them.
+// True if the input is a matrix that the op multiplies by, or a stack of them.
 bool IsMatrix(const ops::OpTraits& traits, size_t input) {
   const auto first = static_cast<size_t>(traits.matrices.first);
   return traits.matrices.first >= 0 && input >= first &&
          (input - first) % static_cast<size_t>(traits.matrices.stride) == 0;
 }
 
-// Of a matrix, or of a stack of them: a row of the output then has one product for each choice.
+// Operations per row of the output. With a stack, a row has one product for each choice.
 double OperationsPerRow(const Program& program, const Op& op, const Value& matrix) {
   double elements = 1;
   for (int32_t i = matrix.shape.rank - 2; i < matrix.shape.rank; ++i) {
@@ -30,13 +30,13 @@ double OperationsPerRow(const Program& program, const Op& op, const Value& matri
   return 2 * elements * static_cast<double>(program.value(op.outputs[0]).shape.dims[1]);
 }
 
-// Of a stack, as many matrices as `ids` can name.
+// Bytes read: with a stack, those of at most as many matrices as `ids` has elements.
 double BytesOf(const TensorView& view, const TensorView* ids = nullptr) {
   if (view.rank == 0) return 0;
   const int64_t rows = ids == nullptr ? view.shape[0] : std::min(view.shape[0], ids->Elements());
   const double own = static_cast<double>(rows * RowBytes(view.dtype, view.RowElements()));
   if (view.parts == nullptr) return own;
-  // Scales that are read beside it.
+  // Scales are read in addition.
   const TensorView& scales = view.parts->scales;
   const int64_t bytes = scales.shape[0] * RowBytes(scales.dtype, scales.RowElements());
   return own + static_cast<double>(view.rank < 3 ? bytes : bytes / view.shape[0] * rows);

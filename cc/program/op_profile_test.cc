@@ -33,7 +33,7 @@ output logits out
 constants 128
 )";
 
-// One kernel for every op, and the traits of those that the CPU has.
+// Selects one kernel for every op, with the CPU's op traits.
 KernelSelection Select(const Program& program) {
   static constexpr ops::Kernel kPlain = {.op = "", .name = "plain"};
   static constexpr ops::OpDefinition kOther = {};
@@ -114,7 +114,7 @@ TEST_F(OpProfileTest, TablesAndCachesAreNotReadWhole) {
   EXPECT_EQ(times[1].operations, 0);
 }
 
-// A step of two tokens that take three experts each.
+// A step of two tokens that choose three experts each.
 TEST(OpProfileStacksTest, CountsTheMatricesThatAreChosen) {
   const StatusOr<Program> program = Program::Parse(R"(pagemill-program 3
 file 0 @
@@ -147,7 +147,7 @@ constants 1024
   EXPECT_EQ(time.bytes, 4 * (2 * 4 + 2 * 3) + 6 * (2 * 8 * 4 + 4 * 8) + 4 * 2 * 3 * 8);
 }
 
-// Every head is multiplied with its matrix.
+// Every head is multiplied by its own matrix.
 TEST(OpProfileStacksTest, CountsTheMatricesOfAllHeads) {
   const StatusOr<Program> program = Program::Parse(R"(pagemill-program 3
 file 0 @

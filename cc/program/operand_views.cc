@@ -3,7 +3,8 @@
 namespace pagemill::program {
 namespace {
 
-// What the operands of a call that is only checked point to: not null, and aligned like real ones.
+// Placeholder data for operands of calls that are only checked: not null, and aligned like real
+// data.
 alignas(64) constexpr std::byte kPlaceholder[64] = {};
 
 }  // namespace

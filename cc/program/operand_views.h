@@ -1,5 +1,5 @@
 // File: cc/program/operand_views.h
-// From values to the TensorViews that ops see: at the largest sizes for checking and kernel choice,
+// Builds the TensorViews that ops receive: at the largest sizes, for checks and kernel selection,
 // and as the views that the native executor keeps and resizes.
 #ifndef PAGEMILL_CC_PROGRAM_OPERAND_VIEWS_H_
 #define PAGEMILL_CC_PROGRAM_OPERAND_VIEWS_H_
@@ -19,26 +19,26 @@
 
 namespace pagemill::program {
 
-// The view of `value`, which is no cache, with dimension 0 at `sizes`, over `data`.
+// The view of `value`, which must not be a cache, over `data`, with dimension 0 taken from `sizes`.
 TensorView MakeView(const Value& value, const StepSizes& sizes, void* data);
 
-// The parts of `weight`, which is quantized, over the data that `data` returns for each.
+// The parts of the quantized `weight`, over the data that `data` returns for each.
 QuantizedParts MakeParts(const Program& program, const Value& weight,
                          const std::function<const std::byte*(ValueId part)>& data);
 
-// "f32[2048,576]", "u4:awq[192,576]"; "-" for an operand that is left out.
+// "f32[2048,576]", "u4:awq[192,576]"; "-" for an omitted operand.
 std::string ViewText(const TensorView& view);
 
-// The block table that the layers of `op`'s cache see; 0 for an op without a cache.
+// The block table of `op`'s cache; 0 for an op without a cache.
 size_t TableOf(const Program& program, const Op& op, const KvLayout& layout);
 
-// One op's operands, for a call that is checked but not run: every present operand points to the
-// same few bytes, a missing one is TensorView{} (rank 0, null).
+// The operands of one op for a call that is checked but not run: every present operand points to
+// the same few bytes, an omitted one is TensorView{} (rank 0, null).
 //
 //   OperandViews operands(program, op, sizes, layout);
 //   Status status = definition.check(operands.call());
 //
-// Holds pointers into itself and into `op`: neither moves nor outlives it.
+// Holds pointers into itself and into `op`: it does not move and must not outlive `op`.
 class OperandViews {
  public:
   OperandViews(const Program& program, const Op& op, const StepSizes& sizes,
@@ -47,7 +47,7 @@ class OperandViews {
   OperandViews& operator=(const OperandViews&) = delete;
 
   const ops::OpCall& call() const { return call_; }
-  // Shows weights as `kernel` sees them (ops::PackedView).
+  // Replaces views of weights by the packed views of `kernel` (ops::PackedView).
   void Pack(const ops::Kernel& kernel);
   // "f32[2048,576] q4_1[960,576] - -> f32[2048,960]"
   std::string ToString() const;

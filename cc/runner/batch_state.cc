@@ -1,6 +1,7 @@
 #include "cc/runner/batch_state.h"
 
 #include <algorithm>
+#include <span>
 #include <string>
 
 namespace pagemill::runner {
@@ -204,7 +205,7 @@ Status BatchState::AppendRows(const step::ScheduledRequest& entry, int32_t entry
   const step::Request& request = *requests_[static_cast<size_t>(entry.index.value())];
   if (request.pooling) return OkStatus();
   const int32_t first_token = query_start_[query_start_.size() - 2];
-  const std::vector<int32_t>& prompt = request.prompt_token_ids;
+  const std::span<const int32_t> prompt = request.prompt_token_ids;
   const int32_t count = static_cast<int32_t>(entry.token_ids.size());
   if (entry.prompt_logprobs) {
     for (int32_t i = 0; i < count; ++i) {

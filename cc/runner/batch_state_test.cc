@@ -111,7 +111,7 @@ TEST(BatchStateTest, PositionsOfSeveralDimensionsFollowFromTheRequestAlone) {
   BatchState state(GridLimits());
   for (int text = 0; text < 200; ++text) {
     auto request = std::make_shared<Request>();
-    request->prompt_token_ids.assign(25, 1);
+    request->prompt_token_ids = std::vector<int32_t>(25, 1);
     int32_t at = below(4);
     while (true) {
       step::MediaItem item = GridItem(at, 1 + below(3), 1 + below(4));

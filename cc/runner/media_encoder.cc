@@ -52,7 +52,7 @@ Status MediaEncoder::Apply(const step::StepPlan& plan, const BatchState& batch) 
   for (const std::string& id : plan.released_media) kept_.erase(id);
   Items items;
   for (const step::ScheduledRequest& entry : plan.scheduled) {
-    const std::vector<step::MediaItem>& media = batch.request(entry.index)->media;
+    const step::GrowingList<step::MediaItem>& media = batch.request(entry.index)->media;
     for (int32_t index : entry.media_to_encode) {
       if (index < 0 || static_cast<size_t>(index) >= media.size()) {
         return Internal("step plan: it encodes a media item that the request does not have");

@@ -94,7 +94,7 @@ engine::RunnerLimits SmallLimits() {
 
 std::shared_ptr<const Request> RequestWith(std::vector<MediaItem> media, size_t tokens = 20) {
   auto request = std::make_shared<Request>();
-  request->prompt_token_ids.assign(tokens, 1);
+  request->prompt_token_ids = std::vector<int32_t>(tokens, 1);
   request->media = std::move(media);
   return request;
 }

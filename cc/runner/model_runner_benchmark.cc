@@ -36,11 +36,11 @@ step::StepPlan StartAll(int32_t requests) {
   step::StepPlan plan;
   for (int32_t r = 0; r < requests; ++r) {
     auto request = std::make_shared<step::Request>();
-    request->prompt_token_ids.assign(kPromptTokens, 1);
+    request->prompt_token_ids = std::vector<int32_t>(kPromptTokens, 1);
     request->sampling.temperature = 0;
     step::ScheduledRequest& entry = plan.scheduled.emplace_back();
     entry.index = step::RequestIndex(r);
-    entry.token_ids = request->prompt_token_ids;
+    entry.token_ids = request->prompt_token_ids.ToVector();
     entry.start = std::move(request);
     entry.sample = true;
     entry.new_block_ids.resize(1);

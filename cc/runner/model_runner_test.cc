@@ -121,7 +121,7 @@ ScheduledRequest Start(int32_t slot, const std::shared_ptr<Request>& request) {
   ScheduledRequest entry;
   entry.index = RequestIndex(slot);
   entry.start = request;
-  entry.token_ids = request->prompt_token_ids;
+  entry.token_ids = request->prompt_token_ids.ToVector();
   entry.new_block_ids = {{BlockId(1 + slot)}};
   entry.sample = true;
   return entry;

@@ -26,7 +26,7 @@ Speculation::Speculation(sampling::DraftProposer* proposer, const Clock* clock,
 
 void Speculation::Start(step::RequestIndex index, const step::Request& request,
                         std::span<const int32_t> output_token_ids) {
-  text_ = request.prompt_token_ids;
+  text_ = request.prompt_token_ids.ToVector();
   text_.insert(text_.end(), output_token_ids.begin(), output_token_ids.end());
   proposer_->Start(index, text_);
   lengths_[index.value()] = sampling::DraftLength();

@@ -60,7 +60,7 @@ ScheduledRequest Start(int32_t slot, const std::shared_ptr<step::Request>& reque
   ScheduledRequest entry;
   entry.index = RequestIndex(slot);
   entry.start = request;
-  entry.token_ids = request->prompt_token_ids;
+  entry.token_ids = request->prompt_token_ids.ToVector();
   entry.new_block_ids = {{BlockId(1 + slot)}};
   entry.sample = true;
   return entry;
@@ -125,7 +125,7 @@ class StepsInFlightTest : public ::testing::Test {
         {.max_num_seqs = 1, .vocab_size = kVocab, .capabilities = device::DetectCapabilities()},
         &pool_);
     sampler.Start(RequestIndex(0), std::make_shared<step::Request>(request), {});
-    std::vector<int32_t> text = request.prompt_token_ids, tokens;
+    std::vector<int32_t> text = request.prompt_token_ids.ToVector(), tokens;
     while (tokens.size() < count) {
       const std::vector<float> logits = model_.Logits(text);
       const sampling::LogitsRow row = {.index = RequestIndex(0), .logits = logits.data()};

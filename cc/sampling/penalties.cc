@@ -13,7 +13,7 @@ void Penalties::Start(const step::Request& request, int32_t vocab_size) {
   prompt_ids_.clear();
   output_counts_.clear();
   if (repetition_ == 1.0f) return;
-  prompt_ids_ = request.prompt_token_ids;
+  prompt_ids_ = request.prompt_token_ids.ToVector();
   std::erase_if(prompt_ids_, [vocab_size](int32_t id) { return id < 0 || id >= vocab_size; });
   std::sort(prompt_ids_.begin(), prompt_ids_.end());
   prompt_ids_.erase(std::unique(prompt_ids_.begin(), prompt_ids_.end()), prompt_ids_.end());

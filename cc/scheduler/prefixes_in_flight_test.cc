@@ -19,8 +19,9 @@ class PrefixesInFlightTest : public testing::Test {
   // Has the hashes of `num_blocks` blocks, of which the first `num_shared` are those of all others.
   std::unique_ptr<RequestState> Make(int32_t num_blocks, int32_t num_shared) {
     step::Request request;
-    request.prompt_token_ids.assign(static_cast<size_t>(num_blocks * kBlockSize), ++last_token_);
-    std::fill_n(request.prompt_token_ids.begin(), num_shared * kBlockSize, 0);
+    std::vector<int32_t> prompt(static_cast<size_t>(num_blocks * kBlockSize), ++last_token_);
+    std::fill_n(prompt.begin(), num_shared * kBlockSize, 0);
+    request.prompt_token_ids = std::move(prompt);
     auto state = std::make_unique<RequestState>(std::move(request));
     cache_.Hashes(*state->request, state->tokens(), num_blocks * kBlockSize, &state->blocks);
     return state;

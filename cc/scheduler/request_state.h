@@ -19,6 +19,7 @@
 
 #include "cc/kv_cache/request_blocks.h"
 #include "cc/scheduler/admission/queue_ticket.h"
+#include "cc/scheduler/input_chunk.h"
 #include "cc/scheduler/park_reason.h"
 #include "cc/step/request.h"
 #include "cc/step/step_result.h"
@@ -46,14 +47,14 @@ struct RequestState {
                                             step::SamplingParams::kNoLogprobs),
         blocks(*request) {}
 
-  // Replaced by one with a longer prompt where input is appended.
+  // Replaced by one with a longer prompt when input is appended.
   std::shared_ptr<const step::Request> request;
   // Of the request, here because every step asks.
   int32_t prompt_size;
   const bool pooling;
   const bool generates;  // it wants tokens, once everything known is computed
   const bool wants_logprobs;
-  const int32_t media_end;  // behind the placeholders of its last media item; 0 = it has none
+  int32_t media_end;  // behind the placeholders of its last media item; 0 = it has none
   // The logprobs of the prompt were not asked for, or are complete and handed out.
   bool prompt_logprobs_done;
   uint64_t arrival = 0;                     // number of the Add() call: total order of requests
@@ -97,9 +98,9 @@ struct RequestState {
   bool input_open = request->streaming_input;    // more of this turn comes, or the next turn
   bool session_open = request->streaming_input;  // another turn may come after this one
   bool turn_has_input = true;                    // some of this turn came
-  std::vector<int32_t> pending_input;            // came while the request held blocks
+  InputChunk pending_input;                      // came while the request held blocks
 
-  bool samples() const { return generates && !input_open && pending_input.empty(); }
+  bool samples() const { return generates && !input_open && pending_input.token_ids.empty(); }
   step::TokenSequence tokens() const { return {request->prompt_token_ids, output_token_ids}; }
   // Tokens that steps in flight give, at most: there are fewer if drafts are rejected.
   int32_t num_tokens_in_flight() const { return num_samples_in_flight + num_drafts_in_flight; }

@@ -35,6 +35,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -48,7 +49,7 @@
 #include "cc/scheduler/admission/admission.h"
 #include "cc/scheduler/admission/deadline_queue.h"
 #include "cc/scheduler/admission/queue_admission.h"
-#include "cc/scheduler/input_part.h"
+#include "cc/scheduler/input_chunk.h"
 #include "cc/scheduler/kv_transfers.h"
 #include "cc/scheduler/parked_requests.h"
 #include "cc/scheduler/pause_mode.h"
@@ -66,6 +67,15 @@
 
 namespace pagemill::scheduler {
 
+// What one step may cost beside SchedulerOptions: an input of the call, from a caller that knows
+// what steps take (engine/step_budget.h). Requests that decode run whatever it says.
+struct StepBudget {
+  static constexpr int32_t kNoLimit = std::numeric_limits<int32_t>::max();
+  // Prompt tokens, and tokens that a preempted request computes again. At least 1. A prompt or
+  // media item that must not be cut may exceed what is left of it.
+  int32_t prefill_tokens = kNoLimit;
+};
+
 class Scheduler {
  public:
   // kInvalidArgument if the options make no sense.
@@ -80,10 +90,10 @@ class Scheduler {
   // that still waits for it.
   bool Release(step::RequestId id);
 
-  // Appends input to a request with `streaming_input`; `part` says what follows. kNotFound: there
-  // is no such request. kFailedPrecondition: its input is complete, or a turn is being generated.
-  // kInvalidArgument: it would not be admitted with this input. O(its tokens).
-  Status Extend(step::RequestId id, std::vector<int32_t> token_ids, InputPart part);
+  // Appends input to a request with `streaming_input`. kNotFound: there is no such request.
+  // kFailedPrecondition: its input is complete, or a turn is being generated. kInvalidArgument: it
+  // would not be admitted with this input. O(tokens and media of the chunk), on average.
+  Status Extend(step::RequestId id, InputChunk chunk);
   // Ends requests whose start deadline or deadline is not after `now_us`, in the order of the
   // deadlines; their events have kDeadlineExceeded. O(log n) for each of them, else O(1).
   void Expire(int64_t now_us, std::vector<RequestEvent>* events);
@@ -97,7 +107,12 @@ class Scheduler {
   // Writes the next step over `plan`, reusing its memory. The plan is empty if nothing can run
   // now: there is no work, or all of it waits for results. An empty plan is not to be run nor
   // reported.
-  void Schedule(step::StepPlan* plan);
+  void Schedule(step::StepPlan* plan, StepBudget budget = {});
+  // Running requests that compute no part of their prompt: those that the next plan lets decode, at
+  // most.
+  int32_t num_decoding() const {
+    return static_cast<int32_t>(running_.size()) - num_partial_prefills_;
+  }
   // Takes the result of the oldest plan without one; appends events in the order of the plan. A
   // result that does not fit its plan fails the plan's requests. Moves tokens and logprobs out of
   // `result`.
@@ -121,8 +136,10 @@ class Scheduler {
   // transfers are under way, the connector is not used.
   void AbandonTransfer(kv_cache::TransferId id);
   size_t num_transfers_in_flight() const { return transfers_.size(); }
-  // Blocks that are copied without a request, for saved sessions.
+  // Blocks that are copied or pinned without a request.
   kv_cache::HeldPrefixes& held_prefixes() { return held_prefixes_; }
+  // What came to the prefix cache and went; null if KvCacheOptions::max_events is 0.
+  const kv_cache::EventLog* kv_events() { return cache_.events(); }
 
   bool HasWork() const { return !requests_.empty(); }
   size_t num_steps_in_flight() const { return in_flight_.size(); }
@@ -133,8 +150,11 @@ class Scheduler {
   SchedulerStats stats() const;
   // Forgets all cached prefixes and pins, those that the connector finds too. False, and nothing is
   // forgotten, if the connector cannot forget, while loads are under way, or while requests run,
-  // unless those are preempted for it (they compute everything again).
-  bool ResetPrefixCache(bool preempt_running = false);
+  // unless those are preempted for it (they compute everything again). Without `reset_connector`
+  // the connector keeps what it has: KV that can be loaded again.
+  bool ResetPrefixCache(bool preempt_running = false, bool reset_connector = true);
+  // Forgets all embeddings of media that no running request needs.
+  void ResetEncoderCache() { encoder_cache_.EvictUnreferenced(); }
 
   // Invariants of requests, slots, queue and cache. O(requests + blocks).
   Status CheckIntegrity() const;
@@ -160,8 +180,8 @@ class Scheduler {
   struct Budget {
     int32_t tokens;
     int32_t rows;
-    int32_t prefill_tokens = 0;  // of `tokens`, for partial prefills
-    int32_t prefill_shares = 0;  // among so many of them; 0 = not shared
+    int32_t prefill_tokens;      // of `tokens`, for prefills
+    int32_t prefill_shares = 0;  // among so many partial ones; 0 = not shared
   };
 
   explicit Scheduler(const SchedulerOptions& options);
@@ -173,8 +193,7 @@ class Scheduler {
   Status CheckRequest(const RequestState& request) const;
 
   // scheduler_inputs.cc
-  void SetPrompt(RequestState* request, std::shared_ptr<const step::Request> longer);
-  void MergeIntoPrompt(RequestState* request, const std::vector<int32_t>& token_ids);
+  void GrowPrompt(RequestState* request, InputChunk chunk);
   void FinishInput(RequestState* request);
   void FinishTurn(RequestState* request, const Stop& stop, RequestEvent* event);
 
@@ -228,7 +247,7 @@ class Scheduler {
   void SetPrefillsPartly(RequestState* request, bool partly);
   void SharePrefills(Budget* budget) const;
   static int32_t PrefillShare(const Budget& budget, int32_t num_tokens);
-  static void TakePrefillShare(int32_t num_tokens, Budget* budget);
+  static void TakePrefillTokens(int32_t num_tokens, Budget* budget);
   PartialStart StartPartially(RequestState* request);
   void UnparkLongPrefill();
 

@@ -48,12 +48,12 @@ void Scheduler::Expire(int64_t now_us, std::vector<RequestEvent>* events) {
   DropStopped();
 }
 
-bool Scheduler::ResetPrefixCache(bool preempt_running) {
+bool Scheduler::ResetPrefixCache(bool preempt_running, bool reset_connector) {
   if (preempt_running) {
     while (!running_.empty()) Preempt(running_.size() - 1);
   }
   if (!cache_.CanReset()) return false;
-  if (connector_ != nullptr) {
+  if (connector_ != nullptr && reset_connector) {
     std::vector<kv_cache::KvTransfer> planned;
     if (!connector_->Reset(&planned)) return false;
     PlanTransfers(&planned, nullptr);

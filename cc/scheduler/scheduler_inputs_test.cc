@@ -16,11 +16,11 @@ class InputsTest : public SchedulerTest {
   void AddStreaming(uint64_t id, int32_t prompt_size, int32_t max_tokens) {
     Request request = MakeRequest(id, prompt_size, max_tokens);
     request.streaming_input = true;
-    context_ = request.prompt_token_ids;
+    context_ = request.prompt_token_ids.ToVector();
     Add(request);
   }
   void Extend(const Tokens& tokens, InputPart part) {
-    const Status status = scheduler_->Extend(RequestId(1), tokens, part);
+    const Status status = scheduler_->Extend(RequestId(1), {tokens, {}, part});
     ASSERT_TRUE(status.ok()) << status.ToString();
     context_.insert(context_.end(), tokens.begin(), tokens.end());
     EXPECT_TRUE(scheduler_->CheckIntegrity().ok());
@@ -46,7 +46,7 @@ class InputsTest : public SchedulerTest {
     return scheduler_->stats().num_parked[static_cast<size_t>(ParkReason::kAwaitingInput)];
   }
   StatusCode ExtendCode(uint64_t id, const Tokens& tokens, InputPart part) {
-    return scheduler_->Extend(RequestId(id), tokens, part).code();
+    return scheduler_->Extend(RequestId(id), {tokens, {}, part}).code();
   }
 
   Tokens context_;  // of request 1
@@ -186,6 +186,94 @@ TEST_F(InputsTest, StreamingGoesWithGeneratedTokensOnly) {
   request = MakeRequest(1, 4, 3);
   request.streaming_input = true;
   EXPECT_EQ(scheduler_->Add(request).code(), StatusCode::kInvalidArgument);
+}
+
+TEST_F(InputsTest, ExtendingCopiesTheChunkAndNotWhatCameBefore) {
+  SchedulerOptions options = SmallOptions();
+  options.max_model_len = 4000;
+  options.kv_cache.num_blocks = 1001;
+  Start(options);
+  AddStreaming(1, 4, 1);
+  size_t num_copied = 0, size = 4;
+  const int32_t* tokens = nullptr;
+  for (int chunk = 0; chunk < 500; ++chunk) {
+    while (!Step().empty()) {
+    }
+    ASSERT_NO_FATAL_FAILURE(Extend({5, 6, 7}, InputPart::kMore));
+    size += 3;
+    Schedule();
+    const Request& longer = *plan_.scheduled[0].start;
+    ASSERT_EQ(longer.prompt_token_ids.size(), size);
+    if (longer.prompt_token_ids.data() != tokens) num_copied += size;
+    tokens = longer.prompt_token_ids.data();
+    Finish();
+  }
+  // All of the prompt each time would be 375,000 tokens.
+  EXPECT_LE(num_copied, 4 * size);
+  Extend({8}, InputPart::kLast);
+  EXPECT_EQ(Turn().size(), 1u);
+}
+
+TEST_F(InputsTest, StepsInFlightKeepTheRequestAsItWas) {
+  Start(SmallOptions());
+  AddStreaming(1, 8, 3);
+  Step();
+  const std::shared_ptr<const Request> before = plan_.scheduled[0].start;
+  ASSERT_NE(before, nullptr);
+  Extend({5, 6}, InputPart::kLast);
+  EXPECT_EQ(before->prompt_token_ids.size(), 8u);
+  EXPECT_EQ(Turn().size(), 3u);
+}
+
+TEST_F(InputsTest, AChunkBringsMediaBehindThoseOfThePrompt) {
+  SchedulerOptions options = SmallOptions();
+  options.max_encoder_tokens = 8;
+  options.encoder_cache_tokens = 8;
+  Start(options);
+  AddStreaming(1, 5, 2);
+  EXPECT_EQ(Step(), "1:5");
+  ASSERT_TRUE(
+      scheduler_->Extend(RequestId(1), {{1, 1, 1, 2}, {{"a", 0, 3}}, InputPart::kMore}).ok());
+  Schedule();
+  // Before the chunk is computed, another one comes: its item counts from its own first token.
+  ASSERT_TRUE(scheduler_->Extend(RequestId(1), {{3, 1, 1}, {{"b", 1, 2}}, InputPart::kTurn}).ok());
+  EXPECT_EQ(plan_.scheduled[0].media_to_encode, std::vector<int32_t>{0});
+  Finish();
+  EXPECT_EQ(Schedule(), "1:4") << "one block of four is filled and found: tokens 8 to 11";
+  ASSERT_NE(plan_.scheduled[0].start, nullptr);
+  const Request& longer = *plan_.scheduled[0].start;
+  ASSERT_EQ(longer.media.size(), 2u);
+  EXPECT_EQ(longer.media[0].first_token, 5);
+  EXPECT_EQ(longer.media[1].first_token, 10);
+  EXPECT_EQ(plan_.scheduled[0].media_to_encode, std::vector<int32_t>{1});
+  context_ = longer.prompt_token_ids.ToVector();
+  Finish();
+  std::vector<int32_t> tokens = events_.at(0).new_token_ids;
+  while (!events_.at(0).turn_finished) {
+    Step();
+    ASSERT_EQ(events_.size(), 1u);
+    tokens.push_back(events_[0].new_token_ids.at(0));
+  }
+  EXPECT_EQ(tokens.size(), 2u);
+}
+
+TEST_F(InputsTest, AChunkIsCheckedByItself) {
+  SchedulerOptions options = SmallOptions();
+  options.max_encoder_tokens = 4;
+  Start(options);
+  AddStreaming(1, 5, 2);
+  Step();
+  const auto error = [&](InputChunk chunk) {
+    const Status status = scheduler_->Extend(RequestId(1), std::move(chunk));
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+    return status.message();
+  };
+  EXPECT_NE(error({{1, 97}}).find("prompt token 6 is 97"), std::string::npos);
+  EXPECT_NE(error({std::vector<int32_t>(59, 1)}).find("maximum context length"), std::string::npos);
+  EXPECT_NE(error({{1, 1}, {{"a", 1, 2}}}).find("within the chunk of 2"), std::string::npos);
+  EXPECT_NE(error({std::vector<int32_t>(9, 1), {{"a", 1, 5}}}).find("max_encoder_tokens"),
+            std::string::npos);
+  Extend({1, 2}, InputPart::kLast);
 }
 
 }  // namespace

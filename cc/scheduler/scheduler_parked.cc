@@ -39,8 +39,9 @@ void Scheduler::Unpark(RequestState* request) {
 }
 
 void Scheduler::Enqueue(RequestState* request) {
-  if (!request->pending_input.empty())
-    MergeIntoPrompt(request, std::vector<int32_t>(request->pending_input));
+  if (!request->pending_input.token_ids.empty()) {
+    GrowPrompt(request, std::exchange(request->pending_input, InputChunk()));
+  }
   if (pause_mode_ && *pause_mode_ != PauseMode::kKeep && !request->num_cached_tokens) {
     parked_.Add(request, ParkReason::kPaused);
     return;

@@ -1,5 +1,6 @@
 // Every parked state: who parks, what wakes them, and that an abort finds them there.
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cc/scheduler/testing/scheduler_fixture.h"
@@ -85,7 +86,9 @@ TEST_F(ParkedTest, PrefixInFlightIsWaitedForToTheLastSharedBlock) {
   Start(options);
   Add(MakeRequest(1, 20, 3));
   Request other = MakeRequest(11, 20, 3);
-  other.prompt_token_ids[13] = 50;  // three blocks are equal
+  std::vector<int32_t> prompt = other.prompt_token_ids.ToVector();
+  prompt[13] = 50;  // three blocks are equal
+  other.prompt_token_ids = std::move(prompt);
   Add(other);
   for (int i = 0; i < 3; ++i) {
     EXPECT_EQ(Schedule(), "1:4");

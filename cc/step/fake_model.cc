@@ -1,6 +1,7 @@
 #include "cc/step/fake_model.h"
 
 #include <algorithm>
+#include <span>
 
 #include "cc/base/endian.h"
 #include "cc/base/xxh3.h"
@@ -262,7 +263,7 @@ Status FakeModel::Answer(const ScheduledRequest& entry, Slot* slot, RequestResul
   PAGEMILL_RETURN_IF_ERROR(ReadContext(*slot, &context));
   const std::span<const int32_t> tokens(context);
   if (entry.prompt_logprobs) {
-    const std::vector<int32_t>& prompt = request.prompt_token_ids;
+    const std::span<const int32_t> prompt = request.prompt_token_ids;
     const size_t end = std::min(tokens.size(), prompt.size() - 1);
     for (size_t i = static_cast<size_t>(entry.num_computed_tokens); i < end; ++i) {
       result->prompt_logprobs.push_back(

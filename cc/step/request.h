@@ -1,5 +1,6 @@
 // File: cc/step/request.h
-// A request as it enters the engine. Immutable after submission; its progress is the scheduler's.
+// A request as it enters the engine. Immutable after submission; its progress is the scheduler's. A
+// copy shares the tokens and media items.
 #ifndef PAGEMILL_CC_STEP_REQUEST_H_
 #define PAGEMILL_CC_STEP_REQUEST_H_
 
@@ -7,10 +8,10 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "cc/base/field_info.h"
 #include "cc/base/strong_id.h"
+#include "cc/step/growing_list.h"
 #include "cc/step/media_item.h"
 #include "cc/step/sampling_params.h"
 #include "cc/step/token_matcher.h"
@@ -38,7 +39,7 @@ struct PoolingParams {};
 
 struct Request {
   RequestId id;
-  std::vector<int32_t> prompt_token_ids;  // not empty
+  GrowingList<int32_t> prompt_token_ids;  // not empty
   SamplingParams sampling;                // ignored where `pooling` is set
   std::optional<PoolingParams> pooling;
   // Constrains the output: which tokens may come next. Empty = all may; ignored if `pooling` is
@@ -49,7 +50,7 @@ struct Request {
   std::string cache_salt;  // separates prefix-cache namespaces; empty = shared
   bool skip_reading_prefix_cache = false;
   AdapterId adapter = kNoAdapter;
-  std::vector<MediaItem> media;  // in the order of their positions, not overlapping
+  GrowingList<MediaItem> media;  // in the order of their positions, not overlapping
   // The request does not start before Scheduler::Release(): something it needs is being made, such
   // as its grammar.
   bool starts_held = false;

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <optional>
+#include <span>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -95,11 +96,11 @@ void WriteField(const char* name, const T& value, FieldWriter* fields) {
     fields->Number(name, int32_t{value});
   } else if constexpr (std::is_same_v<T, std::string>) {
     fields->Bytes(name, value);
-  } else if constexpr (std::is_same_v<T, std::vector<int32_t>>) {
+  } else if constexpr (std::is_convertible_v<T, std::span<const int32_t>>) {
     fields->Numbers(name, value);
   } else if constexpr (std::is_same_v<T, std::vector<IdAndFloat>>) {
     fields->List(name, value, AppendPair);
-  } else if constexpr (std::is_same_v<T, std::vector<MediaItem>>) {
+  } else if constexpr (std::is_same_v<T, GrowingList<MediaItem>>) {
     fields->List(name, value, AppendMedia);
   } else if constexpr (std::is_same_v<T, std::optional<int64_t>>) {
     fields->List(name, std::array{value}, AppendTime);
@@ -124,8 +125,14 @@ void ReadField(FieldReader* fields, const char* name, T* value) {
     fields->Numbers(name, value);
   } else if constexpr (std::is_same_v<T, std::vector<IdAndFloat>>) {
     fields->List(name, value, ParsePair);
-  } else if constexpr (std::is_same_v<T, std::vector<MediaItem>>) {
-    fields->List(name, value, ParseMedia);
+  } else if constexpr (std::is_same_v<T, GrowingList<int32_t>>) {
+    std::vector<int32_t> items;
+    fields->Numbers(name, &items);
+    *value = std::move(items);
+  } else if constexpr (std::is_same_v<T, GrowingList<MediaItem>>) {
+    std::vector<MediaItem> items;
+    fields->List(name, &items, ParseMedia);
+    *value = std::move(items);
   } else if constexpr (std::is_same_v<T, std::optional<int64_t>>) {
     std::vector<T> times;
     fields->List(name, &times, ParseTime);

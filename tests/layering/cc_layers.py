@@ -14,7 +14,11 @@ from tests.source_tree import ROOT, SourceFile
 _INCLUDE = re.compile(r'^\s*#\s*include\s*["<]([^">]+)[">]', re.MULTILINE)
 
 # The header of engine that the compute column implements: a layer of its own in the table.
-RUNNER_INTERFACE = {"cc/engine/runner.h", "//cc/engine:runner"}
+RUNNER_INTERFACE = {
+    "cc/engine/runner.h",
+    "cc/engine/runner_control.h",
+    "//cc/engine:runner",
+}
 
 # May use every layer; see EMBEDDERS in cc/BUILD.bazel.
 _EMBEDDERS = {"bindings", "capi", "examples"}

@@ -3,7 +3,8 @@
 def _impl(rctx):
     if not rctx.path(rctx.attr.path).exists:
         fail("{} is missing: apt-get install {}".format(rctx.attr.path, rctx.attr.package))
-    rctx.symlink(rctx.attr.path, "root")
+    path = rctx.attr.path
+    rctx.symlink(path, "root/" + path.split("/")[-1] if path.endswith(".h") else "root")
     rctx.symlink(rctx.attr.build_file, "BUILD.bazel")
     rctx.file("WORKSPACE", "")
 
@@ -12,7 +13,10 @@ debian_source = repository_rule(
     attrs = {
         "build_file": attr.label(allow_single_file = True, mandatory = True),
         "package": attr.string(mandatory = True),
-        "path": attr.string(doc = "Found as root/ in the repository.", mandatory = True),
+        "path": attr.string(
+            doc = "A folder, found as root/ in the repository, or a header, found in root/.",
+            mandatory = True,
+        ),
     },
     local = True,
 )

@@ -86,15 +86,16 @@ class ToyRunner {
 Request MakeRequest(uint64_t id) {
   Request request;
   request.id = RequestId(id);
-  request.prompt_token_ids.resize(20 + id);  // they begin alike, so they share blocks
-  std::iota(request.prompt_token_ids.begin(), request.prompt_token_ids.end(), 1);
-  request.prompt_token_ids.back() = static_cast<int32_t>(id);
+  std::vector<int32_t> prompt(20 + id);  // they begin alike, so they share blocks
+  std::iota(prompt.begin(), prompt.end(), 1);
+  prompt.back() = static_cast<int32_t>(id);
+  request.prompt_token_ids = std::move(prompt);
   request.sampling.max_tokens = 24;
   return request;
 }
 
 std::vector<int32_t> AnswerAlone(const Request& request) {
-  std::vector<int32_t> context = request.prompt_token_ids, answer;
+  std::vector<int32_t> context = request.prompt_token_ids.ToVector(), answer;
   for (int32_t i = 0; i < request.sampling.max_tokens; ++i) {
     answer.push_back(NextToken(context));
     context.push_back(answer.back());

@@ -79,7 +79,11 @@ PretendedRequest KvCacheSimulation::MakeRequest() {
   made.prints = {root};
   for (int32_t i = 0; i < size; ++i) {
     const int32_t token = i < fork ? 1 : branch;
-    (i < prompt ? made.request.prompt_token_ids : made.output).push_back(token);
+    if (i < prompt) {
+      made.request.prompt_token_ids.push_back(token);
+    } else {
+      made.output.push_back(token);
+    }
     made.prints.push_back(Mix(made.prints.back(), static_cast<uint64_t>(token)));
   }
   made.blocks = RequestBlocks(made.request);

@@ -28,8 +28,9 @@ inline KvCacheOptions Options(int32_t num_blocks, std::vector<KvGroupOptions> gr
 
 inline step::Request MakeRequest(int32_t prompt_size, const std::string& salt = "") {
   step::Request request;
-  request.prompt_token_ids.resize(static_cast<size_t>(prompt_size));
-  std::iota(request.prompt_token_ids.begin(), request.prompt_token_ids.end(), 100);
+  std::vector<int32_t> prompt(static_cast<size_t>(prompt_size));
+  std::iota(prompt.begin(), prompt.end(), 100);
+  request.prompt_token_ids = std::move(prompt);
   request.cache_salt = salt;
   return request;
 }

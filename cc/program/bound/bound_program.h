@@ -1,12 +1,12 @@
 // File: cc/program/bound/bound_program.h
-// A program on one device as plain data: the kernel of each op, and where its operands lie. What is
-// decided once, when a program is bound; what runs it (../native_executor.h,
-// ../device/device_executor.h) only walks it.
+// A program on one device as plain data: the kernel of each op and the addresses of its operands.
+// Computed once, when a program is bound; executors (../native_executor.h,
+// ../device/device_executor.h) only iterate over it.
 //
 //   const BoundProgram bound = Bind(program, kernels, plan, addresses);
 //   StepCalls calls(bound);                                   // step_calls.h
 //
-// Addresses are those of the device. The host reads nothing through them.
+// Addresses are device addresses. The host does not dereference them.
 #ifndef PAGEMILL_CC_PROGRAM_BOUND_BOUND_PROGRAM_H_
 #define PAGEMILL_CC_PROGRAM_BOUND_BOUND_PROGRAM_H_
 
@@ -30,21 +30,21 @@
 
 namespace pagemill::program {
 
-// A weight as one op reads it.
+// A weight operand of one op.
 struct WeightOperand {
-  const std::byte* data = nullptr;  // null: its parts alone
-  bool reordered = false;           // in its kernel's order (ops::WeightPacking), not row by row
+  const std::byte* data = nullptr;  // null: only its parts are read
+  bool reordered = false;           // packed for its kernel (ops::WeightPacking), not row-major
 };
 
-// Where the memory of a program lies.
+// Base addresses of a program's memory.
 struct Addresses {
   std::byte* activations = nullptr;  // the arena of the ActivationPlan
   std::byte* outputs = nullptr;      // the program's outputs, one after the other
   std::byte* kv = nullptr;           // the arena of the KvLayout
-  std::byte* workspace = nullptr;    // of KernelSelection::workspace_bytes
-  // Input `input` of op `op`, which is a weight.
+  std::byte* workspace = nullptr;    // KernelSelection::workspace_bytes
+  // The weight that is input `input` of op `op`.
   std::function<WeightOperand(size_t op, size_t input)> weight;
-  // A part of quantized weights, row by row; null if no kernel reads it.
+  // A part of quantized weights, row-major; null if no kernel reads it.
   std::function<const std::byte*(ValueId part)> part;
 };
 
@@ -55,22 +55,22 @@ struct BoundOp {
   uint32_t num_inputs = 0;
   uint32_t num_outputs = 0;
   uint32_t table = 0;               // the block table of its cache; 0 if it has none
-  const std::byte* plan = nullptr;  // of the step, for this kernel (ops::BatchPlan)
+  const std::byte* plan = nullptr;  // this kernel's plan of the step (ops::BatchPlan)
 };
 
-// The program that it was made from outlives it.
+// The source program must outlive it.
 struct BoundProgram {
   std::vector<BoundOp> ops;
-  std::vector<TensorView> operands;  // of all ops, at the largest step; rank 0 if one is left out
+  std::vector<TensorView> operands;  // of all ops, at the largest step; rank 0 if omitted
   std::vector<std::unique_ptr<const QuantizedParts>> parts;  // of operands
   // Operands whose dimension 0 is ops::kDims[i], and those that are ops::kStepArrays[i].
   std::array<std::vector<uint32_t>, std::size(ops::kDims)> by_dim;
   std::array<std::vector<uint32_t>, std::size(ops::kStepArrays)> by_array;
   std::vector<ValueId> inputs;                  // Program::TensorInputs()
-  std::vector<std::vector<uint32_t>> by_input;  // operands that are inputs[i]
-  std::vector<std::byte*> values;  // of every value: activations and outputs; null for others
-  size_t num_tables = 0;           // block tables of a step
-  std::span<std::byte> workspace;  // of kernels, behind the plans
+  std::vector<std::vector<uint32_t>> by_input;  // operands that read inputs[i]
+  std::vector<std::byte*> values;  // per value: activations and outputs; null for others
+  size_t num_tables = 0;           // block tables per step
+  std::span<std::byte> workspace;  // for kernels, after the plans
 };
 
 BoundProgram Bind(const Program& program, const KernelSelection& kernels,

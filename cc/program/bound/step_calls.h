@@ -1,5 +1,5 @@
 // File: cc/program/bound/step_calls.h
-// The calls of a bound program, made once; each step only sets sizes and arrays in them.
+// The kernel calls of a bound program, built once; each step only sets sizes and arrays in them.
 //
 //   StepCalls calls(bound);
 //   calls.Set(batch);
@@ -25,33 +25,33 @@
 
 namespace pagemill::program {
 
-// kInvalidArgument if a step is larger than the options allow, its block tables are not those
-// of the layout, or its inputs not those of the program.
+// kInvalidArgument if a step exceeds the options, or if its block tables or inputs do not match the
+// layout or the program.
 Status CheckBatch(const ops::StepBatch& batch, const Program& program, const BoundProgram& bound,
                   const ExecutorOptions& options, const KvLayout& layout);
 
 class StepCalls {
  public:
-  // `bound` outlives the calls, which point into themselves and into it.
+  // `bound` must outlive the calls, which point into themselves and into it.
   explicit StepCalls(const BoundProgram& bound);
   StepCalls(const StepCalls&) = delete;
   StepCalls& operator=(const StepCalls&) = delete;
 
-  // The batch has passed CheckBatch().
+  // The batch must have passed CheckBatch().
   void Set(const ops::StepBatch& batch);
   const ops::OpCall& operator[](size_t op) const { return calls_[op]; }
-  // Of the last Set().
+  // The arrays of the last Set().
   const ops::StepArrays& step() const { return batches_[0]; }
 
  private:
   const BoundProgram& bound_;
   std::vector<TensorView> views_;
-  std::vector<ops::BatchView> batches_;  // the step as the layers of each block table see it
+  std::vector<ops::BatchView> batches_;  // one per block table
   std::vector<ops::OpCall> calls_;
 };
 
-// Makes the plans of the step that `calls` is set to, whose arrays are the host's. `plans` has
-// kernels.plan_bytes bytes.
+// Computes the plans of the step that `calls` is set to; its arrays must be in host memory. `plans`
+// has kernels.plan_bytes bytes.
 void MakePlans(const KernelSelection& kernels, const StepCalls& calls, std::span<std::byte> plans);
 
 }  // namespace pagemill::program

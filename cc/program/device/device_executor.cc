@@ -42,23 +42,23 @@ Status CheckOptions(const ExecutorOptions& options, const DeviceExecutorOptions&
   return OkStatus();
 }
 
-constexpr int64_t kAlignment = 256;  // bytes, of inputs on the device
+constexpr int64_t kAlignment = 256;  // bytes; of inputs on the device
 
 StepSizes DecodeSizes(int32_t requests) { return {requests, requests, requests}; }
 
 }  // namespace
 
 struct DeviceExecutor::Bound {
-  // The host's side of a step in flight.
+  // Host buffers of a step in flight.
   struct Slot {
-    std::vector<std::byte> arrays;   // what is sent to the device:
+    std::vector<std::byte> arrays;   // sent to the device:
     std::vector<std::byte> plans;    // the batch, the kernels' plans of it,
     std::vector<std::byte> inputs;   // and its inputs
-    std::vector<std::byte> outputs;  // what comes back
-    StepSizes sizes;                 // of the batch
+    std::vector<std::byte> outputs;  // copied back
+    StepSizes sizes;                 // padded
     std::unique_ptr<device::Event> done;
     std::vector<OutputView> views;
-    bool by_maxima = false;  // instead of logits
+    bool by_maxima = false;  // returns maxima instead of logits
     FoundTokens found;
   };
   struct DecodeGraph {
@@ -77,9 +77,9 @@ struct DeviceExecutor::Bound {
   std::optional<StepCalls> calls;
   std::optional<StepImage> image;
   std::optional<DeviceTokens> tokens;
-  int64_t num_found = 0;  // rows of the step enqueued last whose tokens the next may read
+  int64_t num_found = 0;  // rows of the last enqueued step whose tokens the next step may read
   std::vector<Slot> slots;
-  size_t num_enqueued = 0;  // since the beginning; step i has slot i modulo their number
+  size_t num_enqueued = 0;  // in total; step i uses slot i % slots.size()
   size_t num_collected = 0;
   std::unique_ptr<device::Stream> stream;
   std::vector<DecodeGraph> graphs;  // by size
@@ -144,7 +144,7 @@ void DeviceExecutor::Bound::BindProgram(const Target& target) {
   calls.emplace(bound);
 }
 
-// The batch, padded to `sizes`, and the plans of it.
+// Enqueues the batch, padded to `sizes`, and its plans.
 void DeviceExecutor::Bound::EnqueueBatch(const ops::StepBatch& batch, const StepSizes& sizes,
                                          Slot* slot) {
   EnqueueInputs(batch.inputs, slot);
@@ -152,7 +152,7 @@ void DeviceExecutor::Bound::EnqueueBatch(const ops::StepBatch& batch, const Step
   const size_t array_bytes = static_cast<size_t>(image->Bytes(sizes));
   stream->CopyToDevice(arrays.data(), std::span(slot->arrays).first(array_bytes));
   if (slot->plans.empty()) return;
-  calls->Set(image->View(sizes, slot->arrays.data()));  // the host's, without inputs
+  calls->Set(image->View(sizes, slot->arrays.data()));  // host arrays, without inputs
   MakePlans(kernels, *calls, slot->plans);
   stream->CopyToDevice(workspace.data(), slot->plans);
 }
@@ -185,7 +185,7 @@ Status DeviceExecutor::Bound::CheckTokens(const ops::StepBatch& batch) const {
   return OkStatus();
 }
 
-// Of the step enqueued last.
+// Checks draws for the step enqueued last.
 Status DeviceExecutor::Bound::CheckDraws(const StepDraws& draws) const {
   if (static_cast<int64_t>(draws.rows.size()) != num_found) {
     return InvalidArgument("a step of " + std::to_string(num_found) + " rows of logits has " +
@@ -223,7 +223,7 @@ Status DeviceExecutor::Bound::RecordGraphs() {
   return OkStatus();
 }
 
-// The smallest that has room for a step in which every request decodes one token; else null.
+// The smallest graph that fits a step in which every request decodes one token; null if none fits.
 const DeviceExecutor::Bound::DecodeGraph* DeviceExecutor::Bound::GraphFor(
     const ops::StepBatch& batch) const {
   if (batch.num_requests == 0 || ops::SizesOf(batch) != DecodeSizes(batch.num_requests)) {

@@ -1,23 +1,23 @@
 // File: cc/program/device/device_executor.h
-// Runs a program on a device with memory of its own, by enqueuing kernels on a stream, or by
-// replaying graphs: decode steps are padded to the next of a few sizes, for each of which the
-// kernels are recorded once.
+// Runs a program on a device with its own memory, by enqueuing kernels on a stream or by replaying
+// graphs: decode steps are padded to the next of a few sizes, and the kernels are recorded once for
+// each size.
 //
 //   PAGEMILL_ASSIGN_OR_RETURN(std::unique_ptr<DeviceExecutor> executor,
 //                       DeviceExecutor::Create(program, target, device, options,
 //                                              {.max_blocks = 128, .graph_sizes = {1, 2, 4, 8},
 //                                               .token_columns = 49152}));
-//   PAGEMILL_RETURN_IF_ERROR(executor->Enqueue(batch));     // returns before it is done
+//   PAGEMILL_RETURN_IF_ERROR(executor->Enqueue(batch));     // returns before the step is done
 //   PAGEMILL_RETURN_IF_ERROR(executor->Enqueue(next));      // two steps are in flight
 //   PAGEMILL_RETURN_IF_ERROR(executor->Collect(&output));   // waits for the first
 //
-// The device's memory is taken once, as planned, so that addresses stay as they are. A batch is
-// copied when it is enqueued. Outputs come to the host's memory, one area for each step in flight.
-// Where tokens are found on the device (device_tokens.h), a batch may name those of the step before
-// by their rows (TokenOfRow()), and a step that wants maxima sends only those. Sample() draws
-// tokens behind the step, or behind its graph.
+// The device's memory is allocated once, as planned, so addresses are stable. A batch is copied
+// when it is enqueued. Outputs are copied to host memory, one area for each step in flight. If
+// tokens are chosen on the device (device_tokens.h), a batch may refer to tokens of the previous
+// step by row (TokenOfRow()), and a step that requests maxima copies only those. Sample() draws
+// tokens after the step, or after its graph.
 //
-// Ownership: keeps the program and its memory; the device outlives it. Thread safety: that of
+// Ownership: owns the program and its memory; the device must outlive it. Thread safety: that of
 // Executor.
 #ifndef PAGEMILL_CC_PROGRAM_DEVICE_DEVICE_EXECUTOR_H_
 #define PAGEMILL_CC_PROGRAM_DEVICE_DEVICE_EXECUTOR_H_
@@ -40,28 +40,28 @@ namespace pagemill::program {
 struct DeviceExecutorOptions {
   int32_t max_blocks = 1;           // of one request in any block table
   int32_t max_steps_in_flight = 2;  // enqueued and not collected
-  // Requests of decode steps that graphs are recorded for, ascending, at most max_num_seqs,
-  // max_num_tokens and max_num_logits_rows. Empty: kernels are enqueued one by one.
+  // Decode batch sizes to record graphs for, ascending, at most max_num_seqs, max_num_tokens and
+  // max_num_logits_rows. Empty: kernels are enqueued one by one.
   std::vector<int32_t> graph_sizes = {};
-  // The first so many columns of logits are tokens, which batches have as argmax_columns if they
-  // want maxima. 0: no tokens are found or drawn, so each step needs all of its own.
+  // The number of leading logits columns that are tokens; batches that request maxima have it as
+  // argmax_columns. 0: no tokens are chosen on the device, so each step supplies all of its own.
   int32_t token_columns = 0;
 };
 
 class DeviceExecutor final : public Executor {
  public:
-  // Records the graphs. kInvalidArgument names the option at fault.
+  // Records the graphs. kInvalidArgument names the invalid option.
   static StatusOr<std::unique_ptr<DeviceExecutor>> Create(
       Program program, const Target& target, device::Device& device, const ExecutorOptions& options,
       const DeviceExecutorOptions& device_options);
   ~DeviceExecutor() override;  // waits for steps in flight
 
-  // kInvalidArgument if the batch is larger than the options allow or reads tokens that are not
-  // there, kFailedPrecondition if too many steps are in flight.
+  // kInvalidArgument if the batch exceeds the options or reads tokens that do not exist,
+  // kFailedPrecondition if too many steps are in flight.
   Status Enqueue(const ops::StepBatch& batch) override;
   Status Collect(ExecutorOutput* output) override;
-  // kFailedPrecondition if there is no step whose tokens may be drawn, kInvalidArgument if `draws`
-  // has another number of rows, or names masks that it does not have.
+  // kFailedPrecondition if there is no step to draw tokens from, kInvalidArgument if the number of
+  // rows of `draws` differs or they refer to masks that `draws` lacks.
   Status Sample(const StepDraws& draws) override;
 
   const Program& program() const;

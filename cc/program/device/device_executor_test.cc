@@ -28,7 +28,7 @@ using device::testing::TestDevice;
 using testing::BatchBuilder;
 
 constexpr int32_t kBlockSize = 16;
-constexpr int32_t kBlocks = 3;                // of a request
+constexpr int32_t kBlocks = 3;                // per request
 constexpr int32_t kVocab = 83, kTokens = 80;  // columns of logits, and those that are tokens
 
 ExecutorOptions Options() {
@@ -66,8 +66,8 @@ std::vector<float> MustRun(Executor& executor, const ops::StepBatch& batch) {
   return status.ok() ? Logits(output) : std::vector<float>();
 }
 
-// A prompt for each of `requests` requests, then steps in which each has one token. For programs
-// with so many block tables.
+// A prompt for each of `requests` requests, then steps of one token per request. `tables` is the
+// program's number of block tables.
 std::vector<BatchBuilder> Steps(int32_t requests, int32_t decodes, size_t tables = 1) {
   ops::conformance::Random random(7);
   const auto token = [&] { return static_cast<int32_t>(random.Int(0, 82)); };
@@ -127,7 +127,7 @@ std::vector<int32_t> Columns(const ExecutorOutput& output) {
   return columns;
 }
 
-// The largest of the columns that are tokens, of each row.
+// The largest token column of each row.
 std::vector<int32_t> Largest(const std::vector<float>& logits) {
   std::vector<int32_t> largest;
   for (auto row = logits.begin(); row != logits.end(); row += kVocab) {
@@ -136,7 +136,7 @@ std::vector<int32_t> Largest(const std::vector<float>& logits) {
   return largest;
 }
 
-// Each step has its tokens from the one before, which is not over.
+// Each step reads its tokens from the previous one, which is still in flight.
 TEST_P(DeviceExecutorTest, AStepReadsTheTokensOfTheOneBefore) {
   const std::string text = testing::TinyLlamaText({.seed = 6});
   const auto reference = OnCpu(text);
@@ -165,7 +165,7 @@ TEST_P(DeviceExecutorTest, AStepReadsTheTokensOfTheOneBefore) {
     EXPECT_EQ(Columns(output), expected[i - 1]) << "step " << i - 1;
     EXPECT_EQ(output.logits().rank, 0) << "only maxima come to the host";
   }
-  // A step that wants logits may read tokens, and leaves none.
+  // A step that requests logits may read tokens, and produces none.
   ops::StepBatch last = steps.back().view();
   last.token_ids = rows.data();
   ASSERT_TRUE((*executor)->Enqueue(last).ok());
@@ -177,10 +177,10 @@ TEST_P(DeviceExecutorTest, AStepReadsTheTokensOfTheOneBefore) {
             "token 0 of a step is row 0 of the step before, which has found 0");
 }
 
-constexpr size_t kMaskWords = 3;  // of kTokens
+constexpr size_t kMaskWords = 3;  // bits for kTokens
 
-// Row 0 is drawn, row 1 keeps the largest, row 2 is drawn from few; at step `step`. If they are
-// masked, rows 0 and 1 have a mask of their own.
+// The draws of step `step`: row 0 is drawn, row 1 takes the largest, row 2 is drawn from few. If
+// masked, rows 0 and 1 have masks of their own.
 std::vector<ops::RowDraw> Draws(int32_t step, bool masked) {
   std::vector<ops::RowDraw> draws(3);
   draws[0] = {.temperature = 3.0f, .position = step};
@@ -196,7 +196,7 @@ std::vector<uint32_t> Masks(bool masked) {
   return {1u << 4, 1u << 5, 1u, 0x55555555u, 0x55555555u, 0x55555555u};
 }
 
-// What a host chooses from logits.
+// The tokens that a host would choose from the logits.
 std::vector<int32_t> Chosen(std::vector<float> logits, const std::vector<ops::RowDraw>& draws,
                             const std::vector<uint32_t>& masks) {
   const ops::RowPasses& passes = ops::ChooseRowPasses({});
@@ -217,8 +217,8 @@ std::vector<int32_t> Chosen(std::vector<float> logits, const std::vector<ops::Ro
 class DeviceExecutorDraws
     : public ::testing::TestWithParam<std::tuple<std::vector<int32_t>, bool>> {};
 
-// Each step has its tokens from the one before, which chooses them behind its graph and is not
-// over.
+// Each step reads its tokens from the previous one, which chooses them after its graph and is still
+// in flight.
 TEST_P(DeviceExecutorDraws, AStepReadsTheTokensThatTheOneBeforeDraws) {
   const auto& [graph_sizes, masked] = GetParam();
   const std::string text = testing::TinyLlamaText({.seed = 6});
@@ -235,7 +235,7 @@ TEST_P(DeviceExecutorDraws, AStepReadsTheTokensThatTheOneBeforeDraws) {
   const std::vector<int32_t> rows = {TokenOfRow(0), TokenOfRow(1), TokenOfRow(2)};
   const std::vector<uint32_t> masks = Masks(masked);
   std::vector<std::vector<int32_t>> expected;
-  int32_t different = 0;  // from the largest
+  int32_t different = 0;  // draws that differ from the argmax
   for (size_t i = 0; i < steps.size(); ++i) {
     ops::StepBatch batch = steps[i].view();
     if (i > 0) batch.token_ids = expected.back().data();
@@ -289,12 +289,12 @@ TEST(DeviceExecutor, ARowWhoseMaskAllowsNothingHasNoToken) {
             "the draws of a step do not fit its 0 token masks");
 }
 
-// None; sizes that pad five requests to six and three to four.
+// No graphs; sizes that pad five requests to six and three to four.
 INSTANTIATE_TEST_SUITE_P(Graphs, DeviceExecutorTest,
                          ::testing::Values(std::vector<int32_t>{}, std::vector<int32_t>{1, 4, 6}));
 
-// A prompt with embeddings of images in some places, and steps of one token each, which have none:
-// those are replayed.
+// A prompt with image embeddings in some places, then steps of one token each without any, which
+// are replayed.
 TEST_P(DeviceExecutorTest, ProgramsWithMediaGiveTheBitsOfTheCpu) {
   constexpr int32_t kRequests = 3, kDecodes = 4, kHidden = 64;
   const std::string text = testing::TinyLlamaText({.seed = 3, .hidden = kHidden, .media = true});

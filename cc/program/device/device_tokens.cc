@@ -11,7 +11,7 @@ namespace {
 
 const ops::Attributes kNoAttributes;
 
-// Operands of a call, in memory of its own.
+// Owns the operands of a call.
 struct Call {
   ops::OpCall call() const {
     return {.inputs = inputs, .outputs = outputs, .attributes = &kNoAttributes};

@@ -1,21 +1,20 @@
 // File: cc/program/device/device_tokens.h
-// Tokens that stay on a device: behind a program's logits the largest of each row is found or a
+// Tokens that stay on a device: after a program's logits, the largest of each row is found or a
 // token drawn, and the next step reads its tokens from there, so that it can be enqueued before the
 // host knows them.
 //
 //   PAGEMILL_ASSIGN_OR_RETURN(DeviceTokens tokens, DeviceTokens::Create(program, target, ...));
-//   tokens.EnqueueTake(ids, *stream);       // negative ids become those that the step before found
+//   tokens.EnqueueTake(ids, *stream);       // replaces negative ids by the previous step's tokens
 //   ... the program ...
 //   tokens.EnqueueFind(logits, num_rows, *stream);
 //   tokens.EnqueueDraw(logits, draws, &found, *stream);  // if rows are drawn or masked
-//   tokens.EnqueueCopy(num_rows, &found, *stream);       // to the host; found.Maxima() once done
+//   tokens.EnqueueCopy(num_rows, &found, *stream);       // to the host; then found.Maxima()
 //
-// Its arrays are in the device's memory at addresses that do not change, so EnqueueTake() and
-// EnqueueFind() may be part of a graph. Rows of a step are found in place of those of the step
-// before: each step either has them found or leaves nothing to read. Those that are drawn take the
-// place of the largest.
+// Its device arrays have fixed addresses, so EnqueueTake() and EnqueueFind() may be part of a
+// graph. A step's tokens overwrite those of the previous step, so a step that finds none leaves
+// nothing to read. Drawn tokens replace the largest.
 //
-// The device outlives it. Thread safety: that of Executor.
+// The device must outlive it. Thread safety: that of Executor.
 #ifndef PAGEMILL_CC_PROGRAM_DEVICE_DEVICE_TOKENS_H_
 #define PAGEMILL_CC_PROGRAM_DEVICE_DEVICE_TOKENS_H_
 
@@ -38,17 +37,17 @@
 
 namespace pagemill::program {
 
-// The host's side of what a step finds.
+// Host buffers of the tokens that a step finds.
 class FoundTokens {
  public:
-  // Of the rows that were copied last; valid until the next call.
+  // The rows that were copied last; valid until the next call.
   std::span<const ops::RowMaximum> Maxima();
 
  private:
   friend class DeviceTokens;
-  std::vector<ops::RowDraw> draws_;  // what is sent to the device
+  std::vector<ops::RowDraw> draws_;  // sent to the device
   std::vector<uint32_t> masks_;
-  std::vector<int32_t> columns_;  // and what comes back
+  std::vector<int32_t> columns_;  // copied back
   std::vector<float> values_;
   std::vector<ops::RowMaximum> maxima_;
 };
@@ -56,24 +55,23 @@ class FoundTokens {
 class DeviceTokens {
  public:
   // Tokens are the first `num_columns` columns of logits. kInvalidArgument if the program has no
-  // logits or fewer columns; the errors of the op table and of the device.
+  // logits or fewer columns; else errors of the op table and of the device.
   static StatusOr<DeviceTokens> Create(const Program& program, const Target& target,
                                        device::Device& device, const ExecutorOptions& options,
                                        int32_t num_columns);
 
   int32_t num_columns() const { return static_cast<int32_t>(num_columns_); }
-  int64_t num_mask_words() const { return (num_columns_ + 31) / 32; }  // of a row
+  int64_t num_mask_words() const { return (num_columns_ + 31) / 32; }  // per row
 
-  // `ids` of `num_tokens` tokens, on the device.
+  // Replaces the negative ids in `ids` [num_tokens], in device memory.
   void EnqueueTake(const int32_t* ids, int64_t num_tokens, device::Stream& stream) const;
-  // `logits` of `num_rows` rows, on the device.
+  // Finds the largest of each of `num_rows` rows of `logits`, in device memory.
   void EnqueueFind(const std::byte* logits, int64_t num_rows, device::Stream& stream) const;
-  // Chooses tokens from rows of `logits`, one for each of `draws`, for which EnqueueFind() was
-  // enqueued; what masks do not allow is excluded in place. `step` is left alone until that is
-  // done.
+  // Chooses one token for each of `draws` from rows of `logits` for which EnqueueFind() was
+  // enqueued; overwrites logits that masks exclude. `step` must not change until that is done.
   void EnqueueDraw(std::byte* logits, const StepDraws& draws, FoundTokens* step,
                    device::Stream& stream) const;
-  // What was found for the first `num_rows` rows; `to` is left alone until the copy is done.
+  // Copies the results of the first `num_rows` rows; `to` must not change until the copy is done.
   void EnqueueCopy(int64_t num_rows, FoundTokens* to, device::Stream& stream) const;
 
  private:

@@ -14,14 +14,14 @@
 namespace pagemill::program {
 namespace {
 
-constexpr int64_t kAlignment = 256;  // bytes, what vector loads of any device want
+constexpr int64_t kAlignment = 256;  // bytes; satisfies vector loads of any device
 
 struct Range {
   int64_t bytes = 0;
-  int64_t offset = 0;  // in the device's memory
+  int64_t offset = 0;  // in device memory
 };
 
-// Ranges of the host's memory that are to be sent, each once.
+// Ranges of host memory to upload, each once.
 class Ranges {
  public:
   void Add(const std::byte* data, int64_t bytes) {

@@ -1,6 +1,6 @@
 // File: cc/program/device/device_weights.h
-// The weights of a program in a device's memory: packed on the host as the chosen kernels read
-// them, then sent, each byte range once.
+// The weights of a program in a device's memory: packed on the host for the chosen kernels, then
+// uploaded, each byte range once.
 //
 //   PAGEMILL_ASSIGN_OR_RETURN(DeviceWeights weights, DeviceWeights::Upload(program, kernels,
 //   device)); WeightOperand w = weights.at(op, input);
@@ -24,12 +24,12 @@ namespace pagemill::program {
 
 class DeviceWeights {
  public:
-  // What the files hold is mapped until all is sent, and not kept. The errors of Weights::Load()
-  // and PackedWeights::Make(), and of the device.
+  // Files are mapped until everything is uploaded. Returns the errors of Weights::Load(), of
+  // PackedWeights::Make() and of the device.
   static StatusOr<DeviceWeights> Upload(const Program& program, const KernelSelection& kernels,
                                         const ExecutorOptions& options, device::Device& device);
 
-  // Input `input` of op `op`, which is a weight.
+  // The weight that is input `input` of op `op`.
   WeightOperand at(size_t op, size_t input) const { return operands_.at({op, input}); }
   // A part of quantized weights; null if no kernel reads it.
   const std::byte* part(ValueId id) const {

@@ -26,7 +26,7 @@ const int32_t* ArrayOf(const ops::StepBatch& batch, const ops::ArrayInfo<ops::Kv
   return batch.kv[table].*info.data;
 }
 
-// Row by row, since the batch has fewer columns.
+// Copies row by row, since the batch has fewer columns.
 void CopyRows(const int32_t* from, int64_t rows, int64_t from_columns, int64_t columns,
               int32_t* to) {
   const int64_t count = std::min(from_columns, columns);
@@ -53,8 +53,8 @@ StepImage::StepImage(const Program& program, const KvLayout& layout, int64_t max
   }
 }
 
-// Calls body(info, table, rows, columns, offset) for each array; `table` is 0 for those that all
-// layers share. Returns the bytes of all.
+// Calls body(info, table, rows, columns, offset) for each array; `table` is 0 for arrays that all
+// layers share. Returns the total bytes.
 template <typename Body>
 int64_t StepImage::ForEachArray(const StepSizes& sizes, const Body& body) const {
   const ops::StepArrays step = NumbersOf(sizes);

@@ -6,7 +6,7 @@
 //   std::vector<std::byte> bytes(pages.page_bytes(GroupId(0)));   // 8192
 //   pages.Read(GroupId(0), BlockId(7), bytes);
 //
-// Pages have the same size in every group. Thread safety: that of PageStore.
+// Pages have the same size in every group. Thread safety: as PageStore.
 #ifndef PAGEMILL_CC_PROGRAM_KV_CACHE_PAGES_H_
 #define PAGEMILL_CC_PROGRAM_KV_CACHE_PAGES_H_
 
@@ -20,7 +20,7 @@ namespace pagemill::program {
 
 class CachePages final : public step::PageStore {
  public:
-  // `arena` outlives the store.
+  // `arena` must outlive the store.
   CachePages(std::span<std::byte> arena, size_t page_bytes)
       : arena_(arena), page_bytes_(page_bytes) {}
 

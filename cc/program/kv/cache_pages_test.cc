@@ -68,8 +68,8 @@ class TinyModelPages : public ::testing::TestWithParam<DType> {
   }
 };
 
-// Tokens of two blocks and a half are computed in one executor; its pages go to other blocks of
-// another one, which goes on with the next token.
+// Computes two and a half blocks of tokens in one executor and copies its pages to other blocks of
+// another executor, which continues with the next token.
 TEST_P(TinyModelPages, AnotherExecutorGoesOnFromCopiedPagesBitForBit) {
   std::vector<int32_t> prompt;
   for (int32_t i = 0; i < 40; ++i) prompt.push_back((i * 7 + 3) % 83);

@@ -1,12 +1,12 @@
 // File: cc/program/kv/kv_fingerprint.h
-// What the bytes of a KV page depend on besides tokens, as one number: the program, its weights,
-// the type of its activations, how KV is paged, and the byte order of the machine. KV that was
-// saved under another fingerprint is of no use.
+// A digest of everything besides tokens that determines the bytes of a KV page: the program, its
+// weights, its activation type, the KV layout, and the machine's byte order. KV saved under another
+// fingerprint must not be used.
 //
 //   const Digest128 fingerprint = KvFingerprint(program, digests, plan.kv);
 //
-// Every byte of the files of weights counts, by their digests (weight_digests.h); their paths do
-// not.
+// Covers every byte of the weight files, through their digests (weight_digests.h), but not their
+// paths.
 #ifndef PAGEMILL_CC_PROGRAM_KV_KV_FINGERPRINT_H_
 #define PAGEMILL_CC_PROGRAM_KV_KV_FINGERPRINT_H_
 

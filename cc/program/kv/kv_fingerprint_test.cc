@@ -10,6 +10,7 @@
 #include "cc/device/thread_pool.h"
 #include "cc/program/testing/tiny_llama.h"
 #include "cc/program/weights/weight_digests.h"
+#include "cc/program/weights/weights.h"
 
 namespace pagemill::program {
 namespace {
@@ -22,7 +23,7 @@ Digest128 Fingerprint(const std::string& text, const CacheGeometry& geometry = {
   StatusOr<Weights> weights = Weights::Load(*program);
   EXPECT_TRUE(weights.ok()) << weights.status().ToString();
   device::ThreadPool pool({.num_threads = 1});
-  const auto digests = WeightDigests(*program, *weights, DigestMemory(""), pool);
+  const auto digests = WeightDigests(*program, weights->files(), DigestMemory(""), pool);
   return KvFingerprint(*program, digests, *PlanKvLayout(*program, geometry));
 }
 
@@ -41,7 +42,7 @@ TEST(KvFingerprintTest, DependsOnWeightsShapesAndPages) {
   EXPECT_FALSE(fingerprint == Fingerprint(text, {}, DType::kBF16));
 }
 
-// A matrix in a file, of which no byte is special.
+// A matrix in a file in which every byte counts.
 TEST(KvFingerprintTest, DependsOnEveryByteOfAFile) {
   const std::string path = ::testing::TempDir() + "/kv_fingerprint_test.weights";
   constexpr int64_t kBytes = 4 * 256 * 256;
@@ -63,7 +64,7 @@ TEST(KvFingerprintTest, DependsOnEveryByteOfAFile) {
   std::filesystem::remove(path);
 }
 
-// The number of blocks is how much fits, not what a page means.
+// The number of blocks does not change what a page means.
 TEST(KvFingerprintTest, DoesNotDependOnTheSizeOfTheCache) {
   const std::string text = testing::TinyLlamaText({.seed = 1});
   EXPECT_EQ(Fingerprint(text, {.num_blocks = 7}), Fingerprint(text, {.num_blocks = 9}));

@@ -12,8 +12,8 @@ namespace {
 
 // Kernels read whole cache lines.
 constexpr int64_t kAlignment = 64;
-// Tokens of the request whose bytes are compared between layouts: short enough that blocks of
-// thousands of tokens, of which a request begins one, cost what they take.
+// Tokens of the request whose bytes are compared between layouts: short enough that a layout with
+// blocks of thousands of tokens is charged for the partly used last block.
 constexpr int64_t kTypicalTokens = 1024;
 
 int64_t Align(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
@@ -42,7 +42,7 @@ int64_t BlockBytes(const CacheSpec& cache, DType kv, int64_t block_size) {
 // The caches of one group.
 struct Members {
   std::vector<size_t> values;  // indices into Program::values()
-  bool holds_states = false;   // its blocks have the same size however many tokens they stand for
+  bool holds_states = false;   // block size is independent of the tokens per block
 };
 
 class Planner {
@@ -58,7 +58,7 @@ class Planner {
     }
   }
 
-  // Of the smallest block of one layer.
+  // The bytes of the smallest block of one layer.
   int64_t LargestCacheBytes() const {
     int64_t largest = 0;
     for (const Members& group : members_) {
@@ -95,8 +95,8 @@ class Planner {
     return bytes;
   }
 
-  // Sizes to choose from, in ascending order: each group's block on a page of its own, as many
-  // times over as the largest cache of one layer needs.
+  // Candidate page sizes, ascending: each group's block on a page of its own, times the blocks that
+  // the largest cache of one layer needs.
   std::vector<int64_t> PageSizes() const {
     if (geometry_.page_bytes > 0) return {geometry_.page_bytes};
     const int64_t largest = LargestCacheBytes();
@@ -109,7 +109,7 @@ class Planner {
     return sizes;
   }
 
-  // Tokens of a block of `group` on pages of this size.
+  // The tokens per block of `group` with pages of this size.
   int32_t BlockSize(const Members& group, int64_t page_bytes) const {
     const int64_t bytes = GroupBytes(group, geometry_.block_size);
     const int64_t times = group.holds_states ? 1 : std::max<int64_t>(1, page_bytes / bytes);
@@ -124,7 +124,7 @@ class Planner {
     for (const Members& group : members_) {
       largest_block = std::max(largest_block, BlockSize(group, page_bytes));
     }
-    std::vector<int64_t> used;  // bytes of each table's page
+    std::vector<int64_t> used;  // bytes used in each table's page
     for (size_t g = 0; g < members_.size(); ++g) {
       const int32_t block_size =
           members_[g].holds_states ? largest_block : BlockSize(members_[g], page_bytes);
@@ -144,7 +144,7 @@ class Planner {
     return layout;
   }
 
-  // Of kTypicalTokens, with one state in each table that holds states.
+  // The bytes of kTypicalTokens tokens, with one state in each table that holds states.
   int64_t BytesOfRequest(const KvLayout& layout) const {
     int64_t pages = 0;
     for (const KvLayout::Table& table : layout.tables) {
@@ -156,7 +156,7 @@ class Planner {
 
   const Program& program_;
   const CacheGeometry geometry_;
-  std::vector<Members> members_;  // of each group
+  std::vector<Members> members_;  // per group
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
 // File: cc/program/kv/kv_layout.h
-// How the caches of a program lie in one arena of equal pages, which all KV groups share.
+// Lays out the caches of a program in one arena of equal pages, which all KV groups share.
 //
 //   PAGEMILL_ASSIGN_OR_RETURN(KvLayout layout, PlanKvLayout(program, {.num_blocks = 100}));
 //   const KvLayout::Cache& cache = layout.caches[id.value()];
@@ -12,15 +12,15 @@
 //   group sliding, 6 layers   table 1, page 4: | layer 0 | layer 1 | layer 3  |
 //                             table 2, page 9: | layer 4 | layer 5 | layer 6  |
 //
-// A cache lies in the first table of its group that has room, so that small states (those of
-// convolutions) share pages and leave none to waste. So a block is always one page, and moves
-// elsewhere in one copy. To the scheduler each table is a KV group (step::KvGroupOptions).
+// A cache is placed in the first table of its group with room, so that small states (those of
+// convolutions) share pages. Thus a block is always one page and moves in one copy. To the
+// scheduler each table is a KV group (step::KvGroupOptions).
 //
-// The size of a page and the tokens of each group's block are chosen so that a request of 1,024
-// tokens takes the fewest bytes; of equal ones the smallest page, since prefixes are found in
-// multiples of every group's block. A group whose layers together are smaller than a page gets
-// larger blocks. States lie at the boundaries of the largest block; what the entries of their
-// tables stand for says ops/states/state_pages.h.
+// The page size and the tokens per block of each group are chosen so that a request of 1,024 tokens
+// takes the fewest bytes; among equals the smallest page wins, because prefixes match in multiples
+// of every group's block. A group whose layers together are smaller than a page gets larger blocks.
+// States lie at the boundaries of the largest block; ops/states/state_pages.h describes the entries
+// of their tables.
 #ifndef PAGEMILL_CC_PROGRAM_KV_KV_LAYOUT_H_
 #define PAGEMILL_CC_PROGRAM_KV_KV_LAYOUT_H_
 
@@ -35,13 +35,13 @@
 
 namespace pagemill::program {
 
-// How much KV cache there is, and what `kv` stands for as a cache's dtype.
+// The size of the KV cache, and the cache dtype that `kv` stands for.
 struct CacheGeometry {
   int32_t num_blocks = 1;   // pages of the arena, the null page included
   int32_t block_size = 16;  // tokens of the smallest block
   DType dtype = DType::kBF16;
-  // Of a page; 0 = as fits this program best. A program that shares the arena of another has its
-  // pages.
+  // Bytes of a page; 0 = chosen for this program. A program that shares another program's arena
+  // uses its page size.
   int64_t page_bytes = 0;
 };
 
@@ -58,7 +58,7 @@ struct KvLayout {
   CacheGeometry geometry;
   int64_t page_bytes = 0;     // 0 if the program has no caches
   std::vector<Table> tables;  // those of a group follow each other
-  std::vector<Cache> caches;  // of each value that is a cache; others have an empty one
+  std::vector<Cache> caches;  // per value; empty unless it is a cache
 
   int32_t BlockSizeOf(const Cache& cache) const {
     return tables[static_cast<size_t>(cache.table)].block_size;
@@ -71,10 +71,10 @@ struct KvLayout {
 // size does not hold a block of one layer.
 StatusOr<KvLayout> PlanKvLayout(const Program& program, const CacheGeometry& geometry);
 
-// What the scheduler has to know of each table, in order.
+// The scheduler's options for each table, in order.
 std::vector<step::KvGroupOptions> KvGroupsOf(const Program& program, const KvLayout& layout);
 
-// The pages of one block of `cache`'s layer in every page of the arena, which begins at `arena`:
+// The pages of one block of `cache`'s layer, for every page of the arena, which begins at `arena`:
 //   kv      [pages, elements of a block] (docs/program_format.md, the KV cache page)
 //   latent  [pages, block_size, width]
 //   state   [pages, dims...]

@@ -8,7 +8,7 @@
 namespace pagemill::program {
 namespace {
 
-// A program whose caches are `lines` ("cache kv0 all kv bf16 1,64"), after `groups`.
+// A program with these caches ("cache kv0 all kv bf16 1,64" is one line) and groups.
 Program ProgramOf(const std::vector<std::string>& groups, const std::vector<std::string>& caches) {
   std::string text = "pagemill-program 3\nfile 0 @\n";
   for (const std::string& group : groups) text += "group " + group + "\n";
@@ -87,7 +87,8 @@ TEST(KvLayoutTest, AGroupOfManyLayersHasSeveralTables) {
   EXPECT_EQ(groups[5].window_tokens, 0);
 }
 
-// A state is larger than the KV of 16 tokens in all attention layers, so those get larger blocks.
+// A state is larger than the KV of 16 tokens in all attention layers, so attention gets larger
+// blocks.
 TEST(KvLayoutTest, AttentionGetsLargerBlocksBesideLargeStates) {
   const Program program =
       ProgramOf({"attention full", "states state_space"},
@@ -104,7 +105,7 @@ TEST(KvLayoutTest, AttentionGetsLargerBlocksBesideLargeStates) {
   CheckPlaces(program, layout);
 }
 
-// Granite 4 micro: with each scan's state comes a small one, of its convolution.
+// Granite 4 micro: each scan's state comes with a small one for its convolution.
 TEST(KvLayoutTest, SmallStatesShareAPage) {
   std::vector<std::string> states;
   for (int layer = 0; layer < 36; ++layer) {

@@ -9,7 +9,7 @@ namespace {
 
 constexpr int64_t kAlignment = 64;
 
-// Values that share memory because each takes over from the one before.
+// Values that share memory because each takes over the memory of the previous one.
 struct Buffer {
   std::vector<size_t> values;
   Lifetime lifetime;
@@ -54,8 +54,8 @@ class BufferBuilder {
   static constexpr size_t kNone = SIZE_MAX;
   static size_t Index(ValueId id) { return static_cast<size_t>(id.value()); }
 
-  // May the output take over the input's memory at op `index`? Only if no other value has, so the
-  // input is still the last value of its buffer, and if the op sees the input once.
+  // True if the output can take over the input's memory at op `index`: no other value has taken it
+  // over, so the input is still the last value of its buffer, and the op reads the input only once.
   bool CanTakeOver(int32_t index, ValueId input, ValueId output) const {
     if (input == kNoValue || buffer_of_[Index(input)] == kNone) return false;
     const Op& op = program_.ops()[static_cast<size_t>(index)];
@@ -85,11 +85,11 @@ class BufferBuilder {
   const Program& program_;
   const StepSizes max_sizes_;
   const std::vector<Lifetime> lifetimes_;
-  std::vector<size_t> buffer_of_;  // of each value
+  std::vector<size_t> buffer_of_;  // per value
   std::vector<Buffer> buffers_;
 };
 
-// The lowest offset at which `buffer` fits among those placed already.
+// The lowest offset at which `buffer` fits among the placed buffers.
 int64_t LowestOffset(const Buffer& buffer, const std::vector<const Buffer*>& placed_by_offset) {
   int64_t offset = 0;
   for (const Buffer* other : placed_by_offset) {

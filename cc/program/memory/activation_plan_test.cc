@@ -12,8 +12,8 @@
 namespace pagemill::program {
 namespace {
 
-// Ops without kernels: the planner looks at names and alias rules only. `both` lists two pairs over
-// the same input, so that only one of them can be honoured.
+// Ops without kernels: the planner uses only names and alias rules. `both` lists two pairs over the
+// same input, so only one of them can be applied.
 constexpr std::array<ops::AliasRule, 1> kFirst = {{{0, 0}}};
 constexpr std::array<ops::AliasRule, 2> kCross = {{{1, 0}, {0, 1}}};
 constexpr std::array<ops::AliasRule, 3> kBoth = {{{0, 0}, {0, 1}, {2, 1}}};
@@ -118,9 +118,9 @@ std::string RandomBody(std::mt19937& random) {
   return declarations + ops + "output logits " + out + "\n";
 }
 
-// Runs a program of `Program` on paper: each op tags the bytes of its outputs, each read must still
-// find the tags of the value that it reads, and outputs may overwrite an input of the same op only
-// where the rules allow the pair.
+// Simulates a program: each op tags the bytes of its outputs, each read must find the tags of the
+// value that it reads, and outputs may overwrite an input of the same op only if the rules allow
+// the pair.
 void SimulateOnPaper(const Program& program, const ActivationPlan& plan, const StepSizes& sizes) {
   std::vector<int32_t> owner(static_cast<size_t>(plan.arena_bytes), -1);
   const auto range = [&](ValueId id) {
@@ -183,7 +183,7 @@ TEST(ActivationPlanTest, RandomProgramsKeepLiveValuesApart) {
 }
 
 TEST(ActivationPlanTest, NeverLargerThanItsLargestMomentAllows) {
-  // A chain of equal values needs two of them, however long it is.
+  // A chain of equal values needs two of them, at any length.
   std::string declarations = "input token_ids i32 tokens\nvalue v0 f32 tokens,16\n", ops;
   ops = "op source token_ids -> v0\n";
   for (int i = 1; i < 100; ++i) {

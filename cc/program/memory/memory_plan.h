@@ -1,5 +1,5 @@
 // File: cc/program/memory/memory_plan.h
-// What a bound program takes, in bytes, exactly and before anything is allocated.
+// The memory that a bound program takes, in bytes, exact and computed before anything is allocated.
 //
 //   PAGEMILL_ASSIGN_OR_RETURN(MemoryPlan plan, PlanMemory(program, target, options));
 //   std::cout << plan.ToString();
@@ -18,10 +18,10 @@
 namespace pagemill::program {
 
 struct MemoryPlan {
-  int64_t weights_bytes = 0;     // as kernels read them; mapped from files, except packed_bytes
-  int64_t packed_bytes = 0;      // of those, copies (weights.h) and packed (packed_weights.h)
+  int64_t weights_bytes = 0;  // in kernel layout; mapped from files, except packed_bytes
+  int64_t packed_bytes = 0;   // of weights_bytes: copied (weights.h) or packed (packed_weights.h)
   int64_t activation_bytes = 0;  // the arena, for the largest step
-  int64_t workspace_bytes = 0;   // of the op that needs most
+  int64_t workspace_bytes = 0;   // the maximum over ops
   int64_t output_bytes = 0;      // the program's outputs, for the largest step
   KvLayout kv;                   // of options.num_blocks pages
 
@@ -32,7 +32,7 @@ struct MemoryPlan {
   std::string ToString() const;
 };
 
-// Opens no file. Errors are those of SelectKernels().
+// Opens no file. Returns the errors of SelectKernels().
 StatusOr<MemoryPlan> PlanMemory(const Program& program, const Target& target,
                                 const ExecutorOptions& options);
 

@@ -12,7 +12,7 @@
 namespace pagemill::sampling {
 namespace {
 
-// Streams of the random numbers of a text, besides those of logits (one a token).
+// Random streams of a text, besides those of logits (one per token).
 constexpr uint32_t kLogits = 100, kNoise = 101, kMask = 102, kLength = 103;
 
 int32_t Largest(std::span<const float> x) {
@@ -103,7 +103,7 @@ int32_t Generations::Draft(const Generation& generation, std::span<const int32_t
 void Generations::AddRows(size_t slot, std::vector<LogitsRow>* rows) {
   Generation& generation = all_[slot];
   const step::RequestIndex index(static_cast<int32_t>(slot));
-  std::vector<int32_t> text = generation.request->prompt_token_ids;
+  std::vector<int32_t> text = generation.request->prompt_token_ids.ToVector();
   text.insert(text.end(), generation.outputs.begin(), generation.outputs.end());
   auto position = static_cast<int32_t>(generation.outputs.size());
   const int32_t num_drafts = NumDrafts(generation);

@@ -30,11 +30,22 @@ Admission::Admission(const SchedulerOptions& options, const kv_cache::KvCacheMan
 Status Admission::Check(const step::Request& request) const {
   PAGEMILL_RETURN_IF_ERROR(CheckKind(request));
   if (request.streaming_input) PAGEMILL_RETURN_IF_ERROR(CheckStreaming(request));
-  PAGEMILL_RETURN_IF_ERROR(CheckTokens(request));
+  if (request.prompt_token_ids.empty()) {
+    return InvalidArgument("the prompt is empty; it must have at least one token");
+  }
+  PAGEMILL_RETURN_IF_ERROR(CheckTokens({request.prompt_token_ids, request.media}));
   if (!request.pooling) PAGEMILL_RETURN_IF_ERROR(request.sampling.Validate(options_.vocab_size));
-  PAGEMILL_RETURN_IF_ERROR(CheckLength(request));
+  PAGEMILL_RETURN_IF_ERROR(
+      CheckLength(request, static_cast<int64_t>(request.prompt_token_ids.size())));
   if (!request.media.empty()) PAGEMILL_RETURN_IF_ERROR(CheckMedia(request));
   return options_.chunked_prefill ? OkStatus() : CheckUncut(request);
+}
+
+Status Admission::CheckChunk(const step::Request& request, const Chunk& chunk) const {
+  PAGEMILL_RETURN_IF_ERROR(CheckTokens(chunk));
+  PAGEMILL_RETURN_IF_ERROR(
+      CheckLength(request, chunk.first_token + static_cast<int64_t>(chunk.token_ids.size())));
+  return CheckItems(chunk, request.media.size());
 }
 
 Status Admission::CheckKind(const step::Request& request) const {
@@ -70,25 +81,22 @@ Status Admission::CheckStreaming(const step::Request& request) const {
   return OkStatus();
 }
 
-Status Admission::CheckTokens(const step::Request& request) const {
-  const std::vector<int32_t>& prompt = request.prompt_token_ids;
-  if (prompt.empty())
-    return InvalidArgument("the prompt is empty; it must have at least one token");
-  for (size_t i = 0; i < prompt.size(); ++i) {
-    if (prompt[i] < 0 || (options_.vocab_size > 0 && prompt[i] >= options_.vocab_size)) {
+Status Admission::CheckTokens(const Chunk& chunk) const {
+  for (size_t i = 0; i < chunk.token_ids.size(); ++i) {
+    const int32_t token = chunk.token_ids[i];
+    if (token < 0 || (options_.vocab_size > 0 && token >= options_.vocab_size)) {
       const std::string last =
           options_.vocab_size > 0 ? " to " + Text(options_.vocab_size - 1) : " upwards";
-      return InvalidArgument("prompt token " + Text(static_cast<int64_t>(i)) + " is " +
-                             Text(prompt[i]) + ", it must be a token id from 0" + last);
+      return InvalidArgument("prompt token " + Text(chunk.first_token + static_cast<int64_t>(i)) +
+                             " is " + Text(token) + ", it must be a token id from 0" + last);
     }
   }
   return OkStatus();
 }
 
-Status Admission::CheckLength(const step::Request& request) const {
-  const auto prompt = static_cast<int64_t>(request.prompt_token_ids.size());
+Status Admission::CheckLength(const step::Request& request, int64_t prompt) const {
   const int64_t wanted = request.pooling ? 0 : request.sampling.max_tokens;
-  // One token is enough to be worth starting: the rest ends with "length" where the context is
+  // One token is enough to be worth starting: the rest ends with "length" when the context is
   // full.
   const int64_t least = prompt + (wanted > 0 ? 1 : 0);
   if (least <= max_request_tokens_) return OkStatus();
@@ -127,37 +135,19 @@ Status Admission::CheckUncut(const step::Request& request) const {
 }
 
 Status Admission::CheckMedia(const step::Request& request) const {
-  if (options_.max_encoder_tokens == 0) {
-    return InvalidArgument(
-        "this model takes no media (max_encoder_tokens is 0), but the request has " +
-        Text(static_cast<int64_t>(request.media.size())) + " items");
-  }
-  const auto prompt = static_cast<int64_t>(request.prompt_token_ids.size());
+  PAGEMILL_RETURN_IF_ERROR(CheckItems({request.prompt_token_ids, request.media}, 0));
   const bool logprobs =
       !request.pooling && request.sampling.prompt_logprobs != step::SamplingParams::kNoLogprobs;
-  int64_t end = 0, total = 0;
+  int64_t total = 0;
   for (size_t i = 0; i < request.media.size(); ++i) {
-    const step::MediaItem& item = request.media[i];
-    const std::string name = "media item " + Text(static_cast<int64_t>(i));
-    if (item.first_token < end || item.num_tokens < 1 ||
-        int64_t{item.first_token} + item.num_tokens > prompt) {
-      return InvalidArgument(name + " has tokens " + Text(item.first_token) + " to " +
-                             Text(int64_t{item.first_token} + item.num_tokens - 1) +
-                             ", it must have at least one, behind those of the item before and "
-                             "within the prompt of " +
-                             Text(prompt));
-    }
-    PAGEMILL_RETURN_IF_ERROR(CheckMediaItem(item, name));
-    if (!options_.chunked_media_input && logprobs &&
-        item.num_tokens > options_.max_num_logits_rows) {
+    const int32_t size = request.media[i].num_tokens;
+    if (!options_.chunked_media_input && logprobs && size > options_.max_num_logits_rows) {
       return InvalidArgument(
-          name + " has " + Text(item.num_tokens) +
-          " tokens, and prompt_logprobs of an item that is not cut are given for "
-          "at most " +
+          "media item " + Text(static_cast<int64_t>(i)) + " has " + Text(size) +
+          " tokens, and prompt_logprobs of an item that is not cut are given for at most " +
           Text(options_.max_num_logits_rows) + " (--max-num-logits-rows)");
     }
-    end = int64_t{item.first_token} + item.num_tokens;
-    total += item.num_tokens;
+    total += size;
   }
   const int32_t most = std::min(options_.max_encoder_tokens, options_.EncoderCacheTokens());
   if (options_.chunked_prefill || total <= most) return OkStatus();
@@ -165,6 +155,31 @@ Status Admission::CheckMedia(const step::Request& request) const {
                          " embeddings are made (max_encoder_tokens, encoder_cache_tokens), but "
                          "the media items have " +
                          Text(total) + ": send fewer or smaller ones");
+}
+
+Status Admission::CheckItems(const Chunk& chunk, size_t num_items_before) const {
+  if (!chunk.media.empty() && options_.max_encoder_tokens == 0) {
+    return InvalidArgument(
+        "this model takes no media (max_encoder_tokens is 0), but the request has " +
+        Text(static_cast<int64_t>(num_items_before + chunk.media.size())) + " items");
+  }
+  const auto size = static_cast<int64_t>(chunk.token_ids.size());
+  int64_t end = 0;
+  for (size_t i = 0; i < chunk.media.size(); ++i) {
+    const step::MediaItem& item = chunk.media[i];
+    const std::string name = "media item " + Text(static_cast<int64_t>(num_items_before + i));
+    if (item.first_token < end || item.num_tokens < 1 ||
+        int64_t{item.first_token} + item.num_tokens > size) {
+      return InvalidArgument(name + " has tokens " + Text(item.first_token) + " to " +
+                             Text(int64_t{item.first_token} + item.num_tokens - 1) +
+                             ", it must have at least one, behind those of the item before and "
+                             "within the " +
+                             (chunk.first_token == 0 ? "prompt" : "chunk") + " of " + Text(size));
+    }
+    PAGEMILL_RETURN_IF_ERROR(CheckMediaItem(item, name));
+    end = int64_t{item.first_token} + item.num_tokens;
+  }
+  return OkStatus();
 }
 
 Status Admission::CheckMediaItem(const step::MediaItem& item, const std::string& name) const {

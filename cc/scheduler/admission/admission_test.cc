@@ -23,7 +23,7 @@ SchedulerOptions Options() {
 
 step::Request MakeRequest(size_t prompt_size, int32_t max_tokens) {
   step::Request request;
-  request.prompt_token_ids.assign(prompt_size, 5);
+  request.prompt_token_ids = std::vector<int32_t>(prompt_size, 5);
   request.sampling.max_tokens = max_tokens;
   return request;
 }
@@ -70,13 +70,15 @@ TEST(Admission, MediaItemsHaveTheFormThatTheModelTakes) {
   SchedulerOptions options = Options();
   options.max_encoder_tokens = 10;
   step::Request request = MakeRequest(20, 1);
-  request.media = {{"a", 2, 6}};
+  step::MediaItem item{"a", 2, 6};
+  request.media = {item};
   EXPECT_TRUE(Check(options, request).ok()) << "a runner that encodes nothing takes any";
   options.media_format = {.rows = 3, .channels = 2, .tokens = 6};
   ExpectRefused(Check(options, request), {"media item 0 has no features"});
   step::MediaFeatures features{.rows = 3, .channels = 2, .values = std::vector<float>(6)};
   const auto check = [&] {
-    request.media[0].features = std::make_shared<step::MediaFeatures>(features);
+    item.features = std::make_shared<step::MediaFeatures>(features);
+    request.media = {item};
     return Check(options, request);
   };
   EXPECT_TRUE(check().ok());
@@ -85,7 +87,7 @@ TEST(Admission, MediaItemsHaveTheFormThatTheModelTakes) {
   features = {.rows = 3, .channels = 2, .values = std::vector<float>(5)};
   ExpectRefused(check(), {"media item 0 has features of"});
   features.values.resize(6);
-  request.media[0].num_tokens = 5;
+  item.num_tokens = 5;
   ExpectRefused(check(), {"has 5 tokens, but an item of this model takes the place of 6"});
 }
 
@@ -93,7 +95,7 @@ TEST(Admission, ChecksPromptTokens) {
   ExpectRefused(Check(Options(), MakeRequest(0, 1)), {"prompt is empty"});
   for (int32_t bad : {-1, 1000}) {
     step::Request request = MakeRequest(3, 1);
-    request.prompt_token_ids[1] = bad;
+    request.prompt_token_ids = {5, bad, 5};
     ExpectRefused(Check(Options(), request),
                   {"prompt token 1 is " + std::to_string(bad), "from 0 to 999"});
   }
@@ -117,9 +119,9 @@ TEST(Admission, PoolingModelsPoolAndOthersDoNot) {
   request.sampling.temperature = -1;  // means nothing here
   EXPECT_TRUE(Check(options, request).ok());
   ExpectRefused(Check(Options(), request), {"embeddings"});
-  request.prompt_token_ids.assign(100, 5);
+  request.prompt_token_ids = std::vector<int32_t>(100, 5);
   EXPECT_TRUE(Check(options, request).ok());
-  request.prompt_token_ids.assign(101, 5);
+  request.prompt_token_ids = std::vector<int32_t>(101, 5);
   ExpectRefused(Check(options, request), {"maximum context length"});
 }
 

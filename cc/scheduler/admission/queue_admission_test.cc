@@ -19,7 +19,7 @@ SchedulerOptions Options() {
 step::Request MakeRequest(size_t prompt_size, const std::string& tenant = "",
                           int32_t priority = 0) {
   step::Request request;
-  request.prompt_token_ids.assign(prompt_size, 1);
+  request.prompt_token_ids = std::vector<int32_t>(prompt_size, 1);
   request.tenant = tenant;
   request.priority = priority;
   return request;

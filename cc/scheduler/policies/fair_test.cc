@@ -20,7 +20,7 @@ class Server {
   uint64_t Add(const std::string& tenant, int32_t prompt_size, int32_t num_output_tokens) {
     step::Request request;
     request.tenant = tenant;
-    request.prompt_token_ids.assign(static_cast<size_t>(prompt_size), 1);
+    request.prompt_token_ids = std::vector<int32_t>(static_cast<size_t>(prompt_size), 1);
     request.sampling.max_tokens = num_output_tokens;
     auto state = std::make_unique<RequestState>(std::move(request));
     state->arrival = num_arrivals_++;

@@ -97,6 +97,10 @@ void EncoderCache::Evict(Items::iterator item) {
   items_.erase(item);
 }
 
+void EncoderCache::EvictUnreferenced() {
+  while (!unreferenced_.empty()) Evict(items_.find(unreferenced_.begin()->second));
+}
+
 void EncoderCache::Unreference(const std::string& content_id, bool usable) {
   const auto found = items_.find(content_id);
   Item& item = found->second;

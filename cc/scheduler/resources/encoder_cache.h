@@ -74,6 +74,8 @@ class EncoderCache {
   // same goes for items of steps whose results are not known. They are dropped as soon as no
   // request holds them, and no other request gets them.
   void Release(const step::Request& request, Held* held, bool usable);
+  // Drops all items that no request refers to.
+  void EvictUnreferenced();
   // Moves out the content ids that were evicted since the last call.
   void TakeReleased(std::vector<std::string>* released);
 

@@ -16,7 +16,7 @@ using Held = EncoderCache::Held;
 // Items of the given (content, first token, size).
 step::Request MakeRequest(std::vector<step::MediaItem> media) {
   step::Request request;
-  request.prompt_token_ids.assign(100, 1);
+  request.prompt_token_ids = std::vector<int32_t>(100, 1);
   request.media = std::move(media);
   return request;
 }
@@ -154,6 +154,22 @@ TEST(EncoderCache, WhatMayNeverHaveBeenEncodedIsNotUsedAgain) {
   EXPECT_EQ(cache.num_used_tokens(), 0);
 }
 
+TEST(EncoderCache, OnRequestAllItemsWithoutReferencesAreDropped) {
+  EncoderCache cache({.max_encoder_tokens = 20, .encoder_cache_tokens = 20});
+  const step::Request done = MakeRequest({{"a", 0, 10}});
+  const step::Request runs = MakeRequest({{"b", 0, 10}});
+  Held held_by_done, held_by_runs;
+  cache.StartStep();
+  Take(&cache, done, 0, 10, &held_by_done);
+  Take(&cache, runs, 0, 5, &held_by_runs);
+  cache.Advance(done, 10, &held_by_done);
+  cache.EvictUnreferenced();
+  EXPECT_EQ(Released(&cache), std::vector<std::string>{"a"});
+  EXPECT_EQ(cache.num_used_tokens(), 10);
+  cache.StartStep();
+  EXPECT_EQ(Take(&cache, done, 0, 10, &held_by_done), std::vector<int32_t>{0}) << "encoded again";
+}
+
 TEST(EncoderCache, WhatNoGoodStepNeededYetIsNotUsedAgain) {
   EncoderCache cache({.max_encoder_tokens = 100, .encoder_cache_tokens = 100});
   const step::Request request = MakeRequest({{"a", 0, 10}, {"b", 10, 10}});
@@ -229,7 +245,7 @@ TEST(EncoderCache, RandomUseKeepsBudgetAndCapacityAndGetsEverybodyThrough) {
         if (r->done < 70 && pick(0, 19) > 0) continue;
         num_ended += r->done >= 70;
         cache.Release(r->request, &r->held, true);
-        r->request.media.clear();
+        r->request.media = {};
       }
       std::vector<EncoderCache::Holder> holders;
       for (const Running& r : running) {

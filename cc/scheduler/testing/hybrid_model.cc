@@ -93,7 +93,7 @@ void HybridModel::Start(const step::ScheduledRequest& entry, Slot* slot) const {
   if (entry.start != nullptr) {
     *slot = Slot();
     slot->request = entry.start;
-    slot->context = entry.start->prompt_token_ids;
+    slot->context = entry.start->prompt_token_ids.ToVector();
     slot->context.insert(slot->context.end(), entry.resumed_output_token_ids.begin(),
                          entry.resumed_output_token_ids.end());
     const auto adapter = static_cast<uint64_t>(entry.start->adapter.value());

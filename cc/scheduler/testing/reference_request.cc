@@ -19,7 +19,7 @@ ReferenceRequest::ReferenceRequest(step::Request request, const Limits& limits)
       held_(request_.starts_held),
       input_open_(request_.streaming_input),
       session_open_(request_.streaming_input),
-      context_(request_.prompt_token_ids) {
+      context_(request_.prompt_token_ids.ToVector()) {
   if (!input_open_) turn_ = Expect();
 }
 

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "cc/base/status.h"
-#include "cc/scheduler/input_part.h"
+#include "cc/scheduler/input_chunk.h"
 #include "cc/scheduler/request_event.h"
 #include "cc/step/finish_reason.h"
 #include "cc/step/request.h"

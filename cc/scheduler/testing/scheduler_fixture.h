@@ -38,9 +38,9 @@ inline SchedulerOptions SmallOptions() {
 inline Request MakeRequest(uint64_t id, int32_t prompt_size, int32_t max_tokens) {
   Request request;
   request.id = RequestId(id);
-  request.prompt_token_ids.resize(static_cast<size_t>(prompt_size));
-  std::iota(request.prompt_token_ids.begin(), request.prompt_token_ids.end(),
-            static_cast<int32_t>(id % 10));
+  std::vector<int32_t> prompt(static_cast<size_t>(prompt_size));
+  std::iota(prompt.begin(), prompt.end(), static_cast<int32_t>(id % 10));
+  request.prompt_token_ids = std::move(prompt);
   request.sampling.max_tokens = max_tokens;
   return request;
 }
@@ -71,8 +71,8 @@ class SchedulerTest : public testing::Test {
   }
 
   // "id:tokens" for each entry of the next plan.
-  std::string Schedule() {
-    scheduler_->Schedule(&plan_);
+  std::string Schedule(StepBudget budget = {}) {
+    scheduler_->Schedule(&plan_, budget);
     std::string text;
     for (const ScheduledRequest& entry : plan_.scheduled) {
       if (entry.start) ids_[entry.index.value()] = entry.start->id.value();
@@ -92,8 +92,8 @@ class SchedulerTest : public testing::Test {
     ASSERT_TRUE(status.ok()) << status.ToString();
   }
 
-  std::string Step() {
-    const std::string text = Schedule();
+  std::string Step(StepBudget budget = {}) {
+    const std::string text = Schedule(budget);
     if (!plan_.empty()) Finish();
     return text;
   }

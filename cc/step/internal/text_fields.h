@@ -7,6 +7,7 @@
 #include <charconv>
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -51,7 +52,7 @@ class FieldWriter {
       append(item, out_);
     }
   }
-  void Numbers(std::string_view key, const std::vector<int32_t>& values) {
+  void Numbers(std::string_view key, std::span<const int32_t> values) {
     List(key, values, [](int32_t v, std::string* out) { AppendNumber(v, out); });
   }
   void Bytes(std::string_view key, std::string_view bytes) {

@@ -1,20 +1,13 @@
 """`pagemill bench limits`: what this machine reads and multiplies at most."""
 
 import json
-import time
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 from pagemill.config import EngineConfig
 from pagemill.config.flags import FlagParser
 
-if TYPE_CHECKING:
-    from pagemill.cli.model_work import ModelWork
-
-_SIZES = (2**20, 2**25)
-_READ_SECONDS = 0.4
-_PEAK_SECONDS = 0.3
 _QUIET_CORES = 0.1
 
 
@@ -39,89 +32,12 @@ def parser() -> FlagParser:
 
 def run(parser: FlagParser, args: Namespace) -> int:
     """Measures and prints the report."""
-    from pagemill import _native
-    from pagemill.cli.machine_load import MachineLoad
-    from pagemill.cli.model_plan import known_model
-    from pagemill.cli.model_work import model_work
+    from pagemill.benchmark.limits_report import limits_report
+    from pagemill.cli.bench_report import note
 
-    config = parser.read(EngineConfig, args)
-    threads = config.executor.threads or _native.detect_capabilities().cores
-    begin, load = time.monotonic(), MachineLoad()
-    known = known_model(config)
-    work = model_work(known) if known else None
-    counts = sorted({1, threads})
-    report: dict[str, Any] = {
-        "isa": str(_native.detect_capabilities()),
-        "threads": threads,
-        "caches": [
-            {"level": level, "bytes": size, "cpus": cpus}
-            for level, size, cpus in _native.data_caches()
-        ],
-        "read": _measure_reading(work.weight_bytes if work else None, counts),
-        "multiply": _measure_multiplying(counts),
-    }
-    report["model"] = _model_limits(config, report, work) if work else None
-    report["other_cores"] = load.other_cores()
-    report["seconds"] = time.monotonic() - begin
+    report = limits_report(parser.read(EngineConfig, args), note)
     print(json.dumps(report, indent=2) if args.json else "\n".join(_lines(report)))
     return 0
-
-
-def _measure_reading(weight_bytes: int | None, counts: Sequence[int]) -> list[dict[str, Any]]:
-    from pagemill import _native
-    from pagemill.cli.bench_report import note
-
-    sizes = [(size, f"{size // 2**20} MiB") for size in _SIZES]
-    if weight_bytes is not None:
-        sizes.append((weight_bytes, f"{weight_bytes / 2**20:.0f} MiB, the weights"))
-    rows: list[dict[str, Any]] = []
-    for size, name in sizes:
-        note(f"reading {name} ...")
-        rates = [
-            _native.measure_read_bandwidth(size, threads=count, seconds=_READ_SECONDS)
-            for count in counts
-        ]
-        rows.append({"bytes": size, "name": name, **_by_threads(rates)})
-    return rows
-
-
-def _measure_multiplying(counts: Sequence[int]) -> list[dict[str, Any]]:
-    from pagemill import _native
-    from pagemill.cli.bench_report import note
-
-    rows: list[dict[str, Any]] = []
-    for peak in _native.present_peaks():
-        note(f"multiplying {' '.join(peak)} ...")
-        rates = [
-            _native.measure_peak(peak, threads=count, seconds=_PEAK_SECONDS) for count in counts
-        ]
-        isa, number_format, operands = peak
-        named = {"isa": isa, "format": number_format, "operands": operands}
-        rows.append({**named, **_by_threads(rates)})
-    return rows
-
-
-def _by_threads(rates: Sequence[float]) -> dict[str, float]:
-    """The same twice if there is one thread."""
-    return {"one_thread": rates[0], "all_threads": rates[-1]}
-
-
-def _model_limits(
-    config: EngineConfig, report: dict[str, Any], work: "ModelWork"
-) -> dict[str, Any]:
-    from pagemill.cli.machine_limits import MachineLimits, peak_of_kernel
-    from pagemill.cli.model_plan import model_path
-
-    rates = {(r["isa"], r["format"], r["operands"]): r["all_threads"] for r in report["multiply"]}
-    names = {kernel: peak_of_kernel(kernel, list(rates)) for kernel in work.kernels}
-    limits = MachineLimits(
-        work=work,
-        threads=report["threads"],
-        read_bytes_per_s=report["read"][-1]["all_threads"],
-        peaks={kernel: rates[peak] for kernel, peak in names.items()},
-        peak_names=names,
-    )
-    return {"path": str(model_path(config.model)), **limits.as_json()}
 
 
 def _lines(report: dict[str, Any]) -> Iterator[str]:

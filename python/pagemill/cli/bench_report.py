@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
-    from pagemill.cli.step_profile import Grouping, RunProfile
+    from pagemill.benchmark.step_profile import Grouping, RunProfile
 
 PROFILE_HELP = (
     "show where the time of steps went: in which ops (default) or in which layers (clocks take"

@@ -1,11 +1,9 @@
 """`pagemill bench throughput`: tokens per second over many requests."""
 
-import statistics
 from argparse import Namespace
-from typing import Any
 
+from pagemill.benchmark.workload import WorkloadConfig
 from pagemill.cli.bench_report import PROFILE_HELP
-from pagemill.cli.workload import WorkloadConfig, random_prompts
 from pagemill.config import EngineConfig
 from pagemill.config.flags import FlagParser
 
@@ -33,54 +31,15 @@ def parser() -> FlagParser:
 
 def run(parser: FlagParser, args: Namespace) -> int:
     """Runs the benchmark and prints its report."""
+    from pagemill.benchmark.offline_report import run_offline, throughput_report
     from pagemill.cli.bench_report import note, show
-    from pagemill.cli.machine_limits import RunSize, limits_or_none
-    from pagemill.cli.machine_load import MachineLoad
-    from pagemill.cli.offline import OfflineModel
 
-    workload = parser.read(WorkloadConfig, args, (EngineConfig,))
-    config = parser.read(EngineConfig, args, (WorkloadConfig,))
-    limits = limits_or_none(config, not args.no_limits, note)
-    load = MachineLoad()
-    model = OfflineModel.load(config)
-    profile = None
-    times: list[float] = []
-    cached = 0
-    try:
-        for run_index in range(workload.num_warmups + workload.num_iters):
-            if args.profile and run_index == workload.num_warmups:
-                profile = model.profile()
-            prompts = random_prompts(workload, model.vocab_size, run_index)
-            outputs = model.run(prompts, workload.output_len, workload.temperature)
-            if run_index >= workload.num_warmups:
-                times.append(max(output.done_s for output in outputs))
-                cached = sum(output.num_cached_tokens for output in outputs)
-                note(f"run {len(times)}: {times[-1]:.3f} s")
-    finally:
-        model.close()
-    seconds = statistics.median(times)
-    generated = workload.num_prompts * workload.output_len
-    report: dict[str, Any] = {
-        "requests": workload.num_prompts,
-        "input_tokens": workload.input_len,
-        "of_them_cached": cached / workload.num_prompts,
-        "output_tokens": workload.output_len,
-        "temperature": model.temperature(workload.temperature),
-        "seconds": seconds,
-        "requests_per_s": workload.num_prompts / seconds,
-        "output_tokens_per_s": generated / seconds,
-        "total_tokens_per_s": (generated + workload.num_prompts * workload.input_len) / seconds,
-        "other_cores": load.other_cores(),
-    }
-    if limits:
-        run_size = RunSize(
-            requests=workload.num_prompts,
-            together=min(workload.num_prompts, config.scheduler.max_num_seqs),
-            prompt_tokens=workload.num_prompts * workload.input_len - cached,
-            output_len=workload.output_len,
-        )
-        shortest = limits.run_seconds(run_size, config.scheduler.max_num_batched_tokens)
-        report["limits"] = {**limits.as_json(), "output_tokens_per_s": generated / shortest}
-        report["achieved_over_limit"] = shortest / seconds
-    show(report, profile, args.profile, as_json=args.json)
+    measured = run_offline(
+        parser.read(WorkloadConfig, args, (EngineConfig,)),
+        parser.read(EngineConfig, args, (WorkloadConfig,)),
+        with_limits=not args.no_limits,
+        with_profile=args.profile is not None,
+        note=note,
+    )
+    show(throughput_report(measured), measured.profile, args.profile, as_json=args.json)
     return 0

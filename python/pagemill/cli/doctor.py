@@ -103,8 +103,8 @@ def _placement(config: EngineConfig) -> str:
 
 def _model_report(config: EngineConfig) -> dict[str, Any]:
     from pagemill import _native
-    from pagemill.cli.model_plan import model_path
     from pagemill.engine.executor_sizes import ExecutorSizes, weights_dtype
+    from pagemill.engine.model_plan import model_path
     from pagemill.weights.fetch import default_model_path, is_complete
 
     if config.model.model is None:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pagemill.cli.model_plan import model_path
 from pagemill.config import ConfigError, ModelConfig, option
 from pagemill.config.fields import check
 from pagemill.config.flags import FlagParser
+from pagemill.engine.model_plan import model_path
 
 if TYPE_CHECKING:
     from pagemill.render.renderer import Renderer

@@ -4,11 +4,11 @@ import json
 from argparse import Namespace
 from typing import TYPE_CHECKING
 
-from pagemill.cli.model_plan import ModelPlan, plan_model
 from pagemill.config import EngineConfig
 from pagemill.config.flags import FlagParser
 from pagemill.config.memory import MOST_TOKENS
 from pagemill.config.quantities import format_bytes
+from pagemill.engine.model_plan import ModelPlan, plan_model
 
 if TYPE_CHECKING:
     from pagemill.engine.sampling import SamplingDefaults

@@ -5,9 +5,9 @@ import sys
 from argparse import Namespace
 from typing import Any
 
-from pagemill.cli.simulation.config import SimulateConfig
-from pagemill.cli.simulation.presets import DEVICES, MODELS
 from pagemill.config.flags import FlagParser
+from pagemill.simulation.config import SimulateConfig
+from pagemill.simulation.presets import DEVICES, MODELS
 
 _EXAMPLES = """\
 pagemill simulate llama-3.1-8b --hardware h100 --request-rate 20
@@ -44,11 +44,11 @@ def run(parser: FlagParser, args: Namespace) -> int:
     """Runs the simulation and prints its report."""
     config = parser.read(SimulateConfig, args)
     if args.plot is not None:
-        from pagemill.cli.simulation.plot import check_plot
+        from pagemill.simulation.plot import check_plot
 
         check_plot(args.plot)
-    from pagemill.cli.simulation.build import build_simulation
-    from pagemill.cli.simulation.report import series_json, summarize, table
+    from pagemill.simulation.build import build_simulation
+    from pagemill.simulation.report import series_json, summarize, table
 
     simulation = build_simulation(config)
     found = _run(simulation.simulator, simulation.num_requests)
@@ -59,7 +59,7 @@ def run(parser: FlagParser, args: Namespace) -> int:
     else:
         print(f"{simulation.description}\n\n{table(report)}")
     if args.plot is not None:
-        from pagemill.cli.simulation.plot import plot
+        from pagemill.simulation.plot import plot
 
         plot(found, simulation.description, args.plot)
     return 0

@@ -9,7 +9,7 @@ from pagemill.config.fields import check
 from pagemill.config.sampling import stated_fields
 
 if TYPE_CHECKING:
-    from pagemill.cli.server_client import ServerClient
+    from pagemill.benchmark.server_client import ServerClient
 
 Message = Mapping[str, str]
 
@@ -58,7 +58,7 @@ class RemoteText:
           ConfigError: no URL is given.
           ClientError: the server is not there or refuses.
         """
-        from pagemill.cli.server_client import ServerClient
+        from pagemill.benchmark.server_client import ServerClient
 
         if config.url is None:
             raise ConfigError("--url is missing")

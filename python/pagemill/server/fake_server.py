@@ -9,8 +9,17 @@ from dataclasses import dataclass
 import httpx
 
 from pagemill.config import OriginConfig, ServerConfig
-from pagemill.engine.async_engine import AsyncEngine, NativeSeam
-from pagemill.engine.fake_engine import FakeEngine, FakeOptions, FakeSampling, FakeStatusError
+from pagemill.engine.async_engine import AsyncEngine
+from pagemill.engine.fake_engine import (
+    FakeEngine,
+    FakeOptions,
+    FakeRequest,
+    FakeSampling,
+    FakeStatusError,
+)
+from pagemill.engine.local_client import LocalClient
+from pagemill.engine.messages import ModelFacts
+from pagemill.engine.native import NativeSeam
 from pagemill.engine.sampling import SamplingDefaults
 from pagemill.observe.metrics import RequestMetrics
 from pagemill.render.output_parser import Formats
@@ -34,7 +43,7 @@ class FakeServer:
     renderer: FakeRenderer
 
 
-def make_pipeline(
+async def make_pipeline(
     engine: FakeEngine,
     *,
     pooling: bool = False,
@@ -42,8 +51,12 @@ def make_pipeline(
     renderer: FakeRenderer | None = None,
 ) -> Pipeline:
     """The pipeline over `engine`; its AsyncEngine is started on the running loop."""
-    async_engine = AsyncEngine(NativeSeam(engine, FakeSampling, FakeStatusError), [EOS])
-    async_engine.start()
+    seam = NativeSeam(engine, FakeSampling, FakeRequest, FakeStatusError)
+    facts = ModelFacts(
+        names=("fake", "alias"), path="", max_model_len=max_model_len, vocab_size=256
+    )
+    async_engine = AsyncEngine(LocalClient(seam, facts), [EOS])
+    await async_engine.start()
     model = ModelInfo(
         names=("fake", "alias"),
         max_model_len=max_model_len,
@@ -80,7 +93,7 @@ async def fake_server(
     )
     state = ServerState(config, stuck_after_s=5.0)
     renderer = FakeRenderer(formats)
-    pipeline = make_pipeline(
+    pipeline = await make_pipeline(
         engine, pooling=options.pooled_size > 0, max_model_len=max_model_len, renderer=renderer
     )
     if loaded:
@@ -91,3 +104,4 @@ async def fake_server(
             yield FakeServer(client, state, engine, pipeline.engine, renderer)
     finally:
         await pipeline.engine.shutdown()
+        engine.shutdown()

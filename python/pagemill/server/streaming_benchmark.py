@@ -81,7 +81,7 @@ async def measure(
     engine = FakeEngine(options)
     state = ServerState(ServerConfig())
     renderer = FakeRenderer(_FORMATS if parsed else None)
-    pipeline = make_pipeline(engine, max_model_len=100_000, renderer=renderer)
+    pipeline = await make_pipeline(engine, max_model_len=100_000, renderer=renderer)
     state.serve(pipeline, engine.stats)
     listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
     server = HttpServer(create_app(state), ConnectionConfig())
@@ -98,6 +98,7 @@ async def measure(
     server.should_exit = True
     await serving
     await pipeline.engine.shutdown()
+    engine.shutdown()
     total = streams * tokens
     return {
         "tokens_per_s": round(total / wall, 1),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from pagemill import _native
-from pagemill.cli.machine_limits import MachineLimits, measure_limits
+from pagemill.benchmark.machine_limits import MachineLimits, measure_limits
 from pagemill.config import EngineConfig
 
 _PEAK_SECONDS = 0.1

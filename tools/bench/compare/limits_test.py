@@ -2,8 +2,8 @@
 
 import pytest
 from pagemill import _native
-from pagemill.cli.machine_limits import MachineLimits
-from pagemill.cli.model_work import ModelWork, Multiplication
+from pagemill.benchmark.machine_limits import MachineLimits
+from pagemill.benchmark.model_work import ModelWork, Multiplication
 from pagemill.config import EngineConfig
 
 from tools.bench.compare import limits

@@ -24,7 +24,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from pagemill.cli.machine_load import MachineLoad
+from pagemill.benchmark.machine_load import MachineLoad
 
 from tools.bench.compare.environment import Environment, PeerError
 from tools.bench.compare.formats import ModelFiles
@@ -91,8 +91,8 @@ class _Setting:
 
     def __init__(self, options: argparse.Namespace) -> None:
         from pagemill import _native
-        from pagemill.cli.model_plan import model_path
         from pagemill.config import ModelConfig
+        from pagemill.engine.model_plan import model_path
 
         self.folder: Path = options.folder.expanduser().resolve()
         self.model: Path = options.model or model_path(ModelConfig())

@@ -15,8 +15,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from pagemill.cli.load_generator import Load, RequestTimes, generate_load
-from pagemill.cli.server_client import ServerClient
+from pagemill.benchmark.load_generator import Load, RequestTimes, generate_load
+from pagemill.benchmark.server_client import ServerClient
 
 from tools.bench.compare.environment import PeerError, tail
 from tools.bench.compare.peers.base import Command

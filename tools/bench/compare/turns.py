@@ -8,14 +8,14 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from pagemill.cli.machine_load import MachineLoad
+from pagemill.benchmark.machine_load import MachineLoad
 
 from tools.bench.compare import workloads
 from tools.bench.compare.process import PeerProcess
 from tools.bench.compare.workloads import Workload
 
 if TYPE_CHECKING:
-    from pagemill.cli.machine_limits import MachineLimits
+    from pagemill.benchmark.machine_limits import MachineLimits
 
 # A run is thrown away and repeated, some times, when others used more of the cores meanwhile.
 QUIET_CORES = 0.1

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from pagemill.cli.load_generator import RequestTimes
-from pagemill.cli.machine_limits import MachineLimits
-from pagemill.cli.model_work import ModelWork, Multiplication
+from pagemill.benchmark.load_generator import RequestTimes
+from pagemill.benchmark.machine_limits import MachineLimits
+from pagemill.benchmark.model_work import ModelWork, Multiplication
 
 from tools.bench.compare import report, turns
 from tools.bench.compare.process import PeerProcess

@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pagemill.cli.load_generator import RequestTimes
-from pagemill.cli.percentiles import percentile
+from pagemill.benchmark.load_generator import RequestTimes
+from pagemill.benchmark.percentiles import percentile
 
 if TYPE_CHECKING:
-    from pagemill.cli.machine_limits import MachineLimits
+    from pagemill.benchmark.machine_limits import MachineLimits
 
 # Token ids that are ordinary text in every vocabulary.
 _LOWEST_ID, _HIGHEST_ID = 256, 10_000
@@ -47,7 +47,7 @@ class Workload:
 
     def limit(self, limits: MachineLimits) -> float:
         """Returns what the machine allows at most, in the unit of `value`."""
-        from pagemill.cli.machine_limits import RunSize
+        from pagemill.benchmark.machine_limits import RunSize
 
         own = self.requests * (self.input_len - self.prefix_len)
         prompt_tokens = own + self.prefix_len

@@ -1,14 +1,14 @@
 // Runs a program on the CPU and on the test device (cc/device/testing), on the same steps: prompts
-// of several lengths, then decoding, with two steps in flight. On the device kernels are enqueued
-// one by one, and again replayed from graphs. All logits must have the same bits.
+// of several lengths, then decoding, with two steps in flight. On the device, kernels are enqueued
+// one by one, and in a second run replayed from graphs. All logits must have the same bits.
 //
 //   run_on_test_device PROGRAM_FILE f32|bf16|f16 [TOLERANCE]
 //
-// With a tolerance the CPU computes in f32, with the kernels that this machine has, and logits may
-// differ by this share of the largest; the kernels of products and the layouts that they pack are
-// printed, "cpu linear avx512 rows of blocks, version 1" or "device linear enqueued as stored".
+// With a tolerance, the CPU computes in f32 with this machine's best kernels, and logits may differ
+// by this fraction of the largest; the kernels of products and their packed layouts are printed:
+// "cpu linear avx512 rows of blocks, version 1" or "device linear enqueued as stored".
 //
-// Exits with 0 if logits agree; else with 1 and a line that says what differs.
+// Exits with 0 if logits agree; else with 1 and a line that describes the difference.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -41,10 +41,11 @@ using testing::BatchBuilder;
 
 constexpr int32_t kRequests = 5, kBlocks = 4, kDecodes = 4;
 constexpr int32_t kVocab = 64;  // token ids below this are in every model's vocabulary
-// Of the device; the CPU has room for one more, so that strides differ.
+// Graph sizes of the device; the CPU has room for one more, so that strides differ.
 constexpr int32_t kGraphSizes[] = {1, 4, 6};
 
-// A prompt for each request, then steps in which all but the first go on, so that they are padded.
+// A prompt for each request, then steps in which all but the first continue, so that they are
+// padded.
 std::vector<BatchBuilder> Steps(const std::vector<int32_t>& block_sizes) {
   ops::conformance::Random random(11);
   const auto tokens = [&](int64_t count) {
@@ -145,7 +146,7 @@ Status PrintProducts(const char* where, const Program& program, const Target& ta
   return OkStatus();
 }
 
-// The CPU in f32 and the device in `act`.
+// Compares the CPU in f32 with the device in `act`.
 Status RunWithin(const std::string& text, DType act, double tolerance) {
   ExecutorOptions options = Options();
   options.activations = ops::Precision::kF32;

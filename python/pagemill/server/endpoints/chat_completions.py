@@ -83,7 +83,7 @@ async def _start(pipeline: Pipeline, asked: ChatRequest, request: Request) -> Ge
         param="messages",
         parsed=parsed,
     )
-    return pipeline.generate([token_ids], sampling, options)
+    return await pipeline.generate([token_ids], sampling, options)
 
 
 def _check(asked: ChatRequest) -> None:

@@ -81,7 +81,7 @@ async def _start(
         priority=asked.priority,
         tenant=tenant_of(request),
     )
-    generation = pipeline.generate(token_ids, sampling, options)
+    generation = await pipeline.generate(token_ids, sampling, options)
     if not asked.echo:
         return generation, ()
     try:

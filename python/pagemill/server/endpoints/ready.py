@@ -15,6 +15,8 @@ async def get(request: Request) -> Response:
     state = state_of(request)
     if state.lifecycle.phase is not Phase.READY:
         return error_response(ApiError(503, f"The server is {state.lifecycle.phase.value}."))
+    if not state.has_engine:
+        return error_response(ApiError(503, "The engine has ended and is started again."))
     stuck = state.stuck_for_s()
     if stuck:
         return error_response(ApiError(503, f"The engine has made no progress for {stuck:.0f} s."))

@@ -1,0 +1,73 @@
+#include "cc/engine/model_control.h"
+
+#include "cc/scheduler/scheduler.h"
+
+namespace pagemill::engine {
+namespace {
+
+using scheduler::Scheduler;
+
+Status CheckNoSession(Scheduler* scheduler) {
+  if (scheduler->held_prefixes().size() == 0) return OkStatus();
+  return FailedPrecondition("a session is being saved or restored; try again when it is done");
+}
+
+}  // namespace
+
+Status ModelControl::CheckOffered() const {
+  if (control_ != nullptr) return OkStatus();
+  return Unimplemented(
+      "this runner's weights cannot leave memory or be replaced (--executor native with "
+      "--tensor-parallel-size 1 can)");
+}
+
+Status ModelControl::Sleep(KvMemory kv, double timeout_s) {
+  PAGEMILL_RETURN_IF_ERROR(CheckOffered());
+  const auto sleep = [this, kv](Scheduler* scheduler) -> Status {
+    if (kv == KvMemory::kFree) {
+      PAGEMILL_RETURN_IF_ERROR(CheckNoSession(scheduler));
+      // What tiers and connectors hold stays good: the weights come back as they were.
+      if (!scheduler->ResetPrefixCache(/*preempt_running=*/true, /*reset_connector=*/false)) {
+        return Internal("blocks are held by something else than requests");
+      }
+    }
+    PAGEMILL_RETURN_IF_ERROR(control_->Sleep(kv));
+    loop_->SetAsleep(true);
+    return OkStatus();
+  };
+  return loop_->RunAtRest(sleep, RestTask::Needs::kNoTransfer, timeout_s);
+}
+
+Status ModelControl::Wake(double timeout_s) {
+  PAGEMILL_RETURN_IF_ERROR(CheckOffered());
+  const auto wake = [this](Scheduler*) -> Status {
+    if (!loop_->asleep()) return OkStatus();
+    PAGEMILL_RETURN_IF_ERROR(control_->Wake());
+    loop_->SetAsleep(false);
+    return OkStatus();
+  };
+  return loop_->RunAtRest(wake, RestTask::Needs::kNoTransfer, timeout_s);
+}
+
+Status ModelControl::UpdateWeights(const WeightSources& sources, double timeout_s) {
+  PAGEMILL_RETURN_IF_ERROR(CheckOffered());
+  if (!connector_folder_.empty()) {
+    return FailedPrecondition(
+        "weights cannot be updated with --kv-connector-path: KV in " + connector_folder_ +
+        " is named by the weights that the engine started with; start it without, or anew");
+  }
+  const auto update = [this, &sources](Scheduler* scheduler) -> Status {
+    PAGEMILL_RETURN_IF_ERROR(CheckNoSession(scheduler));
+    return control_->UpdateWeights(sources, [scheduler]() -> Status {
+      if (!scheduler->ResetPrefixCache(/*preempt_running=*/true)) {
+        return FailedPrecondition(
+            "the KV connector cannot forget KV of the old weights, so they stay");
+      }
+      scheduler->ResetEncoderCache();
+      return OkStatus();
+    });
+  };
+  return loop_->RunAtRest(update, RestTask::Needs::kNoTransfer, timeout_s);
+}
+
+}  // namespace pagemill::engine

@@ -1,0 +1,42 @@
+// File: cc/engine/model_control.h
+// Sleep, wake and weight updates of an engine: a runner's control, called at rest and in step with
+// the prefix cache. Engine has methods of the same names, documented there.
+//
+//   ModelControl control(runner->control(), &loop, /*connector_folder=*/"");
+//   PAGEMILL_RETURN_IF_ERROR(control.Sleep(KvMemory::kFree, /*timeout_s=*/10));
+//
+// Thread safety: all methods.
+#ifndef PAGEMILL_CC_ENGINE_MODEL_CONTROL_H_
+#define PAGEMILL_CC_ENGINE_MODEL_CONTROL_H_
+
+#include <string>
+#include <utility>
+
+#include "cc/base/status.h"
+#include "cc/engine/runner_control.h"
+#include "cc/engine/step_loop.h"
+
+namespace pagemill::engine {
+
+class ModelControl {
+ public:
+  // `control` is null if the runner offers none. `connector_folder`: that of KvTierOptions. The
+  // loop outlives this object.
+  ModelControl(RunnerControl* control, StepLoop* loop, std::string connector_folder)
+      : control_(control), loop_(loop), connector_folder_(std::move(connector_folder)) {}
+
+  Status Sleep(KvMemory kv, double timeout_s);
+  Status Wake(double timeout_s);
+  Status UpdateWeights(const WeightSources& sources, double timeout_s);
+
+ private:
+  Status CheckOffered() const;
+
+  RunnerControl* const control_;
+  StepLoop* const loop_;
+  const std::string connector_folder_;
+};
+
+}  // namespace pagemill::engine
+
+#endif  // PAGEMILL_CC_ENGINE_MODEL_CONTROL_H_

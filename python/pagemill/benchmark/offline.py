@@ -1,0 +1,104 @@
+"""Batches for the offline benchmarks: token ids in, times out."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pagemill.benchmark.step_profile import RunProfile
+from pagemill.config import EngineConfig
+from pagemill.engine.fan_out import child_sampling
+from pagemill.engine.loading import LoadedModel, load
+from pagemill.engine.offline_batch import OfflineBatch, Request
+from pagemill.engine.sampling import SamplingParams
+
+
+@dataclass(slots=True)
+class TimedOutput:
+    """One request's tokens and when they came; times in seconds since the batch was submitted."""
+
+    num_tokens: int = 0
+    first_token_s: float = 0.0
+    done_s: float = 0.0
+    num_cached_tokens: int = 0
+
+
+class OfflineModel:
+    """Runs batches of requests and waits for them. Not thread-safe."""
+
+    def __init__(self, loaded: LoadedModel) -> None:
+        """Takes over a loaded model; `close` ends it."""
+        self._loaded = loaded
+        self._next_id = 1
+
+    @classmethod
+    def load(cls, config: EngineConfig) -> "OfflineModel":
+        """Loads the configured model; raises what `pagemill.engine.loading.load` does."""
+        return cls(load(config))
+
+    @property
+    def vocab_size(self) -> int:
+        """Token ids are below this."""
+        return self._loaded.core.built.vocab_size
+
+    def profile(self) -> RunProfile:
+        """Measures steps from now on; for use between two `run`s."""
+        profile = RunProfile(self._loaded.core.runner)
+        profile.start()
+        return profile
+
+    def temperature(self, requested: float | None) -> float:
+        """Returns the sampling temperature of a request; None is one that has none."""
+        return self._loaded.defaults.temperature if requested is None else requested
+
+    def run(
+        self,
+        prompts: Sequence[Sequence[int]],
+        output_len: int,
+        temperature: float | None,
+    ) -> list[TimedOutput]:
+        """Submits all prompts at once; returns what came of them, in the same order.
+
+        Each gets `output_len` tokens, whatever they are, sampled as the server would sample a
+        request that has this temperature and nothing else.
+
+        Raises:
+          EngineError: the engine refuses or fails a request; the others are aborted.
+        """
+        core = self._loaded.core
+        requests = [
+            Request(
+                np.asarray(prompt, dtype=np.int32), self._sampling(output_len, temperature, seed)
+            )
+            for seed, prompt in enumerate(prompts)
+        ]
+        first_id, self._next_id = self._next_id, self._next_id + len(requests)
+        outputs = [TimedOutput() for _ in prompts]
+        begin = time.monotonic()
+        for news in OfflineBatch(core.seam, requests, core.max_choices, first_id):
+            if news.error is not None:
+                raise news.error
+            timed = outputs[news.index]
+            now = news.created - begin
+            if news.token_ids and not timed.num_tokens:
+                timed.first_token_s = now
+                timed.num_cached_tokens = news.num_cached_tokens
+            timed.num_tokens += len(news.token_ids)
+            timed.done_s = now
+        return outputs
+
+    def _sampling(self, output_len: int, temperature: float | None, seed: int) -> object:
+        stated = SamplingParams(temperature=temperature, seed=seed, ignore_eos=True)
+        (native,) = child_sampling(
+            self._loaded.defaults.fill(stated),
+            max_tokens=output_len,
+            eos_token_ids=(),
+            make=self._loaded.core.seam.make_sampling,
+        )
+        return native
+
+    def close(self) -> None:
+        """Ends the engine's thread."""
+        self._loaded.core.seam.engine.shutdown()
+        self._loaded.core.close_ranks()

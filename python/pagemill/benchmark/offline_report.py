@@ -1,0 +1,139 @@
+"""The offline benchmarks: batches of requests in this process, and what their times say.
+
+measured = run_offline(workload, config, with_limits=True, with_profile=False, note=print)
+print(latency_report(measured))
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pagemill.benchmark.machine_limits import MachineLimits, RunSize, limits_or_none
+from pagemill.benchmark.machine_load import MachineLoad
+from pagemill.benchmark.offline import OfflineModel, TimedOutput
+from pagemill.benchmark.step_profile import RunProfile
+from pagemill.benchmark.workload import WorkloadConfig, random_prompts
+from pagemill.config import EngineConfig
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredRuns:
+    """The runs of one workload after its warm-ups, and what was measured beside them."""
+
+    workload: WorkloadConfig
+    config: EngineConfig
+    runs: list[list[TimedOutput]]
+    temperature: float | None
+    other_cores: float | None
+    """Cores that other processes used meanwhile."""
+    limits: MachineLimits | None
+    profile: RunProfile | None
+
+    @property
+    def seconds(self) -> float:
+        """Median time of a run, from submission to the last token."""
+        return statistics.median(max(each.done_s for each in run) for run in self.runs)
+
+    @property
+    def cached_tokens(self) -> int:
+        """Prompt tokens of the last run that were not computed: another request had the same."""
+        return sum(each.num_cached_tokens for each in self.runs[-1])
+
+
+def run_offline(
+    workload: WorkloadConfig,
+    config: EngineConfig,
+    *,
+    with_limits: bool,
+    with_profile: bool,
+    note: Callable[[str], None],
+) -> MeasuredRuns:
+    """Loads the model, runs the workload and ends the model; `note` gets a line for each run.
+
+    Raises:
+      EngineError: the engine refuses or fails a request. Besides, what `load` raises.
+    """
+    limits = limits_or_none(config, with_limits, note)
+    load = MachineLoad()
+    model = OfflineModel.load(config)
+    profile: RunProfile | None = None
+    runs: list[list[TimedOutput]] = []
+    try:
+        for index in range(workload.num_warmups + workload.num_iters):
+            if with_profile and index == workload.num_warmups:
+                profile = model.profile()
+            prompts = random_prompts(workload, model.vocab_size, index)
+            outputs = model.run(prompts, workload.output_len, workload.temperature)
+            if index >= workload.num_warmups:
+                runs.append(outputs)
+                note(f"run {len(runs)}: {max(output.done_s for output in outputs):.3f} s")
+    finally:
+        model.close()
+    temperature = model.temperature(workload.temperature)
+    return MeasuredRuns(workload, config, runs, temperature, load.other_cores(), limits, profile)
+
+
+def latency_report(measured: MeasuredRuns) -> dict[str, Any]:
+    """Times of one batch: its first tokens, then steps of one token for each request."""
+    workload, limits = measured.workload, measured.limits
+    requests = workload.num_prompts
+    total = measured.seconds
+    first = statistics.median(
+        statistics.median(each.first_token_s for each in run) for run in measured.runs
+    )
+    steps = (workload.output_len - 1) / (total - first) if workload.output_len > 1 else None
+    report: dict[str, Any] = {
+        "requests": requests,
+        "input_tokens": workload.input_len,
+        "output_tokens": workload.output_len,
+        "temperature": measured.temperature,
+        "latency_ms": 1e3 * total,
+        "first_token_ms": 1e3 * first,
+        "prefill_tokens_per_s": requests * workload.input_len / first,
+        "decode_steps_per_s": steps,
+        "decode_tokens_per_s": steps * requests if steps else None,
+        "other_cores": measured.other_cores,
+    }
+    if limits:
+        tokens = requests * workload.input_len - measured.cached_tokens
+        step_tokens = measured.config.scheduler.max_num_batched_tokens
+        report["limits"] = limits.as_json()
+        report["achieved_over_limit"] = {
+            "decode": steps * limits.decode_seconds(requests) if steps else None,
+            "prefill": limits.prefill_seconds(tokens, requests, step_tokens) / first,
+        }
+    return report
+
+
+def throughput_report(measured: MeasuredRuns) -> dict[str, Any]:
+    """Requests and tokens per second of one batch."""
+    workload, limits = measured.workload, measured.limits
+    requests, seconds = workload.num_prompts, measured.seconds
+    generated = requests * workload.output_len
+    report: dict[str, Any] = {
+        "requests": requests,
+        "input_tokens": workload.input_len,
+        "of_them_cached": measured.cached_tokens / requests,
+        "output_tokens": workload.output_len,
+        "temperature": measured.temperature,
+        "seconds": seconds,
+        "requests_per_s": requests / seconds,
+        "output_tokens_per_s": generated / seconds,
+        "total_tokens_per_s": (generated + requests * workload.input_len) / seconds,
+        "other_cores": measured.other_cores,
+    }
+    if limits:
+        scheduler = measured.config.scheduler
+        run_size = RunSize(
+            requests=requests,
+            together=min(requests, scheduler.max_num_seqs),
+            prompt_tokens=requests * workload.input_len - measured.cached_tokens,
+            output_len=workload.output_len,
+        )
+        shortest = limits.run_seconds(run_size, scheduler.max_num_batched_tokens)
+        report["limits"] = {**limits.as_json(), "output_tokens_per_s": generated / shortest}
+        report["achieved_over_limit"] = shortest / seconds
+    return report
