@@ -153,10 +153,21 @@ class FakeEngine:
         self._stats = FakeStats()
         self._stopping = False
         self._notified = False
-        self.paused = False
+        self._paused = False
         self.submitted: list[Submitted] = []
         self._thread = threading.Thread(target=self._run, name="fake-engine", daemon=True)
         self._thread.start()
+
+    @property
+    def paused(self) -> bool:
+        """Whether no step runs."""
+        return self._paused
+
+    @paused.setter
+    def paused(self, paused: bool) -> None:
+        with self._lock:
+            self._paused = paused
+            self._lock.notify_all()
 
     def submit(
         self,
@@ -257,7 +268,7 @@ class FakeEngine:
     def _run(self) -> None:
         while True:
             with self._lock:
-                self._lock.wait_for(lambda: self._stopping or (self._requests and not self.paused))
+                self._lock.wait_for(lambda: self._stopping or (self._requests and not self._paused))
                 if self._stopping:
                     return
                 for request_id, request in list(self._requests.items()):

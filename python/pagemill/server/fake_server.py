@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 
 import httpx
+from starlette.types import ASGIApp
 
 from pagemill.config import OriginConfig, ServerConfig
 from pagemill.engine.async_engine import AsyncEngine, NativeSeam
@@ -15,6 +16,7 @@ from pagemill.engine.sampling import SamplingDefaults
 from pagemill.observe.metrics import RequestMetrics
 from pagemill.server.app import create_app
 from pagemill.server.fake_renderer import FakeRenderer
+from pagemill.server.keys import ApiKey, plain_keys
 from pagemill.server.model_info import ModelInfo
 from pagemill.server.pipeline import Pipeline
 from pagemill.server.state import ServerState
@@ -27,6 +29,7 @@ class FakeServer:
     """The parts of a running fake, and a client of its app."""
 
     client: httpx.AsyncClient
+    app: ASGIApp
     state: ServerState
     engine: FakeEngine
     async_engine: AsyncEngine
@@ -54,6 +57,8 @@ async def fake_server(
     options: FakeOptions | None = None,
     *,
     api_keys: Sequence[str] = (),
+    keys: Sequence[ApiKey] = (),
+    trust_tenant_header: bool = False,
     origins: OriginConfig | None = None,
     loaded: bool = True,
 ) -> AsyncGenerator[FakeServer, None]:
@@ -61,15 +66,18 @@ async def fake_server(
     options = options or FakeOptions()
     engine = FakeEngine(options)
     config = ServerConfig(
-        api_key=tuple(api_keys), max_body_bytes=100_000, origins=origins or OriginConfig()
+        max_body_bytes=100_000,
+        origins=origins or OriginConfig(),
+        trust_tenant_header=trust_tenant_header,
     )
     state = ServerState(config, stuck_after_s=5.0)
     pipeline = make_pipeline(engine, pooling=options.pooled_size > 0)
     if loaded:
         state.serve(pipeline, engine.stats)
-    transport = httpx.ASGITransport(create_app(state))
+    app = create_app(state, keys or plain_keys(api_keys))
+    transport = httpx.ASGITransport(app)
     try:
         async with httpx.AsyncClient(transport=transport, base_url="http://fake") as client:
-            yield FakeServer(client, state, engine, pipeline.engine)
+            yield FakeServer(client, app, state, engine, pipeline.engine)
     finally:
         await pipeline.engine.shutdown()

@@ -9,18 +9,15 @@ from typing import Any
 
 import msgspec
 from msgspec import UNSET
-from starlette.requests import Request
-from starlette.responses import Response
 
 from pagemill.engine.assembly import ChoiceDelta
-from pagemill.server.admission import read_body, tenant_of
-from pagemill.server.disconnect import until_disconnect
+from pagemill.server.answer import Answer, Events
+from pagemill.server.caller import Caller
 from pagemill.server.errors import bad_request, not_implemented
 from pagemill.server.generation import Generation
 from pagemill.server.logprobs import LogprobFormatter
 from pagemill.server.pipeline import GenerationOptions, Pipeline
 from pagemill.server.protocol.chat import (
-    RULES,
     ChatChoice,
     ChatChunk,
     ChatChunkChoice,
@@ -31,38 +28,29 @@ from pagemill.server.protocol.chat import (
     ChoiceLogprobs,
     check_messages,
 )
-from pagemill.server.protocol.decode import decode_request
 from pagemill.server.protocol.sampling import to_sampling
-from pagemill.server.request_ids import name_request
-from pagemill.server.sse import EventStream, event
-from pagemill.server.state import state_of
+from pagemill.server.sse import event
+from pagemill.server.state import ServerState
 from pagemill.server.streaming import guarded, usage_events
 
 ROLE = "assistant"
 
 
-async def create(request: Request) -> Response:
+async def create(server: ServerState, body: ChatRequest, caller: Caller) -> Answer:
     """Answers the last of a list of messages."""
-    state = state_of(request)
-    body = await read_body(request, state.config.max_body_bytes)
-    asked = decode_request(body, ChatRequest, RULES)
-    pipeline = state.pipeline
-    pipeline.model.check_name(asked.model)
-    pipeline.model.check_generates()
-    name = f"chatcmpl-{name_request(request, asked.request_id)}"
-    generation = await _start(pipeline, asked, request)
-    chat = _Chat(pipeline, asked, name, generation)
-    if asked.stream:
-        events = chat.events(max(state.config.stream_interval, asked.stream_interval))
-        return EventStream(guarded(events), chat.close)
+    pipeline, _ = server.models.resolve(body.model)
+    generation = await _start(pipeline, body, caller)
+    chat = _Chat(pipeline, body, f"chatcmpl-{body.request_id}", generation)
+    if body.stream:
+        events = chat.events(max(server.config.stream_interval, body.stream_interval))
+        return Events(guarded(events), chat.close)
     try:
-        response = await until_disconnect(chat.collect(), request.receive)
+        return await chat.collect()
     finally:
         chat.close()
-    return Response(msgspec.json.encode(response), media_type="application/json")
 
 
-async def _start(pipeline: Pipeline, asked: ChatRequest, request: Request) -> Generation:
+async def _start(pipeline: Pipeline, asked: ChatRequest, caller: Caller) -> Generation:
     """Renders and submits.
 
     Raises:
@@ -85,7 +73,7 @@ async def _start(pipeline: Pipeline, asked: ChatRequest, request: Request) -> Ge
         asked.continue_final_message,
         _template_variables(asked),
     )
-    token_ids = await pipeline.rendering.chat(render, asked.add_special_tokens, request.receive)
+    token_ids = await pipeline.rendering.chat(render, asked.add_special_tokens)
     requested, requested_param = asked.max_completion_tokens, "max_completion_tokens"
     if requested is None:
         requested, requested_param = asked.max_tokens, "max_tokens"
@@ -97,7 +85,7 @@ async def _start(pipeline: Pipeline, asked: ChatRequest, request: Request) -> Ge
         truncation_side=asked.truncation_side,
         cache_salt=asked.cache_salt or "",
         priority=asked.priority,
-        tenant=tenant_of(request),
+        tenant=caller.tenant,
         param="messages",
     )
     return pipeline.generate([token_ids], sampling, options)

@@ -7,13 +7,10 @@ from collections.abc import AsyncGenerator
 
 import msgspec
 from msgspec import UNSET
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.types import Receive
 
 from pagemill.engine.assembly import ChoiceDelta
-from pagemill.server.admission import read_body, tenant_of
-from pagemill.server.disconnect import until_disconnect
+from pagemill.server.answer import Answer, Events
+from pagemill.server.caller import Caller
 from pagemill.server.echo import echoed_texts, prompt_offsets
 from pagemill.server.errors import bad_request
 from pagemill.server.generation import Generation
@@ -21,39 +18,29 @@ from pagemill.server.logprobs import LogprobFormatter
 from pagemill.server.pipeline import GenerationOptions, Pipeline
 from pagemill.server.protocol.completion import (
     DEFAULT_MAX_TOKENS,
-    RULES,
     CompletionChoice,
     CompletionLogprobs,
     CompletionRequest,
     CompletionResponse,
     prompts,
 )
-from pagemill.server.protocol.decode import decode_request
 from pagemill.server.protocol.sampling import to_sampling
-from pagemill.server.request_ids import name_request
-from pagemill.server.sse import EventStream, event
-from pagemill.server.state import state_of
+from pagemill.server.sse import event
+from pagemill.server.state import ServerState
 from pagemill.server.streaming import guarded, usage_events
 
 
-async def create(request: Request) -> Response:
+async def create(server: ServerState, body: CompletionRequest, caller: Caller) -> Answer:
     """Continues one or several prompts."""
-    state = state_of(request)
-    body = await read_body(request, state.config.max_body_bytes)
-    asked = decode_request(body, CompletionRequest, RULES)
-    pipeline = state.pipeline
-    pipeline.model.check_name(asked.model)
-    pipeline.model.check_generates()
-    name = f"cmpl-{name_request(request, asked.request_id)}"
-    completion = await _Completion.start(pipeline, asked, name, request)
-    if asked.stream:
-        events = completion.events(max(state.config.stream_interval, asked.stream_interval))
-        return EventStream(guarded(events), completion.close)
+    pipeline, _ = server.models.resolve(body.model)
+    completion = await _Completion.start(pipeline, body, f"cmpl-{body.request_id}", caller)
+    if body.stream:
+        events = completion.events(max(server.config.stream_interval, body.stream_interval))
+        return Events(guarded(events), completion.close)
     try:
-        response = await until_disconnect(completion.collect(), request.receive)
+        return await completion.collect()
     finally:
         completion.close()
-    return Response(msgspec.json.encode(response), media_type="application/json")
 
 
 class _Completion:
@@ -77,7 +64,7 @@ class _Completion:
 
     @classmethod
     async def start(
-        cls, pipeline: Pipeline, asked: CompletionRequest, name: str, request: Request
+        cls, pipeline: Pipeline, asked: CompletionRequest, name: str, caller: Caller
     ) -> _Completion:
         """Renders and submits.
 
@@ -99,7 +86,7 @@ class _Completion:
             prompt_logprobs=prompt_logprobs,
             max_logprobs=pipeline.model.max_logprobs,
         )
-        token_ids, texts = await _render(pipeline, asked, request.receive)
+        token_ids, texts = await _render(pipeline, asked)
         options = GenerationOptions(
             max_tokens=asked.max_tokens,
             default_max_tokens=DEFAULT_MAX_TOKENS,
@@ -107,7 +94,7 @@ class _Completion:
             truncation_side=asked.truncation_side,
             cache_salt=asked.cache_salt or "",
             priority=asked.priority,
-            tenant=tenant_of(request),
+            tenant=caller.tenant,
         )
         generation = pipeline.generate(token_ids, sampling, options)
         completion = cls(pipeline, asked, name, generation)
@@ -205,13 +192,13 @@ class _Completion:
 
 
 async def _render(
-    pipeline: Pipeline, asked: CompletionRequest, receive: Receive
+    pipeline: Pipeline, asked: CompletionRequest
 ) -> tuple[list[list[int]], list[str | None]]:
     """Token ids of the prompts, and their texts if they came as text."""
     asked_prompts = prompts(asked.prompt)
     pipeline.check_choices(len(asked_prompts), asked.n)
     token_ids = await pipeline.rendering.token_ids(
-        asked_prompts, asked.add_special_tokens, asked.parse_special, "prompt", receive
+        asked_prompts, asked.add_special_tokens, asked.parse_special, "prompt"
     )
     texts = [prompt if isinstance(prompt, str) else None for prompt in asked_prompts]
     return token_ids, texts
